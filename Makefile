@@ -1,0 +1,87 @@
+# Remit: how it is built, tested and checked. `make help` lists the targets.
+
+SHELL := /bin/sh
+GO ?= go
+BIN := bin
+TOOLS := $(BIN)/tools
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || cat VERSION 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+# Debian packages that some tests use; installed by `make test` where missing.
+APT_TEST_PKGS ?= curl git jq tmux
+
+# MCP servers of other people, the Inspector and the conformance suite, with a Node
+# of their own; installed where npm is.
+NPM_TEST := internal/e2e/testdata/npm
+
+# How long one package's tests may take, and one fuzz target runs.
+TEST_TIMEOUT ?= 8m
+FUZZTIME ?= 10s
+SOAK_TIMEOUT ?= 25m
+SOAK_FUZZTIME ?= 12s
+
+.PHONY: all build demo escape test test-deps soak lint fmt fuzz bench cover cross clean help
+
+all: build
+
+build: ## bin/remit: one static binary
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/remit ./cmd/remit
+
+demo: build ## execute, refuse, verify, replay and report a real plan
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/demo-server ./examples/demo/server
+	sh examples/demo/run.sh
+
+test: test-deps ## vet and all tests
+	$(GO) vet ./...
+	$(GO) test -timeout $(TEST_TIMEOUT) ./...
+
+escape: test-deps ## what a confined command must not be able to do: each attempt, as root and as an ordinary user
+	$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run 'Escape|RefusedCalls|EveryAttempt|WayOut|Meet|Starve|OnlyOne|Inherited|Overwritten|Setuid|Typing|Hundred|WhatIsReached|WhatFiles|Outlives|Killing|KillNine|Cancel|Fresh|Leak|Spares|Bombs|OrdinaryUser|OwnProxy|Masked|Filter|MustNot|NoWayTo|AddressIsTheOne|OnlyOnceAllowed|HostAlone|Smuggling|BodiesEnd|OwnCredentials|CrowdOut|WhereTheyBelong|Swapped|MovedFolder|LinksOut|HardLinks|SpecialFiles|Rebinding' ./internal/sandbox/...
+
+test-deps: # what the tests use beside Go
+	@sh .ci/apt $(APT_TEST_PKGS)
+	@command -v npm >/dev/null || sh .ci/apt npm
+	@if command -v npm >/dev/null && ! test $(NPM_TEST)/node_modules/.package-lock.json -nt $(NPM_TEST)/package-lock.json; then \
+		npm ci --prefix $(NPM_TEST) --ignore-scripts --no-audit --no-fund || echo "no npm packages: tests with MCP servers of other people are skipped, or fail in CI"; fi
+
+soak: test-deps cross ## the long way: race detector, full crash, tamper and escape matrices, fuzzing, cross builds
+	REMIT_SOAK=1 $(GO) test -race -timeout $(SOAK_TIMEOUT) ./...
+	sh .ci/fuzz $(SOAK_FUZZTIME)
+
+cross: ## build and vet for the other platforms
+	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/remit
+	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) vet ./...
+	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/remit
+	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet ./...
+
+lint: $(TOOLS)/golangci-lint ## gofmt, golangci-lint (staticcheck, revive, ...), the architecture test
+	@out=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); test -z "$$out" || { echo "not gofmt'd:"; echo "$$out"; exit 1; }
+	$(TOOLS)/golangci-lint run ./...
+	$(GO) test -count=1 .
+
+fmt: ## format all Go files
+	gofmt -w $$(git ls-files -co --exclude-standard '*.go')
+
+# The tools are pinned in tools/go.mod and built once.
+$(TOOLS)/golangci-lint: tools/go.mod tools/go.sum
+	@mkdir -p $(TOOLS)
+	cd tools && $(GO) build -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+fuzz: ## every fuzz target for FUZZTIME
+	sh .ci/fuzz $(FUZZTIME)
+
+bench: build ## measure, beside comparable projects
+	REMIT="$(CURDIR)/$(BIN)/remit" sh bench/run.sh
+
+cover: ## test coverage, in bin/cover.html
+	@mkdir -p $(BIN)
+	$(GO) test -coverpkg=./... -coverprofile=$(BIN)/cover.out ./...
+	$(GO) tool cover -html=$(BIN)/cover.out -o $(BIN)/cover.html
+	$(GO) tool cover -func=$(BIN)/cover.out | tail -n 1
+
+clean: ## remove what was built
+	rm -rf $(BIN) dist
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-8s %s\n", $$1, $$2}' Makefile

@@ -1,0 +1,57 @@
+package calls_test
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/remitrun/remit/bench/calls"
+	"github.com/remitrun/remit/bench/decide"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+func bench(b *testing.B) *calls.Bench {
+	b.Helper()
+	chain, err := decide.Chain()
+	if err != nil {
+		b.Fatal(err)
+	}
+	x, err := calls.New(b.TempDir(), chain)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := x.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	return x
+}
+
+func one(b *testing.B, id tool.ID) {
+	x, n := bench(b), 0
+	b.ReportAllocs()
+	for b.Loop() {
+		n++
+		if err := x.Call(id, n); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkRead(b *testing.B)  { one(b, calls.Read) }
+func BenchmarkWrite(b *testing.B) { one(b, calls.Write) }
+
+func BenchmarkWrite64(b *testing.B) {
+	x := bench(b)
+	var n atomic.Int64
+	b.SetParallelism(32)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if err := x.Call(calls.Write, int(n.Add(1))); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+	b.ReportMetric(float64(n.Load())/b.Elapsed().Seconds(), "calls/s")
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/remitrun/remit/bench/stat"
+)
+
+// ran is what became of a process.
+type ran struct {
+	took time.Duration
+	rss  int64 // its largest resident set, in bytes
+	out  []byte
+}
+
+// start runs the program under test to its end.
+func (b *bench) start(home, dir string, args ...string) (ran, error) {
+	cmd := exec.CommandContext(b.ctx, b.remit, args...)
+	cmd.Dir = dir
+	cmd.Env = []string{"HOME=" + home, "REMIT_HOME=" + home, "PATH=/usr/bin:/bin"}
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		return ran{}, err
+	}
+	watch := watchMemory(cmd.Process.Pid)
+	err := cmd.Wait()
+	r := ran{took: time.Since(began), rss: watch(), out: out.Bytes()}
+	if err != nil {
+		return r, fmt.Errorf("remit %v: %w\n%s%s", args, err, clip(out.Bytes()), clip(errs.Bytes()))
+	}
+	return r, nil
+}
+
+// watchMemory follows the largest resident set of a process until the function
+// that it returns is called, which tells it. (The process's own account at its
+// end would begin with the size of the process that started it.)
+func watchMemory(pid int) func() int64 {
+	stop, peak := make(chan struct{}), make(chan int64)
+	go func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		var most int64
+		for {
+			select {
+			case <-tick.C:
+				most = max(most, highWater(pid))
+			case <-stop:
+				peak <- most
+				return
+			}
+		}
+	}()
+	return func() int64 {
+		close(stop)
+		return <-peak
+	}
+}
+
+// highWater is a process's VmHWM in bytes, or 0 if it is gone.
+func highWater(pid int) int64 {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(b), "VmHWM:")
+	var kib int64
+	if _, err := fmt.Sscan(rest, &kib); err != nil {
+		return 0
+	}
+	return kib << 10
+}
+
+func clip(b []byte) []byte { return b[:min(len(b), 2000)] }
+
+const processRounds = 21
+
+const readPlan = `version: 1
+name: three-reads
+steps:
+  - {id: a, tool: fs.read, args: {path: a.txt}}
+  - {id: b, tool: fs.read, args: {path: b.txt}}
+  - {id: c, tool: fs.read, args: {path: c.txt}}
+`
+
+const readPolicy = `version: 1
+name: reader
+files:
+  read: {allow: ["**"]}
+`
+
+// processes measures the program as it is started by people.
+func (b *bench) processes() error {
+	dir, err := b.workspace("processes", map[string]string{"a.txt": "one\n", "b.txt": "two\n", "c.txt": "three\n", "plan.yaml": readPlan, "policy.yaml": readPolicy})
+	if err != nil {
+		return err
+	}
+	home := filepath.Join(dir, "home")
+	plan := []string{"run", "plan.yaml", "-p", "policy.yaml"}
+	var first, versions, runs []time.Duration
+	for i := range processRounds {
+		if i < 5 {
+			r, err := b.start(fmt.Sprintf("%s-%d", home, i), dir, plan...)
+			if err != nil {
+				return err
+			}
+			first = append(first, r.took)
+		}
+		v, err := b.start(home, dir, "version")
+		if err != nil {
+			return err
+		}
+		r, err := b.start(home, dir, plan...)
+		if err != nil {
+			return err
+		}
+		if i > 0 { // the first makes the ledger
+			versions, runs = append(versions, v.took), append(runs, r.took)
+		}
+	}
+	v, r := stat.Median(versions), stat.Median(runs)
+	b.table.add("`remit version`, whole process", "< 15 ms", ms(v), v < 15*time.Millisecond)
+	b.table.add("3-step fs.read plan, whole process", "< 50 ms", ms(r), r < 50*time.Millisecond)
+	b.table.note("the same as the first run ever, which makes the ledger and its keys", ms(stat.Median(first)))
+	return b.step(dir, home)
+}
+
+// step measures one more step of a plan: decide, record, read a file, log.
+func (b *bench) step(dir, home string) error {
+	const few, many = 100, 1100
+	var times [2][]time.Duration
+	for i, n := range []int{few, many} {
+		if err := writePlan(filepath.Join(dir, fmt.Sprintf("plan-%d.yaml", n)), n, func(i int) string {
+			return fmt.Sprintf("fs.read, args: {path: %c.txt}", "abc"[i%3])
+		}); err != nil {
+			return err
+		}
+		for range 5 {
+			r, err := b.start(home, dir, "run", fmt.Sprintf("plan-%d.yaml", n), "-p", "policy.yaml")
+			if err != nil {
+				return err
+			}
+			times[i] = append(times[i], r.took)
+		}
+	}
+	per := (stat.Median(times[1]) - stat.Median(times[0])) / (many - few)
+	b.table.note("one more fs.read step of a plan in `remit run`, everything included", us(per))
+	return nil
+}
+
+// workspace makes a folder with files.
+func (b *bench) workspace(name string, files map[string]string) (string, error) {
+	dir := filepath.Join(b.dir, name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return "", err
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			return "", err
+		}
+	}
+	return dir, nil
+}
+
+// writePlan writes a plan of n steps; call gives a step's tool and arguments.
+func writePlan(file string, n int, call func(i int) string) error {
+	var b bytes.Buffer
+	b.WriteString("version: 1\nname: long\nsteps:\n")
+	for i := range n {
+		fmt.Fprintf(&b, "  - {tool: %s}\n", call(i))
+	}
+	return os.WriteFile(file, b.Bytes(), 0o644)
+}

@@ -1,0 +1,229 @@
+package remit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/remitrun/remit/internal/canon"
+	"github.com/remitrun/remit/internal/capability"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/permit"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// Capability is a module of this program that agents can be given: text for their
+// prompt, and Go functions as tools. One without code is a file in
+// $REMIT_HOME/capabilities instead.
+type Capability struct {
+	ID          string // a small letter, then small letters, digits and _: agents name it so
+	Name        string // a few words for people; default: the ID
+	Description string
+	Version     string // default "1"
+	Prompt      string
+	Requires    []string // capabilities that come with it
+	Tools       []AgentTool
+}
+
+// AgentTool is a Go function as agents' models can call it. Its ID in policies and
+// records is that of the capability, a dot, and its name.
+//
+// A call is decided, budgeted, recorded and timed as any other, and what the
+// function itself does is this program's: no sandbox is around it. So a policy must
+// allow it by its ID, as tools: {allow: ["model.chat", "harbour.*"]}.
+type AgentTool struct {
+	Name        string          // letters, digits, _ and -
+	Description string          // that the model is told
+	Input       json.RawMessage // JSON Schema (2020-12) of an object: the arguments
+	// Effects are the side effects that a call may have, as "network.http": by them
+	// calls are made side by side or one after the other, and are repeated or not.
+	// nil: nothing is known, which counts as "system.exec". Empty, but not nil: none.
+	Effects []string
+	Risk    string // low, medium, high or critical; default: high with side effects, else low
+	// Run answers a call. args fit Input. What it gives is written as JSON: an object
+	// as it is, anything else as {"result": ...}. The text of its error is told to
+	// the model and recorded.
+	Run func(ctx context.Context, args json.RawMessage) (any, error)
+}
+
+// Func makes a tool of a function whose arguments are read into an A. input is the
+// schema of an A.
+func Func[A any](name, description, input string, run func(ctx context.Context, args A) (any, error)) AgentTool {
+	t := AgentTool{Name: name, Description: description, Input: json.RawMessage(input)}
+	if run != nil {
+		t.Run = func(ctx context.Context, raw json.RawMessage) (any, error) {
+			var a A
+			if err := json.Unmarshal(raw, &a); err != nil {
+				return nil, fault.Wrap(fault.ArgsInvalid, err, "the arguments cannot be read: %v", err)
+			}
+			return run(ctx, a)
+		}
+	}
+	return t
+}
+
+// Harmless is the tool, said to have no side effects.
+func (t AgentTool) Harmless() AgentTool {
+	t.Effects = []string{}
+	return t
+}
+
+// CapabilityInfo describes a capability that agents can be given.
+type CapabilityInfo struct {
+	ID, Name, Description, Status, Category, Version string
+	Requires                                         []string
+	Config                                           json.RawMessage // JSON Schema; nil: nothing to configure
+	Wants                                            []string        // the authority that it will need, as policies write it
+}
+
+// program is where tools of the embedding program come from: no policy allows them
+// unless it names them.
+const program = "program"
+
+// made is the capability as the engine takes it.
+func (c Capability) made() (capability.Capability, error) {
+	info := capability.Info{
+		ID: c.ID, Name: c.Name, Description: c.Description, Status: capability.Available, Icon: "puzzle", Category: "Program",
+		Version: c.Version, Requires: c.Requires,
+	}
+	if info.Name == "" {
+		info.Name = c.ID
+	}
+	if info.Version == "" {
+		info.Version = "1"
+	}
+	out := &programCapability{info: info, part: capability.Part{Prompt: c.Prompt}}
+	for _, t := range c.Tools {
+		spec, err := t.spec(c.ID, info.Version)
+		if err != nil {
+			return nil, err
+		}
+		out.part.Tools = append(out.part.Tools, capability.Own(t.Name, &programTool{spec, t.Run}))
+		out.info.Wants = append(out.info.Wants, "tools "+string(spec.ID))
+	}
+	return out, nil
+}
+
+func (t AgentTool) spec(of, version string) (*tool.Spec, error) {
+	bad := func(format string, args ...any) error {
+		return fault.New(fault.CapabilityInvalid, "tool "+of+"."+t.Name+": "+format, args...)
+	}
+	id, err := tool.ParseID(of + "." + t.Name)
+	switch {
+	case err != nil || !capability.ValidName(t.Name):
+		return nil, fault.New(fault.CapabilityInvalid, "%q is no name of a tool: a letter, then letters, digits, _ and -, at most 64 in all", t.Name)
+	case t.Run == nil || t.Description == "":
+		return nil, bad("it has no function, or no description")
+	case !json.Valid(t.Input):
+		return nil, bad("its schema is no JSON")
+	}
+	spec := &tool.Spec{
+		ID: id, Title: t.Name, Description: t.Description, Version: version, Source: program, Input: t.Input,
+		Output: json.RawMessage(`{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object"}`),
+	}
+	if t.Effects == nil {
+		spec.Effects = tool.EffectSet(tool.SystemExec)
+	}
+	for _, name := range t.Effects {
+		var e tool.Effect
+		if err := e.UnmarshalText([]byte(name)); err != nil {
+			return nil, bad("%v", err)
+		}
+		spec.Effects |= tool.EffectSet(e)
+	}
+	if spec.Effects.Effectful() {
+		spec.Risk = tool.High
+	}
+	if t.Risk != "" {
+		var ok bool
+		if spec.Risk, ok = tool.ParseRisk(t.Risk); !ok {
+			return nil, bad("%q is no risk: low, medium, high or critical", t.Risk)
+		}
+	}
+	return spec, nil
+}
+
+type programCapability struct {
+	info capability.Info
+	part capability.Part
+}
+
+func (c *programCapability) Info() capability.Info { return c.info }
+
+func (c *programCapability) Part(capability.Session, json.RawMessage) (capability.Part, error) {
+	return c.part, nil
+}
+
+type programTool struct {
+	spec *tool.Spec
+	run  func(ctx context.Context, args json.RawMessage) (any, error)
+}
+
+// Spec describes the tool.
+func (t *programTool) Spec() *tool.Spec { return t.spec }
+
+// Actions are none: what the function reaches is the program's own.
+func (t *programTool) Actions(tool.Env, tool.Args) ([]tool.Action, error) { return nil, nil }
+
+// Run runs a call.
+func (t *programTool) Run(ctx context.Context, p permit.Permit, args tool.Args) (tool.Result, error) {
+	if ctx.Err() != nil {
+		return tool.Result{}, capability.Ended(ctx)
+	}
+	if !p.Live() {
+		return tool.Result{}, fault.New(fault.HandleRefused, "%s: the call that this belongs to is over", t.spec.ID)
+	}
+	if args == nil {
+		args = tool.Args{}
+	}
+	raw, err := canon.Marshal(map[string]any(args))
+	if err != nil {
+		return tool.Result{}, fault.Wrap(fault.ArgsInvalid, err, "the arguments cannot be written as JSON")
+	}
+	out, err := t.run(ctx, raw)
+	if err != nil {
+		if ctx.Err() != nil {
+			return tool.Result{}, capability.Ended(ctx)
+		}
+		return tool.Result{}, failure(err)
+	}
+	res, err := outputOf(out)
+	if err != nil {
+		return tool.Result{}, fault.Wrap(fault.OutputInvalid, err, "%s returned what cannot be written as JSON: %v", t.spec.ID, err)
+	}
+	return tool.Result{Output: res}, nil
+}
+
+// failure is a function's error as the runner takes it.
+func failure(err error) error {
+	var e *fault.Error
+	if errors.As(err, &e) && e.Code.Error() >= "E2000" && e.Code.Error() < "E3000" {
+		return e // it says itself what kind of a tool's failure it is
+	}
+	return fault.Wrap(fault.ToolFailed, err, "%v", err)
+}
+
+func outputOf(out any) (map[string]any, error) {
+	if out == nil {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	b, err := json.Marshal(out)
+	if err != nil {
+		return nil, err
+	}
+	v, err := canon.Decode(b)
+	if err != nil {
+		return nil, err
+	}
+	if m, ok := v.(map[string]any); ok {
+		return m, nil
+	}
+	return map[string]any{"result": v}, nil
+}
+
+func infoOf(i capability.Info) CapabilityInfo {
+	return CapabilityInfo{
+		ID: i.ID, Name: i.Name, Description: i.Description, Status: string(i.Status), Category: i.Category, Version: i.Version,
+		Requires: i.Requires, Config: i.Config, Wants: i.Wants,
+	}
+}

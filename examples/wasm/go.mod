@@ -1,0 +1,3 @@
+module text
+
+go 1.26

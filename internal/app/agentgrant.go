@@ -1,0 +1,265 @@
+package app
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/agent"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/grant"
+	"github.com/remitrun/remit/internal/policy"
+	"github.com/remitrun/remit/internal/store"
+)
+
+// agentHouse makes the grants and runs of agents' sessions.
+type agentHouse struct {
+	app *App
+	q   AgentsRequest
+}
+
+var _ agent.House = (*agentHouse)(nil)
+
+// descent is what the house keeps with a grant, for those that derive from it.
+type descent struct {
+	hands []int // the nodes at which it was handed on
+}
+
+// Grant implements agent.House. A session's grant is what its caller holds, or the
+// policies that hold here, narrowed by the roles that they have for the agent and
+// by the agent's own policy; a sub-agent's is its parent's, narrowed in the same
+// way and handed on.
+func (h *agentHouse) Grant(ctx context.Context, q agent.GrantRequest) (agent.Granted, error) {
+	if q.Workspace == "" {
+		q.Workspace = h.q.Workspace
+	}
+	if q.Parent != nil {
+		return h.child(ctx, q)
+	}
+	base, d, err := h.base(ctx, q)
+	if err != nil {
+		return agent.Granted{}, err
+	}
+	out, terms, err := h.narrow(base, q)
+	if err != nil {
+		return agent.Granted{}, err
+	}
+	if !base.Grant.Kept() { // nobody else counts what its policies limit
+		terms.Budgets = grant.BudgetsOf(slices.Concat(base.Grant.Chain(), terms.Policies)...)
+	}
+	out.Grant, out.House = base.Grant.Derive(terms), d
+	auth, _, err := h.app.granted(ctx)
+	if err != nil {
+		return agent.Granted{}, err
+	}
+	if q.New {
+		return out, auth.Begin(ctx, out.Grant, recordOf(out, terms, len(base.Sources), q))
+	}
+	return out, auth.Check(ctx, out.Grant)
+}
+
+// base is the authority that a session's derives from, as it is now.
+func (h *agentHouse) base(ctx context.Context, q agent.GrantRequest) (agent.Granted, descent, error) {
+	out := agent.Granted{Workspace: q.Workspace}
+	if q.By.Token == "" {
+		if q.Under != "" {
+			return out, descent{}, fault.New(fault.GrantHolder, "the session was begun under the grant %s, which is needed to go on", q.Under).
+				WithHint("present that grant, or one that derives from it")
+		}
+		ps, err := h.policies(q.Workspace)
+		if err != nil {
+			return out, descent{}, err
+		}
+		if out.Grant, out.Sources, err = h.app.grant(ps, q.Workspace); err != nil {
+			return out, descent{}, err
+		}
+		for i := range out.Sources {
+			out.Sources[i].Holders = []string{out.Grant.Holder()}
+		}
+		return out, descent{}, nil
+	}
+	var narrower []*policy.Policy
+	switch {
+	case h.q.Root != nil:
+		narrower = append(narrower, h.q.Root)
+	case h.q.Policy != "":
+		p, err := ReadPolicy(h.q.Policy)
+		if err != nil {
+			return out, descent{}, err
+		}
+		narrower = append(narrower, p)
+	}
+	var err error
+	if out.Grant, out.Sources, _, err = h.app.under(ctx, Presented{Token: q.By.Token}, q.Workspace, narrower...); err != nil {
+		return out, descent{}, err
+	}
+	c, err := h.app.authentic(q.By.Token)
+	if err != nil {
+		return out, descent{}, err
+	}
+	var d descent
+	for i := 1; i < len(c.Links()); i++ {
+		if c.Handed(i) {
+			d.hands = append(d.hands, i)
+		}
+	}
+	if out.Under = c.Leaf().String(); q.Under == "" && !q.New {
+		return out, d, fault.New(fault.GrantHolder, "the session was begun under the policies of this place, not under a grant").
+			WithHint("go on with it without one")
+	}
+	if q.Under != "" {
+		out.Under = q.Under
+		if !slices.ContainsFunc(out.Grant.Nodes(), func(n grant.Node) bool { return n.ID.String() == q.Under }) {
+			return out, d, fault.New(fault.GrantHolder, "the session was begun under the grant %s, from which the one presented does not derive", q.Under).
+				WithHint("present that grant, or one that derives from it")
+		}
+	}
+	return out, d, nil
+}
+
+// policies are those that hold where no grant is presented.
+func (h *agentHouse) policies(workspace string) ([]*policy.Policy, error) {
+	if h.q.Root != nil {
+		return h.app.bounded(h.q.Root)
+	}
+	ps, _, err := h.app.Policies(h.q.Policy, workspace)
+	return ps, err
+}
+
+// holderOf is an agent as a principal: roles and delegations name it so.
+func holderOf(a agent.Agent) string {
+	name := strings.Map(func(r rune) rune {
+		if r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) || strings.ContainsRune("._-", r) {
+			return unicode.ToLower(r)
+		}
+		return '-'
+	}, a.Name)
+	return "agent:" + strings.Trim(name, "-")
+}
+
+// noAPI takes from sessions what only people and programs need that call the API.
+const noAPI = "version: 1\nname: sessions\nrest: inherit\napi: {}\n"
+
+// narrow gives what a session adds to the grant that its own derives from: the
+// roles that each policy has for the agent, the agent's policy, and its parent's.
+func (h *agentHouse) narrow(base agent.Granted, q agent.GrantRequest) (agent.Granted, grant.Terms, error) {
+	out := agent.Granted{Under: base.Under, Workspace: base.Workspace, Sources: slices.Clip(base.Sources)}
+	terms := grant.Terms{ID: q.ID, Holder: holderOf(q.Agent), Kept: true}
+	env := h.app.env(q.Workspace)
+	add := func(p *policy.Policy) error {
+		links, err := grant.Links(env, p, terms.Holder)
+		if err != nil {
+			return err
+		}
+		terms.Policies = append(terms.Policies, links...)
+		out.Sources = append(out.Sources, source(p, terms.Holder))
+		return nil
+	}
+	if q.Parent == nil {
+		p, err := policy.Parse("(sessions of agents)", []byte(noAPI))
+		if err == nil {
+			err = add(p)
+		}
+		if err != nil {
+			return out, terms, err
+		}
+	}
+	seen := map[string]bool{}
+	for _, r := range base.Grant.Chain() {
+		p := r.Policy()
+		if key := p.Digest().String(); !seen[key] && len(p.Roles(terms.Holder)) > 0 {
+			seen[key] = true
+			if err := add(p); err != nil {
+				return out, terms, err
+			}
+		}
+	}
+	for _, own := range []struct{ name, text string }{
+		{"policy of agent " + holderOf(q.Agent), q.Agent.Policy}, {"policy of the sub-agent", q.Policy},
+	} {
+		if own.text == "" {
+			continue
+		}
+		p, err := policy.Parse(own.name, []byte(own.text))
+		if err == nil {
+			err = add(p)
+		}
+		if err != nil {
+			return out, terms, err
+		}
+	}
+	return out, terms, nil
+}
+
+// child hands a session's grant on to a sub-agent, as far as its policies let it.
+func (h *agentHouse) child(ctx context.Context, q agent.GrantRequest) (agent.Granted, error) {
+	parent := *q.Parent
+	q.Workspace = parent.Workspace
+	out, terms, err := h.narrow(parent, q)
+	if err != nil {
+		return out, err
+	}
+	terms.Budgets = grant.BudgetsOf(terms.Policies...)
+	handle := grant.NewHandle(terms.Holder)
+	if err := handle.Give(parent.Grant.Derive(terms)); err != nil {
+		return out, err
+	}
+	out.Grant = handle.Grant()
+	up, _ := parent.House.(descent)
+	d := descent{hands: append(slices.Clip(up.hands), len(out.Grant.Nodes())-1)}
+	out.House = d
+	auth, st, err := h.app.granted(ctx)
+	if err != nil {
+		return out, err
+	}
+	var rec *store.GrantRecord
+	if q.New {
+		r := recordOf(out, terms, len(parent.Sources), q)
+		rec = &r
+	}
+	if err := auth.HandOn(ctx, out.Grant, d.hands, rec); err != nil {
+		return out, joinErrors(err, h.app.forged(ctx, st, err))
+	}
+	return out, nil
+}
+
+// joinErrors keeps the first error's code and message in front.
+func joinErrors(first, second error) error {
+	if second == nil {
+		return first
+	}
+	return fault.Wrap(fault.CodeOf(first), second, "%s", fault.Message(first))
+}
+
+// recordOf is how the ledger keeps a session's grant: by its name and its own
+// policies, without those of its ancestors.
+func recordOf(g agent.Granted, t grant.Terms, inherited int, q agent.GrantRequest) store.GrantRecord {
+	rec := store.GrantRecord{
+		ID: t.ID, Holder: t.Holder, Issued: time.Now(), Expires: g.Grant.Expires(), Budgets: t.Budgets,
+		Policies: slices.Clone(g.Sources[inherited:]), Note: "session " + q.Session.String() + " of " + q.Agent.Name,
+	}
+	nodes := g.Grant.Nodes()
+	for _, n := range slices.Backward(nodes[:len(nodes)-1]) {
+		if n.Kept {
+			rec.Parent = n.ID
+			break
+		}
+	}
+	if rec.Parent == uuid.Nil {
+		rec.Policies = slices.Clone(g.Sources)
+	}
+	return rec
+}
+
+// Revoke implements agent.House.
+func (h *agentHouse) Revoke(ctx context.Context, id uuid.UUID, by, why string) error {
+	auth, _, err := h.app.granted(ctx)
+	if err != nil {
+		return err
+	}
+	return auth.SetStanding(ctx, store.StandingChange{Grant: id, To: store.Revoked, By: by, Reason: why, At: time.Now()})
+}

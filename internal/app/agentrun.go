@@ -1,0 +1,125 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/agent"
+	"github.com/remitrun/remit/internal/approval"
+	"github.com/remitrun/remit/internal/catalog"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/ledger"
+	"github.com/remitrun/remit/internal/runner"
+	"github.com/remitrun/remit/internal/store"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// agentRun is what the run of an agent's session has besides other runs.
+type agentRun struct {
+	session uuid.UUID
+	inputs  map[string]any
+	granted agent.Granted
+	tools   runner.Catalog
+}
+
+// Begin implements agent.House.
+func (h *agentHouse) Begin(ctx context.Context, q agent.RunRequest) (agent.Run, error) {
+	tools, err := overlay(q.Tools, h.app.catalog)
+	if err != nil {
+		return nil, err
+	}
+	s, err := h.app.Begin(ctx, RunRequest{
+		Name: q.Name, Workspace: q.Granted.Workspace, asker: &sessionDesk{app: h.app, waits: q.Waits, here: h.q.Here},
+		agent:   &agentRun{session: q.Session, inputs: q.Inputs, granted: q.Granted, tools: tools},
+		Observe: h.q.Observe,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &sessionRun{Session: s, tools: tools}, nil
+}
+
+// overlay is the tools of a session: its own before the catalog's.
+func overlay(own []runner.Tool, rest runner.Catalog) (runner.Catalog, error) {
+	c, err := catalog.New(own...)
+	if err != nil {
+		return nil, err
+	}
+	return overlaid{c, rest}, nil
+}
+
+type overlaid struct {
+	own  *catalog.Catalog
+	rest runner.Catalog
+}
+
+// Lookup implements runner.Catalog.
+func (o overlaid) Lookup(id tool.ID) (runner.Entry, error) {
+	e, err := o.own.Lookup(id)
+	if errors.Is(err, fault.ToolUnknown) {
+		return o.rest.Lookup(id)
+	}
+	return e, err
+}
+
+// sessionRun is a run as the agents' engine takes it.
+type sessionRun struct {
+	*Session
+	tools runner.Catalog
+}
+
+var _ agent.Run = (*sessionRun)(nil)
+
+// ID is the run's.
+func (r *sessionRun) ID() uuid.UUID { return r.run.ID }
+
+// Seq is where the record of the run begins.
+func (r *sessionRun) Seq() ledger.Seq { return r.run.Seq }
+
+// Timed reports whether the run's time is limited.
+func (r *sessionRun) Timed() bool { return r.run.Limits().Time > 0 }
+
+// Lookup finds a tool of the session.
+func (r *sessionRun) Lookup(id tool.ID) (runner.Entry, error) { return r.tools.Lookup(id) }
+
+// End records the run's end.
+func (r *sessionRun) End(ctx context.Context) error {
+	_, err := r.Session.End(ctx)
+	return err
+}
+
+// sessionDesk puts the questions of a session's calls: it waits for whoever may
+// answer, and has the session show that it does.
+type sessionDesk struct {
+	app   *App
+	waits func(question string, c runner.Call) func()
+	here  func(ctx context.Context, c approval.Case) (store.Vote, error) // nil: nobody is here
+}
+
+// Ask implements runner.Asker.
+func (d *sessionDesk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error) {
+	var mu sync.Mutex
+	var over func()
+	answered := false
+	notify := func(ctx context.Context, c approval.Case) (store.Vote, error) {
+		mu.Lock()
+		if !answered && over == nil {
+			over = d.waits(c.Question.ID.String(), q.Call)
+		}
+		mu.Unlock()
+		if d.here != nil {
+			return d.here(ctx, c)
+		}
+		return store.Vote{}, approval.ErrNotHere
+	}
+	a, err := (&lazyDesk{app: d.app, q: RunRequest{Wait: true, Here: notify}}).Ask(ctx, q)
+	mu.Lock()
+	defer mu.Unlock()
+	if answered = true; over != nil {
+		over()
+	}
+	return a, err
+}

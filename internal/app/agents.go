@@ -1,0 +1,108 @@
+package app
+
+import (
+	"context"
+	"slices"
+
+	"github.com/remitrun/remit/internal/agent"
+	"github.com/remitrun/remit/internal/approval"
+	"github.com/remitrun/remit/internal/builtin/modelchat"
+	"github.com/remitrun/remit/internal/capability"
+	"github.com/remitrun/remit/internal/catalog"
+	"github.com/remitrun/remit/internal/model"
+	"github.com/remitrun/remit/internal/policy"
+	"github.com/remitrun/remit/internal/policy/glob"
+	"github.com/remitrun/remit/internal/runner"
+	"github.com/remitrun/remit/internal/store"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// AgentsRequest says how agents are served.
+type AgentsRequest struct {
+	Policy    string         // a policy file that bounds all sessions; "": the workspace's, if trusted
+	Root      *policy.Policy // holds instead of Policy if not nil
+	Workspace string         // absolute, as Workspace makes it
+	// Capabilities and Models replace those of the tables and settings; nil: those.
+	Capabilities *capability.Registry
+	Models       *model.Registry
+	Observe      func(runner.Notice) // nil: nobody watches
+	// Here answers the questions of sessions' calls, as RunRequest.Here does; nil: they
+	// wait for an answer from elsewhere.
+	Here func(ctx context.Context, c approval.Case) (store.Vote, error)
+
+	still bool // to look at the record: no source of tools is started
+}
+
+// Agents serves agents and their sessions. The Service must be closed before the
+// App is.
+func (a *App) Agents(ctx context.Context, q AgentsRequest) (*agent.Service, error) {
+	if _, _, err := a.granted(ctx); err != nil {
+		return nil, err
+	}
+	return a.agents(q)
+}
+
+func (a *App) agents(q AgentsRequest) (*agent.Service, error) {
+	if q.Models == nil {
+		q.Models = a.Models()
+	}
+	if q.Capabilities == nil {
+		var err error
+		if q.Capabilities, err = a.Capabilities(); err != nil {
+			return nil, err
+		}
+	}
+	a.mu.Lock()
+	st := a.store
+	a.mu.Unlock()
+	tools := runner.Catalog(a.catalog)
+	if q.still {
+		tools = a.catalog.Still()
+	}
+	quota := a.cfg.Settings.Sessions.quota()
+	return agent.New(agent.Options{
+		Record: st, House: &agentHouse{app: a, q: q}, Capabilities: q.Capabilities, Models: q.Models,
+		Chat: func(c agent.ChatRequest) runner.Tool { return a.chatTool(q.Models, c) }, Lookup: tools.Lookup, Match: a.matchTools,
+		Files: filesOfSessions(st, quota), Quota: quota, Secret: a.holdsSecret,
+	}), nil
+}
+
+// chatTool makes the tool model.chat of a session.
+func (a *App) chatTool(models *model.Registry, c agent.ChatRequest) runner.Tool {
+	return modelchat.ForSession(a.chatOptions(models), func(upTo int) (modelchat.Turn, error) {
+		asked, err := c.Request(upTo)
+		return modelchat.Turn{
+			System: asked.Request.System, Messages: asked.Request.Messages, Tools: asked.Request.Tools,
+			Earlier: asked.Request.Earlier, Aside: asked.Request.Aside,
+			Digests: modelchat.Digests{Messages: asked.Messages, System: asked.System, Tools: asked.Tools},
+		}, err
+	})
+}
+
+// holdsSecret reports whether a text holds the value of a stored secret, or of one
+// that was used.
+func (a *App) holdsSecret(text string) (bool, error) {
+	all, err := a.secrets.All()
+	if err != nil {
+		return false, err
+	}
+	a.mask.AddAll(all)
+	return a.mask.Active() && a.mask.Holds(text), nil
+}
+
+// matchTools gives the IDs of the catalog's enabled tools that a pattern names,
+// sorted.
+func (a *App) matchTools(pattern string) []tool.ID {
+	name, err := glob.CompileText(pattern)
+	if err != nil {
+		return nil
+	}
+	var out []tool.ID
+	for _, t := range a.catalog.List(context.Background(), catalog.Filter{Enabled: true, Use: true}).Tools {
+		if name.Match(string(t.Spec.ID)) {
+			out = append(out, t.Spec.ID)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,161 @@
+// Package app reads the configuration, builds every part, and shuts it all
+// down. The tables of parts are in builtins.go; nothing registers itself.
+// Surfaces (the command line, later servers) call the methods of [App]; start
+// at [New] and [App.RunPlan].
+package app
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/catalog"
+	"github.com/remitrun/remit/internal/eventlog"
+	"github.com/remitrun/remit/internal/executor/wasm"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/policy"
+	"github.com/remitrun/remit/internal/redact"
+	"github.com/remitrun/remit/internal/runner"
+	"github.com/remitrun/remit/internal/sandbox"
+	"github.com/remitrun/remit/internal/secret"
+	"github.com/remitrun/remit/internal/store"
+	"github.com/remitrun/remit/internal/store/sqlite"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// App is a built Remit. Parts that cost time to open (the ledger, the sandbox)
+// are opened when first needed.
+type App struct {
+	cfg     Config
+	catalog *catalog.Catalog
+	box     *sandbox.Box
+	tiers   *runner.Sources // what bounds tools by where they come from
+	secrets *secret.Store
+	servers mcpServers  // MCP servers, for what they offer besides tools
+	mask    redact.Mask // hides the values of secrets in what calls give back
+	modules *wasm.Host  // runs WebAssembly modules
+	noise   *moduleLogs // what these write to their standard error
+
+	exts extensions // installed, as far as they were needed
+
+	mu    sync.Mutex
+	store *sqlite.Store
+	auth  *authorities
+	log   *eventlog.Log
+}
+
+// New builds an App. It must be closed.
+func New(cfg Config) (*App, error) {
+	a := &App{cfg: cfg, tiers: cfg.Settings.Sources.tiers(), secrets: openSecrets(cfg)}
+	a.box = sandbox.New(sandbox.Config{Getenv: cfg.Lookup, Secret: a.secret, State: cfg.Home, Egress: egressOf(a.secret)})
+	a.modules = a.openModules()
+	var err error
+	if a.catalog, err = a.openCatalog(); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// Close ends everything: sources of tools, sandboxes, logs, the ledger (which signs a last
+// checkpoint).
+func (a *App) Close() error {
+	errs := []error{a.catalog.Close(), a.closeModules()} // before what its sources use
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	errs = append(errs, a.box.Close())
+	if a.auth != nil {
+		errs = append(errs, a.auth.close())
+	}
+	if a.log != nil {
+		errs = append(errs, a.log.Close())
+	}
+	if a.store != nil {
+		errs = append(errs, a.store.Close())
+	}
+	a.log, a.store, a.auth = nil, nil, nil
+	return errors.Join(errs...)
+}
+
+// Config is what the App was built from.
+func (a *App) Config() Config { return a.cfg }
+
+// Catalog lists the tools.
+func (a *App) Catalog() *catalog.Catalog { return a.catalog }
+
+// Box starts confined processes.
+func (a *App) Box() *sandbox.Box { return a.box }
+
+// Store opens the ledger, making it on first use, and closes what dead
+// processes left open in it.
+func (a *App) Store(ctx context.Context) (store.Store, error) {
+	s, err := a.open(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.Recover(ctx); err != nil {
+		return nil, err
+	}
+	return s, a.recoverChanges(ctx, s)
+}
+
+// Reader opens the ledger to look at: also one that cannot be written, and one
+// that was changed so that nothing can be added to it, for verify to say what
+// was changed.
+func (a *App) Reader(ctx context.Context) (store.Store, error) {
+	s, err := a.Store(ctx)
+	if err == nil || !errors.Is(err, fault.StoreReadOnly) && !errors.Is(err, fault.StoreCorrupt) {
+		return s, err
+	}
+	if ro, rerr := a.open(ctx, true); rerr == nil {
+		return ro, nil
+	}
+	return nil, err
+}
+
+func (a *App) open(ctx context.Context, readOnly bool) (*sqlite.Store, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.store != nil {
+		return a.store, nil
+	}
+	s, err := sqlite.Open(ctx, sqlite.Options{
+		Home: a.cfg.Home, ReadOnly: readOnly,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.store = s
+	return s, nil
+}
+
+// env is what policies are bound to.
+func (a *App) env(workspace string) policy.Env {
+	return policy.Env{Workspace: workspace, Home: realPath(a.cfg.UserHome), State: realPath(a.cfg.Home), Path: a.cfg.Path}
+}
+
+// toolEnv is the same for tools.
+func (a *App) toolEnv(workspace string, limits policy.Limits) tool.Env {
+	return tool.Env{Workspace: workspace, Home: realPath(a.cfg.UserHome), Path: limits.Path, Pass: limits.Env}
+}
+
+// runner builds a runner that acts on the world.
+func (a *App) runner(rec runner.Recorder, ask runner.Asker, observe func(runner.Notice)) *runner.Runner {
+	return &runner.Runner{
+		Catalog: following{a}, Record: rec, Facts: facts{}, Execs: runner.Direct{}, Ask: ask, Observe: observe, Sources: a.tiers, Mask: &a.mask,
+	}
+}
+
+// newID makes an ID that sorts by time.
+func newID() (uuid.UUID, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return id, fault.Wrap(fault.Internal, err, "no random numbers")
+	}
+	return id, nil
+}
+
+// slowAfter is how long a call may take before it is logged as slow.
+const slowAfter = 5 * time.Second

@@ -1,0 +1,227 @@
+package app
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/eventlog"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/ledger"
+	"github.com/remitrun/remit/internal/store"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// AuditQuery chooses events. The zero query chooses all, the newest first.
+type AuditQuery struct {
+	Since, Until time.Time
+	Event        string // an event's name, see KnownEvent
+	Extension    string
+	Tool         tool.ID
+	Status       tool.Status
+	Failed       bool
+	Denied       bool
+	Before       ledger.Seq // the next page
+	Limit        int
+}
+
+// AuditEvent is one recorded event, without its payload.
+type AuditEvent struct {
+	Seq      ledger.Seq `json:"seq"`
+	At       time.Time  `json:"at"`
+	Event    string     `json:"event"`
+	RunID    string     `json:"run_id"`            // "" where it belongs to no run
+	Grant    string     `json:"grant,omitempty"`   // of a grant, a question or a violation: the grant concerned
+	By       string     `json:"by,omitempty"`      // who issued, changed or answered; of a grant that was issued: its holder
+	Subject  string     `json:"subject,omitempty"` // the agent or session concerned; of a run its session
+	Number   int        `json:"number,omitempty"`  // of an agent, session or file its version, of a message its place
+	Call     int        `json:"call,omitempty"`
+	Tool     tool.ID    `json:"tool,omitempty"`
+	Status   string     `json:"status"`
+	Code     string     `json:"code,omitempty"`
+	Effect   string     `json:"effect,omitempty"`
+	Rule     string     `json:"rule,omitempty"`
+	Refused  int        `json:"refused,omitempty"` // what the call was refused while it ran; of a run's end: all its calls
+	Duration float64    `json:"duration_ms,omitempty"`
+}
+
+// The events of runs; those of calls are the logs'.
+const (
+	eventRunStarted  = "run_started"
+	eventRunFinished = "run_finished"
+	eventSkipped     = "capability_skipped" // a plan's step that did not run
+	// EventChangeset: what a run wrote was held, applied, thrown away or undone;
+	// the event's status says which.
+	EventChangeset = "changeset"
+)
+
+// KnownEvent reports whether an event can have this name.
+func KnownEvent(name string) bool {
+	return slices.Contains(authorityEvents, name) || slices.Contains(agentEvents, name) || slices.Contains([]string{
+		eventRunStarted, eventRunFinished, eventSkipped, EventChangeset, eventlog.EventStarted, eventlog.EventExecuted, eventlog.EventSlow, eventlog.EventFailed, eventlog.EventTimeout, eventlog.EventViolation,
+	}, name)
+}
+
+// disorder is how much older than an event one recorded after it can be: calls
+// side by side are recorded as they end.
+const disorder = time.Hour
+
+// Audit gives the newest events that a query chooses, and where the next page
+// begins (0: there is none).
+func (a *App) Audit(ctx context.Context, q AuditQuery) ([]AuditEvent, ledger.Seq, error) {
+	st, err := a.Reader(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	au := auditor{st: st, runs: map[ledger.Seq]uuid.UUID{}}
+	out := []AuditEvent{}
+	from := q.Before
+	if from == 1 {
+		return out, 0, nil
+	}
+	if from > 0 {
+		from--
+	}
+	for ev, err := range st.Events(ctx, from, true) {
+		if err != nil {
+			return nil, 0, err
+		}
+		if !q.Since.IsZero() && time.UnixMicro(ev.Event.At).Before(q.Since.Add(-disorder)) {
+			break
+		}
+		e, ok, err := au.view(ctx, ev)
+		if err != nil {
+			return nil, 0, err
+		}
+		if !ok || !q.chooses(e) {
+			continue
+		}
+		if len(out) == q.Limit {
+			return out, out[len(out)-1].Seq, nil
+		}
+		out = append(out, e)
+	}
+	return out, 0, nil
+}
+
+func (q AuditQuery) chooses(e AuditEvent) bool {
+	is := func(names ...string) bool { return slices.Contains(names, e.Status) }
+	switch {
+	case !q.Since.IsZero() && e.At.Before(q.Since), !q.Until.IsZero() && e.At.After(q.Until):
+		return false
+	case q.Event == eventlog.EventSlow:
+		if e.Call == 0 || e.Duration < float64(slowAfter.Milliseconds()) {
+			return false
+		}
+	case q.Event == eventlog.EventViolation && e.Call > 0 && e.Refused > 0:
+	case q.Event != "" && e.Event != q.Event:
+		return false
+	}
+	switch {
+	case q.Tool != "" && e.Tool != q.Tool,
+		q.Extension != "" && !strings.HasPrefix(string(e.Tool), "ext:"+q.Extension+":"),
+		q.Status != tool.Pending && !is(q.Status.String()):
+		return false
+	case (q.Failed || q.Denied) && e.Call == 0:
+		return false
+	}
+	// A call that was refused something while it ran counts as one with a denial,
+	// whatever came of it.
+	failed := is("failed", "timeout", "cancelled", "interrupted")
+	denied := is("denied") || e.Refused > 0
+	return !q.Failed && !q.Denied || q.Failed && failed || q.Denied && denied
+}
+
+// auditor reads events backwards: an outcome comes before its intent, which
+// alone says which tool it was.
+type auditor struct {
+	st   store.Store
+	runs map[ledger.Seq]uuid.UUID
+}
+
+func (au *auditor) view(ctx context.Context, s ledger.Stored) (AuditEvent, bool, error) {
+	ev := s.Event
+	e := AuditEvent{Seq: s.Seq, At: time.UnixMicro(ev.At).UTC(), Call: int(ev.Call), Tool: ev.Tool, Status: ev.Status.String(), Rule: ev.Rule, Refused: int(ev.Refused)}
+	if ev.Code != 0 {
+		e.Code = ev.Code.Error()
+	}
+	if len(ev.Timeline) > 3 {
+		e.Duration = float64(ev.Timeline[3]) / 1000
+	}
+	run := ev.Run
+	switch ev.Kind {
+	case ledger.RunStarted:
+		e.Event, e.Status, run = eventRunStarted, "running", s.Seq
+		e.ofSubject(&ev)
+	case ledger.RunFinished:
+		e.Event = eventRunFinished
+	case ledger.Changeset:
+		e.Event, e.Status = EventChangeset, ev.Change.String()
+	case ledger.CallIntent:
+		e.Event, e.Status = eventlog.EventStarted, "running"
+	case ledger.CallOutcome:
+		in, err := au.intent(ctx, s)
+		if err != nil {
+			return e, false, err
+		}
+		e.Tool, e.Rule, ev.Effect = in.Tool, in.Rule, in.Effect
+		e.Event = eventName(ev.Status, ev.Code)
+	case ledger.CallDone:
+		e.Event = eventName(ev.Status, ev.Code)
+	case ledger.AgentSaved, ledger.SessionSaved, ledger.MessageAdded, ledger.FileSaved:
+		e.ofAgents(&ev)
+	default:
+		e.ofAuthority(&ev)
+	}
+	if run == 0 {
+		return e, true, nil
+	}
+	if ev.Kind.OfCall() {
+		e.Effect = ev.Effect.String()
+	}
+	id, err := au.run(ctx, run)
+	e.RunID = id.String()
+	return e, true, err
+}
+
+func (au *auditor) run(ctx context.Context, seq ledger.Seq) (uuid.UUID, error) {
+	if id, ok := au.runs[seq]; ok {
+		return id, nil
+	}
+	ev, err := au.event(ctx, seq)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	id, err := uuid.FromBytes(ev.ID)
+	if err != nil {
+		return uuid.Nil, fault.Wrap(fault.StoreCorrupt, err, "event %d starts no run", seq)
+	}
+	au.runs[seq] = id
+	return id, nil
+}
+
+// intent finds the intent of an outcome among the events before it.
+func (au *auditor) intent(ctx context.Context, s ledger.Stored) (ledger.Event, error) {
+	for ev, err := range au.st.Events(ctx, s.Seq-1, true) {
+		if err != nil {
+			return ledger.Event{}, err
+		}
+		if ev.Event.Run == s.Event.Run && ev.Event.Call == s.Event.Call && ev.Event.Kind == ledger.CallIntent {
+			return ev.Event, nil
+		}
+		if ev.Seq <= s.Event.Run {
+			break
+		}
+	}
+	return ledger.Event{}, nil
+}
+
+func (au *auditor) event(ctx context.Context, seq ledger.Seq) (ledger.Event, error) {
+	for ev, err := range au.st.Events(ctx, seq, false) {
+		return ev.Event, err
+	}
+	return ledger.Event{}, fault.New(fault.StoreCorrupt, "event %d is missing", seq)
+}

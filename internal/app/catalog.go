@@ -1,0 +1,121 @@
+package app
+
+import (
+	"context"
+	"strings"
+
+	"github.com/remitrun/remit/internal/catalog"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// ToolSettings is what the operator says of tools, which holds instead of what was
+// inferred of them.
+type ToolSettings struct {
+	Risk    string    `yaml:"risk"`    // low, medium, high or critical; "": as inferred
+	Effects *[]string `yaml:"effects"` // side effects; absent: as inferred
+	// Trusted: what the source claims of the tool is believed, as that it only reads.
+	Trusted bool `yaml:"trusted"`
+	// AnyName: the name may look like another tool's, or a built-in one's.
+	AnyName bool `yaml:"any_name"`
+}
+
+// openCatalog makes the catalog of all tools. No source is asked yet.
+func (a *App) openCatalog() (*catalog.Catalog, error) {
+	said, err := toolsSaid(a.cfg.Settings.Tools)
+	if err != nil {
+		return nil, err
+	}
+	return catalog.Open(catalog.Config{
+		BuiltIn: a.builtIn(), Sources: a.sources(), Memory: &toolMemory{app: a}, Said: said,
+	})
+}
+
+// toolsSaid reads the settings of tools. A key is an ID, or the beginning of IDs
+// before a final "*"; the longest that fits holds.
+func toolsSaid(settings map[string]ToolSettings) (func(tool.ID) catalog.Said, error) {
+	said := make(map[string]catalog.Said, len(settings))
+	for key, s := range settings {
+		field := "tools." + key
+		if _, err := tool.ParseID(strings.TrimSuffix(key, "*")); err != nil {
+			return nil, fault.New(fault.Usage, "%q is no tool's ID, nor the beginning of one and *", key).In(field)
+		}
+		one := catalog.Said{Name: s.AnyName, Trusted: s.Trusted}
+		if s.Risk != "" {
+			r, ok := tool.ParseRisk(s.Risk)
+			if !ok {
+				return nil, fault.New(fault.Usage, "%q is not low, medium, high or critical", s.Risk).In(field + ".risk")
+			}
+			one.Risk = &r
+		}
+		if s.Effects != nil {
+			set, err := ParseEffects(*s.Effects)
+			if err != nil {
+				return nil, fault.New(fault.Usage, "%v", err).In(field + ".effects")
+			}
+			one.Effects = &set
+		}
+		said[key] = one
+	}
+	return func(id tool.ID) catalog.Said {
+		if s, ok := said[string(id)]; ok {
+			return s
+		}
+		best, found := "", catalog.Said{}
+		for key, s := range said {
+			if head, open := strings.CutSuffix(key, "*"); open && len(key) > len(best) && strings.HasPrefix(string(id), head) {
+				best, found = key, s
+			}
+		}
+		return found
+	}, nil
+}
+
+// ParseEffects reads names of side effects.
+func ParseEffects(names []string) (tool.Effects, error) {
+	var set tool.Effects
+	for _, name := range names {
+		var e tool.Effect
+		if err := e.UnmarshalText([]byte(name)); err != nil {
+			return 0, err
+		}
+		set |= tool.EffectSet(e)
+	}
+	return set, nil
+}
+
+// offered are the tools that clients and models are shown: those that can be
+// called. Being shown counts as a use, so what is shown is pinned.
+func (a *App) offered(ctx context.Context) []*tool.Spec { return a.offeredOf(ctx, "") }
+
+// offeredOf are those of one source.
+func (a *App) offeredOf(ctx context.Context, source string) []*tool.Spec {
+	_ = a.SyncExtensions() // where they cannot be read, their calls are refused with the reason
+	list := a.catalog.List(ctx, catalog.Filter{Source: source, Enabled: true, Use: true})
+	out := make([]*tool.Spec, len(list.Tools))
+	for i, t := range list.Tools {
+		out[i] = t.Spec
+	}
+	return out
+}
+
+// AcceptTools accepts tools as they were seen last, and all changed tools of the
+// named sources. It gives what it accepted up to the first error.
+func (a *App) AcceptTools(ctx context.Context, ids []tool.ID, sources []string) ([]catalog.Change, error) {
+	for _, name := range sources {
+		changed, err := a.catalog.Changed(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, changed...)
+	}
+	var out []catalog.Change
+	for _, id := range ids {
+		change, err := a.catalog.Accept(ctx, id)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, change)
+	}
+	return out, nil
+}

@@ -1,0 +1,343 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/remitrun/remit/internal/changeset"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/ledger"
+	"github.com/remitrun/remit/internal/policy"
+	"github.com/remitrun/remit/internal/replay"
+	"github.com/remitrun/remit/internal/runner"
+	"github.com/remitrun/remit/internal/sandbox"
+	"github.com/remitrun/remit/internal/store"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// writes is what a run's calls write to: layers, or the workspace with a log of
+// what was there.
+type writes struct {
+	set  *changeset.Set
+	hold *changeset.Hold
+	log  *changeset.Log
+}
+
+func (a *App) changesets() changeset.Home {
+	h := changeset.In(a.cfg.Home)
+	if a.cfg.Settings.Ledger.Durability == "process" {
+		h = h.Volatile()
+	}
+	return h
+}
+
+// hold decides whether a run's writes are held, and prepares it for that.
+func (a *App) hold(in *runner.Info, q RunRequest, r *runner.Runner) (*writes, error) {
+	id := in.ID.String()
+	if !q.Changeset && !in.Grant.Chain().Limits().Hold {
+		w := &writes{log: a.changesets().Log(id)}
+		in.Keep = w.log
+		return w, nil
+	}
+	set, err := a.changesets().Begin(id, q.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	w := &writes{set: set, hold: set.Hold(a.box.Overlay)}
+	w.hold.Bound(sandbox.HeldBytes(in.Grant.Chain().Limits()))
+	_, leave, err := w.hold.Enter() // what cannot be held is not begun
+	if err != nil {
+		return nil, errors.Join(err, w.dropped())
+	}
+	leave()
+	in.Held, r.Facts = w.hold, facts{held: w.hold}
+	return w, nil
+}
+
+// begun records that a run's writes are held from now on.
+func (w *writes) begun(ctx context.Context, b begun) error {
+	if w.set == nil {
+		return nil
+	}
+	return b.tell(ctx, ledger.ChangesHeld, nil)
+}
+
+func (b begun) tell(ctx context.Context, c ledger.Change, what any) error {
+	return tellChange(ctx, b.store, b.run.Seq, ledger.Event{Change: c}, what)
+}
+
+// tellChange records a step of a changeset's life.
+func tellChange(ctx context.Context, st store.Store, run ledger.Seq, ev ledger.Event, what any) error {
+	ev.Kind, ev.Run, ev.At = ledger.Changeset, run, time.Now().UnixMicro()
+	e := ledger.Entry{Event: ev, Durable: true}
+	if what != nil {
+		b, err := json.Marshal(what)
+		if err != nil {
+			return fault.Wrap(fault.Internal, err, "the changes cannot be encoded")
+		}
+		e.Payload = ledger.Payload{ledger.PartChanges: b}
+	}
+	after, stop := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer stop()
+	_, err := st.Append(after, e)
+	return err
+}
+
+// dropped throws away what was prepared for a run that did not begin.
+func (w *writes) dropped() error {
+	if w == nil || w.set == nil {
+		return nil
+	}
+	w.hold.Close()
+	return w.set.Drop()
+}
+
+// ended ends the writing, and gives what is held.
+func (w *writes) ended(ctx context.Context, b begun) ([]changeset.Change, error) {
+	if w.set == nil {
+		return nil, w.log.Close()
+	}
+	w.hold.Close()
+	list, err := w.set.Review(mayWrite(b.run.Grant.Chain(), b.run.Env.Workspace))
+	if err != nil {
+		return nil, err
+	}
+	return list, b.tell(ctx, ledger.ChangesReview, list)
+}
+
+// mayWrite re-decides paths of a workspace under a run's policies. What they
+// ask about is answered by who applies the change. A folder on the way to what
+// is allowed may be made unless a deny entry names it, as for file tools.
+func mayWrite(chain policy.Chain, workspace string) changeset.Decide {
+	return func(p string, folder bool) error {
+		abs := path.Join(workspace, p)
+		d := chain.DecideAction(tool.Action{Kind: tool.FileWrite, Path: abs, Real: abs})
+		if d.Effect != policy.Deny {
+			return nil
+		}
+		denied := fault.New(fault.Denied, "%s", d.Reason)
+		if !folder || len(chain) == 0 {
+			return denied
+		}
+		for _, r := range d.Refusals {
+			if r.Effect == policy.Deny && (r.Rule == nil || r.Rule.Pattern != "") {
+				return denied
+			}
+		}
+		return nil
+	}
+}
+
+// Changeset is a run's changeset as it is looked at.
+type Changeset struct {
+	Run     ledger.Run
+	Set     *changeset.Set
+	Changes []changeset.Change
+	store   store.Store
+	decide  changeset.Decide
+}
+
+// Changes gives what a run holds: a run by its ID or the beginning of it.
+func (a *App) Changes(ctx context.Context, id string) (Changeset, error) {
+	c, err := a.changeset(ctx, id)
+	if err != nil {
+		return c, err
+	}
+	c.Changes, err = c.Set.Changes(c.decide)
+	return c, err
+}
+
+// ended finds a run that is over.
+func (a *App) ended(ctx context.Context, id string) (store.Store, ledger.Run, error) {
+	st, err := a.Store(ctx)
+	if err != nil {
+		return nil, ledger.Run{}, err
+	}
+	run, err := st.Run(ctx, id)
+	if err == nil && run.Status == ledger.Running {
+		err = fault.New(fault.Conflict, "run %s goes on", run.ID).WithHint("wait until it is over")
+	}
+	return st, run, err
+}
+
+func (a *App) changeset(ctx context.Context, id string) (c Changeset, err error) {
+	if c.store, c.Run, err = a.ended(ctx, id); err != nil {
+		return c, err
+	}
+	if c.Set, err = a.changesets().Load(c.Run.ID.String()); err != nil {
+		return c, err
+	}
+	rec, err := replay.Open(ctx, c.store, c.Run)
+	if err != nil {
+		return c, err
+	}
+	g, err := rec.Grant()
+	if err != nil {
+		return c, err
+	}
+	c.decide = mayWrite(g.Chain(), c.Set.Workspace())
+	if c.Set.State() != changeset.Active {
+		return c, nil
+	}
+	list, err := c.Set.Review(c.decide) // the run's process died before it could
+	if err != nil {
+		return c, err
+	}
+	return c, c.tell(ctx, ledger.Event{Change: ledger.ChangesReview}, list)
+}
+
+func (c *Changeset) tell(ctx context.Context, ev ledger.Event, what any) error {
+	return tellChange(ctx, c.store, c.Run.Seq, ev, what)
+}
+
+// ApplyChanges carries a run's changes over into its workspace: those at or
+// beneath the paths, relative to the workspace, or all. It gives what it did.
+func (a *App) ApplyChanges(ctx context.Context, id string, paths ...string) (Changeset, error) {
+	c, err := a.changeset(ctx, id)
+	if err != nil {
+		return c, err
+	}
+	if paths, err = inWorkspace(c.Set.Workspace(), paths); err != nil {
+		return c, err
+	}
+	who := "user:" + a.cfg.User
+	if err := c.tell(ctx, ledger.Event{Change: ledger.ChangesApplying, Principal: who}, nil); err != nil {
+		return c, err
+	}
+	c.Changes, err = c.Set.Apply(c.decide, paths...)
+	if err != nil {
+		return c, errors.Join(err, c.tell(ctx, ledger.Event{Change: ledger.ChangesFailed, Principal: who, Code: fault.CodeOf(err)}, nil))
+	}
+	return c, c.tell(ctx, ledger.Event{Change: ledger.ChangesApplied, Principal: who}, c.Changes)
+}
+
+// inWorkspace makes paths relative to the workspace.
+func inWorkspace(workspace string, paths []string) ([]string, error) {
+	out := make([]string, len(paths))
+	for i, p := range paths {
+		rel := filepath.Clean(p)
+		if filepath.IsAbs(p) {
+			var err error
+			if rel, err = filepath.Rel(workspace, p); err != nil {
+				return nil, fault.New(fault.Usage, "%q is not in the workspace", p)
+			}
+		}
+		if p == "" || rel == ".." || strings.HasPrefix(rel, "../") {
+			return nil, fault.New(fault.Usage, "%q is not in the workspace", p).WithHint("paths are relative to %q", workspace)
+		}
+		out[i] = rel
+	}
+	return out, nil
+}
+
+// DiscardChanges throws a run's changes away.
+func (a *App) DiscardChanges(ctx context.Context, id string) (Changeset, error) {
+	c, err := a.changeset(ctx, id)
+	if err != nil && c.Set != nil && c.Set.State() == changeset.Active { // it cannot be looked at any more
+		err = c.Set.Interrupted()
+	}
+	if err != nil {
+		return c, err
+	}
+	if err := c.Set.Decidable(); err != nil {
+		return c, err
+	}
+	if err := c.tell(ctx, ledger.Event{Change: ledger.ChangesDiscarded, Principal: "user:" + a.cfg.User}, nil); err != nil {
+		return c, err
+	}
+	return c, c.Set.Discard()
+}
+
+// Undo puts back what a run wrote, by an applied changeset or by its file
+// tools. Paths in force are put back also if they have changed since.
+func (a *App) Undo(ctx context.Context, id string, force ...string) (ledger.Run, changeset.Back, error) {
+	st, run, err := a.ended(ctx, id)
+	if err != nil {
+		return run, changeset.Back{}, err
+	}
+	home, who := a.changesets(), "user:"+a.cfg.User
+	if _, err := home.Load(run.ID.String()); errors.Is(err, fault.NotFound) {
+		for i, f := range force {
+			if !filepath.IsAbs(f) {
+				force[i] = filepath.Join(run.Workspace, f)
+			}
+		}
+	} else if force, err = inWorkspace(run.Workspace, force); err != nil {
+		return run, changeset.Back{}, err
+	}
+	tell := func(ev ledger.Event, what any) error {
+		ev.Principal = who
+		return tellChange(ctx, st, run.Seq, ev, what)
+	}
+	if err := tell(ledger.Event{Change: ledger.ChangesUndoing}, nil); err != nil {
+		return run, changeset.Back{}, err
+	}
+	back, err := home.Undo(run.ID.String(), force...)
+	if err != nil {
+		return run, back, errors.Join(err, tell(ledger.Event{Change: ledger.ChangesFailed, Code: fault.CodeOf(err)}, nil))
+	}
+	return run, back, tell(ledger.Event{Change: ledger.ChangesUndone}, back)
+}
+
+// recoverChanges finishes or takes back what a crash interrupted, and records
+// what came of it.
+func (a *App) recoverChanges(ctx context.Context, st store.Store) error {
+	done, err := a.changesets().Recover()
+	swept, serr := a.changesets().SweepDaily(a.cfg.Settings.Changes.retention())
+	if serr == nil && !swept.Swept.IsZero() {
+		serr = a.dropUnbegun(ctx, st)
+	}
+	if serr != nil && err == nil {
+		err = fault.Wrap(fault.StoreFailed, serr, "what old runs wrote cannot be cleared away: %v", serr)
+	}
+	for _, d := range done {
+		ev := ledger.Event{Change: ledger.ChangesFailed, Code: fault.Interrupted}
+		switch {
+		case d.Forward && d.Undo:
+			ev = ledger.Event{Change: ledger.ChangesUndone}
+		case d.Forward:
+			ev = ledger.Event{Change: ledger.ChangesApplied}
+		}
+		run, rerr := st.Run(ctx, d.Run)
+		if rerr == nil {
+			rerr = tellChange(ctx, st, run.Seq, ev, nil)
+		}
+		err = errors.Join(err, rerr)
+	}
+	return err
+}
+
+// unbegun is the age from which on a changeset without a run was left by a
+// crash: it is made just before its run is recorded.
+const unbegun = time.Hour
+
+// dropUnbegun removes changesets of runs that were killed before they were
+// recorded. Nothing has been written to them, and nobody could name them.
+func (a *App) dropUnbegun(ctx context.Context, st store.Store) error {
+	home := a.changesets()
+	if err := home.DropUnmade(time.Now().Add(-unbegun)); err != nil {
+		return err
+	}
+	runs, err := home.Runs()
+	if err != nil {
+		return err
+	}
+	for _, id := range runs {
+		set, err := home.Load(id)
+		if err != nil || set.State() != changeset.Active || time.Since(set.Begun()) < unbegun || !set.Untouched() {
+			continue // what cannot be loaded is told to whoever asks for it
+		}
+		if _, err := st.Run(ctx, id); !errors.Is(err, fault.RunUnknown) {
+			continue
+		}
+		if err := set.Drop(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

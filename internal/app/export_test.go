@@ -1,0 +1,32 @@
+package app
+
+import (
+	"github.com/remitrun/remit/internal/catalog"
+	"github.com/remitrun/remit/internal/ledger"
+	"github.com/remitrun/remit/internal/policy"
+	"github.com/remitrun/remit/internal/sandbox"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// LearnFrom writes what is learned from an outcome, under a policy and with
+// what a person was asked about and allowed.
+func (a *App) LearnFrom(root *policy.Policy, workspace string, out sandbox.Outcome, tried ledger.Attempts, approved ...tool.Target) (LearnedExec, error) {
+	wide, err := root.Widened(policy.Wide{Files: true, Hold: true, System: "standard", Ask: len(approved) > 0, Network: []string{nowhere}})
+	if err != nil {
+		return LearnedExec{}, err
+	}
+	rules, err := wide.Bind(a.env(workspace))
+	if err != nil {
+		return LearnedExec{}, err
+	}
+	l := &execLearner{app: a, root: root, approved: approved}
+	return l.learned("learned", workspace, out, tried, policy.Chain{rules})
+}
+
+// ToolMemory is what a process with this home remembers of tools.
+func ToolMemory(home string) catalog.Memory {
+	return &toolMemory{app: &App{cfg: Config{Home: home}}}
+}
+
+// FilesOfSessions gives the files of sessions, as capabilities use them.
+var FilesOfSessions = filesOfSessions

@@ -1,0 +1,241 @@
+package app
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/remitrun/remit/internal/extension"
+	"github.com/remitrun/remit/internal/fault"
+)
+
+// readExtensionSource reads the files of an extension: a folder, or a zip archive.
+// It also gives the bytes of the archive, nil for a folder.
+func readExtensionSource(path string) (files []extension.File, archive []byte, err error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, fault.Wrap(fault.Usage, err, "%q cannot be read: %v", path, unwrapPath(err)).WithHint("name an extension's folder, or a zip archive of one")
+	}
+	if st.IsDir() {
+		files, err = readExtensionFolder(path, "")
+		return files, nil, err
+	}
+	archive, err = readPlain(path, extension.MaxArchive)
+	if err != nil {
+		return nil, nil, fault.Wrap(fault.Usage, err, "%q cannot be read: %v", path, unwrapPath(err)).WithHint("name an extension's folder, or a zip archive of one")
+	}
+	files, err = extension.Unzip(archive)
+	return files, archive, err
+}
+
+// readExtensionFolder reads a folder's files, but for what is in the one named
+// besides. What no extension has is an error that names it. Nothing is followed out
+// of the folder.
+func readExtensionFolder(folder, besides string) ([]extension.File, error) {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, fault.Wrap(fault.ExtensionInvalid, err, "the folder %q cannot be read: %v", folder, unwrapPath(err))
+	}
+	defer func() { _ = root.Close() }() // only read
+	var entries extension.Entries
+	var out []extension.File
+	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return fault.Wrap(fault.ExtensionInvalid, err, "%q cannot be read: %v", name, unwrapPath(err))
+		case name == ".":
+			return nil
+		case besides != "" && name == besides && d.IsDir():
+			return fs.SkipDir
+		case d.IsDir():
+			return entries.Folder(name)
+		}
+		f, err := readExtensionFile(root, name, d, &entries)
+		out = append(out, f)
+		return err
+	})
+	return out, err
+}
+
+func readExtensionFile(root *os.Root, name string, d fs.DirEntry, entries *extension.Entries) (extension.File, error) {
+	info, err := d.Info()
+	switch {
+	case err != nil:
+		return extension.File{}, fault.Wrap(fault.ExtensionInvalid, err, "%q cannot be read: %v", name, unwrapPath(err))
+	case info.Mode()&fs.ModeSymlink != 0:
+		return extension.File{}, extension.Unsafe(name, "it is a link")
+	case !info.Mode().IsRegular():
+		return extension.File{}, extension.Unsafe(name, "it is neither a file nor a folder")
+	case info.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0:
+		return extension.File{}, extension.Unsafe(name, "its mode %s gives it more than files have", info.Mode())
+	}
+	if err := entries.File(name, info.Size()); err != nil {
+		return extension.File{}, err
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return extension.File{}, fault.Wrap(fault.ExtensionInvalid, err, "%q cannot be read: %v", name, unwrapPath(err))
+	}
+	data, err := io.ReadAll(io.LimitReader(f, info.Size()+1))
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil && int64(len(data)) != info.Size() {
+		err = errors.New("it changed while it was read")
+	}
+	if err != nil {
+		return extension.File{}, fault.Wrap(fault.ExtensionInvalid, err, "%q cannot be read: %v", name, unwrapPath(err))
+	}
+	return extension.File{Name: name, Data: data}, nil
+}
+
+// stageExtension writes an extension's files, and its empty work folder, to a new
+// folder beside Remit's home: nothing confined ever sees what is in that, and a
+// plan that runs at installation works here. It has no links in its path.
+func (a *App) stageExtension(p *extension.Package) (dir string, err error) {
+	beside := a.stageFolder()
+	if err = os.MkdirAll(beside, 0o700); err == nil {
+		dir, err = os.MkdirTemp(beside, p.Manifest.ID+"-*")
+	}
+	if err == nil {
+		err = os.Chmod(dir, 0o755) // confined programs have other users; nobody gets this far from outside
+	}
+	for _, f := range p.Files {
+		if err == nil {
+			err = writeStaged(filepath.Join(dir, filepath.FromSlash(f.Name)), f)
+		}
+	}
+	if err == nil {
+		err = os.Mkdir(filepath.Join(dir, extension.WorkFolder), 0o755)
+	}
+	if err != nil {
+		if dir != "" {
+			err = errors.Join(err, removeAll(dir))
+		}
+		return "", fault.Wrap(fault.StoreFailed, err, "the extension cannot be written to %s: %v", beside, unwrapPath(err))
+	}
+	return dir, nil
+}
+
+func (a *App) stageFolder() string { return realPath(a.cfg.Home) + "-ext" }
+
+func writeStaged(file string, f extension.File) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	mode := fs.FileMode(0o644)
+	if f.Executable() {
+		mode = 0o755
+	}
+	out, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(f.Data)
+	return errors.Join(err, out.Chmod(mode), out.Sync(), out.Close())
+}
+
+// oldPrefix is what the folder of an extension is called while another takes its
+// place.
+const oldPrefix = ".old-"
+
+// swapExtension puts a staged extension in its place. In an update what was in the
+// work folder stays, but for what the new one's plan put there.
+func (a *App) swapExtension(id, staged string, update bool) error {
+	root := a.extensionRoot(id)
+	old := filepath.Join(filepath.Dir(root), oldPrefix+id)
+	_, err := os.Lstat(root)
+	there := err == nil
+	if there && update {
+		if err := keepWork(filepath.Join(root, extension.WorkFolder), filepath.Join(staged, extension.WorkFolder)); err != nil {
+			return err
+		}
+	}
+	if there {
+		if err := os.Rename(root, old); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(staged, root); err != nil {
+		if there {
+			err = errors.Join(err, os.Rename(old, root))
+		}
+		return err
+	}
+	return nil
+}
+
+// keepWork moves what is in a work folder to another, where nothing of the name is.
+func keepWork(from, to string) error {
+	entries, err := os.ReadDir(from)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		target := filepath.Join(to, e.Name())
+		if _, err := os.Lstat(target); err == nil {
+			continue
+		}
+		if err := os.Rename(filepath.Join(from, e.Name()), target); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mendExtensions finishes, or takes back, what a process that ended was in the
+// middle of: an old folder is put back unless the new one is what the list says. A
+// folder that is not listed means nothing, and is replaced when its ID is installed.
+// The lock is held.
+func (a *App) mendExtensions(list map[string]Extension) error {
+	folder := filepath.Join(realPath(a.cfg.Home), extensionsFolder)
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return fault.Wrap(fault.StoreFailed, err, "%s cannot be read: %v", folder, unwrapPath(err))
+	}
+	for _, d := range entries {
+		id, old := strings.CutPrefix(d.Name(), oldPrefix)
+		path := filepath.Join(folder, d.Name())
+		e, listed := list[id]
+		switch {
+		case old && listed:
+			if _, lerr := a.loadExtension(e); lerr == nil {
+				err = errors.Join(err, removeAll(path))
+				continue
+			}
+			root := filepath.Join(folder, id)
+			err = errors.Join(err, keepWork(filepath.Join(root, extension.WorkFolder), filepath.Join(path, extension.WorkFolder)), removeAll(root), os.Rename(path, root))
+		case old:
+			err = errors.Join(err, removeAll(path))
+		}
+	}
+	if err != nil {
+		return fault.Wrap(fault.StoreFailed, err, "what an installation left in %s cannot be cleared away: %v", folder, unwrapPath(err))
+	}
+	return nil
+}
+
+// removeAll removes a folder, also one in which a program made folders that cannot
+// be entered.
+func removeAll(dir string) error {
+	err := os.RemoveAll(dir)
+	if err == nil {
+		return nil
+	}
+	var folders []string
+	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, _ error) error { // what cannot be walked is tried again below
+		if d != nil && d.IsDir() {
+			folders = append(folders, name)
+			return os.Chmod(name, 0o700)
+		}
+		return nil
+	})
+	for _, name := range slices.Backward(folders) {
+		_ = os.Chmod(name, 0o700) // the removal tells what could not be changed
+	}
+	return os.RemoveAll(dir)
+}

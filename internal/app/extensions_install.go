@@ -1,0 +1,230 @@
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/extension"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/policy"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// InstallExtension asks for an extension to be installed.
+type InstallExtension struct {
+	Path   string // a folder, or a zip archive
+	Update bool   // of one that is installed
+	SHA256 string // what the archive must be, in hexadecimal; "": anything
+	Signer string // who must have signed it, as manifests have it; "": anybody, or nobody
+	// Confirm is shown what the extension wants and will be able to do, and says
+	// whether it is to be installed. It is required.
+	Confirm func(ExtensionOffer) (bool, error)
+}
+
+// Installed is an extension that was installed.
+type Installed struct {
+	Extension
+
+	Run      string    `json:"run_id,omitempty"`   // of its installation's plan
+	Accepted []tool.ID `json:"accepted,omitempty"` // tools that are others than before, and were accepted with the update
+}
+
+// Install installs an extension, or puts a newer one in the place of one that is
+// installed. It is there whole or not at all.
+func (a *App) Install(ctx context.Context, q InstallExtension) (Installed, error) {
+	p, err := readExtension(q)
+	if err == nil {
+		p.Name(a.taken)
+	}
+	if err != nil {
+		return Installed{}, err
+	}
+	e := listing(p)
+	if e.From, err = filepath.Abs(q.Path); err != nil {
+		return Installed{}, fault.Wrap(fault.Usage, err, "%q is no path", q.Path)
+	}
+	e.By, e.Installed = "user:"+a.cfg.User, time.Now().UTC().Truncate(time.Second)
+	list, err := a.readExtensions()
+	if err != nil {
+		return Installed{}, err
+	}
+	if err = a.installable(q, p, e, list); err != nil {
+		return Installed{}, err
+	}
+	o, err := a.offer(ctx, p, e, a.extensionRoot(e.ID))
+	if err != nil {
+		return Installed{}, err
+	}
+	if was, ok := list[e.ID]; ok {
+		o.replaces(was)
+	}
+	if _, _, err = a.installPlan(p); err != nil {
+		return Installed{}, err
+	}
+	o.Installed = time.Time{} // not yet
+	switch ok, err := q.Confirm(o); {
+	case err != nil:
+		return Installed{}, err
+	case !ok:
+		return Installed{}, fault.New(fault.Usage, "%s was not installed: nobody said yes", e.ID)
+	}
+	return a.install(ctx, q, p, e, o.Was)
+}
+
+// readExtension reads what is to be installed, and checks that it is what was asked
+// for.
+func readExtension(q InstallExtension) (*extension.Package, error) {
+	files, archive, err := readExtensionSource(q.Path)
+	if err != nil {
+		return nil, err
+	}
+	if q.SHA256 != "" {
+		sum := sha256.Sum256(archive)
+		switch got := hex.EncodeToString(sum[:]); {
+		case archive == nil:
+			return nil, fault.New(fault.Usage, "a folder has no checksum: --sha256 is for archives")
+		case got != strings.ToLower(q.SHA256):
+			return nil, fault.New(fault.ExtensionChecksum, "the archive's SHA-256 is %s, and not what was asked for", got)
+		}
+	}
+	p, err := extension.Read(q.Path, files)
+	if err != nil {
+		return nil, err
+	}
+	if q.Signer != "" {
+		if _, err := extension.ParseSigner(q.Signer); err != nil {
+			return nil, fault.New(fault.Usage, "--signer: %v", err)
+		}
+		if got := p.Manifest.SignerText(); got != q.Signer {
+			return nil, fault.New(fault.ExtensionChecksum, "%s was signed by %s, and not by who was asked for", p.Manifest.ID, orNobody(got))
+		}
+	}
+	return p, nil
+}
+
+func orNobody(signer string) string {
+	if signer == "" {
+		return "nobody"
+	}
+	return signer
+}
+
+// installable says why an extension cannot be installed, as things are.
+func (a *App) installable(q InstallExtension, p *extension.Package, e Extension, list map[string]Extension) error {
+	was, there := list[e.ID]
+	switch order, _ := extension.Compare(e.Version, was.Version); {
+	case there && !q.Update:
+		return fault.New(fault.ExtensionConflict, "the extension %s is installed already, in version %s", e.ID, was.Version).WithHint("remit ext update %s", q.Path)
+	case !there && q.Update:
+		return fault.New(fault.ExtensionUnknown, "no extension is called %q, so there is nothing to update", e.ID).WithHint("remit ext install %s", q.Path)
+	case there && was.Signer != "" && was.Signer != e.Signer:
+		return fault.New(fault.ExtensionChecksum, "%s was signed by %s, and this one by %s", e.ID, was.Signer, orNobody(e.Signer)).
+			WithHint("if you trust it all the same, remove the installed one first")
+	case there && order < 0:
+		return fault.New(fault.ExtensionConflict, "version %s of %s is older than the installed %s", e.Version, e.ID, was.Version).WithHint("remove the installed one first")
+	}
+	if err := p.Manifest.Runs(a.cfg.Version, runtime.GOOS, runtime.GOARCH); err != nil {
+		return err
+	}
+	return conflicts(e, list)
+}
+
+// replaces notes what an update changes.
+func (o *ExtensionOffer) replaces(was Extension) {
+	o.Was = &was
+	o.Enabled = was.Enabled
+	for i := range o.Wants {
+		o.Wants[i].New = !slices.Contains(was.Permissions, o.Wants[i].Name)
+	}
+}
+
+// install does what was agreed to.
+func (a *App) install(ctx context.Context, q InstallExtension, p *extension.Package, e Extension, was *Extension) (Installed, error) {
+	out := Installed{Extension: e}
+	staged, err := a.stageExtension(p)
+	if err != nil {
+		return out, err
+	}
+	defer func() { _ = removeAll(staged) }() // it is gone where all went well; else it is only in the way
+	run, err := a.runInstall(ctx, p, staged)
+	if run != uuid.Nil {
+		out.Run = run.String()
+	}
+	if err != nil {
+		return out, err
+	}
+	err = a.changeExtensions(func(m map[string]Extension) error {
+		now, there := m[e.ID]
+		if there != (was != nil) || there && now.Digest != was.Digest {
+			return fault.New(fault.ExtensionConflict, "the extension %s was changed meanwhile", e.ID).WithHint("try again")
+		}
+		if err := a.installable(q, p, e, m); err != nil {
+			return err
+		}
+		if there {
+			e.Enabled = now.Enabled
+		}
+		if err := a.swapExtension(e.ID, staged, there); err != nil {
+			return fault.Wrap(fault.StoreFailed, err, "the extension %s cannot be put in its place: %v", e.ID, unwrapPath(err))
+		}
+		m[e.ID] = e
+		if err := a.writeState(extensionsFile, m); err != nil {
+			return err
+		}
+		return removeAll(filepath.Join(filepath.Dir(a.extensionRoot(e.ID)), oldPrefix+e.ID))
+	})
+	if out.Extension = e; err != nil {
+		return out, err
+	}
+	if err = a.SyncExtensions(); err == nil && was != nil && e.Enabled && len(e.Tools) > 0 {
+		out.Accepted, err = a.acceptUpdate(ctx, e.ID)
+	}
+	return out, err
+}
+
+// acceptUpdate accepts the tools of an update, which a person has agreed to.
+func (a *App) acceptUpdate(ctx context.Context, id string) ([]tool.ID, error) {
+	changed, err := a.catalog.Changed(ctx, "ext:"+id)
+	if err != nil || len(changed) == 0 {
+		return nil, err
+	}
+	_, err = a.AcceptTools(ctx, changed, nil)
+	return changed, err
+}
+
+// runInstall runs the plan of an installation: in the work folder, under the policy
+// that was shown, the bounds of the extension and the person's own.
+func (a *App) runInstall(ctx context.Context, p *extension.Package, staged string) (uuid.UUID, error) {
+	thePlan, under, err := a.installPlan(p)
+	if err != nil || thePlan == nil {
+		return uuid.Nil, err
+	}
+	bounds, err := p.Bounds(staged)
+	if err != nil {
+		return uuid.Nil, err
+	}
+	res, err := a.RunPlan(ctx, RunRequest{
+		Plan: thePlan, Root: under, Bounds: []*policy.Policy{bounds}, Workspace: extension.Work(staged), Name: "install " + p.Manifest.ID,
+	})
+	if err == nil && res.Status != tool.Completed {
+		code := fault.ToolFailed
+		if res.Status == tool.StatusDenied {
+			code = fault.Denied
+		}
+		err = fault.New(code, "the plan of the installation was not completed (%s), so %s is not installed", res.Status, p.Manifest.ID).
+			WithHint("remit report %s", res.ID)
+	}
+	if errors.Is(err, context.Canceled) {
+		err = fault.Wrap(fault.ToolCancelled, err, "the installation was cancelled")
+	}
+	return res.ID, err
+}

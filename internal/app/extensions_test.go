@@ -1,0 +1,502 @@
+package app_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/catalog"
+	"github.com/remitrun/remit/internal/chat"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/runner"
+)
+
+const extManifest = `{"id": "%s", "name": "Test", "version": "%s", "description": "Tests.", "author": "Ann", "license": "MIT", "permissions_required": ["exec", "filesystem.write"]%s}`
+
+const extCommands = `slash_commands:
+  - name: /%s
+    summary: Tests
+    maps_to: {actions: [{id: echo, description: Says it., runner: exec.echo, arguments: [{name: text, description: What.}]}]}
+`
+
+// extDir makes an extension's folder; files are more of them, by name and content.
+func extDir(t *testing.T, id, version string, files ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	all := append([]string{"manifest.json", fmt.Sprintf(extManifest, id, version, ""), "commands/commands.yaml", fmt.Sprintf(extCommands, id)}, files...)
+	for i := 0; i < len(all); i += 2 {
+		name := filepath.Join(dir, all[i])
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(all[i+1]), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func newApp(t *testing.T, home string) *app.App {
+	t.Helper()
+	cfg, err := app.FromEnv([]string{"REMIT_HOME=" + home, "HOME=" + t.TempDir(), "USER=ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := app.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return a
+}
+
+func yes(app.ExtensionOffer) (bool, error) { return true, nil }
+
+func install(t *testing.T, a *app.App, dir string, update bool) app.Installed {
+	t.Helper()
+	got, err := a.Install(t.Context(), app.InstallExtension{Path: dir, Update: update, Confirm: yes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// nothing checks that an installation that failed left nothing.
+func nothing(t *testing.T, home, id string) {
+	t.Helper()
+	for _, name := range []string{filepath.Join(home, "extensions", id), filepath.Join(home, "extensions", ".old-"+id)} {
+		if _, err := os.Lstat(name); err == nil {
+			t.Errorf("%s is there", name)
+		}
+	}
+	if left, err := os.ReadDir(home + "-ext"); err == nil && len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+}
+
+func TestNothingIsWrittenWithoutAYes(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "home")
+	a := newApp(t, home)
+	asked := 0
+	_, err := a.Install(t.Context(), app.InstallExtension{Path: extDir(t, "one", "1.0.0"), Confirm: func(o app.ExtensionOffer) (bool, error) {
+		if asked++; o.ID != "one" || len(o.Wants) != 2 || len(o.Actions) != 1 || !strings.Contains(o.Bounds, "inherit") || o.Actions[0].Risk != "high" {
+			t.Errorf("%+v", o)
+		}
+		nothing(t, home, "one")
+		return false, nil
+	}})
+	if !errors.Is(err, fault.Usage) || asked != 1 {
+		t.Fatalf("%v, asked %d times", err, asked)
+	}
+	nothing(t, home, "one")
+}
+
+func TestAnotherProcessIsSeen(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "home")
+	a, b := newApp(t, home), newApp(t, home)
+	route := func(line string) error {
+		t.Helper()
+		r, err := a.Router()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = r.Route(line)
+		return err
+	}
+	tools := func() int {
+		t.Helper()
+		if err := a.SyncExtensions(); err != nil {
+			t.Fatal(err)
+		}
+		return len(a.Catalog().List(t.Context(), catalog.Filter{Source: "extension"}).Tools)
+	}
+	if err := route("/one echo x"); !errors.Is(err, fault.CommandUnknown) {
+		t.Fatal(err)
+	}
+	install(t, b, extDir(t, "one", "1.0.0"), false)
+	if err := route("/one echo x"); err != nil || tools() != 1 {
+		t.Fatal(err, tools())
+	}
+	was, err := a.Router()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := a.Router(); again != was {
+		t.Error("the router is made anew though nothing changed")
+	}
+	if _, err := b.EnableExtension("one", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := route("/one echo x"); err == nil || !strings.Contains(err.Error(), "is switched off") || tools() != 0 {
+		t.Error(err, tools())
+	}
+	if _, err := b.EnableExtension("one", true); err != nil {
+		t.Fatal(err)
+	}
+	if tools() != 1 {
+		t.Error("its tools do not come back")
+	}
+	if err := b.RemoveExtension("one"); err != nil {
+		t.Fatal(err)
+	}
+	if err := route("/one echo x"); err == nil || tools() != 0 {
+		t.Error(err, tools())
+	}
+}
+
+func TestWhatIsInTheWayOfAnInstallation(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "home")
+	a := newApp(t, home)
+	install(t, a, extDir(t, "one", "1.0.0"), false)
+	put := func(dir, name string, make func(path string) error) string {
+		if err := make(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	for name, c := range map[string]struct {
+		dir, want string
+	}{
+		"a command of another": {extDir(t, "nes", "1.0.0", "commands/commands.yaml", fmt.Sprintf(extCommands, "one")), "/one is a command of the extension one already"},
+		"a link":               {put(extDir(t, "two", "1.0.0", "docs/x", ""), "docs/l", func(p string) error { return os.Symlink("/etc/passwd", p) }), `"docs/l": it is a link`},
+		"a folder that is one": {put(extDir(t, "two", "1.0.0"), "docs", func(p string) error { return os.Symlink("/etc", p) }), `"docs": it is a link`},
+		"a FIFO":               {put(extDir(t, "two", "1.0.0", "docs/x", ""), "docs/f", func(p string) error { return syscall.Mkfifo(p, 0o644) }), `"docs/f": it is neither a file nor a folder`},
+		"setuid":               {put(extDir(t, "two", "1.0.0", "bin/x", ""), "bin/x", func(p string) error { return os.Chmod(p, 0o755|os.ModeSetuid) }), `"bin/x": its mode`},
+		"a folder of its own":  {extDir(t, "two", "1.0.0", ".git/config", "x"), `".git": it is no part of an extension`},
+		"another platform":     {extDir(t, "two", "1.0.0", "manifest.json", fmt.Sprintf(extManifest, "two", "1.0.0", `, "platforms": ["windows"]`)), "two works on windows"},
+		"nothing":              {t.TempDir(), "there is no manifest.json"},
+		"no such path":         {filepath.Join(t.TempDir(), "x"), "cannot be read"},
+		"no archive":           {filepath.Join(extDir(t, "two", "1.0.0"), "manifest.json"), "this is no zip archive"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := a.Install(t.Context(), app.InstallExtension{Path: c.dir, Confirm: yes})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %s", err, c.want)
+			}
+			nothing(t, home, "two")
+		})
+	}
+	list, err := a.Extensions()
+	if err != nil || len(list) != 1 {
+		t.Error(list, err)
+	}
+}
+
+func TestArchivesAndTheirChecksums(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "home")
+	a := newApp(t, home)
+	var b bytes.Buffer
+	w := zip.NewWriter(&b)
+	if err := w.AddFS(os.DirFS(extDir(t, "one", "1.0.0", "bin/tool", "#!/bin/sh\n"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "one.zip")
+	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Install(t.Context(), app.InstallExtension{Path: file, SHA256: strings.Repeat("0", 64), Confirm: yes}); !errors.Is(err, fault.ExtensionChecksum) {
+		t.Error(err)
+	}
+	sum := sha256.Sum256(b.Bytes())
+	if _, err := a.Install(t.Context(), app.InstallExtension{Path: file, SHA256: hex.EncodeToString(sum[:]), Confirm: yes}); err != nil {
+		t.Fatal(err)
+	}
+	st, err := os.Stat(filepath.Join(home, "extensions", "one", "bin", "tool"))
+	if err != nil || st.Mode().Perm() != 0o755 {
+		t.Error(st, err)
+	}
+}
+
+func TestWhoSignedIt(t *testing.T) {
+	a := newApp(t, filepath.Join(t.TempDir(), "home"))
+	signed := func(version string, priv ed25519.PrivateKey) string {
+		cmds := fmt.Sprintf(extCommands, "one")
+		sum := sha256.Sum256([]byte(cmds))
+		pub, _ := priv.Public().(ed25519.PublicKey)
+		m := fmt.Sprintf(extManifest, "one", version, fmt.Sprintf(`, "checksums": {"commands/commands.yaml": %q}, "signer": "ed25519:%s"`, hex.EncodeToString(sum[:]), base64.StdEncoding.EncodeToString(pub)))
+		return extDir(t, "one", version, "manifest.json", m, "manifest.json.sig", base64.StdEncoding.EncodeToString(ed25519.Sign(priv, []byte(m))))
+	}
+	key := func(b byte) ed25519.PrivateKey { return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{b}, 32)) }
+	got := install(t, a, signed("1.0.0", key(1)), false)
+	if !strings.HasPrefix(got.Signer, "ed25519:") {
+		t.Fatal(got.Signer)
+	}
+	for name, dir := range map[string]string{"nobody": extDir(t, "one", "1.1.0"), "somebody else": signed("1.1.0", key(2))} {
+		if _, err := a.Install(t.Context(), app.InstallExtension{Path: dir, Update: true, Confirm: yes}); !errors.Is(err, fault.ExtensionChecksum) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := a.Install(t.Context(), app.InstallExtension{Path: signed("1.1.0", key(1)), Update: true, Signer: "ed25519:" + strings.Repeat("A", 43) + "=", Confirm: yes}); !errors.Is(err, fault.ExtensionChecksum) {
+		t.Error(err)
+	}
+	if got := install(t, a, signed("1.1.0", key(1)), true); got.Version != "1.1.0" {
+		t.Error(got.Version)
+	}
+}
+
+const installPolicy = "version: 1\nfiles: {read: {allow: ['**']}, write: {allow: ['**', '/**']}}\nnetwork: {allow: ['localhost']}\n"
+
+func TestThePlanOfAnInstallation(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "home")
+	a := newApp(t, home)
+	plan := func(path string) string {
+		return fmt.Sprintf("version: \"1\"\nsteps:\n  - tool: fs.write\n    args: {path: %q, content: made}\n", path)
+	}
+	outside := filepath.Join(t.TempDir(), "x")
+	// What its bounds, or the policy beside it, do not allow ends it, and nothing is installed.
+	for name, c := range map[string][2]string{"out of its folder": {plan(outside), installPolicy}, "what its policy denies": {plan("made.txt"), "version: 1\n"}} {
+		_, err := a.Install(t.Context(), app.InstallExtension{Path: extDir(t, "one", "1.0.0", "install/plan.yaml", c[0], "install/policy.yaml", c[1]), Confirm: yes})
+		if !errors.Is(err, fault.Denied) {
+			t.Errorf("%s: %v", name, err)
+		}
+		nothing(t, home, "one")
+		if _, err := os.Stat(outside); err == nil {
+			t.Fatal("it wrote out of its folder")
+		}
+	}
+	for name, c := range map[string][2]string{"a policy that inherits": {plan("x"), "version: 1\nrest: inherit\n"}, "no plan": {"steps: []", installPolicy}, "no policy": {plan("x"), "version: 2"}} {
+		if _, err := a.Install(t.Context(), app.InstallExtension{Path: extDir(t, "one", "1.0.0", "install/plan.yaml", c[0], "install/policy.yaml", c[1]),
+			Confirm: func(app.ExtensionOffer) (bool, error) { t.Errorf("%s: it is offered", name); return false, nil }}); err == nil {
+			t.Errorf("%s: it is installed", name)
+		}
+	}
+	got, err := a.Install(t.Context(), app.InstallExtension{Path: extDir(t, "one", "1.0.0", "install/plan.yaml", plan("made.txt"), "install/policy.yaml", installPolicy), Confirm: func(o app.ExtensionOffer) (bool, error) {
+		if !strings.Contains(o.InstallPlan, "made.txt") || !strings.Contains(o.InstallPolicy, "localhost") {
+			t.Errorf("%+v", o)
+		}
+		return true, nil
+	}})
+	if err != nil || got.Run == "" {
+		t.Fatal(got.Run, err)
+	}
+	work := filepath.Join(home, "extensions", "one", "work")
+	if b, err := os.ReadFile(filepath.Join(work, "made.txt")); err != nil || string(b) != "made" {
+		t.Error(string(b), err)
+	}
+	if err := os.WriteFile(filepath.Join(work, "own.txt"), []byte("own"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	install(t, a, extDir(t, "one", "1.1.0"), true)
+	for _, name := range []string{"made.txt", "own.txt"} {
+		if _, err := os.Stat(filepath.Join(work, name)); err != nil {
+			t.Errorf("after an update: %v", err)
+		}
+	}
+}
+
+// A process that ended in the middle of an installation leaves what the next one
+// puts right.
+func TestInterruptedInstallations(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "home")
+	a := newApp(t, home)
+	install(t, a, extDir(t, "one", "1.0.0"), false)
+	root := filepath.Join(home, "extensions", "one")
+	old := filepath.Join(home, "extensions", ".old-one")
+	if err := os.WriteFile(filepath.Join(root, "work", "own"), []byte("own"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]func() error{
+		"the old one is aside": func() error { return os.Rename(root, old) },
+		"the new one is not listed": func() error {
+			if err := os.Rename(root, old); err != nil {
+				return err
+			}
+			if err := os.MkdirAll(filepath.Join(root, "work"), 0o755); err != nil {
+				return err
+			}
+			if err := os.Rename(filepath.Join(old, "work", "own"), filepath.Join(root, "work", "own")); err != nil {
+				return err
+			}
+			return os.WriteFile(filepath.Join(root, "manifest.json"), []byte("{}"), 0o644)
+		},
+		"the old one is left": func() error { return os.MkdirAll(old, 0o755) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := c(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := a.EnableExtension("one", true); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := a.ShowExtension(t.Context(), "one"); err != nil {
+				t.Error(err)
+			}
+			if b, err := os.ReadFile(filepath.Join(root, "work", "own")); err != nil || string(b) != "own" {
+				t.Error(string(b), err)
+			}
+			if _, err := os.Stat(old); err == nil {
+				t.Errorf("%s is there", old)
+			}
+		})
+	}
+}
+
+// What lies in an extension's place and is none is replaced as a whole.
+func TestAFolderThatIsNoExtension(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "home")
+	a := newApp(t, home)
+	for _, dir := range []string{"bin", "work"} {
+		if err := os.MkdirAll(filepath.Join(home, "extensions", "one", dir, "planted"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if list, err := a.Extensions(); err != nil || len(list) != 0 {
+		t.Error(list, err)
+	}
+	install(t, a, extDir(t, "one", "1.0.0"), false)
+	for _, dir := range []string{"bin", "work"} {
+		if _, err := os.Stat(filepath.Join(home, "extensions", "one", dir, "planted")); err == nil {
+			t.Errorf("%s/planted is there", dir)
+		}
+	}
+	if _, err := a.ShowExtension(t.Context(), "one"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheLastResponseOfASession(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "home")
+	a := newApp(t, home)
+	key := a.SessionKey("s", "/ws")
+	for _, other := range []string{a.SessionKey("s", "/other"), a.SessionKey("t", "/ws"), a.SessionKey("", "/ws")} {
+		if other == key {
+			t.Error("two sessions have one key")
+		}
+	}
+	if _, ok, err := a.Responses().Last(key); ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	for _, content := range []string{"first", strings.Repeat("\x01ä", chat.MaxResponse/3)} {
+		if err := a.Responses().Keep(key, chat.Response{At: time.Now(), Content: content}); err != nil {
+			t.Fatal(err)
+		}
+		if r, ok, err := a.Responses().Last(key); !ok || err != nil || r.Content != content {
+			t.Fatalf("%d bytes, %v, %v", len(r.Content), ok, err)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(home, "responses", "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	if st, err := os.Stat(files[0]); err != nil || st.Mode().Perm() != 0o600 {
+		t.Error(st, err)
+	}
+	if err := a.Responses().Keep(key, chat.Response{At: time.Now().Add(-25 * time.Hour), Content: "old"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := a.Responses().Last(key); ok || err != nil {
+		t.Error("an old response counts", err)
+	}
+	old := time.Now().Add(-25 * time.Hour)
+	if err := os.Chtimes(files[0], old, old); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Responses().Keep("other", chat.Response{At: time.Now(), Content: "new"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(files[0]); err == nil {
+		t.Error("an old response is not removed")
+	}
+}
+
+// Secrets of the environment are in no kept response.
+func TestResponsesHoldNoSecrets(t *testing.T) {
+	home, ws := filepath.Join(t.TempDir(), "home"), t.TempDir()
+	cfg, err := app.FromEnv([]string{"REMIT_HOME=" + home, "HOME=" + t.TempDir(), "USER=ann", "MY_API_TOKEN=tok-0123456789abcdef"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := app.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for name, text := range map[string]string{"notes.txt": "the token is tok-0123456789abcdef.", "p.yaml": "version: 1\nfiles: {read: {allow: ['**']}}\n"} {
+		if err := os.WriteFile(filepath.Join(ws, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ws, err = app.Workspace(ws)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := a.Slash(context.Background(), app.SlashRequest{Line: "/call fs.read path=notes.txt", Policy: filepath.Join(ws, "p.yaml"), Workspace: ws})
+	if err != nil || res.Outcome.Err != nil {
+		t.Fatal(err, res.Outcome.Err)
+	}
+	r, ok, err := a.Responses().Last(a.SessionKey("", ws))
+	if !ok || err != nil || strings.Contains(r.Content, "0123456789abcdef") || !strings.Contains(r.Content, "the token is") {
+		t.Errorf("%q, %v, %v", r.Content, ok, err)
+	}
+}
+
+// What another process does to an extension holds for the next call of a session
+// that lives long.
+func TestACallGoesByTheExtensionsAsTheyAreNow(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "home")
+	a, b := newApp(t, home), newApp(t, home)
+	ws, err := app.Workspace(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := filepath.Join(ws, "p.yaml")
+	if err := os.WriteFile(p, []byte("version: 1\ncommands: {ask: ['echo **']}\ntools: {allow: ['ext:*']}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s, err := a.Begin(t.Context(), app.RunRequest{Policy: p, Workspace: ws, Name: "long"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := func() fault.Code {
+		t.Helper()
+		o, err := s.Call(t.Context(), runner.Call{Tool: "ext:one:echo", Args: map[string]any{"text": "x"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fault.CodeOf(o.Err)
+	}
+	for i, step := range []struct {
+		do   func()
+		want fault.Code
+	}{
+		{func() {}, fault.ToolUnknown},
+		{func() { install(t, b, extDir(t, "one", "1.0.0"), false) }, fault.NeedsApproval},
+		{func() { _, err = b.EnableExtension("one", false) }, fault.ToolUnknown},
+		{func() { _, err = b.EnableExtension("one", true) }, fault.NeedsApproval},
+		{func() { err = os.WriteFile(filepath.Join(home, "extensions.json"), []byte("{"), 0o600) }, fault.StoreCorrupt},
+	} {
+		if step.do(); err != nil {
+			t.Fatal(err)
+		}
+		if got := code(); got != step.want {
+			t.Errorf("step %d: %s, want %s", i, got, step.want)
+		}
+	}
+	if _, err := s.End(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

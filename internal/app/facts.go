@@ -1,0 +1,56 @@
+package app
+
+import (
+	"context"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/remitrun/remit/internal/permit"
+	"github.com/remitrun/remit/internal/policy"
+	"github.com/remitrun/remit/internal/runner"
+	"github.com/remitrun/remit/internal/sandbox"
+	"github.com/remitrun/remit/internal/sandbox/files"
+	"github.com/remitrun/remit/internal/sandbox/network"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// facts looks the second step of a decision up in the world, by the handle
+// packages, so that what is decided on is what the handles will find.
+type facts struct {
+	offline bool        // ask no resolver
+	held    permit.Held // the layers of a run whose writes are held
+}
+
+// Fill is the runner's hook.
+func (f facts) Fill(ctx context.Context, env tool.Env, limits policy.Limits, _ runner.Call, actions []tool.Action) error {
+	return f.fill(ctx, env, limits, actions)
+}
+
+func (f facts) fill(ctx context.Context, env tool.Env, limits policy.Limits, actions []tool.Action) error {
+	for i := range actions {
+		a := &actions[i]
+		if a.Unknown != "" {
+			continue
+		}
+		var err error
+		switch a.Kind {
+		case tool.FileRead, tool.FileWrite:
+			_, a.Real, err = files.ResolveIn(f.held, env, a.Path)
+		case tool.Network:
+			if !f.offline {
+				a.Addrs, err = network.Resolve(ctx, a.Target.Host)
+			}
+		case tool.Command:
+			if !filepath.IsAbs(a.Dir) && strings.Contains(a.Argv[0], "/") && !filepath.IsAbs(a.Argv[0]) {
+				a.Unknown = "the folder that " + strconv.Quote(a.Argv[0]) + " starts from is not known"
+				continue
+			}
+			a.Exe, a.Names, err = sandbox.Lookup(limits.Path, a.Argv[0], a.Dir)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/remitrun/remit/internal/canon"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/frozen"
+	"github.com/remitrun/remit/internal/plan"
+	"github.com/remitrun/remit/internal/replay"
+	"github.com/remitrun/remit/internal/runner"
+)
+
+// Freeze fixes the calls of a plan with these inputs, and the tools as they are.
+func (a *App) Freeze(p *plan.Plan, inputs map[string]string) (*frozen.Plan, error) {
+	in, err := p.Inputs(inputs)
+	if err != nil {
+		return nil, err
+	}
+	return frozen.Freeze(p, in, a.catalog)
+}
+
+// FreezeFile freezes the plan in a file. One that is frozen already stays as it
+// is, and takes no inputs.
+func (a *App) FreezeFile(file string, inputs map[string]string) (*frozen.Plan, error) {
+	src, err := readFrozen(file)
+	if err != nil {
+		return nil, err
+	}
+	if !frozen.Is(src) {
+		p, err := a.ParsePlan(file, src)
+		if err != nil {
+			return nil, err
+		}
+		return a.Freeze(p, inputs)
+	}
+	if len(inputs) > 0 {
+		return nil, fault.New(fault.Usage, "the plan is frozen already: its inputs cannot be given").At(fault.Pos{File: file}).
+			WithHint("freeze the plan itself with them")
+	}
+	return frozen.Parse(file, src)
+}
+
+// ReadFrozen reads a frozen plan.
+func (a *App) ReadFrozen(file string) (*frozen.Plan, error) {
+	src, err := readFrozen(file)
+	if err != nil {
+		return nil, err
+	}
+	return frozen.Parse(file, src)
+}
+
+func readFrozen(file string) ([]byte, error) {
+	src, err := readBounded(file, frozen.MaxSize)
+	if err != nil {
+		return nil, fault.Wrap(fault.PlanInvalid, err, "%v", unwrapPath(err)).At(fault.Pos{File: file}).
+			WithHint("make a frozen plan with remit plan freeze")
+	}
+	return src, nil
+}
+
+// ApproveFrozen adds the person's approval to a frozen plan, signed with the
+// ledger's key.
+func (a *App) ApproveFrozen(ctx context.Context, f *frozen.Plan) (*frozen.Plan, error) {
+	s, err := a.open(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	text, err := f.ApprovalText(Person(), time.Now())
+	if err != nil {
+		return nil, err
+	}
+	signed, err := s.SignNote(text)
+	if err != nil {
+		return nil, fault.Wrap(fault.StoreFailed, err, "the approval cannot be signed")
+	}
+	return f.WithApproval(signed, s.Verifier())
+}
+
+// FrozenApprovals gives the approvals of a frozen plan that this ledger's key
+// signed, and how many others there are.
+func (a *App) FrozenApprovals(ctx context.Context, f *frozen.Plan) ([]frozen.Approval, int, error) {
+	if f.Approved() == 0 {
+		return nil, 0, nil
+	}
+	if _, err := a.Reader(ctx); err != nil {
+		return nil, 0, err
+	}
+	s, err := a.open(ctx, true) // it is open
+	if err != nil {
+		return nil, 0, err
+	}
+	valid, others := f.Approvals(s.Verifier())
+	return valid, others, nil
+}
+
+// CheckFrozen reports what keeps a frozen plan from being carried out as it is,
+// and where p is not nil, that it is another plan.
+func (a *App) CheckFrozen(f *frozen.Plan, p *plan.Plan) error { return f.Check(p, a.catalog) }
+
+// bind binds a run to a frozen plan: the plan and its inputs must be the ones
+// that were frozen. It gives the inputs.
+func (a *App) bind(q RunRequest) (map[string]any, error) {
+	inputs, err := q.Plan.Inputs(q.Inputs)
+	if q.Frozen == nil {
+		return inputs, err
+	}
+	if cerr := q.Frozen.Check(q.Plan, a.catalog); cerr != nil {
+		return nil, cerr
+	}
+	if len(q.Inputs) == 0 {
+		return q.Frozen.Inputs(), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	is, err := canon.Marshal(inputs)
+	was, werr := canon.Marshal(q.Frozen.Inputs())
+	if err != nil || werr != nil || !bytes.Equal(is, was) {
+		return nil, fault.New(fault.NotInPlan, "the inputs are not those that the plan was frozen with").
+			WithHint("leave them out, or freeze the plan with them")
+	}
+	return inputs, nil
+}
+
+// recalled gives a replay what bounded the recorded run besides its policies.
+func recalled(ctx context.Context, rec *replay.Recording, in *runner.Info) error {
+	planning, err := rec.Planning(ctx)
+	if err != nil {
+		return err
+	}
+	if planning {
+		in.Phase = runner.Planning
+	}
+	in.Frozen, err = rec.Frozen(ctx)
+	return err
+}

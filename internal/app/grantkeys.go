@@ -1,0 +1,216 @@
+package app
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/grant/token"
+)
+
+// The keys of grants in $REMIT_HOME: the private key that signs, and all public
+// keys that ever did. The first one's hash is what tokens know the ledger by.
+const (
+	grantKeyFile = "keys/grant.key"
+	grantPubFile = "keys/grant.json"
+)
+
+// GrantKey is a public key that signs, or signed, this ledger's grants.
+type GrantKey struct {
+	Public   string    `json:"public"` // base64 of the 32 bytes
+	ID       string    `json:"id"`     // its SHA-256
+	Made     time.Time `json:"made"`
+	NotAfter time.Time `json:"not_after,omitzero"` // from then on nothing that it signed is accepted; zero: it signs now
+}
+
+type grantKeys struct {
+	Keys []GrantKey `json:"keys"` // oldest first; the last one signs
+}
+
+// trust is whose tokens are accepted here.
+func (k grantKeys) trust() (token.Trust, error) {
+	var t token.Trust
+	for i, key := range k.Keys {
+		pub, err := base64.StdEncoding.DecodeString(key.Public)
+		if err != nil || len(pub) != ed25519.PublicKeySize {
+			return token.Trust{}, fault.New(fault.GrantInvalid, "the list of this ledger's grant keys is damaged: key %d", i+1).
+				WithHint("restore %s from a copy", grantPubFile)
+		}
+		if i == 0 {
+			t.Ledger = token.KeyID(pub)
+		}
+		t.Keys = append(t.Keys, token.Key{Public: pub, NotAfter: key.NotAfter})
+	}
+	return t, nil
+}
+
+func (a *App) grantKeys() (grantKeys, error) {
+	var k grantKeys
+	b, err := os.ReadFile(filepath.Join(a.cfg.Home, grantPubFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return k, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &k)
+	}
+	if err != nil {
+		return k, fault.Wrap(fault.GrantInvalid, err, "the list of this ledger's grant keys cannot be read").WithHint("restore %s from a copy", grantPubFile)
+	}
+	return k, nil
+}
+
+// GrantKeys lists the keys that this ledger's grants are signed with, oldest
+// first.
+func (a *App) GrantKeys() ([]GrantKey, error) {
+	k, err := a.grantKeys()
+	return k.Keys, err
+}
+
+// signingKey gives the private key that signs grants, making it on first use.
+func (a *App) signingKey() (ed25519.PrivateKey, grantKeys, error) {
+	k, err := a.grantKeys()
+	if err != nil {
+		return nil, k, err
+	}
+	if len(k.Keys) == 0 {
+		if k, err = a.addGrantKey(k, time.Time{}); err != nil {
+			return nil, k, err
+		}
+	}
+	priv, err := ReadPrivateKey(filepath.Join(a.cfg.Home, grantKeyFile))
+	if err != nil {
+		return nil, k, err
+	}
+	pub, _ := priv.Public().(ed25519.PublicKey)
+	if last := k.Keys[len(k.Keys)-1]; base64.StdEncoding.EncodeToString(pub) != last.Public {
+		return nil, k, fault.New(fault.GrantInvalid, "%s is not the newest of this ledger's grant keys", grantKeyFile).
+			WithHint("make a new one: remit grant keys rotate")
+	}
+	return priv, k, nil
+}
+
+// RotateGrantKey makes a new key for grants. What the old one signed is accepted
+// until the last of it has expired.
+func (a *App) RotateGrantKey(until time.Time) ([]GrantKey, error) {
+	k, err := a.grantKeys()
+	if err != nil {
+		return nil, err
+	}
+	k, err = a.addGrantKey(k, until)
+	return k.Keys, err
+}
+
+func (a *App) addGrantKey(k grantKeys, until time.Time) (grantKeys, error) {
+	pub, priv, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return k, fault.Wrap(fault.Internal, err, "no random numbers")
+	}
+	now := time.Now().UTC().Truncate(time.Second)
+	k.Keys = slices.Clone(k.Keys)
+	if n := len(k.Keys); n > 0 {
+		if until.IsZero() || until.After(now.Add(token.MaxLife)) {
+			until = now.Add(token.MaxLife)
+		}
+		k.Keys[n-1].NotAfter = until.UTC().Truncate(time.Second).Add(time.Second)
+	}
+	k.Keys = append(k.Keys, GrantKey{Public: base64.StdEncoding.EncodeToString(pub), ID: token.KeyID(pub).String(), Made: now})
+	// The list first: a key that is not in it signs nothing that is accepted.
+	if err := a.writeState(grantPubFile, k); err != nil {
+		return k, err
+	}
+	text, err := encodePrivateKey(priv)
+	if err != nil {
+		return k, err
+	}
+	return k, a.writeWhole(grantKeyFile, text)
+}
+
+func encodePrivateKey(k ed25519.PrivateKey) ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(k)
+	if err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "a key cannot be encoded")
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+}
+
+// NewHolderKey makes a key for a holder in a new file that only its owner can
+// read, and gives the public key, in base64, to issue grants to.
+func NewHolderKey(file string) (string, error) {
+	pub, priv, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return "", fault.Wrap(fault.Internal, err, "no random numbers")
+	}
+	text, err := encodePrivateKey(priv)
+	if err != nil {
+		return "", err
+	}
+	return base64.StdEncoding.EncodeToString(pub), WriteSecret(file, string(text))
+}
+
+// WriteSecret writes a new file that only its owner can read.
+func WriteSecret(file, text string) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fault.New(fault.Usage, "%q is there already", file).WithHint("name a new file: what is overwritten is lost")
+	}
+	if err == nil {
+		_, err = f.WriteString(text)
+		err = errors.Join(err, f.Sync(), f.Close())
+	}
+	if err != nil {
+		return fault.Wrap(fault.Usage, err, "%q cannot be written: %v", file, unwrapPath(err))
+	}
+	return nil
+}
+
+// ReadPrivateKey reads an Ed25519 key in PKCS #8 form from a file that nobody but
+// its owner can read.
+func ReadPrivateKey(file string) (ed25519.PrivateKey, error) {
+	bad := func(err error, why string) error {
+		return fault.Wrap(fault.GrantHolder, err, "the key file %q %s", file, why).WithHint("make one with remit grant keygen FILE")
+	}
+	st, err := os.Stat(file)
+	if err != nil {
+		return nil, bad(err, "cannot be read")
+	}
+	if !st.Mode().IsRegular() || st.Mode().Perm()&0o077 != 0 {
+		return nil, fault.New(fault.GrantHolder, "the key file %q can be read by others (mode %04o)", file, st.Mode().Perm()).
+			WithHint("if nobody else can have read it: chmod 600 %q", file)
+	}
+	b, err := readBounded(file, 64<<10)
+	if err != nil {
+		return nil, bad(err, "cannot be read")
+	}
+	block, _ := pem.Decode(b)
+	if block == nil || block.Type != "PRIVATE KEY" {
+		return nil, bad(nil, "holds no private key")
+	}
+	k, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, bad(err, "holds no private key")
+	}
+	priv, ok := k.(ed25519.PrivateKey)
+	if !ok {
+		return nil, bad(nil, "holds a key that is not Ed25519")
+	}
+	return priv, nil
+}
+
+// ParsePublicKey reads an Ed25519 public key in base64.
+func ParsePublicKey(text string) (ed25519.PublicKey, error) {
+	b, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(b) != ed25519.PublicKeySize {
+		return nil, fault.New(fault.Usage, "%q is no public key", text).WithHint("remit grant keygen FILE makes a key and prints its public part")
+	}
+	return b, nil
+}

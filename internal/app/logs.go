@@ -1,0 +1,155 @@
+package app
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/remitrun/remit/internal/eventlog"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/ledger"
+	"github.com/remitrun/remit/internal/policy"
+	"github.com/remitrun/remit/internal/runner"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// observers shows each notice to the logs and to next, if there is one.
+func (a *App) observers(next func(runner.Notice)) (func(runner.Notice), error) {
+	log, err := a.logs()
+	if err != nil {
+		return nil, err
+	}
+	return func(n runner.Notice) {
+		logNotice(log, n)
+		if next != nil {
+			next(n)
+		}
+	}, nil
+}
+
+// logs opens the log files on first use.
+func (a *App) logs() (*eventlog.Log, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.log != nil {
+		return a.log, nil
+	}
+	l, err := eventlog.Open(filepath.Join(a.cfg.Home, "logs"), eventlog.Options{
+		Level: a.cfg.Settings.Logs.Level, Redactor: a.Redactor(),
+	})
+	if err != nil {
+		return nil, fault.Wrap(fault.StoreFailed, err, "the logs cannot be written: %v", unwrapPath(err))
+	}
+	a.log = l
+	return l, nil
+}
+
+// logNotice writes what a call came to. A question that nobody answered and a
+// limit are failures of the call; what policy or a handle refused is a violation.
+func logNotice(l *eventlog.Log, n runner.Notice) {
+	switch n.State {
+	case ledger.Executing:
+		l.Started(logEntry(n))
+	case ledger.Ended:
+		if n.Outcome.Status == tool.Skipped {
+			return
+		}
+		logAttempts(l, n)
+		logWeakened(l, n)
+		logSpent(l, n)
+		e := logEntry(n)
+		if n.Outcome.Duration > slowAfter {
+			l.Slow(e)
+		}
+		switch eventName(n.Outcome.Status, fault.CodeOf(n.Outcome.Err)) {
+		case eventlog.EventExecuted:
+			l.Executed(e)
+		case eventlog.EventTimeout:
+			l.TimedOut(e)
+		case eventlog.EventViolation:
+			l.Violation(e)
+		default:
+			l.Failed(e)
+		}
+	}
+}
+
+// logAttempts writes each thing that a call was refused while it ran.
+func logAttempts(l *eventlog.Log, n runner.Notice) {
+	e := logEntry(n)
+	e.Code, e.ExitCode = fault.HandleRefused.Error(), nil
+	for _, r := range n.Outcome.Attempts.Refused {
+		e.Subject, e.Rule, e.Error = r.Action, r.Rule, r.Reason
+		if r.Count > 1 {
+			e.Error = fmt.Sprintf("%d times: %s", r.Count, r.Reason)
+		}
+		l.Violation(e)
+	}
+	if more := n.Outcome.Attempts.More; more > 0 {
+		e.Subject, e.Rule, e.Error = "", "", fmt.Sprintf("%d further attempts were refused", more)
+		l.Violation(e)
+	}
+}
+
+// logSpent writes that a call was refused by a limit, for whoever watches for
+// violations: what it came to besides is a failure.
+func logSpent(l *eventlog.Log, n runner.Notice) {
+	for _, v := range n.Outcome.Violations {
+		if v.Kind == policy.BudgetViolation && v.Code == fault.LimitReached {
+			l.Violation(logEntry(n))
+		}
+	}
+}
+
+// logWeakened writes what a call ran with less than full isolation.
+func logWeakened(l *eventlog.Log, n runner.Notice) {
+	for _, h := range n.Outcome.Happened {
+		if h.Effect == tool.SystemExec && h.Rule != "" {
+			e := logEntry(n)
+			e.Subject, e.Rule = h.On, h.Rule
+			l.Weakened(e)
+		}
+	}
+}
+
+// eventName is what logs and the audit call a call that ended so.
+func eventName(s tool.Status, code fault.Code) string {
+	switch {
+	case s == tool.Completed:
+		return eventlog.EventExecuted
+	case s == tool.Skipped:
+		return eventSkipped
+	case s == tool.TimedOut:
+		return eventlog.EventTimeout
+	case s == tool.StatusDenied && code != fault.NeedsApproval && code != fault.LimitReached:
+		return eventlog.EventViolation
+	}
+	return eventlog.EventFailed
+}
+
+func logEntry(n runner.Notice) eventlog.Entry {
+	e := eventlog.Entry{
+		Command: n.Call.Step, Action: string(n.Call.Tool), Runner: "builtin", Session: n.Run.ID.String(),
+		User: n.Run.Grant.Holder(), Index: n.Call.Index,
+	}
+	if n.Spec != nil {
+		e.Extension, e.Risk = n.Spec.Source, n.Spec.Risk.String()
+	}
+	o := n.Outcome
+	if o == nil {
+		return e
+	}
+	e.Duration = o.Duration
+	if o.Decision.Rule != nil {
+		e.Rule = o.Decision.Rule.String()
+	}
+	if len(o.Happened) > 0 {
+		e.Subject = o.Happened[0].On
+	}
+	if o.Err != nil {
+		e.Code, e.Error = fault.CodeOf(o.Err).Error(), fault.Message(o.Err)
+	}
+	if code, ok := o.Output["exit_code"].(int); ok {
+		e.ExitCode = &code
+	}
+	return e
+}

@@ -1,0 +1,113 @@
+package app
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/gateway"
+	"github.com/remitrun/remit/internal/runner"
+	"github.com/remitrun/remit/internal/store"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// MCPRequest says what MCP clients are served.
+type MCPRequest struct {
+	Policy    string // a policy file; "": the workspace's, if trusted
+	Workspace string // absolute, as Workspace makes it
+	Grant     Presented
+	Changeset bool // hold what is written
+	Wait      bool // let calls wait for approvals that nobody at the client can give
+	// Elicit lets the person at the client answer what the policy asks. Who holds a
+	// grant that somebody else gave does not answer for them.
+	Elicit bool
+	// Server is the one MCP server that is served, under the names that it gives its
+	// tools, resources and prompts; "": the whole catalog.
+	Server string
+	// Started is told of each run as it begins; nil: nobody is.
+	Started func(run *runner.Run, h Hint)
+}
+
+// ServeMCP serves one MCP client on a pair of streams, as a run of its own, until
+// the client goes or ctx ends.
+func (a *App) ServeMCP(ctx context.Context, q MCPRequest, in io.ReadCloser, out io.WriteCloser) error {
+	return a.gateway(q).Serve(ctx, in, out)
+}
+
+func (a *App) gateway(q MCPRequest) *gateway.Gateway {
+	o := gateway.Options{
+		Server:  q.Server,
+		Version: a.cfg.Version, Tools: a.offered, Elicit: q.Elicit, Person: Person(),
+		Watch: func(f func()) func() { return a.catalog.Watch(func(string) { f() }) },
+		Begin: func(ctx context.Context, token string, ask gateway.Asker) (gateway.Session, error) {
+			granted := q.Grant
+			if token != "" {
+				granted = Presented{Token: token}
+			}
+			s, err := a.Begin(ctx, RunRequest{
+				Name: "mcp", Policy: q.Policy, Workspace: q.Workspace, Grant: granted, Changeset: q.Changeset, Wait: q.Wait,
+				Here: ask, Advice: adviseMCP, Started: q.Started,
+			})
+			if err != nil {
+				return nil, err
+			}
+			return mcpSession{s}, nil
+		},
+	}
+	if q.Server != "" { // no other source is asked, or started
+		o.Tools = func(ctx context.Context) []*tool.Spec { return a.offeredOf(ctx, "mcp:"+q.Server) }
+	}
+	if a.servers.any() {
+		o.Offers, o.Changes, o.Unwatch = a.servers.offers, a.servers.watch, a.servers.unwatch
+	}
+	return gateway.New(o)
+}
+
+// mcpSession is a session as the gateway takes it.
+type mcpSession struct{ *Session }
+
+func (s mcpSession) Run() string { return s.run.ID.String() }
+
+func (s mcpSession) End(ctx context.Context) error {
+	_, err := s.Session.End(ctx)
+	return err
+}
+
+// adviseMCP tells a client how a person answers a question.
+func adviseMCP(q store.Question) string {
+	return "a person answers with: remit approvals approve " + q.ID.String() +
+		"; then make exactly the same call again, before " + q.Until.UTC().Format(time.RFC3339)
+}
+
+// ServeMCPOverHTTP serves MCP clients on a listener until ctx ends. Each presents
+// a grant, which q's policy narrows further, and has a run of its own. Hosts are
+// names by which clients may call it, besides loopback's.
+func (a *App) ServeMCPOverHTTP(ctx context.Context, q MCPRequest, l net.Listener, hosts []string) error {
+	q.Grant = Presented{}
+	return a.gateway(q).ServeHTTP(ctx, l, hosts)
+}
+
+// ListenMCP opens the address that MCP clients call: one of loopback's, unless
+// hosts says by which names others may call.
+func ListenMCP(ctx context.Context, addr string, hosts []string) (net.Listener, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fault.New(fault.Usage, "--listen %q is no address and port", addr).WithHint("as 127.0.0.1:8123")
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil && host != "" {
+		return nil, fault.New(fault.Usage, "--listen %q names no address", addr).WithHint("as 127.0.0.1:8123")
+	}
+	if len(hosts) == 0 && (err != nil || !ip.IsLoopback()) {
+		return nil, fault.New(fault.Usage, "%q is not of loopback: whoever reaches it could call", addr).
+			WithHint("listen on 127.0.0.1; or name with --allow-host by which name clients call, and put TLS before it")
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fault.Wrap(fault.Usage, err, "nothing can listen on %q: %v", addr, err)
+	}
+	return l, nil
+}

@@ -1,0 +1,392 @@
+package app
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/remitrun/remit/internal/canon"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/policy"
+	"github.com/remitrun/remit/internal/policy/target"
+	mcpsource "github.com/remitrun/remit/internal/source/mcp"
+)
+
+// MCPWithin says that an argument of a server's tools is a path or a URL.
+type MCPWithin = mcpsource.Within
+
+// MCPServer is one MCP server as mcp.json has it.
+type MCPServer struct {
+	Name    string            `json:"-"`
+	URL     string            `json:"url,omitempty"`     // of a server elsewhere
+	Command []string          `json:"command,omitempty"` // of a server that Remit starts
+	Env     map[string]string `json:"env,omitempty"`
+	// Folder is where the server starts, and the workspace of its policy. "": a
+	// folder of its own.
+	Folder string `json:"folder,omitempty"`
+	// Policy bounds the server: its text, as it was when the server was added, so
+	// that nobody widens it by writing to a file. "": its folder alone.
+	Policy     string `json:"policy,omitempty"`
+	PolicyFile string `json:"policy_file,omitempty"` // where that was read, for messages
+	// Within says which arguments of its tools are paths or URLs: the rules of
+	// whoever calls then decide them too, always.
+	Within []MCPWithin `json:"within,omitempty"`
+	// Asks is what the server may ask of those who call it, where their policies say
+	// so too: of "elicitation", "sampling" and "roots".
+	Asks []string `json:"asks,omitempty"`
+	// Protocol is the revision of MCP that is spoken with the server; "": the newest
+	// that both know.
+	Protocol string `json:"protocol,omitempty"`
+	// TokenURL is where tokens of a login are renewed; "": nobody has logged in.
+	TokenURL string `json:"token_url,omitempty"`
+	By       string `json:"by"` // who added it, and so approved its command
+}
+
+// mcpFile is mcp.json.
+type mcpFile struct {
+	Servers map[string]MCPServer `json:"servers"`
+}
+
+var mcpName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,39}$`)
+
+const maxMCPFile = 4 << 20
+
+func (a *App) mcpPath() string { return filepath.Join(a.cfg.Home, "mcp.json") }
+
+// MCPServers lists the servers that were added, by name.
+func (a *App) MCPServers() ([]MCPServer, error) {
+	f, err := a.readMCP()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]MCPServer, 0, len(f.Servers))
+	for name, s := range f.Servers {
+		s.Name = name
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(x, y MCPServer) int { return strings.Compare(x.Name, y.Name) })
+	return out, nil
+}
+
+// MCPServer finds one.
+func (a *App) MCPServer(name string) (MCPServer, error) {
+	list, err := a.MCPServers()
+	if err != nil {
+		return MCPServer{}, err
+	}
+	for _, s := range list {
+		if s.Name == name {
+			return s, nil
+		}
+	}
+	return MCPServer{}, fault.New(fault.Usage, "no MCP server is called %q", name).WithHint("remit mcp list shows them all")
+}
+
+func (a *App) readMCP() (mcpFile, error) {
+	f := mcpFile{Servers: map[string]MCPServer{}}
+	src, err := readBounded(a.mcpPath(), maxMCPFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, nil
+	}
+	bad := func(err error) (mcpFile, error) {
+		return mcpFile{}, fault.Wrap(fault.Usage, err, "the list of MCP servers cannot be read: %v", unwrapPath(err)).At(fault.Pos{File: a.mcpPath()})
+	}
+	if err != nil {
+		return bad(err)
+	}
+	if _, err := canon.Decode(src); err != nil { // as strict as everything that says what is allowed
+		return bad(err)
+	}
+	d := json.NewDecoder(bytes.NewReader(src))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&f); err != nil {
+		return bad(err)
+	}
+	for name, s := range f.Servers {
+		s.Name = name
+		if err := a.checkMCP(s); err != nil {
+			return bad(err)
+		}
+	}
+	return f, nil
+}
+
+// AddMCPServer adds a server, or with replace changes one. Nothing is started.
+func (a *App) AddMCPServer(s MCPServer, replace bool) error {
+	unlock, err := a.lockMCP()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	f, err := a.readMCP()
+	if err != nil {
+		return err
+	}
+	s.By = Person()
+	if err := a.checkMCP(s); err != nil {
+		return err
+	}
+	if _, there := f.Servers[s.Name]; there && !replace {
+		return fault.New(fault.Usage, "there is an MCP server %q already", s.Name).WithHint("--replace puts this one in its place")
+	}
+	f.Servers[s.Name] = s
+	return a.writeMCP(f)
+}
+
+// RemoveMCPServer forgets a server. Its folder stays.
+func (a *App) RemoveMCPServer(name string) error {
+	unlock, err := a.lockMCP()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	f, err := a.readMCP()
+	if err != nil {
+		return err
+	}
+	if _, there := f.Servers[name]; !there {
+		return fault.New(fault.Usage, "no MCP server is called %q", name).WithHint("remit mcp list shows them all")
+	}
+	delete(f.Servers, name)
+	return a.writeMCP(f)
+}
+
+// lockMCP keeps other processes from changing the list meanwhile.
+func (a *App) lockMCP() (unlock func(), err error) {
+	bad := func(err error) (func(), error) {
+		return nil, fault.Wrap(fault.StoreReadOnly, err, "the list of MCP servers cannot be changed: %v", unwrapPath(err))
+	}
+	if err := os.MkdirAll(a.cfg.Home, 0o700); err != nil {
+		return bad(err)
+	}
+	f, err := os.OpenFile(filepath.Join(a.cfg.Home, "mcp.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return bad(err)
+	}
+	for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		return bad(errors.Join(err, f.Close()))
+	}
+	return func() { _ = f.Close() }, nil // which unlocks; nothing was written to it
+}
+
+// checkMCP says what is wrong with a server's configuration.
+func (a *App) checkMCP(s MCPServer) error {
+	if !mcpName.MatchString(s.Name) {
+		return fault.New(fault.Usage, "%q is no name for a server: small letters, digits, _ and -, at most 40", s.Name)
+	}
+	if err := s.checkReach(); err != nil {
+		return err
+	}
+	if s.Folder != "" && !filepath.IsAbs(s.Folder) {
+		return fault.New(fault.Usage, "the folder %q of the MCP server %q is not absolute", s.Folder, s.Name)
+	}
+	for _, w := range s.Within {
+		if err := w.Check(); err != nil {
+			return err
+		}
+	}
+	if err := s.checkTalk(); err != nil {
+		return err
+	}
+	p, err := s.policy()
+	if err != nil {
+		return err
+	}
+	bound, err := p.Bind(a.env(a.MCPFolder(s)))
+	if err != nil {
+		return err
+	}
+	allowed := policy.Chain{bound}.Limits().Env
+	for name := range s.Env {
+		if !slices.Contains(allowed, name) {
+			return fault.New(fault.Usage, "the variable %q is not in commands.env of the server's policy", name).
+				WithHint("add it there: env: [%s]", name)
+		}
+	}
+	return nil
+}
+
+// checkReach says what is wrong with how a server is started or reached.
+func (s MCPServer) checkReach() error {
+	if s.URL == "" {
+		if len(s.Command) == 0 || s.Command[0] == "" {
+			return fault.New(fault.Usage, "the command of the MCP server %q is missing", s.Name)
+		}
+		return nil
+	}
+	if len(s.Command) > 0 || len(s.Env) > 0 || s.Folder != "" {
+		return fault.New(fault.Usage, "the MCP server %q is elsewhere: it has no command, variables or folder here", s.Name)
+	}
+	to, err := target.Parse("POST", s.URL)
+	if err == nil && (to.Scheme != "https" && to.Scheme != "http" || strings.ContainsAny(s.URL, "?#")) {
+		err = fault.New(fault.Usage, "only http and https without a query")
+	}
+	if err != nil {
+		return fault.New(fault.Usage, "the URL of the MCP server %q cannot be used: %s", s.Name, fault.Message(err))
+	}
+	return nil
+}
+
+// MCPAsks are what a server may be let ask of those who call it.
+var MCPAsks = []string{"elicitation", "sampling", "roots"}
+
+// checkTalk says what is wrong with how a server is talked to.
+func (s MCPServer) checkTalk() error {
+	for i, what := range s.Asks {
+		if !slices.Contains(MCPAsks, what) || slices.Contains(s.Asks[:i], what) {
+			return fault.New(fault.Usage, "%q is not elicitation, sampling or roots, once each", what)
+		}
+	}
+	if s.Protocol != "" && !slices.Contains(mcpsource.Protocols(), s.Protocol) {
+		return fault.New(fault.Usage, "%q is no revision of MCP that Remit speaks", s.Protocol).WithHint("one of %s", strings.Join(mcpsource.Protocols(), ", "))
+	}
+	return nil
+}
+
+func (s MCPServer) asks() policy.MCP {
+	return policy.MCP{Elicitation: slices.Contains(s.Asks, "elicitation"), Sampling: slices.Contains(s.Asks, "sampling"), Roots: slices.Contains(s.Asks, "roots")}
+}
+
+// MCPFolder is where a server starts. A folder of its own is beside Remit's home
+// and not in it, as nothing confined ever sees that.
+func (a *App) MCPFolder(s MCPServer) string {
+	if s.Folder != "" {
+		return s.Folder
+	}
+	return filepath.Join(a.cfg.Home+"-mcp", s.Name)
+}
+
+// policy is what bounds the server.
+func (s MCPServer) policy() (*policy.Policy, error) {
+	if s.Policy != "" {
+		return policy.Parse(s.PolicyFile, []byte(s.Policy))
+	}
+	return policy.Parse("(default policy of MCP server "+s.Name+")", []byte(s.DefaultPolicy()))
+}
+
+// DefaultPolicy is the policy of a server that was added without one: its folder,
+// no network, and of the environment what was given with --env.
+func (s MCPServer) DefaultPolicy() string {
+	if s.URL != "" {
+		allow := fmt.Sprintf("%q", s.URL)
+		if s.TokenURL != "" {
+			allow += fmt.Sprintf(", %q", "POST "+s.TokenURL)
+		}
+		return fmt.Sprintf("version: 1\nname: %q\nnetwork:\n  allow: [%s]\n  max_bytes: 32MiB\n  timeout: 5m\n", "mcp "+s.Name, allow)
+	}
+	names := make([]string, 0, len(s.Env))
+	for name := range s.Env {
+		names = append(names, fmt.Sprintf("%q", name))
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("version: 1\nname: %q\nfiles:\n  read: {allow: [\"**\"]}\n  write: {allow: [\"**\"]}\ncommands: {env: [%s]}\n",
+		"mcp "+s.Name, strings.Join(names, ", "))
+}
+
+// writeMCP replaces mcp.json, which may hold what is secret.
+func (a *App) writeMCP(f mcpFile) error {
+	b, err := json.MarshalIndent(f, "", "  ")
+	if err != nil {
+		return fault.Wrap(fault.Internal, err, "the list of MCP servers cannot be encoded")
+	}
+	bad := func(err error) error {
+		return fault.Wrap(fault.StoreFailed, err, "the list of MCP servers cannot be written: %v", unwrapPath(err))
+	}
+	tmp, err := os.CreateTemp(a.cfg.Home, "mcp-*.json") // mode 0600
+	if err != nil {
+		return bad(err)
+	}
+	_, err = tmp.Write(append(b, '\n'))
+	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
+		return bad(errors.Join(err, os.Remove(tmp.Name())))
+	}
+	if err := os.Rename(tmp.Name(), a.mcpPath()); err != nil {
+		return bad(errors.Join(err, os.Remove(tmp.Name())))
+	}
+	return nil
+}
+
+// ImportMCPServers reads the servers of another client's file: the object
+// mcpServers, or servers, of name to command, args and env. What cannot be taken
+// over is told by name.
+func ImportMCPServers(file string) ([]MCPServer, map[string]error, error) {
+	src, err := readBounded(file, maxMCPFile)
+	if err != nil {
+		return nil, nil, fault.Wrap(fault.Usage, err, "%v", unwrapPath(err)).At(fault.Pos{File: file})
+	}
+	type entry struct {
+		Command string            `json:"command"`
+		Args    []string          `json:"args"`
+		Env     map[string]string `json:"env"`
+		URL     string            `json:"url"`
+		Headers map[string]string `json:"headers"`
+	}
+	var doc struct {
+		MCPServers map[string]entry `json:"mcpServers"`
+		Servers    map[string]entry `json:"servers"`
+	}
+	if _, err = canon.Decode(src); err == nil {
+		err = json.Unmarshal(src, &doc)
+	}
+	if err != nil {
+		return nil, nil, fault.New(fault.Usage, "it is no JSON of MCP servers: %v", err).At(fault.Pos{File: file})
+	}
+	found := doc.MCPServers
+	if found == nil {
+		found = doc.Servers
+	}
+	if len(found) == 0 {
+		return nil, nil, fault.New(fault.Usage, "it has no mcpServers").At(fault.Pos{File: file})
+	}
+	var out []MCPServer
+	left := map[string]error{}
+	for name, e := range found {
+		s := MCPServer{Name: nameFrom(name), URL: e.URL, Env: e.Env}
+		if e.Command != "" {
+			s.Command = append([]string{e.Command}, e.Args...)
+		}
+		switch {
+		case e.Command == "" && e.URL == "":
+			left[name] = fault.New(fault.Usage, "it has neither a command nor a URL")
+		case e.Headers != nil:
+			left[name] = fault.New(fault.Usage, "it sends headers, which may be secret: store them with remit secret set and name them in a policy")
+		case s.Name == "":
+			left[name] = fault.New(fault.Usage, "no name can be made of this one")
+		default:
+			out = append(out, s)
+		}
+	}
+	slices.SortFunc(out, func(x, y MCPServer) int { return strings.Compare(x.Name, y.Name) })
+	return out, left, nil
+}
+
+// nameFrom makes a name of another client's; "" if there is none in it.
+func nameFrom(s string) string {
+	out := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '-', r == '_':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r - 'A' + 'a'
+		case r == ' ', r == '.', r == '/':
+			return '-'
+		}
+		return -1
+	}, s)
+	out = strings.TrimLeft(out, "-_")
+	if !mcpName.MatchString(out) {
+		return ""
+	}
+	return out
+}

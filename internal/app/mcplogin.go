@@ -1,0 +1,246 @@
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/policy/target"
+	"github.com/remitrun/remit/internal/secret"
+	"github.com/remitrun/remit/internal/signin"
+	mcpsource "github.com/remitrun/remit/internal/source/mcp"
+)
+
+// MCPLogin is how somebody logs in at an MCP server elsewhere.
+type MCPLogin struct {
+	Service      bool   // the client's own tokens (client credentials), and no person's
+	ClientID     string // of a client that is registered there; "": Remit registers itself
+	ClientSecret string // the stored secret that is that client's; "": it has none
+	MetadataURL  string // where the client describes itself
+	Redirect     string // a URL of loopback where the browser brings the answer; "": a free port
+	// Show tells the person the URL at which they sign in.
+	Show func(url string)
+	// Confirm asks whether requests may go to another origin, where the server says
+	// that it is logged in at.
+	Confirm func(origin string) (bool, error)
+}
+
+// loginTime is how long a person has to sign in.
+const loginTime = 10 * time.Minute
+
+// maxOrigins bounds the places that one login may lead to.
+const maxOrigins = 4
+
+// LogInMCP logs in at a server that was added, and keeps what that gives among the
+// secrets. Requests go to the server's own origin, and to those that are confirmed.
+func (a *App) LogInMCP(ctx context.Context, name string, q MCPLogin) error {
+	s, err := a.MCPServer(name)
+	if err != nil {
+		return err
+	}
+	if s.URL == "" {
+		return fault.New(fault.Usage, "the MCP server %q is started here: it asks for no login", name)
+	}
+	ctx, stop := context.WithTimeoutCause(ctx, loginTime, fault.New(fault.ToolTimeout, "nobody signed in within %s", loginTime))
+	defer stop()
+	back, err := listenBack(ctx, q.Redirect)
+	if err != nil {
+		return err
+	}
+	defer back.Close()
+	own, err := origin(s.URL)
+	if err != nil {
+		return err
+	}
+	origins := []string{own}
+	for {
+		l, elsewhere, err := a.logIn(ctx, s, q, back, origins)
+		if err == nil {
+			return a.keepLogin(s, l)
+		}
+		if elsewhere == "" || len(origins) >= maxOrigins || slices.Contains(origins, elsewhere) {
+			return err
+		}
+		yes, cerr := q.Confirm(elsewhere)
+		if cerr != nil || !yes {
+			return errors.Join(cerr, fault.New(fault.HandleRefused, "the login was not carried on at %s", elsewhere))
+		}
+		origins = append(origins, elsewhere)
+	}
+}
+
+// origin is the scheme, host and port of a URL.
+func origin(u string) (string, error) {
+	to, err := target.Parse("POST", u)
+	if err != nil {
+		return "", err
+	}
+	parsed, err := url.Parse(u)
+	if err != nil || to.Scheme != "https" && to.Scheme != "http" {
+		return "", fault.New(fault.Usage, "%q is no URL that a login can lead to", u)
+	}
+	return parsed.Scheme + "://" + parsed.Host, nil
+}
+
+// logIn makes one attempt, as a run of its own that may reach these origins alone.
+// Elsewhere is another one that the server wants.
+func (a *App) logIn(ctx context.Context, s MCPServer, q MCPLogin, back *signin.Callback, origins []string) (l mcpsource.Login, elsewhere string, err error) {
+	lines := make([]string, len(origins))
+	for i, o := range origins {
+		lines[i] = fmt.Sprintf("%q", o)
+	}
+	s.PolicyFile = "(remit mcp login " + s.Name + ")"
+	s.Policy = fmt.Sprintf("version: 1\nname: %q\nnetwork: {allow: [%s], max_bytes: 4MiB, timeout: 1m}\n", "mcp login "+s.Name, strings.Join(lines, ", "))
+	link, rt, err := a.reach(ctx, s, "mcp login "+s.Name)
+	if err != nil {
+		return l, "", err
+	}
+	defer link.Stop()
+	only := mcpsource.Confined(rt, origins)
+	before, err := a.login(s.Name)
+	if err != nil {
+		return l, "", err
+	}
+	ask := mcpsource.Logins{
+		URL: s.URL, Version: a.cfg.Version, Before: before, Service: q.Service, ClientID: q.ClientID, MetadataURL: q.MetadataURL,
+		Redirect: back.URL, Transport: only,
+		Fetch: func(ctx context.Context, u string) (code, state, issuer string, err error) {
+			q.Show(u)
+			return back.Wait(ctx)
+		},
+	}
+	if q.ClientSecret != "" {
+		if ask.Secret, err = a.secrets.Get(q.ClientSecret); err != nil {
+			return l, "", err
+		}
+	}
+	l, err = mcpsource.LogIn(ctx, ask)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if wanted := only.Wanted(); wanted != "" {
+		if o, oerr := origin(wanted); oerr == nil {
+			elsewhere = o
+		}
+	}
+	return l, elsewhere, err
+}
+
+// loginSecret is the name under which a server's login is kept.
+func loginSecret(server string) string {
+	if name := "mcp-login-" + server; secret.CheckName(name) == nil {
+		return name
+	}
+	return fmt.Sprintf("mcp-login-x%x", sha256.Sum256([]byte(server)))[:40]
+}
+
+// login is what is kept of a server's login; the zero Login if nothing is. Its
+// values are masked from then on.
+func (a *App) login(server string) (mcpsource.Login, error) {
+	var l mcpsource.Login
+	text, err := a.secrets.Get(loginSecret(server))
+	if errors.Is(err, fault.NotFound) {
+		return l, nil
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &l)
+	}
+	if err != nil {
+		return l, fault.Wrap(fault.StoreFailed, err, "the login at the MCP server %q cannot be read", server).WithHint("remit mcp login %s", server)
+	}
+	a.maskLogin(server, l)
+	return l, nil
+}
+
+func (a *App) maskLogin(server string, l mcpsource.Login) {
+	for what, v := range map[string]string{"access": l.Access, "refresh": l.Refresh, "client": l.Secret} {
+		if len(v) >= secret.MinValue {
+			a.mask.Add(loginSecret(server)+"-"+what, v)
+		}
+	}
+}
+
+// setLogin keeps a login's tokens.
+func (a *App) setLogin(server string, l mcpsource.Login) error {
+	text, err := json.Marshal(l)
+	if err != nil {
+		return fault.Wrap(fault.Internal, err, "the login cannot be encoded")
+	}
+	a.maskLogin(server, l)
+	_, err = a.secrets.Set(loginSecret(server), string(text), time.Now())
+	return err
+}
+
+// keepLogin keeps a login, and lets the server's requests reach where its tokens
+// are renewed.
+func (a *App) keepLogin(s MCPServer, l mcpsource.Login) error {
+	if err := a.setLogin(s.Name, l); err != nil {
+		return err
+	}
+	if s.TokenURL == l.TokenURL {
+		return nil
+	}
+	s.TokenURL = l.TokenURL
+	return a.AddMCPServer(s, true)
+}
+
+// LogOutMCP forgets a login. The server is not told.
+func (a *App) LogOutMCP(name string) error {
+	if _, err := a.MCPServer(name); err != nil {
+		return err
+	}
+	err := a.secrets.Remove(loginSecret(name))
+	if errors.Is(err, fault.NotFound) {
+		return fault.New(fault.Usage, "nobody has logged in at the MCP server %q", name)
+	}
+	return err
+}
+
+// listenBack opens the address of loopback where the browser of the person who signs
+// in brings the answer.
+func listenBack(ctx context.Context, redirect string) (*signin.Callback, error) {
+	addr, path := "127.0.0.1:0", "/callback"
+	if redirect != "" {
+		u, err := url.Parse(redirect)
+		if err != nil || u.Scheme != "http" || u.Port() == "" || u.Path == "" || !loopback(u.Hostname()) {
+			return nil, fault.New(fault.Usage, "--redirect %q is no URL of loopback with a port and a path", redirect).WithHint("as http://127.0.0.1:8765/callback")
+		}
+		addr, path = net.JoinHostPort("127.0.0.1", u.Port()), u.Path
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fault.Wrap(fault.Usage, err, "nothing can listen on %q for the browser: %v", addr, err)
+	}
+	if redirect == "" {
+		redirect = "http://" + l.Addr().String() + path
+	}
+	return signin.New(l, redirect, path), nil
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// reachLoggedIn gets ready to reach a server: requests carry its login.
+func (a *App) reachLoggedIn(ctx context.Context, s MCPServer) (*mcpsource.Link, error) {
+	l, err := a.login(s.Name)
+	if err != nil {
+		return nil, err
+	}
+	link, rt, err := a.reach(ctx, s, "mcp server "+s.Name)
+	if err != nil {
+		return nil, err
+	}
+	rt.Secret = a.secret
+	link.Transport = mcpsource.HTTP(s.URL, rt, mcpsource.LoggedIn(s.Name, l, rt, func(l mcpsource.Login) error { return a.setLogin(s.Name, l) }))
+	return link, nil
+}

@@ -1,0 +1,38 @@
+package app
+
+import (
+	"context"
+
+	"github.com/remitrun/remit/internal/catalog"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/permit"
+	"github.com/remitrun/remit/internal/runner"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// mcpRunTools are the tools of recorded runs of MCP servers, which run nothing.
+func mcpRunTools() (runner.Catalog, error) {
+	return catalog.New(recordedServer{}, recordedReach{})
+}
+
+// isMCPRun reports whether a run's first call is a server's.
+func isMCPRun(id tool.ID) bool { return id == mcpServerID || id == mcpReachID }
+
+// recordedServer says of a server that was started what that needed.
+type recordedServer struct{ typedTool }
+
+func (recordedServer) Spec() *tool.Spec { return (&mcpTool{}).Spec() }
+
+// recordedReach says it of one that was reached.
+type recordedReach struct{}
+
+func (recordedReach) Spec() *tool.Spec { return (&mcpReach{}).Spec() }
+
+func (recordedReach) Actions(env tool.Env, args tool.Args) ([]tool.Action, error) {
+	url, _ := args["url"].(string)
+	return (&mcpReach{url: url}).Actions(env, args)
+}
+
+func (recordedReach) Run(context.Context, permit.Permit, tool.Args) (tool.Result, error) {
+	return tool.Result{}, fault.New(fault.Internal, "what was recorded is not run")
+}

@@ -1,0 +1,357 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	shelltool "github.com/remitrun/remit/internal/builtin/shell"
+	"github.com/remitrun/remit/internal/catalog"
+	"github.com/remitrun/remit/internal/eventlog"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/permit"
+	"github.com/remitrun/remit/internal/policy"
+	"github.com/remitrun/remit/internal/policy/target"
+	"github.com/remitrun/remit/internal/runner"
+	"github.com/remitrun/remit/internal/sandbox"
+	"github.com/remitrun/remit/internal/sandbox/network"
+	mcpsource "github.com/remitrun/remit/internal/source/mcp"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// mcpSources are the MCP servers that were added. None is started before
+// something needs its tools.
+func (a *App) mcpSources() []catalog.Source {
+	list, err := a.MCPServers()
+	if err != nil {
+		return []catalog.Source{catalog.Broken("mcp:servers", err)}
+	}
+	out := make([]catalog.Source, 0, len(list))
+	for _, s := range list {
+		server := a.mcpServer(s)
+		a.servers.add(s.Name, server)
+		out = append(out, catalog.From(server))
+	}
+	return out
+}
+
+// mcpServer makes a source of one server.
+func (a *App) mcpServer(s MCPServer) *mcpsource.Server {
+	c := mcpsource.Config{
+		Name: s.Name, Source: "mcp", Version: a.cfg.Version, Logs: a.mcpLog(s.Name), Cannot: a.cannot(s), Within: s.Within, Folder: a.MCPFolder(s),
+		Asks: s.asks(), Protocol: s.Protocol,
+		Updated:   func(uri string) { a.servers.tell(s.Name, uri) },
+		Reoffered: func() { a.servers.tell(s.Name, "") },
+		Start:     func(ctx context.Context) (*mcpsource.Link, error) { return a.startMCP(ctx, s) },
+	}
+	if s.URL != "" {
+		c.Source, c.Logs, c.Cannot, c.Stream = "mcp-remote", "", 0, a.streamOf(s)
+		c.Start = func(ctx context.Context) (*mcpsource.Link, error) { return a.reachLoggedIn(ctx, s) }
+	}
+	return mcpsource.New(c)
+}
+
+// streamOf is how long one answer of a server elsewhere may last.
+func (a *App) streamOf(s MCPServer) time.Duration {
+	if p, err := s.policy(); err == nil {
+		if r, err := p.Bind(a.env(a.MCPFolder(s))); err == nil {
+			if t := (policy.Chain{r}).Limits().RequestTimeout; t > 0 {
+				return t
+			}
+		}
+	}
+	return network.DefaultTimeout
+}
+
+// cannot are the side effects that a server's policy makes impossible.
+func (a *App) cannot(s MCPServer) tool.Effects {
+	p, err := s.policy()
+	if err != nil {
+		return 0
+	}
+	r, err := p.Bind(a.env(a.MCPFolder(s)))
+	if err != nil || (policy.Chain{r}).Connects() {
+		return 0
+	}
+	return tool.EffectSet(tool.NetworkHTTP, tool.NetworkSocket, tool.NetworkDNS)
+}
+
+func (a *App) mcpLog(name string) string {
+	return filepath.Join(a.cfg.Home, "logs", "mcp-"+name+".log")
+}
+
+// maxMCPLog bounds what one start of a server adds to its log, in bytes.
+const maxMCPLog = 8 << 20
+
+// mcpRun is a server that runs: one call of a run of its own, under the server's
+// policy, which ends with the server.
+type mcpRun struct {
+	ended  chan struct{}
+	err    error // how it ended; set before ended is closed
+	ask    func()
+	cancel context.CancelFunc
+}
+
+// runMCP begins such a run of this name, whose one call t is. Ask asks t to end; after is
+// called when it has.
+func (a *App) runMCP(ctx context.Context, s MCPServer, name, folder string, t runner.Tool, args tool.Args, ask, after func()) (*mcpRun, error) {
+	root, err := s.policy()
+	if err != nil {
+		return nil, err
+	}
+	c, err := catalog.New(t)
+	if err != nil {
+		return nil, err
+	}
+	b, runCtx, begun, err := a.begin(context.WithoutCancel(ctx), RunRequest{
+		Root: root, Workspace: folder, asker: typed{by: s.By, where: "remit mcp add"},
+	}, runner.Info{Name: name, Total: 1})
+	if err != nil {
+		return nil, err
+	}
+	b.runner.Catalog = c
+	runCtx, cancel := context.WithCancel(runCtx)
+	r := &mcpRun{ended: make(chan struct{}), ask: ask, cancel: cancel}
+	go func() {
+		defer close(r.ended)
+		defer cancel()
+		o := b.runner.Execute(runCtx, b.run, runner.Call{Tool: t.Spec().ID, Args: args, Long: true})
+		after()
+		_, r.err = b.finish(runCtx, begun, o.Status, o.Fatal)
+		if o.Err != nil {
+			r.err = o.Err
+		}
+	}()
+	return r, nil
+}
+
+func (r *mcpRun) why() error { return r.err }
+
+// mcpFolder makes a server's own folder where it is missing.
+func (a *App) mcpFolder(s MCPServer) (string, error) {
+	folder := a.MCPFolder(s)
+	if s.Folder == "" {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return "", fault.Wrap(fault.ToolFailed, err, "the folder of the MCP server %q cannot be made: %v", s.Name, unwrapPath(err))
+		}
+	}
+	return Workspace(folder)
+}
+
+// startMCP starts a server in the sandbox. Many calls of many holders use it, so
+// it runs under what the operator said it may, and no holder's grant; each call is
+// decided by the caller's.
+func (a *App) startMCP(ctx context.Context, s MCPServer) (*mcpsource.Link, error) {
+	folder, err := a.mcpFolder(s)
+	if err != nil {
+		return nil, err
+	}
+	args, err := execArgs(s.Command)
+	if err != nil {
+		return nil, err
+	}
+	p, err := newPipes()
+	if err != nil {
+		return nil, err
+	}
+	t := &mcpTool{box: a.box, server: s, stdio: &p.theirs, folder: folder}
+	logged := a.copyLog(s.Name, p.err)
+	r, err := a.runMCP(ctx, s, "mcp server "+s.Name, folder, t, args, func() { _ = p.in.Close() }, func() { // closed already where the connection was
+		for _, f := range []*os.File{p.theirs.In, p.theirs.Out, p.theirs.Err} {
+			_ = f.Close() // closed already where it ran
+		}
+		<-logged
+	})
+	if err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return &mcpsource.Link{Transport: mcpsource.Stdio(p.out, p.in), Ended: r.ended, Why: r.why, Stop: r.stop}, nil
+}
+
+// reach gets ready to reach a server elsewhere, through the network handle of a call
+// that lasts as long as the server is needed. The link has no transport yet.
+func (a *App) reach(ctx context.Context, s MCPServer, run string) (*mcpsource.Link, *network.Transport, error) {
+	folder, err := a.mcpFolder(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	t := &mcpReach{url: s.URL, permits: make(chan permit.Permit, 1), over: make(chan struct{})}
+	var once sync.Once
+	r, err := a.runMCP(ctx, s, run, folder, t, tool.Args{"url": s.URL}, func() { once.Do(func() { close(t.over) }) }, func() {})
+	if err != nil {
+		return nil, nil, err
+	}
+	select {
+	case p := <-t.permits:
+		return &mcpsource.Link{Remote: true, Ended: r.ended, Why: r.why, Stop: r.stop}, network.NewTransport(p), nil
+	case <-r.ended:
+		return nil, nil, fault.Wrap(fault.ToolFailed, r.err, "the MCP server %q cannot be reached: %s", s.Name, fault.Message(r.err))
+	}
+}
+
+// stop asks the server to end by closing its input, as the protocol has it, and
+// ends it where it does not.
+func (r *mcpRun) stop() {
+	r.ask()
+	select {
+	case <-r.ended:
+	case <-time.After(2 * time.Second):
+	}
+	r.cancel()
+	<-r.ended
+}
+
+// copyLog keeps what the server writes to its standard error.
+func (a *App) copyLog(name string, from *os.File) <-chan struct{} {
+	done := make(chan struct{})
+	var to io.WriteCloser
+	to, err := eventlog.Raw(a.mcpLog(name), maxMCPLog)
+	if err != nil {
+		to = nopCloser{io.Discard} // the server's own text: nothing depends on it
+	}
+	go func() {
+		defer close(done)
+		to := a.mask.Lines(to)
+		_, _ = io.Copy(to, from)
+		_ = from.Close()
+		_ = to.Close()
+	}()
+	return done
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }
+
+// pipes are the streams of a server, both ends of each.
+type pipes struct {
+	theirs   sandbox.Stdio
+	in       *os.File // what we write to the server
+	out, err *os.File
+}
+
+func newPipes() (*pipes, error) {
+	p := &pipes{}
+	for _, pair := range []struct {
+		theirs, ours **os.File
+		reads        bool // the server reads from it
+	}{{&p.theirs.In, &p.in, true}, {&p.theirs.Out, &p.out, false}, {&p.theirs.Err, &p.err, false}} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return nil, errors.Join(fault.Wrap(fault.ToolFailed, err, "no pipe can be made"), p.close())
+		}
+		if *pair.theirs, *pair.ours = w, r; pair.reads {
+			*pair.theirs, *pair.ours = r, w
+		}
+	}
+	return p, nil
+}
+
+func (p *pipes) close() error {
+	for _, f := range []*os.File{p.theirs.In, p.theirs.Out, p.theirs.Err, p.in, p.out, p.err} {
+		if f != nil {
+			_ = f.Close() // nothing was sent
+		}
+	}
+	return nil
+}
+
+// mcpReach is the call that a connection to a server elsewhere is.
+type mcpReach struct {
+	url     string
+	permits chan permit.Permit // given once the call is allowed
+	over    chan struct{}
+}
+
+func (t *mcpReach) Spec() *tool.Spec {
+	return &tool.Spec{
+		ID: mcpReachID, Title: "Reach an MCP server", Version: "1", Source: "builtin", Risk: tool.Medium,
+		Description: "Reaches an MCP server that the operator added, for as long as it is needed.",
+		Input:       []byte(`{"type": "object", "additionalProperties": false, "required": ["url"], "properties": {"url": {"type": "string"}}}`),
+		Output:      []byte(`{"type": "object"}`),
+		Effects:     tool.EffectSet(tool.NetworkHTTP),
+	}
+}
+
+func (t *mcpReach) Actions(tool.Env, tool.Args) ([]tool.Action, error) {
+	to, err := target.Parse("POST", t.url)
+	if err != nil {
+		return nil, err
+	}
+	return []tool.Action{{Kind: tool.Network, Target: to}}, nil
+}
+
+func (t *mcpReach) Run(ctx context.Context, p permit.Permit, _ tool.Args) (tool.Result, error) {
+	t.permits <- p
+	select {
+	case <-t.over:
+		return tool.Result{}, nil
+	case <-ctx.Done():
+		return tool.Result{}, context.Cause(ctx)
+	}
+}
+
+// mcpServerID is what the record calls the tool that a running server is. It is in
+// no catalog but that of the server's own run.
+const mcpServerID = tool.ID("mcp.server")
+
+// mcpReachID is the same for a server that is reached.
+const mcpReachID = tool.ID("mcp.reach")
+
+type mcpTool struct {
+	box    *sandbox.Box
+	server MCPServer
+	stdio  *sandbox.Stdio
+	folder string
+}
+
+func (t *mcpTool) Spec() *tool.Spec {
+	return &tool.Spec{
+		ID: mcpServerID, Title: "Run an MCP server", Version: "1", Source: "builtin", Risk: tool.High,
+		Description: "Runs an MCP server that the operator added, in the sandbox, for as long as it is needed.",
+		Input: []byte(`{"type": "object", "additionalProperties": false, "required": ["argv"],
+			"properties": {"argv": {"type": "array", "minItems": 1, "items": {"type": "string"}}}}`),
+		Output: []byte(`{"type": "object"}`),
+		Effects: tool.EffectSet(tool.SystemExec, tool.FSRead, tool.FSWrite, tool.FSDelete, tool.FSChmod,
+			tool.NetworkHTTP, tool.NetworkSocket),
+	}
+}
+
+func (t *mcpTool) Actions(tool.Env, tool.Args) ([]tool.Action, error) {
+	return []tool.Action{{Kind: tool.Command, Argv: t.server.Command, Dir: t.folder, Typed: true}}, nil
+}
+
+func (t *mcpTool) Run(ctx context.Context, p permit.Permit, _ tool.Args) (tool.Result, error) {
+	out, err := t.box.Run(ctx, p, sandbox.Command{
+		Argv: t.server.Command, Dir: t.folder, Env: t.server.Env, Typed: true, Long: true, Stdio: t.stdio,
+	})
+	if err != nil && out.Duration == 0 {
+		return tool.Result{}, err // it did not run
+	}
+	if err == nil {
+		err = shelltool.Failure(out)
+	}
+	return tool.Result{Output: shelltool.Ended(out)}, err
+}
+
+// TestMCPServer starts a server as for a call and lists its tools as it says them.
+func (a *App) TestMCPServer(ctx context.Context, name string) ([]*tool.Spec, error) {
+	s, err := a.MCPServer(name)
+	if err != nil {
+		return nil, err
+	}
+	src := a.mcpServer(s)
+	tools, err := src.Discover(ctx)
+	if cerr := src.Close(); err == nil {
+		err = cerr
+	}
+	out := make([]*tool.Spec, len(tools))
+	for i, t := range tools {
+		out[i] = t.Spec()
+	}
+	return out, err
+}

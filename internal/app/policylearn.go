@@ -1,0 +1,282 @@
+package app
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/catalog"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/ledger"
+	"github.com/remitrun/remit/internal/permit"
+	"github.com/remitrun/remit/internal/policy"
+	"github.com/remitrun/remit/internal/policy/learn"
+	"github.com/remitrun/remit/internal/replay"
+	"github.com/remitrun/remit/internal/runner"
+	"github.com/remitrun/remit/internal/store"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// Learned is a policy learned from recorded runs.
+type Learned struct {
+	Policy  []byte
+	Runs    []uuid.UUID
+	Calls   int // recorded calls that the policy lets through, as they were let through
+	Refused int // recorded calls that it refuses, as they were refused
+}
+
+// Learn writes the least policy under which recorded runs pass, and never more
+// than they were allowed. Every recorded call is decided anew under it before
+// it is returned; one that would be decided otherwise is an error with the code
+// ReplayMismatch. The runs must have been made under the same policies and in
+// the same workspace.
+func (a *App) Learn(ctx context.Context, name string, ids []string) (Learned, error) {
+	var out Learned
+	st, err := a.Reader(ctx)
+	if err != nil {
+		return out, err
+	}
+	l := learner{app: a}
+	for _, id := range ids {
+		if err := l.load(ctx, st, id); err != nil {
+			return out, err
+		}
+	}
+	for _, r := range l.runs {
+		if err := l.read(ctx, r); err != nil {
+			return out, err
+		}
+		out.Runs = append(out.Runs, r.rec.Run.ID)
+	}
+	bound := l.runs[0].rec.Bound
+	out.Policy, err = learn.Policy(name, l.uses, learn.Options{
+		Workspace: bound.Workspace, Home: bound.Home, Chain: l.chain, Confined: l.confined,
+		Spec:   func(id tool.ID) *tool.Spec { return l.specs[id] },
+		Secret: func(s string) bool { return a.Redactor().Text(s) != s },
+	})
+	if err != nil {
+		return out, err
+	}
+	return out, l.verify(ctx, &out)
+}
+
+// learner collects the uses of recorded runs.
+type learner struct {
+	app      *App
+	runs     []recordedRun
+	chain    policy.Chain
+	uses     []learn.Use
+	specs    map[tool.ID]*tool.Spec
+	confined bool
+}
+
+type recordedRun struct {
+	rec   *replay.Recording
+	tools runner.Catalog
+}
+
+func (l *learner) load(ctx context.Context, st store.Store, id string) error {
+	run, err := st.Run(ctx, id)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(l.runs, func(r recordedRun) bool { return r.rec.Run.ID == run.ID }) {
+		return nil // named twice
+	}
+	rec, err := replay.Open(ctx, st, run)
+	if err != nil {
+		return err
+	}
+	if len(l.runs) > 0 {
+		first := l.runs[0].rec
+		if !slices.Equal(run.Policies, first.Run.Policies) || rec.Bound.Workspace != first.Bound.Workspace {
+			return fault.New(fault.Usage, "run %s was made under other policies or in another workspace than run %s", run.ID, first.Run.ID).
+				WithHint("learn from each of them: what one policy allowed, another may not have")
+		}
+	}
+	r := recordedRun{rec: rec}
+	if r.tools, err = l.app.toolsOf(rec); err != nil {
+		return err
+	}
+	if l.chain == nil {
+		g, err := rec.Grant()
+		if err != nil {
+			return err
+		}
+		l.chain, l.specs = g.Chain(), map[tool.ID]*tool.Spec{}
+	}
+	l.runs = append(l.runs, r)
+	return nil
+}
+
+// read adds the uses of one run.
+func (l *learner) read(ctx context.Context, r recordedRun) error {
+	for _, i := range r.rec.Calls() {
+		c, _ := r.rec.Call(i)
+		if c.Status == tool.Skipped {
+			continue
+		}
+		call, why, err := r.rec.Needs(ctx, r.tools, l.chain, c)
+		if err != nil {
+			return err
+		}
+		switch {
+		case why != "":
+			l.uses = append(l.uses, learn.Use{Tool: c.Tool, Refused: true, Why: why})
+		case !letThrough(c):
+			l.refused(c, call)
+		default:
+			if err := l.done(ctx, r.rec, c, call); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// letThrough reports whether a recorded call was decided to run, by policy or
+// by a person.
+func letThrough(c ledger.Call) bool {
+	return c.Effect == policy.Allow || c.Effect == policy.Ask && c.Approved
+}
+
+// refused adds what kept a call from running.
+func (l *learner) refused(c ledger.Call, call policy.Call) {
+	d := l.chain.Decide(call)
+	n := len(l.uses)
+	for _, a := range call.Actions {
+		if e := l.chain.DecideAction(a); e.Effect != policy.Allow {
+			l.uses = append(l.uses, learn.Use{Action: a, Tool: c.Tool, Refused: true, Why: e.Reason})
+		}
+	}
+	if len(l.uses) == n {
+		l.uses = append(l.uses, learn.Use{Tool: c.Tool, Refused: true, Why: d.Reason})
+	}
+}
+
+// done adds what a call needed and what it was seen to do besides.
+func (l *learner) done(ctx context.Context, rec *replay.Recording, c ledger.Call, call policy.Call) error {
+	l.specs[c.Tool] = call.Tool
+	args := map[string]any(call.Args)
+	if args == nil {
+		args = map[string]any{}
+	}
+	seen, more, err := rec.Happened(ctx, c)
+	if err != nil {
+		return err
+	}
+	for _, a := range call.Actions {
+		l.uses = append(l.uses, learn.Use{Action: a, Tool: c.Tool, Args: args, Below: below(c.Tool, a, rec.Bound.Workspace, seen)})
+	}
+	if len(call.Actions) == 0 {
+		l.uses = append(l.uses, learn.Use{Tool: c.Tool, Args: args})
+	}
+	if call.Tool.Effects.Has(tool.SystemExec) && c.Intent != 0 {
+		l.confined = true
+	}
+	l.confined = l.confined || more > 0
+	for _, h := range seen {
+		a, ok := learn.Observed(rec.Bound.Workspace, h)
+		// A folder that was made on the way to a file needs no entry of its own.
+		known := slices.ContainsFunc(call.Actions, func(o tool.Action) bool {
+			return o.String() == a.String() || a.Kind == tool.FileWrite && o.Kind == a.Kind && strings.HasPrefix(o.Path, a.Path+"/")
+		})
+		if ok && !known && l.chain.DecideAction(a).Effect != policy.Deny {
+			l.uses = append(l.uses, learn.Use{Action: a})
+		}
+	}
+	return l.attempts(ctx, rec, c)
+}
+
+// attempts adds what was refused while a call ran.
+func (l *learner) attempts(ctx context.Context, rec *replay.Recording, c ledger.Call) error {
+	list, err := rec.Attempts(ctx, c)
+	for _, t := range list.Refused {
+		u := learn.Use{Refused: true, Why: t.Reason, Count: t.Count, Tool: c.Tool}
+		if on, ok := strings.CutPrefix(t.Action, tool.Network.String()+" "); ok {
+			u.Action.Kind = tool.Network
+			if u.Action.Target, ok = learn.ParseTarget(on); !ok {
+				u.Action.Unknown = on
+			}
+		}
+		l.uses = append(l.uses, u)
+	}
+	return err
+}
+
+// below reports whether a call looked at what is beneath the folder that it
+// names: a file's bytes were read, a folder's were not.
+func below(id tool.ID, a tool.Action, workspace string, seen []tool.Happened) bool {
+	if a.Kind != tool.FileRead || id != "fs.list" && id != "fs.grep" {
+		return false
+	}
+	return slices.ContainsFunc(seen, func(h tool.Happened) bool {
+		o, ok := learn.Observed(workspace, h)
+		return ok && h.Effect == tool.FSRead && h.Bytes == 0 && (o.Path == a.Path || o.Path == a.Real)
+	})
+}
+
+// verify decides every recorded call anew under what was learned.
+func (l *learner) verify(ctx context.Context, out *Learned) error {
+	p, err := policy.Parse("learned", out.Policy)
+	if err != nil {
+		return fault.Wrap(fault.Internal, err, "the learned policy cannot be read")
+	}
+	var wrong fault.List
+	for _, r := range l.runs {
+		rules, err := p.Bind(r.rec.Bound)
+		if err != nil {
+			return err
+		}
+		for _, i := range r.rec.Calls() {
+			c, _ := r.rec.Call(i)
+			if c.Status == tool.Skipped {
+				continue
+			}
+			d, on, err := r.rec.Judge(ctx, r.tools, policy.Chain{rules}, c)
+			if err != nil {
+				return err
+			}
+			switch through := letThrough(c); {
+			case through && d.Effect != c.Effect:
+				wrong = append(wrong, fault.New(fault.ReplayMismatch, "call %d of run %s would be decided otherwise under what was learned: %s, was %s: %s: %s",
+					i, r.rec.Run.ID, d.Effect, c.Effect, on, d.Reason).WithHint("write its entry by hand, from the policy that it ran under"))
+			case !through && d.Effect > c.Effect:
+				wrong = append(wrong, fault.New(fault.ReplayMismatch, "call %d of run %s was refused, and would be %s under what was learned: %s",
+					i, r.rec.Run.ID, d.Effect, on))
+			case through:
+				out.Calls++
+			default:
+				out.Refused++
+			}
+		}
+	}
+	return wrong.Err()
+}
+
+func typedTools() (runner.Catalog, error) { return catalog.New(typedTool{}) }
+
+// typedTool says of recorded runs of remit exec what their one call needs. It
+// runs nothing.
+type typedTool struct{}
+
+func (typedTool) Spec() *tool.Spec { return (&execTool{}).Spec() }
+
+func (typedTool) Actions(env tool.Env, args tool.Args) ([]tool.Action, error) {
+	list, _ := args["argv"].([]any)
+	a := tool.Action{Kind: tool.Command, Dir: env.Workspace, Typed: true}
+	for _, w := range list {
+		s, _ := w.(string)
+		a.Argv = append(a.Argv, s)
+	}
+	if len(a.Argv) == 0 {
+		a.Unknown = "the record names no command"
+	}
+	return []tool.Action{a}, nil
+}
+
+func (typedTool) Run(context.Context, permit.Permit, tool.Args) (tool.Result, error) {
+	return tool.Result{}, fault.New(fault.Internal, "what was recorded is not run")
+}

@@ -1,0 +1,138 @@
+package app
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/grant"
+	"github.com/remitrun/remit/internal/policy"
+	"github.com/remitrun/remit/internal/policy/cases"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// CaseResult is how one case of a policy test went.
+type CaseResult struct {
+	Name    string        `json:"name"`
+	Where   string        `json:"where"` // file:line
+	Pass    bool          `json:"pass"`
+	Expect  string        `json:"expect"`
+	Effect  string        `json:"effect"`
+	Rule    string        `json:"rule"`
+	Reason  string        `json:"reason"`
+	Why     string        `json:"why,omitempty"` // why it failed
+	Actions []string      `json:"actions"`
+	Rules   []ExplainRule `json:"rules"`
+}
+
+// TestPolicy runs a file of cases. Nothing of this machine is looked up: paths
+// lead where they say and names resolve to nothing, unless a case says more.
+// The policies are those that the file names, without the person's own outer
+// bound, so that a test says the same everywhere.
+func (a *App) TestPolicy(file string) ([]CaseResult, error) {
+	src, err := readBounded(file, cases.MaxSize)
+	if err != nil {
+		return nil, fault.Wrap(fault.PolicyInvalid, err, "%v", unwrapPath(err)).At(fault.Pos{File: file})
+	}
+	f, err := cases.Parse(file, src)
+	if err != nil {
+		return nil, err
+	}
+	var ps []*policy.Policy
+	for _, name := range f.Policies {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(filepath.Dir(file), name)
+		}
+		p, err := ReadPolicy(name)
+		if err != nil {
+			return nil, err
+		}
+		ps = append(ps, p)
+	}
+	id, err := newID()
+	if err != nil {
+		return nil, err
+	}
+	env := policy.Env{Workspace: f.Workspace, Home: f.Home, Path: a.cfg.Path}
+	var out []CaseResult
+	for _, c := range f.Cases {
+		g, err := grant.Root(id, c.Principal, env, ps...)
+		if err != nil {
+			return nil, err
+		}
+		r, err := a.testCase(c, g.Chain(), env)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// testCase decides one case.
+func (a *App) testCase(c cases.Case, chain policy.Chain, env policy.Env) (CaseResult, error) {
+	r := CaseResult{Name: c.Name, Where: c.Pos.String(), Expect: c.Expect.String(), Actions: []string{}}
+	call, err := a.caseCall(c, chain, env)
+	if err != nil {
+		return r, err
+	}
+	for i := range call.Actions {
+		act := &call.Actions[i]
+		switch act.Kind {
+		case tool.FileRead, tool.FileWrite:
+			act.Real = c.Real
+		case tool.Network:
+			act.Addrs = c.Addrs
+		}
+		r.Actions = append(r.Actions, act.String())
+	}
+	var d policy.Decision
+	if c.Tool == "" {
+		d = chain.DecideAction(call.Actions[0])
+		r.Rules = actionRules(chain, call.Actions[0])
+	} else {
+		d = chain.Decide(call)
+		r.Rules = rulesOf(chain, call)
+	}
+	r.Effect, r.Rule, r.Reason = d.Effect.String(), d.Rule.String(), d.Reason
+	switch {
+	case d.Effect != c.Expect:
+		r.Why = "expected " + r.Expect + ", is " + r.Effect
+	case c.Rule != "" && !strings.HasPrefix(r.Rule, c.Rule):
+		r.Why = "expected the rule " + c.Rule + ", decided by " + r.Rule
+	default:
+		r.Pass = true
+	}
+	return r, nil
+}
+
+// caseCall is what a case asks for, with the actions that it needs.
+func (a *App) caseCall(c cases.Case, chain policy.Chain, env policy.Env) (policy.Call, error) {
+	if c.Tool == "" {
+		return policy.Call{Actions: []tool.Action{c.Action}}, nil
+	}
+	e, err := a.catalog.Lookup(c.Tool)
+	if err != nil {
+		return policy.Call{}, fault.New(fault.CodeOf(err), "%s", fault.Message(err)).At(c.Pos)
+	}
+	if err := e.Validate(c.Args); err != nil {
+		return policy.Call{}, fault.New(fault.CodeOf(err), "%s", fault.Message(err)).At(c.Pos)
+	}
+	limits := chain.Limits()
+	actions, err := e.Tool.Actions(tool.Env{Workspace: env.Workspace, Home: env.Home, Path: limits.Path, Pass: limits.Env}, c.Args)
+	if err != nil {
+		return policy.Call{}, fault.New(fault.CodeOf(err), "%s", fault.Message(err)).At(c.Pos)
+	}
+	return policy.Call{Tool: e.Spec, Args: c.Args, Actions: append(actions, chain.Within(e.Spec, c.Args)...)}, nil
+}
+
+// actionRules is every rule that takes part in the decision on one action alone.
+func actionRules(chain policy.Chain, act tool.Action) []ExplainRule {
+	out := []ExplainRule{}
+	for _, r := range rulesOf(chain, policy.Call{Actions: []tool.Action{act}}) {
+		if r.Action != "" { // the tool, of which there is none
+			out = append(out, r)
+		}
+	}
+	return out
+}

@@ -1,0 +1,213 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/remitrun/remit/internal/agent"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/httpapi"
+	"github.com/remitrun/remit/internal/telemetry"
+)
+
+// ServeRequest says what remit serve serves.
+type ServeRequest struct {
+	Listen    string   // address and port
+	Hosts     []string // names by which clients may call, besides loopback's
+	Cert, Key string   // files of a certificate and its key; "": no TLS
+	Public    bool     // an address that others reach may be without TLS
+	Policy    string   // of the admin's grant; "": the workspace's if trusted, else a built-in one
+	Workspace string   // absolute, as Workspace makes it
+	NewToken  bool     // the admin's token is made anew, and the old one revoked
+	Limits    httpapi.Limits
+	// Ready is told once requests are answered.
+	Ready func(Served)
+}
+
+// Served is what a person is told when the service begins.
+type Served struct {
+	URL     string
+	Token   string // the admin's, if it is new: it is shown once; "": the one in TokenFile
+	File    string // where it is kept
+	Until   time.Time
+	Policy  string // the text of the admin's policy
+	Why     string // where the policy comes from
+	Hint    Hint
+	Public  bool // others than this machine may reach it
+	TLS     bool
+	Traced  string // where traces go; "": nowhere
+	Holder  string
+	Replace bool // an older token was revoked
+}
+
+// Serve answers the HTTP API until ctx ends, and then finishes what is under way.
+func (a *App) Serve(ctx context.Context, q ServeRequest) error {
+	conf, err := q.tls()
+	if err != nil {
+		return err
+	}
+	l, err := q.listen(ctx, conf != nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.Close() }() // Serve has, unless there was an error before
+	admin, err := a.adminGrant(ctx, q)
+	if err != nil {
+		return err
+	}
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	s, end, err := a.server(work, q, conf)
+	if err != nil {
+		return err
+	}
+	defer end()
+	admin.URL, admin.TLS, admin.Public = "http://"+l.Addr().String(), conf != nil, !onLoopback(l.Addr().String())
+	if conf != nil {
+		admin.URL = "https://" + l.Addr().String()
+	}
+	if cfg, on, err := telemetry.ConfigFrom(a.cfg.Lookup); err == nil && on {
+		admin.Traced = cfg.Endpoint
+	}
+	if q.Ready != nil {
+		q.Ready(admin)
+	}
+	return s.Serve(ctx, l)
+}
+
+// server builds the server and what it serves. What comes with it ends all of that.
+func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config) (s *httpapi.Server, end func(), err error) {
+	tracing, on, err := telemetry.ConfigFrom(a.cfg.Lookup)
+	if err != nil {
+		return nil, nil, fault.New(fault.Usage, "%v", err)
+	}
+	w := &watching{metrics: telemetry.New(), turns: &telemetry.Turns{}}
+	if on {
+		tracing.Version = a.cfg.Version
+		w.tracer = telemetry.NewTracer(tracing)
+		defer func() {
+			if err != nil {
+				w.tracer.Close()
+			}
+		}()
+	}
+	w.counters()
+	log, err := a.logs()
+	if err != nil {
+		return nil, nil, err
+	}
+	reg, err := a.Capabilities()
+	if err != nil {
+		return nil, nil, err
+	}
+	agents, err := a.Agents(ctx, AgentsRequest{Workspace: q.Workspace, Capabilities: reg, Observe: w.notice})
+	if err != nil {
+		return nil, nil, err
+	}
+	g, err := newGate(ctx, a, q.Workspace)
+	if err != nil {
+		return nil, nil, err
+	}
+	mcp, endMCP := a.gateway(MCPRequest{Workspace: q.Workspace}).Mount(ctx)
+	parts := &served{app: a, workspace: q.Workspace, observe: w.notice, capabilities: reg}
+	s, err = httpapi.New(httpapi.Options{
+		Version: a.cfg.Version, Gate: g, Lineage: g, Agents: agents, Capabilities: parts, Tools: parts, Runs: parts, Grants: parts, Approvals: parts,
+		Audit: parts, Policies: parts, Ready: a.ready, MCP: mcp, Hosts: q.Hosts, TLS: conf, Log: func(e httpapi.Entry) { logRequest(log, e) },
+		Hide: a.hidden(), Errors: slog.New(slog.DiscardHandler), Metrics: w.metrics, Tracer: w.tracer, Turns: w.turns, Limits: q.Limits,
+		Interrupt: func(ctx context.Context) { _ = agents.Close(ctx) }, // said again below
+	})
+	end = func() {
+		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
+		defer cancel()
+		endMCP(after)
+		a.endAgents(after, agents)
+		w.tracer.Close()
+	}
+	if err != nil {
+		end()
+		return nil, nil, err
+	}
+	return s, end, nil
+}
+
+// hidden takes this machine's folders out of messages.
+func (a *App) hidden() func(string) string {
+	pairs := []string{a.cfg.Home, "$REMIT_HOME"}
+	if a.cfg.UserHome != "" && a.cfg.UserHome != "/" {
+		pairs = append(pairs, a.cfg.UserHome, "~")
+	}
+	return strings.NewReplacer(pairs...).Replace
+}
+
+// endWithin is how long sessions may take to record their end.
+const endWithin = 30 * time.Second
+
+func (a *App) endAgents(ctx context.Context, s *agent.Service) {
+	if err := s.Close(ctx); err != nil {
+		if log, lerr := a.logs(); lerr == nil {
+			log.Logger().Error("sessions_ended_badly", "error", err.Error())
+		}
+	}
+}
+
+// ready reports whether the ledger can be written.
+func (a *App) ready(ctx context.Context) error {
+	st, err := a.Store(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = st.Recover(ctx)
+	return err
+}
+
+// tls reads the certificate.
+func (q ServeRequest) tls() (*tls.Config, error) {
+	if (q.Cert == "") != (q.Key == "") {
+		return nil, fault.New(fault.Usage, "a certificate and its key belong together").WithHint("give both --tls-cert and --tls-key")
+	}
+	if q.Cert == "" {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	c, err := tls.LoadX509KeyPair(q.Cert, q.Key)
+	if err != nil {
+		return nil, fault.Wrap(fault.Usage, err, "the certificate %q cannot be used with the key %q: %v", q.Cert, q.Key, unwrapPath(err))
+	}
+	return &tls.Config{Certificates: []tls.Certificate{c}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}, nil
+}
+
+// listen opens the address: one of loopback's, unless the operator says by which
+// names others call, and that they do so by TLS or else that they need not.
+func (q ServeRequest) listen(ctx context.Context, secure bool) (net.Listener, error) {
+	host, _, err := net.SplitHostPort(q.Listen)
+	if err != nil {
+		return nil, fault.New(fault.Usage, "--listen %q is no address and port", q.Listen).WithHint("as 127.0.0.1:8642")
+	}
+	if _, err := netip.ParseAddr(host); err != nil && host != "" {
+		return nil, fault.New(fault.Usage, "--listen %q names no address", q.Listen).WithHint("as 127.0.0.1:8642, or :8642 for all addresses")
+	}
+	if !onLoopback(q.Listen) {
+		if !secure && !q.Public {
+			return nil, fault.New(fault.Usage, "%q is not of loopback: grants would travel for anybody to read", q.Listen).
+				WithHint("listen on 127.0.0.1; or give --tls-cert and --tls-key; or say --insecure-public where something else before it has TLS")
+		}
+		if len(q.Hosts) == 0 {
+			return nil, fault.New(fault.Usage, "by which name clients call %q is not said, so all would be refused", q.Listen).WithHint("name it with --allow-host")
+		}
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", q.Listen)
+	if err != nil {
+		return nil, fault.Wrap(fault.Usage, err, "nothing can listen on %q: %v", q.Listen, errors.Unwrap(err))
+	}
+	return l, nil
+}
+
+func onLoopback(addr string) bool {
+	ap, err := netip.ParseAddrPort(addr)
+	return err == nil && ap.Addr().IsLoopback()
+}

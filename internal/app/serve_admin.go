@@ -1,0 +1,167 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/policy"
+	"github.com/remitrun/remit/internal/store"
+)
+
+const (
+	adminFile  = "keys/admin.token"
+	adminLife  = 365 * 24 * time.Hour
+	adminRenew = 7 * 24 * time.Hour // before its end it is made anew
+	adminNote  = "admin of remit serve"
+)
+
+// servePolicy is the admin's where no other is chosen: agents can be made, talk and
+// use what their sessions have of their own; nothing of this machine is open.
+const servePolicy = `version: 1
+name: remit-serve
+api: {allow: ["*"]}
+models: {allow: ["*"]}
+delegate: {actions: [api, models, tools], to: ["*"], depth: 8}
+`
+
+// adminGrant gives the operator's grant: the one that is kept, if it still holds for
+// the policy that is chosen, or a new one.
+func (a *App) adminGrant(ctx context.Context, q ServeRequest) (Served, error) {
+	out := Served{File: filepath.Join(a.cfg.Home, adminFile)}
+	p, hint, why, err := a.adminPolicy(q)
+	if err != nil {
+		return out, err
+	}
+	out.Policy, out.Why, out.Hint = string(p.Source()), why, hint
+	old, err := a.keptAdmin(ctx, q, out.File)
+	if err != nil {
+		return out, err
+	}
+	if old.Text != "" && !q.NewToken && sameAdmin(old, p) {
+		out.Until, out.Holder = old.Claims.Expires(), old.Claims.Holder()
+		return out, nil
+	}
+	if old.Text != "" { // what it allows is not what is chosen any more
+		if _, err := a.SetGrant(ctx, old.Claims.Leaf().String(), store.Revoked, "a new token of the admin takes its place"); err != nil {
+			return out, err
+		}
+		out.Replace = true
+	}
+	made, err := a.issueOf(ctx, GrantTerms{Workspace: q.Workspace, Holder: Person(), Expires: adminLife, Note: adminNote}, p)
+	if err != nil {
+		return out, err
+	}
+	if err := a.writeWhole(adminFile, []byte(made.Text+"\n")); err != nil {
+		return out, err
+	}
+	out.Token, out.Until, out.Holder = made.Text, made.Claims.Expires(), made.Claims.Holder()
+	return out, nil
+}
+
+// sameAdmin reports whether a token says what a new one would.
+func sameAdmin(t Token, p *policy.Policy) bool {
+	all, err := t.Claims.Policies()
+	return err == nil && len(all) == 1 && len(all[0]) == 1 && all[0][0].Digest() == p.Digest() && t.Claims.Holder() == Person() &&
+		time.Until(t.Claims.Expires()) > adminRenew
+}
+
+// keptAdmin reads the token that is kept; the zero Token where there is none that can
+// be used. One that others can read is not used again.
+func (a *App) keptAdmin(ctx context.Context, q ServeRequest, file string) (Token, error) {
+	st, err := os.Lstat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Token{}, nil
+	}
+	if err != nil {
+		return Token{}, fault.Wrap(fault.StoreReadOnly, err, "the admin's token cannot be read: %v", unwrapPath(err)).At(fault.Pos{File: file})
+	}
+	text, err := ReadToken("@" + file)
+	if err != nil || !st.Mode().IsRegular() {
+		return Token{}, fault.Wrap(fault.GrantInvalid, err, "the admin's token cannot be read").At(fault.Pos{File: file}).WithHint("remove the file: a new one is made")
+	}
+	c, err := a.authentic(text)
+	if err != nil {
+		return Token{}, nil //nolint:nilerr // not one of this ledger, or of a key that is gone
+	}
+	kept := Token{text, c.Content()}
+	if st.Mode().Perm()&0o077 != 0 { // somebody else may have it
+		_, err := a.SetGrant(ctx, c.Leaf().String(), store.Revoked, "others could read the admin's token")
+		return Token{}, err
+	}
+	auth, _, err := a.granted(ctx)
+	if err != nil {
+		return Token{}, err
+	}
+	if _, err := auth.Restore(ctx, c, a.env(q.Workspace)); err != nil {
+		if code := fault.CodeOf(err); code.OfGrant() || code == fault.GrantUnknown {
+			return Token{}, nil // revoked, paused, expired: a new one is made
+		}
+		return Token{}, err
+	}
+	return kept, nil
+}
+
+// adminPolicy chooses the policy of the admin's grant. A policy that says nothing of
+// the API bounds calls and not what the operator asks the service for: it is given
+// the section.
+func (a *App) adminPolicy(q ServeRequest) (p *policy.Policy, hint Hint, why string, err error) {
+	p, hint, err = a.rootPolicy(q.Policy, q.Workspace)
+	if err != nil {
+		return nil, "", "", err
+	}
+	switch {
+	case hint != "":
+		if hint == hintNone {
+			hint = ""
+		}
+		p, err = policy.Parse("(built in)", []byte(servePolicy))
+		return p, hint, "built in: no policy was named", err
+	case p.Inherits():
+		return nil, "", "", fault.New(fault.PolicyInvalid, "a root policy may not say rest: inherit").At(fault.Pos{File: p.File()})
+	case saysAPI(p):
+		return p, "", p.File(), nil
+	}
+	with, err := withAPI(p)
+	return with, "", p.File() + ", and all of the API, of which it says nothing", err
+}
+
+// saysAPI reports whether a policy has a section api.
+func saysAPI(p *policy.Policy) bool {
+	var keys map[string]yaml.Node
+	if yaml.Unmarshal(p.Source(), &keys) != nil {
+		return true // then nothing is added to it
+	}
+	_, ok := keys["api"]
+	return ok
+}
+
+const allAPI = "api: {allow: [\"*\"]}\n"
+
+// withAPI adds the section to a policy's text, where its other lines stay where they
+// are if they can.
+func withAPI(p *policy.Policy) (*policy.Policy, error) {
+	for _, text := range []string{strings.TrimRight(string(p.Source()), "\n") + "\n" + allAPI, string(p.Print()) + allAPI} {
+		if with, err := policy.Parse(p.File(), []byte(text)); err == nil && saysAPI(with) && len(with.Entries()) == len(p.Entries())+1 {
+			return with, nil
+		}
+	}
+	return nil, fault.New(fault.PolicyInvalid, "the policy says nothing of the API, and nothing could be added to it").At(fault.Pos{File: p.File()}).
+		WithHint("add to it: %s", strings.TrimSpace(allAPI))
+}
+
+// issueOf is IssueGrant of policies that are no files.
+func (a *App) issueOf(ctx context.Context, t GrantTerms, ps ...*policy.Policy) (Token, error) {
+	b, err := a.block(t, ps)
+	if err != nil {
+		return Token{}, err
+	}
+	return a.issueBlock(ctx, t, b)
+}

@@ -1,0 +1,321 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/approval"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/grant"
+	"github.com/remitrun/remit/internal/httpapi"
+	"github.com/remitrun/remit/internal/ledger"
+	"github.com/remitrun/remit/internal/policy"
+	"github.com/remitrun/remit/internal/store"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// Grants implements httpapi.Grants.
+func (s *served) Grants(ctx context.Context, holder string, before uint64, limit int) ([]httpapi.Grant, error) {
+	list, err := s.app.Grants(ctx, store.GrantFilter{Holder: holder, Before: ledger.Seq(before), Limit: limit})
+	out := make([]httpapi.Grant, len(list))
+	for i, g := range list {
+		out[i] = grantFor(g)
+	}
+	return out, err
+}
+
+// Grant implements httpapi.Grants.
+func (s *served) Grant(ctx context.Context, id string) (httpapi.Grant, error) {
+	_, st, err := s.app.granted(ctx)
+	if err != nil {
+		return httpapi.Grant{}, err
+	}
+	g, err := st.Grant(ctx, id)
+	if err != nil {
+		return httpapi.Grant{}, err
+	}
+	i, err := info(ctx, st, g)
+	return grantFor(i), err
+}
+
+func grantFor(i GrantInfo) httpapi.Grant {
+	g := i.Record
+	out := httpapi.Grant{
+		ID: g.ID.String(), Holder: g.Holder, Issued: g.Issued.UTC(), Standing: i.Standing.String(), Expired: i.Expired, Note: g.Note, Place: uint64(g.Seq),
+	}
+	if g.Parent != uuid.Nil {
+		out.Parent = g.Parent.String()
+	}
+	out.NotBefore, out.Expires = moment(g.NotBefore), moment(g.Expires)
+	for _, m := range i.Spent {
+		out.Budgets = append(out.Budgets, httpapi.BudgetMeter{What: m.ID.What, Limit: m.Limit, Spent: m.Spent, Leased: m.Leased})
+	}
+	for _, p := range g.Policies {
+		out.Policies = append(out.Policies, httpapi.PolicySource{Name: p.Name, Source: p.Source})
+	}
+	return out
+}
+
+// moment is a time that may not be there.
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// Narrow implements httpapi.Grants. It is recorded, so that it can be found and
+// revoked before it is ever used.
+func (s *served) Narrow(ctx context.Context, who *httpapi.Caller, q httpapi.GrantTerms) (httpapi.NewGrant, error) {
+	t := GrantTerms{
+		Workspace: s.workspace, Holder: q.Holder, Expires: time.Duration(q.Seconds) * time.Second, Sealed: q.Sealed, Note: q.Note,
+		Budgets: grant.Budgets{Calls: q.Calls, Tokens: q.Tokens, Money: q.Money, Children: q.Children, Depth: q.Depth},
+	}
+	if q.Holder == who.Name {
+		t.Holder = ""
+	}
+	if err := t.Budgets.Check(); err != nil {
+		return httpapi.NewGrant{}, fault.New(fault.ArgsInvalid, "%s", fault.Message(err)).In("body")
+	}
+	for i, text := range q.Policies {
+		p, err := policy.Parse("policies["+strconv.Itoa(i)+"]", []byte(text))
+		if err != nil {
+			return httpapi.NewGrant{}, err
+		}
+		t.parsed = append(t.parsed, p)
+	}
+	made, err := s.app.narrowed(ctx, who.Token, t)
+	if err != nil {
+		return httpapi.NewGrant{}, err
+	}
+	return httpapi.NewGrant{Token: made.Text, ID: made.Claims.Leaf().String(), Holder: made.Claims.Holder(), Until: moment(made.Claims.Expires())}, nil
+}
+
+// narrowed narrows a token, or hands it on, and records what came of it.
+func (a *App) narrowed(ctx context.Context, text string, t GrantTerms) (Token, error) {
+	next, err := a.NarrowGrant(text, t)
+	if err != nil {
+		return Token{}, err
+	}
+	claims, err := a.authentic(next.Text)
+	if err != nil {
+		return Token{}, err
+	}
+	auth, st, err := a.granted(ctx)
+	if err != nil {
+		return Token{}, err
+	}
+	if _, err := auth.Keep(ctx, claims, a.env(t.Workspace), t.Note); err != nil {
+		if ferr := a.forged(ctx, st, err); ferr != nil {
+			err = joinErrors(err, ferr)
+		}
+		return Token{}, err
+	}
+	return next, nil
+}
+
+// Set implements httpapi.Grants.
+func (s *served) Set(ctx context.Context, who *httpapi.Caller, id, standing, reason string) error {
+	to, ok := map[string]store.Standing{"active": store.Active, "paused": store.Paused, "revoked": store.Revoked}[standing]
+	if !ok {
+		return fault.New(fault.Internal, "%q is no standing", standing)
+	}
+	auth, _, err := s.app.granted(ctx)
+	if err != nil {
+		return err
+	}
+	node, err := uuid.Parse(id)
+	if err != nil {
+		return fault.New(fault.GrantUnknown, "no grant has the ID %q", id)
+	}
+	return auth.SetStanding(ctx, store.StandingChange{Grant: node, To: to, By: who.Name, Reason: reason, At: time.Now()})
+}
+
+// Questions implements httpapi.Approvals.
+func (s *served) Questions(ctx context.Context, waiting bool, before uint64, limit int) ([]httpapi.Approval, error) {
+	f := store.QuestionFilter{Before: ledger.Seq(before), Limit: limit}
+	if waiting {
+		f.State = store.Waiting
+	}
+	list, err := s.app.Questions(ctx, f)
+	out := make([]httpapi.Approval, len(list))
+	for i, q := range list {
+		out[i] = approvalFor(q)
+	}
+	return out, err
+}
+
+// Question implements httpapi.Approvals.
+func (s *served) Question(ctx context.Context, id string) (httpapi.Approval, error) {
+	q, _, err := s.app.Question(ctx, id)
+	return approvalFor(q), err
+}
+
+func approvalFor(q store.Question) httpapi.Approval {
+	out := httpapi.Approval{
+		ID: q.ID.String(), State: q.State.String(), Call: int(q.Call), Holder: q.Holder, Asked: q.Asked.UTC(), Until: q.Until.UTC(), Needs: q.Needs, Admin: q.Admin,
+		Votes: []httpapi.Vote{}, Place: uint64(q.Seq),
+	}
+	if (q.State == store.Waiting || q.State == store.Approved) && !time.Now().Before(q.Until) {
+		out.State = store.Lapsed.String()
+	}
+	if json.Valid(q.Body) {
+		out.Asks = q.Body
+	}
+	if json.Valid(q.Session) {
+		out.Session = q.Session
+	}
+	if q.RunID != uuid.Nil {
+		out.Run = q.RunID.String()
+	}
+	if q.Grant != uuid.Nil {
+		out.Grant = q.Grant.String()
+	}
+	for _, v := range q.Votes {
+		out.Votes = append(out.Votes, httpapi.Vote{By: v.By, Yes: v.Yes, Where: v.Where, Reason: v.Reason, At: v.At.UTC()})
+	}
+	return out
+}
+
+// Answer implements httpapi.Approvals. Whoever holds a grant may call themselves
+// what they like in the blocks that they append: the answer is that of the person
+// whom the ledger issued the root grant to, once, and an admin's only if that is the
+// person who runs the service.
+func (s *served) Answer(ctx context.Context, who *httpapi.Caller, id string, a httpapi.Answer) (httpapi.Approval, error) {
+	q, body, err := s.app.Question(ctx, id)
+	if err != nil {
+		return httpapi.Approval{}, err
+	}
+	v := store.Vote{By: who.Person, Yes: a.Yes, Where: "http api", Reason: a.Reason, Admin: s.app.mayApproveAdmin(who.Person), At: time.Now()}
+	if a.Session && a.Yes {
+		if v.Session, err = patternOf(body); err != nil {
+			return httpapi.Approval{}, err
+		}
+	}
+	_, st, err := s.app.granted(ctx)
+	if err != nil {
+		return httpapi.Approval{}, err
+	}
+	q, err = st.Vote(ctx, q.ID, v)
+	return approvalFor(q), err
+}
+
+// patternOf is what a yes for the rest of a question's run holds for.
+func patternOf(b approval.Body) ([]byte, error) {
+	if b.Pattern == nil {
+		return nil, fault.New(fault.ArgsInvalid, "this question has no pattern: a yes can only be for the one call").WithHint("leave out session")
+	}
+	out, err := json.Marshal(b.Pattern)
+	if err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "the pattern cannot be encoded")
+	}
+	return out, nil
+}
+
+// Audit implements httpapi.Audit.
+func (s *served) Audit(ctx context.Context, q httpapi.AuditQuery, before uint64, limit int) ([]httpapi.AuditEvent, uint64, error) {
+	if q.Event != "" && !KnownEvent(q.Event) {
+		return nil, 0, fault.New(fault.ArgsInvalid, "%q is no event", q.Event).In("query.event")
+	}
+	f := AuditQuery{Since: q.Since, Until: q.Until, Event: q.Event, Extension: q.Extension, Tool: tool.ID(q.Tool), Failed: q.Failed, Denied: q.Denied,
+		Before: ledger.Seq(before), Limit: limit}
+	f.Status, _ = tool.ParseStatus(q.Status) // the API takes no other
+	list, next, err := s.app.Audit(ctx, f)
+	out := make([]httpapi.AuditEvent, len(list))
+	for i, e := range list {
+		out[i] = httpapi.AuditEvent{
+			Seq: uint64(e.Seq), At: e.At, Event: e.Event, Run: e.RunID, Grant: e.Grant, By: e.By, Call: e.Call, Tool: string(e.Tool), Status: e.Status, Code: e.Code,
+			Effect: e.Effect, Rule: e.Rule, Refused: e.Refused, Duration: e.Duration,
+		}
+	}
+	return out, uint64(next), err
+}
+
+// Check implements httpapi.Policies.
+func (s *served) Check(_ context.Context, text string) (httpapi.PolicySummary, error) {
+	p, err := s.parsed(text)
+	if err != nil {
+		return httpapi.PolicySummary{}, err
+	}
+	return httpapi.PolicySummary{OK: true, Name: p.Name(), Digest: p.Digest().String(), Text: string(p.Print())}, nil
+}
+
+// parsed reads a policy that came with a request, and finds out whether it can be
+// used.
+func (s *served) parsed(text string) (*policy.Policy, error) {
+	p, err := policy.Parse("policy", []byte(text))
+	if err == nil {
+		_, err = p.Bind(s.app.env(s.workspace))
+	}
+	return p, err
+}
+
+// Explain implements httpapi.Policies. Nothing is looked up: whoever may only ask
+// what a policy decides does not learn where links of this machine lead.
+func (s *served) Explain(ctx context.Context, who *httpapi.Caller, text, id string, args map[string]any) (httpapi.Explanation, error) {
+	chain, err := s.chain(ctx, who, text)
+	if err != nil {
+		return httpapi.Explanation{}, err
+	}
+	e, err := s.app.catalog.Lookup(tool.ID(id))
+	if err != nil {
+		return httpapi.Explanation{}, err
+	}
+	plain, err := plain(args)
+	if err == nil {
+		err = e.Validate(plain)
+	}
+	if err != nil {
+		return httpapi.Explanation{}, err
+	}
+	actions, err := e.Tool.Actions(s.app.toolEnv(s.workspace, chain.Limits()), plain)
+	if err != nil {
+		return httpapi.Explanation{}, err
+	}
+	call := policy.Call{Tool: e.Spec, Args: plain, Actions: append(actions, chain.Within(e.Spec, plain)...)}
+	d := chain.Decide(call)
+	out := httpapi.Explanation{Tool: id, Effect: d.Effect.String(), Rule: d.Rule.String(), Reason: d.Reason, Actions: []string{}, Rules: []httpapi.ExplainRule{}}
+	for _, a := range call.Actions {
+		out.Actions = append(out.Actions, a.String())
+	}
+	for _, m := range chain.Explain(call) {
+		r := httpapi.ExplainRule{Effect: m.Effect.String(), Rule: m.Rule.String(), Action: m.Action}
+		if m.Rule != nil {
+			r.Line, r.Policy = m.Rule.Line, m.Rule.Policy
+		}
+		out.Rules = append(out.Rules, r)
+	}
+	return out, nil
+}
+
+// chain is a policy that came with a request, or what bounds the caller.
+func (s *served) chain(ctx context.Context, who *httpapi.Caller, text string) (policy.Chain, error) {
+	if text != "" {
+		p, err := policy.Parse("policy", []byte(text))
+		if err != nil {
+			return nil, err
+		}
+		return grant.Links(s.app.env(s.workspace), p, who.Name)
+	}
+	g, _, _, err := s.app.under(ctx, Presented{Token: who.Token}, s.workspace)
+	return g.Chain(), err
+}
+
+// DryRun implements httpapi.Policies.
+func (s *served) DryRun(ctx context.Context, text, run string) (httpapi.DryRun, error) {
+	p, err := s.parsed(text)
+	if err != nil {
+		return httpapi.DryRun{}, err
+	}
+	changed, judged, err := s.app.Rejudge(ctx, run, p)
+	out := httpapi.DryRun{Run: run, Judged: judged, Changed: []httpapi.ChangedEffect{}}
+	for _, c := range changed {
+		out.Changed = append(out.Changed, httpapi.ChangedEffect{Call: c.Index, Tool: string(c.Tool), On: c.On, Was: c.Was, Is: c.Is, Rule: c.Rule, Reason: c.Why})
+	}
+	return out, err
+}

@@ -1,0 +1,232 @@
+package app
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/agent"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/grant"
+	"github.com/remitrun/remit/internal/grant/token"
+	"github.com/remitrun/remit/internal/httpapi"
+	"github.com/remitrun/remit/internal/ledger"
+	"github.com/remitrun/remit/internal/policy"
+	"github.com/remitrun/remit/internal/store/sqlite"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+const (
+	// trustFor is how long a token's signatures, once verified, need not be again.
+	// Whether it was revoked is looked at each time.
+	trustFor    = 30 * time.Second
+	maxEntered  = 1024 // tokens that are kept in mind
+	maxLineages = 10000
+	tellEvery   = time.Second // how often at most a refused token is recorded
+)
+
+// gate is who may ask the API what: httpapi.Gate and httpapi.Lineage.
+type gate struct {
+	app       *App
+	workspace string
+	auth      *authorities
+	store     *sqlite.Store
+
+	mu       sync.Mutex
+	entered  map[string]*entered
+	lineages map[string][]string
+	told     time.Time
+}
+
+// entered is a token that was verified.
+type entered struct {
+	caller httpapi.Caller
+	grant  grant.Grant
+	until  time.Time
+}
+
+// newGate makes a gate of an open ledger: to look for dead processes' runs at every
+// request would cost more than the request.
+func newGate(ctx context.Context, a *App, workspace string) (*gate, error) {
+	auth, st, err := a.granted(ctx)
+	return &gate{app: a, workspace: workspace, auth: auth, store: st, entered: map[string]*entered{}, lineages: map[string][]string{}}, err
+}
+
+// Enter implements httpapi.Gate.
+func (g *gate) Enter(ctx context.Context, text string) (*httpapi.Caller, error) {
+	g.mu.Lock()
+	e := g.entered[text]
+	g.mu.Unlock()
+	if e != nil && time.Now().Before(e.until) {
+		if err := g.auth.Check(ctx, e.grant); err != nil {
+			return nil, err
+		}
+		return &e.caller, nil
+	}
+	e, err := g.verify(ctx, text)
+	if err != nil {
+		return nil, g.tell(ctx, err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.entered) >= maxEntered {
+		clear(g.entered)
+	}
+	g.entered[text] = e
+	return &e.caller, nil
+}
+
+// verify reads a token for the first time, or again.
+func (g *gate) verify(ctx context.Context, text string) (*entered, error) {
+	if len(text) > token.MaxSize {
+		return nil, fault.New(fault.GrantTooLarge, "the token is larger than any")
+	}
+	c, err := g.app.verify(ctx, g.store, Presented{Token: text}, g.workspace)
+	if err != nil {
+		return nil, err
+	}
+	env := g.app.env(g.workspace)
+	held, err := g.auth.Restore(ctx, c, env)
+	if err != nil {
+		return nil, err
+	}
+	nodes := make([]string, 0, len(held.Nodes()))
+	for _, n := range held.Nodes() {
+		nodes = append(nodes, n.ID.String())
+		g.keep("grant "+n.ID.String(), slices.Clone(nodes))
+	}
+	chain := held.Chain()
+	if outer, err := g.app.outer(); err != nil {
+		return nil, err
+	} else if outer != nil && saysAPI(outer) {
+		links, err := grant.Links(env, outer, held.Holder())
+		if err != nil {
+			return nil, err
+		}
+		chain = append(append(policy.Chain{}, chain...), links...)
+	}
+	return &entered{grant: held, until: time.Now().Add(trustFor), caller: httpapi.Caller{
+		Name: held.Holder(), Person: held.Nodes()[0].Holder, Token: text, Leaf: held.ID().String(),
+		May: func(action string) error { return mayAsk(chain, action) },
+	}}, nil
+}
+
+// mayAsk decides an action of the API.
+func mayAsk(chain policy.Chain, action string) error {
+	d := chain.DecideAction(tool.Action{Kind: tool.API, API: action})
+	switch d.Effect {
+	case policy.Allow:
+		return nil
+	case policy.Ask:
+		return fault.New(fault.NeedsApproval, "api %s needs approval: %s", action, d.Reason).WithHint("nobody is asked about requests: have the grant's policy allow it, or use another grant")
+	}
+	return fault.New(fault.Denied, "api %s is not allowed: %s", action, d.Reason).WithHint("have the policies of the grant say: api: {allow: [%s]}", action)
+}
+
+// tell records that a token was refused, and not more often than makes sense: who
+// has no grant must not be able to fill the ledger.
+func (g *gate) tell(ctx context.Context, why error) error {
+	g.mu.Lock()
+	now := time.Now()
+	tell := now.Sub(g.told) >= tellEvery
+	if tell {
+		g.told = now
+	}
+	g.mu.Unlock()
+	if !tell || fault.CodeOf(why) == fault.GrantInvalid { // what is no token at all says nothing
+		return why
+	}
+	if err := g.app.forged(ctx, g.store, why); err != nil {
+		return joinErrors(why, err)
+	}
+	return why
+}
+
+// OfSession implements httpapi.Lineage.
+func (g *gate) OfSession(ctx context.Context, s agent.Session) ([]string, error) {
+	var nodes []string
+	var err error
+	if s.Grant != "" {
+		if nodes, err = g.OfGrant(ctx, s.Grant); err != nil {
+			return nil, err
+		}
+	}
+	if s.Run == "" {
+		return nodes, nil
+	}
+	of, err := g.OfRun(ctx, s.Run)
+	return append(slices.Clone(nodes), of...), err
+}
+
+// OfGrant implements httpapi.Lineage. What a grant derives from never changes.
+func (g *gate) OfGrant(ctx context.Context, id string) ([]string, error) {
+	if known, ok := g.known("grant " + id); ok {
+		return known, nil
+	}
+	var nodes []string
+	for at := id; at != ""; {
+		if above, ok := g.known("grant " + at); ok {
+			nodes = append(slices.Clone(above), nodes...)
+			break
+		}
+		r, err := g.store.Grant(ctx, at)
+		if at != id && fault.CodeOf(err) == fault.GrantUnknown {
+			return append([]string{at}, nodes...), nil // appended offline, and not presented here so far
+		}
+		if err != nil {
+			return nil, err
+		}
+		nodes = append([]string{r.ID.String()}, nodes...)
+		if at = ""; r.Parent != uuid.Nil {
+			at = r.Parent.String()
+		}
+	}
+	g.keep("grant "+id, nodes)
+	return nodes, nil
+}
+
+// OfRun implements httpapi.Lineage: as the record of the run's beginning has it.
+func (g *gate) OfRun(ctx context.Context, id string) ([]string, error) {
+	if known, ok := g.known("run " + id); ok {
+		return known, nil
+	}
+	r, err := g.store.Run(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	nodes := []string{}
+	if p, ok := r.Parts[ledger.PartGrant]; ok {
+		b, err := g.store.Load(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		list, err := grant.DecodeDescent(b)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range list {
+			nodes = append(nodes, n.ID.String())
+		}
+	}
+	g.keep("run "+id, nodes)
+	return nodes, nil
+}
+
+func (g *gate) known(key string) ([]string, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	nodes, ok := g.lineages[key]
+	return nodes, ok
+}
+
+func (g *gate) keep(key string, nodes []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.lineages) >= maxLineages {
+		clear(g.lineages)
+	}
+	g.lineages[key] = nodes
+}

@@ -1,0 +1,264 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/capability"
+	"github.com/remitrun/remit/internal/catalog"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/httpapi"
+	"github.com/remitrun/remit/internal/ledger"
+	"github.com/remitrun/remit/internal/report"
+	"github.com/remitrun/remit/internal/runner"
+	"github.com/remitrun/remit/internal/store"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// served is what the API serves besides agents, in the API's words.
+type served struct {
+	app       *App
+	workspace string
+	observe   func(runner.Notice)
+
+	capabilities *capability.Registry
+}
+
+// Capabilities implements httpapi.Capabilities.
+func (s *served) Capabilities(context.Context) ([]capability.Info, error) {
+	list, _ := s.capabilities.List() // those that are broken are told at start
+	out := make([]capability.Info, len(list))
+	for i, c := range list {
+		out[i] = c.Info()
+	}
+	return out, nil
+}
+
+// Tools implements httpapi.Tools.
+func (s *served) Tools(ctx context.Context, q httpapi.ToolQuery) (httpapi.ToolList, error) {
+	f := catalog.Filter{Source: q.Source, Enabled: q.Enabled, Search: q.Search}
+	if q.MaxRisk != "" {
+		r, _ := tool.ParseRisk(q.MaxRisk) // the API takes no other
+		f.MaxRisk = &r
+	}
+	var err error
+	if f.Without, err = ParseEffects(q.Without); err != nil {
+		return httpapi.ToolList{}, fault.New(fault.ArgsInvalid, "%v", err).In("query.without")
+	}
+	l := s.app.catalog.List(ctx, f)
+	out := httpapi.ToolList{Items: []httpapi.Tool{}, Total: len(l.Tools)}
+	for _, t := range l.Tools {
+		out.Items = append(out.Items, toolFor(t, q.Schemas))
+	}
+	for _, x := range l.Failing {
+		out.Failing = append(out.Failing, httpapi.FailingSource{Source: x.Source, Error: fault.Message(x.Err)})
+	}
+	return out, nil
+}
+
+// Tool implements httpapi.Tools. To look is not to accept.
+func (s *served) Tool(ctx context.Context, id string) (httpapi.Tool, error) {
+	parsed, err := tool.ParseID(id)
+	if err != nil {
+		return httpapi.Tool{}, err
+	}
+	for _, t := range s.app.catalog.List(ctx, catalog.Filter{}).Tools {
+		if t.Spec.ID == parsed {
+			return toolFor(t, true), nil
+		}
+	}
+	return httpapi.Tool{}, fault.New(fault.ToolUnknown, "no tool has the ID %q", id).WithHint("GET /v1/tools lists them")
+}
+
+func toolFor(t catalog.Tool, schemas bool) httpapi.Tool {
+	out := httpapi.Tool{
+		ID: string(t.Spec.ID), Title: t.Spec.Title, Description: t.Spec.Description, Version: t.Spec.Version, Source: t.Source, Risk: t.Spec.Risk.String(),
+		Effects: []string{}, Digest: t.Digest.String(), Disabled: t.Disabled, Changed: t.Changed,
+	}
+	for _, e := range t.Spec.Effects.List() {
+		out.Effects = append(out.Effects, e.String())
+	}
+	if schemas {
+		out.Input, out.Output = t.Spec.Input, t.Spec.Output
+	}
+	return out
+}
+
+// Invoke implements httpapi.Tools.
+func (s *served) Invoke(ctx context.Context, who *httpapi.Caller, id string, args map[string]any) (httpapi.Invocation, error) {
+	question := ""
+	run, err := s.app.Begin(ctx, RunRequest{
+		Name: "api", Workspace: s.workspace, Grant: Presented{Token: who.Token}, Observe: s.observe,
+		Advice: func(q store.Question) string {
+			question = q.ID.String()
+			return "a person answers with POST /v1/approvals/" + question + "/approve, or remit approvals approve " + question + "; then make exactly the same call again, before " +
+				q.Until.UTC().Format(time.RFC3339)
+		},
+	})
+	if err != nil {
+		return httpapi.Invocation{}, err
+	}
+	o, err := run.Call(ctx, runner.Call{Tool: tool.ID(id), Args: args})
+	if _, eerr := run.End(context.WithoutCancel(ctx)); err == nil {
+		err = eerr
+	}
+	if err != nil {
+		return httpapi.Invocation{}, err
+	}
+	return invocation(run.run.ID, o, question)
+}
+
+func invocation(run uuid.UUID, o runner.Outcome, question string) (httpapi.Invocation, error) {
+	out := httpapi.Invocation{
+		Run: run.String(), Call: o.Index, Tool: string(o.Tool), Status: o.Status.String(), At: o.Created.UTC(), Duration: float64(o.Duration.Microseconds()) / 1000,
+	}
+	if o.Decision.Rule != nil {
+		out.Rule = o.Decision.Rule.String()
+	}
+	code := fault.CodeOf(o.Err)
+	if o.Status == tool.StatusDenied || o.Err != nil && (code == fault.ToolUnknown || code == fault.ArgsInvalid || code == fault.ToolDisabled || code == fault.ToolChanged) {
+		return out, httpapi.Refusal(o.Err, out.Run, out.Call, out.Rule, question)
+	}
+	if o.Err != nil {
+		out.Error = &httpapi.TurnError{Code: code.Error(), Message: fault.Message(o.Err)}
+	}
+	if o.Output != nil {
+		b, err := json.Marshal(o.Output)
+		if err != nil {
+			return out, fault.Wrap(fault.Internal, err, "an output cannot be written")
+		}
+		out.Output = b
+	}
+	return out, nil
+}
+
+// Runs implements httpapi.Runs.
+func (s *served) Runs(ctx context.Context, q httpapi.RunQuery, before uint64, limit int) ([]httpapi.Run, error) {
+	st, err := s.app.Reader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := store.RunFilter{Status: q.Status, Since: q.Since, Until: q.Until, Failed: q.Failed, Denied: q.Denied, Tool: tool.ID(q.Tool), Before: ledger.Seq(before), Limit: limit}
+	switch q.Mode {
+	case "run":
+		f.Mode = ledger.Live
+	case "replay":
+		f.Mode = ledger.Replay
+	}
+	list, err := st.Runs(ctx, f)
+	out := make([]httpapi.Run, len(list))
+	for i, r := range list {
+		out[i] = runFor(r)
+	}
+	return out, err
+}
+
+// Run implements httpapi.Runs.
+func (s *served) Run(ctx context.Context, id string) (httpapi.Run, error) {
+	st, err := s.app.Reader(ctx)
+	if err != nil {
+		return httpapi.Run{}, err
+	}
+	r, err := st.Run(ctx, id)
+	return runFor(r), err
+}
+
+func runFor(r ledger.Run) httpapi.Run {
+	out := httpapi.Run{
+		ID: r.ID.String(), Name: r.Name, Mode: r.Mode.String(), Status: r.Status, Principal: r.Principal, Started: r.Started.UTC(), Total: r.Total,
+		Completed: r.Completed, Denied: r.Denied, Failed: r.Failed, Refused: r.Refused, Place: uint64(r.Seq),
+	}
+	if r.Grant != uuid.Nil {
+		out.Grant = r.Grant.String()
+	}
+	if r.Mode == ledger.Replay {
+		out.ReplayOf = r.ReplayOf.String()
+	}
+	if !r.Ended.IsZero() {
+		t := r.Ended.UTC()
+		out.Ended = &t
+	}
+	return out
+}
+
+// Calls implements httpapi.Runs, as reports tell of calls: without secrets.
+func (s *served) Calls(ctx context.Context, id string, from, limit int) ([]json.RawMessage, error) {
+	st, err := s.app.Reader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	run, err := st.Run(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	d := report.Data{Run: run, Redactor: s.app.Redactor()}
+	if d.Parts, err = load(ctx, st, run.Parts, ledger.PartPolicy); err != nil {
+		return nil, err
+	}
+	var out []json.RawMessage
+	n := 0
+	for c, err := range st.Calls(ctx, run.Seq) {
+		if err != nil {
+			return nil, err
+		}
+		if n++; n < from {
+			continue
+		}
+		if len(out) == limit {
+			break
+		}
+		call, err := loadCall(ctx, st, c)
+		if err != nil {
+			return nil, err
+		}
+		one := d
+		one.Calls = []report.Call{call}
+		b, err := json.Marshal(report.Build(one).Steps[0])
+		if err != nil {
+			return nil, fault.Wrap(fault.Internal, err, "a call cannot be written")
+		}
+		out = append(out, b)
+	}
+	return out, nil
+}
+
+// Report implements httpapi.Runs.
+func (s *served) Report(ctx context.Context, id, format string, w io.Writer) error {
+	d, err := s.app.Report(ctx, id)
+	if err != nil {
+		return err
+	}
+	switch format {
+	case "html":
+		return report.HTML(w, d)
+	case "text":
+		return report.Text(w, d, report.Options{})
+	}
+	return report.JSON(w, d)
+}
+
+// Verify implements httpapi.Runs.
+func (s *served) Verify(ctx context.Context, id string) (httpapi.Verified, error) {
+	st, err := s.app.Reader(ctx)
+	if err != nil {
+		return httpapi.Verified{}, err
+	}
+	run, err := uuid.Parse(id)
+	if err != nil {
+		return httpapi.Verified{}, fault.New(fault.RunUnknown, "no run has the ID %q", id)
+	}
+	rep, err := st.Verify(ctx, store.VerifyOptions{Run: run})
+	out := httpapi.Verified{
+		OK: err == nil && len(rep.Problems) == 0, Events: rep.Events, Blobs: rep.Blobs, Runs: rep.Runs, Size: rep.Size, Root: rep.Root, Signed: rep.Signed, Erased: rep.Erased,
+		Problems: []httpapi.VerifiedProblem{},
+	}
+	for _, p := range rep.Problems {
+		out.Problems = append(out.Problems, httpapi.VerifiedProblem{Table: p.Table, Key: strings.ToValidUTF8(p.Key, "\uFFFD"), Seq: uint64(p.Seq), Message: p.Msg})
+	}
+	return out, err
+}

@@ -1,0 +1,129 @@
+package app
+
+import (
+	"context"
+	"sync"
+
+	"github.com/remitrun/remit/internal/canon"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/policy"
+	"github.com/remitrun/remit/internal/runner"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// Session is a run without a plan: its calls come one by one, as an agent
+// makes them. It is safe for concurrent use.
+type Session struct {
+	begun
+
+	mu     sync.Mutex
+	calls  sync.WaitGroup
+	result RunResult
+	closed error // why there are no more calls, nil while it goes on
+}
+
+// Begin starts a session under the policies that hold, and records it. The
+// session outlives ctx; it must be ended.
+func (a *App) Begin(ctx context.Context, q RunRequest) (*Session, error) {
+	b, _, res, err := a.begin(context.WithoutCancel(ctx), q, runner.Info{Name: q.Name})
+	if err != nil {
+		return nil, err
+	}
+	return &Session{begun: b, result: res}, nil
+}
+
+// Result is what is known of the session: all but the counts and the status
+// from its beginning on.
+func (s *Session) Result() RunResult {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.result
+}
+
+// Call takes one call all the way, whatever comes of it. An error means that
+// it was not made at all: the session is over, or its record cannot be written.
+func (s *Session) Call(ctx context.Context, c runner.Call) (runner.Outcome, error) {
+	return s.take(ctx, func(ctx context.Context) runner.Outcome {
+		args, err := plain(c.Args)
+		if c.Args = args; err != nil {
+			return s.runner.Refuse(ctx, s.run, c, err)
+		}
+		return s.runner.Execute(ctx, s.run, c)
+	})
+}
+
+// Refuse records a call that cannot be made, as one whose arguments are no JSON,
+// and why.
+func (s *Session) Refuse(ctx context.Context, c runner.Call, why error) (runner.Outcome, error) {
+	c.Args = nil
+	return s.take(ctx, func(ctx context.Context) runner.Outcome { return s.runner.Refuse(ctx, s.run, c, why) })
+}
+
+// Chain is what the session's grant allows.
+func (s *Session) Chain() policy.Chain { return s.run.Grant.Chain() }
+
+// take counts a call as under way until it has come to something.
+func (s *Session) take(ctx context.Context, call func(context.Context) runner.Outcome) (runner.Outcome, error) {
+	s.mu.Lock()
+	if s.closed != nil {
+		defer s.mu.Unlock()
+		return runner.Outcome{}, s.closed
+	}
+	s.calls.Add(1)
+	s.mu.Unlock()
+	defer s.calls.Done()
+
+	ctx, stop := s.runner.Within(ctx, s.run)
+	defer stop()
+	o := call(ctx)
+	if o.Fatal != nil {
+		s.close(o.Fatal)
+	}
+	return o, o.Fatal
+}
+
+// plain gives arguments in the form that decoding JSON gives. It is a copy: what
+// the caller does to its own meanwhile changes nothing that was decided.
+func plain(args tool.Args) (tool.Args, error) {
+	b, err := canon.Marshal(map[string]any(args))
+	var v any
+	if err == nil {
+		v, err = canon.Decode(b)
+	}
+	if err != nil {
+		return nil, fault.New(fault.ArgsInvalid, "the arguments cannot be written as JSON: %v", err)
+	}
+	m, _ := v.(map[string]any) // what an object decodes to
+	return m, nil
+}
+
+// close keeps further calls from being made. The first reason counts.
+func (s *Session) close(why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed == nil {
+		s.closed = why
+	}
+}
+
+// End waits for the calls that are under way and records how the session ended:
+// denied if a call was, else failed if one did not complete, else completed.
+func (s *Session) End(ctx context.Context) (RunResult, error) {
+	s.close(fault.New(fault.Usage, "the session has ended"))
+	s.calls.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.result.Status != tool.Pending {
+		return s.result, nil
+	}
+	n, status := s.run.Counts(), tool.Completed
+	switch {
+	case n.Denied > 0:
+		status = tool.StatusDenied
+	case n.Failed > 0:
+		status = tool.Failed
+	}
+	var err error
+	s.result, err = s.finish(ctx, s.result, status, nil)
+	return s.result, err
+}

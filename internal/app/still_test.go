@@ -1,0 +1,16 @@
+package app_test
+
+import (
+	"testing"
+
+	"github.com/remitrun/remit/internal/catalog"
+	"github.com/remitrun/remit/internal/source/mcp"
+)
+
+// TestServersAreNotStartedToRememberTheirTools: the catalog sees that an MCP
+// server can recall its tools, so that a replay starts none.
+func TestServersAreNotStartedToRememberTheirTools(t *testing.T) {
+	if _, ok := catalog.From(mcp.New(mcp.Config{Name: "x"})).(catalog.Recalling); !ok {
+		t.Fatal("an MCP server would be started")
+	}
+}

@@ -1,0 +1,123 @@
+package app
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"github.com/remitrun/remit/internal/catalog"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// toolMemory keeps what was seen and accepted of tools: a file for each source
+// in $REMIT_HOME/tools, replaced as a whole under a lock that all processes
+// share. It is safe for concurrent use.
+type toolMemory struct {
+	app *App
+
+	mu     sync.Mutex
+	loaded map[string]remembered
+}
+
+// remembered is a file as it was read. Every write makes a new file, so that a
+// look at it tells whether it is still the same.
+type remembered struct {
+	file    fs.FileInfo // nil: there is none
+	records map[tool.ID]catalog.Record
+}
+
+// maxToolMemory bounds a source's file, in bytes: what a source may bring, as it
+// was accepted and as it is.
+const maxToolMemory = 256 << 20
+
+const toolFolder = "tools"
+
+func toolFile(source string) string { return filepath.Join(toolFolder, url.PathEscape(source)+".json") }
+
+// Load implements catalog.Memory.
+func (m *toolMemory) Load(source string) (map[tool.ID]catalog.Record, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	file := filepath.Join(m.app.cfg.Home, toolFile(source))
+	fi, err := os.Stat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		m.keep(source, remembered{})
+		return nil, nil //nolint:nilnil // nothing is remembered
+	}
+	if err != nil {
+		return nil, unremembered(file, err)
+	}
+	if was := m.loaded[source]; was.file != nil && os.SameFile(was.file, fi) && was.file.ModTime().Equal(fi.ModTime()) && was.file.Size() == fi.Size() {
+		return was.records, nil
+	}
+	b, err := readPlain(file, maxToolMemory)
+	records := map[tool.ID]catalog.Record{}
+	if err == nil {
+		err = json.Unmarshal(b, &records)
+	}
+	if err != nil {
+		return nil, unremembered(file, err)
+	}
+	m.keep(source, remembered{fi, records})
+	return records, nil
+}
+
+func (m *toolMemory) keep(source string, r remembered) {
+	if m.loaded == nil {
+		m.loaded = map[string]remembered{}
+	}
+	m.loaded[source] = r
+}
+
+func unremembered(file string, err error) error {
+	return fault.Wrap(fault.StoreFailed, err, "%q cannot be read: %v", file, unwrapPath(err)).
+		WithHint("restore it from a copy; without it every tool of its source counts as new")
+}
+
+// Change implements catalog.Memory.
+func (m *toolMemory) Change(source string, f func(map[tool.ID]catalog.Record) bool) error {
+	unlock, err := m.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	was, err := m.Load(source)
+	if err != nil {
+		return err
+	}
+	next := maps.Clone(was)
+	if next == nil {
+		next = map[tool.ID]catalog.Record{}
+	}
+	if !f(next) {
+		return nil
+	}
+	return m.app.writeState(toolFile(source), next)
+}
+
+// lock keeps other processes, and other parts of this one, from changing what is
+// remembered.
+func (m *toolMemory) lock() (unlock func(), err error) {
+	dir := filepath.Join(m.app.cfg.Home, toolFolder)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fault.Wrap(fault.StoreReadOnly, err, "%s cannot be made", dir)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fault.Wrap(fault.StoreReadOnly, err, "%s cannot be written: %v", dir, unwrapPath(err))
+	}
+	for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+	}
+	if err != nil {
+		return nil, errors.Join(fault.Wrap(fault.StoreFailed, err, "%s cannot be locked", dir), f.Close())
+	}
+	return func() { _ = f.Close() }, nil // which unlocks; nothing was written to it
+}

@@ -1,0 +1,275 @@
+package canon
+
+import (
+	"encoding/json"
+	"fmt"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// SyntaxError says why bytes are not the JSON that [Decode] takes, and where.
+type SyntaxError struct {
+	Offset int // of the byte concerned, from 0
+	Msg    string
+}
+
+func (e *SyntaxError) Error() string { return fmt.Sprintf("%s (at byte %d)", e.Msg, e.Offset+1) }
+
+// Decode reads exactly one JSON value (RFC 8259): nil, bool, [json.Number],
+// string, []any or map[string]any. It refuses, with a [*SyntaxError], what
+// readers disagree about: duplicate keys, data after the value, bytes that are
+// not UTF-8, escapes of half a surrogate pair, and nesting beyond [MaxDepth].
+func Decode(b []byte) (any, error) {
+	p := parser{src: b}
+	v, err := p.value(0)
+	if err != nil {
+		return nil, err
+	}
+	if p.space(); p.at < len(b) {
+		return nil, p.fail("data after the end of the value")
+	}
+	return v, nil
+}
+
+type parser struct {
+	src []byte
+	at  int
+}
+
+func (p *parser) fail(format string, args ...any) error {
+	return &SyntaxError{Offset: p.at, Msg: fmt.Sprintf(format, args...)}
+}
+
+func (p *parser) space() {
+	for p.at < len(p.src) {
+		switch p.src[p.at] {
+		case ' ', '\t', '\n', '\r':
+			p.at++
+		default:
+			return
+		}
+	}
+}
+
+func (p *parser) peek() byte {
+	if p.at < len(p.src) {
+		return p.src[p.at]
+	}
+	return 0
+}
+
+func (p *parser) value(depth int) (any, error) {
+	p.space()
+	if p.at >= len(p.src) {
+		return nil, p.fail("a value is missing")
+	}
+	if depth > MaxDepth {
+		return nil, p.fail("nested deeper than %d", MaxDepth)
+	}
+	switch c := p.src[p.at]; {
+	case c == '{':
+		return p.object(depth)
+	case c == '[':
+		return p.array(depth)
+	case c == '"':
+		return p.string()
+	case c == '-' || c >= '0' && c <= '9':
+		start := p.at
+		if err := p.number(); err != nil {
+			return nil, err
+		}
+		return json.Number(p.src[start:p.at]), nil
+	}
+	for word, v := range map[string]any{"null": nil, "true": true, "false": false} {
+		if n := p.at + len(word); n <= len(p.src) && string(p.src[p.at:n]) == word {
+			p.at = n
+			return v, nil
+		}
+	}
+	return nil, p.fail("no JSON value begins with %q", rune(p.src[p.at]))
+}
+
+func (p *parser) object(depth int) (any, error) {
+	out := map[string]any{}
+	p.at++
+	if p.space(); p.peek() == '}' {
+		p.at++
+		return out, nil
+	}
+	for {
+		p.space()
+		if p.peek() != '"' {
+			return nil, p.fail("a key in double quotes is missing")
+		}
+		start := p.at
+		key, err := p.string()
+		if err != nil {
+			return nil, err
+		}
+		if _, twice := out[key]; twice {
+			return nil, &SyntaxError{Offset: start, Msg: fmt.Sprintf("the key %q occurs twice", key)}
+		}
+		if p.space(); p.peek() != ':' {
+			return nil, p.fail("a colon is missing")
+		}
+		p.at++
+		if out[key], err = p.value(depth + 1); err != nil {
+			return nil, err
+		}
+		if done, err := p.next('}'); done || err != nil {
+			return out, err
+		}
+	}
+}
+
+func (p *parser) array(depth int) (any, error) {
+	out := []any{}
+	p.at++
+	if p.space(); p.peek() == ']' {
+		p.at++
+		return out, nil
+	}
+	for {
+		v, err := p.value(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+		if done, err := p.next(']'); done || err != nil {
+			return out, err
+		}
+	}
+}
+
+// next reads a comma, or the closing bracket, which ends the list.
+func (p *parser) next(end byte) (bool, error) {
+	p.space()
+	switch p.peek() {
+	case ',':
+		p.at++
+		return false, nil
+	case end:
+		p.at++
+		return true, nil
+	}
+	return false, p.fail("a comma or %q is missing", rune(end))
+}
+
+func (p *parser) number() error {
+	if p.peek() == '-' {
+		p.at++
+	}
+	if p.peek() == '0' {
+		p.at++
+	} else if p.digits() == 0 {
+		return p.fail("a digit is missing")
+	}
+	if p.peek() == '.' {
+		p.at++
+		if p.digits() == 0 {
+			return p.fail("a digit is missing")
+		}
+	}
+	if c := p.peek(); c == 'e' || c == 'E' {
+		p.at++
+		if c := p.peek(); c == '+' || c == '-' {
+			p.at++
+		}
+		if p.digits() == 0 {
+			return p.fail("a digit is missing")
+		}
+	}
+	return nil
+}
+
+func (p *parser) digits() int {
+	start := p.at
+	for c := p.peek(); c >= '0' && c <= '9'; c = p.peek() {
+		p.at++
+	}
+	return p.at - start
+}
+
+func (p *parser) string() (string, error) {
+	p.at++
+	start := p.at
+	for p.at < len(p.src) && p.src[p.at] != '"' && p.src[p.at] != '\\' && p.src[p.at] >= 0x20 {
+		p.at++
+	}
+	out := p.src[start:p.at:p.at] // appending copies
+	for p.at < len(p.src) {
+		switch c := p.src[p.at]; {
+		case c == '"':
+			if !utf8.Valid(out) {
+				return "", &SyntaxError{Offset: start, Msg: "a string is not UTF-8"}
+			}
+			p.at++
+			return string(out), nil
+		case c == '\\':
+			var err error
+			if out, err = p.escape(out); err != nil {
+				return "", err
+			}
+		case c < 0x20:
+			return "", p.fail("a control character inside a string")
+		default:
+			out = append(out, c)
+			p.at++
+		}
+	}
+	return "", p.fail("a string has no end")
+}
+
+var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
+func (p *parser) escape(out []byte) ([]byte, error) {
+	p.at++
+	c := p.peek()
+	if plain := escapes[c]; plain != 0 {
+		p.at++
+		return append(out, plain), nil
+	}
+	if c != 'u' {
+		return nil, p.fail("an unknown escape")
+	}
+	r, err := p.unit()
+	if err != nil {
+		return nil, err
+	}
+	if utf16.IsSurrogate(r) {
+		if p.peek() != '\\' || p.at+1 >= len(p.src) || p.src[p.at+1] != 'u' {
+			return nil, p.fail("half a surrogate pair")
+		}
+		p.at++
+		low, err := p.unit()
+		if err != nil {
+			return nil, err
+		}
+		if r = utf16.DecodeRune(r, low); r == utf8.RuneError {
+			return nil, p.fail("half a surrogate pair")
+		}
+	}
+	return utf8.AppendRune(out, r), nil
+}
+
+// unit reads "uXXXX".
+func (p *parser) unit() (rune, error) {
+	p.at++
+	var r rune
+	for range 4 {
+		c := p.peek()
+		switch {
+		case c >= '0' && c <= '9':
+			c -= '0'
+		case c >= 'a' && c <= 'f':
+			c -= 'a' - 10
+		case c >= 'A' && c <= 'F':
+			c -= 'A' - 10
+		default:
+			return 0, p.fail("four hexadecimal digits are missing")
+		}
+		r = r<<4 | rune(c)
+		p.at++
+	}
+	return r, nil
+}

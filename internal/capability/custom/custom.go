@@ -1,0 +1,215 @@
+// Package custom reads capabilities that people write as files: a prompt, tools
+// of the catalog under names of their own, defaults for these tools' arguments,
+// and capabilities that come with them. Start at [Parse].
+package custom
+
+import (
+	_ "embed" // the schema
+	"encoding/json"
+	"path"
+	"slices"
+	"strings"
+	"unicode"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/remitrun/remit/internal/canon"
+	"github.com/remitrun/remit/internal/capability"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+//go:embed schema.json
+var schema []byte
+
+// Schema is the JSON Schema of the files, for editors.
+func Schema() []byte { return slices.Clone(schema) }
+
+// Bounds of what a file holds.
+const (
+	maxPrompt   = 16 << 10
+	maxTools    = 100
+	maxRequires = 32
+	maxDefaults = 16 << 10 // bytes of one tool's, as JSON
+)
+
+// Capability is a capability that was read from a file.
+type Capability struct {
+	file  string
+	info  capability.Info
+	text  string
+	tools []offered
+	src   string
+}
+
+// offered is one tool of a file.
+type offered struct {
+	id       string
+	name     string
+	defaults tool.Args
+	pos      fault.Pos
+}
+
+// Parse reads a file. All that is wrong with it is in the error, a fault.List of
+// fault.CapabilityInvalid, each with its line, column and field.
+func Parse(file string, src []byte) (*Capability, error) {
+	r := &reader{file: file}
+	c := &Capability{file: file, src: string(src), info: capability.Info{Status: capability.Available, Icon: "puzzle", Category: "Custom"}}
+	if root := r.document(src); root != nil {
+		r.capability(c, root)
+	}
+	if err := r.errs.Err(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// IDOf guesses which capability a file that is broken was to be: as it says, or
+// as it is called.
+func IDOf(file string, src []byte) string {
+	name := strings.TrimSuffix(path.Base(file), path.Ext(file))
+	var doc struct {
+		ID string `yaml:"id"`
+	}
+	if len(src) <= maxFile && yaml.Unmarshal(src, &doc) == nil && capability.ValidID(doc.ID) {
+		return doc.ID
+	}
+	if capability.ValidID(name) {
+		return name
+	}
+	return ""
+}
+
+func (r *reader) capability(c *Capability, root *yaml.Node) {
+	type read = func(n *yaml.Node, field string)
+	id := func(to *string) read {
+		return func(n *yaml.Node, field string) {
+			r.text(to, 50)(n, field)
+			if *to != "" && !capability.ValidID(*to) {
+				r.fail(n, field, "%q is no ID: a small letter, then small letters, digits and _, at most 50 in all", clip(*to))
+			}
+		}
+	}
+	status := ""
+	r.object(root, "", map[string]read{
+		"id":          id(&c.info.ID),
+		"name":        r.text(&c.info.Name, 100),
+		"description": r.text(&c.info.Description, 1000),
+		"version":     r.version(&c.info.Version),
+		"icon":        r.text(&c.info.Icon, 50),
+		"category":    r.text(&c.info.Category, 50),
+		"status": func(n *yaml.Node, field string) {
+			r.text(&status, 20)(n, field)
+			c.info.Status = capability.Status(status)
+			if s := c.info.Status; s != capability.Available && s != capability.ComingSoon && s != capability.Deprecated {
+				r.fail(n, field, "must be available, coming_soon or deprecated")
+			}
+		},
+		"requires": r.list(maxRequires, func(n *yaml.Node, field string) {
+			need := ""
+			id(&need)(n, field)
+			if need != "" && slices.Contains(c.info.Requires, need) {
+				r.fail(n, field, "%q is listed twice", need)
+			}
+			c.info.Requires = append(c.info.Requires, need)
+		}),
+		"wants": r.list(maxTools, func(n *yaml.Node, field string) {
+			want := ""
+			r.text(&want, 200)(n, field)
+			c.info.Wants = append(c.info.Wants, want)
+		}),
+		"prompt": r.text(&c.text, maxPrompt),
+		"tools":  r.list(maxTools, func(n *yaml.Node, field string) { r.tool(c, n, field) }),
+	}, "id", "name", "description", "version")
+	if len(r.errs) == 0 && c.text == "" && len(c.tools) == 0 && len(c.info.Requires) == 0 {
+		r.fail(root, "", "it adds nothing: no prompt, no tools, and it requires nothing")
+	}
+}
+
+// version reads a string, or a number that somebody did not put in quotes.
+func (r *reader) version(to *string) func(n *yaml.Node, field string) {
+	return func(n *yaml.Node, field string) {
+		if n.Kind == yaml.ScalarNode && (n.Tag == "!!int" || n.Tag == "!!float") {
+			plain := *n
+			plain.Tag = "!!str"
+			n = &plain
+		}
+		r.text(to, 50)(n, field)
+	}
+}
+
+func (r *reader) tool(c *Capability, n *yaml.Node, field string) {
+	o := offered{pos: fault.Pos{File: r.file, Line: n.Line, Column: n.Column}}
+	r.object(n, field, map[string]func(n *yaml.Node, field string){
+		"tool": func(n *yaml.Node, field string) {
+			r.text(&o.id, 200)(n, field)
+			if _, err := tool.ParseID(o.id); o.id != "" && err != nil {
+				r.fail(n, field, "%s", fault.Message(err))
+			}
+		},
+		"name": func(n *yaml.Node, field string) {
+			r.text(&o.name, 64)(n, field)
+			if o.name != "" && !capability.ValidName(o.name) {
+				r.fail(n, field, "%q is no name that models take: a letter, then letters, digits, _ and -, at most 64 in all", clip(o.name))
+			}
+		},
+		"defaults": func(n *yaml.Node, field string) { o.defaults = r.defaults(n, field) },
+	}, "tool", "name")
+	if slices.ContainsFunc(c.tools, func(x offered) bool { return x.name == o.name && o.name != "" }) {
+		r.fail(n, join(field, "name"), "two tools are called %q", o.name)
+	}
+	c.tools = append(c.tools, o)
+}
+
+func (r *reader) defaults(n *yaml.Node, field string) tool.Args {
+	if n.Kind != yaml.MappingNode {
+		r.fail(n, field, "must be a mapping of arguments to values")
+		return nil
+	}
+	before := len(r.errs)
+	m, _ := r.value(n, field).(map[string]any)
+	if len(r.errs) > before {
+		return nil
+	}
+	raw, err := canon.Marshal(m)
+	if err != nil || len(raw) > maxDefaults {
+		r.fail(n, field, "cannot be arguments: they are no JSON, or have more than %d bytes", maxDefaults)
+		return nil
+	}
+	return m
+}
+
+// hides reports whether a text has characters that do not show what it says.
+func hides(s string) bool {
+	return strings.ContainsFunc(s, func(c rune) bool {
+		return unicode.IsControl(c) && c != '\n' && c != '\t' || unicode.In(c, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp) || c == '\uFFFD'
+	})
+}
+
+// File is where it was read from.
+func (c *Capability) File() string { return c.file }
+
+// Info describes it.
+func (c *Capability) Info() capability.Info {
+	out := c.info
+	out.Requires, out.Wants = slices.Clone(out.Requires), slices.Clone(out.Wants)
+	if len(out.Wants) == 0 {
+		for _, o := range c.tools {
+			out.Wants = append(out.Wants, "tools "+o.id)
+		}
+	}
+	return out
+}
+
+// Part is the prompt and the tools. A tool that the catalog does not have is
+// fault.CapabilityInvalid, with its place in the file.
+func (c *Capability) Part(s capability.Session, _ json.RawMessage) (capability.Part, error) {
+	part := capability.Part{Prompt: c.text, Source: c.src}
+	for _, o := range c.tools {
+		if s.Match != nil && !slices.Contains(s.Match(o.id), tool.ID(o.id)) {
+			return part, fault.New(fault.CapabilityInvalid, "%s: there is no tool %q that can be called", o.pos, o.id).WithHint("`remit tools` lists them")
+		}
+		part.Tools = append(part.Tools, capability.Offer{Name: o.name, ID: tool.ID(o.id), Defaults: o.defaults})
+	}
+	return part, nil
+}

@@ -1,0 +1,80 @@
+package catalog
+
+import (
+	"context"
+	"encoding/hex"
+	"strings"
+
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/runner"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// Still gives the catalog to who must not start anything, as a replay: a tool of
+// a source that would have to be started is the one that was accepted, made
+// from what is remembered of it. Nothing is pinned or noted.
+func (c *Catalog) Still() runner.Catalog { return still{c} }
+
+type still struct{ c *Catalog }
+
+func (s still) Lookup(id tool.ID) (runner.Entry, error) {
+	l, err := s.find(id)
+	if err != nil {
+		return runner.Entry{}, err
+	}
+	e := l.entry
+	records, err := s.c.memory.Load(l.source)
+	if e.Disabled = l.off(records[id]); err != nil {
+		e.Disabled = unreadable(err)
+	}
+	return e, nil
+}
+
+func (s still) find(id tool.ID) (*listed, error) {
+	f := s.c.feedOf(id)
+	if f == nil {
+		return s.c.find(context.Background(), id)
+	}
+	r, ok := f.src.(Recalling)
+	if !ok {
+		return s.c.find(context.Background(), id)
+	}
+	records, err := s.c.memory.Load(f.name)
+	if err != nil {
+		return nil, fault.Wrap(fault.StoreFailed, err, "%s", unreadable(err))
+	}
+	v := records[id].Accepted
+	if v == nil {
+		return nil, fault.New(fault.ToolUnknown, "nothing is remembered of the tool %q", string(id)).WithHint("remit tool %s asks its source", id)
+	}
+	spec := v.spec(id)
+	t := r.Recall(spec, v.Hints)
+	_, hints, err := ask(t)
+	if err != nil {
+		return nil, fault.New(fault.ToolUnknown, "the tool %q cannot be remembered: %v", string(id), err)
+	}
+	l := s.c.list(f.name, t, spec, hints)
+	if l.entry.Digest, err = v.sum(); err != nil { // as it was: a schema's spaces may be gone
+		return nil, fault.New(fault.StoreFailed, "the digest that is remembered of %q cannot be read: %v", string(id), err)
+	}
+	l.digest = v.Digest
+	return l, nil
+}
+
+// spec is the specification that a version was made of.
+func (v *Version) spec(id tool.ID) *tool.Spec {
+	risk, _ := tool.ParseRisk(v.Risk) // what cannot be read is critical
+	return &tool.Spec{
+		ID: id, Title: v.Title, Description: v.Description, Version: v.Version, Source: v.Source, Risk: risk,
+		Effects: tool.EffectSet(v.Effects...), Input: v.Input, Output: v.Output,
+	}
+}
+
+// sum is the version's digest.
+func (v *Version) sum() (d tool.Digest, err error) {
+	b, err := hex.DecodeString(strings.TrimPrefix(v.Digest, "sha256:"))
+	if err == nil && copy(d[:], b) != len(d) {
+		err = hex.ErrLength
+	}
+	return d, err
+}

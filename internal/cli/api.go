@@ -1,0 +1,240 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/source/openapi"
+)
+
+func (s *session) apiCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "api",
+		Short: "Make tools of OpenAPI documents",
+		Long: `Each operation of a document that was added is a tool, api:NAME:OPERATION. Its
+requests are decided by the policy like those of any other tool. Credentials come
+from the secret store, are added when a request leaves, and are never seen by
+whoever calls.
+`,
+		Example: `  remit api add petstore petstore.yaml
+  remit api add github https://example.com/github.json --auth bearer=github
+  remit api show petstore`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	c.AddCommand(s.apiAddCmd(), s.apiListCmd(), s.apiShowCmd(), s.apiRemoveCmd())
+	return c
+}
+
+func (s *session) apiAddCmd() *cobra.Command {
+	var q app.AddAPI
+	var auth, scopes []string
+	var tokenURL string
+	c := &cobra.Command{
+		Use:   "add NAME FILE|URL",
+		Short: "Read an OpenAPI document (3.0 or 3.1, JSON or YAML) and make tools of it",
+		Long: `A copy of the document is kept: what it says changes only when it is added again.
+References to other documents are refused. A URL is fetched by a recorded call
+that may reach nothing else.
+
+--auth says what requests are sent with, SECRET being a name of remit secret:
+  bearer=SECRET           Authorization: Bearer ...
+  basic=USER:SECRET       Authorization: Basic ...
+  header=NAME:SECRET      a header of its own, as X-Api-Key
+  query=NAME:SECRET       a parameter of the query
+  oauth=CLIENT:SECRET     OAuth 2.0 client credentials, with --token-url
+A policy must say in its section secrets that the tools may send it to the host.
+`,
+		Example: `  remit api add petstore petstore.yaml
+  remit api add github github.json --auth bearer=github`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q.Name, q.From, q.Auth = args[0], args[1], nil
+			for _, text := range auth {
+				one, err := parseAuth(text, tokenURL, scopes)
+				if err != nil {
+					return err
+				}
+				q.Auth = append(q.Auth, one)
+			}
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			one, err := a.AddAPI(cmd.Context(), q)
+			if err != nil {
+				return err
+			}
+			if s.json {
+				return s.printJSON(one)
+			}
+			s.printf("%s %s: %d tools, api:%s:…, below %s\n", s.paint(green, "✓"), one.Name, one.Operations, one.Name, show(one.Base))
+			if len(one.Auth) == 0 && len(one.Wants) > 0 {
+				s.printf("  the document speaks of credentials; add it again with --replace and --auth %s\n", show(strings.Join(one.Wants, ", or ")))
+			}
+			return nil
+		},
+	}
+	fl := c.Flags()
+	fl.StringVar(&q.Base, "base", "", "the URL that requests go below (default: the document's first server)")
+	fl.StringArrayVar(&auth, "auth", nil, "what requests are sent with (repeatable)")
+	fl.StringVar(&tokenURL, "token-url", "", "where oauth gets its tokens")
+	fl.StringSliceVar(&scopes, "scopes", nil, "what oauth asks for, with commas between")
+	fl.BoolVar(&q.Replace, "replace", false, "put it in the place of the one that has this name")
+	return c
+}
+
+// parseAuth reads a credential as --auth has it.
+func parseAuth(text, tokenURL string, scopes []string) (openapi.Auth, error) {
+	kind, rest, ok := strings.Cut(text, "=")
+	a := openapi.Auth{Kind: kind, Secret: rest}
+	if kind != openapi.Bearer {
+		i := strings.LastIndex(rest, ":")
+		if i < 0 {
+			ok, i = false, 0
+		}
+		a.Name, a.Secret = rest[:i], strings.TrimPrefix(rest[i:], ":")
+	}
+	if !ok || a.Secret == "" {
+		return a, fault.New(fault.Usage, "--auth %q cannot be read", kind).WithHint("write bearer=SECRET, basic=USER:SECRET, header=NAME:SECRET, query=NAME:SECRET or oauth=CLIENT:SECRET")
+	}
+	if kind == openapi.OAuth {
+		a.TokenURL, a.Scopes = tokenURL, scopes
+	}
+	return a, a.Check()
+}
+
+func (s *session) apiListCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Short:   "List the documents whose operations are tools",
+		Example: "  remit api list",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			list, err := a.APIs()
+			if err != nil {
+				return err
+			}
+			if s.json {
+				if list == nil {
+					list = []app.API{}
+				}
+				return s.printJSON(list)
+			}
+			var rows [][]cell
+			for _, one := range list {
+				rows = append(rows, []cell{{one.Name, bold}, {fmt.Sprint(one.Operations), ""}, {one.Base, ""}, {orDash(authText(one.Auth)), ""}, {one.Title, ""}})
+			}
+			s.tableOr("no API was added; remit api add NAME FILE adds one", []string{"API", "TOOLS", "BELOW", "SENT WITH", "TITLE"}, rows)
+			return nil
+		},
+	}
+}
+
+func authText(list []openapi.Auth) string {
+	var out []string
+	for _, a := range list {
+		text := a.Kind + " " + a.Secret
+		if a.Kind == openapi.Header || a.Kind == openapi.Query {
+			text = a.Kind + " " + a.Name + " " + a.Secret
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, ", ")
+}
+
+func (s *session) apiShowCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "show NAME",
+		Short:   "Show one document: where its requests go, with what, and its tools",
+		Example: "  remit api show petstore",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			one, err := a.API(args[0])
+			if err != nil {
+				return err
+			}
+			doc, err := a.APIDocument(one)
+			if err != nil {
+				return err
+			}
+			return s.printAPI(one, doc)
+		},
+	}
+}
+
+// operationJSON is an operation as --json prints it.
+type operationJSON struct {
+	ID     string `json:"id"`
+	Method string `json:"method"`
+	Path   string `json:"path"`
+	Title  string `json:"title"`
+}
+
+func (s *session) printAPI(one app.API, doc *openapi.Document) error {
+	if s.json {
+		list := make([]operationJSON, len(doc.Operations))
+		for i, op := range doc.Operations {
+			list[i] = operationJSON{"api:" + one.Name + ":" + op.Name, op.Method, op.Path, op.Title}
+		}
+		return s.printJSON(struct {
+			app.API
+
+			Tools []operationJSON `json:"tools"`
+		}{one, list})
+	}
+	s.printf("%s  %s %s\n\n", s.paint(bold, one.Name), show(one.Title), show(one.Version))
+	s.printf("from       %s\nadded      %s\nbelow      %s\nsent with  %s\n\n", show(one.From), one.Added.Local().Format(time.DateTime), show(one.Base), orDash(show(authText(one.Auth))))
+	var rows [][]cell
+	for _, op := range doc.Operations {
+		rows = append(rows, []cell{{"api:" + one.Name + ":" + op.Name, bold}, {op.Method, methodColour(op.Method)}, {op.Path, ""}, {op.Title, ""}})
+	}
+	s.table([]string{"TOOL", "METHOD", "PATH", "WHAT IT DOES"}, rows)
+	return nil
+}
+
+func methodColour(method string) colour {
+	switch method {
+	case "GET", "HEAD", "OPTIONS", "TRACE":
+		return ""
+	case "DELETE":
+		return red
+	}
+	return yellow
+}
+
+func (s *session) apiRemoveCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "remove NAME",
+		Short:   "Forget a document and its tools",
+		Example: "  remit api remove petstore",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			if err := a.RemoveAPI(args[0]); err != nil {
+				return err
+			}
+			if s.json {
+				return s.printJSON(map[string]any{"removed": args[0]})
+			}
+			s.printf("%s %s is forgotten\n", s.paint(green, "✓"), args[0])
+			return nil
+		},
+	}
+}

@@ -1,0 +1,251 @@
+package cli
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/store"
+)
+
+func (s *session) approvalsCmd() *cobra.Command {
+	var all bool
+	var limit int
+	c := &cobra.Command{
+		Use:   "approvals",
+		Short: "Answer the questions that policies put to people",
+		Long: `Lists the questions that wait for an answer. A yes holds for exactly the call that
+asked: other arguments need another answer. A call that was refused because
+nobody was there can be made again once it is approved.
+`,
+		Example: `  remit approvals
+  remit approvals show 0199c1d2
+  remit approvals approve 0199c1d2
+  remit approvals deny 0199c1d2 --reason "not on a Friday"`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			f := store.QuestionFilter{State: store.Waiting, Limit: limit}
+			if all {
+				f.State = 0
+			}
+			list, err := a.Questions(cmd.Context(), f)
+			if err != nil {
+				return err
+			}
+			return s.printQuestions(list, all)
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "also those that were answered or are over")
+	c.Flags().IntVar(&limit, "limit", 50, "at most so many")
+	c.AddCommand(s.approvalsShowCmd(), s.approveCmd(), s.denyCmd())
+	return c
+}
+
+// questionJSON is a question as --json prints it.
+type questionJSON struct {
+	ID      string          `json:"id"`
+	State   string          `json:"state"`
+	Run     string          `json:"run_id"`
+	Call    uint32          `json:"call"`
+	Holder  string          `json:"holder"`
+	Asked   time.Time       `json:"asked"`
+	Until   time.Time       `json:"until"`
+	Needs   int             `json:"needs"`
+	Admin   bool            `json:"admin,omitempty"`
+	Body    json.RawMessage `json:"asks,omitempty"`
+	Session json.RawMessage `json:"session,omitempty"`
+	Votes   []voteJSON      `json:"votes"`
+}
+
+type voteJSON struct {
+	By     string    `json:"by"`
+	Yes    bool      `json:"yes"`
+	Where  string    `json:"where,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+	At     time.Time `json:"at"`
+}
+
+// stateOf is a question's state, also where its time ran out and nobody wrote
+// that down.
+func stateOf(q store.Question) store.QuestionState {
+	if (q.State == store.Waiting || q.State == store.Approved) && !time.Now().Before(q.Until) {
+		return store.Lapsed
+	}
+	return q.State
+}
+
+func questionToJSON(q store.Question) questionJSON {
+	out := questionJSON{
+		ID: q.ID.String(), State: stateOf(q).String(), Run: q.RunID.String(), Call: q.Call, Holder: q.Holder, Asked: q.Asked, Until: q.Until,
+		Needs: q.Needs, Admin: q.Admin, Body: q.Body, Session: q.Session, Votes: []voteJSON{},
+	}
+	for _, v := range q.Votes {
+		out.Votes = append(out.Votes, voteJSON{v.By, v.Yes, v.Where, v.Reason, v.At})
+	}
+	return out
+}
+
+func (s *session) printQuestions(list []store.Question, all bool) error {
+	if !all {
+		open := list[:0]
+		for _, q := range list {
+			if stateOf(q) == store.Waiting {
+				open = append(open, q)
+			}
+		}
+		list = open
+	}
+	if s.json {
+		out := make([]questionJSON, len(list))
+		for i := range list {
+			out[i] = questionToJSON(list[i])
+		}
+		return s.printJSON(out)
+	}
+	if len(list) == 0 {
+		s.printf("no questions wait\n")
+		return nil
+	}
+	rows := make([][]cell, len(list))
+	colours := map[store.QuestionState]colour{store.Waiting: yellow, store.Approved: green, store.Used: green, store.Refused: red}
+	for i, q := range list {
+		b, err := app.QuestionBody(q)
+		if err != nil {
+			return err
+		}
+		state := stateOf(q)
+		rows[i] = []cell{
+			{text: short(q.ID.String())}, {text: state.String(), colour: colours[state]}, {text: when(q.Asked, time.Now())}, {text: q.Holder},
+			{text: string(b.Tool)}, {text: b.Risk}, {text: b.Reason},
+		}
+	}
+	s.table([]string{"QUESTION", "STATE", "ASKED", "FOR", "TOOL", "RISK", "BECAUSE"}, rows)
+	return nil
+}
+
+func (s *session) approvalsShowCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "show ID",
+		Short:   "Show a question whole",
+		Example: "  remit approvals show 0199c1d2",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			q, b, err := a.Question(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if s.json {
+				return s.printJSON(questionToJSON(q))
+			}
+			s.printf("%s %s, %s\n", s.paint(bold, show(string(b.Tool))), q.ID, stateOf(q))
+			s.printBody(b, "  ")
+			s.printf("  %-10s %s, call %d\n", "run", q.RunID, q.Call)
+			s.printf("  %-10s %s\n", "until", q.Until.Local().Format(time.DateTime))
+			if q.Needs > 1 || q.Admin {
+				s.printf("  %-10s %s\n", "needs", needs(q))
+			}
+			if b.Pattern != nil {
+				for i, line := range b.Pattern.Lines() {
+					label := ""
+					if i == 0 {
+						label = "session"
+					}
+					s.printf("  %-10s %s\n", label, shorten(show(a.Redactor().Text(line)), 400))
+				}
+			}
+			for _, v := range q.Votes {
+				s.printVote(v)
+			}
+			return nil
+		},
+	}
+}
+
+func needs(q store.Question) string {
+	out := counted(q.Needs, "approver")
+	if q.Admin {
+		out += " who may approve what admins approve"
+	}
+	return out
+}
+
+func (s *session) printVote(v store.Vote) {
+	word, col := "no", red
+	if v.Yes {
+		word, col = "yes", green
+	}
+	if v.Session != nil {
+		word = "yes for the session"
+	}
+	reason := ""
+	if v.Reason != "" {
+		reason = ": " + show(v.Reason)
+	}
+	s.printf("  %-10s %s, %s, by %s%s\n", "answer", s.paint(col, word), v.At.Local().Format(time.DateTime), show(v.By), reason)
+}
+
+func (s *session) approveCmd() *cobra.Command {
+	var session bool
+	c := &cobra.Command{
+		Use:   "approve ID",
+		Short: "Say yes",
+		Long: `The yes holds for the one call that asked, once; with --session for the calls of
+the same run that the question's pattern names (remit approvals show).
+`,
+		Example: "  remit approvals approve 0199c1d2",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.answer(cmd, args[0], true, session, "")
+		},
+	}
+	c.Flags().BoolVar(&session, "session", false, "also for further calls of the same run, of the pattern that show shows")
+	return c
+}
+
+func (s *session) denyCmd() *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use:     "deny ID",
+		Short:   "Say no",
+		Example: "  remit approvals deny 0199c1d2 --reason \"wrong branch\"",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.answer(cmd, args[0], false, false, reason)
+		},
+	}
+	c.Flags().StringVar(&reason, "reason", "", "why; the caller is told")
+	return c
+}
+
+func (s *session) answer(cmd *cobra.Command, id string, yes, session bool, reason string) error {
+	if g, _ := s.lookup("REMIT_GRANT"); g != "" {
+		return fault.New(fault.Denied, "whoever acts under a grant does not answer for it").WithHint("answer from a shell without REMIT_GRANT")
+	}
+	a, err := s.open()
+	if err != nil {
+		return err
+	}
+	q, err := a.Answer(cmd.Context(), id, yes, session, reason)
+	if err != nil {
+		return err
+	}
+	if s.json {
+		return s.printJSON(questionToJSON(q))
+	}
+	s.printf("%s %s\n", s.paint(green, "✓"), map[store.QuestionState]string{
+		store.Waiting: "yes, noted: " + counted(q.Needs-len(q.Votes), "further approver") + " needed", store.Approved: "approved", store.Used: "approved, and used",
+		store.Refused: "denied",
+	}[q.State])
+	return nil
+}

@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/ledger"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+func (s *session) auditCmd() *cobra.Command {
+	var f auditFlags
+	c := &cobra.Command{
+		Use:   "audit",
+		Short: "List recorded events across all runs, newest first",
+		Long: `An event is the start or end of a run, a call, or what happened to a grant, a
+question, an agent or a session. --event takes an event's name: run_started,
+run_finished, capability_started, capability_executed, capability_failed,
+capability_timeout, capability_slow, capability_skipped, security_violation,
+changeset, grant_issued, grant_standing, question_asked, question_voted,
+question_closed, agent_saved, session_saved, message_added, file_saved or
+violation (what a policy wants to be known of what was refused).
+security_violation and --denied also list calls that were allowed and then
+refused something while they ran, as a connection.
+`,
+		Example: `  remit audit --since 24h --denied
+  remit audit --event security_violation --json
+  remit audit --tool shell.run --failed`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q, err := f.query(time.Now())
+			if err != nil {
+				return err
+			}
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			found, next, err := a.Audit(cmd.Context(), q)
+			if err != nil {
+				return err
+			}
+			return s.printAudit(found, next)
+		},
+	}
+	fl := c.Flags()
+	fl.StringVar(&f.since, "since", "", "not older than this: 2h, 7d, 2026-01-31 or an RFC 3339 time")
+	fl.StringVar(&f.until, "until", "", "not newer than this")
+	fl.StringVar(&f.Event, "event", "", "events of this name")
+	fl.StringVar(&f.Extension, "extension", "", "calls of this extension's tools")
+	fl.StringVar(&f.tool, "tool", "", "calls of this tool")
+	fl.StringVar(&f.status, "status", "", "calls and runs that ended so")
+	fl.BoolVar(&f.Failed, "failed", false, "calls that failed, timed out, or were cancelled or interrupted")
+	fl.BoolVar(&f.Denied, "denied", false, "calls that were denied, or refused something while they ran")
+	fl.Uint64Var(&f.before, "before", 0, "the next page: events before this number")
+	fl.IntVar(&f.Limit, "limit", 50, "how many at most")
+	return c
+}
+
+// auditFlags are the flags of remit audit; what needs no reading is in the query.
+type auditFlags struct {
+	app.AuditQuery
+	since, until, status, tool string
+	before                     uint64
+}
+
+func (f auditFlags) query(now time.Time) (q app.AuditQuery, err error) {
+	q = f.AuditQuery
+	if q.Since, err = parseTime("--since", f.since, now); err != nil {
+		return q, err
+	}
+	if q.Until, err = parseTime("--until", f.until, now); err != nil {
+		return q, err
+	}
+	if f.status != "" {
+		var ok bool
+		if q.Status, ok = tool.ParseStatus(f.status); !ok {
+			return q, fault.New(fault.Usage, "--status %q is no status", f.status).
+				WithHint("completed, denied, failed, timeout, cancelled, interrupted or skipped")
+		}
+	}
+	if q.Limit < 1 || q.Limit > 100000 {
+		return q, fault.New(fault.Usage, "--limit is 1 to 100000, not %d", q.Limit).WithHint("--before shows the next page")
+	}
+	if q.Event != "" && !app.KnownEvent(q.Event) {
+		return q, fault.New(fault.Usage, "--event %q is no event", q.Event).WithHint("see remit audit --help")
+	}
+	if _, err := tool.ParseID(f.tool); f.tool != "" && err != nil {
+		return q, fault.New(fault.Usage, "--tool %q is no tool's ID", f.tool).WithHint("remit tools lists them")
+	}
+	q.Tool, q.Before = tool.ID(f.tool), ledger.Seq(f.before)
+	return q, nil
+}
+
+func (s *session) printAudit(found []app.AuditEvent, next ledger.Seq) error {
+	if s.json {
+		return s.printJSON(map[string]any{"events": found, "next": next})
+	}
+	if len(found) == 0 {
+		s.printf("no events\n")
+		return nil
+	}
+	now := time.Now()
+	var rows [][]cell
+	for _, e := range found {
+		sign, col := icon(e.Status)
+		where := short(orElse(e.RunID, orElse(e.Grant, e.Subject)))
+		if e.Call > 0 {
+			where += "/" + itoa(e.Call)
+		}
+		event := e.Event
+		if event == app.EventChangeset || e.By != "" || e.Grant != "" || e.Number > 0 {
+			event += " " + e.Status
+		}
+		if e.Refused > 0 {
+			event += ", " + itoa(e.Refused) + " refused"
+		}
+		rows = append(rows, []cell{
+			{fmt.Sprint(e.Seq), dim}, {when(e.At, now), dim}, {sign + " " + event, col}, {where, ""}, {string(e.Tool), bold},
+			{orElse(e.Code, "-"), ""}, {e.Rule, dim},
+		})
+	}
+	s.table([]string{"SEQ", "AT", "EVENT", "RUN/CALL", "TOOL", "CODE", "RULE"}, rows)
+	if next > 0 {
+		s.printf("%s\n", s.paint(dim, fmt.Sprintf("older ones: --before %d", next)))
+	}
+	return nil
+}

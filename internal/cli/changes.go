@@ -1,0 +1,303 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/changeset"
+)
+
+// changeJSON is a change as --json prints it.
+type changeJSON struct {
+	changeset.Change
+	Diff    string `json:"diff,omitempty"`
+	Omitted string `json:"diff_omitted,omitempty"` // why there is none
+}
+
+// changesJSON is a changeset as --json prints it.
+type changesJSON struct {
+	Run       string          `json:"run_id"`
+	State     changeset.State `json:"state"`
+	Workspace string          `json:"workspace"`
+	Changes   []changeJSON    `json:"changes"`
+}
+
+func (s *session) changesCmd() *cobra.Command {
+	var diff bool
+	c := &cobra.Command{
+		Use:   "changes RUN",
+		Short: "Review, apply or discard what a held run wrote",
+		Long: `A run with --changeset, or whose policy says files.write.hold, writes into a
+layer of its own. This lists what it would change in the workspace, and what
+keeps it from being applied: paths that the run's policies do not let be
+written are never applied, and nothing is applied that would overwrite what
+changed in the workspace meanwhile.
+`,
+		Example: `  remit changes 0198a1b2 --diff
+  remit changes apply 0198a1b2
+  remit changes apply 0198a1b2 src docs/guide.md
+  remit changes discard 0198a1b2`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			set, err := a.Changes(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return s.printChangeset(set, diff)
+		},
+	}
+	c.Flags().BoolVar(&diff, "diff", false, "show how text files change")
+	c.AddCommand(s.applyCmd(), s.discardCmd())
+	return c
+}
+
+func (s *session) applyCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "apply RUN [PATH...]",
+		Short: "Carry held changes over into the workspace",
+		Long: `All of the chosen changes are applied, or none. Without paths everything is
+applied that may be. remit undo takes it back.
+`,
+		Example: `  remit changes apply 0198a1b2
+  remit changes apply 0198a1b2 src/main.go docs`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			set, err := a.ApplyChanges(cmd.Context(), args[0], args[1:]...)
+			if err != nil {
+				return err
+			}
+			if s.json {
+				return s.printChangeset(set, false)
+			}
+			s.printChanges(set.Changes)
+			s.printf("%s applied %s to %s\n", s.paint(green, "✓"), counted(len(set.Changes), "change"), show(set.Set.Workspace()))
+			s.printf("  %s\n", s.paint(dim, "remit undo "+set.Run.ID.String()))
+			return nil
+		},
+	}
+}
+
+func (s *session) discardCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "discard RUN",
+		Short:   "Throw held changes away",
+		Example: `  remit changes discard 0198a1b2`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			set, err := a.DiscardChanges(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if s.json {
+				return s.printChangeset(set, false)
+			}
+			s.printf("discarded the changes of run %s\n", set.Run.ID)
+			return nil
+		},
+	}
+}
+
+func (s *session) undoCmd() *cobra.Command {
+	var force []string
+	c := &cobra.Command{
+		Use:   "undo RUN",
+		Short: "Put back what a run wrote",
+		Long: `Restores exactly the paths that a run's applied changes, or its file tools where
+its writes were not held, have written. If one of them has changed since,
+nothing is restored, unless it is named with --force. What commands of a run
+wrote that was not held cannot be undone.
+`,
+		Example: `  remit undo 0198a1b2
+  remit undo 0198a1b2 --force src/main.go`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			run, back, err := a.Undo(cmd.Context(), args[0], force...)
+			if err != nil {
+				return err
+			}
+			if s.json {
+				if back.Restored == nil {
+					back.Restored = []changeset.Change{}
+				}
+				return s.printJSON(struct {
+					Run string `json:"run_id"`
+					changeset.Back
+				}{run.ID.String(), back})
+			}
+			for i := range back.Restored {
+				back.Restored[i].Path = strings.TrimPrefix(back.Restored[i].Path, run.Workspace+"/")
+			}
+			s.printChanges(back.Restored)
+			for _, p := range back.Kept {
+				s.printf("kept %s: something else is in it\n", show(strings.TrimPrefix(p, run.Workspace+"/")))
+			}
+			s.printf("%s restored %s\n", s.paint(green, "✓"), counted(len(back.Restored), "path"))
+			return nil
+		},
+	}
+	c.Flags().StringArrayVar(&force, "force", nil, "restore this path also if it has changed since (repeatable)")
+	return c
+}
+
+func (s *session) printChangeset(set app.Changeset, diff bool) error {
+	if s.json {
+		out := changesJSON{Run: set.Run.ID.String(), State: set.Set.State(), Workspace: set.Set.Workspace(), Changes: []changeJSON{}}
+		for _, c := range set.Changes {
+			j := changeJSON{Change: c}
+			if diff && set.Set.State() == changeset.Review {
+				text, err := set.Set.Text(c)
+				if err != nil {
+					return err
+				}
+				j.Diff, j.Omitted = string(text.Diff), text.Omitted
+			}
+			out.Changes = append(out.Changes, j)
+		}
+		return s.printJSON(out)
+	}
+	s.printf("run %s  %s  %s  %s\n", set.Run.ID, set.Set.State(), counted(len(set.Changes), "change"), show(set.Set.Workspace()))
+	if !diff || set.Set.State() != changeset.Review {
+		s.printChanges(set.Changes)
+	} else if err := s.printDiffs(set); err != nil {
+		return err
+	}
+	if set.Set.State() == changeset.Review {
+		s.printf("  %s\n", s.paint(dim, "remit changes apply "+set.Run.ID.String()))
+	}
+	return nil
+}
+
+func (s *session) printDiffs(set app.Changeset) error {
+	for _, c := range set.Changes {
+		s.printChanges([]changeset.Change{c})
+		text, err := set.Set.Text(c)
+		if err != nil {
+			return err
+		}
+		if text.Omitted != "" {
+			s.printf("%s\n", s.paint(dim, show(text.Omitted+": "+sums(c))))
+		}
+		for line := range strings.Lines(string(text.Diff)) {
+			line = strings.TrimSuffix(line, "\n")
+			col := colour("")
+			switch {
+			case strings.HasPrefix(line, "diff "):
+				continue
+			case strings.HasPrefix(line, "@@"), strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"):
+				col = dim
+			case strings.HasPrefix(line, "+"):
+				col = green
+			case strings.HasPrefix(line, "-"):
+				col = red
+			}
+			line = show(line)
+			if col != "" {
+				line = s.paint(col, line)
+			}
+			s.printf("%s\n", line)
+		}
+	}
+	return nil
+}
+
+// sums tells contents apart that are not shown.
+func sums(c changeset.Change) string {
+	var out []string
+	for _, n := range []changeset.Node{c.From, c.To} {
+		if n.Type == changeset.File && len(n.Hash) >= 16 {
+			out = append(out, "sha256 "+n.Hash[:16])
+		}
+	}
+	return strings.Join(out, " → ")
+}
+
+// printChanges prints a line for each change.
+func (s *session) printChanges(list []changeset.Change) {
+	for _, c := range list {
+		sign, col := changeSign(c)
+		line := sign + " " + showPath(c.Path)
+		if what := changeDetail(c); what != "" {
+			line += "  " + s.paint(dim, what)
+		}
+		switch {
+		case c.Refused != "":
+			line += "  " + s.paint(yellow, "refused: "+show(c.Refused))
+		case c.Conflict != "":
+			line += "  " + s.paint(red, "conflict: "+show(c.Conflict))
+		}
+		s.printf("%s %s\n", s.paint(col, fmt.Sprintf("%-8s", c.Kind)), line)
+	}
+}
+
+// showPath shows a path in one line and so that it can be told from others that
+// look like it.
+func showPath(p string) string {
+	if shown := show(p); shown != p || strings.TrimSpace(p) != p {
+		return fmt.Sprintf("%+q", p)
+	}
+	return p
+}
+
+func changeSign(c changeset.Change) (string, colour) {
+	switch c.Kind {
+	case changeset.Added:
+		return "+", green
+	case changeset.Deleted:
+		return "-", red
+	}
+	return "~", yellow
+}
+
+// changeDetail is what a line says beyond the path.
+func changeDetail(c changeset.Change) string {
+	mode := func(m uint32) string { return fs.FileMode(m & 0o777).String() }
+	switch {
+	case c.Kind == changeset.Mode && c.From.Mode == c.To.Mode:
+		return attrNames(c.From) + " → " + attrNames(c.To)
+	case c.Kind == changeset.Mode:
+		return mode(c.From.Mode) + " → " + mode(c.To.Mode)
+	case c.From.Type != changeset.Nothing && c.To.Type != changeset.Nothing && c.From.Type != c.To.Type:
+		return string(c.From.Type) + " → " + string(c.To.Type)
+	case c.To.Type == changeset.Link:
+		return "→ " + showPath(c.To.Target)
+	case c.To.Type == changeset.Folder || c.From.Type == changeset.Folder:
+		return "folder"
+	case c.Kind == changeset.Modified:
+		return fmt.Sprintf("%d → %d bytes", c.From.Size, c.To.Size)
+	case c.Kind == changeset.Added:
+		return fmt.Sprintf("%d bytes", c.To.Size)
+	}
+	return ""
+}
+
+// attrNames lists the extended attributes of a node.
+func attrNames(n changeset.Node) string {
+	var vals map[string][]byte
+	if n.Attrs == "" || json.Unmarshal([]byte(n.Attrs), &vals) != nil || len(vals) == 0 {
+		return "no attributes"
+	}
+	return showPath(strings.Join(slices.Sorted(maps.Keys(vals)), " "))
+}

@@ -1,0 +1,279 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/agent"
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/fault"
+)
+
+func (s *session) chatCmd() *cobra.Command {
+	var c chatFlags
+	var presented func() (app.Presented, error)
+	cmd := &cobra.Command{
+		Use:   "chat [-p POLICY] [-w DIR] [--agent AGENT | --model MODEL | --session SESSION]",
+		Short: "Talk to an agent, and use slash commands, in the terminal",
+		Long: `Talks to an agent: what you type is its next message, and its answer and tool
+calls are shown as they come. A line that begins with / is a slash command, which
+runs without a model: /help lists them.
+
+Without --agent, --model talks to a plain agent that works on the workspace;
+without either, and without a model in the settings, there are only slash commands.
+Where a policy asks, you are asked in place. Ctrl-C stops the turn; Ctrl-D or /exit
+leaves. remit chat --session goes on with a session where it was; one that was begun
+under a grant needs that grant.`,
+		Example: `  remit chat --model anthropic/claude-sonnet-4-5 -p policy.yaml
+  remit chat --agent helper
+  remit chat -p policy.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if c.grant, err = presented(); err != nil {
+				return err
+			}
+			return s.chat(cmd.Context(), c)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&c.policy, "policy", "p", "", "the policy `FILE` that holds")
+	f.StringVarP(&c.dir, "workspace", "w", "", "the workspace `DIR` (default: the current folder)")
+	f.StringVar(&c.agent, "agent", "", "the `AGENT`'s ID or name")
+	f.StringVar(&c.model, "model", "", "the `MODEL`, as provider/model or scripted:FILE")
+	f.StringVar(&c.session, "session", "", "go on with the `SESSION`")
+	cmd.MarkFlagsMutuallyExclusive("agent", "model", "session")
+	presented = s.presented(cmd)
+	return cmd
+}
+
+type chatFlags struct {
+	policy, dir, agent, model, session string
+	grant                              app.Presented
+}
+
+// dialog is one conversation at the terminal.
+type dialog struct {
+	s       *session
+	lines   *lines
+	show    *screen
+	agents  agent.API // nil: there are only slash commands
+	by      agent.Caller
+	id      string // of the session; "": none was begun
+	failed  bool   // something that was asked for did
+	slash   slashRunner
+	answer  func(ctx context.Context, id string) error // asks the person, and answers
+	begin   func(ctx context.Context) (string, error)  // makes the session, with the first message
+	close   func(ctx context.Context) error            // ends what connect began
+	signals chan os.Signal
+}
+
+// slashRunner carries out slash commands.
+type slashRunner interface {
+	Complete(line string) []string
+	Run(ctx context.Context, line string) error
+}
+
+// own are the commands of the chat itself.
+var own = []struct{ name, does string }{
+	{"/exit", "leave"},
+	{"/session", "show which session this is"},
+	{"/new", "begin another session of the same agent"},
+}
+
+func (s *session) chat(ctx context.Context, f chatFlags) error {
+	a, err := s.open()
+	if err != nil {
+		return err
+	}
+	h := openHistory(a.Config().Home)
+	c := &dialog{s: s, show: &screen{s: s}, signals: make(chan os.Signal, 4)}
+	c.lines = s.newLines(h, c.complete)
+	// The first interrupt ends ctx for good; here it ends a turn.
+	ctx = context.WithoutCancel(ctx)
+	signal.Notify(c.signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(c.signals)
+	if err := c.connect(ctx, a, f); err != nil {
+		return err
+	}
+	err = c.talk(ctx)
+	if cerr := c.close(ctx); err == nil {
+		err = cerr
+	}
+	if serr := h.save(); err == nil && serr != nil {
+		s.errorf("the history cannot be kept: %s\n", show(serr.Error()))
+	}
+	return err
+}
+
+// talk goes on until there is nothing more to read.
+func (c *dialog) talk(ctx context.Context) error {
+	for {
+		line, err := c.lines.read("› ", true)
+		switch {
+		case errors.Is(err, errInterrupt):
+			c.s.errorf("%s\n", c.s.paintErr(dim, "Ctrl-D or /exit leaves"))
+			continue
+		case errors.Is(err, io.EOF):
+			return c.over()
+		case err != nil:
+			return err
+		}
+		line = strings.TrimSpace(line)
+		if line == "/exit" || line == "/quit" {
+			return c.over()
+		}
+		if err := c.one(ctx, line); errors.Is(err, errTerminated) {
+			return fault.New(fault.ToolCancelled, "the chat was ended by a signal")
+		} else if err != nil {
+			c.failed = true
+			c.s.status(ctx, err)
+		}
+	}
+}
+
+// over is how a chat ends: where lines were piped in, their failures count.
+func (c *dialog) over() error {
+	if c.id != "" && c.lines.plain == nil {
+		c.s.printf("%s\n", c.s.paint(dim, "remit chat --session "+c.id+" goes on with it"))
+	}
+	if c.failed && c.lines.plain != nil {
+		return exit(1)
+	}
+	return nil
+}
+
+// errTerminated says that the program is to end.
+var errTerminated = errors.New("terminated")
+
+// one carries out one line.
+func (c *dialog) one(ctx context.Context, line string) error {
+	switch {
+	case line == "":
+		return nil
+	case line == "/session":
+		c.s.printf("%s\n", show(orNone(c.id)))
+		return nil
+	case line == "/new":
+		c.id = ""
+		return nil
+	case strings.HasPrefix(line, "/"):
+		return c.interruptible(ctx, func(ctx context.Context) error { return c.slash.Run(ctx, line) })
+	case c.agents == nil:
+		return errNoAgent
+	}
+	return c.turn(ctx, line)
+}
+
+// interruptible runs something that Ctrl-C ends.
+func (c *dialog) interruptible(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- do(ctx) }()
+	terminated := false
+	for {
+		select {
+		case err := <-done:
+			if terminated {
+				return errTerminated
+			}
+			return err
+		case sig := <-c.signals:
+			terminated = terminated || sig != os.Interrupt
+			cancel()
+		}
+	}
+}
+
+// turn sends a message and shows what it leads to.
+func (c *dialog) turn(ctx context.Context, text string) error {
+	if c.id == "" {
+		id, err := c.begin(ctx)
+		if err != nil {
+			return err
+		}
+		c.id = id
+	}
+	return c.watch(ctx, func(ctx context.Context, on func(agent.Event)) error {
+		_, err := c.agents.Send(ctx, c.by, c.id, text, on)
+		return err
+	})
+}
+
+// watch shows what happens while do does something, which Ctrl-C ends.
+func (c *dialog) watch(ctx context.Context, do func(context.Context, func(agent.Event)) error) error {
+	turn, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events := make(chan agent.Event)
+	done := make(chan error, 1)
+	go func() {
+		done <- do(turn, func(e agent.Event) {
+			select {
+			case events <- e:
+			case <-turn.Done():
+			}
+		})
+	}()
+	defer c.show.rest()
+	told, terminated := false, false
+	for {
+		select {
+		case e := <-events:
+			c.show.event(e)
+			told = told || e.Type == agent.StateChanged && e.Error != nil
+			if e.Type == agent.ApprovalDue {
+				c.show.rest()
+				if err := c.answer(turn, e.Question); errors.Is(err, errInterrupt) {
+					cancel()
+				} else if err != nil {
+					c.s.status(ctx, err)
+				}
+			}
+		case sig := <-c.signals:
+			terminated = terminated || sig != os.Interrupt
+			c.show.line("%s", c.s.paint(yellow, "stopping the turn"))
+			cancel()
+		case err := <-done:
+			switch {
+			case terminated:
+				return errTerminated
+			case told:
+				c.failed = c.failed || err != nil
+				return nil
+			case turn.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, fault.ToolCancelled)):
+				return nil // that is what was wanted
+			}
+			return err
+		}
+	}
+}
+
+// complete gives the lines that one could become.
+func (c *dialog) complete(line string) []string {
+	if !strings.HasPrefix(line, "/") {
+		return nil
+	}
+	list := c.slash.Complete(line)
+	for _, o := range own {
+		if strings.HasPrefix(o.name, line) {
+			list = append(list, o.name)
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+func orNone(id string) string {
+	if id == "" {
+		return "no session was begun yet"
+	}
+	return id
+}

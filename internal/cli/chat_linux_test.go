@@ -1,0 +1,119 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remitrun/remit/internal/cli"
+	"github.com/remitrun/remit/internal/sandbox"
+)
+
+// screenOf gives what appears on a terminal, and waits for it.
+func screenOf(t *testing.T, mine *os.File) (await func(want string)) {
+	t.Helper()
+	seen := make(chan string)
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			n, err := mine.Read(buf)
+			if n > 0 {
+				seen <- string(buf[:n])
+			}
+			if err != nil {
+				close(seen)
+				return
+			}
+		}
+	}()
+	var all string
+	t.Cleanup(func() {
+		_ = mine.Close() // what reads from the other end ends with it
+		for range seen { // until it ends
+		}
+	})
+	return func(want string) {
+		t.Helper()
+		end := time.After(30 * time.Second)
+		for {
+			if i := strings.Index(all, want); i >= 0 {
+				all = all[i+len(want):]
+				return
+			}
+			select {
+			case more, ok := <-seen:
+				if all += more; !ok {
+					t.Fatalf("%q did not come before the end: %q", want, all)
+				}
+			case <-end:
+				t.Fatalf("%q did not come: %q", want, all)
+			}
+		}
+	}
+}
+
+// At a terminal a chat completes commands, asks in place, and keeps what was typed
+// for the next time; Ctrl-C at the prompt ends a line and not the program.
+func TestChatOnATerminal(t *testing.T) {
+	r := newRemit(t)
+	dir := filepath.Join(r.dir, "..")
+	policy := filepath.Join(dir, "chat.yaml")
+	must(t, os.WriteFile(policy, []byte("version: 1\nfiles: {read: {ask: ['**']}}\nmodels: {allow: ['scripted:*']}\n"), 0o600))
+	must(t, os.WriteFile(filepath.Join(r.dir, "note.txt"), []byte("hello"), 0o600))
+	script := filepath.Join(dir, "answers.yaml")
+	must(t, os.WriteFile(script, []byte(`
+- tool_calls: [{name: fs_read, args: {path: note.txt}}]
+- text: "First \e[31mdone\e[0m."
+- tool_calls: [{name: fs_read, args: {path: note.txt}}]
+- text: "Second done."
+`), 0o600))
+	mine, theirs := openTerminal(t)
+	must(t, sandbox.Resize(mine, 110, 40))
+	await := screenOf(t, mine)
+	done := make(chan int, 1)
+	go func() {
+		done <- r.main(cli.Streams{In: theirs, Out: theirs, Err: theirs}, "chat", "--model", "scripted:"+script, "-p", policy, "-w", r.dir)
+		_ = theirs.Close()
+	}()
+	for _, step := range []struct{ keys, want string }{
+		{"", "Ctrl-D leaves"},
+		{"", "› "},
+		{"/he\t", "/help "},
+		{"\r", "Shows what there is to call"},
+		{"", "› "},
+		{"half a line\x03", "/exit leaves"},
+		{"", "› "},
+		{"read the note\r", "wants approval"},
+		{"", "allow once"},
+		{"n not now\r", "fs_read"},
+		{"", "denied"},
+		{"", `First \x1b[31mdone\x1b[0m.`},
+		{"", "› "},
+		{"again\r", "wants approval"},
+		{"", "allow once"},
+		{"y\r", "completed"},
+		{"", "Second done."},
+		{"", "› "},
+		{"\x1b[A", "again"},
+		{"\x15\x04", ""},
+	} {
+		_, err := mine.WriteString(step.keys)
+		must(t, err)
+		await(step.want)
+	}
+	select {
+	case status := <-done:
+		if status != 0 {
+			t.Errorf("status %d", status)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("it does not end")
+	}
+	list, err := os.ReadFile(filepath.Join(r.home, "chat_history"))
+	must(t, err)
+	if want := "/help\nread the note\nagain\n"; string(list) != want {
+		t.Errorf("the history is %q, want %q", list, want)
+	}
+}

@@ -1,0 +1,262 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/agent"
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/approval"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/store"
+)
+
+// plainAgent is what a chat without an agent of one's own talks to.
+var plainAgent = agent.Agent{
+	SystemPrompt: "You help the person at this terminal with the files of their workspace. What the policy does not allow is refused: say so, and go on with what is allowed.",
+	Capabilities: []agent.CapabilityRef{{Ref: "workspace"}, {Ref: "current_time"}, {Ref: "stateless_todo_list"}, {Ref: "web_fetch"}},
+}
+
+// connect finds whom to talk to.
+func (c *dialog) connect(ctx context.Context, a *app.App, f chatFlags) error {
+	dir, err := app.Workspace(f.dir)
+	if err != nil {
+		return err
+	}
+	c.close = func(context.Context) error { return nil }
+	c.answer = func(ctx context.Context, id string) error { return c.ask(ctx, a, id) }
+	c.slash = &slashDoor{c: c, a: a, q: app.SlashRequest{Policy: f.policy, Workspace: dir, Model: f.model, Grant: f.grant}}
+	if f.model == "" {
+		f.model = a.Models().Default
+	}
+	if f.agent == "" && f.session == "" && f.model == "" {
+		c.greet("slash commands")
+		return nil
+	}
+	if f.grant.KeyFile != "" && f.grant.Token != "" {
+		return fault.New(fault.GrantHolder, "sessions of agents do not take a grant that is bound to a key").WithHint("narrow one that is not")
+	}
+	service, err := a.Agents(ctx, app.AgentsRequest{Policy: f.policy, Workspace: dir})
+	if err != nil {
+		return err
+	}
+	c.agents, c.by, c.close = service, agent.Caller{Name: app.Person(), Token: f.grant.Token}, service.Close
+	if err = c.choose(ctx, f); err != nil {
+		return errors.Join(err, service.Close(ctx))
+	}
+	return nil
+}
+
+// choose finds the session, or the agent that one begins with.
+func (c *dialog) choose(ctx context.Context, f chatFlags) error {
+	if f.session != "" {
+		s, err := c.agents.Session(ctx, f.session)
+		if err != nil {
+			return err
+		}
+		a, err := c.agents.Agent(ctx, s.Agent.String())
+		if err != nil {
+			return err
+		}
+		c.id = s.ID.String()
+		c.begin = c.beginner(a)
+		return c.goOn(ctx, s, a)
+	}
+	var a agent.Agent
+	var err error
+	if f.agent != "" {
+		a, err = c.agents.Agent(ctx, f.agent)
+	} else {
+		a, err = c.plain(ctx, f.model)
+	}
+	if err != nil {
+		return err
+	}
+	c.begin = c.beginner(a)
+	c.greet(a.Name)
+	return nil
+}
+
+func (c *dialog) beginner(a agent.Agent) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		s, err := c.agents.CreateSession(ctx, c.by, a.ID.String(), "chat")
+		return s.ID.String(), err
+	}
+}
+
+// goOn shows where a session is, and carries a turn on that was cut off.
+func (c *dialog) goOn(ctx context.Context, s agent.Session, a agent.Agent) error {
+	c.greet(fmt.Sprintf("%s  ·  session %s, %d messages", a.Name, short(c.id), s.Last))
+	const last = 4
+	list, err := c.agents.Messages(ctx, c.id, max(1, s.Last-last+1), last)
+	if err != nil {
+		return err
+	}
+	for _, m := range list {
+		if m.Role == "user" && m.Kind == agent.Spoken {
+			c.show.line("%s %s", c.s.paint(dim, "›"), showLines(m.Text))
+		} else {
+			c.show.message(&m)
+		}
+	}
+	if s.State == agent.Working || s.State == agent.Paused || s.State == agent.Waiting {
+		c.show.line("%s", c.s.paint(dim, "the last turn was not over; it goes on"))
+		return c.follow(ctx)
+	}
+	return nil
+}
+
+// follow resumes a turn and shows it until it is over.
+func (c *dialog) follow(ctx context.Context) error {
+	return c.watch(ctx, func(ctx context.Context, on func(agent.Event)) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		if _, err := c.agents.Resume(ctx, c.by, c.id); err != nil {
+			return err
+		}
+		err := c.agents.Events(ctx, c.id, "", func(e agent.Event) error {
+			on(e)
+			if e.Type == agent.StateChanged && e.State != agent.Working && e.State != agent.Waiting {
+				return io.EOF
+			}
+			return nil
+		})
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		return err
+	})
+}
+
+// plain finds or makes the plain agent of a model.
+func (c *dialog) plain(ctx context.Context, model string) (agent.Agent, error) {
+	want := plainAgent
+	want.Name, want.Model = "chat "+model, model
+	for before, more := uuid.Nil, true; more; {
+		const page = 100
+		list, err := c.agents.Agents(ctx, before, page)
+		if err != nil {
+			return want, err
+		}
+		i := slices.IndexFunc(list, func(a agent.Agent) bool {
+			return a.Name == want.Name && a.Model == want.Model && a.SystemPrompt == want.SystemPrompt && a.Policy == ""
+		})
+		if i >= 0 {
+			return list[i], nil
+		}
+		if more = len(list) == page; more {
+			before = list[page-1].ID
+		}
+	}
+	return c.agents.CreateAgent(ctx, c.by, want)
+}
+
+// ask puts a question of a turn to the person, and answers it.
+func (c *dialog) ask(ctx context.Context, a *app.App, id string) error {
+	if c.lines.plain != nil {
+		c.show.line("%s", "this waits for approval: remit approvals approve "+show(id))
+		return nil
+	}
+	q, body, err := a.Question(ctx, id)
+	if err != nil {
+		return err
+	}
+	c.s.printf("%s %s wants approval (risk %s)\n", c.s.paint(yellow, "?"), c.s.paint(bold, show(string(body.Tool))), show(body.Risk))
+	c.s.printBody(body, "    ")
+	prompt := "  allow this once? [y/N, or n and why] "
+	if body.Pattern != nil {
+		for _, line := range body.Pattern.Lines() {
+			c.s.printf("    session    %s\n", shorten(show(line), 400))
+		}
+		prompt = "  allow once (y), for the session (s), or not (N, or n and why)? "
+	}
+	line, err := c.lines.read(prompt, false)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	v, err := vote(line, err == nil, body.Pattern, nil)
+	if err != nil {
+		return err
+	}
+	_, err = a.Answer(ctx, q.ID.String(), v.Yes, len(v.Session) > 0, v.Reason)
+	return err
+}
+
+// slashDoor carries slash commands out for a chat.
+type slashDoor struct {
+	c *dialog
+	a *app.App
+	q app.SlashRequest
+}
+
+// Complete implements slashRunner.
+func (d *slashDoor) Complete(line string) []string {
+	router, err := d.a.Router()
+	if err != nil {
+		return nil // what is wrong with it is said when one is carried out
+	}
+	from, list := router.Complete(line)
+	out := make([]string, len(list))
+	for i, c := range list {
+		out[i] = line[:from] + c.Text
+	}
+	return out
+}
+
+// Run implements slashRunner.
+func (d *slashDoor) Run(ctx context.Context, line string) error {
+	s, q := d.c.s, d.q
+	q.Line, q.Session = line, d.c.id
+	live := s.newProgress(d.a.Redactor(), 1)
+	if d.c.lines.plain == nil {
+		asker := &terminalAsker{s: s, p: live}
+		q.Here = func(_ context.Context, c approval.Case) (v store.Vote, err error) {
+			live.hold(func() {
+				asker.print(c)
+				var typed string
+				typed, err = d.c.lines.read("", false)
+				v, err = vote(typed, err == nil, c.Body.Pattern, nil)
+			})
+			return v, err
+		}
+	}
+	res, err := d.a.Slash(ctx, q)
+	live.stop()
+	switch {
+	case err != nil:
+		return err
+	case res.Route.Help:
+		s.printf("%s", showLines(res.Help))
+		if res.Route.Topic == "" {
+			d.c.help()
+		}
+		return nil
+	}
+	s.printSlash(res)
+	d.c.failed = d.c.failed || res.Outcome.Err != nil
+	return res.Run.Stopped
+}
+
+// help lists the chat's own commands.
+func (c *dialog) help() {
+	c.s.printf("\nof this chat:\n")
+	for _, o := range own {
+		c.s.printf("  %-10s %s\n", o.name, o.does)
+	}
+}
+
+// greet says what one can do.
+func (c *dialog) greet(who string) {
+	if c.lines.plain != nil {
+		return // nobody is there to be greeted
+	}
+	c.s.printf("%s\n", c.s.paint(dim, show(who)+"  ·  /help lists commands, Ctrl-C stops a turn, Ctrl-D leaves"))
+}
+
+var errNoAgent = fault.New(fault.ModelUnknown, "there is no agent here to read this").
+	WithHint("remit chat --agent AGENT or --model MODEL talks to one; /help lists the slash commands")

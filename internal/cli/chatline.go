@@ -1,0 +1,193 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// errInterrupt says that Ctrl-C was typed instead of a line.
+var errInterrupt = errors.New("interrupted")
+
+// lines reads what a person types: with editing, history and completion on a
+// terminal, else line by line.
+type lines struct {
+	s        *session
+	plain    *bufio.Scanner // where there is no terminal
+	history  *history
+	complete func(line string) []string // whole lines that one could become
+}
+
+// maxLine bounds a line that is typed or piped in, in bytes.
+const maxLine = 1 << 20
+
+func (s *session) newLines(h *history, complete func(string) []string) *lines {
+	l := &lines{s: s, history: h, complete: complete}
+	if !isTerminal(s.In) || !isTerminal(s.Out) {
+		l.plain = bufio.NewScanner(s.In)
+		l.plain.Buffer(nil, maxLine)
+	}
+	return l
+}
+
+// read gives the next line: io.EOF after the last one, errInterrupt where Ctrl-C
+// was typed. What is asked with keep goes into the history.
+func (l *lines) read(prompt string, keep bool) (string, error) {
+	if l.plain != nil {
+		if l.plain.Scan() {
+			return l.plain.Text(), nil
+		}
+		if err := l.plain.Err(); err != nil {
+			return "", err
+		}
+		return "", io.EOF
+	}
+	in, _ := l.s.In.(*os.File)
+	was, err := term.MakeRaw(int(in.Fd()))
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = term.Restore(int(in.Fd()), was) }()
+	keys := &keyboard{in: l.s.In}
+	t := term.NewTerminal(struct {
+		io.Reader
+		io.Writer
+	}{keys, l.s.Out}, prompt)
+	if w, h, err := term.GetSize(int(in.Fd())); err == nil && w > 0 && h > 0 {
+		_ = t.SetSize(w, h) // a size that it does not take leaves the usual one
+	}
+	t.History = &kept{l.history, keep}
+	t.AutoCompleteCallback = l.tab(t)
+	line, err := t.ReadLine()
+	if errors.Is(err, term.ErrPasteIndicator) {
+		err = nil
+	}
+	if keys.interrupted {
+		l.s.printf("\r\n")
+		return "", errInterrupt
+	}
+	return line, err
+}
+
+// tab completes what stands before the cursor at the end of a line: as far as
+// all that it could become agree, and lists them where that adds nothing.
+func (l *lines) tab(t *term.Terminal) func(string, int, rune) (string, int, bool) {
+	return func(line string, pos int, key rune) (string, int, bool) {
+		if key != '\t' || l.complete == nil || pos != len(line) {
+			return "", 0, false
+		}
+		list := l.complete(line)
+		if len(list) == 0 {
+			return line, pos, true
+		}
+		common := list[0]
+		for _, c := range list[1:] {
+			for !strings.HasPrefix(c, common) {
+				common = common[:len(common)-1]
+			}
+		}
+		if len(list) > 1 && len(common) <= len(line) {
+			go func() { _, _ = t.Write([]byte(show(strings.Join(list, "   ")) + "\n")) }() // the terminal is locked here
+			return line, pos, true
+		}
+		if len(list) == 1 && !strings.HasSuffix(common, " ") {
+			common += " "
+		}
+		return common, len(common), true
+	}
+}
+
+// keyboard notes that Ctrl-C was typed, which a terminal reads as the end.
+type keyboard struct {
+	in          io.Reader
+	interrupted bool
+}
+
+const ctrlC = 3
+
+func (k *keyboard) Read(b []byte) (int, error) {
+	n, err := k.in.Read(b[:min(len(b), 1)]) // no more than the line: what follows is for the next one
+	if n > 0 && b[0] == ctrlC {
+		k.interrupted = true
+	}
+	return n, err
+}
+
+// history is what was typed before, newest last, in a file that is the person's
+// alone.
+type history struct {
+	file string // "": it is not kept
+	list []string
+}
+
+// maxHistory is how many lines are kept.
+const maxHistory = 1000
+
+func openHistory(home string) *history {
+	h := &history{file: filepath.Join(home, "chat_history")}
+	b, err := os.ReadFile(h.file)
+	if err != nil {
+		return h // the first time
+	}
+	for line := range strings.Lines(string(b)) {
+		if line = strings.TrimSuffix(line, "\n"); line != "" {
+			h.list = append(h.list, line)
+		}
+	}
+	h.list = h.list[max(0, len(h.list)-maxHistory):]
+	return h
+}
+
+func (h *history) add(line string) {
+	if line = strings.TrimSpace(line); line == "" || strings.ContainsAny(line, "\n\r") || len(h.list) > 0 && h.list[len(h.list)-1] == line {
+		return
+	}
+	h.list = append(h.list, line)
+	h.list = h.list[max(0, len(h.list)-maxHistory):]
+}
+
+// save keeps the history for the next time.
+func (h *history) save() error {
+	if h.file == "" || len(h.list) == 0 {
+		return nil
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(h.file), ".chat_history-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(tmp.Name()) }() // once renamed there is nothing to remove
+	_, err = tmp.WriteString(strings.Join(h.list, "\n") + "\n")
+	if cerr := tmp.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), h.file)
+}
+
+// kept is the history as the line editor sees it: entry 0 is the newest.
+type kept struct {
+	h    *history
+	keep bool
+}
+
+func (k *kept) Add(line string) {
+	if k.keep {
+		k.h.add(line)
+	}
+}
+
+func (k *kept) Len() int {
+	if !k.keep {
+		return 0
+	}
+	return len(k.h.list)
+}
+
+func (k *kept) At(i int) string { return k.h.list[len(k.h.list)-1-i] }

@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/remitrun/remit/internal/agent"
+)
+
+// screen shows a turn as it happens.
+type screen struct {
+	s       *session
+	mid     bool   // a line has been begun
+	pending []byte // the beginning of a character that is not here whole
+	printed bool   // the answer that is coming in has been shown piece by piece
+}
+
+// event shows one.
+func (c *screen) event(e agent.Event) {
+	switch e.Type {
+	case agent.TextDelta:
+		c.text(e.Text)
+		c.printed = true
+	case agent.MessageAdded:
+		c.message(e.Message)
+	case agent.CallStarted:
+		c.line("%s %s %s", c.s.paint(dim, "●"), c.s.paint(bold, show(e.Call.Name)), c.s.paint(dim, shorten(show(compact(e.Call.Args)), 160)))
+	case agent.CallProgress:
+		if e.Text != "" {
+			c.line("  %s", c.s.paint(dim, shorten(show(e.Text), 160)))
+		}
+	case agent.CallEnded:
+		c.ended(e.Call)
+	case agent.StateChanged:
+		if e.Error != nil {
+			c.line("%s %s %s", c.s.paint(red, "error:"), show(e.Error.Code), show(e.Error.Message))
+			if e.Error.Hint != "" {
+				c.line("  %s", show(e.Error.Hint))
+			}
+		}
+	case agent.ApprovalDue:
+	}
+}
+
+// text adds a piece of an answer. Pieces may end within a character.
+func (c *screen) text(piece string) {
+	b := append(c.pending, piece...)
+	whole := len(b)
+	for i := 1; i <= min(utf8.UTFMax-1, len(b)); i++ {
+		if tail := b[len(b)-i:]; utf8.RuneStart(tail[0]) {
+			if !utf8.FullRune(tail) {
+				whole = len(b) - i
+			}
+			break
+		}
+	}
+	c.pending = append([]byte(nil), b[whole:]...)
+	if whole == 0 {
+		return
+	}
+	c.s.printf("%s", showLines(string(b[:whole])))
+	c.mid = b[whole-1] != '\n'
+}
+
+// message shows a message that did not come in by pieces.
+func (c *screen) message(m *agent.Message) {
+	if m == nil {
+		return
+	}
+	switch {
+	case m.Kind == agent.Notice, m.Kind == agent.Summary:
+		c.line("%s", c.s.paint(dim, shorten(show(firstLine(m.Text)), 160)))
+	case m.Role == "assistant":
+		if !c.printed && m.Text != "" {
+			c.text(m.Text)
+		}
+		c.printed = false
+	}
+	c.rest()
+}
+
+func (c *screen) ended(e *agent.CallEvent) {
+	mark, col := "✓", green
+	switch e.Status {
+	case "completed":
+	case "denied":
+		mark, col = "⊘", yellow
+	default:
+		mark, col = "✗", red
+	}
+	c.line("%s %s %s", c.s.paint(col, mark), show(e.Name), c.s.paint(dim, strings.TrimSpace(show(e.Status)+" "+ms(e.Duration)+" "+shorten(show(compact(e.Args)), 80))))
+	if e.Error != nil {
+		c.line("  %s %s", show(e.Error.Code), shorten(show(e.Error.Message), 400))
+	}
+}
+
+// line prints a line of its own.
+func (c *screen) line(format string, args ...any) {
+	c.rest()
+	c.s.printf("%s\n", fmt.Sprintf(format, args...))
+}
+
+// rest ends a line that was begun.
+func (c *screen) rest() {
+	if len(c.pending) > 0 { // a character that never became whole
+		c.s.printf("\uFFFD")
+		c.pending, c.mid = nil, true
+	}
+	if c.mid {
+		c.s.printf("\n")
+		c.mid = false
+	}
+}
+
+// compact is JSON on one line.
+func compact(raw json.RawMessage) string {
+	return strings.Join(strings.Fields(string(raw)), " ")
+}

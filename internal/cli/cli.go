@@ -1,0 +1,178 @@
+// Package cli is Remit's command line: one file per command, each thin. It
+// parses arguments, calls package app, and prints. Start at [Main].
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/fault"
+)
+
+// Streams is what a command talks to.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// session is one invocation of the program.
+type session struct {
+	Streams
+	version string
+	environ []string
+	lookup  func(string) (string, bool)
+	json    bool
+	app     *app.App // built when first needed
+
+	unwritten error // the first error of standard output
+}
+
+// exit is an error that only says which status to end with: all there was to
+// say has been printed.
+type exit int
+
+func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// Main runs the command line and returns the exit status.
+func Main(ctx context.Context, args []string, s Streams, environ []string, version string) int {
+	ss := &session{Streams: s, version: version, environ: environ, lookup: app.Lookup(environ)}
+	root := ss.root()
+	root.SetArgs(args)
+	root.SetIn(s.In)
+	root.SetOut(s.Out)
+	root.SetErr(s.Err)
+	status := ss.status(ctx, root.ExecuteContext(ctx))
+	if status == 0 && ss.unwritten != nil {
+		status = ss.status(ctx, fault.Wrap(fault.Internal, ss.unwritten, "not all of the output could be written"))
+	}
+	if ss.app != nil {
+		if closing := ss.status(ctx, ss.app.Close()); status == 0 {
+			status = closing
+		}
+	}
+	return status
+}
+
+// status prints an error and gives the exit status that it leads to.
+func (s *session) status(ctx context.Context, err error) int {
+	var e exit
+	switch {
+	case err == nil, errors.Is(err, syscall.EPIPE): // whom it was for has gone: that is no failure
+		return 0
+	case errors.As(err, &e):
+		return int(e)
+	case ctx.Err() != nil && (!isCoded(err) || errors.Is(err, context.Canceled)):
+		s.errorf("interrupted\n")
+		return 130
+	}
+	var list fault.List
+	if errors.As(err, &list) {
+		for _, one := range list {
+			s.complain(one)
+		}
+	} else {
+		s.complain(err)
+	}
+	return fault.CodeOf(err).Exit()
+}
+
+// complain prints one error with its number and, for an operator, its cause.
+func (s *session) complain(err error) {
+	var coded *fault.Error
+	if !errors.As(err, &coded) {
+		s.errorf("error: %s\n", show(err.Error()))
+		return
+	}
+	bare := *coded
+	bare.Hint = ""
+	s.errorf("%s %s\n", s.paintErr(red, "error:"), show(bare.Error()))
+	if coded.Hint != "" {
+		s.errorf("  %s\n", show(coded.Hint))
+	}
+	if cause := causeOf(coded); cause != "" {
+		s.errorf("  cause: %s\n", show(cause))
+	}
+}
+
+// causeOf is what an error's cause adds to its message, or "".
+func causeOf(e *fault.Error) string {
+	if e.Err == nil || fault.CodeOf(e.Err) != fault.Internal {
+		return ""
+	}
+	inner := e.Err
+	for errors.Unwrap(inner) != nil {
+		inner = errors.Unwrap(inner)
+	}
+	if strings.Contains(e.Msg, inner.Error()) {
+		return ""
+	}
+	return firstLine(e.Err.Error())
+}
+
+func isCoded(err error) bool {
+	var coded *fault.Error
+	return errors.As(err, &coded)
+}
+
+// root builds the command tree.
+func (s *session) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "remit",
+		Short: "Run AI agents' tool calls within their remit",
+		Long: `Remit executes AI agents' tool calls. Every call takes one path: it is decided
+by policy, recorded before it acts, confined by the operating system while it
+acts, and can be verified and replayed afterwards.`,
+		Example: `  remit run plan.yaml -p policy.yaml     execute a plan
+  remit report RUN                       see what happened
+  remit verify                           check that the record is what was recorded`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.PersistentFlags().BoolVar(&s.json, "json", false, "print JSON for machines")
+	root.SetFlagErrorFunc(badFlag)
+	for _, c := range []*cobra.Command{
+		s.runCmd(), s.execCmd(), s.runsCmd(), s.showCmd(), s.reportCmd(), s.replayCmd(), s.verifyCmd(), s.planCmd(), s.policyCmd(), s.changesCmd(), s.undoCmd(),
+		s.grantCmd(), s.approvalsCmd(), s.mcpCmd(), s.serveCmd(), s.secretCmd(), s.apiCmd(), s.wasmCmd(), s.extCmd(), s.slashCmd(), s.chatCmd(),
+		s.toolsCmd(), s.toolCmd(), s.modelsCmd(), s.capabilitiesCmd(), s.auditCmd(), s.doctorCmd(), s.versionCmd(),
+	} {
+		root.AddCommand(c)
+	}
+	root.SetHelpCommand(s.helpCmd())
+	root.InitDefaultHelpCmd()
+	completion(root)
+	prepare(root)
+	return root
+}
+
+// open builds the App on first use.
+func (s *session) open() (*app.App, error) {
+	if s.app != nil {
+		return s.app, nil
+	}
+	cfg, err := app.FromEnv(s.environ)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Version = s.version
+	if s.app, err = app.New(cfg); err != nil {
+		return nil, err
+	}
+	return s.app, nil
+}
+
+// isTerminal reports whether a stream is a terminal.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

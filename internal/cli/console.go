@@ -1,0 +1,237 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/remitrun/remit/internal/policy"
+	"github.com/remitrun/remit/internal/sandbox"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// console stands between this process's streams and those of a command: pipes,
+// or a terminal of the command's own where this process has one.
+type console struct {
+	s     *session
+	input *os.File   // what is typed goes here
+	outs  []*os.File // what the command writes comes from here
+	to    []io.Writer
+	raws  bool     // the command has a terminal of its own
+	tty   *os.File // the end of it that is kept here, once there is one
+
+	restore func()
+	copies  sync.WaitGroup
+	quit    chan struct{}
+
+	mu      sync.Mutex // held while something is said or asked
+	qmu     sync.Mutex
+	pending chan byte // not nil while a question waits for its answer
+}
+
+// newConsole makes the streams.
+func (s *session) newConsole() (*console, *sandbox.Stdio, error) {
+	c := &console{s: s, quit: make(chan struct{})}
+	if isTerminal(s.In) && isTerminal(s.Out) {
+		t := &sandbox.Terminal{Opened: c.opened}
+		if w, h, err := term.GetSize(c.fd()); err == nil {
+			t.Columns, t.Rows = w, h
+		}
+		c.raws, c.to = true, []io.Writer{gate{c, s.Out}}
+		return c, &sandbox.Stdio{Terminal: t}, nil
+	}
+	stdio := &sandbox.Stdio{}
+	var mine [3]*os.File
+	for _, ends := range [][2]**os.File{{&stdio.In, &mine[0]}, {&mine[1], &stdio.Out}, {&mine[2], &stdio.Err}} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			for _, f := range []*os.File{stdio.In, stdio.Out, stdio.Err, mine[0], mine[1], mine[2]} {
+				_ = f.Close() // one that is not there says so
+			}
+			return nil, nil, err
+		}
+		*ends[0], *ends[1] = r, w
+	}
+	c.input, c.outs, c.to = mine[0], mine[1:], []io.Writer{gate{c, s.Out}, gate{c, s.Err}}
+	return c, stdio, nil
+}
+
+// gate lets the command's output through while nothing is said or asked.
+type gate struct {
+	c *console
+	w io.Writer
+}
+
+func (g gate) Write(b []byte) (int, error) {
+	g.c.mu.Lock()
+	defer g.c.mu.Unlock()
+	return g.w.Write(b)
+}
+
+// fd is this process's terminal.
+func (c *console) fd() int {
+	in, _ := c.s.In.(*os.File)
+	return int(in.Fd())
+}
+
+// start begins to copy, for a command with a terminal when that is there. The
+// person's terminal is raw until stop.
+func (c *console) start() {
+	if c.raws {
+		c.raw()
+		return
+	}
+	c.copy()
+}
+
+// opened takes the command's terminal.
+func (c *console) opened(tty *os.File) {
+	c.mu.Lock()
+	c.tty, c.input, c.outs = tty, tty, []*os.File{tty}
+	c.mu.Unlock()
+	c.resize() // it may have changed since the command was asked for
+	c.copy()
+}
+
+func (c *console) copy() {
+	for i, from := range c.outs {
+		c.copies.Add(1)
+		go func() {
+			defer c.copies.Done()
+			_, _ = io.Copy(c.to[i], from) // a terminal whose command is gone ends with an error
+		}()
+	}
+	go c.read() // ends with the process: a read of a terminal cannot be called off
+}
+
+func (c *console) raw() {
+	fd := c.fd()
+	if state, err := term.MakeRaw(fd); err == nil {
+		c.restore = func() { _ = term.Restore(fd, state) }
+	}
+	changed := make(chan os.Signal, 1)
+	signal.Notify(changed, windowChanged...)
+	c.copies.Add(1)
+	go func() {
+		defer c.copies.Done()
+		defer signal.Stop(changed)
+		for {
+			select {
+			case <-changed:
+				c.resize()
+			case <-c.quit:
+				return
+			}
+		}
+	}()
+}
+
+func (c *console) resize() {
+	c.mu.Lock()
+	tty := c.tty
+	c.mu.Unlock()
+	if w, h, err := term.GetSize(c.fd()); err == nil && tty != nil {
+		_ = sandbox.Resize(tty, w, h) // of a command that has just ended
+	}
+}
+
+// read passes on what is typed, but for the answer to a question.
+func (c *console) read() {
+	defer func() { _ = c.input.Close() }() // the command is told of the end either way
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := c.s.In.Read(buf)
+		b := buf[:n]
+		if n > 0 && c.answer(b[0]) {
+			b = b[:0]
+		}
+		if len(b) > 0 {
+			if _, werr := c.input.Write(b); werr != nil {
+				return
+			}
+		}
+		if err != nil {
+			if c.raws {
+				<-c.quit
+			}
+			return
+		}
+	}
+}
+
+func (c *console) answer(b byte) bool {
+	c.qmu.Lock()
+	defer c.qmu.Unlock()
+	if c.pending == nil {
+		return false
+	}
+	c.pending <- b
+	c.pending = nil
+	return true
+}
+
+// outputLasts is how long what the command wrote may still be on its way when
+// all of its processes are gone.
+const outputLasts = 2 * time.Second
+
+// stop waits for the last output and gives the terminal back as it was.
+func (c *console) stop() {
+	for _, f := range c.outs {
+		_ = f.SetReadDeadline(time.Now().Add(outputLasts))
+	}
+	close(c.quit)
+	c.copies.Wait()
+	if c.restore != nil {
+		c.restore()
+	}
+	for _, f := range c.outs {
+		_ = f.Close()
+	}
+}
+
+// say tells the person something beside the command's own output.
+func (c *console) say(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.print(format, args...)
+}
+
+func (c *console) print(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if c.restore != nil { // a raw terminal does not begin lines by itself
+		text = "\r\n" + strings.ReplaceAll(text, "\n", "\r\n")
+	}
+	c.s.errorf("%s", text)
+}
+
+// ask puts a question about a connection and takes the next key as the answer.
+func (c *console) ask(ctx context.Context, a tool.Action, d policy.Decision) bool {
+	if !isTerminal(c.s.In) {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := make(chan byte, 1)
+	c.qmu.Lock()
+	c.pending = key
+	c.qmu.Unlock()
+	c.print("%s the command wants %s (%s)\n  allow it? [y/N] ", c.s.paintErr(yellow, "?"), show(a.String()), show(d.Reason))
+	select {
+	case b := <-key:
+		c.s.errorf("\r\n")
+		return b == 'y' || b == 'Y'
+	case <-ctx.Done():
+	case <-c.quit:
+	}
+	c.qmu.Lock()
+	c.pending = nil
+	c.qmu.Unlock()
+	return false
+}

@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/sandbox"
+)
+
+func (s *session) doctorCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Show what this machine can enforce",
+		Long: `Tries every layer of confinement and says whether it is there, why not, and how
+to get it: layers, limits, and the tiers and isolations that a policy can name.
+A command is refused where a layer that it needs is missing: nothing is ever run
+with less than its policy names.
+`,
+		Example: "  remit doctor",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			layers := sandbox.Probe(cmd.Context())
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			checks := a.Check(cmd.Context())
+			if s.json {
+				return s.printJSON(map[string]any{"layers": layers, "state": checks})
+			}
+			var rows [][]cell
+			ready := true
+			for _, l := range layers {
+				sign, col := "✓", green
+				if !l.Available {
+					sign, col = "✗", red
+					if !l.Required {
+						sign, col = "–", yellow
+					}
+					ready = ready && !l.Required
+				}
+				rows = append(rows, []cell{{sign + " " + l.Name, col}, {l.Detail, ""}})
+				if !l.Available && l.Hint != "" {
+					rows = append(rows, []cell{{"", ""}, {"→ " + l.Hint, yellow}})
+				}
+			}
+			s.table([]string{"LAYER", "HERE"}, rows)
+			s.printf("\n")
+			if ready {
+				s.printf("%s commands run fully confined\n", s.paint(green, "✓"))
+			} else {
+				s.printf("%s commands (shell.run) are refused on this machine until the above is there, unless the policy names an isolation that is; everything else works\n", s.paint(red, "✗"))
+			}
+			for _, c := range checks {
+				sign, col := "✓", green
+				if !c.OK {
+					sign, col = "✗", red
+				}
+				s.printf("%s %s: %s\n", s.paint(col, sign), c.Name, show(c.Detail))
+			}
+			return nil
+		},
+	}
+}

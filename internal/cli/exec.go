@@ -1,0 +1,180 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/runner"
+	"github.com/remitrun/remit/internal/sandbox"
+)
+
+func (s *session) execCmd() *cobra.Command {
+	var policyFile, dir, out string
+	var ask, profile, held, learn bool
+	var presented func() (app.Presented, error)
+	c := &cobra.Command{
+		Use:   "exec [flags] -- COMMAND...",
+		Short: "Run one command in the sandbox",
+		Long: `The command sees the files and reaches the network that the policy allows, and
+nothing else. Typing it here is the permission to start it, and is recorded as
+your approval of exactly that command; commands.deny still holds. On a terminal
+the command gets a terminal of its own. Refused connections are shown as they
+happen, with the rule that would allow them.
+
+--learn tells what the command needs: it runs with the whole workspace to read
+and to write, all writes held, and what the policy denies refused; then the least
+policy that would have sufficed is written, with what was tried and refused as
+comments. Read it before you use it: a command can do less than it may when it
+knows that it is watched.
+
+The exit status is the command's own, or 128 and the number of the signal that
+ended it.
+`,
+		Example: `  remit exec -p policy.yaml -- bash
+  remit exec -w ~/project -- npm test
+  remit exec -p policy.yaml --changeset -- make
+  remit exec --learn -o build.yaml -- make
+  remit exec -p policy.yaml --profile -- node server.js`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return fault.New(fault.Usage, "COMMAND is missing").WithHint("usage: remit exec [-p POLICY] -- COMMAND...; see remit exec --help")
+			}
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			ws, err := app.Workspace(dir)
+			if err != nil {
+				return err
+			}
+			granted, err := presented()
+			if err != nil {
+				return err
+			}
+			q := app.ExecRequest{Argv: args, Policy: policyFile, Workspace: ws, Changeset: held, Grant: granted}
+			if err := learning(&q, learn, profile, out); err != nil {
+				return err
+			}
+			if profile {
+				return s.printProfile(cmd.Context(), a, q)
+			}
+			return s.exec(cmd.Context(), a, q, ask, out)
+		},
+	}
+	presented = s.presented(c)
+	fl := c.Flags()
+	fl.SetInterspersed(false)
+	fl.StringVarP(&policyFile, "policy", "p", "", "the policy to run under")
+	fl.StringVarP(&dir, "workspace", "w", "", "the workspace, where the command starts (default: the current folder)")
+	fl.BoolVar(&ask, "ask", false, "ask about connections that the policy wants to be asked about; with --learn, about each new one")
+	fl.BoolVar(&learn, "learn", false, "write the least policy that the command would have needed")
+	fl.StringVarP(&out, "output", "o", "-", "with --learn, write to this new file; - is standard output, after the command's own")
+	fl.BoolVar(&held, "changeset", false, "hold what is written until it is applied with remit changes")
+	fl.BoolVar(&profile, "profile", false, "print what the command would get to see and use, and run nothing")
+	return c
+}
+
+func (s *session) printProfile(ctx context.Context, a *app.App, q app.ExecRequest) error {
+	p, err := a.Profile(ctx, q)
+	if err != nil {
+		return err
+	}
+	if s.json {
+		return s.printJSON(p)
+	}
+	s.printf("%s", p)
+	return nil
+}
+
+// exec runs the command with the streams of this process.
+func (s *session) exec(ctx context.Context, a *app.App, q app.ExecRequest, ask bool, out string) error {
+	con, stdio, err := s.newConsole()
+	if err != nil {
+		return err
+	}
+	q.Stdio = stdio
+	q.Notice = func(c sandbox.Connection) {
+		if !c.Allowed {
+			con.say("%s %s\n", s.paintErr(red, "✗ refused"), refusal(c))
+		}
+	}
+	if ask {
+		q.Ask = con.ask
+	}
+	q.Started = func(_ *runner.Run, h app.Hint) {
+		if h != "" {
+			con.say("%s %s\n", s.paintErr(yellow, "!"), string(h))
+		}
+	}
+	con.start()
+	res, err := a.Exec(ctx, q)
+	con.stop()
+	if err != nil {
+		return err
+	}
+	s.execSummary(res)
+	if err := s.printLearned(res, out); err != nil {
+		return err
+	}
+	return execExit(ctx.Err() != nil, res)
+}
+
+// refusal says what was refused, and what would allow it.
+func refusal(c sandbox.Connection) string {
+	text := fmt.Sprintf("%s (%s)", show(c.Target), show(c.Reason))
+	if c.Unlisted {
+		text += fmt.Sprintf("\n  network.allow: [%q] would allow it", show(c.Target))
+	}
+	return text
+}
+
+// execSummary tells on standard error how it went; standard output is the command's.
+func (s *session) execSummary(res app.ExecResult) {
+	o, refused := res.Command, res.Counts.Refused
+	tried := refused
+	for _, c := range o.Connections {
+		if c.Allowed {
+			tried++
+		}
+	}
+	parts := []string{res.Status.String() + " in " + ms(res.Duration)}
+	if o.Duration > 0 {
+		parts = append(parts, "cpu "+ms(o.CPU), fmt.Sprintf("memory %d MiB", (o.PeakMemory+1<<20-1)>>20))
+	}
+	if o.Isolation != "" && o.Isolation != "full" {
+		parts = append(parts, s.paintErr(yellow, "isolation "+o.Isolation+" only"))
+	}
+	if tried > 0 {
+		parts = append(parts, fmt.Sprintf("%s, %d refused", counted(tried, "connection"), refused))
+	}
+	sign, col := icon(res.Status.String())
+	s.errorf("%s %s  %s\n", s.paintErr(col, sign), strings.Join(parts, " · "), s.paintErr(dim, "remit show "+res.ID.String()))
+	if res.Held != nil {
+		s.errorf("%s held  %s\n", counted(len(res.Held), "change"), s.paintErr(dim, "remit changes "+res.ID.String()+" --diff"))
+	}
+	if res.Err != nil && (o.Duration == 0 || o.Limit != "" || o.Signal != "") {
+		s.complain(res.Err)
+	}
+}
+
+// execExit passes the command's own exit status on.
+func execExit(interrupted bool, res app.ExecResult) error {
+	o := res.Command
+	switch {
+	case interrupted:
+		return exit(130)
+	case o.Duration == 0 && res.Err != nil:
+		return exit(fault.CodeOf(res.Err).Exit())
+	case o.ExitCode > 0:
+		return exit(o.ExitCode)
+	case o.Signal != "":
+		return exit(128 + sandbox.SignalNumber(o.Signal))
+	}
+	return runExit(false, res.Status)
+}

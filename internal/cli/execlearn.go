@@ -1,0 +1,77 @@
+package cli
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/fault"
+)
+
+// learning reads what --learn asks for. A file that is there is not written
+// over: the command may take long, so that is said before it starts.
+func learning(q *app.ExecRequest, learn, profile bool, out string) error {
+	switch {
+	case !learn && out != "-":
+		return fault.New(fault.Usage, "--output is for --learn").WithHint("the command writes its own output")
+	case !learn:
+		return nil
+	case profile:
+		return fault.New(fault.Usage, "--learn runs the command and --profile does not").WithHint("give one of them")
+	}
+	if q.Learn = "learned"; out == "-" {
+		return nil
+	}
+	if _, err := os.Lstat(out); err == nil {
+		return fault.New(fault.Usage, "%q is there already", out).WithHint("name a new file for the policy, or remove that one")
+	}
+	if name := strings.TrimSuffix(path.Base(out), path.Ext(out)); name != "" {
+		q.Learn = name
+	}
+	return nil
+}
+
+// printLearned writes the policy that was learned.
+func (s *session) printLearned(res app.ExecResult, out string) error {
+	l := res.Learned
+	switch {
+	case l == nil:
+		return nil
+	case s.json:
+		return s.printJSON(map[string]any{"policy": string(l.Policy), "run": res.ID.String(), "refused": l.Refused, "unseen": l.Unseen})
+	}
+	var err error
+	if out == "-" {
+		err = s.toFile(out, func(w io.Writer) error { _, err := w.Write(l.Policy); return err })
+	} else {
+		err = writeNew(out, l.Policy)
+	}
+	if err != nil {
+		return err
+	}
+	if out != "-" {
+		s.errorf("written to %s; try it: remit exec -p %[1]s -- ...\n", show(out))
+	}
+	if l.Refused > 0 {
+		s.errorf("%s refused while learning; comments in the policy say what\n", counted(l.Refused, "use"))
+	}
+	if l.Unseen > 0 {
+		s.errorf("%s could not be seen, or were too many: the policy lacks them\n", counted(l.Unseen, "further use"))
+	}
+	return nil
+}
+
+// writeNew writes a file that is not there yet.
+func writeNew(file string, b []byte) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return fault.Wrap(fault.Usage, err, "%q cannot be written: %v", file, errors.Unwrap(err))
+	}
+	if _, err = f.Write(b); err == nil {
+		return f.Close()
+	}
+	return fault.Wrap(fault.Usage, errors.Join(err, f.Close()), "%q cannot be written", file)
+}

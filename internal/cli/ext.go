@@ -1,0 +1,339 @@
+package cli
+
+import (
+	"bufio"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/extension"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+func (s *session) extCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "ext",
+		Short: "Install extensions: slash commands, and tools",
+		Long: `An extension adds slash commands, and the programs or modules that they run as
+tools. It declares what it needs; what it does not declare is denied to it even
+where a policy would allow it, and what it declares must still be allowed. It
+writes nowhere but to a work folder of its own.
+`,
+		Example: `  remit ext install extensions/git
+  remit ext show git
+  remit slash "/git status"`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	c.AddCommand(s.extInstallCmd(false), s.extInstallCmd(true), s.extListCmd(), s.extShowCmd(), s.extSwitchCmd(true), s.extSwitchCmd(false), s.extRemoveCmd(), s.extSchemaCmd())
+	return c
+}
+
+func (s *session) extInstallCmd(update bool) *cobra.Command {
+	q := app.InstallExtension{Update: update}
+	var yes bool
+	c := &cobra.Command{
+		Use:   "install PATH",
+		Short: "Install an extension from a folder or a zip archive",
+		Long: `You are shown what the extension wants, what it could do, and what would run now;
+nothing is written before you say yes. It is installed whole or not at all.
+Links, devices, names that lead elsewhere and archives that blow up are refused.
+`,
+		Example: `  remit ext install extensions/git
+  remit ext install git-1.0.0.zip --sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+  remit ext install extensions/http --yes --json`,
+		Args: cobra.ExactArgs(1),
+	}
+	if update {
+		c.Use, c.Short = "update PATH", "Put a newer version in the place of an installed extension"
+		c.Long = `You are shown what it would be able to do, and which permissions are new. What is
+in its work folder stays. One that was signed is only replaced by one of the same
+signer; an older version does not replace a newer one. Its tools that are others
+than before are accepted with it.
+`
+		c.Example = "  remit ext update git-1.1.0.zip"
+	}
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		a, err := s.open()
+		if err != nil {
+			return err
+		}
+		q.Path = args[0]
+		q.Confirm = func(o app.ExtensionOffer) (bool, error) { return s.confirmExtension(o, yes) }
+		done, err := a.Install(cmd.Context(), q)
+		if err != nil {
+			return err
+		}
+		if s.json {
+			return s.printJSON(done)
+		}
+		s.printf("%s %s %s is installed: %s\n", s.paint(green, "✓"), done.ID, done.Version, commandNames(done.Extension))
+		if len(done.Accepted) > 0 {
+			s.printf("  %s changed, and accepted\n", counted(len(done.Accepted), "tool"))
+		}
+		return nil
+	}
+	fl := c.Flags()
+	fl.BoolVar(&yes, "yes", false, "do not ask (for scripts)")
+	fl.StringVar(&q.SHA256, "sha256", "", "the checksum that the archive must have")
+	fl.StringVar(&q.Signer, "signer", "", "the key that it must be signed with, as ed25519:BASE64")
+	return c
+}
+
+func commandNames(e app.Extension) string {
+	names := make([]string, len(e.Commands))
+	for i, c := range e.Commands {
+		names[i] = c.Name
+	}
+	return strings.Join(names, " ")
+}
+
+// confirmExtension shows what there is to know and asks. Without a terminal nobody
+// can say yes.
+func (s *session) confirmExtension(o app.ExtensionOffer, yes bool) (bool, error) {
+	if yes {
+		return true, nil
+	}
+	if s.json || !isTerminal(s.In) {
+		return false, fault.New(fault.Usage, "nobody is there to be asked whether %s may be installed", o.ID).
+			WithHint("look at it yourself, and say --yes")
+	}
+	s.printExtension(o)
+	s.printf("\ninstall it? [y/N] ")
+	in := bufio.NewScanner(s.In)
+	if !in.Scan() {
+		s.printf("\n")
+		return false, in.Err()
+	}
+	word := strings.ToLower(strings.TrimSpace(in.Text()))
+	return word == "y" || word == "yes", nil
+}
+
+// printExtension prints all of an extension that there is to know. Everything in it
+// is the extension's own word but for what is under its control of nobody.
+func (s *session) printExtension(o app.ExtensionOffer) {
+	version := o.Version
+	if o.Was != nil {
+		version = o.Was.Version + " → " + o.Version
+	}
+	s.printf("%s  %s %s\n\n%s\n\n", s.paint(bold, o.ID), show(o.Name), version, showLines(o.Description))
+	signer := "nobody"
+	if o.Signer != "" {
+		signer = o.Signer
+	}
+	for _, l := range [][2]string{{"author", o.Author}, {"license", o.License}, {"signed by", signer}, {"from", o.From}, {"folder", o.Folder}, {"files", fmt.Sprintf("%d, %d bytes", o.Files, o.Bytes)},
+		{"digest", o.Digest}, {"state", state(o.Extension)}} {
+		s.printf("%-10s %s\n", l[0], show(l[1]))
+	}
+	s.printf("\nIt can, where the policy of a call allows it as well:\n")
+	for _, w := range o.Wants {
+		sign, note := "·", ""
+		if w.New {
+			sign, note = s.paint(yellow, "+"), s.paint(yellow, "  (new)")
+		}
+		s.printf("  %s %-16s %s%s\n", sign, w.Name, w.Means, note)
+	}
+	if len(o.Wants) == 0 {
+		s.printf("  · compute\n")
+	}
+	s.printf("It can never, whatever a policy says:\n")
+	for _, what := range o.Never {
+		s.printf("  · %s\n", what)
+	}
+	s.printf("\n")
+	var rows [][]cell
+	for _, a := range o.Actions {
+		rows = append(rows, []cell{{a.Command, bold}, {orDash(string(a.Tool)), ""}, {orDash(a.Risk), riskOf(a.Risk)}, {a.Runs, ""}})
+	}
+	s.tableWhole([]string{"COMMAND", "TOOL", "RISK", "RUNS"}, rows)
+	if o.InstallPlan != "" {
+		s.printf("\nWhen it is installed this plan runs, in its work folder:\n%s\nunder this policy, and what it can do at all:\n%s", indentLines(o.InstallPlan), indentLines(o.InstallPolicy))
+	}
+	for _, w := range o.Warnings {
+		s.printf("%s %s\n", s.paint(yellow, "!"), show(w))
+	}
+}
+
+func state(e app.Extension) string {
+	switch {
+	case e.Installed.IsZero():
+		return "not installed"
+	case !e.Enabled:
+		return "switched off"
+	}
+	return "installed " + e.Installed.Local().Format(time.DateTime)
+}
+
+func indentLines(text string) string {
+	return "    " + strings.ReplaceAll(strings.TrimRight(showLines(text), "\n"), "\n", "\n    ") + "\n"
+}
+
+func (s *session) extListCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Short:   "List the installed extensions",
+		Example: "  remit ext list",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			list, err := a.Extensions()
+			if err != nil {
+				return err
+			}
+			if s.json {
+				if list == nil {
+					list = []app.Extension{}
+				}
+				return s.printJSON(list)
+			}
+			var rows [][]cell
+			for _, e := range list {
+				perms := make([]string, len(e.Permissions))
+				for i, p := range e.Permissions {
+					perms[i] = string(p)
+				}
+				on, col := "on", green
+				if !e.Enabled {
+					on, col = "off", yellow
+				}
+				rows = append(rows, []cell{{e.ID, bold}, {e.Version, ""}, {on, col}, {commandNames(e), ""}, {orDash(strings.Join(perms, " ")), ""}})
+			}
+			s.tableOr("no extension is installed; remit ext install PATH installs one", []string{"EXTENSION", "VERSION", "IS", "COMMANDS", "PERMISSIONS"}, rows)
+			return nil
+		},
+	}
+}
+
+func (s *session) extShowCmd() *cobra.Command {
+	var bounds bool
+	c := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show all that an extension may do, and what each of its commands runs",
+		Example: `  remit ext show git
+  remit ext show git --bounds`,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: s.completeExtensions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			o, err := a.ShowExtension(cmd.Context(), args[0])
+			switch {
+			case err != nil:
+				return err
+			case s.json:
+				return s.printJSON(o)
+			case bounds:
+				s.printf("%s\n", showLines(o.Bounds))
+				return nil
+			}
+			s.printExtension(o)
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&bounds, "bounds", false, "print the policy that bounds each of its calls, and nothing else")
+	return c
+}
+
+func (s *session) extSwitchCmd(on bool) *cobra.Command {
+	name, did, short := "disable", "switched off", "Switch an extension off: its commands and tools are refused"
+	if on {
+		name, did, short = "enable", "switched on", "Switch an extension on again"
+	}
+	return &cobra.Command{
+		Use: name + " ID", Short: short, Example: "  remit ext " + name + " git",
+		Args: cobra.ExactArgs(1), ValidArgsFunction: s.completeExtensions,
+		RunE: func(_ *cobra.Command, args []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			e, err := a.EnableExtension(args[0], on)
+			if err != nil {
+				return err
+			}
+			if s.json {
+				return s.printJSON(e)
+			}
+			s.printf("%s %s is %s\n", s.paint(green, "✓"), e.ID, did)
+			return nil
+		},
+	}
+}
+
+func (s *session) extRemoveCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove ID",
+		Short: "Remove an extension, and what is in its work folder",
+		Long: `What its calls did stays in the record.
+`,
+		Example: "  remit ext remove git",
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: s.completeExtensions,
+		RunE: func(_ *cobra.Command, args []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			if err := a.RemoveExtension(args[0]); err != nil {
+				return err
+			}
+			if s.json {
+				return s.printJSON(map[string]any{"removed": args[0]})
+			}
+			s.printf("%s %s is removed\n", s.paint(green, "✓"), args[0])
+			return nil
+		},
+	}
+}
+
+func (s *session) extSchemaCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema manifest|commands",
+		Short: "Print the JSON Schema of manifest.json or commands.yaml, for editors",
+		Example: `  remit ext schema manifest > manifest.schema.json
+  remit ext schema commands > commands.schema.json`,
+		Args: cobra.ExactArgs(1), ValidArgs: []string{"manifest", "commands"},
+		RunE: func(_ *cobra.Command, args []string) error {
+			schema := extension.DocumentSchema(args[0])
+			if schema == nil {
+				return fault.New(fault.Usage, "there are the schemas manifest and commands, not %q", args[0])
+			}
+			s.printf("%s", schema)
+			return nil
+		},
+	}
+}
+
+// completeExtensions completes the IDs of installed extensions.
+func (s *session) completeExtensions(_ *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
+	a, err := s.open()
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	list, err := a.Extensions()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var out []string
+	for _, e := range list {
+		if strings.HasPrefix(e.ID, begin) {
+			out = append(out, e.ID+"\t"+e.Name)
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+func riskOf(name string) colour {
+	r, ok := tool.ParseRisk(name)
+	if !ok {
+		return ""
+	}
+	return riskColour(r)
+}

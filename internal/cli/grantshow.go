@@ -1,0 +1,324 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/grant"
+	"github.com/remitrun/remit/internal/grant/token"
+	"github.com/remitrun/remit/internal/store"
+)
+
+// grantJSON is a grant as --json prints it.
+type grantJSON struct {
+	ID        string     `json:"id"`
+	Token     string     `json:"token,omitempty"`
+	File      string     `json:"file,omitempty"` // where the token is instead
+	Root      string     `json:"root,omitempty"`
+	Parent    string     `json:"parent,omitempty"`
+	Holder    string     `json:"holder"`
+	Issued    *time.Time `json:"issued,omitempty"`
+	NotBefore *time.Time `json:"not_before,omitempty"`
+	Expires   *time.Time `json:"expires,omitempty"`
+	Budgets   string     `json:"budgets,omitempty"`
+	Status    string     `json:"status,omitempty"`
+	Because   string     `json:"because,omitempty"` // whose standing the status is, if not its own
+	Spent     []spent    `json:"spent,omitempty"`
+	Note      string     `json:"note,omitempty"`
+	Lines     []lineJSON `json:"says,omitempty"`
+	Genuine   *bool      `json:"genuine,omitempty"`
+	Problem   string     `json:"problem,omitempty"`
+}
+
+type spent struct {
+	What   string `json:"what"`
+	Limit  int64  `json:"limit"`
+	Spent  int64  `json:"spent"`
+	Leased int64  `json:"leased,omitempty"`
+}
+
+type lineJSON struct {
+	Block int    `json:"block"` // -1: the token as a whole
+	Label string `json:"label,omitempty"`
+	Text  string `json:"text"`
+}
+
+func stamp(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// printToken shows a new token, or writes it to a file and shows what it says.
+func (s *session) printToken(done string, t app.Token, file string) error {
+	c, text := t.Claims, t.Text
+	if file != "" {
+		if err := app.WriteSecret(file, text+"\n"); err != nil {
+			return err
+		}
+		text = ""
+	}
+	if s.json {
+		return s.printJSON(grantJSON{
+			ID: c.Leaf().String(), Token: text, File: file, Root: c.ID().String(), Holder: c.Holder(), NotBefore: stamp(c.NotBefore()), Expires: stamp(c.Expires()),
+			Budgets: c.Budgets().String(),
+		})
+	}
+	s.printf("%s grant %s %s\n", s.paint(green, "✓"), s.paint(bold, c.Leaf().String()), done)
+	s.printf("  holder   %s\n  expires  %s\n  budgets  %s\n", show(c.Holder()), c.Expires().Local().Format(time.DateTime), show(c.Budgets().String()))
+	if file != "" {
+		s.printf("  token    in %s\n", show(file))
+		return nil
+	}
+	s.printf("\n%s\n", text)
+	return nil
+}
+
+func (s *session) grantInspectCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "inspect TOKEN|ID",
+		Short: "Say in words what a grant allows, and what is left of it",
+		Long: `TOKEN may be @FILE. The exit status is 3 where the grant cannot be used now.
+`,
+		Example: "  remit grant inspect @docs.token",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := app.ReadToken(args[0])
+			if err != nil {
+				return err
+			}
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			in, err := a.InspectGrant(cmd.Context(), text)
+			if err != nil {
+				return err
+			}
+			if s.json {
+				err = s.printJSON(inspectedJSON(in))
+			} else {
+				s.printInspected(in)
+			}
+			if err == nil && (in.Genuine != nil || in.Now != nil) {
+				return exit(fault.GrantInvalid.Exit())
+			}
+			return err
+		},
+	}
+}
+
+func inspectedJSON(in app.Inspected) grantJSON {
+	var g grantJSON
+	if in.Info != nil {
+		g = infoJSON(*in.Info)
+	}
+	if c := in.Content; c != nil {
+		genuine := in.Genuine == nil
+		g.ID, g.Root, g.Holder, g.NotBefore, g.Expires = c.Leaf().String(), c.ID().String(), c.Holder(), stamp(c.NotBefore()), stamp(c.Expires())
+		g.Budgets, g.Genuine = c.Budgets().String(), &genuine
+		for _, l := range in.Lines {
+			g.Lines = append(g.Lines, lineJSON{l.Block, l.Label, l.Text})
+		}
+	}
+	if err := errors.Join(in.Genuine, in.Now); err != nil {
+		g.Problem = fault.Message(err)
+	}
+	return g
+}
+
+func infoJSON(i app.GrantInfo) grantJSON {
+	r := i.Record
+	g := grantJSON{
+		ID: r.ID.String(), Holder: r.Holder, Issued: stamp(r.Issued), NotBefore: stamp(r.NotBefore), Expires: stamp(r.Expires), Budgets: r.Budgets.String(),
+		Status: standing(i), Note: r.Note,
+	}
+	if r.Parent != uuid.Nil {
+		g.Parent = r.Parent.String()
+	}
+	if i.Standing != store.Active && i.Of != r.ID {
+		g.Because = i.Of.String()
+	}
+	for _, m := range i.Spent {
+		g.Spent = append(g.Spent, spent{m.ID.What, m.Limit, m.Spent, m.Leased})
+	}
+	return g
+}
+
+// standing is a grant's state in a word.
+func standing(i app.GrantInfo) string {
+	switch {
+	case i.Standing == store.Active && i.Expired:
+		return "expired"
+	case i.Standing == store.Active && time.Now().Before(i.Record.NotBefore):
+		return "not yet"
+	}
+	return i.Standing.String()
+}
+
+func (s *session) printInspected(in app.Inspected) {
+	block := token.Whole - 1
+	for _, l := range in.Lines {
+		if l.Block != block {
+			block = l.Block
+			s.printf("%s\n", s.paint(bold, blockTitle(in.Content, block)))
+		}
+		s.printf("  %-10s %s\n", l.Label, show(l.Text))
+	}
+	if in.Info != nil {
+		if in.Content == nil {
+			s.printf("%s\n  %-10s %s\n", s.paint(bold, "grant "+in.Info.Record.ID.String()), "holder", show(in.Info.Record.Holder))
+			if e := in.Info.Record.Expires; !e.IsZero() {
+				s.printf("  %-10s %s\n", "expires", e.Local().Format(time.DateTime))
+			}
+		}
+		s.printSpent(*in.Info)
+	}
+	switch {
+	case in.Genuine != nil:
+		s.printf("%s not a grant of this ledger: %s\n", s.paint(red, "✗"), show(fault.Message(in.Genuine)))
+	case in.Now != nil:
+		s.printf("%s cannot be used now: %s\n", s.paint(red, "✗"), show(fault.Message(in.Now)))
+	default:
+		s.printf("%s can be used\n", s.paint(green, "✓"))
+	}
+}
+
+func blockTitle(c *token.Content, block int) string {
+	if block == token.Whole {
+		return "together"
+	}
+	links := c.Links()
+	if block == 0 {
+		return "issued as " + links[0].Grant.String()
+	}
+	return fmt.Sprintf("block %d, %s", block, links[block].Grant)
+}
+
+// printSpent shows what of a grant's own budgets is used.
+func (s *session) printSpent(i app.GrantInfo) {
+	for n, m := range i.Spent {
+		label := ""
+		if n == 0 {
+			label = "used"
+		}
+		left := ""
+		if m.Leased > 0 {
+			left = fmt.Sprintf(", %s held by runs under way", amount(m.ID.What, m.Leased))
+		}
+		s.printf("  %-10s %s: %s of %s%s\n", label, show(strings.ReplaceAll(m.ID.What, "_", " ")), amount(m.ID.What, m.Spent), amount(m.ID.What, m.Limit), left)
+	}
+}
+
+// amount prints a number of a meter in its unit.
+func amount(what string, n int64) string {
+	switch what {
+	case grant.MeterTime:
+		return (time.Duration(n) * time.Microsecond).Round(time.Millisecond).String()
+	case grant.MeterMoney:
+		return grant.MoneyText(n)
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func (s *session) grantKeysCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "keys",
+		Short:   "List, export and rotate the keys that grants are signed with",
+		Long:    "The public keys verify this ledger's tokens; --json exports them.\n",
+		Example: "  remit grant keys --json > ledger-keys.json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			keys, err := a.GrantKeys()
+			if err != nil {
+				return err
+			}
+			return s.printKeys(keys)
+		},
+	}
+	c.AddCommand(&cobra.Command{
+		Use:   "rotate",
+		Short: "Sign grants with a new key from now on",
+		Long: `The old key is accepted until the last grant that was issued so far has expired.
+`,
+		Example: "  remit grant keys rotate",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			until, err := a.RotateUntil(cmd.Context())
+			if err != nil {
+				return err
+			}
+			keys, err := a.RotateGrantKey(until)
+			if err != nil {
+				return err
+			}
+			return s.printKeys(keys)
+		},
+	})
+	return c
+}
+
+func (s *session) printKeys(keys []app.GrantKey) error {
+	if s.json {
+		if keys == nil {
+			keys = []app.GrantKey{}
+		}
+		return s.printJSON(keys)
+	}
+	if len(keys) == 0 {
+		s.printf("no keys so far (remit grant issue makes the first)\n")
+		return nil
+	}
+	rows := make([][]cell, len(keys))
+	for i, k := range keys {
+		until := "signs now"
+		if !k.NotAfter.IsZero() {
+			until = "until " + k.NotAfter.Local().Format(time.DateTime)
+		}
+		rows[i] = []cell{{text: k.Public}, {text: k.Made.Local().Format(time.DateTime)}, {text: until}}
+	}
+	s.table([]string{"PUBLIC KEY", "MADE", "ACCEPTED"}, rows)
+	return nil
+}
+
+func (s *session) grantKeygenCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "keygen FILE",
+		Short: "Make a key for a holder to bind grants to",
+		Long: `Writes the private key to a new FILE that only you can read, and prints the public
+one for remit grant issue --holder-key. A grant that is bound to it is of no use
+without the private key.
+`,
+		Example: "  remit grant keygen docs.key",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			pub, err := app.NewHolderKey(args[0])
+			if err != nil {
+				return err
+			}
+			if s.json {
+				return s.printJSON(map[string]string{"file": args[0], "public": pub})
+			}
+			s.printf("%s\n", pub)
+			return nil
+		},
+	}
+}

@@ -1,0 +1,174 @@
+package cli
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/canon"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/frozen"
+	"github.com/remitrun/remit/internal/plan"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+func (s *session) planCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "plan",
+		Short: "Freeze plans and check frozen ones",
+		Long: `A frozen plan fixes which calls a run may make: those of the plan, each once,
+with its arguments and with the tools as they are now.
+`,
+		Example: "  remit plan freeze plan.yaml -o plan.frozen.json",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	c.AddCommand(s.planFreezeCmd(), s.planCheckCmd())
+	return c
+}
+
+func (s *session) planFreezeCmd() *cobra.Command {
+	var out string
+	var inputs []string
+	var sign bool
+	c := &cobra.Command{
+		Use:   "freeze PLAN",
+		Short: "Fix the calls of a plan",
+		Long: `Writes a document with the plan, the values of its inputs, and what every step
+calls. remit run --frozen then allows nothing else. With --sign it also holds
+your approval, signed with the ledger's key. A frozen plan in place of PLAN is
+kept as it is, to add an approval.
+`,
+		Example: `  remit plan freeze plan.yaml --input branch=main -o plan.frozen.json
+  remit plan freeze plan.frozen.json --sign -o plan.frozen.json
+  remit run plan.yaml --frozen plan.frozen.json -p policy.yaml`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			given, err := parseInputs(inputs)
+			if err != nil {
+				return err
+			}
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			f, err := a.FreezeFile(args[0], given)
+			if err == nil && sign {
+				f, err = a.ApproveFrozen(cmd.Context(), f)
+			}
+			if err != nil {
+				return err
+			}
+			return s.toFile(out, func(w io.Writer) error {
+				_, err := w.Write(append(f.Encode(), '\n'))
+				return err
+			})
+		},
+	}
+	fl := c.Flags()
+	fl.StringVarP(&out, "output", "o", "-", "where to write the frozen plan (- is standard output)")
+	fl.StringArrayVarP(&inputs, "input", "i", nil, "an input of the plan, as name=value (repeatable)")
+	fl.BoolVar(&sign, "sign", false, "approve it, signed with the ledger's key")
+	return c
+}
+
+func (s *session) planCheckCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check FROZEN [PLAN]",
+		Short: "Show what a frozen plan allows, and whether it can still be carried out",
+		Long: `Exits with 2 if it cannot be read or was changed after it was frozen, and with 4
+if a tool has changed since, or PLAN is not the plan that was frozen.
+`,
+		Example: "  remit plan check plan.frozen.json plan.yaml",
+		Args:    cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			f, err := a.ReadFrozen(args[0])
+			if err != nil {
+				return err
+			}
+			var p *plan.Plan
+			if len(args) > 1 {
+				if p, err = a.ReadPlan(args[1]); err != nil {
+					return err
+				}
+			}
+			return s.printFrozen(cmd.Context(), a, f, a.CheckFrozen(f, p))
+		},
+	}
+}
+
+// printFrozen shows what a frozen plan allows, and what keeps it from being
+// carried out.
+func (s *session) printFrozen(ctx context.Context, a *app.App, f *frozen.Plan, problems error) error {
+	approvals, others, err := a.FrozenApprovals(ctx, f)
+	if err != nil {
+		return err
+	}
+	if s.json {
+		return s.frozenJSON(f, approvals, others, problems)
+	}
+	if problems == nil {
+		s.printf("%s %s\n", s.paint(green, "✓"), f.Digest())
+	} else {
+		s.printf("%s %s\n", s.paint(red, "✗"), f.Digest())
+	}
+	for _, x := range approvals {
+		s.printf("  approved by %s at %s\n", show(x.By), x.At.Format("2006-01-02 15:04:05Z"))
+	}
+	if others > 0 {
+		s.printf("  %s of other ledgers, which say nothing here\n", counted(others, "approval"))
+	}
+	var rows [][]cell
+	for _, st := range f.Steps() {
+		args, err := canon.Marshal(st.Args)
+		if err != nil {
+			return err
+		}
+		risk, _ := tool.ParseRisk(st.Risk)
+		rows = append(rows, []cell{{st.ID, bold}, {string(st.Tool), ""}, {st.Risk, riskColour(risk)}, {orDash(tool.EffectSet(st.Effects...).String()), ""}, {string(args), ""}})
+	}
+	s.tableWhole([]string{"STEP", "TOOL", "RISK", "SIDE EFFECTS", "ARGUMENTS"}, rows)
+	if problems != nil {
+		for _, e := range asList(problems) {
+			s.complain(e)
+		}
+		return exit(fault.VerifyFailed.Exit())
+	}
+	return nil
+}
+
+func (s *session) frozenJSON(f *frozen.Plan, approvals []frozen.Approval, others int, problems error) error {
+	type approval struct {
+		By string `json:"by"`
+		At string `json:"at"`
+	}
+	list, texts := []approval{}, []string{}
+	for _, x := range approvals {
+		list = append(list, approval{x.By, x.At.Format("2006-01-02T15:04:05Z07:00")})
+	}
+	if problems != nil {
+		for _, e := range asList(problems) {
+			texts = append(texts, e.Error())
+		}
+	}
+	err := s.printJSON(map[string]any{"ok": problems == nil, "digest": f.Digest().String(), "plan_digest": f.Plan().Digest().String(),
+		"inputs": f.Inputs(), "steps": f.Steps(), "approvals": list, "other_approvals": others, "problems": texts})
+	if err == nil && problems != nil {
+		return exit(fault.VerifyFailed.Exit())
+	}
+	return err
+}
+
+// frozenFlag reads the frozen plan that a flag names, nil if it names none.
+func (s *session) frozenFlag(a *app.App, file string) (*frozen.Plan, error) {
+	if file == "" {
+		return nil, nil //nolint:nilnil // said above
+	}
+	return a.ReadFrozen(file)
+}

@@ -1,0 +1,332 @@
+package cli
+
+import (
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/canon"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/policy"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+func (s *session) policyCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "policy",
+		Short:   "Check, explain, learn, compare, test and trust policies",
+		Example: "  remit policy check remit.yaml",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	c.AddCommand(s.policyCheckCmd(), s.policyExplainCmd(), s.policyLearnCmd(), s.policyDiffCmd(), s.policyTestCmd(), s.policySchemaCmd(), s.policyTrustCmd())
+	return c
+}
+
+func (s *session) policyCheckCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check FILE...",
+		Short: "Check that policies can be read",
+		Long: `Reports every problem of every file at once, each with line, column and field.
+`,
+		Example: "  remit policy check remit.yaml",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, files []string) error {
+			problems := fault.List{}
+			ok := []checkedPolicy{}
+			for _, f := range files {
+				p, err := app.ReadPolicy(f)
+				if err != nil {
+					problems = append(problems, asList(err)...)
+					continue
+				}
+				ok = append(ok, checkedPolicy{f, p.Name(), p.Digest().String()})
+			}
+			if s.json {
+				return s.printChecked(ok, problems)
+			}
+			for _, p := range ok {
+				s.printf("%s %s: policy %q can be used\n  %s\n", s.paint(green, "✓"), show(p.File), p.Name, s.paint(dim, p.Digest))
+			}
+			return problems.Err()
+		},
+	}
+}
+
+type checkedPolicy struct {
+	File   string `json:"file"`
+	Name   string `json:"name"`
+	Digest string `json:"digest"`
+}
+
+// printChecked prints a check for machines: what is wrong is part of it.
+func (s *session) printChecked(ok []checkedPolicy, problems fault.List) error {
+	type problem struct {
+		Code    string `json:"code"`
+		File    string `json:"file"`
+		Line    int    `json:"line"`
+		Column  int    `json:"column"`
+		Field   string `json:"field"`
+		Message string `json:"message"`
+		Hint    string `json:"hint"`
+	}
+	list := []problem{}
+	for _, e := range problems {
+		list = append(list, problem{e.Code.Error(), e.Pos.File, e.Pos.Line, e.Pos.Column, e.Field, e.Msg, e.Hint})
+	}
+	err := s.printJSON(map[string]any{"ok": len(list) == 0, "policies": ok, "problems": list})
+	if err == nil && len(list) > 0 {
+		return exit(problems[0].Code.Exit())
+	}
+	return err
+}
+
+// asList gives an error's problems one by one.
+func asList(err error) fault.List {
+	switch e := err.(type) {
+	case fault.List:
+		return e
+	case *fault.Error:
+		return fault.List{e}
+	}
+	return fault.List{fault.Wrap(fault.PolicyInvalid, err, "%v", err)}
+}
+
+func (s *session) policySchemaCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "schema",
+		Short:   "Print the JSON Schema of policies, for editors",
+		Example: "  remit policy schema > remit.schema.json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := s.Out.Write(policy.Schema())
+			return err
+		},
+	}
+}
+
+func (s *session) policyTrustCmd() *cobra.Command {
+	var dir string
+	var forget bool
+	c := &cobra.Command{
+		Use:   "trust",
+		Short: "Trust the workspace's remit.yaml as it is now",
+		Long: `A workspace's remit.yaml grants nothing until you trust it, and again nothing
+once it changes: a cloned repository cannot grant itself anything.
+`,
+		Example: `  remit policy trust
+  remit policy trust -w ~/project
+  remit policy trust --forget`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			ws, err := app.Workspace(dir)
+			if err != nil {
+				return err
+			}
+			if forget {
+				was, err := a.Distrust(ws)
+				if err == nil && !was {
+					s.printf("%s was not trusted\n", filepath.Join(ws, "remit.yaml"))
+				} else if err == nil {
+					s.printf("%s is no longer trusted\n", filepath.Join(ws, "remit.yaml"))
+				}
+				return err
+			}
+			p, digest, err := a.Trust(ws)
+			if err != nil {
+				return err
+			}
+			if s.json {
+				return s.printJSON(map[string]string{"file": p.File(), "name": p.Name(), "digest": digest})
+			}
+			s.printf("%s %s is trusted as it is now: policy %q\n  %s\n", s.paint(green, "✓"), show(p.File()), p.Name(), digest)
+			return nil
+		},
+	}
+	c.Flags().StringVarP(&dir, "workspace", "w", "", "the workspace (default: the current folder)")
+	c.Flags().BoolVar(&forget, "forget", false, "no longer trust it")
+	return c
+}
+
+func (s *session) policyExplainCmd() *cobra.Command {
+	var dir string
+	var files []string
+	var sensitive bool
+	c := &cobra.Command{
+		Use:   "explain POLICY TOOL [ARGUMENT=VALUE...]",
+		Short: "Show the decision on a call and every rule that took part",
+		Long: `The call is a tool's ID and its arguments, or one JSON object
+{"tool": ..., "args": {...}}; "-" reads that object from standard input. A value
+is text, or JSON after ":=". Nothing is run, and nothing is asked of the network.
+With -p, which can be given several times, the policies are a chain: each must
+allow the call, and every rule of every one that took part is shown.
+
+--sensitive prints the names that wildcards never match.
+`,
+		Example: `  remit policy explain remit.yaml fs.read path=README.md
+  remit policy explain remit.yaml shell.run 'argv:=["git","push","--force"]'
+  remit policy explain remit.yaml '{"tool":"http.get","args":{"url":"https://api.github.com/zen"}}'
+  remit policy explain -p outer.yaml -p inner.yaml fs.read path=README.md
+  remit policy explain --sensitive`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if sensitive {
+				return s.printSensitive()
+			}
+			chain := files
+			if len(chain) == 0 && len(args) > 0 {
+				chain, args = args[:1], args[1:]
+			}
+			if len(args) == 0 {
+				return fault.New(fault.Usage, "a policy and a call are needed").WithHint("see %s --help", cmd.CommandPath())
+			}
+			id, given, err := s.readCall(args)
+			if err != nil {
+				return err
+			}
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			ws, err := app.Workspace(dir)
+			if err != nil {
+				return err
+			}
+			ex, err := a.Explain(cmd.Context(), chain, ws, id, given)
+			if err != nil {
+				return err
+			}
+			return s.printExplanation(ex)
+		},
+	}
+	c.Flags().StringVarP(&dir, "workspace", "w", "", "the workspace (default: the current folder)")
+	c.Flags().StringArrayVarP(&files, "policy", "p", nil, "a policy of the chain (more than once: all must allow)")
+	c.Flags().BoolVar(&sensitive, "sensitive", false, "print the names that wildcards never match")
+	return c
+}
+
+func (s *session) printSensitive() error {
+	if s.json {
+		return s.printJSON(map[string][]string{"read": policy.Sensitive(false), "write": policy.Sensitive(true)})
+	}
+	s.printf("Wildcards in allow and ask never match these names; a pattern must spell them.\n\nfor reading and writing:\n")
+	reading := map[string]bool{}
+	for _, n := range policy.Sensitive(false) {
+		reading[n] = true
+		s.printf("  %s\n", n)
+	}
+	s.printf("\nfor writing, also what other programs run by themselves:\n")
+	for _, n := range policy.Sensitive(true) {
+		if !reading[n] {
+			s.printf("  %s\n", n)
+		}
+	}
+	return nil
+}
+
+// readCall reads a call as a person types it, or as one JSON object.
+func (s *session) readCall(words []string) (tool.ID, tool.Args, error) {
+	if text := words[0]; text == "-" || strings.HasPrefix(strings.TrimSpace(text), "{") {
+		if len(words) > 1 {
+			return "", nil, fault.New(fault.Usage, "a call in JSON takes no further arguments")
+		}
+		if text == "-" {
+			b, err := io.ReadAll(io.LimitReader(s.In, 1<<20))
+			if err != nil {
+				return "", nil, fault.Wrap(fault.Usage, err, "standard input cannot be read")
+			}
+			text = string(b)
+		}
+		return callFromJSON(text)
+	}
+	args := tool.Args{}
+	for _, w := range words[1:] {
+		name, value, ok := strings.Cut(w, "=")
+		if !ok || name == "" || name == ":" {
+			return "", nil, fault.New(fault.Usage, "%q is no argument", w).WithHint("write name=text, or name:=JSON")
+		}
+		if plain, isJSON := strings.CutSuffix(name, ":"); isJSON {
+			v, err := canon.Decode([]byte(value))
+			if err != nil {
+				return "", nil, fault.New(fault.Usage, "the value of %s is not JSON: %v", plain, err)
+			}
+			args[plain] = v
+			continue
+		}
+		args[name] = value
+	}
+	return tool.ID(words[0]), args, nil
+}
+
+func callFromJSON(text string) (tool.ID, tool.Args, error) {
+	v, err := canon.Decode([]byte(text))
+	if err != nil {
+		return "", nil, fault.New(fault.Usage, "the call is not JSON: %v", err)
+	}
+	m, _ := v.(map[string]any)
+	id, _ := m["tool"].(string)
+	args, ok := m["args"].(map[string]any)
+	if m["args"] == nil {
+		args, ok = map[string]any{}, true
+	}
+	if id == "" || !ok || len(m) > 2 {
+		return "", nil, fault.New(fault.Usage, `a call in JSON is {"tool": "ID", "args": {...}}`)
+	}
+	return tool.ID(id), args, nil
+}
+
+func (s *session) printExplanation(ex app.Explanation) error {
+	status := exit(0)
+	if ex.Effect != policy.Allow.String() {
+		status = exit(fault.Denied.Exit())
+	}
+	if s.json {
+		if err := s.printJSON(ex); err != nil || status == 0 {
+			return err
+		}
+		return status
+	}
+	col := map[string]colour{"allow": green, "ask": yellow, "deny": red}
+	s.printf("%s  %s\n", s.paint(col[ex.Effect], strings.ToUpper(ex.Effect)), show(ex.Reason))
+	s.printf("\nactions:\n")
+	if len(ex.Actions) == 0 {
+		s.printf("  none beyond the tool itself\n")
+	}
+	for _, act := range ex.Actions {
+		s.printf("  %s\n", show(act))
+	}
+	s.printf("\nrules that took part:\n")
+	s.printRules(ex.Rules)
+	if status != 0 {
+		return status
+	}
+	return nil
+}
+
+// printRules prints the rules that took part in a decision, with their
+// policies where there are several.
+func (s *session) printRules(rules []app.ExplainRule) {
+	col := map[string]colour{"allow": green, "ask": yellow, "deny": red}
+	head, several := []string{"EFFECT", "RULE", "WHERE", "ON"}, false
+	for _, r := range rules {
+		several = several || r.Link > 0
+	}
+	if several {
+		head = []string{"POLICY", "EFFECT", "RULE", "WHERE", "ON"}
+	}
+	var rows [][]cell
+	for _, r := range rules {
+		row := []cell{{r.Effect, col[r.Effect]}, {r.Rule, ""}, {r.Where, dim}, {r.Action, ""}}
+		if several {
+			row = append([]cell{{itoa(r.Link) + " " + r.Policy, bold}}, row...)
+		}
+		rows = append(rows, row)
+	}
+	s.tableWhole(head, rows)
+}

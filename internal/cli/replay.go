@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/plan"
+)
+
+func (s *session) replayCmd() *cobra.Command {
+	var policyFile, planFile, from string
+	c := &cobra.Command{
+		Use:   "replay RUN|SESSION",
+		Short: "Run a recorded run or session again without touching the world",
+		Long: `The plan is carried out for real: arguments are built and decisions made anew,
+and only the tools' answers come from the record. The replay is a run of its
+own, with mode replay. The first difference is named.
+
+Of an agent's session the loop is carried out again for each of its runs: no
+model is asked, and every message must come out to the byte.
+
+--policy judges the recorded calls under another policy instead, and lists those
+whose decision would change, of a session the first one in front. --plan checks
+another plan against the record. --from goes on with a session from one of its
+calls for real, as a session of its own: CALL is its number in the newest run, or
+RUN/NUMBER. It then goes on under --policy, else under the workspace's trusted one.
+`,
+		Example: `  remit replay 0199f3c2
+  remit replay 0199f3c2 --policy stricter.yaml
+  remit replay 0199f3c2 --plan changed.yaml
+  remit replay 0199f3d0 --from 7`,
+		Args: cobra.ExactArgs(1),
+
+		ValidArgsFunction: s.completeRuns,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if planFile != "" && (policyFile != "" || from != "") {
+				return fault.New(fault.Usage, "--plan and --policy, or --from, exclude each other").WithHint("use one, then the other")
+			}
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			if session, err := s.isSession(cmd, a, args[0]); err != nil || session {
+				if err == nil && planFile != "" {
+					err = fault.New(fault.Usage, "a session has no plan").WithHint("leave --plan out")
+				}
+				if err != nil {
+					return err
+				}
+				return s.replaySession(cmd, a, args[0], policyFile, from)
+			}
+			if from != "" {
+				return fault.New(fault.Usage, "--from is for sessions, and %.100q is a run", args[0])
+			}
+			if policyFile != "" {
+				return s.rejudge(cmd, a, args[0], policyFile)
+			}
+			var with *plan.Plan
+			if planFile != "" {
+				if with, err = a.ReadPlan(planFile); err != nil {
+					return err
+				}
+			}
+			res, err := a.Replay(cmd.Context(), args[0], with)
+			if err != nil {
+				return err
+			}
+			return s.printReplay(res)
+		},
+	}
+	c.Flags().StringVarP(&policyFile, "policy", "p", "", "judge the recorded calls under this policy instead")
+	c.Flags().StringVar(&planFile, "plan", "", "replay this plan instead of the recorded one")
+	c.Flags().StringVar(&from, "from", "", "go on with a session from this call for real, in a fork")
+	return c
+}
+
+func (s *session) printReplay(res app.ReplayResult) error {
+	if s.json {
+		out := map[string]any{
+			"run_id": res.ID.String(), "replay_of": res.Of.String(), "status": res.Status.String(), "ok": res.Mismatch == nil,
+			"calls": res.Calls, "mismatch": res.Mismatch,
+		}
+		if err := s.printJSON(out); err != nil {
+			return err
+		}
+	}
+	if res.Mismatch != nil {
+		if s.json {
+			return exit(fault.ReplayMismatch.Exit())
+		}
+		return res.Mismatch.Err()
+	}
+	if !s.json {
+		s.printf("%s run %s was replayed: %s, every argument, decision and output the same\n  replayed as %s\n",
+			s.paint(green, "✓"), res.Of, counted(res.Calls, "call"), res.ID)
+	}
+	return nil
+}
+
+func (s *session) rejudge(cmd *cobra.Command, a *app.App, id, file string) error {
+	p, err := app.ReadPolicy(file)
+	if err != nil {
+		return err
+	}
+	changed, judged, err := a.Rejudge(cmd.Context(), id, p)
+	if err != nil {
+		return err
+	}
+	if s.json {
+		return s.printJSON(map[string]any{"policy": p.Name(), "judged": judged, "changed": changed})
+	}
+	if len(changed) == 0 {
+		s.printf("under %q none of %s would change\n", p.Name(), counted(judged, "decision"))
+		return nil
+	}
+	var rows [][]cell
+	col := map[string]colour{"allow": green, "ask": yellow, "deny": red}
+	for _, c := range changed {
+		rows = append(rows, []cell{
+			{itoa(c.Index), dim}, {string(c.Tool), bold}, {c.Was, col[c.Was]}, {c.Is, col[c.Is]}, {c.On, ""}, {c.Rule, dim},
+		})
+	}
+	s.table([]string{"#", "TOOL", "WAS", "WOULD BE", "ON", "RULE"}, rows)
+	s.printf("%d of %s would change under %q\n", len(changed), counted(judged, "decision"), p.Name())
+	return nil
+}

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/agent"
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/fault"
+)
+
+// isSession reports whether an ID is a session's. One that is neither that nor a
+// run's is told as an unknown run.
+func (s *session) isSession(cmd *cobra.Command, a *app.App, id string) (bool, error) {
+	_, _, err := a.SessionRuns(cmd.Context(), id)
+	if errors.Is(err, fault.SessionUnknown) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (s *session) replaySession(cmd *cobra.Command, a *app.App, id, policyFile, from string) error {
+	switch {
+	case from != "":
+		return s.continueFrom(cmd, a, id, from, policyFile)
+	case policyFile != "":
+		return s.rejudgeSession(cmd, a, id, policyFile)
+	}
+	res, err := a.ReplaySession(cmd.Context(), id)
+	if err != nil {
+		return err
+	}
+	calls := 0
+	for _, r := range res.Runs {
+		calls += r.Calls
+	}
+	if s.json {
+		out := map[string]any{
+			"session_id": res.Session.String(), "ok": res.Difference == nil && res.Mismatch() == nil, "runs": len(res.Runs), "calls": calls,
+			"messages": res.Messages, "mismatch": res.Mismatch(), "difference": res.Difference,
+		}
+		if err := s.printJSON(out); err != nil {
+			return err
+		}
+	}
+	if m := res.Mismatch(); m != nil {
+		return s.differs(m.Err())
+	}
+	if res.Difference != nil {
+		return s.differs(fault.New(fault.ReplayMismatch, "%s", res.Difference.Error()))
+	}
+	if !s.json {
+		s.printf("%s session %s was replayed: %s in %s, every message the same to the byte\n", s.paint(green, "✓"), res.Session,
+			counted(calls, "call"), counted(len(res.Runs), "run"))
+		s.printf("  %s\n", counted(res.Messages, "message"))
+	}
+	return nil
+}
+
+// differs tells of a difference, which JSON has said.
+func (s *session) differs(err error) error {
+	if s.json {
+		return exit(fault.ReplayMismatch.Exit())
+	}
+	return err
+}
+
+func (s *session) rejudgeSession(cmd *cobra.Command, a *app.App, id, file string) error {
+	p, err := app.ReadPolicy(file)
+	if err != nil {
+		return err
+	}
+	changed, judged, err := a.RejudgeSession(cmd.Context(), id, p)
+	if err != nil {
+		return err
+	}
+	if s.json {
+		out := map[string]any{"policy": p.Name(), "judged": judged, "changed": changed}
+		if len(changed) > 0 {
+			out["first"] = changed[0]
+		}
+		return s.printJSON(out)
+	}
+	if len(changed) == 0 {
+		s.printf("under %q none of %s would change\n", p.Name(), counted(judged, "decision"))
+		return nil
+	}
+	f := changed[0]
+	s.printf("the first decision that would change: call %d of run %s, %s: %s, not %s\n  %s\n  from there on the session would have gone another way\n",
+		f.Index, f.Run, f.Tool, f.Is, f.Was, f.Why)
+	s.printf("%d of %s would change under %q\n", len(changed), counted(judged, "decision"), p.Name())
+	return nil
+}
+
+func (s *session) continueFrom(cmd *cobra.Command, a *app.App, id, from, policyFile string) error {
+	if g, _ := s.lookup("REMIT_GRANT"); g != "" {
+		return fault.New(fault.Denied, "going on with a session acts under the policies of this place, not under a grant").WithHint("do it from a shell without REMIT_GRANT")
+	}
+	fork, err := a.ContinueFrom(cmd.Context(), id, from, policyFile, func(e agent.Event) {
+		if s.json || e.Type != agent.CallEnded {
+			return
+		}
+		s.printf("  %q %s\n", e.Call.Name, e.Call.Status)
+	})
+	if fork.State == "" {
+		return err
+	}
+	if s.json {
+		if perr := s.printJSON(map[string]any{"session_id": fork.ID, "status": fork.State, "messages": fork.Last}); perr != nil {
+			return perr
+		}
+		return err
+	}
+	s.printf("session %s goes on from call %s: %s, %s\n", fork.ID, from, fork.State, counted(fork.Last, "message"))
+	return err
+}

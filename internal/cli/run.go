@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/runner"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+func (s *session) runCmd() *cobra.Command {
+	var policyFile, dir string
+	var inputs []string
+	var held, planning, wait bool
+	var presented func() (app.Presented, error)
+	var frozenFile string
+	c := &cobra.Command{
+		Use:   "run PLAN",
+		Short: "Execute a plan",
+		Long: `Every step is decided by the policy, recorded, run confined, and recorded again.
+Without -p the workspace's remit.yaml holds if you have trusted it; else
+everything is denied.
+`,
+		Example: `  remit run plan.yaml -p policy.yaml
+  remit run plan.yaml -w ~/project --input branch=main
+  remit run plan.yaml -p policy.yaml --changeset
+  remit run plan.yaml -p policy.yaml --frozen plan.frozen.json
+  remit run plan.yaml -p policy.yaml --json | jq .status`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			given, err := parseInputs(inputs)
+			if err != nil {
+				return err
+			}
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			ws, err := app.Workspace(dir)
+			if err != nil {
+				return err
+			}
+			granted, err := presented()
+			if err != nil {
+				return err
+			}
+			p, err := a.ReadPlan(args[0])
+			if err != nil {
+				return err
+			}
+			bound, err := s.frozenFlag(a, frozenFile)
+			if err != nil {
+				return err
+			}
+			return s.runPlan(cmd.Context(), a, app.RunRequest{
+				Plan: p, Policy: policyFile, Workspace: ws, Inputs: given, Changeset: held, Frozen: bound, Planning: planning, Grant: granted, Wait: wait,
+			})
+		},
+	}
+	presented = s.presented(c)
+	fl := c.Flags()
+	fl.BoolVar(&wait, "wait", false, "wait for approvals where no terminal is there to give them")
+	fl.StringVarP(&policyFile, "policy", "p", "", "the policy to run under")
+	fl.StringVarP(&dir, "workspace", "w", "", "the workspace (default: the current folder)")
+	fl.BoolVar(&held, "changeset", false, "hold what is written until it is applied with remit changes")
+	fl.StringVar(&frozenFile, "frozen", "", "a frozen plan: only the calls that are in it may be made, once each")
+	fl.BoolVar(&planning, "planning", false, "make only calls without side effects")
+	fl.StringArrayVarP(&inputs, "input", "i", nil, "an input of the plan, as name=value (repeatable)")
+	return c
+}
+
+// runPlan carries a plan out and shows how it goes.
+func (s *session) runPlan(ctx context.Context, a *app.App, q app.RunRequest) error {
+	live := s.newProgress(a.Redactor(), len(q.Plan.Steps))
+	q.Observe, q.Started, q.Here = live.observe, live.started, s.here(live)
+	res, err := a.RunPlan(ctx, q)
+	live.stop()
+	if err != nil {
+		return err
+	}
+	if s.json {
+		err = a.WriteRun(context.WithoutCancel(ctx), s.Out, res.ID.String())
+	} else {
+		s.printResult(res)
+	}
+	if err != nil {
+		return err
+	}
+	if res.Stopped != nil {
+		return res.Stopped
+	}
+	return runExit(ctx.Err() != nil, res.Status)
+}
+
+func parseInputs(pairs []string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, p := range pairs {
+		k, v, ok := strings.Cut(p, "=")
+		if !ok || k == "" {
+			return nil, fault.New(fault.Usage, "--input %q is not name=value", p)
+		}
+		if _, twice := out[k]; twice {
+			return nil, fault.New(fault.Usage, "--input %s is given twice", k)
+		}
+		out[k] = v
+	}
+	return out, nil
+}
+
+// runExit gives the exit status of a run's status.
+func runExit(interrupted bool, status tool.Status) error {
+	switch {
+	case interrupted || status == tool.Cancelled:
+		return exit(130)
+	case status == tool.Completed:
+		return nil
+	case status == tool.StatusDenied:
+		return exit(fault.Denied.Exit())
+	}
+	return exit(fault.ToolFailed.Exit())
+}
+
+func (s *session) printResult(res app.RunResult) {
+	sign, col := icon(res.Status.String())
+	n := res.Counts
+	parts := []string{itoa(n.Completed) + " completed"}
+	for _, p := range []struct {
+		n    int
+		word string
+	}{{n.Denied, "denied"}, {n.Failed, "failed"}, {n.Skipped, "skipped"}} {
+		if p.n > 0 {
+			parts = append(parts, itoa(p.n)+" "+p.word)
+		}
+	}
+	s.printf("%s %s: %s of %s in %s\n", s.paint(col, sign), res.Status, strings.Join(parts, ", "), counted(n.Total, "step"), ms(res.Duration))
+	if n.Refused > 0 {
+		s.printf("%s %s refused while running  %s\n", s.paint(yellow, "⊘"), counted(n.Refused, "attempt"), s.paint(dim, "remit show "+short(res.ID.String())))
+	}
+	s.printf("  %s\n", s.paint(dim, "remit report "+short(res.ID.String())))
+	s.printHeld(res)
+}
+
+// printHeld says what is held of a run's writes.
+func (s *session) printHeld(res app.RunResult) {
+	if res.Held == nil {
+		return
+	}
+	s.printf("%s held\n  %s\n", counted(len(res.Held), "change"), s.paint(dim, "remit changes "+short(res.ID.String())+" --diff"))
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// started tells a person which run this is, and a hint about its policy.
+func (p *progress) started(run *runner.Run, h app.Hint) {
+	if p.s.json {
+		if h != "" {
+			p.s.errorf("%s\n", h)
+		}
+		return
+	}
+	if h != "" {
+		p.s.errorf("%s %s\n", p.s.paintErr(yellow, "!"), h)
+	}
+	p.s.printf("run %s  %s\n", run.ID, p.s.clip(show(run.Name), len("run ")+len(run.ID.String())+gap))
+}

@@ -1,0 +1,219 @@
+package cli
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/ledger"
+	"github.com/remitrun/remit/internal/store"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// runJSON is a run as --json prints it.
+type runJSON struct {
+	ID        string     `json:"run_id"`
+	Name      string     `json:"name"`
+	Mode      string     `json:"mode"`
+	Status    string     `json:"status"`
+	Principal string     `json:"principal"`
+	Workspace string     `json:"workspace"`
+	ReplayOf  string     `json:"replay_of,omitempty"`
+	Session   string     `json:"session_id,omitempty"` // that it is a run of
+	Started   time.Time  `json:"started_at"`
+	Ended     *time.Time `json:"ended_at"`
+	Total     int        `json:"total"`
+	Completed int        `json:"completed"`
+	Denied    int        `json:"denied"`
+	Failed    int        `json:"failed"`
+	Refused   int        `json:"refused"` // what calls were refused while they ran; no calls
+}
+
+func runToJSON(r ledger.Run) runJSON {
+	out := runJSON{
+		ID: r.ID.String(), Name: r.Name, Mode: r.Mode.String(), Status: r.Status, Principal: r.Principal,
+		Workspace: r.Workspace, Started: r.Started.UTC(), Total: r.Total, Completed: r.Completed, Denied: r.Denied, Failed: r.Failed,
+		Refused: r.Refused,
+	}
+	if r.Mode == ledger.Replay {
+		out.ReplayOf = r.ReplayOf.String()
+	}
+	if r.Session != uuid.Nil {
+		out.Session = r.Session.String()
+	}
+	if !r.Ended.IsZero() {
+		t := r.Ended.UTC()
+		out.Ended = &t
+	}
+	return out
+}
+
+// filterFlags are the flags that choose runs.
+type filterFlags struct {
+	status, tool, since, until, mode, before string
+	failed, denied                           bool
+	limit                                    int
+}
+
+func (s *session) runsCmd() *cobra.Command {
+	var f filterFlags
+	c := &cobra.Command{
+		Use:   "runs",
+		Short: "List runs, newest first",
+		Example: `  remit runs
+  remit runs --failed --since 24h
+  remit runs --tool shell.run --limit 50`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			st, err := a.Reader(cmd.Context())
+			if err != nil {
+				return err
+			}
+			filter, err := f.filter(time.Now())
+			if err != nil {
+				return err
+			}
+			if f.before != "" {
+				r, err := st.Run(cmd.Context(), f.before)
+				if err != nil {
+					return err
+				}
+				filter.Before = r.Seq
+			}
+			filter.Limit++ // one more tells whether there is a next page
+			runs, err := st.Runs(cmd.Context(), filter)
+			if err != nil {
+				return err
+			}
+			more := len(runs) > f.limit
+			return s.printRuns(runs[:min(len(runs), f.limit)], more)
+		},
+	}
+	fl := c.Flags()
+	fl.StringVar(&f.status, "status", "", "running, completed, denied, failed, timeout, cancelled or interrupted")
+	fl.StringVar(&f.tool, "tool", "", "runs that called this tool")
+	fl.StringVar(&f.since, "since", "", "not older than this: 2h, 7d, 2026-01-31 or an RFC 3339 time")
+	fl.StringVar(&f.until, "until", "", "not newer than this")
+	fl.StringVar(&f.mode, "mode", "", "run or replay")
+	fl.StringVar(&f.before, "before", "", "the next page: runs older than this one")
+	fl.BoolVar(&f.failed, "failed", false, "runs with a failed call")
+	fl.BoolVar(&f.denied, "denied", false, "runs with a denied call, or with one that was refused something while it ran")
+	fl.IntVar(&f.limit, "limit", 20, "how many at most")
+	return c
+}
+
+func (f filterFlags) filter(now time.Time) (store.RunFilter, error) {
+	out := store.RunFilter{Status: f.status, Failed: f.failed, Denied: f.denied, Tool: tool.ID(f.tool), Limit: f.limit}
+	if f.limit < 1 || f.limit > 10000 {
+		return out, fault.New(fault.Usage, "--limit is 1 to 10000, not %d", f.limit).WithHint("--before shows the next page")
+	}
+	if _, ok := tool.ParseStatus(f.status); f.status != "" && f.status != "running" && !ok {
+		return out, fault.New(fault.Usage, "--status %q is no status", f.status).
+			WithHint("running, completed, denied, failed, timeout, cancelled or interrupted")
+	}
+	if f.tool != "" {
+		if _, err := tool.ParseID(f.tool); err != nil {
+			return out, fault.New(fault.Usage, "--tool %q is no tool's ID", f.tool).WithHint("remit tools lists them")
+		}
+	}
+	switch f.mode {
+	case "":
+	case "run":
+		out.Mode = ledger.Live
+	case "replay":
+		out.Mode = ledger.Replay
+	default:
+		return out, fault.New(fault.Usage, "--mode is run or replay, not %q", f.mode).WithHint("a live run has mode run")
+	}
+	var err error
+	if out.Since, err = parseTime("--since", f.since, now); err != nil {
+		return out, err
+	}
+	out.Until, err = parseTime("--until", f.until, now)
+	return out, err
+}
+
+// parseTime reads a moment: a duration ago (also in days), a date, or RFC 3339.
+func parseTime(flag, text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			return now.Add(-time.Duration(n) * 24 * time.Hour), nil
+		}
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateTime, time.DateOnly} {
+		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, fault.New(fault.Usage, "%s %q is no time", flag, text).
+		WithHint("2h, 7d, 2026-01-31, or 2026-01-31T12:00:00Z")
+}
+
+func (s *session) printRuns(runs []ledger.Run, more bool) error {
+	next := ""
+	if more {
+		next = runs[len(runs)-1].ID.String()
+	}
+	if s.json {
+		out := make([]runJSON, len(runs))
+		for i, r := range runs {
+			out[i] = runToJSON(r)
+		}
+		return s.printJSON(map[string]any{"runs": out, "next": next})
+	}
+	if len(runs) == 0 {
+		s.printf("no runs\n")
+		return nil
+	}
+	now := time.Now()
+	var rows [][]cell
+	for _, r := range runs {
+		sign, col := icon(r.Status)
+		took := "-"
+		if !r.Ended.IsZero() {
+			took = ms(r.Ended.Sub(r.Started))
+		}
+		name := r.Name
+		if r.Mode == ledger.Replay {
+			name += " (replay)"
+		}
+		rows = append(rows, []cell{
+			{short(r.ID.String()), bold}, {sign + " " + r.Status, col}, {when(r.Started, now), dim}, {took, ""}, {callCounts(r), ""}, {name, ""},
+		})
+	}
+	s.table([]string{"RUN", "STATUS", "STARTED", "TOOK", "CALLS", "NAME"}, rows)
+	if more {
+		s.printf("%s\n", s.paint(dim, "older ones: --before "+short(next)))
+	}
+	return nil
+}
+
+// callCounts says how a run's calls ended: those that completed of all, and
+// what else there was.
+func callCounts(r ledger.Run) string {
+	text := itoa(r.Completed) + "/" + itoa(r.Total)
+	if r.Denied > 0 {
+		text += ", " + itoa(r.Denied) + " denied"
+	}
+	if r.Failed > 0 {
+		text += ", " + itoa(r.Failed) + " failed"
+	}
+	if r.Refused > 0 {
+		text += ", " + itoa(r.Refused) + " refused"
+	}
+	return text
+}

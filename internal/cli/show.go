@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/report"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+func (s *session) showCmd() *cobra.Command {
+	var step int
+	c := &cobra.Command{
+		Use:   "show RUN",
+		Short: "Show a run's calls, or one call whole",
+		Long: `RUN is a run's ID, or the beginning of one (at least 4 characters).
+Secrets are taken out of what is shown, but not out of --json.
+`,
+		Example: `  remit show 0199f3c2
+  remit show 0199f3c2 --step 3
+  remit show 0199f3c2 --json`,
+		Args: cobra.ExactArgs(1),
+
+		ValidArgsFunction: s.completeRuns,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			whole := !cmd.Flags().Changed("step")
+			if s.json && whole {
+				return a.WriteRun(cmd.Context(), s.Out, args[0])
+			}
+			load := a.Report
+			if s.json {
+				load = a.Result
+			}
+			d, err := load(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if whole {
+				return s.printSteps(report.Build(d))
+			}
+			for _, one := range report.Build(d).Steps {
+				if one.Index == step {
+					return s.printStep(one)
+				}
+			}
+			return fault.New(fault.Usage, "the run has no step %d", step).WithHint("remit show %s lists them", args[0])
+		},
+	}
+	c.Flags().IntVar(&step, "step", 0, "show this call whole, with its arguments and output")
+	return c
+}
+
+func (s *session) printSteps(r report.Report) error {
+	sign, col := icon(r.Run.Status)
+	s.printf("run       %s  %s\nstatus    %s   mode %s   started %s   took %s\nby        %s in %s\n", r.Run.ID, show(r.Run.Name),
+		s.paint(col, sign+" "+r.Run.Status), r.Run.Mode, r.Run.StartedAt.Local().Format(time.DateTime),
+		millis(r.Summary.TotalDurationMS), show(r.Run.Principal), show(r.Run.Workspace))
+	for _, p := range r.Policy {
+		s.printf("policy    %s  %s\n", show(p.Name), s.paint(dim, show(p.File)))
+	}
+	s.printf("\n")
+	var rows [][]cell
+	for _, st := range r.Steps {
+		sign, col := icon(st.Status)
+		why := st.Decision.Rule
+		if st.Error != nil {
+			why = st.Error.Code + " " + st.Error.Message
+		}
+		rows = append(rows, []cell{
+			{itoa(st.Index), dim}, {sign + " " + st.Status, col}, {st.Tool, bold}, {stepName(st.Index, st.Name, st.ID), ""},
+			{millis(st.DurationMS), dim}, {firstLine(why), ""},
+		})
+	}
+	s.tableWhole([]string{"#", "STATUS", "TOOL", "STEP", "TOOK", "RULE OR REASON"}, rows)
+	s.printWeakened(r.Steps)
+	s.printReached(r.Steps)
+	return nil
+}
+
+// printWeakened warns of what was run with less than full isolation.
+func (s *session) printWeakened(steps []report.Step) {
+	for _, st := range steps {
+		for _, h := range st.SideEffects.Happened {
+			if h.Effect == tool.SystemExec.String() && h.Rule != "" {
+				s.printf("%s step %d ran %s with less than full isolation: %s\n", s.paint(yellow, "!"), st.Index, show(h.On), show(h.Rule))
+			}
+		}
+	}
+}
+
+// printReached lists the connections of confined processes, and what else they
+// were refused.
+func (s *session) printReached(steps []report.Step) {
+	var rows [][]cell
+	more := 0
+	for _, st := range steps {
+		for _, h := range st.SideEffects.Happened {
+			if h.Address == "" {
+				continue
+			}
+			rows = append(rows, []cell{
+				{itoa(st.Index), dim}, {"✓ allowed", green}, {h.On, ""}, {h.Address, ""}, {fmt.Sprint(h.Bytes), ""}, {fmt.Sprint(h.Received), ""}, {h.Rule, dim},
+			})
+		}
+		for _, x := range st.SideEffects.Refused {
+			what, why := x.Action, x.Rule
+			if x.Count > 1 {
+				what += fmt.Sprintf(" (%d times)", x.Count)
+			}
+			if x.Reason != "" {
+				why += ": " + x.Reason
+			}
+			rows = append(rows, []cell{{itoa(st.Index), dim}, {"⊘ refused", yellow}, {strings.TrimPrefix(what, "network "), ""}, {"-", dim}, {"-", dim}, {"-", dim}, {why, ""}})
+		}
+		more += st.SideEffects.RefusedMore
+	}
+	if len(rows) == 0 && more == 0 {
+		return
+	}
+	s.printf("\n")
+	s.tableWhole([]string{"#", "DECISION", "CONNECTION", "ADDRESS", "SENT", "RECEIVED", "RULE OR REASON"}, rows)
+	if more > 0 {
+		s.printf("%s\n", s.paint(dim, fmt.Sprintf("and %d more refused", more)))
+	}
+}
+
+// millis prints a report's duration.
+func millis(n float64) string { return ms(time.Duration(n * float64(time.Millisecond))) }
+
+// printStep shows one call as indented JSON, control characters escaped as
+// JSON does and what remains made visible.
+func (s *session) printStep(st report.Step) error {
+	if s.json {
+		return s.printJSON(st)
+	}
+	tmp := &session{Streams: Streams{Out: &visible{s}}, lookup: s.lookup}
+	return tmp.printJSON(st)
+}
+
+// visible shows what is written to it.
+type visible struct{ s *session }
+
+func (v *visible) Write(b []byte) (int, error) {
+	v.s.printf("%s", showLines(string(b)))
+	return len(b), nil
+}
+
+func (s *session) reportCmd() *cobra.Command {
+	var format, out string
+	c := &cobra.Command{
+		Use:   "report RUN",
+		Short: "Report what a run did: timeline, denials, resources touched",
+		Long: `The HTML report is one file that needs nothing else, no script and no network.
+What looks like a secret is taken out of every report.
+`,
+		Example: `  remit report 0199f3c2
+  remit report 0199f3c2 --format html -o report.html
+  remit report 0199f3c2 --format json`,
+		Args: cobra.ExactArgs(1),
+
+		ValidArgsFunction: s.completeRuns,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if s.json && !cmd.Flags().Changed("format") {
+				format = "json"
+			}
+			if format != "text" && format != "json" && format != "html" {
+				return fault.New(fault.Usage, "--format is text, json or html, not %q", format).WithHint("json is for machines")
+			}
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			d, err := a.Report(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if out == "" {
+				return s.writeReport(s.Out, format, d)
+			}
+			return s.toFile(out, func(w io.Writer) error { return s.writeReport(w, format, d) })
+		},
+	}
+	c.Flags().StringVarP(&format, "format", "f", "text", "text, json or html")
+	c.Flags().StringVarP(&out, "output", "o", "", "write to this file instead of standard output")
+	return c
+}
+
+func (s *session) writeReport(w io.Writer, format string, d report.Data) error {
+	switch format {
+	case "json":
+		return report.JSON(w, d)
+	case "html":
+		return report.HTML(w, d)
+	}
+	return report.Text(w, d, report.Options{Color: s.colours(w), Width: s.width()})
+}

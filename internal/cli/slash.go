@@ -1,0 +1,192 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/app"
+	slashes "github.com/remitrun/remit/internal/chat"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/report"
+)
+
+func (s *session) slashCmd() *cobra.Command {
+	var q app.SlashRequest
+	var dir string
+	var presented func() (app.Presented, error)
+	c := &cobra.Command{
+		Use:   `slash "/NAME …"`,
+		Short: "Carry out one slash command",
+		Long: `The line is read with a shell's quoting, and nothing in it is expanded. What it
+means is one call, in a run of its own: decided, confined and recorded like any
+other. "/help" lists the commands, "/NAME help" tells of one.
+
+What it gave is kept for a day as the session's last response, for commands that
+analyze it.
+`,
+		Example: `  remit slash "/http get https://example.com/" -p policy.yaml
+  remit slash "/git log --max-count 3" -p policy.yaml -w ~/project --json
+  remit slash "/call fs.read path=notes.txt" -p policy.yaml
+  remit slash "/help"`,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: s.completeSlash,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			q.Line = args[0]
+			if q.Workspace, err = app.Workspace(dir); err != nil {
+				return err
+			}
+			if q.Grant, err = presented(); err != nil {
+				return err
+			}
+			return s.slash(cmd.Context(), a, q)
+		},
+	}
+	presented = s.presented(c)
+	fl := c.Flags()
+	fl.StringVarP(&q.Policy, "policy", "p", "", "the policy to run under")
+	fl.StringVarP(&dir, "workspace", "w", "", "the workspace (default: the current folder)")
+	fl.StringVar(&q.Session, "session", "", "whose last response is analyzed, and kept (default: one of the workspace)")
+	fl.StringVar(&q.Model, "model", "", "the model that analyzes, as provider/model or scripted:FILE")
+	fl.BoolVar(&q.Changeset, "changeset", false, "hold what is written until it is applied with remit changes")
+	fl.BoolVar(&q.Wait, "wait", false, "wait for approvals where no terminal is there to give them")
+	return c
+}
+
+// slashJSON is what came of a slash command, as --json prints it.
+type slashJSON struct {
+	Route    *slashes.Route   `json:"route"`
+	Help     string           `json:"help,omitempty"`
+	RunID    string           `json:"run_id,omitempty"`
+	Tool     string           `json:"tool,omitempty"`
+	Status   string           `json:"status,omitempty"`
+	Output   report.Value     `json:"output,omitzero"`
+	Error    *report.Error    `json:"error,omitempty"`
+	Decision *report.Decision `json:"decision,omitempty"`
+	Duration float64          `json:"duration_ms"`
+}
+
+func (s *session) slash(ctx context.Context, a *app.App, q app.SlashRequest) error {
+	live := s.newProgress(a.Redactor(), 1)
+	q.Here = s.here(live)
+	res, err := a.Slash(ctx, q)
+	live.stop()
+	if err != nil {
+		return err
+	}
+	switch {
+	case s.json:
+		if err := s.printSlashJSON(ctx, a, res); err != nil {
+			return err
+		}
+	case res.Route.Help:
+		s.printf("%s", showLines(res.Help))
+	default:
+		s.printSlash(res)
+	}
+	if res.Route.Help {
+		return nil
+	}
+	if res.Run.Stopped != nil {
+		return res.Run.Stopped
+	}
+	return runExit(ctx.Err() != nil, res.Run.Status)
+}
+
+func (s *session) printSlashJSON(ctx context.Context, a *app.App, res app.SlashResult) error {
+	out := slashJSON{Route: &res.Route, Help: res.Help}
+	if res.Route.Help {
+		return s.printJSON(out)
+	}
+	_, steps, err := a.Steps(context.WithoutCancel(ctx), res.Run.ID.String())
+	if err != nil {
+		return err
+	}
+	for step, err := range steps {
+		if err != nil {
+			return err
+		}
+		out.Tool, out.Status, out.Output, out.Error, out.Duration = step.Tool, step.Status, step.Output, step.Error, step.DurationMS
+		if step.Decision.Effect != "" {
+			out.Decision = &step.Decision
+		}
+	}
+	out.RunID = res.Run.ID.String()
+	return s.printJSON(out)
+}
+
+// printSlash prints what a command gave, for people: the text or JSON that it is
+// about, or else all of it.
+func (s *session) printSlash(res app.SlashResult) {
+	content, aside := slashes.Content(res.Outcome.Output), ""
+	if text, ok := res.Outcome.Output["stderr"].(string); ok {
+		aside = strings.TrimRight(text, "\n")
+	}
+	if strings.TrimRight(content, "\n") == aside {
+		content = ""
+	}
+	if pretty, ok := indentJSON(content); ok {
+		content = pretty
+	}
+	switch content = strings.TrimRight(content, "\n"); {
+	case content != "":
+		s.printf("%s\n", showLines(content))
+	case res.Outcome.Err == nil && aside == "":
+		s.printf("%s /%s %s gave nothing to show\n", s.paint(green, "✓"), res.Route.Command, res.Route.Action)
+	}
+	if strings.TrimSpace(aside) != "" {
+		s.errorf("%s\n", showLines(aside))
+	}
+	if err := res.Outcome.Err; err != nil {
+		sign, col := icon(res.Outcome.Status.String())
+		s.errorf("%s %s %s\n", s.paintErr(col, sign), fault.CodeOf(err).Error(), show(fault.Message(err)))
+		s.errorf("  %s\n", s.paintErr(dim, "remit report "+short(res.Run.ID.String())))
+	}
+	s.printHeld(res.Run)
+}
+
+func indentJSON(text string) (string, bool) {
+	if t := strings.TrimSpace(text); t == "" || t[0] != '{' && t[0] != '[' {
+		return "", false
+	}
+	var b strings.Builder
+	var v any
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.UseNumber()
+	if err := dec.Decode(&v); err != nil || dec.More() {
+		return "", false
+	}
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		return "", false
+	}
+	return b.String(), true
+}
+
+// completeSlash completes a slash command as a chat would.
+func (s *session) completeSlash(_ *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
+	a, err := s.open()
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	router, err := a.Router()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	if begin == "" {
+		begin = "/"
+	}
+	from, list := router.Complete(begin)
+	out := make([]string, len(list))
+	for i, c := range list {
+		out[i] = begin[:from] + c.Text + "\t" + firstLine(c.Description)
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}

@@ -1,0 +1,285 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/catalog"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+func (s *session) toolCmd() *cobra.Command {
+	var diff bool
+	c := &cobra.Command{
+		Use:   "tool ID",
+		Short: "Describe one tool: its arguments, output, risk and side effects",
+		Long: `The risk and the side effects are told with the evidence for them. Of a tool of a
+source it is also told when it was seen and accepted, and what in its text is
+to be wary of. --diff shows how it changed since it was accepted.
+`,
+		Example: `  remit tool fs.read
+  remit tool mcp:github:get_issue --diff`,
+		Args: cobra.ExactArgs(1),
+
+		ValidArgsFunction: s.completeTools,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			if diff {
+				change, err := a.Catalog().Difference(cmd.Context(), tool.ID(args[0]))
+				if err != nil {
+					return err
+				}
+				return s.printToolChange(change, "")
+			}
+			t, err := a.Catalog().Describe(cmd.Context(), tool.ID(args[0]))
+			if err != nil {
+				return err
+			}
+			if s.json {
+				return s.printJSON(describeTool(t, true))
+			}
+			s.printTool(t)
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&diff, "diff", false, "show how the tool changed since it was accepted")
+	return c
+}
+
+func (s *session) printTool(t catalog.Tool) {
+	p := t.Spec
+	s.printf("%s  %s\n\n", s.paint(bold, string(p.ID)), show(p.Title))
+	for _, text := range strings.Split(p.Description, "\n") {
+		for _, line := range wrap(show(text), s.width()) {
+			s.printf("%s\n", line)
+		}
+	}
+	s.printf("\nrisk          %s\n", p.Risk)
+	if t.Source != catalog.BuiltIn {
+		for _, r := range t.Verdict.Reasons {
+			effects := ""
+			if r.Effects != 0 {
+				effects = ": " + r.Effects.String()
+			}
+			s.printf("              %s, because %s%s\n", r.Risk, show(r.Why), effects)
+		}
+	}
+	s.printf("side effects  %s\nsource        %s, version %s\ndigest        %s\n", orDash(p.Effects.String()), sourceOf(t), orDash(show(p.Version)), t.Digest)
+	if !t.First.IsZero() {
+		now := time.Now()
+		s.printf("seen          first %s, last %s\n", when(t.First, now), when(t.Last, now))
+	}
+	if !t.Accepted.IsZero() {
+		s.printf("accepted      %s\n", when(t.Accepted, time.Now()))
+	}
+	if t.Disabled != "" {
+		s.printf("switched off  %s\n", s.paint(yellow, show(t.Disabled)))
+	}
+	s.printFindings(t)
+	s.printf("\n")
+	s.printSchema("arguments", p.Input)
+}
+
+func sourceOf(t catalog.Tool) string {
+	if t.Source == catalog.BuiltIn {
+		return t.Spec.Source
+	}
+	return t.Spec.Source + " (" + show(t.Source) + ")"
+}
+
+// printFindings quotes what in a tool's text is to be wary of.
+func (s *session) printFindings(t catalog.Tool) {
+	if len(t.Findings) == 0 {
+		return
+	}
+	s.printf("\n%s\n", s.paint(red, "read with care: nobody but its source vouches for its text"))
+	for _, f := range t.Findings {
+		s.printf("  %s, in its %s: %s\n", f.Kind, show(f.Where), show(f.Why))
+		s.block("", "“"+show(f.Quote)+"”")
+	}
+}
+
+// printChange prints how a tool changed, after a line of what came of it.
+func (s *session) printToolChange(c catalog.Change, done string) error {
+	if s.json {
+		return s.printJSON(toolChangeOf(c))
+	}
+	if c.Is == nil {
+		if c.Was == nil {
+			s.printf("%s is built in, or was never used: there is nothing that it could differ from\n", show(string(c.ID)))
+			return nil
+		}
+		s.printf("%s is as it was accepted\n", show(string(c.ID)))
+		return nil
+	}
+	if done != "" {
+		s.printf("%s %s, %s\n", done, show(string(c.ID)), c.Is.Digest)
+	}
+	for line := range strings.Lines(c.Diff()) {
+		col := colour("")
+		switch line[0] {
+		case '+':
+			col = green
+		case '-':
+			col = red
+		case '@':
+			col = dim
+		}
+		s.printf("%s\n", s.paint(col, show(strings.TrimSuffix(line, "\n"))))
+	}
+	return nil
+}
+
+// toolChangeJSON is how a tool changed, as --json prints it.
+type toolChangeJSON struct {
+	ID   tool.ID          `json:"id"`
+	Was  *catalog.Version `json:"accepted"`
+	Is   *catalog.Version `json:"now"`
+	Diff string           `json:"diff"`
+}
+
+func toolChangeOf(c catalog.Change) toolChangeJSON {
+	return toolChangeJSON{c.ID, c.Was, c.Is, c.Diff()}
+}
+
+func (s *session) toolsAcceptCmd() *cobra.Command {
+	var sources []string
+	c := &cobra.Command{
+		Use:   "accept [ID...]",
+		Short: "Accept tools as they are described now",
+		Long: `A tool that is described differently from what was accepted is switched off. This
+accepts it as it was seen last, which remit tool ID --diff shows; grants and
+approvals that were given for what it was stay void. What changed again since it
+was shown is not accepted.
+`,
+		Example: `  remit tools accept mcp:github:get_issue
+  remit tools accept --source mcp:github`,
+		ValidArgsFunction: s.completeTools,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args)+len(sources) == 0 {
+				return fault.New(fault.Usage, "ID is missing").WithHint("name the tools, or all of a source with --source")
+			}
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			done, err := a.AcceptTools(cmd.Context(), toolIDs(args), sources)
+			if s.json && err == nil {
+				out := make([]toolChangeJSON, len(done))
+				for i, c := range done {
+					out[i] = toolChangeOf(c)
+				}
+				return s.printJSON(out)
+			}
+			if len(done) == 0 && err == nil {
+				s.printf("no tool of %s changed since it was accepted\n", show(strings.Join(sources, ", ")))
+			}
+			for _, c := range done {
+				if perr := s.printToolChange(c, "accepted"); err == nil {
+					err = perr
+				}
+			}
+			return err
+		},
+	}
+	c.Flags().StringArrayVar(&sources, "source", nil, "accept all changed tools of this source (repeatable)")
+	return c
+}
+
+func (s *session) toolsSwitchCmd(on bool) *cobra.Command {
+	name, did := "disable", "switched off"
+	c := &cobra.Command{Short: "Switch tools off, whatever policies say",
+		Long: "No call of a tool that is switched off goes through, and no client is shown it.\n"}
+	if on {
+		name, did = "enable", "switched on"
+		c.Short, c.Long = "Switch tools on again", "A tool that changed since it was accepted is not switched on by it: see remit tools accept.\n"
+	}
+	c.Use = name + " ID..."
+	c.Example = "  remit tools " + name + " shell.run"
+	c.Args, c.ValidArgsFunction = cobra.MinimumNArgs(1), s.completeTools
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		a, err := s.open()
+		if err != nil {
+			return err
+		}
+		out := []map[string]any{}
+		for _, id := range toolIDs(args) {
+			changed, err := a.Catalog().Switch(cmd.Context(), id, on)
+			if err != nil {
+				return err
+			}
+			out = append(out, map[string]any{"id": id, "enabled": on, "changed": changed})
+			word := did
+			if !changed {
+				word = "was " + did + " already"
+			}
+			if !s.json {
+				s.printf("%s %s\n", show(string(id)), word)
+			}
+		}
+		if s.json {
+			return s.printJSON(out)
+		}
+		return nil
+	}
+	return c
+}
+
+func toolIDs(args []string) []tool.ID {
+	out := make([]tool.ID, len(args))
+	for i, a := range args {
+		out[i] = tool.ID(a)
+	}
+	return out
+}
+
+// printSchema prints an object schema as a table of its properties. What it
+// cannot read as one, a source may still have written: it says so.
+func (s *session) printSchema(what string, src []byte) {
+	var schema struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+		Required   []string                   `json:"required"`
+	}
+	if json.Unmarshal(src, &schema) != nil {
+		s.printf("%s: not described as properties of an object; see --json\n", what)
+		return
+	}
+	var rows [][]cell
+	for _, name := range sortedKeys(schema.Properties) {
+		var p struct {
+			Type        any `json:"type"`
+			Description any `json:"description"`
+		}
+		_ = json.Unmarshal(schema.Properties[name], &p) // true and false are schemas too, of anything and nothing
+		text, _ := p.Description.(string)
+		need := ""
+		for _, r := range schema.Required {
+			if r == name {
+				need = "required"
+			}
+		}
+		rows = append(rows, []cell{{name, bold}, {typeName(p.Type), ""}, {need, yellow}, {text, ""}})
+	}
+	s.tableWhole([]string{strings.ToUpper(what), "TYPE", "NEEDED", "MEANING"}, rows)
+}
+
+func typeName(t any) string {
+	switch t := t.(type) {
+	case string:
+		return t
+	case []any:
+		var names []string
+		for _, x := range t {
+			names = append(names, typeName(x))
+		}
+		return strings.Join(names, "|")
+	}
+	return "any"
+}

@@ -1,0 +1,240 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/catalog"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/inspect"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// toolJSON is a tool as --json prints it.
+type toolJSON struct {
+	ID          tool.ID      `json:"id"`
+	Title       string       `json:"title"`
+	Description string       `json:"description"`
+	Version     string       `json:"version"`
+	Source      string       `json:"source"`
+	From        string       `json:"from,omitempty"` // the source's name; none of built-in tools
+	Risk        string       `json:"risk"`
+	SideEffects tool.Effects `json:"side_effects"`
+	Enabled     bool         `json:"enabled"`
+	Disabled    string       `json:"disabled,omitempty"` // why
+	Changed     bool         `json:"changed,omitempty"`
+	Digest      string       `json:"digest"`
+	First       *time.Time   `json:"first_seen,omitempty"`
+	Last        *time.Time   `json:"last_seen,omitempty"`
+	Accepted    *time.Time   `json:"accepted_at,omitempty"`
+
+	Findings []inspect.Finding `json:"findings,omitempty"`
+	Why      []whyJSON         `json:"why,omitempty"`
+	Input    json.RawMessage   `json:"input_schema,omitempty"`
+	Output   json.RawMessage   `json:"output_schema,omitempty"`
+}
+
+// whyJSON is a reason for a tool's risk.
+type whyJSON struct {
+	Risk    string       `json:"risk"`
+	Effects tool.Effects `json:"side_effects"`
+	Why     string       `json:"why"`
+}
+
+func describeTool(t catalog.Tool, whole bool) toolJSON {
+	p := t.Spec
+	out := toolJSON{
+		ID: p.ID, Title: p.Title, Description: p.Description, Version: p.Version, Source: p.Source, Risk: p.Risk.String(), SideEffects: p.Effects,
+		Enabled: t.Disabled == "", Disabled: t.Disabled, Changed: t.Changed, Digest: t.Digest.String(), Findings: t.Findings,
+		First: unlessZero(t.First), Last: unlessZero(t.Last), Accepted: unlessZero(t.Accepted),
+	}
+	if t.Source != catalog.BuiltIn {
+		out.From = t.Source
+	}
+	if whole {
+		out.Input, out.Output = p.Input, p.Output
+		for _, r := range t.Verdict.Reasons {
+			out.Why = append(out.Why, whyJSON{r.Risk.String(), r.Effects, r.Why})
+		}
+	}
+	return out
+}
+
+func unlessZero(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+func (s *session) toolsCmd() *cobra.Command {
+	var f toolFlags
+	c := &cobra.Command{
+		Use:   "tools",
+		Short: "List the tools that can be called",
+		Long: `The tools of all sources, side by side: built in, and of the extensions, MCP
+servers, OpenAPI documents and WASM modules that are configured. A source that
+fails is named below the list and hides nothing else, and so is a tool that is
+refused for its name or its schema. --json names these on standard error.
+
+A tool of a source is remembered as it is when it is first used or shown. One that
+is described differently later is switched off until remit tools accept accepts
+what changed. What a source says of its tools is not trusted: [!] marks those
+whose text should be read with care, which remit tool ID tells more about.
+`,
+		Example: `  remit tools
+  remit tools --source mcp --max-risk medium --without network.http
+  remit tools --search "issue create" --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			filter, err := f.filter()
+			if err != nil {
+				return err
+			}
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			return s.printTools(a.Catalog().List(cmd.Context(), filter))
+		},
+	}
+	fl := c.Flags()
+	fl.StringVar(&f.Source, "source", "", "only tools of this source, as mcp:github, or of sources of this kind: builtin, extension, mcp, api, wasm")
+	fl.StringVar(&f.risk, "max-risk", "", "only tools of at most this risk: low, medium, high or critical")
+	fl.StringArrayVar(&f.without, "without", nil, "only tools without this side effect, as fs.delete (repeatable)")
+	fl.BoolVar(&f.Enabled, "enabled", false, "only tools that can be called")
+	fl.StringVar(&f.Search, "search", "", "only tools whose ID, title or description has all these words")
+	c.AddCommand(s.toolsAcceptCmd(), s.toolsSwitchCmd(true), s.toolsSwitchCmd(false))
+	return c
+}
+
+// toolFlags are the flags of remit tools; what needs no reading is in the filter.
+type toolFlags struct {
+	catalog.Filter
+	risk    string
+	without []string
+}
+
+func (f toolFlags) filter() (catalog.Filter, error) {
+	q := f.Filter
+	if f.risk != "" {
+		r, ok := tool.ParseRisk(f.risk)
+		if !ok {
+			return q, fault.New(fault.Usage, "--max-risk %q is no risk", f.risk).WithHint("the risks are low, medium, high and critical")
+		}
+		q.MaxRisk = &r
+	}
+	var err error
+	if q.Without, err = app.ParseEffects(f.without); err != nil {
+		return q, fault.New(fault.Usage, "--without: %v", err).WithHint("side effects are named as fs.delete or network.http; remit tools lists them")
+	}
+	return q, nil
+}
+
+func (s *session) printTools(list catalog.Listing) error {
+	if s.json {
+		out := make([]toolJSON, len(list.Tools))
+		for i, t := range list.Tools {
+			out[i] = describeTool(t, false)
+		}
+		for _, line := range troubles(list) {
+			s.errorf("%s\n", line)
+		}
+		return s.printJSON(out)
+	}
+	var rows [][]cell
+	for _, t := range list.Tools {
+		p := t.Spec
+		does := p.Title
+		if does == "" {
+			does = firstLine(p.Description)
+		}
+		rows = append(rows, []cell{{string(p.ID), bold}, {p.Risk.String(), riskColour(p.Risk)}, {orDash(p.Effects.String()), ""}, {marks(t) + does, ""}})
+	}
+	s.table([]string{"TOOL", "RISK", "SIDE EFFECTS", "WHAT IT DOES"}, rows)
+	for i, line := range troubles(list) {
+		if i == 0 {
+			s.printf("\n")
+		}
+		s.printf("%s\n", line)
+	}
+	return nil
+}
+
+// marks are the words before a tool's title that it can be called only with care,
+// or not at all.
+func marks(t catalog.Tool) string {
+	out := ""
+	switch {
+	case t.Changed:
+		out = "[changed] "
+	case t.Disabled != "":
+		out = "[off] "
+	}
+	if len(t.Findings) > 0 {
+		out += "[!] "
+	}
+	return out
+}
+
+// troubles are the lines about sources that fail and tools that are refused.
+func troubles(list catalog.Listing) []string {
+	var out []string
+	for _, f := range list.Failing {
+		line := show(f.Source) + " fails"
+		if !f.Since.IsZero() {
+			line += " since " + when(f.Since, time.Now())
+		}
+		line += ": " + show(firstLine(reason(f.Err)))
+		if n := len(f.Last); n > 0 {
+			last := f.Last[:min(n, 5)]
+			line += " (tools seen last: " + show(strings.Join(last, ", "))
+			if n > len(last) {
+				line += ", …"
+			}
+			line += ")"
+		}
+		out = append(out, line)
+	}
+	for _, r := range list.Refused {
+		out = append(out, show(r.ID)+" is refused: "+show(r.Why))
+	}
+	if list.More > 0 {
+		out = append(out, counted(list.More, "more tool")+" refused")
+	}
+	return out
+}
+
+// reason is an error in words, for who runs Remit.
+func reason(err error) string {
+	if e, ok := errors.AsType[*fault.Error](err); ok {
+		bare := *e
+		bare.Code = 0
+		return strings.TrimPrefix(bare.Error(), fault.Code(0).Error()+" ")
+	}
+	return err.Error()
+}
+
+func riskColour(r tool.Risk) colour {
+	switch r {
+	case tool.Low:
+		return green
+	case tool.Medium:
+		return ""
+	case tool.High:
+		return yellow
+	}
+	return red
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}

@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/store"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// exitHelp is the part of every command's help that lists exit statuses.
+const exitHelp = `
+Exit status: 0 done · 1 a call failed · 2 unusable arguments, plan or policy ·
+3 denied · 4 verification or replay mismatch · 5 the store failed · 130 interrupted`
+
+// prepare gives a command, and those below it, what all have in common.
+func prepare(c *cobra.Command) {
+	c.Long = strings.TrimSpace(c.Short+".\n\n"+strings.TrimSpace(c.Long)) + "\n" + exitHelp
+	args := c.Args
+	if args == nil {
+		args = cobra.ArbitraryArgs
+	}
+	c.Args = func(cmd *cobra.Command, a []string) error {
+		if err := args(cmd, a); err != nil {
+			return misused(cmd, a)
+		}
+		if err := cmd.ValidateFlagGroups(); err != nil {
+			return badFlag(cmd, err)
+		}
+		return nil
+	}
+	for _, sub := range c.Commands() {
+		prepare(sub)
+	}
+}
+
+// misused explains what is wrong with the words after a command's name.
+func misused(cmd *cobra.Command, words []string) error {
+	if cmd.HasSubCommands() && len(words) > 0 && len(operands(cmd.Use)) == 0 {
+		e := fault.New(fault.Usage, "%s has no command %q", cmd.CommandPath(), words[0])
+		cmd.SuggestionsMinimumDistance = 2
+		if near := cmd.SuggestionsFor(words[0]); len(near) > 0 {
+			return e.WithHint("did you mean %q?", near[0])
+		}
+		return e.WithHint("see %s --help", cmd.CommandPath())
+	}
+	_, names, _ := strings.Cut(strings.TrimSuffix(cmd.UseLine(), " [flags]"), " ")
+	var e *fault.Error
+	switch want := operands(cmd.Use); {
+	case len(words) < len(want):
+		e = fault.New(fault.Usage, "%s is missing", want[len(words)])
+	case len(want) == 0 && !strings.Contains(cmd.Use, "["):
+		e = fault.New(fault.Usage, "%s takes no argument, and %q is one", cmd.CommandPath(), words[0])
+	default:
+		e = fault.New(fault.Usage, "%q is one argument too many", words[len(words)-1])
+	}
+	return e.WithHint("usage: remit %s; see %s --help", names, cmd.CommandPath())
+}
+
+// operands are the required words of a usage line.
+func operands(use string) []string {
+	var out []string
+	for _, w := range strings.Fields(use)[1:] {
+		if !strings.HasPrefix(w, "[") {
+			out = append(out, strings.TrimSuffix(w, "..."))
+		}
+	}
+	return out
+}
+
+// badFlag explains a flag that cannot be read.
+func badFlag(cmd *cobra.Command, err error) error {
+	text, _, _ := strings.Cut(err.Error(), ": strconv.") // the parser's own words help nobody
+	return fault.New(fault.Usage, "%s", text).WithHint("see %s --help", cmd.CommandPath())
+}
+
+// helpCmd is `remit help COMMAND`.
+func (s *session) helpCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND...]",
+		Short:   "Show the help of a command",
+		Example: "  remit help policy explain",
+		RunE: func(cmd *cobra.Command, words []string) error {
+			found, rest, err := cmd.Root().Find(words)
+			if err != nil || len(rest) > 0 && found.HasSubCommands() {
+				return misused(orRoot(found, cmd), append(rest, words...))
+			}
+			found.InitDefaultHelpFlag()
+			return found.Help()
+		},
+	}
+}
+
+func orRoot(c, cmd *cobra.Command) *cobra.Command {
+	if c == nil {
+		return cmd.Root()
+	}
+	return c
+}
+
+// completion gives cobra's own command for shells what the others have.
+func completion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() != "completion" {
+			continue
+		}
+		c.Example = "  remit completion bash > ~/.local/share/bash-completion/completions/remit"
+		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		for _, sub := range c.Commands() {
+			sub.Example = "  remit completion " + sub.Name()
+		}
+	}
+}
+
+// completeRuns offers the newest runs to the shell.
+func (s *session) completeRuns(cmd *cobra.Command, words []string, _ string) ([]string, cobra.ShellCompDirective) {
+	a, err := s.open()
+	if err != nil || len(words) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	st, err := a.Reader(cmd.Context())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	runs, err := st.Runs(cmd.Context(), store.RunFilter{Limit: 20})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var out []string
+	for _, r := range runs {
+		out = append(out, cobra.CompletionWithDesc(r.ID.String(), show(r.Name)+" "+r.Status))
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+}
+
+// completeTools offers the tools' IDs to the shell: those that are known without
+// asking any source.
+func (s *session) completeTools(cmd *cobra.Command, words []string, _ string) ([]string, cobra.ShellCompDirective) {
+	a, err := s.open()
+	if err != nil || len(words) > 0 && cmd.Name() == "tool" {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var out []string
+	for _, id := range a.Catalog().Known() {
+		if !strings.Contains(id, ":") { // built in; to know more of others their source would have to be asked
+			if t, ok := a.Catalog().Spec(tool.ID(id)); ok {
+				id = cobra.CompletionWithDesc(id, t.Title)
+			}
+		}
+		out = append(out, id)
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}

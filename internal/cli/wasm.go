@@ -1,0 +1,208 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/executor/wasm"
+)
+
+func (s *session) wasmCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "wasm",
+		Short: "Make tools of WebAssembly modules",
+		Long: `Each function of a module that was added is a tool, wasm:NAME:FUNCTION. A module
+can reach nothing but what its manifest wants and the policy allows: folders,
+variables, the time, random numbers. It has no network, and starts nothing.
+`,
+		Example: `  remit wasm add text text.wasm
+  remit wasm show text`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	c.AddCommand(s.wasmAddCmd(), s.wasmListCmd(), s.wasmShowCmd(), s.wasmRemoveCmd())
+	return c
+}
+
+func (s *session) wasmAddCmd() *cobra.Command {
+	var q app.AddWASM
+	c := &cobra.Command{
+		Use:   "add NAME FILE",
+		Short: "Read a module (WASI preview 1) and its manifest, and make tools of it",
+		Long: `Copies of both are kept: what a tool does changes only when the module is added
+again. The manifest says which functions there are and what they want to reach;
+without --manifest it is the file beside the module that has the same name and ends
+in .yaml, .yml or .json. A module that imports anything but functions of WASI
+preview 1 is refused.
+`,
+		Example: `  remit wasm add text text.wasm
+  remit wasm add text build/text.wasm --manifest text.yaml --replace`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q.Name, q.File = args[0], args[1]
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			one, err := a.AddModule(cmd.Context(), q)
+			if err != nil {
+				return err
+			}
+			if s.json {
+				return s.printJSON(one)
+			}
+			s.printf("%s %s: %d tools, wasm:%s:…, as %s says\n", s.paint(green, "✓"), one.Name, one.Tools, one.Name, show(one.ManifestFrom))
+			return nil
+		},
+	}
+	c.Flags().StringVar(&q.Manifest, "manifest", "", "what its functions are and want to reach (default: the file beside the module)")
+	c.Flags().BoolVar(&q.Replace, "replace", false, "put it in the place of the one that has this name")
+	return c
+}
+
+func (s *session) wasmListCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "list",
+		Short:   "List the modules whose functions are tools",
+		Example: "  remit wasm list",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			list, err := a.Modules()
+			if err != nil {
+				return err
+			}
+			if s.json {
+				if list == nil {
+					list = []app.WASM{}
+				}
+				return s.printJSON(list)
+			}
+			var rows [][]cell
+			for _, one := range list {
+				rows = append(rows, []cell{{one.Name, bold}, {fmt.Sprint(one.Tools), ""}, {fmt.Sprintf("%d KiB", (one.Size+1023)/1024), ""}, {orDash(one.Release), ""}, {one.From, ""}})
+			}
+			s.tableOr("no module was added; remit wasm add NAME FILE adds one", []string{"MODULE", "TOOLS", "SIZE", "RELEASE", "FROM"}, rows)
+			return nil
+		},
+	}
+}
+
+func (s *session) wasmShowCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "show NAME",
+		Short:   "Show one module: its tools, and what each wants to reach",
+		Example: "  remit wasm show text",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			one, err := a.Module(args[0])
+			if err != nil {
+				return err
+			}
+			man, err := a.ModuleManifest(one)
+			if err != nil {
+				return err
+			}
+			return s.printModule(one, man)
+		},
+	}
+}
+
+// functionJSON is a function of a module as --json prints it.
+type functionJSON struct {
+	ID          string          `json:"id"`
+	Title       string          `json:"title"`
+	Description string          `json:"description"`
+	Wants       wantsJSON       `json:"wants"`
+	Memory      int64           `json:"memory_bytes"`
+	Timeout     string          `json:"timeout"`
+	Input       json.RawMessage `json:"input"`
+	Output      json.RawMessage `json:"output,omitempty"`
+}
+
+// wantsJSON is what a function wants to reach. A place is a folder, or "argument
+// NAME".
+type wantsJSON struct {
+	Read   []string `json:"files_read"`
+	Write  []string `json:"files_write"`
+	Env    []string `json:"env"`
+	Clock  bool     `json:"clock"`
+	Random bool     `json:"random"`
+}
+
+func wantsOf(w wasm.Wants) wantsJSON {
+	out := wantsJSON{Read: []string{}, Write: []string{}, Env: append([]string{}, w.Env...), Clock: w.Clock, Random: w.Random}
+	for _, p := range w.Read {
+		out.Read = append(out.Read, p.String())
+	}
+	for _, p := range w.Write {
+		out.Write = append(out.Write, p.String())
+	}
+	return out
+}
+
+func (s *session) printModule(one app.WASM, man *wasm.Manifest) error {
+	if s.json {
+		list := make([]functionJSON, len(man.Functions))
+		for i, f := range man.Functions {
+			list[i] = functionJSON{"wasm:" + one.Name + ":" + f.Name, f.Title, f.Description, wantsOf(f.Wants), f.Memory, f.Timeout.String(), f.Input, f.Output}
+		}
+		return s.printJSON(struct {
+			app.WASM
+
+			Functions []functionJSON `json:"functions"`
+		}{one, list})
+	}
+	s.printf("%s  %s\n", s.paint(bold, one.Name), show(man.Release))
+	if man.Description != "" {
+		s.printf("%s\n", show(man.Description))
+	}
+	s.printf("\nfrom      %s, %d KiB\nmanifest  %s\nmodule    sha256:%s\nadded     %s\n\n", show(one.From), (one.Size+1023)/1024, show(one.ManifestFrom), show(one.Digest), one.Added.Local().Format(time.DateTime))
+	var rows [][]cell
+	for _, f := range man.Functions {
+		rows = append(rows, []cell{{"wasm:" + one.Name + ":" + f.Name, bold}, {f.Wants.String(), wantsColour(f.Wants)}, {fmt.Sprintf("%d MiB", (f.Memory+1<<20-1)>>20), ""}, {f.Timeout.String(), ""}})
+	}
+	s.table([]string{"TOOL", "WANTS", "MEMORY", "TIMEOUT"}, rows)
+	return nil
+}
+
+func wantsColour(w wasm.Wants) colour {
+	if len(w.Write) > 0 {
+		return yellow
+	}
+	return ""
+}
+
+func (s *session) wasmRemoveCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "remove NAME",
+		Short:   "Forget a module and its tools",
+		Example: "  remit wasm remove text",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			if err := a.RemoveModule(args[0]); err != nil {
+				return err
+			}
+			if s.json {
+				return s.printJSON(map[string]any{"removed": args[0]})
+			}
+			s.printf("%s %s is forgotten\n", s.paint(green, "✓"), args[0])
+			return nil
+		},
+	}
+}

@@ -1,0 +1,56 @@
+// Package e2e_test proves promises of the whole product: the command as it is
+// built, on real files, a real server, real processes and a real ledger. It
+// holds no production code.
+package e2e_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	_ "github.com/remitrun/remit/internal/cli" // a changed command is a reason to test again
+)
+
+// binary is remit, built from this source.
+var binary string
+
+// soak asks for the long way of each test.
+var soak = os.Getenv("REMIT_SOAK") != ""
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if f := flag.Lookup("rapid.checks"); f != nil && f.Value.String() == f.DefValue {
+		_ = f.Value.Set(map[bool]string{false: "15", true: "150"}[soak]) // each starts a process
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "remit-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	binary = filepath.Join(dir, "remit")
+	build := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-o", binary, "github.com/remitrun/remit/cmd/remit")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "remit cannot be built: %v\n%s", err, out)
+		return 1
+	}
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return code
+}

@@ -1,0 +1,24 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"sync"
+)
+
+// Mount gives a handler for clients over HTTP as part of another server, which must
+// have checked the hosts and origins of requests. Every client presents a grant
+// token as its bearer token, and is under that grant alone. The function that comes
+// with it ends all clients' runs and must be called.
+func (g *Gateway) Mount(ctx context.Context) (http.Handler, func(context.Context)) {
+	w := &web{gateway: g, mounted: true, clients: map[string]*client{}, seats: make(chan struct{}, maxClients)}
+	inner, stop := context.WithCancel(ctx)
+	var tasks sync.WaitGroup
+	tasks.Go(func() { g.watch(inner) })
+	tasks.Go(func() { w.reap(inner) })
+	return w, func(ctx context.Context) {
+		stop()
+		w.endAll(ctx)
+		tasks.Wait()
+	}
+}

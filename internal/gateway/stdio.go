@@ -1,0 +1,36 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// maxMessage bounds one message of a client, in bytes.
+const maxMessage = 16 << 20
+
+// Serve serves one client on a pair of streams, as on standard input and output,
+// until the client closes its side or ctx ends. The run is ended then. in and out
+// are closed.
+func (g *Gateway) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
+	c, err := g.connect(ctx, "")
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		g.watch(ctx)
+	}()
+	defer context.AfterFunc(ctx, c.stopCalls)()
+	err = c.server.Run(ctx, &mcp.IOTransport{Reader: in, Writer: out, MaxLineLength: maxMessage})
+	stop()
+	<-done
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, context.Canceled) {
+		err = nil // the client has gone
+	}
+	return errors.Join(err, c.end(ctx))
+}

@@ -1,0 +1,81 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Audit is the whole record, event by event.
+type Audit interface {
+	// Audit gives events, newest first, before a place (0: the newest), and where the
+	// next page begins (0: there is none).
+	Audit(ctx context.Context, q AuditQuery, before uint64, limit int) ([]AuditEvent, uint64, error)
+}
+
+// AuditQuery chooses events.
+type AuditQuery struct {
+	Event     string    `query:"event" maxLength:"100" example:"security_violation"`
+	Tool      string    `query:"tool" maxLength:"200"`
+	Extension string    `query:"extension" maxLength:"200"`
+	Status    string    `query:"status" enum:"completed,denied,failed,timeout,cancelled,skipped,interrupted"`
+	Failed    bool      `query:"failed"`
+	Denied    bool      `query:"denied"`
+	Since     time.Time `query:"since"`
+	Until     time.Time `query:"until"`
+}
+
+// AuditEvent is one recorded event, without its payload.
+type AuditEvent struct {
+	Seq      uint64    `json:"seq"`
+	At       time.Time `json:"at"`
+	Event    string    `json:"event"`
+	Run      string    `json:"run_id,omitempty"`
+	Grant    string    `json:"grant,omitempty"`
+	By       string    `json:"by,omitempty"`
+	Call     int       `json:"call,omitempty"`
+	Tool     string    `json:"tool,omitempty"`
+	Status   string    `json:"status"`
+	Code     string    `json:"code,omitempty"`
+	Effect   string    `json:"effect,omitempty"`
+	Rule     string    `json:"rule,omitempty"`
+	Refused  int       `json:"refused,omitempty"`
+	Duration float64   `json:"duration_ms,omitempty"`
+}
+
+// AuditList is a page of events, newest first.
+type AuditList struct {
+	Items []AuditEvent `json:"items"`
+	Next  string       `json:"next,omitempty"`
+}
+
+func (s *Server) audit() {
+	if s.o.Audit == nil {
+		return
+	}
+	type list struct {
+		asked
+		AuditQuery
+		Page
+	}
+	route(s, operation{
+		id: "listAudit", method: http.MethodGet, path: "/v1/audit", tag: "audit", action: "audit.read", summary: "Read the audit",
+		text:   "Events of the whole record, newest first, whoever they are of.",
+		answer: map[string]any{"items": []any{map[string]any{"seq": 12, "at": "2026-11-21T12:00:00Z", "event": "capability_executed", "tool": "time.now", "status": "completed"}}},
+	}, func(ctx context.Context, in *list) (*struct{ Body AuditList }, error) {
+		at, err := in.number("audit")
+		if err != nil {
+			return nil, err
+		}
+		items, next, err := s.o.Audit.Audit(ctx, in.AuditQuery, at, in.Limit)
+		if err != nil {
+			return nil, err
+		}
+		out := AuditList{Items: append([]AuditEvent{}, items...)}
+		if next > 0 {
+			out.Next = cursor("audit", strconv.FormatUint(next, 10))
+		}
+		return &struct{ Body AuditList }{out}, nil
+	})
+}

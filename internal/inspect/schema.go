@@ -1,0 +1,160 @@
+package inspect
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// maxDepth bounds how deep a schema is looked into. Who lists tools refuses what
+// is deeper ([TooDeep]).
+const maxDepth = 64
+
+// TooDeep reports whether a JSON text is nested deeper than is looked into.
+func TooDeep(src []byte) bool {
+	depth, text := 0, false
+	for i := 0; i < len(src); i++ {
+		switch c := src[i]; {
+		case text && c == '\\':
+			i++
+		case c == '"':
+			text = !text
+		case text:
+		case c == '{' || c == '[':
+			if depth++; depth > maxDepth {
+				return true
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return false
+}
+
+// Schema finds what to be wary of in all texts of a JSON Schema: descriptions
+// and titles, but also names of properties, values and examples, which a model
+// reads as well. What is no JSON has no findings.
+func Schema(where string, src []byte) []Finding {
+	if !worthReading(string(src)) {
+		return nil
+	}
+	var v any
+	if json.Unmarshal(src, &v) != nil {
+		return nil
+	}
+	var out []Finding
+	walk(where, v, 0, func(at, text string) {
+		if len(out) < maxFindings {
+			out = append(out, Text(at, text)...)
+		}
+	})
+	return out
+}
+
+// worthReading reports whether any rule could match in a JSON text.
+func worthReading(s string) bool {
+	if !clean(s) || strings.Contains(s, `\u`) {
+		return true
+	}
+	lower := strings.ToLower(s)
+	if encoded(s) != nil || strings.Contains(s, strings.Repeat(" ", 30)) || strings.Contains(s, `\n\n\n\n`) || strings.Contains(s, `\t\t\t\t`) {
+		return true
+	}
+	return slices.ContainsFunc(rules, func(r rule) bool { return len(r.words) > 0 && r.possible(lower) })
+}
+
+func walk(at string, v any, depth int, text func(at, s string)) {
+	if depth > maxDepth {
+		return
+	}
+	switch v := v.(type) {
+	case string:
+		text(at, v)
+	case []any:
+		for _, x := range v {
+			walk(at, x, depth+1, text)
+		}
+	case map[string]any:
+		names := make([]string, 0, len(v))
+		for name := range v {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			text(at+" (a name)", name)
+			walk(at+"."+Visible(name), v[name], depth+1, text)
+		}
+	}
+}
+
+// CleanSchema takes invisible characters out of the titles, descriptions and
+// comments of a JSON Schema. Names and values stay: arguments are checked
+// against them. One without such characters comes back as it is.
+func CleanSchema(src json.RawMessage) json.RawMessage {
+	if clean(string(src)) && !strings.Contains(string(src), `\u`) {
+		return src
+	}
+	var v any
+	dec := json.NewDecoder(strings.NewReader(string(src)))
+	dec.UseNumber()
+	if dec.Decode(&v) != nil {
+		return src
+	}
+	changed := false
+	v = cleanValue(v, 0, &changed)
+	if !changed {
+		return src
+	}
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if enc.Encode(v) != nil {
+		return src
+	}
+	return json.RawMessage(strings.TrimSuffix(b.String(), "\n"))
+}
+
+func cleanValue(v any, depth int, changed *bool) any {
+	if depth > maxDepth {
+		return v
+	}
+	switch x := v.(type) {
+	case []any:
+		for i := range x {
+			x[i] = cleanValue(x[i], depth+1, changed)
+		}
+	case map[string]any:
+		for name, one := range x {
+			text, isText := one.(string)
+			switch name {
+			case "title", "description", "$comment":
+				if isText {
+					if c := Clean(text); c != text {
+						x[name], *changed = c, true
+					}
+					continue
+				}
+			}
+			x[name] = cleanValue(one, depth+1, changed)
+		}
+	}
+	return v
+}
+
+// Names tells of the first property of a schema whose name has invisible
+// characters, or "". No honest argument has such a name.
+func Names(src []byte) (bad string) {
+	if clean(string(src)) && !strings.Contains(string(src), `\u`) {
+		return ""
+	}
+	var v any
+	if json.Unmarshal(src, &v) != nil {
+		return ""
+	}
+	walk("", v, 0, func(at, s string) {
+		if bad == "" && strings.HasSuffix(at, " (a name)") && HasInvisible(s) {
+			bad = Visible(s)
+		}
+	})
+	return bad
+}

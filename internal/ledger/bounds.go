@@ -1,0 +1,8 @@
+package ledger
+
+// Parts of a RunStarted event's payload that say what bounds the run besides its
+// policies.
+const (
+	PartPhase  = "phase"  // "planning"; absent: execution
+	PartFrozen = "frozen" // the frozen plan, as package frozen encodes it
+)

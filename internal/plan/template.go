@@ -1,0 +1,110 @@
+package plan
+
+import (
+	"strings"
+)
+
+// template is an argument value with its expressions taken apart, once, when
+// the plan is read. What is inserted later is never parsed.
+type template struct {
+	lit   any    // a value without any expression in it
+	ref   *ref   // a string that is exactly one expression
+	parts []part // a string with expressions inside
+	list  bool
+	keys  []string // of an object
+	kids  []*template
+}
+
+// part is literal text or an inserted value.
+type part struct {
+	text string
+	ref  *ref
+}
+
+func (t *template) literal() bool { return t.ref == nil && t.parts == nil && t.kids == nil }
+
+// template compiles a value and collects its references.
+func (r *reader) template(n *node, field string, refs *[]*ref) *template {
+	if s, ok := n.val.(string); ok && strings.Contains(s, "${{") {
+		return r.text(s, n.place, field, refs)
+	}
+	t := &template{}
+	fixed := true
+	for i, k := range n.kids {
+		var kid *template
+		if n.list {
+			kid = r.template(k, index(field, i), refs)
+		} else {
+			kid = r.template(k, join(field, n.keys[i].name), refs)
+			t.keys = append(t.keys, n.keys[i].name)
+		}
+		fixed = fixed && kid.literal()
+		t.kids = append(t.kids, kid)
+	}
+	if t.list = n.list; fixed {
+		return &template{lit: literalValue(n, t)}
+	}
+	return t
+}
+
+// literalValue reuses the values of the parts, where escapes are resolved.
+func literalValue(n *node, t *template) any {
+	switch {
+	case n.list:
+		out := make([]any, len(t.kids))
+		for i, k := range t.kids {
+			out[i] = k.lit
+		}
+		return out
+	case n.dict:
+		out := make(map[string]any, len(t.kids))
+		for i, k := range t.kids {
+			out[t.keys[i]] = k.lit
+		}
+		return out
+	}
+	return n.val
+}
+
+// text takes a string with expressions or escapes apart.
+func (r *reader) text(s string, at place, field string, refs *[]*ref) *template {
+	var parts []part
+	var lit strings.Builder
+	for i := 0; i < len(s); {
+		switch {
+		case strings.HasPrefix(s[i:], "$${{"):
+			lit.WriteString("${{")
+			i += 4
+		case strings.HasPrefix(s[i:], "${{"):
+			p := &scanner{s: s, at: i + 3}
+			ref := p.reference()
+			if p.err == nil && !p.take("}}") {
+				p.fail("%q is missing; only a reference can stand here, conditions belong into if", "}}")
+			}
+			if p.err != nil {
+				r.bad(at, field, "write $${{ if the text itself is meant", "%v in %q", p.err, rest(s[i:]))
+				return &template{lit: s}
+			}
+			ref.place, ref.field = at, field
+			*refs = append(*refs, ref)
+			if lit.Len() > 0 {
+				parts = append(parts, part{text: lit.String()})
+				lit.Reset()
+			}
+			parts = append(parts, part{ref: ref})
+			i = p.at
+		default:
+			lit.WriteByte(s[i])
+			i++
+		}
+	}
+	switch {
+	case len(parts) == 0:
+		return &template{lit: lit.String()}
+	case len(parts) == 1 && lit.Len() == 0:
+		return &template{ref: parts[0].ref}
+	case lit.Len() > 0:
+		parts = append(parts, part{text: lit.String()})
+	}
+	return &template{parts: parts}
+}

@@ -1,0 +1,287 @@
+package command
+
+import "strings"
+
+// program says how a known program starts another one that its arguments name.
+// A program without an entry starts nothing that is known here: it is judged
+// by its own name alone, and its effects are bounded by the sandbox.
+//
+// The options are those of GNU coreutils, findutils and util-linux. An option
+// that is not listed makes what is started unknown, so forgetting one refuses.
+type program struct {
+	// The words before the started command.
+	flags    string   // short options without a value
+	values   string   // short options with one, attached or the next word
+	optional string   // short options with a value only if it is attached
+	long     []string // long options: "name", "name=" with a value, "name=?" with one only after =
+	operands int      // words between the options and the command
+	assigns  bool     // NAME=VALUE words may precede the command
+	digits   bool     // -5 is an option
+
+	// run says how what is started is told from the words that the above leaves.
+	run way
+
+	// free programs have arguments of their own kind: run gets them all.
+	free bool
+
+	// never is why it can never be told what the program starts.
+	never string
+
+	// hooks are options that name a program to start, anywhere among the
+	// arguments: "-x" also bundled, "--long" also abbreviated.
+	hooks []string
+	// plain are long options that begin like a hook and are none.
+	plain []string
+}
+
+// way is how a program's remaining words say what it starts.
+type way uint8
+
+const (
+	byInner way = iota // they are the command
+	byEnv
+	byFlock
+	byWatch
+	byXargs
+	byFind
+	byShell
+	byGit
+	byGdb
+)
+
+const (
+	otherRoot = "it starts commands under another root, identity or namespace"
+	later     = "it starts commands later, outside of this call"
+	readsCmds = "it takes the commands to start from input, files or a format of its own"
+)
+
+// programs is keyed by base name.
+var programs = table([]entry{
+	{"env", program{flags: "i0v", values: "uC", assigns: true,
+		long: []string{"ignore-environment", "null", "debug", "unset=", "chdir=", "block-signal=?", "default-signal=?", "ignore-signal=?"},
+		run:  byEnv}},
+	{"nice", program{values: "n", digits: true, long: []string{"adjustment="}}},
+	{"ionice", program{flags: "t", values: "cn", long: []string{"class=", "classdata=", "ignore"}}},
+	{"nohup setsid", program{flags: "cfw", long: []string{"ctty", "fork", "wait"}}},
+	{"timeout", program{flags: "pfv", values: "ks", operands: 1,
+		long: []string{"preserve-status", "foreground", "verbose", "kill-after=", "signal="}}},
+	{"time", program{flags: "pvq", values: "f", long: []string{"portability", "verbose", "quiet", "format="}}},
+	{"stdbuf", program{values: "ioe", long: []string{"input=", "output=", "error="}}},
+	{"chrt", program{flags: "abfiorRv", operands: 1, long: []string{"batch", "fifo", "idle", "other", "rr", "all-tasks", "verbose"}}},
+	{"taskset", program{flags: "ac", operands: 1, long: []string{"all-tasks", "cpu-list"}}},
+	{"unshare", program{flags: "imnpuUCTfrc"}},
+	{"strace ltrace", program{flags: "cCdfFhiqrtTvVwxyYkD", values: "easpPSXIb"}},
+	{"sudo doas", program{flags: "bEHnPSA", values: "ugp", assigns: true}},
+	{"command", program{run: byInner}},
+	{"busybox toybox", program{run: byInner}},
+	{"flock", program{flags: "sxeunoFv", values: "wE", operands: 1,
+		long: []string{"shared", "exclusive", "unlock", "nonblock", "nb", "wait=", "timeout=", "conflict-exit-code=", "close", "no-fork", "verbose"},
+		run:  byFlock}},
+	{"watch", program{flags: "bcdegtwpCrx", values: "nq", long: []string{"exec", "interval=", "differences=?", "errexit", "chgexit", "no-title", "color", "beep", "precise"},
+		run: byWatch}},
+	{"xargs", program{flags: "0rtxop", values: "adEILnPs", optional: "eil",
+		long: []string{"null", "no-run-if-empty", "verbose", "exit", "interactive", "open-tty", "arg-file=", "delimiter=", "max-args=",
+			"max-procs=", "max-chars=", "process-slot-var=", "max-lines=?", "replace=?", "eof=?"},
+		run: byXargs}},
+	{"find", program{free: true, run: byFind}},
+	{"sh bash dash ash ksh mksh rbash", program{free: true, run: byShell}},
+	{"git", program{free: true, run: byGit}},
+	{"gdb", program{free: true, run: byGdb}},
+
+	{`su runuser sudoedit pkexec chroot nsenter setpriv capsh newgrp sg bwrap firejail setarch linux32 linux64
+		i386 x86_64 uname26 proot fakechroot gosu su-exec setuidgid chpst cgexec`, program{never: otherRoot}},
+	{"at batch crontab systemd-run start-stop-daemon xdg-open sensible-browser gio daemonize daemon", program{never: later}},
+	{`parallel script run-parts entr zsh fish csh tcsh screen tmux expect unbuffer xvfb-run fakeroot prlimit numactl ld.so
+		chronic ifne pee rlwrap eatmydata faketime torsocks proxychains proxychains4 ssh-agent dbus-run-session dbus-launch
+		systemd-inhibit choom uclampset coresched openvt valgrind catchsegv perf tini dumb-init envdir softlimit`, program{never: readsCmds}},
+
+	{"tar", program{hooks: []string{"-I", "-F", "--to-command", "--checkpoint-action", "--use-compress-program", "--rsh-command",
+		"--info-script", "--new-volume-script", "--rmt-command"}, plain: []string{"--checkpoint"}}},
+	{"cpio", program{hooks: []string{"--rsh-command", "--rmt-command"}}},
+	{"rsync", program{hooks: []string{"-e", "--rsh", "--rsync-path"}, plain: []string{"--rsync"}}},
+	{"sort", program{hooks: []string{"--compress-program"}}},
+	{"split", program{hooks: []string{"--filter"}}},
+	{"zip", program{hooks: []string{"-T", "--unzip-command"}}},
+	{"rg", program{hooks: []string{"--pre", "--hostname-bin"}, plain: []string{"--pre-glob"}}},
+	{"fd fdfind", program{hooks: []string{"-x", "-X", "--exec", "--exec-batch"}}},
+	{"ssh scp sftp", program{hooks: []string{"-o", "-F", "-S", "-D"}}},
+	{"wget", program{hooks: []string{"-e", "--execute", "--use-askpass"}}},
+	{"go", program{hooks: []string{"--exec", "--toolexec", "--vettool"}}},
+})
+
+type entry struct {
+	names string
+	program
+}
+
+func table(entries []entry) map[string]*program {
+	m := map[string]*program{}
+	for i := range entries {
+		for _, n := range strings.Fields(entries[i].names) {
+			m[n] = &entries[i].program
+		}
+	}
+	return m
+}
+
+// options are what a program's own options were.
+type options struct {
+	program
+	seen map[string]string // by letter or long name, the last value
+}
+
+func (o *options) has(names ...string) bool {
+	for _, n := range names {
+		if _, ok := o.seen[n]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// scan reads a program's own words. why is not empty if they cannot be read.
+func (p *program) scan(args []string, assign func(name string) string) (o *options, rest []string, why string) {
+	o = &options{program: *p, seen: map[string]string{}}
+	for len(args) > 0 {
+		w := args[0]
+		switch {
+		case nonLiteral(w):
+			return nil, nil, "an option is not literal"
+		case w == "--":
+			args = args[1:]
+			return o.after(args, assign)
+		case strings.HasPrefix(w, "--"):
+			args, why = o.longOption(args)
+		case len(w) > 1 && w[0] == '-':
+			args, why = o.shortOptions(args)
+		case w == "-" && p.assigns:
+			args = args[1:] // env's other spelling of -i
+		default:
+			return o.after(args, assign)
+		}
+		if why != "" {
+			return nil, nil, why
+		}
+	}
+	return o, nil, ""
+}
+
+// after reads the assignments and operands behind the options.
+func (o *options) after(args []string, assign func(string) string) (*options, []string, string) {
+	for o.assigns && len(args) > 0 && !nonLiteral(args[0]) {
+		name, _, ok := strings.Cut(args[0], "=")
+		if !ok {
+			break
+		}
+		if why := assign(name); why != "" {
+			return nil, nil, why
+		}
+		args = args[1:]
+	}
+	for range o.operands {
+		if len(args) == 0 {
+			return o, nil, ""
+		}
+		if args[0] == NonLiteralMany {
+			return nil, nil, "it is not literal how many words come before the command"
+		}
+		if args[0] == NonLiteral {
+			return nil, nil, "a word before the command is not literal"
+		}
+		args = args[1:]
+	}
+	return o, args, ""
+}
+
+func (o *options) longOption(args []string) ([]string, string) {
+	name, value, attached := strings.Cut(args[0][2:], "=")
+	for _, l := range o.long {
+		plain, opt := strings.TrimSuffix(l, "="), strings.TrimSuffix(l, "=?")
+		switch {
+		case l == name && !attached, opt == name && opt != l:
+			o.seen[name] = value
+			return args[1:], ""
+		case plain == name && plain != l:
+			if attached {
+				o.seen[name] = value
+				return args[1:], ""
+			}
+			return o.value(name, args[1:])
+		}
+	}
+	return nil, "its option --" + name + " is not one that is known to be harmless"
+}
+
+func (o *options) shortOptions(args []string) ([]string, string) {
+	w := args[0][1:]
+	if o.digits && strings.Trim(w, "0123456789-+") == "" {
+		return args[1:], ""
+	}
+	for i := range len(w) {
+		c := w[i : i+1]
+		switch {
+		case strings.Contains(o.flags, c):
+			o.seen[c] = ""
+		case strings.Contains(o.optional, c):
+			o.seen[c] = w[i+1:]
+			return args[1:], ""
+		case strings.Contains(o.values, c) && i+1 < len(w):
+			o.seen[c] = w[i+1:]
+			return args[1:], ""
+		case strings.Contains(o.values, c):
+			return o.value(c, args[1:])
+		default:
+			return nil, "its option -" + c + " is not one that is known to be harmless"
+		}
+	}
+	return args[1:], ""
+}
+
+func (o *options) value(name string, args []string) ([]string, string) {
+	if len(args) == 0 {
+		return nil, "its option " + name + " lacks a value"
+	}
+	if args[0] == NonLiteralMany {
+		return nil, "the value of its option " + name + " may be several words"
+	}
+	o.seen[name] = args[0]
+	return args[1:], ""
+}
+
+// hooked finds an option that names a program to start.
+func (p *program) hooked(args []string) string {
+	for i, w := range args {
+		if len(p.hooks) > 0 && nonLiteral(w) {
+			continue // hooks are told from literal words; the others are checked in risky
+		}
+		for _, h := range p.hooks {
+			if isHook(h, w, p.plain, i == 0) {
+				return h
+			}
+		}
+	}
+	return ""
+}
+
+func isHook(hook, w string, plain []string, first bool) bool {
+	if !strings.HasPrefix(hook, "--") {
+		bundle := strings.HasPrefix(w, "-") && !strings.HasPrefix(w, "--")
+		// tar's first word may be a bundle without a dash.
+		return (bundle || first && hook == "-I" || first && hook == "-F") && strings.Contains(w, hook[1:])
+	}
+	name, _, _ := strings.Cut(w, "=")
+	if !strings.HasPrefix(name, "-") || name == "-" || name == "--" {
+		return false
+	}
+	for _, p := range plain {
+		if name == p {
+			return false
+		}
+	}
+	if !strings.HasPrefix(name, "--") { // go's single dash
+		return "-"+name == hook
+	}
+	return strings.HasPrefix(hook, name) && len(name) > 3
+}
+
+func nonLiteral(w string) bool { return strings.IndexByte(w, 0) >= 0 }

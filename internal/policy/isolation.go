@@ -1,0 +1,63 @@
+package policy
+
+// Isolation is how much confinement a command cannot be run without. Stricter
+// ones are greater; the zero Isolation asks for everything, see [Chain.Isolation].
+type Isolation int8
+
+// The kinds of isolation, the strictest first.
+const (
+	FullIsolation     Isolation = 0  // namespaces, mounts, Landlock, seccomp and limits
+	LandlockIsolation Isolation = -1 // Landlock, seccomp and limits
+	NoIsolation       Isolation = -2 // limits and a clean environment
+)
+
+// String gives the word that policies use.
+func (i Isolation) String() string {
+	switch i {
+	case LandlockIsolation:
+		return "landlock"
+	case NoIsolation:
+		return "none"
+	}
+	return "full"
+}
+
+// Isolation is the least that commands may be run under: the strictest that a
+// link names. A link that names none stands for full isolation, unless it leaves
+// what it does not mention to the others.
+func (c Chain) Isolation() Isolation {
+	least, said := NoIsolation, false
+	for _, r := range c {
+		if r == nil || r.policy == nil {
+			return FullIsolation
+		}
+		d := r.policy.document()
+		if d.isolation == "" && d.inherit {
+			continue
+		}
+		said = true
+		least = max(least, map[string]Isolation{"landlock": LandlockIsolation, "none": NoIsolation}[d.isolation])
+	}
+	if !said {
+		return FullIsolation
+	}
+	return least
+}
+
+// SessionTier reports whether commands may follow each other in one sandbox:
+// every link says so, or leaves it to the others.
+func (c Chain) SessionTier() bool {
+	session := false
+	for _, r := range c {
+		if r == nil || r.policy == nil {
+			return false
+		}
+		d := r.policy.document()
+		if d.tier == "session" {
+			session = true
+		} else if d.tier != "" || !d.inherit {
+			return false
+		}
+	}
+	return session
+}

@@ -1,0 +1,13 @@
+package policy
+
+import (
+	"bytes"
+	_ "embed" // the schema is a file, so that editors can be pointed at it
+)
+
+//go:embed schema.json
+var schema []byte
+
+// Schema gives the format's JSON Schema (2020-12), for editors. It is looser
+// than [Parse] where a schema cannot say what a pattern or a size may be.
+func Schema() []byte { return bytes.Clone(schema) }

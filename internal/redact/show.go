@@ -1,0 +1,80 @@
+package redact
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Show makes untrusted text safe to print on one line of a terminal: control
+// characters (also C1), escape sequences, bidirectional and invisible
+// characters and bytes that are no UTF-8 become visible, as \x1b or \u202e; a
+// line's end becomes \n. Printable text stays as it is.
+func Show(s string) string { return show(s, false) }
+
+// ShowLines is Show for text of several lines: line ends and tabs stay.
+func ShowLines(s string) string { return show(s, true) }
+
+func show(s string, lines bool) string {
+	if plain(s) {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s) + 16)
+	for i := 0; i < len(s); {
+		c, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case c == utf8.RuneError && n == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case lines && (c == '\n' || c == '\t'):
+			b.WriteRune(c)
+		case lines && c == '\r' && strings.HasPrefix(s[i+1:], "\n"):
+			// a line's end of two characters is one line's end
+		case visible(c):
+			b.WriteRune(c)
+		default:
+			b.WriteString(escape(c))
+		}
+		i += n
+	}
+	return b.String()
+}
+
+// plain reports whether s is nothing but printable ASCII.
+func plain(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// visible reports whether a character can be seen and moves nothing else.
+// unicode.IsPrint leaves out controls, formats (bidi, zero width), line
+// separators and spaces other than the common one; the fillers of Hangul count
+// as letters but show nothing.
+func visible(c rune) bool {
+	switch c {
+	case 0x115F, 0x1160, 0x3164, 0xFFA0, 0x2800:
+		return false
+	}
+	return unicode.IsPrint(c)
+}
+
+func escape(c rune) string {
+	switch {
+	case c == '\n':
+		return `\n`
+	case c == '\r':
+		return `\r`
+	case c == '\t':
+		return `\t`
+	case c < 0x80:
+		return fmt.Sprintf(`\x%02x`, c)
+	case c < 0x10000:
+		return fmt.Sprintf(`\u%04x`, c)
+	}
+	return fmt.Sprintf(`\U%08x`, c)
+}

@@ -1,0 +1,103 @@
+package egress
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"sync"
+	"time"
+)
+
+// Authority signs certificates for the hosts whose TLS is inspected. Its key is
+// made for one run, stays in memory and is good for a week. It is safe for
+// concurrent use. The zero Authority signs nothing.
+type Authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	host *ecdsa.PrivateKey // of all hosts
+	pem  []byte
+
+	mu     sync.Mutex
+	leaves map[string]*tls.Certificate
+}
+
+const (
+	authorityLasts = 7 * 24 * time.Hour // longer than a call, and no use without this process
+	clockSkew      = time.Hour
+	maxLeaves      = 256
+)
+
+// NewAuthority makes an authority that is good from now on for a week.
+func NewAuthority(now time.Time) *Authority {
+	a := &Authority{leaves: map[string]*tls.Certificate{}}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	host, err2 := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil || err2 != nil {
+		return &Authority{} // signs nothing, so inspected connections fail
+	}
+	subject := pkix.Name{Organization: []string{"Remit"}, CommonName: "Remit inspection of one run"}
+	template := &x509.Certificate{
+		SerialNumber: serial(), Subject: subject, NotBefore: now.Add(-clockSkew), NotAfter: now.Add(authorityLasts),
+		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return &Authority{}
+	}
+	if a.cert, err = x509.ParseCertificate(der); err != nil {
+		return &Authority{}
+	}
+	a.key, a.host = key, host
+	a.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return a
+}
+
+func serial() *big.Int {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // it never fails: the program ends if there is no randomness
+	b[0] &= 0x7f
+	return new(big.Int).SetBytes(b[:])
+}
+
+// CA is the authority's own certificate, PEM.
+func (a *Authority) CA() []byte { return append([]byte(nil), a.pem...) }
+
+// leaf gives a certificate for a canonical host.
+func (a *Authority) leaf(host string, now time.Time) (*tls.Certificate, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.key == nil {
+		return nil, fmt.Errorf("there is no certificate authority")
+	}
+	if c := a.leaves[host]; c != nil {
+		return c, nil
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial(), Subject: pkix.Name{Organization: []string{"Remit"}},
+		NotBefore: now.Add(-clockSkew), NotAfter: a.cert.NotAfter,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	if ip := net.ParseIP(host); ip != nil {
+		template.IPAddresses = []net.IP{ip}
+	} else {
+		template.DNSNames = []string{host}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, a.host.Public(), a.key)
+	if err != nil {
+		return nil, fmt.Errorf("no certificate for the host: %w", err)
+	}
+	c := &tls.Certificate{Certificate: [][]byte{der, a.cert.Raw}, PrivateKey: a.host}
+	if len(a.leaves) >= maxLeaves {
+		clear(a.leaves) // made again when needed
+	}
+	a.leaves[host] = c
+	return c, nil
+}

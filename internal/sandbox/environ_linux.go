@@ -1,0 +1,66 @@
+//go:build linux && (amd64 || arm64)
+
+package sandbox
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/policy"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// WorkVariable names the folder of its own that a tool's commands have, if it has
+// one (policy.Chain.Own).
+const WorkVariable = "REMIT_WORK"
+
+// environ is the whole environment of the command.
+func (b *Box) environ(chain policy.Chain, l policy.Limits, c Command) ([]string, error) {
+	vars := map[string]string{"LANG": "C.UTF-8"}
+	listed := slices.Clone(l.Env)
+	if c.Stdio.size() != nil {
+		listed = append(listed, "TERM", "COLORTERM")
+	}
+	for _, name := range listed {
+		if v, ok := b.conf.Getenv(name); ok && !strings.ContainsRune(v, 0) {
+			vars[name] = v
+		}
+	}
+	for name, v := range c.Env {
+		if !slices.Contains(l.Env, name) {
+			return nil, fault.New(fault.HandleRefused, "the variable %q is not in the policy's commands.env", name)
+		}
+		if name == "" || strings.ContainsAny(name, "=\x00") || dangerous(name) {
+			return nil, fault.New(fault.HandleRefused, "the variable %q would change which code runs; a call cannot set it", name)
+		}
+		vars[name] = v
+	}
+	vars["HOME"], vars["TMPDIR"], vars["PATH"] = "/tmp/home", "/tmp", strings.Join(l.Path, ":")
+	if own := chain.Own(); own != "" {
+		vars[WorkVariable] = own
+		probe := tool.Action{Kind: tool.FileWrite, Path: path.Join(own, probeName), Real: path.Join(own, probeName)}
+		if chain.DecideAction(probe).Effect == policy.Allow {
+			vars["HOME"] = own // else nothing could be kept there
+		}
+	}
+	out := make([]string, 0, len(vars))
+	for name, v := range vars {
+		out = append(out, name+"="+v)
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// dangerous names make loaders, shells and interpreters run other code.
+func dangerous(name string) bool {
+	for _, p := range []string{"LD_", "DYLD_", "GIT_", "BASH_FUNC_"} {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return slices.Contains([]string{"BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "IFS", "PS4", "GCONV_PATH", "NODE_OPTIONS", "NODE_PATH",
+		"PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME", "PERL5LIB", "PERL5OPT", "RUBYOPT", "RUBYLIB", "JAVA_TOOL_OPTIONS",
+		"_JAVA_OPTIONS", "LOCPATH", "NLSPATH", "HOSTALIASES", "RES_OPTIONS", "PATH", "HOME", "TMPDIR", WorkVariable}, name)
+}

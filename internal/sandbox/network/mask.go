@@ -1,0 +1,139 @@
+package network
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// hidden stands where a secret was.
+const hidden = "***"
+
+// mask is the spellings of the secrets that a request was sent with, the longest
+// first. It takes them out of what comes back: a server that echoes a header
+// must not tell the caller what is in it. A server that wants to can spell it in
+// some other way.
+type mask []string
+
+// add gives a mask that also hides a secret, as it is and as it stands in URLs,
+// JSON and Base64.
+func (m mask) add(secret string) mask {
+	quoted, err := json.Marshal(secret)
+	if err != nil {
+		quoted = []byte(`""`) // a string can always be written
+	}
+	for _, s := range []string{secret, url.QueryEscape(secret), url.PathEscape(secret), strings.Trim(string(quoted), `"`),
+		base64.StdEncoding.EncodeToString([]byte(secret)), base64.RawURLEncoding.EncodeToString([]byte(secret))} {
+		if s != "" && !slices.Contains(m, s) {
+			m = append(m, s)
+		}
+	}
+	slices.SortFunc(m, func(a, b string) int { return len(b) - len(a) })
+	return m
+}
+
+// text hides the secrets in a text.
+func (m mask) text(s string) string {
+	for _, secret := range m {
+		s = strings.ReplaceAll(s, secret, hidden)
+	}
+	return s
+}
+
+// err gives an error whose text, and whatever it wraps, holds no secret.
+func (m mask) err(err error) error {
+	if err == nil || len(m) == 0 {
+		return err
+	}
+	if clean := m.text(err.Error()); clean != err.Error() {
+		return errors.New(clean)
+	}
+	return err
+}
+
+func (m mask) header(h http.Header) {
+	if len(m) == 0 {
+		return
+	}
+	for name, values := range h {
+		clean := m.text(name)
+		if clean != name {
+			delete(h, name)
+		}
+		for i := range values {
+			values[i] = m.text(values[i])
+		}
+		h[clean] = values
+	}
+}
+
+// masked hides secrets in what is read.
+type masked struct {
+	io.ReadCloser
+	mask  mask
+	ready []byte // to be given out
+	held  []byte // may be the beginning of a secret
+	err   error
+}
+
+func (m mask) body(b io.ReadCloser) io.ReadCloser {
+	if len(m) == 0 {
+		return b
+	}
+	return &masked{ReadCloser: b, mask: m}
+}
+
+func (r *masked) Read(p []byte) (int, error) {
+	for len(r.ready) == 0 {
+		if r.err != nil {
+			return 0, r.err
+		}
+		var chunk [4 << 10]byte
+		n, err := r.ReadCloser.Read(chunk[:])
+		r.take(append(r.held, chunk[:n]...), err)
+	}
+	n := copy(p, r.ready)
+	r.ready = r.ready[n:]
+	return n, nil
+}
+
+// take hides secrets in what was read and keeps back what may be the beginning
+// of one. Where the answer breaks off it stays back.
+func (r *masked) take(b []byte, err error) {
+	r.ready, r.held, r.err = nil, nil, err
+	for len(b) > 0 {
+		secret, begun := r.at(b)
+		switch {
+		case begun && err == nil:
+			r.held = b
+			return
+		case begun && !errors.Is(err, io.EOF):
+			return
+		case secret > 0:
+			r.ready, b = append(r.ready, hidden...), b[secret:]
+		default:
+			r.ready, b = append(r.ready, b[0]), b[1:]
+		}
+	}
+}
+
+// at gives the length of the secret that b begins with, or reports that b may be
+// the beginning of one: then more must be read to know, also where a shorter one
+// is there already.
+func (r *masked) at(b []byte) (length int, begun bool) {
+	for _, s := range r.mask { // the longest first
+		if len(b) < len(s) && s[:len(b)] == string(b) {
+			begun = true
+		}
+		if length == 0 && bytes.HasPrefix(b, []byte(s)) {
+			length = len(s)
+		}
+	}
+	return length, begun
+}

@@ -1,0 +1,98 @@
+//go:build linux && (amd64 || arm64)
+
+package spawn
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Zygote is a sandbox that stays: its first process runs one command after the
+// other. It ends itself as soon as it does not find everything as it was.
+type Zygote struct{ first *Child }
+
+// errGone: a sandbox has ended before anything could be given to it.
+var errGone = errors.New("the sandbox has ended")
+
+// Stay gives a prepared sandbox the rest of a program that ends with
+// [Program.Stay]. What fails of it is told by the first command.
+func (c *Child) Stay(p *Program) (*Zygote, error) {
+	c.prog = p
+	program, err := p.rest()
+	if err != nil {
+		return nil, err
+	}
+	fd, err := memory(program)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err = c.pass(len(program), [restFDs]int{fd, fd, fd, fd}); err != nil && !errors.Is(err, errGone) {
+		return nil, err
+	}
+	return &Zygote{first: c}, nil
+}
+
+// give sends a program: in the message where it is short, else in memory.
+func (c *Child) give(program []byte, files [3]int) error {
+	if uintptr(len(program)) <= unsafe.Sizeof(inbox) {
+		msg := binary.NativeEndian.AppendUint64(make([]byte, 0, 8+len(program)), uint64(len(program)))
+		return c.tell(append(msg, program...), files[:])
+	}
+	fd, err := memory(program)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	return c.pass(len(program), [restFDs]int{fd, files[0], files[1], files[2]})
+}
+
+// pass sends a program of that size, which is in memory.
+func (c *Child) pass(size int, fds [restFDs]int) error {
+	return c.tell(binary.NativeEndian.AppendUint64(nil, uint64(size)), fds[:])
+}
+
+func (c *Child) tell(msg []byte, fds []int) error {
+	err := send(c.status, msg, unix.UnixRights(fds...))
+	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		return errGone
+	}
+	return err
+}
+
+// Call runs the command of a program that has no other parts than what its
+// zygote is to do for it, and after [Program.Fork] the command's own. There must
+// be no other one under way. It ends when every process of the command is gone;
+// a kill ends the zygote too.
+func (z *Zygote) Call(p *Program, files [3]int) (*Child, error) {
+	p.before = z.first.prog
+	program, err := p.rest()
+	if err != nil {
+		return nil, err
+	}
+	c := &Child{ended: z.first.ended, done: make(chan struct{}), pidfd: z.first.pidfd, prog: p, stays: z,
+		handed: make(chan *os.File, 1), status: z.first.status}
+	err = z.first.give(program, files)
+	if errors.Is(err, errGone) {
+		c.gone, err = true, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	go c.watch()
+	return c, nil
+}
+
+// End kills every process of the sandbox and waits for its end.
+func (z *Zygote) End() {
+	z.first.Kill()
+	<-z.first.ended
+	_ = z.first.status.Close()
+	if z.first.pidfd >= 0 {
+		_ = unix.Close(z.first.pidfd)
+	}
+}

@@ -1,0 +1,23 @@
+package sqlite
+
+import (
+	"context"
+	"strconv"
+)
+
+// LimitPages makes the disk look full once the file has n pages; 0 lifts it.
+func (s *Store) LimitPages(n int) {
+	if n == 0 {
+		n = 1 << 30
+	}
+	if _, err := s.w.conn.ExecContext(context.Background(), "PRAGMA max_page_count="+strconv.Itoa(n)); err != nil {
+		panic(err)
+	}
+}
+
+// WaitMillis sets how long the writer waits for another program's lock.
+func (s *Store) WaitMillis(n int) {
+	if _, err := s.w.conn.ExecContext(context.Background(), "PRAGMA busy_timeout="+strconv.Itoa(n)); err != nil {
+		panic(err)
+	}
+}

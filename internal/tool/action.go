@@ -1,0 +1,140 @@
+package tool
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// ActionKind says which section of a policy decides an action.
+type ActionKind uint8
+
+// The kinds of actions. The zero kind is none of them and is always denied.
+const (
+	NoAction ActionKind = iota
+	FileRead
+	FileWrite
+	Network
+	Command
+	Model
+	API
+)
+
+var kindNames = [...]string{"none", "files.read", "files.write", "network", "commands", "models", "api"}
+
+func (k ActionKind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return "kind(" + strconv.Itoa(int(k)) + ")"
+}
+
+// Action is one thing that a call needs from the world, in policy terms. The
+// fields of the facts (Real, Addrs, Exe) are empty in what a tool derives from
+// arguments; they are filled in between the two steps of a decision, and again
+// by the handle that is about to do it.
+type Action struct {
+	Kind    ActionKind
+	Unknown string // why the action cannot be told from the arguments; not empty means denied
+
+	// Files: Path is absolute and lexically clean, as asked. Real is Path with
+	// every symbolic link resolved as far as the path exists (a fact).
+	Path string
+	Real string
+
+	// Network: what was asked, canonical.
+	Target Target
+	Addrs  []netip.Addr // the addresses the host resolved to (a fact)
+
+	// Commands: Argv as asked; Dir is the absolute working folder. Exe is the
+	// absolute, link-free path of the executable and Names its other names:
+	// every link on the way to it (facts).
+	Argv  []string
+	Dir   string
+	Exe   string
+	Names []string
+	// Typed: a person typed exactly this command. Where no entry of commands says
+	// anything of it, it needs their approval instead of being denied.
+	Typed bool
+
+	// Model is "provider/model".
+	Model string
+
+	// API is what is asked of Remit's own service, as "agents.write".
+	API string
+}
+
+// Target is a network destination in canonical form. It is made by the policy
+// package's URL parser, so that what is decided is what is dialled.
+type Target struct {
+	Method string // upper case; "" where the protocol has none
+	Scheme string // "https", "http", "tcp"
+	Host   string // lower-case ASCII (IDNA), no trailing dot; or a literal address without brackets
+	Port   uint16
+	Path   string // decoded and dot-segment free for comparison, begins with "/"; "" where there is none
+}
+
+// HostPort is the host and port as a dialer takes them.
+func (t Target) HostPort() string {
+	h := t.Host
+	if strings.Contains(h, ":") {
+		h = "[" + h + "]"
+	}
+	return h + ":" + strconv.Itoa(int(t.Port))
+}
+
+func (t Target) String() string {
+	var b strings.Builder
+	if t.Method != "" {
+		b.WriteString(t.Method + " ")
+	}
+	b.WriteString(t.Scheme + "://")
+	if def := map[string]uint16{"https": 443, "http": 80}[t.Scheme]; def != 0 && def == t.Port {
+		b.WriteString(strings.TrimSuffix(t.HostPort(), ":"+strconv.Itoa(int(t.Port))))
+	} else {
+		b.WriteString(t.HostPort())
+	}
+	b.WriteString(t.Path)
+	return b.String()
+}
+
+// Subject is what the action is done to, for people: a quoted path, a method
+// and URL, a command line. It may hold untrusted text; quoting makes control
+// characters visible.
+func (a Action) Subject() string {
+	if a.Unknown != "" {
+		return "(unknown: " + a.Unknown + ")"
+	}
+	switch a.Kind {
+	case FileRead, FileWrite:
+		return strconv.Quote(a.Path)
+	case Network:
+		return a.Target.String()
+	case Command:
+		words := make([]string, len(a.Argv))
+		for i, w := range a.Argv {
+			words[i] = quoteWord(w)
+		}
+		return strings.Join(words, " ")
+	case Model:
+		return a.Model
+	case API:
+		return a.API
+	}
+	return ""
+}
+
+// String prints the action as policies and reports name it.
+func (a Action) String() string { return a.Kind.String() + " " + a.Subject() }
+
+// quoteWord prints one word of a command line. A word with a NUL byte, which
+// no real one can hold, stands for words that are known only when they run.
+func quoteWord(w string) string {
+	if strings.Contains(w, "\x00") {
+		return "<?>"
+	}
+	if w == "" || strings.ContainsAny(w, " \t\n\r\"'\\$`|&;<>()*?[]{}~#!") || strconv.Quote(w) != `"`+w+`"` {
+		return strconv.Quote(w)
+	}
+	return w
+}

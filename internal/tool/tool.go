@@ -1,0 +1,131 @@
+// Package tool holds the words for what can be called: a tool's ID and
+// description, its risk and side effects, the actions that a call needs from
+// the world, and what a call gives back. It decides nothing and does nothing.
+// Start at [Spec], [Action] and [Result].
+package tool
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+)
+
+// Digest is a SHA-256 hash.
+type Digest [sha256.Size]byte
+
+// String prints the digest as "sha256:" and lower-case hexadecimal.
+func (d Digest) String() string { return "sha256:" + hex.EncodeToString(d[:]) }
+
+// IsZero reports whether the digest was never set.
+func (d Digest) IsZero() bool { return d == Digest{} }
+
+// Spec describes one tool.
+type Spec struct {
+	ID          ID
+	Title       string          // a few words for people
+	Description string          // what a model is told
+	Version     string          // of the tool's behaviour; part of the digest
+	Source      string          // "builtin", "extension", "mcp", ...
+	Input       json.RawMessage // JSON Schema (2020-12) of the arguments, closed (additionalProperties: false)
+	Output      json.RawMessage // JSON Schema of the output
+	Risk        Risk
+	Effects     Effects // every side effect that a call may have
+}
+
+// Digest identifies what a caller was told of the tool: name, description,
+// schemas and version. A changed digest voids what was pinned to the old one.
+func (s *Spec) Digest() Digest {
+	h := sha256.New()
+	for _, part := range []string{string(s.ID), s.Title, s.Description, s.Version, s.Source,
+		string(s.Input), string(s.Output), s.Risk.String(), s.Effects.String()} {
+		fmt.Fprintf(h, "%d:%s,", len(part), part)
+	}
+	var d Digest
+	h.Sum(d[:0])
+	return d
+}
+
+// Args are a call's arguments as decoded from JSON with numbers kept as
+// [json.Number]: nil, bool, json.Number, string, []any and map[string]any.
+type Args map[string]any
+
+// Env is what a tool may know of its surroundings while it says which actions
+// a call needs. It holds no handle to the world.
+type Env struct {
+	Workspace string   // absolute, clean, with links resolved
+	Home      string   // the person's home folder, or ""
+	Path      []string // the trusted PATH, absolute folders in order
+	Pass      []string // names of variables that commands may be given (commands.env)
+}
+
+// Tool is one callable thing as its author writes it.
+type Tool interface {
+	Spec() *Spec
+	// Actions lists all that a call with these arguments (already valid under
+	// Spec().Input) needs from the world. It is pure. What it cannot tell, it
+	// returns as an action with Unknown set, which every policy denies.
+	Actions(env Env, args Args) ([]Action, error)
+}
+
+// Status says how a call ended.
+type Status uint8
+
+// The statuses of a call. The zero status belongs to a call that has not ended.
+const (
+	Pending Status = iota
+	Completed
+	StatusDenied
+	Failed
+	TimedOut
+	Cancelled
+	Skipped
+	StatusInterrupted
+)
+
+var statusNames = [...]string{"pending", "completed", "denied", "failed", "timeout", "cancelled", "skipped", "interrupted"}
+
+func (s Status) String() string {
+	if int(s) < len(statusNames) {
+		return statusNames[s]
+	}
+	return fmt.Sprintf("status(%d)", uint8(s))
+}
+
+// ParseStatus reads what String prints.
+func ParseStatus(s string) (Status, bool) {
+	for i, n := range statusNames {
+		if n == s {
+			return Status(i), true
+		}
+	}
+	return 0, false
+}
+
+// Happened is a side effect that a call really had, as its handles saw it.
+type Happened struct {
+	Effect Effect `json:"effect"`
+	On     string `json:"on"`              // the path, URL or command
+	Bytes  int64  `json:"bytes,omitempty"` // written, received, ...
+	// Of a connection of a confined process Bytes are those it sent, Received
+	// those it was sent, Address is what was dialled, as "203.0.113.7:443", and
+	// Rule is the policy's entry that allowed it. Of a command that was started with
+	// less than full isolation, Rule says so: "isolation landlock".
+	Received int64  `json:"received,omitempty"`
+	Address  string `json:"address,omitempty"`
+	Rule     string `json:"rule,omitempty"`
+}
+
+// Refused is something that a call tried while it ran and was not allowed to
+// do, though the call itself was allowed: a connection of a confined process.
+type Refused struct {
+	Action string `json:"action"` // as Action.String prints it
+	Rule   string `json:"rule"`   // the deciding entry, "default", or what of Remit itself refused
+	Reason string `json:"reason"`
+	Count  int    `json:"count"` // how often, at least 1
+}
+
+// Result is what an executor gives back.
+type Result struct {
+	Output map[string]any // JSON-marshalable; nil for none. A failed call may have one too.
+}

@@ -1,0 +1,284 @@
+package remit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/frozen"
+	"github.com/remitrun/remit/internal/policy"
+	"github.com/remitrun/remit/internal/report"
+	"github.com/remitrun/remit/internal/runner"
+	_ "github.com/remitrun/remit/internal/sandbox/spawn" // lets the program's binary be the sandbox's helper
+)
+
+// Options says where and under what a [Runtime] works. The zero Options use
+// the person's own ledger and the current folder, and deny everything that no
+// trusted remit.yaml of that folder allows.
+type Options struct {
+	// Home is the folder of the ledger, its keys and logs. Default: as the
+	// remit command finds it, $REMIT_HOME, else $XDG_DATA_HOME/remit, else
+	// ~/.local/share/remit. A policy.yaml in it bounds every run.
+	Home string
+	// Workspace is the folder that relative paths of calls and policies are
+	// relative to. Default: the current folder.
+	Workspace string
+	// Policy is the file of the policy that holds. Default: the workspace's
+	// remit.yaml, if the person has trusted it with `remit policy trust`.
+	Policy string
+	// PolicySource is the policy itself (YAML or JSON), instead of a file.
+	PolicySource []byte
+	// Grant is the token of a grant that all runs are under; Policy and
+	// PolicySource then narrow it further. Default: none.
+	Grant string
+	// GrantKey is the file of the private key that the grant is bound to.
+	GrantKey string
+	// User is the name of the person that calls are made for, as the record
+	// shows it. Default: $USER, else "local".
+	User string
+	// Environ is the environment (as NAME=value) that settings are taken from
+	// and that commands get what the policy lists of. Default: the process's.
+	Environ []string
+	// Changeset holds what runs write, also where the policy does not say so: the
+	// workspace stays as it is until [Runtime.Apply]. See [Runtime.Changes].
+	Changeset bool
+	// Frozen is the file of a frozen plan: all calls must be in it, each once.
+	// remit plan freeze makes one.
+	Frozen string
+	// Planning lets only calls without side effects through.
+	Planning bool
+	// Ask decides where a policy says ask. Nil: such calls are denied. It is
+	// called from several goroutines at once if calls are made so, and must
+	// end when ctx does. An error is a no.
+	Ask func(ctx context.Context, q Question) (Answer, error)
+	// Observe, if not nil, is told when a call enters a state. It is called
+	// from the call's goroutine and must be quick.
+	Observe func(Notice)
+}
+
+// Runtime executes calls and keeps their record. It is safe for concurrent
+// use, and several runtimes and commands, also in other processes, may share
+// one Home.
+type Runtime struct {
+	app       *app.App
+	opts      Options
+	workspace string
+	root      *policy.Policy // nil: the policy is found anew for each run
+	frozen    *frozen.Plan   // nil: calls are bound to none
+}
+
+// Open makes a runtime. It must be closed. The policy and the settings are
+// checked here; the ledger is opened, or made, when it is first needed.
+func Open(_ context.Context, o Options) (*Runtime, error) {
+	environ := o.Environ
+	if environ == nil {
+		environ = os.Environ()
+	}
+	if o.Home != "" {
+		home, err := filepath.Abs(o.Home)
+		if err != nil {
+			return nil, fault.Wrap(fault.Usage, err, "the home folder %q cannot be used", o.Home)
+		}
+		environ = append(environ[:len(environ):len(environ)], "REMIT_HOME="+home) // the last one counts
+	}
+	cfg, err := app.FromEnv(environ)
+	if err != nil {
+		return nil, err
+	}
+	if o.User != "" {
+		cfg.User = o.User
+	}
+	rt := &Runtime{opts: o}
+	if rt.workspace, err = app.Workspace(o.Workspace); err != nil {
+		return nil, err
+	}
+	if err := rt.readPolicy(); err != nil {
+		return nil, err
+	}
+	if rt.app, err = app.New(cfg); err != nil {
+		return nil, err
+	}
+	if o.Frozen != "" {
+		if rt.frozen, err = rt.app.ReadFrozen(o.Frozen); err != nil {
+			return nil, errors.Join(err, rt.app.Close())
+		}
+	}
+	return rt, nil
+}
+
+func (rt *Runtime) readPolicy() (err error) {
+	switch o := rt.opts; {
+	case o.Policy != "" && o.PolicySource != nil:
+		return fault.New(fault.Usage, "Policy and PolicySource cannot both hold").WithHint("give one of them")
+	case o.PolicySource != nil:
+		rt.root, err = policy.Parse("(policy)", o.PolicySource)
+	case o.Policy != "":
+		rt.root, err = app.ReadPolicy(o.Policy)
+	}
+	return err
+}
+
+// Close ends what runs in sandboxes, signs the ledger's end and closes it.
+func (rt *Runtime) Close() error { return rt.app.Close() }
+
+// Tools lists the tools that can be called, sorted by ID.
+func (rt *Runtime) Tools() []Tool {
+	var out []Tool
+	for _, s := range rt.app.Catalog().Specs() {
+		t := Tool{ID: string(s.ID), Title: s.Title, Description: s.Description, Input: s.Input, Output: s.Output, Risk: s.Risk.String()}
+		for _, e := range s.Effects.List() {
+			t.Effects = append(t.Effects, e.String())
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+// request is what all runs of the runtime have in common.
+func (rt *Runtime) request() app.RunRequest {
+	q := app.RunRequest{
+		Root: rt.root, Workspace: rt.workspace, Changeset: rt.opts.Changeset, Frozen: rt.frozen, Planning: rt.opts.Planning,
+		Grant: app.Presented{Token: rt.opts.Grant, KeyFile: rt.opts.GrantKey},
+	}
+	if rt.opts.Ask != nil {
+		q.Here = here(rt.opts.Ask, "user:"+rt.app.Config().User)
+	}
+	if watch := rt.opts.Observe; watch != nil {
+		q.Observe = func(n runner.Notice) { watch(noticeOf(n)) }
+	}
+	return q
+}
+
+// RunPlan carries out the plan in a file. Inputs are values for the inputs that
+// the plan declares, as text: strings as they are, other types as JSON. Calls
+// that are denied or fail are no error: the Run's Status and Counts tell of
+// them, and Calls gives each. An error means that the plan could not be run or
+// recorded.
+func (rt *Runtime) RunPlan(ctx context.Context, file string, inputs map[string]string) (Run, error) {
+	p, err := rt.app.ReadPlan(file)
+	if err != nil {
+		return Run{}, err
+	}
+	q := rt.request()
+	q.Plan, q.Inputs = p, inputs
+	res, err := rt.app.RunPlan(ctx, q)
+	return runOf(res), err
+}
+
+// RunPlanSource is RunPlan for a plan's source. Errors call it name.
+func (rt *Runtime) RunPlanSource(ctx context.Context, name string, source []byte, inputs map[string]string) (Run, error) {
+	p, err := rt.app.ParsePlan(name, source)
+	if err != nil {
+		return Run{}, err
+	}
+	q := rt.request()
+	q.Plan, q.Inputs = p, inputs
+	res, err := rt.app.RunPlan(ctx, q)
+	return runOf(res), err
+}
+
+// Begin starts a run without a plan, whose calls come one by one, and records
+// it under this name. The session outlives ctx. It must be ended.
+func (rt *Runtime) Begin(ctx context.Context, name string) (*Session, error) {
+	q := rt.request()
+	q.Name = name
+	s, err := rt.app.Begin(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return &Session{s}, nil
+}
+
+// Calls gives the recorded calls of a run in order. run is its ID, or the
+// beginning of one (at least 4 characters). Outputs over 64 KiB are told by
+// their size only; see Output.
+func (rt *Runtime) Calls(ctx context.Context, run string) iter.Seq2[Result, error] {
+	return func(yield func(Result, error) bool) {
+		d, steps, err := rt.app.Steps(ctx, run)
+		if err != nil {
+			yield(Result{}, err)
+			return
+		}
+		for step, err := range steps {
+			if !yield(recorded(d.Run.ID.String(), step), err) {
+				return
+			}
+		}
+	}
+}
+
+// Output gives the whole recorded output of one call as JSON, nil if it had
+// none.
+func (rt *Runtime) Output(ctx context.Context, run string, index int) (json.RawMessage, error) {
+	return rt.app.Output(ctx, run, index)
+}
+
+// Replay runs a recorded run again without touching the world: arguments are
+// built and decisions made anew, and only the tools' answers come from the
+// record. A difference is an error of the code [ReplayMismatch], and the
+// result's Mismatch names the first one.
+func (rt *Runtime) Replay(ctx context.Context, run string) (Replay, error) {
+	res, err := rt.app.Replay(ctx, run, nil)
+	out := Replay{Run: res.ID.String(), Of: res.Of.String(), Status: Status(res.Status.String()), Calls: res.Calls}
+	if m := res.Mismatch; m != nil {
+		out.Mismatch = &Mismatch{Index: m.Index, What: m.What, Recorded: m.Was, Now: m.Is}
+		err = errors.Join(err, m.Err())
+	}
+	return out, err
+}
+
+// Verify recomputes the ledger, or the part of it that a run is, and checks its
+// signed checkpoints. A ledger that is not what was recorded is an error of the
+// code [VerifyFailed], and the result names each record concerned.
+func (rt *Runtime) Verify(ctx context.Context, o VerifyOptions) (Verification, error) {
+	st, err := rt.app.Reader(ctx)
+	if err != nil {
+		return Verification{}, err
+	}
+	return verify(ctx, st, o)
+}
+
+// Checkpoint signs the ledger's present state and gives the signed note. A copy
+// kept elsewhere shows later whether the ledger was rewritten or rolled back:
+// see [VerifyOptions].
+func (rt *Runtime) Checkpoint(ctx context.Context) ([]byte, error) {
+	st, err := rt.app.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return st.Checkpoint(ctx)
+}
+
+// Format is a form of reports.
+type Format string
+
+// The forms of reports.
+const (
+	Text Format = "text" // for people, without colours
+	JSON Format = "json" // for programs; has a report_version
+	HTML Format = "html" // one page that needs nothing else
+)
+
+// Report writes what a run did: its timeline, what was denied and by which
+// rule, and the files, hosts and commands that it touched. What looks like a
+// secret is taken out.
+func (rt *Runtime) Report(ctx context.Context, w io.Writer, run string, f Format) error {
+	write := map[Format]func(io.Writer, report.Data) error{
+		Text: func(w io.Writer, d report.Data) error { return report.Text(w, d, report.Options{}) },
+		JSON: report.JSON, HTML: report.HTML,
+	}[f]
+	if write == nil {
+		return fault.New(fault.Usage, "%q is no form of a report", string(f)).WithHint("use text, json or html")
+	}
+	d, err := rt.app.Report(ctx, run)
+	if err != nil {
+		return err
+	}
+	return write(w, d)
+}
