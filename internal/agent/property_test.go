@@ -48,6 +48,7 @@ func answers() *rapid.Generator[model.Response] {
 // one result, in order, what the model is asked is well formed, and the record tells
 // the same once more.
 func TestWhateverAModelSaysTheConversationIsSound(t *testing.T) {
+	const entrails = "what only the tool knows" // in no message of Remit's own
 	huge := strings.Repeat("é", 3000)
 	b := &brain{}
 	does := func(f func() (tool.Result, error)) func(context.Context, permit.Permit, tool.Args) (tool.Result, error) {
@@ -55,9 +56,9 @@ func TestWhateverAModelSaysTheConversationIsSound(t *testing.T) {
 	}
 	w := newWorld(t, b, &probe{id: "probe.ok"}, &probe{id: "probe.denied"}, &probe{id: "probe.write", effects: tool.EffectSet(tool.FSWrite)},
 		&probe{id: "probe.fails", run: does(func() (tool.Result, error) {
-			return tool.Result{Output: map[string]any{"part": true}}, errors.New("inside")
+			return tool.Result{Output: map[string]any{"part": true}}, errors.New(entrails)
 		})},
-		&probe{id: "probe.crashes", run: does(func() (tool.Result, error) { panic("inside") })},
+		&probe{id: "probe.crashes", run: does(func() (tool.Result, error) { panic(entrails) })},
 		&probe{id: "probe.huge", run: does(func() (tool.Result, error) { return tool.Result{Output: map[string]any{"text": huge}}, nil })})
 	w.limits = agent.Limits{Steps: 6, Output: 500, Context: 1500}
 	w.open()
@@ -91,7 +92,7 @@ func TestWhateverAModelSaysTheConversationIsSound(t *testing.T) {
 		ms := w.messages(id)
 		check(rt, ms)
 		for _, m := range ms {
-			if strings.Contains(m.Text, "inside") && m.Role == model.ToolRole {
+			if strings.Contains(m.Text, entrails) && m.Role == model.ToolRole {
 				rt.Fatalf("a result tells of the inside: %s", m.Text)
 			}
 		}
