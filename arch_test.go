@@ -66,14 +66,15 @@ var mayImport = map[string]string{
 	"catalog":   "canon fault infer inspect near runner tool github.com/rogpeppe/go-internal/diff github.com/santhosh-tekuri/jsonschema golang.org/x/text",
 	// adapters
 	"eventlog":          "redact github.com/DeRuina/timberjack os",
-	"store/sqlite":      "fault grant ledger store tool policy github.com/google/uuid github.com/klauspost/compress golang.org/x/mod/sumdb golang.org/x/sync golang.org/x/sys github.com/pressly/goose modernc.org/sqlite os syscall crypto/rand",
+	"wholefile":         "golang.org/x/sys os syscall",
+	"store/sqlite":      "wholefile fault grant ledger store tool policy github.com/google/uuid github.com/klauspost/compress golang.org/x/mod/sumdb golang.org/x/sync golang.org/x/sys github.com/pressly/goose modernc.org/sqlite os syscall crypto/rand",
 	"sandbox":           "fault near permit policy tool sandbox/spawn golang.org/x/net/bpf golang.org/x/sys github.com/landlock-lsm/go-landlock os os/exec net syscall unsafe crypto/rand",
 	"sandbox/spawn":     "fault golang.org/x/sys github.com/landlock-lsm/go-landlock os os/exec os/signal syscall unsafe",
 	"sandbox/files":     "fault permit policy tool golang.org/x/sys os syscall crypto/rand",
 	"sandbox/network":   "fault permit policy policy/target tool code.dny.dev/ssrf golang.org/x/net net net/http syscall",
 	"sandbox/egress":    "fault permit policy policy/target tool sandbox/network golang.org/x/net/http/httpguts net net/http syscall crypto/rand",
-	"secret":            "fault filippo.io/age github.com/zalando/go-keyring golang.org/x/sys os",
-	"changeset":         "fault github.com/rogpeppe/go-internal/diff golang.org/x/sys os crypto/rand",
+	"secret":            "wholefile fault filippo.io/age github.com/zalando/go-keyring golang.org/x/sys os",
+	"changeset":         "wholefile fault github.com/rogpeppe/go-internal/diff golang.org/x/sys os crypto/rand",
 	"builtin/fs":        "fault near permit tool sandbox/files github.com/bmatcuk/doublestar/v4",
 	"builtin/http":      "fault permit policy/target tool sandbox/network golang.org/x/net/http/httpguts github.com/santhosh-tekuri/jsonschema net/http",
 	"builtin/shell":     "fault permit policy policy/command tool sandbox sandbox/files",
@@ -110,10 +111,10 @@ var mayImport = map[string]string{
 	"hostcheck": "net net/http",
 	"gateway":   "approval hostcheck canon fault policy runner store tool github.com/modelcontextprotocol/go-sdk crypto/rand net net/http",
 	"signin":    "fault net net/http",
-	"app": "signin capability capability/codebox capability/currenttime capability/custom capability/mcptools capability/noop capability/research capability/sessionfiles capability/subagents capability/testmath capability/testweather capability/todolist capability/webfetch capability/workspace httpapi telemetry agent model model/anthropic model/openai model/scripted chat extension source/extension builtin/analyze builtin/modelchat executor/wasm gateway source/mcp source/openapi source/wasm approval authority budget builtin/clock builtin/fs builtin/http builtin/random builtin/shell canon capability catalog changeset eventlog fault frozen grant inspect grant/token ledger near permit plan policy policy/cases policy/compare policy/glob policy/learn policy/target redact " +
+	"app": "signin wholefile capability capability/codebox capability/currenttime capability/custom capability/mcptools capability/noop capability/research capability/sessionfiles capability/subagents capability/testmath capability/testweather capability/todolist capability/webfetch capability/workspace httpapi telemetry agent model model/anthropic model/openai model/scripted chat extension source/extension builtin/analyze builtin/modelchat executor/wasm gateway source/mcp source/openapi source/wasm approval authority budget builtin/clock builtin/fs builtin/http builtin/random builtin/shell canon capability catalog changeset eventlog fault frozen grant inspect grant/token ledger near permit plan policy policy/cases policy/compare policy/glob policy/learn policy/target redact " +
 		"replay report runner sandbox secret sandbox/egress sandbox/files sandbox/network schedule store store/sqlite tool " +
 		"github.com/google/uuid go.yaml.in/yaml/v4 net os os/exec os/user syscall crypto/rand",
-	"cli": "agent capability extension chat app catalog executor/wasm inspect approval canon changeset fault frozen grant grant/token ledger near plan policy policy/cases policy/compare redact report runner sandbox secret source/openapi store tool github.com/google/uuid github.com/spf13/cobra " +
+	"cli": "wholefile agent capability extension chat app catalog executor/wasm inspect approval canon changeset fault frozen grant grant/token ledger near plan policy policy/cases policy/compare redact report runner sandbox secret source/openapi store tool github.com/google/uuid github.com/spf13/cobra " +
 		"charm.land github.com/mattn github.com/charmbracelet golang.org/x/term golang.org/x/text os os/signal syscall",
 	"cmd/remit": "app cli fault sandbox/spawn os os/signal syscall",
 	// the public face

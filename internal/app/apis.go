@@ -5,16 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/remitrun/remit/internal/catalog"
@@ -24,6 +19,7 @@ import (
 	"github.com/remitrun/remit/internal/runner"
 	"github.com/remitrun/remit/internal/source/openapi"
 	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/wholefile"
 )
 
 // API is an OpenAPI document whose operations are tools.
@@ -42,42 +38,19 @@ type API struct {
 }
 
 const (
-	apisFile   = "apis.json"
 	apisFolder = "apis"       // the documents, by digest
 	apiCache   = "cache/apis" // the same, compiled
 )
 
-var apiNameForm = regexp.MustCompile(`^[a-z][a-z0-9]*([_-][a-z0-9]+)*$`)
+var apis = collection[API]{file: "apis.json", article: "an", one: "API", many: "documents", command: "remit api", sweep: (*App).sweepAPIs}
+
+func (d API) key() string { return d.Name }
 
 // APIs lists the documents, by name.
-func (a *App) APIs() ([]API, error) {
-	b, err := os.ReadFile(filepath.Join(a.cfg.Home, apisFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	var list []API
-	if err == nil {
-		err = json.Unmarshal(b, &list)
-	}
-	if err != nil {
-		return nil, fault.Wrap(fault.Usage, err, "%s cannot be read: %v", apisFile, unwrapPath(err)).WithHint("restore it from a copy, or remove it and add the documents again")
-	}
-	return list, nil
-}
+func (a *App) APIs() ([]API, error) { return apis.read(a) }
 
 // API finds a document by its name.
-func (a *App) API(name string) (API, error) {
-	list, err := a.APIs()
-	if err != nil {
-		return API{}, err
-	}
-	for _, one := range list {
-		if one.Name == name {
-			return one, nil
-		}
-	}
-	return API{}, fault.New(fault.NotFound, "no API is called %.80q", name).WithHint("remit api list lists them")
-}
+func (a *App) API(name string) (API, error) { return apis.find(a, name) }
 
 // AddAPI is a document that is to be added.
 type AddAPI struct {
@@ -91,14 +64,11 @@ type AddAPI struct {
 // AddAPI reads a document and makes tools of its operations. A URL is fetched by
 // a recorded call that may reach nothing else.
 func (a *App) AddAPI(ctx context.Context, q AddAPI) (API, error) {
-	if len(q.Name) > 40 || !apiNameForm.MatchString(q.Name) {
-		return API{}, fault.New(fault.Usage, "%.80q is no name of an API: lower-case words, as github or github-enterprise", q.Name)
+	if err := apis.free(a, q.Name, q.Replace); err != nil {
+		return API{}, err
 	}
 	if err := a.checkAuth(q.Auth); err != nil {
 		return API{}, err
-	}
-	if _, err := a.API(q.Name); err == nil && !q.Replace {
-		return API{}, fault.New(fault.Usage, "an API is called %s already", q.Name).WithHint("--replace puts this one in its place")
 	}
 	src, from, err := a.fetchAPI(ctx, q)
 	if err != nil {
@@ -118,47 +88,9 @@ func (a *App) AddAPI(ctx context.Context, q AddAPI) (API, error) {
 	}
 	sum := sha256.Sum256([]byte(from + "\x00" + string(src)))
 	one.Digest = hex.EncodeToString(sum[:])
-	return one, a.changeAPIs(func(list []API) ([]API, error) {
-		if err := a.writeWhole(filepath.Join(apisFolder, one.Digest), slices.Concat([]byte(from+"\n"), src)); err != nil {
-			return nil, err
-		}
-		if err := a.cacheAPI(one.Digest, doc); err != nil {
-			return nil, err
-		}
-		list = slices.DeleteFunc(list, func(x API) bool { return x.Name == one.Name })
-		list = append(list, one)
-		slices.SortFunc(list, func(x, y API) int { return strings.Compare(x.Name, y.Name) })
-		return list, nil
+	return one, apis.put(a, one, func() error {
+		return errors.Join(a.writeWhole(filepath.Join(apisFolder, one.Digest), slices.Concat([]byte(from+"\n"), src)), a.cacheAPI(one.Digest, doc))
 	})
-}
-
-// changeAPIs changes the list while no other process does.
-func (a *App) changeAPIs(change func([]API) ([]API, error)) error {
-	if err := os.MkdirAll(a.cfg.Home, 0o700); err != nil {
-		return fault.Wrap(fault.StoreReadOnly, err, "%s cannot be made: %v", a.cfg.Home, unwrapPath(err))
-	}
-	lock, err := os.OpenFile(filepath.Join(a.cfg.Home, "apis.lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return fault.Wrap(fault.StoreReadOnly, err, "%s cannot be written: %v", a.cfg.Home, unwrapPath(err))
-	}
-	defer func() { _ = lock.Close() }() // which unlocks; nothing was written to it
-	for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
-		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX)
-	}
-	if err != nil {
-		return fault.Wrap(fault.StoreFailed, err, "%s cannot be locked", apisFile)
-	}
-	list, err := a.APIs()
-	if err == nil {
-		list, err = change(list)
-	}
-	if err == nil {
-		err = a.writeState(apisFile, list)
-	}
-	if err != nil {
-		return err
-	}
-	return a.sweepAPIs(list)
 }
 
 func (a *App) checkAuth(list []openapi.Auth) error {
@@ -176,7 +108,7 @@ func (a *App) checkAuth(list []openapi.Auth) error {
 // fetchAPI reads a document, and says which URL it came from.
 func (a *App) fetchAPI(ctx context.Context, q AddAPI) (src []byte, from string, err error) {
 	if !strings.HasPrefix(q.From, "https://") && !strings.HasPrefix(q.From, "http://") {
-		if src, err = readBounded(q.From, openapi.MaxDocument); err != nil {
+		if src, err = wholefile.Read(q.From, openapi.MaxDocument); err != nil {
 			return nil, "", fault.Wrap(fault.Usage, err, "%v", unwrapPath(err)).At(fault.Pos{File: q.From}).WithHint("name an OpenAPI document: a file or a URL")
 		}
 		return src, "", nil
@@ -226,31 +158,14 @@ func fetched(out map[string]any) ([]byte, error) {
 }
 
 // RemoveAPI forgets a document and its tools.
-func (a *App) RemoveAPI(name string) error {
-	if _, err := a.API(name); err != nil {
-		return err
-	}
-	return a.changeAPIs(func(list []API) ([]API, error) {
-		return slices.DeleteFunc(list, func(x API) bool { return x.Name == name }), nil
-	})
-}
+func (a *App) RemoveAPI(name string) error { return apis.remove(a, name) }
 
 // sweepAPIs removes documents that no API uses any more.
 func (a *App) sweepAPIs(list []API) error {
-	var errs []error
-	for _, folder := range []string{apisFolder, apiCache} {
-		entries, err := os.ReadDir(filepath.Join(a.cfg.Home, folder))
-		if err != nil {
-			continue // it is not there
-		}
-		for _, e := range entries {
-			digest := e.Name()
-			if len(digest) == hex.EncodedLen(sha256.Size) && !slices.ContainsFunc(list, func(x API) bool { return x.Digest == digest }) {
-				errs = append(errs, os.Remove(filepath.Join(a.cfg.Home, folder, digest)))
-			}
-		}
+	used := func(digest string) bool {
+		return slices.ContainsFunc(list, func(x API) bool { return x.Digest == digest })
 	}
-	return errors.Join(errs...)
+	return errors.Join(a.removeUnused(apisFolder, used), a.removeUnused(apiCache, used))
 }
 
 func (a *App) cacheAPI(digest string, doc *openapi.Document) error {
@@ -265,12 +180,12 @@ func (a *App) cacheAPI(digest string, doc *openapi.Document) error {
 // from the copy that was kept when it was added.
 func (a *App) APIDocument(one API) (*openapi.Document, error) {
 	const most = 256 << 20
-	if b, err := readBounded(filepath.Join(a.cfg.Home, apiCache, one.Digest), most); err == nil {
+	if b, err := wholefile.Read(filepath.Join(a.cfg.Home, apiCache, one.Digest), most); err == nil {
 		if doc, err := openapi.Decode(b); err == nil {
 			return doc, nil
 		}
 	}
-	src, err := readBounded(filepath.Join(a.cfg.Home, apisFolder, one.Digest), openapi.MaxDocument+4096)
+	src, err := wholefile.Read(filepath.Join(a.cfg.Home, apisFolder, one.Digest), openapi.MaxDocument+4096)
 	if err != nil {
 		return nil, fault.Wrap(fault.StoreFailed, err, "the document of the API %q cannot be read: %v", one.Name, unwrapPath(err)).WithHint("add it again with --replace")
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/remitrun/remit/internal/store"
 	"github.com/remitrun/remit/internal/store/sqlite"
 	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/wholefile"
 )
 
 // Presented is a grant that somebody uses: its token, and where the token is
@@ -218,7 +219,7 @@ func ReadToken(text string) (string, error) {
 	if !ok {
 		return strings.TrimSpace(text), nil
 	}
-	b, err := readBounded(filepath.Clean(file), token.MaxSize+1024)
+	b, err := wholefile.Read(filepath.Clean(file), token.MaxSize+1024)
 	if err != nil {
 		return "", fault.Wrap(fault.GrantInvalid, err, "the file %q with the token cannot be read: %v", file, unwrapPath(err)).
 			WithHint("name a file that remit grant issue wrote, as @FILE")
@@ -239,7 +240,7 @@ func ReadNames(names []string) ([]string, error) {
 			out = append(out, n)
 			continue
 		}
-		b, err := readBounded(filepath.Clean(file), maxPolicySize)
+		b, err := wholefile.Read(filepath.Clean(file), maxPolicySize)
 		if err != nil {
 			return nil, fault.Wrap(fault.Usage, err, "the list %q cannot be read: %v", file, unwrapPath(err))
 		}

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,6 +22,7 @@ import (
 	"github.com/remitrun/remit/internal/sandbox"
 	extsource "github.com/remitrun/remit/internal/source/extension"
 	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/wholefile"
 )
 
 // Extension is an installed extension, as extensions.json has it.
@@ -108,14 +108,8 @@ func (a *App) Extension(id string) (Extension, error) {
 }
 
 func (a *App) readExtensions() (map[string]Extension, error) {
-	b, err := readPlain(filepath.Join(a.cfg.Home, extensionsFile), maxExtensions)
-	if errors.Is(err, fs.ErrNotExist) {
-		return map[string]Extension{}, nil
-	}
-	var out map[string]Extension
-	if err == nil {
-		err = json.Unmarshal(b, &out)
-	}
+	out := map[string]Extension{}
+	err := a.readState(extensionsFile, &out)
 	if err == nil {
 		for id, e := range out {
 			if e.ID != id || extension.CheckID(id) != nil {
@@ -136,28 +130,19 @@ func (a *App) changeExtensions(change func(map[string]Extension) error) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return fault.Wrap(fault.StoreReadOnly, err, "%s cannot be made: %v", folder, unwrapPath(err))
 	}
-	lock, err := os.OpenFile(filepath.Join(a.cfg.Home, "extensions.lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return fault.Wrap(fault.StoreReadOnly, err, "%s cannot be written: %v", a.cfg.Home, unwrapPath(err))
-	}
-	defer func() { _ = lock.Close() }() // which unlocks; nothing was written to it
-	for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
-		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX)
-	}
-	if err != nil {
-		return fault.Wrap(fault.StoreFailed, err, "%s cannot be locked", extensionsFile)
-	}
-	list, err := a.readExtensions()
-	if err == nil {
-		err = a.mendExtensions(list)
-	}
-	if err == nil {
-		err = change(list)
-	}
-	if err == nil {
-		err = a.writeState(extensionsFile, list)
-	}
-	return err
+	return a.locked("extensions.lock", func() error {
+		list, err := a.readExtensions()
+		if err == nil {
+			err = a.mendExtensions(list)
+		}
+		if err == nil {
+			err = change(list)
+		}
+		if err == nil {
+			err = a.writeState(extensionsFile, list)
+		}
+		return err
+	})
 }
 
 // extensionRoot is the folder that an extension is installed in, without links.
@@ -343,7 +328,7 @@ func (a *App) boundsOf(id string) (*policy.Policy, error) {
 // ExtensionUsage is an extension's usage document, "" if it has none.
 func (a *App) ExtensionUsage(id string) (string, error) {
 	const most = 256 << 10
-	b, err := readPlain(filepath.Join(a.extensionRoot(id), filepath.FromSlash(extension.UsageFile)), most)
+	b, err := wholefile.ReadRegular(filepath.Join(a.extensionRoot(id), filepath.FromSlash(extension.UsageFile)), most)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}

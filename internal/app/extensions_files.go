@@ -11,6 +11,7 @@ import (
 
 	"github.com/remitrun/remit/internal/extension"
 	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/wholefile"
 )
 
 // readExtensionSource reads the files of an extension: a folder, or a zip archive.
@@ -24,7 +25,7 @@ func readExtensionSource(path string) (files []extension.File, archive []byte, e
 		files, err = readExtensionFolder(path, "")
 		return files, nil, err
 	}
-	archive, err = readPlain(path, extension.MaxArchive)
+	archive, err = wholefile.ReadRegular(path, extension.MaxArchive)
 	if err != nil {
 		return nil, nil, fault.Wrap(fault.Usage, err, "%q cannot be read: %v", path, unwrapPath(err)).WithHint("name an extension's folder, or a zip archive of one")
 	}

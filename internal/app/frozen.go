@@ -11,6 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/plan"
 	"github.com/remitrun/remit/internal/replay"
 	"github.com/remitrun/remit/internal/runner"
+	"github.com/remitrun/remit/internal/wholefile"
 )
 
 // Freeze fixes the calls of a plan with these inputs, and the tools as they are.
@@ -53,7 +54,7 @@ func (a *App) ReadFrozen(file string) (*frozen.Plan, error) {
 }
 
 func readFrozen(file string) ([]byte, error) {
-	src, err := readBounded(file, frozen.MaxSize)
+	src, err := wholefile.Read(file, frozen.MaxSize)
 	if err != nil {
 		return nil, fault.Wrap(fault.PlanInvalid, err, "%v", unwrapPath(err)).At(fault.Pos{File: file}).
 			WithHint("make a frozen plan with remit plan freeze")

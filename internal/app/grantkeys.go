@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"io/fs"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/remitrun/remit/internal/fault"
 	"github.com/remitrun/remit/internal/grant/token"
+	"github.com/remitrun/remit/internal/wholefile"
 )
 
 // The keys of grants in $REMIT_HOME: the private key that signs, and all public
@@ -56,15 +56,8 @@ func (k grantKeys) trust() (token.Trust, error) {
 
 func (a *App) grantKeys() (grantKeys, error) {
 	var k grantKeys
-	b, err := os.ReadFile(filepath.Join(a.cfg.Home, grantPubFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return k, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(b, &k)
-	}
-	if err != nil {
-		return k, fault.Wrap(fault.GrantInvalid, err, "the list of this ledger's grant keys cannot be read").WithHint("restore %s from a copy", grantPubFile)
+	if err := a.readState(grantPubFile, &k); err != nil {
+		return k, fault.Wrap(fault.GrantInvalid, err, "the list of this ledger's grant keys cannot be read: %v", err).WithHint("restore %s from a copy", grantPubFile)
 	}
 	return k, nil
 }
@@ -76,18 +69,23 @@ func (a *App) GrantKeys() ([]GrantKey, error) {
 	return k.Keys, err
 }
 
+// grantLock keeps the list of keys and the key that signs together.
+const grantLock = "grants.lock"
+
 // signingKey gives the private key that signs grants, making it on first use.
-func (a *App) signingKey() (ed25519.PrivateKey, grantKeys, error) {
-	k, err := a.grantKeys()
-	if err != nil {
-		return nil, k, err
-	}
-	if len(k.Keys) == 0 {
-		if k, err = a.addGrantKey(k, time.Time{}); err != nil {
-			return nil, k, err
+func (a *App) signingKey() (priv ed25519.PrivateKey, k grantKeys, err error) {
+	err = a.locked(grantLock, func() error {
+		if k, err = a.grantKeys(); err == nil && len(k.Keys) == 0 {
+			k, err = a.addGrantKey(k, time.Time{})
 		}
+		if err == nil {
+			priv, err = ReadPrivateKey(filepath.Join(a.cfg.Home, grantKeyFile))
+		}
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, k, fault.New(fault.GrantInvalid, "%s is missing", grantKeyFile).WithHint("restore it from a copy, or make a new one: remit grant keys rotate")
 	}
-	priv, err := ReadPrivateKey(filepath.Join(a.cfg.Home, grantKeyFile))
 	if err != nil {
 		return nil, k, err
 	}
@@ -101,13 +99,16 @@ func (a *App) signingKey() (ed25519.PrivateKey, grantKeys, error) {
 
 // RotateGrantKey makes a new key for grants. What the old one signed is accepted
 // until the last of it has expired.
-func (a *App) RotateGrantKey(until time.Time) ([]GrantKey, error) {
-	k, err := a.grantKeys()
-	if err != nil {
-		return nil, err
-	}
-	k, err = a.addGrantKey(k, until)
-	return k.Keys, err
+func (a *App) RotateGrantKey(until time.Time) (keys []GrantKey, err error) {
+	err = a.locked(grantLock, func() error {
+		k, err := a.grantKeys()
+		if err == nil {
+			k, err = a.addGrantKey(k, until)
+		}
+		keys = k.Keys
+		return err
+	})
+	return keys, err
 }
 
 func (a *App) addGrantKey(k grantKeys, until time.Time) (grantKeys, error) {
@@ -187,7 +188,7 @@ func ReadPrivateKey(file string) (ed25519.PrivateKey, error) {
 		return nil, fault.New(fault.GrantHolder, "the key file %q can be read by others (mode %04o)", file, st.Mode().Perm()).
 			WithHint("if nobody else can have read it: chmod 600 %q", file)
 	}
-	b, err := readBounded(file, 64<<10)
+	b, err := wholefile.Read(file, 64<<10)
 	if err != nil {
 		return nil, bad(err, "cannot be read")
 	}

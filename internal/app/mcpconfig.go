@@ -6,18 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/remitrun/remit/internal/canon"
 	"github.com/remitrun/remit/internal/fault"
 	"github.com/remitrun/remit/internal/policy"
 	"github.com/remitrun/remit/internal/policy/target"
 	mcpsource "github.com/remitrun/remit/internal/source/mcp"
+	"github.com/remitrun/remit/internal/wholefile"
 )
 
 // MCPWithin says that an argument of a server's tools is a path or a URL.
@@ -59,7 +58,9 @@ var mcpName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,39}$`)
 
 const maxMCPFile = 4 << 20
 
-func (a *App) mcpPath() string { return filepath.Join(a.cfg.Home, "mcp.json") }
+const mcpList = "mcp.json"
+
+func (a *App) mcpPath() string { return filepath.Join(a.cfg.Home, mcpList) }
 
 // MCPServers lists the servers that were added, by name.
 func (a *App) MCPServers() ([]MCPServer, error) {
@@ -87,12 +88,12 @@ func (a *App) MCPServer(name string) (MCPServer, error) {
 			return s, nil
 		}
 	}
-	return MCPServer{}, fault.New(fault.Usage, "no MCP server is called %q", name).WithHint("remit mcp list shows them all")
+	return MCPServer{}, noServer(name)
 }
 
 func (a *App) readMCP() (mcpFile, error) {
 	f := mcpFile{Servers: map[string]MCPServer{}}
-	src, err := readBounded(a.mcpPath(), maxMCPFile)
+	src, err := wholefile.Read(a.mcpPath(), maxMCPFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, nil
 	}
@@ -102,13 +103,20 @@ func (a *App) readMCP() (mcpFile, error) {
 	if err != nil {
 		return bad(err)
 	}
-	if _, err := canon.Decode(src); err != nil { // as strict as everything that says what is allowed
+	v, err := canon.Decode(src) // as strict as everything that says what is allowed
+	if err == nil && v == nil {
+		err = errEmpty
+	}
+	if err != nil {
 		return bad(err)
 	}
 	d := json.NewDecoder(bytes.NewReader(src))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&f); err != nil {
 		return bad(err)
+	}
+	if f.Servers == nil { // null
+		f.Servers = map[string]MCPServer{}
 	}
 	for name, s := range f.Servers {
 		s.Name = name
@@ -121,63 +129,47 @@ func (a *App) readMCP() (mcpFile, error) {
 
 // AddMCPServer adds a server, or with replace changes one. Nothing is started.
 func (a *App) AddMCPServer(s MCPServer, replace bool) error {
-	unlock, err := a.lockMCP()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	f, err := a.readMCP()
-	if err != nil {
-		return err
-	}
 	s.By = Person()
 	if err := a.checkMCP(s); err != nil {
 		return err
 	}
-	if _, there := f.Servers[s.Name]; there && !replace {
-		return fault.New(fault.Usage, "there is an MCP server %q already", s.Name).WithHint("--replace puts this one in its place")
-	}
-	f.Servers[s.Name] = s
-	return a.writeMCP(f)
+	return a.changeMCP(func(list map[string]MCPServer) error {
+		if _, there := list[s.Name]; there && !replace {
+			return fault.New(fault.Usage, "there is an MCP server %q already", s.Name).WithHint("--replace puts this one in its place")
+		}
+		list[s.Name] = s
+		return nil
+	})
 }
 
 // RemoveMCPServer forgets a server. Its folder stays.
 func (a *App) RemoveMCPServer(name string) error {
-	unlock, err := a.lockMCP()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	f, err := a.readMCP()
-	if err != nil {
-		return err
-	}
-	if _, there := f.Servers[name]; !there {
-		return fault.New(fault.Usage, "no MCP server is called %q", name).WithHint("remit mcp list shows them all")
-	}
-	delete(f.Servers, name)
-	return a.writeMCP(f)
+	return a.changeMCP(func(list map[string]MCPServer) error {
+		if _, there := list[name]; !there {
+			return noServer(name)
+		}
+		delete(list, name)
+		return nil
+	})
 }
 
-// lockMCP keeps other processes from changing the list meanwhile.
-func (a *App) lockMCP() (unlock func(), err error) {
-	bad := func(err error) (func(), error) {
-		return nil, fault.Wrap(fault.StoreReadOnly, err, "the list of MCP servers cannot be changed: %v", unwrapPath(err))
-	}
-	if err := os.MkdirAll(a.cfg.Home, 0o700); err != nil {
-		return bad(err)
-	}
-	f, err := os.OpenFile(filepath.Join(a.cfg.Home, "mcp.lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return bad(err)
-	}
-	for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
-	}
-	if err != nil {
-		return bad(errors.Join(err, f.Close()))
-	}
-	return func() { _ = f.Close() }, nil // which unlocks; nothing was written to it
+func noServer(name string) error {
+	return fault.New(fault.Usage, "no MCP server is called %q", name).WithHint("remit mcp list shows them all")
+}
+
+// changeMCP changes the list, which may hold what is secret, while no other process
+// does.
+func (a *App) changeMCP(change func(map[string]MCPServer) error) error {
+	return a.locked("mcp.lock", func() error {
+		f, err := a.readMCP()
+		if err == nil {
+			err = change(f.Servers)
+		}
+		if err == nil {
+			err = a.writeState(mcpList, f)
+		}
+		return err
+	})
 }
 
 // checkMCP says what is wrong with a server's configuration.
@@ -294,34 +286,11 @@ func (s MCPServer) DefaultPolicy() string {
 		"mcp "+s.Name, strings.Join(names, ", "))
 }
 
-// writeMCP replaces mcp.json, which may hold what is secret.
-func (a *App) writeMCP(f mcpFile) error {
-	b, err := json.MarshalIndent(f, "", "  ")
-	if err != nil {
-		return fault.Wrap(fault.Internal, err, "the list of MCP servers cannot be encoded")
-	}
-	bad := func(err error) error {
-		return fault.Wrap(fault.StoreFailed, err, "the list of MCP servers cannot be written: %v", unwrapPath(err))
-	}
-	tmp, err := os.CreateTemp(a.cfg.Home, "mcp-*.json") // mode 0600
-	if err != nil {
-		return bad(err)
-	}
-	_, err = tmp.Write(append(b, '\n'))
-	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return bad(errors.Join(err, os.Remove(tmp.Name())))
-	}
-	if err := os.Rename(tmp.Name(), a.mcpPath()); err != nil {
-		return bad(errors.Join(err, os.Remove(tmp.Name())))
-	}
-	return nil
-}
-
 // ImportMCPServers reads the servers of another client's file: the object
 // mcpServers, or servers, of name to command, args and env. What cannot be taken
 // over is told by name.
 func ImportMCPServers(file string) ([]MCPServer, map[string]error, error) {
-	src, err := readBounded(file, maxMCPFile)
+	src, err := wholefile.Read(file, maxMCPFile)
 	if err != nil {
 		return nil, nil, fault.Wrap(fault.Usage, err, "%v", unwrapPath(err)).At(fault.Pos{File: file})
 	}

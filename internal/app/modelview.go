@@ -6,6 +6,7 @@ import (
 	"github.com/remitrun/remit/internal/fault"
 	"github.com/remitrun/remit/internal/model"
 	"github.com/remitrun/remit/internal/model/scripted"
+	"github.com/remitrun/remit/internal/wholefile"
 )
 
 // ModelProvider is a provider of models as it may be shown.
@@ -81,7 +82,7 @@ func (a *App) Model(id, workspace string) (ModelView, error) {
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(workspace, name)
 	}
-	src, err := readBounded(name, scripted.MaxSize)
+	src, err := wholefile.Read(name, scripted.MaxSize)
 	if err != nil {
 		return v, fault.Wrap(fault.ModelUnknown, err, "the file of answers cannot be read: %v", unwrapPath(err)).At(fault.Pos{File: name})
 	}

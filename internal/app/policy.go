@@ -1,12 +1,8 @@
 package app
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/remitrun/remit/internal/fault"
@@ -14,6 +10,7 @@ import (
 	"github.com/remitrun/remit/internal/ledger"
 	"github.com/remitrun/remit/internal/policy"
 	"github.com/remitrun/remit/internal/runner"
+	"github.com/remitrun/remit/internal/wholefile"
 )
 
 // Hint tells what a person should know about the policy that was chosen.
@@ -24,8 +21,6 @@ const (
 	hintNew  Hint = "the workspace's remit.yaml is not trusted, so everything is denied (read it, then: remit policy trust)"
 	hintDiff Hint = "the workspace's remit.yaml changed since it was trusted, so everything is denied (read it, then: remit policy trust)"
 )
-
-var errNotRegular = errors.New("it is no regular file")
 
 const (
 	workspaceFile = "remit.yaml"
@@ -64,7 +59,7 @@ func (a *App) bounded(root *policy.Policy) ([]*policy.Policy, error) {
 // outer is the person's own outer bound, or nil if there is none.
 func (a *App) outer() (*policy.Policy, error) {
 	file := filepath.Join(a.cfg.Home, "policy.yaml")
-	src, err := readBounded(file, maxPolicySize)
+	src, err := wholefile.Read(file, maxPolicySize)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil //nolint:nilnil // said above
@@ -84,7 +79,7 @@ func (a *App) rootPolicy(file, workspace string) (*policy.Policy, Hint, error) {
 		return nil, "", err
 	}
 	ws := filepath.Join(workspace, workspaceFile)
-	src, err := readPlain(ws, maxPolicySize)
+	src, err := wholefile.ReadRegular(ws, maxPolicySize)
 	if errors.Is(err, fs.ErrNotExist) {
 		return none, hintNone, nil
 	}
@@ -107,7 +102,7 @@ func (a *App) rootPolicy(file, workspace string) (*policy.Policy, Hint, error) {
 
 // ReadPolicy reads a policy file.
 func ReadPolicy(file string) (*policy.Policy, error) {
-	src, err := readBounded(file, maxPolicySize)
+	src, err := wholefile.Read(file, maxPolicySize)
 	if err != nil {
 		return nil, fault.Wrap(fault.PolicyInvalid, err, "%v", unwrapPath(err)).At(fault.Pos{File: file}).
 			WithHint("name a policy file with -p")
@@ -115,57 +110,33 @@ func ReadPolicy(file string) (*policy.Policy, error) {
 	return policy.Parse(file, src)
 }
 
-// readBounded reads a file, or a pipe that the person named, of at most so
-// many bytes.
-func readBounded(file string, most int64) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // only read
-	b, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(b)) > most {
-		err = fmt.Errorf("the file is larger than %d bytes", most)
-	}
-	return b, err
-}
-
-// readPlain is readBounded for a file that somebody else may have put there: a
-// FIFO must not hold us up.
-func readPlain(file string, most int64) ([]byte, error) {
-	st, err := os.Stat(file)
-	if err == nil && !st.Mode().IsRegular() {
-		err = errNotRegular
-	}
-	if err != nil {
-		return nil, err
-	}
-	return readBounded(file, most)
-}
-
 // trusted maps the absolute paths of trusted workspace policies to digests.
 func (a *App) trusted() (map[string]string, error) {
-	file := filepath.Join(a.cfg.Home, trustFile)
-	b, err := os.ReadFile(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return map[string]string{}, nil
-	}
 	m := map[string]string{}
-	if err == nil {
-		err = json.Unmarshal(b, &m)
-	}
-	if err != nil {
-		return nil, fault.Wrap(fault.PolicyInvalid, err, "the list of trusted policies cannot be read").
-			At(fault.Pos{File: file}).WithHint("remove it, and trust your policies again")
+	if err := a.readState(trustFile, &m); err != nil {
+		return nil, fault.Wrap(fault.PolicyInvalid, err, "the list of trusted policies cannot be read: %v", err).
+			At(fault.Pos{File: filepath.Join(a.cfg.Home, trustFile)}).WithHint("remove it, and trust your policies again")
 	}
 	return m, nil
+}
+
+// changeTrusted changes what is trusted while no other process does.
+func (a *App) changeTrusted(change func(map[string]string)) error {
+	return a.locked("trusted.lock", func() error {
+		m, err := a.trusted()
+		if err != nil {
+			return err
+		}
+		change(m)
+		return a.writeState(trustFile, m)
+	})
 }
 
 // Trust remembers the workspace's remit.yaml as it is now. It returns the
 // policy and its digest, for the person to see.
 func (a *App) Trust(workspace string) (*policy.Policy, string, error) {
 	ws := filepath.Join(workspace, workspaceFile)
-	src, err := readPlain(ws, maxPolicySize)
+	src, err := wholefile.ReadRegular(ws, maxPolicySize)
 	if err != nil {
 		return nil, "", fault.Wrap(fault.PolicyMissing, err, "%v", unwrapPath(err)).At(fault.Pos{File: ws}).
 			WithHint("write the policy first; remit policy schema helps an editor")
@@ -177,59 +148,18 @@ func (a *App) Trust(workspace string) (*policy.Policy, string, error) {
 	if _, _, err := a.grant([]*policy.Policy{p}, workspace); err != nil {
 		return nil, "", err // it could never be used
 	}
-	m, err := a.trusted()
-	if err != nil {
-		return nil, "", err
-	}
 	digest := runner.DigestOf(src).String()
-	m[ws] = digest
-	return p, digest, a.writeState(trustFile, m)
+	return p, digest, a.changeTrusted(func(m map[string]string) { m[ws] = digest })
 }
 
 // Distrust forgets the workspace's remit.yaml. It reports whether it was trusted.
 func (a *App) Distrust(workspace string) (bool, error) {
-	m, err := a.trusted()
-	if err != nil {
-		return false, err
-	}
-	ws := filepath.Join(workspace, workspaceFile)
-	if _, ok := m[ws]; !ok {
-		return false, nil
-	}
-	delete(m, ws)
-	return true, a.writeState(trustFile, m)
-}
-
-// writeState replaces a file of $REMIT_HOME as a whole.
-func (a *App) writeState(name string, v any) error {
-	b, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return fault.Wrap(fault.Internal, err, "%s cannot be encoded", name)
-	}
-	return a.writeWhole(name, append(b, '\n'))
-}
-
-// writeWhole replaces a file of $REMIT_HOME as a whole. Only its owner can read
-// it.
-func (a *App) writeWhole(name string, b []byte) error {
-	file := filepath.Join(a.cfg.Home, name)
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return fault.Wrap(fault.StoreReadOnly, err, "%s cannot be made", filepath.Dir(file))
-	}
-	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
-	if err != nil {
-		return fault.Wrap(fault.StoreReadOnly, err, "%s cannot be written: %v", a.cfg.Home, unwrapPath(err))
-	}
-	_, err = f.Write(b)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name()) // the write failed already
-		return fault.Wrap(fault.StoreFailed, err, "%s cannot be written", name)
-	}
-	return nil
+	ws, was := filepath.Join(workspace, workspaceFile), false
+	err := a.changeTrusted(func(m map[string]string) {
+		_, was = m[ws]
+		delete(m, ws)
+	})
+	return was, err
 }
 
 // volatile reports whether a run's record need only survive the end of the

@@ -9,6 +9,7 @@ import (
 	"github.com/remitrun/remit/internal/policy"
 	"github.com/remitrun/remit/internal/policy/cases"
 	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/wholefile"
 )
 
 // CaseResult is how one case of a policy test went.
@@ -30,7 +31,7 @@ type CaseResult struct {
 // The policies are those that the file names, without the person's own outer
 // bound, so that a test says the same everywhere.
 func (a *App) TestPolicy(file string) ([]CaseResult, error) {
-	src, err := readBounded(file, cases.MaxSize)
+	src, err := wholefile.Read(file, cases.MaxSize)
 	if err != nil {
 		return nil, fault.Wrap(fault.PolicyInvalid, err, "%v", unwrapPath(err)).At(fault.Pos{File: file})
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/remitrun/remit/internal/schedule"
 	"github.com/remitrun/remit/internal/store"
 	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/wholefile"
 )
 
 // RunRequest asks for a plan to be carried out, or for a session to begin.
@@ -71,7 +72,7 @@ func planName(p *plan.Plan) string {
 
 // ReadPlan reads a plan file and checks it against the catalog.
 func (a *App) ReadPlan(file string) (*plan.Plan, error) {
-	src, err := readBounded(file, plan.MaxSize)
+	src, err := wholefile.Read(file, plan.MaxSize)
 	if err != nil {
 		return nil, fault.Wrap(fault.PlanInvalid, err, "%v", unwrapPath(err)).At(fault.Pos{File: file}).
 			WithHint("name an existing plan file")

@@ -41,29 +41,35 @@ func (a *App) adminGrant(ctx context.Context, q ServeRequest) (Served, error) {
 		return out, err
 	}
 	out.Policy, out.Why, out.Hint = string(p.Source()), why, hint
+	err = a.locked("admin.lock", func() error { return a.keepAdmin(ctx, q, p, &out) })
+	return out, err
+}
+
+// keepAdmin fills in the token that is kept, or keeps a new one.
+func (a *App) keepAdmin(ctx context.Context, q ServeRequest, p *policy.Policy, out *Served) error {
 	old, err := a.keptAdmin(ctx, q, out.File)
 	if err != nil {
-		return out, err
+		return err
 	}
 	if old.Text != "" && !q.NewToken && sameAdmin(old, p) {
 		out.Until, out.Holder = old.Claims.Expires(), old.Claims.Holder()
-		return out, nil
+		return nil
 	}
 	if old.Text != "" { // what it allows is not what is chosen any more
 		if _, err := a.SetGrant(ctx, old.Claims.Leaf().String(), store.Revoked, "a new token of the admin takes its place"); err != nil {
-			return out, err
+			return err
 		}
 		out.Replace = true
 	}
 	made, err := a.issueOf(ctx, GrantTerms{Workspace: q.Workspace, Holder: Person(), Expires: adminLife, Note: adminNote}, p)
 	if err != nil {
-		return out, err
+		return err
 	}
 	if err := a.writeWhole(adminFile, []byte(made.Text+"\n")); err != nil {
-		return out, err
+		return err
 	}
 	out.Token, out.Until, out.Holder = made.Text, made.Claims.Expires(), made.Claims.Holder()
-	return out, nil
+	return nil
 }
 
 // sameAdmin reports whether a token says what a new one would.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/remitrun/remit/internal/chat"
 	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/wholefile"
 )
 
 // responsesFolder holds the last response of each session, a file each, which only
@@ -53,7 +54,7 @@ func (s responseFiles) Keep(session string, r chat.Response) error {
 // Last implements chat.Responses.
 func (s responseFiles) Last(session string) (chat.Response, bool, error) {
 	const most = 8 * chat.MaxResponse // JSON writes some characters as six
-	b, err := readPlain(filepath.Join(s.app.cfg.Home, responseFile(session)), most)
+	b, err := wholefile.ReadRegular(filepath.Join(s.app.cfg.Home, responseFile(session)), most)
 	if errors.Is(err, fs.ErrNotExist) {
 		return chat.Response{}, false, nil
 	}

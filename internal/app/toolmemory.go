@@ -9,11 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 
 	"github.com/remitrun/remit/internal/catalog"
 	"github.com/remitrun/remit/internal/fault"
 	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/wholefile"
 )
 
 // toolMemory keeps what was seen and accepted of tools: a file for each source
@@ -57,7 +57,7 @@ func (m *toolMemory) Load(source string) (map[tool.ID]catalog.Record, error) {
 	if was := m.loaded[source]; was.file != nil && os.SameFile(was.file, fi) && was.file.ModTime().Equal(fi.ModTime()) && was.file.Size() == fi.Size() {
 		return was.records, nil
 	}
-	b, err := readPlain(file, maxToolMemory)
+	b, err := wholefile.ReadRegular(file, maxToolMemory)
 	records := map[tool.ID]catalog.Record{}
 	if err == nil {
 		err = json.Unmarshal(b, &records)
@@ -83,41 +83,18 @@ func unremembered(file string, err error) error {
 
 // Change implements catalog.Memory.
 func (m *toolMemory) Change(source string, f func(map[tool.ID]catalog.Record) bool) error {
-	unlock, err := m.lock()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	was, err := m.Load(source)
-	if err != nil {
-		return err
-	}
-	next := maps.Clone(was)
-	if next == nil {
-		next = map[tool.ID]catalog.Record{}
-	}
-	if !f(next) {
-		return nil
-	}
-	return m.app.writeState(toolFile(source), next)
-}
-
-// lock keeps other processes, and other parts of this one, from changing what is
-// remembered.
-func (m *toolMemory) lock() (unlock func(), err error) {
-	dir := filepath.Join(m.app.cfg.Home, toolFolder)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fault.Wrap(fault.StoreReadOnly, err, "%s cannot be made", dir)
-	}
-	f, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fault.Wrap(fault.StoreReadOnly, err, "%s cannot be written: %v", dir, unwrapPath(err))
-	}
-	for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
-	}
-	if err != nil {
-		return nil, errors.Join(fault.Wrap(fault.StoreFailed, err, "%s cannot be locked", dir), f.Close())
-	}
-	return func() { _ = f.Close() }, nil // which unlocks; nothing was written to it
+	return m.app.locked(filepath.Join(toolFolder, ".lock"), func() error {
+		was, err := m.Load(source)
+		if err != nil {
+			return err
+		}
+		next := maps.Clone(was)
+		if next == nil {
+			next = map[tool.ID]catalog.Record{}
+		}
+		if !f(next) {
+			return nil
+		}
+		return m.app.writeState(toolFile(source), next)
+	})
 }

@@ -4,18 +4,15 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/remitrun/remit/internal/catalog"
@@ -24,6 +21,7 @@ import (
 	"github.com/remitrun/remit/internal/fault"
 	wasmsource "github.com/remitrun/remit/internal/source/wasm"
 	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/wholefile"
 )
 
 // WASM is a WebAssembly module whose functions are tools.
@@ -40,42 +38,21 @@ type WASM struct {
 }
 
 const (
-	wasmFile   = "wasm.json"
 	wasmFolder = "wasm" // modules and manifests, by digest
 )
 
 // maxWASMLog bounds what one process adds to a module's log, in bytes.
 const maxWASMLog = 8 << 20
 
+var modules = collection[WASM]{file: "wasm.json", article: "a", one: "module", many: "modules", command: "remit wasm", sweep: (*App).sweepModules}
+
+func (m WASM) key() string { return m.Name }
+
 // Modules lists the modules, by name.
-func (a *App) Modules() ([]WASM, error) {
-	b, err := os.ReadFile(filepath.Join(a.cfg.Home, wasmFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	var list []WASM
-	if err == nil {
-		err = json.Unmarshal(b, &list)
-	}
-	if err != nil {
-		return nil, fault.Wrap(fault.Usage, err, "%s cannot be read: %v", wasmFile, unwrapPath(err)).WithHint("restore it from a copy, or remove it and add the modules again")
-	}
-	return list, nil
-}
+func (a *App) Modules() ([]WASM, error) { return modules.read(a) }
 
 // Module finds a module by its name.
-func (a *App) Module(name string) (WASM, error) {
-	list, err := a.Modules()
-	if err != nil {
-		return WASM{}, err
-	}
-	for _, one := range list {
-		if one.Name == name {
-			return one, nil
-		}
-	}
-	return WASM{}, fault.New(fault.NotFound, "no module is called %.80q", name).WithHint("remit wasm list lists them")
-}
+func (a *App) Module(name string) (WASM, error) { return modules.find(a, name) }
 
 // AddWASM is a module that is to be added.
 type AddWASM struct {
@@ -88,13 +65,10 @@ type AddWASM struct {
 // AddModule reads a module and its manifest, compiles it to see that it can be run,
 // and keeps copies of both.
 func (a *App) AddModule(ctx context.Context, q AddWASM) (WASM, error) {
-	if len(q.Name) > 40 || !apiNameForm.MatchString(q.Name) {
-		return WASM{}, fault.New(fault.Usage, "%.80q is no name of a module: lower-case words, as text or text-tools", q.Name)
+	if err := modules.free(a, q.Name, q.Replace); err != nil {
+		return WASM{}, err
 	}
-	if _, err := a.Module(q.Name); err == nil && !q.Replace {
-		return WASM{}, fault.New(fault.Usage, "a module is called %s already", q.Name).WithHint("--replace puts this one in its place")
-	}
-	code, err := readPlain(q.File, wasm.MaxModule)
+	code, err := wholefile.ReadRegular(q.File, wasm.MaxModule)
 	if err != nil {
 		return WASM{}, fault.Wrap(fault.Usage, err, "%v", unwrapPath(err)).At(fault.Pos{File: q.File}).WithHint("name a module: a file that ends in .wasm")
 	}
@@ -103,7 +77,7 @@ func (a *App) AddModule(ctx context.Context, q AddWASM) (WASM, error) {
 			return WASM{}, err
 		}
 	}
-	text, err := readPlain(q.Manifest, wasm.MaxManifest)
+	text, err := wholefile.ReadRegular(q.Manifest, wasm.MaxManifest)
 	if err != nil {
 		return WASM{}, fault.Wrap(fault.Usage, err, "%v", unwrapPath(err)).At(fault.Pos{File: q.Manifest})
 	}
@@ -117,15 +91,8 @@ func (a *App) AddModule(ctx context.Context, q AddWASM) (WASM, error) {
 	}
 	one := WASM{Name: q.Name, From: q.File, ManifestFrom: q.Manifest, Digest: hex.EncodeToString(digest[:]), Manifest: hex.EncodeToString(man.Digest[:]),
 		Size: int64(len(code)), Release: man.Release, Tools: len(man.Functions), Added: time.Now().UTC().Truncate(time.Second)}
-	return one, a.changeModules(func(list []WASM) ([]WASM, error) {
-		err := errors.Join(a.writeWhole(filepath.Join(wasmFolder, one.Digest), code), a.writeWhole(filepath.Join(wasmFolder, one.Manifest), text))
-		if err != nil {
-			return nil, err
-		}
-		list = slices.DeleteFunc(list, func(x WASM) bool { return x.Name == one.Name })
-		list = append(list, one)
-		slices.SortFunc(list, func(x, y WASM) int { return strings.Compare(x.Name, y.Name) })
-		return list, nil
+	return one, modules.put(a, one, func() error {
+		return errors.Join(a.writeWhole(filepath.Join(wasmFolder, one.Digest), code), a.writeWhole(filepath.Join(wasmFolder, one.Manifest), text))
 	})
 }
 
@@ -157,67 +124,19 @@ func besideModule(file string) (string, error) {
 	return "", fault.New(fault.Usage, "there are several manifests beside %s: %s", file, strings.Join(found, ", ")).WithHint("name one with --manifest FILE")
 }
 
-// changeModules changes the list while no other process does, and removes copies
-// that no module uses any more.
-func (a *App) changeModules(change func([]WASM) ([]WASM, error)) error {
-	bad := func(err error) error {
-		return fault.Wrap(fault.StoreReadOnly, err, "the list of modules cannot be changed: %v", unwrapPath(err))
-	}
-	if err := os.MkdirAll(a.cfg.Home, 0o700); err != nil {
-		return bad(err)
-	}
-	lock, err := os.OpenFile(filepath.Join(a.cfg.Home, "wasm.lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return bad(err)
-	}
-	defer func() { _ = lock.Close() }() // which unlocks; nothing was written to it
-	for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
-		err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX)
-	}
-	if err != nil {
-		return bad(err)
-	}
-	list, err := a.Modules()
-	if err == nil {
-		list, err = change(list)
-	}
-	if err == nil {
-		err = a.writeState(wasmFile, list)
-	}
-	if err != nil {
-		return err
-	}
-	return a.sweepModules(list)
-}
-
+// sweepModules removes copies that no module uses any more.
 func (a *App) sweepModules(list []WASM) error {
-	entries, err := os.ReadDir(filepath.Join(a.cfg.Home, wasmFolder))
-	if err != nil {
-		return nil //nolint:nilerr // it is not there: nothing lies in it
-	}
-	var errs []error
-	for _, e := range entries {
-		used := func(x WASM) bool { return x.Digest == e.Name() || x.Manifest == e.Name() }
-		if len(e.Name()) == hex.EncodedLen(sha256.Size) && !slices.ContainsFunc(list, used) {
-			errs = append(errs, os.Remove(filepath.Join(a.cfg.Home, wasmFolder, e.Name())))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// RemoveModule forgets a module and its tools.
-func (a *App) RemoveModule(name string) error {
-	if _, err := a.Module(name); err != nil {
-		return err
-	}
-	return a.changeModules(func(list []WASM) ([]WASM, error) {
-		return slices.DeleteFunc(list, func(x WASM) bool { return x.Name == name }), nil
+	return a.removeUnused(wasmFolder, func(digest string) bool {
+		return slices.ContainsFunc(list, func(x WASM) bool { return x.Digest == digest || x.Manifest == digest })
 	})
 }
 
+// RemoveModule forgets a module and its tools.
+func (a *App) RemoveModule(name string) error { return modules.remove(a, name) }
+
 // ModuleManifest reads the copy of a module's manifest.
 func (a *App) ModuleManifest(one WASM) (*wasm.Manifest, error) {
-	b, err := readBounded(filepath.Join(a.cfg.Home, wasmFolder, one.Manifest), wasm.MaxManifest)
+	b, err := wholefile.Read(filepath.Join(a.cfg.Home, wasmFolder, one.Manifest), wasm.MaxManifest)
 	if err != nil {
 		return nil, fault.Wrap(fault.StoreFailed, err, "the manifest of the module %q cannot be read: %v", one.Name, unwrapPath(err)).WithHint("add it again with --replace")
 	}
@@ -231,7 +150,7 @@ func (a *App) ModuleManifest(one WASM) (*wasm.Manifest, error) {
 // moduleCode reads the copy of a module. Whether it is the one that was added is for
 // the host to check.
 func (a *App) moduleCode(one WASM) ([]byte, error) {
-	b, err := readBounded(filepath.Join(a.cfg.Home, wasmFolder, one.Digest), wasm.MaxModule)
+	b, err := wholefile.Read(filepath.Join(a.cfg.Home, wasmFolder, one.Digest), wasm.MaxModule)
 	if err != nil {
 		return nil, fault.Wrap(fault.StoreFailed, err, "the module %q cannot be read: %v", one.Name, unwrapPath(err)).WithHint("add it again with --replace")
 	}
@@ -248,7 +167,7 @@ func (a *App) wasmSources() []catalog.Source {
 	for i, one := range list {
 		var digest tool.Digest
 		if n, err := hex.Decode(digest[:], []byte(clipTo(one.Digest, hex.EncodedLen(len(digest))))); err != nil || n != len(digest) {
-			out[i] = catalog.Broken("wasm:"+one.Name, fault.New(fault.Usage, "%s: the digest of the module %q is none", wasmFile, one.Name))
+			out[i] = catalog.Broken("wasm:"+one.Name, fault.New(fault.Usage, "%s: the digest of the module %q is none", modules.file, one.Name))
 			continue
 		}
 		out[i] = catalog.From(wasmsource.New(wasmsource.Config{

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/remitrun/remit/internal/wholefile"
 	"golang.org/x/sys/unix"
 )
 
@@ -54,7 +55,7 @@ func (b blobs) keep(from int) (hash string, size int64, err error) {
 		return hash, size, err
 	}
 	if !b.volatile {
-		err = syncFolder(filepath.Dir(b.file(hash)))
+		err = wholefile.SyncFolder(filepath.Dir(b.file(hash)))
 	}
 	return hash, size, err
 }
@@ -106,43 +107,4 @@ func (b blobs) settle() error {
 	}
 	defer shut(fd)
 	return settle(fd)
-}
-
-// writeWhole replaces a file of Remit's own, durably.
-func writeWhole(name string, data []byte) error {
-	tmp := name + ".new"
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(tmp, name)
-	}
-	if err != nil {
-		_ = os.Remove(tmp) // the first error is the one to tell
-		return err
-	}
-	return syncFolder(filepath.Dir(name))
-}
-
-func syncFolder(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	err = f.Sync()
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if errors.Is(err, unix.EINVAL) {
-		return nil // a file system that cannot
-	}
-	return err
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/wholefile"
 )
 
 // journal says what a job is about to do, so that a later start can finish it
@@ -45,7 +46,7 @@ func (j *journal) begin(steps []Step) error {
 	if err != nil {
 		return err
 	}
-	return writeWhole(j.file, append(b, '\n'))
+	return wholefile.Replace(j.file, append(b, '\n'))
 }
 
 // mark adds a line, durably.
@@ -68,7 +69,7 @@ func (j *journal) remove() error {
 	if err := os.Remove(j.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return syncFolder(filepath.Dir(j.file))
+	return wholefile.SyncFolder(filepath.Dir(j.file))
 }
 
 // readJournal gives a journal and its last whole mark, or fs.ErrNotExist.

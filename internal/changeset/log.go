@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/wholefile"
 )
 
 // Log keeps what a run's file tools replace: it is told before and after each
@@ -121,7 +122,7 @@ func (l *Log) write(e line, durable bool) error {
 			return err
 		}
 		if !l.home.volatile {
-			if err := syncFolder(filepath.Dir(l.file.Name())); err != nil {
+			if err := wholefile.SyncFolder(filepath.Dir(l.file.Name())); err != nil {
 				return err
 			}
 		}

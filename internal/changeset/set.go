@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/wholefile"
 )
 
 // Home is where changesets, and copies of what was replaced, are kept: below
@@ -199,7 +200,7 @@ func (s *Set) Run() string { return s.meta.Run }
 func (s *Set) save() error {
 	b, err := json.Marshal(s.meta)
 	if err == nil {
-		err = writeWhole(s.file(), b)
+		err = wholefile.Replace(s.file(), b)
 	}
 	if err != nil {
 		return s.failed(err, "written")
@@ -270,7 +271,7 @@ func (s *Set) Review(decide Decide) ([]Change, error) {
 	}
 	b, err := json.Marshal(records(list, read))
 	if err == nil {
-		err = writeWhole(s.manifest(), b)
+		err = wholefile.Replace(s.manifest(), b)
 	}
 	if err != nil {
 		return nil, s.failed(err, "written")
@@ -411,7 +412,7 @@ func (s *Set) Interrupted() error {
 	if s.meta.State != Active {
 		return nil
 	}
-	if err := writeWhole(s.manifest(), []byte("[]")); err != nil {
+	if err := wholefile.Replace(s.manifest(), []byte("[]")); err != nil {
 		return s.failed(err, "written")
 	}
 	s.meta.State = Review

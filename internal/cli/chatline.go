@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/remitrun/remit/internal/wholefile"
 	"golang.org/x/term"
 )
 
@@ -156,19 +157,7 @@ func (h *history) save() error {
 	if h.file == "" || len(h.list) == 0 {
 		return nil
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(h.file), ".chat_history-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // once renamed there is nothing to remove
-	_, err = tmp.WriteString(strings.Join(h.list, "\n") + "\n")
-	if cerr := tmp.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), h.file)
+	return wholefile.Replace(h.file, []byte(strings.Join(h.list, "\n")+"\n"))
 }
 
 // kept is the history as the line editor sees it: entry 0 is the newest.

@@ -3,10 +3,12 @@ package cli
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/wholefile"
 )
 
 // toFile writes a file whole or not at all; "-" is standard output.
@@ -35,17 +37,12 @@ const maxSmall = 64 << 20
 
 // readSmall reads a file that a flag names.
 func readSmall(file string) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, fault.New(fault.Usage, "%v", errors.Unwrap(err)).At(fault.Pos{File: file})
-	}
-	defer func() { _ = f.Close() }() // only read
-	b, err := io.ReadAll(io.LimitReader(f, maxSmall+1))
-	if err == nil && len(b) > maxSmall {
-		err = errors.New("the file is too large")
+	b, err := wholefile.Read(file, maxSmall)
+	if pe := new(fs.PathError); errors.As(err, &pe) { // the place names the file already
+		err = pe.Err
 	}
 	if err != nil {
-		return nil, fault.Wrap(fault.Usage, err, "the file cannot be read").At(fault.Pos{File: file})
+		return nil, fault.Wrap(fault.Usage, err, "%v", err).At(fault.Pos{File: file})
 	}
 	return b, nil
 }

@@ -13,9 +13,9 @@ import (
 	"strings"
 
 	"filippo.io/age"
-	"golang.org/x/sys/unix"
 
 	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/wholefile"
 )
 
 // The files, below the store's folder.
@@ -45,7 +45,7 @@ func (s *Store) path(name string) string { return filepath.Join(s.dir, name) }
 
 // read gives what the file has; nothing if there is none.
 func (s *Store) read() ([]record, error) {
-	src, err := readBounded(s.path(valuesFile), maxFile)
+	src, err := wholefile.Read(s.path(valuesFile), maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -106,7 +106,7 @@ func (s *Store) write(list []record) error {
 		err = errors.Join(err, w.Close())
 	}
 	if err == nil {
-		err = replace(s.path(valuesFile), out.Bytes())
+		err = wholefile.Replace(s.path(valuesFile), out.Bytes())
 	}
 	if err != nil {
 		return failed(err, "cannot be written")
@@ -124,7 +124,7 @@ func (s *Store) identity() (*age.X25519Identity, error) {
 	}
 	var src []byte
 	if err == nil {
-		src, err = readBounded(name, 4<<10)
+		src, err = wholefile.Read(name, 4<<10)
 	}
 	if err != nil {
 		return nil, fault.Wrap(fault.StoreFailed, err, "the key of %s cannot be read: %q", valuesFile, name).
@@ -157,7 +157,7 @@ func (s *Store) newIdentity() (*age.X25519Identity, error) {
 		return nil, failed(err, "cannot be given a key")
 	}
 	text := fmt.Sprintf("# The key of %s. Who has both has every secret.\n%s\n", valuesFile, id)
-	if err := replace(name, []byte(text)); err != nil {
+	if err := wholefile.Replace(name, []byte(text)); err != nil {
 		return nil, failed(err, "cannot be given a key")
 	}
 	return id, nil
@@ -165,54 +165,11 @@ func (s *Store) newIdentity() (*age.X25519Identity, error) {
 
 // lock keeps other processes from changing the file until unlock is called.
 func (s *Store) lock() (unlock func(), err error) {
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return nil, failed(err, "cannot be written")
-	}
-	f, err := os.OpenFile(s.path(lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	unlock, err = wholefile.Lock(s.path(lockFile))
 	if err != nil {
 		return nil, failed(err, "cannot be written")
 	}
-	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
-	}
-	if err != nil {
-		return nil, errors.Join(failed(err, "cannot be locked"), f.Close())
-	}
-	return func() { _ = f.Close() }, nil // which unlocks; nothing was written to it
-}
-
-// replace writes a file that only its owner can read in place of what is there.
-func replace(name string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(name), ".secret-*") // made with mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	d, err := os.Open(filepath.Dir(name))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
-func readBounded(name string, most int64) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // only read
-	b, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(b)) > most {
-		err = fmt.Errorf("the file has more than %d bytes", most)
-	}
-	return b, err
+	return unlock, nil
 }
 
 func failed(err error, what string) error {

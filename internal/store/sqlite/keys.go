@@ -16,6 +16,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/wholefile"
 )
 
 // The key files in the home folder.
@@ -123,36 +124,11 @@ func makeKeys(home string) error {
 	for _, f := range []struct{ name, text string }{
 		{blobFile, base64.StdEncoding.EncodeToString(blob)}, {publicFile, public}, {signFile, sign},
 	} {
-		if err := writeWhole(filepath.Join(dir, f.name), f.text+"\n"); err != nil {
+		if err := wholefile.Replace(filepath.Join(dir, f.name), []byte(f.text+"\n")); err != nil {
 			return err
 		}
 	}
-	return syncFolder(dir)
-}
-
-// writeWhole makes a file that is complete and on the disk, or absent.
-func writeWhole(path, text string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "new-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
 	return nil
-}
-
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // address is where a blob is kept: a MAC of its bytes, so that a copy of the

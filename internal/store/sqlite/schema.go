@@ -8,10 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/remitrun/remit/internal/fault"
 	"github.com/remitrun/remit/internal/ledger"
+	"github.com/remitrun/remit/internal/wholefile"
 )
 
 // applicationID marks the file as a ledger: "Rmit".
@@ -124,17 +123,11 @@ func (s *Store) setup(ctx context.Context) error {
 	if ready, err := s.ready(ctx); err != nil || ready {
 		return s.fault(err, "the ledger cannot be opened")
 	}
-	if err := os.MkdirAll(s.home, 0o700); err != nil {
-		return s.fault(err, "the ledger's folder cannot be made")
-	}
-	lock, err := os.OpenFile(filepath.Join(s.home, "setup.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	unlock, err := wholefile.Lock(filepath.Join(s.home, "setup.lock"))
 	if err != nil {
 		return s.fault(err, "the ledger cannot be made")
 	}
-	defer lock.Close() // releases the lock
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return s.fault(err, "the ledger cannot be made")
-	}
+	defer unlock()
 	return s.fault(s.make(ctx), "the ledger cannot be made")
 }
 
@@ -184,7 +177,7 @@ func (s *Store) make(ctx context.Context) error {
 	}
 	db := s.connect("_pragma=busy_timeout(10000)")
 	db.SetMaxOpenConns(1)
-	return errors.Join(s.migrate(ctx, db), db.Close(), syncFolder(s.home))
+	return errors.Join(s.migrate(ctx, db), db.Close(), wholefile.SyncFolder(s.home))
 }
 
 func (s *Store) migrate(ctx context.Context, db *sql.DB) error {

@@ -1,0 +1,110 @@
+// Package wholefile reads, replaces and locks the small files that Remit keeps
+// beside the ledger. Whoever reads one finds a whole version of it, whatever
+// writes, dies or loses power meanwhile.
+package wholefile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNotRegular is what ReadRegular says of folders, FIFOs, sockets and devices.
+var ErrNotRegular = errors.New("it is no regular file")
+
+// Read reads a file, or a pipe that a person named. More than most bytes are an
+// error.
+func Read(name string, most int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	return readAll(f, most)
+}
+
+// ReadRegular is Read for a file that somebody else may have put there: a FIFO
+// must not hold the reader up.
+func ReadRegular(name string, most int64) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.EOPNOTSUPP) { // a socket
+		err = ErrNotRegular
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = ErrNotRegular
+	}
+	if err != nil {
+		return nil, err
+	}
+	return readAll(f, most)
+}
+
+func readAll(f *os.File, most int64) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(b)) > most {
+		err = fmt.Errorf("the file is larger than %d bytes", most)
+	}
+	return b, err
+}
+
+// Replace puts b in the place of what the file holds, or leaves it as it is. Only
+// the file's owner can read it. Once Replace returns, a loss of power undoes nothing.
+func Replace(name string, b []byte) error {
+	dir := filepath.Dir(name)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(name)+"-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return SyncFolder(dir)
+}
+
+// SyncFolder makes the names in a folder survive a loss of power.
+func SyncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if errors.Is(err, unix.EINVAL) { // a file system that cannot
+		err = nil
+	}
+	return errors.Join(err, d.Close())
+}
+
+// Lock waits until nobody else, in this process or another, holds the lock that a
+// file stands for. The file and its folder are made; they stay. A process that
+// ends lets go of its locks.
+func Lock(name string) (unlock func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("it cannot be locked: %w", err), f.Close())
+	}
+	return func() { _ = f.Close() }, nil // nothing was written to it
+}
