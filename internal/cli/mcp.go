@@ -27,11 +27,16 @@ confined as from any other door.
 	return c
 }
 
+// mcpServe are the flags of remit mcp serve that are not of the request itself.
+type mcpServe struct {
+	dir, answers, listen string
+	hosts                []string
+	presented            func() (app.Presented, error)
+}
+
 func (s *session) mcpServeCmd() *cobra.Command {
 	var q app.MCPRequest
-	var dir, answers, listen string
-	var hosts []string
-	var presented func() (app.Presented, error)
+	var f mcpServe
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the tools to MCP clients",
@@ -61,88 +66,84 @@ nobody answers at the client comes back with the command that answers it.
   remit mcp serve --listen 127.0.0.1:8123 -w ~/project`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if q.Server != "" {
-				if err := s.knownServer(q.Server); err != nil {
-					return err
-				}
+			if f.listen == "" {
+				return s.mcpServeHere(cmd.Context(), q, f)
 			}
-			if listen != "" {
-				if cmd.Flags().Changed("grant") {
-					return fault.New(fault.Usage, "with --listen every client presents a grant of its own").WithHint("leave out --grant")
-				}
-				return s.listenMCP(cmd.Context(), q, dir, listen, answers, hosts)
+			if cmd.Flags().Changed("grant") {
+				return fault.New(fault.Usage, "with --listen every client presents a grant of its own").WithHint("leave out --grant")
 			}
-			if len(hosts) > 0 {
-				return fault.New(fault.Usage, "--allow-host is for --listen")
-			}
-			if isTerminal(s.In) {
-				return fault.New(fault.Usage, "an MCP client starts this command and talks to it; a terminal cannot").
-					WithHint("put it into your client's configuration, as in the examples of --help")
-			}
-			a, err := s.open()
-			if err != nil {
-				return err
-			}
-			if q.Workspace, err = app.Workspace(dir); err != nil {
-				return err
-			}
-			if q.Grant, err = presented(); err != nil {
-				return err
-			}
-			if q.Elicit, err = answersHere(answers, q.Grant); err != nil {
-				return err
-			}
-			return s.serveMCP(cmd.Context(), a, q)
+			return s.mcpListen(cmd.Context(), q, f)
 		},
 	}
-	presented = s.presented(c)
+	f.presented = s.presented(c)
 	fl := c.Flags()
 	fl.StringVarP(&q.Policy, "policy", "p", "", "the policy that the client is under")
-	fl.StringVarP(&dir, "workspace", "w", "", "the workspace (default: the current folder)")
-	fl.StringVar(&answers, "answers", "", "who answers what the policy asks: client or approvals (default: client; under a grant, approvals)")
-	fl.StringVar(&listen, "listen", "", "serve over HTTP on this address of loopback, as 127.0.0.1:8123")
-	fl.StringArrayVar(&hosts, "allow-host", nil, "with --listen, a name by which clients may call besides loopback's (repeatable)")
+	fl.StringVarP(&f.dir, "workspace", "w", "", "the workspace (default: the current folder)")
+	fl.StringVar(&f.answers, "answers", "", "who answers what the policy asks: client or approvals (default: client; under a grant, approvals)")
+	fl.StringVar(&f.listen, "listen", "", "serve over HTTP on this address of loopback, as 127.0.0.1:8123")
+	fl.StringArrayVar(&f.hosts, "allow-host", nil, "with --listen, a name by which clients may call besides loopback's (repeatable)")
 	fl.StringVar(&q.Server, "server", "", "serve this MCP server alone, under its own names for tools, resources and prompts")
 	fl.BoolVar(&q.Wait, "wait", false, "let calls wait for remit approvals, as long as the policy gives")
 	fl.BoolVar(&q.Changeset, "changeset", false, "hold what is written until it is applied with remit changes")
 	return c
 }
 
-// knownServer reports that no server has a name.
-func (s *session) knownServer(name string) error {
-	a, err := s.open()
+// mcpServeHere serves the one client that started this command.
+func (s *session) mcpServeHere(ctx context.Context, q app.MCPRequest, f mcpServe) error {
+	if len(f.hosts) > 0 {
+		return fault.New(fault.Usage, "--allow-host is for --listen")
+	}
+	if isTerminal(s.In) {
+		return fault.New(fault.Usage, "an MCP client starts this command and talks to it; a terminal cannot").
+			WithHint("put it into your client's configuration, as in the examples of --help")
+	}
+	a, err := s.openMCP(&q, f.dir)
 	if err != nil {
 		return err
 	}
-	_, err = a.MCPServer(name)
-	return err
+	if q.Grant, err = f.presented(); err != nil {
+		return err
+	}
+	if q.Elicit, err = answersHere(f.answers, q.Grant); err != nil {
+		return err
+	}
+	return s.serveMCP(ctx, a, q)
 }
 
-// listenMCP serves over HTTP.
-func (s *session) listenMCP(ctx context.Context, q app.MCPRequest, dir, addr, answers string, hosts []string) error {
+// openMCP opens what is served, once it is known to be there.
+func (s *session) openMCP(q *app.MCPRequest, dir string) (*app.App, error) {
 	a, err := s.open()
+	if err == nil && q.Server != "" {
+		_, err = a.MCPServer(q.Server)
+	}
+	if err == nil {
+		q.Workspace, err = app.Workspace(dir)
+	}
+	return a, err
+}
+
+// mcpListen serves over HTTP.
+func (s *session) mcpListen(ctx context.Context, q app.MCPRequest, f mcpServe) error {
+	a, err := s.openMCP(&q, f.dir)
 	if err != nil {
 		return err
 	}
-	if q.Workspace, err = app.Workspace(dir); err != nil {
+	if f.answers == "" {
+		f.answers = "approvals"
+	}
+	if q.Elicit, err = answersHere(f.answers, app.Presented{}); err != nil {
 		return err
 	}
-	if answers == "" {
-		answers = "approvals"
-	}
-	if q.Elicit, err = answersHere(answers, app.Presented{}); err != nil {
-		return err
-	}
-	l, err := app.ListenMCP(ctx, addr, hosts)
+	l, err := app.ListenMCP(ctx, f.listen, f.hosts)
 	if err != nil {
 		return err
 	}
 	s.errorf("serving MCP on http://%s  (stop with Ctrl-C)\n", l.Addr())
-	if len(hosts) > 0 {
+	if len(f.hosts) > 0 {
 		s.errorf("%s others than this machine may reach it: tokens travel as they are unless TLS is before it\n", s.paintErr(yellow, "!"))
 	}
 	q.Started = s.servingMCP
-	if err := a.ServeMCPOverHTTP(ctx, q, l, hosts); err != nil {
+	if err := a.ServeMCPOverHTTP(ctx, q, l, f.hosts); err != nil {
 		return err
 	}
 	return exit(130) // only an interrupt ends it

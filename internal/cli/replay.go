@@ -8,8 +8,10 @@ import (
 	"github.com/remitrun/remit/internal/plan"
 )
 
+type replayFlags struct{ policy, plan, from string }
+
 func (s *session) replayCmd() *cobra.Command {
-	var policyFile, planFile, from string
+	var f replayFlags
 	c := &cobra.Command{
 		Use:   "replay RUN|SESSION",
 		Short: "Run a recorded run or session again without touching the world",
@@ -34,45 +36,47 @@ RUN/NUMBER. It then goes on under --policy, else under the workspace's trusted o
 
 		ValidArgsFunction: s.completeRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if planFile != "" && (policyFile != "" || from != "") {
-				return fault.New(fault.Usage, "--plan and --policy, or --from, exclude each other").WithHint("use one, then the other")
-			}
-			a, err := s.open()
-			if err != nil {
-				return err
-			}
-			if session, err := s.isSession(cmd, a, args[0]); err != nil || session {
-				if err == nil && planFile != "" {
-					err = fault.New(fault.Usage, "a session has no plan").WithHint("leave --plan out")
-				}
-				if err != nil {
-					return err
-				}
-				return s.replaySession(cmd, a, args[0], policyFile, from)
-			}
-			if from != "" {
-				return fault.New(fault.Usage, "--from is for sessions, and %.100q is a run", args[0])
-			}
-			if policyFile != "" {
-				return s.rejudge(cmd, a, args[0], policyFile)
-			}
-			var with *plan.Plan
-			if planFile != "" {
-				if with, err = a.ReadPlan(planFile); err != nil {
-					return err
-				}
-			}
-			res, err := a.Replay(cmd.Context(), args[0], with)
-			if err != nil {
-				return err
-			}
-			return s.printReplay(res)
+			return s.replay(cmd, args[0], f)
 		},
 	}
-	c.Flags().StringVarP(&policyFile, "policy", "p", "", "judge the recorded calls under this policy instead")
-	c.Flags().StringVar(&planFile, "plan", "", "replay this plan instead of the recorded one")
-	c.Flags().StringVar(&from, "from", "", "go on with a session from this call for real, in a fork")
+	c.Flags().StringVarP(&f.policy, "policy", "p", "", "judge the recorded calls under this policy instead")
+	c.Flags().StringVar(&f.plan, "plan", "", "replay this plan instead of the recorded one")
+	c.Flags().StringVar(&f.from, "from", "", "go on with a session from this call for real, in a fork")
 	return c
+}
+
+func (s *session) replay(cmd *cobra.Command, of string, f replayFlags) error {
+	if f.plan != "" && (f.policy != "" || f.from != "") {
+		return fault.New(fault.Usage, "--plan and --policy, or --from, exclude each other").WithHint("use one, then the other")
+	}
+	a, err := s.open()
+	if err != nil {
+		return err
+	}
+	session, err := s.isSession(cmd, a, of)
+	switch {
+	case err != nil:
+		return err
+	case session && f.plan != "":
+		return fault.New(fault.Usage, "a session has no plan").WithHint("leave --plan out")
+	case session:
+		return s.replaySession(cmd, a, of, f.policy, f.from)
+	case f.from != "":
+		return fault.New(fault.Usage, "--from is for sessions, and %.100q is a run", of)
+	case f.policy != "":
+		return s.rejudge(cmd, a, of, f.policy)
+	}
+	var with *plan.Plan
+	if f.plan != "" {
+		if with, err = a.ReadPlan(f.plan); err != nil {
+			return err
+		}
+	}
+	res, err := a.Replay(cmd.Context(), of, with)
+	if err != nil {
+		return err
+	}
+	return s.printReplay(res)
 }
 
 func (s *session) printReplay(res app.ReplayResult) error {

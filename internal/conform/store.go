@@ -17,7 +17,6 @@ import (
 
 	"github.com/remitrun/remit/internal/fault"
 	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/policy"
 	"github.com/remitrun/remit/internal/store"
 	"github.com/remitrun/remit/internal/tool"
 )
@@ -53,91 +52,6 @@ func Store(t *testing.T, open OpenStore) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) { c.run(t, open) })
 	}
-}
-
-const base = int64(1_700_000_000_000_000) // when the suite's events happen, in microseconds
-
-// start begins a run and gives its place and ID.
-func start(t *testing.T, s store.Store, change func(*ledger.Event)) (ledger.Seq, uuid.UUID) {
-	t.Helper()
-	id := uuid.Must(uuid.NewV7())
-	e := ledger.Event{Kind: ledger.RunStarted, At: base, ID: id[:], Mode: ledger.Live, Name: "suite", Principal: "user:suite", Total: 3, Workspace: "/w"}
-	if change != nil {
-		change(&e)
-	}
-	seq := put(t, s, ledger.Entry{Event: e, Payload: ledger.Payload{ledger.PartPlan: []byte("version: 1\n")}, Durable: true})
-	return seq, id
-}
-
-func put(t *testing.T, s store.Store, entries ...ledger.Entry) ledger.Seq {
-	t.Helper()
-	seq, err := s.Append(context.Background(), entries...)
-	if err != nil {
-		t.Errorf("Append: %v", err)
-	}
-	return seq
-}
-
-func intent(run ledger.Seq, call int) ledger.Entry {
-	return ledger.Entry{Durable: true, Payload: ledger.Payload{ledger.PartArgs: fmt.Appendf(nil, `{"path":"out/%d.txt"}`, call)}, Event: ledger.Event{
-		Kind: ledger.CallIntent, At: base + int64(call), Run: run, Call: uint32(call), Tool: "fs.write", Digest: make([]byte, 32),
-		Effect: policy.Allow, Rule: `files.write.allow[0] "out/**"`, Risk: tool.Medium, Effects: tool.EffectSet(tool.FSWrite),
-		Timeline: []int64{3, 20}, Step: fmt.Sprintf("s%d", call),
-	}}
-}
-
-func outcome(run ledger.Seq, call int, st tool.Status) ledger.Entry {
-	e := ledger.Entry{Payload: ledger.Payload{ledger.PartOutput: []byte(`{"bytes":12}`)}, Event: ledger.Event{
-		Kind: ledger.CallOutcome, At: base + int64(call) + 500, Run: run, Call: uint32(call), Status: st,
-		Effects: tool.EffectSet(tool.FSWrite), Timeline: []int64{3, 20, 400, 450},
-	}}
-	if st != tool.Completed {
-		e.Event.Code = fault.ToolFailed
-	}
-	return e
-}
-
-func done(run ledger.Seq, call int, id tool.ID, st tool.Status) ledger.Entry {
-	return ledger.Entry{Payload: ledger.Payload{ledger.PartArgs: []byte(`{}`)}, Event: ledger.Event{
-		Kind: ledger.CallDone, At: base + int64(call), Run: run, Call: uint32(call), Tool: id, Status: st, Timeline: []int64{1, -1, -1, 9},
-	}}
-}
-
-func finish(run ledger.Seq, st tool.Status) ledger.Entry {
-	return ledger.Entry{Durable: true, Event: ledger.Event{Kind: ledger.RunFinished, At: base + 9999, Run: run, Status: st}}
-}
-
-func calls(t *testing.T, s store.Store, run ledger.Seq) []ledger.Call {
-	t.Helper()
-	var out []ledger.Call
-	for c, err := range s.Calls(context.Background(), run) {
-		if err != nil {
-			t.Fatalf("Calls: %v", err)
-		}
-		out = append(out, c)
-	}
-	return out
-}
-
-func events(t *testing.T, s store.Store, from ledger.Seq, reverse bool) []ledger.Stored {
-	t.Helper()
-	var out []ledger.Stored
-	for e, err := range s.Events(context.Background(), from, reverse) {
-		if err != nil {
-			t.Fatalf("Events: %v", err)
-		}
-		out = append(out, e)
-	}
-	return out
-}
-
-func sound(t *testing.T, s store.Store) store.VerifyReport {
-	t.Helper()
-	r, err := s.Verify(context.Background(), store.VerifyOptions{})
-	if err != nil || len(r.Problems) > 0 {
-		t.Fatalf("Verify: %v, problems %+v; want none", err, r.Problems)
-	}
-	return r
 }
 
 func storeFoldsBack(t *testing.T, open OpenStore) {
@@ -228,10 +142,9 @@ func storeCallOrder(t *testing.T, open OpenStore) {
 	}
 }
 
-func storeFilters(t *testing.T, open OpenStore) {
-	s := open(t, t.TempDir())
-	ctx := context.Background()
-	var all []ledger.Seq
+// fiftyRuns records runs of many kinds, as storeFilters tells them apart.
+func fiftyRuns(t *testing.T, s store.Store) (all []ledger.Seq) {
+	t.Helper()
 	for i := range 50 {
 		run, _ := start(t, s, func(e *ledger.Event) {
 			e.At = base + int64(i)*1_000_000
@@ -253,6 +166,13 @@ func storeFilters(t *testing.T, open OpenStore) {
 			put(t, s, intent(run, 1), out, finish(run, tool.Completed))
 		}
 	}
+	return all
+}
+
+func storeFilters(t *testing.T, open OpenStore) {
+	s := open(t, t.TempDir())
+	ctx := context.Background()
+	all := fiftyRuns(t, s)
 	tests := map[string]struct {
 		f    store.RunFilter
 		want func(i int) bool
@@ -270,7 +190,7 @@ func storeFilters(t *testing.T, open OpenStore) {
 		"big pages": {store.RunFilter{Limit: 1000}, func(int) bool { return true }},
 	}
 	for name, tt := range tests {
-		var want, got []ledger.Seq
+		var want []ledger.Seq
 		for i := len(all) - 1; i >= 0; i-- {
 			if tt.want(i) {
 				want = append(want, all[i])
@@ -280,22 +200,7 @@ func storeFilters(t *testing.T, open OpenStore) {
 		if f.Limit == 0 {
 			f.Limit = 3
 		}
-		for {
-			page, err := s.Runs(ctx, f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(page) > f.Limit {
-				t.Fatalf("%s: a page of %d runs, want at most %d", name, len(page), f.Limit)
-			}
-			for _, r := range page {
-				got = append(got, r.Seq)
-			}
-			if len(page) < f.Limit {
-				break
-			}
-			f.Before = page[len(page)-1].Seq
-		}
+		got := pages(t, s, f)
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("%s: runs differ (-want +got):\n%s", name, d)
 		}
@@ -305,6 +210,27 @@ func storeFilters(t *testing.T, open OpenStore) {
 	}
 	if _, err := s.Runs(ctx, store.RunFilter{Status: "strange"}); !errors.Is(err, fault.Usage) {
 		t.Errorf("an unknown status gives %v, want %v", err, fault.Usage)
+	}
+}
+
+// pages gives the places of all runs of a filter, page by page.
+func pages(t *testing.T, s store.Store, f store.RunFilter) (got []ledger.Seq) {
+	t.Helper()
+	for {
+		page, err := s.Runs(context.Background(), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) > f.Limit {
+			t.Fatalf("a page of %d runs, want at most %d", len(page), f.Limit)
+		}
+		for _, r := range page {
+			got = append(got, r.Seq)
+		}
+		if len(page) < f.Limit {
+			return got
+		}
+		f.Before = page[len(page)-1].Seq
 	}
 }
 
