@@ -42,6 +42,9 @@ func readExtensionFolder(folder, besides string) ([]extension.File, error) {
 		return nil, fault.Wrap(fault.ExtensionInvalid, err, "the folder %q cannot be read: %v", folder, unwrapPath(err))
 	}
 	defer func() { _ = root.Close() }() // only read
+	if _, err := root.Lstat(extension.ManifestFile); errors.Is(err, fs.ErrNotExist) {
+		return nil, fault.New(fault.ExtensionInvalid, "there is no %s in %q: it is no extension", extension.ManifestFile, folder)
+	}
 	var entries extension.Entries
 	var out []extension.File
 	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {

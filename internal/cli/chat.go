@@ -67,7 +67,7 @@ type dialog struct {
 	agents  agent.API // nil: there are only slash commands
 	by      agent.Caller
 	id      string // of the session; "": none was begun
-	failed  bool   // something that was asked for did
+	failed  int    // the exit status of the first line that failed
 	slash   slashRunner
 	answer  func(ctx context.Context, id string) error // asks the person, and answers
 	begin   func(ctx context.Context) (string, error)  // makes the session, with the first message
@@ -133,8 +133,7 @@ func (c *dialog) talk(ctx context.Context) error {
 		if err := c.one(ctx, line); errors.Is(err, errTerminated) {
 			return fault.New(fault.ToolCancelled, "the chat was ended by a signal")
 		} else if err != nil {
-			c.failed = true
-			c.s.status(ctx, err)
+			c.fail(c.s.status(ctx, err))
 		}
 	}
 }
@@ -144,10 +143,16 @@ func (c *dialog) over() error {
 	if c.id != "" && c.lines.plain == nil {
 		c.s.printf("%s\n", c.s.paint(dim, "remit chat --session "+c.id+" goes on with it"))
 	}
-	if c.failed && c.lines.plain != nil {
-		return exit(1)
+	if c.failed != 0 && c.lines.plain != nil {
+		return exit(c.failed)
 	}
 	return nil
+}
+
+func (c *dialog) fail(status int) {
+	if c.failed == 0 {
+		c.failed = status
+	}
 }
 
 // errTerminated says that the program is to end.
@@ -246,7 +251,9 @@ func (c *dialog) watch(ctx context.Context, do func(context.Context, func(agent.
 			case terminated:
 				return errTerminated
 			case told:
-				c.failed = c.failed || err != nil
+				if err != nil {
+					c.fail(fault.CodeOf(err).Exit())
+				}
 				return nil
 			case turn.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, fault.ToolCancelled)):
 				return nil // that is what was wanted

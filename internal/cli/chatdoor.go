@@ -28,6 +28,9 @@ func (c *dialog) connect(ctx context.Context, a *app.App, f chatFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := c.governed(a, f, dir); err != nil {
+		return err
+	}
 	c.close = func(context.Context) error { return nil }
 	c.answer = func(ctx context.Context, id string) error { return c.ask(ctx, a, id) }
 	c.slash = &slashDoor{c: c, a: a, q: app.SlashRequest{Policy: f.policy, Workspace: dir, Model: f.model, Grant: f.grant}}
@@ -50,6 +53,19 @@ func (c *dialog) connect(ctx context.Context, a *app.App, f chatFlags) error {
 		return errors.Join(err, service.Close(ctx))
 	}
 	return nil
+}
+
+// governed sees that the policy can be used before anything is typed, and tells where
+// there is none. A session that is gone on with has its own.
+func (c *dialog) governed(a *app.App, f chatFlags, dir string) error {
+	if f.policy == "" && (f.session != "" || f.grant.Token != "") {
+		return nil
+	}
+	_, hint, err := a.Policies(f.policy, dir)
+	if err == nil && hint != "" {
+		c.s.errorf("%s %s\n", c.s.paintErr(yellow, "!"), show(string(hint)))
+	}
+	return err
 }
 
 // choose finds the session, or the agent that one begins with.
@@ -238,7 +254,9 @@ func (d *slashDoor) Run(ctx context.Context, line string) error {
 		return nil
 	}
 	s.printSlash(res)
-	d.c.failed = d.c.failed || res.Outcome.Err != nil
+	if err := res.Outcome.Err; err != nil {
+		d.c.fail(fault.CodeOf(err).Exit())
+	}
 	return res.Run.Stopped
 }
 
