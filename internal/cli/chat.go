@@ -31,7 +31,9 @@ Without --agent, --model talks to a plain agent that works on the workspace;
 without either, and without a model in the settings, there are only slash commands.
 Where a policy asks, you are asked in place. Ctrl-C stops the turn; Ctrl-D or /exit
 leaves. remit chat --session goes on with a session where it was; one that was begun
-under a grant needs that grant.`,
+under a grant needs that grant.
+
+Lines can be piped in. The exit status is then that of the first that failed.`,
 		Example: `  remit chat --model anthropic/claude-sonnet-4-5 -p policy.yaml
   remit chat --agent helper
   remit chat -p policy.yaml`,
