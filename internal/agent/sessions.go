@@ -77,9 +77,10 @@ func (s *Service) seen(ctx context.Context, r store.SessionRecord, d sessionDoc)
 	return show(r, d), nil
 }
 
-// elsewhere reports whether another process works on a session.
+// elsewhere reports whether another process works on a session. Where nothing can be
+// written, a run that the record has not closed counts as under way.
 func (s *Service) elsewhere(ctx context.Context, id uuid.UUID) (bool, error) {
-	if _, err := s.o.Record.Recover(ctx); err != nil {
+	if _, err := s.o.Record.Recover(ctx); err != nil && !errors.Is(err, fault.StoreReadOnly) {
 		return false, err
 	}
 	runs, err := s.o.Record.SessionRuns(ctx, id)

@@ -53,6 +53,8 @@ Lines can be piped in. The exit status is then that of the first that failed.`,
 	f.StringVar(&c.session, "session", "", "go on with the `SESSION`")
 	cmd.MarkFlagsMutuallyExclusive("agent", "model", "session")
 	presented = s.presented(cmd)
+	completeFlag(cmd, "agent", s.completeAgents)
+	completeFlag(cmd, "session", s.completeSessions)
 	return cmd
 }
 

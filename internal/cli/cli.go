@@ -144,6 +144,7 @@ acts, and can be verified and replayed afterwards.`,
 	for _, c := range []*cobra.Command{
 		s.runCmd(), s.execCmd(), s.runsCmd(), s.showCmd(), s.reportCmd(), s.replayCmd(), s.verifyCmd(), s.planCmd(), s.policyCmd(), s.changesCmd(), s.undoCmd(),
 		s.grantCmd(), s.approvalsCmd(), s.mcpCmd(), s.serveCmd(), s.secretCmd(), s.apiCmd(), s.wasmCmd(), s.extCmd(), s.slashCmd(), s.chatCmd(),
+		s.agentsCmd(), s.sessionsCmd(),
 		s.toolsCmd(), s.toolCmd(), s.modelsCmd(), s.capabilitiesCmd(), s.auditCmd(), s.doctorCmd(), s.versionCmd(),
 	} {
 		root.AddCommand(c)

@@ -154,7 +154,7 @@ func (s *session) layout(head []string, body [][]cell) (rows [][]cell, widths []
 // narrower than a few characters, and not those that one needs to go on.
 func shrink(head []string, widths []int, room int) {
 	const least = 6
-	whole := []string{"#", "RUN", "RUN/CALL", "TOOL", "AT", "STARTED", "TOOK"}
+	whole := []string{"#", "RUN", "SESSION", "RUN/CALL", "TOOL", "AT", "STARTED", "TOOK"}
 	var cut []int
 	for i, h := range head {
 		if !slices.Contains(whole, h) {
@@ -278,11 +278,11 @@ func icon(status string) (string, colour) {
 		return "✓", green
 	case "paused":
 		return "‖", yellow
-	case "held", "review", "applying", "undoing", "discarded":
+	case "held", "review", "applying", "undoing", "discarded", "idle", "ended":
 		return "·", dim
 	case tool.TimedOut.String():
 		return "⏱", red
-	case "running", "waiting", tool.Pending.String():
+	case "running", "working", "waiting", tool.Pending.String():
 		return "…", bold
 	case tool.StatusInterrupted.String():
 		return "‖", red

@@ -34,7 +34,7 @@ RUN/NUMBER. It then goes on under --policy, else under the workspace's trusted o
   remit replay 0199f3d0 --from 7`,
 		Args: cobra.ExactArgs(1),
 
-		ValidArgsFunction: s.completeRuns,
+		ValidArgsFunction: s.completeRecorded,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.replay(cmd, args[0], f)
 		},

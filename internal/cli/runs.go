@@ -179,6 +179,15 @@ func (s *session) printRuns(runs []ledger.Run, more bool) error {
 		s.printf("no runs\n")
 		return nil
 	}
+	s.tableOfRuns(runs)
+	if more {
+		s.printf("%s\n", s.paint(dim, "older ones: --before "+short(next)))
+	}
+	return nil
+}
+
+// tableOfRuns prints runs, one in a line.
+func (s *session) tableOfRuns(runs []ledger.Run) {
 	now := time.Now()
 	var rows [][]cell
 	for _, r := range runs {
@@ -196,10 +205,6 @@ func (s *session) printRuns(runs []ledger.Run, more bool) error {
 		})
 	}
 	s.table([]string{"RUN", "STATUS", "STARTED", "TOOK", "CALLS", "NAME"}, rows)
-	if more {
-		s.printf("%s\n", s.paint(dim, "older ones: --before "+short(next)))
-	}
-	return nil
 }
 
 // callCounts says how a run's calls ended: those that completed of all, and

@@ -80,7 +80,8 @@ type Agent struct {
 	Updated      time.Time       `json:"updated_at"`
 }
 
-func agentOf(a agent.Agent) Agent {
+// AgentOf is an agent as clients see it.
+func AgentOf(a agent.Agent) Agent {
 	out := Agent{a.ID.String(), a.Name, a.SystemPrompt, a.Model, []CapabilityRef{}, a.Policy,
 		AgentLimits{a.Limits.Steps, a.Limits.MaxTokens, a.Limits.Output, a.Limits.Context}, a.Status, a.Version, a.Created, a.Updated}
 	for _, c := range a.Capabilities {
@@ -179,7 +180,7 @@ func (s *Server) agents() {
 }
 
 func answerAgent(a agent.Agent) *agentAnswer {
-	return &agentAnswer{ETag: etag(a.Version), Location: "/v1/agents/" + a.ID.String(), Body: agentOf(a)}
+	return &agentAnswer{ETag: etag(a.Version), Location: "/v1/agents/" + a.ID.String(), Body: AgentOf(a)}
 }
 
 func (s *Server) readAgents() {
@@ -205,7 +206,7 @@ func (s *Server) readAgents() {
 				out.Next = cursor("agents", all[i-1].ID.String())
 				break
 			}
-			out.Items = append(out.Items, agentOf(a))
+			out.Items = append(out.Items, AgentOf(a))
 		}
 		return &struct{ Body AgentList }{out}, nil
 	})

@@ -43,7 +43,7 @@ type CallEvent struct {
 func eventOf(e agent.Event) Event {
 	out := Event{ID: e.ID, Type: string(e.Type), At: e.At, Text: e.Text, Approval: e.Question, Status: string(e.State), Error: turnError(e.Error)}
 	if e.Message != nil {
-		m := messageOf(*e.Message)
+		m := MessageOf(*e.Message)
 		out.Message = &m
 	}
 	if c := e.Call; c != nil {

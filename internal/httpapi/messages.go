@@ -37,7 +37,8 @@ type ToolCall struct {
 	Args json.RawMessage `json:"args,omitempty"`
 }
 
-func messageOf(m agent.Message) Message {
+// MessageOf is a message as clients see it.
+func MessageOf(m agent.Message) Message {
 	out := Message{Number: m.Number, Created: m.Created, Kind: string(m.Kind), Role: string(m.Role), Content: m.Text, CallID: m.CallID, Failed: m.Failed, Usage: m.Usage}
 	for _, c := range m.Calls {
 		out.Calls = append(out.Calls, ToolCall{c.ID, c.Name, c.Args})
@@ -92,7 +93,7 @@ func (s *Server) messages() {
 				out.Next = cursor("messages", strconv.Itoa(m.Number))
 				break
 			}
-			out.Items = append(out.Items, messageOf(m))
+			out.Items = append(out.Items, MessageOf(m))
 		}
 		return &struct{ Body MessageList }{out}, err
 	})
@@ -212,7 +213,7 @@ func (s *Server) startTurn(x *exchange, by agent.Caller, in agent.Session, text 
 			return
 		}
 		select {
-		case kept <- messageOf(*e.Message):
+		case kept <- MessageOf(*e.Message):
 		default: // it was told of
 		}
 	})
@@ -229,7 +230,7 @@ func (s *Server) startTurn(x *exchange, by agent.Caller, in agent.Session, text 
 			if b.err != nil || len(b.turn.Messages) == 0 {
 				return nil, b.err
 			}
-			m = messageOf(b.turn.Messages[0])
+			m = MessageOf(b.turn.Messages[0])
 		}
 	}
 	x.Header().Set("Preference-Applied", "respond-async")
@@ -246,7 +247,7 @@ func (s *Server) turn(ctx context.Context, x *exchange, by agent.Caller, in agen
 		defer mu.Unlock()
 		switch {
 		case e.Type == agent.MessageAdded && e.Message != nil:
-			so.Messages = append(so.Messages, messageOf(*e.Message))
+			so.Messages = append(so.Messages, MessageOf(*e.Message))
 			return
 		case e.Type == agent.ApprovalDue:
 			so.Status, so.Approval = string(agent.Waiting), e.Question
@@ -293,12 +294,12 @@ func (s *Server) turn(ctx context.Context, x *exchange, by agent.Caller, in agen
 func turnOf(t agent.Turn) Turn {
 	out := Turn{Messages: []Message{}, Reply: t.Reply}
 	for _, m := range t.Messages {
-		out.Messages = append(out.Messages, messageOf(m))
+		out.Messages = append(out.Messages, MessageOf(m))
 	}
 	if len(out.Messages) > 0 {
 		out.Message = out.Messages[0]
 	}
-	after := sessionOf(t.Session)
+	after := SessionOf(t.Session)
 	out.Session = &after
 	return out
 }

@@ -44,7 +44,8 @@ func turnError(p *agent.Problem) *TurnError {
 	return &TurnError{p.Code, p.Message, p.Hint}
 }
 
-func sessionOf(s agent.Session) Session {
+// SessionOf is a session as clients see it.
+func SessionOf(s agent.Session) Session {
 	out := Session{
 		ID: s.ID.String(), Agent: s.Agent.String(), Title: s.Title, Status: string(s.State), Error: turnError(s.Error), Grant: s.Grant, Run: s.Run,
 		Version: s.Version, Messages: s.Last, Usage: s.Usage, Created: s.Created, Updated: s.Updated,
@@ -68,7 +69,7 @@ type sessionAnswer struct {
 }
 
 func answerSession(s agent.Session) *sessionAnswer {
-	return &sessionAnswer{ETag: etag(s.Version), Location: "/v1/sessions/" + s.ID.String(), Body: sessionOf(s)}
+	return &sessionAnswer{ETag: etag(s.Version), Location: "/v1/sessions/" + s.ID.String(), Body: SessionOf(s)}
 }
 
 const sampleSession = "019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b44"
@@ -182,7 +183,7 @@ func (s *Server) listSessions() {
 		}, func(a agent.Session) uuid.UUID { return a.ID }, func(a agent.Session) error {
 			err := s.mine(ctx, in.who, a, othersRead)
 			if err == nil {
-				out.Items = append(out.Items, sessionOf(a))
+				out.Items = append(out.Items, SessionOf(a))
 			} else if fault.CodeOf(err) != fault.SessionUnknown {
 				return err
 			}

@@ -1,0 +1,158 @@
+package app
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/agent"
+	"github.com/remitrun/remit/internal/capability"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/httpapi"
+	"github.com/remitrun/remit/internal/ledger"
+	"github.com/remitrun/remit/internal/store"
+	"github.com/remitrun/remit/internal/store/sqlite"
+)
+
+// SessionQuery chooses a page of sessions, newest first.
+type SessionQuery struct {
+	Agent  string // its ID or name; "": of any
+	Before string // older than this one; "": from the newest
+	Limit  int
+}
+
+// SessionView is a session as the HTTP API tells of it, and its agent's name.
+type SessionView struct {
+	httpapi.Session
+	AgentName string `json:"agent_name,omitempty"`
+}
+
+// SessionWhole is a session with all that was said and done in it.
+type SessionWhole struct {
+	SessionView
+	Runs         []ledger.Run
+	Conversation []httpapi.Message
+}
+
+// looking is the ledger and the service over it, to look at agents and sessions:
+// nothing is begun, and nothing has to be closed.
+func (a *App) looking(ctx context.Context) (*agent.Service, *sqlite.Store, error) {
+	if _, err := a.Reader(ctx); err != nil {
+		return nil, nil, err
+	}
+	s, err := a.agents(AgentsRequest{Capabilities: &capability.Registry{}, still: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.store == nil {
+		return nil, nil, fault.New(fault.StoreFailed, "the ledger is closed")
+	}
+	return s, a.store, nil
+}
+
+// AgentPage lists agents, newest first: those after the one that before names ("":
+// from the newest), and whether there are more.
+func (a *App) AgentPage(ctx context.Context, before string, limit int) ([]httpapi.Agent, bool, error) {
+	s, st, err := a.looking(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	var from uuid.UUID
+	if before != "" {
+		r, err := st.Agent(ctx, before)
+		if err != nil {
+			return nil, false, err
+		}
+		from = r.ID
+	}
+	list, err := s.Agents(ctx, from, limit+1)
+	out := []httpapi.Agent{}
+	for _, one := range list[:min(len(list), limit)] {
+		out = append(out, httpapi.AgentOf(one))
+	}
+	return out, len(list) > limit, err
+}
+
+// AgentView finds an agent by its ID, the beginning of one, or its name.
+func (a *App) AgentView(ctx context.Context, id string) (httpapi.Agent, error) {
+	s, _, err := a.looking(ctx)
+	if err != nil {
+		return httpapi.Agent{}, err
+	}
+	found, err := s.Agent(ctx, id)
+	if err != nil {
+		return httpapi.Agent{}, err
+	}
+	return httpapi.AgentOf(found), nil
+}
+
+// SessionPage lists sessions, newest first, and says whether there are more.
+func (a *App) SessionPage(ctx context.Context, q SessionQuery) ([]SessionView, bool, error) {
+	s, st, err := a.looking(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	var from uuid.UUID
+	if q.Before != "" {
+		r, err := st.Session(ctx, q.Before)
+		if err != nil {
+			return nil, false, err
+		}
+		from = r.ID
+	}
+	list, err := s.Sessions(ctx, q.Agent, from, q.Limit+1)
+	if err != nil {
+		return nil, false, err
+	}
+	out, names := []SessionView{}, map[uuid.UUID]string{}
+	for _, one := range list[:min(len(list), q.Limit)] {
+		v, err := viewOf(ctx, st, one, names)
+		if err != nil {
+			return nil, false, err
+		}
+		out = append(out, v)
+	}
+	return out, len(list) > q.Limit, nil
+}
+
+// viewOf adds the agent's name, also of one that was deleted. names are those that
+// are known already.
+func viewOf(ctx context.Context, st store.Sessions, s agent.Session, names map[uuid.UUID]string) (SessionView, error) {
+	v := SessionView{Session: httpapi.SessionOf(s)}
+	if _, known := names[s.Agent]; !known && s.Agent != uuid.Nil {
+		r, err := st.Agent(ctx, s.Agent.String())
+		if err != nil {
+			return v, err
+		}
+		names[s.Agent] = r.Name
+	}
+	v.AgentName = names[s.Agent]
+	return v, nil
+}
+
+// SessionWhole finds a session by its ID or the beginning of one, with its runs and
+// its conversation.
+func (a *App) SessionWhole(ctx context.Context, id string) (SessionWhole, error) {
+	s, st, err := a.looking(ctx)
+	if err != nil {
+		return SessionWhole{}, err
+	}
+	found, err := s.Session(ctx, id)
+	if err != nil {
+		return SessionWhole{}, err
+	}
+	out := SessionWhole{Conversation: []httpapi.Message{}}
+	if out.SessionView, err = viewOf(ctx, st, found, map[uuid.UUID]string{}); err != nil {
+		return out, err
+	}
+	if out.Runs, err = st.SessionRuns(ctx, found.ID); err != nil {
+		return out, err
+	}
+	list, err := s.Messages(ctx, found.ID.String(), 1, 0)
+	for _, m := range list {
+		out.Conversation = append(out.Conversation, httpapi.MessageOf(m))
+	}
+	return out, err
+}

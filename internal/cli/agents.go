@@ -1,0 +1,163 @@
+package cli
+
+import (
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/fault"
+)
+
+func (s *session) agentsCmd() *cobra.Command {
+	var before string
+	var limit int
+	c := &cobra.Command{
+		Use:   "agents [AGENT]",
+		Short: "List agents, newest first, or describe one",
+		Long: `AGENT is an agent's name, its ID, or the beginning of one. Agents are made with the
+HTTP API, by remit chat --model, and from Go; remit sessions lists what was said.
+`,
+		Example: `  remit agents
+  remit agents Editor
+  remit agents Editor --json`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: s.completeAgents,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := pageSize(limit); err != nil {
+				return err
+			}
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			if len(args) > 0 {
+				return s.describeAgent(cmd, a, args[0])
+			}
+			return s.listAgents(cmd, a, before, limit)
+		},
+	}
+	c.Flags().StringVar(&before, "before", "", "the next page: agents older than this one")
+	c.Flags().IntVar(&limit, "limit", 20, "how many at most")
+	return c
+}
+
+// pageSize checks how many a list is to have.
+func pageSize(limit int) error {
+	if limit < 1 || limit > 10000 {
+		return fault.New(fault.Usage, "--limit is 1 to 10000, not %d", limit).WithHint("--before shows the next page")
+	}
+	return nil
+}
+
+func (s *session) listAgents(cmd *cobra.Command, a *app.App, before string, limit int) error {
+	list, more, err := a.AgentPage(cmd.Context(), before, limit)
+	if err != nil {
+		return err
+	}
+	next := ""
+	if more {
+		next = list[len(list)-1].ID
+	}
+	if s.json {
+		return s.printJSON(map[string]any{"items": list, "next": next})
+	}
+	if len(list) == 0 {
+		s.printf("no agents\n")
+		return nil
+	}
+	now := time.Now()
+	var rows [][]cell
+	for _, one := range list {
+		var has []string
+		for _, c := range one.Capabilities {
+			has = append(has, c.Ref)
+		}
+		rows = append(rows, []cell{
+			{short(one.ID), bold}, {one.Name, ""}, {orDash(one.Model), ""}, {when(one.Updated, now), dim}, {orDash(strings.Join(has, ", ")), ""},
+		})
+	}
+	s.table([]string{"AGENT", "NAME", "MODEL", "CHANGED", "CAPABILITIES"}, rows)
+	if more {
+		s.printf("%s\n", s.paint(dim, "older ones: --before "+short(next)))
+	}
+	return nil
+}
+
+func (s *session) describeAgent(cmd *cobra.Command, a *app.App, id string) error {
+	v, err := a.AgentView(cmd.Context(), id)
+	if err != nil {
+		return err
+	}
+	if s.json {
+		return s.printJSON(v)
+	}
+	s.printf("agent     %s  %s\nmodel     %s\nstatus    %s   version %d   created %s   changed %s\n", v.ID, s.paint(bold, show(v.Name)),
+		show(orDash(v.Model)), v.Status, v.Version, v.Created.Local().Format(time.DateTime), v.Updated.Local().Format(time.DateTime))
+	for _, l := range []struct {
+		what string
+		n    int64
+	}{
+		{"model calls of a turn", int64(v.Limits.Steps)}, {"tokens of an answer", v.Limits.MaxTokens},
+		{"bytes of an output that are shown at once", int64(v.Limits.Output)}, {"tokens before the conversation is compacted", v.Limits.Context},
+	} {
+		if l.n > 0 {
+			s.printf("limit     %d %s\n", l.n, l.what)
+		}
+	}
+	for i, c := range v.Capabilities {
+		label := ""
+		if i == 0 {
+			label = "has"
+		}
+		config := ""
+		if len(c.Config) > 0 {
+			config = "  " + s.paint(dim, show(compact(c.Config)))
+		}
+		s.printf("%-9s %s%s\n", label, show(c.Ref), config)
+	}
+	s.section("policy", v.Policy)
+	s.section("prompt", v.SystemPrompt)
+	return nil
+}
+
+// section prints a text of several lines under its title, if there is one.
+func (s *session) section(title, text string) {
+	if text = strings.TrimSpace(text); text == "" {
+		return
+	}
+	s.printf("\n%s\n", s.paint(bold, title))
+	s.indented(text)
+}
+
+// indented prints a text of several lines.
+func (s *session) indented(text string) {
+	for line := range strings.SplitSeq(showLines(text), "\n") {
+		s.printf("%s\n", strings.TrimRight("  "+line, " "))
+	}
+}
+
+// completeAgents offers the newest agents to the shell.
+func (s *session) completeAgents(cmd *cobra.Command, words []string, _ string) ([]string, cobra.ShellCompDirective) {
+	a, err := s.open()
+	if err != nil || cmd.Name() == "agents" && len(words) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	list, _, err := a.AgentPage(cmd.Context(), "", 20)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var out []string
+	for _, one := range list {
+		out = append(out, cobra.CompletionWithDesc(one.ID, show(one.Name)))
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+}
+
+// completeFlag offers the values of a flag to the shell.
+func completeFlag(cmd *cobra.Command, name string, with cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(name, with); err != nil {
+		panic(err) // the flag is not there: a mistake in this package
+	}
+}

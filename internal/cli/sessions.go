@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/app"
+)
+
+// sessionJSON is a session whole, as --json prints it.
+type sessionJSON struct {
+	app.SessionView
+	Runs         []runJSON `json:"runs"`
+	Conversation any       `json:"conversation"`
+}
+
+func (s *session) sessionsCmd() *cobra.Command {
+	var q app.SessionQuery
+	c := &cobra.Command{
+		Use:   "sessions [SESSION]",
+		Short: "List agents' sessions, newest first, or show one whole",
+		Long: `SESSION is a session's ID, or the beginning of one (at least 4 characters). Of one it
+shows what it is, its runs, and its conversation. Secrets are taken out of what is
+shown, but not out of --json.
+
+remit chat --session goes on with a session, remit replay carries it out again from
+its record.
+`,
+		Example: `  remit sessions
+  remit sessions --agent Editor
+  remit sessions 0199f3d0`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: s.completeSessions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := pageSize(q.Limit); err != nil {
+				return err
+			}
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			if len(args) > 0 {
+				return s.showSession(cmd, a, args[0])
+			}
+			return s.listSessions(cmd, a, q)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&q.Agent, "agent", "", "only those with this `AGENT`, by its name or ID")
+	f.StringVar(&q.Before, "before", "", "the next page: sessions older than this one")
+	f.IntVar(&q.Limit, "limit", 20, "how many at most")
+	completeFlag(c, "agent", s.completeAgents)
+	return c
+}
+
+func (s *session) listSessions(cmd *cobra.Command, a *app.App, q app.SessionQuery) error {
+	list, more, err := a.SessionPage(cmd.Context(), q)
+	if err != nil {
+		return err
+	}
+	next := ""
+	if more {
+		next = list[len(list)-1].ID
+	}
+	if s.json {
+		return s.printJSON(map[string]any{"items": list, "next": next})
+	}
+	if len(list) == 0 {
+		s.printf("no sessions\n")
+		return nil
+	}
+	now := time.Now()
+	var rows [][]cell
+	for _, one := range list {
+		sign, col := icon(one.Status)
+		rows = append(rows, []cell{
+			{short(one.ID), bold}, {sign + " " + one.Status, col}, {when(one.Created, now), dim}, {itoa(one.Messages), ""},
+			{orDash(short(one.Run)), ""}, {orDash(one.AgentName), ""}, {one.Title, ""},
+		})
+	}
+	s.table([]string{"SESSION", "STATUS", "CREATED", "MESSAGES", "RUN", "AGENT", "TITLE"}, rows)
+	if more {
+		s.printf("%s\n", s.paint(dim, "older ones: --before "+short(next)))
+	}
+	return nil
+}
+
+func (s *session) showSession(cmd *cobra.Command, a *app.App, id string) error {
+	v, err := a.SessionWhole(cmd.Context(), id)
+	if err != nil {
+		return err
+	}
+	if s.json {
+		out := sessionJSON{SessionView: v.SessionView, Runs: []runJSON{}, Conversation: v.Conversation}
+		for _, r := range v.Runs {
+			out.Runs = append(out.Runs, runToJSON(r))
+		}
+		return s.printJSON(out)
+	}
+	s.sessionHead(v.SessionView)
+	if len(v.Runs) > 0 {
+		s.printf("\n")
+		s.tableOfRuns(v.Runs)
+	}
+	hide := a.Redactor()
+	for _, m := range v.Conversation {
+		who := m.Role
+		if m.Kind != "" {
+			who = m.Kind
+		}
+		if m.Failed {
+			who += ", failed"
+		}
+		if m.CallID != "" {
+			who += "  " + m.CallID
+		}
+		s.printf("\n%s %s\n", s.paint(bold, fmt.Sprintf("%d %s", m.Number, show(who))), s.paint(dim, m.Created.Local().Format(time.DateTime)))
+		if m.Content != "" {
+			s.indented(string(hide.JSON([]byte(m.Content))))
+		}
+		for _, c := range m.Calls {
+			s.printf("  %s %s %s\n", s.paint(dim, "●"), show(c.Name), show(compact(hide.JSON(c.Args))))
+		}
+	}
+	return nil
+}
+
+func (s *session) sessionHead(v app.SessionView) {
+	sign, col := icon(v.Status)
+	s.printf("session   %s  %s\nagent     %s  %s\nstatus    %s   %s   created %s   changed %s\n", v.ID, s.paint(bold, show(v.Title)), v.Agent,
+		show(v.AgentName), s.paint(col, sign+" "+v.Status), counted(v.Messages, "message"), v.Created.Local().Format(time.DateTime),
+		v.Updated.Local().Format(time.DateTime))
+	if v.Error != nil {
+		s.printf("error     %s %s\n", show(v.Error.Code), show(v.Error.Message))
+		if v.Error.Hint != "" {
+			s.printf("          %s\n", show(v.Error.Hint))
+		}
+	}
+	for _, l := range []struct{ label, text string }{{"parent", v.Parent}, {"grant", v.Grant}} {
+		if l.text != "" {
+			s.printf("%-9s %s\n", l.label, show(l.text))
+		}
+	}
+	s.printf("tokens    %d in, %d out\n", v.Usage.Input+v.Usage.CacheRead+v.Usage.CacheWrite, v.Usage.Output)
+}
+
+// completeSessions offers the newest sessions to the shell.
+func (s *session) completeSessions(cmd *cobra.Command, words []string, _ string) ([]string, cobra.ShellCompDirective) {
+	a, err := s.open()
+	if err != nil || cmd.Name() == "sessions" && len(words) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	list, _, err := a.SessionPage(cmd.Context(), app.SessionQuery{Limit: 20})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var out []string
+	for _, one := range list {
+		out = append(out, cobra.CompletionWithDesc(one.ID, show(strings.TrimSpace(one.AgentName+" "+one.Title))+" "+one.Status))
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+}
+
+// completeRecorded offers the newest runs and sessions.
+func (s *session) completeRecorded(cmd *cobra.Command, words []string, begin string) ([]string, cobra.ShellCompDirective) {
+	runs, directive := s.completeRuns(cmd, words, begin)
+	if len(words) > 0 || directive&cobra.ShellCompDirectiveError != 0 {
+		return runs, directive
+	}
+	sessions, also := s.completeSessions(cmd, words, begin)
+	return append(runs, sessions...), directive | also
+}
