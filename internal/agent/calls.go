@@ -116,9 +116,7 @@ func (l *loop) resolve(w *wanted) {
 		return
 	}
 	w.rc.Args = offer.Args(args)
-	if e, err := l.run.Lookup(offer.ID); err == nil {
-		w.harmless = !e.Spec.Effects.Effectful()
-	}
+	w.harmless = l.harmless(offer.ID)
 }
 
 // isID reports whether a name can stand in the record as it is.

@@ -188,7 +188,7 @@ func (s *Service) loadOutput(ctx context.Context, session uuid.UUID, step, id st
 // inputsOf is what a run's turns depend on besides its calls: kept with the run, for
 // a replay.
 func inputsOf(set *setup, conv *conversation) (map[string]any, error) {
-	b, err := json.Marshal(RunInputs{Session: set.session, Agent: set.agent, Model: set.model, Limits: set.limits, From: conv.last, Matched: set.matched, Sources: set.sources})
+	b, err := json.Marshal(RunInputs{Session: set.session, Agent: set.agent, Model: set.model, Limits: set.limits, From: conv.last, Matched: set.matched, Sources: set.sources, Tools: set.brought})
 	var v any
 	if err == nil {
 		v, err = canon.Decode(b)
@@ -211,6 +211,15 @@ type RunInputs struct {
 	Matched map[string][]tool.ID `json:"matched"`
 	// Sources are the texts of the capabilities that were files, by their IDs.
 	Sources map[string]string `json:"sources,omitempty"`
+	// Tools are those that sources brought, as the model was told of them.
+	Tools map[tool.ID]ToolThen `json:"tools,omitempty"`
+}
+
+// ToolThen is a tool of a source as a run offered it.
+type ToolThen struct {
+	Description string        `json:"description"`
+	Input       string        `json:"input"` // its schema, to the byte
+	Effects     []tool.Effect `json:"side_effects"`
 }
 
 // ReadInputs reads the inputs of a run; false: it is no session's.

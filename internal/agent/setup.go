@@ -33,6 +33,7 @@ type setup struct {
 
 	matched     map[string][]tool.ID // by patterns; kept, so that a replay has the same tools
 	sources     map[string]string    // of capabilities that are files, by their IDs; kept for the same reason
+	brought     map[tool.ID]ToolThen // tools of sources; kept for the same reason
 	toolsDigest tool.Digest
 }
 
@@ -80,7 +81,7 @@ func (s *Service) prepare(id uuid.UUID, a Agent, kids capability.Children) (*set
 // assemble makes what a session's turns are carried out with.
 func (s *Service) assemble(in RunInputs, kids capability.Children) (*setup, error) {
 	id, a := in.Session, in.Agent
-	set := &setup{session: id, agent: a, model: in.Model, limits: in.Limits, offers: map[string]capability.Offer{}, matched: in.Matched}
+	set := &setup{session: id, agent: a, model: in.Model, limits: in.Limits, offers: map[string]capability.Offer{}, matched: in.Matched, brought: in.Tools}
 	with := capability.Session{ID: id, Match: set.match(s.o.Match), Children: kids}
 	if s.o.Files != nil {
 		with.Files = s.o.Files(id)
@@ -123,11 +124,10 @@ func (s *Service) offer(set *setup, o capability.Offer) error {
 		spec = o.Tool.Spec()
 		set.own = append(set.own, o.Tool)
 	} else {
-		e, err := s.o.Lookup(o.ID)
-		if err != nil {
+		var err error
+		if spec, err = s.catalogued(set, o.ID); err != nil {
 			return fault.Wrap(fault.CodeOf(err), err, "the agent's tool %q cannot be used: %s", o.Name, fault.Message(err))
 		}
-		spec = e.Spec
 	}
 	if _, twice := set.offers[o.Name]; twice {
 		return fault.New(fault.CapabilityInvalid, "two tools of the agent are called %q", o.Name).
@@ -136,6 +136,34 @@ func (s *Service) offer(set *setup, o capability.Offer) error {
 	set.offers[o.Name] = o
 	set.tools = append(set.tools, model.Tool{Name: o.Name, Description: spec.Description, Input: o.Input(spec.Input)})
 	return nil
+}
+
+// catalogued is a tool of the catalog: in a replay as it was, where a source brought
+// it.
+func (s *Service) catalogued(set *setup, id tool.ID) (*tool.Spec, error) {
+	if then, ok := set.brought[id]; ok {
+		return &tool.Spec{ID: id, Description: then.Description, Input: json.RawMessage(then.Input)}, nil
+	}
+	e, err := s.o.Lookup(id)
+	if err != nil {
+		return nil, err
+	}
+	if e.Source != "" {
+		if set.brought == nil {
+			set.brought = map[tool.ID]ToolThen{}
+		}
+		set.brought[id] = ToolThen{e.Spec.Description, string(e.Spec.Input), e.Spec.Effects.List()}
+	}
+	return e.Spec, nil
+}
+
+// harmless reports whether calls of a tool may be made side by side.
+func (l *loop) harmless(id tool.ID) bool {
+	if then, ok := l.set.brought[id]; ok {
+		return !tool.EffectSet(then.Effects...).Effectful()
+	}
+	e, err := l.run.Lookup(id)
+	return err == nil && !e.Spec.Effects.Effectful()
 }
 
 // limits is what bounds an agent's turns.

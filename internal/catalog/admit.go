@@ -229,7 +229,7 @@ func (c *Catalog) list(source string, t runner.Tool, spec *tool.Spec, hints infe
 	hints.Trusted = hints.Trusted || word.Trusted
 	l.verdict = infer.Infer(&said, hints).Overrule(word.Said)
 	used.Risk, used.Effects = l.verdict.Risk, l.verdict.Effects
-	l.entry = runner.Entry{Tool: t, Spec: &used, Digest: digest(&said, hints)}
+	l.entry = runner.Entry{Tool: t, Spec: &used, Source: source, Digest: digest(&said, hints)}
 	l.digest = l.entry.Digest.String()
 	l.entry.Validate = l.validate
 	return l

@@ -10,9 +10,9 @@ import (
 	"github.com/remitrun/remit/internal/tool"
 )
 
-// Still gives the catalog to who must not start anything, as a replay: a tool of
-// a source that would have to be started is the one that was accepted, made
-// from what is remembered of it. Nothing is pinned or noted.
+// Still gives the catalog to who must not start anything, as one who looks at past
+// calls: a tool of a source that would have to be started is the one that was
+// accepted, made from what is remembered of it. Nothing is pinned or noted.
 func (c *Catalog) Still() runner.Catalog { return still{c} }
 
 type still struct{ c *Catalog }

@@ -120,6 +120,28 @@ func TestAnMCPServerIsConfinedAndDecided(t *testing.T) {
 	}
 	w.must(0, "verify")
 	w.replayServers()
+	w.must(0, "mcp", "remove", "t")
+	w.replayUses("mcp:t:echo")
+}
+
+// replayUses replays the runs that called a tool, whose source may be gone.
+func (w *world) replayUses(tool string) {
+	w.t.Helper()
+	var list struct {
+		Runs []struct {
+			ID    string `json:"run_id"`
+			Total int    `json:"total"`
+		} `json:"runs"`
+	}
+	decode(w.t, w.must(0, "runs", "--tool", tool, "--mode", "run", "--json"), &list)
+	if len(list.Runs) == 0 {
+		w.t.Errorf("no run is recorded that called %s", tool)
+	}
+	for _, r := range list.Runs {
+		if got := w.must(0, "replay", r.ID); !strings.Contains(got, fmt.Sprintf("%d call", r.Total)) {
+			w.t.Errorf("the replay says %s", got)
+		}
+	}
 }
 
 // replayServers replays the runs that servers are.

@@ -63,7 +63,7 @@ func TestTheEncodingOfEventsStays(t *testing.T) {
 	for _, e := range samples() {
 		fmt.Fprintf(&b, "%s %x\n", strings.ReplaceAll(e.Kind.String(), " ", "-"), must(ledger.Encode(&e)))
 	}
-	for _, p := range []string{ledger.PartArgs, ledger.PartQuestion, ledger.PartDoc, ledger.PartBounds, ledger.PartContent, ledger.PartPhase, ledger.PartFrozen} {
+	for _, p := range []string{ledger.PartArgs, ledger.PartQuestion, ledger.PartDoc, ledger.PartBounds, ledger.PartContent, ledger.PartPhase, ledger.PartFrozen, ledger.PartTool} {
 		fmt.Fprintf(&b, "part-%s %x\n", p, must(ledger.EncodeParts(map[string]ledger.Part{p: {Inline: []byte("x")}})))
 	}
 	const file = "testdata/events.golden"

@@ -37,6 +37,19 @@ type CallBounds struct {
 	Programs string         `json:"programs,omitempty"` // the folder of the tool's own programs, last of the trusted PATH
 }
 
+// PartTool is a JSON ToolUsed, of calls of tools that a source brought.
+const PartTool = "tool"
+
+// ToolUsed is what a call was decided on of a tool that is not built in, besides the
+// event's own fields: a replay then needs neither the tool's source nor what is
+// said of it today.
+type ToolUsed struct {
+	Source  string        `json:"source"` // as the catalog names it: "mcp:github"
+	Kind    string        `json:"kind"`   // as the tool's specification does: "mcp", "mcp-remote", "extension", ...
+	Effects []tool.Effect `json:"side_effects"`
+	Actions []tool.Action `json:"actions,omitempty"` // that the arguments came to, before any fact was looked up
+}
+
 // Touched is the side effects that happened, as the handles saw them.
 type Touched struct {
 	Effects []tool.Happened `json:"effects"`

@@ -181,9 +181,14 @@ func (r *Recording) Needs(ctx context.Context, tools runner.Catalog, chain polic
 
 // asked is a recorded call without facts.
 func (r *Recording) asked(ctx context.Context, tools runner.Catalog, chain policy.Chain, c ledger.Call) (call policy.Call, why string, err error) {
-	e, err := tools.Lookup(c.Tool)
+	e, recorded, err := r.toolOf(ctx, c)
 	if err != nil {
-		return call, fault.Message(err), nil
+		return call, "", err
+	}
+	if !recorded {
+		if e, err = tools.Lookup(c.Tool); err != nil {
+			return call, fault.Message(err), nil
+		}
 	}
 	args, err := r.Args(ctx, c)
 	if err != nil {

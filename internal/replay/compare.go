@@ -2,6 +2,7 @@ package replay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -62,6 +63,9 @@ func (r *Recording) Compare(ctx context.Context, c runner.Call, o runner.Outcome
 	}
 	if status == tool.Skipped && o.Status == tool.Skipped {
 		return nil, nil // why it was skipped may be a matter of timing
+	}
+	if rec.Tool == c.Tool && !rec.Digest.IsZero() && o.Digest.IsZero() && errors.Is(o.Err, fault.ToolUnknown) {
+		return &Mismatch{Index: o.Index, What: "tool", Was: fmt.Sprintf("%s (%s)", c.Tool, rec.Digest), Is: "none: " + fault.Message(o.Err)}, nil
 	}
 	checks := []struct {
 		what    string

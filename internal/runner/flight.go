@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,7 @@ type flight struct {
 	entry    Entry
 	args     []byte // canonical JSON
 	actions  []tool.Action
+	needed   []tool.Action // those of the tool itself, before any fact was looked up
 	decision policy.Decision
 	answer   *Answer
 	permit   permit.Permit
@@ -130,10 +132,10 @@ func (f *flight) validate(context.Context) (err error) {
 	if err := f.entry.Validate(f.c.Args); err != nil {
 		return err
 	}
-	if f.actions, err = f.entry.Tool.Actions(f.run.Env, f.c.Args); err != nil {
+	if f.needed, err = f.entry.Tool.Actions(f.run.Env, f.c.Args); err != nil {
 		return err
 	}
-	f.actions = append(f.actions, f.chain.Within(f.entry.Spec, f.c.Args)...)
+	f.actions = append(slices.Clone(f.needed), f.chain.Within(f.entry.Spec, f.c.Args)...)
 	return nil
 }
 

@@ -46,6 +46,9 @@ type Recall interface {
 	Recall(ctx context.Context, c Call, at Gate) error
 	// Bounds gives what bounded the call besides its run's grant.
 	Bounds(ctx context.Context, c Call) (Bounds, error)
+	// Tool gives the call's tool as the record has it; false: it is as the catalog
+	// has it.
+	Tool(ctx context.Context, c Call) (Entry, bool, error)
 }
 
 // gate passes a gate: by its own judgement, or in a replay by the record's.
@@ -58,16 +61,16 @@ func (f *flight) gate(ctx context.Context, at Gate, judge func(context.Context) 
 
 // prepare finds out what is asked for, so that it is recorded whatever refuses
 // it. What is wrong with it is told by resolve.
-func (f *flight) prepare(context.Context) error {
+func (f *flight) prepare(ctx context.Context) error {
 	if f.refused != nil {
 		return f.refused
 	}
 	f.mark(ledger.Validating)
-	f.unfit = f.identify()
+	f.unfit = f.identify(ctx)
 	return nil
 }
 
-func (f *flight) identify() (err error) {
+func (f *flight) identify(ctx context.Context) (err error) {
 	if f.args, err = canon.Marshal(map[string]any(f.c.Args)); err != nil {
 		return fault.New(fault.ArgsInvalid, "the arguments cannot be written as JSON: %v", err)
 	}
@@ -76,6 +79,12 @@ func (f *flight) identify() (err error) {
 	}
 	if f.r.Catalog == nil || f.r.Facts == nil || f.r.Execs == nil {
 		return fault.New(fault.Denied, "this runner was not set up, so it runs nothing")
+	}
+	if f.run.Recall != nil {
+		e, recorded, err := f.run.Recall.Tool(ctx, f.c)
+		if f.entry = e; err != nil || recorded {
+			return err
+		}
 	}
 	f.entry, err = f.r.Catalog.Lookup(f.c.Tool)
 	return err

@@ -261,6 +261,10 @@ func (yes) Recall(context.Context, runner.Call, runner.Gate) error { return nil 
 
 func (yes) Bounds(context.Context, runner.Call) (runner.Bounds, error) { return runner.Bounds{}, nil }
 
+func (yes) Tool(context.Context, runner.Call) (runner.Entry, bool, error) {
+	return runner.Entry{}, false, nil
+}
+
 func TestOnlyAReplayPassesGatesFromMemory(t *testing.T) {
 	h := newHouse(t, open, &probe{id: "p"})
 	if _, _, err := h.rn.Start(t.Context(), runner.Info{ID: uuid.Must(uuid.NewV7()), Grant: h.run.Grant, Recall: yes{}}); err == nil {

@@ -27,6 +27,10 @@ func (f *flight) payload() (ledger.Payload, error) {
 	if f.factsMatter() {
 		parts[ledger.PartFacts] = ledger.Facts{Actions: f.actions}
 	}
+	if f.entry.Source != "" {
+		s := f.entry.Spec
+		parts[ledger.PartTool] = ledger.ToolUsed{Source: f.entry.Source, Kind: s.Source, Effects: s.Effects.List(), Actions: f.needed}
+	}
 	if f.answer != nil {
 		parts[ledger.PartAnswer] = f.answer
 	}

@@ -61,6 +61,7 @@ type Spending interface {
 type Entry struct {
 	Tool     Tool
 	Spec     *tool.Spec
+	Source   string // that brought it, as "mcp:github"; "": none, as it is built in
 	Digest   tool.Digest
 	Validate func(tool.Args) error // against Spec.Input; fault.ArgsInvalid
 	Disabled string                // why the tool is switched off, for people; "": it is on
