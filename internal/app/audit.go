@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -30,22 +29,24 @@ type AuditQuery struct {
 
 // AuditEvent is one recorded event, without its payload.
 type AuditEvent struct {
-	Seq      ledger.Seq `json:"seq"`
-	At       time.Time  `json:"at"`
-	Event    string     `json:"event"`
-	RunID    string     `json:"run_id"`            // "" where it belongs to no run
-	Grant    string     `json:"grant,omitempty"`   // of a grant, a question or a violation: the grant concerned
-	By       string     `json:"by,omitempty"`      // who issued, changed or answered; of a grant that was issued: its holder
-	Subject  string     `json:"subject,omitempty"` // the agent or session concerned; of a run its session
-	Number   int        `json:"number,omitempty"`  // of an agent, session or file its version, of a message its place
-	Call     int        `json:"call,omitempty"`
-	Tool     tool.ID    `json:"tool,omitempty"`
-	Status   string     `json:"status"`
-	Code     string     `json:"code,omitempty"`
-	Effect   string     `json:"effect,omitempty"`
-	Rule     string     `json:"rule,omitempty"`
-	Refused  int        `json:"refused,omitempty"` // what the call was refused while it ran; of a run's end: all its calls
-	Duration float64    `json:"duration_ms,omitempty"`
+	Seq     ledger.Seq `json:"seq"`
+	At      time.Time  `json:"at"`
+	Event   string     `json:"event"`
+	RunID   string     `json:"run_id"`            // "" where it belongs to no run
+	Grant   string     `json:"grant,omitempty"`   // of a grant, a question or a violation: the grant concerned
+	By      string     `json:"by,omitempty"`      // who issued, changed or answered; of a grant that was issued: its holder
+	Subject string     `json:"subject,omitempty"` // the agent or session concerned; of a run its session
+	Number  int        `json:"number,omitempty"`  // of an agent, session or file its version, of a message its place
+	Call    int        `json:"call,omitempty"`
+	Tool    tool.ID    `json:"tool,omitempty"`
+	// Extension is whose tool was called, or whose slash command called it.
+	Extension string  `json:"extension,omitempty"`
+	Status    string  `json:"status"`
+	Code      string  `json:"code,omitempty"`
+	Effect    string  `json:"effect,omitempty"`
+	Rule      string  `json:"rule,omitempty"`
+	Refused   int     `json:"refused,omitempty"` // what the call was refused while it ran; of a run's end: all its calls
+	Duration  float64 `json:"duration_ms,omitempty"`
 }
 
 // The events of runs; those of calls are the logs'.
@@ -122,7 +123,7 @@ func (q AuditQuery) chooses(e AuditEvent) bool {
 	}
 	switch {
 	case q.Tool != "" && e.Tool != q.Tool,
-		q.Extension != "" && !strings.HasPrefix(string(e.Tool), "ext:"+q.Extension+":"),
+		q.Extension != "" && e.Extension != q.Extension,
 		q.Status != tool.Pending && !is(q.Status.String()):
 		return false
 	case (q.Failed || q.Denied) && e.Call == 0:
@@ -151,7 +152,7 @@ func (au *auditor) view(ctx context.Context, s ledger.Stored) (AuditEvent, bool,
 	if len(ev.Timeline) > 3 {
 		e.Duration = float64(ev.Timeline[3]) / 1000
 	}
-	run := ev.Run
+	run, call := ev.Run, s
 	switch ev.Kind {
 	case ledger.RunStarted:
 		e.Event, e.Status, run = eventRunStarted, "running", s.Seq
@@ -163,21 +164,33 @@ func (au *auditor) view(ctx context.Context, s ledger.Stored) (AuditEvent, bool,
 	case ledger.CallIntent:
 		e.Event, e.Status = eventlog.EventStarted, "running"
 	case ledger.CallOutcome:
-		in, err := au.intent(ctx, s)
-		if err != nil {
+		var err error
+		if call, err = au.decided(ctx, s); err != nil {
 			return e, false, err
 		}
-		e.Tool, e.Rule, ev.Effect = in.Tool, in.Rule, in.Effect
+		e.Tool, e.Rule, ev.Effect = call.Event.Tool, call.Event.Rule, call.Event.Effect
 		e.Event = eventName(ev.Status, ev.Code)
 	case ledger.CallDone:
 		e.Event = eventName(ev.Status, ev.Code)
 	case ledger.AgentSaved, ledger.SessionSaved, ledger.MessageAdded, ledger.FileSaved:
 		e.ofAgents(&ev)
+	case ledger.Violation:
+		var err error
+		if call, err = au.decided(ctx, s); err != nil {
+			return e, false, err
+		}
+		e.ofAuthority(&ev)
 	default:
 		e.ofAuthority(&ev)
 	}
 	if run == 0 {
 		return e, true, nil
+	}
+	if ev.Call > 0 {
+		var err error
+		if e.Extension, err = au.extension(ctx, call); err != nil {
+			return e, false, err
+		}
 	}
 	if ev.Kind.OfCall() {
 		e.Effect = ev.Effect.String()
@@ -203,20 +216,24 @@ func (au *auditor) run(ctx context.Context, seq ledger.Seq) (uuid.UUID, error) {
 	return id, nil
 }
 
-// intent finds the intent of an outcome among the events before it.
-func (au *auditor) intent(ctx context.Context, s ledger.Stored) (ledger.Event, error) {
+// decided finds the event that tells which call an outcome or a violation is of,
+// among those before it; the zero event where it is of none.
+func (au *auditor) decided(ctx context.Context, s ledger.Stored) (ledger.Stored, error) {
+	if s.Event.Call == 0 {
+		return ledger.Stored{}, nil
+	}
 	for ev, err := range au.st.Events(ctx, s.Seq-1, true) {
 		if err != nil {
-			return ledger.Event{}, err
+			return ledger.Stored{}, err
 		}
-		if ev.Event.Run == s.Event.Run && ev.Event.Call == s.Event.Call && ev.Event.Kind == ledger.CallIntent {
-			return ev.Event, nil
+		if e := ev.Event; e.Run == s.Event.Run && e.Call == s.Event.Call && (e.Kind == ledger.CallIntent || e.Kind == ledger.CallDone) {
+			return ev, nil
 		}
 		if ev.Seq <= s.Event.Run {
 			break
 		}
 	}
-	return ledger.Event{}, nil
+	return ledger.Stored{}, nil
 }
 
 func (au *auditor) event(ctx context.Context, seq ledger.Seq) (ledger.Event, error) {

@@ -51,7 +51,7 @@ refused something while they ran, as a connection.
 	fl.StringVar(&f.since, "since", "", "not older than this: 2h, 7d, 2026-01-31 or an RFC 3339 time")
 	fl.StringVar(&f.until, "until", "", "not newer than this")
 	fl.StringVar(&f.Event, "event", "", "events of this name")
-	fl.StringVar(&f.Extension, "extension", "", "calls of this extension's tools")
+	fl.StringVar(&f.Extension, "extension", "", "calls of this extension's tools, and those that its slash commands made")
 	fl.StringVar(&f.tool, "tool", "", "calls of this tool")
 	fl.StringVar(&f.status, "status", "", "calls and runs that ended so")
 	fl.BoolVar(&f.Failed, "failed", false, "calls that failed, timed out, or were cancelled or interrupted")

@@ -216,7 +216,20 @@ func (p *Package) Bounds(root string) (*policy.Policy, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "the bounds of %s cannot be written", p.Manifest.ID)
 	}
-	return policy.Parse("(extension "+p.Manifest.ID+")", src)
+	return policy.Parse(boundsOf+p.Manifest.ID+")", src)
+}
+
+// boundsOf begins what stands for a file's name in the policy that Bounds gives. Of
+// what bounds single calls, nothing else has such a name.
+const boundsOf = "(extension "
+
+// OfBounds gives the extension whose bounds a policy is, by what stands for its file.
+func OfBounds(file string) (id string, ok bool) {
+	id, ok = strings.CutPrefix(file, boundsOf)
+	if !ok {
+		return "", false
+	}
+	return strings.CutSuffix(id, ")")
 }
 
 // starts are patterns of the commands that the extension may start: those that its

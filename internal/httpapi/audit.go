@@ -18,7 +18,7 @@ type Audit interface {
 type AuditQuery struct {
 	Event     string    `query:"event" maxLength:"100" example:"security_violation"`
 	Tool      string    `query:"tool" maxLength:"200"`
-	Extension string    `query:"extension" maxLength:"200"`
+	Extension string    `query:"extension" maxLength:"200" doc:"Calls of this extension's tools, and those that its slash commands made"`
 	Status    string    `query:"status" enum:"completed,denied,failed,timeout,cancelled,skipped,interrupted"`
 	Failed    bool      `query:"failed"`
 	Denied    bool      `query:"denied"`
@@ -28,20 +28,22 @@ type AuditQuery struct {
 
 // AuditEvent is one recorded event, without its payload.
 type AuditEvent struct {
-	Seq      uint64    `json:"seq"`
-	At       time.Time `json:"at"`
-	Event    string    `json:"event"`
-	Run      string    `json:"run_id,omitempty"`
-	Grant    string    `json:"grant,omitempty"`
-	By       string    `json:"by,omitempty"`
-	Call     int       `json:"call,omitempty"`
-	Tool     string    `json:"tool,omitempty"`
-	Status   string    `json:"status"`
-	Code     string    `json:"code,omitempty"`
-	Effect   string    `json:"effect,omitempty"`
-	Rule     string    `json:"rule,omitempty"`
-	Refused  int       `json:"refused,omitempty"`
-	Duration float64   `json:"duration_ms,omitempty"`
+	Seq   uint64    `json:"seq"`
+	At    time.Time `json:"at"`
+	Event string    `json:"event"`
+	Run   string    `json:"run_id,omitempty"`
+	Grant string    `json:"grant,omitempty"`
+	By    string    `json:"by,omitempty"`
+	Call  int       `json:"call,omitempty"`
+	Tool  string    `json:"tool,omitempty"`
+	// Extension is whose tool was called, or whose slash command called it.
+	Extension string  `json:"extension,omitempty" doc:"Whose tool was called, or whose slash command called it"`
+	Status    string  `json:"status"`
+	Code      string  `json:"code,omitempty"`
+	Effect    string  `json:"effect,omitempty"`
+	Rule      string  `json:"rule,omitempty"`
+	Refused   int     `json:"refused,omitempty"`
+	Duration  float64 `json:"duration_ms,omitempty"`
 }
 
 // AuditList is a page of events, newest first.
