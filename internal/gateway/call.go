@@ -71,6 +71,12 @@ func (c *conn) unlisted(next mcp.MethodHandler) mcp.MethodHandler {
 			if _, listed := c.promptOf(r.Params.Name); !listed {
 				return notNil(c.prompt(ctx, r, false))
 			}
+		case *mcp.ListToolsRequest:
+			res, err := next(ctx, method, req)
+			if list, ok := res.(*mcp.ListToolsResult); ok && err == nil {
+				return pageOf(list), nil
+			}
+			return res, err
 		case *mcp.ServerRequest[*mcp.SetLoggingLevelParams]:
 			c.mu.Lock()
 			c.level = string(r.Params.Level)

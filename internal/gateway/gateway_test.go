@@ -235,9 +235,16 @@ func TestToolsAreDescribed(t *testing.T) {
 	if get := byName["http_get"]; get == nil || get.Annotations.ReadOnlyHint || !*get.Annotations.OpenWorldHint {
 		t.Errorf("http.get: %+v", get)
 	}
-	meta, _ := json.Marshal(read.Meta)
-	if !strings.Contains(string(meta), `"fs.read"`) {
-		t.Errorf("the ID is not told: %s", meta)
+	for name, want := range map[string]string{
+		"fs_read":  `{"run.remit/tool":{"id":"fs.read","risk":"low","side_effects":["fs.read"],"source":"builtin"}}`,
+		"time_now": `{"run.remit/tool":{"id":"time.now","risk":"low","side_effects":[],"source":"builtin"}}`,
+	} {
+		if meta, err := json.Marshal(byName[name].Meta); err != nil || string(meta) != want {
+			t.Errorf("_meta of %s:\n got %s, %v\nwant %s", name, meta, err, want)
+		}
+	}
+	if res.NextCursor != "" || read.Title == "" || read.Annotations.Title != read.Title {
+		t.Errorf("page %q, title %q, its annotations' %q", res.NextCursor, read.Title, read.Annotations.Title)
 	}
 }
 

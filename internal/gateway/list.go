@@ -82,10 +82,11 @@ func describe(name string, t *tool.Spec, whole bool) *mcp.Tool {
 	out := &mcp.Tool{
 		Name: name, Title: t.Title, Description: t.Description, InputSchema: inputSchema(t.Input), Annotations: annotations(t),
 	}
-	// Written once, and not each time that somebody lists a thousand tools.
-	if about, err := json.Marshal(aboutTool{string(t.ID), t.Risk.String(), t.Effects, t.Source}); err == nil {
-		out.Meta = mcp.Meta{"run.remit/tool": json.RawMessage(about)}
+	about := aboutTool{ID: string(t.ID), Risk: t.Risk.String(), SideEffects: []string{}, Source: t.Source}
+	for _, e := range t.Effects.List() {
+		about.SideEffects = append(about.SideEffects, e.String())
 	}
+	out.Meta = mcp.Meta{aboutKey: about}
 	if whole && objectSchema(t.Input) {
 		out.InputSchema = t.Input
 	}
@@ -95,12 +96,46 @@ func describe(name string, t *tool.Spec, whole bool) *mcp.Tool {
 	return out
 }
 
-// aboutTool is what a tool's _meta says of it.
+// aboutTool is what a tool's _meta says of it, under aboutKey.
 type aboutTool struct {
-	ID          string       `json:"id"`
-	Risk        string       `json:"risk"`
-	SideEffects tool.Effects `json:"side_effects"`
-	Source      string       `json:"source"`
+	ID          string   `json:"id"`
+	Risk        string   `json:"risk"`
+	SideEffects []string `json:"side_effects"`
+	Source      string   `json:"source"`
+}
+
+const aboutKey = "run.remit/tool"
+
+// page is an answer to tools/list in types that are written fast: what a Marshaler
+// writes, encoding/json reads once more, which of a thousand tools takes long.
+type page struct {
+	*mcp.ListToolsResult
+	Tools []pageTool `json:"tools"`
+}
+
+type pageTool struct {
+	*mcp.Tool
+	Meta        pageMeta `json:"_meta"`
+	Annotations *hints   `json:"annotations"`
+}
+
+type pageMeta struct {
+	About aboutTool `json:"run.remit/tool"`
+}
+
+type hints mcp.ToolAnnotations // without its Marshaler
+
+// pageOf is the SDK's answer, all of it.
+func pageOf(res *mcp.ListToolsResult) mcp.Result {
+	out := &page{res, make([]pageTool, 0, len(res.Tools))}
+	for _, t := range res.Tools {
+		about, ok := t.Meta[aboutKey].(aboutTool)
+		if !ok || len(t.Meta) != 1 {
+			return res
+		}
+		out.Tools = append(out.Tools, pageTool{t, pageMeta{about}, (*hints)(t.Annotations)})
+	}
+	return out
 }
 
 // annotations tell a client in MCP's words what the risk and the side effects say.
