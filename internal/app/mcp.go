@@ -87,6 +87,7 @@ func adviseMCP(q store.Question) string {
 // names by which clients may call it, besides loopback's.
 func (a *App) ServeMCPOverHTTP(ctx context.Context, q MCPRequest, l net.Listener, hosts []string) error {
 	q.Grant = Presented{}
+	defer collectLess()()
 	return a.gateway(q).ServeHTTP(ctx, l, hosts)
 }
 

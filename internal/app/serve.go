@@ -75,6 +75,7 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	if cfg, on, err := telemetry.ConfigFrom(a.cfg.Lookup); err == nil && on {
 		admin.Traced = cfg.Endpoint
 	}
+	defer collectLess()()
 	if q.Ready != nil {
 		q.Ready(admin)
 	}

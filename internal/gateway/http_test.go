@@ -54,18 +54,21 @@ func (w *world) grant(policy, holder string) string {
 }
 
 // bearer adds a token to requests.
-type bearer struct{ token string }
+type bearer struct {
+	token string
+	by    http.RoundTripper
+}
 
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+b.token)
-	return http.DefaultTransport.RoundTrip(r)
+	return b.by.RoundTrip(r)
 }
 
 func (w *world) httpClient(revision, addr, token string, o *mcp.ClientOptions) *mcp.ClientSession {
 	w.t.Helper()
 	cs, err := mcp.NewClient(&mcp.Implementation{Name: "http client", Version: "1"}, o).Connect(w.t.Context(), &mcp.StreamableClientTransport{
-		Endpoint: "http://" + addr + "/mcp", HTTPClient: &http.Client{Transport: bearer{token}},
+		Endpoint: "http://" + addr + "/mcp", HTTPClient: &http.Client{Transport: bearer{token, http.DefaultTransport}},
 	}, &mcp.ClientSessionOptions{ProtocolVersion: revision})
 	if err != nil {
 		w.t.Fatal(err)

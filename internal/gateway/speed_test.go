@@ -83,16 +83,19 @@ func BenchmarkCall(b *testing.B) {
 		b.Cleanup(func() { <-w.served })
 		return benchClient(b, &mcp.IOTransport{Reader: r, Writer: wr})
 	}
+	// Without more, Go's client keeps two connections and opens the others anew.
+	keeps := &http.Transport{MaxIdleConnsPerHost: 64}
+	b.Cleanup(keeps.CloseIdleConnections)
 	directHTTP := func(b *testing.B) *mcp.ClientSession {
 		b.Helper()
 		s := directServer()
 		srv := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, nil))
 		b.Cleanup(srv.Close)
-		return benchClient(b, &mcp.StreamableClientTransport{Endpoint: srv.URL})
+		return benchClient(b, &mcp.StreamableClientTransport{Endpoint: srv.URL, HTTPClient: &http.Client{Transport: keeps}})
 	}
 	gatewayHTTP := func(b *testing.B) *mcp.ClientSession {
 		b.Helper()
-		return benchClient(b, &mcp.StreamableClientTransport{Endpoint: "http://" + w.listen(app.MCPRequest{}), HTTPClient: &http.Client{Transport: bearer{token}}})
+		return benchClient(b, &mcp.StreamableClientTransport{Endpoint: "http://" + w.listen(app.MCPRequest{}), HTTPClient: &http.Client{Transport: bearer{token, keeps}}})
 	}
 	for _, c := range []struct {
 		name   string
