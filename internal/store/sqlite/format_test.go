@@ -242,3 +242,31 @@ func TestAChangedLedgerOfTheThirdFormatStaysChanged(t *testing.T) {
 		_ = s.Close() // fails where it cannot sign what was changed
 	}
 }
+
+// The ledger in testdata/format4 has rows in all tables of agents and sessions.
+func TestALedgerOfTheFourthFormat(t *testing.T) {
+	ctx, home := context.Background(), t.TempDir()
+	if err := os.CopyFS(home, os.DirFS(filepath.Join("testdata", "format4"))); err != nil {
+		t.Fatal(err)
+	}
+	private(t, home)
+	for i, readOnly := range []bool{true, false, true} {
+		s, err := sqlite.Open(ctx, sqlite.Options{Home: home, Durability: sqlite.Process, ReadOnly: readOnly})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rep, err := s.Verify(ctx, store.VerifyOptions{}); err != nil || len(rep.Problems) > 0 || rep.Events < 30 {
+			t.Errorf("verify: %+v, %v", rep, err)
+		}
+		if list, err := s.Sessions(ctx, store.SessionFilter{}); err != nil || len(list) != 3 || list[0].Last != 5 {
+			t.Errorf("sessions %+v, %v", list, err)
+		}
+		fresh, err := beginRequest(s, 1)
+		if (err != nil) != readOnly || fresh == readOnly || readOnly && !errors.Is(err, fault.StoreReadOnly) {
+			t.Errorf("opened as %d: a request is noted: %v, %v", i, fresh, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -18,7 +18,7 @@ const applicationID = 0x526d6974
 
 // migrations bring an empty file up to date, one version each. What was
 // published is never changed. PRAGMA user_version counts what was applied.
-var migrations = []string{schema1, schema2, schema3, schema4}
+var migrations = []string{schema1, schema2, schema3, schema4, schema5}
 
 // In events, run and call repeat what body says, for the index; body is what
 // the log commits to, data the payload (see EncodeParts), zstd where its first
@@ -102,6 +102,15 @@ CREATE TABLE messages(session BLOB NOT NULL, number INTEGER NOT NULL, run INTEGE
 CREATE TABLE files(session BLOB NOT NULL, path TEXT NOT NULL, version INTEGER NOT NULL, folder INTEGER NOT NULL, gone INTEGER NOT NULL, size INTEGER NOT NULL, sha256 BLOB NOT NULL, address BLOB NOT NULL, created INTEGER NOT NULL, modified INTEGER NOT NULL, seq INTEGER NOT NULL, leaf BLOB NOT NULL, mac BLOB NOT NULL, PRIMARY KEY(session, path)) STRICT, WITHOUT ROWID;
 CREATE INDEX files_there ON files(session, path) WHERE gone = 0;
 CREATE TABLE session_runs(session BLOB NOT NULL, run INTEGER NOT NULL, PRIMARY KEY(session, run)) STRICT, WITHOUT ROWID;
+`
+
+// Requests that clients made under a key (store.Requests). Rows are sealed as those of
+// schema3; holder and key are the primary key, until a time, status and place what is
+// kept of the answer.
+const schema5 = `
+CREATE TABLE requests(holder TEXT NOT NULL, key BLOB NOT NULL, print BLOB NOT NULL, until INTEGER NOT NULL, status INTEGER NOT NULL, place TEXT NOT NULL, mac BLOB NOT NULL, PRIMARY KEY(holder, key)) STRICT, WITHOUT ROWID;
+CREATE INDEX requests_until ON requests(until);
+CREATE INDEX requests_holder ON requests(holder, until);
 `
 
 // What was written stays: a bug that tries to change it fails.
@@ -245,10 +254,13 @@ func (s *Store) version(ctx context.Context, db *sql.DB) (int, error) {
 }
 
 // sealedFormat is the first format that has the tables of grants, budgets and
-// approvals, and agentsFormat the first with those of agents and sessions.
+// approvals, agentsFormat the first with those of agents and sessions, requestsFormat
+// with that of requests.
 const (
 	sealedFormat = 3
 	agentsFormat = 4
+
+	requestsFormat = 5
 )
 
 // leastFormat is the oldest format that is read without being brought up to

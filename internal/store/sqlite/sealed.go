@@ -59,7 +59,9 @@ var (
 	tableSessions  = eventsTell(newSealedTable(agentsFormat, "sessions", 1, "id", "agent", "parent", "version", "gone", "last", "files", "bytes", "runs", "created", "seq", "leaf"))
 	tableFiles     = eventsTell(newSealedTable(agentsFormat, "files", 2, "session", "path", "version", "folder", "gone", "size", "sha256", "address", "created", "modified", "seq", "leaf"))
 
-	sealedTables = []*sealedTable{tableGrants, tableStandings, tableProofs, tableBudgets, tableLeases, tableQuestions, tableVotes, tableAgents, tableSessions, tableFiles}
+	tableRequests = newSealedTable(requestsFormat, "requests", 2, "holder", "key", "print", "until", "status", "place")
+
+	sealedTables = []*sealedTable{tableGrants, tableStandings, tableProofs, tableBudgets, tableLeases, tableQuestions, tableVotes, tableAgents, tableSessions, tableFiles, tableRequests}
 
 	// tableMessages has MACs and no seal.
 	tableMessages = newSealedTable(agentsFormat, "messages", 2, "session", "number", "run", "at", "seq", "commitment")

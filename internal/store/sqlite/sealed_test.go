@@ -22,7 +22,7 @@ import (
 )
 
 // sealedTables are those whose rows change, with how many columns are the key.
-var sealedTables = map[string]int{"grants": 1, "standings": 1, "proofs": 1, "budgets": 2, "leases": 3, "questions": 1, "votes": 2, "seals": 1}
+var sealedTables = map[string]int{"grants": 1, "standings": 1, "proofs": 1, "budgets": 2, "leases": 3, "questions": 1, "votes": 2, "requests": 2, "seals": 1}
 
 func id(n byte) uuid.UUID { return uuid.UUID{n, 6: 0x70, 8: 0x80, 15: n} }
 
@@ -50,6 +50,7 @@ func authority(t *testing.T) string {
 	for i := byte(1); i <= 3; i++ {
 		check(s.SetStanding(ctx, store.StandingChange{Grant: id(i), To: store.Standing(i % 3), By: "user:ann", At: at}))
 		must(s.UseProof(ctx, [32]byte{i}, time.Now().Add(time.Hour)))
+		must(beginRequest(s, i))
 		check(s.OpenBudget(ctx, id(i), grant.Budgets{Calls: 100, Tokens: 50, EachTool: 5}))
 		for _, what := range []string{grant.MeterCalls, grant.MeterEachTool + "fs.read"} {
 			must(s.Lease(ctx, run, []store.Lease{{Meter: store.MeterID{Node: id(i), What: what}, Least: 1, Want: 3}}))
@@ -66,6 +67,13 @@ func authority(t *testing.T) string {
 		t.Fatalf("the fixture is not sound: %+v", r.Problems)
 	}
 	return home
+}
+
+// beginRequest notes a request of the grant 1.
+func beginRequest(s *sqlite.Store, key byte) (bool, error) {
+	r := store.RequestRecord{Holder: id(1).String(), Key: [32]byte{key}, Print: [32]byte{9}, Until: time.Now().Add(time.Hour), Place: "/v1/agents/x"}
+	_, fresh, err := s.BeginRequest(context.Background(), r, 100)
+	return fresh, err
 }
 
 func query(t *testing.T, d *sql.DB, q string, args ...any) [][]any {
@@ -178,12 +186,13 @@ func TestVerifyNamesRowsThatWerePutBack(t *testing.T) {
 	}
 	must(s.Lease(ctx, run, []store.Lease{{Meter: meter, Least: 1, Want: 1}}))
 	must(s.UseProof(ctx, [32]byte{9}, time.Now().Add(time.Hour)))
+	must(beginRequest(s, 9))
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	old := db(t, before)
 	defer old.Close()
-	for _, table := range []string{"standings", "budgets", "leases", "questions", "proofs"} {
+	for _, table := range []string{"standings", "budgets", "leases", "questions", "proofs", "requests"} {
 		home := forge(t, after, func(d *sql.DB) { restore(t, d, table, query(t, old, "SELECT * FROM "+table)) })
 		if r := verify(t, home, store.VerifyOptions{}); !named(r, table, 0) {
 			t.Errorf("%s: problems %+v; want one in it", table, r.Problems)
@@ -243,8 +252,10 @@ func TestAChangedRowIsRefusedWhenItIsUsed(t *testing.T) {
 		"a budget removed": {"DELETE FROM budgets", lease},
 		"a budget to be opened again": {"DELETE FROM budgets",
 			func(s *sqlite.Store) error { return s.OpenBudget(ctx, id(1), grant.Budgets{Calls: 100}) }},
-		"a proof removed": {"DELETE FROM proofs", func(s *sqlite.Store) error { _, err := s.UseProof(ctx, [32]byte{1}, time.Now()); return err }},
-		"a lease removed": {"DELETE FROM leases", lease},
+		"a proof removed":   {"DELETE FROM proofs", func(s *sqlite.Store) error { _, err := s.UseProof(ctx, [32]byte{1}, time.Now()); return err }},
+		"a request":         {"UPDATE requests SET until = 0", func(s *sqlite.Store) error { _, err := beginRequest(s, 1); return err }},
+		"a request removed": {"DELETE FROM requests WHERE key = (SELECT min(key) FROM requests)", func(s *sqlite.Store) error { _, err := beginRequest(s, 1); return err }},
+		"a lease removed":   {"DELETE FROM leases", lease},
 		"a single tool's removed": {"DELETE FROM budgets WHERE what = 'each:fs.read'", func(s *sqlite.Store) error {
 			_, err := s.Lease(ctx, 4, []store.Lease{{Meter: store.MeterID{Node: id(1), What: grant.MeterEachTool + "fs.read"}, Least: 1, Want: 1}})
 			return err

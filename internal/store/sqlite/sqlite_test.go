@@ -42,4 +42,6 @@ func TestApprovalsConform(t *testing.T) { conform.Approvals(t, open) }
 
 func TestSessionsConform(t *testing.T) { conform.Sessions(t, open) }
 
+func TestRequestsConform(t *testing.T) { conform.Requests(t, open) }
+
 func TestFilesConform(t *testing.T) { conform.Files(t, open) }
