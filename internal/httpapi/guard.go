@@ -53,6 +53,8 @@ type exchange struct {
 	span   *telemetry.Span
 	tee    *recording    // nil: nobody keeps the answer
 	within time.Duration // in which the client must take each piece of the answer
+
+	unsettled error // why it could not be noted how a request with an Idempotency-Key was answered
 }
 
 // hurry gives the client a time to take what is written next. The deadline of the
@@ -164,6 +166,9 @@ func (s *Server) ended(x *exchange, r *http.Request) {
 			e.Cause = p.cause
 			x.span.Fail(p.Code)
 		}
+	}
+	if e.Cause == nil {
+		e.Cause = x.unsettled
 	}
 	s.met.requests.Add(1, method(r.Method), route, strconv.Itoa(x.status))
 	if x.op == nil || !x.op.stream {

@@ -80,6 +80,7 @@ type Options struct {
 	Approvals    Approvals
 	Audit        Audit
 	Policies     Policies
+	Requests     Requests                        // nil: which requests were made is known to this process alone
 	Ready        func(ctx context.Context) error // nil: it always is
 	MCP          http.Handler                    // at /mcp; nil: there is none
 	// Interrupt ends the turns that did not finish in time when the service ends, so
