@@ -70,7 +70,7 @@ func newRecorded(t *testing.T) *recordedWorld {
 	return w
 }
 
-// authority fills the tables of grants, budgets and approvals.
+// authority fills the tables of grants, budgets, approvals and requests.
 func (w *recordedWorld) authority() {
 	w.t.Helper()
 	ctx, now := w.t.Context(), time.Now()
@@ -95,6 +95,8 @@ func (w *recordedWorld) authority() {
 		check(nil, s.Settle(ctx, 0, []store.Settlement{{Meter: meter, Spent: 2}}))
 		check(s.Request(ctx, store.Question{ID: id, Binding: [32]byte{i}, Needs: 2, Asked: now, Until: now.Add(time.Hour), GoodFor: time.Hour}))
 		check(s.Vote(ctx, id, store.Vote{By: "user:ann", Yes: i > 1, At: now}))
+		_, _, err := s.BeginRequest(ctx, store.RequestRecord{Holder: id.String(), Key: [32]byte{i}, Until: now.Add(time.Hour), Status: 201, Place: "/v1/agents/x"}, 9)
+		check(nil, err)
 		w.session(s, i)
 	}
 	check(nil, s.Close())
