@@ -95,6 +95,10 @@ func (m *toolMemory) Change(source string, f func(map[tool.ID]catalog.Record) bo
 		if !f(next) {
 			return nil
 		}
-		return m.app.writeState(toolFile(source), next)
+		b, err := json.Marshal(next) // without spaces: it is read at every start
+		if err != nil {
+			return fault.Wrap(fault.Internal, err, "what is seen of %s cannot be encoded", source)
+		}
+		return m.app.writeWhole(toolFile(source), append(b, '\n'))
 	})
 }

@@ -59,16 +59,16 @@ func (c *Catalog) admit(source string, tools []runner.Tool) *snapshot {
 	}
 	byID := map[tool.ID][]*listed{}
 	var order []tool.ID
-	for _, t := range tools {
-		l := a.take(t)
-		if l == nil {
+	for _, one := range a.look(tools) {
+		if one.why != "" {
+			a.refuse(one.id, "%s", one.why)
 			continue
 		}
-		id := l.said.ID
+		id := one.l.said.ID
 		if byID[id] == nil {
 			order = append(order, id)
 		}
-		byID[id] = append(byID[id], l)
+		byID[id] = append(byID[id], one.l)
 	}
 	once := order[:0]
 	for _, id := range order {
@@ -98,23 +98,51 @@ func (a *admission) refuse(id, format string, args ...any) {
 	a.s.refused = append(a.s.refused, Refused{a.source, strings.ToValidUTF8(id, "\uFFFD"), fmt.Sprintf(format, args...)})
 }
 
-// take looks at one tool by itself.
-func (a *admission) take(t runner.Tool) *listed {
+// candidate is a tool that is looked at.
+type candidate struct {
+	tool  runner.Tool
+	spec  *tool.Spec
+	hints infer.Hints
+	id    string
+	why   string  // it is refused; "": it is listed
+	l     *listed // nil where it is refused
+}
+
+// look looks at each tool by itself: at what costs little, and bounds the rest, in
+// turn, and at the rest at once.
+func (a *admission) look(tools []runner.Tool) []candidate {
+	all := make([]candidate, len(tools))
+	for i, t := range tools {
+		all[i] = a.named(t)
+	}
+	each(len(all), func(i int) {
+		one := &all[i]
+		if one.why == "" {
+			one.why = a.unusable(one.spec)
+		}
+		if one.why == "" {
+			one.l = a.c.list(a.source, one.tool, one.spec, one.hints)
+		}
+	})
+	return all
+}
+
+// named asks a tool for its description, and looks at its name and at how much
+// text its source brings.
+func (a *admission) named(t runner.Tool) candidate {
 	spec, hints, err := ask(t)
 	if err != nil {
-		a.refuse("(a tool)", "%v", err)
-		return nil
+		return candidate{id: "(a tool)", why: err.Error()}
 	}
-	id := string(spec.ID)
-	if why := a.unnamed(id); why != "" {
-		a.refuse(id, "%s", why)
-		return nil
+	out := candidate{tool: t, spec: spec, hints: hints, id: string(spec.ID)}
+	if out.why = a.unnamed(out.id); out.why != "" {
+		return out
 	}
-	if why := a.unusable(spec); why != "" {
-		a.refuse(id, "%s", why)
-		return nil
+	a.bytes += len(spec.Title) + len(spec.Description) + len(spec.Input) + len(spec.Output) + len(spec.Version)
+	if a.bytes > maxSource {
+		out.why = fmt.Sprintf("its source's descriptions come to more than %d bytes", maxSource)
 	}
-	return a.c.list(a.source, t, spec, hints)
+	return out
 }
 
 // ask asks a tool for its description, which is code of its source's kind
@@ -178,11 +206,8 @@ func (c *Catalog) said(id tool.ID) Said {
 
 // unusable says what is wrong with a description, or "".
 func (a *admission) unusable(s *tool.Spec) string {
-	a.bytes += len(s.Title) + len(s.Description) + len(s.Input) + len(s.Output) + len(s.Version)
 	kind, _, _ := strings.Cut(a.source, ":")
 	switch {
-	case a.bytes > maxSource:
-		return fmt.Sprintf("its source's descriptions come to more than %d bytes", maxSource)
 	case s.Source == BuiltIn || s.Source == "":
 		return "it does not say what kind of source it has" // or calls itself built in
 	case len(s.Description) > maxDescription || len(s.Title) > maxDescription || len(s.Version) > maxDescription:
@@ -251,6 +276,9 @@ func digest(spec *tool.Spec, h infer.Hints) tool.Digest {
 // distinct refuses those of a source's tools whose names could be taken for one
 // another's: all but the one that was accepted, or else seen, first.
 func (a *admission) distinct(ids []tool.ID) []tool.ID {
+	if !alike(ids) {
+		return ids // and what is remembered need not be waited for
+	}
 	records, _ := a.c.memory.Load(a.source) // where it cannot be read, none of these can be used
 	rank := func(id tool.ID) (accepted bool, first time.Time) {
 		r, ok := records[id]
@@ -287,4 +315,19 @@ func (a *admission) distinct(ids []tool.ID) []tool.ID {
 		out = append(out, id)
 	}
 	return out
+}
+
+// alike reports whether two of the names could be taken for one another.
+func alike(ids []tool.ID) bool {
+	var taken [2]map[string]bool
+	taken[0], taken[1] = make(map[string]bool, len(ids)), make(map[string]bool, len(ids))
+	for _, id := range ids {
+		for i, key := range inspect.Keys(string(id)) {
+			if taken[i][key] {
+				return true
+			}
+			taken[i][key] = true
+		}
+	}
+	return false
 }

@@ -275,6 +275,9 @@ func (f *feed) discover(ctx context.Context) (s *snapshot, err error) {
 			err = fault.New(fault.ToolPanicked, "it crashed: %v", p)
 		}
 	}()
+	var ahead sync.WaitGroup
+	defer ahead.Wait()
+	ahead.Go(func() { _, _ = f.c.memory.Load(f.name) }) // it is kept; where it fails, who needs it says so
 	tools, err := f.src.Discover(ctx)
 	if err != nil {
 		return nil, err

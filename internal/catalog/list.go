@@ -68,9 +68,7 @@ func (c *Catalog) List(ctx context.Context, f Filter) Listing {
 				s, _, _ = x.state()
 			}
 			if snaps[i] = s; s != nil {
-				for _, l := range s.sorted {
-					l.inspect() // while others are still waited for
-				}
+				each(len(s.sorted), func(i int) { s.sorted[i].inspect() }) // while others are still waited for
 			}
 		})
 	}

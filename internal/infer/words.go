@@ -38,6 +38,12 @@ func words(spec *tool.Spec) []Reason {
 
 // described looks for what a description would hardly say of a harmless tool.
 func described(text string, name map[string]bool, remote bool) []Reason {
+	lower := strings.ToLower(text)
+	if !slices.ContainsFunc(strong, func(m meaning) bool {
+		return slices.ContainsFunc(m.words, func(w string) bool { return strings.Contains(lower, w) })
+	}) {
+		return nil // and none is one of its words
+	}
 	has := set(Split(text))
 	var out []Reason
 	for _, m := range strong {

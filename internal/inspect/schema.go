@@ -35,7 +35,8 @@ func TooDeep(src []byte) bool {
 // and titles, but also names of properties, values and examples, which a model
 // reads as well. What is no JSON has no findings.
 func Schema(where string, src []byte) []Finding {
-	if !worthReading(string(src)) {
+	by := worthReading(string(src))
+	if len(by) == 0 {
 		return nil
 	}
 	var v any
@@ -43,24 +44,28 @@ func Schema(where string, src []byte) []Finding {
 		return nil
 	}
 	var out []Finding
-	walk(where, v, 0, func(at, text string) {
+	walk(where, v, 0, func(at, s string) {
 		if len(out) < maxFindings {
-			out = append(out, Text(at, text)...)
+			out = append(out, text(at, s, by)...)
 		}
 	})
 	return out
 }
 
-// worthReading reports whether any rule could match in a JSON text.
-func worthReading(s string) bool {
-	if !clean(s) || strings.Contains(s, `\u`) {
-		return true
+// worthReading gives the rules that could match in a JSON text: those whose words
+// it has, for what stands in one of its strings stands in the whole, but for what
+// is escaped.
+func worthReading(s string) []rule {
+	if !clean(s) || strings.Contains(s, `\u`) || strings.Contains(s, `\/`) {
+		return rules
 	}
 	lower := strings.ToLower(s)
-	if encoded(s) != nil || strings.Contains(s, strings.Repeat(" ", 30)) || strings.Contains(s, `\n\n\n\n`) || strings.Contains(s, `\t\t\t\t`) {
-		return true
+	out := slices.DeleteFunc(slices.Clone(rules), func(r rule) bool { return len(r.words) > 0 && !r.possible(lower) })
+	odd := encoded(s) != nil || strings.Contains(s, strings.Repeat(" ", 30)) || strings.Contains(s, `\n\n\n\n`) || strings.Contains(s, `\t\t\t\t`)
+	if !odd && !slices.ContainsFunc(out, func(r rule) bool { return len(r.words) > 0 }) {
+		return nil
 	}
-	return slices.ContainsFunc(rules, func(r rule) bool { return len(r.words) > 0 && r.possible(lower) })
+	return out
 }
 
 func walk(at string, v any, depth int, text func(at, s string)) {

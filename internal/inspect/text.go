@@ -3,6 +3,7 @@ package inspect
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -33,27 +34,30 @@ type Finding struct {
 const maxFindings = 8
 
 // rule is a pattern of texts that speak to a model. One of its words, in lower
-// case, stands in every text that it matches: looking for words is much faster.
+// case, stands in every text that it matches, and one of also where there are any:
+// looking for words is much faster.
 type rule struct {
-	kind  Kind
-	why   string
-	words []string
-	find  func(s string) []int // where it matches, nil: nowhere
+	kind        Kind
+	why         string
+	words, also []string
+	find        func(s string) []int // where it matches, nil: nowhere
 }
 
+// pattern makes a rule of words, those after "+" being the also, and an expression.
 func pattern(kind Kind, why, words, re string) rule {
 	split := strings.Fields
 	if strings.Contains(words, ",") {
 		split = func(s string) []string { return strings.Split(s, ",") }
 	}
-	return rule{kind, why, split(words), regexp.MustCompile(`(?is)` + re).FindStringIndex}
+	words, also, _ := strings.Cut(words, "+")
+	return rule{kind, why, split(words), strings.Fields(also), regexp.MustCompile(`(?is)` + re).FindStringIndex}
 }
 
 // rules follow what attacks on MCP servers' descriptions were seen to say.
 var rules = []rule{
-	pattern(Instruction, "it tells a model to set other instructions aside", "ignore disregard forget override bypass",
+	pattern(Instruction, "it tells a model to set other instructions aside", "ignore disregard forget override bypass + instruction prompt rule message context direction guideline polic restriction tool",
 		`\b(ignore|disregard|forget|override|bypass)\b.{0,40}\b(previous|prior|above|earlier|preceding|all|any|other|system|safety)\b.{0,30}\b(instructions?|prompts?|rules?|messages?|context|directions?|guidelines?|polic(y|ies)|restrictions?|tools?)\b`),
-	pattern(Instruction, "it asks that people not be told", "not n't n’t never without secretly silently",
+	pattern(Instruction, "it asks that people not be told", "not n't n’t never without secretly silently + tell inform mention reveal notify alert disclose ask show secretly silently",
 		`(\b(do not|never|must not|should not|without)\b|n['’]t\b).{0,30}\b(tell|telling|inform|informing|mention|mentioning|reveal|revealing|notify|notifying|alert|alerting|disclose|ask|asking|show|showing)\b[^.]{0,40}\b(users?|humans?|person|people|anyone|anybody|operator|them|this)\b|\b(secretly|silently) (send|forward|copy|upload|add|include|read|call|run|append|pass)\b`),
 	pattern(Instruction, "it is marked up as if it were no description", "<important <system <secret <instruction <admin <hidden <critical <assistant <user <prompt [system [inst [/inst <|",
 		`<\s*/?\s*(important|system|secret|instructions?|admin|hidden|critical|assistant|user|prompt)\b[^<>]{0,40}>|\[/?(system|inst)\]|<\|[a-z_]{2,20}\|>`),
@@ -61,13 +65,13 @@ var rules = []rule{
 		`\byou (must|have to|need to|are required to|should)( also| now)? (always|never|first|before|call|invoke|run|execute|read|ignore|follow|obey|respond|answer|reply|tell|put|append|copy|pretend|act)\b`),
 	pattern(Instruction, "it speaks to a model", "assistant language llm prompt jailbreak developer instructions sidenote",
 		`\b(as|you are) an? (ai|assistant|language model|llm)\b|\b(ai|llm) (model|assistant|agent)s? (must|should|shall)\b|\bnew (system )?(instructions?|prompt)\b|\bsystem prompt\b|\bjailbreak|\bdeveloper mode\b|\bsidenote\b`),
-	pattern(Instruction, "it wants a say in how other tools are used", "before after instead when whenever",
+	pattern(Instruction, "it wants a say in how other tools are used", "before after instead when whenever + tool",
 		`\b(before|after|when|whenever|instead of) (you )?(using|use|calling|call|invoking|invoke|running|run|any)\b.{0,40}\b(other|another|any|every|all)\b.{0,20}\btools?\b`),
 	pattern(Secrets, "it names a file that holds secrets", ".ssh .aws .gnupg .kube .docker .netrc .npmrc .pypirc .git-credentials .env id_rsa id_ed25519 id_ecdsa /etc/ mcp.json authorized_keys _history wallet keychain",
 		`(^|[\s"'`+"`"+`/~(\\])\.(ssh|aws|gnupg|kube|docker/config|netrc|npmrc|pypirc|git-credentials|env)\b|\bid_(rsa|ed25519|ecdsa)\b|/etc/(passwd|shadow|sudoers)\b|\bmcp\.json\b|\bauthorized_keys\b|\.(bash|zsh)_history\b|\bwallet\.dat\b|\bkeychain\b`),
 	pattern(Secrets, "it speaks of keys that are nobody's to hand over", "private,seed phrase,mnemonic",
 		`\bprivate keys?\b|\bseed phrases?\b|\bmnemonic phrases?\b`),
-	pattern(Secrets, "it asks for data to be handed over", "send upload forward exfiltrate append include pass attach",
+	pattern(Secrets, "it asks for data to be handed over", "send upload forward exfiltrate append include pass attach + conversation chat prompt environment credentials key token password secrets content",
 		`\b(send|upload|forward|exfiltrate|append|include|pass|attach)\b.{0,60}\b(conversations?|chat (history|logs?)|system prompt|environment variables|credentials|api[ _-]keys?|access tokens?|passwords?|secrets|(full|whole|entire|raw) contents? of)\b`),
 	{kind: Hidden, why: "a long encoded text", find: encoded},
 	{kind: Hidden, why: "a long gap, behind which text is not seen", find: gap},
@@ -117,7 +121,10 @@ func gap(s string) []int {
 }
 
 // Text finds what to be wary of in a text; where says what text it is.
-func Text(where, s string) []Finding {
+func Text(where, s string) []Finding { return text(where, s, rules) }
+
+// text is Text, by some of the rules.
+func text(where, s string, rules []rule) []Finding {
 	out := hidden(where, s)
 	plain := latin(Clean(s))
 	lower := strings.ToLower(plain)
@@ -132,16 +139,11 @@ func Text(where, s string) []Finding {
 	return out
 }
 
+// possible reports whether a text in lower case has the words of a rule; one
+// without any is quick by itself.
 func (r *rule) possible(lower string) bool {
-	if len(r.words) == 0 {
-		return true // it is quick by itself
-	}
-	for _, w := range r.words {
-		if strings.Contains(lower, w) {
-			return true
-		}
-	}
-	return false
+	in := func(w string) bool { return strings.Contains(lower, w) }
+	return (len(r.words) == 0 || slices.ContainsFunc(r.words, in)) && (len(r.also) == 0 || slices.ContainsFunc(r.also, in))
 }
 
 // hidden finds invisible characters. What emoji are made of counts only where

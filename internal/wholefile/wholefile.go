@@ -4,6 +4,7 @@
 package wholefile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +26,11 @@ func Read(name string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // only read
-	return readAll(f, most)
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return readAll(f, st, most)
 }
 
 // ReadRegular is Read for a file that somebody else may have put there: a FIFO
@@ -46,15 +51,19 @@ func ReadRegular(name string, most int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readAll(f, most)
+	return readAll(f, st, most)
 }
 
-func readAll(f *os.File, most int64) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(b)) > most {
+func readAll(f *os.File, st os.FileInfo, most int64) ([]byte, error) {
+	var b bytes.Buffer
+	if st.Mode().IsRegular() {
+		b.Grow(int(min(st.Size(), most)) + bytes.MinRead) // to be read in one go
+	}
+	_, err := b.ReadFrom(io.LimitReader(f, most+1))
+	if err == nil && int64(b.Len()) > most {
 		err = fmt.Errorf("the file is larger than %d bytes", most)
 	}
-	return b, err
+	return b.Bytes(), err
 }
 
 // Replace puts b in the place of what the file holds, or leaves it as it is. Only
