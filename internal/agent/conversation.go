@@ -93,6 +93,9 @@ func load(ctx context.Context, from reader, session uuid.UUID, upTo int) (*conve
 			}
 			summarised, floor = true, m.Covers
 		}
+		if n := len(c.view); n == cap(c.view) && n >= 1024 {
+			c.view = slices.Grow(c.view, r.Number-floor) // more cannot come
+		}
 		c.view = append(c.view, entry{m, sha256.Sum256(r.Doc)})
 	}
 	slices.Reverse(c.view)

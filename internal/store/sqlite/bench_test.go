@@ -15,7 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/store/sqlite"
 )
 
-func benchStore(b *testing.B, d sqlite.Durability) (*sqlite.Store, string) {
+func benchStore(b testing.TB, d sqlite.Durability) (*sqlite.Store, string) {
 	b.Helper()
 	home := b.TempDir()
 	s := must(sqlite.Open(context.Background(), sqlite.Options{Home: home, Durability: d}))

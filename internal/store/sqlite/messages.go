@@ -107,19 +107,79 @@ func (s *Store) Messages(ctx context.Context, session uuid.UUID, from int, rever
 		} else {
 			from = max(from, 1)
 		}
-		for limit, next := firstMessages, from; (end-next)*step >= 0; limit = min(limit*4, mostMessages) {
-			page, err := s.messagePage(ctx, session, next, step, min(limit, (end-next)*step+1))
+		ctx, stop := context.WithCancel(ctx)
+		p := pages{s: s, session: session, next: from, step: step, end: end, limit: firstMessages}
+		defer p.wait()
+		defer stop()
+		for p.more() {
+			page, err := p.take(ctx)
 			if err != nil {
 				yield(store.MessageRecord{}, err)
 				return
+			}
+			if len(page) == mostMessages { // who wants so many wants more: they are read meanwhile
+				p.ahead(ctx)
 			}
 			for i := range page {
 				if !yield(page[i], nil) {
 					return
 				}
 			}
-			next += step * len(page)
 		}
+	}
+}
+
+// pages are those of a conversation that are still to be read, one after the other.
+type pages struct {
+	s                      *Store
+	session                uuid.UUID
+	next, step, end, limit int
+	begun                  chan pageRead // has the next one when it was read; nil: it is not being read
+}
+
+type pageRead struct {
+	messages []store.MessageRecord
+	err      error
+}
+
+func (p *pages) more() bool { return p.begun != nil || (p.end-p.next)*p.step >= 0 }
+
+// take gives the next page.
+func (p *pages) take(ctx context.Context) ([]store.MessageRecord, error) {
+	if p.begun == nil {
+		return p.turn()(ctx)
+	}
+	one := <-p.begun
+	p.begun = nil
+	return one.messages, one.err
+}
+
+// turn goes on by a page, and gives what reads it.
+func (p *pages) turn() func(context.Context) ([]store.MessageRecord, error) {
+	from, n := p.next, min(p.limit, (p.end-p.next)*p.step+1)
+	p.next, p.limit = p.next+p.step*n, min(p.limit*4, mostMessages)
+	return func(ctx context.Context) ([]store.MessageRecord, error) {
+		return p.s.messagePage(ctx, p.session, from, p.step, n)
+	}
+}
+
+// ahead begins to read the next page, if there is one.
+func (p *pages) ahead(ctx context.Context) {
+	if !p.more() {
+		return
+	}
+	read, begun := p.turn(), make(chan pageRead, 1)
+	p.begun = begun
+	go func() {
+		messages, err := read(ctx)
+		begun <- pageRead{messages, err}
+	}()
+}
+
+// wait waits for a page that nobody takes any more.
+func (p *pages) wait() {
+	if p.begun != nil {
+		<-p.begun
 	}
 }
 
