@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -50,7 +51,8 @@ func pattern(kind Kind, why, words, re string) rule {
 		split = func(s string) []string { return strings.Split(s, ",") }
 	}
 	words, also, _ := strings.Cut(words, "+")
-	return rule{kind, why, split(words), strings.Fields(also), regexp.MustCompile(`(?is)` + re).FindStringIndex}
+	compiled := sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?is)` + re) }) // most processes need few
+	return rule{kind, why, split(words), strings.Fields(also), func(s string) []int { return compiled().FindStringIndex(s) }}
 }
 
 // rules follow what attacks on MCP servers' descriptions were seen to say.
