@@ -224,6 +224,18 @@ func TestSchema(t *testing.T) {
 	if got := inspect.Names([]byte(`{"properties":{"a\u00adb":{}}}`)); got != `a\u{ad}b` {
 		t.Errorf("the name is %q", got)
 	}
+	for _, c := range []string{"001f", "007f", "007F", "0080", "200b", "0000", "2028"} {
+		src := `{"properties":{"\u003ca\u` + c + `":{"description":"\u0026\u` + c + `"}}}`
+		if inspect.Names([]byte(src)) == "" {
+			t.Errorf("the name of %s is not seen", src)
+		}
+		if got := inspect.CleanSchema(json.RawMessage(src)); c != "2028" && strings.Contains(string(got), `\u0026`) {
+			t.Errorf("cleaned it is %s", got)
+		}
+	}
+	if same := json.RawMessage(`{"properties":{"\u003ca\u007e":{"description":"\u0020\u0026"}}}`); string(inspect.CleanSchema(same)) != string(same) || inspect.Names(same) != "" {
+		t.Error("what can be seen is taken for what cannot")
+	}
 	if inspect.Names([]byte(`{"properties":{"größe":{"description":"a\u200b"}}}`)) != "" {
 		t.Error("an honest name is refused")
 	}

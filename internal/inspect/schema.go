@@ -92,11 +92,30 @@ func walk(at string, v any, depth int, text func(at, s string)) {
 	}
 }
 
+// plain reports whether a JSON text has no character that cannot be seen, written as
+// it is or escaped: where it has escapes, they are of ASCII that can be seen, as
+// json.Marshal escapes "<".
+func plain(s string) bool {
+	if !clean(s) {
+		return false
+	}
+	for {
+		_, after, escaped := strings.Cut(s, `\u`)
+		if !escaped {
+			return true
+		}
+		if len(after) < 4 || after[:2] != "00" || after[2] < '2' || after[2] > '7' || after[2] == '7' && after[3]|0x20 == 'f' {
+			return false
+		}
+		s = after
+	}
+}
+
 // CleanSchema takes invisible characters out of the titles, descriptions and
 // comments of a JSON Schema. Names and values stay: arguments are checked
 // against them. One without such characters comes back as it is.
 func CleanSchema(src json.RawMessage) json.RawMessage {
-	if clean(string(src)) && !strings.Contains(string(src), `\u`) {
+	if plain(string(src)) {
 		return src
 	}
 	var v any
@@ -149,7 +168,7 @@ func cleanValue(v any, depth int, changed *bool) any {
 // Names tells of the first property of a schema whose name has invisible
 // characters, or "". No honest argument has such a name.
 func Names(src []byte) (bad string) {
-	if clean(string(src)) && !strings.Contains(string(src), `\u`) {
+	if plain(string(src)) {
 		return ""
 	}
 	var v any
