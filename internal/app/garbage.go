@@ -11,7 +11,7 @@ const (
 )
 
 // collectLess holds until the function that it gives is called. What the
-// environment says (GOGC) stays as it is.
+// environment says (GOGC), if it is not the default, stays as it is.
 func collectLess() (restore func()) {
 	was := debug.SetGCPercent(serviceGarbage)
 	if was == usualGarbage {
