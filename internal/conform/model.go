@@ -237,7 +237,7 @@ func offsets(n, few int) []int {
 func checkCuts(t *testing.T, x ModelStream, s *modelService, ask func(func(model.Delta)) (model.Response, error)) {
 	few := 12
 	if soaking() {
-		few = 150
+		few = 60
 	}
 	for i, at := range offsets(len(x.Body), few) {
 		s.says(torn(x.Body[:at], i%2 == 0))
@@ -276,7 +276,7 @@ func (w pieces) RoundTrip(req *http.Request) (*http.Response, error) {
 func checkSplits(t *testing.T, c ModelCase, x ModelStream) {
 	few := 30
 	if soaking() {
-		few = max(200, 2<<20/len(x.Body)) // each reads all of the body
+		few = max(100, 1<<20/len(x.Body)) // each reads all of the body
 	}
 	p, _ := c.Provider(t, "http://127.0.0.1:1", false, atOnce)
 	for _, at := range append(offsets(len(x.Body), few), -1) {

@@ -217,7 +217,7 @@ func TestKillNineLosesNothing(t *testing.T) {
 		times      int
 		soak       int
 	}{
-		{"power", 1, 4, 30}, {"power", 8, 4, 20}, {"process", 1, 2, 10}, {"process", 8, 2, 10},
+		{"power", 1, 4, 24}, {"power", 8, 4, 16}, {"process", 1, 2, 8}, {"process", 8, 2, 8},
 	} {
 		t.Run(fmt.Sprintf("durability %s, parallel %d", k.durability, k.parallel), func(t *testing.T) {
 			c := newCrash(t, k.durability, k.parallel)
@@ -243,7 +243,7 @@ func TestKillNineWhileLooking(t *testing.T) {
 	c := newCrash(t, "power", 1)
 	times := 5
 	if soak {
-		times = 30
+		times = 16
 	}
 	for i := range times {
 		c.workspace = filepath.Join(filepath.Dir(c.home), fmt.Sprint("work", i))

@@ -114,7 +114,7 @@ func TestKillNineOfAHeldCommand(t *testing.T) {
 	w.write("old", "old")
 	times := 6
 	if soak {
-		times = 60
+		times = 30
 	}
 	for i := range times {
 		token := fmt.Sprintf("3%d.%d", os.Getpid(), i)
