@@ -130,7 +130,7 @@ func (s *session) showSession(cmd *cobra.Command, a *app.App, id string) error {
 
 func (s *session) sessionHead(v app.SessionView) {
 	sign, col := icon(v.Status)
-	s.printf("session   %s  %s\nagent     %s  %s\nstatus    %s   %s   created %s   changed %s\n", v.ID, s.paint(bold, show(v.Title)), v.Agent,
+	s.printf("session   %s\nagent     %s  %s\nstatus    %s   %s   created %s   changed %s\n", s.paint(bold, v.ID), v.Agent,
 		show(v.AgentName), s.paint(col, sign+" "+v.Status), counted(v.Messages, "message"), v.Created.Local().Format(time.DateTime),
 		v.Updated.Local().Format(time.DateTime))
 	if v.Error != nil {
@@ -139,7 +139,7 @@ func (s *session) sessionHead(v app.SessionView) {
 			s.printf("          %s\n", show(v.Error.Hint))
 		}
 	}
-	for _, l := range []struct{ label, text string }{{"parent", v.Parent}, {"grant", v.Grant}} {
+	for _, l := range []struct{ label, text string }{{"title", v.Title}, {"parent", v.Parent}, {"grant", v.Grant}} {
 		if l.text != "" {
 			s.printf("%-9s %s\n", l.label, show(l.text))
 		}
