@@ -18,7 +18,7 @@ NPM_TEST := internal/e2e/testdata/npm
 TEST_TIMEOUT ?= 8m
 FUZZTIME ?= 10s
 SOAK_TIMEOUT ?= 25m
-SOAK_FUZZTIME ?= 8s
+SOAK_FUZZTIME ?= 6s
 
 .PHONY: all build demo escape test test-deps soak lint fmt fuzz bench cover cross clean help
 

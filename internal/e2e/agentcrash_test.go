@@ -102,7 +102,7 @@ const manyAnswers = `
 func TestManySessionsAtOnce(t *testing.T) {
 	t.Parallel()
 	n := 24
-	if soak {
+	if soak() {
 		n = 200
 	}
 	w := newWorld(t).durability("process")

@@ -222,7 +222,7 @@ func TestKillNineLosesNothing(t *testing.T) {
 		t.Run(fmt.Sprintf("durability %s, parallel %d", k.durability, k.parallel), func(t *testing.T) {
 			c := newCrash(t, k.durability, k.parallel)
 			times := k.times
-			if soak {
+			if soak() {
 				times = k.soak
 			}
 			for i := range times {
@@ -242,7 +242,7 @@ func TestKillNineLosesNothing(t *testing.T) {
 func TestKillNineWhileLooking(t *testing.T) {
 	c := newCrash(t, "power", 1)
 	times := 5
-	if soak {
+	if soak() {
 		times = 16
 	}
 	for i := range times {

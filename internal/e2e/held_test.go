@@ -113,7 +113,7 @@ func TestKillNineOfAHeldCommand(t *testing.T) {
 	p := w.beside("policy.yaml", "version: 1\nname: any\nfiles: {read: {allow: ['**']}, write: {allow: ['**']}}\ncommands: {allow: ['**']}\n")
 	w.write("old", "old")
 	times := 6
-	if soak {
+	if soak() {
 		times = 30
 	}
 	for i := range times {

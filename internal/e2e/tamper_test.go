@@ -243,14 +243,22 @@ func tables(t *testing.T, db *sql.DB) []table {
 
 func (tb table) where() string { return strings.Join(tb.key, " = ? AND ") + " = ?" }
 
-// rows gives the keys of some rows: of all, in the long way.
+// rows gives the keys of some rows, spread over all of them.
 func (tb table) rows(t *testing.T, db *sql.DB) [][]any {
 	t.Helper()
 	all := query(t, db, "SELECT "+strings.Join(tb.key, ", ")+" FROM "+tb.name+" ORDER BY 1")
-	if soak || len(all) <= 4 {
+	most := 4
+	if soak() {
+		most = 16
+	}
+	if len(all) <= most {
 		return all
 	}
-	return [][]any{all[0], all[1], all[len(all)/2], all[len(all)-1]}
+	out := [][]any{all[0], all[1]}
+	for i := 2; i < most; i++ {
+		out = append(out, all[1+(i-1)*(len(all)-2)/(most-2)])
+	}
+	return out
 }
 
 // flip changes one byte, or one bit of a number.
