@@ -53,26 +53,33 @@ func (a *App) looking(ctx context.Context) (*agent.Service, *sqlite.Store, error
 }
 
 // AgentPage lists agents, newest first: those after the one that before names ("":
-// from the newest), and whether there are more.
-func (a *App) AgentPage(ctx context.Context, before string, limit int) ([]httpapi.Agent, bool, error) {
+// from the newest). next is what to name for those that follow, "" after the last.
+func (a *App) AgentPage(ctx context.Context, before string, limit int) (page []httpapi.Agent, next string, err error) {
 	s, st, err := a.looking(ctx)
 	if err != nil {
-		return nil, false, err
+		return nil, "", err
 	}
 	var from uuid.UUID
 	if before != "" {
 		r, err := st.Agent(ctx, before)
 		if err != nil {
-			return nil, false, err
+			return nil, "", err
 		}
 		from = r.ID
 	}
 	list, err := s.Agents(ctx, from, limit+1)
-	out := []httpapi.Agent{}
-	for _, one := range list[:min(len(list), limit)] {
-		out = append(out, httpapi.AgentOf(one))
+	if err != nil {
+		return nil, "", err
 	}
-	return out, len(list) > limit, err
+	if len(list) > limit {
+		list = list[:limit]
+		next = list[limit-1].ID.String()
+	}
+	page = []httpapi.Agent{}
+	for _, one := range list {
+		page = append(page, httpapi.AgentOf(one))
+	}
+	return page, next, nil
 }
 
 // AgentView finds an agent by its ID, the beginning of one, or its name.
@@ -88,33 +95,38 @@ func (a *App) AgentView(ctx context.Context, id string) (httpapi.Agent, error) {
 	return httpapi.AgentOf(found), nil
 }
 
-// SessionPage lists sessions, newest first, and says whether there are more.
-func (a *App) SessionPage(ctx context.Context, q SessionQuery) ([]SessionView, bool, error) {
+// SessionPage lists sessions, newest first. next is the Before of those that follow,
+// "" after the last.
+func (a *App) SessionPage(ctx context.Context, q SessionQuery) (page []SessionView, next string, err error) {
 	s, st, err := a.looking(ctx)
 	if err != nil {
-		return nil, false, err
+		return nil, "", err
 	}
 	var from uuid.UUID
 	if q.Before != "" {
 		r, err := st.Session(ctx, q.Before)
 		if err != nil {
-			return nil, false, err
+			return nil, "", err
 		}
 		from = r.ID
 	}
 	list, err := s.Sessions(ctx, q.Agent, from, q.Limit+1)
 	if err != nil {
-		return nil, false, err
+		return nil, "", err
 	}
-	out, names := []SessionView{}, map[uuid.UUID]string{}
-	for _, one := range list[:min(len(list), q.Limit)] {
+	if len(list) > q.Limit {
+		list = list[:q.Limit]
+		next = list[q.Limit-1].ID.String()
+	}
+	page, names := []SessionView{}, map[uuid.UUID]string{}
+	for _, one := range list {
 		v, err := viewOf(ctx, st, one, names)
 		if err != nil {
-			return nil, false, err
+			return nil, "", err
 		}
-		out = append(out, v)
+		page = append(page, v)
 	}
-	return out, len(list) > q.Limit, nil
+	return page, next, nil
 }
 
 // viewOf adds the agent's name, also of one that was deleted. names are those that

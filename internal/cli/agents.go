@@ -52,13 +52,9 @@ func pageSize(limit int) error {
 }
 
 func (s *session) listAgents(cmd *cobra.Command, a *app.App, before string, limit int) error {
-	list, more, err := a.AgentPage(cmd.Context(), before, limit)
+	list, next, err := a.AgentPage(cmd.Context(), before, limit)
 	if err != nil {
 		return err
-	}
-	next := ""
-	if more {
-		next = list[len(list)-1].ID
 	}
 	if s.json {
 		return s.printJSON(map[string]any{"items": list, "next": next})
@@ -79,9 +75,7 @@ func (s *session) listAgents(cmd *cobra.Command, a *app.App, before string, limi
 		})
 	}
 	s.table([]string{"AGENT", "NAME", "MODEL", "CHANGED", "CAPABILITIES"}, rows)
-	if more {
-		s.printf("%s\n", s.paint(dim, "older ones: --before "+short(next)))
-	}
+	s.older(short(next))
 	return nil
 }
 

@@ -126,7 +126,7 @@ func (s *session) printAudit(found []app.AuditEvent, next ledger.Seq) error {
 	}
 	s.table([]string{"SEQ", "AT", "EVENT", "RUN/CALL", "TOOL", "CODE", "RULE"}, rows)
 	if next > 0 {
-		s.printf("%s\n", s.paint(dim, fmt.Sprintf("older ones: --before %d", next)))
+		s.older(fmt.Sprint(next))
 	}
 	return nil
 }

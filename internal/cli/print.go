@@ -256,6 +256,13 @@ func chop(lines []string, room int) []string {
 // find it by.
 func short(id string) string { return id[:min(len(id), 18)] }
 
+// older tells how the page after a list is had, if there is one.
+func (s *session) older(before string) {
+	if before != "" {
+		s.printf("%s\n", s.paint(dim, "older ones: --before "+before))
+	}
+}
+
 // when prints a moment for people, in their time zone.
 func when(t, now time.Time) string {
 	t = t.Local()

@@ -180,9 +180,7 @@ func (s *session) printRuns(runs []ledger.Run, more bool) error {
 		return nil
 	}
 	s.tableOfRuns(runs)
-	if more {
-		s.printf("%s\n", s.paint(dim, "older ones: --before "+short(next)))
-	}
+	s.older(short(next))
 	return nil
 }
 

@@ -57,13 +57,9 @@ its record.
 }
 
 func (s *session) listSessions(cmd *cobra.Command, a *app.App, q app.SessionQuery) error {
-	list, more, err := a.SessionPage(cmd.Context(), q)
+	list, next, err := a.SessionPage(cmd.Context(), q)
 	if err != nil {
 		return err
-	}
-	next := ""
-	if more {
-		next = list[len(list)-1].ID
 	}
 	if s.json {
 		return s.printJSON(map[string]any{"items": list, "next": next})
@@ -82,9 +78,7 @@ func (s *session) listSessions(cmd *cobra.Command, a *app.App, q app.SessionQuer
 		})
 	}
 	s.table([]string{"SESSION", "STATUS", "CREATED", "MESSAGES", "RUN", "AGENT", "TITLE"}, rows)
-	if more {
-		s.printf("%s\n", s.paint(dim, "older ones: --before "+short(next)))
-	}
+	s.older(short(next))
 	return nil
 }
 
