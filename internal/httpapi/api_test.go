@@ -130,6 +130,8 @@ func TestATurnThatWaitsForAPersonIsToldOf(t *testing.T) {
 	w := newWorld()
 	answered := make(chan struct{})
 	w.turn = func(ctx context.Context, w *world, id, _ string, on func(agent.Event)) error {
+		w.happen(id, agent.Event{Type: agent.StateChanged, State: agent.Waiting}, on)
+		time.Sleep(20 * time.Millisecond) // nothing is answered before the question is known
 		w.happen(id, agent.Event{Type: agent.ApprovalDue, Question: someID}, on)
 		select {
 		case <-answered:

@@ -251,7 +251,7 @@ func (s *Server) turn(ctx context.Context, x *exchange, by agent.Caller, in agen
 			return
 		case e.Type == agent.ApprovalDue:
 			so.Status, so.Approval = string(agent.Waiting), e.Question
-		case e.Type == agent.StateChanged && (e.State == agent.Paused || e.State == agent.Waiting):
+		case e.Type == agent.StateChanged && e.State == agent.Paused: // that it waits is told before the question is
 			so.Status = string(e.State)
 		default:
 			return
