@@ -155,7 +155,7 @@ func serve(env *testscript.Env) (string, error) {
 	mux.HandleFunc("/slow", func(_ http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 		}
 	})
 	pets(mux)

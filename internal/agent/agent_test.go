@@ -273,7 +273,7 @@ func TestCallsThatOnlyReadRunSideBySide(t *testing.T) {
 		}
 		select {
 		case <-meet:
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			return tool.Result{}, errors.New("alone")
 		}
 		return tool.Result{}, nil

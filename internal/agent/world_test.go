@@ -434,7 +434,7 @@ func sound(t testing.TB, ms []agent.Message, open bool) {
 // until waits for something that comes by itself.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); {
+	for end := time.Now().Add(time.Minute); !ok(); {
 		if time.Now().After(end) {
 			t.Fatalf("it did not come: %s", what)
 		}

@@ -180,7 +180,7 @@ func TestTimeIsTakenWhileItPasses(t *testing.T) {
 	began := time.Now()
 	select {
 	case <-first.Over():
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the call's time never ended")
 	}
 	if d := time.Since(began); d < 250*time.Millisecond {

@@ -82,13 +82,13 @@ func TestWhatFailsHidesNothingElse(t *testing.T) {
 	hangs.before = func(context.Context) { <-stop } // whatever its context says
 	fails.err = errors.New("no such command")
 	crashes.before = func(context.Context) { panic("boom") }
-	c := open(t, catalog.Config{Timeout: 100 * time.Millisecond}, hangs, offer("mcp:good", mcp("mcp:good:x", "d")), fails, crashes, offer("bad name"))
+	c := open(t, catalog.Config{Timeout: 2 * time.Second}, hangs, offer("mcp:good", mcp("mcp:good:x", "d")), fails, crashes, offer("bad name"))
 	defer close(stop)
 	l := c.List(t.Context(), catalog.Filter{})
 	if got := ids(l); !slices.Contains(got, "mcp:good:x") || len(got) != 3 {
 		t.Fatalf("listed are %v", got)
 	}
-	want := map[string]string{"mcp:hangs": "within 100ms", "mcp:fails": "no such command", "mcp:crashes": "boom", "bad name": "is no name of a source"}
+	want := map[string]string{"mcp:hangs": "within 2s", "mcp:fails": "no such command", "mcp:crashes": "boom", "bad name": "is no name of a source"}
 	for _, f := range l.Failing {
 		if !strings.Contains(f.Err.Error(), want[f.Source]) || want[f.Source] == "" {
 			t.Errorf("%s fails with %v", f.Source, f.Err)
@@ -101,7 +101,7 @@ func TestWhatFailsHidesNothingElse(t *testing.T) {
 	before := time.Now()
 	_, err := c.Lookup("mcp:hangs:x")
 	wantCode(t, err, fault.ToolFailed)
-	if hangs.asked.Load() != 1 || time.Since(before) > 10*time.Second {
+	if hangs.asked.Load() != 1 || time.Since(before) > time.Minute {
 		t.Errorf("a source that hangs was asked %d times, and the second answer took %s", hangs.asked.Load(), time.Since(before))
 	}
 }

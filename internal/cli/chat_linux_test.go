@@ -36,7 +36,7 @@ func screenOf(t *testing.T, mine *os.File) (await func(want string)) {
 	})
 	return func(want string) {
 		t.Helper()
-		end := time.After(30 * time.Second)
+		end := time.After(time.Minute)
 		for {
 			if i := strings.Index(all, want); i >= 0 {
 				all = all[i+len(want):]
@@ -108,7 +108,7 @@ func TestChatOnATerminal(t *testing.T) {
 		if status != 0 {
 			t.Errorf("status %d", status)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("it does not end")
 	}
 	list, err := os.ReadFile(filepath.Join(r.home, "chat_history"))

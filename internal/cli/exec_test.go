@@ -158,7 +158,7 @@ func TestExecOnATerminal(t *testing.T) {
 	var last string
 	await := func(want string) {
 		t.Helper()
-		end := time.After(10 * time.Second)
+		end := time.After(time.Minute)
 		for !strings.Contains(last, want) {
 			select {
 			case last = <-seen:
@@ -196,7 +196,7 @@ func TestExecOnATerminal(t *testing.T) {
 			if status != 9 {
 				t.Fatalf("status %d", status)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("it does not end: %q", last)
 		}
 	}
@@ -284,7 +284,7 @@ func TestExecAsksOnTheTerminal(t *testing.T) {
 				done <- r.main(cli.Streams{In: theirs, Out: theirs, Err: theirs}, "exec", "--ask", "-p", filepath.Join(r.dir, "..", "p.yaml"),
 					"-w", r.dir, "--", "sh", "-c", "curl -sSf -m 20 "+url+"/x 2>/dev/null; echo over:$?")
 			}()
-			must(t, mine.SetReadDeadline(time.Now().Add(20*time.Second)))
+			must(t, mine.SetReadDeadline(time.Now().Add(time.Minute)))
 			var seen strings.Builder
 			buf := make([]byte, 4096)
 			for asked := false; !strings.Contains(seen.String(), want); {
@@ -302,7 +302,7 @@ func TestExecAsksOnTheTerminal(t *testing.T) {
 			go func() { _, _ = io.Copy(io.Discard, mine) }() // what is still printed must not block it
 			select {
 			case <-done:
-			case <-time.After(10 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatalf("it does not end: %q", seen.String())
 			}
 			if err := theirs.Close(); err != nil && !errors.Is(err, os.ErrClosed) {

@@ -121,7 +121,7 @@ func TestKillNineOfAHeldCommand(t *testing.T) {
 		c := w.start("exec", "-p", p, "-w", w.workspace, "--changeset", "--", "sh", "-c",
 			"(setsid sleep "+token+" &); i=0; while :; do echo $i >f$i; echo new >>old; i=$((i+1)); done")
 		killAfter(t, c, time.Duration(rand.Int64N(int64(120*time.Millisecond))))
-		for end := time.Now().Add(20 * time.Second); running(t, token); time.Sleep(2 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); running(t, token); time.Sleep(2 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("a process of the command goes on")
 			}

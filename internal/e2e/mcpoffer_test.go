@@ -141,7 +141,7 @@ func reading(t *testing.T, cs *mcp.ClientSession, uri string) string {
 // tellUntil has the server say that a resource changed until the client hears it.
 func tellUntil(t *testing.T, srv *mcp.Server, uri string, heard <-chan string, want string) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		if err := srv.ResourceUpdated(t.Context(), &mcp.ResourceUpdatedNotificationParams{URI: uri}); err != nil {
 			t.Fatal(err)

@@ -364,7 +364,7 @@ func TestExpiryEndsWhatRuns(t *testing.T) {
 	}}
 	h := newHouse(t, open, p)
 	h.under("tools: {allow: ['*']}\non_revoke: finish", func(in *runner.Info) {
-		in.Grant = in.Grant.Derive(grant.Terms{Expires: time.Now().Add(300 * time.Millisecond)})
+		in.Grant = in.Grant.Derive(grant.Terms{Expires: time.Now().Add(2 * time.Second)})
 	})
 	if o := h.call("p", nil); o.Status != tool.Cancelled || !errors.Is(o.Err, fault.GrantExpired) {
 		t.Errorf("%s %v", o.Status, o.Err)

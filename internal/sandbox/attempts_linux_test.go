@@ -147,7 +147,7 @@ func (h *host) control(a attempt) {
 	}
 	if a.harms && a.control != inside {
 		seen := func() bool { return len(difference(before, h.state())) > 0 }
-		for end := time.Now().Add(10 * time.Second); !seen(); time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); !seen(); time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Error("the host sees nothing of what was done outside the sandbox")
 				return

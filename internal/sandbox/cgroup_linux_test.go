@@ -193,7 +193,7 @@ func TestGroupsOfADeadRuntimeAreRemoved(t *testing.T) {
 	theirs := sandbox.GroupPrefix(cmd.Process.Pid)
 	until := func(what string, ok func() bool) {
 		t.Helper()
-		for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal(what)
 			}

@@ -272,7 +272,7 @@ func listen(t *testing.T, network, addr string) *ear {
 				return
 			}
 			buf := []byte{0}
-			_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+			_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 			_, _ = c.Read(buf) // who says nothing is another
 			e.note(buf[0])
 			_ = c.Close()
@@ -298,7 +298,7 @@ func (e *ear) heard(t *testing.T) int64 {
 	_, err = c.Write([]byte{own})
 	must(t, errors.Join(err, c.Close()))
 	e.asked++
-	for end := time.Now().Add(10 * time.Second); e.own.Load() < e.asked; time.Sleep(50 * time.Microsecond) {
+	for end := time.Now().Add(time.Minute); e.own.Load() < e.asked; time.Sleep(50 * time.Microsecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%s %s hears nothing", e.network, e.addr)
 		}

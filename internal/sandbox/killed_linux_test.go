@@ -76,7 +76,7 @@ func (r *busyRuntime) works(when string) {
 	for _, tier := range tiers {
 		need[tier.name+" true"] = true
 	}
-	end := time.After(30 * time.Second)
+	end := time.After(time.Minute)
 	for len(need) > 0 {
 		select {
 		case line, ok := <-r.lines:
@@ -101,7 +101,7 @@ func (r *busyRuntime) kill() {
 // gone waits until this process has no descendant. Orphans come to it.
 func gone(t *testing.T, when string) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
 		for {
 			if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); pid <= 0 || err != nil {
 				break
@@ -164,7 +164,7 @@ func TestKillNineAtRandomMoments(t *testing.T) {
 	w.sh("true") // a start removes the groups of the dead
 	must(t, w.box.Close())
 	for _, prefix := range prefixes {
-		for end := time.Now().Add(20 * time.Second); groupsOf(t, prefix) > 0; {
+		for end := time.Now().Add(time.Minute); groupsOf(t, prefix) > 0; {
 			if time.Now().After(end) {
 				t.Fatalf("control groups %s are left", prefix)
 			}

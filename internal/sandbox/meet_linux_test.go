@@ -103,7 +103,7 @@ func testSandboxesDoNotMeet(t *testing.T, src string) {
 	ready, stop := h.w.dir+"/out/ready", h.w.dir+"/out/stop"
 	hold := []string{exe, "probe", "hold", fmt.Sprint(ready, " ", stop, " ", h.secret, " ", ipcKey+1)}
 	there := func() {
-		for end := time.Now().Add(20 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
 			if b, err := os.ReadFile(ready); err == nil && len(b) > 0 {
 				return
 			}
@@ -169,7 +169,7 @@ func TestOneSandboxCannotStarveAnother(t *testing.T) {
 		_, err := w.box.Run(context.Background(), w.p, sandbox.Command{Argv: []string{exe, "probe", "exhaust", ready + " " + stop}, Dir: w.dir, Timeout: 50 * time.Second})
 		errs <- err
 	}()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if b, err := os.ReadFile(ready); err == nil && len(b) > 0 {
 			t.Logf("it took %s", b)
 			break

@@ -20,7 +20,7 @@ func (w *world) onTerminal(script string, replies ...reply) string {
 	w.t.Helper()
 	seen := make(chan string, 1)
 	stdio := &sandbox.Stdio{Terminal: &sandbox.Terminal{Columns: 93, Rows: 31, Opened: func(f *os.File) {
-		must(w.t, f.SetDeadline(time.Now().Add(20*time.Second)))
+		must(w.t, f.SetDeadline(time.Now().Add(time.Minute)))
 		go func() {
 			defer func() { _ = f.Close() }()
 			var all strings.Builder

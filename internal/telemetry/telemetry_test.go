@@ -162,7 +162,7 @@ func TestACollectorThatIsAwayCostsNothing(t *testing.T) {
 	for range 10000 {
 		tr.Start(nil, "x", telemetry.Internal).End()
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("10,000 spans took %s", took)
 	}
 	tr.Close()

@@ -217,7 +217,7 @@ func TestNoFirstByte(t *testing.T) {
 
 func TestBodyThatDoesNotEnd(t *testing.T) {
 	s := site(t)
-	got, err := fetch(t, s, webfetch.Options{Body: 300 * time.Millisecond}, "", tool.Args{"url": "/trickle", "as_markdown": true})
+	got, err := fetch(t, s, webfetch.Options{Body: 1500 * time.Millisecond}, "", tool.Args{"url": "/trickle", "as_markdown": true})
 	if want := "# Begun\n\nand\n\n[..more content timed out...]"; err != nil || got["content"] != want || got["truncated"] != true {
 		t.Errorf("got %v, %v; want %q", got, err, want)
 	}

@@ -320,7 +320,7 @@ func TestScriptTimeIsBounded(t *testing.T) {
 	} {
 		start := time.Now()
 		_, _, err := command.Script(src, env, "/ws", nil)
-		if d := time.Since(start); d > 3*time.Second {
+		if d := time.Since(start); d > 20*time.Second {
 			t.Errorf("%s took %v, %v", name, d, err)
 		}
 	}

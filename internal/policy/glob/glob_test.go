@@ -195,7 +195,7 @@ func TestHostilePatternsAreFast(t *testing.T) {
 		t.Fatal(err)
 	}
 	text.Match(strings.Repeat("a", 10000))
-	if d := time.Since(start); d > 5*time.Second {
+	if d := time.Since(start); d > 20*time.Second {
 		t.Errorf("took %v", d)
 	}
 }

@@ -460,11 +460,11 @@ func TestCloseEndsEverything(t *testing.T) {
 	begin := time.Now()
 	b.Close()
 	b.Close()
-	if took := time.Since(begin); took > 2*time.Second {
+	if took := time.Since(begin); took > 20*time.Second {
 		t.Errorf("closing took %v", took)
 	}
 	for _, c := range []net.Conn{tunnel, idle} {
-		_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 		if _, err := c.Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "timeout") {
 			t.Errorf("a connection goes on: %v", err)
 		}

@@ -203,14 +203,14 @@ func TestBandwidth(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if took := time.Since(begin); took < 450*time.Millisecond || took > 2*time.Second {
+	if took := time.Since(begin); took < 450*time.Millisecond || took > 20*time.Second {
 		t.Errorf("600 kB at 1 MB/s took %v", took)
 	}
 }
 
 func TestSilenceAndSlownessEnd(t *testing.T) {
 	at, _ := sink(t)
-	limits := egress.Limits{Header: 100 * time.Millisecond, Idle: 150 * time.Millisecond}
+	limits := egress.Limits{Header: 100 * time.Millisecond, Idle: time.Second}
 	b := serve(t, nil, egress.Options{Permit: allowing(t, `{allow: ["tcp://`+at+`"]}`), Limits: limits})
 	for name, say := range map[string]string{"nothing": "", "half a head": "GET http://a", "half a greeting": "\x05\x02"} {
 		c, err := net.Dial("tcp", b.addr)
@@ -219,9 +219,9 @@ func TestSilenceAndSlownessEnd(t *testing.T) {
 		}
 		fmt.Fprint(c, say)
 		begin := time.Now()
-		_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 		_, _ = io.ReadAll(c)
-		if took := time.Since(begin); took > 2*time.Second {
+		if took := time.Since(begin); took > 20*time.Second {
 			t.Errorf("%s: open for %v", name, took)
 		}
 		c.Close()
@@ -229,20 +229,20 @@ func TestSilenceAndSlownessEnd(t *testing.T) {
 	c, _ := b.connect(t, at)
 	fmt.Fprint(c, "0\n")
 	begin := time.Now()
-	for time.Since(begin) < 600*time.Millisecond { // bytes one way keep both alive
+	for time.Since(begin) < 2500*time.Millisecond { // bytes one way keep both alive
 		if _, err := c.Write([]byte("x")); err != nil {
 			t.Fatalf("after %v: %v", time.Since(begin), err)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 	begin = time.Now()
-	for time.Since(begin) < 5*time.Second {
+	for time.Since(begin) < time.Minute {
 		if b.Report(); len(b.Report()) > 2 {
 			break
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	if took := time.Since(begin); took > 2*time.Second {
+	if took := time.Since(begin); took > 20*time.Second {
 		t.Errorf("a silent tunnel was open for %v", took)
 	}
 }
@@ -350,7 +350,7 @@ func (b *box) raw1(t testing.TB, send string) string {
 	}
 	defer c.Close()
 	_, _ = io.WriteString(c, strings.ReplaceAll(send, "$AUTH", b.auth()))
-	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 	got, _ := io.ReadAll(c)
 	return string(got)
 }

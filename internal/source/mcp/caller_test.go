@@ -230,7 +230,7 @@ func TestWhatAServerHasBesidesTools(t *testing.T) {
 			if _, err := run(t.Context(), tools[tool.WatchResource], tool.Args{"uri": "x://a"}); err != nil {
 				t.Fatal(err)
 			}
-			deadline := time.After(20 * time.Second)
+			deadline := time.After(time.Minute)
 			for heard := false; !heard; {
 				_ = srv.ResourceUpdated(t.Context(), &sdk.ResourceUpdatedNotificationParams{URI: "x://a"})
 				select {

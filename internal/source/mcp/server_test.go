@@ -238,7 +238,7 @@ func TestAServerThatAlwaysFailsIsLeftAlone(t *testing.T) {
 func TestAHungCallEndsInTimeAndItsServerIsReplaced(t *testing.T) {
 	s, p := newServer(t, "honest")
 	tools := discover(t, s)
-	ctx, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, stop := context.WithTimeout(t.Context(), 2*time.Second)
 	defer stop()
 	if _, err := run(ctx, tools["hang"], nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
@@ -254,7 +254,7 @@ func TestAHungCallEndsInTimeAndItsServerIsReplaced(t *testing.T) {
 func TestAnIdleServerIsStopped(t *testing.T) {
 	s, p := newServer(t, "honest", func(c *mcp.Config) { c.Idle = 50 * time.Millisecond })
 	tools := discover(t, s)
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for p.live.Load() != 0 {
 		if time.Now().After(deadline) {
 			t.Fatal("it still runs")
@@ -307,7 +307,7 @@ func TestProgressAndChangesAreTold(t *testing.T) {
 	}
 	select {
 	case <-s.Changed():
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the change is not told")
 	}
 	if was, now := tools["echo"].Spec(), discover(t, s)["echo"].Spec(); was.Digest() == now.Digest() {
