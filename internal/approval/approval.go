@@ -158,10 +158,13 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 		if err != nil {
 			return runner.Answer{}, err
 		}
-		if d.Here == nil && !d.Wait && ctx.Err() == nil {
+		if filed.State == store.Waiting && d.Here == nil && !d.Wait && ctx.Err() == nil {
 			return runner.Answer{}, d.nobody(q, filed)
 		}
-		done, err := d.wait(ctx, q, filed, terms.Session)
+		done, err := filed, error(nil)
+		if filed.State == store.Waiting {
+			done, err = d.wait(ctx, q, filed, terms.Session)
+		}
 		if errors.Is(err, ErrNotHere) {
 			return runner.Answer{}, d.nobody(q, filed)
 		}

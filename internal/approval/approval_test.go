@@ -176,6 +176,47 @@ func TestWhereThePersonCannotBeAskedTheQuestionStaysOpen(t *testing.T) {
 	}
 }
 
+// between does something after a call looked for an answer, and before it files
+// its question.
+type between struct {
+	store.Approvals
+	do func()
+}
+
+func (b between) Request(ctx context.Context, q store.Question) (store.Question, error) {
+	b.do()
+	return b.Approvals.Request(ctx, q)
+}
+
+func TestAnAnswerThatComesWhileTheQuestionIsPutCounts(t *testing.T) {
+	for name, asking := range map[string]*approval.Desk{
+		"nobody is here":   {},
+		"told to wait":     {Wait: true},
+		"a person is here": {Here: func(context.Context, approval.Case) (store.Vote, error) { panic("asked") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openStore(t)
+			q := write(newRun(t, s), "a.txt", "x")
+			if _, err := (&approval.Desk{Store: s}).Ask(t.Context(), q); !errors.Is(err, fault.NeedsApproval) {
+				t.Fatal(err)
+			}
+			first := waitFor(t, s, func(q store.Question) bool { return q.State == store.Waiting })
+			asking.Every = time.Millisecond
+			asking.Store = between{s, func() {
+				if _, err := s.Vote(t.Context(), first, store.Vote{By: "user:ann", Yes: true, Where: "elsewhere", At: time.Now()}); err != nil {
+					t.Error(err)
+				}
+			}}
+			if a, err := asking.Ask(t.Context(), q); err != nil || !a.Yes || a.By != "user:ann" {
+				t.Errorf("%+v, %v", a, err)
+			}
+			if list, err := s.Questions(t.Context(), store.QuestionFilter{}); err != nil || len(list) != 1 || list[0].State != store.Used {
+				t.Errorf("%+v, %v", list, err)
+			}
+		})
+	}
+}
+
 func TestANoIsToldWithItsReason(t *testing.T) {
 	s := openStore(t)
 	var asked atomic.Int32

@@ -2,6 +2,7 @@ package approval_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,8 +13,8 @@ import (
 	"github.com/remitrun/remit/internal/store"
 )
 
-// model is what is expected of one binding's questions: at most one waits, and
-// an approval that holds is used at most once.
+// model is what is expected of one binding's questions: at most one waits, none
+// where an approval holds that nobody has used, and that one is used once.
 type model struct {
 	now      time.Duration
 	waits    bool
@@ -32,7 +33,7 @@ func (m *model) step(op byte) bool {
 	open := m.waits && m.now < m.until
 	switch op {
 	case 'A':
-		if !open {
+		if !open && !slices.ContainsFunc(m.approved, func(end time.Duration) bool { return m.now < end }) {
 			m.waits, m.until, m.yes = true, m.now+waitsFor, map[string]bool{}
 		}
 		return true

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/ledger"
 	"github.com/remitrun/remit/internal/store"
 )
 
@@ -25,6 +26,7 @@ func Approvals(t *testing.T, open OpenStore) {
 	}{
 		{"a question is told as it was asked, also after reopening", approvalsAsk},
 		{"a question that waits is not filed twice", approvalsTwice},
+		{"a question that has a yes is not filed again", approvalsAnswered},
 		{"one no refuses", approvalsNo},
 		{"as many different people as it needs must say yes", approvalsSeveral},
 		{"only admins approve what admins approve", approvalsAdmin},
@@ -125,6 +127,47 @@ func approvalsTwice(t *testing.T, open OpenStore) {
 	late.Asked, late.Until = asks.Add(time.Hour), asks.Add(2*time.Hour)
 	if again := ask(t, a, late); again.ID == first.ID {
 		t.Error("a question whose time is over was given again")
+	}
+}
+
+// approvalsAnswered: the answer came after the caller had looked for one.
+func approvalsAnswered(t *testing.T, open OpenStore) {
+	a := openApprovals(t, open, t.TempDir())
+	mine, id := start(t, a, nil)
+	theirs, _ := start(t, a, nil)
+	of := func(binding byte, run ledger.Seq) store.Question {
+		q := question(binding)
+		q.Run, q.RunID, q.Asked = run, id, asks.Add(2*time.Second)
+		return q
+	}
+	once := ask(t, a, of(1, mine))
+	vote(t, a, once.ID, yes("user:ann"))
+	for _, run := range []ledger.Seq{mine, theirs, 0} {
+		if again := ask(t, a, of(1, run)); again.ID != once.ID || again.State != store.Approved {
+			t.Errorf("run %d was given %s, %s", run, again.ID, again.State)
+		}
+	}
+	late := of(1, mine)
+	late.Asked, late.Until = asks.Add(2*time.Hour), asks.Add(3*time.Hour)
+	if again := ask(t, a, late); again.ID == once.ID {
+		t.Error("a yes whose time is over was given")
+	}
+	session := yes("user:ann")
+	session.Session = []byte(`{"tool":"fs.write"}`)
+	all := ask(t, a, of(2, mine))
+	vote(t, a, all.ID, session)
+	if again := ask(t, a, of(2, mine)); again.ID != all.ID {
+		t.Error("the session's own yes was not given")
+	}
+	for _, run := range []ledger.Seq{theirs, 0} {
+		if again := ask(t, a, of(2, run)); again.ID == all.ID {
+			t.Errorf("run %d was given another session's yes", run)
+		}
+	}
+	no := ask(t, a, of(3, mine))
+	vote(t, a, no.ID, store.Vote{By: "user:ann", Where: "suite", At: asks.Add(time.Second)})
+	if again := ask(t, a, of(3, mine)); again.ID == no.ID {
+		t.Error("a no answers only who waits for it")
 	}
 }
 

@@ -143,8 +143,9 @@ type Meter struct {
 // Approvals keeps questions that a policy put to people, and their answers. A
 // question waits over restarts until it is answered or its time is over.
 type Approvals interface {
-	// Request files a question. One with the same Binding that still waits is
-	// given instead of filing a second.
+	// Request files a question. One with the same Binding that still waits, or has a
+	// yes that this call may use, is given instead of filing a second: the answer may
+	// have come since the caller looked.
 	Request(ctx context.Context, q Question) (Question, error)
 	// Question finds one by its ID or a unique prefix of it (at least 4
 	// characters): fault.ApprovalGone.

@@ -22,6 +22,7 @@ var _ store.Approvals = (*Store)(nil)
 // The columns of questions that are used by number.
 const (
 	questionState = 2
+	questionRun   = 3
 	questionUntil = 4
 	questionOnce  = 5
 	questionNeeds = 6
@@ -66,14 +67,16 @@ func (s *Store) Request(ctx context.Context, q store.Question) (store.Question, 
 	row := sealedRow{q.ID[:], q.Binding[:], int64(store.Waiting), int64(q.Run), q.Until.UnixMicro(), int64(1), int64(q.Needs), flag(q.Admin), int64(0)}
 	id := q.ID
 	err = s.change(ctx, e, func(ctx context.Context, w *writer, r *request) error {
-		same, err := w.questions(ctx, q.Binding, store.Waiting)
-		if err != nil {
-			return err
-		}
-		for _, other := range same {
-			if other.int(questionUntil) > q.Asked.UnixMicro() {
-				copy(id[:], other.bytes(0))
-				r.rows, r.apply = nil, nil
+		for _, state := range []store.QuestionState{store.Waiting, store.Approved} {
+			same, err := w.questions(ctx, q.Binding, state)
+			if err != nil {
+				return err
+			}
+			for _, other := range same {
+				if other.int(questionUntil) > q.Asked.UnixMicro() && (other.int(questionOnce) == 1 || q.Run != 0 && other.int(questionRun) == int64(q.Run)) {
+					copy(id[:], other.bytes(0))
+					r.rows, r.apply = nil, nil
+				}
 			}
 		}
 		return nil
