@@ -89,7 +89,7 @@ func (h *host) attempts(list []attempt, tier string, controls bool) {
 		h.t.Run(a.name, func(t *testing.T) {
 			h := h.in(t)
 			before := h.state()
-			out, err := h.w.run(sandbox.Command{Argv: append([]string{exe, "probe"}, h.fill(a.probe)...), Timeout: 30 * time.Second})
+			out, err := h.w.run(sandbox.Command{Argv: append([]string{exe, "probe"}, h.fill(a.probe)...), Timeout: time.Minute})
 			if err != nil {
 				t.Fatalf("probe %q: %v", a.probe, err)
 			}

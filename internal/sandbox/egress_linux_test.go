@@ -70,7 +70,7 @@ func TestTheProxyIsTheWayOut(t *testing.T) {
 	exe, err := os.Executable()
 	must(t, err)
 	t.Setenv("CANARY_OK", "the host's")
-	out, err := w.run(sandbox.Command{Argv: []string{exe, "probe", "fetch", "http://service.test/x"}, Timeout: 10 * time.Second})
+	out, err := w.run(sandbox.Command{Argv: []string{exe, "probe", "fetch", "http://service.test/x"}, Timeout: time.Minute})
 	must(t, err)
 	if got := string(out.Stdout.Data); !strings.Contains(got, "proxy answers for http://service.test/x") {
 		t.Errorf("got %q, %s", got, out.Stderr.Data)
@@ -130,7 +130,7 @@ func testTheWayOut(t *testing.T, src string) {
 		t.Run(name, func(t *testing.T) {
 			p = newProxy("proxy")
 			w := netWorld(t, src, func() *proxy { return p })
-			out, err := w.run(sandbox.Command{Argv: append([]string{exe, "probe"}, probe...), Timeout: 10 * time.Second})
+			out, err := w.run(sandbox.Command{Argv: append([]string{exe, "probe"}, probe...), Timeout: time.Minute})
 			must(t, err)
 			if got := string(out.Stdout.Data); !strings.HasPrefix(got, "REFUSED") {
 				t.Errorf("got %q %s", got, out.Stderr.Data)

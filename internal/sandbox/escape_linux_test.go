@@ -25,7 +25,7 @@ files:
 commands:
   allow: ["**", "EXE **"]
   env: [CANARY_OK, EXTRA]
-  timeout: 20s
+  timeout: 300s
 `
 
 // Each probe must succeed without the sandbox, or it would prove nothing, and

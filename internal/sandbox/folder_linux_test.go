@@ -16,7 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/sandbox"
 )
 
-const folderPolicy = "version: 1\nfiles: {read: {allow: ['**']}, write: {allow: ['**']}}\ncommands: {allow: ['sh **'], timeout: 20s}\n"
+const folderPolicy = "version: 1\nfiles: {read: {allow: ['**']}, write: {allow: ['**']}}\ncommands: {allow: ['sh **'], timeout: 300s}\n"
 
 // folderWorld is a world whose box keeps folders in a state of its own.
 func folderWorld(t *testing.T, policy string, lacking sandbox.Lacking) (w *world, state string) {

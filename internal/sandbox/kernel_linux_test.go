@@ -149,7 +149,7 @@ func testRefusedCalls(t *testing.T, src string) {
 		}
 		return m
 	}
-	said, err := w.run(sandbox.Command{Argv: []string{exe, "probe", "numbers", strings.Join(list, " ")}, Timeout: 20 * time.Second})
+	said, err := w.run(sandbox.Command{Argv: []string{exe, "probe", "numbers", strings.Join(list, " ")}, Timeout: time.Minute})
 	must(t, err)
 	in := answers(string(said.Stdout.Data))
 	_, all := try(t, outside, []string{"numbers", strings.Join(list, " ")})

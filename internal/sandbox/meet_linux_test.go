@@ -119,7 +119,7 @@ func testSandboxesDoNotMeet(t *testing.T, src string) {
 	}()
 	there()
 	find := func(what string, w *world) {
-		out, err := w.run(sandbox.Command{Argv: []string{exe, "probe", "find", strconv.Itoa(ipcKey + 1)}, Dir: h.w.dir, Timeout: 20 * time.Second})
+		out, err := w.run(sandbox.Command{Argv: []string{exe, "probe", "find", strconv.Itoa(ipcKey + 1)}, Dir: h.w.dir, Timeout: time.Minute})
 		if err != nil || string(out.Stdout.Data) != "REFUSED that is all\n" || strings.Contains(string(out.Stderr.Data), h.secret) {
 			t.Errorf("%s: got %q, %q, %v", what, out.Stdout.Data, out.Stderr.Data, err)
 		}
@@ -254,7 +254,7 @@ func TestSetuidProgramsGiveNothing(t *testing.T) {
 	must(t, os.Symlink("/usr/bin/id", w.dir+"/plain"))
 	w.allow(strings.Replace(openPolicy, `"EXE **"`, strconv.Quote(name+" **"), 1))
 	plain := strings.TrimSpace(string(w.sh("id -u").Stdout.Data))
-	out, err := w.run(sandbox.Command{Argv: []string{name, "-u"}, Timeout: 10 * time.Second})
+	out, err := w.run(sandbox.Command{Argv: []string{name, "-u"}, Timeout: time.Minute})
 	if got := strings.TrimSpace(string(out.Stdout.Data)); err != nil || got != plain || got == "" {
 		t.Errorf("it runs as %q, others as %q, %v %s", got, plain, err, out.Stderr.Data)
 	}

@@ -18,7 +18,7 @@ import (
 // policies open the same in the workspace, and nothing else of Remit's is.
 func TestTheToolsOwnFolder(t *testing.T) {
 	t.Parallel()
-	const commands = "\ncommands: {allow: ['**'], timeout: 20s}\n"
+	const commands = "\ncommands: {allow: ['**'], timeout: 300s}\n"
 	for name, c := range map[string]struct {
 		policy, narrow string
 		state          string // below the workspace, or "" for outside

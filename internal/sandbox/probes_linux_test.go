@@ -244,7 +244,7 @@ func (w *world) confined(args ...string) string {
 	w.t.Helper()
 	exe, err := os.Executable()
 	must(w.t, err)
-	out, err := w.run(sandbox.Command{Argv: append([]string{exe, "probe"}, args...), Timeout: 15 * time.Second})
+	out, err := w.run(sandbox.Command{Argv: append([]string{exe, "probe"}, args...), Timeout: time.Minute})
 	if err != nil {
 		w.t.Fatalf("probe %v: %v", args, err)
 	}

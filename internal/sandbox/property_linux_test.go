@@ -81,7 +81,7 @@ func init() {
 			}
 			tr.Proxy = http.ProxyURL(u)
 		}
-		c := http.Client{Transport: tr, Timeout: 20 * time.Second}
+		c := http.Client{Transport: tr, Timeout: time.Minute}
 		for line := range strings.Lines(list) {
 			method, at := two(strings.TrimSpace(line))
 			req, err := http.NewRequest(method, at, nil)
@@ -188,7 +188,7 @@ func (w *world) reach(rt *rapid.T, names []string, contents map[string]string, r
 	for _, n := range names {
 		paths = append(paths, filepath.Join(w.dir, n))
 	}
-	out, err := w.run(sandbox.Command{Argv: []string{exe, "probe", "access", strings.Join(paths, "\n")}, Timeout: 30 * time.Second})
+	out, err := w.run(sandbox.Command{Argv: []string{exe, "probe", "access", strings.Join(paths, "\n")}, Timeout: time.Minute})
 	if err != nil {
 		if notReadable := strings.Contains(err.Error(), "is not readable under the policy"); notReadable {
 			return "refused"

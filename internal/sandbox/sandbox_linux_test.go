@@ -35,7 +35,7 @@ files:
 commands:
   allow: ["**", "EXE **"]
   env: [CANARY_OK, EXTRA]
-  timeout: 20s
+  timeout: 300s
 `
 
 // tiers are the ways that a sandbox comes to a command: what one keeps in, each
@@ -107,7 +107,7 @@ func (w *world) run(c sandbox.Command) (sandbox.Outcome, error) {
 // sh runs a script in the sandbox's shell.
 func (w *world) sh(script string) sandbox.Outcome {
 	w.t.Helper()
-	out, err := w.run(sandbox.Command{Argv: []string{"/bin/sh", "-c", script}, Shell: true, Timeout: 10 * time.Second})
+	out, err := w.run(sandbox.Command{Argv: []string{"/bin/sh", "-c", script}, Shell: true, Timeout: time.Minute})
 	if err != nil {
 		w.t.Fatalf("sh -c %q: %v", script, err)
 	}

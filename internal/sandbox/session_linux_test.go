@@ -75,7 +75,7 @@ func TestASessionEndsWhere(t *testing.T) {
 		"a denied file was replaced": {script: "true", between: func(w *world) {
 			must(w.t, os.Rename(w.file("other", "secret too"), filepath.Join(w.dir, "a.bak")))
 		}},
-		"the policy is another": {script: "true", between: func(w *world) { w.allow(strings.Replace(denyingPolicy+"sandbox: {tier: session}\n", "20s", "21s", 1)) }},
+		"the policy is another": {script: "true", between: func(w *world) { w.allow(strings.Replace(denyingPolicy+"sandbox: {tier: session}\n", "300s", "301s", 1)) }},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestASessionStaysAfterTheNetworkWasUsed(t *testing.T) {
 	shared := 0
 	for range 5 {
 		before := w.pidOf()
-		out, err := w.run(sandbox.Command{Argv: []string{exe, "probe", "fetch", "http://service.test/x"}, Timeout: 10 * time.Second})
+		out, err := w.run(sandbox.Command{Argv: []string{exe, "probe", "fetch", "http://service.test/x"}, Timeout: time.Minute})
 		must(t, err)
 		if want := fmt.Sprintf("proxy-%d answers", made); !strings.Contains(string(out.Stdout.Data), want) || len(out.Connections) != 1 {
 			t.Errorf("got %q with %+v, want %q", out.Stdout.Data, out.Connections, want)

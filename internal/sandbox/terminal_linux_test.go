@@ -38,7 +38,7 @@ func (w *world) onTerminal(script string, replies ...reply) string {
 			}
 		}()
 	}}}
-	out, err := w.run(sandbox.Command{Argv: []string{"/bin/sh", "-c", script}, Shell: true, Timeout: 20 * time.Second, Stdio: stdio})
+	out, err := w.run(sandbox.Command{Argv: []string{"/bin/sh", "-c", script}, Shell: true, Timeout: time.Minute, Stdio: stdio})
 	if err != nil || out.ExitCode != 0 {
 		w.t.Errorf("got exit %d, %v, %s", out.ExitCode, err, <-seen)
 		return ""
