@@ -120,7 +120,7 @@ func (c *children) Wait(ctx context.Context, p permit.Permit, names []string, mo
 	waiting, stop := context.WithTimeout(ctx, min(most, longestWait))
 	defer stop()
 	for _, r := range list {
-		if err := c.goOn(ctx, act, r); err != nil {
+		if err := c.goOn(ctx, act, r.ID); err != nil {
 			return nil, err
 		}
 		if err := c.s.Wait(waiting, r.ID.String()); waiting.Err() != nil && errors.Is(err, waiting.Err()) {
@@ -142,13 +142,18 @@ func (c *children) Wait(ctx context.Context, p permit.Permit, names []string, mo
 // longestWait is how long one call waits: a call has a time, too.
 const longestWait = runner.DefaultTimeout - 10*time.Second
 
-// goOn resumes a sub-agent that was at work when Remit ended.
-func (c *children) goOn(ctx context.Context, act *activation, r store.SessionRecord) error {
-	d, err := readSession(r)
-	if err != nil || d.State != Working && d.State != Waiting {
-		return err
+// goOn resumes a sub-agent that was at work when Remit ended; none that a person
+// has cancelled, paused or ended since.
+func (c *children) goOn(ctx context.Context, act *activation, id uuid.UUID) error {
+	l := c.s.hold(id)
+	defer c.s.let(l)
+	if l.under() != nil {
+		return nil
 	}
-	_, err = c.s.Resume(ctx, act.by, r.ID.String())
+	err := c.s.goOn(ctx, act.by, l, leftAtWork)
+	if err != nil && l.under() != nil {
+		return nil // a turn has just begun
+	}
 	return err
 }
 

@@ -63,16 +63,26 @@ func (s *Service) Session(ctx context.Context, id string) (Session, error) {
 // seen is a session as it is now: one that was at work when its process ended is
 // paused until somebody resumes it.
 func (s *Service) seen(ctx context.Context, r store.SessionRecord, d sessionDoc) (Session, error) {
-	if d.State == Working || d.State == Waiting || d.State == Paused {
-		if l := s.known(r.ID); l == nil || l.under() == nil {
-			going, err := s.elsewhere(ctx, r.ID)
-			if err != nil {
-				return Session{}, err
-			}
-			if !going {
-				d.State = Paused
-			}
+	for d.State == Working || d.State == Waiting || d.State == Paused {
+		if l := s.known(r.ID); l != nil && l.under() != nil {
+			break
 		}
+		going, err := s.elsewhere(ctx, r.ID)
+		if err != nil {
+			return Session{}, err
+		}
+		if going {
+			break
+		}
+		now, doc, err := s.session(ctx, r.ID.String())
+		if err != nil {
+			return Session{}, err
+		}
+		if now.Version == r.Version { // its turn did not end meanwhile
+			d.State = Paused
+			break
+		}
+		r, d = now, doc
 	}
 	return show(r, d), nil
 }
@@ -315,14 +325,24 @@ func (s *Service) Resume(ctx context.Context, by Caller, id string) (Session, er
 		t.mu.Unlock()
 		return s.seen(ctx, r, d)
 	}
-	if d.State == Idle {
-		return show(r, d), nil
-	}
-	if _, _, err := s.start(ctx, by, l, nil); err != nil {
+	if err := s.goOn(ctx, by, l, func(was State) bool { return was != Idle }); err != nil {
 		return Session{}, err
 	}
 	return s.Session(ctx, id)
 }
+
+// goOn goes on with the turn that a session was left in, if it is in a state to go
+// on from.
+func (s *Service) goOn(ctx context.Context, by Caller, l *live, may func(State) bool) error {
+	_, _, err := s.start(ctx, by, l, nil, may)
+	if errors.Is(err, errNotLeft) {
+		return nil
+	}
+	return err
+}
+
+// leftAtWork are the states of a session whose process ended in the middle of a turn.
+func leftAtWork(was State) bool { return was == Working || was == Waiting }
 
 // Recover resumes the sessions that were at work when their process ended, where
 // they were begun under the policies that hold. Those under a grant wait for who
@@ -338,7 +358,7 @@ func (s *Service) Recover(ctx context.Context, by Caller) ([]Session, error) {
 		f.Before = list[len(list)-1].ID
 		for _, r := range list {
 			d, err := readSession(r)
-			if err != nil || r.Deleted || d.Under != "" || d.State != Working && d.State != Waiting {
+			if err != nil || r.Deleted || d.Under != "" || !leftAtWork(d.State) {
 				continue
 			}
 			one, err := s.Resume(ctx, by, r.ID.String())

@@ -23,6 +23,7 @@ import (
 // model is done or something ends it.
 type turn struct {
 	by     Caller
+	may    func(State) bool // whether it goes on from a state; nil: it begins with a message, from any
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when it is over
 
@@ -43,7 +44,7 @@ func (s *Service) Send(ctx context.Context, by Caller, id, text string, on func(
 	l := s.hold(r.ID)
 	defer s.let(l)
 	at := l.hub.end()
-	t, first, err := s.start(ctx, by, l, &text)
+	t, first, err := s.start(ctx, by, l, &text, nil)
 	if err != nil {
 		return Turn{}, err
 	}
@@ -79,13 +80,17 @@ func (s *Service) Start(ctx context.Context, by Caller, id, text string) (Messag
 	}
 	l := s.hold(r.ID)
 	defer s.let(l)
-	_, first, err := s.start(ctx, by, l, &text)
+	_, first, err := s.start(ctx, by, l, &text, nil)
 	return first, err
 }
 
+// errNotLeft: the session is in no state that a turn goes on from.
+var errNotLeft = errors.New("no turn was left")
+
 // start begins a turn with a message, or without one where the last turn is to go
-// on. It returns once that is kept.
-func (s *Service) start(ctx context.Context, by Caller, l *live, text *string) (*turn, Message, error) {
+// on; then it may only from some states, see errNotLeft. It returns once that is
+// kept.
+func (s *Service) start(ctx context.Context, by Caller, l *live, text *string, may func(State) bool) (*turn, Message, error) {
 	if text != nil && (strings.TrimSpace(*text) == "" || len(*text) > MaxMessage || !utf8.ValidString(*text)) {
 		return nil, Message{}, fault.New(fault.AgentInvalid, "a message is a text of 1 to %d bytes", MaxMessage).In("content")
 	}
@@ -95,7 +100,7 @@ func (s *Service) start(ctx context.Context, by Caller, l *live, text *string) (
 		}
 	}
 	turning, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	t := &turn{by: by, cancel: cancel, done: make(chan struct{})}
+	t := &turn{by: by, may: may, cancel: cancel, done: make(chan struct{})}
 	if err := s.claim(l, t); err != nil {
 		cancel(nil)
 		return nil, Message{}, err
@@ -131,7 +136,7 @@ func busy(why string) error {
 
 // enter prepares the session's run and adds the message, if there is one.
 func (s *Service) enter(ctx context.Context, l *live, t *turn, text *string) (Message, error) {
-	act, err := s.activate(ctx, l, t.by)
+	act, err := s.activate(ctx, l, t)
 	if err != nil {
 		return Message{}, err
 	}
@@ -147,12 +152,15 @@ func (s *Service) enter(ctx context.Context, l *live, t *turn, text *string) (Me
 
 // activate gives the session its run: the one that it has, if it still fits, or a
 // new one under a grant that is made anew.
-func (s *Service) activate(ctx context.Context, l *live, by Caller) (*activation, error) {
+func (s *Service) activate(ctx context.Context, l *live, t *turn) (*activation, error) {
 	r, d, err := s.session(ctx, l.id.String())
 	if err != nil {
 		return nil, err
 	}
+	by := t.by
 	switch {
+	case t.may != nil && !t.may(d.State): // as it is now that no other turn can begin
+		return nil, errNotLeft
 	case d.State == Ended:
 		return nil, fault.New(fault.SessionEnded, "the session has ended").WithHint("begin another, or fork it")
 	case d.Child != nil && d.Child.Pending:

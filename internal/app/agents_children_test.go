@@ -1,8 +1,10 @@
 package app_test
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/remitrun/remit/internal/agent"
 	"github.com/remitrun/remit/internal/model"
@@ -212,5 +214,58 @@ func TestAPendingSubAgentBeginsWhenItIsGivenAuthority(t *testing.T) {
 	}
 	if kids := p.children(s); len(kids) != 1 || kids[0].State != agent.Ended {
 		t.Errorf("%+v", kids)
+	}
+}
+
+// A parent that waits for one sub-agent leaves another alone that a person has
+// cancelled meanwhile.
+func TestWaitingStartsNothingAgain(t *testing.T) {
+	parent := `- tool_calls:
+    - {name: spawn_agent, args: {name: slow, agent: Worker, task: add}}
+    - {name: spawn_agent, args: {name: unwanted, agent: Worker, task: add}}
+- tool_calls: [{name: wait, args: {agents: [slow, unwanted]}}]
+- text: done
+`
+	p, s := family(t, strings.Replace(agentsPolicy, `tools: {allow: ["*"]}`, `tools: {allow: ["*"], ask: [test_math.multiply]}`, 1), parent, workerScript)
+	due, waits := make(chan struct{}, 9), make(chan struct{}, 1)
+	ended := make(chan error, 1)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	go func() {
+		_, err := p.svc.Send(ctx, tester, s.ID.String(), "go", func(e agent.Event) {
+			switch {
+			case e.Type == agent.ApprovalDue:
+				due <- struct{}{}
+			case e.Type == agent.CallStarted && e.Call.Name == "wait":
+				waits <- struct{}{}
+			}
+		})
+		ended <- err
+	}()
+	for range 2 {
+		<-due
+	}
+	<-waits
+	time.Sleep(50 * time.Millisecond) // so that it has most likely looked at both
+	kids := map[string]agent.Session{}
+	for _, k := range p.children(s) {
+		kids[k.Title] = k
+	}
+	left, err := p.svc.Cancel(t.Context(), tester, kids["unwanted"].ID.String())
+	if err != nil || left.State != agent.Cancelled {
+		t.Fatalf("%+v, %v", left, err)
+	}
+	asked, err := p.app.Questions(t.Context(), store.QuestionFilter{State: store.Waiting})
+	if err != nil || len(asked) != 1 {
+		t.Fatalf("%+v, %v", asked, err)
+	}
+	if _, err := p.app.Answer(t.Context(), asked[0].ID.String(), true, false, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if now, err := p.svc.Session(t.Context(), left.ID.String()); err != nil || now.State != agent.Cancelled || now.Version != left.Version {
+		t.Errorf("it is %+v, it was %+v, %v", now, left, err)
 	}
 }

@@ -175,18 +175,17 @@ type begun struct {
 // begin carries out a turn. It ends with the server's work and not with the
 // request: whoever is cut off finds the answer in the session.
 func (s *Server) begin(x *exchange, by agent.Caller, in agent.Session, text string, on func(agent.Event)) (*begun, error) {
-	select {
-	case <-s.draining:
+	if !s.enterTurn() {
 		p := bad(http.StatusServiceUnavailable, fault.SessionBusy, "the service is about to stop", "try again when it is back")
 		p.retry = "5"
 		return nil, p
-	default:
 	}
 	b := &begun{done: make(chan struct{})}
 	span := s.o.Tracer.Start(x.span, "invoke_agent", telemetry.Internal,
 		telemetry.Attr{Key: "gen_ai.operation.name", Value: "invoke_agent"}, telemetry.Attr{Key: "gen_ai.agent.id", Value: in.Agent.String()},
 		telemetry.Attr{Key: "gen_ai.conversation.id", Value: in.ID.String()})
-	s.turns.Go(func() {
+	go func() {
+		defer s.turns.Done()
 		defer close(b.done)
 		s.met.working.Add(1)
 		defer s.met.working.Add(-1)
@@ -201,8 +200,22 @@ func (s *Server) begin(x *exchange, by agent.Caller, in agent.Session, text stri
 		span.Set(telemetry.Attr{Key: "gen_ai.usage.input_tokens", Value: b.turn.Session.Usage.Input - in.Usage.Input},
 			telemetry.Attr{Key: "gen_ai.usage.output_tokens", Value: b.turn.Session.Usage.Output - in.Usage.Output})
 		span.End()
-	})
+	}()
 	return b, nil
+}
+
+// enterTurn counts a turn among those that Drain waits for, unless the service is
+// about to stop.
+func (s *Server) enterTurn() bool {
+	s.entering.Lock()
+	defer s.entering.Unlock()
+	select {
+	case <-s.draining:
+		return false
+	default:
+	}
+	s.turns.Add(1)
+	return true
 }
 
 // startTurn answers once the message is kept; the turn goes on.

@@ -151,6 +151,7 @@ type Server struct {
 
 	draining chan struct{} // closed when the server is told to stop
 	drain    sync.Once
+	entering sync.Mutex      // no turn is added once draining is closed
 	work     context.Context // of turns: they outlive their request, and not the server
 	stop     context.CancelFunc
 	turns    sync.WaitGroup
@@ -238,7 +239,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 // Drain ends event streams, lets turns finish until ctx ends, and then ends them
 // too: their sessions go on where they were when the service is back.
 func (s *Server) Drain(ctx context.Context) {
-	s.drain.Do(func() { close(s.draining) })
+	s.drain.Do(func() {
+		s.entering.Lock()
+		defer s.entering.Unlock()
+		close(s.draining)
+	})
 	done := make(chan struct{})
 	go func() {
 		s.turns.Wait()

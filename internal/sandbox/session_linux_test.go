@@ -75,7 +75,9 @@ func TestASessionEndsWhere(t *testing.T) {
 		"a denied file was replaced": {script: "true", between: func(w *world) {
 			must(w.t, os.Rename(w.file("other", "secret too"), filepath.Join(w.dir, "a.bak")))
 		}},
-		"the policy is another": {script: "true", between: func(w *world) { w.allow(strings.Replace(denyingPolicy+"sandbox: {tier: session}\n", "300s", "301s", 1)) }},
+		"the policy is another": {script: "true", between: func(w *world) {
+			w.allow(strings.Replace(denyingPolicy+"sandbox: {tier: session}\n", "300s", "301s", 1))
+		}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
