@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -170,10 +171,15 @@ func port(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: port VAR")
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	ts.Check(err)
-	_, p, err := net.SplitHostPort(l.Addr().String())
-	ts.Check(err)
-	ts.Setenv(args[0], p)
-	ts.Check(l.Close())
+	for range 1000 {
+		p := strconv.Itoa(10000 + rand.IntN(20000)) // below those that the system gives to who asks for any
+		l, err := net.Listen("tcp", "127.0.0.1:"+p)
+		if err != nil {
+			continue
+		}
+		ts.Check(l.Close())
+		ts.Setenv(args[0], p)
+		return
+	}
+	ts.Fatalf("no port is free")
 }

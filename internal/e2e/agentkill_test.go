@@ -43,9 +43,13 @@ func (k *killed) send(path string, body any) {
 		defer close(done)
 		_ = k.try("POST", k.at+path, body, nil) // what became of it is looked up
 	}()
+	var chance <-chan time.Time
+	if k.kills < 20 { // where each resumption took longer it would never end
+		chance = time.After(time.Duration(10+rand.IntN(150)) * time.Millisecond)
+	}
 	select {
 	case <-done:
-	case <-time.After(time.Duration(10+rand.IntN(150)) * time.Millisecond):
+	case <-chance:
 		_ = k.cmd.Process.Kill()
 		<-done
 		k.killAndBegin()

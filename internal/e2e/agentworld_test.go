@@ -27,7 +27,7 @@ type serving struct {
 }
 
 // patience is how long what should be quick may take on a machine that is busy.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // serveAgents starts the service in the workspace, under a policy.
 func (w *world) serveAgents(policy string, env ...string) *serving {

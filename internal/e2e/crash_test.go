@@ -248,7 +248,12 @@ func TestKillNineWhileLooking(t *testing.T) {
 	for i := range times {
 		c.workspace = filepath.Join(filepath.Dir(c.home), fmt.Sprint("work", i))
 		c.mkdir(c.workspace)
-		killAfter(t, c.start("run", c.plan, "-p", c.policy, "-w", c.workspace, "--json"), c.whole/4+time.Duration(rand.Int64N(int64(c.whole/2))))
+		run := c.start("run", c.plan, "-p", c.policy, "-w", c.workspace, "--json")
+		c.until("a first file", func() bool {
+			made, _ := os.ReadDir(filepath.Join(c.workspace, "out"))
+			return len(made) > 0
+		})
+		killAfter(t, run, time.Duration(rand.Int64N(int64(c.whole/2))))
 		files := tree(t, c.workspace)
 		for range 3 { // whoever comes first recovers, and is killed at it
 			killAfter(t, c.start("runs"), time.Duration(rand.Int64N(int64(40*time.Millisecond))))

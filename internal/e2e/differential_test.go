@@ -38,13 +38,13 @@ network:
   ask: ["DELETE http://%[1]s/ask/**"]
   deny: ["http://%[1]s/ok/never/**"]
   max_bytes: 16KiB
-  timeout: 1500ms
+  timeout: 20s
 commands:
   allow: ["echo **", "cat **", "wc **", "ls **", "false", "sleep **", "sh -c **", "env **"]
   ask: ["sort **"]
   deny: ["** --force **", "cat notes.txt"]
   env: [LANG]
-  timeout: 3s
+  timeout: 30s
   max_output: 4KiB
 tools:
   allow:
@@ -169,14 +169,14 @@ func theCalls(w *world) []call {
 			http+"/redirect/denied", http+"/redirect/metadata", http+"/redirect/file"),
 		get("denied", http+"/ok/a%2fb", "http://user:pw@"+w.server+"/ok/x", "http://127.1"+port+"/ok/x", "http://2130706433"+port+"/ok/x", "http://0x7f.1"+port+"/ok/x",
 			"http://[::ffff:127.0.0.1]"+port+"/ok/x", "http://127.0.0.1./ok/x", "ftp://127.0.0.1/x", "gopher://127.0.0.1/x"), // no URL that is known
-		get("", "file:///etc/passwd", "http://", "://x", "http://127.0.0.1"+port+"@evil.example/ok/x", http+"/status/404", http+"/large", http+"/slow", "http:/\\127.0.0.1/", http+"/ok/\x00", "javascript:alert(1)"),
+		get("", "file:///etc/passwd", "http://", "://x", "http://127.0.0.1"+port+"@evil.example/ok/x", http+"/status/404", http+"/large", "http:/\\127.0.0.1/", http+"/ok/\x00", "javascript:alert(1)"),
 		{{Tool: "http.request", Args: args("method", "POST", "url", http+"/ok/post", "body", "x"), wanted: "completed"},
 			{Tool: "http.request", Args: args("method", "DELETE", "url", http+"/ask/x"), wanted: "denied"},
 			{Tool: "http.request", Args: args("method", "TRACE", "url", http+"/ok/x")},
 			{Tool: "http.request", Args: args("method", "POST", "url", http+"/redirect/home", "json", args("a", 1.5)), wanted: "denied"}},
 		{argv("completed", "echo", "hello  world", "$HOME", ";", "`id`"), argv("denied", "cat", "notes.txt"), argv("denied", "echo", "--force", "x"), argv("denied", "rm", "-rf", "."),
 			argv("denied", "sort", "notes.txt"), argv("failed", "false"), argv("denied", "./echo"), argv("denied", "/bin/../usr/bin/id"), argv("", "sh", "-c", "id"), argv("", "sh", "-c", "echo hi"),
-			argv("", "cat", ".env"), argv("", "cat", "private/key.txt"), argv("", "cat", "../outside.txt"), argv("", "ls", "src"), argv("timeout", "sleep", "5"), argv("", "env", "rm", "x"), argv("", "nosuchcommand")},
+			argv("", "cat", ".env"), argv("", "cat", "private/key.txt"), argv("", "cat", "../outside.txt"), argv("", "ls", "src"), {Tool: "shell.run", Args: args("argv", []any{"sleep", "60"}, "timeout", "500ms"), wanted: "timeout"}, argv("", "env", "rm", "x"), argv("", "nosuchcommand")},
 		script("completed", "echo one | wc -c", "echo $((1+1))", "echo 'a; rm -rf /'", "echo new > out/by-shell.txt", "cat src/a.go && echo ok"),
 		script("denied", "echo $(id)", "echo `id`", "id; echo x", "echo x > src/x", "eval echo x", "$CMD x", "echo x | sort", "exec id", "echo x && rm x",
 			"echo x > ../x", "cat < .env", "cat < private/key.txt", "FOO=1 id", ". ./x.sh", "echo x > /dev/tcp/1.2.3.4/80"),
@@ -441,6 +441,15 @@ func TestEveryDoorGivesTheSameVerdict(t *testing.T) {
 	t.Logf("%d calls", len(calls))
 }
 
+func TestEveryDoorWaitsEquallyLong(t *testing.T) {
+	d := newDoors(t, strings.Replace(differentialPolicy, "timeout: 20s", "timeout: 300ms", 1))
+	for _, v := range d.agree(t, get("timeout", "http://"+d.w.server+"/slow")) {
+		if v.Status != "timeout" {
+			t.Errorf("%+v", v)
+		}
+	}
+}
+
 func TestEveryDoorCountsLimitsTheSame(t *testing.T) {
 	for name, limits := range map[string]string{
 		"calls":          "{calls: 5}",
@@ -479,6 +488,30 @@ func TestEveryDoorGivesTheSameVerdictOnGeneratedCalls(t *testing.T) {
 	})
 }
 
+// always reports whether a script of these words does the same each time: ls may
+// not tell of times, and of the processes of a pipe only one may say or touch
+// anything.
+func always(words []string) bool {
+	if slices.Contains(words, "ls") && (slices.Contains(words, "-l") || slices.Contains(words, "-c")) {
+		return false
+	}
+	if !slices.Contains(words, "|") {
+		return true
+	}
+	active, stage := 0, []string{}
+	for _, w := range append(words, "|") {
+		if w != "|" {
+			stage = append(stage, w)
+			continue
+		}
+		if len(stage) == 0 || stage[0] != "echo" || slices.ContainsFunc(stage, func(w string) bool { return slices.Contains([]string{";", "&&", ">", "<", "$(id)", "`id`"}, w) }) {
+			active++
+		}
+		stage = stage[:0]
+	}
+	return active < 2
+}
+
 func drawCall(t *rapid.T, w *world) call {
 	part := rapid.SampledFrom([]string{"out", "src", "private", "ask", "notes.txt", "a.go", "..", ".", "", "old.bak", ".env", ".git", "up", "link.txt", "escape.txt", "loop", "etc", "x", "ä", "%2e%2e", "out\\x", "\u00a0", "~"})
 	name := rapid.Custom(func(t *rapid.T) string {
@@ -491,9 +524,7 @@ func drawCall(t *rapid.T, w *world) call {
 			strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"ok", "never", "..", "%2e%2e", "redirect", "home", "denied", "a?b=c", "#", "%00", "%2F", "x"}), 0, 4).Draw(t, "path"), "/")
 	})
 	word := rapid.SampledFrom([]string{"echo", "cat", "wc", "ls", "sort", "id", "--force", "notes.txt", "-l", ";", "|", "&&", "$(id)", "`id`", ">", "out/x", "src/x", "'", "\"", "x", "$HOME", "*", "<", "sh", "-c", "src/a.go"})
-	words := rapid.SliceOfN(word, 1, 6).Filter(func(ws []string) bool { // ls then tells of times, which no two doors have in common
-		return !slices.Contains(ws, "ls") || !slices.Contains(ws, "-l") && !slices.Contains(ws, "-c")
-	})
+	words := rapid.SliceOfN(word, 1, 6).Filter(always)
 	switch tool := rapid.SampledFrom([]string{"fs.read", "fs.write", "fs.edit", "fs.stat", "fs.list", "fs.grep", "fs.delete", "fs.move", "http.get", "http.request", "argv", "script"}).Draw(t, "tool"); tool {
 	case "fs.move":
 		return call{Tool: tool, Args: args("from", name.Draw(t, "from"), "to", name.Draw(t, "to"))}

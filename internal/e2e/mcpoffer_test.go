@@ -74,7 +74,12 @@ func TestResourcesAndPromptsAreDecided(t *testing.T) {
 			policy := w.beside("policy.yaml", readers)
 			updated := make(chan string, 10)
 			cs := w.mcpClientWith(revision, &mcp.ClientOptions{
-				ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) { updated <- r.Params.URI },
+				ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
+					select {
+					case updated <- r.Params.URI:
+					default: // told often enough
+					}
+				},
 			}, "-p", policy)
 			defer func() { _ = cs.Close() }()
 

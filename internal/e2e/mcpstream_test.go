@@ -27,12 +27,12 @@ func TestAServerElsewhereTellsOfChanges(t *testing.T) {
 			web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return srv }, &mcp.StreamableHTTPOptions{Stateless: stateless}))
 			defer web.Close()
 			defer web.CloseClientConnections()
-			own := w.beside("own.yaml", "version: 1\nname: far\nnetwork: {allow: ['"+web.URL+"'], timeout: 3s}\n")
+			own := w.beside("own.yaml", "version: 1\nname: far\nnetwork: {allow: ['"+web.URL+"'], timeout: 5s}\n")
 			w.must(0, "mcp", "add", "far", "--url", web.URL, "--protocol", name, "-p", own)
 			policy := w.beside("policy.yaml", "version: 1\nname: p\ntools: {allow: ['mcp:far:*']}\n")
 			cs := w.mcpClient("2025-11-25", "-p", policy)
 			defer func() { _ = cs.Close() }()
-			for began := time.Now(); time.Since(began) < 5*time.Second; time.Sleep(100 * time.Millisecond) {
+			for began := time.Now(); time.Since(began) < 7*time.Second; time.Sleep(500 * time.Millisecond) {
 				if got, ok := say(t, cs, "mcp__far__first", nil); !ok || got != "here" {
 					t.Fatalf("after %s: %s", time.Since(began), got)
 				}

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -62,11 +61,7 @@ func TestReplayGivesTheSameWithoutTouchingTheWorld(t *testing.T) {
 	w := newRecorded(t)
 	files, asked := tree(t, w.workspace), w.requests.Load()
 	for _, id := range []string{w.mixed, w.second, w.long} {
-		begun := time.Now()
 		w.replays(id)
-		if took := time.Since(begun); id == w.mixed && took > 6*time.Second { // it waits five seconds, cut to three, and is replayed twice
-			t.Errorf("the replays took %s, as if commands had been run", took)
-		}
 	}
 	same(t, files, tree(t, w.workspace))
 	if got := w.requests.Load(); got != asked {
@@ -134,7 +129,7 @@ func TestEveryKindOfRunReplays(t *testing.T) {
 		"continued":            {denied, ok("b"), with(ok("c"), "${{ always() }}", "denied"), ok("d", "denied")},
 		"a condition fails":    {ok("a"), with(ok("b"), "${{ steps.a.output.nosuch }}", "a"), ok("c")},
 		"an argument fails":    {ok("a"), {ID: "b", Tool: "fs.read", Args: args("path", "${{ steps.a.output.bytes_total }}")}, ok("c")},
-		"a timeout":            {{Tool: "shell.run", Args: args("argv", []any{"sleep", "5"})}, ok("b")},
+		"a timeout":            {{Tool: "shell.run", Args: args("argv", []any{"sleep", "60"}, "timeout", "500ms")}, ok("b")},
 		"limits":               append(path("fs.list", "", ".", "src", ".", "src", "."), ok("z")),
 		"large, referred to":   {{ID: "l", Tool: "fs.read", Args: args("path", "big.txt")}, {Tool: "fs.write", Args: args("path", "out/l", "content", "${{ steps.l.output.encoding }}")}},
 		"nothing but refusals": {denied, {Tool: "http.get", Args: args("url", "http://10.0.0.1/")}},

@@ -85,7 +85,7 @@ func TestARevocationFromAnotherProcessKillsTheProcessTree(t *testing.T) {
 	w := newWorld(t)
 	policy := w.beside("cancel.yaml", napPolicy)
 	fastest := time.Hour // a loaded machine may be late now and then
-	for range 3 {
+	for try := 0; try < 10 && fastest > time.Second; try++ {
 		n := w.startNap(policy, "303")
 		began := time.Now() // the command that revokes counts as well
 		w.must(0, "grant", "revoke", n.id)
@@ -105,7 +105,7 @@ func TestARevocationFromAnotherProcessKillsTheProcessTree(t *testing.T) {
 
 func TestARevokedCallMayFinishWhereThePolicySaysSo(t *testing.T) {
 	w := newWorld(t)
-	n := w.startNap(w.beside("finish.yaml", napPolicy+"on_revoke: finish\n"), "2")
+	n := w.startNap(w.beside("finish.yaml", napPolicy+"on_revoke: finish\n"), "4")
 	w.must(0, "grant", "revoke", n.id)
 	<-n.ended
 	r := w.parse(n.out.String())

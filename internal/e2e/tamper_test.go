@@ -53,7 +53,7 @@ func newRecorded(t *testing.T) *recordedWorld {
 			{Tool: "fs.edit", Args: args("path", "out/copy.txt", "edits", []any{args("old", "one", "new", text)})},
 			{Tool: "shell.run", Args: args("script", "echo "+text+" $((6*7)); ls src")},
 			{Tool: "shell.run", Args: args("argv", []any{"false"})},
-			{Tool: "shell.run", Args: args("argv", []any{"sleep", "5"})},
+			{Tool: "shell.run", Args: args("argv", []any{"sleep", "60"}, "timeout", "500ms")},
 			{Tool: "shell.run", Args: args("argv", []any{"sort", "notes.txt"})},
 			{Tool: "fs.stat", If: "${{ steps.read.output.truncated }}", Args: args("path", "notes.txt")},
 		}

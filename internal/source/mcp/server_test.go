@@ -195,14 +195,17 @@ func TestBadServers(t *testing.T) {
 }
 
 func TestServersThatDoNotStart(t *testing.T) {
-	quick := func(c *mcp.Config) { c.StartTime = 2 * time.Second }
 	for mode, want := range map[string]string{
 		"exits":  "exit status 7",
 		"banner": "no message of the protocol",
 		"silent": "did not answer within 2s",
 	} {
 		t.Run(mode, func(t *testing.T) {
-			s, _ := newServer(t, mode, quick, func(c *mcp.Config) { c.Logs = "the.log" })
+			s, _ := newServer(t, mode, func(c *mcp.Config) {
+				if c.Logs = "the.log"; mode == "silent" {
+					c.StartTime = 2 * time.Second
+				}
+			})
 			_, err := s.Discover(t.Context())
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %s", err, want)
