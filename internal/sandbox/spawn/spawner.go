@@ -40,9 +40,10 @@ type Child struct {
 	status  *os.File
 	handed  chan *os.File
 	prog    *Program
-	stays   *Zygote // whose first process this command runs beside
-	gone    bool    // it had ended before the command could be given to it
-	loose   bool    // there is no pid namespace, with which all processes would end
+	stays   *Zygote        // whose first process this command runs beside
+	gone    bool           // it had ended before the command could be given to it
+	loose   bool           // there is no pid namespace, with which all processes would end
+	felling sync.WaitGroup // of fell: the number of pidfd means this sandbox until it is done
 
 	exit Exit // known once done is closed
 
@@ -124,12 +125,9 @@ func (s *Spawner) Close() error {
 
 // Alive reports whether the spawner still answers.
 func (s *Spawner) Alive() bool {
-	select {
-	case <-s.done:
-		return false
-	default:
-		return true
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err == nil // known before the sandboxes are told, and so before who asks for the next one
 }
 
 // listen hands reports to the sandboxes that they are about.
@@ -304,12 +302,15 @@ func (c *Child) watch() {
 			}
 			c.exit.CPU, c.exit.MaxRSS, c.exit.Lost = first.cpu, first.maxRSS, first.lost
 			c.exit.Stale = c.gone && !first.lost && c.exit.Failed == ""
+			if first.lost {
+				c.outlived()
+			}
 			return
 		case r.What>>32 == recordStale:
 			c.exit.Stale = true
 			return
 		case r.What>>32 == recordLeft:
-			go c.fell()
+			c.felling.Go(c.fell)
 		case r.What>>32 == recordHanded && fd >= 0:
 			c.handed <- os.NewFile(uintptr(fd), "handed")
 		case r.What>>32 == recordFailed && c.exit.Failed == "":
@@ -318,6 +319,17 @@ func (c *Child) watch() {
 			c.exit.Known, c.exit.Status = c.exit.Failed == "", uint32(r.Val)
 			c.exit.CPU, c.exit.MaxRSS = time.Duration(r.CPU)*time.Microsecond, int64(r.MaxRSS)
 			c.exit.In, c.exit.Out, c.exit.Dirty = int64(r.In), int64(r.Out), r.Dirty != 0
+			return
+		}
+	}
+}
+
+// outlived waits for the first process, which the kernel kills with the spawner:
+// its descriptors are closed, but with it go the others of its pid namespace.
+func (c *Child) outlived() {
+	for end := time.Now().Add(treeTime); c.pidfd >= 0 && time.Now().Before(end); {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(c.pidfd), Events: unix.POLLIN}}, int(treeTime.Milliseconds()))
+		if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
 			return
 		}
 	}
@@ -375,7 +387,7 @@ func (c *Child) Done() <-chan struct{} { return c.done }
 // Kill ends every process of the sandbox. It returns at once; see Done.
 func (c *Child) Kill() {
 	if c.loose {
-		go c.fell()
+		c.felling.Go(c.fell)
 		return
 	}
 	_ = unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0)
@@ -385,6 +397,7 @@ func (c *Child) Kill() {
 // called exactly once.
 func (c *Child) Wait() Exit {
 	<-c.done
+	c.felling.Wait()
 	if c.stays == nil {
 		_ = c.status.Close()
 		if c.pidfd >= 0 {

@@ -21,11 +21,11 @@ const treeTime = 5 * time.Second
 // start others faster than they are found are the reason why this is no more
 // than the second best.
 func (c *Child) fell() {
-	root := c.pid()
-	if root <= 0 {
-		return
-	}
 	for end := time.Now().Add(treeTime); time.Now().Before(end); {
+		root := c.pid()
+		if root <= 0 {
+			return // its number may be another one's by now
+		}
 		all := descendants(root)
 		if len(all) == 0 {
 			return

@@ -91,6 +91,7 @@ func (z *Zygote) Call(p *Program, files [3]int) (*Child, error) {
 func (z *Zygote) End() {
 	z.first.Kill()
 	<-z.first.ended
+	z.first.felling.Wait()
 	_ = z.first.status.Close()
 	if z.first.pidfd >= 0 {
 		_ = unix.Close(z.first.pidfd)
