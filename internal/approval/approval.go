@@ -13,6 +13,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"strconv"
 	"strings"
 	"time"
 
@@ -98,8 +99,8 @@ func (d *Desk) now() time.Time {
 
 // Binding is what an approval of one call holds for: the holder, every policy of
 // the chain and what it is bound to, the grant where the ledger keeps it, the
-// tool as it is now, and the arguments; and of a question that came up while the
-// call ran, what it wanted to do.
+// tool as it is now, the arguments, and what the call does with them: the same
+// words are another call once a link leads elsewhere.
 func Binding(q runner.Question) ([32]byte, error) {
 	args, err := canon.Marshal(map[string]any(q.Call.Args))
 	if err != nil {
@@ -112,7 +113,7 @@ func Binding(q runner.Question) ([32]byte, error) {
 		h.Write(n[:])
 		h.Write(b)
 	}
-	add([]byte("remit approval 1"))
+	add([]byte("remit approval 2"))
 	add([]byte(q.Run.Grant.Holder()))
 	add([]byte(q.Run.Env.Workspace))
 	for _, n := range q.Run.Grant.Nodes() {
@@ -129,10 +130,11 @@ func Binding(q runner.Question) ([32]byte, error) {
 	add(q.Digest[:])
 	add([]byte(q.Spec.ID))
 	add(args)
-	if q.Within {
-		for _, a := range q.Actions {
-			add([]byte(a.String()))
-		}
+	add([]byte(strconv.FormatBool(q.Within)))
+	for _, a := range q.Actions {
+		add([]byte(a.String()))
+		add([]byte(a.Real))
+		add([]byte(a.Exe))
 	}
 	return [32]byte(h.Sum(nil)), nil
 }
@@ -174,7 +176,7 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 		switch {
 		case done.State == store.Refused:
 			return refusal(done), nil
-		case done.State == store.Approved && done.Session != nil:
+		case done.State == store.Approved && done.Session != nil && (done.Admin || !q.Decision.Admin):
 			return forSession(done), nil // also where another run had asked: it is the same call
 		case done.State == store.Lapsed:
 			return runner.Answer{}, fault.New(fault.NeedsApproval, "approval was not given in time: %s", q.Decision.Reason).
@@ -349,7 +351,11 @@ func (d *Desk) body(q runner.Question, session bool) Body {
 		b.Effects = append(b.Effects, e.String())
 	}
 	for _, a := range q.Actions {
-		b.Touches = append(b.Touches, red.Text(a.String()))
+		text := a.String()
+		if a.Real != "" && a.Real != a.Path {
+			text += " (through a link: " + a.Real + ")"
+		}
+		b.Touches = append(b.Touches, red.Text(text))
 	}
 	if session {
 		if p, ok := Propose(q.Spec.ID, q.Digest, q.Call.Args, q.Actions); ok {

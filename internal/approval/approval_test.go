@@ -176,6 +176,34 @@ func TestWhereThePersonCannotBeAskedTheQuestionStaysOpen(t *testing.T) {
 	}
 }
 
+// A yes is for what was shown: where a link leads elsewhere since, the same words
+// are another call, and the question says where they lead.
+func TestAYesIsForWhereThePathLed(t *testing.T) {
+	s := openStore(t)
+	run := newRun(t, s)
+	d := &approval.Desk{Store: s}
+	plain, moved := write(run, "a.txt", "x"), write(run, "a.txt", "x")
+	moved.Actions[0].Real = "/w/src/main.go"
+	for _, q := range []runner.Question{plain, moved} {
+		if _, err := d.Ask(t.Context(), q); !errors.Is(err, fault.NeedsApproval) {
+			t.Fatal(err)
+		}
+	}
+	list, err := s.Questions(t.Context(), store.QuestionFilter{State: store.Waiting})
+	if err != nil || len(list) != 2 || !strings.Contains(string(list[0].Body), "through a link: /w/src/main.go") {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	if _, err := s.Vote(t.Context(), list[1].ID, store.Vote{By: "user:ann", Yes: true, Where: "elsewhere", At: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := d.Ask(t.Context(), moved); !errors.Is(err, fault.NeedsApproval) {
+		t.Errorf("where it leads now: %+v, %v", a, err)
+	}
+	if a, err := d.Ask(t.Context(), plain); err != nil || !a.Yes {
+		t.Errorf("as it was shown: %+v, %v", a, err)
+	}
+}
+
 // between does something after a call looked for an answer, and before it files
 // its question.
 type between struct {
@@ -352,7 +380,13 @@ func TestAYesForTheSessionIsForItsPatternAlone(t *testing.T) {
 	admin := write(run, "out/c.txt", "x")
 	admin.Decision.Admin = true
 	none := &approval.Desk{Store: s}
+	same := write(run, "out/a.txt", "one")
+	same.Actions[0].Real = "/w/src/main.go"
+	sameAdmin := write(run, "out/a.txt", "one")
+	sameAdmin.Decision.Admin = true
 	for name, q := range map[string]runner.Question{
+		"the same, as a link":   same,
+		"the same, of admins":   sameAdmin,
 		"another folder":        write(run, "src/b.txt", "x"),
 		"a folder below":        write(run, "out/deep/b.txt", "x"),
 		"through a link":        link,

@@ -144,7 +144,7 @@ type Meter struct {
 // question waits over restarts until it is answered or its time is over.
 type Approvals interface {
 	// Request files a question. One with the same Binding that still waits, or has a
-	// yes that this call may use, is given instead of filing a second: the answer may
+	// yes that Claim would give, is given instead of filing a second: the answer may
 	// have come since the caller looked.
 	Request(ctx context.Context, q Question) (Question, error)
 	// Question finds one by its ID or a unique prefix of it (at least 4

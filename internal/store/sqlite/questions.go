@@ -22,7 +22,6 @@ var _ store.Approvals = (*Store)(nil)
 // The columns of questions that are used by number.
 const (
 	questionState = 2
-	questionRun   = 3
 	questionUntil = 4
 	questionOnce  = 5
 	questionNeeds = 6
@@ -73,7 +72,7 @@ func (s *Store) Request(ctx context.Context, q store.Question) (store.Question, 
 				return err
 			}
 			for _, other := range same {
-				if other.int(questionUntil) > q.Asked.UnixMicro() && (other.int(questionOnce) == 1 || q.Run != 0 && other.int(questionRun) == int64(q.Run)) {
+				if other.int(questionUntil) > q.Asked.UnixMicro() && other.int(questionOnce) == 1 {
 					copy(id[:], other.bytes(0))
 					r.rows, r.apply = nil, nil
 				}
