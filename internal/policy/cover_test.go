@@ -35,6 +35,8 @@ func TestCoversIsProofOrNo(t *testing.T) {
 		"any host holds no private one":    {tool.Network, `network: {allow: ["*"]}`, "https://10.0.0.1", false},
 		"words":                            {tool.Command, `commands: {allow: ["git **"]}`, "git log *", true},
 		"a word is no words":               {tool.Command, `commands: {allow: ["git log *"]}`, "git log **", false},
+		"some words are not any":           {tool.Command, `commands: {allow: ["git ** *"]}`, "git git **", false},
+		"some words before any":            {tool.Command, `commands: {allow: ["git * **"]}`, "git git **", true},
 		"a place is no name":               {tool.Command, `commands: {allow: ["git **"]}`, "/usr/bin/git log", false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -30,6 +30,11 @@ func (p *Pattern) Includes(q *Pattern) bool {
 	if !open {
 		return p.run(name, words, false)
 	}
+	// Words that are known only when they run are for a ** alone: what takes them after
+	// the others takes whatever else may follow.
+	if !p.run(name, append(slices.Clone(words), NonLiteralMany), false) {
+		return false
+	}
 	for range maxWords + 2 {
 		if !p.run(name, words, false) {
 			return false
