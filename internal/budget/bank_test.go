@@ -173,11 +173,11 @@ func TestTimeIsTakenWhileItPasses(t *testing.T) {
 	b, m := newBank(t)
 	g := root(grant.Budgets{Time: 300 * time.Millisecond})
 	r := run(g)
+	began := time.Now()
 	first, err := b.Reserve(t.Context(), r, "shell.run", grant.Amounts{Calls: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
 	select {
 	case <-first.Over():
 	case <-time.After(time.Minute):

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"go.uber.org/goleak"
@@ -429,18 +428,22 @@ func TestAToolThatIgnoresItsContextIsAbandoned(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits out the grace period")
 	}
-	release := make(chan struct{})
+	started, release := make(chan struct{}), make(chan struct{})
 	var late error
 	ended := make(chan struct{})
 	p := &probe{id: "probe", run: func(_ context.Context, pm permit.Permit, _ tool.Args) (tool.Result, error) {
 		defer close(ended)
+		close(started)
 		<-release
 		late = pm.Check(tool.Action{Kind: tool.FileRead, Path: "/ws/a"})
 		return tool.Result{}, nil
 	}}
 	h := newHouse(t, open, p)
-	ctx, cancel := context.WithTimeout(h.ctx, 10*time.Millisecond)
-	defer cancel()
+	ctx, cancel := context.WithCancel(h.ctx)
+	go func() {
+		<-started
+		cancel()
+	}()
 	o := h.rn.Execute(ctx, h.run, runner.Call{Tool: "probe"})
 	close(release)
 	<-ended

@@ -118,7 +118,7 @@ func needGroups(t *testing.T) {
 	}
 }
 
-const buffers = `hold() { { head -c 40000000 /dev/zero; sleep 0.3; } | tail -c 40000000 | wc -c; }; `
+const buffers = `hold() { { head -c 40000000 /dev/zero; sleep 2; } | tail -c 40000000 | wc -c; }; `
 
 // What each process may have does not add up.
 func TestAWholeCommandIsBounded(t *testing.T) {

@@ -53,7 +53,7 @@ func TestAFolderOfItsOwn(t *testing.T) {
 			f := w.folder(1<<20, 100)
 			must(t, f.Put("a/in", []byte("in")))
 			must(t, f.Put("run.sh", []byte("#!/bin/sh\necho ran\n")))
-			out, err := w.shIn(f, "pwd; ./run.sh; cat a/in; echo out > out; cat "+secret+" 2>/dev/null; ls "+w.dir+" 2>/dev/null; true")
+			out, err := w.shIn(f, "pwd; sh run.sh; cat a/in; echo out > out; cat "+secret+" 2>/dev/null; ls "+w.dir+" 2>/dev/null; true")
 			if err != nil || string(out.Stdout.Data) != "/session\nran\nin" || out.Tier != "fresh" || out.ExitCode != 0 {
 				t.Errorf("got %+v, %v: %s", out, err, out.Stderr.Data)
 			}

@@ -42,7 +42,7 @@ func init() {
 				return err
 			}
 		}
-		if _, err := net.Listen("tcp", "127.0.0.1:47113"); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+		if _, err := net.Listen("tcp", "127.0.0.1:17113"); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
 			return err
 		}
 		if err := os.WriteFile(os.TempDir()+"/remit-held", []byte(f[2]), 0o644); err != nil {
@@ -70,7 +70,7 @@ func init() {
 			"abstract":      func() error { return probes["unix"]("@remit-held") },
 			"socket":        func() error { return probes["unix"](os.TempDir() + "/remit-held.sock") },
 			"file":          func() error { return probes["read"](os.TempDir() + "/remit-held") },
-			"listener":      func() error { return probes["dial"]("127.0.0.1:47113") },
+			"listener":      func() error { return probes["dial"]("127.0.0.1:17113") },
 			"process": func() error {
 				own, _ := os.Executable()
 				entries, err := os.ReadDir("/proc")

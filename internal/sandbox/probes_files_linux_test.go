@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -130,12 +131,14 @@ var fileProbes = map[string]func(arg string) error{
 		if err := errors.Join(os.RemoveAll(a), os.RemoveAll(b), os.Mkdir(a, 0o755), os.Symlink(outside, b)); err != nil {
 			return fmt.Errorf("%q", err)
 		}
+		var flips atomic.Int64
 		go func() {
 			for {
 				_ = unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
+				flips.Add(1)
 			}
 		}()
-		for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); {
+		for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end) || flips.Load() < 1000; {
 			if b, err := os.ReadFile(filepath.Join(a, "canary")); err == nil {
 				return tell(b, nil)
 			}

@@ -46,7 +46,7 @@ with zipfile.ZipFile("lib-1.0-py3-none-any.whl","w") as z:
     z.writestr("lib-1.0.dist-info/WHEEL","Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
     z.writestr("lib-1.0.dist-info/RECORD","")
 ' && v/bin/pip install -q --no-index ./lib-1.0-py3-none-any.whl >&2 && v/bin/python -c 'import lib; print(lib.said)'`, "from lib"},
-		"tmux":       {"tmux", `tmux -L t new -d 'tty > seen; mv seen tmuxed' && for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do test -f tmuxed && break; sleep 0.1; done; cat tmuxed`, "/dev/pts/0"},
+		"tmux":       {"tmux", `tmux -L t new -d 'tty > seen; mv seen tmuxed' && for i in $(seq 600); do test -f tmuxed && break; sleep 0.1; done; cat tmuxed`, "/dev/pts/0"},
 		"git clones": {"git", `git init -q a && cd a && git -c user.name=a -c user.email=a@b.test commit -q --allow-empty -m one && cd .. && git clone -q a b && git -C b log --format=%s`, "one"},
 		"pip":        {"pip3", `/usr/bin/python3 -m pip --version | cut -d' ' -f1`, "pip"},
 		"curl to a local server": {"curl", `/usr/bin/python3 -c '
@@ -66,7 +66,7 @@ print(subprocess.run(["curl","-sS","-o","/tmp/x","-w","%{http_code}","http://loc
 			}
 			w := newWorld(t, standardPolicy)
 			w.sh("true")
-			out, err := w.box.Run(context.Background(), w.p, sandbox.Command{Argv: []string{"/bin/sh", "-c", tc.script}, Shell: true, Dir: w.dir, Timeout: time.Minute})
+			out, err := w.box.Run(context.Background(), w.p, sandbox.Command{Argv: []string{"/bin/sh", "-c", tc.script}, Shell: true, Dir: w.dir, Timeout: 5 * time.Minute})
 			if err != nil || strings.TrimSpace(string(out.Stdout.Data)) != tc.want {
 				t.Errorf("got %q, %v, want %q\n%s", out.Stdout.Data, err, tc.want, out.Stderr.Data)
 			}

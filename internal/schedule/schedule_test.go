@@ -290,7 +290,7 @@ func TestStepsRunSideBySide(t *testing.T) {
 	var in sync.WaitGroup
 	in.Add(4)
 	f := &fake{during: func(context.Context, int) { in.Done(); in.Wait() }}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	sum, err := schedule.Run(ctx, parse(t, "max_parallel: 4\nsteps: [{tool: t}, {tool: t}, {tool: t}, {tool: t}]"), nil, f, schedule.Options{})
 	if err != nil || sum.Completed != 4 || f.most != 4 {

@@ -226,7 +226,10 @@ func TestSilenceAndSlownessEnd(t *testing.T) {
 		}
 		c.Close()
 	}
-	c, _ := b.connect(t, at)
+	c, reply := b.connect(t, at)
+	if c == nil {
+		t.Fatal(reply)
+	}
 	fmt.Fprint(c, "0\n")
 	begin := time.Now()
 	for time.Since(begin) < 2500*time.Millisecond { // bytes one way keep both alive
@@ -257,7 +260,7 @@ func TestAReceiverThatTakesNothingIsLetGo(t *testing.T) {
 	fmt.Fprintf(c, "%d\n", 1<<30)
 	_ = c.(*net.TCPConn).CloseWrite()
 	for begin := time.Now(); len(b.Report()) == 0; time.Sleep(5 * time.Millisecond) {
-		if time.Since(begin) > 10*time.Second {
+		if time.Since(begin) > time.Minute {
 			t.Fatal("the tunnel goes on")
 		}
 	}
@@ -281,7 +284,7 @@ func TestConnectionsAtOnce(t *testing.T) {
 		t.Errorf("a fourth: %q", reply)
 	}
 	held[0].Close()
-	for range 100 {
+	for range 3000 {
 		if c, _ := b.connect(t, at); c != nil {
 			b.Close()
 			if got := refusals(b); !strings.HasPrefix(got[0], "limit: ") {
@@ -300,7 +303,7 @@ func TestTheRequestsTimeout(t *testing.T) {
 	t.Cleanup(func() { close(stop) })
 	b := serve(t, nil, egress.Options{Permit: allowing(t, `{allow: ["http://`+srv.at()+`"], timeout: 100ms}`)})
 	begin := time.Now()
-	if status, body, _ := get(t, b.client(t, nil), "http://"+srv.at()+"/"); status != 504 || time.Since(begin) > 2*time.Second {
+	if status, body, _ := get(t, b.client(t, nil), "http://"+srv.at()+"/"); status != 504 || time.Since(begin) > 20*time.Second {
 		t.Errorf("%d %s after %v", status, body, time.Since(begin))
 	}
 }
@@ -326,7 +329,7 @@ func TestManyConnectionsLeaveNothing(t *testing.T) {
 	}
 	wg.Wait()
 	srv.CloseClientConnections()
-	for range 200 {
+	for range 3000 {
 		if runtime.NumGoroutine() <= before+2 {
 			break
 		}

@@ -183,7 +183,7 @@ func (b *box) raw(t testing.TB, send string) string {
 	if n, _ := c.Read(first); n == 0 {
 		return ""
 	}
-	_ = c.SetReadDeadline(time.Now().Add(400 * time.Millisecond))
+	_ = c.SetReadDeadline(time.Now().Add(time.Second))
 	got, _ := io.ReadAll(c)
 	return string(first) + string(got)
 }

@@ -278,15 +278,15 @@ func TestASilentServiceIsLeft(t *testing.T) {
 	}
 	t.Run("one that goes on is not", func(t *testing.T) {
 		s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-			for range 10 {
+			for range 25 {
 				_, _ = w.Write([]byte("x"))
 				_ = http.NewResponseController(w).Flush()
-				time.Sleep(100 * time.Millisecond) // ten of them are longer than Wait, none of them is
+				time.Sleep(100 * time.Millisecond) // all of them are longer than Wait, none of them is
 			}
 		})
 		of := api
-		of.Base, of.Wait = s.URL, 900*time.Millisecond
-		if b, err := post(t, modelWay(t, asking(t, `"one/*"`, 0, 0), s, of, &world{}), s.URL+"/chat"); err != nil || b != "xxxxxxxxxx" {
+		of.Base, of.Wait = s.URL, 2*time.Second
+		if b, err := post(t, modelWay(t, asking(t, `"one/*"`, 0, 0), s, of, &world{}), s.URL+"/chat"); err != nil || b != strings.Repeat("x", 25) {
 			t.Errorf("got %q, %v", b, err)
 		}
 	})
