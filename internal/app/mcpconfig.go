@@ -60,6 +60,9 @@ const maxMCPFile = 4 << 20
 
 const mcpList = "mcp.json"
 
+// mcpLock is held while the list of servers or a login at one of them is changed.
+const mcpLock = "mcp.lock"
+
 func (a *App) mcpPath() string { return filepath.Join(a.cfg.Home, mcpList) }
 
 // MCPServers lists the servers that were added, by name.
@@ -134,23 +137,31 @@ func (a *App) AddMCPServer(s MCPServer, replace bool) error {
 		return err
 	}
 	return a.changeMCP(func(list map[string]MCPServer) error {
-		if _, there := list[s.Name]; there && !replace {
+		was, there := list[s.Name]
+		if there && !replace {
 			return fault.New(fault.Usage, "there is an MCP server %q already", s.Name).WithHint("--replace puts this one in its place")
 		}
 		list[s.Name] = s
+		if there && was.URL != s.URL {
+			return a.dropLogin(s.Name)
+		}
 		return nil
 	})
 }
 
-// RemoveMCPServer forgets a server. Its folder stays.
+// RemoveMCPServer forgets a server, and the login at it. Its folder stays.
 func (a *App) RemoveMCPServer(name string) error {
-	return a.changeMCP(func(list map[string]MCPServer) error {
+	err := a.changeMCP(func(list map[string]MCPServer) error {
 		if _, there := list[name]; !there {
 			return noServer(name)
 		}
 		delete(list, name)
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return a.locked(mcpLock, func() error { return a.dropLogin(name) })
 }
 
 func noServer(name string) error {
@@ -160,7 +171,7 @@ func noServer(name string) error {
 // changeMCP changes the list, which may hold what is secret, while no other process
 // does.
 func (a *App) changeMCP(change func(map[string]MCPServer) error) error {
-	return a.locked("mcp.lock", func() error {
+	return a.locked(mcpLock, func() error {
 		f, err := a.readMCP()
 		if err == nil {
 			err = change(f.Servers)

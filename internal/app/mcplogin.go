@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -64,6 +65,7 @@ func (a *App) LogInMCP(ctx context.Context, name string, q MCPLogin) error {
 	for {
 		l, elsewhere, err := a.logIn(ctx, s, q, back, origins)
 		if err == nil {
+			l.Server = s.URL
 			return a.keepLogin(s, l)
 		}
 		if elsewhere == "" || len(origins) >= maxOrigins || slices.Contains(origins, elsewhere) {
@@ -105,7 +107,7 @@ func (a *App) logIn(ctx context.Context, s MCPServer, q MCPLogin, back *signin.C
 	}
 	defer link.Stop()
 	only := mcpsource.Confined(rt, origins)
-	before, err := a.login(s.Name)
+	before, err := a.login(s)
 	if err != nil {
 		return l, "", err
 	}
@@ -142,11 +144,11 @@ func loginSecret(server string) string {
 	return fmt.Sprintf("mcp-login-x%x", sha256.Sum256([]byte(server)))[:40]
 }
 
-// login is what is kept of a server's login; the zero Login if nothing is. Its
-// values are masked from then on.
-func (a *App) login(server string) (mcpsource.Login, error) {
+// login is what is kept of a server's login; the zero Login if nothing is, or one at
+// another server that had its name. Its values are masked from then on.
+func (a *App) login(s MCPServer) (mcpsource.Login, error) {
 	var l mcpsource.Login
-	text, err := a.secrets.Get(loginSecret(server))
+	text, err := a.secrets.Get(loginSecret(s.Name))
 	if errors.Is(err, fault.NotFound) {
 		return l, nil
 	}
@@ -154,10 +156,37 @@ func (a *App) login(server string) (mcpsource.Login, error) {
 		err = json.Unmarshal([]byte(text), &l)
 	}
 	if err != nil {
-		return l, fault.Wrap(fault.StoreFailed, err, "the login at the MCP server %q cannot be read", server).WithHint("remit mcp login %s", server)
+		return l, fault.Wrap(fault.StoreFailed, err, "the login at the MCP server %q cannot be read", s.Name).WithHint("remit mcp login %s", s.Name)
 	}
-	a.maskLogin(server, l)
+	a.maskLogin(s.Name, l)
+	if l.Server != s.URL {
+		return mcpsource.Login{}, nil
+	}
 	return l, nil
+}
+
+// renewLogin keeps what the use of a login gave, unless another one has been kept
+// since, or none is.
+func (a *App) renewLogin(s MCPServer, was, is mcpsource.Login) error {
+	return a.locked(mcpLock, func() error {
+		kept, err := a.login(s)
+		if err != nil {
+			return err
+		}
+		if !reflect.DeepEqual(asKept(kept), asKept(was)) {
+			return fault.New(fault.LoginNeeded, "the login at the MCP server %q is not the one any more that this connection was made with", s.Name).
+				WithHint("call again; or, after a logout, remit mcp login %s", s.Name)
+		}
+		return a.setLogin(s.Name, is)
+	})
+}
+
+// asKept is a login as it is once it has been written and read.
+func asKept(l mcpsource.Login) (out mcpsource.Login) {
+	if text, err := json.Marshal(l); err != nil || json.Unmarshal(text, &out) != nil {
+		return l
+	}
+	return out
 }
 
 func (a *App) maskLogin(server string, l mcpsource.Login) {
@@ -180,16 +209,21 @@ func (a *App) setLogin(server string, l mcpsource.Login) error {
 }
 
 // keepLogin keeps a login, and lets the server's requests reach where its tokens
-// are renewed.
+// are renewed. What else the list says of the server by now stays as it is.
 func (a *App) keepLogin(s MCPServer, l mcpsource.Login) error {
-	if err := a.setLogin(s.Name, l); err != nil {
-		return err
-	}
-	if s.TokenURL == l.TokenURL {
-		return nil
-	}
-	s.TokenURL = l.TokenURL
-	return a.AddMCPServer(s, true)
+	return a.changeMCP(func(list map[string]MCPServer) error {
+		now, there := list[s.Name]
+		if !there || now.URL != s.URL {
+			return fault.New(fault.Conflict, "the MCP server %q was removed or changed meanwhile: the login is not kept", s.Name).WithHint("remit mcp login %s", s.Name)
+		}
+		now.TokenURL = l.TokenURL
+		now.Name = s.Name
+		if err := a.checkMCP(now); err != nil {
+			return err
+		}
+		list[s.Name] = now
+		return a.setLogin(s.Name, l)
+	})
 }
 
 // LogOutMCP forgets a login. The server is not told.
@@ -197,11 +231,19 @@ func (a *App) LogOutMCP(name string) error {
 	if _, err := a.MCPServer(name); err != nil {
 		return err
 	}
-	err := a.secrets.Remove(loginSecret(name))
+	err := a.locked(mcpLock, func() error { return a.secrets.Remove(loginSecret(name)) })
 	if errors.Is(err, fault.NotFound) {
 		return fault.New(fault.Usage, "nobody has logged in at the MCP server %q", name)
 	}
 	return err
+}
+
+// dropLogin forgets the login at a server that is not in the list any more.
+func (a *App) dropLogin(name string) error {
+	if err := a.secrets.Remove(loginSecret(name)); err != nil && !errors.Is(err, fault.NotFound) {
+		return err
+	}
+	return nil
 }
 
 // listenBack opens the address of loopback where the browser of the person who signs
@@ -232,7 +274,7 @@ func loopback(host string) bool {
 
 // reachLoggedIn gets ready to reach a server: requests carry its login.
 func (a *App) reachLoggedIn(ctx context.Context, s MCPServer) (*mcpsource.Link, error) {
-	l, err := a.login(s.Name)
+	l, err := a.login(s)
 	if err != nil {
 		return nil, err
 	}
@@ -241,6 +283,6 @@ func (a *App) reachLoggedIn(ctx context.Context, s MCPServer) (*mcpsource.Link, 
 		return nil, err
 	}
 	rt.Secret = a.secret
-	link.Transport = mcpsource.HTTP(s.URL, rt, mcpsource.LoggedIn(s.Name, l, rt, func(l mcpsource.Login) error { return a.setLogin(s.Name, l) }))
+	link.Transport = mcpsource.HTTP(s.URL, rt, mcpsource.LoggedIn(s.Name, l, rt, func(was, is mcpsource.Login) error { return a.renewLogin(s, was, is) }))
 	return link, nil
 }

@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -190,6 +191,24 @@ func TestALoginAtAServerElsewhere(t *testing.T) {
 	}
 	g.valid = "another"
 	g.mu.Unlock()
+	// A token goes to the server that it was given for, and to no other of its name.
+	var sent atomic.Value
+	sent.Store("")
+	stranger := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if got := r.Header.Get("Authorization"); got != "" {
+			sent.Store(got)
+		}
+		rw.WriteHeader(http.StatusUnauthorized)
+	}))
+	defer stranger.Close()
+	w.must(0, "mcp", "add", "far", "--url", stranger.URL+"/mcp", "--replace")
+	if r := w.remit("mcp", "test", "far"); r.status == 0 || sent.Load() != "" {
+		t.Errorf("another server of the name was sent %q: %s%s", sent.Load(), r.out, r.err)
+	}
+	w.must(0, "mcp", "add", "far", "--url", g.api.URL+"/mcp", "--replace")
+	if r := w.signIn("far", "--anywhere"); r.status != 0 {
+		t.Fatalf("login: %s%s", r.out, r.err)
+	}
 	w.must(0, "mcp", "logout", "far")
 	if r := w.remit("mcp", "test", "far"); r.status == 0 || !strings.Contains(r.err, "E2012") {
 		t.Errorf("after the logout: %s%s", r.out, r.err)

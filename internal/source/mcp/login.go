@@ -24,6 +24,7 @@ import (
 
 // Login is what a login at a server elsewhere gave. All of it is secret.
 type Login struct {
+	Server string `json:"server"` // the URL that it is for: another one of the same name is never given it
 	// Service: the tokens are the client's own (client credentials), and no
 	// person's.
 	Service  bool     `json:"service,omitempty"`
@@ -181,8 +182,9 @@ func (n *noticing) into(l *Login, q Logins) {
 }
 
 // Keep is how the use of a login tells what became of it: new tokens, or scopes
-// that are wanted.
-type Keep func(Login) error
+// that are wanted. It keeps nothing where what is kept is no more what it was, by a
+// logout or a newer login, and fails.
+type Keep func(was, is Login) error
 
 // LoggedIn uses a login: requests carry its token, which is renewed by itself. A
 // server that wants more is refused until a person has logged in again, or for the
@@ -226,10 +228,12 @@ func (h *loggedIn) Token() (*oauth2.Token, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if t.AccessToken != h.login.Access {
-		h.login.take(t)
-		if err := h.keep(h.login); err != nil {
+		is := h.login
+		is.take(t)
+		if err := h.keep(h.login, is); err != nil {
 			return nil, err
 		}
+		h.login = is
 	}
 	return t, nil
 }
@@ -253,11 +257,15 @@ func (h *loggedIn) Authorize(_ context.Context, _ *http.Request, resp *http.Resp
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.login.Wanted = nil; short {
-		h.login.Wanted = wanted
+	is := h.login
+	if is.Wanted = nil; short {
+		is.Wanted = wanted
 	}
-	if err := h.keep(h.login); err != nil {
-		return err
+	if !slices.Equal(is.Wanted, h.login.Wanted) {
+		if err := h.keep(h.login, is); err != nil {
+			return err
+		}
+		h.login = is
 	}
 	what := "wants a person to log in"
 	if short {
