@@ -27,7 +27,7 @@ type agentRun struct {
 
 // Begin implements agent.House.
 func (h *agentHouse) Begin(ctx context.Context, q agent.RunRequest) (agent.Run, error) {
-	tools, err := overlay(q.Tools, h.app.catalog)
+	tools, err := overlay(q.Tools, following{h.app})
 	if err != nil {
 		return nil, err
 	}

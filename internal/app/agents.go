@@ -55,7 +55,7 @@ func (a *App) agents(q AgentsRequest) (*agent.Service, error) {
 	a.mu.Lock()
 	st := a.store
 	a.mu.Unlock()
-	tools := runner.Catalog(a.catalog)
+	tools := runner.Catalog(following{a})
 	if q.still {
 		tools = a.catalog.Still()
 	}
@@ -97,6 +97,7 @@ func (a *App) matchTools(pattern string) []tool.ID {
 	if err != nil {
 		return nil
 	}
+	_ = a.SyncExtensions() // what cannot be read is told where its tools are called
 	var out []tool.ID
 	for _, t := range a.catalog.List(context.Background(), catalog.Filter{Enabled: true, Use: true}).Tools {
 		if name.Match(string(t.Spec.ID)) {

@@ -338,6 +338,7 @@ func refusedAt(c ledger.Call, at runner.Gate) bool {
 	}
 	started := len(c.Timeline) > 1 && c.Timeline[1] >= 0
 	asked := c.Parts[ledger.PartAnswer].Size() > 0
+	ofTool := c.Code == fault.ToolDisabled || c.Code == fault.ToolChanged
 	ofGrant := c.Code >= fault.GrantInvalid && c.Code <= fault.GrantVersion
 	switch at {
 	case runner.GrantGate:
@@ -347,11 +348,11 @@ func refusedAt(c ledger.Call, at runner.Gate) bool {
 	case runner.ModeGate:
 		return c.Code == fault.PlanOnly
 	case runner.ToolGate:
-		return c.Code == fault.ToolDisabled || c.Code == fault.ToolChanged
+		return c.Rule == "tool" && ofTool
 	case runner.BudgetGate:
 		return !started && (c.Code == fault.LimitReached || c.Code == fault.BudgetSpent) || ofStore(c) && !asked
 	case runner.StillGate:
-		return c.Rule != "grant" && ofGrant || ofStore(c) && asked
+		return c.Rule != "grant" && ofGrant || c.Rule != "tool" && ofTool || ofStore(c) && asked
 	}
 	return false
 }

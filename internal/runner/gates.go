@@ -37,7 +37,7 @@ const (
 	ModeGate                   // may a run that only plans make the call?
 	ToolGate                   // is the tool enabled and the one that was pinned?
 	BudgetGate                 // do the limits and budgets leave enough?
-	StillGate                  // may the grant be used now, after a wait?
+	StillGate                  // may the grant be used now, after a wait, and is the tool still the one?
 )
 
 // Recall answers, in a replay, what a gate said of a call: nil, or the error that
@@ -237,13 +237,33 @@ func orElse(s, other string) string {
 	return s
 }
 
-// still refuses a call whose grant was revoked while a person thought about it,
-// or while it waited for others.
+// still refuses a call whose grant was revoked or paused while it waited, for a
+// budget, a person or others; and one whose tool is not the one any more that was
+// decided on.
 func (f *flight) still(ctx context.Context) error {
 	return f.gate(ctx, StillGate, func(ctx context.Context) error {
-		if f.decision.Effect != policy.Ask && f.tier() == BuiltIn {
-			return nil // nothing was waited for
+		if err := f.standing(ctx); err != nil {
+			return err
 		}
-		return f.standing(ctx)
+		if f.decision.Effect != policy.Ask && f.tier() == BuiltIn {
+			return nil // built in, and nobody was asked
+		}
+		return f.unchanged()
 	})
+}
+
+// unchanged refuses a call whose tool was switched off, changed or taken away since
+// it was looked up.
+func (f *flight) unchanged() error {
+	now, err := f.r.Catalog.Lookup(f.c.Tool)
+	switch {
+	case err != nil:
+		return fault.Wrap(fault.ToolChanged, err, "the tool %q was taken away while the call waited: %v", f.c.Tool, err)
+	case now.Disabled != "":
+		return fault.New(fault.ToolDisabled, "the tool %q was switched off while the call waited: %s", f.c.Tool, now.Disabled)
+	case now.Digest != f.entry.Digest:
+		return fault.New(fault.ToolChanged, "the tool %q was changed while the call waited: its digest is %s, decided was on %s", f.c.Tool, now.Digest, f.entry.Digest).
+			WithHint("look at what changed with remit tool %s, and call it again", f.c.Tool)
+	}
+	return nil
 }

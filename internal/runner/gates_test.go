@@ -36,6 +36,7 @@ type ruler struct {
 	settled []grant.Amounts
 	over    chan struct{}
 	done    int
+	waiting func() // called while Reserve waits
 }
 
 func (r *ruler) Check(context.Context, grant.Grant) error {
@@ -60,6 +61,9 @@ func (r *ruler) Reserve(context.Context, *runner.Run, tool.ID, grant.Amounts) (r
 	defer r.mu.Unlock()
 	if r.spent != nil {
 		return nil, r.spent
+	}
+	if r.waiting != nil {
+		r.waiting()
 	}
 	r.open++
 	return &held{r}, nil
@@ -530,4 +534,63 @@ func TestPropertyRefusedCallsLeaveNothingBehind(t *testing.T) {
 			rt.Fatal(err)
 		}
 	})
+}
+
+// A grant that is paused while a call waits for its budget begins nothing.
+func TestAGrantPausedDuringAWaitBeginsNothing(t *testing.T) {
+	for _, on := range []string{"cancel", "finish"} {
+		p := &probe{id: "p"}
+		h := newHouse(t, open, p)
+		r := &ruler{}
+		r.waiting = func() { r.refuse = fault.New(fault.GrantPaused, "paused") }
+		h.rn.Authority = r
+		h.under("tools: {allow: ['*']}\non_revoke: "+on, nil)
+		if o := h.call("p", nil); !errors.Is(o.Err, fault.GrantPaused) || p.ran.Load() != 0 || r.open != 0 {
+			t.Errorf("%s: %s %v, ran %d, open %d", on, o.Status, o.Err, p.ran.Load(), r.open)
+		}
+	}
+}
+
+// changing is a catalog whose tool becomes another one.
+type changing struct {
+	runner.Catalog
+	to func(runner.Entry) (runner.Entry, error)
+}
+
+func (c *changing) Lookup(id tool.ID) (runner.Entry, error) {
+	e, err := c.Catalog.Lookup(id)
+	if c.to == nil || err != nil {
+		return e, err
+	}
+	return c.to(e)
+}
+
+// asker is somebody who is asked.
+type asker func(context.Context, runner.Question) (runner.Answer, error)
+
+func (a asker) Ask(ctx context.Context, q runner.Question) (runner.Answer, error) { return a(ctx, q) }
+
+// A yes is for the tool that was asked about: one that was switched off, changed or
+// taken away while the person thought is not called.
+func TestAToolThatChangesDuringAWaitIsNotCalled(t *testing.T) {
+	for name, tt := range map[string]struct {
+		to   func(runner.Entry) (runner.Entry, error)
+		want error
+	}{
+		"switched off": {func(e runner.Entry) (runner.Entry, error) { e.Disabled = "by ann"; return e, nil }, fault.ToolDisabled},
+		"changed":      {func(e runner.Entry) (runner.Entry, error) { e.Digest[0]++; return e, nil }, fault.ToolChanged},
+		"taken away":   {func(runner.Entry) (runner.Entry, error) { return runner.Entry{}, fault.New(fault.ToolUnknown, "no such tool") }, fault.ToolChanged},
+	} {
+		p := &probe{id: "p"}
+		h := newHouse(t, "version: 1\ntools: {ask: ['*']}\n", p)
+		c := &changing{Catalog: h.rn.Catalog}
+		h.rn.Catalog = c
+		h.rn.Ask = asker(func(context.Context, runner.Question) (runner.Answer, error) {
+			c.to = tt.to
+			return runner.Answer{Yes: true, By: "user:ann", Where: "test"}, nil
+		})
+		if o := h.call("p", nil); !errors.Is(o.Err, tt.want) || o.Status != tool.StatusDenied || p.ran.Load() != 0 {
+			t.Errorf("%s: %s %v, ran %d", name, o.Status, o.Err, p.ran.Load())
+		}
+	}
 }
