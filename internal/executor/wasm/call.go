@@ -229,6 +229,9 @@ func (c *call) answer(ctx context.Context, err error) (map[string]any, error) {
 		return nil, c.failed("the module crashed: %s", strings.TrimPrefix(firstLine(err.Error()), "wasm error: "))
 	}
 	if err := c.files.lost(); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return nil, c.stopped(cause)
+		}
 		return nil, err
 	}
 	out, err := c.response(status)

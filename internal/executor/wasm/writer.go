@@ -226,10 +226,17 @@ func (w *writer) Sync() esys.Errno { return w.store() }
 // Datasync implements esys.File.
 func (w *writer) Datasync() esys.Errno { return w.store() }
 
-// store writes what is held. A call that is over, or goes wrong, stores nothing more.
+// store writes what is held. A call that is over, or goes wrong, stores nothing more;
+// one whose time is over between two files has lost the others, and has failed.
 func (w *writer) store() esys.Errno {
-	if !w.dirty || w.gone || w.v.over || w.v.ctx.Err() != nil {
+	if !w.dirty || w.gone || w.v.over {
 		return 0
+	}
+	if err := w.v.ctx.Err(); err != nil {
+		if w.v.failed == nil {
+			w.v.failed = err
+		}
+		return esys.EIO
 	}
 	mode := files.Replace
 	if w.adds {
