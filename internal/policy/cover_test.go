@@ -37,6 +37,10 @@ func TestCoversIsProofOrNo(t *testing.T) {
 		"a word is no words":               {tool.Command, `commands: {allow: ["git log *"]}`, "git log **", false},
 		"some words are not any":           {tool.Command, `commands: {allow: ["git ** *"]}`, "git git **", false},
 		"some words before any":            {tool.Command, `commands: {allow: ["git * **"]}`, "git git **", true},
+		"a place in the workspace, asked":  {tool.Command, `commands: {allow: ["./build **"], ask: ["/ws/build **"]}`, "./build **", false},
+		"one command of it, asked":         {tool.Command, `commands: {allow: ["./build **"], ask: ["/ws/build x"]}`, "./build x", false},
+		"another place, asked":             {tool.Command, `commands: {allow: ["./build **"], ask: ["/ws/other **"]}`, "./build **", true},
+		"a slash at the end":               {tool.Network, `network: {allow: ["GET x.org/**/*"]}`, "GET https://x.org/a/**", false},
 		"a place is no name":               {tool.Command, `commands: {allow: ["git **"]}`, "/usr/bin/git log", false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -84,10 +84,16 @@ func (p *Pattern) Apart(q *Pattern) bool {
 		// One names a place, the other what is found there under its last name.
 		return len(place.lits) == 1 && len(name.lits) == 1 && base(place.lits[0]) != name.lits[0]
 	}
+	if p.dir != nil && p.placesApart(q) {
+		return true
+	}
 	for i := 0; i < len(p.words) && i < len(q.words); i++ {
 		a, b := &p.words[i], &q.words[i]
 		if a.many || b.many {
 			return false
+		}
+		if i == 0 && p.dir != nil {
+			continue
 		}
 		if len(a.lits) == 1 && len(b.lits) == 1 && a.lits[0] != b.lits[0] {
 			return true
@@ -95,6 +101,19 @@ func (p *Pattern) Apart(q *Pattern) bool {
 	}
 	open := func(p *Pattern) bool { return slices.ContainsFunc(p.words, func(w word) bool { return w.many }) }
 	return !open(p) && !open(q) && len(p.words) != len(q.words)
+}
+
+// placesApart reports whether the first words of two patterns, both paths, cannot
+// be the same. One in the workspace may be one that the other spells in full.
+func (p *Pattern) placesApart(q *Pattern) bool {
+	a, b := p.words[0].lits, q.words[0].lits
+	if len(a) != 1 || len(b) != 1 {
+		return false
+	}
+	if p.dir[0].lits[0] == q.dir[0].lits[0] {
+		return a[0] != b[0]
+	}
+	return base(a[0]) != base(b[0])
 }
 
 // literal gives the words of a pattern that has no wildcard.
@@ -115,7 +134,7 @@ func (p *Pattern) literalApart(words []string, q *Pattern) bool {
 	switch {
 	case q.dir == nil:
 		return !q.run(base(words[0]), words[1:], false)
-	case p.dir != nil && len(q.words[0].lits) == 1 && q.words[0].lits[0] != words[0]:
+	case p.dir != nil && p.placesApart(q):
 		return true
 	case p.dir == nil && len(q.words[0].lits) == 1 && base(q.words[0].lits[0]) != words[0]:
 		return true

@@ -77,7 +77,7 @@ func includesPath(p, q string) bool {
 		if at == "" {
 			at = "/"
 		}
-		if !matchPath(p, at, false) {
+		if !matchPath(p, at, false) || at != "/" && !matchPath(p, at+"/", false) { // ** is also for a slash at the end
 			return false
 		}
 		head += "/" + rare
