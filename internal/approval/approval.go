@@ -178,6 +178,8 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 			return refusal(done), nil
 		case done.State == store.Approved && done.Session != nil && (done.Admin || !q.Decision.Admin):
 			return forSession(done), nil // also where another run had asked: it is the same call
+		case done.State == store.Lapsed && d.now().Before(deadline):
+			// An equal call had put it, which was given up: this one puts its own.
 		case done.State == store.Lapsed:
 			return runner.Answer{}, fault.New(fault.NeedsApproval, "approval was not given in time: %s", q.Decision.Reason).
 				WithHint("run it again and have somebody answer with remit approvals")

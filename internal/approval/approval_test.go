@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -176,6 +177,40 @@ func TestWhereThePersonCannotBeAskedTheQuestionStaysOpen(t *testing.T) {
 	}
 }
 
+// Two equal calls wait for one answer: where one of them is given up, the other one
+// goes on waiting.
+func TestGivingUpOneCallRefusesNoOther(t *testing.T) {
+	s := openStore(t)
+	run := newRun(t, s)
+	d := &approval.Desk{Store: s, Wait: true, Every: time.Millisecond}
+	ctx, giveUp := context.WithCancel(t.Context())
+	first, second := make(chan error, 1), make(chan runner.Answer, 1)
+	go func() {
+		_, err := d.Ask(ctx, write(run, "a.txt", "x"))
+		first <- err
+	}()
+	id := waitFor(t, s, func(q store.Question) bool { return q.State == store.Waiting })
+	go func() {
+		a, err := d.Ask(t.Context(), write(run, "a.txt", "x"))
+		if err != nil {
+			t.Error(err)
+		}
+		second <- a
+	}()
+	time.Sleep(20 * time.Millisecond) // so that it most likely waits for the same question
+	giveUp()
+	if err := <-first; !errors.Is(err, context.Canceled) {
+		t.Errorf("the first: %v", err)
+	}
+	again := waitFor(t, s, func(q store.Question) bool { return q.State == store.Waiting && q.ID != id })
+	if _, err := s.Vote(t.Context(), again, store.Vote{By: "user:ann", Yes: true, Where: "elsewhere", At: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	if a := <-second; !a.Yes {
+		t.Errorf("the second: %+v", a)
+	}
+}
+
 // A yes is for what was shown: where a link leads elsewhere since, the same words
 // are another call, and the question says where they lead.
 func TestAYesIsForWhereThePathLed(t *testing.T) {
@@ -290,8 +325,8 @@ func waitFor(t *testing.T, s store.Approvals, ok func(store.Question) bool) uuid
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(list) == 1 && ok(list[0]) {
-			return list[0].ID
+		if i := slices.IndexFunc(list, ok); i >= 0 {
+			return list[i].ID
 		}
 		time.Sleep(time.Millisecond)
 	}
