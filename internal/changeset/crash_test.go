@@ -26,20 +26,21 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// crashing applies or undoes a changeset, or recovers one, and kills itself at
-// the step whose number it was given.
+// crashing applies or undoes a changeset, recovers one or writes a log, and
+// kills itself at the step whose number it was given.
 func crashing() {
 	at, err := strconv.Atoi(os.Getenv("CHANGESET_CRASH"))
 	if err != nil {
 		panic(err)
 	}
 	n := 0
-	home := changeset.In(os.Getenv("CHANGESET_HOME")).At(func(string) {
+	step := func(string) {
 		if n++; n == at {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
 		}
-	})
+	}
+	home := changeset.In(os.Getenv("CHANGESET_HOME")).At(step)
 	switch os.Getenv("CHANGESET_DO") {
 	case "apply":
 		var s *changeset.Set
@@ -50,6 +51,13 @@ func crashing() {
 		_, err = home.Undo("run")
 	case "recover":
 		_, err = home.Recover()
+	case "log":
+		ws := filepath.Join(filepath.Dir(os.Getenv("CHANGESET_HOME")), "ws")
+		var dir int
+		if dir, err = unix.Open(ws, unix.O_RDONLY|unix.O_DIRECTORY, 0); err == nil {
+			err = errors.Join(home.Log("run").Before(ws+"/f", dir, "f"), os.WriteFile(ws+"/f", []byte("new"), 0o600))
+			step("written")
+		}
 	}
 	if err != nil {
 		fmt.Println(err)

@@ -122,3 +122,52 @@ func TestSweepDaily(t *testing.T) {
 		t.Error("a sweep made a folder")
 	}
 }
+
+// A run's log is kept while the run goes on, however little may be kept.
+func TestSweepLeavesARunThatGoesOn(t *testing.T) {
+	p := newPlace(t)
+	put(t, p.ws, map[string]string{"f": "old"})
+	dir, err := os.Open(p.ws)
+	must(t, err)
+	defer func() { must(t, dir.Close()) }()
+	l := p.home.Log("run")
+	write := func(content string) {
+		must(t, l.Before(p.ws+"/f", int(dir.Fd()), "f"), os.WriteFile(p.ws+"/f", []byte(content), 0o644), l.After(p.ws+"/f", int(dir.Fd()), "f"))
+	}
+	write("1")
+	if k, err := p.home.Sweep(changeset.Retention{Bytes: 1}); err != nil || k.Removed != 0 {
+		t.Errorf("a sweep did %+v, %v", k, err)
+	}
+	_, err = p.home.Undo("run")
+	wantCode(t, err, fault.Conflict)
+	if err == nil || !strings.Contains(err.Error(), "run run goes on") {
+		t.Errorf("it says %v", err)
+	}
+	write("2")
+	must(t, l.Close())
+	if err := l.Before(p.ws+"/f", int(dir.Fd()), "f"); err == nil {
+		t.Error("a closed log was opened once more")
+	}
+	_, err = p.home.Undo("run")
+	must(t, err)
+	if got := snapshot(t, p.ws); got != "\"f\" -rw-r--r-- \"old\"\n" {
+		t.Errorf("undone\n%s", got)
+	}
+}
+
+// A run whose process was killed can be undone: its lock went with it.
+func TestUndoOfAKilledRun(t *testing.T) {
+	p := newPlace(t)
+	put(t, p.ws, map[string]string{"f": "old"})
+	if !killed(t, p, "log", 1) {
+		t.Fatal("it was not killed")
+	}
+	if got := snapshot(t, p.ws); got != "\"f\" -rw-r--r-- \"new\"\n" {
+		t.Fatalf("it wrote\n%s", got)
+	}
+	_, err := p.home.Undo("run", p.ws+"/f")
+	must(t, err)
+	if got := snapshot(t, p.ws); got != "\"f\" -rw-r--r-- \"old\"\n" {
+		t.Errorf("undone\n%s", got)
+	}
+}

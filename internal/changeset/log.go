@@ -18,14 +18,17 @@ import (
 )
 
 // Log keeps what a run's file tools replace: it is told before and after each
-// effect, copies the content that goes, and writes a line down. It is safe for
-// concurrent use; the zero Log refuses.
+// effect, copies the content that goes, and writes a line down. From its first
+// line until Close nobody else removes or undoes it. It is safe for concurrent
+// use; the zero Log refuses.
 type Log struct {
 	home Home
 	run  string
 
-	mu   sync.Mutex
-	file *os.File
+	mu     sync.Mutex
+	file   *os.File
+	unlock func() // while file is open
+	closed bool
 }
 
 // line is one line of a log's file.
@@ -39,6 +42,7 @@ type line struct {
 func (h Home) Log(run string) *Log { return &Log{home: h, run: run} }
 
 func (h Home) logFile(run string) string { return filepath.Join(h.undo(), "runs", run+".jsonl") }
+func (h Home) logLock(run string) string { return filepath.Join(h.undo(), "runs", run+".lock") }
 
 // Before keeps what is at a name in an open folder; real is where that is. An
 // error means that the effect must not take place.
@@ -110,39 +114,55 @@ func (l *Log) write(e line, durable bool) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.run == "" {
-		return errors.New("no log was opened")
+	if err := l.open(); err != nil {
+		return err
 	}
-	if l.file == nil {
-		if err := os.MkdirAll(filepath.Dir(l.home.logFile(l.run)), 0o700); err != nil {
-			return err
-		}
-		if l.file, err = os.OpenFile(l.home.logFile(l.run), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600); err != nil {
-			l.file = nil
-			return err
-		}
-		if !l.home.volatile {
-			if err := wholefile.SyncFolder(filepath.Dir(l.file.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	_, err = l.file.Write(append(b, '\n')) // one write: whole lines, also from two processes
+	_, err = l.file.Write(append(b, '\n')) // one write: whole lines
 	if err == nil && durable {
 		err = l.file.Sync()
 	}
 	return err
 }
 
+// open opens the file and locks it, if it is not open yet.
+func (l *Log) open() error {
+	switch {
+	case l.run == "":
+		return errors.New("no log was opened")
+	case l.closed: // nobody would let go of the lock
+		return errors.New("the run is over")
+	case l.file != nil:
+		return nil
+	}
+	unlock, err := l.home.lock(l.home.logLock(l.run))
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(l.home.logFile(l.run), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err == nil && !l.home.volatile {
+		if err = wholefile.SyncFolder(filepath.Dir(f.Name())); err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}
+	if err != nil {
+		unlock()
+		return err
+	}
+	l.file, l.unlock = f, unlock
+	return nil
+}
+
 // Close ends the log.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.closed = true
 	if l.file == nil {
 		return nil
 	}
 	f := l.file
 	l.file = nil
+	defer l.unlock()
 	var err error
 	if !l.home.volatile {
 		err = f.Sync()
@@ -152,19 +172,21 @@ func (l *Log) Close() error {
 
 // undoLog takes back what a run's file tools wrote.
 func (h Home) undoLog(run string, force []string) (back Back, err error) {
-	name := strings.TrimSuffix(h.logFile(run), ".jsonl")
-	if _, err := os.Lstat(name + ".undone"); err == nil {
-		return back, fault.New(fault.Conflict, "what run %s wrote was undone already", run)
-	}
-	w, err := h.readLog(run)
-	if err != nil {
+	if _, err := h.undoable(run); err != nil { // a run that wrote nothing gets no lock file
 		return back, err
 	}
-	unlock, err := h.lock(name + ".lock")
+	unlock, err := h.lock(h.logLock(run))
+	if errors.Is(err, fault.Conflict) {
+		err = fault.New(fault.Conflict, "run %s goes on, or another remit is undoing what it wrote", run).WithHint("wait until it is over")
+	}
 	if err != nil {
 		return back, err
 	}
 	defer unlock()
+	w, err := h.undoable(run) // as it is now that nobody else is at it
+	if err != nil {
+		return back, err
+	}
 	root, err := rootFolder("/")
 	if err != nil {
 		return back, err
@@ -180,7 +202,7 @@ func (h Home) undoLog(run string, force []string) (back Back, err error) {
 	}
 	id := newID()
 	j := &job{id: id, root: root, steps: list, blobs: h.blobs(), using: h.using, point: h.point,
-		journal: journal{file: name + ".journal", head: journalHead{ID: id, Run: run, What: "undo", Folder: "/"}}}
+		journal: journal{file: strings.TrimSuffix(h.logFile(run), ".jsonl") + ".journal", head: journalHead{ID: id, Run: run, What: "undo", Folder: "/"}}}
 	j.source = j.fromBlobs
 	if err = j.run(func() error { return h.logUndone(run) }); err != nil {
 		return Back{}, err
@@ -203,8 +225,11 @@ func (h Home) logUndone(run string) error {
 	return err
 }
 
-// readLog folds a log into what happened to each path.
-func (h Home) readLog(run string) (writes, error) {
+// undoable folds a log that was not undone yet into what happened to each path.
+func (h Home) undoable(run string) (writes, error) {
+	if _, err := os.Lstat(strings.TrimSuffix(h.logFile(run), ".jsonl") + ".undone"); err == nil {
+		return nil, fault.New(fault.Conflict, "what run %s wrote was undone already", run)
+	}
 	w, err := readLines(h.logFile(run))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fault.New(fault.NotFound, "the file tools of run %s wrote nothing, or it is not kept any more", run).
