@@ -18,13 +18,21 @@ type parked struct {
 	key    string // what the client asked for
 	args   string // canonical
 	cancel context.CancelFunc
-	asked  chan mcp.InputRequestMap
-	answer chan mcp.InputResponseMap
+	asked  chan *asking
+	shown  *asking // what the client was last asked; of the one request that has the call
 	done   chan struct{}
 
 	mu      sync.Mutex
 	outcome runner.Outcome
 	fatal   error
+}
+
+// asking is one set of questions. It has an answer of its own, so that what the
+// client says of one question is never taken for another's.
+type asking struct {
+	wanted mcp.InputRequestMap
+	answer chan mcp.InputResponseMap
+	gone   chan struct{} // closed once nobody waits for the answer
 }
 
 // maxParked bounds the calls of one connection that wait for an answer.
@@ -42,7 +50,7 @@ func (c *conn) park(ctx context.Context, k *call, rc runner.Call) (runner.Outcom
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	p := &parked{
 		key: k.key, args: string(args), cancel: cancel,
-		asked: make(chan mcp.InputRequestMap), answer: make(chan mcp.InputResponseMap), done: make(chan struct{}),
+		asked: make(chan *asking), done: make(chan struct{}),
 	}
 	k.put = p.put
 	go func() {
@@ -58,13 +66,15 @@ func (c *conn) park(ctx context.Context, k *call, rc runner.Call) (runner.Outcom
 
 // put hands the questions to the request that waits for the call.
 func (p *parked) put(ctx context.Context, wanted mcp.InputRequestMap) (mcp.InputResponseMap, error) {
+	q := &asking{wanted: wanted, answer: make(chan mcp.InputResponseMap), gone: make(chan struct{})}
+	defer close(q.gone)
 	select {
-	case p.asked <- wanted:
+	case p.asked <- q:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 	select {
-	case a := <-p.answer:
+	case a := <-q.answer:
 		return a, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
@@ -78,7 +88,8 @@ func (c *conn) await(ctx context.Context, p *parked) (runner.Outcome, *questions
 	select {
 	case <-p.done:
 		return p.over()
-	case wanted := <-p.asked:
+	case p.shown = <-p.asked:
+		wanted := p.shown.wanted // from keep on, another request may have the call
 		if state, ok := c.keep(p); ok {
 			return runner.Outcome{}, &questions{wanted, state}, nil
 		}
@@ -135,8 +146,8 @@ func (c *conn) resume(ctx context.Context, r request, rc runner.Call, err error)
 		answers = mcp.InputResponseMap{}
 	}
 	select {
-	case p.answer <- answers:
-	case <-p.done: // answered elsewhere, or lapsed
+	case p.shown.answer <- answers:
+	case <-p.shown.gone: // answered elsewhere, or lapsed; what the call asks next is asked next
 	case <-ctx.Done():
 		p.cancel()
 		<-p.done
