@@ -579,7 +579,9 @@ func TestAToolThatChangesDuringAWaitIsNotCalled(t *testing.T) {
 	}{
 		"switched off": {func(e runner.Entry) (runner.Entry, error) { e.Disabled = "by ann"; return e, nil }, fault.ToolDisabled},
 		"changed":      {func(e runner.Entry) (runner.Entry, error) { e.Digest[0]++; return e, nil }, fault.ToolChanged},
-		"taken away":   {func(runner.Entry) (runner.Entry, error) { return runner.Entry{}, fault.New(fault.ToolUnknown, "no such tool") }, fault.ToolChanged},
+		"taken away": {func(runner.Entry) (runner.Entry, error) {
+			return runner.Entry{}, fault.New(fault.ToolUnknown, "no such tool")
+		}, fault.ToolChanged},
 	} {
 		p := &probe{id: "p"}
 		h := newHouse(t, "version: 1\ntools: {ask: ['*']}\n", p)
