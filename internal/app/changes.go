@@ -244,13 +244,9 @@ func (a *App) DiscardChanges(ctx context.Context, id string) (Changeset, error) 
 	if err != nil {
 		return c, err
 	}
-	if err := c.Set.Decidable(); err != nil {
-		return c, err
-	}
-	if err := c.tell(ctx, ledger.Event{Change: ledger.ChangesDiscarded, Principal: "user:" + a.cfg.User}, nil); err != nil {
-		return c, err
-	}
-	return c, c.Set.Discard()
+	return c, c.Set.Discard(func() error {
+		return c.tell(ctx, ledger.Event{Change: ledger.ChangesDiscarded, Principal: "user:" + a.cfg.User}, nil)
+	})
 }
 
 // Undo puts back what a run wrote, by an applied changeset or by its file

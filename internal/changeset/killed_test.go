@@ -57,7 +57,7 @@ func TestHeldRunKilled(t *testing.T) {
 			if got := list(changes); got != want {
 				t.Errorf("it holds\n%swant\n%s", got, want)
 			}
-			must(t, s.Discard())
+			must(t, s.Discard(unrecorded))
 			if left, err := os.ReadDir(p.ws); err != nil || len(left) > 0 {
 				t.Errorf("the workspace holds %v, %v", left, err)
 			}
@@ -127,5 +127,5 @@ func TestMachineWentDown(t *testing.T) {
 	if len(changes) != 1 || !strings.Contains(changes[0].Refused, "went down") {
 		t.Errorf("listed as\n%s", list(changes))
 	}
-	must(t, s.Discard())
+	must(t, s.Discard(unrecorded))
 }

@@ -56,7 +56,7 @@ func TestHeldCommandIsBounded(t *testing.T) {
 	if len(changes) < limit/65536 {
 		t.Errorf("it holds %d changes", len(changes))
 	}
-	must(t, s.Discard())
+	must(t, s.Discard(unrecorded))
 	if left, err := os.ReadDir(p.ws); err != nil || len(left) > 0 {
 		t.Errorf("the workspace holds %v, %v", left, err)
 	}

@@ -419,9 +419,6 @@ func (s *Set) Interrupted() error {
 	return s.save()
 }
 
-// Decidable refuses a changeset that is over, or whose run is not.
-func (s *Set) Decidable() error { return s.decided() }
-
 // Drop removes all of a changeset whose run did not begin.
 func (s *Set) Drop() error {
 	if err := removeAll(s.dir()); err != nil {
@@ -430,10 +427,14 @@ func (s *Set) Drop() error {
 	return nil
 }
 
-// Discard throws the changes away.
-func (s *Set) Discard() error {
+// Discard throws the changes away, once record has told of it. An error of
+// record keeps them. Nobody else can decide meanwhile.
+func (s *Set) Discard(record func() error) error {
 	return s.locked(func() error {
 		if err := s.decided(); err != nil {
+			return err
+		}
+		if err := record(); err != nil {
 			return err
 		}
 		s.meta.State = Rejected

@@ -25,6 +25,8 @@ func wantCode(t *testing.T, err error, want fault.Code) {
 	}
 }
 
+func unrecorded() error { return nil }
+
 func TestStates(t *testing.T) {
 	p := newPlace(t)
 	put(t, p.ws, map[string]string{"f": "old", "d/x": "x"})
@@ -34,7 +36,7 @@ func TestStates(t *testing.T) {
 	})
 	_, err := s.Apply(anything)
 	wantCode(t, err, fault.Conflict) // it goes on
-	wantCode(t, s.Discard(), fault.Conflict)
+	wantCode(t, s.Discard(unrecorded), fault.Conflict)
 	_, err = s.Review(anything)
 	must(t, err)
 	_, err = s.Review(anything)
@@ -63,7 +65,7 @@ func TestStates(t *testing.T) {
 	}
 	_, err = s.Apply(anything)
 	wantCode(t, err, fault.Conflict) // twice
-	wantCode(t, s.Discard(), fault.Conflict)
+	wantCode(t, s.Discard(unrecorded), fault.Conflict)
 	again, err := p.home.Load("run")
 	must(t, err)
 	if all, err := again.Changes(anything); err != nil || len(all) != 6 {
@@ -78,7 +80,7 @@ func TestStates(t *testing.T) {
 	wantCode(t, err, fault.NotFound)
 
 	s = p.reviewed(t, "other", func(root string) { put(t, root, map[string]string{"f": "new"}) })
-	must(t, s.Discard())
+	must(t, s.Discard(unrecorded))
 	if b, err := os.ReadFile(p.ws + "/f"); err != nil || string(b) != "old" || s.State() != changeset.Rejected {
 		t.Errorf("%s with %q, %v", s.State(), b, err)
 	}
@@ -177,6 +179,28 @@ func TestApplyAtOnce(t *testing.T) {
 	if left, err := filepath.Glob(p.ws + "/*/.remit-*"); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
+}
+
+// A discard is recorded only where it takes place, and takes place only where
+// it is recorded.
+func TestDiscardIsRecorded(t *testing.T) {
+	p := newPlace(t)
+	s := p.reviewed(t, "run", func(root string) { put(t, root, map[string]string{"f": "new"}) })
+	late, err := p.home.Load("run") // before it is applied
+	must(t, err)
+	full := errors.New("the ledger is full")
+	if err := s.Discard(func() error { return full }); !errors.Is(err, full) || s.State() != changeset.Review {
+		t.Errorf("not recorded, it is %s, %v", s.State(), err)
+	}
+	must(t, s.Discard(func() error {
+		_, err := late.Apply(anything)
+		wantCode(t, err, fault.Conflict) // not in between
+		return nil
+	}))
+	wantCode(t, late.Discard(func() error {
+		t.Error("what is over was recorded as discarded")
+		return nil
+	}), fault.Conflict)
 }
 
 // Tools and commands take turns at the layers.
