@@ -331,5 +331,5 @@ func (s *Service) tellParents(ctx context.Context, id uuid.UUID, e Event) {
 	}
 }
 
-// maxDepth bounds how far up that goes.
+// maxDepth bounds how far up that goes, and how far down turns are stopped.
 const maxDepth = 64

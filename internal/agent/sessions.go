@@ -151,7 +151,9 @@ func (s *Service) DeleteSession(ctx context.Context, by Caller, id string) error
 func (s *Service) end(ctx context.Context, by Caller, r store.SessionRecord, d sessionDoc, remove bool) error {
 	l := s.hold(r.ID)
 	defer s.let(l)
-	over := l.stop(fault.New(fault.ToolCancelled, "the session was ended"))
+	if _, err := s.halt(ctx, l, fault.New(fault.ToolCancelled, "the session was ended")); err != nil {
+		return err
+	}
 	kids, err := s.o.Record.Sessions(ctx, store.SessionFilter{Parent: r.ID, PageFilter: store.PageFilter{Limit: maxChildren}})
 	if err != nil {
 		return err
@@ -161,9 +163,6 @@ func (s *Service) end(ctx context.Context, by Caller, r store.SessionRecord, d s
 		if kd, err := readSession(k); err == nil && !k.Deleted {
 			errs = append(errs, s.end(ctx, by, k, kd, remove))
 		}
-	}
-	if over != nil {
-		<-over
 	}
 	errs = append(errs, l.rest(ctx))
 	if d.Granted {
@@ -257,16 +256,11 @@ func (s *Service) Cancel(ctx context.Context, by Caller, id string) (Session, er
 	}
 	l := s.hold(r.ID)
 	defer s.let(l)
-	over := l.stop(fault.New(fault.ToolCancelled, "the turn was cancelled"))
-	if err := s.cancelChildren(ctx, by, r.ID); err != nil {
+	was, err := s.halt(ctx, l, fault.New(fault.ToolCancelled, "the turn was cancelled"))
+	if err != nil {
 		return Session{}, err
 	}
-	if over != nil {
-		select {
-		case <-over:
-		case <-ctx.Done():
-			return Session{}, ctx.Err()
-		}
+	if was {
 		return s.Session(ctx, id)
 	}
 	now, err := s.seen(ctx, r, d)
@@ -279,15 +273,50 @@ func (s *Service) Cancel(ctx context.Context, by Caller, id string) (Session, er
 	return l.state(ctx, by.Name, Cancelled, nil, nil) // it was interrupted, and does not go on
 }
 
-func (s *Service) cancelChildren(ctx context.Context, by Caller, parent uuid.UUID) error {
-	kids, err := s.o.Record.Sessions(ctx, store.SessionFilter{Parent: parent, PageFilter: store.PageFilter{Limit: maxChildren}})
-	for _, k := range kids {
-		if l := s.known(k.ID); l != nil && l.under() != nil {
-			_, cerr := s.Cancel(ctx, by, k.ID.String())
-			err = errors.Join(err, cerr)
+// halt stops the turn of a session and those of all sessions below it, and waits
+// until they are over; it reports whether the session itself had one. A call that
+// is under way can still begin a turn below, so it looks again until there is none.
+func (s *Service) halt(ctx context.Context, l *live, why error) (was bool, err error) {
+	over := l.stop(why)
+	was = over != nil
+	for range maxDepth {
+		all, err := s.stopBelow(ctx, l.id, why, maxDepth)
+		if over != nil {
+			all = append(all, over)
+			over = nil
+		}
+		if err != nil || len(all) == 0 {
+			return was, err
+		}
+		for _, done := range all {
+			select {
+			case <-done:
+			case <-ctx.Done():
+				return was, ctx.Err()
+			}
 		}
 	}
-	return err
+	return was, nil
+}
+
+// stopBelow stops the turns of all sub-agents down to a depth, and gives what tells
+// that they have ended. One that is idle can have one that is at work.
+func (s *Service) stopBelow(ctx context.Context, parent uuid.UUID, why error, depth int) ([]<-chan struct{}, error) {
+	if depth == 0 {
+		return nil, nil
+	}
+	kids, err := s.o.Record.Sessions(ctx, store.SessionFilter{Parent: parent, PageFilter: store.PageFilter{Limit: maxChildren}})
+	var all []<-chan struct{}
+	for _, k := range kids {
+		if l := s.known(k.ID); l != nil {
+			if over := l.stop(why); over != nil {
+				all = append(all, over)
+			}
+		}
+		below, berr := s.stopBelow(ctx, k.ID, why, depth-1)
+		all, err = append(all, below...), errors.Join(err, berr)
+	}
+	return all, err
 }
 
 // Pause implements [API].
