@@ -2,7 +2,9 @@ package agent_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -10,6 +12,8 @@ import (
 
 	"github.com/remitrun/remit/internal/agent"
 	"github.com/remitrun/remit/internal/capability"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/ledger"
 	"github.com/remitrun/remit/internal/model"
 	"github.com/remitrun/remit/internal/permit"
 	"github.com/remitrun/remit/internal/store"
@@ -151,5 +155,57 @@ func TestWhatATurnSpawnsAsItIsStoppedIsStoppedToo(t *testing.T) {
 				t.Errorf("the sub-agent is %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestACancelledSessionIsNotAtWork: somebody resumes a session that was left at work
+// just as it is cancelled.
+func TestACancelledSessionIsNotAtWork(t *testing.T) {
+	b := says(text("done"))
+	b.hold = make(chan struct{}) // for ever: a turn is under way until it is stopped
+	w := newWorld(t, b).open()
+	id := w.session()
+	if _, err := w.svc.Start(context.Background(), ann, id, "go"); err != nil {
+		t.Fatal(err)
+	}
+	w.again()
+	var once sync.Once
+	var resumed error
+	w.watch().saving = func(r store.SessionRecord) {
+		if strings.Contains(string(r.Doc), `"status":"cancelled"`) {
+			once.Do(func() { _, resumed = w.svc.Resume(context.Background(), ann, id) })
+		}
+	}
+	s, err := w.svc.Cancel(context.Background(), ann, id)
+	if err != nil || s.State != agent.Cancelled {
+		t.Fatalf("the session is %s, %v", s.State, err)
+	}
+	if !errors.Is(resumed, fault.SessionBusy) {
+		t.Errorf("it was resumed while it was cancelled: %v", resumed)
+	}
+	if _, err := w.svc.Resume(context.Background(), ann, id); err != nil {
+		t.Errorf("it cannot be resumed afterwards: %v", err)
+	}
+}
+
+// TestAnEndedSessionBeginsNothing: a message comes in while the session is ended.
+func TestAnEndedSessionBeginsNothing(t *testing.T) {
+	b := says(text("done"))
+	w := newWorld(t, b)
+	var id string
+	var sent error
+	w.revoked = func() { _, sent = w.svc.Start(context.Background(), ann, id, "and?") }
+	w.open()
+	id = w.session()
+	w.send(id, "go")
+	if err := w.svc.DeleteSession(context.Background(), ann, id); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(sent, fault.SessionBusy) {
+		t.Errorf("a message to a session that ends: %v", sent)
+	}
+	runs, err := w.st.SessionRuns(context.Background(), uuid.MustParse(id))
+	if err != nil || len(runs) != 1 || runs[0].Status == ledger.Running {
+		t.Errorf("%d runs, or one that is not over; %v", len(runs), err)
 	}
 }

@@ -99,16 +99,22 @@ func (l *live) stop(why error) <-chan struct{} {
 func (l *live) under() *turn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.turn != nil && l.turn.still {
+		return nil
+	}
 	return l.turn
 }
 
 // rest ends the session's run unless a turn is under way.
-func (l *live) rest(ctx context.Context) error {
+func (l *live) rest(ctx context.Context) error { return l.restUnder(ctx, nil) }
+
+// restUnder ends the session's run unless a turn other than t is under way.
+func (l *live) restUnder(ctx context.Context, t *turn) error {
 	l.ending.Lock()
 	defer l.ending.Unlock()
 	l.mu.Lock()
 	act := l.act
-	if l.turn != nil || act == nil {
+	if l.turn != t || act == nil {
 		l.mu.Unlock()
 		return nil
 	}

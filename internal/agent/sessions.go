@@ -151,9 +151,11 @@ func (s *Service) DeleteSession(ctx context.Context, by Caller, id string) error
 func (s *Service) end(ctx context.Context, by Caller, r store.SessionRecord, d sessionDoc, remove bool) error {
 	l := s.hold(r.ID)
 	defer s.let(l)
-	if _, err := s.halt(ctx, l, fault.New(fault.ToolCancelled, "the session was ended")); err != nil {
+	t, err := s.quiet(ctx, by, l)
+	if err != nil {
 		return err
 	}
+	defer s.release(l, t)
 	kids, err := s.o.Record.Sessions(ctx, store.SessionFilter{Parent: r.ID, PageFilter: store.PageFilter{Limit: maxChildren}})
 	if err != nil {
 		return err
@@ -164,7 +166,7 @@ func (s *Service) end(ctx context.Context, by Caller, r store.SessionRecord, d s
 			errs = append(errs, s.end(ctx, by, k, kd, remove))
 		}
 	}
-	errs = append(errs, l.rest(ctx))
+	errs = append(errs, l.restUnder(ctx, t))
 	if d.Granted {
 		errs = append(errs, s.o.House.Revoke(ctx, d.Grant, by.Name, "the session has ended"))
 	}
@@ -177,6 +179,18 @@ func (s *Service) end(ctx context.Context, by Caller, r store.SessionRecord, d s
 	}
 	l.hub.tell(Event{Type: StateChanged, State: Ended})
 	return errors.Join(append(errs, err)...)
+}
+
+// quiet stops whatever a session does, and keeps turns from beginning until release.
+func (s *Service) quiet(ctx context.Context, by Caller, l *live) (*turn, error) {
+	for {
+		if _, err := s.halt(ctx, l, fault.New(fault.ToolCancelled, "the session was ended")); err != nil {
+			return nil, err
+		}
+		if t, err := s.still(l, by); !errors.Is(err, fault.SessionBusy) {
+			return t, err
+		}
+	}
 }
 
 // Fork implements [API]. Tool calls that have no result by then are made anew when
@@ -250,27 +264,61 @@ func (s *Service) Messages(ctx context.Context, id string, from, limit int) ([]M
 
 // Cancel implements [API]. The turns of its sub-agents are cancelled as well.
 func (s *Service) Cancel(ctx context.Context, by Caller, id string) (Session, error) {
-	r, d, err := s.session(ctx, id)
+	r, _, err := s.session(ctx, id)
 	if err != nil {
 		return Session{}, err
 	}
 	l := s.hold(r.ID)
 	defer s.let(l)
-	was, err := s.halt(ctx, l, fault.New(fault.ToolCancelled, "the turn was cancelled"))
-	if err != nil {
-		return Session{}, err
-	}
-	if was {
-		return s.Session(ctx, id)
-	}
-	now, err := s.seen(ctx, r, d)
-	if err != nil || now.State != Paused {
-		if err == nil && (now.State == Working || now.State == Waiting) {
-			err = busy("the session is at work in another process")
+	for {
+		was, err := s.halt(ctx, l, fault.New(fault.ToolCancelled, "the turn was cancelled"))
+		if err != nil {
+			return Session{}, err
 		}
-		return now, err
+		t, err := s.still(l, by)
+		if err == nil {
+			defer s.release(l, t)
+			return s.giveUp(ctx, by, l)
+		}
+		if was { // and another turn has begun since, or Remit is ending
+			return s.Session(ctx, id)
+		}
+		if !errors.Is(err, fault.SessionBusy) {
+			return Session{}, err
+		}
 	}
-	return l.state(ctx, by.Name, Cancelled, nil, nil) // it was interrupted, and does not go on
+}
+
+// giveUp keeps that a turn which was interrupted does not go on, if there is one.
+// No turn begins here meanwhile; if one does in another process, the session has
+// another version by then.
+func (s *Service) giveUp(ctx context.Context, by Caller, l *live) (Session, error) {
+	l.saving.Lock()
+	defer l.saving.Unlock()
+	for try := 0; ; try++ {
+		r, d, err := s.session(ctx, l.id.String())
+		if err != nil {
+			return Session{}, err
+		}
+		if !leftAtWork(d.State) && d.State != Paused {
+			return show(r, d), nil
+		}
+		going, err := s.elsewhere(ctx, r.ID)
+		if err != nil {
+			return Session{}, err
+		}
+		if going {
+			return Session{}, busy("the session is at work in another process")
+		}
+		d.State, d.Error = Cancelled, nil
+		if r, err = s.put(context.WithoutCancel(ctx), r, d, by.Name); err == nil {
+			l.hub.tell(Event{Type: StateChanged, State: Cancelled})
+			return show(r, d), nil
+		}
+		if !errors.Is(err, fault.Stale) || try == 4 {
+			return Session{}, err
+		}
+	}
 }
 
 // halt stops the turn of a session and those of all sessions below it, and waits

@@ -24,6 +24,7 @@ import (
 type turn struct {
 	by     Caller
 	may    func(State) bool // whether it goes on from a state; nil: it begins with a message, from any
+	still  bool             // it does nothing but keep others from beginning
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when it is over
 
@@ -128,6 +129,19 @@ func (s *Service) claim(l *live, t *turn) error {
 	}
 	l.turn = t
 	return nil
+}
+
+// still claims a session for a turn that does nothing, so that no other begins
+// until release.
+func (s *Service) still(l *live, by Caller) (*turn, error) {
+	t := &turn{by: by, still: true, cancel: func(error) {}, done: make(chan struct{})}
+	return t, s.claim(l, t)
+}
+
+func (s *Service) release(l *live, t *turn) {
+	s.free(l, t)
+	l.restLater() // the run could not end meanwhile
+	s.work.Done()
 }
 
 func busy(why string) error {

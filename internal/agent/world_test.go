@@ -192,7 +192,12 @@ func (h *house) Grant(_ context.Context, q agent.GrantRequest) (agent.Granted, e
 	return agent.Granted{Grant: g, Sources: src, Workspace: "/ws", House: env}, err
 }
 
-func (h *house) Revoke(context.Context, uuid.UUID, string, string) error { return nil }
+func (h *house) Revoke(context.Context, uuid.UUID, string, string) error {
+	if h.w.revoked != nil {
+		h.w.revoked()
+	}
+	return nil
+}
 
 func (h *house) Begin(ctx context.Context, q agent.RunRequest) (agent.Run, error) {
 	cat, err := catalog.New(q.Tools...)
@@ -293,13 +298,14 @@ func (d *dying) SaveSession(ctx context.Context, r store.SessionRecord) (out sto
 
 // world is a service and all that it needs.
 type world struct {
-	t      testing.TB
-	home   string
-	policy string
-	brain  *brain
-	caps   []capability.Capability
-	limits agent.Limits
-	asked  chan bool // answers to what the policy asks; nil: nobody is there
+	t       testing.TB
+	home    string
+	policy  string
+	brain   *brain
+	caps    []capability.Capability
+	limits  agent.Limits
+	asked   chan bool // answers to what the policy asks; nil: nobody is there
+	revoked func()    // called when a grant is revoked; may be nil
 
 	idle     time.Duration
 	volatile bool // what is recorded need not survive a loss of power
