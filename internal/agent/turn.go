@@ -108,6 +108,9 @@ func (s *Service) start(ctx context.Context, by Caller, l *live, text *string, m
 	}
 	first, err := s.enter(turning, l, t, text)
 	if err != nil {
+		if why := context.Cause(turning); why != nil {
+			err = errors.Join(why, err) // first: it is what the caller is told
+		}
 		s.free(l, t)
 		s.work.Done()
 		return nil, Message{}, err
@@ -116,17 +119,20 @@ func (s *Service) start(ctx context.Context, by Caller, l *live, text *string, m
 	return t, first, nil
 }
 
-// claim makes a turn the session's; another one under way is fault.SessionBusy.
+// claim makes a turn the session's; another one under way is fault.SessionBusy. It
+// counts the turn in the same moment, so that Close either stops it or refuses it.
 func (s *Service) claim(l *live, t *turn) error {
-	if !s.begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
 		return errClosing
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.turn != nil {
-		s.work.Done()
 		return busy("the session is at work")
 	}
+	s.work.Add(1)
 	l.turn = t
 	return nil
 }
