@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -87,6 +88,10 @@ func TestKilledApply(t *testing.T) {
 		put(t, p.ws, map[string]string{"keep": "k", "change": "old", "dir/gone": "g", "dir/sub/gone": "g", "becomes-dir": "f",
 			"becomes-file/x": "x", "mode": "m", "folder/": "", "noted": "n"})
 		note := func(path, v string) { _ = unix.Setxattr(path, "user.note", []byte(v), 0) } // where there is such a thing
+		for _, name := range []string{"change", "dir/gone"} {
+			long := time.Now().Add(-1000 * time.Hour) // an old file is no old leftover
+			must(t, os.Chtimes(filepath.Join(p.ws, name), long, long))
+		}
 		note(p.ws+"/noted", "before")
 		note(p.ws+"/change", "stays")
 		s := p.reviewed(t, "run", func(root string) {
@@ -109,6 +114,9 @@ func TestKilledApply(t *testing.T) {
 			break
 		}
 		killed(t, p, "recover", 1+at*7%11) // and once more on the way back up
+		if _, err := p.home.Sweep(changeset.Retention{}); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := p.home.Recover(); err != nil {
 			t.Fatalf("step %d: recover: %v", at, err)
 		}
@@ -150,6 +158,81 @@ func TestKilledApply(t *testing.T) {
 		t.Fatalf("outcomes %v: one never happened", outcomes)
 	}
 	t.Logf("outcomes %v", outcomes)
+}
+
+// Who writes to a file in place while an apply goes wrong keeps what they wrote.
+// The rest is taken back, the journal ends, and no copy is spoilt.
+func TestFailedApplyBesideAnEditor(t *testing.T) {
+	p := newPlace(t)
+	put(t, p.ws, map[string]string{"a": "old a", "b": "old b", "c": "old c"})
+	s := p.reviewed(t, "run", func(root string) { put(t, root, map[string]string{"a": "new", "b": "new", "c": "new"}) })
+	add := func(f *os.File) {
+		_, err := f.WriteString(" + theirs")
+		must(t, err)
+	}
+	open := func(name string) *os.File {
+		f, err := os.OpenFile(filepath.Join(p.ws, name), os.O_WRONLY|os.O_APPEND, 0)
+		must(t, err)
+		t.Cleanup(func() { _ = f.Close() })
+		return f
+	}
+	a, c, renames := open("a"), open("c"), 0
+	s.OnPoint(func(what string) {
+		if what != "rename" {
+			return
+		}
+		if renames++; renames == 2 { // a is replaced, c is still to be
+			add(a)
+			add(c)
+		}
+	})
+	_, err := s.Apply(anything)
+	wantCode(t, err, fault.Conflict)
+	if err == nil || !strings.Contains(err.Error(), `left as they are, since they have changed meanwhile: "c"`) {
+		t.Errorf("it says %v", err)
+	}
+	if got, want := snapshot(t, p.ws), "\"a\" -rw-r--r-- \"old a + theirs\"\n\"b\" -rw-r--r-- \"old b\"\n\"c\" -rw-r--r-- \"old c + theirs\"\n"; got != want {
+		t.Errorf("taken back\n%s\nwant\n%s", got, want)
+	}
+	if again, err := p.home.Recover(); err != nil || len(again) > 0 {
+		t.Errorf("a recovery did %v, %v", again, err)
+	}
+	if n := copies(t, p); n != 0 {
+		t.Errorf("%d copies were left", n)
+	}
+	put(t, p.ws, map[string]string{"d": "old c"}) // as c was
+	s = p.reviewed(t, "next", func(root string) { must(t, os.Remove(root+"/d")) })
+	_, err = s.Apply(anything)
+	must(t, err)
+	_, err = p.home.Undo("next")
+	must(t, err)
+	if b, err := os.ReadFile(p.ws + "/d"); err != nil || string(b) != "old c" {
+		t.Errorf("put back as %q, %v", b, err)
+	}
+}
+
+// A process that has a file open and writes to it after an apply does not
+// change what is kept of others with the same content.
+func TestSpoiltCopyIsMadeAgain(t *testing.T) {
+	p := newPlace(t)
+	put(t, p.ws, map[string]string{"a": "same", "b": "same"})
+	f, err := os.OpenFile(p.ws+"/a", os.O_WRONLY|os.O_APPEND, 0)
+	must(t, err)
+	s := p.reviewed(t, "one", func(root string) { must(t, os.Remove(root+"/a")) })
+	_, err = s.Apply(anything)
+	must(t, err)
+	_, err = f.WriteString(" + more")
+	must(t, err, f.Close())
+	s = p.reviewed(t, "two", func(root string) { must(t, os.Remove(root+"/b")) })
+	_, err = s.Apply(anything)
+	must(t, err)
+	for _, run := range []string{"two", "one"} {
+		_, err := p.home.Undo(run)
+		must(t, err)
+	}
+	if got, want := snapshot(t, p.ws), "\"a\" -rw-r--r-- \"same\"\n\"b\" -rw-r--r-- \"same\"\n"; got != want {
+		t.Errorf("put back\n%s\nwant\n%s", got, want)
+	}
 }
 
 // wanted is what the workspace shall be like: what the run saw.

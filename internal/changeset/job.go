@@ -59,29 +59,20 @@ func (j *job) run(finish func() error) error {
 		}
 		defer release()
 	}
-	if err := j.check(); err != nil {
-		return err
-	}
-	if err := j.blobs.settle(); err != nil {
-		return err
-	}
-	j.tell("begin")
-	if err := j.journal.begin(j.steps); err != nil {
-		return err
+	if err := j.prepare(); err != nil {
+		return errors.Join(err, j.drop())
 	}
 	j.tell("stage")
 	err := j.stage("")
 	if err == nil {
 		err = settle(j.root)
 	}
-	if err != nil {
-		j.sweep()
-		return errors.Join(err, j.journal.remove())
+	if err == nil {
+		j.tell("commit")
+		err = j.journal.mark(commit)
 	}
-	j.tell("commit")
-	if err := j.journal.mark(commit); err != nil {
-		j.sweep()
-		return errors.Join(err, j.journal.remove())
+	if err != nil {
+		return errors.Join(err, j.none())
 	}
 	if err := j.perform("", true); err != nil {
 		return j.back(err)
@@ -89,8 +80,60 @@ func (j *job) run(finish func() error) error {
 	return j.end(finish)
 }
 
+// prepare does what comes before the first temporary file.
+func (j *job) prepare() error {
+	if err := j.check(); err != nil {
+		return err
+	}
+	if err := j.blobs.settle(); err != nil {
+		return err
+	}
+	j.tell("begin")
+	return j.journal.begin(j.steps)
+}
+
+// none removes all that a job made that was not committed.
+func (j *job) none() error {
+	j.sweep()
+	if err := j.drop(); err != nil {
+		return err
+	}
+	return j.journal.remove()
+}
+
+// drop forgets the files that were lent.
+func (j *job) drop() error {
+	return j.lent(func(i int) error { return j.blobs.drop(j.id, j.steps[i]) })
+}
+
+// adopt makes copies of the files that were lent and have been replaced.
+func (j *job) adopt() error {
+	return j.lent(func(i int) error {
+		var was key
+		if j.keys != nil {
+			was = j.keys[i]
+		}
+		return j.blobs.adopt(j.id, j.steps[i], was)
+	})
+}
+
+// lent does something for every step whose file may have been lent.
+func (j *job) lent(do func(i int) error) error {
+	return j.parts(func(_ *parents, i int) error {
+		if j.steps[i].From.Type != File {
+			return nil
+		}
+		j.tell("lent")
+		return do(i)
+	})
+}
+
 func (j *job) end(finish func() error) error {
-	j.tell("settle")
+	j.tell("adopt")
+	if err := j.adopt(); err != nil {
+		return err
+	}
+	j.tell("settle") // what was adopted as well: nothing is lent across file systems
 	if err := settle(j.root); err != nil {
 		return err
 	}
@@ -108,7 +151,11 @@ func (j *job) back(cause error) error {
 	if err := j.journal.mark(abort); err != nil {
 		return errors.Join(cause, err)
 	}
-	if err := j.takeBack(); err != nil {
+	err := j.takeBack()
+	if left := new(leftAlone); errors.As(err, &left) { // that is theirs; the rest is as it was
+		return fault.Wrap(fault.CodeOf(cause), errors.Join(cause, err), "%s; %s", fault.Message(cause), left)
+	}
+	if err != nil {
 		return fault.Wrap(fault.CodeOf(cause), errors.Join(cause, err),
 			"%s; and what was done so far could not be taken back: %s", fault.Message(cause), fault.Message(err))
 	}
@@ -117,6 +164,7 @@ func (j *job) back(cause error) error {
 
 func (j *job) takeBack() error {
 	r := &job{id: j.id, root: j.root, blobs: j.blobs, journal: j.journal, point: j.point, source: j.fromBlobs}
+	r.link = func(s Step, dir int, name string) bool { return j.blobs.giveBack(j.id, s.reversed(), dir, name) }
 	for _, s := range j.steps {
 		r.steps = append(r.steps, s.reversed())
 	}
@@ -132,7 +180,7 @@ func (j *job) takeBack() error {
 	if err := settle(j.root); err != nil {
 		return err
 	}
-	if err := j.journal.remove(); err != nil {
+	if err := j.none(); err != nil {
 		return err
 	}
 	return left
@@ -201,10 +249,10 @@ func (j *job) look(at *parents, s Step) (Node, unix.Stat_t, error) {
 		return Node{}, unix.Stat_t{}, err
 	}
 	now, st, err := s.still(dir, name)
-	if err != nil || now.Type != File || now != s.From || s.To.Type == File && !s.needsTemp() || j.blobs.has(now.Hash) {
+	if err != nil || now.Type != File || now != s.From || s.To.Type == File && !s.needsTemp() || j.blobs.has(now) {
 		return now, st, err
 	}
-	if st.Nlink == 1 && j.blobs.link(dir, name, now.Hash) {
+	if st.Nlink == 1 && j.blobs.lend(dir, name, j.id, s) {
 		st, err = statAt(dir, name)
 		return now, st, err
 	}
@@ -239,7 +287,8 @@ func (s Step) needsTemp() bool {
 }
 
 // stage writes the new contents beside where they will be, or as near as there
-// is a folder yet. On a resumed job what is done already needs nothing.
+// is a folder yet. On a resumed job what is done already needs nothing, and what
+// somebody else has changed is left alone.
 func (j *job) stage(way string) error {
 	return j.parts(func(at *parents, i int) error {
 		s := j.steps[i]
@@ -247,12 +296,17 @@ func (j *job) stage(way string) error {
 			return nil
 		}
 		if j.keys == nil { // resumed or taken back: it may be done
-			if now, err := j.now(at, s.Path); err == nil && now == s.To {
+			if now, err := j.now(at, s.Path); err == nil && (now == s.To || s.foreign(now)) {
 				return nil
 			}
 		}
 		return j.wait(at, i, way, s)
 	})
+}
+
+// foreign: neither what the step starts from nor anything on its way.
+func (s Step) foreign(now Node) bool {
+	return now != s.From && now != s.To && now.Type != Nothing && (now.Type != Folder || s.From.Type != Folder)
 }
 
 // wait puts a step's new content where it waits for its rename.
@@ -380,8 +434,7 @@ func (j *job) resume(last string, finish func() error) error {
 	case abort:
 		return j.takeBack()
 	default:
-		j.sweep()
-		return j.journal.remove()
+		return j.none()
 	}
 	j.sweep()
 	if err := j.stage(""); err != nil {

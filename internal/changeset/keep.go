@@ -138,7 +138,8 @@ type stock struct {
 	refs    map[string]int    // copies → how many refer to them
 	sizes   map[string]int64  // of copies
 	files   map[string]string // copies → where they are
-	strays  []string          // copies that were never finished
+	strays  []string          // copies that were never finished, and names that were lent
+	jobs    map[string]bool   // those whose journal is there: what they were lent is theirs
 	removed int
 	freed   int64
 }
@@ -158,7 +159,7 @@ func (s *stock) kept(swept time.Time) Kept {
 
 // survey lists all that is kept and what it refers to.
 func (h Home) survey() (*stock, error) {
-	s := &stock{refs: map[string]int{}, sizes: map[string]int64{}, files: map[string]string{}}
+	s := &stock{refs: map[string]int{}, sizes: map[string]int64{}, files: map[string]string{}, jobs: map[string]bool{}}
 	if err := errors.Join(h.surveySets(s), h.surveyLogs(s), h.surveyCopies(s)); err != nil {
 		return nil, err
 	}
@@ -186,7 +187,7 @@ func (h Home) surveySets(s *stock) error {
 		}
 		hashes := hashesOf(set.meta.Done)
 		if jr, _, err := readJournal(filepath.Join(set.dir(), "journal")); err == nil {
-			hashes = append(hashes, hashesOf(jr.head.Steps)...)
+			hashes, s.jobs[jr.head.ID] = append(hashes, hashesOf(jr.head.Steps)...), true
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -226,7 +227,7 @@ func (h Home) surveyLogs(s *stock) error {
 			if err != nil {
 				return err
 			}
-			hashes = hashesOf(jr.head.Steps)
+			hashes, s.jobs[jr.head.ID] = hashesOf(jr.head.Steps), true
 		default:
 			continue // a lock
 		}
@@ -248,7 +249,7 @@ func (h Home) surveyCopies(s *stock) error {
 		if err != nil {
 			return err
 		}
-		if strings.HasPrefix(d.Name(), "new-") {
+		if strings.HasPrefix(d.Name(), unfinished) {
 			s.strays = append(s.strays, p)
 			return nil
 		}
@@ -325,6 +326,9 @@ func (s *stock) collect(now time.Time) error {
 		s.freed += s.sizes[hash]
 	}
 	for _, file := range s.strays {
+		if s.jobs[lentTo(filepath.Base(file))] {
+			continue
+		}
 		if fi, err := os.Lstat(file); err == nil && now.Sub(fi.ModTime()) > abandoned {
 			errs = append(errs, os.Remove(file))
 		}

@@ -56,7 +56,7 @@ func (l *Log) Before(real string, dir int, name string) error {
 	copies.volatile = l.home.volatile
 	n, err := settled(func() (node Node, err error) {
 		node, st, err := nodeAt(dir, name)
-		if err == nil && node.Type == File && !copies.has(node.Hash) {
+		if err == nil && node.Type == File && !copies.has(node) {
 			var fd int
 			if fd, err = openFile(dir, name, &st); err == nil {
 				node.Hash, node.Size, err = copies.keep(fd)
