@@ -50,7 +50,7 @@ func (a *App) hold(in *runner.Info, q RunRequest, r *runner.Runner) (*writes, er
 	}
 	w := &writes{set: set, hold: set.Hold(a.box.Overlay)}
 	w.hold.Bound(sandbox.HeldBytes(in.Grant.Chain().Limits()))
-	_, leave, err := w.hold.Enter() // what cannot be held is not begun
+	_, leave, err := w.hold.Enter(context.Background()) // what cannot be held is not begun
 	if err != nil {
 		return nil, errors.Join(err, w.dropped())
 	}

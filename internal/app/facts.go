@@ -36,7 +36,7 @@ func (f facts) fill(ctx context.Context, env tool.Env, limits policy.Limits, act
 		var err error
 		switch a.Kind {
 		case tool.FileRead, tool.FileWrite:
-			_, a.Real, err = files.ResolveIn(f.held, env, a.Path)
+			_, a.Real, err = files.ResolveIn(ctx, f.held, env, a.Path)
 		case tool.Network:
 			if !f.offline {
 				a.Addrs, err = network.Resolve(ctx, a.Target.Host)

@@ -50,10 +50,14 @@ func (h *Hold) closed() error {
 
 // Enter gives the folder that stands for the workspace, until leave is called.
 // It may be entered again before that.
-func (h *Hold) Enter() (root int, leave func(), err error) {
+func (h *Hold) Enter(ctx context.Context) (root int, leave func(), err error) {
+	defer context.AfterFunc(ctx, h.wake)()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for h.alone && !h.over {
+		if ctx.Err() != nil {
+			return -1, nil, cancelled(ctx)
+		}
 		h.turn.Wait()
 	}
 	if h.over {
@@ -85,7 +89,7 @@ func (h *Hold) Alone(ctx context.Context) (lower, upper, work string, leave func
 		h.turn.Wait()
 	}
 	if ctx.Err() != nil {
-		return "", "", "", nil, fault.Wrap(fault.ToolCancelled, context.Cause(ctx), "cancelled while another call used the held changes")
+		return "", "", "", nil, cancelled(ctx)
 	}
 	if h.over {
 		return "", "", "", nil, h.closed()
@@ -100,6 +104,10 @@ func (h *Hold) Alone(ctx context.Context) (lower, upper, work string, leave func
 		h.alone = false
 		h.turn.Broadcast()
 	}), nil
+}
+
+func cancelled(ctx context.Context) error {
+	return fault.Wrap(fault.ToolCancelled, context.Cause(ctx), "cancelled while another call used the held changes")
 }
 
 func (h *Hold) wake() {

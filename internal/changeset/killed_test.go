@@ -22,7 +22,7 @@ func holding(t *testing.T, dir, who string) {
 	must(t, err)
 	box := sandbox.New(sandbox.Config{})
 	h := s.Hold(box.Overlay)
-	root, leave, err := h.Enter()
+	root, leave, err := h.Enter(t.Context())
 	must(t, err)
 	must(t, os.WriteFile(fmt.Sprintf("/proc/self/fd/%d/by-tool", root), []byte("t"), 0o644))
 	if who == "tool" {

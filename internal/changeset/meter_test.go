@@ -22,7 +22,7 @@ func bounded(t *testing.T, p place, bytes int64) (*changeset.Set, *changeset.Hol
 	must(t, err)
 	h := s.Hold(p.box.Overlay)
 	h.Bound(bytes)
-	if _, leave, err := h.Enter(); err != nil {
+	if _, leave, err := h.Enter(t.Context()); err != nil {
 		t.Skipf("no overlay on this machine: %v", err)
 	} else {
 		leave()

@@ -131,7 +131,7 @@ func TestHomeOnAnOverlay(t *testing.T) {
 	must(t, err)
 	h := s.Hold(p.box.Overlay)
 	defer h.Close()
-	if _, _, err = h.Enter(); err == nil || !strings.Contains(err.Error(), "REMIT_HOME") {
+	if _, _, err = h.Enter(t.Context()); err == nil || !strings.Contains(err.Error(), "REMIT_HOME") {
 		t.Errorf("got %v, want an error that says what to do", err)
 	}
 	wantCode(t, err, fault.SandboxMissing)

@@ -16,6 +16,8 @@ import (
 
 	"github.com/remitrun/remit/internal/changeset"
 	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/sandbox/files"
+	"github.com/remitrun/remit/internal/tool"
 )
 
 func wantCode(t *testing.T, err error, want fault.Code) {
@@ -209,11 +211,11 @@ func TestHoldTakesTurns(t *testing.T) {
 	s, err := p.home.Begin("run", p.ws)
 	must(t, err)
 	h := s.Hold(p.box.Overlay)
-	_, leave, err := h.Enter()
+	_, leave, err := h.Enter(t.Context())
 	if err != nil {
 		t.Skip(err)
 	}
-	_, inner, err := h.Enter() // once more, as a move does
+	_, inner, err := h.Enter(t.Context()) // once more, as a move does
 	must(t, err)
 	inner()
 	soon, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -225,7 +227,7 @@ func TestHoldTakesTurns(t *testing.T) {
 	must(t, err)
 	entered := make(chan struct{})
 	go func() {
-		_, leave, err := h.Enter()
+		_, leave, err := h.Enter(t.Context())
 		if err == nil {
 			leave()
 		}
@@ -236,10 +238,16 @@ func TestHoldTakesTurns(t *testing.T) {
 		t.Error("a tool came in while a command was alone")
 	case <-time.After(20 * time.Millisecond):
 	}
+	soon, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, _, err = h.Enter(soon) // nor does it wait once it is cancelled
+	wantCode(t, err, fault.ToolCancelled)
+	_, _, err = files.ResolveIn(soon, h, tool.Env{Workspace: p.ws}, "f") // nor does a decision
+	wantCode(t, err, fault.ToolCancelled)
 	done()
 	<-entered
 	h.Close()
-	_, _, err = h.Enter()
+	_, _, err = h.Enter(t.Context())
 	wantCode(t, err, fault.HandleRefused)
 }
 

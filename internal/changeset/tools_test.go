@@ -79,7 +79,7 @@ func TestFileTools(t *testing.T) {
 		s, err := p.home.Begin(run, p.ws)
 		must(t, err)
 		hold := s.Hold(p.box.Overlay)
-		if _, leave, err := hold.Enter(); err != nil {
+		if _, leave, err := hold.Enter(t.Context()); err != nil {
 			t.Skip(err)
 		} else {
 			leave()

@@ -75,7 +75,7 @@ func (p place) within(t testing.TB, s *changeset.Set, do func(root string)) {
 	t.Helper()
 	h := s.Hold(p.box.Overlay)
 	defer h.Close()
-	root, leave, err := h.Enter()
+	root, leave, err := h.Enter(t.Context())
 	if err != nil {
 		t.Skipf("no overlay on this machine: %v", err)
 	}

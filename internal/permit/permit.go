@@ -68,9 +68,9 @@ type Keeper interface {
 
 // Held is the layers of a run whose writes are held.
 type Held interface {
-	// Enter gives the open folder that stands for the workspace, until leave is
-	// called.
-	Enter() (root int, leave func(), err error)
+	// Enter gives the open folder that stands for the workspace, once nobody is
+	// alone with the layers, until leave is called.
+	Enter(ctx context.Context) (root int, leave func(), err error)
 	// Room fails with fault.LimitReached if the run holds too much for n more
 	// bytes. It may be asked at any time, also with 0 while a command writes.
 	Room(n int64) error

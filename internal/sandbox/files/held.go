@@ -1,6 +1,7 @@
 package files
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -75,7 +76,7 @@ func (f *Files) enter() (root int, leave func(), err error) {
 	if h == nil {
 		return -1, func() {}, nil
 	}
-	return h.Enter()
+	return h.Enter(context.Background()) // most operations have no context
 }
 
 func (f *Files) openDir(real string) (int, error) {

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"path"
@@ -112,11 +113,12 @@ func Rel(env tool.Env, abs string) string {
 // workspace and come back, absolute ones too, as in [os.Root]: where they end
 // is up to what lies outside.
 func Resolve(env tool.Env, asked string) (clean, real string, err error) {
-	return ResolveIn(nil, env, asked)
+	return ResolveIn(context.Background(), nil, env, asked) // nothing to wait for
 }
 
-// ResolveIn resolves as the calls of a run whose writes are held would find it.
-func ResolveIn(held permit.Held, env tool.Env, asked string) (clean, real string, err error) {
+// ResolveIn resolves as the calls of a run whose writes are held would find it,
+// once no command of the run uses what is held.
+func ResolveIn(ctx context.Context, held permit.Held, env tool.Env, asked string) (clean, real string, err error) {
 	clean, err = Clean(env, asked)
 	if err != nil {
 		return "", "", err
@@ -124,7 +126,7 @@ func ResolveIn(held permit.Held, env tool.Env, asked string) (clean, real string
 	v := view{env.Workspace, -1}
 	if held != nil {
 		var leave func()
-		if v.root, leave, err = held.Enter(); err != nil {
+		if v.root, leave, err = held.Enter(ctx); err != nil {
 			return "", "", err
 		}
 		defer leave()
