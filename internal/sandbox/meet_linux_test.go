@@ -165,8 +165,9 @@ func TestOneSandboxCannotStarveAnother(t *testing.T) {
 	must(t, err)
 	ready, stop := w.dir+"/out/ready", w.dir+"/out/stop"
 	errs := make(chan error, 1)
+	p := w.p // allow, below, changes it
 	go func() {
-		_, err := w.box.Run(context.Background(), w.p, sandbox.Command{Argv: []string{exe, "probe", "exhaust", ready + " " + stop}, Dir: w.dir, Timeout: 50 * time.Second})
+		_, err := w.box.Run(context.Background(), p, sandbox.Command{Argv: []string{exe, "probe", "exhaust", ready + " " + stop}, Dir: w.dir, Timeout: 2 * time.Minute})
 		errs <- err
 	}()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
