@@ -151,17 +151,13 @@ func (a *App) AddMCPServer(s MCPServer, replace bool) error {
 
 // RemoveMCPServer forgets a server, and the login at it. Its folder stays.
 func (a *App) RemoveMCPServer(name string) error {
-	err := a.changeMCP(func(list map[string]MCPServer) error {
+	return a.changeMCP(func(list map[string]MCPServer) error {
 		if _, there := list[name]; !there {
 			return noServer(name)
 		}
 		delete(list, name)
-		return nil
+		return a.dropLogin(name)
 	})
-	if err != nil {
-		return err
-	}
-	return a.locked(mcpLock, func() error { return a.dropLogin(name) })
 }
 
 func noServer(name string) error {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -173,7 +172,11 @@ func (a *App) renewLogin(s MCPServer, was, is mcpsource.Login) error {
 		if err != nil {
 			return err
 		}
-		if !reflect.DeepEqual(asKept(kept), asKept(was)) {
+		before, err := encoded(was)
+		if err != nil {
+			return err
+		}
+		if now, err := encoded(kept); err != nil || now != before {
 			return fault.New(fault.LoginNeeded, "the login at the MCP server %q is not the one any more that this connection was made with", s.Name).
 				WithHint("call again; or, after a logout, remit mcp login %s", s.Name)
 		}
@@ -181,12 +184,13 @@ func (a *App) renewLogin(s MCPServer, was, is mcpsource.Login) error {
 	})
 }
 
-// asKept is a login as it is once it has been written and read.
-func asKept(l mcpsource.Login) (out mcpsource.Login) {
-	if text, err := json.Marshal(l); err != nil || json.Unmarshal(text, &out) != nil {
-		return l
+// encoded is a login as it is kept.
+func encoded(l mcpsource.Login) (string, error) {
+	text, err := json.Marshal(l)
+	if err != nil {
+		return "", fault.Wrap(fault.Internal, err, "the login cannot be encoded")
 	}
-	return out
+	return string(text), nil
 }
 
 func (a *App) maskLogin(server string, l mcpsource.Login) {
@@ -199,12 +203,12 @@ func (a *App) maskLogin(server string, l mcpsource.Login) {
 
 // setLogin keeps a login's tokens.
 func (a *App) setLogin(server string, l mcpsource.Login) error {
-	text, err := json.Marshal(l)
+	text, err := encoded(l)
 	if err != nil {
-		return fault.Wrap(fault.Internal, err, "the login cannot be encoded")
+		return err
 	}
 	a.maskLogin(server, l)
-	_, err = a.secrets.Set(loginSecret(server), string(text), time.Now())
+	_, err = a.secrets.Set(loginSecret(server), text, time.Now())
 	return err
 }
 

@@ -63,7 +63,7 @@ const (
 	PlanOnly       Code = 6014 // the run only plans, and the call has side effects
 	NotInPlan      Code = 6015 // the run is bound to a frozen plan that does not have this call
 	ToolDisabled   Code = 6016 // the tool is switched off
-	ToolChanged    Code = 6017 // the tool is not the one that the grant pins
+	ToolChanged    Code = 6017 // the tool is not the one that the grant pins, or that was decided on
 	ApprovalGone   Code = 6018 // no pending approval has this ID
 	GrantForged    Code = 6019 // a token is not what its issuer or its holders signed
 	GrantReplayed  Code = 6020 // a holder's proof was used before, or is not fresh
