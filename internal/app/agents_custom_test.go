@@ -1,8 +1,10 @@
 package app_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/remitrun/remit/internal/agent"
@@ -55,5 +57,46 @@ func TestAReplayHasTheCapabilitiesThatTheSessionHad(t *testing.T) {
 		if err != nil || res.Difference != nil || res.Mismatch() != nil || res.Messages != 4 {
 			t.Errorf("%s: %+v, %v, %v", name, res, res.Mismatch(), err)
 		}
+	}
+}
+
+const echoCapability = `id: echoes
+name: Echoes
+description: Says things.
+version: 1
+prompt: Say it.
+tools:
+  - {tool: "ext:one:echo", name: echo}
+`
+
+// What another process does to an extension holds for the next call of a session
+// that goes on.
+func TestASessionSeesThatAnExtensionIsSwitchedOff(t *testing.T) {
+	p := newPlace(t, agentsPolicy, "- tool_calls: [{name: echo, args: {text: a}}]\n- text: one\n- tool_calls: [{name: echo, args: {text: a}}]\n- text: two\n")
+	install(t, p.app, extDir(t, "one", "1.0.0"), false)
+	file := filepath.Join(p.home, "capabilities", "echoes.yaml")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(echoCapability), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	p.again()
+	s := p.session(tester, p.agent(agent.Agent{Name: "Echo", Capabilities: []agent.CapabilityRef{{Ref: "echoes"}}}))
+	say := func() string {
+		t.Helper()
+		turn, err := p.svc.Send(t.Context(), tester, s.ID.String(), "say it", nil)
+		r := results(turn.Messages)
+		if err != nil || len(r) != 1 {
+			t.Fatalf("%+v, %v", turn, err)
+		}
+		return r[0].Text
+	}
+	if got := say(); strings.Contains(got, "E2001") || strings.Contains(got, "E6016") {
+		t.Errorf("while it is on: %s", got)
+	}
+	other := newApp(t, p.home)
+	if _, err := other.EnableExtension("one", false); err != nil {
+		t.Fatal(err)
+	}
+	if got := say(); !strings.Contains(got, "E2001") && !strings.Contains(got, "E6016") {
+		t.Errorf("switched off: %s", got)
 	}
 }

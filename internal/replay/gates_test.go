@@ -19,7 +19,10 @@ import (
 )
 
 // moods is an Authority whose answers a test sets for each call.
-type moods struct{ check, reserve error }
+type moods struct {
+	check, reserve error
+	during         error // of Check, once a budget was waited for
+}
 
 func (m *moods) Check(context.Context, grant.Grant) error { return m.check }
 
@@ -28,6 +31,9 @@ func (m *moods) Watch(ctx context.Context, _ grant.Grant) (context.Context, cont
 }
 
 func (m *moods) Reserve(context.Context, *runner.Run, tool.ID, grant.Amounts) (runner.Reservation, error) {
+	if m.during != nil {
+		m.check = m.during
+	}
 	return free{}, m.reserve
 }
 
@@ -44,10 +50,30 @@ type asked struct {
 	moods *moods
 	then  error
 	yes   bool
+	turns *turning
+	to    fault.Code
+}
+
+// turning is a catalog whose tools are switched off, or others, once somebody was
+// asked.
+type turning struct {
+	runner.Catalog
+	to fault.Code
+}
+
+func (c *turning) Lookup(id tool.ID) (runner.Entry, error) {
+	e, err := c.Catalog.Lookup(id)
+	switch c.to {
+	case fault.ToolDisabled:
+		e.Disabled = "by ann"
+	case fault.ToolChanged:
+		e.Digest[0]++
+	}
+	return e, err
 }
 
 func (a *asked) Ask(context.Context, runner.Question) (runner.Answer, error) {
-	a.moods.check = a.then
+	a.moods.check, a.turns.to = a.then, a.to
 	return runner.Answer{Yes: a.yes, By: "user:ann", Reason: "because"}, nil
 }
 
@@ -60,6 +86,7 @@ func TestGatesAreReplayedAsRecorded(t *testing.T) {
 		moods      moods
 		then       error
 		no         bool
+		to         fault.Code // what becomes of the tool while it is asked about
 		want       fault.Code
 	}
 	tests := map[string]struct {
@@ -75,10 +102,13 @@ func TestGatesAreReplayedAsRecorded(t *testing.T) {
 			{path: "c", moods: moods{reserve: fault.New(fault.StoreFailed, "the ledger is away")}, want: fault.StoreFailed}}},
 		"revoked while asked": {steps: []step{{path: "asked", then: revoked, want: fault.GrantRevoked}, {path: "asked"}, {path: "asked", no: true, want: fault.NeedsApproval},
 			{path: "asked", then: fault.New(fault.StoreFailed, "away"), want: fault.StoreFailed}}},
-		"planning":                 {phase: runner.Planning, steps: []step{{path: "a"}, {path: "a", tool: "put", want: fault.PlanOnly}}},
-		"frozen":                   {frozen: true, steps: []step{{path: "x", want: fault.NotInPlan}, {path: "a"}, {path: "a", want: fault.NotInPlan}, {path: "hello", tool: "put"}}},
-		"frozen, others are asked": {frozen: true, policy: "frozen_plan: {otherwise: ask}\n", steps: []step{{path: "x"}, {path: "a"}, {path: "hello", tool: "put"}}},
-		"a plan is required":       {policy: "frozen_plan: {required: true}\n", steps: []step{{path: "x", want: fault.NotInPlan}}},
+		"another tool while asked": {steps: []step{{path: "asked", to: fault.ToolDisabled, want: fault.ToolDisabled}, {path: "asked"},
+			{path: "asked", to: fault.ToolChanged, want: fault.ToolChanged}}},
+		"paused while it waits for a budget": {steps: []step{{path: "a", moods: moods{during: fault.New(fault.GrantPaused, "paused")}, want: fault.GrantPaused}, {path: "b"}}},
+		"planning":                           {phase: runner.Planning, steps: []step{{path: "a"}, {path: "a", tool: "put", want: fault.PlanOnly}}},
+		"frozen":                             {frozen: true, steps: []step{{path: "x", want: fault.NotInPlan}, {path: "a"}, {path: "a", want: fault.NotInPlan}, {path: "hello", tool: "put"}}},
+		"frozen, others are asked":           {frozen: true, policy: "frozen_plan: {otherwise: ask}\n", steps: []step{{path: "x"}, {path: "a"}, {path: "hello", tool: "put"}}},
+		"a plan is required":                 {policy: "frozen_plan: {required: true}\n", steps: []step{{path: "x", want: fault.NotInPlan}}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -110,14 +140,15 @@ func TestGatesAreReplayedAsRecorded(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			ask := &asked{moods: m}
-			rn := &runner.Runner{Catalog: list(t, tools), Record: st, Facts: world{}, Execs: runner.Direct{}, Ask: ask, Authority: m}
+			turns := &turning{Catalog: list(t, tools)}
+			ask := &asked{moods: m, turns: turns}
+			rn := &runner.Runner{Catalog: turns, Record: st, Facts: world{}, Execs: runner.Direct{}, Ask: ask, Authority: m}
 			run, _, err := rn.Start(ctx, in)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for i, s := range tt.steps {
-				*m, ask.then, ask.yes = s.moods, s.then, !s.no
+				*m, ask.then, ask.yes, ask.to, turns.to = s.moods, s.then, !s.no, s.to, 0
 				if s.tool == "" {
 					s.tool = "get"
 				}
