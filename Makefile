@@ -17,10 +17,11 @@ NPM_TEST := internal/e2e/testdata/npm
 # How long one package's tests may take, and one fuzz target runs.
 TEST_TIMEOUT ?= 8m
 FUZZTIME ?= 10s
-SOAK_TIMEOUT ?= 25m
-SOAK_FUZZTIME ?= 6s
+RACE_TIMEOUT ?= 20m
+SOAK_TIMEOUT ?= 40m
+CI_FUZZTIME ?= 2s
 
-.PHONY: all build demo escape test test-deps soak lint fmt fuzz bench cover cross clean help
+.PHONY: all build demo escape test test-deps race soak lint fmt fuzz fuzz-short bench cover cross clean help
 
 all: build
 
@@ -44,9 +45,12 @@ test-deps: # what the tests use beside Go
 	@if command -v npm >/dev/null && ! test $(NPM_TEST)/node_modules/.package-lock.json -nt $(NPM_TEST)/package-lock.json; then \
 		npm ci --prefix $(NPM_TEST) --ignore-scripts --no-audit --no-fund || echo "no npm packages: tests with MCP servers of other people are skipped, or fail in CI"; fi
 
+race: test-deps ## all tests under the race detector, at their normal size
+	$(GO) test -race -timeout $(RACE_TIMEOUT) ./...
+
 soak: test-deps cross ## the long way: race detector, full crash, tamper and escape matrices, fuzzing, cross builds
 	REMIT_SOAK=1 $(GO) test -race -timeout $(SOAK_TIMEOUT) ./...
-	sh .ci/fuzz $(SOAK_FUZZTIME)
+	sh .ci/fuzz $(FUZZTIME)
 
 cross: ## build and vet for the other platforms
 	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/remit
@@ -70,6 +74,9 @@ $(TOOLS)/golangci-lint: tools/go.mod tools/go.sum
 
 fuzz: ## every fuzz target for FUZZTIME
 	sh .ci/fuzz $(FUZZTIME)
+
+fuzz-short: # each fuzz target just long enough to try its corpus and its neighbours
+	sh .ci/fuzz $(CI_FUZZTIME)
 
 bench: build ## measure, beside comparable projects
 	REMIT="$(CURDIR)/$(BIN)/remit" sh bench/run.sh
