@@ -31,6 +31,8 @@ var mayImport = map[string]string{
 	"tool":  "fault",
 	"near":  "",
 	"canon": "fault",
+	// base: used by all
+	"base/document": "canon fault near go.yaml.in/yaml/v4",
 	// core: pure
 	"policy":         "fault near tool canon policy/command policy/glob policy/target go.yaml.in/yaml/v4 github.com/santhosh-tekuri/jsonschema",
 	"policy/cases":   "fault near tool policy policy/target go.yaml.in/yaml/v4",
@@ -48,7 +50,7 @@ var mayImport = map[string]string{
 	"redact":         "",
 	"report":         "fault ledger policy redact tool github.com/google/uuid golang.org/x/text/width",
 	"infer":          "tool",
-	"extension":      "canon fault near policy policy/glob tool go.yaml.in/yaml/v4",
+	"extension":      "base/document canon fault policy policy/glob tool",
 	"inspect":        "golang.org/x/text",
 	// contracts
 	"store":      "fault grant ledger tool github.com/google/uuid",
@@ -103,7 +105,7 @@ var mayImport = map[string]string{
 	"capability/mcptools":     "capability fault tool",
 	"capability/research":     "capability fault permit tool",
 	"capability/codebox":      "capability fault permit sandbox tool",
-	"capability/custom":       "canon capability fault near tool go.yaml.in/yaml/v4",
+	"capability/custom":       "base/document canon capability fault tool",
 	"capability/webfetch":     "capability fault inspect permit policy/target sandbox/network tool net/http golang.org/x/net/html github.com/JohannesKaufmann/html-to-markdown/v2",
 	// wiring and surfaces
 	"httpapi":   "agent hostcheck canon capability fault model telemetry github.com/danielgtaylor/huma/v2 github.com/google/uuid crypto/rand net net/http",

@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/remitrun/remit/internal/fault"
@@ -72,7 +73,7 @@ func CheckName(name string) string {
 		return "it is absolute"
 	case strings.ContainsAny(name, `\:*?"<>|`):
 		return "it holds one of \\ : * ? \" < > |"
-	case unseen(name) >= 0 || strings.Contains(name, "\n"):
+	case strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) }):
 		return "it holds a character that cannot be seen"
 	}
 	parts := strings.Split(name, "/")

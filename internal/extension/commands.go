@@ -1,11 +1,13 @@
 package extension
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/tool"
 )
 
@@ -148,50 +150,42 @@ func Reserved(name string) bool { return slices.Contains(reserved, name) }
 // ParseCommands reads commands.yaml, which errors call file. All that is wrong
 // with it is told at once, as a fault.List of ExtensionInvalid with line and field.
 func ParseCommands(file string, src []byte) ([]Command, error) {
-	r := &reader{file: file}
+	r := newReader(file, "commands file")
 	var out []Command
-	if n := r.yaml(src); n != nil {
-		r.object(n, "", keys{"slash_commands": func(n *node, f string) {
-			r.items(n, f, maxCommands, func(n *node, f string) {
-				c := r.command(n, f)
-				if slices.ContainsFunc(out, func(x Command) bool { return x.Name == c.Name }) {
-					r.fail(n, f+".name", "two commands are called /%s", c.Name)
-				}
-				out = append(out, c)
-			})
-		}}, "slash_commands")
+	if n := r.Read(src); n != nil {
+		r.Mapping(n, "", document.Fields{"slash_commands": r.List(maxCommands, func(n *document.Node, f string) {
+			c := r.command(n, f)
+			if slices.ContainsFunc(out, func(x Command) bool { return x.Name == c.Name }) {
+				r.Fail(n, f+".name", "two commands are called /%s", c.Name)
+			}
+			out = append(out, c)
+		})}, "slash_commands")
 	}
-	return out, r.errs.Err()
+	return out, r.Err()
 }
 
-func (r *reader) command(n *node, field string) Command {
-	c := Command{Line: n.line}
-	r.object(n, field, keys{
-		"name":        r.checked(&c.Name, checkCommand),
-		"summary":     r.words(&c.Summary, 200),
-		"description": r.words(&c.Description, 4000),
-		"examples": func(n *node, f string) {
-			r.items(n, f, 20, func(n *node, f string) {
-				var s string
-				r.words(&s, 500)(n, f)
-				c.Examples = append(c.Examples, s)
-			})
-		},
-		"maps_to": func(n *node, f string) {
-			r.object(n, f, keys{"actions": func(n *node, f string) {
-				r.items(n, f, maxActions, func(n *node, f string) {
-					a := r.action(n, f)
-					if c.Action(a.ID) != nil {
-						r.fail(n, f+".id", "two actions are called %s", a.ID)
-					}
-					c.Actions = append(c.Actions, a)
-				})
-			}}, "actions")
-		},
+func (r *reader) command(n *document.Node, field string) Command {
+	c := Command{Line: n.Line}
+	r.Mapping(n, field, document.Fields{
+		"name":        r.String(&c.Name, checkCommand),
+		"summary":     r.Prose(&c.Summary, 200),
+		"description": r.Prose(&c.Description, 4000),
+		"examples": r.List(20, func(n *document.Node, f string) {
+			var s string
+			r.Prose(&s, 500)(n, f)
+			c.Examples = append(c.Examples, s)
+		}),
+		"maps_to": r.Object(document.Fields{"actions": r.List(maxActions, func(n *document.Node, f string) {
+			a := r.action(n, f)
+			if c.Action(a.ID) != nil {
+				r.Fail(n, f+".id", "two actions are called %s", a.ID)
+			}
+			c.Actions = append(c.Actions, a)
+		})}, "actions"),
 	}, "name", "summary", "maps_to")
 	c.Name = strings.TrimPrefix(c.Name, "/")
-	if len(r.errs) == 0 && len(c.Actions) == 0 {
-		r.fail(n, field+".maps_to.actions", "the command has no action")
+	if !r.Failed() && len(c.Actions) == 0 {
+		r.Fail(n, field+".maps_to.actions", "the command has no action")
 	}
 	return c
 }
@@ -200,7 +194,7 @@ func checkCommand(s string) error {
 	name := strings.TrimPrefix(s, "/")
 	switch {
 	case len(name) > maxName || !commandForm.MatchString(name):
-		return fmt.Errorf("%q is no name of a slash command: a slash, and lower-case words, as /git or /git-lfs", clip(s))
+		return fmt.Errorf("%q is no name of a slash command: a slash, and lower-case words, as /git or /git-lfs", document.Clip(s, 60))
 	case Reserved(name):
 		return fmt.Errorf("/%s is Remit's own", name)
 	}
@@ -210,40 +204,40 @@ func checkCommand(s string) error {
 func checkAction(s string) error {
 	switch {
 	case len(s) > maxName || !commandForm.MatchString(s):
-		return fmt.Errorf("%q is no ID of an action: lower-case words, as get or get-all", clip(s))
+		return fmt.Errorf("%q is no ID of an action: lower-case words, as get or get-all", document.Clip(s, 60))
 	case s == "help":
 		return fmt.Errorf("help is Remit's own: it shows the command's usage")
 	}
 	return nil
 }
 
-func (r *reader) action(n *node, field string) Action {
-	a := Action{Line: n.line}
-	var separator, folder *node
+func (r *reader) action(n *document.Node, field string) Action {
+	a := Action{Line: n.Line}
+	var separator, folder *document.Node
 	listed := false
-	r.object(n, field, keys{
-		"id":          r.checked(&a.ID, checkAction),
-		"description": r.words(&a.Description, 2000),
-		"runner":      func(n *node, f string) { a.Runner = r.runner(n, f) },
-		"arguments":   func(n *node, f string) { listed = true; r.params(&a.Arguments, false)(n, f) },
+	r.Mapping(n, field, document.Fields{
+		"id":          r.String(&a.ID, checkAction),
+		"description": r.Prose(&a.Description, 2000),
+		"runner":      func(n *document.Node, f string) { a.Runner = r.runner(n, f) },
+		"arguments":   func(n *document.Node, f string) { listed = true; r.params(&a.Arguments, false)(n, f) },
 		"flags":       r.params(&a.Flags, true),
-		"with": func(n *node, f string) {
-			if r.pairs(n, f, func(_, _ *node, _ string) {}); n.kind == object {
-				a.With, _ = n.value().(map[string]any)
+		"with": func(n *document.Node, f string) {
+			if r.Each(n, f, func(_, _ *document.Node, _ string) {}) {
+				a.With, _ = n.Value().(map[string]any)
 			}
 		},
-		"risk": func(n *node, f string) {
-			risk, ok := tool.ParseRisk(n.text)
-			if n.kind != text || !ok {
-				r.fail(n, f, "must be low, medium, high or critical, not %s", describe(n))
+		"risk": func(n *document.Node, f string) {
+			risk, ok := tool.ParseRisk(n.Text)
+			if n.Kind != document.String || !ok {
+				r.Fail(n, f, "must be low, medium, high or critical, not %s", n.Describe())
 			}
 			a.Risk = risk
 		},
-		"argv":   func(n *node, f string) { a.Argv = r.argv(n, f) },
-		"folder": func(n *node, f string) { folder = n; r.choice(&a.Workspace, "workspace", "work")(n, f) },
-		"separator": func(n *node, f string) {
+		"argv":   r.Strings(&a.Argv, maxParams, checkWord),
+		"folder": func(n *document.Node, f string) { folder = n; r.choice(&a.Workspace, "workspace", "work")(n, f) },
+		"separator": func(n *document.Node, f string) {
 			separator = n
-			r.truth(&a.Separator)(n, f)
+			r.Bool(&a.Separator)(n, f)
 		},
 	}, "id", "description", "runner")
 	if !listed && a.Runner.Kind == RunExec {
@@ -254,16 +248,16 @@ func (r *reader) action(n *node, field string) Action {
 }
 
 // actionWhole checks what concerns several keys of an action.
-func (r *reader) actionWhole(n *node, field string, a *Action, separator, folder *node) {
+func (r *reader) actionWhole(n *document.Node, field string, a *Action, separator, folder *document.Node) {
 	if a.Runner.Kind != RunExec && a.Runner.Kind != "" {
 		for key, given := range map[string]bool{"argv": a.Argv != nil, "separator": separator != nil, "folder": folder != nil} {
 			if given {
-				r.fail(n, field+"."+key, "is for actions with an exec runner, and this one's is %s", a.Runner.Text)
+				r.Fail(n, field+"."+key, "is for actions with an exec runner, and this one's is %s", a.Runner.Text)
 			}
 		}
 	}
 	if a.Runner.Tool() == "" && a.With != nil && a.Runner.Kind != "" {
-		r.fail(n, field+".with", "is for actions that call another tool, and this one's runner is %s", a.Runner.Text)
+		r.Fail(n, field+".with", "is for actions that call another tool, and this one's runner is %s", a.Runner.Text)
 	}
 	seen := map[string]bool{}
 	for name := range a.With {
@@ -277,30 +271,32 @@ func (r *reader) actionWhole(n *node, field string, a *Action, separator, folder
 		}
 		switch {
 		case seen[p.Name]:
-			r.fail(n, where+".name", "two of the action's arguments and flags are called %s", p.Name)
+			r.Fail(n, where+".name", "two of the action's arguments and flags are called %s", p.Name)
 		case p.Short != "" && short[p.Short]:
-			r.fail(n, where+".short", "two of the action's flags have the letter %s", p.Short)
+			r.Fail(n, where+".short", "two of the action's flags have the letter %s", p.Short)
 		case p.Option != "" && a.Runner.Kind != RunExec && a.Runner.Kind != "":
-			r.fail(n, where+".option", "is for actions with an exec runner, and this one's is %s", a.Runner.Text)
+			r.Fail(n, where+".option", "is for actions with an exec runner, and this one's is %s", a.Runner.Text)
 		case p.Within != 0 && !a.Runner.Own() && a.Runner.Kind != "":
-			r.fail(n, where+".within", "is for actions with an exec or wasm runner: the tool that this one calls says itself what it needs")
+			r.Fail(n, where+".within", "is for actions with an exec or wasm runner: the tool that this one calls says itself what it needs")
 		case i < len(a.Arguments)-1 && p.Repeat:
-			r.fail(n, where+".repeat", "only the last argument may be repeated")
+			r.Fail(n, where+".repeat", "only the last argument may be repeated")
 		case i > 0 && i < len(a.Arguments) && p.Required && !a.Arguments[i-1].Required:
-			r.fail(n, where+".required", "it follows an argument that can be left out")
+			r.Fail(n, where+".required", "it follows an argument that can be left out")
 		}
 		seen[p.Name], short[p.Short] = true, true
 	}
 }
 
-func (r *reader) runner(n *node, field string) Runner {
-	s, ok := r.string(n, field)
+func (r *reader) runner(n *document.Node, field string) Runner {
+	s, ok := r.Text(n, field)
 	if !ok {
 		return Runner{}
 	}
 	kind, name, _ := strings.Cut(s, ".")
 	out := Runner{Kind: RunnerKind(kind), Name: name, Text: s}
-	bad := func(format string, args ...any) { r.fail(n, field, "%q: "+format, append([]any{clip(s)}, args...)...) }
+	bad := func(format string, args ...any) {
+		r.Fail(n, field, "%q: "+format, append([]any{document.Clip(s, 60)}, args...)...)
+	}
 	switch out.Kind {
 	case RunExec:
 		out.Name = strings.TrimSuffix(strings.TrimSuffix(name, "_cli"), "_tool")
@@ -331,34 +327,19 @@ func (r *reader) runner(n *node, field string) Runner {
 	return out
 }
 
-func (r *reader) argv(n *node, field string) []string {
-	out := []string{}
-	r.items(n, field, maxParams, func(n *node, f string) {
-		if s, ok := r.string(n, f); ok {
-			if s == "" || strings.ContainsRune(s, 0) {
-				r.fail(n, f, "is empty")
-			}
-			out = append(out, s)
-		}
-	})
-	return out
-}
-
-func (r *reader) truth(into *bool) func(*node, string) {
-	return func(n *node, field string) {
-		if n.kind != boolean {
-			r.fail(n, field, "must be true or false, not %s", describe(n))
-		}
-		*into = n.text == "true"
+func checkWord(s string) error {
+	if s == "" || strings.ContainsRune(s, 0) {
+		return errors.New("must not be empty or contain a NUL byte")
 	}
+	return nil
 }
 
-// choice reads one of two words.
-func (r *reader) choice(into *bool, yes, no string) func(*node, string) {
-	return func(n *node, field string) {
-		if n.kind != text || n.text != yes && n.text != no {
-			r.fail(n, field, "must be %s or %s, not %s", no, yes, describe(n))
+// choice makes a field of one of two words; into says whether it is yes.
+func (r *reader) choice(into *bool, yes, no string) document.Field {
+	return func(n *document.Node, field string) {
+		if n.Kind != document.String || n.Text != yes && n.Text != no {
+			r.Fail(n, field, "must be %s or %s, not %s", no, yes, n.Describe())
 		}
-		*into = n.text == yes
+		*into = n.Text == yes
 	}
 }

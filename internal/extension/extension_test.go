@@ -82,17 +82,17 @@ func TestWhatIsWrongIsToldWithItsPlace(t *testing.T) {
 	for name, c := range map[string]struct {
 		file, text, want string
 	}{
-		"no JSON":                  {"manifest.json", "{\n \"id\": }", "E7001 x/manifest.json:2:8: not JSON:"},
-		"a key twice":              {"manifest.json", in(`"name"`, `"id"`), `not JSON: `},
+		"no JSON":                  {"manifest.json", "{\n \"id\": }", "E7001 x/manifest.json:2:8: not valid JSON:"},
+		"a key twice":              {"manifest.json", in(`"name"`, `"id"`), `not valid JSON: the key`},
 		"an unknown key":           {"manifest.json", in(`"author"`, `"auther"`), `x/manifest.json:3:3: auther: unknown key "auther" (did you mean "author"?)`},
-		"a key that is missing":    {"manifest.json", in(`"author": "Ann", `, ``), `x/manifest.json:1:1: author: is missing`},
+		"a key that is missing":    {"manifest.json", in(`"author": "Ann", `, ``), `author: the required key "author" is missing`},
 		"a wrong type":             {"manifest.json", in(`"1.2.0"`, `1.2`), `version: must be a string, not 1.2 (put it in quotes)`},
 		"no version":               {"manifest.json", in(`1.2.0`, `1.2`), `version: "1.2" is no version such as 1.2.0`},
 		"an ID that leads away":    {"manifest.json", in(`tools.hello`, `../hello`), `id: "../hello" is no ID`},
 		"an ID with capitals":      {"manifest.json", in(`tools.hello`, `Hello`), `id: "Hello" is no ID`},
 		"an unknown permission":    {"manifest.json", in(`"exec"`, `"root"`), `permissions_required[0]: "root" is no permission (there are exec, network,`},
 		"a permission twice":       {"manifest.json", in(`["exec"]`, `["exec","exec"]`), `permissions_required[1]: exec is listed twice`},
-		"hidden characters":        {"manifest.json", in("Says hello.", "Says\u202ehello."), `holds the character '\u202e', which cannot be seen`},
+		"hidden characters":        {"manifest.json", in("Says hello.", "Says\u202ehello."), `contains the character '\u202e', which changes how`},
 		"a signer without sums":    {"manifest.json", in(`"exec"]`, `"exec"], "signer": "ed25519:`+strings.Repeat("A", 43)+`="`), `checksums: is missing`},
 		"no YAML":                  {"commands/commands.yaml", "a: [", "E7001 x/commands/commands.yaml:"},
 		"an alias":                 {"commands/commands.yaml", "a: &x 1\nb: *x", "anchors and aliases are not allowed"},

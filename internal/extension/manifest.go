@@ -27,8 +27,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
+	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/fault"
 )
 
@@ -93,7 +93,7 @@ func ParseSigner(s string) (ed25519.PublicKey, error) {
 	rest, ok := strings.CutPrefix(s, signerPrefix)
 	key, err := base64.StdEncoding.Strict().DecodeString(rest)
 	if !ok || err != nil || len(key) != ed25519.PublicKeySize {
-		return nil, fmt.Errorf("%q is no public key: write ed25519: and its 32 bytes in Base64", clip(s))
+		return nil, fmt.Errorf("%q is no public key: write ed25519: and its 32 bytes in Base64", document.Clip(s, 60))
 	}
 	return key, nil
 }
@@ -112,67 +112,70 @@ const maxID = 40
 // CheckID says what is wrong with an extension's ID, nil if nothing is.
 func CheckID(id string) error {
 	if len(id) > maxID || !idForm.MatchString(id) {
-		return fmt.Errorf("%q is no ID: up to %d lower-case letters and digits, with single dots, dashes or underscores between", clip(id), maxID)
+		return fmt.Errorf("%q is no ID: up to %d lower-case letters and digits, with single dots, dashes or underscores between", document.Clip(id, 60), maxID)
 	}
 	return nil
+}
+
+// reader reads the documents of extensions.
+type reader struct{ *document.Reader }
+
+func newReader(file, noun string) *reader {
+	return &reader{document.NewReader(file, document.Options{Code: fault.ExtensionInvalid, Noun: noun})}
 }
 
 // ParseManifest reads a manifest, which errors call file. All that is wrong with
 // it is told at once, as a fault.List of ExtensionInvalid with line and field.
 func ParseManifest(file string, src []byte) (Manifest, error) {
-	r, m := &reader{file: file}, Manifest{}
-	if n := r.json(src); n != nil {
+	r, m := newReader(file, "manifest"), Manifest{}
+	if n := r.ReadJSON(src); n != nil {
 		r.manifest(n, &m)
 	}
-	return m, r.errs.Err()
+	return m, r.Err()
 }
 
-func (r *reader) manifest(n *node, m *Manifest) {
-	r.object(n, "", keys{
-		"id":          r.checked(&m.ID, CheckID),
-		"name":        r.words(&m.Name, 100),
-		"version":     r.checked(&m.Version, checkVersion),
-		"description": r.words(&m.Description, 2000),
-		"author":      r.words(&m.Author, 200),
-		"license":     r.words(&m.License, 200),
-		"permissions_required": func(n *node, f string) {
-			r.items(n, f, 20, func(n *node, f string) { r.permission(n, f, m) })
-		},
-		"platforms": func(n *node, f string) {
-			r.items(n, f, 20, func(n *node, f string) {
-				if s, ok := r.string(n, f); ok && !platformForm.MatchString(s) {
-					r.fail(n, f, "%q is no platform", clip(s)).Hint = "write linux, darwin, windows or freebsd, with /amd64 or /arm64 if it matters"
-				} else if ok {
-					m.Platforms = append(m.Platforms, s)
-				}
-			})
-		},
-		"min_remit_version": r.checked(&m.MinRemit, checkVersion),
-		"checksums":         func(n *node, f string) { r.checksums(n, f, m) },
-		"signer": func(n *node, f string) {
-			s, ok := r.string(n, f)
+func (r *reader) manifest(n *document.Node, m *Manifest) {
+	r.Mapping(n, "", document.Fields{
+		"id":                   r.String(&m.ID, CheckID),
+		"name":                 r.Prose(&m.Name, 100),
+		"version":              r.String(&m.Version, checkVersion),
+		"description":          r.Prose(&m.Description, 2000),
+		"author":               r.Prose(&m.Author, 200),
+		"license":              r.Prose(&m.License, 200),
+		"permissions_required": r.List(20, func(n *document.Node, f string) { r.permission(n, f, m) }),
+		"platforms": r.List(20, func(n *document.Node, f string) {
+			if s, ok := r.Text(n, f); ok && !platformForm.MatchString(s) {
+				r.Fail(n, f, "%q is not a valid platform", document.Clip(s, 60)).Hint = "write linux, darwin, windows or freebsd, with /amd64 or /arm64 if it matters"
+			} else if ok {
+				m.Platforms = append(m.Platforms, s)
+			}
+		}),
+		"min_remit_version": r.String(&m.MinRemit, checkVersion),
+		"checksums":         func(n *document.Node, f string) { r.checksums(n, f, m) },
+		"signer": func(n *document.Node, f string) {
+			s, ok := r.Text(n, f)
 			if !ok {
 				return
 			}
 			key, err := ParseSigner(s)
 			if err != nil {
-				r.fail(n, f, "%v", err)
+				r.Fail(n, f, "%v", err)
 			}
 			m.Signer = key
 		},
 	}, "id", "name", "version", "description", "author", "license", "permissions_required")
 	if m.Signer != nil && m.Checksums == nil {
-		r.fail(n, "checksums", "is missing: a signed manifest must have the checksum of every file")
+		r.Fail(n, "checksums", "is missing: a signed manifest must have the checksum of every file")
 	}
 }
 
-func (r *reader) permission(n *node, f string, m *Manifest) {
-	s, ok := r.string(n, f)
+func (r *reader) permission(n *document.Node, f string, m *Manifest) {
+	s, ok := r.Text(n, f)
 	p := Permission(s)
 	switch {
 	case !ok:
 	case m.Has(p):
-		r.fail(n, f, "%s is listed twice", p)
+		r.Fail(n, f, "%s is listed twice", p)
 	default:
 		names := make([]string, len(Permissions))
 		for i, known := range Permissions {
@@ -181,84 +184,29 @@ func (r *reader) permission(n *node, f string, m *Manifest) {
 				return
 			}
 		}
-		r.fail(n, f, "%q is no permission", clip(s)).Hint = "there are " + strings.Join(names, ", ")
+		r.Fail(n, f, "%q is no permission", document.Clip(s, 60)).Hint = "there are " + strings.Join(names, ", ")
 	}
 }
 
-func (r *reader) checksums(n *node, f string, m *Manifest) {
+func (r *reader) checksums(n *document.Node, f string, m *Manifest) {
 	m.Checksums = map[string]string{}
-	r.pairs(n, f, func(k, v *node, f string) {
-		s, ok := r.string(v, f)
+	r.Each(n, f, func(k, v *document.Node, f string) {
+		s, ok := r.Text(v, f)
 		switch {
 		case !ok:
 		case !hashForm.MatchString(s):
-			r.fail(v, f, "is no SHA-256 hash in lower-case hexadecimal")
-		case CheckName(k.text) != "" || k.text == ManifestFile || k.text == SignatureFile:
-			r.fail(k, f, "%q is no other file of the extension", clip(k.text))
+			r.Fail(v, f, "is no SHA-256 hash in lower-case hexadecimal")
+		case CheckName(k.Text) != "" || k.Text == ManifestFile || k.Text == SignatureFile:
+			r.Fail(k, f, "%q is no other file of the extension", document.Clip(k.Text, 60))
 		default:
-			m.Checksums[k.text] = s
+			m.Checksums[k.Text] = s
 		}
 	})
 }
 
-func (r *reader) string(n *node, field string) (string, bool) {
-	if n.kind != text {
-		e := r.fail(n, field, "must be a string, not %s", describe(n))
-		if n.kind == number || n.kind == boolean {
-			e.Hint = "put it in quotes"
-		}
-		return "", false
-	}
-	return n.text, true
-}
-
-// words reads text for people: something that can be seen, without what changes
-// how the text around it is shown.
-func (r *reader) words(into *string, most int) func(*node, string) {
-	return func(n *node, field string) {
-		s, ok := r.string(n, field)
-		if !ok {
-			return
-		}
-		switch why := unseen(s); {
-		case strings.TrimSpace(s) == "":
-			r.fail(n, field, "is empty")
-		case len(s) > most:
-			r.fail(n, field, "has %d bytes; the most is %d", len(s), most)
-		case why >= 0:
-			r.fail(n, field, "holds the character %+q, which cannot be seen", why)
-		}
-		*into = s
-	}
-}
-
-// unseen is the first character that shows nothing or changes how others are
-// shown, -1 if there is none.
-func unseen(s string) rune {
-	for _, c := range s {
-		if !unicode.IsPrint(c) && c != '\n' {
-			return c
-		}
-	}
-	return -1
-}
-
-func (r *reader) checked(into *string, check func(string) error) func(*node, string) {
-	return func(n *node, field string) {
-		s, ok := r.string(n, field)
-		if !ok {
-			return
-		}
-		if err := check(s); err != nil {
-			r.fail(n, field, "%v", err)
-		}
-		*into = s
-	}
-}
-
 func checkVersion(s string) error {
 	if len(s) > 100 || !versionForm.MatchString(s) {
-		return fmt.Errorf("%q is no version such as 1.2.0", clip(s))
+		return fmt.Errorf("%q is no version such as 1.2.0", document.Clip(s, 60))
 	}
 	return nil
 }

@@ -9,55 +9,51 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/remitrun/remit/internal/base/document"
+	"github.com/remitrun/remit/internal/canon"
 	"github.com/remitrun/remit/internal/tool"
 )
 
 var withins = map[string]tool.ActionKind{"files.read": tool.FileRead, "files.write": tool.FileWrite, "network": tool.Network}
 
-func (r *reader) params(into *[]Param, flags bool) func(*node, string) {
-	return func(n *node, field string) {
-		r.items(n, field, maxParams, func(n *node, f string) { *into = append(*into, r.param(n, f, flags)) })
-	}
+func (r *reader) params(into *[]Param, flags bool) document.Field {
+	return r.List(maxParams, func(n *document.Node, f string) { *into = append(*into, r.param(n, f, flags)) })
 }
 
-func (r *reader) param(n *node, field string, flag bool) Param {
+func (r *reader) param(n *document.Node, field string, flag bool) Param {
 	p := Param{Type: String}
-	var def, choices *node
-	known := keys{
-		"name":        r.checked(&p.Name, checkParam),
-		"description": r.words(&p.Description, 1000),
-		"type": func(n *node, f string) {
-			if p.Type = Type(n.text); n.kind != text || !slices.Contains([]Type{String, Integer, Number, Boolean, JSON}, p.Type) {
-				r.fail(n, f, "must be string, integer, number, boolean or json, not %s", describe(n))
+	var def, choices *document.Node
+	known := document.Fields{
+		"name":        r.String(&p.Name, checkParam),
+		"description": r.Prose(&p.Description, 1000),
+		"type": func(n *document.Node, f string) {
+			if p.Type = Type(n.Text); n.Kind != document.String || !slices.Contains([]Type{String, Integer, Number, Boolean, JSON}, p.Type) {
+				r.Fail(n, f, "must be string, integer, number, boolean or json, not %s", n.Describe())
 			}
 		},
-		"required": r.truth(&p.Required),
-		"repeat":   r.truth(&p.Repeat),
-		"default":  func(n *node, _ string) { def = n },
-		"choices": func(n *node, f string) {
+		"required": r.Bool(&p.Required),
+		"repeat":   r.Bool(&p.Repeat),
+		"default":  func(n *document.Node, _ string) { def = n },
+		"choices": func(n *document.Node, f string) {
 			choices = n
-			r.items(n, f, 100, func(n *node, f string) {
-				if s, ok := r.string(n, f); ok {
-					p.Choices = append(p.Choices, s)
-				}
-			})
+			r.Strings(&p.Choices, 100)(n, f)
 		},
-		"within": func(n *node, f string) {
-			if p.Within = withins[n.text]; n.kind != text || p.Within == 0 {
-				r.fail(n, f, "must be files.read, files.write or network, not %s", describe(n))
+		"within": func(n *document.Node, f string) {
+			if p.Within = withins[n.Text]; n.Kind != document.String || p.Within == 0 {
+				r.Fail(n, f, "must be files.read, files.write or network, not %s", n.Describe())
 			}
 		},
 	}
 	if flag {
-		known["short"] = r.checked(&p.Short, checkShort)
-		known["option"] = r.checked(&p.Option, checkOption)
+		known["short"] = r.String(&p.Short, checkShort)
+		known["option"] = r.String(&p.Option, checkOption)
 	}
-	r.object(n, field, known, "name", "description")
+	r.Mapping(n, field, known, "name", "description")
 	if choices != nil && p.Type != String {
-		r.fail(choices, field+".choices", "is for strings")
+		r.Fail(choices, field+".choices", "is for strings")
 	}
 	if p.Within != 0 && p.Type != String {
-		r.fail(n, field+".within", "is for strings")
+		r.Fail(n, field+".within", "is for strings")
 	}
 	if def != nil {
 		r.byDefault(def, field+".default", &p)
@@ -66,43 +62,43 @@ func (r *reader) param(n *node, field string, flag bool) Param {
 }
 
 // byDefault reads a default, which must be what a call could give.
-func (r *reader) byDefault(n *node, field string, p *Param) {
-	p.Default = n.value()
+func (r *reader) byDefault(n *document.Node, field string, p *Param) {
+	p.Default = n.Value()
 	if p.Required {
-		r.fail(n, field, "what is required has no default")
+		r.Fail(n, field, "what is required has no default")
 	}
 	values := []any{p.Default}
 	if p.Repeat {
 		l, ok := p.Default.([]any)
 		if !ok {
-			r.fail(n, field, "must be a list, since it is repeated")
+			r.Fail(n, field, "must be a list, since it is repeated")
 		}
 		values = l
 	}
 	for _, v := range values {
 		if why := p.unfit(v); why != "" {
-			r.fail(n, field, "%s", why)
+			r.Fail(n, field, "%s", why)
 		}
 	}
 }
 
 func checkParam(s string) error {
 	if len(s) > maxName || !paramForm.MatchString(s) || s == "help" {
-		return fmt.Errorf("%q is no name of an argument or flag: words of letters and digits, as max-count", clip(s))
+		return fmt.Errorf("%q is no name of an argument or flag: words of letters and digits, as max-count", document.Clip(s, 60))
 	}
 	return nil
 }
 
 func checkShort(s string) error {
 	if len(s) != 1 || !paramForm.MatchString(s) {
-		return fmt.Errorf("%q is no letter", clip(s))
+		return fmt.Errorf("%q is no letter", document.Clip(s, 60))
 	}
 	return nil
 }
 
 func checkOption(s string) error {
 	if len(s) > maxName || !optionForm.MatchString(s) {
-		return fmt.Errorf("%q is no option such as -n, --depth or --depth=", clip(s))
+		return fmt.Errorf("%q is no option such as -n, --depth or --depth=", document.Clip(s, 60))
 	}
 	return nil
 }
@@ -114,7 +110,7 @@ func (p *Param) unfit(v any) string {
 	switch v := v.(type) {
 	case string:
 		if p.Type == String && len(p.Choices) > 0 && !slices.Contains(p.Choices, v) {
-			return fmt.Sprintf("must be one of %s, not %q", strings.Join(p.Choices, ", "), clip(v))
+			return fmt.Sprintf("must be one of %s, not %q", strings.Join(p.Choices, ", "), document.Clip(v, 60))
 		}
 		if p.Type == String || p.Type == JSON {
 			return ""
@@ -143,23 +139,22 @@ func (p *Param) Parse(s string) (any, error) {
 	switch p.Type {
 	case Integer, Number:
 		if !json.Valid([]byte(s)) {
-			return nil, fmt.Errorf("must be %s, not %q", article[p.Type], clip(s))
+			return nil, fmt.Errorf("must be %s, not %q", article[p.Type], document.Clip(s, 60))
 		}
 		v = json.Number(s)
 		if f, _, err := big.ParseFloat(s, 10, 64, big.ToNearestEven); err != nil || f.IsInf() {
-			return nil, fmt.Errorf("must be %s, not %q", article[p.Type], clip(s))
+			return nil, fmt.Errorf("must be %s, not %q", article[p.Type], document.Clip(s, 60))
 		}
 	case Boolean:
 		if s != "true" && s != "false" {
-			return nil, fmt.Errorf("must be true or false, not %q", clip(s))
+			return nil, fmt.Errorf("must be true or false, not %q", document.Clip(s, 60))
 		}
 		v = s == "true"
 	case JSON:
-		n := (&reader{}).json([]byte(s))
-		if n == nil {
-			return nil, fmt.Errorf("must be JSON, not %q", clip(s))
+		var err error
+		if v, err = canon.Decode([]byte(s)); err != nil {
+			return nil, fmt.Errorf("must be JSON, not %q", document.Clip(s, 60))
 		}
-		v = n.value()
 	}
 	if why := p.unfit(v); why != "" {
 		return nil, fmt.Errorf("%s", why)
@@ -335,7 +330,7 @@ func (a *Action) word(p *Param, v any, argument bool) (string, error) {
 	case strings.ContainsRune(s, 0):
 		return "", fmt.Errorf("%s: holds a NUL byte", p.Name)
 	case strings.HasPrefix(s, "-") && a.dashless(p, argument):
-		return "", fmt.Errorf("%s: %q begins with a dash, and the program would take it for an option", p.Name, clip(s))
+		return "", fmt.Errorf("%s: %q begins with a dash, and the program would take it for an option", p.Name, document.Clip(s, 60))
 	}
 	return s, nil
 }

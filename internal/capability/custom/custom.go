@@ -9,10 +9,8 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"unicode"
 
-	"go.yaml.in/yaml/v4"
-
+	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/canon"
 	"github.com/remitrun/remit/internal/capability"
 	"github.com/remitrun/remit/internal/fault"
@@ -50,15 +48,19 @@ type offered struct {
 	pos      fault.Pos
 }
 
+var format = document.Options{Code: fault.CapabilityInvalid, Noun: "capability", MaxBytes: 64 << 10, MaxDepth: 16}
+
+type reader struct{ *document.Reader }
+
 // Parse reads a file. All that is wrong with it is in the error, a fault.List of
 // fault.CapabilityInvalid, each with its line, column and field.
 func Parse(file string, src []byte) (*Capability, error) {
-	r := &reader{file: file}
+	r := &reader{document.NewReader(file, format)}
 	c := &Capability{file: file, src: string(src), info: capability.Info{Status: capability.Available, Icon: "puzzle", Category: "Custom"}}
-	if root := r.document(src); root != nil {
+	if root := r.Read(src); root != nil {
 		r.capability(c, root)
 	}
-	if err := r.errs.Err(); err != nil {
+	if err := r.Err(); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -68,11 +70,10 @@ func Parse(file string, src []byte) (*Capability, error) {
 // as it is called.
 func IDOf(file string, src []byte) string {
 	name := strings.TrimSuffix(path.Base(file), path.Ext(file))
-	var doc struct {
-		ID string `yaml:"id"`
-	}
-	if len(src) <= maxFile && yaml.Unmarshal(src, &doc) == nil && capability.ValidID(doc.ID) {
-		return doc.ID
+	if root := document.NewReader(file, format).Read(src); root != nil {
+		if id := root.Lookup("id"); id != nil && capability.ValidID(id.Text) {
+			return id.Text
+		}
 	}
 	if capability.ValidID(name) {
 		return name
@@ -80,110 +81,95 @@ func IDOf(file string, src []byte) string {
 	return ""
 }
 
-func (r *reader) capability(c *Capability, root *yaml.Node) {
-	type read = func(n *yaml.Node, field string)
-	id := func(to *string) read {
-		return func(n *yaml.Node, field string) {
-			r.text(to, 50)(n, field)
+func (r *reader) capability(c *Capability, root *document.Node) {
+	id := func(to *string) document.Field {
+		return func(n *document.Node, field string) {
+			r.Prose(to, 50)(n, field)
 			if *to != "" && !capability.ValidID(*to) {
-				r.fail(n, field, "%q is no ID: a small letter, then small letters, digits and _, at most 50 in all", clip(*to))
+				r.Fail(n, field, "%q is no ID: a small letter, then small letters, digits and _, at most 50 in all", document.Clip(*to, 60))
 			}
 		}
 	}
 	status := ""
-	r.object(root, "", map[string]read{
+	r.Mapping(root, "", document.Fields{
 		"id":          id(&c.info.ID),
-		"name":        r.text(&c.info.Name, 100),
-		"description": r.text(&c.info.Description, 1000),
+		"name":        r.Prose(&c.info.Name, 100),
+		"description": r.Prose(&c.info.Description, 1000),
 		"version":     r.version(&c.info.Version),
-		"icon":        r.text(&c.info.Icon, 50),
-		"category":    r.text(&c.info.Category, 50),
-		"status": func(n *yaml.Node, field string) {
-			r.text(&status, 20)(n, field)
+		"icon":        r.Prose(&c.info.Icon, 50),
+		"category":    r.Prose(&c.info.Category, 50),
+		"status": func(n *document.Node, field string) {
+			r.Prose(&status, 20)(n, field)
 			c.info.Status = capability.Status(status)
 			if s := c.info.Status; s != capability.Available && s != capability.ComingSoon && s != capability.Deprecated {
-				r.fail(n, field, "must be available, coming_soon or deprecated")
+				r.Fail(n, field, "must be available, coming_soon or deprecated")
 			}
 		},
-		"requires": r.list(maxRequires, func(n *yaml.Node, field string) {
+		"requires": r.List(maxRequires, func(n *document.Node, field string) {
 			need := ""
 			id(&need)(n, field)
 			if need != "" && slices.Contains(c.info.Requires, need) {
-				r.fail(n, field, "%q is listed twice", need)
+				r.Fail(n, field, "%q is listed twice", need)
 			}
 			c.info.Requires = append(c.info.Requires, need)
 		}),
-		"wants": r.list(maxTools, func(n *yaml.Node, field string) {
+		"wants": r.List(maxTools, func(n *document.Node, field string) {
 			want := ""
-			r.text(&want, 200)(n, field)
+			r.Prose(&want, 200)(n, field)
 			c.info.Wants = append(c.info.Wants, want)
 		}),
-		"prompt": r.text(&c.text, maxPrompt),
-		"tools":  r.list(maxTools, func(n *yaml.Node, field string) { r.tool(c, n, field) }),
+		"prompt": r.Prose(&c.text, maxPrompt),
+		"tools":  r.List(maxTools, func(n *document.Node, field string) { r.tool(c, n, field) }),
 	}, "id", "name", "description", "version")
-	if len(r.errs) == 0 && c.text == "" && len(c.tools) == 0 && len(c.info.Requires) == 0 {
-		r.fail(root, "", "it adds nothing: no prompt, no tools, and it requires nothing")
+	if !r.Failed() && c.text == "" && len(c.tools) == 0 && len(c.info.Requires) == 0 {
+		r.Fail(root, "", "it adds nothing: no prompt, no tools, and it requires nothing")
 	}
 }
 
 // version reads a string, or a number that somebody did not put in quotes.
-func (r *reader) version(to *string) func(n *yaml.Node, field string) {
-	return func(n *yaml.Node, field string) {
-		if n.Kind == yaml.ScalarNode && (n.Tag == "!!int" || n.Tag == "!!float") {
-			plain := *n
-			plain.Tag = "!!str"
-			n = &plain
+func (r *reader) version(to *string) document.Field {
+	return func(n *document.Node, field string) {
+		if n.Kind == document.Number {
+			n = &document.Node{Kind: document.String, Text: n.Text, Line: n.Line, Column: n.Column}
 		}
-		r.text(to, 50)(n, field)
+		r.Prose(to, 50)(n, field)
 	}
 }
 
-func (r *reader) tool(c *Capability, n *yaml.Node, field string) {
-	o := offered{pos: fault.Pos{File: r.file, Line: n.Line, Column: n.Column}}
-	r.object(n, field, map[string]func(n *yaml.Node, field string){
-		"tool": func(n *yaml.Node, field string) {
-			r.text(&o.id, 200)(n, field)
+func (r *reader) tool(c *Capability, n *document.Node, field string) {
+	o := offered{pos: r.Pos(n)}
+	r.Mapping(n, field, document.Fields{
+		"tool": func(n *document.Node, field string) {
+			r.Prose(&o.id, 200)(n, field)
 			if _, err := tool.ParseID(o.id); o.id != "" && err != nil {
-				r.fail(n, field, "%s", fault.Message(err))
+				r.Fail(n, field, "%s", fault.Message(err))
 			}
 		},
-		"name": func(n *yaml.Node, field string) {
-			r.text(&o.name, 64)(n, field)
+		"name": func(n *document.Node, field string) {
+			r.Prose(&o.name, 64)(n, field)
 			if o.name != "" && !capability.ValidName(o.name) {
-				r.fail(n, field, "%q is no name that models take: a letter, then letters, digits, _ and -, at most 64 in all", clip(o.name))
+				r.Fail(n, field, "%q is no name that models take: a letter, then letters, digits, _ and -, at most 64 in all", document.Clip(o.name, 60))
 			}
 		},
-		"defaults": func(n *yaml.Node, field string) { o.defaults = r.defaults(n, field) },
+		"defaults": func(n *document.Node, field string) { o.defaults = r.defaults(n, field) },
 	}, "tool", "name")
 	if slices.ContainsFunc(c.tools, func(x offered) bool { return x.name == o.name && o.name != "" }) {
-		r.fail(n, join(field, "name"), "two tools are called %q", o.name)
+		r.Fail(n, document.Join(field, "name"), "two tools are called %q", o.name)
 	}
 	c.tools = append(c.tools, o)
 }
 
-func (r *reader) defaults(n *yaml.Node, field string) tool.Args {
-	if n.Kind != yaml.MappingNode {
-		r.fail(n, field, "must be a mapping of arguments to values")
+func (r *reader) defaults(n *document.Node, field string) tool.Args {
+	m, ok := n.Value().(map[string]any)
+	if !ok {
+		r.Expected(n, field, "a mapping of arguments to values")
 		return nil
 	}
-	before := len(r.errs)
-	m, _ := r.value(n, field).(map[string]any)
-	if len(r.errs) > before {
-		return nil
-	}
-	raw, err := canon.Marshal(m)
-	if err != nil || len(raw) > maxDefaults {
-		r.fail(n, field, "cannot be arguments: they are no JSON, or have more than %d bytes", maxDefaults)
+	if raw, err := canon.Marshal(m); err != nil || len(raw) > maxDefaults {
+		r.Fail(n, field, "the arguments have more than %d bytes as JSON", maxDefaults)
 		return nil
 	}
 	return m
-}
-
-// hides reports whether a text has characters that do not show what it says.
-func hides(s string) bool {
-	return strings.ContainsFunc(s, func(c rune) bool {
-		return unicode.IsControl(c) && c != '\n' && c != '\t' || unicode.In(c, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp) || c == '\uFFFD'
-	})
 }
 
 // File is where it was read from.
