@@ -213,7 +213,7 @@ allow the call, and every rule of every one that took part is shown.
 
 func (s *session) printSensitive() error {
 	if s.json {
-		return s.printJSON(map[string][]string{"read": policy.Sensitive(false), "write": policy.Sensitive(true)})
+		return s.printJSON(map[string][]string{"read": policy.Sensitive(false), "write": append(policy.Sensitive(true), policy.SensitiveAlone()...)})
 	}
 	s.printf("Wildcards in allow and ask never match these names; a pattern must spell them.\n\nfor reading and writing:\n")
 	reading := map[string]bool{}
@@ -226,6 +226,10 @@ func (s *session) printSensitive() error {
 		if !reading[n] {
 			s.printf("  %s\n", n)
 		}
+	}
+	s.printf("\nfor writing, the name itself and not what is in a folder of that name:\n")
+	for _, n := range policy.SensitiveAlone() {
+		s.printf("  %s\n", n)
 	}
 	return nil
 }

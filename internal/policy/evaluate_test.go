@@ -123,6 +123,26 @@ func TestSensitiveNames(t *testing.T) {
 		{"~/.local/share/remit/remit.db", read("/home/u/.local/share/remit/remit.db"), policy.Allow},
 		{"~/**", read("/home/u/.local/share/remitx/a"), policy.Allow},
 		{"**/.env*/**", read("x/.env/y/.env"), policy.Deny},
+		{".config/**", write(".config/systemd/user/x.service"), policy.Deny},
+		{"**", write(".config/systemd/x"), policy.Allow},
+		{".config/systemd/user/**", write(".config/systemd/user/x.service"), policy.Allow},
+		{".config/*/user/**", write(".config/systemd/user/x.service"), policy.Deny},
+		{"**", read(".CONFIG/.config/gh/x"), policy.Deny},
+		{"**", write(".git/.git/hooks/x"), policy.Deny},
+		{".cargo/**", read(".cargo/credentials.toml"), policy.Deny},
+		{".cargo/credentials*", read(".cargo/credentials.toml"), policy.Allow},
+		{"*/credentials.toml", read(".cargo/credentials.toml"), policy.Deny},
+		{"**", read("credentials.toml"), policy.Allow},
+		{"**", write("a/.git"), policy.Deny},
+		{"**/.git", write("a/.git"), policy.Allow},
+		{"a/.git/**", write("a/.git"), policy.Allow},
+		{"**", write("a/.git/objects/x"), policy.Allow},
+		{"**", write("a/.git/HEAD"), policy.Allow},
+		{"**", write("a/HEAD"), policy.Deny},
+		{"**", write("a/HEAD/x"), policy.Allow},
+		{"**", read("a/.git"), policy.Allow},
+		{"**", read("id_token.go"), policy.Allow},
+		{"**", write("a/ids/key.go"), policy.Allow},
 		{"*/.env*/y/.env", read("x/.env/y/.env"), policy.Allow},
 	}
 	for _, tt := range tests {
@@ -130,6 +150,60 @@ func TestSensitiveNames(t *testing.T) {
 		if d.Effect != tt.want {
 			t.Errorf("allow %q: %s gives %v (%s), want %v", tt.allow, tt.action, d.Effect, d.Reason, tt.want)
 		}
+	}
+}
+
+// Names that hold secrets, and names that other programs run by themselves, at
+// any depth and in any case.
+func TestSensitiveNamesOfToolsAndAgents(t *testing.T) {
+	c := chain(t, files(`"**"`, ""))
+	for _, n := range strings.Fields(`.envrc .claude.json .claude/.credentials.json .codex/auth.json .gemini/oauth_creds.json .pgpass .password-store/a.gpg
+		.vault-token .cargo/credentials .cargo/credentials.toml .local/share/keyrings/login.keyring id_rsa id_dsa id_ecdsa id_ecdsa_sk id_ed25519 a.pfx
+		a.kdbx a.p12 a.jks .terraform.d/credentials.tfrc.json .m2/settings.xml .gcloud/x .pki/x .config/op/x .secrets .1password/x`) {
+		for _, p := range []string{n, "a/b/" + n, strings.ToUpper(n), n + "/below"} {
+			if d := c.DecideAction(read(p)); d.Effect != policy.Deny && !strings.Contains(n, "*") {
+				t.Errorf("reading %q gives %v", p, d.Effect)
+			}
+			if d := c.DecideAction(write(p)); d.Effect != policy.Deny {
+				t.Errorf("writing %q gives %v", p, d.Effect)
+			}
+		}
+	}
+	for _, n := range strings.Fields(`.git .gitmodules .gitattributes .gitconfig .config/git/config .config/git/attributes .hg/hgrc .github/workflows/ci.yml
+		.gitlab-ci.yml .devcontainer/devcontainer.json .vimrc .exrc .nvim.lua .gdbinit .lldbinit .cargo/config.toml .mise.toml .tool-versions
+		.pre-commit-config.yaml .codex/config.toml .gemini/settings.json .cursor/mcp.json .kiro/x .zed/tasks.json .opencode/x .ripgreprc
+		.bash_aliases .config/systemd/user/x.service .config/autostart/x.desktop .local/bin/ls .git/commondir .git/worktrees/x/commondir .claude/settings.json`) {
+		for _, p := range []string{n, "a/b/" + n, strings.ToUpper(n)} {
+			if d := c.DecideAction(write(p)); d.Effect != policy.Deny {
+				t.Errorf("writing %q gives %v", p, d.Effect)
+			}
+			if d := c.DecideAction(read(p)); d.Effect != policy.Allow {
+				t.Errorf("reading %q gives %v (%s)", p, d.Effect, d.Reason)
+			}
+		}
+	}
+}
+
+// Every name of the lists is found by the index that decisions use.
+func TestEverySensitiveNameIsFound(t *testing.T) {
+	c := chain(t, files(`"**"`, ""))
+	found := func(of func(string) tool.Action, name string) {
+		t.Helper()
+		name = strings.ReplaceAll(name, "*", "x")
+		for _, p := range []string{name, "a/b/" + name, strings.ToUpper(name)} {
+			if d := c.DecideAction(of(p)); d.Effect != policy.Deny {
+				t.Errorf("%s gives %v", of(p), d.Effect)
+			}
+			if !policy.Spelled(p) {
+				t.Errorf("%q need not be spelled", p)
+			}
+		}
+	}
+	for _, n := range policy.Sensitive(false) {
+		found(read, n)
+	}
+	for _, n := range slices.Concat(policy.Sensitive(true), policy.SensitiveAlone()) {
+		found(write, n)
 	}
 }
 

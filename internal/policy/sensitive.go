@@ -1,108 +1,176 @@
 package policy
 
 import (
-	"slices"
+	"bytes"
 	"strings"
 
 	"github.com/remitrun/remit/internal/policy/glob"
 )
 
-// readSensitive are names whose files hold secrets. One * at the start or the
-// end stands for anything; names with a slash are two folders deep.
-var readSensitive = []string{
-	".env", ".env.*", ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".npmrc", ".pypirc",
-	".git-credentials", ".config/gh", ".config/gcloud", "*.pem", "*.key", "*.p12", "id_rsa*", "id_ed25519*",
-	".bash_history", ".zsh_history", ".sh_history", ".ash_history", ".history", "fish_history", ".python_history",
-	".node_repl_history", ".psql_history", ".mysql_history", ".sqlite_history", ".rediscli_history", ".lesshst",
-	".mozilla", ".thunderbird", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware",
-	".config/microsoft-edge", ".config/vivaldi", ".config/opera",
-}
-
-// writeSensitive are names whose files other programs run by themselves.
-var writeSensitive = []string{
-	".git/hooks", ".git/config", ".git/config.worktree", ".git/modules", ".husky", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc",
-	".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".config/fish", ".inputrc",
-	".envrc", ".vscode", ".idea", ".claude", ".cursor", ".mcp.json", "remit.yaml",
-}
-
-// Sensitive lists the names that no wildcard of an allow or ask list matches:
-// for reading, and with write set those for writing, which are more. A name
-// with a slash is a folder and what is in it. $REMIT_HOME is among them too,
-// with everything beneath.
-func Sensitive(write bool) []string {
-	if write {
-		return append(slices.Clone(readSensitive), writeSensitive...)
-	}
-	return slices.Clone(readSensitive)
-}
-
-// nameTable finds sensitive names fast.
+// nameTable finds sensitive names fast: a few bits tell that most names are
+// ordinary, without a look into any map.
 type nameTable struct {
-	first    [256]bool // what the names in exact, pairs and prefixes begin with, in either case
-	last     [256]bool // what those in suffixes end with
-	exact    map[string]bool
-	prefixes []string // of names that end with *
-	suffixes []string // of names that begin with *
-	pairs    map[string][]string
+	heads  [1 << 12]bool // by headBits, of the names in top and alone
+	starts [1 << 10]bool // by pairBits, of the names in prefixes
+	ends   [1 << 10]bool // by pairBits, of the names in suffixes
+
+	top      map[string]*nameNode
+	alone    map[string]bool     // sensitive as the last name of a path
+	prefixes map[string][]string // names that end with *, by their first two bytes
+	suffixes map[string]bool     // names that begin with *, from the last dot on
 }
 
-var sensitiveNames = [2]nameTable{tableOf(Sensitive(false)), tableOf(Sensitive(true))}
+// nameNode is a name, and the names beneath it that are sensitive there.
+type nameNode struct {
+	whole    bool // a sensitive name ends here
+	beneath  map[string]*nameNode
+	prefixes []string // names beneath that end with *
+}
 
-func tableOf(names []string) nameTable {
-	t := nameTable{exact: map[string]bool{}, pairs: map[string][]string{}}
+var sensitiveNames = [2]nameTable{tableOf(Sensitive(false), nil), tableOf(Sensitive(true), writeAlone)}
+
+func tableOf(names, alone []string) nameTable {
+	t := nameTable{top: map[string]*nameNode{}, alone: map[string]bool{}, prefixes: map[string][]string{}, suffixes: map[string]bool{}}
+	for _, n := range alone {
+		t.alone[strings.ToLower(n)] = true
+		t.heads[headBits(n)] = true
+	}
 	for _, n := range names {
-		n = strings.ToLower(n)
-		if s, ok := strings.CutPrefix(n, "*"); ok {
-			t.suffixes = append(t.suffixes, s)
-			mark(&t.last, s[len(s)-1])
-			continue
-		}
-		mark(&t.first, n[0])
-		if s, ok := strings.CutSuffix(n, "*"); ok {
-			t.prefixes = append(t.prefixes, s)
-			continue
-		}
-		if dir, name, ok := strings.Cut(n, "/"); ok {
-			t.pairs[dir] = append(t.pairs[dir], name)
+		parts := strings.Split(strings.ToLower(n), "/")
+		first := parts[0]
+		if strings.HasPrefix(first, "*.") {
+			t.suffixes[first[1:]] = true
+			t.ends[pairBits(first[len(first)-2], first[len(first)-1])] = true
+		} else if p, ok := strings.CutSuffix(first, "*"); ok {
+			t.prefixes[p[:2]] = append(t.prefixes[p[:2]], p)
+			t.starts[pairBits(p[0], p[1])] = true
 		} else {
-			t.exact[n] = true
+			t.heads[headBits(first)] = true
+			if t.top[first] == nil {
+				t.top[first] = &nameNode{}
+			}
+			t.top[first].add(parts[1:])
 		}
 	}
 	return t
 }
 
-func mark(set *[256]bool, c byte) {
-	set[c] = true
-	if c >= 'a' && c <= 'z' {
-		set[c-'a'+'A'] = true
+// add makes the parts that follow a name sensitive, or the name itself.
+func (n *nameNode) add(parts []string) {
+	if len(parts) == 0 {
+		n.whole = true
+		return
 	}
+	if p, ok := strings.CutSuffix(parts[0], "*"); ok {
+		n.prefixes = append(n.prefixes, p)
+		return
+	}
+	if n.beneath == nil {
+		n.beneath = map[string]*nameNode{}
+	}
+	if n.beneath[parts[0]] == nil {
+		n.beneath[parts[0]] = &nameNode{}
+	}
+	n.beneath[parts[0]].add(parts[1:])
+}
+
+// pairBits and headBits do not regard case; headBits is made of a name's first
+// two bytes and its length.
+func pairBits(a, b byte) int { return (int(a|0x20)*31 + int(b|0x20)) & (1<<10 - 1) }
+
+func headBits(name string) int {
+	return (pairBits(name[0], name[min(1, len(name)-1)])*37 + len(name)) & (1<<12 - 1)
 }
 
 // ordinary reports whether a name, in any case, is certainly not in the table.
 func (t *nameTable) ordinary(name string) bool {
-	return !t.first[name[0]] && !t.last[name[len(name)-1]]
+	n := len(name)
+	if n == 1 {
+		return !t.heads[headBits(name)]
+	}
+	return !t.heads[headBits(name)] && !t.starts[pairBits(name[0], name[1])] && !t.ends[pairBits(name[n-2], name[n-1])]
 }
 
-// need says how much of a lower-case name a pattern must spell, and which
-// names are sensitive right beneath it.
-func (t *nameTable) need(name []byte) (n glob.Need, beneath []string) {
-	if t.first[name[0]] {
-		if t.exact[string(name)] {
-			n.Prefix = len(name)
-		}
-		beneath = t.pairs[string(name)]
+// need says how much of a lower-case name a pattern must spell, by that name
+// alone. git says that an earlier name of the path is .git.
+func (t *nameTable) need(name []byte, last, git bool) (n glob.Need) {
+	if node := t.top[string(name)]; node != nil && node.whole {
+		return glob.Need{Prefix: len(name)}
 	}
-	for _, p := range t.prefixes {
-		if len(name) >= len(p) && string(name[:len(p)]) == p {
-			n.Prefix = max(n.Prefix, len(p))
+	if last && t.alone[string(name)] && !(git && string(name) == "head") {
+		return glob.Need{Prefix: len(name)}
+	}
+	if len(name) > 1 {
+		n.Prefix = longest(t.prefixes[string(name[:2])], name)
+	}
+	if dot := bytes.LastIndexByte(name, '.'); dot >= 0 && t.suffixes[string(name[dot:])] {
+		n.Suffix = len(name) - dot
+	}
+	return n
+}
+
+// longest gives the length of the longest prefix that the name has.
+func longest(prefixes []string, name []byte) int {
+	n := 0
+	for _, p := range prefixes {
+		if len(p) > n && len(name) >= len(p) && string(name[:len(p)]) == p {
+			n = len(p)
 		}
 	}
-	for _, s := range t.suffixes {
-		if len(name) >= len(s) && string(name[len(name)-len(s):]) == s {
-			n.Suffix = max(n.Suffix, len(s))
+	return n
+}
+
+// trails follow the sensitive names of several folders that a path has begun.
+// The zero trails follow none. No such name has more parts than it has room for.
+type trails struct {
+	n    int
+	node [4]*nameNode
+	from [4]int // the path's segment where the name begins
+}
+
+// step takes the next segment of the path, of which the pattern must spell need.
+// Where a sensitive name ends with it, from is the segment where that name
+// begins, and the need grows.
+func (tr *trails) step(t *nameTable, name []byte, i int, need glob.Need) (from int, grown glob.Need) {
+	kept := 0
+	from = i
+	for j := range tr.n {
+		node := tr.node[j]
+		if n := longest(node.prefixes, name); n > 0 {
+			need.Prefix, from = max(need.Prefix, n), min(from, tr.from[j])
 		}
+		next := node.beneath[string(name)]
+		if next == nil {
+			continue
+		}
+		if next.whole {
+			need, from = glob.Literal, min(from, tr.from[j])
+		}
+		tr.node[kept], tr.from[kept] = next, tr.from[j]
+		kept++
 	}
-	return n, beneath
+	tr.n = kept
+	if top := t.top[string(name)]; top != nil && (top.beneath != nil || top.prefixes != nil) && tr.n < len(tr.node) {
+		tr.node[tr.n], tr.from[tr.n] = top, i
+		tr.n++
+	}
+	return from, need
+}
+
+// spell makes segments ones that a pattern must spell.
+func spell(segments []glob.Need) {
+	for i := range segments {
+		segments[i] = glob.Literal
+	}
+}
+
+// Spelled reports whether a path, absolute or relative, has a name that a
+// pattern must spell to match it, for writing or reading.
+func Spelled(p string) bool {
+	if !strings.HasPrefix(p, "/") {
+		p = "/workspace/" + p // a folder dev there is not /dev
+	}
+	return (&Rules{}).needs(p, glob.Fold(p), true, nil) != nil
 }
 
 // kernel are folders whose files are no files.
@@ -126,8 +194,8 @@ func (r *Rules) needs(p, folded string, write bool, buf []glob.Need) []glob.Need
 		t = &sensitiveNames[1]
 	}
 	var lower [256]byte
-	var beneath []string
-	sensitive, inKernel, odd := false, false, folded != p
+	var under trails
+	sensitive, inKernel, inGit, odd := false, false, false, folded != p
 	_, own := r.owned(p) // the names in it are ordinary; those of the way to it are spelled
 	out := buf[:0]
 	for i, at, rest := 0, 0, strings.TrimPrefix(folded, "/"); rest != ""; i++ {
@@ -144,15 +212,17 @@ func (r *Rules) needs(p, folded string, write bool, buf []glob.Need) []glob.Need
 			continue
 		}
 		var need glob.Need
-		if i == 0 || len(beneath) > 0 || !t.ordinary(name) {
+		if ordinary := t.ordinary(name); i == 0 || under.n > 0 || !ordinary {
 			key := lowerName(name, lower[:0])
-			var next []string
-			if need, next = t.need(key); len(beneath) > 0 && slices.Contains(beneath, string(key)) {
-				need = glob.Literal
-				out[i-1] = glob.Literal
-			}
-			beneath = next
 			inKernel = inKernel || i == 0 && kernel(key)
+			if under.n > 0 || !ordinary {
+				inGit = inGit || string(key) == ".git"
+				need = t.need(key, rest == "", inGit)
+				var from int
+				if from, need = under.step(t, key, i, need); from < i {
+					spell(out[from:i])
+				}
+			}
 		}
 		if inKernel || r.inState(folded, at) && (!own || odd || at <= len(r.own)) {
 			need = glob.Literal
@@ -170,9 +240,7 @@ func (r *Rules) needs(p, folded string, write bool, buf []glob.Need) []glob.Need
 		return nil
 	case odd && strings.Count(folded, "/") != strings.Count(p, "/"):
 		// Segments do not line up: nothing in this path is matched by wildcards.
-		for i := range out {
-			out[i] = glob.Literal
-		}
+		spell(out)
 	}
 	return out
 }

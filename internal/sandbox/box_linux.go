@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -129,7 +130,11 @@ func (b *Box) Run(ctx context.Context, p permit.Permit, c Command) (Outcome, err
 	st.watch = c.Observe
 	r := run{b: b, sp: sp, m: m, p: p, prof: prof, st: st, limit: timeout(p, c), keep: output(p, c), out: out, watch: c.Observe,
 		note: once(func() { note(p, c, prof) })}
-	return c.Folder.bounded(ctx, func(ctx context.Context) (Outcome, error) { return r.anywhere(ctx, c) })
+	done, err := c.Folder.bounded(ctx, func(ctx context.Context) (Outcome, error) { return r.anywhere(ctx, c) })
+	if c.Folder == nil && c.layers.folder() == "" {
+		done.Notes = append(slices.Clip(done.Notes), prof.sweep(p.Chain(), st.found)...)
+	}
+	return done, err
 }
 
 // note records that the command was started.
@@ -274,7 +279,7 @@ func (b *Box) compile(m *machine, chain policy.Chain, limits policy.Limits, c Co
 	if _, over := cover(prof.Mounts, dir); over != nil && over.Kind == Mask {
 		return prof, start{}, fault.New(fault.HandleRefused, "the working folder %q is not readable under the policy", c.Dir)
 	}
-	st := start{layers: c.layers, exe: exe, argv: c.Argv, env: env, tty: c.Stdio.size()}
+	st := start{layers: c.layers, exe: exe, argv: c.Argv, env: env, tty: c.Stdio.size(), found: repositoriesIn(in.Trees, in.Own)}
 	prof.Session = iso == policy.FullIsolation && stays(chain, c)
 	return prof, st, nil
 }

@@ -272,21 +272,24 @@ func (c *compiler) tree(n *Node, at scope, top bool) []Mount {
 	if n.Kind != FolderNode {
 		return c.leaf(n, at)
 	}
-	other := NoAccess
+	other, pinned := NoAccess, false
 	switch {
 	case !n.Complete:
 		c.note(fmt.Sprintf("%q could not be surveyed to the end and is out of sight", n.Path))
 	case n.Path != "/":
 		other = c.access(path.Join(n.Path, probeName))
-		if !top && at.covered && at.access != NoAccess {
-			other &= c.access(n.Path)
+		if own := c.access(n.Path); !top && at.covered && at.access != NoAccess {
+			// A folder that may be filled and not replaced, such as .git, is a mount
+			// of its own: nobody can rename or remove that.
+			pinned = other&^own&WriteOnly != 0
+			other &= own | WriteOnly
 		}
 	}
 	other = c.fit(n.Path, other, at)
 	var out []Mount
 	inside := at
 	switch {
-	case at.covered && other == at.access && n.Path != c.in.Held:
+	case at.covered && other == at.access && n.Path != c.in.Held && !pinned:
 	case other != NoAccess:
 		out = append(out, Mount{Path: n.Path, Access: other, Folder: true})
 		inside = at.bound(other)

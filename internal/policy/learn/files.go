@@ -142,21 +142,6 @@ func (b *builder) merged(k tool.ActionKind, groups []group) []group {
 	return out
 }
 
-// spelled reports whether a path holds a name that no wildcard matches.
-func spelled(p string) bool {
-	for seg := range strings.SplitSeq(strings.ToLower(p), "/") {
-		for _, n := range policy.Sensitive(true) {
-			n = strings.ToLower(n)
-			first, _, _ := strings.Cut(n, "/")
-			pre, suf, star := strings.Cut(first, "*")
-			if seg == first || star && strings.HasPrefix(seg, pre) && strings.HasSuffix(seg, suf) {
-				return true
-			}
-		}
-	}
-	return strings.HasPrefix(p, "/proc") || strings.HasPrefix(p, "/sys") || strings.HasPrefix(p, "/dev")
-}
-
 // volatileFiles makes patterns of paths that hold a name which will not come
 // again, and takes them out of left.
 func (b *builder) volatileFiles(k tool.ActionKind, left map[string]*seen) []group {
@@ -237,7 +222,7 @@ func (b *builder) starred(seg string, whole bool) string {
 func (b *builder) folders(k tool.ActionKind, left map[string]*seen) []group {
 	byDir := map[string][]string{}
 	for p := range left {
-		if !spelled(b.shown(p)) && p != "/" {
+		if !policy.Spelled(b.shown(p)) && p != "/" {
 			byDir[path.Dir(p)] = append(byDir[path.Dir(p)], p)
 		}
 	}

@@ -1,0 +1,88 @@
+package policy
+
+// The lists of sensitive names. One * at the start or the end of a name's last
+// part stands for anything; a name with slashes is that many folders deep, at
+// any place. docs/RATIONALE.md says where the lists come from.
+
+// readSensitive are names whose files hold secrets.
+var readSensitive = []string{
+	// variables and shells
+	".env", ".env.*", ".envrc",
+	".bash_history", ".zsh_history", ".sh_history", ".ash_history", ".history", "fish_history", ".python_history",
+	".node_repl_history", ".psql_history", ".mysql_history", ".sqlite_history", ".rediscli_history", ".lesshst",
+	// keys and key stores
+	".ssh", ".gnupg", ".pki", ".secrets", ".credentials", "*.pem", "*.key", "*.p12", "*.pfx", "*.ppk", "*.kdb", "*.kdbx", "*.jks", "*.keystore",
+	"id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "id_xmss*",
+	".password-store", ".local/share/keyrings", ".local/share/kwalletd", ".1password", ".op", ".config/op", ".vault-token",
+	"Library/Keychains", ".bitcoin", ".electrum", ".ethereum",
+	// clouds and services
+	".aws", ".azure", ".gcloud", ".config/gcloud", ".oci", ".aliyun", ".kube", ".docker", ".dockercfg", ".config/containers/auth.json",
+	".config/doctl", ".config/rclone", ".s3cfg", ".boto", ".databrickscfg", ".snowsql", ".kaggle", ".cache/huggingface/token",
+	".terraform.d/credentials*", ".terraformrc", ".pulumi/credentials.json", ".circleci/cli.yml",
+	// sources and packages
+	".netrc", "_netrc", ".git-credentials", ".config/git/credentials", ".config/gh", ".config/hub", ".config/glab-cli", ".subversion/auth",
+	".npmrc", ".pypirc", ".cargo/credentials*", ".gem/credentials", ".m2/settings.xml", ".m2/settings-security.xml",
+	".composer/auth.json", ".config/composer/auth.json", ".nuget/nuget/nuget.config",
+	// databases and web servers
+	".pgpass", ".my.cnf", ".mylogin.cnf", ".htpasswd",
+	// agents
+	".claude.json", ".claude/.credentials.json", ".codex/auth.json", ".gemini/oauth_creds.json", ".qwen/oauth_creds.json",
+	".config/github-copilot", ".local/share/opencode/auth.json",
+	// browsers and mail
+	".mozilla", ".thunderbird", ".config/google-chrome", ".config/chromium", ".config/BraveSoftware",
+	".config/microsoft-edge", ".config/vivaldi", ".config/opera", "Library/Safari", "Library/Cookies", "Library/Mail", "Library/Messages",
+	"Library/Application Support/Google/Chrome", "Library/Application Support/Firefox",
+	"Library/Application Support/BraveSoftware", "Library/Application Support/Microsoft Edge",
+}
+
+// writeSensitive are names whose files other programs run by themselves, or
+// that say what they run.
+var writeSensitive = []string{
+	// version control
+	".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", ".git/modules", ".git/worktrees", ".git/info/attributes",
+	".gitmodules", ".gitattributes", ".gitconfig", ".config/git", ".hg/hgrc", ".hgrc", ".config/hg", ".jj/repo/config.toml", ".sl/config",
+	".husky", ".pre-commit-config.yaml", ".pre-commit-hooks.yaml", "lefthook.yml", ".lefthook.yml",
+	// continuous integration
+	".github/workflows", ".github/actions", ".gitea/workflows", ".forgejo/workflows", ".gitlab-ci.yml", ".circleci", ".travis.yml",
+	".drone.yml", ".woodpecker", ".woodpecker.yml", ".buildkite", ".cirrus.yml", ".appveyor.yml", "Jenkinsfile",
+	"azure-pipelines.yml", "bitbucket-pipelines.yml",
+	// shells, sessions and terminals
+	".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc",
+	".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".config/fish", ".config/nushell", ".config/powershell",
+	".inputrc", ".tmux.conf", ".screenrc", ".xprofile", ".xinitrc", ".xsession", ".xsessionrc", ".pam_environment",
+	".config/systemd/user", ".config/autostart", ".config/environment.d", ".config/starship.toml", ".config/direnv",
+	".local/bin", ".local/share/applications", "Library/LaunchAgents",
+	// editors and debuggers
+	".vscode", "*.code-workspace", ".idea", ".ideavimrc", ".fleet", ".zed", ".devcontainer", ".devcontainer.json",
+	".vimrc", ".gvimrc", ".exrc", ".vim", ".nvimrc", ".nvim.lua", ".config/nvim", ".emacs", ".emacs.d", ".dir-locals.el", ".dir-locals-2.el",
+	".gdbinit", ".lldbinit",
+	// tools that read their settings from the folder they run in, or from home
+	".cargo/config", ".cargo/config.toml", "mise.toml", ".mise.toml", ".mise", ".config/mise", ".tool-versions", ".asdfrc", ".ripgreprc",
+	".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", "bunfig.toml", ".gemrc", ".irbrc", ".pryrc", ".Rprofile", ".psqlrc", ".sqliterc",
+	".wgetrc", ".curlrc", ".mailcap", ".config/pip",
+	// agents
+	".claude", ".codex", ".agents", ".gemini", ".cursor", ".kiro", ".opencode", "opencode.json", ".config/opencode", ".windsurf", ".cline", ".roo",
+	".continue", ".copilot", ".qwen", ".aider.conf.yml", ".mcp.json", "remit.yaml",
+}
+
+// writeAlone are names that are sensitive for writing themselves, and not what
+// is in a folder of that name. Each makes Git take a folder for a repository:
+// a .git may be a file or a link that leads to another one, and a HEAD beside
+// objects and refs is all that a bare one needs. In a .git, HEAD is ordinary.
+var writeAlone = []string{".git", "HEAD"}
+
+// Sensitive lists the names that no wildcard of an allow or ask list matches:
+// for reading, and with write set those for writing, which are more. A name
+// with a slash is a folder and what is in it. $REMIT_HOME is among them too,
+// with everything beneath.
+func Sensitive(write bool) []string {
+	out := append([]string(nil), readSensitive...)
+	if write {
+		out = append(out, writeSensitive...)
+	}
+	return out
+}
+
+// SensitiveAlone lists the names that [Sensitive] leaves out because they are
+// sensitive for writing only themselves, and not with what is in them.
+func SensitiveAlone() []string { return append([]string(nil), writeAlone...) }
