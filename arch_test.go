@@ -35,7 +35,7 @@ var mayImport = map[string]string{
 	"base/document": "canon fault near go.yaml.in/yaml/v4",
 	// core: pure
 	"policy":         "fault near tool canon policy/command policy/glob policy/target go.yaml.in/yaml/v4 github.com/santhosh-tekuri/jsonschema",
-	"policy/cases":   "fault near tool policy policy/target go.yaml.in/yaml/v4",
+	"policy/cases":   "base/document fault tool policy policy/target",
 	"policy/compare": "policy policy/target tool",
 	"policy/learn":   "fault tool policy policy/command policy/glob policy/target",
 	"policy/glob":    "golang.org/x/text",
@@ -89,7 +89,7 @@ var mayImport = map[string]string{
 	"builtin/modelchat": "canon fault model permit sandbox/files sandbox/network tool net/http",
 	"source/openapi":    "fault infer permit policy/target sandbox/network tool go.yaml.in/yaml/v4 net/http",
 	"source/extension":  "canon extension fault infer permit policy policy/command policy/target sandbox tool",
-	"executor/wasm":     "canon fault infer near permit policy sandbox/files tool github.com/tetratelabs/wazero github.com/santhosh-tekuri/jsonschema go.yaml.in/yaml/v4 crypto/rand",
+	"executor/wasm":     "base/document canon fault infer permit policy sandbox/files tool github.com/tetratelabs/wazero github.com/santhosh-tekuri/jsonschema crypto/rand",
 	"source/wasm":       "executor/wasm",
 	"source/mcp":        "canon fault infer permit policy policy/target tool github.com/modelcontextprotocol/go-sdk golang.org/x/oauth2 net/http",
 	// capabilities

@@ -129,6 +129,9 @@ func (r *Reader) String(into *string, checks ...func(string) error) Field {
 	}
 }
 
+// Accept makes a field of a string that accept takes, or says why not.
+func (r *Reader) Accept(accept func(string) error) Field { return r.String(new(string), accept) }
+
 // Prose makes a field of text for people: not blank, at most most bytes, and
 // without characters that are invisible or change how others are shown.
 func (r *Reader) Prose(into *string, most int) Field {

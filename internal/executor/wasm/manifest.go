@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/fault"
 	"github.com/remitrun/remit/internal/tool"
 )
@@ -121,24 +122,15 @@ var (
 	functionForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 	envForm      = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
 	argumentForm = regexp.MustCompile(`^[^\x00-\x1f\x7f]{1,100}$`)
-	sizeForm     = regexp.MustCompile(`^([0-9]{1,9})(KiB|MiB|GiB)$`)
 )
 
 // parseSize reads a size such as 64MiB.
 func parseSize(s string) (int64, error) {
-	m := sizeForm.FindStringSubmatch(s)
-	if m == nil {
-		return 0, fmt.Errorf("%.40q is no size such as 64MiB", s)
+	n, err := document.ParseSize(s)
+	if err == nil && (n < wasmPage || n > MaxMemory || n%(1<<10) != 0) {
+		err = fmt.Errorf("%s is not a number of KiB between 64KiB and 1GiB", s)
 	}
-	n, err := strconv.ParseInt(m[1], 10, 64)
-	if err != nil {
-		return 0, err
-	}
-	n <<= map[string]int{"KiB": 10, "MiB": 20, "GiB": 30}[m[2]]
-	if n < wasmPage || n > MaxMemory {
-		return 0, fmt.Errorf("%s is not between 64KiB and 1GiB", s)
-	}
-	return n, nil
+	return n, err
 }
 
 // showSize prints a size as manifests have it.
@@ -150,7 +142,7 @@ func showSize(n int64) string {
 }
 
 func parseTimeout(s string) (time.Duration, error) {
-	d, err := time.ParseDuration(s)
+	d, err := document.ParseDuration(s)
 	if err != nil {
 		return 0, fmt.Errorf("%.40q is no time such as 500ms or 10s", s)
 	}

@@ -4,19 +4,12 @@ package cases
 
 import (
 	_ "embed" // the schema
-	"encoding/json"
-	"errors"
-	"fmt"
 	"net/netip"
 	"path"
 	"slices"
-	"strings"
-	"unicode/utf8"
 
-	"go.yaml.in/yaml/v4"
-
+	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/near"
 	"github.com/remitrun/remit/internal/policy"
 	"github.com/remitrun/remit/internal/tool"
 )
@@ -61,153 +54,91 @@ const (
 // Parse reads a file of cases, YAML or JSON. Every problem is reported at once
 // (fault.List, code PolicyInvalid) with line, column and field.
 func Parse(file string, src []byte) (*File, error) {
-	p := &parser{file: file, out: File{Workspace: DefaultWorkspace, Home: DefaultHome}}
-	if len(src) > MaxSize || !utf8.Valid(src) {
-		return nil, fault.New(fault.PolicyInvalid, "the file is larger than %d bytes, or not UTF-8", MaxSize).At(fault.Pos{File: file})
+	p := &parser{
+		Reader: document.NewReader(file, document.Options{Code: fault.PolicyInvalid, Noun: "file", MaxBytes: MaxSize}),
+		out:    File{Workspace: DefaultWorkspace, Home: DefaultHome},
 	}
-	var doc yaml.Node
-	if err := yaml.Load(src, &doc); err != nil {
-		line, msg := 1, err.Error()
-		var le *yaml.LoadError
-		if errors.As(err, &le) {
-			line, msg = max(le.Mark.Line, 1), le.Message
-		}
-		return nil, fault.New(fault.PolicyInvalid, "not YAML: %s", msg).At(fault.Pos{File: file, Line: line, Column: 1})
+	if root := p.Read(src); root != nil {
+		p.cases(root)
 	}
-	root := &doc
-	if doc.Kind == yaml.DocumentNode && len(doc.Content) == 1 {
-		root = doc.Content[0]
-	}
-	var list *yaml.Node
-	p.mapping(root, "", map[string]reader{
-		"version":   p.version,
-		"policy":    p.policies,
-		"workspace": p.folder(&p.out.Workspace),
-		"home":      p.folder(&p.out.Home),
-		"cases":     func(n *yaml.Node, _ string) { list = n },
-	})
-	switch {
-	case root.Kind != yaml.MappingNode:
-	case len(p.out.Policies) == 0 && len(p.errs) == 0:
-		p.problem(root, "policy", "no policy is named").Hint = "write policy: FILE, or a list of files that must all allow"
-	case list == nil || list.Kind != yaml.SequenceNode || len(list.Content) == 0:
-		p.fail(root, "cases", "there are no cases: a list is needed")
-	default:
-		for i, n := range list.Content {
-			p.one(n, fmt.Sprintf("cases[%d]", i))
-		}
-	}
-	if len(p.errs) > 0 {
-		return nil, p.errs
+	if err := p.Err(); err != nil {
+		return nil, err
 	}
 	return &p.out, nil
 }
 
 type parser struct {
-	file string
-	errs fault.List
-	out  File
+	*document.Reader
+	out File
 }
 
-type reader func(n *yaml.Node, field string)
-
-func (p *parser) fail(n *yaml.Node, field, format string, args ...any) {
-	_ = p.problem(n, field, format, args...) // nothing to add to it
-}
-
-// problem notes a problem and gives it for a hint.
-func (p *parser) problem(n *yaml.Node, field, format string, args ...any) *fault.Error {
-	e := fault.New(fault.PolicyInvalid, format, args...).At(fault.Pos{File: p.file, Line: n.Line, Column: n.Column}).In(field)
-	const most = 100
-	if len(p.errs) < most {
-		p.errs = append(p.errs, e)
-	}
-	return e
-}
-
-// mapping reads a mapping that may have only the keys given, each once.
-func (p *parser) mapping(n *yaml.Node, field string, known map[string]reader) {
-	if n.Kind != yaml.MappingNode {
-		p.fail(n, field, "must be a mapping")
-		return
-	}
-	seen := map[string]bool{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		k, v := n.Content[i], n.Content[i+1]
-		f := strings.TrimPrefix(field+"."+k.Value, ".")
-		read, ok := known[k.Value]
-		switch {
-		case !ok:
-			names := make([]string, 0, len(known))
-			for name := range known {
-				names = append(names, name)
-			}
-			slices.Sort(names)
-			e := p.problem(k, f, "unknown key %q", k.Value)
-			if e.Hint = "known here: " + strings.Join(names, ", "); near.Word(k.Value, names) != "" {
-				e.Hint = fmt.Sprintf("did you mean %q?", near.Word(k.Value, names))
-			}
-		case seen[k.Value]:
-			p.fail(k, f, "key %q is given twice", k.Value)
-		default:
-			read(v, f)
-		}
-		seen[k.Value] = true
+func (p *parser) cases(root *document.Node) {
+	var list *document.Node
+	p.Mapping(root, "", document.Fields{
+		"version":   p.Version(1),
+		"policy":    p.oneOrMore(func(n *document.Node, f string) { p.out.Policies = append(p.out.Policies, p.text(n, f)) }),
+		"workspace": p.folder(&p.out.Workspace),
+		"home":      p.folder(&p.out.Home),
+		"cases":     func(n *document.Node, _ string) { list = n },
+	})
+	switch {
+	case root.Kind != document.Mapping:
+	case len(p.out.Policies) == 0 && !p.Failed():
+		p.Fail(root, "policy", "no policy is named").Hint = "write policy: FILE, or a list of files that must all allow"
+	case list == nil || len(list.Items) == 0:
+		p.Fail(root, "cases", "there are no cases; expected a list of them")
+	default:
+		p.List(0, p.one)(list, "cases")
 	}
 }
 
-func (p *parser) version(n *yaml.Node, field string) {
-	if n.Tag != "!!int" || n.Value != "1" {
-		p.fail(n, field, "this Remit reads version 1")
-	}
-}
-
-func (p *parser) text(n *yaml.Node, field string) string {
-	if n.Kind != yaml.ScalarNode || n.Tag != "!!str" && n.Tag != "!!timestamp" || n.Value == "" {
-		p.fail(n, field, "must be a string that is not empty")
+func (p *parser) text(n *document.Node, field string) string {
+	if n.Kind != document.String || n.Text == "" {
+		p.Expected(n, field, "a string that is not empty")
 		return ""
 	}
-	return n.Value
+	return n.Text
 }
 
-func (p *parser) into(s *string) reader {
-	return func(n *yaml.Node, field string) { *s = p.text(n, field) }
+func (p *parser) into(s *string) document.Field {
+	return func(n *document.Node, field string) { *s = p.text(n, field) }
 }
 
-func (p *parser) folder(s *string) reader {
-	return func(n *yaml.Node, field string) {
+func (p *parser) folder(s *string) document.Field {
+	return func(n *document.Node, field string) {
 		if *s = p.text(n, field); *s != "" && (!path.IsAbs(*s) || path.Clean(*s) != *s) {
-			p.fail(n, field, "%q is no absolute, clean path", *s)
+			p.Fail(n, field, "%q is not an absolute, clean path", *s)
 		}
 	}
 }
 
-func (p *parser) policies(n *yaml.Node, field string) {
-	list := []*yaml.Node{n}
-	if n.Kind == yaml.SequenceNode {
-		list = n.Content
-	}
-	for _, c := range list {
-		p.out.Policies = append(p.out.Policies, p.text(c, field))
+// oneOrMore makes a field of one value, or a list of them.
+func (p *parser) oneOrMore(read document.Field) document.Field {
+	return func(n *document.Node, field string) {
+		if n.Kind == document.List {
+			p.List(0, read)(n, field)
+			return
+		}
+		read(n, field)
 	}
 }
 
 // one reads one case.
-func (p *parser) one(n *yaml.Node, field string) {
-	c := Case{Pos: fault.Pos{File: p.file, Line: n.Line, Column: n.Column}}
+func (p *parser) one(n *document.Node, field string) {
+	c := Case{Pos: p.Pos(n)}
 	var expect, action string
-	before := len(p.errs)
-	p.mapping(n, field, map[string]reader{
+	before := p.Problems()
+	p.Mapping(n, field, document.Fields{
 		"name":      p.into(&c.Name),
-		"call":      func(n *yaml.Node, f string) { p.call(n, f, &c) },
+		"call":      func(n *document.Node, f string) { p.call(n, f, &c) },
 		"action":    p.into(&action),
 		"principal": p.into(&c.Principal),
 		"expect":    p.into(&expect),
 		"rule":      p.into(&c.Rule),
 		"real":      p.folder(&c.Real),
-		"addr":      func(n *yaml.Node, f string) { p.addrs(n, f, &c) },
+		"addr":      p.oneOrMore(p.addr(&c)),
 	})
-	if len(p.errs) > before {
+	if p.Problems() > before {
 		return
 	}
 	switch expect {
@@ -218,15 +149,15 @@ func (p *parser) one(n *yaml.Node, field string) {
 	case "deny":
 		c.Expect = policy.Deny
 	default:
-		p.fail(n, field+".expect", "what is expected must be allow, ask or deny, not %q", expect)
+		p.Fail(n, field+".expect", "what is expected must be allow, ask or deny, not %q", expect)
 	}
 	switch {
 	case (action == "") == (c.Tool == ""):
-		p.problem(n, field, "a case has either a call or an action").Hint = `write call: {tool: ID, args: {...}}, or action: "files.read a.txt"`
+		p.Fail(n, field, "a case has either a call or an action").Hint = `write call: {tool: ID, args: {...}}, or action: "files.read a.txt"`
 	case action != "":
 		var err error
 		if c.Action, err = ParseAction(action, p.out.Workspace, p.out.Home); err != nil {
-			p.fail(n, field+".action", "%s", fault.Message(err))
+			p.Fail(n, field+".action", "%s", fault.Message(err))
 		}
 	}
 	if c.Name == "" {
@@ -238,79 +169,28 @@ func (p *parser) one(n *yaml.Node, field string) {
 	p.out.Cases = append(p.out.Cases, c)
 }
 
-func (p *parser) call(n *yaml.Node, field string, c *Case) {
+func (p *parser) call(n *document.Node, field string, c *Case) {
 	c.Args = tool.Args{}
-	p.mapping(n, field, map[string]reader{
-		"tool": func(n *yaml.Node, f string) { c.Tool = tool.ID(p.text(n, f)) },
-		"args": func(n *yaml.Node, f string) {
-			if m, ok := p.value(n, f, 0).(map[string]any); ok {
-				c.Args = m
-			} else {
-				p.fail(n, f, "must be a mapping")
+	p.Mapping(n, field, document.Fields{
+		"tool": func(n *document.Node, f string) { c.Tool = tool.ID(p.text(n, f)) },
+		"args": func(n *document.Node, f string) {
+			var ok bool
+			if c.Args, ok = n.Value().(map[string]any); !ok {
+				p.Expected(n, f, "a mapping")
 			}
 		},
 	})
 	if c.Tool == "" {
-		p.fail(n, field, "the call names no tool")
+		p.Fail(n, field, "the call names no tool")
 	}
 }
 
-// maxDepth bounds values within one another.
-const maxDepth = 24
-
-// value reads a YAML node as the JSON value that it stands for.
-func (p *parser) value(n *yaml.Node, field string, depth int) any {
-	switch {
-	case depth > maxDepth:
-		p.fail(n, field, "nested more than %d levels deep", maxDepth)
-		return nil
-	case n.Kind == yaml.SequenceNode:
-		out := make([]any, len(n.Content))
-		for i, c := range n.Content {
-			out[i] = p.value(c, fmt.Sprintf("%s[%d]", field, i), depth+1)
-		}
-		return out
-	case n.Kind == yaml.MappingNode:
-		out := map[string]any{}
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			key := n.Content[i].Value
-			if _, twice := out[key]; twice {
-				p.fail(n.Content[i], field, "key %q is given twice", key)
-			}
-			out[key] = p.value(n.Content[i+1], field+"."+key, depth+1)
-		}
-		return out
-	case n.Kind != yaml.ScalarNode:
-		p.fail(n, field, "aliases are not allowed: write the value out")
-		return nil
-	}
-	switch n.Tag {
-	case "!!str", "!!timestamp":
-		return n.Value
-	case "!!null":
-		return nil
-	case "!!bool":
-		return strings.EqualFold(n.Value, "true")
-	case "!!int", "!!float":
-		if json.Valid([]byte(n.Value)) {
-			return json.Number(n.Value)
-		}
-	}
-	p.problem(n, field, "%q is no JSON value", n.Value).Hint = "put a string in quotes; write numbers in plain decimal"
-	return nil
-}
-
-func (p *parser) addrs(n *yaml.Node, field string, c *Case) {
-	list := []*yaml.Node{n}
-	if n.Kind == yaml.SequenceNode {
-		list = n.Content
-	}
-	for _, v := range list {
-		s := p.text(v, field)
+func (p *parser) addr(c *Case) document.Field {
+	return func(n *document.Node, field string) {
+		s := p.text(n, field)
 		a, err := netip.ParseAddr(s)
 		if err != nil && s != "" {
-			p.fail(v, field, "%q is no address", s)
-			continue
+			p.Fail(n, field, "%q is not a valid IP address", s)
 		}
 		c.Addrs = append(c.Addrs, a)
 	}
