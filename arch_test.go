@@ -45,7 +45,7 @@ var mayImport = map[string]string{
 	"grant/token":    "fault grant policy policy/glob tool github.com/fxamacker/cbor/v2 github.com/google/uuid",
 	"permit":         "fault policy tool",
 	"ledger":         "canon fault policy tool github.com/fxamacker/cbor/v2 github.com/google/uuid golang.org/x/mod/sumdb",
-	"plan":           "canon fault near tool go.yaml.in/yaml/v4",
+	"plan":           "base/document canon fault near tool",
 	"frozen":         "canon fault plan tool golang.org/x/mod/sumdb",
 	"redact":         "",
 	"report":         "fault ledger policy redact tool github.com/google/uuid golang.org/x/text/width",

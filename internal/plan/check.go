@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/canon"
 	"github.com/remitrun/remit/internal/fault"
 	"github.com/remitrun/remit/internal/tool"
@@ -29,7 +30,7 @@ type Tools interface {
 // them, the others are checked by their type, and the whole once it is known,
 // before the call.
 func (p *Plan) Check(tools Tools) error {
-	r := &reader{file: p.File}
+	r := newReader(p.File)
 	shapes := map[tool.ID]*shape{}
 	for _, s := range p.Steps {
 		spec, ok := tools.Spec(s.Tool)
@@ -38,7 +39,7 @@ func (p *Plan) Check(tools Tools) error {
 			if near := tools.Suggest(string(s.Tool)); near != "" {
 				hint = "did you mean " + near + "?"
 			}
-			r.problem(fault.ToolUnknown, s.place(), s.field()+".tool", hint, "there is no tool %q", string(s.Tool))
+			r.problem(fault.ToolUnknown, s.at(), s.field()+".tool", hint, "there is no tool %q", string(s.Tool))
 			continue
 		}
 		if s.args.literal() {
@@ -50,17 +51,17 @@ func (p *Plan) Check(tools Tools) error {
 		}
 		s.checkShape(r, shapes[s.Tool])
 	}
-	return r.err()
+	return r.Err()
 }
 
-func (s *Step) place() place { return place{s.Pos.Line, s.Pos.Column} }
+func (s *Step) at() *document.Node { return &document.Node{Line: s.Pos.Line, Column: s.Pos.Column} }
 
-// argAt is the place of an argument, or of the step.
-func (s *Step) argAt(name string) place {
+// argAt is the position of an argument, or of the step.
+func (s *Step) argAt(name string) *document.Node {
 	if at, ok := s.argPos[name]; ok {
 		return at
 	}
-	return s.place()
+	return s.at()
 }
 
 func (s *Step) checkWhole(r *reader, tools Tools) {
@@ -111,7 +112,7 @@ func readShape(schema json.RawMessage) *shape {
 
 func (s *Step) checkShape(r *reader, sh *shape) {
 	bad := func(name, hint, format string, args ...any) {
-		r.problem(fault.ArgsInvalid, s.argAt(name), join(s.field()+".args", name), hint, format, args...)
+		r.problem(fault.ArgsInvalid, s.argAt(name), document.Join(s.field()+".args", name), hint, format, args...)
 	}
 	for _, name := range sh.Required {
 		if !slices.Contains(s.args.keys, name) {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/canon"
 	"github.com/remitrun/remit/internal/fault"
 	"github.com/remitrun/remit/internal/tool"
@@ -89,8 +90,8 @@ type evaluator struct {
 
 func (e *evaluator) fail(r *ref, hint, format string, args ...any) error {
 	err := fault.New(fault.PlanReference, format, args...)
-	err.Pos = fault.Pos{File: e.step.Pos.File, Line: r.line, Column: r.col}
-	err.Field, err.Hint, err.Msg = r.field, hint, visible(err.Msg)
+	err.Pos = fault.Pos{File: e.step.Pos.File, Line: r.at.Line, Column: r.at.Column}
+	err.Field, err.Hint, err.Msg = r.field, hint, document.Visible(err.Msg)
 	return err
 }
 

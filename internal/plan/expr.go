@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/canon"
 )
 
@@ -24,8 +25,8 @@ type ref struct {
 	name  string // of the input or step
 	part  string // of a step: "output", "status", "error"
 	path  []segment
-	step  int // index of the step, once linked
-	place     // of the string that holds it
+	step  int            // index of the step, once linked
+	at    *document.Node // the string that holds it
 	field string
 }
 

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/fault"
 )
 
@@ -25,14 +26,14 @@ func (r *reader) link(p *Plan) {
 		for i, s := range cycle {
 			names[i] = strconv.Quote(s.ID)
 		}
-		at := place{cycle[0].Pos.Line, cycle[0].Pos.Column}
+		at := cycle[0].at()
 		r.bad(at, cycle[0].field()+".needs", "remove one of these dependencies", "steps wait for each other: %s", strings.Join(names, " → "))
 	}
 }
 
 func (r *reader) linkNeeds(p *Plan, s *Step) {
 	for i, id := range s.Needs {
-		at, field := r.needPos[s.Index][i], index(s.field()+".needs", i)
+		at, field := r.needPos[s.Index][i], document.Index(s.field()+".needs", i)
 		dep, ok := p.byID[id]
 		switch {
 		case !ok:
@@ -54,7 +55,7 @@ func (p *Plan) ids() []string {
 
 func (r *reader) linkRef(p *Plan, s *Step, ref *ref) {
 	bad := func(hint, format string, args ...any) {
-		r.problem(fault.PlanReference, ref.place, ref.field, hint, format, args...)
+		r.problem(fault.PlanReference, ref.at, ref.field, hint, format, args...)
 	}
 	if ref.root == "inputs" {
 		if _, ok := p.params[ref.name]; !ok {

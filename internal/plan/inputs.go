@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/canon"
 	"github.com/remitrun/remit/internal/fault"
 )
@@ -24,7 +25,7 @@ func (p *Plan) Inputs(given map[string]string) (map[string]any, error) {
 		case ok:
 			v, msg := par.read(text)
 			if msg != "" {
-				problems = append(problems, fault.New(fault.PlanInput, "%s", visible(msg)).At(par.Pos).In("inputs."+par.Name))
+				problems = append(problems, fault.New(fault.PlanInput, "%s", document.Visible(msg)).At(par.Pos).In("inputs."+par.Name))
 			}
 			out[par.Name] = v
 		case par.Required:

@@ -56,6 +56,7 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/fault"
 	"github.com/remitrun/remit/internal/tool"
 )
@@ -65,10 +66,10 @@ const (
 	MaxSize     = 16 << 20 // bytes of a plan's source
 	MaxSteps    = 100_000
 	MaxParallel = 64
-	MaxKey      = 250      // bytes of a key
-	MaxText     = 64 << 20 // bytes of the text that one string with expressions may become
-	maxDepth    = 100      // of nesting
-	maxProblems = 100      // reported at once
+	MaxKey      = 250       // bytes of a key
+	maxValues   = 5_000_000 // of a plan
+	MaxText     = 64 << 20  // bytes of the text that one string with expressions may become
+	maxDepth    = 100       // of nesting
 )
 
 // Plan is a plan that was read and makes sense in itself. It must not be changed.
@@ -142,7 +143,7 @@ type Step struct {
 	Pos     fault.Pos
 
 	args   *template
-	argPos map[string]place
+	argPos map[string]*document.Node
 	cond   *expr
 	deps   []int // indexes of the steps it depends on, ascending
 	feeds  []int // of deps, those whose output it uses, ascending
@@ -153,17 +154,17 @@ type Step struct {
 // at once, as a [fault.List] of fault.PlanInvalid and fault.PlanReference with
 // file, line, column, field and the way out.
 func Parse(file string, src []byte) (*Plan, error) {
-	r := &reader{file: file}
-	root := r.source(src)
-	if root == nil || len(r.problems) > 0 {
-		return nil, r.err()
+	r := newReader(file)
+	root := r.Read(src)
+	if root == nil || r.Failed() {
+		return nil, r.Err()
 	}
-	p := r.plan(root)
-	if len(r.problems) == 0 {
+	p := r.plan(file, root)
+	if !r.Failed() {
 		r.link(p)
 	}
-	if len(r.problems) > 0 {
-		return nil, r.err()
+	if r.Failed() {
+		return nil, r.Err()
 	}
 	p.source = slices.Clone(src)
 	return p, nil

@@ -37,7 +37,7 @@ steps:
     args:
       path: ${{ steps.list.output.entries[0].path }}
       text: "a $${{ b }} ${{ inputs.opts }} ${{ inputs.n }}"
-      flags: [0x10, 0o17, +5, .5, 1.50, 1e3, ~, yes, 2001-12-14, .nan, 12345678901234567890]
+      flags: [0x10, 0o17, +5, .5, 1.50, 1e3, ~, yes, 2001-12-14, ".nan", 12345678901234567890]
   - {tool: "mcp:mail:send", args: {body: "${{ steps.read.status }}"}, if: always()}
 `
 
@@ -117,25 +117,25 @@ func TestParseRefuses(t *testing.T) {
 		"empty steps":              {"steps: []", "a plan needs steps"},
 		"unknown key":              {"stepps: []\nsteps: [{tool: t}]", `p.yaml:1:1: stepps: unknown key "stepps" (did you mean "steps"?)`},
 		"unknown step key":         {"steps:\n  - tool: t\n    arg: {}\n", `p.yaml:3:5: steps[0].arg: unknown key "arg" (did you mean "args"?)`},
-		"duplicate key":            {"steps: [{tool: t}]\nname: a\nname: b", `p.yaml:3:1: name: the key "name" occurs twice, first in line 2`},
-		"duplicate key in args":    {"steps: [{tool: t, args: {a: 1, \"a\": 2}}]", "occurs twice"},
+		"duplicate key":            {"steps: [{tool: t}]\nname: a\nname: b", `p.yaml:3:1: name: the key "name" is given twice, first on line 2`},
+		"duplicate key in args":    {"steps: [{tool: t, args: {a: 1, \"a\": 2}}]", "is given twice"},
 		"duplicate key in JSON":    {`{"steps":[{"tool":"t"}],"name":"a","name":"b"}`, "occurs twice"},
 		"second document":          {"steps: [{tool: t}]\n---\nsteps: [{tool: u}]\n", "a second document"},
 		"not UTF-8":                {"name: x\nsteps: \xff", "p.yaml:2:8: the plan is not UTF-8"},
-		"wrong type":               {"steps: {tool: t}", "steps must be a list, not an object"},
-		"a name that is a number":  {"name: 1\nsteps: [{tool: t}]", "name: must be a string, not a number (put it into quotes)"},
+		"wrong type":               {"steps: {tool: t}", "steps must be a list, not a mapping"},
+		"a name that is a number":  {"name: 1\nsteps: [{tool: t}]", "name: must be a string, not 1 (put it in quotes)"},
 		"merge key":                {"steps: [{tool: t, args: {<<: {a: 1}}}]", "merge keys"},
-		"a key that is no string":  {"steps: [{tool: t, args: {1: x}}]", `the key "1" is no string`},
+		"a key that is no string":  {"steps: [{tool: t, args: {1: x}}]", `a key must be a string`},
 		"a key that is a list":     {"steps: [{tool: t, args: {[a]: x}}]", "a key must be a string"},
 		"custom tag":               {"steps: [{tool: t, args: {a: !x y}}]", `the tag "!x" is not allowed`},
 		"binary":                   {"steps: [{tool: t, args: {a: !!binary aGk=}}]", "not allowed"},
-		"leading zeros":            {"steps: [{tool: t, args: {mode: 0644}}]", "0644 begins with zeros"},
-		"number out of range":      {"steps: [{tool: t, args: {x: 1e999}}]", "beyond the range"},
-		"out of range in JSON":     {`{"steps":[{"tool":"t","args":{"x":1e999}}]}`, "beyond the range"},
+		"leading zeros":            {"steps: [{tool: t, args: {mode: 0644}}]", "0644 begins with a zero"},
+		"number out of range":      {"steps: [{tool: t, args: {x: 1e999}}]", "is not a number that JSON can hold"},
+		"out of range in JSON":     {`{"steps":[{"tool":"t","args":{"x":1e999}}]}`, "is not a number that JSON can hold"},
 		"half a surrogate pair":    {`{"steps":[{"tool":"t","args":{"x":"\ud800"}}]}`, "half a surrogate pair"},
 		"alias bomb":               {bomb + "steps: [{tool: t}]", "aliases repeat more than"},
 		"alias to itself":          {"steps: [{tool: t, args: &a {x: *a}}]", ""},
-		"too deep":                 {"steps: [{tool: t, args: {x: " + deep + "}}]", "nested deeper than"},
+		"too deep":                 {"steps: [{tool: t, args: {x: " + deep + "}}]", "nested more than 100 levels"},
 		"unknown version":          {"version: 2\nsteps: [{tool: t}]", "version of the plan format is unknown"},
 		"no tool":                  {"steps: [{id: a}]", "steps[0].tool: a step needs a tool"},
 		"bad tool":                 {"steps: [{tool: 'a b'}]", "is no tool ID"},
@@ -166,11 +166,11 @@ func TestParseRefuses(t *testing.T) {
 		"pattern that breaks out":  {"inputs: {a: {pattern: 'a)|(b'}}\nsteps: [{tool: t}]", "inputs.a.pattern"},
 		"required with default":    {"inputs: {a: {default: x, required: true}}\nsteps: [{tool: t}]", "no use for a default"},
 		"unknown input type":       {"inputs: {a: {type: strin}}\nsteps: [{tool: t}]", `did you mean "string"?`},
-		"args that are a list":     {"steps: [{tool: t, args: [a]}]", "args must be an object, not a list"},
+		"args that are a list":     {"steps: [{tool: t, args: [a]}]", "args must be a mapping, not a list"},
 		"broken YAML":              {"steps: [{tool: t}\n", "p.yaml:"},
 		"control character":        {"name: \"\x07\"\nsteps: [{tool: t}]", "p.yaml:"},
 		"an escape code in a name is shown, not obeyed": {"steps: [{tool: t, args: {x: \"${{ inputs['\\u009b31m\\e[0m'] }}\"}}]", `\u009b31m\x1b[0m`},
-		"long key": {"steps: [{tool: t, args: {" + strings.Repeat("k", 300) + ": 1}}]", "a key has at most 250 bytes"},
+		"long key": {"steps: [{tool: t, args: {" + strings.Repeat("k", 300) + ": 1}}]", "a key has 300 bytes; the maximum is 250"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,8 @@ package plan
 
 import (
 	"strings"
+
+	"github.com/remitrun/remit/internal/base/document"
 )
 
 // template is an argument value with its expressions taken apart, once, when
@@ -24,50 +26,51 @@ type part struct {
 func (t *template) literal() bool { return t.ref == nil && t.parts == nil && t.kids == nil }
 
 // template compiles a value and collects its references.
-func (r *reader) template(n *node, field string, refs *[]*ref) *template {
-	if s, ok := n.val.(string); ok && strings.Contains(s, "${{") {
-		return r.text(s, n.place, field, refs)
+func (r *reader) template(n *document.Node, field string, refs *[]*ref) *template {
+	if n.Kind == document.String && strings.Contains(n.Text, "${{") {
+		return r.text(n.Text, n, field, refs)
 	}
 	t := &template{}
 	fixed := true
-	for i, k := range n.kids {
-		var kid *template
-		if n.list {
-			kid = r.template(k, index(field, i), refs)
-		} else {
-			kid = r.template(k, join(field, n.keys[i].name), refs)
-			t.keys = append(t.keys, n.keys[i].name)
-		}
+	add := func(n *document.Node, field string) {
+		kid := r.template(n, field, refs)
 		fixed = fixed && kid.literal()
 		t.kids = append(t.kids, kid)
 	}
-	if t.list = n.list; fixed {
+	for i, item := range n.Items {
+		add(item, document.Index(field, i))
+	}
+	for _, p := range n.Pairs {
+		t.keys = append(t.keys, p.Key.Text)
+		add(p.Value, document.Join(field, p.Key.Text))
+	}
+	if t.list = n.Kind == document.List; fixed {
 		return &template{lit: literalValue(n, t)}
 	}
 	return t
 }
 
 // literalValue reuses the values of the parts, where escapes are resolved.
-func literalValue(n *node, t *template) any {
-	switch {
-	case n.list:
+func literalValue(n *document.Node, t *template) any {
+	switch n.Kind {
+	case document.List:
 		out := make([]any, len(t.kids))
 		for i, k := range t.kids {
 			out[i] = k.lit
 		}
 		return out
-	case n.dict:
+	case document.Mapping:
 		out := make(map[string]any, len(t.kids))
 		for i, k := range t.kids {
 			out[t.keys[i]] = k.lit
 		}
 		return out
 	}
-	return n.val
+	return n.Value()
 }
 
 // text takes a string with expressions or escapes apart.
-func (r *reader) text(s string, at place, field string, refs *[]*ref) *template {
+func (r *reader) text(s string, at *document.Node, field string, refs *[]*ref) *template {
 	var parts []part
 	var lit strings.Builder
 	for i := 0; i < len(s); {
@@ -85,7 +88,7 @@ func (r *reader) text(s string, at place, field string, refs *[]*ref) *template 
 				r.bad(at, field, "write $${{ if the text itself is meant", "%v in %q", p.err, rest(s[i:]))
 				return &template{lit: s}
 			}
-			ref.place, ref.field = at, field
+			ref.at, ref.field = at, field
 			*refs = append(*refs, ref)
 			if lit.Len() > 0 {
 				parts = append(parts, part{text: lit.String()})

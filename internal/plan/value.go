@@ -7,14 +7,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/remitrun/remit/internal/near"
 )
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
-
-func index(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
 
 // truth is what a value counts as in a condition.
 func truth(v any) bool {
@@ -111,19 +108,6 @@ func orderInts(a, b string) int {
 		return -c
 	}
 	return c
-}
-
-// visible writes what a terminal could obey, or not show, as Go escapes.
-func visible(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		if unicode.IsPrint(r) {
-			b.WriteRune(r)
-		} else {
-			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
-		}
-	}
-	return b.String()
 }
 
 // nearest gives a hint that names the candidate most like a misspelt word, or

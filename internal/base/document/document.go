@@ -15,7 +15,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/remitrun/remit/internal/fault"
@@ -88,6 +90,9 @@ func (n *Node) Lookup(key string) *Node {
 	return nil
 }
 
+// Is reports whether the node is the string s.
+func (n *Node) Is(s string) bool { return n.Kind == String && n.Text == s }
+
 // Describe says what the node is, for a message: `the string "x"`, `a list`.
 func (n *Node) Describe() string {
 	switch n.Kind {
@@ -109,6 +114,7 @@ type Options struct {
 	MaxNodes int        // values in all: 1,000,000
 	MaxKey   int        // bytes of a key: unbounded
 	Aliases  int        // values that aliases may repeat; 0 refuses anchors and aliases
+	AnyText  bool       // text may contain invisible characters and line breaks that editors do not show
 	CoreTags bool       // explicit tags of the core schema (!!str, !!int, …) are allowed
 }
 
@@ -203,7 +209,7 @@ func (r *Reader) Fail(n *Node, field, format string, args ...any) *fault.Error {
 }
 
 func (r *Reader) fail(line, column int, field, format string, args ...any) *fault.Error {
-	e := fault.New(r.o.Code, format, args...).At(fault.Pos{File: r.file, Line: line, Column: column}).In(field)
+	e := fault.New(r.o.Code, "%s", Visible(fmt.Sprintf(format, args...))).At(fault.Pos{File: r.file, Line: line, Column: column}).In(field)
 	if len(r.problems) == MaxProblems {
 		r.omitted++
 	} else {
@@ -222,7 +228,7 @@ func (r *Reader) readable(src []byte) bool {
 		r.failAt(src, invalidAt(src), "the %s is not UTF-8", r.o.Noun).Hint = "save the file as UTF-8"
 	case bytes.IndexByte(src, 0) >= 0:
 		r.failAt(src, bytes.IndexByte(src, 0), "the %s contains a NUL byte", r.o.Noun)
-	default:
+	case !r.o.AnyText:
 		r.visible(src)
 	}
 	return len(r.problems) == 0
@@ -315,6 +321,23 @@ func plainKey(key string) bool {
 		}
 	}
 	return key != ""
+}
+
+// Visible writes characters that a terminal could obey, or not show, as Go
+// escapes.
+func Visible(s string) string {
+	if !strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) }) {
+		return s
+	}
+	var b strings.Builder
+	for _, c := range s {
+		if unicode.IsPrint(c) {
+			b.WriteRune(c)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRune(c), "'"))
+		}
+	}
+	return b.String()
 }
 
 // Clip shortens text for a message to at most n bytes, and marks the cut.

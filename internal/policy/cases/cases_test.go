@@ -75,7 +75,7 @@ func TestBadCasesAreRefusedWithTheirPlace(t *testing.T) {
 		"a relative workspace": {"policy: p\nworkspace: a\ncases: [{action: files.read a, expect: deny}]", "is not an absolute, clean path"},
 		"twice":                {head + "  - {expect: allow, expect: deny, action: files.read a}", "twice"},
 		"an alias":             {head + "  - {call: {tool: fs.read, args: {a: &x 1, b: *x}}, expect: deny}", "aliases are not allowed"},
-		"not valid YAML":             {"policy: [", "not valid YAML"},
+		"not valid YAML":       {"policy: [", "not valid YAML"},
 		"a list":               {"[]", "must be a mapping"},
 		"another version":      {"version: 2\npolicy: p\ncases: [{action: files.read a, expect: deny}]", "version 1"},
 	} {
