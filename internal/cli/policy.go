@@ -26,64 +26,6 @@ func (s *session) policyCmd() *cobra.Command {
 	return c
 }
 
-func (s *session) policyCheckCmd() *cobra.Command {
-	return &cobra.Command{
-		Use:   "check FILE...",
-		Short: "Check that policies can be read",
-		Long: `Reports every problem of every file at once, each with line, column and field.
-`,
-		Example: "  remit policy check remit.yaml",
-		Args:    cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, files []string) error {
-			problems := fault.List{}
-			ok := []checkedPolicy{}
-			for _, f := range files {
-				p, err := app.ReadPolicy(f)
-				if err != nil {
-					problems = append(problems, asList(err)...)
-					continue
-				}
-				ok = append(ok, checkedPolicy{f, p.Name(), p.Digest().String()})
-			}
-			if s.json {
-				return s.printChecked(ok, problems)
-			}
-			for _, p := range ok {
-				s.printf("%s %s: policy %q can be used\n  %s\n", s.paint(green, "✓"), show(p.File), p.Name, s.paint(dim, p.Digest))
-			}
-			return problems.Err()
-		},
-	}
-}
-
-type checkedPolicy struct {
-	File   string `json:"file"`
-	Name   string `json:"name"`
-	Digest string `json:"digest"`
-}
-
-// printChecked prints a check for machines: what is wrong is part of it.
-func (s *session) printChecked(ok []checkedPolicy, problems fault.List) error {
-	type problem struct {
-		Code    string `json:"code"`
-		File    string `json:"file"`
-		Line    int    `json:"line"`
-		Column  int    `json:"column"`
-		Field   string `json:"field"`
-		Message string `json:"message"`
-		Hint    string `json:"hint"`
-	}
-	list := []problem{}
-	for _, e := range problems {
-		list = append(list, problem{e.Code.Error(), e.Pos.File, e.Pos.Line, e.Pos.Column, e.Field, e.Msg, e.Hint})
-	}
-	err := s.printJSON(map[string]any{"ok": len(list) == 0, "policies": ok, "problems": list})
-	if err == nil && len(list) > 0 {
-		return exit(problems[0].Code.Exit())
-	}
-	return err
-}
-
 // asList gives an error's problems one by one.
 func asList(err error) fault.List {
 	switch e := err.(type) {
@@ -143,6 +85,11 @@ once it changes: a cloned repository cannot grant itself anything.
 			if err != nil {
 				return err
 			}
+			mistakes, warnings, err := a.CheckPolicy(p)
+			if err != nil {
+				return err
+			}
+			s.warnOf(append(mistakes, warnings...))
 			if s.json {
 				return s.printJSON(map[string]string{"file": p.File(), "name": p.Name(), "digest": digest})
 			}

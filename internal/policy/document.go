@@ -69,6 +69,7 @@ type document struct {
 	cpu                                  time.Duration
 	disk                                 int64
 	env, path                            []string
+	envPos                               []fault.Pos
 	askFromRisk                          *riskGate
 	tokens                               int64
 	spawn, depth                         *int
@@ -117,6 +118,7 @@ func (g *riskGate) text() string {
 }
 
 type toolCount struct {
+	pos     fault.Pos
 	pattern string
 	calls   int
 	name    *glob.Text

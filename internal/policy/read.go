@@ -58,7 +58,7 @@ func (p *parser) body(d *document) keys {
 		"network": p.section(d, networkSection, keys{"max_bytes": p.size(&d.responseBytes), "timeout": p.duration(&d.requestTimeout),
 			"bandwidth": p.size(&d.bandwidth), "total_bytes": p.size(&d.totalBytes), "inspect": p.truth(&d.inspect)}),
 		"commands": p.section(d, commandSection, keys{
-			"env": p.words(&d.env, checkEnv), "path": p.words(&d.path, checkFolder), "timeout": p.duration(&d.commandTimeout),
+			"env": p.wordsAt(&d.env, &d.envPos, checkEnv), "path": p.words(&d.path, checkFolder), "timeout": p.duration(&d.commandTimeout),
 			"max_output": p.size(&d.outputBytes), "memory": p.size(&d.memory), "processes": p.count(&d.processes, 1),
 			"cpu": p.duration(&d.cpu), "files": p.count(&d.openFiles, 16), "disk": p.size(&d.disk),
 		}),
@@ -217,7 +217,7 @@ func roleName(pattern string) string {
 
 func (p *parser) perTool(d *document, n *yaml.Node, field string) {
 	p.pairs(n, field, func(k, v *yaml.Node, f string) {
-		c := toolCount{pattern: k.Value}
+		c := toolCount{pos: p.pos(k), pattern: k.Value}
 		var err error
 		// As in a deny list: a limit counts whatever the pattern might mean.
 		if c.name, err = toolPattern(k.Value, true); err != nil {
@@ -241,6 +241,11 @@ func (p *parser) text(n *yaml.Node, field string) (string, bool) {
 }
 
 func (p *parser) words(into *[]string, check func(string) error) func(*yaml.Node, string) {
+	return p.wordsAt(into, new([]fault.Pos), check)
+}
+
+// wordsAt reads a list of words, and where each stands.
+func (p *parser) wordsAt(into *[]string, places *[]fault.Pos, check func(string) error) func(*yaml.Node, string) {
 	return func(n *yaml.Node, field string) {
 		if n.Kind != yaml.SequenceNode {
 			p.fail(n, field, "must be a list, not %s", describe(n))
@@ -256,7 +261,7 @@ func (p *parser) words(into *[]string, check func(string) error) func(*yaml.Node
 			if err := check(s); err != nil {
 				p.fail(item, f, "%v", err)
 			}
-			*into = append(*into, s)
+			*into, *places = append(*into, s), append(*places, p.pos(item))
 		}
 	}
 }

@@ -120,9 +120,12 @@ func (r *Rules) noTool(call *Call) string {
 		}
 	}
 	if !r.sections[toolSection].allowSet {
-		return id + " is no built-in tool, and there is no tools.allow"
+		return id + " is not a built-in tool, and the policy has no tools.allow; it needs the entry " + id
 	}
-	return "no entry of tools.allow matches " + id
+	if call.Tool.Source == "builtin" {
+		return "no entry of tools.allow matches " + id + "; a policy with tools.allow needs an entry for each built-in tool too: add " + id
+	}
+	return "no entry of tools.allow matches " + id + "; it needs the entry " + id
 }
 
 // context is what constraints are evaluated in.

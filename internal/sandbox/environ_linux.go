@@ -12,10 +12,6 @@ import (
 	"github.com/remitrun/remit/internal/tool"
 )
 
-// WorkVariable names the folder of its own that a tool's commands have, if it has
-// one (policy.Chain.Own).
-const WorkVariable = "REMIT_WORK"
-
 // environ is the whole environment of the command.
 func (b *Box) environ(chain policy.Chain, l policy.Limits, c Command) ([]string, error) {
 	vars := map[string]string{"LANG": "C.UTF-8"}
@@ -62,5 +58,5 @@ func dangerous(name string) bool {
 	}
 	return slices.Contains([]string{"BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "IFS", "PS4", "GCONV_PATH", "NODE_OPTIONS", "NODE_PATH",
 		"PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME", "PERL5LIB", "PERL5OPT", "RUBYOPT", "RUBYLIB", "JAVA_TOOL_OPTIONS",
-		"_JAVA_OPTIONS", "LOCPATH", "NLSPATH", "HOSTALIASES", "RES_OPTIONS", "PATH", "HOME", "TMPDIR", WorkVariable}, name)
+		"_JAVA_OPTIONS", "LOCPATH", "NLSPATH", "HOSTALIASES", "RES_OPTIONS"}, name) || slices.Contains(SetVariables(), name)
 }
