@@ -380,13 +380,16 @@ func ancestors(p string) func(yield func(string) bool) {
 	}
 }
 
-// badName refuses names that would not be shown as they are.
+// badName refuses names that would not be shown as they are, and Remit's own.
 func badName(p string) string {
 	if !utf8.ValidString(p) {
 		return "its name is not UTF-8"
 	}
 	if strings.ContainsFunc(p, unicode.IsControl) {
 		return "its name holds a control character"
+	}
+	if tempName.MatchString(path.Base(p)) {
+		return "it is a temporary file of a process that was killed"
 	}
 	return ""
 }

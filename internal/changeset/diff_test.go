@@ -65,9 +65,12 @@ func TestForgedUpper(t *testing.T) {
 		"a hard link out": {func(u string) error {
 			return os.Link(filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(u))))+"/out/secret", u+"/n")
 		}, "added n REFUSED the file has further names (hard links) outside of the changeset\n", false},
-		"a line break":  {func(u string) error { return os.WriteFile(u+"/a\nb", nil, 0o644) }, "added a\nb REFUSED its name holds a control character\n", false},
-		"an escape":     {func(u string) error { return os.WriteFile(u+"/\x1b[2J", nil, 0o644) }, "added \x1b[2J REFUSED its name holds a control character\n", false},
-		"not UTF-8":     {func(u string) error { return os.WriteFile(u+"/\xff", nil, 0o644) }, "added \xff REFUSED its name is not UTF-8\n", false},
+		"a line break": {func(u string) error { return os.WriteFile(u+"/a\nb", nil, 0o644) }, "added a\nb REFUSED its name holds a control character\n", false},
+		"an escape":    {func(u string) error { return os.WriteFile(u+"/\x1b[2J", nil, 0o644) }, "added \x1b[2J REFUSED its name holds a control character\n", false},
+		"not UTF-8":    {func(u string) error { return os.WriteFile(u+"/\xff", nil, 0o644) }, "added \xff REFUSED its name is not UTF-8\n", false},
+		"a leftover": {func(u string) error {
+			return os.WriteFile(u+"/.remit-ABCDEFGHIJKLMNOPQRSTUVWXYZ.tmp", nil, 0o644)
+		}, "added .remit-ABCDEFGHIJKLMNOPQRSTUVWXYZ.tmp REFUSED it is a temporary file of a process that was killed\n", false},
 		"an odd target": {func(u string) error { return os.Symlink("\xff", u+"/l") }, "added l REFUSED the link's target is not UTF-8\n", false},
 		"in an odd folder": {func(u string) error {
 			return errors.Join(os.Mkdir(u+"/a\tb", 0o755), os.WriteFile(u+"/a\tb/c", nil, 0o644))

@@ -144,6 +144,11 @@ func (l *Log) open() error {
 			err = errors.Join(err, f.Close())
 		}
 	}
+	if err == nil {
+		if err = l.home.markWriting(l.run); err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}
 	if err != nil {
 		unlock()
 		return err
@@ -167,7 +172,7 @@ func (l *Log) Close() error {
 	if !l.home.volatile {
 		err = f.Sync()
 	}
-	return errors.Join(err, f.Close())
+	return errors.Join(err, f.Close(), os.Remove(l.home.writing(l.run)))
 }
 
 // undoLog takes back what a run's file tools wrote.

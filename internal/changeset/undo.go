@@ -212,7 +212,8 @@ type Recovered struct {
 }
 
 // Recover finishes or takes back what a crash interrupted, and says what it
-// did. What another process is working on is left to it.
+// did. Temporary files of killed processes are removed. What another process is
+// working on is left to it.
 func (h Home) Recover() ([]Recovered, error) {
 	var out []Recovered
 	var errs []error
@@ -230,7 +231,7 @@ func (h Home) Recover() ([]Recovered, error) {
 			out = append(out, r)
 		}
 	}
-	return out, errors.Join(errs...)
+	return out, errors.Join(append(errs, h.clearLeft())...)
 }
 
 func (h Home) recoverOne(file string) (Recovered, error) {

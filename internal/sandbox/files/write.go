@@ -154,37 +154,46 @@ func (f *Files) appendable(pl *place, i Info, more int64) error {
 	return nil
 }
 
-// replaceAt writes a file beside the old one and renames it over it.
+// replaceAt writes a file beside the old one and renames it over it. The keeper
+// is told before anything is written, so that it knows where to look after a crash.
 func (f *Files) replaceAt(pl *place, data []byte, old Info, exists bool, mode Mode) error {
-	tmp := ".remit-" + rand.Text() + ".tmp"
-	if err := f.writeTemp(pl, tmp, data, old, exists); err != nil {
+	tmp := ".remit-" + rand.Text() + ".tmp" // package changeset clears away what a killed process leaves
+	err := f.keeping(pl.real, pl.dir, pl.base, func() error {
+		file, err := f.writeTemp(pl, tmp, data, old, exists)
+		if err == nil {
+			err = errors.Join(f.commit(pl, tmp, old, exists, mode), file.Close())
+		}
+		if err != nil {
+			// Left behind only if even this fails; the write is reported as failed either way.
+			_ = unix.Unlinkat(pl.dir, tmp, 0)
+		}
 		return err
-	}
-	err := f.keeping(pl.real, pl.dir, pl.base, func() error { return f.commit(pl, tmp, old, exists, mode) })
+	})
 	if err != nil {
-		// Left behind only if even this fails; the write is reported as failed either way.
-		_ = unix.Unlinkat(pl.dir, tmp, 0)
 		return err
 	}
 	f.note(tool.FSWrite, pl.path, int64(len(data)))
 	return syncDir(pl.dir)
 }
 
-func (f *Files) writeTemp(pl *place, tmp string, data []byte, old Info, exists bool) error {
+// writeTemp makes the file and leaves it open: its lock tells others that somebody
+// is writing it.
+func (f *Files) writeTemp(pl *place, tmp string, data []byte, old Info, exists bool) (*os.File, error) {
 	perm := uint32(0o666) // less the umask
 	if exists {
 		perm = 0o600
 	}
 	if err := f.unmoved(tool.FileWrite, pl); err != nil {
-		return err
+		return nil, err
 	}
 	fd, err := retry(func() (int, error) {
 		return unix.Openat(pl.dir, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, perm)
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	file := os.NewFile(uintptr(fd), tmp)
+	_ = unix.Flock(fd, unix.LOCK_EX) // where it cannot be locked, it may be cleared away, and is written again
 	_, err = file.Write(data)
 	if err == nil && exists {
 		err = keepMode(file, old)
@@ -192,13 +201,10 @@ func (f *Files) writeTemp(pl *place, tmp string, data []byte, old Info, exists b
 	if err == nil {
 		err = file.Sync()
 	}
-	if cerr := file.Close(); err == nil {
-		err = cerr
-	}
 	if err != nil {
-		_ = unix.Unlinkat(pl.dir, tmp, 0) // the first error is the one to tell
+		return nil, errors.Join(err, file.Close())
 	}
-	return err
+	return file, nil
 }
 
 // keepMode gives the new file the old one's owner, where the system permits
@@ -217,8 +223,8 @@ func (f *Files) commit(pl *place, tmp string, old Info, exists bool, mode Mode) 
 	}
 	if !exists {
 		err := renameNew(pl.dir, tmp, pl.dir, pl.base)
-		if errors.Is(err, unix.EEXIST) && mode != Create {
-			return errSwapped // somebody else made it: look again
+		if errors.Is(err, unix.EEXIST) && mode != Create || errors.Is(err, unix.ENOENT) {
+			return errSwapped // somebody else made it, or cleared the new one away: look again
 		}
 		return err
 	}
@@ -226,7 +232,11 @@ func (f *Files) commit(pl *place, tmp string, old Info, exists bool, mode Mode) 
 	if err != nil || !now.same(old) {
 		return errSwapped
 	}
-	return unix.Renameat(pl.dir, tmp, pl.dir, pl.base)
+	err = unix.Renameat(pl.dir, tmp, pl.dir, pl.base)
+	if errors.Is(err, unix.ENOENT) {
+		return errSwapped
+	}
+	return err
 }
 
 // syncDir makes a rename durable. A folder that can be searched but not read
