@@ -39,12 +39,15 @@ type App struct {
 	modules *wasm.Host  // runs WebAssembly modules
 	noise   *moduleLogs // what these write to their standard error
 
+	serving *policy.Policy // of remit serve, as the service began; set before the first request
+
 	exts extensions // installed, as far as they were needed
 
 	mu    sync.Mutex
 	store *sqlite.Store
 	auth  *authorities
 	log   *eventlog.Log
+	noted bool // changes of the settings were recorded
 }
 
 // New builds an App. It must be closed.
@@ -98,7 +101,22 @@ func (a *App) Store(ctx context.Context) (store.Store, error) {
 	if _, err := s.Recover(ctx); err != nil {
 		return nil, err
 	}
+	if err := a.noteSettings(ctx, s); err != nil {
+		return nil, err
+	}
 	return s, a.recoverChanges(ctx, s)
+}
+
+// noteSettings records changes of the settings once in this process.
+func (a *App) noteSettings(ctx context.Context, s *sqlite.Store) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.noted {
+		return nil
+	}
+	err := a.recordSettings(ctx, s)
+	a.noted = err == nil
+	return err
 }
 
 // Reader opens the ledger to look at: also one that cannot be written, and one

@@ -27,7 +27,8 @@ type AuditQuery struct {
 	Limit        int
 }
 
-// AuditEvent is one recorded event, without its payload.
+// AuditEvent is one recorded event, without its payload; of an operator's action with
+// its target.
 type AuditEvent struct {
 	Seq     ledger.Seq `json:"seq"`
 	At      time.Time  `json:"at"`
@@ -35,6 +36,9 @@ type AuditEvent struct {
 	RunID   string     `json:"run_id"`            // "" where it belongs to no run
 	Grant   string     `json:"grant,omitempty"`   // of a grant, a question or a violation: the grant concerned
 	By      string     `json:"by,omitempty"`      // who issued, changed or answered; of a grant that was issued: its holder
+	Action  string     `json:"action,omitempty"`  // of an operator, as "secret.set"
+	Target  string     `json:"target,omitempty"`  // of that action: a name, an ID or a path
+	Digest  string     `json:"digest,omitempty"`  // of that action: SHA-256 of the new state
 	Subject string     `json:"subject,omitempty"` // the agent or session concerned; of a run its session
 	Number  int        `json:"number,omitempty"`  // of an agent, session or file its version, of a message its place
 	Call    int        `json:"call,omitempty"`
@@ -61,7 +65,7 @@ const (
 
 // KnownEvent reports whether an event can have this name.
 func KnownEvent(name string) bool {
-	return slices.Contains(authorityEvents, name) || slices.Contains(agentEvents, name) || slices.Contains([]string{
+	return slices.Contains(authorityEvents, name) || slices.Contains(agentEvents, name) || name == EventOperated || slices.Contains([]string{
 		eventRunStarted, eventRunFinished, eventSkipped, EventChangeset, eventlog.EventStarted, eventlog.EventExecuted, eventlog.EventSlow, eventlog.EventFailed, eventlog.EventTimeout, eventlog.EventViolation,
 	}, name)
 }
@@ -174,6 +178,10 @@ func (au *auditor) view(ctx context.Context, s ledger.Stored) (AuditEvent, bool,
 		e.Event = eventName(ev.Status, ev.Code)
 	case ledger.AgentSaved, ledger.SessionSaved, ledger.MessageAdded, ledger.FileSaved:
 		e.ofAgents(&ev)
+	case ledger.Operated:
+		if err := au.operated(ctx, s, &e); err != nil {
+			return e, false, err
+		}
 	case ledger.Violation:
 		var err error
 		if call, err = au.decided(ctx, s); err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/remitrun/remit/internal/catalog"
 	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/ledger"
 	"github.com/remitrun/remit/internal/tool"
 )
 
@@ -99,6 +100,19 @@ func (a *App) offeredOf(ctx context.Context, source string) []*tool.Spec {
 	return out
 }
 
+// SwitchTool switches a tool on or off, and reports whether that changed it.
+func (a *App) SwitchTool(ctx context.Context, id tool.ID, on bool) (changed bool, err error) {
+	action := "tools.disable"
+	if on {
+		action = "tools.enable"
+	}
+	err = a.recorded(action, ledger.OperatorAction{Target: string(id)}, func() (err error) {
+		changed, err = a.catalog.Switch(ctx, id, on)
+		return err
+	})
+	return changed, err
+}
+
 // AcceptTools accepts tools as they were seen last, and all changed tools of the
 // named sources. It gives what it accepted up to the first error.
 func (a *App) AcceptTools(ctx context.Context, ids []tool.ID, sources []string) ([]catalog.Change, error) {
@@ -111,11 +125,16 @@ func (a *App) AcceptTools(ctx context.Context, ids []tool.ID, sources []string) 
 	}
 	var out []catalog.Change
 	for _, id := range ids {
-		change, err := a.catalog.Accept(ctx, id)
+		err := a.recorded("tools.accept", ledger.OperatorAction{Target: string(id)}, func() error {
+			change, err := a.catalog.Accept(ctx, id)
+			if err == nil {
+				out = append(out, change)
+			}
+			return err
+		})
 		if err != nil {
 			return out, err
 		}
-		out = append(out, change)
 	}
 	return out, nil
 }

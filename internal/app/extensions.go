@@ -17,6 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/chat"
 	"github.com/remitrun/remit/internal/extension"
 	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/ledger"
 	"github.com/remitrun/remit/internal/policy"
 	"github.com/remitrun/remit/internal/runner"
 	"github.com/remitrun/remit/internal/sandbox"
@@ -124,7 +125,8 @@ func (a *App) readExtensions() (map[string]Extension, error) {
 	return out, nil
 }
 
-// changeExtensions changes the list while no other process does.
+// changeExtensions changes the list while no other process does. The change is
+// recorded by its caller.
 func (a *App) changeExtensions(change func(map[string]Extension) error) error {
 	folder := filepath.Join(a.cfg.Home, extensionsFolder)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -355,8 +357,14 @@ func (a *App) EnableExtension(id string, on bool) (Extension, error) {
 			}
 		}
 		e.Enabled = on
-		m[id], out = e, e
-		return nil
+		action := "ext.disable"
+		if on {
+			action = "ext.enable"
+		}
+		return a.recorded(action, ledger.OperatorAction{Target: id, Digest: e.Digest}, func() error {
+			m[id], out = e, e
+			return a.writeState(extensionsFile, m)
+		})
 	})
 	if err != nil {
 		return out, err
@@ -371,8 +379,10 @@ func (a *App) RemoveExtension(id string) error {
 		return err
 	}
 	err := a.changeExtensions(func(m map[string]Extension) error {
+		was := m[id].Digest
 		delete(m, id)
-		if err := a.writeState(extensionsFile, m); err != nil {
+		err := a.recorded("ext.remove", ledger.OperatorAction{Target: id, Was: was}, func() error { return a.writeState(extensionsFile, m) })
+		if err != nil {
 			return err
 		}
 		if err := removeAll(a.extensionRoot(id)); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/remitrun/remit/internal/extension"
 	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/ledger"
 	"github.com/remitrun/remit/internal/policy"
 	"github.com/remitrun/remit/internal/tool"
 )
@@ -173,11 +174,18 @@ func (a *App) install(ctx context.Context, q InstallExtension, p *extension.Pack
 		if there {
 			e.Enabled = now.Enabled
 		}
-		if err := a.swapExtension(e.ID, staged, there); err != nil {
-			return fault.Wrap(fault.StoreFailed, err, "the extension %s cannot be put in its place: %v", e.ID, unwrapPath(err))
+		about, action := ledger.OperatorAction{Target: e.ID, Digest: e.Digest, Was: now.Digest}, "ext.install"
+		if there {
+			action = "ext.update"
 		}
-		m[e.ID] = e
-		if err := a.writeState(extensionsFile, m); err != nil {
+		err := a.recorded(action, about, func() error {
+			if err := a.swapExtension(e.ID, staged, there); err != nil {
+				return fault.Wrap(fault.StoreFailed, err, "the extension %s cannot be put in its place: %v", e.ID, unwrapPath(err))
+			}
+			m[e.ID] = e
+			return a.writeState(extensionsFile, m)
+		})
+		if err != nil {
 			return err
 		}
 		return removeAll(filepath.Join(filepath.Dir(a.extensionRoot(e.ID)), oldPrefix+e.ID))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/remitrun/remit/internal/fault"
 	"github.com/remitrun/remit/internal/grant/token"
+	"github.com/remitrun/remit/internal/ledger"
 	"github.com/remitrun/remit/internal/wholefile"
 )
 
@@ -102,11 +103,14 @@ func (a *App) signingKey() (priv ed25519.PrivateKey, k grantKeys, err error) {
 func (a *App) RotateGrantKey(until time.Time) (keys []GrantKey, err error) {
 	err = a.locked(grantLock, func() error {
 		k, err := a.grantKeys()
-		if err == nil {
-			k, err = a.addGrantKey(k, until)
+		if err != nil {
+			return err
 		}
-		keys = k.Keys
-		return err
+		return a.recorded("grant.rotate", ledger.OperatorAction{Target: grantKeyFile}, func() (err error) {
+			k, err = a.addGrantKey(k, until)
+			keys = k.Keys
+			return err
+		})
 	})
 	return keys, err
 }

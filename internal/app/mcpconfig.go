@@ -13,6 +13,7 @@ import (
 
 	"github.com/remitrun/remit/internal/canon"
 	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/ledger"
 	"github.com/remitrun/remit/internal/policy"
 	"github.com/remitrun/remit/internal/policy/target"
 	mcpsource "github.com/remitrun/remit/internal/source/mcp"
@@ -136,7 +137,7 @@ func (a *App) AddMCPServer(s MCPServer, replace bool) error {
 	if err := a.checkMCP(s); err != nil {
 		return err
 	}
-	return a.changeMCP(func(list map[string]MCPServer) error {
+	return a.changeMCP("mcp.add", s.Name, func(list map[string]MCPServer) error {
 		was, there := list[s.Name]
 		if there && !replace {
 			return fault.New(fault.Usage, "there is an MCP server %q already", s.Name).WithHint("--replace puts this one in its place")
@@ -151,7 +152,7 @@ func (a *App) AddMCPServer(s MCPServer, replace bool) error {
 
 // RemoveMCPServer forgets a server, and the login at it. Its folder stays.
 func (a *App) RemoveMCPServer(name string) error {
-	return a.changeMCP(func(list map[string]MCPServer) error {
+	return a.changeMCP("mcp.remove", name, func(list map[string]MCPServer) error {
 		if _, there := list[name]; !there {
 			return noServer(name)
 		}
@@ -164,18 +165,22 @@ func noServer(name string) error {
 	return fault.New(fault.Usage, "no MCP server is called %q", name).WithHint("remit mcp list shows them all")
 }
 
-// changeMCP changes the list, which may hold what is secret, while no other process
-// does.
-func (a *App) changeMCP(change func(map[string]MCPServer) error) error {
+// changeMCP changes and records one server while no other process changes the list,
+// which may have secrets.
+func (a *App) changeMCP(action, name string, change func(map[string]MCPServer) error) error {
 	return a.locked(mcpLock, func() error {
 		f, err := a.readMCP()
-		if err == nil {
-			err = change(f.Servers)
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			err = a.writeState(mcpList, f)
+		was, there := f.Servers[name]
+		about := ledger.OperatorAction{Target: name, Was: stateDigest(was, there)}
+		if err := change(f.Servers); err != nil {
+			return err
 		}
-		return err
+		now, there := f.Servers[name]
+		about.Digest = stateDigest(now, there)
+		return a.recorded(action, about, func() error { return a.writeState(mcpList, f) })
 	})
 }
 

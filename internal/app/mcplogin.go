@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/ledger"
 	"github.com/remitrun/remit/internal/policy/target"
 	"github.com/remitrun/remit/internal/secret"
 	"github.com/remitrun/remit/internal/signin"
@@ -215,7 +216,7 @@ func (a *App) setLogin(server string, l mcpsource.Login) error {
 // keepLogin keeps a login, and lets the server's requests reach where its tokens
 // are renewed. What else the list says of the server by now stays as it is.
 func (a *App) keepLogin(s MCPServer, l mcpsource.Login) error {
-	return a.changeMCP(func(list map[string]MCPServer) error {
+	return a.changeMCP("mcp.login", s.Name, func(list map[string]MCPServer) error {
 		now, there := list[s.Name]
 		if !there || now.URL != s.URL {
 			return fault.New(fault.Conflict, "the MCP server %q was removed or changed meanwhile: the login is not kept", s.Name).WithHint("remit mcp login %s", s.Name)
@@ -235,11 +236,12 @@ func (a *App) LogOutMCP(name string) error {
 	if _, err := a.MCPServer(name); err != nil {
 		return err
 	}
-	err := a.locked(mcpLock, func() error { return a.secrets.Remove(loginSecret(name)) })
-	if errors.Is(err, fault.NotFound) {
-		return fault.New(fault.Usage, "nobody has logged in at the MCP server %q", name)
-	}
-	return err
+	return a.locked(mcpLock, func() error {
+		if _, err := a.secrets.Get(loginSecret(name)); errors.Is(err, fault.NotFound) {
+			return fault.New(fault.Usage, "there is no login at the MCP server %q", name)
+		}
+		return a.recorded("mcp.logout", ledger.OperatorAction{Target: name}, func() error { return a.secrets.Remove(loginSecret(name)) })
+	})
 }
 
 // dropLogin forgets the login at a server that is not in the list any more.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"strings"
 
 	"github.com/remitrun/remit/internal/fault"
 	"github.com/remitrun/remit/internal/grant"
@@ -120,21 +121,32 @@ func (a *App) trusted() (map[string]string, error) {
 	return m, nil
 }
 
-// changeTrusted changes what is trusted while no other process does.
-func (a *App) changeTrusted(change func(map[string]string)) error {
-	return a.locked("trusted.lock", func() error {
+// setTrusted trusts a workspace policy of this digest, or none with "", and returns
+// the digest trusted before.
+func (a *App) setTrusted(file, digest string) (was string, err error) {
+	err = a.locked("trusted.lock", func() error {
 		m, err := a.trusted()
 		if err != nil {
 			return err
 		}
-		change(m)
-		return a.writeState(trustFile, m)
+		was = m[file]
+		action := "policy.trust"
+		if m[file] = digest; digest == "" {
+			action = "policy.forget"
+			delete(m, file)
+		}
+		if digest == was && was == "" { // there is nothing to forget
+			return nil
+		}
+		return a.recorded(action, ledger.OperatorAction{Target: file, Digest: digest, Was: was}, func() error { return a.writeState(trustFile, m) })
 	})
+	return was, err
 }
 
-// Trust remembers the workspace's remit.yaml as it is now. It returns the
-// policy and its digest, for the person to see.
-func (a *App) Trust(workspace string) (*policy.Policy, string, error) {
+// Trust remembers the workspace's remit.yaml as it is now. It returns the policy and
+// its digest, for the person to see. A file of another digest than the reviewed one is
+// refused; "" accepts any.
+func (a *App) Trust(workspace, reviewed string) (*policy.Policy, string, error) {
 	ws := filepath.Join(workspace, workspaceFile)
 	src, err := wholefile.ReadRegular(ws, maxPolicySize)
 	if err != nil {
@@ -149,17 +161,24 @@ func (a *App) Trust(workspace string) (*policy.Policy, string, error) {
 		return nil, "", err // it could never be used
 	}
 	digest := runner.DigestOf(src).String()
-	return p, digest, a.changeTrusted(func(m map[string]string) { m[ws] = digest })
+	if reviewed != "" && !sameDigest(reviewed, digest) {
+		return nil, "", fault.New(fault.Conflict, "the policy has the digest %s, not the reviewed %.80q", digest, reviewed).At(fault.Pos{File: ws}).
+			WithHint("read the file as it is now; remit policy check prints its digest")
+	}
+	_, err = a.setTrusted(ws, digest)
+	return p, digest, err
+}
+
+// sameDigest compares a digest as a person gave it, with or without its prefix.
+func sameDigest(given, digest string) bool {
+	given = strings.ToLower(given)
+	return given == digest || "sha256:"+given == digest
 }
 
 // Distrust forgets the workspace's remit.yaml. It reports whether it was trusted.
 func (a *App) Distrust(workspace string) (bool, error) {
-	ws, was := filepath.Join(workspace, workspaceFile), false
-	err := a.changeTrusted(func(m map[string]string) {
-		_, was = m[ws]
-		delete(m, ws)
-	})
-	return was, err
+	was, err := a.setTrusted(filepath.Join(workspace, workspaceFile), "")
+	return was != "", err
 }
 
 // volatile reports whether a run's record need only survive the end of the

@@ -3,9 +3,11 @@ package app
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/ledger"
 	"github.com/remitrun/remit/internal/policy"
 	"github.com/remitrun/remit/internal/runner"
 	"github.com/remitrun/remit/internal/secret"
@@ -84,11 +86,28 @@ func listed(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
 
 // SetSecret keeps a value under a name and says where.
 func (a *App) SetSecret(name, value string) (secret.Entry, error) {
-	return a.secrets.Set(name, value, time.Now())
+	if err := secret.Check(name, value); err != nil {
+		return secret.Entry{}, err
+	}
+	var kept secret.Entry
+	err := a.recorded("secret.set", ledger.OperatorAction{Target: name}, func() (err error) {
+		kept, err = a.secrets.Set(name, value, time.Now())
+		return err
+	})
+	return kept, err
 }
 
 // RemoveSecret forgets a name and its value.
-func (a *App) RemoveSecret(name string) error { return a.secrets.Remove(name) }
+func (a *App) RemoveSecret(name string) error {
+	list, err := a.secrets.List()
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(list, func(e secret.Entry) bool { return e.Name == name }) {
+		return a.secrets.Remove(name) // which says that there is none
+	}
+	return a.recorded("secret.remove", ledger.OperatorAction{Target: name}, func() error { return a.secrets.Remove(name) })
+}
 
 // StoredSecret is a secret as it may be shown.
 type StoredSecret struct {

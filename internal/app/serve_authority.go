@@ -229,7 +229,7 @@ func (s *served) Audit(ctx context.Context, q httpapi.AuditQuery, before uint64,
 	out := make([]httpapi.AuditEvent, len(list))
 	for i, e := range list {
 		out[i] = httpapi.AuditEvent{
-			Seq: uint64(e.Seq), At: e.At, Event: e.Event, Run: e.RunID, Grant: e.Grant, By: e.By, Call: e.Call, Tool: string(e.Tool), Extension: e.Extension, Status: e.Status, Code: e.Code,
+			Seq: uint64(e.Seq), At: e.At, Event: e.Event, Run: e.RunID, Grant: e.Grant, By: e.By, Action: e.Action, Target: e.Target, Call: e.Call, Tool: string(e.Tool), Extension: e.Extension, Status: e.Status, Code: e.Code,
 			Effect: e.Effect, Rule: e.Rule, Refused: e.Refused, Duration: e.Duration,
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/ledger"
 	"github.com/remitrun/remit/internal/wholefile"
 )
 
@@ -125,8 +126,8 @@ func (c collection[T]) free(a *App, name string, replace bool) error {
 
 // put adds a thing, in the place of one that has its name, once its files are kept.
 func (c collection[T]) put(a *App, one T, keep func() error) error {
-	return c.change(a, func(list []T) ([]T, error) {
-		list = append(without(list, one.key()), one)
+	return c.change(a, "add", one.key(), func(list []T) ([]T, error) {
+		list = append(without(slices.Clone(list), one.key()), one)
 		slices.SortFunc(list, func(x, y T) int { return strings.Compare(x.key(), y.key()) })
 		return list, keep()
 	})
@@ -137,28 +138,40 @@ func (c collection[T]) remove(a *App, name string) error {
 	if _, err := c.find(a, name); err != nil {
 		return err
 	}
-	return c.change(a, func(list []T) ([]T, error) { return without(list, name), nil })
+	return c.change(a, "remove", name, func(list []T) ([]T, error) { return without(slices.Clone(list), name), nil })
 }
 
 func without[T interface{ key() string }](list []T, name string) []T {
 	return slices.DeleteFunc(list, func(x T) bool { return x.key() == name })
 }
 
-// change changes the list while no other process does.
-func (c collection[T]) change(a *App, change func([]T) ([]T, error)) error {
+// change changes and records the entry of a name while no other process changes the list.
+func (c collection[T]) change(a *App, verb, name string, change func([]T) ([]T, error)) error {
 	return a.locked(strings.TrimSuffix(c.file, ".json")+".lock", func() error {
-		list, err := c.read(a)
-		if err == nil {
-			list, err = change(list)
+		was, err := c.read(a)
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			err = a.writeState(c.file, list)
+		list, err := change(was)
+		if err != nil {
+			return err
 		}
+		about := ledger.OperatorAction{Target: name, Digest: c.digest(list, name), Was: c.digest(was, name)}
+		err = a.recorded(strings.TrimPrefix(c.command, "remit ")+"."+verb, about, func() error { return a.writeState(c.file, list) })
 		if err != nil {
 			return err
 		}
 		return c.sweep(a, list)
 	})
+}
+
+// digest is the digest of a name's entry, "" if the list has none.
+func (c collection[T]) digest(list []T, name string) string {
+	i := slices.IndexFunc(list, func(x T) bool { return x.key() == name })
+	if i < 0 {
+		return ""
+	}
+	return stateDigest(list[i], true)
 }
 
 // removeUnused removes the copies in a folder of $REMIT_HOME, named by their

@@ -37,7 +37,7 @@ func TestManyBeginAtOnce(t *testing.T) {
 			if tokens[i], err = a.IssueGrant(t.Context(), app.GrantTerms{Policies: []string{pol}, Workspace: ws, Holder: "client:one"}); err != nil {
 				t.Error(err)
 			}
-			if _, _, err := a.Trust(ws); err != nil {
+			if _, _, err := a.Trust(ws, ""); err != nil {
 				t.Error(err)
 			}
 		})

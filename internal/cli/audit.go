@@ -22,8 +22,10 @@ question, an agent or a session. --event takes an event's name: run_started,
 run_finished, capability_started, capability_executed, capability_failed,
 capability_timeout, capability_slow, capability_skipped, security_violation,
 changeset, grant_issued, grant_standing, question_asked, question_voted,
-question_closed, agent_saved, session_saved, message_added, file_saved or
-violation (what a policy wants to be known of what was refused).
+question_closed, agent_saved, session_saved, message_added, file_saved,
+operator_action (a change by an operator: secrets, trusted policies, tools'
+sources, extensions, settings) or violation (what a policy wants to be known of
+what was refused).
 security_violation and --denied also list calls that were allowed and then
 refused something while they ran, as a connection.
 `,
@@ -113,7 +115,10 @@ func (s *session) printAudit(found []app.AuditEvent, next ledger.Seq) error {
 			where += "/" + itoa(e.Call)
 		}
 		event := e.Event
-		if event == app.EventChangeset || e.By != "" || e.Grant != "" || e.Number > 0 {
+		if e.Action != "" {
+			event, where = e.Action, e.Target
+		}
+		if event == app.EventChangeset || e.Action == "" && e.By != "" || e.Grant != "" || e.Number > 0 {
 			event += " " + e.Status
 		}
 		if e.Refused > 0 {

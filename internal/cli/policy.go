@@ -51,15 +51,19 @@ func (s *session) policySchemaCmd() *cobra.Command {
 }
 
 func (s *session) policyTrustCmd() *cobra.Command {
-	var dir string
+	var dir, reviewed string
 	var forget bool
 	c := &cobra.Command{
 		Use:   "trust",
 		Short: "Trust the workspace's remit.yaml as it is now",
 		Long: `A workspace's remit.yaml grants nothing until you trust it, and again nothing
 once it changes: a cloned repository cannot grant itself anything.
+
+With --digest the file is trusted only if it is still the one that you reviewed:
+"remit policy check" prints the digest of what it read.
 `,
 		Example: `  remit policy trust
+  remit policy trust --digest sha256:9f2c…
   remit policy trust -w ~/project
   remit policy trust --forget`,
 		Args: cobra.NoArgs,
@@ -81,7 +85,7 @@ once it changes: a cloned repository cannot grant itself anything.
 				}
 				return err
 			}
-			p, digest, err := a.Trust(ws)
+			p, digest, err := a.Trust(ws, reviewed)
 			if err != nil {
 				return err
 			}
@@ -98,7 +102,9 @@ once it changes: a cloned repository cannot grant itself anything.
 		},
 	}
 	c.Flags().StringVarP(&dir, "workspace", "w", "", "the workspace (default: the current folder)")
+	c.Flags().StringVar(&reviewed, "digest", "", "the SHA-256 of the reviewed file; any other content is refused")
 	c.Flags().BoolVar(&forget, "forget", false, "no longer trust it")
+	c.MarkFlagsMutuallyExclusive("digest", "forget")
 	return c
 }
 

@@ -281,7 +281,7 @@ func icon(status string) (string, colour) {
 		return "⊘", yellow
 	case tool.Skipped.String():
 		return "⊝", dim
-	case "applied", "undone", "issued", "active", "approved", "used":
+	case "applied", "undone", "issued", "active", "approved", "used", "recorded":
 		return "✓", green
 	case "paused":
 		return "‖", yellow

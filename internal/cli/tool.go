@@ -211,7 +211,7 @@ func (s *session) toolsSwitchCmd(on bool) *cobra.Command {
 		}
 		out := []map[string]any{}
 		for _, id := range toolIDs(args) {
-			changed, err := a.Catalog().Switch(cmd.Context(), id, on)
+			changed, err := a.SwitchTool(cmd.Context(), id, on)
 			if err != nil {
 				return err
 			}

@@ -26,7 +26,8 @@ type AuditQuery struct {
 	Until     time.Time `query:"until"`
 }
 
-// AuditEvent is one recorded event, without its payload.
+// AuditEvent is one recorded event, without its payload; of an operator's action with
+// its target.
 type AuditEvent struct {
 	Seq   uint64    `json:"seq"`
 	At    time.Time `json:"at"`
@@ -34,8 +35,11 @@ type AuditEvent struct {
 	Run   string    `json:"run_id,omitempty"`
 	Grant string    `json:"grant,omitempty"`
 	By    string    `json:"by,omitempty"`
-	Call  int       `json:"call,omitempty"`
-	Tool  string    `json:"tool,omitempty"`
+	// Action is an operator's, as secret.set.
+	Action string `json:"action,omitempty" doc:"Of an operator_action: what was done, as secret.set"`
+	Target string `json:"target,omitempty" doc:"Of an operator_action: the name, ID or path concerned"`
+	Call   int    `json:"call,omitempty"`
+	Tool   string `json:"tool,omitempty"`
 	// Extension is whose tool was called, or whose slash command called it.
 	Extension string  `json:"extension,omitempty" doc:"Whose tool was called, or whose slash command called it"`
 	Status    string  `json:"status"`

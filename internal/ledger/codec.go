@@ -71,11 +71,14 @@ func (e *Event) Check() error {
 	bad := func(format string, args ...any) error {
 		return fault.New(fault.Internal, "event: "+format, args...)
 	}
-	if e.Kind < RunStarted || e.Kind > FileSaved {
+	if e.Kind < RunStarted || e.Kind > Operated {
 		return bad("there is no kind %d", e.Kind)
 	}
 	free := e.Kind.OfAuthority() || e.Kind.OfAgents()
-	if (e.Kind == RunStarted) != (e.Run == 0) && !(e.Run == 0 && free) {
+	if e.Kind == Operated && (e.Run != 0 || e.Name == "" || e.Principal == "") {
+		return bad("%s with run %d, name %q and principal %q", e.Kind, e.Run, e.Name, e.Principal)
+	}
+	if (e.Kind == RunStarted) != (e.Run == 0) && !(e.Run == 0 && (free || e.Kind == Operated)) {
 		return bad("%s with run %d", e.Kind, e.Run)
 	}
 	if e.Kind.OfCall() != (e.Call != 0) && !(e.Run != 0 && free) {
@@ -203,7 +206,7 @@ func (k Kind) ofQuestion() bool {
 func (k Kind) String() string {
 	names := [...]string{"", "run started", "call intent", "call outcome", "call done", "run finished", "changeset",
 		"grant issued", "grant standing", "question asked", "question voted", "violation", "question closed",
-		"agent saved", "session saved", "message added", "file saved"}
+		"agent saved", "session saved", "message added", "file saved", "operator action"}
 	if int(k) < len(names) && k > 0 {
 		return names[k]
 	}

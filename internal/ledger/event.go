@@ -47,6 +47,9 @@ const (
 	SessionSaved Kind = 14 // a session was made, changed or deleted
 	MessageAdded Kind = 15 // a message was added to a session's conversation
 	FileSaved    Kind = 16 // a session's file has a new version, or was deleted
+
+	// Of operators. Name is the action, as "secret.set"; PartDoc is an OperatorAction.
+	Operated Kind = 17 // an operator is about to change what this Remit trusts, keeps or offers; with Code: that change failed
 )
 
 // Violated is the kind of what was refused.
@@ -238,7 +241,7 @@ const (
 	PartGrant    = "grant"    // JSON GrantTerms; of a run: JSON of its grant's descent, as package grant encodes it
 	PartReason   = "reason"   // for people: why a standing was changed, a question closed, or what was refused
 	PartQuestion = "question" // JSON: what a question asks, for people and to bind its answer
-	PartDoc      = "doc"      // JSON: the state of an agent or session, a message, or FileState
+	PartDoc      = "doc"      // JSON: the state of an agent or session, a message, FileState, or OperatorAction
 	PartBounds   = "bounds"   // JSON CallBounds: what bounded this call besides its run's policies
 	PartContent  = "content"  // a session's file
 )

@@ -51,6 +51,8 @@ func samples() []ledger.Event {
 		{Kind: ledger.MessageAdded, At: 18, Run: 1, Subject: id, Number: 7, Commit: h},
 		{Kind: ledger.FileSaved, At: 19, Run: 1, Call: 2, Subject: id, Number: 3, Gone: true, Commit: h},
 		{Kind: ledger.RunStarted, At: 20, ID: h[:16], Mode: ledger.Replay, Subject: id},
+		{Kind: ledger.Operated, At: 21, Name: "secret.set", Principal: "user:ann", Commit: h},
+		{Kind: ledger.Operated, At: 22, Name: "mcp.add", Principal: "user:ann", Code: fault.StoreFull, Commit: h},
 	}
 }
 

@@ -100,3 +100,11 @@ type FileState struct {
 	Before     Seq    `json:"before,omitempty"`
 	BeforeLeaf []byte `json:"before_leaf,omitempty"`
 }
+
+// OperatorAction is what an Operated event says besides its fields. It never holds a
+// secret's value.
+type OperatorAction struct {
+	Target string `json:"target"`           // what was changed: a name, an ID or a path
+	Digest string `json:"digest,omitempty"` // SHA-256 of the new state, as its file holds it
+	Was    string `json:"was,omitempty"`    // the same of the state before
+}

@@ -81,14 +81,22 @@ func CheckValue(value string) error {
 	return nil
 }
 
+// Check reports what keeps Set from taking a name and a value.
+func Check(name, value string) error {
+	if err := CheckName(name); err != nil {
+		return fault.New(fault.Usage, "%v", err)
+	}
+	if err := CheckValue(value); err != nil {
+		return fault.New(fault.Usage, "the secret %q is not kept: %v", name, err)
+	}
+	return nil
+}
+
 // Set keeps a value under a name, in place of what was there, and says where. A
 // keyring that fails, or does not take so large a value, is not used.
 func (s *Store) Set(name, value string, now time.Time) (Entry, error) {
-	if err := CheckName(name); err != nil {
-		return Entry{}, fault.New(fault.Usage, "%v", err)
-	}
-	if err := CheckValue(value); err != nil {
-		return Entry{}, fault.New(fault.Usage, "the secret %q is not kept: %v", name, err)
+	if err := Check(name, value); err != nil {
+		return Entry{}, err
 	}
 	unlock, err := s.lock()
 	if err != nil {

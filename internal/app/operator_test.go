@@ -1,0 +1,187 @@
+package app_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/runner"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+const api = `{"openapi":"3.0.0","info":{"title":"T","version":"1"},"servers":[{"url":"https://api.example.com"}],"paths":{"/a":{"get":{"operationId":"getA","responses":{"200":{"description":"ok"}}}}}}`
+
+// operated gives what the ledger tells of operators, oldest first, as "action target".
+func operated(t *testing.T, a *app.App) []string {
+	t.Helper()
+	list, _, err := a.Audit(t.Context(), app.AuditQuery{Event: app.EventOperated, Limit: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := []string{}
+	for _, e := range slices.Backward(list) {
+		if e.By != app.Person() {
+			t.Errorf("%+v is not by %s", e, app.Person())
+		}
+		text := e.Action + " " + filepath.Base(e.Target)
+		if e.Code != "" {
+			text += " " + e.Code
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// Each change of what Remit trusts, keeps or offers leaves a record, and no record holds
+// a secret's value.
+func TestOperatorsLeaveARecord(t *testing.T) {
+	home, ws := t.TempDir(), t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(filepath.Join(ws, "remit.yaml"), "version: 1\nname: w\n")
+	write(filepath.Join(ws, "api.json"), api)
+	a := newApp(t, home)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const value = "ghp_0123456789abcdefXYZ"
+	_, err := a.SetSecret("github", value)
+	must(err)
+	must(a.RemoveSecret("github"))
+	_, _, err = a.Trust(ws, "")
+	must(err)
+	_, err = a.Distrust(ws)
+	must(err)
+	must(a.AddMCPServer(app.MCPServer{Name: "far", URL: "http://127.0.0.1:1/mcp"}, false))
+	must(a.RemoveMCPServer("far"))
+	_, err = a.AddAPI(t.Context(), app.AddAPI{Name: "ex", From: filepath.Join(ws, "api.json")})
+	must(err)
+	must(a.RemoveAPI("ex"))
+	_, err = a.SwitchTool(t.Context(), "shell.run", false)
+	must(err)
+	_, err = a.SwitchTool(t.Context(), "shell.run", true)
+	must(err)
+	want := []string{
+		"secret.set github", "secret.remove github", "policy.trust remit.yaml", "policy.forget remit.yaml", "mcp.add far", "mcp.remove far",
+		"api.add ex", "api.remove ex", "tools.disable shell.run", "tools.enable shell.run",
+	}
+	if got := operated(t, a); !slices.Equal(got, want) {
+		t.Errorf("recorded:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	for _, name := range []string{"remit.db", "remit.db-wal"} {
+		if b, err := os.ReadFile(filepath.Join(home, name)); err == nil && strings.Contains(string(b), value) {
+			t.Errorf("%s has the secret's value", name)
+		}
+	}
+
+	// What would change nothing is not recorded.
+	for _, nothing := range []func() error{
+		func() error { return a.RemoveSecret("none") }, func() error { return a.RemoveMCPServer("none") }, func() error { return a.RemoveAPI("none") },
+		func() error { _, err := a.SetSecret("github", "short"); return err },
+	} {
+		if nothing() == nil {
+			t.Error("no error")
+		}
+	}
+	if _, err := a.Distrust(ws); err != nil {
+		t.Error(err)
+	}
+	if got := operated(t, a); len(got) != len(want) {
+		t.Errorf("recorded besides: %v", got[len(want):])
+	}
+
+	// Files that people edit are recorded when the ledger is opened next.
+	write(filepath.Join(home, "config.yaml"), "logs: {level: DEBUG}\n")
+	write(filepath.Join(home, "policy.yaml"), "version: 1\n")
+	write(filepath.Join(home, "capabilities", "x.yaml"), "id: x\n")
+	b := newApp(t, home)
+	got := operated(t, b)
+	write(filepath.Join(home, "config.yaml"), "logs: {level: INFO}\n")
+	if err := os.Remove(filepath.Join(home, "capabilities", "x.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	got = append(got, operated(t, newApp(t, home))[len(got):]...)
+	if again := operated(t, newApp(t, home)); len(again) != len(got) {
+		t.Errorf("recorded again: %v", again[len(got):])
+	}
+	changed := []string{"capability.add x.yaml", "config.add config.yaml", "config.add policy.yaml", "capability.remove x.yaml", "config.change config.yaml"}
+	if got = got[len(want):]; !slices.Equal(got, changed) {
+		t.Errorf("settings: %v, want %v", got, changed)
+	}
+}
+
+// A change that cannot be recorded is not made.
+func TestNoRecordNoChange(t *testing.T) {
+	home, ws := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(ws, "remit.yaml"), []byte("version: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(home, "remit.db"), []byte(strings.Repeat("not a database ", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := newApp(t, home)
+	for name, change := range map[string]func() error{
+		"secret":  func() error { _, err := a.SetSecret("github", "ghp_0123456789abcdefXYZ"); return err },
+		"trust":   func() error { _, _, err := a.Trust(ws, ""); return err },
+		"mcp":     func() error { return a.AddMCPServer(app.MCPServer{Name: "far", URL: "http://127.0.0.1:1/mcp"}, false) },
+		"switch":  func() error { _, err := a.SwitchTool(t.Context(), tool.ID("shell.run"), false); return err },
+		"new key": func() error { _, err := a.RotateGrantKey(time.Time{}); return err },
+	} {
+		if err := change(); err == nil {
+			t.Errorf("%s: changed without a record", name)
+		}
+	}
+	for _, name := range []string{"trusted.json", "mcp.json", "keys/grant.json"} {
+		if _, err := os.Stat(filepath.Join(home, name)); !os.IsNotExist(err) {
+			t.Errorf("%s was written: %v", name, err)
+		}
+	}
+	if list, err := a.Secrets("", ws); err != nil || len(list) != 0 {
+		t.Errorf("secrets are kept: %v, %v", list, err)
+	}
+}
+
+// What is trusted is what was reviewed.
+func TestTrustIsOfTheReviewedFile(t *testing.T) {
+	ws, text := t.TempDir(), "version: 1\nname: reviewed\n"
+	file := filepath.Join(ws, "remit.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := newApp(t, t.TempDir())
+	reviewed := runner.DigestOf([]byte(text)).String()
+	for _, digest := range []string{reviewed, strings.TrimPrefix(reviewed, "sha256:"), strings.ToUpper(reviewed)} {
+		if _, _, err := a.Trust(ws, digest); err != nil {
+			t.Errorf("%s: %v", digest, err)
+		}
+	}
+	if _, err := a.Distrust(ws); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text+"files: {write: {allow: ['**']}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, digest := range []string{reviewed, "sha256:", "x"} {
+		if _, _, err := a.Trust(ws, digest); fault.CodeOf(err) != fault.Conflict {
+			t.Errorf("%s: %v", digest, err)
+		}
+	}
+	if was, err := a.Distrust(ws); err != nil || was {
+		t.Errorf("the changed file was trusted: %v, %v", was, err)
+	}
+}
