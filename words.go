@@ -61,6 +61,7 @@ const (
 	StoreReadOnly  = fault.StoreReadOnly  // the ledger's file or folder cannot be written
 	StoreVersion   = fault.StoreVersion   // the ledger was made by a newer Remit
 	RunUnknown     = fault.RunUnknown     // no run has this ID
+	StoreMissing   = fault.StoreMissing   // the ledger is missing, but its keys are there
 	GrantExpired   = fault.GrantExpired   // the grant's time is over
 	GrantRevoked   = fault.GrantRevoked   // the grant, or one that it derives from, was revoked
 	GrantPaused    = fault.GrantPaused    // the grant, or one that it derives from, is paused

@@ -142,7 +142,7 @@ acts, and can be verified and replayed afterwards.`,
 	root.PersistentFlags().BoolVar(&s.json, "json", false, "print JSON for machines")
 	root.SetFlagErrorFunc(badFlag)
 	for _, c := range []*cobra.Command{
-		s.runCmd(), s.execCmd(), s.runsCmd(), s.showCmd(), s.reportCmd(), s.replayCmd(), s.verifyCmd(), s.planCmd(), s.policyCmd(), s.changesCmd(), s.undoCmd(),
+		s.initCmd(), s.runCmd(), s.execCmd(), s.runsCmd(), s.showCmd(), s.reportCmd(), s.replayCmd(), s.verifyCmd(), s.planCmd(), s.policyCmd(), s.changesCmd(), s.undoCmd(),
 		s.grantCmd(), s.approvalsCmd(), s.mcpCmd(), s.serveCmd(), s.secretCmd(), s.apiCmd(), s.wasmCmd(), s.extCmd(), s.slashCmd(), s.chatCmd(),
 		s.agentsCmd(), s.sessionsCmd(),
 		s.toolsCmd(), s.toolCmd(), s.modelsCmd(), s.capabilitiesCmd(), s.auditCmd(), s.doctorCmd(), s.versionCmd(),
@@ -156,8 +156,18 @@ acts, and can be verified and replayed afterwards.`,
 	return root
 }
 
-// open builds the App on first use.
+// open builds the App on first use. A ledger that is missing although its keys are
+// there is an error of every command: something was lost.
 func (s *session) open() (*app.App, error) {
+	a, err := s.openAnyway()
+	if err != nil {
+		return nil, err
+	}
+	return a, a.LedgerPresent()
+}
+
+// openAnyway is open for commands that deal with a missing ledger themselves.
+func (s *session) openAnyway() (*app.App, error) {
 	if s.app != nil {
 		return s.app, nil
 	}

@@ -19,7 +19,7 @@ with less than its policy names.
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			layers := sandbox.Probe(cmd.Context())
-			a, err := s.open()
+			a, err := s.openAnyway()
 			if err != nil {
 				return err
 			}

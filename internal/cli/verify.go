@@ -155,6 +155,13 @@ func (s *session) printVerified(rep store.VerifyReport, o store.VerifyOptions) e
 		if o.Run != uuid.Nil {
 			what = "run " + o.Run.String() + " is what was recorded"
 		}
+		switch {
+		case o.Run != uuid.Nil || rep.Runs > 0:
+		case rep.Size == 0:
+			what = "this is a new, empty ledger: nothing has been recorded in it yet"
+		default:
+			what = "the ledger is what was recorded, and new: no run has been recorded in it yet"
+		}
 		s.printf("%s %s\n", s.paint(green, "✓"), what)
 		s.printf("  %s, %s and %s checked; log of %d, root %s, signed up to %d\n",
 			counted(rep.Events, "event"), counted(rep.Blobs, "blob"), counted(rep.Runs, "run"), rep.Size, rep.Root, rep.Signed)

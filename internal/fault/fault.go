@@ -47,6 +47,7 @@ const (
 	StoreReadOnly  Code = 5004 // the ledger's file or folder cannot be written
 	StoreVersion   Code = 5005 // the ledger was made by a newer Remit
 	RunUnknown     Code = 5006 // no run has this ID
+	StoreMissing   Code = 5007 // the ledger is missing, but its keys are there
 	GrantInvalid   Code = 6001 // a grant is malformed: a token was cut off or changed, or makes no sense
 	GrantExpired   Code = 6002 // a grant's time is over
 	GrantEarly     Code = 6003 // a grant's time has not begun
@@ -124,7 +125,7 @@ func (c Code) Exit() int {
 		return 2
 	case ReplayMismatch, VerifyFailed:
 		return 4
-	case StoreFailed, StoreCorrupt, StoreFull, StoreReadOnly, StoreVersion:
+	case StoreFailed, StoreCorrupt, StoreFull, StoreReadOnly, StoreVersion, StoreMissing:
 		return 5
 	case ToolCancelled:
 		return 130

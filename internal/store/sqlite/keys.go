@@ -25,6 +25,8 @@ const (
 	signFile   = "ledger.key" // Ed25519, as package note encodes it
 	publicFile = "ledger.pub"
 	blobFile   = "blob.key" // 32 bytes in base64
+
+	stagedFile = "ledger.key.new" // becomes signFile once the ledger's file is complete
 )
 
 // originPrefix and a UUID name a ledger.
@@ -42,8 +44,10 @@ type keys struct {
 	row      []byte // authenticates rows of tables that change
 }
 
-// loadKeys reads the keys and refuses what others can read.
-func loadKeys(home string) (*keys, error) {
+// loadKeys reads the keys and refuses files that others can read.
+func loadKeys(home string) (*keys, error) { return loadKeysWith(home, signFile) }
+
+func loadKeysWith(home, signFile string) (*keys, error) {
 	dir := filepath.Join(home, keyFolder)
 	sign, err := readKey(filepath.Join(dir, signFile))
 	if err != nil {
@@ -108,27 +112,36 @@ func readKey(path string) (string, error) {
 	return strings.TrimSpace(string(b[:n])), nil
 }
 
-// makeKeys makes the keys of a new ledger. The caller holds the setup lock.
+// makeKeys makes the keys of a new ledger, or those that an interrupted call left
+// out. The signing key keeps its staged name until the ledger's file is complete.
+// The caller holds the setup lock.
 func makeKeys(home string) error {
 	dir := filepath.Join(home, keyFolder)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	blob := make([]byte, 32)
-	_, _ = rand.Read(blob) // never fails
-	sign, public, err := note.GenerateKey(rand.Reader, originPrefix+uuid.NewString())
-	if err != nil {
-		return err
-	}
-	// The signing key comes last: where it is, the others are.
-	for _, f := range []struct{ name, text string }{
-		{blobFile, base64.StdEncoding.EncodeToString(blob)}, {publicFile, public}, {signFile, sign},
-	} {
-		if err := wholefile.Replace(filepath.Join(dir, f.name), []byte(f.text+"\n")); err != nil {
+	staged, blob := filepath.Join(dir, stagedFile), filepath.Join(dir, blobFile)
+	if !exists(staged) {
+		sign, _, err := note.GenerateKey(rand.Reader, originPrefix+uuid.NewString())
+		if err != nil {
+			return err
+		}
+		if err := wholefile.Replace(staged, []byte(sign+"\n")); err != nil {
 			return err
 		}
 	}
-	return nil
+	if !exists(blob) {
+		key := make([]byte, 32)
+		_, _ = rand.Read(key) // never fails
+		if err := wholefile.Replace(blob, []byte(base64.StdEncoding.EncodeToString(key)+"\n")); err != nil {
+			return err
+		}
+	}
+	k, err := loadKeysWith(home, stagedFile)
+	if err != nil {
+		return err
+	}
+	return wholefile.Replace(filepath.Join(dir, publicFile), []byte(k.public+"\n"))
 }
 
 // address is where a blob is kept: a MAC of its bytes, so that a copy of the

@@ -143,13 +143,13 @@ func (s *Store) setup(ctx context.Context) error {
 // ready reports whether there is an up-to-date ledger.
 func (s *Store) ready(ctx context.Context) (bool, error) {
 	info, err := os.Stat(s.path)
-	if err != nil || info.Size() == 0 {
+	if err != nil || info.Size() == 0 || !exists(filepath.Join(s.home, keyFolder, signFile)) {
 		return false, nil //nolint:nilerr // made next, which reports what is wrong
 	}
 	if s.keys, err = loadKeys(s.home); err != nil {
 		return false, err
 	}
-	db := s.connect("_pragma=busy_timeout(10000)&_pragma=query_only(1)")
+	db := s.connect("mode=rw&_pragma=busy_timeout(10000)&_pragma=query_only(1)")
 	s.read = &reader{DB: db}
 	v, err := s.version(ctx, db)
 	mode := ""
@@ -163,36 +163,61 @@ func (s *Store) ready(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
+// make makes a new ledger, or brings the file up to date. The signing key takes its
+// name once the file is complete: where the key is, there was a ledger, so a file
+// that is missing then is not made anew.
 func (s *Store) make(ctx context.Context) error {
-	fresh := true
-	if info, err := os.Stat(s.path); err == nil && info.Size() > 0 {
-		fresh = false
-	}
-	if fresh && !exists(filepath.Join(s.home, keyFolder, signFile)) {
-		if err := makeKeys(s.home); err != nil {
-			return err
-		}
-	}
-	var err error
-	if s.keys, err = loadKeys(s.home); err != nil {
+	key, staged := filepath.Join(s.home, keyFolder, signFile), filepath.Join(s.home, keyFolder, stagedFile)
+	if err := Present(s.home); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(s.path, os.O_CREATE|os.O_RDWR, 0o600)
+	fresh := !exists(key) && (exists(staged) || !hasContent(s.path))
+	if !fresh {
+		if err := s.upgrade(ctx, false); err != nil {
+			return err
+		}
+		return wholefile.SyncFolder(s.home)
+	}
+	if err := makeKeys(s.home); err != nil {
+		return err
+	}
+	if err := s.upgrade(ctx, true); err != nil {
+		return err
+	}
+	if err := wholefile.SyncFolder(s.home); err != nil {
+		return err
+	}
+	return errors.Join(os.Rename(staged, key), wholefile.SyncFolder(filepath.Dir(key)))
+}
+
+// upgrade applies the migrations that the file lacks.
+func (s *Store) upgrade(ctx context.Context, fresh bool) (err error) {
+	sign, create := signFile, 0
+	if fresh {
+		sign, create = stagedFile, os.O_CREATE
+	}
+	if s.keys, err = loadKeysWith(s.home, sign); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(s.path, create|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
 	if err := f.Close(); err != nil {
 		return err
 	}
-	db := s.connect("_pragma=busy_timeout(10000)")
+	db := s.connect("mode=rw&_pragma=busy_timeout(10000)")
 	db.SetMaxOpenConns(1)
-	return errors.Join(s.migrate(ctx, db), db.Close(), wholefile.SyncFolder(s.home))
+	return errors.Join(s.migrate(ctx, db, fresh), db.Close())
 }
 
-func (s *Store) migrate(ctx context.Context, db *sql.DB) error {
+func (s *Store) migrate(ctx context.Context, db *sql.DB, fresh bool) error {
 	v, err := s.version(ctx, db)
 	if err != nil {
 		return err
+	}
+	if v == 0 && !fresh {
+		return errMissing(s.home)
 	}
 	if _, err := db.ExecContext(ctx, "PRAGMA journal_mode=WAL"); err != nil {
 		return err

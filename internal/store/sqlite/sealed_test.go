@@ -216,7 +216,7 @@ func TestVerifyNamesRowsThatWerePutBack(t *testing.T) {
 func TestAChangedRowIsRefusedWhenItIsUsed(t *testing.T) {
 	ctx, from := context.Background(), authority(t)
 	empty := forge(t, from, func(*sql.DB) {}) // the same ledger as it once was, empty
-	if err := os.Remove(filepath.Join(empty, sqlite.File)); err != nil {
+	if err := errors.Join(os.Remove(filepath.Join(empty, sqlite.File)), unfinished(empty)); err != nil {
 		t.Fatal(err)
 	}
 	if err := must(sqlite.Open(ctx, sqlite.Options{Home: empty})).Close(); err != nil {

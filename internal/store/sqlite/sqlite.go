@@ -82,8 +82,9 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open opens the ledger in o.Home, and makes it if it is missing. Errors carry
-// fault.StoreReadOnly, StoreFull, StoreCorrupt, StoreVersion or StoreFailed.
+// Open opens the ledger in o.Home. It makes one where there is neither a ledger nor
+// a key of one. Errors carry fault.StoreReadOnly, StoreFull, StoreCorrupt,
+// StoreVersion, StoreMissing or StoreFailed.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Durability == "" {
 		o.Durability = Power
@@ -113,7 +114,7 @@ func (s *Store) open(ctx context.Context) error {
 	}
 	s.format = len(migrations)
 	if s.read == nil {
-		s.read = &reader{DB: s.connect("_pragma=busy_timeout(10000)&_pragma=query_only(1)")}
+		s.read = &reader{DB: s.connect("mode=rw&_pragma=busy_timeout(10000)&_pragma=query_only(1)")}
 	}
 	w, err := newWriter(ctx, s)
 	if err != nil {
@@ -128,6 +129,9 @@ func (s *Store) open(ctx context.Context) error {
 // cannot make the file that readers of a live log share, so a file without
 // one is read as one that nobody changes.
 func (s *Store) openReadOnly(ctx context.Context) error {
+	if err := Present(s.home); err != nil {
+		return err
+	}
 	if _, err := os.Stat(s.path); err != nil {
 		return s.fault(err, "the ledger cannot be opened")
 	}
@@ -163,6 +167,9 @@ func (s *Store) Owner() uuid.UUID { return s.owner }
 // PublicKey is the key that checkpoints and proofs are checked with, as
 // ledger.pub holds it.
 func (s *Store) PublicKey() string { return s.keys.public }
+
+// Origin names the ledger, as its checkpoints do.
+func (s *Store) Origin() string { return s.keys.origin }
 
 // Close signs a checkpoint of what was appended since the last one and
 // releases everything. Entries that are being appended are written first.

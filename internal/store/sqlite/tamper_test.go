@@ -405,6 +405,9 @@ func TestAnOlderCheckpointExposesARewrittenLedger(t *testing.T) {
 		t.Fatal(err)
 	}
 	private(t, b)
+	if err := unfinished(b); err != nil {
+		t.Fatal(err)
+	}
 	other := openWith(t, sqlite.Options{Home: b}) // another history under the same keys
 	begin(other)
 	begin(other)

@@ -64,7 +64,7 @@ const maxRunStates = 1024 // runs that a writer keeps in mind
 
 func newWriter(ctx context.Context, s *Store) (*writer, error) {
 	w := &writer{s: s, stmts: map[string]*sql.Stmt{}, turn: make(chan struct{}, 1), ended: make(chan struct{}), runs: map[ledger.Seq]*ledger.Progress{}, dirty: map[ledger.Seq]bool{}, listed: map[toolOf]bool{}, seals: map[string]*seal{}, tags: newTagger(s.keys)}
-	w.db = s.connect("_pragma=busy_timeout(10000)&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(2000)&_pragma=cell_size_check(1)")
+	w.db = s.connect("mode=rw&_pragma=busy_timeout(10000)&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(2000)&_pragma=cell_size_check(1)")
 	w.db.SetMaxOpenConns(1)
 	var err error
 	if w.conn, err = w.db.Conn(ctx); err != nil {

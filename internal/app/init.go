@@ -1,0 +1,43 @@
+package app
+
+import (
+	"context"
+
+	"github.com/remitrun/remit/internal/ledger"
+	"github.com/remitrun/remit/internal/store/sqlite"
+)
+
+// Begun is a ledger that Init made or found.
+type Begun struct {
+	Origin  string // names the ledger in its checkpoints
+	Home    string
+	Retired sqlite.Retired // with InitRequest.NewLedger: what was left of the old ledger
+}
+
+// LedgerPresent reports a ledger that is missing although its keys are there.
+func (a *App) LedgerPresent() error { return sqlite.Present(a.cfg.Home) }
+
+// Init makes the ledger if there is none yet. With anew it starts over after the
+// ledger was lost: the new ledger has an origin and keys of its own, and takes no
+// grant of the old one.
+func (a *App) Init(ctx context.Context, anew bool) (Begun, error) {
+	out := Begun{Home: a.cfg.Home}
+	if anew {
+		var err error
+		// Grants go too: whether they were revoked, or spent, is not known any more.
+		if out.Retired, err = sqlite.Retire(ctx, a.cfg.Home, adminFile, grantKeyFile, grantPubFile, settingsSeen); err != nil {
+			return out, err
+		}
+	}
+	st, err := a.Store(ctx)
+	if err != nil {
+		return out, err
+	}
+	if s, err := a.open(ctx, false); err == nil {
+		out.Origin = s.Origin()
+	}
+	if out.Retired.Folder == "" {
+		return out, nil
+	}
+	return out, operated(ctx, st, "ledger.new", ledger.OperatorAction{Target: out.Retired.Origin}, 0)
+}
