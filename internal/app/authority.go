@@ -171,12 +171,18 @@ func (a *App) under(ctx context.Context, p Presented, workspace string, narrower
 	if err != nil {
 		return none(err)
 	}
+	today, err := a.todaysPolicy(ctx, g)
+	if err != nil {
+		return none(err)
+	}
 	outer, err := a.outer()
 	if err != nil {
 		return none(err)
 	}
-	if outer != nil {
-		narrower = append(narrower, outer)
+	for _, p := range []*policy.Policy{today, outer} {
+		if p != nil {
+			narrower = append(narrower, p)
+		}
 	}
 	id, err := newID()
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/agent"
 	"github.com/remitrun/remit/internal/fault"
 	"github.com/remitrun/remit/internal/httpapi"
+	"github.com/remitrun/remit/internal/policy"
 	"github.com/remitrun/remit/internal/telemetry"
 )
 
@@ -44,6 +45,9 @@ type Served struct {
 	Traced  string // where traces go; "": nowhere
 	Holder  string
 	Replace bool // an older token was revoked
+	Older   bool // the token was made under another policy, which still bounds it
+
+	policy *policy.Policy // of Policy
 }
 
 // Serve answers the HTTP API until ctx ends, and then finishes what is under way.
@@ -61,6 +65,7 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	if err != nil {
 		return err
 	}
+	a.serving = admin.policy
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	s, end, err := a.server(work, q, conf)

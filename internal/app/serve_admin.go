@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/grant"
 	"github.com/remitrun/remit/internal/policy"
 	"github.com/remitrun/remit/internal/store"
 )
@@ -32,15 +33,16 @@ models: {allow: ["*"]}
 delegate: {actions: [api, models, tools], to: ["*"], depth: 8}
 `
 
-// adminGrant gives the operator's grant: the one that is kept, if it still holds for
-// the policy that is chosen, or a new one.
+// adminGrant gives the operator's grant: the one that is kept, if it can still be used,
+// or a new one. A grant made under another policy stays, and the chosen policy bounds
+// it too.
 func (a *App) adminGrant(ctx context.Context, q ServeRequest) (Served, error) {
 	out := Served{File: filepath.Join(a.cfg.Home, adminFile)}
 	p, hint, why, err := a.adminPolicy(q)
 	if err != nil {
 		return out, err
 	}
-	out.Policy, out.Why, out.Hint = string(p.Source()), why, hint
+	out.Policy, out.Why, out.Hint, out.policy = string(p.Source()), why, hint, p
 	err = a.locked("admin.lock", func() error { return a.keepAdmin(ctx, q, p, &out) })
 	return out, err
 }
@@ -51,11 +53,11 @@ func (a *App) keepAdmin(ctx context.Context, q ServeRequest, p *policy.Policy, o
 	if err != nil {
 		return err
 	}
-	if old.Text != "" && !q.NewToken && sameAdmin(old, p) {
-		out.Until, out.Holder = old.Claims.Expires(), old.Claims.Holder()
+	if old.Text != "" && !q.NewToken && lasting(old) {
+		out.Until, out.Holder, out.Older = old.Claims.Expires(), old.Claims.Holder(), !underPolicy(old, p)
 		return nil
 	}
-	if old.Text != "" { // what it allows is not what is chosen any more
+	if old.Text != "" && q.NewToken {
 		if _, err := a.SetGrant(ctx, old.Claims.Leaf().String(), store.Revoked, "a new token of the admin takes its place"); err != nil {
 			return err
 		}
@@ -72,11 +74,37 @@ func (a *App) keepAdmin(ctx context.Context, q ServeRequest, p *policy.Policy, o
 	return nil
 }
 
-// sameAdmin reports whether a token says what a new one would.
-func sameAdmin(t Token, p *policy.Policy) bool {
+// lasting reports whether a token of the admin's need not be made anew. One that expires
+// soon is left to expire.
+func lasting(t Token) bool {
+	return t.Claims.Holder() == Person() && time.Until(t.Claims.Expires()) > adminRenew
+}
+
+// underPolicy reports whether a token was made under this policy alone.
+func underPolicy(t Token, p *policy.Policy) bool {
 	all, err := t.Claims.Policies()
-	return err == nil && len(all) == 1 && len(all[0]) == 1 && all[0][0].Digest() == p.Digest() && t.Claims.Holder() == Person() &&
-		time.Until(t.Claims.Expires()) > adminRenew
+	return err == nil && len(all) == 1 && len(all[0]) == 1 && all[0][0].Digest() == p.Digest()
+}
+
+// todaysPolicy gives the policy that bounds a grant besides its own chain: of grants
+// that derive from the admin's, the one that remit serve began with. Nil: none does.
+func (a *App) todaysPolicy(ctx context.Context, g grant.Grant) (*policy.Policy, error) {
+	chain := g.Chain()
+	if a.serving == nil || len(chain) > 0 && chain[0].Policy().Digest() == a.serving.Digest() {
+		return nil, nil //nolint:nilnil // none, or it bounds the grant already
+	}
+	_, st, err := a.granted(ctx)
+	if err != nil {
+		return nil, err
+	}
+	root, err := st.Grant(ctx, g.Nodes()[0].ID.String())
+	if err != nil {
+		return nil, err
+	}
+	if root.Note != adminNote {
+		return nil, nil //nolint:nilnil // issued by other means, under a policy of its own
+	}
+	return a.serving, nil
 }
 
 // keptAdmin reads the token that is kept; the zero Token where there is none that can

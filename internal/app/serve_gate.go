@@ -98,15 +98,24 @@ func (g *gate) verify(ctx context.Context, text string) (*entered, error) {
 		nodes = append(nodes, n.ID.String())
 		g.keep("grant "+n.ID.String(), slices.Clone(nodes))
 	}
-	chain := held.Chain()
-	if outer, err := g.app.outer(); err != nil {
+	today, err := g.app.todaysPolicy(ctx, held)
+	if err != nil {
 		return nil, err
-	} else if outer != nil && saysAPI(outer) {
-		links, err := grant.Links(env, outer, held.Holder())
+	}
+	outer, err := g.app.outer()
+	if err != nil {
+		return nil, err
+	}
+	chain := append(policy.Chain{}, held.Chain()...)
+	for _, p := range []*policy.Policy{today, outer} {
+		if p == nil || !saysAPI(p) {
+			continue
+		}
+		links, err := grant.Links(env, p, held.Holder())
 		if err != nil {
 			return nil, err
 		}
-		chain = append(append(policy.Chain{}, chain...), links...)
+		chain = append(chain, links...)
 	}
 	return &entered{grant: held, until: time.Now().Add(trustFor), caller: httpapi.Caller{
 		Name: held.Holder(), Person: held.Nodes()[0].Holder, Token: text, Leaf: held.ID().String(),

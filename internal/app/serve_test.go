@@ -17,6 +17,7 @@ import (
 
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/httpapi"
+	"github.com/remitrun/remit/internal/policy"
 )
 
 // service is remit serve in this process.
@@ -435,6 +436,110 @@ func TestTheAdminsTokenIsMadeOnce(t *testing.T) {
 	if status, _ := s.ask("GET", "/v1/agents", second, ""); status != 401 {
 		t.Errorf("the token that others could read: %d", status)
 	}
+}
+
+// A policy that is edited ends no token: it bounds them besides the one that they were
+// made under, and sessions that were begun go on under it.
+func TestAnEditedPolicyLogsNobodyOut(t *testing.T) {
+	s := &service{t: t, home: t.TempDir(), dir: t.TempDir()}
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const open = "version: 1\nname: serve\napi: {allow: ['*']}\nmodels: {allow: ['*']}\nfiles: {read: {allow: ['*.txt', '*.yaml']}}\ndelegate: {actions: [api, models, tools, files.read], to: ['*'], depth: 8}\n"
+	file := filepath.Join(s.dir, "serve-policy.yaml")
+	write("clock.yaml", script)
+	write("a.txt", "one")
+	write("serve-policy.yaml", open)
+	with := func(q *app.ServeRequest) { q.Policy = file }
+	s.start(with)
+	first, id := s.token, s.session(s.token, `[]`)
+	narrowed := s.must(201, "POST", "/v1/grants", `{"holder":"client:one"}`)["token"].(string)
+	read := func(token string) int {
+		status, _ := s.ask("POST", "/v1/tools/fs.read/invoke", token, `{"args":{"path":"a.txt"}}`)
+		return status
+	}
+	for _, token := range []string{first, narrowed} {
+		if got := read(token); got != 200 {
+			t.Fatalf("before: %d", got)
+		}
+	}
+	own := issued(t, s, open)
+
+	// Less: what the policy does not allow any more is refused to all that derives from the admin's.
+	s.stop()
+	write("serve-policy.yaml", strings.Replace(strings.Replace(open, "'*.txt', ", "", 1), "api: {allow: ['*']}", "api: {allow: ['*'], deny: ['audit.*']}", 1))
+	s.start(with)
+	if s.token != first || s.told.Token != "" || !s.told.Older || s.told.Replace {
+		t.Fatalf("the token was not kept: %+v", s.told)
+	}
+	for _, token := range []string{first, narrowed} {
+		if got := read(token); got != 403 {
+			t.Errorf("a file that the edited policy does not allow: %d", got)
+		}
+		if status, m := s.ask("GET", "/v1/audit", token, ""); status != 403 {
+			t.Errorf("an action that the edited policy denies: %d %v", status, m)
+		}
+	}
+	if got := read(own); got != 200 {
+		t.Errorf("a grant that was issued under a policy of its own: %d", got)
+	}
+	if m := s.must(201, "POST", "/v1/sessions/"+id+"/messages", `{"content":"Hi"}`); m["reply"] != "Hello." {
+		t.Errorf("a session does not go on: %v", m)
+	}
+
+	// No models at all: the session goes on, and is decided anew.
+	s.stop()
+	write("serve-policy.yaml", strings.Replace(open, "models: {allow: ['*']}", "models: {allow: []}", 1))
+	s.start(with)
+	if status, m := s.ask("POST", "/v1/sessions/"+id+"/messages", s.token, `{"content":"Hi"}`); status == 201 && m["reply"] != nil && m["reply"] != "" {
+		t.Errorf("a model that the edited policy does not allow answers: %d %v", status, m)
+	}
+
+	// More: the policy that the token was made under bounds it still, until a new one is made.
+	s.stop()
+	write("serve-policy.yaml", strings.Replace(open, "'*.txt'", "'*.txt', '*.md'", 1))
+	write("b.md", "two")
+	s.start(with)
+	if status, _ := s.ask("POST", "/v1/tools/fs.read/invoke", first, `{"args":{"path":"b.md"}}`); status != 403 {
+		t.Errorf("an old token was widened: %d", status)
+	}
+	if got := read(first); got != 200 {
+		t.Errorf("what both allow: %d", got)
+	}
+	s.stop()
+	s.start(with, func(q *app.ServeRequest) { q.NewToken = true })
+	s.must(200, "POST", "/v1/tools/fs.read/invoke", `{"args":{"path":"b.md"}}`)
+	for _, token := range []string{first, narrowed} {
+		if status, m := s.ask("GET", "/v1/agents", token, ""); status != 401 || m["code"] != "E6004" {
+			t.Errorf("a token after --new-token: %d %v", status, m)
+		}
+	}
+}
+
+// issued is a grant of the service's ledger under a policy of its own.
+func issued(t *testing.T, s *service, text string) string {
+	t.Helper()
+	p, err := policy.Parse("own.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := app.FromEnv([]string{"REMIT_HOME=" + s.home, "HOME=" + s.home, "USER=ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := app.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = a.Close() }()
+	tok, err := a.IssueGrantOf(t.Context(), app.GrantTerms{Workspace: s.dir, Holder: "client:own", Expires: time.Hour}, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok.Text
 }
 
 // A policy without a section of the API bounds what calls do, and is itself what

@@ -27,8 +27,10 @@ At the first start the admin's grant is made. It is shown once and kept in
 $REMIT_HOME/keys/admin.token, which only you can read. It is under -p, else under the
 workspace's trusted remit.yaml, else under a built-in policy that opens the API and
 models, and nothing of this machine; a policy without a section api is given one that
-allows all of it, for the admin alone. Another policy, or --new-token, makes a new
-token and revokes the old one, and with it all that derives from it.
+allows all of it, for the admin alone. A policy that was changed since bounds the token,
+all that derives from it and sessions that go on, besides the policy that the token was
+made under. --new-token makes a new token under the present policy alone; it revokes
+the old one, and with it all that derives from it.
 
 It listens on loopback unless told otherwise. Other addresses need a certificate (or
 --insecure-public, where something before it has TLS), and the names by which clients
@@ -82,6 +84,9 @@ func (s *session) serving(v app.Served) {
 		if v.Token != "" {
 			out["token"] = v.Token
 		}
+		if v.Older {
+			out["older_token"] = true
+		}
 		if err := s.printJSON(out); err != nil {
 			s.errorf("%v\n", err)
 		}
@@ -99,6 +104,9 @@ func (s *session) serving(v app.Served) {
 		s.printf("  token   of %s, until %s, shown this once and kept in %s:\n\n%s\n\n", show(v.Holder), v.Until.Local().Format(time.DateOnly), show(v.File), v.Token)
 	} else {
 		s.printf("  token   in %s, until %s\n", show(v.File), v.Until.Local().Format(time.DateOnly))
+	}
+	if v.Older {
+		s.printf("  %s the token was made under another policy, which bounds it too; --new-token makes one under this policy alone and ends the old one\n", s.paint(yellow, "!"))
 	}
 	if v.Replace {
 		s.printf("  %s the old token was revoked, and all that derives from it\n", s.paint(yellow, "!"))
