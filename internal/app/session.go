@@ -62,6 +62,9 @@ func (s *Session) Refuse(ctx context.Context, c runner.Call, why error) (runner.
 // Chain is what the session's grant allows.
 func (s *Session) Chain() policy.Chain { return s.run.Grant.Chain() }
 
+// Usable says why the session's grant may not be used now; nil: it may.
+func (s *Session) Usable(ctx context.Context) error { return s.runner.Usable(ctx, s.run) }
+
 // take counts a call as under way until it has come to something.
 func (s *Session) take(ctx context.Context, call func(context.Context) runner.Outcome) (runner.Outcome, error) {
 	s.mu.Lock()

@@ -71,7 +71,10 @@ func (c *conn) unlisted(next mcp.MethodHandler) mcp.MethodHandler {
 			if _, listed := c.promptOf(r.Params.Name); !listed {
 				return notNil(c.prompt(ctx, r, false))
 			}
+		case *mcp.ListResourcesRequest, *mcp.ListResourceTemplatesRequest, *mcp.ListPromptsRequest:
+			c.relist(ctx)
 		case *mcp.ListToolsRequest:
+			c.relist(ctx)
 			res, err := next(ctx, method, req)
 			if list, ok := res.(*mcp.ListToolsResult); ok && err == nil {
 				return pageOf(list), nil

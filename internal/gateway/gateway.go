@@ -31,6 +31,9 @@ type Session interface {
 	Run() string
 	// Chain is what the run's grant allows.
 	Chain() policy.Chain
+	// Usable says why the run's grant may not be used now: it was revoked or paused, or
+	// its time is over.
+	Usable(ctx context.Context) error
 	// Call takes one call all the way, whatever comes of it. An error means that
 	// the session is over, or its record cannot be written.
 	Call(ctx context.Context, c runner.Call) (runner.Outcome, error)
@@ -104,6 +107,7 @@ type conn struct {
 	listing sync.Mutex // one at a time lists
 
 	mu     sync.Mutex
+	usable bool               // the grant was, at the last listing
 	listed map[string]tool.ID // by the name that the client knows
 	shown  map[string]tool.Digest
 	shelves

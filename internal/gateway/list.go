@@ -12,15 +12,21 @@ import (
 )
 
 // list shows the client the tools that its grant could allow, and what else there
-// is: as they are now. Where that differs from what was shown, the client is told.
+// is: as they are now. A grant that may not be used allows nothing. Where that differs
+// from what was shown, the client is told.
 func (c *conn) list(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, listTime)
 	defer stop()
 	c.listing.Lock()
 	defer c.listing.Unlock()
 	chain, tools := c.session.Chain(), c.gateway.opts.Tools(ctx)
+	usable := c.session.Usable(ctx) == nil
+	if !usable {
+		tools = nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.usable = usable
 	now, can := map[string]bool{}, map[tool.ID]*tool.Spec{}
 	for _, t := range tools {
 		if !chain.Offers(t) {
@@ -49,6 +55,17 @@ func (c *conn) list(ctx context.Context) {
 		c.server.RemoveTools(gone...)
 	}
 	c.offer(chain, can)
+}
+
+// relist lists anew if the grant was revoked, paused or resumed since the last listing.
+func (c *conn) relist(ctx context.Context) {
+	usable := c.session.Usable(ctx) == nil
+	c.mu.Lock()
+	changed := usable != c.usable
+	c.mu.Unlock()
+	if changed {
+		c.list(ctx)
+	}
 }
 
 // touch has one of a server's tools shown anew, which tells the client that the list

@@ -25,7 +25,8 @@ func (lister) Call(context.Context, runner.Call) (runner.Outcome, error) {
 func (lister) Refuse(context.Context, runner.Call, error) (runner.Outcome, error) {
 	return runner.Outcome{}, nil
 }
-func (lister) End(context.Context) error { return nil }
+func (lister) Usable(context.Context) error { return nil }
+func (lister) End(context.Context) error    { return nil }
 
 // BenchmarkListOfAThousandTools is tools/list where the catalog has a thousand tools
 // of a server.

@@ -104,21 +104,24 @@ func (f *flight) refuse(rule string, err error) {
 	f.decision = policy.Decision{Effect: policy.Deny, Rule: &policy.Rule{Name: rule}, Reason: fault.Message(err)}
 }
 
-func (f *flight) standing(ctx context.Context) error {
-	if err := f.run.over(); err != nil {
+func (f *flight) standing(ctx context.Context) error { return f.r.Usable(ctx, f.run) }
+
+// Usable says why a run's grant may not be used now; nil: it may.
+func (r *Runner) Usable(ctx context.Context, run *Run) error {
+	if err := run.over(); err != nil {
 		return err
 	}
-	g := f.run.Grant
-	if err := g.At(f.r.now()); err != nil {
+	g := run.Grant
+	if err := g.At(r.now()); err != nil {
 		return err
 	}
 	switch {
 	case !g.Kept():
 		return nil
-	case f.r.Authority == nil:
-		return fault.New(fault.Denied, "nothing here can tell whether the grant %s was revoked, so it is not used", g.ID())
+	case r.Authority == nil:
+		return fault.New(fault.Denied, "the grant %s is not used: whether it was revoked is unknown here", g.ID())
 	}
-	return f.r.Authority.Check(ctx, g)
+	return r.Authority.Check(ctx, g)
 }
 
 // resolve tells what is wrong with the tool's name, or with arguments that

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"path"
+	"strings"
 
 	"github.com/remitrun/remit/internal/fault"
 	"github.com/remitrun/remit/internal/policy"
@@ -30,13 +31,21 @@ func (w Within) Check() error {
 	return nil
 }
 
+// Of reports whether a tool of this name is meant. In names the slash is a character
+// like any other. A pattern that cannot be read means every tool.
+func (w Within) Of(name string) bool {
+	plain := strings.NewReplacer("/", "\x01").Replace
+	ok, err := path.Match(plain(w.Tool), plain(name))
+	return ok || err != nil
+}
+
 // Actions are those that the operator said the tool's arguments stand for. All
 // else that a server does is bounded by its own policy, and what its tools are
 // asked to do by the caller's rules for tools and their arguments.
 func (t *Tool) Actions(_ tool.Env, args tool.Args) ([]tool.Action, error) {
 	var out []tool.Action
 	for _, w := range t.server.cfg.Within {
-		if ok, err := path.Match(w.Tool, t.name); err == nil && !ok {
+		if !w.Of(t.name) {
 			continue
 		}
 		v, there := args[w.Arg]

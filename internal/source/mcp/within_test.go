@@ -41,6 +41,24 @@ func TestArgumentsThatArePathsAndURLsAreActions(t *testing.T) {
 			}
 		}
 	}
+	for name, tt := range map[string]struct {
+		pattern, tool string
+		want          bool
+	}{
+		"a name":                 {"read", "read", true},
+		"another":                {"read", "write", false},
+		"a slash in the name":    {"read_*", "read_file/raw", true},
+		"a slash for one char":   {"read?raw", "read/raw", true},
+		"a slash in the pattern": {"fs/*", "fs/read", true},
+		"a slash after any":      {"*", "fs/read/raw", true},
+		"a class with a slash":   {"fs[/.]read", "fs/read", true},
+		"another with a slash":   {"read_*", "write/read_x", false},
+		"what cannot be read":    {"[", "anything", true},
+	} {
+		if got := (mcp.Within{Tool: tt.pattern}).Of(tt.tool); got != tt.want {
+			t.Errorf("%s: %q matches %q is %v", name, tt.pattern, tt.tool, got)
+		}
+	}
 	many := make([]any, 5000)
 	for i := range many {
 		many[i] = "x"
