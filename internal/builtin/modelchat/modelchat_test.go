@@ -325,6 +325,12 @@ func TestWhoMayNameWhichFile(t *testing.T) {
 		}
 		same = fault.Message(err)
 	}
+	for id, deny := range map[string]string{"scripted:demo.yaml": "demo.yaml", "scripted:link.yaml": outside + "/**", "scripted:" + outside + "/good.yaml": "**"} {
+		denied := any + fmt.Sprintf("files: {read: {allow: [%q], deny: [%q]}}\n", "**", deny)
+		if err := ask(denied, id); !errors.Is(err, fault.ModelUnknown) || fault.Message(err) != same {
+			t.Errorf("%s, which files.read.deny names: got %v", id, err)
+		}
+	}
 	readable := any + fmt.Sprintf("files: {read: {allow: [%q]}}\n", outside+"/**")
 	if err := ask(readable, "scripted:"+outside+"/secret.yaml"); !errors.Is(err, fault.ModelFailed) || !strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("who may read it is told: got %v", err)

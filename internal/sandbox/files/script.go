@@ -15,7 +15,8 @@ import (
 
 // ReadModel reads the file of a model that is one, of at most so many bytes. The
 // policies' models allow it, and not files.read: so nothing of what is in the file
-// may be told but as the model's answers. readable says that files.read would allow
+// may be told but as the model's answers. A file that an entry of files.read.deny
+// names is not read at all. readable says that files.read would allow
 // it too; where it would not, an error does not even say what is wrong with the
 // file.
 func ReadModel(p permit.Permit, model, asked string, most int64) (content []byte, readable bool, err error) {
@@ -46,14 +47,17 @@ func ReadModel(p permit.Permit, model, asked string, most int64) (content []byte
 }
 
 func (f *Files) readModel(clean string, most int64) (content []byte, readable bool, err error) {
-	may := func(real string) bool {
-		return f.p.Chain().DecideAction(tool.Action{Kind: tool.FileRead, Path: clean, Real: real}).Effect == policy.Allow
+	decide := func(real string) policy.Decision {
+		return f.p.Chain().DecideAction(tool.Action{Kind: tool.FileRead, Path: clean, Real: real})
 	}
 	real, err := f.resolve(clean)
 	if err != nil {
-		return nil, may(clean), err
+		return nil, decide(clean).Effect == policy.Allow, err
 	}
-	readable = may(real)
+	d := decide(real)
+	if readable = d.Effect == policy.Allow; d.Effect == policy.Deny && d.Rule != nil && d.Rule.Pattern != "" {
+		return nil, false, fault.New(fault.HandleRefused, "%s denies the file of the model", d.Rule)
+	}
 	pl := &place{path: clean, real: real, base: path.Base(real)}
 	if pl.dir, err = f.openDir(path.Dir(real)); err != nil {
 		return nil, readable, err
