@@ -5,6 +5,7 @@ package sandbox
 import (
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/remitrun/remit/internal/fault"
@@ -33,6 +34,13 @@ func (b *Box) environ(chain policy.Chain, l policy.Limits, c Command) ([]string,
 		}
 		vars[name] = v
 	}
+	if !slices.Contains(listed, "GIT_CONFIG_COUNT") {
+		for i, kv := range gitSettings {
+			n := strconv.Itoa(i)
+			vars["GIT_CONFIG_KEY_"+n], vars["GIT_CONFIG_VALUE_"+n] = kv[0], kv[1]
+		}
+		vars["GIT_CONFIG_COUNT"] = strconv.Itoa(len(gitSettings))
+	}
 	vars["HOME"], vars["TMPDIR"], vars["PATH"] = "/tmp/home", "/tmp", strings.Join(l.Path, ":")
 	if own := chain.Own(); own != "" {
 		vars[WorkVariable] = own
@@ -47,6 +55,23 @@ func (b *Box) environ(chain policy.Chain, l policy.Limits, c Command) ([]string,
 	}
 	slices.Sort(out)
 	return out, nil
+}
+
+// gitSettings keep Git from running what a repository names by itself: hooks, a
+// file system monitor, what asks for passwords, transports that are commands; and
+// from taking a folder for a bare repository. They win over every file of Git's. A
+// policy that lists GIT_CONFIG_COUNT in commands.env sets its own.
+var gitSettings = [...][2]string{
+	{"safe.bareRepository", "explicit"},
+	{"core.fsmonitor", "false"},
+	{"core.hooksPath", "/dev/null"},
+	{"core.sshCommand", "ssh"},
+	{"core.askPass", ""},
+	{"core.alternateRefsCommand", "true"},
+	{"protocol.ext.allow", "never"},
+	{"gpg.program", "gpg"},
+	{"gpg.x509.program", "gpgsm"},
+	{"gpg.ssh.program", "ssh-keygen"},
 }
 
 // dangerous names make loaders, shells and interpreters run other code.

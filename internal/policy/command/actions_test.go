@@ -158,6 +158,29 @@ func TestActions(t *testing.T) {
 		{"git|clone|ext::sh -c rm", "git clone ext::sh -c rm; ?"},
 		{"git|submodule|foreach|rm x; ls", "git submodule foreach rm x; ls; rm x @; ls @"},
 		{"crontab|f", "crontab f; ?"},
+		{"sed|-n|1,20p|f", "sed -n 1,20p f"},
+		{"sed|-i|s/a/b/g;s,/x,y,|f", "sed -i s/a/b/g;s,/x,y, f"},
+		{"sed|-E|-e|/^a/!{s/[a-z]+[[:space:]]*/x/2g;p};$d|-e|s|/x|f", "sed -E -e /^a/!{s/[a-z]+[[:space:]]*/x/2g;p};$d -e s /x f; ?"},
+		{"sed|-E|/^a/!{s/[a-z]+[[:space:]]*/x/2g;p};$d|f", "sed -E /^a/!{s/[a-z]+[[:space:]]*/x/2g;p};$d f"},
+		{"sed|:a;N;$!ba;s/\\n/ /g|f", "sed :a;N;$!ba;s/\\n/ /g f"},
+		{"sed|1e id", "sed 1e id; ?"}, {"sed|e", "sed e; ?"}, {"sed|s/x/id/e|f", "sed s/x/id/e f; ?"}, {"sed|s/x/id/ge|f", "sed s/x/id/ge f; ?"},
+		{"sed|p;e id", "sed p;e id; ?"}, {"sed|-n|-e|bx;e id|-e|:x", "sed -n -e bx;e id -e :x; ?"}, {"sed|-f|x|f", "sed -f x f; ?"}, {"sed|-nfx|f", "sed -nfx f; ?"},
+		{"sed|-ne|1e id|f", "sed -ne 1e id f; ?"}, {"sed|--expression=1e id|f", "sed --expression=1e id f; ?"}, {"sed|--expr=1e id|f", "sed --expr=1e id f; ?"},
+		{"sed|s/[]/]/w f/e", "sed s/[]/]/w f/e; ?"}, {"sed|s/a/b\\|-e|c/e", "sed s/a/b\\ -e c/e"}, {"sed|-e|s/a/b\\|-e|c/e", "sed -e s/a/b\\ -e c/e; ?"},
+		{"sed|\\%x%e id", "sed \\%x%e id; ?"}, {"sed|--sandbox|1e id", "sed --sandbox 1e id"}, {"busybox|sed|1e id", "busybox sed 1e id; sed 1e id; ?"},
+		{"sed|p|--|f", "sed p -- f"}, {"sed|w out", "sed w out"}, {"sed|$a x;e id", "sed $a x;e id"},
+		{"awk|{print $1}|f", "awk {print $1} f"},
+		{"awk|BEGIN{system(\"id\")}", "awk BEGIN{system(\"id\")}; ?"}, {"awk|BEGIN{f=\"sys\" \"tem\";@f(\"id\")}", "awk BEGIN{f=\"sys\" \"tem\";@f(\"id\")}; ?"},
+		{"awk|-f|x", "awk -f x; ?"}, {"awk|--file=x", "awk --file=x; ?"}, {"gawk|-i|x|1", "gawk -i x 1; ?"}, {"gawk|-S|BEGIN{system(1)}", "gawk -S BEGIN{system(1)}"},
+		{"mawk|-S|BEGIN{system(1)}", "mawk -S BEGIN{system(1)}; ?"}, {"mawk|-W|exec|x", "mawk -W exec x; ?"}, {"awk|--|{print}|-f", "awk -- {print} -f"},
+		{"install|--strip-program=./x|-s|a|b", "install --strip-program=./x -s a b; ?"}, {"install|-m|755|a|b", "install -m 755 a b"},
+		{"diff3|--diff-program=./x|a|b|c", "diff3 --diff-program=./x a b c; ?"}, {"diff3|a|b|c", "diff3 a b c"},
+		{"m4|x", "m4 x; ?"}, {"gcc|-wrapper|./x|a.c", "gcc -wrapper ./x a.c; ?"}, {"x86_64-linux-gnu-gcc-12|-wrapper|./x|a.c", "x86_64-linux-gnu-gcc-12 -wrapper ./x a.c; ?"},
+		{"gcc|@args", "gcc @args; ?"}, {"gcc|-B.|a.c", "gcc -B. a.c; ?"}, {"cc|-O2|-o|a|a.c", "cc -O2 -o a a.c"}, {"clang++-17|-fplugin=x|a", "clang++-17 -fplugin=x a; ?"},
+		{"man|-P|./x|ls", "man -P ./x ls; ?"}, {"man|--pag=./x|ls", "man --pag=./x ls; ?"}, {"man|ls", "man ls"}, {"nc|-e|sh|h|1", "nc -e sh h 1; ?"},
+		{"scp|-S|./x|a|b:", "scp -S ./x a b:; ?"}, {"ssh-keygen|-D|./x.so", "ssh-keygen -D ./x.so; ?"}, {"ip|netns|exec|x|id", "ip netns exec x id; ?"}, {"ip|addr", "ip addr"},
+		{"pdflatex|--shell-escape|x", "pdflatex --shell-escape x; ?"}, {"hg|--config|alias.x=!id|x", "hg --config alias.x=!id x; ?"}, {"socat|-|EXEC:id", "socat - EXEC:id; ?"},
+		{"git|help|log", "git help log; ?"}, {"tcpdump|-z|./x", "tcpdump -z ./x; ?"}, {"ccache|gcc|a.c", "ccache gcc a.c; ?"},
 		{"/lib64/ld-linux-x86-64.so.2|/bin/rm", "/lib64/ld-linux-x86-64.so.2 /bin/rm; ?"},
 		{"", "?"},
 	}
@@ -167,6 +190,36 @@ func TestActions(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})
+	}
+}
+
+// A program of awk starts commands by pipes, too; | also stands for other things.
+func TestPipesOfAwk(t *testing.T) {
+	for src, harmless := range map[string]bool{
+		`$1 ~ /a|b/ || x {print $2}`:              true,
+		`{split($0, a, "|"); print a[1]}`:         true,
+		`{while ((getline l < "f") > 0) print l}`: true,
+		`{print a || b}`:                          true,
+		`BEGIN{print 1 | "sh"}`:                   false,
+		`BEGIN{printf "x" |& "sh"}`:               false,
+		`BEGIN{"id" | getline x}`:                 false,
+		`BEGIN{print /"/ | "sh" #"` + "\n}":       false,
+		"BEGIN{sys\\\ntem(1)}":                    false,
+		`BEGIN{print 1 ||| "sh"}`:                 false,
+	} {
+		got := show(command.Actions([]string{"awk", src}, env, "/ws"))
+		if strings.HasSuffix(got, "; ?") == harmless {
+			t.Errorf("%q gives %s", src, got)
+		}
+	}
+	for src, want := range map[string]string{
+		`sed "s/a/$x/" f`: "?", `sed -n 1p "$f"`: "?", `sed -n 1p -- "$f"`: "sed -n 1p -- $", `sed --sandbox "s/a/$x/" "$f"`: "sed --sandbox $ $",
+		`awk "{print $1}" f`: "?", `awk '{print $1}' "$f" *.c`: "awk {print $1} $ $*", `awk -v x="$y" '{print x}'`: "awk -v $ {print x}", `awk $opts '{print}'`: "?",
+	} {
+		_, as, err := command.Script(src, env, "/ws", nil)
+		if got := show(as); err != nil || got != want && !strings.HasSuffix(got, "; "+want) {
+			t.Errorf("%s gives %s, %v, want %s", src, got, err, want)
+		}
 	}
 }
 

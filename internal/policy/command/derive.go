@@ -2,6 +2,7 @@ package command
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/remitrun/remit/internal/tool"
@@ -69,7 +70,7 @@ func (d *deriver) command(argv []string) {
 	name := base(argv[0])
 	p := programs[name]
 	if p == nil {
-		p = loader(name)
+		p = variant(name)
 	}
 	switch {
 	case p == nil:
@@ -80,10 +81,17 @@ func (d *deriver) command(argv []string) {
 	}
 }
 
-// loader recognises the dynamic linker, which runs the program it is given.
-func loader(name string) *program {
+// variant recognises names that carry a version or a machine: the dynamic linker,
+// which runs the program it is given, and compilers.
+func variant(name string) *program {
 	if strings.HasPrefix(name, "ld-linux") || strings.HasPrefix(name, "ld-musl") || strings.HasPrefix(name, "ld-2.") {
 		return programs["ld.so"]
+	}
+	bare := strings.TrimSuffix(strings.TrimRight(name, "0123456789."), "-")
+	for _, c := range strings.Fields(compilers) {
+		if bare == c || strings.HasSuffix(bare, "-"+c) {
+			return programs[c]
+		}
 	}
 	return nil
 }
@@ -93,7 +101,7 @@ func (d *deriver) starts(p *program, name string, args []string) {
 	switch {
 	case p.never != "":
 		d.unknownStart(name, p.never)
-	case p.hooks != nil:
+	case p.hooks != nil || p.words != nil:
 		d.hooks(p, name, args)
 	case p.free:
 		d.follow(p.run, nil, args)
@@ -125,6 +133,10 @@ func (d *deriver) follow(w way, o *options, rest []string) {
 		runGit(d, rest)
 	case byGdb:
 		runGdb(d, rest)
+	case bySed:
+		runSed(d, rest)
+	case byAwk:
+		runAwk(d, rest)
 	default:
 		runInner(d, rest)
 	}
@@ -134,7 +146,7 @@ func (d *deriver) follow(w way, o *options, rest []string) {
 // unless it stands behind "--".
 func (d *deriver) hooks(p *program, name string, args []string) {
 	if h := p.hooked(args); h != "" {
-		d.unknown("its option " + h + " starts a program; leave it out, or name that program in a call of its own")
+		d.unknown("its word " + h + " can start a program; leave it out, or name that program in a call of its own")
 		return
 	}
 	for _, w := range args {
@@ -142,7 +154,7 @@ func (d *deriver) hooks(p *program, name string, args []string) {
 			return
 		}
 		if nonLiteral(w) {
-			d.unknown("a word of " + name + " is not literal and could be its option " + p.hooks[0] + ", which starts a program; put -- before it")
+			d.unknown("a word of " + name + " is not literal and could be its option " + slices.Concat(p.hooks, p.words)[0] + ", which starts a program; put -- before it")
 			return
 		}
 	}

@@ -29,7 +29,7 @@ var gitHooks = map[string]*program{
 var gitRemote = words("fetch pull ls-remote archive fetch-pack send-pack")
 
 // gitNever are subcommands that start what their arguments or configuration say.
-var gitNever = words("filter-branch mergetool for-each-repo remote-ext remote-fd send-email instaweb web--browse daemon shell credential hook")
+var gitNever = words("filter-branch mergetool for-each-repo remote-ext remote-fd send-email instaweb web--browse daemon shell credential hook help difftool gui citool gitk maintenance imap-send interpret-trailers")
 
 func runGit(d *deriver, args []string) {
 	for len(args) > 0 && (nonLiteral(args[0]) || strings.HasPrefix(args[0], "-")) {

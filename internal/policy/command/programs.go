@@ -32,6 +32,9 @@ type program struct {
 	hooks []string
 	// plain are long options that begin like a hook and are none.
 	plain []string
+	// words are beginnings of words that make it start a program, or read what to
+	// start from somewhere else.
+	words []string
 }
 
 // way is how a program's remaining words say what it starts.
@@ -47,6 +50,8 @@ const (
 	byShell
 	byGit
 	byGdb
+	bySed
+	byAwk
 )
 
 const (
@@ -87,27 +92,63 @@ var programs = table([]entry{
 	{"sh bash dash ash ksh mksh rbash", program{free: true, run: byShell}},
 	{"git", program{free: true, run: byGit}},
 	{"gdb", program{free: true, run: byGdb}},
+	{"sed gsed", program{free: true, run: bySed}},
+	{"awk gawk mawk nawk original-awk", program{free: true, run: byAwk}},
 
 	{`su runuser sudoedit pkexec chroot nsenter setpriv capsh newgrp sg bwrap firejail setarch linux32 linux64
 		i386 x86_64 uname26 proot fakechroot gosu su-exec setuidgid chpst cgexec`, program{never: otherRoot}},
 	{"at batch crontab systemd-run start-stop-daemon xdg-open sensible-browser gio daemonize daemon", program{never: later}},
 	{`parallel script run-parts entr zsh fish csh tcsh screen tmux expect unbuffer xvfb-run fakeroot prlimit numactl ld.so
 		chronic ifne pee rlwrap eatmydata faketime torsocks proxychains proxychains4 ssh-agent dbus-run-session dbus-launch
-		systemd-inhibit choom uclampset coresched openvt valgrind catchsegv perf tini dumb-init envdir softlimit`, program{never: readsCmds}},
+		systemd-inhibit choom uclampset coresched openvt valgrind catchsegv perf tini dumb-init envdir softlimit
+		aa-exec cpulimit logsave multitime pexec grc genie torify runscript sshpass gtester hyperfine setlock tmate byobu service
+		rlogin rsh xdotool cdist distcc ccache sccache msgfilter m4 dc sftp ftp lftp ncftp psftp tftp smbclient telnet socat openvpn
+		mail mailx mutt run-mailcap see logrotate debugfs crash scanmem tdbtool ginsh agetty bconsole minicom`, program{never: readsCmds}},
 
 	{"tar", program{hooks: []string{"-I", "-F", "--to-command", "--checkpoint-action", "--use-compress-program", "--rsh-command",
 		"--info-script", "--new-volume-script", "--rmt-command"}, plain: []string{"--checkpoint"}}},
 	{"cpio", program{hooks: []string{"--rsh-command", "--rmt-command"}}},
-	{"rsync", program{hooks: []string{"-e", "--rsh", "--rsync-path"}, plain: []string{"--rsync"}}},
+	{"rsync", program{hooks: []string{"-e", "-M", "--rsh", "--rsync-path", "--remote-option"}, plain: []string{"--rsync", "--remote"}}},
 	{"sort", program{hooks: []string{"--compress-program"}}},
 	{"split", program{hooks: []string{"--filter"}}},
 	{"zip", program{hooks: []string{"-T", "--unzip-command"}}},
 	{"rg", program{hooks: []string{"--pre", "--hostname-bin"}, plain: []string{"--pre-glob"}}},
 	{"fd fdfind", program{hooks: []string{"-x", "-X", "--exec", "--exec-batch"}}},
-	{"ssh scp sftp", program{hooks: []string{"-o", "-F", "-S", "-D"}}},
-	{"wget", program{hooks: []string{"-e", "--execute", "--use-askpass"}}},
+	{"ssh scp", program{hooks: []string{"-o", "-F", "-S", "-D", "-I"}}},
+	{"ssh-keygen ssh-add ssh-copy-id sshfs", program{hooks: []string{"-o", "-D", "-s", "-F", "-w"}}},
+	{"mosh", program{hooks: []string{"--ssh", "--server", "--client"}}},
+	{"nc ncat netcat", program{hooks: []string{"-e", "-c", "--exec", "--sh-exec", "--lua-exec"}}},
+	{"nmap", program{hooks: []string{"--script", "--interactive", "--datadir"}, words: []string{"-sC", "-A"}}},
+	{"tcpdump", program{hooks: []string{"-z"}}},
+	{"tshark dumpcap", program{hooks: []string{"-X"}}},
+	{"pidstat", program{hooks: []string{"-e"}}},
+	{"ip", program{words: []string{"net", "vr", "-b"}}},
+	{"busctl", program{hooks: []string{"--address"}}},
+	{"wget", program{hooks: []string{"-e", "--execute", "--use-askpass", "--config"}}},
+	{"aria2c", program{words: []string{"--on-", "--conf"}}},
+	{"diff3 sdiff", program{hooks: []string{"--diff-program"}}},
+	{"install ginstall", program{hooks: []string{"--strip-program"}}},
+	{"man", program{hooks: []string{"-P", "-H", "-C", "--pager", "--html", "--config-file"}}},
+	{"bat batcat", program{hooks: []string{"--pager"}}},
+	{"fzf", program{hooks: []string{"--preview", "--bind"}, plain: []string{"--preview-window"}}},
+	{"groff troff nroff pic eqn tbl", program{hooks: []string{"-U"}}},
+	{"enscript", program{hooks: []string{"-I", "--filter"}}},
+	{"cowsay cowthink", program{hooks: []string{"-f"}}},
+	{"csvtool", program{words: []string{"call"}}},
+	{"tex latex pdftex pdflatex xetex xelatex latexmk", program{words: []string{"-shell", "--shell", "-enable-write18", "--enable-write18", "-e", "-r", "-pdflatex", "-latex"}}},
+	{"dvips", program{words: []string{"-R0"}}},
+	{compilers, program{words: []string{"-wrapper", "--wrapper", "-fplugin", "-fpass-plugin", "-specs", "--specs", "-B", "--prefix", "-Xclang", "-load", "-fuse-ld", "--ld-path", "-Wl,-plugin", "-Wl,--plugin", "@"}}},
+	{"ld ld.bfd ld.gold ld.lld", program{words: []string{"-plugin", "--plugin", "@"}}},
+	{"hg", program{words: []string{"--config", "-R", "--repository", "--debugger", "serve"}}},
+	{"svn", program{hooks: []string{"--diff-cmd", "--diff3-cmd", "--editor-cmd", "--config-option", "--config-dir"}}},
+	{"borg", program{hooks: []string{"--rsh", "--remote-path"}}},
+	{"restic rclone", program{hooks: []string{"-o", "--option", "--password-command"}, plain: []string{"--password-file"}}},
+	{"certbot", program{hooks: []string{"--pre-hook", "--post-hook", "--deploy-hook", "--renew-hook", "--manual-auth-hook", "--manual-cleanup-hook"}}},
 	{"go", program{hooks: []string{"--exec", "--toolexec", "--vettool"}}},
 })
+
+// compilers start other programs for each step, and can be told which.
+const compilers = "gcc g++ cc c++ c89 c99 cpp clang clang++ gfortran"
 
 type entry struct {
 	names string
@@ -251,8 +292,13 @@ func (o *options) value(name string, args []string) ([]string, string) {
 // hooked finds an option that names a program to start.
 func (p *program) hooked(args []string) string {
 	for i, w := range args {
-		if len(p.hooks) > 0 && nonLiteral(w) {
-			continue // hooks are told from literal words; the others are checked in risky
+		if nonLiteral(w) {
+			continue // whether it could be a hook is checked in hooks
+		}
+		for _, b := range p.words {
+			if strings.HasPrefix(w, b) {
+				return w
+			}
 		}
 		for _, h := range p.hooks {
 			if isHook(h, w, p.plain, i == 0) {
