@@ -23,8 +23,8 @@ const (
 	// trustFor is how long a token's signatures, once verified, need not be again.
 	// Whether it was revoked is looked at each time.
 	trustFor    = 30 * time.Second
-	maxEntered  = 1024 // tokens that are kept in mind
-	maxLineages = 10000
+	maxEntered  = 32 << 20    // bytes of verified grants
+	maxLineages = 8 << 20     // bytes of lineages
 	tellEvery   = time.Second // how often at most a refused token is recorded
 )
 
@@ -35,10 +35,11 @@ type gate struct {
 	auth      *authorities
 	store     *sqlite.Store
 
-	mu       sync.Mutex
-	entered  map[string]*entered
-	lineages map[string][]string
-	told     time.Time
+	entered  *memo[*entered]
+	lineages *memo[[]string]
+
+	mu   sync.Mutex
+	told time.Time
 }
 
 // entered is a token that was verified.
@@ -52,15 +53,12 @@ type entered struct {
 // request would cost more than the request.
 func newGate(ctx context.Context, a *App, workspace string) (*gate, error) {
 	auth, st, err := a.granted(ctx)
-	return &gate{app: a, workspace: workspace, auth: auth, store: st, entered: map[string]*entered{}, lineages: map[string][]string{}}, err
+	return &gate{app: a, workspace: workspace, auth: auth, store: st, entered: newMemo[*entered](maxEntered), lineages: newMemo[[]string](maxLineages)}, err
 }
 
 // Enter implements httpapi.Gate.
 func (g *gate) Enter(ctx context.Context, text string) (*httpapi.Caller, error) {
-	g.mu.Lock()
-	e := g.entered[text]
-	g.mu.Unlock()
-	if e != nil && time.Now().Before(e.until) {
+	if e, ok := g.entered.get(text); ok && time.Now().Before(e.until) {
 		if err := g.auth.Check(ctx, e.grant); err != nil {
 			return nil, err
 		}
@@ -70,13 +68,18 @@ func (g *gate) Enter(ctx context.Context, text string) (*httpapi.Caller, error) 
 	if err != nil {
 		return nil, g.tell(ctx, err)
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(g.entered) >= maxEntered {
-		clear(g.entered)
-	}
-	g.entered[text] = e
+	g.entered.put(text, e, sizeOf(e.grant.Chain()))
 	return &e.caller, nil
+}
+
+// sizeOf is about how many bytes a chain takes once its expressions are compiled.
+func sizeOf(c policy.Chain) int {
+	n := 0
+	for _, r := range c {
+		p := r.Policy()
+		n += 2*len(p.Source()) + 1024*p.Parts() + 64*p.Program()
+	}
+	return n
 }
 
 // verify reads a token for the first time, or again.
@@ -225,17 +228,13 @@ func (g *gate) OfRun(ctx context.Context, id string) ([]string, error) {
 }
 
 func (g *gate) known(key string) ([]string, bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	nodes, ok := g.lineages[key]
-	return nodes, ok
+	return g.lineages.get(key)
 }
 
 func (g *gate) keep(key string, nodes []string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(g.lineages) >= maxLineages {
-		clear(g.lineages)
+	cost := 0
+	for _, n := range nodes {
+		cost += 2 * len(n) // with what refers to it
 	}
-	g.lineages[key] = nodes
+	g.lineages.put(key, nodes, cost)
 }

@@ -117,12 +117,13 @@ func holder(c token.Claims, i int) string {
 func handovers(c token.Claims, g grant.Grant, env policy.Env) ([]int, error) {
 	nodes := g.Nodes()
 	var hands []int
+	binder := grant.NewBinder(env)
 	for i := 1; i < len(nodes); i++ {
 		if !c.Handed(i) { // to another name, or to another key
 			continue
 		}
 		hands = append(hands, i)
-		before, err := held(c, i, env)
+		before, err := held(c, i, binder)
 		if err != nil {
 			return nil, err
 		}
@@ -139,7 +140,7 @@ func handovers(c token.Claims, g grant.Grant, env policy.Env) ([]int, error) {
 
 // held is the chain that the holder before block i had, with the roles of who
 // held it until then and not of those it goes to.
-func held(c token.Claims, i int, env policy.Env) (policy.Chain, error) {
+func held(c token.Claims, i int, binder *grant.Binder) (policy.Chain, error) {
 	all, err := c.Policies()
 	if err != nil {
 		return nil, err
@@ -153,7 +154,7 @@ func held(c token.Claims, i int, env policy.Env) (policy.Chain, error) {
 					holders = append(holders, h)
 				}
 			}
-			links, err := grant.Links(env, p, holders...)
+			links, err := binder.Links(p, holders...)
 			if err != nil {
 				return nil, err
 			}

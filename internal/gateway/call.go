@@ -200,6 +200,9 @@ func decodeArgs(raw json.RawMessage) (tool.Args, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return tool.Args{}, nil
 	}
+	if canon.Values(raw) > canon.MaxValues {
+		return nil, fault.New(fault.ArgsInvalid, "the arguments have more than %d values", canon.MaxValues)
+	}
 	v, err := canon.Decode(raw)
 	if err != nil {
 		return nil, fault.New(fault.ArgsInvalid, "the arguments are no usable JSON: %v", err)

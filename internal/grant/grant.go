@@ -96,15 +96,35 @@ func Root(id uuid.UUID, holder string, env policy.Env, ps ...*policy.Policy) (Gr
 // Links binds a policy to env, with the further links that its roles give the
 // holders, one after the other.
 func Links(env policy.Env, p *policy.Policy, holders ...string) (policy.Chain, error) {
+	return NewBinder(env).Links(p, holders...)
+}
+
+// Binder binds policies to one environment, each once however often it is asked for.
+type Binder struct {
+	env   policy.Env
+	bound map[*policy.Policy]*policy.Rules
+}
+
+// NewBinder makes a binder that has bound nothing so far.
+func NewBinder(env policy.Env) *Binder {
+	return &Binder{env: env, bound: map[*policy.Policy]*policy.Rules{}}
+}
+
+// Links is [Links] in the binder's environment.
+func (b *Binder) Links(p *policy.Policy, holders ...string) (policy.Chain, error) {
 	list := []*policy.Policy{p}
 	for _, h := range holders {
 		list = append(list, p.Roles(h)...)
 	}
 	var out policy.Chain
 	for _, link := range list {
-		r, err := link.Bind(env)
-		if err != nil {
-			return nil, err
+		r := b.bound[link]
+		if r == nil {
+			var err error
+			if r, err = link.Bind(b.env); err != nil {
+				return nil, err
+			}
+			b.bound[link] = r
 		}
 		out = append(out, r)
 	}

@@ -154,14 +154,10 @@ func written(x *exchange, status int, v any, err error) (*Streamed, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		return nil, fault.Wrap(fault.Internal, err, "an answer cannot be written")
-	}
 	return &Streamed{func(huma.Context) {
 		x.Header().Set("Content-Type", "application/json")
 		x.WriteHeader(status)
-		_, _ = x.Write(append(b, '\n')) // a client that has gone misses it
+		_ = encode(x, v) // a client that has gone misses it
 	}}, nil
 }
 

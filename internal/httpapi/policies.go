@@ -72,7 +72,7 @@ func (s *Server) policies() {
 	type check struct {
 		asked
 		Body struct {
-			Policy string `json:"policy" maxLength:"1000000" doc:"YAML or JSON" example:"version: 1\n"`
+			Policy string `json:"policy" maxLength:"65536" doc:"YAML or JSON" example:"version: 1\n"`
 		} `nameHint:"PolicyText"`
 	}
 	route(s, operation{
@@ -96,7 +96,7 @@ func (s *Server) policies() {
 	type explain struct {
 		asked
 		Body struct {
-			Policy string         `json:"policy,omitempty" maxLength:"1000000" doc:"Without: what bounds the caller's grant"`
+			Policy string         `json:"policy,omitempty" maxLength:"65536" doc:"Without: what bounds the caller's grant"`
 			Tool   string         `json:"tool" minLength:"1" maxLength:"300" example:"fs.read"`
 			Args   map[string]any `json:"args,omitempty" nullable:"false"`
 		} `nameHint:"ExplainCall"`
@@ -121,7 +121,7 @@ func (s *Server) dryRun() {
 	type dry struct {
 		asked
 		Body struct {
-			Policy string `json:"policy" minLength:"1" maxLength:"1000000"`
+			Policy string `json:"policy" minLength:"1" maxLength:"65536"`
 			Run    string `json:"run_id" maxLength:"100" example:"019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b44"`
 		} `nameHint:"DryRunOf"`
 	}

@@ -319,6 +319,8 @@ func (s *Server) body(x *exchange, r *http.Request) ([]byte, *Problem) {
 		return nil, bad(http.StatusRequestTimeout, fault.Usage, "the body did not come in time", "")
 	case err != nil:
 		return nil, bad(http.StatusBadRequest, fault.Usage, "the body cannot be read", "")
+	case x.op.raw == 0 && canon.Values(b) > canon.MaxValues:
+		return nil, bad(http.StatusRequestEntityTooLarge, fault.Usage, "the body has more than "+strconv.Itoa(canon.MaxValues)+" values", "send fewer")
 	}
 	return b, nil
 }
@@ -326,15 +328,19 @@ func (s *Server) body(x *exchange, r *http.Request) ([]byte, *Problem) {
 // bodyTime is how long a client may take to send a body.
 const bodyTime = 30 * time.Second
 
+// encode writes an answer. Nothing is escaped for HTML, which no answer is: that
+// would make some texts six times as long.
+func encode(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
 // jsonFormat reads and writes bodies. What readers of JSON disagree about, as keys
 // that come twice, is refused.
 func jsonFormat() huma.Format {
 	return huma.Format{
-		Marshal: func(w io.Writer, v any) error {
-			enc := json.NewEncoder(w)
-			enc.SetEscapeHTML(false)
-			return enc.Encode(v)
-		},
+		Marshal: encode,
 		Unmarshal: func(data []byte, v any) error {
 			if _, loose := v.(*any); loose {
 				if _, err := canon.Decode(data); err != nil {

@@ -31,6 +31,7 @@ type Rules struct {
 	risk     tool.Risk
 	gates    boundGates
 	own      string // see Chain.Owning
+	program  int    // instructions of the policy's regular expressions, without its roles'
 }
 
 type boundSection struct {
@@ -62,6 +63,12 @@ func (p *Policy) Bind(env Env) (*Rules, error) {
 		return nil, err
 	}
 	r := &Rules{policy: p, env: env, state: glob.Fold(env.State)}
+	if p != nil {
+		r.program = p.program
+	}
+	for i := range d.roles {
+		r.program -= d.roles[i].policy.program
+	}
 	r.builtin = r.synthetic("default", "built-in tools are allowed where tools.allow is absent")
 	r.inherit = r.synthetic("rest", "rest: inherit leaves this to the policies before")
 	r.typed = r.synthetic("default", "no entry of commands knows it; the person who typed it must approve")

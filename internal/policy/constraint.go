@@ -3,7 +3,6 @@ package policy
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -17,9 +16,9 @@ type constraint struct {
 	hasEquals            bool
 	equals               any
 	oneOf                []any // nil: not given
-	globText, regexText  string
+	globText             string
 	glob                 *glob.Text
-	regex                *regexp.Regexp
+	regex                *expression
 	min, max             json.Number // "": not given
 	minLength, maxLength *int
 	each                 *constraint
@@ -169,17 +168,8 @@ func (p *parser) constraint(e Effect, n *yaml.Node, field string) *constraint {
 			}
 			c.oneOf = list
 		},
-		"glob": func(n *yaml.Node, f string) {
-			p.pattern(n, f, &c.globText, func(s string) (err error) { c.glob, err = glob.CompileText(s); return })
-		},
-		"regex": func(n *yaml.Node, f string) {
-			p.pattern(n, f, &c.regexText, func(s string) (err error) {
-				if _, err = regexp.Compile(s); err == nil {
-					c.regex, err = regexp.Compile(`\A(?:` + s + `)\z`)
-				}
-				return
-			})
-		},
+		"glob":       func(n *yaml.Node, f string) { p.glob(n, f, c) },
+		"regex":      func(n *yaml.Node, f string) { c.regex = p.expression(n, f) },
 		"min":        p.number(&c.min),
 		"max":        p.number(&c.max),
 		"min_length": p.optional(&c.minLength),
@@ -209,8 +199,17 @@ func (p *parser) each(e Effect, n *yaml.Node, field string) *constraint {
 		return p.constraint(e, n, field)
 	}
 	c := &constraint{}
-	p.pattern(n, field, &c.globText, func(s string) (err error) { c.glob, err = glob.CompileText(s); return })
+	p.glob(n, field, c)
 	return c
+}
+
+func (p *parser) glob(n *yaml.Node, field string, c *constraint) {
+	p.pattern(n, field, &c.globText, func(s string) (err error) {
+		if c.glob, err = glob.CompileText(s); err == nil {
+			p.charge(n, field, c.glob.Added()/globPart)
+		}
+		return err
+	})
 }
 
 func (p *parser) within(e Effect, c *constraint) func(*yaml.Node, string) {
@@ -233,6 +232,9 @@ func (p *parser) pattern(n *yaml.Node, field string, into *string, compile func(
 	s, ok := p.text(n, field)
 	if !ok {
 		return
+	}
+	if p.full {
+		return // reported already
 	}
 	if err := compile(s); err != nil {
 		p.fail(n, field, "%v", err)
@@ -321,7 +323,16 @@ func (c *constraint) checkText(v any) truth {
 	if !ok {
 		return unknown
 	}
-	return truthOf((c.glob == nil || c.glob.Match(s)) && (c.regex == nil || utf8.ValidString(s) && c.regex.MatchString(s)))
+	if c.glob != nil && !c.glob.Match(s) {
+		return no
+	}
+	switch {
+	case c.regex == nil:
+		return yes
+	case !utf8.ValidString(s):
+		return no
+	}
+	return c.regex.match(s)
 }
 
 func (c *constraint) checkRange(v any) truth {

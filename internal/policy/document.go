@@ -95,14 +95,15 @@ var listNames = [3]string{Deny: "deny", Ask: "ask", Allow: "allow"}
 
 // entry is one line of a list, compiled as far as that needs no environment.
 type entry struct {
-	pos  fault.Pos
-	text string // the pattern as written
-	args *arguments
-	net  *target.Rule
-	look bool    // a network entry's inspect, or it has a secret
-	key  *Secret // a network entry's secret
-	cmd  *command.Pattern
-	name *glob.Text // tools, models and api
+	pos   fault.Pos
+	text  string // the pattern as written
+	added int    // bytes that the braces of a path pattern add
+	args  *arguments
+	net   *target.Rule
+	look  bool    // a network entry's inspect, or it has a secret
+	key   *Secret // a network entry's secret
+	cmd   *command.Pattern
+	name  *glob.Text // tools, models and api
 }
 
 type riskGate struct {

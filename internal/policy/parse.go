@@ -24,8 +24,11 @@ const maxProblems = 100
 
 // parser reads one document and collects everything that is wrong with it.
 type parser struct {
-	file string
-	errs fault.List
+	file    string
+	errs    fault.List
+	parts   int  // so far
+	full    bool // there are more than MaxParts; no more is read
+	program int  // instructions of regular expressions so far
 }
 
 // Parse reads a policy document (YAML, or JSON which is YAML). Every problem is
@@ -37,7 +40,7 @@ func Parse(file string, src []byte) (*Policy, error) {
 		return nil, p.errs
 	}
 	p.plain(root, 0)
-	if len(p.errs) > 0 {
+	if p.charge(root, "", 0); len(p.errs) > 0 {
 		return nil, p.errs
 	}
 	doc := &document{name: nameOf(file)}
@@ -45,7 +48,7 @@ func Parse(file string, src []byte) (*Policy, error) {
 	if len(p.errs) > 0 {
 		return nil, p.errs
 	}
-	return &Policy{file: file, src: bytes.Clone(src), doc: doc}, nil
+	return &Policy{file: file, src: bytes.Clone(src), doc: doc, parts: p.parts, program: p.program}, nil
 }
 
 // nameOf is a policy's name where it does not say one: its file's.
@@ -79,6 +82,8 @@ func (p *parser) load(src []byte) *yaml.Node {
 		p.at(lineOf(src, invalidAt(src)), 1, "", "the policy is not UTF-8")
 	case bytes.IndexByte(src, 0) >= 0:
 		p.at(lineOf(src, bytes.IndexByte(src, 0)), 1, "", "the policy holds a NUL byte")
+	case marks(src) > maxMarks:
+		p.at(1, 1, "", "the policy has more than %d of the characters , : [ {", maxMarks).Hint = "use wildcards, or split the policy"
 	default:
 		p.shown(src)
 	}
@@ -136,6 +141,7 @@ func lineOf(src []byte, at int) int { return 1 + bytes.Count(src[:at], []byte("\
 // plain refuses what a policy has no use for and readers overlook: anchors,
 // aliases, merge keys and explicit tags; and nesting beyond reason.
 func (p *parser) plain(n *yaml.Node, depth int) {
+	p.parts++
 	if depth > 2*maxNesting {
 		p.fail(n, "", "nested more than %d levels deep", 2*maxNesting)
 		return
@@ -175,11 +181,15 @@ type keys map[string]func(n *yaml.Node, field string)
 
 // mapping reads a mapping that may have only the keys given.
 func (p *parser) mapping(n *yaml.Node, field string, known keys) {
+	if !p.charge(n, field, 1) {
+		return
+	}
 	p.pairs(n, field, func(k, v *yaml.Node, f string) {
 		read, ok := known[k.Value]
 		if !ok {
-			e := p.fail(k, f, "unknown key %q", k.Value)
-			e.Hint = suggest(k.Value, known)
+			if e := p.fail(k, f, "unknown key %q", k.Value); len(p.errs) < maxProblems {
+				e.Hint = suggest(k.Value, known)
+			}
 			return
 		}
 		read(v, f)
@@ -262,8 +272,12 @@ func clip(s string) string {
 	return s
 }
 
-// checkPath compiles a path pattern only to see that it is one.
-func checkPath(pattern string, deny bool) error {
-	_, err := compilePath(pattern, deny, Env{Workspace: "/workspace", Home: "/home"}, glob.Options{})
-	return err
+// checkPath compiles a path pattern only to see that it is one, and how much its
+// braces add to it.
+func checkPath(pattern string, deny bool) (added int, err error) {
+	compiled, err := compilePath(pattern, deny, Env{Workspace: "/workspace", Home: "/home"}, glob.Options{})
+	if err != nil {
+		return 0, err
+	}
+	return compiled.Added(), nil
 }

@@ -55,6 +55,8 @@ type Policy struct {
 	file string
 	src  []byte
 	doc  *document
+
+	parts, program int // its roles' included; see MaxParts and MaxProgram
 }
 
 var emptyDocument = &document{name: "empty"}

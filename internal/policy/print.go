@@ -221,7 +221,7 @@ func (c *constraint) print() string {
 		add("glob", quote(c.globText))
 	}
 	if c.regex != nil {
-		add("regex", quote(c.regexText))
+		add("regex", quote(c.regex.source))
 	}
 	if c.min != "" {
 		add("min", string(c.min))

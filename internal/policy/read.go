@@ -130,9 +130,13 @@ func (p *parser) list(id sectionID, e Effect, n *yaml.Node, field string) []entr
 			continue
 		}
 		en := entry{pos: p.pos(item), text: text}
+		if p.full {
+			return out // reported already
+		}
 		if err := en.compile(id, e); err != nil {
 			p.fail(item, f, "%s", plain(err))
 		}
+		p.charge(item, f, en.added/globPart)
 		out = append(out, en)
 	}
 	return out
@@ -150,7 +154,7 @@ func plain(err error) string {
 func (en *entry) compile(id sectionID, e Effect) (err error) {
 	switch id {
 	case readSection, writeSection:
-		err = checkPath(en.text, e == Deny)
+		en.added, err = checkPath(en.text, e == Deny)
 	case networkSection:
 		en.net, err = target.ParseRule(en.text, e == Deny)
 	case commandSection:
@@ -198,9 +202,13 @@ func (p *parser) roles(d *document, n *yaml.Node, field string) {
 			p.fail(k, f, "%v", err)
 			return
 		}
+		if !p.charge(k, f, roleParts) {
+			return
+		}
+		before := p.program
 		sub := &document{name: roleName(k.Value)}
 		p.mapping(v, f, p.body(sub))
-		pol := &Policy{file: p.file, doc: sub}
+		pol := &Policy{file: p.file, doc: sub, program: p.program - before}
 		pol.src = pol.Print()
 		d.roles = append(d.roles, role{pattern: k.Value, name: name, policy: pol})
 	})

@@ -21,6 +21,9 @@ func (c Chain) tool(call *Call, all *collector) (Effect, *boundEntry) {
 	case call.Tool == nil:
 		all.refuseCall(c[0], 0, call, "the tool is not known")
 		return Deny, nil
+	case c.program() > MaxChainProgram:
+		all.refuseCall(c[0], 0, call, "the regular expressions of all policies together are too large")
+		return Deny, nil
 	}
 	effect, decided := Allow, false
 	var first *boundEntry

@@ -91,11 +91,11 @@ func (c *Content) Bind(env policy.Env) ([]policy.Chain, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]policy.Chain, len(all))
+	out, binder := make([]policy.Chain, len(all)), grant.NewBinder(env)
 	for i, ps := range all {
 		holders := c.Holders(i)
 		for _, p := range ps {
-			links, err := grant.Links(env, p, holders...)
+			links, err := binder.Links(p, holders...)
 			if err != nil {
 				return nil, err
 			}

@@ -212,12 +212,31 @@ func (c *Content) mayHold(i int) error {
 	return nil
 }
 
+// size is how large the policies of a token are together, which may be as large as
+// one policy may.
+type size struct{ parts, program int }
+
+func (s *size) parse(p Policy) (*policy.Policy, error) {
+	read, err := policy.Parse(p.File, []byte(p.Source))
+	if err != nil {
+		return nil, err
+	}
+	s.parts += read.Parts()
+	s.program += read.Program()
+	if s.parts > policy.MaxParts || s.program > policy.MaxProgram {
+		return nil, fault.New(fault.GrantTooLarge, "the policies of the token together have %d parts and regular expressions of %d instructions; at most %d and %d are allowed",
+			s.parts, s.program, policy.MaxParts, policy.MaxProgram).WithHint("ask for a grant with shorter policies")
+	}
+	return read, nil
+}
+
 // parse reads the policies of every block.
 func (c *Content) parse() ([][]*policy.Policy, error) {
 	out := make([][]*policy.Policy, len(c.links))
+	var size size
 	for i := range c.links {
 		for _, p := range c.links[i].Policies {
-			read, err := policy.Parse(p.File, []byte(p.Source))
+			read, err := size.parse(p)
 			if err != nil {
 				return nil, err
 			}

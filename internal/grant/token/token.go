@@ -108,7 +108,7 @@ func Issue(r Root, key ed25519.PrivateKey, rand io.Reader) (string, error) {
 	if err := checkRoot(&w, &r.Block); err != nil {
 		return "", recode(err, fault.Usage)
 	}
-	if err := readable(r.Policies, true); err != nil {
+	if err := readable(r.Policies); err != nil {
 		return "", err
 	}
 	if err := draw(rand, w.Nonce); err != nil {
@@ -148,10 +148,10 @@ func HandOn(token string, b Block, holder ed25519.PrivateKey, rand io.Reader) (s
 	if err := recode(checkBlock(&b), fault.Usage); err != nil {
 		return "", err
 	}
-	if err := readable(b.Policies, false); err != nil {
+	next := c.with(Link{Block: b})
+	if _, err := next.parse(); err != nil {
 		return "", err
 	}
-	next := c.with(Link{Block: b})
 	if err := next.delegations(); err != nil {
 		return "", err
 	}
@@ -202,14 +202,15 @@ func ceil(t time.Time) time.Time {
 	return t
 }
 
-// readable checks that policies can be read, as their user will have to.
-func readable(ps []Policy, root bool) error {
+// readable checks that the policies of a root can be read, as their user will have to.
+func readable(ps []Policy) error {
+	var size size
 	for i, p := range ps {
-		read, err := policy.Parse(p.File, []byte(p.Source))
+		read, err := size.parse(p)
 		if err != nil {
 			return err
 		}
-		if root && i == 0 && read.Inherits() {
+		if i == 0 && read.Inherits() {
 			return inheritsNothing(p.File)
 		}
 	}

@@ -14,9 +14,19 @@ func expand(pattern string) ([]string, error) {
 	return x.out, nil
 }
 
+// added is how many bytes more the expanded patterns have than the written one.
+func added(pattern string, expanded []string) int {
+	n := -len(pattern)
+	for _, e := range expanded {
+		n += len(e)
+	}
+	return max(n, len(expanded)-1)
+}
+
 type expander struct {
-	src string
-	out []string
+	src  string
+	out  []string
+	size int // bytes of out
 }
 
 // run expands the first brace of rest, and what it leads to.
@@ -44,6 +54,9 @@ func (x *expander) run(done, rest string) error {
 		}
 		if len(done)+len(rest) > 2*MaxLength {
 			return fmt.Errorf("pattern %q expands to a pattern that is too long", x.src)
+		}
+		if x.size += len(done) + len(rest); x.size > maxExpanded {
+			return fmt.Errorf("pattern %q expands to more than %d bytes", x.src, maxExpanded)
 		}
 		x.out = append(x.out, done+rest)
 		return nil

@@ -26,9 +26,11 @@ import (
 
 // The bounds of one pattern.
 const (
-	MaxLength       = 1024 // bytes of a pattern
-	MaxAlternatives = 256  // patterns that braces may expand to
-	maxSegments     = 62   // segments after the literal ones: states of one machine word
+	MaxLength       = 1024     // bytes of a pattern
+	MaxAlternatives = 256      // patterns that braces may expand to
+	maxExpanded     = 16 << 10 // bytes of all of them
+	segmentBytes    = 8        // that a segment with wildcards counts as
+	maxSegments     = 62       // segments after the literal ones: states of one machine word
 )
 
 // Options say how a path pattern is anchored and compared.
@@ -47,6 +49,7 @@ type Options struct {
 // nothing.
 type Pattern struct {
 	src     string
+	added   int
 	fold    bool
 	beneath bool
 	alts    []alternative
@@ -75,13 +78,14 @@ func Compile(pattern string, o Options) (*Pattern, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Pattern{src: pattern, fold: o.Fold, beneath: o.Beneath}
+	p := &Pattern{src: pattern, added: added(pattern, exps), fold: o.Fold, beneath: o.Beneath}
 	for _, e := range exps {
 		a, err := compileAlternative(e, o)
 		if err != nil {
 			return nil, err
 		}
 		p.alts = append(p.alts, a)
+		p.added += segmentBytes * max(0, len(a.rest)-1)
 	}
 	return p, nil
 }
@@ -161,6 +165,10 @@ func splitSegments(e string) ([]string, error) {
 	}
 	return parts, nil
 }
+
+// Added is how many bytes the pattern's braces and wildcards add to it in memory,
+// roughly.
+func (p *Pattern) Added() int { return p.added }
 
 // String gives the pattern as written.
 func (p *Pattern) String() string { return p.src }

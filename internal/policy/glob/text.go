@@ -14,9 +14,10 @@ const maxTokens = 255
 // Text is a compiled pattern for texts that are no paths. It is immutable. The
 // zero Text matches nothing.
 type Text struct {
-	alts []textAlternative
-	bar  func(rune) bool
-	fold bool
+	alts  []textAlternative
+	added int
+	bar   func(rune) bool
+	fold  bool
 }
 
 type textAlternative struct {
@@ -38,6 +39,9 @@ type textAlternative struct {
 func CompileText(pattern string) (*Text, error) {
 	return compileText(pattern, barred)
 }
+
+// Added is how many bytes the pattern's braces add when they are expanded.
+func (t *Text) Added() int { return t.added }
 
 // CompileName reads a pattern for a name of parts that sep separates, such as a
 // tool's ID: * is the only wildcard. It does not cross sep, except as the last
@@ -71,7 +75,7 @@ func compileText(pattern string, bar func(rune) bool) (*Text, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Text{bar: bar}
+	t := &Text{bar: bar, added: added(pattern, exps)}
 	for _, e := range exps {
 		toks, err := tokenize(strings.ReplaceAll(e, "/", "\x00"))
 		if err != nil {
