@@ -108,10 +108,11 @@ var mayImport = map[string]string{
 	"capability/custom":       "base/document canon capability fault tool",
 	"capability/webfetch":     "capability fault inspect permit policy/target sandbox/network tool net/http golang.org/x/net/html github.com/JohannesKaufmann/html-to-markdown/v2",
 	// wiring and surfaces
-	"httpapi":   "agent hostcheck canon capability fault model telemetry github.com/danielgtaylor/huma/v2 github.com/google/uuid crypto/rand net net/http",
+	"httpapi":   "admission agent hostcheck canon capability fault model telemetry github.com/danielgtaylor/huma/v2 github.com/google/uuid crypto/rand net net/http",
 	"chat":      "canon extension fault near tool",
 	"hostcheck": "net net/http",
-	"gateway":   "approval hostcheck canon fault policy runner store tool github.com/modelcontextprotocol/go-sdk crypto/rand net net/http",
+	"admission": "net",
+	"gateway":   "admission approval hostcheck canon fault policy runner store tool github.com/modelcontextprotocol/go-sdk crypto/rand net net/http",
 	"signin":    "fault net net/http",
 	"app": "signin wholefile capability capability/codebox capability/currenttime capability/custom capability/mcptools capability/noop capability/research capability/sessionfiles capability/subagents capability/testmath capability/testweather capability/todolist capability/webfetch capability/workspace httpapi telemetry agent model model/anthropic model/openai model/scripted chat extension source/extension builtin/analyze builtin/modelchat executor/wasm gateway source/mcp source/openapi source/wasm approval authority budget builtin/clock builtin/fs builtin/http builtin/random builtin/shell canon capability catalog changeset eventlog fault frozen grant inspect grant/token ledger near permit plan policy policy/cases policy/compare policy/glob policy/learn policy/target redact " +
 		"replay report runner sandbox secret sandbox/egress sandbox/files sandbox/network schedule store store/sqlite tool " +

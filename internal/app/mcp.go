@@ -29,6 +29,8 @@ type MCPRequest struct {
 	Server string
 	// Started is told of each run as it begins; nil: nobody is.
 	Started func(run *runner.Run, h Hint)
+
+	enter func(ctx context.Context, token string) (gateway.Holder, error) // of gateway.Options
 }
 
 // ServeMCP serves one MCP client on a pair of streams, as a run of its own, until
@@ -40,7 +42,7 @@ func (a *App) ServeMCP(ctx context.Context, q MCPRequest, in io.ReadCloser, out 
 func (a *App) gateway(q MCPRequest) *gateway.Gateway {
 	o := gateway.Options{
 		Server:  q.Server,
-		Version: a.cfg.Version, Tools: a.offered, Elicit: q.Elicit, Person: Person(),
+		Version: a.cfg.Version, Tools: a.offered, Elicit: q.Elicit, Person: Person(), Enter: q.enter,
 		Watch: func(f func()) func() { return a.catalog.Watch(func(string) { f() }) },
 		Begin: func(ctx context.Context, token string, ask gateway.Asker) (gateway.Session, error) {
 			granted := q.Grant
@@ -87,6 +89,11 @@ func adviseMCP(q store.Question) string {
 // names by which clients may call it, besides loopback's.
 func (a *App) ServeMCPOverHTTP(ctx context.Context, q MCPRequest, l net.Listener, hosts []string) error {
 	q.Grant = Presented{}
+	g, err := newGate(ctx, a, q.Workspace)
+	if err != nil {
+		return err
+	}
+	q.enter = g.EnterMCP
 	defer collectLess()()
 	return a.gateway(q).ServeHTTP(ctx, l, hosts)
 }

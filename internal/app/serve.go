@@ -120,7 +120,7 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config) (s *
 	if err != nil {
 		return nil, nil, err
 	}
-	mcp, endMCP := a.gateway(MCPRequest{Workspace: q.Workspace}).Mount(ctx)
+	mcp, endMCP := a.gateway(MCPRequest{Workspace: q.Workspace, enter: g.EnterMCP}).Mount(ctx)
 	parts := &served{app: a, workspace: q.Workspace, observe: w.notice, capabilities: reg}
 	s, err = httpapi.New(httpapi.Options{
 		Version: a.cfg.Version, Gate: g, Lineage: g, Agents: agents, Capabilities: parts, Tools: parts, Runs: parts, Grants: parts, Approvals: parts,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/remitrun/remit/internal/agent"
 	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/gateway"
 	"github.com/remitrun/remit/internal/grant"
 	"github.com/remitrun/remit/internal/grant/token"
 	"github.com/remitrun/remit/internal/httpapi"
@@ -58,18 +59,32 @@ func newGate(ctx context.Context, a *App, workspace string) (*gate, error) {
 
 // Enter implements httpapi.Gate.
 func (g *gate) Enter(ctx context.Context, text string) (*httpapi.Caller, error) {
+	e, err := g.enter(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	return &e.caller, nil
+}
+
+// EnterMCP is Enter for MCP clients.
+func (g *gate) EnterMCP(ctx context.Context, text string) (gateway.Holder, error) {
+	e, err := g.enter(ctx, text)
+	if err != nil {
+		return gateway.Holder{}, err
+	}
+	return gateway.Holder{Leaf: e.caller.Leaf, Root: e.caller.Root, Opens: e.grant.Chain().OpensTools()}, nil
+}
+
+func (g *gate) enter(ctx context.Context, text string) (*entered, error) {
 	if e, ok := g.entered.get(text); ok && time.Now().Before(e.until) {
-		if err := g.auth.Check(ctx, e.grant); err != nil {
-			return nil, err
-		}
-		return &e.caller, nil
+		return e, g.auth.Check(ctx, e.grant)
 	}
 	e, err := g.verify(ctx, text)
 	if err != nil {
-		return nil, g.tell(ctx, err)
+		return nil, g.tell(ctx, text, err)
 	}
 	g.entered.put(text, e, sizeOf(e.grant.Chain()))
-	return &e.caller, nil
+	return e, nil
 }
 
 // sizeOf is about how many bytes a chain takes once its expressions are compiled.
@@ -121,7 +136,7 @@ func (g *gate) verify(ctx context.Context, text string) (*entered, error) {
 		chain = append(chain, links...)
 	}
 	return &entered{grant: held, until: time.Now().Add(trustFor), caller: httpapi.Caller{
-		Name: held.Holder(), Person: held.Nodes()[0].Holder, Token: text, Leaf: held.ID().String(),
+		Name: held.Holder(), Person: held.Nodes()[0].Holder, Token: text, Leaf: held.ID().String(), Root: nodes[0],
 		May: func(action string) error { return mayAsk(chain, action) },
 	}}, nil
 }
@@ -138,9 +153,10 @@ func mayAsk(chain policy.Chain, action string) error {
 	return fault.New(fault.Denied, "api %s is not allowed: %s", action, d.Reason).WithHint("have the policies of the grant say: api: {allow: [%s]}", action)
 }
 
-// tell records that a token was refused, and not more often than makes sense: who
-// has no grant must not be able to fill the ledger.
-func (g *gate) tell(ctx context.Context, why error) error {
+// tell records that a token of this ledger was refused, and not more often than makes
+// sense. A token that anybody could have made is not recorded at all: whoever has no
+// grant cannot write to the ledger. The log tells of both.
+func (g *gate) tell(ctx context.Context, text string, why error) error {
 	g.mu.Lock()
 	now := time.Now()
 	tell := now.Sub(g.told) >= tellEvery
@@ -148,7 +164,10 @@ func (g *gate) tell(ctx context.Context, why error) error {
 		g.told = now
 	}
 	g.mu.Unlock()
-	if !tell || fault.CodeOf(why) == fault.GrantInvalid { // what is no token at all says nothing
+	if !tell || len(text) > token.MaxSize {
+		return why
+	}
+	if _, err := g.app.authentic(text); err != nil {
 		return why
 	}
 	if err := g.app.forged(ctx, g.store, why); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/remitrun/remit/internal/store"
 )
 
-// maxRequests is how many requests with an Idempotency-Key are known of one grant.
+// maxRequests is how many requests with an Idempotency-Key are known of one root grant.
 const maxRequests = 4096
 
 // BeginRequest implements httpapi.Requests.
@@ -17,7 +17,7 @@ func (s *served) BeginRequest(ctx context.Context, k httpapi.Keyed) (httpapi.Key
 		return k, false, err
 	}
 	was, fresh, err := st.BeginRequest(ctx, keptRequest(k), maxRequests)
-	return httpapi.Keyed{Grant: was.Holder, Key: was.Key, Print: was.Print, Until: was.Until, Status: was.Status, Place: was.Place}, fresh, err
+	return httpapi.Keyed{Root: was.Holder, Key: was.Key, Print: was.Print, Until: was.Until, Status: was.Status, Place: was.Place}, fresh, err
 }
 
 // EndRequest implements httpapi.Requests.
@@ -30,5 +30,5 @@ func (s *served) EndRequest(ctx context.Context, k httpapi.Keyed) error {
 }
 
 func keptRequest(k httpapi.Keyed) store.RequestRecord {
-	return store.RequestRecord{Holder: k.Grant, Key: k.Key, Print: k.Print, Until: k.Until, Status: k.Status, Place: k.Place}
+	return store.RequestRecord{Holder: k.Root, Key: k.Key, Print: k.Print, Until: k.Until, Status: k.Status, Place: k.Place}
 }

@@ -3,6 +3,9 @@
 // remit.log what the program says of itself and every warning and error. Start
 // at [Open] and [Log.Executed].
 //
+// Many events of one kind are written to security.log and remit.log fewer and fewer
+// times, so that a flood cannot rotate out what happened before it.
+//
 // The ledger is the record; these files are a convenience. They never hold an
 // argument's value: who writes an entry passes a short subject, which is redacted
 // and cut here once more.
@@ -81,6 +84,7 @@ type Log struct {
 	files                 []io.Closer
 	buffer                *buffered
 	redactor              *redact.Redactor
+	flood                 flood
 	stop                  chan struct{}
 	stopped               sync.WaitGroup
 	once                  sync.Once
@@ -193,6 +197,15 @@ func (l *Log) write(level slog.Level, event string, e Entry) {
 	}
 	attrs := l.attrs(event, e)
 	l.calls.LogAttrs(ctx, level, event, attrs...)
+	if security {
+		left, ok := l.flood.admit(event, e, time.Now())
+		if !ok {
+			return // calls.log has it, and the next one of its kind says how many there were
+		}
+		if left > 0 {
+			attrs = append(attrs, slog.Int("suppressed", left))
+		}
+	}
 	if level >= slog.LevelWarn {
 		l.main.LogAttrs(ctx, level, event, attrs...)
 	}

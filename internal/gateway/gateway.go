@@ -47,12 +47,21 @@ type Session interface {
 // run's Here is.
 type Asker func(ctx context.Context, c approval.Case) (store.Vote, error)
 
+// Holder is who presents a token over HTTP.
+type Holder struct {
+	Leaf, Root string // the grant's ID and that of its root: limits are of both
+	Opens      bool   // its policies allow any tool at all
+}
+
 // Options say what a gateway serves.
 type Options struct {
 	Version string
 	// Tools lists the catalog's tools by ID, those that are switched off left out:
 	// what is known of them when ctx ends.
 	Tools func(ctx context.Context) []*tool.Spec
+	// Enter verifies a token that a client presents over HTTP, and records nothing. It
+	// must be quick for one that was verified before. Only over HTTP is it needed.
+	Enter func(ctx context.Context, token string) (Holder, error)
 	// Begin starts the run of a connection; token is the grant that the client
 	// presented, "" on standard input and output.
 	Begin func(ctx context.Context, token string, ask Asker) (Session, error)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/remitrun/remit/internal/admission"
 	"github.com/remitrun/remit/internal/fault"
 	"github.com/remitrun/remit/internal/hostcheck"
 )
@@ -21,6 +22,9 @@ import (
 const (
 	maxClients  = 64               // connections of clients, each with a run
 	maxSockets  = 256              // of the network
+	maxFrom     = 64               // of them of one address
+	maxRate     = 10000            // requests a second of one grant, and of one root grant
+	maxRefused  = 10               // requests a second of one address that present no good grant
 	clientIdle  = 10 * time.Minute // after which a client that says nothing has gone
 	maxHeader   = 64 << 10         // bytes
 	closeWithin = 10 * time.Second
@@ -31,9 +35,10 @@ type web struct {
 	gateway *Gateway
 	hosts   []string // by which clients may call it, besides loopback's
 	port    string
-	mounted bool // somebody else serves it, who has checked hosts and origins
+	rates   *admission.Rates // of grants; nil: another server, which has checked hosts, origins and rates, calls this one
+	refused *admission.Rates // of addresses; nil like rates
 
-	seats chan struct{} // one for each client
+	seats *admission.Seats // one for each client
 
 	mu      sync.Mutex
 	clients map[string]*client // by their session, or by their token where the protocol has no sessions
@@ -42,6 +47,7 @@ type web struct {
 // client is one client over HTTP: who comes with its session must have its token.
 type client struct {
 	key      string
+	release  func() // gives its seat back
 	token    [sha256.Size]byte
 	sessions bool // the protocol has sessions, of which this is one
 	conn     *conn
@@ -59,7 +65,9 @@ func (g *Gateway) ServeHTTP(ctx context.Context, l net.Listener, hosts []string)
 	if err != nil {
 		return fault.Wrap(fault.Usage, err, "the address %s has no port", l.Addr())
 	}
-	w := &web{gateway: g, hosts: hosts, port: port, clients: map[string]*client{}, seats: make(chan struct{}, maxClients)}
+	w := newWeb(g)
+	w.hosts, w.port = hosts, port
+	w.rates, w.refused = admission.NewRates(maxRate, 2*maxRate), admission.NewRates(maxRefused, 2*maxRefused+1)
 	srv := &http.Server{
 		Handler: w, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return ctx },
@@ -77,7 +85,7 @@ func (g *Gateway) ServeHTTP(ctx context.Context, l net.Listener, hosts []string)
 			_ = srv.Close() // who does not end is cut off
 		}
 	})
-	err = srv.Serve(&limited{Listener: l, slots: make(chan struct{}, maxSockets)})
+	err = srv.Serve(admission.Listen(l, maxSockets, maxFrom))
 	stop()
 	tasks.Wait()
 	if errors.Is(err, http.ErrServerClosed) {
@@ -86,23 +94,26 @@ func (g *Gateway) ServeHTTP(ctx context.Context, l net.Listener, hosts []string)
 	return err
 }
 
+func newWeb(g *Gateway) *web {
+	return &web{gateway: g, clients: map[string]*client{}, seats: admission.NewSeats(maxClients)}
+}
+
 // ServeHTTP implements http.Handler.
 func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	if why := (hostcheck.Service{Hosts: w.hosts, Port: w.port}).Foreign(r); why != "" && !w.mounted {
-		http.Error(rw, why, http.StatusForbidden)
+	if why := (hostcheck.Service{Hosts: w.hosts, Port: w.port}).Foreign(r); why != "" && w.rates != nil {
+		turnAway(rw, why, http.StatusForbidden)
 		return
 	}
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "bearer") || token == "" {
-		rw.Header().Set("WWW-Authenticate", `Bearer realm="remit"`)
-		http.Error(rw, "present a grant token as bearer token: remit grant issue makes one", http.StatusUnauthorized)
-		return
-	}
-	c, status, err := w.clientOf(r, token)
+	token, who, status, err := w.recognize(r)
 	if err != nil {
 		if status == http.StatusUnauthorized {
-			rw.Header().Set("WWW-Authenticate", `Bearer realm="remit", error="invalid_token"`)
+			rw.Header().Set("WWW-Authenticate", `Bearer realm="remit"`)
 		}
+		turnAway(rw, fault.CodeOf(err).Error()+" "+fault.Message(err), status)
+		return
+	}
+	c, status, err := w.clientOf(r, token, who)
+	if err != nil {
 		http.Error(rw, fault.CodeOf(err).Error()+" "+fault.Message(err), status)
 		return
 	}
@@ -113,8 +124,42 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// turnAway refuses a stranger, who keeps no connection.
+func turnAway(rw http.ResponseWriter, why string, status int) {
+	rw.Header().Set("Connection", "close")
+	http.Error(rw, why, status)
+}
+
+// recognize finds out who makes a request, and that it is not one too many. Nothing
+// is begun or recorded for a token that is no good.
+func (w *web) recognize(r *http.Request) (token string, who Holder, status int, err error) {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "bearer") || token == "" {
+		err = fault.New(fault.GrantInvalid, "present a grant token as bearer token: remit grant issue makes one")
+	} else {
+		who, err = w.gateway.opts.Enter(r.Context(), token)
+	}
+	switch {
+	case err == nil && w.rates != nil && !w.rates.Take(time.Now(), who.Root, who.Leaf):
+		return "", who, http.StatusTooManyRequests, fault.New(fault.LimitReached, "this grant makes too many requests")
+	case err == nil:
+		return token, who, 0, nil
+	case !refusesGrant(err):
+		return "", who, http.StatusForbidden, err
+	case w.refused != nil && !w.refused.Take(time.Now(), admission.Address(r.RemoteAddr)):
+		return "", who, http.StatusTooManyRequests, fault.New(fault.LimitReached, "too many requests without a usable grant came from this address")
+	}
+	return "", who, http.StatusUnauthorized, err
+}
+
+// refusesGrant reports whether an error says that a grant is no good.
+func refusesGrant(err error) bool {
+	code := fault.CodeOf(err)
+	return code.OfGrant() || code == fault.GrantUnknown || code == fault.NotDelegable || code == fault.BudgetSpent
+}
+
 // clientOf finds who a request is of, or begins a client's run.
-func (w *web) clientOf(r *http.Request, token string) (*client, int, error) {
+func (w *web) clientOf(r *http.Request, token string, who Holder) (*client, int, error) {
 	hash := sha256.Sum256([]byte(token))
 	key := r.Header.Get("Mcp-Session-Id")
 	sessions := r.Header.Get("Mcp-Protocol-Version") < stateless
@@ -130,15 +175,18 @@ func (w *web) clientOf(r *http.Request, token string) (*client, int, error) {
 	if r.Method != http.MethodPost {
 		return nil, http.StatusBadRequest, fault.New(fault.Usage, "a session begins with a POST")
 	}
-	select {
-	case w.seats <- struct{}{}:
-	default:
-		return nil, http.StatusServiceUnavailable, fault.New(fault.LimitReached, "%d clients are connected; no more are served", maxClients)
+	if !who.Opens {
+		return nil, http.StatusForbidden, fault.New(fault.Denied, "the grant allows no tool, so there is nothing to serve").
+			WithHint("have the policies of the grant allow tools")
+	}
+	release, ok := w.seats.Take(who.Root, who.Leaf)
+	if !ok {
+		return nil, http.StatusServiceUnavailable, fault.New(fault.LimitReached, "too many clients are connected: at most %d in all, and half of them of one grant and all that derive from it", maxClients)
 	}
 	conn, err := w.gateway.connect(r.Context(), token)
 	if err != nil {
-		<-w.seats
-		if code := fault.CodeOf(err); code.OfGrant() || code == fault.GrantUnknown {
+		release()
+		if refusesGrant(err) {
 			return nil, http.StatusUnauthorized, err
 		}
 		return nil, http.StatusForbidden, err
@@ -146,7 +194,7 @@ func (w *web) clientOf(r *http.Request, token string) (*client, int, error) {
 	if sessions {
 		key = conn.id
 	}
-	return w.enter(r.Context(), &client{key: key, token: hash, conn: conn, sessions: sessions}), 0, nil
+	return w.enter(r.Context(), &client{key: key, release: release, token: hash, conn: conn, sessions: sessions}), 0, nil
 }
 
 // known finds a client by its key, if it has this token.
@@ -177,7 +225,7 @@ func (w *web) enter(ctx context.Context, c *client) *client {
 	w.mu.Unlock()
 	if first != c {
 		_ = c.conn.end(context.WithoutCancel(ctx)) // it was never used
-		<-w.seats
+		c.release()
 	}
 	return first
 }
@@ -199,7 +247,7 @@ func (w *web) end(ctx context.Context, c *client) {
 	if !there {
 		return // another request ends it
 	}
-	defer func() { <-w.seats }()
+	defer c.release()
 	c.conn.stopCalls()
 	for s := range c.conn.server.Sessions() {
 		_ = s.Close() // it may have gone
@@ -243,33 +291,4 @@ func (w *web) endAll(ctx context.Context) {
 		each.Go(func() { w.end(ctx, c) })
 	}
 	each.Wait()
-}
-
-// limited takes only so many connections at once; more wait.
-type limited struct {
-	net.Listener
-	slots chan struct{}
-}
-
-// Accept implements net.Listener.
-func (l *limited) Accept() (net.Conn, error) {
-	l.slots <- struct{}{}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.slots
-		return nil, err
-	}
-	return &counted{Conn: c, slots: l.slots}, nil
-}
-
-type counted struct {
-	net.Conn
-	slots chan struct{}
-	once  sync.Once
-}
-
-// Close implements net.Conn.
-func (c *counted) Close() error {
-	defer c.once.Do(func() { <-c.slots })
-	return c.Conn.Close()
 }

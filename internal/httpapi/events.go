@@ -80,34 +80,19 @@ func (s *Server) events() {
 }
 
 // seat takes one of the streams that may be open, of which no grant has more than
-// half.
+// half, and no root grant with all that derive from it either.
 func (s *Server) seat(who *Caller) (func(), error) {
-	s.seats.Lock()
-	defer s.seats.Unlock()
-	if s.seats.all >= s.limits.Streams || s.seats.of[who.Leaf] >= max(1, s.limits.Streams/2) {
+	release, ok := s.seats.Take(who.grants()...)
+	if !ok {
 		p := bad(http.StatusServiceUnavailable, fault.LimitReached, "too many event streams are open", "close one, or wait")
 		p.retry = "5"
 		return nil, p
 	}
-	s.seats.all++
-	s.seats.of[who.Leaf]++
 	s.met.streams.Add(1)
 	return func() {
-		s.seats.Lock()
-		defer s.seats.Unlock()
-		s.seats.all--
-		if s.seats.of[who.Leaf]--; s.seats.of[who.Leaf] == 0 {
-			delete(s.seats.of, who.Leaf)
-		}
+		release()
 		s.met.streams.Add(-1)
 	}, nil
-}
-
-// seats counts the streams that are open.
-type seats struct {
-	sync.Mutex
-	all int
-	of  map[string]int // by the grant
 }
 
 // stream is an open event stream. It is safe for concurrent use.

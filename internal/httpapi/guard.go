@@ -4,14 +4,12 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/remitrun/remit/internal/fault"
@@ -69,6 +67,9 @@ func (x *exchange) hurry() {
 func (x *exchange) WriteHeader(status int) {
 	if x.status == 0 {
 		x.status = status
+		if x.who == nil {
+			x.Header().Set("Connection", "close") // a stranger keeps no connection
+		}
 	}
 	x.hurry()
 	x.ResponseWriter.WriteHeader(status)
@@ -77,7 +78,7 @@ func (x *exchange) WriteHeader(status int) {
 // Write implements http.ResponseWriter.
 func (x *exchange) Write(b []byte) (int, error) {
 	if x.status == 0 {
-		x.status = http.StatusOK
+		x.WriteHeader(http.StatusOK)
 	}
 	if x.tee != nil {
 		x.tee.add(b)
@@ -254,110 +255,6 @@ func oneParameter(r *http.Request) *http.Request {
 	c := *r
 	c.URL = &u
 	return &c
-}
-
-// rates are token buckets by key.
-type rates struct {
-	each  float64 // a second
-	burst float64
-
-	mu  sync.Mutex
-	all map[string]*bucket
-}
-
-type bucket struct {
-	left float64
-	at   time.Time
-}
-
-const maxBuckets = 10000
-
-func newRates(each float64, burst int) *rates {
-	return &rates{each: each, burst: float64(burst), all: map[string]*bucket{}}
-}
-
-// take takes one from a key's bucket and reports whether there was one.
-func (r *rates) take(key string, now time.Time, n float64) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	b := r.all[key]
-	if b == nil {
-		if len(r.all) >= maxBuckets {
-			r.forget(now)
-		}
-		b = &bucket{left: r.burst, at: now}
-		r.all[key] = b
-	}
-	b.left = min(r.burst, b.left+r.each*now.Sub(b.at).Seconds())
-	b.at = now
-	if b.left < 1 {
-		return false
-	}
-	b.left -= n
-	return true
-}
-
-// forget drops buckets that are full again; where there are none, all: that is
-// generous to those who come often, and bounded.
-func (r *rates) forget(now time.Time) {
-	for k, b := range r.all {
-		if b.left+r.each*now.Sub(b.at).Seconds() >= r.burst {
-			delete(r.all, k)
-		}
-	}
-	if len(r.all) >= maxBuckets {
-		clear(r.all)
-	}
-}
-
-// address is who calls, for counting refused requests.
-func address(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
-}
-
-// limited takes only so many connections at once; more wait.
-type limited struct {
-	net.Listener
-	slots chan struct{}
-	gone  chan struct{}
-	once  sync.Once
-}
-
-// Accept implements net.Listener.
-func (l *limited) Accept() (net.Conn, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-l.gone:
-		return nil, net.ErrClosed
-	}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.slots
-		return nil, err
-	}
-	return &counted{Conn: c, slots: l.slots}, nil
-}
-
-// Close implements net.Listener.
-func (l *limited) Close() error {
-	l.once.Do(func() { close(l.gone) })
-	return l.Listener.Close()
-}
-
-type counted struct {
-	net.Conn
-	slots chan struct{}
-	once  sync.Once
-}
-
-// Close implements net.Conn.
-func (c *counted) Close() error {
-	defer c.once.Do(func() { <-c.slots })
-	return c.Conn.Close()
 }
 
 // Flush implements http.Flusher.

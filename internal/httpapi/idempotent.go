@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,8 +24,8 @@ type Requests interface {
 
 // Keyed is a request with an Idempotency-Key.
 type Keyed struct {
-	Grant  string   // of the caller
-	Key    [32]byte // the key's digest
+	Root   string   // the caller's root grant, which has so many requests
+	Key    [32]byte // the digest of the caller's grant and the key
 	Print  [32]byte // the request's
 	Until  time.Time
 	Status int    // of the answer; 0: there is none, or not yet
@@ -40,8 +41,9 @@ type remembered struct {
 
 	mu    sync.Mutex
 	all   map[string]*recording
-	order []string // oldest first
-	bytes int      // of the answers that are kept
+	order []string       // oldest first
+	bytes int            // of the answers that are kept
+	of    map[string]int // how many are of a root grant
 }
 
 const (
@@ -53,6 +55,7 @@ const (
 
 // recording is an answer that is being given, or was.
 type recording struct {
+	root   string            // the root grant of who asked
 	print  [sha256.Size]byte // of the request
 	done   chan struct{}
 	at     time.Time
@@ -70,11 +73,12 @@ func (rec *recording) add(b []byte) {
 }
 
 func newRemembered(most int) *remembered {
-	return &remembered{most: most, all: map[string]*recording{}}
+	return &remembered{most: most, all: map[string]*recording{}, of: map[string]int{}}
 }
 
-// begin gives the recording of a key, and whether this request is the first.
-func (m *remembered) begin(key string, print [sha256.Size]byte, now time.Time) (*recording, bool) {
+// begin gives the recording of a key, and whether this request is the first. Of one
+// root grant no more than half are kept, so that it cannot push out all others.
+func (m *remembered) begin(root, key string, print [sha256.Size]byte, now time.Time) (*recording, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if rec := m.all[key]; rec != nil && now.Sub(rec.at) < rememberFor {
@@ -85,7 +89,11 @@ func (m *remembered) begin(key string, print [sha256.Size]byte, now time.Time) (
 		m.order = m.order[1:]
 	}
 	m.drop(key) // one that is too old
-	rec := &recording{print: print, done: make(chan struct{}), at: now}
+	if m.of[root] >= max(1, m.most/2) {
+		m.dropOldest(root)
+	}
+	m.of[root]++
+	rec := &recording{root: root, print: print, done: make(chan struct{}), at: now}
 	m.all[key] = rec
 	m.order = append(m.order, key)
 	return rec, true
@@ -96,6 +104,20 @@ func (m *remembered) drop(key string) {
 	if rec := m.all[key]; rec != nil {
 		m.bytes -= rec.size
 		delete(m.all, key)
+		if m.of[rec.root]--; m.of[rec.root] == 0 {
+			delete(m.of, rec.root)
+		}
+	}
+}
+
+// dropOldest forgets the oldest key of a root grant. The caller holds the lock.
+func (m *remembered) dropOldest(root string) {
+	for i, key := range m.order {
+		if rec := m.all[key]; rec != nil && rec.root == root {
+			m.drop(key)
+			m.order = slices.Delete(m.order, i, i+1)
+			return
+		}
 	}
 }
 
@@ -127,9 +149,9 @@ func (s *Server) once(x *exchange, r *http.Request, body []byte, do func()) {
 		return
 	}
 	now := time.Now()
-	k := Keyed{Grant: x.who.Leaf, Key: sha256.Sum256([]byte(key)), Print: printOf(r, body), Until: now.Add(rememberFor)}
 	full := x.who.Leaf + "\x00" + key
-	rec, first := s.again.begin(full, k.Print, now)
+	k := Keyed{Root: x.who.root(), Key: sha256.Sum256([]byte(full)), Print: printOf(r, body), Until: now.Add(rememberFor)}
+	rec, first := s.again.begin(k.Root, full, k.Print, now)
 	if first {
 		s.record(x, r, full, rec, k, do)
 		return

@@ -13,9 +13,10 @@ import (
 	"github.com/remitrun/remit/internal/httpapi"
 )
 
-// What is kept for repeated requests is bounded: the oldest answer is forgotten.
+// What is kept for repeated requests is bounded: the oldest answer of a root grant,
+// which has half of the places, is forgotten.
 func TestRememberedAnswersAreBounded(t *testing.T) {
-	s := server(t, newWorld(), func(o *httpapi.Options) { o.Limits.Remembered = 3 })
+	s := server(t, newWorld(), func(o *httpapi.Options) { o.Limits.Remembered = 6 })
 	make1 := func(key string) (id string, replayed bool) {
 		t.Helper()
 		rec := post("/v1/agents", `{"name":"a"}`).with("Idempotency-Key", key).of(s)
@@ -56,7 +57,7 @@ type notes struct {
 func (n *notes) BeginRequest(_ context.Context, k httpapi.Keyed) (httpapi.Keyed, bool, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	id := k.Grant + string(k.Key[:])
+	id := k.Root + string(k.Key[:])
 	if was, there := n.all[id]; there || n.begin != nil {
 		return was, false, n.begin
 	}
@@ -70,8 +71,8 @@ func (n *notes) EndRequest(_ context.Context, k httpapi.Keyed) error {
 	if n.end != nil {
 		return n.end
 	}
-	if n.all[k.Grant+string(k.Key[:])] = k; k.Status == 0 {
-		delete(n.all, k.Grant+string(k.Key[:]))
+	if n.all[k.Root+string(k.Key[:])] = k; k.Status == 0 {
+		delete(n.all, k.Root+string(k.Key[:]))
 	}
 	return nil
 }

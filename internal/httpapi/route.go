@@ -15,6 +15,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/remitrun/remit/internal/admission"
 	"github.com/remitrun/remit/internal/canon"
 	"github.com/remitrun/remit/internal/fault"
 	"github.com/remitrun/remit/internal/telemetry"
@@ -237,20 +238,49 @@ func (s *Server) admit(x *exchange, r *http.Request) *Problem {
 	if x.op.open {
 		return nil
 	}
+	if p := s.recognize(x, r); p != nil {
+		return p
+	}
+	if x.op.action == "" {
+		return nil
+	}
+	if err := x.who.May(x.op.action); err != nil {
+		return problem(err)
+	}
+	return nil
+}
+
+// recognize finds out who makes a request, and that it is not one too many.
+func (s *Server) recognize(x *exchange, r *http.Request) *Problem {
 	token, p := bearer(r)
 	if p == nil {
 		who, err := s.o.Gate.Enter(r.Context(), token)
 		if err == nil {
 			x.who = who
-			return s.may(x)
+			return s.inRate(who)
 		}
 		p = unauthenticated(err)
 	}
-	if p.Status == http.StatusUnauthorized && !s.refused.take(address(r), time.Now(), 1) {
+	if p.Status == http.StatusUnauthorized && !s.refused.Take(time.Now(), admission.Address(r.RemoteAddr)) {
 		p = bad(http.StatusTooManyRequests, fault.LimitReached, "too many requests without a usable grant came from this address", "wait a second")
 		p.retry = "1"
 	}
 	return p
+}
+
+// mcp serves MCP clients, who present a grant like everybody else: one that is no
+// good gets no further, so that nothing is begun or recorded for it.
+func (s *Server) mcp(w http.ResponseWriter, r *http.Request) {
+	x, ok := w.(*exchange)
+	if !ok {
+		http.Error(w, "", http.StatusInternalServerError)
+		return
+	}
+	if p := s.recognize(x, r); p != nil {
+		s.fail(x, p)
+		return
+	}
+	s.o.MCP.ServeHTTP(x, r)
 }
 
 // bearer is the grant that a request presents.
@@ -277,21 +307,15 @@ func unauthenticated(err error) *Problem {
 	return p
 }
 
-// may decides what the caller asks for.
-func (s *Server) may(x *exchange) *Problem {
-	if !s.rates.take(x.who.Leaf, time.Now(), 1) {
-		p := bad(http.StatusTooManyRequests, fault.LimitReached, "this grant makes too many requests", "wait a second")
-		p.retry = "1"
-		return p
-	}
-	if x.op.action == "" {
+// inRate refuses a caller whose grant, or its root with all that derive from it,
+// makes too many requests.
+func (s *Server) inRate(who *Caller) *Problem {
+	if s.rates.Take(time.Now(), who.grants()...) {
 		return nil
 	}
-	err := x.who.May(x.op.action)
-	if err == nil {
-		return nil
-	}
-	return problem(err)
+	p := bad(http.StatusTooManyRequests, fault.LimitReached, "this grant makes too many requests", "wait a second")
+	p.retry = "1"
+	return p
 }
 
 // body reads a request's body whole, within bounds.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/remitrun/remit/internal/admission"
 	"github.com/remitrun/remit/internal/agent"
 	"github.com/remitrun/remit/internal/fault"
 	"github.com/remitrun/remit/internal/telemetry"
@@ -31,10 +32,16 @@ type Caller struct {
 	Person string // whom the root grant was issued to: who answers questions
 	Token  string // the grant, as text
 	Leaf   string // the grant's own ID
+	Root   string // the ID of the root grant that it derives from, "" if it is a root: limits are of both
 	// May gives nil where the grant's policies allow an action of the api section, as
 	// "agents.write": fault.Denied, NeedsApproval.
 	May func(action string) error
 }
+
+// grants are the grants that the caller's limits are of.
+func (c *Caller) grants() []string { return []string{c.root(), c.Leaf} }
+
+func (c *Caller) root() string { return or(c.Root, c.Leaf) }
 
 // Gate finds out who asks.
 type Gate interface {
@@ -103,11 +110,12 @@ type Limits struct {
 	Body       int64         // bytes of a JSON body; default 1 MiB
 	File       int64         // bytes of a session's file; default 16 MiB
 	Header     int           // bytes of a request's header; default 64 KiB
-	Rate       float64       // requests a second of one grant; default 10,000
+	Rate       float64       // requests a second of one grant, and of one root grant with all that derive from it; default 10,000
 	Burst      int           // of them at once; default 2 s of Rate
 	Refused    float64       // requests a second of one address that present no good grant; default 10
 	Conns      int           // connections at once; default 4096
-	Streams    int           // open event streams at once; default 2048
+	PerAddress int           // connections at once of one address, or network of IPv6, that is not loopback's; default a quarter of Conns
+	Streams    int           // open event streams at once, half of them at most of one root grant; default 2048
 	Turn       time.Duration // how long a turn is waited for; default 10 min
 	Heartbeat  time.Duration // of event streams; default 15 s
 	Write      time.Duration // how long a client may take to read what is written; default 15 s
@@ -128,6 +136,7 @@ func (l Limits) settled() Limits {
 	l.Rate, l.Refused = or(l.Rate, 10000), or(l.Refused, 10)
 	l.Burst = or(l.Burst, int(2*l.Rate)+1)
 	l.Conns, l.Streams, l.Remembered = or(l.Conns, 4096), or(l.Streams, 2048), or(l.Remembered, 4096)
+	l.PerAddress = or(l.PerAddress, max(1, l.Conns/4))
 	l.Turn, l.Heartbeat = or(l.Turn, 10*time.Minute), or(l.Heartbeat, 15*time.Second)
 	l.Write, l.Drain = or(l.Write, 15*time.Second), or(l.Drain, 20*time.Second)
 	return l
@@ -142,11 +151,11 @@ type Server struct {
 	ops     []*operation
 	port    atomic.Pointer[string] // that it listens on; nil until then
 	spec    []byte
-	rates   *rates
-	refused *rates
+	rates   *admission.Rates
+	refused *admission.Rates
 	again   *remembered
 	met     meters
-	seats   seats
+	seats   *admission.Seats
 	health  health
 
 	draining chan struct{} // closed when the server is told to stop
@@ -167,9 +176,9 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{o: o, limits: o.Limits.settled(), mux: http.NewServeMux(), draining: make(chan struct{})}
 	s.work, s.stop = context.WithCancel(context.Background())
-	s.rates, s.refused = newRates(s.limits.Rate, s.limits.Burst), newRates(s.limits.Refused, int(s.limits.Refused*2)+1)
+	s.rates, s.refused = admission.NewRates(s.limits.Rate, s.limits.Burst), admission.NewRates(s.limits.Refused, int(s.limits.Refused*2)+1)
 	s.again, s.met = newRemembered(s.limits.Remembered), newMeters(o.Metrics)
-	s.seats.of = map[string]int{}
+	s.seats = admission.NewSeats(s.limits.Streams)
 	s.api = s.describe()
 	s.system()
 	s.capabilities()
@@ -185,7 +194,7 @@ func New(o Options) (*Server, error) {
 	s.audit()
 	s.policies()
 	if o.MCP != nil {
-		s.mux.Handle("/mcp", o.MCP)
+		s.mux.HandleFunc("/mcp", s.mcp)
 	}
 	s.mux.HandleFunc("/", s.unknown)
 	var err error
@@ -209,7 +218,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if s.o.Errors != nil {
 		srv.ErrorLog = slog.NewLogLogger(s.o.Errors.Handler(), slog.LevelDebug)
 	}
-	l = &limited{Listener: l, slots: make(chan struct{}, s.limits.Conns), gone: make(chan struct{})}
+	l = admission.Listen(l, s.limits.Conns, s.limits.PerAddress)
 	if s.o.TLS != nil {
 		l = tls.NewListener(l, s.o.TLS)
 	}

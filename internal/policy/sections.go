@@ -13,6 +13,21 @@ func (c Chain) Opens() []string {
 	return out
 }
 
+// OpensTools reports whether the chain may allow the call of any tool: one that
+// policies name, or a built-in one, which is allowed where none names any.
+func (c Chain) OpensTools() bool {
+	for _, r := range c {
+		if r == nil {
+			return false
+		}
+		s := &r.sections[toolSection]
+		if !s.inherits && s.allowSet && len(s.lists[Allow])+len(s.lists[Ask]) == 0 {
+			return false
+		}
+	}
+	return len(c) > 0
+}
+
 func (c Chain) opens(id sectionID) bool {
 	said := false
 	for _, r := range c {

@@ -1,0 +1,247 @@
+// Package admission bounds what clients of a service can use up before and after
+// it is known who they are: requests, connections and places, each by whom they
+// count for. Start at [NewRates], [NewSeats] and [Listen].
+//
+// It is left out on purpose: admission knows no grants. Callers give the keys: a
+// client's address, or a grant and the root grant that it derives from.
+package admission
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// maxBuckets bounds the keys of one Rates whose bucket is not full.
+const maxBuckets = 10000
+
+// sweepEvery is how often at most full buckets are looked for.
+const sweepEvery = 100 * time.Millisecond
+
+// Rates are token buckets by key. It is safe for concurrent use.
+type Rates struct {
+	each  float64 // a second
+	burst float64
+
+	mu    sync.Mutex
+	all   map[string]*bucket
+	swept time.Time
+}
+
+type bucket struct {
+	left float64
+	at   time.Time
+}
+
+// NewRates makes buckets that are full at first, of burst, and gain each a second.
+func NewRates(each float64, burst int) *Rates {
+	return &Rates{each: each, burst: float64(burst), all: map[string]*bucket{}}
+}
+
+// Take takes one from the bucket of every key, and reports whether each had one.
+// Keys that are the same count once. Where too many keys are in use, a new one has
+// none: to forget others would free those who come most often.
+func (r *Rates) Take(now time.Time, keys ...string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, key := range keys {
+		if i > 0 && key == keys[i-1] {
+			continue
+		}
+		b := r.bucket(key, now)
+		if b == nil || b.left < 1 {
+			return false
+		}
+		b.left--
+	}
+	return true
+}
+
+// bucket gives a key's bucket as it is now; nil: there are too many. The caller
+// holds the lock.
+func (r *Rates) bucket(key string, now time.Time) *bucket {
+	b := r.all[key]
+	if b == nil {
+		if len(r.all) >= maxBuckets && now.Sub(r.swept) >= sweepEvery {
+			r.sweep(now)
+		}
+		if len(r.all) >= maxBuckets {
+			return nil
+		}
+		b = &bucket{left: r.burst, at: now}
+		r.all[key] = b
+	}
+	b.left = min(r.burst, b.left+r.each*now.Sub(b.at).Seconds())
+	b.at = now
+	return b
+}
+
+// sweep drops the buckets that are full again.
+func (r *Rates) sweep(now time.Time) {
+	r.swept = now
+	for k, b := range r.all {
+		if b.left+r.each*now.Sub(b.at).Seconds() >= r.burst {
+			delete(r.all, k)
+		}
+	}
+}
+
+// Seats are places that are taken for a while, of which no key may have more than
+// its share. It is safe for concurrent use.
+type Seats struct {
+	most, share int
+
+	mu  sync.Mutex
+	all int
+	of  map[string]int
+}
+
+// NewSeats makes so many places. A key has at most half of them.
+func NewSeats(most int) *Seats {
+	return &Seats{most: most, share: max(1, most/2), of: map[string]int{}}
+}
+
+// Take takes a place for every key; false: there is none left for one of them. The
+// function that comes with it gives the place back, once.
+func (s *Seats) Take(keys ...string) (release func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all >= s.most {
+		return nil, false
+	}
+	for _, k := range keys {
+		if s.of[k] >= s.share {
+			return nil, false
+		}
+	}
+	s.all++
+	keys = distinct(keys)
+	for _, k := range keys {
+		s.of[k]++
+	}
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.all--
+		for _, k := range keys {
+			if s.of[k]--; s.of[k] == 0 {
+				delete(s.of, k)
+			}
+		}
+	}), true
+}
+
+func distinct(keys []string) []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, k := range keys {
+		if !seen[k] {
+			seen[k] = true
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// Address is for whom requests of a remote address count: an IPv4 address, or the
+// network of an IPv6 address, which one client has all of.
+func Address(remote string) string {
+	ap, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return remote
+	}
+	ip := ap.Addr().Unmap().WithZone("")
+	if ip.Is6() {
+		if p, err := ip.Prefix(64); err == nil {
+			return p.String()
+		}
+	}
+	return ip.String()
+}
+
+// Listen gives a listener that takes at most total connections at once, where more
+// wait, and at most each of one address, where more are closed at once. Loopback
+// addresses, which proxies and everybody on this machine share, have no limit of
+// their own.
+func Listen(l net.Listener, total, each int) net.Listener {
+	return &listener{Listener: l, each: each, slots: make(chan struct{}, total), gone: make(chan struct{}), of: map[string]int{}}
+}
+
+type listener struct {
+	net.Listener
+	each  int
+	slots chan struct{}
+	gone  chan struct{}
+	once  sync.Once
+
+	mu sync.Mutex
+	of map[string]int // connections by address
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case l.slots <- struct{}{}:
+	case <-l.gone:
+		return nil, net.ErrClosed
+	}
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			<-l.slots
+			return nil, err
+		}
+		if from, ok := l.enter(c.RemoteAddr()); ok {
+			return &conn{Conn: c, l: l, from: from}, nil
+		}
+		_ = c.Close() // whoever has so many does not need to know why
+	}
+}
+
+// enter counts a connection for its address, if that may have another one.
+func (l *listener) enter(a net.Addr) (from string, ok bool) {
+	ap, err := netip.ParseAddrPort(a.String())
+	if err == nil && ap.Addr().Unmap().IsLoopback() {
+		return "", true
+	}
+	from = Address(a.String())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.of[from] >= l.each {
+		return from, false
+	}
+	l.of[from]++
+	return from, true
+}
+
+func (l *listener) leave(from string) {
+	<-l.slots
+	if from == "" {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.of[from]--; l.of[from] == 0 {
+		delete(l.of, from)
+	}
+}
+
+// Close implements net.Listener.
+func (l *listener) Close() error {
+	l.once.Do(func() { close(l.gone) })
+	return l.Listener.Close()
+}
+
+type conn struct {
+	net.Conn
+	l    *listener
+	from string
+	once sync.Once
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	defer c.once.Do(func() { c.l.leave(c.from) })
+	return c.Conn.Close()
+}

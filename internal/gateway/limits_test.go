@@ -1,0 +1,122 @@
+package gateway_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remitrun/remit/internal/app"
+)
+
+// greet begins a session over HTTP and gives the answer's status.
+func greet(t *testing.T, addr, token string) int {
+	t.Helper()
+	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"0"}}}`
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr, strings.NewReader(hello))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	r.Header.Set("Authorization", "Bearer "+token)
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, res.Body)
+	_ = res.Body.Close()
+	return res.StatusCode
+}
+
+// events counts the ledger's events.
+func (w *world) events() int {
+	w.t.Helper()
+	st, err := w.app.Store(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	n := 0
+	for _, err := range st.Events(w.t.Context(), 0, false) {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
+
+// Half of the places are for one root grant with all that was narrowed of it, also
+// offline; another one has places still.
+func TestTooManyHTTPClients(t *testing.T) {
+	defer http.DefaultClient.CloseIdleConnections()
+	w := newWorld(t)
+	token := w.grant(w.policy(policy), "agent:x")
+	other := w.grant(w.policy(policy), "agent:y")
+	addr := w.listen(app.MCPRequest{})
+	statuses := map[int]int{}
+	for i := range 40 {
+		leaf := token
+		if i%4 > 0 {
+			narrowed, err := w.app.NarrowGrant(token, app.GrantTerms{Workspace: w.workspace, Expires: time.Hour + time.Duration(i)*time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			leaf = narrowed.Text
+		}
+		statuses[greet(t, addr, leaf)]++
+	}
+	if statuses[200] != 32 || statuses[503] != 8 {
+		t.Errorf("40 clients of one root grant: %v", statuses)
+	}
+	if got := greet(t, addr, other); got != 200 {
+		t.Errorf("a client of another one: %d", got)
+	}
+}
+
+// A grant that opens nothing takes no place and begins no run.
+func TestAGrantThatOpensNothingIsNotServed(t *testing.T) {
+	defer http.DefaultClient.CloseIdleConnections()
+	w := newWorld(t)
+	nothing := w.grant(w.policy("version: 1\nname: n\ntools: {allow: []}\n"), "agent:x")
+	token := w.grant(w.policy(policy), "agent:y")
+	addr := w.listen(app.MCPRequest{})
+	if got := greet(t, addr, nothing); got != 403 {
+		t.Fatalf("a grant that allows no tool: %d", got)
+	}
+	before := w.events()
+	for range 100 {
+		if got := greet(t, addr, nothing); got != 403 {
+			t.Fatalf("a grant that allows no tool: %d", got)
+		}
+	}
+	if after := w.events(); after != before {
+		t.Errorf("it wrote %d events", after-before)
+	}
+	if got := greet(t, addr, token); got != 200 {
+		t.Errorf("another grant: %d", got)
+	}
+}
+
+// Whoever has no grant writes nothing, and is soon not even listened to.
+func TestABadTokenWritesNothing(t *testing.T) {
+	defer http.DefaultClient.CloseIdleConnections()
+	w := newWorld(t)
+	token := w.grant(w.policy(policy), "agent:x")
+	addr := w.listen(app.MCPRequest{})
+	before, statuses := w.events(), map[int]int{}
+	for i := range 100 {
+		bad := token[:len(token)-4] + "AAAA" // its end is not the one that belongs to it
+		if i%2 > 0 {
+			bad = "remit1_xyz"
+		}
+		statuses[greet(t, addr, bad)]++
+	}
+	if after := w.events(); after != before {
+		t.Errorf("bad tokens wrote %d events", after-before)
+	}
+	if statuses[401] < 21 || statuses[401]+statuses[429] != 100 {
+		t.Errorf("answers %v", statuses)
+	}
+}
