@@ -384,7 +384,7 @@ func (f *flight) status(err error) tool.Status {
 		return tool.Completed
 	}
 	switch code := fault.CodeOf(err); code {
-	case fault.Denied, fault.NeedsApproval, fault.ToolUnknown, fault.HandleRefused, fault.PlanOnly, fault.NotInPlan, fault.ToolDisabled, fault.ToolChanged,
+	case fault.Denied, fault.NeedsApproval, fault.HandleRefused, fault.PlanOnly, fault.NotInPlan, fault.ToolDisabled, fault.ToolChanged,
 		fault.NotDelegable:
 		return tool.StatusDenied
 	case fault.LimitReached, fault.BudgetSpent:

@@ -145,8 +145,8 @@ func TestHowACallEnds(t *testing.T) {
 		"an allowed call completes":           {args: tool.Args{"path": "a"}, status: tool.Completed, ran: true},
 		"a denied call does not run":          {args: tool.Args{"path": "secret"}, status: tool.StatusDenied, code: fault.Denied},
 		"nobody to ask is a denial":           {args: tool.Args{"path": "ask"}, status: tool.StatusDenied, code: fault.NeedsApproval},
-		"an unknown tool is denied":           {tool: "no.such", status: tool.StatusDenied, code: fault.ToolUnknown},
-		"a tool ID that is no text is denied": {tool: "no\xff\x00" + tool.ID(strings.Repeat("x", 5000)), status: tool.StatusDenied, code: fault.ToolUnknown},
+		"an unknown tool fails":               {tool: "no.such", status: tool.Failed, code: fault.ToolUnknown},
+		"a tool ID that is not text fails":    {tool: "no\xff\x00" + tool.ID(strings.Repeat("x", 5000)), status: tool.Failed, code: fault.ToolUnknown},
 		"an unlisted argument is refused":     {args: tool.Args{"other": "x"}, status: tool.Failed, code: fault.ArgsInvalid},
 		"a wrongly typed argument is refused": {args: tool.Args{"n": "x"}, status: tool.Failed, code: fault.ArgsInvalid},
 		"what cannot be JSON is refused":      {args: tool.Args{"n": make(chan int)}, status: tool.Failed, code: fault.ArgsInvalid},
@@ -199,7 +199,7 @@ func TestNamesOfNoToolAreRefusedAndRecorded(t *testing.T) {
 	h := newHouse(t, open, p)
 	names := []tool.ID{"", "\xff", "probe\x00", "probe ", "Probe", tool.ID(strings.Repeat("probe", 100_000)), "(none)"}
 	for _, name := range names {
-		if o := h.call(name, nil); o.Status != tool.StatusDenied || !errors.Is(o.Err, fault.ToolUnknown) || o.Fatal != nil {
+		if o := h.call(name, nil); o.Status != tool.Failed || !errors.Is(o.Err, fault.ToolUnknown) || o.Fatal != nil {
 			t.Errorf("%.20q: %s %v %v", name, o.Status, o.Err, o.Fatal)
 		}
 	}

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/google/uuid"
@@ -60,10 +61,10 @@ func (f *flight) violated(o *Outcome) (policy.Violation, bool) {
 	case fault.Denied:
 		return refusedKind(o.Decision), true
 	case fault.HandleRefused:
-		return kindOf(f.permit.Denied()), true
+		return f.handleKind(), !errors.Is(o.Err, fault.NotFound) // a missing secret is not the agent's doing
 	case fault.LimitReached, fault.BudgetSpent:
 		return policy.BudgetViolation, o.Status == tool.StatusDenied || code == fault.BudgetSpent
-	case fault.ToolUnknown, fault.ToolDisabled:
+	case fault.ToolDisabled:
 		return policy.ToolViolation, true
 	case fault.ToolChanged:
 		return policy.DigestViolation, true
@@ -76,6 +77,15 @@ func (f *flight) violated(o *Outcome) (policy.Violation, bool) {
 	default:
 		return policy.GrantViolation, code.OfGrant() && o.Status == tool.StatusDenied
 	}
+}
+
+// handleKind is the kind of what a handle refused. While facts are looked up, no
+// permit is minted yet, and only paths are refused.
+func (f *flight) handleKind() policy.Violation {
+	if !f.permit.Minted() {
+		return policy.PathViolation
+	}
+	return kindOf(f.permit.Denied())
 }
 
 // refusedKind is the kind of what a policy denied: of the first thing that it did.

@@ -52,6 +52,10 @@ func TestAGrantThatCannotBeStoppedEndsTheRun(t *testing.T) {
 	}
 }
 
+func failsWith(err error) func(context.Context, permit.Permit, tool.Args) (tool.Result, error) {
+	return func(context.Context, permit.Permit, tool.Args) (tool.Result, error) { return tool.Result{}, err }
+}
+
 func TestViolationsAreRecordedByKind(t *testing.T) {
 	secret := func(_ context.Context, pm permit.Permit, _ tool.Args) (tool.Result, error) {
 		return tool.Result{}, pm.Check(tool.Action{Kind: tool.FileWrite, Path: "/ws/x"})
@@ -81,6 +85,9 @@ func TestViolationsAreRecordedByKind(t *testing.T) {
 		"nothing, if it is all":               {want: 0},
 		"nothing, if nobody was there to ask": {args: tool.Args{"path": "ask"}, want: 0},
 		"nothing, if arguments do not fit":    {args: tool.Args{"n": "x"}, want: 0},
+		"nothing, if there is no such tool":   {tool: "no.such", want: 0},
+		"nothing, if a secret is missing":     {run: failsWith(fault.Wrap(fault.HandleRefused, fault.NotFound, "the secret is not in the store")), want: 0},
+		"nothing, if a path holds a folder":   {run: failsWith(fault.New(fault.ToolFailed, "a is a folder, not a file")), want: 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -78,7 +78,7 @@ func TestRead(t *testing.T) {
 		"beyond the end":        {args{"path": "notes.txt", "offset": 100}, "", 0},
 		"not text":              {args{"path": "bin"}, "encoding base64", fault.ToolFailed},
 		"as base64":             {args{"path": "bin", "encoding": "base64"}, base64.StdEncoding.EncodeToString([]byte("ok\xff")), 0},
-		"a folder":              {args{"path": "d"}, "fs.list", fault.HandleRefused},
+		"a folder":              {args{"path": "d"}, "fs.list", fault.ToolFailed},
 		"denied":                {args{"path": "a.bak"}, "", fault.HandleRefused},
 		"missing and denied":    {args{"path": "b.bak"}, "", fault.HandleRefused},
 		"misspelt":              {args{"path": "note.txt"}, `did you mean "notes.txt"`, fault.NotFound},
@@ -178,7 +178,7 @@ func TestList(t *testing.T) {
 			}
 		})
 	}
-	if _, err := call(t, p, "fs.list", args{"path": "a.txt"}); !errors.Is(err, fault.HandleRefused) {
+	if _, err := call(t, p, "fs.list", args{"path": "a.txt"}); !errors.Is(err, fault.ToolFailed) {
 		t.Errorf("a file was listed: %v", err)
 	}
 }

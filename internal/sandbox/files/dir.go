@@ -59,7 +59,7 @@ func (f *Files) list(ctx context.Context, pl *place, kinds ...tool.ActionKind) (
 			return l, errSwapped
 		}
 		if _, serr := statAt(pl.dir, pl.base); serr == nil && notDir(err) {
-			return l, fault.New(fault.HandleRefused, "%s is not a folder", quote(Rel(f.env, pl.path)))
+			return l, fault.New(fault.ToolFailed, "%s is not a folder", quote(Rel(f.env, pl.path))).WithHint("fs.read reads files")
 		}
 		return l, err
 	}

@@ -1,8 +1,7 @@
 // Package files reaches files under a permit. Every operation asks the permit
 // about the path as asked and about where it really is, and then acts on
 // exactly that place, going through no symbolic link on the way, so that a link
-// swapped in between cannot win a race. Special files are refused without
-// being opened. Start at [New]; [Resolve] gives a path's facts.
+// swapped in between cannot win a race. Special files are never opened. Start at [New]; [Resolve] gives a path's facts.
 package files
 
 import (
@@ -256,7 +255,7 @@ func about(env tool.Env, clean string, err error) error {
 	case errors.Is(err, errMagic):
 		return fault.New(fault.HandleRefused, "%s is refused: it leads through the process file system", name)
 	case errors.Is(err, errLoop):
-		return fault.New(fault.HandleRefused, "%s is refused: its symbolic links do not end", name)
+		return fault.New(fault.ToolFailed, "%s cannot be opened: its symbolic links form a loop, or lead to a path that is too long", name)
 	case errors.Is(err, errRound):
 		return fault.New(fault.HandleRefused, "%s is refused: a symbolic link on the way leaves the workspace and comes back", name).
 			WithHint("a link that is relative and stays inside can be followed")

@@ -188,7 +188,7 @@ func TestLinksOut(t *testing.T) {
 	l.outsideIs(t)
 }
 
-func TestSpecialFilesAreRefusedAtOnce(t *testing.T) {
+func TestSpecialFilesFailAtOnce(t *testing.T) {
 	l := newPlace(t, everything+"")
 	must(t, syscall.Mkfifo(filepath.Join(l.ws, "fifo"), 0o644), os.Mkdir(filepath.Join(l.ws, "dir"), 0o755))
 	sock, err := net.Listen("unix", filepath.Join(l.ws, "sock"))
@@ -204,10 +204,10 @@ func TestSpecialFilesAreRefusedAtOnce(t *testing.T) {
 			go func() {
 				defer close(done)
 				_, err := l.f.Open(name)
-				wantCode(t, err, fault.HandleRefused)
+				wantCode(t, err, fault.ToolFailed)
 				for mode := files.Replace; mode <= files.Append; mode++ {
 					_, err = l.f.Write(name, []byte("x"), files.WriteOptions{Mode: mode})
-					wantCode(t, err, fault.HandleRefused)
+					wantCode(t, err, fault.ToolFailed)
 				}
 			}()
 			select {
@@ -219,12 +219,43 @@ func TestSpecialFilesAreRefusedAtOnce(t *testing.T) {
 	}
 }
 
+// A path that the policy allows, but that holds something of another type, is a
+// mistake of the caller and no refusal.
+func TestMistakesAreNotRefusals(t *testing.T) {
+	l := newPlace(t, everything)
+	l.put(t, "file", "x")
+	must(t, os.Mkdir(filepath.Join(l.ws, "dir"), 0o755), syscall.Mkfifo(filepath.Join(l.ws, "fifo"), 0o644))
+	l.link(t, "round", "round")
+	ctx := t.Context()
+	tests := map[string]func() error{
+		"list a file":   func() error { _, err := l.f.ReadDir(ctx, "file"); return err },
+		"walk a file":   func() error { _, err := l.f.Walk(ctx, "file", func(files.Entry) error { return nil }); return err },
+		"read a folder": func() error { _, err := l.f.ReadAll("dir"); return err },
+		"guard a folder": func() error {
+			d := digestOf("")
+			_, err := l.f.Write("dir", nil, files.WriteOptions{If: &d})
+			return err
+		},
+		"move a fifo":      func() error { return l.f.Rename(ctx, "fifo", "other", false, false) },
+		"stat a loop":      func() error { _, err := l.f.Stat("round"); return err },
+		"resolve a loop":   func() error { _, _, err := files.Resolve(l.p.Env(), "round/x"); return err },
+		"write to a loop":  func() error { _, err := l.f.Write("round", nil, files.WriteOptions{Mode: files.Replace}); return err },
+		"create on a loop": func() error { _, err := l.f.Write("round", nil, files.WriteOptions{}); return err },
+	}
+	for name, act := range tests {
+		t.Run(name, func(t *testing.T) { wantCode(t, act(), fault.ToolFailed) })
+	}
+	if l.p.Denied() != tool.NoAction {
+		t.Errorf("the permit refused %s", l.p.Denied())
+	}
+}
+
 func TestHardLinks(t *testing.T) {
 	l := newPlace(t, everything)
 	name := filepath.Join(l.ws, "other")
 	must(t, os.Link(filepath.Join(l.out, "f"), name))
 	_, err := l.f.Write("other", []byte("more"), files.WriteOptions{Mode: files.Append})
-	wantCode(t, err, fault.HandleRefused)
+	wantCode(t, err, fault.ToolFailed)
 	l.outsideIs(t)
 	_, err = l.f.Write("other", []byte("new"), files.WriteOptions{Mode: files.Replace})
 	must(t, err)

@@ -21,7 +21,7 @@ type File struct {
 }
 
 // Open opens a regular file for reading, following links as far as policy
-// allows where they lead. Folders and special files are refused.
+// allows where they lead. Opening a folder or a special file fails.
 func (f *Files) Open(asked string) (*File, error) {
 	var out *File
 	err := f.at(how{kind: tool.FileRead, follow: true}, asked, func(pl *place) error {
@@ -64,16 +64,17 @@ func (f *Files) openRegular(pl *place, flags int) (*os.File, Info, error) {
 	return os.NewFile(uintptr(fd), pl.base), info, nil
 }
 
-// regular refuses what is no regular file.
+// regular fails for anything but a regular file. The policy allowed the path, so
+// that is a mistake of the caller and not a refusal.
 func (f *Files) regular(pl *place, i Info) error {
 	name := quote(Rel(f.env, pl.path))
 	switch t := i.Mode.Type(); {
 	case t == fs.ModeSymlink:
 		return errSwapped
 	case t == fs.ModeDir:
-		return fault.New(fault.HandleRefused, "%s is a folder, not a file", name).WithHint("fs.list lists folders")
+		return fault.New(fault.ToolFailed, "%s is a folder, not a file", name).WithHint("fs.list lists folders")
 	case t != 0:
-		return fault.New(fault.HandleRefused, "%s is refused: it is %s, not a regular file", name, TypeName(i.Mode))
+		return fault.New(fault.ToolFailed, "%s is a %s, not a regular file", name, TypeName(i.Mode))
 	case pl.dirOnly:
 		return fault.New(fault.NotFound, "%s is a file; the path ends as a folder's", name).WithHint("leave the last slash out")
 	}

@@ -160,7 +160,7 @@ func (f *Files) Rename(ctx context.Context, from, to string, overwrite, parents 
 			return err
 		}
 		if t := i.Mode.Type(); t != 0 && t != fs.ModeDir && t != fs.ModeSymlink {
-			return fault.New(fault.HandleRefused, "%s is refused: it is %s", quote(Rel(f.env, src.path)), TypeName(i.Mode))
+			return fault.New(fault.ToolFailed, "%s is a %s, which cannot be moved", quote(Rel(f.env, src.path)), TypeName(i.Mode))
 		}
 		return f.at(how{kind: tool.FileWrite, parents: parents}, to, func(dst *place) error {
 			return f.renameAt(ctx, src, dst, i, overwrite)

@@ -145,8 +145,8 @@ func (f *Files) appendAt(pl *place, data []byte) (Written, error) {
 
 func (f *Files) appendable(pl *place, i Info, more int64) error {
 	if i.Links > 1 {
-		return fault.New(fault.HandleRefused, "%s is refused: it has %d names (hard links), and appending would change all of them",
-			quote(Rel(f.env, pl.path)), i.Links).WithHint("replace it instead: the other names then keep what they have")
+		return fault.New(fault.ToolFailed, "%s has %d names (hard links), and appending would change the file under all of them",
+			quote(Rel(f.env, pl.path)), i.Links).WithHint("replace the file instead: the other names keep their content")
 	}
 	if limit := f.WriteCap(); i.Size+more > limit {
 		return f.tooLarge(pl.path, i.Size+more, limit)

@@ -50,11 +50,13 @@ func Credentials(p permit.Permit, to tool.Target, lookup func(name string) (stri
 	return out, nil
 }
 
+// missing tells which secret has no value. Its cause is fault.NotFound, which
+// keeps the refusal from being a violation.
 func missing(s policy.Secret) error {
 	if s.Store == "" {
-		return fault.New(fault.HandleRefused, "the secret %q is not set in Remit's environment", s.Env)
+		return fault.Wrap(fault.HandleRefused, fault.NotFound, "the secret %q is not set in Remit's environment", s.Env)
 	}
-	return fault.New(fault.HandleRefused, "the secret %q is not in the store", s.Store).WithHint("set it with remit secret set %s", s.Store)
+	return fault.Wrap(fault.HandleRefused, fault.NotFound, "the secret %q is not in the store", s.Store).WithHint("set it with remit secret set %s", s.Store)
 }
 
 // SameHeader compares the names of two header fields as servers may: in any

@@ -89,7 +89,7 @@ func (t *Transport) send(req *http.Request) (*http.Response, error) {
 	out := req.Clone(req.Context())
 	secrets, err := t.credentials(out, u, to)
 	if err != nil {
-		return nil, fault.New(fault.HandleRefused, "%s: %s", to, fault.Message(err))
+		return nil, fault.Wrap(fault.HandleRefused, err, "%s: %s", to, fault.Message(err))
 	}
 	ctx, cancel := context.WithTimeoutCause(req.Context(), t.timeout(), fault.ToolTimeout)
 	inner, err := t.connect(ctx, to, max(req.ContentLength, 0))
