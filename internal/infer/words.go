@@ -10,7 +10,8 @@ import (
 )
 
 // words is the evidence of a tool's own name and title, and of strong words in
-// its description. Words only add evidence: "get" in a name proves nothing.
+// its description. Words only add evidence: "get" in a name proves nothing. The
+// exception is payments, whose words are too common in names of tools that read.
 func words(spec *tool.Spec) []Reason {
 	name := string(spec.ID)
 	if i := strings.LastIndexByte(name, ':'); i >= 0 {
@@ -20,6 +21,15 @@ func words(spec *tool.Spec) []Reason {
 	has := set(append(own, Split(spec.Title)...))
 	remote := spec.Source == "api" || spec.Source == "mcp-remote"
 	var out []Reason
+	for _, words := range [][]string{own, Split(spec.Title)} {
+		if r, ok := moneyOf(words); ok {
+			out = append(out, r)
+			break
+		}
+	}
+	if r, ok := argumentsOf(spec.Input); ok {
+		out = append(out, r)
+	}
 	for _, m := range meanings {
 		for _, w := range m.words {
 			if !has[w] || m.with != nil && !anyOf(has, m.with) {
@@ -33,11 +43,11 @@ func words(spec *tool.Spec) []Reason {
 			break
 		}
 	}
-	return append(out, described(spec.Description, has, remote)...)
+	return append(out, described(spec.Description, own, has, remote)...)
 }
 
 // described looks for what a description would hardly say of a harmless tool.
-func described(text string, name map[string]bool, remote bool) []Reason {
+func described(text string, own []string, name map[string]bool, remote bool) []Reason {
 	lower := strings.ToLower(text)
 	if !slices.ContainsFunc(strong, func(m meaning) bool {
 		return slices.ContainsFunc(m.words, func(w string) bool { return strings.Contains(lower, w) })
@@ -47,6 +57,9 @@ func described(text string, name map[string]bool, remote bool) []Reason {
 	has := set(Split(text))
 	var out []Reason
 	for _, m := range strong {
+		if m.money && readsMoney(own) {
+			continue
+		}
 		for _, w := range m.words {
 			if has[w] && (m.with == nil || anyOf(has, m.with)) {
 				out = append(out, Reason{m.risk, m.effects(merged(has, name), remote), fmt.Sprintf("its description says %q", w)})
@@ -70,6 +83,7 @@ type meaning struct {
 	with    []string // one of these must be there too; nil: no
 	risk    tool.Risk
 	effects func(has map[string]bool, remote bool) tool.Effects
+	money   bool // of payments, which a name that reads of them explains
 }
 
 func just(es ...tool.Effect) func(map[string]bool, bool) tool.Effects {
@@ -95,7 +109,6 @@ var (
 	fileWords     = strings.Fields("file files dir dirs directory directories folder folders path paths disk filesystem fs document")
 	databaseWords = strings.Fields("sql database databases db table tables row rows record records collection collections schema index sqlite postgres mysql mongo redis")
 	cloudWords    = strings.Fields("instance instances vm vms cluster clusters bucket buckets lambda stack droplet droplets kubernetes k8s pod pods namespace ec2 s3 gcp aws azure cloudformation terraform volume server servers deployment")
-	moneyWords    = strings.Fields("payment payments payout payouts refunds purchases withdrawal withdrawals invoice invoices")
 	keyWords      = strings.Fields("secret secrets credential credentials password passwords token tokens apikey apikeys key keys keychain vault")
 	makeWords     = strings.Fields("create add new make put set write update save rotate generate import store provision launch start")
 	readWords     = strings.Fields("read get list cat open view show head tail grep find search stat tree load fetch describe query select")
@@ -104,10 +117,6 @@ var (
 
 // meanings are what words in names stand for.
 var meanings = []meaning{
-	{words: strings.Fields("pay refund purchase buy checkout donate withdraw"), risk: tool.Critical, effects: just(tool.Payments)},
-	{words: makeWords, with: moneyWords, risk: tool.Critical, effects: just(tool.Payments)},
-	{words: moneyWords, risk: tool.High, effects: just(tool.Payments)},
-	{words: strings.Fields("charge transfer wire order send"), with: strings.Fields("money funds payment balance card amount customer invoice crypto bitcoin eth"), risk: tool.Critical, effects: just(tool.Payments)},
 	{words: dropWords, with: cloudWords, risk: tool.Critical, effects: just(tool.CloudResourceDelete)},
 	{words: makeWords, with: cloudWords, risk: tool.Critical, effects: just(tool.CloudResourceCreate)},
 	{words: strings.Fields("deploy provision"), risk: tool.High, effects: just(tool.CloudResourceCreate)},
@@ -135,7 +144,7 @@ var meanings = []meaning{
 var strong = []meaning{
 	{words: strings.Fields("delete deletes deleting permanently irreversible irreversibly destroy destroys wipes erases"), risk: tool.High, effects: onThings(tool.FSDelete, tool.DatabaseDelete)},
 	{words: strings.Fields("overwrite overwrites"), risk: tool.Medium, effects: onThings(tool.FSWrite, tool.DatabaseWrite)},
-	{words: strings.Fields("payment payments purchase purchases refund refunds payout"), risk: tool.High, effects: just(tool.Payments)},
+	{words: strings.Fields("payment payments purchase purchases refund refunds payout"), risk: tool.High, effects: just(tool.Payments), money: true},
 	{words: strings.Fields("execute executes executing run runs"), with: strings.Fields("command commands shell script scripts bash subprocess program arbitrary"), risk: tool.High, effects: just(tool.SystemExec)},
 	{words: strings.Fields("credentials passwords"), risk: tool.High, effects: just(tool.CloudKeyRead)},
 }
