@@ -340,7 +340,7 @@ func messagesOf(list []agent.Message) []Message {
 }
 
 func messageOf(m agent.Message) Message {
-	out := Message{Number: m.Number, Role: string(m.Role), Kind: string(m.Kind), Text: m.Text, CallID: m.CallID, Failed: m.Failed, Created: m.Created}
+	out := Message{Number: m.Number, Role: string(m.Role), Kind: string(m.Kind), Text: m.Text, CallID: m.CallID, Failed: m.Failed, Cut: m.Cut, Created: m.Created}
 	for _, c := range m.Calls {
 		out.Calls = append(out.Calls, ToolCall{ID: c.ID, Name: c.Name, Args: c.Args})
 	}

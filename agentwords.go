@@ -99,6 +99,7 @@ type Message struct {
 	Calls   []ToolCall
 	CallID  string // of a tool's result: which call's
 	Failed  bool   // of a tool's result
+	Cut     bool   // of an answer: it ends early, since max_tokens or the model's context is used up
 	Created time.Time
 }
 

@@ -92,6 +92,7 @@ type Message struct {
 	Kind    Kind      `json:"kind,omitempty"`
 	model.Message
 	Usage  *model.Usage `json:"usage,omitempty"`  // of an answer, or of a summary
+	Cut    bool         `json:"cut,omitempty"`    // an answer or summary that ends early: max_tokens, or the context, is used up
 	Covers int          `json:"covers,omitempty"` // of a summary: it stands for the messages up to this number
 	Steps  int          `json:"steps,omitempty"`  // of a summary: how many answers of the turn under way it covers
 	// Answers is of a summary how many answers of the whole conversation it covers.

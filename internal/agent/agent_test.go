@@ -88,6 +88,27 @@ func TestWhatIsWrongWithACallIsTold(t *testing.T) {
 	}
 }
 
+func TestACutAnswerIsMarked(t *testing.T) {
+	cut := text("Once upon a")
+	cut.Stop = model.StopLength
+	empty := text("")
+	empty.Stop = model.StopLength
+	w := newWorld(t, says(cut, empty)).open()
+	id := w.session()
+	if turn := w.send(id, "tell me a story"); len(turn.Messages) != 2 || !turn.Messages[1].Cut || turn.Reply != "Once upon a" {
+		t.Errorf("%+v", turn.Messages)
+	}
+	if turn := w.send(id, "go on"); len(turn.Messages) != 2 || !turn.Messages[1].Cut || turn.Reply == "" {
+		t.Errorf("without any text: %+v", turn.Messages)
+	}
+	if turn := w.send(id, "go on"); turn.Messages[1].Cut || turn.Reply != "done" {
+		t.Errorf("a whole answer: %+v", turn.Messages)
+	}
+	if ms := w.messages(id); !ms[1].Cut || ms[5].Cut {
+		t.Errorf("kept: %+v", ms)
+	}
+}
+
 func TestAModelThatFailsEndsTheTurn(t *testing.T) {
 	for name, err := range map[string]error{
 		"unreachable": fault.New(fault.ModelFailed, "the service does not answer"),

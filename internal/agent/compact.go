@@ -106,7 +106,7 @@ func (l *loop) compact(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	ofTurn, all := answers(covered)
-	s := Message{Kind: Summary, Usage: &resp.Usage, Covers: covered[n-1].Number, Steps: ofTurn, Answers: all,
+	s := Message{Kind: Summary, Usage: &resp.Usage, Cut: resp.Stop == model.StopLength, Covers: covered[n-1].Number, Steps: ofTurn, Answers: all,
 		Message: model.Message{Role: model.User, Text: clip(resp.Message.Text, maxAnswer)}}
 	if s.Covers < l.summary() { // what is covered begins with the last summary
 		s.Covers = max(s.Covers, l.conv.view[0].Covers)

@@ -22,6 +22,7 @@ type kept struct {
 	Kind Kind `json:"kind,omitempty"`
 	model.Message
 	Usage  *model.Usage `json:"usage,omitempty"`
+	Cut    bool         `json:"cut,omitempty"`
 	Covers int          `json:"covers,omitempty"`
 	Steps  int          `json:"steps,omitempty"`
 
@@ -30,7 +31,7 @@ type kept struct {
 
 // encode gives the document of a message.
 func encode(m Message) ([]byte, error) {
-	b, err := json.Marshal(kept{m.Kind, m.Message, m.Usage, m.Covers, m.Steps, m.Answers})
+	b, err := json.Marshal(kept{m.Kind, m.Message, m.Usage, m.Cut, m.Covers, m.Steps, m.Answers})
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "a message cannot be written as JSON")
 	}
@@ -43,7 +44,7 @@ func decode(r store.MessageRecord) (Message, error) {
 	if err := json.Unmarshal(r.Doc, &k); err != nil {
 		return Message{}, fault.Wrap(fault.StoreCorrupt, err, "message %d cannot be read", r.Number)
 	}
-	return Message{Number: r.Number, Created: r.At, Kind: k.Kind, Message: k.Message, Usage: k.Usage, Covers: k.Covers, Steps: k.Steps, Answers: k.Answers}, nil
+	return Message{Number: r.Number, Created: r.At, Kind: k.Kind, Message: k.Message, Usage: k.Usage, Cut: k.Cut, Covers: k.Covers, Steps: k.Steps, Answers: k.Answers}, nil
 }
 
 // conversation is what the model is asked to go on with: the newest summary, if

@@ -112,13 +112,17 @@ func (l *loop) answer(ctx context.Context) error {
 	}
 	m := resp.Message
 	m.Role, m.CallID, m.Failed = model.Assistant, "", false
+	cut := resp.Stop == model.StopLength
 	if len(m.Text) > maxAnswer {
-		m.Text = clip(m.Text, maxAnswer) + "\n[cut off: the answer was longer]"
+		m.Text, cut = clip(m.Text, maxAnswer)+"\n[cut off: the answer was longer]", true
 	}
 	if m.Calls = tidy(m.Calls); resp.Stop == model.StopRefused {
 		m.Calls = nil
 	}
-	return l.add(ctx, Message{Message: m, Usage: &resp.Usage})
+	if cut && m.Text == "" && len(m.Calls) == 0 {
+		m.Text = "[cut off: the answer ended before any text]" // services refuse an empty message
+	}
+	return l.add(ctx, Message{Message: m, Usage: &resp.Usage, Cut: cut})
 }
 
 // Bounds of what is kept of an answer.

@@ -64,6 +64,9 @@ func (c *screen) text(piece string) {
 	c.mid = b[whole-1] != '\n'
 }
 
+// cutNote follows an answer that ends early.
+const cutNote = "[cut off: max_tokens or the model's context is used up]"
+
 // message shows a message that did not come in by pieces.
 func (c *screen) message(m *agent.Message) {
 	if m == nil {
@@ -77,6 +80,9 @@ func (c *screen) message(m *agent.Message) {
 			c.text(m.Text)
 		}
 		c.printed = false
+		if m.Cut {
+			c.line("%s", c.s.paint(yellow, cutNote))
+		}
 	}
 	c.rest()
 }

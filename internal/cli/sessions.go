@@ -118,6 +118,9 @@ func (s *session) showSession(cmd *cobra.Command, a *app.App, id string) error {
 		for _, c := range m.Calls {
 			s.printf("  %s %s %s\n", s.paint(dim, "●"), show(c.Name), show(compact(hide.JSON(c.Args))))
 		}
+		if m.Cut {
+			s.printf("  %s\n", s.paint(yellow, cutNote))
+		}
 	}
 	return nil
 }

@@ -28,6 +28,7 @@ type Message struct {
 	CallID  string       `json:"tool_call_id,omitempty" doc:"Of a tool's result: of which call"`
 	Failed  bool         `json:"is_error,omitempty"`
 	Usage   *model.Usage `json:"usage,omitempty"`
+	Cut     bool         `json:"cut,omitempty" doc:"The answer ends early: max_tokens, or the model's context, is used up"`
 }
 
 // ToolCall is a tool call that a model wants.
@@ -39,7 +40,7 @@ type ToolCall struct {
 
 // MessageOf is a message as clients see it.
 func MessageOf(m agent.Message) Message {
-	out := Message{Number: m.Number, Created: m.Created, Kind: string(m.Kind), Role: string(m.Role), Content: m.Text, CallID: m.CallID, Failed: m.Failed, Usage: m.Usage}
+	out := Message{Number: m.Number, Created: m.Created, Kind: string(m.Kind), Role: string(m.Role), Content: m.Text, CallID: m.CallID, Failed: m.Failed, Usage: m.Usage, Cut: m.Cut}
 	for _, c := range m.Calls {
 		out.Calls = append(out.Calls, ToolCall{c.ID, c.Name, c.Args})
 	}

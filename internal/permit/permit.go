@@ -194,21 +194,15 @@ func (p Permit) Limits() policy.Limits {
 	return p.s.terms.Limits
 }
 
-// Spend counts what a model cost: tokens, and millionths of a US dollar. Once it
-// is more than the call may spend, it gives fault.BudgetSpent: it must not go on.
-// What was spent is charged whatever it was.
-func (p Permit) Spend(tokens, money int64) error {
+// Spend counts what a model cost: tokens, and millionths of a US dollar. It may be
+// more than was set aside for the call. All of it is charged, and the next call
+// finds what is left of the budgets; what was paid for is not thrown away.
+func (p Permit) Spend(tokens, money int64) {
 	if p.s == nil {
-		return nil
+		return
 	}
-	t := &p.s.terms
-	if n := p.s.tokens.Add(max(tokens, 0)); t.Tokens > 0 && n > t.Tokens {
-		return fault.New(fault.BudgetSpent, "the call may use %d tokens: no more is left of its budgets", t.Tokens)
-	}
-	if n := p.s.money.Add(max(money, 0)); t.Money > 0 && n > t.Money {
-		return fault.New(fault.BudgetSpent, "the call may cost %d millionths of a dollar: no more is left of its budgets", t.Money)
-	}
-	return nil
+	p.s.tokens.Add(max(tokens, 0))
+	p.s.money.Add(max(money, 0))
 }
 
 // Spent is what Spend counted so far.

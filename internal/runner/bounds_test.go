@@ -106,24 +106,22 @@ func TestTokensOfARun(t *testing.T) {
 		if err != nil {
 			return tool.Result{}, err
 		}
-		if most, _ := p.Spendable(); most > 0 && n > most {
-			n = most + 1
+		if most, _ := p.Spendable(); most > 0 && n > most && n < 50 {
+			n = most
 		}
-		err = p.Spend(n, 0)
-		if err == nil {
-			mu.Lock()
-			total += n
-			mu.Unlock()
-		}
-		return tool.Result{}, err
+		p.Spend(n, 0)
+		mu.Lock()
+		total += n
+		mu.Unlock()
+		return tool.Result{Output: map[string]any{"answer": "paid for"}}, nil
 	}
 	h := newHouse(t, open+"models: {tokens: 100}\n", costly{&probe{id: "m", run: spend}, 40})
 	ask := func(n string) runner.Outcome { return h.call("m", tool.Args{"n": json.Number(n)}) }
 	if o := ask("10"); o.Status != tool.Completed {
 		t.Fatal(o.Err)
 	}
-	if o := ask("500"); !errors.Is(o.Err, fault.BudgetSpent) {
-		t.Errorf("more than was set aside: %v", o.Err)
+	if o := ask("50"); o.Status != tool.Completed || o.Output["answer"] != "paid for" {
+		t.Errorf("more than was set aside, while the run has more: %v %v", o.Status, o.Err)
 	}
 	var wg sync.WaitGroup
 	for range 8 {
@@ -138,5 +136,13 @@ func TestTokensOfARun(t *testing.T) {
 	}
 	if o := ask("1"); !errors.Is(o.Err, fault.LimitReached) || o.Status != tool.StatusDenied {
 		t.Errorf("nothing is left, and it ran: %v %v", o.Status, o.Err)
+	}
+
+	h = newHouse(t, open+"models: {tokens: 100}\n", costly{&probe{id: "m", run: spend}, 40})
+	if o := h.call("m", tool.Args{"n": json.Number("500")}); o.Status != tool.Completed || o.Output["answer"] != "paid for" {
+		t.Errorf("more than there is: the answer is lost: %v %v", o.Status, o.Err)
+	}
+	if o := h.call("m", tool.Args{"n": json.Number("1")}); !errors.Is(o.Err, fault.LimitReached) {
+		t.Errorf("after more than there is was used: %v", o.Err)
 	}
 }

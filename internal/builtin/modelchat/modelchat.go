@@ -71,8 +71,8 @@ func (t *Tool) Actions(_ tool.Env, args tool.Args) ([]tool.Action, error) {
 	return []tool.Action{{Kind: tool.Model, Model: canonical}}, nil
 }
 
-// Run asks the model. An error comes with what was answered where there is such:
-// an answer that cost more than was left.
+// Run asks the model. An answer that costs more than was set aside for it is charged
+// and given all the same.
 func (t *Tool) Run(ctx context.Context, p permit.Permit, args tool.Args) (tool.Result, error) {
 	if ctx.Err() != nil {
 		return tool.Result{}, fault.Wrap(fault.ToolCancelled, ctx.Err(), "the call was cancelled")

@@ -169,23 +169,25 @@ func (q *request) charge(p permit.Permit, resp *model.Response, came int, whole 
 	u := &resp.Usage
 	if err := u.Check(); err != nil {
 		*resp = model.Response{Usage: q.estimate(came)}
-		return errors.Join(err, q.spend(p, &resp.Usage))
+		q.spend(p, &resp.Usage)
+		return err
 	}
 	if u.Tokens() == 0 && (whole || came > 0) {
 		*u = q.estimate(max(came, resp.Message.Size()))
 	}
-	return q.spend(p, u)
+	q.spend(p, u)
+	return nil
 }
 
 func (q *request) estimate(came int) model.Usage {
 	return model.Usage{Input: model.EstimateRequest(q.Request), Output: model.Estimate(came), Estimated: true}
 }
 
-func (q *request) spend(p permit.Permit, u *model.Usage) error {
+func (q *request) spend(p permit.Permit, u *model.Usage) {
 	if q.limits.Prices != nil {
 		u.Money = q.limits.Prices.Of(*u)
 	}
-	return p.Spend(u.Tokens(), u.Money)
+	p.Spend(u.Tokens(), u.Money)
 }
 
 // maxName bounds the name that a service gives its model, in bytes.
