@@ -51,6 +51,7 @@ type GrantTerms struct {
 type Token struct {
 	Text   string
 	Claims *token.Content
+	Moot   []string // what was added and narrows nothing, in words
 }
 
 // IssueGrant makes a root grant of policies and records it.
@@ -106,7 +107,7 @@ func (a *App) issueBlock(ctx context.Context, t GrantTerms, b token.Block) (Toke
 	if _, err := claims.Content().Bind(a.env(t.Workspace)); err != nil {
 		return Token{}, err // it could never be used
 	}
-	return Token{text, claims.Content()}, auth.Issue(ctx, claims, t.Note)
+	return Token{Text: text, Claims: claims.Content()}, auth.Issue(ctx, claims, t.Note)
 }
 
 // grantPolicies reads the policies that a root grant is made of: the files that
@@ -202,6 +203,7 @@ func (a *App) NarrowGrant(text string, t GrantTerms) (Token, error) {
 		return Token{}, err
 	}
 	var key ed25519.PrivateKey
+	was := text
 	if t.KeyFile != "" {
 		if key, err = ReadPrivateKey(t.KeyFile); err != nil {
 			return Token{}, err
@@ -216,8 +218,16 @@ func (a *App) NarrowGrant(text string, t GrantTerms) (Token, error) {
 	if err != nil {
 		return Token{}, err
 	}
+	before, err := token.Decode(was)
+	if err != nil {
+		return Token{}, err
+	}
 	c, err := token.Decode(text)
-	return Token{text, c}, err
+	if err != nil {
+		return Token{}, err
+	}
+	idle, err := moot(before, c, a.env(t.Workspace))
+	return Token{text, c, idle}, err
 }
 
 // DelegateGrant hands a grant on to another holder, as far as the policies let

@@ -125,7 +125,7 @@ func (a *App) keptAdmin(ctx context.Context, q ServeRequest, file string) (Token
 	if err != nil {
 		return Token{}, nil //nolint:nilerr // not one of this ledger, or of a key that is gone
 	}
-	kept := Token{text, c.Content()}
+	kept := Token{Text: text, Claims: c.Content()}
 	if st.Mode().Perm()&0o077 != 0 { // somebody else may have it
 		_, err := a.SetGrant(ctx, c.Leaf().String(), store.Revoked, "others could read the admin's token")
 		return Token{}, err

@@ -36,6 +36,7 @@ type grantJSON struct {
 	Lines     []lineJSON `json:"says,omitempty"`
 	Genuine   *bool      `json:"genuine,omitempty"`
 	Problem   string     `json:"problem,omitempty"`
+	Moot      []string   `json:"narrows_nothing,omitempty"` // what was added without effect
 }
 
 type spent struct {
@@ -62,6 +63,9 @@ func stamp(t time.Time) *time.Time {
 // printToken shows a new token, or writes it to a file and shows what it says.
 func (s *session) printToken(done string, t app.Token, file string) error {
 	c, text := t.Claims, t.Text
+	for _, m := range t.Moot {
+		s.errorf("%s narrows nothing: %s\n", s.paintErr(yellow, "warning:"), show(m))
+	}
 	if file != "" {
 		if err := app.WriteSecret(file, text+"\n"); err != nil {
 			return err
@@ -71,7 +75,7 @@ func (s *session) printToken(done string, t app.Token, file string) error {
 	if s.json {
 		return s.printJSON(grantJSON{
 			ID: c.Leaf().String(), Token: text, File: file, Root: c.ID().String(), Holder: c.Holder(), NotBefore: stamp(c.NotBefore()), Expires: stamp(c.Expires()),
-			Budgets: c.Budgets().String(),
+			Budgets: c.Budgets().String(), Moot: t.Moot,
 		})
 	}
 	s.printf("%s grant %s %s\n", s.paint(green, "✓"), s.paint(bold, c.Leaf().String()), done)

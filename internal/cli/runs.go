@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -146,12 +144,7 @@ func parseTime(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
-			return now.Add(-time.Duration(n) * 24 * time.Hour), nil
-		}
-	}
-	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+	if d, err := parseDuration(text); err == nil && d >= 0 {
 		return now.Add(-d), nil
 	}
 	for _, layout := range []string{time.RFC3339, time.DateTime, time.DateOnly} {
@@ -159,7 +152,7 @@ func parseTime(flag, text string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, fault.New(fault.Usage, "%s %q is no time", flag, text).
+	return time.Time{}, fault.New(fault.Usage, "%s %q is not a valid time", flag, text).
 		WithHint("2h, 7d, 2026-01-31, or 2026-01-31T12:00:00Z")
 }
 

@@ -73,7 +73,7 @@ and those that do not can be resumed.
 	fl.StringVar(&q.Key, "tls-key", "", "the file of its key")
 	fl.BoolVar(&q.Public, "insecure-public", false, "listen on an address that others reach without TLS")
 	fl.Float64Var(&q.Limits.Rate, "rate", 0, "requests a second of one grant (default 10000)")
-	fl.DurationVar(&q.Limits.Drain, "drain", 20*time.Second, "how long what is under way may go on when the service is told to end")
+	durationVar(c, &q.Limits.Drain, "drain", 20*time.Second, "how long what is under way may go on when the service is told to end")
 	return c
 }
 

@@ -66,6 +66,31 @@ func (b Budgets) Min(o Budgets) Budgets {
 	}
 }
 
+// Moot gives those limits of b that bound nothing more where before holds already,
+// in words.
+func (b Budgets) Moot(before Budgets) []string {
+	var out []string
+	had := before.Min(Budgets{}).String()
+	for _, one := range b.each() {
+		if !before.IsZero() && one.Min(before).String() == had {
+			out = append(out, one.String())
+		}
+	}
+	return out
+}
+
+// each gives the limits one by one.
+func (b Budgets) each() []Budgets {
+	all := []Budgets{
+		{Calls: b.Calls}, {EachTool: b.EachTool}, {BytesIn: b.BytesIn}, {BytesOut: b.BytesOut}, {Tokens: b.Tokens}, {Money: b.Money},
+		{Time: b.Time}, {Children: b.Children}, {Depth: b.Depth},
+	}
+	for _, t := range b.PerTool {
+		all = append(all, Budgets{PerTool: []ToolBudget{t}})
+	}
+	return slices.DeleteFunc(all, Budgets.IsZero)
+}
+
 // least is the smaller of two limits of which 0 is none.
 func least[T int64 | time.Duration](a, b T) T {
 	if a == 0 || b != 0 && b < a {

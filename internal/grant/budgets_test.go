@@ -3,6 +3,7 @@ package grant_test
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -115,5 +116,28 @@ func TestMinSharesNothing(t *testing.T) {
 	*a.Depth, a.PerTool[0].Calls = 5, 5
 	if want := (grant.Budgets{Depth: number(1), PerTool: []grant.ToolBudget{{"a", 1}}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestMootLimits(t *testing.T) {
+	has := grant.Budgets{Calls: 10, Money: 1_500_000, Depth: number(1), PerTool: []grant.ToolBudget{{"http.*", 5}}}
+	for name, tt := range map[string]struct {
+		own, before grant.Budgets
+		want        []string
+	}{
+		"more":             {grant.Budgets{Calls: 20}, has, []string{"20 calls"}},
+		"as many":          {grant.Budgets{Calls: 10}, has, []string{"10 calls"}},
+		"less":             {grant.Budgets{Calls: 9}, has, nil},
+		"of another kind":  {grant.Budgets{Tokens: 5}, has, nil},
+		"no limits before": {grant.Budgets{Calls: 5}, grant.Budgets{}, nil},
+		"no limits at all": {grant.Budgets{}, has, nil},
+		"one of two":       {grant.Budgets{Calls: 9, Depth: number(2)}, has, []string{"depth 2"}},
+		"of some tools":    {grant.Budgets{PerTool: []grant.ToolBudget{{"http.*", 5}, {"http.get", 6}}}, has, []string{`5 calls of "http.*"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := tt.own.Moot(tt.before); !slices.Equal(got, tt.want) {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
 	}
 }
