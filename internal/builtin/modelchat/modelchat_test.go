@@ -160,7 +160,6 @@ func TestWhatIsSpentIsCharged(t *testing.T) {
 		"less is left":               {"local/any", 500, 0, 0, 329, 0, 500 - 19},
 		"too little is left":         {"local/any", 30, 0, fault.BudgetSpent, 0, 0, 0},
 		"it used more than was left": {"local/any", 300, 0, 0, 329, 0, 300 - 19},
-		"it cost more than was left": {"local/priced", 0, 188, 0, 329, 190, 15},
 		"money":                      {"local/priced", 0, 1_000_000, 0, 329, 190, 8192},
 		"little money":               {"local/priced", 0, 1038, 0, 329, 190, 100},
 		"too little money":           {"local/priced", 0, 100, fault.BudgetSpent, 0, 0, 0},
