@@ -27,10 +27,11 @@ const module = "github.com/remitrun/remit/"
 // core and words, the sandbox they share, and the contract that they fulfil.
 var mayImport = map[string]string{
 	// words
-	"fault": "",
-	"tool":  "fault",
-	"near":  "",
-	"canon": "fault",
+	"fault":            "",
+	"tool":             "fault",
+	"near":             "",
+	"canon":            "fault",
+	"service/settings": "base/document fault model policy/target tool",
 	// base: used by all
 	"base/document": "canon fault near go.yaml.in/yaml/v4",
 	// core: pure
@@ -114,7 +115,7 @@ var mayImport = map[string]string{
 	"admission": "net",
 	"gateway":   "admission approval hostcheck canon fault policy runner store tool github.com/modelcontextprotocol/go-sdk crypto/rand net net/http",
 	"signin":    "fault net net/http",
-	"app": "signin wholefile capability capability/codebox capability/currenttime capability/custom capability/mcptools capability/noop capability/research capability/sessionfiles capability/subagents capability/testmath capability/testweather capability/todolist capability/webfetch capability/workspace httpapi telemetry agent model model/anthropic model/openai model/scripted chat extension source/extension builtin/analyze builtin/modelchat executor/wasm gateway source/mcp source/openapi source/wasm approval authority budget builtin/clock builtin/fs builtin/http builtin/random builtin/shell canon capability catalog changeset eventlog fault frozen grant inspect grant/token ledger near permit plan policy policy/cases policy/compare policy/glob policy/learn policy/target redact " +
+	"app": "infer signin service/settings wholefile capability capability/codebox capability/currenttime capability/custom capability/mcptools capability/noop capability/research capability/sessionfiles capability/subagents capability/testmath capability/testweather capability/todolist capability/webfetch capability/workspace httpapi telemetry agent model model/anthropic model/openai model/scripted chat extension source/extension builtin/analyze builtin/modelchat executor/wasm gateway source/mcp source/openapi source/wasm approval authority budget builtin/clock builtin/fs builtin/http builtin/random builtin/shell canon capability catalog changeset eventlog fault frozen grant inspect grant/token ledger near permit plan policy policy/cases policy/compare policy/glob policy/learn policy/target redact " +
 		"replay report runner sandbox secret sandbox/egress sandbox/files sandbox/network schedule store store/sqlite tool " +
 		"github.com/google/uuid go.yaml.in/yaml/v4 net os os/exec os/user syscall crypto/rand",
 	"cli": "wholefile agent capability extension chat app catalog executor/wasm inspect approval canon changeset fault frozen grant grant/token ledger near plan policy policy/cases policy/compare redact report runner sandbox secret source/openapi store tool github.com/google/uuid github.com/spf13/cobra " +

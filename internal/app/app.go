@@ -52,7 +52,7 @@ type App struct {
 
 // New builds an App. It must be closed.
 func New(cfg Config) (*App, error) {
-	a := &App{cfg: cfg, tiers: cfg.Settings.Sources.tiers(), secrets: openSecrets(cfg)}
+	a := &App{cfg: cfg, tiers: tierLimits(cfg.Settings.Tiers), secrets: openSecrets(cfg)}
 	a.box = sandbox.New(sandbox.Config{Getenv: cfg.Lookup, Secret: a.secret, State: cfg.Home, Egress: egressOf(a.secret)})
 	a.modules = a.openModules()
 	var err error

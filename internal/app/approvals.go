@@ -31,7 +31,7 @@ func Person() string {
 // mayApproveAdmin reports whether a person may approve what admins approve: whom
 // config.yaml names, or, where it names nobody, the owner of $REMIT_HOME.
 func (a *App) mayApproveAdmin(person string) bool {
-	if admins := a.cfg.Settings.Approvals.Admins; len(admins) > 0 {
+	if admins := a.cfg.Settings.Admins; len(admins) > 0 {
 		return slices.Contains(admins, person)
 	}
 	return person == Person() && ownedByUs(a.cfg.Home)

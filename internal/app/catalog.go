@@ -2,61 +2,28 @@ package app
 
 import (
 	"context"
+	"github.com/remitrun/remit/internal/infer"
+	"github.com/remitrun/remit/internal/service/settings"
 	"strings"
 
 	"github.com/remitrun/remit/internal/catalog"
-	"github.com/remitrun/remit/internal/fault"
 	"github.com/remitrun/remit/internal/ledger"
 	"github.com/remitrun/remit/internal/tool"
 )
 
-// ToolSettings is what the operator says of tools, which holds instead of what was
-// inferred of them.
-type ToolSettings struct {
-	Risk    string    `yaml:"risk"`    // low, medium, high or critical; "": as inferred
-	Effects *[]string `yaml:"effects"` // side effects; absent: as inferred
-	// Trusted: what the source claims of the tool is believed, as that it only reads.
-	Trusted bool `yaml:"trusted"`
-	// AnyName: the name may look like another tool's, or a built-in one's.
-	AnyName bool `yaml:"any_name"`
-}
-
 // openCatalog makes the catalog of all tools. No source is asked yet.
 func (a *App) openCatalog() (*catalog.Catalog, error) {
-	said, err := toolsSaid(a.cfg.Settings.Tools)
-	if err != nil {
-		return nil, err
-	}
 	return catalog.Open(catalog.Config{
-		BuiltIn: a.builtIn(), Sources: a.sources(), Memory: &toolMemory{app: a}, Said: said,
+		BuiltIn: a.builtIn(), Sources: a.sources(), Memory: &toolMemory{app: a}, Said: toolsSaid(a.cfg.Settings.Tools),
 	})
 }
 
-// toolsSaid reads the settings of tools. A key is an ID, or the beginning of IDs
-// before a final "*"; the longest that fits holds.
-func toolsSaid(settings map[string]ToolSettings) (func(tool.ID) catalog.Said, error) {
-	said := make(map[string]catalog.Said, len(settings))
-	for key, s := range settings {
-		field := "tools." + key
-		if _, err := tool.ParseID(strings.TrimSuffix(key, "*")); err != nil {
-			return nil, fault.New(fault.Usage, "%q is no tool's ID, nor the beginning of one and *", key).In(field)
-		}
-		one := catalog.Said{Name: s.AnyName, Trusted: s.Trusted}
-		if s.Risk != "" {
-			r, ok := tool.ParseRisk(s.Risk)
-			if !ok {
-				return nil, fault.New(fault.Usage, "%q is not low, medium, high or critical", s.Risk).In(field + ".risk")
-			}
-			one.Risk = &r
-		}
-		if s.Effects != nil {
-			set, err := ParseEffects(*s.Effects)
-			if err != nil {
-				return nil, fault.New(fault.Usage, "%v", err).In(field + ".effects")
-			}
-			one.Effects = &set
-		}
-		said[key] = one
+// toolsSaid finds what the settings say of a tool. A key is an ID, or the beginning
+// of IDs before a final "*"; the longest that fits holds.
+func toolsSaid(set map[string]settings.Tool) func(tool.ID) catalog.Said {
+	said := make(map[string]catalog.Said, len(set))
+	for key, t := range set {
+		said[key] = catalog.Said{Said: infer.Said{Risk: t.Risk, Effects: t.Effects}, Trusted: t.Trusted, Name: t.AnyName}
 	}
 	return func(id tool.ID) catalog.Said {
 		if s, ok := said[string(id)]; ok {
@@ -69,7 +36,7 @@ func toolsSaid(settings map[string]ToolSettings) (func(tool.ID) catalog.Said, er
 			}
 		}
 		return found
-	}, nil
+	}
 }
 
 // ParseEffects reads names of side effects.

@@ -30,7 +30,7 @@ type writes struct {
 
 func (a *App) changesets() changeset.Home {
 	h := changeset.In(a.cfg.Home)
-	if a.cfg.Settings.Ledger.Durability == "process" {
+	if a.cfg.Settings.Durability == "process" {
 		h = h.Volatile()
 	}
 	return h
@@ -284,7 +284,7 @@ func (a *App) Undo(ctx context.Context, id string, force ...string) (ledger.Run,
 // what came of it.
 func (a *App) recoverChanges(ctx context.Context, st store.Store) error {
 	done, err := a.changesets().Recover()
-	swept, serr := a.changesets().SweepDaily(a.cfg.Settings.Changes.retention())
+	swept, serr := a.changesets().SweepDaily(retention(a.cfg.Settings.Changes))
 	if serr == nil && !swept.Swept.IsZero() {
 		serr = a.dropUnbegun(ctx, st)
 	}

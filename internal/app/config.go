@@ -3,15 +3,13 @@ package app
 import (
 	"errors"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/service/settings"
 )
 
 // Config is everything that Remit takes from outside, read once. The zero
@@ -25,35 +23,7 @@ type Config struct {
 	Version  string
 	Secrets  map[string]string // environment variables: reports and logs do not show the values of those that look secret
 
-	Settings Settings // from $REMIT_HOME/config.yaml
-}
-
-// Settings is $REMIT_HOME/config.yaml.
-type Settings struct {
-	Ledger struct {
-		// Durability says what a recorded intent survives: "power" (a loss of
-		// power; the default) or "process" (the end of the process only).
-		Durability string `yaml:"durability"`
-	} `yaml:"ledger"`
-	Logs struct {
-		// Level is the least level of logs/calls.log: DEBUG, INFO, WARN or ERROR.
-		Level slog.Level `yaml:"level"`
-	} `yaml:"logs"`
-	Sources SourcesSettings `yaml:"sources"`
-	// Models is the section models, as ModelsNode has it.
-	Models     ModelsSettings  `yaml:"-"`
-	ModelsNode yaml.Node       `yaml:"models"`
-	Secrets    SecretsSettings `yaml:"secrets"`
-	Changes    ChangesSettings `yaml:"changes"`
-	// Sessions is what sessions of agents may keep.
-	Sessions SessionsSettings `yaml:"sessions"`
-	// Tools is what the operator says of tools, by their IDs.
-	Tools     map[string]ToolSettings `yaml:"tools"`
-	Approvals struct {
-		// Admins are those who may approve what admins approve, as "user:ann";
-		// empty: who owns $REMIT_HOME.
-		Admins []string `yaml:"admins"`
-	} `yaml:"approvals"`
+	Settings settings.Settings // from $REMIT_HOME/config.yaml
 }
 
 // trustedPath is where commands are looked up, whatever the caller's PATH says.
@@ -126,9 +96,7 @@ func realPath(path string) string {
 }
 
 func (c *Config) readSettings() error {
-	c.Settings.Ledger.Durability, c.Settings.Changes = "power", defaultChanges
-	c.Settings.Sources, c.Settings.Sessions = defaultSources, defaultSessions
-	c.Settings.Secrets.Keyring = true
+	c.Settings = settings.Default()
 	file := filepath.Join(c.Home, "config.yaml")
 	src, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -137,41 +105,8 @@ func (c *Config) readSettings() error {
 	if err != nil {
 		return fault.Wrap(fault.Usage, err, "%s cannot be read", file)
 	}
-	dec, err := yaml.NewLoader(strings.NewReader(string(src)), yaml.WithKnownFields())
-	if err == nil {
-		err = dec.Load(&c.Settings)
-	}
-	if err != nil {
-		return fault.New(fault.Usage, "%v", err).At(fault.Pos{File: file}).
-			WithHint("the settings are ledger.durability (power or process), logs.level (DEBUG, INFO, WARN or ERROR), changes.keep_days, changes.keep_bytes, sessions.files.bytes, sessions.files.count, sources, models, approvals.admins and tools")
-	}
-	if d := c.Settings.Ledger.Durability; d != "power" && d != "process" {
-		return fault.New(fault.Usage, "%q is not power or process", d).At(fault.Pos{File: file}).In("ledger.durability")
-	}
-	if err := c.Settings.Sources.check(); err != nil {
-		var e *fault.Error
-		if errors.As(err, &e) {
-			return e.At(fault.Pos{File: file})
-		}
-		return err
-	}
-	if c.Settings.Models, err = readModels(file, &c.Settings.ModelsNode); err != nil {
-		return err
-	}
-	if _, err := toolsSaid(c.Settings.Tools); err != nil {
-		var e *fault.Error
-		if errors.As(err, &e) {
-			return e.At(fault.Pos{File: file})
-		}
-		return err
-	}
-	if err := c.Settings.Changes.check(); err != nil {
-		return fault.New(fault.Usage, "%s", fault.Message(err)).At(fault.Pos{File: file}).In("changes.keep_days")
-	}
-	if err := c.Settings.Sessions.check(); err != nil {
-		return fault.New(fault.Usage, "%s", fault.Message(err)).At(fault.Pos{File: file}).In("sessions.files.count")
-	}
-	return nil
+	c.Settings, err = settings.Read(file, src)
+	return err
 }
 
 // Workspace makes dir (or the current folder) absolute, with links resolved.

@@ -19,7 +19,7 @@ func (a *App) Check(ctx context.Context) []Check {
 	out := []Check{{Name: "state", OK: true, Detail: a.cfg.Home}}
 	_, err := a.Store(ctx)
 	c := Check{Name: "ledger", OK: err == nil, Detail: fmt.Sprintf("%s, durable against loss of %s",
-		filepath.Join(a.cfg.Home, "remit.db"), a.cfg.Settings.Ledger.Durability)}
+		filepath.Join(a.cfg.Home, "remit.db"), a.cfg.Settings.Durability)}
 	if err != nil {
 		c.Detail = err.Error()
 	}

@@ -34,7 +34,7 @@ func (a *App) logs() (*eventlog.Log, error) {
 		return a.log, nil
 	}
 	l, err := eventlog.Open(filepath.Join(a.cfg.Home, "logs"), eventlog.Options{
-		Level: a.cfg.Settings.Logs.Level, Redactor: a.Redactor(),
+		Level: a.cfg.Settings.LogLevel, Redactor: a.Redactor(),
 	})
 	if err != nil {
 		return nil, fault.Wrap(fault.StoreFailed, err, "the logs cannot be written: %v", unwrapPath(err))

@@ -1,15 +1,12 @@
 package app_test
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/fault"
 	"github.com/remitrun/remit/internal/model"
 )
 
@@ -87,37 +84,5 @@ func TestProvidersOfTheSettings(t *testing.T) {
 	}
 	if got := r.Limits("openai/gpt-4o").Prices; got != nil {
 		t.Errorf("nobody said what it costs, got %+v", got)
-	}
-}
-
-func TestModelSettingsThatAreWrong(t *testing.T) {
-	tests := map[string]struct{ config, want string }{
-		"an unknown key":        {"models: {defaults: a/b}", `config.yaml:1:10: models: the key "defaults" is not known here: it has default`},
-		"no mapping":            {"models: []", "config.yaml:1:9: models: must be a mapping"},
-		"no model":              {"models: {default: gpt-4}", `models.default: "gpt-4" is no model`},
-		"an odd time":           {"models: {wait: 5}", "models.wait: must be a"},
-		"an odd name":           {"models: {providers: {My Box: {kind: openai}}}", `"My Box" is no name for a provider`},
-		"the scripted provider": {"models: {providers: {scripted: {kind: openai}}}", "is no name for a provider"},
-		"no kind":               {"models: {providers: {local: {base_url: https://x.example}}}", "models.providers.local.kind: is missing"},
-		"an odd kind":           {"models: {providers: {local: {kind: ollama, base_url: https://x.example}}}", `models.providers.local.kind: "ollama" is none of anthropic, openai`},
-		"no address":            {"models: {providers: {local: {kind: openai}}}", "models.providers.local.base_url: is missing"},
-		"an odd address":        {"models: {providers: {local: {kind: openai, base_url: 'ftp://x'}}}", "only http and https"},
-		"a query":               {"models: {providers: {local: {kind: openai, base_url: 'https://x.example/?a=b'}}}", "without a query"},
-		"a key in the open":     {"models: {providers: {local: {kind: openai, base_url: 'http://192.168.1.5/v1', key: K}}}", "a key would go over the network unencrypted (use https"},
-		"the key itself":        {"models: {providers: {openai: {key: 'sk-proj-abc def'}}}", "models.providers.openai.key: must be the name"},
-		"an API too many":       {"models: {providers: {anthropic: {api: chat}}}", "models.providers.anthropic.api: is for the kind openai"},
-		"a provider twice":      {"models:\n  providers:\n    a: {kind: openai, base_url: https://x.example}\n    a: {kind: openai, base_url: https://x.example}", "twice"},
-		"half a price":          {"models: {prices: {a/b: {input: 1}}}", `models.prices["a/b"]: input and output are needed`},
-		"a price that is none":  {"models: {prices: {a/b: {input: cheap, output: -1}}}", `models.prices["a/b"].input: must be a number of dollars`},
-		"no tokens":             {"models: {limits: {a/b: {context: 0}}}", `models.limits["a/b"].context: must be a number of tokens`},
-		"a price of no model":   {"models: {prices: {gpt-4: {input: 1, output: 1}}}", `"gpt-4" is no model`},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			_, err := settled(t, tt.config)
-			if !errors.Is(err, fault.Usage) || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got %v, want %q", err, tt.want)
-			}
-		})
 	}
 }

@@ -184,7 +184,7 @@ func (a *App) Distrust(workspace string) (bool, error) {
 // volatile reports whether a run's record need only survive the end of the
 // process: the strictest of what the policies say, or else the setting.
 func (a *App) volatile(ps []*policy.Policy) bool {
-	said := a.cfg.Settings.Ledger.Durability
+	said := a.cfg.Settings.Durability
 	for _, p := range ps {
 		switch p.Durability() {
 		case "power":

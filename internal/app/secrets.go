@@ -13,15 +13,9 @@ import (
 	"github.com/remitrun/remit/internal/secret"
 )
 
-// SecretsSettings says where values of remit secret are kept.
-type SecretsSettings struct {
-	// Keyring: the operating system's keyring is used where it works.
-	Keyring bool `yaml:"keyring"`
-}
-
 // openSecrets gives the store of secrets.
 func openSecrets(cfg Config) *secret.Store {
-	if !cfg.Settings.Secrets.Keyring || cfg.Lookup == nil {
+	if !cfg.Settings.Keyring || cfg.Lookup == nil {
 		return secret.Open(cfg.Home, nil)
 	}
 	return secret.Open(cfg.Home, secret.System(cfg.Home, cfg.Lookup))

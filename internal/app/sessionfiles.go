@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"github.com/remitrun/remit/internal/service/settings"
 	"path"
 	"slices"
 	"strings"
@@ -17,28 +18,8 @@ import (
 	"github.com/remitrun/remit/internal/tool"
 )
 
-// SessionsSettings bound what sessions of agents may keep.
-type SessionsSettings struct {
-	Files struct {
-		Bytes Size `yaml:"bytes"` // of all files that a session has now
-		Count int  `yaml:"count"` // of its files and folders
-	} `yaml:"files"`
-}
-
-var defaultSessions = func() (s SessionsSettings) {
-	s.Files.Bytes, s.Files.Count = 100<<20, 10_000
-	return s
-}()
-
-func (s SessionsSettings) check() error {
-	if s.Files.Count < 0 {
-		return fault.New(fault.Usage, "%d files are less than none", s.Files.Count)
-	}
-	return nil
-}
-
-func (s SessionsSettings) quota() store.Quota {
-	return store.Quota{Bytes: int64(s.Files.Bytes), Files: s.Files.Count}
+func quotaOf(s settings.Sessions) store.Quota {
+	return store.Quota{Bytes: s.FileBytes, Files: s.FileCount}
 }
 
 // filesOfSessions gives capabilities the files of sessions.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -193,31 +192,5 @@ func TestSessionFilesUnderManyHands(t *testing.T) {
 	}
 	if rep, verr := s.Verify(t.Context(), store.VerifyOptions{}); err != nil || verr != nil || len(rep.Problems) > 0 {
 		t.Errorf("%v; verify: %v, %+v", err, verr, rep.Problems)
-	}
-}
-
-func TestSettingsOfSessionFiles(t *testing.T) {
-	for text, want := range map[string]string{
-		"":                                 "104857600 10000",
-		"sessions: {files: {bytes: 1KiB}}": "1024 10000",
-		"sessions: {files: {count: 0, bytes: 0}}": "0 0",
-		"sessions: {files: {count: -1}}":          "E9001",
-		"sessions: {files: {bytes: -1}}":          "E9001",
-		"sessions: {file: {}}":                    "E9001",
-	} {
-		home := t.TempDir()
-		if text != "" {
-			if err := os.WriteFile(filepath.Join(home, "config.yaml"), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		c, err := app.FromEnv([]string{"REMIT_HOME=" + home})
-		got := fmt.Sprint(int64(c.Settings.Sessions.Files.Bytes), c.Settings.Sessions.Files.Count)
-		if err != nil {
-			got = fault.CodeOf(err).Error()
-		}
-		if got != want {
-			t.Errorf("%q: %s (%v), want %s", text, got, err, want)
-		}
 	}
 }

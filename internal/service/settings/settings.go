@@ -1,0 +1,195 @@
+// Package settings reads config.yaml of $REMIT_HOME. Start at [Read]; [Default]
+// is what holds without a file.
+package settings
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/document"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/tool"
+)
+
+// Settings is config.yaml.
+type Settings struct {
+	Durability string     // of recorded intents: "power" (they survive a loss of power) or "process" (the end of the process only)
+	LogLevel   slog.Level // the lowest level of logs/calls.log
+	Keyring    bool       // secrets are kept in the operating system's keyring where it works
+	Admins     []string   // who may answer approvals of admins, as "user:ann"; empty: the owner of $REMIT_HOME
+	Tiers      Tiers
+	Models     Models
+	Changes    Changes
+	Sessions   Sessions
+	Tools      map[string]Tool // by ID, or by the beginning of IDs and a final "*"
+}
+
+// Changes bound how long writes can be undone. Changesets that nobody has applied
+// or discarded are kept in any case.
+type Changes struct {
+	KeepDays  int   // after the changeset was applied or discarded; 0: without limit
+	KeepBytes int64 // of all copies, the oldest are removed first; 0: without limit
+}
+
+// Age is KeepDays as a time.
+func (c Changes) Age() time.Duration { return time.Duration(c.KeepDays) * day }
+
+const day = 24 * time.Hour
+
+// Sessions bound what one session of an agent may keep.
+type Sessions struct {
+	FileBytes int64 // of all its files
+	FileCount int   // of its files and folders
+}
+
+// Tiers bound the calls of tools by the kind of their source, over all runs of
+// the process. Built-in tools have no such bounds.
+type Tiers struct {
+	Extension Tier // extensions installed here
+	LocalMCP  Tier // MCP servers that Remit starts
+	RemoteMCP Tier // MCP servers elsewhere
+	Cloud     Tier // other services, and unknown sources
+}
+
+// Tier is the bounds of one kind of source.
+type Tier struct {
+	PerMinute int           // calls begun in any minute
+	AtOnce    int           // calls at the same time
+	RunTime   time.Duration // of one call
+}
+
+// Tool is what the operator says of tools; it replaces what was inferred.
+type Tool struct {
+	Risk    *tool.Risk    // nil: as inferred
+	Effects *tool.Effects // nil: as inferred
+	Trusted bool          // what the source claims of the tool is believed, as that it only reads
+	AnyName bool          // the name may look like another tool's
+}
+
+// Default is the settings without a config.yaml.
+func Default() Settings {
+	return Settings{
+		Durability: "power",
+		Keyring:    true,
+		Tiers: Tiers{
+			Extension: Tier{600, 16, 5 * time.Minute},
+			LocalMCP:  Tier{300, 8, 5 * time.Minute},
+			RemoteMCP: Tier{60, 4, 2 * time.Minute},
+			Cloud:     Tier{30, 2, time.Minute},
+		},
+		Changes:  Changes{KeepDays: 30, KeepBytes: 5 << 30},
+		Sessions: Sessions{FileBytes: 100 << 20, FileCount: 10_000},
+	}
+}
+
+// Read reads config.yaml over the defaults. Every problem is reported at once
+// (fault.List, code Usage) with line, column and field.
+func Read(file string, src []byte) (Settings, error) {
+	s := Default()
+	r := &reader{document.NewReader(file, document.Options{Code: fault.Usage, Noun: "settings file"})}
+	if isEmpty(string(src)) {
+		return s, nil
+	}
+	if root := r.Read(src); root != nil {
+		r.settings(root, &s)
+	}
+	return s, r.Err()
+}
+
+// isEmpty reports a file of nothing but comments.
+func isEmpty(src string) bool {
+	for line := range strings.Lines(src) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			return false
+		}
+	}
+	return true
+}
+
+type reader struct{ *document.Reader }
+
+func (r *reader) settings(root *document.Node, s *Settings) {
+	r.Mapping(root, "", document.Fields{
+		"ledger":  r.Object(document.Fields{"durability": r.OneOf(&s.Durability, "power", "process")}),
+		"logs":    r.Object(document.Fields{"level": r.level(&s.LogLevel)}),
+		"secrets": r.Object(document.Fields{"keyring": r.Bool(&s.Keyring)}),
+		"approvals": r.Object(document.Fields{"admins": r.Strings(&s.Admins, 0, func(s string) error {
+			if kind, name, ok := strings.Cut(s, ":"); !ok || kind == "" || name == "" {
+				return fmt.Errorf("%q is not a valid principal; expected KIND:NAME, as user:ann", document.Clip(s, 60))
+			}
+			return nil
+		})}),
+		"sources": r.Object(document.Fields{"extension": r.tier(&s.Tiers.Extension), "mcp_local": r.tier(&s.Tiers.LocalMCP),
+			"mcp_remote": r.tier(&s.Tiers.RemoteMCP), "cloud": r.tier(&s.Tiers.Cloud)}),
+		"models": r.Object(r.models(&s.Models)),
+		"changes": r.Object(document.Fields{"keep_days": document.Int(r.Reader, &s.Changes.KeepDays, 0, math.MaxInt64/int64(day)),
+			"keep_bytes": r.sizeOrNone(&s.Changes.KeepBytes)}),
+		"sessions": r.Object(document.Fields{"files": r.Object(document.Fields{
+			"bytes": r.sizeOrNone(&s.Sessions.FileBytes), "count": document.Int(r.Reader, &s.Sessions.FileCount, 0, math.MaxInt32)})}),
+		"tools": func(n *document.Node, path string) {
+			s.Tools = map[string]Tool{}
+			r.Each(n, path, func(k, v *document.Node, path string) { s.Tools[k.Text] = r.tool(k, v, path) })
+		},
+	})
+}
+
+func (r *reader) level(into *slog.Level) document.Field {
+	return func(n *document.Node, path string) {
+		word := ""
+		if r.OneOf(&word, "DEBUG", "INFO", "WARN", "ERROR")(n, path); word != "" {
+			*into = map[string]slog.Level{"DEBUG": slog.LevelDebug, "INFO": slog.LevelInfo, "WARN": slog.LevelWarn, "ERROR": slog.LevelError}[word]
+		}
+	}
+}
+
+// sizeOrNone makes a field of a size that may be 0.
+func (r *reader) sizeOrNone(into *int64) document.Field {
+	return func(n *document.Node, path string) {
+		v, err := document.ParseSize(n.Text)
+		if n.Kind != document.String && n.Kind != document.Number || err != nil {
+			r.Expected(n, path, "a size such as 4096, 100MiB or 5GiB, or 0")
+			return
+		}
+		*into = v
+	}
+}
+
+func (r *reader) tier(t *Tier) document.Field {
+	return r.Object(document.Fields{
+		"per_minute": document.Int(r.Reader, &t.PerMinute, 1, math.MaxInt32),
+		"at_once":    document.Int(r.Reader, &t.AtOnce, 1, math.MaxInt32),
+		"run_time":   r.Duration(&t.RunTime),
+	})
+}
+
+func (r *reader) tool(k, v *document.Node, path string) (t Tool) {
+	if _, err := tool.ParseID(strings.TrimSuffix(k.Text, "*")); err != nil {
+		r.Fail(k, path, "%q is not a tool ID, nor the beginning of one and *", document.Clip(k.Text, 60))
+	}
+	r.Mapping(v, path, document.Fields{
+		"risk": r.Accept(func(s string) error {
+			risk, ok := tool.ParseRisk(s)
+			if t.Risk = &risk; !ok {
+				return fmt.Errorf("%q is not low, medium, high or critical", document.Clip(s, 60))
+			}
+			return nil
+		}),
+		"effects": func(n *document.Node, path string) {
+			t.Effects = new(tool.Effects)
+			r.List(0, r.Accept(func(s string) error {
+				var e tool.Effect
+				if err := e.UnmarshalText([]byte(s)); err != nil {
+					return err
+				}
+				*t.Effects |= tool.EffectSet(e)
+				return nil
+			}))(n, path)
+		},
+		"trusted":  r.Bool(&t.Trusted),
+		"any_name": r.Bool(&t.AnyName),
+	})
+	return t
+}
