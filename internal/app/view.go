@@ -54,14 +54,16 @@ func (a *App) Result(ctx context.Context, id string) (report.Data, error) {
 
 // loadCall loads those parts of a call that are small enough to print.
 func loadCall(ctx context.Context, st store.Store, c ledger.Call) (report.Call, error) {
+	out := report.Call{Call: c}
 	names := make([]string, 0, len(c.Parts))
 	for name, p := range c.Parts {
-		if p.Size() <= report.MaxPart {
+		if p.Size() <= report.MaxPart || name == ledger.PartArgs && p.Size() <= out.MaxArgs() {
 			names = append(names, name)
 		}
 	}
-	loaded, err := load(ctx, st, c.Parts, names...)
-	return report.Call{Call: c, Loaded: loaded}, err
+	var err error
+	out.Loaded, err = load(ctx, st, c.Parts, names...)
+	return out, err
 }
 
 func load(ctx context.Context, st store.Store, parts map[string]ledger.Part, names ...string) (map[string][]byte, error) {

@@ -42,7 +42,8 @@ type Desk struct {
 	// question is filed and the call refused: once there is an answer, the same
 	// call can be made again.
 	Wait bool
-	// Redact masks secrets in what people are shown; nil knows the usual formats.
+	// Redact knows the values of secrets, which people are not shown; nil knows none.
+	// Nothing else is hidden: a yes is for what the person could see.
 	Redact *redact.Redactor
 	// Past gives the session's calls so far, for showing what a pattern matches.
 	Past  func(ctx context.Context, run *runner.Run) ([]Past, error)
@@ -63,8 +64,8 @@ type Case struct {
 	Others   []Past // its calls of the same tool that the pattern does not match
 }
 
-// Body is what a question tells people. Texts that come from a caller have their
-// secrets masked; they must be shown as untrusted. The pattern is as it is.
+// Body is what a question tells people. Texts that come from a caller are whole but for
+// known values of secrets, and must be shown as untrusted. The pattern is as it is.
 type Body struct {
 	Tool      tool.ID         `json:"tool"`
 	Step      string          `json:"step,omitempty"`
@@ -341,7 +342,7 @@ func (d *Desk) caseOf(ctx context.Context, q runner.Question, filed store.Questi
 
 // body describes a question.
 func (d *Desk) body(q runner.Question, session bool) Body {
-	red := d.Redact
+	red := d.Redact.Known()
 	b := Body{
 		Tool: q.Spec.ID, Step: q.Call.Step, Reason: red.Text(q.Decision.Reason), Rule: q.Decision.Rule.String(), Risk: q.Spec.Risk.String(),
 		Holder: q.Run.Grant.Holder(), Workspace: q.Run.Env.Workspace,
@@ -360,7 +361,8 @@ func (d *Desk) body(q runner.Question, session bool) Body {
 		b.Touches = append(b.Touches, red.Text(text))
 	}
 	if session {
-		if p, ok := Propose(q.Spec.ID, q.Digest, q.Call.Args, q.Actions); ok {
+		p, ok := Propose(q.Spec.ID, q.Digest, q.Call.Args, q.Actions)
+		if text, err := json.Marshal(p); ok && err == nil && red.Text(string(text)) == string(text) { // a pattern is shown as it is
 			b.Pattern = &p
 		}
 	}

@@ -2,6 +2,7 @@ package approval
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -216,5 +217,5 @@ func clip(s string) string {
 	if len(s) <= most {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most], "") + fmt.Sprintf("… (%d bytes)", len(s))
+	return strings.ToValidUTF8(s[:most], "") + fmt.Sprintf("… (cut: all of it is %d bytes, sha256 %x)", len(s), sha256.Sum256([]byte(s)))
 }

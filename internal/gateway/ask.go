@@ -9,6 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/remitrun/remit/internal/approval"
+	"github.com/remitrun/remit/internal/redact"
 	"github.com/remitrun/remit/internal/store"
 )
 
@@ -41,12 +42,24 @@ func (c *conn) ask(ctx context.Context, q approval.Case) (store.Vote, error) {
 	if k == nil || k.put == nil || !c.gateway.opts.Elicit || !k.canElicit() || q.Asked.Decision.Admin || q.Question.Needs > 1 {
 		return store.Vote{}, approval.ErrNotHere
 	}
-	got, err := k.put(ctx, mcp.InputRequestMap{"approval": question(q)})
-	res, ok := got["approval"].(*mcp.ElicitResult)
-	if err != nil || !ok {
-		return store.Vote{}, approval.ErrNotHere // the client could not, though it said so
+	pages := pagesOf(q.Body)
+	for page := 0; ; page++ {
+		more := page+1 < len(pages)
+		got, err := k.put(ctx, mcp.InputRequestMap{"approval": question(pages[page], more)})
+		res, ok := got["approval"].(*mcp.ElicitResult)
+		if err != nil || !ok {
+			return store.Vote{}, approval.ErrNotHere // the client could not, though it said so
+		}
+		if res.Action == "accept" && res.Content["answer"] == answerMore && more {
+			continue
+		}
+		return c.vote(res, "MCP client"+k.clientName())
 	}
-	v := store.Vote{By: c.gateway.opts.Person, Where: "MCP client" + k.clientName()}
+}
+
+// vote reads what the person at the client answered.
+func (c *conn) vote(res *mcp.ElicitResult, where string) (store.Vote, error) {
+	v := store.Vote{By: c.gateway.opts.Person, Where: where}
 	switch res.Action {
 	case "accept":
 		v.Yes = res.Content["answer"] == answerOnce
@@ -72,50 +85,59 @@ func (r request) clientName() string {
 const (
 	answerOnce = "allow once"
 	answerNo   = "deny"
+	answerMore = "show more"
 )
 
 // answerForm is what is asked for. Its properties are flat, as MCP wants it.
-var answerForm = json.RawMessage(`{"type":"object","properties":{` +
-	`"answer":{"type":"string","title":"Answer","description":"Allow exactly this call, once, or deny it","enum":["` + answerOnce + `","` + answerNo + `"]},` +
-	`"reason":{"type":"string","title":"Reason","description":"Why not; the caller is told","maxLength":500}},"required":["answer"]}`)
+func answerForm(more bool) json.RawMessage {
+	answers := `"` + answerOnce + `","` + answerNo + `"`
+	if more {
+		answers += `,"` + answerMore + `"`
+	}
+	return json.RawMessage(`{"type":"object","properties":{` +
+		`"answer":{"type":"string","title":"Answer","description":"Allow exactly this call, once, or deny it","enum":[` + answers + `]},` +
+		`"reason":{"type":"string","title":"Reason","description":"Why not; the caller is told","maxLength":500}},"required":["answer"]}`)
+}
 
-// question words an approval's question. All of it but the policy's own words
-// comes from who asks, so it is quoted and cut.
-func question(q approval.Case) *mcp.ElicitParams {
+// Bounds of what one form shows: the characters of a line of the short form, and the
+// bytes of a page of the whole one.
+const (
+	shownMost = 1000
+	pageMost  = 8000
+)
+
+// pagesOf words an approval's question: a short form, and, where that had to be cut, all
+// of it in further pages. All of it but the policy's own words comes from the caller, so
+// it is quoted.
+func pagesOf(body approval.Body) []string {
 	var b strings.Builder
-	line := func(label, text string) {
-		if text != "" {
-			fmt.Fprintf(&b, "%s: %s\n", label, shorten(text, 1000))
-		}
+	tool := redact.Show(string(body.Tool))
+	fmt.Fprintf(&b, "Remit: %s wants approval (risk %s)\n", tool, redact.Show(body.Risk))
+	body.Pattern = nil // no such answer is offered
+	lines, cut := body.Short(shownMost)
+	for _, l := range lines {
+		fmt.Fprintf(&b, "%s: %s\n", l.Label, l.Text)
 	}
-	fmt.Fprintf(&b, "Remit: %s wants approval (risk %s)\n", q.Body.Tool, q.Body.Risk)
-	line("arguments", visible(string(q.Body.Args)))
-	for i, t := range q.Body.Touches {
-		if i == 20 {
-			fmt.Fprintf(&b, "and %d more\n", len(q.Body.Touches)-i)
-			break
-		}
-		line("touches", visible(t))
+	if !cut {
+		return []string{b.String()}
 	}
-	line("side effects", strings.Join(q.Body.Effects, " "))
-	line("for", visible(q.Body.Holder))
-	line("because", visible(q.Body.Reason))
-	return &mcp.ElicitParams{Mode: "form", Message: strings.TrimSuffix(b.String(), "\n"), RequestedSchema: answerForm}
+	fmt.Fprintf(&b, "Not all of it is shown: %q shows the rest before you answer.\n", answerMore)
+	pages := []string{b.String()}
+	var page strings.Builder
+	for line := range strings.Lines(body.Whole()) {
+		if page.Len() > 0 && page.Len()+len(line) > pageMost {
+			pages = append(pages, page.String())
+			page.Reset()
+		}
+		page.WriteString(line)
+	}
+	pages = append(pages, page.String())
+	for i := range pages[1:] {
+		pages[i+1] = fmt.Sprintf("Remit: %s wants approval, part %d of %d\n%s", tool, i+1, len(pages)-1, pages[i+1])
+	}
+	return pages
 }
 
-// visible shows control and formatting characters instead of obeying them.
-func visible(s string) string {
-	q := fmt.Sprintf("%+q", s)
-	if plain := q[1 : len(q)-1]; plain == s {
-		return s
-	}
-	return fmt.Sprintf("%q", s)
-}
-
-func shorten(s string, most int) string {
-	r := []rune(s)
-	if len(r) <= most {
-		return s
-	}
-	return fmt.Sprintf("%s… (%d more characters)", string(r[:most]), len(r)-most)
+func question(text string, more bool) *mcp.ElicitParams {
+	return &mcp.ElicitParams{Mode: "form", Message: strings.TrimSuffix(text, "\n"), RequestedSchema: answerForm(more)}
 }

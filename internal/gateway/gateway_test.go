@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -413,6 +414,52 @@ func TestAskBecomesElicitation(t *testing.T) {
 					}
 				}
 			})
+		}
+	})
+}
+
+// What a question cannot show at once is shown before it is answered, and nothing that
+// looks like a secret is left out.
+func TestAllOfACallCanBeReadBeforeItIsApproved(t *testing.T) {
+	forRevisions(t, func(t *testing.T, revision string) {
+		w := newWorld(t)
+		content := strings.Repeat("# Cookie: a=1; password=hunter2hunter2\n", 600) + "the last line"
+		var mu sync.Mutex
+		var forms []*mcp.ElicitParams
+		o := &mcp.ClientOptions{ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			forms = append(forms, r.Params)
+			answer := "allow once"
+			if schema, err := json.Marshal(r.Params.RequestedSchema); err != nil || strings.Contains(string(schema), "show more") {
+				answer = "show more"
+			}
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"answer": answer}}, nil
+		}}
+		cs := w.client(revision, app.MCPRequest{Policy: w.policy(policy), Elicit: true}, o)
+		if res := call(t, cs, "fs_write", map[string]any{"path": "ask/a.txt", "content": content}); res.IsError {
+			t.Fatal(text(res))
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(forms) < 4 {
+			t.Fatalf("%d forms", len(forms))
+		}
+		sum := fmt.Sprintf("%x", sha256.Sum256([]byte(content)))
+		if first := forms[0].Message; !strings.Contains(first, "sha256 ") || !strings.Contains(first, "show more") || strings.Contains(first, "the last line") {
+			t.Errorf("the first form: %s", first)
+		}
+		var all strings.Builder
+		for _, f := range forms[1:] {
+			if len(f.Message) > 10_000 {
+				t.Errorf("a form of %d bytes", len(f.Message))
+			}
+			all.WriteString(f.Message)
+		}
+		for _, want := range []string{sum, "  | # Cookie: a=1; password=hunter2hunter2", "  | the last line"} {
+			if !strings.Contains(all.String(), want) {
+				t.Errorf("%q was not shown", want)
+			}
 		}
 	})
 }

@@ -136,15 +136,18 @@ type pair struct {
 	from, to int // where in the output the value is
 }
 
+// names reports whether a field of this name is replaced whatever its value is.
+func (w *walker) names(key string) bool { return w.r.formats() && Key(key) }
+
 func (w *walker) member(p *pair, key string, secret bool) {
 	if w.src[w.at] == '"' && (strings.EqualFold(key, "name") || strings.EqualFold(key, "key")) {
 		raw, s := w.str()
-		p.named = p.named || Key(s)
+		p.named = p.named || w.names(s)
 		w.writeString(raw, s, secret)
 		return
 	}
 	from := w.out.Len()
-	w.value(secret || Key(key))
+	w.value(secret || w.names(key))
 	if strings.EqualFold(key, "value") {
 		p.from, p.to = from, w.out.Len()
 	}
@@ -179,7 +182,7 @@ func (w *walker) array(secret bool) {
 		if w.src[w.at] == '"' {
 			raw, s := w.str()
 			w.writeString(raw, s, secret || next)
-			next = flagName(s)
+			next = w.r.formats() && flagName(s)
 		} else {
 			w.value(secret || next)
 			next = false
@@ -227,7 +230,7 @@ func (w *walker) writeString(raw []byte, s string, secret bool) {
 		w.writeText(secretMark(s))
 	case clean != s:
 		w.writeText(clean)
-	case w.r.known(string(raw)) != string(raw): // bytes that are no UTF-8, or the spelling itself
+	case w.r.hide(string(raw)) != string(raw): // bytes that are no UTF-8, or the spelling itself
 		w.writeText(marker("env"))
 	default:
 		w.out.Write(raw)
@@ -268,7 +271,7 @@ func (w *walker) literal(secret bool) {
 	switch {
 	case number && secret:
 		w.writeText(marker("field"))
-	case number && w.r.known(raw) != raw:
+	case number && w.r.hide(raw) != raw:
 		w.writeText(marker("env"))
 	default:
 		w.out.WriteString(raw)

@@ -26,6 +26,7 @@ const minSecret = 8
 // well-known formats and no values of its own.
 type Redactor struct {
 	off      bool
+	known    bool     // looks for the known values alone
 	values   []string // every spelling of every known value, longest first
 	replacer *strings.Replacer
 }
@@ -66,6 +67,21 @@ func New(secrets map[string]string) *Redactor {
 // None makes a Redactor that changes nothing, for results as opposed to logs
 // and reports.
 func None() *Redactor { return &Redactor{off: true} }
+
+// Known gives a Redactor that knows the same values and no formats. It is for what a
+// person approves: a format matches text that a caller can shape, and would hide what
+// the caller runs.
+func (r *Redactor) Known() *Redactor {
+	out := &Redactor{known: true}
+	if r != nil {
+		out.off, out.values, out.replacer = r.off, r.values, r.replacer
+	}
+	return out
+}
+
+// formats reports whether secrets are also found by their looks and by the names of
+// their fields.
+func (r *Redactor) formats() bool { return r == nil || !r.known }
 
 var (
 	secretName = regexp.MustCompile(`(?i)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|PRIVATE|_PASS$|_PAT$|_PWD$)`)
@@ -119,15 +135,17 @@ func (r *Redactor) Text(s string) string {
 	if r != nil && r.off || len(s) < minSecret { // nothing known is that short, nor does any format fit
 		return s
 	}
-	s = r.known(s)
-	s = formats(s)
+	s = r.hide(s)
+	if r.formats() {
+		s = formats(s)
+	}
 	// What was put in can, beside what was there, spell a known value anew.
-	return r.known(s)
+	return r.hide(s)
 }
 
-// known replaces the known values. A replacement can make a new occurrence, so
+// hide replaces the known values. A replacement can make a new occurrence, so
 // it goes on until there is none; text that never settles is dropped as a whole.
-func (r *Redactor) known(s string) string {
+func (r *Redactor) hide(s string) string {
 	if r == nil || r.replacer == nil {
 		return s
 	}

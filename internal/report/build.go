@@ -75,7 +75,7 @@ func digestText(d tool.Digest) string {
 
 func (b *builder) plan() Plan {
 	p := Plan{Digest: digestText(b.d.Run.Plan), Source: b.text(string(b.d.Parts[ledger.PartPlan]))}
-	p.Inputs, _ = b.value(b.d.Run.Parts, b.d.Parts, ledger.PartInputs)
+	p.Inputs, _ = b.value(b.d.Run.Parts, b.d.Parts, ledger.PartInputs, MaxPart)
 	return p
 }
 
@@ -105,23 +105,28 @@ func (b *builder) step(c Call, chain []Policy) Step {
 		Timeline: timeline(c.Timeline), Erased: c.Erased, offset: max(0, c.Created.Sub(b.d.Run.Started)),
 	}
 	s.Hashes.Tool = digestText(c.Digest)
-	s.Args, s.Hashes.Args = b.value(c.Parts, c.Loaded, ledger.PartArgs)
-	s.Output, s.Hashes.Output = b.value(c.Parts, c.Loaded, ledger.PartOutput)
+	asked := b
+	if c.Effect == policy.Ask { // shown as the person who was asked saw it
+		asked = &builder{b.d, b.r.Known()}
+	}
+	s.Args, s.Hashes.Args = asked.value(c.Parts, c.Loaded, ledger.PartArgs, c.MaxArgs())
+	s.Output, s.Hashes.Output = b.value(c.Parts, c.Loaded, ledger.PartOutput, MaxPart)
 	if msg := c.Loaded[ledger.PartError]; c.Code != 0 || len(msg) > 0 {
 		s.Error = &Error{c.Code.Error(), b.text(string(msg))}
 		if len(msg) == 0 && c.Code == fault.Interrupted {
 			s.Error.Message = "Remit ended before the call's outcome was known"
 		}
 	}
-	s.Decision = b.decision(c, chain)
+	s.Decision = asked.decision(c, chain)
 	s.SideEffects = b.sideEffects(c)
 	return s
 }
 
-// value gives a part as a value, and its hash where nothing was redacted.
-func (b *builder) value(parts map[string]ledger.Part, loaded map[string][]byte, name string) (Value, string) {
+// value gives a part of at most so many bytes as a value, and its hash where nothing
+// was redacted.
+func (b *builder) value(parts map[string]ledger.Part, loaded map[string][]byte, name string, most int64) (Value, string) {
 	src, ok := loaded[name]
-	if !ok || len(src) > MaxPart {
+	if !ok || int64(len(src)) > most {
 		return unloaded(parts[name], int64(len(src))), ""
 	}
 	var compact bytes.Buffer

@@ -207,8 +207,9 @@ func newField(key string, raw json.RawMessage) field {
 	}
 	f := field{Key: key, Text: text}
 	if cut := len(text) - fieldMost; cut > 0 {
+		sum := sha256.Sum256([]byte(text))
 		f.Text = strings.ToValidUTF8(text[:fieldMost], "")
-		f.More = size(int64(cut))
+		f.More = fmt.Sprintf("%s more of %d bytes, sha256 %x", size(int64(cut)), len(text), sum)
 	}
 	f.Block = strings.Contains(f.Text, "\n") || len(f.Text) > 120
 	return f

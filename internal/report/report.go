@@ -9,9 +9,11 @@ package report
 import (
 	"encoding/json"
 	"io"
+	"math"
 	"time"
 
 	"github.com/remitrun/remit/internal/ledger"
+	"github.com/remitrun/remit/internal/policy"
 	"github.com/remitrun/remit/internal/redact"
 	"github.com/remitrun/remit/internal/tool"
 )
@@ -39,6 +41,15 @@ type Data struct {
 type Call struct {
 	ledger.Call
 	Loaded map[string][]byte // by part name, as ledger.PartArgs
+}
+
+// MaxArgs is the size in bytes up to which the call's arguments are part of a report:
+// those that a person was asked about always are.
+func (c Call) MaxArgs() int64 {
+	if c.Effect == policy.Ask {
+		return math.MaxInt64
+	}
+	return MaxPart
 }
 
 // Report is a run as the JSON report tells it. The order of the fields here is

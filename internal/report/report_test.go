@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -278,6 +279,44 @@ func TestLargeValuesAreToldBySize(t *testing.T) {
 	}
 	if !bytes.Contains(out["html"], []byte("KiB more")) {
 		t.Error("html does not say how much of a long field it leaves out")
+	}
+}
+
+// A person answers for what a call runs, so a report of it hides and drops no part of its
+// arguments but known values.
+func TestAnAskedCallShowsWhatWasAsked(t *testing.T) {
+	const hidden = "os.remove(1)"
+	text := `{"argv":["python3","-c","cookie=1;` + hidden + `","s3cr3t-value-1"],"long":"` + strings.Repeat("x", 2*report.MaxPart) + `"}`
+	d := example()
+	d.Redactor = redact.New(map[string]string{"API_KEY": "s3cr3t-value-1"})
+	asked := denied(call(1, "shell.run", 1, 1, text, ""), `commands.ask[0] "python3 **"`, `[]`)
+	asked.Effect = policy.Ask
+	d.Calls = []report.Call{asked}
+	out := render(t, d)
+	for _, form := range []string{"json", "html"} {
+		got := string(out[form])
+		if !strings.Contains(got, hidden) || strings.Contains(got, "s3cr3t-value-1") || !strings.Contains(got, "[redacted:env]") {
+			t.Errorf("%s: %.2000s", form, got)
+		}
+	}
+	var rep struct {
+		Steps []struct{ Args map[string]any }
+	}
+	if err := json.Unmarshal(out["json"], &rep); err != nil || len(fmt.Sprint(rep.Steps[0].Args["long"])) != 2*report.MaxPart {
+		t.Errorf("the arguments are not whole: %v", err)
+	}
+	long := []byte(strings.Repeat("x", 2*report.MaxPart))
+	if want := fmt.Sprintf("of %d bytes, sha256 %x", len(long), sha256.Sum256(long)); !bytes.Contains(out["html"], []byte(want)) {
+		t.Errorf("%q is not in the page", want)
+	}
+	if got := string(out["txt"]); !strings.Contains(got, "sha256 ") || !strings.Contains(got, "remit show "+d.Run.ID.String()+" --step 1") {
+		t.Errorf("text: %s", got)
+	}
+	asked.Effect = policy.Allow // nobody was asked: what looks like a secret is hidden
+	asked.Loaded[ledger.PartArgs] = []byte(`{"argv":["python3","-c","cookie=1;` + hidden + `"]}`)
+	d.Calls = []report.Call{asked}
+	if got := render(t, d)["json"]; bytes.Contains(got, []byte(hidden)) {
+		t.Errorf("allowed: %s", got)
 	}
 }
 

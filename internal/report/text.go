@@ -2,11 +2,14 @@ package report
 
 import (
 	"bufio"
+	"crypto/sha256"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
 
 	"github.com/remitrun/remit/internal/ledger"
+	"github.com/remitrun/remit/internal/policy"
 	"github.com/remitrun/remit/internal/redact"
 	"github.com/remitrun/remit/internal/tool"
 )
@@ -183,6 +186,10 @@ func (p *printer) denials() {
 		}
 		i := iconOf(s.Status)
 		p.line(p.paint(i.color, p.pick(i.sign, i.ascii)), " ", strconv.Itoa(s.Index), " ", p.short(s.Tool, 40), " ", p.short(subject(s), p.o.Width-30))
+		if n := len(s.Args.JSON); n > 0 && s.Decision.Effect == policy.Ask.String() {
+			p.line(fmt.Sprintf("    arguments of %d bytes, sha256 %x", n, sha256.Sum256(s.Args.JSON)))
+			p.line("      all of them: remit show ", p.rep.Run.ID, " --step ", strconv.Itoa(s.Index))
+		}
 		for _, x := range refusalsOf(s) {
 			p.line("    ", p.short(verb(x.Effect)+" by "+x.Rule, p.o.Width-4))
 			if at := place(x.Policy, x.File, x.Line); at != "" {
