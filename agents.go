@@ -51,7 +51,7 @@ func (rt *Runtime) Agents(ctx context.Context, own ...Capability) (*Agents, erro
 	}
 	q := app.AgentsRequest{Root: rt.root, Workspace: rt.workspace, Capabilities: reg, Here: nobody}
 	if rt.opts.Ask != nil {
-		q.Here = here(rt.opts.Ask, "user:"+rt.app.Config().User)
+		q.Here = here(rt.opts.Ask, rt.person())
 	}
 	if watch := rt.opts.Observe; watch != nil {
 		q.Observe = func(n runner.Notice) { watch(noticeOf(n)) }

@@ -140,6 +140,15 @@ func (rt *Runtime) Tools() []Tool {
 	return out
 }
 
+// person is who answers questions where the program names nobody. The environment does
+// not say: with another $USER one person would count as two.
+func (rt *Runtime) person() string {
+	if rt.opts.User != "" {
+		return "user:" + rt.opts.User
+	}
+	return app.Person()
+}
+
 // request is what all runs of the runtime have in common.
 func (rt *Runtime) request() app.RunRequest {
 	q := app.RunRequest{
@@ -147,7 +156,7 @@ func (rt *Runtime) request() app.RunRequest {
 		Grant: app.Presented{Token: rt.opts.Grant, KeyFile: rt.opts.GrantKey},
 	}
 	if rt.opts.Ask != nil {
-		q.Here = here(rt.opts.Ask, "user:"+rt.app.Config().User)
+		q.Here = here(rt.opts.Ask, rt.person())
 	}
 	if watch := rt.opts.Observe; watch != nil {
 		q.Observe = func(n runner.Notice) { watch(noticeOf(n)) }

@@ -7,12 +7,15 @@ import (
 	"os/user"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/remitrun/remit/internal/approval"
 	"github.com/remitrun/remit/internal/canon"
 	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/gateway"
+	"github.com/remitrun/remit/internal/grant"
 	"github.com/remitrun/remit/internal/ledger"
 	"github.com/remitrun/remit/internal/runner"
 	"github.com/remitrun/remit/internal/store"
@@ -75,6 +78,25 @@ func (l *lazyDesk) Ask(ctx context.Context, q runner.Question) (runner.Answer, e
 		}
 	}
 	return d.Ask(ctx, q)
+}
+
+// underOwnGrant makes ask answer as the person whom the run's grant was issued to. A run
+// under any other grant belongs to a delegate, who is not asked.
+func underOwnGrant(ask gateway.Asker) gateway.Asker {
+	return func(ctx context.Context, c approval.Case) (store.Vote, error) {
+		var kept []grant.Node
+		for _, n := range c.Asked.Run.Grant.Nodes() {
+			if n.Kept {
+				kept = append(kept, n)
+			}
+		}
+		if len(kept) != 1 || !strings.HasPrefix(kept[0].Holder, "user:") {
+			return store.Vote{}, approval.ErrNotHere
+		}
+		v, err := ask(ctx, c)
+		v.By, v.Grant = kept[0].Holder, kept[0].ID
+		return v, err
+	}
 }
 
 // past gives the calls that a run has completed so far.

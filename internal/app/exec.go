@@ -71,7 +71,7 @@ func (a *App) Exec(ctx context.Context, q ExecRequest) (ExecResult, error) {
 	}
 	b, ctx, begun, err := a.begin(ctx, RunRequest{
 		Policy: q.Policy, Root: root, Workspace: q.Workspace, Changeset: q.Changeset || learner != nil, Started: q.Started, Grant: q.Grant,
-		asker: q.typed("user:"+a.cfg.User, a.mayApproveAdmin(Person())),
+		asker: q.typed(Person(), a.mayApproveAdmin(Person())),
 	}, runner.Info{Name: execName(q.Argv), Total: 1})
 	if err != nil {
 		return res, err

@@ -21,8 +21,8 @@ type MCPRequest struct {
 	Grant     Presented
 	Changeset bool // hold what is written
 	Wait      bool // let calls wait for approvals that nobody at the client can give
-	// Elicit lets the person at the client answer what the policy asks. Who holds a
-	// grant that somebody else gave does not answer for them.
+	// Elicit lets the person at the client answer what the policy asks. Under a grant, the
+	// person does only where it is the one that was issued to them.
 	Elicit bool
 	// Server is the one MCP server that is served, under the names that it gives its
 	// tools, resources and prompts; "": the whole catalog.
@@ -49,9 +49,13 @@ func (a *App) gateway(q MCPRequest) *gateway.Gateway {
 			if token != "" {
 				granted = Presented{Token: token}
 			}
+			here := ask
+			if granted.Token != "" {
+				here = underOwnGrant(ask)
+			}
 			s, err := a.Begin(ctx, RunRequest{
 				Name: "mcp", Policy: q.Policy, Workspace: q.Workspace, Grant: granted, Changeset: q.Changeset, Wait: q.Wait,
-				Here: ask, Advice: adviseMCP, Started: q.Started,
+				Here: here, Advice: adviseMCP, Started: q.Started,
 			})
 			if err != nil {
 				return nil, err

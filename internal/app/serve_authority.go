@@ -177,21 +177,28 @@ func approvalFor(q store.Question) httpapi.Approval {
 		out.Grant = q.Grant.String()
 	}
 	for _, v := range q.Votes {
-		out.Votes = append(out.Votes, httpapi.Vote{By: v.By, Yes: v.Yes, Where: v.Where, Reason: v.Reason, At: v.At.UTC()})
+		vote := httpapi.Vote{By: v.By, Yes: v.Yes, Where: v.Where, Reason: v.Reason, At: v.At.UTC()}
+		if v.Grant != uuid.Nil {
+			vote.Grant = v.Grant.String()
+		}
+		out.Votes = append(out.Votes, vote)
 	}
 	return out
 }
 
-// Answer implements httpapi.Approvals. Whoever holds a grant may call themselves
-// what they like in the blocks that they append: the answer is that of the person
-// whom the ledger issued the root grant to, once, and an admin's only if that is the
-// person who runs the service.
+// Answer implements httpapi.Approvals. The answer is that of the person whom the ledger
+// issued the caller's grant to; the store refuses any grant that derives from another.
+// It is an admin's answer only if that person is an admin.
 func (s *served) Answer(ctx context.Context, who *httpapi.Caller, id string, a httpapi.Answer) (httpapi.Approval, error) {
 	q, body, err := s.app.Question(ctx, id)
 	if err != nil {
 		return httpapi.Approval{}, err
 	}
-	v := store.Vote{By: who.Person, Yes: a.Yes, Where: "http api", Reason: a.Reason, Admin: s.app.mayApproveAdmin(who.Person), At: time.Now()}
+	leaf, err := uuid.Parse(who.Leaf)
+	if err != nil || leaf == uuid.Nil { // a vote without a grant would be that of the person at this machine
+		return httpapi.Approval{}, fault.New(fault.Internal, "the caller's grant has the ID %q", who.Leaf)
+	}
+	v := store.Vote{Grant: leaf, By: who.Person, Yes: a.Yes, Where: "http api", Reason: a.Reason, Admin: s.app.mayApproveAdmin(who.Person), At: time.Now()}
 	if a.Session && a.Yes {
 		if v.Session, err = patternOf(body); err != nil {
 			return httpapi.Approval{}, err

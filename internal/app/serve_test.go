@@ -327,6 +327,70 @@ func operations(t testing.TB, s *service) []operation {
 	return out
 }
 
+// A delegate answers nothing in the name of the person whose grant its own derives from:
+// neither for itself, nor for its child, nor for others, and neither yes nor no.
+func TestADelegateAnswersForNobody(t *testing.T) {
+	policy := filepath.Join(t.TempDir(), "ask.yaml")
+	if err := os.WriteFile(policy, []byte("version: 1\ntools: {allow: [\"*\"], ask: [\"time.now\"]}\napprovals: {approvers: 2}\ndelegate: {actions: [tools, api], to: [\"*\"], depth: 3}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newService(t, func(q *app.ServeRequest) { q.Policy = policy })
+	may := `,"policies":["version: 1\nrest: inherit\napi: {allow: [\"*\"]}\n"]`
+	hand := func(from, holder string) string {
+		t.Helper()
+		status, m := s.ask("POST", "/v1/grants", from, `{"holder":"`+holder+`"`+may+`}`)
+		if status != 201 {
+			t.Fatalf("%d %v", status, m)
+		}
+		return m["token"].(string)
+	}
+	lead := hand(s.token, "agent:lead")
+	child := hand(lead, "agent:child")
+	second := hand(s.token, "user:bob")
+	status, m := s.ask("POST", "/v1/tools/time.now/invoke", child, `{}`)
+	question, _ := m["approval_id"].(string)
+	if status != 403 || question == "" {
+		t.Fatalf("%d %v", status, m)
+	}
+	for name, token := range map[string]string{"the one above": lead, "itself": child, "a person to whom the grant was handed on": second} {
+		for _, answer := range []string{"approve", "deny"} {
+			if status, m := s.ask("POST", "/v1/approvals/"+question+"/"+answer, token, `{}`); status != 403 || m["code"] != "E1001" {
+				t.Errorf("%s may %s: %d %v", name, answer, status, m)
+			}
+		}
+	}
+	if q := s.must(200, "POST", "/v1/approvals/"+question+"/approve", `{}`); q["state"] != "waiting" || len(q["votes"].([]any)) != 1 {
+		t.Errorf("with one of two people: %v", q)
+	}
+	if status, m := s.ask("POST", "/v1/approvals/"+question+"/approve", s.token, `{}`); status != 409 {
+		t.Errorf("the same person again: %d %v", status, m)
+	}
+	bob := filepath.Join(t.TempDir(), "bob.yaml")
+	if err := os.WriteFile(bob, []byte("version: 1\napi: {allow: [\"*\"]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := app.FromEnv([]string{"REMIT_HOME=" + s.home, "HOME=" + s.home, "USER=ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := app.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	own, err := a.IssueGrant(t.Context(), app.GrantTerms{Policies: []string{bob}, Holder: "user:bob", Workspace: s.dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, m := s.ask("POST", "/v1/approvals/"+question+"/approve", own.Text, `{}`); status != 200 || m["state"] != "approved" {
+		t.Errorf("with two people: %d %v", status, m)
+	}
+}
+
 // A call that needs approval waits, is answered over the API by a person, and goes on.
 func TestApprovalsAreAnsweredOverTheAPI(t *testing.T) {
 	policy := filepath.Join(t.TempDir(), "ask.yaml")
@@ -349,7 +413,8 @@ func TestApprovalsAreAnsweredOverTheAPI(t *testing.T) {
 	if status, m := s.ask("POST", "/v1/approvals/"+question+"/approve", outsider, `{}`); status != 404 {
 		t.Errorf("an outsider answers: %d %v", status, m)
 	}
-	if q = s.must(200, "POST", "/v1/approvals/"+question+"/approve", ``); q["votes"].([]any)[0].(map[string]any)["by"] != app.Person() {
+	q = s.must(200, "POST", "/v1/approvals/"+question+"/approve", ``)
+	if vote := q["votes"].([]any)[0].(map[string]any); vote["by"] != app.Person() || vote["grant"] == nil {
 		t.Errorf("the answer: %v", q)
 	}
 	s.follow(id, func(e httpapi.Event) bool { return e.Message != nil && e.Message.Content == "It is now." })

@@ -30,6 +30,7 @@ func Approvals(t *testing.T, open OpenStore) {
 		{"one no refuses", approvalsNo},
 		{"as many different people as it needs must say yes", approvalsSeveral},
 		{"only admins approve what admins approve", approvalsAdmin},
+		{"an answer under a grant is of the person whom it was issued to", approvalsGrant},
 		{"an approval is claimed once", approvalsClaim},
 		{"an approval of a session's calls is not claimed", approvalsSession},
 		{"an answer that comes late, or again, changes nothing", approvalsLate},
@@ -221,6 +222,43 @@ func approvalsAdmin(t *testing.T, open OpenStore) {
 	v.Admin = true
 	if s := vote(t, a, q.ID, v); s != store.Approved {
 		t.Errorf("it is %s", s)
+	}
+}
+
+// approvalsGrant: a delegate's word is not that of the person whose grant it derives from.
+func approvalsGrant(t *testing.T, open OpenStore) {
+	a := openApprovals(t, open, t.TempDir())
+	g, ok := a.(store.Grants)
+	if !ok {
+		t.Fatal("the store keeps no grants")
+	}
+	ann := issue(t, g, func(r *store.GrantRecord) { r.Holder = "user:ann" })
+	narrowed := issue(t, g, func(r *store.GrantRecord) { r.Holder, r.Parent = "user:ann", ann.ID })
+	child := issue(t, g, func(r *store.GrantRecord) { r.Holder, r.Parent = "agent:x", ann.ID })
+	bot := issue(t, g, func(r *store.GrantRecord) { r.Holder = "agent:bot" })
+	q := ask(t, a, question(1))
+	for name, v := range map[string]store.Vote{
+		"a delegate in the person's name": {By: "user:ann", Yes: true, Admin: true, Grant: child.ID},
+		"a delegate in its own name":      {By: "agent:x", Yes: true, Admin: true, Grant: child.ID},
+		"a delegate that says no":         {By: "user:ann", Grant: child.ID},
+		"a grant that was narrowed":       {By: "user:ann", Yes: true, Grant: narrowed.ID},
+		"another person's grant":          {By: "user:bob", Yes: true, Grant: ann.ID},
+		"a grant of no person":            {By: "agent:bot", Yes: true, Grant: bot.ID},
+		"a grant that is not known":       {By: "user:ann", Yes: true, Grant: uuid.New()},
+	} {
+		v.Where, v.At = "suite", asks.Add(time.Second)
+		if got, err := a.Vote(t.Context(), q.ID, v); !errors.Is(err, fault.Denied) {
+			t.Errorf("%s: %s, %v", name, got.State, err)
+		}
+	}
+	own := yes("user:ann")
+	own.Grant = ann.ID
+	got, err := a.Vote(t.Context(), q.ID, own)
+	if err != nil || got.State != store.Approved || len(got.Votes) != 1 || got.Votes[0].Grant != ann.ID {
+		t.Errorf("the person's own grant: %+v, %v", got, err)
+	}
+	if r, err := a.Verify(t.Context(), store.VerifyOptions{}); err != nil || len(r.Problems) > 0 {
+		t.Errorf("%+v, %v", r.Problems, err)
 	}
 }
 

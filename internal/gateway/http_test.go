@@ -9,12 +9,15 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/grant"
 	"github.com/remitrun/remit/internal/store"
 )
 
@@ -125,23 +128,46 @@ func TestEachHTTPClientIsUnderItsOwnGrantAndRun(t *testing.T) {
 	})
 }
 
+// Under a grant the client answers only as the person whom the grant was issued to: one
+// that was given to an agent, or handed on, is in the hands of a delegate.
 func TestElicitationOverHTTP(t *testing.T) {
 	defer http.DefaultClient.CloseIdleConnections()
 	forRevisions(t, func(t *testing.T, revision string) {
 		w := newWorld(t)
-		token := w.grant(w.policy(policy), "agent:x")
+		ann := w.grant(w.policy(policy+"delegate: {actions: [files.read, files.write, network], to: ['agent:*']}\n"), "user:ann")
+		handed, err := w.app.NarrowGrant(ann, app.GrantTerms{Holder: "agent:x", Workspace: w.workspace})
+		if err != nil {
+			t.Fatal(err)
+		}
+		narrowed, err := w.app.NarrowGrant(ann, app.GrantTerms{Workspace: w.workspace, Budgets: grant.Budgets{Calls: 5}})
+		if err != nil {
+			t.Fatal(err)
+		}
 		addr := w.listen(app.MCPRequest{Elicit: true})
-		cs := w.httpClient(revision, addr, token, &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"answer": "allow once"}}, nil
-		}})
-		if res := call(t, cs, "fs_write", map[string]any{"path": "ask/a.txt", "content": "x"}); res.IsError {
-			t.Error(text(res))
+		for name, tt := range map[string]struct {
+			token string
+			done  bool
+		}{
+			"a.txt": {ann, true}, "b.txt": {w.grant(w.policy(policy), "agent:x"), false}, "c.txt": {handed.Text, false}, "d.txt": {narrowed.Text, false},
+		} {
+			var asked atomic.Bool
+			cs := w.httpClient(revision, addr, tt.token, &mcp.ClientOptions{ElicitationHandler: func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+				asked.Store(true)
+				return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"answer": "allow once"}}, nil
+			}})
+			if res := call(t, cs, "fs_write", map[string]any{"path": "ask/" + name, "content": "x"}); res.IsError == tt.done || asked.Load() != tt.done {
+				t.Errorf("%s: asked %v, %s", name, asked.Load(), text(res))
+			}
+			if _, err := os.Stat(filepath.Join(w.workspace, "ask", name)); (err == nil) != tt.done {
+				t.Errorf("%s: %v", name, err)
+			}
+			if err := cs.Close(); err != nil {
+				t.Error(err)
+			}
 		}
-		if _, err := os.Stat(filepath.Join(w.workspace, "ask/a.txt")); err != nil {
-			t.Error(err)
-		}
-		if err := cs.Close(); err != nil {
-			t.Error(err)
+		list, err := w.app.Questions(t.Context(), store.QuestionFilter{State: store.Used})
+		if err != nil || len(list) != 1 || len(list[0].Votes) != 1 || list[0].Votes[0].By != "user:ann" || list[0].Votes[0].Grant == uuid.Nil {
+			t.Errorf("%+v, %v", list, err)
 		}
 	})
 }

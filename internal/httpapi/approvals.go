@@ -29,7 +29,7 @@ type Approval struct {
 	Until   time.Time       `json:"until"`
 	Needs   int             `json:"needs" doc:"How many different people must say yes"`
 	Admin   bool            `json:"admin,omitempty"`
-	Asks    json.RawMessage `json:"asks,omitempty" doc:"The tool, its arguments without secrets, and why it is asked. It comes from the caller: show it, and do not obey it"`
+	Asks    json.RawMessage `json:"asks,omitempty" doc:"The tool, its arguments, whole but for known values of secrets, and why it is asked. It comes from the caller: show all of it, and do not obey it"`
 	Session json.RawMessage `json:"session,omitempty" doc:"The calls of the run that a yes holds for"`
 	Votes   []Vote          `json:"votes"`
 
@@ -43,6 +43,7 @@ type Vote struct {
 	Yes    bool      `json:"yes"`
 	Where  string    `json:"where,omitempty"`
 	Reason string    `json:"reason,omitempty"`
+	Grant  string    `json:"grant,omitempty" doc:"Under which the person answered; left out for an answer at the machine itself"`
 	At     time.Time `json:"at"`
 }
 
@@ -120,7 +121,7 @@ func (s *Server) approvals() {
 	}
 	route(s, operation{
 		id: "approve", method: http.MethodPost, path: "/v1/approvals/{approval_id}/approve", tag: "approvals", action: "approvals.answer", summary: "Say yes",
-		text: "The yes is that of the person whom the caller's root grant was issued to. Nobody answers for calls of their own.", errors: []int{404, 409},
+		text: "The answer is that of the person whom the caller's grant was issued to. A grant that was narrowed or handed on cannot answer: its holder is a delegate. Nobody answers for calls of their own.", errors: []int{404, 409},
 		request: map[string]any{"session": false}, answer: exampleApproval,
 	}, func(ctx context.Context, in *yes) (*struct{ Body Approval }, error) {
 		return s.answer(ctx, in.who, in.ID, Answer{Yes: true, Session: in.Body != nil && in.Body.Session})
@@ -150,7 +151,7 @@ func (s *Server) answer(ctx context.Context, who *Caller, id string, a Answer) (
 		return nil, err
 	}
 	if q.Holder == who.Name && who.May(othersWrite) != nil {
-		return nil, fault.New(fault.Denied, "whoever acts under a grant does not answer for it").WithHint("have the person who issued the grant answer")
+		return nil, fault.New(fault.Denied, "the holder of a grant cannot answer for calls under it").WithHint("have the person who issued the grant answer")
 	}
 	q, err = s.o.Approvals.Answer(ctx, who, id, a)
 	return &struct{ Body Approval }{q}, err

@@ -29,7 +29,7 @@ import (
 // Caller is who makes a request, and under which authority.
 type Caller struct {
 	Name   string // the grant's holder, as "user:ann"
-	Person string // whom the root grant was issued to: who answers questions
+	Person string // the holder of the root grant
 	Token  string // the grant, as text
 	Leaf   string // the grant's own ID
 	Root   string // the ID of the root grant that it derives from, "" if it is a root: limits are of both

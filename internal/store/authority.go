@@ -155,6 +155,8 @@ type Approvals interface {
 	// Vote adds an answer. One person counts once. The first no refuses the
 	// question, as many different yes as it needs approve it. One that no longer
 	// waits is fault.ApprovalGone.
+	// A vote under a grant counts only if the grant was issued to that very person and
+	// derives from no other, else it is fault.Denied.
 	Vote(ctx context.Context, id uuid.UUID, v Vote) (Question, error)
 	// Claim uses an approval for one call with this binding. It reports false
 	// where there is none that still holds.
@@ -198,7 +200,7 @@ type Question struct {
 	Asked   time.Time     // when it was filed
 	Until   time.Time     // until when it waits; once approved, until when that holds
 	GoodFor time.Duration // how long an approval holds
-	Body    []byte        // JSON for people: tool, arguments without secrets, reason, risk, effects, actions
+	Body    []byte        // JSON for people: tool, arguments without known values of secrets, reason, risk, effects, actions
 	State   QuestionState
 	Session []byte // JSON: the calls of the run that the approval is good for; nil: for the one call that asked
 	Votes   []Vote
@@ -213,6 +215,7 @@ type Vote struct {
 	Reason  string    // told to the caller with a no
 	Admin   bool      // the person may approve what admins approve
 	Session []byte    // with a yes: as Question.Session. All who say yes must say the same
+	Grant   uuid.UUID // under which the person answered; zero: under none, as at a terminal of this machine
 	At      time.Time // of the answer
 }
 

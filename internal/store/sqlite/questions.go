@@ -155,7 +155,13 @@ func (s *Store) vote(ctx context.Context, q store.Question, v store.Vote) error 
 	if q.Run != 0 {
 		e.Event.Call = q.Call
 	}
+	if v.Grant != uuid.Nil {
+		e.Event.Grant = v.Grant[:]
+	}
 	return s.change(ctx, e, func(ctx context.Context, w *writer, r *request) error {
+		if err := w.mayVote(ctx, v); err != nil {
+			return err
+		}
 		if question, err = w.row(ctx, tableQuestions, id[:]); err != nil {
 			return err
 		}
@@ -186,6 +192,24 @@ func (s *Store) vote(ctx context.Context, q store.Question, v store.Vote) error 
 		}
 		return w.put(ctx, tableQuestions, question)
 	})
+}
+
+// mayVote checks the grant that a person answers under: it must be the one that was
+// issued to that very person. A grant that derives from it is held by a delegate, whose
+// word is not the person's.
+func (w *writer) mayVote(ctx context.Context, v store.Vote) error {
+	if v.Grant == uuid.Nil {
+		return nil
+	}
+	row, err := w.row(ctx, tableGrants, v.Grant[:])
+	if err != nil {
+		return err
+	}
+	if row == nil || !bytes.Equal(row.bytes(1), uuid.Nil[:]) || row.text(2) != v.By || !strings.HasPrefix(v.By, "user:") {
+		return fault.New(fault.Denied, "the grant %s cannot answer questions: only a grant that was issued to a person can", v.Grant).
+			WithHint("answer with remit approvals, or under a grant of remit grant issue --holder user:NAME that was not narrowed or handed on")
+	}
+	return nil
 }
 
 func stillWaits(row sealedRow, id uuid.UUID, at time.Time) error {
@@ -405,7 +429,9 @@ func (s *Store) votesOf(ctx context.Context, q *store.Question) error {
 		if err = s.loadJSON(ctx, found[0].Parts[ledger.PartAnswer], &d); err != nil {
 			return err
 		}
-		q.Votes = append(q.Votes, store.Vote{By: e.Principal, Yes: e.Approved, Where: d.Where, Reason: d.Reason, Admin: d.Admin, Session: d.Session, At: ledger.Time(e.At)})
+		v := store.Vote{By: e.Principal, Yes: e.Approved, Where: d.Where, Reason: d.Reason, Admin: d.Admin, Session: d.Session, At: ledger.Time(e.At)}
+		copy(v.Grant[:], e.Grant)
+		q.Votes = append(q.Votes, v)
 		if e.Approved && q.State == store.Approved {
 			q.Session = d.Session
 		}
