@@ -119,7 +119,7 @@ var mayImport = map[string]string{
 		"replay report runner sandbox secret sandbox/egress sandbox/files sandbox/network schedule store store/sqlite tool " +
 		"github.com/google/uuid go.yaml.in/yaml/v4 net os os/exec os/user syscall crypto/rand",
 	"cli": "wholefile agent capability extension chat app catalog executor/wasm inspect approval canon changeset fault frozen grant grant/token ledger near plan policy policy/cases policy/compare redact report runner sandbox secret source/openapi store tool github.com/google/uuid github.com/spf13/cobra " +
-		"charm.land github.com/mattn github.com/charmbracelet golang.org/x/term golang.org/x/text os os/signal syscall",
+		"charm.land github.com/mattn github.com/charmbracelet golang.org/x/sys golang.org/x/term golang.org/x/text os os/signal syscall",
 	"cmd/remit": "app cli fault sandbox/spawn os os/signal syscall",
 	// the public face
 	".": "agent app approval canon capability fault frozen grant permit policy report runner sandbox/spawn store tool github.com/google/uuid os",

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/remitrun/remit/internal/app"
@@ -69,6 +70,7 @@ type voteJSON struct {
 	Yes    bool      `json:"yes"`
 	Where  string    `json:"where,omitempty"`
 	Reason string    `json:"reason,omitempty"`
+	Grant  string    `json:"grant,omitempty"` // under which the person answered
 	At     time.Time `json:"at"`
 }
 
@@ -87,9 +89,17 @@ func questionToJSON(q store.Question) questionJSON {
 		Needs: q.Needs, Admin: q.Admin, Body: q.Body, Session: q.Session, Votes: []voteJSON{},
 	}
 	for _, v := range q.Votes {
-		out.Votes = append(out.Votes, voteJSON{v.By, v.Yes, v.Where, v.Reason, v.At})
+		out.Votes = append(out.Votes, voteJSON{v.By, v.Yes, v.Where, v.Reason, grantOf(v), v.At})
 	}
 	return out
+}
+
+// grantOf is the grant that a person answered under; "" for none.
+func grantOf(v store.Vote) string {
+	if v.Grant == uuid.Nil {
+		return ""
+	}
+	return v.Grant.String()
 }
 
 func (s *session) printQuestions(list []store.Question, all bool) error {
@@ -149,20 +159,14 @@ func (s *session) approvalsShowCmd() *cobra.Command {
 				return s.printJSON(questionToJSON(q))
 			}
 			s.printf("%s %s, %s\n", s.paint(bold, show(string(b.Tool))), q.ID, stateOf(q))
-			s.printBody(b, "  ")
+			if s.printBody(b, "  ") {
+				s.printf("  all of it:\n")
+				s.printWhole(b, "    ")
+			}
 			s.printf("  %-10s %s, call %d\n", "run", q.RunID, q.Call)
 			s.printf("  %-10s %s\n", "until", q.Until.Local().Format(time.DateTime))
 			if q.Needs > 1 || q.Admin {
 				s.printf("  %-10s %s\n", "needs", needs(q))
-			}
-			if b.Pattern != nil {
-				for i, line := range b.Pattern.Lines() {
-					label := ""
-					if i == 0 {
-						label = "session"
-					}
-					s.printf("  %-10s %s\n", label, shorten(show(a.Redactor().Text(line)), 400))
-				}
 			}
 			for _, v := range q.Votes {
 				s.printVote(v)
@@ -192,7 +196,11 @@ func (s *session) printVote(v store.Vote) {
 	if v.Reason != "" {
 		reason = ": " + show(v.Reason)
 	}
-	s.printf("  %-10s %s, %s, by %s%s\n", "answer", s.paint(col, word), v.At.Local().Format(time.DateTime), show(v.By), reason)
+	by := show(v.By)
+	if g := grantOf(v); g != "" {
+		by += " under the grant " + g
+	}
+	s.printf("  %-10s %s, %s, by %s%s\n", "answer", s.paint(col, word), v.At.Local().Format(time.DateTime), by, reason)
 }
 
 func (s *session) approveCmd() *cobra.Command {
@@ -229,8 +237,8 @@ func (s *session) denyCmd() *cobra.Command {
 }
 
 func (s *session) answer(cmd *cobra.Command, id string, yes, session bool, reason string) error {
-	if g, _ := s.lookup("REMIT_GRANT"); g != "" {
-		return fault.New(fault.Denied, "whoever acts under a grant does not answer for it").WithHint("answer from a shell without REMIT_GRANT")
+	if s.delegated() {
+		return fault.New(fault.Denied, "the holder of a grant cannot answer for calls under it").WithHint("answer from a shell without REMIT_GRANT")
 	}
 	a, err := s.open()
 	if err != nil {

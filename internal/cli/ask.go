@@ -1,10 +1,13 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -16,34 +19,29 @@ import (
 
 func sortedInts[V any](m map[int]V) []int { return slices.Sorted(maps.Keys(m)) }
 
-// here asks the person at the terminal, or is nil where there is none: then
-// others can answer.
+// here asks the person at the terminal, or is nil where there is none: then others can
+// answer. Under REMIT_GRANT the process that drives the terminal is a delegate, and does
+// not answer for the person.
 func (s *session) here(p *progress) func(context.Context, approval.Case) (store.Vote, error) {
-	if s.json || !isTerminal(s.In) || !isTerminal(s.Out) {
+	in, ok := s.In.(*os.File)
+	if s.json || !ok || !isTerminal(s.In) || !isTerminal(s.Out) || s.delegated() {
 		return nil
 	}
-	a := &terminalAsker{s: s, p: p, lines: make(chan string)}
-	return a.ask
+	return (&terminalAsker{s: s, p: p, in: in}).ask
+}
+
+// delegated reports whether this process acts under a grant that its environment holds.
+func (s *session) delegated() bool {
+	g, _ := s.lookup("REMIT_GRANT")
+	return g != ""
 }
 
 // terminalAsker asks one question at a time.
 type terminalAsker struct {
-	s     *session
-	p     *progress
-	mu    sync.Mutex
-	once  sync.Once
-	lines chan string
-}
-
-// read passes on what is typed, until standard input ends. It is started with
-// the first question and ends with the process: a read of a terminal cannot be
-// called off.
-func (a *terminalAsker) read() {
-	in := bufio.NewScanner(a.s.In)
-	for in.Scan() {
-		a.lines <- in.Text()
-	}
-	close(a.lines)
+	s  *session
+	p  *progress
+	in *os.File
+	mu sync.Mutex
 }
 
 func (a *terminalAsker) ask(ctx context.Context, c approval.Case) (v store.Vote, err error) {
@@ -52,68 +50,111 @@ func (a *terminalAsker) ask(ctx context.Context, c approval.Case) (v store.Vote,
 	if ctx.Err() != nil { // answered elsewhere while another question was asked here
 		return v, context.Cause(ctx)
 	}
-	a.once.Do(func() { go a.read() })
 	a.p.hold(func() {
-		a.print(c)
-		var line string
-		var ok bool
-		select {
-		case line, ok = <-a.lines:
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		}
-		if !ok {
+		a.s.printCase(c)
+		v, err = a.s.vote(c.Body,
+			func() error { return discardTyped(ctx, a.in, true) },
+			func(prompt string) (string, error) {
+				a.s.printf("%s", prompt)
+				return readAnswer(ctx, a.in)
+			})
+		if errors.Is(err, context.Canceled) {
 			a.s.printf("\n") // nothing was typed that ended the line
 		}
-		v, err = vote(line, ok, c.Body.Pattern, err)
 	})
 	return v, err
 }
 
-// vote reads an answer: y, s, or no with the reason for it.
-func vote(line string, ok bool, pattern *approval.Pattern, err error) (store.Vote, error) {
-	v := store.Vote{By: app.Person(), Where: "terminal"}
-	if err != nil || !ok {
-		return v, err
+// The answers to a question that decide nothing.
+type aside int
+
+const (
+	decided  aside = iota
+	unlisted       // not an answer
+	explain        // ?
+	whole          // v: everything that the question is about
+)
+
+// vote reads answers until one decides. Before each one discard drops what was typed
+// before the person could read what it is an answer to. The end of the input is a no.
+func (s *session) vote(b approval.Body, discard func() error, read func(prompt string) (string, error)) (store.Vote, error) {
+	prompt := "  allow this once (y), not (n, or n and why), read all of it (v), help (?)? "
+	if b.Pattern != nil {
+		prompt = "  allow once (y), for the session (s), not (n, or n and why), read all (v), help (?)? "
 	}
-	word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-	switch strings.ToLower(word) {
-	case "y", "yes", "once":
-		v.Yes = true
-	case "s", "session":
-		if pattern == nil {
-			break // it was not offered
+	for {
+		if err := discard(); err != nil {
+			return store.Vote{}, err
 		}
-		if v.Session, err = json.Marshal(pattern); err == nil {
-			v.Yes = true
+		line, err := read(prompt)
+		if errors.Is(err, io.EOF) {
+			s.printf("\n")
+			return store.Vote{By: app.Person(), Where: "terminal"}, nil
 		}
-	case "n", "no":
-		v.Reason = strings.TrimSpace(rest)
+		if err != nil {
+			return store.Vote{}, err
+		}
+		v, what, err := parseVote(line, b.Pattern)
+		switch what {
+		case decided:
+			return v, err
+		case whole:
+			s.printWhole(b, "    ")
+		case explain:
+			s.explainAnswers(b.Pattern != nil)
+		case unlisted:
+			s.printf("  %s is not an answer\n", shorten(show(fmt.Sprintf("%q", line)), 60))
+		}
 	}
-	return v, err
 }
 
-func (a *terminalAsker) print(c approval.Case) {
-	s, b := a.s, c.Body
+// parseVote reads one line: y, s, n with the reason for it, v or ?.
+func parseVote(line string, pattern *approval.Pattern) (v store.Vote, what aside, err error) {
+	v = store.Vote{By: app.Person(), Where: "terminal"}
+	word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+	word, rest = strings.ToLower(word), strings.TrimSpace(rest)
+	switch {
+	case word == "n" || word == "no":
+		v.Reason = rest
+		return v, decided, nil
+	case rest != "":
+		return v, unlisted, nil
+	case word == "y" || word == "yes" || word == "once":
+		v.Yes = true
+		return v, decided, nil
+	case (word == "s" || word == "session") && pattern != nil:
+		v.Session, err = json.Marshal(pattern)
+		v.Yes = err == nil
+		return v, decided, err
+	case word == "v" || word == "view":
+		return v, whole, nil
+	case word == "?" || word == "help":
+		return v, explain, nil
+	}
+	return v, unlisted, nil
+}
+
+func (s *session) explainAnswers(session bool) {
+	s.printf("    y  allow exactly this call, once\n")
+	if session {
+		s.printf("    s  allow this call and further calls of this run that the lines \"session\" describe\n")
+	}
+	s.printf("    n  refuse it; what follows n is the reason that the caller is told\n" +
+		"    v  show all that the call is about, without any cut\n" +
+		"    other people can answer with remit approvals, which also shows it: remit approvals show\n")
+}
+
+// printCase shows a question of a run.
+func (s *session) printCase(c approval.Case) {
 	q := c.Asked
-	s.printf("%s step %d, %s, wants approval (risk %s)\n", s.paint(yellow, "?"), q.Call.Index, s.paint(bold, s.clip(label(q.Call), 40)), b.Risk)
-	s.printBody(b, "    ")
+	s.printf("%s step %d, %s, wants approval (risk %s)\n", s.paint(yellow, "?"), q.Call.Index, s.paint(bold, s.clip(label(q.Call), 40)), show(c.Body.Risk))
+	s.printToAsk(c.Body)
 	if c.Question.Needs > 1 {
 		s.printf("    needs      %d different people: others answer with remit approvals\n", c.Question.Needs)
 	}
-	if b.Pattern == nil {
-		s.printf("  allow this once? [y/N, or n and why] ")
-		return
+	if c.Body.Pattern != nil {
+		s.printf("    of the calls so far the session's %s\n", matched(c))
 	}
-	for i, line := range b.Pattern.Lines() {
-		label := "           "
-		if i == 0 {
-			label = "session is "
-		}
-		s.printf("    %s%s\n", label, shorten(show(a.p.red.Text(line)), 400))
-	}
-	s.printf("    of the calls so far it %s\n", matched(c))
-	s.printf("  allow once (y), for the session (s), or not (N, or n and why)? ")
 }
 
 // matched says which calls of the session a pattern would have matched.
@@ -141,21 +182,37 @@ func matched(c approval.Case) string {
 	return out
 }
 
-// printBody shows what a question is about. All of it but the words of the
-// policy comes from who asks.
-func (s *session) printBody(b approval.Body, indent string) {
-	line := func(label, text string) {
-		if text != "" {
-			s.printf("%s%-10s %s\n", indent, label, shorten(show(text), 400))
+// shownMost is how many characters of one line of a question a terminal shows at first.
+const shownMost = 400
+
+// printBody shows what a question is about, and reports whether something was cut. All of
+// it but the words of the policy comes from the caller.
+func (s *session) printBody(b approval.Body, indent string) (cut bool) {
+	lines, cut := b.Short(shownMost)
+	before := ""
+	for _, l := range lines {
+		label := l.Label
+		if label == before && label == "session" {
+			label = ""
 		}
+		before = l.Label
+		s.printf("%s%-10s %s\n", indent, label, l.Text)
 	}
-	line("arguments", string(b.Args))
-	for _, t := range b.Touches {
-		line("touches", t)
+	return cut
+}
+
+// printWhole shows all of what a question is about.
+func (s *session) printWhole(b approval.Body, indent string) {
+	for text := range strings.Lines(b.Whole()) {
+		s.printf("%s%s", indent, text)
 	}
-	line("effects", strings.Join(b.Effects, " "))
-	line("for", b.Holder)
-	line("because", b.Reason)
+}
+
+// printToAsk shows a question that is about to be answered.
+func (s *session) printToAsk(b approval.Body) {
+	if s.printBody(b, "    ") {
+		s.printf("    %s\n", s.paint(yellow, "not all of it is shown: answer v to read it"))
+	}
 }
 
 // shorten cuts text for a terminal and says how much is missing.

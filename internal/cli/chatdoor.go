@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 
 	"github.com/google/uuid"
@@ -174,7 +175,7 @@ func (c *dialog) plain(ctx context.Context, model string) (agent.Agent, error) {
 
 // ask puts a question of a turn to the person, and answers it.
 func (c *dialog) ask(ctx context.Context, a *app.App, id string) error {
-	if c.lines.plain != nil {
+	if c.lines.plain != nil || c.s.delegated() {
 		c.show.line("%s", "this waits for approval: remit approvals approve "+show(id))
 		return nil
 	}
@@ -183,24 +184,24 @@ func (c *dialog) ask(ctx context.Context, a *app.App, id string) error {
 		return err
 	}
 	c.s.printf("%s %s wants approval (risk %s)\n", c.s.paint(yellow, "?"), c.s.paint(bold, show(string(body.Tool))), show(body.Risk))
-	c.s.printBody(body, "    ")
-	prompt := "  allow this once? [y/N, or n and why] "
-	if body.Pattern != nil {
-		for _, line := range body.Pattern.Lines() {
-			c.s.printf("    session    %s\n", shorten(show(line), 400))
-		}
-		prompt = "  allow once (y), for the session (s), or not (N, or n and why)? "
-	}
-	line, err := c.lines.read(prompt, false)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	v, err := vote(line, err == nil, body.Pattern, nil)
+	c.s.printToAsk(body)
+	v, err := c.vote(ctx, body)
 	if err != nil {
 		return err
 	}
 	_, err = a.Answer(ctx, q.ID.String(), v.Yes, len(v.Session) > 0, v.Reason)
 	return err
+}
+
+// vote reads the answer to a question that was shown.
+func (c *dialog) vote(ctx context.Context, b approval.Body) (store.Vote, error) {
+	in, ok := c.s.In.(*os.File)
+	if !ok { // cannot be: it is a terminal
+		return store.Vote{}, approval.ErrNotHere
+	}
+	return c.s.vote(b,
+		func() error { return discardTyped(ctx, in, false) },
+		func(prompt string) (string, error) { return c.lines.read(prompt, false) })
 }
 
 // slashDoor carries slash commands out for a chat.
@@ -229,14 +230,11 @@ func (d *slashDoor) Run(ctx context.Context, line string) error {
 	s, q := d.c.s, d.q
 	q.Line, q.Session = line, d.c.id
 	live := s.newProgress(d.a.Redactor(), 1)
-	if d.c.lines.plain == nil {
-		asker := &terminalAsker{s: s, p: live}
-		q.Here = func(_ context.Context, c approval.Case) (v store.Vote, err error) {
+	if d.c.lines.plain == nil && !s.delegated() {
+		q.Here = func(ctx context.Context, c approval.Case) (v store.Vote, err error) {
 			live.hold(func() {
-				asker.print(c)
-				var typed string
-				typed, err = d.c.lines.read("", false)
-				v, err = vote(typed, err == nil, c.Body.Pattern, nil)
+				s.printCase(c)
+				v, err = d.c.vote(ctx, c.Body)
 			})
 			return v, err
 		}

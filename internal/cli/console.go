@@ -33,7 +33,7 @@ type console struct {
 
 	mu      sync.Mutex // held while something is said or asked
 	qmu     sync.Mutex
-	pending chan byte // not nil while a question waits for its answer
+	pending chan byte // what is typed goes here while a question waits for its answer
 }
 
 // newConsole makes the streams.
@@ -172,8 +172,10 @@ func (c *console) answer(b byte) bool {
 	if c.pending == nil {
 		return false
 	}
-	c.pending <- b
-	c.pending = nil
+	select {
+	case c.pending <- b:
+	default: // a key more than can be an answer
+	}
 	return true
 }
 
@@ -211,27 +213,50 @@ func (c *console) print(format string, args ...any) {
 	c.s.errorf("%s", text)
 }
 
-// ask puts a question about a connection and takes the next key as the answer.
+// ask puts a question about a connection and takes a key as the answer.
 func (c *console) ask(ctx context.Context, a tool.Action, d policy.Decision) bool {
 	if !isTerminal(c.s.In) {
 		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := make(chan byte, 1)
-	c.qmu.Lock()
-	c.pending = key
-	c.qmu.Unlock()
-	c.print("%s the command wants %s (%s)\n  allow it? [y/N] ", c.s.paintErr(yellow, "?"), show(a.String()), show(d.Reason))
-	select {
-	case b := <-key:
-		c.s.errorf("\r\n")
-		return b == 'y' || b == 'Y'
-	case <-ctx.Done():
-	case <-c.quit:
+	keys := make(chan byte, 1)
+	c.setPending(keys)
+	defer c.setPending(nil)
+	c.print("%s the command wants %s (%s)\n", c.s.paintErr(yellow, "?"), show(a.String()), show(d.Reason))
+	const prompt = "  allow it (y or n)? "
+	quiet, latest := time.NewTimer(typedAhead), time.NewTimer(waitsForQuiet)
+	defer quiet.Stop()
+	defer latest.Stop()
+	for prompted := false; ; {
+		select {
+		case b := <-keys:
+			switch {
+			case !prompted: // typed before the question could be read
+				quiet.Reset(typedAhead)
+			case strings.IndexByte("yYnN\x03", b) >= 0:
+				c.s.errorf("\r\n")
+				return b == 'y' || b == 'Y'
+			default:
+				c.print(prompt)
+			}
+			continue
+		case <-quiet.C:
+		case <-latest.C:
+		case <-ctx.Done():
+			return false
+		case <-c.quit:
+			return false
+		}
+		if !prompted {
+			prompted = true
+			c.print(prompt)
+		}
 	}
+}
+
+func (c *console) setPending(keys chan byte) {
 	c.qmu.Lock()
-	c.pending = nil
-	c.qmu.Unlock()
-	return false
+	defer c.qmu.Unlock()
+	c.pending = keys
 }

@@ -51,8 +51,12 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func (r *remit) main(s cli.Streams, args ...string) int {
-	return cli.Main(context.Background(), args, s, []string{"REMIT_HOME=" + r.home, "HOME=" + r.dir, "USER=ann", "TERM=xterm", "NO_COLOR=1"}, "test")
+func (r *remit) main(s cli.Streams, args ...string) int { return r.mainWith(s, nil, args...) }
+
+// mainWith adds to the environment.
+func (r *remit) mainWith(s cli.Streams, environ []string, args ...string) int {
+	environ = append([]string{"REMIT_HOME=" + r.home, "HOME=" + r.dir, "USER=ann", "TERM=xterm", "NO_COLOR=1"}, environ...)
+	return cli.Main(context.Background(), args, s, environ, "test")
 }
 
 func (r *remit) exec(stdin string, argv ...string) (status int, stdout, stderr string) {
@@ -293,7 +297,7 @@ func TestExecAsksOnTheTerminal(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%v: %q", err, seen.String())
 				}
-				if !asked && strings.Contains(seen.String(), "allow it? [y/N]") {
+				if !asked && strings.Contains(seen.String(), "allow it (y or n)?") {
 					asked = true
 					_, err := mine.Write([]byte(key))
 					must(t, err)

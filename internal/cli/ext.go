@@ -1,8 +1,11 @@
 package cli
 
 import (
-	"bufio"
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -63,7 +66,7 @@ than before are accepted with it.
 			return err
 		}
 		q.Path = args[0]
-		q.Confirm = func(o app.ExtensionOffer) (bool, error) { return s.confirmExtension(o, yes) }
+		q.Confirm = func(o app.ExtensionOffer) (bool, error) { return s.confirmExtension(cmd.Context(), o, yes) }
 		done, err := a.Install(cmd.Context(), q)
 		if err != nil {
 			return err
@@ -94,23 +97,37 @@ func commandNames(e app.Extension) string {
 
 // confirmExtension shows what there is to know and asks. Without a terminal nobody
 // can say yes.
-func (s *session) confirmExtension(o app.ExtensionOffer, yes bool) (bool, error) {
+func (s *session) confirmExtension(ctx context.Context, o app.ExtensionOffer, yes bool) (bool, error) {
 	if yes {
 		return true, nil
 	}
-	if s.json || !isTerminal(s.In) {
+	in, ok := s.In.(*os.File)
+	if s.json || !ok || !isTerminal(s.In) {
 		return false, fault.New(fault.Usage, "nobody is there to be asked whether %s may be installed", o.ID).
 			WithHint("look at it yourself, and say --yes")
 	}
 	s.printExtension(o)
-	s.printf("\ninstall it? [y/N] ")
-	in := bufio.NewScanner(s.In)
-	if !in.Scan() {
-		s.printf("\n")
-		return false, in.Err()
+	s.printf("\n")
+	for {
+		if err := discardTyped(ctx, in, true); err != nil {
+			return false, err
+		}
+		s.printf("install it (y or n)? ")
+		line, err := readAnswer(ctx, in)
+		if errors.Is(err, io.EOF) {
+			s.printf("\n")
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		switch strings.ToLower(strings.TrimSpace(line)) {
+		case "y", "yes":
+			return true, nil
+		case "n", "no":
+			return false, nil
+		}
 	}
-	word := strings.ToLower(strings.TrimSpace(in.Text()))
-	return word == "y" || word == "yes", nil
 }
 
 // printExtension prints all of an extension that there is to know. Everything in it

@@ -46,6 +46,9 @@ kept as it is, to add an approval.
   remit run plan.yaml --frozen plan.frozen.json -p policy.yaml`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if sign && s.delegated() {
+				return fault.New(fault.Denied, "the holder of a grant cannot approve a plan in a person's name").WithHint("sign it in a shell without REMIT_GRANT")
+			}
 			given, err := parseInputs(inputs)
 			if err != nil {
 				return err

@@ -19,7 +19,8 @@ func (s *session) showCmd() *cobra.Command {
 		Use:   "show RUN",
 		Short: "Show a run's calls, or one call whole",
 		Long: `RUN is a run's ID, or the beginning of one (at least 4 characters).
-Secrets are taken out of what is shown, but not out of --json.
+What looks like a secret is taken out of what is shown, but not out of --json. Of
+calls that a person was asked about, only known values of secrets are taken out.
 `,
 		Example: `  remit show 0199f3c2
   remit show 0199f3c2 --step 3
@@ -160,7 +161,8 @@ func (s *session) reportCmd() *cobra.Command {
 		Use:   "report RUN",
 		Short: "Report what a run did: timeline, denials, resources touched",
 		Long: `The HTML report is one file that needs nothing else, no script and no network.
-What looks like a secret is taken out of every report.
+What looks like a secret is taken out of every report; of the arguments of calls
+that a person was asked about, only known values of secrets.
 `,
 		Example: `  remit report 0199f3c2
   remit report 0199f3c2 --format html -o report.html

@@ -9,7 +9,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/remitrun/remit/internal/approval"
-	"github.com/remitrun/remit/internal/redact"
 	"github.com/remitrun/remit/internal/store"
 )
 
@@ -111,8 +110,8 @@ const (
 // it is quoted.
 func pagesOf(body approval.Body) []string {
 	var b strings.Builder
-	tool := redact.Show(string(body.Tool))
-	fmt.Fprintf(&b, "Remit: %s wants approval (risk %s)\n", tool, redact.Show(body.Risk))
+	tool := approval.Shorten(string(body.Tool), shownMost)
+	fmt.Fprintf(&b, "Remit: %s wants approval (risk %s)\n", tool, approval.Shorten(body.Risk, shownMost))
 	body.Pattern = nil // no such answer is offered
 	lines, cut := body.Short(shownMost)
 	for _, l := range lines {

@@ -1,0 +1,9 @@
+package cli
+
+import "golang.org/x/sys/unix"
+
+// The requests that read a terminal's settings, and write them and drop what was typed.
+const (
+	getTermios      = unix.TIOCGETA
+	setTermiosFlush = unix.TIOCSETAF
+)
