@@ -53,7 +53,7 @@ func (b *builder) listen() {
 // trust makes the file of certificates, if there is one.
 func (b *builder) trust(ca []byte) {
 	if ca != nil {
-		b.writeFile(TrustFile, spawn.From(b.root), rel(TrustFile), string(ca), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)
+		b.newFile(TrustFile, string(ca))
 	}
 }
 

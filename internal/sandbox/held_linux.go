@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -151,39 +150,33 @@ func (l *layers) real(p string) (string, error) {
 	return p, nil
 }
 
-// heldAt is the folder in the new root that the overlay is attached at, only to
-// be copied from.
-const heldAt = hidden + "/held"
-
 // layer mounts the overlay of a held run where its parts can be taken from.
 func (b *builder) layer(l *layers) {
 	if l == nil {
 		return
 	}
 	b.held, b.holds = b.overlay([3]string{l.lower, l.upper, l.work}), l.lower
-	b.folders("/" + heldAt)
-	b.Call("overlay", unix.SYS_MOVE_MOUNT, spawn.From(b.held), b.Text(""), spawn.From(b.root), b.Text(heldAt), spawn.Int(unix.MOVE_MOUNT_F_EMPTY_PATH))
+	name := b.hollow()
+	b.Call("overlay", unix.SYS_MOVE_MOUNT, spawn.From(b.held), b.Text(""), spawn.From(b.tree.hidden), b.Text(name), spawn.Int(unix.MOVE_MOUNT_F_EMPTY_PATH))
 }
 
 // layered shows a part of the overlay at its place.
 func (b *builder) layered(p string, attr uint64) {
 	step := fmt.Sprintf("bind %q", p)
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
 	inside := strings.TrimPrefix(strings.TrimPrefix(p, strings.TrimSuffix(b.holds, "/")), "/")
 	if inside == "" {
 		inside = "."
 	}
-	at := spawn.Object(b.Program, how)
-	b.Save(step, b.fs, unix.SYS_OPENAT2, spawn.From(b.held), b.Text(inside), spawn.At(at), spawn.Int(unsafe.Sizeof(how)))
-	b.clone(step, spawn.From(b.fs), "", unix.AT_EMPTY_PATH, attr, rel(p))
+	b.open(step, b.fs, spawn.From(b.held), inside, unix.O_NOFOLLOW, noLinks)
+	b.clone(step, spawn.From(b.fs), "", unix.AT_EMPTY_PATH, attr, p)
 	b.Call(step, unix.SYS_CLOSE, spawn.From(b.fs))
 }
 
 // unlayer takes the overlay's own place away; what was shown of it stays.
 func (b *builder) unlayer() {
 	if b.holds != "" {
-		b.Call("overlay", unix.SYS_UMOUNT2, b.Text("/"+heldAt), spawn.Int(unix.MNT_DETACH))
+		b.Call("overlay", unix.SYS_FCHDIR, spawn.From(b.held))
+		b.Call("overlay", unix.SYS_UMOUNT2, b.Text("."), spawn.Int(unix.MNT_DETACH))
 	}
 }
 

@@ -50,8 +50,15 @@ func (b *builder) ruleset() spawn.Reg {
 	return b.Save("Landlock", b.Reg(), unix.SYS_LANDLOCK_CREATE_RULESET, spawn.At(spawn.Object(b.Program, handled)), spawn.Int(size), none)
 }
 
-// rule allows an access to a file, or to a folder and what is below it.
+// rule allows an access to a file, or to a folder and what is below it. A link
+// on the way, which was put there since the path was decided on, fails the start.
 func (b *builder) rule(rs spawn.Reg, path string, access uint64, folder bool) {
+	b.open("Landlock", b.fd, cwd, path, 0, unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
+	b.allow(rs, access, folder)
+}
+
+// allow adds the rule for what b.fd names, and closes it.
+func (b *builder) allow(rs spawn.Reg, access uint64, folder bool) {
 	if !folder {
 		access &= fsFile
 	}
@@ -59,7 +66,6 @@ func (b *builder) rule(rs spawn.Reg, path string, access uint64, folder bool) {
 	attr := make([]byte, 16) // packed: 8 bytes of access, 4 of descriptor
 	binary.NativeEndian.PutUint64(attr, access&handled.FS)
 	at := b.Bytes(attr)
-	b.Save("Landlock", b.fd, unix.SYS_OPENAT, cwd, b.Text(path), spawn.Int(unix.O_PATH|unix.O_CLOEXEC), none)
 	b.Poke(at+8, b.fd)
 	b.Call("Landlock", unix.SYS_LANDLOCK_ADD_RULE, spawn.From(rs), spawn.Int(unix.LANDLOCK_RULE_PATH_BENEATH), spawn.At(at), none)
 	b.Call("Landlock", unix.SYS_CLOSE, spawn.From(b.fd))

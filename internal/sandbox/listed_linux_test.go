@@ -31,7 +31,7 @@ var listed = map[int]struct {
 	9:  {"forged marks of overlays", "TestKernelEscapes changeset/TestForgedUpper changeset/TestCommandForges"},
 	10: {"writes to what is read-only, also by another way than opening it", "TestEscapes TestKernelEscapes"},
 	11: {"the runtime's own program overwritten", "TestEscapes TestProgramsAreNotOverwritten"},
-	12: {"the old root, by what is left of it", "TestEscapes TestNoDescriptorIsInherited"},
+	12: {"the old root, by what is left of it, or while the new one is made", "TestEscapes TestNoDescriptorIsInherited TestEscapesWhileASandboxIsMade TestEscapesThroughTheSandboxesOwnLinks"},
 	13: {"modes, owners, times and attributes of others' files", "TestEscapes"},
 	14: {"setuid programs", "TestSetuidProgramsGiveNothing TestEscapes TestKernelEscapes"},
 	15: {"files that others' programs run by themselves", "TestFoldersAroundWhatIsDeniedStay TestProfilesFollowTheFileRules policy/TestSensitiveNames changeset/TestRefusedByPolicy"},

@@ -205,7 +205,7 @@ func orElse(s, other string) string {
 func shown(prof Profile, small []Mount, p string) string {
 	_, over := cover(prof.Mounts, p)
 	switch {
-	case over == nil && (within(p, "/tmp") || within(p, "/dev") || within(p, "/proc") || within(p, "/etc") || within(p, "/"+hidden)):
+	case over == nil && (within(p, "/tmp") || within(p, "/dev") || within(p, "/proc") || within(p, "/etc") || within(p, "/"+hiddenFolder)):
 		return "own"
 	case over == nil:
 		return ""

@@ -190,15 +190,13 @@ func (b *builder) handOver(fd spawn.Reg) spawn.Ref {
 // overlay mounts lower, upper and work folder, detached, and gives the register
 // that holds the root.
 func (b *builder) overlay(paths [3]string) spawn.Reg {
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_DIRECTORY, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
-	at := spawn.Object(b.Program, how)
 	fds := []int{lowerFD, upperFD, workFD}
 	if paths[2] == "" {
 		fds = fds[:2]
 	}
 	for i, fd := range fds {
 		step := fmt.Sprintf("bind %q", paths[i])
-		b.Save(step, b.fs, unix.SYS_OPENAT2, cwd, b.Text(paths[i]), spawn.At(at), spawn.Int(unsafe.Sizeof(how)))
+		b.open(step, b.fs, cwd, paths[i], unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
 		b.Call(step, unix.SYS_DUP3, spawn.From(b.fs), spawn.Int(fd), spawn.Int(unix.O_CLOEXEC))
 		b.Call(step, unix.SYS_CLOSE, spawn.From(b.fs))
 	}

@@ -24,8 +24,6 @@ const cloneFlags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | u
 // runs as root; either way without any capability.
 const insideID = 1000
 
-const hidden = ".remit" // the folder that masks come from
-
 // machine is what the host can do, found once.
 type machine struct {
 	landlockABI int
@@ -57,11 +55,11 @@ type builder struct {
 	*spawn.Program
 	m    machine
 	p    Profile
-	root spawn.Reg
+	root spawn.Reg // the new root as the command will see it
+	tree treeBuilder
 	fd   spawn.Reg
 	fs   spawn.Reg
 	zero spawn.Ref // 64 bytes of it
-	made map[string]bool
 
 	held  spawn.Reg // the overlay of a held run
 	holds string    // the folder that it stands for, or ""
@@ -76,8 +74,9 @@ var (
 // program is the whole start of a sandbox, in order: identity, file tree,
 // privileges, filter; then the command.
 func program(m machine, p Profile, s start) *spawn.Program {
-	b := &builder{Program: spawn.NewProgram(512), m: m, p: p, made: map[string]bool{"": true, ".": true}}
+	b := &builder{Program: spawn.NewProgram(512), m: m, p: p}
 	b.root, b.fd, b.fs = b.Reg(), b.Reg(), b.Reg()
+	b.tree = newTreeBuilder(b)
 	b.zero = b.Bytes(make([]byte, 64))
 	b.surroundings()
 	b.identity()
@@ -111,8 +110,8 @@ func program(m machine, p Profile, s start) *spawn.Program {
 	}
 	b.folders(p.Dir)
 	b.seal()
-	b.enter()
 	b.unlayer()
+	b.enter()
 	b.restrict()
 	if s.stays {
 		b.stay()
@@ -148,6 +147,8 @@ func (b *builder) closeAll() {
 	b.Call("close descriptors", unix.SYS_CLOSE_RANGE, spawn.Int(spawn.StatusFD+1), spawn.Int(uint32(0xffffffff)), none)
 }
 
+// writeFile writes to a file by its name at a handle. It is for files of the
+// kernel and of the host; those of the new root are made by newFile.
 func (b *builder) writeFile(step string, at spawn.Arg, name, content string, flags int) {
 	b.Save(step, b.fd, unix.SYS_OPENAT, at, b.Text(name), spawn.Int(flags|unix.O_CLOEXEC), spawn.Int(0o644))
 	b.Call(step, unix.SYS_WRITE, spawn.From(b.fd), b.Text(content), spawn.Int(len(content)))
@@ -163,7 +164,8 @@ func (b *builder) identity() {
 }
 
 // newRoot mounts an empty file system over the root. Absolute paths still mean
-// the host's until pivot_root; paths relative to b.root mean the sandbox's.
+// the host's until pivot_root, also where a link names one: so nothing is made by
+// a path that could hold a link, see treeBuilder.
 func (b *builder) newRoot() {
 	b.Call("private mounts", unix.SYS_MOUNT, b.Text("none"), b.Text("/"), none, spawn.Int(unix.MS_REC|unix.MS_PRIVATE), none)
 	b.Save("tmpfs", b.fs, unix.SYS_FSOPEN, b.Text("tmpfs"), spawn.Int(unix.FSOPEN_CLOEXEC))
@@ -173,21 +175,21 @@ func (b *builder) newRoot() {
 	b.Call("tmpfs", unix.SYS_FSCONFIG, spawn.From(b.fs), spawn.Int(unix.FSCONFIG_CMD_CREATE), none, none, none)
 	b.Save("tmpfs", b.root, unix.SYS_FSMOUNT, spawn.From(b.fs), spawn.Int(unix.FSMOUNT_CLOEXEC), spawn.Int(unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV))
 	b.Call("root mount", unix.SYS_MOVE_MOUNT, spawn.From(b.root), b.Text(""), cwd, b.Text("/"), spawn.Int(unix.MOVE_MOUNT_F_EMPTY_PATH))
+	b.openTree()
 }
 
 // system makes what of the root is made up: links, devices, /etc, /tmp.
 func (b *builder) system() {
-	for _, d := range []string{"/dev", "/etc", "/proc", "/tmp", "/" + hidden, "/" + hidden + "/folder"} {
+	for _, d := range []string{"/dev", "/etc", "/proc", "/tmp"} {
 		b.folders(d)
 	}
-	b.emptyFile("/" + hidden + "/file")
 	for _, l := range b.m.links {
 		b.folders(path.Dir(l.path))
 		b.symlink(l.target, l.path)
 	}
 	for _, l := range [][2]string{{"/proc/self/fd", "/dev/fd"}, {"/proc/self/fd/0", "/dev/stdin"},
 		{"/proc/self/fd/1", "/dev/stdout"}, {"/proc/self/fd/2", "/dev/stderr"}, {"/tmp", "/dev/shm"}, {"/tmp", "/var/tmp"}} {
-		if b.mountsBelow(l[1]) { // what the policy shows below it must not end up behind a link
+		if b.shown(l[1]) { // what is shown there must not end up behind a link
 			b.folders(l[1])
 			continue
 		}
@@ -204,64 +206,41 @@ func (b *builder) system() {
 		{"/etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost sandbox\n"},
 		{"/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"},
 	} {
-		b.writeFile("/etc", spawn.From(b.root), rel(f[0]), f[1], unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)
+		b.newFile(f[0], f[1])
 	}
 	b.folders("/tmp/home")
 	b.Call("/tmp", unix.SYS_FCHMODAT, spawn.From(b.root), b.Text("tmp"), spawn.Int(0o1777))
-	b.clone("/tmp", spawn.From(b.root), "tmp", 0, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOATIME, "tmp")
+	b.clone("/tmp", spawn.From(b.root), "tmp", 0, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOATIME, "/tmp")
 }
 
-// mountsBelow reports whether something is mounted below a folder.
-func (b *builder) mountsBelow(folder string) bool {
-	return slices.ContainsFunc(b.p.Mounts, func(m Mount) bool { return strings.HasPrefix(m.Path, folder+"/") })
+// shown reports whether the profile shows a folder or something in it.
+func (b *builder) shown(folder string) bool {
+	return within(b.p.Dir, folder) || slices.ContainsFunc(b.p.Mounts, func(m Mount) bool { return within(m.Path, folder) })
 }
 
 func rel(p string) string { return strings.TrimPrefix(p, "/") }
 
-// folders makes a folder and its parents; where one is there, it stays.
-func (b *builder) folders(p string) {
-	parts := strings.Split(rel(p), "/")
-	for i := range parts {
-		d := strings.Join(parts[:i+1], "/")
-		if b.made[d] {
-			continue
-		}
-		b.made[d] = true
-		b.Pass("folder "+fmt.Sprintf("%q", "/"+d), unix.EEXIST, unix.SYS_MKDIRAT, spawn.From(b.root), b.Text(d), spawn.Int(0o755))
-	}
-}
-
-func (b *builder) emptyFile(p string) {
-	b.folders(path.Dir(p))
-	b.Pass("file "+fmt.Sprintf("%q", p), unix.EEXIST, unix.SYS_MKNODAT, spawn.From(b.root), b.Text(rel(p)), spawn.Int(unix.S_IFREG), none)
-}
-
-func (b *builder) symlink(target, p string) {
-	b.Pass("link "+fmt.Sprintf("%q", p), unix.EEXIST, unix.SYS_SYMLINKAT, b.Text(target), spawn.From(b.root), b.Text(rel(p)))
-}
-
 // mount makes one mount of the profile.
 func (b *builder) mount(m Mount) {
+	defer func() { b.tree.mounted = append(b.tree.mounted, m) }()
 	switch m.Kind {
 	case Mask:
-		name := hidden + "/file"
+		name := maskFile
 		if m.Folder {
-			name = hidden + "/folder"
+			name = maskFolder
 		}
-		b.clone("mask "+fmt.Sprintf("%q", m.Path), spawn.From(b.root), name, 0,
-			unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, rel(m.Path))
+		b.clone(fmt.Sprintf("mask %q", m.Path), spawn.From(b.tree.hidden), name, 0,
+			unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, m.Path)
 	case Hollow:
-		own := fmt.Sprintf("%s/%d", hidden, b.Len())
-		b.folders(own)
-		b.clone("empty "+fmt.Sprintf("%q", m.Path), spawn.From(b.root), own, 0, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, rel(m.Path))
-		b.forget(m.Path)
+		step := fmt.Sprintf("empty %q", m.Path)
+		name := b.hollow()
+		b.clone(step, spawn.From(b.tree.hidden), name, 0, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, m.Path)
+		b.tree.hollows[m.Path] = name
 	case Bind:
-		if _, over := cover(b.before(m), m.Path); over == nil || over.Kind != Bind {
-			if m.Folder {
-				b.folders(m.Path)
-			} else {
-				b.emptyFile(m.Path)
-			}
+		if m.Folder {
+			b.folders(m.Path)
+		} else {
+			b.emptyFile(m.Path)
 		}
 		attr := uint64(unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV)
 		if m.Access&WriteOnly == 0 {
@@ -275,34 +254,20 @@ func (b *builder) mount(m Mount) {
 	}
 }
 
-// before is the mounts under m.
-func (b *builder) before(m Mount) []Mount { return b.p.Mounts[:slices.Index(b.p.Mounts, m)] }
-
-// forget makes folders below p be made again: what is over them is new.
-func (b *builder) forget(p string) {
-	for d := range b.made {
-		if "/"+d != p && within("/"+d, p) {
-			delete(b.made, d)
-		}
-	}
-}
-
 // bind shows a file or folder of the host. Its path was link-free when it was
 // decided on; if a link has come into it since, the sandbox does not start.
 func (b *builder) bind(src, dst string, attr uint64, recursive bool) {
 	step := fmt.Sprintf("bind %q", src)
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
-	at := spawn.Object(b.Program, how)
-	b.Save(step, b.fs, unix.SYS_OPENAT2, cwd, b.Text(src), spawn.At(at), spawn.Int(unsafe.Sizeof(how)))
+	b.open(step, b.fs, cwd, src, unix.O_NOFOLLOW, unix.RESOLVE_NO_SYMLINKS|unix.RESOLVE_NO_MAGICLINKS)
 	flags := 0
 	if recursive {
 		flags = unix.AT_RECURSIVE
 	}
-	b.clone(step, spawn.From(b.fs), "", flags|unix.AT_EMPTY_PATH, attr, rel(dst))
+	b.clone(step, spawn.From(b.fs), "", flags|unix.AT_EMPTY_PATH, attr, dst)
 	b.Call(step, unix.SYS_CLOSE, spawn.From(b.fs))
 }
 
-// clone copies a mount, restricts the copy and attaches it.
+// clone copies a mount, restricts the copy and attaches it at path dst.
 func (b *builder) clone(step string, at spawn.Arg, name string, flags int, attr uint64, dst string) {
 	b.Save(step, b.fd, unix.SYS_OPEN_TREE, at, b.Text(name), spawn.Int(flags|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW))
 	var clear uint64
@@ -312,7 +277,7 @@ func (b *builder) clone(step string, at spawn.Arg, name string, flags int, attr 
 	set := spawn.Object(b.Program, unix.MountAttr{Attr_set: attr, Attr_clr: clear})
 	b.Call(step, unix.SYS_MOUNT_SETATTR, spawn.From(b.fd), b.Text(""), spawn.Int(unix.AT_EMPTY_PATH|flags&unix.AT_RECURSIVE),
 		spawn.At(set), spawn.Int(unsafe.Sizeof(unix.MountAttr{})))
-	b.Call(step, unix.SYS_MOVE_MOUNT, spawn.From(b.fd), b.Text(""), spawn.From(b.root), b.Text(dst), spawn.Int(unix.MOVE_MOUNT_F_EMPTY_PATH))
+	b.attach(step, b.fd, dst)
 	b.Call(step, unix.SYS_CLOSE, spawn.From(b.fd))
 }
 
@@ -330,7 +295,7 @@ func (b *builder) proc() {
 	b.writeFile("limit of closed connections", spawn.From(full), "sys/net/ipv4/tcp_max_tw_buckets", "0", unix.O_WRONLY)
 	b.Call("/proc", unix.SYS_CLOSE, spawn.From(full))
 	only := b.procMount("subset")
-	b.Call("/proc", unix.SYS_MOVE_MOUNT, spawn.From(only), b.Text(""), spawn.From(b.root), b.Text("proc"), spawn.Int(unix.MOVE_MOUNT_F_EMPTY_PATH))
+	b.attach("/proc", only, "/proc")
 	b.Call("/proc", unix.SYS_CLOSE, spawn.From(only))
 }
 
@@ -349,14 +314,16 @@ func (b *builder) procMount(subset string) spawn.Reg {
 
 // seal makes the made-up parts of the tree read-only.
 func (b *builder) seal() {
-	for _, name := range []string{hidden + "/file", hidden + "/folder", hidden} {
-		b.Call("masks", unix.SYS_FCHMODAT, spawn.From(b.root), b.Text(name), none)
+	for _, name := range []string{maskFile, maskFolder, "."} {
+		b.Call("masks", unix.SYS_FCHMODAT, spawn.From(b.tree.hidden), b.Text(name), none)
 	}
 	set := spawn.Object(b.Program, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 	size := spawn.Int(unsafe.Sizeof(unix.MountAttr{}))
 	for _, m := range b.p.Mounts {
 		if m.Kind == Hollow {
-			b.Call("seal", unix.SYS_MOUNT_SETATTR, spawn.From(b.root), b.Text(rel(m.Path)), none, spawn.At(set), size)
+			b.beneath("seal", m.Path, func(at spawn.Arg) {
+				b.Call("seal", unix.SYS_MOUNT_SETATTR, at, b.Text(""), empty, spawn.At(set), size)
+			})
 		}
 	}
 	b.Call("seal", unix.SYS_MOUNT_SETATTR, spawn.From(b.root), b.Text(""), empty, spawn.At(set), size)

@@ -27,7 +27,7 @@ func (b *builder) terminals() {
 	}
 	b.Call(step, unix.SYS_FSCONFIG, spawn.From(b.fs), spawn.Int(unix.FSCONFIG_CMD_CREATE), none, none, none)
 	b.Save(step, b.fd, unix.SYS_FSMOUNT, spawn.From(b.fs), spawn.Int(unix.FSMOUNT_CLOEXEC), spawn.Int(unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC))
-	b.Call(step, unix.SYS_MOVE_MOUNT, spawn.From(b.fd), b.Text(""), spawn.From(b.root), b.Text("dev/pts"), spawn.Int(unix.MOVE_MOUNT_F_EMPTY_PATH))
+	b.attach(step, b.fd, "/dev/pts")
 	b.Call(step, unix.SYS_CLOSE, spawn.From(b.fd))
 	b.Call(step, unix.SYS_CLOSE, spawn.From(b.fs))
 	b.symlink("pts/ptmx", "/dev/ptmx")

@@ -237,7 +237,8 @@ func (b *builder) weakLandlock(tmp string) spawn.Reg {
 	if tmp != "" {
 		b.rule(rs, tmp, fsRead|fsWrite, true)
 	}
-	b.rule(rs, "/proc/self", unix.LANDLOCK_ACCESS_FS_READ_FILE|unix.LANDLOCK_ACCESS_FS_READ_DIR, true)
+	b.open("Landlock", b.fd, cwd, "/proc/self", 0, 0) // a link, by which each process finds itself
+	b.allow(rs, unix.LANDLOCK_ACCESS_FS_READ_FILE|unix.LANDLOCK_ACCESS_FS_READ_DIR, true)
 	for _, dev := range []string{"null", "zero", "full", "random", "urandom"} {
 		b.rule(rs, "/dev/"+dev, unix.LANDLOCK_ACCESS_FS_READ_FILE|unix.LANDLOCK_ACCESS_FS_WRITE_FILE, false)
 	}
