@@ -270,6 +270,7 @@ func (b *Box) compile(m *machine, chain policy.Chain, limits policy.Limits, c Co
 		in.Folder = c.Folder.path
 	} else {
 		in.Trees, in.Own = survey(roots(chain), c.layers), own(chain, c.layers)
+		restrictedLinks(chain, in.Trees, func(n *Node) { n.Target = c.layers.target(n.Path) })
 	}
 	prof, err := Compile(in)
 	if err != nil {
@@ -446,6 +447,7 @@ func own(chain policy.Chain, l *layers) *Node {
 	}
 	for _, n := range survey([]string{chain.Own()}, l) {
 		if n.Path == chain.Own() && n.Kind == FolderNode {
+			restrictedLinks(chain, n.Children, func(n *Node) { n.Target = l.target(n.Path) })
 			return n
 		}
 	}

@@ -150,6 +150,26 @@ func (l *layers) real(p string) (string, error) {
 	return p, nil
 }
 
+// target is where a link leads as the command will find it; "": to nothing, or
+// that is not known.
+func (l *layers) target(p string) string {
+	if l != nil && within(p, l.lower) {
+		to, err := os.Readlink(l.at(p))
+		if err != nil {
+			return ""
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(p), to)
+		}
+		p = filepath.Clean(to)
+	}
+	real, err := l.real(p)
+	if err != nil {
+		return ""
+	}
+	return real
+}
+
 // layer mounts the overlay of a held run where its parts can be taken from.
 func (b *builder) layer(l *layers) {
 	if l == nil {

@@ -96,7 +96,7 @@ func (b *builder) landlock() spawn.Reg {
 		rule("/", unix.LANDLOCK_ACCESS_FS_READ_DIR, true)
 	}
 	for _, m := range b.p.Mounts {
-		if m.Kind != Bind || m.System && within(m.Path, "/etc") {
+		if m.Kind != Bind || m.Link || m.System && within(m.Path, "/etc") {
 			continue
 		}
 		rule(m.Path, m.Access.landlock(), m.Folder)

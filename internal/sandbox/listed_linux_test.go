@@ -34,7 +34,7 @@ var listed = map[int]struct {
 	12: {"the old root, by what is left of it, or while the new one is made", "TestEscapes TestNoDescriptorIsInherited TestEscapesWhileASandboxIsMade TestEscapesThroughTheSandboxesOwnLinks"},
 	13: {"modes, owners, times and attributes of others' files", "TestEscapes"},
 	14: {"setuid programs", "TestSetuidProgramsGiveNothing TestEscapes TestKernelEscapes"},
-	15: {"files that others' programs run by themselves", "TestFoldersAroundWhatIsDeniedStay TestProfilesFollowTheFileRules policy/TestSensitiveNames changeset/TestRefusedByPolicy"},
+	15: {"files that others' programs run by themselves", "TestEscapesByDeniedNamesThatAreLinks TestFoldersAroundWhatIsDeniedStay TestProfilesFollowTheFileRules policy/TestSensitiveNames changeset/TestRefusedByPolicy"},
 	16: {"names that do something when they are shown", "report/TestHostileTextIsShownNotObeyed changeset/TestText redact/FuzzShow"},
 	17: {"full disks, too many files", "TestBombsAreBounded TestFilesOfPrivateFoldersAreCounted TestLimitsAreKeptAndNamed changeset/TestHeldCommandIsBounded"},
 	18: {"huge and special files as results", "files/TestCaps files/TestManyEntries files/TestSpecialFilesAreRefusedAtOnce"},

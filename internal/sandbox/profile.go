@@ -42,6 +42,8 @@ type Node struct {
 	Path     string // absolute, no link in it
 	Kind     NodeKind
 	Children []*Node
+	// Target is where a link leads in the end, or "": that is not known.
+	Target string
 	// Complete says that Children are all there are. What is in a folder that is
 	// not complete stays out of sight.
 	Complete bool
@@ -63,6 +65,7 @@ type Mount struct {
 	Kind   MountKind
 	Access Access
 	Folder bool
+	Link   bool   // the name is a symbolic link, and what is bound is the link itself
 	System bool   // part of the minimal system, not of what the policy allows
 	From   string // of a Bind: where it is on the host, if that is elsewhere
 }
@@ -316,7 +319,7 @@ func (c *compiler) tree(n *Node, at scope, top bool) []Mount {
 
 func (c *compiler) leaf(n *Node, at scope) []Mount {
 	if n.Kind == LinkNode {
-		return nil // where it leads is decided there
+		return c.link(n, at)
 	}
 	a := NoAccess
 	if n.Kind == FileNode {
@@ -329,6 +332,36 @@ func (c *compiler) leaf(n *Node, at scope) []Mount {
 		return []Mount{{Path: n.Path, Kind: Mask}}
 	}
 	return []Mount{{Path: n.Path, Access: a}}
+}
+
+// link keeps the name of a symbolic link as the policy wants it. Where the link
+// leads is decided there, by the name there.
+func (c *compiler) link(n *Node, at scope) []Mount {
+	if !at.covered {
+		return nil
+	}
+	a := c.fit(n.Path, c.access(n.Path), at)
+	switch {
+	case at.access&^a == NoAccess: // a name like those around it
+		return nil
+	case a&ReadOnly != 0 && n.Target != "" && c.access(n.Target)&WriteOnly == 0:
+		return []Mount{{Path: n.Path, Access: ReadOnly, Link: true}}
+	case a&ReadOnly != 0:
+		c.note("a link whose name may not be written is out of sight where it leads to what may, or to nothing")
+	}
+	return []Mount{{Path: n.Path, Kind: Mask}}
+}
+
+// restrictedLinks calls do for each link whose name the policy closes in part.
+func restrictedLinks(chain policy.Chain, nodes []*Node, do func(*Node)) {
+	for _, n := range nodes {
+		if n.Kind == LinkNode && slices.ContainsFunc([]tool.ActionKind{tool.FileRead, tool.FileWrite}, func(kind tool.ActionKind) bool {
+			return chain.DecideAction(tool.Action{Kind: kind, Path: n.Path, Real: n.Path}).Effect != policy.Allow
+		}) {
+			do(n)
+		}
+		restrictedLinks(chain, n.Children, do)
+	}
 }
 
 // visible says whether the mounts so far show a path, and how.

@@ -9,12 +9,13 @@ func (p Profile) MarshalJSON() ([]byte, error) {
 		Access string `json:"access"` // none, read, write, read+write
 		Kind   string `json:"kind"`   // bind, mask, empty
 		Folder bool   `json:"folder"`
+		Link   bool   `json:"link,omitempty"`
 		System bool   `json:"system"`
 	}
 	mounts := make([]mount, len(p.Mounts))
 	for i, m := range p.Mounts {
 		kind := [...]string{Bind: "bind", Mask: "mask", Hollow: "empty"}[m.Kind]
-		mounts[i] = mount{m.Path, m.Access.String(), kind, m.Folder, m.System}
+		mounts[i] = mount{m.Path, m.Access.String(), kind, m.Folder, m.Link, m.System}
 	}
 	system, network := "minimal", "none"
 	if p.Standard {

@@ -25,14 +25,18 @@ func chainOf(t interface{ Fatal(...any) }, files string) policy.Chain {
 	return policy.Chain{rules}
 }
 
-// tree makes nodes of paths: a final slash makes a folder, @ a link, = a socket,
-// ? a folder that was not surveyed.
+// tree makes nodes of paths: a final slash makes a folder, @ a link, which may say
+// where it leads, = a socket, ? a folder that was not surveyed.
 func tree(paths ...string) *sandbox.Node {
 	root := &sandbox.Node{Path: "/ws", Kind: sandbox.FolderNode, Complete: true}
 	known := map[string]*sandbox.Node{"/ws": root}
 	slices.Sort(paths)
 	for _, p := range paths {
-		n := &sandbox.Node{Path: "/ws/" + strings.TrimRight(p, "/@=?")}
+		p, target, link := strings.Cut(p, "@")
+		if link {
+			p += "@"
+		}
+		n := &sandbox.Node{Path: "/ws/" + strings.TrimRight(p, "/@=?"), Target: target}
 		switch p[len(p)-1] {
 		case '/':
 			n.Kind, n.Complete = sandbox.FolderNode, true
@@ -67,6 +71,13 @@ func TestProfilesFollowTheFileRules(t *testing.T) {
 		"a sensitive name that is spelled shows in an emptied folder": {"  read: {allow: ['**', '.ssh/known_hosts']}",
 			[]string{".ssh/", ".ssh/id_rsa", ".ssh/known_hosts"},
 			[]string{"read /ws", "emptied /ws/.ssh", "read /ws/.ssh/known_hosts"}},
+		"denied and sensitive names that are links are masked": {"  read: {allow: ['**'], deny: ['no']}\n  write: {allow: ['out/**']}",
+			[]string{"x", "no@", ".env@", "l@", "out/", "out/.env@", "out/l@"},
+			[]string{"read /ws", "masked /ws/.env", "masked /ws/no", "read+write /ws/out", "masked /ws/out/.env"}},
+		"a link that may not be written is kept if what it leads to may not": {"  read: {allow: ['**']}\n  write: {allow: ['**'], deny: [keep, d/to-keep, to-gone, to-new]}",
+			[]string{"keep", "new", "d/", "d/to-keep@/ws/keep", "to-gone@", "to-new@/ws/new", "to-outside@/opt/x"},
+			[]string{"read+write /ws", "read+write /ws/d", "link read /ws/d/to-keep", "read /ws/keep", "masked /ws/to-gone", "masked /ws/to-new"}},
+		"a link is no name in a folder that is not shown": {"  read: {allow: ['a']}", []string{"a", ".env@", "l@/ws/a"}, []string{"read /ws/a"}},
 		"single files are mounts of their own": {"  read: {allow: ['*.go', 'd/x']}", []string{"a.go", "b.txt", "d/", "d/x", "d/y"},
 			[]string{"read /ws/a.go", "read /ws/d/x"}},
 		"a writable folder lies over a readable one": {"  read: {allow: ['**']}\n  write: {allow: ['out/**'], deny: ['out/keep']}",
@@ -99,6 +110,9 @@ func TestProfilesFollowTheFileRules(t *testing.T) {
 			var got []string
 			for _, m := range prof.Mounts {
 				what := [...]string{m.Access.String(), "masked", "emptied"}[m.Kind]
+				if m.Link {
+					what = "link " + what
+				}
 				got = append(got, what+" "+m.Path)
 			}
 			if !slices.Equal(got, tc.want) {
@@ -154,7 +168,7 @@ func TestProfilesAreNeverLooser(t *testing.T) {
 				if kind != "/" {
 					continue
 				}
-				sub := rapid.SampledFrom([]string{"", "/"}).Draw(t, a+b)
+				sub := rapid.SampledFrom([]string{"", "/", "@", "@/ws/x"}).Draw(t, a+b)
 				paths = append(paths, a+"/"+b+sub)
 				if sub == "/" {
 					paths = append(paths, a+"/"+b+"/x", a+"/"+b+"/y.k")
@@ -174,7 +188,8 @@ func TestProfilesAreNeverLooser(t *testing.T) {
 			if strings.HasSuffix(p, "/") {
 				continue // a folder shows only names
 			}
-			full := "/ws/" + p
+			name, _, _ := strings.Cut(p, "@")
+			full := "/ws/" + name
 			got := effective(prof.Mounts, full)
 			for kind, bit := range map[tool.ActionKind]sandbox.Access{tool.FileRead: sandbox.ReadOnly, tool.FileWrite: sandbox.WriteOnly} {
 				d := chain.DecideAction(tool.Action{Kind: kind, Path: full, Real: full})

@@ -65,8 +65,10 @@ func (c *compiler) grants(n *Node, top bool) (whole bool, a Access, parts []Moun
 	switch n.Kind {
 	case FileNode:
 		return true, c.access(n.Path), nil
-	case LinkNode, SpecialNode:
-		return n.Kind == LinkNode, NoAccess, nil // where a link leads is decided there
+	case LinkNode: // where it leads is decided there
+		return true, c.access(n.Path), nil
+	case SpecialNode:
+		return false, NoAccess, nil
 	}
 	if !n.Complete {
 		c.note("a folder that could not be surveyed to the end is out of reach")
@@ -83,10 +85,9 @@ func (c *compiler) grants(n *Node, top bool) (whole bool, a Access, parts []Moun
 		case !one:
 			whole = false
 			parts = append(parts, below...)
-		case child.Kind == LinkNode:
 		default:
 			whole = whole && a == b
-			if b != NoAccess {
+			if child.Kind != LinkNode && b != NoAccess {
 				parts = append(parts, Mount{Path: child.Path, Access: b, Folder: child.Kind == FolderNode})
 			}
 		}
