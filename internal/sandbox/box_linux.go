@@ -269,7 +269,7 @@ func (b *Box) compile(m *machine, chain policy.Chain, limits policy.Limits, c Co
 	if c.Folder != nil {
 		in.Folder = c.Folder.path
 	} else {
-		in.Trees, in.Own = survey(roots(chain), c.layers), own(chain, c.layers)
+		in.Trees, in.Own = survey(roots(chain, dir), unwritable(chain, in.System), c.layers), own(chain, c.layers)
 		restrictedLinks(chain, in.Trees, func(n *Node) { n.Target = c.layers.target(n.Path) })
 	}
 	prof, err := Compile(in)
@@ -445,7 +445,7 @@ func own(chain policy.Chain, l *layers) *Node {
 	if chain.Own() == "" {
 		return nil
 	}
-	for _, n := range survey([]string{chain.Own()}, l) {
+	for _, n := range survey([]string{chain.Own()}, nil, l) {
 		if n.Path == chain.Own() && n.Kind == FolderNode {
 			restrictedLinks(chain, n.Children, func(n *Node) { n.Target = l.target(n.Path) })
 			return n
@@ -454,19 +454,40 @@ func own(chain policy.Chain, l *layers) *Node {
 	return nil
 }
 
-// roots are where the policy could allow anything: the literal beginnings of
-// the allow patterns of one link, since every link must allow a path.
-func roots(chain policy.Chain) []string {
-	var out []string
-	for _, kind := range []tool.ActionKind{tool.FileRead, tool.FileWrite} {
-		for _, l := range chain.Files(kind) {
-			if l.Inherits {
-				continue
-			}
-			for _, a := range l.Allow {
-				out = append(out, a.Base)
-			}
-			break
+// roots are where the policy could allow anything. The machine's /tmp is shown by
+// a root in it only, so where the policy speaks of all files, the part that the
+// working folder is in is one.
+func roots(chain policy.Chain, dir string) []string {
+	out := append(rootsOf(chain, tool.FileRead), rootsOf(chain, tool.FileWrite)...)
+	if in, ok := strings.CutPrefix(dir, "/tmp/"); ok && slices.Contains(out, "/") {
+		first, _, _ := strings.Cut(in, "/")
+		out = append(out, "/tmp/"+first)
+	}
+	return out
+}
+
+// rootsOf are the literal beginnings of the allow patterns of one link, since
+// every link must allow a path.
+func rootsOf(chain policy.Chain, kind tool.ActionKind) (out []string) {
+	for _, l := range chain.Files(kind) {
+		if l.Inherits {
+			continue
+		}
+		for _, a := range l.Allow {
+			out = append(out, a.Base)
+		}
+		break
+	}
+	return out
+}
+
+// unwritable are the system's folders in which the policy lets nothing be
+// written. To read what is in them is always allowed.
+func unwritable(chain policy.Chain, system []Mount) (out []Mount) {
+	writes := rootsOf(chain, tool.FileWrite)
+	for _, m := range system {
+		if m.Folder && !slices.ContainsFunc(writes, func(w string) bool { return within(w, m.Path) || within(m.Path, w) }) {
+			out = append(out, m)
 		}
 	}
 	return out

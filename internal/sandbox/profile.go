@@ -47,6 +47,8 @@ type Node struct {
 	// Complete says that Children are all there are. What is in a folder that is
 	// not complete stays out of sight.
 	Complete bool
+	Skipped  bool // it is not complete because the survey reached its bound
+	System   bool // it is a folder of the minimal system, which is shown whole
 }
 
 // MountKind says how a path inside the sandbox comes to be.
@@ -149,6 +151,7 @@ func Compile(in Inputs) (Profile, error) {
 	} else {
 		c.weaken()
 	}
+	c.noteUnseen()
 	if len(c.out.Mounts) > maxMounts {
 		c.out.Mounts = c.out.Mounts[:0]
 		return c.out, fmt.Errorf("the policy's file rules need more than %d mounts for the files that are there", maxMounts)
@@ -159,6 +162,23 @@ func Compile(in Inputs) (Profile, error) {
 		}
 	}
 	return c.out, nil
+}
+
+// noteUnseen says which folders are out of sight because it is not known what is
+// in them.
+func (c *compiler) noteUnseen() {
+	name := func(list []string) string {
+		if len(list) == 1 {
+			return fmt.Sprintf("%q is", list[0])
+		}
+		return fmt.Sprintf("%q and %d other folders are", list[0], len(list)-1)
+	}
+	if len(c.skipped) > 0 {
+		c.note(fmt.Sprintf("the survey stopped after %d names: %s out of sight; name narrower folders in files.read", maxSurvey, name(c.skipped)))
+	}
+	if len(c.unlisted) > 0 {
+		c.note(name(c.unlisted) + " out of sight: not listable")
+	}
 }
 
 // mounts computes the mounts of full isolation.
@@ -208,7 +228,13 @@ func (c *compiler) own() {
 type compiler struct {
 	in  Inputs
 	out Profile
+
+	skipped  []string // folders that the survey did not get to
+	unlisted []string // folders that could not be listed
 }
+
+// ownFolders are always the sandbox's own.
+var ownFolders = []string{"/proc", "/sys", "/dev"}
 
 // scope is what surrounds a node: nothing yet, or a mount that shows it.
 type scope struct {
@@ -230,7 +256,7 @@ func (c *compiler) note(s string) {
 
 // access asks the policy about one path.
 func (c *compiler) access(p string) Access {
-	for _, never := range []string{"/proc", "/sys", "/dev", c.in.State} {
+	for _, never := range append(slices.Clip(ownFolders), c.in.State) {
 		if never != "" && within(p, never) && !(never == c.in.State && c.owned(p)) {
 			return NoAccess
 		}
@@ -277,8 +303,14 @@ func (c *compiler) tree(n *Node, at scope, top bool) []Mount {
 	}
 	other, pinned := NoAccess, false
 	switch {
+	case n.System && at.covered:
+		return []Mount{{Path: n.Path, Access: ReadOnly, Folder: true, System: true}}
+	case n.System || !top && (n.Path == "/tmp" || slices.Contains(ownFolders, n.Path)):
+		return nil // it is there already
+	case n.Skipped:
+		c.skipped = append(c.skipped, n.Path)
 	case !n.Complete:
-		c.note(fmt.Sprintf("%q could not be surveyed to the end and is out of sight", n.Path))
+		c.unlisted = append(c.unlisted, n.Path)
 	case n.Path != "/":
 		other = c.access(path.Join(n.Path, probeName))
 		if own := c.access(n.Path); !top && at.covered && at.access != NoAccess {

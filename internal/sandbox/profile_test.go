@@ -150,6 +150,31 @@ func added(rules []sandbox.Mount, p string) (a sandbox.Access) {
 	return a
 }
 
+// What is out of sight is named, in one line for each reason.
+func TestProfilesSayWhatWasNotSurveyed(t *testing.T) {
+	root := tree("a", "big1?", "big2?", "closed?", "usr?")
+	for _, n := range root.Children {
+		n.Skipped, n.System = strings.Contains(n.Path, "big"), strings.Contains(n.Path, "usr")
+	}
+	for name, iso := range map[string]policy.Isolation{"full": policy.FullIsolation, "landlock": policy.LandlockIsolation} {
+		prof, err := sandbox.Compile(sandbox.Inputs{Chain: chainOf(t, "  read: {allow: ['**']}"), Trees: []*sandbox.Node{root}, Dir: "/ws", Isolation: iso})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{
+			`the survey stopped after 50000 names: "/ws/big1" and 1 other folders are out of sight; name narrower folders in files.read`,
+			`"/ws/closed" is out of sight: not listable`,
+		} {
+			if !slices.Contains(prof.Notes, want) {
+				t.Errorf("%s: no note %q in %q", name, want, prof.Notes)
+			}
+		}
+		if got := effective(prof.Mounts, "/ws/big1/x") | effective(prof.Mounts, "/ws/closed/x"); iso == policy.FullIsolation && got != sandbox.NoAccess {
+			t.Errorf("what was not surveyed is open: %v", got)
+		}
+	}
+}
+
 // No surveyed path, whatever the rules, is open to more than the policy allows.
 func TestProfilesAreNeverLooser(t *testing.T) {
 	patterns := []string{"**", "*", "a/**", "a/*", "b/**", "**/x", "*/x", "a/b/x", "a/b/**", "**/*.k", "a", ".env", ".ssh/**", "x"}

@@ -34,3 +34,8 @@ func (b *Box) RunProfile(p Profile) (failed string, err error) {
 	}
 	return child.Wait().Failed, nil
 }
+
+// SurveyUpTo is a survey with bounds of its own.
+func SurveyUpTo(names, skipped int, root string) []*Node {
+	return surveyUpTo(names, skipped, []string{root}, nil, nil)
+}

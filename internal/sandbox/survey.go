@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"golang.org/x/sys/unix"
 )
 
 // maxSurvey bounds how many names are looked at for one profile.
@@ -14,34 +16,95 @@ const maxSurvey = 50000
 // since a path has at most 4096 bytes.
 const maxSurveyPath = 3500
 
+// surveys reports whether a path is looked at with what is below a root. The
+// machine's /tmp is only by a root in it: else it is the command's own.
+func surveys(root *Node, p string) bool {
+	return within(p, root.Path) && (!within(p, "/tmp") || within(root.Path, "/tmp"))
+}
+
+// maxSkipped bounds how many folders are left out one by one when the survey
+// stops at maxSurvey: each takes a mount.
+const maxSkipped = 1000
+
 // survey lists what is below the roots, without following links, what is near
 // the roots first. It stops at maxSurvey names; a folder that was not listed to
-// the end is marked so.
-func survey(roots []string, l *layers) []*Node {
+// the end is marked so. Folders of the system among them are not listed: they are
+// shown as they are.
+func survey(roots []string, system []Mount, l *layers) []*Node {
+	return surveyUpTo(maxSurvey, maxSkipped, roots, system, l)
+}
+
+func surveyUpTo(names, skipped int, roots []string, system []Mount, l *layers) []*Node {
 	slices.Sort(roots)
 	var out []*Node
 	for _, r := range roots {
 		real, err := l.real(r)
-		if err != nil || slices.ContainsFunc(out, func(n *Node) bool { return within(real, n.Path) }) {
+		if err != nil || slices.ContainsFunc(out, func(n *Node) bool { return surveys(n, real) }) {
 			continue // what is not there needs no mount
 		}
 		st, err := os.Lstat(l.at(real))
 		if err != nil {
 			continue
 		}
-		out = slices.DeleteFunc(out, func(n *Node) bool { return within(n.Path, real) })
-		out = append(out, node(real, st.Mode().Type()))
+		one := node(real, st.Mode().Type())
+		out = slices.DeleteFunc(out, func(n *Node) bool { return surveys(one, n.Path) })
+		out = append(out, one)
 	}
-	budget := maxSurvey
-	for level := slices.Clone(out); len(level) > 0; {
+	levels := [][]*Node{slices.Clone(out)}
+	for level := levels[0]; len(level) > 0; levels = append(levels, level) {
 		var next []*Node
 		for _, n := range level {
-			list(n, &budget, l)
+			if n.System = slices.ContainsFunc(system, func(m Mount) bool { return m.Path == n.Path }); n.System || len(levels) > 1 && n.Path == "/tmp" {
+				continue
+			}
+			list(n, &names, l)
 			next = append(next, n.Children...)
 		}
 		level = next
 	}
+	collapse(levels, skipped)
 	return out
+}
+
+// collapse leaves out whole folders in place of many skipped ones below them: as
+// deep as it can, and no more than most.
+func collapse(levels [][]*Node, most int) {
+	with := make(map[*Node]bool) // folders with a skipped one in them
+	var above func(n *Node) bool
+	above = func(n *Node) bool {
+		has := n.Skipped
+		for _, child := range n.Children {
+			has = above(child) || has
+		}
+		if has {
+			with[n] = true
+		}
+		return has
+	}
+	for _, n := range levels[0] {
+		above(n)
+	}
+	deepest, before := 0, 0
+	for depth, level := range levels {
+		here, ends := 0, 0
+		for _, n := range level {
+			if with[n] {
+				here++
+			}
+			if n.Skipped {
+				ends++
+			}
+		}
+		if before+here > most {
+			break
+		}
+		deepest, before = depth, before+ends
+	}
+	for _, n := range levels[deepest] {
+		if with[n] {
+			n.Children, n.Complete, n.Skipped = nil, false, true
+		}
+	}
 }
 
 func node(path string, mode fs.FileMode) *Node {
@@ -62,8 +125,15 @@ func list(n *Node, budget *int, l *layers) {
 	if n.Kind != FolderNode || len(n.Path) > maxSurveyPath || n.Path == "/proc" || n.Path == "/sys" || n.Path == "/dev" {
 		return
 	}
+	if !enterable(l.at(n.Path)) { // the command could not enter it, and nothing can be mounted in it
+		return
+	}
 	entries, err := os.ReadDir(l.at(n.Path))
-	if err != nil || len(entries) > *budget {
+	if err != nil {
+		return
+	}
+	if len(entries) > *budget {
+		n.Skipped = true
 		return
 	}
 	*budget -= len(entries)
@@ -71,6 +141,26 @@ func list(n *Node, budget *int, l *layers) {
 	for _, e := range entries {
 		n.Children = append(n.Children, node(filepath.Join(n.Path, e.Name()), e.Type()))
 	}
+}
+
+// enterable reports whether a command may list a folder and use what is in it. As
+// root, a command is root without the privilege to pass over modes.
+func enterable(folder string) bool {
+	if os.Geteuid() != 0 {
+		return unix.Access(folder, unix.R_OK|unix.X_OK) == nil
+	}
+	var st unix.Stat_t
+	if unix.Stat(folder, &st) != nil {
+		return false
+	}
+	shift := 0 // of the bits that hold for everybody else
+	switch {
+	case st.Uid == 0:
+		shift = 6
+	case st.Gid == 0:
+		shift = 3
+	}
+	return st.Mode>>shift&0o5 == 0o5
 }
 
 // systemPaths are the folders and files that programs need to run at all. None

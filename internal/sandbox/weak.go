@@ -70,8 +70,16 @@ func (c *compiler) grants(n *Node, top bool) (whole bool, a Access, parts []Moun
 	case SpecialNode:
 		return false, NoAccess, nil
 	}
-	if !n.Complete {
-		c.note("a folder that could not be surveyed to the end is out of reach")
+	switch {
+	case n.System: // it has a rule already
+		return true, ReadOnly, nil
+	case !top && (n.Path == "/tmp" || slices.Contains(ownFolders, n.Path)):
+		return false, NoAccess, nil
+	case n.Skipped:
+		c.skipped = append(c.skipped, n.Path)
+		return true, NoAccess, nil
+	case !n.Complete:
+		c.unlisted = append(c.unlisted, n.Path)
 		return true, NoAccess, nil
 	}
 	a = c.access(path.Join(n.Path, probeName))
