@@ -409,6 +409,9 @@ func (r run) do(ctx context.Context, c Command) (Outcome, error) {
 	if served != nil && !timedOut && ctx.Err() == nil {
 		return out, served
 	}
+	if !exit.Known {
+		out.CPU = max(out.CPU, r.seat.group.cpu())
+	}
 	r.judge(&out, exit)
 	out.PeakMemory = max(out.PeakMemory, r.seat.most())
 	if timedOut && ctx.Err() != nil {

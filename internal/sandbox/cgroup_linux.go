@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -57,6 +58,7 @@ type group struct {
 
 	before struct { // the counters when the sandbox came
 		kills, full uint64
+		usage       uint64 // microseconds of processor time
 		bytes       int64
 	}
 }
@@ -282,7 +284,7 @@ func counter(dir, file, name string) uint64 {
 // start notes the counters that a sandbox begins with.
 func (g *group) start() {
 	g.before.kills, g.before.full = g.kills(), counter(g.pids, "pids.events", "max")
-	g.before.bytes = 0
+	g.before.bytes, g.before.usage = 0, g.usage()
 	switch {
 	case g.memory == "":
 	case g.version == 1:
@@ -344,13 +346,37 @@ func (g *group) most() int64 {
 func (g *group) hit() string {
 	switch {
 	case g == nil:
-	case g.bounds.memory > 0 && g.kills() > g.before.kills:
+	case g.killed() > 0:
 		return fmt.Sprintf("memory limit %s reached", size(g.bounds.memory))
 	case g.bounds.pids > 0 && counter(g.pids, "pids.events", "max") > g.before.full:
 		return fmt.Sprintf("process limit %d reached", g.bounds.pids-ownPids)
 	}
 	return ""
 }
+
+// killed is how many processes of the sandbox the kernel killed because all of
+// them together reached the memory limit.
+func (g *group) killed() uint64 {
+	if g == nil || g.bounds.memory == 0 {
+		return 0
+	}
+	now := g.kills()
+	return now - min(g.before.kills, now)
+}
+
+// cpu is the processor time of the sandbox, where the group counts it; else 0.
+func (g *group) cpu() time.Duration {
+	if g == nil || g.version != 2 {
+		return 0
+	}
+	now := g.usage()
+	return time.Duration(now-min(g.before.usage, now)) * time.Microsecond
+}
+
+func (g *group) usage() uint64 { return counter(g.folder(), "cpu.stat", "usage_usec") }
+
+// folder is one that lists the group's processes: the same are in all of them.
+func (g *group) folder() string { return cmp.Or(g.memory, g.pids) }
 
 // ownPids are the sandbox's own processes in its group.
 const ownPids = 1
@@ -363,11 +389,7 @@ func (g *group) doors() []string {
 	case g == nil:
 		return nil
 	case g.version == 2:
-		dir := g.memory
-		if dir == "" {
-			dir = g.pids
-		}
-		return []string{filepath.Join(dir, "cgroup.procs")}
+		return []string{filepath.Join(g.folder(), "cgroup.procs")}
 	}
 	var out []string
 	for _, dir := range []string{g.memory, g.pids} {
@@ -419,13 +441,9 @@ func (g *group) await() bool {
 	}
 }
 
-// empty reads one list: the same processes are in all of them.
+// empty reports whether no process is in the group.
 func (g *group) empty() bool {
-	dir := g.memory
-	if dir == "" {
-		dir = g.pids
-	}
-	b, err := readSmall(filepath.Join(dir, "cgroup.procs"))
+	b, err := readSmall(filepath.Join(g.folder(), "cgroup.procs"))
 	return err == nil && len(b) == 0
 }
 

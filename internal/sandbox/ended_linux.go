@@ -21,6 +21,9 @@ func (r run) judge(out *Outcome, exit spawn.Exit) {
 	switch {
 	case out.TimedOut:
 		out.Signal, out.Limit = "SIGKILL", fmt.Sprintf("time limit %v reached", r.limit)
+		if r.seat.group.killed() > 0 {
+			out.Limit += ", and before it the " + r.seat.group.hit()
+		}
 		return
 	case !exit.Known:
 		out.Signal, out.Limit = "SIGKILL", r.seat.group.hit()
@@ -36,6 +39,8 @@ func (r run) judge(out *Outcome, exit spawn.Exit) {
 		}
 	}
 	switch {
+	case out.ExitCode == 0 && r.seat.group.killed() > 0:
+		out.Limit = fmt.Sprintf("%s: the kernel killed some of the command's processes", r.seat.group.hit())
 	case out.Signal == "SIGXFSZ":
 		out.Limit = fmt.Sprintf("file size limit %s reached", size(r.prof.FileSize))
 	case r.prof.CPU > 0 && (out.Signal == "SIGXCPU" || out.Signal == "SIGKILL" && out.CPU >= r.prof.CPU):

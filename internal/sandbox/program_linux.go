@@ -90,6 +90,7 @@ func program(m machine, p Profile, s start) *spawn.Program {
 	}
 	b.Pause() // up to here nothing depends on what the policy says of files, or on the command
 	b.join(s.group)
+	b.ownGroups()
 	switch {
 	case s.stays:
 	case s.tty != nil:
@@ -135,6 +136,12 @@ func (b *builder) join(g *group) {
 	for _, door := range g.doors() {
 		b.writeFile(stepGroup, cwd, door, "0", unix.O_WRONLY)
 	}
+}
+
+// ownGroups makes the sandbox's control group the root of all that it sees of
+// them, so that their paths on the host are not told.
+func (b *builder) ownGroups() {
+	b.Call("control group namespace", unix.SYS_UNSHARE, spawn.Int(unix.CLONE_NEWCGROUP))
 }
 
 func (b *builder) streams() {

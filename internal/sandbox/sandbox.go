@@ -106,7 +106,7 @@ type Outcome struct {
 	Stderr      Stream
 	Duration    time.Duration
 	TimedOut    bool
-	Limit       string        // the limit that ended it as far as can be told, for people; or ""
+	Limit       string        // the limit that ended it, or some of its processes, as far as can be told, for people; or ""
 	Tier        string        // "fresh": a sandbox of its own; "session": one that other commands of the same profile use too
 	CPU         time.Duration // user and system time of all its processes
 	PeakMemory  int64         // bytes that it had at once, where a control group counts them; else those of its largest process
@@ -133,7 +133,7 @@ func (o Outcome) Failure(what, stopper string) error {
 	switch {
 	case o.TimedOut:
 		return fault.New(fault.ToolTimeout, "%s was stopped after %v", what, o.Duration.Round(time.Millisecond)).WithHint("%s ended it", stopper)
-	case o.Limit != "":
+	case o.Limit != "" && (o.ExitCode != 0 || o.Signal != ""):
 		return fault.New(fault.ToolFailed, "%s was ended by a limit: %s", what, o.Limit)
 	case o.Signal != "":
 		return fault.New(fault.ToolFailed, "%s was ended by %s", what, o.Signal)

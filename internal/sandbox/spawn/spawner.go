@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -45,10 +46,11 @@ type Child struct {
 	loose   bool           // there is no pid namespace, with which all processes would end
 	felling sync.WaitGroup // of fell: the number of pidfd means this sandbox until it is done
 
-	exit Exit // known once done is closed
+	exit Exit         // known once done is closed
+	used atomic.Int64 // of a first process that is killed: the processor time until then
 
 	// Known once ended is closed.
-	cpu    time.Duration
+	cpu    time.Duration // of the first process and of those that it has waited for
 	maxRSS int64
 	lost   bool
 }
@@ -252,7 +254,7 @@ func (c *Child) Resume(p *Program, files [3]int) error {
 // Drop ends a prepared sandbox that is not resumed.
 func (c *Child) Drop() {
 	go c.watch()
-	c.Kill()
+	c.kill()
 	c.Wait()
 }
 
@@ -300,7 +302,8 @@ func (c *Child) watch() {
 			if c.stays != nil {
 				first = c.stays.first
 			}
-			c.exit.CPU, c.exit.MaxRSS, c.exit.Lost = first.cpu, first.maxRSS, first.lost
+			c.exit.CPU = max(0, max(first.cpu, time.Duration(first.used.Load()))-c.earlier())
+			c.exit.MaxRSS, c.exit.Lost = first.maxRSS, first.lost
 			c.exit.Stale = c.gone && !first.lost && c.exit.Failed == ""
 			if first.lost {
 				c.outlived()
@@ -319,6 +322,9 @@ func (c *Child) watch() {
 			c.exit.Known, c.exit.Status = c.exit.Failed == "", uint32(r.Val)
 			c.exit.CPU, c.exit.MaxRSS = time.Duration(r.CPU)*time.Microsecond, int64(r.MaxRSS)
 			c.exit.In, c.exit.Out, c.exit.Dirty = int64(r.In), int64(r.Out), r.Dirty != 0
+			if c.stays != nil {
+				c.stays.spent += c.exit.CPU
+			}
 			return
 		}
 	}
@@ -384,13 +390,30 @@ func (c *Child) Take() *os.File { return <-c.handed }
 // Done is closed when every process of the command is gone.
 func (c *Child) Done() <-chan struct{} { return c.done }
 
-// Kill ends every process of the sandbox. It returns at once; see Done.
+// Kill ends every process of the sandbox. It does not wait for them; see Done.
 func (c *Child) Kill() {
 	if c.loose {
 		c.felling.Go(c.fell)
 		return
 	}
-	_ = unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0)
+	first := c
+	if c.stays != nil {
+		first = c.stays.first
+	}
+	first.used.Store(int64(c.usedSoFar()))
+	c.kill()
+}
+
+// kill ends the first process, and with its pid namespace all others.
+func (c *Child) kill() { _ = unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0) }
+
+// earlier is the processor time of the commands before this one that the first
+// process has waited for.
+func (c *Child) earlier() time.Duration {
+	if c.stays == nil {
+		return 0
+	}
+	return c.stays.spent
 }
 
 // Wait waits for the end and gives what became of the sandbox. It must be

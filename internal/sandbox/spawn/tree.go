@@ -75,47 +75,102 @@ func signal(pid, parent int, sig unix.Signal) {
 	}
 }
 
-// parentOf reads the parent of a process, see proc_pid_stat(5). What has ended
-// and only waits to be collected is not alive.
+// parentOf reads the parent of a process. What has ended and only waits to be
+// collected is not alive.
 func parentOf(pid int) (parent int, alive bool) {
+	p, ok := readProcess(pid)
+	return p.parent, ok && !p.ended
+}
+
+// process is what the kernel tells of one, see proc_pid_stat(5).
+type process struct {
+	parent int
+	ended  bool          // it only waits to be collected
+	cpu    time.Duration // of it and of those that it has waited for
+}
+
+// tick is the unit of times in /proc, on every machine.
+const tick = time.Second / 100
+
+func readProcess(pid int) (p process, ok bool) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0, false
+		return p, false
 	}
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:]) // state, parent, ...
-	if len(fields) < 2 || fields[0][0] == 'Z' || fields[0][0] == 'X' {
-		return 0, false
+	if len(fields) < 15 {
+		return p, false
 	}
-	parent, err = strconv.Atoi(string(fields[1]))
-	return parent, err == nil
+	p.ended = fields[0][0] == 'Z' || fields[0][0] == 'X'
+	if p.parent, err = strconv.Atoi(string(fields[1])); err != nil {
+		return p, false
+	}
+	for _, f := range fields[11:15] { // user and system time, and those of waited-for children
+		n, err := strconv.ParseInt(string(f), 10, 64)
+		if err != nil {
+			return p, false
+		}
+		p.cpu += time.Duration(n) * tick
+	}
+	return p, true
+}
+
+// usedSoFar is the processor time that the sandbox's processes have used, of which
+// the kernel keeps no account when they are killed with the first one.
+func (c *Child) usedSoFar() time.Duration {
+	root := c.pid()
+	if root <= 0 {
+		return 0
+	}
+	first, _ := readProcess(root)
+	sum := first.cpu
+	walk(root, func(_ int, p process) bool {
+		sum += p.cpu
+		return true
+	})
+	return sum
 }
 
 // descendants are the living processes below one, with their parents.
 func descendants(root int) map[int]int {
+	out := map[int]int{}
+	walk(root, func(pid int, p process) bool {
+		if !p.ended {
+			out[pid] = p.parent
+		}
+		return !p.ended
+	})
+	return out
+}
+
+// walk visits the processes below one; those below a process for which visit
+// gives false are left out.
+func walk(root int, visit func(pid int, p process) bool) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return nil
+		return
 	}
-	below := map[int][]int{}
+	all, below := map[int]process{}, map[int][]int{}
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
-		if parent, alive := parentOf(pid); alive {
-			below[parent] = append(below[parent], pid)
+		if p, ok := readProcess(pid); ok {
+			all[pid] = p
+			below[p.parent] = append(below[p.parent], pid)
 		}
 	}
-	out := map[int]int{}
 	for next := []int{root}; len(next) > 0; {
 		var deeper []int
 		for _, parent := range next {
 			for _, pid := range below[parent] {
-				out[pid] = parent
-				deeper = append(deeper, pid)
+				if visit(pid, all[pid]) {
+					deeper = append(deeper, pid)
+				}
 			}
+			delete(below, parent) // a number that was given out anew must not make a circle
 		}
 		next = deeper
 	}
-	return out
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -13,7 +14,10 @@ import (
 
 // Zygote is a sandbox that stays: its first process runs one command after the
 // other. It ends itself as soon as it does not find everything as it was.
-type Zygote struct{ first *Child }
+type Zygote struct {
+	first *Child
+	spent time.Duration // processor time of its commands that have ended
+}
 
 // errGone: a sandbox has ended before anything could be given to it.
 var errGone = errors.New("the sandbox has ended")
@@ -89,7 +93,7 @@ func (z *Zygote) Call(p *Program, files [3]int) (*Child, error) {
 
 // End kills every process of the sandbox and waits for its end.
 func (z *Zygote) End() {
-	z.first.Kill()
+	z.first.kill()
 	<-z.first.ended
 	z.first.felling.Wait()
 	_ = z.first.status.Close()
