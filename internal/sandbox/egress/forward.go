@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/remitrun/remit/internal/sandbox/network"
@@ -48,6 +49,39 @@ func (o *outside) close() {
 		_ = o.conn.Close()
 	}
 	*o = outside{}
+}
+
+// silent reports whether the host has sent nothing after its last response, and
+// has not closed the connection. Unsolicited bytes would be taken for the response
+// to the next request. They can be in the buffer, decrypted or in the socket.
+func (o *outside) silent() bool {
+	c, ok := o.conn.(timed)
+	if !ok || o.br.Buffered() > 0 || !emptySocket(c.Conn) || c.SetReadDeadline(time.Unix(1, 0)) != nil {
+		return false
+	}
+	o.head.r = c.Conn // without timed, which would set another deadline
+	defer func() { o.head.r = c }()
+	_, err := o.br.Peek(1) // the deadline has passed, so the socket is not read
+	return isTimeout(err)
+}
+
+// emptySocket reports whether a connection's socket is open and has nothing to read.
+func emptySocket(conn net.Conn) bool {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	socket, ok := conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var one [1]byte
+	var got error
+	err = raw.Control(func(fd uintptr) { _, _, got = syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK) })
+	return err == nil && errors.Is(got, syscall.EAGAIN)
 }
 
 // timed gives every read and write of a connection a time.
@@ -99,7 +133,7 @@ func (p *Proxy) exchange(ctx context.Context, s *stream, h *head, rec *record, r
 		return p.refuse(s, h, rec, err)
 	}
 	keep, err := p.relay(ctx, s, h, rec, resp, out.conn)
-	if err != nil || resp.Close || !up.finished() {
+	if err != nil || resp.Close || !up.finished() || !out.silent() {
 		out.close()
 		keep = keep && up.finished()
 	}
@@ -164,7 +198,7 @@ func (p *Proxy) roundTrip(ctx context.Context, s *stream, h *head, rec *record, 
 // kept one if it leads there.
 func (p *Proxy) dialFor(ctx context.Context, rec *record, t tool.Target, out *outside) error {
 	key := t.Scheme + "://" + t.HostPort()
-	if out.conn != nil && out.key == key {
+	if out.conn != nil && out.key == key && out.silent() {
 		rec.Addr = out.addr
 		v, err := p.decide(ctx, tool.Action{Kind: tool.Network, Target: t, Addrs: []netip.Addr{out.addr}})
 		rec.allowed(v)
