@@ -224,7 +224,7 @@ func (p proxy) Connections() []sandbox.Connection {
 }
 
 func connection(c egress.Connection) sandbox.Connection {
-	out := sandbox.Connection{Target: c.Target(), Allowed: !c.Refused(), Unlisted: c.Refused() && c.Rule == "default", Reason: c.Rule, Sent: c.Out, Received: c.In}
+	out := sandbox.Connection{Target: c.Target(), Allowed: !c.Refused(), Hint: c.Hint, Reason: c.Rule, Sent: c.Out, Received: c.In}
 	if c.Reason != "" {
 		out.Reason += ": " + c.Reason
 	}

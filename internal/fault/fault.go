@@ -19,7 +19,7 @@ type Code int
 // The codes. Numbers are part of the public interface: they are never reused.
 const (
 	Denied         Code = 1001 // a rule denies the call, or none allows it
-	NeedsApproval  Code = 1002 // a rule asks, and nobody is there to answer, or the answer was no
+	NeedsApproval  Code = 1002 // a rule asks, and no approver can be asked, or the answer was no
 	PolicyInvalid  Code = 1003 // a policy cannot be read
 	PolicyMissing  Code = 1004 // no policy was given and none is trusted
 	LimitReached   Code = 1005 // a limit of the policy (calls, time, ...) is used up

@@ -253,7 +253,7 @@ func (r *Rules) judgeAddrs(e Effect, b *boundEntry, a *tool.Action, link int, al
 		}
 		if !coversAddr(lists, a, addr) {
 			if all != nil {
-				all.refuse(r, link, a, "the address "+addr.String()+" is not public, and no matching entry names it literally")
+				all.refuse(r, link, a, "the host has the address "+addr.String()+", which is not public, and no entry names that address")
 			}
 			return Deny, nil
 		}
@@ -286,10 +286,19 @@ func (r *Rules) noMatch(id sectionID, f *facts) string {
 			}
 		}
 	}
+	if id == networkSection && !r.policy.document().sections[id].set {
+		return "the policy has no section network, so nothing matches " + subject
+	}
 	if len(lists[Allow])+len(lists[Ask]) == 0 {
 		return id.String() + ".allow is empty, so nothing matches " + subject
 	}
-	return "no entry of " + id.String() + ".allow matches " + subject
+	why := ""
+	if id == networkSection {
+		if why = r.nearMiss(f.a.Target); why != "" {
+			why = ": " + why
+		}
+	}
+	return "no entry of " + id.String() + ".allow matches " + subject + why
 }
 
 // shown is a path as people write it: relative where it is in the workspace.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/remitrun/remit/internal/permit"
 	"github.com/remitrun/remit/internal/sandbox"
+	"github.com/remitrun/remit/internal/sandbox/egress"
 )
 
 const netPolicy = openPolicy + `network: {allow: ["http://service.test"]}
@@ -91,16 +92,35 @@ func TestTheProxyIsTheWayOut(t *testing.T) {
 	}
 }
 
-func TestWithoutNetworkRulesThereIsNoProxy(t *testing.T) {
-	tests := map[string]string{
-		"no network section": openPolicy,
-		"nothing allowed":    openPolicy + "network: {deny: [\"evil.test\"]}\n",
+// A command whose policy allows no connection reaches nothing, and what it tries is
+// refused and recorded by the same proxy.
+func TestWithoutNetworkRulesEveryConnectionIsRefusedAndKnown(t *testing.T) {
+	tests := map[string]struct{ policy, reason string }{
+		"no network section": {openPolicy, "the policy has no section network"},
+		"nothing allowed":    {openPolicy + "network: {deny: [\"evil.test\"]}\n", "network.allow is empty"},
+		"a session":          {sessionPolicy, "the policy has no section network"},
 	}
-	for name, src := range tests {
+	exe, err := os.Executable()
+	must(t, err)
+	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := netWorld(t, src, func() *proxy { t.Error("a proxy was made"); return newProxy("") })
-			if out := w.sh("echo x$HTTP_PROXY"); string(out.Stdout.Data) != "x\n" {
-				t.Errorf("got %q", out.Stdout.Data)
+			var made *egress.Proxy
+			w := newWorld(t, tt.policy)
+			w.box = sandbox.New(sandbox.Config{Egress: func(p permit.Permit, _ sandbox.Command) (sandbox.Proxy, error) {
+				made = egress.New(egress.Options{Permit: p})
+				return realProxy{made}, nil
+			}})
+			t.Cleanup(func() { must(t, w.box.Close()) })
+			out, err := w.run(sandbox.Command{Argv: []string{exe, "probe", "fetch", "http://service.test/x"}, Timeout: time.Minute})
+			must(t, err)
+			if got := string(out.Stdout.Data); !strings.Contains(got, tt.reason) {
+				t.Errorf("the command got %q %s", got, out.Stderr.Data)
+			}
+			if r := made.Report(); len(r) != 1 || !r[0].Refused() || r[0].Host != "service.test" || !strings.Contains(r[0].Reason, tt.reason) {
+				t.Errorf("the report is %+v", r)
+			}
+			if refused, more := w.p.Refused(); len(refused) != 1 || more != 0 || !strings.Contains(refused[0].Reason, tt.reason) {
+				t.Errorf("the record has %+v and %d more", refused, more)
 			}
 		})
 	}

@@ -84,7 +84,7 @@ type Inputs struct {
 	State    string  // Remit's own folder, never visible but for Own
 	Own      *Node   // survey of the tool's own folder (policy.Chain.Own); nil: it has none
 	Folder   string  // on the host, of a folder that is at FolderAt and may be written; "": none
-	Proxy    bool    // there is a proxy that connections could be made through
+	Proxy    bool    // there can be a proxy
 
 	Isolation policy.Isolation // what the command is going to be confined by
 }
@@ -97,9 +97,10 @@ type Profile struct {
 	Env    []string // names of variables that are passed on
 	Path   []string // the trusted PATH
 
-	// Proxy: a proxy on 127.0.0.1 is the one way to any network, and decides each
-	// connection by the policy's network rules. Else there is none.
-	Proxy bool
+	// Proxy: a proxy on 127.0.0.1 is the one way to any network. It decides each
+	// connection by the policy's network rules, and records what it refuses.
+	// Connects: those rules could allow one.
+	Proxy, Connects bool
 
 	// Isolation is what confines the command. Where it is not full, a mount is a
 	// Landlock rule, or nothing.
@@ -139,7 +140,7 @@ func Compile(in Inputs) (Profile, error) {
 	c.out = Profile{Dir: in.Dir, Env: slices.Clone(l.Env), Path: slices.Clone(l.Path), Memory: l.Memory,
 		Processes: l.Processes, FileSize: l.WriteBytes, Disk: l.Disk, CPU: l.CPU, OpenFiles: l.OpenFiles,
 		Standard: in.Chain.StandardSystem()}
-	c.out.Proxy = in.Proxy && in.Chain.Connects()
+	c.out.Proxy, c.out.Connects = in.Proxy, in.Proxy && in.Chain.Connects()
 	if in.Chain.Limits().Memory > 0 {
 		c.out.Together = l.Memory
 	}
@@ -434,7 +435,10 @@ func (p Profile) String() string {
 		fmt.Fprintf(&b, "%-10s %q\n", what, m.Path)
 	}
 	network := "none"
-	if p.Proxy {
+	switch {
+	case p.Proxy && !p.Connects:
+		network = "none; a proxy refuses connections and records them"
+	case p.Proxy:
 		network = "through the proxy, by the policy's rules"
 	}
 	system := "minimal"

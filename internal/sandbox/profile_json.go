@@ -21,7 +21,7 @@ func (p Profile) MarshalJSON() ([]byte, error) {
 	if p.Standard {
 		system = "standard"
 	}
-	if p.Proxy {
+	if p.Connects {
 		network = "proxy"
 	}
 	tier := "fresh"

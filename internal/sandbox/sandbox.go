@@ -149,7 +149,7 @@ type Connection struct {
 	Address  string `json:"address,omitempty"` // the one that was dialled
 	Allowed  bool   `json:"allowed"`
 	Reason   string `json:"reason,omitempty"` // the rule, or why not
-	Unlisted bool   `json:"-"`                // it was refused because no entry speaks of it
+	Hint     string `json:"-"`                // the edit that would allow it, for the policy's author; or ""
 	Sent     int64  `json:"sent,omitempty"`   // bytes
 	Received int64  `json:"received,omitempty"`
 }
@@ -158,8 +158,8 @@ type Connection struct {
 // one of its own: those of the host, and that one. The proxy's Env names it.
 const TrustFile = "/etc/remit-ca.pem"
 
-// Proxy is the one way out of a sandbox that may use the network at all. It
-// decides each connection by the call's permit.
+// Proxy is the one way out of a sandbox. It decides each connection by the
+// call's permit; where no policy allows any, it refuses and records them all.
 type Proxy interface {
 	// Serve takes connections until Close. The listener is inside the sandbox.
 	Serve(l net.Listener) error

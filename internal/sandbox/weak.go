@@ -34,7 +34,7 @@ var (
 
 // weaken makes the profile of a weaker isolation.
 func (c *compiler) weaken() {
-	c.out.Proxy = false
+	c.out.Proxy, c.out.Connects = false, false
 	c.out.Isolation = c.in.Isolation
 	if c.in.Isolation == policy.NoIsolation {
 		c.out.Notes = slices.Clone(noneNotes)

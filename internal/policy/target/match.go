@@ -24,12 +24,21 @@ func (r *Rule) Covers(t tool.Target) bool {
 	return !r.deny && r.scheme == t.Scheme && r.port == t.Port && r.matchHost(t.Host)
 }
 
+// OtherPort reports whether the rule (of allow or ask) is for the target's host,
+// but for another scheme or port of it.
+func (r *Rule) OtherPort(t tool.Target) bool {
+	return !r.deny && (r.scheme != t.Scheme || r.port != t.Port) && r.matchHost(t.Host)
+}
+
 // Whole reports whether the rule names neither a method nor a path: it speaks of
 // everything that a connection carries.
 func (r *Rule) Whole() bool { return r.methods == nil && r.path == "" }
 
 // Scheme is the rule's scheme; "" where a deny rule names none.
 func (r *Rule) Scheme() string { return r.scheme }
+
+// Port is the rule's port; 0 where a deny rule names none.
+func (r *Rule) Port() uint16 { return r.port }
 
 // AllowsAddr reports whether the rule (of allow or ask) covers dialling an
 // address that the host resolved to: a public one always; any other only when

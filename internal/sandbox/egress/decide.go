@@ -27,6 +27,7 @@ type refusal struct {
 	status  int // as an HTTP response says it
 	rule    string
 	reason  string
+	hint    string // the edit that would allow it, for the policy's author; or ""
 	failure bool
 }
 
@@ -68,7 +69,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &n) && n.Timeout()
 }
 
-// decide asks the permit, and where the policies ask, whoever answers.
+// decide asks the permit, and where the policies ask, the approver.
 func (p *Proxy) decide(ctx context.Context, a tool.Action) (verdict, error) {
 	err := p.permit.Check(a)
 	d := p.chain.DecideAction(a)
@@ -79,9 +80,9 @@ func (p *Proxy) decide(ctx context.Context, a tool.Action) (verdict, error) {
 	case !p.permit.Live():
 		return verdict{}, deny(ruleOver, "the call that this belongs to is over")
 	case d.Effect != policy.Ask:
-		return verdict{}, deny(rule, d.Reason)
+		return verdict{}, &refusal{status: http.StatusForbidden, rule: rule, reason: d.Reason, hint: p.chain.NetworkHint(a)}
 	case p.ask == nil:
-		return verdict{}, deny(rule, d.Reason+", and nobody is there to answer")
+		return verdict{}, deny(rule, d.Reason+", but no approver can be asked")
 	case !p.answers.get(ctx, a.Target, func() bool { return p.ask(ctx, a, d) }):
 		return verdict{}, deny(rule, d.Reason+", which was not given")
 	}

@@ -151,7 +151,7 @@ func New(o Options) *Proxy {
 		lookup: network.Resolve, dial: network.DialTCP,
 		password: hex.EncodeToString(key[:]), stops: map[int]func(){},
 	}
-	if !p.chain.InspectsAny() {
+	if !p.chain.InspectsAny() || !p.chain.Connects() {
 		p.authority = nil
 	} else if p.authority == nil {
 		p.authority = NewAuthority(time.Now())

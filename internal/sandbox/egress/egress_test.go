@@ -396,7 +396,7 @@ func TestAskHoldsTheConnection(t *testing.T) {
 func TestNobodyToAskIsANo(t *testing.T) {
 	b := serve(t, &world{}, egress.Options{Permit: allowing(t, `{ask: ["*", "http://*"]}`)})
 	c := b.client(t, nil)
-	if status, body, _ := get(t, c, "http://a.example.com/"); status != 403 || !strings.Contains(body, "nobody") {
+	if status, body, _ := get(t, c, "http://a.example.com/"); status != 403 || !strings.Contains(body, "no approver") {
 		t.Errorf("%d %s", status, body)
 	}
 	if status, _, _ := get(t, c, "https://a.example.com/"); status != 0 {

@@ -30,6 +30,7 @@ type Connection struct {
 	Effect policy.Effect // Allow; Ask where a person allowed it; Deny
 	Rule   string        // the deciding entry, "default", or what of the proxy refused
 	Reason string        // of a refusal, a failure or a limit that was hit; "" if all went well
+	Hint   string        // the edit that would allow what was refused, for the policy's author; or ""
 	Count  int           // how often this refusal happened, when the same one is repeated; else 1
 }
 
@@ -93,7 +94,7 @@ func (r *report) add(c Connection) {
 	c.Count = 1
 	r.mu.Lock()
 	for _, s := range r.unwanted {
-		c.Path, c.Host, c.Reason = mask(c.Path, s), mask(c.Host, s), mask(c.Reason, s)
+		c.Path, c.Host, c.Reason, c.Hint = mask(c.Path, s), mask(c.Host, s), mask(c.Reason, s), mask(c.Hint, s)
 	}
 	r.keep(c)
 	r.mu.Unlock()
@@ -180,7 +181,7 @@ func (p *Proxy) end(r *record, err error) {
 		no := asRefusal(err)
 		r.Reason = no.reason
 		if !no.failure || r.Rule == "" {
-			r.Effect, r.Rule = policy.Deny, no.rule
+			r.Effect, r.Rule, r.Hint = policy.Deny, no.rule, no.hint
 		}
 	}
 	_ = p.permit.Transferred(r.In, r.Out) // nothing more passes here; the permit's limits have bounded it

@@ -103,10 +103,15 @@ func (p *Proxy) route(ctx context.Context, to tool.Target) (route, error) {
 	case err == nil:
 		return route{verdict: v, to: secure, tls: true}, nil
 	}
-	if no := asRefusal(err); reachable && no.rule == "default" {
-		err = deny(no.rule, no.reason+": entries with a method or a path need inspect: true for TLS")
+	no := *asRefusal(err)
+	if no.hint != "" {
+		no.hint = p.chain.NetworkHint(network(to)) // it may not be TLS
 	}
-	return route{}, err
+	if reachable && no.rule == "default" {
+		no.reason += ": entries with a method or a path need inspect: true for TLS"
+		no.hint = "write the entry as {url: ..., inspect: true}"
+	}
+	return route{}, &no
 }
 
 // serveTunnel decides on a tunnel, answers, and lets pass what may.
