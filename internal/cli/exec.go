@@ -23,8 +23,10 @@ func (s *session) execCmd() *cobra.Command {
 		Long: `The command sees the files and reaches the network that the policy allows, and
 nothing else. Typing it here is the permission to start it, and is recorded as
 your approval of exactly that command; commands.deny still holds. On a terminal
-the command gets a terminal of its own. Refused connections are shown as they
-happen, with the rule that would allow them.
+the command gets a terminal of its own. Refused connections are shown with the
+entry that would allow them: at once, or on a terminal when the command has
+ended, so that nothing is written over a full-screen program. They are also in
+the record and in security.log.
 
 --learn tells what the command needs: it runs with the whole workspace to read
 and to write, all writes held, and what the policy denies refused; then the least
@@ -99,8 +101,13 @@ func (s *session) exec(ctx context.Context, a *app.App, q app.ExecRequest, ask b
 		return err
 	}
 	q.Stdio = stdio
+	var kept refusals
 	q.Notice = func(c sandbox.Connection) {
-		if !c.Allowed {
+		switch {
+		case c.Allowed:
+		case con.raws:
+			kept.add(c)
+		default:
 			con.say("%s %s\n", s.paintErr(red, "✗ refused"), refusal(c))
 		}
 	}
@@ -115,6 +122,7 @@ func (s *session) exec(ctx context.Context, a *app.App, q app.ExecRequest, ask b
 	con.start()
 	res, err := a.Exec(ctx, q)
 	con.stop()
+	s.printRefusals(&kept)
 	if err != nil {
 		return err
 	}
@@ -128,8 +136,8 @@ func (s *session) exec(ctx context.Context, a *app.App, q app.ExecRequest, ask b
 // refusal says what was refused, and what would allow it.
 func refusal(c sandbox.Connection) string {
 	text := fmt.Sprintf("%s (%s)", show(c.Target), show(c.Reason))
-	if c.Unlisted {
-		text += fmt.Sprintf("\n  network.allow: [%q] would allow it", show(c.Target))
+	if c.Hint != "" {
+		text += "\n  " + show(c.Hint)
 	}
 	return text
 }

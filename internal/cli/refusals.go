@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/remitrun/remit/internal/sandbox"
+)
+
+// refusals keeps the refused connections of a command that has a terminal, where
+// telling of them at once would write over a full-screen program. The zero value
+// is ready to use.
+type refusals struct {
+	mu    sync.Mutex
+	list  []sandbox.Connection // each once
+	times map[[2]string]int    // by target and reason
+	more  int                  // not kept
+}
+
+// maxRefusals bounds how many are told of; the record has all of them.
+const maxRefusals = 8
+
+func (r *refusals) add(c sandbox.Connection) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := [2]string{c.Target, c.Reason}
+	switch {
+	case r.times[key] > 0:
+		r.times[key]++
+	case len(r.list) >= maxRefusals:
+		r.more++
+	default:
+		if r.times == nil {
+			r.times = map[[2]string]int{}
+		}
+		r.times[key] = 1
+		r.list = append(r.list, c)
+	}
+}
+
+// printRefusals tells what was kept, once the command has ended.
+func (s *session) printRefusals(r *refusals) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.list {
+		times := ""
+		if n := r.times[[2]string{c.Target, c.Reason}]; n > 1 {
+			times = fmt.Sprintf(" %d times", n)
+		}
+		s.errorf("%s %s\n", s.paintErr(red, "✗ refused"+times), refusal(c))
+	}
+	if r.more > 0 {
+		s.errorf("%s\n", s.paintErr(dim, fmt.Sprintf("and %d more", r.more)))
+	}
+}
