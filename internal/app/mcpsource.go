@@ -302,6 +302,10 @@ const mcpServerID = tool.ID("mcp.server")
 // mcpReachID is the same for a server that is reached.
 const mcpReachID = tool.ID("mcp.reach")
 
+// HelperTools are the tools whose call is the whole of a run that no person or
+// agent began: one for each start of an MCP server.
+func HelperTools() []tool.ID { return []tool.ID{mcpServerID, mcpReachID} }
+
 type mcpTool struct {
 	box    *sandbox.Box
 	server MCPServer

@@ -81,18 +81,18 @@ func (f auditFlags) query(now time.Time) (q app.AuditQuery, err error) {
 	if f.status != "" {
 		var ok bool
 		if q.Status, ok = tool.ParseStatus(f.status); !ok {
-			return q, fault.New(fault.Usage, "--status %q is no status", f.status).
-				WithHint("completed, denied, failed, timeout, cancelled, interrupted or skipped")
+			return q, fault.New(fault.Usage, "--status %q is not a valid status", f.status).
+				WithHint("expected completed, denied, failed, timeout, cancelled, interrupted or skipped")
 		}
 	}
 	if q.Limit < 1 || q.Limit > 100000 {
 		return q, fault.New(fault.Usage, "--limit is 1 to 100000, not %d", q.Limit).WithHint("--before shows the next page")
 	}
 	if q.Event != "" && !app.KnownEvent(q.Event) {
-		return q, fault.New(fault.Usage, "--event %q is no event", q.Event).WithHint("see remit audit --help")
+		return q, fault.New(fault.Usage, "--event %q is not a valid event", q.Event).WithHint("see remit audit --help")
 	}
 	if _, err := tool.ParseID(f.tool); f.tool != "" && err != nil {
-		return q, fault.New(fault.Usage, "--tool %q is no tool's ID", f.tool).WithHint("remit tools lists them")
+		return q, fault.New(fault.Usage, "--tool %q is not a valid tool ID", f.tool).WithHint("remit tools lists them")
 	}
 	q.Tool, q.Before = tool.ID(f.tool), ledger.Seq(f.before)
 	return q, nil

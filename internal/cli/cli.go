@@ -153,6 +153,7 @@ acts, and can be verified and replayed afterwards.`,
 	root.InitDefaultHelpCmd()
 	completion(root)
 	prepare(root)
+	s.takeRuns(root)
 	return root
 }
 

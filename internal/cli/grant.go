@@ -286,12 +286,12 @@ func (s *session) printGrants(list []app.GrantInfo) {
 	for i, g := range list {
 		parent := ""
 		if g.Record.Parent != uuid.Nil {
-			parent = grant.Short(g.Record.Parent)
+			parent = short(g.Record.Parent.String())
 		}
 		colours := map[string]colour{"active": green, "revoked": red, "paused": yellow}
 		word := standing(g)
 		rows[i] = []cell{
-			{text: grant.Short(g.Record.ID)}, {text: word, colour: colours[word]}, {text: g.Record.Holder}, {text: parent},
+			{text: short(g.Record.ID.String())}, {text: word, colour: colours[word]}, {text: g.Record.Holder}, {text: parent},
 			{text: when(g.Record.Issued, time.Now())}, {text: g.Record.Expires.Local().Format(time.DateTime)}, {text: g.Record.Budgets.String()},
 		}
 	}

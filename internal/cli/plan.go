@@ -97,7 +97,7 @@ if a tool has changed since, or PLAN is not the plan that was frozen.
 			}
 			var p *plan.Plan
 			if len(args) > 1 {
-				if p, err = a.ReadPlan(args[1]); err != nil {
+				if p, err = s.readPlan(a, args[1]); err != nil {
 					return err
 				}
 			}

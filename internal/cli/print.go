@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
@@ -93,112 +92,39 @@ func (s *session) width() int {
 	return 100
 }
 
-// cell is one cell of a table: text, made safe when printed, and its colour.
-type cell struct {
-	text   string
-	colour colour
-}
-
-// gap is the space between two columns.
-const gap = 2
-
-// table prints rows under headings, columns aligned. On a terminal what does
-// not fit is cut, the widest columns first, so that no line wraps.
-func (s *session) table(head []string, rows [][]cell) {
-	rows, widths, room := s.layout(head, rows)
-	for _, r := range rows {
-		s.tableLine(r, widths, room)
-	}
-}
-
-// tableWhole is table for rows whose last column is to be read whole: what
-// does not fit goes on below.
-func (s *session) tableWhole(head []string, rows [][]cell) {
-	rows, widths, room := s.layout(head, rows)
-	last := len(head) - 1
-	for _, r := range rows {
-		for i, part := range chop(wrap(r[last].text, widths[last]), widths[last]) {
-			if i > 0 {
-				clear(r[:last])
-			}
-			r[last].text = part
-			s.tableLine(r, widths, room)
-		}
-	}
-}
-
-// layout makes the cells of a table safe, adds its head, and gives the widths
-// of its columns and of the line.
-func (s *session) layout(head []string, body [][]cell) (rows [][]cell, widths []int, room int) {
-	line := make([]cell, len(head))
-	for i, h := range head {
-		line[i] = cell{h, dim}
-	}
-	rows = append([][]cell{line}, body...)
-	widths = make([]int, len(head))
-	for _, r := range rows {
-		for i := range r {
-			r[i].text = show(r[i].text)
-			widths[i] = max(widths[i], runewidth.StringWidth(r[i].text))
-		}
-	}
-	if !isTerminal(s.Out) {
-		return rows, widths, math.MaxInt
-	}
-	room = s.width()
-	shrink(head, widths, room)
-	return rows, widths, room
-}
-
-// shrink makes columns fit into room, the widest first, but none of them
-// narrower than a few characters, and not those that one needs to go on.
-func shrink(head []string, widths []int, room int) {
-	const least = 6
-	whole := []string{"#", "RUN", "SESSION", "RUN/CALL", "TOOL", "AT", "STARTED", "TOOK"}
-	var cut []int
-	for i, h := range head {
-		if !slices.Contains(whole, h) {
-			cut = append(cut, i)
-		}
-	}
-	total := -gap
-	for _, w := range widths {
-		total += w + gap
-	}
-	for ; total > room; total-- {
-		widest := slices.MaxFunc(cut, func(a, b int) int { return widths[a] - widths[b] })
-		if widths[widest] <= least {
-			return
-		}
-		widths[widest]--
-	}
-}
-
-func (s *session) tableLine(r []cell, widths []int, room int) {
-	var b strings.Builder
-	for i, c := range r {
-		if room <= 0 {
-			break
-		}
-		text := runewidth.Truncate(c.text, min(widths[i], room), "…")
-		pad := min(widths[i], room) - runewidth.StringWidth(text)
-		if c.colour != "" && text != "" {
-			text = s.paint(c.colour, text)
-		}
-		b.WriteString(text)
-		if room -= widths[i] + gap; i < len(r)-1 && room > 0 {
-			b.WriteString(strings.Repeat(" ", pad+gap))
-		}
-	}
-	s.printf("%s\n", strings.TrimRight(b.String(), " "))
-}
-
 // clip cuts one line of safe text to the terminal, less what else is on it.
 func (s *session) clip(text string, less int) string {
 	if !isTerminal(s.Out) {
 		return text
 	}
 	return runewidth.Truncate(text, max(s.width()-less, 8), "…")
+}
+
+// facts prints a label and what belongs to it, apart by sep. On a terminal it goes
+// on below the first of them instead of wrapping.
+func (s *session) facts(label, sep string, parts ...cell) {
+	const indent = 10
+	room := math.MaxInt
+	if isTerminal(s.Out) {
+		room = s.width()
+	}
+	line, used := label+strings.Repeat(" ", max(indent-len(label), 1)), indent
+	for i, p := range parts {
+		text := show(p.text)
+		wide := runewidth.StringWidth(text)
+		switch {
+		case i == 0:
+		case used+len(sep)+wide > room:
+			line += "\n" + strings.Repeat(" ", indent)
+			used = indent
+		default:
+			line += sep
+			used += len(sep)
+		}
+		line += s.paint(p.colour, text)
+		used += wide
+	}
+	s.printf("%s\n", strings.TrimRight(line, " "))
 }
 
 // block prints safe text that may be long, indented, and on a terminal wrapped

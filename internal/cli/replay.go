@@ -68,7 +68,7 @@ func (s *session) replay(cmd *cobra.Command, of string, f replayFlags) error {
 	}
 	var with *plan.Plan
 	if f.plan != "" {
-		if with, err = a.ReadPlan(f.plan); err != nil {
+		if with, err = s.readPlan(a, f.plan); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -23,6 +24,13 @@ func (s *session) isSession(cmd *cobra.Command, a *app.App, id string) (bool, er
 func (s *session) replaySession(cmd *cobra.Command, a *app.App, id, policyFile, from string) error {
 	switch {
 	case from != "":
+		if run, call, ok := strings.Cut(from, "/"); ok {
+			of, err := s.runID(cmd.Context(), run)
+			if err != nil {
+				return err
+			}
+			from = of + "/" + call
+		}
 		return s.continueFrom(cmd, a, id, from, policyFile)
 	case policyFile != "":
 		return s.rejudgeSession(cmd, a, id, policyFile)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/plan"
 	"github.com/remitrun/remit/internal/runner"
 	"github.com/remitrun/remit/internal/tool"
 )
@@ -25,12 +27,13 @@ func (s *session) runCmd() *cobra.Command {
 		Short: "Execute a plan",
 		Long: `Every step is decided by the policy, recorded, run confined, and recorded again.
 Without -p the workspace's remit.yaml holds if you have trusted it; else
-everything is denied.
+everything is denied. PLAN is a file, or - for standard input.
 `,
 		Example: `  remit run plan.yaml -p policy.yaml
   remit run plan.yaml -w ~/project --input branch=main
   remit run plan.yaml -p policy.yaml --changeset
   remit run plan.yaml -p policy.yaml --frozen plan.frozen.json
+  make-plan | remit run - -p policy.yaml
   remit run plan.yaml -p policy.yaml --json | jq .status`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -50,7 +53,7 @@ everything is denied.
 			if err != nil {
 				return err
 			}
-			p, err := a.ReadPlan(args[0])
+			p, err := s.readPlan(a, args[0])
 			if err != nil {
 				return err
 			}
@@ -73,6 +76,19 @@ everything is denied.
 	fl.BoolVar(&planning, "planning", false, "make only calls without side effects")
 	fl.StringArrayVarP(&inputs, "input", "i", nil, "an input of the plan, as name=value (repeatable)")
 	return c
+}
+
+// readPlan reads a plan from a file, or from standard input where it is called -.
+func (s *session) readPlan(a *app.App, file string) (*plan.Plan, error) {
+	if file != "-" {
+		return a.ReadPlan(file)
+	}
+	const name = "standard input"
+	src, err := io.ReadAll(io.LimitReader(s.In, plan.MaxSize+1)) // one more, so that a longer one is refused
+	if err != nil {
+		return nil, fault.Wrap(fault.PlanInvalid, err, "it cannot be read: %v", err).At(fault.Pos{File: name})
+	}
+	return a.ParsePlan(name, src)
 }
 
 // runPlan carries a plan out and shows how it goes.

@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/fault"
 	"github.com/remitrun/remit/internal/ledger"
 	"github.com/remitrun/remit/internal/store"
@@ -53,7 +54,7 @@ func runToJSON(r ledger.Run) runJSON {
 // filterFlags are the flags that choose runs.
 type filterFlags struct {
 	status, tool, since, until, mode, before string
-	failed, denied                           bool
+	failed, denied, all                      bool
 	limit                                    int
 }
 
@@ -62,7 +63,12 @@ func (s *session) runsCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "runs",
 		Short: "List runs, newest first",
+		Long: `Every command that takes a RUN also takes last or @1 for the first run of this
+list, @2 for the second, and so on. Each start of an MCP server is a run of its
+own; those that ended well or still go on are listed only with --all or --tool.
+`,
 		Example: `  remit runs
+  remit show last
   remit runs --failed --since 24h
   remit runs --tool shell.run --limit 50`,
 		Args: cobra.NoArgs,
@@ -80,7 +86,11 @@ func (s *session) runsCmd() *cobra.Command {
 				return err
 			}
 			if f.before != "" {
-				r, err := st.Run(cmd.Context(), f.before)
+				id, err := s.runID(cmd.Context(), f.before)
+				if err != nil {
+					return err
+				}
+				r, err := st.Run(cmd.Context(), id)
 				if err != nil {
 					return err
 				}
@@ -104,6 +114,7 @@ func (s *session) runsCmd() *cobra.Command {
 	fl.StringVar(&f.before, "before", "", "the next page: runs older than this one")
 	fl.BoolVar(&f.failed, "failed", false, "runs with a failed call")
 	fl.BoolVar(&f.denied, "denied", false, "runs with a denied call, or with one that was refused something while it ran")
+	fl.BoolVar(&f.all, "all", false, "also the helper runs: one for each start of an MCP server")
 	fl.IntVar(&f.limit, "limit", 20, "how many at most")
 	return c
 }
@@ -114,12 +125,15 @@ func (f filterFlags) filter(now time.Time) (store.RunFilter, error) {
 		return out, fault.New(fault.Usage, "--limit is 1 to 10000, not %d", f.limit).WithHint("--before shows the next page")
 	}
 	if _, ok := tool.ParseStatus(f.status); f.status != "" && f.status != "running" && !ok {
-		return out, fault.New(fault.Usage, "--status %q is no status", f.status).
-			WithHint("running, completed, denied, failed, timeout, cancelled or interrupted")
+		return out, fault.New(fault.Usage, "--status %q is not a valid status", f.status).
+			WithHint("expected running, completed, denied, failed, timeout, cancelled or interrupted")
+	}
+	if !f.all && f.tool == "" {
+		out.Without = app.HelperTools()
 	}
 	if f.tool != "" {
 		if _, err := tool.ParseID(f.tool); err != nil {
-			return out, fault.New(fault.Usage, "--tool %q is no tool's ID", f.tool).WithHint("remit tools lists them")
+			return out, fault.New(fault.Usage, "--tool %q is not a valid tool ID", f.tool).WithHint("remit tools lists them")
 		}
 	}
 	switch f.mode {
@@ -129,7 +143,7 @@ func (f filterFlags) filter(now time.Time) (store.RunFilter, error) {
 	case "replay":
 		out.Mode = ledger.Replay
 	default:
-		return out, fault.New(fault.Usage, "--mode is run or replay, not %q", f.mode).WithHint("a live run has mode run")
+		return out, fault.New(fault.Usage, "--mode %q is not a valid mode; expected run or replay", f.mode).WithHint("a live run has mode run")
 	}
 	var err error
 	if out.Since, err = parseTime("--since", f.since, now); err != nil {
@@ -153,7 +167,7 @@ func parseTime(flag, text string, now time.Time) (time.Time, error) {
 		}
 	}
 	return time.Time{}, fault.New(fault.Usage, "%s %q is not a valid time", flag, text).
-		WithHint("2h, 7d, 2026-01-31, or 2026-01-31T12:00:00Z")
+		WithHint("expected 2h, 7d, 2026-01-31, or 2026-01-31T12:00:00Z")
 }
 
 func (s *session) printRuns(runs []ledger.Run, more bool) error {

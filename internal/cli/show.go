@@ -62,11 +62,12 @@ calls that a person was asked about, only known values of secrets are taken out.
 
 func (s *session) printSteps(r report.Report) error {
 	sign, col := icon(r.Run.Status)
-	s.printf("run       %s  %s\nstatus    %s   mode %s   started %s   took %s\nby        %s in %s\n", r.Run.ID, show(r.Run.Name),
-		s.paint(col, sign+" "+r.Run.Status), r.Run.Mode, r.Run.StartedAt.Local().Format(time.DateTime),
-		millis(r.Summary.TotalDurationMS), show(r.Run.Principal), show(r.Run.Workspace))
+	s.facts("run", "  ", cell{text: r.Run.ID}, cell{text: r.Run.Name})
+	s.facts("status", "   ", cell{sign + " " + r.Run.Status, col}, cell{text: "mode " + r.Run.Mode},
+		cell{text: "started " + r.Run.StartedAt.Local().Format(time.DateTime)}, cell{text: "took " + millis(r.Summary.TotalDurationMS)})
+	s.facts("by", " ", cell{text: r.Run.Principal}, cell{text: "in " + r.Run.Workspace})
 	for _, p := range r.Policy {
-		s.printf("policy    %s  %s\n", show(p.Name), s.paint(dim, show(p.File)))
+		s.facts("policy", "  ", cell{text: p.Name}, cell{p.File, dim})
 	}
 	s.printf("\n")
 	var rows [][]cell

@@ -71,7 +71,11 @@ func (s *session) verify(ctx context.Context, f verifyFlags, args []string) erro
 		return err
 	}
 	if f.proof != "" {
-		run, err := st.Run(ctx, f.proof)
+		id, err := s.runID(ctx, f.proof)
+		if err != nil {
+			return err
+		}
+		run, err := st.Run(ctx, id)
 		if err != nil {
 			return err
 		}

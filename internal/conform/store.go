@@ -177,16 +177,18 @@ func storeFilters(t *testing.T, open OpenStore) {
 		f    store.RunFilter
 		want func(i int) bool
 	}{
-		"all":       {store.RunFilter{}, func(int) bool { return true }},
-		"running":   {store.RunFilter{Status: "running"}, func(i int) bool { return i%4 == 0 }},
-		"failed":    {store.RunFilter{Failed: true}, func(i int) bool { return i%4 == 1 }},
-		"status":    {store.RunFilter{Status: "completed"}, func(i int) bool { return i%4 >= 2 }},
-		"denied":    {store.RunFilter{Denied: true}, func(i int) bool { return i%4 == 2 || i%8 == 3 }},
-		"tool":      {store.RunFilter{Tool: "fs.write"}, func(i int) bool { return i%4 == 3 }},
-		"mode":      {store.RunFilter{Mode: ledger.Replay}, func(i int) bool { return i%5 == 0 }},
-		"time":      {store.RunFilter{Since: ledger.Time(base + 10_000_000), Until: ledger.Time(base + 20_000_000)}, func(i int) bool { return i >= 10 && i < 20 }},
-		"two":       {store.RunFilter{Mode: ledger.Replay, Failed: true}, func(i int) bool { return i%20 == 5 }},
-		"no such":   {store.RunFilter{Tool: "no.such"}, func(int) bool { return false }},
+		"all":     {store.RunFilter{}, func(int) bool { return true }},
+		"running": {store.RunFilter{Status: "running"}, func(i int) bool { return i%4 == 0 }},
+		"failed":  {store.RunFilter{Failed: true}, func(i int) bool { return i%4 == 1 }},
+		"status":  {store.RunFilter{Status: "completed"}, func(i int) bool { return i%4 >= 2 }},
+		"denied":  {store.RunFilter{Denied: true}, func(i int) bool { return i%4 == 2 || i%8 == 3 }},
+		"tool":    {store.RunFilter{Tool: "fs.write"}, func(i int) bool { return i%4 == 3 }},
+		"mode":    {store.RunFilter{Mode: ledger.Replay}, func(i int) bool { return i%5 == 0 }},
+		"time":    {store.RunFilter{Since: ledger.Time(base + 10_000_000), Until: ledger.Time(base + 20_000_000)}, func(i int) bool { return i >= 10 && i < 20 }},
+		"two":     {store.RunFilter{Mode: ledger.Replay, Failed: true}, func(i int) bool { return i%20 == 5 }},
+		"no such": {store.RunFilter{Tool: "no.such"}, func(int) bool { return false }},
+		// What was denied, failed or refused is always listed.
+		"without":   {store.RunFilter{Without: []tool.ID{"fs.write", "fs.read", "http.get"}}, func(i int) bool { return i%8 != 7 || i%5 == 0 }},
 		"big pages": {store.RunFilter{Limit: 1000}, func(int) bool { return true }},
 	}
 	for name, tt := range tests {

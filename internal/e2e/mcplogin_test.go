@@ -235,7 +235,7 @@ func (w *world) allRuns() (ids []string) {
 			ID string `json:"run_id"`
 		} `json:"runs"`
 	}
-	decode(w.t, w.must(0, "runs", "--limit", "1000", "--json"), &list)
+	decode(w.t, w.must(0, "runs", "--all", "--limit", "1000", "--json"), &list)
 	for _, r := range list.Runs {
 		ids = append(ids, r.ID)
 	}

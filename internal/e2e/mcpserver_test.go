@@ -112,7 +112,7 @@ func TestAnMCPServerIsConfinedAndDecided(t *testing.T) {
 	if err := cs.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.must(0, "runs"); strings.Count(got, "mcp server t") < 2 || strings.Contains(got, "running") {
+	if got := w.must(0, "runs", "--all"); strings.Count(got, "mcp server t") < 2 || strings.Contains(got, "running") {
 		t.Errorf("runs:\n%s", got)
 	}
 	if log, err := os.ReadFile(filepath.Join(w.home, "logs", "mcp-t.log")); err != nil || !strings.Contains(string(log), `server begins: honest \u001b`) {
@@ -153,7 +153,7 @@ func (w *world) replayServers() {
 			Name string `json:"name"`
 		} `json:"runs"`
 	}
-	decode(w.t, w.must(0, "runs", "--json"), &list)
+	decode(w.t, w.must(0, "runs", "--all", "--json"), &list)
 	n := 0
 	for _, r := range list.Runs {
 		if strings.HasPrefix(r.Name, "mcp server ") {
@@ -242,7 +242,10 @@ func TestAnMCPServerElsewhere(t *testing.T) {
 	if s := run.Steps[0]; s.Status != "completed" || !strings.Contains(string(s.Output), "HELLO") {
 		t.Errorf("%+v: %s", s, s.Output)
 	}
-	if out := w.must(0, "runs"); !strings.Contains(out, "mcp server far") || strings.Contains(out, "failed") || strings.Contains(out, "running") {
+	if out := w.must(0, "runs"); strings.Contains(out, "mcp server far") || !strings.Contains(out, "far") {
+		t.Errorf("the server's run is listed without --all, or the plan's is not:\n%s", out)
+	}
+	if out := w.must(0, "runs", "--all"); !strings.Contains(out, "mcp server far") || strings.Contains(out, "failed") || strings.Contains(out, "running") {
 		t.Errorf("runs:\n%s", out)
 	}
 	w.replayServers()

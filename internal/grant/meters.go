@@ -91,5 +91,6 @@ func ToolPattern(pattern string) (func(tool.ID) bool, error) {
 	return func(id tool.ID) bool { return t.Match(string(id)) }, nil
 }
 
-// Short is the beginning of a grant's ID as people are shown it.
-func Short(id uuid.UUID) string { return id.String()[:13] }
+// Short is the beginning of a grant's ID as people are shown it: enough to tell it
+// from one that was made in the same millisecond.
+func Short(id uuid.UUID) string { return id.String()[:18] }

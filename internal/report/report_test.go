@@ -337,3 +337,26 @@ func TestResources(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// No line of the timeline is wider than a narrow terminal.
+func TestTheTimelineFitsNarrowTerminals(t *testing.T) {
+	for _, width := range []int{60, 80} {
+		var b bytes.Buffer
+		if err := report.Text(&b, example(), report.Options{Width: width}); err != nil {
+			t.Fatal(err)
+		}
+		steps := 0
+		for line := range strings.Lines(b.String()) {
+			if line[0] < '0' || line[0] > '9' || !strings.Contains(line, " ms ") && !strings.Contains(line, " s ") {
+				continue
+			}
+			steps++
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > width {
+				t.Errorf("%d columns in a terminal of %d: %q", n, width, line)
+			}
+		}
+		if steps == 0 {
+			t.Error("there is no timeline")
+		}
+	}
+}

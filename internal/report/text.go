@@ -125,7 +125,8 @@ func (p *printer) header() {
 
 // Widths of the timeline's columns.
 const (
-	barWidth    = 20
+	barWidth    = 20 // at most
+	aboutWidth  = 12 // at least
 	timeWidth   = 8
 	statusWidth = 13
 )
@@ -140,7 +141,9 @@ func (p *printer) timeline() {
 	for _, s := range p.rep.Steps {
 		name = max(name, min(columns(redact.Show(s.Tool)), 20))
 	}
-	about := max(p.o.Width-index-statusWidth-name-timeWidth-barWidth-6, 12)
+	room := p.o.Width - index - statusWidth - name - timeWidth - 6
+	bar := min(barWidth, max(room-aboutWidth, 0))
+	about := max(room-bar, aboutWidth)
 	p.line()
 	for _, s := range p.rep.Steps {
 		i := iconOf(s.Status)
@@ -149,20 +152,23 @@ func (p *printer) timeline() {
 			pad(p.short(s.Tool, name), name), " ",
 			pad(p.short(subject(s), about), about), " ",
 			strings.Repeat(" ", max(0, timeWidth-columns(p.span(s.DurationMS)))), p.span(s.DurationMS), " ",
-			p.paint(faint, p.bar(s)))
+			p.paint(faint, p.bar(s, bar)))
 		if s.Error != nil && s.Status != tool.StatusDenied.String() {
 			p.line(strings.Repeat(" ", index+1), p.paint(i.color, s.Error.Code), " ", p.short(s.Error.Message, p.o.Width-index-8))
 		}
 	}
 }
 
-// bar draws when in the run the step ran.
-func (p *printer) bar(s Step) string {
+// bar draws when in the run the step ran, in so many columns.
+func (p *printer) bar(s Step, width int) string {
+	if width == 0 {
+		return ""
+	}
 	from, to := place01(s, p.rep.Summary.TotalDurationMS)
-	start := min(int(from*barWidth), barWidth-1)
-	end := min(max(int(to*barWidth+0.5), start+1), barWidth)
+	start := min(int(from*float64(width)), width-1)
+	end := min(max(int(to*float64(width)+0.5), start+1), width)
 	return strings.Repeat(p.pick("·", "."), start) + strings.Repeat(p.pick("▇", "#"), end-start) +
-		strings.Repeat(p.pick("·", "."), barWidth-end)
+		strings.Repeat(p.pick("·", "."), width-end)
 }
 
 // place01 is where in the run the step lies, from 0 to 1.

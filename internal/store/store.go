@@ -56,11 +56,14 @@ type RunFilter struct {
 	Mode   ledger.Mode
 	Since  time.Time
 	Until  time.Time
-	Failed bool       // runs with a failed call
-	Denied bool       // runs with a denied call
-	Tool   tool.ID    // runs with a call of this tool
-	Before ledger.Seq // for the next page: runs older than this one
-	Limit  int        // 0 means 20
+	Failed bool    // runs with a failed call
+	Denied bool    // runs with a denied call
+	Tool   tool.ID // runs with a call of this tool
+	// Without leaves out the live runs whose one call is of one of these tools,
+	// while nothing in them was denied, refused or failed.
+	Without []tool.ID
+	Before  ledger.Seq // for the next page: runs older than this one
+	Limit   int        // 0 means 20
 }
 
 // VerifyOptions says what to verify.

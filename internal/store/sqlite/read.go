@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"iter"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -76,6 +77,14 @@ func (s *Store) Runs(ctx context.Context, f store.RunFilter) ([]ledger.Run, erro
 	}
 	if f.Tool != "" {
 		and("EXISTS(SELECT 1 FROM run_tools t WHERE t.tool = ? AND t.run = r.seq)", string(f.Tool))
+	}
+	if len(f.Without) > 0 {
+		names := make([]any, len(f.Without))
+		for i, id := range f.Without {
+			names[i] = string(id)
+		}
+		and("NOT (r.mode = "+strconv.Itoa(int(ledger.Live))+" AND r.total = 1 AND r.denied = 0 AND r.failed = 0 AND "+s.refused()+" = 0 AND EXISTS(SELECT 1 FROM run_tools t WHERE t.run = r.seq AND t.tool IN (?"+
+			strings.Repeat(", ?", len(names)-1)+")))", names...)
 	}
 	if f.Before != 0 {
 		and("r.seq < ?", int64(f.Before))

@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/store"
+)
+
+// maxBack bounds the N of @N.
+const maxBack = 1000
+
+// takeRuns lets every command below c that takes a RUN, by its usage line, also
+// take the names of the newest runs.
+func (s *session) takeRuns(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		s.takeRuns(sub)
+	}
+	first, last := runOperands(c.Use)
+	if first < 0 || c.RunE == nil {
+		return
+	}
+	run := c.RunE
+	c.RunE = func(cmd *cobra.Command, words []string) error {
+		words = slices.Clone(words)
+		for i := first; i < min(last, len(words)); i++ {
+			id, err := s.runID(cmd.Context(), words[i])
+			if err != nil {
+				return err
+			}
+			words[i] = id
+		}
+		return run(cmd, words)
+	}
+}
+
+// runOperands gives the places of the operands that a usage line calls RUN: from
+// first, -1 if there is none, to before last.
+func runOperands(use string) (first, last int) {
+	for i, w := range strings.Fields(use)[1:] {
+		name := strings.Trim(w, "[]")
+		switch {
+		case name == "RUN...":
+			return i, 1 << 30
+		case name == "RUN" || strings.HasPrefix(name, "RUN|"):
+			return i, i + 1
+		}
+	}
+	return -1, 0
+}
+
+// runID gives the ID of a run that is named by its place in `remit runs`: last or
+// @1 is the newest one, @2 the one before it. Any other word is given back.
+func (s *session) runID(ctx context.Context, word string) (string, error) {
+	place, at := strings.CutPrefix(word, "@")
+	switch {
+	case word == "last":
+		place = "1"
+	case !at:
+		return word, nil
+	}
+	n, err := strconv.ParseUint(place, 10, 16)
+	if err != nil || n < 1 || n > maxBack || place[0] == '0' || place[0] == '+' {
+		return "", fault.New(fault.Usage, "%q is not a valid run; expected @1 to @%d, counted from the newest", word, maxBack).
+			WithHint("remit runs lists them in this order")
+	}
+	a, err := s.open()
+	if err != nil {
+		return "", err
+	}
+	st, err := a.Reader(ctx)
+	if err != nil {
+		return "", err
+	}
+	runs, err := st.Runs(ctx, store.RunFilter{Limit: int(n), Without: app.HelperTools()})
+	if err != nil {
+		return "", err
+	}
+	if uint64(len(runs)) < n {
+		return "", fault.New(fault.RunUnknown, "there is no run %s: the ledger has %s", word, counted(len(runs), "run")).
+			WithHint("remit runs lists them")
+	}
+	return runs[n-1].ID.String(), nil
+}

@@ -1,0 +1,247 @@
+package cli
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/mattn/go-runewidth"
+)
+
+// cell is one cell of a table: text, made safe when printed, and its colour.
+type cell struct {
+	text   string
+	colour colour
+}
+
+// gap is the space between two columns.
+const gap = 2
+
+// The least widths of columns that are cut, in characters.
+const (
+	leastText = 10
+	shortText = 13 // a column of words like interrupted, which is not cut
+	wholeName = 15 // while there are spare columns
+	leastName = 10
+	leastLast = 24 // of a last column that is read whole; else it goes below its row
+)
+
+// What a heading says of its column, where the terminal is too narrow for all. The
+// first column and IDs are never cut, since they are copied. Names are cut little.
+// Spare columns are left out, in this order. All other columns are text: they are
+// cut, and left out if that is not enough, the rightmost first.
+var (
+	idColumns    = []string{"RUN", "RUN/CALL", "TOOL", "FROM", "ID"}
+	nameColumns  = []string{"NAME", "STEP", "HOLDER", "FOR", "TITLE", "CASE"}
+	spareColumns = []string{"TOOK", "MESSAGES", "SENT", "RECEIVED", "CHANGED", "CREATED", "ISSUED", "MADE", "MEMORY", "TIMEOUT", "ASKED", "STARTED", "AT", "EXPIRES"}
+)
+
+// table prints rows under headings, columns aligned. On a terminal it makes
+// columns fit, so that no line wraps.
+func (s *session) table(head []string, rows [][]cell) {
+	rows, widths, room := s.layout(head, rows, false)
+	for _, r := range rows {
+		s.tableLine(r, widths, room)
+	}
+}
+
+// tableWhole is table for rows whose last column is read whole: what does not fit
+// goes on below.
+func (s *session) tableWhole(head []string, rows [][]cell) {
+	rows, widths, room := s.layout(head, rows, true)
+	last := len(head) - 1
+	below := widths[last] == 0
+	for i, r := range rows {
+		switch {
+		case !below:
+			for j, part := range chop(wrap(r[last].text, widths[last]), widths[last]) {
+				if j > 0 {
+					clear(r[:last])
+				}
+				r[last].text = part
+				s.tableLine(r, widths, room)
+			}
+		default:
+			s.tableLine(r, widths, room)
+			if i > 0 && r[last].text != "" {
+				s.block(r[last].colour, r[last].text)
+			}
+		}
+	}
+}
+
+// layout makes the cells of a table safe, adds its head, and gives the widths of
+// its columns, 0 for one that is left out, and of the line. Where whole is true,
+// the last column is not cut, and is left out only to be printed below its row.
+func (s *session) layout(head []string, body [][]cell, whole bool) (rows [][]cell, widths []int, room int) {
+	line := make([]cell, len(head))
+	for i, h := range head {
+		line[i] = cell{h, dim}
+	}
+	rows = append([][]cell{line}, body...)
+	widths = make([]int, len(head))
+	for _, r := range rows {
+		for i := range r {
+			r[i].text = show(r[i].text)
+			widths[i] = max(widths[i], runewidth.StringWidth(r[i].text))
+		}
+	}
+	if !isTerminal(s.Out) {
+		return rows, widths, math.MaxInt
+	}
+	room = s.width()
+	return rows, fit(head, widths, room, whole), room
+}
+
+// fit gives the widths of a table's columns within room, 0 for those that are left
+// out.
+func fit(head []string, natural []int, room int, whole bool) []int {
+	f := fitting{head: head, natural: natural, room: room}
+	if whole {
+		f.last = len(head) - 1
+	}
+	f.below()
+	for !f.squeeze(wholeName) && f.leaveOut(f.spare) {
+	}
+	for !f.squeeze(leastName) && f.leaveOut(f.text) {
+	}
+	if f.total() > room {
+		f.squeeze(leastName / 2) // still better than an ID that is cut
+	}
+	return f.widths
+}
+
+// fitting is a table while its columns are made to fit.
+type fitting struct {
+	head    []string
+	natural []int
+	room    int
+	last    int // the column that is read whole, if above 0
+	out     []int
+	widths  []int
+}
+
+// total is the width of a line.
+func (f *fitting) total() int {
+	total := -gap
+	for _, w := range f.widths {
+		if w > 0 {
+			total += w + gap
+		}
+	}
+	return total
+}
+
+// squeeze cuts the columns that are there to what fits, text before names and the
+// widest first, and reports whether all fits then.
+func (f *fitting) squeeze(name int) bool {
+	f.widths = slices.Clone(f.natural)
+	for _, i := range f.out {
+		f.widths[i] = 0
+	}
+	for total := f.total(); total > f.room; total-- {
+		i := f.widest(name, false)
+		if i < 0 {
+			i = f.widest(name, true)
+		}
+		if i < 0 {
+			return false
+		}
+		f.widths[i]--
+	}
+	return true
+}
+
+// widest is the widest column that may be cut, of the names or of the others; -1 if
+// there is none.
+func (f *fitting) widest(name int, names bool) int {
+	found := -1
+	for i, w := range f.widths {
+		if w > f.least(i, name) && slices.Contains(nameColumns, f.head[i]) == names && (found < 0 || w > f.widths[found]) {
+			found = i
+		}
+	}
+	return found
+}
+
+// least is the width that a column is not cut below.
+func (f *fitting) least(i, name int) int {
+	head := f.head[i]
+	switch {
+	case i == f.last && i > 0:
+		return leastLast
+	case i == 0, slices.Contains(idColumns, head), slices.Contains(spareColumns, head):
+		return f.natural[i]
+	case slices.Contains(nameColumns, head):
+		return name
+	}
+	if f.natural[i] <= shortText {
+		return f.natural[i]
+	}
+	return leastText
+}
+
+// below leaves the column out that is read whole, where all the others fit only
+// without it: it goes below its row.
+func (f *fitting) below() {
+	f.widths = slices.Clone(f.natural)
+	if f.last == 0 {
+		return
+	}
+	f.widths[f.last] = min(f.widths[f.last], leastLast)
+	if f.total() > f.room {
+		f.out = append(f.out, f.last)
+	}
+}
+
+// leaveOut leaves out the column that next gives, and reports false if it gives none.
+func (f *fitting) leaveOut(next func() int) bool {
+	i := next()
+	if i > 0 {
+		f.out = append(f.out, i)
+	}
+	return i > 0
+}
+
+// spare is the next spare column that is there, or -1.
+func (f *fitting) spare() int {
+	for _, h := range spareColumns {
+		if i := slices.Index(f.head, h); i > 0 && f.widths[i] > 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+// text is the rightmost column that is there and is neither an ID nor a name, or -1.
+func (f *fitting) text() int {
+	for i := len(f.head) - 1; i > 0; i-- {
+		if h := f.head[i]; f.widths[i] > 0 && !slices.Contains(idColumns, h) && !slices.Contains(nameColumns, h) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (s *session) tableLine(r []cell, widths []int, room int) {
+	var b strings.Builder
+	for i, c := range r {
+		if room <= 0 {
+			break
+		}
+		if widths[i] == 0 {
+			continue
+		}
+		width := min(widths[i], room)
+		text := runewidth.Truncate(c.text, width, "…")
+		pad := width - runewidth.StringWidth(text)
+		if c.colour != "" && text != "" {
+			text = s.paint(c.colour, text)
+		}
+		b.WriteString(text)
+		if room -= widths[i] + gap; i < len(r)-1 && room > 0 {
+			b.WriteString(strings.Repeat(" ", pad+gap))
+		}
+	}
+	s.printf("%s\n", strings.TrimRight(b.String(), " "))
+}
