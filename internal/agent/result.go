@@ -106,7 +106,7 @@ const maxFailedOutput = 4 << 10
 
 // refusal tells why a call did not complete, so that the model can do better.
 func refusal(o runner.Outcome, chain policy.Chain) string {
-	e := toldError{Code: fault.CodeOf(o.Err).Error(), Status: o.Status.String(), Message: clip(fault.Message(o.Err), maxFailedOutput)}
+	e := toldError{Code: fault.CodeOf(o.Err).Error(), Status: o.Status.String(), Message: clip(fault.ForModel(o.Err), maxFailedOutput)}
 	if o.Status == tool.StatusDenied && (o.Decision.Rule != nil || o.Decision.Reason != "") {
 		e.Rule = o.Decision.Rule.String()
 	}
@@ -162,7 +162,7 @@ func kindOf(section string) (tool.ActionKind, bool) {
 // errorText tells a model of an error that is not a call's outcome.
 func errorText(status tool.Status, err error, allowed []string) string {
 	return toJSON(told{toldError{
-		Code: fault.CodeOf(err).Error(), Status: status.String(), Message: clip(fault.Message(err), maxFailedOutput), Allowed: allowed,
+		Code: fault.CodeOf(err).Error(), Status: status.String(), Message: clip(fault.ForModel(err), maxFailedOutput), Allowed: allowed,
 	}})
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/remitrun/remit/internal/catalog"
+	"github.com/remitrun/remit/internal/gateway"
 	"github.com/remitrun/remit/internal/ledger"
 	"github.com/remitrun/remit/internal/tool"
 )
@@ -78,6 +79,15 @@ func (a *App) SwitchTool(ctx context.Context, id tool.ID, on bool) (changed bool
 		return err
 	})
 	return changed, err
+}
+
+// findings are what in a tool's text should be read with care, for clients.
+func (a *App) findings(id tool.ID) []gateway.Finding {
+	var out []gateway.Finding
+	for _, f := range a.catalog.Findings(id) {
+		out = append(out, gateway.Finding{Kind: string(f.Kind), Where: f.Where, Why: f.Why})
+	}
+	return out
 }
 
 // AcceptTools accepts tools as they were seen last, and all changed tools of the

@@ -42,7 +42,7 @@ func (a *App) ServeMCP(ctx context.Context, q MCPRequest, in io.ReadCloser, out 
 func (a *App) gateway(q MCPRequest) *gateway.Gateway {
 	o := gateway.Options{
 		Server:  q.Server,
-		Version: a.cfg.Version, Tools: a.offered, Elicit: q.Elicit, Person: Person(), Enter: q.enter,
+		Version: a.cfg.Version, Tools: a.offered, Findings: a.findings, Elicit: q.Elicit, Person: Person(), Enter: q.enter,
 		Watch: func(f func()) func() { return a.catalog.Watch(func(string) { f() }) },
 		Begin: func(ctx context.Context, token string, ask gateway.Asker) (gateway.Session, error) {
 			granted := q.Grant
@@ -105,16 +105,16 @@ func (a *App) ServeMCPOverHTTP(ctx context.Context, q MCPRequest, l net.Listener
 // ListenMCP opens the address that MCP clients call: one of loopback's, unless
 // hosts says by which names others may call.
 func ListenMCP(ctx context.Context, addr string, hosts []string) (net.Listener, error) {
-	host, _, err := net.SplitHostPort(addr)
+	host, err := hostOf(addr, "127.0.0.1:8123")
 	if err != nil {
-		return nil, fault.New(fault.Usage, "--listen %q is no address and port", addr).WithHint("as 127.0.0.1:8123")
+		return nil, err
 	}
 	ip, err := netip.ParseAddr(host)
 	if err != nil && host != "" {
 		return nil, fault.New(fault.Usage, "--listen %q names no address", addr).WithHint("as 127.0.0.1:8123")
 	}
 	if len(hosts) == 0 && (err != nil || !ip.IsLoopback()) {
-		return nil, fault.New(fault.Usage, "%q is not of loopback: whoever reaches it could call", addr).
+		return nil, fault.New(fault.Usage, "%q is not a loopback address; any computer that reaches it could call", addr).
 			WithHint("listen on 127.0.0.1; or name with --allow-host by which name clients call, and put TLS before it")
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)

@@ -84,6 +84,9 @@ func (a *App) mcpLog(name string) string {
 	return filepath.Join(a.cfg.Home, "logs", "mcp-"+name+".log")
 }
 
+// MCPLog is the file that keeps what a server writes to its standard error.
+func (a *App) MCPLog(name string) string { return a.mcpLog(name) }
+
 // maxMCPLog bounds what one start of a server adds to its log, in bytes.
 const maxMCPLog = 8 << 20
 
@@ -340,22 +343,4 @@ func (t *mcpTool) Run(ctx context.Context, p permit.Permit, _ tool.Args) (tool.R
 		err = shelltool.Failure(out)
 	}
 	return tool.Result{Output: shelltool.Ended(out)}, err
-}
-
-// TestMCPServer starts a server as for a call and lists its tools as it says them.
-func (a *App) TestMCPServer(ctx context.Context, name string) ([]*tool.Spec, error) {
-	s, err := a.MCPServer(name)
-	if err != nil {
-		return nil, err
-	}
-	src := a.mcpServer(s)
-	tools, err := src.Discover(ctx)
-	if cerr := src.Close(); err == nil {
-		err = cerr
-	}
-	out := make([]*tool.Spec, len(tools))
-	for i, t := range tools {
-		out[i] = t.Spec()
-	}
-	return out, err
 }

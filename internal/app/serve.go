@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
@@ -190,16 +191,16 @@ func (q ServeRequest) tls() (*tls.Config, error) {
 // listen opens the address: one of loopback's, unless the operator says by which
 // names others call, and that they do so by TLS or else that they need not.
 func (q ServeRequest) listen(ctx context.Context, secure bool) (net.Listener, error) {
-	host, _, err := net.SplitHostPort(q.Listen)
+	host, err := hostOf(q.Listen, "127.0.0.1:8642")
 	if err != nil {
-		return nil, fault.New(fault.Usage, "--listen %q is no address and port", q.Listen).WithHint("as 127.0.0.1:8642")
+		return nil, err
 	}
 	if _, err := netip.ParseAddr(host); err != nil && host != "" {
 		return nil, fault.New(fault.Usage, "--listen %q names no address", q.Listen).WithHint("as 127.0.0.1:8642, or :8642 for all addresses")
 	}
 	if !onLoopback(q.Listen) {
 		if !secure && !q.Public {
-			return nil, fault.New(fault.Usage, "%q is not of loopback: grants would travel for anybody to read", q.Listen).
+			return nil, fault.New(fault.Usage, "%q is not a loopback address; tokens would be sent unencrypted", q.Listen).
 				WithHint("listen on 127.0.0.1; or give --tls-cert and --tls-key; or say --insecure-public where something else before it has TLS")
 		}
 		if len(q.Hosts) == 0 {
@@ -211,6 +212,18 @@ func (q ServeRequest) listen(ctx context.Context, secure bool) (net.Listener, er
 		return nil, fault.Wrap(fault.Usage, err, "nothing can listen on %q: %v", q.Listen, errors.Unwrap(err))
 	}
 	return l, nil
+}
+
+// hostOf checks an address to listen on, and gives its host.
+func hostOf(addr, example string) (string, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", fault.New(fault.Usage, "--listen %q is not an address and a port", addr).WithHint("as %s", example)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return "", fault.New(fault.Usage, "--listen %q: %q is not a valid port; expected 0 to 65535", addr, port).WithHint("as %s", example)
+	}
+	return host, nil
 }
 
 func onLoopback(addr string) bool {

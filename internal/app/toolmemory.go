@@ -102,3 +102,29 @@ func (m *toolMemory) Change(source string, f func(map[tool.ID]catalog.Record) bo
 		return m.app.writeWhole(toolFile(source), append(b, '\n'))
 	})
 }
+
+// failingFile keeps which sources fail. Losing it only has them asked sooner.
+var failingFile = filepath.Join(toolFolder, ".failing.json")
+
+// Failure implements catalog.FailureMemory.
+func (m *toolMemory) Failure(source string) *catalog.Failure {
+	all := map[string]*catalog.Failure{}
+	if m.app.readState(failingFile, &all) != nil {
+		return nil
+	}
+	return all[source]
+}
+
+// Failed implements catalog.FailureMemory.
+func (m *toolMemory) Failed(source string, f *catalog.Failure) {
+	_ = m.app.locked(filepath.Join(toolFolder, ".lock"), func() error { // see failingFile
+		all := map[string]*catalog.Failure{}
+		if m.app.readState(failingFile, &all) != nil || all == nil {
+			all = map[string]*catalog.Failure{}
+		}
+		if all[source] = f; f == nil {
+			delete(all, source)
+		}
+		return m.app.writeState(failingFile, all)
+	})
+}

@@ -183,7 +183,7 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 			// An equal call had put it, which was given up: this one puts its own.
 		case done.State == store.Lapsed:
 			return runner.Answer{}, fault.New(fault.NeedsApproval, "approval was not given in time: %s", q.Decision.Reason).
-				WithHint("run it again and have somebody answer with remit approvals")
+				ForOperator("run it again and have somebody answer with remit approvals")
 		}
 		// Approved for one call: the next round claims it, unless the same call at
 		// the same time has. Then the question is put again.
@@ -195,7 +195,7 @@ func (d *Desk) nobody(q runner.Question, filed store.Question) error {
 	if d.Advice != nil {
 		return e.WithHint("%s", d.Advice(filed))
 	}
-	return e.WithHint("run it in a terminal to be asked; or have it approved with remit approvals, and run the same again before %s", filed.Until.UTC().Format(time.RFC3339))
+	return e.ForOperator("run it in a terminal to be asked; or have it approved with remit approvals, and run the same again before %s", filed.Until.UTC().Format(time.RFC3339))
 }
 
 // claim uses an approval that was given before.

@@ -163,7 +163,7 @@ func (c *Catalog) Changed(ctx context.Context, source string) ([]tool.ID, error)
 	var out []tool.ID
 	i := slices.IndexFunc(c.all(), func(f *feed) bool { return f.name == source })
 	if i < 0 {
-		return nil, fault.New(fault.Usage, "no source is called %q", source).WithHint("remit tools lists the tools of all sources")
+		return nil, fault.New(fault.Usage, "no source is called %q", source).ForOperator("remit tools lists the tools of all sources")
 	}
 	c.List(ctx, Filter{Source: source})
 	records, err := c.memory.Load(source)

@@ -42,6 +42,10 @@ type feed struct {
 	begun  time.Time // when the last attempt began, by the machine's clock
 	closed bool
 
+	failures int  // in a row
+	missed   bool // a list went without it, and is told when it answers
+	recalled bool // what an earlier process remembered of failures was looked up
+
 	done  chan struct{}
 	tasks sync.WaitGroup
 }
@@ -169,12 +173,13 @@ func (f *feed) usable(want uint64, now time.Time) *snapshot {
 // waited for, and is asked again meanwhile.
 func (f *feed) glance(ctx context.Context) (*snapshot, error) {
 	f.mu.Lock()
+	f.recallFailure()
 	if f.bad != nil || f.err == nil {
 		f.mu.Unlock()
 		return f.current(ctx)
 	}
 	defer f.mu.Unlock()
-	if f.c.now().Sub(f.tried) >= retryAfter {
+	if f.c.now().Sub(f.tried) >= backoff(f.failures) {
 		f.start()
 	}
 	return f.last, f.failure()
@@ -226,6 +231,7 @@ func (f *feed) late(ctx context.Context, fl *flight) error {
 		return nil
 	}
 	if !errors.Is(context.Cause(ctx), errLate) {
+		f.missed = true
 		return fault.Wrap(fault.ToolCancelled, ctx.Err(), "the source %s was not waited for", f.name)
 	}
 	if f.since.IsZero() {
@@ -245,7 +251,7 @@ func (f *feed) failure() error {
 	if e, ok := errors.AsType[*fault.Error](f.err); ok {
 		why = ": " + e.Msg
 	}
-	return fault.Wrap(fault.ToolFailed, f.err, "the source %s fails%s", f.name, why).WithHint("remit tools tells since when")
+	return fault.Wrap(fault.ToolFailed, f.err, "the source %s fails%s", f.name, why).ForOperator("remit tools tells since when")
 }
 
 // start begins an attempt unless one is under way, and gives the one that is.
@@ -291,15 +297,21 @@ func (f *feed) land(fl *flight, s *snapshot, err error) {
 	was, now := f.last, f.c.now()
 	f.flight, f.tried = nil, now
 	if f.err = err; err != nil {
+		f.failures++
 		if f.since.IsZero() {
 			f.since = now
 		}
 	} else {
-		f.last, f.since = s, time.Time{}
+		f.last, f.since, f.failures = s, time.Time{}, 0
 	}
+	failures, since, closed, missed := f.failures, f.since, f.closed, f.missed
+	f.missed = missed && err != nil
 	f.mu.Unlock()
+	if !closed { // else it was cut off
+		f.keepFailure(err, failures, since, now)
+	}
 	close(fl.done)
-	if err == nil && !sameTools(was, s) {
+	if err == nil && (missed || !sameTools(was, s)) {
 		f.c.tell(f.name)
 	}
 }

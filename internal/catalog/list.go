@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/remitrun/remit/internal/fault"
 	"github.com/remitrun/remit/internal/infer"
 	"github.com/remitrun/remit/internal/inspect"
 	"github.com/remitrun/remit/internal/tool"
@@ -22,6 +23,10 @@ type Filter struct {
 	// Use: the list is handed to a client or a model, which goes by it. What was
 	// never used before is pinned as it is, as a call would.
 	Use bool
+	// Wait bounds how long sources that have to be started or reached are waited for;
+	// 0: as long as one discovery may take. Of those that did not answer, the tools
+	// that were used before are listed as they are remembered.
+	Wait time.Duration
 }
 
 // Tool is a tool as it is listed.
@@ -36,6 +41,7 @@ type Tool struct {
 	First    time.Time // when it was seen first; zero of built-in tools, and of what is not remembered
 	Last     time.Time // when it was seen last, to the hour
 	Accepted time.Time // when it was accepted; zero if it was never used
+	Recalled bool      // its source did not answer: the tool is as it is remembered
 }
 
 // Failing is a source that fails.
@@ -44,6 +50,7 @@ type Failing struct {
 	Err    error
 	Since  time.Time // zero: it can never work as it is configured
 	Last   []string  // the IDs of its tools when they were seen last
+	Late   bool      // it did not fail, but has not answered within the filter's Wait
 }
 
 // Listing is what List found.
@@ -63,6 +70,8 @@ func (c *Catalog) List(ctx context.Context, f Filter) Listing {
 	var all sync.WaitGroup
 	for i, x := range feeds {
 		all.Go(func() {
+			ctx, stop := f.bound(ctx, x)
+			defer stop()
 			s, err := x.glance(ctx)
 			if err != nil { // what it had
 				s, _, _ = x.state()
@@ -95,15 +104,33 @@ func (f Filter) wants(source string) bool {
 		f.Source == "extension" && strings.HasPrefix(source, "ext:")
 }
 
+// bound gives the context in which a source is asked for a list.
+func (f Filter) bound(ctx context.Context, x *feed) (context.Context, context.CancelFunc) {
+	if _, slow := x.src.(Recalling); slow && f.Wait > 0 {
+		return context.WithTimeout(ctx, f.Wait)
+	}
+	return ctx, func() {}
+}
+
 func (c *Catalog) listFeed(ctx context.Context, out *Listing, f Filter, names *names, x *feed, s *snapshot) {
 	_, since, err := x.state()
-	if err == nil && s == nil {
-		err = ctx.Err() // it was not waited for
+	late := err == nil && s == nil // it was not waited for
+	if late {
+		if err = ctx.Err(); err == nil {
+			err = fault.New(fault.ToolTimeout, "it has not answered within %s", f.Wait)
+		}
 	}
 	if err != nil {
-		out.Failing = append(out.Failing, Failing{x.name, err, since, x.known()})
+		out.Failing = append(out.Failing, Failing{x.name, err, since, x.known(), late})
 	}
 	if s == nil {
+		if f.Wait > 0 {
+			first := len(out.Tools)
+			c.put(out, f, names, x.name, c.recalled(x))
+			for i := range out.Tools[first:] {
+				out.Tools[first+i].Recalled = true
+			}
+		}
 		return
 	}
 	out.Refused, out.More = append(out.Refused, s.refused...), out.More+s.more

@@ -47,13 +47,37 @@ func (s still) find(id tool.ID) (*listed, error) {
 	if v == nil {
 		return nil, fault.New(fault.ToolUnknown, "nothing is remembered of the tool %q", string(id)).WithHint("remit tool %s asks its source", id)
 	}
+	return s.c.recall(f.name, r, id, v)
+}
+
+// recalled are the tools of a source that were used before, as they were accepted.
+func (c *Catalog) recalled(f *feed) []*listed {
+	r, ok := f.src.(Recalling)
+	records, err := c.memory.Load(f.name)
+	if !ok || f.bad != nil || err != nil {
+		return nil
+	}
+	var out []*listed
+	for id, record := range records {
+		if record.Accepted == nil {
+			continue
+		}
+		if l, err := c.recall(f.name, r, id, record.Accepted); err == nil {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// recall makes a tool of a version that is remembered of it.
+func (c *Catalog) recall(source string, r Recalling, id tool.ID, v *Version) (*listed, error) {
 	spec := v.spec(id)
 	t := r.Recall(spec, v.Hints)
 	_, hints, err := ask(t)
 	if err != nil {
 		return nil, fault.New(fault.ToolUnknown, "the tool %q cannot be remembered: %v", string(id), err)
 	}
-	l := s.c.list(f.name, t, spec, hints)
+	l := c.list(source, t, spec, hints)
 	if l.entry.Digest, err = v.sum(); err != nil { // as it was: a schema's spaces may be gone
 		return nil, fault.New(fault.StoreFailed, "the digest that is remembered of %q cannot be read: %v", string(id), err)
 	}

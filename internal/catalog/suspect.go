@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/remitrun/remit/internal/inspect"
+	"github.com/remitrun/remit/internal/tool"
 )
 
 // inspect gives the findings of a tool's own text, which are looked for once.
@@ -16,6 +17,21 @@ func (l *listed) inspect() []inspect.Finding {
 			inspect.Schema("input_schema", l.said.Input), inspect.Schema("output_schema", l.said.Output))
 	})
 	return l.findings
+}
+
+// Findings are what in a tool's text should be read with care, as far as the tool
+// is known without asking its source.
+func (c *Catalog) Findings(id tool.ID) []inspect.Finding {
+	f := c.feedOf(id)
+	if f == nil {
+		return nil // built in, or unknown
+	}
+	last, _, _ := f.state()
+	if last == nil || last.tools[id] == nil {
+		return nil
+	}
+	l := last.tools[id]
+	return slices.Concat(l.inspect(), c.names().references(l))
 }
 
 // names are those of all known tools, for texts that speak of others' tools.

@@ -292,7 +292,7 @@ func (s *session) printGrants(list []app.GrantInfo) {
 		word := standing(g)
 		rows[i] = []cell{
 			{text: short(g.Record.ID.String())}, {text: word, colour: colours[word]}, {text: g.Record.Holder}, {text: parent},
-			{text: when(g.Record.Issued, time.Now())}, {text: g.Record.Expires.Local().Format(time.DateTime)}, {text: g.Record.Budgets.String()},
+			{text: when(g.Record.Issued, time.Now())}, {text: expiry(g.Record.Expires)}, {text: g.Record.Budgets.String()},
 		}
 	}
 	s.table([]string{"GRANT", "STATUS", "HOLDER", "FROM", "ISSUED", "EXPIRES", "BUDGETS"}, rows)

@@ -79,7 +79,7 @@ func (s *session) printToken(done string, t app.Token, file string) error {
 		})
 	}
 	s.printf("%s grant %s %s\n", s.paint(green, "✓"), s.paint(bold, c.Leaf().String()), done)
-	s.printf("  holder   %s\n  expires  %s\n  budgets  %s\n", show(c.Holder()), c.Expires().Local().Format(time.DateTime), show(c.Budgets().String()))
+	s.printf("  holder   %s\n  expires  %s\n  budgets  %s\n", show(c.Holder()), expiry(c.Expires()), show(c.Budgets().String()))
 	if file != "" {
 		s.printf("  token    in %s\n", show(file))
 		return nil
@@ -325,4 +325,12 @@ without the private key.
 			return nil
 		},
 	}
+}
+
+// expiry is when a grant ends, for people.
+func expiry(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return t.Local().Format(time.DateTime)
 }

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +15,7 @@ import (
 func (s *session) mcpAddCmd() *cobra.Command {
 	var env, within, asks []string
 	var folder, policyFile, url, protocol string
-	var replace bool
+	var replace, later bool
 	c := &cobra.Command{
 		Use:   "add NAME [flags] -- COMMAND...",
 		Short: "Add an MCP server that Remit starts, confined, or reaches at a URL",
@@ -28,6 +27,10 @@ Without -p the server sees a folder of its own, no network, and of the environme
 what --env gives. With -p it may do what that policy allows, which is copied:
 later changes of the file change nothing. A server that npx or uvx would download
 cannot be started without network: install it first and name the program.
+
+The server is started once, to see that it works: what failed is told, and which
+rule of a policy would probably help; so is text of its tools that speaks to the
+model. It is added in any case. --no-start leaves that to remit mcp test.
 
 --within says that an argument of some tools is a path or a URL: then the rules of
 whoever calls decide it as for the built-in tools, besides the server's own policy.
@@ -66,7 +69,7 @@ a server that wants OAuth needs remit mcp login.
 			if m.Within, err = withinOf(within); err != nil {
 				return err
 			}
-			return s.mcpAdd(m, folder, policyFile, replace)
+			return s.mcpAdd(cmd.Context(), m, folder, policyFile, replace, !later)
 		},
 	}
 	fl := c.Flags()
@@ -78,6 +81,7 @@ a server that wants OAuth needs remit mcp login.
 	fl.StringVarP(&folder, "workspace", "w", "", "where the server starts, and its policy's workspace (default: a folder of its own)")
 	fl.StringVar(&url, "url", "", "where the server is, if it is not started here")
 	fl.BoolVar(&replace, "replace", false, "put it in the place of one of this name")
+	fl.BoolVar(&later, "no-start", false, "do not start it now")
 	return c
 }
 
@@ -110,7 +114,7 @@ func variablesOf(pairs []string) (map[string]string, error) {
 	return out, nil
 }
 
-func (s *session) mcpAdd(m app.MCPServer, folder, policyFile string, replace bool) error {
+func (s *session) mcpAdd(ctx context.Context, m app.MCPServer, folder, policyFile string, replace, start bool) error {
 	a, err := s.open()
 	if err != nil {
 		return err
@@ -130,11 +134,14 @@ func (s *session) mcpAdd(m app.MCPServer, folder, policyFile string, replace boo
 	if err := a.AddMCPServer(m, replace); err != nil {
 		return err
 	}
-	if s.json {
-		return s.printJSON(map[string]any{"name": m.Name})
+	s.say("%s %s added  %s\n", s.paint(green, "✓"), m.Name, s.paint(dim, "remit mcp test "+m.Name))
+	if !start {
+		if s.json {
+			return s.printJSON(map[string]any{"name": m.Name})
+		}
+		return nil
 	}
-	s.printf("%s %s added  %s\n", s.paint(green, "✓"), m.Name, s.paint(dim, "remit mcp test "+m.Name))
-	return nil
+	return s.mcpTried(ctx, a, m.Name)
 }
 
 // mcpServerJSON is a server as --json prints it: of the environment the names
@@ -267,7 +274,8 @@ func (s *session) mcpTestCmd() *cobra.Command {
 		Use:   "test NAME",
 		Short: "Start an MCP server and list its tools",
 		Long: `The server is started as for a call, confined, asked for its tools, and stopped.
-None of them is called.
+None of them is called. Where it fails, the rule of its policy that would probably
+help is proposed. Text of its tools that speaks to the model is shown as a finding.
 `,
 		Example: "  remit mcp test files",
 		Args:    cobra.ExactArgs(1),
@@ -279,30 +287,6 @@ None of them is called.
 			return s.mcpTest(cmd.Context(), a, args[0])
 		},
 	}
-}
-
-func (s *session) mcpTest(ctx context.Context, a *app.App, name string) error {
-	began := time.Now()
-	tools, err := a.TestMCPServer(ctx, name)
-	if err != nil {
-		return err
-	}
-	if s.json {
-		type toolName struct {
-			ID    string `json:"id"`
-			Title string `json:"title"`
-		}
-		out := make([]toolName, len(tools))
-		for i, t := range tools {
-			out[i] = toolName{string(t.ID), t.Title}
-		}
-		return s.printJSON(map[string]any{"name": name, "tools": out})
-	}
-	s.printf("%s %s answers with %s in %s\n", s.paint(green, "✓"), name, counted(len(tools), "tool"), ms(time.Since(began)))
-	for _, t := range tools {
-		s.printf("  %s  %s\n", show(string(t.ID)), s.paint(dim, s.clip(show(t.Title), len(t.ID)+gap)))
-	}
-	return nil
 }
 
 func (s *session) mcpImportCmd() *cobra.Command {

@@ -38,7 +38,7 @@ func prepare(c *cobra.Command) {
 
 // misused explains what is wrong with the words after a command's name.
 func misused(cmd *cobra.Command, words []string) error {
-	if cmd.HasSubCommands() && len(words) > 0 && len(operands(cmd.Use)) == 0 {
+	if cmd.HasSubCommands() && len(words) > 0 && !hasOperands(cmd.Use) {
 		e := fault.New(fault.Usage, "%s has no command %q", cmd.CommandPath(), words[0])
 		cmd.SuggestionsMinimumDistance = 2
 		if near := cmd.SuggestionsFor(words[0]); len(near) > 0 {
@@ -48,26 +48,44 @@ func misused(cmd *cobra.Command, words []string) error {
 	}
 	_, names, _ := strings.Cut(strings.TrimSuffix(cmd.UseLine(), " [flags]"), " ")
 	var e *fault.Error
-	switch want := operands(cmd.Use); {
+	switch want, optional := operands(cmd.Use); {
 	case len(words) < len(want):
 		e = fault.New(fault.Usage, "%s is missing", want[len(words)])
-	case len(want) == 0 && !strings.Contains(cmd.Use, "["):
-		e = fault.New(fault.Usage, "%s takes no argument, and %q is one", cmd.CommandPath(), words[0])
+	case len(want) == 0 && !optional:
+		e = fault.New(fault.Usage, "%s takes no arguments, but got %q", cmd.CommandPath(), words[0])
 	default:
 		e = fault.New(fault.Usage, "%q is one argument too many", words[len(words)-1])
 	}
 	return e.WithHint("usage: remit %s; see %s --help", names, cmd.CommandPath())
 }
 
-// operands are the required words of a usage line.
-func operands(use string) []string {
-	var out []string
-	for _, w := range strings.Fields(use)[1:] {
-		if !strings.HasPrefix(w, "[") {
-			out = append(out, strings.TrimSuffix(w, "..."))
+func hasOperands(use string) bool {
+	required, _ := operands(use)
+	return len(required) > 0
+}
+
+// operands are the required words of a usage line, and whether it has optional
+// ones: a group in brackets that is not one of flags. Quoted words are one operand.
+func operands(use string) (required []string, optional bool) {
+	_, rest, _ := strings.Cut(use, " ")
+	for rest = strings.TrimSpace(rest); rest != ""; rest = strings.TrimSpace(rest) {
+		end := strings.IndexByte(rest, ' ')
+		switch rest[0] {
+		case '[':
+			end = strings.IndexByte(rest, ']') + 1
+			optional = optional || !strings.HasPrefix(rest, "[-")
+		case '"':
+			end = strings.IndexByte(rest[1:], '"') + 2
 		}
+		if end <= 0 {
+			end = len(rest)
+		}
+		if rest[0] != '[' {
+			required = append(required, strings.TrimSuffix(rest[:end], "..."))
+		}
+		rest = rest[end:]
 	}
-	return out
+	return required, optional
 }
 
 // badFlag explains a flag that cannot be read.

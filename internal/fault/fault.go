@@ -159,6 +159,8 @@ type Error struct {
 	Msg   string // may be shown to the caller
 	Hint  string // the way out, a sentence without a final full stop
 	Err   error  // the cause, for operators only; never shown to agents
+	// Operator: only who runs Remit can do what the hint says, as with a command.
+	Operator bool
 }
 
 // New makes an Error with a formatted message.
@@ -180,8 +182,16 @@ func (e *Error) In(field string) *Error { c := *e; c.Field = field; return &c }
 // WithHint returns a copy of e that tells the way out.
 func (e *Error) WithHint(format string, args ...any) *Error {
 	c := *e
-	c.Hint = fmt.Sprintf(format, args...)
+	c.Hint, c.Operator = fmt.Sprintf(format, args...), false
 	return &c
+}
+
+// ForOperator returns a copy of e that tells the way out to who runs Remit, such as
+// a command of it. Models are not told.
+func (e *Error) ForOperator(format string, args ...any) *Error {
+	c := e.WithHint(format, args...)
+	c.Operator = true
+	return c
 }
 
 // Error prints the code, the place, the field, the message and the hint.
@@ -250,6 +260,16 @@ func CodeOf(err error) Code {
 		return c
 	}
 	return Internal
+}
+
+// ForModel is what a model is told of an error: the message, and a hint that it can
+// follow. It runs no command of Remit.
+func ForModel(err error) string {
+	var e *Error
+	if errors.As(err, &e) && e.Operator {
+		return e.Msg
+	}
+	return Message(err)
 }
 
 // Message is what may be shown of an error to an agent: the message of the

@@ -62,6 +62,9 @@ type Options struct {
 	// Enter verifies a token that a client presents over HTTP, and records nothing. It
 	// must be quick for one that was verified before. Only over HTTP is it needed.
 	Enter func(ctx context.Context, token string) (Holder, error)
+	// Findings is what in a tool's own text should be read with care; nil: nothing is
+	// known. Clients are told in the tool's _meta.
+	Findings func(id tool.ID) []Finding
 	// Begin starts the run of a connection; token is the grant that the client
 	// presented, "" on standard input and output.
 	Begin func(ctx context.Context, token string, ask Asker) (Session, error)

@@ -39,7 +39,7 @@ func (c *conn) list(ctx context.Context) {
 		}
 		now[name] = true
 		if d := t.Digest(); c.shown[name] != d {
-			c.server.AddTool(describe(name, t, c.gateway.opts.Server != ""), c.handle)
+			c.server.AddTool(describe(name, t, c.gateway.opts.Server != "", c.findings(t.ID)), c.handle)
 			c.listed[name], c.shown[name] = t.ID, d
 		}
 	}
@@ -95,11 +95,11 @@ func (c *conn) nameOf(id tool.ID) (string, bool) {
 }
 
 // describe writes a tool as MCP has it.
-func describe(name string, t *tool.Spec, whole bool) *mcp.Tool {
+func describe(name string, t *tool.Spec, whole bool, findings []Finding) *mcp.Tool {
 	out := &mcp.Tool{
 		Name: name, Title: t.Title, Description: t.Description, InputSchema: inputSchema(t.Input), Annotations: annotations(t),
 	}
-	about := aboutTool{ID: string(t.ID), Risk: t.Risk.String(), SideEffects: []string{}, Source: t.Source}
+	about := aboutTool{ID: string(t.ID), Risk: t.Risk.String(), SideEffects: []string{}, Source: t.Source, Findings: findings}
 	for _, e := range t.Effects.List() {
 		about.SideEffects = append(about.SideEffects, e.String())
 	}
@@ -119,6 +119,24 @@ type aboutTool struct {
 	Risk        string   `json:"risk"`
 	SideEffects []string `json:"side_effects"`
 	Source      string   `json:"source"`
+	// Findings tell a client that a source's text speaks to the model, or hides
+	// something, so that it can show or refuse the tool.
+	Findings []Finding `json:"findings,omitempty"`
+}
+
+// Finding is a suspicious part of a tool's own text. The text itself is left out:
+// a model may read what a client gets.
+type Finding struct {
+	Kind  string `json:"kind"`
+	Where string `json:"where"` // as description
+	Why   string `json:"why"`
+}
+
+func (c *conn) findings(id tool.ID) []Finding {
+	if f := c.gateway.opts.Findings; f != nil {
+		return f(id)
+	}
+	return nil
 }
 
 const aboutKey = "run.remit/tool"

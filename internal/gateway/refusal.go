@@ -22,7 +22,11 @@ func ruleName(o runner.Outcome) string {
 // finds the record.
 func (c *conn) refusal(o runner.Outcome) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s: %s\n", fault.CodeOf(o.Err).Error(), o.Status, fault.Message(o.Err))
+	what := fault.ForModel(o.Err)
+	if !strings.HasPrefix(what, o.Status.String()) { // as "denied by files.read.deny[0]" does
+		what = o.Status.String() + ": " + what
+	}
+	fmt.Fprintf(&b, "%s %s\n", fault.CodeOf(o.Err).Error(), what)
 	if rule := ruleName(o); rule != "" && o.Status == tool.StatusDenied {
 		fmt.Fprintf(&b, "rule: %s%s\n", rule, whose(o.Decision.Rule))
 	}

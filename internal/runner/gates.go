@@ -153,7 +153,7 @@ func (f *flight) planned(ctx context.Context) error {
 	if f.outside != nil {
 		return fault.New(fault.NotInPlan, "%s", fault.Message(f.outside)).WithHint("%s", d.Reason)
 	}
-	return fault.New(fault.NotInPlan, "%s", d.Reason).WithHint("freeze the plan with remit plan freeze, and run it with --frozen")
+	return fault.New(fault.NotInPlan, "%s", d.Reason).ForOperator("freeze the plan with remit plan freeze, and run it with --frozen")
 }
 
 func (f *flight) policyCall() policy.Call {
@@ -168,7 +168,7 @@ func (f *flight) moded(ctx context.Context) error {
 			return nil
 		}
 		return fault.New(fault.PlanOnly, "the run only plans, and %q may have side effects: %s", f.c.Tool, e).
-			WithHint("run it without --planning")
+			ForOperator("run it without --planning")
 	})
 	if err != nil {
 		f.refuse("mode", err)
@@ -185,7 +185,7 @@ func (f *flight) pinned(ctx context.Context) error {
 		}
 		if d, ok := f.run.Grant.Pinned(f.c.Tool); ok && d != f.entry.Digest {
 			return fault.New(fault.ToolChanged, "the tool %q is not the one that the grant pins: its digest is %s, pinned is %s", f.c.Tool, f.entry.Digest, d).
-				WithHint("look at what changed with remit tool %s, and ask for a new grant", f.c.Tool)
+				ForOperator("look at what changed with remit tool %s, and ask for a new grant", f.c.Tool)
 		}
 		return nil
 	})
@@ -208,7 +208,7 @@ func (f *flight) approve(ctx context.Context) error {
 func (f *flight) ask(ctx context.Context) error {
 	if f.r.Ask == nil {
 		return fault.New(fault.NeedsApproval, "needs approval, and nobody is there to give it: %s", f.decision.Reason).
-			WithHint("run it in a terminal to be asked, or allow it in the policy")
+			ForOperator("run it in a terminal to be asked, or allow it in the policy")
 	}
 	a, err := f.r.Ask.Ask(ctx, Question{Run: f.run, Call: f.c, Spec: f.entry.Spec, Digest: f.entry.Digest,
 		Args: f.args, Actions: f.actions, Decision: f.decision, Terms: f.run.terms})
@@ -266,7 +266,7 @@ func (f *flight) unchanged() error {
 		return fault.New(fault.ToolDisabled, "the tool %q was switched off while the call waited: %s", f.c.Tool, now.Disabled)
 	case now.Digest != f.entry.Digest:
 		return fault.New(fault.ToolChanged, "the tool %q was changed while the call waited: its digest is %s, decided was on %s", f.c.Tool, now.Digest, f.entry.Digest).
-			WithHint("look at what changed with remit tool %s, and call it again", f.c.Tool)
+			ForOperator("look at what changed with remit tool %s, and call it again", f.c.Tool)
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func (b *Box) addSecrets(p permit.Permit, c Command, prof *Profile, st *start) e
 			value, ok = b.conf.Secret(s.Key())
 		}
 		if !ok || value == "" || strings.ContainsRune(value, 0) {
-			return fault.Wrap(fault.HandleRefused, fault.NotFound, "the secret %q is not in the store", s.Store).WithHint("set it with remit secret set %s", s.Store)
+			return fault.Wrap(fault.HandleRefused, fault.NotFound, "the secret %q is not in the store", s.Store).ForOperator("set it with remit secret set %s", s.Store)
 		}
 		st.env = slices.DeleteFunc(st.env, func(pair string) bool { return strings.HasPrefix(pair, s.Env+"=") })
 		st.env = append(st.env, s.Env+"="+value)

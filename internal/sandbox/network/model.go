@@ -159,7 +159,7 @@ func (m *ModelTransport) sign(out *http.Request) (mask, error) {
 	}
 	if value = strings.Trim(value, " \t\r\n"); !ok || value == "" {
 		return nil, fault.New(fault.ModelKey, "the key %q of the model's service is not set", m.of.Key).
-			WithHint("set it with remit secret set %s, or as an environment variable of Remit", strings.ToLower(m.of.Key))
+			ForOperator("set it with remit secret set %s, or as an environment variable of Remit", strings.ToLower(m.of.Key))
 	}
 	if strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, fault.New(fault.ModelKey, "the key %q of the model's service cannot stand in a header", m.of.Key).

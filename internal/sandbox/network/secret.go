@@ -56,7 +56,7 @@ func missing(s policy.Secret) error {
 	if s.Store == "" {
 		return fault.Wrap(fault.HandleRefused, fault.NotFound, "the secret %q is not set in Remit's environment", s.Env)
 	}
-	return fault.Wrap(fault.HandleRefused, fault.NotFound, "the secret %q is not in the store", s.Store).WithHint("set it with remit secret set %s", s.Store)
+	return fault.Wrap(fault.HandleRefused, fault.NotFound, "the secret %q is not in the store", s.Store).ForOperator("set it with remit secret set %s", s.Store)
 }
 
 // SameHeader compares the names of two header fields as servers may: in any

@@ -111,7 +111,7 @@ func (f *flight) refused(capability string) error {
 	own := f.live.server.cfg.Asks
 	switch said := map[string]bool{"elicitation": own.Elicitation, "sampling": own.Sampling, "roots": own.Roots}[capability]; {
 	case !said:
-		return e.WithHint("the operator lets a server ask with remit mcp add --asks %s", capability)
+		return e.ForOperator("the operator lets a server ask with remit mcp add --asks %s", capability)
 	case f.caller.Ask == nil:
 		return e.WithHint("only a client of remit mcp serve can be asked")
 	}

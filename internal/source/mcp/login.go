@@ -271,5 +271,5 @@ func (h *loggedIn) Authorize(_ context.Context, _ *http.Request, resp *http.Resp
 	if short {
 		what = "wants a person to log in with more rights: " + quoted(strings.Join(wanted, " "), 200)
 	}
-	return fault.New(fault.LoginNeeded, "the MCP server %q %s", h.name, what).WithHint("remit mcp login %s", h.name)
+	return fault.New(fault.LoginNeeded, "the MCP server %q %s", h.name, what).ForOperator("remit mcp login %s", h.name)
 }

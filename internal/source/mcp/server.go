@@ -195,7 +195,7 @@ func (s *Server) current() (*live, *starting, error) {
 	switch wait := time.Until(s.notYet); {
 	case wait > maxPatience:
 		return nil, nil, fault.New(fault.ToolFailed, "the MCP server %q failed %d times in a row and is not started again for %s; last: %s",
-			s.cfg.Name, s.failures, wait.Round(100*time.Millisecond), bare(s.lastErr)).WithHint("remit mcp test %s", s.cfg.Name)
+			s.cfg.Name, s.failures, wait.Round(100*time.Millisecond), bare(s.lastErr)).ForOperator("remit mcp test %s", s.cfg.Name)
 	case wait > 0:
 		return nil, nil, errLater
 	}

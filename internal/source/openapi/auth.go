@@ -78,7 +78,7 @@ func (s *Source) value(p permit.Permit, a Auth, to tool.Target) (string, error) 
 		v, ok = s.conf.Secret("store:" + a.Secret)
 	}
 	if !ok || v == "" {
-		return "", fault.Wrap(fault.HandleRefused, fault.NotFound, "the secret %q is not in the store", a.Secret).WithHint("set it with remit secret set %s", a.Secret)
+		return "", fault.Wrap(fault.HandleRefused, fault.NotFound, "the secret %q is not in the store", a.Secret).ForOperator("set it with remit secret set %s", a.Secret)
 	}
 	return v, nil
 }

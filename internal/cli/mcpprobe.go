@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/inspect"
+)
+
+// mcpTest starts a server and prints its tools; its failure is the command's.
+func (s *session) mcpTest(ctx context.Context, a *app.App, name string) error {
+	began := time.Now()
+	p, err := a.TestMCPServer(ctx, name)
+	if err != nil {
+		return err
+	}
+	if p.Err != nil {
+		for _, fix := range p.Fixes {
+			s.errorf("%s its policy could allow %s\n", s.paintErr(yellow, "!"), show(fix))
+		}
+		return p.Err
+	}
+	return s.printProbe(name, p, time.Since(began))
+}
+
+// mcpTried starts a server that was just added. That it fails is told, and is not
+// the command's failure: the server was added.
+func (s *session) mcpTried(ctx context.Context, a *app.App, name string) error {
+	began := time.Now()
+	p, err := a.TestMCPServer(ctx, name)
+	if err != nil {
+		return err
+	}
+	if p.Err == nil || s.json {
+		return s.printProbe(name, p, time.Since(began))
+	}
+	s.errorf("%s it does not work yet: %s\n", s.paintErr(yellow, "!"), show(firstLine(fault.Message(p.Err))))
+	if len(p.Fixes) == 0 {
+		s.errorf("  its own messages are in %s\n", show(a.MCPLog(name)))
+		return nil
+	}
+	s.errorf("  a policy with these entries under allow would probably help:\n")
+	for _, fix := range p.Fixes {
+		s.errorf("    %s\n", show(fix))
+	}
+	s.errorf("  then: remit mcp add %s --replace -p POLICY …\n", name)
+	return nil
+}
+
+type probedTool struct {
+	ID       string            `json:"id"`
+	Title    string            `json:"title"`
+	Findings []inspect.Finding `json:"findings,omitempty"`
+}
+
+// printProbe prints what a server offers, and what in its text needs care.
+func (s *session) printProbe(name string, p app.MCPProbe, took time.Duration) error {
+	if s.json {
+		tools := make([]probedTool, len(p.Tools))
+		for i, t := range p.Tools {
+			tools[i] = probedTool{string(t.Spec.ID), t.Spec.Title, t.Findings}
+		}
+		out := map[string]any{"name": name, "tools": tools}
+		if p.Err != nil {
+			out["error"] = map[string]any{"code": fault.CodeOf(p.Err).Error(), "message": fault.Message(p.Err), "fixes": append([]string{}, p.Fixes...)}
+		}
+		return s.printJSON(out)
+	}
+	s.printf("%s %s answers with %s in %s\n", s.paint(green, "✓"), name, counted(len(p.Tools), "tool"), ms(took))
+	for _, t := range p.Tools {
+		s.printf("  %s  %s\n", show(string(t.Spec.ID)), s.paint(dim, s.clip(show(t.Spec.Title), len(t.Spec.ID)+gap)))
+		for _, f := range t.Findings {
+			s.printf("    %s %s in its %s: %s: %s\n", s.paint(yellow, "[!]"), show(string(f.Kind)), show(f.Where), show(f.Why), show(strings.TrimSpace(f.Quote)))
+		}
+	}
+	for _, r := range p.Refused {
+		s.printf("  %s is refused: %s\n", show(r.ID), show(r.Why))
+	}
+	return nil
+}
