@@ -172,7 +172,7 @@ func (a *App) startMCP(ctx context.Context, s MCPServer) (*mcpsource.Link, error
 	if err != nil {
 		return nil, errors.Join(err, p.close())
 	}
-	return &mcpsource.Link{Transport: mcpsource.Stdio(p.out, p.in), Ended: r.ended, Why: r.why, Stop: r.stop}, nil
+	return &mcpsource.Link{Transport: mcpsource.Stdio(p.out, p.in), Ended: r.ended, Why: r.why, Stop: r.stop, Kill: r.kill}, nil
 }
 
 // reach gets ready to reach a server elsewhere, through the network handle of a call
@@ -205,6 +205,13 @@ func (r *mcpRun) stop() {
 	case <-time.After(2 * time.Second):
 	}
 	r.cancel()
+	<-r.ended
+}
+
+// kill ends the server without asking it first.
+func (r *mcpRun) kill() {
+	r.cancel()
+	r.ask()
 	<-r.ended
 }
 

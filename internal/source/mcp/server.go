@@ -33,6 +33,7 @@ type Link struct {
 	Why func() error
 	// Stop ends the server and waits until it has ended.
 	Stop func()
+	Kill func() // ends it at once; nil: Stop does
 }
 
 // Config says what a server is and how it is reached.
@@ -100,9 +101,10 @@ type Server struct {
 
 // starting is a start that several callers may wait for.
 type starting struct {
-	done chan struct{}
-	live *live
-	err  error
+	cancel context.CancelFunc
+	done   chan struct{}
+	live   *live
+	err    error
 }
 
 // New makes a source of a server. Nothing is started.
@@ -138,6 +140,9 @@ func (s *Server) Close() error {
 	s.closed = true
 	cur := s.cur
 	s.cur = nil
+	if s.starting != nil {
+		s.starting.cancel() // nobody waits for it any more
+	}
 	s.mu.Unlock()
 	if cur != nil {
 		cur.stop()
@@ -199,16 +204,16 @@ func (s *Server) current() (*live, *starting, error) {
 	case wait > 0:
 		return nil, nil, errLater
 	}
-	st := &starting{done: make(chan struct{})}
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.StartTime)
+	st := &starting{cancel: cancel, done: make(chan struct{})}
 	s.starting = st
-	s.begun.Go(func() { s.start(st) })
+	s.begun.Go(func() { s.start(ctx, st) })
 	return nil, st, nil
 }
 
 // start starts the server for all who wait. It does not depend on any of them.
-func (s *Server) start(st *starting) {
-	ctx, stop := context.WithTimeout(context.Background(), s.cfg.StartTime)
-	defer stop()
+func (s *Server) start(ctx context.Context, st *starting) {
+	defer st.cancel()
 	l, err := s.connect(ctx)
 	s.mu.Lock()
 	s.starting = nil
@@ -347,7 +352,7 @@ func (s *Server) connect(ctx context.Context) (*live, error) {
 	first, stop := context.WithTimeout(ctx, s.cfg.StartTime/3)
 	defer stop()
 	l, started, err := s.attempt(first, "")
-	if err == nil || !started || errors.Is(err, errTooLong) || errors.Is(err, fault.LoginNeeded) {
+	if err == nil || !started || ctx.Err() != nil || errors.Is(err, errTooLong) || errors.Is(err, fault.LoginNeeded) {
 		return l, err
 	}
 	l, _, err = s.attempt(ctx, legacy)
@@ -380,7 +385,11 @@ func (s *Server) attempt(ctx context.Context, revision string) (_ *live, started
 	} else {
 		err = l.explain(err, "could not be started")
 	}
-	link.Stop()
+	if errors.Is(ctx.Err(), context.Canceled) && link.Kill != nil {
+		link.Kill() // it was never used, so it has nothing to end well
+	} else {
+		link.Stop()
+	}
 	return nil, true, err
 }
 
