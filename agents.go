@@ -7,13 +7,13 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/remitrun/remit/internal/agent"
+	"github.com/remitrun/remit/internal/agents/agent"
+	"github.com/remitrun/remit/internal/agents/capability"
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/approval"
-	"github.com/remitrun/remit/internal/capability"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/store"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/call/approval"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // Agents keeps agents and carries out their sessions. It is safe for concurrent

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/base/fault"
 )
 
 // The codes that agents and their sessions add.

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 
-	"github.com/remitrun/remit/internal/canon"
-	"github.com/remitrun/remit/internal/capability"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/permit"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/agents/capability"
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
 )
 
 // Capability is a module of this program that agents can be given: text for their

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/grant"
-	"github.com/remitrun/remit/internal/policy"
+	"github.com/remitrun/remit/internal/authority/grant"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
 )
 
 // GrantTerms says what a grant is issued or narrowed with. Zero budgets are none.

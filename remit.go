@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/frozen"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/report"
-	"github.com/remitrun/remit/internal/runner"
-	_ "github.com/remitrun/remit/internal/sandbox/spawn" // lets the program's binary be the sandbox's helper
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/call/frozen"
+	"github.com/remitrun/remit/internal/call/runner"
+	_ "github.com/remitrun/remit/internal/confine/sandbox/spawn" // lets the program's binary be the sandbox's helper
+	"github.com/remitrun/remit/internal/record/report"
 )
 
 // Options says where and under what a [Runtime] works. The zero Options use

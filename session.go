@@ -5,10 +5,10 @@ import (
 	"context"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/approval"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/store"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/approval"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // Session is a run whose calls come one by one. It is safe for concurrent use;

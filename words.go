@@ -11,13 +11,13 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/canon"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/report"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/store"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/record/report"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // Code numbers a kind of failure, as E1001 in messages. It is an error, so that

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/base/fault"
 )
 
 // generated compares the part of a document between <!-- generated: NAME -->
@@ -52,7 +52,7 @@ func remit(t *testing.T, args ...string) string {
 }
 
 func TestErrorsAreListed(t *testing.T) {
-	f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(repo, "internal/fault/fault.go"), nil, parser.ParseComments)
+	f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(repo, "internal/base/fault/fault.go"), nil, parser.ParseComments)
 	if err != nil {
 		t.Fatal(err)
 	}

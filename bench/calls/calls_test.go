@@ -6,7 +6,7 @@ import (
 
 	"github.com/remitrun/remit/bench/calls"
 	"github.com/remitrun/remit/bench/decide"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/base/tool"
 )
 
 func bench(b *testing.B) *calls.Bench {

@@ -8,7 +8,7 @@ import (
 	"syscall"
 
 	"github.com/remitrun/remit/internal/cli"
-	_ "github.com/remitrun/remit/internal/sandbox/spawn" // takes over when this binary is started as the sandbox's spawner
+	_ "github.com/remitrun/remit/internal/confine/sandbox/spawn" // takes over when this binary is started as the sandbox's spawner
 )
 
 // version is set when a release is built.

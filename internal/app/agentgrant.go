@@ -9,11 +9,11 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/remitrun/remit/internal/agent"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/grant"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/store"
+	"github.com/remitrun/remit/internal/agents/agent"
+	"github.com/remitrun/remit/internal/authority/grant"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // agentHouse makes the grants and runs of agents' sessions.

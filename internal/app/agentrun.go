@@ -7,14 +7,14 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/remitrun/remit/internal/agent"
-	"github.com/remitrun/remit/internal/approval"
-	"github.com/remitrun/remit/internal/catalog"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/store"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/agents/agent"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/approval"
+	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // agentRun is what the run of an agent's session has besides other runs.

@@ -4,17 +4,17 @@ import (
 	"context"
 	"slices"
 
-	"github.com/remitrun/remit/internal/agent"
-	"github.com/remitrun/remit/internal/approval"
-	"github.com/remitrun/remit/internal/builtin/modelchat"
-	"github.com/remitrun/remit/internal/capability"
-	"github.com/remitrun/remit/internal/catalog"
-	"github.com/remitrun/remit/internal/model"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/policy/glob"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/store"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/agents/agent"
+	"github.com/remitrun/remit/internal/agents/capability"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/authority/policy/glob"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/approval"
+	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/tools/builtin/modelchat"
+	"github.com/remitrun/remit/internal/tools/model"
 )
 
 // AgentsRequest says how agents are served.

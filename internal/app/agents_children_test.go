@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remitrun/remit/internal/agent"
-	"github.com/remitrun/remit/internal/model"
-	"github.com/remitrun/remit/internal/store"
+	"github.com/remitrun/remit/internal/agents/agent"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/tools/model"
 )
 
 const parentScript = `- tool_calls:

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/remitrun/remit/internal/agent"
+	"github.com/remitrun/remit/internal/agents/agent"
 )
 
 const noteCapability = `id: notes

@@ -5,13 +5,13 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/remitrun/remit/internal/agent"
-	"github.com/remitrun/remit/internal/capability"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/httpapi"
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/store"
-	"github.com/remitrun/remit/internal/store/sqlite"
+	"github.com/remitrun/remit/internal/agents/agent"
+	"github.com/remitrun/remit/internal/agents/capability"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/doors/httpapi"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/record/store/sqlite"
 )
 
 // SessionQuery chooses a page of sessions, newest first.

@@ -12,14 +12,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/remitrun/remit/internal/catalog"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/policy/target"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/source/openapi"
-	"github.com/remitrun/remit/internal/tool"
-	"github.com/remitrun/remit/internal/wholefile"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/authority/policy/target"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/tools/source/openapi"
 )
 
 // API is an OpenAPI document whose operations are tools.

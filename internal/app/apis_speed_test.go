@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/catalog"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/catalog"
 )
 
 // BenchmarkGitHub is what a process pays that lists tools, or calls one, where

@@ -12,18 +12,18 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/remitrun/remit/internal/catalog"
-	"github.com/remitrun/remit/internal/eventlog"
-	"github.com/remitrun/remit/internal/executor/wasm"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/redact"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/sandbox"
-	"github.com/remitrun/remit/internal/secret"
-	"github.com/remitrun/remit/internal/store"
-	"github.com/remitrun/remit/internal/store/sqlite"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/redact"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/confine/secret"
+	"github.com/remitrun/remit/internal/record/eventlog"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/record/store/sqlite"
+	"github.com/remitrun/remit/internal/tools/executor/wasm"
 )
 
 // App is a built Remit. Parts that cost time to open (the ledger, the sandbox)

@@ -3,7 +3,7 @@ package app
 import (
 	"github.com/google/uuid"
 
-	"github.com/remitrun/remit/internal/ledger"
+	"github.com/remitrun/remit/internal/record/ledger"
 )
 
 // The events of agents and sessions. Their status says what happened: saved,

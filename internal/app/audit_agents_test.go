@@ -6,10 +6,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/store"
-	"github.com/remitrun/remit/internal/store/sqlite"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/record/store/sqlite"
 )
 
 func TestAuditTellsOfAgents(t *testing.T) {

@@ -3,8 +3,8 @@ package app
 import (
 	"github.com/google/uuid"
 
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/store"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // The events of grants, questions and violations. Their status says what came of

@@ -10,19 +10,19 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/remitrun/remit/internal/authority"
-	"github.com/remitrun/remit/internal/budget"
-	"github.com/remitrun/remit/internal/eventlog"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/grant"
-	"github.com/remitrun/remit/internal/grant/token"
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/store"
-	"github.com/remitrun/remit/internal/store/sqlite"
-	"github.com/remitrun/remit/internal/tool"
-	"github.com/remitrun/remit/internal/wholefile"
+	"github.com/remitrun/remit/internal/authority/grant"
+	"github.com/remitrun/remit/internal/authority/grant/token"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/call/budget"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/call/standing"
+	"github.com/remitrun/remit/internal/record/eventlog"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/record/store/sqlite"
 )
 
 // Presented is a grant that somebody uses: its token, and where the token is
@@ -34,7 +34,7 @@ type Presented struct {
 
 // authorities is a runner.Authority and runner.Standings over the ledger.
 type authorities struct {
-	*authority.Authority
+	*standing.Authority
 	bank *budget.Bank
 }
 
@@ -68,7 +68,7 @@ func (a *App) granted(ctx context.Context) (*authorities, *sqlite.Store, error) 
 		return nil, nil, fault.New(fault.StoreFailed, "the ledger is closed")
 	}
 	if a.auth == nil {
-		a.auth = &authorities{Authority: authority.New(authority.Options{Grants: a.store, Budgets: a.store}), bank: budget.New(a.store)}
+		a.auth = &authorities{Authority: standing.New(standing.Options{Grants: a.store, Budgets: a.store}), bank: budget.New(a.store)}
 	}
 	return a.auth, a.store, nil
 }

@@ -3,15 +3,15 @@ package app
 import (
 	"time"
 
-	"github.com/remitrun/remit/internal/builtin/analyze"
-	"github.com/remitrun/remit/internal/builtin/clock"
-	fstool "github.com/remitrun/remit/internal/builtin/fs"
-	httptool "github.com/remitrun/remit/internal/builtin/http"
-	"github.com/remitrun/remit/internal/builtin/modelchat"
-	"github.com/remitrun/remit/internal/builtin/random"
-	shelltool "github.com/remitrun/remit/internal/builtin/shell"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/sandbox"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/tools/builtin/analyze"
+	"github.com/remitrun/remit/internal/tools/builtin/clock"
+	fstool "github.com/remitrun/remit/internal/tools/builtin/fs"
+	httptool "github.com/remitrun/remit/internal/tools/builtin/http"
+	"github.com/remitrun/remit/internal/tools/builtin/modelchat"
+	"github.com/remitrun/remit/internal/tools/builtin/random"
+	shelltool "github.com/remitrun/remit/internal/tools/builtin/shell"
 )
 
 // builtIn is every tool that is compiled in.

@@ -2,14 +2,14 @@ package app
 
 import (
 	"context"
-	"github.com/remitrun/remit/internal/infer"
 	"github.com/remitrun/remit/internal/service/settings"
+	"github.com/remitrun/remit/internal/tools/infer"
 	"strings"
 
-	"github.com/remitrun/remit/internal/catalog"
-	"github.com/remitrun/remit/internal/gateway"
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/doors/gateway"
+	"github.com/remitrun/remit/internal/record/ledger"
 )
 
 // openCatalog makes the catalog of all tools. No source is asked yet.

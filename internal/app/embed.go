@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/store"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // IssueGrantOf is IssueGrant for policies that are in memory.

@@ -8,15 +8,15 @@ import (
 	"time"
 	"unicode/utf8"
 
-	shelltool "github.com/remitrun/remit/internal/builtin/shell"
-	"github.com/remitrun/remit/internal/catalog"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/permit"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/sandbox"
-	"github.com/remitrun/remit/internal/sandbox/egress"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/confine/egress"
+	"github.com/remitrun/remit/internal/confine/sandbox"
+	shelltool "github.com/remitrun/remit/internal/tools/builtin/shell"
 )
 
 // ExecRequest asks for one command, typed by a person, to be run in the sandbox

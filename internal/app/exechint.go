@@ -3,9 +3,9 @@ package app
 import (
 	"errors"
 
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/runner"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/call/runner"
 )
 
 // hinted is a typed command's error with the way out, where a policy lists the

@@ -10,12 +10,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/policy/target"
-	"github.com/remitrun/remit/internal/sandbox"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/authority/policy/target"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/record/ledger"
 )
 
 // learnIn is an app and a workspace with some files.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/runner"
 )
 
 // Explanation is a decision on a call that is not run, with every rule that

@@ -1,11 +1,11 @@
 package app
 
 import (
-	"github.com/remitrun/remit/internal/catalog"
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/sandbox"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/record/ledger"
 )
 
 // LearnFrom writes what is learned from an outcome, under a policy and with

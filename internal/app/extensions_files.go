@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/remitrun/remit/internal/extension"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/wholefile"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/tools/extension"
 )
 
 // readExtensionSource reads the files of an extension: a folder, or a zip archive.

@@ -3,10 +3,10 @@ package app
 import (
 	"crypto/sha256"
 
-	"github.com/remitrun/remit/internal/executor/wasm"
-	"github.com/remitrun/remit/internal/fault"
-	extsource "github.com/remitrun/remit/internal/source/extension"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/tools/executor/wasm"
+	extsource "github.com/remitrun/remit/internal/tools/source/extension"
 )
 
 // extensionModule makes what runs an action with a module: a function that is

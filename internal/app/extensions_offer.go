@@ -6,15 +6,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/remitrun/remit/internal/catalog"
-	"github.com/remitrun/remit/internal/chat"
-	"github.com/remitrun/remit/internal/extension"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/inspect"
-	"github.com/remitrun/remit/internal/plan"
-	"github.com/remitrun/remit/internal/policy"
-	extsource "github.com/remitrun/remit/internal/source/extension"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/agents/chat"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/inspect"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/call/plan"
+	"github.com/remitrun/remit/internal/tools/extension"
+	extsource "github.com/remitrun/remit/internal/tools/source/extension"
 )
 
 // ExtensionOffer is all that a person should know of an extension: before it is

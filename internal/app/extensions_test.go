@@ -17,11 +17,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remitrun/remit/internal/agents/chat"
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/catalog"
-	"github.com/remitrun/remit/internal/chat"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/runner"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/call/runner"
 )
 
 const extManifest = `{"id": "%s", "name": "Test", "version": "%s", "description": "Tests.", "author": "Ann", "license": "MIT", "permissions_required": ["exec", "filesystem.write"]%s}`

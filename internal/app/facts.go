@@ -6,13 +6,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/remitrun/remit/internal/permit"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/sandbox"
-	"github.com/remitrun/remit/internal/sandbox/files"
-	"github.com/remitrun/remit/internal/sandbox/network"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/confine/files"
+	"github.com/remitrun/remit/internal/confine/network"
+	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
 // facts looks the second step of a decision up in the world, by the handle

@@ -5,13 +5,13 @@ import (
 	"context"
 	"time"
 
-	"github.com/remitrun/remit/internal/canon"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/frozen"
-	"github.com/remitrun/remit/internal/plan"
-	"github.com/remitrun/remit/internal/replay"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/wholefile"
+	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/call/frozen"
+	"github.com/remitrun/remit/internal/call/plan"
+	"github.com/remitrun/remit/internal/call/replay"
+	"github.com/remitrun/remit/internal/call/runner"
 )
 
 // Freeze fixes the calls of a plan with these inputs, and the tools as they are.

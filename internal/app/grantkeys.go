@@ -13,10 +13,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/grant/token"
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/wholefile"
+	"github.com/remitrun/remit/internal/authority/grant/token"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/record/ledger"
 )
 
 // The keys of grants in $REMIT_HOME: the private key that signs, and all public

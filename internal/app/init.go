@@ -3,8 +3,8 @@ package app
 import (
 	"context"
 
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/store/sqlite"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store/sqlite"
 )
 
 // Begun is a ledger that Init made or found.

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/remitrun/remit/internal/eventlog"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/record/eventlog"
+	"github.com/remitrun/remit/internal/record/ledger"
 )
 
 // observers shows each notice to the logs and to next, if there is one.

@@ -7,11 +7,11 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/gateway"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/store"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/doors/gateway"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // MCPRequest says what MCP clients are served.

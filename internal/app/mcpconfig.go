@@ -11,13 +11,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/remitrun/remit/internal/canon"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/policy/target"
-	mcpsource "github.com/remitrun/remit/internal/source/mcp"
-	"github.com/remitrun/remit/internal/wholefile"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/authority/policy/target"
+	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/record/ledger"
+	mcpsource "github.com/remitrun/remit/internal/tools/source/mcp"
 )
 
 // MCPWithin says that an argument of a server's tools is a path or a URL.

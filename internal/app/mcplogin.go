@@ -12,12 +12,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/policy/target"
-	"github.com/remitrun/remit/internal/secret"
-	"github.com/remitrun/remit/internal/signin"
-	mcpsource "github.com/remitrun/remit/internal/source/mcp"
+	"github.com/remitrun/remit/internal/authority/policy/target"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/confine/secret"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/service/signin"
+	mcpsource "github.com/remitrun/remit/internal/tools/source/mcp"
 )
 
 // MCPLogin is how somebody logs in at an MCP server elsewhere.

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remitrun/remit/internal/fault"
-	mcpsource "github.com/remitrun/remit/internal/source/mcp"
+	"github.com/remitrun/remit/internal/base/fault"
+	mcpsource "github.com/remitrun/remit/internal/tools/source/mcp"
 )
 
 func TestALoginIsForOneServerAndOneUser(t *testing.T) {

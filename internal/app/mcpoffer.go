@@ -6,9 +6,9 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/remitrun/remit/internal/gateway"
-	"github.com/remitrun/remit/internal/inspect"
-	mcpsource "github.com/remitrun/remit/internal/source/mcp"
+	"github.com/remitrun/remit/internal/base/inspect"
+	"github.com/remitrun/remit/internal/doors/gateway"
+	mcpsource "github.com/remitrun/remit/internal/tools/source/mcp"
 )
 
 // mcpServers are the MCP servers of the catalog, for what they offer besides tools.

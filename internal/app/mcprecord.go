@@ -3,11 +3,11 @@ package app
 import (
 	"context"
 
-	"github.com/remitrun/remit/internal/catalog"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/permit"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/call/runner"
 )
 
 // mcpRunTools are the tools of recorded runs of MCP servers, which run nothing.

@@ -4,13 +4,13 @@ import (
 	"github.com/remitrun/remit/internal/service/settings"
 	"strings"
 
-	"github.com/remitrun/remit/internal/builtin/modelchat"
-	"github.com/remitrun/remit/internal/model"
-	"github.com/remitrun/remit/internal/model/anthropic"
-	"github.com/remitrun/remit/internal/model/openai"
-	"github.com/remitrun/remit/internal/model/scripted"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/secret"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/confine/secret"
+	"github.com/remitrun/remit/internal/tools/builtin/modelchat"
+	"github.com/remitrun/remit/internal/tools/model"
+	"github.com/remitrun/remit/internal/tools/model/anthropic"
+	"github.com/remitrun/remit/internal/tools/model/openai"
+	"github.com/remitrun/remit/internal/tools/model/scripted"
 )
 
 // Models is every provider of models, as the settings say: a new kind is a folder

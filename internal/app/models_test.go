@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/model"
+	"github.com/remitrun/remit/internal/tools/model"
 )
 
 // settled reads a config.yaml.

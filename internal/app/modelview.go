@@ -3,10 +3,10 @@ package app
 import (
 	"path/filepath"
 
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/model"
-	"github.com/remitrun/remit/internal/model/scripted"
-	"github.com/remitrun/remit/internal/wholefile"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/tools/model"
+	"github.com/remitrun/remit/internal/tools/model/scripted"
 )
 
 // ModelProvider is a provider of models as it may be shown.

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/remitrun/remit/internal/grant"
-	"github.com/remitrun/remit/internal/grant/token"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/policy/compare"
+	"github.com/remitrun/remit/internal/authority/grant"
+	"github.com/remitrun/remit/internal/authority/grant/token"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/authority/policy/compare"
 )
 
 // moot says which of the terms of a grant's last block take nothing away from what

@@ -1,9 +1,9 @@
 package app
 
 import (
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/sandbox"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
 // CheckPolicy finds what a policy says that has no effect in this installation:

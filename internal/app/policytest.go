@@ -4,12 +4,12 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/grant"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/policy/cases"
-	"github.com/remitrun/remit/internal/tool"
-	"github.com/remitrun/remit/internal/wholefile"
+	"github.com/remitrun/remit/internal/authority/grant"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/authority/policy/cases"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/base/wholefile"
 )
 
 // CaseResult is how one case of a policy test went.

@@ -6,16 +6,16 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/grant"
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/plan"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/replay"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/schedule"
-	"github.com/remitrun/remit/internal/store"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/authority/grant"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/plan"
+	"github.com/remitrun/remit/internal/call/replay"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/call/schedule"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // ReplayResult is how a replay went.

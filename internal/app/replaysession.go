@@ -10,17 +10,17 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/remitrun/remit/internal/agent"
-	"github.com/remitrun/remit/internal/capability"
-	"github.com/remitrun/remit/internal/capability/custom"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/model"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/replay"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/store/sqlite"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/agents/agent"
+	"github.com/remitrun/remit/internal/agents/capability"
+	"github.com/remitrun/remit/internal/agents/capability/custom"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/replay"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store/sqlite"
+	"github.com/remitrun/remit/internal/tools/model"
 )
 
 // SessionReplay is how the replay of a whole session went.

@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/remitrun/remit/internal/agent"
+	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/policy"
+	"github.com/remitrun/remit/internal/authority/policy"
 )
 
 const petCapability = `id: pets

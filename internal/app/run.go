@@ -9,18 +9,18 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/remitrun/remit/internal/approval"
-	"github.com/remitrun/remit/internal/changeset"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/frozen"
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/plan"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/schedule"
-	"github.com/remitrun/remit/internal/store"
-	"github.com/remitrun/remit/internal/tool"
-	"github.com/remitrun/remit/internal/wholefile"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/call/approval"
+	"github.com/remitrun/remit/internal/call/frozen"
+	"github.com/remitrun/remit/internal/call/plan"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/call/schedule"
+	"github.com/remitrun/remit/internal/confine/changeset"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // RunRequest asks for a plan to be carried out, or for a session to begin.

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/secret"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/confine/secret"
+	"github.com/remitrun/remit/internal/record/ledger"
 )
 
 // openSecrets gives the store of secrets.

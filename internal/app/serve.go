@@ -11,11 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/remitrun/remit/internal/agent"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/httpapi"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/telemetry"
+	"github.com/remitrun/remit/internal/agents/agent"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/doors/httpapi"
+	"github.com/remitrun/remit/internal/record/telemetry"
 )
 
 // ServeRequest says what remit serve serves.

@@ -11,10 +11,10 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/grant"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/store"
+	"github.com/remitrun/remit/internal/authority/grant"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 const (

@@ -8,14 +8,14 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/remitrun/remit/internal/approval"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/grant"
-	"github.com/remitrun/remit/internal/httpapi"
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/store"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/authority/grant"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/approval"
+	"github.com/remitrun/remit/internal/doors/httpapi"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // Grants implements httpapi.Grants.

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/httpapi"
+	"github.com/remitrun/remit/internal/doors/httpapi"
 )
 
 // Each operation's example, with each of its fields made wrong in many ways: none is

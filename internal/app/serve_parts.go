@@ -9,15 +9,15 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/remitrun/remit/internal/capability"
-	"github.com/remitrun/remit/internal/catalog"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/httpapi"
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/report"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/store"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/agents/capability"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/doors/httpapi"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/report"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // served is what the API serves besides agents, in the API's words.

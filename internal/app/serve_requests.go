@@ -3,8 +3,8 @@ package app
 import (
 	"context"
 
-	"github.com/remitrun/remit/internal/httpapi"
-	"github.com/remitrun/remit/internal/store"
+	"github.com/remitrun/remit/internal/doors/httpapi"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // maxRequests is how many requests with an Idempotency-Key are known of one root grant.

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/httpapi"
-	"github.com/remitrun/remit/internal/policy"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/doors/httpapi"
 )
 
 // service is remit serve in this process.

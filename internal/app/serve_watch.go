@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/remitrun/remit/internal/eventlog"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/httpapi"
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/telemetry"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/doors/httpapi"
+	"github.com/remitrun/remit/internal/record/eventlog"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/telemetry"
 )
 
 // watching measures what a service's runs do.

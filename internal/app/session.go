@@ -4,11 +4,11 @@ import (
 	"context"
 	"sync"
 
-	"github.com/remitrun/remit/internal/canon"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/runner"
 )
 
 // Session is a run without a plan: its calls come one by one, as an agent

@@ -13,14 +13,15 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
+	"github.com/remitrun/remit/internal/agents/capability"
+	"github.com/remitrun/remit/internal/agents/capability/capabilitytest"
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/capability"
-	"github.com/remitrun/remit/internal/conform"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/permit"
-	"github.com/remitrun/remit/internal/store"
-	"github.com/remitrun/remit/internal/store/sqlite"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/permit/permittest"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/record/store/sqlite"
 )
 
 // keptFiles is a store, and a maker of new sessions' files in it.
@@ -58,10 +59,10 @@ func paths(files []capability.File) (out []string) {
 // memory do.
 func TestSessionFilesAreThoseOfTheContract(t *testing.T) {
 	s, fresh := keptFiles(t, wide)
-	ctx, p := t.Context(), conform.PermitFor(t, t.TempDir(), "version: 1\n")
+	ctx, p := t.Context(), permittest.PermitFor(t, t.TempDir(), "version: 1\n")
 	names := []string{"/a", "b", "/d/x", "/d/./y", "/d/e/z", "/d", "/d/e", "/../a", "/a/b", "/d.x", ""}
 	rapid.Check(t, func(t *rapid.T) {
-		kept, memory := fresh(), &conform.SessionFiles{}
+		kept, memory := fresh(), &capabilitytest.SessionFiles{}
 		both := func(what string, do func(f capability.Files) string) {
 			if got, want := do(kept), do(memory); got != want {
 				t.Fatalf("%s: got %s, want %s", what, got, want)
@@ -108,7 +109,7 @@ func TestSessionFilesAreThoseOfTheContract(t *testing.T) {
 
 func TestSessionFilesNeedALivePermit(t *testing.T) {
 	_, fresh := keptFiles(t, wide)
-	f, over := fresh(), conform.PermitFor(t, t.TempDir(), "version: 1\n")
+	f, over := fresh(), permittest.PermitFor(t, t.TempDir(), "version: 1\n")
 	over.End()
 	for name, p := range map[string]permit.Permit{"none": {}, "one that is over": over} {
 		for what, use := range map[string]func() error{
@@ -128,7 +129,7 @@ func TestSessionFilesNeedALivePermit(t *testing.T) {
 
 func TestSessionFilesAreNoted(t *testing.T) {
 	_, fresh := keptFiles(t, wide)
-	f, p := fresh(), conform.PermitFor(t, t.TempDir(), "version: 1\n")
+	f, p := fresh(), permittest.PermitFor(t, t.TempDir(), "version: 1\n")
 	ctx := t.Context()
 	_, _, err := f.Write(ctx, p, "/d/x", []byte("four"), 0)
 	_, _, rerr := f.Read(ctx, p, "d/x")
@@ -148,7 +149,7 @@ func TestSessionFilesAreNoted(t *testing.T) {
 
 func TestSessionFilesHaveAQuota(t *testing.T) {
 	_, fresh := keptFiles(t, store.Quota{Bytes: 10, Files: 2})
-	f, p := fresh(), conform.PermitFor(t, t.TempDir(), "version: 1\n")
+	f, p := fresh(), permittest.PermitFor(t, t.TempDir(), "version: 1\n")
 	write := func(name string, n int) error {
 		_, _, err := f.Write(t.Context(), p, name, bytes.Repeat([]byte("x"), n), 0)
 		return err
@@ -168,7 +169,7 @@ func TestSessionFilesHaveAQuota(t *testing.T) {
 // come into them leave no file without its folder.
 func TestSessionFilesUnderManyHands(t *testing.T) {
 	s, fresh := keptFiles(t, wide)
-	f, p := fresh(), conform.PermitFor(t, t.TempDir(), "version: 1\n")
+	f, p := fresh(), permittest.PermitFor(t, t.TempDir(), "version: 1\n")
 	var wg sync.WaitGroup
 	for w := range 4 {
 		wg.Go(func() {

@@ -6,16 +6,16 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/remitrun/remit/internal/approval"
-	"github.com/remitrun/remit/internal/builtin/analyze"
-	"github.com/remitrun/remit/internal/builtin/modelchat"
-	"github.com/remitrun/remit/internal/chat"
-	"github.com/remitrun/remit/internal/extension"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/store"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/agents/chat"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/approval"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/tools/builtin/analyze"
+	"github.com/remitrun/remit/internal/tools/builtin/modelchat"
+	"github.com/remitrun/remit/internal/tools/extension"
 )
 
 // SlashRequest asks for one slash command.

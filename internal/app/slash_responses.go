@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/remitrun/remit/internal/chat"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/wholefile"
+	"github.com/remitrun/remit/internal/agents/chat"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/wholefile"
 )
 
 // responsesFolder holds the last response of each session, a file each, which only

@@ -4,8 +4,8 @@ import (
 	"github.com/remitrun/remit/internal/service/settings"
 	"slices"
 
-	"github.com/remitrun/remit/internal/catalog"
-	"github.com/remitrun/remit/internal/runner"
+	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/call/runner"
 )
 
 // sources is every source of tools besides those that are built in: a kind of

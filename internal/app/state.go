@@ -13,9 +13,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/wholefile"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/record/ledger"
 )
 
 // maxState bounds a file of state, in bytes.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/base/fault"
 )
 
 // Processes that make the first grant at once have one key between them: what one of

@@ -3,8 +3,8 @@ package app_test
 import (
 	"testing"
 
-	"github.com/remitrun/remit/internal/catalog"
-	"github.com/remitrun/remit/internal/source/mcp"
+	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/tools/source/mcp"
 )
 
 // TestServersAreNotStartedToRememberTheirTools: the catalog sees that an MCP

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"github.com/remitrun/remit/internal/service/settings"
 
-	"github.com/remitrun/remit/internal/changeset"
+	"github.com/remitrun/remit/internal/confine/changeset"
 )
 
 func retention(c settings.Changes) changeset.Retention {

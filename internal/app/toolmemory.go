@@ -10,10 +10,10 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/remitrun/remit/internal/catalog"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/tool"
-	"github.com/remitrun/remit/internal/wholefile"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/call/catalog"
 )
 
 // toolMemory keeps what was seen and accepted of tools: a file for each source

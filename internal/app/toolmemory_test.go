@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/catalog"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/catalog"
 )
 
 const source = "mcp:a/b"

@@ -9,12 +9,12 @@ import (
 	"iter"
 	"time"
 
-	"github.com/remitrun/remit/internal/canon"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/redact"
-	"github.com/remitrun/remit/internal/report"
-	"github.com/remitrun/remit/internal/store"
+	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/redact"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/report"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // Report loads what a report of a run is made of, its secrets still in it: the

@@ -15,13 +15,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/remitrun/remit/internal/catalog"
-	"github.com/remitrun/remit/internal/eventlog"
-	"github.com/remitrun/remit/internal/executor/wasm"
-	"github.com/remitrun/remit/internal/fault"
-	wasmsource "github.com/remitrun/remit/internal/source/wasm"
-	"github.com/remitrun/remit/internal/tool"
-	"github.com/remitrun/remit/internal/wholefile"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/record/eventlog"
+	"github.com/remitrun/remit/internal/tools/executor/wasm"
+	wasmsource "github.com/remitrun/remit/internal/tools/source/wasm"
 )
 
 // WASM is a WebAssembly module whose functions are tools.

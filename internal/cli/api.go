@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/source/openapi"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/tools/source/openapi"
 )
 
 func (s *session) apiCmd() *cobra.Command {

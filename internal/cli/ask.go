@@ -13,8 +13,8 @@ import (
 	"sync"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/approval"
-	"github.com/remitrun/remit/internal/store"
+	"github.com/remitrun/remit/internal/call/approval"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 func sortedInts[V any](m map[int]V) []int { return slices.Sorted(maps.Keys(m)) }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/cli"
-	"github.com/remitrun/remit/internal/sandbox"
+	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
 // onTerminal runs a command line on a terminal. Before it begins, typed is typed there.

@@ -7,9 +7,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/record/ledger"
 )
 
 func (s *session) auditCmd() *cobra.Command {

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/remitrun/remit/internal/agents/capability"
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/capability"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/base/tool"
 )
 
 // capabilityJSON is one capability as --json prints it.

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/changeset"
+	"github.com/remitrun/remit/internal/confine/changeset"
 )
 
 // changeJSON is a change as --json prints it.

@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/remitrun/remit/internal/agent"
+	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/base/fault"
 )
 
 func (s *session) chatCmd() *cobra.Command {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/cli"
-	"github.com/remitrun/remit/internal/sandbox"
+	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
 // screenOf gives what appears on a terminal, and waits for it.

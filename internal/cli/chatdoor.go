@@ -10,11 +10,11 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/remitrun/remit/internal/agent"
+	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/approval"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/store"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/call/approval"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // plainAgent is what a chat without an agent of one's own talks to.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/remitrun/remit/internal/agent"
+	"github.com/remitrun/remit/internal/agents/agent"
 )
 
 // screen shows a turn as it happens.

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/base/fault"
 )
 
 // Streams is what a command talks to.

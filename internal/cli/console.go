@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/sandbox"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
 // console stands between this process's streams and those of a command: pipes,

@@ -3,7 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/remitrun/remit/internal/sandbox"
+	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
 func (s *session) doctorCmd() *cobra.Command {

@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/sandbox"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
 func (s *session) execCmd() *cobra.Command {

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/cli"
-	"github.com/remitrun/remit/internal/sandbox"
+	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
 const execPolicy = `version: 1

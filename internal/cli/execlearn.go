@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/base/fault"
 )
 
 // learning reads what --learn asks for. A file that is there is not written

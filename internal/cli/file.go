@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/wholefile"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/wholefile"
 )
 
 // toFile writes a file whole or not at all; "-" is standard output.

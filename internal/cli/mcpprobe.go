@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/inspect"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/inspect"
 )
 
 // mcpTest starts a server and prints its tools; its failure is the command's.

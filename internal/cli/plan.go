@@ -7,11 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/canon"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/frozen"
-	"github.com/remitrun/remit/internal/plan"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/frozen"
+	"github.com/remitrun/remit/internal/call/plan"
 )
 
 func (s *session) planCmd() *cobra.Command {

@@ -4,8 +4,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/policy/compare"
+	"github.com/remitrun/remit/internal/authority/policy/compare"
+	"github.com/remitrun/remit/internal/base/fault"
 )
 
 func (s *session) policyDiffCmd() *cobra.Command {

@@ -11,8 +11,8 @@ import (
 	"github.com/mattn/go-runewidth"
 	"golang.org/x/term"
 
-	"github.com/remitrun/remit/internal/redact"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/base/redact"
+	"github.com/remitrun/remit/internal/base/tool"
 )
 
 // colour is an SGR parameter.

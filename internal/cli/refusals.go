@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/remitrun/remit/internal/sandbox"
+	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
 // refusals keeps the refused connections of a command that has a terminal, where

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/remitrun/remit/internal/agent"
+	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/base/fault"
 )
 
 // isSession reports whether an ID is a session's. One that is neither that nor a

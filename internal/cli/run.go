@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/plan"
-	"github.com/remitrun/remit/internal/runner"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/plan"
+	"github.com/remitrun/remit/internal/call/runner"
 )
 
 func (s *session) runCmd() *cobra.Command {

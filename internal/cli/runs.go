@@ -7,10 +7,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/store"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // runJSON is a run as --json prints it.

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/secret"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/confine/secret"
 )
 
 func (s *session) secretCmd() *cobra.Command {

@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	slashes "github.com/remitrun/remit/internal/agents/chat"
 	"github.com/remitrun/remit/internal/app"
-	slashes "github.com/remitrun/remit/internal/chat"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/report"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/report"
 )
 
 func (s *session) slashCmd() *cobra.Command {

@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/catalog"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/inspect"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/inspect"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/catalog"
 )
 
 // toolJSON is a tool as --json prints it.

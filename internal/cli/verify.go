@@ -7,9 +7,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/store"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // verifyFlags are the flags of remit verify.

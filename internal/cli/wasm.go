@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/executor/wasm"
+	"github.com/remitrun/remit/internal/tools/executor/wasm"
 )
 
 func (s *session) wasmCmd() *cobra.Command {

@@ -15,8 +15,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/tool"
 )
 
 // needSandbox skips where this machine cannot confine a command.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/tool"
 )
 
 // exampleServer answers as the examples' own servers do.

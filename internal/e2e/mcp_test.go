@@ -17,8 +17,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/remitrun/remit/internal/gateway"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/doors/gateway"
 )
 
 // mcpClient starts remit mcp serve as a client of MCP does.

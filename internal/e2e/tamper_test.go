@@ -16,11 +16,11 @@ import (
 	_ "modernc.org/sqlite" // to change the ledger behind the product's back
 
 	"github.com/remitrun/remit"
-	"github.com/remitrun/remit/internal/grant"
-	"github.com/remitrun/remit/internal/ledger"
-	"github.com/remitrun/remit/internal/store"
-	"github.com/remitrun/remit/internal/store/sqlite"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/authority/grant"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/record/store/sqlite"
 )
 
 // recorded is a world with a real ledger in it: files, a server, commands where

@@ -14,9 +14,9 @@ import (
 
 	"github.com/remitrun/remit/bench/decide"
 	"github.com/remitrun/remit/bench/stat"
-	"github.com/remitrun/remit/internal/canon"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/tool"
 )
 
 const (

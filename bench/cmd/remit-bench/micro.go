@@ -56,7 +56,7 @@ func (b *bench) micro(pkg, which, long string, count int) (map[string]figure, er
 
 // egress measures what the proxy adds to a confined process's connections.
 func (b *bench) egress() error {
-	f, err := b.micro("internal/sandbox/egress", "^(BenchmarkGet|BenchmarkTunnel|BenchmarkInspected)$", "1s", 3)
+	f, err := b.micro("internal/confine/egress", "^(BenchmarkGet|BenchmarkTunnel|BenchmarkInspected)$", "1s", 3)
 	if err != nil {
 		return err
 	}
@@ -70,13 +70,13 @@ func (b *bench) egress() error {
 
 // changesets measures what holding writes costs, and carrying them over.
 func (b *bench) changesets() error {
-	f, err := b.micro("internal/changeset", "^BenchmarkCommand$", "100x", 3)
+	f, err := b.micro("internal/confine/changeset", "^BenchmarkCommand$", "100x", 3)
 	if err != nil {
 		return err
 	}
 	added := f["Command/held"].took - f["Command/direct"].took
 	b.table.add("changeset: overlay of a command, added", "< 1 ms", ms(added), added < time.Millisecond)
-	if f, err = b.micro("internal/changeset", "^BenchmarkDiffApply$", "1x", 3); err != nil {
+	if f, err = b.micro("internal/confine/changeset", "^BenchmarkDiffApply$", "1x", 3); err != nil {
 		return err
 	}
 	b.table.add("changeset: review and apply of 10,000 changed files", "< 2 s", f["DiffApply"].took.Round(10*time.Millisecond).String(), f["DiffApply"].took < 2*time.Second)
@@ -85,7 +85,7 @@ func (b *bench) changesets() error {
 
 // wasm measures warm calls of modules.
 func (b *bench) wasm() error {
-	f, err := b.micro("internal/executor/wasm", "^BenchmarkCall$", "1s", 3)
+	f, err := b.micro("internal/tools/executor/wasm", "^BenchmarkCall$", "1s", 3)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (b *bench) wasm() error {
 
 // grants measures what authority that is handed on costs.
 func (b *bench) grants() error {
-	f, err := b.micro("internal/policy", "^BenchmarkDecideChain$", "1s", 3)
+	f, err := b.micro("internal/authority/policy", "^BenchmarkDecideChain$", "1s", 3)
 	if err != nil {
 		return err
 	}
@@ -107,21 +107,21 @@ func (b *bench) grants() error {
 		chain = max(chain, v.took)
 	}
 	b.table.add("decision under a chain of 5 policies of 30 rules", "< 2.5 µs", ns(chain), chain < 2500)
-	if f, err = b.micro("internal/grant/token", "^BenchmarkVerify$", "1s", 5); err != nil {
+	if f, err = b.micro("internal/authority/grant/token", "^BenchmarkVerify$", "1s", 5); err != nil {
 		return err
 	}
 	r := float64(f["Verify/token"].took) / float64(f["Verify/ed25519"].took)
 	b.table.add("token of 3 blocks verified, beside its bare Ed25519 verifications", "≤ 1.3 ×", fmt.Sprintf("%.2f × (%s beside %s)", r, us(f["Verify/token"].took),
 		us(f["Verify/ed25519"].took)), r <= 1.3)
 	b.table.add("the same from the cache", "< 1 µs", ns(f["Verify/cached"].took), f["Verify/cached"].took < time.Microsecond)
-	if f, err = b.micro("internal/budget", "^BenchmarkDraw", "1s", 3); err != nil {
+	if f, err = b.micro("internal/call/budget", "^BenchmarkDraw", "1s", 3); err != nil {
 		return err
 	}
 	d := f["DrawFiveDeep"].took
 	b.table.add("budget draw in a tree 5 deep, 64 goroutines", "< 5 µs, > 100,000/s", fmt.Sprintf("%s (%.0f/s)", ns(d), 1e9/float64(d)), d < 5*time.Microsecond)
 	two := f["DrawTwoProcesses"].took
 	b.table.add("two processes that draw from one budget on disk", "> 5,000/s", fmt.Sprintf("%.0f/s", 1e9/float64(two)), 1e9/float64(two) > 5000)
-	if f, err = b.micro("internal/authority", "^(BenchmarkRevokeATreeOf10000|BenchmarkCheck)$", "20x", 3); err != nil {
+	if f, err = b.micro("internal/call/standing", "^(BenchmarkRevokeATreeOf10000|BenchmarkCheck)$", "20x", 3); err != nil {
 		return err
 	}
 	b.table.add("a tree of 10,000 grants revoked", "< 100 ms", ms(f["RevokeATreeOf10000"].took), f["RevokeATreeOf10000"].took < 100*time.Millisecond)

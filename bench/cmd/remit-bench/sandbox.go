@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/bench/stat"
-	"github.com/remitrun/remit/internal/permit"
-	"github.com/remitrun/remit/internal/policy"
-	"github.com/remitrun/remit/internal/sandbox"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
 // How often each way is taken, in turns.

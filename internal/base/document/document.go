@@ -20,7 +20,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/base/fault"
 )
 
 // Kind is the kind of a value, in the terms of JSON.

@@ -15,9 +15,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/document"
-	"github.com/remitrun/remit/internal/canon"
-	"github.com/remitrun/remit/internal/fault"
+	"github.com/remitrun/remit/internal/base/fault"
 )
 
 var strict = document.Options{Code: fault.Usage, Noun: "settings file"}

@@ -11,7 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/remitrun/remit/internal/near"
+	"github.com/remitrun/remit/internal/base/near"
 )
 
 // Field reads one value. The path names it in messages, as "files.read.allow".

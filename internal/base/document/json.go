@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/remitrun/remit/internal/canon"
+	"github.com/remitrun/remit/internal/base/canon"
 )
 
 // parseJSON checks the text with the strict reader of canonical JSON (which

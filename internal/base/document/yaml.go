@@ -11,7 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/remitrun/remit/internal/canon"
+	"github.com/remitrun/remit/internal/base/canon"
 )
 
 func (r *Reader) parseYAML(src []byte) *Node {

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/remitrun/remit/internal/authority/policy/target"
 	"github.com/remitrun/remit/internal/base/document"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/model"
-	"github.com/remitrun/remit/internal/policy/target"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/tools/model"
 )
 
 // Models is the section models.

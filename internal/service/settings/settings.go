@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/base/document"
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
 )
 
 // Settings is config.yaml.

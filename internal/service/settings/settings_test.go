@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/remitrun/remit/internal/fault"
-	"github.com/remitrun/remit/internal/model"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/service/settings"
-	"github.com/remitrun/remit/internal/tool"
+	"github.com/remitrun/remit/internal/tools/model"
 )
 
 func TestWithoutAFileTheDefaultsHold(t *testing.T) {

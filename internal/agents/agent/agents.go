@@ -1,0 +1,195 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/agents/capability"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/store"
+)
+
+// Bounds of what an agent says.
+const (
+	maxName   = 100       // bytes
+	maxPrompt = 256 << 10 // bytes
+	maxSteps  = 10_000
+)
+
+// The statuses of an agent.
+const (
+	activeAgent  = "active"
+	deletedAgent = "deleted"
+)
+
+// Check finds all that is wrong with an agent, each with its field.
+func (s *Service) Check(a Agent) error {
+	var errs fault.List
+	bad := func(field, format string, args ...any) {
+		errs = append(errs, fault.New(fault.AgentInvalid, format, args...).In(field))
+	}
+	if strings.TrimSpace(a.Name) == "" || len(a.Name) > maxName || !printable(a.Name) {
+		bad("name", "a name has 1 to %d bytes that can be seen", maxName)
+	}
+	if len(a.SystemPrompt) > maxPrompt || !utf8.ValidString(a.SystemPrompt) {
+		bad("system_prompt", "a prompt is a text of at most %d bytes", maxPrompt)
+	}
+	l := a.Limits
+	for _, n := range []struct {
+		field string
+		value int64
+		most  int64
+	}{{"steps", int64(l.Steps), maxSteps}, {"max_tokens", l.MaxTokens, 10_000_000}, {"output", int64(l.Output), 4 << 20}, {"context", l.Context, 1 << 40}} {
+		if n.value < 0 || n.value > n.most {
+			bad("limits."+n.field, "it is a number from 0 to %d", n.most)
+		}
+	}
+	if a.Policy != "" {
+		if _, err := policy.Parse("the agent's policy", []byte(a.Policy)); err != nil {
+			errs = append(errs, coded(err, fault.PolicyInvalid).In("policy"))
+		}
+	}
+	if a.Model != "" {
+		if _, _, err := s.o.Models.Find(a.Model); err != nil {
+			errs = append(errs, coded(err, fault.ModelUnknown).In("model"))
+		}
+	}
+	if err := errs.Err(); err != nil {
+		return err
+	}
+	if err := s.told("system_prompt", a.SystemPrompt, a.Name, a.Policy); err != nil {
+		return err
+	}
+	_, err := s.resolve(a, capability.Session{Match: s.o.Match})
+	return err
+}
+
+func coded(err error, otherwise fault.Code) *fault.Error {
+	var e *fault.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return fault.Wrap(otherwise, err, "%v", err)
+}
+
+func printable(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// CreateAgent implements [API].
+func (s *Service) CreateAgent(ctx context.Context, by Caller, a Agent) (Agent, error) {
+	var err error
+	if a.ID, err = newID(); err != nil {
+		return a, err
+	}
+	a.Status, a.Version, a.Created = activeAgent, 0, s.o.Now().UTC()
+	if err := s.Check(a); err != nil {
+		return a, err
+	}
+	return s.keep(ctx, by, a)
+}
+
+// keep keeps an agent's new state.
+func (s *Service) keep(ctx context.Context, by Caller, a Agent) (Agent, error) {
+	was := a.Version
+	a.Version, a.Updated = was+1, s.o.Now().UTC()
+	if a.Capabilities == nil {
+		a.Capabilities = []CapabilityRef{}
+	}
+	doc, err := json.Marshal(a)
+	if err != nil {
+		return a, fault.Wrap(fault.AgentInvalid, err, "the agent cannot be written as JSON")
+	}
+	r, err := s.o.Record.SaveAgent(ctx, store.AgentRecord{
+		ID: a.ID, Name: a.Name, Version: was, Deleted: a.Status == deletedAgent, Doc: doc, By: by.Name, Created: a.Created, Saved: a.Updated,
+	})
+	if err != nil {
+		return a, err
+	}
+	return readAgent(r)
+}
+
+func readAgent(r store.AgentRecord) (Agent, error) {
+	var a Agent
+	if err := json.Unmarshal(r.Doc, &a); err != nil {
+		return a, fault.Wrap(fault.StoreCorrupt, err, "the agent %s cannot be read", r.ID)
+	}
+	a.ID, a.Version, a.Created, a.Updated = r.ID, r.Version, r.Created, r.Saved
+	return a, nil
+}
+
+// UpdateAgent implements [API].
+func (s *Service) UpdateAgent(ctx context.Context, by Caller, id string, ifVersion int, change func(*Agent) error) (Agent, error) {
+	for try := 0; ; try++ {
+		was, err := s.Agent(ctx, id)
+		if err != nil {
+			return was, err
+		}
+		if ifVersion != 0 && was.Version != ifVersion {
+			return was, fault.New(fault.Stale, "the agent is at version %d, not %d", was.Version, ifVersion).WithHint("read it again")
+		}
+		a := was
+		if err := change(&a); err != nil {
+			return was, err
+		}
+		a.ID, a.Version, a.Created, a.Status = was.ID, was.Version, was.Created, was.Status
+		if err := s.Check(a); err != nil {
+			return was, err
+		}
+		out, err := s.keep(ctx, by, a)
+		if ifVersion == 0 && errors.Is(err, fault.Stale) && try < 4 {
+			continue
+		}
+		return out, err
+	}
+}
+
+// Agent implements [API].
+func (s *Service) Agent(ctx context.Context, id string) (Agent, error) {
+	r, err := s.o.Record.Agent(ctx, id)
+	if err != nil {
+		return Agent{}, err
+	}
+	if r.Deleted {
+		return Agent{}, fault.New(fault.AgentUnknown, "the agent %s was deleted", r.ID)
+	}
+	return readAgent(r)
+}
+
+// agentOf is the agent of a session.
+func (s *Service) agentOf(ctx context.Context, id uuid.UUID) (Agent, error) {
+	return s.Agent(ctx, id.String())
+}
+
+// Agents implements [API].
+func (s *Service) Agents(ctx context.Context, before uuid.UUID, limit int) ([]Agent, error) {
+	list, err := s.o.Record.Agents(ctx, store.PageFilter{Before: before, Limit: limit})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Agent, len(list))
+	for i, r := range list {
+		if out[i], err = readAgent(r); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// DeleteAgent implements [API]. Its sessions stay, and take no more messages.
+func (s *Service) DeleteAgent(ctx context.Context, by Caller, id string) error {
+	a, err := s.Agent(ctx, id)
+	if err != nil {
+		return err
+	}
+	a.Status = deletedAgent
+	_, err = s.keep(ctx, by, a)
+	return err
+}

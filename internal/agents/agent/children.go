@@ -1,0 +1,335 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/agents/capability"
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/tools/model"
+)
+
+// maxChildren bounds the sub-agents of one session that are looked at, whatever
+// policies say of their number.
+const maxChildren = 1000
+
+// children are the sub-agents of a session: sessions of their own, each under a
+// grant that the session's was handed on for. It implements [capability.Children].
+type children struct {
+	s      *Service
+	parent uuid.UUID
+}
+
+var _ capability.Children = (*children)(nil)
+
+// under is the parent's session as it works: what is done here is done by one of
+// its calls, which a permit proves.
+func (c *children) under(p permit.Permit) (*activation, error) {
+	if !p.Live() {
+		return nil, fault.New(fault.HandleRefused, "sub-agents belong to a call that is over")
+	}
+	act := c.s.active(c.parent)
+	if act == nil {
+		return nil, fault.New(fault.HandleRefused, "the session is not at work")
+	}
+	return act, nil
+}
+
+// Spawn implements [capability.Children].
+func (c *children) Spawn(ctx context.Context, p permit.Permit, q capability.SpawnRequest) (capability.Child, error) {
+	act, err := c.under(p)
+	if err != nil {
+		return capability.Child{}, err
+	}
+	name := strings.TrimSpace(q.Name)
+	if name == "" || len(name) > maxName || !printable(name) {
+		return capability.Child{}, fault.New(fault.ArgsInvalid, "a sub-agent's name has 1 to %d bytes that can be seen", maxName).In("name")
+	}
+	if err := checkNarrowing(q.Policy); err != nil {
+		return capability.Child{}, err
+	}
+	a := act.loop.set.agent
+	if q.Agent != "" {
+		if a, err = c.s.Agent(ctx, q.Agent); err != nil {
+			return capability.Child{}, err
+		}
+	}
+	if _, _, err := c.find(ctx, name); err == nil {
+		return capability.Child{}, fault.New(fault.Conflict, "there is a sub-agent %q already", name).WithHint("give it another name").In("name")
+	}
+	d := sessionDoc{Title: name, State: Idle, Child: &childDoc{Name: name, Policy: q.Policy, Pending: q.Pending}}
+	if q.Pending {
+		d.Child.Task = q.Task
+	}
+	made, err := c.s.create(ctx, act.by, a, d, c.parent)
+	if err != nil {
+		return capability.Child{}, err
+	}
+	if !q.Pending {
+		if _, err := c.s.Start(ctx, act.by, made.ID.String(), q.Task); err != nil {
+			return capability.Child{}, err
+		}
+	}
+	return c.one(ctx, made.ID)
+}
+
+func checkNarrowing(text string) error {
+	if text == "" {
+		return nil
+	}
+	_, err := policy.Parse("the sub-agent's policy", []byte(text))
+	return err
+}
+
+// Send implements [capability.Children].
+func (c *children) Send(ctx context.Context, p permit.Permit, child, text string) (capability.Child, error) {
+	act, err := c.under(p)
+	if err != nil {
+		return capability.Child{}, err
+	}
+	r, _, err := c.find(ctx, child)
+	if err != nil {
+		return capability.Child{}, err
+	}
+	if _, err := c.s.Start(ctx, act.by, r.ID.String(), text); err != nil {
+		return capability.Child{}, err
+	}
+	return c.one(ctx, r.ID)
+}
+
+// Wait implements [capability.Children].
+func (c *children) Wait(ctx context.Context, p permit.Permit, names []string, most time.Duration) ([]capability.Child, error) {
+	act, err := c.under(p)
+	if err != nil {
+		return nil, err
+	}
+	list, err := c.chosen(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	waiting, stop := context.WithTimeout(ctx, min(most, longestWait))
+	defer stop()
+	for _, r := range list {
+		if err := c.goOn(ctx, act, r.ID); err != nil {
+			return nil, err
+		}
+		if err := c.s.Wait(waiting, r.ID.String()); waiting.Err() != nil && errors.Is(err, waiting.Err()) {
+			break
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	out := make([]capability.Child, len(list))
+	for i, r := range list {
+		if out[i], err = c.one(ctx, r.ID); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// longestWait is how long one call waits: a call has a time, too.
+const longestWait = runner.DefaultTimeout - 10*time.Second
+
+// goOn resumes a sub-agent that was at work when Remit ended; none that a person
+// has cancelled, paused or ended since.
+func (c *children) goOn(ctx context.Context, act *activation, id uuid.UUID) error {
+	l := c.s.hold(id)
+	defer c.s.let(l)
+	if l.under() != nil {
+		return nil
+	}
+	err := c.s.goOn(ctx, act.by, l, leftAtWork)
+	if err != nil && l.under() != nil {
+		return nil // a turn has just begun
+	}
+	return err
+}
+
+// List implements [capability.Children].
+func (c *children) List(ctx context.Context, p permit.Permit) ([]capability.Child, error) {
+	if _, err := c.under(p); err != nil {
+		return nil, err
+	}
+	list, err := c.chosen(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]capability.Child, len(list))
+	for i, r := range list {
+		if out[i], err = c.one(ctx, r.ID); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Stop implements [capability.Children].
+func (c *children) Stop(ctx context.Context, p permit.Permit, child string) (capability.Child, error) {
+	act, err := c.under(p)
+	if err != nil {
+		return capability.Child{}, err
+	}
+	r, d, err := c.find(ctx, child)
+	if err != nil {
+		return capability.Child{}, err
+	}
+	if err := c.s.end(ctx, act.by, r, d, false); err != nil {
+		return capability.Child{}, err
+	}
+	return c.one(ctx, r.ID)
+}
+
+// Delegate implements [capability.Children].
+func (c *children) Delegate(ctx context.Context, p permit.Permit, child, narrower string) (capability.Child, error) {
+	act, err := c.under(p)
+	if err != nil {
+		return capability.Child{}, err
+	}
+	r, d, err := c.find(ctx, child)
+	if err != nil {
+		return capability.Child{}, err
+	}
+	if d.Child == nil || !d.Child.Pending {
+		return capability.Child{}, fault.New(fault.Conflict, "the sub-agent %q has its authority already", child).WithHint("spawn another one, as pending")
+	}
+	if err := checkNarrowing(narrower); err != nil {
+		return capability.Child{}, err
+	}
+	if narrower != "" && d.Child.Policy != "" {
+		return capability.Child{}, fault.New(fault.Conflict, "the sub-agent %q was spawned with a policy", child).WithHint("delegate without one: that policy holds")
+	}
+	a, err := c.s.agentOf(ctx, r.Agent)
+	if err != nil {
+		return capability.Child{}, err
+	}
+	d.Child.Policy = cmp.Or(d.Child.Policy, narrower)
+	g, err := c.s.grant(ctx, r, d, a, act.by)
+	if err != nil {
+		return capability.Child{}, err
+	}
+	task := d.Child.Task
+	d.Granted, d.Under, d.Workspace = true, g.Under, g.Workspace
+	d.Child.Pending, d.Child.Task = false, ""
+	if _, err := c.s.put(context.WithoutCancel(ctx), r, d, act.by.Name); err != nil {
+		return capability.Child{}, err
+	}
+	if task != "" {
+		if _, err := c.s.Start(ctx, act.by, r.ID.String(), task); err != nil {
+			return capability.Child{}, err
+		}
+	}
+	return c.one(ctx, r.ID)
+}
+
+// all gives the sub-agents of the session, oldest first.
+func (c *children) all(ctx context.Context) ([]store.SessionRecord, error) {
+	list, err := c.s.o.Record.Sessions(ctx, store.SessionFilter{Parent: c.parent, PageFilter: store.PageFilter{Limit: maxChildren}})
+	list = slices.DeleteFunc(list, func(r store.SessionRecord) bool { return r.Deleted })
+	slices.Reverse(list)
+	return list, err
+}
+
+// find finds a sub-agent by its name or its session's ID.
+func (c *children) find(ctx context.Context, name string) (store.SessionRecord, sessionDoc, error) {
+	list, err := c.all(ctx)
+	if err != nil {
+		return store.SessionRecord{}, sessionDoc{}, err
+	}
+	for _, r := range list {
+		d, err := readSession(r)
+		if err != nil {
+			return r, d, err
+		}
+		if r.ID.String() == name || d.Child != nil && d.Child.Name == name {
+			return r, d, nil
+		}
+	}
+	return store.SessionRecord{}, sessionDoc{}, fault.New(fault.NotFound, "there is no sub-agent %.100q", name)
+}
+
+// chosen gives the sub-agents that are named, or all.
+func (c *children) chosen(ctx context.Context, names []string) ([]store.SessionRecord, error) {
+	if len(names) == 0 {
+		return c.all(ctx)
+	}
+	out := make([]store.SessionRecord, len(names))
+	for i, n := range names {
+		var err error
+		if out[i], _, err = c.find(ctx, n); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// one is a sub-agent as its parent sees it.
+func (c *children) one(ctx context.Context, id uuid.UUID) (capability.Child, error) {
+	r, d, err := c.s.session(ctx, id.String())
+	if err != nil {
+		return capability.Child{}, err
+	}
+	out := capability.Child{ID: id.String(), Session: id, Status: "working"}
+	if d.Child != nil {
+		out.Name = d.Child.Name
+	}
+	switch now := show(r, d); {
+	case d.Child != nil && d.Child.Pending:
+		out.Status = "pending"
+		return out, nil
+	case now.State == Idle:
+		out.Status = "idle"
+	case now.State == Failed:
+		out.Status = "failed"
+	case now.State == Ended || now.State == Cancelled:
+		out.Status = "stopped"
+	}
+	if out.Status == "working" {
+		return out, nil
+	}
+	for m, err := range c.s.o.Record.Messages(ctx, id, 0, true) {
+		if err != nil {
+			return out, err
+		}
+		one, err := decode(m)
+		if err != nil {
+			return out, err
+		}
+		if one.Role == model.Assistant && one.Text != "" {
+			out.Reply = one.Text
+			break
+		}
+	}
+	if out.Reply == "" && d.Error != nil {
+		out.Reply = d.Error.Code + " " + d.Error.Message
+	}
+	return out, nil
+}
+
+// tellParents tells those who watch a sub-agent's parents of its questions.
+func (s *Service) tellParents(ctx context.Context, id uuid.UUID, e Event) {
+	for depth := 0; depth < maxDepth; depth++ {
+		r, err := s.o.Record.Session(ctx, id.String())
+		if err != nil || r.Parent == uuid.Nil {
+			return
+		}
+		if l := s.known(r.Parent); l != nil {
+			l.hub.tell(e)
+		}
+		id = r.Parent
+	}
+}
+
+// maxDepth bounds how far up that goes, and how far down turns are stopped.
+const maxDepth = 64

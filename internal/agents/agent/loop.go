@@ -1,0 +1,238 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/tools/model"
+)
+
+// loop carries a turn out. All that it knows of where it is stands in the
+// conversation, so that it goes on from wherever one was left; and all that it
+// consumes comes from its calls, so that a replay does the same again.
+type loop struct {
+	set  *setup
+	conv *conversation
+	run  caller
+	// earlier gives what an earlier run of the session has of a step; nil: nothing.
+	earlier func(ctx context.Context, step string) (*ledger.Call, error)
+	output  func(ctx context.Context, c *ledger.Call) (runner.Outcome, error) // of a recorded call
+	// gate is passed before each step that is about to be made. It waits while the
+	// session is paused; in a replay it ends the turn where the record does.
+	gate  func(ctx context.Context, step string) error
+	tell  func(Event) // may be nil
+	index int         // of the last call
+	used  model.Usage // of answers since that was last kept
+}
+
+// caller makes calls: a run, or the replay of one.
+type caller interface {
+	Lookup(id tool.ID) (runner.Entry, error)
+	Call(ctx context.Context, c runner.Call) (runner.Outcome, error)
+	Refuse(ctx context.Context, c runner.Call, why error) (runner.Outcome, error)
+	Chain() policy.Chain
+}
+
+// carry goes on with the conversation until the model is done: results for the
+// tool calls that have none, then the model's next answer, and so on.
+func (l *loop) carry(ctx context.Context) error {
+	for {
+		if number, open := l.conv.open(); len(open) > 0 {
+			if err := l.calls(ctx, number, open); err != nil {
+				return err
+			}
+			continue
+		}
+		last := l.conv.latest()
+		if last == nil || last.Role == model.Assistant {
+			return nil
+		}
+		if err := l.step(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// hear adds a message of the user. A turn that was left before it gets an end.
+func (l *loop) hear(ctx context.Context, text string) error {
+	if err := l.abandon(ctx); err != nil {
+		return err
+	}
+	return l.add(ctx, Message{Message: model.Message{Role: model.User, Text: text}})
+}
+
+// step asks the model once, unless the turn has to end.
+func (l *loop) step(ctx context.Context) error {
+	repeats, told := looping(l.conv.turn())
+	switch {
+	case repeats && told:
+		return fault.New(fault.Looping, "the agent repeats the same tool calls with the same results, also after it was told").
+			WithHint("say what it should do otherwise")
+	case repeats:
+		return l.add(ctx, Message{Kind: Notice, Message: model.Message{Role: model.User, Text: loopNotice}})
+	case l.conv.steps() >= l.set.limits.Steps:
+		return fault.New(fault.LimitReached, "the turn has used its %d steps", l.set.limits.Steps).
+			WithHint("send a message to go on; the agent's limits.steps says how many one turn has")
+	}
+	if l.crowded() {
+		if done, err := l.compact(ctx); err != nil || done {
+			return err
+		}
+	}
+	err := l.answer(ctx)
+	if errors.Is(err, fault.ModelContext) {
+		if done, cerr := l.compact(ctx); cerr != nil || done {
+			return cerr // the next step asks again
+		}
+	}
+	return err
+}
+
+// answer adds the model's next message.
+func (l *loop) answer(ctx context.Context) error {
+	number := l.conv.last + 1
+	req := model.Request{
+		System: l.set.system, Messages: l.conv.messages(), Tools: l.set.tools, MaxTokens: l.set.limits.MaxTokens,
+	}
+	if l.summary() > 0 {
+		req.Earlier = l.conv.view[0].Answers
+	}
+	resp, err := l.ask(l.listen(ctx), fmt.Sprintf("%d/answer", number), req, l.conv.digest())
+	if err != nil {
+		return err
+	}
+	m := resp.Message
+	m.Role, m.CallID, m.Failed = model.Assistant, "", false
+	cut := resp.Stop == model.StopLength
+	if len(m.Text) > maxAnswer {
+		m.Text, cut = clip(m.Text, maxAnswer)+"\n[cut off: the answer was longer]", true
+	}
+	if m.Calls = tidy(m.Calls); resp.Stop == model.StopRefused {
+		m.Calls = nil
+	}
+	if cut && m.Text == "" && len(m.Calls) == 0 {
+		m.Text = "[cut off: the answer ended before any text]" // services refuse an empty message
+	}
+	return l.add(ctx, Message{Message: m, Usage: &resp.Usage, Cut: cut})
+}
+
+// Bounds of what is kept of an answer.
+const (
+	maxAnswer = 1 << 20 // bytes of text
+	maxCalls  = 128     // tool calls; further ones are dropped, and asked for again if they matter
+	maxArgs   = 1 << 20 // bytes of one call's arguments
+	maxCallID = 100     // bytes
+)
+
+// tidy makes of what a model wants calls that can be made, recorded and answered:
+// each with an ID of its own and arguments that are JSON.
+func tidy(calls []model.Call) []model.Call {
+	if len(calls) > maxCalls {
+		calls = calls[:maxCalls]
+	}
+	out := slices.Clone(calls)
+	for i := range out {
+		if len(out[i].ID) > maxCallID { // the record cuts longer names of steps
+			out[i].ID = ""
+		}
+	}
+	out = model.Calls(out)
+	for i := range out {
+		k := &out[i]
+		if k.Malformed == "" && (len(k.Args) > maxArgs || !isObject(k.Args)) {
+			k.Malformed = fmt.Sprintf("the arguments are no JSON object of at most %d bytes", maxArgs)
+		}
+		if k.Malformed != "" && (len(k.Args) > maxArgs || !json.Valid(k.Args)) {
+			k.Args = json.RawMessage(toJSON(clip(string(k.Args), maxFailedOutput)))
+		}
+	}
+	return out
+}
+
+func isObject(raw json.RawMessage) bool {
+	v, err := canon.Decode(raw)
+	_, ok := v.(map[string]any)
+	return err == nil && ok
+}
+
+// ask calls the model. An answer that an earlier run was given, and that did not
+// get into the conversation before Remit ended, is not asked for again.
+func (l *loop) ask(ctx context.Context, step string, req model.Request, digest tool.Digest) (model.Response, error) {
+	before, err := l.earlier(ctx, step)
+	if err != nil {
+		return model.Response{}, err
+	}
+	if before != nil && before.Status == tool.Completed {
+		o, err := l.output(ctx, before)
+		if err != nil {
+			return model.Response{}, err
+		}
+		return response(o)
+	}
+	if err := l.gate(ctx, step); err != nil {
+		return model.Response{}, err
+	}
+	l.index++
+	args := l.set.chat.put(l.set, req, digest)
+	o, err := l.run.Call(ctx, runner.Call{Index: l.index, Step: step, Tool: chatID, Args: args})
+	if err != nil {
+		return model.Response{}, err
+	}
+	if o.Status != tool.Completed {
+		return model.Response{}, o.Err
+	}
+	return response(o)
+}
+
+// listen passes on an answer as it comes in: the progress that model.chat tells is
+// the next piece of its text.
+func (l *loop) listen(ctx context.Context) context.Context {
+	if l.tell == nil {
+		return ctx
+	}
+	return tool.WithProgress(ctx, func(p tool.Progress) { l.event(Event{Type: TextDelta, Text: p.Message}) })
+}
+
+// response reads a model's answer from the outcome of a call.
+func response(o runner.Outcome) (model.Response, error) {
+	var resp model.Response
+	b, err := canon.Marshal(o.Output)
+	if err == nil {
+		err = json.Unmarshal(b, &resp)
+	}
+	if err != nil {
+		return resp, fault.Wrap(fault.ModelFailed, err, "the model's answer cannot be read")
+	}
+	return resp, nil
+}
+
+// add adds to the conversation, also when the turn was just cancelled: what
+// happened is kept.
+func (l *loop) add(ctx context.Context, ms ...Message) error {
+	added, err := l.conv.add(context.WithoutCancel(ctx), ms...)
+	if err != nil {
+		return err
+	}
+	for i := range added {
+		if u := added[i].Usage; u != nil {
+			l.used = l.used.Add(*u)
+		}
+		l.event(Event{Type: MessageAdded, Message: &added[i], At: added[i].Created})
+	}
+	return nil
+}
+
+func (l *loop) event(e Event) {
+	if l.tell != nil {
+		l.tell(e)
+	}
+}

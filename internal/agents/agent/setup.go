@@ -1,0 +1,252 @@
+package agent
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/agents/capability"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/tools/model"
+)
+
+// setup is what a session's turns are carried out with, made anew for each run of
+// it.
+type setup struct {
+	session uuid.UUID
+	agent   Agent
+	model   string
+	system  string
+	tools   []model.Tool // as the model is told of them
+	offers  map[string]capability.Offer
+	own     []runner.Tool // that are not in the catalog
+	limits  Limits
+	chat    *chat
+
+	matched     map[string][]tool.ID // by patterns; kept, so that a replay has the same tools
+	sources     map[string]string    // of capabilities that are files, by their IDs; kept for the same reason
+	brought     map[tool.ID]ToolThen // tools of sources; kept for the same reason
+	toolsDigest tool.Digest
+}
+
+// match finds tools of the catalog by a pattern; in a replay, those that it found
+// then.
+func (set *setup) match(find func(string) []tool.ID) func(string) []tool.ID {
+	if then := set.matched; then != nil {
+		return func(pattern string) []tool.ID { return then[pattern] }
+	}
+	set.matched = map[string][]tool.ID{}
+	if find == nil {
+		return nil
+	}
+	return func(pattern string) []tool.ID {
+		ids := find(pattern)
+		set.matched[pattern] = ids
+		return ids
+	}
+}
+
+func (set *setup) source(id, text string) {
+	if set.sources == nil {
+		set.sources = map[string]string{}
+	}
+	set.sources[id] = text
+}
+
+// Defaults of an agent's limits, where neither it nor the settings say more.
+const (
+	defaultSteps   = 50
+	defaultOutput  = 16 << 10
+	defaultContext = 100_000
+	answerReserve  = 8_000 // tokens that are left for an answer
+)
+
+// prepare resolves an agent for a session, as it is now.
+func (s *Service) prepare(id uuid.UUID, a Agent, kids capability.Children) (*setup, error) {
+	name := cmp.Or(a.Model, s.o.Models.Default)
+	if _, _, err := s.o.Models.Find(name); err != nil {
+		return nil, err
+	}
+	return s.assemble(RunInputs{Session: id, Agent: a, Model: name, Limits: s.limits(a)}, kids)
+}
+
+// assemble makes what a session's turns are carried out with.
+func (s *Service) assemble(in RunInputs, kids capability.Children) (*setup, error) {
+	id, a := in.Session, in.Agent
+	set := &setup{session: id, agent: a, model: in.Model, limits: in.Limits, offers: map[string]capability.Offer{}, matched: in.Matched, brought: in.Tools}
+	with := capability.Session{ID: id, Match: set.match(s.o.Match), Children: kids}
+	if s.o.Files != nil {
+		with.Files = s.o.Files(id)
+	}
+	res, err := s.resolve(a, with)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range res.Parts {
+		if p.Part.Source != "" {
+			set.source(p.Info.ID, p.Part.Source)
+		}
+	}
+	set.system = prompt(res, a.SystemPrompt)
+	reader := &readOutput{find: s.findOutput(id), most: set.limits.Output}
+	for _, o := range append(res.Tools, capability.Own(readName, reader)) {
+		if err := s.offer(set, o); err != nil {
+			return nil, err
+		}
+	}
+	set.chat = &chat{}
+	set.own = append(set.own, s.o.Chat(ChatRequest{Session: id, Request: set.chat.take}))
+	set.toolsDigest = textDigest(toJSON(set.tools))
+	return set, nil
+}
+
+// resolve finds an agent's capabilities, with the same errors for all who ask.
+func (s *Service) resolve(a Agent, with capability.Session) (capability.Resolved, error) {
+	refs := make([]capability.Ref, len(a.Capabilities))
+	for i, c := range a.Capabilities {
+		refs[i] = capability.Ref{Ref: c.Ref, Config: c.Config}
+	}
+	return capability.Resolve(s.o.Capabilities, refs, with)
+}
+
+// offer adds a tool to a setup.
+func (s *Service) offer(set *setup, o capability.Offer) error {
+	var spec *tool.Spec
+	if o.Tool != nil {
+		spec = o.Tool.Spec()
+		set.own = append(set.own, o.Tool)
+	} else {
+		var err error
+		if spec, err = s.catalogued(set, o.ID); err != nil {
+			return fault.Wrap(fault.CodeOf(err), err, "the agent's tool %q cannot be used: %s", o.Name, fault.Message(err))
+		}
+	}
+	if _, twice := set.offers[o.Name]; twice {
+		return fault.New(fault.CapabilityInvalid, "two tools of the agent are called %q", o.Name).
+			WithHint("give one another name, with %s in its capability's configuration", capability.RenameKey)
+	}
+	set.offers[o.Name] = o
+	set.tools = append(set.tools, model.Tool{Name: o.Name, Description: spec.Description, Input: o.Input(spec.Input)})
+	return nil
+}
+
+// catalogued is a tool of the catalog: in a replay as it was, where a source brought
+// it.
+func (s *Service) catalogued(set *setup, id tool.ID) (*tool.Spec, error) {
+	if then, ok := set.brought[id]; ok {
+		return &tool.Spec{ID: id, Description: then.Description, Input: json.RawMessage(then.Input)}, nil
+	}
+	e, err := s.o.Lookup(id)
+	if err != nil {
+		return nil, err
+	}
+	if e.Source != "" {
+		if set.brought == nil {
+			set.brought = map[tool.ID]ToolThen{}
+		}
+		set.brought[id] = ToolThen{e.Spec.Description, string(e.Spec.Input), e.Spec.Effects.List()}
+	}
+	return e.Spec, nil
+}
+
+// harmless reports whether calls of a tool may be made side by side.
+func (l *loop) harmless(id tool.ID) bool {
+	if then, ok := l.set.brought[id]; ok {
+		return !tool.EffectSet(then.Effects...).Effectful()
+	}
+	e, err := l.run.Lookup(id)
+	return err == nil && !e.Spec.Effects.Effectful()
+}
+
+// limits is what bounds an agent's turns.
+func (s *Service) limits(a Agent) Limits {
+	l, d := a.Limits, s.o.Defaults
+	l.Steps = cmp.Or(l.Steps, d.Steps, defaultSteps)
+	l.MaxTokens = cmp.Or(l.MaxTokens, d.MaxTokens)
+	l.Output = cmp.Or(l.Output, d.Output, defaultOutput)
+	known := s.o.Models.Limits(cmp.Or(a.Model, s.o.Models.Default)).Context
+	if known > 0 {
+		known = max(known-max(l.MaxTokens, answerReserve), known/2) * 9 / 10
+	}
+	if l.Context = cmp.Or(l.Context, d.Context, known, defaultContext); known > 0 {
+		l.Context = min(l.Context, known)
+	}
+	return l
+}
+
+// prompt joins what capabilities add, each in a block of its own, and the agent's
+// own text.
+func prompt(res capability.Resolved, own string) string {
+	var b strings.Builder
+	for _, p := range res.Parts {
+		if text := strings.TrimSpace(p.Part.Prompt); text != "" {
+			fmt.Fprintf(&b, "<capability id=%q>\n%s\n</capability>\n\n", p.Info.ID, text)
+		}
+	}
+	b.WriteString(own)
+	return strings.TrimSpace(b.String())
+}
+
+// ChatRequest asks for a session's tool model.chat.
+type ChatRequest struct {
+	Session uuid.UUID
+	// Request gives what a call stands for: it names the conversation by digests
+	// only, so that the record does not repeat it.
+	Request func(messages int) (Asked, error)
+}
+
+// Asked is a request to a model, with the digests by which a call names it.
+type Asked struct {
+	model.Request
+
+	Messages, System, Tools tool.Digest // the digests
+}
+
+// chatID is the tool by which models are called.
+const chatID tool.ID = "model.chat"
+
+// chat holds the request that the call of model.chat under way stands for.
+type chat struct {
+	mu  sync.Mutex
+	now Asked
+}
+
+// put keeps a request and gives the arguments that stand for it.
+func (c *chat) put(set *setup, req model.Request, digest tool.Digest) tool.Args {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = Asked{Request: req, Messages: digest, System: textDigest(req.System), Tools: set.toolsDigest}
+	if len(req.Tools) == 0 {
+		c.now.Tools = textDigest("")
+	}
+	args := tool.Args{
+		"model": set.model, "session": set.session.String(), "upto": jsonNumber(int64(len(req.Messages))),
+		"digest": digest.String(), "system_digest": c.now.System.String(), "tools_digest": c.now.Tools.String(),
+	}
+	if req.MaxTokens > 0 {
+		args["max_tokens"] = jsonNumber(req.MaxTokens)
+	}
+	return args
+}
+
+// take gives the request that a call stands for.
+func (c *chat) take(messages int) (Asked, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if messages != len(c.now.Request.Messages) {
+		return Asked{}, fault.New(fault.ArgsInvalid, "the session asks nothing with %d messages", messages).In("upto")
+	}
+	return c.now, nil
+}
+
+func jsonNumber(n int64) json.Number { return json.Number(strconv.FormatInt(n, 10)) }
+
+func textDigest(s string) tool.Digest { return sha256.Sum256([]byte(s)) }

@@ -1,0 +1,180 @@
+// Package codebox holds the capability sandbox: a tool that runs code, confined,
+// in a copy of the session's files, and takes back what the code changed. It
+// starts nothing itself: package sandbox does, under the call's permit. Start at
+// [New].
+package codebox
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/remitrun/remit/internal/agents/capability"
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/confine/sandbox"
+)
+
+// Bounds of what one call copies in and takes back.
+const (
+	maxBytes = 256 << 20 // in the folder at any time
+	maxFiles = 20_000
+	maxTaken = 1000 // files that are changed by one call
+)
+
+// Box runs commands confined: sandbox.Box.
+type Box interface {
+	Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sandbox.Outcome, error)
+	NewFolder(p permit.Permit, bytes int64, files int) (*sandbox.Folder, error)
+}
+
+// language is how code of one language is run.
+type language struct {
+	program string // on the trusted PATH: what the policy's commands decide
+	file    string // that the code is put into
+}
+
+// languages are those that there are. The program's name, the file and the call's
+// own arguments are what commands rules see, as python3 .execute_code.py --fast.
+var languages = map[string]language{
+	"shell":      {"sh", codeFile + ".sh"},
+	"python":     {"python3", codeFile + ".py"},
+	"javascript": {"node", codeFile + ".js"},
+}
+
+// codeFile begins the names of files that hold code, which are no files of the
+// session.
+const codeFile = ".execute_code"
+
+// Capability is sandbox.
+type Capability struct{ box Box }
+
+// New makes it; its code runs in box.
+func New(box Box) Capability { return Capability{box} }
+
+// Info describes it.
+func (Capability) Info() capability.Info {
+	return capability.Info{ID: "sandbox", Name: "Sandboxed Execution", Description: "Sandboxed code execution environment: shell, Python and JavaScript, in a copy of the session's files.",
+		Status: capability.Available, Icon: "box", Category: "Execution", Version: "1", Wants: []string{"commands sh **", "commands python3 **", "commands node **"}}
+}
+
+const prompt = `You can execute code in a sandboxed environment. Use the execute_code tool to run code safely.
+
+- The code runs in ` + sandbox.FolderAt + `, which holds the session's files (/data/in.csv is ` + sandbox.FolderAt + `/data/in.csv there). It sees no other files but the system's, and reaches the network only where the policy allows it.
+- Files that it makes, changes or deletes there are taken back into the session's files when it has ended, also when it failed. Nothing else stays from one call to the next.
+- A file that somebody else changed meanwhile is not overwritten: it is listed in conflicts.
+- Print what you want to see. Long output is cut: write it to a file and read that in parts.`
+
+const (
+	paths   = `{"type":"array","items":{"type":"string"}}`
+	refused = `{"type":"array","items":{"type":"object","additionalProperties":false,"required":["path","reason"],"properties":{"path":{"type":"string"},"reason":{"type":"string"}}}}`
+	info    = `{"type":"object","additionalProperties":false,"required":["truncated","bytes_total"],"properties":{"truncated":{"type":"boolean"},"bytes_total":{"type":"integer"}}}`
+)
+
+var (
+	input = capability.Object(`"language":{"enum":["shell","python","javascript"],"description":"shell runs in sh, python in python3, javascript in node."},
+		"code":{"type":"string","minLength":1,"maxLength":1048576,"description":"The program."},
+		"args":{"type":"array","maxItems":100,"items":{"type":"string","maxLength":10000},"description":"Arguments that the program is given."},
+		"stdin":{"type":"string","maxLength":1048576,"description":"What the program can read on standard input; default nothing."},
+		"timeout_seconds":{"type":"number","exclusiveMinimum":0,"maximum":3600,"description":"After which the program is ended. It only shortens what the policy gives."}`, "language", "code")
+	output = capability.Object(`"exit_code":{"type":"integer"},"signal":{"type":"string"},"timed_out":{"type":"boolean"},"limit":{"type":"string"},"duration_ms":{"type":"integer"},
+		"stdout":{"type":"string"},"stdout_base64":{"type":"string"},"stdout_info":`+info+`,"stderr":{"type":"string"},"stderr_base64":{"type":"string"},"stderr_info":`+info+`,
+		"created":`+paths+`,"changed":`+paths+`,"deleted":`+paths+`,"conflicts":`+refused+`,"not_taken":`+refused+`,
+		"connections":{"type":"array","items":{"type":"object","additionalProperties":false,"required":["target","allowed"],"properties":{"target":{"type":"string"},"allowed":{"type":"boolean"},"reason":{"type":"string"}}}}`,
+		"exit_code", "duration_ms", "stdout_info", "stderr_info", "created", "changed", "deleted", "conflicts", "not_taken")
+)
+
+type arguments struct {
+	Language string   `json:"language"`
+	Code     string   `json:"code"`
+	Args     []string `json:"args"`
+	Stdin    string   `json:"stdin"`
+	Timeout  float64  `json:"timeout_seconds"`
+}
+
+// Part offers execute_code.
+func (c Capability) Part(s capability.Session, _ json.RawMessage) (capability.Part, error) {
+	x := runner{c.box, s}
+	return capability.Part{Prompt: prompt, Tools: []capability.Offer{capability.Own("execute_code", capability.New(tool.Spec{
+		ID: "sandbox.execute_code", Title: "Execute code", Version: "1", Risk: tool.High,
+		Effects: tool.EffectSet(tool.SystemExec, tool.FSRead, tool.FSWrite, tool.FSDelete, tool.NetworkHTTP, tool.NetworkSocket),
+		Description: "Runs a program in shell, Python or JavaScript in a sandbox that holds the session's files, and gives its exit code, stdout and stderr, and which of the session's files it " +
+			"created, changed and deleted. A status other than 0 is a failure that keeps its output.",
+		Input: input, Output: output,
+	}, x.execute, actions))}}, nil
+}
+
+// actions says what is started. What the program does to files concerns the
+// session's alone, which are no files in a policy's terms; its connections are
+// decided one by one.
+func actions(_ tool.Env, a arguments) ([]tool.Action, error) {
+	argv, err := a.argv()
+	if err != nil {
+		return nil, err
+	}
+	return []tool.Action{{Kind: tool.Command, Argv: argv, Dir: sandbox.FolderAt}}, nil
+}
+
+func (a arguments) argv() ([]string, error) {
+	l, ok := languages[a.Language]
+	if !ok {
+		return nil, fault.New(fault.ArgsInvalid, "there is no language %.50q", a.Language).In("language").
+			WithHint("there are: %v", slices.Sorted(maps.Keys(languages)))
+	}
+	return append([]string{l.program, l.file}, a.Args...), nil
+}
+
+// runner runs code in a session.
+type runner struct {
+	box     Box
+	session capability.Session
+}
+
+func (r runner) execute(ctx context.Context, p permit.Permit, a arguments) (map[string]any, error) {
+	argv, err := a.argv()
+	if err != nil {
+		return nil, err
+	}
+	if r.box == nil {
+		return nil, fault.New(fault.SandboxMissing, "there is no sandbox to run code in")
+	}
+	files, err := r.session.Need()
+	if err != nil {
+		return nil, err
+	}
+	folder, err := r.box.NewFolder(p, maxBytes, maxFiles)
+	if err != nil {
+		return nil, err
+	}
+	x := exchange{files: files, folder: folder, p: p}
+	out, err := r.within(ctx, p, &x, argv, a)
+	if cerr := folder.Close(); err == nil && cerr != nil {
+		err = cerr
+	}
+	return out, err
+}
+
+// within runs code in a folder that is there.
+func (r runner) within(ctx context.Context, p permit.Permit, x *exchange, argv []string, a arguments) (map[string]any, error) {
+	if err := x.bring(ctx); err != nil {
+		return nil, err
+	}
+	if err := x.folder.Put(argv[1], []byte(a.Code)); err != nil {
+		return nil, err
+	}
+	o, err := r.box.Run(ctx, p, sandbox.Command{Argv: argv, Dir: sandbox.FolderAt, Stdin: []byte(a.Stdin), Folder: x.folder,
+		Timeout: time.Duration(a.Timeout * float64(time.Second))})
+	if err != nil {
+		return nil, err
+	}
+	out := told(o)
+	if err := x.takeBack(ctx); err != nil {
+		x.tell(out)
+		return out, err
+	}
+	x.tell(out)
+	return out, o.Failure("the code", "timeout_seconds or the policy's commands.timeout")
+}

@@ -1,0 +1,239 @@
+package codebox
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/remitrun/remit/internal/agents/capability"
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/confine/sandbox"
+)
+
+// exchange copies a session's files into a folder, and what changed there back.
+//
+// The rule where two change one file: the session's own version wins. Each
+// change is bound to the version that the code was given; where the file has
+// another one by then, the change is not made, and the file is named in
+// conflicts.
+type exchange struct {
+	files  capability.Files
+	folder *sandbox.Folder
+	p      permit.Permit
+
+	before                    map[string]capability.File // by path in the session
+	created, changed, deleted []string
+	conflicts, refused        []any
+}
+
+// bring copies the session's files into the folder.
+func (x *exchange) bring(ctx context.Context) error {
+	all, err := x.files.All(ctx, x.p, "/")
+	if err != nil && !errors.Is(err, fault.NotFound) {
+		return err
+	}
+	total := int64(0)
+	for _, f := range all {
+		total += f.Size
+	}
+	if total > maxBytes || len(all) > maxFiles {
+		return fault.New(fault.LimitReached, "the session has %d files with %d bytes; code is given at most %d with %d", len(all), total, maxFiles, int64(maxBytes)).
+			WithHint("delete what is not needed")
+	}
+	x.before = make(map[string]capability.File, len(all))
+	for _, f := range all {
+		if own(f.Path) {
+			continue
+		}
+		content, f, err := x.files.Read(ctx, x.p, f.Path)
+		if errors.Is(err, fault.NotFound) {
+			continue // deleted meanwhile
+		}
+		if err == nil {
+			err = x.folder.Put(strings.TrimPrefix(f.Path, "/"), content)
+		}
+		if err != nil {
+			return err
+		}
+		x.before[f.Path] = f
+	}
+	return nil
+}
+
+// own reports whether a path is one of those that code is put at, or that an
+// interpreter leaves behind.
+func own(p string) bool {
+	return strings.HasPrefix(p, "/"+codeFile+".") || strings.Contains(p, "/__pycache__/")
+}
+
+// takeBack makes the changes that the code made, in the session's files: first
+// what it deleted, so that there is room for the rest. Links and special files
+// are not followed or taken.
+func (x *exchange) takeBack(ctx context.Context) error {
+	now, err := x.folder.Files()
+	if err != nil {
+		return fault.Wrap(fault.CodeOf(err), err, "no file was taken back: %s", fault.Message(err))
+	}
+	if err := x.remove(ctx, now); err != nil {
+		return err
+	}
+	changes := 0
+	for _, f := range now {
+		name := "/" + f.Path
+		if own(name) {
+			continue
+		}
+		clean, err := capability.CleanPath(name)
+		switch {
+		case f.Odd != "":
+			x.refuse(name, f.Odd)
+			continue
+		case err != nil || clean != name:
+			x.refuse(name, "its name cannot be a path in the session's files")
+			continue
+		}
+		did, err := x.file(ctx, name, f, changes)
+		if err != nil {
+			return err
+		}
+		if did {
+			changes++
+		}
+	}
+	return nil
+}
+
+// file takes one file back, if it is not what the session has.
+func (x *exchange) file(ctx context.Context, name string, f sandbox.FolderFile, changes int) (did bool, err error) {
+	content, err := x.folder.Read(f.Path)
+	if err != nil {
+		x.refuse(name, "it cannot be read")
+		return false, nil //nolint:nilerr // it is told
+	}
+	was, old := x.before[name]
+	if old && was.Size == int64(len(content)) && was.SHA256 == sha256.Sum256(content) {
+		return false, nil
+	}
+	if changes >= maxTaken {
+		x.refuse(name, "more files were changed than one call takes back")
+		return false, nil
+	}
+	version := capability.MustBeNew
+	if old {
+		version = was.Version
+	}
+	_, _, err = x.files.Write(ctx, x.p, name, content, version)
+	if told, fatal := x.failed(ctx, name, err); told || fatal != nil {
+		return false, fatal
+	}
+	if old {
+		x.changed = append(x.changed, name)
+	} else {
+		x.created = append(x.created, name)
+	}
+	return true, nil
+}
+
+// remove deletes from the session what the code deleted: what is not there, and
+// not in a folder that cannot be looked into.
+func (x *exchange) remove(ctx context.Context, now []sandbox.FolderFile) error {
+	there := make(map[string]bool, len(now))
+	for _, f := range now {
+		there["/"+f.Path] = true
+	}
+	var gone []string
+	for name := range x.before {
+		kept := false
+		for at := name; at != "/" && !kept; at = path.Dir(at) {
+			kept = there[at] && (at == name || x.closed(now, at))
+		}
+		if !kept {
+			gone = append(gone, name)
+		}
+	}
+	slices.Sort(gone)
+	for i, name := range gone {
+		if i >= maxTaken {
+			x.refuse(name, "more files were deleted than one call takes back")
+			continue
+		}
+		now, err := x.files.Stat(ctx, x.p, name)
+		switch {
+		case errors.Is(err, fault.NotFound):
+			continue // somebody else did it
+		case err == nil && now.Version != x.before[name].Version:
+			x.conflict(name)
+			continue
+		case err == nil:
+			_, err = x.files.Delete(ctx, x.p, name, false)
+		}
+		if told, fatal := x.failed(ctx, name, err); fatal != nil {
+			return fatal
+		} else if !told {
+			x.deleted = append(x.deleted, name)
+		}
+	}
+	return nil
+}
+
+// closed reports whether a path is one that could not be looked into.
+func (x *exchange) closed(now []sandbox.FolderFile, at string) bool {
+	return slices.ContainsFunc(now, func(f sandbox.FolderFile) bool { return "/"+f.Path == at && f.Closed })
+}
+
+// failed sorts an error of the session's files: one that concerns the path alone
+// is told, and the others are taken back all the same.
+func (x *exchange) failed(ctx context.Context, name string, err error) (told bool, fatal error) {
+	switch {
+	case err == nil:
+		return false, nil
+	case ctx.Err() != nil:
+		return false, capability.Ended(ctx)
+	case errors.Is(err, fault.Conflict):
+		x.conflict(name)
+	case errors.Is(err, fault.FilesFull), errors.Is(err, fault.ArgsInvalid):
+		x.refuse(name, fault.Message(err))
+	default:
+		return false, err
+	}
+	return true, nil
+}
+
+func (x *exchange) conflict(name string) {
+	x.conflicts = append(x.conflicts, map[string]any{"path": name, "reason": "it was changed by somebody else while the code ran; their version stays"})
+}
+
+// maxRefused bounds how much of what is not taken is listed.
+const maxRefused = 100
+
+func (x *exchange) refuse(name, reason string) {
+	switch {
+	case len(x.refused) < maxRefused:
+		x.refused = append(x.refused, map[string]any{"path": strings.ToValidUTF8(name, "\uFFFD"), "reason": reason})
+	case len(x.refused) == maxRefused:
+		x.refused = append(x.refused, map[string]any{"path": "…", "reason": "there are more that are not listed"})
+	}
+}
+
+// tell adds what became of files to a call's output.
+func (x *exchange) tell(out map[string]any) {
+	for name, list := range map[string][]string{"created": x.created, "changed": x.changed, "deleted": x.deleted} {
+		all := make([]any, len(list))
+		for i, p := range list {
+			all[i] = p
+		}
+		out[name] = all
+	}
+	out["conflicts"], out["not_taken"] = orNone(x.conflicts), orNone(x.refused)
+}
+
+func orNone(list []any) []any {
+	if list == nil {
+		return []any{}
+	}
+	return list
+}

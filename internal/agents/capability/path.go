@@ -1,0 +1,49 @@
+package capability
+
+import (
+	"path"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/remitrun/remit/internal/base/fault"
+)
+
+// Bounds of a session file's path, in bytes.
+const (
+	maxPath = 1024
+	maxPart = 255
+)
+
+// CleanPath gives the one spelling of a path in a session's files: absolute, with
+// slashes, without "." and "..", which lead no further than to "/". A relative
+// path begins at "/". What could mislead who reads it (control and format
+// characters, bytes that are not UTF-8) or is too long is fault.ArgsInvalid.
+func CleanPath(p string) (string, error) {
+	switch {
+	case p == "":
+		return "", fault.New(fault.ArgsInvalid, "the path is empty").In("path")
+	case !utf8.ValidString(p):
+		return "", fault.New(fault.ArgsInvalid, "the path %q is not UTF-8", p).In("path")
+	case strings.ContainsFunc(p, func(r rune) bool { return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) }):
+		return "", fault.New(fault.ArgsInvalid, "the path %q holds a character that does not show", p).In("path")
+	}
+	clean := path.Clean("/" + p)
+	if len(clean) > maxPath {
+		return "", fault.New(fault.ArgsInvalid, "the path has %d bytes, at most %d are allowed", len(clean), maxPath).In("path")
+	}
+	for part := range strings.SplitSeq(clean, "/") {
+		if len(part) > maxPart {
+			return "", fault.New(fault.ArgsInvalid, "a name in the path has %d bytes, at most %d are allowed", len(part), maxPart).In("path")
+		}
+	}
+	return clean, nil
+}
+
+// Need gives a session's files, or an error where it has none.
+func (s Session) Need() (Files, error) {
+	if s.Files == nil {
+		return nil, fault.New(fault.ToolFailed, "there are no session files here").WithHint("the tool works in a session of an agent")
+	}
+	return s.Files, nil
+}

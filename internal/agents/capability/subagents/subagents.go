@@ -1,0 +1,196 @@
+// Package subagents holds the capability subagents: tools by which an agent
+// hands work, and a part of its authority, to agents of its own. Start at [New].
+package subagents
+
+import (
+	"context"
+	_ "embed" // the prompt
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/remitrun/remit/internal/agents/capability"
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+//go:embed prompt.md
+var prompt string
+
+// How long one call of wait waits.
+const (
+	defaultWait = 60 * time.Second
+	mostWait    = 600 * time.Second
+)
+
+// Capability is subagents.
+type Capability struct{}
+
+// New makes it.
+func New() Capability { return Capability{} }
+
+// Info describes it.
+func (Capability) Info() capability.Info {
+	return capability.Info{ID: "subagents", Name: "Sub-Agents", Description: "Hand tasks to sub-agents, each with a part of this agent's own authority and budgets.",
+		Status: capability.Available, Icon: "users", Category: "AI", Version: "1", Wants: []string{"agents.spawn", "agents.depth", "delegate"}}
+}
+
+const (
+	which  = `"agent":{"type":"string","minLength":1,"maxLength":200,"description":"The sub-agent's name or ID."}`
+	policy = `"policy":{"type":"string","minLength":1,"maxLength":65536,"description":"A policy (YAML or JSON) that narrows its authority further. It can only take away."}`
+	child  = `"id":{"type":"string"},"name":{"type":"string"},"status":{"enum":["pending","working","idle","failed","stopped"]},"reply":{"type":"string"}`
+)
+
+var (
+	childSchema = capability.Object(child, "id", "name", "status")
+	listSchema  = capability.Object(`"agents":{"type":"array","items":{"type":"object","additionalProperties":false,"required":["id","name","status"],"properties":{`+child+`}}},
+		"count":{"type":"integer"},"working":{"type":"integer"}`, "agents", "count", "working")
+)
+
+// session is what the tools work with.
+type session struct{ children capability.Children }
+
+// Part offers the tools.
+func (Capability) Part(s capability.Session, _ json.RawMessage) (capability.Part, error) {
+	x := session{s.Children}
+	keep, look := tool.EffectSet(tool.DatabaseWrite), tool.EffectSet(tool.DatabaseRead)
+	return capability.Part{Prompt: prompt, Tools: []capability.Offer{
+		own("spawn_agent", "Spawn a sub-agent", tool.Medium, keep,
+			"Starts a sub-agent on a task. It works on its own, with a part of your authority, and sees nothing of this conversation: say in the task all that it needs to know. wait gives its answer.",
+			capability.Object(`"name":{"type":"string","minLength":1,"maxLength":100,"description":"How you call it, as tests or reviewer; unique among your sub-agents."},
+				"task":{"type":"string","minLength":1,"maxLength":100000,"description":"What it is to do, and what its answer should hold."},
+				"agent":{"type":"string","minLength":1,"maxLength":200,"description":"The agent (name or ID) that it is; default: the same as you."},`+policy+`,
+				"pending":{"type":"boolean","description":"It gets no authority, and does nothing, until delegate; default false."}`, "name", "task"), childSchema, x.spawn),
+		own("delegate", "Delegate authority", tool.Medium, keep,
+			"Gives authority to a sub-agent that was spawned as pending, and lets it begin. It never has more than you have.",
+			capability.Object(which+","+policy, "agent"), childSchema, x.delegate),
+		own("send_message", "Message a sub-agent", tool.Medium, keep,
+			"Sends another message to a sub-agent, which then goes on working.",
+			capability.Object(which+`,"message":{"type":"string","minLength":1,"maxLength":100000,"description":"What to tell it."}`, "agent", "message"), childSchema, x.send),
+		own("wait", "Wait for sub-agents", tool.Low, look,
+			"Waits until sub-agents have nothing more to do, and gives their answers. After the timeout it says which are still working.",
+			capability.Object(`"agents":{"type":"array","maxItems":100,"items":{"type":"string","minLength":1,"maxLength":200},"description":"Names or IDs; default: all."},
+				"timeout_seconds":{"type":"integer","minimum":1,"maximum":600,"description":"Default 60."}`), listSchema, x.wait),
+		own("list_agents", "List sub-agents", tool.Low, look, "Lists your sub-agents, what they are doing, and their last answers.", capability.Object(""), listSchema, x.list),
+		own("stop_agent", "Stop a sub-agent", tool.Medium, keep, "Ends a sub-agent, and all that it spawned, for good.", capability.Object(which, "agent"), childSchema, x.stop),
+	}}, nil
+}
+
+func own[A any](name, title string, risk tool.Risk, effects tool.Effects, description string, in, out json.RawMessage,
+	run func(context.Context, permit.Permit, A) (map[string]any, error)) capability.Offer {
+	return capability.Own(name, capability.New(tool.Spec{ID: tool.ID("subagents." + name), Title: title, Description: description,
+		Version: "1", Risk: risk, Effects: effects, Input: in, Output: out}, run))
+}
+
+// have is an error where no sub-agents can be.
+func (s session) have() error {
+	if s.children == nil {
+		return fault.New(fault.ToolFailed, "there can be no sub-agents here").WithHint("the tool works in a session of an agent")
+	}
+	return nil
+}
+
+type spawnArgs struct {
+	Name    string `json:"name"`
+	Agent   string `json:"agent"`
+	Task    string `json:"task"`
+	Policy  string `json:"policy"`
+	Pending bool   `json:"pending"`
+}
+
+func (s session) spawn(ctx context.Context, p permit.Permit, a spawnArgs) (map[string]any, error) {
+	if err := s.have(); err != nil {
+		return nil, err
+	}
+	for field, v := range map[string]string{"name": a.Name, "task": a.Task} {
+		if strings.TrimSpace(v) == "" {
+			return nil, fault.New(fault.ArgsInvalid, "the text is empty").In(field)
+		}
+	}
+	return one(s.children.Spawn(ctx, p, capability.SpawnRequest(a)))
+}
+
+type agentArgs struct {
+	Agent   string `json:"agent"`
+	Policy  string `json:"policy"`
+	Message string `json:"message"`
+}
+
+func (s session) delegate(ctx context.Context, p permit.Permit, a agentArgs) (map[string]any, error) {
+	if err := s.have(); err != nil {
+		return nil, err
+	}
+	return one(s.children.Delegate(ctx, p, a.Agent, a.Policy))
+}
+
+func (s session) send(ctx context.Context, p permit.Permit, a agentArgs) (map[string]any, error) {
+	if err := s.have(); err != nil {
+		return nil, err
+	}
+	return one(s.children.Send(ctx, p, a.Agent, a.Message))
+}
+
+func (s session) stop(ctx context.Context, p permit.Permit, a agentArgs) (map[string]any, error) {
+	if err := s.have(); err != nil {
+		return nil, err
+	}
+	return one(s.children.Stop(ctx, p, a.Agent))
+}
+
+type waitArgs struct {
+	Agents  []string `json:"agents"`
+	Timeout int      `json:"timeout_seconds"`
+}
+
+func (s session) wait(ctx context.Context, p permit.Permit, a waitArgs) (map[string]any, error) {
+	if err := s.have(); err != nil {
+		return nil, err
+	}
+	most := defaultWait
+	if a.Timeout > 0 {
+		most = min(time.Duration(a.Timeout)*time.Second, mostWait)
+	}
+	list, err := s.children.Wait(ctx, p, a.Agents, most)
+	if err != nil {
+		return nil, err
+	}
+	return several(list), nil
+}
+
+func (s session) list(ctx context.Context, p permit.Permit, _ struct{}) (map[string]any, error) {
+	if err := s.have(); err != nil {
+		return nil, err
+	}
+	list, err := s.children.List(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return several(list), nil
+}
+
+func one(c capability.Child, err error) (map[string]any, error) {
+	if err != nil {
+		return nil, err
+	}
+	return show(c), nil
+}
+
+func show(c capability.Child) map[string]any {
+	out := map[string]any{"id": c.ID, "name": c.Name, "status": c.Status}
+	if c.Reply != "" {
+		out["reply"] = c.Reply
+	}
+	return out
+}
+
+func several(list []capability.Child) map[string]any {
+	agents, working := make([]any, len(list)), 0
+	for i, c := range list {
+		agents[i] = show(c)
+		if c.Status == "working" {
+			working++
+		}
+	}
+	return map[string]any{"agents": agents, "count": len(list), "working": working}
+}

@@ -1,0 +1,122 @@
+// Package webfetch holds the capability web_fetch: a tool that fetches a page
+// and gives it as Markdown or text. It reaches the network only through package
+// network, under a permit. Start at [New].
+package webfetch
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/remitrun/remit/internal/agents/capability"
+	"github.com/remitrun/remit/internal/authority/policy/target"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// Bounds of a fetch.
+const (
+	DefaultFirstByte = time.Second      // until an answer begins, of each request of a chain of redirects
+	DefaultBody      = 30 * time.Second // until an answer's body is complete; then what came is given
+	DefaultMaxBytes  = 5 << 20          // of a body that are read
+	mostBytes        = 20 << 20         // that a configuration can ask for
+)
+
+// Options of the capability. The zero Options are the defaults.
+type Options struct {
+	FirstByte, Body time.Duration
+	// Secret finds a value by its policy.Secret.Key, for entries of the policies
+	// that add one to requests; nil: there are none.
+	Secret func(name string) (string, bool)
+}
+
+// Capability is web_fetch.
+type Capability struct{ opts Options }
+
+// New makes it.
+func New(o Options) Capability {
+	if o.FirstByte <= 0 {
+		o.FirstByte = DefaultFirstByte
+	}
+	if o.Body <= 0 {
+		o.Body = DefaultBody
+	}
+	return Capability{o}
+}
+
+// config is what an agent can configure.
+type config struct {
+	MaxBytes int64 `json:"max_bytes"`
+}
+
+var configSchema = capability.Object(`"max_bytes":{"type":"integer","minimum":1,"maximum":20971520,"description":"Most bytes of a page that are read; default 5242880. The policy's network.max_bytes bounds it too."}`)
+
+// Info describes it.
+func (Capability) Info() capability.Info {
+	return capability.Info{ID: "web_fetch", Name: "Web Fetch", Description: "Fetch content from URLs and convert HTML responses to markdown or plain text.",
+		Status: capability.Available, Icon: "globe", Category: "Network", Version: "1", Config: configSchema, Wants: []string{"network GET https://**", "network HEAD https://**"}}
+}
+
+var (
+	input = capability.Object(`"url":{"type":"string","minLength":1,"maxLength":8192,"description":"The URL to fetch; it begins with http:// or https://."},
+		"method":{"enum":["GET","HEAD"],"description":"HEAD asks for what is known of the page without its content; default GET."},
+		"as_markdown":{"type":"boolean","description":"Convert an HTML page to Markdown."},
+		"as_text":{"type":"boolean","description":"Convert an HTML page to plain text; as_markdown comes first."}`, "url")
+	output = capability.Object(`"url":{"type":"string"},"final_url":{"type":"string"},"status_code":{"type":"integer"},"content_type":{"type":"string"},"size":{"type":"integer"},
+		"last_modified":{"type":"string"},"filename":{"type":"string"},"format":{"enum":["markdown","text","raw"]},"content":{"type":"string"},
+		"truncated":{"type":"boolean"},"error":{"type":"string"},"note":{"type":"string"}`, "url", "status_code", "content_type", "size", "format", "truncated")
+)
+
+type arguments struct {
+	URL        string `json:"url"`
+	Method     string `json:"method"`
+	AsMarkdown bool   `json:"as_markdown"`
+	AsText     bool   `json:"as_text"`
+}
+
+// Part offers web_fetch.
+func (c Capability) Part(_ capability.Session, raw json.RawMessage) (capability.Part, error) {
+	conf := config{MaxBytes: DefaultMaxBytes}
+	if raw != nil {
+		if err := json.Unmarshal(raw, &conf); err != nil {
+			return capability.Part{}, fault.Wrap(fault.CapabilityInvalid, err, "the configuration cannot be read: %v", err)
+		}
+	}
+	f := fetcher{opts: c.opts, most: min(conf.MaxBytes, mostBytes)}
+	return capability.Part{Tools: []capability.Offer{capability.Own("web_fetch", capability.New(tool.Spec{
+		ID: "web_fetch.web_fetch", Title: "Fetch a web page", Version: "1", Risk: tool.Medium, Effects: tool.EffectSet(tool.NetworkHTTP, tool.NetworkDNS),
+		Description: "Fetches a URL and gives the answer's status, type and content. HTML can be converted with as_markdown (best for reading) or as_text. " +
+			"An answer must begin within 1 second; a body that is not complete after 30 seconds is cut and says so. " +
+			"Of binary content (images, PDF, archives) only what is known about it is given. A status of 400 or more is an answer, not a failure.",
+		Input: input, Output: output,
+	}, f.fetch, actions))}}, nil
+}
+
+// actions gives the one request that is asked for. What redirects lead to is
+// decided when they come.
+func actions(_ tool.Env, a arguments) ([]tool.Action, error) {
+	to, err := a.target()
+	if err != nil {
+		return nil, err
+	}
+	return []tool.Action{{Kind: tool.Network, Target: to}}, nil
+}
+
+// target reads the URL.
+func (a arguments) target() (tool.Target, error) {
+	if low := strings.ToLower(a.URL); !strings.HasPrefix(low, "http://") && !strings.HasPrefix(low, "https://") {
+		return tool.Target{}, fault.New(fault.ArgsInvalid, "%.200q does not begin with http:// or https://", a.URL).In("url")
+	}
+	to, err := target.Parse(a.method(), a.URL)
+	if err != nil {
+		return to, fault.Wrap(fault.ArgsInvalid, err, "%s", fault.Message(err)).In("url")
+	}
+	return to, nil
+}
+
+func (a arguments) method() string {
+	if a.Method == "" {
+		return "GET"
+	}
+	return a.Method
+}

@@ -1,0 +1,199 @@
+// Package grant holds authority as a value: who holds it, and the chain of
+// policies that bounds it. A grant is only ever narrowed; nothing here widens
+// one. Start at [New] and [Grant.Derive].
+package grant
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// Grant is authority held by one principal. The zero Grant allows nothing.
+// Grants are values that cannot be changed; copying one gives no more authority.
+type Grant struct {
+	nodes []Node // from the root to this one
+	chain policy.Chain
+	pins  map[tool.ID]tool.Digest
+}
+
+// Node is one step of a grant's descent. What a node limits is spent by it and
+// by all that descend from it, together.
+type Node struct {
+	ID        uuid.UUID
+	Holder    string    // as "user:ann" or "agent:docs"
+	Links     int       // the node's policies and its ancestors' are Chain()[:Links]
+	Budgets   Budgets   // its own; its ancestors' hold besides
+	NotBefore time.Time // zero: at once
+	Expires   time.Time // zero: no end of its own
+	// Kept: the ledger keeps the node, so that what it spends is counted over
+	// runs and processes and it can be revoked. A node that is not kept lives as
+	// long as its run.
+	Kept bool
+}
+
+// Terms is what a grant adds to the one that it derives from.
+type Terms struct {
+	ID        uuid.UUID
+	Holder    string
+	Policies  []*policy.Rules // further links, all of which bound it
+	Budgets   Budgets
+	NotBefore time.Time
+	Expires   time.Time
+	Pins      map[tool.ID]tool.Digest // tools that may only be used with this digest
+	Kept      bool
+}
+
+// New makes a root grant. Without policies it allows nothing.
+func New(t Terms) Grant { return Grant{}.Derive(t) }
+
+// Derive gives a grant that allows what g allows and the terms allow too. Where
+// both pin a tool to different digests, the tool is pinned to none, and so
+// cannot be used.
+func (g Grant) Derive(t Terms) Grant {
+	d := Grant{chain: append(slices.Clip(g.chain), t.Policies...), pins: g.pins}
+	d.nodes = append(slices.Clip(g.nodes), Node{
+		ID: t.ID, Holder: t.Holder, Links: len(d.chain), Budgets: t.Budgets, NotBefore: t.NotBefore, Expires: t.Expires, Kept: t.Kept,
+	})
+	if len(t.Pins) > 0 {
+		d.pins = maps.Clone(t.Pins)
+		for id, digest := range g.pins {
+			if have, ok := d.pins[id]; ok && have != digest {
+				digest = tool.Digest{}
+			}
+			d.pins[id] = digest
+		}
+	}
+	return d
+}
+
+// Root makes a root grant from policies bound to env, with the further links
+// that their roles give the holder. A policy that cannot be bound is an error:
+// it is never left out. So is a first policy that says rest: inherit, since
+// there is nothing that it could inherit.
+func Root(id uuid.UUID, holder string, env policy.Env, ps ...*policy.Policy) (Grant, error) {
+	if len(ps) > 0 && ps[0].Inherits() {
+		return Grant{}, fault.New(fault.PolicyInvalid, "a root policy may not say rest: inherit").
+			At(fault.Pos{File: ps[0].File()}).WithHint("name what it allows, or use it to narrow another policy")
+	}
+	var chain policy.Chain
+	for _, p := range ps {
+		links, err := Links(env, p, holder)
+		if err != nil {
+			return Grant{}, err
+		}
+		chain = append(chain, links...)
+	}
+	return New(Terms{ID: id, Holder: holder, Policies: chain}), nil
+}
+
+// Links binds a policy to env, with the further links that its roles give the
+// holders, one after the other.
+func Links(env policy.Env, p *policy.Policy, holders ...string) (policy.Chain, error) {
+	return NewBinder(env).Links(p, holders...)
+}
+
+// Binder binds policies to one environment, each once however often it is asked for.
+type Binder struct {
+	env   policy.Env
+	bound map[*policy.Policy]*policy.Rules
+}
+
+// NewBinder makes a binder that has bound nothing so far.
+func NewBinder(env policy.Env) *Binder {
+	return &Binder{env: env, bound: map[*policy.Policy]*policy.Rules{}}
+}
+
+// Links is [Links] in the binder's environment.
+func (b *Binder) Links(p *policy.Policy, holders ...string) (policy.Chain, error) {
+	list := []*policy.Policy{p}
+	for _, h := range holders {
+		list = append(list, p.Roles(h)...)
+	}
+	var out policy.Chain
+	for _, link := range list {
+		r := b.bound[link]
+		if r == nil {
+			var err error
+			if r, err = link.Bind(b.env); err != nil {
+				return nil, err
+			}
+			b.bound[link] = r
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// ID identifies the grant; the zero UUID is of the zero Grant.
+func (g Grant) ID() uuid.UUID { return g.last().ID }
+
+// Parent is the grant that this one derives from, or the zero UUID.
+func (g Grant) Parent() uuid.UUID {
+	if len(g.nodes) < 2 {
+		return uuid.Nil
+	}
+	return g.nodes[len(g.nodes)-2].ID
+}
+
+// Holder is the principal who holds the grant, as "user:ann" or "agent:docs".
+func (g Grant) Holder() string { return g.last().Holder }
+
+func (g Grant) last() Node {
+	if len(g.nodes) == 0 {
+		return Node{}
+	}
+	return g.nodes[len(g.nodes)-1]
+}
+
+// Chain is every policy that bounds the grant. The caller must not change it.
+func (g Grant) Chain() policy.Chain { return g.chain }
+
+// Nodes is the grant's descent, from the root to itself. The caller must not
+// change it.
+func (g Grant) Nodes() []Node { return g.nodes }
+
+// Kept reports whether the ledger keeps any node of the grant.
+func (g Grant) Kept() bool { return slices.ContainsFunc(g.nodes, func(n Node) bool { return n.Kept }) }
+
+// Pinned gives the digest that a tool must have, if the grant pins it.
+func (g Grant) Pinned(id tool.ID) (tool.Digest, bool) {
+	d, ok := g.pins[id]
+	return d, ok
+}
+
+// Pins is every tool that is pinned. The caller must not change it.
+func (g Grant) Pins() map[tool.ID]tool.Digest { return g.pins }
+
+// Expires is the earliest end of all its nodes; zero: it has none.
+func (g Grant) Expires() time.Time {
+	var end time.Time
+	for _, n := range g.nodes {
+		if !n.Expires.IsZero() && (end.IsZero() || n.Expires.Before(end)) {
+			end = n.Expires
+		}
+	}
+	return end
+}
+
+// At reports whether the grant's time includes a moment: fault.GrantExpired or
+// fault.GrantEarly if not.
+func (g Grant) At(now time.Time) error {
+	for i := range g.nodes {
+		switch n := &g.nodes[i]; {
+		case !n.Expires.IsZero() && !now.Before(n.Expires):
+			return fault.New(fault.GrantExpired, "the grant %s of %q expired at %s", n.ID, n.Holder, n.Expires.UTC().Format(time.RFC3339)).
+				WithHint("ask who issued it for a new one")
+		case now.Before(n.NotBefore):
+			return fault.New(fault.GrantEarly, "the grant %s of %q holds only from %s", n.ID, n.Holder, n.NotBefore.UTC().Format(time.RFC3339)).
+				WithHint("wait, or look at the clock of this machine")
+		}
+	}
+	return nil
+}

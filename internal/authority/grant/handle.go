@@ -1,0 +1,39 @@
+package grant
+
+import (
+	"sync/atomic"
+
+	"github.com/remitrun/remit/internal/base/fault"
+)
+
+// Handle is the place of a grant that comes later: whoever is started first, and
+// given authority when it is known what for, has one. It is given a grant once,
+// whole or not at all. It is safe for concurrent use.
+type Handle struct {
+	holder string
+	given  atomic.Pointer[Grant]
+}
+
+// NewHandle makes a handle for a holder, with no authority.
+func NewHandle(holder string) *Handle { return &Handle{holder: holder} }
+
+// Give puts a grant into the handle. It must be one of the handle's holder
+// (fault.NotDelegable), and the first (fault.Conflict).
+func (h *Handle) Give(g Grant) error {
+	if len(g.nodes) == 0 || g.Holder() != h.holder {
+		return fault.New(fault.NotDelegable, "a grant of %q is not for the handle of %q", g.Holder(), h.holder).WithHint("hand it on to %q first", h.holder)
+	}
+	if !h.given.CompareAndSwap(nil, &g) {
+		return fault.New(fault.Conflict, "the handle of %q has a grant already", h.holder).WithHint("revoke that one, and make another handle")
+	}
+	return nil
+}
+
+// Grant is what the handle was given; before that it is the zero Grant, which
+// allows nothing.
+func (h *Handle) Grant() Grant {
+	if g := h.given.Load(); g != nil {
+		return *g
+	}
+	return Grant{}
+}

@@ -1,0 +1,96 @@
+package grant
+
+import (
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/authority/policy/glob"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// What a node's limits are counted as. The last two are followed by a pattern
+// of tools and by a tool's ID.
+const (
+	MeterCalls    = "calls"
+	MeterBytesIn  = "bytes_in"
+	MeterBytesOut = "bytes_out"
+	MeterTokens   = "tokens"
+	MeterMoney    = "money" // millionths of a US dollar
+	MeterTime     = "time"  // microseconds
+	MeterChildren = "children"
+	MeterOfTools  = "tool:"
+	MeterEachTool = "each:"
+)
+
+// Limit is one limit of budgets, in the unit of its meter.
+type Limit struct {
+	What string
+	Most int64
+}
+
+// Limits lists the budgets as meters count them. That on each tool has no tool's
+// ID. Depth is not counted: a grant's descent says it.
+func (b Budgets) Limits() []Limit {
+	var out []Limit
+	for _, l := range [...]Limit{{MeterCalls, b.Calls}, {MeterBytesIn, b.BytesIn}, {MeterBytesOut, b.BytesOut}, {MeterTokens, b.Tokens},
+		{MeterMoney, b.Money}, {MeterTime, b.Time.Microseconds()}, {MeterEachTool, b.EachTool}} {
+		if l.Most > 0 {
+			out = append(out, l)
+		}
+	}
+	for _, t := range b.PerTool {
+		out = append(out, Limit{MeterOfTools + t.Tool, t.Calls})
+	}
+	if b.Children != nil {
+		out = append(out, Limit{MeterChildren, int64(*b.Children)})
+	}
+	return out
+}
+
+// Charged is how much of a meter a call of a tool takes that uses so much.
+func Charged(what string, id tool.ID, used Amounts) int64 {
+	switch what {
+	case MeterCalls:
+		return used.Calls
+	case MeterBytesIn:
+		return used.BytesIn
+	case MeterBytesOut:
+		return used.BytesOut
+	case MeterTokens:
+		return used.Tokens
+	case MeterMoney:
+		return used.Money
+	case MeterTime:
+		return used.Time.Microseconds()
+	case MeterChildren:
+		return used.Children
+	}
+	if of, ok := strings.CutPrefix(what, MeterEachTool); ok {
+		if of == string(id) {
+			return used.Calls
+		}
+		return 0
+	}
+	if of, ok := strings.CutPrefix(what, MeterOfTools); ok {
+		if match, err := ToolPattern(of); err == nil && !match(id) {
+			return 0
+		}
+		return used.Calls // also where the pattern cannot be read: rather too much than too little
+	}
+	return 0
+}
+
+// ToolPattern compiles a pattern of tools of a budget.
+func ToolPattern(pattern string) (func(tool.ID) bool, error) {
+	t, err := glob.CompileName(pattern, ':', true)
+	if err != nil {
+		return nil, fault.Wrap(fault.GrantInvalid, err, "a budget's tool pattern %q cannot be read", pattern)
+	}
+	return func(id tool.ID) bool { return t.Match(string(id)) }, nil
+}
+
+// Short is the beginning of a grant's ID as people are shown it: enough to tell it
+// from one that was made in the same millisecond.
+func Short(id uuid.UUID) string { return id.String()[:18] }

@@ -1,0 +1,131 @@
+package token
+
+import (
+	"crypto/ed25519"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/authority/grant"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// ID is the root's, which is the grant as it was issued.
+func (c *Content) ID() uuid.UUID { return c.id }
+
+// Leaf is the ID of the last block, which is the grant as it is now. It is ID
+// where nothing was appended.
+func (c *Content) Leaf() uuid.UUID { return c.links[len(c.links)-1].Grant }
+
+// Ledger is the ledger that the token says has issued it.
+func (c *Content) Ledger() tool.Digest { return c.ledger }
+
+// Key is the [KeyID] of the key that the token says its root is signed with.
+func (c *Content) Key() tool.Digest { return c.key }
+
+// Digest identifies the token: the hash of its encoding. It may be shown.
+func (c *Content) Digest() tool.Digest { return c.digest }
+
+// Links are the token's blocks, from the root on; there is at least one.
+func (c *Content) Links() []Link { return c.links }
+
+// Sealed reports whether nothing can be appended.
+func (c *Content) Sealed() bool { return c.sealed }
+
+// Holder is who holds the grant now: the last name that a block gives.
+func (c *Content) Holder() string { return c.holder }
+
+// HolderKey is the key whose owner alone may use the grant, or nil.
+func (c *Content) HolderKey() ed25519.PublicKey { return c.holderKey }
+
+// NotBefore is the latest of all blocks; zero: the grant holds at once.
+func (c *Content) NotBefore() time.Time { return c.notBefore }
+
+// Expires is the earliest of all blocks.
+func (c *Content) Expires() time.Time { return c.expires }
+
+// Budgets is the smallest of each limit over all blocks. Each block's own, in
+// Links, is shared by all that descends from that block.
+func (c *Content) Budgets() grant.Budgets { return c.budgets }
+
+// Pins is every tool that a block pins. Where blocks pin one to different
+// digests it has the zero digest, which no tool has.
+func (c *Content) Pins() map[tool.ID]tool.Digest {
+	out := map[tool.ID]tool.Digest{}
+	for i := range c.links {
+		for id, d := range c.links[i].Pins {
+			if have, ok := out[id]; ok && have != d {
+				d = tool.Digest{}
+			}
+			out[id] = d
+		}
+	}
+	return out
+}
+
+// Holders are all who have held the grant from block i on, each once: whoever
+// binds a policy of that block adds the roles that it has for any of them, so
+// that nobody gets out of a role by taking another name.
+func (c *Content) Holders(i int) []string {
+	var out []string
+	seen := map[string]bool{}
+	for ; i < len(c.links); i++ {
+		if h, _ := c.holderAt(i); !seen[h] {
+			seen[h] = true
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// Policies gives the policies of each block, read once. One that cannot be read
+// is an error, and so is a first one that says rest: inherit.
+func (c *Content) Policies() ([][]*policy.Policy, error) { return c.policies() }
+
+// Bind gives the policies of each block with the roles that they have for the
+// grant's holders, bound to env. The grant is bounded by all of them.
+func (c *Content) Bind(env policy.Env) ([]policy.Chain, error) {
+	all, err := c.Policies()
+	if err != nil {
+		return nil, err
+	}
+	out, binder := make([]policy.Chain, len(all)), grant.NewBinder(env)
+	for i, ps := range all {
+		holders := c.Holders(i)
+		for _, p := range ps {
+			links, err := binder.Links(p, holders...)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = append(out[i], links...)
+		}
+	}
+	return out, nil
+}
+
+// skew is how far the clock of who verifies may be behind that of the ledger.
+const skew = 5 * time.Minute
+
+// At reports whether the time of every block includes a moment:
+// fault.GrantExpired or fault.GrantEarly if not. Before the root was issued, by
+// more than a difference of clocks, nothing holds: the clock is wrong or was not
+// asked.
+func (c *Content) At(now time.Time) error {
+	if !now.Before(c.expires) {
+		return fault.New(fault.GrantExpired, "the grant %s expired at %s", c.Leaf(), stamp(c.expires)).
+			WithHint("ask who issued it for a new one")
+	}
+	if now.Before(c.links[0].Issued.Add(-skew)) {
+		return fault.New(fault.GrantEarly, "the grant %s was issued at %s, which is still to come", c.Leaf(), stamp(c.links[0].Issued)).
+			WithHint("look at the clock of this machine")
+	}
+	if now.Before(c.notBefore) {
+		return fault.New(fault.GrantEarly, "the grant %s holds only from %s", c.Leaf(), stamp(c.notBefore)).
+			WithHint("wait, or look at the clock of this machine")
+	}
+	return nil
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

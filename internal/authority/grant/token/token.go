@@ -1,0 +1,230 @@
+// Package token writes and reads grants as text that can be handed to another
+// process: a chain of blocks of which each is signed with a key that the block
+// before it names, after Biscuit's published signature scheme. Whoever has a
+// token can append a block that narrows it, without asking anyone; nobody can
+// take a block away, change one or move it. The format is written down in
+// docs/tokens.md.
+//
+// Start at [Issue], [Append] and [Verify]. What [Decode] gives nobody has
+// vouched for; only [Claims], which [Verify] gives, are authority. Revocation and
+// what is left of budgets are the ledger's: a token cannot know them. The package
+// is pure: time, keys and randomness are arguments. No error holds any part of a
+// token or of a private key.
+package token
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/authority/grant"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// The limits of the format. Each is checked when a token is made and when it is
+// read.
+const (
+	MaxSize     = 64 << 10             // bytes of a token's text
+	MaxBlocks   = 32                   // the root's included
+	MaxPolicy   = 16 << 10             // bytes of one policy's source
+	MaxPolicies = 16                   // policies of one block
+	MaxPins     = 256                  // tools pinned by one block
+	MaxDelegate = 32                   // patterns of one block's Delegate
+	MaxText     = 200                  // bytes of a holder, an audience, a file's name
+	MaxPath     = 4096                 // bytes of a workspace's path
+	MaxLife     = 400 * 24 * time.Hour // from issued to expires
+)
+
+// Prefix begins the text of every token of this version, ProofPrefix that of
+// every holder's proof. Whatever begins so is masked in logs.
+const (
+	Prefix      = "remit1_"
+	ProofPrefix = "remitp1_"
+)
+
+// version is of the encoding, in the token and in what is signed.
+const version = 1
+
+// Block is what one block says. Each field can only take away from what the
+// blocks before it left; a zero field takes nothing away, and one that says
+// more than there is has no effect.
+type Block struct {
+	Policies  []Policy          // all of which bound the grant; the root has at least one
+	Holder    string            // who holds it from here on, as "agent:docs"; "": as before
+	HolderKey ed25519.PublicKey // whose owner alone may use it from here on; nil: as before
+	Issued    time.Time         // when, in milliseconds; the word of whoever appended the block
+	NotBefore time.Time         // zero: at once
+	Expires   time.Time         // the root has one; zero: as before
+	Budgets   grant.Budgets     // of this block and all that follow together
+	Pins      map[tool.ID]tool.Digest
+	Delegate  []string // patterns of holders that it may be handed on to; nil: any, empty: nobody
+	Audience  string   // who alone may accept it; "": anyone of the ledger
+	Workspace string   // the absolute path of the only folder that it is for; "": the verifier's
+}
+
+// Root is what the first block says. Holder, Issued, Expires and at least one
+// policy are required.
+type Root struct {
+	Ledger tool.Digest // of the ledger that issues it, which alone accepts it
+	ID     uuid.UUID   // of the grant, a UUIDv7
+	Block
+}
+
+// Policy is the source of a policy, which is bound where it is used.
+type Policy struct {
+	File   string // the name that decisions show; no path
+	Source string
+}
+
+// PolicyOf gives a policy's source as a token carries it, under the last part
+// of its file's name.
+func PolicyOf(p *policy.Policy) Policy {
+	return Policy{File: fileName(p.File()), Source: string(p.Source())}
+}
+
+// KeyID identifies a public key: its SHA-256 hash. The ID of a ledger is that
+// of its first key.
+func KeyID(k ed25519.PublicKey) tool.Digest { return sha256.Sum256(k) }
+
+// Issue makes a token that key signs, the ledger's own private key. What makes
+// no sense is refused with fault.Usage, a policy that cannot be read with
+// fault.PolicyInvalid.
+func Issue(r Root, key ed25519.PrivateKey, rand io.Reader) (string, error) {
+	if len(key) != ed25519.PrivateKeySize {
+		return "", fault.New(fault.Internal, "an issuer's key has %d bytes", len(key))
+	}
+	r.Block = r.settled()
+	w := payloadOf(&r.Block)
+	pub, _ := key.Public().(ed25519.PublicKey) // there is no other kind
+	id := KeyID(pub)
+	w.Ledger, w.Key, w.ID, w.Nonce = r.Ledger[:], id[:], r.ID[:], make([]byte, nonceSize)
+	if err := checkRoot(&w, &r.Block); err != nil {
+		return "", recode(err, fault.Usage)
+	}
+	if err := readable(r.Policies); err != nil {
+		return "", err
+	}
+	if err := draw(rand, w.Nonce); err != nil {
+		return "", err
+	}
+	var t wireToken
+	if err := t.append(&w, key, nil, rand); err != nil {
+		return "", err
+	}
+	return t.text()
+}
+
+// Append adds a block, offline and with nothing but the token. It refuses what
+// would have no chance (a sealed token, a holder that the token may not be
+// handed on to, too many blocks), but vouches for nothing that is there already.
+// A token that is bound to a key needs [HandOn] to be given to another one.
+func Append(token string, b Block, rand io.Reader) (string, error) {
+	return HandOn(token, b, nil, rand)
+}
+
+// HandOn is [Append] by the holder of the key that the token is bound to, who
+// alone can bind it to another one.
+func HandOn(token string, b Block, holder ed25519.PrivateKey, rand io.Reader) (string, error) {
+	t, c, err := read(token)
+	if err != nil {
+		return "", err
+	}
+	last, err := t.lastKey()
+	if err != nil {
+		return "", err
+	}
+	if len(t.Blocks) >= MaxBlocks {
+		return "", fault.New(fault.GrantTooLarge, "the token has %d blocks already, as many as it may", len(t.Blocks)).
+			WithHint("ask who issued it for a new one")
+	}
+	b = b.settled()
+	if err := recode(checkBlock(&b), fault.Usage); err != nil {
+		return "", err
+	}
+	next := c.with(Link{Block: b})
+	if _, err := next.parse(); err != nil {
+		return "", err
+	}
+	if err := next.delegations(); err != nil {
+		return "", err
+	}
+	if !next.handsOver(len(t.Blocks)) {
+		holder = nil
+	} else if len(holder) != ed25519.PrivateKeySize || !c.holderKey.Equal(holder.Public()) {
+		return "", fault.New(fault.GrantHolder, "the token is bound to a key that this is not, so it cannot be given to another one").
+			WithHint("its holder can, with the private key; without a holder's key in the block it can still be narrowed")
+	}
+	w := payloadOf(&b)
+	if err := t.append(&w, last, holder, rand); err != nil {
+		return "", err
+	}
+	return t.text()
+}
+
+// Seal gives a token that says the same and to which nobody can append.
+func Seal(token string) (string, error) {
+	t, _, err := read(token)
+	if err != nil {
+		return "", err
+	}
+	last, err := t.lastKey()
+	if err != nil {
+		return "", err
+	}
+	t.Proof = wireProof{Kind: sealed, Value: ed25519.Sign(last, sealMessage(t.Blocks))}
+	return t.text()
+}
+
+// settled is the block as it is written: a copy of its own, with times in
+// milliseconds, rounded so that nothing lasts longer.
+func (b Block) settled() Block {
+	b.Policies = slices.Clone(b.Policies)
+	b.HolderKey = slices.Clone(b.HolderKey)
+	b.Pins = maps.Clone(b.Pins)
+	b.Delegate = slices.Clone(b.Delegate)
+	b.Budgets = b.Budgets.Min(grant.Budgets{})
+	b.Issued, b.Expires = b.Issued.Truncate(time.Millisecond), b.Expires.Truncate(time.Millisecond)
+	b.NotBefore = ceil(b.NotBefore)
+	return b
+}
+
+func ceil(t time.Time) time.Time {
+	if down := t.Truncate(time.Millisecond); down.Before(t) {
+		return down.Add(time.Millisecond)
+	}
+	return t
+}
+
+// readable checks that the policies of a root can be read, as their user will have to.
+func readable(ps []Policy) error {
+	var size size
+	for i, p := range ps {
+		read, err := size.parse(p)
+		if err != nil {
+			return err
+		}
+		if i == 0 && read.Inherits() {
+			return inheritsNothing(p.File)
+		}
+	}
+	return nil
+}
+
+func inheritsNothing(file string) error {
+	return fault.New(fault.PolicyInvalid, "a root policy may not say rest: inherit").
+		At(fault.Pos{File: file}).WithHint("name what it allows, or use it to narrow another policy")
+}
+
+func draw(rand io.Reader, into []byte) error {
+	if _, err := io.ReadFull(rand, into); err != nil {
+		return fault.Wrap(fault.Internal, err, "no randomness for a token")
+	}
+	return nil
+}

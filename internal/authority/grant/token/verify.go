@@ -1,0 +1,171 @@
+package token
+
+import (
+	"crypto/ed25519"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// Trust is whose tokens are accepted. The zero Trust accepts none.
+type Trust struct {
+	Ledger tool.Digest // the verifier's own
+	Keys   []Key       // the ledger's public keys, also those that sign no more
+}
+
+// Key is a public key of a ledger. After a rotation the old one stays, until
+// the last token that it signed has expired.
+type Key struct {
+	Public   ed25519.PublicKey
+	NotAfter time.Time // nothing that it signed is accepted from then on; zero: no end
+}
+
+// Use is what a token is being used for.
+type Use struct {
+	At        time.Time
+	Audience  string // who verifies; a token for another one is refused
+	Workspace string // where it would be used; a token for another one is refused
+	Held      Held   // for a token that is bound to a key
+}
+
+// Claims are what a token says that has been verified: only [Verify],
+// [Authentic] and [Cache] make any. The zero Claims say nothing and must not be
+// asked.
+type Claims struct{ *content }
+
+// content lets Claims have the methods of Content without anybody being able to
+// make Claims of some Content.
+type content = Content
+
+// Content is what the claims say, for showing it.
+func (c Claims) Content() *Content { return c.content }
+
+// Verify accepts a token for a use or says why not: it is one of this ledger,
+// signed with a key that is still trusted, neither changed nor handed on further
+// than it may be, in its time, for this audience and workspace, and used by
+// whoever it is bound to. Whether it was revoked, the ledger knows.
+func Verify(token string, trust Trust, use Use) (Claims, error) {
+	c, err := trust.open(token)
+	if err != nil {
+		return Claims{}, err
+	}
+	return c.use(use)
+}
+
+// Authentic accepts a token that this ledger has issued, whenever and wherever it
+// may be used and whoever has it: for showing it, and for revoking it. It is no
+// leave to act on it.
+func Authentic(token string, trust Trust, at time.Time) (Claims, error) {
+	c, err := trust.open(token)
+	if err != nil {
+		return Claims{}, err
+	}
+	return c.show(at)
+}
+
+// genuine is a token whose signatures hold, with the end of the key's time.
+type genuine struct {
+	Claims
+	keyEnd time.Time
+}
+
+// open does what depends neither on the time nor on the use.
+func (trust *Trust) open(token string) (genuine, error) {
+	t, c, err := read(token)
+	if err != nil {
+		return genuine{}, err
+	}
+	if trust.Ledger.IsZero() || c.ledger != trust.Ledger {
+		return genuine{}, fault.New(fault.GrantLedger, "the token was issued by the ledger %s, this one is %s", short(c.ledger), short(trust.Ledger)).
+			WithHint("use it with the ledger that issued it, or ask for one of this ledger")
+	}
+	key, ok := trust.key(c.key)
+	if !ok {
+		return genuine{}, fault.New(fault.GrantKey, "the token is signed with the key %s, which this ledger does not have", short(c.key)).
+			WithHint("ask for a new one, or import the ledger's public key if it was made elsewhere")
+	}
+	if err := t.verify(c, key.Public); err != nil {
+		return genuine{}, err
+	}
+	return genuine{Claims{c}, key.NotAfter}, c.delegations()
+}
+
+func (trust *Trust) key(id tool.Digest) (Key, bool) {
+	for _, k := range trust.Keys {
+		if usableKey(k.Public) && KeyID(k.Public) == id {
+			return k, true
+		}
+	}
+	return Key{}, false
+}
+
+// verify checks every signature, from the issuer's on.
+func (t *wireToken) verify(c *Content, key ed25519.PublicKey) error {
+	var prev []byte
+	for i := range t.Blocks {
+		b := &t.Blocks[i]
+		if !ed25519.Verify(key, t.messages[i], b.Sig) {
+			return forged("the signature of a block does not hold")
+		}
+		if c.handsOver(i) != (len(b.Handover) > 0) {
+			return forged("it was given to another key without its holder, or a block holds a signature that nothing needs")
+		}
+		if len(b.Handover) > 0 {
+			if _, holder := c.holderAt(i - 1); !ed25519.Verify(holder, handoverMessage(i, b, prev), b.Handover) {
+				return forged("its holder did not sign that it goes to another key")
+			}
+		}
+		key, prev = b.Next, b.Sig
+	}
+	if t.Proof.Kind == open {
+		return t.ownsLast()
+	}
+	if !ed25519.Verify(key, sealMessage(t.Blocks), t.Proof.Value) {
+		return forged("its seal is broken")
+	}
+	return nil
+}
+
+func (g *genuine) keyAt(at time.Time) error {
+	if !g.keyEnd.IsZero() && !at.Before(g.keyEnd) {
+		return fault.New(fault.GrantKey, "the token is signed with the key %s, which is trusted only until %s", short(g.key), stamp(g.keyEnd)).
+			WithHint("ask for a new one")
+	}
+	return nil
+}
+
+func (g *genuine) show(at time.Time) (Claims, error) {
+	if err := g.keyAt(at); err != nil {
+		return Claims{}, err
+	}
+	return g.Claims, nil
+}
+
+// use does what depends on the time and the use.
+func (g *genuine) use(u Use) (Claims, error) {
+	if err := g.keyAt(u.At); err != nil {
+		return Claims{}, err
+	}
+	if err := g.At(u.At); err != nil {
+		return Claims{}, err
+	}
+	for i := range g.links {
+		l := &g.links[i]
+		if l.Audience != "" && l.Audience != u.Audience {
+			return Claims{}, fault.New(fault.GrantAudience, "the token is for %q, not for %q", l.Audience, u.Audience).
+				WithHint("use it there, or ask for one without this audience")
+		}
+		if l.Workspace != "" && l.Workspace != u.Workspace {
+			return Claims{}, fault.New(fault.GrantWorkspace, "the token is for the workspace %q, not for %q", l.Workspace, u.Workspace).
+				WithHint("use it there, or ask for one for this workspace")
+		}
+	}
+	if err := u.Held.verify(g.content, u); err != nil {
+		return Claims{}, err
+	}
+	return g.Claims, nil
+}
+
+// short is the beginning of a hash, enough for a person to tell two apart.
+func short(d tool.Digest) string { return d.String()[:len("sha256:")+12] }

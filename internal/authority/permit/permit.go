@@ -1,0 +1,341 @@
+// Package permit holds the proof that one call was decided, recorded and
+// allowed. Only the runner mints one; executors are handed it, and the handle
+// packages (files, network, processes) act only under it, asking [Permit.Check]
+// once more at the moment of use. Start at [Permit].
+package permit
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// Permit is authority for one call while it runs. The zero Permit permits
+// nothing. Copies are the same permit: when the call ends, all of them end.
+type Permit struct{ s *state }
+
+type state struct {
+	terms Terms
+	ended atomic.Bool
+
+	mu       sync.Mutex
+	happened []tool.Happened
+	dropped  int
+	refused  []tool.Refused
+	missed   int
+	denied   tool.ActionKind
+
+	in, out       atomic.Int64
+	tokens, money atomic.Int64
+}
+
+// Terms is what a permit is minted from.
+type Terms struct {
+	Call     tool.Digest   // the call's digest
+	Tool     tool.ID       // the tool that is called
+	Chain    policy.Chain  // the grant's policies
+	Approved []tool.Action // actions that policy asks about and a person allowed for this call
+	Env      tool.Env
+	Limits   policy.Limits
+	Ask      Asker  // nil: nobody can be asked while the call runs
+	Keep     Keeper // keeps what file tools replace; nil: nothing is kept
+	Held     Held   // the layers that writes go to; nil: writes reach the workspace
+
+	// What may come in and go out over the network, in bytes; 0: no limit.
+	BytesIn, BytesOut int64
+	// What models may cost, in tokens and in millionths of a US dollar; 0: no limit.
+	Tokens, Money int64
+}
+
+// Asker asks a person about an action that a policy asks about while the call
+// runs, and waits for the answer.
+type Asker func(ctx context.Context, a tool.Action, d policy.Decision) bool
+
+// Keeper keeps what a call is about to replace, so that it can be put back.
+type Keeper interface {
+	// Before keeps what is at a name in an open folder; real is its absolute
+	// path. After an error the effect must not take place.
+	Before(real string, dir int, name string) error
+	// After notes what is there once the effect has taken place.
+	After(real string, dir int, name string) error
+}
+
+// Held is the layers of a run whose writes are held.
+type Held interface {
+	// Enter gives the open folder that stands for the workspace, once nobody is
+	// alone with the layers, until leave is called.
+	Enter(ctx context.Context) (root int, leave func(), err error)
+	// Room fails with fault.LimitReached if the run holds too much for n more
+	// bytes. It may be asked at any time, also with 0 while a command writes.
+	Room(n int64) error
+	// Alone gives the layers to somebody who mounts them elsewhere, once nobody
+	// else uses them, until leave is called.
+	Alone(ctx context.Context) (lower, upper, work string, leave func(), err error)
+}
+
+// Mint makes a permit. Only package runner may call it; a test sees to that.
+func Mint(t Terms) Permit { return Permit{&state{terms: t}} }
+
+// End makes the permit, and every handle opened from it, refuse from now on.
+func (p Permit) End() {
+	if p.s != nil {
+		p.s.ended.Store(true)
+	}
+}
+
+// Minted reports whether this is more than the zero Permit, over or not.
+func (p Permit) Minted() bool { return p.s != nil }
+
+// Live reports whether the permit still permits anything.
+func (p Permit) Live() bool { return p.s != nil && !p.s.ended.Load() }
+
+// Check decides an action at the moment of use, with the facts that the handle
+// has found (the real path it opened, the address it is about to dial). It
+// gives nil, or a fault.HandleRefused error that names the rule.
+func (p Permit) Check(a tool.Action) error {
+	if !p.Live() {
+		return fault.New(fault.HandleRefused, "%s: the call that this belongs to is over", a)
+	}
+	d := p.s.terms.Chain.DecideAction(a)
+	switch {
+	case d.Effect == policy.Allow:
+		return nil
+	case d.Effect == policy.Ask && p.approved(a):
+		return nil
+	}
+	p.s.mu.Lock()
+	p.s.denied = a.Kind
+	p.s.mu.Unlock()
+	return fault.New(fault.HandleRefused, "%s: %s", a, d.Reason)
+}
+
+// Denied is the kind of the action that Check refused last; the zero kind if it
+// refused none.
+func (p Permit) Denied() tool.ActionKind {
+	if p.s == nil {
+		return tool.NoAction
+	}
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	return p.s.denied
+}
+
+// Transferred counts bytes that came in and went out over the network. Once they
+// are more than the call may transfer, it gives fault.BudgetSpent: nothing further
+// may pass.
+func (p Permit) Transferred(in, out int64) error {
+	if p.s == nil {
+		return nil
+	}
+	t := &p.s.terms
+	if n := p.s.in.Add(in); t.BytesIn > 0 && n > t.BytesIn {
+		return fault.New(fault.BudgetSpent, "the call may receive %d bytes over the network: no more is left of its budgets", t.BytesIn)
+	}
+	if n := p.s.out.Add(out); t.BytesOut > 0 && n > t.BytesOut {
+		return fault.New(fault.BudgetSpent, "the call may send %d bytes over the network: no more is left of its budgets", t.BytesOut)
+	}
+	return nil
+}
+
+// Traffic is what Transferred counted so far.
+func (p Permit) Traffic() (in, out int64) {
+	if p.s == nil {
+		return 0, 0
+	}
+	return p.s.in.Load(), p.s.out.Load()
+}
+
+// approved reports whether a person allowed this very action for this call.
+// Facts may have been added since; what was asked for must be the same.
+func (p Permit) approved(a tool.Action) bool {
+	return slices.ContainsFunc(p.s.terms.Approved, func(ok tool.Action) bool {
+		return ok.Kind == a.Kind && ok.Path == a.Path && ok.Target == a.Target &&
+			slices.Equal(ok.Argv, a.Argv) && ok.Dir == a.Dir && ok.Typed == a.Typed && ok.Model == a.Model && ok.API == a.API &&
+			(ok.Real == "" || ok.Real == a.Real) && (ok.Exe == "" || ok.Exe == a.Exe)
+	})
+}
+
+// Asker asks about what a policy asks about while the call runs; nil: nobody can
+// be asked. Its yes is for the one action, and opens nothing else.
+func (p Permit) Asker() Asker {
+	if p.s == nil {
+		return nil
+	}
+	return p.s.terms.Ask
+}
+
+// Tool is the tool whose call this is; "" for the zero Permit.
+func (p Permit) Tool() tool.ID {
+	if p.s == nil {
+		return ""
+	}
+	return p.s.terms.Tool
+}
+
+// Chain is the policies that bound the call, for compiling them into a sandbox.
+func (p Permit) Chain() policy.Chain {
+	if p.s == nil {
+		return nil
+	}
+	return p.s.terms.Chain
+}
+
+// Limits bounds what the call may use.
+func (p Permit) Limits() policy.Limits {
+	if p.s == nil {
+		return policy.Limits{}
+	}
+	return p.s.terms.Limits
+}
+
+// Spend counts what a model cost: tokens, and millionths of a US dollar. It may be
+// more than was set aside for the call. All of it is charged, and the next call
+// finds what is left of the budgets; what was paid for is not thrown away.
+func (p Permit) Spend(tokens, money int64) {
+	if p.s == nil {
+		return
+	}
+	p.s.tokens.Add(max(tokens, 0))
+	p.s.money.Add(max(money, 0))
+}
+
+// Spent is what Spend counted so far.
+func (p Permit) Spent() (tokens, money int64) {
+	if p.s == nil {
+		return 0, 0
+	}
+	return p.s.tokens.Load(), p.s.money.Load()
+}
+
+// Spendable is what the call may spend on models in all; 0: no limit.
+func (p Permit) Spendable() (tokens, money int64) {
+	if p.s == nil {
+		return 0, 0
+	}
+	return p.s.terms.Tokens, p.s.terms.Money
+}
+
+// Allowance is how many bytes may come in and go out over the network; 0: any
+// number.
+func (p Permit) Allowance() (in, out int64) {
+	if p.s == nil {
+		return 0, 0
+	}
+	return p.s.terms.BytesIn, p.s.terms.BytesOut
+}
+
+// Keeper keeps what the call's file tools replace; nil keeps nothing.
+func (p Permit) Keeper() Keeper {
+	if p.s == nil {
+		return nil
+	}
+	return p.s.terms.Keep
+}
+
+// Held is where the call's writes go; nil: to the workspace itself.
+func (p Permit) Held() Held {
+	if p.s == nil {
+		return nil
+	}
+	return p.s.terms.Held
+}
+
+// Env is the call's surroundings.
+func (p Permit) Env() tool.Env {
+	if p.s == nil {
+		return tool.Env{}
+	}
+	return p.s.terms.Env
+}
+
+// maxHappened bounds the notes of one call: one that touches more says how many.
+const maxHappened = 256
+
+// Note records a side effect that really happened. Handles call it at once
+// when it has, also if what follows fails.
+func (p Permit) Note(h tool.Happened) {
+	if p.s == nil {
+		return
+	}
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	if len(p.s.happened) >= maxHappened {
+		p.s.dropped++
+		return
+	}
+	p.s.happened = append(p.s.happened, h)
+}
+
+// Happened gives what was noted so far and how many notes did not fit.
+func (p Permit) Happened() (notes []tool.Happened, more int) {
+	if p.s == nil {
+		return nil, 0
+	}
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	return slices.Clone(p.s.happened), p.s.dropped
+}
+
+// maxText bounds the texts of a refusal, in bytes: a process chose parts of them.
+const maxText = 1024
+
+func clip(s string) string {
+	if len(s) > maxText {
+		s = s[:maxText] + "…"
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+// maxRefused bounds the different refusals that are kept of one call: of one
+// that tried more, the rest is counted.
+const maxRefused = 256
+
+// Refuse records what a confined process tried and was not allowed to do. What
+// refuses calls it at once. The same refusal again is counted, so that a
+// process that goes on trying cannot crowd out other ones.
+func (p Permit) Refuse(r tool.Refused) {
+	if p.s == nil {
+		return
+	}
+	r.Action, r.Reason, r.Count = clip(r.Action), clip(r.Reason), max(r.Count, 1)
+	r.Rule = clip(r.Rule)
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	same := func(x tool.Refused) bool { return x.Action == r.Action && x.Rule == r.Rule && x.Reason == r.Reason }
+	if i := slices.IndexFunc(p.s.refused, same); i >= 0 {
+		p.s.refused[i].Count += r.Count
+		return
+	}
+	if len(p.s.refused) >= maxRefused {
+		p.s.missed += r.Count
+		return
+	}
+	p.s.refused = append(p.s.refused, r)
+}
+
+// RefuseMore counts attempts that nothing more is known of.
+func (p Permit) RefuseMore(n int) {
+	if p.s == nil || n <= 0 {
+		return
+	}
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	p.s.missed += n
+}
+
+// Refused gives what was refused so far, and how many further attempts are not
+// listed.
+func (p Permit) Refused() (list []tool.Refused, more int) {
+	if p.s == nil {
+		return nil, 0
+	}
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	return slices.Clone(p.s.refused), p.s.missed
+}

@@ -1,0 +1,61 @@
+package cases
+
+import (
+	"path"
+	"strings"
+
+	"github.com/remitrun/remit/internal/authority/policy/target"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// ParseAction reads an action as reports print it: "files.read src/a.go",
+// "files.write out/x", "network GET https://host/path", "network
+// tcp://host:22", "commands git status", "models provider/model", "api agents.write". A path is
+// relative to the workspace unless it begins with / or ~/; words of a command
+// are separated by single spaces, and one that holds a space, a quote or a
+// backslash needs a call in place of an action. Errors have the code Usage.
+func ParseAction(s, workspace, home string) (tool.Action, error) {
+	kind, rest, ok := strings.Cut(s, " ")
+	if !ok || rest == "" {
+		return tool.Action{}, fault.New(fault.Usage, "%q is no action: write its kind and what it is done to, as files.read a.txt", s)
+	}
+	switch kind {
+	case "files.read", "files.write":
+		a := tool.Action{Kind: tool.FileRead, Path: absolute(rest, workspace, home)}
+		if kind == "files.write" {
+			a.Kind = tool.FileWrite
+		}
+		return a, nil
+	case "network":
+		method, url, ok := strings.Cut(rest, " ")
+		if !ok {
+			method, url = "", rest
+		}
+		t, err := target.Parse(method, url)
+		if err != nil {
+			return tool.Action{}, fault.New(fault.Usage, "%s", fault.Message(err))
+		}
+		return tool.Action{Kind: tool.Network, Target: t}, nil
+	case "commands":
+		if strings.ContainsAny(rest, "'\"\\\t\n") || strings.Contains(rest, "  ") {
+			return tool.Action{}, fault.New(fault.Usage, "the words of %q cannot be told apart: write call: {tool: shell.run, args: {argv: [...]}}", rest)
+		}
+		return tool.Action{Kind: tool.Command, Argv: strings.Split(rest, " "), Dir: workspace}, nil
+	case "models":
+		return tool.Action{Kind: tool.Model, Model: rest}, nil
+	case "api":
+		return tool.Action{Kind: tool.API, API: rest}, nil
+	}
+	return tool.Action{}, fault.New(fault.Usage, "%q is no kind of action: files.read, files.write, network, commands, models or api", kind)
+}
+
+func absolute(p, workspace, home string) string {
+	switch {
+	case strings.HasPrefix(p, "/"):
+		return path.Clean(p)
+	case strings.HasPrefix(p, "~/"):
+		return path.Join(home, p[2:])
+	}
+	return path.Join(workspace, p)
+}

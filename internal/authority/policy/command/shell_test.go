@@ -1,0 +1,321 @@
+package command_test
+
+import (
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remitrun/remit/internal/authority/policy/command"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// What real shells do with a script is compared with what was derived from it:
+// every program that ran must have been listed, and every file that a
+// redirection made, or the script must have been refused.
+
+// stubs are the programs of these tests: each writes down its words and prints
+// one of its own names, so that substitutions have something to give.
+var stubs = []string{"ca", "cb", "cc", "rm"}
+
+const stub = `#!/bin/sh
+printf '%s\0' "${0##*/}" "$@" '` + "\x01" + `' >>"$LOG"
+echo rm
+`
+
+type shellWorld struct{ dir, bin, work string }
+
+func newShellWorld(t *testing.T) shellWorld {
+	t.Helper()
+	dir := t.TempDir()
+	w := shellWorld{dir, filepath.Join(dir, "bin"), filepath.Join(dir, "work")}
+	if err := os.Mkdir(w.bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range stubs {
+		if err := os.WriteFile(filepath.Join(w.bin, s), []byte(stub), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range slices.Concat(wrappers, []string{"bash", "dash"}) {
+		if p, err := exec.LookPath(s); err == nil {
+			if err := os.Symlink(p, filepath.Join(w.bin, s)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return w
+}
+
+// wrappers are real programs that start others.
+var wrappers = []string{"env", "xargs", "sh", "find", "nice", "timeout", "nohup", "setsid", "stdbuf", "ionice", "taskset", "chrt", "flock"}
+
+// run gives the command lines that ran and the files that were made.
+func (w shellWorld) run(t *testing.T, shell, script string) (ran [][]string, made []string) {
+	t.Helper()
+	log := filepath.Join(w.dir, strconv.FormatUint(rand.Uint64(), 36)) // of its own: a killed script may leave processes behind
+	defer func() { _ = os.Remove(log) }()
+	for _, err := range []error{os.RemoveAll(w.work), os.MkdirAll(filepath.Join(w.work, "d", "e"), 0o755)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range []string{"ca", "d/ca", "d/e/ca"} {
+		if err := os.WriteFile(filepath.Join(w.work, s), []byte(strings.Replace(stub, `"${0##*/}"`, `"$PWD/`+filepath.Base(s)+`"`, 1)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	c := exec.CommandContext(ctx, shell, "-c", script)
+	c.Dir, c.Env = w.work, []string{"PATH=" + w.bin, "LOG=" + log, "HOME=/nonexistent"}
+	c.Stdout, c.WaitDelay = &bytes.Buffer{}, time.Second // Run waits for what is in the background, too
+	_ = c.Run()                                          // how a random script ends says nothing
+	b, _ := os.ReadFile(log)
+	for line := range bytes.SplitSeq(b, []byte("\x01\x00")) {
+		if len(line) > 0 {
+			ran = append(ran, strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00"))
+		}
+	}
+	_ = filepath.Walk(w.work, func(p string, i os.FileInfo, err error) error {
+		if err == nil && !i.IsDir() && filepath.Base(p) != "ca" {
+			made = append(made, p)
+		}
+		return nil
+	})
+	return ran, made
+}
+
+// covers reports whether a derived command line may be the one that ran.
+func covers(derived, ran []string) bool {
+	switch {
+	case len(derived) == 0:
+		return len(ran) == 0
+	case derived[0] == command.NonLiteralMany:
+		return covers(derived[1:], ran) || len(ran) > 0 && covers(derived, ran[1:])
+	case len(ran) == 0:
+		return false
+	case derived[0] == command.NonLiteral:
+		return covers(derived[1:], ran[1:])
+	}
+	return derived[0] == ran[0] && covers(derived[1:], ran[1:])
+}
+
+func (w shellWorld) check(t *testing.T, shell, script string, derive func(string) (string, []tool.Action)) (ran bool) {
+	t.Helper()
+	text, actions := derive(script)
+	refused := func(a tool.Action) bool {
+		// The second step of a decision refuses a path from a folder that is not known.
+		return a.Unknown != "" || a.Kind == tool.Command && a.Dir == "" && strings.Contains(a.Argv[0], "/") && a.Argv[0][0] != '/'
+	}
+	if text == "" || slices.ContainsFunc(actions, refused) {
+		return false
+	}
+	lines, made := w.run(t, shell, text)
+	for _, line := range lines {
+		if !slices.ContainsFunc(actions, func(a tool.Action) bool {
+			argv := slices.Clone(a.Argv)
+			if len(argv) > 0 && strings.Contains(argv[0], "/") { // by the folder it was thought to start in
+				argv[0] = filepath.Join(a.Dir, argv[0])
+				if filepath.IsAbs(a.Argv[0]) {
+					argv[0] = a.Argv[0]
+				}
+				rest := slices.Clone(line)
+				if !strings.Contains(rest[0], "/") {
+					return false
+				}
+				// The stub tells the folder it ran in, which for d/ca is not where it lies.
+				rest[0] = filepath.Join(a.Dir, a.Argv[0])
+				return a.Dir != "" && filepath.Dir(line[0]) == a.Dir && covers(argv, rest)
+			}
+			return a.Kind == tool.Command && covers(argv, line)
+		}) {
+			t.Errorf("%s ran %q, which was not derived\nscript: %q\nas run: %q\nderived: %v", shell, line, script, text, actions)
+		}
+	}
+	for _, f := range made {
+		if !slices.ContainsFunc(actions, func(a tool.Action) bool { return a.Kind == tool.FileWrite && a.Path == f }) {
+			t.Errorf("%s made %q, which was not derived\nscript: %q\nas run: %q\nderived: %v", shell, f, script, text, actions)
+		}
+	}
+	return len(lines) > 0
+}
+
+func (w shellWorld) env() tool.Env { return tool.Env{Workspace: w.work, Path: []string{w.bin}} }
+
+// whole derives a script as it is run by shell.run, inner one behind sh -c.
+func (w shellWorld) whole(src string) (string, []tool.Action) {
+	text, actions, err := command.Script(src, w.env(), w.work, nil)
+	if err != nil {
+		return "", nil
+	}
+	return text, actions
+}
+
+func (w shellWorld) inner(src string) (string, []tool.Action) {
+	return src, command.Actions([]string{"bash", "-c", src}, w.env(), w.work)
+}
+
+// scriptMaker makes random scripts, mostly of what shells are known to differ in.
+type scriptMaker struct{ *rand.Rand }
+
+func (r scriptMaker) of(list ...string) string { return list[r.IntN(len(list))] }
+
+func (r scriptMaker) word(depth int) string {
+	switch n := r.IntN(30); {
+	case n < 8 || depth <= 0:
+		return r.of("a", "b", "rm", "x=1", "-n", "f", "1", "-c", "--")
+	case n < 10:
+		return "'" + r.of("a b", "$x", "`rm`", `\`, "", "$(rm)", "#") + "'"
+	case n < 13:
+		return `"` + r.of("a b", "$x", "${x}", `\"`, `\$x`, "\\\n", `\\`, "'", "#", "$", "$[1]", "$[$(rm a)]", "`", "$@") + r.of("", r.subst(depth)) + `"`
+	case n < 16:
+		return r.subst(depth)
+	case n < 19:
+		return r.of("$x", "${x}", "${x:-rm}", "${x:="+r.word(depth-1)+"}", "${x#a}", "${x%%*}", "${#x}", "$#", "$@", "$*", "$1", "${y:-"+r.word(depth-1)+"}", "${y+"+r.word(depth-1)+"}", "${x:-'a}'}", `"${x:-'}"`, `"${x:-"}"}"`)
+	case n < 20:
+		return r.of("$((1+1))", "$((x))", "$(( (1) ))", "$((1+(2)))", "$(((1)))", "$((x=1))", "$((1#2))", "$((1<<2))")
+	case n < 22:
+		return r.of(`\a`, `\ `, "\\\n", `a\`+"\n"+"b", `a#b`, `\#`, "~", "*", "[a]", "?", "{a,b}", "{a..c}", "$'a\\'b'", `$"a"`, "a=~", "!", "[", "]", "a$", "$", `\$x`)
+	case n < 24:
+		return r.word(depth-1) + r.word(depth-1)
+	}
+	return r.of("do", "done", "if", "then", "fi", "in", "esac", "case", "{", "}", "!", "time", "function", "ca", "for", "#x", "a#", "select", "[[", "]]")
+}
+
+func (r scriptMaker) subst(depth int) string {
+	s := r.list(depth - 2)
+	switch r.IntN(8) {
+	case 0, 1, 2:
+		return "$(" + s + ")"
+	case 3:
+		return "$( " + s + "\n)"
+	case 4:
+		return "`" + strings.NewReplacer("`", "\\`", "\\", "\\\\", "$", "\\$").Replace(s) + "`"
+	case 5:
+		return "`" + s + "`"
+	case 6:
+		return "$((" + s + "))"
+	}
+	return "$((" + s + ") )"
+}
+
+func (r scriptMaker) redirect(depth int) string {
+	switch r.IntN(12) {
+	case 0:
+		return " >" + r.of("o1", "d/o2", "'o 3'", "/dev/null", "./o4", "&1", "&2", "|o5", ">o6", r.word(depth-1))
+	case 1:
+		return " 2>&1"
+	case 2:
+		return " <" + r.of("o1", "/dev/null", ">o7", "&0", "&-")
+	case 3:
+		return " " + r.of("1", "2", "3", "12", "x", "-") + ">o8"
+	case 4, 5:
+		end := r.of("E", "'E'", `"E"`, `\E`, "-E", "-'E'", `E""`, "$E", "E$x", `"E F"`)
+		body := r.of("a\n", "$(rm h)\n", "`rm h`\n", "\\\n", "\\$(rm h)\n", "\tE\n", "E \n", "$x\n", "\\", "'\n", "\"\n", "${x:-$(rm h)}\n", "${x:-'$(rm h)'}\n", "a\\\nE\n", "\\`rm h\\`\n")
+		word := strings.Trim(strings.TrimPrefix(end, "-"), `'"\`)
+		word = strings.TrimSuffix(word, `"`)
+		return " <<" + end + "\n" + body + r.of("", "\t") + word + "\n"
+	}
+	return ""
+}
+
+func (r scriptMaker) simple(depth int) string {
+	var b strings.Builder
+	for r.IntN(8) == 0 {
+		b.WriteString(r.of("x", "y", "x", "y", "x", "y", "rm", "PATH", "IFS") + "=" + r.of("1", "rm", "", "'a b'", r.word(depth-1)) + " ")
+	}
+	if r.IntN(3) > 0 { // mostly what may run
+		b.WriteString(r.of("ca", "cb", "cc", "rm", "f", "g", "./ca", "cd d", "cd d &&", "true &&", "false ||", "set --", "env ca", "command rm", "sh -c", "xargs cb"))
+		for range r.IntN(4) {
+			b.WriteString(" " + r.of("a", "b", "'a b'", `"$x"`, "$x", `"${x}"`, "1", r.word(depth-1)))
+		}
+		b.WriteString(r.redirect(depth))
+		return b.String()
+	}
+	b.WriteString(r.of("ca", "ca", "cb", "cc", "rm", "./ca", "d/ca", "cd d", "cd", "cd ..", "cd d/e", "f", "f", "g", "set --", "shift", "read x", "export x", "unset x", "unset f",
+		"command rm", "command -v", "exit", "return", "eval", ":", "true", "false", "test", "[", "env", "xargs", "sh -c", "nice", "timeout 1", "local x",
+		"break", "wait", "printf", "readonly y", "find . -exec", r.word(depth-1), `\rm`, `r\m`, `'rm'`, `"rm"`, `r""m`, "$x", "exec", ".", "alias", "builtin", "umask", "xargs -I A -iB", "type"))
+	for range r.IntN(4) {
+		b.WriteString(r.of(" ", " ", "\t", "  ", " \\\n") + r.word(depth-1))
+	}
+	b.WriteString(r.redirect(depth))
+	return b.String()
+}
+
+func (r scriptMaker) command(depth int) string {
+	if depth <= 0 {
+		return r.simple(0)
+	}
+	switch r.IntN(16) {
+	case 0:
+		return "(" + r.list(depth-1) + ")" + r.redirect(depth)
+	case 1:
+		return "{ " + r.list(depth-1) + r.of("; }", "\n}") + r.redirect(depth)
+	case 2:
+		return "if " + r.list(depth-1) + "; then " + r.list(depth-1) + r.of("", "; else "+r.list(depth-1), "; elif "+r.list(depth-2)+"; then "+r.list(depth-2)) + "; fi"
+	case 3:
+		return "for x in " + r.word(depth-1) + " " + r.word(depth-1) + "; do " + r.list(depth-1) + "; done"
+	case 4:
+		return r.of("while ", "until ") + r.list(depth-1) + "; do " + r.list(depth-1) + "; break; done"
+	case 5:
+		return "case " + r.word(depth-1) + " in " + r.of("", "(") + r.word(depth-1) + r.of("", "|"+r.word(depth-1)) + ") " + r.list(depth-1) + r.of(";;", ";;\n") + r.of("", " *) "+r.list(depth-1)+";;") + " esac"
+	case 6, 7:
+		return r.of("f", "g", "cb", "cc") + r.of("()", " ( )", "()\n") + r.of(" { "+r.list(depth-1)+"; }", " ("+r.list(depth-1)+")", " if true; then "+r.list(depth-1)+"; fi")
+	case 8:
+		return r.of("! ", "!\n", "# comment\n", "#\\\n", "# it's `\n") + r.command(depth-1)
+	}
+	return r.simple(depth)
+}
+
+func (r scriptMaker) list(depth int) string {
+	s := r.command(depth)
+	for r.IntN(5) < 2 {
+		s += r.of("; ", "\n", " && ", " || ", " | ", " & ", "&&\n", "|\n", " &\n", ";") + r.command(depth-1)
+	}
+	return s
+}
+
+func TestShellsRunOnlyWhatWasDerived(t *testing.T) {
+	n, seed := 400, uint64(1)
+	if s := os.Getenv("REMIT_SHELL_RUNS"); s != "" {
+		n, _ = strconv.Atoi(s)
+		seed = uint64(time.Now().UnixNano())
+	}
+	w := newShellWorld(t)
+	for _, shell := range []string{"dash", "bash"} {
+		path, err := exec.LookPath(shell)
+		if err != nil {
+			t.Logf("there is no %s here", shell)
+			continue
+		}
+		r := scriptMaker{rand.New(rand.NewPCG(seed, 7))}
+		ran := 0
+		if lines, _ := w.run(t, path, "ca"); len(lines) != 1 {
+			t.Fatalf("%s ran %q", shell, lines)
+		}
+		for range n {
+			src := r.list(3)
+			for name, derive := range map[string]func(string) (string, []tool.Action){"whole": w.whole, "inner": w.inner} {
+				if w.check(t, path, src, derive) {
+					ran++
+				}
+				_ = name
+			}
+			if t.Failed() && os.Getenv("REMIT_SHELL_ALL") == "" {
+				return
+			}
+		}
+		t.Logf("%s: %d scripts ran commands, seed %d", shell, ran, seed)
+		if ran < n/20 {
+			t.Errorf("%s: only %d of %d scripts ran anything; the test shows nothing", shell, ran, n)
+		}
+	}
+}

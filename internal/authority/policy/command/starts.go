@@ -1,0 +1,231 @@
+package command
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+func runInner(d *deriver, rest []string) {
+	if len(rest) > 0 {
+		d.command(rest)
+	}
+}
+
+func runEnv(d *deriver, o *options, rest []string) {
+	switch {
+	case o.has("C") && o.has("chdir"):
+		d.dir = "" // whichever comes last
+	case o.has("C", "chdir"):
+		d.move(o.seen["C"] + o.seen["chdir"])
+	}
+	runInner(d, rest)
+}
+
+func runFlock(d *deriver, rest []string) {
+	if len(rest) == 0 {
+		return
+	}
+	if rest[0] == "-c" || rest[0] == "--command" {
+		if len(rest) != 2 {
+			d.unknownStart("flock", "-c needs exactly one script")
+			return
+		}
+		d.inner("flock", rest[1])
+		return
+	}
+	if nonLiteral(rest[0]) || strings.HasPrefix(rest[0], "-") {
+		d.unknownStart("flock", "an option stands behind the file")
+		return
+	}
+	d.command(rest)
+}
+
+// runWatch: without -x the words are joined and given to a shell.
+func runWatch(d *deriver, o *options, rest []string) {
+	switch {
+	case len(rest) == 0:
+	case o.has("x", "exec"):
+		d.command(rest)
+	default:
+		d.inner("watch", strings.Join(rest, " "))
+	}
+}
+
+// runXargs: the input's words go behind the command's, or replace a string.
+func runXargs(d *deriver, o *options, rest []string) {
+	if len(rest) == 0 {
+		rest = []string{"echo"}
+	}
+	argv := append([]string(nil), rest...)
+	if !o.has("I", "i", "replace") {
+		d.command(append(argv, NonLiteralMany))
+		return
+	}
+	// Any of them may be the one that counts.
+	for _, name := range []string{"I", "i", "replace"} {
+		if o.has(name) {
+			argv = replaced(argv, cmp.Or(o.seen[name], "{}"), NonLiteral)
+		}
+	}
+	if o.has("L", "l", "n", "max-lines", "max-args") {
+		argv = append(argv, NonLiteralMany) // one that comes later ends the replacing
+	}
+	d.command(argv)
+}
+
+// replaced gives argv with the words that hold token not literal.
+func replaced(argv []string, token, marker string) []string {
+	out := make([]string, len(argv))
+	for i, w := range argv {
+		out[i] = w
+		if nonLiteral(token) || strings.Contains(w, token) {
+			out[i] = marker
+		}
+	}
+	return out
+}
+
+// The primaries of find, by what follows them.
+var (
+	findExec   = words("-exec -execdir -ok -okdir")
+	findFile   = words("-fprint -fprint0 -fprintf -fls")
+	findValues = words(`-D -name -iname -path -ipath -wholename -iwholename -lname -ilname -regex -iregex -regextype -type -xtype
+		-newer -anewer -cnewer -newermt -mtime -mmin -atime -amin -ctime -cmin -used -size -maxdepth -mindepth -perm -user -group
+		-uid -gid -fstype -links -inum -samefile -context -printf -files0-from`)
+)
+
+func words(s string) map[string]bool {
+	m := map[string]bool{}
+	for _, w := range strings.Fields(s) {
+		m[w] = true
+	}
+	return m
+}
+
+func runFind(d *deriver, args []string) {
+	roots, inPaths, deletes := []string{}, true, false
+	for i := 0; i < len(args); i++ {
+		w := args[i]
+		switch {
+		case nonLiteral(w):
+			d.unknownStart("find", "a word is not literal and could be -exec; quote patterns, and write paths out")
+			return
+		case findExec[w]:
+			n, ok := d.findExec(w, args[i+1:])
+			if !ok {
+				return
+			}
+			i += n
+		case w == "-delete":
+			deletes = true
+		case findFile[w] && i+1 < len(args):
+			i++
+			d.file(tool.FileWrite, args[i])
+			if w == "-fprintf" {
+				i++
+			}
+		case findValues[w] && (i+1 >= len(args) || args[i+1] != NonLiteralMany):
+			i++
+		}
+		if strings.HasPrefix(w, "-") && len(w) > 2 || w == "(" || w == "!" {
+			inPaths = false
+		} else if inPaths && !strings.HasPrefix(w, "-") {
+			roots = append(roots, w)
+		}
+	}
+	if !deletes {
+		return
+	}
+	if len(roots) == 0 {
+		roots = []string{"."}
+	}
+	for _, r := range roots {
+		d.file(tool.FileWrite, r)
+	}
+}
+
+// findExec derives the command behind -exec; n is how many words it takes.
+func (d *deriver) findExec(primary string, args []string) (n int, ok bool) {
+	for n = range args {
+		plus := args[n] == "+" && n > 0 && args[n-1] == "{}"
+		if args[n] != ";" && !plus {
+			continue
+		}
+		argv := replaced(args[:n], "{}", NonLiteral)
+		if plus {
+			argv[n-1] = NonLiteralMany
+		}
+		was := d.dir
+		if strings.HasSuffix(primary, "dir") {
+			d.dir = ""
+		}
+		d.command(argv)
+		d.dir = was
+		return n + 1, true
+	}
+	d.unknownStart("find", primary+" has no end; write \\; behind its command")
+	return 0, false
+}
+
+// runShell reads a shell's own options. Only -c names what is run; a script
+// file, standard input or (with -l) a start-up file is read by the shell itself,
+// inside the sandbox.
+func runShell(d *deriver, args []string) {
+	name, script := base(d.argv[0]), false
+	for len(args) > 0 {
+		w := args[0]
+		switch {
+		case nonLiteral(w):
+			d.unknownStart(name, "an option is not literal")
+			return
+		case w == "--" || w == "-":
+			args = args[1:]
+		case len(w) > 1 && (w[0] == '-' || w[0] == '+') && !strings.HasPrefix(w, "--"):
+			if strings.Trim(w[1:], "celufnvxo") != "" {
+				d.unknownStart(name, "its options "+w+" are not all known to be harmless")
+				return
+			}
+			script = script || strings.Contains(w, "c")
+			args = args[1:]
+			if strings.Contains(w, "o") && len(args) > 0 {
+				if nonLiteral(args[0]) {
+					d.unknownStart(name, "the name of an option is not literal")
+					return
+				}
+				args = args[1:]
+			}
+			continue
+		case w == "--norc", w == "--noprofile", w == "--posix", w == "--login":
+			args = args[1:]
+			continue
+		case strings.HasPrefix(w, "--"):
+			d.unknownStart(name, "its option "+w+" is not one that is known to be harmless")
+			return
+		}
+		break
+	}
+	if !script {
+		return
+	}
+	if len(args) == 0 {
+		d.unknownStart(name, "-c lacks its script")
+		return
+	}
+	d.inner(name, args[0])
+}
+
+// runGdb: behind --args stands the program to debug.
+func runGdb(d *deriver, args []string) {
+	for i, w := range args {
+		switch {
+		case nonLiteral(w):
+			d.unknownStart("gdb", "a word is not literal")
+			return
+		case (w == "--args" || w == "-args") && i+1 < len(args):
+			d.command(args[i+1:])
+			return
+		}
+	}
+}

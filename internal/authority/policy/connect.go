@@ -1,0 +1,89 @@
+package policy
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/remitrun/remit/internal/authority/policy/target"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// nearMiss says why no entry of the network section matches a target, where the
+// reason is not the host: the entry is for another scheme or port, or the address
+// is not public. "" if there is no such reason.
+func (r *Rules) nearMiss(t tool.Target) string {
+	lists := &r.sections[networkSection].lists
+	for _, e := range [...]Effect{Allow, Ask} {
+		for i := range lists[e] {
+			if b := &lists[e][i]; b.entry.net.OtherPort(t) {
+				return fmt.Sprintf("%s is for %s on port %d", b.rule.String(), b.entry.net.Scheme(), b.entry.net.Port())
+			}
+		}
+	}
+	if addr, err := netip.ParseAddr(t.Host); err == nil && !target.Public(addr) {
+		return addr.String() + " is not a public address, so an entry must name it"
+	}
+	return ""
+}
+
+// NetworkHint is the edit that would allow a connection which the chain refuses
+// because no entry allows it, for the author of the policies. It is "" where no
+// edit should be suggested: an entry denies the connection, or its path cannot be
+// written as an entry.
+func (c Chain) NetworkHint(a tool.Action) string {
+	d := c.DecideAction(a)
+	if d.Effect != Deny || a.Kind != tool.Network || a.Unknown != "" || d.Link >= len(c) || c[d.Link] == nil || c[d.Link].policy == nil {
+		return ""
+	}
+	for _, r := range d.Refusals {
+		if r.Effect == Deny && (r.Rule == nil || r.Rule.Name != "default") {
+			return ""
+		}
+	}
+	for _, addr := range a.Addrs {
+		if _, err := netip.ParseAddr(a.Target.Host); err == nil || target.Public(addr) {
+			continue
+		}
+		by := tool.Target{Scheme: a.Target.Scheme, Host: addr.Unmap().String(), Port: a.Target.Port}
+		return "only an entry that names the address allows it: ask for " + by.String() + " and add that to network.allow"
+	}
+	return c.allowHint(a.Target, c[d.Link])
+}
+
+// allowHint is the hint to add an entry for a target, which the link r refuses.
+func (c Chain) allowHint(t tool.Target, r *Rules) string {
+	if strings.Contains(t.Path, "*") {
+		return "" // it would be read as a pattern
+	}
+	text := t.String()
+	if _, err := target.ParseRule(text, false); err != nil {
+		return ""
+	}
+	entry := func(s string) string {
+		if !r.policy.document().sections[networkSection].set {
+			return "network: {allow: [" + strconv.Quote(s) + "]}"
+		}
+		return "network.allow: [" + strconv.Quote(s) + "]"
+	}
+	own := 0
+	for _, l := range c.Network() {
+		if !l.Inherits {
+			own++
+		}
+	}
+	tls := t
+	tls.Scheme = "https"
+	hint := entry(text) + " would allow it"
+	if t.Scheme == "tcp" {
+		hint = entry(tls.String()) + " would allow TLS to it"
+		if t.Port != 443 {
+			hint += ", " + entry(text) + " anything"
+		}
+	}
+	if own > 1 {
+		hint += ", in each policy of the grant"
+	}
+	return hint
+}

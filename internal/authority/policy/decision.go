@@ -1,0 +1,78 @@
+package policy
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// Effect is what a policy says of a call. A smaller effect is stricter.
+type Effect uint8
+
+// The effects. The zero effect denies, so one that nobody set denies.
+const (
+	Deny Effect = iota
+	Ask
+	Allow
+)
+
+func (e Effect) String() string {
+	switch e {
+	case Deny:
+		return "deny"
+	case Ask:
+		return "ask"
+	case Allow:
+		return "allow"
+	}
+	return "effect(" + strconv.Itoa(int(e)) + ")"
+}
+
+// Rule is one entry of one list of one policy, or that policy's default.
+type Rule struct {
+	Policy  string // the policy's name
+	File    string // the file it was read from
+	Line    int    // 0 for a default
+	Name    string // "files.read.deny[0]", or "default"
+	Pattern string // the entry as written; "" for a default
+}
+
+// String prints the rule as decisions name it: files.read.deny[0] "**/*.bak".
+func (r *Rule) String() string {
+	if r == nil {
+		return "default"
+	}
+	if r.Pattern == "" {
+		return r.Name
+	}
+	return fmt.Sprintf("%s %q", r.Name, r.Pattern)
+}
+
+// Refusal is one rule that keeps a call from being allowed outright.
+type Refusal struct {
+	Effect Effect // Deny or Ask
+	Rule   *Rule
+	Action string // the action concerned as [tool.Action.String] prints it, or the tool's ID
+	Reason string
+}
+
+// Decision is what a chain of policies says of a call. The zero Decision
+// denies.
+type Decision struct {
+	Effect   Effect
+	Rule     *Rule     // the deciding entry: the strictest, the first of equals
+	Link     int       // which policy of the chain the deciding entry is of, from 0
+	Reason   string    // for people
+	Refusals []Refusal // every rule that denies or asks; nil when allowed
+	Admin    bool      // a rule asks for somebody who may approve admin calls
+}
+
+// Call is what is decided: a tool, its arguments, and the actions that the
+// call needs (the tool's own and those of [Chain.Within]).
+type Call struct {
+	Tool    *tool.Spec
+	Args    tool.Args
+	Actions []tool.Action
+	Plan    PlanFit // how it stands to the frozen plan of its run
+}

@@ -1,0 +1,104 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/remitrun/remit/internal/authority/policy/glob"
+	"github.com/remitrun/remit/internal/base/fault"
+	"go.yaml.in/yaml/v4"
+)
+
+// delegation is what a policy's holder may hand on.
+type delegation struct {
+	pos     fault.Pos
+	actions []string // names of sections
+	to      []string
+	names   []*glob.Text // to, compiled
+	depth   int          // 0: not written, which is 1
+}
+
+// deepest a delegation goes where the policy does not say.
+const defaultDelegation = 1
+
+// MayDelegate reports whether who holds the chain may hand authority over the
+// sections (files.read, network, ...) on to a principal. Depth is how many times
+// authority has then been handed on since the root grant, at least 1. Every
+// policy of the chain must say so; one that says rest: inherit and nothing of
+// delegation leaves it to the others. The error is fault.NotDelegable and names
+// the rule.
+func (c Chain) MayDelegate(to string, depth int, sections []string) error {
+	said := false
+	for _, r := range c {
+		if r == nil || r.policy == nil {
+			return fault.New(fault.NotDelegable, "a policy of the chain is missing, so nothing may be handed on")
+		}
+		d := r.policy.document()
+		if d.delegate == nil && d.inherit {
+			continue
+		}
+		said = true
+		if err := d.delegate.allows(d.name, to, depth, sections); err != nil {
+			return err.At(fault.Pos{File: r.policy.file, Line: err.Pos.Line})
+		}
+	}
+	if !said {
+		return fault.New(fault.NotDelegable, "no policy says that anything may be handed on").
+			WithHint("a policy's delegate says what, to whom and how deep")
+	}
+	return nil
+}
+
+func (d *delegation) allows(name, to string, depth int, sections []string) *fault.Error {
+	if d == nil {
+		return fault.New(fault.NotDelegable, "the policy %q does not say that anything may be handed on", name).
+			WithHint("its delegate would have to say what, to whom and how deep")
+	}
+	bad := func(format string, args ...any) *fault.Error {
+		return fault.New(fault.NotDelegable, format, args...).At(d.pos)
+	}
+	if err := checkName(to); err != nil {
+		return bad("the principal %q cannot be one: %v", clip(to), err)
+	}
+	if !slices.ContainsFunc(d.names, func(n *glob.Text) bool { return n.Match(to) }) {
+		return bad("no entry of delegate.to matches %q", clip(to)).WithHint("it has %s", listOrNone(d.to))
+	}
+	if most := max(d.depth, defaultDelegation); depth < 1 || depth > most {
+		return bad("delegate.depth: authority may be handed on %d times, this would be the %d.", most, depth)
+	}
+	for _, s := range sections {
+		if !slices.Contains(d.actions, s) {
+			return bad("delegate.actions does not have %q", clip(s)).WithHint("it has %s; leave the section out of what you hand on", listOrNone(d.actions))
+		}
+	}
+	return nil
+}
+
+func listOrNone(list []string) string {
+	if len(list) == 0 {
+		return "nothing"
+	}
+	return strings.Join(list, ", ")
+}
+
+// delegation reads delegate. Lists that are missing are empty: nothing may be
+// handed on, or to nobody.
+func (p *parser) delegation(into **delegation) func(*yaml.Node, string) {
+	return func(n *yaml.Node, field string) {
+		d := &delegation{pos: p.pos(n)}
+		*into = d
+		p.mapping(n, field, keys{
+			"actions": p.words(&d.actions, checkSection),
+			"to": func(n *yaml.Node, field string) {
+				p.words(&d.to, func(s string) error {
+					name, err := principalPattern(s)
+					if err == nil {
+						d.names = append(d.names, name)
+					}
+					return err
+				})(n, field)
+			},
+			"depth": p.count(&d.depth, 1),
+		})
+	}
+}

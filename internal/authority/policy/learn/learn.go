@@ -1,0 +1,298 @@
+// Package learn writes the least policy that would have allowed what was done,
+// and never more than was allowed. It is pure. Start at [Policy].
+//
+// What it generalises (several files of a folder to folder/*, an identifier in
+// a URL to *) it generalises only to a pattern that one allow entry of every
+// policy which decided covers by its syntax; where that cannot be shown, each
+// use stays an entry of its own. Deny entries, limits and modes of those
+// policies are kept, so that what they refuse stays refused.
+//
+// Left out on purpose: whatever was refused becomes a comment and never an
+// entry, and so does a name that looks like a secret or like one that is made
+// up anew each time, where no covered pattern can stand for it.
+package learn
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// Use is one thing that was done, or tried.
+type Use struct {
+	Action  tool.Action    // with its facts, where they are known; of kind NoAction: the tool needed nothing
+	Tool    tool.ID        // "" where no tool is to be allowed for it
+	Args    map[string]any // the call's arguments; nil: they are not to be bound
+	Count   int            // how often; 0 counts as 1
+	Refused bool           // it was not allowed: it becomes a comment
+	Why     string         // why it was refused
+	// Below: what is beneath Action.Path was looked at, too, as in a listing.
+	Below bool
+}
+
+// Options say what the uses were made under.
+type Options struct {
+	Workspace, Home string // absolute and clean; Home may be ""
+	System          string // "minimal" or "standard"; "" leaves it to Chain
+	// Chain is what decided the uses. Nothing that it does not allow is allowed by
+	// what is learned. Empty: nothing is generalised.
+	Chain policy.Chain
+	// Spec describes a tool, nil if it is not known: the arguments of built-in
+	// tools are bound by the resources that they name, those of others one by one.
+	Spec func(tool.ID) *tool.Spec
+	// Secret reports whether a text looks like a secret, besides what the package
+	// recognises itself. May be nil.
+	Secret func(string) bool
+	// Confined: processes ran whose own reading and writing is not among the
+	// uses, so the chain's entries of files are kept where they can be.
+	Confined bool
+}
+
+// Policy writes a policy in canonical YAML, with a comment for each entry on
+// how often it was used, and one example. Errors have the code PolicyInvalid:
+// the chain's policies cannot be written as one, or the name is none.
+func Policy(name string, uses []Use, opt Options) ([]byte, error) {
+	b := &builder{opt: opt, looks: looks{opt.Secret}, notes: map[string]string{}}
+	for _, u := range uses {
+		b.sort(u)
+	}
+	b.allFiles()
+	b.allTargets()
+	b.allCommands()
+	b.allModels()
+	b.allTools()
+	slices.SortStableFunc(b.entries, func(x, y entry) int { return strings.Compare(x.text, y.text) })
+	src, err := b.source(name)
+	if err != nil {
+		return nil, err
+	}
+	p, err := opt.Chain.Relist(name, src, b.toolIDs(), b.asked)
+	if err != nil {
+		return nil, err
+	}
+	return b.annotate(p), nil
+}
+
+// builder collects uses and makes entries of them.
+type builder struct {
+	opt     Options
+	looks   looks
+	files   [2]map[string]*seen // by absolute path; 0 reading, 1 writing
+	targets map[string]*seenTarget
+	argvs   map[string]*seenCommand
+	models  map[string]*seen
+	tools   map[tool.ID]*seenTool
+	asked   []tool.ID // tools that a person was asked about
+	refused []suggestion
+	left    []suggestion // what was done and could not be written down
+
+	entries []entry
+	notes   map[string]string // comments by the entry's place, as files.read.allow[0]
+}
+
+// seen is how often something was used, and one example.
+type seen struct {
+	count   int
+	example string
+	below   bool
+	effect  policy.Effect
+}
+
+// suggestion is a line that is written as a comment.
+type suggestion struct {
+	section, text, why string
+	count              int
+}
+
+// entry is one line to be written.
+type entry struct {
+	section string
+	effect  policy.Effect
+	text    string // YAML, from behind "- " on
+	note    string
+}
+
+func (u Use) times() int { return max(u.Count, 1) }
+
+// sort puts a use where it belongs.
+func (b *builder) sort(u Use) {
+	a := u.Action
+	if u.Refused || a.Unknown != "" {
+		b.refuse(u)
+		return
+	}
+	if u.Tool != "" {
+		b.sawTool(u)
+	}
+	switch a.Kind {
+	case tool.FileRead, tool.FileWrite:
+		b.sawFile(a.Kind, a.Path, u)
+		if a.Real != "" && a.Real != a.Path {
+			b.sawFile(a.Kind, a.Real, u)
+		}
+	case tool.Network:
+		b.sawTarget(u)
+	case tool.Command:
+		b.sawCommand(u)
+	case tool.Model:
+		if b.models == nil {
+			b.models = map[string]*seen{}
+		}
+		b.see(b.models, a.Model, tool.Action{Kind: a.Kind, Model: a.Model}, u)
+	}
+}
+
+// see counts a use of something, if the chain allows it by itself.
+func (b *builder) see(in map[string]*seen, key string, a tool.Action, u Use) {
+	effect := b.effect(a)
+	if effect == policy.Deny {
+		b.refuse(Use{Action: a, Count: u.Count, Why: "the policies do not allow it"})
+		return
+	}
+	s := in[key]
+	if s == nil {
+		s = &seen{example: a.Subject(), effect: effect}
+		in[key] = s
+	}
+	s.count += u.times()
+	s.below = s.below || u.Below
+}
+
+// effect is what the chain says of an action on what was asked alone.
+func (b *builder) effect(a tool.Action) policy.Effect {
+	if len(b.opt.Chain) == 0 {
+		return policy.Allow
+	}
+	return b.opt.Chain.DecideAction(a).Effect
+}
+
+// covers reports whether the chain allows all that a pattern matches.
+func (b *builder) covers(k tool.ActionKind, pattern string) bool {
+	return b.opt.Chain.Covers(k, pattern)
+}
+
+func (b *builder) refuse(u Use) {
+	text := u.Action.Subject()
+	if u.Action.Path != "" && u.Action.Unknown == "" {
+		text = strconv.Quote(b.shown(u.Action.Path))
+	}
+	s := suggestion{section: u.Action.Kind.String(), text: b.looks.mask(text), why: b.looks.mask(u.Why), count: u.times()}
+	if u.Action.Kind == tool.NoAction {
+		s.section, s.text = "tools", string(u.Tool)
+	}
+	for i := range b.refused {
+		if o := &b.refused[i]; o.section == s.section && o.text == s.text && o.why == s.why {
+			o.count += s.count
+			return
+		}
+	}
+	b.refused = append(b.refused, s)
+}
+
+// leave notes what was done but cannot be an entry.
+func (b *builder) leave(k tool.ActionKind, text, why string, count int) {
+	b.left = append(b.left, suggestion{k.String(), b.looks.mask(text), why, count})
+}
+
+func (b *builder) add(section string, e policy.Effect, text string, count int, example string) {
+	for i := range b.entries {
+		if o := &b.entries[i]; o.section == section && o.effect == e && o.text == text {
+			return
+		}
+	}
+	note := times(count)
+	if example = b.looks.mask(example); example != "" && example != text && strconv.Quote(example) != text {
+		note += ", as " + example
+	}
+	b.entries = append(b.entries, entry{section, e, text, note})
+}
+
+func times(n int) string {
+	switch n {
+	case 0:
+		return "not used by a call itself"
+	case 1:
+		return "used once"
+	}
+	return "used " + strconv.Itoa(n) + " times"
+}
+
+func (b *builder) allModels() {
+	for _, m := range sorted(b.models) {
+		s := b.models[m]
+		b.add("models", s.effect, strconv.Quote(m), s.count, "")
+	}
+}
+
+func sorted[V any](m map[string]V) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// sections are a document's sections in the order in which they are printed.
+var sections = []string{"files.read", "files.write", "network", "commands", "tools", "models"}
+
+// source writes the entries as a policy document of lists alone.
+func (b *builder) source(name string) ([]byte, error) {
+	var w strings.Builder
+	w.WriteString("version: 1\nname: " + strconv.Quote(name) + "\n")
+	if b.opt.System != "" {
+		if b.opt.System != "minimal" && b.opt.System != "standard" {
+			return nil, fault.New(fault.PolicyInvalid, "%q is no system", b.opt.System)
+		}
+		if len(b.opt.Chain) == 0 {
+			w.WriteString("system: " + b.opt.System + "\n")
+		}
+	}
+	inFiles := false
+	for _, s := range sections {
+		indent, key := "", s
+		if rest, ok := strings.CutPrefix(s, "files."); ok {
+			if !b.uses(s) {
+				continue
+			}
+			if !inFiles {
+				w.WriteString("files:\n")
+			}
+			indent, key, inFiles = "  ", rest, true
+		}
+		if !b.uses(s) && s != "tools" {
+			continue
+		}
+		w.WriteString(indent + key + ":\n")
+		b.lists(&w, s, indent+"  ")
+	}
+	return []byte(w.String()), nil
+}
+
+func (b *builder) uses(section string) bool {
+	return slices.ContainsFunc(b.entries, func(e entry) bool { return e.section == section })
+}
+
+func (b *builder) lists(w *strings.Builder, section, indent string) {
+	for _, e := range []policy.Effect{policy.Allow, policy.Ask, policy.Deny} {
+		n := 0
+		for _, en := range b.entries {
+			if en.section != section || en.effect != e {
+				continue
+			}
+			if n == 0 {
+				w.WriteString(indent + e.String() + ":\n")
+			}
+			w.WriteString(indent + "  - " + strings.ReplaceAll(en.text, "\n", "\n"+indent+"    ") + "\n")
+			b.notes[section+"."+e.String()+"["+strconv.Itoa(n)+"]"] = en.note
+			n++
+		}
+		if n == 0 && e == policy.Allow {
+			w.WriteString(indent + "allow: []\n")
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package learn
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/authority/policy/target"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// seenTarget is a destination that was used.
+type seenTarget struct {
+	seen
+	target  tool.Target
+	inspect bool
+	secrets []policy.Secret
+}
+
+func (b *builder) sawTarget(u Use) {
+	if b.targets == nil {
+		b.targets = map[string]*seenTarget{}
+	}
+	a := tool.Action{Kind: tool.Network, Target: u.Action.Target}
+	key := a.Target.String()
+	effect := b.effect(a)
+	if effect == policy.Deny {
+		b.refuse(Use{Action: a, Count: u.Count, Why: "the policies do not allow it"})
+		return
+	}
+	t := b.targets[key]
+	if t == nil {
+		t = &seenTarget{seen: seen{example: key, effect: effect}, target: a.Target}
+		t.secrets, _ = b.opt.Chain.Secrets(a.Target) // an error: no secret is added here
+		t.inspect = b.opt.Chain.Inspects(a.Target)
+		b.targets[key] = t
+	}
+	t.count += u.times()
+}
+
+func (b *builder) allTargets() {
+	b.similar()
+	for _, key := range sorted(b.targets) {
+		t := b.targets[key]
+		text, ok := b.targetText(t)
+		switch {
+		case ok && t.effect == policy.Ask && !exactly(text, t.target):
+			ok = false // what is asked about is asked about as it was
+		case ok && !b.sameSecrets(text, t):
+			ok = false
+		}
+		if !ok {
+			b.leave(tool.Network, key, "it holds what will not come again or is secret, and no covered pattern holds it", t.count)
+			continue
+		}
+		b.add("network", t.effect, b.networkEntry(text, t), t.count, key)
+	}
+}
+
+// networkEntry writes the entry with what the chain adds to its requests.
+func (b *builder) networkEntry(text string, t *seenTarget) string {
+	if t.target.Scheme != "https" || len(t.secrets) == 0 && !t.inspect {
+		return strconv.Quote(text)
+	}
+	if len(t.secrets) == 0 {
+		return "url: " + strconv.Quote(text) + "\ninspect: true"
+	}
+	s := t.secrets[0]
+	out := "url: " + strconv.Quote(text) + "\nsecret: {header: " + strconv.Quote(s.Header) + ", env: " + strconv.Quote(s.Env)
+	if s.Prefix != "" {
+		out += ", prefix: " + strconv.Quote(s.Prefix)
+	}
+	return out + "}"
+}
+
+// sameSecrets reports whether all that a pattern matches would be given what
+// the request was given: one secret at most, by an entry that holds all of it.
+func (b *builder) sameSecrets(text string, t *seenTarget) bool {
+	if len(t.secrets) == 0 {
+		return true
+	}
+	rule, err := target.ParseRule(text, false)
+	if err != nil || len(t.secrets) > 1 {
+		return false
+	}
+	for _, r := range b.opt.Chain {
+		for _, e := range r.Policy().Entries() {
+			if e.Section != "network" || e.Effect == policy.Deny || e.Secret == nil || *e.Secret != t.secrets[0] {
+				continue
+			}
+			if wide, err := target.ParseRule(e.Pattern, false); err == nil && wide.Includes(rule) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// exactly reports whether a pattern was written out without a wildcard.
+func exactly(text string, t tool.Target) bool {
+	return !strings.Contains(strings.TrimPrefix(text, t.Method), "*")
+}
+
+// targetText writes a destination as an entry: its host and method as they
+// were, and in its path a * for each identifier, where that is covered.
+func (b *builder) targetText(t *seenTarget) (string, bool) {
+	head := t.target
+	head.Path = ""
+	lead := head.String()
+	if t.target.Path == "" {
+		return lead, t.target.Method == "" // a connection that nobody looks into
+	}
+	segs := strings.Split(t.target.Path[1:], "/")
+	plain, starred := make([]string, len(segs)), make([]string, len(segs))
+	never := false // the path must not be written as it is
+	for i, seg := range segs {
+		plain[i] = escapeSegment(seg)
+		starred[i] = plain[i]
+		if _, _, ok := b.looks.volatile(seg); ok || strings.Contains(seg, "*") {
+			never = true
+		}
+		if b.looks.identifier(seg) || strings.Contains(seg, "*") {
+			starred[i] = "*"
+		}
+	}
+	wide, narrow := lead+"/"+strings.Join(starred, "/"), lead+"/"+strings.Join(plain, "/")
+	if wide != narrow && b.covers(tool.Network, wide) {
+		return wide, true
+	}
+	if !never {
+		return narrow, parses(narrow, t.target)
+	}
+	for _, text := range b.originals(tool.Network, policy.Allow) {
+		if rule, err := target.ParseRule(text, false); err == nil && rule.Match(t.target) && b.covers(tool.Network, text) {
+			return text, true
+		}
+	}
+	return "", false
+}
+
+// escapeSegment writes a decoded segment of a path as a pattern.
+func escapeSegment(seg string) string { return url.PathEscape(seg) }
+
+// parses reports whether an entry is read as exactly this destination.
+func parses(text string, t tool.Target) bool {
+	r, err := target.ParseRule(text, false)
+	return err == nil && r.Match(t)
+}
+
+// similar folds entries that differ in the last segment of their path alone
+// into one with a *, where there are several and it is covered.
+func (b *builder) similar() {
+	groups := map[string][]string{}
+	for _, key := range sorted(b.targets) {
+		t := b.targets[key]
+		i := strings.LastIndexByte(t.target.Path, '/')
+		if i < 1 || t.effect != policy.Allow || t.target.Path[i+1:] == "" {
+			continue
+		}
+		head := t.target
+		head.Path = ""
+		segs := strings.Split(t.target.Path[1:i], "/")
+		if slices.ContainsFunc(segs, func(s string) bool { return strings.Contains(s, "*") || b.looks.identifier(s) }) {
+			continue
+		}
+		for j := range segs {
+			segs[j] = escapeSegment(segs[j])
+		}
+		pat := head.String() + "/" + strings.Join(append(segs, "*"), "/")
+		groups[pat] = append(groups[pat], key)
+	}
+	for _, pat := range sorted(groups) {
+		keys := groups[pat]
+		if len(keys) < several || !b.covers(tool.Network, pat) {
+			continue
+		}
+		all := b.targets[keys[0]]
+		if !b.sameSecrets(pat, all) {
+			continue
+		}
+		n := 0
+		for _, k := range keys {
+			n += b.targets[k].count
+			delete(b.targets, k)
+		}
+		b.add("network", policy.Allow, b.networkEntry(pat, all), n, all.example)
+	}
+}

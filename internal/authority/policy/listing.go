@@ -1,0 +1,149 @@
+package policy
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// Offers reports whether the chain could allow, or ask about, some call of a
+// tool. No means that every call is denied, whatever its arguments; yes promises
+// nothing: the arguments decide. It is for listing tools, and decides no call.
+func (c Chain) Offers(t *tool.Spec) bool {
+	if t == nil {
+		return false
+	}
+	decided := false
+	for _, r := range c {
+		if r == nil || r.policy == nil || r.gatesOut(t) {
+			return false
+		}
+		if r.sections[toolSection].inherits {
+			continue
+		}
+		if decided = true; !r.offers(t) {
+			return false
+		}
+	}
+	if !decided {
+		return false
+	}
+	need := neededSection(t)
+	return need == noSection || c.opens(need)
+}
+
+// gatesOut reports whether a gate denies all calls of a tool.
+func (r *Rules) gatesOut(t *tool.Spec) bool {
+	for i := range r.gates.risks {
+		if g := &r.gates.risks[i]; g.effect == Deny && t.Risk >= g.risk {
+			return true
+		}
+	}
+	for i := range r.gates.effects {
+		if g := &r.gates.effects[i]; g.effect == Deny && t.Effects&g.set != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// offers is Offers by the section tools of one policy.
+func (r *Rules) offers(t *tool.Spec) bool {
+	s := &r.sections[toolSection]
+	names := func(b *boundEntry) bool { return b.mayBe(string(t.ID)) && b.entry.name.Match(string(t.ID)) }
+	for i := range s.lists[Deny] {
+		if b := &s.lists[Deny][i]; b.entry.args == nil && names(b) {
+			return false
+		}
+	}
+	for e := Ask; e <= Allow; e++ {
+		for i := range s.lists[e] {
+			if names(&s.lists[e][i]) {
+				return true
+			}
+		}
+	}
+	return !s.allowSet && t.Source == "builtin"
+}
+
+// neededSection is the section that every call of a built-in tool needs
+// something of: that of the strongest of its effects. What other tools do is
+// decided by their entries in tools alone.
+func neededSection(t *tool.Spec) sectionID {
+	if t.Source != "builtin" {
+		return noSection
+	}
+	for _, n := range []struct {
+		effects tool.Effects
+		section sectionID
+	}{
+		{tool.EffectSet(tool.SystemExec), commandSection},
+		{tool.EffectSet(tool.NetworkHTTP, tool.NetworkSocket), networkSection},
+		{tool.EffectSet(tool.FSWrite, tool.FSDelete, tool.FSChmod), writeSection},
+		{tool.EffectSet(tool.FSRead), readSection},
+	} {
+		if t.Effects&n.effects != 0 {
+			return n.section
+		}
+	}
+	return noSection
+}
+
+// maxWritten bounds how many entries of a section are told.
+const maxWritten = 12
+
+// Written tells what the chain's policies allow and ask about in the section that
+// decides a kind of action, one line for each policy that says something of it:
+// what somebody who was denied may do instead. Long lists are cut, and say so.
+func (c Chain) Written(kind tool.ActionKind) []string { return c.written(sectionOf(kind)) }
+
+// WrittenTools is [Chain.Written] of the section tools.
+func (c Chain) WrittenTools() []string { return c.written(toolSection) }
+
+func (c Chain) written(id sectionID) []string {
+	var out []string
+	for _, r := range c {
+		if r == nil || r.policy == nil || id == noSection || r.sections[id].inherits {
+			continue
+		}
+		s := &r.sections[id]
+		line := id.String() + ".allow"
+		if name := r.policy.Name(); name != "" {
+			line += " of policy " + strconv.Quote(clip(name))
+		}
+		switch texts := entryTexts(s.lists[Allow]); {
+		case texts != "":
+			line += ": " + texts
+		case id == toolSection && !s.allowSet:
+			line += ": the built-in tools"
+		default:
+			line += ": nothing"
+		}
+		if texts := entryTexts(s.lists[Ask]); texts != "" {
+			line += "; a person is asked about " + texts
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+func entryTexts(list []boundEntry) string {
+	texts := make([]string, 0, maxWritten)
+	for i := range list {
+		if i == maxWritten {
+			return strings.Join(texts, ", ") + " and " + strconv.Itoa(len(list)-i) + " more"
+		}
+		texts = append(texts, strconv.Quote(shortened(list[i].entry.text)))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// shortened keeps one entry from filling a message.
+func shortened(s string) string {
+	const most = 120
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

@@ -1,0 +1,263 @@
+package policy
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/remitrun/remit/internal/authority/policy/glob"
+)
+
+// nameTable finds sensitive names fast: a few bits tell that most names are
+// ordinary, without a look into any map.
+type nameTable struct {
+	heads  [1 << 12]bool // by headBits, of the names in top and alone
+	starts [1 << 10]bool // by pairBits, of the names in prefixes
+	ends   [1 << 10]bool // by pairBits, of the names in suffixes
+
+	top      map[string]*nameNode
+	alone    map[string]bool     // sensitive as the last name of a path
+	prefixes map[string][]string // names that end with *, by their first two bytes
+	suffixes map[string]bool     // names that begin with *, from the last dot on
+}
+
+// nameNode is a name, and the names beneath it that are sensitive there.
+type nameNode struct {
+	whole    bool // a sensitive name ends here
+	beneath  map[string]*nameNode
+	prefixes []string // names beneath that end with *
+}
+
+var sensitiveNames = [2]nameTable{tableOf(Sensitive(false), nil), tableOf(Sensitive(true), writeAlone)}
+
+func tableOf(names, alone []string) nameTable {
+	t := nameTable{top: map[string]*nameNode{}, alone: map[string]bool{}, prefixes: map[string][]string{}, suffixes: map[string]bool{}}
+	for _, n := range alone {
+		t.alone[strings.ToLower(n)] = true
+		t.heads[headBits(n)] = true
+	}
+	for _, n := range names {
+		parts := strings.Split(strings.ToLower(n), "/")
+		first := parts[0]
+		if strings.HasPrefix(first, "*.") {
+			t.suffixes[first[1:]] = true
+			t.ends[pairBits(first[len(first)-2], first[len(first)-1])] = true
+		} else if p, ok := strings.CutSuffix(first, "*"); ok {
+			t.prefixes[p[:2]] = append(t.prefixes[p[:2]], p)
+			t.starts[pairBits(p[0], p[1])] = true
+		} else {
+			t.heads[headBits(first)] = true
+			if t.top[first] == nil {
+				t.top[first] = &nameNode{}
+			}
+			t.top[first].add(parts[1:])
+		}
+	}
+	return t
+}
+
+// add makes the parts that follow a name sensitive, or the name itself.
+func (n *nameNode) add(parts []string) {
+	if len(parts) == 0 {
+		n.whole = true
+		return
+	}
+	if p, ok := strings.CutSuffix(parts[0], "*"); ok {
+		n.prefixes = append(n.prefixes, p)
+		return
+	}
+	if n.beneath == nil {
+		n.beneath = map[string]*nameNode{}
+	}
+	if n.beneath[parts[0]] == nil {
+		n.beneath[parts[0]] = &nameNode{}
+	}
+	n.beneath[parts[0]].add(parts[1:])
+}
+
+// pairBits and headBits do not regard case; headBits is made of a name's first
+// two bytes and its length.
+func pairBits(a, b byte) int { return (int(a|0x20)*31 + int(b|0x20)) & (1<<10 - 1) }
+
+func headBits(name string) int {
+	return (pairBits(name[0], name[min(1, len(name)-1)])*37 + len(name)) & (1<<12 - 1)
+}
+
+// ordinary reports whether a name, in any case, is certainly not in the table.
+func (t *nameTable) ordinary(name string) bool {
+	n := len(name)
+	if n == 1 {
+		return !t.heads[headBits(name)]
+	}
+	return !t.heads[headBits(name)] && !t.starts[pairBits(name[0], name[1])] && !t.ends[pairBits(name[n-2], name[n-1])]
+}
+
+// need says how much of a lower-case name a pattern must spell, by that name
+// alone. git says that an earlier name of the path is .git.
+func (t *nameTable) need(name []byte, last, git bool) (n glob.Need) {
+	if node := t.top[string(name)]; node != nil && node.whole {
+		return glob.Need{Prefix: len(name)}
+	}
+	if last && t.alone[string(name)] && !(git && string(name) == "head") {
+		return glob.Need{Prefix: len(name)}
+	}
+	if len(name) > 1 {
+		n.Prefix = longest(t.prefixes[string(name[:2])], name)
+	}
+	if dot := bytes.LastIndexByte(name, '.'); dot >= 0 && t.suffixes[string(name[dot:])] {
+		n.Suffix = len(name) - dot
+	}
+	return n
+}
+
+// longest gives the length of the longest prefix that the name has.
+func longest(prefixes []string, name []byte) int {
+	n := 0
+	for _, p := range prefixes {
+		if len(p) > n && len(name) >= len(p) && string(name[:len(p)]) == p {
+			n = len(p)
+		}
+	}
+	return n
+}
+
+// trails follow the sensitive names of several folders that a path has begun.
+// The zero trails follow none. No such name has more parts than it has room for.
+type trails struct {
+	n    int
+	node [4]*nameNode
+	from [4]int // the path's segment where the name begins
+}
+
+// step takes the next segment of the path, of which the pattern must spell need.
+// Where a sensitive name ends with it, from is the segment where that name
+// begins, and the need grows.
+func (tr *trails) step(t *nameTable, name []byte, i int, need glob.Need) (from int, grown glob.Need) {
+	kept := 0
+	from = i
+	for j := range tr.n {
+		node := tr.node[j]
+		if n := longest(node.prefixes, name); n > 0 {
+			need.Prefix, from = max(need.Prefix, n), min(from, tr.from[j])
+		}
+		next := node.beneath[string(name)]
+		if next == nil {
+			continue
+		}
+		if next.whole {
+			need, from = glob.Literal, min(from, tr.from[j])
+		}
+		tr.node[kept], tr.from[kept] = next, tr.from[j]
+		kept++
+	}
+	tr.n = kept
+	if top := t.top[string(name)]; top != nil && (top.beneath != nil || top.prefixes != nil) && tr.n < len(tr.node) {
+		tr.node[tr.n], tr.from[tr.n] = top, i
+		tr.n++
+	}
+	return from, need
+}
+
+// spell makes segments ones that a pattern must spell.
+func spell(segments []glob.Need) {
+	for i := range segments {
+		segments[i] = glob.Literal
+	}
+}
+
+// Spelled reports whether a path, absolute or relative, has a name that a
+// pattern must spell to match it, for writing or reading.
+func Spelled(p string) bool {
+	if !strings.HasPrefix(p, "/") {
+		p = "/workspace/" + p // a folder dev there is not /dev
+	}
+	return (&Rules{}).needs(p, glob.Fold(p), true, nil) != nil
+}
+
+// kernel are folders whose files are no files.
+func kernel(name []byte) bool {
+	switch string(name) {
+	case "proc", "sys", "dev":
+		return true
+	}
+	return false
+}
+
+// stackNeeds is how many segments of a path have their needs without
+// allocation.
+const stackNeeds = 32
+
+// needs gives what a pattern must spell to match the path, by segment, in buf
+// or, for a deep path, beyond it. nil: nothing is sensitive.
+func (r *Rules) needs(p, folded string, write bool, buf []glob.Need) []glob.Need {
+	t := &sensitiveNames[0]
+	if write {
+		t = &sensitiveNames[1]
+	}
+	var lower [256]byte
+	var under trails
+	sensitive, inKernel, inGit, odd := false, false, false, folded != p
+	_, own := r.owned(p) // the names in it are ordinary; those of the way to it are spelled
+	out := buf[:0]
+	for i, at, rest := 0, 0, strings.TrimPrefix(folded, "/"); rest != ""; i++ {
+		name := rest
+		if k := strings.IndexByte(rest, '/'); k >= 0 {
+			name, rest = rest[:k], rest[k+1:]
+		} else {
+			rest = ""
+		}
+		at += 1 + len(name)
+		if name == "" { // folding made a slash of another character
+			odd = true
+			out = append(out, glob.Need{})
+			continue
+		}
+		var need glob.Need
+		if ordinary := t.ordinary(name); i == 0 || under.n > 0 || !ordinary {
+			key := lowerName(name, lower[:0])
+			inKernel = inKernel || i == 0 && kernel(key)
+			if under.n > 0 || !ordinary {
+				inGit = inGit || string(key) == ".git"
+				need = t.need(key, rest == "", inGit)
+				var from int
+				if from, need = under.step(t, key, i, need); from < i {
+					spell(out[from:i])
+				}
+			}
+		}
+		if inKernel || r.inState(folded, at) && (!own || odd || at <= len(r.own)) {
+			need = glob.Literal
+		}
+		if need != (glob.Need{}) {
+			sensitive = true
+			if odd {
+				need = glob.Literal // the name is written in a way of its own
+			}
+		}
+		out = append(out, need)
+	}
+	switch {
+	case !sensitive:
+		return nil
+	case odd && strings.Count(folded, "/") != strings.Count(p, "/"):
+		// Segments do not line up: nothing in this path is matched by wildcards.
+		spell(out)
+	}
+	return out
+}
+
+// inState reports whether the path's first n bytes are the state folder or in it.
+func (r *Rules) inState(folded string, n int) bool {
+	s := len(r.state)
+	return s > 1 && n >= s && (len(folded) == s || folded[s] == '/') && strings.EqualFold(folded[:s], r.state)
+}
+
+func lowerName(name string, buf []byte) []byte {
+	for i := 0; i < len(name); i++ {
+		c := name[i]
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		buf = append(buf, c)
+	}
+	return buf
+}

@@ -1,0 +1,83 @@
+package policy_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// thirtyRules is a policy of 30 rules, constraints on arguments in some, and
+// calls that it allows.
+func thirtyRules(t testing.TB) (policy.Chain, []policy.Call) {
+	var b strings.Builder
+	b.WriteString("files:\n  read:\n    allow: [\"src/**\", \"docs/**\", \"*.md\", \"**/*.go\", \"testdata/{a,b}/*\"]\n    deny: [\"**/*.bak\", \"private/**\", \"**/secret*\", \"**/.git/**\", \"tmp/*\"]\n")
+	b.WriteString("  write: {allow: [\"out/**\", \"build/**\"], deny: [\"**/*.lock\"]}\n")
+	b.WriteString("network: {allow: [api.github.com, \"GET https://*.example.com/v1/**\"], deny: [evil.example.com]}\n")
+	b.WriteString("commands: {allow: [\"git status **\", \"go test **\"], deny: [\"** --force **\"]}\ntools:\n  allow: [\"fs.*\", \"http.*\", shell.run")
+	b.WriteString(", {tool: \"mcp:mail:send\", args: {to: {each: \"*@example.com\"}, subject: {}, body: {max_length: 10000}, n: {min: 1, max: 10}, kind: {one_of: [a, b]}}}")
+	for i := range 5 {
+		fmt.Fprintf(&b, ", {tool: \"mcp:s%d:*\", args: {id: {regex: \"[a-z]+\"}}}", i)
+	}
+	b.WriteString("]\n  deny: [\"mcp:bad:*\", {tool: \"mcp:mail:send\", args: {subject: {glob: \"**secret**\"}}}]\n")
+	spec := func(id tool.ID) *tool.Spec { return &tool.Spec{ID: id, Source: "builtin"} }
+	return chain(t, b.String()), []policy.Call{
+		{Tool: spec("fs.read"), Actions: []tool.Action{{Kind: tool.FileRead, Path: "/ws/src/a/README.md", Real: "/ws/src/a/README.md"}}},
+		{Tool: spec("fs.read"), Actions: []tool.Action{{Kind: tool.FileRead, Path: "/ws/link.md", Real: "/ws/Docs.md"}}},
+		{Tool: spec("http.get"), Actions: []tool.Action{get(t, "https://x.example.com/v1/a/b")}},
+		{Tool: spec("shell.run"), Actions: []tool.Action{run("go", "test", "./...")}},
+		{Tool: spec("mcp:mail:send"), Args: tool.Args{"to": []any{"a@example.com"}, "subject": "hello", "body": "text", "n": json.Number("3"), "kind": "b"}},
+	}
+}
+
+func TestAllowingAllocatesNothing(t *testing.T) {
+	c, calls := thirtyRules(t)
+	for _, call := range calls {
+		if d := c.Decide(call); d.Effect != policy.Allow {
+			t.Fatalf("%s: %v %s", call.Tool.ID, d.Effect, d.Reason)
+		}
+		if n := testing.AllocsPerRun(100, func() { c.Decide(call) }); n != 0 {
+			t.Errorf("Decide on %s: %v allocations", call.Tool.ID, n)
+		}
+		for _, a := range call.Actions {
+			if n := testing.AllocsPerRun(100, func() { c.DecideAction(a) }); n != 0 {
+				t.Errorf("DecideAction on %s: %v allocations", a, n)
+			}
+		}
+	}
+}
+
+// BenchmarkDecideChain decides under a chain of five policies of 30 rules each,
+// with gates that let the call through.
+func BenchmarkDecideChain(b *testing.B) {
+	one, calls := thirtyRules(b)
+	c := policy.Chain{one[0]}
+	for len(c) < 5 {
+		next, _ := thirtyRules(b)
+		c = append(c, next[0])
+	}
+	c = append(c[:4], rules(b, "rest: inherit\ntools: {allow: ['**'], deny_from_risk: critical, admin_from_risk: critical}\nside_effects: {deny: [payments]}"))
+	for _, call := range calls {
+		b.Run(string(call.Tool.ID), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				c.Decide(call)
+			}
+		})
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	c, calls := thirtyRules(b)
+	for _, call := range calls {
+		b.Run(string(call.Tool.ID), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				c.Decide(call)
+			}
+		})
+	}
+}

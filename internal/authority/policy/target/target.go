@@ -1,0 +1,228 @@
+// Package target reads network destinations and the rules over them. A URL is
+// either read in its one canonical form or refused: nothing is guessed, so that
+// what is decided is what is dialled. Start at [Parse], [URL] and [ParseRule].
+//
+// The package is pure: it resolves no name and dials nothing.
+package target
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// MaxURL is the longest URL that is read, in bytes.
+const MaxURL = 8192
+
+const maxMethod = 32
+
+// Parse reads a URL into the target that a policy decides. An empty method is
+// GET (for tcp: none). It accepts http, https and tcp://host:port. Errors have
+// the code ArgsInvalid.
+func Parse(method, rawURL string) (tool.Target, error) {
+	t, _, err := parse(method, rawURL)
+	return t, err
+}
+
+// URL reads a URL into the target that a policy decides and the one URL to send
+// for it: its host, port and dot-free path are the target's, its query is kept,
+// its fragment is dropped. Parsing what it prints gives the same target.
+// It accepts http and https only.
+func URL(method, rawURL string) (*url.URL, tool.Target, error) {
+	t, u, err := parse(method, rawURL)
+	if err != nil {
+		return nil, tool.Target{}, err
+	}
+	if t.Scheme == "tcp" {
+		return nil, tool.Target{}, refuse(rawURL, "the scheme is tcp; use http or https")
+	}
+	return u, t, nil
+}
+
+// ParseTCP reads "host:port" (an IPv6 host in brackets) into a tcp target.
+func ParseTCP(hostport string) (tool.Target, error) {
+	return Parse("", "tcp://"+hostport)
+}
+
+func parse(method, raw string) (tool.Target, *url.URL, error) {
+	fail := func(reason string) (tool.Target, *url.URL, error) {
+		return tool.Target{}, nil, refuse(raw, reason)
+	}
+	if reason := checkText(raw); reason != "" {
+		return fail(reason)
+	}
+	scheme, rest, ok := strings.Cut(raw, "://")
+	scheme = strings.ToLower(scheme)
+	if !ok {
+		return fail("it has no scheme://host")
+	}
+	if scheme != "http" && scheme != "https" && scheme != "tcp" {
+		return fail("only http and https are known")
+	}
+	rest, _, _ = strings.Cut(rest, "#")
+	rest, query, hasQuery := strings.Cut(rest, "?")
+	authority, path := rest, ""
+	if i := strings.IndexByte(rest, '/'); i >= 0 {
+		authority, path = rest[:i], rest[i:]
+	}
+	host, port, reason := splitAuthority(authority)
+	if reason != "" {
+		return fail(reason)
+	}
+	if scheme == "tcp" {
+		if method != "" || path != "" || hasQuery || port == 0 {
+			return fail("tcp takes a host and a port and nothing else")
+		}
+		return tool.Target{Scheme: scheme, Host: host, Port: port}, nil, nil
+	}
+	method, reason = canonicalMethod(method)
+	if reason != "" {
+		return fail(reason)
+	}
+	sent, decoded, reason := cleanPath(path)
+	if reason != "" {
+		return fail(reason)
+	}
+	t := tool.Target{Method: method, Scheme: scheme, Host: host, Port: port, Path: decoded}
+	if port == 0 {
+		t.Port = defaultPort(scheme)
+	}
+	u := &url.URL{Scheme: scheme, Host: urlHost(t), Path: decoded, RawPath: sent,
+		RawQuery: escapeQuery(query), ForceQuery: hasQuery && query == ""}
+	return t, u, nil
+}
+
+// checkText refuses what different parsers are known to read differently.
+func checkText(s string) string {
+	if s == "" {
+		return "it is empty"
+	}
+	if len(s) > MaxURL {
+		return "it is longer than " + strconv.Itoa(MaxURL) + " bytes"
+	}
+	if !utf8.ValidString(s) {
+		return "it is not UTF-8"
+	}
+	for _, r := range s {
+		switch {
+		case r == '\\':
+			return "it holds a backslash"
+		case r == ' ' || unicode.IsSpace(r):
+			return "it holds white space"
+		case !unicode.IsGraphic(r):
+			return "it holds a control or invisible character"
+		}
+	}
+	return ""
+}
+
+func canonicalMethod(m string) (method, reason string) {
+	if m == "" {
+		return "GET", ""
+	}
+	if len(m) > maxMethod {
+		return "", "the method is too long"
+	}
+	for i := 0; i < len(m); i++ {
+		if c := m[i]; (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && (i == 0 || c != '-') {
+			return "", "the method is not a word of letters"
+		}
+	}
+	m = strings.ToUpper(m)
+	if m == "CONNECT" || m == "TRACE" {
+		return "", "the methods CONNECT and TRACE are not for callers"
+	}
+	return m, ""
+}
+
+// splitAuthority gives the canonical host, and the port or 0 if none is written.
+func splitAuthority(a string) (host string, port uint16, reason string) {
+	if strings.Contains(a, "@") {
+		return "", 0, "it holds user information before the host"
+	}
+	var h, p string
+	var hasPort bool
+	if strings.HasPrefix(a, "[") {
+		end := strings.IndexByte(a, ']')
+		if end < 0 {
+			return "", 0, "the bracket around the address is not closed"
+		}
+		h = a[:end+1]
+		if after := a[end+1:]; after != "" {
+			if after[0] != ':' {
+				return "", 0, "text follows the address's bracket"
+			}
+			p, hasPort = after[1:], true
+		}
+	} else {
+		h, p, hasPort = strings.Cut(a, ":")
+	}
+	if h == "" {
+		return "", 0, "the host is missing"
+	}
+	if hasPort {
+		if port, reason = parsePort(p); reason != "" {
+			return "", 0, reason
+		}
+	}
+	host, reason = canonicalHost(h)
+	return host, port, reason
+}
+
+func parsePort(s string) (port uint16, reason string) {
+	n, err := strconv.ParseUint(s, 10, 16)
+	if err != nil || n == 0 || strconv.FormatUint(n, 10) != s {
+		return 0, "the port is not a plain number from 1 to 65535"
+	}
+	return uint16(n), ""
+}
+
+func defaultPort(scheme string) uint16 {
+	switch scheme {
+	case "https":
+		return 443
+	case "http":
+		return 80
+	}
+	return 0
+}
+
+// urlHost is the host as a URL and a Host header write it.
+func urlHost(t tool.Target) string {
+	hp := t.HostPort()
+	if t.Port == defaultPort(t.Scheme) {
+		return strings.TrimSuffix(hp, ":"+strconv.Itoa(int(t.Port)))
+	}
+	return hp
+}
+
+func refuse(raw, reason string) *fault.Error {
+	const most = 200
+	raw = hideUser(raw)
+	if len(raw) > most {
+		raw = strings.ToValidUTF8(raw[:most], "") + "…"
+	}
+	return fault.New(fault.ArgsInvalid, "the URL %q is refused: %s", raw, reason)
+}
+
+// hideUser keeps a password in a refused URL out of messages and logs.
+func hideUser(raw string) string {
+	_, rest, ok := strings.Cut(raw, "://")
+	if !ok {
+		rest = raw
+	}
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	at := strings.LastIndexByte(rest[:end], '@')
+	if at < 0 {
+		return raw
+	}
+	return raw[:len(raw)-len(rest)] + "***" + rest[at:]
+}

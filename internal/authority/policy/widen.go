@@ -1,0 +1,68 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/remitrun/remit/internal/base/fault"
+)
+
+// Wide says how a policy is widened to find out what a command needs.
+type Wide struct {
+	Files   bool     // all of the workspace may be read and written, except names that need to be spelled
+	Hold    bool     // what is written is held
+	System  string   // "minimal" or "standard"; "" leaves it
+	Network []string // further entries of network.allow
+	Ask     bool     // whatever is not denied on the web's usual ports is asked about
+}
+
+// Widened gives a policy that allows more than this one, for a run in which a
+// person finds out what a command needs. Its deny entries, limits and other
+// modes are this one's. Errors have the code PolicyInvalid: an entry is none.
+func (p *Policy) Widened(w Wide) (*Policy, error) {
+	d := *p.document()
+	d.hold = w.Hold
+	if w.System != "" {
+		d.system = w.System
+	}
+	if w.Files {
+		if err := d.also(readSection, Allow, "**"); err != nil {
+			return nil, err
+		}
+		if err := d.also(writeSection, Allow, "**"); err != nil {
+			return nil, err
+		}
+	}
+	for _, text := range w.Network {
+		if err := d.also(networkSection, Allow, text); err != nil {
+			return nil, err
+		}
+	}
+	if w.Ask {
+		for _, text := range []string{"*", "http://*"} {
+			if err := d.also(networkSection, Ask, text); err != nil {
+				return nil, err
+			}
+		}
+	}
+	wide, err := Parse(p.file, (&Policy{doc: &d}).Print())
+	if err != nil {
+		return nil, fault.Wrap(fault.PolicyInvalid, err, "the policy cannot be widened: %s", fault.Message(err))
+	}
+	return wide, nil
+}
+
+// also adds an entry to a list that other documents may share.
+func (d *document) also(id sectionID, e Effect, text string) error {
+	en := entry{text: text}
+	if err := en.compile(id, e); err != nil {
+		return fault.New(fault.PolicyInvalid, "%s: %v", id, err)
+	}
+	s := &d.sections[id]
+	s.lists[e] = slices.Clone(s.lists[e])
+	s.add(e, &en)
+	s.set, s.allowSet = true, s.allowSet || e == Allow
+	return nil
+}
+
+// Holds reports whether the policy says files.write.hold.
+func (p *Policy) Holds() bool { return p.document().hold }

@@ -1,0 +1,393 @@
+// Package approval puts a policy's questions to people and waits for their
+// answers. A question is filed in the ledger, so that anybody who may can answer
+// it, from wherever, and so that it outlives the process that asked. A yes holds
+// for exactly the call that asked (its tool as it was, its arguments, its
+// holder, its policies), once; or, where the person chose so and the policy
+// lets them, for a narrow pattern of calls of the same session. It never allows
+// what a policy denies. Start at [Desk].
+package approval
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/redact"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/record/store"
+)
+
+// Desk is a runner.Asker over a store of questions. It is safe for concurrent
+// use.
+type Desk struct {
+	Store store.Approvals
+	// Here asks the person who is here, as at a terminal, until ctx ends; nil:
+	// nobody is here. It may be called from several goroutines. [ErrNotHere] says that
+	// for this question nobody is.
+	Here func(ctx context.Context, c Case) (store.Vote, error)
+	// Advice tells how a question can be answered that nobody here answers; nil
+	// tells it as the command line would.
+	Advice func(filed store.Question) string
+	// Wait makes a call wait for its answer where nobody is here. Else the
+	// question is filed and the call refused: once there is an answer, the same
+	// call can be made again.
+	Wait bool
+	// Redact knows the values of secrets, which people are not shown; nil knows none.
+	// Nothing else is hidden: a yes is for what the person could see.
+	Redact *redact.Redactor
+	// Past gives the session's calls so far, for showing what a pattern matches.
+	Past  func(ctx context.Context, run *runner.Run) ([]Past, error)
+	Now   func() time.Time // nil: time.Now
+	Every time.Duration    // how often answers from elsewhere are looked for; 0: 200 ms
+}
+
+// ErrNotHere is what [Desk.Here] gives where the person cannot be asked this
+// question: it is then as if nobody were here, and stays open for others.
+var ErrNotHere = errors.New("nobody is here to be asked")
+
+// Case is a question as the person who is here is shown it.
+type Case struct {
+	Question store.Question
+	Asked    runner.Question
+	Body     Body
+	Matches  []Past // the session's calls that the pattern matches
+	Others   []Past // its calls of the same tool that the pattern does not match
+}
+
+// Body is what a question tells people. Texts that come from a caller are whole but for
+// known values of secrets, and must be shown as untrusted. The pattern is as it is.
+type Body struct {
+	Tool      tool.ID         `json:"tool"`
+	Step      string          `json:"step,omitempty"`
+	Args      json.RawMessage `json:"args,omitempty"`
+	Reason    string          `json:"reason"`
+	Rule      string          `json:"rule,omitempty"`
+	Risk      string          `json:"risk"`
+	Effects   []string        `json:"effects,omitempty"`
+	Touches   []string        `json:"touches,omitempty"`
+	Holder    string          `json:"holder"`
+	Workspace string          `json:"workspace"`
+	Pattern   *Pattern        `json:"pattern,omitempty"` // what a yes for the session would hold for; nil: there is none
+}
+
+// Past is a call that was made.
+type Past struct {
+	Index   int
+	Spec    *tool.Spec
+	Digest  tool.Digest
+	Args    tool.Args
+	Actions []tool.Action
+}
+
+const defaultEvery = 200 * time.Millisecond
+
+func (d *Desk) now() time.Time {
+	if d.Now != nil {
+		return d.Now()
+	}
+	return time.Now()
+}
+
+// Binding is what an approval of one call holds for: the holder, every policy of
+// the chain and what it is bound to, the grant where the ledger keeps it, the
+// tool as it is now, the arguments, and what the call does with them: the same
+// words are another call once a link leads elsewhere.
+func Binding(q runner.Question) ([32]byte, error) {
+	args, err := canon.Marshal(map[string]any(q.Call.Args))
+	if err != nil {
+		return [32]byte{}, fault.Wrap(fault.ArgsInvalid, err, "the arguments cannot be written as JSON")
+	}
+	h := sha256.New()
+	add := func(b []byte) {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(b)))
+		h.Write(n[:])
+		h.Write(b)
+	}
+	add([]byte("remit approval 2"))
+	add([]byte(q.Run.Grant.Holder()))
+	add([]byte(q.Run.Env.Workspace))
+	for _, n := range q.Run.Grant.Nodes() {
+		if n.Kept {
+			add(n.ID[:])
+		}
+	}
+	add(nil)
+	for _, r := range q.Run.Grant.Chain() {
+		digest := r.Policy().Digest()
+		add(digest[:])
+	}
+	add(nil)
+	add(q.Digest[:])
+	add([]byte(q.Spec.ID))
+	add(args)
+	add([]byte(strconv.FormatBool(q.Within)))
+	for _, a := range q.Actions {
+		add([]byte(a.String()))
+		add([]byte(a.Real))
+		add([]byte(a.Exe))
+	}
+	return [32]byte(h.Sum(nil)), nil
+}
+
+// Ask implements runner.Asker.
+func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error) {
+	terms := q.Run.Grant.Chain().Terms()
+	if terms.Session {
+		if a, ok, err := d.session(ctx, q); err != nil || ok {
+			return a, err
+		}
+	}
+	binding, err := Binding(q)
+	if err != nil {
+		return runner.Answer{}, err
+	}
+	deadline := d.now().Add(terms.ApprovalTimeout)
+	for {
+		if a, ok, err := d.claim(ctx, binding); err != nil || ok {
+			return a, err
+		}
+		filed, err := d.file(ctx, q, binding, deadline)
+		if err != nil {
+			return runner.Answer{}, err
+		}
+		if filed.State == store.Waiting && d.Here == nil && !d.Wait && ctx.Err() == nil {
+			return runner.Answer{}, d.nobody(q, filed)
+		}
+		done, err := filed, error(nil)
+		if filed.State == store.Waiting {
+			done, err = d.wait(ctx, q, filed, terms.Session)
+		}
+		if errors.Is(err, ErrNotHere) {
+			return runner.Answer{}, d.nobody(q, filed)
+		}
+		if err != nil {
+			return runner.Answer{}, err
+		}
+		switch {
+		case done.State == store.Refused:
+			return refusal(done), nil
+		case done.State == store.Approved && done.Session != nil && (done.Admin || !q.Decision.Admin):
+			return forSession(done), nil // also where another run had asked: it is the same call
+		case done.State == store.Lapsed && d.now().Before(deadline):
+			// An equal call had put it, which was given up: this one puts its own.
+		case done.State == store.Lapsed:
+			return runner.Answer{}, fault.New(fault.NeedsApproval, "approval was not given in time: %s", q.Decision.Reason).
+				ForOperator("run it again and have somebody answer with remit approvals")
+		}
+		// Approved for one call: the next round claims it, unless the same call at
+		// the same time has. Then the question is put again.
+	}
+}
+
+func (d *Desk) nobody(q runner.Question, filed store.Question) error {
+	e := fault.New(fault.NeedsApproval, "needs approval, and nobody is there to give it: %s", q.Decision.Reason)
+	if d.Advice != nil {
+		return e.WithHint("%s", d.Advice(filed))
+	}
+	return e.ForOperator("run it in a terminal to be asked; or have it approved with remit approvals, and run the same again before %s", filed.Until.UTC().Format(time.RFC3339))
+}
+
+// claim uses an approval that was given before.
+func (d *Desk) claim(ctx context.Context, binding [32]byte) (runner.Answer, bool, error) {
+	got, ok, err := d.Store.Claim(ctx, binding, d.now())
+	if err != nil || !ok {
+		return runner.Answer{}, false, err
+	}
+	return answer(got, true), true, nil
+}
+
+// session looks for an approval of the session that matches the call.
+func (d *Desk) session(ctx context.Context, q runner.Question) (runner.Answer, bool, error) {
+	list, err := d.Store.Questions(ctx, store.QuestionFilter{State: store.Approved, Run: q.Run.Seq, Limit: maxSession})
+	if err != nil {
+		return runner.Answer{}, false, err
+	}
+	for _, s := range list {
+		if s.Session == nil || !s.Until.After(d.now()) || q.Decision.Admin && !s.Admin {
+			continue
+		}
+		p, err := ParsePattern(s.Session)
+		if err != nil {
+			return runner.Answer{}, false, err
+		}
+		if p.Matches(q.Spec.ID, q.Digest, q.Call.Args, q.Actions) {
+			return forSession(s), true, nil
+		}
+	}
+	return runner.Answer{}, false, nil
+}
+
+// maxSession bounds how many approvals of one session are looked at.
+const maxSession = 500
+
+func (d *Desk) file(ctx context.Context, q runner.Question, binding [32]byte, until time.Time) (store.Question, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return store.Question{}, fault.Wrap(fault.Internal, err, "no random numbers")
+	}
+	terms := q.Run.Grant.Chain().Terms()
+	s := store.Question{
+		ID: id, Binding: binding, Run: q.Run.Seq, RunID: q.Run.ID, Call: uint32(q.Call.Index), Holder: q.Run.Grant.Holder(),
+		Needs: terms.Approvers, Admin: q.Decision.Admin, Asked: d.now(), Until: until, GoodFor: terms.ApprovalExpires,
+	}
+	if q.Run.Grant.Kept() {
+		s.Grant = q.Run.Grant.ID()
+	}
+	if s.Body, err = json.Marshal(d.body(q, terms.Session)); err != nil {
+		return store.Question{}, fault.Wrap(fault.Internal, err, "a question cannot be encoded")
+	}
+	return d.Store.Request(context.WithoutCancel(ctx), s) // wait takes it back where the call is given up
+}
+
+// wait gives the question once it is answered, from here or from elsewhere, or
+// lapsed.
+func (d *Desk) wait(ctx context.Context, q runner.Question, filed store.Question, session bool) (store.Question, error) {
+	here, stop := context.WithCancel(ctx)
+	defer stop()
+	errs := make(chan error, 1)
+	if d.Here != nil {
+		c, err := d.caseOf(ctx, q, filed, session)
+		if err != nil {
+			return filed, err
+		}
+		go func() { errs <- d.answerHere(here, c) }()
+	}
+	every := d.Every
+	if every <= 0 {
+		every = defaultEvery
+	}
+	t := time.NewTicker(every)
+	defer t.Stop()
+	for {
+		now, err := d.Store.Question(ctx, filed.ID.String())
+		if err != nil && ctx.Err() == nil {
+			return filed, err
+		}
+		if err == nil && now.State != store.Waiting {
+			return now, nil
+		}
+		if err == nil && !d.now().Before(now.Until) {
+			now.State = store.Lapsed
+			return now, d.Store.CloseQuestion(ctx, filed.ID, "remit", "nobody answered in time", d.now())
+		}
+		select {
+		case err := <-errs:
+			if errors.Is(err, ErrNotHere) && d.Wait {
+				err = nil // others can answer
+			}
+			if errors.Is(err, ErrNotHere) {
+				return filed, err
+			}
+			if err != nil {
+				after := context.WithoutCancel(ctx)
+				return filed, errors.Join(err, d.Store.CloseQuestion(after, filed.ID, "remit", "the person who is here could not be asked", d.now()))
+			}
+			errs = nil // answered here; others may be needed besides
+		case <-t.C:
+		case <-ctx.Done():
+			after := context.WithoutCancel(ctx)
+			return filed, errors.Join(context.Cause(ctx), d.Store.CloseQuestion(after, filed.ID, "remit", "the call was given up", d.now()))
+		}
+	}
+}
+
+// answerHere asks the person who is here.
+func (d *Desk) answerHere(ctx context.Context, c Case) error {
+	v, err := d.Here(ctx, c)
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // answered elsewhere, or given up
+	}
+	if err != nil {
+		return err
+	}
+	if v.By == "" {
+		return fault.New(fault.NeedsApproval, "nobody gave the answer")
+	}
+	v.At = d.now()
+	_, err = d.Store.Vote(ctx, c.Question.ID, v)
+	if errors.Is(err, fault.ApprovalGone) || ctx.Err() != nil {
+		return nil //nolint:nilerr // somebody else was faster: the question says who
+	}
+	return err
+}
+
+func (d *Desk) caseOf(ctx context.Context, q runner.Question, filed store.Question, session bool) (Case, error) {
+	c := Case{Question: filed, Asked: q, Body: d.body(q, session)}
+	p := c.Body.Pattern
+	if p == nil || d.Past == nil {
+		return c, nil
+	}
+	past, err := d.Past(ctx, q.Run)
+	for _, call := range past {
+		switch {
+		case p.Matches(call.Spec.ID, call.Digest, call.Args, call.Actions):
+			c.Matches = append(c.Matches, call)
+		case call.Spec.ID == q.Spec.ID:
+			c.Others = append(c.Others, call)
+		}
+	}
+	return c, err
+}
+
+// body describes a question.
+func (d *Desk) body(q runner.Question, session bool) Body {
+	red := d.Redact.Known()
+	b := Body{
+		Tool: q.Spec.ID, Step: q.Call.Step, Reason: red.Text(q.Decision.Reason), Rule: q.Decision.Rule.String(), Risk: q.Spec.Risk.String(),
+		Holder: q.Run.Grant.Holder(), Workspace: q.Run.Env.Workspace,
+	}
+	if args, err := canon.Marshal(map[string]any(q.Call.Args)); err == nil {
+		b.Args = red.JSON(args)
+	}
+	for _, e := range q.Spec.Effects.List() {
+		b.Effects = append(b.Effects, e.String())
+	}
+	for _, a := range q.Actions {
+		text := a.String()
+		if a.Real != "" && a.Real != a.Path {
+			text += " (through a link: " + a.Real + ")"
+		}
+		b.Touches = append(b.Touches, red.Text(text))
+	}
+	if session {
+		p, ok := Propose(q.Spec.ID, q.Digest, q.Call.Args, q.Actions)
+		if text, err := json.Marshal(p); ok && err == nil && red.Text(string(text)) == string(text) { // a pattern is shown as it is
+			b.Pattern = &p
+		}
+	}
+	return b
+}
+
+func forSession(q store.Question) runner.Answer {
+	a := answer(q, true)
+	a.Where += ", for the session"
+	return a
+}
+
+func refusal(q store.Question) runner.Answer { return answer(q, false) }
+
+// answer tells who decided.
+func answer(q store.Question, yes bool) runner.Answer {
+	a := runner.Answer{Yes: yes}
+	var by []string
+	for _, v := range q.Votes {
+		if v.Yes != yes {
+			continue
+		}
+		by = append(by, v.By)
+		a.Where, a.Reason, a.At = v.Where, v.Reason, v.At
+	}
+	a.By = strings.Join(by, ", ")
+	return a
+}

@@ -1,0 +1,221 @@
+package approval
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// Pattern is the calls that an approval for a session holds for: calls of one
+// tool, as it was when it was approved, whose every action is of the pattern and
+// whose other arguments are the same.
+type Pattern struct {
+	Tool    tool.ID                    `json:"tool"`
+	Digest  string                     `json:"digest"`
+	Actions []ActionPattern            `json:"actions,omitempty"`
+	Same    map[string]json.RawMessage `json:"same,omitempty"` // arguments with these values
+	Any     []string                   `json:"any,omitempty"`  // arguments with any text: what is written
+	Through []string                   `json:"through,omitempty"`
+}
+
+// ActionPattern is a kind of action and where.
+type ActionPattern struct {
+	Kind string `json:"kind"` // as tool.ActionKind prints it
+	// In is the folder of a file's path, not of folders in it; or the beginning of
+	// a URL up to a slash; or a command word by word.
+	In     string   `json:"in,omitempty"`
+	Method string   `json:"method,omitempty"`
+	Argv   []string `json:"argv,omitempty"`
+	Dir    string   `json:"dir,omitempty"`
+}
+
+// maxPattern bounds a pattern's encoding.
+const maxPattern = 64 << 10
+
+// ParsePattern reads what String and JSON encoding give.
+func ParsePattern(b []byte) (Pattern, error) {
+	var p Pattern
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&p); err != nil || len(b) > maxPattern || p.Tool == "" || p.Digest == "" {
+		return Pattern{}, fault.New(fault.Denied, "an approval's pattern cannot be read")
+	}
+	return p, nil
+}
+
+// Propose gives the narrow pattern that a call is of. There is none where an
+// action's place cannot be told.
+func Propose(id tool.ID, digest tool.Digest, args tool.Args, actions []tool.Action) (Pattern, bool) {
+	p := Pattern{Tool: id, Digest: digest.String()}
+	for i := range actions {
+		a, ok := patternOf(&actions[i])
+		if !ok {
+			return Pattern{}, false
+		}
+		if !slices.ContainsFunc(p.Actions, a.same) {
+			p.Actions = append(p.Actions, a)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		switch {
+		case says(args[name], actions):
+			p.Through = append(p.Through, name)
+		case strings.HasPrefix(string(id), "fs.") && (name == "content" || name == "text"):
+			p.Any = append(p.Any, name)
+		default:
+			b, err := canon.Marshal(args[name])
+			if err != nil {
+				return Pattern{}, false
+			}
+			if p.Same == nil {
+				p.Same = map[string]json.RawMessage{}
+			}
+			p.Same[name] = b
+		}
+	}
+	b, err := json.Marshal(p)
+	return p, err == nil && len(b) <= maxPattern
+}
+
+// Matches reports whether a call is of the pattern.
+func (p Pattern) Matches(id tool.ID, digest tool.Digest, args tool.Args, actions []tool.Action) bool {
+	if id != p.Tool || digest.String() != p.Digest || len(actions) == 0 != (len(p.Actions) == 0) {
+		return false
+	}
+	for i := range actions {
+		a, ok := patternOf(&actions[i])
+		if !ok || !slices.ContainsFunc(p.Actions, a.same) {
+			return false
+		}
+	}
+	for name, v := range args {
+		same, ok := p.Same[name]
+		b, err := canon.Marshal(v)
+		switch {
+		case ok:
+			if err != nil || !bytes.Equal(b, same) {
+				return false
+			}
+		case slices.Contains(p.Through, name):
+			if !says(v, actions) {
+				return false
+			}
+		case slices.Contains(p.Any, name):
+			if _, text := v.(string); !text {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	for name := range p.Same {
+		if _, ok := args[name]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func (a ActionPattern) same(b ActionPattern) bool {
+	return a.Kind == b.Kind && a.In == b.In && a.Method == b.Method && a.Dir == b.Dir && slices.Equal(a.Argv, b.Argv)
+}
+
+// patternOf says where an action takes place. A path that leads somewhere else
+// through links is only of a pattern with the folder that it leads to.
+func patternOf(a *tool.Action) (ActionPattern, bool) {
+	p := ActionPattern{Kind: a.Kind.String()}
+	switch a.Kind {
+	case tool.FileRead, tool.FileWrite:
+		if a.Real != "" && a.Real != a.Path {
+			return p, false
+		}
+		p.In = path.Dir(a.Path) + "/"
+		return p, path.IsAbs(a.Path) && a.Path != "/"
+	case tool.Network:
+		t := a.Target
+		if i := strings.LastIndexByte(t.Path, '/'); i >= 0 {
+			t.Path = t.Path[:i+1]
+		}
+		p.Method, t.Method = t.Method, ""
+		p.In = t.String()
+		return p, t.Host != ""
+	case tool.Command:
+		p.Argv, p.Dir = a.Argv, a.Dir
+		return p, len(a.Argv) > 0
+	case tool.Model:
+		p.In = a.Model
+		return p, a.Model != ""
+	case tool.API:
+		p.In = a.API
+		return p, a.API != ""
+	}
+	return p, false
+}
+
+// says reports whether an argument is nothing but where an action takes place,
+// so that the action's pattern bounds it.
+func says(v any, actions []tool.Action) bool {
+	s, ok := v.(string)
+	if !ok || s == "" {
+		return false
+	}
+	clean := filepath.Clean(s)
+	return slices.ContainsFunc(actions, func(a tool.Action) bool {
+		switch a.Kind {
+		case tool.FileRead, tool.FileWrite:
+			return a.Path == clean || !filepath.IsAbs(clean) && filepath.IsLocal(clean) && strings.HasSuffix(a.Path, "/"+clean)
+		case tool.Network:
+			u, err := url.Parse(s)
+			return err == nil && u.RawQuery == "" && u.Fragment == "" && u.User == nil && strings.EqualFold(u.Hostname(), a.Target.Host) && u.Path == a.Target.Path
+		}
+		return false
+	})
+}
+
+// Lines says the pattern in words, a line each. What comes from a caller is
+// quoted.
+func (p Pattern) Lines() []string {
+	out := []string{"calls of " + string(p.Tool)}
+	for _, a := range p.Actions {
+		switch {
+		case len(a.Argv) > 0:
+			words := make([]string, len(a.Argv))
+			for i, w := range a.Argv {
+				words[i] = strconv.Quote(w)
+			}
+			out = append(out, fmt.Sprintf("%s exactly %s in %q", a.Kind, strings.Join(words, " "), a.Dir))
+		case a.Kind == tool.Model.String() || a.Kind == tool.API.String():
+			out = append(out, fmt.Sprintf("%s %q", a.Kind, a.In))
+		default:
+			out = append(out, strings.TrimSpace(fmt.Sprintf("%s %s", a.Kind, a.Method))+fmt.Sprintf(" anything directly in %q", a.In))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Same)) {
+		out = append(out, fmt.Sprintf("with %q = %s", name, clip(string(p.Same[name]))))
+	}
+	for _, name := range p.Any {
+		out = append(out, fmt.Sprintf("with any %q", name))
+	}
+	return out
+}
+
+// clip shortens a value for people.
+func clip(s string) string {
+	const most = 200
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + fmt.Sprintf("… (cut: all of it is %d bytes, sha256 %x)", len(s), sha256.Sum256([]byte(s)))
+}

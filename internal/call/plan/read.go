@@ -1,0 +1,37 @@
+package plan
+
+import (
+	"fmt"
+	"regexp"
+
+	"github.com/remitrun/remit/internal/base/document"
+	"github.com/remitrun/remit/internal/base/fault"
+)
+
+var intPattern = regexp.MustCompile(`^[-+]?[0-9]+$`)
+
+// maxAliased bounds how many values aliases may repeat in all.
+const maxAliased = 10_000
+
+// reader collects problems while a plan is read.
+type reader struct {
+	*document.Reader
+
+	pending [][]*ref           // the references of each step
+	needPos [][]*document.Node // the needs of each step, by its index
+}
+
+func newReader(file string) *reader {
+	return &reader{Reader: document.NewReader(file, document.Options{Code: fault.PlanInvalid, Noun: "plan", MaxBytes: MaxSize,
+		MaxDepth: maxDepth, MaxNodes: maxValues, MaxKey: MaxKey, Aliases: maxAliased, AnyText: true, CoreTags: true})}
+}
+
+// problem reports one problem with its code and the way out.
+func (r *reader) problem(code fault.Code, at *document.Node, field, hint, format string, args ...any) {
+	e := r.Fail(at, field, "%s", fmt.Sprintf(format, args...))
+	e.Code, e.Hint = code, document.Visible(hint)
+}
+
+func (r *reader) bad(at *document.Node, field, hint, format string, args ...any) {
+	r.problem(fault.PlanInvalid, at, field, hint, format, args...)
+}

@@ -1,0 +1,150 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/record/ledger"
+)
+
+// Mismatch is one difference between a replay and the record.
+type Mismatch struct {
+	Index int    `json:"index"` // the call, from 1; 0: the run as a whole
+	What  string `json:"what"`  // "plan", "tool", "arguments", "decision", "status", "output", ...
+	Was   string `json:"was"`
+	Is    string `json:"is"`
+}
+
+func (m Mismatch) String() string {
+	where := "the run"
+	if m.Index > 0 {
+		where = fmt.Sprintf("call %d", m.Index)
+	}
+	return fmt.Sprintf("%s: %s differs: recorded %s, now %s", where, m.What, m.Was, m.Is)
+}
+
+// Err is the mismatch as an error.
+func (m Mismatch) Err() error { return fault.New(fault.ReplayMismatch, "%s", m) }
+
+// Compare gives the first difference between a recorded call and the one that
+// the replay just made, or nil.
+func (r *Recording) Compare(ctx context.Context, c runner.Call, o runner.Outcome) (*Mismatch, error) {
+	rec, ok := r.calls[o.Index]
+	if !ok {
+		return &Mismatch{Index: o.Index, What: "step", Was: "no such call", Is: string(o.Tool)}, nil
+	}
+	was, err := r.part(ctx, rec, ledger.PartArgs)
+	if err != nil {
+		return nil, err
+	}
+	out := []byte(nil)
+	if o.Output != nil {
+		if out, err = canon.Marshal(o.Output); err != nil {
+			return nil, err
+		}
+	}
+	wasOut, err := r.part(ctx, rec, ledger.PartOutput)
+	if err != nil {
+		return nil, err
+	}
+	wasErr, err := r.errorText(ctx, rec)
+	if err != nil {
+		return nil, err
+	}
+	status := rec.Status
+	if status == tool.Pending {
+		status = tool.StatusInterrupted
+	}
+	if status == tool.Skipped && o.Status == tool.Skipped {
+		return nil, nil // why it was skipped may be a matter of timing
+	}
+	if rec.Tool == c.Tool && !rec.Digest.IsZero() && o.Digest.IsZero() && errors.Is(o.Err, fault.ToolUnknown) {
+		return &Mismatch{Index: o.Index, What: "tool", Was: fmt.Sprintf("%s (%s)", c.Tool, rec.Digest), Is: "none: " + fault.Message(o.Err)}, nil
+	}
+	checks := []struct {
+		what    string
+		was, is string
+		hidden  bool // compared by hash: the value may be large or private
+	}{
+		{"step", rec.Step, c.Step, false},
+		{"tool", string(rec.Tool), string(c.Tool), false},
+		{"arguments", string(was), string(o.Args), true},
+		{"tool's digest", digestText(rec.Digest), digestText(o.Digest), false},
+		{"decision", decision(rec.Effect.String(), rec.Rule, rec.Approved), decision(o.Decision.Effect.String(), ruleText(o), o.Approved), false},
+		{"status", status.String(), o.Status.String(), false},
+		{"error", wasErr, errText(o.Err), false},
+		{"output", string(wasOut), string(out), true},
+		{"number of refusals", strconv.Itoa(rec.Refused), strconv.Itoa(o.Attempts.Count()), false},
+	}
+	for _, k := range checks {
+		if k.was == k.is {
+			continue
+		}
+		m := &Mismatch{Index: o.Index, What: k.what, Was: quoteOrNone(k.was), Is: quoteOrNone(k.is)}
+		if k.hidden {
+			m.Was, m.Is = hashText(k.was), hashText(k.is)
+		}
+		return m, nil
+	}
+	return nil, nil
+}
+
+func (r *Recording) part(ctx context.Context, c ledger.Call, name string) ([]byte, error) {
+	p, ok := c.Parts[name]
+	if !ok {
+		return nil, nil
+	}
+	return r.src.Load(ctx, p)
+}
+
+func ruleText(o runner.Outcome) string {
+	if o.Decision.Rule == nil {
+		return ""
+	}
+	return o.Decision.Rule.String()
+}
+
+func decision(effect, rule string, approved bool) string {
+	s := effect
+	if rule != "" {
+		s += " by " + rule
+	}
+	if approved {
+		s += ", approved"
+	}
+	return s
+}
+
+func digestText(d tool.Digest) string {
+	if d.IsZero() {
+		return ""
+	}
+	return d.String()
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return fault.Message(err)
+}
+
+func quoteOrNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return fmt.Sprintf("%q", s)
+}
+
+func hashText(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return runner.DigestOf([]byte(s)).String() + fmt.Sprintf(" (%d bytes)", len(s))
+}

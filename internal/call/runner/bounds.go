@@ -1,0 +1,89 @@
+package runner
+
+import (
+	"context"
+	"slices"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/ledger"
+)
+
+// Bounds is what bounds a call besides its run's grant.
+type Bounds struct {
+	Policies []*policy.Policy
+	Own      string // see Owning
+	Programs string // see Running
+}
+
+// BoundsOf is what a tool brings.
+func BoundsOf(t Tool) (b Bounds) {
+	if t, ok := t.(Bounded); ok {
+		b.Policies = t.Bounds()
+	}
+	if t, ok := t.(Owning); ok {
+		b.Own = t.Own()
+	}
+	if t, ok := t.(Running); ok {
+		b.Programs = t.Programs()
+	}
+	return b
+}
+
+// Narrow gives a chain as it holds for the call: with the policies, bound to env,
+// and for the tool's own folders.
+func (b Bounds) Narrow(c policy.Chain, env policy.Env) (policy.Chain, error) {
+	c = slices.Clip(c)
+	for _, p := range b.Policies {
+		r, err := p.Bind(env)
+		if err != nil {
+			return nil, err
+		}
+		c = append(c, r)
+	}
+	return c.Owning(b.Own).Running(b.Programs), nil
+}
+
+func (b Bounds) none() bool { return len(b.Policies) == 0 && b.Own == "" && b.Programs == "" }
+
+// bound finds out under which policies the call is decided and run: the run's,
+// those that its tool brings, and those that its caller gave it.
+func (f *flight) bound(ctx context.Context) error {
+	var err error
+	var of Bounds
+	if f.run.Recall != nil {
+		of, err = f.run.Recall.Bounds(ctx, f.c)
+	} else {
+		of = BoundsOf(f.entry.Tool)
+		of.Policies = slices.Concat(of.Policies, f.c.Bounds)
+	}
+	if err != nil || of.none() {
+		return err
+	}
+	if n := len(f.chain) + len(of.Policies); n > maxLinks {
+		return fault.New(fault.Denied, "%d policies would bound the call; there may be %d", n, maxLinks)
+	}
+	chain, err := of.Narrow(f.chain, f.run.Bound)
+	if err != nil {
+		return fault.Wrap(fault.Denied, err, "what bounds the call cannot be read, so it is not made: %s", fault.Message(err))
+	}
+	f.bounds, f.chain = of, chain
+	f.limits = f.chain.Limits()
+	return nil
+}
+
+// recordedBounds is what the record says of them; nil if there are none.
+func (f *flight) recordedBounds() *ledger.CallBounds {
+	if f.bounds.none() {
+		return nil
+	}
+	b := &ledger.CallBounds{Own: f.bounds.Own, Programs: f.bounds.Programs}
+	for _, p := range f.bounds.Policies {
+		b.Policies = append(b.Policies, sourceOf(p))
+	}
+	return b
+}
+
+func sourceOf(p *policy.Policy) ledger.PolicySource {
+	return ledger.PolicySource{Name: p.Name(), File: p.File(), Source: string(p.Source())}
+}

@@ -1,0 +1,493 @@
+package runner
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/remitrun/remit/internal/authority/grant"
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/record/ledger"
+)
+
+// flight is one call on its way. Its methods are the states, in order.
+type flight struct {
+	r   *Runner
+	run *Run
+	c   Call
+
+	entry    Entry
+	args     []byte // canonical JSON
+	actions  []tool.Action
+	needed   []tool.Action // those of the tool itself, before any fact was looked up
+	decision policy.Decision
+	answer   *Answer
+	permit   permit.Permit
+	intent   ledger.Seq // of the recorded intent, 0 if none
+	result   tool.Result
+	skip     bool
+	unmade   bool  // a step of a plan that comes to no call
+	refused  error // why the call is none that this run can number
+	unfit    error // why what was asked for cannot be called
+
+	chain  policy.Chain  // what the call is decided by
+	limits policy.Limits // of chain
+	bounds Bounds        // what of chain is not the run's
+
+	fit      policy.PlanFit
+	outside  error         // why it is not in the frozen plan
+	planStep int           // its step of the frozen plan, from 1; 0: none
+	taken    []Reservation // of limits and budgets
+	kept     Reservation   // of these, what the ledger accounts for; nil: nothing
+	leave    func()        // its source's calls that are under way; nil: it is none of them
+
+	created time.Time
+	marks   [4]int64 // microseconds to Validating, Executing, Processing, Logging; -1: skipped
+}
+
+func (r *Runner) begin(run *Run, c Call) *flight {
+	f := &flight{r: r, run: run, chain: run.chain, limits: run.limits, created: r.now(), marks: [4]int64{-1, -1, -1, -1}}
+	c.Index, f.refused = run.index(c.Index)
+	c.Tool = asked(c.Tool)
+	f.c = c
+	f.notify(ledger.Created, nil)
+	return f
+}
+
+// asked gives the name of a tool a form that can be recorded. One that has to
+// be changed for it is no tool's, and stays none.
+func asked(id tool.ID) tool.ID {
+	if _, err := tool.ParseID(string(id)); err == nil {
+		return id
+	}
+	if id == "" {
+		return "(none)"
+	}
+	return tool.ID(recordable(string(id)))
+}
+
+// stages takes the call through its states until one of them refuses it. What
+// crashes on the way is a refusal too, so that it is recorded.
+func (f *flight) stages(ctx context.Context) (err error) {
+	defer f.crashed(&err)
+	for _, stage := range [...]func(context.Context) error{
+		f.prepare,      // what is asked for, for the record
+		f.live,         // the grant: revoked, paused, expired
+		f.resolve,      // the tool is there
+		f.bound,        // what bounds this call besides the grant
+		f.planned,      // the frozen plan
+		f.moded,        // the mode: planning or execution
+		f.pinned,       // the tool is enabled and the one that was pinned
+		f.validate,     // the arguments, and what the call needs of the world
+		f.decide,       // the policies, risk and side effects among them
+		f.reserve,      // limits and budgets
+		f.approve,      // a person, where the policies ask
+		f.admit,        // one of those of its source that may be under way
+		f.still,        // the grant again, after what may have been a long wait
+		f.recordIntent, // durable before any effect
+		f.perform,      // under a permit
+	} {
+		if err = stage(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// crashed, deferred, turns a panic into an error.
+func (f *flight) crashed(err *error) {
+	if p := recover(); p != nil {
+		cause := fmt.Errorf("%v\n%s", p, debug.Stack())
+		*err = fault.Wrap(fault.ToolPanicked, cause, "%s crashed; nothing else is affected", f.c.Tool)
+	}
+}
+
+// mark notes that the call enters a state.
+func (f *flight) mark(s ledger.State) {
+	f.marks[s-ledger.Validating] = f.r.now().Sub(f.created).Microseconds()
+	f.notify(s, nil)
+}
+
+// notify tells the observer. It only watches: where it crashes, the call goes on.
+func (f *flight) notify(s ledger.State, o *Outcome) {
+	if f.r.Observe != nil {
+		defer func() { _ = recover() }()
+		f.r.Observe(Notice{Run: f.run, Call: f.c, Spec: f.entry.Spec, State: s, Outcome: o})
+	}
+}
+
+// validate checks the arguments and derives the actions.
+func (f *flight) validate(context.Context) (err error) {
+	if err := f.entry.Validate(f.c.Args); err != nil {
+		return err
+	}
+	if f.needed, err = f.entry.Tool.Actions(f.run.Env, f.c.Args); err != nil {
+		return err
+	}
+	f.actions = append(slices.Clone(f.needed), f.chain.Within(f.entry.Spec, f.c.Args)...)
+	return nil
+}
+
+// decide asks the policies twice: on what was asked, and only if that is not
+// denied on the facts, so that asking leaks nothing.
+func (f *flight) decide(ctx context.Context) error {
+	call := f.policyCall()
+	f.decision = f.chain.Decide(call)
+	if f.decision.Effect == policy.Deny {
+		return denied(f.decision)
+	}
+	if len(f.actions) > 0 {
+		if err := f.r.Facts.Fill(ctx, f.run.Env, f.limits, f.c, f.actions); err != nil {
+			return err
+		}
+		if f.decision = f.chain.Decide(call); f.decision.Effect == policy.Deny {
+			return denied(f.decision)
+		}
+	}
+	return nil
+}
+
+// denied tells why in the policy's words, which name a rule that denies.
+func denied(d policy.Decision) error {
+	if d.Rule != nil && d.Rule.Pattern != "" {
+		return fault.New(fault.Denied, "%s", d.Reason)
+	}
+	return fault.New(fault.Denied, "denied: %s", d.Reason)
+}
+
+// recordIntent makes the intent of an effectful call durable. A call without
+// side effects is recorded once, when it is over.
+func (f *flight) recordIntent(ctx context.Context) error {
+	f.marks[ledger.Executing-ledger.Validating] = f.r.now().Sub(f.created).Microseconds()
+	if err := ctx.Err(); err != nil {
+		return ended(ctx, err)
+	}
+	if f.entry.Spec.Effects.Effectful() {
+		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+		defer stop() // a cancelled call has an outcome to record, so its intent is not given up
+		ev := f.event(ledger.CallIntent)
+		ev.At = f.created.UnixMicro()
+		ev.Effects = f.entry.Spec.Effects
+		ev.Timeline = f.marks[:2:2]
+		if f.kept != nil {
+			ev.Usage = f.kept.Given().List()
+		}
+		pay, err := f.payload()
+		if err != nil {
+			return err
+		}
+		if f.intent, err = f.r.Record.Append(ctx, ledger.Entry{Event: ev, Payload: pay, Durable: !f.run.Volatile}); err != nil {
+			return recordError{err}
+		}
+	}
+	f.notify(ledger.Executing, nil)
+	return nil
+}
+
+// recordError says that the record could not be written.
+type recordError struct{ error }
+
+func (e recordError) Unwrap() error { return e.error }
+
+// perform runs the tool under a permit, within its time.
+func (f *flight) perform(ctx context.Context) error {
+	defer f.mark(ledger.Processing)
+	given := f.given()
+	terms := permit.Terms{Call: f.digest(), Tool: f.entry.Spec.ID, Chain: f.chain, Env: f.run.Env, Limits: f.limits, Keep: f.run.Keep, Held: f.run.Held,
+		BytesIn: given.BytesIn, BytesOut: given.BytesOut, Tokens: given.Tokens, Money: given.Money}
+	if f.answer != nil && f.answer.Yes {
+		terms.Approved = f.actions
+	}
+	if f.r.Ask != nil {
+		terms.Ask = f.askWithin
+	}
+	f.permit = permit.Mint(terms)
+	defer f.permit.End()
+
+	limit := f.timeout()
+	cause := fault.New(fault.ToolTimeout, "the call's time of %s ran out", limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, cause)
+	defer cancel()
+	ctx, stop := f.watchTime(ctx)
+	defer stop()
+	if err := ctx.Err(); err != nil {
+		return ended(ctx, err)
+	}
+	type done struct {
+		res tool.Result
+		err error
+	}
+	ch := make(chan done, 1) // buffered: an abandoned tool can still end
+	go func() {
+		res, err := f.guarded(ctx)
+		ch <- done{res, err}
+	}()
+	var d done
+	select {
+	case d = <-ch:
+	case <-ctx.Done():
+		select {
+		case d = <-ch:
+		case <-time.After(abandonAfter):
+			d.err = ctx.Err() // its permit ends now: it can do nothing more
+		}
+	}
+	f.result = d.res
+	if d.err != nil {
+		return ended(ctx, d.err)
+	}
+	return nil
+}
+
+// askWithin puts a question that comes up while the call runs.
+func (f *flight) askWithin(ctx context.Context, a tool.Action, d policy.Decision) bool {
+	ans, err := f.r.Ask.Ask(ctx, Question{
+		Run: f.run, Call: f.c, Spec: f.entry.Spec, Digest: f.entry.Digest, Args: f.args, Actions: []tool.Action{a}, Decision: d, Terms: f.run.terms, Within: true,
+	})
+	return err == nil && ans.Yes
+}
+
+// timeout bounds the call. Where the policy gives commands or requests longer
+// than the default, so does the call around them; the handles keep to the
+// policy's figure themselves.
+func (f *flight) timeout() time.Duration {
+	t := DefaultTimeout
+	if most := f.r.Sources.of(f.tier()).RunTime; most > 0 {
+		return most
+	}
+	if f.c.Long {
+		if t = f.limits.CommandTimeout; t > 0 {
+			return t + abandonAfter
+		}
+		return math.MaxInt64
+	}
+	if e := f.entry.Spec.Effects; e.Has(tool.SystemExec) {
+		t = max(t, f.limits.CommandTimeout+abandonAfter)
+	} else if e.Has(tool.NetworkHTTP) {
+		t = max(t, f.limits.RequestTimeout+abandonAfter)
+	}
+	return t
+}
+
+// guarded turns a panic of a tool into an error.
+func (f *flight) guarded(ctx context.Context) (res tool.Result, err error) {
+	defer f.crashed(&err)
+	return f.r.Execs.Execute(f.hushed(ctx), f.permit, f.entry.Tool, f.c)
+}
+
+// ended explains an error by why the context ended, if it did.
+func ended(ctx context.Context, err error) error {
+	var coded *fault.Error
+	if cause := context.Cause(ctx); cause != nil && ctx.Err() != nil {
+		if errors.As(cause, &coded) {
+			return coded
+		}
+		if !errors.As(err, &coded) || errors.Is(err, context.Canceled) {
+			return fault.Wrap(fault.ToolCancelled, err, "the call was cancelled")
+		}
+	}
+	if errors.As(err, &coded) {
+		return err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fault.Wrap(fault.ToolTimeout, err, "the tool's time ran out")
+	}
+	return fault.Wrap(fault.ToolFailed, err, "the tool failed")
+}
+
+// digest identifies exactly this call: tool, arguments, holder.
+func (f *flight) digest() tool.Digest {
+	h := sha256.New()
+	h.Write(f.entry.Digest[:])
+	a := sha256.Sum256(f.args)
+	h.Write(a[:])
+	h.Write([]byte(f.run.Grant.Holder()))
+	return tool.Digest(h.Sum(nil))
+}
+
+// DigestOf is the digest of a document.
+func DigestOf(b []byte) tool.Digest { return sha256.Sum256(b) }
+
+// finish processes what came back, records it and tells the outcome.
+func (f *flight) finish(ctx context.Context, err error) Outcome {
+	o := Outcome{
+		Index: f.c.Index, Tool: f.c.Tool, Digest: f.entry.Digest, Args: f.args, Decision: f.decision, Created: f.created,
+		Approved: f.answer != nil && f.answer.Yes, Output: f.result.Output,
+	}
+	var rec recordError
+	if errors.As(err, &rec) {
+		o.Fatal = rec.error
+	}
+	o.Status, o.Err = f.status(err), err
+	o.Happened, o.More = f.permit.Happened()
+	o.Attempts.Refused, o.Attempts.More = f.permit.Refused()
+	f.hide(&o)
+	out, perr := f.encodeOutput(&o)
+	if perr != nil {
+		o.Status, o.Err, o.Output = tool.Failed, perr, nil
+	}
+	f.mark(ledger.Logging)
+	o.Duration = time.Duration(f.marks[3]) * time.Microsecond
+	used := f.used()
+	o.Violations = f.violations(&o)
+	if o.Fatal == nil {
+		o.Seq, o.Fatal = f.recordOutcome(ctx, o, out, used)
+	}
+	f.settle(used)
+	f.noteProgress(&o, out)
+	if err := f.respond(ctx, o.Violations); err != nil && o.Fatal == nil {
+		o.Fatal = err
+	}
+	f.run.count(o.Status, o.Attempts.Count())
+	f.notify(ledger.Ended, &o)
+	return o
+}
+
+// maxOutput bounds an output as JSON, whatever a tool returns. Tools cut at
+// the policy's caps long before and say so; this is the last resort.
+const maxOutput = 128 << 20
+
+func (f *flight) encodeOutput(o *Outcome) (out []byte, err error) {
+	defer f.crashed(&err)
+	if o.Output == nil {
+		return nil, nil
+	}
+	if out, err = canon.Marshal(o.Output); err == nil {
+		out, err = f.hideOutput(o, out)
+	}
+	if err != nil {
+		return nil, fault.Wrap(fault.OutputInvalid, err, "%s returned what cannot be written as JSON", f.c.Tool)
+	}
+	if o.Size = len(out); o.Size > maxOutput {
+		return nil, fault.New(fault.OutputInvalid, "%s returned %d bytes; the most that is kept is %d", f.c.Tool, o.Size, maxOutput)
+	}
+	return out, nil
+}
+
+// status gives the status that an error leads to.
+func (f *flight) status(err error) tool.Status {
+	if f.skip {
+		return tool.Skipped
+	}
+	if err == nil {
+		return tool.Completed
+	}
+	switch code := fault.CodeOf(err); code {
+	case fault.Denied, fault.NeedsApproval, fault.HandleRefused, fault.PlanOnly, fault.NotInPlan, fault.ToolDisabled, fault.ToolChanged,
+		fault.NotDelegable:
+		return tool.StatusDenied
+	case fault.LimitReached, fault.BudgetSpent:
+		if errors.Is(err, fault.ToolTimeout) {
+			return tool.TimedOut // the run's time ended
+		}
+		return tool.StatusDenied
+	case fault.ToolTimeout:
+		return tool.TimedOut
+	case fault.ToolCancelled:
+		return tool.Cancelled
+	case fault.Interrupted:
+		return tool.StatusInterrupted
+	default:
+		if code.OfGrant() && f.permit.Minted() {
+			return tool.Cancelled // it was running when its grant ended
+		} else if code.OfGrant() {
+			return tool.StatusDenied
+		}
+	}
+	return tool.Failed
+}
+
+func (f *flight) event(k ledger.Kind) ledger.Event {
+	ev := ledger.Event{
+		Kind: k, Run: f.run.Seq, Call: uint32(f.c.Index), Tool: tool.ID(recordable(string(f.c.Tool))), Step: recordable(f.c.Step),
+		Effect: f.decision.Effect, Approved: f.answer != nil && f.answer.Yes,
+	}
+	if f.entry.Spec != nil {
+		ev.Digest, ev.Risk = f.entry.Digest[:], f.entry.Spec.Risk
+	}
+	if f.decision.Rule != nil {
+		ev.Rule, ev.Link, ev.Line = f.decision.Rule.String(), uint8(f.decision.Link), uint32(f.decision.Rule.Line)
+	}
+	return ev
+}
+
+// maxName bounds the names that a caller chose, in the part of the record that
+// cannot be erased.
+const maxName = 200
+
+// recordable makes a name that a caller chose fit to be recorded: text, and not
+// much of it.
+func recordable(s string) string {
+	if len(s) > maxName {
+		s = s[:maxName] + "…"
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+func (f *flight) recordOutcome(ctx context.Context, o Outcome, out []byte, used grant.Amounts) (ledger.Seq, error) {
+	after, stop := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer stop()
+	ev := ledger.Event{Kind: ledger.CallOutcome, Run: f.run.Seq, Call: uint32(f.c.Index)}
+	pay := ledger.Payload{}
+	ev.At = f.created.UnixMicro() + f.marks[3]
+	if f.intent == 0 {
+		ev = f.event(ledger.CallDone)
+		ev.At = f.created.UnixMicro()
+		var err error
+		if pay, err = f.payload(); err != nil {
+			return 0, err
+		}
+	}
+	ev.Status, ev.Timeline = o.Status, f.marks[:]
+	for _, h := range o.Happened {
+		ev.Effects |= tool.EffectSet(h.Effect)
+	}
+	if out != nil {
+		pay[ledger.PartOutput] = out
+	}
+	if o.Err != nil {
+		ev.Code = fault.CodeOf(o.Err)
+		pay[ledger.PartError] = []byte(fault.Message(o.Err))
+	}
+	if f.kept != nil {
+		ev.Usage = used.List()
+	}
+	ev.Refused = uint32(min(o.Attempts.Count(), math.MaxUint32))
+	if err := addHappened(pay, o); err != nil {
+		return 0, err
+	}
+	// Not Durable: until the next intent or the run's end is, a loss of power
+	// can cost this outcome, and its intent then counts as interrupted.
+	entries := append([]ledger.Entry{{Event: ev, Payload: pay}}, f.violationEntries(f.created.UnixMicro()+f.marks[3], o.Violations)...)
+	return f.r.Record.Append(after, entries...)
+}
+
+// addHappened adds what the handles noted while the call ran.
+func addHappened(pay ledger.Payload, o Outcome) error {
+	parts := map[string]any{}
+	if len(o.Happened) > 0 {
+		parts[ledger.PartHappened] = ledger.Touched{Effects: o.Happened, More: o.More}
+	}
+	if o.Attempts.Count() > 0 {
+		parts[ledger.PartAttempts] = o.Attempts
+	}
+	for name, v := range parts {
+		b, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		pay[name] = b
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package runner
+
+import (
+	"sync"
+
+	"github.com/remitrun/remit/internal/authority/grant"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// Limiter counts what a run's calls use. Take is called once for each call that
+// policy allows, before anybody is asked and before its intent is recorded; it
+// refuses with fault.LimitReached. What it gives is settled once the call is
+// over: with nothing used where the call was refused after all.
+type Limiter interface {
+	Take(c Call, spec *tool.Spec, want grant.Amounts) (Reservation, error)
+}
+
+// counter enforces the calls and bytes of policy.Limits, also for calls side by
+// side: a call is counted before it starts, so that N can never become N+1.
+type counter struct {
+	limits policy.Limits
+
+	mu      sync.Mutex
+	all     int
+	byTool  map[tool.ID]int
+	pattern []int
+	used    grant.Amounts // bytes, tokens and money; also what is set aside for calls under way
+}
+
+func newCounter(l policy.Limits) *counter {
+	return &counter{limits: l, byTool: map[tool.ID]int{}, pattern: make([]int, len(l.PerTool))}
+}
+
+// Take implements Limiter.
+func (n *counter) Take(c Call, _ *tool.Spec, want grant.Amounts) (Reservation, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if l := n.limits.Calls; l > 0 && n.all >= l {
+		return nil, fault.New(fault.LimitReached, "limits.calls: this run may make %d calls", l)
+	}
+	if l := n.limits.CallsPerTool; l > 0 && n.byTool[c.Tool] >= l {
+		return nil, fault.New(fault.LimitReached, "limits.calls_per_tool: this run may call %s %d times", c.Tool, l)
+	}
+	for i, l := range n.limits.PerTool {
+		if l.Match(c.Tool) && n.pattern[i] >= l.Calls {
+			return nil, fault.New(fault.LimitReached, "limits.per_tool: this run may call %q %d times", l.Pattern, l.Calls)
+		}
+	}
+	given := counted{n: n, tool: c.Tool}
+	for _, m := range n.meters(&given.of, &want) {
+		var ok bool
+		if *m.given, ok = part(m.limit, *m.used, m.want); !ok {
+			return nil, fault.New(fault.LimitReached, m.why, m.limit)
+		}
+	}
+	n.add(c.Tool, 1)
+	n.used = n.used.Add(given.of)
+	return &given, nil
+}
+
+// meter is one kind of what calls use up.
+type meter struct {
+	limit, want int64
+	used, given *int64
+	why         string // with the limit
+}
+
+func (n *counter) meters(given, want *grant.Amounts) [4]meter {
+	l, u := &n.limits, &n.used
+	return [...]meter{
+		{l.BytesIn, want.BytesIn, &u.BytesIn, &given.BytesIn, "limits.bytes_in: this run may receive %d bytes over the network"},
+		{l.BytesOut, want.BytesOut, &u.BytesOut, &given.BytesOut, "limits.bytes_out: this run may send %d bytes over the network"},
+		{l.Tokens, want.Tokens, &u.Tokens, &given.Tokens, "models.tokens: this run may use %d tokens of models"},
+		{l.Money, want.Money, &u.Money, &given.Money, "limits.money: the models of this run may cost %d millionths of a dollar"},
+	}
+}
+
+// part is how much of what is wanted a limit leaves: not nothing. Zero is no
+// limit.
+func part(limit, used, want int64) (int64, bool) {
+	if limit <= 0 || want <= 0 {
+		return 0, true
+	}
+	left := min(want, limit-used)
+	return max(left, 0), left > 0
+}
+
+func (n *counter) add(id tool.ID, by int) {
+	n.all += by
+	n.byTool[id] += by
+	for i, l := range n.limits.PerTool {
+		if l.Match(id) {
+			n.pattern[i] += by
+		}
+	}
+}
+
+// counted is what one call took of a run's limits.
+type counted struct {
+	n    *counter
+	tool tool.ID
+	of   grant.Amounts
+}
+
+// Given implements Reservation.
+func (c *counted) Given() grant.Amounts { return c.of }
+
+// Over implements Reservation: a run's time ends its context.
+func (c *counted) Over() <-chan struct{} { return nil }
+
+// Settle implements Reservation.
+func (c *counted) Settle(used grant.Amounts) {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	if used.Calls == 0 {
+		c.n.add(c.tool, -1)
+	}
+	u := &c.n.used
+	u.BytesIn += used.BytesIn - c.of.BytesIn
+	u.BytesOut += used.BytesOut - c.of.BytesOut
+	u.Tokens += used.Tokens - c.of.Tokens
+	u.Money += used.Money - c.of.Money
+}

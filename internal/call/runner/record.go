@@ -1,0 +1,72 @@
+package runner
+
+import (
+	"encoding/json"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/record/ledger"
+)
+
+// payload is what the first event of a call says of its request and decision.
+// Facts are recorded where they add to what was asked, and always from high
+// risk on: the detail of the record grows with the risk.
+func (f *flight) payload() (ledger.Payload, error) {
+	pay := ledger.Payload{}
+	if f.args != nil {
+		pay[ledger.PartArgs] = f.args
+	}
+	if f.c.Name != "" {
+		pay[ledger.PartName] = []byte(f.c.Name)
+	}
+	parts := map[string]any{}
+	if len(f.decision.Refusals) > 0 {
+		parts[ledger.PartRefusals] = refusals(f.decision)
+	}
+	if f.factsMatter() {
+		parts[ledger.PartFacts] = ledger.Facts{Actions: f.actions}
+	}
+	if f.entry.Source != "" {
+		s := f.entry.Spec
+		parts[ledger.PartTool] = ledger.ToolUsed{Source: f.entry.Source, Kind: s.Source, Effects: s.Effects.List(), Actions: f.needed}
+	}
+	if f.answer != nil {
+		parts[ledger.PartAnswer] = f.answer
+	}
+	if b := f.recordedBounds(); b != nil {
+		parts[ledger.PartBounds] = b
+	}
+	for name, v := range parts {
+		b, err := json.Marshal(v)
+		if err != nil {
+			return nil, fault.Wrap(fault.Internal, err, "the call's %s cannot be encoded", name)
+		}
+		pay[name] = b
+	}
+	return pay, nil
+}
+
+func refusals(d policy.Decision) []ledger.Refusal {
+	out := make([]ledger.Refusal, len(d.Refusals))
+	for i, x := range d.Refusals {
+		out[i] = ledger.Refusal{Effect: x.Effect.String(), Rule: x.Rule.String(), Action: x.Action, Reason: x.Reason}
+		if x.Rule != nil {
+			out[i].Policy, out[i].File, out[i].Line = x.Rule.Policy, x.Rule.File, x.Rule.Line
+		}
+	}
+	return out
+}
+
+// factsMatter reports whether I/O told more than the request did.
+func (f *flight) factsMatter() bool {
+	if f.entry.Spec != nil && f.entry.Spec.Risk >= tool.High {
+		return len(f.actions) > 0
+	}
+	for _, a := range f.actions {
+		if a.Real != "" && a.Real != a.Path || len(a.Addrs) > 0 || a.Exe != "" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,339 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/authority/grant"
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/frozen"
+	"github.com/remitrun/remit/internal/record/ledger"
+)
+
+// Info is what a run is started with.
+type Info struct {
+	ID       uuid.UUID // UUIDv7
+	Name     string
+	Mode     ledger.Mode // 0 means Live
+	Grant    grant.Grant
+	Bound    policy.Env // what the grant's policies are bound to
+	Plan     []byte     // the plan's source, nil if there is none
+	Policies []ledger.PolicySource
+	Inputs   map[string]any
+	Total    int           // steps planned
+	ReplayOf uuid.UUID     // the run that this one replays
+	Session  uuid.UUID     // that the run belongs to; zero: none
+	Limiter  Limiter       // nil: the grant's limits, counted by this run
+	Phase    Phase         // what it may do besides what its grant allows
+	Frozen   *frozen.Plan  // the plan whose calls are all that it may make; nil: none
+	Recall   Recall        // of a replay: what gates said
+	Keep     permit.Keeper // keeps what file tools replace; nil: nothing is kept
+	Held     permit.Held   // the layers that writes go to; nil: the workspace itself
+	Volatile bool          // the record need not survive a loss of power, only the process's end
+}
+
+// Run is a sequence of calls under one grant. It is safe for concurrent use.
+type Run struct {
+	Info
+	Seq     ledger.Seq
+	Started time.Time
+	Env     tool.Env // what tools may know of their surroundings
+
+	chain    policy.Chain
+	limits   policy.Limits
+	terms    policy.Terms
+	connects bool // the policies could let something reach the network
+	limiter  Limiter
+	progress *progress // in the frozen plan; nil: there is none
+	cancel   context.CancelFunc
+
+	mu     sync.Mutex
+	ended  error                           // why nothing may be called any more
+	ends   map[int]context.CancelCauseFunc // of what is under way
+	next   int                             // key of ends
+	last   int
+	used   map[int]bool // places that calls have
+	counts Counts
+}
+
+// Counts is how many calls ended in which way.
+type Counts struct {
+	Total     int `json:"total"`
+	Completed int `json:"completed"`
+	Denied    int `json:"denied"`
+	Failed    int `json:"failed"` // failed, timed out, cancelled or interrupted
+	Skipped   int `json:"skipped"`
+	Refused   int `json:"refused"` // what calls were refused while they ran; no calls
+}
+
+// maxLinks is how many policies may bound a run: an event names the one that
+// decided by a number of eight bits.
+const maxLinks = 255
+
+// Start records that a run begins and returns it, with a context that ends
+// when the grant's time limit for a run is over. The run must be ended with
+// Finish.
+func (r *Runner) Start(ctx context.Context, in Info) (*Run, context.Context, error) {
+	if in.Mode == 0 {
+		in.Mode = ledger.Live
+	}
+	if in.Recall != nil && in.Mode != ledger.Replay {
+		return nil, nil, fault.New(fault.Internal, "only a replay passes gates as a record says")
+	}
+	if n := len(in.Grant.Chain()); n > maxLinks {
+		return nil, nil, fault.New(fault.GrantInvalid, "%d policies bound the grant; there may be %d", n, maxLinks).
+			WithHint("issue a new grant from one policy that says the same")
+	}
+	run := &Run{Info: in, Started: r.now(), chain: in.Grant.Chain(), limiter: in.Limiter}
+	run.limits, run.terms, run.connects = run.chain.Limits(), run.chain.Terms(), run.chain.Connects()
+	if in.Frozen != nil {
+		run.progress = newProgress(in.Frozen)
+	}
+	run.Env = tool.Env{Workspace: in.Bound.Workspace, Home: in.Bound.Home, Path: run.limits.Path, Pass: run.limits.Env}
+	if run.limiter == nil {
+		run.limiter = newCounter(run.limits)
+	}
+	entry, err := run.startEntry()
+	if err != nil {
+		return nil, nil, err
+	}
+	if run.Seq, err = r.Record.Append(ctx, entry); err != nil {
+		return nil, nil, fmt.Errorf("the run cannot be recorded, so it is not started: %w", err)
+	}
+	ctx, run.cancel = r.Within(ctx, run)
+	return run, ctx, nil
+}
+
+// Within gives a context that also ends when the time that the grant gives the
+// run is over, when the grant's own time is, and when the grant is revoked, unless
+// the policy lets calls under way finish then: for calls whose own context does
+// not come from Start.
+func (r *Runner) Within(ctx context.Context, run *Run) (context.Context, context.CancelFunc) {
+	if run.Mode != ledger.Live {
+		return ctx, func() {}
+	}
+	var ends []context.CancelFunc
+	var stop context.CancelFunc
+	if run.terms.Stops() && !run.terms.FinishRevoked {
+		ctx, stop = run.until(ctx)
+		ends = append(ends, stop)
+	}
+	if end := run.Grant.Expires(); run.Grant.Kept() && r.Authority != nil {
+		ctx, stop = r.Authority.Watch(ctx, run.Grant)
+		ends = append(ends, stop)
+	} else if !end.IsZero() {
+		ctx, stop = context.WithTimeoutCause(ctx, end.Sub(r.now()), run.Grant.At(end))
+		ends = append(ends, stop)
+	}
+	if t := run.limits.Time; t > 0 {
+		cause := fault.Wrap(fault.LimitReached, fault.ToolTimeout, "the run's time limit of %s is used up", t)
+		ctx, stop = context.WithTimeoutCause(ctx, t-r.now().Sub(run.Started), cause)
+		ends = append(ends, stop)
+	}
+	return ctx, func() {
+		for _, stop := range slices.Backward(ends) {
+			stop()
+		}
+	}
+}
+
+// until gives a context that ends when the run is stopped.
+func (run *Run) until(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	if errors.Is(run.ended, fault.GrantRevoked) {
+		cancel(run.ended)
+		return ctx, func() { cancel(nil) }
+	}
+	if run.ends == nil {
+		run.ends = map[int]context.CancelCauseFunc{}
+	}
+	run.next++
+	key := run.next
+	run.ends[key] = cancel
+	return ctx, func() {
+		run.mu.Lock()
+		delete(run.ends, key)
+		run.mu.Unlock()
+		cancel(nil)
+	}
+}
+
+// stop ends the run for good: no call is allowed any more, and where the grant is
+// revoked, those under way are cancelled unless the policy lets them finish. The
+// first reason counts, but for a revocation after a pause.
+func (run *Run) stop(why error) {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	revoked := errors.Is(why, fault.GrantRevoked)
+	if run.ended != nil && (!revoked || errors.Is(run.ended, fault.GrantRevoked)) {
+		return
+	}
+	run.ended = why
+	for _, cancel := range run.ends {
+		if revoked {
+			cancel(why)
+		}
+	}
+}
+
+// over is why the run was stopped, nil if it was not.
+func (run *Run) over() error {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	return run.ended
+}
+
+func (run *Run) startEntry() (ledger.Entry, error) {
+	ev := ledger.Event{
+		Kind: ledger.RunStarted, At: run.Started.UnixMicro(), ID: run.ID[:], Mode: run.Mode, Name: recordable(run.Name),
+		Principal: recordable(run.Grant.Holder()), Workspace: run.Env.Workspace, Total: uint32(run.Total),
+	}
+	if run.ReplayOf != uuid.Nil {
+		ev.ReplayOf = run.ReplayOf[:]
+	}
+	if run.Session != uuid.Nil {
+		ev.Subject = run.Session[:]
+	}
+	pay := ledger.Payload{}
+	if run.Plan != nil {
+		d := DigestOf(run.Plan)
+		ev.Plan, pay[ledger.PartPlan] = d[:], run.Plan
+	}
+	for _, p := range run.Policies {
+		d := DigestOf([]byte(p.Source))
+		ev.Policies = append(ev.Policies, d[:])
+	}
+	if err := run.bounds(&ev, pay); err != nil {
+		return ledger.Entry{}, err
+	}
+	for part, v := range map[string]any{
+		ledger.PartPolicy: run.Policies, ledger.PartInputs: run.Inputs, ledger.PartEnv: run.Bound,
+	} {
+		b, err := json.Marshal(v)
+		if err != nil {
+			return ledger.Entry{}, fault.Wrap(fault.Internal, err, "the run's %s cannot be encoded", part)
+		}
+		pay[part] = b
+	}
+	return ledger.Entry{Event: ev, Payload: pay}, nil
+}
+
+// bounds records what bounds the run besides its policies, where something does.
+func (run *Run) bounds(ev *ledger.Event, pay ledger.Payload) error {
+	if run.Phase != Execution {
+		pay[ledger.PartPhase] = []byte(run.Phase.String())
+	}
+	if run.Frozen != nil {
+		pay[ledger.PartFrozen] = run.Frozen.Encode()
+	}
+	if !run.Grant.Kept() {
+		return nil
+	}
+	id := run.Grant.ID()
+	b, err := grant.EncodeDescent(run.Grant.Nodes())
+	if err != nil {
+		return fault.Wrap(fault.Internal, err, "the run's grant cannot be encoded")
+	}
+	ev.Grant, pay[ledger.PartGrant] = id[:], b
+	return nil
+}
+
+// Terms is how the run's calls are gated.
+func (run *Run) Terms() policy.Terms { return run.terms }
+
+// Limits is what bounds the run's calls.
+func (run *Run) Limits() policy.Limits { return run.limits }
+
+// Counts is how the run's calls ended so far.
+func (run *Run) Counts() Counts {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	return run.counts
+}
+
+// maxIndex is the highest place of a call that is recorded.
+const maxIndex = math.MaxInt32
+
+// index gives a call its place. One that another call has, or that is none, is
+// an error; the call is then recorded in the next free place.
+func (run *Run) index(asked int) (int, error) {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	var err error
+	if asked < 0 || asked > maxIndex || run.used[asked] {
+		err = fault.New(fault.Internal, "a run has no free place %d for a call", asked)
+		asked = 0
+	}
+	if asked == 0 {
+		asked = run.last + 1
+	}
+	if run.used == nil {
+		run.used = map[int]bool{}
+	}
+	run.used[asked] = true
+	run.last = max(run.last, asked)
+	return asked, err
+}
+
+func (run *Run) count(s tool.Status, refused int) {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	run.counts.Refused += refused
+	run.counts.Total++
+	switch s {
+	case tool.Completed:
+		run.counts.Completed++
+	case tool.StatusDenied:
+		run.counts.Denied++
+	case tool.Skipped:
+		run.counts.Skipped++
+	default:
+		run.counts.Failed++
+	}
+}
+
+// Skip records that a step of a plan is not run, and why.
+func (r *Runner) Skip(ctx context.Context, run *Run, c Call, reason string) Outcome {
+	f := r.begin(run, c)
+	f.skip, f.unmade = true, true
+	return f.finish(ctx, fault.New(fault.ToolCancelled, "%s", reason))
+}
+
+// Refuse records that a step of a plan could not be made into a call.
+func (r *Runner) Refuse(ctx context.Context, run *Run, c Call, err error) Outcome {
+	f := r.begin(run, c)
+	f.unmade = true
+	f.mark(ledger.Validating)
+	return f.finish(ctx, cmp.Or(f.refused, err))
+}
+
+// Finish records how the run ended. It also works when ctx is already over.
+func (r *Runner) Finish(ctx context.Context, run *Run, status tool.Status) error {
+	defer run.cancel()
+	n := run.Counts()
+	after, stop := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer stop()
+	var err error
+	if run.Grant.Kept() && run.Mode == ledger.Live && r.Authority != nil {
+		err = r.Authority.Done(after, run)
+	}
+	_, rerr := r.Record.Append(after, ledger.Entry{Durable: !run.Volatile, Event: ledger.Event{
+		Kind: ledger.RunFinished, At: r.now().UnixMicro(), Run: run.Seq, Status: status, Total: uint32(n.Total),
+		Completed: uint32(n.Completed), Denied: uint32(n.Denied), Failed: uint32(n.Failed),
+	}})
+	return errors.Join(rerr, err)
+}

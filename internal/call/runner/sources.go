@@ -1,0 +1,151 @@
+package runner
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/remitrun/remit/internal/authority/grant"
+	"github.com/remitrun/remit/internal/base/fault"
+)
+
+// Tier says how far a tool's source is trusted. Built-in tools have none.
+type Tier string
+
+// The tiers, the most trusted first.
+const (
+	BuiltIn   Tier = ""
+	Extension Tier = "extension"  // installed in a folder of this machine
+	LocalMCP  Tier = "mcp_local"  // a server that this machine runs
+	RemoteMCP Tier = "mcp_remote" // a server elsewhere
+	Cloud     Tier = "cloud"      // services elsewhere, and whatever is not known
+)
+
+// Tiers are those that have limits.
+var Tiers = []Tier{Extension, LocalMCP, RemoteMCP, Cloud}
+
+// TierOf gives the tier of a tool's source, as tool.Spec.Source has it. One that
+// is not known is trusted least.
+func TierOf(source string) Tier {
+	switch source {
+	case "builtin":
+		return BuiltIn
+	case "extension", "wasm":
+		return Extension
+	case "mcp":
+		return LocalMCP
+	case "mcp-remote":
+		return RemoteMCP
+	}
+	return Cloud
+}
+
+// TierLimits bounds the calls of all tools of a tier, over all runs of the
+// process. Zero fields do not limit.
+type TierLimits struct {
+	PerMinute int           // calls begun in any minute; one more is refused
+	AtOnce    int           // calls under way; one more waits its turn
+	RunTime   time.Duration // of one call
+}
+
+// Sources enforces the limits of tiers. It is safe for concurrent use; a nil
+// Sources limits nothing.
+//
+// A call beyond AtOnce waits: that many are under way is a matter of moments, and
+// a plan's outcome must not depend on them. A call beyond PerMinute is refused: it
+// is there for loops that run away, which waiting would only hide.
+type Sources struct {
+	limits map[Tier]TierLimits
+	now    func() time.Time
+	slots  map[Tier]chan struct{}
+
+	mu    sync.Mutex
+	begun map[Tier][]time.Time // of the last minute, oldest first
+}
+
+// NewSources makes the limits of tiers. A nil now is time.Now.
+func NewSources(limits map[Tier]TierLimits, now func() time.Time) *Sources {
+	if now == nil {
+		now = time.Now
+	}
+	s := &Sources{limits: limits, now: now, slots: map[Tier]chan struct{}{}, begun: map[Tier][]time.Time{}}
+	for t, l := range limits {
+		if l.AtOnce > 0 {
+			s.slots[t] = make(chan struct{}, l.AtOnce)
+		}
+	}
+	return s
+}
+
+func (s *Sources) of(t Tier) TierLimits {
+	if s == nil || t == BuiltIn {
+		return TierLimits{}
+	}
+	return s.limits[t]
+}
+
+// take counts a call of a tier, or refuses it with fault.LimitReached.
+func (s *Sources) take(t Tier) (Reservation, error) {
+	most := s.of(t).PerMinute
+	if most <= 0 {
+		return nil, nil //nolint:nilnil // nothing is limited
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	list := s.begun[t]
+	for len(list) > 0 && now.Sub(list[0]) >= time.Minute {
+		list = list[1:]
+	}
+	if s.begun[t] = list; len(list) >= most {
+		wait := (time.Minute - now.Sub(list[0])).Round(time.Second)
+		return nil, fault.New(fault.LimitReached, "sources.%s.per_minute: tools of this kind may be called %d times a minute", t, most).
+			WithHint("there is room again in %s", max(wait, time.Second))
+	}
+	s.begun[t] = append(list, now)
+	return &turn{s, t, now}, nil
+}
+
+// enter waits until fewer calls of a tier are under way than may be. The call
+// must leave.
+func (s *Sources) enter(ctx context.Context, t Tier) (leave func(), err error) {
+	if s == nil || s.slots[t] == nil || t == BuiltIn {
+		return func() {}, nil
+	}
+	select {
+	case s.slots[t] <- struct{}{}:
+		return func() { <-s.slots[t] }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// turn is a call's place in its tier's minute. One that was refused after all
+// gives it back.
+type turn struct {
+	s    *Sources
+	tier Tier
+	at   time.Time
+}
+
+// Given implements Reservation.
+func (*turn) Given() grant.Amounts { return grant.Amounts{} }
+
+// Over implements Reservation.
+func (*turn) Over() <-chan struct{} { return nil }
+
+// Settle implements Reservation.
+func (p *turn) Settle(used grant.Amounts) {
+	if used.Calls > 0 {
+		return
+	}
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	list := p.s.begun[p.tier]
+	for i := range list {
+		if list[i].Equal(p.at) {
+			p.s.begun[p.tier] = append(list[:i:i], list[i+1:]...)
+			return
+		}
+	}
+}

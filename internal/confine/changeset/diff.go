@@ -1,0 +1,408 @@
+package changeset
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/remitrun/remit/internal/base/fault"
+)
+
+// maxDepth and maxChanges bound what a changeset may hold.
+const (
+	maxDepth   = 200
+	maxChanges = 1_000_000
+)
+
+// Diff compares an upper layer with the folder below it, both open, and lists
+// every path that differs, sorted, also each path that a deleted or replaced
+// folder takes with it. The upper layer is not trusted: what a changeset cannot
+// carry (devices, FIFOs, sockets, set-id bits, names that are no text, files
+// that have further names outside, marks of the overlay that point elsewhere)
+// is listed as refused, and so is what decide does not allow. Whiteouts
+// (character device 0:0) and opaque folders are what overlayfs documents:
+// https://docs.kernel.org/filesystems/overlayfs.html.
+func Diff(upper, base int, decide Decide) ([]Change, error) {
+	return diffKnown(upper, base, decide, nil)
+}
+
+// diffKnown is Diff, which does not read again what has not been touched since
+// it was recorded.
+func diffKnown(upper, base int, decide Decide, then known) ([]Change, error) {
+	st, err := statFD(base)
+	if err != nil {
+		return nil, err
+	}
+	d := &differ{decide: decide, dev: st.Dev, mount: mountOf(base, "."), seen: map[[2]uint64][]int{}, then: then}
+	if err := d.folder(".", upper, base, false, 0); err != nil {
+		return nil, err
+	}
+	d.outside()
+	slices.SortFunc(d.out, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
+	d.refuse()
+	return d.out, nil
+}
+
+func statFD(fd int) (st unix.Stat_t, err error) { return st, unix.Fstat(fd, &st) }
+
+type differ struct {
+	decide Decide
+	dev    devT   // of the base's file system
+	mount  uint64 // of the base, where the kernel tells
+	out    []Change
+	seen   map[[2]uint64][]int // files of the upper layer with several names → their changes
+	links  map[int]uint64      // change → how many names its file has
+	then   known
+}
+
+func (d *differ) add(c Change) error {
+	if len(d.out) >= maxChanges {
+		return fault.New(fault.LimitReached, "the changeset holds more than %d changes", maxChanges)
+	}
+	d.out = append(d.out, c)
+	return nil
+}
+
+// folder compares a folder that both layers have, or (base < 0) only the upper.
+func (d *differ) folder(rel string, upper, base int, opaque bool, depth int) error {
+	if depth > maxDepth {
+		return fault.New(fault.LimitReached, "the changeset has folders more than %d deep", maxDepth)
+	}
+	list, err := names(upper)
+	if err != nil {
+		return fmt.Errorf("%s: %w", quote(rel), err)
+	}
+	seen := d.look(rel, upper, base, list)
+	for i, name := range list {
+		if err := d.entry(join(rel, name), upper, base, name, seen[i], opaque, depth); err != nil {
+			return err
+		}
+	}
+	if !opaque || base < 0 {
+		return nil
+	}
+	below, err := names(base)
+	if err != nil {
+		return err
+	}
+	for _, name := range below {
+		if _, kept := slices.BinarySearch(list, name); !kept {
+			if err := d.deleted(join(rel, name), base, name, depth); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// entry looks at one name of the upper layer. hidden says that the overlay does
+// not show the base's side.
+func (d *differ) entry(rel string, upper, base int, name string, l looked, hidden bool, depth int) error {
+	if l.gone != nil {
+		return l.gone
+	}
+	if isWhiteout(&l.up.st) {
+		return d.deleted(rel, base, name, depth)
+	}
+	c := Change{Path: rel, From: l.base.Node, changed: changedAt(&l.base.st), was: keyOf(&l.base.st), held: keyOf(&l.up.st)}
+	switch {
+	case l.baseErr != nil:
+		c.Refused = "what is there cannot be read: " + plain(l.baseErr)
+	case l.base.mounted:
+		c.Refused = mountedThere
+	case l.base.odd != "":
+		c.Refused = oddAttr(l.base.odd)
+	}
+	if typeOf(&l.up.st) == Folder {
+		return d.upperFolder(c, upper, base, name, hidden, depth)
+	}
+	c.To = l.up.Node
+	if why := l.bad(); why != "" {
+		c.Refused = why
+	}
+	if c.From.Type == Folder {
+		if err := d.emptied(rel, base, name, depth); err != nil {
+			return err
+		}
+	}
+	at := len(d.out)
+	if err := d.changed(c); err != nil {
+		return err
+	}
+	d.count(c, &l.up.st, at)
+	return nil
+}
+
+// count notes the names of a file that has several; at is where its change is,
+// if it is one.
+func (d *differ) count(c Change, st *unix.Stat_t, at int) {
+	if c.To.Type != File || st.Nlink < 2 {
+		return
+	}
+	id := [2]uint64{uint64(st.Dev), st.Ino}
+	if d.links == nil {
+		d.links = map[int]uint64{}
+	}
+	if len(d.out) == at {
+		at = -1 // the same as below, but a name all the same
+	}
+	d.seen[id] = append(d.seen[id], at)
+	d.links[at] = uint64(st.Nlink)
+}
+
+// upperFolder looks at a folder of the upper layer and goes into it. What is in
+// an opaque folder is opaque too.
+func (d *differ) upperFolder(c Change, upper, base int, name string, hidden bool, depth int) error {
+	up, err := openFolder(upper, name)
+	if err != nil {
+		c.To, c.Refused = Node{Type: Folder}, "it cannot be read: "+plain(err)
+		return d.changed(c)
+	}
+	defer shut(up)
+	st, err := statFD(up)
+	if err != nil {
+		return err
+	}
+	// A folder's set-id bits are only ever those that it has.
+	f := found{st: st}
+	if err := f.notes(up); err != nil && c.Refused == "" {
+		c.Refused = "it cannot be read: " + plain(err)
+	}
+	bad, opaque := f.mark, f.opaque
+	c.To = Node{Type: Folder, Mode: uint32(st.Mode)&0o1777 | c.From.Mode&0o6000, Attrs: f.Attrs}
+	if f.odd != "" && c.Refused == "" {
+		c.Refused = oddAttr(f.odd)
+	}
+	if bad != "" {
+		c.Refused = bad
+	}
+	if err := unix.Faccessat(up, ".", unix.R_OK|unix.X_OK, unix.AT_EACCESS); err != nil && c.Refused == "" {
+		c.Refused = "it cannot be read: " + plain(err)
+	}
+	below := -1
+	if c.From.Type == Folder && c.Refused == "" {
+		if below, err = openFolder(base, name); err != nil {
+			c.Refused = "what is there cannot be read: " + plain(err)
+		}
+		defer shut(below)
+	}
+	if err := d.changed(c); err != nil {
+		return err
+	}
+	if c.Refused != "" && (c.From.Type == Folder || bad == "") {
+		return nil // listed as refused, and all that it holds with it
+	}
+	return d.folder(c.Path, up, below, opaque || hidden, depth+1)
+}
+
+// changed adds a change if it is one.
+func (d *differ) changed(c Change) error {
+	switch {
+	case c.From.Type == Nothing:
+		c.Kind = Added
+	case c.From.content() != c.To.content():
+		c.Kind = Modified
+	case c.From != c.To:
+		c.Kind = Mode
+	case c.Refused == "":
+		return nil
+	default:
+		c.Kind = Modified
+	}
+	return d.add(c)
+}
+
+// deleted adds what a whiteout takes away: all of it, name by name.
+func (d *differ) deleted(rel string, base int, name string, depth int) error {
+	if base < 0 {
+		return nil
+	}
+	f, err := d.there(rel, base, name)
+	from, st := f.Node, f.st
+	c := Change{Path: rel, Kind: Deleted, From: from, changed: changedAt(&st), was: keyOf(&st)}
+	switch {
+	case err != nil:
+		c.Refused = "what is there cannot be read: " + plain(err)
+	case from.Type == Nothing:
+		return nil
+	case f.mounted:
+		c.Refused = mountedThere
+	case f.odd != "":
+		c.Refused = oddAttr(f.odd)
+	case from.Type == Special:
+		c.Refused = "a device, FIFO or socket is not deleted"
+	case from.Type == Folder:
+		if err := d.emptied(rel, base, name, depth); err != nil {
+			return err
+		}
+	}
+	return d.add(c)
+}
+
+// emptied adds all that a folder of the base holds, as deleted.
+func (d *differ) emptied(rel string, base int, name string, depth int) error {
+	if depth > maxDepth {
+		return fault.New(fault.LimitReached, "%s is more than %d folders deep", quote(rel), maxDepth)
+	}
+	fd, err := openFolder(base, name)
+	if err != nil {
+		return d.add(Change{Path: rel, Kind: Deleted, From: Node{Type: Folder}, Refused: "what is there cannot be read: " + plain(err)})
+	}
+	defer shut(fd)
+	list, err := names(fd)
+	if err == nil {
+		err = unix.Faccessat(fd, ".", unix.X_OK, unix.AT_EACCESS)
+	}
+	if err != nil {
+		return d.add(Change{Path: join(rel, "*"), Kind: Deleted, From: Node{Type: Special}, Refused: "what is there cannot be read: " + plain(err)})
+	}
+	for _, n := range list {
+		if err := d.deleted(join(rel, n), fd, n, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// suspect says what no file of the upper layer may be, or "".
+func suspect(st *unix.Stat_t) string {
+	switch t := typeOf(st); {
+	case t == Special:
+		return "a device, FIFO or socket is not carried over"
+	case t != Link && uint32(st.Mode)&(unix.S_ISUID|unix.S_ISGID) != 0:
+		return "it has a set-id bit"
+	}
+	return ""
+}
+
+// outside refuses files of the upper layer that have names elsewhere too.
+func (d *differ) outside() {
+	for _, at := range d.seen {
+		for _, i := range at {
+			if i >= 0 && d.links[i] != uint64(len(at)) && d.out[i].Refused == "" {
+				d.out[i].Refused = "the file has further names (hard links) outside of the changeset"
+			}
+		}
+	}
+}
+
+// refuse decides every change, and what depends on another's.
+func (d *differ) refuse() {
+	refused := map[string]string{} // folders that stay as they are
+	for i := range d.out {
+		c := &d.out[i]
+		if c.Refused == "" {
+			c.Refused = badName(c.Path)
+		}
+		if c.Refused == "" && !(utf8.ValidString(c.From.Target) && utf8.ValidString(c.To.Target)) {
+			c.Refused = "the link's target is not UTF-8"
+		}
+		if c.Refused == "" {
+			c.Refused = d.denied(c)
+		}
+		if c.Refused != "" {
+			refused[c.Path] = c.Refused
+		}
+	}
+	for i := range d.out {
+		c := &d.out[i]
+		for p := range ancestors(c.Path) {
+			if _, ok := refused[p]; ok && c.Refused == "" {
+				c.Refused = "its folder is refused"
+			}
+		}
+	}
+	d.ways()
+	keep := map[string]bool{} // folders that something refused is left in
+	for i := range d.out {
+		if c := &d.out[i]; c.Refused != "" && c.From.Type != Nothing {
+			for p := range ancestors(c.Path) {
+				keep[p] = true
+			}
+		}
+	}
+	for i := range d.out {
+		if c := &d.out[i]; c.From.Type == Folder && c.To.Type != Folder && keep[c.Path] && c.Refused == "" {
+			c.Refused = "it holds what may not be deleted"
+		}
+	}
+}
+
+func (d *differ) denied(c *Change) string {
+	if d.decide == nil {
+		return "nothing says that it may be written"
+	}
+	err := d.decide(c.Path, false)
+	if err == nil {
+		return ""
+	}
+	if c.To.Type == Folder && c.From.Type == Nothing && d.decide(c.Path, true) == nil {
+		c.way = fault.Message(err)
+		return ""
+	}
+	return fault.Message(err)
+}
+
+// ways refuses new folders that nothing is carried over for: all that they hold
+// is refused, or they are empty and may only be made to hold something.
+func (d *differ) ways() {
+	holds := map[string]bool{}             // folder → something in it is carried over
+	for i := len(d.out) - 1; i >= 0; i-- { // what a folder holds comes after it
+		c := &d.out[i]
+		kept, full := holds[c.Path]
+		if c.Refused == "" && c.From.Type == Nothing && c.To.Type == Folder && !kept {
+			c.Refused = c.way
+			if c.way == "" && full {
+				c.Refused = "all that it holds is refused"
+			}
+		}
+		up := path.Dir(c.Path)
+		holds[up] = holds[up] || c.Refused == ""
+	}
+}
+
+// ancestors gives the folders that a path is in, the nearest first.
+func ancestors(p string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for {
+			i := strings.LastIndexByte(p, '/')
+			if i < 0 || !yield(p[:i]) {
+				return
+			}
+			p = p[:i]
+		}
+	}
+}
+
+// badName refuses names that would not be shown as they are, and Remit's own.
+func badName(p string) string {
+	if !utf8.ValidString(p) {
+		return "its name is not UTF-8"
+	}
+	if strings.ContainsFunc(p, unicode.IsControl) {
+		return "its name holds a control character"
+	}
+	if tempName.MatchString(path.Base(p)) {
+		return "it is a temporary file of a process that was killed"
+	}
+	return ""
+}
+
+// plain is an error of the system without what the caller knows already.
+func plain(err error) string {
+	var no unix.Errno
+	if errors.As(err, &no) {
+		return no.Error()
+	}
+	return err.Error()
+}
+
+// changedAt is when a name or its content was last touched,
+// nanoseconds since 1970.
+func changedAt(st *unix.Stat_t) int64 { return st.Ctim.Nano() }

@@ -1,0 +1,112 @@
+package changeset
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/remitrun/remit/internal/base/fault"
+)
+
+// tempName is how the file tools (package files) name the file that a new
+// content waits in for its rename.
+var tempName = regexp.MustCompile(`^\.remit-[A-Z2-7]{26}\.tmp$`)
+
+// writing is a mark that a run's log is open. One without a process was left by
+// a crash.
+func (h Home) writing(run string) string { return filepath.Join(h.undo(), "writing", run) }
+
+func (h Home) markWriting(run string) error {
+	name := h.writing(run)
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(name, nil, 0o600)
+}
+
+// clearLeft removes the temporary files of processes that were killed while they
+// wrote a file.
+func (h Home) clearLeft() error {
+	marks, err := os.ReadDir(filepath.Join(h.undo(), "writing"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, m := range marks {
+		errs = append(errs, h.clearRun(m.Name()))
+	}
+	return errors.Join(errs...)
+}
+
+// clearRun clears away what one run left, if it is over.
+func (h Home) clearRun(run string) error {
+	unlock, err := h.lock(h.logLock(run))
+	if errors.Is(err, fault.Conflict) {
+		return nil // it goes on
+	}
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	w, err := readLines(h.logFile(run))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	root, err := rootFolder("/")
+	if err != nil {
+		return err
+	}
+	defer shut(root)
+	for p, e := range w {
+		if e.to == nil {
+			clearFolder(root, path.Dir(p))
+		}
+	}
+	err = os.Remove(h.writing(run))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // somebody else was quicker
+	}
+	return err
+}
+
+// clearFolder removes the temporary files in a folder that nobody writes. What
+// cannot be removed stays: it is in nobody's way.
+func clearFolder(root int, rel string) {
+	dir, err := openBelow(root, rel)
+	if err != nil {
+		return
+	}
+	fd, err := openFolder(dir, ".")
+	if err != nil {
+		shut(dir)
+		return
+	}
+	defer shut(dir)
+	f := os.NewFile(uintptr(fd), rel)
+	defer func() { _ = f.Close() }() // it was only read
+	names, _ := f.Readdirnames(-1)   // as many as can be read
+	for _, name := range names {
+		if tempName.MatchString(name) && unlocked(dir, name) {
+			_ = unix.Unlinkat(dir, name, 0)
+		}
+	}
+}
+
+// unlocked reports whether a file is a plain one that no process is writing.
+func unlocked(dir int, name string) bool {
+	st, err := statAt(dir, name)
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return false
+	}
+	fd, err := openFile(dir, name, &st)
+	if err != nil {
+		return false
+	}
+	defer shut(fd)
+	return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil
+}

@@ -1,0 +1,276 @@
+package changeset
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/wholefile"
+)
+
+// Log keeps what a run's file tools replace: it is told before and after each
+// effect, copies the content that goes, and writes a line down. From its first
+// line until Close nobody else removes or undoes it. It is safe for concurrent
+// use; the zero Log refuses.
+type Log struct {
+	home Home
+	run  string
+
+	mu     sync.Mutex
+	file   *os.File
+	unlock func() // while file is open
+	closed bool
+}
+
+// line is one line of a log's file.
+type line struct {
+	Path   string `json:"path"` // absolute
+	Before *Node  `json:"before,omitempty"`
+	After  *Node  `json:"after,omitempty"`
+}
+
+// Log gives the log of a run. Its file is made with the first effect.
+func (h Home) Log(run string) *Log { return &Log{home: h, run: run} }
+
+func (h Home) logFile(run string) string { return filepath.Join(h.undo(), "runs", run+".jsonl") }
+func (h Home) logLock(run string) string { return filepath.Join(h.undo(), "runs", run+".lock") }
+
+// Before keeps what is at a name in an open folder; real is where that is. An
+// error means that the effect must not take place.
+func (l *Log) Before(real string, dir int, name string) error {
+	release, err := l.home.using()
+	if err != nil {
+		return l.failed(real, err)
+	}
+	defer release() // what is kept is referred to by then
+	copies := l.home.blobs()
+	copies.volatile = l.home.volatile
+	n, err := settled(func() (node Node, err error) {
+		node, st, err := nodeAt(dir, name)
+		if err == nil && node.Type == File && !copies.has(node) {
+			var fd int
+			if fd, err = openFile(dir, name, &st); err == nil {
+				node.Hash, node.Size, err = copies.keep(fd)
+				shut(fd)
+			}
+		}
+		return node, err
+	})
+	if err == nil {
+		err = l.write(line{Path: real, Before: &n}, !l.home.volatile)
+	}
+	return l.failed(real, err)
+}
+
+// settled looks again where a neighbour replaced the file at that moment: calls
+// of one run may write one file side by side.
+func settled(look func() (Node, error)) (n Node, err error) {
+	for range 100 {
+		if n, err = look(); !errors.Is(err, errMoved) {
+			return n, err
+		}
+	}
+	return n, err
+}
+
+// After notes what is there once the effect has taken place.
+func (l *Log) After(real string, dir int, name string) error {
+	n, err := settled(func() (Node, error) {
+		n, _, err := nodeAt(dir, name)
+		return n, err
+	})
+	if err == nil {
+		err = l.write(line{Path: real, After: &n}, false) // Close syncs it: without it an undo asks
+	}
+	return l.failed(real, err)
+}
+
+func (l *Log) failed(real string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrPermission):
+		return fault.Wrap(fault.ToolFailed, err, "%s cannot be kept for an undo, so it is not changed: it cannot be read", quote(real))
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return fault.Wrap(fault.StoreFull, err, "no space is left to keep %s for an undo, so it is not changed", quote(real))
+	}
+	return fault.Wrap(fault.StoreFailed, err, "%s cannot be kept for an undo, so it is not changed: %s", quote(real), plain(err))
+}
+
+// write adds a line, and waits until it is on disk if it is to be durable.
+func (l *Log) write(e line, durable bool) error {
+	b, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.open(); err != nil {
+		return err
+	}
+	_, err = l.file.Write(append(b, '\n')) // one write: whole lines
+	if err == nil && durable {
+		err = l.file.Sync()
+	}
+	return err
+}
+
+// open opens the file and locks it, if it is not open yet.
+func (l *Log) open() error {
+	switch {
+	case l.run == "":
+		return errors.New("no log was opened")
+	case l.closed: // nobody would let go of the lock
+		return errors.New("the run is over")
+	case l.file != nil:
+		return nil
+	}
+	unlock, err := l.home.lock(l.home.logLock(l.run))
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(l.home.logFile(l.run), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err == nil && !l.home.volatile {
+		if err = wholefile.SyncFolder(filepath.Dir(f.Name())); err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}
+	if err == nil {
+		if err = l.home.markWriting(l.run); err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}
+	if err != nil {
+		unlock()
+		return err
+	}
+	l.file, l.unlock = f, unlock
+	return nil
+}
+
+// Close ends the log.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	if l.file == nil {
+		return nil
+	}
+	f := l.file
+	l.file = nil
+	defer l.unlock()
+	var err error
+	if !l.home.volatile {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close(), os.Remove(l.home.writing(l.run)))
+}
+
+// undoLog takes back what a run's file tools wrote.
+func (h Home) undoLog(run string, force []string) (back Back, err error) {
+	if _, err := h.undoable(run); err != nil { // a run that wrote nothing gets no lock file
+		return back, err
+	}
+	unlock, err := h.lock(h.logLock(run))
+	if errors.Is(err, fault.Conflict) {
+		err = fault.New(fault.Conflict, "run %s goes on, or another remit is undoing what it wrote", run).WithHint("wait until it is over")
+	}
+	if err != nil {
+		return back, err
+	}
+	defer unlock()
+	w, err := h.undoable(run) // as it is now that nobody else is at it
+	if err != nil {
+		return back, err
+	}
+	root, err := rootFolder("/")
+	if err != nil {
+		return back, err
+	}
+	defer shut(root)
+	rel := make([]string, len(force))
+	for i, f := range force {
+		rel[i] = strings.TrimPrefix(f, "/")
+	}
+	list, back, err := w.back(root, rel)
+	if err != nil {
+		return back, err
+	}
+	id := newID()
+	j := &job{id: id, root: root, steps: list, blobs: h.blobs(), using: h.using, point: h.point,
+		journal: journal{file: strings.TrimSuffix(h.logFile(run), ".jsonl") + ".journal", head: journalHead{ID: id, Run: run, What: "undo", Folder: "/"}}}
+	j.source = j.fromBlobs
+	if err = j.run(func() error { return h.logUndone(run) }); err != nil {
+		return Back{}, err
+	}
+	for i := range back.Restored {
+		back.Restored[i].Path = "/" + back.Restored[i].Path
+	}
+	for i := range back.Kept {
+		back.Kept[i] = "/" + back.Kept[i]
+	}
+	return back, nil
+}
+
+func (h Home) logUndone(run string) error {
+	name := h.logFile(run)
+	err := os.Rename(name, strings.TrimSuffix(name, ".jsonl")+".undone")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // done before a crash
+	}
+	return err
+}
+
+// undoable folds a log that was not undone yet into what happened to each path.
+func (h Home) undoable(run string) (writes, error) {
+	if _, err := os.Lstat(strings.TrimSuffix(h.logFile(run), ".jsonl") + ".undone"); err == nil {
+		return nil, fault.New(fault.Conflict, "what run %s wrote was undone already", run)
+	}
+	w, err := readLines(h.logFile(run))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fault.New(fault.NotFound, "the file tools of run %s wrote nothing, or it is not kept any more", run).
+			WithHint("what a command wrote outside of a changeset cannot be undone; hold the changes with --changeset")
+	}
+	return w, err
+}
+
+// readLines reads a log. A last line that was not written whole tells of an
+// effect that never began.
+func readLines(file string) (writes, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	w := writes{}
+	sc := bufio.NewReader(f)
+	for {
+		b, err := sc.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return w, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		var e line
+		if err := json.Unmarshal(b, &e); err != nil {
+			return nil, fault.Wrap(fault.StoreCorrupt, err, "the undo log %s cannot be read", quote(file))
+		}
+		p := strings.TrimPrefix(e.Path, "/")
+		switch {
+		case e.Before != nil:
+			w.add(p, *e.Before, nil)
+		case e.After != nil && w[p] != nil:
+			w[p].to = e.After
+		}
+	}
+}

@@ -1,0 +1,284 @@
+package changeset
+
+import (
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/remitrun/remit/internal/base/fault"
+)
+
+func newID() string { return rand.Text()[:12] }
+
+// Back is what an undo did, paths as they were written: relative to the
+// workspace for a changeset, absolute for a run's file tools.
+type Back struct {
+	Restored []Change `json:"restored"`
+	Kept     []string `json:"kept,omitempty"` // folders that stay because something else is in them
+}
+
+// Undo puts back what a run wrote: by its changeset, as far as that was applied,
+// and by its file tools where the run was not held. Nothing is put back if any
+// of it has changed since, except paths in force. A run that wrote nothing is
+// fault.NotFound.
+func (h Home) Undo(run string, force ...string) (Back, error) {
+	s, err := h.Load(run)
+	if errors.Is(err, fault.NotFound) {
+		return h.undoLog(run, force)
+	}
+	if err != nil {
+		return Back{}, err
+	}
+	var back Back
+	err = s.locked(func() error {
+		if len(s.meta.Done) == 0 {
+			return fault.New(fault.NotFound, "nothing of run %s is in the workspace: its changes are %s", run, s.meta.State)
+		}
+		_, base, err := s.openBase()
+		if err != nil {
+			return err
+		}
+		defer shut(base)
+		w := writes{}
+		for _, d := range s.meta.Done {
+			w.add(d.Path, d.From, &d.To)
+		}
+		var list []Step
+		if list, back, err = w.back(base, force); err != nil {
+			return err
+		}
+		j := s.job("undo", list, base, nil)
+		return j.run(func() error { return s.undone(j.id) })
+	})
+	return back, err
+}
+
+// openBase opens the workspace alone.
+func (s *Set) openBase() (upper, base int, err error) {
+	_, up, _ := s.Layers()
+	if err := os.MkdirAll(up, 0o700); err != nil { // it went when the changeset was applied
+		return -1, -1, s.failed(err, "read")
+	}
+	upper, base, err = s.open()
+	shut(upper)
+	return -1, base, err
+}
+
+// undone records that the workspace has none of it any more.
+func (s *Set) undone(id string) error {
+	if s.meta.Last == id {
+		return nil
+	}
+	s.meta.Last, s.meta.Done = id, nil
+	if s.meta.State == Applied {
+		s.meta.State = Undone
+	}
+	return s.save()
+}
+
+// written is what happened to one path, over all.
+type written struct {
+	from Node
+	to   *Node // nil: an effect began whose end is not known
+	last Node  // what was there when it began
+}
+
+// writes is what happened to paths, in order.
+type writes map[string]*written
+
+// add notes one effect.
+func (w writes) add(path string, from Node, to *Node) {
+	e := w[path]
+	if e == nil {
+		e = &written{from: from}
+		w[path] = e
+	}
+	e.to, e.last = to, from
+}
+
+// back gives the steps that take everything back. It fails with the list of
+// paths that are not what the run left, unless they are forced.
+func (w writes) back(root int, force []string) ([]Step, Back, error) {
+	at := newParents(root)
+	defer at.close()
+	var list []Step
+	var changed []string
+	forced := map[string]bool{}
+	for _, f := range force {
+		forced[f] = true
+		if w[f] == nil {
+			return nil, Back{}, fault.New(fault.NotFound, "the run did not write %s", quote(f))
+		}
+	}
+	j := job{root: root}
+	for _, p := range sortedPaths(w) {
+		e := w[p]
+		now, err := j.now(at, p)
+		if err != nil {
+			return nil, Back{}, about(p, err)
+		}
+		switch {
+		case now == e.from:
+			continue // it is back already, or never changed
+		case e.from.Type == Special: // nothing of it was kept
+			changed = append(changed, p)
+		case e.to != nil && now == *e.to, e.to == nil && now == e.last, forced[p]:
+			list = append(list, Step{Path: p, From: now, To: e.from})
+		case e.to != nil && e.to.Type == Folder && now.Type == Folder && e.from.Type == Nothing:
+			list = append(list, Step{Path: p, From: now, To: e.from}) // a folder of other permissions goes as well
+		default:
+			changed = append(changed, p)
+		}
+	}
+	if len(changed) > 0 {
+		err := conflict("these paths have changed since, nothing was restored", changed)
+		var coded *fault.Error
+		if errors.As(err, &coded) {
+			err = coded.WithHint("--force PATH restores one all the same")
+		}
+		return nil, Back{}, err
+	}
+	list, kept, err := w.keepFull(root, list)
+	b := Back{Kept: kept}
+	for _, s := range list {
+		b.Restored = append(b.Restored, Change{Path: s.Path, Kind: kindOf(s), From: s.From, To: s.To})
+	}
+	return list, b, err
+}
+
+func sortedPaths[V any](m map[string]V) []string {
+	out := make([]string, 0, len(m))
+	for p := range m {
+		out = append(out, p)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func kindOf(s Step) Kind {
+	switch {
+	case s.From.Type == Nothing:
+		return Added
+	case s.To.Type == Nothing:
+		return Deleted
+	case s.From.content() == s.To.content():
+		return Mode
+	}
+	return Modified
+}
+
+// keepFull leaves out the removal of folders that hold something else.
+func (w writes) keepFull(root int, list []Step) ([]Step, []string, error) {
+	goes := map[string]bool{}
+	for _, s := range list {
+		goes[s.Path] = s.To.Type == Nothing
+	}
+	var kept []string
+	for _, s := range slices.Backward(list) {
+		if s.From.Type != Folder || s.To.Type == Folder {
+			continue
+		}
+		fd, err := openBelow(root, s.Path)
+		if err != nil {
+			return nil, nil, about(s.Path, err)
+		}
+		held, err := names(fd)
+		shut(fd)
+		if err != nil {
+			return nil, nil, about(s.Path, err)
+		}
+		if !slices.ContainsFunc(held, func(n string) bool { return !goes[join(s.Path, n)] }) {
+			continue
+		}
+		if s.To.Type != Nothing {
+			return nil, nil, conflict("a folder holds something else now, nothing was restored", []string{s.Path})
+		}
+		goes[s.Path] = false
+		kept = append(kept, s.Path)
+	}
+	slices.Sort(kept)
+	return slices.DeleteFunc(list, func(s Step) bool { return slices.Contains(kept, s.Path) }), kept, nil
+}
+
+// Recovered is what became of a job that a crash interrupted.
+type Recovered struct {
+	Run     string
+	Undo    bool // it was an undo, not an apply
+	Forward bool // it was finished, not taken back
+}
+
+// Recover finishes or takes back what a crash interrupted, and says what it
+// did. Temporary files of killed processes are removed. What another process is
+// working on is left to it.
+func (h Home) Recover() ([]Recovered, error) {
+	var out []Recovered
+	var errs []error
+	sets, _ := filepath.Glob(filepath.Join(h.changes(), "*", "journal"))
+	logs, _ := filepath.Glob(filepath.Join(h.undo(), "runs", "*.journal"))
+	for _, file := range append(sets, logs...) {
+		r, err := h.recoverOne(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // somebody else was quicker
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if r.Run != "" {
+			out = append(out, r)
+		}
+	}
+	return out, errors.Join(append(errs, h.clearLeft())...)
+}
+
+func (h Home) recoverOne(file string) (Recovered, error) {
+	none := Recovered{}
+	lock := filepath.Join(filepath.Dir(file), "lock")
+	if isLog := strings.HasSuffix(file, ".journal"); isLog {
+		lock = strings.TrimSuffix(file, ".journal") + ".lock"
+	}
+	unlock, err := h.lock(lock)
+	if errors.Is(err, fault.Conflict) {
+		return none, nil
+	}
+	if err != nil {
+		return none, err
+	}
+	defer unlock()
+	jr, last, err := readJournal(file)
+	if err != nil {
+		return none, err
+	}
+	r := Recovered{Run: jr.head.Run, Undo: jr.head.What == "undo", Forward: last == commit}
+	root, err := rootFolder(jr.head.Folder)
+	if err != nil {
+		return r, about(jr.head.Folder, err)
+	}
+	defer shut(root)
+	j := &job{id: jr.head.ID, root: root, steps: jr.head.Steps, blobs: h.blobs(), journal: jr, point: h.point}
+	j.source = j.fromBlobs
+	if strings.HasSuffix(file, ".journal") {
+		return r, j.resume(last, func() error { return h.logUndone(jr.head.Run) })
+	}
+	s, err := h.Load(jr.head.Run)
+	if err != nil {
+		return r, err
+	}
+	if r.Undo {
+		return r, j.resume(last, func() error { return s.undone(j.id) })
+	}
+	_, up, _ := s.Layers()
+	if upper, err := rootFolder(up); err == nil {
+		defer shut(upper)
+		from := newSources(upper)
+		defer from.close()
+		j.source = from.open
+	}
+	if err := j.resume(last, func() error { return s.applied(j.id, j.steps) }); err != nil {
+		return r, err
+	}
+	return r, s.tidy()
+}

@@ -1,0 +1,204 @@
+package egress
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// Connection is one request or tunnel: what was asked, how it was decided and
+// what passed. Its text comes from the sandbox; print it quoted.
+type Connection struct {
+	Start    time.Time
+	Duration time.Duration
+	Via      string // how the proxy was asked: "http", "connect", "socks5"; "" if it was not understood
+	Protocol string // what passed: "http", "https" (inspected), "tls", "tcp"; "" if nothing was decided on
+	Method   string // of a request that the proxy saw
+	Path     string // decoded, without the query
+	Host     string // canonical; "" if none was understood
+	Port     uint16
+	Addr     netip.Addr // the address dialled; not valid if none was
+	In       int64      // bytes to the sandbox
+	Out      int64      // bytes from the sandbox
+	Status   int        // of the response that the sandbox was sent; 0 for tunnels
+
+	Effect policy.Effect // Allow; Ask where a person allowed it; Deny
+	Rule   string        // the deciding entry, "default", or what of the proxy refused
+	Reason string        // of a refusal, a failure or a limit that was hit; "" if all went well
+	Hint   string        // the edit that would allow what was refused, for the policy's author; or ""
+	Count  int           // how often this refusal happened, when the same one is repeated; else 1
+}
+
+// Refused reports whether a policy or the proxy said no.
+func (c Connection) Refused() bool { return c.Effect == policy.Deny }
+
+// Target is the connection's destination, as decisions print it; "(none)" if
+// none was understood.
+func (c Connection) Target() string {
+	if c.Host == "" {
+		return "(none)"
+	}
+	t := tool.Target{Method: c.Method, Scheme: c.Protocol, Host: c.Host, Port: c.Port, Path: c.Path}
+	if c.Protocol == "tls" {
+		t.Scheme = "https"
+	}
+	return t.String()
+}
+
+// What of the proxy itself refused, where no policy entry did.
+const (
+	ruleProtocol    = "protocol"            // what was sent is not what the proxy speaks
+	ruleCredentials = "credentials"         // not this sandbox's
+	ruleLimit       = "limit"               // connections or time
+	ruleOver        = "call"                // the call is over
+	ruleInternal    = "internal"            // a bug in Remit
+	ruleSNI         = "sni"                 // the TLS name is not the host decided on
+	ruleSecret      = "secret"              // a secret cannot be added
+	ruleTotal       = "network.total_bytes" // the sandbox's budget is used up
+	ruleResponse    = "network.max_bytes"   // a response is too large
+	ruleBudget      = "budget"              // the budgets of the call are used up
+)
+
+// maxKept bounds how many allowed, and how many different refused, connections
+// are kept.
+const maxKept = 4096
+
+// report collects connections. Repeated refusals are counted, so that they
+// cannot crowd out others.
+type report struct {
+	notice func(Connection)
+	refuse func(tool.Refused) // of the permit
+
+	mu       sync.Mutex
+	passed   []Connection
+	refused  []Connection
+	index    map[Connection]int // of refused, by what makes one the same
+	dropped  int
+	unwanted []string // secrets, which no record shows
+}
+
+func (r *report) hide(secret string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if secret != "" && !slices.Contains(r.unwanted, secret) {
+		r.unwanted = append(r.unwanted, secret)
+	}
+}
+
+func (r *report) add(c Connection) {
+	c.Count = 1
+	r.mu.Lock()
+	for _, s := range r.unwanted {
+		c.Path, c.Host, c.Reason, c.Hint = mask(c.Path, s), mask(c.Host, s), mask(c.Reason, s), mask(c.Hint, s)
+	}
+	r.keep(c)
+	r.mu.Unlock()
+	if c.Refused() {
+		r.refuse(tool.Refused{Action: tool.Network.String() + " " + c.Target(), Rule: c.Rule, Reason: c.Reason})
+	}
+	if r.notice != nil {
+		r.notice(c)
+	}
+}
+
+func mask(s, secret string) string { return strings.ReplaceAll(s, secret, "***") }
+
+func (r *report) keep(c Connection) {
+	if !c.Refused() {
+		if len(r.passed) >= maxKept {
+			r.dropped++
+			return
+		}
+		r.passed = append(r.passed, c)
+		return
+	}
+	key := Connection{Via: c.Via, Protocol: c.Protocol, Method: c.Method, Path: c.Path, Host: c.Host, Port: c.Port,
+		Rule: c.Rule, Reason: c.Reason}
+	if i, ok := r.index[key]; ok {
+		first := &r.refused[i]
+		first.Count++
+		first.In += c.In
+		first.Out += c.Out
+		return
+	}
+	if len(r.refused) >= maxKept {
+		r.dropped++
+		return
+	}
+	if r.index == nil {
+		r.index = map[Connection]int{}
+	}
+	r.index[key] = len(r.refused)
+	r.refused = append(r.refused, c)
+}
+
+// Report gives what happened so far, in the order of the connections' starts.
+// Repeated refusals are one entry with a count.
+func (p *Proxy) Report() []Connection {
+	p.log.mu.Lock()
+	out := slices.Concat(p.log.passed, p.log.refused)
+	p.log.mu.Unlock()
+	slices.SortStableFunc(out, func(a, b Connection) int { return a.Start.Compare(b.Start) })
+	return out
+}
+
+// Dropped is how many connections were too many to be kept for [Proxy.Report].
+func (p *Proxy) Dropped() int {
+	p.log.mu.Lock()
+	defer p.log.mu.Unlock()
+	return p.log.dropped
+}
+
+// record is a connection while it lasts.
+type record struct {
+	Connection
+	flow *flow
+}
+
+func (p *Proxy) begin(via string) *record {
+	return &record{Connection: Connection{Start: time.Now(), Via: via}, flow: newFlow(p.meter, p.limits.ResponseBytes)}
+}
+
+// to names the destination.
+func (r *record) to(t tool.Target) {
+	r.Method, r.Protocol, r.Host, r.Port, r.Path = t.Method, t.Scheme, t.Host, t.Port, t.Path
+}
+
+// allowed notes the decision.
+func (r *record) allowed(v verdict) { r.Effect, r.Rule = v.effect, v.rule }
+
+// end closes the record with what went wrong, if anything, and notes on the
+// permit what really happened.
+func (p *Proxy) end(r *record, err error) {
+	r.Duration = time.Since(r.Start)
+	r.In, r.Out = r.flow.in.Load(), r.flow.out.Load()
+	if err != nil {
+		no := asRefusal(err)
+		r.Reason = no.reason
+		if !no.failure || r.Rule == "" {
+			r.Effect, r.Rule, r.Hint = policy.Deny, no.rule, no.hint
+		}
+	}
+	_ = p.permit.Transferred(r.In, r.Out) // nothing more passes here; the permit's limits have bounded it
+	if r.Addr.IsValid() {
+		happened := tool.Happened{
+			Effect: tool.NetworkHTTP, On: r.Target(), Bytes: r.Out, Received: r.In,
+			Address: netip.AddrPortFrom(r.Addr, r.Port).String(), Rule: r.Rule,
+		}
+		if r.Method == "" {
+			happened.Effect = tool.NetworkSocket
+		}
+		p.log.mu.Lock()
+		for _, s := range p.log.unwanted {
+			happened.On = mask(happened.On, s)
+		}
+		p.log.mu.Unlock()
+		p.permit.Note(happened)
+	}
+	p.log.add(r.Connection)
+}

@@ -1,0 +1,181 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+
+	"github.com/remitrun/remit/internal/base/fault"
+)
+
+// FolderAt is where a command finds its Folder.
+const FolderAt = "/session"
+
+// Folder is a private folder for one command (Command.Folder): all that the
+// command sees of files beside the system, and may change. It is made by
+// Box.NewFolder, filled before the command runs and read when it has ended, by
+// handles that lead nowhere else. It must be closed, which removes it.
+type Folder struct {
+	root  *os.Root
+	path  string // absolute, link-free
+	lock  *os.File
+	bytes int64 // most of all files together
+	files int   // most files and folders
+}
+
+// FolderFile is what is in a Folder.
+type FolderFile struct {
+	Path string // with slashes, relative to the folder
+	Size int64
+	// Odd says why it is no file that can be taken back: a link, a socket, a name
+	// that is not UTF-8; "" for a plain file.
+	Odd string
+	// Closed: it is a folder that cannot be looked into; what is in it is not known.
+	Closed bool
+}
+
+// localName refuses names that lead elsewhere.
+func localName(name string) error {
+	if !fs.ValidPath(name) || name == "." || !filepath.IsLocal(filepath.FromSlash(name)) || strings.ContainsRune(name, 0) {
+		return fault.New(fault.ArgsInvalid, "%q is no path in a folder", name)
+	}
+	return nil
+}
+
+// Put makes a file and the folders above it. What is there already is an error.
+func (f *Folder) Put(name string, content []byte) error {
+	if err := localName(name); err != nil {
+		return err
+	}
+	if err := f.root.MkdirAll(filepath.FromSlash(path.Dir(name)), 0o755); err != nil {
+		return notPut(name, err)
+	}
+	mode := fs.FileMode(0o644)
+	if strings.HasPrefix(string(content[:min(len(content), 2)]), "#!") {
+		mode = 0o755
+	}
+	w, err := f.root.OpenFile(filepath.FromSlash(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return notPut(name, err)
+	}
+	_, err = w.Write(content)
+	if err = errors.Join(err, w.Close()); err != nil {
+		return notPut(name, err)
+	}
+	return nil
+}
+
+func notPut(name string, err error) error {
+	return fault.Wrap(fault.ToolFailed, err, "%q cannot be put into the command's folder: %v", name, rootCause(err))
+}
+
+// Files lists all that is in the folder but folders, sorted, following no link.
+// More than the folder may hold is fault.LimitReached.
+func (f *Folder) Files() ([]FolderFile, error) {
+	var out []FolderFile
+	count, total := 0, int64(0)
+	err := fs.WalkDir(f.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if name == "." && err == nil {
+			return nil
+		}
+		if count++; count > f.files {
+			return fault.New(fault.LimitReached, "the command's folder holds more than %d files", f.files)
+		}
+		if err != nil {
+			out = append(out, FolderFile{Path: name, Odd: "it cannot be looked into", Closed: true})
+			return fs.SkipDir
+		}
+		if d.IsDir() {
+			return nil
+		}
+		one := FolderFile{Path: name, Odd: odd(name, d.Type())}
+		if info, err := d.Info(); err != nil {
+			one.Odd = "it cannot be looked at"
+		} else if one.Odd == "" {
+			one.Size = info.Size()
+		}
+		if total += one.Size; total > f.bytes {
+			return fault.New(fault.LimitReached, "the command's folder holds more than %d bytes", f.bytes)
+		}
+		out = append(out, one)
+		return nil
+	})
+	return out, err
+}
+
+// odd says why a name is not that of a plain file.
+func odd(name string, mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeSymlink != 0:
+		return "it is a symbolic link"
+	case !mode.IsRegular():
+		return "it is no plain file"
+	case !utf8.ValidString(name):
+		return "its name is not UTF-8"
+	}
+	return ""
+}
+
+// Read reads a file that Files listed as plain, once the command has ended: a
+// link or special file is refused, and nothing is waited for.
+func (f *Folder) Read(name string) ([]byte, error) {
+	if err := localName(name); err != nil {
+		return nil, err
+	}
+	if info, err := f.root.Lstat(filepath.FromSlash(name)); err == nil && !info.Mode().IsRegular() {
+		return nil, fault.New(fault.ToolFailed, "%q in the command's folder is no plain file", name)
+	}
+	r, err := f.root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0) // the root is not left, whatever a link says
+	if err != nil {
+		return nil, fault.Wrap(fault.ToolFailed, err, "%q cannot be read from the command's folder: %v", name, rootCause(err))
+	}
+	defer func() { _ = r.Close() }() // nothing was written through it
+	if info, err := r.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, fault.New(fault.ToolFailed, "%q in the command's folder is no plain file", name)
+	}
+	content, err := io.ReadAll(io.LimitReader(r, f.bytes+1))
+	switch {
+	case err != nil:
+		return nil, fault.Wrap(fault.ToolFailed, err, "%q cannot be read from the command's folder: %v", name, rootCause(err))
+	case int64(len(content)) > f.bytes:
+		return nil, fault.New(fault.LimitReached, "%q has more than %d bytes", name, f.bytes)
+	}
+	return content, nil
+}
+
+// Close removes the folder and all that is in it.
+func (f *Folder) Close() error {
+	err := os.RemoveAll(f.path) // it opens each folder beneath the one before, and follows no link
+	if err != nil {
+		f.reopen()
+		err = os.RemoveAll(f.path)
+	}
+	err = errors.Join(err, f.root.Close(), f.lock.Close())
+	if err != nil {
+		return fault.Wrap(fault.ToolFailed, err, "the command's folder %q cannot be removed: %v", f.path, err)
+	}
+	return nil
+}
+
+// reopen gives back to their owner the folders that a command took all access
+// from.
+func (f *Folder) reopen() {
+	_ = fs.WalkDir(f.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return fs.SkipDir
+		}
+		if d.IsDir() {
+			_ = f.root.Chmod(filepath.FromSlash(name), 0o700) // removing it tells
+		}
+		return nil
+	})
+}
+
+func (f *Folder) String() string { return fmt.Sprintf("a private folder at %s", FolderAt) }

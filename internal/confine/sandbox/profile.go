@@ -1,0 +1,466 @@
+package sandbox
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// Access says what a command may do with a file or folder and what is in it.
+type Access uint8
+
+// The kinds of access. The zero Access is none.
+const (
+	NoAccess  Access = 0
+	ReadOnly  Access = 1
+	WriteOnly Access = 2
+	ReadWrite Access = 3
+)
+
+func (a Access) String() string {
+	return [...]string{"none", "read", "write", "read+write"}[a&3]
+}
+
+// NodeKind says what a surveyed name is.
+type NodeKind uint8
+
+// The kinds of nodes.
+const (
+	FileNode NodeKind = iota
+	FolderNode
+	LinkNode
+	SpecialNode // a socket, FIFO or device
+)
+
+// Node is one name that the survey of the host's files found.
+type Node struct {
+	Path     string // absolute, no link in it
+	Kind     NodeKind
+	Children []*Node
+	// Target is where a link leads in the end, or "": that is not known.
+	Target string
+	// Complete says that Children are all there are. What is in a folder that is
+	// not complete stays out of sight.
+	Complete bool
+	Skipped  bool // it is not complete because the survey reached its bound
+	System   bool // it is a folder of the minimal system, which is shown whole
+}
+
+// MountKind says how a path inside the sandbox comes to be.
+type MountKind uint8
+
+// The kinds of mounts.
+const (
+	Bind   MountKind = iota // the host's own file or folder
+	Mask                    // an empty one without any permission, over a visible name
+	Hollow                  // an empty folder that later mounts are made in
+)
+
+// Mount is one path of the sandbox's file tree. Later ones lie over earlier ones.
+type Mount struct {
+	Path   string
+	Kind   MountKind
+	Access Access
+	Folder bool
+	Link   bool   // the name is a symbolic link, and what is bound is the link itself
+	System bool   // part of the minimal system, not of what the policy allows
+	From   string // of a Bind: where it is on the host, if that is elsewhere
+}
+
+// Inputs is all that a profile depends on: the policy's answers, and the facts
+// that were gathered before.
+type Inputs struct {
+	Chain    policy.Chain
+	Limits   policy.Limits
+	Trees    []*Node // survey of the folders that the policy could allow something in
+	System   []Mount // the system's folders that are there
+	Dir, Exe string  // of the command; link-free
+	Held     string  // the workspace of a held run: nothing outside of it can be written
+	State    string  // Remit's own folder, never visible but for Own
+	Own      *Node   // survey of the tool's own folder (policy.Chain.Own); nil: it has none
+	Folder   string  // on the host, of a folder that is at FolderAt and may be written; "": none
+	Proxy    bool    // there can be a proxy
+
+	Isolation policy.Isolation // what the command is going to be confined by
+}
+
+// Profile is what a command gets to see and use. It is computed purely from
+// [Inputs]; what it does not list does not exist for the command.
+type Profile struct {
+	Mounts []Mount
+	Dir    string   // the working folder
+	Env    []string // names of variables that are passed on
+	Path   []string // the trusted PATH
+
+	// Proxy: a proxy on 127.0.0.1 is the one way to any network. It decides each
+	// connection by the policy's network rules, and records what it refuses.
+	// Connects: those rules could allow one.
+	Proxy, Connects bool
+
+	// Isolation is what confines the command. Where it is not full, a mount is a
+	// Landlock rule, or nothing.
+	Isolation policy.Isolation
+
+	// Session: the sandbox stays, and the next command of this very profile is
+	// started in it. Else the sandbox is this command's own.
+	Session bool
+
+	// Standard: more of the system is there than programs need to run at all, and
+	// the loopback interface works.
+	Standard bool
+
+	Memory    int64 // bytes of data a process may have
+	Together  int64 // bytes of all its processes and private files together, where a control group can count them; 0: half of the machine's
+	Disk      int64 // bytes of files in /tmp, which is also HOME
+	Processes int
+	FileSize  int64         // bytes of one written file
+	CPU       time.Duration // of one process; 0: no limit
+	OpenFiles int           // of one process
+
+	Notes []string // what the policy says and the kernel does not enforce to the letter
+}
+
+// maxMounts bounds the mounts of one sandbox, and with them its start.
+const maxMounts = 4000
+
+// probeName stands for any name that is not there yet.
+const probeName = "remit-7f3a9c51-any-other-name"
+
+// Compile computes the profile. A path is readable (writable) only if the whole
+// chain allows reading (writing) it; where the kernel's means are too coarse,
+// the profile is stricter than the policy and says so.
+func Compile(in Inputs) (Profile, error) {
+	l := withDefaults(in.Limits)
+	c := compiler{in: in}
+	c.out = Profile{Dir: in.Dir, Env: slices.Clone(l.Env), Path: slices.Clone(l.Path), Memory: l.Memory,
+		Processes: l.Processes, FileSize: l.WriteBytes, Disk: l.Disk, CPU: l.CPU, OpenFiles: l.OpenFiles,
+		Standard: in.Chain.StandardSystem()}
+	c.out.Proxy, c.out.Connects = in.Proxy, in.Proxy && in.Chain.Connects()
+	if in.Chain.Limits().Memory > 0 {
+		c.out.Together = l.Memory
+	}
+	if c.out.FileSize <= 0 {
+		c.out.FileSize = l.Memory
+	}
+	if in.Isolation == policy.FullIsolation {
+		c.mounts()
+	} else {
+		c.weaken()
+	}
+	c.noteUnseen()
+	if len(c.out.Mounts) > maxMounts {
+		c.out.Mounts = c.out.Mounts[:0]
+		return c.out, fmt.Errorf("the policy's file rules need more than %d mounts for the files that are there", maxMounts)
+	}
+	for _, m := range c.out.Mounts {
+		if !m.System && m.From == "" && m.Folder && m.Access&WriteOnly != 0 {
+			c.note("names that do not exist yet can be created in writable folders also where files.write denies them by name")
+		}
+	}
+	return c.out, nil
+}
+
+// noteUnseen says which folders are out of sight because it is not known what is
+// in them.
+func (c *compiler) noteUnseen() {
+	name := func(list []string) string {
+		if len(list) == 1 {
+			return fmt.Sprintf("%q is", list[0])
+		}
+		return fmt.Sprintf("%q and %d other folders are", list[0], len(list)-1)
+	}
+	if len(c.skipped) > 0 {
+		c.note(fmt.Sprintf("the survey stopped after %d names: %s out of sight; name narrower folders in files.read", maxSurvey, name(c.skipped)))
+	}
+	if len(c.unlisted) > 0 {
+		c.note(name(c.unlisted) + " out of sight: not listable")
+	}
+}
+
+// mounts computes the mounts of full isolation.
+func (c *compiler) mounts() {
+	in := c.in
+	c.out.Mounts = append(c.out.Mounts, in.System...)
+	for _, t := range in.Trees {
+		at := scope{}
+		if _, under := cover(in.System, t.Path); under != nil {
+			at = at.bound(under.Access)
+		}
+		if !at.covered || t.Path != "/" {
+			c.out.Mounts = append(c.out.Mounts, c.tree(t, at, true)...)
+		}
+	}
+	if in.State != "" {
+		if visible, _ := c.visible(in.State); visible {
+			c.out.Mounts = append(c.out.Mounts, Mount{Path: in.State, Kind: Mask, Folder: true})
+		}
+	}
+	c.own()
+	if in.Folder != "" {
+		c.out.Mounts = append(c.out.Mounts, Mount{Path: FolderAt, From: in.Folder, Access: ReadWrite, Folder: true})
+	}
+	if visible, _ := c.visible(in.Exe); in.Exe != "" && !visible {
+		c.out.Mounts = append(c.out.Mounts, Mount{Path: in.Exe, Access: ReadOnly})
+	}
+}
+
+// own shows the tool's own folder, wherever it is.
+func (c *compiler) own() {
+	if c.in.Own == nil {
+		return
+	}
+	list := c.tree(c.in.Own, scope{}, true)
+	if len(list) == 0 {
+		return
+	}
+	for i := range c.out.Mounts {
+		if m := &c.out.Mounts[i]; m.Kind == Mask && within(c.in.Own.Path, m.Path) {
+			m.Kind = Hollow // a folder is made in it
+		}
+	}
+	c.out.Mounts = append(c.out.Mounts, list...)
+}
+
+type compiler struct {
+	in  Inputs
+	out Profile
+
+	skipped  []string // folders that the survey did not get to
+	unlisted []string // folders that could not be listed
+}
+
+// ownFolders are always the sandbox's own.
+var ownFolders = []string{"/proc", "/sys", "/dev"}
+
+// scope is what surrounds a node: nothing yet, or a mount that shows it.
+type scope struct {
+	covered  bool
+	access   Access
+	readable bool // something around it is readable, however far out
+}
+
+// bound is the scope inside a mount.
+func (s scope) bound(a Access) scope {
+	return scope{covered: true, access: a, readable: s.readable || a&ReadOnly != 0}
+}
+
+func (c *compiler) note(s string) {
+	if !slices.Contains(c.out.Notes, s) {
+		c.out.Notes = append(c.out.Notes, s)
+	}
+}
+
+// access asks the policy about one path.
+func (c *compiler) access(p string) Access {
+	for _, never := range append(slices.Clip(ownFolders), c.in.State) {
+		if never != "" && within(p, never) && !(never == c.in.State && c.owned(p)) {
+			return NoAccess
+		}
+	}
+	var a Access
+	for kind, bit := range map[tool.ActionKind]Access{tool.FileRead: ReadOnly, tool.FileWrite: WriteOnly} {
+		if bit == WriteOnly && c.in.Held != "" && !within(p, c.in.Held) && !c.owned(p) {
+			continue
+		}
+		d := c.in.Chain.DecideAction(tool.Action{Kind: kind, Path: p, Real: p})
+		switch d.Effect {
+		case policy.Allow:
+			a |= bit
+		case policy.Ask:
+			c.note("files that the policy asks about count as denied inside a command")
+		}
+	}
+	return a
+}
+
+// owned reports whether a path is in the tool's own folder.
+func (c *compiler) owned(p string) bool { return c.in.Own != nil && within(p, c.in.Own.Path) }
+
+// fit makes an access fit for a place: Landlock's rules add up on the way to a
+// file, so what is only writable can be kept from being read only where nothing
+// around it is readable.
+func (c *compiler) fit(p string, a Access, at scope) Access {
+	readable := at.readable
+	for _, always := range []string{"/tmp", "/etc"} {
+		readable = readable || within(p, always)
+	}
+	if a == WriteOnly && readable {
+		c.note("what may be written and not read inside a readable folder is out of sight")
+		return NoAccess
+	}
+	return a
+}
+
+// tree gives the mounts that make one folder and what is in it as the policy
+// wants it.
+func (c *compiler) tree(n *Node, at scope, top bool) []Mount {
+	if n.Kind != FolderNode {
+		return c.leaf(n, at)
+	}
+	other, pinned := NoAccess, false
+	switch {
+	case n.System && at.covered:
+		return []Mount{{Path: n.Path, Access: ReadOnly, Folder: true, System: true}}
+	case n.System || !top && (n.Path == "/tmp" || slices.Contains(ownFolders, n.Path)):
+		return nil // it is there already
+	case n.Skipped:
+		c.skipped = append(c.skipped, n.Path)
+	case !n.Complete:
+		c.unlisted = append(c.unlisted, n.Path)
+	case n.Path != "/":
+		other = c.access(path.Join(n.Path, probeName))
+		if own := c.access(n.Path); !top && at.covered && at.access != NoAccess {
+			// A folder that may be filled and not replaced, such as .git, is a mount
+			// of its own: nobody can rename or remove that.
+			pinned = other&^own&WriteOnly != 0
+			other &= own | WriteOnly
+		}
+	}
+	other = c.fit(n.Path, other, at)
+	var out []Mount
+	inside := at
+	switch {
+	case at.covered && other == at.access && n.Path != c.in.Held && !pinned:
+	case other != NoAccess:
+		out = append(out, Mount{Path: n.Path, Access: other, Folder: true})
+		inside = at.bound(other)
+	case at.covered:
+		out = append(out, Mount{Path: n.Path, Kind: Hollow, Folder: true})
+		inside = scope{readable: at.readable}
+	}
+	head := len(out)
+	if n.Complete {
+		for _, child := range n.Children {
+			out = append(out, c.tree(child, inside, false)...)
+		}
+	}
+	switch {
+	case head == 1 && len(out) == 1 && out[0].Kind == Hollow:
+		out[0].Kind = Mask
+	case head == 0 && len(out) > 0 && at.access&WriteOnly != 0:
+		// What is mounted over stays what it is only while nobody can rename the
+		// folder around it, or put another in its place. A mount's root stays.
+		out = slices.Insert(out, 0, Mount{Path: n.Path, Access: at.access, Folder: true})
+	}
+	return out
+}
+
+func (c *compiler) leaf(n *Node, at scope) []Mount {
+	if n.Kind == LinkNode {
+		return c.link(n, at)
+	}
+	a := NoAccess
+	if n.Kind == FileNode {
+		a = c.fit(n.Path, c.access(n.Path), at)
+	}
+	switch {
+	case at.covered && a == at.access, !at.covered && a == NoAccess:
+		return nil
+	case a == NoAccess:
+		return []Mount{{Path: n.Path, Kind: Mask}}
+	}
+	return []Mount{{Path: n.Path, Access: a}}
+}
+
+// link keeps the name of a symbolic link as the policy wants it. Where the link
+// leads is decided there, by the name there.
+func (c *compiler) link(n *Node, at scope) []Mount {
+	if !at.covered {
+		return nil
+	}
+	a := c.fit(n.Path, c.access(n.Path), at)
+	switch {
+	case at.access&^a == NoAccess: // a name like those around it
+		return nil
+	case a&ReadOnly != 0 && n.Target != "" && c.access(n.Target)&WriteOnly == 0:
+		return []Mount{{Path: n.Path, Access: ReadOnly, Link: true}}
+	case a&ReadOnly != 0:
+		c.note("a link whose name may not be written is out of sight where it leads to what may, or to nothing")
+	}
+	return []Mount{{Path: n.Path, Kind: Mask}}
+}
+
+// restrictedLinks calls do for each link whose name the policy closes in part.
+func restrictedLinks(chain policy.Chain, nodes []*Node, do func(*Node)) {
+	for _, n := range nodes {
+		if n.Kind == LinkNode && slices.ContainsFunc([]tool.ActionKind{tool.FileRead, tool.FileWrite}, func(kind tool.ActionKind) bool {
+			return chain.DecideAction(tool.Action{Kind: kind, Path: n.Path, Real: n.Path}).Effect != policy.Allow
+		}) {
+			do(n)
+		}
+		restrictedLinks(chain, n.Children, do)
+	}
+}
+
+// visible says whether the mounts so far show a path, and how.
+func (c *compiler) visible(p string) (bool, Access) {
+	_, m := cover(c.out.Mounts, p)
+	if m == nil || m.Kind != Bind {
+		return false, NoAccess
+	}
+	return true, m.Access
+}
+
+// cover is the topmost mount that p lies in.
+func cover(mounts []Mount, p string) (int, *Mount) {
+	for i := len(mounts) - 1; i >= 0; i-- {
+		if within(p, mounts[i].Path) {
+			return i, &mounts[i]
+		}
+	}
+	return -1, nil
+}
+
+// within says whether p is the folder or below it. Both are clean.
+func within(p, folder string) bool {
+	return p == folder || folder == "/" || strings.HasPrefix(p, folder) && p[len(folder)] == '/'
+}
+
+// String prints the profile, a line for each thing that it allows.
+func (p Profile) String() string {
+	var b strings.Builder
+	for _, m := range p.Mounts {
+		what := m.Access.String()
+		switch m.Kind {
+		case Mask:
+			what = "masked"
+		case Hollow:
+			what = "emptied"
+		}
+		fmt.Fprintf(&b, "%-10s %q\n", what, m.Path)
+	}
+	network := "none"
+	switch {
+	case p.Proxy && !p.Connects:
+		network = "none; a proxy refuses connections and records them"
+	case p.Proxy:
+		network = "through the proxy, by the policy's rules"
+	}
+	system := "minimal"
+	if p.Standard {
+		system = "standard"
+	}
+	tier := "fresh"
+	if p.Session {
+		tier = "session"
+	}
+	fmt.Fprintf(&b, "isolation  %s\ntier       %s\nsystem     %s\n", p.Isolation, tier, system)
+	fmt.Fprintf(&b, "folder     %q\nnetwork    %s\nenv        %s\npath       %s\n", p.Dir, network, strings.Join(p.Env, " "), strings.Join(p.Path, ":"))
+	fmt.Fprintf(&b, "memory     %d bytes a process\ndisk       %d bytes in /tmp\nprocesses  %d\nfile size  %d bytes\nopen files %d a process\n",
+		p.Memory, p.Disk, p.Processes, p.FileSize, p.OpenFiles)
+	if p.Together > 0 {
+		fmt.Fprintf(&b, "together   %d bytes of all processes and of what is in memory for them, where a control group counts it\n", p.Together)
+	}
+	if p.CPU > 0 {
+		fmt.Fprintf(&b, "cpu        %s a process\n", p.CPU)
+	}
+	for _, n := range append([]string{"the system's programs and libraries are readable whatever files.read says"}, p.Notes...) {
+		fmt.Fprintf(&b, "note       %s\n", n)
+	}
+	return b.String()
+}

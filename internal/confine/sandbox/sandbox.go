@@ -1,0 +1,233 @@
+// Package sandbox runs commands confined by the operating system. There is one
+// way in, [Box.Run]: it checks the command against the call's permit once more,
+// compiles the permit's policies into a [Profile], and has a small spawner
+// process start the command inside new namespaces, behind its own mounts,
+// Landlock rules and a seccomp filter. What the policy does not allow does not
+// exist in there. Where the kernel cannot confine, nothing runs.
+//
+// Start at [Box.Run] for what happens, [Compile] for what is allowed, and
+// [Probe] for what this machine can do.
+package sandbox
+
+import (
+	"context"
+	"net"
+	"os"
+	"time"
+
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// Command is one command to run.
+type Command struct {
+	// Argv as asked. Argv[0] is looked up on the permit's trusted PATH, or is a
+	// path (absolute, or relative to Dir).
+	Argv []string
+	Dir  string            // absolute working folder
+	Env  map[string]string // variables of this call; only names that the policy lists
+	// Stdin is all that the command can read there.
+	Stdin     []byte
+	Timeout   time.Duration // 0: the policy's
+	MaxOutput int64         // bytes kept of each of stdout and stderr; 0: the policy's
+	// Shell says that Argv is the pinned shell, started by Remit itself for a
+	// script whose every command was decided: no command rule is checked for it.
+	Shell bool
+	// Starts is what the script or command starts, as it was decided: each
+	// command is looked up and checked once more.
+	Starts []tool.Action
+
+	// Folder, where it is not nil, is all that the command sees of files beside the
+	// system, at FolderAt, which is then its Dir. What the rules of files say is of no
+	// concern: nothing that they speak of is there. It needs full isolation.
+	Folder *Folder
+
+	layers *layers // of a run whose writes are held
+	// Typed says that a person typed the command, see tool.Action.
+	Typed bool
+	// Long: without a commands.timeout of the policy's, it may take for ever.
+	Long bool
+	// Stdio are the command's own streams in place of Stdin and captured ones.
+	Stdio *Stdio
+	// Ask answers where the network rules ask, and holds the connection until
+	// then; nil says no. Notice is told of each connection as it ends or is
+	// refused. Both are called from several goroutines.
+	Ask    func(ctx context.Context, a tool.Action, d policy.Decision) bool
+	Notice func(Connection)
+	// Observe tells in the outcome which paths the command used and tried. A
+	// machine that cannot observe does not run it.
+	Observe bool
+}
+
+// Stdio is what a command reads and writes directly: ends of pipes, which Run
+// closes, or a terminal. Nothing else is taken, since a descriptor of a file or
+// folder would lead out of the sandbox.
+type Stdio struct {
+	In, Out, Err *os.File
+	// Terminal, in place of the three, is a terminal that is made inside the
+	// sandbox and becomes the command's controlling one.
+	Terminal *Terminal
+}
+
+// Terminal is a terminal for one command.
+type Terminal struct {
+	Columns, Rows int // its size when the command starts
+	// Opened is given the end that Remit keeps, once, before the command starts
+	// to run; not where no sandbox could be made. Who has it closes it.
+	Opened func(*os.File)
+}
+
+func (s *Stdio) close() {
+	if s == nil {
+		return
+	}
+	for _, f := range []*os.File{s.In, s.Out, s.Err} {
+		if f != nil {
+			_ = f.Close() // the same file may be there three times
+		}
+	}
+}
+
+// Stream is what a command wrote to stdout or stderr.
+type Stream struct {
+	Data      []byte // the first bytes, up to the cap
+	Total     int64  // how many there were
+	Truncated bool
+}
+
+// Outcome is how a command ended. A command that ran and failed is an Outcome,
+// not an error.
+type Outcome struct {
+	ExitCode    int    // -1 when it did not exit by itself
+	Signal      string // "SIGKILL"; "" when it exited
+	Stdout      Stream
+	Stderr      Stream
+	Duration    time.Duration
+	TimedOut    bool
+	Limit       string        // the limit that ended it, or some of its processes, as far as can be told, for people; or ""
+	Tier        string        // "fresh": a sandbox of its own; "session": one that other commands of the same profile use too
+	CPU         time.Duration // user and system time of all its processes
+	PeakMemory  int64         // bytes that it had at once, where a control group counts them; else those of its largest process
+	DiskRead    int64         // bytes that came from disks, as far as the kernel counts them
+	DiskWritten int64
+	// Isolation is what confined it: "full", or weaker where the policy names that
+	// and the machine has no more.
+	Isolation string
+	// Connections are those that were asked for through the proxy, refused ones
+	// included.
+	Connections []Connection
+	// Touched are the paths that an observed command named, sorted; Unseen is how
+	// often it named others that were too many.
+	Touched []Touch
+	Unseen  int
+	// Limits says of each limit how much it was and what enforced it.
+	Limits map[string]string
+	Notes  []string // what of the policy the sandbox did not enforce to the letter
+}
+
+// Failure is nil for a command that exited with 0, and else says how it ended: what
+// is what messages call it, as "the program"; stopper is what may have set its time.
+func (o Outcome) Failure(what, stopper string) error {
+	switch {
+	case o.TimedOut:
+		return fault.New(fault.ToolTimeout, "%s was stopped after %v", what, o.Duration.Round(time.Millisecond)).WithHint("%s ended it", stopper)
+	case o.Limit != "" && (o.ExitCode != 0 || o.Signal != ""):
+		return fault.New(fault.ToolFailed, "%s was ended by a limit: %s", what, o.Limit)
+	case o.Signal != "":
+		return fault.New(fault.ToolFailed, "%s was ended by %s", what, o.Signal)
+	case o.ExitCode != 0:
+		return fault.New(fault.ToolFailed, "%s exited with status %d", what, o.ExitCode)
+	}
+	return nil
+}
+
+// Connection is one attempt to reach the network.
+type Connection struct {
+	Target   string `json:"target"`            // what was asked for, as "tcp://host:port" or a URL
+	Address  string `json:"address,omitempty"` // the one that was dialled
+	Allowed  bool   `json:"allowed"`
+	Reason   string `json:"reason,omitempty"` // the rule, or why not
+	Hint     string `json:"-"`                // the edit that would allow it, for the policy's author; or ""
+	Sent     int64  `json:"sent,omitempty"`   // bytes
+	Received int64  `json:"received,omitempty"`
+}
+
+// TrustFile is where a command finds the certificates to trust if the proxy has
+// one of its own: those of the host, and that one. The proxy's Env names it.
+const TrustFile = "/etc/remit-ca.pem"
+
+// Proxy is the one way out of a sandbox. It decides each connection by the
+// call's permit; where no policy allows any, it refuses and records them all.
+type Proxy interface {
+	// Serve takes connections until Close. The listener is inside the sandbox.
+	Serve(l net.Listener) error
+	// Env gives the variables that point a command at the proxy on that port of
+	// 127.0.0.1.
+	Env(port int) map[string]string
+	// CA is the certificate that the command must trust, in PEM; nil for none.
+	CA() []byte
+	// Connections tells what was asked for, once Close has returned.
+	Connections() []Connection
+	Close() // cuts every connection and waits for what serves them
+}
+
+// Config is what a Box needs of its surroundings.
+type Config struct {
+	// Getenv gives the runtime's own variables, of which those that the policy
+	// lists are passed on. nil: there are none.
+	Getenv func(name string) (string, bool)
+	// Secret finds a stored value by its policy.EnvSecret.Key, for the commands
+	// that a policy gives one in a variable. nil: there are none.
+	Secret func(key string) (string, bool)
+	// State is Remit's own folder, which no command ever sees; "" if there is none.
+	State string
+	// Egress makes the proxy of one command. nil: no command reaches any network.
+	Egress func(p permit.Permit, c Command) (Proxy, error)
+	// Lacking is what the machine is taken to be without.
+	Lacking Lacking
+}
+
+// Layer is one part of the confinement and whether this machine has it.
+type Layer struct {
+	Name      string `json:"name"`
+	Available bool   `json:"available"`
+	Required  bool   `json:"required"` // without it no command is run
+	Detail    string `json:"detail"`   // what was found, or why it is missing
+	Hint      string `json:"hint,omitempty"`
+}
+
+// Defaults of the policy's limits that are zero where a chain sets none.
+const (
+	defaultTimeout   = 300 * time.Second
+	defaultOutput    = 1 << 20
+	defaultMemory    = 2 << 30
+	defaultProcesses = 256
+	defaultFiles     = 4096
+)
+
+func withDefaults(l policy.Limits) policy.Limits {
+	if l.CommandTimeout <= 0 {
+		l.CommandTimeout = defaultTimeout
+	}
+	if l.OutputBytes <= 0 {
+		l.OutputBytes = defaultOutput
+	}
+	if l.Memory <= 0 {
+		l.Memory = defaultMemory
+	}
+	if l.Processes <= 0 {
+		l.Processes = defaultProcesses
+	}
+	if l.OpenFiles <= 0 {
+		l.OpenFiles = defaultFiles
+	}
+	if l.Disk <= 0 {
+		l.Disk = l.Memory
+	}
+	if len(l.Path) == 0 {
+		l.Path = []string{"/usr/local/bin", "/usr/bin", "/bin"}
+	}
+	return l
+}

@@ -1,0 +1,110 @@
+package sandbox
+
+import (
+	"path"
+	"slices"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+)
+
+// Lacking makes a Box take the machine for one that has less than it has. It is
+// for tests: what it names can only be taken away.
+type Lacking uint8
+
+// What a machine can be without.
+const (
+	NoNamespaces Lacking = 1 << iota
+	NoLandlock
+)
+
+// What a weaker isolation does not keep, for people.
+var (
+	landlockNotes = []string{
+		"isolation is landlock, weaker than full: there is no file tree, process list or network of the command's own",
+		"names, sizes and times of files anywhere can be seen; modes, owners, times and attributes of files cannot be changed",
+		"there are no sockets at all: network rules need full isolation",
+		"/tmp is not private: TMPDIR and HOME are a folder of the host's, without a quota, that is removed afterwards",
+		"the command's processes are looked for and killed one by one",
+	}
+	noneNotes = []string{
+		"isolation is none: the rules of files and network do not hold for what the command does",
+		"the command's processes are looked for and killed one by one",
+	}
+)
+
+// weaken makes the profile of a weaker isolation.
+func (c *compiler) weaken() {
+	c.out.Proxy, c.out.Connects = false, false
+	c.out.Isolation = c.in.Isolation
+	if c.in.Isolation == policy.NoIsolation {
+		c.out.Notes = slices.Clone(noneNotes)
+		return
+	}
+	c.out.Notes = slices.Clone(landlockNotes)
+	c.out.Mounts = append(c.out.Mounts, c.in.System...)
+	trees := c.in.Trees
+	if c.in.Own != nil {
+		trees = append(slices.Clip(trees), c.in.Own)
+	}
+	for _, t := range trees {
+		whole, a, parts := c.grants(t, true)
+		if whole && a != NoAccess {
+			parts = []Mount{{Path: t.Path, Access: a, Folder: t.Kind == FolderNode}}
+		}
+		c.out.Mounts = append(c.out.Mounts, parts...)
+	}
+	if _, over := cover(c.in.System, c.in.Exe); c.in.Exe != "" && over == nil {
+		c.out.Mounts = append(c.out.Mounts, Mount{Path: c.in.Exe, Access: ReadOnly})
+	}
+}
+
+// grants are the rules that show of a node what the policy allows, without any
+// that takes something back: Landlock's rules only add up on the way to a file.
+// whole says that one rule, with access a, says it all.
+func (c *compiler) grants(n *Node, top bool) (whole bool, a Access, parts []Mount) {
+	switch n.Kind {
+	case FileNode:
+		return true, c.access(n.Path), nil
+	case LinkNode: // where it leads is decided there
+		return true, c.access(n.Path), nil
+	case SpecialNode:
+		return false, NoAccess, nil
+	}
+	switch {
+	case n.System: // it has a rule already
+		return true, ReadOnly, nil
+	case !top && (n.Path == "/tmp" || slices.Contains(ownFolders, n.Path)):
+		return false, NoAccess, nil
+	case n.Skipped:
+		c.skipped = append(c.skipped, n.Path)
+		return true, NoAccess, nil
+	case !n.Complete:
+		c.unlisted = append(c.unlisted, n.Path)
+		return true, NoAccess, nil
+	}
+	a = c.access(path.Join(n.Path, probeName))
+	if !top {
+		a &= c.access(n.Path)
+	}
+	whole = n.Path != "/"
+	for _, child := range n.Children {
+		one, b, below := c.grants(child, false)
+		switch {
+		case !one:
+			whole = false
+			parts = append(parts, below...)
+		default:
+			whole = whole && a == b
+			if child.Kind != LinkNode && b != NoAccess {
+				parts = append(parts, Mount{Path: child.Path, Access: b, Folder: child.Kind == FolderNode})
+			}
+		}
+	}
+	if whole {
+		return true, a, nil
+	}
+	if a != NoAccess {
+		c.note("a folder of which a part is denied cannot be listed, and new names in it are out of reach")
+	}
+	return false, NoAccess, parts
+}

@@ -1,0 +1,332 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/runner"
+)
+
+// call is one call of a client, under way.
+type call struct {
+	request
+	put  puts // puts questions to the client; nil: it can be asked nothing
+	stop context.CancelFunc
+
+	mu sync.Mutex // guards request.answers
+}
+
+// puts asks the client for what is wanted, all at once.
+type puts func(ctx context.Context, wanted mcp.InputRequestMap) (mcp.InputResponseMap, error)
+
+// request is a request of the client that becomes a call, whatever its kind.
+type request struct {
+	said
+	session *mcp.ServerSession
+	key     string // what the client asks for, to know the same again
+	token   any    // for progress; nil: none is wanted
+	level   string // from which level on logs are wanted
+	state   string // of a call that the client comes back with
+	answers mcp.InputResponseMap
+}
+
+// said is what every request tells of its client.
+type said interface {
+	ProtocolVersion() string
+	ClientCapabilities() *mcp.ClientCapabilities
+	ClientInfo() *mcp.Implementation
+}
+
+// unlisted handles what is asked for and is not listed, so that it too is decided
+// and recorded: the client may know a name from elsewhere. It is asked no questions.
+func (c *conn) unlisted(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		switch r := req.(type) {
+		case *mcp.CallToolRequest:
+			c.mu.Lock()
+			_, listed := c.listed[r.Params.Name]
+			c.mu.Unlock()
+			if !listed {
+				return notNil(c.use(ctx, r, false))
+			}
+		case *mcp.ReadResourceRequest:
+			reached := false
+			res, err := next(context.WithValue(ctx, reachedKey{}, &reached), method, req)
+			if reached {
+				return res, err
+			}
+			return notNil(c.read(ctx, r, false))
+		case *mcp.GetPromptRequest:
+			if _, listed := c.promptOf(r.Params.Name); !listed {
+				return notNil(c.prompt(ctx, r, false))
+			}
+		case *mcp.ListResourcesRequest, *mcp.ListResourceTemplatesRequest, *mcp.ListPromptsRequest:
+			c.relist(ctx)
+		case *mcp.ListToolsRequest:
+			c.relist(ctx)
+			res, err := next(ctx, method, req)
+			if list, ok := res.(*mcp.ListToolsResult); ok && err == nil {
+				return pageOf(list), nil
+			}
+			return res, err
+		case *mcp.ServerRequest[*mcp.SetLoggingLevelParams]:
+			c.mu.Lock()
+			c.level = string(r.Params.Level)
+			c.mu.Unlock()
+		}
+		return next(ctx, method, req)
+	}
+}
+
+type reachedKey struct{}
+
+// notNil keeps a nil result of a type from being taken for a result.
+func notNil[R mcp.Result](res R, err error) (mcp.Result, error) {
+	if err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+// idOf is the tool that a client means.
+func (c *conn) idOf(name string) tool.ID {
+	c.mu.Lock()
+	id, ok := c.listed[name]
+	c.mu.Unlock()
+	if ok {
+		return id
+	}
+	if only := c.gateway.opts.Server; only != "" {
+		return tool.ID("mcp:" + only + ":" + name)
+	}
+	if id, ok = IDOf(name); ok {
+		return id
+	}
+	return tool.ID(name) // the catalog says that there is none
+}
+
+// handle is tools/call.
+func (c *conn) handle(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	return c.use(ctx, req, true)
+}
+
+// use is tools/call; asking: the client can be asked something meanwhile.
+func (c *conn) use(ctx context.Context, req *mcp.CallToolRequest, asking bool) (*mcp.CallToolResult, error) {
+	r := request{said: req, session: req.Session, token: req.Params.GetProgressToken(), level: c.levelOf(req, req.Params.Meta),
+		key: "tools/call " + req.Params.Name, state: req.Params.RequestState, answers: req.Params.InputResponses}
+	o, q, err := c.carry(ctx, r, asking, func() (runner.Call, error) {
+		args, err := decodeArgs(req.Params.Arguments)
+		return runner.Call{Tool: c.idOf(req.Params.Name), Args: args}, err
+	})
+	if q != nil {
+		return &mcp.CallToolResult{InputRequests: q.wanted, RequestState: q.state}, nil
+	}
+	return c.answer(o, err)
+}
+
+// questions are what a call wants to know before it goes on.
+type questions struct {
+	wanted mcp.InputRequestMap
+	state  string // by which the client comes back
+}
+
+// carry takes a request all the way: to its outcome, or to questions.
+func (c *conn) carry(ctx context.Context, r request, asking bool, read func() (runner.Call, error)) (runner.Outcome, *questions, error) {
+	select {
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
+	default:
+		return runner.Outcome{}, nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "too many calls are under way; wait for some to end"}
+	}
+	rc, err := read()
+	if r.state != "" {
+		return c.resume(ctx, r, rc, err)
+	}
+	rc.Index = int(c.last.Add(1))
+	if err != nil {
+		o, fatal := c.session.Refuse(ctx, rc, err)
+		return o, nil, fatal
+	}
+	k := &call{request: r}
+	ctx, quiet := progress(ctx, r)
+	defer quiet()
+	if asking && r.canAsk() {
+		if r.multiRound() {
+			return c.park(ctx, k, rc)
+		}
+		k.put = k.directly
+	}
+	o, fatal := c.make(ctx, k, rc)
+	return o, nil, fatal
+}
+
+// make makes the call; meanwhile its questions find the client.
+func (c *conn) make(ctx context.Context, k *call, rc runner.Call) (runner.Outcome, error) {
+	ctx, k.stop = context.WithCancel(tool.WithCaller(ctx, k.caller(ctx, rc.Tool)))
+	defer k.stop()
+	c.mu.Lock()
+	c.calls[rc.Index] = k
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		delete(c.calls, rc.Index)
+		c.mu.Unlock()
+	}()
+	return c.session.Call(ctx, rc)
+}
+
+// stopCalls gives up the calls that are under way.
+func (c *conn) stopCalls() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range c.calls {
+		k.stop()
+	}
+}
+
+// decodeArgs reads arguments as strictly as they are recorded.
+func decodeArgs(raw json.RawMessage) (tool.Args, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return tool.Args{}, nil
+	}
+	if canon.Values(raw) > canon.MaxValues {
+		return nil, fault.New(fault.ArgsInvalid, "the arguments have more than %d values", canon.MaxValues)
+	}
+	v, err := canon.Decode(raw)
+	if err != nil {
+		return nil, fault.New(fault.ArgsInvalid, "the arguments are no usable JSON: %v", err)
+	}
+	args, ok := v.(map[string]any)
+	if !ok {
+		return nil, fault.New(fault.ArgsInvalid, "the arguments are no JSON object")
+	}
+	return args, nil
+}
+
+// answer gives the client what came of a call. A tool that there is not is an
+// error of the protocol; all else that goes wrong is the call's, for the model to
+// act on.
+func (c *conn) answer(o runner.Outcome, fatal error) (*mcp.CallToolResult, error) {
+	if fatal != nil {
+		return nil, fatalError(fatal)
+	}
+	if werr := (*jsonrpc.Error)(nil); errors.As(o.Err, &werr) && werr.Code == mcp.CodeMissingRequiredClientCapabilities {
+		return nil, werr // what the client would have to be able to do, in the protocol's own words
+	}
+	if o.Status != tool.Completed && fault.CodeOf(o.Err) == fault.ToolUnknown {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fault.CodeOf(o.Err).Error() + " " + fault.Message(o.Err)}
+	}
+	res := &mcp.CallToolResult{Meta: mcp.Meta{"run.remit/call": map[string]any{
+		"run": c.session.Run(), "index": o.Index, "status": o.Status.String(), "rule": ruleName(o),
+	}}}
+	if o.Status == tool.Completed {
+		return c.give(res, o), nil
+	}
+	res.IsError = true
+	res.Content = []mcp.Content{&mcp.TextContent{Text: c.refusal(o)}}
+	if o.Output == nil {
+		return res, nil
+	}
+	if text, err := json.Marshal(o.Output); err == nil {
+		res.Content = append(res.Content, &mcp.TextContent{Text: string(text)})
+	}
+	return res, nil
+}
+
+// fatalError says that a call was not made at all.
+func fatalError(err error) error {
+	if werr := (*jsonrpc.Error)(nil); errors.As(err, &werr) {
+		return werr
+	}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fault.CodeOf(err).Error() + " " + fault.Message(err)}
+}
+
+// give writes an output: as it is, and as text for clients that know no more.
+func (c *conn) give(res *mcp.CallToolResult, o runner.Outcome) *mcp.CallToolResult {
+	out := o.Output
+	if out == nil {
+		out = map[string]any{}
+	}
+	text, err := json.Marshal(out)
+	if err != nil {
+		res.IsError = true
+		res.Content = []mcp.Content{&mcp.TextContent{Text: "the output cannot be written as JSON"}}
+		return res
+	}
+	if _, there := out["content"].([]any); there && strings.HasPrefix(string(o.Tool), "mcp:") && c.relay(res, text, serverOf(o.Tool)) {
+		return res
+	}
+	res.Content = []mcp.Content{&mcp.TextContent{Text: string(text)}}
+	res.StructuredContent = json.RawMessage(text)
+	return res
+}
+
+// relay gives the client what another server answered, block by block.
+func (c *conn) relay(res *mcp.CallToolResult, output []byte, server string) bool {
+	var own struct {
+		Content    json.RawMessage `json:"content"`
+		Structured json.RawMessage `json:"structured"`
+	}
+	if json.Unmarshal(output, &own) != nil {
+		return false
+	}
+	raw, err := json.Marshal(map[string]json.RawMessage{"content": own.Content})
+	var parsed mcp.CallToolResult
+	if err != nil || json.Unmarshal(raw, &parsed) != nil {
+		return false
+	}
+	for _, b := range parsed.Content {
+		if link, ok := b.(*mcp.ResourceLink); ok {
+			link.URI = c.shownURI(server, link.URI)
+		}
+	}
+	res.Content = parsed.Content
+	if len(own.Structured) > 0 {
+		res.StructuredContent = own.Structured
+	}
+	return true
+}
+
+// progress lets the call's tool tell the client how far it is, where the client
+// wants to know. Nothing is told any more once quiet was called.
+func progress(ctx context.Context, r request) (_ context.Context, quiet func()) {
+	if r.token == nil {
+		return ctx, func() {}
+	}
+	var mu sync.Mutex
+	last := -1.0
+	var told time.Time
+	over := false
+	tell := func(p tool.Progress) {
+		mu.Lock()
+		defer mu.Unlock()
+		if over || p.Done <= last || time.Since(told) < progressEvery {
+			return
+		}
+		last, told = p.Done, time.Now()
+		// What cannot be told is lost: the call goes on.
+		_ = r.session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: r.token, Progress: p.Done, Total: p.Total, Message: p.Message})
+	}
+	return tool.WithProgress(ctx, tell), func() {
+		mu.Lock()
+		over = true
+		mu.Unlock()
+	}
+}
+
+// progressEvery is how often at most a client is told.
+const progressEvery = 20 * time.Millisecond
+
+// unguessable makes a name that nobody can guess.
+func unguessable() string { return rand.Text() }

@@ -1,0 +1,294 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/doors/admission"
+	"github.com/remitrun/remit/internal/doors/hostcheck"
+)
+
+const (
+	maxClients  = 64               // connections of clients, each with a run
+	maxSockets  = 256              // of the network
+	maxFrom     = 64               // of them of one address
+	maxRate     = 10000            // requests a second of one grant, and of one root grant
+	maxRefused  = 10               // requests a second of one address that present no good grant
+	clientIdle  = 10 * time.Minute // after which a client that says nothing has gone
+	maxHeader   = 64 << 10         // bytes
+	closeWithin = 10 * time.Second
+)
+
+// web serves clients over HTTP.
+type web struct {
+	gateway *Gateway
+	hosts   []string // by which clients may call it, besides loopback's
+	port    string
+	rates   *admission.Rates // of grants; nil: another server, which has checked hosts, origins and rates, calls this one
+	refused *admission.Rates // of addresses; nil like rates
+
+	seats *admission.Seats // one for each client
+
+	mu      sync.Mutex
+	clients map[string]*client // by their session, or by their token where the protocol has no sessions
+}
+
+// client is one client over HTTP: who comes with its session must have its token.
+type client struct {
+	key      string
+	release  func() // gives its seat back
+	token    [sha256.Size]byte
+	sessions bool // the protocol has sessions, of which this is one
+	conn     *conn
+	handler  http.Handler
+	active   int // requests under way; guarded by web.mu
+	used     time.Time
+}
+
+// ServeHTTP serves clients on a listener until ctx ends. Every client presents a
+// grant token as its bearer token, and is under that grant alone. Requests that
+// name another host than loopback's or one of hosts are refused, as are those
+// that a web page of another origin made.
+func (g *Gateway) ServeHTTP(ctx context.Context, l net.Listener, hosts []string) error {
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return fault.Wrap(fault.Usage, err, "the address %s has no port", l.Addr())
+	}
+	w := newWeb(g)
+	w.hosts, w.port = hosts, port
+	w.rates, w.refused = admission.NewRates(maxRate, 2*maxRate), admission.NewRates(maxRefused, 2*maxRefused+1)
+	srv := &http.Server{
+		Handler: w, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	inner, stop := context.WithCancel(ctx)
+	var tasks sync.WaitGroup
+	tasks.Go(func() { g.watch(inner) })
+	tasks.Go(func() { w.reap(inner) })
+	tasks.Go(func() {
+		<-inner.Done()
+		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWithin)
+		defer cancel()
+		w.endAll(after)
+		if srv.Shutdown(after) != nil {
+			_ = srv.Close() // who does not end is cut off
+		}
+	})
+	err = srv.Serve(admission.Listen(l, maxSockets, maxFrom))
+	stop()
+	tasks.Wait()
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return err
+}
+
+func newWeb(g *Gateway) *web {
+	return &web{gateway: g, clients: map[string]*client{}, seats: admission.NewSeats(maxClients)}
+}
+
+// ServeHTTP implements http.Handler.
+func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	if why := (hostcheck.Service{Hosts: w.hosts, Port: w.port}).Foreign(r); why != "" && w.rates != nil {
+		turnAway(rw, why, http.StatusForbidden)
+		return
+	}
+	token, who, status, err := w.recognize(r)
+	if err != nil {
+		if status == http.StatusUnauthorized {
+			rw.Header().Set("WWW-Authenticate", `Bearer realm="remit"`)
+		}
+		turnAway(rw, fault.CodeOf(err).Error()+" "+fault.Message(err), status)
+		return
+	}
+	c, status, err := w.clientOf(r, token, who)
+	if err != nil {
+		http.Error(rw, fault.CodeOf(err).Error()+" "+fault.Message(err), status)
+		return
+	}
+	defer w.leave(c)
+	c.handler.ServeHTTP(rw, r)
+	if c.sessions && len(slices.Collect(c.conn.server.Sessions())) == 0 { // it ended, or never began
+		w.end(context.WithoutCancel(r.Context()), c)
+	}
+}
+
+// turnAway refuses a stranger, who keeps no connection.
+func turnAway(rw http.ResponseWriter, why string, status int) {
+	rw.Header().Set("Connection", "close")
+	http.Error(rw, why, status)
+}
+
+// recognize finds out who makes a request, and that it is not one too many. Nothing
+// is begun or recorded for a token that is no good.
+func (w *web) recognize(r *http.Request) (token string, who Holder, status int, err error) {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "bearer") || token == "" {
+		err = fault.New(fault.GrantInvalid, "present a grant token as bearer token: remit grant issue makes one")
+	} else {
+		who, err = w.gateway.opts.Enter(r.Context(), token)
+	}
+	switch {
+	case err == nil && w.rates != nil && !w.rates.Take(time.Now(), who.Root, who.Leaf):
+		return "", who, http.StatusTooManyRequests, fault.New(fault.LimitReached, "this grant makes too many requests")
+	case err == nil:
+		return token, who, 0, nil
+	case !refusesGrant(err):
+		return "", who, http.StatusForbidden, err
+	case w.refused != nil && !w.refused.Take(time.Now(), admission.Address(r.RemoteAddr)):
+		return "", who, http.StatusTooManyRequests, fault.New(fault.LimitReached, "too many requests without a usable grant came from this address")
+	}
+	return "", who, http.StatusUnauthorized, err
+}
+
+// refusesGrant reports whether an error says that a grant is no good.
+func refusesGrant(err error) bool {
+	code := fault.CodeOf(err)
+	return code.OfGrant() || code == fault.GrantUnknown || code == fault.NotDelegable || code == fault.BudgetSpent
+}
+
+// clientOf finds who a request is of, or begins a client's run.
+func (w *web) clientOf(r *http.Request, token string, who Holder) (*client, int, error) {
+	hash := sha256.Sum256([]byte(token))
+	key := r.Header.Get("Mcp-Session-Id")
+	sessions := r.Header.Get("Mcp-Protocol-Version") < stateless
+	if !sessions {
+		key = "token " + string(hash[:])
+	}
+	if c := w.known(key, hash); c != nil {
+		return c, 0, nil
+	}
+	if sessions && key != "" {
+		return nil, http.StatusNotFound, fault.New(fault.Usage, "there is no such session")
+	}
+	if r.Method != http.MethodPost {
+		return nil, http.StatusBadRequest, fault.New(fault.Usage, "a session begins with a POST")
+	}
+	if !who.Opens {
+		return nil, http.StatusForbidden, fault.New(fault.Denied, "the grant allows no tool, so there is nothing to serve").
+			WithHint("have the policies of the grant allow tools")
+	}
+	release, ok := w.seats.Take(who.Root, who.Leaf)
+	if !ok {
+		return nil, http.StatusServiceUnavailable, fault.New(fault.LimitReached, "too many clients are connected: at most %d in all, and half of them of one grant and all that derive from it", maxClients)
+	}
+	conn, err := w.gateway.connect(r.Context(), token)
+	if err != nil {
+		release()
+		if refusesGrant(err) {
+			return nil, http.StatusUnauthorized, err
+		}
+		return nil, http.StatusForbidden, err
+	}
+	if sessions {
+		key = conn.id
+	}
+	return w.enter(r.Context(), &client{key: key, release: release, token: hash, conn: conn, sessions: sessions}), 0, nil
+}
+
+// known finds a client by its key, if it has this token.
+func (w *web) known(key string, hash [sha256.Size]byte) *client {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.clients[key]
+	if c == nil || subtle.ConstantTimeCompare(c.token[:], hash[:]) != 1 {
+		return nil
+	}
+	c.active++
+	return c
+}
+
+// enter adds a client; where another request was faster, that one's is used.
+func (w *web) enter(ctx context.Context, c *client) *client {
+	c.handler = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return c.conn.server }, &mcp.StreamableHTTPOptions{
+		Stateless: !c.sessions, MaxRequestBodyBytes: maxMessage, PropagateRequestCancellation: !c.sessions, SessionTimeout: clientIdle,
+		DisableLocalhostProtection: true, // foreign knows which hosts are told
+	})
+	w.mu.Lock()
+	first := w.clients[c.key]
+	if first == nil {
+		w.clients[c.key] = c
+		first = c
+	}
+	first.active++
+	w.mu.Unlock()
+	if first != c {
+		_ = c.conn.end(context.WithoutCancel(ctx)) // it was never used
+		c.release()
+	}
+	return first
+}
+
+// leave notes that a request has been answered.
+func (w *web) leave(c *client) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c.active--
+	c.used = time.Now()
+}
+
+// end ends a client's run. What it still does is given up.
+func (w *web) end(ctx context.Context, c *client) {
+	w.mu.Lock()
+	there := w.clients[c.key] == c
+	delete(w.clients, c.key)
+	w.mu.Unlock()
+	if !there {
+		return // another request ends it
+	}
+	defer c.release()
+	c.conn.stopCalls()
+	for s := range c.conn.server.Sessions() {
+		_ = s.Close() // it may have gone
+	}
+	_ = c.conn.end(ctx) // the ledger's own trouble shows at the next run
+}
+
+// reap ends the runs of clients that have gone without a word.
+func (w *web) reap(ctx context.Context) {
+	t := time.NewTicker(clientIdle / 10)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		var gone []*client
+		w.mu.Lock()
+		for _, c := range w.clients {
+			if c.active == 0 && time.Since(c.used) > clientIdle {
+				gone = append(gone, c)
+			}
+		}
+		w.mu.Unlock()
+		for _, c := range gone {
+			w.end(ctx, c)
+		}
+	}
+}
+
+func (w *web) endAll(ctx context.Context) {
+	w.mu.Lock()
+	all := make([]*client, 0, len(w.clients))
+	for _, c := range w.clients {
+		all = append(all, c)
+	}
+	w.mu.Unlock()
+	var each sync.WaitGroup
+	for _, c := range all {
+		each.Go(func() { w.end(ctx, c) })
+	}
+	each.Wait()
+}

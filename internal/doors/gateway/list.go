@@ -1,0 +1,231 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// list shows the client the tools that its grant could allow, and what else there
+// is: as they are now. A grant that may not be used allows nothing. Where that differs
+// from what was shown, the client is told.
+func (c *conn) list(ctx context.Context) {
+	ctx, stop := context.WithTimeout(ctx, listTime)
+	defer stop()
+	c.listing.Lock()
+	defer c.listing.Unlock()
+	chain, tools := c.session.Chain(), c.gateway.opts.Tools(ctx)
+	usable := c.session.Usable(ctx) == nil
+	if !usable {
+		tools = nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.usable = usable
+	now, can := map[string]bool{}, map[tool.ID]*tool.Spec{}
+	for _, t := range tools {
+		if !chain.Offers(t) {
+			continue
+		}
+		can[t.ID] = t
+		name, ok := c.nameOf(t.ID)
+		if was, there := c.listed[name]; !ok || there && was != t.ID {
+			continue // two IDs of one name cannot be told apart: the first is kept
+		}
+		now[name] = true
+		if d := t.Digest(); c.shown[name] != d {
+			c.server.AddTool(describe(name, t, c.gateway.opts.Server != "", c.findings(t.ID)), c.handle)
+			c.listed[name], c.shown[name] = t.ID, d
+		}
+	}
+	var gone []string
+	for name := range c.listed {
+		if !now[name] {
+			gone = append(gone, name)
+			delete(c.listed, name)
+			delete(c.shown, name)
+		}
+	}
+	if len(gone) > 0 {
+		c.server.RemoveTools(gone...)
+	}
+	c.offer(chain, can)
+}
+
+// relist lists anew if the grant was revoked, paused or resumed since the last listing.
+func (c *conn) relist(ctx context.Context) {
+	usable := c.session.Usable(ctx) == nil
+	c.mu.Lock()
+	changed := usable != c.usable
+	c.mu.Unlock()
+	if changed {
+		c.list(ctx)
+	}
+}
+
+// touch has one of a server's tools shown anew, which tells the client that the list
+// changed.
+func (c *conn) touch(server string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, id := range c.listed {
+		if serverOf(id) == server {
+			delete(c.shown, name)
+			return
+		}
+	}
+}
+
+// nameOf is the name by which the client knows a tool, if it is shown it. Of the
+// tools that stand for what else a server can be asked it is shown those that a
+// model can make sense of, and none where the server is served as it is.
+func (c *conn) nameOf(id tool.ID) (string, bool) {
+	_, kind, _ := strings.Cut(strings.TrimPrefix(string(id), "mcp:"), ":")
+	if only := c.gateway.opts.Server; only != "" {
+		name, own := strings.CutPrefix(string(id), "mcp:"+only+":")
+		return name, own && !slices.Contains([]string{tool.ReadResource, tool.GetPrompt, tool.WatchResource, tool.Complete}, name)
+	}
+	hidden := strings.HasPrefix(string(id), "mcp:") && (kind == tool.WatchResource || kind == tool.Complete)
+	return NameOf(id), !hidden
+}
+
+// describe writes a tool as MCP has it.
+func describe(name string, t *tool.Spec, whole bool, findings []Finding) *mcp.Tool {
+	out := &mcp.Tool{
+		Name: name, Title: t.Title, Description: t.Description, InputSchema: inputSchema(t.Input), Annotations: annotations(t),
+	}
+	about := aboutTool{ID: string(t.ID), Risk: t.Risk.String(), SideEffects: []string{}, Source: t.Source, Findings: findings}
+	for _, e := range t.Effects.List() {
+		about.SideEffects = append(about.SideEffects, e.String())
+	}
+	out.Meta = mcp.Meta{aboutKey: about}
+	if whole && objectSchema(t.Input) {
+		out.InputSchema = t.Input
+	}
+	if schema := ownSchema(t); objectSchema(schema) {
+		out.OutputSchema = schema
+	}
+	return out
+}
+
+// aboutTool is what a tool's _meta says of it, under aboutKey.
+type aboutTool struct {
+	ID          string   `json:"id"`
+	Risk        string   `json:"risk"`
+	SideEffects []string `json:"side_effects"`
+	Source      string   `json:"source"`
+	// Findings tell a client that a source's text speaks to the model, or hides
+	// something, so that it can show or refuse the tool.
+	Findings []Finding `json:"findings,omitempty"`
+}
+
+// Finding is a suspicious part of a tool's own text. The text itself is left out:
+// a model may read what a client gets.
+type Finding struct {
+	Kind  string `json:"kind"`
+	Where string `json:"where"` // as description
+	Why   string `json:"why"`
+}
+
+func (c *conn) findings(id tool.ID) []Finding {
+	if f := c.gateway.opts.Findings; f != nil {
+		return f(id)
+	}
+	return nil
+}
+
+const aboutKey = "run.remit/tool"
+
+// page is an answer to tools/list in types that are written fast: what a Marshaler
+// writes, encoding/json reads once more, which of a thousand tools takes long.
+type page struct {
+	*mcp.ListToolsResult
+	Tools []pageTool `json:"tools"`
+}
+
+type pageTool struct {
+	*mcp.Tool
+	Meta        pageMeta `json:"_meta"`
+	Annotations *hints   `json:"annotations"`
+}
+
+type pageMeta struct {
+	About aboutTool `json:"run.remit/tool"`
+}
+
+type hints mcp.ToolAnnotations // without its Marshaler
+
+// pageOf is the SDK's answer, all of it.
+func pageOf(res *mcp.ListToolsResult) mcp.Result {
+	out := &page{res, make([]pageTool, 0, len(res.Tools))}
+	for _, t := range res.Tools {
+		about, ok := t.Meta[aboutKey].(aboutTool)
+		if !ok || len(t.Meta) != 1 {
+			return res
+		}
+		out.Tools = append(out.Tools, pageTool{t, pageMeta{about}, (*hints)(t.Annotations)})
+	}
+	return out
+}
+
+// annotations tell a client in MCP's words what the risk and the side effects say.
+func annotations(t *tool.Spec) *mcp.ToolAnnotations {
+	outside := t.Effects&tool.EffectSet(tool.NetworkHTTP, tool.NetworkSocket, tool.CloudKeyRead, tool.CloudKeyWrite,
+		tool.CloudResourceCreate, tool.CloudResourceDelete, tool.Payments) != 0
+	destroys := t.Effects&tool.EffectSet(tool.FSWrite, tool.FSDelete, tool.DatabaseWrite, tool.DatabaseDelete, tool.CloudResourceDelete,
+		tool.CloudKeyWrite, tool.Payments, tool.SystemExec) != 0 || t.Risk >= tool.High
+	return &mcp.ToolAnnotations{Title: t.Title, ReadOnlyHint: !t.Effects.Effectful(), DestructiveHint: &destroys, OpenWorldHint: &outside}
+}
+
+// relayed reports whether a tool is an MCP server's own: its output holds what the
+// server answered, which the client gets as it was.
+func relayed(source string) bool { return source == "mcp" || source == "mcp-remote" }
+
+// ownSchema is the schema of what the client gets as structured content.
+func ownSchema(t *tool.Spec) json.RawMessage {
+	if !relayed(t.Source) {
+		return t.Output
+	}
+	var s struct {
+		Properties struct {
+			Structured json.RawMessage `json:"structured"`
+		} `json:"properties"`
+	}
+	if json.Unmarshal(t.Output, &s) != nil {
+		return nil
+	}
+	return s.Properties.Structured
+}
+
+// objectSchema reports whether a schema says that its value is an object, as MCP
+// wants it of a tool's output.
+func objectSchema(src json.RawMessage) bool {
+	var s struct {
+		Type any `json:"type"`
+	}
+	return len(src) > 0 && json.Unmarshal(src, &s) == nil && s.Type == "object"
+}
+
+// inputSchema leaves out what models' interfaces refuse in the first level of a
+// schema, and for which some clients then fail altogether. The arguments are
+// checked against the whole schema all the same.
+func inputSchema(src json.RawMessage) json.RawMessage {
+	var s map[string]json.RawMessage
+	if json.Unmarshal(src, &s) != nil || s == nil {
+		return json.RawMessage(`{"type":"object"}`)
+	}
+	for _, key := range []string{"oneOf", "anyOf", "allOf", "not", "if", "then", "else"} {
+		delete(s, key)
+	}
+	s["type"] = json.RawMessage(`"object"`)
+	out, err := json.Marshal(s)
+	if err != nil {
+		return json.RawMessage(`{"type":"object"}`)
+	}
+	return out
+}

@@ -1,0 +1,268 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/remitrun/remit/internal/agents/agent"
+	"github.com/remitrun/remit/internal/base/fault"
+)
+
+// CapabilityRef names a capability of an agent: a string, or an object with its
+// configuration.
+type CapabilityRef struct {
+	Ref    string
+	Config json.RawMessage
+}
+
+// MarshalJSON implements json.Marshaler.
+func (c CapabilityRef) MarshalJSON() ([]byte, error) {
+	if len(c.Config) == 0 {
+		return json.Marshal(c.Ref)
+	}
+	return json.Marshal(map[string]any{"ref": c.Ref, "config": c.Config})
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *CapabilityRef) UnmarshalJSON(b []byte) error {
+	if bytes.HasPrefix(bytes.TrimSpace(b), []byte{'"'}) {
+		c.Config = nil
+		return json.Unmarshal(b, &c.Ref)
+	}
+	var in struct {
+		Ref    string          `json:"ref"`
+		Config json.RawMessage `json:"config"`
+	}
+	err := json.Unmarshal(b, &in)
+	c.Ref, c.Config = in.Ref, in.Config
+	return err
+}
+
+// Schema implements huma.SchemaProvider.
+func (CapabilityRef) Schema(huma.Registry) *huma.Schema {
+	one, most := 1, 200
+	ref := &huma.Schema{Type: huma.TypeString, MinLength: &one, MaxLength: &most, Description: "The capability's ID"}
+	object := &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{
+		"ref": ref, "config": {Type: huma.TypeObject, AdditionalProperties: true, Description: "As the capability's config_schema says"},
+	}, Required: []string{"ref"}, AdditionalProperties: false}
+	s := &huma.Schema{OneOf: []*huma.Schema{ref, object}, Examples: []any{"current_time"}}
+	for _, x := range []*huma.Schema{ref, object.Properties["config"], object, s} {
+		x.PrecomputeMessages()
+	}
+	return s
+}
+
+// AgentLimits bounds what an agent's sessions do.
+type AgentLimits struct {
+	Steps     int   `json:"steps,omitempty" minimum:"0" maximum:"10000" doc:"Model calls of one turn"`
+	MaxTokens int64 `json:"max_tokens,omitempty" minimum:"0" maximum:"100000000" doc:"Tokens of one answer"`
+	Output    int   `json:"output,omitempty" minimum:"0" maximum:"100000000" doc:"Bytes of a tool's output that the model is shown at once"`
+	Context   int64 `json:"context,omitempty" minimum:"0" maximum:"100000000" doc:"Tokens at which the conversation is compacted"`
+}
+
+// Agent is what sessions are made of, as clients see it.
+type Agent struct {
+	ID           string          `json:"id" format:"uuid"`
+	Name         string          `json:"name"`
+	SystemPrompt string          `json:"system_prompt"`
+	Model        string          `json:"model,omitempty" doc:"As anthropic/NAME, openai/NAME or scripted:FILE"`
+	Capabilities []CapabilityRef `json:"capabilities" doc:"In the order of their prompts"`
+	Policy       string          `json:"policy,omitempty" doc:"Narrows what its sessions may do: YAML or JSON"`
+	Limits       AgentLimits     `json:"limits"`
+	Status       string          `json:"status" enum:"active,deleted"`
+	Version      int             `json:"version"`
+	Created      time.Time       `json:"created_at"`
+	Updated      time.Time       `json:"updated_at"`
+}
+
+// AgentOf is an agent as clients see it.
+func AgentOf(a agent.Agent) Agent {
+	out := Agent{a.ID.String(), a.Name, a.SystemPrompt, a.Model, []CapabilityRef{}, a.Policy,
+		AgentLimits{a.Limits.Steps, a.Limits.MaxTokens, a.Limits.Output, a.Limits.Context}, a.Status, a.Version, a.Created, a.Updated}
+	for _, c := range a.Capabilities {
+		out.Capabilities = append(out.Capabilities, CapabilityRef{c.Ref, c.Config})
+	}
+	return out
+}
+
+func refsOf(list []CapabilityRef) []agent.CapabilityRef {
+	out := make([]agent.CapabilityRef, 0, len(list))
+	for _, c := range list {
+		out = append(out, agent.CapabilityRef{Ref: c.Ref, Config: c.Config})
+	}
+	return out
+}
+
+// NewAgent is what an agent is made with.
+type NewAgent struct {
+	Name         string          `json:"name" minLength:"1" maxLength:"200" example:"Clock"`
+	SystemPrompt string          `json:"system_prompt,omitempty" maxLength:"200000"`
+	Model        string          `json:"model,omitempty" maxLength:"500" doc:"Without: the default of the settings" example:"anthropic/claude-opus-4-5"`
+	Capabilities []CapabilityRef `json:"capabilities,omitempty" maxItems:"200" nullable:"false"`
+	Policy       string          `json:"policy,omitempty" maxLength:"500000"`
+	Limits       AgentLimits     `json:"limits,omitempty"`
+}
+
+// AgentPatch is what changes of an agent; what is left out stays.
+type AgentPatch struct {
+	Name         *string          `json:"name,omitempty" minLength:"1" maxLength:"200"`
+	SystemPrompt *string          `json:"system_prompt,omitempty" maxLength:"200000"`
+	Model        *string          `json:"model,omitempty" maxLength:"500"`
+	Capabilities *[]CapabilityRef `json:"capabilities,omitempty" maxItems:"200" nullable:"false" doc:"All of them, in order"`
+	Policy       *string          `json:"policy,omitempty" maxLength:"500000"`
+	Limits       *AgentLimits     `json:"limits,omitempty"`
+}
+
+func (p AgentPatch) apply(a *agent.Agent) error {
+	set(&a.Name, p.Name)
+	set(&a.SystemPrompt, p.SystemPrompt)
+	set(&a.Model, p.Model)
+	set(&a.Policy, p.Policy)
+	if p.Capabilities != nil {
+		a.Capabilities = refsOf(*p.Capabilities)
+	}
+	if p.Limits != nil {
+		a.Limits = agent.Limits{Steps: p.Limits.Steps, MaxTokens: p.Limits.MaxTokens, Output: p.Limits.Output, Context: p.Limits.Context}
+	}
+	return nil
+}
+
+func set[T any](to *T, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+// AgentList is a page of agents, newest first.
+type AgentList struct {
+	Items []Agent `json:"items"`
+	Next  string  `json:"next,omitempty" doc:"The cursor of the next page; missing on the last one"`
+}
+
+type agentAnswer struct {
+	ETag     string `header:"ETag"`
+	Location string `header:"Location"`
+	Body     Agent
+}
+
+var exampleAgent = map[string]any{
+	"id": "019a1fe6-f191-7e8b-a5c1-4c1f6a9f9a11", "name": "Clock", "system_prompt": "Answer briefly.", "model": "scripted:clock.yaml",
+	"capabilities": []any{"current_time", map[string]any{"ref": "web_fetch", "config": map[string]any{}}}, "limits": map[string]any{}, "status": "active", "version": 1,
+	"created_at": "2026-11-21T12:00:00Z", "updated_at": "2026-11-21T12:00:00Z",
+}
+
+// by is a caller as agents know it.
+func (a *asked) by() agent.Caller { return agent.Caller{Name: a.who.Name, Token: a.who.Token} }
+
+func (s *Server) agents() {
+	type create struct {
+		asked
+		Body NewAgent
+	}
+	route(s, operation{
+		id: "createAgent", method: http.MethodPost, path: "/v1/agents", tag: "agents", action: "agents.write", status: http.StatusCreated,
+		summary: "Create an agent", text: "An agent is a prompt, capabilities in order, and a model. What its sessions may do is bounded by the grant of whoever begins one, and by the agent's policy.",
+		errors:  []int{409},
+		request: map[string]any{"name": "Clock", "system_prompt": "Answer briefly.", "model": "scripted:clock.yaml", "capabilities": []any{"current_time"}}, answer: exampleAgent,
+	}, func(ctx context.Context, in *create) (*agentAnswer, error) {
+		b := in.Body
+		a, err := s.o.Agents.CreateAgent(ctx, in.by(), agent.Agent{Name: b.Name, SystemPrompt: b.SystemPrompt, Model: b.Model, Policy: b.Policy, Capabilities: refsOf(b.Capabilities),
+			Limits: agent.Limits{Steps: b.Limits.Steps, MaxTokens: b.Limits.MaxTokens, Output: b.Limits.Output, Context: b.Limits.Context}})
+		return answerAgent(a), err
+	})
+	s.readAgents()
+	s.changeAgents()
+}
+
+func answerAgent(a agent.Agent) *agentAnswer {
+	return &agentAnswer{ETag: etag(a.Version), Location: "/v1/agents/" + a.ID.String(), Body: AgentOf(a)}
+}
+
+func (s *Server) readAgents() {
+	type list struct {
+		asked
+		Page
+	}
+	route(s, operation{
+		id: "listAgents", method: http.MethodGet, path: "/v1/agents", tag: "agents", action: "agents.read", summary: "List agents", text: "Newest first.",
+		answer: map[string]any{"items": []any{exampleAgent}},
+	}, func(ctx context.Context, in *list) (*struct{ Body AgentList }, error) {
+		before, err := in.uuid("agents")
+		if err != nil {
+			return nil, err
+		}
+		all, err := s.o.Agents.Agents(ctx, before, in.Limit+1)
+		if err != nil {
+			return nil, err
+		}
+		out := AgentList{Items: []Agent{}}
+		for i, a := range all {
+			if i == in.Limit {
+				out.Next = cursor("agents", all[i-1].ID.String())
+				break
+			}
+			out.Items = append(out.Items, AgentOf(a))
+		}
+		return &struct{ Body AgentList }{out}, nil
+	})
+	type one struct {
+		asked
+		ID string `path:"agent_id" maxLength:"100" example:"019a1fe6-f191-7e8b-a5c1-4c1f6a9f9a11"`
+	}
+	route(s, operation{
+		id: "getAgent", method: http.MethodGet, path: "/v1/agents/{agent_id}", tag: "agents", action: "agents.read", summary: "Get an agent",
+		errors: []int{404}, answer: exampleAgent,
+	}, func(ctx context.Context, in *one) (*agentAnswer, error) {
+		if err := whole(fault.AgentUnknown, "agent", in.ID); err != nil {
+			return nil, err
+		}
+		a, err := s.o.Agents.Agent(ctx, in.ID)
+		return answerAgent(a), err
+	})
+}
+
+func (s *Server) changeAgents() {
+	type patch struct {
+		asked
+		ID    string `path:"agent_id" maxLength:"100" example:"019a1fe6-f191-7e8b-a5c1-4c1f6a9f9a11"`
+		Match string `header:"If-Match" maxLength:"200" doc:"Change it only if it has this ETag"`
+		Body  AgentPatch
+	}
+	route(s, operation{
+		id: "updateAgent", method: http.MethodPatch, path: "/v1/agents/{agent_id}", tag: "agents", action: "agents.write", summary: "Change an agent",
+		text:    "What is left out stays as it is; capabilities are replaced as a whole. Sessions take the change at their next turn.",
+		errors:  []int{404, 409, 412},
+		request: map[string]any{"capabilities": []any{"current_time", "session_file_system"}}, answer: exampleAgent,
+	}, func(ctx context.Context, in *patch) (*agentAnswer, error) {
+		if err := whole(fault.AgentUnknown, "agent", in.ID); err != nil {
+			return nil, err
+		}
+		version, err := ifMatch(in.Match)
+		if err != nil {
+			return nil, err
+		}
+		a, err := s.o.Agents.UpdateAgent(ctx, in.by(), in.ID, version, in.Body.apply)
+		if err != nil {
+			return nil, stale(err, version)
+		}
+		return answerAgent(a), nil
+	})
+	type remove struct {
+		asked
+		ID string `path:"agent_id" maxLength:"100" example:"019a1fe6-f191-7e8b-a5c1-4c1f6a9f9a11"`
+	}
+	route(s, operation{
+		id: "deleteAgent", method: http.MethodDelete, path: "/v1/agents/{agent_id}", tag: "agents", action: "agents.write", status: http.StatusNoContent,
+		summary: "Delete an agent", text: "Its sessions stay readable and take no more messages; the record keeps what it was.", errors: []int{404, 409},
+	}, func(ctx context.Context, in *remove) (*struct{}, error) {
+		if err := whole(fault.AgentUnknown, "agent", in.ID); err != nil {
+			return nil, err
+		}
+		return nil, s.o.Agents.DeleteAgent(ctx, in.by(), in.ID)
+	})
+}

@@ -1,0 +1,200 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/fault"
+)
+
+// Approvals is the questions that policies put to people.
+type Approvals interface {
+	Questions(ctx context.Context, waiting bool, before uint64, limit int) ([]Approval, error)
+	Question(ctx context.Context, id string) (Approval, error) // fault.ApprovalGone
+	Answer(ctx context.Context, who *Caller, id string, a Answer) (Approval, error)
+}
+
+// Approval is a question and what became of it.
+type Approval struct {
+	ID      string          `json:"id" format:"uuid"`
+	State   string          `json:"state" enum:"waiting,approved,used,refused,lapsed"`
+	Run     string          `json:"run_id,omitempty"`
+	Call    int             `json:"call,omitempty"`
+	Holder  string          `json:"holder" doc:"Who wants to make the call"`
+	Asked   time.Time       `json:"asked_at"`
+	Until   time.Time       `json:"until"`
+	Needs   int             `json:"needs" doc:"How many different people must say yes"`
+	Admin   bool            `json:"admin,omitempty"`
+	Asks    json.RawMessage `json:"asks,omitempty" doc:"The tool, its arguments, whole but for known values of secrets, and why it is asked. It comes from the caller: show all of it, and do not obey it"`
+	Session json.RawMessage `json:"session,omitempty" doc:"The calls of the run that a yes holds for"`
+	Votes   []Vote          `json:"votes"`
+
+	Grant string `json:"-"` // under which the call is made, if the ledger keeps it
+	Place uint64 `json:"-"` // in the list
+}
+
+// Vote is one person's answer.
+type Vote struct {
+	By     string    `json:"by"`
+	Yes    bool      `json:"yes"`
+	Where  string    `json:"where,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+	Grant  string    `json:"grant,omitempty" doc:"Under which the person answered; left out for an answer at the machine itself"`
+	At     time.Time `json:"at"`
+}
+
+// Answer is a yes or a no.
+type Answer struct {
+	Yes     bool
+	Session bool // the yes holds for the question's pattern for the rest of its run
+	Reason  string
+}
+
+// ApprovalList is a page of questions, newest first.
+type ApprovalList struct {
+	Items []Approval `json:"items"`
+	Next  string     `json:"next,omitempty"`
+}
+
+var exampleApproval = map[string]any{"id": sampleSession, "state": "waiting", "run_id": sampleSession, "call": 2, "holder": "agent:docs", "asked_at": "2026-11-21T12:00:00Z",
+	"until": "2026-11-21T12:15:00Z", "needs": 1, "votes": []any{}}
+
+// ApprovalPath names a question.
+type ApprovalPath struct {
+	ID string `path:"approval_id" maxLength:"100" example:"019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b44"`
+}
+
+// concerns reports whether a question is of a call under the caller's grant or below
+// it.
+func (s *Server) concerns(ctx context.Context, who *Caller, q Approval, others string) (bool, error) {
+	if who.May(others) == nil {
+		return true, nil
+	}
+	if q.Run == "" {
+		return q.Grant == who.Leaf, nil
+	}
+	nodes, err := s.o.Lineage.OfRun(ctx, q.Run)
+	return slices.Contains(nodes, who.Leaf), err
+}
+
+func (s *Server) question(ctx context.Context, who *Caller, id, others string) (Approval, error) {
+	if err := whole(fault.ApprovalGone, "question", id); err != nil {
+		return Approval{}, err
+	}
+	q, err := s.o.Approvals.Question(ctx, id)
+	if err != nil {
+		return q, err
+	}
+	ok, err := s.concerns(ctx, who, q, others)
+	if err == nil && !ok {
+		err = missing(fault.ApprovalGone, "question", id)
+	}
+	return q, err
+}
+
+func (s *Server) approvals() {
+	if s.o.Approvals == nil {
+		return
+	}
+	s.listApprovals()
+	type one struct {
+		asked
+		ApprovalPath
+	}
+	route(s, operation{
+		id: "getApproval", method: http.MethodGet, path: "/v1/approvals/{approval_id}", tag: "approvals", action: "approvals.read", summary: "Get a question",
+		errors: []int{404}, answer: exampleApproval,
+	}, func(ctx context.Context, in *one) (*struct{ Body Approval }, error) {
+		q, err := s.question(ctx, in.who, in.ID, othersRead)
+		return &struct{ Body Approval }{q}, err
+	})
+	type yes struct {
+		asked
+		ApprovalPath
+		Body *struct {
+			Session bool `json:"session,omitempty" doc:"Also for further calls of the same run, of the question's pattern"`
+		} `nameHint:"Yes"`
+	}
+	route(s, operation{
+		id: "approve", method: http.MethodPost, path: "/v1/approvals/{approval_id}/approve", tag: "approvals", action: "approvals.answer", summary: "Say yes",
+		text: "The answer is that of the person whom the caller's grant was issued to. A grant that was narrowed or handed on cannot answer: its holder is a delegate. Nobody answers for calls of their own.", errors: []int{404, 409},
+		request: map[string]any{"session": false}, answer: exampleApproval,
+	}, func(ctx context.Context, in *yes) (*struct{ Body Approval }, error) {
+		return s.answer(ctx, in.who, in.ID, Answer{Yes: true, Session: in.Body != nil && in.Body.Session})
+	})
+	type no struct {
+		asked
+		ApprovalPath
+		Body *struct {
+			Reason string `json:"reason,omitempty" maxLength:"500" doc:"Why; the caller is told"`
+		} `nameHint:"No"`
+	}
+	route(s, operation{
+		id: "deny", method: http.MethodPost, path: "/v1/approvals/{approval_id}/deny", tag: "approvals", action: "approvals.answer", summary: "Say no", errors: []int{404, 409},
+		request: map[string]any{"reason": "wrong branch"}, answer: exampleApproval,
+	}, func(ctx context.Context, in *no) (*struct{ Body Approval }, error) {
+		a := Answer{}
+		if in.Body != nil {
+			a.Reason = in.Body.Reason
+		}
+		return s.answer(ctx, in.who, in.ID, a)
+	})
+}
+
+func (s *Server) answer(ctx context.Context, who *Caller, id string, a Answer) (*struct{ Body Approval }, error) {
+	q, err := s.question(ctx, who, id, othersWrite)
+	if err != nil {
+		return nil, err
+	}
+	if q.Holder == who.Name && who.May(othersWrite) != nil {
+		return nil, fault.New(fault.Denied, "the holder of a grant cannot answer for calls under it").WithHint("have the person who issued the grant answer")
+	}
+	q, err = s.o.Approvals.Answer(ctx, who, id, a)
+	return &struct{ Body Approval }{q}, err
+}
+
+func (s *Server) listApprovals() {
+	type list struct {
+		asked
+		Page
+		All bool `query:"all" doc:"Also those that were answered or are over"`
+	}
+	route(s, operation{
+		id: "listApprovals", method: http.MethodGet, path: "/v1/approvals", tag: "approvals", action: "approvals.read", summary: "List questions to people",
+		text: "Newest first: those of calls under the caller's grant, or below it.", answer: map[string]any{"items": []any{exampleApproval}},
+	}, func(ctx context.Context, in *list) (*struct{ Body ApprovalList }, error) {
+		at, err := in.number("approvals")
+		if err != nil {
+			return nil, err
+		}
+		out := ApprovalList{Items: []Approval{}}
+		for scanned := 0; ; {
+			all, err := s.o.Approvals.Questions(ctx, !in.All, at, in.Limit+1)
+			if err != nil {
+				return nil, err
+			}
+			for _, q := range all {
+				if len(out.Items) == in.Limit || scanned >= maxScan {
+					out.Next = cursor("approvals", strconv.FormatUint(at, 10))
+					return &struct{ Body ApprovalList }{out}, nil
+				}
+				ok, err := s.concerns(ctx, in.who, q, othersRead)
+				if err != nil {
+					return nil, err
+				}
+				if ok && (in.All || q.State == "waiting") {
+					out.Items = append(out.Items, q)
+				}
+				at = q.Place
+				scanned++
+			}
+			if len(all) <= in.Limit {
+				return &struct{ Body ApprovalList }{out}, nil
+			}
+		}
+	})
+}

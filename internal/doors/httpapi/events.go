@@ -1,0 +1,331 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/remitrun/remit/internal/agents/agent"
+	"github.com/remitrun/remit/internal/base/fault"
+)
+
+// Event is one thing that happened in a session, as the data of an event of a
+// stream: its type is the event's, its id the event's id.
+type Event struct {
+	ID       string     `json:"id,omitempty" doc:"Where to go on: the header Last-Event-ID"`
+	Type     string     `json:"type" enum:"message,text,tool_call,tool_progress,tool_result,approval,status,end"`
+	At       time.Time  `json:"at"`
+	Message  *Message   `json:"message,omitempty"`
+	Text     string     `json:"text,omitempty" doc:"A piece of the answer that is coming in"`
+	Call     *CallEvent `json:"call,omitempty"`
+	Approval string     `json:"approval_id,omitempty"`
+	Status   string     `json:"status,omitempty"`
+	Error    *TurnError `json:"error,omitempty"`
+}
+
+// CallEvent is a tool call while it runs.
+type CallEvent struct {
+	ID       string          `json:"id"`
+	Name     string          `json:"name"`
+	Tool     string          `json:"tool"`
+	Args     json.RawMessage `json:"args,omitempty"`
+	Status   string          `json:"status,omitempty"`
+	Duration float64         `json:"duration_ms,omitempty"`
+	Error    *TurnError      `json:"error,omitempty"`
+}
+
+func eventOf(e agent.Event) Event {
+	out := Event{ID: e.ID, Type: string(e.Type), At: e.At, Text: e.Text, Approval: e.Question, Status: string(e.State), Error: turnError(e.Error)}
+	if e.Message != nil {
+		m := MessageOf(*e.Message)
+		out.Message = &m
+	}
+	if c := e.Call; c != nil {
+		out.Call = &CallEvent{c.ID, c.Name, c.Tool, c.Args, c.Status, float64(c.Duration.Microseconds()) / 1000, turnError(c.Error)}
+	}
+	return out
+}
+
+func (s *Server) events() {
+	type follow struct {
+		asked
+		SessionPath
+		Last string `header:"Last-Event-ID" maxLength:"200" doc:"The last event that was seen: those after it come first"`
+	}
+	route(s, operation{
+		id: "followSession", method: http.MethodGet, path: "/v1/sessions/{session_id}/events", tag: "sessions", action: "sessions.read", stream: true,
+		summary: "Follow a session", text: "Server-sent events: what happens in the session from now on, or after the event that Last-Event-ID names. " +
+			"Nothing is left out; pieces of text that are past come as the message that they became. A comment line comes every few seconds; " +
+			"`end` says that the service ends the stream: connect again.",
+		errors: []int{404}, more: map[int]reply{200: {text: "The session's events", kind: "text/event-stream"}},
+	}, func(ctx context.Context, in *follow) (*Streamed, error) {
+		if _, err := s.session(ctx, in.who, in.ID, othersRead); err != nil {
+			return nil, err
+		}
+		release, err := s.seat(in.who)
+		if err != nil {
+			return nil, err
+		}
+		return &Streamed{func(huma.Context) {
+			defer release()
+			s.follow(ctx, in.x, in.who, in.ID, in.Last)
+		}}, nil
+	})
+}
+
+// seat takes one of the streams that may be open, of which no grant has more than
+// half, and no root grant with all that derive from it either.
+func (s *Server) seat(who *Caller) (func(), error) {
+	release, ok := s.seats.Take(who.grants()...)
+	if !ok {
+		p := bad(http.StatusServiceUnavailable, fault.LimitReached, "too many event streams are open", "close one, or wait")
+		p.retry = "5"
+		return nil, p
+	}
+	s.met.streams.Add(1)
+	return func() {
+		release()
+		s.met.streams.Add(-1)
+	}, nil
+}
+
+// stream is an open event stream. It is safe for concurrent use.
+type stream struct {
+	x      *exchange
+	rc     *http.ResponseController
+	within time.Duration
+
+	mu    sync.Mutex
+	begun bool
+	err   error
+}
+
+// open makes a stream. The answer begins with what is written first: until then it
+// can be another one.
+func (s *Server) open(x *exchange) *stream {
+	return &stream{x: x, rc: http.NewResponseController(x.ResponseWriter), within: s.limits.Write}
+}
+
+// begin begins to answer with events. The caller holds the lock.
+func (st *stream) begin() string {
+	st.begun = true
+	h := st.x.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store, no-transform")
+	h.Set("X-Accel-Buffering", "no")
+	st.x.WriteHeader(http.StatusOK)
+	return ": remit\nretry: 1000\n\n"
+}
+
+// raw writes and flushes, within a time: a client that does not read is cut off.
+func (st *stream) raw(text string) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.err != nil {
+		return st.err
+	}
+	if !st.begun {
+		text = st.begin() + text
+	}
+	_ = st.rc.SetWriteDeadline(time.Now().Add(st.within)) // where there is no connection, there is no deadline
+	_, st.err = st.x.ResponseWriter.Write([]byte(text))
+	if st.err == nil {
+		if err := st.rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			st.err = err
+		}
+	}
+	return st.err
+}
+
+// send writes one event.
+func (st *stream) send(e Event) error {
+	b, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	if e.ID != "" && !strings.ContainsAny(e.ID, "\r\n\x00") {
+		text.WriteString("id: " + e.ID + "\n")
+	}
+	text.WriteString("event: " + e.Type + "\ndata: ")
+	text.Write(b) // JSON has no line ends
+	text.WriteString("\n\n")
+	return st.raw(text.String())
+}
+
+// end tells the client that the stream is over, and why.
+func (st *stream) end(why *TurnError) {
+	_ = st.send(Event{Type: "end", At: time.Now().UTC(), Error: why}) // who has gone misses it
+}
+
+// follow tells a client what happens in a session, until one of them ends.
+func (s *Server) follow(ctx context.Context, x *exchange, who *Caller, id, last string) {
+	st := s.open(x)
+	ctx, cancel := context.WithCancel(ctx)
+	var beats sync.WaitGroup
+	var told sync.Once
+	ended := func(why *TurnError) { told.Do(func() { st.end(why) }) }
+	beats.Go(func() {
+		defer cancel()
+		s.beat(ctx, st, who, ended)
+	})
+	err := s.o.Agents.Events(ctx, id, last, func(e agent.Event) error { return st.send(eventOf(e)) })
+	gone := ctx.Err() != nil
+	cancel()
+	beats.Wait()
+	begun, failed := st.state()
+	switch {
+	case err != nil && !gone && !begun: // nothing was told, so that it can be a problem
+		s.fail(x, problem(err))
+		return
+	case err != nil && !gone && failed == nil:
+		p := problem(err)
+		ended(&TurnError{p.Code, p.Detail, p.Hint})
+	}
+	ended(nil)
+}
+
+func (st *stream) state() (begun bool, failed error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.begun, st.err
+}
+
+// beat keeps a stream open, and ends it when the service stops or the caller's grant
+// may not be used any more.
+func (s *Server) beat(ctx context.Context, st *stream, who *Caller, ended func(*TurnError)) {
+	t := time.NewTicker(s.limits.Heartbeat)
+	defer t.Stop()
+	check := time.NewTicker(min(s.limits.Heartbeat, grantEvery))
+	defer check.Stop()
+	first := time.NewTimer(quiet)
+	defer first.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-first.C:
+			if st.raw("") != nil {
+				return
+			}
+		case <-s.draining:
+			ended(&TurnError{Code: fault.SessionBusy.Error(), Message: "the service stops", Hint: "connect again when it is back"})
+			return
+		case <-check.C:
+			if _, err := s.o.Gate.Enter(ctx, who.Token); err != nil {
+				if ctx.Err() != nil {
+					return
+				}
+				p := problem(err)
+				ended(&TurnError{p.Code, p.Detail, p.Hint})
+				return
+			}
+		case <-t.C:
+			if st.raw(": beat\n\n") != nil {
+				return
+			}
+		}
+	}
+}
+
+// quiet is how long a stream waits for its first event before it tells the client
+// that it has begun.
+const quiet = 50 * time.Millisecond
+
+// grantEvery is how often it is looked whether a stream's grant still holds.
+const grantEvery = time.Second
+
+// waitingEvents bounds what waits for a client that reads slower than its turn goes on.
+const waitingEvents = 512
+
+// streamTurn carries out a turn and tells the client of it. A client that does not
+// keep up is cut off, and the turn goes on.
+func (s *Server) streamTurn(x *exchange, by agent.Caller, in agent.Session, text string) (*Streamed, error) {
+	release, err := s.seat(x.who)
+	if err != nil {
+		return nil, err
+	}
+	queue := make(chan agent.Event, waitingEvents)
+	slow := make(chan struct{})
+	var once sync.Once
+	b, err := s.begin(x, by, in, text, func(e agent.Event) {
+		select {
+		case queue <- e:
+		default:
+			if e.Type != agent.TextDelta && e.Type != agent.CallProgress { // those come again, as a message
+				once.Do(func() { close(slow) })
+			}
+		}
+	})
+	if err != nil {
+		release()
+		return nil, err
+	}
+	// What is refused before anything was said is a problem, and no stream.
+	select {
+	case e := <-queue:
+		return &Streamed{func(huma.Context) {
+			defer release()
+			s.tell(x, b, e, queue, slow)
+		}}, nil
+	case <-b.done:
+	}
+	select {
+	case e := <-queue:
+		return &Streamed{func(huma.Context) {
+			defer release()
+			s.tell(x, b, e, queue, slow)
+		}}, nil
+	default:
+	}
+	release()
+	if b.err == nil {
+		return written(x, http.StatusCreated, turnOf(b.turn), nil)
+	}
+	return nil, b.err
+}
+
+// tell writes a turn's events until it is over.
+func (s *Server) tell(x *exchange, b *begun, first agent.Event, queue <-chan agent.Event, slow <-chan struct{}) {
+	st := s.open(x)
+	beat := time.NewTicker(s.limits.Heartbeat)
+	defer beat.Stop()
+	err := st.send(eventOf(first))
+	for err == nil {
+		select {
+		case e := <-queue:
+			err = st.send(eventOf(e))
+			continue
+		default:
+		}
+		select {
+		case e := <-queue:
+			err = st.send(eventOf(e))
+		case <-beat.C:
+			err = st.raw(": beat\n\n")
+		case <-slow:
+			st.end(&TurnError{Code: fault.LimitReached.Error(), Message: "the client reads too slowly", Hint: "go on with the session's events"})
+			return
+		case <-b.done:
+			if len(queue) > 0 {
+				continue
+			}
+			st.end(turnFailed(b.err))
+			return
+		}
+	}
+}
+
+func turnFailed(err error) *TurnError {
+	if err == nil {
+		return nil
+	}
+	p := problem(err)
+	return &TurnError{p.Code, p.Detail, p.Hint}
+}

@@ -1,0 +1,134 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/agents/capability"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/doors/httpapi"
+)
+
+// others is what is known besides agents.
+type others struct{ w *world }
+
+func (o others) Capabilities(context.Context) ([]capability.Info, error) {
+	return []capability.Info{{ID: "current_time", Name: "Current Time", Status: capability.Available}, {ID: "web_fetch", Name: "Web", Status: capability.Available}}, nil
+}
+
+func (o others) Tools(context.Context, httpapi.ToolQuery) (httpapi.ToolList, error) {
+	return httpapi.ToolList{Items: []httpapi.Tool{{ID: "time.now", Risk: "low", Effects: []string{}}}, Total: 1}, nil
+}
+
+func (o others) Tool(_ context.Context, id string) (httpapi.Tool, error) {
+	if id != "time.now" {
+		return httpapi.Tool{}, fault.New(fault.ToolUnknown, "no tool has the ID %q", id)
+	}
+	return httpapi.Tool{ID: id, Risk: "low", Effects: []string{}}, nil
+}
+
+func (o others) Invoke(_ context.Context, _ *httpapi.Caller, id string, args map[string]any) (httpapi.Invocation, error) {
+	if id != "time.now" {
+		return httpapi.Invocation{}, httpapi.Refusal(fault.New(fault.ToolUnknown, "no tool has the ID %q", id), "run-1", 1, "", "")
+	}
+	out, err := json.Marshal(args)
+	return httpapi.Invocation{Run: "run-1", Call: 1, Tool: id, Status: "completed", Output: out}, err
+}
+
+func (o others) Runs(_ context.Context, _ httpapi.RunQuery, before uint64, limit int) ([]httpapi.Run, error) {
+	var out []httpapi.Run
+	for i := uint64(5); i > 0; i-- {
+		if (before == 0 || i < before) && len(out) < limit {
+			out = append(out, httpapi.Run{ID: uuid.NewSHA1(uuid.Nil, []byte{byte(i)}).String(), Place: i, Status: "completed"})
+		}
+	}
+	return out, nil
+}
+
+func (o others) Run(_ context.Context, id string) (httpapi.Run, error) {
+	if id != someID {
+		return httpapi.Run{}, fault.New(fault.RunUnknown, "no run has the ID %q", id)
+	}
+	return httpapi.Run{ID: id, Status: "completed"}, nil
+}
+
+func (o others) Calls(_ context.Context, _ string, from, limit int) ([]json.RawMessage, error) {
+	var out []json.RawMessage
+	for i := from; i <= 3 && len(out) < limit; i++ {
+		out = append(out, json.RawMessage(fmt.Sprintf(`{"index":%d}`, i)))
+	}
+	return out, nil
+}
+
+func (o others) Report(_ context.Context, _, format string, w io.Writer) error {
+	_, err := io.WriteString(w, `{"format":"`+format+`"}`)
+	return err
+}
+
+func (o others) Verify(context.Context, string) (httpapi.Verified, error) {
+	return httpapi.Verified{OK: true, Problems: []httpapi.VerifiedProblem{}}, nil
+}
+
+func (o others) Grants(context.Context, string, uint64, int) ([]httpapi.Grant, error) {
+	return []httpapi.Grant{{ID: someID, Holder: "agent:docs", Standing: "active", Place: 1}}, nil
+}
+
+func (o others) Grant(_ context.Context, id string) (httpapi.Grant, error) {
+	if id != someID {
+		return httpapi.Grant{}, fault.New(fault.GrantUnknown, "no grant has the ID %q", id)
+	}
+	return httpapi.Grant{ID: id, Standing: "active"}, nil
+}
+
+func (o others) Narrow(_ context.Context, who *httpapi.Caller, t httpapi.GrantTerms) (httpapi.NewGrant, error) {
+	return httpapi.NewGrant{Token: "new", ID: someID, Holder: t.Holder}, nil
+}
+
+func (o others) Set(ctx context.Context, _ *httpapi.Caller, id, _, _ string) error {
+	_, err := o.Grant(ctx, id)
+	return err
+}
+
+func (o others) Questions(context.Context, bool, uint64, int) ([]httpapi.Approval, error) {
+	return []httpapi.Approval{{ID: someID, State: "waiting", Holder: "agent:docs", Run: someID, Votes: []httpapi.Vote{}, Place: 1}}, nil
+}
+
+func (o others) Question(_ context.Context, id string) (httpapi.Approval, error) {
+	if id != someID {
+		return httpapi.Approval{}, fault.New(fault.ApprovalGone, "no question has the ID %q", id)
+	}
+	return httpapi.Approval{ID: id, State: "waiting", Holder: "agent:docs", Run: someID, Votes: []httpapi.Vote{}}, nil
+}
+
+func (o others) Answer(ctx context.Context, who *httpapi.Caller, id string, a httpapi.Answer) (httpapi.Approval, error) {
+	q, err := o.Question(ctx, id)
+	q.Votes = []httpapi.Vote{{By: who.Person, Yes: a.Yes}}
+	return q, err
+}
+
+func (o others) Audit(context.Context, httpapi.AuditQuery, uint64, int) ([]httpapi.AuditEvent, uint64, error) {
+	return []httpapi.AuditEvent{{Seq: 1, Event: "run_started", Status: "running"}}, 0, nil
+}
+
+func (o others) Check(_ context.Context, text string) (httpapi.PolicySummary, error) {
+	if !strings.HasPrefix(text, "version: 1") {
+		return httpapi.PolicySummary{}, fault.List{fault.New(fault.PolicyInvalid, "version is missing").At(fault.Pos{File: "/home/x/p.yaml", Line: 1, Column: 1}).In("version")}
+	}
+	return httpapi.PolicySummary{OK: true}, nil
+}
+
+func (o others) Explain(_ context.Context, _ *httpapi.Caller, _, id string, _ map[string]any) (httpapi.Explanation, error) {
+	if id != "time.now" {
+		return httpapi.Explanation{}, fault.New(fault.ToolUnknown, "no tool has the ID %q", id)
+	}
+	return httpapi.Explanation{Tool: id, Effect: "deny", Actions: []string{}, Rules: []httpapi.ExplainRule{}}, nil
+}
+
+func (o others) DryRun(_ context.Context, _, run string) (httpapi.DryRun, error) {
+	return httpapi.DryRun{Run: run, Changed: []httpapi.ChangedEffect{}}, nil
+}

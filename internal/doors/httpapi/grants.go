@@ -1,0 +1,226 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/fault"
+)
+
+// Grants is who may do what.
+type Grants interface {
+	Grants(ctx context.Context, holder string, before uint64, limit int) ([]Grant, error)
+	Grant(ctx context.Context, id string) (Grant, error) // fault.GrantUnknown
+	// Narrow makes a grant that derives from the caller's, and records it.
+	Narrow(ctx context.Context, who *Caller, t GrantTerms) (NewGrant, error)
+	// Set makes a grant active, paused or revoked.
+	Set(ctx context.Context, who *Caller, id, standing, reason string) error
+}
+
+// Grant is a grant as the ledger keeps it.
+type Grant struct {
+	ID        string         `json:"id" format:"uuid"`
+	Parent    string         `json:"parent_id,omitempty"`
+	Holder    string         `json:"holder"`
+	Issued    time.Time      `json:"issued_at"`
+	NotBefore *time.Time     `json:"not_before,omitempty"`
+	Expires   *time.Time     `json:"expires_at,omitempty"`
+	Standing  string         `json:"standing" enum:"active,paused,revoked" doc:"With its ancestors'"`
+	Expired   bool           `json:"expired,omitempty"`
+	Budgets   []BudgetMeter  `json:"budgets,omitempty"`
+	Policies  []PolicySource `json:"policies,omitempty" doc:"Its own, without its ancestors'"`
+	Note      string         `json:"note,omitempty"`
+
+	Place uint64 `json:"-"` // in the list
+}
+
+// BudgetMeter is one limit of a grant, and how much of it is used.
+type BudgetMeter struct {
+	What   string `json:"what" example:"calls"`
+	Limit  int64  `json:"limit"`
+	Spent  int64  `json:"spent"`
+	Leased int64  `json:"leased"`
+}
+
+// PolicySource is a policy as it was given.
+type PolicySource struct {
+	Name   string `json:"name"`
+	Source string `json:"source"`
+}
+
+// GrantTerms is what a grant adds to the one that it derives from: it only narrows.
+type GrantTerms struct {
+	Holder   string   `json:"holder,omitempty" maxLength:"200" doc:"To whom it is handed on, as agent:docs; without: the caller's own" example:"agent:docs"`
+	Policies []string `json:"policies,omitempty" maxItems:"16" nullable:"false" doc:"Policies that narrow it further: YAML or JSON"`
+	Seconds  int64    `json:"expires_in,omitempty" minimum:"0" maximum:"315360000" doc:"Seconds until it expires; without: as the caller's"`
+	Calls    int64    `json:"calls,omitempty" minimum:"0" doc:"At most so many calls"`
+	Tokens   int64    `json:"tokens,omitempty" minimum:"0" doc:"At most so many model tokens"`
+	Money    int64    `json:"money,omitempty" minimum:"0" doc:"At most so many millionths of a US dollar"`
+	Children *int     `json:"children,omitempty" minimum:"0" maximum:"1048576"`
+	Depth    *int     `json:"depth,omitempty" minimum:"0" maximum:"1048576"`
+	Sealed   bool     `json:"sealed,omitempty" doc:"Nothing can be appended"`
+	Note     string   `json:"note,omitempty" maxLength:"500" doc:"For people"`
+}
+
+// NewGrant is a grant that was made, with its token, which is shown this once.
+type NewGrant struct {
+	Token  string     `json:"token"`
+	ID     string     `json:"id" format:"uuid"`
+	Holder string     `json:"holder"`
+	Until  *time.Time `json:"expires_at,omitempty"`
+}
+
+// GrantList is a page of grants, newest first.
+type GrantList struct {
+	Items []Grant `json:"items"`
+	Next  string  `json:"next,omitempty"`
+}
+
+var exampleGrant = map[string]any{"id": sampleSession, "holder": "agent:docs", "issued_at": "2026-11-21T12:00:00Z", "standing": "active"}
+
+// GrantPath names a grant.
+type GrantPath struct {
+	ID string `path:"grant_id" maxLength:"100" example:"019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b44"`
+}
+
+type grantIn struct {
+	asked
+	GrantPath
+}
+
+// reaches reports whether a grant is the caller's own or derives from it.
+func (s *Server) reaches(ctx context.Context, who *Caller, id, others string) (bool, error) {
+	if who.May(others) == nil {
+		return true, nil
+	}
+	nodes, err := s.o.Lineage.OfGrant(ctx, id)
+	if fault.CodeOf(err) == fault.GrantUnknown {
+		return false, nil
+	}
+	return slices.Contains(nodes, who.Leaf), err
+}
+
+func (s *Server) grant(ctx context.Context, who *Caller, id, others string) error {
+	if err := whole(fault.GrantUnknown, "grant", id); err != nil {
+		return err
+	}
+	ok, err := s.reaches(ctx, who, id, others)
+	if err == nil && !ok {
+		err = missing(fault.GrantUnknown, "grant", id)
+	}
+	return err
+}
+
+func (s *Server) grants() {
+	if s.o.Grants == nil {
+		return
+	}
+	s.listGrants()
+	route(s, operation{
+		id: "getGrant", method: http.MethodGet, path: "/v1/grants/{grant_id}", tag: "grants", action: "grants.read", summary: "Get a grant",
+		errors: []int{404}, answer: exampleGrant,
+	}, func(ctx context.Context, in *grantIn) (*struct{ Body Grant }, error) {
+		if err := s.grant(ctx, in.who, in.ID, othersRead); err != nil {
+			return nil, err
+		}
+		g, err := s.o.Grants.Grant(ctx, in.ID)
+		return &struct{ Body Grant }{g}, err
+	})
+	type narrow struct {
+		asked
+		Body GrantTerms
+	}
+	route(s, operation{
+		id: "narrowGrant", method: http.MethodPost, path: "/v1/grants", tag: "grants", action: "grants.write", status: http.StatusCreated,
+		summary: "Make a grant from one's own", text: "Narrows the caller's grant, or hands it on to another holder as far as its policies say that it may be. It never allows more than the caller's. " +
+			"The token is shown this once.",
+		errors:  []int{409},
+		request: map[string]any{"policies": []any{"version: 1\nrest: inherit\napi: {allow: [sessions.*, agents.read]}\n"}, "expires_in": 3600},
+		answer:  map[string]any{"token": "remit1.…", "id": sampleSession, "holder": "agent:docs", "expires_at": "2026-11-21T13:00:00Z"},
+	}, func(ctx context.Context, in *narrow) (*struct{ Body NewGrant }, error) {
+		g, err := s.o.Grants.Narrow(ctx, in.who, in.Body)
+		return &struct{ Body NewGrant }{g}, err
+	})
+	s.setGrants()
+}
+
+func (s *Server) listGrants() {
+	type list struct {
+		asked
+		Page
+		Holder string `query:"holder" maxLength:"200"`
+	}
+	route(s, operation{
+		id: "listGrants", method: http.MethodGet, path: "/v1/grants", tag: "grants", action: "grants.read", summary: "List grants",
+		text: "Newest first: the caller's own and those that derive from it.", answer: map[string]any{"items": []any{exampleGrant}},
+	}, func(ctx context.Context, in *list) (*struct{ Body GrantList }, error) {
+		at, err := in.number("grants")
+		if err != nil {
+			return nil, err
+		}
+		out := GrantList{Items: []Grant{}}
+		for scanned := 0; ; {
+			all, err := s.o.Grants.Grants(ctx, in.Holder, at, in.Limit+1)
+			if err != nil {
+				return nil, err
+			}
+			for _, g := range all {
+				if len(out.Items) == in.Limit || scanned >= maxScan {
+					out.Next = cursor("grants", strconv.FormatUint(at, 10))
+					return &struct{ Body GrantList }{out}, nil
+				}
+				ok, err := s.reaches(ctx, in.who, g.ID, othersRead)
+				if err != nil {
+					return nil, err
+				}
+				if ok {
+					out.Items = append(out.Items, g)
+				}
+				at = g.Place
+				scanned++
+			}
+			if len(all) <= in.Limit {
+				return &struct{ Body GrantList }{out}, nil
+			}
+		}
+	})
+}
+
+func (s *Server) setGrants() {
+	type set struct {
+		asked
+		GrantPath
+		Body *struct {
+			Reason string `json:"reason,omitempty" maxLength:"500" doc:"For people"`
+		} `nameHint:"Reason"`
+	}
+	for _, c := range []struct{ name, to, summary, text string }{
+		{"revoke", "revoked", "Revoke a grant", "And all that derive from it, for good: no call is begun any more, and those under way end unless the policy lets them finish."},
+		{"pause", "paused", "Pause a grant", "And all that derive from it, until it is resumed."},
+		{"resume", "active", "Resume a grant", "A grant that was paused may be used again."},
+	} {
+		route(s, operation{
+			id: c.name + "Grant", method: http.MethodPost, path: "/v1/grants/{grant_id}/" + c.name, tag: "grants", action: "grants.write", summary: c.summary, text: c.text,
+			errors: []int{404, 409}, request: map[string]any{"reason": "the work is done"}, answer: exampleGrant,
+		}, func(ctx context.Context, in *set) (*struct{ Body Grant }, error) {
+			if err := s.grant(ctx, in.who, in.ID, othersWrite); err != nil {
+				return nil, err
+			}
+			if in.ID == in.who.Leaf && c.to == "active" {
+				return nil, fault.New(fault.Denied, "nobody resumes a grant that is their own")
+			}
+			reason := ""
+			if in.Body != nil {
+				reason = in.Body.Reason
+			}
+			if err := s.o.Grants.Set(ctx, in.who, in.ID, c.to, reason); err != nil {
+				return nil, err
+			}
+			g, err := s.o.Grants.Grant(ctx, in.ID)
+			return &struct{ Body Grant }{g}, err
+		})
+	}
+}

@@ -1,0 +1,263 @@
+package httpapi
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/doors/hostcheck"
+	"github.com/remitrun/remit/internal/record/telemetry"
+)
+
+// ServeHTTP implements http.Handler: what concerns every request, whatever it asks.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := &exchange{ResponseWriter: w, id: requestID(r), began: time.Now(), within: s.limits.Write}
+	h := w.Header()
+	h.Set("X-Request-Id", x.id)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	defer s.ended(x, r)
+	defer s.recovered(x)
+	if why := s.origin().Foreign(r); why != "" {
+		s.fail(x, bad(http.StatusForbidden, fault.Denied, why, "call the service by the name that it is served under"))
+		return
+	}
+	if !plainPath(r.URL.EscapedPath()) { // the mux would send the client elsewhere
+		s.unknown(x, r)
+		return
+	}
+	// A session's file is one parameter of its path, slashes and all.
+	s.mux.ServeHTTP(x, oneParameter(r))
+}
+
+// exchange is a request and what became of it.
+type exchange struct {
+	http.ResponseWriter
+	id     string
+	began  time.Time
+	op     *operation
+	who    *Caller
+	status int
+	failed *Problem
+	span   *telemetry.Span
+	tee    *recording    // nil: nobody keeps the answer
+	within time.Duration // in which the client must take each piece of the answer
+
+	unsettled error // why it could not be noted how a request with an Idempotency-Key was answered
+}
+
+// hurry gives the client a time to take what is written next. The deadline of the
+// answer before is still set, on the same connection.
+func (x *exchange) hurry() {
+	if c, ok := x.ResponseWriter.(interface{ SetWriteDeadline(t time.Time) error }); ok {
+		_ = c.SetWriteDeadline(time.Now().Add(x.within)) // where there is no connection, there is no deadline
+	}
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (x *exchange) WriteHeader(status int) {
+	if x.status == 0 {
+		x.status = status
+		if x.who == nil {
+			x.Header().Set("Connection", "close") // a stranger keeps no connection
+		}
+	}
+	x.hurry()
+	x.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (x *exchange) Write(b []byte) (int, error) {
+	if x.status == 0 {
+		x.WriteHeader(http.StatusOK)
+	}
+	if x.tee != nil {
+		x.tee.add(b)
+	}
+	x.hurry()
+	return x.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
+
+// requestID is the client's own ID where it has a usable one.
+func requestID(r *http.Request) string {
+	id := r.Header.Get("X-Request-Id")
+	ok := id != "" && len(id) <= 64
+	for _, c := range []byte(id) {
+		ok = ok && (c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z')
+	}
+	if ok {
+		return id
+	}
+	return rand.Text()[:16]
+}
+
+// recovered turns a panic into an error of the service.
+func (s *Server) recovered(x *exchange) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if v == http.ErrAbortHandler { //nolint:errorlint // it is that very value
+		panic(v)
+	}
+	err := fault.Wrap(fault.Internal, fmt.Errorf("%v\n%s", v, debug.Stack()), "a request crashed")
+	if x.status != 0 {
+		x.failed = problem(err)
+		return // the answer has begun
+	}
+	s.fail(x, problem(err))
+}
+
+// fail answers with a problem.
+func (s *Server) fail(x *exchange, p *Problem) {
+	p = s.finished(x, p)
+	b, err := json.Marshal(p)
+	if err != nil {
+		b = []byte(`{"type":"urn:remit:E9999","title":"Internal Server Error","status":500,"code":"E9999"}`)
+	}
+	x.Header().Set("Content-Type", problemType)
+	x.WriteHeader(p.Status)
+	_, _ = x.Write(append(b, '\n')) // a client that has gone misses it
+}
+
+// finished adds to a problem what every one has, and notes it.
+func (s *Server) finished(x *exchange, p *Problem) *Problem {
+	c := *p
+	c.Instance = "urn:remit:request:" + x.id
+	if s.o.Hide != nil {
+		c.Detail, c.Hint = s.o.Hide(c.Detail), s.o.Hide(c.Hint)
+	}
+	x.failed = &c
+	if c.Status == http.StatusUnauthorized {
+		x.Header().Set("WWW-Authenticate", `Bearer realm="remit"`)
+	}
+	if c.retry != "" {
+		x.Header().Set("Retry-After", c.retry)
+	}
+	return &c
+}
+
+// ended counts and logs a request.
+func (s *Server) ended(x *exchange, r *http.Request) {
+	took, route := time.Since(x.began), "other"
+	e := Entry{ID: x.id, Subject: r.Method + " " + r.URL.Path, Status: x.status, Duration: took}
+	if x.op != nil {
+		route = x.op.path
+		e.Operation, e.Action, e.Changes = x.op.id, x.op.action, x.op.changes()
+	}
+	if x.who != nil {
+		e.Who = x.who.Name
+	}
+	if p := x.failed; p != nil {
+		e.Code, e.Error = p.Code, p.Detail
+		e.Refused = p.Status == http.StatusForbidden || p.Status == http.StatusUnauthorized
+		if p.Status >= http.StatusInternalServerError {
+			e.Cause = p.cause
+			x.span.Fail(p.Code)
+		}
+	}
+	if e.Cause == nil {
+		e.Cause = x.unsettled
+	}
+	s.met.requests.Add(1, method(r.Method), route, strconv.Itoa(x.status))
+	if x.op == nil || !x.op.stream {
+		s.met.latency.Observe(took, method(r.Method), route)
+	}
+	x.span.Set(telemetry.Attr{Key: "http.response.status_code", Value: int64(x.status)})
+	x.span.End()
+	if s.o.Log != nil {
+		s.o.Log(e)
+	}
+}
+
+func method(m string) string {
+	if slices.Contains([]string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}, m) {
+		return m
+	}
+	return "other"
+}
+
+// origin is how clients may call the service.
+func (s *Server) origin() hostcheck.Service {
+	o := hostcheck.Service{Hosts: s.o.Hosts}
+	if own := s.port.Load(); own != nil {
+		o.Port = *own
+	}
+	return o
+}
+
+// unknown answers what no operation is.
+func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {
+	x, _ := w.(*exchange) // ServeHTTP made it
+	var allow []string
+	for _, m := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
+		probe := &http.Request{Method: m, URL: r.URL, Host: r.Host}
+		if !plainPath(r.URL.EscapedPath()) {
+			break
+		}
+		if _, pattern := s.mux.Handler(probe); pattern != "/" && pattern != "" {
+			allow = append(allow, m)
+		}
+	}
+	if len(allow) == 0 {
+		s.fail(x, bad(http.StatusNotFound, fault.Usage, "there is nothing at this path", "GET /v1/openapi.json describes every operation"))
+		return
+	}
+	x.Header().Set("Allow", strings.Join(allow, ", "))
+	s.fail(x, bad(http.StatusMethodNotAllowed, fault.Usage, "this path does not take "+method(r.Method), "it takes "+strings.Join(allow, ", ")))
+}
+
+// plainPath reports whether a path has no parts that lead elsewhere.
+func plainPath(path string) bool {
+	for part := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
+		if part == "." || part == ".." || part == "" && path != "/" && !strings.HasSuffix(path, "/") {
+			return false
+		}
+	}
+	return strings.HasPrefix(path, "/") && !strings.Contains(path, "//")
+}
+
+// oneParameter makes of the rest of a path below /v1/sessions/ID/files/ one
+// segment: files are named with slashes.
+func oneParameter(r *http.Request) *http.Request {
+	path := r.URL.EscapedPath()
+	rest, ok := strings.CutPrefix(path, "/v1/sessions/")
+	if !ok {
+		return r
+	}
+	id, file, ok := strings.Cut(rest, "/files/")
+	if !ok || strings.Contains(id, "/") || file == "" {
+		return r
+	}
+	plain, err := url.PathUnescape(file)
+	if err != nil {
+		return r
+	}
+	plainID, err := url.PathUnescape(id)
+	if err != nil {
+		return r
+	}
+	u := *r.URL
+	u.RawPath = "/v1/sessions/" + id + "/files/" + strings.ReplaceAll(url.PathEscape(plain), ".", "%2E")
+	u.Path = "/v1/sessions/" + plainID + "/files/" + plain
+	c := *r
+	c.URL = &u
+	return &c
+}
+
+// Flush implements http.Flusher.
+func (x *exchange) Flush() {
+	_ = http.NewResponseController(x.ResponseWriter).Flush() // what cannot be flushed comes later
+}

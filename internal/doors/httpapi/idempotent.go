@@ -1,0 +1,270 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/fault"
+)
+
+// Requests keeps which requests were begun with an Idempotency-Key, beyond this
+// process: what was answered is kept in memory alone.
+type Requests interface {
+	// BeginRequest notes a request, unless its caller used the key before: then it
+	// gives that one, and false.
+	BeginRequest(ctx context.Context, r Keyed) (Keyed, bool, error)
+	// EndRequest notes how it was answered; status 0 makes the key new again.
+	EndRequest(ctx context.Context, r Keyed) error
+}
+
+// Keyed is a request with an Idempotency-Key.
+type Keyed struct {
+	Root   string   // the caller's root grant, which has so many requests
+	Key    [32]byte // the digest of the caller's grant and the key
+	Print  [32]byte // the request's
+	Until  time.Time
+	Status int    // of the answer; 0: there is none, or not yet
+	Place  string // what the answer's Location said
+}
+
+// remembered keeps answers for requests that are repeated with the same
+// Idempotency-Key by the same grant. They are kept in memory, so many and for so
+// long: a client repeats a request within moments of losing the answer. That a
+// request was made is known for longer: see [Requests].
+type remembered struct {
+	most int
+
+	mu    sync.Mutex
+	all   map[string]*recording
+	order []string       // oldest first
+	bytes int            // of the answers that are kept
+	of    map[string]int // how many are of a root grant
+}
+
+const (
+	rememberFor = 24 * time.Hour
+	maxKept     = 256 << 10 // bytes of one answer
+	maxBytes    = 32 << 20  // of all together
+	maxKey      = 255
+)
+
+// recording is an answer that is being given, or was.
+type recording struct {
+	root   string            // the root grant of who asked
+	print  [sha256.Size]byte // of the request
+	done   chan struct{}
+	at     time.Time
+	status int // 0: the answer is not kept
+	header http.Header
+	body   []byte
+	large  bool
+	size   int // as it counts; guarded by remembered.mu
+}
+
+func (rec *recording) add(b []byte) {
+	if rec.large = rec.large || len(rec.body)+len(b) > maxKept; !rec.large {
+		rec.body = append(rec.body, b...)
+	}
+}
+
+func newRemembered(most int) *remembered {
+	return &remembered{most: most, all: map[string]*recording{}, of: map[string]int{}}
+}
+
+// begin gives the recording of a key, and whether this request is the first. Of one
+// root grant no more than half are kept, so that it cannot push out all others.
+func (m *remembered) begin(root, key string, print [sha256.Size]byte, now time.Time) (*recording, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if rec := m.all[key]; rec != nil && now.Sub(rec.at) < rememberFor {
+		return rec, false
+	}
+	for len(m.order) > 0 && (len(m.all) >= m.most || len(m.order) >= 2*m.most || m.bytes > maxBytes) {
+		m.drop(m.order[0])
+		m.order = m.order[1:]
+	}
+	m.drop(key) // one that is too old
+	if m.of[root] >= max(1, m.most/2) {
+		m.dropOldest(root)
+	}
+	m.of[root]++
+	rec := &recording{root: root, print: print, done: make(chan struct{}), at: now}
+	m.all[key] = rec
+	m.order = append(m.order, key)
+	return rec, true
+}
+
+// drop forgets a key. The caller holds the lock.
+func (m *remembered) drop(key string) {
+	if rec := m.all[key]; rec != nil {
+		m.bytes -= rec.size
+		delete(m.all, key)
+		if m.of[rec.root]--; m.of[rec.root] == 0 {
+			delete(m.of, rec.root)
+		}
+	}
+}
+
+// dropOldest forgets the oldest key of a root grant. The caller holds the lock.
+func (m *remembered) dropOldest(root string) {
+	for i, key := range m.order {
+		if rec := m.all[key]; rec != nil && rec.root == root {
+			m.drop(key)
+			m.order = slices.Delete(m.order, i, i+1)
+			return
+		}
+	}
+}
+
+// end keeps an answer, or forgets the key where there is nothing to keep: the next
+// request with it is then made.
+func (m *remembered) end(key string, rec *recording, keep bool) {
+	m.mu.Lock()
+	switch there := m.all[key] == rec; {
+	case there && keep:
+		rec.size = len(rec.body)
+		m.bytes += rec.size
+	case there:
+		m.drop(key)
+	}
+	m.mu.Unlock()
+	close(rec.done)
+}
+
+// once makes a request, unless it was made before under the same key.
+func (s *Server) once(x *exchange, r *http.Request, body []byte, do func()) {
+	key := r.Header.Get("Idempotency-Key")
+	if key == "" || x.op.method != http.MethodPost {
+		do()
+		return
+	}
+	if len(key) > maxKey || x.op.stream && wantsStream(r) {
+		s.fail(x, bad(http.StatusBadRequest, fault.Usage, "this Idempotency-Key cannot be used",
+			"a key has at most 255 bytes, and streams have none: post with Prefer: respond-async and follow the session's events"))
+		return
+	}
+	now := time.Now()
+	full := x.who.Leaf + "\x00" + key
+	k := Keyed{Root: x.who.root(), Key: sha256.Sum256([]byte(full)), Print: printOf(r, body), Until: now.Add(rememberFor)}
+	rec, first := s.again.begin(k.Root, full, k.Print, now)
+	if first {
+		s.record(x, r, full, rec, k, do)
+		return
+	}
+	if rec.print != k.Print {
+		s.fail(x, otherRequest())
+		return
+	}
+	select {
+	case <-rec.done:
+	case <-r.Context().Done():
+		return
+	}
+	if rec.status == 0 {
+		s.fail(x, notKept(0, ""))
+		return
+	}
+	for name, values := range rec.header {
+		x.Header()[name] = values
+	}
+	x.Header().Set("Idempotency-Replayed", "true")
+	x.WriteHeader(rec.status)
+	_, _ = x.Write(rec.body) // a client that has gone misses it
+}
+
+// printOf tells one request from another.
+func printOf(r *http.Request, body []byte) (print [sha256.Size]byte) {
+	h := sha256.New()
+	for _, part := range []string{r.Method, r.URL.RequestURI(), r.Header.Get("Prefer"), string(body)} {
+		n := sha256.Sum256([]byte(part))
+		h.Write(n[:])
+	}
+	h.Sum(print[:0])
+	return print
+}
+
+func otherRequest() *Problem {
+	return bad(http.StatusUnprocessableEntity, fault.Conflict, "this Idempotency-Key was used for another request", "use a new key for a new request")
+}
+
+// notKept refuses a request that was made before, of whose answer nothing more is
+// known.
+func notKept(status int, place string) *Problem {
+	if status == 0 {
+		return bad(http.StatusConflict, fault.Conflict, "the first request with this Idempotency-Key came to no answer that is kept",
+			"look at what is there, and use a new key")
+	}
+	hint := "look at what is there, and use a new key for a new request"
+	if place != "" {
+		hint = "what it made is at " + place
+	}
+	return bad(http.StatusConflict, fault.Conflict,
+		fmt.Sprintf("the request with this Idempotency-Key was made, and answered with %d; the answer is not kept any more", status), hint)
+}
+
+// record makes the first request of a key that this process knows of.
+func (s *Server) record(x *exchange, r *http.Request, key string, rec *recording, k Keyed, do func()) {
+	keep := false
+	defer func() { s.again.end(key, rec, keep) }()
+	if p := s.noted(r.Context(), x, k); p != nil {
+		s.fail(x, p)
+		return
+	}
+	x.tee = rec
+	do()
+	// What waits for a person's answer is asked for again once it is there.
+	asks := x.failed != nil && x.failed.Code == fault.NeedsApproval.Error()
+	made := x.status != 0 && x.status < http.StatusInternalServerError && x.status != http.StatusTooManyRequests && !asks
+	s.settled(r.Context(), x, k, made)
+	if keep = made && !rec.large; !keep {
+		return
+	}
+	rec.status, rec.header = x.status, http.Header{}
+	for _, name := range []string{"Content-Type", "Etag", "Location", "Preference-Applied"} {
+		if v := x.Header().Values(name); len(v) > 0 {
+			rec.header[name] = v
+		}
+	}
+}
+
+// noted notes that a request is about to be made, or says why it is not.
+func (s *Server) noted(ctx context.Context, x *exchange, k Keyed) *Problem {
+	if s.o.Requests == nil {
+		return nil
+	}
+	was, fresh, err := s.o.Requests.BeginRequest(ctx, k)
+	switch {
+	case err != nil:
+		return problem(err)
+	case fresh:
+		return nil
+	case was.Print != k.Print:
+		return otherRequest()
+	}
+	if was.Place != "" {
+		x.Header().Set("Location", was.Place)
+	}
+	return notKept(was.Status, was.Place)
+}
+
+// settled notes whether a request was made. Where that cannot be noted, its key stays
+// one that was used: better refused once more than made twice.
+func (s *Server) settled(ctx context.Context, x *exchange, k Keyed, made bool) {
+	if s.o.Requests == nil {
+		return
+	}
+	if k.Status = 0; made {
+		k.Status, k.Place = x.status, x.Header().Get("Location")
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), settleWithin)
+	defer stop()
+	x.unsettled = s.o.Requests.EndRequest(ctx, k)
+}
+
+// settleWithin bounds how long it is tried to note how a request was answered.
+const settleWithin = 10 * time.Second

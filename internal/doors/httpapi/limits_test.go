@@ -1,0 +1,126 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/remitrun/remit/internal/doors/httpapi"
+)
+
+// Narrowing a grant offline, which nobody can see, gives nobody more of anything: what
+// a root grant's holder may use up is counted for all that derive from it together.
+func TestLimitsAreOfTheRootGrantToo(t *testing.T) {
+	leaves := func(w *world) {
+		for i := range 12 {
+			token := fmt.Sprintf("leaf%d", i)
+			w.caller(token, "user:bob", "*")
+			w.callers[token].Root = "grant-bob"
+		}
+	}
+	t.Run("requests", func(t *testing.T) {
+		w := newWorld()
+		leaves(w)
+		s := server(t, w, func(o *httpapi.Options) { o.Limits.Rate, o.Limits.Burst = 0.001, 5 })
+		for i := range 12 {
+			want := 200
+			if i >= 5 {
+				want = 429
+			}
+			wantStatus(t, get("/v1/agents").as(fmt.Sprintf("leaf%d", i)).of(s), want)
+		}
+		wantStatus(t, get("/v1/agents").of(s), 200)
+	})
+	t.Run("kept answers", func(t *testing.T) {
+		w, n := newWorld(), &notes{all: map[string]httpapi.Keyed{}}
+		leaves(w)
+		s := server(t, w, func(o *httpapi.Options) { o.Limits.Remembered, o.Requests = 8, n })
+		mine := post("/v1/agents", `{"name":"a"}`).with("Idempotency-Key", "k")
+		wantStatus(t, mine.of(s), 201)
+		for i := range 12 {
+			a := post("/v1/agents", `{"name":"a"}`).with("Idempotency-Key", "k").as(fmt.Sprintf("leaf%d", i))
+			if rec := a.of(s); rec.Code != 201 || rec.Header().Get("Idempotency-Replayed") != "" {
+				t.Fatalf("leaf %d with a key that another one used: %d %v", i, rec.Code, rec.Header())
+			}
+		}
+		if rec := mine.of(s); rec.Header().Get("Idempotency-Replayed") != "true" {
+			t.Errorf("another root's answer was pushed out: %d", rec.Code)
+		}
+		roots := map[string]int{}
+		for _, k := range n.all {
+			roots[k.Root]++
+		}
+		if roots["grant-bob"] != 12 || roots["grant-admin"] != 1 {
+			t.Errorf("the ledger counts the requests for %v", roots)
+		}
+	})
+	t.Run("streams", func(t *testing.T) {
+		w := newWorld()
+		leaves(w)
+		s := server(t, w, func(o *httpapi.Options) { o.Limits.Streams = 4 })
+		base, _ := serve(t, s)
+		_, id := agentAndSession(t, s, "leaf0", base)
+		for i := range 2 {
+			r := request(within(t), t, "GET", base+"/v1/sessions/"+id+"/events", "")
+			r.Header.Set("Authorization", fmt.Sprintf("Bearer leaf%d", i))
+			res, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = res.Body.Close() }()
+			if res.StatusCode != 200 {
+				t.Fatalf("stream %d: %s", i, res.Status)
+			}
+		}
+		wantStatus(t, get("/v1/sessions/"+id+"/events").as("leaf2").on(base).of(s), 503)
+	})
+}
+
+// An MCP client with a token that is no good gets no further than any other, and is
+// counted with all others of its address.
+func TestMCPIsGuardedAsEverythingIs(t *testing.T) {
+	w, served := newWorld(), 0
+	w.caller("bob", "user:bob")
+	s := server(t, w, func(o *httpapi.Options) {
+		o.MCP = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ })
+		o.Limits.Rate, o.Limits.Burst, o.Limits.Refused = 0.001, 3, 1
+	})
+	status := map[int]int{}
+	for range 20 {
+		status[post("/mcp", "{}").as("guess").of(s).Code]++
+		status[post("/mcp", "{}").as("").of(s).Code]++
+	}
+	if served != 0 || status[401] != 3 || status[429] != 37 {
+		t.Errorf("%d guesses were served; answers %v", served, status)
+	}
+	if code := get("/v1/agents").as("guess").of(s).Code; code != 429 {
+		t.Errorf("a guess at another door: %d", code)
+	}
+	for range 5 {
+		post("/mcp", "{}").as("bob").of(s)
+	}
+	if served != 3 {
+		t.Errorf("%d requests of a grant were served, want 3", served)
+	}
+}
+
+// A connection is kept for those who presented a grant.
+func TestStrangersKeepNoConnection(t *testing.T) {
+	s := server(t, newWorld())
+	base, _ := serve(t, s)
+	for path, c := range map[string]struct {
+		token string
+		keeps bool
+	}{"/v1/agents": {"admin", true}, "/v1/sessions": {"guess", false}, "/healthz": {"", false}, "/nothing": {"admin", false}} {
+		r := request(within(t), t, "GET", base+path, "")
+		r.Header.Set("Authorization", "Bearer "+c.token)
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.Close == c.keeps {
+			t.Errorf("%s (%s): the connection is kept: %v, want %v", path, res.Status, !res.Close, c.keeps)
+		}
+	}
+}

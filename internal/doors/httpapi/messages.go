@@ -1,0 +1,315 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/remitrun/remit/internal/agents/agent"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/telemetry"
+	"github.com/remitrun/remit/internal/tools/model"
+)
+
+// Message is one message of a session, as clients see it.
+type Message struct {
+	Number  int          `json:"number" doc:"From 1, in order"`
+	Created time.Time    `json:"created_at"`
+	Kind    string       `json:"kind,omitempty" enum:"notice,summary" doc:"Missing: of the conversation; notice: Remit told the model something; summary: what was compacted"`
+	Role    string       `json:"role" enum:"user,assistant,tool"`
+	Content string       `json:"content"`
+	Calls   []ToolCall   `json:"tool_calls,omitempty"`
+	CallID  string       `json:"tool_call_id,omitempty" doc:"Of a tool's result: of which call"`
+	Failed  bool         `json:"is_error,omitempty"`
+	Usage   *model.Usage `json:"usage,omitempty"`
+	Cut     bool         `json:"cut,omitempty" doc:"The answer ends early: max_tokens, or the model's context, is used up"`
+}
+
+// ToolCall is a tool call that a model wants.
+type ToolCall struct {
+	ID   string          `json:"id"`
+	Name string          `json:"name"`
+	Args json.RawMessage `json:"args,omitempty"`
+}
+
+// MessageOf is a message as clients see it.
+func MessageOf(m agent.Message) Message {
+	out := Message{Number: m.Number, Created: m.Created, Kind: string(m.Kind), Role: string(m.Role), Content: m.Text, CallID: m.CallID, Failed: m.Failed, Usage: m.Usage, Cut: m.Cut}
+	for _, c := range m.Calls {
+		out.Calls = append(out.Calls, ToolCall{c.ID, c.Name, c.Args})
+	}
+	return out
+}
+
+// Turn is what a message led to, so far.
+type Turn struct {
+	Message  Message   `json:"message" doc:"The message that was posted"`
+	Messages []Message `json:"messages" doc:"Those that were added, the posted one first"`
+	Reply    string    `json:"reply,omitempty" doc:"The text of the last answer"`
+	Session  *Session  `json:"session,omitempty" doc:"The session after the turn"`
+	Status   string    `json:"status,omitempty" doc:"Where the turn goes on: working, or waiting for a person's answer"`
+	Approval string    `json:"approval_id,omitempty" doc:"The question that it waits for"`
+}
+
+// MessageList is a page of messages, in order.
+type MessageList struct {
+	Items []Message `json:"items"`
+	Next  string    `json:"next,omitempty"`
+}
+
+// Streamed is an answer that writes itself.
+type Streamed struct {
+	Body func(huma.Context)
+}
+
+var exampleMessage = map[string]any{"number": 1, "created_at": "2026-11-21T12:00:00Z", "role": "user", "content": "What time is it?"}
+
+func (s *Server) messages() {
+	type list struct {
+		asked
+		SessionPath
+		Page
+	}
+	route(s, operation{
+		id: "listMessages", method: http.MethodGet, path: "/v1/sessions/{session_id}/messages", tag: "sessions", action: "sessions.read",
+		summary: "List messages", text: "In the order of the conversation.", errors: []int{404}, answer: map[string]any{"items": []any{exampleMessage}},
+	}, func(ctx context.Context, in *list) (*struct{ Body MessageList }, error) {
+		if _, err := s.session(ctx, in.who, in.ID, othersRead); err != nil {
+			return nil, err
+		}
+		from, err := in.number("messages")
+		if err != nil {
+			return nil, err
+		}
+		all, err := s.o.Agents.Messages(ctx, in.ID, max(1, int(from)), in.Limit+1)
+		out := MessageList{Items: []Message{}}
+		for i, m := range all {
+			if i == in.Limit {
+				out.Next = cursor("messages", strconv.Itoa(m.Number))
+				break
+			}
+			out.Items = append(out.Items, MessageOf(m))
+		}
+		return &struct{ Body MessageList }{out}, err
+	})
+	type post struct {
+		asked
+		SessionPath
+		Prefer string `header:"Prefer" maxLength:"200" doc:"respond-async: the answer comes at once, and the turn goes on"`
+		Body   struct {
+			Content string `json:"content" minLength:"1" maxLength:"1000000" example:"What time is it?"`
+		} `nameHint:"NewMessage"`
+	}
+	route(s, operation{
+		id: "postMessage", method: http.MethodPost, path: "/v1/sessions/{session_id}/messages", tag: "sessions", action: "sessions.write", stream: true,
+		status: http.StatusCreated, summary: "Say something",
+		text: "Adds a message and carries out the turn that it leads to. The answer comes when the turn is over (201), or when it waits for a person's answer (202). " +
+			"With `Prefer: respond-async` it comes at once (202). With `Accept: text/event-stream` the turn is told as it goes on; a client that is cut off " +
+			"goes on with the session's events. The turn goes on if the client leaves.",
+		errors:  []int{404, 409, 502, 504, 507},
+		request: map[string]any{"content": "What time is it?"},
+		answer:  map[string]any{"message": exampleMessage, "messages": []any{exampleMessage}, "reply": "Noon."},
+		more: map[int]reply{201: {text: "The turn is over", body: Turn{}}, 202: {text: "The turn goes on", body: Turn{}},
+			200: {text: "The turn as it goes on", kind: "text/event-stream"}},
+	}, func(ctx context.Context, in *post) (*Streamed, error) {
+		found, err := s.session(ctx, in.who, in.ID, othersWrite)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case wantsStream(in.r):
+			return s.streamTurn(in.x, in.by(), found, in.Body.Content)
+		case prefersAsync(in.Prefer):
+			return s.startTurn(in.x, in.by(), found, in.Body.Content)
+		}
+		return s.turn(ctx, in.x, in.by(), found, in.Body.Content)
+	})
+}
+
+func wantsStream(r *http.Request) bool {
+	for _, h := range r.Header.Values("Accept") {
+		if strings.Contains(strings.ToLower(h), "text/event-stream") {
+			return true
+		}
+	}
+	return false
+}
+
+func prefersAsync(prefer string) bool {
+	for p := range strings.SplitSeq(prefer, ",") {
+		if strings.EqualFold(strings.TrimSpace(p), "respond-async") {
+			return true
+		}
+	}
+	return false
+}
+
+// written is an answer in JSON with a status of its own.
+func written(x *exchange, status int, v any, err error) (*Streamed, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &Streamed{func(huma.Context) {
+		x.Header().Set("Content-Type", "application/json")
+		x.WriteHeader(status)
+		_ = encode(x, v) // a client that has gone misses it
+	}}, nil
+}
+
+// begun is a turn that goes on, whether or not somebody waits for it.
+type begun struct {
+	done chan struct{} // closed when it is over
+	turn agent.Turn
+	err  error
+}
+
+// begin carries out a turn. It ends with the server's work and not with the
+// request: whoever is cut off finds the answer in the session.
+func (s *Server) begin(x *exchange, by agent.Caller, in agent.Session, text string, on func(agent.Event)) (*begun, error) {
+	if !s.enterTurn() {
+		p := bad(http.StatusServiceUnavailable, fault.SessionBusy, "the service is about to stop", "try again when it is back")
+		p.retry = "5"
+		return nil, p
+	}
+	b := &begun{done: make(chan struct{})}
+	span := s.o.Tracer.Start(x.span, "invoke_agent", telemetry.Internal,
+		telemetry.Attr{Key: "gen_ai.operation.name", Value: "invoke_agent"}, telemetry.Attr{Key: "gen_ai.agent.id", Value: in.Agent.String()},
+		telemetry.Attr{Key: "gen_ai.conversation.id", Value: in.ID.String()})
+	go func() {
+		defer s.turns.Done()
+		defer close(b.done)
+		s.met.working.Add(1)
+		defer s.met.working.Add(-1)
+		leave := s.o.Turns.Enter(in.ID.String(), span)
+		defer leave()
+		began := time.Now()
+		b.turn, b.err = s.o.Agents.Send(s.work, by, in.ID.String(), text, on)
+		s.met.turn(b, time.Since(began))
+		if b.err != nil {
+			span.Fail(fault.CodeOf(b.err).Error())
+		}
+		span.Set(telemetry.Attr{Key: "gen_ai.usage.input_tokens", Value: b.turn.Session.Usage.Input - in.Usage.Input},
+			telemetry.Attr{Key: "gen_ai.usage.output_tokens", Value: b.turn.Session.Usage.Output - in.Usage.Output})
+		span.End()
+	}()
+	return b, nil
+}
+
+// enterTurn counts a turn among those that Drain waits for, unless the service is
+// about to stop.
+func (s *Server) enterTurn() bool {
+	s.entering.Lock()
+	defer s.entering.Unlock()
+	select {
+	case <-s.draining:
+		return false
+	default:
+	}
+	s.turns.Add(1)
+	return true
+}
+
+// startTurn answers once the message is kept; the turn goes on.
+func (s *Server) startTurn(x *exchange, by agent.Caller, in agent.Session, text string) (*Streamed, error) {
+	kept := make(chan Message, 1)
+	b, err := s.begin(x, by, in, text, func(e agent.Event) {
+		if e.Type != agent.MessageAdded || e.Message == nil {
+			return
+		}
+		select {
+		case kept <- MessageOf(*e.Message):
+		default: // it was told of
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	var m Message
+	select {
+	case m = <-kept:
+	case <-b.done:
+		select {
+		case m = <-kept:
+		default:
+			if b.err != nil || len(b.turn.Messages) == 0 {
+				return nil, b.err
+			}
+			m = MessageOf(b.turn.Messages[0])
+		}
+	}
+	x.Header().Set("Preference-Applied", "respond-async")
+	return written(x, http.StatusAccepted, Turn{Message: m, Messages: []Message{m}, Status: string(agent.Working)}, nil)
+}
+
+// turn waits for a turn, or until it waits for a person itself.
+func (s *Server) turn(ctx context.Context, x *exchange, by agent.Caller, in agent.Session, text string) (*Streamed, error) {
+	var mu sync.Mutex
+	var so Turn
+	held := make(chan struct{}, 1)
+	b, err := s.begin(x, by, in, text, func(e agent.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case e.Type == agent.MessageAdded && e.Message != nil:
+			so.Messages = append(so.Messages, MessageOf(*e.Message))
+			return
+		case e.Type == agent.ApprovalDue:
+			so.Status, so.Approval = string(agent.Waiting), e.Question
+		case e.Type == agent.StateChanged && e.State == agent.Paused: // that it waits is told before the question is
+			so.Status = string(e.State)
+		default:
+			return
+		}
+		select {
+		case held <- struct{}{}:
+		default:
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	t := time.NewTimer(s.limits.Turn)
+	defer t.Stop()
+	select {
+	case <-b.done:
+		if b.err != nil {
+			return nil, b.err
+		}
+		return written(x, http.StatusCreated, turnOf(b.turn), nil)
+	case <-held:
+	case <-t.C:
+	case <-ctx.Done(): // nobody waits any more
+		if x.tee != nil { // but who asks again is to have the answer
+			<-b.done
+			return written(x, http.StatusCreated, turnOf(b.turn), b.err)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if so.Status == "" {
+		so.Status = string(agent.Working)
+	}
+	if len(so.Messages) > 0 {
+		so.Message = so.Messages[0]
+	}
+	return written(x, http.StatusAccepted, so, nil)
+}
+
+func turnOf(t agent.Turn) Turn {
+	out := Turn{Messages: []Message{}, Reply: t.Reply}
+	for _, m := range t.Messages {
+		out.Messages = append(out.Messages, MessageOf(m))
+	}
+	if len(out.Messages) > 0 {
+		out.Message = out.Messages[0]
+	}
+	after := SessionOf(t.Session)
+	out.Session = &after
+	return out
+}

@@ -1,0 +1,142 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/remitrun/remit/internal/base/fault"
+)
+
+// Policies reads policies, and says what they decide.
+type Policies interface {
+	// Check reads a policy: fault.List of fault.PolicyInvalid.
+	Check(ctx context.Context, text string) (PolicySummary, error)
+	// Explain decides a call without making it, under a policy or, where that is "",
+	// under the caller's grant.
+	Explain(ctx context.Context, who *Caller, text, id string, args map[string]any) (Explanation, error)
+	// DryRun judges a recorded run under a policy.
+	DryRun(ctx context.Context, text, run string) (DryRun, error)
+}
+
+// PolicySummary is a policy that could be read.
+type PolicySummary struct {
+	OK     bool         `json:"ok"`
+	Name   string       `json:"name,omitempty"`
+	Digest string       `json:"digest,omitempty"`
+	Text   string       `json:"canonical,omitempty" doc:"The policy in its one form"`
+	Errors []FieldError `json:"errors,omitempty" doc:"Everything that is wrong, with line and column"`
+}
+
+// Explanation is a decision, with every rule that took part.
+type Explanation struct {
+	Tool    string        `json:"tool"`
+	Effect  string        `json:"effect" enum:"allow,ask,deny"`
+	Rule    string        `json:"rule"`
+	Reason  string        `json:"reason"`
+	Actions []string      `json:"actions"`
+	Rules   []ExplainRule `json:"rules"`
+}
+
+// ExplainRule is one rule that took part.
+type ExplainRule struct {
+	Effect string `json:"effect"`
+	Rule   string `json:"rule"`
+	Line   int    `json:"line,omitempty"`
+	Policy string `json:"policy,omitempty"`
+	Action string `json:"action"`
+}
+
+// DryRun is which decisions of a recorded run a policy would change.
+type DryRun struct {
+	Run     string          `json:"run_id"`
+	Judged  int             `json:"judged"`
+	Changed []ChangedEffect `json:"changed"`
+}
+
+// ChangedEffect is one decision that would differ.
+type ChangedEffect struct {
+	Call   int    `json:"call"`
+	Tool   string `json:"tool"`
+	On     string `json:"on,omitempty"`
+	Was    string `json:"was"`
+	Is     string `json:"is"`
+	Rule   string `json:"rule"`
+	Reason string `json:"reason"`
+}
+
+// policies registers reading and trying of policies.
+func (s *Server) policies() {
+	if s.o.Policies == nil {
+		return
+	}
+	type check struct {
+		asked
+		Body struct {
+			Policy string `json:"policy" maxLength:"65536" doc:"YAML or JSON" example:"version: 1\n"`
+		} `nameHint:"PolicyText"`
+	}
+	route(s, operation{
+		id: "checkPolicy", method: http.MethodPost, path: "/v1/policies/check", tag: "policies", action: "policies.read", summary: "Check a policy",
+		text:    "Tells everything that is wrong with it. A policy that cannot be read is an answer, and no problem.",
+		request: map[string]any{"policy": "version: 1\nfiles: {read: {allow: ['**']}}\n"}, answer: map[string]any{"ok": true, "name": "policy"},
+	}, func(ctx context.Context, in *check) (*struct{ Body PolicySummary }, error) {
+		sum, err := s.o.Policies.Check(ctx, in.Body.Policy)
+		if err == nil {
+			return &struct{ Body PolicySummary }{sum}, nil
+		}
+		if fault.CodeOf(err) != fault.PolicyInvalid {
+			return nil, err
+		}
+		p := problem(err)
+		if len(p.Errors) == 0 {
+			p.Errors = []FieldError{{Message: p.Detail}}
+		}
+		return &struct{ Body PolicySummary }{PolicySummary{Errors: p.Errors}}, nil
+	})
+	type explain struct {
+		asked
+		Body struct {
+			Policy string         `json:"policy,omitempty" maxLength:"65536" doc:"Without: what bounds the caller's grant"`
+			Tool   string         `json:"tool" minLength:"1" maxLength:"300" example:"fs.read"`
+			Args   map[string]any `json:"args,omitempty" nullable:"false"`
+		} `nameHint:"ExplainCall"`
+	}
+	route(s, operation{
+		id: "explainPolicy", method: http.MethodPost, path: "/v1/policies/explain", tag: "policies", action: "policies.read", summary: "Explain a decision",
+		text:   "Decides a call without making it. Nothing is looked up in the world: where links and names lead, only a call finds out.",
+		errors: []int{404}, request: map[string]any{"tool": "fs.read", "args": map[string]any{"path": "README.md"}},
+		answer: map[string]any{"tool": "fs.read", "effect": "deny", "rule": "default", "reason": "no entry of files.read.allow matches", "actions": []any{"files.read \"README.md\""}, "rules": []any{}},
+	}, func(ctx context.Context, in *explain) (*struct{ Body Explanation }, error) {
+		args := in.Body.Args
+		if args == nil {
+			args = map[string]any{}
+		}
+		e, err := s.o.Policies.Explain(ctx, in.who, in.Body.Policy, in.Body.Tool, args)
+		return &struct{ Body Explanation }{e}, err
+	})
+	s.dryRun()
+}
+
+func (s *Server) dryRun() {
+	type dry struct {
+		asked
+		Body struct {
+			Policy string `json:"policy" minLength:"1" maxLength:"65536"`
+			Run    string `json:"run_id" maxLength:"100" example:"019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b44"`
+		} `nameHint:"DryRunOf"`
+	}
+	route(s, operation{
+		id: "dryRunPolicy", method: http.MethodPost, path: "/v1/policies/dry-run", tag: "policies", action: "policies.read", summary: "Judge a run under another policy",
+		text: "Which of its decisions the policy would change, on the facts of the record.", errors: []int{404, 409},
+		request: map[string]any{"policy": "version: 1\n", "run_id": sampleSession}, answer: map[string]any{"run_id": sampleSession, "judged": 3, "changed": []any{}},
+	}, func(ctx context.Context, in *dry) (*struct{ Body DryRun }, error) {
+		if s.o.Runs == nil {
+			return nil, missing(fault.RunUnknown, "run", in.Body.Run)
+		}
+		if _, err := s.run(ctx, in.who, in.Body.Run); err != nil {
+			return nil, err
+		}
+		d, err := s.o.Policies.DryRun(ctx, in.Body.Policy, in.Body.Run)
+		return &struct{ Body DryRun }{d}, err
+	})
+}

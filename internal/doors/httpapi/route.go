@@ -1,0 +1,429 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/doors/admission"
+	"github.com/remitrun/remit/internal/record/telemetry"
+)
+
+// operation is one thing that can be asked.
+type operation struct {
+	id, method, path string
+	tag              string
+	action           string // of the policies' api section; "": whoever has a grant may
+	summary          string
+	text             string // more of it
+	status           int    // of a good answer; 0: 200, or 204 without a body
+	errors           []int  // besides those that every operation has
+	open             bool   // without a grant
+	stream           bool   // the answer may take as long as it takes
+	raw              int64  // the body is no JSON and has at most so many bytes; 0: JSON
+	request, answer  any    // examples
+	more             map[int]reply
+}
+
+// reply is a further good answer of an operation.
+type reply struct {
+	text string
+	kind string // content type; "": JSON
+	body any    // a value of its type
+}
+
+// changes reports whether the operation changes something.
+func (o *operation) changes() bool {
+	return o.method != http.MethodGet && o.action != "policies.read"
+}
+
+// asked is part of every operation's input: who asks, and the exchange.
+type asked struct {
+	who *Caller
+	x   *exchange
+	r   *http.Request
+}
+
+// Resolve implements huma.Resolver.
+func (a *asked) Resolve(c huma.Context) []error {
+	if own, ok := c.(*humaCall); ok {
+		a.who, a.x, a.r = own.x.who, own.x, own.r
+	}
+	return nil
+}
+
+type humaContext huma.Context // by a name that is not its method's
+
+// humaCall is a request on its way through huma.
+type humaCall struct {
+	humaContext
+	x *exchange
+	r *http.Request
+}
+
+// Header implements huma.Context. There is nothing to negotiate: what is not asked for
+// by an operation's own rules is JSON.
+func (c *humaCall) Header(name string) string {
+	if name == "Accept" {
+		return ""
+	}
+	return c.humaContext.Header(name)
+}
+
+// Unwrap is for humago.
+func (c *humaCall) Unwrap() huma.Context { return c.humaContext }
+
+// route adds an operation.
+func route[I, O any](s *Server, op operation, handle func(ctx context.Context, in *I) (*O, error)) {
+	h := huma.Operation{
+		OperationID: op.id, Method: op.method, Path: op.path, Summary: op.summary, Description: op.description(), Tags: []string{op.tag},
+		DefaultStatus: op.status, MaxBodyBytes: -1, BodyReadTimeout: -1, Metadata: map[string]any{metaKey: &op},
+		Responses: map[string]*huma.Response{}, RejectUnknownQueryParameters: true,
+	}
+	if !op.open {
+		h.Security = []map[string][]string{{"grant": {}}}
+	}
+	for status, more := range op.more {
+		h.Responses[strconv.Itoa(status)] = s.reply(more)
+	}
+	for _, status := range op.refusals() {
+		h.Responses[strconv.Itoa(status)] = s.reply(reply{text: http.StatusText(status), kind: problemType, body: Problem{}})
+	}
+	s.ops = append(s.ops, &op)
+	huma.Register(s.api, h, func(ctx context.Context, in *I) (*O, error) {
+		out, err := handle(ctx, in)
+		if err != nil {
+			return nil, problem(err)
+		}
+		return out, nil
+	})
+	s.illustrate(&op)
+}
+
+const metaKey = "remit"
+
+// Names of fields are what they are: one that differs in case is another one. The
+// library takes this for the whole program only.
+var _ = func() bool { huma.ValidateStrictCasing = true; return true }()
+
+// description is the text with the action that it needs.
+func (o *operation) description() string {
+	text := o.text
+	switch {
+	case o.open:
+		text += "\n\nNeeds no grant."
+	case o.action == "":
+		text += "\n\nNeeds a grant, whatever it allows."
+	default:
+		text += "\n\nNeeds `api: {allow: [" + o.action + "]}` in the policies of the caller's grant."
+	}
+	return strings.TrimSpace(text)
+}
+
+// refusals are the statuses of errors that the operation can answer.
+func (o *operation) refusals() []int {
+	list := []int{400, 403, 500, 503}
+	if !o.open {
+		list = append(list, 401, 422, 429)
+	}
+	if o.method == http.MethodPost || o.method == http.MethodPut || o.method == http.MethodPatch {
+		list = append(list, 408, 413, 415)
+	}
+	return append(list, o.errors...)
+}
+
+func (s *Server) reply(r reply) *huma.Response {
+	kind := or(r.kind, "application/json")
+	schema := &huma.Schema{Type: huma.TypeString}
+	if r.body != nil {
+		t := reflect.TypeOf(r.body)
+		schema = s.api.OpenAPI().Components.Schemas.Schema(t, true, t.Name())
+	}
+	return &huma.Response{Description: r.text, Content: map[string]*huma.MediaType{kind: {Schema: schema}}}
+}
+
+// illustrate puts the examples into the document.
+func (s *Server) illustrate(op *operation) {
+	item := s.api.OpenAPI().Paths[op.path]
+	o := map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete}[op.method]
+	if op.raw > 0 && o.RequestBody != nil {
+		o.RequestBody.Required = false // an empty file is a file
+	}
+	if op.request != nil && o.RequestBody != nil && o.RequestBody.Content["application/json"] != nil {
+		o.RequestBody.Content["application/json"].Example = op.request
+	}
+	for code, r := range o.Responses {
+		if m := r.Content["application/json"]; m != nil && op.answer != nil && strings.HasPrefix(code, "2") && m.Example == nil {
+			m.Example = op.answer
+		}
+		if m := r.Content[problemType]; m != nil {
+			status, _ := strconv.Atoi(code) // it was made of one
+			m.Example = exampleProblem(status)
+		}
+	}
+	if op.method == http.MethodPost && !op.stream {
+		o.Parameters = append(o.Parameters, &huma.Param{
+			Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: huma.TypeString},
+			Description: "Makes it safe to repeat the request: the same key with the same body is answered as the first time.",
+		})
+	}
+}
+
+func exampleProblem(status int) any {
+	code, ok := map[int]fault.Code{
+		400: fault.Usage, 401: fault.GrantInvalid, 403: fault.Denied, 404: fault.SessionUnknown, 409: fault.SessionBusy, 412: fault.Stale,
+		422: fault.ArgsInvalid, 429: fault.LimitReached, 500: fault.Internal, 502: fault.ModelFailed, 503: fault.StoreFailed, 507: fault.FilesFull,
+	}[status]
+	if !ok {
+		code = fault.Usage
+	}
+	return map[string]any{
+		"type": "urn:remit:" + code.Error(), "title": http.StatusText(status), "status": status, "code": code.Error(),
+		"detail": "what is wrong with this request", "instance": "urn:remit:request:5J2WQ0ZK",
+	}
+}
+
+// router is the way from the mux to huma: huma.Adapter.
+type router struct{ s *Server }
+
+// ServeHTTP implements huma.Adapter.
+func (a router) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.s.ServeHTTP(w, r) }
+
+// Handle implements huma.Adapter.
+func (a router) Handle(o *huma.Operation, handler func(huma.Context)) {
+	op, ok := o.Metadata[metaKey].(*operation)
+	if !ok {
+		return // nothing is served that route did not add
+	}
+	s := a.s
+	s.mux.HandleFunc(op.method+" "+op.path, func(w http.ResponseWriter, r *http.Request) {
+		x, ok := w.(*exchange)
+		if !ok {
+			http.Error(w, "", http.StatusInternalServerError)
+			return
+		}
+		x.op = op
+		x.span = s.o.Tracer.Continue(r.Header.Get("Traceparent"), op.method+" "+op.path, telemetry.Server,
+			telemetry.Attr{Key: "http.request.method", Value: op.method}, telemetry.Attr{Key: "http.route", Value: op.path})
+		if p := s.admit(x, r); p != nil {
+			s.fail(x, p)
+			return
+		}
+		body, p := s.body(x, r)
+		if p != nil {
+			s.fail(x, p)
+			return
+		}
+		s.once(x, r, body, func() {
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			handler(&humaCall{humaContext: humago.NewContext(o, r, x), x: x, r: r})
+		})
+	})
+}
+
+// admit decides whether a request may be made at all.
+func (s *Server) admit(x *exchange, r *http.Request) *Problem {
+	if x.op.open {
+		return nil
+	}
+	if p := s.recognize(x, r); p != nil {
+		return p
+	}
+	if x.op.action == "" {
+		return nil
+	}
+	if err := x.who.May(x.op.action); err != nil {
+		return problem(err)
+	}
+	return nil
+}
+
+// recognize finds out who makes a request, and that it is not one too many.
+func (s *Server) recognize(x *exchange, r *http.Request) *Problem {
+	token, p := bearer(r)
+	if p == nil {
+		who, err := s.o.Gate.Enter(r.Context(), token)
+		if err == nil {
+			x.who = who
+			return s.inRate(who)
+		}
+		p = unauthenticated(err)
+	}
+	if p.Status == http.StatusUnauthorized && !s.refused.Take(time.Now(), admission.Address(r.RemoteAddr)) {
+		p = bad(http.StatusTooManyRequests, fault.LimitReached, "too many requests without a usable grant came from this address", "wait a second")
+		p.retry = "1"
+	}
+	return p
+}
+
+// mcp serves MCP clients, who present a grant like everybody else: one that is no
+// good gets no further, so that nothing is begun or recorded for it.
+func (s *Server) mcp(w http.ResponseWriter, r *http.Request) {
+	x, ok := w.(*exchange)
+	if !ok {
+		http.Error(w, "", http.StatusInternalServerError)
+		return
+	}
+	if p := s.recognize(x, r); p != nil {
+		s.fail(x, p)
+		return
+	}
+	s.o.MCP.ServeHTTP(x, r)
+}
+
+// bearer is the grant that a request presents.
+func bearer(r *http.Request) (string, *Problem) {
+	list := r.Header.Values("Authorization")
+	if len(list) > 1 {
+		return "", bad(http.StatusUnauthorized, fault.GrantInvalid, "there are several Authorization headers", "present one grant")
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "bearer") || token == "" {
+		return "", bad(http.StatusUnauthorized, fault.GrantInvalid, "no grant is presented",
+			"send a grant as Authorization: Bearer TOKEN; remit serve shows one at its first start, remit grant issue makes others")
+	}
+	return token, nil
+}
+
+// unauthenticated tells why a grant is no good: 401, unless the service cannot tell.
+func unauthenticated(err error) *Problem {
+	code := fault.CodeOf(err)
+	p := problem(err)
+	if code.OfGrant() || code == fault.GrantUnknown || code == fault.NotDelegable || code == fault.BudgetSpent {
+		return p.as(http.StatusUnauthorized)
+	}
+	return p
+}
+
+// inRate refuses a caller whose grant, or its root with all that derive from it,
+// makes too many requests.
+func (s *Server) inRate(who *Caller) *Problem {
+	if s.rates.Take(time.Now(), who.grants()...) {
+		return nil
+	}
+	p := bad(http.StatusTooManyRequests, fault.LimitReached, "this grant makes too many requests", "wait a second")
+	p.retry = "1"
+	return p
+}
+
+// body reads a request's body whole, within bounds.
+func (s *Server) body(x *exchange, r *http.Request) ([]byte, *Problem) {
+	if x.op.method == http.MethodGet || x.op.method == http.MethodDelete {
+		if r.ContentLength != 0 {
+			return nil, bad(http.StatusBadRequest, fault.Usage, "this operation takes no body", "leave it out")
+		}
+		return nil, nil
+	}
+	most := or(x.op.raw, s.limits.Body)
+	tooLarge := bad(http.StatusRequestEntityTooLarge, fault.Usage, "the body is larger than "+strconv.FormatInt(most, 10)+" bytes", "send less")
+	if r.ContentLength > most {
+		return nil, tooLarge
+	}
+	rc := http.NewResponseController(x.ResponseWriter)
+	_ = rc.SetReadDeadline(time.Now().Add(bodyTime)) // where there is no connection, there is no deadline
+	b, err := io.ReadAll(http.MaxBytesReader(x.ResponseWriter, r.Body, most))
+	_ = rc.SetReadDeadline(time.Time{})
+	var big *http.MaxBytesError
+	switch {
+	case errors.As(err, &big):
+		return nil, tooLarge
+	case err != nil && strings.Contains(err.Error(), "timeout"):
+		return nil, bad(http.StatusRequestTimeout, fault.Usage, "the body did not come in time", "")
+	case err != nil:
+		return nil, bad(http.StatusBadRequest, fault.Usage, "the body cannot be read", "")
+	case x.op.raw == 0 && canon.Values(b) > canon.MaxValues:
+		return nil, bad(http.StatusRequestEntityTooLarge, fault.Usage, "the body has more than "+strconv.Itoa(canon.MaxValues)+" values", "send fewer")
+	}
+	return b, nil
+}
+
+// bodyTime is how long a client may take to send a body.
+const bodyTime = 30 * time.Second
+
+// encode writes an answer. Nothing is escaped for HTML, which no answer is: that
+// would make some texts six times as long.
+func encode(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// jsonFormat reads and writes bodies. What readers of JSON disagree about, as keys
+// that come twice, is refused.
+func jsonFormat() huma.Format {
+	return huma.Format{
+		Marshal: encode,
+		Unmarshal: func(data []byte, v any) error {
+			if _, loose := v.(*any); loose {
+				if _, err := canon.Decode(data); err != nil {
+					return err
+				}
+			}
+			return json.Unmarshal(data, v)
+		},
+	}
+}
+
+// describe begins the OpenAPI document.
+func (s *Server) describe() huma.API {
+	doc := &huma.OpenAPI{
+		OpenAPI: "3.1.0",
+		Info: &huma.Info{
+			Title: "Remit", Version: or(s.o.Version, "dev"),
+			Description: "Agents that stay within their remit: every call of a model or a tool is decided by policy, recorded before it acts, and confined while it does. " +
+				"Every request presents a grant; what it may ask for, the grant's policies say in their section `api`.",
+			License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
+		},
+		Components: &huma.Components{SecuritySchemes: map[string]*huma.SecurityScheme{
+			"grant": {Type: "http", Scheme: "bearer", BearerFormat: "Remit grant", Description: "A grant token, as remit serve shows at its first start, or as remit grant issue makes one."},
+		}},
+		Tags: []*huma.Tag{
+			{Name: "capabilities", Description: "Modules that agents are made of"}, {Name: "agents"}, {Name: "sessions", Description: "Conversations with agents"},
+			{Name: "files", Description: "A session's own files"}, {Name: "tools"}, {Name: "runs", Description: "What was done"}, {Name: "grants", Description: "Who may do what"},
+			{Name: "approvals", Description: "Questions to people"}, {Name: "audit"}, {Name: "policies"}, {Name: "service"},
+		},
+	}
+	return huma.NewAPI(huma.Config{
+		OpenAPI: doc, Formats: map[string]huma.Format{"application/json": jsonFormat(), problemType: jsonFormat()}, DefaultFormat: "application/json",
+		Transformers: []huma.Transformer{s.told},
+	}, router{s})
+}
+
+// told gives every problem the form that ours have.
+func (s *Server) told(c huma.Context, _ string, v any) (any, error) {
+	own, ok := c.(*humaCall)
+	if !ok {
+		return v, nil
+	}
+	var p *Problem
+	switch e := v.(type) {
+	case *Problem:
+		p = e
+	case *huma.ErrorModel:
+		p = fromHuma(e)
+	default:
+		return v, nil
+	}
+	own.SetHeader("Content-Type", problemType)
+	return s.finished(own.x, p), nil
+}
+
+// document is the finished OpenAPI document.
+func (s *Server) document() ([]byte, error) {
+	doc := s.api.OpenAPI()
+	delete(doc.Components.Schemas.Map(), "ErrorModel") // huma's own: nothing answers it
+	delete(doc.Components.Schemas.Map(), "ErrorDetail")
+	return json.MarshalIndent(doc, "", "  ")
+}

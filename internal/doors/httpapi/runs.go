@@ -1,0 +1,255 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/remitrun/remit/internal/base/fault"
+)
+
+// Runs is what was done.
+type Runs interface {
+	// Runs lists runs, newest first, beginning before a place (0: the newest).
+	Runs(ctx context.Context, q RunQuery, before uint64, limit int) ([]Run, error)
+	Run(ctx context.Context, id string) (Run, error) // fault.RunUnknown
+	// Calls gives a run's calls from a place on (from 1).
+	Calls(ctx context.Context, id string, from, limit int) ([]json.RawMessage, error)
+	// Report writes a report in a format: json, html or text.
+	Report(ctx context.Context, id, format string, w io.Writer) error
+	Verify(ctx context.Context, id string) (Verified, error)
+}
+
+// RunQuery chooses runs.
+type RunQuery struct {
+	Status string    `query:"status" enum:"running,completed,denied,failed,timeout,cancelled,interrupted"`
+	Mode   string    `query:"mode" enum:"run,replay"`
+	Tool   string    `query:"tool" maxLength:"200" doc:"Only runs with a call of this tool"`
+	Failed bool      `query:"failed" doc:"Only runs with a failed call"`
+	Denied bool      `query:"denied" doc:"Only runs with a denied call"`
+	Since  time.Time `query:"since" doc:"Not older than this"`
+	Until  time.Time `query:"until" doc:"Not newer than this"`
+}
+
+// Run is a run as clients see it.
+type Run struct {
+	ID        string     `json:"run_id" format:"uuid"`
+	Name      string     `json:"name"`
+	Mode      string     `json:"mode"`
+	Status    string     `json:"status"`
+	Principal string     `json:"principal"`
+	Grant     string     `json:"grant_id,omitempty"`
+	ReplayOf  string     `json:"replay_of,omitempty"`
+	Started   time.Time  `json:"started_at"`
+	Ended     *time.Time `json:"ended_at,omitempty"`
+	Total     int        `json:"total"`
+	Completed int        `json:"completed"`
+	Denied    int        `json:"denied"`
+	Failed    int        `json:"failed"`
+	Refused   int        `json:"refused"`
+
+	Place uint64 `json:"-"` // in the list
+}
+
+// RunList is a page of runs, newest first.
+type RunList struct {
+	Items []Run  `json:"items"`
+	Next  string `json:"next,omitempty"`
+}
+
+// CallList is a page of a run's calls.
+type CallList struct {
+	Items []json.RawMessage `json:"items"`
+	Next  string            `json:"next,omitempty"`
+}
+
+// Verified is whether a record is what was recorded.
+type Verified struct {
+	OK       bool              `json:"ok"`
+	Events   uint64            `json:"events"`
+	Blobs    uint64            `json:"blobs"`
+	Runs     uint64            `json:"runs"`
+	Size     uint64            `json:"size"`
+	Root     string            `json:"root"`
+	Signed   uint64            `json:"signed"`
+	Erased   uint64            `json:"erased"`
+	Problems []VerifiedProblem `json:"problems"`
+}
+
+// VerifiedProblem is a record that is not what was recorded.
+type VerifiedProblem struct {
+	Table   string `json:"table"`
+	Key     string `json:"key"`
+	Seq     uint64 `json:"seq,omitempty"`
+	Message string `json:"message"`
+}
+
+var exampleRun = map[string]any{"run_id": sampleSession, "name": "api", "mode": "run", "status": "completed", "principal": "user:ann",
+	"started_at": "2026-11-21T12:00:00Z", "total": 1, "completed": 1, "denied": 0, "failed": 0, "refused": 0}
+
+// RunPath names a run.
+type RunPath struct {
+	ID string `path:"run_id" maxLength:"100" example:"019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b44"`
+}
+
+type runIn struct {
+	asked
+	RunPath
+}
+
+// run finds a run that the caller may know of.
+func (s *Server) run(ctx context.Context, who *Caller, id string) (Run, error) {
+	if err := whole(fault.RunUnknown, "run", id); err != nil {
+		return Run{}, err
+	}
+	r, err := s.o.Runs.Run(ctx, id)
+	if err != nil {
+		return r, err
+	}
+	ok, err := s.knows(ctx, who, r)
+	if err == nil && !ok {
+		err = missing(fault.RunUnknown, "run", id)
+	}
+	return r, err
+}
+
+func (s *Server) knows(ctx context.Context, who *Caller, r Run) (bool, error) {
+	if who.May(othersRead) == nil {
+		return true, nil
+	}
+	nodes, err := s.o.Lineage.OfRun(ctx, r.ID)
+	return slices.Contains(nodes, who.Leaf), err
+}
+
+func (s *Server) runs() {
+	if s.o.Runs == nil {
+		return
+	}
+	s.listRuns()
+	route(s, operation{
+		id: "getRun", method: http.MethodGet, path: "/v1/runs/{run_id}", tag: "runs", action: "runs.read", summary: "Get a run", errors: []int{404}, answer: exampleRun,
+	}, func(ctx context.Context, in *runIn) (*struct{ Body Run }, error) {
+		r, err := s.run(ctx, in.who, in.ID)
+		return &struct{ Body Run }{r}, err
+	})
+	type calls struct {
+		asked
+		RunPath
+		Page
+	}
+	route(s, operation{
+		id: "listCalls", method: http.MethodGet, path: "/v1/runs/{run_id}/calls", tag: "runs", action: "runs.read", summary: "List a run's calls",
+		text: "In order, each with its arguments, decision and output; secrets are taken out.", errors: []int{404},
+		answer: map[string]any{"items": []any{map[string]any{"index": 1, "tool": "time.now", "status": "completed"}}},
+	}, func(ctx context.Context, in *calls) (*struct{ Body CallList }, error) {
+		if _, err := s.run(ctx, in.who, in.ID); err != nil {
+			return nil, err
+		}
+		from, err := in.number("calls")
+		if err != nil {
+			return nil, err
+		}
+		all, err := s.o.Runs.Calls(ctx, in.ID, max(1, int(from)), in.Limit+1)
+		out := CallList{Items: []json.RawMessage{}}
+		if len(all) > in.Limit {
+			all, out.Next = all[:in.Limit], cursor("calls", strconv.Itoa(max(1, int(from))+in.Limit))
+		}
+		out.Items = append(out.Items, all...)
+		return &struct{ Body CallList }{out}, err
+	})
+	s.tellRuns()
+}
+
+func (s *Server) listRuns() {
+	type list struct {
+		asked
+		RunQuery
+		Page
+	}
+	route(s, operation{
+		id: "listRuns", method: http.MethodGet, path: "/v1/runs", tag: "runs", action: "runs.read", summary: "List runs",
+		text: "Newest first: those under the caller's grant, or below it.", answer: map[string]any{"items": []any{exampleRun}},
+	}, func(ctx context.Context, in *list) (*struct{ Body RunList }, error) {
+		at, err := in.number("runs")
+		if err != nil {
+			return nil, err
+		}
+		out := RunList{Items: []Run{}}
+		for scanned := 0; ; {
+			all, err := s.o.Runs.Runs(ctx, in.RunQuery, at, in.Limit+1)
+			if err != nil {
+				return nil, err
+			}
+			for _, r := range all {
+				if len(out.Items) == in.Limit || scanned >= maxScan {
+					out.Next = cursor("runs", strconv.FormatUint(at, 10))
+					return &struct{ Body RunList }{out}, nil
+				}
+				ok, err := s.knows(ctx, in.who, r)
+				if err != nil {
+					return nil, err
+				}
+				if ok {
+					out.Items = append(out.Items, r)
+				}
+				at = r.Place
+				scanned++
+			}
+			if len(all) <= in.Limit {
+				return &struct{ Body RunList }{out}, nil
+			}
+		}
+	})
+}
+
+func (s *Server) tellRuns() {
+	type report struct {
+		asked
+		RunPath
+		Format string `query:"format" enum:"json,html,text" default:"json"`
+	}
+	kinds := map[string]string{"json": "application/json", "html": "text/html; charset=utf-8", "text": "text/plain; charset=utf-8"}
+	route(s, operation{
+		id: "reportRun", method: http.MethodGet, path: "/v1/runs/{run_id}/report", tag: "runs", action: "runs.read", summary: "Report a run",
+		text: "What it did, and what was refused. Secrets are taken out.", errors: []int{404}, more: map[int]reply{200: {text: "The report"}},
+	}, func(ctx context.Context, in *report) (*Streamed, error) {
+		if _, err := s.run(ctx, in.who, in.ID); err != nil {
+			return nil, err
+		}
+		pr, pw := io.Pipe()
+		go func() { _ = pw.CloseWithError(s.o.Runs.Report(ctx, in.ID, in.Format, pw)) }() // ends with the reader
+		head := make([]byte, 1)
+		if _, err := io.ReadFull(pr, head); err != nil { // an error before the first byte is a problem
+			return nil, err
+		}
+		return &Streamed{func(huma.Context) {
+			defer func() { _ = pr.Close() }()
+			in.x.Header().Set("Content-Type", kinds[in.Format])
+			if in.Format == "html" {
+				in.x.Header().Set("Content-Disposition", `attachment; filename="report.html"`)
+			}
+			in.x.WriteHeader(http.StatusOK)
+			_, _ = in.x.Write(head) // a client that has gone misses it
+			if _, err := io.Copy(in.x, pr); err != nil {
+				panic(http.ErrAbortHandler) // so that the client sees that it is cut off
+			}
+		}}, nil
+	})
+	route(s, operation{
+		id: "verifyRun", method: http.MethodGet, path: "/v1/runs/{run_id}/verify", tag: "runs", action: "runs.read", summary: "Verify a run",
+		text: "Recomputes the run's part of the log.", errors: []int{404},
+		answer: map[string]any{"ok": true, "events": 3, "blobs": 0, "runs": 1, "size": 120, "root": "…", "signed": 120, "erased": 0, "problems": []any{}},
+	}, func(ctx context.Context, in *runIn) (*struct{ Body Verified }, error) {
+		if _, err := s.run(ctx, in.who, in.ID); err != nil {
+			return nil, err
+		}
+		v, err := s.o.Runs.Verify(ctx, in.ID)
+		return &struct{ Body Verified }{v}, err
+	})
+}

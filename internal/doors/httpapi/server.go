@@ -1,0 +1,270 @@
+// Package httpapi is Remit's HTTP API: agents, their sessions, and everything that
+// the ledger knows, for programs. Every request presents a grant, is decided by the
+// api section of that grant's policies, and is told of in the logs. Start at [New]
+// and [Server.Serve]; the operations are in one file for each resource.
+//
+// It is left out on purpose: the API decides nothing itself, opens nothing, and
+// keeps nothing but the answers to repeated requests.
+package httpapi
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/remitrun/remit/internal/agents/agent"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/doors/admission"
+	"github.com/remitrun/remit/internal/record/telemetry"
+)
+
+// Caller is who makes a request, and under which authority.
+type Caller struct {
+	Name   string // the grant's holder, as "user:ann"
+	Person string // the holder of the root grant
+	Token  string // the grant, as text
+	Leaf   string // the grant's own ID
+	Root   string // the ID of the root grant that it derives from, "" if it is a root: limits are of both
+	// May gives nil where the grant's policies allow an action of the api section, as
+	// "agents.write": fault.Denied, NeedsApproval.
+	May func(action string) error
+}
+
+// grants are the grants that the caller's limits are of.
+func (c *Caller) grants() []string { return []string{c.root(), c.Leaf} }
+
+func (c *Caller) root() string { return or(c.Root, c.Leaf) }
+
+// Gate finds out who asks.
+type Gate interface {
+	// Enter verifies a grant that was presented, and that it may be used now. It must
+	// be quick for one that was verified before.
+	Enter(ctx context.Context, token string) (*Caller, error)
+}
+
+// Lineage knows under which grants things were made: IDs, the root's first.
+type Lineage interface {
+	OfSession(ctx context.Context, s agent.Session) ([]string, error)
+	OfRun(ctx context.Context, run string) ([]string, error)
+	OfGrant(ctx context.Context, grant string) ([]string, error)
+}
+
+// Entry is a request as logs are told of it.
+type Entry struct {
+	ID        string // the request's
+	Operation string // as "createAgent"
+	Action    string // as "agents.write"
+	Who       string // the principal, "" if nobody was recognised
+	Subject   string // method and path
+	Status    int
+	Code      string // of an error, as "E1001"
+	Error     string
+	Cause     error // of an error of the service itself: for operators
+	Changes   bool  // the operation changes something
+	Refused   bool  // the caller may not, or nobody knows who it is
+	Duration  time.Duration
+}
+
+// Options say what a server serves. Gate, Lineage and Agents are required.
+type Options struct {
+	Version string
+	Gate    Gate
+	Lineage Lineage
+	Agents  agent.API
+
+	Capabilities Capabilities
+	Tools        Tools
+	Runs         Runs
+	Grants       Grants
+	Approvals    Approvals
+	Audit        Audit
+	Policies     Policies
+	Requests     Requests                        // nil: which requests were made is known to this process alone
+	Ready        func(ctx context.Context) error // nil: it always is
+	MCP          http.Handler                    // at /mcp; nil: there is none
+	// Interrupt ends the turns that did not finish in time when the service ends, so
+	// that they can be resumed; nil: they are given up.
+	Interrupt func(ctx context.Context)
+
+	Hosts   []string    // by which clients may call, besides loopback's
+	TLS     *tls.Config // nil: without
+	Log     func(Entry)
+	Hide    func(text string) string // takes out of messages what callers need not know, as the service's own folders; nil: nothing
+	Errors  *slog.Logger             // what net/http complains of; nil: nobody is told
+	Metrics *telemetry.Metrics
+	Tracer  *telemetry.Tracer // nil: no traces
+	Turns   *telemetry.Turns  // knows the spans of turns, for those of their calls; nil: nobody wants to
+	Limits  Limits
+}
+
+// Limits bounds what callers can use up. Zero fields have the defaults.
+type Limits struct {
+	Body       int64         // bytes of a JSON body; default 1 MiB
+	File       int64         // bytes of a session's file; default 16 MiB
+	Header     int           // bytes of a request's header; default 64 KiB
+	Rate       float64       // requests a second of one grant, and of one root grant with all that derive from it; default 10,000
+	Burst      int           // of them at once; default 2 s of Rate
+	Refused    float64       // requests a second of one address that present no good grant; default 10
+	Conns      int           // connections at once; default 4096
+	PerAddress int           // connections at once of one address, or network of IPv6, that is not loopback's; default a quarter of Conns
+	Streams    int           // open event streams at once, half of them at most of one root grant; default 2048
+	Turn       time.Duration // how long a turn is waited for; default 10 min
+	Heartbeat  time.Duration // of event streams; default 15 s
+	Write      time.Duration // how long a client may take to read what is written; default 15 s
+	Drain      time.Duration // how long requests may go on once the server is told to stop; default 20 s
+	Remembered int           // answers that are kept for repeated requests; default 4096
+}
+
+func or[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}
+
+func (l Limits) settled() Limits {
+	l.Body, l.File, l.Header = or(l.Body, 1<<20), or(l.File, 16<<20), or(l.Header, 64<<10)
+	l.Rate, l.Refused = or(l.Rate, 10000), or(l.Refused, 10)
+	l.Burst = or(l.Burst, int(2*l.Rate)+1)
+	l.Conns, l.Streams, l.Remembered = or(l.Conns, 4096), or(l.Streams, 2048), or(l.Remembered, 4096)
+	l.PerAddress = or(l.PerAddress, max(1, l.Conns/4))
+	l.Turn, l.Heartbeat = or(l.Turn, 10*time.Minute), or(l.Heartbeat, 15*time.Second)
+	l.Write, l.Drain = or(l.Write, 15*time.Second), or(l.Drain, 20*time.Second)
+	return l
+}
+
+// Server answers requests. It is safe for concurrent use.
+type Server struct {
+	o       Options
+	limits  Limits
+	mux     *http.ServeMux
+	api     huma.API
+	ops     []*operation
+	port    atomic.Pointer[string] // that it listens on; nil until then
+	spec    []byte
+	rates   *admission.Rates
+	refused *admission.Rates
+	again   *remembered
+	met     meters
+	seats   *admission.Seats
+	health  health
+
+	draining chan struct{} // closed when the server is told to stop
+	drain    sync.Once
+	entering sync.Mutex      // no turn is added once draining is closed
+	work     context.Context // of turns: they outlive their request, and not the server
+	stop     context.CancelFunc
+	turns    sync.WaitGroup
+}
+
+// New makes a server.
+func New(o Options) (*Server, error) {
+	if o.Gate == nil || o.Lineage == nil || o.Agents == nil {
+		return nil, fault.New(fault.Internal, "an API without a gate, lineage or agents serves nothing")
+	}
+	if o.Metrics == nil {
+		o.Metrics = telemetry.New()
+	}
+	s := &Server{o: o, limits: o.Limits.settled(), mux: http.NewServeMux(), draining: make(chan struct{})}
+	s.work, s.stop = context.WithCancel(context.Background())
+	s.rates, s.refused = admission.NewRates(s.limits.Rate, s.limits.Burst), admission.NewRates(s.limits.Refused, int(s.limits.Refused*2)+1)
+	s.again, s.met = newRemembered(s.limits.Remembered), newMeters(o.Metrics)
+	s.seats = admission.NewSeats(s.limits.Streams)
+	s.api = s.describe()
+	s.system()
+	s.capabilities()
+	s.agents()
+	s.sessions()
+	s.messages()
+	s.events()
+	s.files()
+	s.tools()
+	s.runs()
+	s.grants()
+	s.approvals()
+	s.audit()
+	s.policies()
+	if o.MCP != nil {
+		s.mux.HandleFunc("/mcp", s.mcp)
+	}
+	s.mux.HandleFunc("/", s.unknown)
+	var err error
+	if s.spec, err = s.document(); err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "the OpenAPI document cannot be written")
+	}
+	return s, nil
+}
+
+// Serve answers requests on a listener until ctx ends, and then those that are
+// under way for a while longer: streams are told, turns may finish.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return fault.Wrap(fault.Usage, err, "the address %s has no port", l.Addr())
+	}
+	s.port.Store(&port)
+	srv := &http.Server{
+		Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: s.limits.Header, TLSConfig: s.o.TLS,
+	}
+	if s.o.Errors != nil {
+		srv.ErrorLog = slog.NewLogLogger(s.o.Errors.Handler(), slog.LevelDebug)
+	}
+	l = admission.Listen(l, s.limits.Conns, s.limits.PerAddress)
+	if s.o.TLS != nil {
+		l = tls.NewListener(l, s.o.TLS)
+	}
+	ended := make(chan struct{})
+	var tasks sync.WaitGroup
+	tasks.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-ended:
+		}
+		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.limits.Drain)
+		defer cancel()
+		s.Drain(after)
+		if srv.Shutdown(after) != nil {
+			_ = srv.Close() // who does not end is cut off
+		}
+	})
+	err = srv.Serve(l)
+	close(ended)
+	tasks.Wait()
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return err
+}
+
+// Drain ends event streams, lets turns finish until ctx ends, and then ends them
+// too: their sessions go on where they were when the service is back.
+func (s *Server) Drain(ctx context.Context) {
+	s.drain.Do(func() {
+		s.entering.Lock()
+		defer s.entering.Unlock()
+		close(s.draining)
+	})
+	done := make(chan struct{})
+	go func() {
+		s.turns.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		if s.o.Interrupt != nil {
+			s.o.Interrupt(context.WithoutCancel(ctx))
+		}
+	}
+	s.stop()
+	<-done
+}

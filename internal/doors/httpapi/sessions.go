@@ -1,0 +1,262 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/agents/agent"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/tools/model"
+)
+
+// Session is a conversation with an agent, as clients see it.
+type Session struct {
+	ID       string      `json:"id" format:"uuid"`
+	Agent    string      `json:"agent_id" format:"uuid"`
+	Parent   string      `json:"parent_id,omitempty" doc:"The session that spawned it"`
+	Title    string      `json:"title,omitempty"`
+	Status   string      `json:"status" enum:"idle,working,waiting,paused,failed,cancelled,ended"`
+	Error    *TurnError  `json:"error,omitempty" doc:"Why the last turn failed"`
+	Grant    string      `json:"grant_id,omitempty" doc:"Under which its calls are made"`
+	Run      string      `json:"run_id,omitempty" doc:"Its newest run"`
+	Version  int         `json:"version"`
+	Messages int         `json:"messages" doc:"How many messages it has"`
+	Usage    model.Usage `json:"usage" doc:"Tokens, and money in millionths"`
+	Created  time.Time   `json:"created_at"`
+	Updated  time.Time   `json:"updated_at"`
+}
+
+// TurnError says why a turn, or a call, failed.
+type TurnError struct {
+	Code    string `json:"code" example:"E8010"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+func turnError(p *agent.Problem) *TurnError {
+	if p == nil {
+		return nil
+	}
+	return &TurnError{p.Code, p.Message, p.Hint}
+}
+
+// SessionOf is a session as clients see it.
+func SessionOf(s agent.Session) Session {
+	out := Session{
+		ID: s.ID.String(), Agent: s.Agent.String(), Title: s.Title, Status: string(s.State), Error: turnError(s.Error), Grant: s.Grant, Run: s.Run,
+		Version: s.Version, Messages: s.Last, Usage: s.Usage, Created: s.Created, Updated: s.Updated,
+	}
+	if s.Parent != nil {
+		out.Parent = s.Parent.String()
+	}
+	return out
+}
+
+// SessionList is a page of sessions, newest first.
+type SessionList struct {
+	Items []Session `json:"items"`
+	Next  string    `json:"next,omitempty"`
+}
+
+type sessionAnswer struct {
+	ETag     string `header:"ETag"`
+	Location string `header:"Location"`
+	Body     Session
+}
+
+func answerSession(s agent.Session) *sessionAnswer {
+	return &sessionAnswer{ETag: etag(s.Version), Location: "/v1/sessions/" + s.ID.String(), Body: SessionOf(s)}
+}
+
+const sampleSession = "019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b44"
+
+var exampleSession = map[string]any{
+	"id": sampleSession, "agent_id": "019a1fe6-f191-7e8b-a5c1-4c1f6a9f9a11", "title": "A first talk", "status": "idle", "version": 1, "messages": 0,
+	"usage": map[string]any{"input": 0, "output": 0}, "created_at": "2026-11-21T12:00:00Z", "updated_at": "2026-11-21T12:00:00Z",
+}
+
+// SessionPath names a session.
+type SessionPath struct {
+	ID string `path:"session_id" maxLength:"100" example:"019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b44"`
+}
+
+type sessionIn struct {
+	asked
+	SessionPath
+}
+
+// session finds a session that the caller may reach: one that was begun under its
+// grant, or below it. Others' need the action others.read or others.write besides,
+// and else are not there.
+func (s *Server) session(ctx context.Context, who *Caller, id, others string) (agent.Session, error) {
+	if err := whole(fault.SessionUnknown, "session", id); err != nil {
+		return agent.Session{}, err
+	}
+	found, err := s.o.Agents.Session(ctx, id)
+	if err != nil {
+		return found, err
+	}
+	return found, s.mine(ctx, who, found, others)
+}
+
+func (s *Server) mine(ctx context.Context, who *Caller, found agent.Session, others string) error {
+	if who.May(others) == nil {
+		return nil
+	}
+	nodes, err := s.o.Lineage.OfSession(ctx, found)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(nodes, who.Leaf) {
+		return missing(fault.SessionUnknown, "session", found.ID.String())
+	}
+	return nil
+}
+
+// The actions that reach what was made under other grants.
+const (
+	othersRead  = "others.read"
+	othersWrite = "others.write"
+)
+
+func (s *Server) sessions() {
+	type create struct {
+		asked
+		Body struct {
+			Agent string `json:"agent_id" format:"uuid" maxLength:"100" example:"019a1fe6-f191-7e8b-a5c1-4c1f6a9f9a11"`
+			Title string `json:"title,omitempty" maxLength:"500"`
+		} `nameHint:"NewSession"`
+	}
+	route(s, operation{
+		id: "createSession", method: http.MethodPost, path: "/v1/sessions", tag: "sessions", action: "sessions.write", status: http.StatusCreated,
+		summary: "Begin a session", text: "Its grant derives from the caller's: it can never do more than the caller may hand on.", errors: []int{404, 409},
+		request: map[string]any{"agent_id": "019a1fe6-f191-7e8b-a5c1-4c1f6a9f9a11", "title": "A first talk"}, answer: exampleSession,
+	}, func(ctx context.Context, in *create) (*sessionAnswer, error) {
+		if err := whole(fault.AgentUnknown, "agent", in.Body.Agent); err != nil {
+			return nil, err
+		}
+		made, err := s.o.Agents.CreateSession(ctx, in.by(), in.Body.Agent, in.Body.Title)
+		return answerSession(made), err
+	})
+	s.listSessions()
+	route(s, operation{
+		id: "getSession", method: http.MethodGet, path: "/v1/sessions/{session_id}", tag: "sessions", action: "sessions.read", summary: "Get a session",
+		errors: []int{404}, answer: exampleSession,
+	}, func(ctx context.Context, in *sessionIn) (*sessionAnswer, error) {
+		found, err := s.session(ctx, in.who, in.ID, othersRead)
+		return answerSession(found), err
+	})
+	route(s, operation{
+		id: "deleteSession", method: http.MethodDelete, path: "/v1/sessions/{session_id}", tag: "sessions", action: "sessions.write", status: http.StatusNoContent,
+		summary: "End a session", text: "Stops what it does, and ends it for good. The record keeps it.", errors: []int{404, 409},
+	}, func(ctx context.Context, in *sessionIn) (*struct{}, error) {
+		if _, err := s.session(ctx, in.who, in.ID, othersWrite); err != nil {
+			return nil, err
+		}
+		return nil, s.o.Agents.DeleteSession(ctx, in.by(), in.ID)
+	})
+	s.steerSessions()
+}
+
+func (s *Server) listSessions() {
+	type list struct {
+		asked
+		Page
+		Agent string `query:"agent_id" format:"uuid" maxLength:"100" doc:"Only those with this agent"`
+	}
+	route(s, operation{
+		id: "listSessions", method: http.MethodGet, path: "/v1/sessions", tag: "sessions", action: "sessions.read", summary: "List sessions",
+		text:   "Newest first: those that were begun under the caller's grant, or below it.",
+		answer: map[string]any{"items": []any{exampleSession}},
+	}, func(ctx context.Context, in *list) (*struct{ Body SessionList }, error) {
+		before, err := in.uuid("sessions")
+		if err != nil {
+			return nil, err
+		}
+		out := SessionList{Items: []Session{}}
+		out.Next, err = pages("sessions", in.Limit, before, func(before uuid.UUID, n int) ([]agent.Session, error) {
+			return s.o.Agents.Sessions(ctx, in.Agent, before, n)
+		}, func(a agent.Session) uuid.UUID { return a.ID }, func(a agent.Session) error {
+			err := s.mine(ctx, in.who, a, othersRead)
+			if err == nil {
+				out.Items = append(out.Items, SessionOf(a))
+			} else if fault.CodeOf(err) != fault.SessionUnknown {
+				return err
+			}
+			return nil
+		}, func() int { return len(out.Items) })
+		return &struct{ Body SessionList }{out}, err
+	})
+}
+
+// maxScan bounds how many records are looked at for one page of those that the
+// caller may see; the cursor goes on from there.
+const maxScan = 2000
+
+// pages reads records, newest first, until a page is full, and gives the cursor of
+// the next one.
+func pages[T any](kind string, limit int, before uuid.UUID, read func(uuid.UUID, int) ([]T, error), id func(T) uuid.UUID, take func(T) error, have func() int) (string, error) {
+	for scanned := 0; ; {
+		list, err := read(before, limit+1)
+		if err != nil {
+			return "", err
+		}
+		for _, one := range list {
+			if have() == limit || scanned >= maxScan {
+				return cursor(kind, before.String()), nil
+			}
+			if err := take(one); err != nil {
+				return "", err
+			}
+			before = id(one)
+			scanned++
+		}
+		if len(list) == 0 { // fewer than were asked for are no end: some may be left out
+			return "", nil
+		}
+	}
+}
+
+func (s *Server) steerSessions() {
+	steer := func(name, summary, text string, do func(context.Context, agent.Caller, string) (agent.Session, error)) {
+		route(s, operation{
+			id: name + "Session", method: http.MethodPost, path: "/v1/sessions/{session_id}/" + name, tag: "sessions", action: "sessions.write",
+			summary: summary, text: text, errors: []int{404, 409}, answer: exampleSession,
+		}, func(ctx context.Context, in *sessionIn) (*sessionAnswer, error) {
+			if _, err := s.session(ctx, in.who, in.ID, othersWrite); err != nil {
+				return nil, err
+			}
+			after, err := do(ctx, in.by(), in.ID)
+			return answerSession(after), err
+		})
+	}
+	steer("cancel", "Cancel the turn", "Ends the turn that is under way, and its calls; a message goes on.", s.o.Agents.Cancel)
+	steer("pause", "Pause the turn", "The turn is held before its next step.", s.o.Agents.Pause)
+	steer("resume", "Resume the turn", "Goes on with a turn that was paused, interrupted, or waits. No call that was made is made again.", s.o.Agents.Resume)
+	type fork struct {
+		asked
+		SessionPath
+		Body *struct {
+			UpTo int `json:"up_to,omitempty" minimum:"0" maximum:"10000000" doc:"The last message that the new session has; 0: all"`
+		} `nameHint:"ForkOf"`
+	}
+	route(s, operation{
+		id: "forkSession", method: http.MethodPost, path: "/v1/sessions/{session_id}/fork", tag: "sessions", action: "sessions.write", status: http.StatusCreated,
+		summary: "Fork a session", text: "A new session that begins with another's conversation up to a message.", errors: []int{404, 409},
+		request: map[string]any{"up_to": 2}, answer: exampleSession,
+	}, func(ctx context.Context, in *fork) (*sessionAnswer, error) {
+		if _, err := s.session(ctx, in.who, in.ID, othersRead); err != nil {
+			return nil, err
+		}
+		upTo := 0
+		if in.Body != nil {
+			upTo = in.Body.UpTo
+		}
+		made, err := s.o.Agents.Fork(ctx, in.by(), in.ID, upTo)
+		return answerSession(made), err
+	})
+}

@@ -1,0 +1,135 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/fault"
+)
+
+// Tools is the catalog, and the way to call a tool.
+type Tools interface {
+	Tools(ctx context.Context, q ToolQuery) (ToolList, error)
+	Tool(ctx context.Context, id string) (Tool, error) // fault.ToolUnknown
+	// Invoke makes one call, in a run of its own under the caller's grant. What
+	// the tool came to is told; an error means that it was not called.
+	Invoke(ctx context.Context, who *Caller, id string, args map[string]any) (Invocation, error)
+}
+
+// ToolQuery chooses tools.
+type ToolQuery struct {
+	Source  string   `query:"source" maxLength:"200" doc:"A source's name, as mcp:github, or kind, as mcp or builtin"`
+	MaxRisk string   `query:"max_risk" enum:"low,medium,high,critical" doc:"Not above this risk"`
+	Without []string `query:"without" maxItems:"20" doc:"With none of these side effects" example:"fs.write,system.exec"`
+	Enabled bool     `query:"enabled" doc:"Only those that can be called"`
+	Search  string   `query:"q" maxLength:"200" doc:"Words that the ID, title or description has"`
+	Schemas bool     `query:"schemas" doc:"With their schemas"`
+}
+
+// Tool is something that can be called.
+type Tool struct {
+	ID          string          `json:"id" example:"time.now"`
+	Title       string          `json:"title,omitempty"`
+	Description string          `json:"description"`
+	Version     string          `json:"version,omitempty"`
+	Source      string          `json:"source"`
+	Risk        string          `json:"risk" enum:"low,medium,high,critical"`
+	Effects     []string        `json:"effects" doc:"Every side effect that a call may have"`
+	Digest      string          `json:"digest"`
+	Disabled    string          `json:"disabled,omitempty" doc:"Why it is switched off"`
+	Changed     bool            `json:"changed,omitempty" doc:"It is not the one that was accepted"`
+	Input       json.RawMessage `json:"input_schema,omitempty"`
+	Output      json.RawMessage `json:"output_schema,omitempty"`
+}
+
+// ToolList is the tools that were asked for, and the sources that failed.
+type ToolList struct {
+	Items   []Tool          `json:"items"`
+	Total   int             `json:"total"`
+	Failing []FailingSource `json:"failing,omitempty"`
+}
+
+// FailingSource is a source whose tools could not be listed.
+type FailingSource struct {
+	Source string `json:"source"`
+	Error  string `json:"error"`
+}
+
+// Invocation is what a call came to.
+type Invocation struct {
+	Run      string          `json:"run_id"`
+	Call     int             `json:"call"`
+	Tool     string          `json:"tool"`
+	Status   string          `json:"status" enum:"completed,failed,timeout,cancelled"`
+	Output   json.RawMessage `json:"output,omitempty"`
+	Rule     string          `json:"rule,omitempty" doc:"The policy's rule that allowed it"`
+	Error    *TurnError      `json:"error,omitempty"`
+	Duration float64         `json:"duration_ms"`
+	At       time.Time       `json:"at"`
+}
+
+var exampleTool = map[string]any{"id": "time.now", "title": "Time", "description": "Tells the time.", "source": "builtin", "risk": "low", "effects": []any{}, "digest": "sha256:…"}
+
+func (s *Server) tools() {
+	if s.o.Tools == nil {
+		return
+	}
+	type list struct {
+		asked
+		ToolQuery
+	}
+	route(s, operation{
+		id: "listTools", method: http.MethodGet, path: "/v1/tools", tag: "tools", action: "tools.read", summary: "List, filter and search tools",
+		text: "By ID. A source that fails hides no other's tools and is told of.", answer: map[string]any{"items": []any{exampleTool}, "total": 1},
+	}, func(ctx context.Context, in *list) (*struct{ Body ToolList }, error) {
+		out, err := s.o.Tools.Tools(ctx, in.ToolQuery)
+		return &struct{ Body ToolList }{out}, err
+	})
+	type one struct {
+		asked
+		ID string `path:"tool_id" maxLength:"300" example:"time.now"`
+	}
+	route(s, operation{
+		id: "getTool", method: http.MethodGet, path: "/v1/tools/{tool_id}", tag: "tools", action: "tools.read", summary: "Get a tool",
+		errors: []int{404}, answer: exampleTool,
+	}, func(ctx context.Context, in *one) (*struct{ Body Tool }, error) {
+		t, err := s.o.Tools.Tool(ctx, in.ID)
+		return &struct{ Body Tool }{t}, err
+	})
+	type invoke struct {
+		asked
+		ID   string `path:"tool_id" maxLength:"300" example:"time.now"`
+		Body *struct {
+			Args map[string]any `json:"args,omitempty" nullable:"false" doc:"As the tool's input_schema says"`
+		} `nameHint:"ToolArgs"`
+	}
+	route(s, operation{
+		id: "invokeTool", method: http.MethodPost, path: "/v1/tools/{tool_id}/invoke", tag: "tools", action: "tools.invoke", summary: "Call a tool",
+		text:   "One call in a run of its own, under the caller's grant: decided, recorded and confined as any other. A call that is refused is a problem; one that fails is an answer.",
+		errors: []int{404, 409}, request: map[string]any{"args": map[string]any{}},
+		answer: map[string]any{"run_id": sampleSession, "call": 1, "tool": "time.now", "status": "completed", "output": map[string]any{}, "duration_ms": 1.2, "at": "2026-11-21T12:00:00Z"},
+	}, func(ctx context.Context, in *invoke) (*struct{ Body Invocation }, error) {
+		args := map[string]any{}
+		if in.Body != nil && in.Body.Args != nil {
+			args = in.Body.Args
+		}
+		out, err := s.o.Tools.Invoke(ctx, in.who, in.ID, args)
+		if err != nil {
+			return nil, err
+		}
+		return &struct{ Body Invocation }{out}, nil
+	})
+}
+
+// Refusal is a call that was refused, for [Tools].Invoke to give: the problem names
+// the run.
+func Refusal(err error, run string, call int, rule, approval string) error {
+	p := *problem(err)
+	p.Run, p.Call, p.Rule, p.Approval = run, call, rule, approval
+	if p.Code == fault.NeedsApproval.Error() && p.Hint == "" {
+		p.Hint = "a person must answer first"
+	}
+	return &p
+}

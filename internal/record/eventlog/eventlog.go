@@ -1,0 +1,353 @@
+// Package eventlog writes what happens as JSON lines, for people with grep and
+// for log collectors: calls.log has every call, security.log every violation,
+// remit.log what the program says of itself and every warning and error. Start
+// at [Open] and [Log.Executed].
+//
+// Many events of one kind are written to security.log and remit.log fewer and fewer
+// times, so that a flood cannot rotate out what happened before it.
+//
+// The ledger is the record; these files are a convenience. They never hold an
+// argument's value: who writes an entry passes a short subject, which is redacted
+// and cut here once more.
+package eventlog
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/DeRuina/timberjack"
+
+	"github.com/remitrun/remit/internal/base/redact"
+)
+
+// The files in the log folder.
+const (
+	MainFile     = "remit.log"
+	CallsFile    = "calls.log"
+	SecurityFile = "security.log"
+)
+
+// The events.
+const (
+	EventStarted   = "capability_started"
+	EventExecuted  = "capability_executed"
+	EventSlow      = "capability_slow"
+	EventFailed    = "capability_failed"
+	EventTimeout   = "capability_timeout"
+	EventViolation = "security_violation"
+	EventWeakened  = "isolation_weakened"
+)
+
+// maxText is how many bytes of a subject or an error an entry keeps.
+const maxText = 256
+
+// Options say how logs are written. The zero Options are ready to use.
+type Options struct {
+	Level      slog.Level       // the least level written; the zero value is INFO
+	MaxSizeMB  int              // size in MiB at which a file is rotated; 0 means 20
+	MaxBackups int              // rotated files kept of each; 0 means 5
+	FlushEvery time.Duration    // how long calls.log may lag; 0 means a second
+	Redactor   *redact.Redactor // nil: knows the well-known formats only
+}
+
+// Entry is one event of one call. Empty fields are written as null or left out,
+// as in the format of AgentOS's audit log, which the names follow.
+type Entry struct {
+	Extension string        // whose tool it is: "builtin" or an extension's or server's ID
+	Command   string        // what the caller asked for: a step's ID, a slash command
+	Action    string        // the tool's ID
+	Runner    string        // the executor
+	Session   string        // the run's ID
+	User      string        // the principal
+	Duration  time.Duration // of the call so far
+	ExitCode  *int          // of a process
+	Subject   string        // what it is about, in short
+	Index     int           // the call's place in its run, from 1
+	Risk      string
+	Rule      string // the deciding rule
+	Code      string // as "E1001"
+	Error     string // the message that the caller was given
+}
+
+// Log writes the three files. It is safe for concurrent use.
+type Log struct {
+	main, calls, security *slog.Logger
+	files                 []io.Closer
+	buffer                *buffered
+	redactor              *redact.Redactor
+	flood                 flood
+	stop                  chan struct{}
+	stopped               sync.WaitGroup
+	once                  sync.Once
+	closed                error
+}
+
+// Open makes the folder where it is missing (mode 0700) and opens the logs in it
+// (mode 0600). The Log must be closed.
+func Open(dir string, o Options) (*Log, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("the log folder: %w", err)
+	}
+	o = o.withDefaults()
+	l := &Log{redactor: o.Redactor, stop: make(chan struct{})}
+	writers := map[string]io.Writer{}
+	for _, name := range []string{MainFile, CallsFile, SecurityFile} {
+		f, err := openFile(filepath.Join(dir, name), o)
+		if err != nil {
+			return nil, errors.Join(err, l.closeFiles())
+		}
+		l.files = append(l.files, f)
+		writers[name] = f
+	}
+	l.buffer = &buffered{w: bufio.NewWriterSize(writers[CallsFile], 64<<10)}
+	l.main = slog.New(handler(writers[MainFile], o.Level)).With("logger", "remit")
+	l.calls = slog.New(handler(l.buffer, o.Level)).With("logger", "remit.runner")
+	l.security = slog.New(handler(writers[SecurityFile], slog.LevelDebug)).With("logger", "remit.runner")
+	l.stopped.Go(func() { l.flushEvery(o.FlushEvery) })
+	return l, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxSizeMB <= 0 {
+		o.MaxSizeMB = 20
+	}
+	if o.MaxBackups <= 0 {
+		o.MaxBackups = 5
+	}
+	if o.FlushEvery <= 0 {
+		o.FlushEvery = time.Second
+	}
+	return o
+}
+
+// openFile opens one rotated log. An existing file of a laxer mode is
+// tightened; what is no plain file is refused, since writing to it could block
+// or end up elsewhere.
+func openFile(name string, o Options) (*timberjack.Logger, error) {
+	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("the log %q is no regular file", name)
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("the log: %w", err)
+	}
+	if err := errors.Join(f.Chmod(0o600), f.Close()); err != nil {
+		return nil, fmt.Errorf("the log: %w", err)
+	}
+	return &timberjack.Logger{Filename: name, MaxSize: o.MaxSizeMB, MaxBackups: o.MaxBackups, FileMode: 0o600}, nil
+}
+
+// handler writes JSON lines whose time is called timestamp and whose message is
+// called event.
+func handler(w io.Writer, level slog.Level) slog.Handler {
+	return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+		if len(groups) > 0 {
+			return a
+		}
+		switch a.Key {
+		case slog.TimeKey:
+			return slog.Time("timestamp", a.Value.Time().UTC())
+		case slog.MessageKey:
+			a.Key = "event"
+		}
+		return a
+	}})
+}
+
+// Logger is for what the program says of itself, in remit.log.
+func (l *Log) Logger() *slog.Logger { return l.main }
+
+// Started tells that a call is about to be executed.
+func (l *Log) Started(e Entry) { l.write(slog.LevelDebug, EventStarted, e) }
+
+// Executed tells that a call completed.
+func (l *Log) Executed(e Entry) { l.write(slog.LevelInfo, EventExecuted, e) }
+
+// Slow tells that a call takes or took longer than expected.
+func (l *Log) Slow(e Entry) { l.write(slog.LevelWarn, EventSlow, e) }
+
+// Failed tells that a call failed.
+func (l *Log) Failed(e Entry) { l.write(slog.LevelError, EventFailed, e) }
+
+// TimedOut tells that a call's time ran out.
+func (l *Log) TimedOut(e Entry) { l.write(slog.LevelError, EventTimeout, e) }
+
+// Violation tells that a call was refused: by a policy, a handle or a limit.
+func (l *Log) Violation(e Entry) { l.write(slog.LevelError, EventViolation, e) }
+
+// Weakened tells that a call ran something with less than full isolation, as its
+// policies allow.
+func (l *Log) Weakened(e Entry) { l.write(slog.LevelWarn, EventWeakened, e) }
+
+// write hands the entry to every file that is to have it.
+func (l *Log) write(level slog.Level, event string, e Entry) {
+	ctx := context.Background()
+	security := event == EventViolation || event == EventWeakened
+	if !security && !l.calls.Enabled(ctx, level) {
+		return
+	}
+	attrs := l.attrs(event, e)
+	l.calls.LogAttrs(ctx, level, event, attrs...)
+	if security {
+		left, ok := l.flood.admit(event, e, time.Now())
+		if !ok {
+			return // calls.log has it, and the next one of its kind says how many there were
+		}
+		if left > 0 {
+			attrs = append(attrs, slog.Int("suppressed", left))
+		}
+	}
+	if level >= slog.LevelWarn {
+		l.main.LogAttrs(ctx, level, event, attrs...)
+	}
+	if security {
+		l.security.LogAttrs(ctx, level, event, attrs...)
+	}
+}
+
+func (l *Log) attrs(event string, e Entry) []slog.Attr {
+	attrs := make([]slog.Attr, 0, 12)
+	for _, f := range [...]struct{ key, value string }{
+		{"extension_id", e.Extension}, {"command", e.Command}, {"action", e.Action}, {"runner", e.Runner},
+		{"session_id", e.Session}, {"user_id", e.User},
+	} {
+		attrs = append(attrs, slog.String(f.key, l.text(f.value)))
+	}
+	if event == EventExecuted || event == EventFailed || event == EventTimeout || event == EventViolation {
+		attrs = append(attrs, slog.Bool("success", event == EventExecuted))
+	}
+	attrs = append(attrs, slog.Float64("duration_seconds", e.Duration.Round(time.Microsecond).Seconds()))
+	if e.ExitCode != nil {
+		attrs = append(attrs, slog.Int("exit_code", *e.ExitCode))
+	} else {
+		attrs = append(attrs, slog.Any("exit_code", nil))
+	}
+	attrs = append(attrs, l.metadata(e))
+	if e.Error == "" && e.Code == "" {
+		return append(attrs, slog.Any("error", nil))
+	}
+	return append(attrs, slog.Group("error", slog.String("code", l.text(e.Code)), slog.String("message", l.text(e.Error))))
+}
+
+func (l *Log) metadata(e Entry) slog.Attr {
+	meta := make([]slog.Attr, 0, 4)
+	if e.Index > 0 {
+		meta = append(meta, slog.Int("index", e.Index))
+	}
+	for _, f := range [...]struct{ key, value string }{{"subject", e.Subject}, {"risk", e.Risk}, {"rule", e.Rule}} {
+		if f.value != "" {
+			meta = append(meta, slog.String(f.key, l.text(f.value)))
+		}
+	}
+	return slog.Attr{Key: "metadata", Value: slog.GroupValue(meta...)}
+}
+
+// lookMost is how many bytes of a text are looked through.
+const lookMost = 16 * maxText
+
+// text takes secrets out, makes control characters visible and cuts what is
+// long. Redaction comes first, so that no half of a secret stays.
+func (l *Log) text(s string) string {
+	if s == "" {
+		return s
+	}
+	long := len(s) > lookMost
+	if long {
+		s = s[:lookMost]
+	}
+	s = l.redactor.Text(s)
+	if long { // the last secret may have been cut in two
+		s = s[:max(0, len(s)-lookMost/2)]
+	}
+	s = redact.Show(s)
+	if long || len(s) > maxText {
+		s = strings.ToValidUTF8(s[:min(len(s), maxText)], "") + "…"
+	}
+	return s
+}
+
+// flushEvery brings what is buffered to the file until the log is closed.
+func (l *Log) flushEvery(d time.Duration) {
+	t := time.NewTicker(d)
+	defer t.Stop()
+	for {
+		select {
+		case <-l.stop:
+			return
+		case <-t.C:
+			if err := l.buffer.flush(); err != nil {
+				l.main.Error("log_failed", "file", CallsFile, "error", err.Error())
+			}
+		}
+	}
+}
+
+// Flush brings what is buffered to the file.
+func (l *Log) Flush() error { return l.buffer.flush() }
+
+// Close flushes and closes the logs. Closing again does nothing more.
+func (l *Log) Close() error {
+	l.once.Do(func() {
+		close(l.stop)
+		l.stopped.Wait()
+		l.closed = errors.Join(l.buffer.close(), l.closeFiles())
+	})
+	return l.closed
+}
+
+func (l *Log) closeFiles() error {
+	var errs []error
+	for _, f := range l.files {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// buffered is a buffered writer for several goroutines. It writes whole entries
+// only, so that rotation never cuts one, and nothing once it is closed.
+type buffered struct {
+	mu   sync.Mutex
+	w    *bufio.Writer
+	done bool
+}
+
+var errClosed = errors.New("the log is closed")
+
+func (b *buffered) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.done {
+		return 0, errClosed
+	}
+	if b.w.Available() < len(p) {
+		if err := b.w.Flush(); err != nil {
+			return 0, err
+		}
+	}
+	return b.w.Write(p)
+}
+
+func (b *buffered) flush() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.done {
+		return nil
+	}
+	return b.w.Flush()
+}
+
+func (b *buffered) close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.done = true
+	return b.w.Flush()
+}

@@ -1,0 +1,290 @@
+// Package ledger is the record of everything that Remit did: which events
+// exist, how they are encoded and hashed, how they fold into runs and calls,
+// and how a Merkle log over them is checked. It is pure: package store keeps
+// the bytes. Start at [Event] and [Fold].
+//
+// Each event is encoded as deterministic CBOR (RFC 8949, section 4.2.1) and is
+// a leaf of a Merkle tree in the manner of RFC 6962, as golang.org/x/mod's
+// tlog computes it. An event commits to its payload (arguments, outputs) by a
+// salted hash, so that a payload and its salt can be erased later while the
+// log still verifies.
+package ledger
+
+import (
+	"slices"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// Seq is an event's place in the ledger, from 1. Leaf number Seq-1 of the
+// Merkle tree is the event's.
+type Seq uint64
+
+// Kind says what an event tells.
+type Kind uint8
+
+// The kinds. Numbers are part of the format.
+const (
+	RunStarted  Kind = 1 // a run began; its Seq names the run in all its later events
+	CallIntent  Kind = 2 // a call was decided and is about to have effects
+	CallOutcome Kind = 3 // how a call with an intent ended
+	CallDone    Kind = 4 // a whole call in one event: refused, skipped, or without side effects
+	RunFinished Kind = 5 // a run ended
+	Changeset   Kind = 6 // what a run wrote came to another state; also after the run's end
+
+	// Of authority. They may belong to no run, and may come after their run's end.
+	GrantIssued    Kind = 7  // a grant was issued or delegated
+	GrantStanding  Kind = 8  // a grant was revoked, paused or resumed
+	QuestionAsked  Kind = 9  // a question to people was filed
+	QuestionVoted  Kind = 10 // a person answered one
+	Violation      Kind = 11 // something was refused that the policy wants to be known
+	QuestionClosed Kind = 12 // a question came to its end otherwise: used, lapsed, withdrawn
+
+	// Of agents. The payload's PartDoc is the whole new state.
+	AgentSaved   Kind = 13 // an agent was made, changed or deleted
+	SessionSaved Kind = 14 // a session was made, changed or deleted
+	MessageAdded Kind = 15 // a message was added to a session's conversation
+	FileSaved    Kind = 16 // a session's file has a new version, or was deleted
+
+	// Of operators. Name is the action, as "secret.set"; PartDoc is an OperatorAction.
+	Operated Kind = 17 // an operator is about to change what this Remit trusts, keeps or offers; with Code: that change failed
+)
+
+// Violated is the kind of what was refused.
+type Violated uint8
+
+// The kinds of violations. Numbers are part of the format.
+const (
+	ViolatedPath    Violated = 1  // a file that may not be read or written
+	ViolatedHost    Violated = 2  // a connection that may not be made
+	ViolatedCommand Violated = 3  // a program that may not be started
+	ViolatedTool    Violated = 4  // a tool, or arguments to it, that may not be used
+	ViolatedBudget  Violated = 5  // more than a limit leaves
+	ViolatedDepth   Violated = 6  // delegated deeper, to more or to others than allowed
+	ViolatedGrant   Violated = 7  // a grant that is forged, over, revoked or another's
+	ViolatedDigest  Violated = 8  // a tool that is not the one that was pinned
+	ViolatedPlan    Violated = 9  // a call that a frozen plan does not have
+	ViolatedMode    Violated = 10 // an effect while only planning
+)
+
+var violations = [...]string{"", "path", "host", "command", "tool", "budget", "depth", "grant", "digest", "plan", "mode"}
+
+// String names the kind as policies write it.
+func (v Violated) String() string {
+	if int(v) < len(violations) {
+		return violations[v]
+	}
+	return "unknown"
+}
+
+// ParseViolated reads what String prints, for the kinds that there are.
+func ParseViolated(name string) (Violated, bool) {
+	i := slices.Index(violations[1:], name)
+	return Violated(i + 1), i >= 0
+}
+
+// Change is a state of what a run wrote, or an action on it that is about to
+// begin.
+type Change uint8
+
+// The states and actions of a changeset. Numbers are part of the format.
+const (
+	ChangesHeld      Change = 1 // the run's writes are held from now on
+	ChangesReview    Change = 2 // the run is over: PartChanges says what it wrote
+	ChangesApplying  Change = 3 // about to be carried over into the workspace
+	ChangesApplied   Change = 4 // carried over, all or in part
+	ChangesDiscarded Change = 5 // about to be thrown away
+	ChangesUndoing   Change = 6 // what the run wrote is about to be taken back
+	ChangesUndone    Change = 7 // taken back
+	ChangesFailed    Change = 8 // the action that was about to begin did nothing
+)
+
+func (c Change) String() string {
+	names := [...]string{"", "held", "review", "applying", "applied", "discarded", "undoing", "undone", "failed"}
+	if int(c) < len(names) {
+		return names[c]
+	}
+	return "unknown"
+}
+
+// Mode says how a run's calls were answered.
+type Mode uint8
+
+// The modes of a run.
+const (
+	Live   Mode = 1 // "run": executors acted on the world
+	Replay Mode = 2 // "replay": executors answered from the record
+)
+
+func (m Mode) String() string {
+	if m == Replay {
+		return "replay"
+	}
+	return "run"
+}
+
+// Event is one record. Which fields are set depends on Kind; what is zero is
+// left out of the encoding. Strings are UTF-8. At is the moment the call
+// entered Created for CallIntent and CallDone, else the moment of the event. A
+// CallOutcome repeats nothing that its intent says.
+type Event struct {
+	Kind Kind   `cbor:"1,keyasint"`
+	At   int64  `cbor:"2,keyasint"`           // microseconds since 1970 UTC; see below
+	Run  Seq    `cbor:"3,keyasint,omitempty"` // the RunStarted event it belongs to; 0 in that event itself
+	Call uint32 `cbor:"4,keyasint,omitempty"` // the call's place in its run, from 1, in plan order
+
+	// Of calls.
+	Tool     tool.ID       `cbor:"5,keyasint,omitempty"`
+	Digest   []byte        `cbor:"6,keyasint,omitempty"`  // the tool's digest, 32 bytes
+	Status   tool.Status   `cbor:"7,keyasint,omitempty"`  // how the call, or for RunFinished the run, ended
+	Code     fault.Code    `cbor:"8,keyasint,omitempty"`  // why it did not complete
+	Effect   policy.Effect `cbor:"9,keyasint,omitempty"`  // the decision
+	Rule     string        `cbor:"10,keyasint,omitempty"` // the deciding rule, as policy.Rule prints it
+	Link     uint8         `cbor:"11,keyasint,omitempty"` // which policy of the chain the rule is of
+	Risk     tool.Risk     `cbor:"12,keyasint,omitempty"`
+	Effects  tool.Effects  `cbor:"13,keyasint,omitempty"` // declared (CallIntent) or happened (CallOutcome, CallDone)
+	Timeline []int64       `cbor:"14,keyasint,omitempty"` // microseconds from Created to each later state; see State
+	Step     string        `cbor:"15,keyasint,omitempty"` // the plan step's id
+	Commit   []byte        `cbor:"16,keyasint,omitempty"` // SHA-256 of salt and payload, 32 bytes
+	Line     uint32        `cbor:"18,keyasint,omitempty"` // of the rule in its policy's file; 0 for a default
+	Approved bool          `cbor:"17,keyasint,omitempty"` // a person answered the question with yes
+
+	// Of runs.
+	ID        []byte   `cbor:"20,keyasint,omitempty"` // UUIDv7, 16 bytes
+	Mode      Mode     `cbor:"21,keyasint,omitempty"`
+	Name      string   `cbor:"22,keyasint,omitempty"`
+	Principal string   `cbor:"23,keyasint,omitempty"`
+	Owner     []byte   `cbor:"24,keyasint,omitempty"` // the process that runs it, UUID; the store sets its own where it is empty or zero
+	Plan      []byte   `cbor:"25,keyasint,omitempty"` // digest of the plan's source
+	Policies  [][]byte `cbor:"26,keyasint,omitempty"` // digests of the chain's policies
+	Workspace string   `cbor:"27,keyasint,omitempty"`
+	ReplayOf  []byte   `cbor:"28,keyasint,omitempty"` // the run that this one replays
+	Total     uint32   `cbor:"29,keyasint,omitempty"` // steps planned (RunStarted), calls made (RunFinished)
+	Completed uint32   `cbor:"30,keyasint,omitempty"`
+	Denied    uint32   `cbor:"31,keyasint,omitempty"`
+	Failed    uint32   `cbor:"32,keyasint,omitempty"`
+
+	// Refused is how often a call was refused something while it ran, though the
+	// call itself was allowed (CallOutcome, CallDone; PartAttempts says what), and
+	// of RunFinished how often all its calls were.
+	Refused uint32 `cbor:"34,keyasint,omitempty"`
+
+	// Usage is what a call of a grant that the ledger keeps takes from its budgets:
+	// reserved (CallIntent), or used (CallOutcome, CallDone), as grant.Amounts lists
+	// it. A call without it took nothing.
+	Usage []int64 `cbor:"35,keyasint,omitempty"`
+
+	// Of changesets. Principal says who did it, Code why it failed.
+	Change Change `cbor:"33,keyasint,omitempty"`
+
+	// Of authority. Grant is the grant concerned, also of RunStarted where the
+	// ledger keeps it. Principal is a GrantIssued event's holder, else who did it;
+	// a question has its own ID, and Approved is its answer.
+	Grant    []byte   `cbor:"40,keyasint,omitempty"` // UUID, 16 bytes
+	Parent   []byte   `cbor:"41,keyasint,omitempty"` // UUID, 16 bytes; nil: a root
+	Standing uint8    `cbor:"42,keyasint,omitempty"` // what the grant's came to be, as store.Standing; 0 in a Violation that changed none
+	Violated Violated `cbor:"43,keyasint,omitempty"`
+	Question uint8    `cbor:"44,keyasint,omitempty"` // what the question's state is from now on, as store.QuestionState
+
+	// Of agents. Subject is the agent's, or the session's, ID; a RunStarted event
+	// has the session that the run belongs to. Number is the agent's, the session's or
+	// the file's version, or the message's place in its conversation. Name is the
+	// agent's, Parent of a session the one that spawned it, Principal who did it.
+	Subject []byte `cbor:"50,keyasint,omitempty"` // UUID, 16 bytes
+	Number  uint32 `cbor:"51,keyasint,omitempty"`
+	Gone    bool   `cbor:"52,keyasint,omitempty"` // it was deleted
+	Agent   []byte `cbor:"53,keyasint,omitempty"` // of a session: its agent's ID, 16 bytes
+}
+
+// State is a state of a call on its way through the runner.
+type State uint8
+
+// The states of a call. A call's Timeline holds, for each state that it
+// entered after Created, in this order, the microseconds since it entered
+// Created; -1 stands for a state that it skipped.
+const (
+	Created State = iota
+	Validating
+	Executing
+	Processing
+	Logging
+	Ended
+)
+
+var stateNames = [...]string{"CREATED", "VALIDATING", "EXECUTING", "PROCESSING", "LOGGING", "ENDED"}
+
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return "STATE"
+}
+
+// The parts of a payload.
+const (
+	PartArgs     = "args"     // JSON object, as the caller gave it
+	PartOutput   = "output"   // JSON object
+	PartError    = "error"    // the message shown to the caller
+	PartRefusals = "refusals" // JSON list of policy refusals
+	PartFacts    = "facts"    // JSON: what I/O told the second step of the decision
+	PartHappened = "happened" // JSON list of tool.Happened
+	PartName     = "name"     // the plan step's name
+	PartPlan     = "plan"     // the plan's source
+	PartPolicy   = "policy"   // JSON list of {name, file, source}, the chain of the run
+	PartInputs   = "inputs"   // JSON object, the plan's inputs with their defaults
+	PartAnswer   = "answer"   // JSON: who answered a question, where and when
+	PartEnv      = "env"      // JSON policy.Env: what the policies were bound to
+	PartAttempts = "attempts" // JSON Attempts: what was refused while the call ran
+	PartChanges  = "changes"  // JSON list of what a changeset changes, or of what was done
+	PartGrant    = "grant"    // JSON GrantTerms; of a run: JSON of its grant's descent, as package grant encodes it
+	PartReason   = "reason"   // for people: why a standing was changed, a question closed, or what was refused
+	PartQuestion = "question" // JSON: what a question asks, for people and to bind its answer
+	PartDoc      = "doc"      // JSON: the state of an agent or session, a message, FileState, or OperatorAction
+	PartBounds   = "bounds"   // JSON CallBounds: what bounded this call besides its run's policies
+	PartContent  = "content"  // a session's file
+)
+
+// Payload is what an event says beyond its fields: named parts. Parts can be
+// erased later; fields cannot, so nothing private belongs into a field.
+type Payload map[string][]byte
+
+// Entry is an event on its way into a store. The store sets Commit, and of a
+// RunFinished event Total, Completed, Denied, Failed and Refused: the [Tally] of
+// what it holds.
+type Entry struct {
+	Event   Event
+	Payload Payload
+	// Durable asks that the event survives a loss of power before Append
+	// returns, where the store's setting is "power".
+	Durable bool
+}
+
+// Part is one part of a stored payload: its bytes, or where they are.
+type Part struct {
+	Inline []byte   // the bytes, when Blob is nil
+	Blob   *BlobRef // set when the bytes are kept apart
+}
+
+// BlobRef addresses bytes kept apart from their event.
+type BlobRef struct {
+	Address [32]byte // HMAC-SHA-256 of the bytes under the ledger's own key
+	Size    int64    // of the bytes before compression
+}
+
+// Size is the number of bytes of the part.
+func (p Part) Size() int64 {
+	if p.Blob != nil {
+		return p.Blob.Size
+	}
+	return int64(len(p.Inline))
+}
+
+// Stored is an event as a store gives it back.
+type Stored struct {
+	Seq    Seq
+	Event  Event
+	Parts  map[string]Part
+	Erased bool // the payload was erased
+}

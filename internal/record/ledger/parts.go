@@ -1,0 +1,110 @@
+package ledger
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// The JSON forms of the parts of a payload.
+
+// Refusal is one rule that kept a call from being allowed outright.
+type Refusal struct {
+	Effect string `json:"effect"` // deny or ask
+	Rule   string `json:"rule"`
+	Policy string `json:"policy,omitempty"`
+	File   string `json:"file,omitempty"`
+	Line   int    `json:"line,omitempty"`
+	Action string `json:"action,omitempty"`
+	Reason string `json:"reason"`
+}
+
+// PolicySource is a policy of a run's chain as it was read.
+type PolicySource struct {
+	Name   string `json:"name"`
+	File   string `json:"file"`
+	Source string `json:"source"`
+	// Holders are whose roles of the policy bound the run, in this order; nil: the
+	// run's principal's.
+	Holders []string `json:"holders,omitempty"`
+}
+
+// CallBounds is what bounded a call besides its run's policies.
+type CallBounds struct {
+	Policies []PolicySource `json:"policies,omitempty"`
+	Own      string         `json:"own,omitempty"`      // the tool's own folder, where the policies hold as in the workspace
+	Programs string         `json:"programs,omitempty"` // the folder of the tool's own programs, last of the trusted PATH
+}
+
+// PartTool is a JSON ToolUsed, of calls of tools that a source brought.
+const PartTool = "tool"
+
+// ToolUsed is what a call was decided on of a tool that is not built in, besides the
+// event's own fields: a replay then needs neither the tool's source nor what is
+// said of it today.
+type ToolUsed struct {
+	Source  string        `json:"source"` // as the catalog names it: "mcp:github"
+	Kind    string        `json:"kind"`   // as the tool's specification does: "mcp", "mcp-remote", "extension", ...
+	Effects []tool.Effect `json:"side_effects"`
+	Actions []tool.Action `json:"actions,omitempty"` // that the arguments came to, before any fact was looked up
+}
+
+// Touched is the side effects that happened, as the handles saw them.
+type Touched struct {
+	Effects []tool.Happened `json:"effects"`
+	More    int             `json:"more,omitempty"` // how many further ones were not listed
+}
+
+// Attempts is what confined processes of a call tried and were refused.
+type Attempts struct {
+	Refused []tool.Refused `json:"refused"`
+	More    int            `json:"more,omitempty"` // how many further attempts were not listed
+}
+
+// Count is how many attempts there were.
+func (a Attempts) Count() int {
+	n := a.More
+	for _, r := range a.Refused {
+		n += r.Count
+	}
+	return n
+}
+
+// Facts is what the second step of a decision was made on: the call's actions
+// with their facts.
+type Facts struct {
+	Actions []tool.Action `json:"actions"`
+}
+
+// GrantTerms is what a GrantIssued event says of a grant besides its fields;
+// its policies are in PartPolicy.
+type GrantTerms struct {
+	NotBefore time.Time       `json:"not_before,omitzero"`
+	Expires   time.Time       `json:"expires,omitzero"`    // zero: never
+	Budgets   json.RawMessage `json:"budgets,omitempty"`   // as package grant encodes them
+	Delegable json.RawMessage `json:"delegable,omitempty"` // what may be handed on; nil: nothing
+	Note      string          `json:"note,omitempty"`      // for people
+}
+
+// FileState is what a FileSaved event says of a version besides its fields and
+// its content.
+type FileState struct {
+	Path    string `json:"path"`
+	Folder  bool   `json:"folder,omitempty"`
+	Size    int64  `json:"size,omitempty"`
+	SHA256  []byte `json:"sha256,omitempty"` // of the content
+	Created int64  `json:"created"`          // of the path, in microseconds since 1970 UTC
+	// The event of the version before, and the SHA-256 of its Merkle leaf; 0: there
+	// is none.
+	Before     Seq    `json:"before,omitempty"`
+	BeforeLeaf []byte `json:"before_leaf,omitempty"`
+}
+
+// OperatorAction is what an Operated event says besides its fields. It never holds a
+// secret's value.
+type OperatorAction struct {
+	Target string `json:"target"`           // what was changed: a name, an ID or a path
+	Digest string `json:"digest,omitempty"` // SHA-256 of the new state, as its file holds it
+	Was    string `json:"was,omitempty"`    // the same of the state before
+}

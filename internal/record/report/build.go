@@ -1,0 +1,264 @@
+package report
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/redact"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/record/ledger"
+)
+
+// builder turns the record into a report. All text passes its redactor.
+type builder struct {
+	d Data
+	r *redact.Redactor
+}
+
+// Build makes the report, with secrets taken out.
+func Build(d Data) Report {
+	b := &builder{d, d.Redactor}
+	rep := Report{
+		Version: Version, GeneratedAt: d.Generated.UTC(), Remit: d.Remit,
+		Run: b.run(), Plan: b.plan(), Policy: b.policies(), Steps: []Step{},
+	}
+	for _, c := range d.Calls {
+		rep.Steps = append(rep.Steps, b.step(c, rep.Policy))
+	}
+	rep.Summary = b.summary(rep.Steps)
+	return rep
+}
+
+// text takes secrets out, and bytes that JSON could not carry.
+func (b *builder) text(s string) string {
+	return strings.ToValidUTF8(b.r.Text(s), "\uFFFD")
+}
+
+func (b *builder) run() Run {
+	r := b.d.Run
+	out := Run{
+		ID: r.ID.String(), Name: b.text(r.Name), Mode: r.Mode.String(), Status: r.Status,
+		Principal: b.text(r.Principal), Workspace: b.text(r.Workspace), StartedAt: r.Started.UTC(),
+	}
+	out.Phase = b.text(string(b.d.Parts[ledger.PartPhase]))
+	var frozen struct {
+		Digest string `json:"digest"`
+	}
+	if json.Unmarshal(b.d.Parts[ledger.PartFrozen], &frozen) == nil {
+		out.Frozen = b.text(frozen.Digest)
+	}
+	if r.ReplayOf != uuid.Nil {
+		out.ReplayOf = r.ReplayOf.String()
+	}
+	if !r.Ended.IsZero() {
+		end := r.Ended.UTC()
+		out.EndedAt = &end
+	}
+	return out
+}
+
+func digestText(d tool.Digest) string {
+	if d.IsZero() {
+		return ""
+	}
+	return d.String()
+}
+
+func (b *builder) plan() Plan {
+	p := Plan{Digest: digestText(b.d.Run.Plan), Source: b.text(string(b.d.Parts[ledger.PartPlan]))}
+	p.Inputs, _ = b.value(b.d.Run.Parts, b.d.Parts, ledger.PartInputs, MaxPart)
+	return p
+}
+
+// policies gives the chain: its digests are in the run's event, the sources in
+// a part that may have been erased.
+func (b *builder) policies() []Policy {
+	var parts []ledger.PolicySource
+	if json.Unmarshal(b.d.Parts[ledger.PartPolicy], &parts) != nil {
+		parts = nil
+	}
+	out := make([]Policy, max(len(parts), len(b.d.Run.Policies)))
+	for i := range out {
+		if i < len(parts) {
+			out[i] = Policy{Name: b.text(parts[i].Name), File: b.text(parts[i].File), Source: b.text(parts[i].Source)}
+		}
+		if i < len(b.d.Run.Policies) {
+			out[i].Digest = digestText(b.d.Run.Policies[i])
+		}
+	}
+	return out
+}
+
+func (b *builder) step(c Call, chain []Policy) Step {
+	s := Step{
+		Index: c.Index, ID: b.text(c.Step), Name: b.text(string(c.Loaded[ledger.PartName])), Tool: b.text(string(c.Tool)),
+		Risk: c.Risk.String(), Status: c.Status.String(), StartedAt: c.Created.UTC(), DurationMS: millis(c.Duration),
+		Timeline: timeline(c.Timeline), Erased: c.Erased, offset: max(0, c.Created.Sub(b.d.Run.Started)),
+	}
+	s.Hashes.Tool = digestText(c.Digest)
+	asked := b
+	if c.Effect == policy.Ask { // shown as the person who was asked saw it
+		asked = &builder{b.d, b.r.Known()}
+	}
+	s.Args, s.Hashes.Args = asked.value(c.Parts, c.Loaded, ledger.PartArgs, c.MaxArgs())
+	s.Output, s.Hashes.Output = b.value(c.Parts, c.Loaded, ledger.PartOutput, MaxPart)
+	if msg := c.Loaded[ledger.PartError]; c.Code != 0 || len(msg) > 0 {
+		s.Error = &Error{c.Code.Error(), b.text(string(msg))}
+		if len(msg) == 0 && c.Code == fault.Interrupted {
+			s.Error.Message = "Remit ended before the call's outcome was known"
+		}
+	}
+	s.Decision = asked.decision(c, chain)
+	s.SideEffects = b.sideEffects(c)
+	return s
+}
+
+// value gives a part of at most so many bytes as a value, and its hash where nothing
+// was redacted.
+func (b *builder) value(parts map[string]ledger.Part, loaded map[string][]byte, name string, most int64) (Value, string) {
+	src, ok := loaded[name]
+	if !ok || int64(len(src)) > most {
+		return unloaded(parts[name], int64(len(src))), ""
+	}
+	var compact bytes.Buffer
+	if !utf8.Valid(src) || json.Compact(&compact, src) != nil { // no JSON: shown as a text
+		quoted, err := json.Marshal(b.text(string(src)))
+		if err != nil {
+			return Value{Bytes: int64(len(src))}, ""
+		}
+		return Value{JSON: quoted}, ""
+	}
+	clean := b.r.JSON(compact.Bytes())
+	if !bytes.Equal(clean, compact.Bytes()) {
+		return Value{JSON: clean}, ""
+	}
+	sum := sha256.Sum256(src)
+	return Value{JSON: clean}, tool.Digest(sum).String()
+}
+
+func unloaded(p ledger.Part, have int64) Value {
+	v := Value{Bytes: max(p.Size(), have)}
+	if p.Blob != nil {
+		v.Blob = hex.EncodeToString(p.Blob.Address[:])
+	}
+	return v
+}
+
+func (b *builder) decision(c Call, chain []Policy) Decision {
+	if c.Rule == "" { // it did not come to a decision
+		return Decision{}
+	}
+	d := Decision{Effect: c.Effect.String(), Rule: b.text(c.Rule), Approved: c.Approved}
+	var refusals []ledger.Refusal
+	if json.Unmarshal(c.Loaded[ledger.PartRefusals], &refusals) != nil {
+		refusals = nil
+	}
+	for i, x := range refusals {
+		refusals[i] = ledger.Refusal{Effect: b.text(x.Effect), Rule: b.text(x.Rule), Policy: b.text(x.Policy), File: b.text(x.File), Line: x.Line, Action: b.text(x.Action), Reason: b.text(x.Reason)}
+	}
+	d.Refusals = refusals
+	if c.Rule != "" && c.Link >= 0 && c.Link < len(chain) { // without a rule it never came to a decision
+		d.Policy, d.File = chain[c.Link].Name, chain[c.Link].File
+	}
+	if d.Line = c.Line; c.Effect == policy.Allow {
+		d.Reason = "allowed by " + d.Rule
+	}
+	for _, x := range refusals {
+		if x.Rule == d.Rule && (d.Policy == "" || x.Policy == d.Policy) {
+			d.Policy, d.File, d.Line, d.Reason = x.Policy, x.File, x.Line, x.Reason
+			break
+		}
+	}
+	return d
+}
+
+func (b *builder) sideEffects(c Call) SideEffects {
+	out := SideEffects{Declared: []string{}, Happened: []Happened{}}
+	for _, e := range c.Declared.List() {
+		out.Declared = append(out.Declared, e.String())
+	}
+	var tried ledger.Attempts
+	if json.Unmarshal(c.Loaded[ledger.PartAttempts], &tried) != nil {
+		tried = ledger.Attempts{}
+	}
+	for _, r := range tried.Refused {
+		out.Refused = append(out.Refused, tool.Refused{Action: b.text(r.Action), Rule: b.text(r.Rule), Reason: b.text(r.Reason), Count: r.Count})
+	}
+	out.RefusedMore = max(0, c.Refused-(tried.Count()-tried.More)) // what the event counts is always there
+	var t ledger.Touched
+	if json.Unmarshal(c.Loaded[ledger.PartHappened], &t) != nil {
+		return out
+	}
+	for _, h := range t.Effects {
+		out.Happened = append(out.Happened, Happened{h.Effect.String(), b.text(h.On), h.Bytes, h.Received, h.Address, b.text(h.Rule)})
+	}
+	out.More = t.More
+	return out
+}
+
+// attempts is how often something was refused.
+func (s SideEffects) attempts() int {
+	return ledger.Attempts{Refused: s.Refused, More: s.RefusedMore}.Count()
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func timeline(marks []int64) Timeline {
+	zero := 0.0
+	t := Timeline{Created: &zero}
+	for i, at := range []**float64{&t.Validating, &t.Executing, &t.Processing, &t.Logging, &t.Ended} {
+		if i < len(marks) && marks[i] >= 0 {
+			ms := float64(marks[i]) / 1000
+			*at = &ms
+		}
+	}
+	return t
+}
+
+func (b *builder) summary(steps []Step) Summary {
+	s := Summary{Resources: resources(steps)}
+	for _, x := range steps {
+		s.Counts.add(x.Status)
+		s.Counts.Refused += x.SideEffects.attempts()
+	}
+	s.Counts.Total = max(b.d.Run.Total, len(steps))
+	switch r := b.d.Run; {
+	case !r.Ended.IsZero():
+		s.TotalDurationMS = millis(r.Ended.Sub(r.Started))
+	case len(steps) > 0: // still running: until the end of what is known
+		last := steps[len(steps)-1]
+		s.TotalDurationMS = millis(last.offset) + last.DurationMS
+	}
+	return s
+}
+
+func (c *Counts) add(status string) {
+	switch status {
+	case tool.Completed.String():
+		c.Completed++
+	case tool.StatusDenied.String():
+		c.Denied++
+	case tool.Skipped.String():
+		c.Skipped++
+	case tool.Failed.String():
+		c.Failed++
+	case tool.TimedOut.String():
+		c.Failed++
+		c.Timeout++
+	case tool.Cancelled.String():
+		c.Failed++
+		c.Cancelled++
+	case tool.StatusInterrupted.String():
+		c.Failed++
+		c.Interrupted++
+	}
+}

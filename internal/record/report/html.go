@@ -1,0 +1,224 @@
+package report
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed" // the page and its style
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/redact"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/record/ledger"
+)
+
+//go:embed page.html
+var pageSource string
+
+//go:embed style.css
+var style string
+
+// page is parsed when it is first drawn; html/template escapes each value for the
+// place it is in.
+var page = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page").Funcs(template.FuncMap{
+		"show": redact.Show, "verb": func(s string) string { return redact.Show(verb(s)) }, "lines": redact.ShowLines, "span": span, "place": place, "plural": plural, "size": size, "times": times,
+		"when":  func(t time.Time) string { return t.Format("2 January 2006, 15:04:05 MST") },
+		"short": func(s string) string { return clip(redact.Show(s), 400) },
+	}).Parse(pageSource))
+})
+
+// HTML writes the report as one page that loads nothing: no script, no font, no
+// image. A strict content security policy makes the browser hold to it.
+func HTML(w io.Writer, d Data) error {
+	var b bytes.Buffer // a page cut short by an error would look like a whole one
+	if err := page().Execute(&b, newView(Build(d))); err != nil {
+		return fmt.Errorf("drawing the report: %w", err)
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// view is what the page draws.
+type view struct {
+	Report
+	CSP    string
+	CSS    template.CSS
+	Title  string
+	Icon   string
+	Class  string
+	Steps  []stepView
+	Denied []stepView
+	Groups []group
+	Inputs []field
+}
+
+func newView(rep Report) view {
+	sum := sha256.Sum256([]byte(style))
+	v := view{
+		Report: rep, CSS: template.CSS(style), Title: rep.Run.Name, Icon: pageSign(rep.Run.Status), Class: classOf(rep.Run.Status),
+		CSP:    "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'",
+		Inputs: fields(rep.Plan.Inputs),
+	}
+	if v.Title == "" {
+		v.Title = "Run " + rep.Run.ID[:8]
+	}
+	for _, s := range rep.Steps {
+		x := newStepView(s, rep.Summary.TotalDurationMS)
+		v.Steps = append(v.Steps, x)
+		if s.Status == tool.StatusDenied.String() || s.SideEffects.attempts() > 0 {
+			v.Denied = append(v.Denied, x)
+		}
+	}
+	for _, g := range groups(rep.Summary.Resources) {
+		if len(g.List) > 0 {
+			v.Groups = append(v.Groups, g)
+		}
+	}
+	return v
+}
+
+// classOf is a status as a class of the style sheet; an unknown one has none.
+func classOf(status string) string {
+	if _, ok := icons[status]; ok {
+		return status
+	}
+	return ""
+}
+
+// stepView is a step with what is computed for drawing it.
+type stepView struct {
+	Step
+	Icon     string
+	Subject  string
+	From, To string // of the bar, out of 1000
+	Phases   []phase
+	Args     []field
+	Output   []field
+	Refusals []ledger.Refusal
+}
+
+// phase is the time between two states.
+type phase struct {
+	Name    string
+	Class   string
+	X, W    string // out of 1000
+	Lasting string
+}
+
+func newStepView(s Step, total float64) stepView {
+	from, to := place01(s, total)
+	from = min(from, 0.995)
+	v := stepView{
+		Step: s, Icon: pageSign(s.Status), Subject: subject(s), From: thousand(from), To: thousand(max(to-from, 0.005)),
+		Phases: phases(s.Timeline), Args: fields(s.Args), Output: fields(s.Output),
+	}
+	if s.Status == tool.StatusDenied.String() || len(s.Decision.Refusals) > 0 {
+		v.Refusals = refusalsOf(s)
+	}
+	return v
+}
+
+func thousand(part float64) string { return strconv.FormatFloat(part*1000, 'f', 1, 64) }
+
+// phases gives what the call did between each two states that it entered.
+func phases(t Timeline) []phase {
+	marks := []struct {
+		at   *float64
+		name string
+	}{{t.Created, "received"}, {t.Validating, "decide"}, {t.Executing, "execute"}, {t.Processing, "process"}, {t.Logging, "record"}}
+	if t.Ended == nil || *t.Ended <= 0 {
+		return nil
+	}
+	end := *t.Ended
+	var out []phase
+	for i, m := range marks {
+		if m.at == nil {
+			continue
+		}
+		next := end
+		for _, n := range marks[i+1:] {
+			if n.at != nil {
+				next = *n.at
+				break
+			}
+		}
+		if next > *m.at {
+			out = append(out, phase{m.name, "ph-" + m.name, thousand(*m.at / end), thousand((next - *m.at) / end), span(next - *m.at)})
+		}
+	}
+	return out
+}
+
+// field is one member of the arguments or the output.
+type field struct {
+	Key   string
+	Text  string
+	Block bool   // shown as a block of its own
+	More  string // how much was cut off
+}
+
+// fieldMost is how many bytes of one field a page shows.
+const fieldMost = 8 << 10
+
+// fields takes an object apart; another value is one field without a key.
+func fields(v Value) []field {
+	if v.JSON == nil {
+		if v.IsZero() {
+			return nil
+		}
+		text := size(v.Bytes) + ", not shown"
+		if v.Blob != "" {
+			text += " (blob " + v.Blob[:min(16, len(v.Blob))] + "…)"
+		}
+		return []field{{Text: text}}
+	}
+	var object map[string]json.RawMessage
+	if json.Unmarshal(v.JSON, &object) != nil || object == nil {
+		return []field{newField("", v.JSON)}
+	}
+	var out []field
+	for key, raw := range object {
+		out = append(out, newField(key, raw))
+	}
+	slices.SortFunc(out, func(a, b field) int { return strings.Compare(a.Key, b.Key) })
+	return out
+}
+
+func newField(key string, raw json.RawMessage) field {
+	var text string
+	if json.Unmarshal(raw, &text) != nil || string(raw) == "null" {
+		var b bytes.Buffer
+		if len(raw) > 100 && json.Indent(&b, raw, "", "  ") == nil {
+			text = b.String()
+		} else {
+			text = string(raw)
+		}
+	} else if text == "" {
+		text = `""`
+	}
+	f := field{Key: key, Text: text}
+	if cut := len(text) - fieldMost; cut > 0 {
+		sum := sha256.Sum256([]byte(text))
+		f.Text = strings.ToValidUTF8(text[:fieldMost], "")
+		f.More = fmt.Sprintf("%s more of %d bytes, sha256 %x", size(int64(cut)), len(text), sum)
+	}
+	f.Block = strings.Contains(f.Text, "\n") || len(f.Text) > 120
+	return f
+}
+
+// clip cuts a text to a number of bytes.
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}

@@ -1,0 +1,243 @@
+// Package report makes a run readable: as text for a terminal, as JSON for
+// programs, and as one HTML page that needs nothing else. It is pure: who calls
+// it loads the record. Start at [Data], [Text], [JSON] and [HTML].
+//
+// Secrets are taken out before anything is drawn, and every text that comes from
+// a plan, a tool or a policy is shown and never obeyed.
+package report
+
+import (
+	"encoding/json"
+	"io"
+	"math"
+	"time"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/redact"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/record/ledger"
+)
+
+// Version is the version of the JSON report's format.
+const Version = "1"
+
+// MaxPart is the size in bytes up to which arguments and outputs are part of a
+// report. Larger ones are told by size and address and need not be loaded.
+const MaxPart = 64 << 10
+
+// Data is what a report is made of: a run, its calls in the order of their
+// index, and the loaded parts of both.
+type Data struct {
+	Generated time.Time // when the report is made
+	Remit     string    // the version of Remit that makes it; may be empty
+	Run       ledger.Run
+	Parts     map[string][]byte // of the run: ledger.PartPlan, PartPolicy, PartInputs
+	Calls     []Call
+	Redactor  *redact.Redactor // nil: knows the well-known formats only
+}
+
+// Call is one call with those of its parts that were loaded. A part that
+// ledger.Call.Parts lists and Loaded lacks is told by its size.
+type Call struct {
+	ledger.Call
+	Loaded map[string][]byte // by part name, as ledger.PartArgs
+}
+
+// MaxArgs is the size in bytes up to which the call's arguments are part of a report:
+// those that a person was asked about always are.
+func (c Call) MaxArgs() int64 {
+	if c.Effect == policy.Ask {
+		return math.MaxInt64
+	}
+	return MaxPart
+}
+
+// Report is a run as the JSON report tells it. The order of the fields here is
+// the order in the file.
+type Report struct {
+	Version     string    `json:"report_version"` // [Version]
+	GeneratedAt time.Time `json:"generated_at"`
+	Remit       string    `json:"remit_version,omitempty"`
+	Run         Run       `json:"run"`
+	Plan        Plan      `json:"plan"`
+	Policy      []Policy  `json:"policy"` // the chain, outermost first
+	Steps       []Step    `json:"steps"`
+	Summary     Summary   `json:"summary"`
+}
+
+// Run is the run's own record.
+type Run struct {
+	ID        string     `json:"id"`
+	Name      string     `json:"name,omitempty"`
+	Mode      string     `json:"mode"`   // "run" or "replay"
+	Status    string     `json:"status"` // "running", or how it ended
+	Principal string     `json:"principal,omitempty"`
+	Workspace string     `json:"workspace,omitempty"`
+	ReplayOf  string     `json:"replay_of,omitempty"`
+	Phase     string     `json:"phase,omitempty"`  // "planning": only calls without side effects were let through
+	Frozen    string     `json:"frozen,omitempty"` // digest of the frozen plan whose calls were all that could be made
+	StartedAt time.Time  `json:"started_at"`
+	EndedAt   *time.Time `json:"ended_at"` // null while running
+}
+
+// Plan is the plan that was run.
+type Plan struct {
+	Digest string `json:"digest,omitempty"` // of the source as it was given
+	Source string `json:"source,omitempty"` // with secrets taken out
+	Inputs Value  `json:"inputs,omitzero"`
+}
+
+// Policy is one policy of the chain that bounded the run.
+type Policy struct {
+	Name   string `json:"name"`
+	File   string `json:"file,omitempty"`
+	Digest string `json:"digest,omitempty"`
+	Source string `json:"source,omitempty"` // with secrets taken out
+}
+
+// Step is one call.
+type Step struct {
+	Index       int         `json:"index"` // from 1
+	ID          string      `json:"id,omitempty"`
+	Name        string      `json:"name,omitempty"`
+	Tool        string      `json:"tool"`
+	Risk        string      `json:"risk"`
+	Args        Value       `json:"args,omitzero"`
+	Status      string      `json:"status"` // completed, denied, failed, timeout, cancelled, skipped, interrupted, pending
+	Output      Value       `json:"output,omitzero"`
+	Error       *Error      `json:"error,omitempty"`
+	Decision    Decision    `json:"decision,omitzero"` // left out where the call did not come to one
+	StartedAt   time.Time   `json:"started_at"`
+	DurationMS  float64     `json:"duration_ms"`
+	Timeline    Timeline    `json:"timeline"`
+	Hashes      Hashes      `json:"hashes"`
+	SideEffects SideEffects `json:"side_effects"`
+	Erased      bool        `json:"erased,omitempty"` // arguments and output were erased from the record
+
+	offset time.Duration // since the run began
+}
+
+// Value is a JSON value with secrets taken out, or the size of one that is too
+// large: {"truncated": true, "bytes_total": n, "blob": "..."}.
+type Value struct {
+	JSON  json.RawMessage
+	Bytes int64  // of the whole, when JSON is nil
+	Blob  string // where the ledger keeps it, hexadecimal; may be empty
+}
+
+// IsZero reports that there is no value.
+func (v Value) IsZero() bool { return v.JSON == nil && v.Bytes == 0 }
+
+// MarshalJSON prints the value, or what is known of one too large.
+func (v Value) MarshalJSON() ([]byte, error) {
+	switch {
+	case v.JSON != nil:
+		return v.JSON, nil
+	case v.IsZero():
+		return []byte("null"), nil
+	}
+	return json.Marshal(struct {
+		Truncated bool   `json:"truncated"`
+		Total     int64  `json:"bytes_total"`
+		Blob      string `json:"blob,omitempty"`
+	}{true, v.Bytes, v.Blob})
+}
+
+// Error is why a call did not complete.
+type Error struct {
+	Code    string `json:"code"` // as "E1001"
+	Message string `json:"message"`
+}
+
+// Decision is what the policies said of a call.
+type Decision struct {
+	Effect   string           `json:"effect"` // allow, ask, deny
+	Rule     string           `json:"rule"`   // the deciding entry, or "default"
+	Reason   string           `json:"reason,omitempty"`
+	Policy   string           `json:"policy,omitempty"`
+	File     string           `json:"file,omitempty"`
+	Line     int              `json:"line,omitempty"`
+	Approved bool             `json:"approved,omitempty"` // a person said yes
+	Refusals []ledger.Refusal `json:"refusals,omitempty"` // every rule that denied or asked
+}
+
+// Timeline is when the call entered each state, in milliseconds since it was
+// created. A state that it never entered is left out.
+type Timeline struct {
+	Created    *float64 `json:"CREATED"`
+	Validating *float64 `json:"VALIDATING,omitempty"`
+	Executing  *float64 `json:"EXECUTING,omitempty"`
+	Processing *float64 `json:"PROCESSING,omitempty"`
+	Logging    *float64 `json:"LOGGING,omitempty"`
+	Ended      *float64 `json:"ENDED,omitempty"`
+}
+
+// Hashes are SHA-256 over what the record holds. One is left out where
+// something was redacted or not loaded: a hash of a short secret can be guessed.
+type Hashes struct {
+	Tool   string `json:"tool,omitempty"`
+	Args   string `json:"args,omitempty"`
+	Output string `json:"output,omitempty"`
+}
+
+// SideEffects are those that the tool declares, those that the call had, and
+// those that it tried and was refused while it ran.
+type SideEffects struct {
+	Declared []string   `json:"declared,omitempty"` // recorded with an intent
+	Happened []Happened `json:"happened"`
+	More     int        `json:"more,omitempty"` // further ones that the record counts only
+
+	Refused     []tool.Refused `json:"refused,omitempty"`
+	RefusedMore int            `json:"refused_more,omitempty"` // further attempts that the record counts only
+}
+
+// Happened is one side effect that a call had.
+type Happened struct {
+	Effect string `json:"effect"`
+	On     string `json:"on"`
+	Bytes  int64  `json:"bytes,omitempty"`
+
+	// Of a connection of a confined process, see tool.Happened.
+	Received int64  `json:"received,omitempty"`
+	Address  string `json:"address,omitempty"`
+	Rule     string `json:"rule,omitempty"`
+}
+
+// Summary counts.
+type Summary struct {
+	TotalDurationMS float64   `json:"total_duration_ms"`
+	Counts          Counts    `json:"counts"`
+	Resources       Resources `json:"resources"`
+}
+
+// Counts are numbers of steps. Failed counts all that began and did not
+// complete: failed, timed out, cancelled, interrupted.
+type Counts struct {
+	Total       int `json:"total"`
+	Completed   int `json:"completed"`
+	Denied      int `json:"denied"`
+	Failed      int `json:"failed"`
+	Timeout     int `json:"timeout"`     // of Failed
+	Cancelled   int `json:"cancelled"`   // of Failed
+	Interrupted int `json:"interrupted"` // of Failed
+	Skipped     int `json:"skipped"`
+	Refused     int `json:"refused"` // what steps were refused while they ran; no steps
+}
+
+// Resources are what the run's calls touched, each once, sorted. They are what
+// the handles saw; of a completed call without such notes, what its arguments
+// name.
+type Resources struct {
+	FilesRead      []string `json:"files_read"`
+	FilesWritten   []string `json:"files_written"`
+	FilesDeleted   []string `json:"files_deleted"`
+	HostsContacted []string `json:"hosts_contacted"`
+	CommandsRun    []string `json:"commands_run"`
+}
+
+// JSON writes the report as one JSON object.
+func JSON(w io.Writer, d Data) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(Build(d))
+}

@@ -1,0 +1,305 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/record/ledger"
+)
+
+// admit checks that a request's entries make sense after what is recorded.
+// What is refused leaves no trace; only an ioError concerns other requests.
+func (w *writer) admit(ctx context.Context, size int64, r *request) error {
+	touched := make([]ledger.Seq, 0, 4)
+	for i := range r.rows {
+		e, seq := r.rows[i].event, ledger.Seq(size)+ledger.Seq(i)+1
+		run := e.Run
+		if e.Kind == ledger.RunStarted {
+			run = seq
+		}
+		touched = append(touched, run)
+		err := w.admitRow(ctx, seq, e)
+		if err == nil && e.Kind == ledger.RunStarted {
+			for _, earlier := range r.rows[:i] {
+				if bytes.Equal(earlier.event.ID, e.ID) {
+					err = fault.New(fault.Internal, "two runs with the ID %s", runID(e.ID))
+				}
+			}
+		}
+		if err == nil {
+			continue
+		}
+		for _, t := range touched { // read again when needed
+			delete(w.runs, t)
+		}
+		return err
+	}
+	return nil
+}
+
+func (w *writer) admitRow(ctx context.Context, seq ledger.Seq, e *ledger.Event) error {
+	if e.Kind == ledger.RunStarted {
+		st, err := w.stmt(ctx, selectID)
+		if err != nil {
+			return ioError{err}
+		}
+		var n int
+		if err := st.QueryRowContext(ctx, e.ID).Scan(&n); err != nil {
+			return ioError{err}
+		}
+		if n > 0 {
+			return fault.New(fault.Internal, "a run with the ID %s exists", runID(e.ID))
+		}
+		if err := w.admitSession(ctx, e); err != nil {
+			return err
+		}
+		w.runs[seq] = ledger.NewProgress(seq)
+		return nil
+	}
+	if e.Run == 0 {
+		return nil // of authority, and of no run
+	}
+	p, err := w.run(ctx, e.Run)
+	if err != nil {
+		return err
+	}
+	if err := p.Add(seq, e); err != nil {
+		return fault.Wrap(fault.Internal, err, "refused by the ledger: %s", fault.Message(err))
+	}
+	return nil
+}
+
+// run gives the state of a run, from its events where this writer did not
+// begin it.
+func (w *writer) run(ctx context.Context, run ledger.Seq) (*ledger.Progress, error) {
+	if p := w.runs[run]; p != nil {
+		return p, nil
+	}
+	p, err := readProgress(ctx, w.conn, run)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, fault.New(fault.Internal, "no run %d has begun", run)
+	case err != nil:
+		return nil, ioError{err}
+	}
+	w.runs[run] = p
+	return p, nil
+}
+
+// readProgress folds a run's events; sql.ErrNoRows if there is no such run.
+func readProgress(ctx context.Context, q querier, run ledger.Seq) (*ledger.Progress, error) {
+	var body []byte
+	if err := q.QueryRowContext(ctx, "SELECT body FROM events WHERE seq = ?", int64(run)).Scan(&body); err != nil {
+		return nil, err
+	}
+	if e, err := ledger.Decode(body); err != nil {
+		return nil, err
+	} else if e.Kind != ledger.RunStarted {
+		return nil, sql.ErrNoRows
+	}
+	rows, err := q.QueryContext(ctx, "SELECT seq, body FROM events WHERE run = ? ORDER BY seq", int64(run))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	p := ledger.NewProgress(run)
+	for rows.Next() {
+		var seq ledger.Seq
+		var raw sql.RawBytes
+		if err := rows.Scan(&seq, &raw); err != nil {
+			return nil, err
+		}
+		e, err := ledger.Decode(raw)
+		if err == nil {
+			err = p.Add(seq, &e)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return p, rows.Err()
+}
+
+// insert writes an admitted request's rows and adds them to the log.
+func (w *writer) insert(ctx context.Context, l *logState, r *request) error {
+	if len(r.rows) > 0 {
+		r.first = ledger.Seq(l.Size) + 1
+	}
+	for i := range r.rows {
+		if err := w.insertRow(ctx, l, &r.rows[i]); err != nil {
+			return err
+		}
+	}
+	if r.apply != nil {
+		return r.apply(ctx, w, r.first)
+	}
+	return nil
+}
+
+func (w *writer) insertRow(ctx context.Context, l *logState, r *row) error {
+	seq, e := ledger.Seq(l.Size)+1, r.event
+	if e.Kind == ledger.RunFinished {
+		t := w.runs[e.Run].Tally
+		e.Total, e.Completed, e.Denied, e.Failed = uint32(t.Total), uint32(t.Completed), uint32(t.Denied), uint32(t.Failed)
+		e.Refused = uint32(t.Refused)
+		r.body = nil
+	}
+	if r.body == nil {
+		var err error
+		if r.body, err = ledger.Encode(e); err != nil {
+			return err
+		}
+	}
+	for _, b := range r.blobs {
+		if _, err := w.exec(ctx, insertBlob, b.address[:], b.size, b.enc, b.data); err != nil {
+			return err
+		}
+	}
+	if _, err := w.exec(ctx, insertEvent, int64(seq), int64(e.Run), int64(e.Call), w.tags.tag(seq, r.body, r.salt, r.data), r.body, orNull(r.salt), orNull(r.data)); err != nil {
+		return err
+	}
+	if err := w.project(ctx, seq, e); err != nil {
+		return err
+	}
+	var err error
+	l.Append(tlog.RecordHash(r.body), func(n ledger.Node) {
+		if n.Level >= storedLevel && err == nil {
+			_, err = w.exec(ctx, insertNode, index(n), n.Hash[:])
+		}
+	})
+	return err
+}
+
+func orNull(b []byte) any {
+	if b == nil {
+		return nil
+	}
+	return b
+}
+
+// project keeps the tables that runs are found with up to date.
+func (w *writer) project(ctx context.Context, seq ledger.Seq, e *ledger.Event) error {
+	if e.Kind == ledger.RunStarted {
+		if _, err := w.exec(ctx, insertRun, int64(seq), e.ID, int64(e.Mode), e.At, int64(e.Total)); err != nil {
+			return err
+		}
+		return w.projectSession(ctx, seq, e)
+	}
+	if e.Status != tool.Pending {
+		w.dirty[e.Run] = true
+	}
+	if e.Tool == "" || w.listed[toolOf{e.Run, e.Tool}] {
+		return nil
+	}
+	w.listed[toolOf{e.Run, e.Tool}] = true
+	_, err := w.exec(ctx, insertTool, string(e.Tool), int64(e.Run))
+	return err
+}
+
+// finish writes what a batch writes once: projections, a checkpoint where one
+// is due, and the log's new state.
+func (w *writer) finish(ctx context.Context, l *logState, sign bool, batch []*request) error {
+	for run := range w.dirty {
+		p, err := w.run(ctx, run)
+		if err != nil {
+			return err
+		}
+		if p.Status == tool.Pending {
+			_, err = w.exec(ctx, updateTally, p.Completed, p.Denied, p.Failed, p.Refused, int64(run))
+		} else {
+			_, err = w.exec(ctx, updateRun, int64(p.Status), p.Ended, p.Total, p.Completed, p.Denied, p.Failed, p.Refused, int64(run))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := w.finishSeals(ctx, l); err != nil {
+		return err
+	}
+	var signed []byte
+	if sign {
+		var err error
+		if signed, err = w.checkpoint(ctx, l); err != nil {
+			return err
+		}
+	}
+	for _, r := range batch {
+		if r.sign {
+			r.note = signed
+		}
+	}
+	if l.Size == w.log.Size && l.signed == w.log.signed && l.seals == w.log.seals {
+		l.mac = w.log.mac
+		return nil
+	}
+	l.mac = l.sum(w.s.keys)
+	_, err := w.exec(ctx, updateLog, l.Size, l.Bytes(), l.signed, l.mac)
+	return err
+}
+
+// checkpoint signs the state, or gives what was signed for it before.
+func (w *writer) checkpoint(ctx context.Context, l *logState) ([]byte, error) {
+	if l.Size > 0 && l.Size == l.signed {
+		st, err := w.stmt(ctx, selectNote)
+		if err != nil {
+			return nil, err
+		}
+		var b []byte
+		return b, st.QueryRowContext(ctx, l.Size).Scan(&b)
+	}
+	b, err := w.s.sign(l)
+	if err != nil || l.Size == 0 {
+		return b, err // an empty log's checkpoint needs no keeping
+	}
+	l.signed = l.Size
+	_, err = w.exec(ctx, insertNote, l.Size, b)
+	return b, err
+}
+
+// forget bounds what the writer keeps in mind.
+func (w *writer) forget() {
+	for seq, p := range w.runs {
+		if p.Status != tool.Pending || len(w.runs) > maxRunStates {
+			delete(w.runs, seq)
+		}
+	}
+	if len(w.listed) > 16*maxRunStates {
+		clear(w.listed)
+	}
+}
+
+// checkpointOnClose signs what was appended since the newest checkpoint.
+func (w *writer) checkpointOnClose() error {
+	l, err := w.s.readLog(context.Background(), w.s.read)
+	if err != nil || l.Size == l.signed {
+		return w.s.fault(err, "the ledger cannot be read")
+	}
+	_, err = w.s.Checkpoint(context.Background())
+	return err
+}
+
+// stmt prepares a statement once.
+func (w *writer) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
+	if st := w.stmts[query]; st != nil {
+		return st, nil
+	}
+	st, err := w.conn.PrepareContext(ctx, query)
+	if err == nil {
+		w.stmts[query] = st
+	}
+	return st, err
+}
+
+func (w *writer) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	st, err := w.stmt(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return st.ExecContext(ctx, args...)
+}

@@ -1,0 +1,75 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/remitrun/remit/internal/base/fault"
+)
+
+// fault gives a failure of the file system or of SQLite its code and the way
+// out. An error that has a code already, or is a context's, stays as it is.
+func (s *Store) fault(err error, what string) error {
+	var coded *fault.Error
+	if err == nil || errors.As(err, &coded) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	code, msg, hint := classify(err)
+	return fault.Wrap(code, err, "%s: %q: %s", what, clean(s.path), msg).WithHint("%s", hint)
+}
+
+func classify(err error) (fault.Code, string, string) {
+	const (
+		space    = "free some space; nothing that was acknowledged is lost"
+		readOnly = "check the owner and mode of the file and its folder, and that the disk is not mounted read-only"
+		damaged  = "remit verify names what is damaged; restore the file from a copy"
+	)
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
+		return fault.StoreFull, "no space is left on the disk", space
+	case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
+		return fault.StoreReadOnly, "it cannot be written", readOnly
+	case errors.Is(err, fs.ErrNotExist):
+		return fault.StoreFailed, "it does not exist", "run a plan first, or check the home folder's name"
+	}
+	var se *sqlite.Error
+	if !errors.As(err, &se) {
+		return fault.StoreFailed, "it cannot be read or written", "try again; remit verify tells whether the file is sound"
+	}
+	switch se.Code() & 0xff {
+	case sqlite3.SQLITE_FULL:
+		return fault.StoreFull, "no space is left on the disk", space
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM:
+		return fault.StoreReadOnly, "it cannot be written", readOnly
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return fault.StoreCorrupt, "the file is damaged or is no ledger", damaged
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+		return fault.StoreFailed, "another program has kept it locked", "find who has the file open, or wait and try again"
+	case sqlite3.SQLITE_CANTOPEN:
+		return fault.StoreReadOnly, "it cannot be opened", readOnly
+	}
+	return fault.StoreFailed, "SQLite failed", "try again; remit verify tells whether the file is sound"
+}
+
+// unopenable reports whether a read-only connection failed because the files
+// beside the database could not be made.
+func unopenable(err error) bool {
+	var se *sqlite.Error
+	if !errors.As(err, &se) {
+		return false
+	}
+	c := se.Code() & 0xff
+	return c == sqlite3.SQLITE_CANTOPEN || c == sqlite3.SQLITE_READONLY || c == sqlite3.SQLITE_IOERR
+}
+
+// exists reports whether a file is there. Any doubt counts as yes.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}

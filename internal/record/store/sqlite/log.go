@@ -1,0 +1,118 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/ledger"
+)
+
+// storedLevel is the lowest level of the Merkle tree whose nodes are stored.
+// What is below is computed from at most 256 events when a proof needs it.
+const storedLevel = 8
+
+// logState is the one row of table log: the newest state of the log.
+type logState struct {
+	ledger.Frontier
+	signed int64  // size of the newest signed checkpoint
+	seals  string // of all sealed tables, see selectSeals; "" in formats that have none
+	mac    []byte
+}
+
+// sum authenticates the state under the ledger's key, so that a tail that was
+// rewritten after the newest checkpoint is found as well, and a table that was put
+// back together with its seal.
+func (l *logState) sum(k *keys) []byte {
+	m := hmac.New(sha256.New, k.mac)
+	m.Write([]byte(k.origin))
+	var n [16]byte
+	binary.BigEndian.PutUint64(n[:8], uint64(l.Size))
+	binary.BigEndian.PutUint64(n[8:], uint64(l.signed))
+	m.Write(n[:])
+	m.Write(l.Bytes())
+	m.Write([]byte(l.seals)) // it comes last: what is before it has a length that size tells
+	return m.Sum(nil)
+}
+
+// selectLog reads both in one statement, so that they are of one moment.
+const (
+	selectSeals = "SELECT coalesce(group_concat(name || ' ' || hex(mac), ' ' ORDER BY name), '') FROM seals"
+	selectLog   = "SELECT origin, size, frontier, signed, mac, (" + selectSeals + ") FROM log WHERE id = 1"
+	selectOld   = "SELECT origin, size, frontier, signed, mac, '' FROM log WHERE id = 1" // without the seals; all there is before sealedFormat
+)
+
+// readLog reads and authenticates the newest state.
+func (s *Store) readLog(ctx context.Context, q querier) (logState, error) {
+	var origin string
+	var size int64
+	var frontier []byte
+	var l logState
+	query := selectLog
+	if s.format < sealedFormat {
+		query = selectOld
+	}
+	into := []any{&origin, &size, &frontier, &l.signed, &l.mac, &l.seals}
+	err := q.QueryRowContext(ctx, query).Scan(into...)
+	if isSQLite(err) { // without the table of seals, which then cannot be what it was
+		err = q.QueryRowContext(ctx, selectOld).Scan(into...)
+	}
+	if err != nil {
+		return l, err
+	}
+	return l, s.authenticate(&l, origin, size, frontier)
+}
+
+func (s *Store) authenticate(l *logState, origin string, size int64, frontier []byte) error {
+	if origin != s.keys.origin {
+		return fault.New(fault.StoreFailed, "%q is ledger %q, but the key is of %q", clean(s.path), origin, s.keys.origin).
+			WithHint("put the key that belongs to it into the folder keys")
+	}
+	var err error
+	if l.Frontier, err = ledger.ParseFrontier(size, frontier); err != nil {
+		return err
+	}
+	if !hmac.Equal(l.mac, l.sum(s.keys)) {
+		return fault.New(fault.StoreCorrupt, "the state of the log in %q was not written by this ledger", clean(s.path)).
+			WithHint("remit verify names what was changed")
+	}
+	return nil
+}
+
+// sign makes a checkpoint of the state.
+func (s *Store) sign(l *logState) ([]byte, error) {
+	c := ledger.Checkpoint{Origin: s.keys.origin, Size: l.Size, Root: l.Root(), Prev: l.signed}
+	return note.Sign(&note.Note{Text: c.String()}, s.keys.signer)
+}
+
+// index is where a node is stored, as tlog numbers them.
+func index(n ledger.Node) int64 { return tlog.StoredHashIndex(n.Level, n.N) }
+
+// tagger makes the tags of events, over their bytes as they are stored: a
+// compressed payload can be spelled in more than one way, and its commitment is
+// over what it says. They only tell where to look: what an event said is held by
+// the signed roots and the log's MAC. It is for one goroutine.
+type tagger struct {
+	mac hash.Hash
+	buf [sha256.Size]byte
+}
+
+func newTagger(k *keys) *tagger { return &tagger{mac: hmac.New(sha256.New, k.tag)} }
+
+func (t *tagger) tag(seq ledger.Seq, body, salt, data []byte) int64 {
+	t.mac.Reset()
+	binary.BigEndian.PutUint64(t.buf[:8], uint64(seq))
+	binary.BigEndian.PutUint64(t.buf[8:16], uint64(len(body)))
+	binary.BigEndian.PutUint64(t.buf[16:24], uint64(len(salt)))
+	t.mac.Write(t.buf[:24])
+	t.mac.Write(body)
+	t.mac.Write(salt)
+	t.mac.Write(data)
+	return int64(binary.BigEndian.Uint32(t.mac.Sum(t.buf[:0])) >> 1) // SQLite keeps it in 4 bytes
+}

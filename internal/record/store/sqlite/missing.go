@@ -1,0 +1,97 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/wholefile"
+)
+
+// Present reports whether the ledger's file is there. Keys without a file are
+// fault.StoreMissing; a folder that has neither is a place for a new ledger.
+func Present(home string) error {
+	file, dir := filepath.Join(home, File), filepath.Join(home, keyFolder)
+	sign, staged := filepath.Join(dir, signFile), filepath.Join(dir, stagedFile)
+	keys := exists(sign) || exists(filepath.Join(dir, blobFile)) || exists(filepath.Join(dir, publicFile))
+	// The file is looked at last: a process that makes a ledger makes the file after the
+	// staged key, and before that key takes its name.
+	if !keys || !exists(sign) && exists(staged) || hasContent(file) {
+		return nil
+	}
+	return errMissing(home)
+}
+
+func errMissing(home string) error {
+	return fault.New(fault.StoreMissing, "the ledger %q is missing or empty, but its keys are in %q", clean(filepath.Join(home, File)), clean(filepath.Join(home, keyFolder))).
+		WithHint("restore the file from a copy; or start over, without the record and the grants of the old ledger: remit init --new-ledger")
+}
+
+// hasLedger reports whether the file holds a ledger, or anything else that is not an
+// empty database. Any doubt counts as yes.
+func (s *Store) hasLedger(ctx context.Context) bool {
+	if !hasContent(s.path) {
+		return false
+	}
+	db := s.connect("mode=ro&_pragma=busy_timeout(10000)")
+	v, err := s.version(ctx, db)
+	return errors.Join(err, db.Close()) != nil || v > 0
+}
+
+// hasContent reports whether a file is there and not empty. Any doubt counts as yes.
+func hasContent(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Size() > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)
+}
+
+// Retired says what Retire moved.
+type Retired struct {
+	Folder string // where the old keys are now; "": there were none
+	Origin string // of the old ledger, "" if its keys do not tell
+}
+
+// Retire moves the keys of a ledger whose file is missing out of the way, so that the
+// next Open makes a new ledger with keys of its own. Also names further files, below
+// home, that were of use only with the old ledger. A ledger that is there is refused.
+func Retire(ctx context.Context, home string, also ...string) (Retired, error) {
+	s := &Store{home: home, path: filepath.Join(home, File)}
+	unlock, err := wholefile.Lock(filepath.Join(home, "setup.lock"))
+	if err != nil {
+		return Retired{}, s.fault(err, "the old ledger's keys cannot be moved")
+	}
+	defer unlock()
+	if s.hasLedger(ctx) {
+		return Retired{}, fault.New(fault.Usage, "there is a ledger in %q already", clean(home)).
+			WithHint("remit verify checks it; to keep another one, name another folder with REMIT_HOME")
+	}
+	// The signing key goes last: until then the ledger counts as missing.
+	names := append(slices.Clone(also), File, File+"-wal", File+"-shm", filepath.Join(keyFolder, stagedFile),
+		filepath.Join(keyFolder, publicFile), filepath.Join(keyFolder, blobFile), filepath.Join(keyFolder, signFile))
+	out := Retired{}
+	if k, err := loadKeys(home); err == nil {
+		out.Origin = k.origin
+	}
+	folder := filepath.Join(home, keyFolder, "retired", time.Now().UTC().Format("20060102T150405.000000000Z"))
+	for _, name := range names {
+		from := filepath.Join(home, name)
+		if !exists(from) {
+			continue
+		}
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return out, s.fault(err, "the old ledger's keys cannot be moved")
+		}
+		if err := os.Rename(from, filepath.Join(folder, filepath.Base(name))); err != nil {
+			return out, s.fault(err, "the old ledger's keys cannot be moved")
+		}
+		out.Folder = folder
+	}
+	if out.Folder == "" {
+		return out, nil
+	}
+	return out, s.fault(errors.Join(wholefile.SyncFolder(out.Folder), wholefile.SyncFolder(filepath.Join(home, keyFolder))), "the old ledger's keys cannot be moved")
+}

@@ -1,0 +1,215 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
+)
+
+const ownerFolder = "owners"
+
+func (s *Store) ownerPath(id uuid.UUID) string {
+	return filepath.Join(s.home, ownerFolder, id.String()+".lock")
+}
+
+// holdOwner takes the lock that tells other processes that this one lives. It
+// is held until Close, or until the kernel drops it with the process.
+func (s *Store) holdOwner() error {
+	s.ownerMu.Lock()
+	defer s.ownerMu.Unlock()
+	if s.ownerLock != nil {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Join(s.home, ownerFolder), 0o700); err != nil {
+		return s.fault(err, "the run's owner cannot be recorded")
+	}
+	for range 2000 {
+		f, err := lockOwner(s.ownerPath(s.owner))
+		if err != nil {
+			return s.fault(err, "the run's owner cannot be recorded")
+		}
+		if f != nil {
+			s.ownerLock = f
+			return nil
+		}
+		time.Sleep(time.Millisecond) // the other one removes the file when it has looked at all
+	}
+	return fault.New(fault.StoreFailed, "the run's owner cannot be recorded: %q is held by another process", clean(s.ownerPath(s.owner)))
+}
+
+// lockOwner makes and locks an owner's file. It gives nil where a process that
+// recovers was faster and has taken the new file for a dead one's.
+func lockOwner(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		if isAt(f, path) {
+			return f, nil
+		}
+	} else if !errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, errors.Join(err, f.Close())
+	}
+	return nil, f.Close()
+}
+
+func (s *Store) releaseOwner() error {
+	s.ownerMu.Lock()
+	defer s.ownerMu.Unlock()
+	if s.ownerLock == nil {
+		return nil
+	}
+	err := errors.Join(os.Remove(s.ownerPath(s.owner)), s.ownerLock.Close())
+	s.ownerLock = nil
+	return err
+}
+
+// Recover implements store.Store. A run is left alone unless the lock of its
+// owner can be taken or is gone.
+func (s *Store) Recover(ctx context.Context) (int, error) {
+	if s.readOnly {
+		return 0, s.errReadOnly()
+	}
+	closed := 0
+	locks := map[uuid.UUID]*os.File{}
+	defer func() {
+		for _, f := range locks {
+			if f != nil {
+				_ = f.Close() // releases the lock
+			}
+		}
+	}()
+	for before := ledger.Seq(0); ; {
+		runs, err := s.Runs(ctx, store.RunFilter{Status: ledger.Running, Before: before, Limit: page})
+		if err != nil || len(runs) == 0 {
+			return closed, errors.Join(err, s.reclaim(ctx), s.removeOwners(locks))
+		}
+		for _, r := range runs {
+			before = r.Seq
+			if dead, err := s.dead(r.Owner, locks); err != nil || !dead {
+				if err != nil {
+					return closed, err
+				}
+				continue
+			}
+			did, err := s.interrupt(ctx, r.Seq)
+			if err != nil {
+				return closed, err
+			}
+			if did {
+				closed++
+			}
+		}
+	}
+}
+
+// dead reports whether no process holds the owner's lock, and keeps it from
+// being taken until Recover returns.
+func (s *Store) dead(owner uuid.UUID, locks map[uuid.UUID]*os.File) (bool, error) {
+	if owner == s.owner {
+		return false, nil
+	}
+	if _, ok := locks[owner]; ok {
+		return true, nil
+	}
+	for range 100 {
+		f, err := os.OpenFile(s.ownerPath(owner), os.O_RDWR, 0)
+		if errors.Is(err, os.ErrNotExist) {
+			locks[owner] = nil
+			return true, nil
+		}
+		if err != nil {
+			return false, s.fault(err, "the owner of a run cannot be found out")
+		}
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil && isAt(f, s.ownerPath(owner)) {
+			locks[owner] = f
+			return true, nil
+		}
+		_ = f.Close() // nothing was written
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return false, nil
+		}
+		if err != nil {
+			return false, s.fault(err, "the owner of a run cannot be found out")
+		}
+		// Another process has removed the file that was opened, and its place may
+		// be taken by one that a living owner holds: look again.
+	}
+	return false, nil // in doubt it lives
+}
+
+// isAt reports whether an open file is the one that a path names.
+func isAt(f *os.File, path string) bool {
+	mine, ferr := f.Stat()
+	there, perr := os.Stat(path)
+	return ferr == nil && perr == nil && os.SameFile(mine, there)
+}
+
+// removeOwners removes the files of dead owners, also of those that died
+// before they had recorded a run.
+func (s *Store) removeOwners(locks map[uuid.UUID]*os.File) error {
+	files, err := os.ReadDir(filepath.Join(s.home, ownerFolder))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return s.fault(err, "dead owners cannot be found")
+	}
+	for _, f := range files {
+		if id, err := uuid.Parse(strings.TrimSuffix(f.Name(), ".lock")); err == nil && s.ownerPath(id) == filepath.Join(s.home, ownerFolder, f.Name()) {
+			if _, err := s.dead(id, locks); err != nil {
+				return err
+			}
+		}
+	}
+	for owner, f := range locks {
+		if f == nil {
+			continue
+		}
+		if err := os.Remove(s.ownerPath(owner)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return s.fault(err, "a dead owner's lock cannot be removed")
+		}
+	}
+	return nil
+}
+
+// interrupt closes a run and its open calls. The writer refuses the entries
+// where another process has been faster, and then nothing was done.
+func (s *Store) interrupt(ctx context.Context, run ledger.Seq) (bool, error) {
+	p, err := readProgress(ctx, s.read, run)
+	if err != nil {
+		return false, s.fault(err, "an interrupted run cannot be read")
+	}
+	if p.Status != tool.Pending {
+		return false, nil
+	}
+	now := time.Now().UnixMicro()
+	var entries []ledger.Entry
+	for _, call := range p.Open() {
+		entries = append(entries, ledger.Entry{Event: ledger.Event{
+			Kind: ledger.CallOutcome, At: now, Run: run, Call: call, Status: tool.StatusInterrupted, Code: fault.Interrupted,
+		}})
+	}
+	entries = append(entries, ledger.Entry{Durable: true, Event: ledger.Event{
+		Kind: ledger.RunFinished, At: now, Run: run, Status: tool.StatusInterrupted, Code: fault.Interrupted,
+	}})
+	_, err = s.Append(ctx, entries...)
+	if err == nil || !errors.Is(err, fault.Internal) {
+		return err == nil, err
+	}
+	if again, rerr := readProgress(ctx, s.read, run); rerr == nil && again.Status != tool.Pending {
+		return false, nil
+	}
+	return false, err
+}

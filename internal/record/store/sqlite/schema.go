@@ -1,0 +1,340 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/record/ledger"
+)
+
+// applicationID marks the file as a ledger: "Rmit".
+const applicationID = 0x526d6974
+
+// migrations bring an empty file up to date, one version each. What was
+// published is never changed. PRAGMA user_version counts what was applied.
+var migrations = []string{schema1, schema2, schema3, schema4, schema5}
+
+// In events, run and call repeat what body says, for the index; body is what
+// the log commits to, data the payload (see EncodeParts), zstd where its first
+// byte says so, and salt what the commitment was salted with. A tag is 31
+// bits of a MAC of seq and body, which lets verification name the very
+// event that was changed, not only the checkpoint that it is before.
+// Nodes are interior nodes of the Merkle tree from level [storedLevel] on.
+const schema1 = `
+CREATE TABLE events(seq INTEGER PRIMARY KEY, run INTEGER NOT NULL, call INTEGER NOT NULL, tag INTEGER NOT NULL, body BLOB NOT NULL, salt BLOB, data BLOB) STRICT;
+CREATE INDEX events_run ON events(run, call);
+CREATE TABLE blobs(address BLOB NOT NULL UNIQUE, size INTEGER NOT NULL, enc INTEGER NOT NULL, data BLOB NOT NULL) STRICT;
+CREATE TABLE nodes(idx INTEGER PRIMARY KEY, hash BLOB NOT NULL) STRICT;
+CREATE TABLE log(id INTEGER PRIMARY KEY CHECK(id = 1), origin TEXT NOT NULL, size INTEGER NOT NULL, frontier BLOB NOT NULL, signed INTEGER NOT NULL, mac BLOB NOT NULL) STRICT;
+CREATE TABLE checkpoints(size INTEGER PRIMARY KEY, note BLOB NOT NULL) STRICT;
+CREATE TABLE runs(seq INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, status INTEGER NOT NULL, mode INTEGER NOT NULL, started INTEGER NOT NULL, ended INTEGER NOT NULL, total INTEGER NOT NULL, completed INTEGER NOT NULL, denied INTEGER NOT NULL, failed INTEGER NOT NULL) STRICT;
+CREATE INDEX runs_open ON runs(seq) WHERE status = 0;
+CREATE TABLE run_tools(tool TEXT NOT NULL, run INTEGER NOT NULL, PRIMARY KEY(tool, run)) STRICT, WITHOUT ROWID;
+` + appendOnly
+
+// What calls were refused while they ran is counted beside the calls.
+const schema2 = `ALTER TABLE runs ADD COLUMN refused INTEGER NOT NULL DEFAULT 0;`
+
+// Grants, budgets and approvals. Rows of these tables change; each carries a MAC
+// over all its columns, and seals one over each table (see sealed.go, which
+// must be used for every change). Times are microseconds since 1970 UTC; IDs are
+// 16 bytes; seq is the event that made the row (of a standing: its newest
+// change); what is private is in that event's payload, never here.
+//
+//   - grants: those that were issued or delegated here; parent is 16 zero bytes
+//     for a root.
+//   - standings: of grants that are not active, or were not at some time
+//     (standing as store.Standing numbers them, since when).
+//   - proofs: holders' proofs that were used, each until it is over.
+//   - budgets: one row for each limit of a node; what as store.MeterID names it,
+//     spent for good.
+//   - leases: what a run has leased of a meter and not accounted for (amount), and
+//     how much of what it used it has accounted for as spent (settled).
+//   - questions: state as store.QuestionState numbers them; run is 0 for none;
+//     once is 1 where a yes is good for one call; until as store.Question has it.
+//   - votes: one person's answer to a question; yes and admin are 0 or 1.
+//   - seals: see sealed.go; version grows with every change of the table.
+const schema3 = `
+CREATE TABLE grants(id BLOB NOT NULL PRIMARY KEY, parent BLOB NOT NULL, holder TEXT NOT NULL, seq INTEGER NOT NULL UNIQUE, mac BLOB NOT NULL) STRICT, WITHOUT ROWID;
+CREATE INDEX grants_parent ON grants(parent, seq);
+CREATE INDEX grants_holder ON grants(holder, seq);
+CREATE TABLE standings(id BLOB NOT NULL PRIMARY KEY, standing INTEGER NOT NULL, since INTEGER NOT NULL, seq INTEGER NOT NULL UNIQUE, mac BLOB NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE proofs(id BLOB NOT NULL PRIMARY KEY, until INTEGER NOT NULL, mac BLOB NOT NULL) STRICT, WITHOUT ROWID;
+CREATE INDEX proofs_until ON proofs(until);
+CREATE TABLE budgets(node BLOB NOT NULL, what TEXT NOT NULL, lim INTEGER NOT NULL, spent INTEGER NOT NULL, mac BLOB NOT NULL, PRIMARY KEY(node, what)) STRICT, WITHOUT ROWID;
+CREATE TABLE leases(node BLOB NOT NULL, what TEXT NOT NULL, run INTEGER NOT NULL, amount INTEGER NOT NULL, settled INTEGER NOT NULL, mac BLOB NOT NULL, PRIMARY KEY(node, what, run)) STRICT, WITHOUT ROWID;
+CREATE INDEX leases_run ON leases(run);
+CREATE TABLE questions(id BLOB NOT NULL PRIMARY KEY, binding BLOB NOT NULL, state INTEGER NOT NULL, run INTEGER NOT NULL, until INTEGER NOT NULL, once INTEGER NOT NULL, needs INTEGER NOT NULL, admin INTEGER NOT NULL, seq INTEGER NOT NULL UNIQUE, mac BLOB NOT NULL) STRICT, WITHOUT ROWID;
+CREATE INDEX questions_binding ON questions(binding, state);
+CREATE INDEX questions_state ON questions(state, seq);
+CREATE TABLE votes(question BLOB NOT NULL, by TEXT NOT NULL, yes INTEGER NOT NULL, admin INTEGER NOT NULL, seq INTEGER NOT NULL, mac BLOB NOT NULL, PRIMARY KEY(question, by)) STRICT, WITHOUT ROWID;
+CREATE TABLE seals(name TEXT NOT NULL PRIMARY KEY, version INTEGER NOT NULL, rows INTEGER NOT NULL, sum BLOB NOT NULL, mac BLOB NOT NULL) STRICT, WITHOUT ROWID;
+`
+
+// Agents and their sessions. Rows are sealed as those of schema3; leaf is the
+// SHA-256 of the Merkle leaf of the event that made the row, so that an event that
+// was rewritten is refused when it is used.
+//
+//   - agents, sessions: the newest version of each; gone is 1 once it was deleted,
+//     created the time of its first event, seq its newest. Of a session, agent and
+//     parent are 16 zero bytes for none, last is the number of its last message,
+//     files and bytes what it holds now, runs how many runs belong to it.
+//   - messages: which event has which message of a session. Such a row is never
+//     changed and is in no seal: the events tell of all of them, and a session's last
+//     of how many there are. at and commitment are the event's.
+//   - files: the newest version of each path; sha256 and address (of the blob) are
+//     zero for folders and deletions, address for empty files too. What is asked
+//     while others wait to write reads files_there, however much was deleted.
+//   - session_runs: which runs belong to which session, for lists.
+const schema4 = `
+CREATE TABLE agents(id BLOB NOT NULL PRIMARY KEY, name TEXT NOT NULL, version INTEGER NOT NULL, gone INTEGER NOT NULL, created INTEGER NOT NULL, seq INTEGER NOT NULL, leaf BLOB NOT NULL, mac BLOB NOT NULL) STRICT, WITHOUT ROWID;
+CREATE INDEX agents_name ON agents(name);
+CREATE TABLE sessions(id BLOB NOT NULL PRIMARY KEY, agent BLOB NOT NULL, parent BLOB NOT NULL, version INTEGER NOT NULL, gone INTEGER NOT NULL, last INTEGER NOT NULL, files INTEGER NOT NULL, bytes INTEGER NOT NULL, runs INTEGER NOT NULL, created INTEGER NOT NULL, seq INTEGER NOT NULL, leaf BLOB NOT NULL, mac BLOB NOT NULL) STRICT, WITHOUT ROWID;
+CREATE INDEX sessions_agent ON sessions(agent, id);
+CREATE INDEX sessions_parent ON sessions(parent, id);
+CREATE TABLE messages(session BLOB NOT NULL, number INTEGER NOT NULL, run INTEGER NOT NULL, at INTEGER NOT NULL, seq INTEGER NOT NULL, commitment BLOB NOT NULL, mac BLOB NOT NULL, PRIMARY KEY(session, number)) STRICT, WITHOUT ROWID;
+CREATE TABLE files(session BLOB NOT NULL, path TEXT NOT NULL, version INTEGER NOT NULL, folder INTEGER NOT NULL, gone INTEGER NOT NULL, size INTEGER NOT NULL, sha256 BLOB NOT NULL, address BLOB NOT NULL, created INTEGER NOT NULL, modified INTEGER NOT NULL, seq INTEGER NOT NULL, leaf BLOB NOT NULL, mac BLOB NOT NULL, PRIMARY KEY(session, path)) STRICT, WITHOUT ROWID;
+CREATE INDEX files_there ON files(session, path) WHERE gone = 0;
+CREATE TABLE session_runs(session BLOB NOT NULL, run INTEGER NOT NULL, PRIMARY KEY(session, run)) STRICT, WITHOUT ROWID;
+`
+
+// Requests that clients made under a key (store.Requests). Rows are sealed as those of
+// schema3; holder and key are the primary key, until a time, status and place what is
+// kept of the answer.
+const schema5 = `
+CREATE TABLE requests(holder TEXT NOT NULL, key BLOB NOT NULL, print BLOB NOT NULL, until INTEGER NOT NULL, status INTEGER NOT NULL, place TEXT NOT NULL, mac BLOB NOT NULL, PRIMARY KEY(holder, key)) STRICT, WITHOUT ROWID;
+CREATE INDEX requests_until ON requests(until);
+CREATE INDEX requests_holder ON requests(holder, until);
+`
+
+// What was written stays: a bug that tries to change it fails.
+const appendOnly = `
+CREATE TRIGGER events_update BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'events are append-only'); END;
+CREATE TRIGGER events_delete BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'events are append-only'); END;
+CREATE TRIGGER blobs_update BEFORE UPDATE ON blobs BEGIN SELECT RAISE(ABORT, 'blobs are append-only'); END;
+CREATE TRIGGER blobs_delete BEFORE DELETE ON blobs BEGIN SELECT RAISE(ABORT, 'blobs are append-only'); END;
+CREATE TRIGGER nodes_update BEFORE UPDATE ON nodes BEGIN SELECT RAISE(ABORT, 'nodes are append-only'); END;
+CREATE TRIGGER nodes_delete BEFORE DELETE ON nodes BEGIN SELECT RAISE(ABORT, 'nodes are append-only'); END;
+CREATE TRIGGER checkpoints_update BEFORE UPDATE ON checkpoints BEGIN SELECT RAISE(ABORT, 'checkpoints are append-only'); END;
+CREATE TRIGGER checkpoints_delete BEFORE DELETE ON checkpoints BEGIN SELECT RAISE(ABORT, 'checkpoints are append-only'); END;
+CREATE TRIGGER log_delete BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END;
+`
+
+// setup makes or upgrades what is missing, and loads the keys. Processes that
+// start at once take turns.
+func (s *Store) setup(ctx context.Context) error {
+	if ready, err := s.ready(ctx); err != nil || ready {
+		return s.fault(err, "the ledger cannot be opened")
+	}
+	unlock, err := wholefile.Lock(filepath.Join(s.home, "setup.lock"))
+	if err != nil {
+		return s.fault(err, "the ledger cannot be made")
+	}
+	defer unlock()
+	return s.fault(s.make(ctx), "the ledger cannot be made")
+}
+
+// ready reports whether there is an up-to-date ledger.
+func (s *Store) ready(ctx context.Context) (bool, error) {
+	info, err := os.Stat(s.path)
+	if err != nil || info.Size() == 0 || !exists(filepath.Join(s.home, keyFolder, signFile)) {
+		return false, nil //nolint:nilerr // made next, which reports what is wrong
+	}
+	if s.keys, err = loadKeys(s.home); err != nil {
+		return false, err
+	}
+	db := s.connect("mode=rw&_pragma=busy_timeout(10000)&_pragma=query_only(1)")
+	s.read = &reader{DB: db}
+	v, err := s.version(ctx, db)
+	mode := ""
+	if err == nil {
+		err = db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode)
+	}
+	if err != nil || v != len(migrations) || mode != "wal" { // a restored copy may be in another mode
+		s.read = nil
+		return false, errors.Join(err, db.Close())
+	}
+	return true, nil
+}
+
+// make makes a new ledger, or brings the file up to date. The signing key takes its
+// name once the file is complete: where the key is, there was a ledger, so a file
+// that is missing then is not made anew.
+func (s *Store) make(ctx context.Context) error {
+	key, staged := filepath.Join(s.home, keyFolder, signFile), filepath.Join(s.home, keyFolder, stagedFile)
+	if err := Present(s.home); err != nil {
+		return err
+	}
+	fresh := !exists(key) && (exists(staged) || !hasContent(s.path))
+	if !fresh {
+		if err := s.upgrade(ctx, false); err != nil {
+			return err
+		}
+		return wholefile.SyncFolder(s.home)
+	}
+	if err := makeKeys(s.home); err != nil {
+		return err
+	}
+	if err := s.upgrade(ctx, true); err != nil {
+		return err
+	}
+	if err := wholefile.SyncFolder(s.home); err != nil {
+		return err
+	}
+	return errors.Join(os.Rename(staged, key), wholefile.SyncFolder(filepath.Dir(key)))
+}
+
+// upgrade applies the migrations that the file lacks.
+func (s *Store) upgrade(ctx context.Context, fresh bool) (err error) {
+	sign, create := signFile, 0
+	if fresh {
+		sign, create = stagedFile, os.O_CREATE
+	}
+	if s.keys, err = loadKeysWith(s.home, sign); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(s.path, create|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	db := s.connect("mode=rw&_pragma=busy_timeout(10000)")
+	db.SetMaxOpenConns(1)
+	return errors.Join(s.migrate(ctx, db, fresh), db.Close())
+}
+
+func (s *Store) migrate(ctx context.Context, db *sql.DB, fresh bool) error {
+	v, err := s.version(ctx, db)
+	if err != nil {
+		return err
+	}
+	if v == 0 && !fresh {
+		return errMissing(s.home)
+	}
+	if _, err := db.ExecContext(ctx, "PRAGMA journal_mode=WAL"); err != nil {
+		return err
+	}
+	for ; v < len(migrations); v++ {
+		if err := s.apply(ctx, db, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) apply(ctx context.Context, db *sql.DB, v int) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
+	if _, err := tx.ExecContext(ctx, migrations[v]); err != nil {
+		return err
+	}
+	if v == 0 {
+		l := logState{Frontier: ledger.Frontier{}}
+		if _, err := tx.ExecContext(ctx, "INSERT INTO log VALUES(1, ?, 0, x'', 0, ?)", s.keys.origin, l.sum(s.keys)); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, "PRAGMA application_id = 1382902132"); err != nil {
+			return err
+		}
+	}
+	if v+1 >= sealedFormat {
+		if err := s.makeSeals(ctx, tx, v+1); err != nil {
+			return err
+		}
+	}
+	if _, err := tx.ExecContext(ctx, "PRAGMA user_version = "+string(rune('1'+v))); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// version is how many migrations were applied. A file of another program or
+// of a newer Remit is refused.
+func (s *Store) version(ctx context.Context, db *sql.DB) (int, error) {
+	var v, app, objects int
+	row := db.QueryRowContext(ctx, "SELECT (SELECT user_version FROM pragma_user_version), (SELECT application_id FROM pragma_application_id), (SELECT count(*) FROM sqlite_master)")
+	if err := row.Scan(&v, &app, &objects); err != nil {
+		return 0, err
+	}
+	if app != applicationID && (app != 0 || objects > 0 || v != 0) {
+		return 0, fault.New(fault.StoreCorrupt, "%q is a database of another program", clean(s.path)).
+			WithHint("move it away, or name another home folder")
+	}
+	if v > len(migrations) {
+		return 0, fault.New(fault.StoreVersion, "%q was made by a newer Remit (format %d, this one knows %d)", clean(s.path), v, len(migrations)).
+			WithHint("use the newer Remit")
+	}
+	return v, nil
+}
+
+// sealedFormat is the first format that has the tables of grants, budgets and
+// approvals, agentsFormat the first with those of agents and sessions, requestsFormat
+// with that of requests.
+const (
+	sealedFormat = 3
+	agentsFormat = 4
+
+	requestsFormat = 5
+)
+
+// leastFormat is the oldest format that is read without being brought up to
+// date.
+const leastFormat = 1
+
+// checkVersion refuses what a reader can neither read nor upgrade.
+func (s *Store) checkVersion(ctx context.Context, db *sql.DB) error {
+	v, err := s.version(ctx, db)
+	s.format = v
+	if err == nil && v < leastFormat {
+		err = fault.New(fault.StoreVersion, "%q is in an older format (%d of %d)", clean(s.path), v, len(migrations)).
+			WithHint("open it once for writing")
+	}
+	return s.fault(err, "the ledger cannot be opened")
+}
+
+// wantSchema is what sqlite_master holds in a sound ledger of a format.
+func wantSchema(ctx context.Context, format int) (map[string]string, error) {
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	if _, err := db.ExecContext(ctx, strings.Join(migrations[:format], "\n")); err != nil {
+		return nil, err
+	}
+	return readSchema(ctx, db)
+}
+
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+func readSchema(ctx context.Context, q querier) (map[string]string, error) {
+	rows, err := q.QueryContext(ctx, "SELECT type || ' ' || name, coalesce(sql, '') FROM sqlite_master")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	out := map[string]string{}
+	for rows.Next() {
+		var name, text string
+		if err := rows.Scan(&name, &text); err != nil {
+			return nil, err
+		}
+		out[name] = text
+	}
+	return out, rows.Err()
+}

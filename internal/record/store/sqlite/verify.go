@@ -1,0 +1,392 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+
+	"github.com/google/uuid"
+	"golang.org/x/mod/sumdb/tlog"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
+)
+
+// maxProblems is how many problems Verify names before it stops.
+const maxProblems = 100
+
+// errEnough ends a verification that has found its limit of problems.
+var errEnough = errors.New("enough problems found")
+
+// verification is one pass over one state of the file.
+type verification struct {
+	s   *Store
+	q   *sql.Conn // inside a read transaction
+	rep store.VerifyReport
+
+	log   logState
+	tree  ledger.Frontier
+	last  ledger.Seq
+	torn  bool // an event is missing or changed: roots cannot fit from here on
+	nodes map[int64]tlog.Hash
+	notes map[int64]ledger.Checkpoint
+	older *ledger.Checkpoint
+	runs  map[ledger.Seq]*runCheck
+	refs  map[[32]byte]blobUse
+
+	derived map[*sealedTable]map[string]derivedRow // what events say of rows that change
+
+	messages    map[ledger.Seq]rowDigest // what events say of rows that do not
+	sessionRuns map[ledger.Seq]uuid.UUID
+}
+
+type runCheck struct {
+	*ledger.Progress
+	id            []byte
+	mode          ledger.Mode
+	started       int64
+	planned       uint32
+	seen, skipped bool // skipped: some event made no sense, so the projection need not fit
+}
+
+type blobUse struct {
+	size int64
+	seq  ledger.Seq
+}
+
+// Verify implements store.Store. What is wrong with the ledger is in the
+// report; an error means that it could not be found out.
+func (s *Store) Verify(ctx context.Context, o store.VerifyOptions) (store.VerifyReport, error) {
+	conn, err := s.read.Conn(ctx)
+	if err != nil {
+		return store.VerifyReport{}, s.fault(err, "the ledger cannot be verified")
+	}
+	defer conn.Close()
+	v := &verification{s: s, q: conn, runs: map[ledger.Seq]*runCheck{}, refs: map[[32]byte]blobUse{},
+		nodes: map[int64]tlog.Hash{}, notes: map[int64]ledger.Checkpoint{}, derived: map[*sealedTable]map[string]derivedRow{},
+		messages: map[ledger.Seq]rowDigest{}, sessionRuns: map[ledger.Seq]uuid.UUID{}}
+	if _, err = conn.ExecContext(ctx, "BEGIN"); err == nil {
+		defer conn.ExecContext(context.WithoutCancel(ctx), rollback) //nolint:errcheck // nothing was written
+		err = v.all(ctx, o)
+	}
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	if err = s.fault(err, "the ledger cannot be verified"); errors.Is(err, fault.StoreCorrupt) {
+		v.rep.Problems = append(v.rep.Problems, store.Problem{Table: "file", Key: clean(s.path), Msg: fault.Message(err)})
+		err = nil
+	}
+	return v.rep, err
+}
+
+func (v *verification) all(ctx context.Context, o store.VerifyOptions) error {
+	if o.Checkpoint != nil {
+		c, err := ledger.OpenCheckpoint(o.Checkpoint, v.s.keys.verifier)
+		if err != nil {
+			return err
+		}
+		v.older = &c
+	}
+	if err := v.state(ctx); err != nil {
+		return err
+	}
+	if v.older != nil && v.older.Size > v.log.Size {
+		return v.problem("log", "size", 0, "the older checkpoint covers %d events, the ledger has only %d", v.older.Size, v.log.Size)
+	}
+	if o.Run != uuid.Nil {
+		return v.oneRun(ctx, o.Run)
+	}
+	for _, step := range []func(context.Context) error{v.file, v.loadNodes, v.loadNotes, v.events, v.ends, v.projection, v.tools, v.sealed, v.conversations, v.runsOfSessions, v.blobs} {
+		err := step(ctx)
+		if isSQLite(err) && len(v.rep.Problems) > 0 && !errors.Is(v.s.fault(err, ""), fault.StoreCorrupt) {
+			return nil // what the schema lacks has been told; what needs it cannot be read
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// problem reports one; its error ends the verification when there are enough.
+func (v *verification) problem(table, key string, seq ledger.Seq, format string, args ...any) error {
+	v.rep.Problems = append(v.rep.Problems, store.Problem{Table: table, Key: key, Seq: seq, Msg: fmt.Sprintf(format, args...)})
+	if len(v.rep.Problems) >= maxProblems {
+		return errEnough
+	}
+	return nil
+}
+
+// state reads the log's row.
+func (v *verification) state(ctx context.Context) error {
+	l, err := v.s.readLog(ctx, v.q)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = v.problem("log", "1", 0, "the row is missing")
+	} else if c := fault.CodeOf(err); err != nil && (c == fault.StoreCorrupt || c == fault.StoreFailed) && !isSQLite(err) {
+		err = v.problem("log", "1", 0, "%s", fault.Message(err))
+	}
+	v.log, v.rep.Size = l, uint64(max(l.Size, 0))
+	return err
+}
+
+// file has SQLite check its own structures, and compares the schema.
+func (v *verification) file(ctx context.Context) error {
+	rows, err := v.q.QueryContext(ctx, "PRAGMA integrity_check(20)")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var msg string
+		if err := rows.Scan(&msg); err != nil {
+			return err
+		}
+		if msg != "ok" {
+			if err := v.problem("file", clean(v.s.path), 0, "SQLite: %s", msg); err != nil {
+				return err
+			}
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	return v.schema(ctx)
+}
+
+func (v *verification) schema(ctx context.Context) error {
+	want, err := wantSchema(ctx, v.s.format)
+	if err != nil {
+		return err
+	}
+	got, err := readSchema(ctx, v.q)
+	if err != nil {
+		return err
+	}
+	for name, text := range want {
+		have, ok := got[name]
+		delete(got, name)
+		if ok && have == text {
+			continue
+		}
+		if err := v.problem("schema", name, 0, "it is missing or was changed"); err != nil {
+			return err
+		}
+	}
+	for name := range got {
+		if err := v.problem("schema", name, 0, "it does not belong to a ledger"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *verification) loadNodes(ctx context.Context) error {
+	return each(ctx, v.q, "SELECT idx, hash FROM nodes", func(rows *sql.Rows) error {
+		var idx int64
+		var hash []byte
+		if err := rows.Scan(&idx, &hash); err != nil {
+			return err
+		}
+		if len(hash) != tlog.HashSize || idx < 0 {
+			return v.problem("nodes", fmt.Sprint(idx), 0, "it has %d bytes", len(hash))
+		}
+		v.nodes[idx] = tlog.Hash(hash)
+		return nil
+	})
+}
+
+type signedNote struct {
+	size int64
+	note []byte
+	c    ledger.Checkpoint
+	err  error
+}
+
+// loadNotes checks every checkpoint's signature and that none is missing:
+// each names the one before it, and the log's row the newest.
+func (v *verification) loadNotes(ctx context.Context) error {
+	var all []signedNote
+	err := each(ctx, v.q, "SELECT size, note FROM checkpoints ORDER BY size", func(rows *sql.Rows) error {
+		var n signedNote
+		err := rows.Scan(&n.size, &n.note)
+		all = append(all, n)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for part := range slices.Chunk(all, 64) {
+		g.Go(func() error {
+			for i := range part {
+				part[i].c, part[i].err = ledger.OpenCheckpoint(part[i].note, v.s.keys.verifier)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // errors are kept with their notes
+	prev := int64(0)
+	for _, n := range all {
+		if err := v.note(n, prev); err != nil {
+			return err
+		}
+		prev = n.size
+	}
+	if prev != v.log.signed {
+		return v.problem("checkpoints", fmt.Sprint(v.log.signed), 0, "the newest checkpoint is of size %d, the log says %d", prev, v.log.signed)
+	}
+	return nil
+}
+
+func (v *verification) note(n signedNote, prev int64) error {
+	key := fmt.Sprint(n.size)
+	switch {
+	case n.err != nil:
+		return v.problem("checkpoints", key, 0, "%s", fault.Message(n.err))
+	case n.c.Size != n.size:
+		return v.problem("checkpoints", key, 0, "its note is of size %d", n.c.Size)
+	case n.c.Prev != prev:
+		return v.problem("checkpoints", key, 0, "the checkpoint of size %d before it is missing or was added: before it is %d", n.c.Prev, prev)
+	case n.size > v.log.Size:
+		return v.problem("checkpoints", key, 0, "it covers %d events, the log has %d", n.size, v.log.Size)
+	}
+	v.notes[n.size] = n.c
+	v.rep.Signed = uint64(n.size)
+	return nil
+}
+
+// each calls f for every row.
+func each(ctx context.Context, q querier, query string, f func(*sql.Rows) error, args ...any) error {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := f(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// event takes the next event of the whole ledger.
+func (v *verification) event(r *rawEvent, c *checkedEvent) error {
+	if v.last++; r.seq != v.last {
+		v.torn = true
+		if err := v.problem("events", fmt.Sprint(v.last), v.last, "events %d to %d are missing", v.last, r.seq-1); err != nil {
+			return err
+		}
+		v.last = r.seq
+	}
+	v.rep.Events++
+	for _, msg := range c.problems {
+		if err := v.problem("events", fmt.Sprint(r.seq), r.seq, "%s", msg); err != nil {
+			return err
+		}
+	}
+	v.torn = v.torn || c.changed
+	if err := v.leaf(c.leaf); err != nil {
+		return err
+	}
+	if !c.decoded {
+		return nil
+	}
+	for _, ref := range c.refs {
+		if _, ok := v.refs[ref.Address]; !ok {
+			v.refs[ref.Address] = blobUse{ref.Size, r.seq}
+		} else if v.refs[ref.Address].size != ref.Size {
+			return v.problem("events", fmt.Sprint(r.seq), r.seq, "it says that blob %x has %d bytes, another event differs", ref.Address, ref.Size)
+		}
+	}
+	v.deriveAgents(r.seq, c)
+	return v.fold(r.seq, &c.event)
+}
+
+// leaf adds a leaf to the tree and compares every root that is known there.
+func (v *verification) leaf(h tlog.Hash) error {
+	var err error
+	v.tree.Append(h, func(n ledger.Node) {
+		if n.Level < storedLevel || err != nil {
+			return
+		}
+		i := index(n)
+		got, ok := v.nodes[i]
+		delete(v.nodes, i)
+		first := ledger.Seq(n.N<<n.Level) + 1
+		if !ok {
+			err = v.problem("nodes", fmt.Sprint(i), first, "it is missing")
+		} else if got != n.Hash && !v.torn {
+			err = v.problem("nodes", fmt.Sprint(i), first, "it is not the hash of events %d to %d", first, int64(first)-1+1<<n.Level)
+		}
+	})
+	if err != nil || v.torn {
+		return err
+	}
+	size := v.tree.Size
+	if c, ok := v.notes[size]; ok && c.Root != v.tree.Root() {
+		v.torn = true
+		return v.problem("checkpoints", fmt.Sprint(size), ledger.Seq(c.Prev)+1, "events %d to %d are not what was signed", c.Prev+1, size)
+	}
+	if v.older != nil && v.older.Size == size && v.older.Root != v.tree.Root() {
+		return v.problem("log", "older checkpoint", 1, "the first %d events are not those of the older checkpoint", size)
+	}
+	return nil
+}
+
+func (v *verification) fold(seq ledger.Seq, e *ledger.Event) error {
+	if e.Kind == ledger.RunStarted {
+		v.rep.Runs++
+		v.runs[seq] = &runCheck{Progress: ledger.NewProgress(seq), id: e.ID, mode: e.Mode, started: e.At, planned: e.Total}
+		return nil
+	}
+	v.derive(seq, e)
+	if e.Run == 0 {
+		return nil // of authority, and of no run
+	}
+	r := v.runs[e.Run]
+	if r == nil {
+		return v.problem("events", fmt.Sprint(seq), seq, "its run %d does not exist", e.Run)
+	}
+	if err := r.Add(seq, e); err != nil {
+		r.skipped = true
+		return v.problem("events", fmt.Sprint(seq), seq, "%s", fault.Message(err))
+	}
+	t := ledger.Tally{Total: int(e.Total), Completed: int(e.Completed), Denied: int(e.Denied), Failed: int(e.Failed), Refused: int(e.Refused)}
+	if e.Kind == ledger.RunFinished && t != r.Tally {
+		return v.problem("events", fmt.Sprint(seq), seq, "it counts %+v calls, the run has %+v", t, r.Tally)
+	}
+	return nil
+}
+
+// ends compares what is known of the log's end.
+func (v *verification) ends(context.Context) error {
+	if v.older != nil && v.older.Size > v.tree.Size {
+		if err := v.problem("events", fmt.Sprint(v.older.Size), v.last+1, "events up to %d of the older checkpoint are missing", v.older.Size); err != nil {
+			return err
+		}
+	}
+	v.rep.Root = v.tree.Root().String()
+	if int64(v.last) != v.log.Size {
+		if err := v.problem("log", "1", min(v.last, ledger.Seq(v.log.Size))+1, "it counts %d events, the newest is %d", v.log.Size, v.last); err != nil {
+			return err
+		}
+	} else if !v.torn && !bytes.Equal(v.tree.Bytes(), v.log.Bytes()) {
+		if err := v.problem("log", "1", ledger.Seq(v.rep.Signed)+1, "the events after checkpoint %d are not what was recorded", v.rep.Signed); err != nil {
+			return err
+		}
+	}
+	for i := range v.nodes {
+		if err := v.problem("nodes", fmt.Sprint(i), 0, "it belongs to no events"); err != nil {
+			return err
+		}
+	}
+	return nil
+}

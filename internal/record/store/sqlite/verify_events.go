@@ -1,0 +1,285 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"golang.org/x/mod/sumdb/tlog"
+	"golang.org/x/sync/errgroup"
+	"modernc.org/sqlite"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/ledger"
+)
+
+// checkedEvent is what can be told of an event by itself.
+type checkedEvent struct {
+	event    ledger.Event
+	leaf     tlog.Hash
+	refs     []ledger.BlobRef
+	file     sealedRow // the row of a file that it makes
+	problems []string
+	changed  bool // its body or place is not what was recorded
+	decoded  bool
+}
+
+const chunkSize = 256
+
+// chunk is consecutive events on their way from the file through one of
+// several checkers back into order.
+type chunk struct {
+	rows    []rawEvent
+	tags    []int64
+	checked []checkedEvent
+	done    chan struct{}
+}
+
+// events checks all events: one goroutine reads, several decode and hash, and
+// the caller's takes them in order.
+func (v *verification) events(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	g, ctx := errgroup.WithContext(ctx)
+	work, order := make(chan *chunk, 4), make(chan *chunk, 8)
+	g.Go(func() error {
+		defer close(order)
+		defer close(work)
+		return v.readChunks(ctx, work, order)
+	})
+	for range runtime.GOMAXPROCS(0) {
+		g.Go(func() error {
+			tags := newTagger(v.s.keys)
+			for c := range work {
+				for i := range c.rows {
+					v.s.check(&c.rows[i], c.tags[i], tags, &c.checked[i])
+				}
+				close(c.done)
+			}
+			return nil
+		})
+	}
+	err := v.takeChunks(order)
+	if err != nil {
+		cancel()
+		for range order { // what was read already
+		}
+	}
+	if gerr := g.Wait(); err == nil {
+		err = gerr
+	}
+	return err
+}
+
+func (v *verification) takeChunks(order <-chan *chunk) error {
+	for c := range order {
+		<-c.done
+		for i := range c.rows {
+			if err := v.event(&c.rows[i], &c.checked[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (v *verification) readChunks(ctx context.Context, work, order chan<- *chunk) error {
+	c := newChunk()
+	send := func() error {
+		c.checked = make([]checkedEvent, len(c.rows))
+		for _, to := range []chan<- *chunk{work, order} {
+			select {
+			case to <- c:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		c = newChunk()
+		return nil
+	}
+	err := each(ctx, v.q, "SELECT seq, run, call, tag, body, salt, data FROM events ORDER BY seq", func(rows *sql.Rows) error {
+		var r rawEvent
+		var tag int64
+		if err := rows.Scan(&r.seq, &r.run, &r.call, &tag, &r.body, &r.salt, &r.data); err != nil {
+			return err
+		}
+		c.rows, c.tags = append(c.rows, r), append(c.tags, tag)
+		if len(c.rows) == chunkSize {
+			return send()
+		}
+		return nil
+	})
+	if err == nil && len(c.rows) > 0 {
+		err = send()
+	}
+	return err
+}
+
+func newChunk() *chunk {
+	return &chunk{rows: make([]rawEvent, 0, chunkSize), tags: make([]int64, 0, chunkSize), done: make(chan struct{})}
+}
+
+// check tells what can be told of an event by itself.
+func (s *Store) check(r *rawEvent, tag int64, tags *tagger, out *checkedEvent) {
+	out.leaf = tlog.RecordHash(r.body)
+	if tags.tag(r.seq, r.body, r.salt, r.data) != tag {
+		out.changed = true
+		out.problems = append(out.problems, "its body, its payload, its tag or its place is not what was recorded")
+	}
+	st, err := s.decodeRow(r)
+	out.event, out.decoded = st.Event, st.Event.Kind != 0
+	if err != nil {
+		out.problems = append(out.problems, fault.Message(err))
+	}
+	if st.Erased || err != nil {
+		return
+	}
+	if st.Event.Kind == ledger.FileSaved {
+		f, err := readFileState(st.Parts)
+		if err != nil {
+			out.problems = append(out.problems, "what it says of a file cannot be read")
+		}
+		out.file = fileRow(&st, f)
+		out.file[fileLeaf] = leafOf(r.body)
+	}
+	for _, p := range st.Parts {
+		if p.Blob != nil {
+			out.refs = append(out.refs, *p.Blob)
+		}
+	}
+}
+
+// projection compares table runs with what the events say.
+func (v *verification) projection(ctx context.Context) error {
+	err := each(ctx, v.q, v.s.selectProjected(), func(rows *sql.Rows) error {
+		var got projected
+		if err := got.scan(rows); err != nil {
+			return err
+		}
+		key := runID(got.id)
+		r := v.runs[got.seq]
+		if r == nil {
+			return v.problem("runs", key, got.seq, "event %d began no run", got.seq)
+		}
+		r.seen = true
+		if field := r.differs(&got); field != "" && !r.skipped {
+			return v.problem("runs", key, got.seq, "its %s is not what the events say", field)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for seq, r := range v.runs {
+		if !r.seen {
+			if err := v.problem("runs", runID(r.id), seq, "the run is not listed"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// projected is a row of table runs.
+type projected struct {
+	seq                                                                     ledger.Seq
+	id                                                                      []byte
+	status, mode, started, ended, total, completed, denied, failed, refused int64
+}
+
+func (p *projected) scan(rows *sql.Rows) error {
+	return rows.Scan(&p.seq, &p.id, &p.status, &p.mode, &p.started, &p.ended, &p.total, &p.completed, &p.denied, &p.failed, &p.refused)
+}
+
+// differs names the first column that the events contradict.
+func (r *runCheck) differs(p *projected) string {
+	total := int64(r.planned)
+	if r.Status != 0 {
+		total = int64(r.Total)
+	}
+	for _, c := range []struct {
+		name      string
+		got, want int64
+	}{{"status", p.status, int64(r.Status)}, {"mode", p.mode, int64(r.mode)}, {"started", p.started, r.started}, {"ended", p.ended, r.Ended},
+		{"total", p.total, total}, {"completed", p.completed, int64(r.Completed)}, {"denied", p.denied, int64(r.Denied)}, {"failed", p.failed, int64(r.Failed)},
+		{"refused", p.refused, int64(r.Refused)}} {
+		if c.got != c.want {
+			return c.name
+		}
+	}
+	if string(p.id) != string(r.id) {
+		return "id"
+	}
+	return ""
+}
+
+// tools compares table run_tools with what the events say.
+func (v *verification) tools(ctx context.Context) error {
+	err := each(ctx, v.q, "SELECT tool, run FROM run_tools", func(rows *sql.Rows) error {
+		var t toolOf
+		if err := rows.Scan(&t.tool, &t.run); err != nil {
+			return err
+		}
+		r := v.runs[t.run]
+		if r == nil || !r.Tools[t.tool] {
+			return v.problem("run_tools", fmt.Sprintf("%q", t.tool), t.run, "run %d has no call of it", t.run)
+		}
+		delete(r.Tools, t.tool)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for seq, r := range v.runs {
+		for id := range r.Tools {
+			if err := v.problem("run_tools", fmt.Sprintf("%q", id), seq, "run %d has a call of it that is not listed", seq); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// blobs checks every blob's bytes, and that events refer to it.
+func (v *verification) blobs(ctx context.Context) error {
+	err := each(ctx, v.q, "SELECT address, size, enc, data FROM blobs ORDER BY rowid", func(rows *sql.Rows) error {
+		var address, data []byte
+		var size int64
+		var enc int
+		if err := rows.Scan(&address, &size, &enc, &data); err != nil {
+			return err
+		}
+		v.rep.Blobs++
+		key := fmt.Sprintf("%x", address)
+		var a [32]byte
+		copy(a[:], address)
+		use, ok := v.refs[a]
+		delete(v.refs, a)
+		if _, err := v.s.openBlob(address, size, enc, data); err != nil {
+			return v.problem("blobs", key, use.seq, "%s", fault.Message(err))
+		}
+		if !ok {
+			return v.problem("blobs", key, 0, "no event refers to it")
+		}
+		if use.size != size {
+			return v.problem("blobs", key, use.seq, "event %d says that it has %d bytes, not %d", use.seq, use.size, size)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for a, use := range v.refs {
+		if err := v.problem("blobs", fmt.Sprintf("%x", a), use.seq, "it is missing; event %d refers to it", use.seq); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isSQLite(err error) bool {
+	var se *sqlite.Error
+	return errors.As(err, &se)
+}

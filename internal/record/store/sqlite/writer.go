@@ -1,0 +1,283 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"runtime"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/record/ledger"
+)
+
+// writer owns the one connection that writes. Everything but its channels
+// belongs to the goroutine that has its turn: the one that runs loop, or a lone
+// caller, who then waits for no other goroutine.
+type writer struct {
+	s     *Store
+	db    *sql.DB
+	conn  *sql.Conn
+	stmts map[string]*sql.Stmt
+	turn  chan struct{} // full while somebody writes
+	ended chan struct{} // closed when loop has returned
+
+	full  bool // the connection's synchronous setting is FULL
+	log   logState
+	known bool // log is what this writer saw last
+	runs  map[ledger.Seq]*ledger.Progress
+	dirty map[ledger.Seq]bool // runs whose projection the batch must bring up to date
+
+	tags   *tagger
+	listed map[toolOf]bool  // what table run_tools is known to hold
+	seals  map[string]*seal // of tables that the batch has looked at
+}
+
+// toolOf is a row of run_tools.
+type toolOf struct {
+	run  ledger.Seq
+	tool tool.ID
+}
+
+// The statements. Each is prepared once.
+const (
+	begin       = "BEGIN IMMEDIATE"
+	commit      = "COMMIT"
+	rollback    = "ROLLBACK"
+	syncFull    = "PRAGMA synchronous=FULL"
+	syncNormal  = "PRAGMA synchronous=NORMAL"
+	insertEvent = "INSERT INTO events(seq, run, call, tag, body, salt, data) VALUES(?, ?, ?, ?, ?, ?, ?)"
+	insertBlob  = "INSERT INTO blobs(address, size, enc, data) VALUES(?, ?, ?, ?) ON CONFLICT(address) DO NOTHING"
+	insertNode  = "INSERT INTO nodes(idx, hash) VALUES(?, ?)"
+	insertNote  = "INSERT INTO checkpoints(size, note) VALUES(?, ?)"
+	insertRun   = "INSERT INTO runs(seq, id, status, mode, started, ended, total, completed, denied, failed) VALUES(?, ?, 0, ?, ?, 0, ?, 0, 0, 0)"
+	insertTool  = "INSERT INTO run_tools(tool, run) VALUES(?, ?) ON CONFLICT DO NOTHING"
+	updateRun   = "UPDATE runs SET status = ?, ended = ?, total = iif(?1 = 0, total, ?3), completed = ?, denied = ?, failed = ?, refused = ? WHERE seq = ?"
+	updateTally = "UPDATE runs SET completed = ?, denied = ?, failed = ?, refused = ? WHERE seq = ?" // of an open run: the index of open runs is left alone
+	updateLog   = "UPDATE log SET size = ?, frontier = ?, signed = ?, mac = ? WHERE id = 1"
+	selectNote  = "SELECT note FROM checkpoints WHERE size = ?"
+	selectID    = "SELECT count(*) FROM runs WHERE id = ?"
+)
+
+const maxRunStates = 1024 // runs that a writer keeps in mind
+
+func newWriter(ctx context.Context, s *Store) (*writer, error) {
+	w := &writer{s: s, stmts: map[string]*sql.Stmt{}, turn: make(chan struct{}, 1), ended: make(chan struct{}), runs: map[ledger.Seq]*ledger.Progress{}, dirty: map[ledger.Seq]bool{}, listed: map[toolOf]bool{}, seals: map[string]*seal{}, tags: newTagger(s.keys)}
+	w.db = s.connect("mode=rw&_pragma=busy_timeout(10000)&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(2000)&_pragma=cell_size_check(1)")
+	w.db.SetMaxOpenConns(1)
+	var err error
+	if w.conn, err = w.db.Conn(ctx); err != nil {
+		return nil, s.fault(errors.Join(err, w.db.Close()), "the ledger cannot be opened for writing")
+	}
+	return w, nil
+}
+
+// close releases the connection after loop has returned.
+func (w *writer) close() error {
+	var errs []error
+	for _, st := range w.stmts {
+		errs = append(errs, st.Close())
+	}
+	return errors.Join(append(errs, w.conn.Close(), w.db.Close())...)
+}
+
+// loop writes batches until the queue is closed.
+func (w *writer) loop() {
+	defer close(w.ended)
+	var batch []*request
+	for {
+		runtime.Gosched() // lets the callers that the last batch woke queue their next entries
+		if batch = w.s.queue.take(batch); batch == nil {
+			return
+		}
+		w.turn <- struct{}{}
+		w.serve(batch)
+		<-w.turn
+		clear(batch)
+	}
+}
+
+// alone writes r at once if nobody else writes or has the queue's attention.
+func (w *writer) alone(r *request) bool {
+	select {
+	case w.turn <- struct{}{}:
+	default:
+		return false
+	}
+	defer func() { <-w.turn }()
+	if w.s.queue.isClosed() || !r.state.CompareAndSwap(waiting, taken) {
+		return false
+	}
+	w.serve([]*request{r})
+	return true
+}
+
+// serve writes a batch and tells its callers.
+func (w *writer) serve(batch []*request) {
+	err := w.write(context.Background(), batch)
+	for _, r := range batch {
+		if r.err == nil {
+			r.err = err
+		}
+		close(r.done)
+	}
+}
+
+// write commits a batch, or none of it. A request that is refused by itself
+// gets its own error.
+func (w *writer) write(ctx context.Context, batch []*request) error {
+	err := w.transact(ctx, batch)
+	if err == nil {
+		return nil
+	}
+	_, _ = w.exec(ctx, rollback) // fails where SQLite has rolled back already
+	w.known = false
+	clear(w.runs)
+	clear(w.listed)
+	return w.s.fault(err, "the ledger cannot be written")
+}
+
+func (w *writer) transact(ctx context.Context, batch []*request) error {
+	durable := false
+	for _, r := range batch {
+		durable = durable || r.durable
+	}
+	if err := w.setSync(ctx, durable && w.s.power); err != nil {
+		return err
+	}
+	if _, err := w.exec(ctx, begin); err != nil {
+		return err
+	}
+	if err := w.catchUp(ctx); err != nil {
+		return err
+	}
+	l := logState{Frontier: w.log.Clone(), signed: w.log.signed, seals: w.log.seals}
+	clear(w.dirty)
+	clear(w.seals)
+	sign := false
+	for _, r := range batch {
+		if r.check != nil {
+			r.err = r.check(ctx, w)
+		}
+		if r.err == nil {
+			r.err = w.admit(ctx, l.Size, r)
+		}
+		if r.err != nil {
+			var disk ioError
+			if errors.As(r.err, &disk) {
+				r.err = nil
+				return disk.error
+			}
+			continue
+		}
+		if err := w.insert(ctx, &l, r); err != nil {
+			return err
+		}
+		sign = sign || r.wantsCheckpoint()
+	}
+	if err := w.finish(ctx, &l, sign, batch); err != nil {
+		return err
+	}
+	if _, err := w.exec(ctx, commit); err != nil {
+		return err
+	}
+	w.log, w.known = l, true
+	w.forget()
+	return nil
+}
+
+func (r *request) wantsCheckpoint() bool {
+	for i := range r.rows {
+		if r.rows[i].event.Kind == ledger.RunFinished {
+			return true
+		}
+	}
+	return r.sign
+}
+
+// setSync makes the next commits durable against a loss of power, or not.
+func (w *writer) setSync(ctx context.Context, full bool) error {
+	if full == w.full {
+		return nil
+	}
+	pragma := syncNormal
+	if full {
+		pragma = syncFull
+	}
+	if _, err := w.exec(ctx, pragma); err != nil {
+		return err
+	}
+	w.full = full
+	return nil
+}
+
+// catchUp reads the log's state, and the events of known runs that another
+// process appended since.
+func (w *writer) catchUp(ctx context.Context) error {
+	st, err := w.stmt(ctx, selectOld) // the seals are read only where something has changed
+	if err != nil {
+		return err
+	}
+	var origin string
+	var size int64
+	var frontier []byte
+	var l logState
+	if err := st.QueryRowContext(ctx).Scan(&origin, &size, &frontier, &l.signed, &l.mac, &l.seals); err != nil {
+		return err
+	}
+	if w.known && size == w.log.Size && bytes.Equal(l.mac, w.log.mac) {
+		return nil
+	}
+	if st, err = w.stmt(ctx, selectSeals); err != nil {
+		return err
+	}
+	if err := st.QueryRowContext(ctx).Scan(&l.seals); err != nil {
+		return err
+	}
+	if err := w.s.authenticate(&l, origin, size, frontier); err != nil {
+		return err
+	}
+	if w.known && size < w.log.Size {
+		return fault.New(fault.StoreCorrupt, "the ledger %q has shrunk from %d to %d events", clean(w.s.path), w.log.Size, size).
+			WithHint("it was replaced by an older copy while it was in use")
+	}
+	if w.known && len(w.runs) > 0 {
+		if err := w.follow(ctx, w.log.Size); err != nil {
+			return err
+		}
+	}
+	w.log, w.known = l, true
+	return nil
+}
+
+// follow takes over other processes' events of known runs.
+func (w *writer) follow(ctx context.Context, after int64) error {
+	rows, err := w.conn.QueryContext(ctx, "SELECT seq, run, body FROM events WHERE seq > ? ORDER BY seq", after)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var seq, run ledger.Seq
+		var body sql.RawBytes
+		if err := rows.Scan(&seq, &run, &body); err != nil {
+			return err
+		}
+		st := w.runs[run]
+		if st == nil {
+			continue
+		}
+		e, err := ledger.Decode(body)
+		if err == nil {
+			err = st.Add(seq, &e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// ioError is a failure of the disk, which ends the whole batch.
+type ioError struct{ error }

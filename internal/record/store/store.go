@@ -1,0 +1,93 @@
+// Package store says what a place that keeps the ledger must do. Backends are
+// its sub-packages; all pass storetest.Store. Start at [Store].
+package store
+
+import (
+	"context"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/record/ledger"
+)
+
+// Store is an append-only place for events and their payloads. It is safe for
+// concurrent use, also by several processes on one database.
+type Store interface {
+	// Append writes entries, all or none, in order, and returns the first one's
+	// Seq. Concurrent calls share one commit. It returns once the entries are
+	// committed, and durable against a loss of power where an entry says so.
+	Append(ctx context.Context, entries ...ledger.Entry) (ledger.Seq, error)
+
+	// Runs lists runs, newest first.
+	Runs(ctx context.Context, f RunFilter) ([]ledger.Run, error)
+	// Run finds one run by its ID or a unique prefix of it (at least 4
+	// characters). An unknown one is fault.RunUnknown.
+	Run(ctx context.Context, id string) (ledger.Run, error)
+	// Calls gives a run's calls in the order of their Index.
+	Calls(ctx context.Context, run ledger.Seq) iter.Seq2[ledger.Call, error]
+	// Events gives events in the order of Seq, or newest first with reverse,
+	// beginning at from (0: the first, or the last).
+	Events(ctx context.Context, from ledger.Seq, reverse bool) iter.Seq2[ledger.Stored, error]
+	// Load gives a part's bytes, wherever they are. It checks a blob's address.
+	Load(ctx context.Context, p ledger.Part) ([]byte, error)
+
+	// Recover closes, as interrupted, the runs and calls whose process is
+	// provably dead, and says how many runs it closed.
+	Recover(ctx context.Context) (int, error)
+
+	// Checkpoint signs the current state of the log and keeps the signed note.
+	Checkpoint(ctx context.Context) ([]byte, error)
+	// Verify recomputes the whole log, or one run of it, and reports every
+	// record that is not what was recorded (up to a limit).
+	Verify(ctx context.Context, o VerifyOptions) (VerifyReport, error)
+	// Prove exports a proof that a run's events are in the log.
+	Prove(ctx context.Context, run ledger.Seq, w io.Writer) error
+
+	Close() error
+}
+
+// RunFilter chooses runs. The zero filter chooses all.
+type RunFilter struct {
+	Status string // "" for any
+	Mode   ledger.Mode
+	Since  time.Time
+	Until  time.Time
+	Failed bool    // runs with a failed call
+	Denied bool    // runs with a denied call
+	Tool   tool.ID // runs with a call of this tool
+	// Without leaves out the live runs whose one call is of one of these tools,
+	// while nothing in them was denied, refused or failed.
+	Without []tool.ID
+	Before  ledger.Seq // for the next page: runs older than this one
+	Limit   int        // 0 means 20
+}
+
+// VerifyOptions says what to verify.
+type VerifyOptions struct {
+	Run        uuid.UUID // zero: the whole ledger
+	Checkpoint []byte    // an older signed checkpoint that this ledger must extend
+}
+
+// VerifyReport is what Verify found.
+type VerifyReport struct {
+	Events   uint64    // events checked
+	Blobs    uint64    // blobs checked
+	Runs     uint64    // runs checked
+	Size     uint64    // of the log
+	Root     string    // the log's root hash, base64
+	Signed   uint64    // how many of the events the newest signed checkpoint covers
+	Erased   uint64    // payloads that were erased
+	Problems []Problem // empty if all is as it was recorded
+}
+
+// Problem is one thing that is not as it was recorded.
+type Problem struct {
+	Table string     // where: "events", "blobs", "runs", "checkpoints", ...
+	Key   string     // which record, for people
+	Seq   ledger.Seq // the first event concerned, 0 if none
+	Msg   string
+}

@@ -1,0 +1,65 @@
+// Package signin waits on loopback for the browser of somebody who signs in
+// elsewhere and is sent back with the answer. It looks at nothing but that, and knows
+// nothing of who wants to know. Start at [New].
+package signin
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/fault"
+)
+
+// Callback is where the browser of somebody who signs in brings the answer.
+type Callback struct {
+	URL string // that the browser is sent to
+
+	srv  *http.Server
+	got  chan url.Values
+	done chan struct{}
+}
+
+// New waits on a listener of loopback, which it closes in the end, for a
+// browser that is sent to a URL with this path.
+func New(l net.Listener, at, path string) *Callback {
+	c := &Callback{URL: at, got: make(chan url.Values, 1), done: make(chan struct{})}
+	c.srv = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet || r.URL.Path != path || r.URL.Query().Get("state") == "" {
+			http.NotFound(rw, r)
+			return
+		}
+		select {
+		case c.got <- r.URL.Query():
+		default: // the first counts
+		}
+		rw.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = rw.Write([]byte("Remit has what it needs. You can close this page.\n")) // for a person, who may have gone
+	})}
+	go func() {
+		defer close(c.done)
+		_ = c.srv.Serve(l) // it is closed by Close
+	}()
+	return c
+}
+
+// Wait gives what the browser brought.
+func (c *Callback) Wait(ctx context.Context) (code, state, issuer string, err error) {
+	select {
+	case q := <-c.got:
+		if e := q.Get("error"); e != "" {
+			return "", "", "", fault.New(fault.ToolFailed, "the sign-in was refused: %.100q", e)
+		}
+		return q.Get("code"), q.Get("state"), q.Get("iss"), nil
+	case <-ctx.Done():
+		return "", "", "", context.Cause(ctx)
+	}
+}
+
+// Close ends the waiting.
+func (c *Callback) Close() {
+	_ = c.srv.Close() // nothing of it is needed any more
+	<-c.done
+}

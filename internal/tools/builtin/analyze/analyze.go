@@ -1,0 +1,191 @@
+// Package analyze holds the built-in tool analyze.schema, which works out the JSON
+// Schema of a JSON text. It computes, and reaches nothing. Start at [Tools] and
+// [Schema].
+package analyze
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// ID is the tool's ID.
+const ID = tool.ID("analyze.schema")
+
+// maxText bounds the text, in bytes.
+const maxText = 4 << 20
+
+// Tool is analyze.schema.
+type Tool struct{}
+
+// Tools gives the tool.
+func Tools() []Tool { return []Tool{{}} }
+
+// Spec describes the tool.
+func (Tool) Spec() *tool.Spec {
+	return &tool.Spec{
+		ID: ID, Title: "Infer a JSON Schema", Version: "1", Source: "builtin", Risk: tool.Low,
+		Description: "Works out the JSON Schema (2020-12) of a JSON text, which describes that text and others like it: names and types of its " +
+			"properties, those that every element of a list has being required. It reads nothing and asks no model.",
+		Input: []byte(`{"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "additionalProperties": false, "required": ["text"],
+			"properties": {"text": {"type": "string", "minLength": 1, "maxLength": 4194304, "description": "The JSON text."}}}`),
+		Output: []byte(`{"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "additionalProperties": false, "required": ["schema"], "properties": {"schema": {"type": "object"}}}`),
+	}
+}
+
+// Actions gives none: the tool needs nothing of the world.
+func (Tool) Actions(tool.Env, tool.Args) ([]tool.Action, error) { return nil, nil }
+
+// Run works the schema out.
+func (Tool) Run(ctx context.Context, p permit.Permit, args tool.Args) (tool.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return tool.Result{}, fault.Wrap(fault.ToolCancelled, err, "the call was cancelled")
+	}
+	if !p.Live() {
+		return tool.Result{}, fault.New(fault.HandleRefused, "the call that this belongs to is over")
+	}
+	text, _ := args["text"].(string)
+	if len(text) > maxText {
+		return tool.Result{}, fault.New(fault.ArgsInvalid, "the text has %d bytes; the most is %d", len(text), maxText).In("text")
+	}
+	v, err := canon.Decode([]byte(strings.TrimSpace(text)))
+	if err != nil {
+		return tool.Result{}, fault.New(fault.ArgsInvalid, "the text is not JSON: %v", err).In("text")
+	}
+	return tool.Result{Output: map[string]any{"schema": Schema(v)}}, nil
+}
+
+// shape is what was seen of values in one place.
+type shape struct {
+	types      map[string]bool
+	properties map[string]*shape
+	objects    int            // how many were seen,
+	seen       map[string]int // and how many of them had each property
+	items      *shape         // of lists
+	more       bool           // it has more properties than are told apart
+}
+
+// maxProperties bounds the properties that are told apart in one place: an object
+// with more is a map whose keys are data.
+const maxProperties = 200
+
+// Schema describes a value as decoded from JSON.
+func Schema(v any) map[string]any {
+	s := &shape{}
+	s.see(v)
+	out := s.schema()
+	out["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	return out
+}
+
+func (s *shape) see(v any) {
+	if s.types == nil {
+		s.types = map[string]bool{}
+	}
+	switch v := v.(type) {
+	case nil:
+		s.types["null"] = true
+	case bool:
+		s.types["boolean"] = true
+	case string:
+		s.types["string"] = true
+	case json.Number:
+		s.types[kindOf(v)] = true
+	case []any:
+		s.types["array"] = true
+		for _, item := range v {
+			if s.items == nil {
+				s.items = &shape{}
+			}
+			s.items.see(item)
+		}
+	case map[string]any:
+		s.object(v)
+	default:
+		s.types[fmt.Sprintf("%T", v)] = true
+	}
+}
+
+func kindOf(n json.Number) string {
+	if strings.ContainsAny(n.String(), ".eE") {
+		return "number"
+	}
+	return "integer"
+}
+
+func (s *shape) object(v map[string]any) {
+	s.types["object"] = true
+	if s.properties == nil {
+		s.properties, s.seen = map[string]*shape{}, map[string]int{}
+	}
+	s.objects++
+	names := make([]string, 0, len(v))
+	for name := range v {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		p := s.properties[name]
+		if p == nil && len(s.properties) >= maxProperties {
+			s.more = true
+			continue
+		}
+		if p == nil {
+			p = &shape{}
+			s.properties[name] = p
+		}
+		p.see(v[name])
+		s.seen[name]++
+	}
+}
+
+func (s *shape) schema() map[string]any {
+	out := map[string]any{}
+	types := make([]any, 0, len(s.types))
+	for _, t := range []string{"null", "boolean", "integer", "number", "string", "array", "object"} {
+		if s.types[t] && (t != "integer" || !s.types["number"]) {
+			types = append(types, t)
+		}
+	}
+	switch len(types) {
+	case 0:
+	case 1:
+		out["type"] = types[0]
+	default:
+		out["type"] = types
+	}
+	if s.items != nil {
+		out["items"] = s.items.schema()
+	}
+	if s.types["object"] {
+		s.members(out)
+	}
+	return out
+}
+
+// members adds the properties of objects.
+func (s *shape) members(out map[string]any) {
+	names := make([]string, 0, len(s.properties))
+	properties := make(map[string]any, len(s.properties))
+	for name, p := range s.properties {
+		properties[name] = p.schema()
+		if s.seen[name] == s.objects {
+			names = append(names, name)
+		}
+	}
+	out["properties"] = properties
+	if slices.Sort(names); len(names) > 0 && !s.more {
+		required := make([]any, len(names))
+		for i, name := range names {
+			required[i] = name
+		}
+		out["required"] = required
+	}
+}

@@ -1,0 +1,163 @@
+// Package modelchat holds the tool model.chat, by which language models are
+// asked: the call is decided by the policies' models section, charged in tokens and
+// money, recorded and replayed like any other. Start at [New]; an agent's sessions
+// have a tool of their own, by [ForSession], whose calls refer to the conversation
+// instead of repeating it.
+package modelchat
+
+import (
+	"context"
+	_ "embed" // the schemas
+	"net/http"
+	"time"
+
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/confine/files"
+	"github.com/remitrun/remit/internal/confine/network"
+	"github.com/remitrun/remit/internal/tools/model"
+)
+
+// ID is the tool's ID.
+const ID = tool.ID("model.chat")
+
+var (
+	//go:embed input.schema.json
+	inputSchema []byte
+	//go:embed output.schema.json
+	outputSchema []byte
+)
+
+// Options is what the tool is made of.
+type Options struct {
+	Registry *model.Registry
+	// Secret finds the value of an Endpoint's Key; nil finds none.
+	Secret func(key string) (value string, ok bool)
+	// Wait is how long a service may send nothing; 0: network.DefaultModelWait.
+	Wait time.Duration
+}
+
+// Tool is the tool model.chat.
+type Tool struct {
+	o    Options
+	talk Conversation // nil: outside of sessions
+}
+
+// New makes the tool. The conversation is in its arguments.
+func New(o Options) *Tool { return &Tool{o: o} }
+
+// ForSession makes the tool of one session, with the same specification. Besides
+// the conversation itself its arguments may be those of [Refer].
+func ForSession(o Options, c Conversation) *Tool { return &Tool{o: o, talk: c} }
+
+// Spec describes the tool.
+func (t *Tool) Spec() *tool.Spec {
+	return &tool.Spec{
+		ID: ID, Title: "Ask a language model", Version: "1", Source: "builtin", Risk: tool.Medium,
+		Description: "Asks a language model for the next message of a conversation, and gives its answer with what it cost. " +
+			"Tool calls that the model wants are given back, not made. Which models may be asked is the policy's to say (models).",
+		Input: inputSchema, Output: outputSchema, Effects: tool.EffectSet(tool.FSRead, tool.NetworkHTTP, tool.NetworkDNS),
+	}
+}
+
+// Actions gives the one model that is asked.
+func (t *Tool) Actions(_ tool.Env, args tool.Args) ([]tool.Action, error) {
+	id, _ := args["model"].(string)
+	canonical, err := model.Canonical(id)
+	if err != nil {
+		return []tool.Action{{Kind: tool.Model, Unknown: fault.Message(err)}}, nil
+	}
+	return []tool.Action{{Kind: tool.Model, Model: canonical}}, nil
+}
+
+// Run asks the model. An answer that costs more than was set aside for it is charged
+// and given all the same.
+func (t *Tool) Run(ctx context.Context, p permit.Permit, args tool.Args) (tool.Result, error) {
+	if ctx.Err() != nil {
+		return tool.Result{}, fault.Wrap(fault.ToolCancelled, ctx.Err(), "the call was cancelled")
+	}
+	q, err := t.read(args)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	if err := p.Check(tool.Action{Kind: tool.Model, Model: q.id}); err != nil {
+		return tool.Result{}, err
+	}
+	if err := q.fit(p); err != nil {
+		return tool.Result{}, err
+	}
+	via, err := t.reach(p, q)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	said := newTeller(ctx)
+	resp, err := q.provider.Chat(ctx, via, q.Request, said.tell)
+	said.end()
+	if cerr := q.charge(p, &resp, said.bytes, err == nil); err == nil {
+		err = cerr
+	}
+	if resp.Message.Role == "" {
+		return tool.Result{}, err
+	}
+	out, oerr := output(resp)
+	if err == nil {
+		err = oerr
+	}
+	return tool.Result{Output: out}, err
+}
+
+// reach gives what the provider may reach: its service, or its file.
+func (t *Tool) reach(p permit.Permit, q *request) (model.Reach, error) {
+	via := model.Reach{File: func(name string, most int64) (model.File, error) {
+		if q.provider.Name() != model.Scripted {
+			return model.File{}, fault.New(fault.HandleRefused, "the models of %q are no files", q.provider.Name())
+		}
+		content, readable, err := files.ReadModel(p, q.id, name, most)
+		return model.File{Content: content, Readable: readable}, err
+	}}
+	e := q.provider.Endpoint()
+	if e.Base == "" {
+		return via, nil
+	}
+	rt, err := network.NewModelTransport(p, network.ModelService{
+		Model: q.id, Base: e.Base, Header: e.Header, Prefix: e.Prefix, Key: e.Key, Wait: t.o.Wait,
+	})
+	if err != nil {
+		return via, err
+	}
+	rt.Secret = t.o.Secret
+	via.HTTP = service{rt, q.provider.Name()}
+	return via, nil
+}
+
+// service tells of a model's service in the words of models.
+type service struct {
+	rt   http.RoundTripper
+	name string
+}
+
+// RoundTrip sends a request.
+func (s service) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := s.rt.RoundTrip(req)
+	if err == nil || req.Context().Err() != nil {
+		return resp, err
+	}
+	switch fault.CodeOf(err) {
+	case fault.NotFound, fault.ToolFailed:
+		return nil, fault.Wrap(fault.ModelFailed, unreached{err}, "the model's service cannot be reached: %s", fault.Message(err)).
+			WithHint("is it running, and is its address (models.providers.%s.base_url in config.yaml) right?", s.name)
+	case fault.ToolTimeout:
+		return nil, fault.Wrap(fault.ModelFailed, err, "the model's service does not answer: %s", fault.Message(err)).
+			WithHint("ask again later, or set models.wait in config.yaml")
+	}
+	return nil, err
+}
+
+// unreached is an error of a request that no service has seen.
+type unreached struct{ error }
+
+func (u unreached) Unwrap() error { return u.error }
+
+// Is makes errors.Is(err, model.ErrUnreached) work.
+func (u unreached) Is(target error) bool { return target == model.ErrUnreached }

@@ -1,0 +1,136 @@
+// Package scripted is a provider whose models are files of answers, for tests,
+// demonstrations and CI: it needs no network and no key, costs nothing, and says
+// the same every time. Start at [New]; [Parse] reads the files.
+package scripted
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/tools/model"
+)
+
+// MaxSize is how large a file of answers may be, in bytes.
+const MaxSize = 4 << 20
+
+// Provider serves files of answers. The zero Provider is ready to use.
+type Provider struct{}
+
+// New makes the provider.
+func New() *Provider { return &Provider{} }
+
+// Name is what its models' IDs begin with.
+func (*Provider) Name() string { return model.Scripted }
+
+// Endpoint is empty: no network is needed.
+func (*Provider) Endpoint() model.Endpoint { return model.Endpoint{} }
+
+// Limits says that answers cost nothing.
+func (*Provider) Limits(string) model.Limits { return model.Limits{Prices: &model.Prices{}} }
+
+// Chat gives the turn of the file that belongs to the request: after n answers of
+// the assistant that is the turn with the number n+1, so that a conversation that
+// is resumed, forked or replayed goes on where it was.
+func (*Provider) Chat(ctx context.Context, via model.Reach, r model.Request, on func(model.Delta)) (model.Response, error) {
+	if ctx.Err() != nil {
+		return model.Response{}, ctx.Err()
+	}
+	if via.File == nil {
+		return model.Response{}, fault.New(fault.HandleRefused, "there is no way to the file of the model")
+	}
+	file, err := via.File(r.Model, MaxSize)
+	if err != nil {
+		return model.Response{}, err
+	}
+	s, err := Parse(r.Model, file.Content)
+	if err != nil {
+		if !file.Readable { // nobody is told what is in it
+			return model.Response{}, fault.New(fault.ModelUnknown, "the file of the model cannot be used").
+				WithHint("check its name; a policy whose files.read allows the file is told more")
+		}
+		return model.Response{}, err
+	}
+	t, err := s.turn(r)
+	if err != nil {
+		return model.Response{}, err
+	}
+	return t.answer(ctx, r, on)
+}
+
+// summary is what is said to a request aside of the conversation, where the file
+// has nothing for it.
+const summary = "A summary of the conversation, as the scripted model writes it."
+
+// turn finds the turn that belongs to a request.
+func (s *Script) turn(r model.Request) (Turn, error) {
+	if r.Aside {
+		if len(s.Asides) > 0 {
+			return s.Asides[0], nil
+		}
+		return Turn{Text: summary}, nil
+	}
+	n := r.Answers()
+	switch last := len(s.Turns) - 1; {
+	case n <= last:
+		return s.Turns[n], nil
+	case last >= 0 && s.Turns[last].Repeat:
+		return s.Turns[last], nil
+	}
+	return Turn{}, fault.New(fault.ModelFailed, "the script has %d turns, and the conversation asks for turn %d", len(s.Turns), n+1).
+		WithHint("add turns, or let the last one be said again with repeat: true")
+}
+
+// answer says a turn.
+func (t Turn) answer(ctx context.Context, r model.Request, on func(model.Delta)) (model.Response, error) {
+	d := model.Draft{On: on}
+	text, stop, left := t.Text, t.Stop, r.MaxTokens
+	if stop == "" {
+		stop = model.StopEnd
+	}
+	if left > 0 && model.Estimate(len(text)) > left {
+		text, stop = cut(text, int(left)*4), model.StopLength
+	}
+	for _, word := range strings.SplitAfter(text, " ") {
+		if ctx.Err() != nil {
+			return model.Response{}, ctx.Err()
+		}
+		if err := d.Text(word); err != nil {
+			return model.Response{}, err
+		}
+	}
+	if len(text) == len(t.Text) {
+		for i, c := range t.Calls {
+			id := c.ID
+			if id == "" {
+				id = fmt.Sprintf("call_%d_%d", r.Answers()+1, i+1)
+			}
+			p, err := d.Call(id, c.Name)
+			if err == nil {
+				err = d.Args(p, c.Args)
+			}
+			if err != nil {
+				return model.Response{}, err
+			}
+		}
+	}
+	u := model.Usage{Input: model.EstimateRequest(r), Output: max(model.Estimate(d.Size()), 1)}
+	m, stop, err := d.Finish(stop)
+	if err != nil {
+		return model.Response{Usage: u}, err
+	}
+	return model.Response{Message: m, Stop: stop, Usage: u, Model: model.Scripted}, nil
+}
+
+// cut gives at most so many bytes of a text, in whole characters.
+func cut(s string, most int) string {
+	if most >= len(s) {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most]
+}

@@ -1,0 +1,345 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// live is a server that runs.
+type live struct {
+	server  *Server
+	link    *Link
+	session *sdk.ClientSession
+	heard   atomic.Int64 // when it last sent something, in nanoseconds
+	once    sync.Once
+
+	calls int         // under way; guarded by the server's lock
+	idle  *time.Timer // guarded by the server's lock
+
+	mu       sync.Mutex
+	broken   error // why the connection is of no use any more
+	good     bool  // it has answered a call
+	next     int   // progress token
+	progress map[string]func(tool.Progress)
+	flights  map[*flight]bool // calls under way, for what the server says without naming one
+	level    string           // from which level on the server was told to log; "": not at all
+	toolsOf  bool             // its tools were listed on this connection
+	turn     chan struct{}    // taken by a call that must be the only one
+}
+
+// client makes the client that talks to the server.
+func (l *live) client() *sdk.Client {
+	s, asks := l.server, l.server.cfg.Asks
+	o := &sdk.ClientOptions{
+		Capabilities:                &sdk.ClientCapabilities{},
+		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { s.noteChange() },
+		PromptListChangedHandler:    func(context.Context, *sdk.PromptListChangedRequest) { s.noteChange() },
+		ResourceListChangedHandler:  func(context.Context, *sdk.ResourceListChangedRequest) { s.noteChange() },
+		ResourceUpdatedHandler:      func(_ context.Context, r *sdk.ResourceUpdatedNotificationRequest) { s.updated(r.Params.URI) },
+		ProgressNotificationHandler: l.tell,
+		LoggingMessageHandler:       l.log,
+		MultiRoundTrip:              &sdk.MultiRoundTripOptions{Disabled: true},
+	}
+	if asks.Elicitation {
+		o.Capabilities.Elicitation = &sdk.ElicitationCapabilities{Form: &sdk.FormElicitationCapabilities{}}
+	}
+	if asks.Sampling {
+		o.Capabilities.Sampling = &sdk.SamplingCapabilities{}
+	}
+	if asks.Roots {
+		o.Capabilities.RootsV2 = &sdk.RootCapabilities{}
+	}
+	c := sdk.NewClient(&sdk.Implementation{Name: "remit", Title: "Remit", Version: s.cfg.Version}, o)
+	c.AddSendingMiddleware(uncached)
+	c.AddReceivingMiddleware(l.asked)
+	return c
+}
+
+func (l *live) take() {
+	l.calls++
+	if l.idle != nil {
+		l.idle.Stop()
+	}
+}
+
+func (l *live) give() int    { l.calls--; return l.calls }
+func (l *live) unused() bool { return l.calls == 0 }
+
+// stop ends the connection and the server.
+func (l *live) stop() {
+	l.once.Do(func() {
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			_ = l.session.Close() // what is wrong with it is told where it is used
+		}()
+		select {
+		case <-closed:
+		case <-time.After(time.Second): // it may wait for calls that nobody answers
+		}
+		l.link.Stop()
+		<-closed
+	})
+}
+
+// fail notes the first thing that made the connection useless.
+func (l *live) fail(why error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken == nil {
+		l.broken = why
+	}
+}
+
+// over reports whether the server has ended, or its connection is of no use.
+func (l *live) over() bool {
+	select {
+	case <-l.link.Ended:
+		return true
+	default:
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.broken != nil
+}
+
+func (l *live) answered() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.good
+}
+
+func (l *live) ok() {
+	l.mu.Lock()
+	l.good = true
+	l.mu.Unlock()
+	s := l.server
+	s.mu.Lock()
+	s.failures = 0
+	s.mu.Unlock()
+}
+
+// reason is why a server that is over is that, as far as it is known by now.
+func (l *live) reason() error { return l.word(errGone, "ended") }
+
+// explain words what went wrong with a connection: what the server did wrong
+// itself, else how its process ended, else err. The end of its output comes a
+// moment before the end of the process, which is waited for.
+func (l *live) explain(err error, what string) error {
+	l.mu.Lock()
+	known := errors.As(l.broken, new(*fault.Error))
+	l.mu.Unlock()
+	if !known && !l.link.Remote {
+		select {
+		case <-l.link.Ended:
+		case <-time.After(2 * time.Second):
+		}
+	}
+	return l.word(err, what)
+}
+
+func (l *live) word(err error, what string) error {
+	l.mu.Lock()
+	broken := l.broken
+	l.mu.Unlock()
+	if !errors.As(broken, new(*fault.Error)) {
+		select {
+		case <-l.link.Ended:
+			if broken = l.link.Why(); broken == nil {
+				broken = errors.New("it exited")
+			}
+		default:
+		}
+	}
+	if broken != nil {
+		err = broken
+	}
+	text := err.Error()
+	if coded := (*fault.Error)(nil); errors.As(err, &coded) {
+		text = fault.Message(coded)
+	}
+	e := fault.Wrap(fault.ToolFailed, err, "the MCP server %q %s: %s", l.server.cfg.Name, what, quoted(text, 500))
+	if l.server.cfg.Logs != "" {
+		return e.WithHint("what it wrote to standard error is in %s", l.server.cfg.Logs)
+	}
+	return e
+}
+
+// tell passes progress on to the call that it is of.
+func (l *live) tell(_ context.Context, r *sdk.ProgressNotificationClientRequest) { l.told(r.Params) }
+
+func (l *live) told(p *sdk.ProgressNotificationParams) {
+	token, _ := p.ProgressToken.(string)
+	l.mu.Lock()
+	tell := l.progress[token]
+	l.mu.Unlock()
+	if tell != nil {
+		tell(tool.Progress{Done: p.Progress, Total: p.Total, Message: quoted(p.Message, 200)})
+	}
+}
+
+// follow registers for a call's progress.
+func (l *live) follow(tell func(tool.Progress)) (token string, stop func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next++
+	token = "p" + strconv.Itoa(l.next)
+	l.progress[token] = tell
+	return token, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.progress, token)
+	}
+}
+
+// metered looks at all that a server sends. A server may say what nobody asked
+// for (notifications, requests, answers to nothing) only so often: whatever the
+// SDK queues is bounded by that.
+type metered struct {
+	sdk.Transport
+	live *live
+}
+
+// Connect implements the SDK's Transport.
+func (m *metered) Connect(ctx context.Context) (sdk.Connection, error) {
+	c, err := m.Transport.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if m.live.link.Remote { // over HTTP the SDK needs its own connection; its bodies are bounded where they are read
+		return c, nil
+	}
+	return &meteredConn{Connection: c, live: m.live, waiting: map[jsonrpc.ID]bool{}, left: burst, at: time.Now()}, nil
+}
+
+const (
+	burst     = 500 // messages that nobody asked for, at once
+	perSecond = 100 // and lastingly
+	maxWait   = 10_000
+)
+
+type meteredConn struct {
+	sdk.Connection
+	live *live
+
+	mu      sync.Mutex
+	waiting map[jsonrpc.ID]bool // requests without an answer
+	left    float64
+	at      time.Time
+}
+
+// Read implements the SDK's Connection.
+func (c *meteredConn) Read(ctx context.Context) (jsonrpc.Message, error) {
+	for {
+		m, err := c.Connection.Read(ctx)
+		if err != nil {
+			c.live.fail(unread(err))
+			c.live.server.drop(c.live)
+			return nil, err
+		}
+		c.live.heard.Store(time.Now().UnixNano())
+		pass, err := c.admit(m)
+		if err != nil {
+			c.live.fail(err)
+			c.live.server.drop(c.live)
+			return nil, err
+		}
+		if pass && !c.live.heed(m) {
+			return m, nil
+		}
+	}
+}
+
+// heed takes in what tells of a call and may come right before its answer: the SDK
+// would hand it on beside the answer, so that it could be late. It reports whether
+// it did.
+func (l *live) heed(m jsonrpc.Message) bool {
+	r, ok := m.(*jsonrpc.Request)
+	if !ok || r.IsCall() {
+		return false
+	}
+	switch r.Method {
+	case "notifications/message":
+		var p sdk.LoggingMessageParams
+		if json.Unmarshal(r.Params, &p) == nil {
+			l.logged(&p)
+		}
+		return true
+	case "notifications/progress":
+		var p sdk.ProgressNotificationParams
+		if json.Unmarshal(r.Params, &p) == nil {
+			l.told(&p)
+		}
+		return true
+	}
+	return false
+}
+
+// admit reports whether a message is for somebody.
+func (c *meteredConn) admit(m jsonrpc.Message) (bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, answer := m.(*jsonrpc.Response)
+	if answer && c.waiting[r.ID] {
+		delete(c.waiting, r.ID)
+		return true, nil
+	}
+	now := time.Now()
+	c.left = min(burst, c.left+now.Sub(c.at).Seconds()*perSecond)
+	c.at = now
+	if c.left--; c.left < 0 {
+		return false, fault.New(fault.ToolFailed, "it sent more messages that nobody asked for than %d at once or %d a second", burst, perSecond)
+	}
+	return !answer, nil // an answer to nothing, or a second one, is for nobody
+}
+
+// Write implements the SDK's Connection.
+func (c *meteredConn) Write(ctx context.Context, m jsonrpc.Message) error {
+	if r, ok := m.(*jsonrpc.Request); ok && r.IsCall() {
+		c.mu.Lock()
+		if len(c.waiting) >= maxWait {
+			c.mu.Unlock()
+			return fault.New(fault.ToolFailed, "%d requests wait for an answer", maxWait)
+		}
+		c.waiting[r.ID] = true
+		c.mu.Unlock()
+	}
+	return c.Connection.Write(ctx, m)
+}
+
+// unread words why nothing more can be read of a server.
+func unread(err error) error {
+	coded := (*fault.Error)(nil)
+	switch {
+	case errors.As(err, &coded):
+		return coded
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.ErrClosedPipe), errors.Is(err, fs.ErrClosed), errors.Is(err, context.Canceled):
+		return errGone
+	}
+	return fault.New(fault.ToolFailed, "it wrote what is no message of the protocol to its standard output: %s", quoted(err.Error(), 200))
+}
+
+// quoted shows untrusted text: cut, and with control characters written out.
+func quoted(s string, most int) string {
+	cut := ""
+	if len(s) > most {
+		s, cut = strings.ToValidUTF8(s[:most], ""), "…"
+	}
+	q := fmt.Sprintf("%q", s)
+	return q[1:len(q)-1] + cut
+}

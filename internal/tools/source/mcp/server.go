@@ -1,0 +1,420 @@
+// Package mcp makes the tools of an MCP server tools of Remit's. A server is
+// somebody else's program: it is started on demand, confined by whoever starts it
+// (see [Config].Start), stopped when nobody needs it, and nothing that it sends is
+// believed, obeyed or kept without a bound. Start at [New].
+//
+// What a server may ask of its client (elicitation, sampling, roots) reaches whoever
+// calls it where the operator and the caller's policy say so, and is refused else;
+// see caller.go.
+package mcp
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// Link is a server that was started, or reached.
+type Link struct {
+	Transport sdk.Transport
+	// Remote: the server is elsewhere, and is only reached from here.
+	Remote bool
+	// Ended is closed when the server has ended by itself or was stopped; of a
+	// server elsewhere, when it is not reached any more.
+	Ended <-chan struct{}
+	// Why tells, once Ended is closed, how the server ended; nil: as it should.
+	Why func() error
+	// Stop ends the server and waits until it has ended.
+	Stop func()
+	Kill func() // ends it at once; nil: Stop does
+}
+
+// Config says what a server is and how it is reached.
+type Config struct {
+	Name    string // of the server: the middle of its tools' IDs
+	Source  string // what its tools' specifications name as their source: "mcp" or "mcp-remote"
+	Version string // of Remit, told to the server
+	// Start starts the server, or gets ready to reach it. The link outlives ctx.
+	Start func(ctx context.Context) (*Link, error)
+	// Cannot are side effects that its confinement makes impossible.
+	Cannot tool.Effects
+	// Within says which arguments are paths and URLs that the caller's rules decide,
+	// and Folder where relative paths begin.
+	Within []Within
+	Folder string
+	// Stream is how long one answer of a server elsewhere may last, that on which it
+	// tells of changes included; 0: as long as it likes.
+	Stream time.Duration
+	// Idle is how long the server may run unused; 0: 5 minutes.
+	Idle time.Duration
+	// StartTime is how long it may take until it answers; 0: 30 s.
+	StartTime time.Duration
+	// Logs names where its standard error goes, for messages; "": nowhere.
+	Logs string
+	// Asks is what the server may ask of those who call it, where their policies
+	// say so too.
+	Asks policy.MCP
+	// Protocol is the revision to begin with; "": the newest that both know.
+	Protocol string
+	// Updated is told that a resource changed to which somebody subscribed; nil:
+	// nobody is.
+	Updated func(uri string)
+	// Reoffered is told that the server says that its tools changed, or that what
+	// [Server.Offered] gives did; nil: nobody is.
+	Reoffered func()
+}
+
+const (
+	defaultIdle  = 5 * time.Minute
+	defaultStart = 30 * time.Second
+	firstBackoff = 500 * time.Millisecond
+	maxBackoff   = 30 * time.Second
+)
+
+// Protocols are the revisions that are spoken, the newest first.
+func Protocols() []string { return sdk.SupportedProtocolVersions() }
+
+// Server is an MCP server as a source of tools. It is safe for concurrent use.
+type Server struct {
+	cfg     Config
+	changed chan struct{}
+
+	mu       sync.Mutex
+	cur      *live     // nil: it does not run
+	starting *starting // nil: nobody starts it
+	failures int       // starts in a row that failed, or came to nothing
+	notYet   time.Time // it is not started again before then
+	lastErr  error
+	closed   bool
+	called   time.Time      // when a tool of it was called last
+	offered  Offered        // besides tools, as listed last
+	subs     map[string]int // resources that somebody watches, and how many do
+	begun    sync.WaitGroup // goroutines that start and stop servers
+}
+
+// starting is a start that several callers may wait for.
+type starting struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	live   *live
+	err    error
+}
+
+// New makes a source of a server. Nothing is started.
+func New(c Config) *Server {
+	if c.Idle <= 0 {
+		c.Idle = defaultIdle
+	}
+	if c.StartTime <= 0 {
+		c.StartTime = defaultStart
+	}
+	return &Server{cfg: c, changed: make(chan struct{}, 1), subs: map[string]int{}}
+}
+
+// Name is what the IDs of its tools begin with.
+func (s *Server) Name() string { return "mcp:" + s.cfg.Name }
+
+// Changed tells that the server's tools may have changed.
+func (s *Server) Changed() <-chan struct{} { return s.changed }
+
+func (s *Server) noteChange() {
+	select {
+	case s.changed <- struct{}{}:
+	default: // told already
+	}
+	if s.cfg.Reoffered != nil {
+		s.cfg.Reoffered()
+	}
+}
+
+// Close stops the server and refuses to start it again.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	cur := s.cur
+	s.cur = nil
+	if s.starting != nil {
+		s.starting.cancel() // nobody waits for it any more
+	}
+	s.mu.Unlock()
+	if cur != nil {
+		cur.stop()
+	}
+	s.begun.Wait()
+	return nil
+}
+
+// use gives the running server, started if need be; done must be called.
+func (s *Server) use(ctx context.Context) (l *live, done func(), err error) {
+	for {
+		l, wait, err := s.current()
+		if errors.Is(err, errLater) {
+			select { // the back-off is nearly over
+			case <-time.After(soon):
+				continue
+			case <-ctx.Done():
+				return nil, nil, context.Cause(ctx)
+			}
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if l != nil {
+			return l, func() { s.release(l) }, nil
+		}
+		select {
+		case <-wait.done:
+			if wait.err != nil {
+				return nil, nil, wait.err
+			}
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
+	}
+}
+
+// current takes the server that runs, or gives the start to wait for.
+func (s *Server) current() (*live, *starting, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil, fault.New(fault.ToolFailed, "the MCP server %q is not used any more", s.cfg.Name)
+	}
+	if s.cur != nil && s.cur.over() {
+		s.gone(s.cur)
+	}
+	if s.cur != nil {
+		s.cur.take()
+		return s.cur, nil, nil
+	}
+	if s.starting != nil {
+		return nil, s.starting, nil
+	}
+	switch wait := time.Until(s.notYet); {
+	case wait > maxPatience:
+		return nil, nil, fault.New(fault.ToolFailed, "the MCP server %q failed %d times in a row and is not started again for %s; last: %s",
+			s.cfg.Name, s.failures, wait.Round(100*time.Millisecond), bare(s.lastErr)).ForOperator("remit mcp test %s", s.cfg.Name)
+	case wait > 0:
+		return nil, nil, errLater
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.StartTime)
+	st := &starting{cancel: cancel, done: make(chan struct{})}
+	s.starting = st
+	s.begun.Go(func() { s.start(ctx, st) })
+	return nil, st, nil
+}
+
+// start starts the server for all who wait. It does not depend on any of them.
+func (s *Server) start(ctx context.Context, st *starting) {
+	defer st.cancel()
+	l, err := s.connect(ctx)
+	s.mu.Lock()
+	s.starting = nil
+	closed := s.closed
+	switch {
+	case err != nil:
+		s.failed(err)
+	case !closed:
+		s.cur = l
+	}
+	s.mu.Unlock()
+	if closed && l != nil {
+		l.stop()
+		err = fault.New(fault.ToolFailed, "the MCP server %q is not used any more", s.cfg.Name)
+	}
+	st.live, st.err = l, err
+	close(st.done)
+}
+
+// failed counts a failure; the caller holds the lock.
+func (s *Server) failed(err error) {
+	s.failures++
+	s.lastErr = err
+	if s.failures > 1 { // once is no pattern: the next call tries again at once
+		s.notYet = time.Now().Add(min(firstBackoff<<min(s.failures-2, 10), maxBackoff))
+	}
+}
+
+// gone forgets a server that ended; the caller holds the lock.
+func (s *Server) gone(l *live) {
+	if s.cur != l {
+		return
+	}
+	s.cur = nil
+	if l.answered() {
+		s.failures = 0
+	}
+	s.failed(l.reason())
+	s.begun.Go(l.stop)
+}
+
+// drop ends a server whose connection is of no use any more, also if nobody calls
+// it.
+func (s *Server) drop(l *live) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.gone(l)
+	}
+}
+
+// release gives a server back. Unused for long, it is stopped.
+func (s *Server) release(l *live) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.give() > 0 || s.closed || s.cur != l || len(s.subs) > 0 {
+		return
+	}
+	l.idle = time.AfterFunc(s.cfg.Idle, func() { s.stopIdle(l) })
+}
+
+func (s *Server) stopIdle(l *live) {
+	s.mu.Lock()
+	if s.closed || s.cur != l || !l.unused() || len(s.subs) > 0 {
+		s.mu.Unlock()
+		return
+	}
+	s.cur = nil
+	s.begun.Add(1)
+	s.mu.Unlock()
+	defer s.begun.Done()
+	l.stop()
+}
+
+// expire ends a connection on which changes are not told any more: the SDK opens the
+// stream for them once. If the server was used lately it is asked again, which
+// connects anew; else it is as good as idle.
+func (s *Server) expire(l *live) {
+	s.mu.Lock()
+	if s.closed || s.cur != l {
+		s.mu.Unlock()
+		return
+	}
+	if !l.unused() {
+		time.AfterFunc(time.Second, func() { s.expire(l) })
+		s.mu.Unlock()
+		return
+	}
+	s.cur = nil
+	lately := time.Since(s.called) < s.cfg.Idle || len(s.subs) > 0
+	s.begun.Add(1)
+	s.mu.Unlock()
+	defer s.begun.Done()
+	l.stop()
+	if lately {
+		s.noteChange()
+	}
+}
+
+// relist asks a server again, if it was used lately, each time that the stream on
+// which it tells of changes may have been cut: the SDK opens that anew, and what was
+// told meanwhile is lost.
+func (s *Server) relist(l *live) {
+	s.mu.Lock()
+	over := s.closed || s.cur != l
+	lately := time.Since(s.called) < s.cfg.Idle || len(s.subs) > 0
+	s.mu.Unlock()
+	if over {
+		return
+	}
+	time.AfterFunc(s.cfg.Stream, func() { s.relist(l) })
+	if lately {
+		s.noteChange()
+	}
+}
+
+// abandon stops a server that is stuck, so that the next call gets a new one.
+func (s *Server) abandon(l *live, why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.fail(why)
+	s.gone(l)
+}
+
+// legacy is the last revision that begins with a handshake.
+const legacy = "2025-11-25"
+
+// connect starts the server and agrees with it on the protocol: the newest, or,
+// since older servers may not survive being asked for it, the last with a
+// handshake.
+func (s *Server) connect(ctx context.Context) (*live, error) {
+	if s.cfg.Protocol != "" {
+		l, _, err := s.attempt(ctx, s.cfg.Protocol)
+		return l, err
+	}
+	first, stop := context.WithTimeout(ctx, s.cfg.StartTime/3)
+	defer stop()
+	l, started, err := s.attempt(first, "")
+	if err == nil || !started || ctx.Err() != nil || errors.Is(err, errTooLong) || errors.Is(err, fault.LoginNeeded) {
+		return l, err
+	}
+	l, _, err = s.attempt(ctx, legacy)
+	return l, err
+}
+
+// attempt starts the server once; started tells whether it was.
+func (s *Server) attempt(ctx context.Context, revision string) (_ *live, started bool, err error) {
+	link, err := s.cfg.Start(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	l := &live{server: s, link: link, progress: map[string]func(tool.Progress){}, flights: map[*flight]bool{}, turn: make(chan struct{}, 1)}
+	l.session, err = l.client().Connect(ctx, &metered{link.Transport, l}, &sdk.ClientSessionOptions{ProtocolVersion: revision})
+	if err == nil {
+		s.resubscribe(ctx, l)
+		if link.Remote && s.cfg.Stream > 0 {
+			cut := s.relist
+			if l.modern() {
+				cut = s.expire
+			}
+			time.AfterFunc(s.cfg.Stream, func() { cut(l) })
+		}
+		return l, true, nil
+	}
+	if coded := loginNeeded(err); coded != nil {
+		err = coded
+	} else if ctx.Err() != nil {
+		err = fault.New(fault.ToolTimeout, "the MCP server %q did not answer within %s", s.cfg.Name, s.cfg.StartTime)
+	} else {
+		err = l.explain(err, "could not be started")
+	}
+	if errors.Is(ctx.Err(), context.Canceled) && link.Kill != nil {
+		link.Kill() // it was never used, so it has nothing to end well
+	} else {
+		link.Stop()
+	}
+	return nil, true, err
+}
+
+// loginNeeded is the error in err that says that a person has to log in, or nil.
+func loginNeeded(err error) error {
+	if coded := (*fault.Error)(nil); errors.As(err, &coded) && coded.Code == fault.LoginNeeded {
+		return coded
+	}
+	return nil
+}
+
+// maxPatience is how much of a back-off a call waits for; soon is how often it looks.
+const (
+	maxPatience = 2 * time.Second
+	soon        = 50 * time.Millisecond
+)
+
+var errLater = errors.New("the server is started again in a moment")
+
+// bare is an error's message without its hint.
+func bare(err error) string {
+	if coded := (*fault.Error)(nil); errors.As(err, &coded) {
+		return coded.Msg
+	}
+	return "it ended"
+}
+
+var errGone = errors.New("the server has gone")
