@@ -643,7 +643,7 @@ func TestServeListensWhereItMay(t *testing.T) {
 		"all":               {app.ServeRequest{Listen: ":0"}, "not a loopback address"},
 		"public, no name":   {app.ServeRequest{Listen: "0.0.0.0:0", Public: true}, "by which name"},
 		"a name":            {app.ServeRequest{Listen: "localhost:0"}, "names no address"},
-		"no port":           {app.ServeRequest{Listen: "127.0.0.1"}, "no address and port"},
+		"no port":           {app.ServeRequest{Listen: "127.0.0.1"}, "is not an address and a port"},
 		"half of TLS":       {app.ServeRequest{Listen: "127.0.0.1:0", Cert: "x"}, "belong together"},
 		"no certificate":    {app.ServeRequest{Listen: "127.0.0.1:0", Cert: "/nonexistent", Key: "/nonexistent"}, "cannot be used"},
 		"mapped v4 address": {app.ServeRequest{Listen: "[::ffff:10.0.0.1]:0"}, "not a loopback address"},
