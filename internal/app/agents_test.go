@@ -244,7 +244,7 @@ func TestASessionUnderAGrantNeedsIt(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	narrow, err := p.app.NarrowGrant(one.Token, app.GrantTerms{Policies: []string{p.write("narrow.yaml", "version: 1\nname: narrow\nrest: inherit\ntools: {allow: [model.chat]}\n")}})
+	narrow, err := p.app.NarrowGrant(one.Token, app.GrantTerms{Workspace: p.dir, Policies: []string{p.write("narrow.yaml", "version: 1\nname: narrow\nrest: inherit\ntools: {allow: [model.chat]}\n")}})
 	if err != nil {
 		t.Fatal(err)
 	}
