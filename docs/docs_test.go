@@ -169,23 +169,6 @@ func TestPathsAreThere(t *testing.T) {
 	}
 }
 
-// TestEveryPackageIsDescribed: architecture.md has a line for each package.
-func TestEveryPackageIsDescribed(t *testing.T) {
-	cmd := exec.Command("go", "list", "-f", "{{if .GoFiles}}{{.ImportPath}}{{end}}", "./internal/...")
-	cmd.Dir = repo
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := read(t, "docs/architecture.md")
-	for _, pkg := range strings.Fields(string(out)) {
-		_, short, _ := strings.Cut(pkg, "/internal/")
-		if !strings.Contains(text, "| `"+short+"` |") {
-			t.Errorf("docs/architecture.md does not describe package %s", short)
-		}
-	}
-}
-
 // TestEveryPolicyKeyIsDescribed: policy.md names every key of the format.
 func TestEveryPolicyKeyIsDescribed(t *testing.T) {
 	out, err := exec.Command(binary, "policy", "schema").Output()

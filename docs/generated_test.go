@@ -236,3 +236,43 @@ func TestAgentsInGoAreShown(t *testing.T) {
 	output = strings.ReplaceAll(strings.ReplaceAll(output, "\t// ", ""), "\t", "")
 	generated(t, "docs/agents-guide.md", "agents in go", "```go\n"+code+"\n```\n\nIt prints:\n\n```\n"+output+"\n```")
 }
+
+// TestPackagesAreListed: the table of packages in architecture.md is the first
+// sentence of each package's comment.
+func TestPackagesAreListed(t *testing.T) {
+	cmd := exec.Command("go", "list", "-f", "{{if .GoFiles}}{{.ImportPath}}\t{{.Doc}}{{end}}", ".", "./internal/...")
+	cmd.Dir = repo
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string][]string{}
+	folders := strings.Fields(". cli app doors service agents call tools confine record authority base")
+	for line := range strings.Lines(string(out)) {
+		pkg, doc, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		if pkg == "" {
+			continue
+		}
+		_, short, internal := strings.Cut(pkg, "/internal/")
+		if !internal {
+			short = "."
+		}
+		folder, _, _ := strings.Cut(short, "/")
+		if !slices.Contains(folders, folder) {
+			t.Errorf("package %s is in no folder of the architecture", short)
+		}
+		doc = strings.TrimSuffix(regexp.MustCompile(`^Package \w+ `).ReplaceAllString(doc, ""), ".")
+		if doc == "" {
+			t.Errorf("package %s has no comment", short)
+		}
+		rows[folder] = append(rows[folder], fmt.Sprintf("| `%s` | %s |\n", short, cell(doc)))
+	}
+	var b strings.Builder
+	b.WriteString("| package | what it does |\n| --- | --- |\n")
+	for _, folder := range folders {
+		for _, row := range rows[folder] {
+			b.WriteString(row)
+		}
+	}
+	generated(t, "docs/architecture.md", "packages", b.String())
+}

@@ -15,14 +15,17 @@ import (
 // is not public. "" if there is no such reason.
 func (r *Rules) nearMiss(t tool.Target) string {
 	lists := &r.sections[networkSection].lists
+	named := false
 	for _, e := range [...]Effect{Allow, Ask} {
 		for i := range lists[e] {
-			if b := &lists[e][i]; b.entry.net.OtherPort(t) {
+			b := &lists[e][i]
+			named = named || b.entry.net.SameHost(t)
+			if b.entry.net.OtherPort(t) {
 				return fmt.Sprintf("%s is for %s on port %d", b.rule.String(), b.entry.net.Scheme(), b.entry.net.Port())
 			}
 		}
 	}
-	if addr, err := netip.ParseAddr(t.Host); err == nil && !target.Public(addr) {
+	if addr, err := netip.ParseAddr(t.Host); err == nil && !named && !target.Public(addr) {
 		return addr.String() + " is not a public address, so an entry must name it"
 	}
 	return ""

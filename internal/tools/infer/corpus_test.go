@@ -68,7 +68,7 @@ func (m measured) recall() float64    { return 100 * float64(m.found) / float64(
 
 // The figures of docs/BENCHMARKS.md are those that the corpus gives now.
 func TestPaymentsOfRealTools(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/BENCHMARKS.md")
+	doc, err := os.ReadFile("../../../docs/BENCHMARKS.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -218,7 +218,7 @@ func TestTheVectorsAreJudgedAsTheySay(t *testing.T) {
 
 // TestTheDocumentShowsTheVectors keeps the worked example true.
 func TestTheDocumentShowsTheVectors(t *testing.T) {
-	b, err := os.ReadFile("../../../docs/tokens.md")
+	b, err := os.ReadFile("../../../../docs/tokens.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ const gtfobins = `aa-exec agetty ansible-playbook ansible-test aoss apport-cli a
 // Each of them is judged by what it starts, refused where it would start
 // something, or named in the documents as what it is: an interpreter.
 func TestProgramsOfGTFOBins(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/policy.md")
+	page, err := os.ReadFile("../../../../docs/policy.md")
 	if err != nil {
 		t.Fatal(err)
 	}

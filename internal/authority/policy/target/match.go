@@ -27,8 +27,12 @@ func (r *Rule) Covers(t tool.Target) bool {
 // OtherPort reports whether the rule (of allow or ask) is for the target's host,
 // but for another scheme or port of it.
 func (r *Rule) OtherPort(t tool.Target) bool {
-	return !r.deny && (r.scheme != t.Scheme || r.port != t.Port) && r.matchHost(t.Host)
+	return (r.scheme != t.Scheme || r.port != t.Port) && r.SameHost(t)
 }
+
+// SameHost reports whether the rule (of allow or ask) is for the target's host,
+// whatever its scheme, port, methods and paths.
+func (r *Rule) SameHost(t tool.Target) bool { return !r.deny && r.matchHost(t.Host) }
 
 // Whole reports whether the rule names neither a method nor a path: it speaks of
 // everything that a connection carries.

@@ -45,7 +45,7 @@ func (noFacts) Fill(context.Context, tool.Env, policy.Limits, runner.Call, []too
 // with decision and record.
 func BenchmarkCall(b *testing.B) {
 	w := newWorld(b)
-	for name, code := range map[string]func() []byte{"small": small, "go": func() []byte { return build(b, "../../../examples/wasm") }} {
+	for name, code := range map[string]func() []byte{"small": small, "go": func() []byte { return build(b, "../../../../examples/wasm") }} {
 		m := "version: 1\ntools:\n- {function: count, description: Counts words., input: {type: object, additionalProperties: false, properties: {text: {type: string}}}}\n"
 		tl := w.tool(b, code(), m)
 		args := tool.Args{"text": "one two three"}
