@@ -140,7 +140,7 @@ var attacks = map[string]struct {
 			delete(p, ledger.PartRefusals)
 			delete(p, ledger.PartError)
 		})
-		execute(t, db, "UPDATE runs SET denied = denied - 1, completed = completed + 1 WHERE seq = 1")
+		execute(t, db, "UPDATE runs SET denied = denied - 1, completed = completed + 1 WHERE seq = (SELECT min(seq) FROM runs)")
 		return at
 	}},
 	"an output": {true, func(t *testing.T, db *sql.DB) int64 {
@@ -160,10 +160,11 @@ var attacks = map[string]struct {
 		return at
 	}},
 	"the policy": {true, func(t *testing.T, db *sql.DB) int64 {
-		rewrite(t, db, 1, func(_ *ledger.Event, p map[string]ledger.Part) {
+		at := event(t, db, func(e *ledger.Event, _ map[string]ledger.Part) bool { return e.Kind == ledger.RunStarted })
+		rewrite(t, db, at, func(_ *ledger.Event, p map[string]ledger.Part) {
 			p[ledger.PartPolicy] = replaced(t, p[ledger.PartPolicy], "private", "pirated")
 		})
-		return 1
+		return at
 	}},
 	"the time": {true, func(t *testing.T, db *sql.DB) int64 {
 		rewrite(t, db, 5, func(e *ledger.Event, _ map[string]ledger.Part) { e.At += 3_600_000_000 })
@@ -224,12 +225,12 @@ var attacks = map[string]struct {
 		return 4
 	}},
 	"a run hidden from the list": {false, func(t *testing.T, db *sql.DB) int64 {
-		execute(t, db, "DELETE FROM run_tools WHERE run = 1")
-		execute(t, db, "DELETE FROM runs WHERE seq = 1")
+		execute(t, db, "DELETE FROM run_tools WHERE run = (SELECT min(seq) FROM runs)")
+		execute(t, db, "DELETE FROM runs WHERE seq = (SELECT min(seq) FROM runs)")
 		return 0
 	}},
 	"a run's status": {true, func(t *testing.T, db *sql.DB) int64 {
-		execute(t, db, "UPDATE runs SET status = 1, denied = 0, failed = 0, completed = total WHERE seq = 1")
+		execute(t, db, "UPDATE runs SET status = 1, denied = 0, failed = 0, completed = total WHERE seq = (SELECT min(seq) FROM runs)")
 		return 0
 	}},
 	"a blob's bytes and address": {true, func(t *testing.T, db *sql.DB) int64 {
@@ -389,25 +390,27 @@ func TestTheTailThatNobodySignedIsGuardedToo(t *testing.T) {
 	victim := w.start("run", w.plan("victim", 1, calls...), "-p", policy, "-w", w.workspace)
 	<-arrived
 	killAfter(t, victim, 0)
-	tail := map[string]func(db *sql.DB){
-		"an argument": func(db *sql.DB) {
-			rewrite(t, db, 4, func(_ *ledger.Event, p map[string]ledger.Part) {
-				p[ledger.PartArgs] = replaced(t, p[ledger.PartArgs], "edited", "credited")
-			})
-		},
-		"an argument, the log left alone": func(db *sql.DB) {
+	argument := func(t *testing.T, db *sql.DB) {
+		at := event(t, db, func(_ *ledger.Event, p map[string]ledger.Part) bool {
+			return bytes.Contains(p[ledger.PartArgs].Inline, []byte("edited"))
+		})
+		rewrite(t, db, at, func(_ *ledger.Event, p map[string]ledger.Part) {
+			p[ledger.PartArgs] = replaced(t, p[ledger.PartArgs], "edited", "credited")
+		})
+	}
+	tail := map[string]func(t *testing.T, db *sql.DB){
+		"an argument": argument,
+		"an argument, the log left alone": func(t *testing.T, db *sql.DB) {
 			was := query(t, db, "SELECT frontier FROM log")[0][0]
-			rewrite(t, db, 4, func(_ *ledger.Event, p map[string]ledger.Part) {
-				p[ledger.PartArgs] = replaced(t, p[ledger.PartArgs], "edited", "credited")
-			})
+			argument(t, db)
 			execute(t, db, "UPDATE log SET frontier = ?", was)
 		},
-		"the end cut off": func(db *sql.DB) {
+		"the end cut off": func(t *testing.T, db *sql.DB) {
 			execute(t, db, "DELETE FROM events WHERE seq > 8")
 			rehash(t, db)
 		},
-		"the end cut off, the log left alone": func(db *sql.DB) { execute(t, db, "DELETE FROM events WHERE seq > 8") },
-		"all cut off": func(db *sql.DB) {
+		"the end cut off, the log left alone": func(t *testing.T, db *sql.DB) { execute(t, db, "DELETE FROM events WHERE seq > 8") },
+		"all cut off": func(t *testing.T, db *sql.DB) {
 			for _, tb := range []string{"events", "runs", "run_tools", "nodes", "checkpoints", "blobs"} {
 				execute(t, db, "DELETE FROM "+tb)
 			}
@@ -421,7 +424,7 @@ func TestTheTailThatNobodySignedIsGuardedToo(t *testing.T) {
 			copyHome(t, w.home, c.home)
 			db := open(t, c.home)
 			back := unguarded(t, db)
-			do(db)
+			do(t, db)
 			back()
 			if err := db.Close(); err != nil {
 				t.Fatal(err)
