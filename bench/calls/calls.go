@@ -56,6 +56,10 @@ func (noFacts) Fill(context.Context, tool.Env, policy.Limits, runner.Call, []too
 	return nil
 }
 
+func (noFacts) Contents(context.Context, tool.Env, policy.Chain, runner.Call, []tool.Action) error {
+	return nil
+}
+
 // Bench is a runner on a ledger of its own, with a run begun.
 type Bench struct {
 	Home   string

@@ -27,6 +27,11 @@ func (f facts) Fill(ctx context.Context, env tool.Env, limits policy.Limits, _ r
 	return f.fill(ctx, env, limits, actions)
 }
 
+// Contents is the runner's hook for approvals.
+func (f facts) Contents(ctx context.Context, env tool.Env, chain policy.Chain, _ runner.Call, actions []tool.Action) error {
+	return sandbox.Contents(ctx, f.held, env, chain, actions)
+}
+
 func (f facts) fill(ctx context.Context, env tool.Env, limits policy.Limits, actions []tool.Action) error {
 	for i := range actions {
 		a := &actions[i]

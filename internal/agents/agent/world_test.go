@@ -176,6 +176,10 @@ func (still) Fill(_ context.Context, _ tool.Env, _ policy.Limits, _ runner.Call,
 	return nil
 }
 
+func (still) Contents(context.Context, tool.Env, policy.Chain, runner.Call, []tool.Action) error {
+	return nil
+}
+
 // house grants what a policy says, and runs for real.
 type house struct {
 	w *world

@@ -161,6 +161,20 @@ func (p Permit) approved(a tool.Action) bool {
 	})
 }
 
+// ApprovedContents is the content that the files of an action had when a person
+// approved it; false if nobody was asked about the action.
+func (p Permit) ApprovedContents(a tool.Action) ([]tool.Content, bool) {
+	if p.s == nil {
+		return nil, false
+	}
+	for _, ok := range p.s.terms.Approved {
+		if ok.Kind == a.Kind && ok.Path == a.Path && ok.Dir == a.Dir && slices.Equal(ok.Argv, a.Argv) {
+			return ok.Contents, true
+		}
+	}
+	return nil, false
+}
+
 // Asker asks about what a policy asks about while the call runs; nil: nobody can
 // be asked. Its yes is for the one action, and opens nothing else.
 func (p Permit) Asker() Asker {

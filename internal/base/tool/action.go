@@ -53,6 +53,9 @@ type Action struct {
 	Dir   string
 	Exe   string
 	Names []string
+	// Contents is the content of the files that the action names and that the grant
+	// may write (facts; looked up only if a person is asked).
+	Contents []Content `json:",omitempty"`
 	// Typed: a person typed exactly this command. Where no entry of commands says
 	// anything of it, it needs their approval instead of being denied.
 	Typed bool
@@ -62,6 +65,12 @@ type Action struct {
 
 	// API is what is asked of Remit's own service, as "agents.write".
 	API string
+}
+
+// Content identifies the content of a file that an approval is for.
+type Content struct {
+	Path  string `json:"path"`  // absolute, link-free
+	State string `json:"state"` // "sha256:…", "version:…" of a large file, "linked" or "absent"
 }
 
 // Target is a network destination in canonical form. It is made by the policy

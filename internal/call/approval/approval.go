@@ -13,6 +13,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -101,7 +102,8 @@ func (d *Desk) now() time.Time {
 // Binding is what an approval of one call holds for: the holder, every policy of
 // the chain and what it is bound to, the grant where the ledger keeps it, the
 // tool as it is now, the arguments, and what the call does with them: the same
-// words are another call once a link leads elsewhere.
+// words are another call once a link leads elsewhere, or a file that they name has
+// other content.
 func Binding(q runner.Question) ([32]byte, error) {
 	args, err := canon.Marshal(map[string]any(q.Call.Args))
 	if err != nil {
@@ -114,7 +116,7 @@ func Binding(q runner.Question) ([32]byte, error) {
 		h.Write(n[:])
 		h.Write(b)
 	}
-	add([]byte("remit approval 2"))
+	add([]byte("remit approval 3"))
 	add([]byte(q.Run.Grant.Holder()))
 	add([]byte(q.Run.Env.Workspace))
 	for _, n := range q.Run.Grant.Nodes() {
@@ -136,6 +138,11 @@ func Binding(q runner.Question) ([32]byte, error) {
 		add([]byte(a.String()))
 		add([]byte(a.Real))
 		add([]byte(a.Exe))
+		for _, c := range a.Contents {
+			add([]byte(c.Path))
+			add([]byte(c.State))
+		}
+		add(nil)
 	}
 	return [32]byte(h.Sum(nil)), nil
 }
@@ -359,6 +366,11 @@ func (d *Desk) body(q runner.Question, session bool) Body {
 			text += " (through a link: " + a.Real + ")"
 		}
 		b.Touches = append(b.Touches, red.Text(text))
+		for _, c := range a.Contents {
+			if strings.Contains(c.State, ":") {
+				b.Touches = append(b.Touches, red.Text(fmt.Sprintf("content of %q as it is now, %s", c.Path, c.State)))
+			}
+		}
 	}
 	if session {
 		p, ok := Propose(q.Spec.ID, q.Digest, q.Call.Args, q.Actions)

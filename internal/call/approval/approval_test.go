@@ -467,3 +467,42 @@ func TestTheSameCallTwiceAtOnceNeedsTwoAnswers(t *testing.T) {
 		t.Errorf("%d approvals were used for 5 calls, %v", len(list), err)
 	}
 }
+
+// A yes, also one for the session, is for the files that a command runs as they
+// were shown.
+func TestAYesIsForWhatTheFilesHeld(t *testing.T) {
+	s := openStore(t)
+	run := newRun(t, s)
+	d := &approval.Desk{Store: s}
+	deploy := func(state string) runner.Question {
+		q := write(run, "a.txt", "x")
+		q.Call.Args = tool.Args{"argv": []any{"sh", "deploy.sh"}}
+		q.Actions = []tool.Action{{Kind: tool.Command, Argv: []string{"sh", "deploy.sh"}, Dir: "/w", Exe: "/bin/dash",
+			Contents: []tool.Content{{Path: "/w/deploy.sh", State: state}}}}
+		return q
+	}
+	shown, other := deploy("sha256:11"), deploy("sha256:22")
+	if _, err := d.Ask(t.Context(), shown); !errors.Is(err, fault.NeedsApproval) {
+		t.Fatal(err)
+	}
+	list, err := s.Questions(t.Context(), store.QuestionFilter{State: store.Waiting})
+	if err != nil || len(list) != 1 || !strings.Contains(string(list[0].Body), "sha256:11") {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	if _, err := s.Vote(t.Context(), list[0].ID, store.Vote{By: "user:ann", Yes: true, Where: "elsewhere", At: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := d.Ask(t.Context(), other); !errors.Is(err, fault.NeedsApproval) {
+		t.Errorf("other content: %+v, %v", a, err)
+	}
+	if a, err := d.Ask(t.Context(), shown); err != nil || !a.Yes {
+		t.Errorf("as it was shown: %+v, %v", a, err)
+	}
+	p, ok := approval.Propose(shown.Spec.ID, shown.Digest, shown.Call.Args, shown.Actions)
+	if !ok || !p.Matches(shown.Spec.ID, shown.Digest, shown.Call.Args, shown.Actions) {
+		t.Fatalf("the pattern %+v is not of its call", p)
+	}
+	if p.Matches(other.Spec.ID, other.Digest, other.Call.Args, other.Actions) {
+		t.Error("a yes for the session is for other content too")
+	}
+}

@@ -39,6 +39,9 @@ type ActionPattern struct {
 	Method string   `json:"method,omitempty"`
 	Argv   []string `json:"argv,omitempty"`
 	Dir    string   `json:"dir,omitempty"`
+	// Contents is the content of the files that a command names; other content is
+	// another pattern.
+	Contents []tool.Content `json:"contents,omitempty"`
 }
 
 // maxPattern bounds a pattern's encoding.
@@ -129,13 +132,13 @@ func (p Pattern) Matches(id tool.ID, digest tool.Digest, args tool.Args, actions
 }
 
 func (a ActionPattern) same(b ActionPattern) bool {
-	return a.Kind == b.Kind && a.In == b.In && a.Method == b.Method && a.Dir == b.Dir && slices.Equal(a.Argv, b.Argv)
+	return a.Kind == b.Kind && a.In == b.In && a.Method == b.Method && a.Dir == b.Dir && slices.Equal(a.Argv, b.Argv) && slices.Equal(a.Contents, b.Contents)
 }
 
 // patternOf says where an action takes place. A path that leads somewhere else
 // through links is only of a pattern with the folder that it leads to.
 func patternOf(a *tool.Action) (ActionPattern, bool) {
-	p := ActionPattern{Kind: a.Kind.String()}
+	p := ActionPattern{Kind: a.Kind.String(), Contents: a.Contents}
 	switch a.Kind {
 	case tool.FileRead, tool.FileWrite:
 		if a.Real != "" && a.Real != a.Path {
@@ -195,7 +198,11 @@ func (p Pattern) Lines() []string {
 			for i, w := range a.Argv {
 				words[i] = strconv.Quote(w)
 			}
-			out = append(out, fmt.Sprintf("%s exactly %s in %q", a.Kind, strings.Join(words, " "), a.Dir))
+			line := fmt.Sprintf("%s exactly %s in %q", a.Kind, strings.Join(words, " "), a.Dir)
+			if len(a.Contents) > 0 {
+				line += ", while the files that it names do not change"
+			}
+			out = append(out, line)
 		case a.Kind == tool.Model.String() || a.Kind == tool.API.String():
 			out = append(out, fmt.Sprintf("%s %q", a.Kind, a.In))
 		default:

@@ -188,8 +188,13 @@ func (r *Recording) Fill(ctx context.Context, _ tool.Env, _ policy.Limits, c run
 		if a.String() != f.String() {
 			return fault.New(fault.ReplayMismatch, "call %d needs %s, the record has %s", c.Index, a, f)
 		}
-		a.Real, a.Addrs, a.Exe, a.Names = f.Real, f.Addrs, f.Exe, f.Names
+		a.Real, a.Addrs, a.Exe, a.Names, a.Contents = f.Real, f.Addrs, f.Exe, f.Names, f.Contents
 	}
+	return nil
+}
+
+// Contents does nothing: Fill has given the recorded contents.
+func (r *Recording) Contents(context.Context, tool.Env, policy.Chain, runner.Call, []tool.Action) error {
 	return nil
 }
 

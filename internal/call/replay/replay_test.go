@@ -69,6 +69,10 @@ func (world) Fill(_ context.Context, _ tool.Env, _ policy.Limits, _ runner.Call,
 	return nil
 }
 
+func (world) Contents(context.Context, tool.Env, policy.Chain, runner.Call, []tool.Action) error {
+	return nil
+}
+
 func (world) Ask(context.Context, runner.Question) (runner.Answer, error) {
 	return runner.Answer{Yes: true, By: "user:ann", At: time.Unix(1, 0).UTC()}, nil
 }

@@ -28,6 +28,10 @@ func (c crashing) Fill(context.Context, tool.Env, policy.Limits, runner.Call, []
 	panic("boom")
 }
 
+func (c crashing) Contents(context.Context, tool.Env, policy.Chain, runner.Call, []tool.Action) error {
+	return nil
+}
+
 func (c crashing) Ask(context.Context, runner.Question) (runner.Answer, error) { panic("boom") }
 
 func (c crashing) Lookup(tool.ID) (runner.Entry, error) {

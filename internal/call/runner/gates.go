@@ -3,10 +3,12 @@ package runner
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/frozen"
 	"github.com/remitrun/remit/internal/record/ledger"
 )
@@ -210,18 +212,41 @@ func (f *flight) ask(ctx context.Context) error {
 		return fault.New(fault.NeedsApproval, "needs approval, and nobody is there to give it: %s", f.decision.Reason).
 			ForOperator("run it in a terminal to be asked, or allow it in the policy")
 	}
-	a, err := f.r.Ask.Ask(ctx, Question{Run: f.run, Call: f.c, Spec: f.entry.Spec, Digest: f.entry.Digest,
-		Args: f.args, Actions: f.actions, Decision: f.decision, Terms: f.run.terms})
-	if errors.Is(err, fault.NeedsApproval) {
+	if err := f.r.Facts.Contents(ctx, f.run.Env, f.chain, f.c, f.actions); err != nil {
 		return err
 	}
-	if err != nil {
-		return fault.Wrap(fault.NeedsApproval, err, "needs approval, and the question could not be answered: %s", f.decision.Reason)
+	for range maxAsked {
+		a, err := f.r.Ask.Ask(ctx, Question{Run: f.run, Call: f.c, Spec: f.entry.Spec, Digest: f.entry.Digest,
+			Args: f.args, Actions: slices.Clone(f.actions), Decision: f.decision, Terms: f.run.terms})
+		if errors.Is(err, fault.NeedsApproval) {
+			return err
+		}
+		if err != nil {
+			return fault.Wrap(fault.NeedsApproval, err, "needs approval, and the question could not be answered: %s", f.decision.Reason)
+		}
+		if f.answer = &a; !a.Yes {
+			return refusal(a)
+		}
+		if same, err := f.sameContents(ctx); same || err != nil {
+			return err
+		}
+		f.answer = nil // it was for other content
 	}
-	if f.answer = &a; !a.Yes {
-		return refusal(a)
+	return fault.New(fault.NeedsApproval, "needs approval, but the files that it names changed %d times before it could run: %s", maxAsked, f.decision.Reason).
+		WithHint("run it again once nothing writes to them")
+}
+
+// maxAsked bounds the questions about one call whose files change during each.
+const maxAsked = 3
+
+// sameContents looks up the content of the call's files again, and reports whether
+// it is what was approved.
+func (f *flight) sameContents(ctx context.Context) (bool, error) {
+	before := slices.Clone(f.actions)
+	if err := f.r.Facts.Contents(ctx, f.run.Env, f.chain, f.c, f.actions); err != nil {
+		return false, err
 	}
-	return nil
+	return slices.EqualFunc(before, f.actions, func(a, b tool.Action) bool { return slices.Equal(a.Contents, b.Contents) }), nil
 }
 
 // refusal tells the caller who said no, and why if they said so.

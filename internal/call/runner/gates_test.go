@@ -596,3 +596,52 @@ func TestAToolThatChangesDuringAWaitIsNotCalled(t *testing.T) {
 		}
 	}
 }
+
+// contents are the facts of files whose content is told by one word.
+type contents struct {
+	still
+	now *string
+}
+
+func (c contents) Contents(_ context.Context, _ tool.Env, _ policy.Chain, _ runner.Call, as []tool.Action) error {
+	for i := range as {
+		as[i].Contents = []tool.Content{{Path: "/ws/deploy.sh", State: *c.now}}
+	}
+	return nil
+}
+
+// A yes is for the files that a call runs as they were shown: where they change
+// while the person thinks, the person is asked about what is there now.
+func TestAYesIsForWhatTheFilesHold(t *testing.T) {
+	for name, tc := range map[string]struct {
+		changes int // answers after which the file is another one
+		asked   int
+		want    error
+	}{
+		"unchanged":      {0, 1, nil},
+		"changed once":   {1, 2, nil},
+		"always changed": {100, 3, fault.NeedsApproval},
+	} {
+		p := &probe{id: "p"}
+		h := newHouse(t, open, p)
+		now, asked := "one", []string{}
+		h.rn.Facts = contents{now: &now}
+		h.rn.Ask = asker(func(_ context.Context, q runner.Question) (runner.Answer, error) {
+			asked = append(asked, q.Actions[0].Contents[0].State)
+			if len(asked) <= tc.changes {
+				now += "+"
+			}
+			return runner.Answer{Yes: true, By: "user:ann", Where: "test"}, nil
+		})
+		o := h.call("p", tool.Args{"path": "ask"})
+		if !errors.Is(o.Err, tc.want) || len(asked) != tc.asked || (p.ran.Load() == 1) != (tc.want == nil) {
+			t.Errorf("%s: %v, asked about %q, ran %d", name, o.Err, asked, p.ran.Load())
+		}
+		if tc.want == nil && asked[len(asked)-1] != now {
+			t.Errorf("%s: the last question was about %q, and %q ran", name, asked[len(asked)-1], now)
+		}
+		if o.Approved != (tc.want == nil) {
+			t.Errorf("%s: it counts as approved: %v", name, o.Approved)
+		}
+	}
+}

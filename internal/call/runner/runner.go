@@ -82,6 +82,9 @@ type Recorder interface {
 // actions' fact fields.
 type Facts interface {
 	Fill(ctx context.Context, env tool.Env, limits policy.Limits, c Call, actions []tool.Action) error
+	// Contents fills in the content of the files that the actions' commands name and
+	// that the chain permits to be written. A question is bound to it.
+	Contents(ctx context.Context, env tool.Env, chain policy.Chain, c Call, actions []tool.Action) error
 }
 
 // Mask knows values that nobody may be told: secrets that calls are given to use.

@@ -68,6 +68,10 @@ func (still) Fill(_ context.Context, _ tool.Env, _ policy.Limits, _ runner.Call,
 	return nil
 }
 
+func (still) Contents(context.Context, tool.Env, policy.Chain, runner.Call, []tool.Action) error {
+	return nil
+}
+
 type house struct {
 	t   *testing.T
 	st  *sqlite.Store

@@ -113,7 +113,7 @@ func (b *Box) Run(ctx context.Context, p permit.Permit, c Command) (Outcome, err
 		}
 		defer leave()
 	}
-	prof, st, err := b.prepare(&m, p, c)
+	prof, st, err := b.prepare(ctx, &m, p, c)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -214,9 +214,9 @@ func (b *Box) Profile(chain policy.Chain, c Command) (Profile, error) {
 
 // prepare looks the command up, checks it against the permit, and compiles the
 // profile.
-func (b *Box) prepare(m *machine, p permit.Permit, c Command) (Profile, start, error) {
+func (b *Box) prepare(ctx context.Context, m *machine, p permit.Permit, c Command) (Profile, start, error) {
 	prof, st, err := b.compile(m, p.Chain(), withDefaults(p.Limits()), c, func(exe string, names []string) error {
-		return checkCommand(p, c, exe, names, withDefaults(p.Limits()).Path)
+		return checkCommand(ctx, p, c, exe, names, withDefaults(p.Limits()).Path)
 	})
 	if err == nil {
 		err = b.addSecrets(p, c, &prof, &st)
@@ -294,20 +294,23 @@ func (b *Box) state() string {
 }
 
 // checkCommand asks the permit about the very files that would be executed.
-func checkCommand(p permit.Permit, c Command, exe string, names, path []string) error {
+func checkCommand(ctx context.Context, p permit.Permit, c Command, exe string, names, path []string) error {
 	switch {
 	case !p.Live():
 		return fault.New(fault.HandleRefused, "the call that this command belongs to is over")
 	case c.Shell && c.Argv[0] != "/bin/sh":
 		return fault.New(fault.Internal, "the pinned shell is /bin/sh, not %q", c.Argv[0])
 	case !c.Shell:
-		if err := checkProgram(p, tool.Action{Kind: tool.Command, Argv: c.Argv, Dir: c.Dir, Exe: exe, Names: names, Typed: c.Typed}); err != nil {
+		if err := checkProgram(ctx, p, c.layers, tool.Action{Kind: tool.Command, Argv: c.Argv, Dir: c.Dir, Exe: exe, Names: names, Typed: c.Typed}); err != nil {
 			return err
 		}
 	}
 	for _, a := range c.Starts {
-		if a.Kind != tool.Command {
-			continue // the kernel decides about files
+		if a.Kind != tool.Command { // the kernel decides about files
+			if err := sameContents(ctx, p, c.layers, a); err != nil {
+				return err
+			}
+			continue
 		}
 		if a.Unknown == "" {
 			var err error
@@ -315,7 +318,7 @@ func checkCommand(p permit.Permit, c Command, exe string, names, path []string) 
 				return err
 			}
 		}
-		if err := checkProgram(p, a); err != nil {
+		if err := checkProgram(ctx, p, c.layers, a); err != nil {
 			return err
 		}
 	}
@@ -325,8 +328,11 @@ func checkCommand(p permit.Permit, c Command, exe string, names, path []string) 
 // checkProgram asks about one program. A file that lies where commands can
 // write is not the program that a rule means by its name: such a rule must
 // spell the path.
-func checkProgram(p permit.Permit, a tool.Action) error {
+func checkProgram(ctx context.Context, p permit.Permit, l *layers, a tool.Action) error {
 	if err := p.Check(a); err != nil {
+		return err
+	}
+	if err := sameContents(ctx, p, l, a); err != nil {
 		return err
 	}
 	inside := p.Env().Workspace != "" && within(a.Exe, p.Env().Workspace) ||

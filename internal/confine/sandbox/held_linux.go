@@ -109,6 +109,9 @@ func (l *layers) limits(out map[string]string, p Profile) {
 	}
 }
 
+// layersAt gives the layers that an open folder shows in place of the workspace.
+func layersAt(root int, workspace string) *layers { return &layers{lower: workspace, root: root} }
+
 // folder is the workspace that the layers stand for, or "".
 func (l *layers) folder() string {
 	if l == nil {

@@ -41,6 +41,10 @@ func (noFacts) Fill(context.Context, tool.Env, policy.Limits, runner.Call, []too
 	return nil
 }
 
+func (noFacts) Contents(context.Context, tool.Env, policy.Chain, runner.Call, []tool.Action) error {
+	return nil
+}
+
 // BenchmarkCall measures warm calls: by the executor alone, and through the runner
 // with decision and record.
 func BenchmarkCall(b *testing.B) {
