@@ -38,6 +38,7 @@ func (a *App) recorded(action string, about ledger.OperatorAction, do func() err
 	if err := do(); err != nil {
 		return errors.Join(err, operated(ctx, st, action, about, fault.CodeOf(err)))
 	}
+	a.forgetFailures()
 	return nil
 }
 
@@ -96,6 +97,7 @@ func (a *App) recordSettings(ctx context.Context, st store.Store) error {
 		if _, err := st.Append(ctx, entries...); err != nil {
 			return err
 		}
+		a.forgetFailures()
 		return a.writeState(settingsSeen, now)
 	})
 }

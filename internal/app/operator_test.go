@@ -1,6 +1,8 @@
 package app_test
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -183,5 +185,40 @@ func TestTrustIsOfTheReviewedFile(t *testing.T) {
 	}
 	if was, err := a.Distrust(ws); err != nil || was {
 		t.Errorf("the changed file was trusted: %v, %v", was, err)
+	}
+}
+
+// A source that failed is asked again after any change of an operator: a login, a secret
+// or a setting may be what it lacked.
+func TestAChangeOfAnOperatorForgetsFailures(t *testing.T) {
+	home := t.TempDir()
+	a := newApp(t, home)
+	if err := a.AddMCPServer(app.MCPServer{Name: "far", URL: "http://127.0.0.1:1/mcp"}, false); err != nil {
+		t.Fatal(err)
+	}
+	remembered := func() bool {
+		b, err := os.ReadFile(filepath.Join(home, "tools", ".failing.json"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		return strings.Contains(string(b), `"mcp:far"`)
+	}
+	for name, change := range map[string]func() error{
+		"a secret": func() error { _, err := a.SetSecret("far", "ghp_0123456789abcdefXYZ"); return err },
+		"a server": func() error { return a.AddMCPServer(app.MCPServer{Name: "near", URL: "http://127.0.0.1:1/mcp"}, false) },
+		"settings": func() error {
+			if err := os.WriteFile(filepath.Join(home, "config.yaml"), []byte("ledger: {durability: process}\n"), 0o600); err != nil {
+				return err
+			}
+			_, err := newApp(t, home).Store(t.Context())
+			return err
+		},
+	} {
+		if p, err := a.TestMCPServer(t.Context(), "far"); err != nil || p.Err == nil || !remembered() {
+			t.Fatalf("%s: the failure is not remembered: %v, %v", name, err, p.Err)
+		}
+		if err := change(); err != nil || remembered() {
+			t.Errorf("%s: the failure is still remembered: %v", name, err)
+		}
 	}
 }

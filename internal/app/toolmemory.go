@@ -128,3 +128,13 @@ func (m *toolMemory) Failed(source string, f *catalog.Failure) {
 		return m.app.writeState(failingFile, all)
 	})
 }
+
+// forgetFailures has every source asked again, without delay: what an operator changed,
+// such as a login, may be what a source failed for.
+func (a *App) forgetFailures() {
+	file := filepath.Join(a.cfg.Home, failingFile)
+	if _, err := os.Stat(file); err != nil {
+		return
+	}
+	_ = a.locked(filepath.Join(toolFolder, ".lock"), func() error { return os.Remove(file) }) // see failingFile
+}
