@@ -22,7 +22,7 @@ func (w *world) testServer(mode string, flags ...string) (folder string) {
 	w.t.Helper()
 	folder = filepath.Join(filepath.Dir(w.workspace), "server")
 	w.mkdir(folder)
-	build := exec.CommandContext(context.Background(), "go", "build", "-o", filepath.Join(folder, "server"), "../source/mcp/testdata/server")
+	build := exec.CommandContext(context.Background(), "go", "build", "-o", filepath.Join(folder, "server"), "../tools/source/mcp/testdata/server")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		w.t.Fatalf("%v\n%s", err, out)

@@ -176,7 +176,7 @@ func contentState(p string, left *int64) (string, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return "absent", nil
 	case err != nil || !st.Mode().IsRegular():
-		return "", nil //nolint:nilerr // a program cannot open it either, or it is a folder, a device or a broken link
+		return "", nil // a program cannot open it either, or it is a folder, a device or a broken link
 	}
 	f, err := openContent(p)
 	if err != nil {
