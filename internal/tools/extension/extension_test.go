@@ -144,7 +144,7 @@ func TestSchemasAgreeWithTheParser(t *testing.T) {
 		}
 	}
 	for _, dir := range []string{"http", "git", "sqlite"} {
-		src, err := os.ReadFile(filepath.Join("..", "..", "extensions", dir, "commands", "commands.yaml"))
+		src, err := os.ReadFile(filepath.Join("..", "..", "..", "extensions", dir, "commands", "commands.yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -197,7 +197,7 @@ func jsonOf(t *testing.T, src string) any {
 
 func TestShippedExtensions(t *testing.T) {
 	for _, dir := range []string{"http", "git", "sqlite"} {
-		root := filepath.Join("..", "..", "extensions", dir)
+		root := filepath.Join("..", "..", "..", "extensions", dir)
 		var files []extension.File
 		err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
