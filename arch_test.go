@@ -53,7 +53,7 @@ var mayImport = map[string]string{
 	"tools/extension":          "base/document base/canon base/fault authority/policy authority/policy/glob base/tool",
 	"base/inspect":             "golang.org/x/text",
 	// contracts
-	"record/store": "base/fault authority/grant record/ledger base/tool github.com/google/uuid",
+	"record/store": "golang.org/x/mod/sumdb base/fault authority/grant record/ledger base/tool github.com/google/uuid",
 	// contract suites, for tests
 	"record/store/storetest":           "authority/policy authority/grant base/fault base/tool record/ledger record/store github.com/google/uuid github.com/google/go-cmp crypto/rand",
 	"tools/model/modeltest":            "base/fault tools/model github.com/google/go-cmp net/http os",

@@ -11,7 +11,6 @@ import (
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
-	"github.com/remitrun/remit/internal/record/store/sqlite"
 )
 
 // SessionQuery chooses a page of sessions, newest first.
@@ -36,7 +35,7 @@ type SessionWhole struct {
 
 // looking is the ledger and the service over it, to look at agents and sessions:
 // nothing is begun, and nothing has to be closed.
-func (a *App) looking(ctx context.Context) (*agent.Service, *sqlite.Store, error) {
+func (a *App) looking(ctx context.Context) (*agent.Service, store.Backend, error) {
 	if _, err := a.Reader(ctx); err != nil {
 		return nil, nil, err
 	}

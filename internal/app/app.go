@@ -44,7 +44,7 @@ type App struct {
 	exts extensions // installed, as far as they were needed
 
 	mu    sync.Mutex
-	store *sqlite.Store
+	store store.Backend
 	auth  *authorities
 	log   *eventlog.Log
 	noted bool // changes of the settings were recorded
@@ -93,7 +93,7 @@ func (a *App) Box() *sandbox.Box { return a.box }
 
 // Store opens the ledger, making it on first use, and closes what dead
 // processes left open in it.
-func (a *App) Store(ctx context.Context) (store.Store, error) {
+func (a *App) Store(ctx context.Context) (store.Backend, error) {
 	s, err := a.open(ctx, false)
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (a *App) Store(ctx context.Context) (store.Store, error) {
 }
 
 // noteSettings records changes of the settings once in this process.
-func (a *App) noteSettings(ctx context.Context, s *sqlite.Store) error {
+func (a *App) noteSettings(ctx context.Context, s store.Backend) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.noted {
@@ -122,7 +122,7 @@ func (a *App) noteSettings(ctx context.Context, s *sqlite.Store) error {
 // Reader opens the ledger to look at: also one that cannot be written, and one
 // that was changed so that nothing can be added to it, for verify to say what
 // was changed.
-func (a *App) Reader(ctx context.Context) (store.Store, error) {
+func (a *App) Reader(ctx context.Context) (store.Backend, error) {
 	s, err := a.Store(ctx)
 	if err == nil || !errors.Is(err, fault.StoreReadOnly) && !errors.Is(err, fault.StoreCorrupt) {
 		return s, err
@@ -133,7 +133,7 @@ func (a *App) Reader(ctx context.Context) (store.Store, error) {
 	return nil, err
 }
 
-func (a *App) open(ctx context.Context, readOnly bool) (*sqlite.Store, error) {
+func (a *App) open(ctx context.Context, readOnly bool) (store.Backend, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.store != nil {

@@ -22,7 +22,6 @@ import (
 	"github.com/remitrun/remit/internal/record/eventlog"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
-	"github.com/remitrun/remit/internal/record/store/sqlite"
 )
 
 // Presented is a grant that somebody uses: its token, and where the token is
@@ -58,7 +57,7 @@ func (a *authorities) Stop(ctx context.Context, node uuid.UUID, revoke bool, rea
 }
 
 // granted is the parts that grants need, built when they are first needed.
-func (a *App) granted(ctx context.Context) (*authorities, *sqlite.Store, error) {
+func (a *App) granted(ctx context.Context) (*authorities, store.Backend, error) {
 	if _, err := a.Store(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -101,7 +100,7 @@ func (a *App) present(ctx context.Context, p Presented, workspace string) (token
 	return c, nil
 }
 
-func (a *App) verify(ctx context.Context, st *sqlite.Store, p Presented, workspace string) (token.Claims, error) {
+func (a *App) verify(ctx context.Context, st store.Backend, p Presented, workspace string) (token.Claims, error) {
 	keys, err := a.grantKeys()
 	if err != nil {
 		return token.Claims{}, err
@@ -127,7 +126,7 @@ func (a *App) verify(ctx context.Context, st *sqlite.Store, p Presented, workspa
 }
 
 // forged records that a grant was refused.
-func (a *App) forged(ctx context.Context, st *sqlite.Store, why error) error {
+func (a *App) forged(ctx context.Context, st store.Backend, why error) error {
 	code, kind := fault.CodeOf(why), ledger.ViolatedGrant
 	switch {
 	case code == fault.NotDelegable:

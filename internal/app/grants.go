@@ -21,7 +21,6 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/store"
-	"github.com/remitrun/remit/internal/record/store/sqlite"
 )
 
 // GrantLife is how long a grant lasts where nothing else is said.
@@ -367,7 +366,7 @@ func (a *App) InspectGrant(ctx context.Context, text string) (Inspected, error) 
 
 // unseen looks at the ancestors of a token whose last blocks the ledger has not
 // seen: they were appended offline.
-func (a *App) unseen(ctx context.Context, st *sqlite.Store, in *Inspected) error {
+func (a *App) unseen(ctx context.Context, st store.Backend, in *Inspected) error {
 	for _, l := range slices.Backward(in.Content.Links()) {
 		bad, _, err := st.Standing(ctx, []uuid.UUID{l.Grant})
 		if err != nil {

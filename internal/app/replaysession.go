@@ -19,7 +19,7 @@ import (
 	"github.com/remitrun/remit/internal/call/replay"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/ledger"
-	"github.com/remitrun/remit/internal/record/store/sqlite"
+	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
@@ -57,7 +57,7 @@ func (a *App) SessionRuns(ctx context.Context, id string) (uuid.UUID, []ledger.R
 }
 
 // sessions is the ledger, as it keeps sessions.
-func (a *App) sessions(ctx context.Context) (*sqlite.Store, error) {
+func (a *App) sessions(ctx context.Context) (store.Backend, error) {
 	_, st, err := a.granted(ctx)
 	return st, err
 }

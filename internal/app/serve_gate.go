@@ -17,7 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/doors/gateway"
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/ledger"
-	"github.com/remitrun/remit/internal/record/store/sqlite"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 const (
@@ -34,7 +34,7 @@ type gate struct {
 	app       *App
 	workspace string
 	auth      *authorities
-	store     *sqlite.Store
+	store     store.Backend
 
 	entered  *memo[*entered]
 	lineages *memo[[]string]

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/mod/sumdb/note"
 
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
@@ -48,6 +49,26 @@ type Store interface {
 	Prove(ctx context.Context, run ledger.Seq, w io.Writer) error
 
 	Close() error
+}
+
+// Backend is everything that one database keeps: the ledger, and what is decided
+// from it. Each backend implements the whole of it.
+type Backend interface {
+	Store
+	Grants
+	Budgets
+	Approvals
+	Requests
+	Sessions
+	Files
+
+	// Origin names the ledger in its checkpoints.
+	Origin() string
+	// SignNote signs a text with the ledger's key, as a note. It refuses text that
+	// could be taken for a checkpoint.
+	SignNote(text string) (string, error)
+	// Verifier checks the notes that SignNote signed.
+	Verifier() note.Verifier
 }
 
 // RunFilter chooses runs. The zero filter chooses all.

@@ -80,7 +80,7 @@ type Store struct {
 	closeErr  error
 }
 
-var _ store.Store = (*Store)(nil)
+var _ store.Backend = (*Store)(nil)
 
 // Open opens the ledger in o.Home. It makes one where there is neither a ledger nor
 // a key of one. Errors carry fault.StoreReadOnly, StoreFull, StoreCorrupt,
