@@ -109,7 +109,7 @@ func (a *App) checkAuth(list []openapi.Auth) error {
 func (a *App) fetchAPI(ctx context.Context, q AddAPI) (src []byte, from string, err error) {
 	if !strings.HasPrefix(q.From, "https://") && !strings.HasPrefix(q.From, "http://") {
 		if src, err = wholefile.Read(q.From, openapi.MaxDocument); err != nil {
-			return nil, "", fault.Wrap(fault.Usage, err, "%v", unwrapPath(err)).At(fault.Pos{File: q.From}).WithHint("name an OpenAPI document: a file or a URL")
+			return nil, "", fault.Wrap(fault.Usage, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: q.From}).WithHint("name an OpenAPI document: a file or a URL")
 		}
 		return src, "", nil
 	}
@@ -187,7 +187,7 @@ func (a *App) APIDocument(one API) (*openapi.Document, error) {
 	}
 	src, err := wholefile.Read(filepath.Join(a.cfg.Home, apisFolder, one.Digest), openapi.MaxDocument+4096)
 	if err != nil {
-		return nil, fault.Wrap(fault.StoreFailed, err, "the document of the API %q cannot be read: %v", one.Name, unwrapPath(err)).WithHint("add it again with --replace")
+		return nil, fault.Wrap(fault.StoreFailed, err, "the document of the API %q cannot be read: %v", one.Name, wholefile.Cause(err)).WithHint("add it again with --replace")
 	}
 	from, text, _ := strings.Cut(string(src), "\n")
 	sum := sha256.Sum256([]byte(from + "\x00" + text))

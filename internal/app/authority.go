@@ -226,7 +226,7 @@ func ReadToken(text string) (string, error) {
 	}
 	b, err := wholefile.Read(filepath.Clean(file), token.MaxSize+1024)
 	if err != nil {
-		return "", fault.Wrap(fault.GrantInvalid, err, "the file %q with the token cannot be read: %v", file, unwrapPath(err)).
+		return "", fault.Wrap(fault.GrantInvalid, err, "the file %q with the token cannot be read: %v", file, wholefile.Cause(err)).
 			WithHint("name a file that remit grant issue wrote, as @FILE")
 	}
 	return strings.TrimSpace(string(b)), nil
@@ -247,7 +247,7 @@ func ReadNames(names []string) ([]string, error) {
 		}
 		b, err := wholefile.Read(filepath.Clean(file), maxPolicySize)
 		if err != nil {
-			return nil, fault.Wrap(fault.Usage, err, "the list %q cannot be read: %v", file, unwrapPath(err))
+			return nil, fault.Wrap(fault.Usage, err, "the list %q cannot be read: %v", file, wholefile.Cause(err))
 		}
 		for line := range strings.Lines(string(b)) {
 			if line = strings.TrimRight(line, "\r\n"); line != "" {

@@ -27,6 +27,7 @@ import (
 	"github.com/remitrun/remit/internal/agents/capability/workspace"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/base/wholefile"
 )
 
 // capabilities is every capability that is compiled in, in the order in which
@@ -61,9 +62,12 @@ func (a *App) Capabilities(own ...capability.Capability) (*capability.Registry, 
 }
 
 const (
-	capabilitiesIn    = "capabilities" // below $REMIT_HOME
-	maxCapabilities   = 200            // files that are read
-	maxCapabilityFile = 64<<10 + 1     // bytes of one that are read: one more than it may have
+	capabilitiesIn  = "capabilities" // below $REMIT_HOME
+	maxCapabilities = 200            // files that are read
+)
+
+const (
+	maxCapabilityFile = 64<<10 + 1 // bytes of one that are read: one more than it may have
 )
 
 // readCapabilities reads the custom capabilities in a folder, by their files'
@@ -72,7 +76,7 @@ func readCapabilities(dir string) (list []capability.Capability, broken []capabi
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			broken = append(broken, capability.Broken{File: dir, Err: fault.Wrap(fault.CapabilityInvalid, err, "the folder cannot be read: %v", rootErr(err))})
+			broken = append(broken, capability.Broken{File: dir, Err: fault.Wrap(fault.CapabilityInvalid, err, "the folder cannot be read: %v", wholefile.Cause(err))})
 		}
 		return nil, broken
 	}
@@ -113,22 +117,14 @@ func readCapability(file string) ([]byte, error) {
 		f, err = os.Open(file)
 	}
 	if err != nil {
-		return nil, fault.Wrap(fault.CapabilityInvalid, err, "it cannot be read: %v", rootErr(err))
+		return nil, fault.Wrap(fault.CapabilityInvalid, err, "it cannot be read: %v", wholefile.Cause(err))
 	}
 	defer func() { _ = f.Close() }() // nothing was written to it
 	src, err := io.ReadAll(io.LimitReader(f, maxCapabilityFile))
 	if err != nil {
-		return nil, fault.Wrap(fault.CapabilityInvalid, err, "it cannot be read: %v", rootErr(err))
+		return nil, fault.Wrap(fault.CapabilityInvalid, err, "it cannot be read: %v", wholefile.Cause(err))
 	}
 	return src, nil
-}
-
-func rootErr(err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		return pe.Err
-	}
-	return err
 }
 
 // CapabilitySchema is the JSON Schema of the files of custom capabilities.

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/service/settings"
 )
 
@@ -119,7 +120,7 @@ func Workspace(dir string) (string, error) {
 		abs, err = filepath.EvalSymlinks(abs)
 	}
 	if err != nil {
-		return "", fault.Wrap(fault.Usage, err, "the workspace %q cannot be used: %v", dir, unwrapPath(err)).
+		return "", fault.Wrap(fault.Usage, err, "the workspace %q cannot be used: %v", dir, wholefile.Cause(err)).
 			WithHint("name an existing folder with -w")
 	}
 	if !utf8.ValidString(abs) {
@@ -130,13 +131,4 @@ func Workspace(dir string) (string, error) {
 		return "", fault.New(fault.Usage, "the workspace %q is no folder", dir).WithHint("name a folder with -w")
 	}
 	return abs, nil
-}
-
-// unwrapPath drops the path from a file error whose message names it already.
-func unwrapPath(err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		return pe.Err
-	}
-	return err
 }

@@ -119,7 +119,7 @@ func (a *App) readExtensions() (map[string]Extension, error) {
 		}
 	}
 	if err != nil {
-		return nil, fault.Wrap(fault.StoreCorrupt, err, "%s cannot be read: %v", extensionsFile, unwrapPath(err)).
+		return nil, fault.Wrap(fault.StoreCorrupt, err, "%s cannot be read: %v", extensionsFile, wholefile.Cause(err)).
 			WithHint("restore it from a copy, or remove it and install the extensions again")
 	}
 	return out, nil
@@ -130,7 +130,7 @@ func (a *App) readExtensions() (map[string]Extension, error) {
 func (a *App) changeExtensions(change func(map[string]Extension) error) error {
 	folder := filepath.Join(a.cfg.Home, extensionsFolder)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return fault.Wrap(fault.StoreReadOnly, err, "%s cannot be made: %v", folder, unwrapPath(err))
+		return fault.Wrap(fault.StoreReadOnly, err, "%s cannot be made: %v", folder, wholefile.Cause(err))
 	}
 	return a.locked("extensions.lock", func() error {
 		list, err := a.readExtensions()
@@ -335,7 +335,7 @@ func (a *App) ExtensionUsage(id string) (string, error) {
 		return "", nil
 	}
 	if err != nil {
-		return "", fault.Wrap(fault.ExtensionInvalid, err, "the usage document of %s cannot be read: %v", id, unwrapPath(err))
+		return "", fault.Wrap(fault.ExtensionInvalid, err, "the usage document of %s cannot be read: %v", id, wholefile.Cause(err))
 	}
 	return strings.ToValidUTF8(string(b), "\uFFFD"), nil
 }
@@ -386,7 +386,7 @@ func (a *App) RemoveExtension(id string) error {
 			return err
 		}
 		if err := removeAll(a.extensionRoot(id)); err != nil {
-			return fault.Wrap(fault.StoreFailed, err, "the extension %s is forgotten, and its files cannot be removed: %v", id, unwrapPath(err))
+			return fault.Wrap(fault.StoreFailed, err, "the extension %s is forgotten, and its files cannot be removed: %v", id, wholefile.Cause(err))
 		}
 		return nil
 	})

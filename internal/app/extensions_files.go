@@ -19,7 +19,7 @@ import (
 func readExtensionSource(path string) (files []extension.File, archive []byte, err error) {
 	st, err := os.Stat(path)
 	if err != nil {
-		return nil, nil, fault.Wrap(fault.Usage, err, "%q cannot be read: %v", path, unwrapPath(err)).WithHint("name an extension's folder, or a zip archive of one")
+		return nil, nil, fault.Wrap(fault.Usage, err, "%q cannot be read: %v", path, wholefile.Cause(err)).WithHint("name an extension's folder, or a zip archive of one")
 	}
 	if st.IsDir() {
 		files, err = readExtensionFolder(path, "")
@@ -27,7 +27,7 @@ func readExtensionSource(path string) (files []extension.File, archive []byte, e
 	}
 	archive, err = wholefile.ReadRegular(path, extension.MaxArchive)
 	if err != nil {
-		return nil, nil, fault.Wrap(fault.Usage, err, "%q cannot be read: %v", path, unwrapPath(err)).WithHint("name an extension's folder, or a zip archive of one")
+		return nil, nil, fault.Wrap(fault.Usage, err, "%q cannot be read: %v", path, wholefile.Cause(err)).WithHint("name an extension's folder, or a zip archive of one")
 	}
 	files, err = extension.Unzip(archive)
 	return files, archive, err
@@ -39,7 +39,7 @@ func readExtensionSource(path string) (files []extension.File, archive []byte, e
 func readExtensionFolder(folder, besides string) ([]extension.File, error) {
 	root, err := os.OpenRoot(folder)
 	if err != nil {
-		return nil, fault.Wrap(fault.ExtensionInvalid, err, "the folder %q cannot be read: %v", folder, unwrapPath(err))
+		return nil, fault.Wrap(fault.ExtensionInvalid, err, "the folder %q cannot be read: %v", folder, wholefile.Cause(err))
 	}
 	defer func() { _ = root.Close() }() // only read
 	if _, err := root.Lstat(extension.ManifestFile); errors.Is(err, fs.ErrNotExist) {
@@ -50,7 +50,7 @@ func readExtensionFolder(folder, besides string) ([]extension.File, error) {
 	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return fault.Wrap(fault.ExtensionInvalid, err, "%q cannot be read: %v", name, unwrapPath(err))
+			return fault.Wrap(fault.ExtensionInvalid, err, "%q cannot be read: %v", name, wholefile.Cause(err))
 		case name == ".":
 			return nil
 		case besides != "" && name == besides && d.IsDir():
@@ -69,7 +69,7 @@ func readExtensionFile(root *os.Root, name string, d fs.DirEntry, entries *exten
 	info, err := d.Info()
 	switch {
 	case err != nil:
-		return extension.File{}, fault.Wrap(fault.ExtensionInvalid, err, "%q cannot be read: %v", name, unwrapPath(err))
+		return extension.File{}, fault.Wrap(fault.ExtensionInvalid, err, "%q cannot be read: %v", name, wholefile.Cause(err))
 	case info.Mode()&fs.ModeSymlink != 0:
 		return extension.File{}, extension.Unsafe(name, "it is a link")
 	case !info.Mode().IsRegular():
@@ -82,7 +82,7 @@ func readExtensionFile(root *os.Root, name string, d fs.DirEntry, entries *exten
 	}
 	f, err := root.Open(name)
 	if err != nil {
-		return extension.File{}, fault.Wrap(fault.ExtensionInvalid, err, "%q cannot be read: %v", name, unwrapPath(err))
+		return extension.File{}, fault.Wrap(fault.ExtensionInvalid, err, "%q cannot be read: %v", name, wholefile.Cause(err))
 	}
 	data, err := io.ReadAll(io.LimitReader(f, info.Size()+1))
 	if cerr := f.Close(); err == nil {
@@ -92,7 +92,7 @@ func readExtensionFile(root *os.Root, name string, d fs.DirEntry, entries *exten
 		err = errors.New("it changed while it was read")
 	}
 	if err != nil {
-		return extension.File{}, fault.Wrap(fault.ExtensionInvalid, err, "%q cannot be read: %v", name, unwrapPath(err))
+		return extension.File{}, fault.Wrap(fault.ExtensionInvalid, err, "%q cannot be read: %v", name, wholefile.Cause(err))
 	}
 	return extension.File{Name: name, Data: data}, nil
 }
@@ -120,7 +120,7 @@ func (a *App) stageExtension(p *extension.Package) (dir string, err error) {
 		if dir != "" {
 			err = errors.Join(err, removeAll(dir))
 		}
-		return "", fault.Wrap(fault.StoreFailed, err, "the extension cannot be written to %s: %v", beside, unwrapPath(err))
+		return "", fault.Wrap(fault.StoreFailed, err, "the extension cannot be written to %s: %v", beside, wholefile.Cause(err))
 	}
 	return dir, nil
 }
@@ -199,7 +199,7 @@ func (a *App) mendExtensions(list map[string]Extension) error {
 	folder := filepath.Join(realPath(a.cfg.Home), extensionsFolder)
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return fault.Wrap(fault.StoreFailed, err, "%s cannot be read: %v", folder, unwrapPath(err))
+		return fault.Wrap(fault.StoreFailed, err, "%s cannot be read: %v", folder, wholefile.Cause(err))
 	}
 	for _, d := range entries {
 		id, old := strings.CutPrefix(d.Name(), oldPrefix)
@@ -218,7 +218,7 @@ func (a *App) mendExtensions(list map[string]Extension) error {
 		}
 	}
 	if err != nil {
-		return fault.Wrap(fault.StoreFailed, err, "what an installation left in %s cannot be cleared away: %v", folder, unwrapPath(err))
+		return fault.Wrap(fault.StoreFailed, err, "what an installation left in %s cannot be cleared away: %v", folder, wholefile.Cause(err))
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/tools/extension"
 )
@@ -180,7 +181,7 @@ func (a *App) install(ctx context.Context, q InstallExtension, p *extension.Pack
 		}
 		err := a.recorded(action, about, func() error {
 			if err := a.swapExtension(e.ID, staged, there); err != nil {
-				return fault.Wrap(fault.StoreFailed, err, "the extension %s cannot be put in its place: %v", e.ID, unwrapPath(err))
+				return fault.Wrap(fault.StoreFailed, err, "the extension %s cannot be put in its place: %v", e.ID, wholefile.Cause(err))
 			}
 			m[e.ID] = e
 			return a.writeState(extensionsFile, m)

@@ -56,7 +56,7 @@ func (a *App) ReadFrozen(file string) (*frozen.Plan, error) {
 func readFrozen(file string) ([]byte, error) {
 	src, err := wholefile.Read(file, frozen.MaxSize)
 	if err != nil {
-		return nil, fault.Wrap(fault.PlanInvalid, err, "%v", unwrapPath(err)).At(fault.Pos{File: file}).
+		return nil, fault.Wrap(fault.PlanInvalid, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: file}).
 			WithHint("make a frozen plan with remit plan freeze")
 	}
 	return src, nil

@@ -173,7 +173,7 @@ func WriteSecret(file, text string) error {
 		err = errors.Join(err, f.Sync(), f.Close())
 	}
 	if err != nil {
-		return fault.Wrap(fault.Usage, err, "%q cannot be written: %v", file, unwrapPath(err))
+		return fault.Wrap(fault.Usage, err, "%q cannot be written: %v", file, wholefile.Cause(err))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/eventlog"
 	"github.com/remitrun/remit/internal/record/ledger"
@@ -37,7 +38,7 @@ func (a *App) logs() (*eventlog.Log, error) {
 		Level: a.cfg.Settings.LogLevel, Redactor: a.Redactor(),
 	})
 	if err != nil {
-		return nil, fault.Wrap(fault.StoreFailed, err, "the logs cannot be written: %v", unwrapPath(err))
+		return nil, fault.Wrap(fault.StoreFailed, err, "the logs cannot be written: %v", wholefile.Cause(err))
 	}
 	a.log = l
 	return l, nil

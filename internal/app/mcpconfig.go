@@ -102,7 +102,7 @@ func (a *App) readMCP() (mcpFile, error) {
 		return f, nil
 	}
 	bad := func(err error) (mcpFile, error) {
-		return mcpFile{}, fault.Wrap(fault.Usage, err, "the list of MCP servers cannot be read: %v", unwrapPath(err)).At(fault.Pos{File: a.mcpPath()})
+		return mcpFile{}, fault.Wrap(fault.Usage, err, "the list of MCP servers cannot be read: %v", wholefile.Cause(err)).At(fault.Pos{File: a.mcpPath()})
 	}
 	if err != nil {
 		return bad(err)
@@ -304,7 +304,7 @@ func (s MCPServer) DefaultPolicy() string {
 func ImportMCPServers(file string) ([]MCPServer, map[string]error, error) {
 	src, err := wholefile.Read(file, maxMCPFile)
 	if err != nil {
-		return nil, nil, fault.Wrap(fault.Usage, err, "%v", unwrapPath(err)).At(fault.Pos{File: file})
+		return nil, nil, fault.Wrap(fault.Usage, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: file})
 	}
 	type entry struct {
 		Command string            `json:"command"`

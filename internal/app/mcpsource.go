@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy/target"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/confine/network"
@@ -139,7 +140,7 @@ func (a *App) mcpFolder(s MCPServer) (string, error) {
 	folder := a.MCPFolder(s)
 	if s.Folder == "" {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
-			return "", fault.Wrap(fault.ToolFailed, err, "the folder of the MCP server %q cannot be made: %v", s.Name, unwrapPath(err))
+			return "", fault.Wrap(fault.ToolFailed, err, "the folder of the MCP server %q cannot be made: %v", s.Name, wholefile.Cause(err))
 		}
 	}
 	return Workspace(folder)

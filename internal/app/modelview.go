@@ -84,7 +84,7 @@ func (a *App) Model(id, workspace string) (ModelView, error) {
 	}
 	src, err := wholefile.Read(name, scripted.MaxSize)
 	if err != nil {
-		return v, fault.Wrap(fault.ModelUnknown, err, "the file of answers cannot be read: %v", unwrapPath(err)).At(fault.Pos{File: name})
+		return v, fault.Wrap(fault.ModelUnknown, err, "the file of answers cannot be read: %v", wholefile.Cause(err)).At(fault.Pos{File: name})
 	}
 	s, err := scripted.Parse(name, src)
 	if err != nil {

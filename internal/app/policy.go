@@ -65,7 +65,7 @@ func (a *App) outer() (*policy.Policy, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil //nolint:nilnil // said above
 	case err != nil:
-		return nil, fault.Wrap(fault.PolicyInvalid, err, "%v", unwrapPath(err)).At(fault.Pos{File: file})
+		return nil, fault.Wrap(fault.PolicyInvalid, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: file})
 	}
 	return policy.Parse(file, src)
 }
@@ -85,7 +85,7 @@ func (a *App) rootPolicy(file, workspace string) (*policy.Policy, Hint, error) {
 		return none, hintNone, nil
 	}
 	if err != nil {
-		return nil, "", fault.Wrap(fault.PolicyInvalid, err, "%v", unwrapPath(err)).At(fault.Pos{File: ws})
+		return nil, "", fault.Wrap(fault.PolicyInvalid, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: ws})
 	}
 	trusted, err := a.trusted()
 	if err != nil {
@@ -105,7 +105,7 @@ func (a *App) rootPolicy(file, workspace string) (*policy.Policy, Hint, error) {
 func ReadPolicy(file string) (*policy.Policy, error) {
 	src, err := wholefile.Read(file, maxPolicySize)
 	if err != nil {
-		return nil, fault.Wrap(fault.PolicyInvalid, err, "%v", unwrapPath(err)).At(fault.Pos{File: file}).
+		return nil, fault.Wrap(fault.PolicyInvalid, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: file}).
 			WithHint("name a policy file with -p")
 	}
 	return policy.Parse(file, src)
@@ -150,7 +150,7 @@ func (a *App) Trust(workspace, reviewed string) (*policy.Policy, string, error) 
 	ws := filepath.Join(workspace, workspaceFile)
 	src, err := wholefile.ReadRegular(ws, maxPolicySize)
 	if err != nil {
-		return nil, "", fault.Wrap(fault.PolicyMissing, err, "%v", unwrapPath(err)).At(fault.Pos{File: ws}).
+		return nil, "", fault.Wrap(fault.PolicyMissing, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: ws}).
 			WithHint("write the policy first; remit policy schema helps an editor")
 	}
 	p, err := policy.Parse(ws, src)

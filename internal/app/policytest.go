@@ -33,7 +33,7 @@ type CaseResult struct {
 func (a *App) TestPolicy(file string) ([]CaseResult, error) {
 	src, err := wholefile.Read(file, cases.MaxSize)
 	if err != nil {
-		return nil, fault.Wrap(fault.PolicyInvalid, err, "%v", unwrapPath(err)).At(fault.Pos{File: file})
+		return nil, fault.Wrap(fault.PolicyInvalid, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: file})
 	}
 	f, err := cases.Parse(file, src)
 	if err != nil {

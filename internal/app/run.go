@@ -74,7 +74,7 @@ func planName(p *plan.Plan) string {
 func (a *App) ReadPlan(file string) (*plan.Plan, error) {
 	src, err := wholefile.Read(file, plan.MaxSize)
 	if err != nil {
-		return nil, fault.Wrap(fault.PlanInvalid, err, "%v", unwrapPath(err)).At(fault.Pos{File: file}).
+		return nil, fault.Wrap(fault.PlanInvalid, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: file}).
 			WithHint("name an existing plan file")
 	}
 	return a.ParsePlan(file, src)

@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/telemetry"
 )
@@ -183,7 +184,7 @@ func (q ServeRequest) tls() (*tls.Config, error) {
 	}
 	c, err := tls.LoadX509KeyPair(q.Cert, q.Key)
 	if err != nil {
-		return nil, fault.Wrap(fault.Usage, err, "the certificate %q cannot be used with the key %q: %v", q.Cert, q.Key, unwrapPath(err))
+		return nil, fault.Wrap(fault.Usage, err, "the certificate %q cannot be used with the key %q: %v", q.Cert, q.Key, wholefile.Cause(err))
 	}
 	return &tls.Config{Certificates: []tls.Certificate{c}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}, nil
 }

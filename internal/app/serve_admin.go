@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/record/store"
 )
 
@@ -115,7 +116,7 @@ func (a *App) keptAdmin(ctx context.Context, q ServeRequest, file string) (Token
 		return Token{}, nil
 	}
 	if err != nil {
-		return Token{}, fault.Wrap(fault.StoreReadOnly, err, "the admin's token cannot be read: %v", unwrapPath(err)).At(fault.Pos{File: file})
+		return Token{}, fault.Wrap(fault.StoreReadOnly, err, "the admin's token cannot be read: %v", wholefile.Cause(err)).At(fault.Pos{File: file})
 	}
 	text, err := ReadToken("@" + file)
 	if err != nil || !st.Mode().IsRegular() {

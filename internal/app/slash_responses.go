@@ -63,7 +63,7 @@ func (s responseFiles) Last(session string) (chat.Response, bool, error) {
 		err = json.Unmarshal(b, &r)
 	}
 	if err != nil {
-		return r, false, fault.Wrap(fault.StoreFailed, err, "the last response cannot be read: %v", unwrapPath(err)).
+		return r, false, fault.Wrap(fault.StoreFailed, err, "the last response cannot be read: %v", wholefile.Cause(err)).
 			WithHint("remove %s, or call something anew", filepath.Join(s.app.cfg.Home, responseFile(session)))
 	}
 	return r, r.Fresh(time.Now()), nil
@@ -89,7 +89,7 @@ func (s responseFiles) sweep(now time.Time) error {
 		}
 	}
 	if err = errors.Join(append(errs, err)...); err != nil {
-		return fault.Wrap(fault.StoreFailed, err, "old responses cannot be removed: %v", unwrapPath(err))
+		return fault.Wrap(fault.StoreFailed, err, "old responses cannot be removed: %v", wholefile.Cause(err))
 	}
 	return nil
 }

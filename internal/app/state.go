@@ -31,7 +31,7 @@ func (a *App) readState(name string, v any) error {
 		return nil
 	}
 	if err != nil {
-		return unwrapPath(err)
+		return wholefile.Cause(err)
 	}
 	if string(bytes.TrimSpace(b)) == "null" {
 		return errEmpty
@@ -53,10 +53,10 @@ func (a *App) writeState(name string, v any) error {
 func (a *App) writeWhole(name string, b []byte) error {
 	file := filepath.Join(a.cfg.Home, name)
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return fault.Wrap(fault.StoreReadOnly, err, "%s cannot be made: %v", filepath.Dir(file), unwrapPath(err))
+		return fault.Wrap(fault.StoreReadOnly, err, "%s cannot be made: %v", filepath.Dir(file), wholefile.Cause(err))
 	}
 	if err := wholefile.Replace(file, b); err != nil {
-		return fault.Wrap(fault.StoreFailed, err, "%s cannot be written: %v", file, unwrapPath(err))
+		return fault.Wrap(fault.StoreFailed, err, "%s cannot be written: %v", file, wholefile.Cause(err))
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func (a *App) locked(lock string, do func() error) error {
 	file := filepath.Join(a.cfg.Home, lock)
 	unlock, err := wholefile.Lock(file)
 	if err != nil {
-		return fault.Wrap(fault.StoreReadOnly, err, "%s cannot be locked: %v", file, unwrapPath(err))
+		return fault.Wrap(fault.StoreReadOnly, err, "%s cannot be locked: %v", file, wholefile.Cause(err))
 	}
 	defer unlock()
 	return do()

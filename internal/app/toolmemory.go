@@ -77,7 +77,7 @@ func (m *toolMemory) keep(source string, r remembered) {
 }
 
 func unremembered(file string, err error) error {
-	return fault.Wrap(fault.StoreFailed, err, "%q cannot be read: %v", file, unwrapPath(err)).
+	return fault.Wrap(fault.StoreFailed, err, "%q cannot be read: %v", file, wholefile.Cause(err)).
 		WithHint("restore it from a copy; without it every tool of its source counts as new")
 }
 

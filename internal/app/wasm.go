@@ -70,7 +70,7 @@ func (a *App) AddModule(ctx context.Context, q AddWASM) (WASM, error) {
 	}
 	code, err := wholefile.ReadRegular(q.File, wasm.MaxModule)
 	if err != nil {
-		return WASM{}, fault.Wrap(fault.Usage, err, "%v", unwrapPath(err)).At(fault.Pos{File: q.File}).WithHint("name a module: a file that ends in .wasm")
+		return WASM{}, fault.Wrap(fault.Usage, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: q.File}).WithHint("name a module: a file that ends in .wasm")
 	}
 	if q.Manifest == "" {
 		if q.Manifest, err = besideModule(q.File); err != nil {
@@ -79,7 +79,7 @@ func (a *App) AddModule(ctx context.Context, q AddWASM) (WASM, error) {
 	}
 	text, err := wholefile.ReadRegular(q.Manifest, wasm.MaxManifest)
 	if err != nil {
-		return WASM{}, fault.Wrap(fault.Usage, err, "%v", unwrapPath(err)).At(fault.Pos{File: q.Manifest})
+		return WASM{}, fault.Wrap(fault.Usage, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: q.Manifest})
 	}
 	man, err := wasm.ParseManifest(q.Manifest, text)
 	if err != nil {
@@ -138,7 +138,7 @@ func (a *App) RemoveModule(name string) error { return modules.remove(a, name) }
 func (a *App) ModuleManifest(one WASM) (*wasm.Manifest, error) {
 	b, err := wholefile.Read(filepath.Join(a.cfg.Home, wasmFolder, one.Manifest), wasm.MaxManifest)
 	if err != nil {
-		return nil, fault.Wrap(fault.StoreFailed, err, "the manifest of the module %q cannot be read: %v", one.Name, unwrapPath(err)).WithHint("add it again with --replace")
+		return nil, fault.Wrap(fault.StoreFailed, err, "the manifest of the module %q cannot be read: %v", one.Name, wholefile.Cause(err)).WithHint("add it again with --replace")
 	}
 	sum := sha256.Sum256(b)
 	if hex.EncodeToString(sum[:]) != one.Manifest {
@@ -152,7 +152,7 @@ func (a *App) ModuleManifest(one WASM) (*wasm.Manifest, error) {
 func (a *App) moduleCode(one WASM) ([]byte, error) {
 	b, err := wholefile.Read(filepath.Join(a.cfg.Home, wasmFolder, one.Digest), wasm.MaxModule)
 	if err != nil {
-		return nil, fault.Wrap(fault.StoreFailed, err, "the module %q cannot be read: %v", one.Name, unwrapPath(err)).WithHint("add it again with --replace")
+		return nil, fault.Wrap(fault.StoreFailed, err, "the module %q cannot be read: %v", one.Name, wholefile.Cause(err)).WithHint("add it again with --replace")
 	}
 	return b, nil
 }

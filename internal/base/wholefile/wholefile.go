@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -116,4 +117,13 @@ func Lock(name string) (unlock func(), err error) {
 		return nil, errors.Join(fmt.Errorf("it cannot be locked: %w", err), f.Close())
 	}
 	return func() { _ = f.Close() }, nil // nothing was written to it
+}
+
+// Cause drops the path from a file error, for a message that names the path already.
+func Cause(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
 }
