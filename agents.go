@@ -60,7 +60,7 @@ func (rt *Runtime) Agents(ctx context.Context, own ...Capability) (*Agents, erro
 	if err != nil {
 		return nil, err
 	}
-	return &Agents{rt.app, reg, s, agent.Caller{Name: "user:" + rt.app.Config().User, Token: rt.opts.Grant}}, nil
+	return &Agents{rt.app, reg, s, agent.Caller{Name: "user:" + rt.app.Home.User, Token: rt.opts.Grant}}, nil
 }
 
 // nobody is who answers where the program asks nobody: no.

@@ -9,12 +9,13 @@ import (
 
 	"github.com/remitrun/remit"
 	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // A session under a frozen plan makes the plan's calls and no others, though it
 // names no steps; each run once more.
 func TestASessionKeepsToAFrozenPlan(t *testing.T) {
-	cfg, err := app.FromEnv([]string{"HOME=" + t.TempDir()})
+	cfg, err := home.FromEnv([]string{"HOME=" + t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

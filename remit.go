@@ -16,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	_ "github.com/remitrun/remit/internal/confine/sandbox/spawn" // lets the program's binary be the sandbox's helper
 	"github.com/remitrun/remit/internal/record/report"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // Options says where and under what a [Runtime] works. The zero Options use
@@ -87,7 +88,7 @@ func Open(_ context.Context, o Options) (*Runtime, error) {
 		}
 		environ = append(environ[:len(environ):len(environ)], "REMIT_HOME="+home) // the last one counts
 	}
-	cfg, err := app.FromEnv(environ)
+	cfg, err := home.FromEnv(environ)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +147,7 @@ func (rt *Runtime) person() string {
 	if rt.opts.User != "" {
 		return "user:" + rt.opts.User
 	}
-	return app.Person()
+	return home.Person()
 }
 
 // request is what all runs of the runtime have in common.

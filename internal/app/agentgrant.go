@@ -149,7 +149,7 @@ const noAPI = "version: 1\nname: sessions\nrest: inherit\napi: {}\n"
 func (h *agentHouse) narrow(base agent.Granted, q agent.GrantRequest) (agent.Granted, grant.Terms, error) {
 	out := agent.Granted{Under: base.Under, Workspace: base.Workspace, Sources: slices.Clip(base.Sources)}
 	terms := grant.Terms{ID: q.ID, Holder: holderOf(q.Agent), Kept: true}
-	env := h.app.env(q.Workspace)
+	env := h.app.Home.Env(q.Workspace)
 	add := func(p *policy.Policy) error {
 		links, err := grant.Links(env, p, terms.Holder)
 		if err != nil {

@@ -59,7 +59,7 @@ func (a *App) agents(q AgentsRequest) (*agent.Service, error) {
 	if q.still {
 		tools = a.catalog.Still()
 	}
-	quota := quotaOf(a.cfg.Settings.Sessions)
+	quota := quotaOf(a.Home.Settings.Sessions)
 	return agent.New(agent.Options{
 		Record: st, House: &agentHouse{app: a, q: q}, Capabilities: q.Capabilities, Models: q.Models,
 		Chat: func(c agent.ChatRequest) runner.Tool { return a.chatTool(q.Models, c) }, Lookup: tools.Lookup, Match: a.matchTools,

@@ -24,7 +24,7 @@ tools:
 func TestAReplayHasTheCapabilitiesThatTheSessionHad(t *testing.T) {
 	p := newPlace(t, agentsPolicy, "- tool_calls: [{name: read_note, args: {}}]\n- text: it says hello\n")
 	p.write("note.txt", "hello")
-	file := filepath.Join(p.home, "capabilities", "notes.yaml")
+	file := filepath.Join(p.homeDir, "capabilities", "notes.yaml")
 	keep := func(text string) {
 		t.Helper()
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
@@ -74,7 +74,7 @@ tools:
 func TestASessionSeesThatAnExtensionIsSwitchedOff(t *testing.T) {
 	p := newPlace(t, agentsPolicy, "- tool_calls: [{name: echo, args: {text: a}}]\n- text: one\n- tool_calls: [{name: echo, args: {text: a}}]\n- text: two\n")
 	install(t, p.app, extDir(t, "one", "1.0.0"), false)
-	file := filepath.Join(p.home, "capabilities", "echoes.yaml")
+	file := filepath.Join(p.homeDir, "capabilities", "echoes.yaml")
 	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(echoCapability), 0o600)); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestASessionSeesThatAnExtensionIsSwitchedOff(t *testing.T) {
 	if got := say(); strings.Contains(got, "E2001") || strings.Contains(got, "E6016") {
 		t.Errorf("while it is on: %s", got)
 	}
-	other := newApp(t, p.home)
+	other := newApp(t, p.homeDir)
 	if _, err := other.EnableExtension("one", false); err != nil {
 		t.Fatal(err)
 	}

@@ -14,12 +14,13 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // place is a folder with a policy and a script of answers, and Remit's state.
 type place struct {
 	t    *testing.T
-	home string
+	homeDir string
 	dir  string
 	app  *app.App
 	svc  *agent.Service
@@ -41,7 +42,7 @@ func newPlace(t *testing.T, policySource, script string) *place {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &place{t: t, home: t.TempDir(), dir: dir}
+	p := &place{t: t, homeDir: t.TempDir(), dir: dir}
 	p.write("policy.yaml", policySource)
 	p.write("answers.yaml", script)
 	p.open()
@@ -60,7 +61,7 @@ func (p *place) write(name, text string) string {
 
 func (p *place) open() {
 	p.t.Helper()
-	cfg, err := app.FromEnv([]string{"REMIT_HOME=" + p.home, "HOME=" + p.home, "USER=tester"})
+	cfg, err := home.FromEnv([]string{"REMIT_HOME=" + p.homeDir, "HOME=" + p.homeDir, "USER=tester"})
 	if err != nil {
 		p.t.Fatal(err)
 	}

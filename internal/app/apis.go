@@ -19,6 +19,7 @@ import (
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/tools/source/openapi"
 )
 
@@ -42,15 +43,17 @@ const (
 	apiCache   = "cache/apis" // the same, compiled
 )
 
-var apis = collection[API]{file: "apis.json", article: "an", one: "API", many: "documents", command: "remit api", sweep: (*App).sweepAPIs}
+func (a *App) apis() home.Collection[API] {
+	return home.Collection[API]{Home: a.Home, File: "apis.json", Article: "an", One: "API", Many: "documents", Command: "remit api", Sweep: a.sweepAPIs}
+}
 
-func (d API) key() string { return d.Name }
+func (d API) Key() string { return d.Name }
 
 // APIs lists the documents, by name.
-func (a *App) APIs() ([]API, error) { return apis.read(a) }
+func (a *App) APIs() ([]API, error) { return a.apis().List() }
 
 // API finds a document by its name.
-func (a *App) API(name string) (API, error) { return apis.find(a, name) }
+func (a *App) API(name string) (API, error) { return a.apis().Find(name) }
 
 // AddAPI is a document that is to be added.
 type AddAPI struct {
@@ -64,7 +67,7 @@ type AddAPI struct {
 // AddAPI reads a document and makes tools of its operations. A URL is fetched by
 // a recorded call that may reach nothing else.
 func (a *App) AddAPI(ctx context.Context, q AddAPI) (API, error) {
-	if err := apis.free(a, q.Name, q.Replace); err != nil {
+	if err := a.apis().CheckName(q.Name, q.Replace); err != nil {
 		return API{}, err
 	}
 	if err := a.checkAuth(q.Auth); err != nil {
@@ -88,8 +91,8 @@ func (a *App) AddAPI(ctx context.Context, q AddAPI) (API, error) {
 	}
 	sum := sha256.Sum256([]byte(from + "\x00" + string(src)))
 	one.Digest = hex.EncodeToString(sum[:])
-	return one, apis.put(a, one, func() error {
-		return errors.Join(a.writeWhole(filepath.Join(apisFolder, one.Digest), slices.Concat([]byte(from+"\n"), src)), a.cacheAPI(one.Digest, doc))
+	return one, a.apis().Put(one, func() error {
+		return errors.Join(a.Home.WriteFile(filepath.Join(apisFolder, one.Digest), slices.Concat([]byte(from+"\n"), src)), a.cacheAPI(one.Digest, doc))
 	})
 }
 
@@ -158,14 +161,14 @@ func fetched(out map[string]any) ([]byte, error) {
 }
 
 // RemoveAPI forgets a document and its tools.
-func (a *App) RemoveAPI(name string) error { return apis.remove(a, name) }
+func (a *App) RemoveAPI(name string) error { return a.apis().Remove(name) }
 
 // sweepAPIs removes documents that no API uses any more.
 func (a *App) sweepAPIs(list []API) error {
 	used := func(digest string) bool {
 		return slices.ContainsFunc(list, func(x API) bool { return x.Digest == digest })
 	}
-	return errors.Join(a.removeUnused(apisFolder, used), a.removeUnused(apiCache, used))
+	return errors.Join(a.Home.RemoveUnused(apisFolder, used), a.Home.RemoveUnused(apiCache, used))
 }
 
 func (a *App) cacheAPI(digest string, doc *openapi.Document) error {
@@ -173,19 +176,19 @@ func (a *App) cacheAPI(digest string, doc *openapi.Document) error {
 	if err != nil {
 		return err
 	}
-	return a.writeWhole(filepath.Join(apiCache, digest), b)
+	return a.Home.WriteFile(filepath.Join(apiCache, digest), b)
 }
 
 // APIDocument gives a document's operations: compiled before, or compiled anew
 // from the copy that was kept when it was added.
 func (a *App) APIDocument(one API) (*openapi.Document, error) {
 	const most = 256 << 20
-	if b, err := wholefile.Read(filepath.Join(a.cfg.Home, apiCache, one.Digest), most); err == nil {
+	if b, err := wholefile.Read(filepath.Join(a.Home.Dir, apiCache, one.Digest), most); err == nil {
 		if doc, err := openapi.Decode(b); err == nil {
 			return doc, nil
 		}
 	}
-	src, err := wholefile.Read(filepath.Join(a.cfg.Home, apisFolder, one.Digest), openapi.MaxDocument+4096)
+	src, err := wholefile.Read(filepath.Join(a.Home.Dir, apisFolder, one.Digest), openapi.MaxDocument+4096)
 	if err != nil {
 		return nil, fault.Wrap(fault.StoreFailed, err, "the document of the API %q cannot be read: %v", one.Name, wholefile.Cause(err)).WithHint("add it again with --replace")
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // BenchmarkGitHub is what a process pays that lists tools, or calls one, where
@@ -19,9 +20,9 @@ func BenchmarkGitHub(b *testing.B) {
 	if root == "" {
 		b.Skip("REMIT_TESTDATA is not set")
 	}
-	home := b.TempDir()
+	homeDir := b.TempDir()
 	open := func() *app.App {
-		cfg, err := app.FromEnv([]string{"REMIT_HOME=" + home, "HOME=" + home, "USER=ann"})
+		cfg, err := home.FromEnv([]string{"REMIT_HOME=" + homeDir, "HOME=" + homeDir, "USER=ann"})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -10,12 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/redact"
-	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/confine/sandbox"
@@ -23,13 +20,14 @@ import (
 	"github.com/remitrun/remit/internal/record/eventlog"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/store/sqlite"
+	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/tools/executor/wasm"
 )
 
 // App is a built Remit. Parts that cost time to open (the ledger, the sandbox)
 // are opened when first needed.
 type App struct {
-	cfg     Config
+	Home    *home.Home
 	catalog *catalog.Catalog
 	box     *sandbox.Box
 	tiers   *runner.Sources // what bounds tools by where they come from
@@ -51,9 +49,10 @@ type App struct {
 }
 
 // New builds an App. It must be closed.
-func New(cfg Config) (*App, error) {
-	a := &App{cfg: cfg, tiers: tierLimits(cfg.Settings.Tiers), secrets: openSecrets(cfg)}
-	a.box = sandbox.New(sandbox.Config{Getenv: cfg.Lookup, Secret: a.secret, State: cfg.Home, Egress: egressOf(a.secret)})
+func New(cfg home.Config) (*App, error) {
+	a := &App{Home: &home.Home{Config: cfg}, tiers: tierLimits(cfg.Settings.Tiers), secrets: openSecrets(cfg)}
+	a.Home.Ledger, a.Home.Changed = a.Store, a.forgetFailures
+	a.box = sandbox.New(sandbox.Config{Getenv: cfg.Lookup, Secret: a.secret, State: cfg.Dir, Egress: egressOf(a.secret)})
 	a.modules = a.openModules()
 	var err error
 	if a.catalog, err = a.openCatalog(); err != nil {
@@ -81,9 +80,6 @@ func (a *App) Close() error {
 	a.log, a.store, a.auth = nil, nil, nil
 	return errors.Join(errs...)
 }
-
-// Config is what the App was built from.
-func (a *App) Config() Config { return a.cfg }
 
 // Catalog lists the tools.
 func (a *App) Catalog() *catalog.Catalog { return a.catalog }
@@ -114,7 +110,7 @@ func (a *App) noteSettings(ctx context.Context, s store.Backend) error {
 	if a.noted {
 		return nil
 	}
-	err := a.recordSettings(ctx, s)
+	err := a.Home.RecordSettings(ctx, s)
 	a.noted = err == nil
 	return err
 }
@@ -140,7 +136,7 @@ func (a *App) open(ctx context.Context, readOnly bool) (store.Backend, error) {
 		return a.store, nil
 	}
 	s, err := sqlite.Open(ctx, sqlite.Options{
-		Home: a.cfg.Home, ReadOnly: readOnly,
+		Home: a.Home.Dir, ReadOnly: readOnly,
 	})
 	if err != nil {
 		return nil, err
@@ -149,30 +145,11 @@ func (a *App) open(ctx context.Context, readOnly bool) (store.Backend, error) {
 	return s, nil
 }
 
-// env is what policies are bound to.
-func (a *App) env(workspace string) policy.Env {
-	return policy.Env{Workspace: workspace, Home: realPath(a.cfg.UserHome), State: realPath(a.cfg.Home), Path: a.cfg.Path}
-}
-
-// toolEnv is the same for tools.
-func (a *App) toolEnv(workspace string, limits policy.Limits) tool.Env {
-	return tool.Env{Workspace: workspace, Home: realPath(a.cfg.UserHome), Path: limits.Path, Pass: limits.Env}
-}
-
 // runner builds a runner that acts on the world.
 func (a *App) runner(rec runner.Recorder, ask runner.Asker, observe func(runner.Notice)) *runner.Runner {
 	return &runner.Runner{
 		Catalog: following{a}, Record: rec, Facts: facts{}, Execs: runner.Direct{}, Ask: ask, Observe: observe, Sources: a.tiers, Mask: &a.mask,
 	}
-}
-
-// newID makes an ID that sorts by time.
-func newID() (uuid.UUID, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return id, fault.Wrap(fault.Internal, err, "no random numbers")
-	}
-	return id, nil
 }
 
 // slowAfter is how long a call may take before it is logged as slow.

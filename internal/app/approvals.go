@@ -3,12 +3,8 @@ package app
 import (
 	"context"
 	"encoding/json"
-	"os"
-	"os/user"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/remitrun/remit/internal/authority/grant"
@@ -20,24 +16,16 @@ import (
 	"github.com/remitrun/remit/internal/doors/gateway"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/home"
 )
-
-// Person is who uses this process, as the operating system knows them: nobody
-// becomes a second approver by setting a variable.
-func Person() string {
-	if u, err := user.Current(); err == nil && u.Username != "" {
-		return "user:" + u.Username
-	}
-	return "user:" + strconv.Itoa(os.Getuid())
-}
 
 // mayApproveAdmin reports whether a person may approve what admins approve: whom
 // config.yaml names, or, where it names nobody, the owner of $REMIT_HOME.
 func (a *App) mayApproveAdmin(person string) bool {
-	if admins := a.cfg.Settings.Admins; len(admins) > 0 {
+	if admins := a.Home.Settings.Admins; len(admins) > 0 {
 		return slices.Contains(admins, person)
 	}
-	return person == Person() && ownedByUs(a.cfg.Home)
+	return person == home.Person() && home.OwnedByUs(a.Home.Dir)
 }
 
 // asker puts the questions of a run.
@@ -46,16 +34,6 @@ func (a *App) asker(q RunRequest) runner.Asker {
 		return q.asker
 	}
 	return &lazyDesk{app: a, q: q}
-}
-
-// ownedByUs reports whether a folder is this process's own user's.
-func ownedByUs(dir string) bool {
-	st, err := os.Stat(dir)
-	if err != nil {
-		return false
-	}
-	sys, ok := st.Sys().(*syscall.Stat_t)
-	return ok && int(sys.Uid) == os.Getuid()
 }
 
 // lazyDesk is the desk over the ledger, which is open once a call is made.
@@ -187,7 +165,7 @@ func (a *App) Answer(ctx context.Context, id string, yes, session bool, reason s
 	if err != nil {
 		return q, err
 	}
-	v := store.Vote{By: Person(), Yes: yes, Where: "remit approvals", Reason: reason, Admin: a.mayApproveAdmin(Person()), At: time.Now()}
+	v := store.Vote{By: home.Person(), Yes: yes, Where: "remit approvals", Reason: reason, Admin: a.mayApproveAdmin(home.Person()), At: time.Now()}
 	if session && yes {
 		if body.Pattern == nil {
 			return q, fault.New(fault.Usage, "this question has no pattern: a yes can only be for the one call").WithHint("leave out --session")

@@ -10,11 +10,12 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/store/sqlite"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 func TestAuditTellsOfAgents(t *testing.T) {
-	ctx, home := t.Context(), t.TempDir()
-	s, err := sqlite.Open(ctx, sqlite.Options{Home: home, Durability: sqlite.Process})
+	ctx, homeDir := t.Context(), t.TempDir()
+	s, err := sqlite.Open(ctx, sqlite.Options{Home: homeDir, Durability: sqlite.Process})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +33,7 @@ func TestAuditTellsOfAgents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a, err := app.New(app.Config{Home: home, User: "ann"})
+	a, err := app.New(home.Config{Dir: homeDir, User: "ann"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/remitrun/remit/internal/record/eventlog"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // Presented is a grant that somebody uses: its token, and where the token is
@@ -137,12 +138,12 @@ func (a *App) forged(ctx context.Context, st store.Backend, why error) error {
 		return nil
 	}
 	_, err := st.Append(context.WithoutCancel(ctx), ledger.Entry{
-		Event:   ledger.Event{Kind: ledger.Violation, At: time.Now().UnixMicro(), Code: code, Principal: "user:" + a.cfg.User, Violated: kind},
+		Event:   ledger.Event{Kind: ledger.Violation, At: time.Now().UnixMicro(), Code: code, Principal: "user:" + a.Home.User, Violated: kind},
 		Payload: ledger.Payload{ledger.PartReason: []byte(fault.Message(why))},
 	})
 	log, lerr := a.logs()
 	if lerr == nil {
-		log.Violation(eventlog.Entry{Action: "grant", Runner: "builtin", User: "user:" + a.cfg.User, Code: code.Error(), Error: fault.Message(why)})
+		log.Violation(eventlog.Entry{Action: "grant", Runner: "builtin", User: "user:" + a.Home.User, Code: code.Error(), Error: fault.Message(why)})
 	}
 	return errors.Join(err, lerr)
 }
@@ -161,7 +162,7 @@ func (a *App) under(ctx context.Context, p Presented, workspace string, narrower
 	if err != nil {
 		return none(err)
 	}
-	env := a.env(workspace)
+	env := a.Home.Env(workspace)
 	g, err := auth.Restore(ctx, c, env)
 	if err != nil {
 		return none(errors.Join(err, a.forged(ctx, st, err)))
@@ -183,7 +184,7 @@ func (a *App) under(ctx context.Context, p Presented, workspace string, narrower
 			narrower = append(narrower, p)
 		}
 	}
-	id, err := newID()
+	id, err := home.NewID()
 	if err != nil {
 		return none(err)
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // capabilities is every capability that is compiled in, in the order in which
@@ -57,14 +58,9 @@ func (a *App) Capabilities(own ...capability.Capability) (*capability.Registry, 
 		return nil, err
 	}
 	return reg.With(func() ([]capability.Capability, []capability.Broken) {
-		return readCapabilities(filepath.Join(a.cfg.Home, capabilitiesIn))
+		return readCapabilities(filepath.Join(a.Home.Dir, home.CapabilitiesIn))
 	}), nil
 }
-
-const (
-	capabilitiesIn  = "capabilities" // below $REMIT_HOME
-	maxCapabilities = 200            // files that are read
-)
 
 const (
 	maxCapabilityFile = 64<<10 + 1 // bytes of one that are read: one more than it may have
@@ -86,8 +82,8 @@ func readCapabilities(dir string) (list []capability.Capability, broken []capabi
 	})
 	for i, e := range entries {
 		file := filepath.Join(dir, e.Name())
-		if i == maxCapabilities {
-			err := fault.New(fault.CapabilityInvalid, "there are %d files; only the first %d are read", len(entries), maxCapabilities)
+		if i == home.MaxCapabilities {
+			err := fault.New(fault.CapabilityInvalid, "there are %d files; only the first %d are read", len(entries), home.MaxCapabilities)
 			broken = append(broken, capability.Broken{File: file, Err: err})
 			break
 		}

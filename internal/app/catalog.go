@@ -15,7 +15,7 @@ import (
 // openCatalog makes the catalog of all tools. No source is asked yet.
 func (a *App) openCatalog() (*catalog.Catalog, error) {
 	return catalog.Open(catalog.Config{
-		BuiltIn: a.builtIn(), Sources: a.sources(), Memory: &toolMemory{app: a}, Said: toolsSaid(a.cfg.Settings.Tools),
+		BuiltIn: a.builtIn(), Sources: a.sources(), Memory: &toolMemory{app: a}, Said: toolsSaid(a.Home.Settings.Tools),
 	})
 }
 
@@ -74,7 +74,7 @@ func (a *App) SwitchTool(ctx context.Context, id tool.ID, on bool) (changed bool
 	if on {
 		action = "tools.enable"
 	}
-	err = a.recorded(action, ledger.OperatorAction{Target: string(id)}, func() (err error) {
+	err = a.Home.Recorded(action, ledger.OperatorAction{Target: string(id)}, func() (err error) {
 		changed, err = a.catalog.Switch(ctx, id, on)
 		return err
 	})
@@ -102,7 +102,7 @@ func (a *App) AcceptTools(ctx context.Context, ids []tool.ID, sources []string) 
 	}
 	var out []catalog.Change
 	for _, id := range ids {
-		err := a.recorded("tools.accept", ledger.OperatorAction{Target: string(id)}, func() error {
+		err := a.Home.Recorded("tools.accept", ledger.OperatorAction{Target: string(id)}, func() error {
 			change, err := a.catalog.Accept(ctx, id)
 			if err == nil {
 				out = append(out, change)

@@ -29,8 +29,8 @@ type writes struct {
 }
 
 func (a *App) changesets() changeset.Home {
-	h := changeset.In(a.cfg.Home)
-	if a.cfg.Settings.Durability == "process" {
+	h := changeset.In(a.Home.Dir)
+	if a.Home.Settings.Durability == "process" {
 		h = h.Volatile()
 	}
 	return h
@@ -205,7 +205,7 @@ func (a *App) ApplyChanges(ctx context.Context, id string, paths ...string) (Cha
 	if paths, err = inWorkspace(c.Set.Workspace(), paths); err != nil {
 		return c, err
 	}
-	who := "user:" + a.cfg.User
+	who := "user:" + a.Home.User
 	if err := c.tell(ctx, ledger.Event{Change: ledger.ChangesApplying, Principal: who}, nil); err != nil {
 		return c, err
 	}
@@ -245,7 +245,7 @@ func (a *App) DiscardChanges(ctx context.Context, id string) (Changeset, error) 
 		return c, err
 	}
 	return c, c.Set.Discard(func() error {
-		return c.tell(ctx, ledger.Event{Change: ledger.ChangesDiscarded, Principal: "user:" + a.cfg.User}, nil)
+		return c.tell(ctx, ledger.Event{Change: ledger.ChangesDiscarded, Principal: "user:" + a.Home.User}, nil)
 	})
 }
 
@@ -256,7 +256,7 @@ func (a *App) Undo(ctx context.Context, id string, force ...string) (ledger.Run,
 	if err != nil {
 		return run, changeset.Back{}, err
 	}
-	home, who := a.changesets(), "user:"+a.cfg.User
+	home, who := a.changesets(), "user:"+a.Home.User
 	if _, err := home.Load(run.ID.String()); errors.Is(err, fault.NotFound) {
 		for i, f := range force {
 			if !filepath.IsAbs(f) {
@@ -284,7 +284,7 @@ func (a *App) Undo(ctx context.Context, id string, force ...string) (ledger.Run,
 // what came of it.
 func (a *App) recoverChanges(ctx context.Context, st store.Store) error {
 	done, err := a.changesets().Recover()
-	swept, serr := a.changesets().SweepDaily(retention(a.cfg.Settings.Changes))
+	swept, serr := a.changesets().SweepDaily(retention(a.Home.Settings.Changes))
 	if serr == nil && !swept.Swept.IsZero() {
 		serr = a.dropUnbegun(ctx, st)
 	}

@@ -14,13 +14,14 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // While another process decides about a changeset, the ledger does not say that
 // it was discarded.
 func TestDiscardBesideAnotherDecision(t *testing.T) {
-	home, work := t.TempDir(), t.TempDir()
-	a, err := app.New(app.Config{Home: home, User: "ann"})
+	homeDir, work := t.TempDir(), t.TempDir()
+	a, err := app.New(home.Config{Dir: homeDir, User: "ann"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +46,7 @@ func TestDiscardBesideAnotherDecision(t *testing.T) {
 		t.Fatal(err, eerr)
 	}
 	id := s.Result().ID.String()
-	lock, err := os.OpenFile(filepath.Join(home, "changes", id, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := os.OpenFile(filepath.Join(homeDir, "changes", id, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}

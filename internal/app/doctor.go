@@ -16,10 +16,10 @@ type Check struct {
 // Check looks at the state folder and the ledger without changing either
 // beyond what opening the ledger does.
 func (a *App) Check(ctx context.Context) []Check {
-	out := []Check{{Name: "state", OK: true, Detail: a.cfg.Home}}
+	out := []Check{{Name: "state", OK: true, Detail: a.Home.Dir}}
 	_, err := a.Store(ctx)
 	c := Check{Name: "ledger", OK: err == nil, Detail: fmt.Sprintf("%s, durable against loss of %s",
-		filepath.Join(a.cfg.Home, "remit.db"), a.cfg.Settings.Durability)}
+		filepath.Join(a.Home.Dir, "remit.db"), a.Home.Settings.Durability)}
 	if err != nil {
 		c.Detail = err.Error()
 	}

@@ -38,6 +38,6 @@ func (a *App) RevokeToken(ctx context.Context, text, reason string) error {
 		return err
 	}
 	return auth.SetStanding(ctx, store.StandingChange{
-		Grant: c.Leaf(), To: store.Revoked, By: "user:" + a.cfg.User, Reason: reason, At: time.Now(),
+		Grant: c.Leaf(), To: store.Revoked, By: "user:" + a.Home.User, Reason: reason, At: time.Now(),
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/confine/egress"
 	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/service/home"
 	shelltool "github.com/remitrun/remit/internal/tools/builtin/shell"
 )
 
@@ -71,7 +72,7 @@ func (a *App) Exec(ctx context.Context, q ExecRequest) (ExecResult, error) {
 	}
 	b, ctx, begun, err := a.begin(ctx, RunRequest{
 		Policy: q.Policy, Root: root, Workspace: q.Workspace, Changeset: q.Changeset || learner != nil, Started: q.Started, Grant: q.Grant,
-		asker: q.typed(Person(), a.mayApproveAdmin(Person())),
+		asker: q.typed(home.Person(), a.mayApproveAdmin(home.Person())),
 	}, runner.Info{Name: execName(q.Argv), Total: 1})
 	if err != nil {
 		return res, err

@@ -78,7 +78,7 @@ func (l *execLearner) learned(name, workspace string, out sandbox.Outcome, tried
 		return got, fault.New(fault.SandboxMissing, "this machine does not let Remit see what the command uses, so nothing can be learned").
 			WithHint("process_vm_readv is held back: by kernel.yama.ptrace_scope, or by the filter of the container that Remit runs in")
 	}
-	w := witness{env: l.app.env(workspace), chain: chain, used: map[string]bool{}, first: map[string]string{}, open: map[string]bool{}}
+	w := witness{env: l.app.Home.Env(workspace), chain: chain, used: map[string]bool{}, first: map[string]string{}, open: map[string]bool{}}
 	w.uses = append(w.uses, learn.Use{Tool: execID})
 	w.files(l.started(workspace, out.Touched))
 	w.connections(out.Connections, tried)

@@ -16,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // learnIn is an app and a workspace with some files.
@@ -38,7 +39,7 @@ func learnIn(t *testing.T) (*app.App, string) {
 	if err := os.WriteFile(filepath.Join(dir, ".profile"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a, err := app.New(app.Config{Home: filepath.Join(dir, "remit"), UserHome: dir, User: "ann"})
+	a, err := app.New(home.Config{Dir: filepath.Join(dir, "remit"), UserHome: dir, User: "ann"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +61,7 @@ func parse(t interface{ Fatal(...any) }, src string) *policy.Policy {
 
 func TestWhatIsLearnedFromACommand(t *testing.T) {
 	a, ws := learnIn(t)
-	home := filepath.Dir(ws)
+	homeDir := filepath.Dir(ws)
 	touch := func(use sandbox.Use, name string, more ...func(*sandbox.Touch)) sandbox.Touch {
 		p := name
 		if !filepath.IsAbs(name) {
@@ -131,7 +132,7 @@ func TestWhatIsLearnedFromACommand(t *testing.T) {
 					t.Errorf("want %q in\n%s", want, got.Policy)
 				}
 			}
-			if strings.Contains(string(got.Policy), home) {
+			if strings.Contains(string(got.Policy), homeDir) {
 				t.Errorf("an absolute path in\n%s", got.Policy)
 			}
 		})

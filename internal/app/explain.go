@@ -51,11 +51,11 @@ func (a *App) Explain(ctx context.Context, files []string, workspace string, id 
 	if err := e.Validate(args); err != nil {
 		return ex, err
 	}
-	chain, err := runner.BoundsOf(e.Tool).Narrow(g.Chain(), a.env(workspace))
+	chain, err := runner.BoundsOf(e.Tool).Narrow(g.Chain(), a.Home.Env(workspace))
 	if err != nil {
 		return ex, err
 	}
-	env := a.toolEnv(workspace, chain.Limits())
+	env := a.Home.ToolEnv(workspace, chain.Limits())
 	actions, err := e.Tool.Actions(env, args)
 	if err != nil {
 		return ex, err

@@ -6,6 +6,7 @@ import (
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // LearnFrom writes what is learned from an outcome, under a policy and with
@@ -15,7 +16,7 @@ func (a *App) LearnFrom(root *policy.Policy, workspace string, out sandbox.Outco
 	if err != nil {
 		return LearnedExec{}, err
 	}
-	rules, err := wide.Bind(a.env(workspace))
+	rules, err := wide.Bind(a.Home.Env(workspace))
 	if err != nil {
 		return LearnedExec{}, err
 	}
@@ -24,8 +25,8 @@ func (a *App) LearnFrom(root *policy.Policy, workspace string, out sandbox.Outco
 }
 
 // ToolMemory is what a process with this home remembers of tools.
-func ToolMemory(home string) catalog.Memory {
-	return &toolMemory{app: &App{cfg: Config{Home: home}}}
+func ToolMemory(dir string) catalog.Memory {
+	return &toolMemory{app: &App{Home: &home.Home{Config: home.Config{Dir: dir}}}}
 }
 
 // FilesOfSessions gives the files of sessions, as capabilities use them.

@@ -22,6 +22,7 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/tools/extension"
 	extsource "github.com/remitrun/remit/internal/tools/source/extension"
 )
@@ -76,7 +77,7 @@ type stamp struct {
 }
 
 func (a *App) extensionsStamp() stamp {
-	fi, err := os.Stat(filepath.Join(a.cfg.Home, extensionsFile))
+	fi, err := os.Stat(filepath.Join(a.Home.Dir, extensionsFile))
 	if err != nil {
 		return stamp{}
 	}
@@ -110,7 +111,7 @@ func (a *App) Extension(id string) (Extension, error) {
 
 func (a *App) readExtensions() (map[string]Extension, error) {
 	out := map[string]Extension{}
-	err := a.readState(extensionsFile, &out)
+	err := a.Home.Read(extensionsFile, &out)
 	if err == nil {
 		for id, e := range out {
 			if e.ID != id || extension.CheckID(id) != nil {
@@ -128,11 +129,11 @@ func (a *App) readExtensions() (map[string]Extension, error) {
 // changeExtensions changes the list while no other process does. The change is
 // recorded by its caller.
 func (a *App) changeExtensions(change func(map[string]Extension) error) error {
-	folder := filepath.Join(a.cfg.Home, extensionsFolder)
+	folder := filepath.Join(a.Home.Dir, extensionsFolder)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return fault.Wrap(fault.StoreReadOnly, err, "%s cannot be made: %v", folder, wholefile.Cause(err))
 	}
-	return a.locked("extensions.lock", func() error {
+	return a.Home.Locked("extensions.lock", func() error {
 		list, err := a.readExtensions()
 		if err == nil {
 			err = a.mendExtensions(list)
@@ -141,7 +142,7 @@ func (a *App) changeExtensions(change func(map[string]Extension) error) error {
 			err = change(list)
 		}
 		if err == nil {
-			err = a.writeState(extensionsFile, list)
+			err = a.Home.Write(extensionsFile, list)
 		}
 		return err
 	})
@@ -149,12 +150,12 @@ func (a *App) changeExtensions(change func(map[string]Extension) error) error {
 
 // extensionRoot is the folder that an extension is installed in, without links.
 func (a *App) extensionRoot(id string) string {
-	return filepath.Join(realPath(a.cfg.Home), extensionsFolder, id)
+	return filepath.Join(home.RealPath(a.Home.Dir), extensionsFolder, id)
 }
 
 // taken reports whether a command of the trusted PATH has a name.
 func (a *App) taken(name string) bool {
-	_, _, err := sandbox.Lookup(a.cfg.Path, name, "/")
+	_, _, err := sandbox.Lookup(a.Home.Path, name, "/")
 	return fault.CodeOf(err) != fault.NotFound
 }
 
@@ -361,9 +362,9 @@ func (a *App) EnableExtension(id string, on bool) (Extension, error) {
 		if on {
 			action = "ext.enable"
 		}
-		return a.recorded(action, ledger.OperatorAction{Target: id, Digest: e.Digest}, func() error {
+		return a.Home.Recorded(action, ledger.OperatorAction{Target: id, Digest: e.Digest}, func() error {
 			m[id], out = e, e
-			return a.writeState(extensionsFile, m)
+			return a.Home.Write(extensionsFile, m)
 		})
 	})
 	if err != nil {
@@ -381,7 +382,7 @@ func (a *App) RemoveExtension(id string) error {
 	err := a.changeExtensions(func(m map[string]Extension) error {
 		was := m[id].Digest
 		delete(m, id)
-		err := a.recorded("ext.remove", ledger.OperatorAction{Target: id, Was: was}, func() error { return a.writeState(extensionsFile, m) })
+		err := a.Home.Recorded("ext.remove", ledger.OperatorAction{Target: id, Was: was}, func() error { return a.Home.Write(extensionsFile, m) })
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/tools/extension"
 )
 
@@ -125,7 +126,7 @@ func (a *App) stageExtension(p *extension.Package) (dir string, err error) {
 	return dir, nil
 }
 
-func (a *App) stageFolder() string { return realPath(a.cfg.Home) + "-ext" }
+func (a *App) stageFolder() string { return home.RealPath(a.Home.Dir) + "-ext" }
 
 func writeStaged(file string, f extension.File) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -196,7 +197,7 @@ func keepWork(from, to string) error {
 // folder that is not listed means nothing, and is replaced when its ID is installed.
 // The lock is held.
 func (a *App) mendExtensions(list map[string]Extension) error {
-	folder := filepath.Join(realPath(a.cfg.Home), extensionsFolder)
+	folder := filepath.Join(home.RealPath(a.Home.Dir), extensionsFolder)
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return fault.Wrap(fault.StoreFailed, err, "%s cannot be read: %v", folder, wholefile.Cause(err))

@@ -54,7 +54,7 @@ func (a *App) Install(ctx context.Context, q InstallExtension) (Installed, error
 	if e.From, err = filepath.Abs(q.Path); err != nil {
 		return Installed{}, fault.Wrap(fault.Usage, err, "%q is no path", q.Path)
 	}
-	e.By, e.Installed = "user:"+a.cfg.User, time.Now().UTC().Truncate(time.Second)
+	e.By, e.Installed = "user:"+a.Home.User, time.Now().UTC().Truncate(time.Second)
 	list, err := a.readExtensions()
 	if err != nil {
 		return Installed{}, err
@@ -134,7 +134,7 @@ func (a *App) installable(q InstallExtension, p *extension.Package, e Extension,
 	case there && order < 0:
 		return fault.New(fault.ExtensionConflict, "version %s of %s is older than the installed %s", e.Version, e.ID, was.Version).WithHint("remove the installed one first")
 	}
-	if err := p.Manifest.Runs(a.cfg.Version, runtime.GOOS, runtime.GOARCH); err != nil {
+	if err := p.Manifest.Runs(a.Home.Version, runtime.GOOS, runtime.GOARCH); err != nil {
 		return err
 	}
 	return conflicts(e, list)
@@ -179,12 +179,12 @@ func (a *App) install(ctx context.Context, q InstallExtension, p *extension.Pack
 		if there {
 			action = "ext.update"
 		}
-		err := a.recorded(action, about, func() error {
+		err := a.Home.Recorded(action, about, func() error {
 			if err := a.swapExtension(e.ID, staged, there); err != nil {
 				return fault.Wrap(fault.StoreFailed, err, "the extension %s cannot be put in its place: %v", e.ID, wholefile.Cause(err))
 			}
 			m[e.ID] = e
-			return a.writeState(extensionsFile, m)
+			return a.Home.Write(extensionsFile, m)
 		})
 		if err != nil {
 			return err

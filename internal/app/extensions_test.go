@@ -22,6 +22,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 const extManifest = `{"id": "%s", "name": "Test", "version": "%s", "description": "Tests.", "author": "Ann", "license": "MIT", "permissions_required": ["exec", "filesystem.write"]%s}`
@@ -49,9 +50,9 @@ func extDir(t *testing.T, id, version string, files ...string) string {
 	return dir
 }
 
-func newApp(t *testing.T, home string) *app.App {
+func newApp(t *testing.T, homeDir string) *app.App {
 	t.Helper()
-	cfg, err := app.FromEnv([]string{"REMIT_HOME=" + home, "HOME=" + t.TempDir(), "USER=ann"})
+	cfg, err := home.FromEnv([]string{"REMIT_HOME=" + homeDir, "HOME=" + t.TempDir(), "USER=ann"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,38 +80,38 @@ func install(t *testing.T, a *app.App, dir string, update bool) app.Installed {
 }
 
 // nothing checks that an installation that failed left nothing.
-func nothing(t *testing.T, home, id string) {
+func nothing(t *testing.T, homeDir, id string) {
 	t.Helper()
-	for _, name := range []string{filepath.Join(home, "extensions", id), filepath.Join(home, "extensions", ".old-"+id)} {
+	for _, name := range []string{filepath.Join(homeDir, "extensions", id), filepath.Join(homeDir, "extensions", ".old-"+id)} {
 		if _, err := os.Lstat(name); err == nil {
 			t.Errorf("%s is there", name)
 		}
 	}
-	if left, err := os.ReadDir(home + "-ext"); err == nil && len(left) > 0 {
+	if left, err := os.ReadDir(homeDir + "-ext"); err == nil && len(left) > 0 {
 		t.Errorf("%v is left", left)
 	}
 }
 
 func TestNothingIsWrittenWithoutAYes(t *testing.T) {
-	home := filepath.Join(t.TempDir(), "home")
-	a := newApp(t, home)
+	homeDir := filepath.Join(t.TempDir(), "home")
+	a := newApp(t, homeDir)
 	asked := 0
 	_, err := a.Install(t.Context(), app.InstallExtension{Path: extDir(t, "one", "1.0.0"), Confirm: func(o app.ExtensionOffer) (bool, error) {
 		if asked++; o.ID != "one" || len(o.Wants) != 2 || len(o.Actions) != 1 || !strings.Contains(o.Bounds, "inherit") || o.Actions[0].Risk != "high" {
 			t.Errorf("%+v", o)
 		}
-		nothing(t, home, "one")
+		nothing(t, homeDir, "one")
 		return false, nil
 	}})
 	if !errors.Is(err, fault.Usage) || asked != 1 {
 		t.Fatalf("%v, asked %d times", err, asked)
 	}
-	nothing(t, home, "one")
+	nothing(t, homeDir, "one")
 }
 
 func TestAnotherProcessIsSeen(t *testing.T) {
-	home := filepath.Join(t.TempDir(), "home")
-	a, b := newApp(t, home), newApp(t, home)
+	homeDir := filepath.Join(t.TempDir(), "home")
+	a, b := newApp(t, homeDir), newApp(t, homeDir)
 	route := func(line string) error {
 		t.Helper()
 		r, err := a.Router()
@@ -162,8 +163,8 @@ func TestAnotherProcessIsSeen(t *testing.T) {
 }
 
 func TestWhatIsInTheWayOfAnInstallation(t *testing.T) {
-	home := filepath.Join(t.TempDir(), "home")
-	a := newApp(t, home)
+	homeDir := filepath.Join(t.TempDir(), "home")
+	a := newApp(t, homeDir)
 	install(t, a, extDir(t, "one", "1.0.0"), false)
 	put := func(dir, name string, make func(path string) error) string {
 		if err := make(filepath.Join(dir, name)); err != nil {
@@ -190,7 +191,7 @@ func TestWhatIsInTheWayOfAnInstallation(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %s", err, c.want)
 			}
-			nothing(t, home, "two")
+			nothing(t, homeDir, "two")
 		})
 	}
 	list, err := a.Extensions()
@@ -200,8 +201,8 @@ func TestWhatIsInTheWayOfAnInstallation(t *testing.T) {
 }
 
 func TestArchivesAndTheirChecksums(t *testing.T) {
-	home := filepath.Join(t.TempDir(), "home")
-	a := newApp(t, home)
+	homeDir := filepath.Join(t.TempDir(), "home")
+	a := newApp(t, homeDir)
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
 	if err := w.AddFS(os.DirFS(extDir(t, "one", "1.0.0", "bin/tool", "#!/bin/sh\n"))); err != nil {
@@ -221,7 +222,7 @@ func TestArchivesAndTheirChecksums(t *testing.T) {
 	if _, err := a.Install(t.Context(), app.InstallExtension{Path: file, SHA256: hex.EncodeToString(sum[:]), Confirm: yes}); err != nil {
 		t.Fatal(err)
 	}
-	st, err := os.Stat(filepath.Join(home, "extensions", "one", "bin", "tool"))
+	st, err := os.Stat(filepath.Join(homeDir, "extensions", "one", "bin", "tool"))
 	if err != nil || st.Mode().Perm() != 0o755 {
 		t.Error(st, err)
 	}
@@ -257,8 +258,8 @@ func TestWhoSignedIt(t *testing.T) {
 const installPolicy = "version: 1\nfiles: {read: {allow: ['**']}, write: {allow: ['**', '/**']}}\nnetwork: {allow: ['localhost']}\n"
 
 func TestThePlanOfAnInstallation(t *testing.T) {
-	home := filepath.Join(t.TempDir(), "home")
-	a := newApp(t, home)
+	homeDir := filepath.Join(t.TempDir(), "home")
+	a := newApp(t, homeDir)
 	plan := func(path string) string {
 		return fmt.Sprintf("version: \"1\"\nsteps:\n  - tool: fs.write\n    args: {path: %q, content: made}\n", path)
 	}
@@ -269,7 +270,7 @@ func TestThePlanOfAnInstallation(t *testing.T) {
 		if !errors.Is(err, fault.Denied) {
 			t.Errorf("%s: %v", name, err)
 		}
-		nothing(t, home, "one")
+		nothing(t, homeDir, "one")
 		if _, err := os.Stat(outside); err == nil {
 			t.Fatal("it wrote out of its folder")
 		}
@@ -289,7 +290,7 @@ func TestThePlanOfAnInstallation(t *testing.T) {
 	if err != nil || got.Run == "" {
 		t.Fatal(got.Run, err)
 	}
-	work := filepath.Join(home, "extensions", "one", "work")
+	work := filepath.Join(homeDir, "extensions", "one", "work")
 	if b, err := os.ReadFile(filepath.Join(work, "made.txt")); err != nil || string(b) != "made" {
 		t.Error(string(b), err)
 	}
@@ -307,11 +308,11 @@ func TestThePlanOfAnInstallation(t *testing.T) {
 // A process that ended in the middle of an installation leaves what the next one
 // puts right.
 func TestInterruptedInstallations(t *testing.T) {
-	home := filepath.Join(t.TempDir(), "home")
-	a := newApp(t, home)
+	homeDir := filepath.Join(t.TempDir(), "home")
+	a := newApp(t, homeDir)
 	install(t, a, extDir(t, "one", "1.0.0"), false)
-	root := filepath.Join(home, "extensions", "one")
-	old := filepath.Join(home, "extensions", ".old-one")
+	root := filepath.Join(homeDir, "extensions", "one")
+	old := filepath.Join(homeDir, "extensions", ".old-one")
 	if err := os.WriteFile(filepath.Join(root, "work", "own"), []byte("own"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -353,10 +354,10 @@ func TestInterruptedInstallations(t *testing.T) {
 
 // What lies in an extension's place and is none is replaced as a whole.
 func TestAFolderThatIsNoExtension(t *testing.T) {
-	home := filepath.Join(t.TempDir(), "home")
-	a := newApp(t, home)
+	homeDir := filepath.Join(t.TempDir(), "home")
+	a := newApp(t, homeDir)
 	for _, dir := range []string{"bin", "work"} {
-		if err := os.MkdirAll(filepath.Join(home, "extensions", "one", dir, "planted"), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(homeDir, "extensions", "one", dir, "planted"), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -365,7 +366,7 @@ func TestAFolderThatIsNoExtension(t *testing.T) {
 	}
 	install(t, a, extDir(t, "one", "1.0.0"), false)
 	for _, dir := range []string{"bin", "work"} {
-		if _, err := os.Stat(filepath.Join(home, "extensions", "one", dir, "planted")); err == nil {
+		if _, err := os.Stat(filepath.Join(homeDir, "extensions", "one", dir, "planted")); err == nil {
 			t.Errorf("%s/planted is there", dir)
 		}
 	}
@@ -375,8 +376,8 @@ func TestAFolderThatIsNoExtension(t *testing.T) {
 }
 
 func TestTheLastResponseOfASession(t *testing.T) {
-	home := filepath.Join(t.TempDir(), "home")
-	a := newApp(t, home)
+	homeDir := filepath.Join(t.TempDir(), "home")
+	a := newApp(t, homeDir)
 	key := a.SessionKey("s", "/ws")
 	for _, other := range []string{a.SessionKey("s", "/other"), a.SessionKey("t", "/ws"), a.SessionKey("", "/ws")} {
 		if other == key {
@@ -394,7 +395,7 @@ func TestTheLastResponseOfASession(t *testing.T) {
 			t.Fatalf("%d bytes, %v, %v", len(r.Content), ok, err)
 		}
 	}
-	files, err := filepath.Glob(filepath.Join(home, "responses", "*"))
+	files, err := filepath.Glob(filepath.Join(homeDir, "responses", "*"))
 	if err != nil || len(files) != 1 {
 		t.Fatal(files, err)
 	}
@@ -421,8 +422,8 @@ func TestTheLastResponseOfASession(t *testing.T) {
 
 // Secrets of the environment are in no kept response.
 func TestResponsesHoldNoSecrets(t *testing.T) {
-	home, ws := filepath.Join(t.TempDir(), "home"), t.TempDir()
-	cfg, err := app.FromEnv([]string{"REMIT_HOME=" + home, "HOME=" + t.TempDir(), "USER=ann", "MY_API_TOKEN=tok-0123456789abcdef"})
+	homeDir, ws := filepath.Join(t.TempDir(), "home"), t.TempDir()
+	cfg, err := home.FromEnv([]string{"REMIT_HOME=" + homeDir, "HOME=" + t.TempDir(), "USER=ann", "MY_API_TOKEN=tok-0123456789abcdef"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -457,8 +458,8 @@ func TestResponsesHoldNoSecrets(t *testing.T) {
 // What another process does to an extension holds for the next call of a session
 // that lives long.
 func TestACallGoesByTheExtensionsAsTheyAreNow(t *testing.T) {
-	home := filepath.Join(t.TempDir(), "home")
-	a, b := newApp(t, home), newApp(t, home)
+	homeDir := filepath.Join(t.TempDir(), "home")
+	a, b := newApp(t, homeDir), newApp(t, homeDir)
 	ws, err := app.Workspace(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -487,7 +488,7 @@ func TestACallGoesByTheExtensionsAsTheyAreNow(t *testing.T) {
 		{func() { install(t, b, extDir(t, "one", "1.0.0"), false) }, fault.NeedsApproval},
 		{func() { _, err = b.EnableExtension("one", false) }, fault.ToolUnknown},
 		{func() { _, err = b.EnableExtension("one", true) }, fault.NeedsApproval},
-		{func() { err = os.WriteFile(filepath.Join(home, "extensions.json"), []byte("{"), 0o600) }, fault.StoreCorrupt},
+		{func() { err = os.WriteFile(filepath.Join(homeDir, "extensions.json"), []byte("{"), 0o600) }, fault.StoreCorrupt},
 	} {
 		if step.do(); err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/call/plan"
 	"github.com/remitrun/remit/internal/call/replay"
 	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // Freeze fixes the calls of a plan with these inputs, and the tools as they are.
@@ -69,7 +70,7 @@ func (a *App) ApproveFrozen(ctx context.Context, f *frozen.Plan) (*frozen.Plan, 
 	if err != nil {
 		return nil, err
 	}
-	text, err := f.ApprovalText(Person(), time.Now())
+	text, err := f.ApprovalText(home.Person(), time.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func (k grantKeys) trust() (token.Trust, error) {
 
 func (a *App) grantKeys() (grantKeys, error) {
 	var k grantKeys
-	if err := a.readState(grantPubFile, &k); err != nil {
+	if err := a.Home.Read(grantPubFile, &k); err != nil {
 		return k, fault.Wrap(fault.GrantInvalid, err, "the list of this ledger's grant keys cannot be read: %v", err).WithHint("restore %s from a copy", grantPubFile)
 	}
 	return k, nil
@@ -75,12 +75,12 @@ const grantLock = "grants.lock"
 
 // signingKey gives the private key that signs grants, making it on first use.
 func (a *App) signingKey() (priv ed25519.PrivateKey, k grantKeys, err error) {
-	err = a.locked(grantLock, func() error {
+	err = a.Home.Locked(grantLock, func() error {
 		if k, err = a.grantKeys(); err == nil && len(k.Keys) == 0 {
 			k, err = a.addGrantKey(k, time.Time{})
 		}
 		if err == nil {
-			priv, err = ReadPrivateKey(filepath.Join(a.cfg.Home, grantKeyFile))
+			priv, err = ReadPrivateKey(filepath.Join(a.Home.Dir, grantKeyFile))
 		}
 		return err
 	})
@@ -101,12 +101,12 @@ func (a *App) signingKey() (priv ed25519.PrivateKey, k grantKeys, err error) {
 // RotateGrantKey makes a new key for grants. What the old one signed is accepted
 // until the last of it has expired.
 func (a *App) RotateGrantKey(until time.Time) (keys []GrantKey, err error) {
-	err = a.locked(grantLock, func() error {
+	err = a.Home.Locked(grantLock, func() error {
 		k, err := a.grantKeys()
 		if err != nil {
 			return err
 		}
-		return a.recorded("grant.rotate", ledger.OperatorAction{Target: grantKeyFile}, func() (err error) {
+		return a.Home.Recorded("grant.rotate", ledger.OperatorAction{Target: grantKeyFile}, func() (err error) {
 			k, err = a.addGrantKey(k, until)
 			keys = k.Keys
 			return err
@@ -130,14 +130,14 @@ func (a *App) addGrantKey(k grantKeys, until time.Time) (grantKeys, error) {
 	}
 	k.Keys = append(k.Keys, GrantKey{Public: base64.StdEncoding.EncodeToString(pub), ID: token.KeyID(pub).String(), Made: now})
 	// The list first: a key that is not in it signs nothing that is accepted.
-	if err := a.writeState(grantPubFile, k); err != nil {
+	if err := a.Home.Write(grantPubFile, k); err != nil {
 		return k, err
 	}
 	text, err := encodePrivateKey(priv)
 	if err != nil {
 		return k, err
 	}
-	return k, a.writeWhole(grantKeyFile, text)
+	return k, a.Home.WriteFile(grantKeyFile, text)
 }
 
 func encodePrivateKey(k ed25519.PrivateKey) ([]byte, error) {

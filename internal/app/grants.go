@@ -21,6 +21,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // GrantLife is how long a grant lasts where nothing else is said.
@@ -69,7 +70,7 @@ func (a *App) IssueGrant(ctx context.Context, t GrantTerms) (Token, error) {
 // issueBlock makes a root grant of what terms came to.
 func (a *App) issueBlock(ctx context.Context, t GrantTerms, b token.Block) (Token, error) {
 	if b.Holder == "" {
-		b.Holder = "user:" + a.cfg.User
+		b.Holder = "user:" + a.Home.User
 	}
 	if b.Expires.IsZero() {
 		b.Expires = b.Issued.Add(GrantLife)
@@ -86,7 +87,7 @@ func (a *App) issueBlock(ctx context.Context, t GrantTerms, b token.Block) (Toke
 	if err != nil {
 		return Token{}, err
 	}
-	id, err := newID()
+	id, err := home.NewID()
 	if err != nil {
 		return Token{}, err
 	}
@@ -103,7 +104,7 @@ func (a *App) issueBlock(ctx context.Context, t GrantTerms, b token.Block) (Toke
 	if err != nil {
 		return Token{}, err
 	}
-	if _, err := claims.Content().Bind(a.env(t.Workspace)); err != nil {
+	if _, err := claims.Content().Bind(a.Home.Env(t.Workspace)); err != nil {
 		return Token{}, err // it could never be used
 	}
 	return Token{Text: text, Claims: claims.Content()}, auth.Issue(ctx, claims, t.Note)
@@ -225,7 +226,7 @@ func (a *App) NarrowGrant(text string, t GrantTerms) (Token, error) {
 	if err != nil {
 		return Token{}, err
 	}
-	idle, err := moot(before, c, a.env(t.Workspace))
+	idle, err := moot(before, c, a.Home.Env(t.Workspace))
 	return Token{text, c, idle}, err
 }
 
@@ -251,7 +252,7 @@ func (a *App) DelegateGrant(ctx context.Context, p Presented, t GrantTerms) (Tok
 	if err != nil {
 		return Token{}, err
 	}
-	if _, err := auth.Delegate(ctx, claims, a.env(t.Workspace), t.Note); err != nil {
+	if _, err := auth.Delegate(ctx, claims, a.Home.Env(t.Workspace), t.Note); err != nil {
 		return Token{}, errors.Join(err, a.forged(ctx, st, err))
 	}
 	return next, nil
@@ -431,7 +432,7 @@ func (a *App) SetGrant(ctx context.Context, name string, to store.Standing, reas
 		}
 		id = g.ID
 	}
-	return id, auth.SetStanding(ctx, store.StandingChange{Grant: id, To: to, By: Person(), Reason: reason, At: time.Now()})
+	return id, auth.SetStanding(ctx, store.StandingChange{Grant: id, To: to, By: home.Person(), Reason: reason, At: time.Now()})
 }
 
 // RotateUntil is when the last grant expires that was issued so far.

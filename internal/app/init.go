@@ -5,6 +5,7 @@ import (
 
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store/sqlite"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // Begun is a ledger that Init made or found.
@@ -15,17 +16,17 @@ type Begun struct {
 }
 
 // LedgerPresent reports a ledger that is missing although its keys are there.
-func (a *App) LedgerPresent() error { return sqlite.Present(a.cfg.Home) }
+func (a *App) LedgerPresent() error { return sqlite.Present(a.Home.Dir) }
 
 // Init makes the ledger if there is none yet. With anew it starts over after the
 // ledger was lost: the new ledger has an origin and keys of its own, and takes no
 // grant of the old one.
 func (a *App) Init(ctx context.Context, anew bool) (Begun, error) {
-	out := Begun{Home: a.cfg.Home}
+	out := Begun{Home: a.Home.Dir}
 	if anew {
 		var err error
 		// Grants go too: whether they were revoked, or spent, is not known any more.
-		if out.Retired, err = sqlite.Retire(ctx, a.cfg.Home, adminFile, grantKeyFile, grantPubFile, settingsSeen); err != nil {
+		if out.Retired, err = sqlite.Retire(ctx, a.Home.Dir, adminFile, grantKeyFile, grantPubFile, home.SettingsSeen); err != nil {
 			return out, err
 		}
 	}
@@ -39,5 +40,5 @@ func (a *App) Init(ctx context.Context, anew bool) (Begun, error) {
 	if out.Retired.Folder == "" {
 		return out, nil
 	}
-	return out, operated(ctx, st, "ledger.new", ledger.OperatorAction{Target: out.Retired.Origin}, 0)
+	return out, home.Operated(ctx, st, "ledger.new", ledger.OperatorAction{Target: out.Retired.Origin}, 0)
 }

@@ -34,8 +34,8 @@ func (a *App) logs() (*eventlog.Log, error) {
 	if a.log != nil {
 		return a.log, nil
 	}
-	l, err := eventlog.Open(filepath.Join(a.cfg.Home, "logs"), eventlog.Options{
-		Level: a.cfg.Settings.LogLevel, Redactor: a.Redactor(),
+	l, err := eventlog.Open(filepath.Join(a.Home.Dir, "logs"), eventlog.Options{
+		Level: a.Home.Settings.LogLevel, Redactor: a.Redactor(),
 	})
 	if err != nil {
 		return nil, fault.Wrap(fault.StoreFailed, err, "the logs cannot be written: %v", wholefile.Cause(err))

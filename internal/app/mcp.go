@@ -12,6 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/doors/gateway"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // MCPRequest says what MCP clients are served.
@@ -42,7 +43,7 @@ func (a *App) ServeMCP(ctx context.Context, q MCPRequest, in io.ReadCloser, out 
 func (a *App) gateway(q MCPRequest) *gateway.Gateway {
 	o := gateway.Options{
 		Server:  q.Server,
-		Version: a.cfg.Version, Tools: a.offered, Findings: a.findings, Elicit: q.Elicit, Person: Person(), Enter: q.enter,
+		Version: a.Home.Version, Tools: a.offered, Findings: a.findings, Elicit: q.Elicit, Person: home.Person(), Enter: q.enter,
 		Watch: func(f func()) func() { return a.catalog.Watch(func(string) { f() }) },
 		Begin: func(ctx context.Context, token string, ask gateway.Asker) (gateway.Session, error) {
 			granted := q.Grant

@@ -17,6 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/service/home"
 	mcpsource "github.com/remitrun/remit/internal/tools/source/mcp"
 )
 
@@ -64,7 +65,7 @@ const mcpList = "mcp.json"
 // mcpLock is held while the list of servers or a login at one of them is changed.
 const mcpLock = "mcp.lock"
 
-func (a *App) mcpPath() string { return filepath.Join(a.cfg.Home, mcpList) }
+func (a *App) mcpPath() string { return filepath.Join(a.Home.Dir, mcpList) }
 
 // MCPServers lists the servers that were added, by name.
 func (a *App) MCPServers() ([]MCPServer, error) {
@@ -109,7 +110,7 @@ func (a *App) readMCP() (mcpFile, error) {
 	}
 	v, err := canon.Decode(src) // as strict as everything that says what is allowed
 	if err == nil && v == nil {
-		err = errEmpty
+		err = home.ErrEmpty
 	}
 	if err != nil {
 		return bad(err)
@@ -133,7 +134,7 @@ func (a *App) readMCP() (mcpFile, error) {
 
 // AddMCPServer adds a server, or with replace changes one. Nothing is started.
 func (a *App) AddMCPServer(s MCPServer, replace bool) error {
-	s.By = Person()
+	s.By = home.Person()
 	if err := a.checkMCP(s); err != nil {
 		return err
 	}
@@ -168,19 +169,19 @@ func noServer(name string) error {
 // changeMCP changes and records one server while no other process changes the list,
 // which may have secrets.
 func (a *App) changeMCP(action, name string, change func(map[string]MCPServer) error) error {
-	return a.locked(mcpLock, func() error {
+	return a.Home.Locked(mcpLock, func() error {
 		f, err := a.readMCP()
 		if err != nil {
 			return err
 		}
 		was, there := f.Servers[name]
-		about := ledger.OperatorAction{Target: name, Was: stateDigest(was, there)}
+		about := ledger.OperatorAction{Target: name, Was: home.StateDigest(was, there)}
 		if err := change(f.Servers); err != nil {
 			return err
 		}
 		now, there := f.Servers[name]
-		about.Digest = stateDigest(now, there)
-		return a.recorded(action, about, func() error { return a.writeState(mcpList, f) })
+		about.Digest = home.StateDigest(now, there)
+		return a.Home.Recorded(action, about, func() error { return a.Home.Write(mcpList, f) })
 	})
 }
 
@@ -207,7 +208,7 @@ func (a *App) checkMCP(s MCPServer) error {
 	if err != nil {
 		return err
 	}
-	bound, err := p.Bind(a.env(a.MCPFolder(s)))
+	bound, err := p.Bind(a.Home.Env(a.MCPFolder(s)))
 	if err != nil {
 		return err
 	}
@@ -268,7 +269,7 @@ func (a *App) MCPFolder(s MCPServer) string {
 	if s.Folder != "" {
 		return s.Folder
 	}
-	return filepath.Join(a.cfg.Home+"-mcp", s.Name)
+	return filepath.Join(a.Home.Dir+"-mcp", s.Name)
 }
 
 // policy is what bounds the server.

@@ -112,7 +112,7 @@ func (a *App) logIn(ctx context.Context, s MCPServer, q MCPLogin, back *signin.C
 		return l, "", err
 	}
 	ask := mcpsource.Logins{
-		URL: s.URL, Version: a.cfg.Version, Before: before, Service: q.Service, ClientID: q.ClientID, MetadataURL: q.MetadataURL,
+		URL: s.URL, Version: a.Home.Version, Before: before, Service: q.Service, ClientID: q.ClientID, MetadataURL: q.MetadataURL,
 		Redirect: back.URL, Transport: only,
 		Fetch: func(ctx context.Context, u string) (code, state, issuer string, err error) {
 			q.Show(u)
@@ -168,7 +168,7 @@ func (a *App) login(s MCPServer) (mcpsource.Login, error) {
 // renewLogin keeps what the use of a login gave, unless another one has been kept
 // since, or none is.
 func (a *App) renewLogin(s MCPServer, was, is mcpsource.Login) error {
-	return a.locked(mcpLock, func() error {
+	return a.Home.Locked(mcpLock, func() error {
 		kept, err := a.login(s)
 		if err != nil {
 			return err
@@ -236,11 +236,11 @@ func (a *App) LogOutMCP(name string) error {
 	if _, err := a.MCPServer(name); err != nil {
 		return err
 	}
-	return a.locked(mcpLock, func() error {
+	return a.Home.Locked(mcpLock, func() error {
 		if _, err := a.secrets.Get(loginSecret(name)); errors.Is(err, fault.NotFound) {
 			return fault.New(fault.Usage, "there is no login at the MCP server %q", name)
 		}
-		return a.recorded("mcp.logout", ledger.OperatorAction{Target: name}, func() error { return a.secrets.Remove(loginSecret(name)) })
+		return a.Home.Recorded("mcp.logout", ledger.OperatorAction{Target: name}, func() error { return a.secrets.Remove(loginSecret(name)) })
 	})
 }
 

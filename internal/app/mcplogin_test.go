@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/service/home"
 	mcpsource "github.com/remitrun/remit/internal/tools/source/mcp"
 )
 
 func TestALoginIsForOneServerAndOneUser(t *testing.T) {
-	home := t.TempDir()
-	cfg, err := FromEnv([]string{"REMIT_HOME=" + home, "HOME=" + home, "USER=tester"})
+	dir := t.TempDir()
+	cfg, err := home.FromEnv([]string{"REMIT_HOME=" + dir, "HOME=" + dir, "USER=tester"})
 	if err != nil {
 		t.Fatal(err)
 	}

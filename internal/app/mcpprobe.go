@@ -35,7 +35,7 @@ func (a *App) TestMCPServer(ctx context.Context, name string) (p MCPProbe, err e
 	source, memory := "mcp:"+name, &toolMemory{app: a}
 	memory.Failed(source, nil)
 	logged := a.logSize(name)
-	c, err := catalog.Open(catalog.Config{BuiltIn: a.builtIn(), Sources: []catalog.Source{catalog.From(a.mcpServer(s))}, Memory: memory, Said: toolsSaid(a.cfg.Settings.Tools)})
+	c, err := catalog.Open(catalog.Config{BuiltIn: a.builtIn(), Sources: []catalog.Source{catalog.From(a.mcpServer(s))}, Memory: memory, Said: toolsSaid(a.Home.Settings.Tools)})
 	if err != nil {
 		return p, err
 	}
@@ -96,7 +96,7 @@ func (a *App) mcpFixes(s MCPServer, log string) []string {
 	if err != nil {
 		return nil
 	}
-	r, err := p.Bind(a.env(a.MCPFolder(s)))
+	r, err := p.Bind(a.Home.Env(a.MCPFolder(s)))
 	if err != nil {
 		return nil
 	}

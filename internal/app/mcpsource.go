@@ -43,7 +43,7 @@ func (a *App) mcpSources() []catalog.Source {
 // mcpServer makes a source of one server.
 func (a *App) mcpServer(s MCPServer) *mcpsource.Server {
 	c := mcpsource.Config{
-		Name: s.Name, Source: "mcp", Version: a.cfg.Version, Logs: a.mcpLog(s.Name), Cannot: a.cannot(s), Within: s.Within, Folder: a.MCPFolder(s),
+		Name: s.Name, Source: "mcp", Version: a.Home.Version, Logs: a.mcpLog(s.Name), Cannot: a.cannot(s), Within: s.Within, Folder: a.MCPFolder(s),
 		Asks: s.asks(), Protocol: s.Protocol,
 		Updated:   func(uri string) { a.servers.tell(s.Name, uri) },
 		Reoffered: func() { a.servers.tell(s.Name, "") },
@@ -59,7 +59,7 @@ func (a *App) mcpServer(s MCPServer) *mcpsource.Server {
 // streamOf is how long one answer of a server elsewhere may last.
 func (a *App) streamOf(s MCPServer) time.Duration {
 	if p, err := s.policy(); err == nil {
-		if r, err := p.Bind(a.env(a.MCPFolder(s))); err == nil {
+		if r, err := p.Bind(a.Home.Env(a.MCPFolder(s))); err == nil {
 			if t := (policy.Chain{r}).Limits().RequestTimeout; t > 0 {
 				return t
 			}
@@ -74,7 +74,7 @@ func (a *App) cannot(s MCPServer) tool.Effects {
 	if err != nil {
 		return 0
 	}
-	r, err := p.Bind(a.env(a.MCPFolder(s)))
+	r, err := p.Bind(a.Home.Env(a.MCPFolder(s)))
 	if err != nil || (policy.Chain{r}).Connects() {
 		return 0
 	}
@@ -82,7 +82,7 @@ func (a *App) cannot(s MCPServer) tool.Effects {
 }
 
 func (a *App) mcpLog(name string) string {
-	return filepath.Join(a.cfg.Home, "logs", "mcp-"+name+".log")
+	return filepath.Join(a.Home.Dir, "logs", "mcp-"+name+".log")
 }
 
 // MCPLog is the file that keeps what a server writes to its standard error.

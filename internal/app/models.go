@@ -16,7 +16,7 @@ import (
 // Models is every provider of models, as the settings say: a new kind is a folder
 // and a line.
 func (a *App) Models() *model.Registry {
-	s := a.cfg.Settings.Models
+	s := a.Home.Settings.Models
 	r := &model.Registry{Providers: []model.Provider{scripted.New()}, Default: s.Default, Prices: s.Prices, Bounds: s.Bounds}
 	for _, p := range s.All() {
 		switch p.Kind {
@@ -31,7 +31,7 @@ func (a *App) Models() *model.Registry {
 
 // chatOptions is what the tools that ask models are made of.
 func (a *App) chatOptions(r *model.Registry) modelchat.Options {
-	return modelchat.Options{Registry: r, Secret: a.modelKey, Wait: a.cfg.Settings.Models.Wait}
+	return modelchat.Options{Registry: r, Secret: a.modelKey, Wait: a.Home.Settings.Models.Wait}
 }
 
 // modelKey finds the key of a service: a variable of Remit's environment, else the

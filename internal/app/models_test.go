@@ -7,17 +7,18 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
 // settled reads a config.yaml.
-func settled(t *testing.T, config string, environ ...string) (app.Config, error) {
+func settled(t *testing.T, config string, environ ...string) (home.Config, error) {
 	t.Helper()
-	home := t.TempDir()
-	if err := os.WriteFile(filepath.Join(home, "config.yaml"), []byte(config), 0o600); err != nil {
+	homeDir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(homeDir, "config.yaml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return app.FromEnv(append(environ, "REMIT_HOME="+home, "HOME="+home))
+	return home.FromEnv(append(environ, "REMIT_HOME="+homeDir, "HOME="+homeDir))
 }
 
 const modelsConfig = `

@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 const api = `{"openapi":"3.0.0","info":{"title":"T","version":"1"},"servers":[{"url":"https://api.example.com"}],"paths":{"/a":{"get":{"operationId":"getA","responses":{"200":{"description":"ok"}}}}}}`
@@ -27,8 +28,8 @@ func operated(t *testing.T, a *app.App) []string {
 	}
 	out := []string{}
 	for _, e := range slices.Backward(list) {
-		if e.By != app.Person() {
-			t.Errorf("%+v is not by %s", e, app.Person())
+		if e.By != home.Person() {
+			t.Errorf("%+v is not by %s", e, home.Person())
 		}
 		text := e.Action + " " + filepath.Base(e.Target)
 		if e.Code != "" {
@@ -42,7 +43,7 @@ func operated(t *testing.T, a *app.App) []string {
 // Each change of what Remit trusts, keeps or offers leaves a record, and no record holds
 // a secret's value.
 func TestOperatorsLeaveARecord(t *testing.T) {
-	home, ws := t.TempDir(), t.TempDir()
+	homeDir, ws := t.TempDir(), t.TempDir()
 	write := func(name, text string) {
 		t.Helper()
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
@@ -54,7 +55,7 @@ func TestOperatorsLeaveARecord(t *testing.T) {
 	}
 	write(filepath.Join(ws, "remit.yaml"), "version: 1\nname: w\n")
 	write(filepath.Join(ws, "api.json"), api)
-	a := newApp(t, home)
+	a := newApp(t, homeDir)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -86,7 +87,7 @@ func TestOperatorsLeaveARecord(t *testing.T) {
 		t.Errorf("recorded:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	for _, name := range []string{"remit.db", "remit.db-wal"} {
-		if b, err := os.ReadFile(filepath.Join(home, name)); err == nil && strings.Contains(string(b), value) {
+		if b, err := os.ReadFile(filepath.Join(homeDir, name)); err == nil && strings.Contains(string(b), value) {
 			t.Errorf("%s has the secret's value", name)
 		}
 	}
@@ -108,17 +109,17 @@ func TestOperatorsLeaveARecord(t *testing.T) {
 	}
 
 	// Files that people edit are recorded when the ledger is opened next.
-	write(filepath.Join(home, "config.yaml"), "logs: {level: DEBUG}\n")
-	write(filepath.Join(home, "policy.yaml"), "version: 1\n")
-	write(filepath.Join(home, "capabilities", "x.yaml"), "id: x\n")
-	b := newApp(t, home)
+	write(filepath.Join(homeDir, "config.yaml"), "logs: {level: DEBUG}\n")
+	write(filepath.Join(homeDir, "policy.yaml"), "version: 1\n")
+	write(filepath.Join(homeDir, "capabilities", "x.yaml"), "id: x\n")
+	b := newApp(t, homeDir)
 	got := operated(t, b)
-	write(filepath.Join(home, "config.yaml"), "logs: {level: INFO}\n")
-	if err := os.Remove(filepath.Join(home, "capabilities", "x.yaml")); err != nil {
+	write(filepath.Join(homeDir, "config.yaml"), "logs: {level: INFO}\n")
+	if err := os.Remove(filepath.Join(homeDir, "capabilities", "x.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	got = append(got, operated(t, newApp(t, home))[len(got):]...)
-	if again := operated(t, newApp(t, home)); len(again) != len(got) {
+	got = append(got, operated(t, newApp(t, homeDir))[len(got):]...)
+	if again := operated(t, newApp(t, homeDir)); len(again) != len(got) {
 		t.Errorf("recorded again: %v", again[len(got):])
 	}
 	changed := []string{"capability.add x.yaml", "config.add config.yaml", "config.add policy.yaml", "capability.remove x.yaml", "config.change config.yaml"}
@@ -129,14 +130,14 @@ func TestOperatorsLeaveARecord(t *testing.T) {
 
 // A change that cannot be recorded is not made.
 func TestNoRecordNoChange(t *testing.T) {
-	home, ws := t.TempDir(), t.TempDir()
+	homeDir, ws := t.TempDir(), t.TempDir()
 	if err := os.WriteFile(filepath.Join(ws, "remit.yaml"), []byte("version: 1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(home, "remit.db"), []byte(strings.Repeat("not a database ", 1000)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(homeDir, "remit.db"), []byte(strings.Repeat("not a database ", 1000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a := newApp(t, home)
+	a := newApp(t, homeDir)
 	for name, change := range map[string]func() error{
 		"secret":  func() error { _, err := a.SetSecret("github", "ghp_0123456789abcdefXYZ"); return err },
 		"trust":   func() error { _, _, err := a.Trust(ws, ""); return err },
@@ -149,7 +150,7 @@ func TestNoRecordNoChange(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"trusted.json", "mcp.json", "keys/grant.json"} {
-		if _, err := os.Stat(filepath.Join(home, name)); !os.IsNotExist(err) {
+		if _, err := os.Stat(filepath.Join(homeDir, name)); !os.IsNotExist(err) {
 			t.Errorf("%s was written: %v", name, err)
 		}
 	}
@@ -191,13 +192,13 @@ func TestTrustIsOfTheReviewedFile(t *testing.T) {
 // A source that failed is asked again after any change of an operator: a login, a secret
 // or a setting may be what it lacked.
 func TestAChangeOfAnOperatorForgetsFailures(t *testing.T) {
-	home := t.TempDir()
-	a := newApp(t, home)
+	homeDir := t.TempDir()
+	a := newApp(t, homeDir)
 	if err := a.AddMCPServer(app.MCPServer{Name: "far", URL: "http://127.0.0.1:1/mcp"}, false); err != nil {
 		t.Fatal(err)
 	}
 	remembered := func() bool {
-		b, err := os.ReadFile(filepath.Join(home, "tools", ".failing.json"))
+		b, err := os.ReadFile(filepath.Join(homeDir, "tools", ".failing.json"))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}
@@ -207,10 +208,10 @@ func TestAChangeOfAnOperatorForgetsFailures(t *testing.T) {
 		"a secret": func() error { _, err := a.SetSecret("far", "ghp_0123456789abcdefXYZ"); return err },
 		"a server": func() error { return a.AddMCPServer(app.MCPServer{Name: "near", URL: "http://127.0.0.1:1/mcp"}, false) },
 		"settings": func() error {
-			if err := os.WriteFile(filepath.Join(home, "config.yaml"), []byte("ledger: {durability: process}\n"), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(homeDir, "config.yaml"), []byte("ledger: {durability: process}\n"), 0o600); err != nil {
 				return err
 			}
-			_, err := newApp(t, home).Store(t.Context())
+			_, err := newApp(t, homeDir).Store(t.Context())
 			return err
 		},
 	} {

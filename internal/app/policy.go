@@ -12,6 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // Hint tells what a person should know about the policy that was chosen.
@@ -59,7 +60,7 @@ func (a *App) bounded(root *policy.Policy) ([]*policy.Policy, error) {
 
 // outer is the person's own outer bound, or nil if there is none.
 func (a *App) outer() (*policy.Policy, error) {
-	file := filepath.Join(a.cfg.Home, "policy.yaml")
+	file := filepath.Join(a.Home.Dir, "policy.yaml")
 	src, err := wholefile.Read(file, maxPolicySize)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -114,9 +115,9 @@ func ReadPolicy(file string) (*policy.Policy, error) {
 // trusted maps the absolute paths of trusted workspace policies to digests.
 func (a *App) trusted() (map[string]string, error) {
 	m := map[string]string{}
-	if err := a.readState(trustFile, &m); err != nil {
+	if err := a.Home.Read(trustFile, &m); err != nil {
 		return nil, fault.Wrap(fault.PolicyInvalid, err, "the list of trusted policies cannot be read: %v", err).
-			At(fault.Pos{File: filepath.Join(a.cfg.Home, trustFile)}).WithHint("remove it, and trust your policies again")
+			At(fault.Pos{File: filepath.Join(a.Home.Dir, trustFile)}).WithHint("remove it, and trust your policies again")
 	}
 	return m, nil
 }
@@ -124,7 +125,7 @@ func (a *App) trusted() (map[string]string, error) {
 // setTrusted trusts a workspace policy of this digest, or none with "", and returns
 // the digest trusted before.
 func (a *App) setTrusted(file, digest string) (was string, err error) {
-	err = a.locked("trusted.lock", func() error {
+	err = a.Home.Locked("trusted.lock", func() error {
 		m, err := a.trusted()
 		if err != nil {
 			return err
@@ -138,7 +139,7 @@ func (a *App) setTrusted(file, digest string) (was string, err error) {
 		if digest == was && was == "" { // there is nothing to forget
 			return nil
 		}
-		return a.recorded(action, ledger.OperatorAction{Target: file, Digest: digest, Was: was}, func() error { return a.writeState(trustFile, m) })
+		return a.Home.Recorded(action, ledger.OperatorAction{Target: file, Digest: digest, Was: was}, func() error { return a.Home.Write(trustFile, m) })
 	})
 	return was, err
 }
@@ -184,7 +185,7 @@ func (a *App) Distrust(workspace string) (bool, error) {
 // volatile reports whether a run's record need only survive the end of the
 // process: the strictest of what the policies say, or else the setting.
 func (a *App) volatile(ps []*policy.Policy) bool {
-	said := a.cfg.Settings.Durability
+	said := a.Home.Settings.Durability
 	for _, p := range ps {
 		switch p.Durability() {
 		case "power":
@@ -198,11 +199,11 @@ func (a *App) volatile(ps []*policy.Policy) bool {
 
 // grant makes the root grant of a run from its policies, and their recorded form.
 func (a *App) grant(ps []*policy.Policy, workspace string) (grant.Grant, []ledger.PolicySource, error) {
-	id, err := newID()
+	id, err := home.NewID()
 	if err != nil {
 		return grant.Grant{}, nil, err
 	}
-	g, err := grant.Root(id, "user:"+a.cfg.User, a.env(workspace), ps...)
+	g, err := grant.Root(id, "user:"+a.Home.User, a.Home.Env(workspace), ps...)
 	if err != nil {
 		return grant.Grant{}, nil, err
 	}

@@ -69,7 +69,7 @@ func (a *App) DiffPolicies(ctx context.Context, old, new, workspace string, runs
 	if err != nil {
 		return d, err
 	}
-	env := a.env(workspace)
+	env := a.Home.Env(workspace)
 	before, err := chainIn(env, was)
 	if err != nil {
 		return d, err

@@ -10,6 +10,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // CaseResult is how one case of a policy test went.
@@ -50,11 +51,11 @@ func (a *App) TestPolicy(file string) ([]CaseResult, error) {
 		}
 		ps = append(ps, p)
 	}
-	id, err := newID()
+	id, err := home.NewID()
 	if err != nil {
 		return nil, err
 	}
-	env := policy.Env{Workspace: f.Workspace, Home: f.Home, Path: a.cfg.Path}
+	env := policy.Env{Workspace: f.Workspace, Home: f.Home, Path: a.Home.Path}
 	var out []CaseResult
 	for _, c := range f.Cases {
 		g, err := grant.Root(id, c.Principal, env, ps...)

@@ -16,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/call/schedule"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // ReplayResult is how a replay went.
@@ -56,7 +57,7 @@ func (a *App) Replay(ctx context.Context, id string, with *plan.Plan) (ReplayRes
 	if err != nil {
 		return res, err
 	}
-	if res.ID, err = newID(); err != nil {
+	if res.ID, err = home.NewID(); err != nil {
 		return res, err
 	}
 	rn := &runner.Runner{Catalog: tools, Record: st, Facts: rec, Execs: rec, Ask: rec}

@@ -20,6 +20,7 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
@@ -107,7 +108,7 @@ func (a *App) replayOne(ctx context.Context, run ledger.Run, runs []ledger.Run, 
 	if err != nil {
 		return res, 0, err
 	}
-	if res.ID, err = newID(); err != nil {
+	if res.ID, err = home.NewID(); err != nil {
 		return res, 0, err
 	}
 	rn := &runner.Runner{Catalog: tools, Record: st, Facts: rec, Execs: rec, Ask: rec}
@@ -308,7 +309,7 @@ func (a *App) ContinueFrom(ctx context.Context, id, from, policyFile string, on 
 }
 
 func continueFrom(ctx context.Context, s *agent.Service, session, step string, on func(agent.Event)) (agent.Session, error) {
-	by := agent.Caller{Name: Person()}
+	by := agent.Caller{Name: home.Person()}
 	upTo, err := before(ctx, s, session, step)
 	if err != nil {
 		return agent.Session{}, err

@@ -41,7 +41,7 @@ func TestASessionIsReplayedWithoutTheSourceOfItsTools(t *testing.T) {
 	defer pets.Close()
 	rules := "version: 1\nname: pets\nmodels: {allow: ['scripted:*']}\ntools: {allow: ['*'], deny: ['api:pets:put*']}\nnetwork: {allow: ['" + pets.URL + "/**']}\n"
 	p := newPlace(t, rules, "- tool_calls: [{name: get_pet, args: {id: tom}}, {name: get_pet, args: {id: ''}}, {name: put_pet, args: {id: tom}}]\n- text: it is tom\n")
-	folder := filepath.Join(p.home, "capabilities")
+	folder := filepath.Join(p.homeDir, "capabilities")
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/remitrun/remit/internal/confine/changeset"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // RunRequest asks for a plan to be carried out, or for a session to begin.
@@ -130,7 +131,7 @@ func (a *App) begin(ctx context.Context, q RunRequest, in runner.Info) (b begun,
 	if b.store, err = a.Store(ctx); err != nil {
 		return b, nil, res, err
 	}
-	if in.ID, err = newID(); err != nil {
+	if in.ID, err = home.NewID(); err != nil {
 		return b, nil, res, err
 	}
 	if in.Frozen = q.Frozen; q.Planning {
@@ -140,7 +141,7 @@ func (a *App) begin(ctx context.Context, q RunRequest, in runner.Info) (b begun,
 	if err != nil {
 		return b, nil, res, err
 	}
-	res.ID, in.Bound, in.Volatile = in.ID, a.env(q.Workspace), a.volatile(res.Policies)
+	res.ID, in.Bound, in.Volatile = in.ID, a.Home.Env(q.Workspace), a.volatile(res.Policies)
 	b.runner = a.runner(b.store, a.asker(q), observe)
 	if q.agent != nil {
 		b.runner.Catalog = q.agent.tools

@@ -11,14 +11,15 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/confine/secret"
 	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // openSecrets gives the store of secrets.
-func openSecrets(cfg Config) *secret.Store {
+func openSecrets(cfg home.Config) *secret.Store {
 	if !cfg.Settings.Keyring || cfg.Lookup == nil {
-		return secret.Open(cfg.Home, nil)
+		return secret.Open(cfg.Dir, nil)
 	}
-	return secret.Open(cfg.Home, secret.System(cfg.Home, cfg.Lookup))
+	return secret.Open(cfg.Dir, secret.System(cfg.Dir, cfg.Lookup))
 }
 
 // secret finds a value by its policy.Secret.Key, at the moment of its use: a
@@ -27,7 +28,7 @@ func openSecrets(cfg Config) *secret.Store {
 func (a *App) secret(key string) (string, bool) {
 	name, stored := policy.Stored(key)
 	if !stored {
-		v, ok := a.cfg.Lookup(key)
+		v, ok := a.Home.Lookup(key)
 		if ok {
 			a.mask.Add(key, v)
 		}
@@ -84,7 +85,7 @@ func (a *App) SetSecret(name, value string) (secret.Entry, error) {
 		return secret.Entry{}, err
 	}
 	var kept secret.Entry
-	err := a.recorded("secret.set", ledger.OperatorAction{Target: name}, func() (err error) {
+	err := a.Home.Recorded("secret.set", ledger.OperatorAction{Target: name}, func() (err error) {
 		kept, err = a.secrets.Set(name, value, time.Now())
 		return err
 	})
@@ -100,7 +101,7 @@ func (a *App) RemoveSecret(name string) error {
 	if !slices.ContainsFunc(list, func(e secret.Entry) bool { return e.Name == name }) {
 		return a.secrets.Remove(name) // which says that there is none
 	}
-	return a.recorded("secret.remove", ledger.OperatorAction{Target: name}, func() error { return a.secrets.Remove(name) })
+	return a.Home.Recorded("secret.remove", ledger.OperatorAction{Target: name}, func() error { return a.secrets.Remove(name) })
 }
 
 // StoredSecret is a secret as it may be shown.

@@ -79,7 +79,7 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	if conf != nil {
 		admin.URL = "https://" + l.Addr().String()
 	}
-	if cfg, on, err := telemetry.ConfigFrom(a.cfg.Lookup); err == nil && on {
+	if cfg, on, err := telemetry.ConfigFrom(a.Home.Lookup); err == nil && on {
 		admin.Traced = cfg.Endpoint
 	}
 	defer collectLess()()
@@ -91,13 +91,13 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 
 // server builds the server and what it serves. What comes with it ends all of that.
 func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config) (s *httpapi.Server, end func(), err error) {
-	tracing, on, err := telemetry.ConfigFrom(a.cfg.Lookup)
+	tracing, on, err := telemetry.ConfigFrom(a.Home.Lookup)
 	if err != nil {
 		return nil, nil, fault.New(fault.Usage, "%v", err)
 	}
 	w := &watching{metrics: telemetry.New(), turns: &telemetry.Turns{}}
 	if on {
-		tracing.Version = a.cfg.Version
+		tracing.Version = a.Home.Version
 		w.tracer = telemetry.NewTracer(tracing)
 		defer func() {
 			if err != nil {
@@ -125,7 +125,7 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config) (s *
 	mcp, endMCP := a.gateway(MCPRequest{Workspace: q.Workspace, enter: g.EnterMCP}).Mount(ctx)
 	parts := &served{app: a, workspace: q.Workspace, observe: w.notice, capabilities: reg}
 	s, err = httpapi.New(httpapi.Options{
-		Version: a.cfg.Version, Gate: g, Lineage: g, Agents: agents, Capabilities: parts, Tools: parts, Runs: parts, Grants: parts, Approvals: parts,
+		Version: a.Home.Version, Gate: g, Lineage: g, Agents: agents, Capabilities: parts, Tools: parts, Runs: parts, Grants: parts, Approvals: parts,
 		Audit: parts, Policies: parts, Requests: parts, Ready: a.ready, MCP: mcp, Hosts: q.Hosts, TLS: conf, Log: func(e httpapi.Entry) { logRequest(log, e) },
 		Hide: a.hidden(), Errors: slog.New(slog.DiscardHandler), Metrics: w.metrics, Tracer: w.tracer, Turns: w.turns, Limits: q.Limits,
 		Interrupt: func(ctx context.Context) { _ = agents.Close(ctx) }, // said again below
@@ -146,9 +146,9 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config) (s *
 
 // hidden takes this machine's folders out of messages.
 func (a *App) hidden() func(string) string {
-	pairs := []string{a.cfg.Home, "$REMIT_HOME"}
-	if a.cfg.UserHome != "" && a.cfg.UserHome != "/" {
-		pairs = append(pairs, a.cfg.UserHome, "~")
+	pairs := []string{a.Home.Dir, "$REMIT_HOME"}
+	if a.Home.UserHome != "" && a.Home.UserHome != "/" {
+		pairs = append(pairs, a.Home.UserHome, "~")
 	}
 	return strings.NewReplacer(pairs...).Replace
 }

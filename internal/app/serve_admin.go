@@ -16,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 const (
@@ -38,13 +39,13 @@ delegate: {actions: [api, models, tools], to: ["*"], depth: 8}
 // or a new one. A grant made under another policy stays, and the chosen policy bounds
 // it too.
 func (a *App) adminGrant(ctx context.Context, q ServeRequest) (Served, error) {
-	out := Served{File: filepath.Join(a.cfg.Home, adminFile)}
+	out := Served{File: filepath.Join(a.Home.Dir, adminFile)}
 	p, hint, why, err := a.adminPolicy(q)
 	if err != nil {
 		return out, err
 	}
 	out.Policy, out.Why, out.Hint, out.policy = string(p.Source()), why, hint, p
-	err = a.locked("admin.lock", func() error { return a.keepAdmin(ctx, q, p, &out) })
+	err = a.Home.Locked("admin.lock", func() error { return a.keepAdmin(ctx, q, p, &out) })
 	return out, err
 }
 
@@ -64,11 +65,11 @@ func (a *App) keepAdmin(ctx context.Context, q ServeRequest, p *policy.Policy, o
 		}
 		out.Replace = true
 	}
-	made, err := a.issueOf(ctx, GrantTerms{Workspace: q.Workspace, Holder: Person(), Expires: adminLife, Note: adminNote}, p)
+	made, err := a.issueOf(ctx, GrantTerms{Workspace: q.Workspace, Holder: home.Person(), Expires: adminLife, Note: adminNote}, p)
 	if err != nil {
 		return err
 	}
-	if err := a.writeWhole(adminFile, []byte(made.Text+"\n")); err != nil {
+	if err := a.Home.WriteFile(adminFile, []byte(made.Text+"\n")); err != nil {
 		return err
 	}
 	out.Token, out.Until, out.Holder = made.Text, made.Claims.Expires(), made.Claims.Holder()
@@ -78,7 +79,7 @@ func (a *App) keepAdmin(ctx context.Context, q ServeRequest, p *policy.Policy, o
 // lasting reports whether a token of the admin's need not be made anew. One that expires
 // soon is left to expire.
 func lasting(t Token) bool {
-	return t.Claims.Holder() == Person() && time.Until(t.Claims.Expires()) > adminRenew
+	return t.Claims.Holder() == home.Person() && time.Until(t.Claims.Expires()) > adminRenew
 }
 
 // underPolicy reports whether a token was made under this policy alone.
@@ -135,7 +136,7 @@ func (a *App) keptAdmin(ctx context.Context, q ServeRequest, file string) (Token
 	if err != nil {
 		return Token{}, err
 	}
-	if _, err := auth.Restore(ctx, c, a.env(q.Workspace)); err != nil {
+	if _, err := auth.Restore(ctx, c, a.Home.Env(q.Workspace)); err != nil {
 		if code := fault.CodeOf(err); code.OfGrant() || code == fault.GrantUnknown {
 			return Token{}, nil // revoked, paused, expired: a new one is made
 		}

@@ -110,7 +110,7 @@ func (a *App) narrowed(ctx context.Context, text string, t GrantTerms) (Token, e
 	if err != nil {
 		return Token{}, err
 	}
-	if _, err := auth.Keep(ctx, claims, a.env(t.Workspace), t.Note); err != nil {
+	if _, err := auth.Keep(ctx, claims, a.Home.Env(t.Workspace), t.Note); err != nil {
 		if ferr := a.forged(ctx, st, err); ferr != nil {
 			err = joinErrors(err, ferr)
 		}
@@ -257,7 +257,7 @@ func (s *served) Check(_ context.Context, text string) (httpapi.PolicySummary, e
 func (s *served) parsed(text string) (*policy.Policy, error) {
 	p, err := policy.Parse("policy", []byte(text))
 	if err == nil {
-		_, err = p.Bind(s.app.env(s.workspace))
+		_, err = p.Bind(s.app.Home.Env(s.workspace))
 	}
 	return p, err
 }
@@ -280,7 +280,7 @@ func (s *served) Explain(ctx context.Context, who *httpapi.Caller, text, id stri
 	if err != nil {
 		return httpapi.Explanation{}, err
 	}
-	actions, err := e.Tool.Actions(s.app.toolEnv(s.workspace, chain.Limits()), plain)
+	actions, err := e.Tool.Actions(s.app.Home.ToolEnv(s.workspace, chain.Limits()), plain)
 	if err != nil {
 		return httpapi.Explanation{}, err
 	}
@@ -307,7 +307,7 @@ func (s *served) chain(ctx context.Context, who *httpapi.Caller, text string) (p
 		if err != nil {
 			return nil, err
 		}
-		return grant.Links(s.app.env(s.workspace), p, who.Name)
+		return grant.Links(s.app.Home.Env(s.workspace), p, who.Name)
 	}
 	g, _, _, err := s.app.under(ctx, Presented{Token: who.Token}, s.workspace)
 	return g.Chain(), err

@@ -106,7 +106,7 @@ func (g *gate) verify(ctx context.Context, text string) (*entered, error) {
 	if err != nil {
 		return nil, err
 	}
-	env := g.app.env(g.workspace)
+	env := g.app.Home.Env(g.workspace)
 	held, err := g.auth.Restore(ctx, c, env)
 	if err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ func TestStrangersWriteNothing(t *testing.T) {
 		t.Errorf("strangers wrote %s", after)
 	}
 	s.stop()
-	b, err := os.ReadFile(filepath.Join(s.home, "logs", "security.log"))
+	b, err := os.ReadFile(filepath.Join(s.homeDir, "logs", "security.log"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/doors/httpapi"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // Each operation's example, with each of its fields made wrong in many ways: none is
@@ -56,7 +57,7 @@ func TestNoBodyBreaksTheRealService(t *testing.T) {
 					if status >= 500 && !strings.HasPrefix(problem.Code, "E80") {
 						t.Fatalf("%s %s %.200s: %d %s", method, p, body, status, b)
 					}
-					if strings.Contains(string(b), s.home) {
+					if strings.Contains(string(b), s.homeDir) {
 						t.Fatalf("%s %s tells of the service's folders: %s", method, p, b)
 					}
 				}
@@ -353,8 +354,8 @@ func TestTheOuterBoundHoldsForRequestsToo(t *testing.T) {
 		"it denies writing":          {"version: 1\nrest: inherit\napi: {allow: [\"*\"], deny: [\"*.write\"]}\n", 403},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &service{t: t, home: t.TempDir(), dir: t.TempDir()}
-			if err := os.WriteFile(filepath.Join(s.home, "policy.yaml"), []byte(c.outer), 0o600); err != nil {
+			s := &service{t: t, homeDir: t.TempDir(), dir: t.TempDir()}
+			if err := os.WriteFile(filepath.Join(s.homeDir, "policy.yaml"), []byte(c.outer), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			s.start()
@@ -381,7 +382,7 @@ func TestAGrantOfAKeyIsNotTakenAsABearers(t *testing.T) {
 	if err := os.WriteFile(policy, []byte("version: 1\napi: {allow: [\"*\"]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := app.FromEnv([]string{"REMIT_HOME=" + s.home, "HOME=" + s.home, "USER=ann"})
+	cfg, err := home.FromEnv([]string{"REMIT_HOME=" + s.homeDir, "HOME=" + s.homeDir, "USER=ann"})
 	if err != nil {
 		t.Fatal(err)
 	}

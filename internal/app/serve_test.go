@@ -18,12 +18,13 @@ import (
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/doors/httpapi"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // service is remit serve in this process.
 type service struct {
 	t     testing.TB
-	home  string
+	homeDir  string
 	dir   string
 	url   string
 	token string // the admin's
@@ -48,7 +49,7 @@ func newService(t testing.TB, change ...func(*app.ServeRequest)) *service {
 
 func newServiceWith(t testing.TB, env []string, change ...func(*app.ServeRequest)) *service {
 	t.Helper()
-	s := &service{t: t, home: t.TempDir(), dir: t.TempDir(), env: env}
+	s := &service{t: t, homeDir: t.TempDir(), dir: t.TempDir(), env: env}
 	if err := os.WriteFile(filepath.Join(s.dir, "clock.yaml"), []byte(script), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,7 @@ func newServiceWith(t testing.TB, env []string, change ...func(*app.ServeRequest
 
 func (s *service) start(change ...func(*app.ServeRequest)) {
 	s.t.Helper()
-	cfg, err := app.FromEnv(append([]string{"REMIT_HOME=" + s.home, "HOME=" + s.home, "USER=ann"}, s.env...))
+	cfg, err := home.FromEnv(append([]string{"REMIT_HOME=" + s.homeDir, "HOME=" + s.homeDir, "USER=ann"}, s.env...))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func (s *service) start(change ...func(*app.ServeRequest)) {
 		s.t.Fatal("the service does not begin")
 	}
 	s.t.Cleanup(s.stop)
-	b, err := os.ReadFile(filepath.Join(s.home, "keys", "admin.token"))
+	b, err := os.ReadFile(filepath.Join(s.homeDir, "keys", "admin.token"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -369,7 +370,7 @@ func TestADelegateAnswersForNobody(t *testing.T) {
 	if err := os.WriteFile(bob, []byte("version: 1\napi: {allow: [\"*\"]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := app.FromEnv([]string{"REMIT_HOME=" + s.home, "HOME=" + s.home, "USER=ann"})
+	cfg, err := home.FromEnv([]string{"REMIT_HOME=" + s.homeDir, "HOME=" + s.homeDir, "USER=ann"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -414,7 +415,7 @@ func TestApprovalsAreAnsweredOverTheAPI(t *testing.T) {
 		t.Errorf("an outsider answers: %d %v", status, m)
 	}
 	q = s.must(200, "POST", "/v1/approvals/"+question+"/approve", ``)
-	if vote := q["votes"].([]any)[0].(map[string]any); vote["by"] != app.Person() || vote["grant"] == nil {
+	if vote := q["votes"].([]any)[0].(map[string]any); vote["by"] != home.Person() || vote["grant"] == nil {
 		t.Errorf("the answer: %v", q)
 	}
 	s.follow(id, func(e httpapi.Event) bool { return e.Message != nil && e.Message.Content == "It is now." })
@@ -463,7 +464,7 @@ func (s *service) follow(id string, until func(httpapi.Event) bool) {
 
 func TestTheAdminsTokenIsMadeOnce(t *testing.T) {
 	s := newService(t)
-	file := filepath.Join(s.home, "keys", "admin.token")
+	file := filepath.Join(s.homeDir, "keys", "admin.token")
 	st, err := os.Stat(file)
 	if err != nil || st.Mode().Perm() != 0o600 {
 		t.Fatalf("%v %v", st.Mode(), err)
@@ -506,7 +507,7 @@ func TestTheAdminsTokenIsMadeOnce(t *testing.T) {
 // A policy that is edited ends no token: it bounds them besides the one that they were
 // made under, and sessions that were begun go on under it.
 func TestAnEditedPolicyLogsNobodyOut(t *testing.T) {
-	s := &service{t: t, home: t.TempDir(), dir: t.TempDir()}
+	s := &service{t: t, homeDir: t.TempDir(), dir: t.TempDir()}
 	write := func(name, text string) {
 		t.Helper()
 		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
@@ -591,7 +592,7 @@ func issued(t *testing.T, s *service, text string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := app.FromEnv([]string{"REMIT_HOME=" + s.home, "HOME=" + s.home, "USER=ann"})
+	cfg, err := home.FromEnv([]string{"REMIT_HOME=" + s.homeDir, "HOME=" + s.homeDir, "USER=ann"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -648,7 +649,7 @@ func TestServeListensWhereItMay(t *testing.T) {
 		"no certificate":    {app.ServeRequest{Listen: "127.0.0.1:0", Cert: "/nonexistent", Key: "/nonexistent"}, "cannot be used"},
 		"mapped v4 address": {app.ServeRequest{Listen: "[::ffff:10.0.0.1]:0"}, "not a loopback address"},
 	} {
-		cfg, err := app.FromEnv([]string{"REMIT_HOME=" + t.TempDir()})
+		cfg, err := home.FromEnv([]string{"REMIT_HOME=" + t.TempDir()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -128,7 +128,7 @@ func (a *App) analysis(r chat.Route, session, model string) (tool.ID, tool.Args,
 		model = said
 	}
 	if model == "" {
-		model = a.cfg.Settings.Models.Default
+		model = a.Home.Settings.Models.Default
 	}
 	if model == "" {
 		return "", nil, fault.New(fault.ModelUnknown, "no model is named to analyze the response with").

@@ -45,7 +45,7 @@ func (s responseFiles) Keep(session string, r chat.Response) error {
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "the response cannot be encoded")
 	}
-	if err := s.app.writeWhole(responseFile(session), b); err != nil {
+	if err := s.app.Home.WriteFile(responseFile(session), b); err != nil {
 		return err
 	}
 	return s.sweep(time.Now())
@@ -54,7 +54,7 @@ func (s responseFiles) Keep(session string, r chat.Response) error {
 // Last implements chat.Responses.
 func (s responseFiles) Last(session string) (chat.Response, bool, error) {
 	const most = 8 * chat.MaxResponse // JSON writes some characters as six
-	b, err := wholefile.ReadRegular(filepath.Join(s.app.cfg.Home, responseFile(session)), most)
+	b, err := wholefile.ReadRegular(filepath.Join(s.app.Home.Dir, responseFile(session)), most)
 	if errors.Is(err, fs.ErrNotExist) {
 		return chat.Response{}, false, nil
 	}
@@ -64,7 +64,7 @@ func (s responseFiles) Last(session string) (chat.Response, bool, error) {
 	}
 	if err != nil {
 		return r, false, fault.Wrap(fault.StoreFailed, err, "the last response cannot be read: %v", wholefile.Cause(err)).
-			WithHint("remove %s, or call something anew", filepath.Join(s.app.cfg.Home, responseFile(session)))
+			WithHint("remove %s, or call something anew", filepath.Join(s.app.Home.Dir, responseFile(session)))
 	}
 	return r, r.Fresh(time.Now()), nil
 }
@@ -76,7 +76,7 @@ func responseFile(session string) string {
 
 // sweep removes responses that are too old to count.
 func (s responseFiles) sweep(now time.Time) error {
-	folder := filepath.Join(s.app.cfg.Home, responsesFolder)
+	folder := filepath.Join(s.app.Home.Dir, responsesFolder)
 	entries, err := os.ReadDir(folder)
 	var errs []error
 	for _, e := range entries {

@@ -19,7 +19,7 @@ func (a *App) keptCheck() Check {
 		c.Detail = err.Error()
 		return c
 	}
-	set := a.cfg.Settings.Changes
+	set := a.Home.Settings.Changes
 	age, most := "for ever", ""
 	if set.KeepDays > 0 {
 		age = fmt.Sprintf("for %d days", set.KeepDays)

@@ -45,7 +45,7 @@ func toolFile(source string) string { return filepath.Join(toolFolder, url.PathE
 func (m *toolMemory) Load(source string) (map[tool.ID]catalog.Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	file := filepath.Join(m.app.cfg.Home, toolFile(source))
+	file := filepath.Join(m.app.Home.Dir, toolFile(source))
 	fi, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		m.keep(source, remembered{})
@@ -83,7 +83,7 @@ func unremembered(file string, err error) error {
 
 // Change implements catalog.Memory.
 func (m *toolMemory) Change(source string, f func(map[tool.ID]catalog.Record) bool) error {
-	return m.app.locked(filepath.Join(toolFolder, ".lock"), func() error {
+	return m.app.Home.Locked(filepath.Join(toolFolder, ".lock"), func() error {
 		was, err := m.Load(source)
 		if err != nil {
 			return err
@@ -99,7 +99,7 @@ func (m *toolMemory) Change(source string, f func(map[tool.ID]catalog.Record) bo
 		if err != nil {
 			return fault.Wrap(fault.Internal, err, "what is seen of %s cannot be encoded", source)
 		}
-		return m.app.writeWhole(toolFile(source), append(b, '\n'))
+		return m.app.Home.WriteFile(toolFile(source), append(b, '\n'))
 	})
 }
 
@@ -109,7 +109,7 @@ var failingFile = filepath.Join(toolFolder, ".failing.json")
 // Failure implements catalog.FailureMemory.
 func (m *toolMemory) Failure(source string) *catalog.Failure {
 	all := map[string]*catalog.Failure{}
-	if m.app.readState(failingFile, &all) != nil {
+	if m.app.Home.Read(failingFile, &all) != nil {
 		return nil
 	}
 	return all[source]
@@ -117,24 +117,24 @@ func (m *toolMemory) Failure(source string) *catalog.Failure {
 
 // Failed implements catalog.FailureMemory.
 func (m *toolMemory) Failed(source string, f *catalog.Failure) {
-	_ = m.app.locked(filepath.Join(toolFolder, ".lock"), func() error { // see failingFile
+	_ = m.app.Home.Locked(filepath.Join(toolFolder, ".lock"), func() error { // see failingFile
 		all := map[string]*catalog.Failure{}
-		if m.app.readState(failingFile, &all) != nil || all == nil {
+		if m.app.Home.Read(failingFile, &all) != nil || all == nil {
 			all = map[string]*catalog.Failure{}
 		}
 		if all[source] = f; f == nil {
 			delete(all, source)
 		}
-		return m.app.writeState(failingFile, all)
+		return m.app.Home.Write(failingFile, all)
 	})
 }
 
 // forgetFailures has every source asked again, without delay: what an operator changed,
 // such as a login, may be what a source failed for.
 func (a *App) forgetFailures() {
-	file := filepath.Join(a.cfg.Home, failingFile)
+	file := filepath.Join(a.Home.Dir, failingFile)
 	if _, err := os.Stat(file); err != nil {
 		return
 	}
-	_ = a.locked(filepath.Join(toolFolder, ".lock"), func() error { return os.Remove(file) }) // see failingFile
+	_ = a.Home.Locked(filepath.Join(toolFolder, ".lock"), func() error { return os.Remove(file) }) // see failingFile
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/record/eventlog"
+	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/tools/executor/wasm"
 	wasmsource "github.com/remitrun/remit/internal/tools/source/wasm"
 )
@@ -44,15 +45,19 @@ const (
 // maxWASMLog bounds what one process adds to a module's log, in bytes.
 const maxWASMLog = 8 << 20
 
-var modules = collection[WASM]{file: "wasm.json", article: "a", one: "module", many: "modules", command: "remit wasm", sweep: (*App).sweepModules}
+const modulesFile = "wasm.json"
 
-func (m WASM) key() string { return m.Name }
+func (a *App) added() home.Collection[WASM] {
+	return home.Collection[WASM]{Home: a.Home, File: modulesFile, Article: "a", One: "module", Many: "modules", Command: "remit wasm", Sweep: a.sweepModules}
+}
+
+func (m WASM) Key() string { return m.Name }
 
 // Modules lists the modules, by name.
-func (a *App) Modules() ([]WASM, error) { return modules.read(a) }
+func (a *App) Modules() ([]WASM, error) { return a.added().List() }
 
 // Module finds a module by its name.
-func (a *App) Module(name string) (WASM, error) { return modules.find(a, name) }
+func (a *App) Module(name string) (WASM, error) { return a.added().Find(name) }
 
 // AddWASM is a module that is to be added.
 type AddWASM struct {
@@ -65,7 +70,7 @@ type AddWASM struct {
 // AddModule reads a module and its manifest, compiles it to see that it can be run,
 // and keeps copies of both.
 func (a *App) AddModule(ctx context.Context, q AddWASM) (WASM, error) {
-	if err := modules.free(a, q.Name, q.Replace); err != nil {
+	if err := a.added().CheckName(q.Name, q.Replace); err != nil {
 		return WASM{}, err
 	}
 	code, err := wholefile.ReadRegular(q.File, wasm.MaxModule)
@@ -91,8 +96,8 @@ func (a *App) AddModule(ctx context.Context, q AddWASM) (WASM, error) {
 	}
 	one := WASM{Name: q.Name, From: q.File, ManifestFrom: q.Manifest, Digest: hex.EncodeToString(digest[:]), Manifest: hex.EncodeToString(man.Digest[:]),
 		Size: int64(len(code)), Release: man.Release, Tools: len(man.Functions), Added: time.Now().UTC().Truncate(time.Second)}
-	return one, modules.put(a, one, func() error {
-		return errors.Join(a.writeWhole(filepath.Join(wasmFolder, one.Digest), code), a.writeWhole(filepath.Join(wasmFolder, one.Manifest), text))
+	return one, a.added().Put(one, func() error {
+		return errors.Join(a.Home.WriteFile(filepath.Join(wasmFolder, one.Digest), code), a.Home.WriteFile(filepath.Join(wasmFolder, one.Manifest), text))
 	})
 }
 
@@ -126,17 +131,17 @@ func besideModule(file string) (string, error) {
 
 // sweepModules removes copies that no module uses any more.
 func (a *App) sweepModules(list []WASM) error {
-	return a.removeUnused(wasmFolder, func(digest string) bool {
+	return a.Home.RemoveUnused(wasmFolder, func(digest string) bool {
 		return slices.ContainsFunc(list, func(x WASM) bool { return x.Digest == digest || x.Manifest == digest })
 	})
 }
 
 // RemoveModule forgets a module and its tools.
-func (a *App) RemoveModule(name string) error { return modules.remove(a, name) }
+func (a *App) RemoveModule(name string) error { return a.added().Remove(name) }
 
 // ModuleManifest reads the copy of a module's manifest.
 func (a *App) ModuleManifest(one WASM) (*wasm.Manifest, error) {
-	b, err := wholefile.Read(filepath.Join(a.cfg.Home, wasmFolder, one.Manifest), wasm.MaxManifest)
+	b, err := wholefile.Read(filepath.Join(a.Home.Dir, wasmFolder, one.Manifest), wasm.MaxManifest)
 	if err != nil {
 		return nil, fault.Wrap(fault.StoreFailed, err, "the manifest of the module %q cannot be read: %v", one.Name, wholefile.Cause(err)).WithHint("add it again with --replace")
 	}
@@ -150,7 +155,7 @@ func (a *App) ModuleManifest(one WASM) (*wasm.Manifest, error) {
 // moduleCode reads the copy of a module. Whether it is the one that was added is for
 // the host to check.
 func (a *App) moduleCode(one WASM) ([]byte, error) {
-	b, err := wholefile.Read(filepath.Join(a.cfg.Home, wasmFolder, one.Digest), wasm.MaxModule)
+	b, err := wholefile.Read(filepath.Join(a.Home.Dir, wasmFolder, one.Digest), wasm.MaxModule)
 	if err != nil {
 		return nil, fault.Wrap(fault.StoreFailed, err, "the module %q cannot be read: %v", one.Name, wholefile.Cause(err)).WithHint("add it again with --replace")
 	}
@@ -167,7 +172,7 @@ func (a *App) wasmSources() []catalog.Source {
 	for i, one := range list {
 		var digest tool.Digest
 		if n, err := hex.Decode(digest[:], []byte(clipTo(one.Digest, hex.EncodedLen(len(digest))))); err != nil || n != len(digest) {
-			out[i] = catalog.Broken("wasm:"+one.Name, fault.New(fault.Usage, "%s: the digest of the module %q is none", modules.file, one.Name))
+			out[i] = catalog.Broken("wasm:"+one.Name, fault.New(fault.Usage, "%s: the digest of the module %q is none", modulesFile, one.Name))
 			continue
 		}
 		out[i] = catalog.From(wasmsource.New(wasmsource.Config{
@@ -184,7 +189,7 @@ func clipTo(s string, n int) string { return s[:min(len(s), n)] }
 // openModules makes the host of modules. Nothing is started.
 func (a *App) openModules() *wasm.Host {
 	a.noise = &moduleLogs{app: a, open: map[string]io.WriteCloser{}}
-	return wasm.New(wasm.Config{Getenv: a.cfg.Lookup, Log: a.noise.write})
+	return wasm.New(wasm.Config{Getenv: a.Home.Lookup, Log: a.noise.write})
 }
 
 // closeModules ends what modules still do.
@@ -209,7 +214,7 @@ func (l *moduleLogs) write(id tool.ID, text []byte, cut bool) {
 	defer l.mu.Unlock()
 	to := l.open[name]
 	if to == nil {
-		raw, err := eventlog.Raw(filepath.Join(l.app.cfg.Home, "logs", name), maxWASMLog)
+		raw, err := eventlog.Raw(filepath.Join(l.app.Home.Dir, "logs", name), maxWASMLog)
 		if err != nil {
 			return
 		}

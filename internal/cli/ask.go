@@ -12,9 +12,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/call/approval"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 func sortedInts[V any](m map[int]V) []int { return slices.Sorted(maps.Keys(m)) }
@@ -89,7 +89,7 @@ func (s *session) vote(b approval.Body, discard func() error, read func(prompt s
 		line, err := read(prompt)
 		if errors.Is(err, io.EOF) {
 			s.printf("\n")
-			return store.Vote{By: app.Person(), Where: "terminal"}, nil
+			return store.Vote{By: home.Person(), Where: "terminal"}, nil
 		}
 		if err != nil {
 			return store.Vote{}, err
@@ -110,7 +110,7 @@ func (s *session) vote(b approval.Body, discard func() error, read func(prompt s
 
 // parseVote reads one line: y, s, n with the reason for it, v or ?.
 func parseVote(line string, pattern *approval.Pattern) (v store.Vote, what aside, err error) {
-	v = store.Vote{By: app.Person(), Where: "terminal"}
+	v = store.Vote{By: home.Person(), Where: "terminal"}
 	word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	word, rest = strings.ToLower(word), strings.TrimSpace(rest)
 	switch {

@@ -97,7 +97,7 @@ func (s *session) chat(ctx context.Context, f chatFlags) error {
 	if err != nil {
 		return err
 	}
-	h := openHistory(a.Config().Home)
+	h := openHistory(a.Home.Dir)
 	c := &dialog{s: s, show: &screen{s: s}, signals: make(chan os.Signal, 4)}
 	c.lines = s.newLines(h, c.complete)
 	// The first interrupt ends ctx for good; here it ends a turn.

@@ -15,6 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/approval"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // plainAgent is what a chat without an agent of one's own talks to.
@@ -49,7 +50,7 @@ func (c *dialog) connect(ctx context.Context, a *app.App, f chatFlags) error {
 	if err != nil {
 		return err
 	}
-	c.agents, c.by, c.close = service, agent.Caller{Name: app.Person(), Token: f.grant.Token}, service.Close
+	c.agents, c.by, c.close = service, agent.Caller{Name: home.Person(), Token: f.grant.Token}, service.Close
 	if err = c.choose(ctx, f); err != nil {
 		return errors.Join(err, service.Close(ctx))
 	}

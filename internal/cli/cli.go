@@ -16,6 +16,7 @@ import (
 
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // Streams is what a command talks to.
@@ -44,7 +45,7 @@ func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 // Main runs the command line and returns the exit status.
 func Main(ctx context.Context, args []string, s Streams, environ []string, version string) int {
-	ss := &session{Streams: s, version: version, environ: environ, lookup: app.Lookup(environ)}
+	ss := &session{Streams: s, version: version, environ: environ, lookup: home.Lookup(environ)}
 	root := ss.root()
 	root.SetArgs(args)
 	root.SetIn(s.In)
@@ -172,7 +173,7 @@ func (s *session) openAnyway() (*app.App, error) {
 	if s.app != nil {
 		return s.app, nil
 	}
-	cfg, err := app.FromEnv(s.environ)
+	cfg, err := home.FromEnv(s.environ)
 	if err != nil {
 		return nil, err
 	}

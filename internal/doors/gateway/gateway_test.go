@@ -26,6 +26,7 @@ import (
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -64,7 +65,7 @@ func newWorld(t testing.TB) *world {
 			t.Fatal(err)
 		}
 	}
-	cfg, err := app.FromEnv([]string{"REMIT_HOME=" + filepath.Join(dir, "home"), "HOME=" + dir, "USER=ann"})
+	cfg, err := home.FromEnv([]string{"REMIT_HOME=" + filepath.Join(dir, "home"), "HOME=" + dir, "USER=ann"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package app
+package home
 
 import (
 	"cmp"
@@ -20,29 +20,34 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
+const (
+	CapabilitiesIn  = "capabilities" // below $REMIT_HOME
+	MaxCapabilities = 200            // files that are read
+)
+
 // recordTimeout bounds how long the record of an operator's action may take.
 const recordTimeout = 30 * time.Second
 
 // recorded carries out a change of an operator after the ledger has it. If it cannot
 // be recorded, it is not carried out; if it fails, that is recorded too.
-func (a *App) recorded(action string, about ledger.OperatorAction, do func() error) error {
+func (h *Home) Recorded(action string, about ledger.OperatorAction, do func() error) error {
 	ctx, stop := context.WithTimeout(context.Background(), recordTimeout) // a change has no caller to give it up
 	defer stop()
-	st, err := a.Store(ctx)
+	st, err := h.Ledger(ctx)
 	if err == nil {
-		err = operated(ctx, st, action, about, 0)
+		err = Operated(ctx, st, action, about, 0)
 	}
 	if err != nil {
 		return err
 	}
 	if err := do(); err != nil {
-		return errors.Join(err, operated(ctx, st, action, about, fault.CodeOf(err)))
+		return errors.Join(err, Operated(ctx, st, action, about, fault.CodeOf(err)))
 	}
-	a.forgetFailures()
+	h.changed()
 	return nil
 }
 
-func operated(ctx context.Context, st store.Store, action string, about ledger.OperatorAction, failed fault.Code) error {
+func Operated(ctx context.Context, st store.Store, action string, about ledger.OperatorAction, failed fault.Code) error {
 	e, err := operatedEntry(action, about, failed)
 	if err == nil {
 		_, err = st.Append(ctx, e)
@@ -63,7 +68,7 @@ func operatedEntry(action string, about ledger.OperatorAction, failed fault.Code
 }
 
 // stateDigest is the digest of a value as a state file holds it; "" if there is none.
-func stateDigest[T any](v T, there bool) string {
+func StateDigest[T any](v T, there bool) string {
 	b, err := json.Marshal(v)
 	if !there || err != nil {
 		return ""
@@ -74,19 +79,19 @@ func stateDigest[T any](v T, there bool) string {
 // The settings that people edit as files. Their changes are recorded by the first
 // process that opens the ledger afterwards.
 const (
-	settingsSeen = "settings.json" // the digests of the files as they were last recorded
+	SettingsSeen = "settings.json" // the digests of the files as they were last recorded
 	settingsLock = "settings.lock"
 )
 
 // recordSettings records which settings files were added, changed or removed since the
 // ledger was last opened.
-func (a *App) recordSettings(ctx context.Context, st store.Store) error {
-	now := a.settingsFiles()
-	if seen, err := a.seenSettings(); err != nil || maps.Equal(seen, now) {
+func (h *Home) RecordSettings(ctx context.Context, st store.Store) error {
+	now := h.settingsFiles()
+	if seen, err := h.seenSettings(); err != nil || maps.Equal(seen, now) {
 		return err
 	}
-	return a.locked(settingsLock, func() error {
-		seen, err := a.seenSettings()
+	return h.Locked(settingsLock, func() error {
+		seen, err := h.seenSettings()
 		if err != nil {
 			return err
 		}
@@ -97,35 +102,35 @@ func (a *App) recordSettings(ctx context.Context, st store.Store) error {
 		if _, err := st.Append(ctx, entries...); err != nil {
 			return err
 		}
-		a.forgetFailures()
-		return a.writeState(settingsSeen, now)
+		h.changed()
+		return h.Write(SettingsSeen, now)
 	})
 }
 
-func (a *App) seenSettings() (map[string]string, error) {
+func (h *Home) seenSettings() (map[string]string, error) {
 	seen := map[string]string{}
-	if err := a.readState(settingsSeen, &seen); err != nil {
-		return nil, fault.Wrap(fault.StoreFailed, err, "%s cannot be read: %v", settingsSeen, err).
-			WithHint("remove %s; all settings are then recorded again", filepath.Join(a.cfg.Home, settingsSeen))
+	if err := h.Read(SettingsSeen, &seen); err != nil {
+		return nil, fault.Wrap(fault.StoreFailed, err, "%s cannot be read: %v", SettingsSeen, err).
+			WithHint("remove %s; all settings are then recorded again", filepath.Join(h.Dir, SettingsSeen))
 	}
 	return seen, nil
 }
 
 // settingsFiles gives the digest of each settings file, by its path below $REMIT_HOME.
-func (a *App) settingsFiles() map[string]string {
+func (h *Home) settingsFiles() map[string]string {
 	out := map[string]string{}
 	names := []string{"config.yaml", "policy.yaml"}
-	list, err := os.ReadDir(filepath.Join(a.cfg.Home, capabilitiesIn))
+	list, err := os.ReadDir(filepath.Join(h.Dir, CapabilitiesIn))
 	for _, e := range list {
-		if ext := filepath.Ext(e.Name()); (ext == ".yaml" || ext == ".yml") && len(names) < maxCapabilities {
-			names = append(names, filepath.Join(capabilitiesIn, e.Name()))
+		if ext := filepath.Ext(e.Name()); (ext == ".yaml" || ext == ".yml") && len(names) < MaxCapabilities {
+			names = append(names, filepath.Join(CapabilitiesIn, e.Name()))
 		}
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		out[capabilitiesIn] = "unreadable"
+		out[CapabilitiesIn] = "unreadable"
 	}
 	for _, name := range names {
-		src, err := wholefile.ReadRegular(filepath.Join(a.cfg.Home, name), maxState)
+		src, err := wholefile.ReadRegular(filepath.Join(h.Dir, name), maxState)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
@@ -151,7 +156,7 @@ func changedSettings(seen, now map[string]string) ([]ledger.Entry, error) {
 			continue
 		}
 		action := "config"
-		if strings.HasPrefix(name, capabilitiesIn) {
+		if strings.HasPrefix(name, CapabilitiesIn) {
 			action = "capability"
 		}
 		switch {

@@ -1,0 +1,50 @@
+// Package home is $REMIT_HOME: the configuration that Remit reads once, and the JSON files
+// below it that hold what people added (servers, extensions, trusted policies). Each change
+// of such a file is recorded in the ledger before it is made. Start at [Home].
+package home
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/record/store"
+)
+
+// Home is one $REMIT_HOME. Its fields are set before it is used and not changed.
+type Home struct {
+	Config
+
+	// Ledger opens the ledger, which records each change.
+	Ledger func(context.Context) (store.Backend, error)
+	// Changed is called after each recorded change. Nil: nothing is called.
+	Changed func()
+}
+
+func (h *Home) changed() {
+	if h.Changed != nil {
+		h.Changed()
+	}
+}
+
+// env is what policies are bound to.
+func (h *Home) Env(workspace string) policy.Env {
+	return policy.Env{Workspace: workspace, Home: RealPath(h.UserHome), State: RealPath(h.Dir), Path: h.Path}
+}
+
+// toolEnv is the same for tools.
+func (h *Home) ToolEnv(workspace string, limits policy.Limits) tool.Env {
+	return tool.Env{Workspace: workspace, Home: RealPath(h.UserHome), Path: limits.Path, Pass: limits.Env}
+}
+
+// newID makes an ID that sorts by time.
+func NewID() (uuid.UUID, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return id, fault.Wrap(fault.Internal, err, "no random numbers")
+	}
+	return id, nil
+}
