@@ -72,7 +72,7 @@ func TestAProgramsToolNeedsAPolicyThatNamesIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ran := false
-			rt := runtime(t, remit.Options{Workspace: scripted(t, answers), PolicySource: []byte("version: 1\nname: p\nmodels: {allow: ['*']}\n" + k.tools)})
+			rt := runtime(t, remit.Options{Workspace: scripted(t, answers), PolicySource: []byte("version: 1\nname: p\nfiles: {read: {allow: ['answers.yaml']}}\nmodels: {allow: ['*']}\n" + k.tools)})
 			a := agents(t, rt, remit.Capability{ID: "mine", Description: "Mine.", Tools: []remit.AgentTool{
 				tried("go", func(context.Context, struct{}) (any, error) { ran = true; return "here", nil }),
 			}})
@@ -91,7 +91,7 @@ func TestAPersonAnswersForASessionsCall(t *testing.T) {
 	asked := make(chan remit.Question, 1)
 	rt := runtime(t, remit.Options{
 		Workspace: scripted(t, "- tool_calls: [{name: go, args: {}}]\n- text: done\n"), User: "ann",
-		PolicySource: []byte("version: 1\nname: p\nmodels: {allow: ['*']}\ntools: {allow: ['*'], ask: [mine.go]}\n"),
+		PolicySource: []byte("version: 1\nname: p\nfiles: {read: {allow: ['answers.yaml']}}\nmodels: {allow: ['*']}\ntools: {allow: ['*'], ask: [mine.go]}\n"),
 		Ask: func(_ context.Context, q remit.Question) (remit.Answer, error) {
 			asked <- q
 			return remit.Answer{Yes: true}, nil
@@ -112,7 +112,7 @@ func TestAPersonAnswersForASessionsCall(t *testing.T) {
 func TestWhatAFunctionSaysOfItsFailureIsTold(t *testing.T) {
 	rt := runtime(t, remit.Options{
 		Workspace:    scripted(t, "- tool_calls: [{name: fail, args: {}}, {name: panic, args: {}}, {name: odd, args: {}}, {name: fail, args: {more: 1}}]\n- text: done\n"),
-		PolicySource: []byte("version: 1\nname: p\nmodels: {allow: ['*']}\ntools: {allow: ['*']}\n"),
+		PolicySource: []byte("version: 1\nname: p\nfiles: {read: {allow: ['answers.yaml']}}\nmodels: {allow: ['*']}\ntools: {allow: ['*']}\n"),
 	})
 	a := agents(t, rt, remit.Capability{ID: "mine", Description: "Mine.", Tools: []remit.AgentTool{
 		tried("fail", func(context.Context, struct{}) (any, error) { return nil, errors.New("no such ship") }),
@@ -167,7 +167,7 @@ func TestCapabilitiesThatMakeNoSenseAreRefused(t *testing.T) {
 func TestASessionCanBeFoundForkedAndClosed(t *testing.T) {
 	rt := runtime(t, remit.Options{
 		Workspace:    scripted(t, "- tool_calls: [{name: write_file, args: {path: /a.txt, content: one}}]\n- text: first\n- text: second\n"),
-		PolicySource: []byte("version: 1\nname: p\nmodels: {allow: ['scripted:answers.yaml']}\n"),
+		PolicySource: []byte("version: 1\nname: p\nfiles: {read: {allow: ['answers.yaml']}}\nmodels: {allow: ['scripted:answers.yaml']}\n"),
 	})
 	a := agents(t, rt)
 	if !slices.ContainsFunc(a.Capabilities(), func(i remit.CapabilityInfo) bool { return i.ID == "session_file_system" }) {
@@ -229,7 +229,7 @@ func TestASessionCanBeFoundForkedAndClosed(t *testing.T) {
 func TestAgentsAreUnderTheRuntimesGrant(t *testing.T) {
 	home, dir := t.TempDir(), scripted(t, "- {text: hello, repeat: true}\n")
 	owner := runtime(t, remit.Options{Home: home, Workspace: dir})
-	token, err := owner.IssueGrant(t.Context(), remit.GrantTerms{Policies: [][]byte{[]byte("version: 1\nname: p\nmodels: {allow: ['*']}\n")}, Calls: 1, Note: "for a test"})
+	token, err := owner.IssueGrant(t.Context(), remit.GrantTerms{Policies: [][]byte{[]byte("version: 1\nname: p\nfiles: {read: {allow: ['answers.yaml']}}\nmodels: {allow: ['*']}\n")}, Calls: 1, Note: "for a test"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 const harbourPolicy = `
 version: 1
 name: harbour
+files: {read: {allow: ["answers.yaml"]}}
 models: {allow: ["scripted:*"], tokens: 100000}
 tools: {allow: ["model.chat", "harbour.*", "session_file_system.*"]}
 `

@@ -37,9 +37,10 @@ func ExampleAgentSession_Children() {
 	rt, err := remit.Open(ctx, remit.Options{Home: filepath.Join(dir, ".home"), Workspace: dir, PolicySource: []byte(`
 version: 1
 name: adding
+files: {read: {allow: ["*.yaml"]}}
 models: {allow: ["scripted:*"], tokens: 100000}
 agents: {spawn: 1, depth: 1}
-delegate: {actions: [models, tools], to: ["agent:adder"]}
+delegate: {actions: [files.read, models, tools], to: ["agent:adder"]}
 `)})
 	if err != nil {
 		log.Fatal(err)

@@ -65,8 +65,8 @@ type extensions struct {
 	stamp  stamp // of extensions.json, as it was read for what follows
 	read   bool
 	router *chat.Router
-	bounds map[string]*policy.Policy // by ID; of those that can be used
-	added  map[string]string         // digests of those whose tools the catalog has, by ID
+	bounds map[string]extensionBounds // by ID; of those that can be used
+	added  map[string]string          // digests of those whose tools the catalog has, by ID
 }
 
 // stamp tells whether a file is still the same: every change makes a new one.
@@ -250,7 +250,7 @@ func (a *App) refreshExtensions() error {
 		return err
 	}
 	known := make([]chat.Extension, len(list))
-	bounds := map[string]*policy.Policy{}
+	bounds := map[string]extensionBounds{}
 	for i, e := range list {
 		known[i] = a.known(e, bounds)
 	}
@@ -267,13 +267,16 @@ func (a *App) refreshExtensions() error {
 
 // known is what the router knows of an extension. Of one that cannot be used it
 // knows the names of its commands, and why.
-func (a *App) known(e Extension, bounds map[string]*policy.Policy) chat.Extension {
+func (a *App) known(e Extension, bounds map[string]extensionBounds) chat.Extension {
 	out := chat.Extension{ID: e.ID, Name: e.Name}
 	if e.Enabled {
 		p, err := a.loadExtension(e)
 		if err == nil {
-			bounds[e.ID], err = p.Bounds(a.extensionRoot(e.ID))
-			out.Commands = p.Commands
+			var b extensionBounds
+			if b.calls, err = p.Bounds(a.extensionRoot(e.ID)); err == nil {
+				b.analyses, err = p.AnalysisBounds()
+			}
+			bounds[e.ID], out.Commands = b, p.Commands
 		}
 		if err == nil {
 			return out
@@ -315,17 +318,23 @@ func (a *App) syncCatalog(list []Extension) error {
 	return nil
 }
 
-// boundsOf is the policy that bounds an extension's calls.
-func (a *App) boundsOf(id string) (*policy.Policy, error) {
+// extensionBounds are the policies that bound what an extension's commands do.
+type extensionBounds struct {
+	calls    *policy.Policy
+	analyses *policy.Policy // analyses of the last response, which are calls of Remit's own
+}
+
+// boundsOf is the policies that bound an extension's calls.
+func (a *App) boundsOf(id string) (extensionBounds, error) {
 	a.exts.mu.Lock()
 	defer a.exts.mu.Unlock()
 	if err := a.refreshExtensions(); err != nil {
-		return nil, err
+		return extensionBounds{}, err
 	}
-	if p := a.exts.bounds[id]; p != nil {
-		return p, nil
+	if b := a.exts.bounds[id]; b.analyses != nil {
+		return b, nil
 	}
-	return nil, fault.New(fault.ExtensionUnknown, "the extension %.80q cannot be used", id).WithHint("remit ext show tells more")
+	return extensionBounds{}, fault.New(fault.ExtensionUnknown, "the extension %.80q cannot be used", id).WithHint("remit ext show tells more")
 }
 
 // ExtensionUsage is an extension's usage document, "" if it has none.

@@ -39,7 +39,7 @@ func TestASessionIsReplayedWithoutTheSourceOfItsTools(t *testing.T) {
 		_, _ = w.Write([]byte(`{"id":"tom"}`))
 	}))
 	defer pets.Close()
-	rules := "version: 1\nname: pets\nmodels: {allow: ['scripted:*']}\ntools: {allow: ['*'], deny: ['api:pets:put*']}\nnetwork: {allow: ['" + pets.URL + "/**']}\n"
+	rules := "version: 1\nname: pets\nfiles: {read: {allow: ['answers.yaml']}}\nmodels: {allow: ['scripted:*']}\ntools: {allow: ['*'], deny: ['api:pets:put*']}\nnetwork: {allow: ['" + pets.URL + "/**']}\n"
 	p := newPlace(t, rules, "- tool_calls: [{name: get_pet, args: {id: tom}}, {name: get_pet, args: {id: ''}}, {name: put_pet, args: {id: tom}}]\n- text: it is tom\n")
 	folder := filepath.Join(p.homeDir, "capabilities")
 	if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -62,7 +62,7 @@ func TestASessionIsReplayedWithoutTheSourceOfItsTools(t *testing.T) {
 	if err != nil || turn.Reply != "it is tom" {
 		t.Fatalf("%+v %v", turn, err)
 	}
-	strict, err := policy.Parse("strict.yaml", []byte("version: 1\nname: strict\nmodels: {allow: ['scripted:*']}\ntools: {allow: ['model.chat']}\n"))
+	strict, err := policy.Parse("strict.yaml", []byte("version: 1\nname: strict\nfiles: {read: {allow: ['answers.yaml']}}\nmodels: {allow: ['scripted:*']}\ntools: {allow: ['model.chat']}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

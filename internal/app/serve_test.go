@@ -31,6 +31,8 @@ type service struct {
 	told  app.Served
 	stop  func()
 	env   []string // besides the usual variables
+
+	policy string // the file that start names; "": none
 }
 
 // script is a scripted model: it greets, tells the time, writes a file, and then
@@ -42,6 +44,15 @@ const script = `
 - {text: "And again.", repeat: true}
 `
 
+// servePolicy is the built-in one, and lets the scripted model be read.
+const servePolicy = `version: 1
+name: serve
+api: {allow: ["*"]}
+models: {allow: ["*"]}
+files: {read: {allow: [clock.yaml]}}
+delegate: {actions: [api, files.read, models, tools], to: ["*"], depth: 8}
+`
+
 func newService(t testing.TB, change ...func(*app.ServeRequest)) *service {
 	t.Helper()
 	return newServiceWith(t, nil, change...)
@@ -50,8 +61,11 @@ func newService(t testing.TB, change ...func(*app.ServeRequest)) *service {
 func newServiceWith(t testing.TB, env []string, change ...func(*app.ServeRequest)) *service {
 	t.Helper()
 	s := &service{t: t, homeDir: t.TempDir(), dir: t.TempDir(), env: env}
-	if err := os.WriteFile(filepath.Join(s.dir, "clock.yaml"), []byte(script), 0o600); err != nil {
-		t.Fatal(err)
+	s.policy = filepath.Join(s.dir, "serve.yaml")
+	for name, content := range map[string]string{filepath.Join(s.dir, "clock.yaml"): script, s.policy: servePolicy} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	s.start(change...)
 	return s
@@ -72,7 +86,7 @@ func (s *service) start(change ...func(*app.ServeRequest)) {
 		s.t.Fatal(err)
 	}
 	ready := make(chan app.Served, 1)
-	q := app.ServeRequest{Listen: "127.0.0.1:0", Workspace: dir, Ready: func(v app.Served) { ready <- v }}
+	q := app.ServeRequest{Listen: "127.0.0.1:0", Workspace: dir, Policy: s.policy, Ready: func(v app.Served) { ready <- v }}
 	q.Limits.Refused, q.Limits.Rate, q.Limits.Drain = 1e6, 1e6, 5*time.Second
 	for _, c := range change {
 		c(&q)
@@ -395,7 +409,7 @@ func TestADelegateAnswersForNobody(t *testing.T) {
 // A call that needs approval waits, is answered over the API by a person, and goes on.
 func TestApprovalsAreAnsweredOverTheAPI(t *testing.T) {
 	policy := filepath.Join(t.TempDir(), "ask.yaml")
-	if err := os.WriteFile(policy, []byte("version: 1\nmodels: {allow: [\"*\"]}\ntools: {allow: [\"*\"], ask: [\"current_time.*\", \"time.now\"]}\n"), 0o600); err != nil {
+	if err := os.WriteFile(policy, []byte("version: 1\nfiles: {read: {allow: [clock.yaml]}}\nmodels: {allow: [\"*\"]}\ntools: {allow: [\"*\"], ask: [\"current_time.*\", \"time.now\"]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := newService(t, func(q *app.ServeRequest) { q.Policy = policy })

@@ -105,7 +105,10 @@ func (a *App) SlashCall(r chat.Route, session, model string) (runner.Call, error
 	if err != nil {
 		return c, err
 	}
-	c.Bounds = []*policy.Policy{bounds}
+	c.Bounds = []*policy.Policy{bounds.calls}
+	if r.Kind == extension.RunAnalyze {
+		c.Bounds = []*policy.Policy{bounds.analyses}
+	}
 	return c, nil
 }
 

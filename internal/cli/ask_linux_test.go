@@ -3,6 +3,7 @@ package cli_test
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -147,7 +148,7 @@ func TestTypeAheadAnswersNoQuestionOfAChat(t *testing.T) {
 	r := newRemit(t)
 	dir := filepath.Join(r.dir, "..")
 	policy, script := filepath.Join(dir, "chat.yaml"), filepath.Join(dir, "answers.yaml")
-	must(t, os.WriteFile(policy, []byte("version: 1\nfiles: {read: {ask: ['**']}}\nmodels: {allow: ['scripted:*']}\n"), 0o600))
+	must(t, os.WriteFile(policy, []byte("version: 1\nfiles: {read: {allow: ["+strconv.Quote(script)+"], ask: ['*.txt']}}\nmodels: {allow: ['scripted:*']}\n"), 0o600))
 	must(t, os.WriteFile(filepath.Join(r.dir, "note.txt"), []byte("hello"), 0o600))
 	must(t, os.WriteFile(script, []byte("- tool_calls: [{name: fs_read, args: {path: note.txt}}]\n- text: Done.\n"), 0o600))
 	mine, await, done := r.onTerminal("", nil, "chat", "--model", "scripted:"+script, "-p", policy, "-w", r.dir)

@@ -62,7 +62,7 @@ limits: {calls: 100}
 - tool_calls: [{name: shell_run, args: {argv: [go, test, -vet=off, .]}}]
 - tool_calls:
     - name: spawn_agent
-      args: {name: second pair of eyes, agent: Reviewer, task: "Is sum.go right?", policy: "version: 1\nname: review\nfiles: {read: {allow: ['*.go']}}\nmodels: {allow: ['scripted:**']}\n"}
+      args: {name: second pair of eyes, agent: Reviewer, task: "Is sum.go right?", policy: "version: 1\nname: review\nfiles: {read: {allow: ['*.go', '.models/**']}}\nmodels: {allow: ['scripted:**']}\n"}
 - tool_calls: [{name: wait, args: {}}]
 - text: The test passes, and the reviewer agrees.
 `
@@ -210,7 +210,7 @@ func (s *serving) recorded(parent, child, run string) {
 	if out := s.must(0, "audit", "--denied", "--json"); !strings.Contains(out, "secrets/token.txt") && !strings.Contains(out, "secrets/**") {
 		t.Errorf("the audit does not tell of the secret:\n%s", out)
 	}
-	answers, err := filepath.Glob(filepath.Join(filepath.Dir(s.workspace), "*.answers.yaml"))
+	answers, err := filepath.Glob(filepath.Join(s.workspace, ".models", "*.yaml"))
 	if err != nil || len(answers) != 2 {
 		t.Fatalf("%v %v", answers, err)
 	}
@@ -251,9 +251,10 @@ func check(t *testing.T, who string, got []messageOut, want []string) {
 const familyPolicy = `version: 1
 name: family
 api: {allow: ["*"]}
+files: {read: {allow: [".models/**"]}}
 models: {allow: ["scripted:**"], tokens: %d}
 agents: {spawn: 3, depth: 1}
-delegate: {actions: [models, tools], to: ["agent:*"]}
+delegate: {actions: [files.read, models, tools], to: ["agent:*"]}
 limits: {calls: %d}
 `
 

@@ -106,7 +106,7 @@ func TestManySessionsAtOnce(t *testing.T) {
 		n = 200
 	}
 	w := newWorld(t).durability("process")
-	s := w.serveAgents(w.beside("many.yaml", "version: 1\nname: many\napi: {allow: ['*']}\nmodels: {allow: ['scripted:**']}\n"))
+	s := w.serveAgents(w.beside("many.yaml", "version: 1\nname: many\napi: {allow: ['*']}\nfiles: {read: {allow: ['.models/**']}}\nmodels: {allow: ['scripted:**']}\n"))
 	agent := s.agent("Many", manyAnswers, "session_file_system", "test_math")
 	ids := make([]string, n)
 	var all sync.WaitGroup

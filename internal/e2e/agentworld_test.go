@@ -196,13 +196,14 @@ type callOut struct {
 	Status string `json:"status"`
 }
 
-// agent makes an agent whose model says what a script holds.
+// agent makes an agent whose model says what a script holds, which a policy must
+// let it read (.models/**).
 func (s *serving) agent(name, script string, capabilities ...any) string {
 	s.t.Helper()
-	file := strings.ToLower(name) + ".answers.yaml"
-	s.beside(file, script)
+	file := ".models/" + strings.ToLower(name) + ".yaml"
+	s.write(filepath.Join(s.workspace, file), script)
 	var out struct{ ID string }
-	s.ask("POST", "/v1/agents", agentIn{name, "scripted:" + filepath.Join(filepath.Dir(s.workspace), file), capabilities, "Do what is asked."}, &out)
+	s.ask("POST", "/v1/agents", agentIn{name, "scripted:" + file, capabilities, "Do what is asked."}, &out)
 	return out.ID
 }
 

@@ -189,7 +189,7 @@ func (p *Package) Version(c *Command, a *Action) string {
 // Work is the extension's work folder where it is installed in root.
 func Work(root string) string { return path.Join(root, WorkFolder) }
 
-// Bounds is the policy that bounds every call of the extension, where it is
+// Bounds is the policy that bounds the calls of the extension, where it is
 // installed in the folder root (absolute, without links), besides the caller's own
 // policies: what the extension did not declare is closed; it may start only what
 // its commands name; and it may write to its work folder alone.
@@ -209,8 +209,18 @@ func (p *Package) Bounds(root string) (*policy.Policy, error) {
 	if !p.Manifest.Has(Network) && !p.Manifest.Has(Browser) {
 		doc["network"] = none
 	}
+	return p.bounds(doc)
+}
+
+// AnalysisBounds is the policy that bounds the analyses of the extension: calls of
+// Remit's own tools, which open nothing for the extension but a model.
+func (p *Package) AnalysisBounds() (*policy.Policy, error) {
+	return p.bounds(map[string]any{"version": 1, "name": "extension " + p.Manifest.ID, "rest": "inherit"})
+}
+
+func (p *Package) bounds(doc map[string]any) (*policy.Policy, error) {
 	if !p.Manifest.Has(LLM) {
-		doc["models"] = none
+		doc["models"] = map[string]any{"allow": []string{}}
 	}
 	src, err := json.MarshalIndent(doc, "", "  ")
 	if err != nil {

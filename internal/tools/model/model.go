@@ -141,20 +141,12 @@ type Reach struct {
 	HTTP http.RoundTripper
 	// File reads a file of at most so many bytes, as far as the call may: for
 	// providers whose models are files.
-	File func(name string, most int64) (File, error)
+	File func(name string, most int64) ([]byte, error)
 }
 
 // ErrUnreached is what an error of Reach.HTTP is where no service saw the request,
 // so that it can be sent again.
 var ErrUnreached = errors.New("no service was reached")
-
-// File is a file as a Reach gives it.
-type File struct {
-	Content []byte
-	// Readable: the caller might read the file itself, so errors may say what is in
-	// it.
-	Readable bool
-}
 
 // Provider serves models of one service. It is safe for concurrent use.
 type Provider interface {

@@ -8,6 +8,7 @@ package modelchat
 import (
 	"context"
 	_ "embed" // the schemas
+	"io"
 	"net/http"
 	"time"
 
@@ -61,14 +62,23 @@ func (t *Tool) Spec() *tool.Spec {
 	}
 }
 
-// Actions gives the one model that is asked.
-func (t *Tool) Actions(_ tool.Env, args tool.Args) ([]tool.Action, error) {
+// Actions gives the model that is asked and, of a scripted model, the reading of its
+// file of answers.
+func (t *Tool) Actions(env tool.Env, args tool.Args) ([]tool.Action, error) {
 	id, _ := args["model"].(string)
 	canonical, err := model.Canonical(id)
 	if err != nil {
 		return []tool.Action{{Kind: tool.Model, Unknown: fault.Message(err)}}, nil
 	}
-	return []tool.Action{{Kind: tool.Model, Model: canonical}}, nil
+	actions := []tool.Action{{Kind: tool.Model, Model: canonical}}
+	if provider, name, _ := model.ParseID(canonical); provider == model.Scripted {
+		read := tool.Action{Kind: tool.FileRead}
+		if read.Path, err = files.Clean(env, name); err != nil {
+			read.Unknown = fault.Message(err)
+		}
+		actions = append(actions, read)
+	}
+	return actions, nil
 }
 
 // Run asks the model. An answer that costs more than was set aside for it is charged
@@ -109,12 +119,11 @@ func (t *Tool) Run(ctx context.Context, p permit.Permit, args tool.Args) (tool.R
 
 // reach gives what the provider may reach: its service, or its file.
 func (t *Tool) reach(p permit.Permit, q *request) (model.Reach, error) {
-	via := model.Reach{File: func(name string, most int64) (model.File, error) {
+	via := model.Reach{File: func(name string, most int64) ([]byte, error) {
 		if q.provider.Name() != model.Scripted {
-			return model.File{}, fault.New(fault.HandleRefused, "the models of %q are no files", q.provider.Name())
+			return nil, fault.New(fault.HandleRefused, "the models of %q are not files", q.provider.Name())
 		}
-		content, readable, err := files.ReadModel(p, q.id, name, most)
-		return model.File{Content: content, Readable: readable}, err
+		return readAnswers(p, name, most)
 	}}
 	e := q.provider.Endpoint()
 	if e.Base == "" {
@@ -129,6 +138,20 @@ func (t *Tool) reach(p permit.Permit, q *request) (model.Reach, error) {
 	rt.Secret = t.o.Secret
 	via.HTTP = service{rt, q.provider.Name()}
 	return via, nil
+}
+
+// readAnswers reads a scripted model's file of at most so many bytes.
+func readAnswers(p permit.Permit, name string, most int64) ([]byte, error) {
+	f, err := files.New(p).Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	content, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(content)) > most {
+		return nil, fault.New(fault.ModelUnknown, "%q is larger than %d bytes, the limit for a file of answers", name, most)
+	}
+	return content, err
 }
 
 // service tells of a model's service in the words of models.

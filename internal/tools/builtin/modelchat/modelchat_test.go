@@ -31,7 +31,7 @@ import (
 const (
 	script = "- text: Hello there, I look.\n  tool_calls: [{name: read, args: {path: /a}}]\n- text: Done.\n"
 	key    = "sk-test-0123456789"
-	pol    = "version: 1\nname: test\nmodels: {allow: [\"scripted:*\", \"local/*\"]}\n"
+	pol    = "version: 1\nname: test\nfiles: {read: {allow: [\"*.yaml\"]}}\nmodels: {allow: [\"scripted:*\", \"local/*\"]}\n"
 )
 
 // options are those of a registry with scripted models and a service at a URL.
@@ -272,7 +272,7 @@ func TestErrorsSayTheWayOut(t *testing.T) {
 		"it does not answer":   {quick, `{"model":"local/any","messages":[{"role":"user","text":"a"}]}`, fault.ModelFailed, "models.wait"},
 		"no such provider":     {options(""), `{"model":"other/any","messages":[{"role":"user","text":"a"}]}`, fault.ModelUnknown, "local, scripted"},
 		"no model":             {options(""), `{"model":"","messages":[{"role":"user","text":"a"}]}`, fault.ModelUnknown, "models.default"},
-		"no script":            {options(""), `{"model":"scripted:other.yaml","messages":[{"role":"user","text":"a"}]}`, fault.ModelUnknown, "files.read"},
+		"no script":            {options(""), `{"model":"scripted:other.yaml","messages":[{"role":"user","text":"a"}]}`, fault.NotFound, ""},
 		"after the last turn":  {options(""), `{"model":"scripted:demo.yaml","messages":[{"role":"user","text":"a"},{"role":"assistant","text":"b"},{"role":"assistant","text":"b"},{"role":"user","text":"a"}]}`, fault.ModelFailed, "repeat: true"},
 		"no session":           {options(""), `{"model":"scripted:demo.yaml","session":"x","upto":1,"digest":"","system_digest":"","tools_digest":""}`, fault.ArgsInvalid, "messages"},
 		"a conversation apart": {options(""), `{"model":"scripted:demo.yaml","messages":[{"role":"tool","tool_call_id":"1"}]}`, fault.ArgsInvalid, ""},
@@ -288,9 +288,9 @@ func TestErrorsSayTheWayOut(t *testing.T) {
 	}
 }
 
-// TestWhoMayNameWhichFile: the policies' models say so, and where files.read does not
-// allow the file, nobody learns what is in it, or whether it is there.
-func TestWhoMayNameWhichFile(t *testing.T) {
+// TestAScriptedModelReadsWhatFilesReadAllows: naming a model opens no file. What
+// files.read does not allow is refused with one message, whether or not it exists.
+func TestAScriptedModelReadsWhatFilesReadAllows(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	for name, content := range map[string]string{dir + "/demo.yaml": script, outside + "/secret.yaml": "- {hunter2: x}\n", outside + "/good.yaml": script} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
@@ -300,43 +300,35 @@ func TestWhoMayNameWhichFile(t *testing.T) {
 	if err := os.Symlink(outside+"/good.yaml", dir+"/link.yaml"); err != nil {
 		t.Fatal(err)
 	}
-	ask := func(doc, id string) error {
-		_, err := modelchat.New(options("")).Run(t.Context(), permitFor(t, dir, doc, 0, 0), hello(t, id))
-		return err
+	tests := map[string]struct {
+		models, allow, deny, id string
+		want                    error
+		text                    string
+	}{
+		"allowed":                     {"scripted:*", "demo.yaml", "", "demo.yaml", nil, ""},
+		"under another spelling":      {"scripted:demo.yaml", "demo.yaml", "", "./x/../demo.yaml", nil, ""},
+		"another model":               {"scripted:demo.yaml", "**", "", "../demo.yaml", fault.HandleRefused, "models.allow"},
+		"no entry of files.read":      {"scripted:*", "", "", "demo.yaml", fault.HandleRefused, "files.read.allow is empty"},
+		"outside of the workspace":    {"scripted:*", "**", "", outside + "/good.yaml", fault.HandleRefused, "files.read"},
+		"outside, and not there":      {"scripted:*", "**", "", outside + "/none.yaml", fault.HandleRefused, "files.read"},
+		"outside, allowed":            {"scripted:*", outside + "/**", "", outside + "/good.yaml", nil, ""},
+		"a link to a file not opened": {"scripted:*", "**", "", "link.yaml", fault.HandleRefused, "files.read"},
+		"a link to a file opened":     {"scripted:*", outside + "/**\", \"**", "", "link.yaml", nil, ""},
+		"denied":                      {"scripted:*", "**", "demo.yaml", "demo.yaml", fault.HandleRefused, "files.read.deny"},
+		"denied where a link leads":   {"scripted:*", outside + "/**\", \"**", outside + "/good.yaml", "link.yaml", fault.HandleRefused, "files.read.deny"},
+		"a device":                    {"scripted:*", "/dev/zero", "", "/dev/zero", fault.ToolFailed, "is a device"},
+		"a reader is told":            {"scripted:*", outside + "/**", "", outside + "/secret.yaml", fault.ModelFailed, "hunter2"},
+		"a reader is told of nothing": {"scripted:*", outside + "/**", "", outside + "/none.yaml", fault.NotFound, "does not exist"},
 	}
-	const one = "version: 1\nname: t\nmodels: {allow: [\"scripted:demo.yaml\"]}\n"
-	for id, ok := range map[string]bool{"scripted:demo.yaml": true, "scripted/./x/../demo.yaml": true, "scripted:" + outside + "/good.yaml": false,
-		"scripted:../demo.yaml": false, "scripted:/etc/shadow": false} {
-		if err := ask(one, id); (err == nil) != ok || err != nil && !errors.Is(err, fault.HandleRefused) {
-			t.Errorf("%s: got %v", id, err)
-		}
-	}
-	const any = "version: 1\nname: t\nmodels: {allow: [\"scripted:*\"]}\n"
-	for _, id := range []string{"scripted:" + outside + "/good.yaml", "scripted:link.yaml"} {
-		if err := ask(any, id); err != nil {
-			t.Errorf("%s: %v", id, err)
-		}
-	}
-	var same string
-	for _, id := range []string{"scripted:" + outside + "/secret.yaml", "scripted:" + outside + "/none.yaml", "scripted:/dev/zero", "scripted:/etc/shadow", "scripted:" + outside} {
-		err := ask(any, id)
-		if !errors.Is(err, fault.ModelUnknown) || same != "" && fault.Message(err) != same {
-			t.Errorf("%s: got %v", id, err)
-		}
-		same = fault.Message(err)
-	}
-	for id, deny := range map[string]string{"scripted:demo.yaml": "demo.yaml", "scripted:link.yaml": outside + "/**", "scripted:" + outside + "/good.yaml": "**"} {
-		denied := any + fmt.Sprintf("files: {read: {allow: [%q], deny: [%q]}}\n", "**", deny)
-		if err := ask(denied, id); !errors.Is(err, fault.ModelUnknown) || fault.Message(err) != same {
-			t.Errorf("%s, which files.read.deny names: got %v", id, err)
-		}
-	}
-	readable := any + fmt.Sprintf("files: {read: {allow: [%q]}}\n", outside+"/**")
-	if err := ask(readable, "scripted:"+outside+"/secret.yaml"); !errors.Is(err, fault.ModelFailed) || !strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("who may read it is told: got %v", err)
-	}
-	if err := ask(readable, "scripted:"+outside+"/none.yaml"); !errors.Is(err, fault.NotFound) {
-		t.Errorf("who may read it is told: got %v", err)
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			doc := fmt.Sprintf("version: 1\nname: t\nmodels: {allow: [%q]}\nfiles: {read: {allow: [\"%s\"], deny: [\"%s\"]}}\n", tt.models, tt.allow, tt.deny)
+			doc = strings.ReplaceAll(doc, `[""]`, `[]`)
+			_, err := modelchat.New(options("")).Run(t.Context(), permitFor(t, dir, doc, 0, 0), hello(t, "scripted:"+tt.id))
+			if !errors.Is(err, tt.want) || err != nil && !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("got %v, want %v with %q", err, tt.want, tt.text)
+			}
+		})
 	}
 }
 
@@ -406,14 +398,23 @@ func TestTheAnswerIsToldWordByWord(t *testing.T) {
 
 func TestActions(t *testing.T) {
 	tl := modelchat.New(options(""))
-	for id, want := range map[string]string{"scripted/x/../a.yaml": "models scripted:a.yaml", "local/any": "models local/any", "none/of/these": "models none/of/these"} {
-		a, err := tl.Actions(tool.Env{}, hello(t, id))
-		if err != nil || len(a) != 1 || a[0].String() != want {
-			t.Errorf("%s: got %v (%v), want %s", id, a, err, want)
+	for id, want := range map[string]string{
+		"scripted/x/../a.yaml": `models scripted:a.yaml, files.read "/w/a.yaml"`, "scripted:/etc/shadow": `models scripted:/etc/shadow, files.read "/etc/shadow"`,
+		"local/any": "models local/any", "none/of/these": "models none/of/these",
+	} {
+		actions, err := tl.Actions(tool.Env{Workspace: "/w"}, hello(t, id))
+		var got []string
+		for _, a := range actions {
+			got = append(got, a.String())
+		}
+		if err != nil || strings.Join(got, ", ") != want {
+			t.Errorf("%s: got %s (%v), want %s", id, got, err, want)
 		}
 	}
-	a, err := tl.Actions(tool.Env{}, tool.Args{"model": "x\x1b/y"})
-	if err != nil || len(a) != 1 || a[0].Unknown == "" {
-		t.Errorf("what cannot be printed: got %v (%v)", a, err)
+	for id, unknown := range map[string]int{"x\x1b/y": 0, "scripted:" + strings.Repeat("x", 300): 1} {
+		actions, err := tl.Actions(tool.Env{Workspace: "/w"}, tool.Args{"model": id})
+		if err != nil || len(actions) != unknown+1 || actions[unknown].Unknown == "" {
+			t.Errorf("%.20q: got %v (%v)", id, actions, err)
+		}
 	}
 }

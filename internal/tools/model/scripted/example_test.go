@@ -9,8 +9,8 @@ import (
 )
 
 func Example() {
-	via := model.Reach{File: func(string, int64) (model.File, error) {
-		return model.File{Content: []byte("- tool_calls: [{name: now}]\n- text: It is noon.\n")}, nil
+	via := model.Reach{File: func(string, int64) ([]byte, error) {
+		return []byte("- tool_calls: [{name: now}]\n- text: It is noon.\n"), nil
 	}}
 	r := model.Request{Model: "answers.yaml", Messages: []model.Message{{Role: model.User, Text: "What time is it?"}}}
 	for range 2 {

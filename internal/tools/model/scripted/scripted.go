@@ -41,16 +41,12 @@ func (*Provider) Chat(ctx context.Context, via model.Reach, r model.Request, on 
 	if via.File == nil {
 		return model.Response{}, fault.New(fault.HandleRefused, "there is no way to the file of the model")
 	}
-	file, err := via.File(r.Model, MaxSize)
+	content, err := via.File(r.Model, MaxSize)
 	if err != nil {
 		return model.Response{}, err
 	}
-	s, err := Parse(r.Model, file.Content)
+	s, err := Parse(r.Model, content)
 	if err != nil {
-		if !file.Readable { // nobody is told what is in it
-			return model.Response{}, fault.New(fault.ModelUnknown, "the file of the model cannot be used").
-				WithHint("check its name; a policy whose files.read allows the file is told more")
-		}
 		return model.Response{}, err
 	}
 	t, err := s.turn(r)

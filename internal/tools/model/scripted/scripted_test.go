@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,10 +18,8 @@ import (
 )
 
 // reach gives a way to one file.
-func reach(content string, readable bool) model.Reach {
-	return model.Reach{File: func(string, int64) (model.File, error) {
-		return model.File{Content: []byte(content), Readable: readable}, nil
-	}}
+func reach(content string) model.Reach {
+	return model.Reach{File: func(string, int64) ([]byte, error) { return []byte(content), nil }}
 }
 
 const script = `# a demonstration
@@ -70,7 +67,7 @@ func TestTurnsFollowTheConversation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var told strings.Builder
 			ask := func(on func(model.Delta)) model.Response {
-				r, err := scripted.New().Chat(t.Context(), reach(script, true), tt.r, on)
+				r, err := scripted.New().Chat(t.Context(), reach(script), tt.r, on)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -91,15 +88,15 @@ func TestTurnsFollowTheConversation(t *testing.T) {
 }
 
 func TestAfterTheLastTurn(t *testing.T) {
-	_, err := scripted.New().Chat(t.Context(), reach("- text: a\n- text: b\n", true), said(2), nil)
+	_, err := scripted.New().Chat(t.Context(), reach("- text: a\n- text: b\n"), said(2), nil)
 	var e *fault.Error
 	if !errors.As(err, &e) || e.Code != fault.ModelFailed || !strings.Contains(e.Msg, "2 turns") || !strings.Contains(e.Hint, "repeat: true") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := scripted.New().Chat(t.Context(), reach("- tool_calls: [{name: a, args: '{\"b\": \"c'}]\n", true), said(0), nil); !errors.Is(err, fault.ModelCall) {
+	if _, err := scripted.New().Chat(t.Context(), reach("- tool_calls: [{name: a, args: '{\"b\": \"c'}]\n"), said(0), nil); !errors.Is(err, fault.ModelCall) {
 		t.Errorf("a tool call that breaks off: got %v", err)
 	}
-	if r, err := scripted.New().Chat(t.Context(), reach("- text: a\n", true), model.Request{Messages: said(0).Messages, Aside: true}, nil); err != nil || r.Message.Text == "" {
+	if r, err := scripted.New().Chat(t.Context(), reach("- text: a\n"), model.Request{Messages: said(0).Messages, Aside: true}, nil); err != nil || r.Message.Text == "" {
 		t.Errorf("aside, where the script has nothing: got %+v, %v", r, err)
 	}
 }
@@ -138,30 +135,14 @@ func TestProblemsHaveTheirPlace(t *testing.T) {
 					t.Errorf("%v tells what is in the file", err)
 				}
 			}
-			_, err = scripted.New().Chat(t.Context(), reach(tt.src, false), said(0), nil)
-			if !errors.Is(err, fault.ModelUnknown) || strings.Contains(err.Error(), "turns[") {
-				t.Errorf("of a file that may not be read: got %v", err)
-			}
 		})
-	}
-}
-
-func TestNobodyIsToldWhatAFileThatMayNotBeReadHolds(t *testing.T) {
-	var last string
-	for _, src := range []string{"root:*:19000::::::\n", "- {password: x}\n", "[", "- text: 1\n"} {
-		_, err := scripted.New().Chat(t.Context(), reach(src, false), said(0), nil)
-		if got := fmt.Sprintf("%+v", err); last != "" && got != last {
-			t.Errorf("%q and %q tell files apart", got, last)
-		} else {
-			last = got
-		}
 	}
 }
 
 func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := scripted.New().Chat(ctx, reach(script, true), said(0), nil); !errors.Is(err, context.Canceled) {
+	if _, err := scripted.New().Chat(ctx, reach(script), said(0), nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := scripted.New().Chat(t.Context(), model.Reach{}, said(0), nil); !errors.Is(err, fault.HandleRefused) {
@@ -217,7 +198,7 @@ func FuzzParse(f *testing.F) {
 			t.Fatal("a script without turns was taken")
 		}
 		for n := range s.Turns {
-			r, err := scripted.New().Chat(t.Context(), reach(string(src), true), said(n), nil)
+			r, err := scripted.New().Chat(t.Context(), reach(string(src)), said(n), nil)
 			if err != nil && !errors.Is(err, fault.ModelCall) && !errors.Is(err, fault.ModelFailed) {
 				t.Fatal(err)
 			}
