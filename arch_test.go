@@ -35,7 +35,7 @@ var mayImport = map[string]string{
 	// base: used by all
 	"base/document": "base/canon base/fault base/near go.yaml.in/yaml/v4",
 	// core: pure
-	"authority/policy":         "base/fault base/near base/tool base/canon authority/policy/command authority/policy/glob authority/policy/target go.yaml.in/yaml/v4 github.com/santhosh-tekuri/jsonschema",
+	"authority/policy":         "base/document base/fault base/near base/tool authority/policy/command authority/policy/glob authority/policy/target",
 	"authority/policy/cases":   "base/document base/fault base/tool authority/policy authority/policy/target",
 	"authority/policy/compare": "authority/policy authority/policy/target base/tool",
 	"authority/policy/learn":   "base/fault base/tool authority/policy authority/policy/command authority/policy/glob authority/policy/target",

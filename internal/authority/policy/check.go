@@ -9,6 +9,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy/command"
 	"github.com/remitrun/remit/internal/authority/policy/glob"
 	"github.com/remitrun/remit/internal/authority/policy/target"
+	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/near"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -37,9 +38,9 @@ type ToolSource struct {
 // that is probably not what its author meant. Both are in the document's order.
 func (p *Policy) Check(in Installation) (mistakes, warnings fault.List) {
 	c := &checker{in: in, file: p.file}
-	c.document("", p.document())
-	for _, r := range p.document().roles {
-		c.document(join("roles", r.pattern)+".", r.policy.doc)
+	c.content("", p.content())
+	for _, r := range p.content().roles {
+		c.content(document.Join("roles", r.pattern)+".", r.policy.doc)
 	}
 	byPlace := func(x, y *fault.Error) int { return x.Pos.Line - y.Pos.Line }
 	slices.SortStableFunc(c.mistakes, byPlace)
@@ -67,9 +68,9 @@ func (c *checker) warn(at fault.Pos, field, hint, format string, args ...any) {
 	c.note(&c.warnings, at, field, hint, format, args...)
 }
 
-func (c *checker) document(prefix string, d *document) {
+func (c *checker) content(prefix string, d *content) {
 	for id := noSection + 1; id < numSections; id++ {
-		s := &d.sections[id]
+		s := d.section(id)
 		for e := range s.lists {
 			for i := range s.lists[e] {
 				field := fmt.Sprintf("%s%s.%s[%d]", prefix, id, listNames[e], i)
@@ -78,19 +79,19 @@ func (c *checker) document(prefix string, d *document) {
 			}
 		}
 	}
-	for i, t := range d.perTool {
+	for i, t := range d.limits.perTool {
 		c.toolName(t.pos, fmt.Sprintf("%slimits.per_tool[%d]", prefix, i), t.pattern, true)
 	}
-	for i, u := range d.secrets {
+	for i, u := range d.secrets.list {
 		for j, name := range u.Tools {
 			c.toolName(u.pos, fmt.Sprintf("%ssecrets[%d].tools[%d]", prefix, i, j), name, false)
 		}
 	}
-	for i, name := range d.env {
+	for i, name := range d.commands.env {
 		if slices.Contains(c.in.Env, name) {
 			at := fault.Pos{File: c.file}
-			if i < len(d.envPos) {
-				at = d.envPos[i]
+			if i < len(d.commands.envPos) {
+				at = d.commands.envPos[i]
 			}
 			c.mistake(at, fmt.Sprintf("%scommands.env[%d]", prefix, i), "leave it out",
 				"the variable %q is always set by Remit, so its value is never passed on", name)
@@ -101,24 +102,25 @@ func (c *checker) document(prefix string, d *document) {
 
 // entry checks one entry of a list.
 func (c *checker) entry(id sectionID, e Effect, field string, en *entry) {
+	text := en.pattern.String()
 	switch id {
 	case networkSection:
-		for _, m := range en.net.Methods() {
+		for _, m := range en.pattern.(*networkPattern).rule.Methods() {
 			if !target.Registered(m) {
-				c.mistake(en.pos, field, meant(m, target.RegisteredMethods()), "%q is not a registered HTTP method, so the entry %q never matches", m, en.text)
+				c.mistake(en.pos, field, meant(m, target.RegisteredMethods()), "%q is not a registered HTTP method, so the entry %q never matches", m, text)
 			}
 		}
 	case commandSection:
-		if op := command.Operator(en.text); op != "" {
+		if op := command.Operator(text); op != "" {
 			c.mistake(en.pos, field, "name each command in an entry of its own; quote the operator if it is an argument",
-				"the command pattern %q has the shell operator %q, but a pattern is compared with one command at a time", en.text, op)
+				"the command pattern %q has the shell operator %q, but a pattern is compared with one command at a time", text, op)
 		}
-		if name := command.Assigns(en.text); name != "" {
+		if name := command.Assigns(text); name != "" {
 			c.mistake(en.pos, field, "leave the assignment out; commands.env passes variables on",
-				"the command pattern %q begins with an assignment to %q, but a pattern begins with a command", en.text, name)
+				"the command pattern %q begins with an assignment to %q, but a pattern begins with a command", text, name)
 		}
 	case toolSection:
-		c.toolName(en.pos, field, en.text, e == Deny)
+		c.toolName(en.pos, field, text, e == Deny)
 	case modelSection:
 		c.model(en, field)
 	}
@@ -126,15 +128,20 @@ func (c *checker) entry(id sectionID, e Effect, field string, en *entry) {
 
 // denied warns about an entry whose own text is denied too.
 func (c *checker) denied(s *section, e Effect, field string, en *entry) {
-	if e == Deny || en.args != nil {
+	if e == Deny || en.hasArgs() {
 		return
 	}
 	for i := range s.lists[Deny] {
-		if d := &s.lists[Deny][i]; d.text == en.text && d.args == nil {
-			c.warn(en.pos, field, "remove one of them", "%q has no effect: deny[%d] on line %d has the same pattern", en.text, i, d.pos.Line)
+		if d := &s.lists[Deny][i]; d.pattern.String() == en.pattern.String() && !d.hasArgs() {
+			c.warn(en.pos, field, "remove one of them", "%q has no effect: deny[%d] on line %d has the same pattern", en.pattern, i, d.pos.Line)
 			return
 		}
 	}
+}
+
+func (en *entry) hasArgs() bool {
+	p, ok := en.pattern.(*toolPattern)
+	return ok && p.args != nil
 }
 
 // meant is the hint that names what was probably meant.
@@ -225,11 +232,12 @@ func mayBegin(pattern, head string) bool {
 
 // model checks that a pattern's provider is one of those that are configured.
 func (c *checker) model(en *entry, field string) {
-	head := en.text
+	text := en.pattern.String()
+	head := text
 	if i := strings.IndexAny(head, "/:"); i >= 0 {
 		head = head[:i]
 	} else if !strings.Contains(head, "*") {
-		c.mistake(en.pos, field, "write provider/model, as anthropic/"+head, "%q has no provider, so it never matches", en.text)
+		c.mistake(en.pos, field, "write provider/model, as anthropic/"+head, "%q has no provider, so it never matches", text)
 		return
 	}
 	name, err := glob.CompileName(head, '/', true)
@@ -240,7 +248,7 @@ func (c *checker) model(en *entry, field string) {
 	if hint == "" {
 		hint = "the providers are " + strings.Join(c.in.Providers, ", ") + "; config.yaml adds others under models.providers"
 	}
-	c.mistake(en.pos, field, hint, "no provider of models is called %q, so %q never matches", head, en.text)
+	c.mistake(en.pos, field, hint, "no provider of models is called %q, so %q never matches", head, text)
 }
 
 // sectionsOf gives the sections that decide what a tool of these effects does.
@@ -263,12 +271,12 @@ var sectionEffects = map[sectionID]tool.Effects{
 
 // reach warns about sections that allow something which no tool can use any more,
 // as files beside tools.allow: ["mcp:notes:*"].
-func (c *checker) reach(prefix string, d *document) {
+func (c *checker) reach(prefix string, d *content) {
 	if c.in.Tools == nil {
 		return
 	}
 	for id := readSection; id <= commandSection; id++ {
-		s := &d.sections[id]
+		s := d.section(id)
 		first := firstOf(s)
 		if first == nil || c.reachable(d, sectionNames[id]) {
 			continue
@@ -276,7 +284,7 @@ func (c *checker) reach(prefix string, d *document) {
 		tools := c.usersOf(sectionNames[id])
 		why := "tools.deny denies every tool that needs it"
 		hint := "deny fewer tools"
-		if d.sections[toolSection].allowSet {
+		if d.tools.allowSet {
 			why = "tools.allow is a closed list, and none of its entries is a tool that needs it"
 			hint = "add the tools that should use it to tools.allow: " + strings.Join(tools, ", ")
 		}
@@ -304,13 +312,13 @@ func (c *checker) usersOf(section string) []string {
 	return out
 }
 
-func (c *checker) reachable(d *document, section string) bool {
-	s := &d.sections[toolSection]
+func (c *checker) reachable(d *content, section string) bool {
+	s := &d.tools
 	denied := func(id tool.ID) bool {
-		return slices.ContainsFunc(s.lists[Deny], func(en entry) bool { return en.args == nil && en.name.Match(string(id)) })
+		return slices.ContainsFunc(s.lists[Deny], func(en entry) bool { return en.tool().args == nil && en.tool().matchName(id) })
 	}
 	allowed := func(id tool.ID) bool {
-		return !s.allowSet || slices.ContainsFunc(slices.Concat(s.lists[Allow], s.lists[Ask]), func(en entry) bool { return en.name.Match(string(id)) })
+		return !s.allowSet || slices.ContainsFunc(slices.Concat(s.lists[Allow], s.lists[Ask]), func(en entry) bool { return en.tool().matchName(id) })
 	}
 	for _, t := range slices.Concat(c.in.Tools, c.in.Unlisted) {
 		if slices.Contains(sectionsOf(t), section) && allowed(t.ID) && !denied(t.ID) {
@@ -328,17 +336,18 @@ func (c *checker) reachable(d *document, section string) bool {
 // mayUse reports whether an entry may match a tool besides Remit's own whose calls
 // the section decides. Of modules and extensions that is not known here.
 func (c *checker) mayUse(en *entry, section string) bool {
-	if en.args != nil && slices.ContainsFunc(en.args.list, func(a argument) bool { return a.rule.decidedBy(section) }) {
+	text, args := en.tool().text, en.tool().args
+	if args != nil && slices.ContainsFunc(args.list, func(a argument) bool { return a.rule.decidedBy(section) }) {
 		return true
 	}
-	if mayBegin(en.text, "wasm:") || mayBegin(en.text, "ext:") || section == sectionNames[networkSection] && mayBegin(en.text, "api:") {
+	if mayBegin(text, "wasm:") || mayBegin(text, "ext:") || section == sectionNames[networkSection] && mayBegin(text, "api:") {
 		return true
 	}
-	if slices.ContainsFunc(c.in.Groups, func(g string) bool { return mayBegin(en.text, g+".") }) {
+	if slices.ContainsFunc(c.in.Groups, func(g string) bool { return mayBegin(text, g+".") }) {
 		return true
 	}
 	return slices.ContainsFunc(c.in.Sources, func(s ToolSource) bool {
-		return mayBegin(en.text, s.Name+":") && slices.Contains(s.Within, section)
+		return mayBegin(text, s.Name+":") && slices.Contains(s.Within, section)
 	})
 }
 

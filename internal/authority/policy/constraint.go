@@ -2,13 +2,10 @@ package policy
 
 import (
 	"encoding/json"
-	"fmt"
-	"strings"
 	"unicode/utf8"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/remitrun/remit/internal/authority/policy/glob"
+	"github.com/remitrun/remit/internal/base/document"
 )
 
 // constraint is what must hold of one argument: all parts that are given.
@@ -54,230 +51,88 @@ func valueDepth(v any) int {
 	return d
 }
 
-// toolEntry reads an entry of tools with constraints on the arguments.
-func (p *parser) toolEntry(e Effect, n *yaml.Node, field string) entry {
-	en := entry{pos: p.pos(n)}
-	others, hasTool := false, false
-	p.mapping(n, field, keys{
-		"tool": func(n *yaml.Node, f string) {
-			hasTool = true
-			if s, ok := p.text(n, f); ok {
-				en.text = s
-				if err := en.compile(toolSection, e); err != nil {
-					p.fail(n, f, "%v", err)
-				}
-			}
-		},
-		"args": func(n *yaml.Node, f string) { en.args = p.arguments(e, n, f) },
-		"others": func(n *yaml.Node, f string) {
-			var s string
-			p.oneOf(&s, "allow")(n, f)
-			others = s == "allow"
-			if e == Deny || e == Ask {
-				p.fail(n, f, "others has no meaning in %s: such an entry matches whatever else a call holds", listNames[e])
-			}
-		},
-	})
-	if !hasTool {
-		p.fail(n, field, "the entry names no tool").Hint = "write {tool: ID, args: {...}}"
-	}
-	switch {
-	case en.args != nil:
-		en.args.others = others
-	case others:
-		p.fail(n, field, "others has a meaning beside args only")
-	}
-	return en
-}
-
-func (p *parser) arguments(e Effect, n *yaml.Node, field string) *arguments {
-	a := &arguments{}
-	p.pairs(n, field, func(k, v *yaml.Node, f string) {
-		names, err := splitName(k.Value)
-		if err != nil {
-			p.fail(k, f, "%v", err)
-			return
-		}
-		c := p.constraint(e, v, f)
-		if c.depth() > maxNesting {
-			p.fail(v, f, "nested more than %d levels deep", maxNesting)
-			return
-		}
-		a.list = append(a.list, argument{k.Value, c})
-		at := &a.tree
-		for _, name := range names {
-			if at.rule != nil {
-				p.fail(k, f, "an argument above %q has a constraint already", k.Value)
-				return
-			}
-			next := at.child(name)
-			if next == nil {
-				next = &node{name: name}
-				at.children = append(at.children, next)
-			}
-			at = next
-		}
-		if at.rule != nil || len(at.children) > 0 {
-			p.fail(k, f, "argument %q is listed twice, whole and in parts", k.Value)
-			return
-		}
-		at.rule = c
-	})
-	return a
-}
-
-// splitName cuts message.to at its dots; \. is a dot in a name.
-func splitName(s string) ([]string, error) {
-	var out []string
-	var b strings.Builder
-	for i := 0; i <= len(s); i++ {
-		switch {
-		case i == len(s) || s[i] == '.':
-			if b.Len() == 0 {
-				return nil, fmt.Errorf("argument %q has an empty part", s)
-			}
-			out = append(out, b.String())
-			b.Reset()
-		case s[i] == '\\' && i+1 < len(s) && (s[i+1] == '.' || s[i+1] == '\\'):
-			i++
-			b.WriteByte(s[i])
-		case s[i] == '\\':
-			return nil, fmt.Errorf("argument %q: a backslash stands before a dot or a backslash only", s)
-		default:
-			b.WriteByte(s[i])
-		}
-	}
-	if len(out) > 16 {
-		return nil, fmt.Errorf("argument %q is nested too deep", s)
-	}
-	return out, nil
-}
-
-func (p *parser) constraint(e Effect, n *yaml.Node, field string) *constraint {
+func (p *parser) constraint(e Effect, n *document.Node, path string) *constraint {
 	c := &constraint{}
-	if n.Kind != yaml.MappingNode {
-		c.hasEquals, c.equals = true, p.value(n, field)
+	if n.Kind != document.Mapping {
+		c.hasEquals, c.equals = true, n.Value()
 		return c
 	}
-	p.mapping(n, field, keys{
-		"equals": func(n *yaml.Node, f string) { c.hasEquals, c.equals = true, p.value(n, f) },
-		"one_of": func(n *yaml.Node, f string) {
-			list, ok := p.value(n, f).([]any)
+	p.mapping(n, path, document.Fields{
+		"equals": func(n *document.Node, _ string) { c.hasEquals, c.equals = true, n.Value() },
+		"one_of": func(n *document.Node, path string) {
+			list, ok := n.Value().([]any)
 			if !ok || len(list) == 0 {
-				p.fail(n, f, "must be a list of at least one value, not %s", describe(n))
+				p.Expected(n, path, "a list of at least one value")
 			}
 			c.oneOf = list
 		},
-		"glob":       func(n *yaml.Node, f string) { p.glob(n, f, c) },
-		"regex":      func(n *yaml.Node, f string) { c.regex = p.expression(n, f) },
+		"glob":       func(n *document.Node, path string) { p.glob(n, path, c) },
+		"regex":      func(n *document.Node, path string) { c.regex = p.expression(n, path) },
 		"min":        p.number(&c.min),
 		"max":        p.number(&c.max),
-		"min_length": p.optional(&c.minLength),
-		"max_length": p.optional(&c.maxLength),
-		"each":       func(n *yaml.Node, f string) { c.each = p.each(e, n, f) },
+		"min_length": p.length(&c.minLength),
+		"max_length": p.length(&c.maxLength),
+		"each":       func(n *document.Node, path string) { c.each = p.each(e, n, path) },
 		"within":     p.within(e, c),
-		"base": func(n *yaml.Node, f string) {
-			p.pattern(n, f, &c.base, func(s string) error { _, err := cleanBase(s, Env{Workspace: "/w", Home: "/h"}); return err })
-		},
-		"optional": func(n *yaml.Node, f string) {
-			if n.Tag != "!!bool" || n.Value != "true" && n.Value != "false" {
-				p.fail(n, f, "must be true or false, not %s", describe(n))
-			}
-			c.optional = n.Value == "true"
-		},
+		"base": p.String(&c.base, func(s string) error {
+			_, err := cleanBase(s, Env{Workspace: "/w", Home: "/h"})
+			return err
+		}),
+		"optional": p.Bool(&c.optional),
 	})
 	if c.base != "" && c.within == noSection {
-		p.fail(n, field, "base has a meaning beside within only")
+		p.Fail(n, path, "base has a meaning beside within only")
 	}
 	return c
 }
 
 // each reads the constraint on every element. A bare string is a glob here, as
 // lists are mostly of addresses, names and paths; elsewhere it is the value.
-func (p *parser) each(e Effect, n *yaml.Node, field string) *constraint {
-	if !isText(n) {
-		return p.constraint(e, n, field)
+func (p *parser) each(e Effect, n *document.Node, path string) *constraint {
+	if n.Kind != document.String {
+		return p.constraint(e, n, path)
 	}
 	c := &constraint{}
-	p.glob(n, field, c)
+	p.glob(n, path, c)
 	return c
 }
 
-func (p *parser) glob(n *yaml.Node, field string, c *constraint) {
-	p.pattern(n, field, &c.globText, func(s string) (err error) {
-		if c.glob, err = glob.CompileText(s); err == nil {
-			p.charge(n, field, c.glob.Added()/globPart)
-		}
-		return err
-	})
-}
-
-func (p *parser) within(e Effect, c *constraint) func(*yaml.Node, string) {
-	return func(n *yaml.Node, f string) {
-		if e == Deny {
-			p.fail(n, f, "within has no meaning in deny").Hint = "the sections' own deny lists say what is denied"
-			return
-		}
-		var s string
-		p.oneOf(&s, "files.read", "files.write", "network", "commands")(n, f)
-		for id, name := range sectionNames {
-			if name == s && s != "" {
-				c.within = sectionID(id)
-			}
-		}
-	}
-}
-
-func (p *parser) pattern(n *yaml.Node, field string, into *string, compile func(string) error) {
-	s, ok := p.text(n, field)
-	if !ok {
-		return
-	}
+func (p *parser) glob(n *document.Node, path string, c *constraint) {
 	if p.full {
 		return // reported already
 	}
-	if err := compile(s); err != nil {
-		p.fail(n, field, "%v", err)
-	}
-	*into = s
+	p.String(&c.globText, func(s string) (err error) {
+		if c.glob, err = glob.CompileText(s); err == nil {
+			p.charge(n, path, c.glob.Added()/globPart)
+		}
+		return err
+	})(n, path)
 }
 
-func (p *parser) number(into *json.Number) func(*yaml.Node, string) {
-	return func(n *yaml.Node, field string) {
-		if v, ok := p.value(n, field).(json.Number); ok {
+func (p *parser) within(e Effect, c *constraint) document.Field {
+	return func(n *document.Node, path string) {
+		if e == Deny {
+			p.Fail(n, path, "within has no meaning in deny").Hint = "the deny lists of the sections say what is denied"
+			return
+		}
+		var name string
+		p.OneOf(&name, "files.read", "files.write", "network", "commands")(n, path)
+		c.within = sectionNamed(name)
+	}
+}
+
+func (p *parser) length(into **int) document.Field {
+	return optional(p, into, func(v *int) document.Field { return document.Int(p.Reader, v, 0, maxCount) })
+}
+
+func (p *parser) number(into *json.Number) document.Field {
+	return func(n *document.Node, path string) {
+		if v, ok := n.Value().(json.Number); ok {
 			*into = v
 			return
 		}
-		p.fail(n, field, "must be a number, not %s", describe(n))
+		p.Expected(n, path, "a number")
 	}
-}
-
-// value reads a YAML node as the JSON value that it stands for.
-func (p *parser) value(n *yaml.Node, field string) any {
-	switch n.Kind {
-	case yaml.SequenceNode:
-		out := make([]any, len(n.Content))
-		for i, c := range n.Content {
-			out[i] = p.value(c, fmt.Sprintf("%s[%d]", field, i))
-		}
-		return out
-	case yaml.MappingNode:
-		out := map[string]any{}
-		p.pairs(n, field, func(k, v *yaml.Node, f string) { out[k.Value] = p.value(v, f) })
-		return out
-	}
-	switch {
-	case isText(n):
-		return n.Value
-	case n.Tag == "!!null":
-		return nil
-	case n.Tag == "!!bool" && (n.Value == "true" || n.Value == "false"):
-		return n.Value == "true"
-	case (n.Tag == "!!int" || n.Tag == "!!float") && len(n.Value) <= 500 && numberForm.MatchString(n.Value):
-		return json.Number(n.Value)
-	}
-	p.fail(n, field, "%s is no JSON value", describe(n)).Hint = "put a string in quotes; write numbers in plain decimal"
-	return nil
 }
 
 // check evaluates the constraint on a value that is there.

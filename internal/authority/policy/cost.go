@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"go.yaml.in/yaml/v4"
+	"github.com/remitrun/remit/internal/base/document"
 )
 
 // The bounds of what a policy costs in memory, whoever wrote it. A part takes
@@ -38,15 +38,27 @@ func (p *Policy) Program() int { return p.program }
 
 // charge counts further parts. It reports a problem, once, and false if the policy
 // has too many.
-func (p *parser) charge(n *yaml.Node, field string, parts int) bool {
+func (p *parser) charge(n *document.Node, path string, parts int) bool {
 	if p.parts += parts; p.parts <= MaxParts {
 		return true
 	}
 	if !p.full {
 		p.full = true
-		p.fail(n, field, "the policy has more than %d parts (values, mappings and what braces expand to)", MaxParts).Hint = "use wildcards, or split the policy"
+		p.Fail(n, path, "the policy has more than %d parts (values, mappings and what braces expand to)", MaxParts).Hint = "use wildcards, or split the policy"
 	}
 	return false
+}
+
+// countParts counts the values and keys of a document.
+func countParts(n *document.Node) int {
+	count := 1
+	for _, item := range n.Items {
+		count += countParts(item)
+	}
+	for _, pair := range n.Pairs {
+		count += 1 + countParts(pair.Value)
+	}
+	return count
 }
 
 // marks counts the characters of a document that can begin a YAML value, before
@@ -84,21 +96,21 @@ func (x *expression) match(s string) truth {
 }
 
 // expression reads a regular expression and counts its program, without making it.
-func (p *parser) expression(n *yaml.Node, field string) *expression {
-	s, ok := p.text(n, field)
+func (p *parser) expression(n *document.Node, path string) *expression {
+	s, ok := p.Text(n, path)
 	if !ok || p.program > MaxProgram {
 		return nil
 	}
 	if p.program += readSize(s); p.program <= MaxProgram {
 		re, err := syntax.Parse(s, syntax.Perl)
 		if err != nil {
-			p.fail(n, field, "%v", err)
+			p.Fail(n, path, "%v", err)
 			return nil
 		}
 		p.program += programSize(re)
 	}
 	if p.program > MaxProgram {
-		p.fail(n, field, "the regular expressions of the policy come to more than %d instructions", MaxProgram).Hint = "repeat less; x{1000} counts as 1000"
+		p.Fail(n, path, "the regular expressions of the policy come to more than %d instructions", MaxProgram).Hint = "repeat less; x{1000} counts as 1000"
 		return nil
 	}
 	return &expression{source: s, compile: sync.OnceValues(func() (*regexp.Regexp, error) { return regexp.Compile(`\A(?:` + s + `)\z`) })}

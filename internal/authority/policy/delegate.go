@@ -1,12 +1,13 @@
 package policy
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/remitrun/remit/internal/authority/policy/glob"
+	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
-	"go.yaml.in/yaml/v4"
 )
 
 // delegation is what a policy's holder may hand on.
@@ -33,7 +34,7 @@ func (c Chain) MayDelegate(to string, depth int, sections []string) error {
 		if r == nil || r.policy == nil {
 			return fault.New(fault.NotDelegable, "a policy of the chain is missing, so nothing may be handed on")
 		}
-		d := r.policy.document()
+		d := r.policy.content()
 		if d.delegate == nil && d.inherit {
 			continue
 		}
@@ -81,24 +82,51 @@ func listOrNone(list []string) string {
 	return strings.Join(list, ", ")
 }
 
-// delegation reads delegate. Lists that are missing are empty: nothing may be
-// handed on, or to nobody.
-func (p *parser) delegation(into **delegation) func(*yaml.Node, string) {
-	return func(n *yaml.Node, field string) {
-		d := &delegation{pos: p.pos(n)}
-		*into = d
-		p.mapping(n, field, keys{
-			"actions": p.words(&d.actions, checkSection),
-			"to": func(n *yaml.Node, field string) {
-				p.words(&d.to, func(s string) error {
-					name, err := principalPattern(s)
-					if err == nil {
+// delegate makes the setting of delegate. Lists that are missing are empty:
+// nothing may be handed on, or to nobody.
+func delegate(into **delegation) setting {
+	return setting{"delegate",
+		func(p *parser) document.Field {
+			return func(n *document.Node, path string) {
+				d := &delegation{pos: p.Pos(n)}
+				*into = d
+				p.mapping(n, path, document.Fields{
+					"actions": p.Strings(&d.actions, 0, checkSection),
+					"to": p.Strings(&d.to, 0, func(s string) error {
+						name, err := principalPattern(s)
 						d.names = append(d.names, name)
-					}
-					return err
-				})(n, field)
-			},
-			"depth": p.count(&d.depth, 1),
-		})
+						return err
+					}),
+					"depth": document.Int(p.Reader, &d.depth, 1, maxCount),
+				})
+			}
+		},
+		func(w *printer, in int) {
+			d := *into
+			if d == nil {
+				return
+			}
+			w.line(in, "delegate:")
+			w.line(in+1, "actions: %s", quoteAll(append([]string{}, d.actions...)))
+			w.line(in+1, "to: %s", quoteAll(append([]string{}, d.to...)))
+			if d.depth > 0 {
+				w.line(in+1, "depth: %d", d.depth)
+			}
+		}}
+}
+
+func checkSection(s string) error {
+	if sectionNamed(s) != noSection {
+		return nil
 	}
+	return fmt.Errorf("%q is not a section; expected one of %s", clip(s), strings.Join(sectionNames[1:], ", "))
+}
+
+// principalPattern reads a pattern of principals, as "agent:*".
+func principalPattern(s string) (*glob.Text, error) {
+	name, err := compileToolName(s, false)
+	if err != nil {
+		return nil, fmt.Errorf("%q is not a valid principal pattern; expected kind:name, with * as a wildcard", clip(s))
+	}
+	return name, nil
 }

@@ -18,7 +18,7 @@ import (
 
 func TestNetworkEntriesAsMappings(t *testing.T) {
 	tests := map[string]struct{ src, want string }{
-		"no url":                 {"allow: [{inspect: true}]", "names no url"},
+		"no url":                 {"allow: [{inspect: true}]", "has no url"},
 		"unknown key":            {"allow: [{url: a.example, inspct: true}]", `did you mean "inspect"?`},
 		"bad url":                {"allow: [{url: 'http://u@a'}]", "network.allow[0].url"},
 		"in deny":                {"deny: [{url: a.example}]", "must be a string"},
@@ -27,7 +27,7 @@ func TestNetworkEntriesAsMappings(t *testing.T) {
 		"secret without header":  {"allow: [{url: a.example, secret: {env: K}}]", "needs header and env"},
 		"secret in Host":         {"allow: [{url: a.example, secret: {header: Host, env: K}}]", "cannot carry a secret"},
 		"secret in Proxy-*":      {"allow: [{url: a.example, secret: {header: Proxy-Authorization, env: K}}]", "cannot carry a secret"},
-		"header with a colon":    {"allow: [{url: a.example, secret: {header: 'a:b', env: K}}]", "no header's name"},
+		"header with a colon":    {"allow: [{url: a.example, secret: {header: 'a:b', env: K}}]", "not a valid header name"},
 		"env is no name":         {"allow: [{url: a.example, secret: {header: A, env: 'K-1'}}]", "environment variable"},
 		"line break in a prefix": {`allow: [{url: a.example, secret: {header: A, env: K, prefix: "a\r\nb"}}]`, "printable"},
 		"inspect is a word":      {"inspect: yes please", "must be true or false"},

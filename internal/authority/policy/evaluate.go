@@ -1,18 +1,16 @@
 package policy
 
 import (
-	"net/netip"
-	"path"
 	"strconv"
-	"strings"
 
-	"github.com/remitrun/remit/internal/authority/policy/glob"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Decide gives the decision on a call: the strictest of all policies in the
-// chain, all its actions and the tool itself. Facts that are empty in an action
-// are not judged (that is the first step); facts that are there are (second).
+// Decide decides a call: the strictest answer of every policy of the chain on
+// every action of the call, on the tool with its arguments, and of the gates.
+//
+// A call is decided twice, before and after its facts are gathered: a fact that
+// is empty in an action, as the resolved path, is not judged.
 func (c Chain) Decide(call Call) Decision {
 	if d, ok := c.decide(&call, nil); ok {
 		return d
@@ -22,8 +20,7 @@ func (c Chain) Decide(call Call) Decision {
 	return all.decision(d)
 }
 
-// DecideAction gives the decision on one action alone, for handles at the
-// moment of use.
+// DecideAction decides one action alone, for a handle at the moment of its use.
 func (c Chain) DecideAction(a tool.Action) Decision {
 	if e, b, _ := c.action(&a, nil); e == Allow {
 		return Decision{Effect: Allow, Rule: &b.rule, Reason: b.reason}
@@ -33,8 +30,8 @@ func (c Chain) DecideAction(a tool.Action) Decision {
 	return all.decision(Decision{Effect: e})
 }
 
-// decide judges everything about a call. Without a collector it stops at the
-// first thing that is not allowed and reports false.
+// decide decides all parts of a call. Without a collector it stops at the first
+// part that is not allowed, and reports false.
 func (c Chain) decide(call *Call, all *collector) (d Decision, ok bool) {
 	d.Effect = Allow
 	var first *boundEntry
@@ -66,22 +63,23 @@ func (c Chain) decide(call *Call, all *collector) (d Decision, ok bool) {
 	return d, true
 }
 
-// action judges one action by every link.
-func (c Chain) action(a *tool.Action, all *collector) (Effect, *boundEntry, bool) {
+// action decides one action by every policy, in the section of its kind. The
+// entry is the first that allows it; ok is false if no section decides it.
+func (c Chain) action(a *tool.Action, all *collector) (effect Effect, first *boundEntry, ok bool) {
 	id := sectionOf(a.Kind)
 	switch {
 	case len(c) == 0:
 		all.refuse(nil, 0, a, "no policy allows anything here")
 		return Deny, nil, false
 	case a.Unknown != "":
-		all.refuse(c[0], 0, a, "what the call needs cannot be told: "+a.Unknown)
+		all.refuse(c[0], 0, a, "the call's needs are unknown: "+a.Unknown)
 		return Deny, nil, false
 	case id == noSection:
-		all.refuse(c[0], 0, a, "it is no kind of action that a policy decides")
+		all.refuse(c[0], 0, a, "unknown kind of action")
 		return Deny, nil, false
 	}
-	effect, decided := Allow, false
-	var first *boundEntry
+	effect = Allow
+	decided := false
 	for i, r := range c {
 		if r == nil || r.policy == nil {
 			all.refuse(nil, i, a, "a policy of the chain is missing")
@@ -112,70 +110,98 @@ func (c Chain) action(a *tool.Action, all *collector) (Effect, *boundEntry, bool
 	return effect, first, true
 }
 
-// facts is an action prepared for one link's patterns.
-type facts struct {
-	a      *tool.Action
-	path   string
-	folded string
-	needs  []glob.Need
-}
-
-// judge decides an action by one link.
-func (r *Rules) judge(id sectionID, a *tool.Action, link int, all *collector) (Effect, *boundEntry) {
-	if id != readSection && id != writeSection {
-		f := facts{a: a}
-		e, b := r.search(id, &f, link, all)
-		if id == networkSection && e == Allow {
-			e, b = r.judgeUnseen(b, a, link, all)
-		}
-		if id == networkSection && e != Deny {
-			return r.judgeAddrs(e, b, a, link, all)
-		}
-		return e, b
-	}
-	e, b := r.judgePath(id, a, a.Path, link, all)
-	if a.Real == "" || a.Real == a.Path || e == Deny && all == nil {
-		return e, b
-	}
-	e2, b2 := r.judgePath(id, a, a.Real, link, all)
-	if e2 < e {
-		return e2, b2
-	}
-	return e, b
-}
-
-func (r *Rules) judgePath(id sectionID, a *tool.Action, p string, link int, all *collector) (Effect, *boundEntry) {
-	if as, ok := r.owned(p); ok {
-		// What a policy says of the place itself, by its whole path, holds.
-		if _, b := r.judgePlain(id, a, p, link, nil); b == nil {
-			p = as
-		}
-	}
-	return r.judgePlain(id, a, p, link, all)
-}
-
-func (r *Rules) judgePlain(id sectionID, a *tool.Action, p string, link int, all *collector) (Effect, *boundEntry) {
-	if why := pathProblem(p); why != "" {
-		if all != nil {
-			all.refuse(r, link, a, "the path "+strconv.Quote(clip(p))+" cannot be decided: "+why)
-		}
+// tool decides a call's tool and arguments by every policy.
+func (c Chain) tool(call *Call, all *collector) (Effect, *boundEntry) {
+	switch {
+	case len(c) == 0:
+		all.refuseCall(nil, 0, call, "no policy allows anything here")
+		return Deny, nil
+	case call.Tool == nil:
+		all.refuseCall(c[0], 0, call, "the tool is not known")
+		return Deny, nil
+	case c.program() > MaxChainProgram:
+		all.refuseCall(c[0], 0, call, "the regular expressions of all policies together are too large")
 		return Deny, nil
 	}
-	var buf [stackNeeds]glob.Need
-	f := facts{a: a, path: p, folded: glob.Fold(p)}
-	f.needs = r.needs(p, f.folded, id == writeSection, buf[:])
+	effect, decided := Allow, false
+	var first *boundEntry
+	for i, r := range c {
+		if r == nil || r.policy == nil {
+			all.refuseCall(nil, i, call, "a policy of the chain is missing")
+			return Deny, nil
+		}
+		if r.sections[toolSection].inherits {
+			all.matchCall(i, &r.inherit, call)
+			continue
+		}
+		decided = true
+		e, b := r.judgeTool(call, i, all)
+		effect = min(effect, e)
+		if first == nil {
+			first = b
+		}
+		if e != Allow && all == nil {
+			return e, b
+		}
+	}
+	if !decided {
+		all.refuseCall(c[0], 0, call, "no policy of the chain has a section tools")
+		return Deny, nil
+	}
+	return effect, first
+}
+
+// gates decides a call by its place in a frozen plan, its risk and its declared
+// side effects. A gate refuses; none allows anything.
+func (c Chain) gates(call *Call, all *collector) Effect {
+	if call.Tool == nil {
+		return Allow // the decision on the tool denies it
+	}
+	effect := c.plan(call, all)
+	if effect != Allow && all == nil {
+		return effect
+	}
+	for i, r := range c {
+		if r == nil || !r.gates.any {
+			continue
+		}
+		for k := range r.gates.risks {
+			if b := &r.gates.risks[k]; call.Tool.Risk >= b.risk {
+				effect = min(effect, b.effect)
+				all.matchCall(i, &b.boundEntry, call)
+			}
+		}
+		for k := range r.gates.effects {
+			if b := &r.gates.effects[k]; call.Tool.Effects&b.set != 0 {
+				effect = min(effect, b.effect)
+				all.matchEffects(i, b, call)
+			}
+		}
+	}
+	return effect
+}
+
+// judge decides an action by one policy.
+func (r *Rules) judge(id sectionID, a *tool.Action, link int, all *collector) (Effect, *boundEntry) {
+	switch id {
+	case readSection, writeSection:
+		return r.judgeFile(id, a, link, all)
+	case networkSection:
+		return r.judgeNetwork(a, link, all)
+	}
+	f := facts{action: a}
 	return r.search(id, &f, link, all)
 }
 
-// search looks for entries that match, strictest lists first. With a collector
-// it notes all of them.
+// search finds the strictest entry of a section that matches. With a collector
+// it notes all that match.
 func (r *Rules) search(id sectionID, f *facts, link int, all *collector) (Effect, *boundEntry) {
 	var best *boundEntry
 	for e := range r.sections[id].lists {
 		list := r.sections[id].lists[e]
 		for i := range list {
 			b := &list[i]
-			if !r.matches(id, b, f) {
+			if !r.matches(b, f) {
 				continue
 			}
 			if all == nil {
@@ -184,109 +210,37 @@ func (r *Rules) search(id sectionID, f *facts, link int, all *collector) (Effect
 			if best == nil {
 				best = b
 			}
-			all.match(link, b, f.a, f)
+			all.match(link, b, f.action, f)
 		}
 	}
 	if best != nil {
 		return best.effect, best
 	}
-	if f.a.Typed && id == commandSection {
-		all.match(link, &r.typed, f.a, nil)
+	if f.action.Typed && id == commandSection {
+		all.match(link, &r.typed, f.action, nil)
 		return Ask, &r.typed
 	}
 	if all != nil {
-		all.refuse(r, link, f.a, r.noMatch(id, f))
+		all.refuse(r, link, f.action, r.noMatch(id, f))
 	}
 	return Deny, nil
-}
-
-func (r *Rules) matches(id sectionID, b *boundEntry, f *facts) bool {
-	switch id {
-	case readSection, writeSection:
-		if b.effect == Deny {
-			return b.fold.Match(f.folded) || f.folded != f.path && b.exact.Match(f.path)
-		}
-		return b.exact.MatchSpelled(f.path, f.needs)
-	case networkSection:
-		return b.entry.net.Match(f.a.Target)
-	case commandSection:
-		if b.effect == Deny {
-			return b.cmd.MatchDeny(f.a, r.path)
-		}
-		return b.cmd.Match(f.a, r.path)
-	case modelSection:
-		return b.entry.name.Match(f.a.Model)
-	case apiSection:
-		return b.entry.name.Match(f.a.API)
-	}
-	return false
-}
-
-// judgeUnseen judges an allowed connection whose requests nobody sees: where
-// the policy asks about some of what it can carry, it asks about the connection.
-// (An entry of deny matches an unknown method or path by itself; an entry of ask
-// alone opens no connection.)
-func (r *Rules) judgeUnseen(b *boundEntry, a *tool.Action, link int, all *collector) (Effect, *boundEntry) {
-	if a.Target.Method != "" && a.Target.Path != "" {
-		return Allow, b
-	}
-	asks := r.sections[networkSection].lists[Ask]
-	for i := range asks {
-		if asks[i].entry.net.Covers(a.Target) {
-			all.match(link, &asks[i], a, nil)
-			return Ask, &asks[i]
-		}
-	}
-	return Allow, b
-}
-
-// judgeAddrs judges the addresses that the host resolved to: none may be
-// denied, and each must be public or named by an entry that matches.
-func (r *Rules) judgeAddrs(e Effect, b *boundEntry, a *tool.Action, link int, all *collector) (Effect, *boundEntry) {
-	lists := &r.sections[networkSection].lists
-	for _, addr := range a.Addrs {
-		for i := range lists[Deny] {
-			if d := &lists[Deny][i]; d.entry.net.DeniesAddr(a.Target, addr) {
-				all.match(link, d, a, nil)
-				return Deny, d
-			}
-		}
-		if !coversAddr(lists, a, addr) {
-			if all != nil {
-				all.refuse(r, link, a, "the host has the address "+addr.String()+", which is not public, and no entry names that address")
-			}
-			return Deny, nil
-		}
-	}
-	return e, b
-}
-
-func coversAddr(lists *[3][]boundEntry, a *tool.Action, addr netip.Addr) bool {
-	for e := Ask; e <= Allow; e++ {
-		for i := range lists[e] {
-			if n := lists[e][i].entry.net; n.Match(a.Target) && n.AllowsAddr(addr) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // noMatch says why nothing in a section matched.
 func (r *Rules) noMatch(id sectionID, f *facts) string {
 	lists := &r.sections[id].lists
-	subject := f.a.Subject()
+	subject := f.action.Subject()
 	if f.path != "" {
-		subject = strconv.Quote(r.shown(f.path))
+		subject = strconv.Quote(r.relative(f.path))
 		for e := Ask; e <= Allow; e++ {
 			for i := range lists[e] {
-				if b := &lists[e][i]; b.exact.Match(f.path) {
+				if b := &lists[e][i]; b.pattern.(*filePattern).exact.Match(f.path) {
 					return subject + " is a sensitive name: an entry must spell it, " + b.rule.String() + " does not"
 				}
 			}
 		}
 	}
-	if id == networkSection && !r.policy.document().sections[id].set {
+	if id == networkSection && !r.policy.content().network.set {
 		return "the policy has no section network, so nothing matches " + subject
 	}
 	if len(lists[Allow])+len(lists[Ask]) == 0 {
@@ -294,17 +248,9 @@ func (r *Rules) noMatch(id sectionID, f *facts) string {
 	}
 	why := ""
 	if id == networkSection {
-		if why = r.nearMiss(f.a.Target); why != "" {
+		if why = r.nearMiss(f.action.Target); why != "" {
 			why = ": " + why
 		}
 	}
 	return "no entry of " + id.String() + ".allow matches " + subject + why
-}
-
-// shown is a path as people write it: relative where it is in the workspace.
-func (r *Rules) shown(p string) string {
-	if rel, ok := strings.CutPrefix(p, strings.TrimSuffix(r.env.Workspace, "/")+"/"); ok {
-		return path.Clean(rel)
-	}
-	return p
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -103,3 +104,5 @@ func (c *collector) decision(d Decision) Decision {
 	}
 	return d
 }
+
+func clip(s string) string { return document.Clip(s, 40) }

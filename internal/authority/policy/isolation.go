@@ -1,5 +1,20 @@
 package policy
 
+// isolationSettings are the keys that say how commands are confined.
+type isolationSettings struct {
+	system string // "", "minimal" or "standard"
+	least  string // isolation: "", "full", "landlock" or "none"
+	tier   string // sandbox.tier: "", "fresh" or "session"
+}
+
+func (s *isolationSettings) settings() []setting {
+	return []setting{
+		choice("system", &s.system, "minimal", "standard"),
+		choice("isolation", &s.least, "full", "landlock", "none"),
+		mapping("sandbox", choice("tier", &s.tier, "fresh", "session")),
+	}
+}
+
 // Isolation is how much confinement a command cannot be run without. Stricter
 // ones are greater; the zero Isolation asks for everything, see [Chain.Isolation].
 type Isolation int8
@@ -31,12 +46,12 @@ func (c Chain) Isolation() Isolation {
 		if r == nil || r.policy == nil {
 			return FullIsolation
 		}
-		d := r.policy.document()
-		if d.isolation == "" && d.inherit {
+		d := r.policy.content()
+		if d.isolation.least == "" && d.inherit {
 			continue
 		}
 		said = true
-		least = max(least, map[string]Isolation{"landlock": LandlockIsolation, "none": NoIsolation}[d.isolation])
+		least = max(least, map[string]Isolation{"landlock": LandlockIsolation, "none": NoIsolation}[d.isolation.least])
 	}
 	if !said {
 		return FullIsolation
@@ -52,12 +67,30 @@ func (c Chain) SessionTier() bool {
 		if r == nil || r.policy == nil {
 			return false
 		}
-		d := r.policy.document()
-		if d.tier == "session" {
+		d := r.policy.content()
+		if d.isolation.tier == "session" {
 			session = true
-		} else if d.tier != "" || !d.inherit {
+		} else if d.isolation.tier != "" || !d.inherit {
 			return false
 		}
 	}
 	return session
+}
+
+// StandardSystem reports whether commands see the standard system and not only
+// the minimal one: every link says so, or leaves it to the others.
+func (c Chain) StandardSystem() bool {
+	standard := false
+	for _, r := range c {
+		if r == nil || r.policy == nil {
+			return false
+		}
+		d := r.policy.content()
+		if d.isolation.system == "standard" {
+			standard = true
+		} else if d.isolation.system != "" || !d.inherit {
+			return false
+		}
+	}
+	return standard
 }

@@ -4,74 +4,157 @@ import (
 	"slices"
 	"time"
 
+	"github.com/remitrun/remit/internal/authority/policy/glob"
+	"github.com/remitrun/remit/internal/base/document"
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 )
+
+// Limits bounds what calls may use. A zero number or duration means that the
+// chain sets no limit and the default of the field's comment holds.
+type Limits struct {
+	ReadBytes      int64         // files.read.max_bytes: one file; default 5 MiB
+	WriteBytes     int64         // files.write.max_bytes: one file; default 5 MiB
+	Hold           bool          // files.write.hold: writes are held as a changeset; true if any policy says so
+	ResponseBytes  int64         // network.max_bytes: one response; default 10 MiB
+	RequestTimeout time.Duration // network.timeout; default 30 s
+	Bandwidth      int64         // network.bandwidth: bytes a second of one confined call, both ways together; 0: no limit
+	TotalBytes     int64         // network.total_bytes: of one confined call, both ways together; 0: no limit
+	CommandTimeout time.Duration // commands.timeout; default 300 s
+	OutputBytes    int64         // commands.max_output: each of stdout and stderr; default 1 MiB
+	Memory         int64         // commands.memory; default 2 GiB
+	Processes      int           // commands.processes; default 256
+	CPU            time.Duration // commands.cpu: of one process; 0: no limit
+	OpenFiles      int           // commands.files: open at once in one process; default 4096
+	Disk           int64         // commands.disk: of a command's private folders; default commands.memory
+	Env            []string      // commands.env: names passed through, the intersection of the chain
+	Path           []string      // the trusted PATH: the environment's plus commands.path of every policy (intersection of the additions)
+	BytesIn        int64         // limits.bytes_in: received over the network in a run; 0: no limit
+	BytesOut       int64         // limits.bytes_out: sent over the network in a run; 0: no limit
+	Money          int64         // limits.money: millionths of a US dollar in a run; 0: no limit
+	Calls          int           // limits.calls: of a run; 0: no limit
+	CallsPerTool   int           // limits.calls_per_tool: of a run, each tool; 0: no limit
+	PerTool        []ToolLimit   // limits.per_tool: each pattern counts all tools it matches together
+	Time           time.Duration // limits.time: of a run; 0: no limit
+	Tokens         int64         // models.tokens: of a run; 0: no limit
+	Spawn          *int          // agents.spawn: sub-agents of one agent; nil: no limit
+	Depth          *int          // agents.depth: levels of sub-agents; nil: no limit
+}
+
+// ToolLimit bounds how many calls of the tools that match a pattern one run
+// may make, counted together.
+type ToolLimit struct {
+	Pattern string
+	Calls   int // 0: none
+	Match   func(tool.ID) bool
+}
+
+// agentSettings is the section agents.
+type agentSettings struct{ spawn, depth *int }
+
+func (s *agentSettings) setting() setting {
+	return mapping("agents", optionalCount("spawn", &s.spawn), optionalCount("depth", &s.depth))
+}
+
+// limitSettings is the section limits.
+type limitSettings struct {
+	calls, callsPerTool      int
+	time                     time.Duration
+	bytesIn, bytesOut, money int64
+	perTool                  []toolCount
+}
+
+type toolCount struct {
+	pos     fault.Pos
+	pattern string
+	calls   int
+	name    *glob.Text
+}
+
+func (s *limitSettings) setting() setting {
+	return mapping("limits", count("calls", &s.calls, 1), count("calls_per_tool", &s.callsPerTool, 1), duration("time", &s.time),
+		size("bytes_in", &s.bytesIn), size("bytes_out", &s.bytesOut), money("money", &s.money),
+		setting{"per_tool", s.readPerTool, s.printPerTool})
+}
+
+func (s *limitSettings) readPerTool(p *parser) document.Field {
+	return func(n *document.Node, path string) {
+		p.Each(n, path, func(key, value *document.Node, path string) {
+			// As in a deny list: a limit counts whatever the pattern might mean.
+			name, err := compileToolName(key.Text, true)
+			if err != nil {
+				p.Fail(key, path, "%v", err)
+				return
+			}
+			c := toolCount{pos: p.Pos(key), pattern: key.Text, name: name}
+			document.Int(p.Reader, &c.calls, 0, maxCount)(value, path)
+			s.perTool = append(s.perTool, c)
+		})
+	}
+}
+
+func (s *limitSettings) printPerTool(w *printer, in int) {
+	if len(s.perTool) == 0 {
+		return
+	}
+	w.line(in, "per_tool:")
+	for _, t := range s.perTool {
+		w.line(in+1, "%s: %d", quote(t.pattern), t.calls)
+	}
+}
 
 // Limits gives the chain's effective limits: the smallest of each.
 func (c Chain) Limits() Limits {
 	var l Limits
-	first := true // no link so far says which commands' surroundings it grants
+	first := true // no policy so far decides commands
 	for _, r := range c {
 		if r == nil || r.policy == nil {
 			continue
 		}
-		d := r.policy.document()
-		least(&l.ReadBytes, d.readBytes)
-		least(&l.WriteBytes, d.writeBytes)
-		l.Hold = l.Hold || d.hold
-		least(&l.ResponseBytes, d.responseBytes)
-		least(&l.RequestTimeout, d.requestTimeout)
-		least(&l.Bandwidth, d.bandwidth)
-		least(&l.TotalBytes, d.totalBytes)
-		least(&l.CommandTimeout, d.commandTimeout)
-		least(&l.OutputBytes, d.outputBytes)
-		least(&l.Memory, d.memory)
-		least(&l.Processes, d.processes)
-		least(&l.CPU, d.cpu)
-		least(&l.OpenFiles, d.openFiles)
-		least(&l.Disk, d.disk)
-		least(&l.Calls, d.calls)
-		least(&l.CallsPerTool, d.callsPerTool)
-		least(&l.BytesIn, d.bytesIn)
-		least(&l.BytesOut, d.bytesOut)
-		least(&l.Money, d.money)
-		least(&l.Time, d.time)
-		least(&l.Tokens, d.tokens)
-		leastOf(&l.Spawn, d.spawn)
-		leastOf(&l.Depth, d.depth)
-		for _, t := range d.perTool {
-			l.PerTool = append(l.PerTool, ToolLimit{t.pattern, t.calls, func(id tool.ID) bool { return t.name.Match(string(id)) }})
-		}
+		d := r.policy.content()
+		l.lower(d)
 		if r.sections[commandSection].inherits {
 			continue
 		}
 		if first {
-			l.Env, l.Path, first = slices.Clone(d.env), slices.Clone(r.added), false
+			l.Env, l.Path, first = slices.Clone(d.commands.env), slices.Clone(r.added), false
 			continue
 		}
-		l.Env = intersect(l.Env, d.env)
+		l.Env = intersect(l.Env, d.commands.env)
 		l.Path = intersect(l.Path, r.added)
 	}
 	l.Path = c.trustedPath(l.Path)
 	return l
 }
 
-// StandardSystem reports whether commands see the standard system and not only
-// the minimal one: every link says so, or leaves it to the others.
-func (c Chain) StandardSystem() bool {
-	standard := false
-	for _, r := range c {
-		if r == nil || r.policy == nil {
-			return false
-		}
-		d := r.policy.document()
-		if d.system == "standard" {
-			standard = true
-		} else if d.system != "" || !d.inherit {
-			return false
-		}
+// lower lowers each limit to the one that a policy sets.
+func (l *Limits) lower(d *content) {
+	least(&l.ReadBytes, d.files.readMax)
+	least(&l.WriteBytes, d.files.writeMax)
+	l.Hold = l.Hold || d.files.hold
+	least(&l.ResponseBytes, d.network.maxBytes)
+	least(&l.RequestTimeout, d.network.timeout)
+	least(&l.Bandwidth, d.network.bandwidth)
+	least(&l.TotalBytes, d.network.totalBytes)
+	least(&l.CommandTimeout, d.commands.timeout)
+	least(&l.OutputBytes, d.commands.maxOutput)
+	least(&l.Memory, d.commands.memory)
+	least(&l.Processes, d.commands.processes)
+	least(&l.CPU, d.commands.cpu)
+	least(&l.OpenFiles, d.commands.openFiles)
+	least(&l.Disk, d.commands.disk)
+	least(&l.Calls, d.limits.calls)
+	least(&l.CallsPerTool, d.limits.callsPerTool)
+	least(&l.BytesIn, d.limits.bytesIn)
+	least(&l.BytesOut, d.limits.bytesOut)
+	least(&l.Money, d.limits.money)
+	least(&l.Time, d.limits.time)
+	least(&l.Tokens, d.models.tokens)
+	leastOf(&l.Spawn, d.agents.spawn)
+	leastOf(&l.Depth, d.agents.depth)
+	for _, t := range d.limits.perTool {
+		l.PerTool = append(l.PerTool, ToolLimit{t.pattern, t.calls, func(id tool.ID) bool { return t.name.Match(string(id)) }})
 	}
-	return standard
 }
 
 // trustedPath is the environment's folders, then the added ones.
@@ -101,7 +184,7 @@ func intersect(a, b []string) []string {
 	return out
 }
 
-// least lowers a limit; zero is none.
+// least lowers a limit; zero is no limit.
 func least[T int | int64 | time.Duration](into *T, v T) {
 	if v > 0 && (*into == 0 || v < *into) {
 		*into = v

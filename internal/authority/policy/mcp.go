@@ -1,7 +1,5 @@
 package policy
 
-import "go.yaml.in/yaml/v4"
-
 // MCP says what the MCP servers that a call uses may ask of the client that makes
 // it, while it runs. The zero MCP lets them ask nothing.
 type MCP struct {
@@ -19,14 +17,14 @@ func (c Chain) MCP() MCP {
 		if r == nil || r.policy == nil {
 			return MCP{}
 		}
-		d := r.policy.document()
+		d := r.policy.content()
 		for _, m := range []struct {
 			word      string
 			out, said *bool
 		}{
-			{d.asking.elicitation, &out.Elicitation, &said.Elicitation},
-			{d.asking.sampling, &out.Sampling, &said.Sampling},
-			{d.asking.roots, &out.Roots, &said.Roots},
+			{d.mcp.elicitation, &out.Elicitation, &said.Elicitation},
+			{d.mcp.sampling, &out.Sampling, &said.Sampling},
+			{d.mcp.roots, &out.Roots, &said.Roots},
 		} {
 			if m.word == "" && d.inherit {
 				continue
@@ -38,20 +36,15 @@ func (c Chain) MCP() MCP {
 	return MCP{out.Elicitation && said.Elicitation, out.Sampling && said.Sampling, out.Roots && said.Roots}
 }
 
-// mcpAsking is the section as written: "", "ask" or "deny" each.
-type mcpAsking struct{ elicitation, sampling, roots string }
+// mcpSettings is the section as written: "", "ask" or "deny" each.
+type mcpSettings struct{ elicitation, sampling, roots string }
 
-func (m MCP) asking() mcpAsking {
+func (m MCP) settings() mcpSettings {
 	word := map[bool]string{true: "ask"}
-	return mcpAsking{word[m.Elicitation], word[m.Sampling], word[m.Roots]}
+	return mcpSettings{word[m.Elicitation], word[m.Sampling], word[m.Roots]}
 }
 
-func (p *parser) asking(d *document) func(*yaml.Node, string) {
-	return func(n *yaml.Node, field string) {
-		p.mapping(n, field, keys{
-			"elicitation": p.oneOf(&d.asking.elicitation, "ask", "deny"),
-			"sampling":    p.oneOf(&d.asking.sampling, "ask", "deny"),
-			"roots":       p.oneOf(&d.asking.roots, "ask", "deny"),
-		})
-	}
+func (s *mcpSettings) setting() setting {
+	return mapping("mcp", choice("elicitation", &s.elicitation, "ask", "deny"), choice("sampling", &s.sampling, "ask", "deny"),
+		choice("roots", &s.roots, "ask", "deny"))
 }

@@ -6,10 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/remitrun/remit/internal/authority/policy/glob"
 	"github.com/remitrun/remit/internal/authority/policy/target"
+	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 )
@@ -59,7 +58,7 @@ type secretUse struct {
 // SecretUses lists the entries of the policy's secrets.
 func (p *Policy) SecretUses() []SecretUse {
 	var out []SecretUse
-	for _, u := range p.document().secrets {
+	for _, u := range p.content().secrets.list {
 		out = append(out, u.SecretUse)
 	}
 	return out
@@ -76,11 +75,11 @@ func (c Chain) secretLinks() (links [][]secretUse, ok bool) {
 		if r == nil || r.policy == nil {
 			return nil, false
 		}
-		d := r.policy.document()
-		if d.inherit && !d.secretsSet {
+		d := r.policy.content()
+		if d.inherit && !d.secrets.set {
 			continue
 		}
-		links = append(links, d.secrets)
+		links = append(links, d.secrets.list)
 	}
 	return links, len(links) > 0
 }
@@ -145,60 +144,54 @@ func envSecrets(uses []secretUse, id tool.ID) []EnvSecret {
 	return slices.Compact(out)
 }
 
-// secrets reads the section.
-func (p *parser) secrets(d *document) func(*yaml.Node, string) {
-	return func(n *yaml.Node, field string) {
-		d.secretsSet = true
-		if n.Kind != yaml.SequenceNode {
-			p.fail(n, field, "must be a list, not %s", describe(n)).Hint = "write secrets: [{name: github, tools: [\"api:github:*\"], hosts: [api.github.com]}]"
-			return
-		}
-		for i, item := range n.Content {
-			d.secrets = append(d.secrets, p.secretUse(item, fmt.Sprintf("%s[%d]", field, i)))
-		}
-	}
+// secretSettings is the section secrets.
+type secretSettings struct {
+	set  bool // the document mentions it
+	list []secretUse
 }
 
-func (p *parser) secretUse(n *yaml.Node, field string) secretUse {
-	u := secretUse{pos: p.pos(n)}
+func (s *secretSettings) setting() setting {
+	return setting{"secrets",
+		func(p *parser) document.Field {
+			return func(n *document.Node, path string) {
+				s.set = true
+				if n.Kind != document.List {
+					p.Expected(n, path, "a list").Hint = "write secrets: [{name: github, tools: [\"api:github:*\"], hosts: [api.github.com]}]"
+					return
+				}
+				for i, item := range n.Items {
+					s.list = append(s.list, p.secretUse(item, document.Index(path, i)))
+				}
+			}
+		}, s.print}
+}
+
+func (p *parser) secretUse(n *document.Node, path string) secretUse {
+	u := secretUse{pos: p.Pos(n)}
 	u.Line = n.Line
-	before := len(p.errs)
-	p.mapping(n, field, keys{
-		"name": p.checked(&u.Name, checkStored),
-		"tools": p.words(&u.Tools, func(s string) error {
-			t, err := toolPattern(s, false)
+	before := p.Problems()
+	p.mapping(n, path, document.Fields{
+		"name": p.String(&u.Name, checkStored),
+		"tools": p.Strings(&u.Tools, 0, func(s string) error {
+			t, err := compileToolName(s, false)
 			u.tools = append(u.tools, t)
 			return err
 		}),
-		"hosts": p.words(&u.Hosts, func(s string) error {
+		"hosts": p.Strings(&u.Hosts, 0, func(s string) error {
 			r, err := secretHost(s)
 			u.hosts = append(u.hosts, r)
 			return err
 		}),
-		"env": p.checked(&u.Env, checkSecretEnv),
+		"env": p.String(&u.Env, checkSecretEnv),
 	})
 	switch {
-	case len(p.errs) > before:
+	case p.Problems() > before:
 	case u.Name == "" || len(u.Tools) == 0:
-		p.fail(n, field, "the entry needs name and tools").Hint = "name is the stored secret's, tools are the IDs of those that may use it"
+		p.Fail(n, path, "the entry needs name and tools").Hint = "name is the name of the stored secret, tools are the IDs of the tools that may use it"
 	case len(u.Hosts) == 0 && u.Env == "":
-		p.fail(n, field, "the entry allows nothing").Hint = "hosts says where the tools may send the secret, env gives it to their processes"
+		p.Fail(n, path, "the entry allows nothing").Hint = "hosts says where the tools may send the secret, env gives it to their processes"
 	}
 	return u
-}
-
-// checked reads a text that check finds no fault with.
-func (p *parser) checked(into *string, check func(string) error) func(*yaml.Node, string) {
-	return func(n *yaml.Node, field string) {
-		s, ok := p.text(n, field)
-		if !ok {
-			return
-		}
-		if err := check(s); err != nil {
-			p.fail(n, field, "%s", plain(err))
-		}
-		*into = s
-	}
 }
 
 // secretHost reads where a secret may be sent. Without TLS whoever is on the way
@@ -239,21 +232,20 @@ func checkSecretEnv(s string) error {
 	return checkEnv(s)
 }
 
-// secrets writes the section.
-func (w *printer) secrets(in int, d *document) {
-	if !d.secretsSet {
+func (s *secretSettings) print(w *printer, in int) {
+	switch {
+	case !s.set:
 		return
-	}
-	if len(d.secrets) == 0 {
+	case len(s.list) == 0:
 		w.line(in, "secrets: []")
 		return
 	}
 	w.line(in, "secrets:")
-	for _, u := range d.secrets {
+	for _, u := range s.list {
 		w.line(in+1, "- name: %s", quote(u.Name))
-		w.line(in+2, "tools: %s", field{value: u.Tools}.text())
+		w.line(in+2, "tools: %s", quoteAll(u.Tools))
 		if len(u.Hosts) > 0 {
-			w.line(in+2, "hosts: %s", field{value: u.Hosts}.text())
+			w.line(in+2, "hosts: %s", quoteAll(u.Hosts))
 		}
 		if u.Env != "" {
 			w.line(in+2, "env: %s", quote(u.Env))

@@ -1,58 +1,130 @@
 package policy
 
 import (
-	"path"
-	"slices"
+	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
-	"github.com/remitrun/remit/internal/authority/policy/command"
-	"github.com/remitrun/remit/internal/authority/policy/target"
-	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/authority/policy/glob"
+	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// tool judges a call's tool and arguments by every link.
-func (c Chain) tool(call *Call, all *collector) (Effect, *boundEntry) {
-	switch {
-	case len(c) == 0:
-		all.refuseCall(nil, 0, call, "no policy allows anything here")
-		return Deny, nil
-	case call.Tool == nil:
-		all.refuseCall(c[0], 0, call, "the tool is not known")
-		return Deny, nil
-	case c.program() > MaxChainProgram:
-		all.refuseCall(c[0], 0, call, "the regular expressions of all policies together are too large")
-		return Deny, nil
-	}
-	effect, decided := Allow, false
-	var first *boundEntry
-	for i, r := range c {
-		if r == nil || r.policy == nil {
-			all.refuseCall(nil, i, call, "a policy of the chain is missing")
-			return Deny, nil
-		}
-		if r.sections[toolSection].inherits {
-			all.matchCall(i, &r.inherit, call)
-			continue
-		}
-		decided = true
-		e, b := r.judgeTool(call, i, all)
-		effect = min(effect, e)
-		if first == nil {
-			first = b
-		}
-		if e != Allow && all == nil {
-			return e, b
-		}
-	}
-	if !decided {
-		all.refuseCall(c[0], 0, call, "no policy of the chain has a section tools")
-		return Deny, nil
-	}
-	return effect, first
+// toolSettings is the section tools.
+type toolSettings struct {
+	section
+
+	askFromRisk, denyFromRisk, adminFromRisk, planFromRisk *riskGate
 }
 
+func (s *toolSettings) setting() setting {
+	return s.section.setting("tools", toolSection, risk("ask_from_risk", &s.askFromRisk), risk("deny_from_risk", &s.denyFromRisk),
+		risk("admin_from_risk", &s.adminFromRisk), risk("frozen_plan_from_risk", &s.planFromRisk))
+}
+
+// toolPattern is an entry of tools.
+type toolPattern struct {
+	text string
+	name *glob.Text
+	args *arguments // nil: any
+}
+
+var toolForm = regexp.MustCompile(`^[A-Za-z0-9*][A-Za-z0-9._:/@*-]*$`)
+
+func parseToolPattern(text string, e Effect) (pattern, error) {
+	name, err := compileToolName(text, e == Deny)
+	if err != nil {
+		return nil, err
+	}
+	return &toolPattern{text: text, name: name}, nil
+}
+
+// compileToolName reads a pattern of tool IDs. In a wide one, as in deny lists,
+// every * crosses colons.
+func compileToolName(s string, wide bool) (*glob.Text, error) {
+	if len(s) > 200 || !toolForm.MatchString(s) {
+		return nil, fmt.Errorf("%q is not a valid tool pattern; expected a tool's ID, with * as a wildcard", s)
+	}
+	return glob.CompileName(s, ':', wide)
+}
+
+// toolEntry reads an entry with constraints on the arguments.
+func (p *parser) toolEntry(e Effect, n *document.Node, path string) pattern {
+	en := &toolPattern{}
+	others := ""
+	p.mapping(n, path, document.Fields{
+		"tool": func(n *document.Node, path string) {
+			if parsed, ok := p.pattern(toolSection, e, n, path).(*toolPattern); ok {
+				parsed.args = en.args
+				en = parsed
+			}
+		},
+		"args": func(n *document.Node, path string) { en.args = p.arguments(e, n, path) },
+		"others": func(n *document.Node, path string) {
+			p.OneOf(&others, "allow")(n, path)
+			if e != Allow {
+				p.Fail(n, path, "others has no meaning in %s: such an entry matches whatever other arguments there are", listNames[e])
+			}
+		},
+	})
+	if n.Lookup("tool") == nil {
+		p.Fail(n, path, "the entry has no tool").Hint = "write {tool: ID, args: {...}}"
+	}
+	switch {
+	case en.args != nil:
+		en.args.others = others != ""
+	case others != "":
+		p.Fail(n, path, "others has a meaning beside args only")
+	}
+	return en
+}
+
+func (p *toolPattern) String() string { return p.text }
+
+func (p *toolPattern) print(w *printer, in int) {
+	if p.args == nil {
+		w.line(in, "- %s", quote(p.text))
+		return
+	}
+	w.line(in, "- tool: %s", quote(p.text))
+	if len(p.args.list) == 0 {
+		w.line(in+1, "args: {}")
+	} else {
+		w.line(in+1, "args:")
+	}
+	for _, a := range p.args.list {
+		w.line(in+2, "%s: %s", quote(a.name), a.rule.print())
+	}
+	if p.args.others {
+		w.line(in+1, "others: allow")
+	}
+}
+
+func (p *toolPattern) bind(*Rules, Effect) (pattern, error) { return p, nil }
+
+// includes knows equal entries only: constraints are not compared.
+func (p *toolPattern) includes(_ *Rules, other pattern) bool {
+	return printed(p) == printed(other)
+}
+
+func (p *toolPattern) disjoint(pattern) bool { return false }
+
+// tool is the pattern of an entry of tools.
+func (b *boundEntry) tool() *toolPattern { return b.pattern.(*toolPattern) }
+
+func (en *entry) tool() *toolPattern { return en.pattern.(*toolPattern) }
+
+// matchName reports whether the pattern names a tool, whatever its arguments.
+func (p *toolPattern) matchName(id tool.ID) bool { return p.name.Match(string(id)) }
+
+// hasPrefix is a fast test that most entries fail. Deny entries ignore case.
+func (b *boundEntry) hasPrefix(id tool.ID) bool {
+	n := len(b.prefix)
+	return len(id) >= n && (string(id[:n]) == b.prefix || b.effect == Deny && strings.EqualFold(string(id[:n]), b.prefix))
+}
+
+// judgeTool decides a call's tool and arguments by one policy.
 func (r *Rules) judgeTool(call *Call, link int, all *collector) (Effect, *boundEntry) {
 	s := &r.sections[toolSection]
 	var best *boundEntry
@@ -69,13 +141,11 @@ func (r *Rules) judgeTool(call *Call, link int, all *collector) (Effect, *boundE
 			}
 		}
 	}
-	if r.gate != nil && (best == nil || best.effect != Deny || all != nil) && call.Tool.Risk >= r.risk {
-		// The gate asks about what is allowed; it allows nothing by itself.
-		if r.allowedAtAll(best, call) {
-			note(r.gate)
-		}
+	builtin := !s.allowSet && call.Tool.Source == "builtin"
+	if r.gate != nil && call.Tool.Risk >= r.risk && (best == nil || best.effect != Deny || all != nil) && (best != nil || builtin) {
+		note(r.gate) // asks about an allowed call; allows nothing by itself
 	}
-	if best == nil && !s.allowSet && call.Tool.Source == "builtin" {
+	if best == nil && builtin {
 		note(&r.builtin)
 	}
 	if best == nil {
@@ -87,315 +157,41 @@ func (r *Rules) judgeTool(call *Call, link int, all *collector) (Effect, *boundE
 	return best.effect, best
 }
 
-func (r *Rules) allowedAtAll(best *boundEntry, call *Call) bool {
-	return best != nil || !r.sections[toolSection].allowSet && call.Tool.Source == "builtin"
-}
-
 func (r *Rules) matchesCall(b *boundEntry, call *Call) bool {
-	if !b.mayBe(string(call.Tool.ID)) || !b.entry.name.Match(string(call.Tool.ID)) {
+	if !b.hasPrefix(call.Tool.ID) {
 		return false
 	}
-	if b.entry.args == nil {
+	p := b.tool()
+	if !p.matchName(call.Tool.ID) {
+		return false
+	}
+	if p.args == nil {
 		return true
 	}
 	x := context{rules: r, effect: b.effect, actions: call.Actions}
-	t := x.level(&b.entry.args.tree, call.Args, b.entry.args.others)
+	t := x.level(&p.args.tree, call.Args, p.args.others)
 	return t == yes || t == unknown && x.loose()
-}
-
-// mayBe is what Match needs at least, and quick: deny entries ignore the case.
-func (b *boundEntry) mayBe(id string) bool {
-	n := len(b.prefix)
-	return len(id) >= n && (id[:n] == b.prefix || b.effect == Deny && strings.EqualFold(id[:n], b.prefix))
 }
 
 // noTool says why no entry of tools matched.
 func (r *Rules) noTool(call *Call) string {
 	id := strconv.Quote(string(call.Tool.ID))
-	for i := range r.sections[toolSection].lists[Allow] {
-		b := &r.sections[toolSection].lists[Allow][i]
-		if b.entry.name.Match(string(call.Tool.ID)) {
+	s := &r.sections[toolSection]
+	for i := range s.lists[Allow] {
+		b := &s.lists[Allow][i]
+		if p := b.tool(); p.args != nil && p.matchName(call.Tool.ID) {
 			x := context{rules: r, effect: Allow, actions: call.Actions}
-			x.level(&b.entry.args.tree, call.Args, b.entry.args.others)
+			x.level(&p.args.tree, call.Args, p.args.others)
 			if x.failed != "" {
 				return b.rule.String() + " allows " + id + " only with other arguments: " + x.failed
 			}
 		}
 	}
-	if !r.sections[toolSection].allowSet {
+	switch {
+	case !s.allowSet:
 		return id + " is not a built-in tool, and the policy has no tools.allow; it needs the entry " + id
-	}
-	if call.Tool.Source == "builtin" {
+	case call.Tool.Source == "builtin":
 		return "no entry of tools.allow matches " + id + "; a policy with tools.allow needs an entry for each built-in tool too: add " + id
 	}
 	return "no entry of tools.allow matches " + id + "; it needs the entry " + id
-}
-
-// context is what constraints are evaluated in.
-type context struct {
-	rules   *Rules
-	effect  Effect
-	actions []tool.Action
-	failed  string // the first argument that does not satisfy an allow entry
-}
-
-// loose entries match what they cannot rule out.
-func (x *context) loose() bool { return x.effect != Allow }
-
-// level evaluates a level of the tree of arguments.
-func (x *context) level(n *node, args map[string]any, others bool) truth {
-	t := yes
-	for _, c := range n.children {
-		v, there := args[c.name]
-		r := x.argument(c, v, there, others)
-		if r != yes && x.failed == "" {
-			x.failed = c.name
-		}
-		t = t.and(r)
-	}
-	if x.loose() || others {
-		return t
-	}
-	for name := range args {
-		if n.child(name) == nil {
-			if x.failed == "" {
-				x.failed = "argument " + strconv.Quote(clip(name)) + " is not listed"
-			}
-			return no
-		}
-	}
-	return t
-}
-
-func (x *context) argument(c *node, v any, there, others bool) truth {
-	if c.rule != nil {
-		switch {
-		case there:
-			return c.rule.check(v, x)
-		case c.rule.optional:
-			return truthOf(!x.loose())
-		}
-		return unknown
-	}
-	if !there {
-		return x.absent(c)
-	}
-	m, ok := asMap(v)
-	if !ok {
-		return unknown
-	}
-	return x.level(c, m, others)
-}
-
-// absent is the truth of constraints on parts of an argument that is not there.
-func (x *context) absent(c *node) truth {
-	t := yes
-	for _, k := range c.children {
-		t = t.and(x.argument(k, nil, false, false))
-	}
-	return t
-}
-
-// Within gives the actions that constraints of the kind `within` make of a
-// call's arguments. They are decided along with the tool's own actions.
-func (c Chain) Within(t *tool.Spec, args tool.Args) []tool.Action {
-	if t == nil {
-		return nil
-	}
-	var out []tool.Action
-	for _, r := range c {
-		if r == nil {
-			continue
-		}
-		for e := Ask; e <= Allow; e++ {
-			list := r.sections[toolSection].lists[e]
-			for i := range list {
-				if en := list[i].entry; en.args != nil && en.name.Match(string(t.ID)) {
-					out = r.collect(&en.args.tree, args, out)
-				}
-			}
-		}
-	}
-	return out
-}
-
-func (r *Rules) collect(n *node, args map[string]any, out []tool.Action) []tool.Action {
-	for _, c := range n.children {
-		v, there := args[c.name]
-		if !there {
-			continue
-		}
-		if c.rule != nil {
-			out = r.collectRule(c.rule, v, out)
-		} else if m, ok := asMap(v); ok {
-			out = r.collect(c, m, out)
-		}
-	}
-	return out
-}
-
-// maxWithin bounds the actions that a call's arguments stand for, so that a
-// decision stays cheap whatever a call holds.
-const maxWithin = 1000
-
-func (r *Rules) collectRule(c *constraint, v any, out []tool.Action) []tool.Action {
-	if len(out) >= maxWithin {
-		if out[len(out)-1].Unknown == "" {
-			out = append(out, tool.Action{Kind: tool.FileRead, Unknown: "the arguments name more things than a decision can list; split the call"})
-		}
-		return out
-	}
-	if c.within != noSection {
-		for _, a := range r.derive(c, v) {
-			if !contains(out, &a) {
-				out = append(out, a)
-			}
-		}
-	}
-	if list, ok := v.([]any); ok && c.each != nil {
-		for _, w := range list {
-			out = r.collectRule(c.each, w, out)
-		}
-	}
-	return out
-}
-
-// within holds if what the argument stands for is among the actions that the
-// call is decided by: they decide, this sees to it that they do.
-func (x *context) within(c *constraint, v any) truth {
-	acts := x.rules.derive(c, v)
-	for i := range acts {
-		if acts[i].Unknown != "" {
-			return unknown
-		}
-		if !contains(x.actions, &acts[i]) {
-			return unknown
-		}
-	}
-	return truthOf(len(acts) > 0)
-}
-
-func contains(list []tool.Action, a *tool.Action) bool {
-	for i := range list {
-		b := &list[i]
-		if a.Kind == b.Kind && a.Unknown == b.Unknown && a.Path == b.Path && a.Target == b.Target &&
-			a.Dir == b.Dir && slices.Equal(a.Argv, b.Argv) {
-			return true
-		}
-	}
-	return false
-}
-
-// derive reads an argument as the path, URL or command that it is.
-func (r *Rules) derive(c *constraint, v any) []tool.Action {
-	switch c.within {
-	case readSection, writeSection:
-		kind := tool.FileRead
-		if c.within == writeSection {
-			kind = tool.FileWrite
-		}
-		return []tool.Action{r.derivePath(kind, c.base, v)}
-	case networkSection:
-		a := tool.Action{Kind: tool.Network}
-		s, ok := v.(string)
-		if !ok {
-			a.Unknown = "the argument is no string, so no URL"
-			return []tool.Action{a}
-		}
-		t, err := target.Parse("", s)
-		if err != nil {
-			a.Unknown = fault.Message(err)
-		}
-		// The tool's method is not known: a rule that names one does not cover it.
-		t.Method = ""
-		a.Target = t
-		return []tool.Action{a}
-	}
-	return r.deriveCommand(c.base, v)
-}
-
-func (r *Rules) derivePath(kind tool.ActionKind, base string, v any) tool.Action {
-	return PathArgument(kind, base, v, r.env)
-}
-
-// PathArgument reads an argument as the path that it is, as `within` does: what
-// cannot be told from it is an action that every policy denies. A relative path
-// is one of base, which is absolute or of env; without a base it is not known.
-func PathArgument(kind tool.ActionKind, base string, v any, env Env) tool.Action {
-	a := tool.Action{Kind: kind}
-	s, ok := v.(string)
-	switch {
-	case !ok:
-		a.Unknown = "the argument is no string, so no path"
-	case s == "":
-		a.Unknown = "the path is empty"
-	case strings.TrimSpace(s) != s:
-		a.Unknown = "the path begins or ends with white space, which the tool may cut off"
-	case s[0] == '~':
-		a.Unknown = "the path begins with ~, which the tool may read as a home folder"
-	case strings.Contains(s, "://") || strings.HasPrefix(strings.ToLower(s), "file:"):
-		a.Unknown = "the path looks like a URL"
-	case s == ".." || strings.HasPrefix(s, "../") || strings.HasSuffix(s, "/..") || strings.Contains(s, "/../"):
-		a.Unknown = "the path holds .., whose meaning depends on links"
-	case s[0] != '/' && base == "":
-		a.Unknown = "the path is relative, and the rule gives no base"
-	case s[0] == '/':
-		a.Path = path.Clean(s)
-	default:
-		dir, err := cleanBase(base, env)
-		if err != nil {
-			a.Unknown = err.Error()
-		}
-		a.Path = path.Join(dir, s)
-	}
-	return a
-}
-
-func (r *Rules) deriveCommand(base string, v any) []tool.Action {
-	unknown := func(why string) []tool.Action { return []tool.Action{{Kind: tool.Command, Unknown: why}} }
-	dir := ""
-	if base != "" {
-		var err error
-		if dir, err = cleanBase(base, r.env); err != nil {
-			return unknown(err.Error())
-		}
-	}
-	switch v := v.(type) {
-	case string:
-		// The tool gets the text as it is, not the canonical one: what is read
-		// in two ways must not be in it.
-		return command.Actions([]string{"sh", "-c", v}, r.tool, dir)[1:]
-	case []any:
-		argv := make([]string, len(v))
-		for i, w := range v {
-			s, ok := w.(string)
-			if !ok {
-				return unknown("a word of the command is no string")
-			}
-			argv[i] = s
-		}
-		if len(argv) > 0 {
-			return command.Actions(argv, r.tool, dir)
-		}
-	}
-	return unknown("the argument is no command: a string or a list of strings")
-}
-
-// cleanBase is the folder that a base names.
-func cleanBase(base string, env Env) (string, error) {
-	dir, rest := env.Workspace, base
-	switch {
-	case strings.HasPrefix(base, "/"):
-		dir, rest = "/", base[1:]
-	case strings.HasPrefix(base, "~/"):
-		if env.Home == "" {
-			return "", fault.New(fault.PolicyInvalid, "base %q: there is no home folder", base)
-		}
-		dir, rest = env.Home, base[2:]
-	}
-	out := path.Join(dir, rest)
-	if why := pathProblem(out); why != "" || slices.Contains(strings.Split(rest, "/"), "..") {
-		return "", fault.New(fault.PolicyInvalid, "base %q is no folder: write it without ..", base)
-	}
-	return out, nil
 }

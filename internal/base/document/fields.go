@@ -11,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/near"
 )
 
@@ -79,12 +80,14 @@ func (r *Reader) Each(n *Node, path string, read func(key, value *Node, path str
 	return true
 }
 
-// Expected records a value of the wrong kind.
-func (r *Reader) Expected(n *Node, path, want string) {
+// Expected records a value of the wrong kind. The caller may set the hint of the
+// error that it returns.
+func (r *Reader) Expected(n *Node, path, want string) *fault.Error {
 	e := r.Fail(n, path, "must be %s, not %s", want, n.Describe())
 	if want == "a string" && (n.Kind == Number || n.Kind == Bool) {
 		e.Hint = "put it in quotes"
 	}
+	return e
 }
 
 // List makes a field of a list of at most most elements (0: unbounded).

@@ -19,10 +19,10 @@ type Wide struct {
 // person finds out what a command needs. Its deny entries, limits and other
 // modes are this one's. Errors have the code PolicyInvalid: an entry is none.
 func (p *Policy) Widened(w Wide) (*Policy, error) {
-	d := *p.document()
-	d.hold = w.Hold
+	d := *p.content()
+	d.files.hold = w.Hold
 	if w.System != "" {
-		d.system = w.System
+		d.isolation.system = w.System
 	}
 	if w.Files {
 		if err := d.also(readSection, Allow, "**"); err != nil {
@@ -52,17 +52,17 @@ func (p *Policy) Widened(w Wide) (*Policy, error) {
 }
 
 // also adds an entry to a list that other documents may share.
-func (d *document) also(id sectionID, e Effect, text string) error {
-	en := entry{text: text}
-	if err := en.compile(id, e); err != nil {
+func (d *content) also(id sectionID, e Effect, text string) error {
+	p, err := parsePattern(id, text, e)
+	if err != nil {
 		return fault.New(fault.PolicyInvalid, "%s: %v", id, err)
 	}
-	s := &d.sections[id]
+	s := d.section(id)
 	s.lists[e] = slices.Clone(s.lists[e])
-	s.add(e, &en)
+	s.add(e, entry{pattern: p})
 	s.set, s.allowSet = true, s.allowSet || e == Allow
 	return nil
 }
 
 // Holds reports whether the policy says files.write.hold.
-func (p *Policy) Holds() bool { return p.document().hold }
+func (p *Policy) Holds() bool { return p.content().files.hold }

@@ -2,10 +2,7 @@ package policy
 
 import (
 	"net/netip"
-	"slices"
-	"strings"
 
-	"github.com/remitrun/remit/internal/authority/policy/glob"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -47,14 +44,14 @@ func (c Chain) Files(kind tool.ActionKind) []Link {
 		l := Link{Policy: r.policy.Name(), Inherits: s.inherits}
 		for i := range s.lists[Allow] {
 			b := &s.lists[Allow][i]
-			full := r.absolute(b.entry.text, false)
-			for _, base := range b.exact.Bases() {
+			full := r.absolutePattern(b.pattern.String(), false)
+			for _, base := range b.pattern.(*filePattern).exact.Bases() {
 				l.Allow = append(l.Allow, FilePattern{base.Path, full, base.Exact, base.Deep})
 			}
 		}
 		for e := Deny; e <= Ask; e++ {
 			for i := range s.lists[e] {
-				l.Deny = append(l.Deny, r.absolute(s.lists[e][i].entry.text, e == Deny))
+				l.Deny = append(l.Deny, r.absolutePattern(s.lists[e][i].pattern.String(), e == Deny))
 			}
 		}
 		out = append(out, l)
@@ -81,7 +78,7 @@ func (c Chain) Network() []NetworkLink {
 		l := NetworkLink{Policy: r.policy.Name(), Inherits: s.inherits}
 		for e, into := range map[Effect]*[]string{Allow: &l.Allow, Ask: &l.Ask, Deny: &l.Deny} {
 			for i := range s.lists[e] {
-				*into = append(*into, s.lists[e][i].entry.text)
+				*into = append(*into, s.lists[e][i].pattern.String())
 			}
 		}
 		out = append(out, l)
@@ -90,51 +87,18 @@ func (c Chain) Network() []NetworkLink {
 }
 
 // Connects reports whether the chain could let anything reach the network:
-// every link allows or asks about something, or leaves it to the others.
+// every policy allows or asks about something, or leaves it to the others.
 func (c Chain) Connects() bool {
-	own := false
-	for _, l := range c.Network() {
-		if l.Inherits {
-			continue
-		}
-		if len(l.Allow) == 0 && len(l.Ask) == 0 {
-			return false
-		}
-		own = true
-	}
-	return own
+	return c.each(networkSection, func(r *Rules) bool { return r.anyNetwork(func(*networkPattern) bool { return true }) })
 }
 
 // NamesLoopback reports whether the chain could let anything reach this
-// machine's own loopback addresses: every link names one, or leaves it to the
+// machine's own loopback addresses: every policy names one, or leaves it to the
 // others.
 func (c Chain) NamesLoopback() bool {
-	own := false
-	for _, r := range c {
-		if r == nil || r.policy == nil {
-			return false
-		}
-		s := &r.sections[networkSection]
-		if s.inherits {
-			continue
-		}
-		if !slices.ContainsFunc(s.lists[Allow], namesLoopback) && !slices.ContainsFunc(s.lists[Ask], namesLoopback) {
-			return false
-		}
-		own = true
-	}
-	return own
-}
-
-func namesLoopback(b boundEntry) bool {
-	return b.entry.net.AllowsAddr(netip.AddrFrom4([4]byte{127, 0, 0, 1})) || b.entry.net.AllowsAddr(netip.IPv6Loopback())
-}
-
-// absolute writes a pattern with its anchor, the anchor's own wildcards escaped.
-func (r *Rules) absolute(pattern string, deny bool) string {
-	base, rest, err := anchor(pattern, deny, r.env)
-	if err != nil {
-		return pattern // Bind has compiled it, so there is no error
-	}
-	return strings.TrimSuffix(glob.Escape(base), "/") + "/" + rest
+	return c.each(networkSection, func(r *Rules) bool {
+		return r.anyNetwork(func(p *networkPattern) bool {
+			return p.rule.AllowsAddr(netip.AddrFrom4([4]byte{127, 0, 0, 1})) || p.rule.AllowsAddr(netip.IPv6Loopback())
+		})
+	})
 }

@@ -7,6 +7,53 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
+// Opens gives the sections (files.read, network, ...) in which the chain may
+// allow something, in the order of the format. Tools that are allowed only
+// because no policy mentions any do not count: what they reach does.
+func (c Chain) Opens() []string {
+	var out []string
+	for id := noSection + 1; id < numSections; id++ {
+		if c.opens(id) {
+			out = append(out, sectionNames[id])
+		}
+	}
+	return out
+}
+
+// OpensTools reports whether the chain may allow the call of any tool: one that
+// policies name, or a built-in one, which is allowed where none names any.
+func (c Chain) OpensTools() bool {
+	for _, r := range c {
+		if r == nil {
+			return false
+		}
+		s := &r.sections[toolSection]
+		if !s.inherits && s.allowSet && len(s.lists[Allow])+len(s.lists[Ask]) == 0 {
+			return false
+		}
+	}
+	return len(c) > 0
+}
+
+func (c Chain) opens(id sectionID) bool {
+	said := false
+	for _, r := range c {
+		if r == nil {
+			return false
+		}
+		s := &r.sections[id]
+		switch {
+		case s.inherits:
+		case len(s.lists[Allow])+len(s.lists[Ask]) > 0:
+			said = true
+		case id == toolSection && !s.allowSet: // the built-in ones
+		default:
+			return false
+		}
+	}
+	return said
+}
+
 // Offers reports whether the chain could allow, or ask about, some call of a
 // tool. No means that every call is denied, whatever its arguments; yes promises
 // nothing: the arguments decide. It is for listing tools, and decides no call.
@@ -51,15 +98,15 @@ func (r *Rules) gatesOut(t *tool.Spec) bool {
 // offers is Offers by the section tools of one policy.
 func (r *Rules) offers(t *tool.Spec) bool {
 	s := &r.sections[toolSection]
-	names := func(b *boundEntry) bool { return b.mayBe(string(t.ID)) && b.entry.name.Match(string(t.ID)) }
+
 	for i := range s.lists[Deny] {
-		if b := &s.lists[Deny][i]; b.entry.args == nil && names(b) {
+		if b := &s.lists[Deny][i]; b.tool().args == nil && b.tool().matchName(t.ID) {
 			return false
 		}
 	}
 	for e := Ask; e <= Allow; e++ {
 		for i := range s.lists[e] {
-			if names(&s.lists[e][i]) {
+			if s.lists[e][i].tool().matchName(t.ID) {
 				return true
 			}
 		}
@@ -134,7 +181,7 @@ func entryTexts(list []boundEntry) string {
 		if i == maxWritten {
 			return strings.Join(texts, ", ") + " and " + strconv.Itoa(len(list)-i) + " more"
 		}
-		texts = append(texts, strconv.Quote(shortened(list[i].entry.text)))
+		texts = append(texts, strconv.Quote(shortened(list[i].pattern.String())))
 	}
 	return strings.Join(texts, ", ")
 }

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -9,27 +8,6 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy/target"
 	"github.com/remitrun/remit/internal/base/tool"
 )
-
-// nearMiss says why no entry of the network section matches a target, where the
-// reason is not the host: the entry is for another scheme or port, or the address
-// is not public. "" if there is no such reason.
-func (r *Rules) nearMiss(t tool.Target) string {
-	lists := &r.sections[networkSection].lists
-	named := false
-	for _, e := range [...]Effect{Allow, Ask} {
-		for i := range lists[e] {
-			b := &lists[e][i]
-			named = named || b.entry.net.SameHost(t)
-			if b.entry.net.OtherPort(t) {
-				return fmt.Sprintf("%s is for %s on port %d", b.rule.String(), b.entry.net.Scheme(), b.entry.net.Port())
-			}
-		}
-	}
-	if addr, err := netip.ParseAddr(t.Host); err == nil && !named && !target.Public(addr) {
-		return addr.String() + " is not a public address, so an entry must name it"
-	}
-	return ""
-}
 
 // NetworkHint is the edit that would allow a connection which the chain refuses
 // because no entry allows it, for the author of the policies. It is "" where no
@@ -65,7 +43,7 @@ func (c Chain) allowHint(t tool.Target, r *Rules) string {
 		return ""
 	}
 	entry := func(s string) string {
-		if !r.policy.document().sections[networkSection].set {
+		if !r.policy.content().network.set {
 			return "network: {allow: [" + strconv.Quote(s) + "]}"
 		}
 		return "network.allow: [" + strconv.Quote(s) + "]"

@@ -1,0 +1,93 @@
+package policy
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/document"
+)
+
+// The defaults of approvals.
+const (
+	DefaultApprovers       = 1
+	DefaultApprovalTimeout = 10 * time.Minute
+	DefaultApprovalExpires = time.Hour
+)
+
+// Terms is what a chain says of approvals, frozen plans, revocation and
+// violations: what concerns how calls are gated, and not which are allowed.
+type Terms struct {
+	Approvers       int           // approvals.approvers: different people who must say yes
+	ApprovalTimeout time.Duration // approvals.timeout: how long a question waits for its answer
+	ApprovalExpires time.Duration // approvals.expires: how long a yes may be used
+	Session         bool          // approvals.session: a yes may hold for a session, not only for one call
+	PlanRequired    bool          // frozen_plan.required: every run needs a frozen plan
+	FinishRevoked   bool          // on_revoke: calls that run when the grant is revoked may come to their end
+
+	responses [numViolations]Response
+}
+
+// Response is what is done about a kind of violation.
+func (t Terms) Response(v Violation) Response {
+	if v >= numViolations {
+		return RevokeGrant // nobody knows how bad it is
+	}
+	return t.responses[v]
+}
+
+// Stops reports whether any violation pauses or revokes the grant.
+func (t Terms) Stops() bool {
+	return slices.ContainsFunc(t.responses[:], func(r Response) bool { return r >= PauseGrant })
+}
+
+// approvalSettings is the section approvals.
+type approvalSettings struct {
+	approvers        int
+	timeout, expires time.Duration
+	session          *bool
+}
+
+func (s *approvalSettings) setting() setting {
+	session := value("session", func(p *parser) document.Field { return optional(p, &s.session, p.Bool) }, func() string {
+		if s.session == nil {
+			return ""
+		}
+		return strconv.FormatBool(*s.session)
+	})
+	return mapping("approvals", count("approvers", &s.approvers, 1), duration("timeout", &s.timeout), duration("expires", &s.expires), session)
+}
+
+// Terms gives the chain's effective terms: of each what is strictest.
+func (c Chain) Terms() Terms {
+	t := Terms{Session: true}
+	finish, cancel := false, false
+	for _, r := range c {
+		if r == nil || r.policy == nil {
+			t.Session, cancel = false, true
+			continue
+		}
+		d := r.policy.content()
+		t.Approvers = max(t.Approvers, d.approvals.approvers)
+		least(&t.ApprovalTimeout, d.approvals.timeout)
+		least(&t.ApprovalExpires, d.approvals.expires)
+		t.Session = t.Session && (d.approvals.session == nil || *d.approvals.session)
+		t.PlanRequired = t.PlanRequired || d.frozenPlan.required
+		finish = finish || d.onRevoke == "finish"
+		cancel = cancel || d.onRevoke == "cancel" || d.onRevoke == "" && !d.inherit
+		for v, name := range d.violations {
+			if i := slices.Index(responseNames[:], name); i > int(t.responses[v]) {
+				t.responses[v] = Response(i)
+			}
+		}
+	}
+	t.FinishRevoked = finish && !cancel
+	t.Approvers = max(t.Approvers, DefaultApprovers)
+	if t.ApprovalTimeout == 0 {
+		t.ApprovalTimeout = DefaultApprovalTimeout
+	}
+	if t.ApprovalExpires == 0 {
+		t.ApprovalExpires = DefaultApprovalExpires
+	}
+	return t
+}

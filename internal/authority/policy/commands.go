@@ -1,0 +1,135 @@
+package policy
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/remitrun/remit/internal/authority/policy/command"
+	"github.com/remitrun/remit/internal/base/document"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// commandSettings is the section commands.
+type commandSettings struct {
+	section
+
+	env, path               []string
+	envPos                  []fault.Pos
+	timeout, cpu            time.Duration
+	maxOutput, memory, disk int64
+	processes, openFiles    int
+}
+
+func (s *commandSettings) setting() setting {
+	return s.section.setting("commands", commandSection,
+		variables("env", &s.env, &s.envPos), words("path", &s.path, checkFolder), duration("timeout", &s.timeout),
+		size("max_output", &s.maxOutput), size("memory", &s.memory), count("processes", &s.processes, 1),
+		duration("cpu", &s.cpu), count("files", &s.openFiles, 16), size("disk", &s.disk))
+}
+
+// variables makes a setting of names of environment variables with their
+// positions.
+func variables(key string, into *[]string, pos *[]fault.Pos) setting {
+	s := words(key, into, checkEnv)
+	read := s.read
+	s.read = func(p *parser) document.Field {
+		return func(n *document.Node, path string) {
+			read(p)(n, path)
+			for _, item := range n.Items {
+				*pos = append(*pos, p.Pos(item))
+			}
+		}
+	}
+	return s
+}
+
+var envPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func checkEnv(s string) error {
+	if !envPattern.MatchString(s) {
+		return fmt.Errorf("%q is not a valid name of an environment variable", s)
+	}
+	return nil
+}
+
+func checkFolder(s string) error {
+	rest, home := strings.CutPrefix(s, "~/")
+	if home {
+		rest = "/" + rest
+	}
+	if !strings.HasPrefix(rest, "/") || path.Clean(rest) != rest || strings.ContainsAny(rest, ":\x00") {
+		return fmt.Errorf("%q is not a valid folder of a PATH: write an absolute path, or one that begins with ~/, without a colon, ., .. or a slash at the end", s)
+	}
+	return nil
+}
+
+// commandPattern is an entry of commands.
+type commandPattern struct {
+	text string
+	cmd  *command.Pattern
+	deny bool
+}
+
+func parseCommandPattern(text string, e Effect) (pattern, error) {
+	cmd, err := command.ParsePattern(text)
+	if err != nil {
+		return nil, err
+	}
+	return &commandPattern{text, cmd, e == Deny}, nil
+}
+
+func (p *commandPattern) String() string { return p.text }
+
+func (p *commandPattern) print(w *printer, in int) { w.line(in, "- %s", quote(p.text)) }
+
+func (p *commandPattern) bind(r *Rules, e Effect) (pattern, error) {
+	return &commandPattern{p.text, p.cmd.Bind(r.env.Workspace), e == Deny}, nil
+}
+
+func (p *commandPattern) match(a *tool.Action, trustedPath []string) bool {
+	if p.deny {
+		return p.cmd.MatchDeny(a, trustedPath)
+	}
+	return p.cmd.Match(a, trustedPath)
+}
+
+func (p *commandPattern) includes(_ *Rules, other pattern) bool {
+	o, ok := other.(*commandPattern)
+	return ok && (o.text == p.text || p.cmd.Includes(o.cmd))
+}
+
+func (p *commandPattern) disjoint(other pattern) bool {
+	o, ok := other.(*commandPattern)
+	return ok && p.cmd.Apart(o.cmd)
+}
+
+// bindPath resolves commands.path.
+func (r *Rules) bindPath(d *content) fault.List {
+	var errs fault.List
+	r.path = slices.Clone(r.env.Path)
+	for i, dir := range d.commands.path {
+		field := fmt.Sprintf("commands.path[%d]", i)
+		if rest, ok := strings.CutPrefix(dir, "~/"); ok {
+			if r.env.Home == "" {
+				errs = append(errs, fault.New(fault.PolicyInvalid, "%q: there is no home folder", dir).In(field))
+				continue
+			}
+			dir = path.Join(r.env.Home, rest)
+		}
+		if dir == r.env.Workspace || strings.HasPrefix(dir, strings.TrimSuffix(r.env.Workspace, "/")+"/") {
+			errs = append(errs, fault.New(fault.PolicyInvalid, "%q is in the workspace, whose files are never trusted commands", dir).
+				At(fault.Pos{File: r.policy.file}).In(field))
+			continue
+		}
+		r.added = append(r.added, dir)
+		if !slices.Contains(r.path, dir) {
+			r.path = append(r.path, dir)
+		}
+	}
+	return errs
+}

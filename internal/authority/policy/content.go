@@ -1,0 +1,98 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/remitrun/remit/internal/authority/policy/glob"
+)
+
+// content is a parsed policy document: what it says, checked, with nothing bound
+// to an environment.
+type content struct {
+	name    string
+	inherit bool // rest: inherit
+	roles   []role
+
+	files    fileSettings
+	network  networkSettings
+	commands commandSettings
+	tools    toolSettings
+	models   modelSettings
+	api      apiSettings
+	secrets  secretSettings
+
+	agents      agentSettings
+	limits      limitSettings
+	sideEffects sideEffectSettings
+	approvals   approvalSettings
+	frozenPlan  frozenPlanSettings
+	delegate    *delegation
+	onRevoke    string // "", "finish" or "cancel"
+	violations  [numViolations]string
+	durability  string // ledger.durability: "", "power" or "process"
+	isolation   isolationSettings
+	mcp         mcpSettings
+}
+
+// role is the further policy of the principals that a pattern names.
+type role struct {
+	pattern string
+	name    *glob.Text
+	policy  *Policy
+}
+
+// settings are the keys that a policy and its roles share, in the order in which
+// they print.
+func (d *content) settings() []setting {
+	return slices.Concat([]setting{
+		d.files.setting(),
+		d.network.setting(),
+		d.commands.setting(),
+		d.tools.setting(),
+		d.models.setting(),
+		d.api.setting(),
+		d.secrets.setting(),
+		d.agents.setting(),
+		d.limits.setting(),
+		d.sideEffects.setting(),
+		d.approvals.setting(),
+		d.frozenPlan.setting(),
+		delegate(&d.delegate),
+		choice("on_revoke", &d.onRevoke, "finish", "cancel"),
+		violations(&d.violations),
+		mapping("ledger", choice("durability", &d.durability, "power", "process")),
+	}, d.isolation.settings(), []setting{
+		d.mcp.setting(),
+		rest(&d.inherit),
+	})
+}
+
+// section gives one of the sections that hold lists.
+func (d *content) section(id sectionID) *section {
+	switch id {
+	case readSection:
+		return &d.files.read
+	case writeSection:
+		return &d.files.write
+	case networkSection:
+		return &d.network.section
+	case commandSection:
+		return &d.commands.section
+	case toolSection:
+		return &d.tools.section
+	case modelSection:
+		return &d.models.section
+	case apiSection:
+		return &d.api.section
+	}
+	return &section{}
+}
+
+var emptyContent = &content{name: "empty"}
+
+func (p *Policy) content() *content {
+	if p == nil || p.doc == nil {
+		return emptyContent
+	}
+	return p.doc
+}

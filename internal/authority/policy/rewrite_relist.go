@@ -1,0 +1,224 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// Relist gives a policy with the lists of src, a document that holds nothing
+// but lists, and with everything else as the chain has it: the deny entries of
+// every link, the limits and the modes. Entries of tools.ask are kept for the
+// tools of asked, which a person was asked about; for the other tools of used
+// they become entries of deny. It has no roles and does not say rest: inherit.
+//
+// Errors have the code PolicyInvalid: src cannot be read, or links say
+// something that one document cannot say for all of them.
+func (c Chain) Relist(name string, src []byte, used, asked []tool.ID) (*Policy, error) {
+	p, err := Parse(name, src)
+	if err != nil || len(c) == 0 {
+		return p, err
+	}
+	if slices.ContainsFunc(c, func(r *Rules) bool { return r == nil || r.policy == nil }) {
+		return nil, fault.New(fault.PolicyInvalid, "a policy of the chain is missing")
+	}
+	d := *c[0].policy.content()
+	d.name, d.inherit, d.roles = p.doc.name, false, nil
+	for id := noSection + 1; id < numSections; id++ {
+		*d.section(id) = *p.doc.section(id)
+	}
+	for _, r := range c[1:] {
+		if key := uncombined(&d, r.policy.content()); key != "" {
+			return nil, fault.New(fault.PolicyInvalid, "the policies of the chain cannot be written as one: %q also has the section %s",
+				r.policy.Name(), key)
+		}
+	}
+	c.carryDenied(&d)
+	for _, id := range used {
+		if err := c.carryAsked(&d, id, slices.Contains(asked, id)); err != nil {
+			return nil, err
+		}
+	}
+	c.carryModes(&d)
+	c.carryLimits(&d)
+	return Parse(name, (&Policy{doc: &d}).Print())
+}
+
+// carryDenied adds the chain's deny entries.
+func (c Chain) carryDenied(d *content) {
+	for id := noSection + 1; id < numSections; id++ {
+		s := d.section(id)
+		if !s.set {
+			continue
+		}
+		for _, r := range c {
+			from := r.policy.content().section(id).lists[Deny]
+			for i := range from {
+				s.add(Deny, from[i])
+			}
+		}
+	}
+}
+
+// carryAsked adds what the chain asks about one tool. An entry of ask lets a
+// tool through by itself, so where one link asks, the others must not constrain
+// the tool: nothing but the asking would be left of that.
+func (c Chain) carryAsked(d *content, id tool.ID, asked bool) error {
+	for i, r := range c {
+		from := r.policy.content().tools.lists[Ask]
+		for k := range from {
+			if !from[k].tool().matchName(id) {
+				continue
+			}
+			one := *from[k].tool()
+			one.text = string(id)
+			en := entry{from[k].pos, &one}
+			if !asked && !one.args.hasWithin() {
+				d.tools.add(Deny, en)
+				continue
+			}
+			if o := c.constraining(id, i); o != nil {
+				return fault.New(fault.PolicyInvalid, "the policies of the chain cannot be written as one: %q asks about %s, and %q constrains its arguments or does not allow it",
+					r.policy.Name(), id, o.policy.Name())
+			}
+			if o := c.acting(id); o != "" {
+				return fault.New(fault.PolicyInvalid, "the policies cannot be written as one: %q asks about %s, and the entry %q makes actions of its arguments",
+					r.policy.Name(), id, o)
+			}
+			d.tools.add(Ask, en)
+		}
+	}
+	return nil
+}
+
+// acting gives an entry that makes actions of a tool's arguments, "" if there
+// is none.
+func (c Chain) acting(id tool.ID) string {
+	for _, r := range c {
+		for e := Ask; e <= Allow; e++ {
+			list := r.policy.content().tools.lists[e]
+			for i := range list {
+				if p := list[i].tool(); p.args.hasWithin() && p.matchName(id) {
+					return p.text
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// constraining gives a link but the one at skip that does not let every call of
+// a tool through, deny entries apart.
+func (c Chain) constraining(id tool.ID, skip int) *Rules {
+	for i, r := range c {
+		s := &r.policy.content().tools
+		if i == skip || r.sections[toolSection].inherits {
+			continue
+		}
+		plain := func(en entry) bool { return en.tool().args == nil && en.tool().matchName(id) }
+		if !slices.ContainsFunc(s.lists[Allow], plain) && !slices.ContainsFunc(s.lists[Ask], plain) {
+			return r
+		}
+	}
+	return nil
+}
+
+// hasWithin reports whether a constraint makes an action of an argument, which
+// an entry of deny cannot.
+func (a *arguments) hasWithin() bool {
+	return a != nil && slices.ContainsFunc(a.list, func(a argument) bool {
+		for c := a.rule; c != nil; c = c.each {
+			if c.within != noSection {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// carryModes sets the modes to the strictest of the chain.
+func (c Chain) carryModes(d *content) {
+	d.isolation = isolationSettings{}
+	if c.StandardSystem() {
+		d.isolation.system = "standard"
+	}
+	if least := c.Isolation(); least != FullIsolation {
+		d.isolation.least = least.String()
+	}
+	if c.SessionTier() {
+		d.isolation.tier = "session"
+	}
+	d.mcp = c.MCP().settings()
+	d.network.inspect, d.durability = false, ""
+	d.tools.askFromRisk, d.tools.denyFromRisk, d.tools.adminFromRisk, d.tools.planFromRisk = nil, nil, nil, nil
+	for _, r := range c {
+		o := r.policy.content()
+		d.network.inspect = d.network.inspect || o.network.inspect
+		if o.durability == "power" || d.durability == "" {
+			d.durability = o.durability
+		}
+		stricter(&d.tools.askFromRisk, o.tools.askFromRisk)
+		stricter(&d.tools.denyFromRisk, o.tools.denyFromRisk)
+		stricter(&d.tools.adminFromRisk, o.tools.adminFromRisk)
+		stricter(&d.tools.planFromRisk, o.tools.planFromRisk)
+	}
+}
+
+// stricter keeps the gate that begins at the lower risk.
+func stricter(into **riskGate, g *riskGate) {
+	if g != nil && (*into == nil || g.risk < (*into).risk) {
+		*into = g
+	}
+}
+
+// carryLimits sets the limits to the smallest of the chain.
+func (c Chain) carryLimits(d *content) {
+	l := c.Limits()
+	d.files.readMax, d.files.writeMax, d.files.hold = l.ReadBytes, l.WriteBytes, l.Hold
+	d.network.maxBytes, d.network.timeout, d.network.bandwidth, d.network.totalBytes = l.ResponseBytes, l.RequestTimeout, l.Bandwidth, l.TotalBytes
+	m := &d.commands
+	m.timeout, m.maxOutput, m.memory, m.processes = l.CommandTimeout, l.OutputBytes, l.Memory, l.Processes
+	m.openFiles, m.cpu, m.disk, m.env = l.OpenFiles, l.CPU, l.Disk, l.Env
+	m.path = slices.DeleteFunc(slices.Clone(l.Path), func(dir string) bool { return slices.Contains(c[0].env.Path, dir) })
+	if len(m.path) == 0 {
+		m.path = nil
+	}
+	d.models.tokens, d.agents = l.Tokens, agentSettings{l.Spawn, l.Depth}
+	d.limits = limitSettings{calls: l.Calls, callsPerTool: l.CallsPerTool, time: l.Time, bytesIn: l.BytesIn, bytesOut: l.BytesOut, money: l.Money}
+	for _, r := range c {
+		for _, t := range r.policy.content().limits.perTool {
+			d.limits.lowerTool(t)
+		}
+	}
+}
+
+// lowerTool adds a limit of calls, or lowers the one of the same pattern.
+func (s *limitSettings) lowerTool(t toolCount) {
+	for i := range s.perTool {
+		if s.perTool[i].pattern == t.pattern {
+			s.perTool[i].calls = min(s.perTool[i].calls, t.calls)
+			return
+		}
+	}
+	s.perTool = append(s.perTool, t)
+}
+
+// combined are the sections that Relist combines.
+var combined = []string{"files", "network", "commands", "tools", "models", "api", "agents", "limits", "ledger",
+	"system", "isolation", "sandbox", "mcp", "rest"}
+
+// uncombined names a section that Relist cannot combine and that other sets to
+// something else than first; "" if there is none.
+func uncombined(first, other *content) string {
+	was := first.settings()
+	for i, s := range other.settings() {
+		var a, b printer
+		was[i].print(&a, 0)
+		s.print(&b, 0)
+		if !slices.Contains(combined, s.key) && b.b.Len() > 0 && b.b.String() != a.b.String() {
+			return s.key
+		}
+	}
+	return ""
+}
