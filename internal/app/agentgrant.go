@@ -16,31 +16,26 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// agentHouse makes the grants and runs of agents' sessions.
-type agentHouse struct {
+// sessionGrants makes the grants of agents' sessions.
+type sessionGrants struct {
 	app *App
 	q   AgentsRequest
 }
 
-var _ agent.House = (*agentHouse)(nil)
+var _ agent.GrantSource = (*sessionGrants)(nil)
 
-// descent is what the house keeps with a grant, for those that derive from it.
-type descent struct {
-	hands []int // the nodes at which it was handed on
-}
-
-// Grant implements agent.House. A session's grant is what its caller holds, or the
+// Grant implements agent.GrantSource. A session's grant is what its caller holds, or the
 // policies that hold here, narrowed by the roles that they have for the agent and
 // by the agent's own policy; a sub-agent's is its parent's, narrowed in the same
 // way and handed on.
-func (h *agentHouse) Grant(ctx context.Context, q agent.GrantRequest) (agent.Granted, error) {
+func (h *sessionGrants) Grant(ctx context.Context, q agent.GrantRequest) (agent.Granted, error) {
 	if q.Workspace == "" {
 		q.Workspace = h.q.Workspace
 	}
 	if q.Parent != nil {
 		return h.child(ctx, q)
 	}
-	base, d, err := h.base(ctx, q)
+	base, err := h.base(ctx, q)
 	if err != nil {
 		return agent.Granted{}, err
 	}
@@ -51,7 +46,7 @@ func (h *agentHouse) Grant(ctx context.Context, q agent.GrantRequest) (agent.Gra
 	if !base.Grant.Kept() { // nobody else counts what its policies limit
 		terms.Budgets = grant.BudgetsOf(slices.Concat(base.Grant.Chain(), terms.Policies)...)
 	}
-	out.Grant, out.House = base.Grant.Derive(terms), d
+	out.Grant, out.Handovers = base.Grant.Derive(terms), base.Handovers
 	auth, _, err := h.app.granted(ctx)
 	if err != nil {
 		return agent.Granted{}, err
@@ -63,24 +58,24 @@ func (h *agentHouse) Grant(ctx context.Context, q agent.GrantRequest) (agent.Gra
 }
 
 // base is the authority that a session's derives from, as it is now.
-func (h *agentHouse) base(ctx context.Context, q agent.GrantRequest) (agent.Granted, descent, error) {
+func (h *sessionGrants) base(ctx context.Context, q agent.GrantRequest) (agent.Granted, error) {
 	out := agent.Granted{Workspace: q.Workspace}
 	if q.By.Token == "" {
 		if q.Under != "" {
-			return out, descent{}, fault.New(fault.GrantHolder, "the session was begun under the grant %s, which is needed to go on", q.Under).
+			return out, fault.New(fault.GrantHolder, "the session was begun under the grant %s, which is needed to go on", q.Under).
 				WithHint("present that grant, or one that derives from it")
 		}
 		ps, err := h.policies(q.Workspace)
 		if err != nil {
-			return out, descent{}, err
+			return out, err
 		}
 		if out.Grant, out.Sources, err = h.app.grant(ps, q.Workspace); err != nil {
-			return out, descent{}, err
+			return out, err
 		}
 		for i := range out.Sources {
 			out.Sources[i].Holders = []string{out.Grant.Holder()}
 		}
-		return out, descent{}, nil
+		return out, nil
 	}
 	var narrower []*policy.Policy
 	switch {
@@ -89,40 +84,39 @@ func (h *agentHouse) base(ctx context.Context, q agent.GrantRequest) (agent.Gran
 	case h.q.Policy != "":
 		p, err := ReadPolicy(h.q.Policy)
 		if err != nil {
-			return out, descent{}, err
+			return out, err
 		}
 		narrower = append(narrower, p)
 	}
 	var err error
 	if out.Grant, out.Sources, _, err = h.app.under(ctx, Presented{Token: q.By.Token}, q.Workspace, narrower...); err != nil {
-		return out, descent{}, err
+		return out, err
 	}
 	c, err := h.app.authentic(q.By.Token)
 	if err != nil {
-		return out, descent{}, err
+		return out, err
 	}
-	var d descent
 	for i := 1; i < len(c.Links()); i++ {
 		if c.Handed(i) {
-			d.hands = append(d.hands, i)
+			out.Handovers = append(out.Handovers, i)
 		}
 	}
 	if out.Under = c.Leaf().String(); q.Under == "" && !q.New {
-		return out, d, fault.New(fault.GrantHolder, "the session was begun under the policies of this place, not under a grant").
+		return out, fault.New(fault.GrantHolder, "the session was begun under the policies of this place, not under a grant").
 			WithHint("go on with it without one")
 	}
 	if q.Under != "" {
 		out.Under = q.Under
 		if !slices.ContainsFunc(out.Grant.Nodes(), func(n grant.Node) bool { return n.ID.String() == q.Under }) {
-			return out, d, fault.New(fault.GrantHolder, "the session was begun under the grant %s, from which the one presented does not derive", q.Under).
+			return out, fault.New(fault.GrantHolder, "the session was begun under the grant %s, from which the one presented does not derive", q.Under).
 				WithHint("present that grant, or one that derives from it")
 		}
 	}
-	return out, d, nil
+	return out, nil
 }
 
 // policies are those that hold where no grant is presented.
-func (h *agentHouse) policies(workspace string) ([]*policy.Policy, error) {
+func (h *sessionGrants) policies(workspace string) ([]*policy.Policy, error) {
 	if h.q.Root != nil {
 		return h.app.bounded(h.q.Root)
 	}
@@ -146,7 +140,7 @@ const noAPI = "version: 1\nname: sessions\nrest: inherit\napi: {}\n"
 
 // narrow gives what a session adds to the grant that its own derives from: the
 // roles that each policy has for the agent, the agent's policy, and its parent's.
-func (h *agentHouse) narrow(base agent.Granted, q agent.GrantRequest) (agent.Granted, grant.Terms, error) {
+func (h *sessionGrants) narrow(base agent.Granted, q agent.GrantRequest) (agent.Granted, grant.Terms, error) {
 	out := agent.Granted{Under: base.Under, Workspace: base.Workspace, Sources: slices.Clip(base.Sources)}
 	terms := grant.Terms{ID: q.ID, Holder: holderOf(q.Agent), Kept: true}
 	env := h.app.Home.Env(q.Workspace)
@@ -196,7 +190,7 @@ func (h *agentHouse) narrow(base agent.Granted, q agent.GrantRequest) (agent.Gra
 }
 
 // child hands a session's grant on to a sub-agent, as far as its policies let it.
-func (h *agentHouse) child(ctx context.Context, q agent.GrantRequest) (agent.Granted, error) {
+func (h *sessionGrants) child(ctx context.Context, q agent.GrantRequest) (agent.Granted, error) {
 	parent := *q.Parent
 	q.Workspace = parent.Workspace
 	out, terms, err := h.narrow(parent, q)
@@ -209,9 +203,7 @@ func (h *agentHouse) child(ctx context.Context, q agent.GrantRequest) (agent.Gra
 		return out, err
 	}
 	out.Grant = handle.Grant()
-	up, _ := parent.House.(descent)
-	d := descent{hands: append(slices.Clip(up.hands), len(out.Grant.Nodes())-1)}
-	out.House = d
+	out.Handovers = append(slices.Clip(parent.Handovers), len(out.Grant.Nodes())-1)
 	auth, st, err := h.app.granted(ctx)
 	if err != nil {
 		return out, err
@@ -221,7 +213,7 @@ func (h *agentHouse) child(ctx context.Context, q agent.GrantRequest) (agent.Gra
 		r := recordOf(out, terms, len(parent.Sources), q)
 		rec = &r
 	}
-	if err := auth.HandOn(ctx, out.Grant, d.hands, rec); err != nil {
+	if err := auth.HandOn(ctx, out.Grant, out.Handovers, rec); err != nil {
 		return out, joinErrors(err, h.app.forged(ctx, st, err))
 	}
 	return out, nil
@@ -255,8 +247,8 @@ func recordOf(g agent.Granted, t grant.Terms, inherited int, q agent.GrantReques
 	return rec
 }
 
-// Revoke implements agent.House.
-func (h *agentHouse) Revoke(ctx context.Context, id uuid.UUID, by, why string) error {
+// Revoke implements agent.GrantSource.
+func (h *sessionGrants) Revoke(ctx context.Context, id uuid.UUID, by, why string) error {
 	auth, _, err := h.app.granted(ctx)
 	if err != nil {
 		return err

@@ -25,14 +25,22 @@ type agentRun struct {
 	tools   runner.Catalog
 }
 
-// Begin implements agent.House.
-func (h *agentHouse) Begin(ctx context.Context, q agent.RunRequest) (agent.Run, error) {
+// sessionRuns starts the runs of agents' sessions.
+type sessionRuns struct {
+	app *App
+	q   AgentsRequest
+}
+
+var _ agent.RunStarter = (*sessionRuns)(nil)
+
+// Begin implements agent.RunStarter.
+func (h *sessionRuns) Begin(ctx context.Context, q agent.RunRequest) (agent.Run, error) {
 	tools, err := overlay(q.Tools, following{h.app})
 	if err != nil {
 		return nil, err
 	}
 	s, err := h.app.Begin(ctx, RunRequest{
-		Name: q.Name, Workspace: q.Granted.Workspace, asker: &sessionDesk{app: h.app, waits: q.Waits, here: h.q.Here},
+		Name: q.Name, Workspace: q.Granted.Workspace, asker: &sessionDesk{app: h.app, asking: q.Asking, here: h.q.Here},
 		agent:   &agentRun{session: q.Session, inputs: q.Inputs, granted: q.Granted, tools: tools},
 		Observe: h.q.Observe,
 	})
@@ -94,9 +102,9 @@ func (r *sessionRun) End(ctx context.Context) error {
 // sessionDesk puts the questions of a session's calls: it waits for whoever may
 // answer, and has the session show that it does.
 type sessionDesk struct {
-	app   *App
-	waits func(question string, c runner.Call) func()
-	here  func(ctx context.Context, c approval.Case) (store.Vote, error) // nil: nobody is here
+	app    *App
+	asking func(question string, c runner.Call) (answered func())
+	here   func(ctx context.Context, c approval.Case) (store.Vote, error) // nil: nobody is here
 }
 
 // Ask implements runner.Asker.
@@ -107,7 +115,7 @@ func (d *sessionDesk) Ask(ctx context.Context, q runner.Question) (runner.Answer
 	notify := func(ctx context.Context, c approval.Case) (store.Vote, error) {
 		mu.Lock()
 		if !answered && over == nil {
-			over = d.waits(c.Question.ID.String(), q.Call)
+			over = d.asking(c.Question.ID.String(), q.Call)
 		}
 		mu.Unlock()
 		if d.here != nil {

@@ -61,7 +61,7 @@ func (a *App) agents(q AgentsRequest) (*agent.Service, error) {
 	}
 	quota := quotaOf(a.Home.Settings.Sessions)
 	return agent.New(agent.Options{
-		Record: st, House: &agentHouse{app: a, q: q}, Capabilities: q.Capabilities, Models: q.Models,
+		Record: st, Grants: &sessionGrants{app: a, q: q}, Runs: &sessionRuns{app: a, q: q}, Capabilities: q.Capabilities, Models: q.Models,
 		Chat: func(c agent.ChatRequest) runner.Tool { return a.chatTool(q.Models, c) }, Lookup: tools.Lookup, Match: a.matchTools,
 		Files: filesOfSessions(st, quota), Quota: quota, Secret: a.holdsSecret,
 	}), nil

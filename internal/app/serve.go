@@ -125,9 +125,9 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config) (s *
 	mcp, endMCP := a.gateway(MCPRequest{Workspace: q.Workspace, enter: g.EnterMCP}).Mount(ctx)
 	parts := &served{app: a, workspace: q.Workspace, observe: w.notice, capabilities: reg}
 	s, err = httpapi.New(httpapi.Options{
-		Version: a.Home.Version, Gate: g, Lineage: g, Agents: agents, Capabilities: parts, Tools: parts, Runs: parts, Grants: parts, Approvals: parts,
+		Version: a.Home.Version, Gate: g, Lineage: g, Agents: agents, Sessions: agents, Conversations: agents, Turns: agents, Files: agents, Capabilities: parts, Tools: parts, Runs: parts, Grants: parts, Approvals: parts,
 		Audit: parts, Policies: parts, Requests: parts, Ready: a.ready, MCP: mcp, Hosts: q.Hosts, TLS: conf, Log: func(e httpapi.Entry) { logRequest(log, e) },
-		Hide: a.hidden(), Errors: slog.New(slog.DiscardHandler), Metrics: w.metrics, Tracer: w.tracer, Turns: w.turns, Limits: q.Limits,
+		Hide: a.hidden(), Errors: slog.New(slog.DiscardHandler), Metrics: w.metrics, Tracer: w.tracer, Spans: w.turns, Limits: q.Limits,
 		Interrupt: func(ctx context.Context) { _ = agents.Close(ctx) }, // said again below
 	})
 	end = func() {

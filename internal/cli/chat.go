@@ -68,7 +68,7 @@ type dialog struct {
 	s       *session
 	lines   *lines
 	show    *screen
-	agents  agent.API // nil: there are only slash commands
+	agents  *agent.Service // nil: there are only slash commands
 	by      agent.Caller
 	id      string // of the session; "": none was begun
 	failed  int    // the exit status of the first line that failed

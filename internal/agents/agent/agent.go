@@ -1,12 +1,16 @@
-// Package agent runs agents: it keeps agents and their sessions, and carries out
-// the loop of a session's turn: ask the model, make the tool calls that it wants,
-// give it their results, until it is done. Models and tools are called through
-// the runner alone, so that every call is decided, budgeted and recorded. Start
-// at [Service]; then read service.go, turn.go and loop.go in this order.
+// Package agent keeps agents and their sessions, and carries out the turns of a
+// session: it asks the model, makes the tool calls that the model wants, gives it their
+// results, and goes on until the model is done. Models and tools are called through the
+// runner alone, so that every call is decided, budgeted and recorded.
+//
+// Start at [Service]. A session belongs to one goroutine (session.go), which moves
+// through the phases of a table (table.go). A turn has another one while it lasts
+// (turn.go), and carries out a loop of steps (loop.go). Between processes, a lease says
+// who may work on a session (lease.go). What is decided and what runs comes from
+// outside: a [GrantSource] and a [RunStarter].
 package agent
 
 import (
-	"context"
 	"encoding/json"
 	"time"
 
@@ -46,20 +50,6 @@ type Limits struct {
 	Output    int   `json:"output,omitempty"`     // bytes of a tool's output that the model is shown at once
 	Context   int64 `json:"context,omitempty"`    // tokens at which the conversation is compacted
 }
-
-// State says what a session is doing.
-type State string
-
-// The states of a session.
-const (
-	Idle      State = "idle"      // it waits for a message
-	Working   State = "working"   // a turn is under way
-	Waiting   State = "waiting"   // a turn waits for a person's approval
-	Paused    State = "paused"    // a turn is held until Resume
-	Failed    State = "failed"    // the last turn ended with an error; a message goes on
-	Cancelled State = "cancelled" // the last turn was cancelled; a message goes on
-	Ended     State = "ended"     // it takes no more messages
-)
 
 // Session is a conversation with an agent, as it is kept.
 type Session struct {
@@ -161,44 +151,6 @@ type Turn struct {
 type Caller struct {
 	Name  string // "user:ann"
 	Token string // the grant, as text; "": the policies that hold here
-}
-
-// API is what surfaces use of a Service.
-type API interface {
-	CreateAgent(ctx context.Context, by Caller, a Agent) (Agent, error)
-	// UpdateAgent changes an agent; ifVersion 0 changes it whatever its version is.
-	UpdateAgent(ctx context.Context, by Caller, id string, ifVersion int, change func(*Agent) error) (Agent, error)
-	Agent(ctx context.Context, id string) (Agent, error)
-	Agents(ctx context.Context, before uuid.UUID, limit int) ([]Agent, error)
-	DeleteAgent(ctx context.Context, by Caller, id string) error
-
-	CreateSession(ctx context.Context, by Caller, agent, title string) (Session, error)
-	Session(ctx context.Context, id string) (Session, error)
-	Sessions(ctx context.Context, agent string, before uuid.UUID, limit int) ([]Session, error)
-	DeleteSession(ctx context.Context, by Caller, id string) error // stops it, and ends it for good
-	// Fork makes a session that begins with another's conversation up to a message.
-	Fork(ctx context.Context, by Caller, id string, upTo int) (Session, error)
-
-	// Send adds a message and carries out the turn; on is told of what happens and
-	// may be nil. It ends with ctx.
-	Send(ctx context.Context, by Caller, id, text string, on func(Event)) (Turn, error)
-	// Start is Send that returns once the message is kept; the turn goes on.
-	Start(ctx context.Context, by Caller, id, text string) (Message, error)
-	Messages(ctx context.Context, id string, from, limit int) ([]Message, error)
-	// Events tells of what happens in a session, beginning after the event with the
-	// ID last (what a client saw last; "": from now on), until ctx ends. Events are
-	// dropped for no one: what was missed is told from the record first; pieces of
-	// text that are past are told as the message that they became.
-	Events(ctx context.Context, id, last string, on func(Event) error) error
-
-	Cancel(ctx context.Context, by Caller, id string) (Session, error) // the turn that is under way
-	Pause(ctx context.Context, by Caller, id string) (Session, error)  // before the next step
-	Resume(ctx context.Context, by Caller, id string) (Session, error) // a paused, waiting or interrupted turn
-
-	Files(ctx context.Context, id string) ([]FileInfo, error)
-	ReadFile(ctx context.Context, id, path string) ([]byte, FileInfo, error)
-	WriteFile(ctx context.Context, by Caller, id, path string, content []byte, ifVersion int) (FileInfo, error)
-	DeleteFile(ctx context.Context, by Caller, id, path string, recursive bool) error
 }
 
 // FileInfo is a file of a session, as clients see it.

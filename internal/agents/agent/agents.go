@@ -64,7 +64,7 @@ func (s *Service) Check(a Agent) error {
 	if err := errs.Err(); err != nil {
 		return err
 	}
-	if err := s.told("system_prompt", a.SystemPrompt, a.Name, a.Policy); err != nil {
+	if err := s.checkSecrets("system_prompt", a.SystemPrompt, a.Name, a.Policy); err != nil {
 		return err
 	}
 	_, err := s.resolve(a, capability.Session{Match: s.o.Match})

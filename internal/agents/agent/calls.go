@@ -189,14 +189,14 @@ func (l *loop) one(ctx context.Context, w *wanted) error {
 	r := resultOf(o, l.run.Chain(), l.set.limits.Output)
 	w.result = &r
 	ended := c
-	ended.Args, ended.Status, ended.Duration, ended.Error = nil, o.Status.String(), o.Duration, problem(o.Err)
+	ended.Args, ended.Status, ended.Duration, ended.Error = nil, o.Status.String(), o.Duration, problemOf(o.Err)
 	l.event(Event{Type: CallEnded, Call: &ended})
 	return nil
 }
 
 // progress passes on what a tool tells of how far it has come.
 func (l *loop) progress(ctx context.Context, c CallEvent) context.Context {
-	if l.tell == nil {
+	if l.publish == nil {
 		return ctx
 	}
 	c.Args = nil
@@ -245,9 +245,9 @@ func interrupted() *result {
 	return &result{status: tool.StatusInterrupted, err: err, text: errorText(tool.StatusInterrupted, err, nil)}
 }
 
-// abandon gives the open calls of a turn that does not go on their results:
+// abandonCalls gives the open calls of a turn that does not go on their results:
 // what the record has of them, and else that they were not made.
-func (l *loop) abandon(ctx context.Context) error {
+func (l *loop) abandonCalls(ctx context.Context) error {
 	number, open := l.conv.open()
 	if len(open) == 0 {
 		return nil

@@ -26,7 +26,7 @@ const maxChildren = 1000
 // children are the sub-agents of a session: sessions of their own, each under a
 // grant that the session's was handed on for. It implements [capability.Children].
 type children struct {
-	s      *Service
+	svc    *Service
 	parent uuid.UUID
 }
 
@@ -38,7 +38,7 @@ func (c *children) under(p permit.Permit) (*activation, error) {
 	if !p.Live() {
 		return nil, fault.New(fault.HandleRefused, "sub-agents belong to a call that is over")
 	}
-	act := c.s.active(c.parent)
+	act := c.svc.activation(c.parent)
 	if act == nil {
 		return nil, fault.New(fault.HandleRefused, "the session is not at work")
 	}
@@ -60,7 +60,7 @@ func (c *children) Spawn(ctx context.Context, p permit.Permit, q capability.Spaw
 	}
 	a := act.loop.set.agent
 	if q.Agent != "" {
-		if a, err = c.s.Agent(ctx, q.Agent); err != nil {
+		if a, err = c.svc.Agent(ctx, q.Agent); err != nil {
 			return capability.Child{}, err
 		}
 	}
@@ -71,12 +71,12 @@ func (c *children) Spawn(ctx context.Context, p permit.Permit, q capability.Spaw
 	if q.Pending {
 		d.Child.Task = q.Task
 	}
-	made, err := c.s.create(ctx, act.by, a, d, c.parent)
+	made, err := c.svc.create(ctx, act.by, a, d, c.parent)
 	if err != nil {
 		return capability.Child{}, err
 	}
 	if !q.Pending {
-		if _, err := c.s.Start(ctx, act.by, made.ID.String(), q.Task); err != nil {
+		if _, err := c.svc.Start(ctx, act.by, made.ID.String(), q.Task); err != nil {
 			return capability.Child{}, err
 		}
 	}
@@ -101,7 +101,7 @@ func (c *children) Send(ctx context.Context, p permit.Permit, child, text string
 	if err != nil {
 		return capability.Child{}, err
 	}
-	if _, err := c.s.Start(ctx, act.by, r.ID.String(), text); err != nil {
+	if _, err := c.svc.Start(ctx, act.by, r.ID.String(), text); err != nil {
 		return capability.Child{}, err
 	}
 	return c.one(ctx, r.ID)
@@ -120,10 +120,10 @@ func (c *children) Wait(ctx context.Context, p permit.Permit, names []string, mo
 	waiting, stop := context.WithTimeout(ctx, min(most, longestWait))
 	defer stop()
 	for _, r := range list {
-		if err := c.goOn(ctx, act, r.ID); err != nil {
+		if err := c.recover(ctx, act, r.ID); err != nil {
 			return nil, err
 		}
-		if err := c.s.Wait(waiting, r.ID.String()); waiting.Err() != nil && errors.Is(err, waiting.Err()) {
+		if err := c.svc.Wait(waiting, r.ID.String()); waiting.Err() != nil && errors.Is(err, waiting.Err()) {
 			break
 		}
 	}
@@ -142,17 +142,17 @@ func (c *children) Wait(ctx context.Context, p permit.Permit, names []string, mo
 // longestWait is how long one call waits: a call has a time, too.
 const longestWait = runner.DefaultTimeout - 10*time.Second
 
-// goOn resumes a sub-agent that was at work when Remit ended; none that a person
-// has cancelled, paused or ended since.
-func (c *children) goOn(ctx context.Context, act *activation, id uuid.UUID) error {
-	l := c.s.hold(id)
-	defer c.s.let(l)
-	if l.under() != nil {
+// recover continues the turn of a sub-agent that worked when Remit ended, but not of one
+// that a person has cancelled, paused or ended since.
+func (c *children) recover(ctx context.Context, act *activation, id uuid.UUID) error {
+	l := c.svc.acquire(id)
+	defer c.svc.release(l)
+	if l.currentTurn() != nil {
 		return nil
 	}
-	err := c.s.goOn(ctx, act.by, l, leftAtWork)
-	if err != nil && l.under() != nil {
-		return nil // a turn has just begun
+	err := c.svc.continueTurn(ctx, act.by, l, turnRecovered)
+	if err != nil && l.currentTurn() != nil {
+		return nil // a turn has just started
 	}
 	return err
 }
@@ -185,7 +185,7 @@ func (c *children) Stop(ctx context.Context, p permit.Permit, child string) (cap
 	if err != nil {
 		return capability.Child{}, err
 	}
-	if err := c.s.end(ctx, act.by, r, d, false); err != nil {
+	if err := c.svc.endSession(ctx, act.by, r, d, false); err != nil {
 		return capability.Child{}, err
 	}
 	return c.one(ctx, r.ID)
@@ -210,23 +210,23 @@ func (c *children) Delegate(ctx context.Context, p permit.Permit, child, narrowe
 	if narrower != "" && d.Child.Policy != "" {
 		return capability.Child{}, fault.New(fault.Conflict, "the sub-agent %q was spawned with a policy", child).WithHint("delegate without one: that policy holds")
 	}
-	a, err := c.s.agentOf(ctx, r.Agent)
+	a, err := c.svc.agentOf(ctx, r.Agent)
 	if err != nil {
 		return capability.Child{}, err
 	}
 	d.Child.Policy = cmp.Or(d.Child.Policy, narrower)
-	g, err := c.s.grant(ctx, r, d, a, act.by)
+	g, err := c.svc.grant(ctx, r, d, a, act.by)
 	if err != nil {
 		return capability.Child{}, err
 	}
 	task := d.Child.Task
 	d.Granted, d.Under, d.Workspace = true, g.Under, g.Workspace
 	d.Child.Pending, d.Child.Task = false, ""
-	if _, err := c.s.put(context.WithoutCancel(ctx), r, d, act.by.Name); err != nil {
+	if _, err := c.svc.save(context.WithoutCancel(ctx), r, d, act.by.Name); err != nil {
 		return capability.Child{}, err
 	}
 	if task != "" {
-		if _, err := c.s.Start(ctx, act.by, r.ID.String(), task); err != nil {
+		if _, err := c.svc.Start(ctx, act.by, r.ID.String(), task); err != nil {
 			return capability.Child{}, err
 		}
 	}
@@ -235,7 +235,7 @@ func (c *children) Delegate(ctx context.Context, p permit.Permit, child, narrowe
 
 // all gives the sub-agents of the session, oldest first.
 func (c *children) all(ctx context.Context) ([]store.SessionRecord, error) {
-	list, err := c.s.o.Record.Sessions(ctx, store.SessionFilter{Parent: c.parent, PageFilter: store.PageFilter{Limit: maxChildren}})
+	list, err := c.svc.o.Record.Sessions(ctx, store.SessionFilter{Parent: c.parent, PageFilter: store.PageFilter{Limit: maxChildren}})
 	list = slices.DeleteFunc(list, func(r store.SessionRecord) bool { return r.Deleted })
 	slices.Reverse(list)
 	return list, err
@@ -276,7 +276,7 @@ func (c *children) chosen(ctx context.Context, names []string) ([]store.SessionR
 
 // one is a sub-agent as its parent sees it.
 func (c *children) one(ctx context.Context, id uuid.UUID) (capability.Child, error) {
-	r, d, err := c.s.session(ctx, id.String())
+	r, d, err := c.svc.session(ctx, id.String())
 	if err != nil {
 		return capability.Child{}, err
 	}
@@ -284,7 +284,7 @@ func (c *children) one(ctx context.Context, id uuid.UUID) (capability.Child, err
 	if d.Child != nil {
 		out.Name = d.Child.Name
 	}
-	switch now := show(r, d); {
+	switch now := sessionOf(r, d); {
 	case d.Child != nil && d.Child.Pending:
 		out.Status = "pending"
 		return out, nil
@@ -298,7 +298,7 @@ func (c *children) one(ctx context.Context, id uuid.UUID) (capability.Child, err
 	if out.Status == "working" {
 		return out, nil
 	}
-	for m, err := range c.s.o.Record.Messages(ctx, id, 0, true) {
+	for m, err := range c.svc.o.Record.Messages(ctx, id, 0, true) {
 		if err != nil {
 			return out, err
 		}
@@ -316,20 +316,3 @@ func (c *children) one(ctx context.Context, id uuid.UUID) (capability.Child, err
 	}
 	return out, nil
 }
-
-// tellParents tells those who watch a sub-agent's parents of its questions.
-func (s *Service) tellParents(ctx context.Context, id uuid.UUID, e Event) {
-	for depth := 0; depth < maxDepth; depth++ {
-		r, err := s.o.Record.Session(ctx, id.String())
-		if err != nil || r.Parent == uuid.Nil {
-			return
-		}
-		if l := s.known(r.Parent); l != nil {
-			l.hub.tell(e)
-		}
-		id = r.Parent
-	}
-}
-
-// maxDepth bounds how far up that goes, and how far down turns are stopped.
-const maxDepth = 64

@@ -4,47 +4,74 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// TestCloseStopsATurnThatJustBegins: a turn is counted and made the session's in
-// one section. If Close came in between, it would stop nothing and wait for all of
-// the turn. The test holds the session's lock, where that in between would be.
-func TestCloseStopsATurnThatJustBegins(t *testing.T) {
-	s := New(Options{})
-	l := s.hold(uuid.New())
-	defer s.let(l)
-	turning, cancel := context.WithCancelCause(context.Background())
-	own := &turn{cancel: cancel, done: make(chan struct{})}
-	l.mu.Lock()
-	claimed := make(chan error, 1)
-	go func() { claimed <- s.claim(l, own) }()
-	end := time.Now().Add(3 * time.Second)
-	for held := 0; held < 20 && time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if held++; s.mu.TryLock() {
-			s.mu.Unlock()
-			held = 0
+// A turn that claims its session while the service is closed is refused or stopped:
+// otherwise Close would wait for all of it.
+func TestCloseStopsATurnThatJustStarts(t *testing.T) {
+	for range 100 {
+		s := New(Options{})
+		l := s.acquire(uuid.New())
+		ctx, cancel := context.WithCancelCause(context.Background())
+		own := &turn{session: l, cancel: cancel, done: make(chan struct{})}
+		closed := make(chan error, 1)
+		go func() { closed <- s.Close(context.Background()) }()
+		if err := l.claim(own, stepClaim); err == nil {
+			<-ctx.Done()
+			if why := context.Cause(ctx); !errors.Is(why, errClosing) {
+				t.Errorf("the turn was stopped because of %v", why)
+			}
+			l.free(own, stepFinish, nil, false)
+		} else if !errors.Is(err, errClosing) {
+			t.Errorf("the turn was refused because of %v", err)
 		}
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		s.release(l)
 	}
-	if s.mu.TryLock() {
-		s.mu.Unlock()
-		t.Error("Close can come in between")
+}
+
+// Only one turn or reservation has a session, and the next one only after it.
+func TestASessionHasOneTurnAtATime(t *testing.T) {
+	s := New(Options{})
+	l := s.acquire(uuid.New())
+	defer s.release(l)
+	for _, first := range []struct{ claim, free step }{{stepClaim, stepFinish}, {stepReserve, stepRelease}} {
+		own := &turn{session: l, cancel: func(error) {}, done: make(chan struct{})}
+		if err := l.claim(own, first.claim); err != nil {
+			t.Fatal(err)
+		}
+		for _, other := range []step{stepClaim, stepReserve} {
+			if err := l.claim(&turn{session: l}, other); !errors.Is(err, fault.SessionBusy) {
+				t.Errorf("%s during %s: %v", other, first.claim, err)
+			}
+		}
+		l.free(own, first.free, nil, false)
+		<-own.done
 	}
-	closed := make(chan error, 1)
-	go func() { closed <- s.Close(context.Background()) }()
-	l.mu.Unlock()
-	if err := <-claimed; err != nil {
-		t.Fatal(err)
+}
+
+// A session that nobody uses is forgotten, and its goroutine ends.
+func TestAnUnusedSessionIsForgotten(t *testing.T) {
+	s := New(Options{})
+	id := uuid.New()
+	l := s.acquire(id)
+	if again := s.acquire(id); again != l {
+		t.Error("a session has two goroutines")
 	}
-	<-turning.Done()
-	if why := context.Cause(turning); !errors.Is(why, errClosing) {
-		t.Errorf("the turn was stopped because of %v", why)
+	s.release(l)
+	if s.acquireKnown(id) == nil {
+		t.Fatal("a session in use was forgotten")
 	}
-	s.free(l, own)
-	s.work.Done()
-	if err := <-closed; err != nil {
-		t.Error(err)
+	s.release(l)
+	s.release(l)
+	<-l.unused
+	if s.acquireKnown(id) != nil {
+		t.Error("an unused session is still known")
 	}
 }

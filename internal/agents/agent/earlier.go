@@ -30,17 +30,9 @@ type partReader interface {
 // earlierRuns reads the calls of a session's runs from one on. Another process's
 // run that goes on is fault.SessionBusy.
 func (s *Service) earlierRuns(ctx context.Context, session uuid.UUID, since ledger.Seq) (*earlier, error) {
-	if _, err := s.o.Record.Recover(ctx); err != nil {
-		return nil, err
-	}
-	runs, err := s.o.Record.SessionRuns(ctx, session)
+	runs, err := s.checkLease(ctx, session)
 	if err != nil {
 		return nil, err
-	}
-	for _, r := range runs {
-		if r.Status == ledger.Running {
-			return nil, busy("the session is at work in another process")
-		}
 	}
 	return before(ctx, s.o.Record, runs, since)
 }

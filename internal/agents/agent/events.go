@@ -5,37 +5,47 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// lookEvery is how often a session that another process works on is looked at.
-const lookEvery = 2 * time.Second
+// pollInterval is how often a watcher looks for the messages of a session that another
+// process may work on.
+const pollInterval = 2 * time.Second
 
-// Events implements [API].
+// Events tells of what happens in a session, until ctx ends. It starts after the event
+// with the ID last, which is the last one that the client saw ("": from now on). No
+// message is left out: those that were missed are told first, from the record, and
+// the pieces of text that they consist of are not told again.
 func (s *Service) Events(ctx context.Context, id, last string, on func(Event) error) error {
 	r, d, err := s.session(ctx, id)
 	if err != nil {
 		return err
 	}
-	l := s.hold(r.ID)
-	defer s.let(l)
-	w := &watcher{s: s, l: l, on: on, told: r.Last}
-	l.hub.from(r.Last)
-	if last == "" {
-		w.at = l.hub.end()
-	} else {
-		n, ok := message(last)
+	l := s.acquire(r.ID)
+	defer s.release(l)
+	w := &watcher{svc: s, session: l, on: on, told: r.Last}
+	if last != "" {
+		n, ok := parseEventID(last)
 		if !ok {
-			return fault.New(fault.MessageUnknown, "%.100q is no event's ID", last)
+			return fault.New(fault.MessageUnknown, "%.100q is not a valid event ID", last)
 		}
 		w.told = n
-		if w.at, ok = l.hub.after(last); !ok {
-			if err := w.catchUp(ctx); err != nil {
-				return err
-			}
+	}
+	known := true
+	l.do(func(o *owner) {
+		o.hub.countFrom(r.Last)
+		if w.position = o.hub.end(); last != "" {
+			w.position, known = o.hub.after(last)
+		}
+	})
+	if !known {
+		if err := w.catchUp(ctx); err != nil {
+			return err
 		}
 	}
-	now, err := s.seen(ctx, r, d)
+	now, err := s.current(ctx, r, d)
 	if err == nil {
 		err = on(Event{ID: last, Type: StateChanged, At: s.o.Now(), State: now.State, Error: now.Error})
 	}
@@ -45,36 +55,31 @@ func (s *Service) Events(ctx context.Context, id, last string, on func(Event) er
 	return w.watch(ctx)
 }
 
-// watcher is one who listens to a session.
+// watcher is a client that watches a session.
 type watcher struct {
-	s    *Service
-	l    *live
-	on   func(Event) error
-	at   uint64 // in the hub
-	told int    // the last message
+	svc      *Service
+	session  *session
+	on       func(Event) error
+	position uint64 // in the hub
+	told     int    // number of the last message that it was told of
 }
 
 // watch tells of what happens until the context ends.
 func (w *watcher) watch(ctx context.Context) error {
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
+	poll := time.NewTicker(pollInterval)
+	defer poll.Stop()
 	for {
-		es, to, more, lost := w.l.hub.next(w.at)
-		if w.at = to; lost {
-			if err := w.catchUp(ctx); err != nil {
-				return err
-			}
+		n, err := w.tellNews(ctx)
+		if err != nil {
+			return err
+		}
+		if n.lost {
 			continue
 		}
-		for _, e := range es {
-			if err := w.tell(e); err != nil {
-				return err
-			}
-		}
 		select {
-		case <-more:
-		case <-look.C:
-			if w.l.under() == nil { // another process may work on it
+		case <-n.more:
+		case <-poll.C:
+			if w.session.currentTurn() == nil { // another process may work on it
 				if err := w.catchUp(ctx); err != nil {
 					return err
 				}
@@ -88,30 +93,34 @@ func (w *watcher) watch(ctx context.Context) error {
 // follow tells of what happens until a turn is over and all of it is told.
 func (w *watcher) follow(ctx context.Context, t *turn) error {
 	for over := false; ; {
-		es, to, more, lost := w.l.hub.next(w.at)
-		w.at = to
-		if lost {
-			if err := w.catchUp(ctx); err != nil {
-				return err
-			}
-		}
-		for _, e := range es {
-			if err := w.tell(e); err != nil {
-				return err
-			}
-		}
-		if over {
-			return nil
+		n, err := w.tellNews(ctx)
+		if err != nil || over {
+			return err
 		}
 		select {
-		case <-more:
+		case <-n.more:
 		case <-t.done:
 			over = true // once more, for what came last
 		}
 	}
 }
 
-// tell tells of an event, a message once.
+// tellNews tells of the events that came since it was called last.
+func (w *watcher) tellNews(ctx context.Context) (n news, err error) {
+	w.session.do(func(o *owner) { n = o.hub.since(w.position) })
+	w.position = n.next
+	if n.lost {
+		return n, w.catchUp(ctx)
+	}
+	for _, e := range n.events {
+		if err := w.tell(e); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// tell tells of an event, and of each message once.
 func (w *watcher) tell(e Event) error {
 	if e.Type == MessageAdded {
 		if e.Message.Number <= w.told {
@@ -122,11 +131,11 @@ func (w *watcher) tell(e Event) error {
 	return w.on(e)
 }
 
-// catchUp tells of the messages of the record that were not told yet.
+// catchUp tells of the recorded messages that were not told yet.
 func (w *watcher) catchUp(ctx context.Context) error {
-	for r, err := range w.s.o.Record.Messages(ctx, w.l.id, w.told+1, false) {
+	for r, err := range w.svc.o.Record.Messages(ctx, w.session.id, w.told+1, false) {
 		if ctx.Err() != nil {
-			return nil // who watched has gone
+			return nil // the client has gone
 		}
 		if err != nil {
 			return err
@@ -141,3 +150,21 @@ func (w *watcher) catchUp(ctx context.Context) error {
 	}
 	return nil
 }
+
+// publishToParents tells those who watch the sessions above a sub-agent of an event.
+func (s *Service) publishToParents(ctx context.Context, id uuid.UUID, e Event) {
+	for range maxDepth {
+		r, err := s.o.Record.Session(ctx, id.String())
+		if err != nil || r.Parent == uuid.Nil {
+			return
+		}
+		if l := s.acquireKnown(r.Parent); l != nil {
+			l.publish(e)
+			s.release(l)
+		}
+		id = r.Parent
+	}
+}
+
+// maxDepth bounds how far up publishToParents goes, and how far down turns are stopped.
+const maxDepth = 64

@@ -4,34 +4,30 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
-// hub tells of what happens in one session. It keeps the newest events, and no
-// more for each who listens than where they are: the slow ones catch up from the
-// record, and nobody is waited for.
+// hub has the newest events of one session, for those who watch it. A watcher is a
+// position in them: one that falls behind catches up from the record, and nobody
+// waits for it. A hub belongs to the session's goroutine.
 type hub struct {
-	boot string // of the process: events that are not in the record are known to it alone
+	process string // part of the IDs of events that only this process knows
 
-	mu      sync.Mutex
 	events  []Event
-	first   uint64        // number of events[0]; numbers go up by one
-	base    int           // number of the last message that was told
-	sub     int           // events told since
+	first   uint64        // position of events[0]
+	base    int           // number of the last message that was published
+	sub     int           // events published since
 	changed chan struct{} // closed and replaced with every event
 }
 
-// maxEvents is how many events a hub keeps for those who are behind.
+// maxEvents is how many events a hub keeps for watchers that are behind.
 const maxEvents = 512
 
-func newHub(boot string) *hub { return &hub{boot: boot, changed: make(chan struct{})} }
+func newHub(process string) hub { return hub{process: process, changed: make(chan struct{})} }
 
-// tell adds an event and gives it its ID: the last message's number, a count from
+// publish adds an event and gives it its ID: the last message's number, a count from
 // there, and the process.
-func (h *hub) tell(e Event) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (h *hub) publish(e Event) {
 	if e.At.IsZero() {
 		e.At = time.Now()
 	}
@@ -40,7 +36,7 @@ func (h *hub) tell(e Event) {
 		e.ID = strconv.Itoa(h.base)
 	} else {
 		h.sub++
-		e.ID = fmt.Sprintf("%d-%d-%s", h.base, h.sub, h.boot)
+		e.ID = fmt.Sprintf("%d-%d-%s", h.base, h.sub, h.process)
 	}
 	if h.events = append(h.events, e); len(h.events) > maxEvents {
 		drop := maxEvents / 4
@@ -51,53 +47,47 @@ func (h *hub) tell(e Event) {
 	h.changed = make(chan struct{})
 }
 
-// from sets the message that the events to come are counted from.
-func (h *hub) from(base int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// countFrom sets the message that the IDs of events to come count from.
+func (h *hub) countFrom(base int) {
 	if base > h.base {
 		h.base, h.sub = base, 0
 	}
 }
 
-// next gives the events from number at on, where to go on from, and what tells of
-// further ones. lost: some are no longer kept.
-func (h *hub) next(at uint64) (es []Event, to uint64, more <-chan struct{}, lost bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	end := h.first + uint64(len(h.events))
-	if at < h.first {
-		return nil, end, h.changed, true
-	}
-	if at < end {
-		es = append(es, h.events[at-h.first:]...)
-	}
-	return es, end, h.changed, false
+// news is what a watcher gets: the events from its position on, its next position,
+// and a channel that is closed when there is more.
+type news struct {
+	events []Event
+	next   uint64
+	more   <-chan struct{}
+	lost   bool // the hub no longer has all of them: the record has the messages
 }
 
-// end is where events to come begin.
-func (h *hub) end() uint64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.first + uint64(len(h.events))
+// since gives the events from a position on.
+func (h *hub) since(at uint64) news {
+	n := news{next: h.end(), more: h.changed, lost: at < h.first}
+	if !n.lost && at < n.next {
+		n.events = append(n.events, h.events[at-h.first:]...)
+	}
+	return n
 }
 
-// after finds where to go on after the event with an ID. ok is false where it is
-// not known here: the record is told from the ID's message on.
+// end is the position of the next event.
+func (h *hub) end() uint64 { return h.first + uint64(len(h.events)) }
+
+// after gives the position after the event with an ID. ok is false if the hub does not
+// have that event.
 func (h *hub) after(id string) (at uint64, ok bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	for i := len(h.events) - 1; i >= 0; i-- {
 		if h.events[i].ID == id {
 			return h.first + uint64(i) + 1, true
 		}
 	}
-	return h.first + uint64(len(h.events)), false
+	return h.end(), false
 }
 
-// message is the number of the message that an event's ID counts from; false: it
-// is no ID.
-func message(id string) (int, bool) {
+// parseEventID gives the number of the message that an event's ID counts from.
+func parseEventID(id string) (number int, ok bool) {
 	head, rest, more := strings.Cut(id, "-")
 	n, err := strconv.Atoi(head)
 	if err != nil || n < 0 {

@@ -28,10 +28,10 @@ type loop struct {
 	output  func(ctx context.Context, c *ledger.Call) (runner.Outcome, error) // of a recorded call
 	// gate is passed before each step that is about to be made. It waits while the
 	// session is paused; in a replay it ends the turn where the record does.
-	gate  func(ctx context.Context, step string) error
-	tell  func(Event) // may be nil
-	index int         // of the last call
-	used  model.Usage // of answers since that was last kept
+	gate    func(ctx context.Context, step string) error
+	publish func(Event) // may be nil
+	index   int         // of the last call
+	used    model.Usage // of answers since that was last kept
 }
 
 // caller makes calls: a run, or the replay of one.
@@ -42,9 +42,9 @@ type caller interface {
 	Chain() policy.Chain
 }
 
-// carry goes on with the conversation until the model is done: results for the
+// carryOut goes on with the conversation until the model is done: results for the
 // tool calls that have none, then the model's next answer, and so on.
-func (l *loop) carry(ctx context.Context) error {
+func (l *loop) carryOut(ctx context.Context) error {
 	for {
 		if number, open := l.conv.open(); len(open) > 0 {
 			if err := l.calls(ctx, number, open); err != nil {
@@ -62,9 +62,9 @@ func (l *loop) carry(ctx context.Context) error {
 	}
 }
 
-// hear adds a message of the user. A turn that was left before it gets an end.
-func (l *loop) hear(ctx context.Context, text string) error {
-	if err := l.abandon(ctx); err != nil {
+// addUserMessage adds a message of the user. A turn that was left before it gets an end.
+func (l *loop) addUserMessage(ctx context.Context, text string) error {
+	if err := l.abandonCalls(ctx); err != nil {
 		return err
 	}
 	return l.add(ctx, Message{Message: model.Message{Role: model.User, Text: text}})
@@ -182,7 +182,7 @@ func (l *loop) ask(ctx context.Context, step string, req model.Request, digest t
 		return model.Response{}, err
 	}
 	l.index++
-	args := l.set.chat.put(l.set, req, digest)
+	args := l.set.chat.ask(l.set, req, digest)
 	o, err := l.run.Call(ctx, runner.Call{Index: l.index, Step: step, Tool: chatID, Args: args})
 	if err != nil {
 		return model.Response{}, err
@@ -196,7 +196,7 @@ func (l *loop) ask(ctx context.Context, step string, req model.Request, digest t
 // listen passes on an answer as it comes in: the progress that model.chat tells is
 // the next piece of its text.
 func (l *loop) listen(ctx context.Context) context.Context {
-	if l.tell == nil {
+	if l.publish == nil {
 		return ctx
 	}
 	return tool.WithProgress(ctx, func(p tool.Progress) { l.event(Event{Type: TextDelta, Text: p.Message}) })
@@ -232,7 +232,7 @@ func (l *loop) add(ctx context.Context, ms ...Message) error {
 }
 
 func (l *loop) event(e Event) {
-	if l.tell != nil {
-		l.tell(e)
+	if l.publish != nil {
+		l.publish(e)
 	}
 }

@@ -23,7 +23,7 @@ type Rehearsal struct {
 
 // Rehearse prepares a recorded run.
 func (s *Service) Rehearse(in RunInputs) (*Rehearsal, error) {
-	set, err := s.assemble(in, &children{s: s, parent: in.Session})
+	set, err := s.assemble(in, &children{svc: s, parent: in.Session})
 	if err != nil {
 		return nil, err
 	}
@@ -89,20 +89,20 @@ func (st *stage) next(ctx context.Context) error {
 			return err
 		}
 		if m.Role == model.User && m.Kind == Spoken {
-			err = st.loop.hear(ctx, m.Text)
+			err = st.loop.addUserMessage(ctx, m.Text)
 		}
 		if err != nil && !errors.Is(err, errOver) {
 			return err
 		}
 	}
 	made, index := st.made, st.loop.index
-	err := st.loop.carry(ctx)
+	err := st.loop.carryOut(ctx)
 	var d *Difference
 	if errors.As(err, &d) || errors.Is(err, fault.StoreFailed) {
 		return err
 	}
 	if len(st.record) > 0 && made == st.made && index == st.loop.index { // it was stopped where it is
-		if err := st.loop.abandon(ctx); err != nil && !errors.Is(err, errOver) {
+		if err := st.loop.abandonCalls(ctx); err != nil && !errors.Is(err, errOver) {
 			return err
 		}
 	}

@@ -182,8 +182,8 @@ func toJSON(v any) string {
 	return string(b)
 }
 
-// problem is an error for clients; nil for none.
-func problem(err error) *Problem {
+// problemOf is an error for clients; nil for none.
+func problemOf(err error) *Problem {
 	if err == nil {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 
@@ -103,7 +103,7 @@ func (s *Service) assemble(in RunInputs, kids capability.Children) (*setup, erro
 		}
 	}
 	set.chat = &chat{}
-	set.own = append(set.own, s.o.Chat(ChatRequest{Session: id, Request: set.chat.take}))
+	set.own = append(set.own, s.o.Chat(ChatRequest{Session: id, Request: set.chat.request}))
 	set.toolsDigest = textDigest(toJSON(set.tools))
 	return set, nil
 }
@@ -213,23 +213,20 @@ type Asked struct {
 // chatID is the tool by which models are called.
 const chatID tool.ID = "model.chat"
 
-// chat holds the request that the call of model.chat under way stands for.
-type chat struct {
-	mu  sync.Mutex
-	now Asked
-}
+// chat has the request that the call of model.chat under way stands for. A request that
+// is set does not change any more.
+type chat struct{ open atomic.Pointer[Asked] }
 
-// put keeps a request and gives the arguments that stand for it.
-func (c *chat) put(set *setup, req model.Request, digest tool.Digest) tool.Args {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = Asked{Request: req, Messages: digest, System: textDigest(req.System), Tools: set.toolsDigest}
+// ask sets the request and gives the arguments that stand for it.
+func (c *chat) ask(set *setup, req model.Request, digest tool.Digest) tool.Args {
+	asked := Asked{Request: req, Messages: digest, System: textDigest(req.System), Tools: set.toolsDigest}
 	if len(req.Tools) == 0 {
-		c.now.Tools = textDigest("")
+		asked.Tools = textDigest("")
 	}
+	c.open.Store(&asked)
 	args := tool.Args{
 		"model": set.model, "session": set.session.String(), "upto": jsonNumber(int64(len(req.Messages))),
-		"digest": digest.String(), "system_digest": c.now.System.String(), "tools_digest": c.now.Tools.String(),
+		"digest": digest.String(), "system_digest": asked.System.String(), "tools_digest": asked.Tools.String(),
 	}
 	if req.MaxTokens > 0 {
 		args["max_tokens"] = jsonNumber(req.MaxTokens)
@@ -237,14 +234,12 @@ func (c *chat) put(set *setup, req model.Request, digest tool.Digest) tool.Args 
 	return args
 }
 
-// take gives the request that a call stands for.
-func (c *chat) take(messages int) (Asked, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if messages != len(c.now.Request.Messages) {
-		return Asked{}, fault.New(fault.ArgsInvalid, "the session asks nothing with %d messages", messages).In("upto")
+// request gives the request that a call stands for. The tool compares the digests.
+func (c *chat) request(messages int) (Asked, error) {
+	if a := c.open.Load(); a != nil && len(a.Request.Messages) == messages {
+		return *a, nil
 	}
-	return c.now, nil
+	return Asked{}, fault.New(fault.ArgsInvalid, "the session has no open request with %d messages", messages).In("upto")
 }
 
 func jsonNumber(n int64) json.Number { return json.Number(strconv.FormatInt(n, 10)) }

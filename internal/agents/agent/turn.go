@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -19,44 +18,50 @@ import (
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
-// turn is a turn under way: from a message, or from where it was left, until the
-// model is done or something ends it.
+// turn is a turn under way: from a message, or from where it was interrupted, until
+// the model is done or something ends it. It has a goroutine of its own. A reservation
+// is a turn that does nothing but keep others from starting.
 type turn struct {
-	by     Caller
-	may    func(State) bool // whether it goes on from a state; nil: it begins with a message, from any
-	still  bool             // it does nothing but keep others from beginning
-	cancel context.CancelCauseFunc
-	done   chan struct{} // closed when it is over
-
-	mu     sync.Mutex
-	paused chan struct{} // closed to go on; nil: it is not paused
-	err    error         // why it ended, once done; nil: the model was done
+	session *session
+	by      Caller
+	starts  change // messageSent, turnResumed or turnRecovered
+	text    string // of the message
+	cancel  context.CancelCauseFunc
+	started chan started  // gets one value once the message is recorded, or the turn cannot start
+	done    chan struct{} // closed when the turn is over
+	err     error         // why it ended, after done; nil: the model was done
 }
 
-// MaxMessage bounds a message of a user, in bytes.
+// started is how the start of a turn went.
+type started struct {
+	first Message // of the user; zero if the turn was resumed
+	err   error
+}
+
+// MaxMessage is the longest message of a user, in bytes.
 const MaxMessage = 1 << 20
 
-// Send implements [API].
+// Send adds a message to a session, carries out the turn, and returns when it is over.
+// on is told of what happens and may be nil. If ctx ends, the turn is cancelled.
 func (s *Service) Send(ctx context.Context, by Caller, id, text string, on func(Event)) (Turn, error) {
 	r, _, err := s.session(ctx, id)
 	if err != nil {
 		return Turn{}, err
 	}
-	l := s.hold(r.ID)
-	defer s.let(l)
-	at := l.hub.end()
-	t, first, err := s.start(ctx, by, l, &text, nil)
-	if err != nil {
-		return Turn{}, err
-	}
-	stop := context.AfterFunc(ctx, func() { t.cancel(fault.Wrap(fault.ToolCancelled, ctx.Err(), "the turn was cancelled")) })
-	defer stop()
-	w := &watcher{s: s, l: l, at: at, told: r.Last, on: func(e Event) error {
+	l := s.acquire(r.ID)
+	defer s.release(l)
+	w := &watcher{svc: s, session: l, position: l.hubEnd(), told: r.Last, on: func(e Event) error {
 		if on != nil {
 			on(e)
 		}
 		return nil
 	}}
+	t, first, err := s.startMessage(ctx, by, l, text)
+	if err != nil {
+		return Turn{}, err
+	}
+	stop := context.AfterFunc(ctx, func() { s.stopTurn(t, fault.Wrap(fault.ToolCancelled, ctx.Err(), "the turn was cancelled")) })
+	defer stop()
 	after := context.WithoutCancel(ctx)
 	if err := w.follow(after, t); err != nil {
 		return Turn{}, err
@@ -73,150 +78,177 @@ func (s *Service) Send(ctx context.Context, by Caller, id, text string, on func(
 	return out, errors.Join(t.err, err)
 }
 
-// Start implements [API].
+// stopTurn tells a turn to end, unless another one has the session by now.
+func (s *Service) stopTurn(t *turn, why error) {
+	l := s.acquireKnown(t.session.id)
+	if l == nil {
+		return
+	}
+	defer s.release(l)
+	l.do(func(o *owner) {
+		if o.turn == t {
+			_ = o.advance(stepStop) // possible wherever there is a turn
+			t.cancel(why)
+		}
+	})
+}
+
+// Start is Send that returns once the message is recorded. The turn goes on.
 func (s *Service) Start(ctx context.Context, by Caller, id, text string) (Message, error) {
 	r, _, err := s.session(ctx, id)
 	if err != nil {
 		return Message{}, err
 	}
-	l := s.hold(r.ID)
-	defer s.let(l)
-	_, first, err := s.start(ctx, by, l, &text, nil)
+	l := s.acquire(r.ID)
+	defer s.release(l)
+	_, first, err := s.startMessage(ctx, by, l, text)
 	return first, err
 }
 
-// errNotLeft: the session is in no state that a turn goes on from.
-var errNotLeft = errors.New("no turn was left")
-
-// start begins a turn with a message, or without one where the last turn is to go
-// on; then it may only from some states, see errNotLeft. It returns once that is
-// kept.
-func (s *Service) start(ctx context.Context, by Caller, l *live, text *string, may func(State) bool) (*turn, Message, error) {
-	if text != nil && (strings.TrimSpace(*text) == "" || len(*text) > MaxMessage || !utf8.ValidString(*text)) {
-		return nil, Message{}, fault.New(fault.AgentInvalid, "a message is a text of 1 to %d bytes", MaxMessage).In("content")
+// startMessage starts a turn with a message of the user.
+func (s *Service) startMessage(ctx context.Context, by Caller, l *session, text string) (*turn, Message, error) {
+	if strings.TrimSpace(text) == "" || len(text) > MaxMessage || !utf8.ValidString(text) {
+		return nil, Message{}, fault.New(fault.AgentInvalid, "a message must be UTF-8 text of 1 to %d bytes", MaxMessage).In("content")
 	}
-	if text != nil {
-		if err := s.told("content", *text); err != nil {
-			return nil, Message{}, err
-		}
-	}
-	turning, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	t := &turn{by: by, may: may, cancel: cancel, done: make(chan struct{})}
-	if err := s.claim(l, t); err != nil {
-		cancel(nil)
+	if err := s.checkSecrets("content", text); err != nil {
 		return nil, Message{}, err
 	}
-	first, err := s.enter(turning, l, t, text)
+	return s.start(ctx, &turn{session: l, by: by, starts: messageSent, text: text})
+}
+
+// continueTurn continues the turn that a session was interrupted in. It does nothing
+// where there is none to continue.
+func (s *Service) continueTurn(ctx context.Context, by Caller, l *session, how change) error {
+	_, _, err := s.start(ctx, &turn{session: l, by: by, starts: how})
+	if errors.Is(err, errNothingToContinue) {
+		return nil
+	}
+	return err
+}
+
+// errNothingToContinue: the session was not interrupted in a turn.
+var errNothingToContinue = errors.New("there is no turn to continue")
+
+// start claims the session for a turn, starts it, and returns once its message is
+// recorded.
+func (s *Service) start(ctx context.Context, t *turn) (*turn, Message, error) {
+	ctx, t.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	t.started, t.done = make(chan started, 1), make(chan struct{})
+	if err := t.session.claim(t, stepClaim); err != nil {
+		t.cancel(nil)
+		return nil, Message{}, err
+	}
+	go t.run(ctx)
+	begun := <-t.started
+	return t, begun.first, begun.err
+}
+
+// run is the turn's goroutine, from the claim of the session until it is free again.
+func (t *turn) run(ctx context.Context) {
+	l := t.session
+	var act *activation
+	var first Message
+	err := guarded(func() (err error) {
+		act, first, err = t.prepare(ctx)
+		return err
+	})
 	if err != nil {
-		if why := context.Cause(turning); why != nil {
+		if why := context.Cause(ctx); why != nil {
 			err = errors.Join(why, err) // first: it is what the caller is told
 		}
-		s.free(l, t)
-		s.work.Done()
+		l.free(t, stepFinish, err, false)
+		t.started <- started{err: err}
+		return
+	}
+	l.do(func(o *owner) { _ = o.advance(stepStart) }) // possible in the phases of a turn that starts
+	t.started <- started{first: first}
+	err = guarded(func() error { return act.loop.carryOut(ctx) })
+	why := context.Cause(ctx)
+	switch {
+	case err == nil:
+	case errors.Is(why, errClosing):
+		err = errClosing // Resume continues it
+	case ctx.Err() != nil:
+		err = errors.Join(why, act.loop.abandonCalls(ctx))
+	}
+	if !errors.Is(err, errClosing) {
+		err = errors.Join(err, t.settle(act, err))
+	}
+	l.free(t, stepFinish, err, isStoreError(err)) // a run whose record failed can record nothing more
+}
+
+// isStoreError reports whether the ledger failed.
+func isStoreError(err error) bool { return fault.CodeOf(err)/1000 == fault.StoreFailed/1000 }
+
+// guarded turns a crash into an error, which ends this turn alone.
+func guarded(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fault.Wrap(fault.Internal, fmt.Errorf("%v\n%s", p, debug.Stack()), "the turn crashed")
+		}
+	}()
+	return do()
+}
+
+// prepare gives the session its run and records the user's message.
+func (t *turn) prepare(ctx context.Context) (*activation, Message, error) {
+	act, err := t.activate(ctx)
+	if err != nil {
 		return nil, Message{}, err
 	}
-	go s.carry(turning, l, t)
-	return t, first, nil
-}
-
-// claim makes a turn the session's; another one under way is fault.SessionBusy. It
-// counts the turn in the same moment, so that Close either stops it or refuses it.
-func (s *Service) claim(l *live, t *turn) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return errClosing
+	conv := act.loop.conv
+	t.session.do(func(o *owner) { o.hub.countFrom(conv.last) })
+	if t.starts != messageSent {
+		return act, Message{}, nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.turn != nil {
-		return busy("the session is at work")
+	if err = act.loop.addUserMessage(ctx, t.text); err != nil {
+		return act, Message{}, errors.Join(err, t.settle(act, err))
 	}
-	s.work.Add(1)
-	l.turn = t
-	return nil
+	return act, conv.view[len(conv.view)-1].Message, nil
 }
 
-// still claims a session for a turn that does nothing, so that no other begins
-// until release.
-func (s *Service) still(l *live, by Caller) (*turn, error) {
-	t := &turn{by: by, still: true, cancel: func(error) {}, done: make(chan struct{})}
-	return t, s.claim(l, t)
-}
-
-func (s *Service) release(l *live, t *turn) {
-	s.free(l, t)
-	l.restLater() // the run could not end meanwhile
-	s.work.Done()
-}
-
-func busy(why string) error {
-	return fault.New(fault.SessionBusy, "%s", why).WithHint("wait until it has ended, or cancel the turn")
-}
-
-// enter prepares the session's run and adds the message, if there is one.
-func (s *Service) enter(ctx context.Context, l *live, t *turn, text *string) (Message, error) {
-	act, err := s.activate(ctx, l, t)
-	if err != nil {
-		return Message{}, err
-	}
-	l.hub.from(act.loop.conv.last)
-	if text == nil {
-		return Message{}, nil
-	}
-	if err = act.loop.hear(ctx, *text); err != nil {
-		return Message{}, errors.Join(err, s.settle(l, act, t, err))
-	}
-	return act.loop.conv.view[len(act.loop.conv.view)-1].Message, nil
-}
-
-// activate gives the session its run: the one that it has, if it still fits, or a
-// new one under a grant that is made anew.
-func (s *Service) activate(ctx context.Context, l *live, t *turn) (*activation, error) {
+// activate gives the session a run: the open one if it still fits, or a new one under
+// a grant that is made again.
+func (t *turn) activate(ctx context.Context) (*activation, error) {
+	l, s, by := t.session, t.session.svc, t.by
 	r, d, err := s.session(ctx, l.id.String())
 	if err != nil {
 		return nil, err
 	}
-	by := t.by
+	to, err := sessionTable.after(d.State, t.starts) // as it is now that no other turn can start
 	switch {
-	case t.may != nil && !t.may(d.State): // as it is now that no other turn can begin
-		return nil, errNotLeft
-	case d.State == Ended:
-		return nil, fault.New(fault.SessionEnded, "the session has ended").WithHint("begin another, or fork it")
+	case err != nil:
+		return nil, err
+	case to != Working:
+		return nil, errNothingToContinue
 	case d.Child != nil && d.Child.Pending:
-		return nil, fault.New(fault.NotDelegable, "the sub-agent %q has no authority yet", d.Child.Name).WithHint("its parent has to delegate some to it")
+		return nil, fault.New(fault.NotDelegable, "the sub-agent %q has no authority yet", d.Child.Name).WithHint("its parent has to delegate authority to it")
 	}
 	a, err := s.agentOf(ctx, r.Agent)
 	if err != nil {
 		return nil, err
 	}
-	l.ending.Lock() // until a run that is just being ended has ended; none is from here on
-	l.mu.Lock()
-	act := l.act
-	if l.idle != nil {
-		l.idle.Stop()
-		l.idle = nil
+	act := l.openRun()
+	if act == nil {
+		return t.wake(ctx, r, d, a)
 	}
-	l.mu.Unlock()
-	l.ending.Unlock()
-	if act != nil && act.by.Token == by.Token && act.agent == a.Version && !act.run.Timed() {
-		act.by = by
-		_, err = l.state(ctx, by.Name, Working, nil, nil)
-		return act, err
+	if act.by.Token == by.Token && act.agent == a.Version && !act.run.Timed() {
+		next := *act
+		next.by = by
+		l.setRun(&next)
+		_, err = l.record(ctx, by.Name, fixed(t.starts), nil)
+		return &next, err
 	}
-	if act != nil {
-		l.mu.Lock()
-		l.act = nil
-		l.mu.Unlock()
-		if err := act.run.End(context.WithoutCancel(ctx)); err != nil {
-			return nil, err
-		}
+	l.setRun(nil)
+	if err := act.run.End(context.WithoutCancel(ctx)); err != nil {
+		return nil, err
 	}
-	return s.wake(ctx, l, r, d, a, by)
+	return t.wake(ctx, r, d, a)
 }
 
-// wake begins a new run of a session.
-func (s *Service) wake(ctx context.Context, l *live, r store.SessionRecord, d sessionDoc, a Agent, by Caller) (*activation, error) {
+// wake starts a new run of the session, which takes the lease on it.
+func (t *turn) wake(ctx context.Context, r store.SessionRecord, d sessionDoc, a Agent) (*activation, error) {
+	l, s := t.session, t.session.svc
 	conv, err := load(ctx, s.o.Record, l.id, 0)
 	if err != nil {
 		return nil, err
@@ -225,11 +257,11 @@ func (s *Service) wake(ctx context.Context, l *live, r store.SessionRecord, d se
 	if err != nil {
 		return nil, err
 	}
-	set, err := s.prepare(l.id, a, &children{s: s, parent: l.id})
+	set, err := s.prepare(l.id, a, &children{svc: s, parent: l.id})
 	if err != nil {
 		return nil, err
 	}
-	granted, err := s.grant(ctx, r, d, a, by)
+	granted, err := s.grant(ctx, r, d, a, t.by)
 	if err != nil {
 		return nil, err
 	}
@@ -237,71 +269,38 @@ func (s *Service) wake(ctx context.Context, l *live, r store.SessionRecord, d se
 	if err != nil {
 		return nil, err
 	}
-	run, err := s.o.House.Begin(ctx, RunRequest{
-		Session: l.id, Name: nameOf(a, d), Granted: granted, Tools: set.own, Inputs: inputs,
-		Waits: func(q string, c runner.Call) func() { return l.waits(q, c) },
+	run, err := s.o.Runs.Begin(ctx, RunRequest{
+		Session: l.id, Name: runName(a, d), Granted: granted, Tools: set.own, Inputs: inputs, Asking: l.asking,
 	})
 	if err != nil {
 		return nil, err
 	}
-	d.State, d.Error, d.Run, d.Granted = Working, nil, run.ID().String(), true
+	d.State, d.Error = Working, nil
 	if d.Workspace == "" {
 		d.Workspace = granted.Workspace
 	}
-	if _, err := s.put(context.WithoutCancel(ctx), r, d, by.Name); err != nil {
-		if errors.Is(err, fault.Stale) {
-			err = busy("the session was just taken up by another process")
-		}
+	held, err := s.takeLease(ctx, r, d, run.ID(), t.by.Name)
+	if err != nil {
 		return nil, errors.Join(err, run.End(context.WithoutCancel(ctx)))
 	}
-	act := &activation{run: run, by: by, granted: granted, agent: a.Version}
-	act.loop = &loop{set: set, conv: conv, run: run, tell: l.hub.tell, gate: l.gate, earlier: before.step, output: before.outcome}
-	conv.write = s.writer(l.id, run.Seq())
-	l.mu.Lock()
-	l.act = act
-	l.mu.Unlock()
-	l.hub.tell(Event{Type: StateChanged, State: Working})
+	conv.write = s.messageWriter(l.id, run.Seq())
+	act := &activation{lease: held, run: run, by: t.by, granted: granted, agent: a.Version}
+	act.loop = &loop{set: set, conv: conv, run: run, publish: l.publish, gate: l.gate, earlier: before.step, output: before.outcome}
+	l.setRun(act)
+	l.showState(held.epoch, d)
 	return act, nil
 }
 
-// grant makes a session's grant, as everything it derives from is today.
-func (s *Service) grant(ctx context.Context, r store.SessionRecord, d sessionDoc, a Agent, by Caller) (Granted, error) {
-	q := GrantRequest{ID: d.Grant, New: !d.Granted, Session: r.ID, Agent: a, By: by, Under: d.Under, Workspace: d.Workspace}
-	if r.Parent != uuid.Nil {
-		g, err := s.grantOf(ctx, r.Parent, by)
-		if err != nil {
-			return Granted{}, err
-		}
-		q.Parent, q.Policy = &g, d.Child.Policy
-	}
-	return s.o.House.Grant(ctx, q)
-}
-
-// grantOf is the grant of a session, at work or not.
-func (s *Service) grantOf(ctx context.Context, id uuid.UUID, by Caller) (Granted, error) {
-	if act := s.active(id); act != nil && act.by.Token == by.Token {
-		return act.granted, nil
-	}
-	r, d, err := s.session(ctx, id.String())
-	if err != nil {
-		return Granted{}, err
-	}
-	a, err := s.agentOf(ctx, r.Agent)
-	if err != nil {
-		return Granted{}, err
-	}
-	return s.grant(ctx, r, d, a, by)
-}
-
-func nameOf(a Agent, d sessionDoc) string {
+// runName names a run after the session's agent.
+func runName(a Agent, d sessionDoc) string {
 	if d.Child != nil {
 		return fmt.Sprintf("%s (%s)", d.Child.Name, a.Name)
 	}
 	return a.Name
 }
 
-// writer adds messages to the record.
-func (s *Service) writer(session uuid.UUID, run ledger.Seq) func(context.Context, int, [][]byte) ([]store.MessageRecord, error) {
+// messageWriter gives a function that adds messages to the record.
+func (s *Service) messageWriter(session uuid.UUID, run ledger.Seq) func(context.Context, int, [][]byte) ([]store.MessageRecord, error) {
 	return func(ctx context.Context, after int, docs [][]byte) ([]store.MessageRecord, error) {
 		recs := make([]store.MessageRecord, len(docs))
 		now := s.o.Now().UTC()
@@ -310,127 +309,90 @@ func (s *Service) writer(session uuid.UUID, run ledger.Seq) func(context.Context
 		}
 		_, err := s.o.Record.AddMessages(ctx, session, after, recs...)
 		if errors.Is(err, fault.Stale) {
-			err = busy("another process has added to the session")
+			err = errBusy("another process has added messages to the session")
 		}
 		return recs, err
 	}
 }
 
-// carry carries a turn out and keeps how it ended.
-func (s *Service) carry(ctx context.Context, l *live, t *turn) {
-	defer s.work.Done()
-	act := s.active(l.id)
-	err := guarded(ctx, act.loop)
-	why := context.Cause(ctx)
-	switch {
-	case err == nil:
-	case errors.Is(why, errClosing):
-		err = errClosing // it goes on when it is resumed
-	case ctx.Err() != nil:
-		err = errors.Join(why, act.loop.abandon(ctx))
-	}
-	t.cancel(nil)
-	if !errors.Is(err, errClosing) {
-		err = errors.Join(err, s.settle(l, act, t, err))
-	}
-	t.err = err
-	if s.free(l, t); ofStore(err) {
-		_ = l.rest(ctx) // its run can record nothing more: the next turn begins another
-		return
-	}
-	l.restLater()
-}
-
-// ofStore reports whether the ledger failed.
-func ofStore(err error) bool { return fault.CodeOf(err)/1000 == fault.StoreFailed/1000 }
-
-// guarded carries a turn out; what crashes in it ends it alone.
-func guarded(ctx context.Context, l *loop) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fault.Wrap(fault.Internal, fmt.Errorf("%v\n%s", p, debug.Stack()), "the turn crashed")
-		}
-	}()
-	return l.carry(ctx)
-}
-
-// free lets the session have another turn.
-func (s *Service) free(l *live, t *turn) {
-	l.mu.Lock()
-	l.turn = nil
-	l.mu.Unlock()
-	t.cancel(nil)
-	close(t.done)
-}
-
-// settle keeps how a turn ended.
-func (s *Service) settle(l *live, act *activation, t *turn, err error) error {
-	to := Idle
+// settle records how a turn ended.
+func (t *turn) settle(act *activation, err error) error {
+	how, problem := turnFinished, problemOf(err)
 	switch {
 	case errors.Is(err, fault.ToolCancelled):
-		to = Cancelled
+		how, problem = turnCancelled, nil
 	case err != nil:
-		to = Failed
+		how = turnFailed
 	}
 	used := act.loop.used
 	act.loop.used = model.Usage{}
-	why := err
-	if to == Cancelled {
-		why = nil
-	}
-	_, serr := l.state(context.Background(), t.by.Name, to, why, func(d *sessionDoc) { d.Usage = d.Usage.Add(used) })
-	return serr
+	_, rerr := t.session.record(context.Background(), t.by.Name, fixed(how), func(_ *store.SessionRecord, d *sessionDoc, _ State) error {
+		d.Error, d.Usage = problem, d.Usage.Add(used)
+		return nil
+	})
+	return rerr
 }
 
-// gate is passed before each step of a turn. It holds a turn that is paused.
-func (l *live) gate(ctx context.Context, _ string) error {
-	if err := ctx.Err(); err != nil {
+// gate is passed before each step of a turn. It holds a turn that is to be paused.
+func (l *session) gate(ctx context.Context, _ string) error {
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	t := l.under()
-	if t == nil {
-		return nil
+	var by string
+	var pause chan struct{}
+	l.do(func(o *owner) {
+		if o.pause != nil && o.advance(stepHold) == nil { // a turn that is being stopped is not held
+			pause, by = o.pause, o.turn.by.Name
+		}
+	})
+	if pause == nil {
+		return context.Cause(ctx)
 	}
-	t.mu.Lock()
-	held := t.paused
-	t.mu.Unlock()
-	if held == nil {
-		return nil
-	}
-	if _, err := l.state(ctx, t.by.Name, Paused, nil, nil); err != nil {
+	if _, err := l.record(ctx, by, fixed(turnHeld), nil); err != nil {
 		return err
 	}
 	select {
-	case <-held:
-		_, err := l.state(ctx, t.by.Name, Working, nil, nil)
+	case <-pause:
+		l.do(func(o *owner) { _ = o.advance(stepContinue) }) // possible in a turn that is held
+		_, err := l.record(ctx, by, fixed(turnContinued), nil)
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// waits notes that a call waits for a person, and gives what notes that it does
-// no more.
-func (l *live) waits(question string, c runner.Call) func() {
+// asking shows that a call waits for a person's approval, until answered is called.
+func (l *session) asking(question string, c runner.Call) (answered func()) {
 	_, call, _ := strings.Cut(c.Step, ":")
 	e := Event{Type: ApprovalDue, Question: question, Call: &CallEvent{ID: call, Name: string(c.Tool), Tool: string(c.Tool), Args: json.RawMessage(toJSON(map[string]any(c.Args)))}}
-	ctx := context.Background()
-	l.mu.Lock()
-	l.waiting++
-	first := l.waiting == 1
-	l.mu.Unlock()
-	if first {
-		_, _ = l.state(ctx, "", Waiting, nil, nil) // the question itself is kept; this only shows it
-	}
-	l.hub.tell(e)
-	l.s.tellParents(ctx, l.id, e)
-	return func() {
-		l.mu.Lock()
-		l.waiting--
-		last := l.waiting == 0
-		l.mu.Unlock()
-		if last {
-			_, _ = l.state(ctx, "", Working, nil, nil) // as above
+	t := l.currentTurn()
+	l.countQuestions(t, +1)
+	l.publish(e)
+	l.svc.publishToParents(context.Background(), l.id, e)
+	return func() { l.countQuestions(t, -1) }
+}
+
+// countQuestions counts the questions that a turn waits for, and records whether there
+// are any. A record that cannot be written is no reason to end the turn: the
+// question itself is recorded, and this only shows it.
+func (l *session) countQuestions(t *turn, n int) {
+	l.do(func(o *owner) {
+		if t == nil || o.turn != t {
+			return // that turn is over
 		}
-	}
+		o.questions += n
+		s := stepAsk
+		if o.questions == 0 {
+			s = stepAnswer
+		}
+		_ = o.advance(s) // a call asks only while a turn is under way
+	})
+	_, _ = l.record(context.Background(), "", func() (c change) {
+		l.do(func(o *owner) {
+			if c = approvalAnswered; o.questions > 0 {
+				c = approvalAsked
+			}
+		})
+		return c
+	}, onlyIfChanged)
 }

@@ -180,30 +180,32 @@ func (still) Contents(context.Context, tool.Env, policy.Chain, runner.Call, []to
 	return nil
 }
 
-// house grants what a policy says, and runs for real.
-type house struct {
-	w *world
-}
+// authority grants what a policy says.
+type authority struct{ w *world }
 
-func (h *house) Grant(_ context.Context, q agent.GrantRequest) (agent.Granted, error) {
+var testEnv = policy.Env{Workspace: "/ws", Path: []string{"/usr/bin"}}
+
+func (h authority) Grant(_ context.Context, q agent.GrantRequest) (agent.Granted, error) {
 	p, err := policy.Parse("test.yaml", []byte(h.w.policy))
 	if err != nil {
 		return agent.Granted{}, err
 	}
-	env := policy.Env{Workspace: "/ws", Path: []string{"/usr/bin"}}
-	g, err := grant.Root(uuid.Must(uuid.NewV7()), "user:test", env, p)
+	g, err := grant.Root(uuid.Must(uuid.NewV7()), "user:test", testEnv, p)
 	src := []ledger.PolicySource{{Name: p.Name(), File: p.File(), Source: string(p.Source())}}
-	return agent.Granted{Grant: g, Sources: src, Workspace: "/ws", House: env}, err
+	return agent.Granted{Grant: g, Sources: src, Workspace: "/ws"}, err
 }
 
-func (h *house) Revoke(context.Context, uuid.UUID, string, string) error {
+func (h authority) Revoke(context.Context, uuid.UUID, string, string) error {
 	if h.w.revoked != nil {
 		h.w.revoked()
 	}
 	return nil
 }
 
-func (h *house) Begin(ctx context.Context, q agent.RunRequest) (agent.Run, error) {
+// starter starts real runs.
+type starter struct{ w *world }
+
+func (h starter) Begin(ctx context.Context, q agent.RunRequest) (agent.Run, error) {
 	cat, err := catalog.New(q.Tools...)
 	if err != nil {
 		return nil, err
@@ -211,8 +213,8 @@ func (h *house) Begin(ctx context.Context, q agent.RunRequest) (agent.Run, error
 	rn := &runner.Runner{Catalog: cat, Record: h.w.rec, Facts: still{}, Execs: runner.Direct{}}
 	if h.w.asked != nil {
 		rn.Ask = asker(func(ctx context.Context, question runner.Question) (runner.Answer, error) {
-			over := q.Waits("question", question.Call)
-			defer over()
+			answered := q.Asking("question", question.Call)
+			defer answered()
 			select {
 			case yes := <-h.w.asked:
 				return runner.Answer{Yes: yes, By: "user:ann"}, nil
@@ -222,7 +224,7 @@ func (h *house) Begin(ctx context.Context, q agent.RunRequest) (agent.Run, error
 		})
 	}
 	run, _, err := rn.Start(context.WithoutCancel(ctx), runner.Info{
-		ID: uuid.Must(uuid.NewV7()), Name: q.Name, Grant: q.Granted.Grant, Bound: q.Granted.House.(policy.Env), Policies: q.Granted.Sources,
+		ID: uuid.Must(uuid.NewV7()), Name: q.Name, Grant: q.Granted.Grant, Bound: testEnv, Policies: q.Granted.Sources,
 		Inputs: q.Inputs, Session: q.Session, Volatile: h.w.volatile,
 	})
 	if err != nil {
@@ -355,7 +357,7 @@ func (w *world) serve() {
 		w.t.Fatal(err)
 	}
 	w.svc = agent.New(agent.Options{
-		Record: w.rec, House: &house{w}, Capabilities: reg,
+		Record: w.rec, Grants: authority{w}, Runs: starter{w}, Capabilities: reg,
 		Models: &model.Registry{Providers: []model.Provider{w.brain}, Default: "test/one"},
 		Chat:   func(q agent.ChatRequest) runner.Tool { return &chatTool{w.brain, q} },
 		Lookup: func(id tool.ID) (runner.Entry, error) {

@@ -8,10 +8,21 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/base/fault"
 )
+
+// Agents keeps agents.
+type Agents interface {
+	CreateAgent(ctx context.Context, by agent.Caller, a agent.Agent) (agent.Agent, error)
+	// UpdateAgent changes an agent if it is at a version; 0: at any.
+	UpdateAgent(ctx context.Context, by agent.Caller, id string, ifVersion int, change func(*agent.Agent) error) (agent.Agent, error)
+	Agent(ctx context.Context, id string) (agent.Agent, error)
+	Agents(ctx context.Context, before uuid.UUID, limit int) ([]agent.Agent, error)
+	DeleteAgent(ctx context.Context, by agent.Caller, id string) error
+}
 
 // CapabilityRef names a capability of an agent: a string, or an object with its
 // configuration.

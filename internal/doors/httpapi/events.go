@@ -175,7 +175,7 @@ func (s *Server) follow(ctx context.Context, x *exchange, who *Caller, id, last 
 		defer cancel()
 		s.beat(ctx, st, who, ended)
 	})
-	err := s.o.Agents.Events(ctx, id, last, func(e agent.Event) error { return st.send(eventOf(e)) })
+	err := s.o.Conversations.Events(ctx, id, last, func(e agent.Event) error { return st.send(eventOf(e)) })
 	gone := ctx.Err() != nil
 	cancel()
 	beats.Wait()

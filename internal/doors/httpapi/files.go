@@ -14,6 +14,15 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
+// Files has the files of sessions.
+type Files interface {
+	Files(ctx context.Context, session string) ([]agent.FileInfo, error)
+	ReadFile(ctx context.Context, session, path string) ([]byte, agent.FileInfo, error)
+	// WriteFile writes a file if it is at a version; 0: at any.
+	WriteFile(ctx context.Context, by agent.Caller, session, path string, content []byte, ifVersion int) (agent.FileInfo, error)
+	DeleteFile(ctx context.Context, by agent.Caller, session, path string, recursive bool) error
+}
+
 // File is a file of a session, or a folder.
 type File struct {
 	Path     string    `json:"path" example:"/notes/today.md"`
@@ -73,7 +82,7 @@ func (s *Server) files() {
 		if _, err := s.session(ctx, in.who, in.ID, othersRead); err != nil {
 			return nil, err
 		}
-		all, err := s.o.Agents.Files(ctx, in.ID)
+		all, err := s.o.Files.Files(ctx, in.ID)
 		out := FileList{Items: []File{}, Total: len(all)}
 		for _, f := range all {
 			out.Items = append(out.Items, fileOf(f))
@@ -96,7 +105,7 @@ func (s *Server) files() {
 		if _, err := s.session(ctx, in.who, in.ID, othersRead); err != nil {
 			return nil, err
 		}
-		b, info, err := s.o.Agents.ReadFile(ctx, in.ID, path)
+		b, info, err := s.o.Files.ReadFile(ctx, in.ID, path)
 		if err != nil {
 			return nil, err
 		}
@@ -153,7 +162,7 @@ func (s *Server) changeFiles() {
 		if _, err := s.session(ctx, in.who, in.ID, othersWrite); err != nil {
 			return nil, err
 		}
-		info, err := s.o.Agents.WriteFile(ctx, in.by(), in.ID, path, append([]byte{}, in.RawBody...), version)
+		info, err := s.o.Files.WriteFile(ctx, in.by(), in.ID, path, append([]byte{}, in.RawBody...), version)
 		if err != nil {
 			return nil, stale(err, version)
 		}
@@ -175,6 +184,6 @@ func (s *Server) changeFiles() {
 		if _, err := s.session(ctx, in.who, in.ID, othersWrite); err != nil {
 			return nil, err
 		}
-		return nil, s.o.Agents.DeleteFile(ctx, in.by(), in.ID, path, in.Recursive)
+		return nil, s.o.Files.DeleteFile(ctx, in.by(), in.ID, path, in.Recursive)
 	})
 }

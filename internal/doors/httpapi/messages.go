@@ -17,6 +17,16 @@ import (
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
+// Conversations has the messages of sessions and what happens in them.
+type Conversations interface {
+	// Send adds a message and carries out the turn; on is told of what happens.
+	Send(ctx context.Context, by agent.Caller, id, text string, on func(agent.Event)) (agent.Turn, error)
+	Messages(ctx context.Context, id string, from, limit int) ([]agent.Message, error)
+	// Events tells of what happens after the event with the ID last ("": from now on),
+	// until ctx ends.
+	Events(ctx context.Context, id, last string, on func(agent.Event) error) error
+}
+
 // Message is one message of a session, as clients see it.
 type Message struct {
 	Number  int          `json:"number" doc:"From 1, in order"`
@@ -87,7 +97,7 @@ func (s *Server) messages() {
 		if err != nil {
 			return nil, err
 		}
-		all, err := s.o.Agents.Messages(ctx, in.ID, max(1, int(from)), in.Limit+1)
+		all, err := s.o.Conversations.Messages(ctx, in.ID, max(1, int(from)), in.Limit+1)
 		out := MessageList{Items: []Message{}}
 		for i, m := range all {
 			if i == in.Limit {
@@ -186,10 +196,10 @@ func (s *Server) begin(x *exchange, by agent.Caller, in agent.Session, text stri
 		defer close(b.done)
 		s.met.working.Add(1)
 		defer s.met.working.Add(-1)
-		leave := s.o.Turns.Enter(in.ID.String(), span)
+		leave := s.o.Spans.Enter(in.ID.String(), span)
 		defer leave()
 		began := time.Now()
-		b.turn, b.err = s.o.Agents.Send(s.work, by, in.ID.String(), text, on)
+		b.turn, b.err = s.o.Conversations.Send(s.work, by, in.ID.String(), text, on)
 		s.met.turn(b, time.Since(began))
 		if b.err != nil {
 			span.Fail(fault.CodeOf(b.err).Error())

@@ -73,12 +73,19 @@ type Entry struct {
 	Duration  time.Duration
 }
 
-// Options say what a server serves. Gate, Lineage and Agents are required.
+// Options says what a server serves. Gate, Lineage, Agents, Sessions, Conversations,
+// Turns and Files are required.
 type Options struct {
 	Version string
 	Gate    Gate
 	Lineage Lineage
-	Agents  agent.API
+
+	// What agents are and do: one value may be all of them.
+	Agents        Agents
+	Sessions      Sessions
+	Conversations Conversations
+	Turns         Turns
+	Files         Files
 
 	Capabilities Capabilities
 	Tools        Tools
@@ -101,7 +108,7 @@ type Options struct {
 	Errors  *slog.Logger             // what net/http complains of; nil: nobody is told
 	Metrics *telemetry.Metrics
 	Tracer  *telemetry.Tracer // nil: no traces
-	Turns   *telemetry.Turns  // knows the spans of turns, for those of their calls; nil: nobody wants to
+	Spans   *telemetry.Turns  // knows the spans of turns, for those of their calls; nil: nobody wants to
 	Limits  Limits
 }
 
@@ -168,8 +175,8 @@ type Server struct {
 
 // New makes a server.
 func New(o Options) (*Server, error) {
-	if o.Gate == nil || o.Lineage == nil || o.Agents == nil {
-		return nil, fault.New(fault.Internal, "an API without a gate, lineage or agents serves nothing")
+	if o.Gate == nil || o.Lineage == nil || o.Agents == nil || o.Sessions == nil || o.Conversations == nil || o.Turns == nil || o.Files == nil {
+		return nil, fault.New(fault.Internal, "an API needs a gate, lineage, agents, sessions, conversations, turns and files")
 	}
 	if o.Metrics == nil {
 		o.Metrics = telemetry.New()

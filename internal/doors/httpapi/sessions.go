@@ -13,6 +13,24 @@ import (
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
+// Sessions keeps the sessions of agents.
+type Sessions interface {
+	CreateSession(ctx context.Context, by agent.Caller, agentID, title string) (agent.Session, error)
+	Session(ctx context.Context, id string) (agent.Session, error)
+	Sessions(ctx context.Context, agentID string, before uuid.UUID, limit int) ([]agent.Session, error)
+	DeleteSession(ctx context.Context, by agent.Caller, id string) error
+	// Fork makes a session with the conversation of another one up to a message; 0: all
+	// of it.
+	Fork(ctx context.Context, by agent.Caller, id string, upTo int) (agent.Session, error)
+}
+
+// Turns controls the turns of sessions.
+type Turns interface {
+	Cancel(ctx context.Context, by agent.Caller, id string) (agent.Session, error)
+	Pause(ctx context.Context, by agent.Caller, id string) (agent.Session, error)
+	Resume(ctx context.Context, by agent.Caller, id string) (agent.Session, error)
+}
+
 // Session is a conversation with an agent, as clients see it.
 type Session struct {
 	ID       string      `json:"id" format:"uuid"`
@@ -96,7 +114,7 @@ func (s *Server) session(ctx context.Context, who *Caller, id, others string) (a
 	if err := whole(fault.SessionUnknown, "session", id); err != nil {
 		return agent.Session{}, err
 	}
-	found, err := s.o.Agents.Session(ctx, id)
+	found, err := s.o.Sessions.Session(ctx, id)
 	if err != nil {
 		return found, err
 	}
@@ -139,7 +157,7 @@ func (s *Server) sessions() {
 		if err := whole(fault.AgentUnknown, "agent", in.Body.Agent); err != nil {
 			return nil, err
 		}
-		made, err := s.o.Agents.CreateSession(ctx, in.by(), in.Body.Agent, in.Body.Title)
+		made, err := s.o.Sessions.CreateSession(ctx, in.by(), in.Body.Agent, in.Body.Title)
 		return answerSession(made), err
 	})
 	s.listSessions()
@@ -157,7 +175,7 @@ func (s *Server) sessions() {
 		if _, err := s.session(ctx, in.who, in.ID, othersWrite); err != nil {
 			return nil, err
 		}
-		return nil, s.o.Agents.DeleteSession(ctx, in.by(), in.ID)
+		return nil, s.o.Sessions.DeleteSession(ctx, in.by(), in.ID)
 	})
 	s.steerSessions()
 }
@@ -179,7 +197,7 @@ func (s *Server) listSessions() {
 		}
 		out := SessionList{Items: []Session{}}
 		out.Next, err = pages("sessions", in.Limit, before, func(before uuid.UUID, n int) ([]agent.Session, error) {
-			return s.o.Agents.Sessions(ctx, in.Agent, before, n)
+			return s.o.Sessions.Sessions(ctx, in.Agent, before, n)
 		}, func(a agent.Session) uuid.UUID { return a.ID }, func(a agent.Session) error {
 			err := s.mine(ctx, in.who, a, othersRead)
 			if err == nil {
@@ -234,9 +252,9 @@ func (s *Server) steerSessions() {
 			return answerSession(after), err
 		})
 	}
-	steer("cancel", "Cancel the turn", "Ends the turn that is under way, and its calls; a message goes on.", s.o.Agents.Cancel)
-	steer("pause", "Pause the turn", "The turn is held before its next step.", s.o.Agents.Pause)
-	steer("resume", "Resume the turn", "Goes on with a turn that was paused, interrupted, or waits. No call that was made is made again.", s.o.Agents.Resume)
+	steer("cancel", "Cancel the turn", "Ends the turn that is under way, and its calls; a message goes on.", s.o.Turns.Cancel)
+	steer("pause", "Pause the turn", "The turn is held before its next step.", s.o.Turns.Pause)
+	steer("resume", "Resume the turn", "Goes on with a turn that was paused, interrupted, or waits. No call that was made is made again.", s.o.Turns.Resume)
 	type fork struct {
 		asked
 		SessionPath
@@ -256,7 +274,7 @@ func (s *Server) steerSessions() {
 		if in.Body != nil {
 			upTo = in.Body.UpTo
 		}
-		made, err := s.o.Agents.Fork(ctx, in.by(), in.ID, upTo)
+		made, err := s.o.Sessions.Fork(ctx, in.by(), in.ID, upTo)
 		return answerSession(made), err
 	})
 }

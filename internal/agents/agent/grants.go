@@ -1,0 +1,104 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/authority/grant"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
+)
+
+// GrantSource makes and revokes the grants of sessions: a Service decides nothing
+// itself.
+type GrantSource interface {
+	// Grant makes the grant of a session from today's policies and from the caller's
+	// grant as it is now. The ledger has its name, its status and what it spent, but
+	// never what it allows.
+	Grant(ctx context.Context, q GrantRequest) (Granted, error)
+	// Revoke ends the grant of a session that has ended for good.
+	Revoke(ctx context.Context, id uuid.UUID, by, why string) error
+}
+
+// GrantRequest asks for a session's grant.
+type GrantRequest struct {
+	ID        uuid.UUID // of the grant; the session keeps it
+	New       bool      // the ledger does not have it yet
+	Session   uuid.UUID
+	Agent     Agent
+	By        Caller
+	Under     string   // the grant that the session was started under; "": the policies in force
+	Parent    *Granted // of a sub-agent: its parent's grant; nil: none
+	Policy    string   // that narrows a sub-agent's grant; "": none
+	Workspace string   // "": the default of the grant source
+}
+
+// Granted is a session's grant, and where its policies come from.
+type Granted struct {
+	Grant     grant.Grant
+	Sources   []ledger.PolicySource
+	Under     string // ID of the grant that the caller presented; "": none
+	Workspace string
+	Handovers []int // positions in Grant.Nodes at which one holder handed the grant on to another
+}
+
+// RunStarter starts the runs of sessions: a Service runs nothing itself.
+type RunStarter interface {
+	// Begin starts a run of a session and records it.
+	Begin(ctx context.Context, q RunRequest) (Run, error)
+}
+
+// RunRequest asks for a run of a session.
+type RunRequest struct {
+	Session uuid.UUID
+	Name    string
+	Granted Granted
+	Tools   []runner.Tool // that the session has besides the catalog's
+	Inputs  map[string]any
+	// Asking is called when a call of the run waits for a person's approval; answered
+	// must be called when it no longer waits.
+	Asking func(question string, c runner.Call) (answered func())
+}
+
+// Run is a session's run. It is safe for concurrent use.
+type Run interface {
+	caller
+	ID() uuid.UUID
+	Seq() ledger.Seq
+	// Timed reports whether the run's time is limited, so that it should not be kept
+	// open for the next message.
+	Timed() bool
+	// End records the run's end.
+	End(ctx context.Context) error
+}
+
+// grant makes a session's grant from all that it derives from, as that is today.
+func (s *Service) grant(ctx context.Context, r store.SessionRecord, d sessionDoc, a Agent, by Caller) (Granted, error) {
+	q := GrantRequest{ID: d.Grant, New: !d.Granted, Session: r.ID, Agent: a, By: by, Under: d.Under, Workspace: d.Workspace}
+	if r.Parent != uuid.Nil {
+		parent, err := s.grantOf(ctx, r.Parent, by)
+		if err != nil {
+			return Granted{}, err
+		}
+		q.Parent, q.Policy = &parent, d.Child.Policy
+	}
+	return s.o.Grants.Grant(ctx, q)
+}
+
+// grantOf gives the grant of a session that may have an open run.
+func (s *Service) grantOf(ctx context.Context, id uuid.UUID, by Caller) (Granted, error) {
+	if act := s.activation(id); act != nil && act.by.Token == by.Token {
+		return act.granted, nil
+	}
+	r, d, err := s.session(ctx, id.String())
+	if err != nil {
+		return Granted{}, err
+	}
+	a, err := s.agentOf(ctx, r.Agent)
+	if err != nil {
+		return Granted{}, err
+	}
+	return s.grant(ctx, r, d, a, by)
+}

@@ -1,0 +1,65 @@
+package agent
+
+import (
+	"context"
+	"errors"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
+)
+
+// lease is the right to work on a session, which one process has at a time. Where
+// processes share a ledger file, an open run of the session stands for it: the ledger
+// closes the runs of processes that died. In a database that several machines share,
+// it is a row with an expiry. All that would change for that is in this file.
+type lease struct {
+	session uuid.UUID
+	run     uuid.UUID // the open run
+	epoch   int       // version of the session's record that names the run: whoever knows another one has no lease
+}
+
+// takeLease records that a run works on a session, unless its record was changed since
+// it was read: then another process has the lease.
+func (s *Service) takeLease(ctx context.Context, r store.SessionRecord, d sessionDoc, run uuid.UUID, by string) (lease, error) {
+	d.Run, d.Granted = run.String(), true
+	r, err := s.save(context.WithoutCancel(ctx), r, d, by)
+	if errors.Is(err, fault.Stale) {
+		err = errBusy("another process has just started to work on the session")
+	}
+	return lease{session: r.ID, run: run, epoch: r.Version}, err
+}
+
+// checkLease gives a session's runs, and fault.SessionBusy if one of them is open: a
+// process has the lease.
+func (s *Service) checkLease(ctx context.Context, session uuid.UUID) ([]ledger.Run, error) {
+	if _, err := s.o.Record.Recover(ctx); err != nil {
+		return nil, err
+	}
+	runs, err := s.o.Record.SessionRuns(ctx, session)
+	if err == nil && anyOpen(runs) {
+		err = errBusy("another process works on the session")
+	}
+	return runs, err
+}
+
+// leasedElsewhere reports whether another process has the lease on a session. In a
+// ledger that is only read, an open run counts as one.
+func (s *Service) leasedElsewhere(ctx context.Context, session uuid.UUID) (bool, error) {
+	if _, err := s.o.Record.Recover(ctx); err != nil && !errors.Is(err, fault.StoreReadOnly) {
+		return false, err
+	}
+	runs, err := s.o.Record.SessionRuns(ctx, session)
+	return anyOpen(runs), err
+}
+
+func anyOpen(runs []ledger.Run) bool {
+	for _, r := range runs {
+		if r.Status == ledger.Running {
+			return true
+		}
+	}
+	return false
+}
