@@ -19,11 +19,11 @@ import (
 
 // place is a folder with a policy and a script of answers, and Remit's state.
 type place struct {
-	t    *testing.T
+	t       *testing.T
 	homeDir string
-	dir  string
-	app  *app.App
-	svc  *agent.Service
+	dir     string
+	app     *app.App
+	svc     *agent.Service
 }
 
 const agentsPolicy = `version: 1

@@ -5,6 +5,7 @@ import (
 	"github.com/remitrun/remit/internal/service/settings"
 	"github.com/remitrun/remit/internal/tools/infer"
 	"strings"
+	"time"
 
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/catalog"
@@ -57,10 +58,19 @@ func ParseEffects(names []string) (tool.Effects, error) {
 // called. Being shown counts as a use, so what is shown is pinned.
 func (a *App) offered(ctx context.Context) []*tool.Spec { return a.offeredOf(ctx, "") }
 
-// offeredOf are those of one source.
+// offerWait is how long a client's list waits for servers that have to be started or
+// reached. The client is told once they answer.
+const offerWait = 2 * time.Second
+
+// offeredOf are those of one source, which is waited for as long as it takes; "": of
+// all.
 func (a *App) offeredOf(ctx context.Context, source string) []*tool.Spec {
 	_ = a.SyncExtensions() // where they cannot be read, their calls are refused with the reason
-	list := a.catalog.List(ctx, catalog.Filter{Source: source, Enabled: true, Use: true})
+	f := catalog.Filter{Source: source, Enabled: true, Use: true}
+	if source == "" {
+		f.Wait = offerWait
+	}
+	list := a.catalog.List(ctx, f)
 	out := make([]*tool.Spec, len(list.Tools))
 	for i, t := range list.Tools {
 		out[i] = t.Spec

@@ -23,14 +23,14 @@ import (
 
 // service is remit serve in this process.
 type service struct {
-	t     testing.TB
-	homeDir  string
-	dir   string
-	url   string
-	token string // the admin's
-	told  app.Served
-	stop  func()
-	env   []string // besides the usual variables
+	t       testing.TB
+	homeDir string
+	dir     string
+	url     string
+	token   string // the admin's
+	told    app.Served
+	stop    func()
+	env     []string // besides the usual variables
 
 	policy string // the file that start names; "": none
 }

@@ -81,8 +81,8 @@ func (s *session) toolsCmd() *cobra.Command {
 servers, OpenAPI documents and WASM modules that are configured. A source that
 fails is named below the list and hides nothing else, and so is a tool that is
 refused for its name or its schema. --json names these on standard error. A server
-that does not answer in time is named too, and those of its tools that were used
-before are listed as they were, marked [not asked]; --wait 30s gives it more time.
+that does not answer in time is named too, and its tools are listed as they were
+seen last, marked [not asked]; --wait 30s gives it more time.
 
 A tool of a source is remembered as it is when it is first used or shown. One that
 is described differently later is switched off until remit tools accept accepts
@@ -110,7 +110,7 @@ whose text should be read with care, which remit tool ID tells more about.
 	fl.StringVar(&f.risk, "max-risk", "", "only tools of at most this risk: low, medium, high or critical")
 	fl.StringArrayVar(&f.without, "without", nil, "only tools without this side effect, as fs.delete (repeatable)")
 	fl.BoolVar(&f.Enabled, "enabled", false, "only tools that can be called")
-	fl.DurationVar(&f.Wait, "wait", 300*time.Millisecond, "how long servers that must be started or reached may take to answer")
+	fl.DurationVar(&f.Wait, "wait", 200*time.Millisecond, "how long servers that must be started or reached may take to answer")
 	fl.StringVar(&f.Search, "search", "", "only tools whose ID, title or description has all these words")
 	c.AddCommand(s.toolsAcceptCmd(), s.toolsSwitchCmd(true), s.toolsSwitchCmd(false))
 	return c

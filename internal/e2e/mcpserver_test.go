@@ -64,6 +64,7 @@ func TestAnMCPServerIsConfinedAndDecided(t *testing.T) {
 	cs := w.mcpClient("", "-p", policy)
 	defer func() { _ = cs.Close() }()
 
+	listed(t, cs, "mcp__t__echo")
 	list, err := cs.ListTools(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)

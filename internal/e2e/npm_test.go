@@ -91,6 +91,7 @@ tools:
 `, folder+"/**"))
 	cs := w.mcpClientWith("", nil, "-p", policy)
 	defer func() { _ = cs.Close() }()
+	listed(t, cs, "mcp__files__read_text_file")
 	list, err := cs.ListTools(t.Context(), nil)
 	if err != nil || len(list.Tools) == 0 {
 		t.Fatal(err)

@@ -35,6 +35,9 @@ type Config struct {
 	Timeout time.Duration      // of one discovery; default 35 s, more than a server may take to start
 	Fresh   time.Duration      // how long what was discovered is not asked for again; default 60 s
 	Now     func() time.Time   // default time.Now
+	// Poll is how often it is looked whether a source that fails should be asked again,
+	// while a client misses its tools; default 2 s.
+	Poll time.Duration
 }
 
 // Said is what the operator says of a tool.
@@ -86,6 +89,9 @@ func Open(cfg Config) (*Catalog, error) {
 	}
 	if c.cfg.Fresh <= 0 {
 		c.cfg.Fresh = time.Minute
+	}
+	if c.cfg.Poll <= 0 {
+		c.cfg.Poll = 2 * time.Second
 	}
 	for _, t := range cfg.BuiltIn {
 		spec := t.Spec()

@@ -51,17 +51,25 @@ func (f *feed) recallFailure() {
 		return
 	}
 	f.failures, f.since, f.tried = was.Count, was.Since, was.Tried
-	f.err = fault.New(was.Code, "%s", was.Message)
+	f.err, f.kept = fault.New(was.Code, "%s", was.Message), true
 }
 
-// keepFailure remembers how the last attempt ended.
-func (f *feed) keepFailure(err error, failures int, since, now time.Time) {
+// keepFailure remembers how the last attempt ended. f.mu is held.
+func (f *feed) keepFailure() {
 	m, ok := f.c.memory.(FailureMemory)
 	switch {
 	case !ok:
-	case err != nil:
-		m.Failed(f.name, &Failure{Since: since, Tried: now, Count: failures, Code: fault.CodeOf(err), Message: fault.Message(err)})
+	case f.err != nil:
+		m.Failed(f.name, &Failure{Since: f.since, Tried: f.tried, Count: f.failures, Code: fault.CodeOf(f.err), Message: fault.Message(f.err)})
+		f.kept = m.Failure(f.name) != nil
 	case m.Failure(f.name) != nil:
 		m.Failed(f.name, nil)
 	}
+}
+
+// forgotten reports whether another process made the remembered failure be forgotten,
+// as a login does, or found that the source answers. f.mu is held.
+func (f *feed) forgotten() bool {
+	m, ok := f.c.memory.(FailureMemory)
+	return ok && f.kept && m.Failure(f.name) == nil
 }

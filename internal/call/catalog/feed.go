@@ -45,6 +45,8 @@ type feed struct {
 	failures int  // in a row
 	missed   bool // a list went without it, and is told when it answers
 	recalled bool // what an earlier process remembered of failures was looked up
+	kept     bool // the last failure was remembered beyond this process
+	pursued  bool // it is asked again until it answers
 
 	done  chan struct{}
 	tasks sync.WaitGroup
@@ -179,10 +181,51 @@ func (f *feed) glance(ctx context.Context) (*snapshot, error) {
 		return f.current(ctx)
 	}
 	defer f.mu.Unlock()
-	if f.c.now().Sub(f.tried) >= backoff(f.failures) {
+	if f.due() {
 		f.start()
 	}
 	return f.last, f.failure()
+}
+
+// due reports whether a list should ask a failing source again. f.mu is held.
+func (f *feed) due() bool {
+	return f.c.now().Sub(f.tried) >= backoff(f.failures) || f.forgotten()
+}
+
+// pursue asks a failing source again, each time that is due, until it answers: the
+// client whose list went without its tools is told then.
+func (f *feed) pursue() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.missed = true; f.pursued || f.closed || f.bad != nil {
+		return
+	}
+	f.pursued = true
+	f.tasks.Go(func() {
+		tick := time.NewTicker(f.c.cfg.Poll)
+		defer tick.Stop()
+		for f.retry() {
+			select {
+			case <-f.done:
+				return
+			case <-tick.C:
+			}
+		}
+	})
+}
+
+// retry is one step of pursue. It reports false once the source answered or is closed.
+func (f *feed) retry() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil || f.closed {
+		f.pursued = false
+		return false
+	}
+	if f.due() {
+		f.start()
+	}
+	return true
 }
 
 // wait waits for an answer that began after so many change notices.
@@ -304,12 +347,12 @@ func (f *feed) land(fl *flight, s *snapshot, err error) {
 	} else {
 		f.last, f.since, f.failures = s, time.Time{}, 0
 	}
-	failures, since, closed, missed := f.failures, f.since, f.closed, f.missed
+	closed, missed := f.closed, f.missed
 	f.missed = missed && err != nil
-	f.mu.Unlock()
 	if !closed { // else it was cut off
-		f.keepFailure(err, failures, since, now)
+		f.keepFailure()
 	}
+	f.mu.Unlock()
 	close(fl.done)
 	if err == nil && (missed || !sameTools(was, s)) {
 		f.c.tell(f.name)

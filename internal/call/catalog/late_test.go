@@ -112,3 +112,53 @@ func TestFailuresAreRememberedAndTriedLessOften(t *testing.T) {
 		t.Errorf("asked %d times; want no attempt within the backoff", src.asked.Load())
 	}
 }
+
+func TestSeenToolsOfALateSourceAreListedAsSeen(t *testing.T) {
+	src := offer("mcp:slow", mcp("mcp:slow:read", "reads"))
+	memory := &catalogMemory{}
+	list := func(f catalog.Filter) catalog.Listing { // each time as another process
+		c, err := catalog.Open(catalog.Config{Sources: []catalog.Source{catalog.From(recalling{src})}, Memory: memory})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		return c.List(t.Context(), f)
+	}
+	if l := list(catalog.Filter{}); len(l.Tools) != 1 || l.Tools[0].Recalled {
+		t.Fatalf("tools: %+v; want one of the source itself", l.Tools)
+	}
+	src.before = func(ctx context.Context) { <-ctx.Done() }
+	if l := list(catalog.Filter{Wait: time.Millisecond}); len(l.Tools) != 1 || l.Tools[0].Spec.Description != "reads" || !l.Tools[0].Recalled || !l.Tools[0].Accepted.IsZero() {
+		t.Errorf("a person who looks gets %+v; want mcp:slow:read as it was seen", l.Tools)
+	}
+	if l := list(catalog.Filter{Wait: time.Millisecond, Use: true}); len(l.Tools) != 0 {
+		t.Errorf("a client gets %+v; want nothing that was only seen", l.Tools)
+	}
+}
+
+// TestAClientIsToldWhenASourceAnswersAgain: also before the back-off is over, where
+// another process made the failure be forgotten, as a login does.
+func TestAClientIsToldWhenASourceAnswersAgain(t *testing.T) {
+	for name, again := range map[string]func(now *clock, m *failures){
+		"the back-off is over": func(now *clock, _ *failures) { now.pass(time.Hour) },
+		"a login":              func(_ *clock, m *failures) { m.Failed("mcp:down", nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			now, memory := newClock(), &failures{}
+			src := offer("mcp:down", mcp("mcp:down:get", "gets"))
+			src.set(errors.New("it is down"))
+			c := open(t, catalog.Config{Memory: memory, Now: now.now, Poll: time.Millisecond}, src)
+			told := make(chan string, 8)
+			defer c.Watch(func(source string) { told <- source })()
+			if l := c.List(t.Context(), catalog.Filter{Use: true}); len(l.Failing) != 1 {
+				t.Fatalf("failing: %+v; want mcp:down", l.Failing)
+			}
+			src.set(nil, mcp("mcp:down:get", "gets"))
+			again(now, memory)
+			if got := <-told; got != "mcp:down" {
+				t.Errorf("told of %s", got)
+			}
+			find(t, c.List(t.Context(), catalog.Filter{Use: true}), "mcp:down:get")
+		})
+	}
+}

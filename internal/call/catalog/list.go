@@ -24,8 +24,8 @@ type Filter struct {
 	// never used before is pinned as it is, as a call would.
 	Use bool
 	// Wait bounds how long sources that have to be started or reached are waited for;
-	// 0: as long as one discovery may take. Of those that did not answer, the tools
-	// that were used before are listed as they are remembered.
+	// 0: as long as one discovery may take. The tools of those that did not answer are
+	// listed as they are remembered; with Use, only those that were used before.
 	Wait time.Duration
 }
 
@@ -122,11 +122,14 @@ func (c *Catalog) listFeed(ctx context.Context, out *Listing, f Filter, names *n
 	}
 	if err != nil {
 		out.Failing = append(out.Failing, Failing{x.name, err, since, x.known(), late})
+		if f.Use && !late {
+			x.pursue()
+		}
 	}
 	if s == nil {
 		if f.Wait > 0 {
 			first := len(out.Tools)
-			c.put(out, f, names, x.name, c.recalled(x))
+			c.put(out, f, names, x.name, c.recalled(x, f.Use))
 			for i := range out.Tools[first:] {
 				out.Tools[first+i].Recalled = true
 			}

@@ -34,6 +34,8 @@ type Record struct {
 	Last     time.Time `json:"last_seen"`          // to the hour
 	Off      bool      `json:"off,omitempty"`      // a person switched it off
 	Accepted *Version  `json:"accepted,omitempty"` // at first use, or by a person since; nil: it was never used
+	// Seen is a tool that was never used, as it was seen last.
+	Seen *Version `json:"seen,omitempty"`
 	// Latest is what was seen last where that is not what was accepted.
 	Latest *Version `json:"latest,omitempty"`
 	// Shown is the digest of the Latest that a person was shown, "" if none.
@@ -170,7 +172,9 @@ func (r Record) seen(l *listed, now time.Time, use bool) Record {
 	}
 	switch {
 	case r.Accepted == nil && use:
-		r.Accepted = l.version(now)
+		r.Accepted, r.Seen = l.version(now), nil
+	case r.Accepted == nil && (r.Seen == nil || r.Seen.Digest != l.digest):
+		r.Seen = l.version(now)
 	case r.Accepted == nil:
 	case r.Accepted.Digest == l.digest:
 		r.Latest, r.Shown = nil, ""

@@ -50,8 +50,9 @@ func (s still) find(id tool.ID) (*listed, error) {
 	return s.c.recall(f.name, r, id, v)
 }
 
-// recalled are the tools of a source that were used before, as they were accepted.
-func (c *Catalog) recalled(f *feed) []*listed {
+// recalled are the tools of a source as they are remembered: as they were accepted;
+// where the list is only looked at, those that were never used too, as they were seen.
+func (c *Catalog) recalled(f *feed, use bool) []*listed {
 	r, ok := f.src.(Recalling)
 	records, err := c.memory.Load(f.name)
 	if !ok || f.bad != nil || err != nil {
@@ -59,10 +60,14 @@ func (c *Catalog) recalled(f *feed) []*listed {
 	}
 	var out []*listed
 	for id, record := range records {
-		if record.Accepted == nil {
+		v := record.Accepted
+		if v == nil && !use {
+			v = record.Seen
+		}
+		if v == nil {
 			continue
 		}
-		if l, err := c.recall(f.name, r, id, record.Accepted); err == nil {
+		if l, err := c.recall(f.name, r, id, v); err == nil {
 			out = append(out, l)
 		}
 	}

@@ -233,8 +233,12 @@ func (s *Server) start(ctx context.Context, st *starting) {
 	close(st.done)
 }
 
-// failed counts a failure; the caller holds the lock.
+// failed counts a failure; the caller holds the lock. A missing login is not one: the
+// server can be asked again as soon as somebody has logged in.
 func (s *Server) failed(err error) {
+	if errors.Is(err, fault.LoginNeeded) {
+		return
+	}
 	s.failures++
 	s.lastErr = err
 	if s.failures > 1 { // once is no pattern: the next call tries again at once

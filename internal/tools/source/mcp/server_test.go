@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
 	"github.com/remitrun/remit/internal/authority/permit"
@@ -315,5 +316,47 @@ func TestProgressAndChangesAreTold(t *testing.T) {
 	}
 	if was, now := tools["echo"].Spec(), discover(t, s)["echo"].Spec(); was.Digest() == now.Digest() {
 		t.Error("another description, the same digest")
+	}
+}
+
+// TestAStartThatIsCutOffKillsTheServer: nobody waits for a server that was never used
+// to end well.
+func TestAStartThatIsCutOffKillsTheServer(t *testing.T) {
+	begun, killed := make(chan struct{}), make(chan struct{})
+	s := mcp.New(mcp.Config{Name: "t", Source: "mcp", Version: "1", Start: func(context.Context) (*mcp.Link, error) {
+		ours, _ := sdk.NewInMemoryTransports() // nobody is at its other end
+		close(begun)
+		return &mcp.Link{
+			Transport: ours, Ended: killed, Why: func() error { return nil }, Kill: func() { close(killed) },
+			Stop: func() { t.Error("it is asked to end") },
+		}, nil
+	}})
+	failed := make(chan error, 1)
+	go func() { _, err := s.Discover(context.Background()); failed <- err }()
+	<-begun
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	<-killed
+	if err := <-failed; err == nil {
+		t.Error("a server that was cut off gave tools")
+	}
+}
+
+// TestAMissingLoginIsNoFailure: the server is asked again at once after any number of
+// them, since somebody may have logged in.
+func TestAMissingLoginIsNoFailure(t *testing.T) {
+	starts := 0
+	s := mcp.New(mcp.Config{Name: "t", Source: "mcp", Version: "1", Start: func(context.Context) (*mcp.Link, error) {
+		starts++
+		return nil, fault.New(fault.LoginNeeded, "log in first")
+	}})
+	for n := 1; n <= 10; n++ {
+		if _, err := s.Discover(t.Context()); !errors.Is(err, fault.LoginNeeded) || starts != n {
+			t.Fatalf("attempt %d, %d starts: %v", n, starts, err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }
