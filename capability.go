@@ -10,6 +10,7 @@ import (
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/tools/typed"
 )
 
 // Capability is a module of this program that agents can be given: text for their
@@ -98,7 +99,7 @@ func (c Capability) made() (capability.Capability, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.part.Tools = append(out.part.Tools, capability.Own(t.Name, &programTool{spec, t.Run}))
+		out.part.Tools = append(out.part.Tools, capability.Own(t.Name, newProgramTool(*spec, t.Run)))
 		out.info.Wants = append(out.info.Wants, "tools "+string(spec.ID))
 	}
 	return out, nil
@@ -154,44 +155,23 @@ func (c *programCapability) Part(capability.Session, json.RawMessage) (capabilit
 	return c.part, nil
 }
 
-type programTool struct {
-	spec *tool.Spec
-	run  func(ctx context.Context, args json.RawMessage) (any, error)
-}
-
-// Spec describes the tool.
-func (t *programTool) Spec() *tool.Spec { return t.spec }
-
-// Actions are none: what the function reaches is the program's own.
-func (t *programTool) Actions(tool.Env, tool.Args) ([]tool.Action, error) { return nil, nil }
-
-// Run runs a call.
-func (t *programTool) Run(ctx context.Context, p permit.Permit, args tool.Args) (tool.Result, error) {
-	if ctx.Err() != nil {
-		return tool.Result{}, capability.Ended(ctx)
-	}
-	if !p.Live() {
-		return tool.Result{}, fault.New(fault.HandleRefused, "%s: the call that this belongs to is over", t.spec.ID)
-	}
-	if args == nil {
-		args = tool.Args{}
-	}
-	raw, err := canon.Marshal(map[string]any(args))
-	if err != nil {
-		return tool.Result{}, fault.Wrap(fault.ArgsInvalid, err, "the arguments cannot be written as JSON")
-	}
-	out, err := t.run(ctx, raw)
-	if err != nil {
-		if ctx.Err() != nil {
-			return tool.Result{}, capability.Ended(ctx)
+// newProgramTool makes a tool of a function. It needs no actions: what the function
+// reaches is the program's own.
+func newProgramTool(spec tool.Spec, run func(ctx context.Context, args json.RawMessage) (any, error)) permit.Tool {
+	return typed.Func(spec, func(ctx context.Context, _ permit.Permit, args json.RawMessage) (map[string]any, error) {
+		out, err := run(ctx, args)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, permit.Ended(ctx)
+			}
+			return nil, failure(err)
 		}
-		return tool.Result{}, failure(err)
-	}
-	res, err := outputOf(out)
-	if err != nil {
-		return tool.Result{}, fault.Wrap(fault.OutputInvalid, err, "%s returned what cannot be written as JSON: %v", t.spec.ID, err)
-	}
-	return tool.Result{Output: res}, nil
+		res, err := outputOf(out)
+		if err != nil {
+			return nil, fault.Wrap(fault.OutputInvalid, err, "%s returned what cannot be written as JSON: %v", spec.ID, err)
+		}
+		return res, nil
+	})
 }
 
 // failure is a function's error as the runner takes it.

@@ -43,10 +43,10 @@ func newNoop(id tool.ID, effect tool.Effect, risk tool.Risk) *noop {
 
 func (t *noop) Spec() *tool.Spec { return &t.spec }
 
-func (t *noop) Actions(tool.Env, tool.Args) ([]tool.Action, error) { return nil, nil }
-
-func (t *noop) Run(_ context.Context, _ permit.Permit, args tool.Args) (tool.Result, error) {
-	return tool.Result{Output: map[string]any{"key": args["key"], "rows": 3, "state": "open"}}, nil
+func (t *noop) Prepare(_ tool.Env, args tool.Args) (permit.Prepared, error) {
+	return permit.Prepared{Run: func(context.Context, permit.Permit) (tool.Result, error) {
+		return tool.Result{Output: map[string]any{"key": args["key"], "rows": 3, "state": "open"}}, nil
+	}}, nil
 }
 
 // noFacts looks nothing up: the tools need nothing from the world.

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/agents/agent"
+	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/approval"
@@ -51,7 +52,7 @@ func (h *sessionRuns) Begin(ctx context.Context, q agent.RunRequest) (agent.Run,
 }
 
 // overlay is the tools of a session: its own before the catalog's.
-func overlay(own []runner.Tool, rest runner.Catalog) (runner.Catalog, error) {
+func overlay(own []permit.Tool, rest runner.Catalog) (runner.Catalog, error) {
 	c, err := catalog.New(own...)
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/agents/capability"
+	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/authority/policy/glob"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -62,13 +63,13 @@ func (a *App) agents(q AgentsRequest) (*agent.Service, error) {
 	quota := quotaOf(a.Home.Settings.Sessions)
 	return agent.New(agent.Options{
 		Record: st, Grants: &sessionGrants{app: a, q: q}, Runs: &sessionRuns{app: a, q: q}, Capabilities: q.Capabilities, Models: q.Models,
-		Chat: func(c agent.ChatRequest) runner.Tool { return a.chatTool(q.Models, c) }, Lookup: tools.Lookup, Match: a.matchTools,
+		Chat: func(c agent.ChatRequest) permit.Tool { return a.chatTool(q.Models, c) }, Lookup: tools.Lookup, Match: a.matchTools,
 		Files: filesOfSessions(st, quota), Quota: quota, Secret: a.holdsSecret,
 	}), nil
 }
 
 // chatTool makes the tool model.chat of a session.
-func (a *App) chatTool(models *model.Registry, c agent.ChatRequest) runner.Tool {
+func (a *App) chatTool(models *model.Registry, c agent.ChatRequest) permit.Tool {
 	return modelchat.ForSession(a.chatOptions(models), func(upTo int) (modelchat.Turn, error) {
 		asked, err := c.Request(upTo)
 		return modelchat.Turn{

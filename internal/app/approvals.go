@@ -116,11 +116,11 @@ func (a *App) pastCall(ctx context.Context, st store.Store, run *runner.Run, c l
 		return approval.Past{}, err
 	}
 	args, _ := v.(map[string]any)
-	actions, err := e.Tool.Actions(run.Env, args)
+	prepared, err := e.Tool.Prepare(run.Env, args)
 	if err != nil {
 		return approval.Past{}, nil //nolint:nilerr // nothing can be said of it
 	}
-	return approval.Past{Index: c.Index, Spec: e.Spec, Digest: c.Digest, Args: args, Actions: actions}, nil
+	return approval.Past{Index: c.Index, Spec: e.Spec, Digest: c.Digest, Args: args, Actions: prepared.Actions}, nil
 }
 
 // Questions lists the questions that were put to people, newest first.

@@ -1,9 +1,10 @@
 package app
 
 import (
+	"slices"
 	"time"
 
-	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/tools/builtin/analyze"
 	"github.com/remitrun/remit/internal/tools/builtin/clock"
@@ -15,27 +16,12 @@ import (
 )
 
 // builtIn is every tool that is compiled in.
-func (a *App) builtIn() []runner.Tool {
+func (a *App) builtIn() []permit.Tool {
 	return append(builtins(a.box, a.secret), modelchat.New(a.chatOptions(a.Models())))
 }
 
 // builtins is every tool that is compiled in: a new one is a folder and a line.
-func builtins(box *sandbox.Box, secret func(name string) (string, bool)) []runner.Tool {
-	var out []runner.Tool
-	for _, t := range fstool.Tools() {
-		out = append(out, t)
-	}
-	for _, t := range httptool.Tools(secret) {
-		out = append(out, t)
-	}
-	for _, t := range clock.Tools(time.Now) {
-		out = append(out, t)
-	}
-	for _, t := range random.Tools() {
-		out = append(out, t)
-	}
-	for _, t := range analyze.Tools() {
-		out = append(out, t)
-	}
-	return append(out, shelltool.New(box))
+func builtins(box *sandbox.Box, secret func(name string) (string, bool)) []permit.Tool {
+	return slices.Concat(fstool.Tools(), httptool.Tools(secret), clock.Tools(time.Now), random.Tools(), analyze.Tools(),
+		[]permit.Tool{shelltool.New(box)})
 }

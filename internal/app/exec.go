@@ -124,11 +124,14 @@ func (t *execTool) Spec() *tool.Spec {
 	}
 }
 
-func (t *execTool) Actions(env tool.Env, _ tool.Args) ([]tool.Action, error) {
-	return []tool.Action{{Kind: tool.Command, Argv: t.q.Argv, Dir: env.Workspace, Typed: t.q.byHand()}}, nil
+func (t *execTool) Prepare(env tool.Env, _ tool.Args) (permit.Prepared, error) {
+	return permit.Prepared{
+		Actions: []tool.Action{{Kind: tool.Command, Argv: t.q.Argv, Dir: env.Workspace, Typed: t.q.byHand()}},
+		Run:     t.run,
+	}, nil
 }
 
-func (t *execTool) Run(ctx context.Context, p permit.Permit, _ tool.Args) (tool.Result, error) {
+func (t *execTool) run(ctx context.Context, p permit.Permit) (tool.Result, error) {
 	out, err := t.box.Run(ctx, p, sandbox.Command{
 		Argv: t.q.Argv, Dir: p.Env().Workspace, Typed: t.q.byHand(), Long: true, Stdio: t.q.Stdio, Ask: t.q.Ask, Notice: t.q.Notice, Observe: t.q.Learn != "",
 	})

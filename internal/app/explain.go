@@ -56,11 +56,11 @@ func (a *App) Explain(ctx context.Context, files []string, workspace string, id 
 		return ex, err
 	}
 	env := a.Home.ToolEnv(workspace, chain.Limits())
-	actions, err := e.Tool.Actions(env, args)
+	prepared, err := e.Tool.Prepare(env, args)
 	if err != nil {
 		return ex, err
 	}
-	call := policy.Call{Tool: e.Spec, Args: args, Actions: append(actions, chain.Within(e.Spec, args)...)}
+	call := policy.Call{Tool: e.Spec, Args: args, Actions: append(prepared.Actions, chain.Within(e.Spec, args)...)}
 	d := chain.Decide(call)
 	if d.Effect != policy.Deny {
 		if err := (facts{offline: true}).fill(ctx, env, chain.Limits(), call.Actions); err != nil {

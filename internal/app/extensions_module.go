@@ -3,6 +3,7 @@ package app
 import (
 	"crypto/sha256"
 
+	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/tools/executor/wasm"
@@ -12,7 +13,7 @@ import (
 // extensionModule makes what runs an action with a module: a function that is
 // called as the action, and reaches what the action's arguments name, if they say
 // that they are files, and nothing else.
-func (a *App) extensionModule(spec tool.Spec, call extsource.Call) (extsource.Module, error) {
+func (a *App) extensionModule(spec tool.Spec, call extsource.Call) (permit.Tool, error) {
 	code := call.Package.Module(call.Action)
 	f := wasm.Function{Name: call.Action.ID, Title: spec.Title, Description: spec.Description, Input: spec.Input, Risk: spec.Risk,
 		Memory: wasm.DefaultMemory, Timeout: wasm.DefaultTimeout}
@@ -30,5 +31,3 @@ func (a *App) extensionModule(spec tool.Spec, call extsource.Call) (extsource.Mo
 	man := &wasm.Manifest{Release: call.Package.Manifest.Version, Functions: []wasm.Function{f}}
 	return wasm.Tools("ext:"+call.Package.Manifest.ID, extsource.Kind, man, m)[0], nil
 }
-
-var _ extsource.Module = (*wasm.Tool)(nil)

@@ -1,10 +1,7 @@
 package app
 
 import (
-	"context"
-
 	"github.com/remitrun/remit/internal/authority/permit"
-	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/call/runner"
@@ -28,11 +25,9 @@ type recordedReach struct{}
 
 func (recordedReach) Spec() *tool.Spec { return (&mcpReach{}).Spec() }
 
-func (recordedReach) Actions(env tool.Env, args tool.Args) ([]tool.Action, error) {
+// Prepare gives the actions of the recorded call, which cannot run.
+func (recordedReach) Prepare(_ tool.Env, args tool.Args) (permit.Prepared, error) {
 	url, _ := args["url"].(string)
-	return (&mcpReach{url: url}).Actions(env, args)
-}
-
-func (recordedReach) Run(context.Context, permit.Permit, tool.Args) (tool.Result, error) {
-	return tool.Result{}, fault.New(fault.Internal, "what was recorded is not run")
+	prepared, err := (&mcpReach{url: url}).Prepare(tool.Env{}, nil)
+	return permit.Prepared{Actions: prepared.Actions}, err
 }

@@ -102,7 +102,7 @@ type mcpRun struct {
 
 // runMCP begins such a run of this name, whose one call t is. Ask asks t to end; after is
 // called when it has.
-func (a *App) runMCP(ctx context.Context, s MCPServer, name, folder string, t runner.Tool, args tool.Args, ask, after func()) (*mcpRun, error) {
+func (a *App) runMCP(ctx context.Context, s MCPServer, name, folder string, t permit.Tool, args tool.Args, ask, after func()) (*mcpRun, error) {
 	root, err := s.policy()
 	if err != nil {
 		return nil, err
@@ -288,15 +288,15 @@ func (t *mcpReach) Spec() *tool.Spec {
 	}
 }
 
-func (t *mcpReach) Actions(tool.Env, tool.Args) ([]tool.Action, error) {
+func (t *mcpReach) Prepare(tool.Env, tool.Args) (permit.Prepared, error) {
 	to, err := target.Parse("POST", t.url)
 	if err != nil {
-		return nil, err
+		return permit.Prepared{}, err
 	}
-	return []tool.Action{{Kind: tool.Network, Target: to}}, nil
+	return permit.Prepared{Actions: []tool.Action{{Kind: tool.Network, Target: to}}, Run: t.run}, nil
 }
 
-func (t *mcpReach) Run(ctx context.Context, p permit.Permit, _ tool.Args) (tool.Result, error) {
+func (t *mcpReach) run(ctx context.Context, p permit.Permit) (tool.Result, error) {
 	t.permits <- p
 	select {
 	case <-t.over:
@@ -336,11 +336,14 @@ func (t *mcpTool) Spec() *tool.Spec {
 	}
 }
 
-func (t *mcpTool) Actions(tool.Env, tool.Args) ([]tool.Action, error) {
-	return []tool.Action{{Kind: tool.Command, Argv: t.server.Command, Dir: t.folder, Typed: true}}, nil
+func (t *mcpTool) Prepare(tool.Env, tool.Args) (permit.Prepared, error) {
+	return permit.Prepared{
+		Actions: []tool.Action{{Kind: tool.Command, Argv: t.server.Command, Dir: t.folder, Typed: true}},
+		Run:     t.run,
+	}, nil
 }
 
-func (t *mcpTool) Run(ctx context.Context, p permit.Permit, _ tool.Args) (tool.Result, error) {
+func (t *mcpTool) run(ctx context.Context, p permit.Permit) (tool.Result, error) {
 	out, err := t.box.Run(ctx, p, sandbox.Command{
 		Argv: t.server.Command, Dir: t.folder, Env: t.server.Env, Typed: true, Long: true, Stdio: t.stdio,
 	})

@@ -264,7 +264,7 @@ type typedTool struct{}
 
 func (typedTool) Spec() *tool.Spec { return (&execTool{}).Spec() }
 
-func (typedTool) Actions(env tool.Env, args tool.Args) ([]tool.Action, error) {
+func (typedTool) Prepare(env tool.Env, args tool.Args) (permit.Prepared, error) {
 	list, _ := args["argv"].([]any)
 	a := tool.Action{Kind: tool.Command, Dir: env.Workspace, Typed: true}
 	for _, w := range list {
@@ -274,9 +274,5 @@ func (typedTool) Actions(env tool.Env, args tool.Args) ([]tool.Action, error) {
 	if len(a.Argv) == 0 {
 		a.Unknown = "the record names no command"
 	}
-	return []tool.Action{a}, nil
-}
-
-func (typedTool) Run(context.Context, permit.Permit, tool.Args) (tool.Result, error) {
-	return tool.Result{}, fault.New(fault.Internal, "what was recorded is not run")
+	return permit.Prepared{Actions: []tool.Action{a}}, nil
 }

@@ -121,11 +121,11 @@ func (a *App) caseCall(c cases.Case, chain policy.Chain, env policy.Env) (policy
 		return policy.Call{}, fault.New(fault.CodeOf(err), "%s", fault.Message(err)).At(c.Pos)
 	}
 	limits := chain.Limits()
-	actions, err := e.Tool.Actions(tool.Env{Workspace: env.Workspace, Home: env.Home, Path: limits.Path, Pass: limits.Env}, c.Args)
+	prepared, err := e.Tool.Prepare(tool.Env{Workspace: env.Workspace, Home: env.Home, Path: limits.Path, Pass: limits.Env}, c.Args)
 	if err != nil {
 		return policy.Call{}, fault.New(fault.CodeOf(err), "%s", fault.Message(err)).At(c.Pos)
 	}
-	return policy.Call{Tool: e.Spec, Args: c.Args, Actions: append(actions, chain.Within(e.Spec, c.Args)...)}, nil
+	return policy.Call{Tool: e.Spec, Args: c.Args, Actions: append(prepared.Actions, chain.Within(e.Spec, c.Args)...)}, nil
 }
 
 // actionRules is every rule that takes part in the decision on one action alone.

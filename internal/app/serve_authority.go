@@ -280,11 +280,11 @@ func (s *served) Explain(ctx context.Context, who *httpapi.Caller, text, id stri
 	if err != nil {
 		return httpapi.Explanation{}, err
 	}
-	actions, err := e.Tool.Actions(s.app.Home.ToolEnv(s.workspace, chain.Limits()), plain)
+	prepared, err := e.Tool.Prepare(s.app.Home.ToolEnv(s.workspace, chain.Limits()), plain)
 	if err != nil {
 		return httpapi.Explanation{}, err
 	}
-	call := policy.Call{Tool: e.Spec, Args: plain, Actions: append(actions, chain.Within(e.Spec, plain)...)}
+	call := policy.Call{Tool: e.Spec, Args: plain, Actions: append(prepared.Actions, chain.Within(e.Spec, plain)...)}
 	d := chain.Decide(call)
 	out := httpapi.Explanation{Tool: id, Effect: d.Effect.String(), Rule: d.Rule.String(), Reason: d.Reason, Actions: []string{}, Rules: []httpapi.ExplainRule{}}
 	for _, a := range call.Actions {

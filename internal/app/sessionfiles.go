@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"github.com/remitrun/remit/internal/service/settings"
 	"path"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/settings"
 )
 
 func quotaOf(s settings.Sessions) store.Quota {
@@ -46,7 +46,7 @@ func onSession(name string) string { return "session:" + name }
 // begin checks what every use needs, and gives the path as it is kept.
 func (sessionFiles) begin(ctx context.Context, p permit.Permit, name string) (string, error) {
 	if err := ctx.Err(); err != nil {
-		return "", capability.Ended(ctx)
+		return "", permit.Ended(ctx)
 	}
 	if !p.Live() {
 		return "", fault.New(fault.HandleRefused, "a session's file %q: the call that this belongs to is over", name)

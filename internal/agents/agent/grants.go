@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/authority/grant"
+	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
@@ -55,7 +56,7 @@ type RunRequest struct {
 	Session uuid.UUID
 	Name    string
 	Granted Granted
-	Tools   []runner.Tool // that the session has besides the catalog's
+	Tools   []permit.Tool // that the session has besides the catalog's
 	Inputs  map[string]any
 	// Asking is called when a call of the run waits for a person's approval; answered
 	// must be called when it no longer waits.

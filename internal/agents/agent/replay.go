@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/fault"
-	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/tools/model"
@@ -31,7 +31,7 @@ func (s *Service) Rehearse(in RunInputs) (*Rehearsal, error) {
 }
 
 // Tools are the session's own tools, besides the catalog's.
-func (r *Rehearsal) Tools() []runner.Tool { return r.set.own }
+func (r *Rehearsal) Tools() []permit.Tool { return r.set.own }
 
 // Difference is a message that a replay makes otherwise than the record has it.
 type Difference struct {

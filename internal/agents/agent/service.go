@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/agents/capability"
+	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
@@ -41,7 +42,7 @@ type Options struct {
 	Runs         RunStarter
 	Capabilities *capability.Registry
 	Models       *model.Registry
-	Chat         func(ChatRequest) runner.Tool            // makes a session's tool model.chat
+	Chat         func(ChatRequest) permit.Tool            // makes a session's tool model.chat
 	Lookup       func(id tool.ID) (runner.Entry, error)   // finds a tool of the catalog
 	Match        func(pattern string) []tool.ID           // as capability.Session.Match
 	Files        func(session uuid.UUID) capability.Files // nil: sessions have no files

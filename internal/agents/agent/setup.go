@@ -12,9 +12,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/agents/capability"
+	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
-	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
@@ -27,7 +27,7 @@ type setup struct {
 	system  string
 	tools   []model.Tool // as the model is told of them
 	offers  map[string]capability.Offer
-	own     []runner.Tool // that are not in the catalog
+	own     []permit.Tool // that are not in the catalog
 	limits  Limits
 	chat    *chat
 
@@ -96,7 +96,7 @@ func (s *Service) assemble(in RunInputs, kids capability.Children) (*setup, erro
 		}
 	}
 	set.system = prompt(res, a.SystemPrompt)
-	reader := &readOutput{find: s.findOutput(id), most: set.limits.Output}
+	reader := newReadOutput(s.findOutput(id), set.limits.Output)
 	for _, o := range append(res.Tools, capability.Own(readName, reader)) {
 		if err := s.offer(set, o); err != nil {
 			return nil, err

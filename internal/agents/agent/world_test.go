@@ -85,12 +85,15 @@ func (c *chatTool) Spec() *tool.Spec {
 		Input: json.RawMessage(`{"type":"object"}`)}
 }
 
-func (c *chatTool) Actions(_ tool.Env, args tool.Args) ([]tool.Action, error) {
+func (c *chatTool) Prepare(_ tool.Env, args tool.Args) (permit.Prepared, error) {
 	id, _ := args["model"].(string)
-	return []tool.Action{{Kind: tool.Model, Model: id}}, nil
+	return permit.Prepared{
+		Actions: []tool.Action{{Kind: tool.Model, Model: id}},
+		Run:     func(ctx context.Context, _ permit.Permit) (tool.Result, error) { return c.run(ctx, args) },
+	}, nil
 }
 
-func (c *chatTool) Run(ctx context.Context, _ permit.Permit, args tool.Args) (tool.Result, error) {
+func (c *chatTool) run(ctx context.Context, args tool.Args) (tool.Result, error) {
 	n, _ := args["upto"].(json.Number).Int64()
 	asked, err := c.q.Request(int(n))
 	if err != nil {
@@ -138,13 +141,15 @@ func (p *probe) Spec() *tool.Spec {
 	return &tool.Spec{ID: p.id, Title: "probe", Description: "a probe", Version: "1", Source: "builtin", Effects: p.effects,
 		Input: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"n":{"type":"integer"},"s":{"type":"string"}}}`)}
 }
-func (p *probe) Actions(tool.Env, tool.Args) ([]tool.Action, error) { return p.actions, nil }
-func (p *probe) Run(ctx context.Context, pm permit.Permit, args tool.Args) (tool.Result, error) {
-	p.ran.Add(1)
-	if p.run == nil {
-		return tool.Result{Output: map[string]any{"ok": true}}, nil
-	}
-	return p.run(ctx, pm, args)
+
+func (p *probe) Prepare(_ tool.Env, args tool.Args) (permit.Prepared, error) {
+	return permit.Prepared{Actions: p.actions, Run: func(ctx context.Context, pm permit.Permit) (tool.Result, error) {
+		p.ran.Add(1)
+		if p.run == nil {
+			return tool.Result{Output: map[string]any{"ok": true}}, nil
+		}
+		return p.run(ctx, pm, args)
+	}}, nil
 }
 
 // kit is a capability with tools of a test.
@@ -359,7 +364,7 @@ func (w *world) serve() {
 	w.svc = agent.New(agent.Options{
 		Record: w.rec, Grants: authority{w}, Runs: starter{w}, Capabilities: reg,
 		Models: &model.Registry{Providers: []model.Provider{w.brain}, Default: "test/one"},
-		Chat:   func(q agent.ChatRequest) runner.Tool { return &chatTool{w.brain, q} },
+		Chat:   func(q agent.ChatRequest) permit.Tool { return &chatTool{w.brain, q} },
 		Lookup: func(id tool.ID) (runner.Entry, error) {
 			return runner.Entry{}, fault.New(fault.ToolUnknown, "no tool %q", id)
 		},

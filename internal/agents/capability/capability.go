@@ -43,16 +43,10 @@ type Info struct {
 	Wants []string `json:"wants,omitempty"`
 }
 
-// Tool is a tool of a capability. (What the runner takes.)
-type Tool interface {
-	tool.Tool
-	Run(ctx context.Context, p permit.Permit, args tool.Args) (tool.Result, error)
-}
-
 // Offer is a tool as an agent's model is offered it.
 type Offer struct {
-	Name string // that the model calls it by: a letter, then letters, digits, _ and -, at most 64 in all; unique in an agent
-	Tool Tool   // nil: the tool of this ID in the catalog
+	Name string      // that the model calls it by: a letter, then letters, digits, _ and -, at most 64 in all; unique in an agent
+	Tool permit.Tool // nil: the tool of this ID in the catalog
 	ID   tool.ID
 	// Defaults are arguments of which the model need not speak: see Offer.Args and
 	// Offer.Input.
@@ -60,7 +54,7 @@ type Offer struct {
 }
 
 // Own is the offer of a capability's own tool.
-func Own(name string, t Tool) Offer { return Offer{Name: name, Tool: t, ID: t.Spec().ID} }
+func Own(name string, t permit.Tool) Offer { return Offer{Name: name, Tool: t, ID: t.Spec().ID} }
 
 // Part is what a capability adds to an agent.
 type Part struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/tools/typed"
 )
 
 // module is a capability made up for a test.
@@ -43,7 +44,7 @@ func (m module) with(change func(*module)) module { change(&m); return m }
 
 // own is a tool of a capability's own.
 func own(capabilityID, name string) capability.Offer {
-	return capability.Own(name, capability.New(tool.Spec{ID: tool.ID(capabilityID + "." + name), Input: capability.Object(""), Output: capability.Object("")},
+	return capability.Own(name, typed.Func(tool.Spec{ID: tool.ID(capabilityID + "." + name), Input: typed.Object(""), Output: typed.Object("")},
 		func(context.Context, permit.Permit, struct{}) (map[string]any, error) { return nil, nil }))
 }
 

@@ -59,15 +59,6 @@ type Env struct {
 	Pass      []string // names of variables that commands may be given (commands.env)
 }
 
-// Tool is one callable thing as its author writes it.
-type Tool interface {
-	Spec() *Spec
-	// Actions lists all that a call with these arguments (already valid under
-	// Spec().Input) needs from the world. It is pure. What it cannot tell, it
-	// returns as an action with Unknown set, which every policy denies.
-	Actions(env Env, args Args) ([]Action, error)
-}
-
 // Status says how a call ended.
 type Status uint8
 
@@ -125,7 +116,7 @@ type Refused struct {
 	Count  int    `json:"count"` // how often, at least 1
 }
 
-// Result is what an executor gives back.
+// Result is what a call returns.
 type Result struct {
 	Output map[string]any // JSON-marshalable; nil for none. A failed call may have one too.
 }

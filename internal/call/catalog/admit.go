@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/inspect"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -51,7 +52,7 @@ type admission struct {
 }
 
 // admit makes a snapshot of what a source offers.
-func (c *Catalog) admit(source string, tools []runner.Tool) *snapshot {
+func (c *Catalog) admit(source string, tools []permit.Tool) *snapshot {
 	a := &admission{c: c, source: source, s: &snapshot{at: c.now(), tools: map[tool.ID]*listed{}}}
 	if len(tools) > maxTools {
 		a.refuse(source, "it offers %d tools; only the first %d are looked at", len(tools), maxTools)
@@ -100,7 +101,7 @@ func (a *admission) refuse(id, format string, args ...any) {
 
 // candidate is a tool that is looked at.
 type candidate struct {
-	tool  runner.Tool
+	tool  permit.Tool
 	spec  *tool.Spec
 	hints infer.Hints
 	id    string
@@ -110,7 +111,7 @@ type candidate struct {
 
 // look looks at each tool by itself: at what costs little, and bounds the rest, in
 // turn, and at the rest at once.
-func (a *admission) look(tools []runner.Tool) []candidate {
+func (a *admission) look(tools []permit.Tool) []candidate {
 	all := make([]candidate, len(tools))
 	for i, t := range tools {
 		all[i] = a.named(t)
@@ -129,7 +130,7 @@ func (a *admission) look(tools []runner.Tool) []candidate {
 
 // named asks a tool for its description, and looks at its name and at how much
 // text its source brings.
-func (a *admission) named(t runner.Tool) candidate {
+func (a *admission) named(t permit.Tool) candidate {
 	spec, hints, err := ask(t)
 	if err != nil {
 		return candidate{id: "(a tool)", why: err.Error()}
@@ -147,7 +148,7 @@ func (a *admission) named(t runner.Tool) candidate {
 
 // ask asks a tool for its description, which is code of its source's kind
 // working on what the source sent.
-func ask(t runner.Tool) (spec *tool.Spec, h infer.Hints, err error) {
+func ask(t permit.Tool) (spec *tool.Spec, h infer.Hints, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("its description cannot be had: %v", p)
@@ -244,7 +245,7 @@ func (a *admission) unusable(s *tool.Spec) string {
 var kindOf = map[string][]string{"mcp": {"mcp", "mcp-remote"}, "api": {"api"}, "ext": {"extension"}, "wasm": {"wasm"}}
 
 // list gives a tool of a source the form in which it is used.
-func (c *Catalog) list(source string, t runner.Tool, spec *tool.Spec, hints infer.Hints) *listed {
+func (c *Catalog) list(source string, t permit.Tool, spec *tool.Spec, hints infer.Hints) *listed {
 	said := *spec
 	used := said
 	used.Title, used.Description, used.Version = inspect.Clean(said.Title), inspect.Clean(said.Description), inspect.Clean(said.Version)

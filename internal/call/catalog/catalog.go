@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/inspect"
 	"github.com/remitrun/remit/internal/base/near"
@@ -28,7 +29,7 @@ import (
 // Config is what a catalog is made of. The zero value of a field means its
 // default.
 type Config struct {
-	BuiltIn []runner.Tool
+	BuiltIn []permit.Tool
 	Sources []Source
 	Memory  Memory             // nil: nothing is remembered beyond this process
 	Said    func(tool.ID) Said // what the operator says of a tool; nil: nothing
@@ -72,7 +73,7 @@ type Catalog struct {
 
 // New lists tools that are all built in. Two of one ID, or one without a usable
 // description, is an error of whoever built them.
-func New(tools ...runner.Tool) (*Catalog, error) { return Open(Config{BuiltIn: tools}) }
+func New(tools ...permit.Tool) (*Catalog, error) { return Open(Config{BuiltIn: tools}) }
 
 // Open makes a catalog. It asks no source yet. The catalog must be closed if it
 // has sources.

@@ -13,7 +13,6 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/catalog"
-	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/tools/infer"
 )
 
@@ -23,11 +22,10 @@ type fake struct {
 	hints infer.Hints
 }
 
-func (f *fake) Spec() *tool.Spec                                 { return &f.spec }
-func (f *fake) Hints() infer.Hints                               { return f.hints }
-func (*fake) Actions(tool.Env, tool.Args) ([]tool.Action, error) { return nil, nil }
-func (*fake) Run(context.Context, permit.Permit, tool.Args) (tool.Result, error) {
-	return tool.Result{}, nil
+func (f *fake) Spec() *tool.Spec   { return &f.spec }
+func (f *fake) Hints() infer.Hints { return f.hints }
+func (*fake) Prepare(tool.Env, tool.Args) (permit.Prepared, error) {
+	return permit.Prepared{}, nil
 }
 
 const anySchema = `{"type":"object","additionalProperties":false,"properties":{"path":{"type":"string"}}}`
@@ -123,7 +121,7 @@ func open(t *testing.T, cfg catalog.Config, sources ...*source) *catalog.Catalog
 		cfg.Sources = append(cfg.Sources, catalog.From(s))
 	}
 	if cfg.BuiltIn == nil {
-		cfg.BuiltIn = []runner.Tool{builtin("fs.read"), builtin("shell.run")}
+		cfg.BuiltIn = []permit.Tool{builtin("fs.read"), builtin("shell.run")}
 	}
 	c, err := catalog.Open(cfg)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/catalog"
-	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/tools/infer"
 )
 
@@ -257,7 +257,7 @@ func TestWhoMustNotStartAnythingGetsWhatWasAccepted(t *testing.T) {
 	memory := &catalogMemory{}
 	s := offer("mcp:a", mcp("mcp:a:x", "one"), mcp("mcp:a:y", "one"))
 	with := func() *catalog.Catalog {
-		c, err := catalog.Open(catalog.Config{Memory: memory, Sources: []catalog.Source{catalog.From(recalling{s})}, BuiltIn: []runner.Tool{builtin("fs.read")}})
+		c, err := catalog.Open(catalog.Config{Memory: memory, Sources: []catalog.Source{catalog.From(recalling{s})}, BuiltIn: []permit.Tool{builtin("fs.read")}})
 		if err != nil {
 			t.Fatal(err)
 		}

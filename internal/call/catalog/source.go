@@ -3,8 +3,8 @@ package catalog
 import (
 	"context"
 
+	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/tool"
-	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/tools/infer"
 )
 
@@ -16,7 +16,7 @@ type Source interface {
 	Name() string
 	// Discover lists its tools. It may take as long as ctx lasts. A tool's
 	// specification is what the source says of itself: nothing in it is trusted.
-	Discover(ctx context.Context) ([]runner.Tool, error)
+	Discover(ctx context.Context) ([]permit.Tool, error)
 	// Changed is told each time its tools may have changed; nil: it never tells.
 	Changed() <-chan struct{}
 	// Close ends what the source started.
@@ -33,12 +33,12 @@ type Hinted interface {
 // asking or starting anything: one for which discovery is no mere reading of
 // files. Who looks at past calls needs it.
 type Recalling interface {
-	Recall(spec *tool.Spec, h infer.Hints) runner.Tool
+	Recall(spec *tool.Spec, h infer.Hints) permit.Tool
 }
 
 // Offers is what a source is that knows its own kind of tools, and nothing of
 // this package.
-type Offers[T runner.Tool] interface {
+type Offers[T permit.Tool] interface {
 	Name() string
 	Discover(ctx context.Context) ([]T, error)
 	Changed() <-chan struct{}
@@ -47,29 +47,29 @@ type Offers[T runner.Tool] interface {
 
 // From makes a Source of what offers tools of one kind. If s has a method
 // Recall(*tool.Spec, infer.Hints) T, the Source is [Recalling].
-func From[T runner.Tool](s Offers[T]) Source {
+func From[T permit.Tool](s Offers[T]) Source {
 	if r, ok := s.(recalls[T]); ok {
 		return recaller[T]{from[T]{s}, r}
 	}
 	return from[T]{s}
 }
 
-type recalls[T runner.Tool] interface {
+type recalls[T permit.Tool] interface {
 	Recall(spec *tool.Spec, h infer.Hints) T
 }
 
-type recaller[T runner.Tool] struct {
+type recaller[T permit.Tool] struct {
 	from[T]
 	r recalls[T]
 }
 
-func (r recaller[T]) Recall(spec *tool.Spec, h infer.Hints) runner.Tool { return r.r.Recall(spec, h) }
+func (r recaller[T]) Recall(spec *tool.Spec, h infer.Hints) permit.Tool { return r.r.Recall(spec, h) }
 
-type from[T runner.Tool] struct{ Offers[T] }
+type from[T permit.Tool] struct{ Offers[T] }
 
-func (f from[T]) Discover(ctx context.Context) ([]runner.Tool, error) {
+func (f from[T]) Discover(ctx context.Context) ([]permit.Tool, error) {
 	ts, err := f.Offers.Discover(ctx)
-	out := make([]runner.Tool, len(ts))
+	out := make([]permit.Tool, len(ts))
 	for i, t := range ts {
 		out[i] = t
 	}
@@ -87,6 +87,6 @@ type broken struct {
 }
 
 func (b broken) Name() string                                    { return b.name }
-func (b broken) Discover(context.Context) ([]runner.Tool, error) { return nil, b.err }
+func (b broken) Discover(context.Context) ([]permit.Tool, error) { return nil, b.err }
 func (broken) Changed() <-chan struct{}                          { return nil }
 func (broken) Close() error                                      { return nil }

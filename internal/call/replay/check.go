@@ -199,11 +199,11 @@ func (r *Recording) asked(ctx context.Context, tools runner.Catalog, chain polic
 	}
 	limits := chain.Limits()
 	env := tool.Env{Workspace: r.Bound.Workspace, Home: r.Bound.Home, Path: limits.Path, Pass: limits.Env}
-	actions, err := e.Tool.Actions(env, args)
+	prepared, err := e.Tool.Prepare(env, args)
 	if err != nil {
 		return call, fault.Message(err), nil
 	}
-	return policy.Call{Tool: e.Spec, Args: args, Actions: append(actions, chain.Within(e.Spec, args)...), Plan: r.fit(c)}, "", nil
+	return policy.Call{Tool: e.Spec, Args: args, Actions: append(prepared.Actions, chain.Within(e.Spec, args)...), Plan: r.fit(c)}, "", nil
 }
 
 // addFacts gives actions the facts of the record.

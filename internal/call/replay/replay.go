@@ -199,7 +199,7 @@ func (r *Recording) Contents(context.Context, tool.Env, policy.Chain, runner.Cal
 }
 
 // Execute answers with the recorded result.
-func (r *Recording) Execute(ctx context.Context, p permit.Permit, _ runner.Tool, c runner.Call) (tool.Result, error) {
+func (r *Recording) Execute(ctx context.Context, p permit.Permit, c runner.Call, _ permit.Prepared) (tool.Result, error) {
 	rec, ok := r.calls[c.Index]
 	if !ok {
 		return tool.Result{}, fault.New(fault.ReplayMismatch, "call %d is not in the record", c.Index)

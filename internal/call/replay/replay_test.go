@@ -42,12 +42,12 @@ func (s *stub) Spec() *tool.Spec {
 		Input: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"path":{"type":"string"}}}`)}
 }
 
-func (s *stub) Actions(env tool.Env, args tool.Args) ([]tool.Action, error) {
+func (s *stub) Prepare(env tool.Env, args tool.Args) (permit.Prepared, error) {
 	path, _ := args["path"].(string)
-	return []tool.Action{{Kind: tool.FileRead, Path: env.Workspace + "/" + path}}, nil
+	return permit.Prepared{Actions: []tool.Action{{Kind: tool.FileRead, Path: env.Workspace + "/" + path}}, Run: s.run}, nil
 }
 
-func (s *stub) Run(_ context.Context, p permit.Permit, _ tool.Args) (tool.Result, error) {
+func (s *stub) run(_ context.Context, p permit.Permit) (tool.Result, error) {
 	s.ran++
 	if s.id == "put" {
 		p.Refuse(tool.Refused{Action: "network https://evil.test", Rule: "default", Reason: "no entry matches", Count: 2})
@@ -105,7 +105,7 @@ func stubs() []*stub {
 
 func list(t *testing.T, stubs []*stub) *catalog.Catalog {
 	t.Helper()
-	tools := make([]runner.Tool, len(stubs))
+	tools := make([]permit.Tool, len(stubs))
 	for i, s := range stubs {
 		tools[i] = s
 	}

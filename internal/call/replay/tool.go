@@ -60,10 +60,8 @@ type past struct {
 
 func (t *past) Spec() *tool.Spec { return &t.spec }
 
-func (t *past) Actions(tool.Env, tool.Args) ([]tool.Action, error) {
-	return slices.Clone(t.actions), nil
-}
-
-func (t *past) Run(context.Context, permit.Permit, tool.Args) (tool.Result, error) {
-	return tool.Result{}, fault.New(fault.Internal, "the tool %q is one of the record, and runs nothing", string(t.spec.ID))
+// Prepare gives the recorded actions. There is nothing to run: a replay's executor
+// answers from the record.
+func (t *past) Prepare(tool.Env, tool.Args) (permit.Prepared, error) {
+	return permit.Prepared{Actions: slices.Clone(t.actions)}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/ledger"
@@ -17,7 +18,7 @@ type Bounds struct {
 }
 
 // BoundsOf is what a tool brings.
-func BoundsOf(t Tool) (b Bounds) {
+func BoundsOf(t permit.Tool) (b Bounds) {
 	if t, ok := t.(Bounded); ok {
 		b.Policies = t.Bounds()
 	}

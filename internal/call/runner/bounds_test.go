@@ -94,7 +94,11 @@ type costly struct {
 	tokens int64
 }
 
-func (c costly) Spends(tool.Args) (tokens, money int64) { return c.tokens, 0 }
+func (c costly) Prepare(env tool.Env, args tool.Args) (permit.Prepared, error) {
+	prepared, err := c.probe.Prepare(env, args)
+	prepared.Spends = func() (tokens, money int64) { return c.tokens, 0 }
+	return prepared, err
+}
 
 // Tokens are set aside before a call, so that calls side by side never use more
 // than a run may, and what was not used is there again.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -17,11 +18,13 @@ type crashing struct {
 	at string
 }
 
-func (c crashing) Actions(env tool.Env, args tool.Args) ([]tool.Action, error) {
-	if c.at == "actions" {
+func (c crashing) Prepare(env tool.Env, args tool.Args) (permit.Prepared, error) {
+	if c.at == "prepare" {
 		panic("boom")
 	}
-	return []tool.Action{{Kind: tool.FileRead, Path: env.Workspace + "/ask"}}, nil
+	prepared, err := c.probe.Prepare(env, args)
+	prepared.Actions = []tool.Action{{Kind: tool.FileRead, Path: env.Workspace + "/ask"}}
+	return prepared, err
 }
 
 func (c crashing) Fill(context.Context, tool.Env, policy.Limits, runner.Call, []tool.Action) error {
@@ -42,7 +45,7 @@ func (c crashing) Lookup(tool.ID) (runner.Entry, error) {
 }
 
 func TestWhateverCrashesTheCallIsRecorded(t *testing.T) {
-	for _, at := range []string{"actions", "facts", "ask", "lookup", "validate", "observe"} {
+	for _, at := range []string{"prepare", "facts", "ask", "lookup", "validate", "observe"} {
 		t.Run(at, func(t *testing.T) {
 			c := crashing{&probe{id: "probe", effects: tool.EffectSet(tool.FSWrite)}, at}
 			h := newHouse(t, open, c)

@@ -28,9 +28,9 @@ type flight struct {
 	c   Call
 
 	entry    Entry
-	args     []byte // canonical JSON
-	actions  []tool.Action
-	needed   []tool.Action // those of the tool itself, before any fact was looked up
+	args     []byte          // canonical JSON
+	prepared permit.Prepared // by the tool; what is decided is what runs
+	actions  []tool.Action   // those of the tool and of the policies, with facts
 	decision policy.Decision
 	answer   *Answer
 	permit   permit.Permit
@@ -127,15 +127,15 @@ func (f *flight) notify(s ledger.State, o *Outcome) {
 	}
 }
 
-// validate checks the arguments and derives the actions.
+// validate checks the arguments and prepares the call.
 func (f *flight) validate(context.Context) (err error) {
 	if err := f.entry.Validate(f.c.Args); err != nil {
 		return err
 	}
-	if f.needed, err = f.entry.Tool.Actions(f.run.Env, f.c.Args); err != nil {
+	if f.prepared, err = f.entry.Tool.Prepare(f.run.Env, f.c.Args); err != nil {
 		return err
 	}
-	f.actions = append(slices.Clone(f.needed), f.chain.Within(f.entry.Spec, f.c.Args)...)
+	f.actions = append(slices.Clone(f.prepared.Actions), f.chain.Within(f.entry.Spec, f.c.Args)...)
 	return nil
 }
 
@@ -283,7 +283,7 @@ func (f *flight) timeout() time.Duration {
 // guarded turns a panic of a tool into an error.
 func (f *flight) guarded(ctx context.Context) (res tool.Result, err error) {
 	defer f.crashed(&err)
-	return f.r.Execs.Execute(f.hushed(ctx), f.permit, f.entry.Tool, f.c)
+	return f.r.Execs.Execute(f.hushed(ctx), f.permit, f.c, f.prepared)
 }
 
 // ended explains an error by why the context ended, if it did.

@@ -150,7 +150,7 @@ func (h *house) under(src string, change func(*runner.Info)) {
 }
 
 // freeze makes a frozen plan of YAML.
-func freeze(t testing.TB, src string, tools ...runner.Tool) *frozen.Plan {
+func freeze(t testing.TB, src string, tools ...permit.Tool) *frozen.Plan {
 	t.Helper()
 	cat, err := catalog.New(tools...)
 	if err != nil {

@@ -80,9 +80,11 @@ func (l loaded) Spec() *tool.Spec {
 	return &tool.Spec{ID: l.id, Title: "load", Version: "1", Source: "builtin", Effects: l.effects, Input: json.RawMessage(`{"type":"object"}`)}
 }
 
-func (loaded) Actions(tool.Env, tool.Args) ([]tool.Action, error) { return nil, nil }
+func (l loaded) Prepare(_ tool.Env, args tool.Args) (permit.Prepared, error) {
+	return permit.Prepared{Run: func(ctx context.Context, _ permit.Permit) (tool.Result, error) { return l.run(ctx, args) }}, nil
+}
 
-func (l loaded) Run(ctx context.Context, _ permit.Permit, args tool.Args) (tool.Result, error) {
+func (l loaded) run(ctx context.Context, args tool.Args) (tool.Result, error) {
 	out := tool.Result{Output: map[string]any{"tool": string(l.id), "got": len(args)}}
 	switch rand.IntN(40) {
 	case 0:
@@ -106,7 +108,7 @@ func (l loaded) Run(ctx context.Context, _ permit.Permit, args tool.Args) (tool.
 func TestLoad(t *testing.T) {
 	tasks := load(t)
 	known := map[string]bool{}
-	var tools []runner.Tool
+	var tools []permit.Tool
 	for _, task := range tasks {
 		for _, c := range task.Calls {
 			if !known[c.Tool] {

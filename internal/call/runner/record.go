@@ -29,7 +29,7 @@ func (f *flight) payload() (ledger.Payload, error) {
 	}
 	if f.entry.Source != "" {
 		s := f.entry.Spec
-		parts[ledger.PartTool] = ledger.ToolUsed{Source: f.entry.Source, Kind: s.Source, Effects: s.Effects.List(), Actions: f.needed}
+		parts[ledger.PartTool] = ledger.ToolUsed{Source: f.entry.Source, Kind: s.Source, Effects: s.Effects.List(), Actions: f.prepared.Actions}
 	}
 	if f.answer != nil {
 		parts[ledger.PartAnswer] = f.answer

@@ -16,18 +16,10 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
 )
-
-// Tool is a tool that can be run.
-type Tool interface {
-	tool.Tool
-	// Run carries out a call. It reaches the world only through handles opened
-	// from p. A failure may come with a result: what the call gave before it
-	// failed.
-	Run(ctx context.Context, p permit.Permit, args tool.Args) (tool.Result, error)
-}
 
 // Bounded is a tool that may do less than the grant of its caller: an extension's,
 // which did not declare all permissions. Its calls are decided, and run, under
@@ -49,17 +41,9 @@ type Running interface {
 	Programs() string
 }
 
-// Spending is a tool whose calls use up tokens and money.
-type Spending interface {
-	// Spends is the most that a call may use; what is set aside for it is as much
-	// of it as its budgets leave. The call counts what it uses with
-	// permit.Permit.Spend, which holds it to what was set aside.
-	Spends(args tool.Args) (tokens, money int64)
-}
-
 // Entry is a tool as the catalog lists it.
 type Entry struct {
-	Tool     Tool
+	Tool     permit.Tool
 	Spec     *tool.Spec
 	Source   string // that brought it, as "mcp:github"; "": none, as it is built in
 	Digest   tool.Digest
@@ -99,7 +83,7 @@ type Mask interface {
 
 // Executor carries out a call that was allowed and whose intent is recorded.
 type Executor interface {
-	Execute(ctx context.Context, p permit.Permit, t Tool, c Call) (tool.Result, error)
+	Execute(ctx context.Context, p permit.Permit, c Call, prepared permit.Prepared) (tool.Result, error)
 }
 
 // Asker puts a question that a policy asks to a person and waits for the answer.
@@ -225,7 +209,10 @@ func (r *Runner) now() time.Time {
 // Direct executes calls for real: the tool itself runs.
 type Direct struct{}
 
-// Execute runs the tool.
-func (Direct) Execute(ctx context.Context, p permit.Permit, t Tool, c Call) (tool.Result, error) {
-	return t.Run(ctx, p, c.Args)
+// Execute runs the call as it was prepared.
+func (Direct) Execute(ctx context.Context, p permit.Permit, c Call, prepared permit.Prepared) (tool.Result, error) {
+	if prepared.Run == nil {
+		return tool.Result{}, fault.New(fault.Internal, "the tool %q is only in the record, so it cannot run", c.Tool)
+	}
+	return prepared.Run(ctx, p)
 }

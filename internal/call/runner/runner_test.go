@@ -42,20 +42,18 @@ func (p *probe) Spec() *tool.Spec {
 		Input: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"path":{"type":"string"},"n":{"type":"integer"}}}`)}
 }
 
-func (p *probe) Actions(env tool.Env, args tool.Args) ([]tool.Action, error) {
-	path, ok := args["path"].(string)
-	if !ok {
-		return nil, nil
+func (p *probe) Prepare(env tool.Env, args tool.Args) (permit.Prepared, error) {
+	prepared := permit.Prepared{Run: func(ctx context.Context, pm permit.Permit) (tool.Result, error) {
+		p.ran.Add(1)
+		if p.run == nil {
+			return tool.Result{Output: map[string]any{"ok": true}}, nil
+		}
+		return p.run(ctx, pm, args)
+	}}
+	if path, ok := args["path"].(string); ok {
+		prepared.Actions = []tool.Action{{Kind: tool.FileRead, Path: env.Workspace + "/" + path}}
 	}
-	return []tool.Action{{Kind: tool.FileRead, Path: env.Workspace + "/" + path}}, nil
-}
-
-func (p *probe) Run(ctx context.Context, pm permit.Permit, args tool.Args) (tool.Result, error) {
-	p.ran.Add(1)
-	if p.run == nil {
-		return tool.Result{Output: map[string]any{"ok": true}}, nil
-	}
-	return p.run(ctx, pm, args)
+	return prepared, nil
 }
 
 // still fills in facts as if no link were anywhere.
@@ -83,7 +81,7 @@ type house struct {
 const open = "version: 1\nfiles: {read: {allow: ['**'], deny: ['secret'], ask: ['ask']}}\ntools: {allow: ['*']}\n"
 
 // newHouse starts a run of tools under a policy, recorded in a real ledger.
-func newHouse(t *testing.T, src string, tools ...runner.Tool) *house {
+func newHouse(t *testing.T, src string, tools ...permit.Tool) *house {
 	t.Helper()
 	ctx := t.Context()
 	st, err := sqlite.Open(ctx, sqlite.Options{Home: t.TempDir()})

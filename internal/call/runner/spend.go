@@ -24,8 +24,8 @@ const (
 // bounded by what the call is given of it.
 func (f *flight) wants() grant.Amounts {
 	w := grant.Amounts{Calls: 1, Time: min(f.timeout(), grant.MaxTime)}
-	if s, ok := f.entry.Tool.(Spending); ok && f.run.Mode == ledger.Live {
-		w.Tokens, w.Money = s.Spends(f.c.Args)
+	if f.prepared.Spends != nil && f.run.Mode == ledger.Live {
+		w.Tokens, w.Money = f.prepared.Spends()
 	} else if slices.ContainsFunc(f.actions, func(a tool.Action) bool { return a.Kind == tool.Model }) {
 		w.Tokens, w.Money = grant.MaxCount, grant.MaxCount // nobody knows how much, so nothing runs beside it that spends
 	}

@@ -4,13 +4,14 @@ package capabilitytest
 
 import (
 	"encoding/json"
-	"github.com/remitrun/remit/internal/authority/permit/permittest"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/remitrun/remit/internal/agents/capability"
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/permit/permittest"
 	"github.com/remitrun/remit/internal/base/inspect"
 	"github.com/remitrun/remit/internal/base/tool"
 )
@@ -94,7 +95,7 @@ func resolved(t *testing.T, c capability.Capability, x Case) capability.Part {
 }
 
 // again is a tool of the capability in a new session.
-func again(t *testing.T, c capability.Capability, x Case, name string) capability.Tool {
+func again(t *testing.T, c capability.Capability, x Case, name string) permit.Tool {
 	t.Helper()
 	for _, o := range resolved(t, c, x).Tools {
 		if o.Name == name {
@@ -216,7 +217,7 @@ func outcomes(t *testing.T, c capability.Capability, x Case, s capability.Sessio
 	for _, o := range part.Tools {
 		for _, args := range x.Calls[o.Name] {
 			p := x.World.Permit(t)
-			res, err := o.Tool.Run(t.Context(), p, args)
+			res, err := permittest.Run(t.Context(), o.Tool, p, args)
 			p.End()
 			if err != nil {
 				out = append(out, o.Name+": "+err.Error())

@@ -33,7 +33,7 @@ var sessionTime = time.Date(2026, 3, 1, 9, 30, 0, 0, time.UTC)
 
 func (s *SessionFiles) begin(ctx context.Context, p permit.Permit) (done func(), err error) {
 	if ctx.Err() != nil {
-		return nil, capability.Ended(ctx)
+		return nil, permit.Ended(ctx)
 	}
 	if !p.Live() {
 		return nil, fault.New(fault.HandleRefused, "the call that this belongs to is over")

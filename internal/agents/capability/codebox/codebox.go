@@ -16,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/tools/typed"
 )
 
 // Bounds of what one call copies in and takes back.
@@ -75,12 +76,12 @@ const (
 )
 
 var (
-	input = capability.Object(`"language":{"enum":["shell","python","javascript"],"description":"shell runs in sh, python in python3, javascript in node."},
+	input = typed.Object(`"language":{"enum":["shell","python","javascript"],"description":"shell runs in sh, python in python3, javascript in node."},
 		"code":{"type":"string","minLength":1,"maxLength":1048576,"description":"The program."},
 		"args":{"type":"array","maxItems":100,"items":{"type":"string","maxLength":10000},"description":"Arguments that the program is given."},
 		"stdin":{"type":"string","maxLength":1048576,"description":"What the program can read on standard input; default nothing."},
 		"timeout_seconds":{"type":"number","exclusiveMinimum":0,"maximum":3600,"description":"After which the program is ended. It only shortens what the policy gives."}`, "language", "code")
-	output = capability.Object(`"exit_code":{"type":"integer"},"signal":{"type":"string"},"timed_out":{"type":"boolean"},"limit":{"type":"string"},"duration_ms":{"type":"integer"},
+	output = typed.Object(`"exit_code":{"type":"integer"},"signal":{"type":"string"},"timed_out":{"type":"boolean"},"limit":{"type":"string"},"duration_ms":{"type":"integer"},
 		"stdout":{"type":"string"},"stdout_base64":{"type":"string"},"stdout_info":`+info+`,"stderr":{"type":"string"},"stderr_base64":{"type":"string"},"stderr_info":`+info+`,
 		"created":`+paths+`,"changed":`+paths+`,"deleted":`+paths+`,"conflicts":`+refused+`,"not_taken":`+refused+`,
 		"connections":{"type":"array","items":{"type":"object","additionalProperties":false,"required":["target","allowed"],"properties":{"target":{"type":"string"},"allowed":{"type":"boolean"},"reason":{"type":"string"}}}}`,
@@ -98,24 +99,13 @@ type arguments struct {
 // Part offers execute_code.
 func (c Capability) Part(s capability.Session, _ json.RawMessage) (capability.Part, error) {
 	x := runner{c.box, s}
-	return capability.Part{Prompt: prompt, Tools: []capability.Offer{capability.Own("execute_code", capability.New(tool.Spec{
+	return capability.Part{Prompt: prompt, Tools: []capability.Offer{capability.Own("execute_code", typed.New(tool.Spec{
 		ID: "sandbox.execute_code", Title: "Execute code", Version: "1", Risk: tool.High,
 		Effects: tool.EffectSet(tool.SystemExec, tool.FSRead, tool.FSWrite, tool.FSDelete, tool.NetworkHTTP, tool.NetworkSocket),
 		Description: "Runs a program in shell, Python or JavaScript in a sandbox that holds the session's files, and gives its exit code, stdout and stderr, and which of the session's files it " +
 			"created, changed and deleted. A status other than 0 is a failure that keeps its output.",
 		Input: input, Output: output,
-	}, x.execute, actions))}}, nil
-}
-
-// actions says what is started. What the program does to files concerns the
-// session's alone, which are no files in a policy's terms; its connections are
-// decided one by one.
-func actions(_ tool.Env, a arguments) ([]tool.Action, error) {
-	argv, err := a.argv()
-	if err != nil {
-		return nil, err
-	}
-	return []tool.Action{{Kind: tool.Command, Argv: argv, Dir: sandbox.FolderAt}}, nil
+	}, x.prepare))}}, nil
 }
 
 func (a arguments) argv() ([]string, error) {
@@ -133,11 +123,23 @@ type runner struct {
 	session capability.Session
 }
 
-func (r runner) execute(ctx context.Context, p permit.Permit, a arguments) (map[string]any, error) {
+// prepare returns the command of a call. The session's files are not files in a
+// policy's terms, so they need no actions; connections are decided one by one.
+func (r runner) prepare(_ tool.Env, a arguments) (permit.Prepared, error) {
 	argv, err := a.argv()
 	if err != nil {
-		return nil, err
+		return permit.Prepared{}, err
 	}
+	return permit.Prepared{
+		Actions: []tool.Action{{Kind: tool.Command, Argv: argv, Dir: sandbox.FolderAt}},
+		Run: func(ctx context.Context, p permit.Permit) (tool.Result, error) {
+			out, err := r.execute(ctx, p, argv, a)
+			return tool.Result{Output: out}, err
+		},
+	}, nil
+}
+
+func (r runner) execute(ctx context.Context, p permit.Permit, argv []string, a arguments) (map[string]any, error) {
 	if r.box == nil {
 		return nil, fault.New(fault.SandboxMissing, "there is no sandbox to run code in")
 	}

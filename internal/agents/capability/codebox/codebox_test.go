@@ -93,7 +93,7 @@ func (w *world) read(name string) string {
 	return string(b)
 }
 
-func (w *world) tool() capability.Tool {
+func (w *world) tool() permit.Tool {
 	w.t.Helper()
 	part, err := codebox.New(w.box).Part(capability.Session{Files: w.files}, nil)
 	if err != nil {
@@ -108,7 +108,7 @@ func (w *world) run(language, code string, more ...any) (map[string]any, error) 
 	for i := 0; i+1 < len(more); i += 2 {
 		args[more[i].(string)] = more[i+1]
 	}
-	res, err := w.tool().Run(w.t.Context(), w.permit(), args)
+	res, err := permittest.Run(w.t.Context(), w.tool(), w.permit(), args)
 	return res.Output, err
 }
 
@@ -200,7 +200,7 @@ func TestTheSessionsOwnVersionWins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := part.Tools[0].Tool.Run(t.Context(), w.permit(), tool.Args{"language": "shell", "code": "echo ours | tee both new mine > dropped; rm gone"})
+	res, err := permittest.Run(t.Context(), part.Tools[0].Tool, w.permit(), tool.Args{"language": "shell", "code": "echo ours | tee both new mine > dropped; rm gone"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +344,7 @@ func TestNoNetworkWithoutPermission(t *testing.T) {
 func TestThePolicyDecidesInterpreters(t *testing.T) {
 	w := newWorld(t, "version: 1\ncommands: {allow: ['python3 .execute_code.py']}\n", nil)
 	tl := w.tool()
-	actions, err := tl.Actions(tool.Env{Workspace: w.dir}, tool.Args{"language": "python", "code": "x", "args": []any{"-v"}})
+	actions, err := permittest.Actions(tl, tool.Env{Workspace: w.dir}, tool.Args{"language": "python", "code": "x", "args": []any{"-v"}})
 	if want := []tool.Action{{Kind: tool.Command, Argv: []string{"python3", ".execute_code.py", "-v"}, Dir: "/session"}}; err != nil || !reflect.DeepEqual(actions, want) {
 		t.Errorf("got %v, %v", actions, err)
 	}
@@ -384,7 +384,7 @@ func TestMissingInterpreter(t *testing.T) {
 	w := newWorld(t, all, nil)
 	p := w.permit()
 	p = permit.Mint(permit.Terms{Chain: p.Chain(), Env: p.Env(), Limits: policy.Limits{Path: []string{t.TempDir()}}})
-	_, err := w.tool().Run(t.Context(), p, tool.Args{"language": "javascript", "code": "1"})
+	_, err := permittest.Run(t.Context(), w.tool(), p, tool.Args{"language": "javascript", "code": "1"})
 	if fault.CodeOf(err) != fault.NotFound || !strings.Contains(err.Error(), `no command "node"`) {
 		t.Errorf("got %v", err)
 	}

@@ -192,7 +192,7 @@ func (x *exchange) failed(ctx context.Context, name string, err error) (told boo
 	case err == nil:
 		return false, nil
 	case ctx.Err() != nil:
-		return false, capability.Ended(ctx)
+		return false, permit.Ended(ctx)
 	case errors.Is(err, fault.Conflict):
 		x.conflict(name)
 	case errors.Is(err, fault.FilesFull), errors.Is(err, fault.ArgsInvalid):

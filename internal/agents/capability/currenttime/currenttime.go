@@ -13,6 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/near"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/tools/typed"
 )
 
 // Capability is current_time.
@@ -29,9 +30,9 @@ func (Capability) Info() capability.Info {
 }
 
 var (
-	input = capability.Object(`"timezone":{"type":"string","minLength":1,"maxLength":64,"description":"An IANA time zone, as UTC (the default) or America/New_York."},
+	input = typed.Object(`"timezone":{"type":"string","minLength":1,"maxLength":64,"description":"An IANA time zone, as UTC (the default) or America/New_York."},
 		"format":{"enum":["iso8601","unix","human"],"description":"iso8601 (the default) as 2026-03-01T09:30:00+01:00, unix as seconds since 1970, human as Sunday, 1 March 2026, 09:30:00 CET."}`)
-	output = capability.Object(`"current_time":{"type":"string"},"timezone":{"type":"string"},"format":{"type":"string"},
+	output = typed.Object(`"current_time":{"type":"string"},"timezone":{"type":"string"},"format":{"type":"string"},
 		"unix":{"type":"integer"},"weekday":{"type":"string"},"utc_offset":{"type":"string"}`,
 		"current_time", "timezone", "format", "unix", "weekday", "utc_offset")
 )
@@ -43,7 +44,7 @@ type arguments struct {
 
 // Part offers get_current_time.
 func (c Capability) Part(capability.Session, json.RawMessage) (capability.Part, error) {
-	return capability.Part{Tools: []capability.Offer{capability.Own("get_current_time", capability.New(tool.Spec{
+	return capability.Part{Tools: []capability.Offer{capability.Own("get_current_time", typed.Func(tool.Spec{
 		ID: "current_time.get_current_time", Title: "Get the current time", Version: "1", Risk: tool.Low,
 		Description: "Gets the current date and time in a time zone (default UTC) and a format: iso8601 (default), unix or human.",
 		Input:       input, Output: output,

@@ -40,7 +40,7 @@ func TestGetCurrentTime(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			res, err := part.Tools[0].Tool.Run(t.Context(), permittest.PermitFor(t, t.TempDir(), policy), tt.args)
+			res, err := permittest.Run(t.Context(), part.Tools[0].Tool, permittest.PermitFor(t, t.TempDir(), policy), tt.args)
 			if err != nil || res.Output["current_time"] != tt.want || res.Output["unix"] != now().Unix() {
 				t.Fatalf("got %v, %v; want %s", res.Output, err, tt.want)
 			}
@@ -57,7 +57,7 @@ func TestUnknownZones(t *testing.T) {
 		"Europe/Berln": `did you mean "Europe/Berlin"?`, "Local": "use an IANA name, as Europe/Berlin",
 		"../../etc/passwd": "use an IANA name, as Europe/Berlin", "/etc/localtime": "use an IANA name, as Europe/Berlin",
 	} {
-		_, err := part.Tools[0].Tool.Run(t.Context(), permittest.PermitFor(t, t.TempDir(), policy), tool.Args{"timezone": zone})
+		_, err := permittest.Run(t.Context(), part.Tools[0].Tool, permittest.PermitFor(t, t.TempDir(), policy), tool.Args{"timezone": zone})
 		var f *fault.Error
 		if !errors.As(err, &f) || f.Code != fault.ArgsInvalid || f.Field != "timezone" || f.Hint != hint {
 			t.Errorf("%q: got %v, want the hint %q", zone, err, hint)

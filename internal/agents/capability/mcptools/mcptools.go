@@ -13,6 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/agents/capability"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/tools/typed"
 )
 
 // Capability is mcp.
@@ -21,7 +22,7 @@ type Capability struct{}
 // New makes it.
 func New() Capability { return Capability{} }
 
-var configSchema = capability.Object(`"servers":{"type":"array","minItems":1,"maxItems":50,"uniqueItems":true,"description":"The names of MCP servers, as remit mcp list shows them.",
+var configSchema = typed.Object(`"servers":{"type":"array","minItems":1,"maxItems":50,"uniqueItems":true,"description":"The names of MCP servers, as remit mcp list shows them.",
 		"items":{"type":"string","pattern":"^[A-Za-z0-9][A-Za-z0-9._@-]{0,99}$"}},
 	"tools":{"type":"array","minItems":1,"maxItems":200,"description":"Which of their tools: names, in which * stands for anything; default all.","items":{"type":"string","minLength":1,"maxLength":200}}`, "servers")
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/remitrun/remit/internal/agents/capability"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/tools/typed"
 )
 
 // Folder is where the findings are kept in a session's files, one file each.
@@ -45,35 +46,35 @@ func (Capability) Part(s capability.Session, _ json.RawMessage) (capability.Part
 	}
 	read, write := tool.EffectSet(tool.FSRead), tool.EffectSet(tool.FSRead, tool.FSWrite)
 	return capability.Part{Prompt: prompt, Tools: []capability.Offer{
-		capability.Own("add_finding", capability.New(own("add_finding", "Add a finding",
+		capability.Own("add_finding", typed.Func(own("add_finding", "Add a finding",
 			"Keeps one finding with its source. A finding without a source is refused. The number that it gets is what you cite it by.", write,
-			capability.Object(`"finding":{"type":"string","minLength":1,"maxLength":10000,"description":"What was found: one claim, in your own words."},
+			typed.Object(`"finding":{"type":"string","minLength":1,"maxLength":10000,"description":"What was found: one claim, in your own words."},
 				"source":{"type":"string","minLength":1,"maxLength":2000,"description":"Where it is from: a URL, a file's path, or a reference that somebody else can look up."},
 				"title":{"type":"string","minLength":1,"maxLength":500,"description":"The source's title."},
 				"quote":{"type":"string","minLength":1,"maxLength":5000,"description":"The passage that says so, word for word."},
 				"tags":{"type":"array","maxItems":20,"items":{"type":"string","minLength":1,"maxLength":50},"description":"Topics, by which findings are grouped; the first one is its section in a report."}`, "finding", "source"),
-			capability.Object(`"number":{"type":"integer"},"path":{"type":"string"},"total":{"type":"integer"},"same_source":{"type":"array","items":{"type":"integer"}}`, "number", "path", "total", "same_source")), x.add)),
-		capability.Own("list_findings", capability.New(own("list_findings", "List findings",
+			typed.Object(`"number":{"type":"integer"},"path":{"type":"string"},"total":{"type":"integer"},"same_source":{"type":"array","items":{"type":"integer"}}`, "number", "path", "total", "same_source")), x.add)),
+		capability.Own("list_findings", typed.Func(own("list_findings", "List findings",
 			"Lists the findings so far, with their sources, or those that hold a text or have a tag.", read,
-			capability.Object(`"query":{"type":"string","minLength":1,"maxLength":500,"description":"Only those that hold this text anywhere; letter case does not matter."},
+			typed.Object(`"query":{"type":"string","minLength":1,"maxLength":500,"description":"Only those that hold this text anywhere; letter case does not matter."},
 				"tag":{"type":"string","minLength":1,"maxLength":50,"description":"Only those with this tag."}`),
-			capability.Object(`"findings":{"type":"array","items":{"type":"object","additionalProperties":false,"required":["number","finding","source"],"properties":{`+findingOut+`}}},
+			typed.Object(`"findings":{"type":"array","items":{"type":"object","additionalProperties":false,"required":["number","finding","source"],"properties":{`+findingOut+`}}},
 				"count":{"type":"integer"},"total":{"type":"integer"},"tags":{"type":"array","items":{"type":"string"}},"broken":{"type":"array","items":{"type":"string"}}`, "findings", "count", "total", "tags")), x.list)),
-		capability.Own("cite_findings", capability.New(own("cite_findings", "Cite findings",
+		capability.Own("cite_findings", typed.Func(own("cite_findings", "Cite findings",
 			"Gives the citations of findings: the marks to put into a text, and the list of sources, each once, in that order.", read,
-			capability.Object(`"findings":{`+numbers+`,"minItems":1,"description":"The findings' numbers, in the order in which they are cited."}`, "findings"),
-			capability.Object(`"citations":{"type":"array","items":{"type":"object","additionalProperties":false,"required":["finding","mark"],"properties":{"finding":{"type":"integer"},"mark":{"type":"string"}}}},
+			typed.Object(`"findings":{`+numbers+`,"minItems":1,"description":"The findings' numbers, in the order in which they are cited."}`, "findings"),
+			typed.Object(`"citations":{"type":"array","items":{"type":"object","additionalProperties":false,"required":["finding","mark"],"properties":{"finding":{"type":"integer"},"mark":{"type":"string"}}}},
 				"sources":{"type":"array","items":{"type":"string"}},"markdown":{"type":"string"}`, "citations", "sources", "markdown")), x.cite)),
-		capability.Own("write_report", capability.New(own("write_report", "Write a report",
+		capability.Own("write_report", typed.Func(own("write_report", "Write a report",
 			"Writes a report in Markdown: sections with their findings, each with the number of its source, and the numbered list of sources. Without sections, findings are grouped by their first tag.", write,
-			capability.Object(`"title":{"type":"string","minLength":1,"maxLength":300,"description":"The report's title."},
+			typed.Object(`"title":{"type":"string","minLength":1,"maxLength":300,"description":"The report's title."},
 				"introduction":{"type":"string","maxLength":20000,"description":"Markdown to begin with."},
 				"sections":{"type":"array","maxItems":100,"description":"The sections, in order.","items":{"type":"object","additionalProperties":false,"required":["heading"],"properties":{
 					"heading":{"type":"string","minLength":1,"maxLength":300,"description":"The section's heading."},
 					"text":{"type":"string","maxLength":50000,"description":"Markdown before the findings."},
 					"findings":{`+numbers+`,"description":"Numbers of the findings to list."}}}},
 				"save_to":{"type":"string","minLength":1,"maxLength":1024,"description":"A path in the session's files to keep the report at, as /report.md."}`, "title"),
-			capability.Object(`"markdown":{"type":"string"},"path":{"type":"string"},"version":{"type":"integer"},"findings":{"type":"integer"},"sources":{"type":"integer"},
+			typed.Object(`"markdown":{"type":"string"},"path":{"type":"string"},"version":{"type":"integer"},"findings":{"type":"integer"},"sources":{"type":"integer"},
 				"left_out":{`+numbers+`}`, "markdown", "findings", "sources", "left_out")), x.report)),
 	}}, nil
 }

@@ -23,12 +23,12 @@ const policy = "version: 1\n"
 type pad struct {
 	t     *testing.T
 	files *capabilitytest.SessionFiles
-	tools map[string]capability.Tool
+	tools map[string]permit.Tool
 }
 
 func newPad(t *testing.T) *pad {
 	t.Helper()
-	p := &pad{t: t, files: &capabilitytest.SessionFiles{}, tools: map[string]capability.Tool{}}
+	p := &pad{t: t, files: &capabilitytest.SessionFiles{}, tools: map[string]permit.Tool{}}
 	part, err := research.New().Part(capability.Session{Files: p.files}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func newPad(t *testing.T) *pad {
 
 func (p *pad) run(name string, args tool.Args) (map[string]any, error) {
 	p.t.Helper()
-	res, err := p.tools[name].Run(p.t.Context(), permittest.PermitFor(p.t, p.t.TempDir(), policy), args)
+	res, err := permittest.Run(p.t.Context(), p.tools[name], permittest.PermitFor(p.t, p.t.TempDir(), policy), args)
 	return res.Output, err
 }
 
@@ -170,7 +170,7 @@ func TestFindingsSideBySide(t *testing.T) {
 	for i := range 20 {
 		pm := permittest.PermitFor(t, t.TempDir(), policy)
 		wg.Go(func() {
-			if _, err := p.tools["add_finding"].Run(t.Context(), pm, tool.Args{"finding": fmt.Sprint(i), "source": "book"}); err != nil {
+			if _, err := permittest.Run(t.Context(), p.tools["add_finding"], pm, tool.Args{"finding": fmt.Sprint(i), "source": "book"}); err != nil {
 				t.Error(err)
 			}
 		})

@@ -73,7 +73,7 @@ func (s session) grep(ctx context.Context, p permit.Permit, a grepArgs) (map[str
 		}
 	}
 	if ctx.Err() != nil {
-		return nil, capability.Ended(ctx)
+		return nil, permit.Ended(ctx)
 	}
 	out := map[string]any{"pattern": a.Pattern, "matches": find.matches, "match_count": len(find.matches), "files_searched": find.files,
 		"files_skipped": find.skipped, "truncated": find.why != ""}

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/remitrun/remit/internal/authority/permit/permittest"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 )
@@ -147,7 +148,7 @@ func (m *model) check(r *rapid.T, w *world) {
 		r.Fatalf("there is %v, want %v", found, want)
 	}
 	for name, text := range m.content {
-		res, err := w.tools["read_file"].Run(contextOf(), w.p, tool.Args{"path": name})
+		res, err := permittest.Run(contextOf(), w.tools["read_file"], w.p, tool.Args{"path": name})
 		if err != nil || res.Output["version"] != m.version[name] || res.Output["encoding"] == "text" && res.Output["content"] != text {
 			r.Fatalf("%s is %v, %v; want %q at %d", name, res.Output, err, text, m.version[name])
 		}

@@ -22,13 +22,13 @@ const policy = "version: 1\n"
 type world struct {
 	t     *testing.T
 	files *capabilitytest.SessionFiles
-	tools map[string]capability.Tool
+	tools map[string]permit.Tool
 	p     permit.Permit
 }
 
 func newWorld(t *testing.T, content map[string]string) *world {
 	t.Helper()
-	w := &world{t: t, files: &capabilitytest.SessionFiles{}, tools: map[string]capability.Tool{}, p: permittest.PermitFor(t, t.TempDir(), policy)}
+	w := &world{t: t, files: &capabilitytest.SessionFiles{}, tools: map[string]permit.Tool{}, p: permittest.PermitFor(t, t.TempDir(), policy)}
 	for name, text := range content {
 		if _, _, err := w.files.Write(t.Context(), w.p, name, []byte(text), 0); err != nil {
 			t.Fatal(err)
@@ -46,7 +46,7 @@ func newWorld(t *testing.T, content map[string]string) *world {
 
 func (w *world) run(name string, args tool.Args) (map[string]any, error) {
 	w.t.Helper()
-	res, err := w.tools[name].Run(w.t.Context(), w.p, args)
+	res, err := permittest.Run(w.t.Context(), w.tools[name], w.p, args)
 	return res.Output, err
 }
 
@@ -214,7 +214,7 @@ func TestWithoutFiles(t *testing.T) {
 				delete(args, name)
 			}
 		}
-		if _, err := o.Tool.Run(t.Context(), permittest.PermitFor(t, t.TempDir(), policy), args); fault.CodeOf(err) != fault.ToolFailed {
+		if _, err := permittest.Run(t.Context(), o.Tool, permittest.PermitFor(t, t.TempDir(), policy), args); fault.CodeOf(err) != fault.ToolFailed {
 			t.Errorf("%s: %v", o.Name, err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/tools/typed"
 )
 
 // Bounds of what one call gives.
@@ -26,7 +27,7 @@ const (
 // own is the offer of one of the tools.
 func own[A any](name, title string, risk tool.Risk, effects tool.Effects, description string, in, out json.RawMessage,
 	run func(context.Context, permit.Permit, A) (map[string]any, error)) capability.Offer {
-	return capability.Own(name, capability.New(tool.Spec{ID: tool.ID(ID + "." + name), Title: title, Description: description,
+	return capability.Own(name, typed.Func(tool.Spec{ID: tool.ID(ID + "." + name), Title: title, Description: description,
 		Version: "1", Risk: risk, Effects: effects, Input: in, Output: out}, run))
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/tools/typed"
 )
 
 //go:embed prompt.md
@@ -43,8 +44,8 @@ const (
 )
 
 var (
-	childSchema = capability.Object(child, "id", "name", "status")
-	listSchema  = capability.Object(`"agents":{"type":"array","items":{"type":"object","additionalProperties":false,"required":["id","name","status"],"properties":{`+child+`}}},
+	childSchema = typed.Object(child, "id", "name", "status")
+	listSchema  = typed.Object(`"agents":{"type":"array","items":{"type":"object","additionalProperties":false,"required":["id","name","status"],"properties":{`+child+`}}},
 		"count":{"type":"integer"},"working":{"type":"integer"}`, "agents", "count", "working")
 )
 
@@ -58,28 +59,28 @@ func (Capability) Part(s capability.Session, _ json.RawMessage) (capability.Part
 	return capability.Part{Prompt: prompt, Tools: []capability.Offer{
 		own("spawn_agent", "Spawn a sub-agent", tool.Medium, keep,
 			"Starts a sub-agent on a task. It works on its own, with a part of your authority, and sees nothing of this conversation: say in the task all that it needs to know. wait gives its answer.",
-			capability.Object(`"name":{"type":"string","minLength":1,"maxLength":100,"description":"How you call it, as tests or reviewer; unique among your sub-agents."},
+			typed.Object(`"name":{"type":"string","minLength":1,"maxLength":100,"description":"How you call it, as tests or reviewer; unique among your sub-agents."},
 				"task":{"type":"string","minLength":1,"maxLength":100000,"description":"What it is to do, and what its answer should hold."},
 				"agent":{"type":"string","minLength":1,"maxLength":200,"description":"The agent (name or ID) that it is; default: the same as you."},`+policy+`,
 				"pending":{"type":"boolean","description":"It gets no authority, and does nothing, until delegate; default false."}`, "name", "task"), childSchema, x.spawn),
 		own("delegate", "Delegate authority", tool.Medium, keep,
 			"Gives authority to a sub-agent that was spawned as pending, and lets it begin. It never has more than you have.",
-			capability.Object(which+","+policy, "agent"), childSchema, x.delegate),
+			typed.Object(which+","+policy, "agent"), childSchema, x.delegate),
 		own("send_message", "Message a sub-agent", tool.Medium, keep,
 			"Sends another message to a sub-agent, which then goes on working.",
-			capability.Object(which+`,"message":{"type":"string","minLength":1,"maxLength":100000,"description":"What to tell it."}`, "agent", "message"), childSchema, x.send),
+			typed.Object(which+`,"message":{"type":"string","minLength":1,"maxLength":100000,"description":"What to tell it."}`, "agent", "message"), childSchema, x.send),
 		own("wait", "Wait for sub-agents", tool.Low, look,
 			"Waits until sub-agents have nothing more to do, and gives their answers. After the timeout it says which are still working.",
-			capability.Object(`"agents":{"type":"array","maxItems":100,"items":{"type":"string","minLength":1,"maxLength":200},"description":"Names or IDs; default: all."},
+			typed.Object(`"agents":{"type":"array","maxItems":100,"items":{"type":"string","minLength":1,"maxLength":200},"description":"Names or IDs; default: all."},
 				"timeout_seconds":{"type":"integer","minimum":1,"maximum":600,"description":"Default 60."}`), listSchema, x.wait),
-		own("list_agents", "List sub-agents", tool.Low, look, "Lists your sub-agents, what they are doing, and their last answers.", capability.Object(""), listSchema, x.list),
-		own("stop_agent", "Stop a sub-agent", tool.Medium, keep, "Ends a sub-agent, and all that it spawned, for good.", capability.Object(which, "agent"), childSchema, x.stop),
+		own("list_agents", "List sub-agents", tool.Low, look, "Lists your sub-agents, what they are doing, and their last answers.", typed.Object(""), listSchema, x.list),
+		own("stop_agent", "Stop a sub-agent", tool.Medium, keep, "Ends a sub-agent, and all that it spawned, for good.", typed.Object(which, "agent"), childSchema, x.stop),
 	}}, nil
 }
 
 func own[A any](name, title string, risk tool.Risk, effects tool.Effects, description string, in, out json.RawMessage,
 	run func(context.Context, permit.Permit, A) (map[string]any, error)) capability.Offer {
-	return capability.Own(name, capability.New(tool.Spec{ID: tool.ID("subagents." + name), Title: title, Description: description,
+	return capability.Own(name, typed.Func(tool.Spec{ID: tool.ID("subagents." + name), Title: title, Description: description,
 		Version: "1", Risk: risk, Effects: effects, Input: in, Output: out}, run))
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/tools/typed"
 )
 
 // Capability is test_math.
@@ -28,9 +29,9 @@ func (Capability) Info() capability.Info {
 const prompt = "You have access to math tools. Use them for calculations: add, subtract, multiply, divide."
 
 var (
-	input = capability.Object(`"a":{"type":"number","description":"The first number."},"b":{"type":"number","description":"The second number."}`, "a", "b")
+	input = typed.Object(`"a":{"type":"number","description":"The first number."},"b":{"type":"number","description":"The second number."}`, "a", "b")
 
-	output = capability.Object(`"result":{"type":"number"},"expression":{"type":"string"}`, "result", "expression")
+	output = typed.Object(`"result":{"type":"number"},"expression":{"type":"string"}`, "result", "expression")
 )
 
 type arguments struct {
@@ -53,7 +54,7 @@ func (Capability) Part(capability.Session, json.RawMessage) (capability.Part, er
 	part := capability.Part{Prompt: prompt}
 	for _, op := range operations {
 		spec := tool.Spec{ID: tool.ID("test_math." + op.name), Title: op.title, Description: op.description, Version: "1", Risk: tool.Low, Input: input, Output: output}
-		part.Tools = append(part.Tools, capability.Own(op.name, capability.New(spec, func(_ context.Context, _ permit.Permit, x arguments) (map[string]any, error) {
+		part.Tools = append(part.Tools, capability.Own(op.name, typed.Func(spec, func(_ context.Context, _ permit.Permit, x arguments) (map[string]any, error) {
 			return calculate(x, op.sign, op.of)
 		})))
 	}

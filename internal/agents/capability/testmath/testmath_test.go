@@ -51,7 +51,7 @@ func TestOperations(t *testing.T) {
 				if o.Name != tt.tool {
 					continue
 				}
-				res, err := o.Tool.Run(t.Context(), permittest.PermitFor(t, t.TempDir(), policy), numbers(tt.a, tt.b))
+				res, err := permittest.Run(t.Context(), o.Tool, permittest.PermitFor(t, t.TempDir(), policy), numbers(tt.a, tt.b))
 				if tt.code != 0 {
 					if fault.CodeOf(err) != tt.code {
 						t.Fatalf("got %v, %v; want %v", res.Output, err, tt.code)

@@ -13,6 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/tools/typed"
 )
 
 // Capability is test_weather.
@@ -36,11 +37,11 @@ const (
 )
 
 var (
-	weatherInput  = capability.Object(place, "city")
-	weatherOutput = capability.Object(`"city":{"type":"string"},"units":{"type":"string"},"mock":{"type":"boolean"},"temperature":{"type":"number"},`+conditions,
+	weatherInput  = typed.Object(place, "city")
+	weatherOutput = typed.Object(`"city":{"type":"string"},"units":{"type":"string"},"mock":{"type":"boolean"},"temperature":{"type":"number"},`+conditions,
 		"city", "units", "mock", "temperature", "conditions", "humidity_percent", "wind_kmh")
-	forecastInput  = capability.Object(place+`,"days":{"type":"integer","minimum":1,"maximum":14,"description":"How many days, from today on; default 3."}`, "city")
-	forecastOutput = capability.Object(`"city":{"type":"string"},"units":{"type":"string"},"mock":{"type":"boolean"},"days":{"type":"integer"},
+	forecastInput  = typed.Object(place+`,"days":{"type":"integer","minimum":1,"maximum":14,"description":"How many days, from today on; default 3."}`, "city")
+	forecastOutput = typed.Object(`"city":{"type":"string"},"units":{"type":"string"},"mock":{"type":"boolean"},"days":{"type":"integer"},
 		"forecast":{"type":"array","items":{"type":"object","additionalProperties":false,"required":["day","conditions","temperature_high","temperature_low"],
 		"properties":{"day":{"type":"integer"},`+conditions+`}}}`, "city", "units", "mock", "days", "forecast")
 )
@@ -54,9 +55,9 @@ type arguments struct {
 // Part offers get_weather and get_forecast.
 func (Capability) Part(capability.Session, json.RawMessage) (capability.Part, error) {
 	return capability.Part{Prompt: prompt, Tools: []capability.Offer{
-		capability.Own("get_weather", capability.New(tool.Spec{ID: "test_weather.get_weather", Title: "Get the weather", Version: "1", Risk: tool.Low,
+		capability.Own("get_weather", typed.Func(tool.Spec{ID: "test_weather.get_weather", Title: "Get the weather", Version: "1", Risk: tool.Low,
 			Description: "Gets the current weather of a city. The weather is made up, and always the same for a city.", Input: weatherInput, Output: weatherOutput}, weather)),
-		capability.Own("get_forecast", capability.New(tool.Spec{ID: "test_weather.get_forecast", Title: "Get the forecast", Version: "1", Risk: tool.Low,
+		capability.Own("get_forecast", typed.Func(tool.Spec{ID: "test_weather.get_forecast", Title: "Get the forecast", Version: "1", Risk: tool.Low,
 			Description: "Gets the weather of a city for several days from today (day 1) on. It is made up, and always the same for a city.", Input: forecastInput, Output: forecastOutput}, forecast)),
 	}}, nil
 }

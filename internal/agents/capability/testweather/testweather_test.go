@@ -30,7 +30,7 @@ func run(t *testing.T, name string, args tool.Args) (map[string]any, error) {
 	}
 	for _, o := range part.Tools {
 		if o.Name == name {
-			res, err := o.Tool.Run(t.Context(), permittest.PermitFor(t, t.TempDir(), policy), args)
+			res, err := permittest.Run(t.Context(), o.Tool, permittest.PermitFor(t, t.TempDir(), policy), args)
 			return res.Output, err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/tools/typed"
 )
 
 //go:embed prompt.md
@@ -38,8 +39,8 @@ const task = `{"type":"object","additionalProperties":false,"required":["content
 	"status":{"enum":["pending","in_progress","completed"],"description":"How far it is."}}}`
 
 var (
-	input  = capability.Object(`"todos":{"type":"array","maxItems":200,"description":"The whole list, in order: it replaces the one before.","items":`+task+`}`, "todos")
-	output = capability.Object(`"success":{"type":"boolean"},"total_tasks":{"type":"integer"},"pending":{"type":"integer"},"in_progress":{"type":"integer"},"completed":{"type":"integer"},
+	input  = typed.Object(`"todos":{"type":"array","maxItems":200,"description":"The whole list, in order: it replaces the one before.","items":`+task+`}`, "todos")
+	output = typed.Object(`"success":{"type":"boolean"},"total_tasks":{"type":"integer"},"pending":{"type":"integer"},"in_progress":{"type":"integer"},"completed":{"type":"integer"},
 		"todos":{"type":"array","items":`+task+`},"warnings":{"type":"array","items":{"type":"string"}}`,
 		"success", "total_tasks", "pending", "in_progress", "completed", "todos", "warnings")
 )
@@ -56,7 +57,7 @@ type arguments struct {
 
 // Part offers write_todos.
 func (Capability) Part(capability.Session, json.RawMessage) (capability.Part, error) {
-	return capability.Part{Prompt: prompt, Tools: []capability.Offer{capability.Own("write_todos", capability.New(tool.Spec{
+	return capability.Part{Prompt: prompt, Tools: []capability.Offer{capability.Own("write_todos", typed.Func(tool.Spec{
 		ID: "stateless_todo_list.write_todos", Title: "Write the task list", Version: "1", Risk: tool.Low,
 		Description: "Creates or replaces the task list of multi-step work. Every call holds the complete list, with each task's content (imperative), activeForm (present continuous) and status. " +
 			"Exactly one task should be in_progress while work goes on. Gives the list back with counts and warnings.",

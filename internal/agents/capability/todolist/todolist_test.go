@@ -46,7 +46,7 @@ func TestWriteTodos(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			res, err := part.Tools[0].Tool.Run(t.Context(), permittest.PermitFor(t, t.TempDir(), policy), tt.args)
+			res, err := permittest.Run(t.Context(), part.Tools[0].Tool, permittest.PermitFor(t, t.TempDir(), policy), tt.args)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -64,7 +64,7 @@ func TestWriteTodos(t *testing.T) {
 		})
 	}
 	blank := tool.Args{"todos": []any{map[string]any{"content": "x", "activeForm": " ", "status": "pending"}}}
-	if _, err := part.Tools[0].Tool.Run(t.Context(), permittest.PermitFor(t, t.TempDir(), policy), blank); fault.CodeOf(err) != fault.ArgsInvalid {
+	if _, err := permittest.Run(t.Context(), part.Tools[0].Tool, permittest.PermitFor(t, t.TempDir(), policy), blank); fault.CodeOf(err) != fault.ArgsInvalid {
 		t.Errorf("a blank text: %v", err)
 	}
 }

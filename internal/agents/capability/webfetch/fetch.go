@@ -9,7 +9,6 @@ import (
 	"net/http/httptrace"
 	"time"
 
-	"github.com/remitrun/remit/internal/agents/capability"
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/confine/network"
@@ -33,9 +32,6 @@ type fetcher struct {
 }
 
 func (f fetcher) fetch(ctx context.Context, p permit.Permit, a arguments) (map[string]any, error) {
-	if _, err := a.target(); err != nil {
-		return nil, err
-	}
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	resp, err := f.ask(inner, cancel, p, a)
@@ -62,7 +58,7 @@ func (f fetcher) fetch(ctx context.Context, p permit.Permit, a arguments) (map[s
 	}
 	content, format, note := present(ctx, body, cut != "", resp, a)
 	if ctx.Err() != nil {
-		return nil, capability.Ended(ctx)
+		return nil, permit.Ended(ctx)
 	}
 	if cut != "" {
 		content += "\n\n" + cut
@@ -94,7 +90,7 @@ func (f fetcher) ask(ctx context.Context, cancel context.CancelCauseFunc, p perm
 func (f fetcher) failed(ctx, inner context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
-		return capability.Ended(ctx)
+		return permit.Ended(ctx)
 	case errors.Is(context.Cause(inner), errFirstByte):
 		return fault.Wrap(fault.ToolTimeout, err, "server did not respond within %s", seconds(f.opts.FirstByte))
 	}
@@ -118,7 +114,7 @@ func (f fetcher) read(ctx, inner context.Context, body io.Reader) (content []byt
 	case err == nil:
 		return content, "", nil
 	case ctx.Err() != nil:
-		return nil, "", capability.Ended(ctx)
+		return nil, "", permit.Ended(ctx)
 	case errors.Is(context.Cause(inner), errBody), errors.Is(err, fault.ToolTimeout):
 		return content, timedOut, nil
 	case errors.Is(err, fault.LimitReached):

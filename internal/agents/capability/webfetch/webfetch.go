@@ -4,14 +4,17 @@
 package webfetch
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"time"
 
 	"github.com/remitrun/remit/internal/agents/capability"
+	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy/target"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/tools/typed"
 )
 
 // Bounds of a fetch.
@@ -49,7 +52,7 @@ type config struct {
 	MaxBytes int64 `json:"max_bytes"`
 }
 
-var configSchema = capability.Object(`"max_bytes":{"type":"integer","minimum":1,"maximum":20971520,"description":"Most bytes of a page that are read; default 5242880. The policy's network.max_bytes bounds it too."}`)
+var configSchema = typed.Object(`"max_bytes":{"type":"integer","minimum":1,"maximum":20971520,"description":"Most bytes of a page that are read; default 5242880. The policy's network.max_bytes bounds it too."}`)
 
 // Info describes it.
 func (Capability) Info() capability.Info {
@@ -58,11 +61,11 @@ func (Capability) Info() capability.Info {
 }
 
 var (
-	input = capability.Object(`"url":{"type":"string","minLength":1,"maxLength":8192,"description":"The URL to fetch; it begins with http:// or https://."},
+	input = typed.Object(`"url":{"type":"string","minLength":1,"maxLength":8192,"description":"The URL to fetch; it begins with http:// or https://."},
 		"method":{"enum":["GET","HEAD"],"description":"HEAD asks for what is known of the page without its content; default GET."},
 		"as_markdown":{"type":"boolean","description":"Convert an HTML page to Markdown."},
 		"as_text":{"type":"boolean","description":"Convert an HTML page to plain text; as_markdown comes first."}`, "url")
-	output = capability.Object(`"url":{"type":"string"},"final_url":{"type":"string"},"status_code":{"type":"integer"},"content_type":{"type":"string"},"size":{"type":"integer"},
+	output = typed.Object(`"url":{"type":"string"},"final_url":{"type":"string"},"status_code":{"type":"integer"},"content_type":{"type":"string"},"size":{"type":"integer"},
 		"last_modified":{"type":"string"},"filename":{"type":"string"},"format":{"enum":["markdown","text","raw"]},"content":{"type":"string"},
 		"truncated":{"type":"boolean"},"error":{"type":"string"},"note":{"type":"string"}`, "url", "status_code", "content_type", "size", "format", "truncated")
 )
@@ -83,23 +86,28 @@ func (c Capability) Part(_ capability.Session, raw json.RawMessage) (capability.
 		}
 	}
 	f := fetcher{opts: c.opts, most: min(conf.MaxBytes, mostBytes)}
-	return capability.Part{Tools: []capability.Offer{capability.Own("web_fetch", capability.New(tool.Spec{
+	return capability.Part{Tools: []capability.Offer{capability.Own("web_fetch", typed.New(tool.Spec{
 		ID: "web_fetch.web_fetch", Title: "Fetch a web page", Version: "1", Risk: tool.Medium, Effects: tool.EffectSet(tool.NetworkHTTP, tool.NetworkDNS),
 		Description: "Fetches a URL and gives the answer's status, type and content. HTML can be converted with as_markdown (best for reading) or as_text. " +
 			"An answer must begin within 1 second; a body that is not complete after 30 seconds is cut and says so. " +
 			"Of binary content (images, PDF, archives) only what is known about it is given. A status of 400 or more is an answer, not a failure.",
 		Input: input, Output: output,
-	}, f.fetch, actions))}}, nil
+	}, f.prepare))}}, nil
 }
 
-// actions gives the one request that is asked for. What redirects lead to is
-// decided when they come.
-func actions(_ tool.Env, a arguments) ([]tool.Action, error) {
+// prepare returns the one request of a call. Redirects are decided when they come.
+func (f fetcher) prepare(_ tool.Env, a arguments) (permit.Prepared, error) {
 	to, err := a.target()
 	if err != nil {
-		return nil, err
+		return permit.Prepared{}, err
 	}
-	return []tool.Action{{Kind: tool.Network, Target: to}}, nil
+	return permit.Prepared{
+		Actions: []tool.Action{{Kind: tool.Network, Target: to}},
+		Run: func(ctx context.Context, p permit.Permit) (tool.Result, error) {
+			out, err := f.fetch(ctx, p, a)
+			return tool.Result{Output: out}, err
+		},
+	}, nil
 }
 
 // target reads the URL.

@@ -117,7 +117,7 @@ func fetch(t *testing.T, s *httptest.Server, o webfetch.Options, config string, 
 		t.Fatal(err)
 	}
 	args["url"] = s.URL + args["url"].(string)
-	res, err := part.Tools[0].Tool.Run(t.Context(), permittest.PermitFor(t, t.TempDir(), policy(s)), args)
+	res, err := permittest.Run(t.Context(), part.Tools[0].Tool, permittest.PermitFor(t, t.TempDir(), policy(s)), args)
 	return res.Output, err
 }
 
@@ -193,12 +193,12 @@ func TestRefusals(t *testing.T) {
 		s.URL + "/outside": fault.HandleRefused,
 	} {
 		p := permittest.PermitFor(t, t.TempDir(), policy(s))
-		if _, err := tl.Run(t.Context(), p, tool.Args{"url": url}); fault.CodeOf(err) != code {
+		if _, err := permittest.Run(t.Context(), tl, p, tool.Args{"url": url}); fault.CodeOf(err) != code {
 			t.Errorf("%s: %v, want %v", url, err, code)
 		}
 	}
 	s.Close()
-	_, err = tl.Run(t.Context(), permittest.PermitFor(t, t.TempDir(), policy(s)), tool.Args{"url": s.URL + "/page"})
+	_, err = permittest.Run(t.Context(), tl, permittest.PermitFor(t, t.TempDir(), policy(s)), tool.Args{"url": s.URL + "/page"})
 	if fault.CodeOf(err) != fault.ToolFailed {
 		t.Errorf("nobody listens: %v", err)
 	}

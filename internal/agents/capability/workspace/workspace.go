@@ -11,6 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/agents/capability"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/tools/typed"
 )
 
 const prompt = `## Workspace
@@ -27,7 +28,7 @@ type Capability struct{}
 // New makes it.
 func New() Capability { return Capability{} }
 
-var configSchema = capability.Object(`"tools":{"type":"array","minItems":1,"maxItems":50,"description":"Which tools: IDs, or patterns as fs.*; default fs.* and shell.run.",
+var configSchema = typed.Object(`"tools":{"type":"array","minItems":1,"maxItems":50,"description":"Which tools: IDs, or patterns as fs.*; default fs.* and shell.run.",
 	"items":{"type":"string","maxLength":100,"pattern":"^(fs\\.[a-z_*]+|shell\\.run)$"}}`)
 
 // Info describes it.

@@ -21,12 +21,6 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// BuiltIn is a tool together with what runs it.
-type BuiltIn interface {
-	tool.Tool
-	Run(ctx context.Context, p permit.Permit, args tool.Args) (tool.Result, error)
-}
-
 // World is what a built-in tool meets while its contract is tested.
 type World struct {
 	Policy string            // a policy document that allows the valid calls
@@ -80,9 +74,24 @@ func PermitWith(t testing.TB, workspace, document string, held permit.Held, keep
 	return permit.Mint(permit.Terms{Chain: chain, Env: tool.Env{Workspace: workspace}, Limits: chain.Limits(), Held: held, Keep: keep})
 }
 
+// Run prepares a call in the permit's own surroundings and runs it under the permit.
+func Run(ctx context.Context, tl permit.Tool, p permit.Permit, args tool.Args) (tool.Result, error) {
+	call, err := tl.Prepare(p.Env(), args)
+	if err != nil {
+		return tool.Result{}, err
+	}
+	return call.Run(ctx, p)
+}
+
+// Actions returns the actions of a call.
+func Actions(tl permit.Tool, env tool.Env, args tool.Args) ([]tool.Action, error) {
+	call, err := tl.Prepare(env, args)
+	return call.Actions, err
+}
+
 // Tool is the contract of every built-in tool. valid are arguments that work,
 // each in a fresh world, numbers as [json.Number].
-func Tool(t *testing.T, tl BuiltIn, w World, valid ...tool.Args) {
+func Tool(t *testing.T, tl permit.Tool, w World, valid ...tool.Args) {
 	t.Helper()
 	if len(valid) == 0 {
 		t.Fatal("no valid arguments: the contract would not be tested")
@@ -101,8 +110,8 @@ func Tool(t *testing.T, tl BuiltIn, w World, valid ...tool.Args) {
 			t.Fatalf("%v is to be valid: %v", args, err)
 		}
 	}
-	t.Run("actions are pure", func(t *testing.T) { checkActions(t, tl, valid) })
-	t.Run("actions of odd arguments do not crash", func(t *testing.T) { checkOddArgs(t, tl, spec) })
+	t.Run("actions are pure", func(t *testing.T) { checkPrepare(t, tl, valid) })
+	t.Run("odd arguments do not crash Prepare", func(t *testing.T) { checkOddArgs(t, tl, spec) })
 	t.Run("output fits its schema", func(t *testing.T) { checkOutput(t, tl, w, out, valid) })
 	t.Run("a cancelled context ends the call", func(t *testing.T) { checkCancelled(t, tl, w, valid[0]) })
 	t.Run("an ended permit refuses", func(t *testing.T) { checkEnded(t, tl, w, valid[0]) })
@@ -176,24 +185,27 @@ func CompileSchema(t *testing.T, raw json.RawMessage) *jsonschema.Schema {
 	return s
 }
 
-func checkActions(t *testing.T, tl BuiltIn, valid []tool.Args) {
+func checkPrepare(t *testing.T, tl permit.Tool, valid []tool.Args) {
 	env := tool.Env{Workspace: "/no/such/workspace", Home: "/no/such/home", Path: []string{"/usr/bin", "/bin"}}
 	for _, args := range valid {
 		before := Encode(t, args)
-		first, err := tl.Actions(env, args)
+		first, err := tl.Prepare(env, args)
 		if err != nil {
-			t.Fatalf("Actions(%v): %v", args, err)
+			t.Fatalf("Prepare(%v): %v", args, err)
+		}
+		if first.Run == nil {
+			t.Fatalf("Prepare(%v) returned no Run", args)
 		}
 		for range 3 {
-			again, err := tl.Actions(env, args)
-			if err != nil || !reflect.DeepEqual(first, again) {
-				t.Errorf("Actions(%v) gave %v, then %v (%v)", args, first, again, err)
+			again, err := tl.Prepare(env, args)
+			if err != nil || !reflect.DeepEqual(first.Actions, again.Actions) {
+				t.Errorf("Prepare(%v) returned the actions %v, then %v (%v)", args, first.Actions, again.Actions, err)
 			}
 		}
 		if after := Encode(t, args); after != before {
-			t.Errorf("Actions changed its arguments from %s to %s", before, after)
+			t.Errorf("Prepare changed its arguments from %s to %s", before, after)
 		}
-		for _, a := range first {
+		for _, a := range first.Actions {
 			checkAction(t, tl.Spec(), a)
 		}
 	}
@@ -212,7 +224,7 @@ func Encode(t *testing.T, v any) string {
 // checkAction compares an action with the effects that the tool declares.
 func checkAction(t *testing.T, s *tool.Spec, a tool.Action) {
 	if a.Real != "" || a.Addrs != nil || a.Exe != "" {
-		t.Errorf("%v holds facts: Actions looked at the world", a)
+		t.Errorf("%v holds facts: Prepare looked at the world", a)
 	}
 	if a.Unknown != "" {
 		t.Errorf("%v of valid arguments", a)
@@ -229,9 +241,9 @@ func checkAction(t *testing.T, s *tool.Spec, a tool.Action) {
 	}
 }
 
-// checkOddArgs gives every argument every JSON type. Actions may refuse, or
-// answer with an unknown action; it may not crash.
-func checkOddArgs(t *testing.T, tl BuiltIn, s *tool.Spec) {
+// checkOddArgs gives every argument every JSON type. Prepare may refuse, or return an
+// unknown action; it must not crash.
+func checkOddArgs(t *testing.T, tl permit.Tool, s *tool.Spec) {
 	var schema struct {
 		Properties map[string]any `json:"properties"`
 	}
@@ -244,15 +256,15 @@ func checkOddArgs(t *testing.T, tl BuiltIn, s *tool.Spec) {
 		for name := range schema.Properties {
 			args[name] = v
 		}
-		_, _ = tl.Actions(tool.Env{Workspace: "/w"}, args)
-		_, _ = tl.Actions(tool.Env{}, args)
+		_, _ = tl.Prepare(tool.Env{Workspace: "/w"}, args)
+		_, _ = tl.Prepare(tool.Env{}, args)
 	}
 }
 
-func checkOutput(t *testing.T, tl BuiltIn, w World, out *jsonschema.Schema, valid []tool.Args) {
+func checkOutput(t *testing.T, tl permit.Tool, w World, out *jsonschema.Schema, valid []tool.Args) {
 	for _, args := range valid {
 		p := w.Permit(t)
-		res, err := tl.Run(t.Context(), p, args)
+		res, err := Run(t.Context(), tl, p, args)
 		if err != nil {
 			t.Errorf("Run(%v): %v", args, err)
 			continue
@@ -276,12 +288,12 @@ func checkOutput(t *testing.T, tl BuiltIn, w World, out *jsonschema.Schema, vali
 // soon bounds how long a call may go on after its context ended.
 const soon = 20 * time.Second
 
-func checkCancelled(t *testing.T, tl BuiltIn, w World, args tool.Args) {
+func checkCancelled(t *testing.T, tl permit.Tool, w World, args tool.Args) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	p := w.Permit(t)
 	begin := time.Now()
-	_, err := tl.Run(ctx, p, args)
+	_, err := Run(ctx, tl, p, args)
 	if code := fault.CodeOf(err); err == nil || code != fault.ToolCancelled && code != fault.ToolTimeout {
 		t.Errorf("got %v, want a fault.ToolCancelled error", err)
 	}
@@ -291,28 +303,28 @@ func checkCancelled(t *testing.T, tl BuiltIn, w World, args tool.Args) {
 	untouched(t, p)
 }
 
-func checkEnded(t *testing.T, tl BuiltIn, w World, args tool.Args) {
+func checkEnded(t *testing.T, tl permit.Tool, w World, args tool.Args) {
 	p := w.Permit(t)
 	p.End()
 	for _, p := range []permit.Permit{p, {}} {
-		if _, err := tl.Run(t.Context(), p, args); !errors.Is(err, fault.HandleRefused) {
+		if _, err := Run(t.Context(), tl, p, args); !errors.Is(err, fault.HandleRefused) {
 			t.Errorf("got %v, want a fault.HandleRefused error", err)
 		}
 		untouched(t, p)
 	}
 }
 
-func checkNoPolicy(t *testing.T, tl BuiltIn, w World, args tool.Args) {
+func checkNoPolicy(t *testing.T, tl permit.Tool, w World, args tool.Args) {
 	env := w.Permit(t).Env()
-	actions, err := tl.Actions(env, args)
+	call, err := tl.Prepare(env, args)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(actions) == 0 {
+	if len(call.Actions) == 0 {
 		return
 	}
 	p := permit.Mint(permit.Terms{Env: env})
-	if _, err := tl.Run(t.Context(), p, args); err == nil {
+	if _, err := call.Run(t.Context(), p); err == nil {
 		t.Error("it ran")
 	}
 	untouched(t, p)

@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/tools/typed"
 )
 
 // ID is the tool's ID.
@@ -22,44 +23,31 @@ const ID = tool.ID("analyze.schema")
 // maxText bounds the text, in bytes.
 const maxText = 4 << 20
 
-// Tool is analyze.schema.
-type Tool struct{}
+type arguments struct {
+	Text string `json:"text"`
+}
 
-// Tools gives the tool.
-func Tools() []Tool { return []Tool{{}} }
-
-// Spec describes the tool.
-func (Tool) Spec() *tool.Spec {
-	return &tool.Spec{
+// Tools returns the tool.
+func Tools() []permit.Tool {
+	return []permit.Tool{typed.Func(tool.Spec{
 		ID: ID, Title: "Infer a JSON Schema", Version: "1", Source: "builtin", Risk: tool.Low,
 		Description: "Works out the JSON Schema (2020-12) of a JSON text, which describes that text and others like it: names and types of its " +
 			"properties, those that every element of a list has being required. It reads nothing and asks no model.",
 		Input: []byte(`{"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "additionalProperties": false, "required": ["text"],
 			"properties": {"text": {"type": "string", "minLength": 1, "maxLength": 4194304, "description": "The JSON text."}}}`),
 		Output: []byte(`{"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "additionalProperties": false, "required": ["schema"], "properties": {"schema": {"type": "object"}}}`),
-	}
+	}, run)}
 }
 
-// Actions gives none: the tool needs nothing of the world.
-func (Tool) Actions(tool.Env, tool.Args) ([]tool.Action, error) { return nil, nil }
-
-// Run works the schema out.
-func (Tool) Run(ctx context.Context, p permit.Permit, args tool.Args) (tool.Result, error) {
-	if err := ctx.Err(); err != nil {
-		return tool.Result{}, fault.Wrap(fault.ToolCancelled, err, "the call was cancelled")
+func run(_ context.Context, _ permit.Permit, a arguments) (map[string]any, error) {
+	if len(a.Text) > maxText {
+		return nil, fault.New(fault.ArgsInvalid, "the text has %d bytes; the most is %d", len(a.Text), maxText).In("text")
 	}
-	if !p.Live() {
-		return tool.Result{}, fault.New(fault.HandleRefused, "the call that this belongs to is over")
-	}
-	text, _ := args["text"].(string)
-	if len(text) > maxText {
-		return tool.Result{}, fault.New(fault.ArgsInvalid, "the text has %d bytes; the most is %d", len(text), maxText).In("text")
-	}
-	v, err := canon.Decode([]byte(strings.TrimSpace(text)))
+	v, err := canon.Decode([]byte(strings.TrimSpace(a.Text)))
 	if err != nil {
-		return tool.Result{}, fault.New(fault.ArgsInvalid, "the text is not JSON: %v", err).In("text")
+		return nil, fault.New(fault.ArgsInvalid, "the text is not JSON: %v", err).In("text")
 	}
-	return tool.Result{Output: map[string]any{"schema": Schema(v)}}, nil
+	return map[string]any{"schema": Schema(v)}, nil
 }
 
 // shape is what was seen of values in one place.

@@ -33,7 +33,7 @@ func TestSchemas(t *testing.T) {
 		`{"b": true, "a": {"c": []}}`:    `{"properties":{"a":{"properties":{"c":{"type":"array"}},"required":["c"],"type":"object"},"b":{"type":"boolean"}},"required":["a","b"],"type":"object"}`,
 		`[{"a": 1}, {"a": 2, "b": "x"}]`: `{"items":{"properties":{"a":{"type":"integer"},"b":{"type":"string"}},"required":["a"],"type":"object"},"type":"array"}`,
 	} {
-		res, err := analyze.Tool{}.Run(t.Context(), live(t), tool.Args{"text": text})
+		res, err := permittest.Run(t.Context(), analyze.Tools()[0], live(t), tool.Args{"text": text})
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
@@ -46,7 +46,7 @@ func TestSchemas(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "x", `{"a":1,"a":2}`, "1 2", "\xff", strings.Repeat("[", 5000)} {
-		if _, err := (analyze.Tool{}).Run(t.Context(), live(t), tool.Args{"text": text}); !errors.Is(err, fault.ArgsInvalid) {
+		if _, err := permittest.Run(t.Context(), analyze.Tools()[0], live(t), tool.Args{"text": text}); !errors.Is(err, fault.ArgsInvalid) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -16,7 +16,7 @@ func TestNow(t *testing.T) {
 	now := clock.Tools(func() time.Time { return at })[0]
 	permittest.Tool(t, now, permittest.World{Policy: nothing}, tool.Args{})
 
-	res, err := now.Run(t.Context(), permittest.World{Policy: nothing}.Permit(t), nil)
+	res, err := permittest.Run(t.Context(), now, permittest.World{Policy: nothing}.Permit(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"maps"
 	"path"
@@ -21,39 +20,45 @@ import (
 	"github.com/remitrun/remit/internal/base/near"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/confine/files"
+	"github.com/remitrun/remit/internal/tools/typed"
 )
 
-// Tool is one of the built-in tools for files.
-type Tool struct {
-	spec  tool.Spec
-	paths map[string][]tool.ActionKind // argument → what it is needed for
-	order []string                     // of the arguments in Actions
-	dot   bool                         // the path may be left out: the workspace
-	run   func(ctx context.Context, f *files.Files, a args) (map[string]any, error)
-}
-
 // Tools lists them all.
-func Tools() []*Tool {
-	return []*Tool{read(), write(), edit(), list(), stat(), grep(), remove(), move()}
+func Tools() []permit.Tool {
+	return []permit.Tool{read(), write(), edit(), list(), stat(), grep(), remove(), move()}
 }
 
-// Spec describes the tool.
-func (t *Tool) Spec() *tool.Spec { return &t.spec }
+// newTool makes a tool whose calls access the paths that the arguments name.
+func newTool[A any](spec tool.Spec, accesses func(a A) []access, run func(ctx context.Context, f *files.Files, a A) (map[string]any, error)) permit.Tool {
+	spec.Version, spec.Source = "1", "builtin"
+	return typed.New(spec, func(env tool.Env, a A) (permit.Prepared, error) {
+		paths := accesses(a)
+		return permit.Prepared{Actions: actions(env, paths), Run: func(ctx context.Context, p permit.Permit) (tool.Result, error) {
+			f := files.New(p)
+			out, err := run(ctx, f, a)
+			if errors.Is(err, fault.NotFound) {
+				err = suggest(ctx, f, paths[0].path, err)
+			}
+			return tool.Result{Output: out}, err
+		}}, nil
+	})
+}
 
-// Actions says which files a call needs. A path that cannot be one makes an
-// unknown action, which every policy denies.
-func (t *Tool) Actions(env tool.Env, in tool.Args) ([]tool.Action, error) {
+// access is a path as the caller wrote it, and what it is needed for.
+type access struct {
+	path string
+	kind []tool.ActionKind
+}
+
+func one(path string, kind ...tool.ActionKind) []access { return []access{{path, kind}} }
+
+// actions lists the files that a call needs. A path that is not valid makes an unknown
+// action, which every policy denies.
+func actions(env tool.Env, paths []access) []tool.Action {
 	var out []tool.Action
-	for _, name := range t.order {
-		asked, ok := in[name].(string)
-		if in[name] == nil && t.dot {
-			asked, ok = ".", true
-		}
-		if !ok {
-			return nil, fault.New(fault.ArgsInvalid, "%s is no string", name).In(name)
-		}
-		clean, err := files.Clean(env, asked)
-		for _, k := range t.paths[name] {
+	for _, p := range paths {
+		clean, err := files.Clean(env, p.path)
+		for _, k := range p.kind {
 			a := tool.Action{Kind: k, Path: clean}
 			if err != nil {
 				a.Unknown = fault.Message(err)
@@ -61,66 +66,14 @@ func (t *Tool) Actions(env tool.Env, in tool.Args) ([]tool.Action, error) {
 			out = append(out, a)
 		}
 	}
-	return out, nil
+	return out
 }
 
-// Run does the call under its permit.
-func (t *Tool) Run(ctx context.Context, p permit.Permit, in tool.Args) (tool.Result, error) {
-	if err := ctx.Err(); err != nil {
-		return tool.Result{}, stopped(ctx)
-	}
-	f := files.New(p)
-	a := args{in: in}
-	out, err := t.run(ctx, f, a)
-	if errors.Is(err, fault.NotFound) {
-		err = suggest(ctx, f, a, err)
-	}
-	return tool.Result{Output: out}, err
-}
+// isTrue reads a flag that is true unless the caller says otherwise.
+func isTrue(flag *bool) bool { return flag == nil || *flag }
 
-func stopped(ctx context.Context) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fault.Wrap(fault.ToolTimeout, ctx.Err(), "the call's time ran out")
-	}
-	return fault.Wrap(fault.ToolCancelled, ctx.Err(), "the call was cancelled")
-}
-
-// args reads arguments that the schema has admitted; what is absent or of
-// another type reads as the default.
-type args struct{ in tool.Args }
-
-func (a args) str(name, def string) string {
-	if s, ok := a.in[name].(string); ok {
-		return s
-	}
-	return def
-}
-
-func (a args) flag(name string, def bool) bool {
-	if b, ok := a.in[name].(bool); ok {
-		return b
-	}
-	return def
-}
-
-// num reads a whole number; JSON Schema counts 1.0 and 1e3 as such.
-func (a args) num(name string, def int64) int64 {
-	n, ok := a.in[name].(json.Number)
-	if !ok {
-		return def
-	}
-	if i, err := n.Int64(); err == nil {
-		return i
-	}
-	if x, err := n.Float64(); err == nil && x >= -1<<53 && x <= 1<<53 {
-		return int64(x)
-	}
-	return def
-}
-
-// guard reads if_sha256: 64 hexadecimal digits, as fs.read gives them.
-func (a args) guard() (*tool.Digest, error) {
-	s := a.str("if_sha256", "")
+// parseDigest reads if_sha256: 64 hexadecimal digits, as fs.read gives them; nil for none.
+func parseDigest(s string) (*tool.Digest, error) {
 	if s == "" {
 		return nil, nil
 	}
@@ -140,11 +93,9 @@ func hash(b []byte) string {
 // maxSiblings bounds the folder that is searched for a better name.
 const maxSiblings = 2000
 
-// suggest adds what the missing file may have been meant to be, out of the
-// names that policy lets be listed.
-func suggest(ctx context.Context, f *files.Files, a args, err error) error {
+// suggest adds the name of a similar file that the policy allows to list.
+func suggest(ctx context.Context, f *files.Files, asked string, err error) error {
 	var e *fault.Error
-	asked := a.str("path", a.str("from", ""))
 	if !errors.As(err, &e) || e.Hint != "" || asked == "" {
 		return err
 	}

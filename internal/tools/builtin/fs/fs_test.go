@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/permit/permittest"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/tools/builtin/fs"
@@ -11,7 +12,7 @@ import (
 
 const everything = "version: 1\nname: test\nfiles:\n  read: {allow: [\"**\"]}\n  write: {allow: [\"**\"]}\n"
 
-func toolNamed(t testing.TB, id tool.ID) *fs.Tool {
+func toolNamed(t testing.TB, id tool.ID) permit.Tool {
 	t.Helper()
 	for _, tl := range fs.Tools() {
 		if tl.Spec().ID == id {

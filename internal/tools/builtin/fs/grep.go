@@ -3,6 +3,7 @@ package fs
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -11,19 +12,25 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/confine/files"
 )
 
-func grep() *Tool {
-	return &Tool{
-		spec: tool.Spec{ID: "fs.grep", Title: "Search files", Version: "1", Source: "builtin", Risk: tool.Low,
-			Effects: tool.EffectSet(tool.FSRead), Input: schemaOf("grep.in"), Output: schemaOf("grep.out"),
-			Description: "Searches the lines of a file, or of all files beneath a folder, for a regular expression (RE2 syntax). Binary files are skipped and counted, files that policy does not let be read are counted in denied, links are not followed."},
-		order: []string{"path"}, paths: map[string][]tool.ActionKind{"path": {tool.FileRead}},
-		dot: true, run: runGrep,
-	}
+func grep() permit.Tool {
+	return newTool(tool.Spec{ID: "fs.grep", Title: "Search files", Risk: tool.Low,
+		Effects: tool.EffectSet(tool.FSRead), Input: schemaOf("grep.in"), Output: schemaOf("grep.out"),
+		Description: "Searches the lines of a file, or of all files beneath a folder, for a regular expression (RE2 syntax). Binary files are skipped and counted, files that policy does not let be read are counted in denied, links are not followed."}, func(a grepArgs) []access { return one(cmp.Or(a.Path, "."), tool.FileRead) }, runGrep)
+}
+
+type grepArgs struct {
+	Pattern    string `json:"pattern"`
+	Path       string `json:"path"`
+	Glob       string `json:"glob"`
+	Context    int    `json:"context"`
+	IgnoreCase bool   `json:"ignore_case"`
+	Limit      int    `json:"limit"`
 }
 
 const (
@@ -44,21 +51,21 @@ type search struct {
 	more                               bool
 }
 
-func runGrep(ctx context.Context, f *files.Files, a args) (map[string]any, error) {
-	expr := a.str("pattern", "")
-	if a.flag("ignore_case", false) {
+func runGrep(ctx context.Context, f *files.Files, a grepArgs) (map[string]any, error) {
+	expr := a.Pattern
+	if a.IgnoreCase {
 		expr = "(?i:" + expr + ")"
 	}
 	re, err := regexp.Compile(expr)
 	if err != nil {
-		return nil, fault.Wrap(fault.ArgsInvalid, err, "pattern is no RE2 expression: %q", a.str("pattern", "")).In("pattern")
+		return nil, fault.Wrap(fault.ArgsInvalid, err, "%q is not a valid RE2 expression", a.Pattern).In("pattern")
 	}
-	match, err := matcher(a.str("glob", ""))
+	match, err := matcher(a.Glob)
 	if err != nil {
 		return nil, err
 	}
-	s := &search{f: f, re: re, context: int(a.num("context", 0)), limit: int(a.num("limit", defaultMatches)), matches: []any{}}
-	if err := s.all(ctx, a.str("path", "."), match); err != nil {
+	s := &search{f: f, re: re, context: a.Context, limit: cmp.Or(a.Limit, defaultMatches), matches: []any{}}
+	if err := s.all(ctx, cmp.Or(a.Path, "."), match); err != nil {
 		return nil, err
 	}
 	return map[string]any{"matches": s.matches, "truncated": s.more, "files_searched": s.searched, "files_binary": s.binary,
@@ -125,7 +132,7 @@ func (s *search) lines(ctx context.Context, r *bufio.Reader, shown string) error
 	var open []*after
 	for n := int64(1); ; n++ {
 		if n%1024 == 0 && ctx.Err() != nil {
-			return stopped(ctx)
+			return permit.Ended(ctx)
 		}
 		line, err := readLine(r)
 		if err == io.EOF {

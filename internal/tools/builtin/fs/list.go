@@ -1,6 +1,7 @@
 package fs
 
 import (
+	"cmp"
 	"context"
 	iofs "io/fs"
 	"path"
@@ -9,36 +10,40 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/confine/files"
 )
 
-func list() *Tool {
-	return &Tool{
-		spec: tool.Spec{ID: "fs.list", Title: "List a folder", Version: "1", Source: "builtin", Risk: tool.Low,
-			Effects: tool.EffectSet(tool.FSRead), Input: schemaOf("list.in"), Output: schemaOf("list.out"),
-			Description: "Lists a folder, sorted by name. Entries that policy does not let be read are left out and counted in denied. Links are listed, not followed."},
-		order: []string{"path"}, paths: map[string][]tool.ActionKind{"path": {tool.FileRead}},
-		dot: true, run: runList,
-	}
+func list() permit.Tool {
+	return newTool(tool.Spec{ID: "fs.list", Title: "List a folder", Risk: tool.Low,
+		Effects: tool.EffectSet(tool.FSRead), Input: schemaOf("list.in"), Output: schemaOf("list.out"),
+		Description: "Lists a folder, sorted by name. Entries that policy does not let be read are left out and counted in denied. Links are listed, not followed."}, func(a listArgs) []access { return one(cmp.Or(a.Path, "."), tool.FileRead) }, runList)
 }
 
-func stat() *Tool {
-	return &Tool{
-		spec: tool.Spec{ID: "fs.stat", Title: "Look at a file", Version: "1", Source: "builtin", Risk: tool.Low,
-			Effects: tool.EffectSet(tool.FSRead), Input: schemaOf("stat.in"), Output: schemaOf("stat.out"),
-			Description: "Tells the type, size, permissions and time of change of a file or folder. Links are followed; link gives the target as written."},
-		order: []string{"path"}, paths: map[string][]tool.ActionKind{"path": {tool.FileRead}},
-		run: runStat,
-	}
+type listArgs struct {
+	Path      string `json:"path"`
+	Recursive bool   `json:"recursive"`
+	Glob      string `json:"glob"`
+	Limit     int64  `json:"limit"`
+}
+
+func stat() permit.Tool {
+	return newTool(tool.Spec{ID: "fs.stat", Title: "Look at a file", Risk: tool.Low,
+		Effects: tool.EffectSet(tool.FSRead), Input: schemaOf("stat.in"), Output: schemaOf("stat.out"),
+		Description: "Tells the type, size, permissions and time of change of a file or folder. Links are followed; link gives the target as written."}, func(a statArgs) []access { return one(a.Path, tool.FileRead) }, runStat)
+}
+
+type statArgs struct {
+	Path string `json:"path"`
 }
 
 const defaultEntries = 1000
 
-func runList(ctx context.Context, f *files.Files, a args) (map[string]any, error) {
-	asked, limit := a.str("path", "."), a.num("limit", defaultEntries)
-	match, err := matcher(a.str("glob", ""))
+func runList(ctx context.Context, f *files.Files, a listArgs) (map[string]any, error) {
+	asked, limit := cmp.Or(a.Path, "."), cmp.Or(a.Limit, defaultEntries)
+	match, err := matcher(a.Glob)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +59,7 @@ func runList(ctx context.Context, f *files.Files, a args) (map[string]any, error
 		return nil
 	}
 	var denied int
-	if a.flag("recursive", false) {
+	if a.Recursive {
 		denied, err = f.Walk(ctx, asked, add)
 	} else {
 		var l files.Listing
@@ -95,26 +100,25 @@ func matcher(glob string) (func(rel string) bool, error) {
 	case glob == "":
 		return func(string) bool { return true }, nil
 	case !doublestar.ValidatePattern(glob):
-		return nil, fault.New(fault.ArgsInvalid, "%q is no glob", glob).In("glob").WithHint("as *.go or src/**/*.{js,ts}")
+		return nil, fault.New(fault.ArgsInvalid, "%q is not a valid glob", glob).In("glob").WithHint("as *.go or src/**/*.{js,ts}")
 	case !strings.Contains(glob, "/") && glob != "**":
 		return func(rel string) bool { return doublestar.MatchUnvalidated(glob, path.Base(rel)) }, nil
 	}
 	return func(rel string) bool { return doublestar.MatchUnvalidated(glob, rel) }, nil
 }
 
-func runStat(_ context.Context, f *files.Files, a args) (map[string]any, error) {
-	asked := a.str("path", "")
-	i, target, err := f.Lstat(asked)
+func runStat(_ context.Context, f *files.Files, a statArgs) (map[string]any, error) {
+	i, target, err := f.Lstat(a.Path)
 	if err != nil {
 		return nil, err
 	}
 	isLink := i.Mode.Type() == iofs.ModeSymlink
 	if isLink {
-		if i, err = f.Stat(asked); err != nil {
+		if i, err = f.Stat(a.Path); err != nil {
 			return nil, err
 		}
 	}
-	out := map[string]any{"path": f.Show(asked), "type": files.TypeName(i.Mode), "size": i.Size,
+	out := map[string]any{"path": f.Show(a.Path), "type": files.TypeName(i.Mode), "size": i.Size,
 		"mode": i.Mode.Perm().String(), "mtime": stamp(i), "links": int64(i.Links)}
 	if isLink {
 		out["link"] = target

@@ -2,50 +2,57 @@ package fs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"io"
 	"unicode/utf8"
 
+	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/confine/files"
 )
 
-func read() *Tool {
-	return &Tool{
-		spec: tool.Spec{ID: "fs.read", Title: "Read a file", Version: "1", Source: "builtin", Risk: tool.Low,
-			Effects: tool.EffectSet(tool.FSRead), Input: schemaOf("read.in"), Output: schemaOf("read.out"),
-			Description: "Reads a regular file as UTF-8 text or as base64. Long files come in parts: while truncated is true, call again with offset = next_offset."},
-		order: []string{"path"}, paths: map[string][]tool.ActionKind{"path": {tool.FileRead}},
-		run: runRead,
-	}
+func read() permit.Tool {
+	return newTool(tool.Spec{ID: "fs.read", Title: "Read a file", Risk: tool.Low,
+		Effects: tool.EffectSet(tool.FSRead), Input: schemaOf("read.in"), Output: schemaOf("read.out"),
+		Description: "Reads a regular file as UTF-8 text or as base64. Long files come in parts: while truncated is true, call again with offset = next_offset."}, func(a readArgs) []access { return one(a.Path, tool.FileRead) }, runRead)
 }
 
-func runRead(_ context.Context, f *files.Files, a args) (map[string]any, error) {
-	asked, offset := a.str("path", ""), a.num("offset", 0)
-	file, err := f.Open(asked)
+type readArgs struct {
+	Path     string `json:"path"`
+	Encoding string `json:"encoding"`
+	Offset   int64  `json:"offset"`
+	Limit    *int64 `json:"limit"`
+}
+
+func runRead(_ context.Context, f *files.Files, a readArgs) (map[string]any, error) {
+	file, err := f.Open(a.Path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }() // nothing was written
-	limit := min(a.num("limit", f.ReadCap()), f.ReadCap())
-	if offset > 0 {
-		if err := file.Skip(offset); err != nil {
+	limit := f.ReadCap()
+	if a.Limit != nil {
+		limit = min(*a.Limit, limit)
+	}
+	if a.Offset > 0 {
+		if err := file.Skip(a.Offset); err != nil {
 			return nil, err
 		}
 	}
-	b, more, err := readUpTo(file, limit, file.Size-offset)
+	b, more, err := readUpTo(file, limit, file.Size-a.Offset)
 	if err != nil {
 		return nil, err
 	}
-	text := a.str("encoding", "text") == "text"
+	text := cmp.Or(a.Encoding, "text") == "text"
 	if text {
-		if b, err = wholeChars(b, more, offset, f.Show(asked)); err != nil {
+		if b, err = wholeChars(b, more, a.Offset, f.Show(a.Path)); err != nil {
 			return nil, err
 		}
 	}
-	return readOutput(f.Show(asked), b, text, offset, more, file), nil
+	return readOutput(f.Show(a.Path), b, text, a.Offset, more, file), nil
 }
 
 // readUpTo reads at most limit bytes and says whether there is more. hint is

@@ -30,7 +30,7 @@ func call(t testing.TB, p permit.Permit, id tool.ID, in args) (map[string]any, e
 			in[k] = json.Number(fmt.Sprint(n))
 		}
 	}
-	res, err := toolNamed(t, id).Run(t.Context(), p, in)
+	res, err := permittest.Run(t.Context(), toolNamed(t, id), p, in)
 	return res.Output, err
 }
 
@@ -111,11 +111,11 @@ func TestEdit(t *testing.T) {
 		"once":                    {"a b\nc", []any{e("b", "x", false)}, "a x\nc", ""},
 		"all":                     {"a a\na", []any{e("a", "bb", true)}, "bb bb\nbb", ""},
 		"in order":                {"a", []any{e("a", "b", false), e("b", "c", false)}, "c", ""},
-		"twice is ambiguous":      {"x\ny\nx", []any{e("x", "z", false)}, "", "2 times, on lines 1, 3"},
+		"twice is ambiguous":      {"x\ny\nx", []any{e("x", "z", false)}, "", "edits[0].old: the text occurs 2 times in \"f\", on lines 1, 3"},
 		"overlaps are ambiguous":  {"aaa", []any{e("aa", "b", false)}, "", "2 times"},
-		"nowhere":                 {"a", []any{e("b", "", false)}, "", "does not hold"},
-		"one fails, none is done": {"a", []any{e("a", "b", false), e("q", "", false)}, "", "edit 1"},
-		"line ends count":         {"a\r\nb", []any{e("a\nb", "", false)}, "", "does not hold"},
+		"nowhere":                 {"a", []any{e("b", "", false)}, "", "edits[0].old: the text was not found"},
+		"one fails, none is done": {"a", []any{e("a", "b", false), e("q", "", false)}, "", "edits[1].old: the text was not found"},
+		"line ends count":         {"a\r\nb", []any{e("a\nb", "", false)}, "", "edits[0].old: the text was not found"},
 		"patterns are literal":    {"a.c abc", []any{e("a.c", "$0", false)}, "$0 abc", ""},
 	}
 	for name, tc := range tests {

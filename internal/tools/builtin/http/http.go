@@ -5,12 +5,12 @@ package httptool
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed" // the schemas
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
-	"slices"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -20,6 +20,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/confine/network"
+	"github.com/remitrun/remit/internal/tools/typed"
 )
 
 // DefaultMaxBytes is how much of a body a call gives back unless it asks for
@@ -35,63 +36,106 @@ var (
 	outputSchema []byte
 )
 
-// Tool is one of the package's tools.
-type Tool struct {
-	spec   *tool.Spec
-	secret func(name string) (string, bool)
-}
-
-// Tools gives the package's tools. Secret finds a value by its policy.Secret.Key,
-// for entries of the policies that add one to requests; nil means that there are
-// none.
-func Tools(secret func(name string) (string, bool)) []Tool {
+// Tools returns the package's tools. Secret finds a value by its policy.Secret.Key, for
+// policy entries that add one to requests; nil means that there are none.
+func Tools(secret func(name string) (string, bool)) []permit.Tool {
 	effects := tool.EffectSet(tool.NetworkHTTP, tool.NetworkDNS)
-	return []Tool{
-		{secret: secret, spec: &tool.Spec{ID: "http.get", Title: "Fetch a URL", Version: "1", Source: "builtin",
+	s := sender{secret}
+	return []permit.Tool{
+		typed.New(tool.Spec{ID: "http.get", Title: "Fetch a URL", Version: "1", Source: "builtin",
 			Description: "Sends an HTTP GET request and gives the answer's status, headers and body. Redirects are followed where " +
 				"the policy allows them. A status of 400 or more is an answer, not a failure. A body that is not text comes as Base64; " +
 				"one that is longer than max_bytes is cut and says so.",
-			Input: getSchema, Output: outputSchema, Risk: tool.Medium, Effects: effects}},
-		{secret: secret, spec: &tool.Spec{ID: "http.request", Title: "Send an HTTP request", Version: "1", Source: "builtin",
+			Input: getSchema, Output: outputSchema, Risk: tool.Medium, Effects: effects}, s.get),
+		typed.New(tool.Spec{ID: "http.request", Title: "Send an HTTP request", Version: "1", Source: "builtin",
 			Description: "Sends an HTTP request with any method, headers and a body (text, Base64 or JSON) and gives the answer's " +
 				"status, headers and body. Redirects are followed where the policy allows them, but a body is not sent on to another " +
 				"origin. A status of 400 or more is an answer, not a failure.",
-			Input: requestSchema, Output: outputSchema, Risk: tool.High, Effects: effects}},
+			Input: requestSchema, Output: outputSchema, Risk: tool.High, Effects: effects}, s.request),
 	}
 }
 
-// Spec describes the tool.
-func (t Tool) Spec() *tool.Spec { return t.spec }
+type getArgs struct {
+	URL      string            `json:"url"`
+	Headers  map[string]string `json:"headers"`
+	MaxBytes *int64            `json:"max_bytes"`
+}
 
-// Actions gives the one request that the arguments ask for. What redirects lead
-// to is decided when they come.
-func (t Tool) Actions(_ tool.Env, args tool.Args) ([]tool.Action, error) {
-	r, err := t.request(args)
+type requestArgs struct {
+	getArgs
+
+	Method string  `json:"method"`
+	Body   *string `json:"body"`
+	Base64 *string `json:"body_base64"`
+	JSON   *any    `json:"json"`
+}
+
+// sender sends the requests of the tools.
+type sender struct {
+	secret func(name string) (string, bool)
+}
+
+func (s sender) get(_ tool.Env, a getArgs) (permit.Prepared, error) {
+	h, err := headers(a.Headers)
 	if err != nil {
-		return nil, err
+		return permit.Prepared{}, err
 	}
+	return s.prepare(network.Request{Method: http.MethodGet, URL: a.URL, Header: h}, a.MaxBytes)
+}
+
+func (s sender) request(_ tool.Env, a requestArgs) (permit.Prepared, error) {
+	if a.Method == "" {
+		return permit.Prepared{}, fault.New(fault.ArgsInvalid, "must not be empty").In("method")
+	}
+	h, err := headers(a.Headers)
+	if err != nil {
+		return permit.Prepared{}, err
+	}
+	body, err := a.body(h)
+	if err != nil {
+		return permit.Prepared{}, err
+	}
+	return s.prepare(network.Request{Method: a.Method, URL: a.URL, Header: h, Body: body}, a.MaxBytes)
+}
+
+// prepare returns the one request of a call. Redirects are decided when they come.
+func (s sender) prepare(r network.Request, maxBytes *int64) (permit.Prepared, error) {
+	switch {
+	case r.URL == "":
+		return permit.Prepared{}, fault.New(fault.ArgsInvalid, "must not be empty").In("url")
+	case maxBytes != nil && *maxBytes < 0:
+		return permit.Prepared{}, fault.New(fault.ArgsInvalid, "must not be negative").In("max_bytes")
+	}
+	return permit.Prepared{
+		Actions: []tool.Action{action(r)},
+		Run: func(ctx context.Context, p permit.Permit) (tool.Result, error) {
+			return s.send(ctx, p, r, maxBytes)
+		},
+	}, nil
+}
+
+// action is the request in policy terms. An unknown target is denied by every policy.
+func action(r network.Request) tool.Action {
 	to, err := target.Parse(r.Method, r.URL)
 	switch {
-	case err != nil: // where it would lead cannot be told: every policy denies that
-		return []tool.Action{{Kind: tool.Network, Unknown: fault.Message(err)}}, nil
+	case err != nil:
+		return tool.Action{Kind: tool.Network, Unknown: fault.Message(err)}
 	case to.Scheme == "tcp":
-		return []tool.Action{{Kind: tool.Network, Unknown: "only http and https URLs can be requested"}}, nil
+		return tool.Action{Kind: tool.Network, Unknown: "only http and https URLs can be requested"}
 	}
-	return []tool.Action{{Kind: tool.Network, Target: to}}, nil
+	return tool.Action{Kind: tool.Network, Target: to}
 }
 
-// Run sends the request and reads the answer.
-func (t Tool) Run(ctx context.Context, p permit.Permit, args tool.Args) (res tool.Result, err error) {
-	r, err := t.request(args)
-	if err != nil {
-		return tool.Result{}, err
-	}
-	most, err := maxBytes(args, p.Limits().ResponseBytes)
-	if err != nil {
-		return tool.Result{}, err
+// send sends the request and reads the answer.
+func (s sender) send(ctx context.Context, p permit.Permit, r network.Request, maxBytes *int64) (tool.Result, error) {
+	most := cmp.Or(max(p.Limits().ResponseBytes, 0), network.DefaultResponseBytes)
+	if maxBytes != nil {
+		most = min(*maxBytes, most)
+	} else {
+		most = min(DefaultMaxBytes, most)
 	}
 	client := network.NewClient(p)
-	client.Transport.Secret = t.secret
+	client.Transport.Secret = s.secret
 	resp, err := client.Do(ctx, r)
 	if err != nil {
 		return tool.Result{}, err
@@ -104,50 +148,15 @@ func (t Tool) Run(ctx context.Context, p permit.Permit, args tool.Args) (res too
 	return tool.Result{Output: out}, nil
 }
 
-func (t Tool) request(args tool.Args) (network.Request, error) {
-	r := network.Request{Method: "GET"}
-	var err error
-	if r.URL, err = text(args, "url"); err != nil {
-		return r, err
-	}
-	if r.Header, err = headers(args); err != nil {
-		return r, err
-	}
-	if t.spec.ID == "http.get" {
-		return r, nil
-	}
-	if r.Method, err = text(args, "method"); err != nil {
-		return r, err
-	}
-	err = setBody(&r, args)
-	return r, err
-}
-
-func text(args tool.Args, name string) (string, error) {
-	s, ok := args[name].(string)
-	if !ok || s == "" {
-		return "", fault.New(fault.ArgsInvalid, "a text is needed").In(name)
-	}
-	return s, nil
-}
-
-func headers(args tool.Args) (http.Header, error) {
+func headers(given map[string]string) (http.Header, error) {
 	h := http.Header{}
-	if args["headers"] == nil {
-		return h, nil
-	}
-	given, ok := args["headers"].(map[string]any)
-	if !ok {
-		return nil, fault.New(fault.ArgsInvalid, "headers are a map of names to texts").In("headers")
-	}
-	for name, v := range given {
-		value, ok := v.(string)
+	for name, value := range given {
 		field := "headers." + name
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
-			return nil, fault.New(fault.ArgsInvalid, "%q is no header name", name).In("headers")
-		case !ok || !httpguts.ValidHeaderFieldValue(value):
-			return nil, fault.New(fault.ArgsInvalid, "the value is no text without line breaks and control characters").In(field)
+			return nil, fault.New(fault.ArgsInvalid, "%q is not a valid header name", name).In("headers")
+		case !httpguts.ValidHeaderFieldValue(value):
+			return nil, fault.New(fault.ArgsInvalid, "a header value must not contain line breaks or control characters").In(field)
 		case network.RefusedHeader(name) != "":
 			return nil, fault.New(fault.ArgsInvalid, "the header is refused: %s", network.RefusedHeader(name)).In(field)
 		case h.Values(name) != nil:
@@ -158,61 +167,39 @@ func headers(args tool.Args) (http.Header, error) {
 	return h, nil
 }
 
-func setBody(r *network.Request, args tool.Args) error {
-	given := slices.DeleteFunc([]string{"body", "body_base64", "json"}, func(name string) bool {
-		_, ok := args[name]
-		return !ok
-	})
-	if len(given) > 1 {
-		return fault.New(fault.ArgsInvalid, "%s exclude each other", strings.Join(given, " and "))
-	}
-	if len(given) == 0 {
-		return nil
-	}
-	v := args[given[0]]
-	s, isText := v.(string)
-	switch given[0] {
-	case "json":
-		var b bytes.Buffer
-		enc := json.NewEncoder(&b)
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(v); err != nil {
-			return fault.Wrap(fault.ArgsInvalid, err, "the value cannot be written as JSON").In("json")
+// body returns the request's body; for JSON it sets the content type.
+func (a requestArgs) body(h http.Header) ([]byte, error) {
+	var given []string
+	for _, arg := range []struct {
+		name  string
+		there bool
+	}{{"body", a.Body != nil}, {"body_base64", a.Base64 != nil}, {"json", a.JSON != nil}} {
+		if arg.there {
+			given = append(given, arg.name)
 		}
-		r.Body = bytes.TrimSuffix(b.Bytes(), []byte("\n"))
-		if r.Header.Get("Content-Type") == "" {
-			r.Header.Set("Content-Type", "application/json")
+	}
+	switch {
+	case len(given) > 1:
+		return nil, fault.New(fault.ArgsInvalid, "%s exclude each other", strings.Join(given, " and "))
+	case a.Body != nil:
+		return []byte(*a.Body), nil
+	case a.Base64 != nil:
+		b, err := base64.StdEncoding.Strict().DecodeString(*a.Base64)
+		if err != nil {
+			return nil, fault.New(fault.ArgsInvalid, "the text is not Base64").In("body_base64")
 		}
-		return nil
-	case "body_base64":
-		b, err := base64.StdEncoding.Strict().DecodeString(s)
-		if err != nil || !isText {
-			return fault.New(fault.ArgsInvalid, "the text is not Base64").In("body_base64")
-		}
-		r.Body = b
-		return nil
+		return b, nil
+	case a.JSON == nil:
+		return nil, nil
 	}
-	if !isText {
-		return fault.New(fault.ArgsInvalid, "a text is needed").In("body")
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(*a.JSON); err != nil {
+		return nil, fault.Wrap(fault.ArgsInvalid, err, "the value cannot be written as JSON").In("json")
 	}
-	r.Body = []byte(s)
-	return nil
-}
-
-func maxBytes(args tool.Args, limit int64) (int64, error) {
-	if limit <= 0 {
-		limit = network.DefaultResponseBytes
+	if h.Get("Content-Type") == "" {
+		h.Set("Content-Type", "application/json")
 	}
-	if args["max_bytes"] == nil {
-		return min(DefaultMaxBytes, limit), nil
-	}
-	n, ok := args["max_bytes"].(json.Number)
-	if !ok {
-		return 0, fault.New(fault.ArgsInvalid, "a whole number is needed").In("max_bytes")
-	}
-	v, err := n.Int64()
-	if err != nil || v < 0 {
-		return 0, fault.New(fault.ArgsInvalid, "%q is not a whole number from 0", n).In("max_bytes")
-	}
-	return min(v, limit), nil
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

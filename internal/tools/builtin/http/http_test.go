@@ -20,6 +20,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/permit/permittest"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -28,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func pick(t *testing.T, id tool.ID) httptool.Tool {
+func pick(t *testing.T, id tool.ID) permit.Tool {
 	t.Helper()
 	for _, x := range httptool.Tools(nil) {
 		if x.Spec().ID == id {
@@ -36,7 +37,7 @@ func pick(t *testing.T, id tool.ID) httptool.Tool {
 		}
 	}
 	t.Fatalf("no tool %s", id)
-	return httptool.Tool{}
+	return nil
 }
 
 func under(t *testing.T, rule, settings string) permit.Permit {
@@ -62,10 +63,10 @@ func run(t *testing.T, id tool.ID, p permit.Permit, args string) (map[string]any
 	if err := schema(t, x.Spec().Input).Validate(a); err != nil {
 		return nil, fault.Wrap(fault.ArgsInvalid, err, "schema")
 	}
-	if _, err := x.Actions(tool.Env{}, a); err != nil {
+	if _, err := permittest.Actions(x, tool.Env{}, a); err != nil {
 		return nil, err
 	}
-	res, err := x.Run(t.Context(), p, a)
+	res, err := permittest.Run(t.Context(), x, p, a)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +219,7 @@ func TestRefusedArguments(t *testing.T) {
 		"empty name": `{"url":"http://h","headers":{"":"a"}}`, "NUL": `{"url":"http://h","headers":{"X":"\u0000"}}`, "list": `{"url":"http://h","headers":{"X":["a"]}}`,
 		"twice": `{"url":"http://h","headers":{"X-a":"1","x-A":"2"}}`, "negative": `{"url":"http://h","max_bytes":-1}`, "fraction": `{"url":"http://h","max_bytes":1.5}`, "huge": `{"url":"http://h","max_bytes":1e30}`,
 	} {
-		if out, err := run(t, "http.get", permit.Permit{}, args); !errors.Is(err, fault.ArgsInvalid) {
+		if out, err := run(t, "http.get", under(t, "http://h", ""), args); !errors.Is(err, fault.ArgsInvalid) {
 			t.Errorf("%s: %v, %v", name, out, err)
 		}
 	}
@@ -226,7 +227,7 @@ func TestRefusedArguments(t *testing.T) {
 		"no method": `{"url":"http://h"}`, "bad method": `{"url":"http://h","method":"G T"}`, "CONNECT": `{"url":"http://h","method":"connect"}`,
 		"two bodies": `{"url":"http://h","method":"POST","body":"","json":1}`, "not Base64": `{"url":"http://h","method":"POST","body_base64":"?"}`,
 	} {
-		if out, err := run(t, "http.request", permit.Permit{}, args); !errors.Is(err, fault.ArgsInvalid) {
+		if out, err := run(t, "http.request", under(t, "http://h", ""), args); !errors.Is(err, fault.ArgsInvalid) {
 			t.Errorf("%s: %v, %v", name, out, err)
 		}
 	}
@@ -237,7 +238,7 @@ func TestActionsNameTheTarget(t *testing.T) {
 		"http.get":     {"url": "HTTPS://H.test:443/a/../b?c"},
 		"http.request": {"url": "https://h.test/b", "method": "get"},
 	} {
-		got, err := pick(t, id).Actions(tool.Env{}, args)
+		got, err := permittest.Actions(pick(t, id), tool.Env{}, args)
 		if err != nil || len(got) != 1 || got[0].String() != "network GET https://h.test/b" {
 			t.Errorf("%s: %v, %v", id, got, err)
 		}
@@ -308,8 +309,12 @@ func TestTheSecretOfAnEntryIsAdded(t *testing.T) {
 		"certificate":        func(name string) (string, bool) { return "s3cr3t", name == "TOKEN" }, // so far it came
 	} {
 		for _, x := range httptool.Tools(lookup) {
+			args := tool.Args{"url": s.URL}
+			if x.Spec().ID == "http.request" {
+				args["method"] = "GET"
+			}
 			pm := permit.Mint(permit.Terms{Chain: policy.Chain{r}, Limits: policy.Chain{r}.Limits()})
-			_, err := x.Run(t.Context(), pm, tool.Args{"url": s.URL, "method": "GET"})
+			_, err := permittest.Run(t.Context(), x, pm, args)
 			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cr3t") {
 				t.Errorf("%s: %v, want %s", x.Spec().ID, err, want)
 			}

@@ -10,6 +10,7 @@ import (
 	_ "embed" // the schemas
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/remitrun/remit/internal/authority/permit"
@@ -62,13 +63,38 @@ func (t *Tool) Spec() *tool.Spec {
 	}
 }
 
-// Actions gives the model that is asked and, of a scripted model, the reading of its
-// file of answers.
-func (t *Tool) Actions(env tool.Env, args tool.Args) ([]tool.Action, error) {
+// Prepare returns the model that is asked and, for a scripted model, the reading of its
+// file of answers. The model and the conversation are looked up once, after the decision:
+// a denied call reveals nothing of them.
+func (t *Tool) Prepare(env tool.Env, args tool.Args) (permit.Prepared, error) {
+	request := sync.OnceValues(func() (*request, error) { return t.read(args) })
+	return permit.Prepared{
+		Actions: actions(env, args),
+		Spends: func() (tokens, money int64) {
+			q, err := request()
+			if err != nil {
+				return 1, 1 // the call fails by itself
+			}
+			return q.spends()
+		},
+		Run: func(ctx context.Context, p permit.Permit) (tool.Result, error) {
+			if ctx.Err() != nil {
+				return tool.Result{}, permit.Ended(ctx)
+			}
+			q, err := request()
+			if err != nil {
+				return tool.Result{}, err
+			}
+			return t.ask(ctx, p, q)
+		},
+	}, nil
+}
+
+func actions(env tool.Env, args tool.Args) []tool.Action {
 	id, _ := args["model"].(string)
 	canonical, err := model.Canonical(id)
 	if err != nil {
-		return []tool.Action{{Kind: tool.Model, Unknown: fault.Message(err)}}, nil
+		return []tool.Action{{Kind: tool.Model, Unknown: fault.Message(err)}}
 	}
 	actions := []tool.Action{{Kind: tool.Model, Model: canonical}}
 	if provider, name, _ := model.ParseID(canonical); provider == model.Scripted {
@@ -78,19 +104,12 @@ func (t *Tool) Actions(env tool.Env, args tool.Args) ([]tool.Action, error) {
 		}
 		actions = append(actions, read)
 	}
-	return actions, nil
+	return actions
 }
 
-// Run asks the model. An answer that costs more than was set aside for it is charged
-// and given all the same.
-func (t *Tool) Run(ctx context.Context, p permit.Permit, args tool.Args) (tool.Result, error) {
-	if ctx.Err() != nil {
-		return tool.Result{}, fault.Wrap(fault.ToolCancelled, ctx.Err(), "the call was cancelled")
-	}
-	q, err := t.read(args)
-	if err != nil {
-		return tool.Result{}, err
-	}
+// ask asks the model. An answer that costs more than was reserved for it is charged and
+// returned all the same.
+func (t *Tool) ask(ctx context.Context, p permit.Permit, q *request) (tool.Result, error) {
 	if err := p.Check(tool.Action{Kind: tool.Model, Model: q.id}); err != nil {
 		return tool.Result{}, err
 	}

@@ -120,7 +120,7 @@ func run(t *testing.T, o modelchat.Options, a tool.Args, tokens, money int64) (m
 		t.Fatal(err)
 	}
 	p := permitFor(t, dir, pol, tokens, money)
-	res, err := modelchat.New(o).Run(t.Context(), p, a)
+	res, err := permittest.Run(t.Context(), modelchat.New(o), p, a)
 	if res.Output == nil {
 		return model.Response{}, p, err
 	}
@@ -217,16 +217,23 @@ func TestWhatNobodyCountsIsReckoned(t *testing.T) {
 
 func TestSpends(t *testing.T) {
 	tl := modelchat.New(options("http://127.0.0.1:1"))
-	if tokens, money := tl.Spends(hello(t, "local/priced")); tokens < 8192 || tokens > 9000 || money != (2+1+16)*2+8192*10 {
+	spends := func(args tool.Args) (tokens, money int64) {
+		call, err := tl.Prepare(tool.Env{}, args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return call.Spends()
+	}
+	if tokens, money := spends(hello(t, "local/priced")); tokens < 8192 || tokens > 9000 || money != (2+1+16)*2+8192*10 {
 		t.Errorf("got %d tokens and %d", tokens, money)
 	}
-	if tokens, money := tl.Spends(hello(t, "local/any")); tokens < 8192 || money != 1 {
+	if tokens, money := spends(hello(t, "local/any")); tokens < 8192 || money != 1 {
 		t.Errorf("without a price: got %d tokens and %d", tokens, money)
 	}
-	if tokens, money := tl.Spends(hello(t, "scripted:demo.yaml")); tokens < 8192 || money != 0 {
+	if tokens, money := spends(hello(t, "scripted:demo.yaml")); tokens < 8192 || money != 0 {
 		t.Errorf("scripted: got %d tokens and %d", tokens, money)
 	}
-	if tokens, money := tl.Spends(tool.Args{}); tokens != 1 || money != 1 {
+	if tokens, money := spends(tool.Args{}); tokens != 1 || money != 1 {
 		t.Errorf("of a call that makes no sense: got %d tokens and %d", tokens, money)
 	}
 }
@@ -324,7 +331,7 @@ func TestAScriptedModelReadsWhatFilesReadAllows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			doc := fmt.Sprintf("version: 1\nname: t\nmodels: {allow: [%q]}\nfiles: {read: {allow: [\"%s\"], deny: [\"%s\"]}}\n", tt.models, tt.allow, tt.deny)
 			doc = strings.ReplaceAll(doc, `[""]`, `[]`)
-			_, err := modelchat.New(options("")).Run(t.Context(), permitFor(t, dir, doc, 0, 0), hello(t, "scripted:"+tt.id))
+			_, err := permittest.Run(t.Context(), modelchat.New(options("")), permitFor(t, dir, doc, 0, 0), hello(t, "scripted:"+tt.id))
 			if !errors.Is(err, tt.want) || err != nil && !strings.Contains(err.Error(), tt.text) {
 				t.Errorf("got %v, want %v with %q", err, tt.want, tt.text)
 			}
@@ -352,7 +359,7 @@ func TestASessionRefersToItsConversation(t *testing.T) {
 		t.Error("a session's tool is another one")
 	}
 	ask := func(a tool.Args) (model.Response, error) {
-		res, err := tl.Run(t.Context(), world().Permit(t), a)
+		res, err := permittest.Run(t.Context(), tl, world().Permit(t), a)
 		if err != nil {
 			return model.Response{}, err
 		}
@@ -388,7 +395,7 @@ func TestTheAnswerIsToldWordByWord(t *testing.T) {
 	s := serving(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(b.String())) })
 	var told []string
 	ctx := tool.WithProgress(t.Context(), func(p tool.Progress) { told = append(told, p.Message) })
-	if _, err := modelchat.New(options(s.URL)).Run(ctx, world().Permit(t), hello(t, "local/any")); err != nil {
+	if _, err := permittest.Run(ctx, modelchat.New(options(s.URL)), world().Permit(t), hello(t, "local/any")); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Join(told, "") != text || len(told) < 5 || told[0] != "sk-secret-value " {
@@ -402,7 +409,7 @@ func TestActions(t *testing.T) {
 		"scripted/x/../a.yaml": `models scripted:a.yaml, files.read "/w/a.yaml"`, "scripted:/etc/shadow": `models scripted:/etc/shadow, files.read "/etc/shadow"`,
 		"local/any": "models local/any", "none/of/these": "models none/of/these",
 	} {
-		actions, err := tl.Actions(tool.Env{Workspace: "/w"}, hello(t, id))
+		actions, err := permittest.Actions(tl, tool.Env{Workspace: "/w"}, hello(t, id))
 		var got []string
 		for _, a := range actions {
 			got = append(got, a.String())
@@ -412,7 +419,7 @@ func TestActions(t *testing.T) {
 		}
 	}
 	for id, unknown := range map[string]int{"x\x1b/y": 0, "scripted:" + strings.Repeat("x", 300): 1} {
-		actions, err := tl.Actions(tool.Env{Workspace: "/w"}, tool.Args{"model": id})
+		actions, err := permittest.Actions(tl, tool.Env{Workspace: "/w"}, tool.Args{"model": id})
 		if err != nil || len(actions) != unknown+1 || actions[unknown].Unknown == "" {
 			t.Errorf("%.20q: got %v (%v)", id, actions, err)
 		}

@@ -86,13 +86,9 @@ func (q *request) answer() int64 {
 	return min(cmp.Or(q.limits.MaxOutput, usual), maxWant)
 }
 
-// Spends gives the most tokens and money that a call should need. The runner sets
-// as much of it aside as is left.
-func (t *Tool) Spends(args tool.Args) (tokens, money int64) {
-	q, err := t.read(args)
-	if err != nil {
-		return 1, 1 // the call fails by itself
-	}
+// spends estimates the most tokens and money that the call needs. The runner reserves as
+// much of it as is left.
+func (q *request) spends() (tokens, money int64) {
 	in := margin(model.EstimateRequest(q.Request))
 	return in + q.answer(), q.price(in, q.answer())
 }

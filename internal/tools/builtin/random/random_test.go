@@ -33,7 +33,7 @@ func TestBytes(t *testing.T) {
 		for enc, dec := range decode {
 			t.Run(name+" "+enc, func(t *testing.T) {
 				p := permittest.World{Policy: nothing}.Permit(t)
-				res, err := random.Tools()[0].Run(t.Context(), p, tool.Args{"count": json.Number(tc.count), "encoding": enc})
+				res, err := permittest.Run(t.Context(), random.Tools()[0], p, tool.Args{"count": json.Number(tc.count), "encoding": enc})
 				if tc.want == 0 {
 					if !errors.Is(err, fault.ArgsInvalid) {
 						t.Fatalf("got %v, want a fault.ArgsInvalid error", err)
@@ -56,7 +56,7 @@ func TestTwoCallsDiffer(t *testing.T) {
 	p := permittest.World{Policy: nothing}.Permit(t)
 	seen := map[any]bool{}
 	for range 100 {
-		res, err := random.Tools()[0].Run(t.Context(), p, tool.Args{"count": json.Number("16")})
+		res, err := permittest.Run(t.Context(), random.Tools()[0], p, tool.Args{"count": json.Number("16")})
 		if err != nil || seen[res.Output["bytes"]] {
 			t.Fatalf("%v, or the same bytes twice", err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/permit/permittest"
 	"github.com/remitrun/remit/internal/authority/policy/command"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -67,13 +68,13 @@ func run(t testing.TB, b *box, s string) (tool.Result, error) {
 	t.Helper()
 	p := permit.Mint(permit.Terms{Env: env})
 	defer p.End()
-	return shelltool.New(b).Run(context.Background(), p, args(t, s))
+	return permittest.Run(context.Background(), shelltool.New(b), p, args(t, s))
 }
 
 func TestNotesAndConnectionsAreInTheResult(t *testing.T) {
 	b := &box{out: sandbox.Outcome{Notes: []string{"stricter"}, Connections: []sandbox.Connection{
 		{Target: "tcp://a.test:443", Address: "192.0.2.1", Allowed: true, Sent: 5}, {Target: "tcp://b.test:22", Reason: "default"}}}}
-	res, err := shelltool.New(b).Run(context.Background(), permit.Mint(permit.Terms{Env: env}), args(t, `{"argv": ["true"]}`))
+	res, err := permittest.Run(context.Background(), shelltool.New(b), permit.Mint(permit.Terms{Env: env}), args(t, `{"argv": ["true"]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +126,7 @@ func TestArgumentsThatAreRefused(t *testing.T) {
 			if err := in.Validate(map[string]any(a)); (err != nil) != tt.schema {
 				t.Errorf("schema: %v", err)
 			}
-			if as, err := shelltool.New(nil).Actions(env, a); !errors.Is(err, fault.ArgsInvalid) {
+			if as, err := permittest.Actions(shelltool.New(nil), env, a); !errors.Is(err, fault.ArgsInvalid) {
 				t.Errorf("Actions gave %v, %v", as, err)
 			}
 			b := &box{}
@@ -152,7 +153,7 @@ func TestActions(t *testing.T) {
 		{`{"argv":["a"],"env":{"PATH":"."}}`, "commands a, commands (unknown: the variable PATH can change what commands do or which are found; it must not be set)"},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
-			as, err := shelltool.New(nil).Actions(env, args(t, tt.args))
+			as, err := permittest.Actions(shelltool.New(nil), env, args(t, tt.args))
 			var got []string
 			for _, a := range as {
 				got = append(got, a.String())
@@ -285,7 +286,7 @@ func TestThirdPartySecurityCases(t *testing.T) {
 			for _, x := range p.Execs {
 				allow = append(allow, x+" **")
 			}
-			as, err := shelltool.New(nil).Actions(env, args(t, string(c.Args)))
+			as, err := permittest.Actions(shelltool.New(nil), env, args(t, string(c.Args)))
 			got := err == nil && allows(t, as, allow, denyToken(p.Tokens))
 			if want := c.Expect == "allow"; got != want {
 				t.Errorf("%s: allowed %v, %v %v", c.Args, got, as, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/permit/permittest"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/catalog"
@@ -54,12 +55,12 @@ func BenchmarkCall(b *testing.B) {
 		tl := w.tool(b, code(), m)
 		args := tool.Args{"text": "one two three"}
 		p := w.permit(b, open)
-		if _, err := tl.Run(b.Context(), p, args); err != nil {
+		if _, err := permittest.Run(b.Context(), tl, p, args); err != nil {
 			b.Fatal(err)
 		}
 		b.Run("executor/"+name, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := tl.Run(b.Context(), p, args); err != nil {
+				if _, err := permittest.Run(b.Context(), tl, p, args); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -78,7 +79,7 @@ func (nothing) Run(context.Context, permit.Permit, tool.Args) (tool.Result, erro
 	return tool.Result{Output: map[string]any{"words": 3}}, nil
 }
 
-func throughRunner(b *testing.B, tl runner.Tool, args tool.Args) {
+func throughRunner(b *testing.B, tl permit.Tool, args tool.Args) {
 	pol, err := policy.Parse("p.yaml", []byte("version: 1\nname: p\ntools: {allow: [\"wasm:*\"]}\n"))
 	must(b, err)
 	rules, err := pol.Bind(policy.Env{Workspace: "/w"})

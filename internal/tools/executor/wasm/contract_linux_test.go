@@ -101,7 +101,7 @@ func TestAnyPathStaysInside(t *testing.T) {
 			lines = append(lines, do+" "+p+" "+text)
 		}
 		p := w.permit(t, open)
-		res, err := tl.Run(t.Context(), p, steps(lines...))
+		res, err := permittest.Run(t.Context(), tl, p, steps(lines...))
 		if err != nil && !isCoded(err, fault.HandleRefused, fault.ToolFailed, fault.Conflict, fault.NotFound) {
 			rt.Fatalf("%v\n%s", err, strings.Join(lines, "\n"))
 		}

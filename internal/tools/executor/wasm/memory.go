@@ -1,6 +1,8 @@
 package wasm
 
-import "github.com/tetratelabs/wazero/experimental"
+import (
+	"github.com/tetratelabs/wazero/experimental"
+)
 
 // memory is what one call's module computes in. It grows as far as the call may.
 type memory struct {

@@ -182,7 +182,7 @@ func TestACallThatIsOver(t *testing.T) {
 	tl := w.tool(t, says(1, `{"result":{}}`).bytes(), manifest(""))
 	p := w.permit(t, open)
 	p.End()
-	_, err := tl.Run(t.Context(), p, nil)
+	_, err := permittest.Run(t.Context(), tl, p, nil)
 	wants(t, err, fault.HandleRefused, "over")
 	must(t, w.host.Close())
 	_, _, err = w.call(t, tl, open, nil)
@@ -197,7 +197,7 @@ func TestClosingEndsCalls(t *testing.T) {
 	done := make(chan error, 1)
 	p := w.permit(t, open)
 	go func() {
-		_, err := tl.Run(t.Context(), p, tool.Args{})
+		_, err := permittest.Run(t.Context(), tl, p, tool.Args{})
 		done <- err
 	}()
 	must(t, w.host.Close())
@@ -224,7 +224,7 @@ func FuzzModule(f *testing.F) {
 			}
 			return
 		}
-		_, err := wasm.Tools("wasm:m", "wasm", man, m)[0].Run(t.Context(), p, nil)
+		_, err := permittest.Run(t.Context(), wasm.Tools("wasm:m", "wasm", man, m)[0], p, nil)
 		if code := fault.CodeOf(err); err != nil && code != fault.ToolFailed && code != fault.ToolTimeout && code != fault.OutputInvalid && code != fault.LimitReached {
 			t.Fatalf("%v", err)
 		}

@@ -67,19 +67,22 @@ func (t *Tool) Hints() infer.Hints { return infer.Hints{Cannot: ^t.f.Wants.Effec
 // Wants is what the tool is to reach.
 func (t *Tool) Wants() Wants { return t.f.Wants }
 
-// Actions are the folders that the call mounts, and the files that its arguments
-// name. What is beneath them is decided as it is opened.
-func (t *Tool) Actions(env tool.Env, args tool.Args) ([]tool.Action, error) {
-	return t.places(env, args).actions(), nil
+// Prepare returns the folders that the call mounts, and the files that its arguments
+// name. The files in the folders are decided when they are opened.
+func (t *Tool) Prepare(env tool.Env, args tool.Args) (permit.Prepared, error) {
+	places := t.places(env, args)
+	actions := places.actions()
+	return permit.Prepared{Actions: actions, Run: func(ctx context.Context, p permit.Permit) (tool.Result, error) {
+		return t.run(ctx, p, args, places, actions)
+	}}, nil
 }
 
-// Run has the module carry the call out.
-func (t *Tool) Run(ctx context.Context, p permit.Permit, args tool.Args) (tool.Result, error) {
+// run has the module carry the call out.
+func (t *Tool) run(ctx context.Context, p permit.Permit, args tool.Args, places places, actions []tool.Action) (tool.Result, error) {
 	if err := begun(ctx, p); err != nil {
 		return tool.Result{}, err
 	}
-	places := t.places(p.Env(), args)
-	for _, a := range places.actions() {
+	for _, a := range actions {
 		if err := p.Check(a); err != nil {
 			return tool.Result{}, err
 		}

@@ -123,7 +123,7 @@ func (w *world) permit(t testing.TB, policy string) permit.Permit {
 func (w *world) call(t testing.TB, tl *wasm.Tool, policy string, args tool.Args) (map[string]any, permit.Permit, error) {
 	t.Helper()
 	p := w.permit(t, policy)
-	res, err := tl.Run(t.Context(), p, args)
+	res, err := permittest.Run(t.Context(), tl, p, args)
 	return res.Output, p, err
 }
 

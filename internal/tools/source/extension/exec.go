@@ -78,13 +78,9 @@ func within(env tool.Env, dir string, kind tool.ActionKind, v any) tool.Action {
 
 // exec runs the program, never a shell. A program that fails is an error that comes
 // with what it wrote.
-func (t *Tool) exec(ctx context.Context, p permit.Permit, args tool.Args) (tool.Result, error) {
+func (t *Tool) exec(ctx context.Context, p permit.Permit, r request) (tool.Result, error) {
 	if t.box == nil {
 		return tool.Result{}, fault.New(fault.SandboxMissing, "there is no sandbox to run programs in")
-	}
-	r, err := t.read(p.Env(), args)
-	if err != nil {
-		return tool.Result{}, err
 	}
 	if !t.Action.Workspace && p.Chain().DecideAction(tool.Action{Kind: tool.FileRead, Path: r.dir, Real: r.dir}).Effect != policy.Allow {
 		r.dir = "/" // its own folder is not there for it: the policies open nothing of the kind

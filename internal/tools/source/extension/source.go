@@ -5,6 +5,7 @@ package extsource
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/remitrun/remit/internal/authority/permit"
@@ -24,19 +25,13 @@ type Box interface {
 	Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sandbox.Outcome, error)
 }
 
-// Module is what carries a call out that a module runs. (A tool of executor/wasm.)
-type Module interface {
-	tool.Tool
-	Run(ctx context.Context, p permit.Permit, args tool.Args) (tool.Result, error)
-}
-
 // Config is what a source needs.
 type Config struct {
-	ID   string                                // of the extension
-	Root string                                // the folder that it is installed in: absolute, without links
-	Load func() (*extension.Package, error)    // reads it, when it is first needed
-	Box  Box                                   // runs its programs; nil: none is run
-	WASM func(tool.Spec, Call) (Module, error) // runs its modules; nil: none is run
+	ID   string                                     // of the extension
+	Root string                                     // the folder that it is installed in: absolute, without links
+	Load func() (*extension.Package, error)         // reads it, when it is first needed
+	Box  Box                                        // runs its programs; nil: none is run
+	WASM func(tool.Spec, Call) (permit.Tool, error) // makes the tools of its modules; nil: none is run
 }
 
 // Call says what of an extension a tool runs.
@@ -108,7 +103,7 @@ type Tool struct {
 	Call
 
 	box     Box
-	module  Module // nil: a program runs it
+	module  permit.Tool // nil: a program runs it
 	program string
 	bin     string // of the extension's own programs
 	work    string
@@ -175,22 +170,16 @@ func (t *Tool) Own() string { return t.work }
 // Programs is the folder of the extension's own programs; "": it has none.
 func (t *Tool) Programs() string { return t.bin }
 
-// Actions says what the call starts, and what its arguments name.
-func (t *Tool) Actions(env tool.Env, args tool.Args) ([]tool.Action, error) {
+// Prepare returns the program that the call starts, and what its arguments name.
+func (t *Tool) Prepare(env tool.Env, args tool.Args) (permit.Prepared, error) {
 	if t.module != nil {
-		return t.module.Actions(env, args)
+		return t.module.Prepare(env, args)
 	}
 	r, err := t.read(env, args)
 	if err != nil {
-		return nil, err
+		return permit.Prepared{}, err
 	}
-	return append(r.starts, r.named...), nil
-}
-
-// Run carries the call out.
-func (t *Tool) Run(ctx context.Context, p permit.Permit, args tool.Args) (tool.Result, error) {
-	if t.module != nil {
-		return t.module.Run(ctx, p, args)
-	}
-	return t.exec(ctx, p, args)
+	return permit.Prepared{Actions: slices.Concat(r.starts, r.named), Run: func(ctx context.Context, p permit.Permit) (tool.Result, error) {
+		return t.exec(ctx, p, r)
+	}}, nil
 }

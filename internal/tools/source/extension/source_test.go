@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/permit/permittest"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -111,7 +112,7 @@ func TestActionsOfACall(t *testing.T) {
 		"what a program starts":              {"ext:x:env", tool.Args{"command": []any{"rm", "x"}}, []string{"commands env env rm x", "commands env rm x", "commands rm x"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := tools[c.id].Actions(env, c.args)
+			got, err := permittest.Actions(tools[c.id], env, c.args)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -124,7 +125,7 @@ func TestActionsOfACall(t *testing.T) {
 			}
 		})
 	}
-	if _, err := tools["ext:x:cat"].Actions(env, tool.Args{"files": []any{"-x"}}); !errors.Is(err, fault.ArgsInvalid) {
+	if _, err := permittest.Actions(tools["ext:x:cat"], env, tool.Args{"files": []any{"-x"}}); !errors.Is(err, fault.ArgsInvalid) {
 		t.Error(err)
 	}
 }
@@ -146,7 +147,7 @@ func minted(t *testing.T, document string) permit.Permit {
 func TestWhatIsRun(t *testing.T) {
 	b := &box{out: sandbox.Outcome{Stdout: stream(`{"a": [1, 2.50]}` + "\n"), Stderr: stream("note\n"), Duration: 5 * time.Millisecond}}
 	tools := source(t, b, declared)
-	res, err := tools["ext:x:own"].Run(t.Context(), minted(t, "version: 1\nfiles: {read: {allow: ['**']}}\n"), nil)
+	res, err := permittest.Run(t.Context(), tools["ext:x:own"], minted(t, "version: 1\nfiles: {read: {allow: ['**']}}\n"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,10 +159,10 @@ func TestWhatIsRun(t *testing.T) {
 		t.Errorf("%s, want %s", out, want)
 	}
 	// Where the policies open nothing of the kind, its own folder is not there for it.
-	if _, err := tools["ext:x:own"].Run(t.Context(), minted(t, "version: 1\n"), nil); err != nil || b.ran[1].Dir != "/" {
+	if _, err := permittest.Run(t.Context(), tools["ext:x:own"], minted(t, "version: 1\n"), nil); err != nil || b.ran[1].Dir != "/" {
 		t.Errorf("%v, in %q", err, b.ran[1].Dir)
 	}
-	if _, err := tools["ext:x:cat"].Run(t.Context(), minted(t, "version: 1\n"), tool.Args{"files": []any{"a b"}}); err != nil || b.ran[2].Dir != "/ws" || !slices.Equal(b.ran[2].Argv, []string{"cat", "cat", "a b"}) {
+	if _, err := permittest.Run(t.Context(), tools["ext:x:cat"], minted(t, "version: 1\n"), tool.Args{"files": []any{"a b"}}); err != nil || b.ran[2].Dir != "/ws" || !slices.Equal(b.ran[2].Argv, []string{"cat", "cat", "a b"}) {
 		t.Errorf("%v, %+v", err, b.ran[2])
 	}
 }
@@ -186,7 +187,7 @@ func TestHowProgramsEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := c.box
-			res, err := source(t, &b, declared)["ext:x:own"].Run(t.Context(), minted(t, "version: 1\n"), nil)
+			res, err := permittest.Run(t.Context(), source(t, &b, declared)["ext:x:own"], minted(t, "version: 1\n"), nil)
 			if (err == nil) != (c.code == 0) || err != nil && fault.CodeOf(err) != c.code {
 				t.Errorf("%v, want %s", err, c.code)
 			}

@@ -13,6 +13,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/permit/permittest"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -116,7 +117,7 @@ func TestAServerAsksOnlyWhereOperatorAndPolicyLetIt(t *testing.T) {
 		for revision, modern := range map[string]bool{"2025-11-25": false, "2026-07-28": true} {
 			t.Run(name+" "+revision, func(t *testing.T) {
 				s := inProcess(t, asking(modern), func(c *mcp.Config) { c.Asks, c.Protocol = tc.asks, revision })
-				res, err := discover(t, s)["ask"].Run(tool.WithCaller(t.Context(), tc.caller), mayAsk(t, tc.policy), nil)
+				res, err := permittest.Run(tool.WithCaller(t.Context(), tc.caller), discover(t, s)["ask"], mayAsk(t, tc.policy), nil)
 				got := fmt.Sprint(res.Output, " ", err)
 				if coded := (*fault.Error)(nil); errors.As(err, &coded) {
 					got += " " + coded.Hint
@@ -143,7 +144,7 @@ func TestAQuestionReachesTheCallerThatItIsFor(t *testing.T) {
 			for i := range 20 {
 				each.Go(func() {
 					word := fmt.Sprintf("word%d", i)
-					res, err := ask.Run(tool.WithCaller(t.Context(), person(word)), p, nil)
+					res, err := permittest.Run(tool.WithCaller(t.Context(), person(word)), ask, p, nil)
 					if got := fmt.Sprint(res.Output); err != nil || !strings.Contains(got, "accept "+word+" ") && !strings.Contains(got, "accept "+word+"]") {
 						t.Errorf("%s got %s, %v", word, got, err)
 					}
@@ -161,7 +162,7 @@ func TestAServerThatNeverStopsAskingIsStopped(t *testing.T) {
 		return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{"q": &sdk.ElicitParams{Message: "again?"}}}, nil
 	})
 	s := inProcess(t, srv, func(c *mcp.Config) { c.Asks = policy.MCP{Elicitation: true} })
-	_, err := discover(t, s)["ask"].Run(tool.WithCaller(t.Context(), person("x")), mayAsk(t, "mcp: {elicitation: ask}\n"), nil)
+	_, err := permittest.Run(tool.WithCaller(t.Context(), person("x")), discover(t, s)["ask"], mayAsk(t, "mcp: {elicitation: ask}\n"), nil)
 	if err == nil || !strings.Contains(err.Error(), "again and again") {
 		t.Errorf("got %v", err)
 	}
@@ -184,7 +185,7 @@ func TestLogsReachTheCallerThatWantsThem(t *testing.T) {
 			var mu sync.Mutex
 			n := 0
 			c := tool.Caller{Level: level, Log: func(string, string, json.RawMessage) { mu.Lock(); n++; mu.Unlock() }}
-			if _, err := log.Run(tool.WithCaller(t.Context(), c), mayAsk(t, ""), nil); err != nil {
+			if _, err := permittest.Run(tool.WithCaller(t.Context(), c), log, mayAsk(t, ""), nil); err != nil {
 				t.Fatal(err)
 			}
 			mu.Lock()

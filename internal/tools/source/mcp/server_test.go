@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/permit/permittest"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/tools/source/mcp"
@@ -119,7 +120,7 @@ func discover(t *testing.T, s *mcp.Server) map[string]*mcp.Tool {
 }
 
 func run(ctx context.Context, tl *mcp.Tool, args tool.Args) (string, error) {
-	res, err := tl.Run(ctx, permit.Mint(permit.Terms{}), args)
+	res, err := permittest.Run(ctx, tl, permit.Mint(permit.Terms{}), args)
 	if res.Output == nil {
 		return "", err
 	}
@@ -147,7 +148,7 @@ func TestToolsAreAsTheServerSays(t *testing.T) {
 	if err != nil || !strings.Contains(out, `"structured":{"text":"hi"}`) {
 		t.Errorf("%s, %v", out, err)
 	}
-	if _, err := echo.Run(t.Context(), permit.Permit{}, nil); !errors.Is(err, fault.HandleRefused) {
+	if _, err := permittest.Run(t.Context(), echo, permit.Permit{}, nil); !errors.Is(err, fault.HandleRefused) {
 		t.Errorf("without a permit: %v", err)
 	}
 }

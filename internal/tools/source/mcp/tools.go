@@ -132,8 +132,15 @@ func (t *Tool) Spec() *tool.Spec { return &t.spec }
 // Hints are the server's annotations.
 func (t *Tool) Hints() infer.Hints { return t.hints }
 
-// Run has the server carry the call out.
-func (t *Tool) Run(ctx context.Context, p permit.Permit, args tool.Args) (tool.Result, error) {
+// Prepare returns the actions that the operator declared for the tool's arguments.
+func (t *Tool) Prepare(_ tool.Env, args tool.Args) (permit.Prepared, error) {
+	return permit.Prepared{Actions: t.actions(args), Run: func(ctx context.Context, p permit.Permit) (tool.Result, error) {
+		return t.run(ctx, p, args)
+	}}, nil
+}
+
+// run has the server carry the call out.
+func (t *Tool) run(ctx context.Context, p permit.Permit, args tool.Args) (tool.Result, error) {
 	if !p.Live() {
 		return tool.Result{}, fault.New(fault.HandleRefused, "the call is over, or was never allowed")
 	}

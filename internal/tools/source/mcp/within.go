@@ -39,10 +39,9 @@ func (w Within) Of(name string) bool {
 	return ok || err != nil
 }
 
-// Actions are those that the operator said the tool's arguments stand for. All
-// else that a server does is bounded by its own policy, and what its tools are
-// asked to do by the caller's rules for tools and their arguments.
-func (t *Tool) Actions(_ tool.Env, args tool.Args) ([]tool.Action, error) {
+// actions are those that the operator declared for the tool's arguments. Whatever else
+// the server does is bounded by its own policy and by the caller's rules for tools.
+func (t *Tool) actions(args tool.Args) []tool.Action {
 	var out []tool.Action
 	for _, w := range t.server.cfg.Within {
 		if !w.Of(t.name) {
@@ -58,11 +57,11 @@ func (t *Tool) Actions(_ tool.Env, args tool.Args) ([]tool.Action, error) {
 		}
 		for _, one := range list {
 			if out = append(out, t.server.action(sections[w.Section], one)); len(out) > maxActions {
-				return []tool.Action{{Kind: sections[w.Section], Unknown: "the arguments name more things than a decision can list; split the call"}}, nil
+				return []tool.Action{{Kind: sections[w.Section], Unknown: "the arguments name more things than a decision can list; split the call"}}
 			}
 		}
 	}
-	return out, nil
+	return out
 }
 
 const maxActions = 1000

@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"testing"
 
+	"github.com/remitrun/remit/internal/authority/permit/permittest"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/tools/source/mcp"
 )
@@ -30,7 +31,7 @@ func TestArgumentsThatArePathsAndURLsAreActions(t *testing.T) {
 		"that is not given":  {"read", tool.Args{}, nil},
 		"a URL that is none": {"dial", tool.Args{"url": json7}, []string{"network (unknown: the argument is no string, so no URL)"}},
 	} {
-		acts, err := tools[tt.tool].Actions(tool.Env{}, tt.args)
+		acts, err := permittest.Actions(tools[tt.tool], tool.Env{}, tt.args)
 		if err != nil || len(acts) != len(tt.want) {
 			t.Errorf("%s: %v, %v", name, acts, err)
 			continue
@@ -63,7 +64,7 @@ func TestArgumentsThatArePathsAndURLsAreActions(t *testing.T) {
 	for i := range many {
 		many[i] = "x"
 	}
-	if acts, err := tools["write"].Actions(tool.Env{}, tool.Args{"paths": many}); err != nil || len(acts) != 1 || acts[0].Unknown == "" {
+	if acts, err := permittest.Actions(tools["write"], tool.Env{}, tool.Args{"paths": many}); err != nil || len(acts) != 1 || acts[0].Unknown == "" {
 		t.Errorf("5,000 paths: %d actions, %v", len(acts), err)
 	}
 	for _, bad := range []mcp.Within{{}, {Tool: "[", Arg: "a", Section: "network"}, {Tool: "a", Section: "network"}, {Tool: "a", Arg: "b", Section: "commands"}} {

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/permit/permittest"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -86,12 +87,9 @@ func (a *api) call(name, args, rules string) (map[string]any, error) {
 		a.t.Fatal(err)
 	}
 	chain := policy.Chain{r}
-	if _, err := x.Actions(tool.Env{}, v); err != nil {
-		return nil, err
-	}
 	pm := permit.Mint(permit.Terms{Tool: x.Spec().ID, Chain: chain, Limits: chain.Limits()})
 	defer pm.End()
-	res, err := x.Run(a.t.Context(), pm, v)
+	res, err := permittest.Run(a.t.Context(), x, pm, v)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +197,7 @@ func TestThePolicyDecidesEachRequest(t *testing.T) {
 	if asked.Load() != 1 {
 		t.Errorf("%d requests were sent", asked.Load())
 	}
-	acts, err := a.tools["get"].Actions(tool.Env{}, tool.Args{"id": "x"})
+	acts, err := permittest.Actions(a.tools["get"], tool.Env{}, tool.Args{"id": "x"})
 	if err != nil || len(acts) != 1 || acts[0].String() != "network GET "+a.url+"/v1/e/x" {
 		t.Errorf("%v, %v", acts, err)
 	}
@@ -314,7 +312,7 @@ func TestClientCredentials(t *testing.T) {
 	if _, err := a.call("a", `{}`, strings.Replace(mayAll, `network: {allow: ["SERVER"]}`, `network: {allow: ["SERVER/v1/**"]}`, 1)); !errors.Is(err, fault.HandleRefused) {
 		t.Error(err)
 	}
-	acts, err := a.tools["a"].Actions(tool.Env{}, tool.Args{})
+	acts, err := permittest.Actions(a.tools["a"], tool.Env{}, tool.Args{})
 	if err != nil || len(acts) != 2 || acts[1].String() != "network POST "+a.url+"/token" {
 		t.Errorf("%v, %v", acts, err)
 	}
@@ -485,10 +483,10 @@ func TestACallThatIsGivenUpEnds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	pm := permit.Mint(permit.Terms{Tool: "api:t:get", Chain: policy.Chain{r}})
-	if _, err := a.tools["get"].Run(ctx, pm, tool.Args{"id": "x"}); err == nil {
+	if _, err := permittest.Run(ctx, a.tools["get"], pm, tool.Args{"id": "x"}); err == nil {
 		t.Error("an answer")
 	}
-	if _, err := a.tools["get"].Run(t.Context(), permit.Permit{}, tool.Args{"id": "x"}); !errors.Is(err, fault.HandleRefused) {
+	if _, err := permittest.Run(t.Context(), a.tools["get"], permit.Permit{}, tool.Args{"id": "x"}); !errors.Is(err, fault.HandleRefused) {
 		t.Errorf("without a permit: %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/permit/permittest"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/tools/source/openapi"
@@ -136,7 +137,7 @@ func play(t *testing.T, src []byte) {
 			continue // more than this sampler can do
 		}
 		pm := permit.Mint(permit.Terms{Tool: x.Spec().ID, Chain: policy.Chain{rules}})
-		res, err := x.Run(t.Context(), pm, tool.Args(args))
+		res, err := permittest.Run(t.Context(), x, pm, tool.Args(args))
 		pm.End()
 		want := regexp.MustCompile("^" + braces.ReplaceAllString(regexp.QuoteMeta(strings.TrimSuffix(strings.Split(op.Path, "#")[0], "/")), "[^/]+") + "/?$")
 		if err != nil || method != op.Method || !want.MatchString(path) {

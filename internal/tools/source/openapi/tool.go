@@ -120,12 +120,12 @@ func (t *Tool) base() string {
 	return t.s.base
 }
 
-// Actions gives the request that the arguments come to, and those for access
-// tokens that it may need.
-func (t *Tool) Actions(_ tool.Env, args tool.Args) ([]tool.Action, error) {
+// Prepare builds the request. Its actions are the request itself, and the requests for
+// access tokens that it may need.
+func (t *Tool) Prepare(_ tool.Env, args tool.Args) (permit.Prepared, error) {
 	r, err := t.op.build(t.base(), args)
 	if err != nil {
-		return nil, err
+		return permit.Prepared{}, err
 	}
 	actions := []tool.Action{action(r.method, r.url)}
 	if !t.op.Open {
@@ -135,7 +135,9 @@ func (t *Tool) Actions(_ tool.Env, args tool.Args) ([]tool.Action, error) {
 			}
 		}
 	}
-	return actions, nil
+	return permit.Prepared{Actions: actions, Run: func(ctx context.Context, p permit.Permit) (tool.Result, error) {
+		return t.send(ctx, p, r)
+	}}, nil
 }
 
 func action(method, url string) tool.Action {
@@ -146,13 +148,8 @@ func action(method, url string) tool.Action {
 	return tool.Action{Kind: tool.Network, Target: to}
 }
 
-// Run sends the request and gives the answer. A status of 400 and more is an
-// answer, too.
-func (t *Tool) Run(ctx context.Context, p permit.Permit, args tool.Args) (tool.Result, error) {
-	r, err := t.op.build(t.base(), args)
-	if err != nil {
-		return tool.Result{}, err
-	}
+// send sends the request and returns the answer. A status of 400 or more is an answer too.
+func (t *Tool) send(ctx context.Context, p permit.Permit, r request) (tool.Result, error) {
 	a, how, tries, err := t.exchange(ctx, p, r)
 	if err != nil {
 		return tool.Result{}, err
