@@ -19,14 +19,15 @@ import (
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
-// Agent is what sessions are made of. It is kept as JSON.
+// Agent is the definition of an agent: what its sessions are made of. It is recorded as
+// JSON.
 type Agent struct {
 	ID           uuid.UUID       `json:"id"`
 	Name         string          `json:"name"`
 	SystemPrompt string          `json:"system_prompt"`
-	Model        string          `json:"model,omitempty"`  // "provider/model" or "scripted:FILE"; "": the default of the settings
-	Capabilities []CapabilityRef `json:"capabilities"`     // in order: the prompt parts' order
-	Policy       string          `json:"policy,omitempty"` // YAML or JSON; narrows what its sessions may do
+	Model        string          `json:"model,omitempty"`  // "provider/model" or "scripted:FILE"; "": the default in the settings
+	Capabilities []CapabilityRef `json:"capabilities"`     // in the order of their parts of the prompt
+	Policy       string          `json:"policy,omitempty"` // as YAML or JSON; narrows what its sessions may do
 	Limits       Limits          `json:"limits"`
 	Status       string          `json:"status"` // "active" or "deleted"
 	Version      int             `json:"version"`
@@ -34,24 +35,23 @@ type Agent struct {
 	Updated      time.Time       `json:"updated_at"`
 }
 
-// CapabilityRef is a capability that an agent has. In JSON it is a plain string
-// where it has no configuration: "current_time", or {"ref": "web_fetch",
-// "config": {...}}.
+// CapabilityRef is a capability of an agent. In JSON it is a string if it has no
+// configuration: "current_time", or {"ref": "web_fetch", "config": {...}}.
 type CapabilityRef struct {
 	Ref    string
 	Config json.RawMessage
 }
 
-// Limits bounds what an agent's sessions do, besides policies. Zero fields have
-// the defaults that New's Options say.
+// Limits bounds what an agent's sessions do, besides policies. Zero fields have the
+// defaults of Options.
 type Limits struct {
-	Steps     int   `json:"steps,omitempty"`      // model calls of one turn
+	Steps     int   `json:"steps,omitempty"`      // answers of the model in one turn
 	MaxTokens int64 `json:"max_tokens,omitempty"` // of one answer
-	Output    int   `json:"output,omitempty"`     // bytes of a tool's output that the model is shown at once
+	Output    int   `json:"output,omitempty"`     // bytes of a tool's output that are shown to the model at once
 	Context   int64 `json:"context,omitempty"`    // tokens at which the conversation is compacted
 }
 
-// Session is a conversation with an agent, as it is kept.
+// Session is a conversation with an agent.
 type Session struct {
 	ID      uuid.UUID   `json:"id"`
 	Agent   uuid.UUID   `json:"agent_id"`
@@ -62,7 +62,7 @@ type Session struct {
 	Grant   string      `json:"grant_id,omitempty"`
 	Run     string      `json:"run_id,omitempty"` // its newest run
 	Version int         `json:"version"`
-	Last    int         `json:"messages"` // how many messages it has
+	Last    int         `json:"messages"` // number of its messages
 	Usage   model.Usage `json:"usage"`
 	Created time.Time   `json:"created_at"`
 	Updated time.Time   `json:"updated_at"`
@@ -81,12 +81,11 @@ type Message struct {
 	Created time.Time `json:"created_at"`
 	Kind    Kind      `json:"kind,omitempty"`
 	model.Message
-	Usage  *model.Usage `json:"usage,omitempty"`  // of an answer, or of a summary
-	Cut    bool         `json:"cut,omitempty"`    // an answer or summary that ends early: max_tokens, or the context, is used up
-	Covers int          `json:"covers,omitempty"` // of a summary: it stands for the messages up to this number
-	Steps  int          `json:"steps,omitempty"`  // of a summary: how many answers of the turn under way it covers
-	// Answers is of a summary how many answers of the whole conversation it covers.
-	Answers int `json:"answers,omitempty"`
+	Usage   *model.Usage `json:"usage,omitempty"`   // of an answer or a summary
+	Cut     bool         `json:"cut,omitempty"`     // the answer or summary ends early: max_tokens, or the context, is used up
+	Covers  int          `json:"covers,omitempty"`  // of a summary: the last message that it replaces
+	Steps   int          `json:"steps,omitempty"`   // of a summary: answers of the current turn that it replaces
+	Answers int          `json:"answers,omitempty"` // of a summary: answers of the whole conversation that it replaces
 }
 
 // Kind says what a message is besides its role.
@@ -94,29 +93,29 @@ type Kind string
 
 // The kinds of messages.
 const (
-	Spoken  Kind = ""        // of the conversation
-	Notice  Kind = "notice"  // Remit told the model something
-	Summary Kind = "summary" // what was compacted: the model is given it in place of what it covers
+	Spoken  Kind = ""        // part of the conversation
+	Notice  Kind = "notice"  // from Remit to the model
+	Summary Kind = "summary" // replaces older messages in requests to the model
 )
 
-// EventType says what an Event tells.
+// EventType says what an Event is about.
 type EventType string
 
-// The types of events, in the order in which a turn has them.
+// The types of events, in the order in which they occur in a turn.
 const (
-	MessageAdded EventType = "message"       // Message: a message was added to the conversation
-	TextDelta    EventType = "text"          // Text: a piece of the answer that is coming in
-	CallStarted  EventType = "tool_call"     // Call: a tool call was begun
-	CallProgress EventType = "tool_progress" // Call, Text
-	CallEnded    EventType = "tool_result"   // Call
-	ApprovalDue  EventType = "approval"      // Call, Question: a person must answer
-	StateChanged EventType = "status"        // State, and Error where it is Failed
+	MessageAdded EventType = "message"       // Message was added to the conversation
+	TextDelta    EventType = "text"          // Text is the next piece of the answer
+	CallStarted  EventType = "tool_call"     // Call was started
+	CallProgress EventType = "tool_progress" // Text is what the tool reports about Call
+	CallEnded    EventType = "tool_result"   // Call has ended
+	ApprovalDue  EventType = "approval"      // Call waits until a person answers Question
+	StateChanged EventType = "status"        // State, and Error if it is Failed
 )
 
-// Event is one thing that happened in a session. Durable ones have a message number
-// from which a client that was cut off can go on.
+// Event is something that happened in a session. A client that lost its connection goes
+// on after the ID of the last event that it saw.
 type Event struct {
-	ID       string     `json:"id"` // opaque; of one session ordered; see Service.Events
+	ID       string     `json:"id"` // opaque; see Service.Events
 	Type     EventType  `json:"type"`
 	At       time.Time  `json:"at"`
 	Message  *Message   `json:"message,omitempty"`
@@ -127,30 +126,30 @@ type Event struct {
 	Error    *Problem   `json:"error,omitempty"`
 }
 
-// CallEvent is a tool call as clients see it while it runs.
+// CallEvent is a tool call as clients see it while it is made.
 type CallEvent struct {
-	ID       string          `json:"id"` // as the model gave it
+	ID       string          `json:"id"` // from the model
 	Name     string          `json:"name"`
 	Tool     string          `json:"tool"` // the tool's ID
 	Args     json.RawMessage `json:"args,omitempty"`
-	Status   string          `json:"status,omitempty"` // as runs tell it: "completed", "denied", ...
+	Status   string          `json:"status,omitempty"` // as in runs: "completed", "denied", ...
 	Duration time.Duration   `json:"duration_ns,omitempty"`
 	Error    *Problem        `json:"error,omitempty"`
 }
 
-// Turn is what a message led to.
+// Turn is the result of a message.
 type Turn struct {
 	Session  Session
-	Messages []Message // that were added, the user's own first
+	Messages []Message // that the turn added, the user's own first
 	Reply    string    // the text of the last answer
 }
 
-// Caller is who asks, and under which authority. What it may do with agents is
-// decided by whoever serves it; a session that it begins gets a grant that derives
-// from Grant.
+// Caller is who uses a Service, and under which grant. What it may do with agents is
+// decided before a Service is called; a session that it starts gets a grant that
+// derives from Token.
 type Caller struct {
 	Name  string // "user:ann"
-	Token string // the grant, as text; "": the policies that hold here
+	Token string // of the grant; "": the policies in force
 }
 
 // FileInfo is a file of a session, as clients see it.

@@ -16,7 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// Bounds of what an agent says.
+// Bounds of the fields of an agent.
 const (
 	maxName   = 100       // bytes
 	maxPrompt = 256 << 10 // bytes
@@ -29,17 +29,17 @@ const (
 	deletedAgent = "deleted"
 )
 
-// Check finds all that is wrong with an agent, each with its field.
+// Check reports all invalid fields of an agent.
 func (s *Service) Check(a Agent) error {
 	var errs fault.List
 	bad := func(field, format string, args ...any) {
 		errs = append(errs, fault.New(fault.AgentInvalid, format, args...).In(field))
 	}
 	if strings.TrimSpace(a.Name) == "" || len(a.Name) > maxName || !printable(a.Name) {
-		bad("name", "a name has 1 to %d bytes that can be seen", maxName)
+		bad("name", "a name must have 1 to %d bytes of visible characters", maxName)
 	}
 	if len(a.SystemPrompt) > maxPrompt || !utf8.ValidString(a.SystemPrompt) {
-		bad("system_prompt", "a prompt is a text of at most %d bytes", maxPrompt)
+		bad("system_prompt", "a prompt must be UTF-8 text of at most %d bytes", maxPrompt)
 	}
 	l := a.Limits
 	for _, n := range []struct {
@@ -48,7 +48,7 @@ func (s *Service) Check(a Agent) error {
 		most  int64
 	}{{"steps", int64(l.Steps), maxSteps}, {"max_tokens", l.MaxTokens, 10_000_000}, {"output", int64(l.Output), 4 << 20}, {"context", l.Context, 1 << 40}} {
 		if n.value < 0 || n.value > n.most {
-			bad("limits."+n.field, "it is a number from 0 to %d", n.most)
+			bad("limits."+n.field, "must be a number from 0 to %d", n.most)
 		}
 	}
 	if a.Policy != "" {
@@ -83,7 +83,7 @@ func printable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// CreateAgent implements [API].
+// CreateAgent records a new agent and gives it with its ID.
 func (s *Service) CreateAgent(ctx context.Context, by Caller, a Agent) (Agent, error) {
 	var err error
 	if a.ID, err = newID(); err != nil {
@@ -93,11 +93,11 @@ func (s *Service) CreateAgent(ctx context.Context, by Caller, a Agent) (Agent, e
 	if err := s.Check(a); err != nil {
 		return a, err
 	}
-	return s.keep(ctx, by, a)
+	return s.saveAgent(ctx, by, a)
 }
 
-// keep keeps an agent's new state.
-func (s *Service) keep(ctx context.Context, by Caller, a Agent) (Agent, error) {
+// saveAgent records an agent, if its record is at the version that it has.
+func (s *Service) saveAgent(ctx context.Context, by Caller, a Agent) (Agent, error) {
 	was := a.Version
 	a.Version, a.Updated = was+1, s.o.Now().UTC()
 	if a.Capabilities == nil {
@@ -125,7 +125,7 @@ func readAgent(r store.AgentRecord) (Agent, error) {
 	return a, nil
 }
 
-// UpdateAgent implements [API].
+// UpdateAgent changes an agent if it is at a version; 0: at any.
 func (s *Service) UpdateAgent(ctx context.Context, by Caller, id string, ifVersion int, change func(*Agent) error) (Agent, error) {
 	for try := 0; ; try++ {
 		was, err := s.Agent(ctx, id)
@@ -133,7 +133,7 @@ func (s *Service) UpdateAgent(ctx context.Context, by Caller, id string, ifVersi
 			return was, err
 		}
 		if ifVersion != 0 && was.Version != ifVersion {
-			return was, fault.New(fault.Stale, "the agent is at version %d, not %d", was.Version, ifVersion).WithHint("read it again")
+			return was, fault.New(fault.Stale, "the agent is at version %d, not %d", was.Version, ifVersion).WithHint("read it again, and make the change on that version")
 		}
 		a := was
 		if err := change(&a); err != nil {
@@ -143,7 +143,7 @@ func (s *Service) UpdateAgent(ctx context.Context, by Caller, id string, ifVersi
 		if err := s.Check(a); err != nil {
 			return was, err
 		}
-		out, err := s.keep(ctx, by, a)
+		out, err := s.saveAgent(ctx, by, a)
 		if ifVersion == 0 && errors.Is(err, fault.Stale) && try < 4 {
 			continue
 		}
@@ -151,7 +151,7 @@ func (s *Service) UpdateAgent(ctx context.Context, by Caller, id string, ifVersi
 	}
 }
 
-// Agent implements [API].
+// Agent finds an agent by its ID or name.
 func (s *Service) Agent(ctx context.Context, id string) (Agent, error) {
 	r, err := s.o.Record.Agent(ctx, id)
 	if err != nil {
@@ -163,12 +163,13 @@ func (s *Service) Agent(ctx context.Context, id string) (Agent, error) {
 	return readAgent(r)
 }
 
-// agentOf is the agent of a session.
+// agentOf finds the agent of a session.
 func (s *Service) agentOf(ctx context.Context, id uuid.UUID) (Agent, error) {
 	return s.Agent(ctx, id.String())
 }
 
-// Agents implements [API].
+// Agents lists agents, newest first: those older than before (uuid.Nil: from the newest
+// on).
 func (s *Service) Agents(ctx context.Context, before uuid.UUID, limit int) ([]Agent, error) {
 	list, err := s.o.Record.Agents(ctx, store.PageFilter{Before: before, Limit: limit})
 	if err != nil {
@@ -183,13 +184,13 @@ func (s *Service) Agents(ctx context.Context, before uuid.UUID, limit int) ([]Ag
 	return out, nil
 }
 
-// DeleteAgent implements [API]. Its sessions stay, and take no more messages.
+// DeleteAgent deletes an agent. Its sessions stay, and take no more messages.
 func (s *Service) DeleteAgent(ctx context.Context, by Caller, id string) error {
 	a, err := s.Agent(ctx, id)
 	if err != nil {
 		return err
 	}
 	a.Status = deletedAgent
-	_, err = s.keep(ctx, by, a)
+	_, err = s.saveAgent(ctx, by, a)
 	return err
 }

@@ -19,12 +19,12 @@ import (
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
-// maxChildren bounds the sub-agents of one session that are looked at, whatever
-// policies say of their number.
+// maxChildren is how many sub-agents of a session are looked at, whatever number
+// policies allow.
 const maxChildren = 1000
 
-// children are the sub-agents of a session: sessions of their own, each under a
-// grant that the session's was handed on for. It implements [capability.Children].
+// children is the sub-agents of a session. Each has a session of its own, under a grant
+// that derives from the session's. It implements [capability.Children].
 type children struct {
 	svc    *Service
 	parent uuid.UUID
@@ -32,28 +32,28 @@ type children struct {
 
 var _ capability.Children = (*children)(nil)
 
-// under is the parent's session as it works: what is done here is done by one of
-// its calls, which a permit proves.
-func (c *children) under(p permit.Permit) (*activation, error) {
+// parentRun gives the run of the parent's session. All that happens here is part of one of
+// its calls, which the permit proves.
+func (c *children) parentRun(p permit.Permit) (*activation, error) {
 	if !p.Live() {
-		return nil, fault.New(fault.HandleRefused, "sub-agents belong to a call that is over")
+		return nil, fault.New(fault.HandleRefused, "the call that the sub-agents belong to is over")
 	}
 	act := c.svc.activation(c.parent)
 	if act == nil {
-		return nil, fault.New(fault.HandleRefused, "the session is not at work")
+		return nil, fault.New(fault.HandleRefused, "the session has no open run")
 	}
 	return act, nil
 }
 
 // Spawn implements [capability.Children].
 func (c *children) Spawn(ctx context.Context, p permit.Permit, q capability.SpawnRequest) (capability.Child, error) {
-	act, err := c.under(p)
+	act, err := c.parentRun(p)
 	if err != nil {
 		return capability.Child{}, err
 	}
 	name := strings.TrimSpace(q.Name)
 	if name == "" || len(name) > maxName || !printable(name) {
-		return capability.Child{}, fault.New(fault.ArgsInvalid, "a sub-agent's name has 1 to %d bytes that can be seen", maxName).In("name")
+		return capability.Child{}, fault.New(fault.ArgsInvalid, "a sub-agent's name must have 1 to %d bytes of visible characters", maxName).In("name")
 	}
 	if err := checkNarrowing(q.Policy); err != nil {
 		return capability.Child{}, err
@@ -65,7 +65,7 @@ func (c *children) Spawn(ctx context.Context, p permit.Permit, q capability.Spaw
 		}
 	}
 	if _, _, err := c.find(ctx, name); err == nil {
-		return capability.Child{}, fault.New(fault.Conflict, "there is a sub-agent %q already", name).WithHint("give it another name").In("name")
+		return capability.Child{}, fault.New(fault.Conflict, "the name %q is taken by another sub-agent", name).WithHint("choose another name").In("name")
 	}
 	d := sessionDoc{Title: name, State: Idle, Child: &childDoc{Name: name, Policy: q.Policy, Pending: q.Pending}}
 	if q.Pending {
@@ -80,7 +80,7 @@ func (c *children) Spawn(ctx context.Context, p permit.Permit, q capability.Spaw
 			return capability.Child{}, err
 		}
 	}
-	return c.one(ctx, made.ID)
+	return c.describe(ctx, made.ID)
 }
 
 func checkNarrowing(text string) error {
@@ -93,7 +93,7 @@ func checkNarrowing(text string) error {
 
 // Send implements [capability.Children].
 func (c *children) Send(ctx context.Context, p permit.Permit, child, text string) (capability.Child, error) {
-	act, err := c.under(p)
+	act, err := c.parentRun(p)
 	if err != nil {
 		return capability.Child{}, err
 	}
@@ -104,12 +104,12 @@ func (c *children) Send(ctx context.Context, p permit.Permit, child, text string
 	if _, err := c.svc.Start(ctx, act.by, r.ID.String(), text); err != nil {
 		return capability.Child{}, err
 	}
-	return c.one(ctx, r.ID)
+	return c.describe(ctx, r.ID)
 }
 
 // Wait implements [capability.Children].
 func (c *children) Wait(ctx context.Context, p permit.Permit, names []string, most time.Duration) ([]capability.Child, error) {
-	act, err := c.under(p)
+	act, err := c.parentRun(p)
 	if err != nil {
 		return nil, err
 	}
@@ -132,14 +132,14 @@ func (c *children) Wait(ctx context.Context, p permit.Permit, names []string, mo
 	}
 	out := make([]capability.Child, len(list))
 	for i, r := range list {
-		if out[i], err = c.one(ctx, r.ID); err != nil {
+		if out[i], err = c.describe(ctx, r.ID); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// longestWait is how long one call waits: a call has a time, too.
+// longestWait is how long one call waits. It is less than the time of a call.
 const longestWait = runner.DefaultTimeout - 10*time.Second
 
 // recover continues the turn of a sub-agent that worked when Remit ended, but not of one
@@ -159,7 +159,7 @@ func (c *children) recover(ctx context.Context, act *activation, id uuid.UUID) e
 
 // List implements [capability.Children].
 func (c *children) List(ctx context.Context, p permit.Permit) ([]capability.Child, error) {
-	if _, err := c.under(p); err != nil {
+	if _, err := c.parentRun(p); err != nil {
 		return nil, err
 	}
 	list, err := c.chosen(ctx, nil)
@@ -168,7 +168,7 @@ func (c *children) List(ctx context.Context, p permit.Permit) ([]capability.Chil
 	}
 	out := make([]capability.Child, len(list))
 	for i, r := range list {
-		if out[i], err = c.one(ctx, r.ID); err != nil {
+		if out[i], err = c.describe(ctx, r.ID); err != nil {
 			return nil, err
 		}
 	}
@@ -177,7 +177,7 @@ func (c *children) List(ctx context.Context, p permit.Permit) ([]capability.Chil
 
 // Stop implements [capability.Children].
 func (c *children) Stop(ctx context.Context, p permit.Permit, child string) (capability.Child, error) {
-	act, err := c.under(p)
+	act, err := c.parentRun(p)
 	if err != nil {
 		return capability.Child{}, err
 	}
@@ -188,12 +188,12 @@ func (c *children) Stop(ctx context.Context, p permit.Permit, child string) (cap
 	if err := c.svc.endSession(ctx, act.by, r, d, false); err != nil {
 		return capability.Child{}, err
 	}
-	return c.one(ctx, r.ID)
+	return c.describe(ctx, r.ID)
 }
 
 // Delegate implements [capability.Children].
 func (c *children) Delegate(ctx context.Context, p permit.Permit, child, narrower string) (capability.Child, error) {
-	act, err := c.under(p)
+	act, err := c.parentRun(p)
 	if err != nil {
 		return capability.Child{}, err
 	}
@@ -202,13 +202,13 @@ func (c *children) Delegate(ctx context.Context, p permit.Permit, child, narrowe
 		return capability.Child{}, err
 	}
 	if d.Child == nil || !d.Child.Pending {
-		return capability.Child{}, fault.New(fault.Conflict, "the sub-agent %q has its authority already", child).WithHint("spawn another one, as pending")
+		return capability.Child{}, fault.New(fault.Conflict, "the sub-agent %q already has authority", child).WithHint("spawn another one with pending: true")
 	}
 	if err := checkNarrowing(narrower); err != nil {
 		return capability.Child{}, err
 	}
 	if narrower != "" && d.Child.Policy != "" {
-		return capability.Child{}, fault.New(fault.Conflict, "the sub-agent %q was spawned with a policy", child).WithHint("delegate without one: that policy holds")
+		return capability.Child{}, fault.New(fault.Conflict, "the sub-agent %q already has a policy, from when it was spawned", child).WithHint("delegate without a policy")
 	}
 	a, err := c.svc.agentOf(ctx, r.Agent)
 	if err != nil {
@@ -230,10 +230,10 @@ func (c *children) Delegate(ctx context.Context, p permit.Permit, child, narrowe
 			return capability.Child{}, err
 		}
 	}
-	return c.one(ctx, r.ID)
+	return c.describe(ctx, r.ID)
 }
 
-// all gives the sub-agents of the session, oldest first.
+// all lists the sub-agents of the session, oldest first.
 func (c *children) all(ctx context.Context) ([]store.SessionRecord, error) {
 	list, err := c.svc.o.Record.Sessions(ctx, store.SessionFilter{Parent: c.parent, PageFilter: store.PageFilter{Limit: maxChildren}})
 	list = slices.DeleteFunc(list, func(r store.SessionRecord) bool { return r.Deleted })
@@ -256,10 +256,10 @@ func (c *children) find(ctx context.Context, name string) (store.SessionRecord, 
 			return r, d, nil
 		}
 	}
-	return store.SessionRecord{}, sessionDoc{}, fault.New(fault.NotFound, "there is no sub-agent %.100q", name)
+	return store.SessionRecord{}, sessionDoc{}, fault.New(fault.NotFound, "unknown sub-agent %.100q", name)
 }
 
-// chosen gives the sub-agents that are named, or all.
+// chosen lists the named sub-agents, or all if none is named.
 func (c *children) chosen(ctx context.Context, names []string) ([]store.SessionRecord, error) {
 	if len(names) == 0 {
 		return c.all(ctx)
@@ -274,8 +274,8 @@ func (c *children) chosen(ctx context.Context, names []string) ([]store.SessionR
 	return out, nil
 }
 
-// one is a sub-agent as its parent sees it.
-func (c *children) one(ctx context.Context, id uuid.UUID) (capability.Child, error) {
+// describe gives a sub-agent as its parent sees it.
+func (c *children) describe(ctx context.Context, id uuid.UUID) (capability.Child, error) {
 	r, d, err := c.svc.session(ctx, id.String())
 	if err != nil {
 		return capability.Child{}, err

@@ -16,9 +16,9 @@ import (
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
-// kept is a message as the record keeps it: all of it but its number and time,
-// which are the record's own. A replay makes the same bytes again.
-type kept struct {
+// messageDoc is a message as it is recorded, without its number and time, which the
+// record has. A replay makes the same bytes again.
+type messageDoc struct {
 	Kind Kind `json:"kind,omitempty"`
 	model.Message
 	Usage  *model.Usage `json:"usage,omitempty"`
@@ -31,7 +31,7 @@ type kept struct {
 
 // encode gives the document of a message.
 func encode(m Message) ([]byte, error) {
-	b, err := json.Marshal(kept{m.Kind, m.Message, m.Usage, m.Cut, m.Covers, m.Steps, m.Answers})
+	b, err := json.Marshal(messageDoc{m.Kind, m.Message, m.Usage, m.Cut, m.Covers, m.Steps, m.Answers})
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "a message cannot be written as JSON")
 	}
@@ -40,21 +40,21 @@ func encode(m Message) ([]byte, error) {
 
 // decode reads a message of the record.
 func decode(r store.MessageRecord) (Message, error) {
-	var k kept
+	var k messageDoc
 	if err := json.Unmarshal(r.Doc, &k); err != nil {
 		return Message{}, fault.Wrap(fault.StoreCorrupt, err, "message %d cannot be read", r.Number)
 	}
 	return Message{Number: r.Number, Created: r.At, Kind: k.Kind, Message: k.Message, Usage: k.Usage, Cut: k.Cut, Covers: k.Covers, Steps: k.Steps, Answers: k.Answers}, nil
 }
 
-// conversation is what the model is asked to go on with: the newest summary, if
-// there is one, and every message that it does not cover.
+// conversation is what the model is shown: the newest summary, if there is one, and
+// every message that it does not replace.
 type conversation struct {
 	last    int        // number of the last message
 	lastRun ledger.Seq // the run that it belongs to; 0: none
 	view    []entry
-	// write adds documents after message number after, and gives when. In a replay
-	// it compares them with the record.
+	// write adds documents to the record after a message. In a replay it compares them
+	// with the record.
 	write func(ctx context.Context, after int, docs [][]byte) ([]store.MessageRecord, error)
 }
 
@@ -63,15 +63,15 @@ type entry struct {
 	sum [32]byte // of its document
 }
 
-// reader is what reads conversations.
-type reader interface {
+// messageReader reads the messages of sessions.
+type messageReader interface {
 	Messages(ctx context.Context, session uuid.UUID, from int, reverse bool) iter.Seq2[store.MessageRecord, error]
 }
 
-// load reads the end of a conversation up to a message (0: the last): backwards,
-// until all that a summary does not cover is there. A long conversation costs no
-// more than what the model is given of it.
-func load(ctx context.Context, from reader, session uuid.UUID, upTo int) (*conversation, error) {
+// load reads the end of a conversation up to a message (0: the last). It reads backwards
+// and stops at what a summary replaces, so that a long conversation costs no more than
+// what the model is shown of it.
+func load(ctx context.Context, from messageReader, session uuid.UUID, upTo int) (*conversation, error) {
 	c := &conversation{}
 	floor, summarised := 0, false
 	for r, err := range from.Messages(ctx, session, upTo, true) {
@@ -104,7 +104,7 @@ func load(ctx context.Context, from reader, session uuid.UUID, upTo int) (*conve
 	return c, nil
 }
 
-// order puts the newest summary first and drops what it covers.
+// order puts the newest summary first and drops the messages that it replaces.
 func (c *conversation) order() {
 	at := -1
 	for i := range c.view {
@@ -149,7 +149,7 @@ func (c *conversation) add(ctx context.Context, ms ...Message) ([]Message, error
 	return ms, nil
 }
 
-// digest identifies what the model is given of the conversation.
+// digest identifies what the model is shown of the conversation.
 func (c *conversation) digest() tool.Digest {
 	h := sha256.New()
 	for i := range c.view {
@@ -158,7 +158,7 @@ func (c *conversation) digest() tool.Digest {
 	return tool.Digest(h.Sum(nil))
 }
 
-// latest is the last message that is no summary; nil if there is none.
+// latest is the last message that is not a summary; nil: there is none.
 func (c *conversation) latest() *Message {
 	for i := len(c.view) - 1; i >= 0; i-- {
 		if c.view[i].Kind != Summary {
@@ -168,8 +168,8 @@ func (c *conversation) latest() *Message {
 	return nil
 }
 
-// open gives the last answer's tool calls that have no result yet, and the
-// number of that answer.
+// open gives the tool calls of the last answer that have no result yet, and the number
+// of that answer.
 func (c *conversation) open() (int, []model.Call) {
 	done := map[string]bool{}
 	for i := len(c.view) - 1; i >= 0; i-- {
@@ -185,8 +185,7 @@ func (c *conversation) open() (int, []model.Call) {
 	return 0, nil
 }
 
-// turn is the part of the view since the last message of the user, or of it what
-// no summary covers.
+// turn is the part of the view after the last message of the user.
 func (c *conversation) turn() []entry {
 	for i := len(c.view) - 1; i >= 0; i-- {
 		if c.view[i].Role == model.User && c.view[i].Kind == Spoken {
@@ -196,7 +195,7 @@ func (c *conversation) turn() []entry {
 	return c.view
 }
 
-// steps is how often the model answered in the turn.
+// steps counts the answers of the model in the current turn.
 func (c *conversation) steps() int {
 	n := 0
 	for _, e := range c.turn() {
@@ -212,7 +211,7 @@ func (c *conversation) steps() int {
 
 const summaryHead = "This is a summary of the conversation so far, in place of its older messages:\n\n"
 
-// messages is the view as the model is given it.
+// messages is the view as it is sent to the model.
 func (c *conversation) messages() []model.Message {
 	out := make([]model.Message, len(c.view))
 	for i := range c.view {

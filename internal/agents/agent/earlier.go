@@ -16,8 +16,8 @@ import (
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
-// earlier is what former runs of a session did that did not get into its
-// conversation, because Remit ended before.
+// earlier has the calls of earlier runs of a session. Those that are not in its
+// conversation were made just before Remit ended.
 type earlier struct {
 	record partReader
 	calls  map[string]*ledger.Call // by step
@@ -27,18 +27,18 @@ type partReader interface {
 	Load(ctx context.Context, p ledger.Part) ([]byte, error)
 }
 
-// earlierRuns reads the calls of a session's runs from one on. Another process's
-// run that goes on is fault.SessionBusy.
+// earlierRuns reads the calls of a session's runs from one on. It fails with
+// fault.SessionBusy if another process works on the session.
 func (s *Service) earlierRuns(ctx context.Context, session uuid.UUID, since ledger.Seq) (*earlier, error) {
 	runs, err := s.checkLease(ctx, session)
 	if err != nil {
 		return nil, err
 	}
-	return before(ctx, s.o.Record, runs, since)
+	return readCalls(ctx, s.o.Record, runs, since)
 }
 
-// before gathers the calls of runs from one on.
-func before(ctx context.Context, rec callReader, runs []ledger.Run, since ledger.Seq) (*earlier, error) {
+// readCalls reads the calls of runs from one on.
+func readCalls(ctx context.Context, rec callReader, runs []ledger.Run, since ledger.Seq) (*earlier, error) {
 	e := &earlier{record: rec, calls: map[string]*ledger.Call{}}
 	for _, r := range runs {
 		if r.Seq < since {
@@ -56,12 +56,12 @@ func before(ctx context.Context, rec callReader, runs []ledger.Run, since ledger
 	return e, nil
 }
 
-// step gives a former run's call of a step, nil if there is none.
+// step gives the call of a step; nil: there is none.
 func (e *earlier) step(_ context.Context, step string) (*ledger.Call, error) {
 	return e.calls[step], nil
 }
 
-// outcome is how a recorded call ended.
+// outcome gives the recorded outcome of a call.
 func (e *earlier) outcome(ctx context.Context, c *ledger.Call) (runner.Outcome, error) {
 	return recordedOutcome(ctx, e.record, c)
 }
@@ -82,7 +82,7 @@ func recordedOutcome(ctx context.Context, rec partReader, c *ledger.Call) (runne
 	if c.Status == tool.Completed {
 		return o, nil
 	}
-	e := &fault.Error{Code: c.Code, Msg: "it did not complete"}
+	e := &fault.Error{Code: c.Code, Msg: "the call did not complete"}
 	if p, ok := c.Parts[ledger.PartError]; ok {
 		b, err := rec.Load(ctx, p)
 		if err != nil {
@@ -100,8 +100,8 @@ type callReader interface {
 	Calls(ctx context.Context, run ledger.Seq) iter.Seq2[ledger.Call, error]
 }
 
-// findOutput finds a long output of a session again: by the message that told its
-// beginning, the call that this is the result of.
+// findOutput gives a function that finds a long output of a session: by the message with
+// its beginning, and the call that this message is the result of.
 func (s *Service) findOutput(session uuid.UUID) func(context.Context, string) ([]byte, error) {
 	return func(ctx context.Context, id string) ([]byte, error) {
 		for at := session; at != uuid.Nil; {
@@ -119,8 +119,8 @@ func (s *Service) findOutput(session uuid.UUID) func(context.Context, string) ([
 			}
 			at = d.ForkOf
 		}
-		return nil, fault.New(fault.NotFound, "the session has no output %.100q", id).
-			WithHint("use the output_id that a shortened output told")
+		return nil, fault.New(fault.NotFound, "unknown output %.100q: the session has no output with this ID", id).
+			WithHint("use the output_id of a shortened output")
 	}
 }
 
@@ -153,7 +153,7 @@ func (s *Service) outputIn(ctx context.Context, session uuid.UUID, id string) ([
 	return s.loadOutput(ctx, session, StepOf(answer, call), id)
 }
 
-// loadOutput loads the output of a step, if it is the one that is meant.
+// loadOutput loads the output of a step, if it has an ID.
 func (s *Service) loadOutput(ctx context.Context, session uuid.UUID, step, id string) ([]byte, error) {
 	runs, err := s.o.Record.SessionRuns(ctx, session)
 	if err != nil {
@@ -177,8 +177,8 @@ func (s *Service) loadOutput(ctx context.Context, session uuid.UUID, step, id st
 	return nil, nil
 }
 
-// inputsOf is what a run's turns depend on besides its calls: kept with the run, for
-// a replay.
+// inputsOf gives what a run's turns depend on besides its calls. It is recorded with the
+// run, for a replay.
 func inputsOf(set *setup, conv *conversation) (map[string]any, error) {
 	b, err := json.Marshal(RunInputs{Session: set.session, Agent: set.agent, Model: set.model, Limits: set.limits, From: conv.last, Matched: set.matched, Sources: set.sources, Tools: set.brought})
 	var v any
@@ -192,29 +192,29 @@ func inputsOf(set *setup, conv *conversation) (map[string]any, error) {
 	return m, nil
 }
 
-// RunInputs is what the record of a session's run holds as its inputs.
+// RunInputs is the inputs of a session's run, as they are recorded.
 type RunInputs struct {
 	Session uuid.UUID `json:"session"`
-	Agent   Agent     `json:"agent"` // as it was
+	Agent   Agent     `json:"agent"` // as it was then
 	Model   string    `json:"model"`
 	Limits  Limits    `json:"limits"` // with their defaults
 	From    int       `json:"from"`   // the last message before the run
-	// Matched is what patterns of tools stood for.
+	// Matched has the tools that each pattern matched.
 	Matched map[string][]tool.ID `json:"matched"`
-	// Sources are the texts of the capabilities that were files, by their IDs.
+	// Sources has the texts of the capabilities that were files, by their IDs.
 	Sources map[string]string `json:"sources,omitempty"`
-	// Tools are those that sources brought, as the model was told of them.
-	Tools map[tool.ID]ToolThen `json:"tools,omitempty"`
+	// Tools has the tools of sources, as the model saw them.
+	Tools map[tool.ID]RecordedTool `json:"tools,omitempty"`
 }
 
-// ToolThen is a tool of a source as a run offered it.
-type ToolThen struct {
+// RecordedTool is a tool of a source as a run offered it.
+type RecordedTool struct {
 	Description string        `json:"description"`
-	Input       string        `json:"input"` // its schema, to the byte
+	Input       string        `json:"input"` // its schema, byte for byte
 	Effects     []tool.Effect `json:"side_effects"`
 }
 
-// ReadInputs reads the inputs of a run; false: it is no session's.
+// ReadInputs reads the inputs of a run; false: the run is not a session's.
 func ReadInputs(inputs map[string]any) (RunInputs, bool) {
 	var in RunInputs
 	b, err := canon.Marshal(inputs)

@@ -11,10 +11,10 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// Files of sessions, for people: who may look at them or change them is decided
-// by whoever serves them. Each change is an event of the ledger.
+// Files of sessions, for people. Whether the caller may read or change them is decided
+// before these methods are called. Each change is an event of the ledger.
 
-// Files implements [API].
+// Files lists the files and folders of a session.
 func (s *Service) Files(ctx context.Context, id string) ([]FileInfo, error) {
 	r, _, err := s.session(ctx, id)
 	if err != nil {
@@ -36,21 +36,21 @@ func fileInfo(f store.FileRecord) FileInfo {
 	return i
 }
 
-// maxPath bounds a file's path, in bytes.
+// maxPath is the longest path of a file, in bytes.
 const maxPath = 1024
 
-// filePath gives a path the one spelling under which it is kept.
+// filePath gives the one spelling of a path under which the file is recorded.
 func filePath(p string) (string, error) {
 	if !strings.HasPrefix(p, "/") {
 		p = "/" + p
 	}
 	if len(p) > maxPath || !printable(p) {
-		return "", fault.New(fault.ArgsInvalid, "a path has at most %d bytes that can be seen", maxPath).In("path")
+		return "", fault.New(fault.ArgsInvalid, "a path must have at most %d bytes of visible characters", maxPath).In("path")
 	}
 	return path.Clean(p), nil
 }
 
-// ReadFile implements [API].
+// ReadFile reads a file of a session.
 func (s *Service) ReadFile(ctx context.Context, id, name string) ([]byte, FileInfo, error) {
 	r, _, err := s.session(ctx, id)
 	if err != nil {
@@ -70,7 +70,8 @@ func (s *Service) ReadFile(ctx context.Context, id, name string) ([]byte, FileIn
 	return b, fileInfo(f), err
 }
 
-// WriteFile implements [API]. Folders above the file are made.
+// WriteFile writes a file of a session if it is at a version; 0: at any. Folders above it
+// are created.
 func (s *Service) WriteFile(ctx context.Context, _ Caller, id, name string, content []byte, ifVersion int) (FileInfo, error) {
 	r, _, err := s.session(ctx, id)
 	if err != nil {
@@ -89,7 +90,7 @@ func (s *Service) WriteFile(ctx context.Context, _ Caller, id, name string, cont
 		}
 		made, err := s.o.Record.ChangeFiles(ctx, r.ID, s.o.Quota, changes...)
 		if errors.Is(err, fault.Stale) && ifVersion == 0 && try < 4 {
-			continue // somebody else wrote it meanwhile: the last one wins
+			continue // somebody else wrote it in between: the last one wins
 		}
 		if err != nil {
 			return FileInfo{}, err
@@ -98,8 +99,8 @@ func (s *Service) WriteFile(ctx context.Context, _ Caller, id, name string, cont
 	}
 }
 
-// changesFor is a file's new version, after the folders above it that are not
-// there.
+// changesFor gives the changes that write a file: the folders above it that are missing,
+// then the file.
 func (s *Service) changesFor(ctx context.Context, r store.SessionRecord, name string, content []byte, ifVersion int) ([]store.FileChange, error) {
 	var out []store.FileChange
 	for dir := path.Dir(name); dir != "/"; dir = path.Dir(dir) {
@@ -109,7 +110,7 @@ func (s *Service) changesFor(ctx context.Context, r store.SessionRecord, name st
 		case err != nil:
 			return nil, err
 		case !f.Folder:
-			return nil, fault.New(fault.Conflict, "%q is a file, so nothing can be below it", dir).In("path")
+			return nil, fault.New(fault.Conflict, "%q is a file and not a folder", dir).In("path")
 		}
 	}
 	was := 0
@@ -123,12 +124,12 @@ func (s *Service) changesFor(ctx context.Context, r store.SessionRecord, name st
 		was = f.Version
 	}
 	if ifVersion > 0 && was != ifVersion {
-		return nil, fault.New(fault.Stale, "the file is at version %d, not %d", was, ifVersion).WithHint("read it again")
+		return nil, fault.New(fault.Stale, "the file is at version %d, not %d", was, ifVersion).WithHint("read it again, and write on that version")
 	}
 	return append(out, store.FileChange{Path: name, Was: was, Content: content, At: s.o.Now().UTC()}), nil
 }
 
-// DeleteFile implements [API].
+// DeleteFile deletes a file, or with recursive a folder and all that is in it.
 func (s *Service) DeleteFile(ctx context.Context, _ Caller, id, name string, recursive bool) error {
 	r, _, err := s.session(ctx, id)
 	if err != nil {
@@ -149,9 +150,9 @@ func (s *Service) DeleteFile(ctx context.Context, _ Caller, id, name string, rec
 	}
 	switch {
 	case len(gone) == 0:
-		return fault.New(fault.NotFound, "the session has no file %q", name)
+		return fault.New(fault.NotFound, "unknown file %q: the session has no file with this path", name)
 	case len(gone) > 1 && !recursive:
-		return fault.New(fault.Conflict, "the folder %q is not empty", name).WithHint("delete it with all that is in it: recursive")
+		return fault.New(fault.Conflict, "the folder %q is not empty", name).WithHint("set recursive to delete it with all that is in it")
 	}
 	_, err = s.o.Record.ChangeFiles(ctx, r.ID, s.o.Quota, gone...)
 	return err

@@ -16,25 +16,25 @@ import (
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
-// loop carries a turn out. All that it knows of where it is stands in the
-// conversation, so that it goes on from wherever one was left; and all that it
-// consumes comes from its calls, so that a replay does the same again.
+// loop carries out a turn. Its position is in the conversation alone, so that it can
+// continue any turn that was interrupted; and all its inputs come from its calls, so
+// that a replay takes the same steps.
 type loop struct {
 	set  *setup
 	conv *conversation
 	run  caller
-	// earlier gives what an earlier run of the session has of a step; nil: nothing.
+	// earlier gives the call of a step that an earlier run of the session made; nil: none.
 	earlier func(ctx context.Context, step string) (*ledger.Call, error)
 	output  func(ctx context.Context, c *ledger.Call) (runner.Outcome, error) // of a recorded call
-	// gate is passed before each step that is about to be made. It waits while the
-	// session is paused; in a replay it ends the turn where the record does.
+	// gate is called before each step. It waits while the session is paused; in a replay
+	// it ends the turn where the record ends.
 	gate    func(ctx context.Context, step string) error
 	publish func(Event) // may be nil
 	index   int         // of the last call
-	used    model.Usage // of answers since that was last kept
+	used    model.Usage // tokens of answers that are not recorded with the session yet
 }
 
-// caller makes calls: a run, or the replay of one.
+// caller makes calls. It is a run, or the replay of one.
 type caller interface {
 	Lookup(id tool.ID) (runner.Entry, error)
 	Call(ctx context.Context, c runner.Call) (runner.Outcome, error)
@@ -42,8 +42,8 @@ type caller interface {
 	Chain() policy.Chain
 }
 
-// carryOut goes on with the conversation until the model is done: results for the
-// tool calls that have none, then the model's next answer, and so on.
+// carryOut continues the conversation until the model is done: it adds the results of
+// open tool calls, then the model's next answer, and so on.
 func (l *loop) carryOut(ctx context.Context) error {
 	for {
 		if number, open := l.conv.open(); len(open) > 0 {
@@ -62,7 +62,8 @@ func (l *loop) carryOut(ctx context.Context) error {
 	}
 }
 
-// addUserMessage adds a message of the user. A turn that was left before it gets an end.
+// addUserMessage adds a message of the user. The open calls of an earlier turn get their
+// results first.
 func (l *loop) addUserMessage(ctx context.Context, text string) error {
 	if err := l.abandonCalls(ctx); err != nil {
 		return err
@@ -70,20 +71,20 @@ func (l *loop) addUserMessage(ctx context.Context, text string) error {
 	return l.add(ctx, Message{Message: model.Message{Role: model.User, Text: text}})
 }
 
-// step asks the model once, unless the turn has to end.
+// step asks the model once, unless the turn must end.
 func (l *loop) step(ctx context.Context) error {
-	repeats, told := looping(l.conv.turn())
+	repeats, noticed := looping(l.conv.turn())
 	switch {
-	case repeats && told:
-		return fault.New(fault.Looping, "the agent repeats the same tool calls with the same results, also after it was told").
-			WithHint("say what it should do otherwise")
+	case repeats && noticed:
+		return fault.New(fault.Looping, "the agent repeats the same tool calls with the same results, even after a notice").
+			WithHint("send a message that says what to do differently")
 	case repeats:
 		return l.add(ctx, Message{Kind: Notice, Message: model.Message{Role: model.User, Text: loopNotice}})
 	case l.conv.steps() >= l.set.limits.Steps:
 		return fault.New(fault.LimitReached, "the turn has used its %d steps", l.set.limits.Steps).
-			WithHint("send a message to go on; the agent's limits.steps says how many one turn has")
+			WithHint("send a message to continue, or raise limits.steps of the agent")
 	}
-	if l.crowded() {
+	if l.needsCompaction() {
 		if done, err := l.compact(ctx); err != nil || done {
 			return err
 		}
@@ -106,7 +107,7 @@ func (l *loop) answer(ctx context.Context) error {
 	if l.summary() > 0 {
 		req.Earlier = l.conv.view[0].Answers
 	}
-	resp, err := l.ask(l.listen(ctx), fmt.Sprintf("%d/answer", number), req, l.conv.digest())
+	resp, err := l.ask(l.publishText(ctx), fmt.Sprintf("%d/answer", number), req, l.conv.digest())
 	if err != nil {
 		return err
 	}
@@ -116,7 +117,7 @@ func (l *loop) answer(ctx context.Context) error {
 	if len(m.Text) > maxAnswer {
 		m.Text, cut = clip(m.Text, maxAnswer)+"\n[cut off: the answer was longer]", true
 	}
-	if m.Calls = tidy(m.Calls); resp.Stop == model.StopRefused {
+	if m.Calls = cleanCalls(m.Calls); resp.Stop == model.StopRefused {
 		m.Calls = nil
 	}
 	if cut && m.Text == "" && len(m.Calls) == 0 {
@@ -125,17 +126,17 @@ func (l *loop) answer(ctx context.Context) error {
 	return l.add(ctx, Message{Message: m, Usage: &resp.Usage, Cut: cut})
 }
 
-// Bounds of what is kept of an answer.
+// Bounds of an answer as it is recorded.
 const (
 	maxAnswer = 1 << 20 // bytes of text
-	maxCalls  = 128     // tool calls; further ones are dropped, and asked for again if they matter
+	maxCalls  = 128     // tool calls; the model can repeat those that are dropped
 	maxArgs   = 1 << 20 // bytes of one call's arguments
 	maxCallID = 100     // bytes
 )
 
-// tidy makes of what a model wants calls that can be made, recorded and answered:
-// each with an ID of its own and arguments that are JSON.
-func tidy(calls []model.Call) []model.Call {
+// cleanCalls gives each tool call of a model an ID of its own and arguments that are
+// valid JSON, so that it can be recorded and answered.
+func cleanCalls(calls []model.Call) []model.Call {
 	if len(calls) > maxCalls {
 		calls = calls[:maxCalls]
 	}
@@ -149,7 +150,7 @@ func tidy(calls []model.Call) []model.Call {
 	for i := range out {
 		k := &out[i]
 		if k.Malformed == "" && (len(k.Args) > maxArgs || !isObject(k.Args)) {
-			k.Malformed = fmt.Sprintf("the arguments are no JSON object of at most %d bytes", maxArgs)
+			k.Malformed = fmt.Sprintf("the arguments are not a JSON object of at most %d bytes", maxArgs)
 		}
 		if k.Malformed != "" && (len(k.Args) > maxArgs || !json.Valid(k.Args)) {
 			k.Args = json.RawMessage(toJSON(clip(string(k.Args), maxFailedOutput)))
@@ -164,8 +165,8 @@ func isObject(raw json.RawMessage) bool {
 	return err == nil && ok
 }
 
-// ask calls the model. An answer that an earlier run was given, and that did not
-// get into the conversation before Remit ended, is not asked for again.
+// ask calls the model. If an earlier run got the answer, but Remit ended before it was
+// added to the conversation, that answer is used.
 func (l *loop) ask(ctx context.Context, step string, req model.Request, digest tool.Digest) (model.Response, error) {
 	before, err := l.earlier(ctx, step)
 	if err != nil {
@@ -193,9 +194,9 @@ func (l *loop) ask(ctx context.Context, step string, req model.Request, digest t
 	return response(o)
 }
 
-// listen passes on an answer as it comes in: the progress that model.chat tells is
-// the next piece of its text.
-func (l *loop) listen(ctx context.Context) context.Context {
+// publishText has an answer published as it comes in: the progress that model.chat
+// reports is the next piece of its text.
+func (l *loop) publishText(ctx context.Context) context.Context {
 	if l.publish == nil {
 		return ctx
 	}
@@ -215,8 +216,8 @@ func response(o runner.Outcome) (model.Response, error) {
 	return resp, nil
 }
 
-// add adds to the conversation, also when the turn was just cancelled: what
-// happened is kept.
+// add adds messages to the conversation, even if the turn was just cancelled: what
+// happened is recorded.
 func (l *loop) add(ctx context.Context, ms ...Message) error {
 	added, err := l.conv.add(context.WithoutCancel(ctx), ms...)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
-// How often the same calls with the same results are a loop, and how many calls
-// may make up the pattern that is repeated.
+// A pattern of up to loopPeriod calls with the same results is a loop when it occurs
+// loopTimes in a row.
 const (
 	loopTimes  = 3
 	loopPeriod = 4
@@ -18,17 +18,17 @@ const (
 const loopNotice = "[Remit] You have made the same tool calls with the same results three times in a row. " +
 	"They will not give anything else. Do something different, or say what keeps you from going on; if you repeat them once more you are stopped."
 
-// looping reports whether the calls of a turn end in a pattern that was repeated
-// with the same results, and whether the model was told of one before. What it was
-// told of counts only once it has made another call.
-func looping(turn []entry) (repeats, told bool) {
+// looping reports whether the calls of a turn end in a repeated pattern, and whether the
+// model had a notice about one before. After a notice, the model must have made another
+// call before a pattern counts again.
+func looping(turn []entry) (repeats, noticed bool) {
 	var seen [][32]byte
-	since := 0 // calls when it was told
+	since := 0 // number of calls before the notice
 	calls := map[string]model.Call{}
 	for i := range turn {
 		switch m := &turn[i].Message; {
 		case m.Kind == Notice && m.Text == loopNotice:
-			told, since = true, len(seen)
+			noticed, since = true, len(seen)
 		case m.Role == model.Assistant:
 			clear(calls)
 			for _, k := range m.Calls {
@@ -38,15 +38,15 @@ func looping(turn []entry) (repeats, told bool) {
 			seen = append(seen, signature(calls[m.CallID], m))
 		}
 	}
-	for p := 1; p <= loopPeriod && !(told && since == len(seen)); p++ {
+	for p := 1; p <= loopPeriod && !(noticed && since == len(seen)); p++ {
 		if repeated(seen, p) {
-			return true, told
+			return true, noticed
 		}
 	}
-	return false, told
+	return false, noticed
 }
 
-// repeated reports whether the last calls are one pattern of p calls, several times.
+// repeated reports whether the last calls are a pattern of p calls, loopTimes in a row.
 func repeated(seen [][32]byte, p int) bool {
 	n := p * loopTimes
 	if len(seen) < n {

@@ -12,13 +12,14 @@ import (
 	"github.com/remitrun/remit/internal/tools/typed"
 )
 
-// readID is the session's own tool that reads long outputs in parts; readName is
-// how models call it.
+// readID is the session's own tool that reads long outputs in parts; readName is its name
+// for models.
 const (
 	readID   = tool.ID("output.read")
 	readName = "output_read"
 )
 
+// readOutputArgs is the arguments of output.read.
 type readOutputArgs struct {
 	Output string `json:"output_id"`
 	Offset int    `json:"offset"`
@@ -49,14 +50,14 @@ func newReadOutput(find func(ctx context.Context, id string) ([]byte, error), mo
 func readPart(out []byte, a readOutputArgs, most int) (map[string]any, error) {
 	offset, length := a.Offset, min(cmp.Or(a.Length, most), most)
 	if offset > len(out) {
-		return nil, fault.New(fault.ArgsInvalid, "the output has %d bytes", len(out)).In("offset")
+		return nil, fault.New(fault.ArgsInvalid, "must be at most %d, the length of the output", len(out)).In("offset")
 	}
 	rest := out[offset:]
 	for len(rest) > 0 && rest[0]&0xC0 == 0x80 { // not in the middle of a character
 		rest, offset = rest[1:], offset+1
 	}
 	text := rest[:whole(rest, length)]
-	if len(text) == 0 && len(rest) > 0 { // a character that is longer than what was asked for
+	if len(text) == 0 && len(rest) > 0 { // a character that is longer than the length asked for
 		text = rest[:min(len(rest), 4)]
 		text = text[:whole(rest, len(text))]
 	}

@@ -23,7 +23,7 @@ type refJSON struct {
 // UnmarshalJSON reads both forms. Anything else is fault.AgentInvalid.
 func (c *CapabilityRef) UnmarshalJSON(b []byte) error {
 	bad := func(why string) error {
-		return fault.New(fault.AgentInvalid, "a capability is its ID, or {ref, config}: %s", why).In("capabilities")
+		return fault.New(fault.AgentInvalid, "a capability must be an ID or an object {ref, config}: %s", why).In("capabilities")
 	}
 	b = bytes.TrimSpace(b)
 	if len(b) > 0 && b[0] == '"' {
@@ -31,7 +31,7 @@ func (c *CapabilityRef) UnmarshalJSON(b []byte) error {
 		return json.Unmarshal(b, &c.Ref)
 	}
 	if len(b) == 0 || b[0] != '{' {
-		return bad("it is neither a text nor an object")
+		return bad("it is neither a string nor an object")
 	}
 	var r refJSON
 	dec := json.NewDecoder(bytes.NewReader(b))

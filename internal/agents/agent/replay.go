@@ -13,15 +13,15 @@ import (
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
-// Rehearsal is a recorded run of a session, ready to be carried out once more:
-// the same loop over the same inputs, whose calls are answered from the record.
+// Rehearsal is a recorded run of a session, ready to be replayed: the same loop over the
+// same inputs, whose calls are answered from the record.
 type Rehearsal struct {
 	s   *Service
 	in  RunInputs
 	set *setup
 }
 
-// Rehearse prepares a recorded run.
+// Rehearse prepares the replay of a recorded run.
 func (s *Service) Rehearse(in RunInputs) (*Rehearsal, error) {
 	set, err := s.assemble(in, &children{svc: s, parent: in.Session})
 	if err != nil {
@@ -30,10 +30,10 @@ func (s *Service) Rehearse(in RunInputs) (*Rehearsal, error) {
 	return &Rehearsal{s, in, set}, nil
 }
 
-// Tools are the session's own tools, besides the catalog's.
+// Tools gives the session's own tools, which are not in the catalog.
 func (r *Rehearsal) Tools() []permit.Tool { return r.set.own }
 
-// Difference is a message that a replay makes otherwise than the record has it.
+// Difference is a message that differs between the record and a replay.
 type Difference struct {
 	Message int    `json:"message"`
 	Was     string `json:"was"`
@@ -47,22 +47,21 @@ func (d *Difference) Error() string {
 // Is makes errors.Is(err, fault.ReplayMismatch) work.
 func (d *Difference) Is(target error) bool { return target == error(fault.ReplayMismatch) }
 
-// errOver says that the record tells nothing more of a turn: it was ended from
-// outside.
-var errOver = errors.New("the record ends here")
+// errRecordEnds says that the record has no more of a turn: something stopped it.
+var errRecordEnds = errors.New("the record ends here")
 
-// stage is the record of a run while it is carried out once more.
-type stage struct {
+// rehearsing is a replay under way.
+type rehearsing struct {
 	loop   *loop
-	record []store.MessageRecord // that are still to be made
-	steps  map[int]string        // of recorded calls, by their place
-	made   int                   // messages
+	record []store.MessageRecord // the messages that must still come
+	steps  map[int]string        // steps of the recorded calls, by their index
+	made   int                   // messages that came
 }
 
-// Carry carries the run out once more: its messages must come out to the byte. It
-// gives how many did. The first that does not is a *Difference.
+// Carry replays the run: each message must be the recorded one, byte for byte. It gives
+// how many were. The first that differs is a *Difference.
 func (r *Rehearsal) Carry(ctx context.Context, run caller, runs []ledger.Run, this ledger.Run) (int, error) {
-	st, err := r.stage(ctx, run, runs, this)
+	st, err := r.begin(ctx, run, runs, this)
 	if err != nil {
 		return 0, err
 	}
@@ -80,9 +79,9 @@ func (r *Rehearsal) Carry(ctx context.Context, run caller, runs []ledger.Run, th
 	}
 }
 
-// next goes on from where the recorded run did: with a message of the user, with
-// the end of a turn that was stopped, or with the turn.
-func (st *stage) next(ctx context.Context) error {
+// next continues as the recorded run did: with a message of the user, with the turn, or
+// with the end of a turn that was stopped.
+func (st *rehearsing) next(ctx context.Context) error {
 	if len(st.record) > 0 {
 		m, err := decode(st.record[0])
 		if err != nil {
@@ -91,7 +90,7 @@ func (st *stage) next(ctx context.Context) error {
 		if m.Role == model.User && m.Kind == Spoken {
 			err = st.loop.addUserMessage(ctx, m.Text)
 		}
-		if err != nil && !errors.Is(err, errOver) {
+		if err != nil && !errors.Is(err, errRecordEnds) {
 			return err
 		}
 	}
@@ -101,24 +100,24 @@ func (st *stage) next(ctx context.Context) error {
 	if errors.As(err, &d) || errors.Is(err, fault.StoreFailed) {
 		return err
 	}
-	if len(st.record) > 0 && made == st.made && index == st.loop.index { // it was stopped where it is
-		if err := st.loop.abandonCalls(ctx); err != nil && !errors.Is(err, errOver) {
+	if len(st.record) > 0 && made == st.made && index == st.loop.index { // it was stopped here
+		if err := st.loop.abandonCalls(ctx); err != nil && !errors.Is(err, errRecordEnds) {
 			return err
 		}
 	}
-	return nil // how a turn ended is no message
+	return nil // how a turn ended is not a message
 }
 
-// stuck says what is recorded and does not come again.
-func (st *stage) stuck() error {
+// stuck says which part of the record the replay does not reach.
+func (st *rehearsing) stuck() error {
 	if len(st.record) > 0 {
 		return &Difference{Message: st.record[0].Number, Was: string(st.record[0].Doc), Now: "nothing"}
 	}
-	return fault.New(fault.ReplayMismatch, "the record has %d calls, and %d were made", len(st.steps), st.loop.index)
+	return fault.New(fault.ReplayMismatch, "the record has %d calls, but the replay made %d", len(st.steps), st.loop.index)
 }
 
-// stage prepares the loop as it was when the run began.
-func (r *Rehearsal) stage(ctx context.Context, run caller, runs []ledger.Run, this ledger.Run) (*stage, error) {
+// begin prepares the loop as it was when the run began.
+func (r *Rehearsal) begin(ctx context.Context, run caller, runs []ledger.Run, this ledger.Run) (*rehearsing, error) {
 	rec := r.s.o.Record
 	conv := &conversation{}
 	var err error
@@ -133,11 +132,11 @@ func (r *Rehearsal) stage(ctx context.Context, run caller, runs []ledger.Run, th
 			former = append(former, one)
 		}
 	}
-	known, err := before(ctx, rec, former, conv.lastRun)
+	known, err := readCalls(ctx, rec, former, conv.lastRun)
 	if err != nil {
 		return nil, err
 	}
-	st := &stage{steps: map[int]string{}}
+	st := &rehearsing{steps: map[int]string{}}
 	for m, err := range rec.Messages(ctx, r.in.Session, r.in.From+1, false) {
 		if err != nil {
 			return nil, err
@@ -158,18 +157,18 @@ func (r *Rehearsal) stage(ctx context.Context, run caller, runs []ledger.Run, th
 	return st, nil
 }
 
-// gate lets a step be made that the recorded run made next.
-func (st *stage) gate(_ context.Context, step string) error {
+// gate allows a step only if the recorded run made it next.
+func (st *rehearsing) gate(_ context.Context, step string) error {
 	if st.steps[st.loop.index+1] != step {
-		return errOver
+		return errRecordEnds
 	}
 	return nil
 }
 
-// compare takes messages in place of the record, if they are the recorded ones.
-func (st *stage) compare(_ context.Context, after int, docs [][]byte) ([]store.MessageRecord, error) {
+// compare accepts messages if they are the recorded ones.
+func (st *rehearsing) compare(_ context.Context, after int, docs [][]byte) ([]store.MessageRecord, error) {
 	if len(st.record) < len(docs) {
-		return nil, errOver
+		return nil, errRecordEnds
 	}
 	out := st.record[:len(docs)]
 	for i, d := range docs {

@@ -16,7 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
-// result is what a tool call came to, as the model is told.
+// result is the result of a tool call, as the model gets it.
 type result struct {
 	status tool.Status
 	text   string
@@ -27,8 +27,8 @@ func (r result) message(callID string) Message {
 	return Message{Message: model.Message{Role: model.ToolRole, CallID: callID, Text: r.text, Failed: r.status != tool.Completed}}
 }
 
-// resultOf tells a model what became of its call. Of a long output it is shown the
-// beginning, and how to read on.
+// resultOf makes the result of a call from its outcome. Of a long output the model gets
+// the beginning, and how to read the rest.
 func resultOf(o runner.Outcome, chain policy.Chain, most int) result {
 	r := result{status: o.Status, err: o.Err}
 	if o.Status != tool.Completed {
@@ -50,7 +50,7 @@ func resultOf(o runner.Outcome, chain policy.Chain, most int) result {
 	return r
 }
 
-// cutOutput is what stands for an output that is too long to be shown.
+// cutOutput replaces an output that is too long.
 type cutOutput struct {
 	Truncated bool   `json:"truncated"`
 	Bytes     int    `json:"bytes"`
@@ -69,13 +69,13 @@ func envelope(out []byte, most int) string {
 	})
 }
 
-// outputID names an output by what it is, so that the same output has one name.
+// outputID names an output by its content, so that equal outputs have one name.
 func outputID(out []byte) string {
 	sum := sha256.Sum256(out)
 	return "out_" + hex.EncodeToString(sum[:8])
 }
 
-// whole gives the most bytes, up to n, that end with a whole character.
+// whole gives the largest number of bytes, up to n, that ends with a whole character.
 func whole(b []byte, n int) int {
 	if n >= len(b) {
 		return len(b)
@@ -86,27 +86,27 @@ func whole(b []byte, n int) int {
 	return n
 }
 
-// told is an error as a model is told it.
-type told struct {
-	Error toldError `json:"error"`
+// errorResult is an error as a model gets it.
+type errorResult struct {
+	Error errorBody `json:"error"`
 }
 
-type toldError struct {
+type errorBody struct {
 	Code    string          `json:"code"`
 	Status  string          `json:"status"`
 	Message string          `json:"message"`
 	Rule    string          `json:"rule,omitempty"`
 	Also    []string        `json:"also,omitempty"`    // further reasons
-	Allowed []string        `json:"allowed,omitempty"` // what the policy does allow there
-	Output  json.RawMessage `json:"output,omitempty"`  // what there was before it failed
+	Allowed []string        `json:"allowed,omitempty"` // what the policy allows instead
+	Output  json.RawMessage `json:"output,omitempty"`  // of a call that failed, up to its failure
 }
 
-// maxFailedOutput bounds what is shown of a failed call's output, in bytes.
+// maxFailedOutput is how much of a failed call's output is shown, in bytes.
 const maxFailedOutput = 4 << 10
 
-// refusal tells why a call did not complete, so that the model can do better.
+// refusal says why a call did not complete, so that the model can do better.
 func refusal(o runner.Outcome, chain policy.Chain) string {
-	e := toldError{Code: fault.CodeOf(o.Err).Error(), Status: o.Status.String(), Message: clip(fault.ForModel(o.Err), maxFailedOutput)}
+	e := errorBody{Code: fault.CodeOf(o.Err).Error(), Status: o.Status.String(), Message: clip(fault.ForModel(o.Err), maxFailedOutput)}
 	if o.Status == tool.StatusDenied && (o.Decision.Rule != nil || o.Decision.Reason != "") {
 		e.Rule = o.Decision.Rule.String()
 	}
@@ -116,7 +116,7 @@ func refusal(o runner.Outcome, chain policy.Chain) string {
 		}
 	}
 	if fault.CodeOf(o.Err) == fault.Denied {
-		e.Allowed = instead(o.Decision, chain)
+		e.Allowed = alternatives(o.Decision, chain)
 	}
 	if o.Output != nil {
 		if b, err := canon.Marshal(o.Output); err == nil && len(b) <= maxFailedOutput {
@@ -125,13 +125,13 @@ func refusal(o runner.Outcome, chain policy.Chain) string {
 			e.Output = json.RawMessage(toJSON(string(b[:whole(b, maxFailedOutput)]) + "…"))
 		}
 	}
-	return toJSON(told{e})
+	return toJSON(errorResult{e})
 }
 
 const maxAlso = 6
 
-// instead lists what the policies allow where they denied something.
-func instead(d policy.Decision, chain policy.Chain) []string {
+// alternatives lists what the policies allow in the sections that denied something.
+func alternatives(d policy.Decision, chain policy.Chain) []string {
 	seen := map[string]bool{}
 	var out []string
 	for _, r := range d.Refusals {
@@ -159,9 +159,9 @@ func kindOf(section string) (tool.ActionKind, bool) {
 	return tool.NoAction, false
 }
 
-// errorText tells a model of an error that is not a call's outcome.
+// errorText writes an error for a model that is not the outcome of a call.
 func errorText(status tool.Status, err error, allowed []string) string {
-	return toJSON(told{toldError{
+	return toJSON(errorResult{errorBody{
 		Code: fault.CodeOf(err).Error(), Status: status.String(), Message: clip(fault.ForModel(err), maxFailedOutput), Allowed: allowed,
 	}})
 }
@@ -173,16 +173,16 @@ func clip(s string, most int) string {
 	return s[:whole([]byte(s), most)] + "…"
 }
 
-// toJSON writes what can always be written.
+// toJSON writes a value that can always be written as JSON.
 func toJSON(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
-		return `{"error":{"code":"E9999","status":"failed","message":"the result cannot be written"}}`
+		return `{"error":{"code":"E9999","status":"failed","message":"the result cannot be written as JSON"}}`
 	}
 	return string(b)
 }
 
-// problemOf is an error for clients; nil for none.
+// problemOf is an error for clients; nil: none.
 func problemOf(err error) *Problem {
 	if err == nil {
 		return nil

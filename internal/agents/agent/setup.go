@@ -18,30 +18,31 @@ import (
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
-// setup is what a session's turns are carried out with, made anew for each run of
-// it.
+// setup is what a session's turns are carried out with. It is made for each run.
 type setup struct {
 	session uuid.UUID
 	agent   Agent
 	model   string
 	system  string
-	tools   []model.Tool // as the model is told of them
+	tools   []model.Tool // as the model sees them
 	offers  map[string]capability.Offer
-	own     []permit.Tool // that are not in the catalog
+	own     []permit.Tool // not in the catalog
 	limits  Limits
 	chat    *chat
 
-	matched     map[string][]tool.ID // by patterns; kept, so that a replay has the same tools
-	sources     map[string]string    // of capabilities that are files, by their IDs; kept for the same reason
-	brought     map[tool.ID]ToolThen // tools of sources; kept for the same reason
+	// Recorded with the run, so that a replay has the same tools:
+	matched map[string][]tool.ID     // tools by the patterns that matched them
+	sources map[string]string        // texts of capabilities that are files, by their IDs
+	brought map[tool.ID]RecordedTool // tools of sources
+
 	toolsDigest tool.Digest
 }
 
-// match finds tools of the catalog by a pattern; in a replay, those that it found
-// then.
+// match gives a function that finds tools of the catalog by a pattern. In a replay it
+// finds those that the recorded run found.
 func (set *setup) match(find func(string) []tool.ID) func(string) []tool.ID {
-	if then := set.matched; then != nil {
-		return func(pattern string) []tool.ID { return then[pattern] }
+	if recorded := set.matched; recorded != nil {
+		return func(pattern string) []tool.ID { return recorded[pattern] }
 	}
 	set.matched = map[string][]tool.ID{}
 	if find == nil {
@@ -54,22 +55,22 @@ func (set *setup) match(find func(string) []tool.ID) func(string) []tool.ID {
 	}
 }
 
-func (set *setup) source(id, text string) {
+func (set *setup) addSource(id, text string) {
 	if set.sources == nil {
 		set.sources = map[string]string{}
 	}
 	set.sources[id] = text
 }
 
-// Defaults of an agent's limits, where neither it nor the settings say more.
+// Defaults of an agent's limits, if neither it nor the settings have one.
 const (
 	defaultSteps   = 50
 	defaultOutput  = 16 << 10
 	defaultContext = 100_000
-	answerReserve  = 8_000 // tokens that are left for an answer
+	answerReserve  = 8_000 // tokens kept free for an answer
 )
 
-// prepare resolves an agent for a session, as it is now.
+// prepare makes the setup of a session from its agent as it is now.
 func (s *Service) prepare(id uuid.UUID, a Agent, kids capability.Children) (*setup, error) {
 	name := cmp.Or(a.Model, s.o.Models.Default)
 	if _, _, err := s.o.Models.Find(name); err != nil {
@@ -78,7 +79,7 @@ func (s *Service) prepare(id uuid.UUID, a Agent, kids capability.Children) (*set
 	return s.assemble(RunInputs{Session: id, Agent: a, Model: name, Limits: s.limits(a)}, kids)
 }
 
-// assemble makes what a session's turns are carried out with.
+// assemble makes a setup from the inputs of a run.
 func (s *Service) assemble(in RunInputs, kids capability.Children) (*setup, error) {
 	id, a := in.Session, in.Agent
 	set := &setup{session: id, agent: a, model: in.Model, limits: in.Limits, offers: map[string]capability.Offer{}, matched: in.Matched, brought: in.Tools}
@@ -92,7 +93,7 @@ func (s *Service) assemble(in RunInputs, kids capability.Children) (*setup, erro
 	}
 	for _, p := range res.Parts {
 		if p.Part.Source != "" {
-			set.source(p.Info.ID, p.Part.Source)
+			set.addSource(p.Info.ID, p.Part.Source)
 		}
 	}
 	set.system = prompt(res, a.SystemPrompt)
@@ -108,7 +109,7 @@ func (s *Service) assemble(in RunInputs, kids capability.Children) (*setup, erro
 	return set, nil
 }
 
-// resolve finds an agent's capabilities, with the same errors for all who ask.
+// resolve finds an agent's capabilities.
 func (s *Service) resolve(a Agent, with capability.Session) (capability.Resolved, error) {
 	refs := make([]capability.Ref, len(a.Capabilities))
 	for i, c := range a.Capabilities {
@@ -125,24 +126,23 @@ func (s *Service) offer(set *setup, o capability.Offer) error {
 		set.own = append(set.own, o.Tool)
 	} else {
 		var err error
-		if spec, err = s.catalogued(set, o.ID); err != nil {
+		if spec, err = s.catalogTool(set, o.ID); err != nil {
 			return fault.Wrap(fault.CodeOf(err), err, "the agent's tool %q cannot be used: %s", o.Name, fault.Message(err))
 		}
 	}
 	if _, twice := set.offers[o.Name]; twice {
-		return fault.New(fault.CapabilityInvalid, "two tools of the agent are called %q", o.Name).
-			WithHint("give one another name, with %s in its capability's configuration", capability.RenameKey)
+		return fault.New(fault.CapabilityInvalid, "two tools of the agent have the name %q", o.Name).
+			WithHint("rename one of them with %s in the configuration of its capability", capability.RenameKey)
 	}
 	set.offers[o.Name] = o
 	set.tools = append(set.tools, model.Tool{Name: o.Name, Description: spec.Description, Input: o.Input(spec.Input)})
 	return nil
 }
 
-// catalogued is a tool of the catalog: in a replay as it was, where a source brought
-// it.
-func (s *Service) catalogued(set *setup, id tool.ID) (*tool.Spec, error) {
-	if then, ok := set.brought[id]; ok {
-		return &tool.Spec{ID: id, Description: then.Description, Input: json.RawMessage(then.Input)}, nil
+// catalogTool finds a tool of the catalog. In a replay, a tool of a source is as it was.
+func (s *Service) catalogTool(set *setup, id tool.ID) (*tool.Spec, error) {
+	if t, ok := set.brought[id]; ok {
+		return &tool.Spec{ID: id, Description: t.Description, Input: json.RawMessage(t.Input)}, nil
 	}
 	e, err := s.o.Lookup(id)
 	if err != nil {
@@ -150,23 +150,24 @@ func (s *Service) catalogued(set *setup, id tool.ID) (*tool.Spec, error) {
 	}
 	if e.Source != "" {
 		if set.brought == nil {
-			set.brought = map[tool.ID]ToolThen{}
+			set.brought = map[tool.ID]RecordedTool{}
 		}
-		set.brought[id] = ToolThen{e.Spec.Description, string(e.Spec.Input), e.Spec.Effects.List()}
+		set.brought[id] = RecordedTool{e.Spec.Description, string(e.Spec.Input), e.Spec.Effects.List()}
 	}
 	return e.Spec, nil
 }
 
-// harmless reports whether calls of a tool may be made side by side.
-func (l *loop) harmless(id tool.ID) bool {
-	if then, ok := l.set.brought[id]; ok {
-		return !tool.EffectSet(then.Effects...).Effectful()
+// readsOnly reports whether calls of a tool change nothing, so that they may run in
+// parallel.
+func (l *loop) readsOnly(id tool.ID) bool {
+	if t, ok := l.set.brought[id]; ok {
+		return !tool.EffectSet(t.Effects...).Effectful()
 	}
 	e, err := l.run.Lookup(id)
 	return err == nil && !e.Spec.Effects.Effectful()
 }
 
-// limits is what bounds an agent's turns.
+// limits gives the limits of an agent's turns, with their defaults.
 func (s *Service) limits(a Agent) Limits {
 	l, d := a.Limits, s.o.Defaults
 	l.Steps = cmp.Or(l.Steps, d.Steps, defaultSteps)
@@ -182,8 +183,7 @@ func (s *Service) limits(a Agent) Limits {
 	return l
 }
 
-// prompt joins what capabilities add, each in a block of its own, and the agent's
-// own text.
+// prompt joins the prompts of capabilities, each in a block of its own, and the agent's.
 func prompt(res capability.Resolved, own string) string {
 	var b strings.Builder
 	for _, p := range res.Parts {
@@ -198,28 +198,28 @@ func prompt(res capability.Resolved, own string) string {
 // ChatRequest asks for a session's tool model.chat.
 type ChatRequest struct {
 	Session uuid.UUID
-	// Request gives what a call stands for: it names the conversation by digests
-	// only, so that the record does not repeat it.
-	Request func(messages int) (Asked, error)
+	// Request gives the request that a call stands for. The call names the conversation
+	// by digests only, so that the record does not repeat it.
+	Request func(messages int) (OpenRequest, error)
 }
 
-// Asked is a request to a model, with the digests by which a call names it.
-type Asked struct {
+// OpenRequest is a request to a model, with the digests by which a call names it.
+type OpenRequest struct {
 	model.Request
 
-	Messages, System, Tools tool.Digest // the digests
+	Messages, System, Tools tool.Digest
 }
 
-// chatID is the tool by which models are called.
+// chatID is the tool that calls models.
 const chatID tool.ID = "model.chat"
 
 // chat has the request that the call of model.chat under way stands for. A request that
 // is set does not change any more.
-type chat struct{ open atomic.Pointer[Asked] }
+type chat struct{ open atomic.Pointer[OpenRequest] }
 
 // ask sets the request and gives the arguments that stand for it.
 func (c *chat) ask(set *setup, req model.Request, digest tool.Digest) tool.Args {
-	asked := Asked{Request: req, Messages: digest, System: textDigest(req.System), Tools: set.toolsDigest}
+	asked := OpenRequest{Request: req, Messages: digest, System: textDigest(req.System), Tools: set.toolsDigest}
 	if len(req.Tools) == 0 {
 		asked.Tools = textDigest("")
 	}
@@ -235,11 +235,11 @@ func (c *chat) ask(set *setup, req model.Request, digest tool.Digest) tool.Args 
 }
 
 // request gives the request that a call stands for. The tool compares the digests.
-func (c *chat) request(messages int) (Asked, error) {
+func (c *chat) request(messages int) (OpenRequest, error) {
 	if a := c.open.Load(); a != nil && len(a.Request.Messages) == messages {
 		return *a, nil
 	}
-	return Asked{}, fault.New(fault.ArgsInvalid, "the session has no open request with %d messages", messages).In("upto")
+	return OpenRequest{}, fault.New(fault.ArgsInvalid, "the session has no open request with %d messages", messages).In("upto")
 }
 
 func jsonNumber(n int64) json.Number { return json.Number(strconv.FormatInt(n, 10)) }
