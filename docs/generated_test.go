@@ -276,3 +276,11 @@ func TestPackagesAreListed(t *testing.T) {
 	}
 	generated(t, "docs/architecture.md", "packages", b.String())
 }
+
+// TestBuiltInToolIsShown keeps the page on built-in tools like the code that is tested.
+func TestBuiltInToolIsShown(t *testing.T) {
+	for name, file := range map[string]string{"built-in tool": "example_count_test.go", "built-in tool test": "example_contract_test.go"} {
+		code := strings.Replace(read(t, "internal/tools/typed/"+file), "package typed_test", "package count", 1)
+		generated(t, "docs/built-in-tool.md", name, "```go\n"+code+"```")
+	}
+}
