@@ -17,6 +17,7 @@ import (
 	_ "github.com/remitrun/remit/internal/confine/sandbox/spawn" // lets the program's binary be the sandbox's helper
 	"github.com/remitrun/remit/internal/record/report"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/policies"
 )
 
 // Options says where and under what a [Runtime] works. The zero Options use
@@ -120,7 +121,7 @@ func (rt *Runtime) readPolicy() (err error) {
 	case o.PolicySource != nil:
 		rt.root, err = policy.Parse("(policy)", o.PolicySource)
 	case o.Policy != "":
-		rt.root, err = app.ReadPolicy(o.Policy)
+		rt.root, err = policies.Read(o.Policy)
 	}
 	return err
 }

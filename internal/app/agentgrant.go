@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/policies"
 )
 
 // sessionGrants makes the grants of agents' sessions.
@@ -69,7 +70,7 @@ func (h *sessionGrants) base(ctx context.Context, q agent.GrantRequest) (agent.G
 		if err != nil {
 			return out, err
 		}
-		if out.Grant, out.Sources, err = h.app.grant(ps, q.Workspace); err != nil {
+		if out.Grant, out.Sources, err = h.app.Policies.Grant(ps, q.Workspace); err != nil {
 			return out, err
 		}
 		for i := range out.Sources {
@@ -82,7 +83,7 @@ func (h *sessionGrants) base(ctx context.Context, q agent.GrantRequest) (agent.G
 	case h.q.Root != nil:
 		narrower = append(narrower, h.q.Root)
 	case h.q.Policy != "":
-		p, err := ReadPolicy(h.q.Policy)
+		p, err := policies.Read(h.q.Policy)
 		if err != nil {
 			return out, err
 		}
@@ -118,9 +119,9 @@ func (h *sessionGrants) base(ctx context.Context, q agent.GrantRequest) (agent.G
 // policies are those that hold where no grant is presented.
 func (h *sessionGrants) policies(workspace string) ([]*policy.Policy, error) {
 	if h.q.Root != nil {
-		return h.app.bounded(h.q.Root)
+		return h.app.Policies.Bounded(h.q.Root)
 	}
-	ps, _, err := h.app.Policies(h.q.Policy, workspace)
+	ps, _, err := h.app.Policies.Chain(h.q.Policy, workspace)
 	return ps, err
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/store/sqlite"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/policies"
 	"github.com/remitrun/remit/internal/tools/executor/wasm"
 )
 
@@ -28,6 +29,7 @@ import (
 // are opened when first needed.
 type App struct {
 	Home    *home.Home
+	Policies *policies.Policies
 	catalog *catalog.Catalog
 	box     *sandbox.Box
 	tiers   *runner.Sources // what bounds tools by where they come from
@@ -51,6 +53,7 @@ type App struct {
 // New builds an App. It must be closed.
 func New(cfg home.Config) (*App, error) {
 	a := &App{Home: &home.Home{Config: cfg}, tiers: tierLimits(cfg.Settings.Tiers), secrets: openSecrets(cfg)}
+	a.Policies = &policies.Policies{Home: a.Home}
 	a.Home.Ledger, a.Home.Changed = a.Store, a.forgetFailures
 	a.box = sandbox.New(sandbox.Config{Getenv: cfg.Lookup, Secret: a.secret, State: cfg.Dir, Egress: egressOf(a.secret)})
 	a.modules = a.openModules()

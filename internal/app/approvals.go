@@ -47,7 +47,7 @@ func (l *lazyDesk) Ask(ctx context.Context, q runner.Question) (runner.Answer, e
 	if err != nil {
 		return runner.Answer{}, err
 	}
-	d := &approval.Desk{Store: st, Wait: l.q.Wait, Redact: l.app.Redactor(), Past: l.app.past, Advice: l.q.Advice}
+	d := &approval.Desk{Store: st, Wait: l.q.Wait, Redact: l.app.Home.Redactor(), Past: l.app.past, Advice: l.q.Advice}
 	if here := l.q.Here; here != nil {
 		d.Here = func(ctx context.Context, c approval.Case) (store.Vote, error) {
 			v, err := here(ctx, c)

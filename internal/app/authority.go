@@ -23,6 +23,7 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/policies"
 )
 
 // Presented is a grant that somebody uses: its token, and where the token is
@@ -175,7 +176,7 @@ func (a *App) under(ctx context.Context, p Presented, workspace string, narrower
 	if err != nil {
 		return none(err)
 	}
-	outer, err := a.outer()
+	outer, err := a.Policies.Outer()
 	if err != nil {
 		return none(err)
 	}
@@ -246,7 +247,7 @@ func ReadNames(names []string) ([]string, error) {
 			out = append(out, n)
 			continue
 		}
-		b, err := wholefile.Read(filepath.Clean(file), maxPolicySize)
+		b, err := wholefile.Read(filepath.Clean(file), policies.MaxPolicySize)
 		if err != nil {
 			return nil, fault.Wrap(fault.Usage, err, "the list %q cannot be read: %v", file, wholefile.Cause(err))
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/confine/egress"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/policies"
 	shelltool "github.com/remitrun/remit/internal/tools/builtin/shell"
 )
 
@@ -30,7 +31,7 @@ type ExecRequest struct {
 	Changeset bool      // hold what is written
 	Learn     string    // not "": learn a policy of this name, see ExecResult.Learned
 	Stdio     *sandbox.Stdio
-	Started   func(run *runner.Run, h Hint) // nil, or called once the run is recorded
+	Started   func(run *runner.Run, h policies.Hint) // nil, or called once the run is recorded
 	// Ask answers where the network rules ask; nil says no. Notice is told of
 	// each connection. Both are called from several goroutines.
 	Ask    func(ctx context.Context, a tool.Action, d policy.Decision) bool

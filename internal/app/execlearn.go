@@ -44,7 +44,7 @@ type execLearner struct {
 // execLearner prepares to learn from a command, and gives the policy to run it
 // under. Without a policy it starts from one that allows nothing.
 func (a *App) execLearner(q *ExecRequest) (*execLearner, *policy.Policy, error) {
-	root, hint, err := a.rootPolicy(q.Policy, q.Workspace)
+	root, hint, err := a.Policies.Root(q.Policy, q.Workspace)
 	if err == nil && hint != "" {
 		root, err = policy.Parse("learned", []byte("version: 1\nname: learned\n"))
 	}
@@ -107,7 +107,7 @@ func (l *execLearner) learned(name, workspace string, out sandbox.Outcome, tried
 	}
 	got.Policy, err = learn.Policy(name, w.uses, learn.Options{
 		Workspace: w.env.Workspace, Home: w.env.Home, Chain: policy.Chain{rules},
-		Secret: func(s string) bool { return l.app.Redactor().Text(s) != s || l.app.mask.Holds(s) },
+		Secret: func(s string) bool { return l.app.Home.Redactor().Text(s) != s || l.app.mask.Holds(s) },
 		Spec:   func(tool.ID) *tool.Spec { return (&execTool{}).Spec() }, // there is no other tool
 	})
 	if head, rest, ok := bytes.Cut(got.Policy, []byte("\n")); ok && bytes.HasPrefix(head, []byte("#")) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/remitrun/remit/internal/authority/policy"
-	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
 )
@@ -36,11 +35,11 @@ type ExplainRule struct {
 // network is not asked.
 func (a *App) Explain(ctx context.Context, files []string, workspace string, id tool.ID, args tool.Args) (Explanation, error) {
 	ex := Explanation{Tool: id, Actions: []string{}, Rules: []ExplainRule{}}
-	ps, err := a.chainOf(files)
+	ps, err := a.Policies.ChainOf(files)
 	if err != nil {
 		return ex, err
 	}
-	g, _, err := a.grant(ps, workspace)
+	g, _, err := a.Policies.Grant(ps, workspace)
 	if err != nil {
 		return ex, err
 	}
@@ -90,25 +89,4 @@ func rulesOf(chain policy.Chain, call policy.Call) []ExplainRule {
 		out = append(out, r)
 	}
 	return out
-}
-
-// chainOf reads policy files that bound one another, and adds the person's own
-// outer bound.
-func (a *App) chainOf(files []string) ([]*policy.Policy, error) {
-	var ps []*policy.Policy
-	for _, f := range files {
-		p, err := ReadPolicy(f)
-		if err != nil {
-			return nil, err
-		}
-		ps = append(ps, p)
-	}
-	if len(ps) == 0 {
-		return nil, fault.New(fault.Usage, "no policy is named")
-	}
-	outer, err := a.bounded(ps[0])
-	if err != nil {
-		return nil, err
-	}
-	return append(ps, outer[1:]...), nil
 }

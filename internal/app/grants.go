@@ -22,6 +22,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/policies"
 )
 
 // GrantLife is how long a grant lasts where nothing else is said.
@@ -116,7 +117,7 @@ func (a *App) grantPolicies(t GrantTerms) ([]*policy.Policy, error) {
 	if len(t.Policies) > 0 {
 		return readPolicies(t.Policies)
 	}
-	p, hint, err := a.rootPolicy("", t.Workspace)
+	p, hint, err := a.Policies.Root("", t.Workspace)
 	if err == nil && hint != "" {
 		err = fault.New(fault.PolicyMissing, "a grant needs a policy").WithHint("name one with -p FILE; %s", hint)
 	}
@@ -127,7 +128,7 @@ func readPolicies(files []string) ([]*policy.Policy, error) {
 	out := make([]*policy.Policy, len(files))
 	for i, f := range files {
 		var err error
-		if out[i], err = ReadPolicy(f); err != nil {
+		if out[i], err = policies.Read(f); err != nil {
 			return nil, err
 		}
 	}

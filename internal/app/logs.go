@@ -35,7 +35,7 @@ func (a *App) logs() (*eventlog.Log, error) {
 		return a.log, nil
 	}
 	l, err := eventlog.Open(filepath.Join(a.Home.Dir, "logs"), eventlog.Options{
-		Level: a.Home.Settings.LogLevel, Redactor: a.Redactor(),
+		Level: a.Home.Settings.LogLevel, Redactor: a.Home.Redactor(),
 	})
 	if err != nil {
 		return nil, fault.Wrap(fault.StoreFailed, err, "the logs cannot be written: %v", wholefile.Cause(err))

@@ -13,6 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/doors/gateway"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/policies"
 )
 
 // MCPRequest says what MCP clients are served.
@@ -29,7 +30,7 @@ type MCPRequest struct {
 	// tools, resources and prompts; "": the whole catalog.
 	Server string
 	// Started is told of each run as it begins; nil: nobody is.
-	Started func(run *runner.Run, h Hint)
+	Started func(run *runner.Run, h policies.Hint)
 
 	enter func(ctx context.Context, token string) (gateway.Holder, error) // of gateway.Options
 }

@@ -66,9 +66,9 @@ func TestOperatorsLeaveARecord(t *testing.T) {
 	_, err := a.SetSecret("github", value)
 	must(err)
 	must(a.RemoveSecret("github"))
-	_, _, err = a.Trust(ws, "")
+	_, _, err = a.Policies.Trust(ws, "")
 	must(err)
-	_, err = a.Distrust(ws)
+	_, err = a.Policies.Distrust(ws)
 	must(err)
 	must(a.AddMCPServer(app.MCPServer{Name: "far", URL: "http://127.0.0.1:1/mcp"}, false))
 	must(a.RemoveMCPServer("far"))
@@ -101,7 +101,7 @@ func TestOperatorsLeaveARecord(t *testing.T) {
 			t.Error("no error")
 		}
 	}
-	if _, err := a.Distrust(ws); err != nil {
+	if _, err := a.Policies.Distrust(ws); err != nil {
 		t.Error(err)
 	}
 	if got := operated(t, a); len(got) != len(want) {
@@ -140,7 +140,7 @@ func TestNoRecordNoChange(t *testing.T) {
 	a := newApp(t, homeDir)
 	for name, change := range map[string]func() error{
 		"secret":  func() error { _, err := a.SetSecret("github", "ghp_0123456789abcdefXYZ"); return err },
-		"trust":   func() error { _, _, err := a.Trust(ws, ""); return err },
+		"trust":   func() error { _, _, err := a.Policies.Trust(ws, ""); return err },
 		"mcp":     func() error { return a.AddMCPServer(app.MCPServer{Name: "far", URL: "http://127.0.0.1:1/mcp"}, false) },
 		"switch":  func() error { _, err := a.SwitchTool(t.Context(), tool.ID("shell.run"), false); return err },
 		"new key": func() error { _, err := a.RotateGrantKey(time.Time{}); return err },
@@ -169,22 +169,22 @@ func TestTrustIsOfTheReviewedFile(t *testing.T) {
 	a := newApp(t, t.TempDir())
 	reviewed := runner.DigestOf([]byte(text)).String()
 	for _, digest := range []string{reviewed, strings.TrimPrefix(reviewed, "sha256:"), strings.ToUpper(reviewed)} {
-		if _, _, err := a.Trust(ws, digest); err != nil {
+		if _, _, err := a.Policies.Trust(ws, digest); err != nil {
 			t.Errorf("%s: %v", digest, err)
 		}
 	}
-	if _, err := a.Distrust(ws); err != nil {
+	if _, err := a.Policies.Distrust(ws); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(file, []byte(text+"files: {write: {allow: ['**']}}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, digest := range []string{reviewed, "sha256:", "x"} {
-		if _, _, err := a.Trust(ws, digest); fault.CodeOf(err) != fault.Conflict {
+		if _, _, err := a.Policies.Trust(ws, digest); fault.CodeOf(err) != fault.Conflict {
 			t.Errorf("%s: %v", digest, err)
 		}
 	}
-	if was, err := a.Distrust(ws); err != nil || was {
+	if was, err := a.Policies.Distrust(ws); err != nil || was {
 		t.Errorf("the changed file was trusted: %v, %v", was, err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/policies"
 )
 
 // PolicyDiff is how two policies differ.
@@ -61,11 +62,11 @@ const maxExamples = 3
 // runs. With workspace "" relative patterns are bound to a made-up one.
 func (a *App) DiffPolicies(ctx context.Context, old, new, workspace string, runs int) (PolicyDiff, error) {
 	var d PolicyDiff
-	was, err := ReadPolicy(old)
+	was, err := policies.Read(old)
 	if err != nil {
 		return d, err
 	}
-	is, err := ReadPolicy(new)
+	is, err := policies.Read(new)
 	if err != nil {
 		return d, err
 	}

@@ -54,7 +54,7 @@ func (a *App) Learn(ctx context.Context, name string, ids []string) (Learned, er
 	out.Policy, err = learn.Policy(name, l.uses, learn.Options{
 		Workspace: bound.Workspace, Home: bound.Home, Chain: l.chain, Confined: l.confined,
 		Spec:   func(id tool.ID) *tool.Spec { return l.specs[id] },
-		Secret: func(s string) bool { return a.Redactor().Text(s) != s },
+		Secret: func(s string) bool { return a.Home.Redactor().Text(s) != s },
 	})
 	if err != nil {
 		return out, err

@@ -11,6 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/policies"
 )
 
 // CaseResult is how one case of a policy test went.
@@ -45,7 +46,7 @@ func (a *App) TestPolicy(file string) ([]CaseResult, error) {
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(filepath.Dir(file), name)
 		}
-		p, err := ReadPolicy(name)
+		p, err := policies.Read(name)
 		if err != nil {
 			return nil, err
 		}

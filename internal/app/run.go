@@ -22,6 +22,7 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/policies"
 )
 
 // RunRequest asks for a plan to be carried out, or for a session to begin.
@@ -43,10 +44,10 @@ type RunRequest struct {
 	// Advice tells a caller how a question can be answered that nobody here
 	// answers; nil tells it as the command line would.
 	Advice  func(filed store.Question) string
-	asker   runner.Asker                  // holds instead of Here and Wait if not nil
-	agent   *agentRun                     // a session's run of an agent; nil: it is none
-	Observe func(runner.Notice)           // nil: nobody watches
-	Started func(run *runner.Run, h Hint) // nil, or called once the run is recorded
+	asker   runner.Asker                           // holds instead of Here and Wait if not nil
+	agent   *agentRun                              // a session's run of an agent; nil: it is none
+	Observe func(runner.Notice)                    // nil: nobody watches
+	Started func(run *runner.Run, h policies.Hint) // nil, or called once the run is recorded
 }
 
 // RunResult is how a plan's run ended.
@@ -57,7 +58,7 @@ type RunResult struct {
 	Counts   runner.Counts
 	Started  time.Time
 	Duration time.Duration
-	Hint     Hint
+	Hint     policies.Hint
 	Stopped  error              // why its grant ended while it ran, nil if it did not
 	Held     []changeset.Change // what was written, of a run whose writes were held
 }
@@ -141,7 +142,7 @@ func (a *App) begin(ctx context.Context, q RunRequest, in runner.Info) (b begun,
 	if err != nil {
 		return b, nil, res, err
 	}
-	res.ID, in.Bound, in.Volatile = in.ID, a.Home.Env(q.Workspace), a.volatile(res.Policies)
+	res.ID, in.Bound, in.Volatile = in.ID, a.Home.Env(q.Workspace), a.Policies.Volatile(res.Policies)
 	b.runner = a.runner(b.store, a.asker(q), observe)
 	if q.agent != nil {
 		b.runner.Catalog = q.agent.tools
@@ -180,19 +181,19 @@ func (a *App) authority(ctx context.Context, q RunRequest, in *runner.Info, res 
 	}
 	if q.Grant.Token == "" {
 		if q.Root == nil {
-			res.Policies, res.Hint, err = a.Policies(q.Policy, q.Workspace)
+			res.Policies, res.Hint, err = a.Policies.Chain(q.Policy, q.Workspace)
 		} else {
-			res.Policies, err = a.bounded(q.Root)
+			res.Policies, err = a.Policies.Bounded(q.Root)
 		}
 		res.Policies = append(res.Policies, q.Bounds...)
 		if err == nil {
-			in.Grant, in.Policies, err = a.grant(res.Policies, q.Workspace)
+			in.Grant, in.Policies, err = a.Policies.Grant(res.Policies, q.Workspace)
 		}
 		return nil, err
 	}
 	var narrower []*policy.Policy
 	if q.Root == nil && q.Policy != "" {
-		if q.Root, err = ReadPolicy(q.Policy); err != nil {
+		if q.Root, err = policies.Read(q.Policy); err != nil {
 			return nil, err
 		}
 	}

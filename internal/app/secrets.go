@@ -129,7 +129,7 @@ func (a *App) Secrets(policyFile, workspace string) ([]StoredSecret, error) {
 	if err != nil || len(kept) == 0 {
 		return nil, err
 	}
-	policies, _, err := a.Policies(policyFile, workspace)
+	policies, _, err := a.Policies.Chain(policyFile, workspace)
 	if err != nil {
 		return nil, err
 	}

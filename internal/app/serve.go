@@ -17,6 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/telemetry"
+	"github.com/remitrun/remit/internal/service/policies"
 )
 
 // ServeRequest says what remit serve serves.
@@ -41,7 +42,7 @@ type Served struct {
 	Until   time.Time
 	Policy  string // the text of the admin's policy
 	Why     string // where the policy comes from
-	Hint    Hint
+	Hint    policies.Hint
 	Public  bool // others than this machine may reach it
 	TLS     bool
 	Traced  string // where traces go; "": nowhere

@@ -17,6 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/policies"
 )
 
 const (
@@ -148,14 +149,14 @@ func (a *App) keptAdmin(ctx context.Context, q ServeRequest, file string) (Token
 // adminPolicy chooses the policy of the admin's grant. A policy that says nothing of
 // the API bounds calls and not what the operator asks the service for: it is given
 // the section.
-func (a *App) adminPolicy(q ServeRequest) (p *policy.Policy, hint Hint, why string, err error) {
-	p, hint, err = a.rootPolicy(q.Policy, q.Workspace)
+func (a *App) adminPolicy(q ServeRequest) (p *policy.Policy, hint policies.Hint, why string, err error) {
+	p, hint, err = a.Policies.Root(q.Policy, q.Workspace)
 	if err != nil {
 		return nil, "", "", err
 	}
 	switch {
 	case hint != "":
-		if hint == hintNone {
+		if hint == policies.HintNone {
 			hint = ""
 		}
 		p, err = policy.Parse("(built in)", []byte(servePolicy))

@@ -120,7 +120,7 @@ func (g *gate) verify(ctx context.Context, text string) (*entered, error) {
 	if err != nil {
 		return nil, err
 	}
-	outer, err := g.app.outer()
+	outer, err := g.app.Policies.Outer()
 	if err != nil {
 		return nil, err
 	}

@@ -196,7 +196,7 @@ func (s *served) Calls(ctx context.Context, id string, from, limit int) ([]json.
 	if err != nil {
 		return nil, err
 	}
-	d := report.Data{Run: run, Redactor: s.app.Redactor()}
+	d := report.Data{Run: run, Redactor: s.app.Home.Redactor()}
 	if d.Parts, err = load(ctx, st, run.Parts, ledger.PartPolicy); err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/call/approval"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/policies"
 	"github.com/remitrun/remit/internal/tools/builtin/analyze"
 	"github.com/remitrun/remit/internal/tools/builtin/modelchat"
 	"github.com/remitrun/remit/internal/tools/extension"
@@ -30,7 +31,7 @@ type SlashRequest struct {
 	Wait      bool   // wait for approvals where nobody is here to give them
 	Here      func(ctx context.Context, c approval.Case) (store.Vote, error)
 	Observe   func(runner.Notice)
-	Started   func(run *runner.Run, h Hint)
+	Started   func(run *runner.Run, h policies.Hint)
 }
 
 // SlashResult is what came of one.
@@ -173,7 +174,7 @@ func (a *App) KeepResponse(session string, r chat.Route, run uuid.UUID, o runner
 	if r.Kind == extension.RunAnalyze || content == "" {
 		return nil
 	}
-	kept, cut := chat.Clip(a.Redactor().Text(content))
+	kept, cut := chat.Clip(a.Home.Redactor().Text(content))
 	return a.responses().Keep(session, chat.Response{
 		At: o.Created.Add(o.Duration).UTC(), Run: run.String(), Command: runName(r), Tool: string(o.Tool), Content: kept, Truncated: cut || o.Output["truncated"] == true,
 	})

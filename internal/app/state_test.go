@@ -37,7 +37,7 @@ func TestManyBeginAtOnce(t *testing.T) {
 			if tokens[i], err = a.IssueGrant(t.Context(), app.GrantTerms{Policies: []string{pol}, Workspace: ws, Holder: "client:one"}); err != nil {
 				t.Error(err)
 			}
-			if _, _, err := a.Trust(ws, ""); err != nil {
+			if _, _, err := a.Policies.Trust(ws, ""); err != nil {
 				t.Error(err)
 			}
 		})
@@ -71,7 +71,7 @@ func TestDamagedStateStays(t *testing.T) {
 		"wasm.json":       func() error { return a.RemoveModule("x") },
 		"extensions.json": func() error { _, err := a.Extension("x"); return err },
 		"mcp.json":        func() error { return a.RemoveMCPServer("x") },
-		"trusted.json":    func() error { _, err := a.Distrust(home); return err },
+		"trusted.json":    func() error { _, err := a.Policies.Distrust(home); return err },
 		"keys/grant.json": func() error { _, err := a.GrantKeys(); return err },
 	} {
 		for _, bad := range []string{"", "null", "{", `"text"`, "[1]"} {

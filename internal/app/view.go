@@ -28,7 +28,7 @@ func (a *App) Report(ctx context.Context, id string) (report.Data, error) {
 	if err != nil {
 		return report.Data{}, err
 	}
-	d := report.Data{Generated: time.Now().UTC(), Remit: a.Home.Version, Run: run, Redactor: a.Redactor()}
+	d := report.Data{Generated: time.Now().UTC(), Remit: a.Home.Version, Run: run, Redactor: a.Home.Redactor()}
 	if d.Parts, err = load(ctx, st, run.Parts, ledger.PartPlan, ledger.PartPolicy, ledger.PartInputs, ledger.PartPhase, ledger.PartFrozen); err != nil {
 		return d, err
 	}
@@ -231,11 +231,6 @@ func jsonLine(v any) ([]byte, error) {
 	enc.SetEscapeHTML(false)
 	err := enc.Encode(v)
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
-}
-
-// Redactor takes secrets out of what a person is shown: it knows the values of the environment's variables that look secret.
-func (a *App) Redactor() *redact.Redactor {
-	return redact.New(a.Home.Secrets)
 }
 
 // output loads the output that an event holds, for references to large ones.

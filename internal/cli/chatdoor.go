@@ -63,7 +63,7 @@ func (c *dialog) governed(a *app.App, f chatFlags, dir string) error {
 	if f.policy == "" && (f.session != "" || f.grant.Token != "") {
 		return nil
 	}
-	_, hint, err := a.Policies(f.policy, dir)
+	_, hint, err := a.Policies.Chain(f.policy, dir)
 	if err == nil && hint != "" {
 		c.s.errorf("%s %s\n", c.s.paintErr(yellow, "!"), show(string(hint)))
 	}
@@ -230,7 +230,7 @@ func (d *slashDoor) Complete(line string) []string {
 func (d *slashDoor) Run(ctx context.Context, line string) error {
 	s, q := d.c.s, d.q
 	q.Line, q.Session = line, d.c.id
-	live := s.newProgress(d.a.Redactor(), 1)
+	live := s.newProgress(d.a.Home.Redactor(), 1)
 	if d.c.lines.plain == nil && !s.delegated() {
 		q.Here = func(ctx context.Context, c approval.Case) (v store.Vote, err error) {
 			live.hold(func() {

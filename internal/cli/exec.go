@@ -11,6 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/service/policies"
 )
 
 func (s *session) execCmd() *cobra.Command {
@@ -114,7 +115,7 @@ func (s *session) exec(ctx context.Context, a *app.App, q app.ExecRequest, ask b
 	if ask {
 		q.Ask = con.ask
 	}
-	q.Started = func(_ *runner.Run, h app.Hint) {
+	q.Started = func(_ *runner.Run, h policies.Hint) {
 		if h != "" {
 			con.say("%s %s\n", s.paintErr(yellow, "!"), string(h))
 		}

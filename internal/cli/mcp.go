@@ -9,6 +9,7 @@ import (
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/service/policies"
 )
 
 func (s *session) mcpCmd() *cobra.Command {
@@ -179,7 +180,7 @@ func (s *session) serveMCP(ctx context.Context, a *app.App, q app.MCPRequest) er
 
 // servingMCP tells on standard error, which clients keep in their logs, which run a
 // client is.
-func (s *session) servingMCP(run *runner.Run, h app.Hint) {
+func (s *session) servingMCP(run *runner.Run, h policies.Hint) {
 	s.errorf("%s is run %s\n", show(run.Grant.Holder()), run.ID)
 	if h != "" {
 		s.errorf("%s %s\n", s.paintErr(yellow, "!"), show(string(h)))

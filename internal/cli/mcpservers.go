@@ -10,6 +10,7 @@ import (
 
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/service/policies"
 )
 
 func (s *session) mcpAddCmd() *cobra.Command {
@@ -125,7 +126,7 @@ func (s *session) mcpAdd(ctx context.Context, m app.MCPServer, folder, policyFil
 		}
 	}
 	if policyFile != "" {
-		p, err := app.ReadPolicy(policyFile)
+		p, err := policies.Read(policyFile)
 		if err != nil {
 			return err
 		}

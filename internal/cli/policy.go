@@ -77,7 +77,7 @@ With --digest the file is trusted only if it is still the one that you reviewed:
 				return err
 			}
 			if forget {
-				was, err := a.Distrust(ws)
+				was, err := a.Policies.Distrust(ws)
 				if err == nil && !was {
 					s.printf("%s was not trusted\n", filepath.Join(ws, "remit.yaml"))
 				} else if err == nil {
@@ -85,7 +85,7 @@ With --digest the file is trusted only if it is still the one that you reviewed:
 				}
 				return err
 			}
-			p, digest, err := a.Trust(ws, reviewed)
+			p, digest, err := a.Policies.Trust(ws, reviewed)
 			if err != nil {
 				return err
 			}

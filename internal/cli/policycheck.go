@@ -3,8 +3,8 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/service/policies"
 )
 
 func (s *session) policyCheckCmd() *cobra.Command {
@@ -33,7 +33,7 @@ func (s *session) policyCheck(files []string) error {
 	var problems, warnings fault.List
 	ok := []checkedPolicy{}
 	for _, f := range files {
-		p, err := app.ReadPolicy(f)
+		p, err := policies.Read(f)
 		if err != nil {
 			problems = append(problems, asList(err)...)
 			continue

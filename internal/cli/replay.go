@@ -6,6 +6,7 @@ import (
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/plan"
+	"github.com/remitrun/remit/internal/service/policies"
 )
 
 type replayFlags struct{ policy, plan, from string }
@@ -103,7 +104,7 @@ func (s *session) printReplay(res app.ReplayResult) error {
 }
 
 func (s *session) rejudge(cmd *cobra.Command, a *app.App, id, file string) error {
-	p, err := app.ReadPolicy(file)
+	p, err := policies.Read(file)
 	if err != nil {
 		return err
 	}

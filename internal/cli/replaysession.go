@@ -9,6 +9,7 @@ import (
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/service/policies"
 )
 
 // isSession reports whether an ID is a session's. One that is neither that nor a
@@ -75,7 +76,7 @@ func (s *session) differs(err error) error {
 }
 
 func (s *session) rejudgeSession(cmd *cobra.Command, a *app.App, id, file string) error {
-	p, err := app.ReadPolicy(file)
+	p, err := policies.Read(file)
 	if err != nil {
 		return err
 	}

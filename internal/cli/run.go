@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/plan"
 	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/service/policies"
 )
 
 func (s *session) runCmd() *cobra.Command {
@@ -93,7 +94,7 @@ func (s *session) readPlan(a *app.App, file string) (*plan.Plan, error) {
 
 // runPlan carries a plan out and shows how it goes.
 func (s *session) runPlan(ctx context.Context, a *app.App, q app.RunRequest) error {
-	live := s.newProgress(a.Redactor(), len(q.Plan.Steps))
+	live := s.newProgress(a.Home.Redactor(), len(q.Plan.Steps))
 	q.Observe, q.Started, q.Here = live.observe, live.started, s.here(live)
 	res, err := a.RunPlan(ctx, q)
 	live.stop()
@@ -173,7 +174,7 @@ func (s *session) printHeld(res app.RunResult) {
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // started tells a person which run this is, and a hint about its policy.
-func (p *progress) started(run *runner.Run, h app.Hint) {
+func (p *progress) started(run *runner.Run, h policies.Hint) {
 	if p.s.json {
 		if h != "" {
 			p.s.errorf("%s\n", h)

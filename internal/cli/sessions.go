@@ -99,7 +99,7 @@ func (s *session) showSession(cmd *cobra.Command, a *app.App, id string) error {
 		s.printf("\n")
 		s.tableOfRuns(v.Runs)
 	}
-	hide := a.Redactor()
+	hide := a.Home.Redactor()
 	for _, m := range v.Conversation {
 		who := m.Role
 		if m.Kind != "" {

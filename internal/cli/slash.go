@@ -72,7 +72,7 @@ type slashJSON struct {
 }
 
 func (s *session) slash(ctx context.Context, a *app.App, q app.SlashRequest) error {
-	live := s.newProgress(a.Redactor(), 1)
+	live := s.newProgress(a.Home.Redactor(), 1)
 	q.Here = s.here(live)
 	res, err := a.Slash(ctx, q)
 	live.stop()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/redact"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/store"
 )
@@ -48,3 +49,7 @@ func NewID() (uuid.UUID, error) {
 	}
 	return id, nil
 }
+
+// Redactor hides secrets in what people are shown: it knows the values of the environment's
+// variables that look secret.
+func (h *Home) Redactor() *redact.Redactor { return redact.New(h.Secrets) }

@@ -1,4 +1,6 @@
-package app
+// Package policies chooses the policies that bound a run: a named file or the workspace's
+// trusted remit.yaml, and the person's own outer bound. Start at [Policies.Chain].
+package policies
 
 import (
 	"errors"
@@ -15,11 +17,37 @@ import (
 	"github.com/remitrun/remit/internal/service/home"
 )
 
+// Policies finds policies for one $REMIT_HOME.
+type Policies struct {
+	Home *home.Home
+}
+
+// ChainOf reads policy files that bound one another, and adds the person's own
+// outer bound.
+func (s *Policies) ChainOf(files []string) ([]*policy.Policy, error) {
+	var ps []*policy.Policy
+	for _, f := range files {
+		p, err := Read(f)
+		if err != nil {
+			return nil, err
+		}
+		ps = append(ps, p)
+	}
+	if len(ps) == 0 {
+		return nil, fault.New(fault.Usage, "no policy is named")
+	}
+	outer, err := s.Bounded(ps[0])
+	if err != nil {
+		return nil, err
+	}
+	return append(ps, outer[1:]...), nil
+}
+
 // Hint tells what a person should know about the policy that was chosen.
 type Hint string
 
 const (
-	hintNone Hint = "no policy: everything is denied (give one with -p FILE, or write remit.yaml in the workspace and trust it with: remit policy trust)"
+	HintNone Hint = "no policy: everything is denied (give one with -p FILE, or write remit.yaml in the workspace and trust it with: remit policy trust)"
 	hintNew  Hint = "the workspace's remit.yaml is not trusted, so everything is denied (read it, then: remit policy trust)"
 	hintDiff Hint = "the workspace's remit.yaml changed since it was trusted, so everything is denied (read it, then: remit policy trust)"
 )
@@ -27,28 +55,28 @@ const (
 const (
 	workspaceFile = "remit.yaml"
 	trustFile     = "trusted.json"
-	maxPolicySize = 1 << 20
+	MaxPolicySize = 1 << 20
 )
 
-// nothing is the policy where there is none. It says so of the tools, too: what
+// denyAll is the policy where there is none. It says so of the tools, too: what
 // needs no resource, as time.now, would else be allowed.
-const nothing = "version: 1\nname: none\ntools: {allow: []}\n"
+const denyAll = "version: 1\nname: none\ntools: {allow: []}\n"
 
-// Policies chooses the chain for a run: file if given, else the workspace's
+// Chain chooses the chain for a run: file if given, else the workspace's
 // trusted remit.yaml, else one that denies everything; and the person's own
 // outer bound wherever it exists.
-func (a *App) Policies(file, workspace string) ([]*policy.Policy, Hint, error) {
-	root, hint, err := a.rootPolicy(file, workspace)
+func (s *Policies) Chain(file, workspace string) ([]*policy.Policy, Hint, error) {
+	root, hint, err := s.Root(file, workspace)
 	if err != nil {
 		return nil, "", err
 	}
-	chain, err := a.bounded(root)
+	chain, err := s.Bounded(root)
 	return chain, hint, err
 }
 
-// bounded adds the person's own outer bound to a root policy.
-func (a *App) bounded(root *policy.Policy) ([]*policy.Policy, error) {
-	outer, err := a.outer()
+// Bounded adds the person's own outer bound to a root policy.
+func (s *Policies) Bounded(root *policy.Policy) ([]*policy.Policy, error) {
+	outer, err := s.Outer()
 	if err != nil {
 		return nil, err
 	}
@@ -58,10 +86,10 @@ func (a *App) bounded(root *policy.Policy) ([]*policy.Policy, error) {
 	return []*policy.Policy{root, outer}, nil
 }
 
-// outer is the person's own outer bound, or nil if there is none.
-func (a *App) outer() (*policy.Policy, error) {
-	file := filepath.Join(a.Home.Dir, "policy.yaml")
-	src, err := wholefile.Read(file, maxPolicySize)
+// Outer is the person's own outer bound, or nil if there is none.
+func (s *Policies) Outer() (*policy.Policy, error) {
+	file := filepath.Join(s.Home.Dir, "policy.yaml")
+	src, err := wholefile.Read(file, MaxPolicySize)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil //nolint:nilnil // said above
@@ -71,24 +99,24 @@ func (a *App) outer() (*policy.Policy, error) {
 	return policy.Parse(file, src)
 }
 
-func (a *App) rootPolicy(file, workspace string) (*policy.Policy, Hint, error) {
+func (s *Policies) Root(file, workspace string) (*policy.Policy, Hint, error) {
 	if file != "" {
-		p, err := ReadPolicy(file)
+		p, err := Read(file)
 		return p, "", err
 	}
-	none, err := policy.Parse("(no policy)", []byte(nothing))
+	none, err := policy.Parse("(no policy)", []byte(denyAll))
 	if err != nil {
 		return nil, "", err
 	}
 	ws := filepath.Join(workspace, workspaceFile)
-	src, err := wholefile.ReadRegular(ws, maxPolicySize)
+	src, err := wholefile.ReadRegular(ws, MaxPolicySize)
 	if errors.Is(err, fs.ErrNotExist) {
-		return none, hintNone, nil
+		return none, HintNone, nil
 	}
 	if err != nil {
 		return nil, "", fault.Wrap(fault.PolicyInvalid, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: ws})
 	}
-	trusted, err := a.trusted()
+	trusted, err := s.trusted()
 	if err != nil {
 		return nil, "", err
 	}
@@ -102,9 +130,9 @@ func (a *App) rootPolicy(file, workspace string) (*policy.Policy, Hint, error) {
 	return none, hintDiff, nil
 }
 
-// ReadPolicy reads a policy file.
-func ReadPolicy(file string) (*policy.Policy, error) {
-	src, err := wholefile.Read(file, maxPolicySize)
+// Read reads a policy file.
+func Read(file string) (*policy.Policy, error) {
+	src, err := wholefile.Read(file, MaxPolicySize)
 	if err != nil {
 		return nil, fault.Wrap(fault.PolicyInvalid, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: file}).
 			WithHint("name a policy file with -p")
@@ -113,20 +141,20 @@ func ReadPolicy(file string) (*policy.Policy, error) {
 }
 
 // trusted maps the absolute paths of trusted workspace policies to digests.
-func (a *App) trusted() (map[string]string, error) {
+func (s *Policies) trusted() (map[string]string, error) {
 	m := map[string]string{}
-	if err := a.Home.Read(trustFile, &m); err != nil {
+	if err := s.Home.Read(trustFile, &m); err != nil {
 		return nil, fault.Wrap(fault.PolicyInvalid, err, "the list of trusted policies cannot be read: %v", err).
-			At(fault.Pos{File: filepath.Join(a.Home.Dir, trustFile)}).WithHint("remove it, and trust your policies again")
+			At(fault.Pos{File: filepath.Join(s.Home.Dir, trustFile)}).WithHint("remove it, and trust your policies again")
 	}
 	return m, nil
 }
 
 // setTrusted trusts a workspace policy of this digest, or none with "", and returns
 // the digest trusted before.
-func (a *App) setTrusted(file, digest string) (was string, err error) {
-	err = a.Home.Locked("trusted.lock", func() error {
-		m, err := a.trusted()
+func (s *Policies) setTrusted(file, digest string) (was string, err error) {
+	err = s.Home.Locked("trusted.lock", func() error {
+		m, err := s.trusted()
 		if err != nil {
 			return err
 		}
@@ -139,7 +167,7 @@ func (a *App) setTrusted(file, digest string) (was string, err error) {
 		if digest == was && was == "" { // there is nothing to forget
 			return nil
 		}
-		return a.Home.Recorded(action, ledger.OperatorAction{Target: file, Digest: digest, Was: was}, func() error { return a.Home.Write(trustFile, m) })
+		return s.Home.Recorded(action, ledger.OperatorAction{Target: file, Digest: digest, Was: was}, func() error { return s.Home.Write(trustFile, m) })
 	})
 	return was, err
 }
@@ -147,9 +175,9 @@ func (a *App) setTrusted(file, digest string) (was string, err error) {
 // Trust remembers the workspace's remit.yaml as it is now. It returns the policy and
 // its digest, for the person to see. A file of another digest than the reviewed one is
 // refused; "" accepts any.
-func (a *App) Trust(workspace, reviewed string) (*policy.Policy, string, error) {
+func (s *Policies) Trust(workspace, reviewed string) (*policy.Policy, string, error) {
 	ws := filepath.Join(workspace, workspaceFile)
-	src, err := wholefile.ReadRegular(ws, maxPolicySize)
+	src, err := wholefile.ReadRegular(ws, MaxPolicySize)
 	if err != nil {
 		return nil, "", fault.Wrap(fault.PolicyMissing, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: ws}).
 			WithHint("write the policy first; remit policy schema helps an editor")
@@ -158,7 +186,7 @@ func (a *App) Trust(workspace, reviewed string) (*policy.Policy, string, error) 
 	if err != nil {
 		return nil, "", err
 	}
-	if _, _, err := a.grant([]*policy.Policy{p}, workspace); err != nil {
+	if _, _, err := s.Grant([]*policy.Policy{p}, workspace); err != nil {
 		return nil, "", err // it could never be used
 	}
 	digest := runner.DigestOf(src).String()
@@ -166,7 +194,7 @@ func (a *App) Trust(workspace, reviewed string) (*policy.Policy, string, error) 
 		return nil, "", fault.New(fault.Conflict, "the policy has the digest %s, not the reviewed %.80q", digest, reviewed).At(fault.Pos{File: ws}).
 			WithHint("read the file as it is now; remit policy check prints its digest")
 	}
-	_, err = a.setTrusted(ws, digest)
+	_, err = s.setTrusted(ws, digest)
 	return p, digest, err
 }
 
@@ -177,15 +205,15 @@ func sameDigest(given, digest string) bool {
 }
 
 // Distrust forgets the workspace's remit.yaml. It reports whether it was trusted.
-func (a *App) Distrust(workspace string) (bool, error) {
-	was, err := a.setTrusted(filepath.Join(workspace, workspaceFile), "")
+func (s *Policies) Distrust(workspace string) (bool, error) {
+	was, err := s.setTrusted(filepath.Join(workspace, workspaceFile), "")
 	return was != "", err
 }
 
-// volatile reports whether a run's record need only survive the end of the
+// Volatile reports whether a run's record need only survive the end of the
 // process: the strictest of what the policies say, or else the setting.
-func (a *App) volatile(ps []*policy.Policy) bool {
-	said := a.Home.Settings.Durability
+func (s *Policies) Volatile(ps []*policy.Policy) bool {
+	said := s.Home.Settings.Durability
 	for _, p := range ps {
 		switch p.Durability() {
 		case "power":
@@ -197,13 +225,13 @@ func (a *App) volatile(ps []*policy.Policy) bool {
 	return said == "process"
 }
 
-// grant makes the root grant of a run from its policies, and their recorded form.
-func (a *App) grant(ps []*policy.Policy, workspace string) (grant.Grant, []ledger.PolicySource, error) {
+// Grant makes the root grant of a run from its policies, and their recorded form.
+func (s *Policies) Grant(ps []*policy.Policy, workspace string) (grant.Grant, []ledger.PolicySource, error) {
 	id, err := home.NewID()
 	if err != nil {
 		return grant.Grant{}, nil, err
 	}
-	g, err := grant.Root(id, "user:"+a.Home.User, a.Home.Env(workspace), ps...)
+	g, err := grant.Root(id, "user:"+s.Home.User, s.Home.Env(workspace), ps...)
 	if err != nil {
 		return grant.Grant{}, nil, err
 	}
