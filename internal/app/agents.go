@@ -64,7 +64,7 @@ func (a *App) agents(q AgentsRequest) (*agent.Service, error) {
 	return agent.New(agent.Options{
 		Record: st, Grants: &sessionGrants{app: a, q: q}, Runs: &sessionRuns{app: a, q: q}, Capabilities: q.Capabilities, Models: q.Models,
 		Chat: func(c agent.ChatRequest) permit.Tool { return a.chatTool(q.Models, c) }, Lookup: tools.Lookup, Match: a.matchTools,
-		Files: filesOfSessions(st, quota), Quota: quota, Secret: a.holdsSecret,
+		Files: filesOfSessions(st, quota), Quota: quota, Secret: a.Secrets.In,
 	}), nil
 }
 
@@ -78,17 +78,6 @@ func (a *App) chatTool(models *model.Registry, c agent.ChatRequest) permit.Tool 
 			Digests: modelchat.Digests{Messages: asked.Messages, System: asked.System, Tools: asked.Tools},
 		}, err
 	})
-}
-
-// holdsSecret reports whether a text holds the value of a stored secret, or of one
-// that was used.
-func (a *App) holdsSecret(text string) (bool, error) {
-	all, err := a.secrets.All()
-	if err != nil {
-		return false, err
-	}
-	a.mask.AddAll(all)
-	return a.mask.Active() && a.mask.Holds(text), nil
 }
 
 // matchTools gives the IDs of the catalog's enabled tools that a pattern names,

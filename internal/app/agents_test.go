@@ -278,7 +278,7 @@ func TestAQuestionOfASessionIsAnsweredFromElsewhere(t *testing.T) {
 
 func TestNoSecretGetsIntoAConversation(t *testing.T) {
 	p := newPlace(t, agentsPolicy, sums)
-	if _, err := p.app.SetSecret("github-token", "ghp_0123456789abcdefXYZ"); err != nil {
+	if _, err := p.app.Secrets.Set("github-token", "ghp_0123456789abcdefXYZ"); err != nil {
 		t.Fatal(err)
 	}
 	a := mathAgent

@@ -101,7 +101,7 @@ func (a *App) checkAuth(list []openapi.Auth) error {
 		if err := one.Check(); err != nil {
 			return err
 		}
-		if _, err := a.secrets.Get(one.Secret); err != nil {
+		if _, err := a.Secrets.Store.Get(one.Secret); err != nil {
 			return err
 		}
 	}
@@ -217,7 +217,7 @@ func (a *App) apiSources() []catalog.Source {
 			base = one.Base
 		}
 		out[i] = catalog.From(openapi.New(openapi.Config{
-			Name: one.Name, Base: base, Auth: one.Auth, Secret: a.secret, Hide: a.mask.Add,
+			Name: one.Name, Base: base, Auth: one.Auth, Secret: a.Secrets.Value, Hide: a.Secrets.Mask.Add,
 			Load: func() (*openapi.Document, error) { return a.APIDocument(one) },
 		}))
 	}

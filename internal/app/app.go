@@ -22,22 +22,24 @@ import (
 	"github.com/remitrun/remit/internal/record/store/sqlite"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
+	"github.com/remitrun/remit/internal/service/secrets"
 	"github.com/remitrun/remit/internal/tools/executor/wasm"
 )
 
 // App is a built Remit. Parts that cost time to open (the ledger, the sandbox)
 // are opened when first needed.
 type App struct {
-	Home    *home.Home
+	Home     *home.Home
 	Policies *policies.Policies
-	catalog *catalog.Catalog
-	box     *sandbox.Box
-	tiers   *runner.Sources // what bounds tools by where they come from
-	secrets *secret.Store
-	servers mcpServers  // MCP servers, for what they offer besides tools
-	mask    redact.Mask // hides the values of secrets in what calls give back
-	modules *wasm.Host  // runs WebAssembly modules
-	noise   *moduleLogs // what these write to their standard error
+	Secrets  *secrets.Secrets
+	catalog  *catalog.Catalog
+	box      *sandbox.Box
+	tiers    *runner.Sources // what bounds tools by where they come from
+	secrets  *secret.Store
+	servers  mcpServers  // MCP servers, for what they offer besides tools
+	mask     redact.Mask // hides the values of secrets in what calls give back
+	modules  *wasm.Host  // runs WebAssembly modules
+	noise    *moduleLogs // what these write to their standard error
 
 	serving *policy.Policy // of remit serve, as the service began; set before the first request
 
@@ -52,10 +54,11 @@ type App struct {
 
 // New builds an App. It must be closed.
 func New(cfg home.Config) (*App, error) {
-	a := &App{Home: &home.Home{Config: cfg}, tiers: tierLimits(cfg.Settings.Tiers), secrets: openSecrets(cfg)}
+	a := &App{Home: &home.Home{Config: cfg}, tiers: tierLimits(cfg.Settings.Tiers)}
 	a.Policies = &policies.Policies{Home: a.Home}
+	a.Secrets = secrets.New(a.Home, a.Policies)
 	a.Home.Ledger, a.Home.Changed = a.Store, a.forgetFailures
-	a.box = sandbox.New(sandbox.Config{Getenv: cfg.Lookup, Secret: a.secret, State: cfg.Dir, Egress: egressOf(a.secret)})
+	a.box = sandbox.New(sandbox.Config{Getenv: cfg.Lookup, Secret: a.Secrets.Value, State: cfg.Dir, Egress: egressOf(a.Secrets.Value)})
 	a.modules = a.openModules()
 	var err error
 	if a.catalog, err = a.openCatalog(); err != nil {
@@ -151,7 +154,7 @@ func (a *App) open(ctx context.Context, readOnly bool) (store.Backend, error) {
 // runner builds a runner that acts on the world.
 func (a *App) runner(rec runner.Recorder, ask runner.Asker, observe func(runner.Notice)) *runner.Runner {
 	return &runner.Runner{
-		Catalog: following{a}, Record: rec, Facts: facts{}, Execs: runner.Direct{}, Ask: ask, Observe: observe, Sources: a.tiers, Mask: &a.mask,
+		Catalog: following{a}, Record: rec, Facts: facts{}, Execs: runner.Direct{}, Ask: ask, Observe: observe, Sources: a.tiers, Mask: &a.Secrets.Mask,
 	}
 }
 

@@ -45,7 +45,7 @@ func (a *App) capabilities() []capability.Capability {
 		subagents.New(),
 		testmath.New(),
 		testweather.New(),
-		webfetch.New(webfetch.Options{Secret: a.secret}),
+		webfetch.New(webfetch.Options{Secret: a.Secrets.Value}),
 		workspace.New(),
 	}
 }

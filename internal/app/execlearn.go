@@ -107,7 +107,7 @@ func (l *execLearner) learned(name, workspace string, out sandbox.Outcome, tried
 	}
 	got.Policy, err = learn.Policy(name, w.uses, learn.Options{
 		Workspace: w.env.Workspace, Home: w.env.Home, Chain: policy.Chain{rules},
-		Secret: func(s string) bool { return l.app.Home.Redactor().Text(s) != s || l.app.mask.Holds(s) },
+		Secret: func(s string) bool { return l.app.Home.Redactor().Text(s) != s || l.app.Secrets.Mask.Holds(s) },
 		Spec:   func(tool.ID) *tool.Spec { return (&execTool{}).Spec() }, // there is no other tool
 	})
 	if head, rest, ok := bytes.Cut(got.Policy, []byte("\n")); ok && bytes.HasPrefix(head, []byte("#")) {

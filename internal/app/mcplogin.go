@@ -120,7 +120,7 @@ func (a *App) logIn(ctx context.Context, s MCPServer, q MCPLogin, back *signin.C
 		},
 	}
 	if q.ClientSecret != "" {
-		if ask.Secret, err = a.secrets.Get(q.ClientSecret); err != nil {
+		if ask.Secret, err = a.Secrets.Store.Get(q.ClientSecret); err != nil {
 			return l, "", err
 		}
 	}
@@ -148,7 +148,7 @@ func loginSecret(server string) string {
 // another server that had its name. Its values are masked from then on.
 func (a *App) login(s MCPServer) (mcpsource.Login, error) {
 	var l mcpsource.Login
-	text, err := a.secrets.Get(loginSecret(s.Name))
+	text, err := a.Secrets.Store.Get(loginSecret(s.Name))
 	if errors.Is(err, fault.NotFound) {
 		return l, nil
 	}
@@ -197,7 +197,7 @@ func encoded(l mcpsource.Login) (string, error) {
 func (a *App) maskLogin(server string, l mcpsource.Login) {
 	for what, v := range map[string]string{"access": l.Access, "refresh": l.Refresh, "client": l.Secret} {
 		if len(v) >= secret.MinValue {
-			a.mask.Add(loginSecret(server)+"-"+what, v)
+			a.Secrets.Mask.Add(loginSecret(server)+"-"+what, v)
 		}
 	}
 }
@@ -209,7 +209,7 @@ func (a *App) setLogin(server string, l mcpsource.Login) error {
 		return err
 	}
 	a.maskLogin(server, l)
-	_, err = a.secrets.Set(loginSecret(server), text, time.Now())
+	_, err = a.Secrets.Store.Set(loginSecret(server), text, time.Now())
 	return err
 }
 
@@ -237,16 +237,16 @@ func (a *App) LogOutMCP(name string) error {
 		return err
 	}
 	return a.Home.Locked(mcpLock, func() error {
-		if _, err := a.secrets.Get(loginSecret(name)); errors.Is(err, fault.NotFound) {
+		if _, err := a.Secrets.Store.Get(loginSecret(name)); errors.Is(err, fault.NotFound) {
 			return fault.New(fault.Usage, "there is no login at the MCP server %q", name)
 		}
-		return a.Home.Recorded("mcp.logout", ledger.OperatorAction{Target: name}, func() error { return a.secrets.Remove(loginSecret(name)) })
+		return a.Home.Recorded("mcp.logout", ledger.OperatorAction{Target: name}, func() error { return a.Secrets.Store.Remove(loginSecret(name)) })
 	})
 }
 
 // dropLogin forgets the login at a server that is not in the list any more.
 func (a *App) dropLogin(name string) error {
-	if err := a.secrets.Remove(loginSecret(name)); err != nil && !errors.Is(err, fault.NotFound) {
+	if err := a.Secrets.Store.Remove(loginSecret(name)); err != nil && !errors.Is(err, fault.NotFound) {
 		return err
 	}
 	return nil
@@ -288,7 +288,7 @@ func (a *App) reachLoggedIn(ctx context.Context, s MCPServer) (*mcpsource.Link, 
 	if err != nil {
 		return nil, err
 	}
-	rt.Secret = a.secret
+	rt.Secret = a.Secrets.Value
 	link.Transport = mcpsource.HTTP(s.URL, rt, mcpsource.LoggedIn(s.Name, l, rt, func(was, is mcpsource.Login) error { return a.renewLogin(s, was, is) }))
 	return link, nil
 }

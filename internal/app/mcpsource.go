@@ -226,7 +226,7 @@ func (a *App) copyLog(name string, from *os.File) <-chan struct{} {
 	}
 	go func() {
 		defer close(done)
-		to := a.mask.Lines(to)
+		to := a.Secrets.Mask.Lines(to)
 		_, _ = io.Copy(to, from)
 		_ = from.Close()
 		_ = to.Close()

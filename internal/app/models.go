@@ -37,12 +37,12 @@ func (a *App) chatOptions(r *model.Registry) modelchat.Options {
 // modelKey finds the key of a service: a variable of Remit's environment, else the
 // stored secret of that name in lower case.
 func (a *App) modelKey(name string) (string, bool) {
-	if v, ok := a.secret(name); ok && strings.TrimSpace(v) != "" {
+	if v, ok := a.Secrets.Value(name); ok && strings.TrimSpace(v) != "" {
 		return v, true
 	}
 	stored := strings.ToLower(name)
 	if secret.CheckName(stored) != nil {
 		return "", false
 	}
-	return a.secret(policy.Secret{Store: stored}.Key())
+	return a.Secrets.Value(policy.Secret{Store: stored}.Key())
 }

@@ -63,9 +63,9 @@ func TestOperatorsLeaveARecord(t *testing.T) {
 		}
 	}
 	const value = "ghp_0123456789abcdefXYZ"
-	_, err := a.SetSecret("github", value)
+	_, err := a.Secrets.Set("github", value)
 	must(err)
-	must(a.RemoveSecret("github"))
+	must(a.Secrets.Remove("github"))
 	_, _, err = a.Policies.Trust(ws, "")
 	must(err)
 	_, err = a.Policies.Distrust(ws)
@@ -94,8 +94,8 @@ func TestOperatorsLeaveARecord(t *testing.T) {
 
 	// What would change nothing is not recorded.
 	for _, nothing := range []func() error{
-		func() error { return a.RemoveSecret("none") }, func() error { return a.RemoveMCPServer("none") }, func() error { return a.RemoveAPI("none") },
-		func() error { _, err := a.SetSecret("github", "short"); return err },
+		func() error { return a.Secrets.Remove("none") }, func() error { return a.RemoveMCPServer("none") }, func() error { return a.RemoveAPI("none") },
+		func() error { _, err := a.Secrets.Set("github", "short"); return err },
 	} {
 		if nothing() == nil {
 			t.Error("no error")
@@ -139,7 +139,7 @@ func TestNoRecordNoChange(t *testing.T) {
 	}
 	a := newApp(t, homeDir)
 	for name, change := range map[string]func() error{
-		"secret":  func() error { _, err := a.SetSecret("github", "ghp_0123456789abcdefXYZ"); return err },
+		"secret":  func() error { _, err := a.Secrets.Set("github", "ghp_0123456789abcdefXYZ"); return err },
 		"trust":   func() error { _, _, err := a.Policies.Trust(ws, ""); return err },
 		"mcp":     func() error { return a.AddMCPServer(app.MCPServer{Name: "far", URL: "http://127.0.0.1:1/mcp"}, false) },
 		"switch":  func() error { _, err := a.SwitchTool(t.Context(), tool.ID("shell.run"), false); return err },
@@ -154,7 +154,7 @@ func TestNoRecordNoChange(t *testing.T) {
 			t.Errorf("%s was written: %v", name, err)
 		}
 	}
-	if list, err := a.Secrets("", ws); err != nil || len(list) != 0 {
+	if list, err := a.Secrets.List("", ws); err != nil || len(list) != 0 {
 		t.Errorf("secrets are kept: %v, %v", list, err)
 	}
 }
@@ -205,7 +205,7 @@ func TestAChangeOfAnOperatorForgetsFailures(t *testing.T) {
 		return strings.Contains(string(b), `"mcp:far"`)
 	}
 	for name, change := range map[string]func() error{
-		"a secret": func() error { _, err := a.SetSecret("far", "ghp_0123456789abcdefXYZ"); return err },
+		"a secret": func() error { _, err := a.Secrets.Set("far", "ghp_0123456789abcdefXYZ"); return err },
 		"a server": func() error { return a.AddMCPServer(app.MCPServer{Name: "near", URL: "http://127.0.0.1:1/mcp"}, false) },
 		"settings": func() error {
 			if err := os.WriteFile(filepath.Join(homeDir, "config.yaml"), []byte("ledger: {durability: process}\n"), 0o600); err != nil {

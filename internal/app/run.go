@@ -126,7 +126,7 @@ func (a *App) begin(ctx context.Context, q RunRequest, in runner.Info) (b begun,
 	if err != nil {
 		return b, nil, res, err
 	}
-	if err = a.guard(&in); err != nil {
+	if err = a.Secrets.Guard(&in); err != nil {
 		return b, nil, res, err
 	}
 	if b.store, err = a.Store(ctx); err != nil {

@@ -218,7 +218,7 @@ func (l *moduleLogs) write(id tool.ID, text []byte, cut bool) {
 		if err != nil {
 			return
 		}
-		to = l.app.mask.Lines(raw)
+		to = l.app.Secrets.Mask.Lines(raw)
 		l.open[name] = to
 	}
 	fmt.Fprintf(to, "--- %s %s\n%s\n", time.Now().UTC().Format(time.RFC3339), id, strings.TrimRight(string(text), "\n"))

@@ -13,6 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/confine/secret"
+	"github.com/remitrun/remit/internal/service/secrets"
 )
 
 func (s *session) secretCmd() *cobra.Command {
@@ -62,7 +63,7 @@ was there under this name is replaced.
 			if err != nil {
 				return err
 			}
-			e, err := a.SetSecret(args[0], value)
+			e, err := a.Secrets.Set(args[0], value)
 			if err != nil {
 				return err
 			}
@@ -121,7 +122,7 @@ must be allowed by every one of them.
 			if err != nil {
 				return err
 			}
-			list, err := a.Secrets(policyFile, ws)
+			list, err := a.Secrets.List(policyFile, ws)
 			if err != nil {
 				return err
 			}
@@ -133,14 +134,14 @@ must be allowed by every one of them.
 	return c
 }
 
-func (s *session) printSecrets(list []app.StoredSecret) error {
+func (s *session) printSecrets(list []secrets.Stored) error {
 	if s.json {
 		if list == nil {
-			list = []app.StoredSecret{}
+			list = []secrets.Stored{}
 		}
 		for i := range list {
 			if list[i].Uses == nil {
-				list[i].Uses = []app.SecretUse{}
+				list[i].Uses = []secrets.Use{}
 			}
 		}
 		return s.printJSON(list)
@@ -166,7 +167,7 @@ func (s *session) printSecrets(list []app.StoredSecret) error {
 	return nil
 }
 
-func describeUse(u app.SecretUse) string {
+func describeUse(u secrets.Use) string {
 	out := "any tool"
 	if len(u.Tools) > 0 {
 		out = strings.Join(u.Tools, ", ")
@@ -194,7 +195,7 @@ func (s *session) secretRemoveCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.RemoveSecret(args[0]); err != nil {
+			if err := a.Secrets.Remove(args[0]); err != nil {
 				return err
 			}
 			if s.json {
