@@ -4,10 +4,11 @@ import (
 	"context"
 	"time"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/grants"
 )
 
 // GrantTerms says what a grant is issued or narrowed with. Zero budgets are none.
@@ -21,34 +22,33 @@ type GrantTerms struct {
 	Note     string        // for people, kept in the ledger
 }
 
-func (rt *Runtime) terms(t GrantTerms) (app.GrantTerms, []*policy.Policy, error) {
-	out := app.GrantTerms{
+func (rt *Runtime) terms(t GrantTerms) (grants.Terms, error) {
+	out := grants.Terms{
 		Workspace: rt.workspace, Holder: t.Holder, Expires: t.Expires, Note: t.Note,
 		Budgets: grant.Budgets{Calls: t.Calls, Tokens: t.Tokens, Money: t.Money},
 	}
-	var ps []*policy.Policy
 	for _, src := range t.Policies {
 		p, err := policy.Parse("(policy)", src)
 		if err != nil {
-			return out, nil, err
+			return out, err
 		}
-		ps = append(ps, p)
+		out.Parsed = append(out.Parsed, p)
 	}
-	return out, ps, nil
+	return out, nil
 }
 
 // IssueGrant makes a grant, which is recorded, and gives its token: Options.Grant of
 // another runtime takes it, as do remit run --grant and the HTTP API. Who has the
 // token has the authority, so it is a secret.
 func (rt *Runtime) IssueGrant(ctx context.Context, t GrantTerms) (token string, err error) {
-	terms, ps, err := rt.terms(t)
+	terms, err := rt.terms(t)
 	if err != nil {
 		return "", err
 	}
-	if len(ps) == 0 {
+	if len(terms.Parsed) == 0 {
 		return "", fault.New(fault.Usage, "a grant needs a policy").In("Policies")
 	}
-	out, err := rt.app.IssueGrantOf(ctx, terms, ps...)
+	out, err := rt.app.Grants.Issue(ctx, terms)
 	return out.Text, err
 }
 
@@ -56,16 +56,17 @@ func (rt *Runtime) IssueGrant(ctx context.Context, t GrantTerms) (token string, 
 // cannot, whatever the terms say; with another Holder it is handed on, which the
 // other one's policies must let its holder do.
 func (rt *Runtime) NarrowGrant(ctx context.Context, token string, t GrantTerms) (narrower string, err error) {
-	terms, ps, err := rt.terms(t)
+	terms, err := rt.terms(t)
 	if err != nil {
 		return "", err
 	}
-	out, err := rt.app.KeepNarrower(ctx, token, terms, ps...)
+	out, err := rt.app.Grants.NarrowKept(ctx, token, terms)
 	return out.Text, err
 }
 
 // RevokeGrant ends a grant for good, and all that derives from it: what it is used
 // for anywhere is refused from the next call on.
 func (rt *Runtime) RevokeGrant(ctx context.Context, token, reason string) error {
-	return rt.app.RevokeToken(ctx, token, reason)
+	_, err := rt.app.Grants.SetStanding(ctx, token, store.Revoked, reason)
+	return err
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	_ "github.com/remitrun/remit/internal/confine/sandbox/spawn" // lets the program's binary be the sandbox's helper
 	"github.com/remitrun/remit/internal/record/report"
+	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
 )
@@ -155,7 +156,7 @@ func (rt *Runtime) person() string {
 func (rt *Runtime) request() app.RunRequest {
 	q := app.RunRequest{
 		Root: rt.root, Workspace: rt.workspace, Changeset: rt.opts.Changeset, Frozen: rt.frozen, Planning: rt.opts.Planning,
-		Grant: app.Presented{Token: rt.opts.Grant, KeyFile: rt.opts.GrantKey},
+		Grant: grants.Presented{Token: rt.opts.Grant, KeyFile: rt.opts.GrantKey},
 	}
 	if rt.opts.Ask != nil {
 		q.Here = here(rt.opts.Ask, rt.person())

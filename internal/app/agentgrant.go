@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/policies"
 )
 
@@ -48,7 +49,7 @@ func (h *sessionGrants) Grant(ctx context.Context, q agent.GrantRequest) (agent.
 		terms.Budgets = grant.BudgetsOf(slices.Concat(base.Grant.Chain(), terms.Policies)...)
 	}
 	out.Grant, out.Handovers = base.Grant.Derive(terms), base.Handovers
-	auth, _, err := h.app.granted(ctx)
+	auth, _, err := h.app.Grants.Open(ctx)
 	if err != nil {
 		return agent.Granted{}, err
 	}
@@ -90,10 +91,10 @@ func (h *sessionGrants) base(ctx context.Context, q agent.GrantRequest) (agent.G
 		narrower = append(narrower, p)
 	}
 	var err error
-	if out.Grant, out.Sources, _, err = h.app.under(ctx, Presented{Token: q.By.Token}, q.Workspace, narrower...); err != nil {
+	if out.Grant, out.Sources, _, err = h.app.Grants.Under(ctx, grants.Presented{Token: q.By.Token}, q.Workspace, narrower...); err != nil {
 		return out, err
 	}
-	c, err := h.app.authentic(q.By.Token)
+	c, err := h.app.Grants.Authentic(q.By.Token)
 	if err != nil {
 		return out, err
 	}
@@ -151,7 +152,7 @@ func (h *sessionGrants) narrow(base agent.Granted, q agent.GrantRequest) (agent.
 			return err
 		}
 		terms.Policies = append(terms.Policies, links...)
-		out.Sources = append(out.Sources, source(p, terms.Holder))
+		out.Sources = append(out.Sources, grants.PolicySource(p, terms.Holder))
 		return nil
 	}
 	if q.Parent == nil {
@@ -205,7 +206,7 @@ func (h *sessionGrants) child(ctx context.Context, q agent.GrantRequest) (agent.
 	}
 	out.Grant = handle.Grant()
 	out.Handovers = append(slices.Clip(parent.Handovers), len(out.Grant.Nodes())-1)
-	auth, st, err := h.app.granted(ctx)
+	auth, st, err := h.app.Grants.Open(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -215,17 +216,9 @@ func (h *sessionGrants) child(ctx context.Context, q agent.GrantRequest) (agent.
 		rec = &r
 	}
 	if err := auth.HandOn(ctx, out.Grant, out.Handovers, rec); err != nil {
-		return out, joinErrors(err, h.app.forged(ctx, st, err))
+		return out, grants.JoinErrors(err, h.app.Grants.Refused(ctx, st, err))
 	}
 	return out, nil
-}
-
-// joinErrors keeps the first error's code and message in front.
-func joinErrors(first, second error) error {
-	if second == nil {
-		return first
-	}
-	return fault.Wrap(fault.CodeOf(first), second, "%s", fault.Message(first))
 }
 
 // recordOf is how the ledger keeps a session's grant: by its name and its own
@@ -250,7 +243,7 @@ func recordOf(g agent.Granted, t grant.Terms, inherited int, q agent.GrantReques
 
 // Revoke implements agent.GrantSource.
 func (h *sessionGrants) Revoke(ctx context.Context, id uuid.UUID, by, why string) error {
-	auth, _, err := h.app.granted(ctx)
+	auth, _, err := h.app.Grants.Open(ctx)
 	if err != nil {
 		return err
 	}

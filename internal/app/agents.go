@@ -37,7 +37,7 @@ type AgentsRequest struct {
 // Agents serves agents and their sessions. The Service must be closed before the
 // App is.
 func (a *App) Agents(ctx context.Context, q AgentsRequest) (*agent.Service, error) {
-	if _, _, err := a.granted(ctx); err != nil {
+	if _, _, err := a.Grants.Open(ctx); err != nil {
 		return nil, err
 	}
 	return a.agents(q)

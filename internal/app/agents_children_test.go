@@ -78,7 +78,7 @@ func TestASubAgentWorksWithAPartOfItsParentsAuthority(t *testing.T) {
 	if r := results(ms); r[0].Failed || !r[1].Failed || !strings.Contains(r[1].Text, "E1001") {
 		t.Errorf("the child's calls: %+v", r)
 	}
-	infos, err := p.app.Grants(t.Context(), store.GrantFilter{})
+	infos, err := p.app.Grants.List(t.Context(), store.GrantFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}

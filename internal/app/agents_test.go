@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
 )
 
@@ -203,7 +204,7 @@ func TestASessionIsBoundedByItsAgentAndItsGrant(t *testing.T) {
 	if s, err = p.svc.Session(t.Context(), s.ID.String()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.app.SetGrant(t.Context(), s.Grant, store.Revoked, "enough"); err != nil {
+	if _, err := p.app.Grants.SetStanding(t.Context(), s.Grant, store.Revoked, "enough"); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // also in another process: what is revoked stays so
@@ -229,7 +230,7 @@ func TestBudgetsSpanTheRunsOfASession(t *testing.T) {
 func TestASessionUnderAGrantNeedsIt(t *testing.T) {
 	p := newPlace(t, agentsPolicy, sums)
 	issue := func() agent.Caller {
-		tok, err := p.app.IssueGrant(t.Context(), app.GrantTerms{Policies: []string{filepath.Join(p.dir, "policy.yaml")}, Workspace: p.dir, Holder: "client:one", Expires: time.Hour})
+		tok, err := p.app.Grants.Issue(t.Context(), grants.Terms{Policies: []string{filepath.Join(p.dir, "policy.yaml")}, Workspace: p.dir, Holder: "client:one", Expires: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -245,7 +246,7 @@ func TestASessionUnderAGrantNeedsIt(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	narrow, err := p.app.NarrowGrant(one.Token, app.GrantTerms{Workspace: p.dir, Policies: []string{p.write("narrow.yaml", "version: 1\nname: narrow\nrest: inherit\ntools: {allow: [model.chat]}\n")}})
+	narrow, err := p.app.Grants.Narrow(one.Token, grants.Terms{Workspace: p.dir, Policies: []string{p.write("narrow.yaml", "version: 1\nname: narrow\nrest: inherit\ntools: {allow: [model.chat]}\n")}})
 	if err != nil {
 		t.Fatal(err)
 	}

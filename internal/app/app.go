@@ -10,16 +10,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/redact"
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/secret"
-	"github.com/remitrun/remit/internal/record/eventlog"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/store/sqlite"
+	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
 	"github.com/remitrun/remit/internal/service/secrets"
@@ -32,6 +31,7 @@ type App struct {
 	Home     *home.Home
 	Policies *policies.Policies
 	Secrets  *secrets.Secrets
+	Grants   *grants.Grants
 	catalog  *catalog.Catalog
 	box      *sandbox.Box
 	tiers    *runner.Sources // what bounds tools by where they come from
@@ -41,14 +41,10 @@ type App struct {
 	modules  *wasm.Host  // runs WebAssembly modules
 	noise    *moduleLogs // what these write to their standard error
 
-	serving *policy.Policy // of remit serve, as the service began; set before the first request
-
 	exts extensions // installed, as far as they were needed
 
 	mu    sync.Mutex
 	store store.Backend
-	auth  *authorities
-	log   *eventlog.Log
 	noted bool // changes of the settings were recorded
 }
 
@@ -57,6 +53,7 @@ func New(cfg home.Config) (*App, error) {
 	a := &App{Home: &home.Home{Config: cfg}, tiers: tierLimits(cfg.Settings.Tiers)}
 	a.Policies = &policies.Policies{Home: a.Home}
 	a.Secrets = secrets.New(a.Home, a.Policies)
+	a.Grants = grants.New(a.Home, a.Policies)
 	a.Home.Ledger, a.Home.Changed = a.Store, a.forgetFailures
 	a.box = sandbox.New(sandbox.Config{Getenv: cfg.Lookup, Secret: a.Secrets.Value, State: cfg.Dir, Egress: egressOf(a.Secrets.Value)})
 	a.modules = a.openModules()
@@ -64,26 +61,22 @@ func New(cfg home.Config) (*App, error) {
 	if a.catalog, err = a.openCatalog(); err != nil {
 		return nil, err
 	}
+	a.Grants.Tools = a.catalog
 	return a, nil
 }
 
 // Close ends everything: sources of tools, sandboxes, logs, the ledger (which signs a last
 // checkpoint).
 func (a *App) Close() error {
-	errs := []error{a.catalog.Close(), a.closeModules()} // before what its sources use
+	errs := []error{a.catalog.Close(), a.closeModules()} // before what their calls use
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	errs = append(errs, a.box.Close())
-	if a.auth != nil {
-		errs = append(errs, a.auth.close())
-	}
-	if a.log != nil {
-		errs = append(errs, a.log.Close())
-	}
+	errs = append(errs, a.box.Close(), a.Grants.Close())
+	errs = append(errs, a.Home.Close())
 	if a.store != nil {
 		errs = append(errs, a.store.Close())
 	}
-	a.log, a.store, a.auth = nil, nil, nil
+	a.store = nil
 	return errors.Join(errs...)
 }
 

@@ -43,7 +43,7 @@ type lazyDesk struct {
 }
 
 func (l *lazyDesk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error) {
-	_, st, err := l.app.granted(ctx)
+	_, st, err := l.app.Grants.Open(ctx)
 	if err != nil {
 		return runner.Answer{}, err
 	}
@@ -125,7 +125,7 @@ func (a *App) pastCall(ctx context.Context, st store.Store, run *runner.Run, c l
 
 // Questions lists the questions that were put to people, newest first.
 func (a *App) Questions(ctx context.Context, f store.QuestionFilter) ([]store.Question, error) {
-	_, st, err := a.granted(ctx)
+	_, st, err := a.Grants.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (a *App) Questions(ctx context.Context, f store.QuestionFilter) ([]store.Qu
 
 // Question finds one by its ID or the beginning of it, and what it says.
 func (a *App) Question(ctx context.Context, id string) (store.Question, approval.Body, error) {
-	_, st, err := a.granted(ctx)
+	_, st, err := a.Grants.Open(ctx)
 	if err != nil {
 		return store.Question{}, approval.Body{}, err
 	}
@@ -174,7 +174,7 @@ func (a *App) Answer(ctx context.Context, id string, yes, session bool, reason s
 			return q, fault.Wrap(fault.Internal, err, "the pattern cannot be encoded")
 		}
 	}
-	_, st, err := a.granted(ctx)
+	_, st, err := a.Grants.Open(ctx)
 	if err != nil {
 		return q, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/confine/egress"
 	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
 	shelltool "github.com/remitrun/remit/internal/tools/builtin/shell"
@@ -25,11 +26,11 @@ import (
 // as a run of its own.
 type ExecRequest struct {
 	Argv      []string
-	Policy    string    // a policy file; "": the workspace's, if trusted
-	Workspace string    // absolute; the command starts there
-	Grant     Presented // not empty: the command is under this grant, and needs an entry in its commands
-	Changeset bool      // hold what is written
-	Learn     string    // not "": learn a policy of this name, see ExecResult.Learned
+	Policy    string           // a policy file; "": the workspace's, if trusted
+	Workspace string           // absolute; the command starts there
+	Grant     grants.Presented // not empty: the command is under this grant, and needs an entry in its commands
+	Changeset bool             // hold what is written
+	Learn     string           // not "": learn a policy of this name, see ExecResult.Learned
 	Stdio     *sandbox.Stdio
 	Started   func(run *runner.Run, h policies.Hint) // nil, or called once the run is recorded
 	// Ask answers where the network rules ask; nil says no. Notice is told of

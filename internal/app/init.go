@@ -5,6 +5,7 @@ import (
 
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store/sqlite"
+	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
 )
 
@@ -26,7 +27,7 @@ func (a *App) Init(ctx context.Context, anew bool) (Begun, error) {
 	if anew {
 		var err error
 		// Grants go too: whether they were revoked, or spent, is not known any more.
-		if out.Retired, err = sqlite.Retire(ctx, a.Home.Dir, adminFile, grantKeyFile, grantPubFile, home.SettingsSeen); err != nil {
+		if out.Retired, err = sqlite.Retire(ctx, a.Home.Dir, grants.AdminFile, grants.PrivateKeyFile, grants.PublicKeysFile, home.SettingsSeen); err != nil {
 			return out, err
 		}
 	}

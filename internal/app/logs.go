@@ -2,12 +2,10 @@ package app
 
 import (
 	"fmt"
-	"path/filepath"
 
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
-	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/eventlog"
 	"github.com/remitrun/remit/internal/record/ledger"
@@ -15,7 +13,7 @@ import (
 
 // observers shows each notice to the logs and to next, if there is one.
 func (a *App) observers(next func(runner.Notice)) (func(runner.Notice), error) {
-	log, err := a.logs()
+	log, err := a.Home.Log()
 	if err != nil {
 		return nil, err
 	}
@@ -25,23 +23,6 @@ func (a *App) observers(next func(runner.Notice)) (func(runner.Notice), error) {
 			next(n)
 		}
 	}, nil
-}
-
-// logs opens the log files on first use.
-func (a *App) logs() (*eventlog.Log, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.log != nil {
-		return a.log, nil
-	}
-	l, err := eventlog.Open(filepath.Join(a.Home.Dir, "logs"), eventlog.Options{
-		Level: a.Home.Settings.LogLevel, Redactor: a.Home.Redactor(),
-	})
-	if err != nil {
-		return nil, fault.Wrap(fault.StoreFailed, err, "the logs cannot be written: %v", wholefile.Cause(err))
-	}
-	a.log = l
-	return l, nil
 }
 
 // logNotice writes what a call came to. A question that nobody answered and a

@@ -12,6 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/doors/gateway"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
 )
@@ -20,7 +21,7 @@ import (
 type MCPRequest struct {
 	Policy    string // a policy file; "": the workspace's, if trusted
 	Workspace string // absolute, as Workspace makes it
-	Grant     Presented
+	Grant     grants.Presented
 	Changeset bool // hold what is written
 	Wait      bool // let calls wait for approvals that nobody at the client can give
 	// Elicit lets the person at the client answer what the policy asks. Under a grant, the
@@ -49,7 +50,7 @@ func (a *App) gateway(q MCPRequest) *gateway.Gateway {
 		Begin: func(ctx context.Context, token string, ask gateway.Asker) (gateway.Session, error) {
 			granted := q.Grant
 			if token != "" {
-				granted = Presented{Token: token}
+				granted = grants.Presented{Token: token}
 			}
 			here := ask
 			if granted.Token != "" {
@@ -94,7 +95,7 @@ func adviseMCP(q store.Question) string {
 // a grant, which q's policy narrows further, and has a run of its own. Hosts are
 // names by which clients may call it, besides loopback's.
 func (a *App) ServeMCPOverHTTP(ctx context.Context, q MCPRequest, l net.Listener, hosts []string) error {
-	q.Grant = Presented{}
+	q.Grant = grants.Presented{}
 	g, err := newGate(ctx, a, q.Workspace)
 	if err != nil {
 		return err

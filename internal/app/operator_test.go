@@ -143,7 +143,7 @@ func TestNoRecordNoChange(t *testing.T) {
 		"trust":   func() error { _, _, err := a.Policies.Trust(ws, ""); return err },
 		"mcp":     func() error { return a.AddMCPServer(app.MCPServer{Name: "far", URL: "http://127.0.0.1:1/mcp"}, false) },
 		"switch":  func() error { _, err := a.SwitchTool(t.Context(), tool.ID("shell.run"), false); return err },
-		"new key": func() error { _, err := a.RotateGrantKey(time.Time{}); return err },
+		"new key": func() error { _, err := a.Grants.RotateKey(time.Time{}); return err },
 	} {
 		if err := change(); err == nil {
 			t.Errorf("%s: changed without a record", name)

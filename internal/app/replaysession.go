@@ -59,7 +59,7 @@ func (a *App) SessionRuns(ctx context.Context, id string) (uuid.UUID, []ledger.R
 
 // sessions is the ledger, as it keeps sessions.
 func (a *App) sessions(ctx context.Context) (store.Backend, error) {
-	_, st, err := a.granted(ctx)
+	_, st, err := a.Grants.Open(ctx)
 	return st, err
 }
 

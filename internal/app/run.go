@@ -21,6 +21,7 @@ import (
 	"github.com/remitrun/remit/internal/confine/changeset"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
 )
@@ -37,7 +38,7 @@ type RunRequest struct {
 	Planning  bool             // only calls without side effects
 	Changeset bool             // hold what is written, also where the policy does not say so
 	Bounds    []*policy.Policy // bound it besides; only without a Grant
-	Grant     Presented        // not empty: the run is under this grant, which Policy or Root narrow further
+	Grant     grants.Presented // not empty: the run is under this grant, which Policy or Root narrow further
 	Wait      bool             // wait for approvals where nobody is here to give them
 	// Here asks the person who is here; nil: nobody is, and others can answer.
 	Here func(ctx context.Context, c approval.Case) (store.Vote, error)
@@ -168,7 +169,7 @@ func (a *App) begin(ctx context.Context, q RunRequest, in runner.Info) (b begun,
 
 // authority chooses what a run is under: the grant that was presented, or the
 // policies that hold.
-func (a *App) authority(ctx context.Context, q RunRequest, in *runner.Info, res *RunResult) (*authorities, error) {
+func (a *App) authority(ctx context.Context, q RunRequest, in *runner.Info, res *RunResult) (*grants.Authority, error) {
 	var err error
 	if q.agent != nil {
 		in.Grant, in.Policies = q.agent.granted.Grant, q.agent.granted.Sources
@@ -176,7 +177,7 @@ func (a *App) authority(ctx context.Context, q RunRequest, in *runner.Info, res 
 		for _, r := range in.Grant.Chain() {
 			res.Policies = append(res.Policies, r.Policy())
 		}
-		auth, _, err := a.granted(ctx)
+		auth, _, err := a.Grants.Open(ctx)
 		return auth, err
 	}
 	if q.Grant.Token == "" {
@@ -200,8 +201,8 @@ func (a *App) authority(ctx context.Context, q RunRequest, in *runner.Info, res 
 	if q.Root != nil {
 		narrower = append(narrower, q.Root)
 	}
-	var auth *authorities
-	if in.Grant, in.Policies, auth, err = a.under(ctx, q.Grant, q.Workspace, narrower...); err != nil {
+	var auth *grants.Authority
+	if in.Grant, in.Policies, auth, err = a.Grants.Under(ctx, q.Grant, q.Workspace, narrower...); err != nil {
 		return nil, err
 	}
 	for _, r := range in.Grant.Chain() {

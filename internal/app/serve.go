@@ -12,12 +12,11 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/agents/agent"
-	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/telemetry"
-	"github.com/remitrun/remit/internal/service/policies"
+	"github.com/remitrun/remit/internal/service/grants"
 )
 
 // ServeRequest says what remit serve serves.
@@ -36,21 +35,12 @@ type ServeRequest struct {
 
 // Served is what a person is told when the service begins.
 type Served struct {
-	URL     string
-	Token   string // the admin's, if it is new: it is shown once; "": the one in TokenFile
-	File    string // where it is kept
-	Until   time.Time
-	Policy  string // the text of the admin's policy
-	Why     string // where the policy comes from
-	Hint    policies.Hint
-	Public  bool // others than this machine may reach it
-	TLS     bool
-	Traced  string // where traces go; "": nowhere
-	Holder  string
-	Replace bool // an older token was revoked
-	Older   bool // the token was made under another policy, which still bounds it
+	grants.AdminGrant
 
-	policy *policy.Policy // of Policy
+	URL    string
+	Public bool // computers other than this one may reach it
+	TLS    bool
+	Traced string // where traces go; "": nowhere
 }
 
 // Serve answers the HTTP API until ctx ends, and then finishes what is under way.
@@ -64,11 +54,11 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 		return err
 	}
 	defer func() { _ = l.Close() }() // Serve has, unless there was an error before
-	admin, err := a.adminGrant(ctx, q)
+	grant, err := a.Grants.Admin(ctx, grants.AdminTerms{Policy: q.Policy, Workspace: q.Workspace, NewToken: q.NewToken})
 	if err != nil {
 		return err
 	}
-	a.serving = admin.policy
+	admin := Served{AdminGrant: grant}
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	s, end, err := a.server(work, q, conf)
@@ -107,7 +97,7 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config) (s *
 		}()
 	}
 	w.counters()
-	log, err := a.logs()
+	log, err := a.Home.Log()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -159,7 +149,7 @@ const endWithin = 30 * time.Second
 
 func (a *App) endAgents(ctx context.Context, s *agent.Service) {
 	if err := s.Close(ctx); err != nil {
-		if log, lerr := a.logs(); lerr == nil {
+		if log, lerr := a.Home.Log(); lerr == nil {
 			log.Logger().Error("sessions_ended_badly", "error", err.Error())
 		}
 	}

@@ -16,11 +16,12 @@ import (
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/grants"
 )
 
 // Grants implements httpapi.Grants.
 func (s *served) Grants(ctx context.Context, holder string, before uint64, limit int) ([]httpapi.Grant, error) {
-	list, err := s.app.Grants(ctx, store.GrantFilter{Holder: holder, Before: ledger.Seq(before), Limit: limit})
+	list, err := s.app.Grants.List(ctx, store.GrantFilter{Holder: holder, Before: ledger.Seq(before), Limit: limit})
 	out := make([]httpapi.Grant, len(list))
 	for i, g := range list {
 		out[i] = grantFor(g)
@@ -30,7 +31,7 @@ func (s *served) Grants(ctx context.Context, holder string, before uint64, limit
 
 // Grant implements httpapi.Grants.
 func (s *served) Grant(ctx context.Context, id string) (httpapi.Grant, error) {
-	_, st, err := s.app.granted(ctx)
+	_, st, err := s.app.Grants.Open(ctx)
 	if err != nil {
 		return httpapi.Grant{}, err
 	}
@@ -38,11 +39,11 @@ func (s *served) Grant(ctx context.Context, id string) (httpapi.Grant, error) {
 	if err != nil {
 		return httpapi.Grant{}, err
 	}
-	i, err := info(ctx, st, g)
+	i, err := grants.InfoOf(ctx, st, g)
 	return grantFor(i), err
 }
 
-func grantFor(i GrantInfo) httpapi.Grant {
+func grantFor(i grants.Info) httpapi.Grant {
 	g := i.Record
 	out := httpapi.Grant{
 		ID: g.ID.String(), Holder: g.Holder, Issued: g.Issued.UTC(), Standing: i.Standing.String(), Expired: i.Expired, Note: g.Note, Place: uint64(g.Seq),
@@ -72,7 +73,7 @@ func moment(t time.Time) *time.Time {
 // Narrow implements httpapi.Grants. It is recorded, so that it can be found and
 // revoked before it is ever used.
 func (s *served) Narrow(ctx context.Context, who *httpapi.Caller, q httpapi.GrantTerms) (httpapi.NewGrant, error) {
-	t := GrantTerms{
+	t := grants.Terms{
 		Workspace: s.workspace, Holder: q.Holder, Expires: time.Duration(q.Seconds) * time.Second, Sealed: q.Sealed, Note: q.Note,
 		Budgets: grant.Budgets{Calls: q.Calls, Tokens: q.Tokens, Money: q.Money, Children: q.Children, Depth: q.Depth},
 	}
@@ -87,36 +88,13 @@ func (s *served) Narrow(ctx context.Context, who *httpapi.Caller, q httpapi.Gran
 		if err != nil {
 			return httpapi.NewGrant{}, err
 		}
-		t.parsed = append(t.parsed, p)
+		t.Parsed = append(t.Parsed, p)
 	}
-	made, err := s.app.narrowed(ctx, who.Token, t)
+	made, err := s.app.Grants.NarrowKept(ctx, who.Token, t)
 	if err != nil {
 		return httpapi.NewGrant{}, err
 	}
 	return httpapi.NewGrant{Token: made.Text, ID: made.Claims.Leaf().String(), Holder: made.Claims.Holder(), Until: moment(made.Claims.Expires())}, nil
-}
-
-// narrowed narrows a token, or hands it on, and records what came of it.
-func (a *App) narrowed(ctx context.Context, text string, t GrantTerms) (Token, error) {
-	next, err := a.NarrowGrant(text, t)
-	if err != nil {
-		return Token{}, err
-	}
-	claims, err := a.authentic(next.Text)
-	if err != nil {
-		return Token{}, err
-	}
-	auth, st, err := a.granted(ctx)
-	if err != nil {
-		return Token{}, err
-	}
-	if _, err := auth.Keep(ctx, claims, a.Home.Env(t.Workspace), t.Note); err != nil {
-		if ferr := a.forged(ctx, st, err); ferr != nil {
-			err = joinErrors(err, ferr)
-		}
-		return Token{}, err
-	}
-	return next, nil
 }
 
 // Set implements httpapi.Grants.
@@ -125,7 +103,7 @@ func (s *served) Set(ctx context.Context, who *httpapi.Caller, id, standing, rea
 	if !ok {
 		return fault.New(fault.Internal, "%q is no standing", standing)
 	}
-	auth, _, err := s.app.granted(ctx)
+	auth, _, err := s.app.Grants.Open(ctx)
 	if err != nil {
 		return err
 	}
@@ -204,7 +182,7 @@ func (s *served) Answer(ctx context.Context, who *httpapi.Caller, id string, a h
 			return httpapi.Approval{}, err
 		}
 	}
-	_, st, err := s.app.granted(ctx)
+	_, st, err := s.app.Grants.Open(ctx)
 	if err != nil {
 		return httpapi.Approval{}, err
 	}
@@ -309,7 +287,7 @@ func (s *served) chain(ctx context.Context, who *httpapi.Caller, text string) (p
 		}
 		return grant.Links(s.app.Home.Env(s.workspace), p, who.Name)
 	}
-	g, _, _, err := s.app.under(ctx, Presented{Token: who.Token}, s.workspace)
+	g, _, _, err := s.app.Grants.Under(ctx, grants.Presented{Token: who.Token}, s.workspace)
 	return g.Chain(), err
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/grants"
 )
 
 const (
@@ -33,7 +34,7 @@ const (
 type gate struct {
 	app       *App
 	workspace string
-	auth      *authorities
+	auth      *grants.Authority
 	store     store.Backend
 
 	entered  *memo[*entered]
@@ -53,7 +54,7 @@ type entered struct {
 // newGate makes a gate of an open ledger: to look for dead processes' runs at every
 // request would cost more than the request.
 func newGate(ctx context.Context, a *App, workspace string) (*gate, error) {
-	auth, st, err := a.granted(ctx)
+	auth, st, err := a.Grants.Open(ctx)
 	return &gate{app: a, workspace: workspace, auth: auth, store: st, entered: newMemo[*entered](maxEntered), lineages: newMemo[[]string](maxLineages)}, err
 }
 
@@ -102,7 +103,7 @@ func (g *gate) verify(ctx context.Context, text string) (*entered, error) {
 	if len(text) > token.MaxSize {
 		return nil, fault.New(fault.GrantTooLarge, "the token is larger than any")
 	}
-	c, err := g.app.verify(ctx, g.store, Presented{Token: text}, g.workspace)
+	c, err := g.app.Grants.Verify(ctx, g.store, grants.Presented{Token: text}, g.workspace)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +117,7 @@ func (g *gate) verify(ctx context.Context, text string) (*entered, error) {
 		nodes = append(nodes, n.ID.String())
 		g.keep("grant "+n.ID.String(), slices.Clone(nodes))
 	}
-	today, err := g.app.todaysPolicy(ctx, held)
+	today, err := g.app.Grants.BoundToday(ctx, held)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +127,7 @@ func (g *gate) verify(ctx context.Context, text string) (*entered, error) {
 	}
 	chain := append(policy.Chain{}, held.Chain()...)
 	for _, p := range []*policy.Policy{today, outer} {
-		if p == nil || !saysAPI(p) {
+		if p == nil || !grants.SaysAPI(p) {
 			continue
 		}
 		links, err := grant.Links(env, p, held.Holder())
@@ -167,11 +168,11 @@ func (g *gate) tell(ctx context.Context, text string, why error) error {
 	if !tell || len(text) > token.MaxSize {
 		return why
 	}
-	if _, err := g.app.authentic(text); err != nil {
+	if _, err := g.app.Grants.Authentic(text); err != nil {
 		return why
 	}
-	if err := g.app.forged(ctx, g.store, why); err != nil {
-		return joinErrors(why, err)
+	if err := g.app.Grants.Refused(ctx, g.store, why); err != nil {
+		return grants.JoinErrors(why, err)
 	}
 	return why
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/doors/httpapi"
+	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
 )
 
@@ -374,7 +375,7 @@ func TestTheOuterBoundHoldsForRequestsToo(t *testing.T) {
 func TestAGrantOfAKeyIsNotTakenAsABearers(t *testing.T) {
 	s := newService(t)
 	key := filepath.Join(t.TempDir(), "holder.key")
-	public, err := app.NewHolderKey(key)
+	public, err := grants.NewHolderKey(key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -391,7 +392,7 @@ func TestAGrantOfAKeyIsNotTakenAsABearers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = a.Close() }()
-	tok, err := a.IssueGrant(context.Background(), app.GrantTerms{Policies: []string{policy}, Workspace: s.dir, HolderKey: public})
+	tok, err := a.Grants.Issue(context.Background(), grants.Terms{Policies: []string{policy}, Workspace: s.dir, HolderKey: public})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/report"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/grants"
 )
 
 // served is what the API serves besides agents, in the API's words.
@@ -93,7 +94,7 @@ func toolFor(t catalog.Tool, schemas bool) httpapi.Tool {
 func (s *served) Invoke(ctx context.Context, who *httpapi.Caller, id string, args map[string]any) (httpapi.Invocation, error) {
 	question := ""
 	run, err := s.app.Begin(ctx, RunRequest{
-		Name: "api", Workspace: s.workspace, Grant: Presented{Token: who.Token}, Observe: s.observe,
+		Name: "api", Workspace: s.workspace, Grant: grants.Presented{Token: who.Token}, Observe: s.observe,
 		Advice: func(q store.Question) string {
 			question = q.ID.String()
 			return "a person answers with POST /v1/approvals/" + question + "/approve, or remit approvals approve " + question + "; then make exactly the same call again, before " +

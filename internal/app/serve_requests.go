@@ -12,7 +12,7 @@ const maxRequests = 4096
 
 // BeginRequest implements httpapi.Requests.
 func (s *served) BeginRequest(ctx context.Context, k httpapi.Keyed) (httpapi.Keyed, bool, error) {
-	_, st, err := s.app.granted(ctx)
+	_, st, err := s.app.Grants.Open(ctx)
 	if err != nil {
 		return k, false, err
 	}
@@ -22,7 +22,7 @@ func (s *served) BeginRequest(ctx context.Context, k httpapi.Keyed) (httpapi.Key
 
 // EndRequest implements httpapi.Requests.
 func (s *served) EndRequest(ctx context.Context, k httpapi.Keyed) error {
-	_, st, err := s.app.granted(ctx)
+	_, st, err := s.app.Grants.Open(ctx)
 	if err != nil {
 		return err
 	}

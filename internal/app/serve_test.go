@@ -18,6 +18,7 @@ import (
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/doors/httpapi"
+	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
 )
 
@@ -397,7 +398,7 @@ func TestADelegateAnswersForNobody(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	own, err := a.IssueGrant(t.Context(), app.GrantTerms{Policies: []string{bob}, Holder: "user:bob", Workspace: s.dir})
+	own, err := a.Grants.Issue(t.Context(), grants.Terms{Policies: []string{bob}, Holder: "user:bob", Workspace: s.dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -615,7 +616,7 @@ func issued(t *testing.T, s *service, text string) string {
 		t.Fatal(err)
 	}
 	defer func() { _ = a.Close() }()
-	tok, err := a.IssueGrantOf(t.Context(), app.GrantTerms{Workspace: s.dir, Holder: "client:own", Expires: time.Hour}, p)
+	tok, err := a.Grants.Issue(t.Context(), grants.Terms{Workspace: s.dir, Holder: "client:own", Expires: time.Hour, Parsed: []*policy.Policy{p}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/call/approval"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/policies"
 	"github.com/remitrun/remit/internal/tools/builtin/analyze"
 	"github.com/remitrun/remit/internal/tools/builtin/modelchat"
@@ -24,7 +25,7 @@ type SlashRequest struct {
 	Line      string
 	Policy    string // a policy file; "": the workspace's, if trusted
 	Workspace string // absolute, as Workspace makes it
-	Grant     Presented
+	Grant     grants.Presented
 	Session   string // whose last response is analyzed, and kept; "": DefaultSession
 	Model     string // of analyses that name none
 	Changeset bool   // hold what is written, also where the policy does not say so

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/service/grants"
 )
 
 // Processes that make the first grant at once have one key between them: what one of
@@ -21,7 +21,7 @@ func TestManyBeginAtOnce(t *testing.T) {
 	if err := os.WriteFile(pol, []byte("version: 1\nname: p\ntools: {allow: [clock.now]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tokens := make([]app.Token, many)
+	tokens := make([]grants.Token, many)
 	var all sync.WaitGroup
 	for i := range many {
 		ws := filepath.Join(dir, string(rune('a'+i)))
@@ -34,7 +34,7 @@ func TestManyBeginAtOnce(t *testing.T) {
 		a := newApp(t, home)
 		all.Go(func() {
 			var err error
-			if tokens[i], err = a.IssueGrant(t.Context(), app.GrantTerms{Policies: []string{pol}, Workspace: ws, Holder: "client:one"}); err != nil {
+			if tokens[i], err = a.Grants.Issue(t.Context(), grants.Terms{Policies: []string{pol}, Workspace: ws, Holder: "client:one"}); err != nil {
 				t.Error(err)
 			}
 			if _, _, err := a.Policies.Trust(ws, ""); err != nil {
@@ -45,11 +45,11 @@ func TestManyBeginAtOnce(t *testing.T) {
 	all.Wait()
 	a := newApp(t, home)
 	for i, tok := range tokens {
-		if got, err := a.InspectGrant(t.Context(), tok.Text); err != nil || got.Genuine != nil || got.Now != nil {
+		if got, err := a.Grants.Inspect(t.Context(), tok.Text); err != nil || got.Genuine != nil || got.Now != nil {
 			t.Errorf("grant %d: %v, %v, %v", i, got.Genuine, got.Now, err)
 		}
 	}
-	if keys, err := a.GrantKeys(); err != nil || len(keys) != 1 {
+	if keys, err := a.Grants.Keys(); err != nil || len(keys) != 1 {
 		t.Errorf("%d keys, %v", len(keys), err)
 	}
 	b, err := os.ReadFile(filepath.Join(home, "trusted.json"))
@@ -72,7 +72,7 @@ func TestDamagedStateStays(t *testing.T) {
 		"extensions.json": func() error { _, err := a.Extension("x"); return err },
 		"mcp.json":        func() error { return a.RemoveMCPServer("x") },
 		"trusted.json":    func() error { _, err := a.Policies.Distrust(home); return err },
-		"keys/grant.json": func() error { _, err := a.GrantKeys(); return err },
+		"keys/grant.json": func() error { _, err := a.Grants.Keys(); return err },
 	} {
 		for _, bad := range []string{"", "null", "{", `"text"`, "[1]"} {
 			name := filepath.Join(home, filepath.FromSlash(file))

@@ -13,13 +13,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/remitrun/remit/internal/agents/agent"
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/service/grants"
 )
 
 func (s *session) chatCmd() *cobra.Command {
 	var c chatFlags
-	var presented func() (app.Presented, error)
+	var presented func() (grants.Presented, error)
 	cmd := &cobra.Command{
 		Use:   "chat [-p POLICY] [-w DIR] [--agent AGENT | --model MODEL | --session SESSION]",
 		Short: "Talk to an agent, and use slash commands, in the terminal",
@@ -60,7 +60,7 @@ Lines can be piped in. The exit status is then that of the first that failed.`,
 
 type chatFlags struct {
 	policy, dir, agent, model, session string
-	grant                              app.Presented
+	grant                              grants.Presented
 }
 
 // dialog is one conversation at the terminal.

@@ -11,13 +11,14 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/policies"
 )
 
 func (s *session) execCmd() *cobra.Command {
 	var policyFile, dir, out string
 	var ask, profile, held, learn bool
-	var presented func() (app.Presented, error)
+	var presented func() (grants.Presented, error)
 	c := &cobra.Command{
 		Use:   "exec [flags] -- COMMAND...",
 		Short: "Run one command in the sandbox",

@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/grants"
 )
 
 func (s *session) grantCmd() *cobra.Command {
@@ -38,12 +39,12 @@ handed on to whom are kept in the ledger, which alone accepts it.
 
 // presented adds the flags of commands that make calls, and gives what they and
 // the environment say.
-func (s *session) presented(c *cobra.Command) func() (app.Presented, error) {
+func (s *session) presented(c *cobra.Command) func() (grants.Presented, error) {
 	var text, key string
 	fl := c.Flags()
 	fl.StringVar(&text, "grant", "", "run under this grant: a token, or @FILE (default: $REMIT_GRANT)")
 	fl.StringVar(&key, "grant-key", "", "the private key that the grant is bound to: a file (default: $REMIT_GRANT_KEY)")
-	return func() (app.Presented, error) {
+	return func() (grants.Presented, error) {
 		if text == "" {
 			text, _ = s.lookup("REMIT_GRANT")
 		}
@@ -51,16 +52,16 @@ func (s *session) presented(c *cobra.Command) func() (app.Presented, error) {
 			key, _ = s.lookup("REMIT_GRANT_KEY")
 		}
 		if text == "" {
-			return app.Presented{}, nil
+			return grants.Presented{}, nil
 		}
-		t, err := app.ReadToken(text)
-		return app.Presented{Token: t, KeyFile: key}, err
+		t, err := grants.ReadToken(text)
+		return grants.Presented{Token: t, KeyFile: key}, err
 	}
 }
 
 // termFlags are the flags that say what a grant comes to.
 type termFlags struct {
-	app.GrantTerms
+	grants.Terms
 	dir, notBefore, money string
 	out                   string
 	perTool, pins         []string
@@ -93,8 +94,8 @@ func (f *termFlags) add(c *cobra.Command, life string) {
 }
 
 // terms gives what the flags say.
-func (f *termFlags) terms() (app.GrantTerms, error) {
-	t := f.GrantTerms
+func (f *termFlags) terms() (grants.Terms, error) {
+	t := f.Terms
 	ws, err := app.Workspace(f.dir)
 	if err != nil {
 		return t, err
@@ -153,7 +154,7 @@ func dollars(text string) (int64, error) {
 }
 
 // makes runs a command that gives a token, of terms and perhaps of a token.
-func (s *session) makes(f *termFlags, done string, from func(ctx context.Context, a *app.App, t app.GrantTerms, text string) (app.Token, error)) func(*cobra.Command, []string) error {
+func (s *session) makes(f *termFlags, done string, from func(ctx context.Context, a *app.App, t grants.Terms, text string) (grants.Token, error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		t, err := f.terms()
 		if err != nil {
@@ -161,7 +162,7 @@ func (s *session) makes(f *termFlags, done string, from func(ctx context.Context
 		}
 		text := ""
 		if len(args) > 0 {
-			if text, err = app.ReadToken(args[0]); err != nil {
+			if text, err = grants.ReadToken(args[0]); err != nil {
 				return err
 			}
 		}
@@ -190,8 +191,8 @@ over all runs under it.
 		Example: `  remit grant issue -p policy.yaml --holder agent:docs --expires 1h
   remit grant issue -p policy.yaml --calls 100 -o docs.token`,
 		Args: cobra.NoArgs,
-		RunE: s.makes(&f, "issued", func(ctx context.Context, a *app.App, t app.GrantTerms, _ string) (app.Token, error) {
-			return a.IssueGrant(ctx, t)
+		RunE: s.makes(&f, "issued", func(ctx context.Context, a *app.App, t grants.Terms, _ string) (grants.Token, error) {
+			return a.Grants.Issue(ctx, t)
 		}),
 	}
 	f.add(c, "24h")
@@ -211,8 +212,8 @@ the policy allows too. This needs no ledger and tells nobody. TOKEN may be @FILE
 `,
 		Example: "  remit grant narrow @docs.token -p read-only.yaml -o narrow.token",
 		Args:    cobra.ExactArgs(1),
-		RunE: s.makes(&f, "narrowed", func(_ context.Context, a *app.App, t app.GrantTerms, text string) (app.Token, error) {
-			return a.NarrowGrant(text, t)
+		RunE: s.makes(&f, "narrowed", func(_ context.Context, a *app.App, t grants.Terms, text string) (grants.Token, error) {
+			return a.Grants.Narrow(text, t)
 		}),
 	}
 	f.add(c, "as before")
@@ -232,8 +233,8 @@ from TOKEN's budgets too. TOKEN may be @FILE.
 `,
 		Example: "  remit grant delegate @docs.token --holder agent:reader -p read-only.yaml --calls 20 -o reader.token",
 		Args:    cobra.ExactArgs(1),
-		RunE: s.makes(&f, "handed on", func(ctx context.Context, a *app.App, t app.GrantTerms, text string) (app.Token, error) {
-			return a.DelegateGrant(ctx, app.Presented{Token: text, KeyFile: key}, t)
+		RunE: s.makes(&f, "handed on", func(ctx context.Context, a *app.App, t grants.Terms, text string) (grants.Token, error) {
+			return a.Grants.Delegate(ctx, grants.Presented{Token: text, KeyFile: key}, t)
 		}),
 	}
 	f.add(c, "as before")
@@ -257,7 +258,7 @@ func (s *session) grantListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := a.Grants(cmd.Context(), store.GrantFilter{Holder: holder, Limit: limit})
+			list, err := a.Grants.List(cmd.Context(), store.GrantFilter{Holder: holder, Limit: limit})
 			if err != nil {
 				return err
 			}
@@ -277,7 +278,7 @@ func (s *session) grantListCmd() *cobra.Command {
 	return c
 }
 
-func (s *session) printGrants(list []app.GrantInfo) {
+func (s *session) printGrants(list []grants.Info) {
 	if len(list) == 0 {
 		s.printf("no grants so far (remit grant issue makes one)\n")
 		return
@@ -320,7 +321,7 @@ second.
 		Example: "  remit grant " + verb + " 0199c1d2-7a3b",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, err := app.ReadToken(args[0])
+			name, err := grants.ReadToken(args[0])
 			if err != nil {
 				return err
 			}
@@ -328,7 +329,7 @@ second.
 			if err != nil {
 				return err
 			}
-			id, err := a.SetGrant(cmd.Context(), name, to, reason)
+			id, err := a.Grants.SetStanding(cmd.Context(), name, to, reason)
 			if err != nil {
 				return err
 			}

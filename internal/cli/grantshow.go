@@ -10,11 +10,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/authority/grant/token"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/grants"
 )
 
 // grantJSON is a grant as --json prints it.
@@ -61,13 +61,13 @@ func stamp(t time.Time) *time.Time {
 }
 
 // printToken shows a new token, or writes it to a file and shows what it says.
-func (s *session) printToken(done string, t app.Token, file string) error {
+func (s *session) printToken(done string, t grants.Token, file string) error {
 	c, text := t.Claims, t.Text
 	for _, m := range t.Moot {
 		s.errorf("%s narrows nothing: %s\n", s.paintErr(yellow, "warning:"), show(m))
 	}
 	if file != "" {
-		if err := app.WriteSecret(file, text+"\n"); err != nil {
+		if err := grants.WriteSecret(file, text+"\n"); err != nil {
 			return err
 		}
 		text = ""
@@ -97,7 +97,7 @@ func (s *session) grantInspectCmd() *cobra.Command {
 		Example: "  remit grant inspect @docs.token",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := app.ReadToken(args[0])
+			text, err := grants.ReadToken(args[0])
 			if err != nil {
 				return err
 			}
@@ -105,7 +105,7 @@ func (s *session) grantInspectCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			in, err := a.InspectGrant(cmd.Context(), text)
+			in, err := a.Grants.Inspect(cmd.Context(), text)
 			if err != nil {
 				return err
 			}
@@ -122,7 +122,7 @@ func (s *session) grantInspectCmd() *cobra.Command {
 	}
 }
 
-func inspectedJSON(in app.Inspected) grantJSON {
+func inspectedJSON(in grants.Inspected) grantJSON {
 	var g grantJSON
 	if in.Info != nil {
 		g = infoJSON(*in.Info)
@@ -141,7 +141,7 @@ func inspectedJSON(in app.Inspected) grantJSON {
 	return g
 }
 
-func infoJSON(i app.GrantInfo) grantJSON {
+func infoJSON(i grants.Info) grantJSON {
 	r := i.Record
 	g := grantJSON{
 		ID: r.ID.String(), Holder: r.Holder, Issued: stamp(r.Issued), NotBefore: stamp(r.NotBefore), Expires: stamp(r.Expires), Budgets: r.Budgets.String(),
@@ -160,7 +160,7 @@ func infoJSON(i app.GrantInfo) grantJSON {
 }
 
 // standing is a grant's state in a word.
-func standing(i app.GrantInfo) string {
+func standing(i grants.Info) string {
 	switch {
 	case i.Standing == store.Active && i.Expired:
 		return "expired"
@@ -170,7 +170,7 @@ func standing(i app.GrantInfo) string {
 	return i.Standing.String()
 }
 
-func (s *session) printInspected(in app.Inspected) {
+func (s *session) printInspected(in grants.Inspected) {
 	block := token.Whole - 1
 	for _, l := range in.Lines {
 		if l.Block != block {
@@ -210,7 +210,7 @@ func blockTitle(c *token.Content, block int) string {
 }
 
 // printSpent shows what of a grant's own budgets is used.
-func (s *session) printSpent(i app.GrantInfo) {
+func (s *session) printSpent(i grants.Info) {
 	for n, m := range i.Spent {
 		label := ""
 		if n == 0 {
@@ -247,7 +247,7 @@ func (s *session) grantKeysCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			keys, err := a.GrantKeys()
+			keys, err := a.Grants.Keys()
 			if err != nil {
 				return err
 			}
@@ -266,11 +266,11 @@ func (s *session) grantKeysCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			until, err := a.RotateUntil(cmd.Context())
+			until, err := a.Grants.LastExpiry(cmd.Context())
 			if err != nil {
 				return err
 			}
-			keys, err := a.RotateGrantKey(until)
+			keys, err := a.Grants.RotateKey(until)
 			if err != nil {
 				return err
 			}
@@ -280,10 +280,10 @@ func (s *session) grantKeysCmd() *cobra.Command {
 	return c
 }
 
-func (s *session) printKeys(keys []app.GrantKey) error {
+func (s *session) printKeys(keys []grants.Key) error {
 	if s.json {
 		if keys == nil {
-			keys = []app.GrantKey{}
+			keys = []grants.Key{}
 		}
 		return s.printJSON(keys)
 	}
@@ -314,7 +314,7 @@ without the private key.
 		Example: "  remit grant keygen docs.key",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			pub, err := app.NewHolderKey(args[0])
+			pub, err := grants.NewHolderKey(args[0])
 			if err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/policies"
 )
 
@@ -32,7 +33,7 @@ confined as from any other door.
 type mcpServe struct {
 	dir, answers, listen string
 	hosts                []string
-	presented            func() (app.Presented, error)
+	presented            func() (grants.Presented, error)
 }
 
 func (s *session) mcpServeCmd() *cobra.Command {
@@ -132,7 +133,7 @@ func (s *session) mcpListen(ctx context.Context, q app.MCPRequest, f mcpServe) e
 	if f.answers == "" {
 		f.answers = "approvals"
 	}
-	if q.Elicit, err = answersHere(f.answers, app.Presented{}); err != nil {
+	if q.Elicit, err = answersHere(f.answers, grants.Presented{}); err != nil {
 		return err
 	}
 	l, err := app.ListenMCP(ctx, f.listen, f.hosts)
@@ -151,7 +152,7 @@ func (s *session) mcpListen(ctx context.Context, q app.MCPRequest, f mcpServe) e
 }
 
 // answersHere reads --answers.
-func answersHere(who string, g app.Presented) (bool, error) {
+func answersHere(who string, g grants.Presented) (bool, error) {
 	switch who {
 	case "":
 		return g.Token == "", nil

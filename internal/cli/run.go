@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/plan"
 	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/policies"
 )
 
@@ -21,7 +22,7 @@ func (s *session) runCmd() *cobra.Command {
 	var policyFile, dir string
 	var inputs []string
 	var held, planning, wait bool
-	var presented func() (app.Presented, error)
+	var presented func() (grants.Presented, error)
 	var frozenFile string
 	c := &cobra.Command{
 		Use:   "run PLAN",

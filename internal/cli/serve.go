@@ -80,7 +80,7 @@ and those that do not can be resumed.
 // serving tells the person that requests are answered, and with which token.
 func (s *session) serving(v app.Served) {
 	if s.json {
-		out := map[string]any{"url": v.URL, "token_file": v.File, "expires": v.Until, "policy": v.Policy, "policy_from": v.Why}
+		out := map[string]any{"url": v.URL, "token_file": v.File, "expires": v.Until, "policy": string(v.Policy.Source()), "policy_from": v.Why}
 		if v.Token != "" {
 			out["token"] = v.Token
 		}
@@ -94,7 +94,7 @@ func (s *session) serving(v app.Served) {
 	}
 	s.printf("%s serving on %s\n", s.paint(green, "✓"), v.URL)
 	s.printf("  policy  %s\n", show(v.Why))
-	for line := range strings.Lines(v.Policy) {
+	for line := range strings.Lines(string(v.Policy.Source())) {
 		s.printf("    %s\n", s.paint(dim, show(strings.TrimRight(line, "\r\n"))))
 	}
 	if v.Hint != "" {

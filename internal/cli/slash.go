@@ -11,12 +11,13 @@ import (
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/report"
+	"github.com/remitrun/remit/internal/service/grants"
 )
 
 func (s *session) slashCmd() *cobra.Command {
 	var q app.SlashRequest
 	var dir string
-	var presented func() (app.Presented, error)
+	var presented func() (grants.Presented, error)
 	c := &cobra.Command{
 		Use:   `slash "/NAME …"`,
 		Short: "Carry out one slash command",

@@ -19,6 +19,7 @@ import (
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/grants"
 )
 
 // listen starts the gateway over HTTP and gives its address.
@@ -49,7 +50,7 @@ func (w *world) listen(q app.MCPRequest) string {
 // grant issues a token.
 func (w *world) grant(policy, holder string) string {
 	w.t.Helper()
-	tok, err := w.app.IssueGrant(w.t.Context(), app.GrantTerms{Policies: []string{policy}, Holder: holder, Workspace: w.workspace})
+	tok, err := w.app.Grants.Issue(w.t.Context(), grants.Terms{Policies: []string{policy}, Holder: holder, Workspace: w.workspace})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -135,11 +136,11 @@ func TestElicitationOverHTTP(t *testing.T) {
 	forRevisions(t, func(t *testing.T, revision string) {
 		w := newWorld(t)
 		ann := w.grant(w.policy(policy+"delegate: {actions: [files.read, files.write, network], to: ['agent:*']}\n"), "user:ann")
-		handed, err := w.app.NarrowGrant(ann, app.GrantTerms{Holder: "agent:x", Workspace: w.workspace})
+		handed, err := w.app.Grants.Narrow(ann, grants.Terms{Holder: "agent:x", Workspace: w.workspace})
 		if err != nil {
 			t.Fatal(err)
 		}
-		narrowed, err := w.app.NarrowGrant(ann, app.GrantTerms{Workspace: w.workspace, Budgets: grant.Budgets{Calls: 5}})
+		narrowed, err := w.app.Grants.Narrow(ann, grants.Terms{Workspace: w.workspace, Budgets: grant.Budgets{Calls: 5}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/service/grants"
 )
 
 // greet begins a session over HTTP and gives the answer's status.
@@ -59,7 +60,7 @@ func TestTooManyHTTPClients(t *testing.T) {
 	for i := range 40 {
 		leaf := token
 		if i%4 > 0 {
-			narrowed, err := w.app.NarrowGrant(token, app.GrantTerms{Workspace: w.workspace, Expires: time.Hour + time.Duration(i)*time.Minute})
+			narrowed, err := w.app.Grants.Narrow(token, grants.Terms{Workspace: w.workspace, Expires: time.Hour + time.Duration(i)*time.Minute})
 			if err != nil {
 				t.Fatal(err)
 			}

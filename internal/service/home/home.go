@@ -15,7 +15,8 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// Home is one $REMIT_HOME. Its fields are set before it is used and not changed.
+// Home is one $REMIT_HOME. Its fields are set before it is used and not changed. It must be
+// closed.
 type Home struct {
 	Config
 
@@ -23,6 +24,8 @@ type Home struct {
 	Ledger func(context.Context) (store.Backend, error)
 	// Changed is called after each recorded change. Nil: nothing is called.
 	Changed func()
+
+	logs logFiles
 }
 
 func (h *Home) changed() {

@@ -1,4 +1,6 @@
-package app
+// Package grants issues, narrows, hands on, verifies and revokes grants, and keeps the keys that
+// sign them. Start at [Grants.Issue]; a run's authority comes from [Grants.Under].
+package grants
 
 import (
 	"context"
@@ -10,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,16 +24,55 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy/glob"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
 )
 
-// GrantLife is how long a grant lasts where nothing else is said.
-const GrantLife = 24 * time.Hour
+// Tools finds the tools that a grant pins.
+type Tools interface {
+	Lookup(id tool.ID) (runner.Entry, error)
+}
 
-// GrantTerms is what a grant is issued, narrowed or handed on with.
-type GrantTerms struct {
+// Grants are the grants of one ledger; New makes one. It must be closed.
+type Grants struct {
+	// Tools are the tools that can be pinned; set before grants are issued.
+	Tools Tools
+
+	home     *home.Home
+	policies *policies.Policies
+	serving  atomic.Pointer[policy.Policy] // of remit serve, as the service began; nil: it serves nothing
+
+	mu   sync.Mutex
+	auth *Authority // nil: not needed yet
+}
+
+// New makes the grants of a ledger, which is opened when it is first needed.
+func New(h *home.Home, p *policies.Policies) *Grants {
+	return &Grants{home: h, policies: p}
+}
+
+// ReadToken gives the token that text is or, as @FILE, that a file holds.
+func ReadToken(text string) (string, error) {
+	file, ok := strings.CutPrefix(text, "@")
+	if !ok {
+		return strings.TrimSpace(text), nil
+	}
+	b, err := wholefile.Read(filepath.Clean(file), token.MaxSize+1024)
+	if err != nil {
+		return "", fault.Wrap(fault.GrantInvalid, err, "the file %q with the token cannot be read: %v", file, wholefile.Cause(err)).
+			WithHint("name a file that remit grant issue wrote, as @FILE")
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+// DefaultLife is how long a grant lasts where nothing else is said.
+const DefaultLife = 24 * time.Hour
+
+// Terms is what a grant is issued, narrowed or handed on with.
+type Terms struct {
 	Policies  []string // files
 	Read      []string // not nil: of files these alone may be read; paths as the workspace has them
 	Write     []string // not nil: of files these alone may be written
@@ -40,12 +83,12 @@ type GrantTerms struct {
 	Expires   time.Duration
 	NotBefore time.Time
 	Budgets   grant.Budgets
-	Pins      []tool.ID // with the digests that they have now
-	To        []string  // patterns of holders that it may be handed on to; nil: as the policies say
-	Sealed    bool      // nothing can be appended
-	Note      string    // for people, kept in the ledger
-	KeyFile   string    // of who holds it now, to hand on a grant that is bound to a key
-	parsed    []*policy.Policy
+	Pins      []tool.ID        // with the digests that they have now
+	To        []string         // patterns of holders that it may be handed on to; nil: as the policies say
+	Sealed    bool             // nothing can be appended
+	Note      string           // for people, kept in the ledger
+	KeyFile   string           // of who holds it now, to hand on a grant that is bound to a key
+	Parsed    []*policy.Policy // besides Policies
 }
 
 // Token is a grant as text, and what it says.
@@ -55,32 +98,28 @@ type Token struct {
 	Moot   []string // what was added and narrows nothing, in words
 }
 
-// IssueGrant makes a root grant of policies and records it.
-func (a *App) IssueGrant(ctx context.Context, t GrantTerms) (Token, error) {
-	ps, err := a.grantPolicies(t)
+// Issue makes a root grant of policies, of the workspace's where none is named, and
+// records it.
+func (s *Grants) Issue(ctx context.Context, t Terms) (Token, error) {
+	ps, err := s.grantPolicies(t)
 	if err != nil {
 		return Token{}, err
 	}
-	b, err := a.block(t, ps)
+	b, err := s.block(t, ps)
 	if err != nil {
 		return Token{}, err
 	}
-	return a.issueBlock(ctx, t, b)
-}
-
-// issueBlock makes a root grant of what terms came to.
-func (a *App) issueBlock(ctx context.Context, t GrantTerms, b token.Block) (Token, error) {
 	if b.Holder == "" {
-		b.Holder = "user:" + a.Home.User
+		b.Holder = "user:" + s.home.User
 	}
 	if b.Expires.IsZero() {
-		b.Expires = b.Issued.Add(GrantLife)
+		b.Expires = b.Issued.Add(DefaultLife)
 	}
-	auth, _, err := a.granted(ctx)
+	auth, _, err := s.Open(ctx)
 	if err != nil {
 		return Token{}, err
 	}
-	key, keys, err := a.signingKey()
+	key, keys, err := s.signingKey()
 	if err != nil {
 		return Token{}, err
 	}
@@ -105,7 +144,7 @@ func (a *App) issueBlock(ctx context.Context, t GrantTerms, b token.Block) (Toke
 	if err != nil {
 		return Token{}, err
 	}
-	if _, err := claims.Content().Bind(a.Home.Env(t.Workspace)); err != nil {
+	if _, err := claims.Content().Bind(s.home.Env(t.Workspace)); err != nil {
 		return Token{}, err // it could never be used
 	}
 	return Token{Text: text, Claims: claims.Content()}, auth.Issue(ctx, claims, t.Note)
@@ -113,30 +152,35 @@ func (a *App) issueBlock(ctx context.Context, t GrantTerms, b token.Block) (Toke
 
 // grantPolicies reads the policies that a root grant is made of: the files that
 // are named, or the workspace's, if it is trusted.
-func (a *App) grantPolicies(t GrantTerms) ([]*policy.Policy, error) {
-	if len(t.Policies) > 0 {
-		return readPolicies(t.Policies)
+func (s *Grants) grantPolicies(t Terms) ([]*policy.Policy, error) {
+	if len(t.Policies)+len(t.Parsed) > 0 {
+		return t.policies()
 	}
-	p, hint, err := a.Policies.Root("", t.Workspace)
+	p, hint, err := s.policies.Root("", t.Workspace)
 	if err == nil && hint != "" {
 		err = fault.New(fault.PolicyMissing, "a grant needs a policy").WithHint("name one with -p FILE; %s", hint)
 	}
 	return []*policy.Policy{p}, err
 }
 
-func readPolicies(files []string) ([]*policy.Policy, error) {
-	out := make([]*policy.Policy, len(files))
-	for i, f := range files {
-		var err error
-		if out[i], err = policies.Read(f); err != nil {
+// policies are the terms' own.
+func (t Terms) policies() ([]*policy.Policy, error) {
+	var out []*policy.Policy
+	for _, f := range t.Policies {
+		p, err := policies.Read(f)
+		if err != nil {
 			return nil, err
 		}
+		out = append(out, p)
 	}
-	return out, nil
+	return append(out, t.Parsed...), nil
 }
 
 // block is what terms say.
-func (a *App) block(t GrantTerms, ps []*policy.Policy) (token.Block, error) {
+func (s *Grants) block(t Terms, ps []*policy.Policy) (token.Block, error) {
+	if err := t.Budgets.Check(); err != nil {
+		return token.Block{}, err
+	}
 	if t.Read != nil || t.Write != nil {
 		p, err := theseFiles(t.Read, t.Write)
 		if err != nil {
@@ -163,7 +207,7 @@ func (a *App) block(t GrantTerms, ps []*policy.Policy) (token.Block, error) {
 		}
 	}
 	for _, id := range t.Pins {
-		e, err := a.catalog.Lookup(id)
+		e, err := s.Tools.Lookup(id)
 		if err != nil {
 			return b, err
 		}
@@ -193,13 +237,13 @@ func theseFiles(read, write []string) (*policy.Policy, error) {
 	return policy.Parse("these-files.yaml", []byte(src))
 }
 
-// NarrowGrant appends to a token what narrows it. It needs no ledger.
-func (a *App) NarrowGrant(text string, t GrantTerms) (Token, error) {
-	ps, err := readPolicies(t.Policies)
+// Narrow appends to a token what narrows it. It needs no ledger.
+func (s *Grants) Narrow(text string, t Terms) (Token, error) {
+	ps, err := t.policies()
 	if err != nil {
 		return Token{}, err
 	}
-	b, err := a.block(t, append(ps, t.parsed...))
+	b, err := s.block(t, ps)
 	if err != nil {
 		return Token{}, err
 	}
@@ -227,40 +271,64 @@ func (a *App) NarrowGrant(text string, t GrantTerms) (Token, error) {
 	if err != nil {
 		return Token{}, err
 	}
-	idle, err := moot(before, c, a.Home.Env(t.Workspace))
+	idle, err := moot(before, c, s.home.Env(t.Workspace))
 	return Token{text, c, idle}, err
 }
 
-// DelegateGrant hands a grant on to another holder, as far as the policies let
-// its holder, and records that.
-func (a *App) DelegateGrant(ctx context.Context, p Presented, t GrantTerms) (Token, error) {
-	if t.Holder == "" {
-		return Token{}, fault.New(fault.Usage, "to whom the grant is handed on is missing").WithHint("name the holder with --to, as agent:docs")
-	}
-	if _, err := a.present(ctx, p, t.Workspace); err != nil {
-		return Token{}, err
-	}
-	t.KeyFile = p.KeyFile
-	next, err := a.NarrowGrant(p.Token, t)
+// NarrowKept is NarrowGrant, and records what came of it, so that it can be found and
+// revoked before it is ever used.
+func (s *Grants) NarrowKept(ctx context.Context, text string, t Terms) (Token, error) {
+	next, err := s.Narrow(text, t)
 	if err != nil {
 		return Token{}, err
 	}
-	auth, st, err := a.granted(ctx)
+	claims, err := s.Authentic(next.Text)
 	if err != nil {
 		return Token{}, err
 	}
-	claims, err := a.authentic(next.Text)
+	auth, st, err := s.Open(ctx)
 	if err != nil {
 		return Token{}, err
 	}
-	if _, err := auth.Delegate(ctx, claims, a.Home.Env(t.Workspace), t.Note); err != nil {
-		return Token{}, errors.Join(err, a.forged(ctx, st, err))
+	if _, err := auth.Keep(ctx, claims, s.home.Env(t.Workspace), t.Note); err != nil {
+		if ferr := s.Refused(ctx, st, err); ferr != nil {
+			err = JoinErrors(err, ferr)
+		}
+		return Token{}, err
 	}
 	return next, nil
 }
 
-// GrantInfo is a grant as people are shown it.
-type GrantInfo struct {
+// Delegate hands a grant on to another holder, as far as the policies let
+// its holder, and records that.
+func (s *Grants) Delegate(ctx context.Context, p Presented, t Terms) (Token, error) {
+	if t.Holder == "" {
+		return Token{}, fault.New(fault.Usage, "to whom the grant is handed on is missing").WithHint("name the holder with --to, as agent:docs")
+	}
+	if _, err := s.present(ctx, p, t.Workspace); err != nil {
+		return Token{}, err
+	}
+	t.KeyFile = p.KeyFile
+	next, err := s.Narrow(p.Token, t)
+	if err != nil {
+		return Token{}, err
+	}
+	auth, st, err := s.Open(ctx)
+	if err != nil {
+		return Token{}, err
+	}
+	claims, err := s.Authentic(next.Text)
+	if err != nil {
+		return Token{}, err
+	}
+	if _, err := auth.Delegate(ctx, claims, s.home.Env(t.Workspace), t.Note); err != nil {
+		return Token{}, errors.Join(err, s.Refused(ctx, st, err))
+	}
+	return next, nil
+}
+
+// Info is a grant as people are shown it.
+type Info struct {
 	Record   store.GrantRecord
 	Standing store.Standing // with its ancestors'
 	Of       uuid.UUID      // whose standing that is
@@ -268,9 +336,9 @@ type GrantInfo struct {
 	Spent    []store.Meter
 }
 
-// Grants lists the grants that were issued or handed on here, newest first.
-func (a *App) Grants(ctx context.Context, f store.GrantFilter) ([]GrantInfo, error) {
-	_, st, err := a.granted(ctx)
+// List lists the grants that were issued or handed on here, newest first.
+func (s *Grants) List(ctx context.Context, f store.GrantFilter) ([]Info, error) {
+	_, st, err := s.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -278,9 +346,9 @@ func (a *App) Grants(ctx context.Context, f store.GrantFilter) ([]GrantInfo, err
 	if err != nil {
 		return nil, err
 	}
-	out := make([]GrantInfo, 0, len(list))
+	out := make([]Info, 0, len(list))
 	for _, g := range list {
-		i, err := info(ctx, st, g)
+		i, err := InfoOf(ctx, st, g)
 		if err != nil {
 			return nil, err
 		}
@@ -294,9 +362,9 @@ type grantStore interface {
 	store.Budgets
 }
 
-// info looks up what counts for a grant now.
-func info(ctx context.Context, st grantStore, g store.GrantRecord) (GrantInfo, error) {
-	i := GrantInfo{Record: g}
+// InfoOf looks up what counts for a grant now.
+func InfoOf(ctx context.Context, st grantStore, g store.GrantRecord) (Info, error) {
+	i := Info{Record: g}
 	var err error
 	if i.Spent, err = st.Spent(ctx, g.ID); err != nil {
 		return i, err
@@ -328,13 +396,13 @@ type Inspected struct {
 	Content *token.Content // nil: an ID was given
 	Genuine error          // why the token is not one of this ledger; nil: it is, or an ID was given
 	Lines   []token.Line
-	Info    *GrantInfo // what the ledger has of it; nil: nothing
-	Now     error      // why it cannot be used now; nil: it can
+	Info    *Info // what the ledger has of it; nil: nothing
+	Now     error // why it cannot be used now; nil: it can
 }
 
-// InspectGrant tells what a token says, or what the ledger has of an ID.
-func (a *App) InspectGrant(ctx context.Context, text string) (Inspected, error) {
-	_, st, err := a.granted(ctx)
+// Inspect tells what a token says, or what the ledger has of an ID.
+func (s *Grants) Inspect(ctx context.Context, text string) (Inspected, error) {
+	_, st, err := s.Open(ctx)
 	if err != nil {
 		return Inspected{}, err
 	}
@@ -346,19 +414,19 @@ func (a *App) InspectGrant(ctx context.Context, text string) (Inspected, error) 
 		}
 		in.Lines = token.Describe(in.Content, time.Now())
 		id = in.Content.Leaf().String()
-		if _, in.Genuine = a.authentic(text); in.Genuine != nil {
+		if _, in.Genuine = s.Authentic(text); in.Genuine != nil {
 			return in, nil //nolint:nilerr // it is told with all the rest
 		}
 		in.Now = in.Content.At(time.Now())
 	}
 	g, err := st.Grant(ctx, id)
 	if errors.Is(err, fault.GrantUnknown) && in.Content != nil {
-		return in, a.unseen(ctx, st, &in)
+		return in, s.unseen(ctx, st, &in)
 	}
 	if err != nil {
 		return in, err
 	}
-	i, err := info(ctx, st, g)
+	i, err := InfoOf(ctx, st, g)
 	in.Info = &i
 	if in.Now == nil {
 		in.Now = usable(i)
@@ -368,14 +436,14 @@ func (a *App) InspectGrant(ctx context.Context, text string) (Inspected, error) 
 
 // unseen looks at the ancestors of a token whose last blocks the ledger has not
 // seen: they were appended offline.
-func (a *App) unseen(ctx context.Context, st store.Backend, in *Inspected) error {
+func (s *Grants) unseen(ctx context.Context, st store.Backend, in *Inspected) error {
 	for _, l := range slices.Backward(in.Content.Links()) {
 		bad, _, err := st.Standing(ctx, []uuid.UUID{l.Grant})
 		if err != nil {
 			return err
 		}
-		if s := bad[l.Grant]; s != store.Active && in.Now == nil {
-			in.Now = usable(GrantInfo{Standing: s, Of: l.Grant})
+		if is := bad[l.Grant]; is != store.Active && in.Now == nil {
+			in.Now = usable(Info{Standing: is, Of: l.Grant})
 		}
 		g, err := st.Grant(ctx, l.Grant.String())
 		if errors.Is(err, fault.GrantUnknown) {
@@ -384,7 +452,7 @@ func (a *App) unseen(ctx context.Context, st store.Backend, in *Inspected) error
 		if err != nil {
 			return err
 		}
-		i, err := info(ctx, st, g)
+		i, err := InfoOf(ctx, st, g)
 		in.Info = &i
 		if in.Now == nil {
 			in.Now = usable(i)
@@ -395,7 +463,7 @@ func (a *App) unseen(ctx context.Context, st store.Backend, in *Inspected) error
 	return nil
 }
 
-func usable(i GrantInfo) error {
+func usable(i Info) error {
 	switch {
 	case i.Standing == store.Revoked:
 		return fault.New(fault.GrantRevoked, "%s was revoked", i.Of)
@@ -410,10 +478,10 @@ func usable(i GrantInfo) error {
 // IsToken reports whether text looks like a token and not like an ID.
 func IsToken(text string) bool { return len(text) > 36 }
 
-// SetGrant revokes, pauses or resumes a grant, named by its token, its ID or the
+// SetStanding revokes, pauses or resumes a grant, named by its token, its ID or the
 // beginning of that. A whole ID may be one that this ledger has never seen.
-func (a *App) SetGrant(ctx context.Context, name string, to store.Standing, reason string) (uuid.UUID, error) {
-	auth, st, err := a.granted(ctx)
+func (s *Grants) SetStanding(ctx context.Context, name string, to store.Standing, reason string) (uuid.UUID, error) {
+	auth, st, err := s.Open(ctx)
 	if err != nil {
 		return uuid.Nil, err
 	}
@@ -421,7 +489,7 @@ func (a *App) SetGrant(ctx context.Context, name string, to store.Standing, reas
 	switch {
 	case err == nil:
 	case IsToken(name):
-		c, err := a.authentic(name)
+		c, err := s.Authentic(name)
 		if err != nil {
 			return uuid.Nil, err
 		}
@@ -436,12 +504,12 @@ func (a *App) SetGrant(ctx context.Context, name string, to store.Standing, reas
 	return id, auth.SetStanding(ctx, store.StandingChange{Grant: id, To: to, By: home.Person(), Reason: reason, At: time.Now()})
 }
 
-// RotateUntil is when the last grant expires that was issued so far.
-func (a *App) RotateUntil(ctx context.Context) (time.Time, error) {
+// LastExpiry is when the last grant expires that was issued so far.
+func (s *Grants) LastExpiry(ctx context.Context) (time.Time, error) {
 	var last time.Time
 	f := store.GrantFilter{Limit: 500}
 	for {
-		list, err := a.Grants(ctx, f)
+		list, err := s.List(ctx, f)
 		if err != nil || len(list) == 0 {
 			return last, err
 		}

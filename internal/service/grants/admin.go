@@ -1,4 +1,4 @@
-package app
+package grants
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	adminFile  = "keys/admin.token"
+	AdminFile  = "keys/admin.token"
 	adminLife  = 365 * 24 * time.Hour
 	adminRenew = 7 * 24 * time.Hour // before its end it is made anew
 	adminNote  = "admin of remit serve"
@@ -36,23 +36,44 @@ models: {allow: ["*"]}
 delegate: {actions: [api, models, tools], to: ["*"], depth: 8}
 `
 
-// adminGrant gives the operator's grant: the one that is kept, if it can still be used,
+// AdminTerms says how the operator's grant is made.
+type AdminTerms struct {
+	Policy    string // a file; "": the workspace's if trusted, else a built-in policy
+	Workspace string // absolute
+	NewToken  bool   // the token is made anew, and the old one revoked
+}
+
+// AdminGrant is the operator's grant of a service.
+type AdminGrant struct {
+	Token   string // if it is new: it is shown once; "": the one in File
+	File    string // where it is kept
+	Until   time.Time
+	Holder  string
+	Policy  *policy.Policy
+	Why     string // where the policy comes from
+	Hint    policies.Hint
+	Replace bool // an older token was revoked
+	Older   bool // the token was made under another policy, which still bounds it
+}
+
+// Admin gives the operator's grant: the one that is kept, if it can still be used,
 // or a new one. A grant made under another policy stays, and the chosen policy bounds
-// it too.
-func (a *App) adminGrant(ctx context.Context, q ServeRequest) (Served, error) {
-	out := Served{File: filepath.Join(a.Home.Dir, adminFile)}
-	p, hint, why, err := a.adminPolicy(q)
+// it too, and all grants that derive from it.
+func (s *Grants) Admin(ctx context.Context, q AdminTerms) (AdminGrant, error) {
+	out := AdminGrant{File: filepath.Join(s.home.Dir, AdminFile)}
+	p, hint, why, err := s.adminPolicy(q)
 	if err != nil {
 		return out, err
 	}
-	out.Policy, out.Why, out.Hint, out.policy = string(p.Source()), why, hint, p
-	err = a.Home.Locked("admin.lock", func() error { return a.keepAdmin(ctx, q, p, &out) })
+	out.Policy, out.Why, out.Hint = p, why, hint
+	s.serving.Store(p)
+	err = s.home.Locked("admin.lock", func() error { return s.keepAdmin(ctx, q, p, &out) })
 	return out, err
 }
 
 // keepAdmin fills in the token that is kept, or keeps a new one.
-func (a *App) keepAdmin(ctx context.Context, q ServeRequest, p *policy.Policy, out *Served) error {
-	old, err := a.keptAdmin(ctx, q, out.File)
+func (s *Grants) keepAdmin(ctx context.Context, q AdminTerms, p *policy.Policy, out *AdminGrant) error {
+	old, err := s.keptAdmin(ctx, q, out.File)
 	if err != nil {
 		return err
 	}
@@ -61,16 +82,16 @@ func (a *App) keepAdmin(ctx context.Context, q ServeRequest, p *policy.Policy, o
 		return nil
 	}
 	if old.Text != "" && q.NewToken {
-		if _, err := a.SetGrant(ctx, old.Claims.Leaf().String(), store.Revoked, "a new token of the admin takes its place"); err != nil {
+		if _, err := s.SetStanding(ctx, old.Claims.Leaf().String(), store.Revoked, "a new token of the admin takes its place"); err != nil {
 			return err
 		}
 		out.Replace = true
 	}
-	made, err := a.issueOf(ctx, GrantTerms{Workspace: q.Workspace, Holder: home.Person(), Expires: adminLife, Note: adminNote}, p)
+	made, err := s.Issue(ctx, Terms{Workspace: q.Workspace, Holder: home.Person(), Expires: adminLife, Note: adminNote, Parsed: []*policy.Policy{p}})
 	if err != nil {
 		return err
 	}
-	if err := a.Home.WriteFile(adminFile, []byte(made.Text+"\n")); err != nil {
+	if err := s.home.WriteFile(AdminFile, []byte(made.Text+"\n")); err != nil {
 		return err
 	}
 	out.Token, out.Until, out.Holder = made.Text, made.Claims.Expires(), made.Claims.Holder()
@@ -89,14 +110,14 @@ func underPolicy(t Token, p *policy.Policy) bool {
 	return err == nil && len(all) == 1 && len(all[0]) == 1 && all[0][0].Digest() == p.Digest()
 }
 
-// todaysPolicy gives the policy that bounds a grant besides its own chain: of grants
+// BoundToday gives the policy that bounds a grant besides its own chain: of grants
 // that derive from the admin's, the one that remit serve began with. Nil: none does.
-func (a *App) todaysPolicy(ctx context.Context, g grant.Grant) (*policy.Policy, error) {
-	chain := g.Chain()
-	if a.serving == nil || len(chain) > 0 && chain[0].Policy().Digest() == a.serving.Digest() {
+func (s *Grants) BoundToday(ctx context.Context, g grant.Grant) (*policy.Policy, error) {
+	chain, serving := g.Chain(), s.serving.Load()
+	if serving == nil || len(chain) > 0 && chain[0].Policy().Digest() == serving.Digest() {
 		return nil, nil //nolint:nilnil // none, or it bounds the grant already
 	}
-	_, st, err := a.granted(ctx)
+	_, st, err := s.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -107,12 +128,12 @@ func (a *App) todaysPolicy(ctx context.Context, g grant.Grant) (*policy.Policy, 
 	if root.Note != adminNote {
 		return nil, nil //nolint:nilnil // issued by other means, under a policy of its own
 	}
-	return a.serving, nil
+	return serving, nil
 }
 
 // keptAdmin reads the token that is kept; the zero Token where there is none that can
 // be used. One that others can read is not used again.
-func (a *App) keptAdmin(ctx context.Context, q ServeRequest, file string) (Token, error) {
+func (s *Grants) keptAdmin(ctx context.Context, q AdminTerms, file string) (Token, error) {
 	st, err := os.Lstat(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Token{}, nil
@@ -124,20 +145,20 @@ func (a *App) keptAdmin(ctx context.Context, q ServeRequest, file string) (Token
 	if err != nil || !st.Mode().IsRegular() {
 		return Token{}, fault.Wrap(fault.GrantInvalid, err, "the admin's token cannot be read").At(fault.Pos{File: file}).WithHint("remove the file: a new one is made")
 	}
-	c, err := a.authentic(text)
+	c, err := s.Authentic(text)
 	if err != nil {
 		return Token{}, nil //nolint:nilerr // not one of this ledger, or of a key that is gone
 	}
 	kept := Token{Text: text, Claims: c.Content()}
 	if st.Mode().Perm()&0o077 != 0 { // somebody else may have it
-		_, err := a.SetGrant(ctx, c.Leaf().String(), store.Revoked, "others could read the admin's token")
+		_, err := s.SetStanding(ctx, c.Leaf().String(), store.Revoked, "others could read the admin's token")
 		return Token{}, err
 	}
-	auth, _, err := a.granted(ctx)
+	auth, _, err := s.Open(ctx)
 	if err != nil {
 		return Token{}, err
 	}
-	if _, err := auth.Restore(ctx, c, a.Home.Env(q.Workspace)); err != nil {
+	if _, err := auth.Restore(ctx, c, s.home.Env(q.Workspace)); err != nil {
 		if code := fault.CodeOf(err); code.OfGrant() || code == fault.GrantUnknown {
 			return Token{}, nil // revoked, paused, expired: a new one is made
 		}
@@ -149,8 +170,8 @@ func (a *App) keptAdmin(ctx context.Context, q ServeRequest, file string) (Token
 // adminPolicy chooses the policy of the admin's grant. A policy that says nothing of
 // the API bounds calls and not what the operator asks the service for: it is given
 // the section.
-func (a *App) adminPolicy(q ServeRequest) (p *policy.Policy, hint policies.Hint, why string, err error) {
-	p, hint, err = a.Policies.Root(q.Policy, q.Workspace)
+func (s *Grants) adminPolicy(q AdminTerms) (p *policy.Policy, hint policies.Hint, why string, err error) {
+	p, hint, err = s.policies.Root(q.Policy, q.Workspace)
 	if err != nil {
 		return nil, "", "", err
 	}
@@ -163,15 +184,15 @@ func (a *App) adminPolicy(q ServeRequest) (p *policy.Policy, hint policies.Hint,
 		return p, hint, "built in: no policy was named", err
 	case p.Inherits():
 		return nil, "", "", fault.New(fault.PolicyInvalid, "a root policy may not say rest: inherit").At(fault.Pos{File: p.File()})
-	case saysAPI(p):
+	case SaysAPI(p):
 		return p, "", p.File(), nil
 	}
 	with, err := withAPI(p)
 	return with, "", p.File() + ", and all of the API, of which it says nothing", err
 }
 
-// saysAPI reports whether a policy has a section api.
-func saysAPI(p *policy.Policy) bool {
+// SaysAPI reports whether a policy has a section api.
+func SaysAPI(p *policy.Policy) bool {
 	var keys map[string]yaml.Node
 	if yaml.Unmarshal(p.Source(), &keys) != nil {
 		return true // then nothing is added to it
@@ -186,19 +207,10 @@ const allAPI = "api: {allow: [\"*\"]}\n"
 // are if they can.
 func withAPI(p *policy.Policy) (*policy.Policy, error) {
 	for _, text := range []string{strings.TrimRight(string(p.Source()), "\n") + "\n" + allAPI, string(p.Print()) + allAPI} {
-		if with, err := policy.Parse(p.File(), []byte(text)); err == nil && saysAPI(with) && len(with.Entries()) == len(p.Entries())+1 {
+		if with, err := policy.Parse(p.File(), []byte(text)); err == nil && SaysAPI(with) && len(with.Entries()) == len(p.Entries())+1 {
 			return with, nil
 		}
 	}
 	return nil, fault.New(fault.PolicyInvalid, "the policy says nothing of the API, and nothing could be added to it").At(fault.Pos{File: p.File()}).
 		WithHint("add to it: %s", strings.TrimSpace(allAPI))
-}
-
-// issueOf is IssueGrant of policies that are no files.
-func (a *App) issueOf(ctx context.Context, t GrantTerms, ps ...*policy.Policy) (Token, error) {
-	b, err := a.block(t, ps)
-	if err != nil {
-		return Token{}, err
-	}
-	return a.issueBlock(ctx, t, b)
 }

@@ -1,4 +1,4 @@
-package app
+package grants
 
 import (
 	"crypto/ed25519"
@@ -22,30 +22,30 @@ import (
 // The keys of grants in $REMIT_HOME: the private key that signs, and all public
 // keys that ever did. The first one's hash is what tokens know the ledger by.
 const (
-	grantKeyFile = "keys/grant.key"
-	grantPubFile = "keys/grant.json"
+	PrivateKeyFile = "keys/grant.key"
+	PublicKeysFile = "keys/grant.json"
 )
 
-// GrantKey is a public key that signs, or signed, this ledger's grants.
-type GrantKey struct {
+// Key is a public key that signs, or signed, this ledger's grants.
+type Key struct {
 	Public   string    `json:"public"` // base64 of the 32 bytes
 	ID       string    `json:"id"`     // its SHA-256
 	Made     time.Time `json:"made"`
 	NotAfter time.Time `json:"not_after,omitzero"` // from then on nothing that it signed is accepted; zero: it signs now
 }
 
-type grantKeys struct {
-	Keys []GrantKey `json:"keys"` // oldest first; the last one signs
+type keyList struct {
+	Keys []Key `json:"keys"` // oldest first; the last one signs
 }
 
 // trust is whose tokens are accepted here.
-func (k grantKeys) trust() (token.Trust, error) {
+func (k keyList) trust() (token.Trust, error) {
 	var t token.Trust
 	for i, key := range k.Keys {
 		pub, err := base64.StdEncoding.DecodeString(key.Public)
 		if err != nil || len(pub) != ed25519.PublicKeySize {
 			return token.Trust{}, fault.New(fault.GrantInvalid, "the list of this ledger's grant keys is damaged: key %d", i+1).
-				WithHint("restore %s from a copy", grantPubFile)
+				WithHint("restore %s from a copy", PublicKeysFile)
 		}
 		if i == 0 {
 			t.Ledger = token.KeyID(pub)
@@ -55,18 +55,18 @@ func (k grantKeys) trust() (token.Trust, error) {
 	return t, nil
 }
 
-func (a *App) grantKeys() (grantKeys, error) {
-	var k grantKeys
-	if err := a.Home.Read(grantPubFile, &k); err != nil {
-		return k, fault.Wrap(fault.GrantInvalid, err, "the list of this ledger's grant keys cannot be read: %v", err).WithHint("restore %s from a copy", grantPubFile)
+func (s *Grants) keys() (keyList, error) {
+	var k keyList
+	if err := s.home.Read(PublicKeysFile, &k); err != nil {
+		return k, fault.Wrap(fault.GrantInvalid, err, "the list of this ledger's grant keys cannot be read: %v", err).WithHint("restore %s from a copy", PublicKeysFile)
 	}
 	return k, nil
 }
 
-// GrantKeys lists the keys that this ledger's grants are signed with, oldest
+// Keys lists the keys that this ledger's grants are signed with, oldest
 // first.
-func (a *App) GrantKeys() ([]GrantKey, error) {
-	k, err := a.grantKeys()
+func (s *Grants) Keys() ([]Key, error) {
+	k, err := s.keys()
 	return k.Keys, err
 }
 
@@ -74,40 +74,40 @@ func (a *App) GrantKeys() ([]GrantKey, error) {
 const grantLock = "grants.lock"
 
 // signingKey gives the private key that signs grants, making it on first use.
-func (a *App) signingKey() (priv ed25519.PrivateKey, k grantKeys, err error) {
-	err = a.Home.Locked(grantLock, func() error {
-		if k, err = a.grantKeys(); err == nil && len(k.Keys) == 0 {
-			k, err = a.addGrantKey(k, time.Time{})
+func (s *Grants) signingKey() (priv ed25519.PrivateKey, k keyList, err error) {
+	err = s.home.Locked(grantLock, func() error {
+		if k, err = s.keys(); err == nil && len(k.Keys) == 0 {
+			k, err = s.addKey(k, time.Time{})
 		}
 		if err == nil {
-			priv, err = ReadPrivateKey(filepath.Join(a.Home.Dir, grantKeyFile))
+			priv, err = ReadPrivateKey(filepath.Join(s.home.Dir, PrivateKeyFile))
 		}
 		return err
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, k, fault.New(fault.GrantInvalid, "%s is missing", grantKeyFile).WithHint("restore it from a copy, or make a new one: remit grant keys rotate")
+		return nil, k, fault.New(fault.GrantInvalid, "%s is missing", PrivateKeyFile).WithHint("restore it from a copy, or make a new one: remit grant keys rotate")
 	}
 	if err != nil {
 		return nil, k, err
 	}
 	pub, _ := priv.Public().(ed25519.PublicKey)
 	if last := k.Keys[len(k.Keys)-1]; base64.StdEncoding.EncodeToString(pub) != last.Public {
-		return nil, k, fault.New(fault.GrantInvalid, "%s is not the newest of this ledger's grant keys", grantKeyFile).
+		return nil, k, fault.New(fault.GrantInvalid, "%s is not the newest of this ledger's grant keys", PrivateKeyFile).
 			WithHint("make a new one: remit grant keys rotate")
 	}
 	return priv, k, nil
 }
 
-// RotateGrantKey makes a new key for grants. What the old one signed is accepted
+// RotateKey makes a new key for grants. What the old one signed is accepted
 // until the last of it has expired.
-func (a *App) RotateGrantKey(until time.Time) (keys []GrantKey, err error) {
-	err = a.Home.Locked(grantLock, func() error {
-		k, err := a.grantKeys()
+func (s *Grants) RotateKey(until time.Time) (keys []Key, err error) {
+	err = s.home.Locked(grantLock, func() error {
+		k, err := s.keys()
 		if err != nil {
 			return err
 		}
-		return a.Home.Recorded("grant.rotate", ledger.OperatorAction{Target: grantKeyFile}, func() (err error) {
-			k, err = a.addGrantKey(k, until)
+		return s.home.Recorded("grant.rotate", ledger.OperatorAction{Target: PrivateKeyFile}, func() (err error) {
+			k, err = s.addKey(k, until)
 			keys = k.Keys
 			return err
 		})
@@ -115,7 +115,7 @@ func (a *App) RotateGrantKey(until time.Time) (keys []GrantKey, err error) {
 	return keys, err
 }
 
-func (a *App) addGrantKey(k grantKeys, until time.Time) (grantKeys, error) {
+func (s *Grants) addKey(k keyList, until time.Time) (keyList, error) {
 	pub, priv, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		return k, fault.Wrap(fault.Internal, err, "no random numbers")
@@ -128,16 +128,16 @@ func (a *App) addGrantKey(k grantKeys, until time.Time) (grantKeys, error) {
 		}
 		k.Keys[n-1].NotAfter = until.UTC().Truncate(time.Second).Add(time.Second)
 	}
-	k.Keys = append(k.Keys, GrantKey{Public: base64.StdEncoding.EncodeToString(pub), ID: token.KeyID(pub).String(), Made: now})
+	k.Keys = append(k.Keys, Key{Public: base64.StdEncoding.EncodeToString(pub), ID: token.KeyID(pub).String(), Made: now})
 	// The list first: a key that is not in it signs nothing that is accepted.
-	if err := a.Home.Write(grantPubFile, k); err != nil {
+	if err := s.home.Write(PublicKeysFile, k); err != nil {
 		return k, err
 	}
 	text, err := encodePrivateKey(priv)
 	if err != nil {
 		return k, err
 	}
-	return k, a.Home.WriteFile(grantKeyFile, text)
+	return k, s.home.WriteFile(PrivateKeyFile, text)
 }
 
 func encodePrivateKey(k ed25519.PrivateKey) ([]byte, error) {
