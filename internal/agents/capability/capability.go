@@ -1,7 +1,7 @@
-// Package capability says what a module is that an agent can be given: text for
-// its prompt, tools, configuration, and what it needs of others. Modules are
-// sub-packages; all pass capabilitytest.Capability. Start at [Capability], [Registry] and
-// [Resolve].
+// Package capability defines what a capability adds to an agent: text for its prompt,
+// tools, a configuration, and the capabilities that it requires. Each capability is a
+// package of its own below this one, and passes capabilitytest.Capability. Start at
+// [Capability], [Registry] and [Resolve].
 package capability
 
 import (
@@ -34,56 +34,54 @@ type Info struct {
 	Icon        string   `json:"icon,omitempty"`
 	Category    string   `json:"category,omitempty"`
 	Version     string   `json:"version"`
-	Requires    []string `json:"requires,omitempty"` // IDs of capabilities that come with it, before it
-	// Config is the closed JSON Schema (2020-12) of an object; nil: there is nothing
-	// to configure. Beside what it says, every capability can be given RenameKey.
+	Requires    []string `json:"requires,omitempty"` // IDs of capabilities that are added with it, before it
+	// Config is the closed JSON Schema (2020-12) of an object; nil: there is nothing to
+	// configure. Every configuration may also have RenameKey.
 	Config json.RawMessage `json:"config_schema,omitempty"`
-	// Wants is the authority that it will need, in policy terms and for people, as
-	// "network GET https://**", "commands **".
+	// Wants is the authority that it needs, in policy terms for people, as
+	// "network GET https://**" or "commands **".
 	Wants []string `json:"wants,omitempty"`
 }
 
-// Offer is a tool as an agent's model is offered it.
+// Offer is a tool as it is offered to an agent's model.
 type Offer struct {
-	Name string      // that the model calls it by: a letter, then letters, digits, _ and -, at most 64 in all; unique in an agent
+	Name string      // for the model: a letter, then letters, digits, _ and -, at most 64 in all; unique in an agent
 	Tool permit.Tool // nil: the tool of this ID in the catalog
 	ID   tool.ID
-	// Defaults are arguments of which the model need not speak: see Offer.Args and
-	// Offer.Input.
+	// Defaults has arguments that the model may leave out: see Offer.Args and Offer.Input.
 	Defaults tool.Args
 }
 
-// Own is the offer of a capability's own tool.
+// Own offers a capability's own tool.
 func Own(name string, t permit.Tool) Offer { return Offer{Name: name, Tool: t, ID: t.Spec().ID} }
 
 // Part is what a capability adds to an agent.
 type Part struct {
 	Prompt   string
 	Tools    []Offer
-	Warnings []string // for people: what of the configuration came to nothing
-	// Source is the text of the file that the capability is, where it is one: the
-	// record keeps it, so that a replay needs no file.
+	Warnings []string // for people: parts of the configuration without effect
+	// Source is the text of a capability that is a file. It is recorded, so that a replay
+	// needs no file.
 	Source string
 }
 
-// Capability is a module. It is safe for concurrent use, and has no state but
-// what it reaches through a Session.
+// Capability is something that an agent can be given. It is safe for concurrent use and
+// has no state of its own.
 type Capability interface {
 	Info() Info
-	// Part gives what the capability adds to a session of an agent, configured as
-	// the agent says. The configuration fits Info().Config; it is nil where the
-	// agent says nothing. s is the zero Session where only the specifications of
-	// tools are looked at.
+	// Part gives what the capability adds to a session of an agent. config is valid under
+	// Info().Config, or nil if the agent has no configuration. s is the zero Session if
+	// only the specifications of tools are needed.
 	Part(s Session, config json.RawMessage) (Part, error)
 }
 
-// Session is what capabilities may use of the session that they are part of.
+// Session is what capabilities can use in the session that they are part of.
 type Session struct {
 	ID       uuid.UUID
-	Files    Files    // nil: there are none
-	Children Children // nil: there can be none
-	// Match gives the IDs of the catalog's tools that a pattern names, as
-	// "mcp:github:*", sorted. nil: the catalog is not known.
+	Files    Files    // nil: the session has no files
+	Children Children // nil: the session can have no sub-agents
+	// Match gives the sorted IDs of the catalog's tools that match a pattern, as
+	// "mcp:github:*"; nil: the catalog is not known.
 	Match func(pattern string) []tool.ID
 }
 
@@ -99,54 +97,52 @@ type File struct {
 	ReadOnly bool
 }
 
-// Files is a session's own file system, kept in the ledger's database. Each use
-// needs the permit of a call that is under way. Paths are absolute and cleaned; ".." leads
-// nowhere. Errors: fault.NotFound, Conflict, FilesFull, ArgsInvalid.
+// Files is a session's own file system, kept in the ledger's database. Each use needs the
+// permit of a call that is under way. Paths are absolute and cleaned; ".." does not leave
+// the root. Errors: fault.NotFound, Conflict, FilesFull, ArgsInvalid.
 type Files interface {
 	Stat(ctx context.Context, p permit.Permit, path string) (File, error)
 	Read(ctx context.Context, p permit.Permit, path string) ([]byte, File, error)
-	// Write makes the file and the folders above it. If version is not 0, the file
-	// must have it, or with MustBeNew not be there (fault.Conflict). It reports
+	// Write creates the file and the folders above it. If version is not 0, the file must
+	// be at that version, or with MustBeNew must not exist (fault.Conflict). It reports
 	// whether the file is new.
 	Write(ctx context.Context, p permit.Permit, path string, content []byte, version int) (File, bool, error)
-	// List gives what is in a folder, folders first, sorted by name.
+	// List lists a folder, folders first, sorted by name.
 	List(ctx context.Context, p permit.Permit, path string) ([]File, error)
-	// Delete removes a file, or with recursive a folder and all in it; it gives how
-	// many were removed.
+	// Delete removes a file, or with recursive a folder and all that is in it. It gives how
+	// many files and folders were removed.
 	Delete(ctx context.Context, p permit.Permit, path string, recursive bool) (int, error)
-	// All gives every file (no folders) below a folder, sorted by path.
+	// All lists every file, without folders, below a folder, sorted by path.
 	All(ctx context.Context, p permit.Permit, path string) ([]File, error)
 }
 
-// MustBeNew is the version that Files.Write is given for a file that may not be
-// there yet.
+// MustBeNew is the version for Files.Write if the file must not exist yet.
 const MustBeNew = -1
 
-// Children makes and talks to a session's sub-agents. Each has a grant that is
-// delegated from the session's own.
+// Children manages the sub-agents of a session. Each has a grant that is delegated from
+// the session's own.
 type Children interface {
-	// Spawn starts a child on a task; Policy, where it is not "", is a policy that
-	// narrows its grant further.
+	// Spawn starts a child with a task.
 	Spawn(ctx context.Context, p permit.Permit, q SpawnRequest) (Child, error)
-	// Send gives a child another message.
+	// Send sends a child another message.
 	Send(ctx context.Context, p permit.Permit, child, text string) (Child, error)
-	// Wait waits until the children (all of them, if none is named) have nothing
-	// more to do, or a time has passed.
+	// Wait waits until the turns of the children (all of them, if none is named) are over,
+	// at most for a time.
 	Wait(ctx context.Context, p permit.Permit, children []string, most time.Duration) ([]Child, error)
 	List(ctx context.Context, p permit.Permit) ([]Child, error)
-	// Stop ends a child, and what it spawned, for good.
+	// Stop ends a child and its own children for good.
 	Stop(ctx context.Context, p permit.Permit, child string) (Child, error)
 	// Delegate gives a child that was spawned without authority (Pending) a grant.
 	Delegate(ctx context.Context, p permit.Permit, child, policy string) (Child, error)
 }
 
-// SpawnRequest says what a child is to be.
+// SpawnRequest describes a new child.
 type SpawnRequest struct {
-	Name    string // for people and models: how the child is called
+	Name    string // for people and models
 	Agent   string // an agent's ID or name; "": the parent's own agent
 	Task    string // its first message
-	Policy  string // YAML or JSON of a policy that narrows its grant; "": none
-	Pending bool   // it gets no authority, and does nothing, until Delegate
+	Policy  string // as YAML or JSON; narrows its grant; "": none
+	Pending bool   // it has no authority, and does nothing, until Delegate
 }
 
 // Child is a sub-agent as its parent sees it.

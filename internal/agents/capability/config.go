@@ -17,18 +17,18 @@ import (
 	"github.com/remitrun/remit/internal/base/near"
 )
 
-// RenameKey is what the configuration of every capability may hold: a map of its
-// tools' names to those that the model is to be told instead.
+// RenameKey is a key that every configuration may have: a map of the capability's tool
+// names to the names that the model gets instead.
 const RenameKey = "rename"
 
-// maxConfig bounds a configuration, in bytes.
+// maxConfig is the largest configuration, in bytes.
 const maxConfig = 64 << 10
 
-// configSchema compiles the schema of a capability's configuration; nil if there
-// is nothing to configure.
+// configSchema compiles the schema of a capability's configuration; nil: there is nothing
+// to configure.
 func configSchema(i Info) (*jsonschema.Schema, error) {
 	if len(i.Config) == 0 {
-		return nil, nil //nolint:nilnil // no schema is an answer
+		return nil, nil //nolint:nilnil // there is nothing to configure
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(i.Config))
 	if err != nil {
@@ -36,10 +36,10 @@ func configSchema(i Info) (*jsonschema.Schema, error) {
 	}
 	m, ok := doc.(map[string]any)
 	if !ok || m["type"] != "object" || m["additionalProperties"] != false {
-		return nil, fmt.Errorf("it is no closed schema of an object")
+		return nil, fmt.Errorf("it is not the schema of an object with additionalProperties: false")
 	}
 	if props, _ := m["properties"].(map[string]any); props[RenameKey] != nil {
-		return nil, fmt.Errorf("%q has its own meaning in every configuration", RenameKey)
+		return nil, fmt.Errorf("the property %q is reserved in every configuration", RenameKey)
 	}
 	comp := jsonschema.NewCompiler()
 	comp.DefaultDraft(jsonschema.Draft2020)
@@ -51,27 +51,27 @@ func configSchema(i Info) (*jsonschema.Schema, error) {
 	return comp.Compile(url)
 }
 
-// settings is a configuration that was read.
+// settings is a configuration that is valid.
 type settings struct {
-	own    json.RawMessage // for the capability; nil: nothing
+	own    json.RawMessage // for the capability itself; nil: none
 	rename map[string]string
 }
 
-// readConfig checks a configuration; field is where it stands.
+// readConfig checks a configuration; field is its place, for errors.
 func readConfig(i Info, raw json.RawMessage, field string) (settings, fault.List) {
 	if trimmed := bytes.TrimSpace(raw); len(trimmed) == 0 || string(trimmed) == "null" {
 		return settings{}, nil
 	}
 	if len(raw) > maxConfig {
-		return settings{}, fault.List{invalidConfig(field, "the configuration has %d bytes, at most %d are read", len(raw), maxConfig)}
+		return settings{}, fault.List{invalidConfig(field, "the configuration has %d bytes; the limit is %d", len(raw), maxConfig)}
 	}
 	doc, err := canon.Decode(raw)
 	if err != nil {
-		return settings{}, fault.List{invalidConfig(field, "the configuration is no JSON: %v", err)}
+		return settings{}, fault.List{invalidConfig(field, "the configuration is not valid JSON: %v", err)}
 	}
 	m, ok := doc.(map[string]any)
 	if !ok {
-		return settings{}, fault.List{invalidConfig(field, "the configuration is no object")}
+		return settings{}, fault.List{invalidConfig(field, "the configuration is not a JSON object")}
 	}
 	var out settings
 	var errs fault.List
@@ -84,7 +84,7 @@ func readConfig(i Info, raw json.RawMessage, field string) (settings, fault.List
 	}
 	errs = append(errs, checkConfig(i, m, field)...)
 	if out.own, err = canon.Marshal(m); err != nil {
-		errs = append(errs, invalidConfig(field, "the configuration cannot be kept: %v", err))
+		errs = append(errs, invalidConfig(field, "the configuration cannot be written as JSON: %v", err))
 	}
 	return out, errs
 }
@@ -96,14 +96,14 @@ func invalidConfig(field, format string, args ...any) *fault.Error {
 func readRename(v any, field string) (map[string]string, fault.List) {
 	m, ok := v.(map[string]any)
 	if !ok {
-		return nil, fault.List{invalidConfig(field, "a map of tools' names to new ones is needed")}
+		return nil, fault.List{invalidConfig(field, "must be a map of tool names to new names")}
 	}
 	out := map[string]string{}
 	var errs fault.List
 	for _, old := range sortedKeys(m) {
 		name, ok := m[old].(string)
 		if !ok || !ValidName(name) {
-			errs = append(errs, invalidConfig(field+"."+old, "a tool's name is a letter, then letters, digits, _ and -, at most 64 in all"))
+			errs = append(errs, invalidConfig(field+"."+old, "%.100q is not a valid tool name; expected a letter, then letters, digits, _ and -, at most 64 in all", fmt.Sprint(m[old])))
 			continue
 		}
 		out[old] = name
@@ -120,14 +120,14 @@ func sortedKeys[V any](m map[string]V) []string {
 	return out
 }
 
-// checkConfig finds all that does not fit the schema, by its field.
+// checkConfig reports all violations of the schema, each with its field.
 func checkConfig(i Info, m map[string]any, field string) fault.List {
 	schema, err := configSchema(i)
 	if err != nil {
 		return fault.List{invalidConfig(field, "the configuration schema of %q cannot be used: %v", i.ID, err)}
 	}
 	if schema == nil {
-		return fault.List{invalidConfig(field, "the capability %q has nothing to configure but %s", i.ID, RenameKey)}
+		return fault.List{invalidConfig(field, "the capability %q has no configuration except %s", i.ID, RenameKey)}
 	}
 	err = schema.Validate(m)
 	if err == nil {
@@ -135,7 +135,7 @@ func checkConfig(i Info, m map[string]any, field string) fault.List {
 	}
 	ve, ok := err.(*jsonschema.ValidationError)
 	if !ok {
-		return fault.List{invalidConfig(field, "the configuration does not fit: %v", err)}
+		return fault.List{invalidConfig(field, "the configuration is not valid: %v", err)}
 	}
 	known := properties(i.Config)
 	var out fault.List
@@ -143,14 +143,14 @@ func checkConfig(i Info, m map[string]any, field string) fault.List {
 	for _, leaf := range leaves(ve) {
 		e := invalidConfig(field+pathOf(leaf.InstanceLocation), "%s", leaf.ErrorKind.LocalizedString(english))
 		if len(leaf.InstanceLocation) == 0 {
-			e = withMeant(e, m, known)
+			e = withSuggestion(e, m, known)
 		}
 		out = append(out, e)
 	}
 	return out
 }
 
-// properties are the names of what a schema lets be configured.
+// properties gives the names of a schema's properties.
 func properties(schema json.RawMessage) []string {
 	var s struct {
 		Properties map[string]json.RawMessage `json:"properties"`
@@ -161,8 +161,8 @@ func properties(schema json.RawMessage) []string {
 	return sortedKeys(s.Properties)
 }
 
-// withMeant adds which field an unknown one was meant to be.
-func withMeant(e *fault.Error, m map[string]any, known []string) *fault.Error {
+// withSuggestion adds the known name that is nearest to an unknown one.
+func withSuggestion(e *fault.Error, m map[string]any, known []string) *fault.Error {
 	for _, name := range sortedKeys(m) {
 		if slices.Contains(known, name) {
 			continue
@@ -170,7 +170,7 @@ func withMeant(e *fault.Error, m map[string]any, known []string) *fault.Error {
 		if meant := near.Word(name, known); meant != "" {
 			return e.WithHint("did you mean %q?", meant)
 		}
-		return e.WithHint("it can have: %s", strings.Join(append(slices.Clone(known), RenameKey), ", "))
+		return e.WithHint("known names: %s", strings.Join(append(slices.Clone(known), RenameKey), ", "))
 	}
 	return e
 }
@@ -186,7 +186,7 @@ func leaves(e *jsonschema.ValidationError) []*jsonschema.ValidationError {
 	return out
 }
 
-// pathOf prints where in a configuration something is, as ".servers[0].name".
+// pathOf prints a place in a configuration, as ".servers[0].name".
 func pathOf(at []string) string {
 	var b strings.Builder
 	for _, p := range at {

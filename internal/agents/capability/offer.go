@@ -9,9 +9,8 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Args is what the runner is to be given of a call: the model's arguments, and
-// the defaults of what it does not say. It is these that are decided and
-// recorded.
+// Args gives the arguments of a call: the model's, and the defaults of those that it left
+// out. They are decided and recorded.
 func (o Offer) Args(model tool.Args) tool.Args {
 	if len(o.Defaults) == 0 {
 		return model
@@ -21,9 +20,8 @@ func (o Offer) Args(model tool.Args) tool.Args {
 	return out
 }
 
-// Input is a tool's input schema as a model is to be told it: what has a default
-// is not required, and says its default. A schema that cannot be read stays as it
-// is.
+// Input gives a tool's input schema for the model: arguments with a default are not
+// required, and have their default. A schema that cannot be read is not changed.
 func (o Offer) Input(schema json.RawMessage) json.RawMessage {
 	if len(o.Defaults) == 0 {
 		return schema

@@ -9,29 +9,29 @@ import (
 	"github.com/remitrun/remit/internal/base/near"
 )
 
-// idForm is how capabilities are called; nameForm is what every model's service
-// takes as a tool's name.
+// idForm is the form of capability IDs; nameForm is the form of tool names that every
+// model provider accepts.
 var (
 	idForm   = regexp.MustCompile(`^[a-z][a-z0-9_]{0,49}$`)
 	nameForm = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_-]{0,63}$`)
 )
 
-// ValidID reports whether an ID is one that a capability can have: a small
-// letter, then small letters, digits and _, at most 50 in all.
+// ValidID reports whether a capability can have an ID: a lower-case letter, then
+// lower-case letters, digits and _, at most 50 in all.
 func ValidID(id string) bool { return idForm.MatchString(id) }
 
-// ValidName reports whether a model can be told of a tool by this name.
+// ValidName reports whether a tool can have a name.
 func ValidName(name string) bool { return nameForm.MatchString(name) }
 
-// Broken is a capability that somebody wrote and that cannot be used.
+// Broken is a capability that cannot be used.
 type Broken struct {
-	ID   string // as far as it can be told; or ""
+	ID   string // "": not known
 	File string
-	Err  error // that says why, and where
+	Err  error // why, and where
 }
 
-// Registry is the capabilities that there are. It is safe for concurrent use. The
-// nil Registry has none.
+// Registry has the capabilities that agents can be given. It is safe for concurrent use.
+// The nil Registry is empty.
 type Registry struct {
 	list   []Capability
 	byID   map[string]Capability
@@ -39,9 +39,8 @@ type Registry struct {
 	more   func() ([]Capability, []Broken)
 }
 
-// NewRegistry makes a registry of capabilities, in the order in which they are
-// to be listed. Two of one ID, or one whose description is not complete, are
-// fault.CapabilityInvalid.
+// NewRegistry makes a registry that lists capabilities in this order. Two with the same
+// ID, or one with an incomplete description, are fault.CapabilityInvalid.
 func NewRegistry(list []Capability) (*Registry, error) {
 	r := &Registry{byID: map[string]Capability{}}
 	for _, c := range list {
@@ -65,17 +64,16 @@ func (r *Registry) add(c Capability) error {
 	return nil
 }
 
-// With gives a registry that has further capabilities too, which are asked for
-// anew whenever somebody looks. Those that are broken, or have an ID that is
-// taken, are listed as broken and hide no other.
+// With gives a registry with further capabilities, which are read again for each use.
+// Those that cannot be used, or whose ID is taken, are listed as broken.
 func (r *Registry) With(more func() ([]Capability, []Broken)) *Registry {
 	out := *r
 	out.more = more
 	return &out
 }
 
-// now is the registry as it is at this moment.
-func (r *Registry) now() *Registry {
+// current gives the registry with the further capabilities as they are now.
+func (r *Registry) current() *Registry {
 	if r == nil {
 		return &Registry{}
 	}
@@ -96,15 +94,15 @@ func (r *Registry) now() *Registry {
 	return out
 }
 
-// checkInfo finds what a capability does not say of itself.
+// checkInfo checks that a description is complete.
 func checkInfo(i Info) error {
 	switch {
 	case !ValidID(i.ID):
-		return fault.New(fault.CapabilityInvalid, "%q is no ID of a capability: a small letter, then small letters, digits and _, at most 50 in all", i.ID)
+		return fault.New(fault.CapabilityInvalid, "%q is not a valid capability ID; expected a lower-case letter, then lower-case letters, digits and _, at most 50 in all", i.ID)
 	case i.Name == "" || i.Description == "" || i.Version == "":
 		return fault.New(fault.CapabilityInvalid, "the capability %q has no name, description or version", i.ID)
 	case i.Status != Available && i.Status != ComingSoon && i.Status != Deprecated:
-		return fault.New(fault.CapabilityInvalid, "the capability %q has the status %q, which is none", i.ID, i.Status)
+		return fault.New(fault.CapabilityInvalid, "the capability %q has the unknown status %q", i.ID, i.Status)
 	}
 	if _, err := configSchema(i); err != nil {
 		return fault.Wrap(fault.CapabilityInvalid, err, "the configuration schema of %q cannot be used: %v", i.ID, err)
@@ -112,31 +110,30 @@ func checkInfo(i Info) error {
 	return nil
 }
 
-// List gives all capabilities, in order, and those that cannot be used.
+// List lists the capabilities, in order, and the broken ones.
 func (r *Registry) List() ([]Capability, []Broken) {
-	r = r.now()
+	r = r.current()
 	return slices.Clone(r.list), slices.Clone(r.broken)
 }
 
-// Get finds a capability. An ID that none has is fault.CapabilityUnknown, with
-// the nearest one; that of a broken one is fault.CapabilityInvalid, with what is
-// wrong.
+// Get finds a capability. An unknown ID is fault.CapabilityUnknown, with the nearest
+// known one as hint; the ID of a broken one is fault.CapabilityInvalid, with the reason.
 func (r *Registry) Get(id string) (Capability, error) {
-	r = r.now()
+	r = r.current()
 	if c := r.byID[id]; c != nil {
 		return c, nil
 	}
 	for _, b := range r.broken {
 		if b.ID == id && id != "" {
 			return nil, fault.Wrap(fault.CapabilityInvalid, b.Err, "the capability %q is broken: %s", id, fault.Message(b.Err)).
-				WithHint("its file is %s", b.File)
+				WithHint("correct its file %s", b.File)
 		}
 	}
-	e := fault.New(fault.CapabilityUnknown, "no capability has the ID %.100q", id)
+	e := fault.New(fault.CapabilityUnknown, "unknown capability %.100q", id)
 	if meant := near.Word(id, r.ids()); meant != "" {
 		return nil, e.WithHint("did you mean %q?", meant)
 	}
-	return nil, e.WithHint("`remit capabilities` lists them")
+	return nil, e.WithHint("list them with `remit capabilities`")
 }
 
 func (r *Registry) ids() []string {

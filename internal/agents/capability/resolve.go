@@ -11,53 +11,52 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// MaxCapabilities bounds the capabilities of one agent, those that come with
-// others included; MaxTools its tools.
+// MaxCapabilities is the largest number of capabilities of an agent, with those that
+// others require; MaxTools is the largest number of its tools.
 const (
 	MaxCapabilities = 64
 	MaxTools        = 256
 )
 
-// Ref is a capability that an agent names, and how it configures it.
+// Ref is a capability of an agent, with its configuration.
 type Ref struct {
 	Ref    string          // the capability's ID
-	Config json.RawMessage // nil: not at all
+	Config json.RawMessage // nil: none
 }
 
-// Resolved is what an agent's capabilities come to.
+// Resolved is the result of Resolve.
 type Resolved struct {
 	Parts    []ResolvedPart // in order: each after those that it requires
-	Tools    []Offer        // of all parts, in order; no name twice
+	Tools    []Offer        // of all parts, in order; each name once
 	Warnings []string       // for people
 }
 
-// ResolvedPart is one capability of an agent.
+// ResolvedPart is the part of one capability.
 type ResolvedPart struct {
 	Info   Info
-	Config json.RawMessage // that its Part was made with; nil: none
-	For    string          // the capability that requires it, where the agent does not name it itself
-	Part   Part            // with the tools' names as they are renamed
+	Config json.RawMessage // of the capability; nil: none
+	For    string          // the capability that requires it, if the agent does not name it itself
+	Part   Part            // with renamed tools
 }
 
-// Resolve finds the capabilities that an agent names, with all that they
-// require: in the agent's order, what is required first (depth first), each
-// once. A capability that comes with another one is configured as the agent says
-// where the agent names it too.
+// Resolve finds the capabilities that an agent names, and those that they require. The
+// order is the agent's, with required capabilities first (depth first), each once. A
+// capability that another one requires has the agent's configuration if the agent names
+// it too.
 //
-// All problems are found at once, each with its field below "capabilities": an
-// unknown ID (fault.CapabilityUnknown), one that is coming soon, a capability
-// named twice, requirements that go round in a circle, a configuration that does
-// not fit, and two different tools of one name (fault.CapabilityInvalid).
+// All problems are reported at once, each with its field below "capabilities": an unknown
+// ID (fault.CapabilityUnknown), a capability that is coming soon or named twice, a cycle
+// of requirements, an invalid configuration, and two different tools with the same name
+// (fault.CapabilityInvalid).
 //
-// Two tools may not have one name: neither hides the other. The agent's
-// configuration of either capability can give its tool another name with
-// RenameKey. The same tool of the catalog, offered by two capabilities under one
-// name and with the same defaults, is offered once.
+// Two tools cannot have the same name: neither hides the other. The agent can rename one
+// of them with RenameKey. The same tool of the catalog, offered by two capabilities under
+// the same name and with the same defaults, is offered once.
 func Resolve(reg *Registry, refs []Ref, s Session) (Resolved, error) {
-	r := resolver{reg: reg.now(), refs: refs, session: s, named: map[string]int{}, state: map[string]int{}, offered: map[string]offered{}}
+	r := resolver{reg: reg.current(), refs: refs, session: s, named: map[string]int{}, state: map[string]int{}, offered: map[string]offered{}}
 	for i, ref := range refs {
 		if first, twice := r.named[ref.Ref]; twice {
-			r.fail(i, fault.New(fault.CapabilityInvalid, "the capability %q is named twice, first as capabilities[%d]", ref.Ref, first))
+			r.fail(i, fault.New(fault.CapabilityInvalid, "the capability %q is named twice; first in capabilities[%d]", ref.Ref, first))
 			continue
 		}
 		r.named[ref.Ref] = i
@@ -68,11 +67,11 @@ func Resolve(reg *Registry, refs []Ref, s Session) (Resolved, error) {
 		}
 	}
 	if len(r.out.Parts) > MaxCapabilities {
-		r.errs = append(r.errs, fault.New(fault.CapabilityInvalid, "the agent has %d capabilities, at most %d are allowed", len(r.out.Parts), MaxCapabilities).In("capabilities"))
+		r.errs = append(r.errs, fault.New(fault.CapabilityInvalid, "the agent has %d capabilities; the limit is %d", len(r.out.Parts), MaxCapabilities).In("capabilities"))
 	}
 	if len(r.out.Tools) > MaxTools {
-		r.errs = append(r.errs, fault.New(fault.CapabilityInvalid, "the agent has %d tools, at most %d are allowed", len(r.out.Tools), MaxTools).
-			WithHint("choose fewer, as with the tools of the capability mcp").In("capabilities"))
+		r.errs = append(r.errs, fault.New(fault.CapabilityInvalid, "the agent has %d tools; the limit is %d", len(r.out.Tools), MaxTools).
+			WithHint("choose fewer tools, for instance with the key tools of the capability mcp").In("capabilities"))
 	}
 	if err := r.errs.Err(); err != nil {
 		return Resolved{}, err
@@ -80,7 +79,7 @@ func Resolve(reg *Registry, refs []Ref, s Session) (Resolved, error) {
 	return r.out, nil
 }
 
-// How far a capability has come.
+// The states of a capability while it is resolved.
 const (
 	unseen = iota
 	walking
@@ -91,14 +90,14 @@ type resolver struct {
 	reg     *Registry
 	refs    []Ref
 	session Session
-	named   map[string]int // where the agent names it
+	named   map[string]int // index of the agent's reference
 	state   map[string]int
 	offered map[string]offered
 	out     Resolved
 	errs    fault.List
 }
 
-// offered is who offers a tool, and which.
+// offered is a tool with the capability that offers it.
 type offered struct {
 	by    string
 	offer Offer
@@ -111,8 +110,8 @@ func (r *resolver) fail(i int, e *fault.Error) {
 	r.errs = append(r.errs, e)
 }
 
-// visit adds a capability after all that it requires; way is how it was come to,
-// i the place in the agent's list that led here.
+// visit adds a capability after all that it requires. way is the chain of capabilities
+// that require it, i the index of the agent's reference that leads to it.
 func (r *resolver) visit(id string, way []string, i int) {
 	if at, named := r.named[id]; named {
 		i = at
@@ -122,14 +121,14 @@ func (r *resolver) visit(id string, way []string, i int) {
 		return
 	case walking:
 		circle := append(slices.Clone(way[slices.Index(way, id):]), id)
-		r.fail(i, fault.New(fault.CapabilityInvalid, "the capabilities require each other: %s", strings.Join(circle, " → ")))
+		r.fail(i, fault.New(fault.CapabilityInvalid, "the capabilities require each other in a cycle: %s", strings.Join(circle, " → ")))
 		return
 	}
 	r.state[id] = walking
 	defer func() { r.state[id] = done }()
 	c, err := r.reg.Get(id)
 	if err != nil {
-		r.unknown(i, way, err)
+		r.failRequired(i, way, err)
 		return
 	}
 	info := c.Info()
@@ -139,7 +138,7 @@ func (r *resolver) visit(id string, way []string, i int) {
 	}
 	switch info.Status {
 	case ComingSoon:
-		r.fail(i, fault.New(fault.CapabilityInvalid, "the capability %q is not there yet: its status is %s", id, info.Status))
+		r.fail(i, fault.New(fault.CapabilityInvalid, "the capability %q cannot be used yet: its status is %s", id, info.Status))
 		return
 	case Deprecated:
 		r.warn("the capability %q is deprecated: %s", id, info.Description)
@@ -151,8 +150,8 @@ func (r *resolver) warn(format string, args ...any) {
 	r.out.Warnings = append(r.out.Warnings, fmt.Sprintf(format, args...))
 }
 
-// unknown says of an error also which capability led to it.
-func (r *resolver) unknown(i int, way []string, err error) {
+// failRequired reports an error, with the capability that requires the one at fault.
+func (r *resolver) failRequired(i int, way []string, err error) {
 	e := coded(err)
 	if len(way) > 0 {
 		e = fault.Wrap(e.Code, e.Err, "%s; %q requires it", e.Msg, way[len(way)-1]).WithHint("%s", e.Hint)
@@ -160,7 +159,7 @@ func (r *resolver) unknown(i int, way []string, err error) {
 	r.fail(i, e)
 }
 
-// coded gives any error as one with a code.
+// coded gives an error a code.
 func coded(err error) *fault.Error {
 	if e, ok := err.(*fault.Error); ok {
 		return e
@@ -168,7 +167,7 @@ func coded(err error) *fault.Error {
 	return fault.Wrap(fault.CodeOf(err), err, "%s", fault.Message(err))
 }
 
-// add makes a capability's part.
+// add adds a capability's part.
 func (r *resolver) add(c Capability, info Info, way []string, i int) {
 	field := fmt.Sprintf("capabilities[%d].config", i)
 	p := ResolvedPart{Info: info}
@@ -202,8 +201,7 @@ func (r *resolver) add(c Capability, info Info, way []string, i int) {
 	}
 }
 
-// partFailed names the capability that cannot be had, and the field of its
-// configuration that is at fault.
+// partFailed adds the capability, and the field of its configuration, to an error.
 func partFailed(info Info, err error, field string) *fault.Error {
 	e := coded(err)
 	if e.Field != "" {
@@ -212,10 +210,10 @@ func partFailed(info Info, err error, field string) *fault.Error {
 	return fault.Wrap(fault.CapabilityInvalid, err, "%s: %s", info.ID, e.Msg).WithHint("%s", e.Hint).In(field)
 }
 
-// checkPart renames a part's tools and looks at what it holds.
+// checkPart renames a part's tools and checks their names and the prompt.
 func (r *resolver) checkPart(info Info, part Part, rename map[string]string, field string) (Part, error) {
 	if strings.Contains(strings.ToLower(part.Prompt), blockEnd[:len(blockEnd)-1]) {
-		return part, fault.New(fault.CapabilityInvalid, "the prompt of %q holds %s, which ends the block that it is put in", info.ID, blockEnd)
+		return part, fault.New(fault.CapabilityInvalid, "the prompt of %q contains %s, which would end its block in the agent's prompt", info.ID, blockEnd)
 	}
 	part.Tools = slices.Clone(part.Tools)
 	names := make([]string, len(part.Tools))
@@ -225,7 +223,7 @@ func (r *resolver) checkPart(info Info, part Part, rename map[string]string, fie
 			part.Tools[i].Name = to
 		}
 		if !ValidName(part.Tools[i].Name) {
-			return part, fault.New(fault.CapabilityInvalid, "%q offers a tool by the name %.100q, which no model takes", info.ID, o.Name)
+			return part, fault.New(fault.CapabilityInvalid, "%q offers a tool with the name %.100q, which is not a valid tool name", info.ID, o.Name)
 		}
 	}
 	for _, old := range sortedKeys(rename) {
@@ -236,12 +234,12 @@ func (r *resolver) checkPart(info Info, part Part, rename map[string]string, fie
 		if meant := near.Word(old, names); meant != "" {
 			return part, e.WithHint("did you mean %q?", meant)
 		}
-		return part, e.WithHint("it has: %s", strings.Join(names, ", "))
+		return part, e.WithHint("its tools are: %s", strings.Join(names, ", "))
 	}
 	return part, nil
 }
 
-// offer adds a tool, if none of its name is there.
+// offer adds a tool, unless another one has its name.
 func (r *resolver) offer(info Info, o Offer, i int) {
 	before, taken := r.offered[o.Name]
 	switch {
@@ -250,14 +248,14 @@ func (r *resolver) offer(info Info, o Offer, i int) {
 		r.out.Tools = append(r.out.Tools, o)
 	case sameOffer(before.offer, o):
 	default:
-		r.fail(i, fault.New(fault.CapabilityInvalid, "%q (%s) and %q (%s) both offer a tool by the name %q", before.by, before.offer.ID, info.ID, o.ID, o.Name).
-			WithHint(`give one of them another name in its configuration, as {"ref": %q, "config": {"rename": {%q: %q}}}`, info.ID, o.Name, clipName(info.ID+"_"+o.Name)))
+		r.fail(i, fault.New(fault.CapabilityInvalid, "%q (%s) and %q (%s) both offer a tool with the name %q", before.by, before.offer.ID, info.ID, o.ID, o.Name).
+			WithHint(`rename one of them in its configuration, as {"ref": %q, "config": {"rename": {%q: %q}}}`, info.ID, o.Name, clipName(info.ID+"_"+o.Name)))
 	}
 }
 
 func clipName(s string) string { return s[:min(len(s), 64)] }
 
-// sameOffer reports whether two offers are of one tool of the catalog.
+// sameOffer reports whether two offers are the same tool of the catalog.
 func sameOffer(a, b Offer) bool {
 	return a.Tool == nil && b.Tool == nil && a.ID == b.ID && equalArgs(a.Defaults, b.Defaults)
 }
@@ -271,6 +269,5 @@ func equalArgs(a, b tool.Args) bool {
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 
-// blockEnd is what ends the block that a part's text stands in, in an agent's
-// prompt.
+// blockEnd ends the block of a part's text in an agent's prompt.
 const blockEnd = "</capability>"

@@ -112,13 +112,13 @@ func TestResolve(t *testing.T) {
 		"what it does not name":          {refs: refs("d"), parts: "a<d d"},
 		"what is required comes first":   {refs: refs("c"), parts: "a<b b<c d<c c"},
 		"each once":                      {refs: refs("b", "d", "c", "a"), parts: "a b d c"},
-		"named twice":                    {refs: refs("a", "a"), errs: []string{`capabilities[1]: the capability "a" is named twice, first as capabilities[0]`}},
-		"a circle":                       {refs: refs("a", "round1"), errs: []string{"capabilities[1]: the capabilities require each other: round1 → round2 → round3 → round1"}},
+		"named twice":                    {refs: refs("a", "a"), errs: []string{`capabilities[1]: the capability "a" is named twice; first in capabilities[0]`}},
+		"a circle":                       {refs: refs("a", "round1"), errs: []string{"capabilities[1]: the capabilities require each other in a cycle: round1 → round2 → round3 → round1"}},
 		"a circle of one":                {refs: refs("self"), errs: []string{"self → self"}},
-		"an unknown ID":                  {refs: refs("maht"), errs: []string{`E8006 capabilities[0]: no capability has the ID "maht" (did you mean "math"?)`}},
-		"an unknown ID that is required": {refs: refs("needs_none"), errs: []string{`no capability has the ID "nonexistent"; "needs_none" requires it`}},
-		"coming soon":                    {refs: refs("soon"), errs: []string{`the capability "soon" is not there yet`}},
-		"coming soon and required":       {refs: refs("needs_soon"), errs: []string{`the capability "soon" is not there yet`}},
+		"an unknown ID":                  {refs: refs("maht"), errs: []string{`E8006 capabilities[0]: unknown capability "maht" (did you mean "math"?)`}},
+		"an unknown ID that is required": {refs: refs("needs_none"), errs: []string{`unknown capability "nonexistent"; "needs_none" requires it`}},
+		"coming soon":                    {refs: refs("soon"), errs: []string{`the capability "soon" cannot be used yet`}},
+		"coming soon and required":       {refs: refs("needs_soon"), errs: []string{`the capability "soon" cannot be used yet`}},
 		"deprecated":                     {refs: refs("old"), parts: "old", warns: `the capability "old" is deprecated`},
 		"all problems at once":           {refs: refs("x1", "a", "conf {\"servers\": 1}", "soon"), errs: []string{"capabilities[0]", "capabilities[2].config.servers", "capabilities[3]"}},
 		"a part that fails":              {refs: refs("fails"), errs: []string{"E8007 capabilities[0].config.servers[1]: fails: no server (add it)"}},
@@ -129,22 +129,22 @@ func TestResolve(t *testing.T) {
 		"a wrong type, deep":      {refs: refs(`conf {"servers": ["a", 5], "deep": {"level": "x"}}`), errs: []string{"capabilities[0].config.deep.level: ", "capabilities[0].config.servers[1]: "}},
 		"an unknown field":        {refs: refs(`conf {"servers": [], "server": []}`), errs: []string{`capabilities[0].config: `, `did you mean "servers"?`}},
 		"a missing field":         {refs: refs(`conf {"deep": {}}`), errs: []string{"capabilities[0].config: missing property 'servers'"}},
-		"nothing to configure":    {refs: refs(`a {"x": 1}`), errs: []string{`capabilities[0].config: the capability "a" has nothing to configure but rename`}},
-		"no object":               {refs: refs(`a [1]`), errs: []string{"the configuration is no object"}},
-		"no JSON":                 {refs: refs(`a {"x": }`), errs: []string{"the configuration is no JSON"}},
+		"nothing to configure":    {refs: refs(`a {"x": 1}`), errs: []string{`capabilities[0].config: the capability "a" has no configuration except rename`}},
+		"no object":               {refs: refs(`a [1]`), errs: []string{"the configuration is not a JSON object"}},
+		"no JSON":                 {refs: refs(`a {"x": }`), errs: []string{"the configuration is not valid JSON"}},
 		"a key twice":             {refs: refs(`conf {"servers": [], "servers": ["x"]}`), errs: []string{"occurs twice"}},
 
-		"two tools of one name":                  {refs: refs("math", "sums"), errs: []string{`capabilities[1]: "math" (math.add) and "sums" (sums.add) both offer a tool by the name "add" (give one of them another name in its configuration, as {"ref": "sums", "config": {"rename": {"add": "sums_add"}}})`}},
+		"two tools of one name":                  {refs: refs("math", "sums"), errs: []string{`capabilities[1]: "math" (math.add) and "sums" (sums.add) both offer a tool with the name "add" (rename one of them in its configuration, as {"ref": "sums", "config": {"rename": {"add": "sums_add"}}})`}},
 		"one is renamed":                         {refs: refs("math", `sums {"rename": {"add": "sums_add"}}`), parts: "math sums", tools: "add=math.add sums_add=sums.add sum=sums.sum"},
 		"the first is renamed":                   {refs: refs(`math {"rename": {"add": "plus"}}`, "sums"), parts: "math sums", tools: "plus=math.add add=sums.add sum=sums.sum"},
 		"names are swapped":                      {refs: refs(`sums {"rename": {"add": "sum", "sum": "add"}}`), parts: "sums", tools: "sum=sums.add add=sums.sum"},
 		"a tool that is not there":               {refs: refs(`sums {"rename": {"ad": "x"}}`), errs: []string{`capabilities[0].config.rename: "sums" has no tool "ad" (did you mean "add"?)`}},
 		"a name no model takes":                  {refs: refs(`sums {"rename": {"add": "a b"}}`), errs: []string{"capabilities[0].config.rename.add: "}},
-		"renaming that is no map":                {refs: refs(`sums {"rename": ["add"]}`), errs: []string{"capabilities[0].config.rename: a map of tools' names"}},
+		"renaming that is no map":                {refs: refs(`sums {"rename": ["add"]}`), errs: []string{"capabilities[0].config.rename: must be a map of tool names"}},
 		"one tool of the catalog, offered twice": {refs: refs("files", "more_files"), parts: "files more_files", tools: "fs_read=fs.read"},
-		"but not with other defaults":            {refs: refs("files", "other_files"), errs: []string{`both offer a tool by the name "fs_read"`}},
-		"an offer no model takes":                {refs: refs("odd_name"), errs: []string{`"odd_name" offers a tool by the name "a b"`}},
-		"a prompt that ends its block":           {refs: refs("breaks_out"), errs: []string{"ends the block"}},
+		"but not with other defaults":            {refs: refs("files", "other_files"), errs: []string{`both offer a tool with the name "fs_read"`}},
+		"an offer no model takes":                {refs: refs("odd_name"), errs: []string{`"odd_name" offers a tool with the name "a b"`}},
+		"a prompt that ends its block":           {refs: refs("breaks_out"), errs: []string{"would end its block"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -210,7 +210,7 @@ func TestResolveIsBounded(t *testing.T) {
 	}
 	reg := registry(t, append(mods, mod("many").with(offers(tools...)))...)
 	for _, list := range [][]string{ids, {"many"}} {
-		if _, err := capability.Resolve(reg, refs(list...), capability.Session{}); fault.CodeOf(err) != fault.CapabilityInvalid || !strings.Contains(err.Error(), "at most") {
+		if _, err := capability.Resolve(reg, refs(list...), capability.Session{}); fault.CodeOf(err) != fault.CapabilityInvalid || !strings.Contains(err.Error(), "the limit is") {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -323,7 +323,7 @@ func TestFurtherCapabilities(t *testing.T) {
 	if len(list) != 2 || len(bad) != 2 || bad[1].ID != "a" || !errors.Is(bad[1].Err, fault.CapabilityInvalid) {
 		t.Errorf("got %v, broken %v", list, bad)
 	}
-	if _, err := reg.Get("torn"); fault.CodeOf(err) != fault.CapabilityInvalid || !strings.Contains(err.Error(), `the capability "torn" is broken: no name (its file is /x/torn.yaml)`) {
+	if _, err := reg.Get("torn"); fault.CodeOf(err) != fault.CapabilityInvalid || !strings.Contains(err.Error(), `the capability "torn" is broken: no name (correct its file /x/torn.yaml)`) {
 		t.Errorf("what is broken: %v", err)
 	}
 }

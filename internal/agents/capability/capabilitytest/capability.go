@@ -1,5 +1,5 @@
-// Package capabilitytest is the contract of capabilities as tests: each one passes
-// [Capability]. Start there.
+// Package capabilitytest has the contract of capabilities as tests. Every capability
+// passes [Capability]: start there.
 package capabilitytest
 
 import (
@@ -16,15 +16,15 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Case is what a capability meets while its contract is tested.
+// Case has what a capability needs for its tests.
 type Case struct {
-	World   permittest.World          // for the permits of its tools' calls
-	Config  json.RawMessage           // one that fits; nil: none
-	Session func() capability.Session // a new one each time, all alike; nil: the zero Session
-	// Calls are valid arguments of tools, by name, each good in a new session.
-	// Tools that it does not name are looked at, and not called.
+	World   permittest.World          // for the permits of calls
+	Config  json.RawMessage           // a valid one; nil: none
+	Session func() capability.Session // makes equal new sessions; nil: the zero Session
+	// Calls has valid arguments by tool names, for a new session. Tools that it does not
+	// name are not called.
 	Calls map[string][]tool.Args
-	// Varying says that results of equal calls may differ.
+	// Varying says that equal calls may have different results.
 	Varying bool
 }
 
@@ -73,14 +73,14 @@ func Capability(t *testing.T, c capability.Capability, x Case) {
 	}
 }
 
-// resolved is the capability's part in a new session.
+// resolved gives the capability's part in a new session.
 func resolved(t *testing.T, c capability.Capability, x Case) capability.Part {
 	t.Helper()
 	reg, err := capability.NewRegistry([]capability.Capability{c})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.Info().Requires) > 0 { // what it needs is not there
+	if len(c.Info().Requires) > 0 { // the capabilities that it requires are missing here
 		part, err := c.Part(x.Session(), x.Config)
 		if err != nil {
 			t.Fatal(err)
@@ -94,7 +94,7 @@ func resolved(t *testing.T, c capability.Capability, x Case) capability.Part {
 	return r.Parts[0].Part
 }
 
-// again is a tool of the capability in a new session.
+// again gives a tool of the capability in a new session.
 func again(t *testing.T, c capability.Capability, x Case, name string) permit.Tool {
 	t.Helper()
 	for _, o := range resolved(t, c, x).Tools {
@@ -113,7 +113,7 @@ func checkInfo(t *testing.T, c capability.Capability) {
 	}
 	for _, s := range append([]string{info.Name, info.Description}, info.Wants...) {
 		if inspect.HasInvisible(s) || s != strings.TrimSpace(s) {
-			t.Errorf("%q has characters that do not show", s)
+			t.Errorf("%q has invisible characters", s)
 		}
 	}
 	if !reflect.DeepEqual(info, c.Info()) {
@@ -137,7 +137,7 @@ func checkPrompt(t *testing.T, info capability.Info, part capability.Part) {
 	const longest = 16 << 10
 	switch {
 	case inspect.HasInvisible(part.Prompt):
-		t.Errorf("the prompt of %s has characters that do not show", info.ID)
+		t.Errorf("the prompt of %s has invisible characters", info.ID)
 	case len(part.Prompt) > longest:
 		t.Errorf("the prompt of %s has %d bytes", info.ID, len(part.Prompt))
 	}
@@ -147,7 +147,7 @@ func checkOffers(t *testing.T, info capability.Info, part capability.Part) {
 	var names []string
 	for _, o := range part.Tools {
 		if slices.Contains(names, o.Name) || !capability.ValidName(o.Name) {
-			t.Errorf("the name %q is there twice, or no model takes it", o.Name)
+			t.Errorf("the name %q is used twice, or is not a valid tool name", o.Name)
 		}
 		names = append(names, o.Name)
 		if o.Tool == nil {
@@ -161,15 +161,15 @@ func checkOffers(t *testing.T, info capability.Info, part capability.Part) {
 			t.Errorf("the tool %q has the ID %q, and is offered as %q", o.Name, spec.ID, o.ID)
 		}
 		if len(info.Wants) == 0 && spec.Effects&^tool.EffectSet(tool.FSRead, tool.FSWrite, tool.FSDelete, tool.DatabaseRead, tool.DatabaseWrite) != 0 {
-			t.Errorf("%s does not say what it wants for the effects %q of %s", info.ID, spec.Effects, o.Name)
+			t.Errorf("%s declares no authority (Wants) for the effects %q of %s", info.ID, spec.Effects, o.Name)
 		}
 		if inspect.HasInvisible(spec.Description) {
-			t.Errorf("the description of %q has characters that do not show", o.Name)
+			t.Errorf("the description of %q has invisible characters", o.Name)
 		}
 	}
 }
 
-// face is what is seen of a tool.
+// face is the visible part of a tool.
 type face struct {
 	name   string
 	id     tool.ID
@@ -188,8 +188,8 @@ func faces(p capability.Part) []face {
 	return append(out, face{name: p.Prompt})
 }
 
-// checkApart makes calls in one session and sees that another one, begun before
-// and after, is like one in which nothing happened.
+// checkApart makes calls in one session, and checks that sessions made before and after
+// are not affected.
 func checkApart(t *testing.T, c capability.Capability, x Case) {
 	early, clean := x.Session(), x.Session()
 	a := outcomes(t, c, x, clean)

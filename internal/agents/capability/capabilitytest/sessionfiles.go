@@ -14,12 +14,12 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// SessionFiles is a session's files in memory, for tests: what the contract of
-// capability.Files says, and no more. The zero SessionFiles is empty.
+// SessionFiles implements capability.Files in memory, for tests. The zero SessionFiles is
+// empty.
 type SessionFiles struct {
 	mu    sync.Mutex
 	nodes map[string]sessionNode
-	last  map[string]int // versions of what was there once
+	last  map[string]int // last version of each path, also of deleted files
 	Quota int64          // bytes; 0: any number
 }
 
@@ -28,7 +28,7 @@ type sessionNode struct {
 	content []byte
 }
 
-// sessionTime is when everything happens in SessionFiles.
+// sessionTime is the time of all changes in SessionFiles.
 var sessionTime = time.Date(2026, 3, 1, 9, 30, 0, 0, time.UTC)
 
 func (s *SessionFiles) begin(ctx context.Context, p permit.Permit) (done func(), err error) {
@@ -36,7 +36,7 @@ func (s *SessionFiles) begin(ctx context.Context, p permit.Permit) (done func(),
 		return nil, permit.Ended(ctx)
 	}
 	if !p.Live() {
-		return nil, fault.New(fault.HandleRefused, "the call that this belongs to is over")
+		return nil, fault.New(fault.HandleRefused, "the call that these files belong to is over")
 	}
 	s.mu.Lock()
 	if s.nodes == nil {
@@ -53,12 +53,12 @@ func (s *SessionFiles) find(name string) (sessionNode, error) {
 	}
 	n, ok := s.nodes[clean]
 	if !ok {
-		return n, fault.New(fault.NotFound, "%q is not there", clean)
+		return n, fault.New(fault.NotFound, "%q does not exist", clean)
 	}
 	return n, nil
 }
 
-// Stat looks at a path.
+// Stat describes a path.
 func (s *SessionFiles) Stat(ctx context.Context, p permit.Permit, name string) (capability.File, error) {
 	done, err := s.begin(ctx, p)
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *SessionFiles) Read(ctx context.Context, p permit.Permit, name string) (
 	return slices.Clone(n.content), n.file, err
 }
 
-// Write makes or replaces a file.
+// Write creates or replaces a file.
 func (s *SessionFiles) Write(ctx context.Context, p permit.Permit, name string, content []byte, version int) (capability.File, bool, error) {
 	done, err := s.begin(ctx, p)
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *SessionFiles) writable(clean string, before sessionNode, there bool, ve
 	case before.file.Folder:
 		return fault.New(fault.ArgsInvalid, "%q is a folder", clean)
 	case version == capability.MustBeNew && there, version > 0 && (!there || before.file.Version != version):
-		return fault.New(fault.Conflict, "%q has version %d now", clean, before.file.Version)
+		return fault.New(fault.Conflict, "%q is at version %d", clean, before.file.Version)
 	case before.file.ReadOnly:
 		return fault.New(fault.ArgsInvalid, "%q is read-only", clean)
 	}
@@ -129,7 +129,7 @@ func (s *SessionFiles) writable(clean string, before sessionNode, there bool, ve
 		total += int64(len(n.content))
 	}
 	if s.Quota > 0 && total > s.Quota {
-		return fault.New(fault.FilesFull, "the session's files may have %d bytes", s.Quota)
+		return fault.New(fault.FilesFull, "the session's files have reached their limit of %d bytes", s.Quota)
 	}
 	return nil
 }

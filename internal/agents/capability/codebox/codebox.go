@@ -1,7 +1,6 @@
-// Package codebox holds the capability sandbox: a tool that runs code, confined,
-// in a copy of the session's files, and takes back what the code changed. It
-// starts nothing itself: package sandbox does, under the call's permit. Start at
-// [New].
+// Package codebox has the capability sandbox: a tool that runs code, confined, on a copy
+// of the session's files, and copies back what the code changed. Processes are started by
+// package sandbox, under the call's permit. Start at [New].
 package codebox
 
 import (
@@ -19,11 +18,11 @@ import (
 	"github.com/remitrun/remit/internal/tools/typed"
 )
 
-// Bounds of what one call copies in and takes back.
+// Bounds of what one call copies in and back.
 const (
-	maxBytes = 256 << 20 // in the folder at any time
+	maxBytes = 256 << 20 // of the folder at any time
 	maxFiles = 20_000
-	maxTaken = 1000 // files that are changed by one call
+	maxTaken = 1000 // files that one call changes
 )
 
 // Box runs commands confined: sandbox.Box.
@@ -32,31 +31,30 @@ type Box interface {
 	NewFolder(p permit.Permit, bytes int64, files int) (*sandbox.Folder, error)
 }
 
-// language is how code of one language is run.
+// language says how code of a language is run.
 type language struct {
-	program string // on the trusted PATH: what the policy's commands decide
-	file    string // that the code is put into
+	program string // on the trusted PATH; rules of commands decide it
+	file    string // that the code is written to
 }
 
-// languages are those that there are. The program's name, the file and the call's
-// own arguments are what commands rules see, as python3 .execute_code.py --fast.
+// languages has the known languages. Rules of commands see the program's name, the file
+// and the call's arguments, as python3 .execute_code.py --fast.
 var languages = map[string]language{
 	"shell":      {"sh", codeFile + ".sh"},
 	"python":     {"python3", codeFile + ".py"},
 	"javascript": {"node", codeFile + ".js"},
 }
 
-// codeFile begins the names of files that hold code, which are no files of the
-// session.
+// codeFile is the prefix of the files with code, which are not files of the session.
 const codeFile = ".execute_code"
 
-// Capability is sandbox.
+// Capability is the capability sandbox.
 type Capability struct{ box Box }
 
-// New makes it; its code runs in box.
+// New makes the capability; its code runs in box.
 func New(box Box) Capability { return Capability{box} }
 
-// Info describes it.
+// Info describes the capability.
 func (Capability) Info() capability.Info {
 	return capability.Info{ID: "sandbox", Name: "Sandboxed Execution", Description: "Sandboxed code execution environment: shell, Python and JavaScript, in a copy of the session's files.",
 		Status: capability.Available, Icon: "box", Category: "Execution", Version: "1", Wants: []string{"commands sh **", "commands python3 **", "commands node **"}}
@@ -111,8 +109,8 @@ func (c Capability) Part(s capability.Session, _ json.RawMessage) (capability.Pa
 func (a arguments) argv() ([]string, error) {
 	l, ok := languages[a.Language]
 	if !ok {
-		return nil, fault.New(fault.ArgsInvalid, "there is no language %.50q", a.Language).In("language").
-			WithHint("there are: %v", slices.Sorted(maps.Keys(languages)))
+		return nil, fault.New(fault.ArgsInvalid, "unknown language %.50q", a.Language).In("language").
+			WithHint("known languages: %v", slices.Sorted(maps.Keys(languages)))
 	}
 	return append([]string{l.program, l.file}, a.Args...), nil
 }
@@ -141,7 +139,7 @@ func (r runner) prepare(_ tool.Env, a arguments) (permit.Prepared, error) {
 
 func (r runner) execute(ctx context.Context, p permit.Permit, argv []string, a arguments) (map[string]any, error) {
 	if r.box == nil {
-		return nil, fault.New(fault.SandboxMissing, "there is no sandbox to run code in")
+		return nil, fault.New(fault.SandboxMissing, "this machine has no sandbox to run code in")
 	}
 	files, err := r.session.Need()
 	if err != nil {
@@ -159,9 +157,9 @@ func (r runner) execute(ctx context.Context, p permit.Permit, argv []string, a a
 	return out, err
 }
 
-// within runs code in a folder that is there.
+// within runs code in an existing folder.
 func (r runner) within(ctx context.Context, p permit.Permit, x *exchange, argv []string, a arguments) (map[string]any, error) {
-	if err := x.bring(ctx); err != nil {
+	if err := x.copyIn(ctx); err != nil {
 		return nil, err
 	}
 	if err := x.folder.Put(argv[1], []byte(a.Code)); err != nil {
@@ -172,11 +170,11 @@ func (r runner) within(ctx context.Context, p permit.Permit, x *exchange, argv [
 	if err != nil {
 		return nil, err
 	}
-	out := told(o)
-	if err := x.takeBack(ctx); err != nil {
-		x.tell(out)
+	out := resultOf(o)
+	if err := x.copyBack(ctx); err != nil {
+		x.report(out)
 		return out, err
 	}
-	x.tell(out)
+	x.report(out)
 	return out, o.Failure("the code", "timeout_seconds or the policy's commands.timeout")
 }

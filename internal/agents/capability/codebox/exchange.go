@@ -14,12 +14,11 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
-// exchange copies a session's files into a folder, and what changed there back.
+// exchange copies a session's files into a folder, and the changes in the folder back.
 //
-// The rule where two change one file: the session's own version wins. Each
-// change is bound to the version that the code was given; where the file has
-// another one by then, the change is not made, and the file is named in
-// conflicts.
+// If both the code and somebody else change a file, the session's version wins: a change
+// of the code is made only if the file is still at the version that was copied.
+// Otherwise the file is listed in conflicts.
 type exchange struct {
 	files  capability.Files
 	folder *sandbox.Folder
@@ -30,8 +29,8 @@ type exchange struct {
 	conflicts, refused        []any
 }
 
-// bring copies the session's files into the folder.
-func (x *exchange) bring(ctx context.Context) error {
+// copyIn copies the session's files into the folder.
+func (x *exchange) copyIn(ctx context.Context) error {
 	all, err := x.files.All(ctx, x.p, "/")
 	if err != nil && !errors.Is(err, fault.NotFound) {
 		return err
@@ -41,8 +40,8 @@ func (x *exchange) bring(ctx context.Context) error {
 		total += f.Size
 	}
 	if total > maxBytes || len(all) > maxFiles {
-		return fault.New(fault.LimitReached, "the session has %d files with %d bytes; code is given at most %d with %d", len(all), total, maxFiles, int64(maxBytes)).
-			WithHint("delete what is not needed")
+		return fault.New(fault.LimitReached, "the session has %d files with %d bytes; the limit is %d files with %d bytes", len(all), total, maxFiles, int64(maxBytes)).
+			WithHint("delete files that are not needed")
 	}
 	x.before = make(map[string]capability.File, len(all))
 	for _, f := range all {
@@ -51,7 +50,7 @@ func (x *exchange) bring(ctx context.Context) error {
 		}
 		content, f, err := x.files.Read(ctx, x.p, f.Path)
 		if errors.Is(err, fault.NotFound) {
-			continue // deleted meanwhile
+			continue // deleted in between
 		}
 		if err == nil {
 			err = x.folder.Put(strings.TrimPrefix(f.Path, "/"), content)
@@ -64,19 +63,18 @@ func (x *exchange) bring(ctx context.Context) error {
 	return nil
 }
 
-// own reports whether a path is one of those that code is put at, or that an
-// interpreter leaves behind.
+// own reports whether a path is a file with code, or one that an interpreter leaves
+// behind.
 func own(p string) bool {
 	return strings.HasPrefix(p, "/"+codeFile+".") || strings.Contains(p, "/__pycache__/")
 }
 
-// takeBack makes the changes that the code made, in the session's files: first
-// what it deleted, so that there is room for the rest. Links and special files
-// are not followed or taken.
-func (x *exchange) takeBack(ctx context.Context) error {
+// copyBack makes the code's changes in the session's files: deletions first, so that there
+// is room for the rest. Links are not followed; they and special files are not copied.
+func (x *exchange) copyBack(ctx context.Context) error {
 	now, err := x.folder.Files()
 	if err != nil {
-		return fault.Wrap(fault.CodeOf(err), err, "no file was taken back: %s", fault.Message(err))
+		return fault.Wrap(fault.CodeOf(err), err, "the changed files were not copied back: %s", fault.Message(err))
 	}
 	if err := x.remove(ctx, now); err != nil {
 		return err
@@ -107,12 +105,12 @@ func (x *exchange) takeBack(ctx context.Context) error {
 	return nil
 }
 
-// file takes one file back, if it is not what the session has.
+// file copies one file back if its content differs.
 func (x *exchange) file(ctx context.Context, name string, f sandbox.FolderFile, changes int) (did bool, err error) {
 	content, err := x.folder.Read(f.Path)
 	if err != nil {
 		x.refuse(name, "it cannot be read")
-		return false, nil //nolint:nilerr // it is told
+		return false, nil //nolint:nilerr // it is listed as refused
 	}
 	was, old := x.before[name]
 	if old && was.Size == int64(len(content)) && was.SHA256 == sha256.Sum256(content) {
@@ -138,8 +136,8 @@ func (x *exchange) file(ctx context.Context, name string, f sandbox.FolderFile, 
 	return true, nil
 }
 
-// remove deletes from the session what the code deleted: what is not there, and
-// not in a folder that cannot be looked into.
+// remove deletes from the session the files that the code deleted. Files in a folder that
+// cannot be read do not count as deleted.
 func (x *exchange) remove(ctx context.Context, now []sandbox.FolderFile) error {
 	there := make(map[string]bool, len(now))
 	for _, f := range now {
@@ -164,7 +162,7 @@ func (x *exchange) remove(ctx context.Context, now []sandbox.FolderFile) error {
 		now, err := x.files.Stat(ctx, x.p, name)
 		switch {
 		case errors.Is(err, fault.NotFound):
-			continue // somebody else did it
+			continue // somebody else deleted it
 		case err == nil && now.Version != x.before[name].Version:
 			x.conflict(name)
 			continue
@@ -180,13 +178,13 @@ func (x *exchange) remove(ctx context.Context, now []sandbox.FolderFile) error {
 	return nil
 }
 
-// closed reports whether a path is one that could not be looked into.
+// closed reports whether a path is in a folder that could not be read.
 func (x *exchange) closed(now []sandbox.FolderFile, at string) bool {
 	return slices.ContainsFunc(now, func(f sandbox.FolderFile) bool { return "/"+f.Path == at && f.Closed })
 }
 
-// failed sorts an error of the session's files: one that concerns the path alone
-// is told, and the others are taken back all the same.
+// failed sorts an error of the session's files: an error of one path is listed, and the
+// other files are copied back all the same.
 func (x *exchange) failed(ctx context.Context, name string, err error) (told bool, fatal error) {
 	switch {
 	case err == nil:
@@ -207,7 +205,7 @@ func (x *exchange) conflict(name string) {
 	x.conflicts = append(x.conflicts, map[string]any{"path": name, "reason": "it was changed by somebody else while the code ran; their version stays"})
 }
 
-// maxRefused bounds how much of what is not taken is listed.
+// maxRefused is how many files that are not copied back are listed.
 const maxRefused = 100
 
 func (x *exchange) refuse(name, reason string) {
@@ -219,8 +217,8 @@ func (x *exchange) refuse(name, reason string) {
 	}
 }
 
-// tell adds what became of files to a call's output.
-func (x *exchange) tell(out map[string]any) {
+// report adds the changed files to a call's output.
+func (x *exchange) report(out map[string]any) {
 	for name, list := range map[string][]string{"created": x.created, "changed": x.changed, "deleted": x.deleted} {
 		all := make([]any, len(list))
 		for i, p := range list {

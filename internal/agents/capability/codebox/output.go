@@ -7,8 +7,8 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
-// told is how code ended, as results tell it.
-func told(o sandbox.Outcome) map[string]any {
+// resultOf describes how the code ended.
+func resultOf(o sandbox.Outcome) map[string]any {
 	m := map[string]any{"exit_code": o.ExitCode, "duration_ms": o.Duration.Milliseconds()}
 	stream(m, "stdout", o.Stdout)
 	stream(m, "stderr", o.Stderr)
@@ -35,8 +35,8 @@ func told(o sandbox.Outcome) map[string]any {
 	return m
 }
 
-// stream adds what a stream held, as text if it is UTF-8 but for a character that
-// the cap cut in two, else as base64.
+// stream adds the content of a stream: as text if it is UTF-8, except for a last
+// character that the limit cut, otherwise as base64.
 func stream(m map[string]any, name string, s sandbox.Stream) {
 	data := s.Data
 	for i := 1; s.Truncated && i < utf8.UTFMax && i <= len(data); i++ {

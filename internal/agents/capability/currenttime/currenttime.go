@@ -1,4 +1,4 @@
-// Package currenttime holds the capability current_time. Start at [New].
+// Package currenttime has the capability current_time. Start at [New].
 package currenttime
 
 import (
@@ -16,13 +16,13 @@ import (
 	"github.com/remitrun/remit/internal/tools/typed"
 )
 
-// Capability is current_time.
+// Capability is the capability current_time.
 type Capability struct{ now func() time.Time }
 
-// New makes it; now tells the time.
+// New makes the capability; now gives the time.
 func New(now func() time.Time) Capability { return Capability{now} }
 
-// Info describes it.
+// Info describes the capability.
 func (Capability) Info() capability.Info {
 	return capability.Info{ID: "current_time", Name: "Current Time",
 		Description: "Tool to get current date and time in various formats and timezones.",
@@ -60,7 +60,7 @@ func (c Capability) tell(_ context.Context, _ permit.Permit, a arguments) (map[s
 	}
 	zone, err := time.LoadLocation(a.Timezone)
 	if err != nil || a.Timezone == "Local" {
-		e := fault.New(fault.ArgsInvalid, "there is no time zone %q", a.Timezone).In("timezone")
+		e := fault.New(fault.ArgsInvalid, "unknown time zone %q", a.Timezone).In("timezone")
 		if meant := near.Word(a.Timezone, common); meant != "" {
 			return nil, e.WithHint("did you mean %q?", meant)
 		}
@@ -83,7 +83,7 @@ func in(t time.Time, format string) string {
 	return t.Format(time.RFC3339)
 }
 
-// common are zones that a mistyped name is compared with.
+// common has the zones that an unknown name is compared with.
 var common = []string{"UTC", "Europe/London", "Europe/Berlin", "Europe/Paris", "Europe/Madrid", "Europe/Rome", "Europe/Moscow", "Europe/Kyiv",
 	"America/New_York", "America/Chicago", "America/Denver", "America/Los_Angeles", "America/Sao_Paulo", "America/Toronto", "America/Mexico_City",
 	"Asia/Tokyo", "Asia/Shanghai", "Asia/Kolkata", "Asia/Singapore", "Asia/Dubai", "Asia/Seoul", "Asia/Hong_Kong", "Australia/Sydney",

@@ -1,6 +1,5 @@
-// Package custom reads capabilities that people write as files: a prompt, tools
-// of the catalog under names of their own, defaults for these tools' arguments,
-// and capabilities that come with them. Start at [Parse].
+// Package custom reads capabilities that are files: a prompt, tools of the catalog under
+// other names, defaults for their arguments, and required capabilities. Start at [Parse].
 package custom
 
 import (
@@ -23,15 +22,15 @@ var schema []byte
 // Schema is the JSON Schema of the files, for editors.
 func Schema() []byte { return slices.Clone(schema) }
 
-// Bounds of what a file holds.
+// Bounds of a file.
 const (
 	maxPrompt   = 16 << 10
 	maxTools    = 100
 	maxRequires = 32
-	maxDefaults = 16 << 10 // bytes of one tool's, as JSON
+	maxDefaults = 16 << 10 // bytes of a tool's defaults, as JSON
 )
 
-// Capability is a capability that was read from a file.
+// Capability is a capability from a file.
 type Capability struct {
 	file  string
 	info  capability.Info
@@ -52,8 +51,8 @@ var format = document.Options{Code: fault.CapabilityInvalid, Noun: "capability",
 
 type reader struct{ *document.Reader }
 
-// Parse reads a file. All that is wrong with it is in the error, a fault.List of
-// fault.CapabilityInvalid, each with its line, column and field.
+// Parse reads a file. The error is a fault.List with all problems, each a
+// fault.CapabilityInvalid with its line, column and field.
 func Parse(file string, src []byte) (*Capability, error) {
 	r := &reader{document.NewReader(file, format)}
 	c := &Capability{file: file, src: string(src), info: capability.Info{Status: capability.Available, Icon: "puzzle", Category: "Custom"}}
@@ -66,8 +65,8 @@ func Parse(file string, src []byte) (*Capability, error) {
 	return c, nil
 }
 
-// IDOf guesses which capability a file that is broken was to be: as it says, or
-// as it is called.
+// IDOf guesses the ID of the capability in a broken file: from its content, or else from
+// its name.
 func IDOf(file string, src []byte) string {
 	name := strings.TrimSuffix(path.Base(file), path.Ext(file))
 	if root := document.NewReader(file, format).Read(src); root != nil {
@@ -126,7 +125,7 @@ func (r *reader) capability(c *Capability, root *document.Node) {
 	}
 }
 
-// version reads a string, or a number that somebody did not put in quotes.
+// version reads a string, or a number without quotes.
 func (r *reader) version(to *string) document.Field {
 	return func(n *document.Node, field string) {
 		if n.Kind == document.Number {
@@ -172,7 +171,7 @@ func (r *reader) defaults(n *document.Node, field string) tool.Args {
 	return m
 }
 
-// File is where it was read from.
+// File gives the file that the capability was read from.
 func (c *Capability) File() string { return c.file }
 
 // Info describes it.
@@ -187,13 +186,13 @@ func (c *Capability) Info() capability.Info {
 	return out
 }
 
-// Part is the prompt and the tools. A tool that the catalog does not have is
+// Part gives the prompt and the tools. A tool that the catalog does not have is
 // fault.CapabilityInvalid, with its place in the file.
 func (c *Capability) Part(s capability.Session, _ json.RawMessage) (capability.Part, error) {
 	part := capability.Part{Prompt: c.text, Source: c.src}
 	for _, o := range c.tools {
 		if s.Match != nil && !slices.Contains(s.Match(o.id), tool.ID(o.id)) {
-			return part, fault.New(fault.CapabilityInvalid, "%s: there is no tool %q that can be called", o.pos, o.id).WithHint("`remit tools` lists them")
+			return part, fault.New(fault.CapabilityInvalid, "%s: the tool %q is unknown or cannot be called", o.pos, o.id).WithHint("list the tools with `remit tools`")
 		}
 		part.Tools = append(part.Tools, capability.Offer{Name: o.name, ID: tool.ID(o.id), Defaults: o.defaults})
 	}

@@ -135,7 +135,7 @@ func TestATheCatalogDoesNotHave(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Part(capability.Session{Match: match}, nil); fault.CodeOf(err) != fault.CapabilityInvalid || !strings.Contains(err.Error(), `x.yaml:5:9: there is no tool "fs.reed"`) {
+	if _, err := c.Part(capability.Session{Match: match}, nil); fault.CodeOf(err) != fault.CapabilityInvalid || !strings.Contains(err.Error(), `x.yaml:5:9: the tool "fs.reed" is unknown`) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,5 +1,5 @@
-// Package mcptools holds the capability mcp: the tools of MCP servers that the
-// agent names. Start at [New].
+// Package mcptools has the capability mcp: the tools of the MCP servers that an agent's
+// configuration names. Start at [New].
 package mcptools
 
 import (
@@ -16,17 +16,17 @@ import (
 	"github.com/remitrun/remit/internal/tools/typed"
 )
 
-// Capability is mcp.
+// Capability is the capability mcp.
 type Capability struct{}
 
-// New makes it.
+// New makes the capability.
 func New() Capability { return Capability{} }
 
 var configSchema = typed.Object(`"servers":{"type":"array","minItems":1,"maxItems":50,"uniqueItems":true,"description":"The names of MCP servers, as remit mcp list shows them.",
 		"items":{"type":"string","pattern":"^[A-Za-z0-9][A-Za-z0-9._@-]{0,99}$"}},
 	"tools":{"type":"array","minItems":1,"maxItems":200,"description":"Which of their tools: names, in which * stands for anything; default all.","items":{"type":"string","minLength":1,"maxLength":200}}`, "servers")
 
-// Info describes it.
+// Info describes the capability.
 func (Capability) Info() capability.Info {
 	return capability.Info{ID: "mcp", Name: "MCP Servers", Description: "Tools of the MCP servers that the agent's configuration names.",
 		Status: capability.Available, Icon: "plug", Category: "Integrations", Version: "1", Config: configSchema, Wants: []string{`tools "mcp:*"`}}
@@ -41,7 +41,7 @@ type config struct {
 func (Capability) Part(s capability.Session, raw json.RawMessage) (capability.Part, error) {
 	var conf config
 	if raw == nil {
-		return capability.Part{Warnings: []string{"no server is named in its configuration (servers), so it offers no tool"}}, nil
+		return capability.Part{Warnings: []string{"its configuration names no servers, so it offers no tools"}}, nil
 	}
 	if err := json.Unmarshal(raw, &conf); err != nil {
 		return capability.Part{}, fault.Wrap(fault.CapabilityInvalid, err, "the configuration cannot be read: %v", err)
@@ -58,13 +58,13 @@ func (Capability) Part(s capability.Session, raw json.RawMessage) (capability.Pa
 	}
 	for i, used := range c.used {
 		if !used {
-			c.part.Warnings = append(c.part.Warnings, fmt.Sprintf("no tool of the servers fits %q", conf.Tools[i]))
+			c.part.Warnings = append(c.part.Warnings, fmt.Sprintf("no tool of the servers matches %q", conf.Tools[i]))
 		}
 	}
 	return c.part, nil
 }
 
-// pattern reads a name in which * stands for anything.
+// pattern compiles a name in which * matches any text.
 func pattern(p string) *regexp.Regexp {
 	return regexp.MustCompile(`^` + strings.ReplaceAll(regexp.QuoteMeta(p), `\*`, `.*`) + `$`)
 }
@@ -77,12 +77,12 @@ type chooser struct {
 	part   capability.Part
 }
 
-// server adds the tools of one server.
+// server adds the tools of a server.
 func (c *chooser) server(name string) {
 	prefix := "mcp:" + name + ":"
 	ids := c.match(prefix + "*")
 	if len(ids) == 0 {
-		c.part.Warnings = append(c.part.Warnings, fmt.Sprintf("the MCP server %q is not there, or has no tool", name))
+		c.part.Warnings = append(c.part.Warnings, fmt.Sprintf("the MCP server %q is unknown, or has no tools", name))
 	}
 	for _, id := range ids {
 		own, ok := strings.CutPrefix(string(id), prefix)
@@ -105,9 +105,9 @@ func (c *chooser) wants(name string) bool {
 
 var odd = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
-// name is how a model is told of a tool: the server's name and its own, as far as
-// models take them. Two that would be one, or one that is too long, get the hash
-// of the whole ID.
+// name gives a tool's name for the model: the server's name and its own, without the
+// characters that models do not accept. A name that is too long, or taken, ends with the
+// hash of the whole ID.
 func (c *chooser) name(server, own string) string {
 	const most, hash = 64, 8
 	n := odd.ReplaceAllString(server+"_"+own, "_")
@@ -116,7 +116,7 @@ func (c *chooser) name(server, own string) string {
 	}
 	if len(n) > most || c.names[n] {
 		h := fnv.New32a()
-		_, _ = h.Write([]byte(server + ":" + own)) // a hash takes everything
+		_, _ = h.Write([]byte(server + ":" + own)) // a hash accepts everything
 		n = n[:min(len(n), most-hash-1)] + "_" + hex.EncodeToString(h.Sum(nil))
 	}
 	c.names[n] = true

@@ -35,9 +35,9 @@ func TestOffers(t *testing.T) {
 		"some of two":                     {`{"servers": ["mail", "git.hub"], "tools": ["send", "get_*"]}`, "mail_send=mcp:mail:send git_hub_get_issue=mcp:git.hub:get_issue", "", ""},
 		"names that would be one":         {`{"servers": ["mail"], "tools": ["a*"]}`, "mail_a_b=mcp:mail:a.b mail_a_b_4e9ac0be=mcp:mail:a_b", "", ""},
 		"a name that begins with a digit": {`{"servers": ["9"]}`, "mcp_9_x=mcp:9:x", "", ""},
-		"no configuration":                {"", "", "", "no server is named"},
-		"a server that is not there":      {`{"servers": ["gone"]}`, "", "", `"gone" is not there`},
-		"a pattern of nothing":            {`{"servers": ["mail"], "tools": ["x*"]}`, "", "", `no tool of the servers fits "x*"`},
+		"no configuration":                {"", "", "", "names no servers"},
+		"a server that is not there":      {`{"servers": ["gone"]}`, "", "", `"gone" is unknown`},
+		"a pattern of nothing":            {`{"servers": ["mail"], "tools": ["x*"]}`, "", "", `no tool of the servers matches "x*"`},
 		"no servers":                      {`{"tools": ["x"]}`, "", "capabilities[0].config: missing property 'servers'", ""},
 		"a server's name with a star":     {`{"servers": ["*"]}`, "", "capabilities[0].config.servers[0]", ""},
 	}

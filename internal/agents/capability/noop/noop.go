@@ -1,5 +1,5 @@
-// Package noop holds the capability noop, which adds nothing: for tests, and to
-// show what a capability is. Start at [New].
+// Package noop has the capability noop, which adds nothing. It is for tests, and shows
+// what a capability is. Start at [New].
 package noop
 
 import (
@@ -8,13 +8,13 @@ import (
 	"github.com/remitrun/remit/internal/agents/capability"
 )
 
-// Noop is the capability.
+// Noop is the capability noop.
 type Noop struct{}
 
-// New makes it.
+// New makes the capability.
 func New() Noop { return Noop{} }
 
-// Info describes it.
+// Info describes the capability.
 func (Noop) Info() capability.Info {
 	return capability.Info{ID: "noop", Name: "No-Op", Description: "Adds nothing: for testing and demonstration.",
 		Status: capability.Available, Icon: "circle-off", Category: "Testing", Version: "1"}

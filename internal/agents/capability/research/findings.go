@@ -15,10 +15,10 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// maxFindings bounds the findings of a session.
+// maxFindings is the largest number of findings of a session.
 const maxFindings = 2000
 
-// finding is one finding, as its file holds it.
+// finding is the content of a finding's file.
 type finding struct {
 	Number  int      `json:"number"`
 	Finding string   `json:"finding"`
@@ -42,8 +42,8 @@ func (f finding) show() map[string]any {
 	return out
 }
 
-// load reads all findings, by number. A file that is none is named in broken,
-// and hides no other.
+// load reads all findings, by number. Files that are not valid findings are listed in
+// broken.
 func (s session) load(ctx context.Context, p permit.Permit) (all []finding, broken []string, err error) {
 	fs, err := s.Need()
 	if err != nil {
@@ -77,7 +77,7 @@ func (s session) load(ctx context.Context, p permit.Permit) (all []finding, brok
 	return all, broken, nil
 }
 
-// number reads a finding's number off its path.
+// number gives a finding's number from its path.
 func number(name string) (int, bool) {
 	n, err := strconv.Atoi(strings.TrimSuffix(path.Base(name), ".json"))
 	return n, err == nil && n > 0 && file(n) == name
@@ -99,8 +99,8 @@ func (s session) add(ctx context.Context, p permit.Permit, a addArgs) (map[strin
 	case f.Finding == "":
 		return nil, fault.New(fault.ArgsInvalid, "the finding is empty").In("finding")
 	case !says(f.Source):
-		return nil, fault.New(fault.ArgsInvalid, "%q is no source: a finding without one is not kept", f.Source).In("source").
-			WithHint("give the URL, the file, or a reference that somebody else can look up")
+		return nil, fault.New(fault.ArgsInvalid, "%q is not a valid source; every finding needs one", f.Source).In("source").
+			WithHint("give the URL, the file, or a reference that others can look up")
 	}
 	for _, t := range a.Tags {
 		if t = strings.TrimSpace(t); t != "" && !slices.Contains(f.Tags, t) {
@@ -117,16 +117,16 @@ func (s session) add(ctx context.Context, p permit.Permit, a addArgs) (map[strin
 			return nil, err
 		}
 		if len(all) >= maxFindings {
-			return nil, fault.New(fault.FilesFull, "there are %d findings; no more are kept", len(all)).WithHint("write a report, and delete old ones from %s", Folder)
+			return nil, fault.New(fault.FilesFull, "the session has %d findings, which is the limit", len(all)).WithHint("write a report, and delete old ones from %s", Folder)
 		}
 		f.Number = next(all, broken)
 		raw, err := json.MarshalIndent(f, "", "  ")
 		if err != nil {
-			return nil, fault.Wrap(fault.ArgsInvalid, err, "the finding cannot be kept")
+			return nil, fault.Wrap(fault.ArgsInvalid, err, "the finding cannot be written as JSON")
 		}
 		_, _, err = fs.Write(ctx, p, file(f.Number), append(raw, '\n'), capability.MustBeNew)
 		if errors.Is(err, fault.Conflict) && ctx.Err() == nil {
-			continue // a call side by side took the number
+			continue // a parallel call took the number
 		}
 		if err != nil {
 			return nil, err
@@ -135,14 +135,14 @@ func (s session) add(ctx context.Context, p permit.Permit, a addArgs) (map[strin
 	}
 }
 
-// says reports whether a source names anything: models like to write these
-// words where they have none.
+// says reports whether a source names anything. Models often write these words when they
+// have no source.
 func says(source string) bool {
 	empty := []string{"", "-", "?", "n/a", "na", "none", "null", "unknown", "no source", "source", "tbd", "todo", "undefined"}
 	return !slices.Contains(empty, strings.ToLower(strings.Trim(source, " .()[]<>\"'")))
 }
 
-// next is the number of a new finding: no file has it, whatever is in the file.
+// next is the number of a new finding: no file has it, not even a broken one.
 func next(all []finding, broken []string) int {
 	last := 0
 	for _, f := range all {

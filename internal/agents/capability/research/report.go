@@ -11,8 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// sources numbers the sources of findings, each once, in the order in which they
-// are cited.
+// sources numbers the sources of findings, each once, in the order of their citations.
 type sources struct {
 	list []finding // the first finding of each
 }
@@ -75,17 +74,17 @@ func (s session) cite(ctx context.Context, p permit.Permit, a citeArgs) (map[str
 	return map[string]any{"citations": marks, "sources": lines, "markdown": strings.Join(lines, "  \n")}, nil
 }
 
-// pick finds a finding by its number; field is where that was asked for.
+// pick finds a finding by its number; field is the argument, for errors.
 func pick(all []finding, n int, field string) (finding, error) {
 	i := slices.IndexFunc(all, func(f finding) bool { return f.Number == n })
 	if i >= 0 {
 		return all[i], nil
 	}
-	e := fault.New(fault.NotFound, "there is no finding %d", n).In(field)
+	e := fault.New(fault.NotFound, "unknown finding %d", n).In(field)
 	if len(all) == 0 {
-		return finding{}, e.WithHint("there is none at all: add_finding keeps one")
+		return finding{}, e.WithHint("the session has no findings; add one with add_finding")
 	}
-	return finding{}, e.WithHint("there are %d, from %d to %d; list_findings shows them", len(all), all[0].Number, all[len(all)-1].Number)
+	return finding{}, e.WithHint("the session has %d, from %d to %d; list them with list_findings", len(all), all[0].Number, all[len(all)-1].Number)
 }
 
 type section struct {
@@ -107,7 +106,7 @@ func (s session) report(ctx context.Context, p permit.Permit, a reportArgs) (map
 		return nil, err
 	}
 	if len(all) == 0 {
-		return nil, fault.New(fault.ToolFailed, "there are no findings to report").WithHint("add_finding keeps one")
+		return nil, fault.New(fault.ToolFailed, "the session has no findings to report").WithHint("add one with add_finding")
 	}
 	if len(a.Sections) == 0 {
 		a.Sections = byTag(all)
@@ -135,7 +134,7 @@ func (s session) save(ctx context.Context, p permit.Permit, name, text string, o
 		return err
 	}
 	if strings.HasPrefix(clean+"/", Folder+"/") {
-		return fault.New(fault.ArgsInvalid, "%s is where the findings are kept", Folder).In("save_to").WithHint("choose another folder, as /report.md")
+		return fault.New(fault.ArgsInvalid, "%s is the folder of the findings", Folder).In("save_to").WithHint("choose another folder, as /report.md")
 	}
 	fs, err := s.Need()
 	if err != nil {
@@ -149,8 +148,8 @@ func (s session) save(ctx context.Context, p permit.Permit, name, text string, o
 	return nil
 }
 
-// byTag groups findings by their first tag, in the order of the findings; those
-// without one come last.
+// byTag groups findings by their first tag, in the order of the findings. Those without a
+// tag come last.
 func byTag(all []finding) []section {
 	var out []section
 	var rest []int

@@ -1,6 +1,5 @@
-// Package research holds the capability research: a scratchpad of findings, each
-// with its source, and reports that cite them. It is kept in the session's files.
-// Start at [New].
+// Package research has the capability research: findings, each with its source, and
+// reports that cite them. They are files of the session. Start at [New].
 package research
 
 import (
@@ -12,19 +11,19 @@ import (
 	"github.com/remitrun/remit/internal/tools/typed"
 )
 
-// Folder is where the findings are kept in a session's files, one file each.
+// Folder is the folder of the findings in a session's files. Each has one file.
 const Folder = "/.research"
 
 //go:embed prompt.md
 var prompt string
 
-// Capability is research.
+// Capability is the capability research.
 type Capability struct{}
 
-// New makes it.
+// New makes the capability.
 func New() Capability { return Capability{} }
 
-// Info describes it.
+// Info describes the capability.
 func (Capability) Info() capability.Info {
 	return capability.Info{ID: "research", Name: "Research", Description: "Deep research capability with organized scratchpad.",
 		Status: capability.Available, Icon: "search", Category: "AI", Version: "1"}
@@ -35,7 +34,7 @@ const (
 	findingOut = `"number":{"type":"integer"},"finding":{"type":"string"},"source":{"type":"string"},"title":{"type":"string"},"quote":{"type":"string"},"tags":{"type":"array","items":{"type":"string"}}`
 )
 
-// session is what the tools work with.
+// session has the session that the tools belong to.
 type session struct{ capability.Session }
 
 // Part offers the tools.

@@ -116,7 +116,7 @@ func TestScratchpad(t *testing.T) {
 		t.Errorf("got %v, %v; want %q", out, err, want)
 	}
 	_, err = p.run("cite_findings", tool.Args{"findings": []any{json.Number("9")}})
-	if fault.CodeOf(err) != fault.NotFound || !strings.Contains(err.Error(), "findings[0]: there is no finding 9") {
+	if fault.CodeOf(err) != fault.NotFound || !strings.Contains(err.Error(), "findings[0]: unknown finding 9") {
 		t.Errorf("a finding that is not there: %v", err)
 	}
 }

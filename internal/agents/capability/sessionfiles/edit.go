@@ -9,8 +9,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Bounds of an edit: how large the file may become, and how many places of it
-// are listed.
+// Bounds of an edit: the size of the file afterwards, and how many places are listed.
 const (
 	maxEdited = 64 << 20
 	maxLines  = 50
@@ -30,23 +29,23 @@ func (s session) edit(ctx context.Context, p permit.Permit, a editArgs) (map[str
 	case err != nil:
 		return nil, err
 	case a.IfVersion != 0 && a.IfVersion != f.Version:
-		return nil, fault.New(fault.Conflict, "%q has version %d, not %d", f.Path, f.Version, a.IfVersion).In("if_version").WithHint("read it again")
+		return nil, fault.New(fault.Conflict, "%q is at version %d, not %d", f.Path, f.Version, a.IfVersion).In("if_version").WithHint("read it again")
 	case !isText(content):
-		return nil, fault.New(fault.ArgsInvalid, "%q is no text", f.Path).In("path").WithHint("write_file with encoding base64 replaces it")
+		return nil, fault.New(fault.ArgsInvalid, "%q is not a text file", f.Path).In("path").WithHint("replace it with write_file and encoding base64")
 	case a.Old == "":
-		return nil, fault.New(fault.ArgsInvalid, "the text to replace is empty").In("old_string").WithHint("write_file makes a new file")
+		return nil, fault.New(fault.ArgsInvalid, "the text to replace is empty").In("old_string").WithHint("create new files with write_file")
 	case a.Old == a.New:
 		return nil, fault.New(fault.ArgsInvalid, "old_string and new_string are the same").In("new_string")
 	}
 	text := string(content)
 	lines := places(text, a.Old, a.ReplaceAll)
 	if len(lines) == 0 {
-		return nil, fault.New(fault.ToolFailed, "%q does not hold old_string", f.Path).In("old_string").
-			WithHint("it has to match exactly, white space and line ends too; read the file again")
+		return nil, fault.New(fault.ToolFailed, "old_string was not found in %q", f.Path).In("old_string").
+			WithHint("it must match exactly, with white space and line ends; read the file again")
 	}
 	if len(lines) > 1 && !a.ReplaceAll {
-		return nil, fault.New(fault.ToolFailed, "%q holds old_string %d times, on lines %s", f.Path, len(lines), some(lines)).In("old_string").
-			WithHint("give more of what surrounds it, or set replace_all")
+		return nil, fault.New(fault.ToolFailed, "old_string occurs %d times in %q, on lines %s", len(lines), f.Path, some(lines)).In("old_string").
+			WithHint("include more of the surrounding text, or set replace_all")
 	}
 	if len(text)+len(lines)*(len(a.New)-len(a.Old)) > maxEdited {
 		return nil, fault.New(fault.LimitReached, "%q would be larger than %d bytes", f.Path, maxEdited)
@@ -55,7 +54,7 @@ func (s session) edit(ctx context.Context, p permit.Permit, a editArgs) (map[str
 	if err != nil {
 		return nil, err
 	}
-	// Bound to the version that was read: what somebody else wrote since is not lost.
+	// On the version that was read, so that nothing that was written since is lost.
 	f, _, err = fs.Write(ctx, p, f.Path, []byte(strings.ReplaceAll(text, a.Old, a.New)), f.Version)
 	if err != nil {
 		return nil, err
@@ -67,8 +66,8 @@ func (s session) edit(ctx context.Context, p permit.Permit, a editArgs) (map[str
 	return map[string]any{"path": f.Path, "replacements": len(lines), "lines": at, "size_bytes": f.Size, "version": f.Version}, nil
 }
 
-// places gives the line of each place where old begins. What is to be replaced
-// everywhere is counted without overlaps; what must be unique, with.
+// places gives the line of each place where old starts. Overlapping places count only if
+// old must be unique.
 func places(text, old string, all bool) []int {
 	step := 1
 	if all {

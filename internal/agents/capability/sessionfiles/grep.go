@@ -22,7 +22,7 @@ const (
 	maxShown    = 500      // bytes of a line
 	maxSearched = 64 << 20 // bytes of all files
 	maxFile     = 8 << 20  // bytes of one file
-	maxLineScan = 64 << 10 // bytes of a line that are looked at
+	maxLineScan = 64 << 10 // bytes of a line that are searched
 	searchTime  = 5 * time.Second
 )
 
@@ -48,11 +48,11 @@ func (s session) grep(ctx context.Context, p permit.Permit, a grepArgs) (map[str
 	}
 	re, err := regexp.Compile(a.Pattern)
 	if err != nil {
-		return nil, fault.Wrap(fault.ArgsInvalid, err, "the pattern is no RE2 expression: %v", err).In("pattern").
+		return nil, fault.Wrap(fault.ArgsInvalid, err, "the pattern is not a valid RE2 expression: %v", err).In("pattern").
 			WithHint("RE2 has no look-around and no back-references")
 	}
 	if a.PathPattern != "" && !doublestar.ValidatePattern(a.PathPattern) {
-		return nil, fault.New(fault.ArgsInvalid, "%q is no pattern of paths", a.PathPattern).In("path_pattern").WithHint("use * and **, as *.txt or /src/**/*.go")
+		return nil, fault.New(fault.ArgsInvalid, "%q is not a valid path pattern", a.PathPattern).In("path_pattern").WithHint("use * and **, as *.txt or /src/**/*.go")
 	}
 	all, err := fs.All(ctx, p, "/")
 	if err != nil {
@@ -65,7 +65,7 @@ func (s session) grep(ctx context.Context, p permit.Permit, a grepArgs) (map[str
 		if find.why != "" {
 			break
 		}
-		if !fits(a.PathPattern, f.Path) {
+		if !matches(a.PathPattern, f.Path) {
 			continue
 		}
 		if err := find.file(limited, p, fs, f); err != nil {
@@ -83,8 +83,9 @@ func (s session) grep(ctx context.Context, p permit.Permit, a grepArgs) (map[str
 	return out, nil
 }
 
-// fits compares a path with a pattern: one without a slash with the name alone.
-func fits(pattern, name string) bool {
+// matches compares a path with a pattern. A pattern without a slash is compared with the
+// file's name.
+func matches(pattern, name string) bool {
 	switch {
 	case pattern == "":
 		return true
@@ -110,9 +111,9 @@ func (f *search) file(ctx context.Context, p permit.Permit, fs capability.Files,
 	switch {
 	case ctx.Err() != nil:
 		f.why = "the time of one search is over; give a path_pattern"
-		return nil //nolint:nilerr // it is told
+		return nil //nolint:nilerr // it is listed as skipped
 	case errors.Is(err, fault.NotFound):
-		return nil // deleted meanwhile
+		return nil // deleted in between
 	case err != nil:
 		return err
 	case !isText(content):
@@ -129,7 +130,7 @@ func (f *search) lines(ctx context.Context, name string, content []byte) {
 		line, rest, _ := bytes.Cut(content, []byte("\n"))
 		content = rest
 		line = bytes.TrimSuffix(line, []byte("\r"))
-		if ctx.Err() != nil { // one line is a bounded piece of work
+		if ctx.Err() != nil { // the work for a line is bounded
 			f.why = "the time of one search is over; give a path_pattern"
 			return
 		}

@@ -1,6 +1,5 @@
-// Package sessionfiles holds the capability session_file_system: tools for the
-// files that a session has of its own, which no other session sees. Start at
-// [New].
+// Package sessionfiles has the capability session_file_system: tools for the session's
+// own files, which no other session can see. Start at [New].
 package sessionfiles
 
 import (
@@ -18,13 +17,13 @@ const ID = "session_file_system"
 //go:embed prompt.md
 var prompt string
 
-// Capability is session_file_system.
+// Capability is the capability session_file_system.
 type Capability struct{}
 
-// New makes it.
+// New makes the capability.
 func New() Capability { return Capability{} }
 
-// Info describes it.
+// Info describes the capability.
 func (Capability) Info() capability.Info {
 	return capability.Info{ID: ID, Name: "File System",
 		Description: "Tools to access and manipulate files in the session file system - read, write, list, search, edit and delete files.",
@@ -38,7 +37,7 @@ const (
 	sizesOut = `"size_bytes":{"type":"integer"},"version":{"type":"integer"}`
 )
 
-// session is what the tools work with.
+// session has the session that the tools belong to.
 type session struct{ capability.Session }
 
 // Part offers the tools.

@@ -93,11 +93,11 @@ func TestTools(t *testing.T) {
 		"a part ends at a character": {tool: "read_file", args: tool.Args{"path": "/euro", "limit": n("4")},
 			want: map[string]any{"path": "/euro", "content": "€", "encoding": "text", "size_bytes": int64(6), "version": 1, "truncated": true, "next_offset": int64(3)}},
 		"read beyond the end":    {tool: "read_file", args: tool.Args{"path": "/euro", "offset": n("7")}, code: fault.ArgsInvalid, says: "has 6 bytes"},
-		"read what is not there": {tool: "read_file", args: tool.Args{"path": "/none"}, code: fault.NotFound, says: `"/none" is not there`},
+		"read what is not there": {tool: "read_file", args: tool.Args{"path": "/none"}, code: fault.NotFound, says: `"/none" does not exist`},
 		"read a folder":          {tool: "read_file", args: tool.Args{"path": "/docs"}, code: fault.ArgsInvalid, says: "is a folder"},
 		"dots lead nowhere": {tool: "read_file", args: tool.Args{"path": "../../docs/./readme.txt"},
 			want: map[string]any{"path": "/docs/readme.txt", "content": "one\ntwo\n", "encoding": "text", "size_bytes": int64(8), "version": 1, "truncated": false}},
-		"a path that hides something": {tool: "read_file", args: tool.Args{"path": "/a\u202eb"}, code: fault.ArgsInvalid, says: "does not show"},
+		"a path that hides something": {tool: "read_file", args: tool.Args{"path": "/a\u202eb"}, code: fault.ArgsInvalid, says: "invisible character"},
 
 		"write a new file": {tool: "write_file", args: tool.Args{"path": "/a/b/c.txt", "content": "hi"},
 			want: map[string]any{"path": "/a/b/c.txt", "size_bytes": int64(2), "created": true, "version": 1}},
@@ -105,7 +105,7 @@ func TestTools(t *testing.T) {
 			want: map[string]any{"path": "/euro", "size_bytes": int64(2), "created": false, "version": 2}},
 		"write base64": {tool: "write_file", args: tool.Args{"path": "/b", "content": "AAEC", "encoding": "base64"},
 			want: map[string]any{"path": "/b", "size_bytes": int64(3), "created": true, "version": 1}},
-		"write what is no base64":       {tool: "write_file", args: tool.Args{"path": "/b", "content": "?", "encoding": "base64"}, code: fault.ArgsInvalid, says: "not base64"},
+		"write what is no base64":       {tool: "write_file", args: tool.Args{"path": "/b", "content": "?", "encoding": "base64"}, code: fault.ArgsInvalid, says: "not valid base64"},
 		"write an older version":        {tool: "write_file", args: tool.Args{"path": "/euro", "content": "hi", "if_version": n("7")}, code: fault.Conflict, says: "version"},
 		"write only if it is not there": {tool: "write_file", args: tool.Args{"path": "/euro", "content": "hi", "if_version": n("0")}, code: fault.Conflict, says: "version"},
 		"write over a folder":           {tool: "write_file", args: tool.Args{"path": "/docs", "content": "hi"}, code: fault.ArgsInvalid, says: "folder"},
@@ -121,7 +121,7 @@ func TestTools(t *testing.T) {
 			want: map[string]any{"pattern": "two", "match_count": 1, "files_searched": 1, "files_skipped": 0, "truncated": false, "matches": []any{
 				map[string]any{"path": "/src/a.go", "line_number": 2, "line": "// two"}}}},
 		"grep with what RE2 is not":     {tool: "grep_files", args: tool.Args{"pattern": `(a)\1`}, code: fault.ArgsInvalid, says: "RE2"},
-		"grep with no pattern of paths": {tool: "grep_files", args: tool.Args{"pattern": "a", "path_pattern": "[a"}, code: fault.ArgsInvalid, says: "no pattern of paths"},
+		"grep with not a valid path pattern": {tool: "grep_files", args: tool.Args{"pattern": "a", "path_pattern": "[a"}, code: fault.ArgsInvalid, says: "not a valid path pattern"},
 
 		"delete a file":            {tool: "delete_file", args: tool.Args{"path": "/euro"}, want: map[string]any{"path": "/euro", "deleted": true, "count": 1}},
 		"delete what is not there": {tool: "delete_file", args: tool.Args{"path": "/none"}, want: map[string]any{"path": "/none", "deleted": false, "count": 0}},
@@ -140,11 +140,11 @@ func TestTools(t *testing.T) {
 			want: map[string]any{"path": "/src/a.go", "replacements": 1, "lines": []any{2}, "size_bytes": int64(19), "version": 2}},
 		"edit everywhere": {tool: "edit_file", args: tool.Args{"path": "/twice", "old_string": "x", "new_string": "yy", "replace_all": true},
 			want: map[string]any{"path": "/twice", "replacements": 2, "lines": []any{1, 1}, "size_bytes": int64(5), "version": 2}},
-		"edit what occurs twice": {tool: "edit_file", args: tool.Args{"path": "/twice", "old_string": "x", "new_string": "y"}, code: fault.ToolFailed, says: "2 times, on lines 1, 1"},
-		"edit what is not in it": {tool: "edit_file", args: tool.Args{"path": "/twice", "old_string": "z", "new_string": "y"}, code: fault.ToolFailed, says: "does not hold"},
+		"edit what occurs twice": {tool: "edit_file", args: tool.Args{"path": "/twice", "old_string": "x", "new_string": "y"}, code: fault.ToolFailed, says: "occurs 2 times in"},
+		"edit what is not in it": {tool: "edit_file", args: tool.Args{"path": "/twice", "old_string": "z", "new_string": "y"}, code: fault.ToolFailed, says: "was not found"},
 		"edit nothing":           {tool: "edit_file", args: tool.Args{"path": "/twice", "old_string": "x x", "new_string": "x x"}, code: fault.ArgsInvalid, says: "the same"},
-		"edit binary":            {tool: "edit_file", args: tool.Args{"path": "/bin", "old_string": "x", "new_string": "y"}, code: fault.ArgsInvalid, says: "no text"},
-		"edit another version":   {tool: "edit_file", args: tool.Args{"path": "/twice", "old_string": "x x", "new_string": "y", "if_version": n("3")}, code: fault.Conflict, says: "has version 1, not 3"},
+		"edit binary":            {tool: "edit_file", args: tool.Args{"path": "/bin", "old_string": "x", "new_string": "y"}, code: fault.ArgsInvalid, says: "not a text file"},
+		"edit another version":   {tool: "edit_file", args: tool.Args{"path": "/twice", "old_string": "x x", "new_string": "y", "if_version": n("3")}, code: fault.Conflict, says: "is at version 1, not 3"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -18,13 +18,13 @@ import (
 	"github.com/remitrun/remit/internal/tools/typed"
 )
 
-// Bounds of what one call gives.
+// Bounds of the result of one call.
 const (
 	defaultRead = 256 << 10
 	maxEntries  = 1000
 )
 
-// own is the offer of one of the tools.
+// own offers one of the tools.
 func own[A any](name, title string, risk tool.Risk, effects tool.Effects, description string, in, out json.RawMessage,
 	run func(context.Context, permit.Permit, A) (map[string]any, error)) capability.Offer {
 	return capability.Own(name, typed.Func(tool.Spec{ID: tool.ID(ID + "." + name), Title: title, Description: description,
@@ -44,7 +44,7 @@ func (s session) read(ctx context.Context, p permit.Permit, a readArgs) (map[str
 	}
 	size := int64(len(content))
 	if a.Offset > size {
-		return nil, fault.New(fault.ArgsInvalid, "%q has %d bytes; there is nothing at %d", f.Path, size, a.Offset).In("offset")
+		return nil, fault.New(fault.ArgsInvalid, "%q has %d bytes; the offset %d is behind its end", f.Path, size, a.Offset).In("offset")
 	}
 	if a.Limit == 0 {
 		a.Limit = defaultRead
@@ -65,7 +65,7 @@ func (s session) read(ctx context.Context, p permit.Permit, a readArgs) (map[str
 	return out, nil
 }
 
-// load reads a file; a folder is an error that says so.
+// load reads a file. A folder is an error.
 func (s session) load(ctx context.Context, p permit.Permit, name string) ([]byte, capability.File, error) {
 	fs, clean, err := s.at(name)
 	if err != nil {
@@ -76,13 +76,13 @@ func (s session) load(ctx context.Context, p permit.Permit, name string) ([]byte
 		return nil, f, missing(err, clean)
 	}
 	if f.Folder {
-		return nil, f, fault.New(fault.ArgsInvalid, "%q is a folder", clean).In("path").WithHint("list_directory tells what is in it")
+		return nil, f, fault.New(fault.ArgsInvalid, "%q is a folder", clean).In("path").WithHint("list it with list_directory")
 	}
 	content, f, err := fs.Read(ctx, p, clean)
 	return content, f, missing(err, clean)
 }
 
-// at gives the session's files and a path in them.
+// at gives the session's files and the clean path.
 func (s session) at(name string) (capability.Files, string, error) {
 	fs, err := s.Need()
 	if err != nil {
@@ -92,19 +92,18 @@ func (s session) at(name string) (capability.Files, string, error) {
 	return fs, clean, err
 }
 
-// missing gives the error of a path that is not there its way out.
+// missing adds a hint to the error of a path that does not exist.
 func missing(err error, name string) error {
 	if errors.Is(err, fault.NotFound) {
-		return fault.Wrap(fault.NotFound, err, "%q is not there", name).In("path").WithHint("list_directory tells what is")
+		return fault.Wrap(fault.NotFound, err, "%q does not exist", name).In("path").WithHint("list the files with list_directory")
 	}
 	return err
 }
 
-// isText reports whether a content is given as text.
+// isText reports whether a content can be given as text.
 func isText(b []byte) bool { return utf8.Valid(b) && !strings.ContainsRune(string(b), 0) }
 
-// wholeRunes drops the bytes of a character that was cut in two at the end,
-// unless nothing else is there.
+// wholeRunes drops an incomplete character at the end, unless there is nothing else.
 func wholeRunes(b []byte) []byte {
 	for i := 1; i < utf8.UTFMax && i < len(b); i++ {
 		if at := len(b) - i; utf8.RuneStart(b[at]) {
@@ -132,7 +131,7 @@ func (s session) write(ctx context.Context, p permit.Permit, a writeArgs) (map[s
 	content := []byte(a.Content)
 	if a.Encoding == "base64" {
 		if content, err = base64.StdEncoding.DecodeString(a.Content); err != nil {
-			return nil, fault.Wrap(fault.ArgsInvalid, err, "the text is not base64").In("content")
+			return nil, fault.Wrap(fault.ArgsInvalid, err, "the content is not valid base64").In("content")
 		}
 	}
 	f, created, err := fs.Write(ctx, p, clean, content, guard(a.IfVersion))
@@ -142,7 +141,7 @@ func (s session) write(ctx context.Context, p permit.Permit, a writeArgs) (map[s
 	return map[string]any{"path": f.Path, "size_bytes": f.Size, "created": created, "version": f.Version}, nil
 }
 
-// guard is the version that a change is bound to.
+// guard gives the version that the file must be at for a change.
 func guard(version *int) int {
 	switch {
 	case version == nil:
@@ -193,14 +192,14 @@ func (s session) remove(ctx context.Context, p permit.Permit, a removeArgs) (map
 		return nil, err
 	}
 	if clean == "/" {
-		return nil, fault.New(fault.ArgsInvalid, "the root folder cannot be deleted").In("path").WithHint("delete what is in it")
+		return nil, fault.New(fault.ArgsInvalid, "the root folder cannot be deleted").In("path").WithHint("delete the files and folders in it")
 	}
 	n, err := fs.Delete(ctx, p, clean, a.Recursive)
 	switch {
 	case errors.Is(err, fault.NotFound):
 		n = 0
 	case errors.Is(err, fault.Conflict) && !a.Recursive:
-		return nil, fault.Wrap(fault.Conflict, err, "%q is a folder that is not empty", clean).WithHint("recursive: true deletes all that is in it")
+		return nil, fault.Wrap(fault.Conflict, err, "the folder %q is not empty", clean).WithHint("set recursive to delete all that is in it")
 	case err != nil:
 		return nil, err
 	}

@@ -1,5 +1,5 @@
-// Package subagents holds the capability subagents: tools by which an agent
-// hands work, and a part of its authority, to agents of its own. Start at [New].
+// Package subagents has the capability subagents: tools that delegate work, and a part of
+// the agent's authority, to sub-agents. Start at [New].
 package subagents
 
 import (
@@ -19,19 +19,19 @@ import (
 //go:embed prompt.md
 var prompt string
 
-// How long one call of wait waits.
+// How long a call of wait waits.
 const (
 	defaultWait = 60 * time.Second
 	mostWait    = 600 * time.Second
 )
 
-// Capability is subagents.
+// Capability is the capability subagents.
 type Capability struct{}
 
-// New makes it.
+// New makes the capability.
 func New() Capability { return Capability{} }
 
-// Info describes it.
+// Info describes the capability.
 func (Capability) Info() capability.Info {
 	return capability.Info{ID: "subagents", Name: "Sub-Agents", Description: "Hand tasks to sub-agents, each with a part of this agent's own authority and budgets.",
 		Status: capability.Available, Icon: "users", Category: "AI", Version: "1", Wants: []string{"agents.spawn", "agents.depth", "delegate"}}
@@ -49,7 +49,7 @@ var (
 		"count":{"type":"integer"},"working":{"type":"integer"}`, "agents", "count", "working")
 )
 
-// session is what the tools work with.
+// session has the session that the tools belong to.
 type session struct{ children capability.Children }
 
 // Part offers the tools.
@@ -84,10 +84,10 @@ func own[A any](name, title string, risk tool.Risk, effects tool.Effects, descri
 		Version: "1", Risk: risk, Effects: effects, Input: in, Output: out}, run))
 }
 
-// have is an error where no sub-agents can be.
+// have fails if the session can have no sub-agents.
 func (s session) have() error {
 	if s.children == nil {
-		return fault.New(fault.ToolFailed, "there can be no sub-agents here").WithHint("the tool works in a session of an agent")
+		return fault.New(fault.ToolFailed, "the session can have no sub-agents").WithHint("use the tool in a session of an agent")
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-// Package testmath holds the capability test_math, for trying out tool calls.
+// Package testmath has the capability test_math, for trying out tool calls.
 // Start at [New].
 package testmath
 
@@ -14,13 +14,13 @@ import (
 	"github.com/remitrun/remit/internal/tools/typed"
 )
 
-// Capability is test_math.
+// Capability is the capability test_math.
 type Capability struct{}
 
-// New makes it.
+// New makes the capability.
 func New() Capability { return Capability{} }
 
-// Info describes it.
+// Info describes the capability.
 func (Capability) Info() capability.Info {
 	return capability.Info{ID: "test_math", Name: "Test Math", Description: "Calculator tools for testing tool calls: add, subtract, multiply, divide.",
 		Status: capability.Available, Icon: "calculator", Category: "Testing", Version: "1"}

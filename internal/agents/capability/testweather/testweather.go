@@ -1,5 +1,5 @@
-// Package testweather holds the capability test_weather: made-up weather, the
-// same for the same question, for trying out tool calls. Start at [New].
+// Package testweather has the capability test_weather, for trying out tool calls: an
+// invented weather that is always the same for a city. Start at [New].
 package testweather
 
 import (
@@ -16,13 +16,13 @@ import (
 	"github.com/remitrun/remit/internal/tools/typed"
 )
 
-// Capability is test_weather.
+// Capability is the capability test_weather.
 type Capability struct{}
 
-// New makes it.
+// New makes the capability.
 func New() Capability { return Capability{} }
 
-// Info describes it.
+// Info describes the capability.
 func (Capability) Info() capability.Info {
 	return capability.Info{ID: "test_weather", Name: "Test Weather", Description: "Mock weather tools for testing tool calls: get_weather and get_forecast.",
 		Status: capability.Available, Icon: "cloud-sun", Category: "Testing", Version: "1"}
@@ -64,10 +64,10 @@ func (Capability) Part(capability.Session, json.RawMessage) (capability.Part, er
 
 var skies = []string{"sunny", "partly cloudy", "cloudy", "light rain", "rain", "thunderstorms", "fog", "snow"}
 
-// day makes up the weather of a day.
+// day invents the weather of a day.
 func day(city string, n int, units string) map[string]any {
 	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "%s/%d", strings.ToLower(strings.TrimSpace(city)), n) // a hash takes everything
+	_, _ = fmt.Fprintf(h, "%s/%d", strings.ToLower(strings.TrimSpace(city)), n) // a hash accepts everything
 	v := h.Sum64()
 	low := int(v>>8%25) - 5
 	high := low + 3 + int(v>>16%12)
@@ -84,10 +84,10 @@ func degrees(celsius int, units string) float64 {
 	return float64(celsius)
 }
 
-// check fills in what is not said.
+// check adds the defaults of arguments.
 func (a *arguments) check() error {
 	if strings.TrimSpace(a.City) == "" {
-		return fault.New(fault.ArgsInvalid, "a city is needed").In("city")
+		return fault.New(fault.ArgsInvalid, "must name a city").In("city")
 	}
 	if a.Units == "" {
 		a.Units = "celsius"

@@ -1,6 +1,5 @@
-// Package todolist holds the capability stateless_todo_list. It keeps nothing:
-// each call holds the whole list, and the conversation remembers it. Start at
-// [New].
+// Package todolist has the capability stateless_todo_list. Each call has the whole list,
+// which stays in the conversation and nowhere else. Start at [New].
 package todolist
 
 import (
@@ -20,13 +19,13 @@ import (
 //go:embed prompt.md
 var prompt string
 
-// Capability is stateless_todo_list.
+// Capability is the capability stateless_todo_list.
 type Capability struct{}
 
-// New makes it.
+// New makes the capability.
 func New() Capability { return Capability{} }
 
-// Info describes it.
+// Info describes the capability.
 func (Capability) Info() capability.Info {
 	return capability.Info{ID: "stateless_todo_list", Name: "Task Management",
 		Description: "Enables agents to create and manage structured task lists for tracking multi-step work progress. State is maintained in conversation history.",
@@ -83,7 +82,7 @@ func write(_ context.Context, _ permit.Permit, a arguments) (map[string]any, err
 	}, nil
 }
 
-// warnings says what a list should not be like.
+// warnings lists what is wrong with a list.
 func warnings(todos []todo, count map[string]int) []any {
 	out := []any{}
 	switch n := count["in_progress"]; {

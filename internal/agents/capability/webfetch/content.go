@@ -17,7 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/confine/network"
 )
 
-// about is what an answer's header tells.
+// about has the fields of an answer's header.
 func about(asked string, resp *network.Response) map[string]any {
 	out := map[string]any{"url": asked, "status_code": resp.StatusCode, "content_type": line(resp.Header.Get("Content-Type")),
 		"size": max(resp.ContentLength, 0), "format": "raw", "truncated": false}
@@ -33,7 +33,7 @@ func about(asked string, resp *network.Response) map[string]any {
 	return out
 }
 
-// line makes a header's value fit to be shown.
+// line makes a header's value printable.
 func line(s string) string {
 	const most = 200
 	s = strings.Map(func(r rune) rune {
@@ -48,8 +48,8 @@ func line(s string) string {
 	return s
 }
 
-// filename is how a page would be called as a file: as its header says, or by
-// the last part of its URL.
+// filename is the name of a page as a file: from its header, or else the last part of its
+// URL.
 func filename(h http.Header, from string) string {
 	if _, params, err := mime.ParseMediaType(h.Get("Content-Disposition")); err == nil {
 		if name := lastPart(params["filename"]); name != "" {
@@ -66,7 +66,7 @@ func filename(h http.Header, from string) string {
 	return ""
 }
 
-// lastPart is the last part of a path, whatever system it is of.
+// lastPart is the last part of a path of any operating system.
 func lastPart(s string) string {
 	s = path.Base(strings.ReplaceAll(line(s), `\`, "/"))
 	if s == "." || s == ".." || s == "/" {
@@ -75,13 +75,13 @@ func lastPart(s string) string {
 	return s
 }
 
-// refuse says of an answer that its content cannot be given.
+// refuse says that an answer's content cannot be given.
 func refuse(out map[string]any) map[string]any {
 	out["error"] = "Binary content is not supported: only text (HTML, plain text, JSON and the like) can be fetched. What is known about it is given."
 	return out
 }
 
-// kind is what a content type says of a content.
+// kind is what a content type says about a content.
 type kind uint8
 
 const (
@@ -90,11 +90,11 @@ const (
 	binary
 )
 
-// textTypes are those below application/ that are text.
+// textTypes has the types below application/ that are text.
 const textTypes = " json xml javascript ecmascript x-javascript yaml x-yaml toml sql graphql x-sh x-ndjson ndjson x-www-form-urlencoded rtf "
 
-// classify reads the content type. One that is not known, and names a character
-// set, has to be looked at.
+// classify reads the content type. The content decides for an unknown type that names a
+// character set.
 func classify(h http.Header) kind {
 	media, params, err := mime.ParseMediaType(h.Get("Content-Type"))
 	if err != nil || media == "application/octet-stream" || media == "binary/octet-stream" {
@@ -112,7 +112,7 @@ func classify(h http.Header) kind {
 	return unknown
 }
 
-// isBinary looks at a content itself, since servers say wrong things of it.
+// isBinary looks at the content itself, since servers often describe it wrongly.
 func isBinary(h http.Header, b []byte) bool {
 	if len(b) == 0 {
 		return false
@@ -139,8 +139,8 @@ func isHTML(h http.Header, b []byte) bool {
 	return strings.HasPrefix(http.DetectContentType(b), "text/html")
 }
 
-// present converts a content as it was asked for. What no reader of a page sees
-// is left out of what is converted: it is a place to hide instructions in.
+// present converts a content to the requested format. Invisible parts of a page are left
+// out, since they can hide instructions.
 func present(ctx context.Context, body []byte, cut bool, resp *network.Response, a arguments) (content, format, note string) {
 	text := decode(body, resp.Header.Get("Content-Type"), cut)
 	if !isHTML(resp.Header, body) || !a.AsMarkdown && !a.AsText {
@@ -156,9 +156,8 @@ func present(ctx context.Context, body []byte, cut bool, resp *network.Response,
 	return inspect.Clean(plain(text)), "text", note
 }
 
-// decode gives a content as UTF-8. Servers often name the wrong character set:
-// what is UTF-8 and more than ASCII is taken for that, and what does not fit a
-// set shows as U+FFFD.
+// decode gives a content as UTF-8. Servers often name the wrong character set, so a content
+// that is valid UTF-8 beyond ASCII counts as UTF-8. Invalid bytes become U+FFFD.
 func decode(b []byte, contentType string, cut bool) string {
 	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
 	if cut { // perhaps in the middle of a character

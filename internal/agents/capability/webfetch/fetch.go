@@ -14,16 +14,16 @@ import (
 	"github.com/remitrun/remit/internal/confine/network"
 )
 
-// What a content that is not complete ends with.
+// The last line of an incomplete content.
 const (
 	timedOut = "[..more content timed out...]"
 	tooLarge = "[..more content left out: it is larger than %d bytes...]"
 )
 
-// Why a request was ended.
+// The causes of a request's end.
 var (
-	errFirstByte = errors.New("the first byte did not come in time")
-	errBody      = errors.New("the body did not come in time")
+	errFirstByte = errors.New("the first byte did not arrive in time")
+	errBody      = errors.New("the body did not arrive in time")
 )
 
 type fetcher struct {
@@ -38,7 +38,7 @@ func (f fetcher) fetch(ctx context.Context, p permit.Permit, a arguments) (map[s
 	if err != nil {
 		return nil, f.failed(ctx, inner, err)
 	}
-	defer func() { _ = resp.Body.Close() }() // it is read or given up; closing cannot change it
+	defer func() { _ = resp.Body.Close() }() // the body is read by then, or not wanted
 	out := about(a.URL, resp)
 	switch kind := classify(resp.Header); {
 	case a.Method == "HEAD":
@@ -71,8 +71,8 @@ func (f fetcher) fetch(ctx context.Context, p permit.Permit, a arguments) (map[s
 	return out, nil
 }
 
-// ask sends the request. Each answer on the way must begin in time, and its
-// header must be there as long after.
+// ask sends the request. Each answer, also of a redirect, must start in time, and its
+// header must be complete within the same time again.
 func (f fetcher) ask(ctx context.Context, cancel context.CancelCauseFunc, p permit.Permit, a arguments) (*network.Response, error) {
 	timer := time.AfterFunc(f.opts.FirstByte, func() { cancel(errFirstByte) })
 	defer timer.Stop()
@@ -86,7 +86,7 @@ func (f fetcher) ask(ctx context.Context, cancel context.CancelCauseFunc, p perm
 	return client.Do(traced, network.Request{Method: a.method(), URL: a.URL, Header: http.Header{"Accept": {accept}}})
 }
 
-// failed says why there is no answer.
+// failed makes the error of a request without an answer.
 func (f fetcher) failed(ctx, inner context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -104,8 +104,8 @@ func seconds(d time.Duration) string {
 	return fmt.Sprintf("%v", d)
 }
 
-// read reads a body as far as time and bounds let it; cut says why it ended
-// early, or is "".
+// read reads a body within the bounds and the time; cut says why it ended early; "": it
+// did not.
 func (f fetcher) read(ctx, inner context.Context, body io.Reader) (content []byte, cut string, err error) {
 	content, err = io.ReadAll(io.LimitReader(body, f.most+1))
 	switch {

@@ -18,37 +18,37 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Bounds of what is converted to Markdown. What goes beyond them is given as
-// plain text, which takes time in proportion to its length only.
+// Bounds of pages that are converted to Markdown. Larger ones are given as plain text,
+// which takes time in proportion to their length only.
 const (
 	maxHTML     = 4 << 20 // bytes
-	maxDepth    = 200     // elements in each other
+	maxDepth    = 200     // of nested elements
 	maxNodes    = 200_000
-	maxWork     = 20 << 20 // bytes, counted once for each quote, list and cell that they are in: all of these write them again
+	maxWork     = 20 << 20 // bytes, counted again for each quote, list and cell around them, which are written again for each
 	maxSpan     = 100      // columns or rows of a cell
 	maxMarkdown = 8 << 20  // bytes: nested lists and quotes indent every line again
 	convertTime = 5 * time.Second
 )
 
-// errSlow ends a conversion from within.
-var errSlow = errors.New("it takes too long")
+// errSlow ends a conversion that takes too long.
+var errSlow = errors.New("the conversion takes too long")
 
-// markdown converts a page. Comments, scripts, styles and other parts that no
-// reader sees are left out; links are made whole by the page's address.
+// markdown converts a page. Comments, scripts, styles and other invisible parts are left
+// out; relative links are resolved with the page's address.
 func markdown(ctx context.Context, page, from string) (md string, err error) {
 	if len(page) > maxHTML {
-		return "", fmt.Errorf("it has more than %d bytes", maxHTML)
+		return "", fmt.Errorf("the page has more than %d bytes", maxHTML)
 	}
 	ctx, cancel := context.WithTimeout(ctx, convertTime)
 	defer cancel()
 	defer func() {
-		if v := recover(); v != nil { // the parser's way to refuse nesting, and ours to end it
-			md, err = "", fmt.Errorf("it cannot be read: %.100v", v)
+		if v := recover(); v != nil { // from the parser at deep nesting, and from errSlow
+			md, err = "", fmt.Errorf("the page cannot be parsed: %.100v", v)
 		}
 	}()
 	doc, err := html.Parse(ending{ctx, strings.NewReader(page)})
 	if err != nil {
-		return "", fmt.Errorf("it cannot be read: %.100q", err.Error())
+		return "", fmt.Errorf("the page cannot be parsed: %.100q", err.Error())
 	}
 	if err := bounded(doc); err != nil {
 		return "", err
@@ -60,7 +60,7 @@ func markdown(ctx context.Context, page, from string) (md string, err error) {
 		}
 		return converter.RenderTryNext
 	}, converter.PriorityEarly)
-	conv.Register.UnEscaper(func([]byte, int) int { // some of the others look through the rest of the line each time
+	conv.Register.UnEscaper(func([]byte, int) int { // some of the others read the rest of the line each time
 		if ctx.Err() != nil {
 			panic(errSlow)
 		}
@@ -68,14 +68,14 @@ func markdown(ctx context.Context, page, from string) (md string, err error) {
 	}, converter.PriorityEarly)
 	out, err := conv.ConvertNode(doc, converter.WithDomain(from), converter.WithContext(ctx))
 	if err != nil {
-		return "", fmt.Errorf("it cannot be converted: %.100q", err.Error())
+		return "", fmt.Errorf("the page cannot be converted: %.100q", err.Error())
 	}
 	return strings.TrimSpace(string(out)), nil
 }
 
-// ending is a reader that ends with its context.
+// ending is a reader that fails when its context ends.
 type ending struct {
-	ctx context.Context //nolint:containedctx // it lives for one parse
+	ctx context.Context //nolint:containedctx // it exists for one parse
 	r   io.Reader
 }
 
@@ -86,8 +86,8 @@ func (e ending) Read(p []byte) (int, error) {
 	return e.r.Read(p[:min(len(p), 4096)])
 }
 
-// bounded refuses a page that is too deep, has too many parts, or would be
-// written again too often. It keeps no stack, so that no depth is too much for it.
+// bounded refuses a page that is too deep, has too many parts, or repeats its content too
+// often. It works without a stack, so that it bears any depth.
 func bounded(doc *html.Node) error {
 	nodes, depth, again, work := 0, 0, 0, 0
 	for n := doc; ; {
@@ -95,15 +95,15 @@ func bounded(doc *html.Node) error {
 		work += again * (len(n.Data) + 2*again)
 		switch {
 		case nodes > maxNodes:
-			return fmt.Errorf("it has more than %d parts", maxNodes)
+			return fmt.Errorf("the page has more than %d parts", maxNodes)
 		case work > maxWork:
-			return errors.New("its quotes, lists or tables are nested too deeply for its length")
+			return errors.New("the quotes, lists or tables of the page are nested too deeply for its length")
 		case spans(n):
-			return fmt.Errorf("a table's cell spans more than %d columns or rows", maxSpan)
+			return fmt.Errorf("a table cell spans more than %d columns or rows", maxSpan)
 		}
 		if n.FirstChild != nil {
 			if depth++; depth > maxDepth {
-				return fmt.Errorf("its elements are nested deeper than %d", maxDepth)
+				return fmt.Errorf("the elements of the page are nested deeper than %d", maxDepth)
 			}
 			again += weight(n)
 			n = n.FirstChild
@@ -121,7 +121,7 @@ func bounded(doc *html.Node) error {
 	}
 }
 
-// weight is how often an element writes again what is in it.
+// weight is how often an element's content is written again.
 func weight(n *html.Node) int {
 	if n.Type == html.ElementNode && in(rewriting, n.Data) {
 		return 1
@@ -129,7 +129,7 @@ func weight(n *html.Node) int {
 	return 0
 }
 
-// spans reports whether a cell takes more columns or rows than anybody reads.
+// spans reports whether a cell spans more columns or rows than maxSpan.
 func spans(n *html.Node) bool {
 	if n.Type != html.ElementNode || n.Data != "td" && n.Data != "th" {
 		return false
@@ -140,10 +140,10 @@ func spans(n *html.Node) bool {
 	})
 }
 
-// What plain text is made by: elements whose content no reader sees, those that
-// stand on lines of their own, and among them those with space around.
+// Elements, for plain text: those with invisible content, those on lines of their own, and
+// among them those with space around.
 const (
-	// Elements that write again what is in them when they become Markdown.
+	// Elements whose content is written again as Markdown.
 	rewriting = " blockquote ul ol li table td th a b strong i em code pre h1 h2 h3 h4 h5 h6 del s strike "
 
 	unseen = " script style noscript template iframe svg math textarea title "
@@ -153,8 +153,8 @@ const (
 
 func in(list, name string) bool { return strings.Contains(list, " "+name+" ") }
 
-// plain is the text of a page, in one pass over its tags: however broken or deep
-// the page is.
+// plain gives the text of a page in one pass over its tags, however broken or deep the
+// page is.
 func plain(page string) string {
 	z := html.NewTokenizer(strings.NewReader(page))
 	t := texter{}
@@ -177,14 +177,14 @@ func plain(page string) string {
 	}
 }
 
-// texter collects text with white space as a reader sees it.
+// texter collects text with the white space of the displayed page.
 type texter struct {
 	b      strings.Builder
-	hidden string // the element that hides what comes
+	hidden string // the element that hides the text; "": none
 	nested int    // how many of that element are open
 	pre    int
-	breaks int  // line breaks that are due before the next text
-	space  bool // a space is due
+	breaks int  // line breaks before the next text
+	space  bool // a space before the next text
 }
 
 func (t *texter) text(s string) {
@@ -210,7 +210,7 @@ func (t *texter) text(s string) {
 
 func notSpace(r rune) bool { return !strings.ContainsRune(" \t\r\n\f", r) }
 
-// flush writes the white space that is due.
+// flush writes the white space before the next text.
 func (t *texter) flush() {
 	switch {
 	case t.b.Len() == 0:

@@ -1,6 +1,5 @@
-// Package webfetch holds the capability web_fetch: a tool that fetches a page
-// and gives it as Markdown or text. It reaches the network only through package
-// network, under a permit. Start at [New].
+// Package webfetch has the capability web_fetch: a tool that fetches a page as Markdown or
+// text. It uses the network only through package network, under a permit. Start at [New].
 package webfetch
 
 import (
@@ -19,24 +18,24 @@ import (
 
 // Bounds of a fetch.
 const (
-	DefaultFirstByte = time.Second      // until an answer begins, of each request of a chain of redirects
-	DefaultBody      = 30 * time.Second // until an answer's body is complete; then what came is given
-	DefaultMaxBytes  = 5 << 20          // of a body that are read
-	mostBytes        = 20 << 20         // that a configuration can ask for
+	DefaultFirstByte = time.Second      // until an answer starts, for each request of a chain of redirects
+	DefaultBody      = 30 * time.Second // until the body is complete; then the part that arrived is given
+	DefaultMaxBytes  = 5 << 20          // of a body
+	mostBytes        = 20 << 20         // the largest MaxBytes of a configuration
 )
 
-// Options of the capability. The zero Options are the defaults.
+// Options configures the capability. The zero Options has the defaults.
 type Options struct {
 	FirstByte, Body time.Duration
-	// Secret finds a value by its policy.Secret.Key, for entries of the policies
-	// that add one to requests; nil: there are none.
+	// Secret finds the value of a policy.Secret.Key, for policies that add a secret to
+	// requests; nil: there are none.
 	Secret func(name string) (string, bool)
 }
 
-// Capability is web_fetch.
+// Capability is the capability web_fetch.
 type Capability struct{ opts Options }
 
-// New makes it.
+// New makes the capability.
 func New(o Options) Capability {
 	if o.FirstByte <= 0 {
 		o.FirstByte = DefaultFirstByte
@@ -47,14 +46,14 @@ func New(o Options) Capability {
 	return Capability{o}
 }
 
-// config is what an agent can configure.
+// config is the configuration of an agent.
 type config struct {
 	MaxBytes int64 `json:"max_bytes"`
 }
 
 var configSchema = typed.Object(`"max_bytes":{"type":"integer","minimum":1,"maximum":20971520,"description":"Most bytes of a page that are read; default 5242880. The policy's network.max_bytes bounds it too."}`)
 
-// Info describes it.
+// Info describes the capability.
 func (Capability) Info() capability.Info {
 	return capability.Info{ID: "web_fetch", Name: "Web Fetch", Description: "Fetch content from URLs and convert HTML responses to markdown or plain text.",
 		Status: capability.Available, Icon: "globe", Category: "Network", Version: "1", Config: configSchema, Wants: []string{"network GET https://**", "network HEAD https://**"}}
@@ -95,7 +94,7 @@ func (c Capability) Part(_ capability.Session, raw json.RawMessage) (capability.
 	}, f.prepare))}}, nil
 }
 
-// prepare returns the one request of a call. Redirects are decided when they come.
+// prepare gives the request of a call. Redirects are decided when they come.
 func (f fetcher) prepare(_ tool.Env, a arguments) (permit.Prepared, error) {
 	to, err := a.target()
 	if err != nil {
@@ -110,10 +109,10 @@ func (f fetcher) prepare(_ tool.Env, a arguments) (permit.Prepared, error) {
 	}, nil
 }
 
-// target reads the URL.
+// target parses the URL.
 func (a arguments) target() (tool.Target, error) {
 	if low := strings.ToLower(a.URL); !strings.HasPrefix(low, "http://") && !strings.HasPrefix(low, "https://") {
-		return tool.Target{}, fault.New(fault.ArgsInvalid, "%.200q does not begin with http:// or https://", a.URL).In("url")
+		return tool.Target{}, fault.New(fault.ArgsInvalid, "%.200q does not start with http:// or https://", a.URL).In("url")
 	}
 	to, err := target.Parse(a.method(), a.URL)
 	if err != nil {

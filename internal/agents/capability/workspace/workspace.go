@@ -1,6 +1,5 @@
-// Package workspace holds the capability workspace: the built-in tools for the
-// files and commands of the folder that a session works in, under its grant.
-// Start at [New].
+// Package workspace has the capability workspace: the built-in tools for the files and
+// commands of the session's workspace, under its grant. Start at [New].
 package workspace
 
 import (
@@ -22,16 +21,16 @@ You can work in a folder of the user's computer with the tools fs_* (files) and 
 - Prefer fs_edit for small changes; prefer the fs_* tools over commands for files.
 - A denied call will be denied again: find another way, or tell the user what you would need.`
 
-// Capability is workspace.
+// Capability is the capability workspace.
 type Capability struct{}
 
-// New makes it.
+// New makes the capability.
 func New() Capability { return Capability{} }
 
 var configSchema = typed.Object(`"tools":{"type":"array","minItems":1,"maxItems":50,"description":"Which tools: IDs, or patterns as fs.*; default fs.* and shell.run.",
 	"items":{"type":"string","maxLength":100,"pattern":"^(fs\\.[a-z_*]+|shell\\.run)$"}}`)
 
-// Info describes it.
+// Info describes the capability.
 func (Capability) Info() capability.Info {
 	return capability.Info{ID: "workspace", Name: "Workspace", Description: "Read, change and search the files of the workspace, and run commands in it, as the policy allows.",
 		Status: capability.Available, Icon: "folder-code", Category: "File Operations", Version: "1", Config: configSchema,
@@ -57,10 +56,10 @@ func (Capability) Part(s capability.Session, raw json.RawMessage) (capability.Pa
 	for i, pattern := range conf.Tools {
 		ids := s.Match(pattern)
 		if len(ids) == 0 && !strings.Contains(pattern, "*") {
-			return part, fault.New(fault.CapabilityInvalid, "there is no tool %q", pattern).In(fmt.Sprintf("tools[%d]", i))
+			return part, fault.New(fault.CapabilityInvalid, "unknown tool %q", pattern).In(fmt.Sprintf("tools[%d]", i))
 		}
 		if len(ids) == 0 {
-			part.Warnings = append(part.Warnings, fmt.Sprintf("no tool fits %q", pattern))
+			part.Warnings = append(part.Warnings, fmt.Sprintf("no tool matches %q", pattern))
 		}
 		for _, id := range ids {
 			if !seen[id] {

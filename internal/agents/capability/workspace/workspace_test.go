@@ -38,7 +38,7 @@ func TestOffers(t *testing.T) {
 		"files and commands":       {"", "fs_edit=fs.edit fs_read=fs.read fs_write=fs.write shell_run=shell.run", "", false},
 		"only some":                {`{"tools": ["fs.read", "fs.r*", "shell.run"]}`, "fs_read=fs.read shell_run=shell.run", "", false},
 		"a pattern of nothing":     {`{"tools": ["fs.x*"]}`, "", "", true},
-		"a tool that is not there": {`{"tools": ["fs.reed"]}`, "", `capabilities[0].config.tools[0]: workspace: there is no tool "fs.reed"`, false},
+		"a tool that is not there": {`{"tools": ["fs.reed"]}`, "", `capabilities[0].config.tools[0]: workspace: unknown tool "fs.reed"`, false},
 		"no tool of the workspace": {`{"tools": ["http.get"]}`, "", "capabilities[0].config.tools[0]: ", false},
 		"no field of it":           {`{"tool": ["fs.read"]}`, "", `did you mean "tools"?`, false},
 		"not a list":               {`{"tools": "fs.read"}`, "", "capabilities[0].config.tools: ", false},
