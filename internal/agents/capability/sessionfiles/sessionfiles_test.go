@@ -120,7 +120,7 @@ func TestTools(t *testing.T) {
 		"grep by path": {tool: "grep_files", args: tool.Args{"pattern": "two", "path_pattern": "/src/**/*.go"},
 			want: map[string]any{"pattern": "two", "match_count": 1, "files_searched": 1, "files_skipped": 0, "truncated": false, "matches": []any{
 				map[string]any{"path": "/src/a.go", "line_number": 2, "line": "// two"}}}},
-		"grep with what RE2 is not":     {tool: "grep_files", args: tool.Args{"pattern": `(a)\1`}, code: fault.ArgsInvalid, says: "RE2"},
+		"grep with what RE2 is not":          {tool: "grep_files", args: tool.Args{"pattern": `(a)\1`}, code: fault.ArgsInvalid, says: "RE2"},
 		"grep with not a valid path pattern": {tool: "grep_files", args: tool.Args{"pattern": "a", "path_pattern": "[a"}, code: fault.ArgsInvalid, says: "not a valid path pattern"},
 
 		"delete a file":            {tool: "delete_file", args: tool.Args{"path": "/euro"}, want: map[string]any{"path": "/euro", "deleted": true, "count": 1}},
