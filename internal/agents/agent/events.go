@@ -14,10 +14,10 @@ import (
 // process may work on.
 const pollInterval = 2 * time.Second
 
-// Events tells of what happens in a session, until ctx ends. It starts after the event
-// with the ID last, which is the last one that the client saw ("": from now on). No
-// message is left out: those that were missed are told first, from the record, and
-// the pieces of text that they consist of are not told again.
+// Events gives on the events of a session, until ctx ends. It starts after the event with
+// the ID last, which is the last one that the client saw ("": from now on). Messages that
+// the client missed come first, from the record; the pieces of their text do not come
+// again.
 func (s *Service) Events(ctx context.Context, id, last string, on func(Event) error) error {
 	r, d, err := s.session(ctx, id)
 	if err != nil {
@@ -61,15 +61,15 @@ type watcher struct {
 	session  *session
 	on       func(Event) error
 	position uint64 // in the hub
-	told     int    // number of the last message that it was told of
+	told     int    // number of the last message that it got
 }
 
-// watch tells of what happens until the context ends.
+// watch passes on events until the context ends.
 func (w *watcher) watch(ctx context.Context) error {
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	for {
-		n, err := w.tellNews(ctx)
+		n, err := w.passOn(ctx)
 		if err != nil {
 			return err
 		}
@@ -90,10 +90,10 @@ func (w *watcher) watch(ctx context.Context) error {
 	}
 }
 
-// follow tells of what happens until a turn is over and all of it is told.
+// follow passes on events until a turn is over and all its events are passed on.
 func (w *watcher) follow(ctx context.Context, t *turn) error {
 	for over := false; ; {
-		n, err := w.tellNews(ctx)
+		n, err := w.passOn(ctx)
 		if err != nil || over {
 			return err
 		}
@@ -105,8 +105,8 @@ func (w *watcher) follow(ctx context.Context, t *turn) error {
 	}
 }
 
-// tellNews tells of the events that came since it was called last.
-func (w *watcher) tellNews(ctx context.Context) (n news, err error) {
+// passOn passes on the events since the last call.
+func (w *watcher) passOn(ctx context.Context) (n news, err error) {
 	w.session.do(func(o *owner) { n = o.hub.since(w.position) })
 	w.position = n.next
 	if n.lost {
@@ -120,7 +120,7 @@ func (w *watcher) tellNews(ctx context.Context) (n news, err error) {
 	return n, nil
 }
 
-// tell tells of an event, and of each message once.
+// tell passes on an event, and each message once.
 func (w *watcher) tell(e Event) error {
 	if e.Type == MessageAdded {
 		if e.Message.Number <= w.told {
@@ -131,7 +131,7 @@ func (w *watcher) tell(e Event) error {
 	return w.on(e)
 }
 
-// catchUp tells of the recorded messages that were not told yet.
+// catchUp passes on the recorded messages that the client did not get yet.
 func (w *watcher) catchUp(ctx context.Context) error {
 	for r, err := range w.svc.o.Record.Messages(ctx, w.session.id, w.told+1, false) {
 		if ctx.Err() != nil {
@@ -151,7 +151,7 @@ func (w *watcher) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// publishToParents tells those who watch the sessions above a sub-agent of an event.
+// publishToParents sends an event to those who watch the sessions above a sub-agent.
 func (s *Service) publishToParents(ctx context.Context, id uuid.UUID, e Event) {
 	for range maxDepth {
 		r, err := s.o.Record.Session(ctx, id.String())

@@ -18,7 +18,7 @@ import (
 type lease struct {
 	session uuid.UUID
 	run     uuid.UUID // the open run
-	epoch   int       // version of the session's record that names the run: whoever knows another one has no lease
+	epoch   int       // version of the session's record that names the run: with another one, the lease is lost
 }
 
 // takeLease records that a run works on a session, unless its record was changed since

@@ -64,7 +64,7 @@ type Service struct {
 	o       Options
 	process string // names this process in the IDs of events
 
-	mu       sync.Mutex // for what follows; nobody waits for anything while holding it
+	mu       sync.Mutex // for the fields below; never held while waiting
 	sessions map[uuid.UUID]*session
 	closed   bool
 }

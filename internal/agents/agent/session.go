@@ -36,7 +36,7 @@ type owner struct {
 	questions int           // that the turn's calls wait for
 	pause     chan struct{} // closed when the turn may go on; nil: no pause was asked for
 	hub       hub
-	version   int // of the record that watchers were told the state of
+	version   int // of the record whose state was published last
 
 	closing  bool          // the service ends: no turn may start
 	drained  chan struct{} // closed when the session is closing, free, and has no run
@@ -145,7 +145,7 @@ func (l *session) hubEnd() (at uint64) {
 	return at
 }
 
-// publish tells those who watch the session of an event.
+// publish sends an event to those who watch the session.
 func (l *session) publish(e Event) { l.commands <- func(o *owner) { o.hub.publish(e) } }
 
 // advance takes a step of the turn table.
@@ -295,7 +295,7 @@ var errUnchanged = errors.New("unchanged")
 
 // record records what a change makes of the session, and shows it to those who watch.
 // It writes only if the record still is what it read, and reads again otherwise: the
-// change is decided anew, on the state that there is then. edit may change more of the
+// change is then decided again, on the newer state. edit may change more of the
 // record; errUnchanged from it leaves the record as it is.
 func (l *session) record(ctx context.Context, by string, what func() change, edit func(r *store.SessionRecord, d *sessionDoc, was State) error) (Session, error) {
 	ctx = context.WithoutCancel(ctx)
@@ -339,7 +339,7 @@ func onlyIfChanged(_ *store.SessionRecord, d *sessionDoc, was State) error {
 	return nil
 }
 
-// showState tells those who watch of a recorded state, unless they know a newer one.
+// showState publishes a recorded state, unless a newer one was published.
 func (l *session) showState(version int, d sessionDoc) {
 	l.do(func(o *owner) {
 		if version > o.version {

@@ -141,7 +141,7 @@ var turnTable = table[phase, step]{
 	},
 }
 
-// errBusy is the error of those who need a session that somebody works on.
+// errBusy is the error for a session that somebody else works on.
 func errBusy(why string) error {
 	return fault.New(fault.SessionBusy, "%s", why).WithHint("wait until the turn has ended, or cancel it")
 }

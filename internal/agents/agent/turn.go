@@ -42,7 +42,7 @@ type started struct {
 const MaxMessage = 1 << 20
 
 // Send adds a message to a session, carries out the turn, and returns when it is over.
-// on is told of what happens and may be nil. If ctx ends, the turn is cancelled.
+// on gets the events of the turn and may be nil. If ctx ends, the turn is cancelled.
 func (s *Service) Send(ctx context.Context, by Caller, id, text string, on func(Event)) (Turn, error) {
 	r, _, err := s.session(ctx, id)
 	if err != nil {
@@ -154,7 +154,7 @@ func (t *turn) run(ctx context.Context) {
 	})
 	if err != nil {
 		if why := context.Cause(ctx); why != nil {
-			err = errors.Join(why, err) // first: it is what the caller is told
+			err = errors.Join(why, err) // first, so that its code is the error's
 		}
 		l.free(t, stepFinish, err, false)
 		t.started <- started{err: err}

@@ -10,7 +10,7 @@ import (
 	"github.com/remitrun/remit/internal/tools/extension"
 )
 
-// binder reads the words after an action as its arguments and flags.
+// binder binds the words after an action to its arguments and flags.
 type binder struct {
 	line   string
 	action *extension.Action
@@ -47,7 +47,7 @@ func (b *binder) bind(rest []Word) error {
 	return nil
 }
 
-// label is a parameter's name as people write it.
+// label is a parameter's name as it is written in a command.
 func (b *binder) label(p *extension.Param) string {
 	for _, a := range b.action.Arguments {
 		if a.Name == p.Name {
@@ -57,8 +57,8 @@ func (b *binder) label(p *extension.Param) string {
 	return "--" + p.Name
 }
 
-// isFlag reports whether a word is a flag: it begins with a dash, and is neither a
-// lone one nor a number where a number is due.
+// isFlag reports whether a word is a flag: it starts with a dash, and is neither a single
+// dash nor a number in the place of a number.
 func (b *binder) isFlag(w Word) bool {
 	if len(w.Text) < 2 || w.Text[0] != '-' {
 		return false
@@ -70,7 +70,7 @@ func (b *binder) isFlag(w Word) bool {
 	return true
 }
 
-// next is the argument that comes next, nil if there is none.
+// next gives the next argument; nil: there is none.
 func (b *binder) next() *extension.Param {
 	args := b.action.Arguments
 	switch {
@@ -85,7 +85,7 @@ func (b *binder) next() *extension.Param {
 func (b *binder) argument(w Word) error {
 	p := b.next()
 	if p == nil {
-		return wrong(b.line, w.At, "%q is one argument too many", clip(w.Text)).WithHint("usage: %s", b.out.Usage)
+		return wrong(b.line, w.At, "unexpected argument %q", clip(w.Text)).WithHint("usage: %s", b.out.Usage)
 	}
 	b.given++
 	b.out.Args = append(b.out.Args, w.Text)
@@ -111,8 +111,8 @@ func (b *binder) set(p *extension.Param, text string, at int, flag bool) error {
 	return nil
 }
 
-// flag reads --name, --name=value, --name value, --no-name, and -n the same. It
-// says how many further words it took.
+// flag reads --name, --name=value, --name value, --no-name, and the same with -n. It gives
+// how many further words belong to the flag.
 func (b *binder) flag(w Word, rest []Word) (used int, err error) {
 	name, value, joined := strings.Cut(w.Text, "=")
 	p, no := b.find(name)
@@ -123,7 +123,7 @@ func (b *binder) flag(w Word, rest []Word) (used int, err error) {
 	case p.Type == extension.Boolean && !joined:
 		return 0, b.set(p, fmt.Sprint(!no), w.At, true)
 	case no:
-		return 0, wrong(b.line, w.At, "%s is for flags that are true or false", name)
+		return 0, wrong(b.line, w.At, "%s is only valid for flags that are true or false", name)
 	case joined:
 		return 0, b.set(p, value, w.At, true)
 	case len(rest) == 0:
@@ -147,7 +147,7 @@ func (b *binder) find(name string) (p *extension.Param, no bool) {
 }
 
 func (b *binder) noFlag(w Word, name string) error {
-	e := wrong(b.line, w.At, "there is no flag %s", clip(name))
+	e := wrong(b.line, w.At, "unknown flag %s", clip(name))
 	var names []string
 	for _, p := range b.action.Flags {
 		names = append(names, "--"+p.Name)
@@ -155,7 +155,7 @@ func (b *binder) noFlag(w Word, name string) error {
 	if meant := near.Word(name, names); meant != "" {
 		return e.WithHint("did you mean %s?", meant)
 	}
-	return e.WithHint("an argument that begins with a dash follows --; usage: %s", b.out.Usage)
+	return e.WithHint("write -- before an argument that starts with a dash; usage: %s", b.out.Usage)
 }
 
 func object(s string) (map[string]any, error) {
@@ -165,7 +165,7 @@ func object(s string) (map[string]any, error) {
 	}
 	m, ok := v.(map[string]any)
 	if !ok {
-		return nil, errors.New("it is another value")
+		return nil, errors.New("expected an object")
 	}
 	return m, nil
 }

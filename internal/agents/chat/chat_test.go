@@ -51,8 +51,8 @@ func TestWordsAreThoseOfAShell(t *testing.T) {
 		"/a 'b":      "E7007 (command):1:4: the quote ' is never closed",
 		"/ü \"b\\\"": `E7007 (command):1:4: the quote " is never closed`,
 		"/a\n  b\\":  "E7007 (command):2:4: nothing follows the backslash",
-		"/a \x00":    "E7007 (command):1:4: there is a NUL byte",
-		"/a \xff":    "E7007 the command is not UTF-8",
+		"/a \x00":    "E7007 (command):1:4: the command contains a NUL byte",
+		"/a \xff":    "E7007 the command is not valid UTF-8",
 	} {
 		if _, err := chat.Split(line); err == nil || err.Error() != want {
 			t.Errorf("%q: %v, want %s", line, err, want)
@@ -193,31 +193,31 @@ func TestRoutes(t *testing.T) {
 func TestWhatIsWrongIsToldWithItsColumn(t *testing.T) {
 	r := router(t)
 	for line, want := range map[string]string{
-		"forge":                             `E7007 (command):1:1: a slash command begins with a slash, as /help`,
-		"'/forge' list":                     `E7007 (command):1:1: a slash command begins with a slash, as /help`,
-		"/fogre list":                       `E7006 (command):1:1: there is no command /fogre (did you mean /forge?)`,
-		"/zzzzzz":                           `E7006 (command):1:1: there is no command /zzzzzz (/help lists them)`,
+		"forge":                             `E7007 (command):1:1: a slash command must start with a slash, as /help`,
+		"'/forge' list":                     `E7007 (command):1:1: a slash command must start with a slash, as /help`,
+		"/fogre list":                       `E7006 (command):1:1: unknown command /fogre (did you mean /forge?)`,
+		"/zzzzzz":                           `E7006 (command):1:1: unknown command /zzzzzz (list the commands with /help)`,
 		"/old":                              `E7006 (command):1:1: /old is a command of the extension old, which is switched off (remit ext enable old)`,
-		"/forge":                            `E7006 (command):1:7: /forge does nothing by itself (it has list, show; /forge help tells more)`,
+		"/forge":                            `E7006 (command):1:7: /forge needs an action (its actions are list, show; see /forge help)`,
 		"/forge lsit":                       `E7006 (command):1:8: /forge has no action "lsit" (did you mean /forge list?)`,
-		"/forge list x":                     `E7007 (command):1:13: "x" is one argument too many (usage: /forge list [--state STRING] [--max INTEGER] [--all])`,
-		"/forge list --stat open":           `E7007 (command):1:13: there is no flag --stat (did you mean --state?)`,
+		"/forge list x":                     `E7007 (command):1:13: unexpected argument "x" (usage: /forge list [--state STRING] [--max INTEGER] [--all])`,
+		"/forge list --stat open":           `E7007 (command):1:13: unknown flag --stat (did you mean --state?)`,
 		"/forge list --state opne":          `E7007 (command):1:21: --state must be one of open, closed, not planned, not "opne"`,
 		"/forge list --max":                 `E7007 (command):1:18: --max needs a value (usage: /forge list [--state STRING] [--max INTEGER] [--all])`,
 		"/forge list --max five":            `E7007 (command):1:19: --max must be a whole number, not "five"`,
 		"/forge list --max 1.5":             `E7007 (command):1:19: --max must be a whole number`,
-		"/forge list --no-max":              `E7007 (command):1:13: there is no flag --no-max (did you mean --max?)`,
+		"/forge list --no-max":              `E7007 (command):1:13: unknown flag --no-max (did you mean --max?)`,
 		"/forge show":                       `E7007 (command):1:12: ID is missing (usage: /forge show ID [FIELDS…] [--raw JSON] [--depth NUMBER])`,
 		"/forge show five":                  `E7007 (command):1:13: ID must be a whole number, not "five"`,
 		"/forge show 5 --raw {":             `E7007 (command):1:21: --raw must be JSON, not "{"`,
 		"/forge show 5 --depth 1e999999999": `E7007 (command):1:23: --depth must be a number, not "1e999999999"`,
 		"/call":                             "",
-		"/call 'x y'":                       `E7007 (command):1:7: "x y" is no ID of a tool (remit tools lists them)`,
-		"/call fs.read {":                   `E7007 (command):1:15: the arguments are no JSON object`,
-		`/call fs.read '{"a":1,"a":2}'`:     `E7007 (command):1:15: the arguments are no JSON object`,
+		"/call 'x y'":                       "E7007 (command):1:7: \"x y\" is not a valid tool ID (list the tools with `remit tools`)",
+		"/call fs.read {":                   `E7007 (command):1:15: the arguments are not a JSON object`,
+		`/call fs.read '{"a":1,"a":2}'`:     `E7007 (command):1:15: the arguments are not a JSON object`,
 		"/call fs.read path":                `E7007 (command):1:15: "path" is not NAME=VALUE`,
-		"/help forge x":                     `E7007 (command):1:13: "x" is one argument too many`,
-		"/help frge":                        `E7006 (command):1:7: there is no command /frge (did you mean /forge?)`,
+		"/help forge x":                     `E7007 (command):1:13: unexpected argument "x"`,
+		"/help frge":                        `E7006 (command):1:7: unknown command /frge (did you mean /forge?)`,
 	} {
 		_, err := r.Route(line)
 		if want == "" {

@@ -7,15 +7,14 @@ import (
 	"github.com/remitrun/remit/internal/tools/extension"
 )
 
-// Completion is one way in which a line can go on.
+// Completion is one possible continuation of a line.
 type Completion struct {
 	Text        string // in place of the line from the offset that came with it
 	Description string
 }
 
-// Complete says how the word that a line ends with can go on, and at which byte of
-// the line it begins. A line that cannot be read, as one within quotes, has no
-// completions.
+// Complete gives the continuations of the last word of a line, and the offset of that word
+// in bytes. A line that cannot be split, as one with an open quote, has none.
 func (r *Router) Complete(line string) (from int, list []Completion) {
 	words, err := Split(line)
 	if err != nil || len(words) == 0 {
@@ -64,7 +63,7 @@ func fitting(begin string, list []Completion) []Completion {
 	return slices.DeleteFunc(list, func(c Completion) bool { return !strings.HasPrefix(c.Text, begin) })
 }
 
-// complete lists what can follow a command and some words.
+// complete lists the continuations of a command and some words.
 func (k *known) complete(words []Word, last string) []Completion {
 	var list []Completion
 	var a *extension.Action
@@ -88,7 +87,7 @@ func (k *known) complete(words []Word, last string) []Completion {
 	return append(list, after(a, words, last)...)
 }
 
-// after lists what can follow an action and some words: values and flags.
+// after lists the continuations of an action and some words: values and flags.
 func after(a *extension.Action, words []Word, last string) []Completion {
 	b := binder{action: a, out: &Route{Input: map[string]any{}, Flags: map[string]any{}}}
 	for i := 0; i < len(words); i++ {
@@ -120,7 +119,7 @@ func after(a *extension.Action, words []Word, last string) []Completion {
 	return list
 }
 
-// values are those of a parameter that are known.
+// values lists the known values of a parameter.
 func values(p *extension.Param, before string) []Completion {
 	choices := p.Choices
 	if p.Type == extension.Boolean {

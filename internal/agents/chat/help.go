@@ -19,7 +19,7 @@ func (r *Router) help(line string, rest []Word) (Route, error) {
 		return out, r.unknown(line, rest[0], name)
 	}
 	if len(rest) > 1 {
-		return out, wrong(line, rest[1].At, "%q is one argument too many", clip(rest[1].Text)).WithHint("usage: %s", out.Usage)
+		return out, wrong(line, rest[1].At, "unexpected argument %q", clip(rest[1].Text)).WithHint("usage: %s", out.Usage)
 	}
 	if name != "help" {
 		out.Topic = name
@@ -27,8 +27,8 @@ func (r *Router) help(line string, rest []Word) (Route, error) {
 	return out, nil
 }
 
-// Help is text for people about a command, or about all of them (""). The usage
-// document of the command's extension is read now.
+// Help describes a command, or lists all of them (""). It reads the usage document of the
+// command's extension.
 func (r *Router) Help(topic string) (string, error) {
 	var b strings.Builder
 	switch topic {
@@ -41,7 +41,7 @@ func (r *Router) Help(topic string) (string, error) {
 	}
 	k := r.commands[topic]
 	if k == nil {
-		return "", fault.New(fault.CommandUnknown, "there is no command /%s", clip(topic))
+		return "", fault.New(fault.CommandUnknown, "unknown command /%s", clip(topic))
 	}
 	k.describe(&b)
 	if r.docs == nil {
@@ -73,7 +73,7 @@ func (r *Router) overview(b *strings.Builder) {
 	}
 }
 
-// describe tells of a command and its actions.
+// describe writes a command and its actions.
 func (k *known) describe(b *strings.Builder) {
 	c := k.command
 	fmt.Fprintf(b, "/%s  %s  (extension %s)\n", c.Name, c.Summary, k.ext.ID)

@@ -1,7 +1,6 @@
-// Package chat reads slash commands: which extension's action a line means, and
-// with which arguments. It calls nothing: who asks it makes the call. It is also
-// where it is said what is kept of a session's last response. Start at [NewRouter]
-// and [Router.Route].
+// Package chat parses slash commands: it finds the extension's action for a line, and its
+// arguments. The caller makes the call. It also defines what is kept of a session's last
+// response. Start at [NewRouter] and [Router.Route].
 package chat
 
 import (
@@ -16,30 +15,30 @@ import (
 	"github.com/remitrun/remit/internal/tools/extension"
 )
 
-// Extension is an installed extension as the router needs it.
+// Extension has what the router needs of an installed extension.
 type Extension struct {
 	ID       string
 	Name     string
-	Off      string // why its commands are refused, as "is switched off"; "": they are not
-	Hint     string // the way out of that
+	Off      string // why its commands cannot be used, as "is switched off"; "": they can
+	Hint     string // what to do about Off
 	Commands []extension.Command
 }
 
-// Route is what a line means.
+// Route is the meaning of a line.
 type Route struct {
 	Command     string         `json:"command"` // without the slash
 	Extension   string         `json:"extension"`
 	Action      string         `json:"action"`
 	Runner      string         `json:"runner"`
-	Args        []string       `json:"args"` // as they were written
+	Args        []string       `json:"args"` // as written
 	Flags       map[string]any `json:"flags"`
 	Description string         `json:"description"`
 	Usage       string         `json:"usage"`
-	// Tool is the tool that is called; "" where that is decided by what is analyzed.
+	// Tool is the tool to call; "": an analysis, which chooses the tool.
 	Tool tool.ID `json:"tool,omitempty"`
 	// Input is the tool's arguments.
 	Input map[string]any `json:"-"`
-	// Help: nothing is to be called; Topic says what of, "" being all commands.
+	// Help says that help is wanted instead of a call, on Topic; "": on all commands.
 	Help  bool   `json:"-"`
 	Topic string `json:"-"`
 
@@ -47,8 +46,8 @@ type Route struct {
 	Name string               `json:"-"` // of an analysis: "response" or "schema"
 }
 
-// Router knows the commands. It is immutable, so it may be used by any number of
-// goroutines; a change of extensions makes a new one.
+// Router knows the commands. It does not change, so that any number of goroutines can use
+// it; after a change of extensions a new one is made.
 type Router struct {
 	commands map[string]*known
 	names    []string // sorted
@@ -60,9 +59,9 @@ type known struct {
 	command *extension.Command
 }
 
-// NewRouter makes a router of the installed extensions. Docs gives an extension's
-// usage document, and is only asked for help; nil: there are none. Two commands of
-// one name are an error (ExtensionConflict).
+// NewRouter makes a router for the installed extensions. docs gives an extension's usage
+// document for help; nil: there are none. Two commands with the same name are an error
+// (ExtensionConflict).
 func NewRouter(list []Extension, docs func(ext string) (string, error)) (*Router, error) {
 	r := &Router{commands: map[string]*known{}, docs: docs}
 	for i := range list {
@@ -74,7 +73,7 @@ func NewRouter(list []Extension, docs func(ext string) (string, error)) (*Router
 					WithHint("remove one of them")
 			}
 			if extension.Reserved(c.Name) {
-				return nil, fault.New(fault.ExtensionConflict, "the extension %s has a command /%s, which is Remit's own", e.ID, c.Name)
+				return nil, fault.New(fault.ExtensionConflict, "the extension %s has a command /%s, which is reserved for Remit", e.ID, c.Name)
 			}
 			r.commands[c.Name] = &known{e, c}
 		}
@@ -84,25 +83,25 @@ func NewRouter(list []Extension, docs func(ext string) (string, error)) (*Router
 	return r, nil
 }
 
-// Commands are the names of all commands, sorted, without their slash.
+// Commands lists the names of all commands, sorted, without their slash.
 func (r *Router) Commands() []string { return slices.Clone(r.names) }
 
-// IsCommand reports whether a line is a slash command, known or not, and not a
-// message: it begins with a slash and a letter.
+// IsCommand reports whether a line is a slash command, known or not: it starts with a
+// slash and a letter. Other lines are messages.
 func IsCommand(line string) bool {
 	line = strings.TrimLeft(line, " \t\r\n")
 	return len(line) > 1 && line[0] == '/' && (line[1]|0x20 >= 'a' && line[1]|0x20 <= 'z')
 }
 
-// Route says what a line means. Errors are CommandUnknown and CommandInvalid; they
-// name the column, and what was probably meant.
+// Route gives the meaning of a line. Errors are CommandUnknown and CommandInvalid, with the
+// column and a suggestion.
 func (r *Router) Route(line string) (Route, error) {
 	words, err := Split(line)
 	if err != nil {
 		return Route{}, err
 	}
 	if len(words) == 0 || !strings.HasPrefix(words[0].Text, "/") || words[0].Quoted {
-		return Route{}, wrong(line, 0, "a slash command begins with a slash, as /help")
+		return Route{}, wrong(line, 0, "a slash command must start with a slash, as /help")
 	}
 	name, rest := words[0].Text[1:], words[1:]
 	switch name {
@@ -140,11 +139,11 @@ func wrongCode(code fault.Code, line string, at int, format string, args ...any)
 }
 
 func (r *Router) unknown(line string, at Word, name string) error {
-	e := wrongCode(fault.CommandUnknown, line, at.At, "there is no command /%s", clip(name))
+	e := wrongCode(fault.CommandUnknown, line, at.At, "unknown command /%s", clip(name))
 	if meant := near.Word(name, r.names); meant != "" {
 		return e.WithHint("did you mean /%s?", meant)
 	}
-	return e.WithHint("/help lists them")
+	return e.WithHint("list the commands with /help")
 }
 
 func wantsHelp(rest []Word) bool {
@@ -154,8 +153,8 @@ func wantsHelp(rest []Word) bool {
 	return len(rest) == 2 && !rest[1].Quoted && rest[1].Text == "--help"
 }
 
-// action finds the action that the first word names. Where a command has only one,
-// it need not be named.
+// action finds the action that the first word names. The only action of a command need
+// not be named.
 func (k *known) action(line string, rest []Word) (*extension.Action, []Word, error) {
 	if len(rest) > 0 && !rest[0].Quoted {
 		if a := k.command.Action(rest[0].Text); a != nil {
@@ -171,13 +170,13 @@ func (k *known) action(line string, rest []Word) (*extension.Action, []Word, err
 		ids[i] = actions[i].ID
 	}
 	if len(rest) == 0 {
-		return nil, nil, wrongCode(fault.CommandUnknown, line, len(line), "/%s does nothing by itself", k.command.Name).WithHint("it has %s; /%s help tells more", strings.Join(ids, ", "), k.command.Name)
+		return nil, nil, wrongCode(fault.CommandUnknown, line, len(line), "/%s needs an action", k.command.Name).WithHint("its actions are %s; see /%s help", strings.Join(ids, ", "), k.command.Name)
 	}
 	e := wrongCode(fault.CommandUnknown, line, rest[0].At, "/%s has no action %q", k.command.Name, clip(rest[0].Text))
 	if meant := near.Word(rest[0].Text, ids); meant != "" {
 		return nil, nil, e.WithHint("did you mean /%s %s?", k.command.Name, meant)
 	}
-	return nil, nil, e.WithHint("it has %s", strings.Join(ids, ", "))
+	return nil, nil, e.WithHint("its actions are %s", strings.Join(ids, ", "))
 }
 
 func (k *known) route(line string, a *extension.Action, rest []Word) (Route, error) {
@@ -189,7 +188,7 @@ func (k *known) route(line string, a *extension.Action, rest []Word) (Route, err
 	}
 	switch {
 	case a.Runner.Own():
-		out.Tool = extension.ToolID(k.ext.ID, k.command.Name, a.ID) // which knows its defaults
+		out.Tool = extension.ToolID(k.ext.ID, k.command.Name, a.ID) // its tool knows the defaults
 		return out, nil
 	case a.Runner.Tool() != "":
 		out.Tool = a.Runner.Tool()
@@ -203,7 +202,7 @@ func (k *known) route(line string, a *extension.Action, rest []Word) (Route, err
 	return out, nil
 }
 
-// routeCall reads /call TOOL [JSON] [name=value…]: a tool is called as it is.
+// routeCall parses /call TOOL [JSON] [name=value…].
 func routeCall(line string, rest []Word) (Route, error) {
 	const usage = "/call TOOL ['{JSON}'] [NAME=VALUE…]"
 	if len(rest) == 0 || wantsHelp(rest) {
@@ -211,7 +210,7 @@ func routeCall(line string, rest []Word) (Route, error) {
 	}
 	id := rest[0].Text
 	if _, err := tool.ParseID(id); err != nil {
-		return Route{}, wrong(line, rest[0].At, "%q is no ID of a tool", clip(id)).WithHint("remit tools lists them")
+		return Route{}, wrong(line, rest[0].At, "%q is not a valid tool ID", clip(id)).WithHint("list the tools with `remit tools`")
 	}
 	out := Route{Command: "call", Action: "call", Runner: "tool." + id, Tool: tool.ID(id), Kind: extension.RunTool, Args: []string{}, Flags: map[string]any{},
 		Description: callSummary, Usage: usage, Input: map[string]any{}}
@@ -220,14 +219,14 @@ func routeCall(line string, rest []Word) (Route, error) {
 		if i == 0 && strings.HasPrefix(w.Text, "{") {
 			v, err := object(w.Text)
 			if err != nil {
-				return Route{}, wrong(line, w.At, "the arguments are no JSON object: %v", err)
+				return Route{}, wrong(line, w.At, "the arguments are not a JSON object: %v", err)
 			}
 			out.Input = v
 			continue
 		}
 		name, value, ok := strings.Cut(w.Text, "=")
 		if _, twice := out.Input[name]; !ok || name == "" || twice {
-			return Route{}, wrong(line, w.At, "%q is not NAME=VALUE of an argument that has no value yet", clip(w.Text)).WithHint("usage: %s", usage)
+			return Route{}, wrong(line, w.At, "%q is not NAME=VALUE, or the argument already has a value", clip(w.Text)).WithHint("usage: %s", usage)
 		}
 		out.Input[name] = value
 	}
@@ -243,7 +242,7 @@ func clip(s string) string {
 	return s
 }
 
-// Usage is how an action is called, in one line.
+// Usage is the syntax of an action, in one line.
 func Usage(c *extension.Command, a *extension.Action) string {
 	parts := []string{"/" + c.Name}
 	if len(c.Actions) > 1 {

@@ -7,29 +7,29 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// maxLine bounds a slash command, in bytes.
+// maxLine is the longest slash command, in bytes.
 const maxLine = 256 << 10
 
 // Word is one word of a slash command.
 type Word struct {
 	Text   string
-	At     int  // where it begins, in bytes from the line's beginning
-	Quoted bool // some of it was quoted
+	At     int  // its offset in the line, in bytes
+	Quoted bool // a part of it was quoted
 }
 
-// Split gives the words of a line as a shell would, and expands nothing: white
-// space separates them; 'single quotes' keep everything as it is, "double quotes"
-// all but a backslash before ", \, $, ` and a line's end; elsewhere a backslash
-// keeps the character after it. All other characters mean themselves. Errors have
-// the code CommandInvalid and name the column.
+// Split splits a line into words as a shell would, without expansions. White space
+// separates words. 'Single quotes' keep every character; "double quotes" every character
+// but a backslash before ", \, $, ` and a line's end. Elsewhere a backslash keeps the next
+// character. All other characters stand for themselves. Errors have the code
+// CommandInvalid and the column.
 func Split(line string) ([]Word, error) {
 	switch {
 	case len(line) > maxLine:
-		return nil, fault.New(fault.CommandInvalid, "the command has %d bytes; the most is %d", len(line), maxLine)
+		return nil, fault.New(fault.CommandInvalid, "the command has %d bytes; the limit is %d", len(line), maxLine)
 	case !utf8.ValidString(line):
-		return nil, fault.New(fault.CommandInvalid, "the command is not UTF-8")
+		return nil, fault.New(fault.CommandInvalid, "the command is not valid UTF-8")
 	case strings.ContainsRune(line, 0):
-		return nil, wrong(line, strings.IndexByte(line, 0), "there is a NUL byte")
+		return nil, wrong(line, strings.IndexByte(line, 0), "the command contains a NUL byte")
 	}
 	s := splitter{line: line}
 	for s.space(); s.at < len(line); s.space() {
@@ -40,7 +40,7 @@ func Split(line string) ([]Word, error) {
 	return s.words, nil
 }
 
-// wrong is an error at a place of a line.
+// wrong makes an error at an offset of a line.
 func wrong(line string, at int, format string, args ...any) *fault.Error {
 	at = min(max(at, 0), len(line))
 	start := strings.LastIndexByte(line[:at], '\n') + 1
@@ -97,7 +97,7 @@ func (s *splitter) word() error {
 	return nil
 }
 
-// double reads what is in double quotes.
+// double reads a text in double quotes.
 func (s *splitter) double(b *strings.Builder) error {
 	start := s.at
 	for s.at++; s.at < len(s.line); s.at++ {
@@ -120,7 +120,7 @@ func (s *splitter) double(b *strings.Builder) error {
 	return wrong(s.line, start, "the quote \" is never closed")
 }
 
-// Quote writes a word so that Split reads it as it is.
+// Quote writes a word so that Split gives it unchanged.
 func Quote(s string) string {
 	if s != "" && !strings.ContainsAny(s, " \t\r\n'\"\\") {
 		return s

@@ -85,7 +85,7 @@ func (r *reader) capability(c *Capability, root *document.Node) {
 		return func(n *document.Node, field string) {
 			r.Prose(to, 50)(n, field)
 			if *to != "" && !capability.ValidID(*to) {
-				r.Fail(n, field, "%q is no ID: a small letter, then small letters, digits and _, at most 50 in all", document.Clip(*to, 60))
+				r.Fail(n, field, "%q is not a valid ID; expected a lower-case letter, then lower-case letters, digits and _, at most 50 in all", document.Clip(*to, 60))
 			}
 		}
 	}
@@ -121,7 +121,7 @@ func (r *reader) capability(c *Capability, root *document.Node) {
 		"tools":  r.List(maxTools, func(n *document.Node, field string) { r.tool(c, n, field) }),
 	}, "id", "name", "description", "version")
 	if !r.Failed() && c.text == "" && len(c.tools) == 0 && len(c.info.Requires) == 0 {
-		r.Fail(root, "", "it adds nothing: no prompt, no tools, and it requires nothing")
+		r.Fail(root, "", "the capability is empty: add a prompt, tools or requires")
 	}
 }
 
@@ -147,13 +147,13 @@ func (r *reader) tool(c *Capability, n *document.Node, field string) {
 		"name": func(n *document.Node, field string) {
 			r.Prose(&o.name, 64)(n, field)
 			if o.name != "" && !capability.ValidName(o.name) {
-				r.Fail(n, field, "%q is no name that models take: a letter, then letters, digits, _ and -, at most 64 in all", document.Clip(o.name, 60))
+				r.Fail(n, field, "%q is not a valid tool name; expected a letter, then letters, digits, _ and -, at most 64 in all", document.Clip(o.name, 60))
 			}
 		},
 		"defaults": func(n *document.Node, field string) { o.defaults = r.defaults(n, field) },
 	}, "tool", "name")
 	if slices.ContainsFunc(c.tools, func(x offered) bool { return x.name == o.name && o.name != "" }) {
-		r.Fail(n, document.Join(field, "name"), "two tools are called %q", o.name)
+		r.Fail(n, document.Join(field, "name"), "two tools have the name %q", o.name)
 	}
 	c.tools = append(c.tools, o)
 }
