@@ -1,42 +1,37 @@
-// Package hostcheck tells what clients ask of a service that listens here from what a
-// web page may have had a browser ask: by the Host that was called (against DNS
-// rebinding) and by the page's Origin (against requests across sites). Start at
-// [Service.Foreign].
+// Package hostcheck recognizes requests that a foreign web page may have had a browser
+// make of a service on this machine. The Host that was called guards against DNS
+// rebinding, the page's Origin against requests across sites. Start at [Service.Foreign].
 package hostcheck
 
 import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 )
 
-// Service is how a service may be called: by a name or address of loopback with its
-// port, and by further names.
+// Service says under which hosts a service may be called: names and addresses of loopback
+// with its port, and further names.
 type Service struct {
-	Hosts []string // further names, with any port: a proxy before it may have another
-	Port  string   // that it listens on; "": not known, and not looked at
+	Hosts []string // further names, with any port, as a proxy before the service may have another one
+	Port  string   // that the service listens on; "": any
 }
 
-// Foreign says why a request may be one that a web page had a browser make, or "".
+// Foreign says why a request may come from a foreign web page; "": it does not.
 func (s Service) Foreign(r *http.Request) string {
 	if !s.named(r.Host) {
 		return "this host is not served here"
 	}
-	from := r.Header.Get("Origin")
-	if from == "" && !slices.Contains([]string{"cross-site", "same-site"}, r.Header.Get("Sec-Fetch-Site")) {
-		return ""
-	}
-	u, err := url.Parse(from)
-	if err != nil || u.Host == "" || !s.named(u.Host) || !strings.EqualFold(u.Host, r.Host) {
+	checked := r.WithContext(r.Context())
+	checked.Method = http.MethodPost // of all methods: the library lets foreign pages read
+	if http.NewCrossOriginProtection().Check(checked) != nil {
 		return "requests of other origins are not served"
 	}
 	return ""
 }
 
-// named reports whether clients may call the service by a host, with its port.
+// named reports whether the service may be called under a host.
 func (s Service) named(host string) bool {
 	name, port, err := net.SplitHostPort(host)
 	if err != nil {

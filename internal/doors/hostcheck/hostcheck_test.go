@@ -41,8 +41,10 @@ func TestForeign(t *testing.T) {
 				r.Header.Set(key, v)
 			}
 		}
-		if why := s.Foreign(r); (why == "") != c.ok {
-			t.Errorf("%s: %q", name, why)
+		for _, r.Method = range []string{http.MethodGet, http.MethodPost, http.MethodOptions} {
+			if why := s.Foreign(r); (why == "") != c.ok {
+				t.Errorf("%s: %s: %q", name, r.Method, why)
+			}
 		}
 	}
 	if why := (hostcheck.Service{}).Foreign(&http.Request{Host: "127.0.0.1:1", Header: http.Header{}}); why != "" {
