@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // TestConsole runs the documents' commands. A fenced block marked `console`
@@ -256,7 +258,7 @@ func (s *session) swap(text string, way func(doc, id string) (from, to string)) 
 
 // shown is the reverse, but for run IDs.
 func (s *session) shown(text string) string {
-	return strings.NewReplacer(s.root, "/home", s.server, "127.0.0.1:8080", s.own, "127.0.0.1:8642").Replace(text)
+	return strings.NewReplacer(home.Person()+"\n", "user:ann\n", home.Person()+" ", "user:ann ", s.root, "/home", s.server, "127.0.0.1:8080", s.own, "127.0.0.1:8642").Replace(text)
 }
 
 // short is how much of a run's ID remit shows where little room is.

@@ -146,7 +146,7 @@ func normal(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: normal stdout|stderr|FILE OUT")
 	}
-	text := strings.ReplaceAll(ts.ReadFile(args[0]), ts.Getenv("WORK"), "WORK")
+	text := strings.NewReplacer(ts.Getenv("WORK"), "WORK", ts.Getenv("PERSON"), "PERSON").Replace(ts.ReadFile(args[0]))
 	for _, n := range normals {
 		text = n.re.ReplaceAllString(text, n.by)
 	}

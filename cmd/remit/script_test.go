@@ -15,6 +15,8 @@ import (
 	"unicode"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // TestMain lets the test binary stand in for remit in scripts.
@@ -35,7 +37,8 @@ func TestScripts(t *testing.T) {
 			server, err := serve(env)
 			env.Setenv("SERVER", server)
 			env.Setenv("REMIT_HOME", env.WorkDir+"/.remit-home")
-			env.Setenv("USER", "ann")
+			env.Setenv("USER", "ann") // nobody is who a variable says
+			env.Setenv("PERSON", home.Person())
 			extensions, aerr := filepath.Abs(filepath.Join("..", "..", "extensions"))
 			env.Setenv("EXTENSIONS", extensions)
 			err = errors.Join(err, aerr)

@@ -86,7 +86,7 @@ func (p *place) close() {
 
 func (p *place) again() { p.t.Helper(); p.close(); p.open() }
 
-var tester = agent.Caller{Name: "user:tester"}
+var tester = agent.Caller{Name: home.Person()}
 
 func (p *place) agent(a agent.Agent) agent.Agent {
 	p.t.Helper()

@@ -16,7 +16,7 @@ import (
 type Config struct {
 	Dir      string   // $REMIT_HOME; default $XDG_DATA_HOME/remit, else ~/.local/share/remit
 	UserHome string   // the person's home folder
-	User     string   // the person's name, for the record
+	User     string   // the name of the person's account, for the record
 	Path     []string // the trusted PATH
 	Lookup   func(string) (string, bool)
 	Version  string
@@ -32,13 +32,9 @@ var trustedPath = []string{"/usr/local/bin", "/usr/bin", "/bin"}
 // pairs) and the files they lead to.
 func FromEnv(environ []string) (Config, error) {
 	lookup := Lookup(environ)
-	c := Config{Lookup: lookup, Path: trustedPath, Secrets: variables(environ)}
+	c := Config{User: account(), Lookup: lookup, Path: trustedPath, Secrets: variables(environ)}
 	if c.UserHome, _ = lookup("HOME"); !filepath.IsAbs(c.UserHome) {
 		c.UserHome = ""
-	}
-	c.User, _ = lookup("USER")
-	if c.User == "" {
-		c.User = "local"
 	}
 	if h, _ := lookup("REMIT_HOME"); h != "" {
 		c.Dir = h
