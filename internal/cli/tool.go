@@ -81,10 +81,19 @@ func (s *session) printTool(t catalog.Tool) {
 	}
 	if t.Disabled != "" {
 		s.printf("switched off  %s\n", s.paint(yellow, show(t.Disabled)))
+		s.printf("              %s\n", s.paint(dim, wayOn(t)))
 	}
 	s.printFindings(t)
 	s.printf("\n")
 	s.printSchema("arguments", p.Input)
+}
+
+// wayOn says how a tool is switched on.
+func wayOn(t catalog.Tool) string {
+	if t.Changed {
+		return "look with remit tool " + show(string(t.Spec.ID)) + " --diff, then remit tools accept " + show(string(t.Spec.ID))
+	}
+	return "remit tools enable " + show(string(t.Spec.ID))
 }
 
 func sourceOf(t catalog.Tool) string {

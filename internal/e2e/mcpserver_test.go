@@ -185,7 +185,7 @@ func TestAServerThatChangesItsToolIsStopped(t *testing.T) {
 	for {
 		got, ok := say(t, cs, "mcp__t__echo", map[string]any{"text": "hi"})
 		if !ok {
-			if !strings.Contains(got, "E6017") && !strings.Contains(got, "E6016") || !strings.Contains(got, "remit tools accept") {
+			if !strings.Contains(got, "E6017") && !strings.Contains(got, "E6016") || strings.Contains(got, "remit tool") {
 				t.Errorf("refused with %s", got)
 			}
 			break

@@ -133,7 +133,7 @@ func (r *Registry) Get(id string) (Capability, error) {
 	if meant := near.Word(id, r.ids()); meant != "" {
 		return nil, e.WithHint("did you mean %q?", meant)
 	}
-	return nil, e.WithHint("list them with `remit capabilities`")
+	return nil, e.ForOperator("list them with `remit capabilities`")
 }
 
 func (r *Registry) ids() []string {

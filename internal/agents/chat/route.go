@@ -210,7 +210,7 @@ func routeCall(line string, rest []Word) (Route, error) {
 	}
 	id := rest[0].Text
 	if _, err := tool.ParseID(id); err != nil {
-		return Route{}, wrong(line, rest[0].At, "%q is not a valid tool ID", clip(id)).WithHint("list the tools with `remit tools`")
+		return Route{}, wrong(line, rest[0].At, "%q is not a valid tool ID", clip(id)).ForOperator("list the tools with `remit tools`")
 	}
 	out := Route{Command: "call", Action: "call", Runner: "tool." + id, Tool: tool.ID(id), Kind: extension.RunTool, Args: []string{}, Flags: map[string]any{},
 		Description: callSummary, Usage: usage, Input: map[string]any{}}

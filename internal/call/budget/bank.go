@@ -233,5 +233,5 @@ func (b *Bank) spent(ctx context.Context, m *meter, cause error) error {
 		}
 	}
 	return fault.Wrap(fault.BudgetSpent, cause, "the budget of grant %s (%q) has no %s left%s", m.id.Node, m.holder, m.words(), text).
-		WithHint("remit grant inspect %s shows its budgets; ask who issued it for more", grant.Short(m.id.Node))
+		ForOperator("remit grant inspect %s shows its budgets; ask who issued it for more", grant.Short(m.id.Node))
 }

@@ -152,7 +152,7 @@ func (c *Catalog) Accept(ctx context.Context, id tool.ID) (Change, error) {
 	})
 	if err == nil && done.Is == nil {
 		err = fault.New(fault.Conflict, "the tool %q changed again since you were shown how it changed", string(id)).
-			WithHint("look again with remit tool %s --diff", id)
+			ForOperator("look again with remit tool %s --diff", id)
 	}
 	return done, err
 }

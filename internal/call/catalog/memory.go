@@ -101,8 +101,8 @@ const seenEvery = time.Hour
 
 // Why a tool is switched off, for people.
 const (
-	offByPerson = "a person switched it off (remit tools enable switches it on)"
-	offChanged  = "it changed since it was accepted (look with remit tool ID --diff, then remit tools accept ID)"
+	offByPerson = "a person switched it off"
+	offChanged  = "it changed since it was accepted"
 )
 
 // standing is what is remembered of a tool, and why it is switched off, or "".

@@ -45,7 +45,7 @@ func (s still) find(id tool.ID) (*listed, error) {
 	}
 	v := records[id].Accepted
 	if v == nil {
-		return nil, fault.New(fault.ToolUnknown, "nothing is remembered of the tool %q", string(id)).WithHint("remit tool %s asks its source", id)
+		return nil, fault.New(fault.ToolUnknown, "nothing is remembered of the tool %q", string(id)).ForOperator("remit tool %s asks its source", id)
 	}
 	return s.c.recall(f.name, r, id, v)
 }

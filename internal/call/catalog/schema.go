@@ -79,7 +79,7 @@ func (l *listed) validate(args tool.Args) error {
 		msgs = append(msgs, describe(leaf))
 	}
 	return fault.New(fault.ArgsInvalid, "%s", strings.Join(msgs, "; ")).
-		WithHint("see remit tool %s", l.entry.Spec.ID)
+		ForOperator("see remit tool %s", l.entry.Spec.ID)
 }
 
 func leaves(e *jsonschema.ValidationError) []*jsonschema.ValidationError {

@@ -249,7 +249,7 @@ func (f *Plan) Check(p *plan.Plan, tools Tools) error {
 			errs = append(errs, fault.New(fault.ToolUnknown, "the step %q calls %q, and there is no such tool", s.ID, string(s.Tool)))
 		case spec.Digest().String() != s.Digest:
 			errs = append(errs, fault.New(fault.ToolChanged, "the step %q calls %q, which was changed since the plan was frozen", s.ID, string(s.Tool)).
-				WithHint("look at what it says now with remit tool %s, then freeze the plan again", s.Tool))
+				ForOperator("look at what it says now with remit tool %s, then freeze the plan again", s.Tool))
 		}
 	}
 	return errs.Err()

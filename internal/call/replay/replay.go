@@ -53,7 +53,7 @@ func Open(ctx context.Context, src store.Store, run ledger.Run) (*Recording, err
 	if len(rep.Problems) > 0 {
 		p := rep.Problems[0]
 		return nil, fault.New(fault.ReplayMismatch, "the record was altered: %s %s: %s", p.Table, p.Key, p.Msg).
-			WithHint("remit verify lists every damaged record")
+			ForOperator("remit verify lists every damaged record")
 	}
 	r := &Recording{Run: run, src: src, calls: map[int]ledger.Call{}}
 	for part, into := range map[string]any{

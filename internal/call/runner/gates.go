@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/remitrun/remit/internal/authority/policy"
@@ -178,12 +179,17 @@ func (f *flight) moded(ctx context.Context) error {
 	return err
 }
 
+// wayOn says how the operator switches the call's tool on.
+func (f *flight) wayOn() string {
+	return fmt.Sprintf("remit tools enable %[1]s switches it on; if it changed, look with remit tool %[1]s --diff, then remit tools accept %[1]s", f.c.Tool)
+}
+
 // pinned refuses tools that are switched off, and those that are not the ones
 // that the grant pins.
 func (f *flight) pinned(ctx context.Context) error {
 	err := f.gate(ctx, ToolGate, func(context.Context) error {
 		if why := f.entry.Disabled; why != "" {
-			return fault.New(fault.ToolDisabled, "the tool %q is switched off: %s", f.c.Tool, why)
+			return fault.New(fault.ToolDisabled, "the tool %q is switched off: %s", f.c.Tool, why).ForOperator("%s", f.wayOn())
 		}
 		if d, ok := f.run.Grant.Pinned(f.c.Tool); ok && d != f.entry.Digest {
 			return fault.New(fault.ToolChanged, "the tool %q is not the one that the grant pins: its digest is %s, pinned is %s", f.c.Tool, f.entry.Digest, d).
@@ -288,7 +294,8 @@ func (f *flight) unchanged() error {
 	case err != nil:
 		return fault.Wrap(fault.ToolChanged, err, "the tool %q was taken away while the call waited: %v", f.c.Tool, err)
 	case now.Disabled != "":
-		return fault.New(fault.ToolDisabled, "the tool %q was switched off while the call waited: %s", f.c.Tool, now.Disabled)
+		return fault.New(fault.ToolDisabled, "the tool %q was switched off while the call waited: %s", f.c.Tool, now.Disabled).
+			ForOperator("%s", f.wayOn())
 	case now.Digest != f.entry.Digest:
 		return fault.New(fault.ToolChanged, "the tool %q was changed while the call waited: its digest is %s, decided was on %s", f.c.Tool, now.Digest, f.entry.Digest).
 			ForOperator("look at what changed with remit tool %s, and call it again", f.c.Tool)

@@ -92,7 +92,7 @@ func choose(all []Change, paths []string) ([]Change, error) {
 			}
 		}
 		if !hit {
-			return nil, fault.New(fault.NotFound, "the changeset holds no change of %s", quote(p)).WithHint("remit changes lists them")
+			return nil, fault.New(fault.NotFound, "the changeset holds no change of %s", quote(p)).ForOperator("remit changes lists them")
 		}
 	}
 	index := map[string]int{}

@@ -83,7 +83,7 @@ func (b *Box) ready() (*spawn.Spawner, error) {
 	s, err := spawn.Start()
 	if err != nil {
 		return nil, fault.Wrap(fault.SandboxMissing, err, "the process that makes sandboxes cannot be started: %v", err).
-			WithHint("%s", hintFor(err, "`remit doctor` says what this machine can enforce"))
+			ForOperator("%s", hintFor(err, "`remit doctor` says what this machine can enforce"))
 	}
 	b.spawner = s
 	return s, nil

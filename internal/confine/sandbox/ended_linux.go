@@ -80,7 +80,7 @@ func startFailed(e spawn.Exit, c Command) error {
 	if strings.HasPrefix(e.Failed, "/proc mount") && e.Errno == unix.EPERM {
 		hint = "something is mounted over parts of /proc here, as in most containers: show it whole (docker run --security-opt systempaths=unconfined)"
 	}
-	return fault.Wrap(fault.SandboxMissing, e.Errno, "the kernel refused a part of the sandbox: %s: %v", e.Failed, e.Errno).WithHint("%s", hint)
+	return fault.Wrap(fault.SandboxMissing, e.Errno, "the kernel refused a part of the sandbox: %s: %v", e.Failed, e.Errno).ForOperator("%s", hint)
 }
 
 func notStarted(err error) error {

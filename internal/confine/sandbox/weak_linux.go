@@ -63,7 +63,7 @@ func needsFull(c Command, has policy.Isolation) error {
 		return nil
 	}
 	return fault.New(fault.SandboxMissing, "%s needs full isolation, and this machine has %s", what, has).
-		WithHint("`remit doctor` says what is missing; without a terminal, give the command's streams as pipes")
+		ForOperator("`remit doctor` says what is missing; without a terminal, give the command's streams as pipes")
 }
 
 // findStrength tries.

@@ -119,7 +119,7 @@ func (s *Store) Set(name, value string, now time.Time) (Entry, error) {
 		}
 		kept[i] = r
 	case len(kept) >= MaxNames:
-		return Entry{}, fault.New(fault.Usage, "%d secrets are kept already", MaxNames).WithHint("remove one with remit secret remove NAME")
+		return Entry{}, fault.New(fault.Usage, "%d secrets are kept already", MaxNames).ForOperator("remove one with remit secret remove NAME")
 	default:
 		kept = append(kept, r)
 	}
@@ -213,7 +213,7 @@ func (s *Store) value(k record) (string, error) {
 }
 
 func unknown(name string) error {
-	return fault.New(fault.NotFound, "no secret is called %.80q", name).WithHint("set it with remit secret set NAME")
+	return fault.New(fault.NotFound, "no secret is called %.80q", name).ForOperator("set it with remit secret set NAME")
 }
 
 func locked(name string, err error) error {

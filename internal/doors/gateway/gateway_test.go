@@ -283,7 +283,7 @@ func TestADenialTellsWhatIsAllowed(t *testing.T) {
 			args any
 			want []string
 		}{
-			"a deny rule":     {"fs_read", map[string]any{"path": "private/key"}, []string{"E1001", `files.read.deny[0] "private/**"`, `policy "docs", line 4`, `allowed: files.read.allow of policy "docs": "**"`, "remit show "}},
+			"a deny rule":     {"fs_read", map[string]any{"path": "private/key"}, []string{"E1001", `files.read.deny[0] "private/**"`, `policy "docs", line 4`, `allowed: files.read.allow of policy "docs": "**"`, "record: run "}},
 			"no rule":         {"fs_write", map[string]any{"path": "notes.txt", "content": "x"}, []string{"E1001", "no entry of files.write.allow matches", `allowed: files.write.allow of policy "docs": "out/**"; a person is asked about "ask/**"`}},
 			"not listed":      {"shell_run", map[string]any{"argv": []string{"ls"}}, []string{"E1001", "commands.allow", "nothing"}},
 			"wrong arguments": {"fs_read", map[string]any{"file": "x"}, []string{"E2002", "path"}},

@@ -40,7 +40,7 @@ func (c *conn) refusal(o runner.Outcome) string {
 			fmt.Fprintf(&b, "allowed: %s\n", line)
 		}
 	}
-	fmt.Fprintf(&b, "record: remit show %s, call %d", c.session.Run(), o.Index)
+	fmt.Fprintf(&b, "record: run %s, call %d", c.session.Run(), o.Index)
 	return b.String()
 }
 

@@ -105,7 +105,7 @@ func keyRefused(text string, provider Provider) error {
 	if key == "" {
 		return err.WithHint("set models.providers.%s.key in config.yaml to the name of its key", provider.Name())
 	}
-	return err.WithHint("check %s: remit secret set %s, or the environment variable", key, strings.ToLower(key))
+	return err.ForOperator("check %s: remit secret set %s, or the environment variable", key, strings.ToLower(key))
 }
 
 // Said is what a service says of an error.

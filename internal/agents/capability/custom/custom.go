@@ -192,7 +192,7 @@ func (c *Capability) Part(s capability.Session, _ json.RawMessage) (capability.P
 	part := capability.Part{Prompt: c.text, Source: c.src}
 	for _, o := range c.tools {
 		if s.Match != nil && !slices.Contains(s.Match(o.id), tool.ID(o.id)) {
-			return part, fault.New(fault.CapabilityInvalid, "%s: the tool %q is unknown or cannot be called", o.pos, o.id).WithHint("list the tools with `remit tools`")
+			return part, fault.New(fault.CapabilityInvalid, "%s: the tool %q is unknown or cannot be called", o.pos, o.id).ForOperator("list the tools with `remit tools`")
 		}
 		part.Tools = append(part.Tools, capability.Offer{Name: o.name, ID: tool.ID(o.id), Defaults: o.defaults})
 	}

@@ -169,7 +169,7 @@ func (w *writer) budget(ctx context.Context, id store.MeterID) (row sealedRow, f
 	}
 	if row == nil {
 		return nil, false, fault.New(fault.StoreCorrupt, "the ledger keeps no budget of %s for grant %s", id.What, id.Node).
-			WithHint("remit verify names what was removed")
+			ForOperator("remit verify names what was removed")
 	}
 	if err := w.counted(ctx, tableBudgets); err != nil { // one that was removed is not made anew
 		return nil, false, err

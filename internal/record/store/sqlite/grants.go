@@ -120,7 +120,7 @@ func (s *Store) changes(ctx context.Context, entries []ledger.Entry, durable boo
 // Grant implements store.Grants.
 func (s *Store) Grant(ctx context.Context, id string) (store.GrantRecord, error) {
 	unknown := func(format string, args ...any) error {
-		return fault.New(fault.GrantUnknown, format, args...).WithHint("remit grant list shows those that were issued here")
+		return fault.New(fault.GrantUnknown, format, args...).ForOperator("remit grant list shows those that were issued here")
 	}
 	lo, hi, err := prefix(id)
 	if err != nil {
@@ -199,7 +199,7 @@ func (s *Store) grantRecord(ctx context.Context, raw *rawEvent, row sealedRow) (
 	copy(g.Parent[:], e.Parent)
 	if e.Kind != ledger.GrantIssued || !bytes.Equal(g.ID[:], row.bytes(0)) || !bytes.Equal(g.Parent[:], row.bytes(1)) || g.Holder != row.text(2) {
 		return g, fault.New(fault.StoreCorrupt, "event %d in %q did not issue the grant that is listed with it", st.Seq, clean(s.path)).
-			WithHint("remit verify names what was changed")
+			ForOperator("remit verify names what was changed")
 	}
 	var t ledger.GrantTerms
 	if err := s.loadJSON(ctx, st.Parts[ledger.PartGrant], &t); err != nil {

@@ -80,7 +80,7 @@ func (s *Store) authenticate(l *logState, origin string, size int64, frontier []
 	}
 	if !hmac.Equal(l.mac, l.sum(s.keys)) {
 		return fault.New(fault.StoreCorrupt, "the state of the log in %q was not written by this ledger", clean(s.path)).
-			WithHint("remit verify names what was changed")
+			ForOperator("remit verify names what was changed")
 	}
 	return nil
 }

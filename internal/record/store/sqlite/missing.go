@@ -29,7 +29,7 @@ func Present(home string) error {
 
 func errMissing(home string) error {
 	return fault.New(fault.StoreMissing, "the ledger %q is missing or empty, but its keys are in %q", clean(filepath.Join(home, File)), clean(filepath.Join(home, keyFolder))).
-		WithHint("restore the file from a copy; or start over, without the record and the grants of the old ledger: remit init --new-ledger")
+		ForOperator("restore the file from a copy; or start over, without the record and the grants of the old ledger: remit init --new-ledger")
 }
 
 // hasLedger reports whether the file holds a ledger, or anything else that is not an
@@ -67,7 +67,7 @@ func Retire(ctx context.Context, home string, also ...string) (Retired, error) {
 	defer unlock()
 	if s.hasLedger(ctx) {
 		return Retired{}, fault.New(fault.Usage, "there is a ledger in %q already", clean(home)).
-			WithHint("remit verify checks it; to keep another one, name another folder with REMIT_HOME")
+			ForOperator("remit verify checks it; to keep another one, name another folder with REMIT_HOME")
 	}
 	// The signing key goes last: until then the ledger counts as missing.
 	names := append(slices.Clone(also), File, File+"-wal", File+"-shm", filepath.Join(keyFolder, stagedFile),

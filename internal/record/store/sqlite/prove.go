@@ -197,7 +197,7 @@ func (v *verification) oneRun(ctx context.Context, id uuid.UUID) error {
 		return err
 	}
 	if !found {
-		return fault.New(fault.RunUnknown, "no run has the ID %s", id).WithHint("remit runs lists them; remit verify looks for lost ones")
+		return fault.New(fault.RunUnknown, "no run has the ID %s", id).ForOperator("remit runs lists them; remit verify looks for lost ones")
 	}
 	_, cp, err := v.s.newest(ctx, v.q)
 	if err != nil && fault.CodeOf(err) != fault.VerifyFailed {

@@ -207,14 +207,14 @@ func (w *writer) mayVote(ctx context.Context, v store.Vote) error {
 	}
 	if row == nil || !bytes.Equal(row.bytes(1), uuid.Nil[:]) || row.text(2) != v.By || !strings.HasPrefix(v.By, "user:") {
 		return fault.New(fault.Denied, "the grant %s cannot answer questions: only a grant that was issued to a person can", v.Grant).
-			WithHint("answer with remit approvals, or under a grant of remit grant issue --holder user:NAME that was not narrowed or handed on")
+			ForOperator("answer with remit approvals, or under a grant of remit grant issue --holder user:NAME that was not narrowed or handed on")
 	}
 	return nil
 }
 
 func stillWaits(row sealedRow, id uuid.UUID, at time.Time) error {
 	gone := func(why string) error {
-		return fault.New(fault.ApprovalGone, "the question %s %s", id, why).WithHint("remit approvals lists those that wait")
+		return fault.New(fault.ApprovalGone, "the question %s %s", id, why).ForOperator("remit approvals lists those that wait")
 	}
 	switch {
 	case row == nil:
@@ -325,14 +325,14 @@ func (s *Store) Question(ctx context.Context, id string) (store.Question, error)
 	lo, hi, err := prefix(id)
 	if err != nil {
 		return store.Question{}, fault.New(fault.ApprovalGone, "%q is no question's ID: write at least its first 4 characters", id).
-			WithHint("remit approvals lists those that wait")
+			ForOperator("remit approvals lists those that wait")
 	}
 	found, err := s.selectQuestions(ctx, "q.id BETWEEN ? AND ? ORDER BY q.seq DESC LIMIT 2", lo, hi)
 	switch {
 	case err != nil:
 		return store.Question{}, err
 	case len(found) == 0:
-		return store.Question{}, fault.New(fault.ApprovalGone, "no question has the ID %q", id).WithHint("remit approvals lists those that wait")
+		return store.Question{}, fault.New(fault.ApprovalGone, "no question has the ID %q", id).ForOperator("remit approvals lists those that wait")
 	case len(found) > 1:
 		return store.Question{}, fault.New(fault.ApprovalGone, "several questions have an ID that begins with %q", id).
 			WithHint("write more of it: %s, %s", found[0].ID, found[1].ID)
@@ -395,7 +395,7 @@ func (s *Store) question(ctx context.Context, raw *rawEvent, row sealedRow) (sto
 	}
 	if e.Kind != ledger.QuestionAsked || !bytes.Equal(e.ID, row.bytes(0)) || !st.Erased && !bytes.Equal(a.Binding, row.bytes(1)) {
 		return store.Question{}, fault.New(fault.StoreCorrupt, "event %d in %q did not ask the question that is listed with it", st.Seq, clean(s.path)).
-			WithHint("remit verify names what was changed")
+			ForOperator("remit verify names what was changed")
 	}
 	q := store.Question{
 		RunID: a.RunID, Run: e.Run, Call: e.Call, Holder: e.Principal, Needs: int(row.int(questionNeeds)), Admin: row.int(questionAdmin) == 1,

@@ -141,7 +141,7 @@ func (s *Store) Run(ctx context.Context, id string) (ledger.Run, error) {
 	}
 	switch len(runs) {
 	case 0:
-		return ledger.Run{}, fault.New(fault.RunUnknown, "no run has the ID %q", id).WithHint("remit runs lists them")
+		return ledger.Run{}, fault.New(fault.RunUnknown, "no run has the ID %q", id).ForOperator("remit runs lists them")
 	case 1:
 		return runs[0], nil
 	}
@@ -160,7 +160,7 @@ func prefix(s string) (lo, hi []byte, err error) {
 	}
 	lo, err = pad("0")
 	if err != nil {
-		return nil, nil, fault.New(fault.RunUnknown, "%q is no run's ID", s).WithHint("remit runs lists them")
+		return nil, nil, fault.New(fault.RunUnknown, "%q is no run's ID", s).ForOperator("remit runs lists them")
 	}
 	hi, err = pad("f")
 	return lo, hi, err
@@ -177,7 +177,7 @@ func (s *Store) Calls(ctx context.Context, run ledger.Seq) iter.Seq2[ledger.Call
 			}
 			if e.Kind == ledger.CallOutcome {
 				if open == nil || open.Index != int(e.Call) || open.Outcome != 0 {
-					return false, fault.New(fault.StoreCorrupt, "event %d is the outcome of a call without an intent", st.Seq).WithHint("remit verify names what was changed")
+					return false, fault.New(fault.StoreCorrupt, "event %d is the outcome of a call without an intent", st.Seq).ForOperator("remit verify names what was changed")
 				}
 				open.Close(st)
 				return true, nil
@@ -280,7 +280,7 @@ func (s *Store) decode(r *rawEvent) (ledger.Stored, error) {
 	st, err := s.decodeRow(r)
 	if err != nil {
 		return st, fault.Wrap(fault.StoreCorrupt, err, "event %d in %q is not as it was recorded: %s", r.seq, clean(s.path), fault.Message(err)).
-			WithHint("remit verify names what was changed")
+			ForOperator("remit verify names what was changed")
 	}
 	return st, nil
 }
@@ -325,7 +325,7 @@ func (s *Store) Load(ctx context.Context, p ledger.Part) ([]byte, error) {
 	err := s.read.QueryRowContext(ctx, "SELECT size, enc, data FROM blobs WHERE address = ?", p.Blob.Address[:]).Scan(&size, &enc, &data)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, fault.New(fault.StoreCorrupt, "a blob of %d bytes is missing in %q", p.Blob.Size, clean(s.path)).
-			WithHint("remit verify names the event that refers to it")
+			ForOperator("remit verify names the event that refers to it")
 	}
 	if err != nil {
 		return nil, s.fault(err, "a blob cannot be read")

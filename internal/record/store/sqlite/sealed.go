@@ -155,7 +155,7 @@ func (s *Store) scanSealed(t *sealedTable, scan func(...any) error) (sealedRow, 
 
 func (s *Store) notOurs(t *sealedTable) error {
 	return fault.New(fault.StoreCorrupt, "a row of %s in %q was not written by this ledger", t.name, clean(s.path)).
-		WithHint("remit verify names what was changed")
+		ForOperator("remit verify names what was changed")
 }
 
 // readSealed gives the row of t with this key, or nil if there is none. A row
@@ -211,7 +211,7 @@ var tableSeals = newSealedTable(sealedFormat, "seals", 1, "name", "version", "ro
 func (s *Store) readSeal(ctx context.Context, q querier, table string) (seal, error) {
 	row, mac, err := s.scanSealed(tableSeals, q.QueryRowContext(ctx, selectSeal, table).Scan)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = fault.New(fault.StoreCorrupt, "the seal of table %s in %q is missing", table, clean(s.path)).WithHint("remit verify names what was changed")
+		err = fault.New(fault.StoreCorrupt, "the seal of table %s in %q is missing", table, clean(s.path)).ForOperator("remit verify names what was changed")
 	}
 	if err != nil {
 		return seal{}, err
@@ -246,7 +246,7 @@ func (s *Store) wholeTable(ctx context.Context, q querier, t *sealedTable, take 
 
 func (s *Store) sealBroken(t *sealedTable) error {
 	return fault.New(fault.StoreCorrupt, "rows of %s in %q were removed, added or put back", t.name, clean(s.path)).
-		WithHint("remit verify names what was changed")
+		ForOperator("remit verify names what was changed")
 }
 
 // sealOf gives a table's seal as the writer's transaction sees it.

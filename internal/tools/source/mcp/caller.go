@@ -113,7 +113,7 @@ func (f *flight) refused(capability string) error {
 	case !said:
 		return e.ForOperator("the operator lets a server ask with remit mcp add --asks %s", capability)
 	case f.caller.Ask == nil:
-		return e.WithHint("only a client of remit mcp serve can be asked")
+		return e.WithHint("only a client of the gateway can be asked")
 	}
 	return e.WithHint("the caller's policy must say mcp: {%s: ask}, and its client be able to answer", capability)
 }

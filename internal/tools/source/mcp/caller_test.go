@@ -110,7 +110,7 @@ func TestAServerAsksOnlyWhereOperatorAndPolicyLetIt(t *testing.T) {
 		"the operator does not":          {policy.MCP{Sampling: true, Roots: true}, lets, person("yes"), "--asks elicitation"},
 		"the policy says nothing":        {policy.MCP{Elicitation: true}, "", person("yes"), "mcp: {elicitation: ask}"},
 		"the policy denies":              {policy.MCP{Elicitation: true}, "mcp: {elicitation: deny, sampling: ask}\n", person("yes"), "mcp: {elicitation: ask}"},
-		"nobody is there":                {policy.MCP{Elicitation: true}, lets, tool.Caller{}, "only a client of remit mcp serve"},
+		"nobody is there":                {policy.MCP{Elicitation: true}, lets, tool.Caller{}, "only a client of the gateway"},
 		"the client cannot show a form":  {policy.MCP{Elicitation: true}, lets, tool.Caller{Can: json.RawMessage(`{"sampling":{}}`), Ask: person("yes").Ask}, "mcp: {elicitation: ask}"},
 		"what the client can is no JSON": {policy.MCP{Elicitation: true}, lets, tool.Caller{Can: json.RawMessage(`nonsense`), Ask: person("yes").Ask}, "mcp: {elicitation: ask}"},
 	} {
