@@ -26,15 +26,18 @@ const module = "github.com/remitrun/remit/"
 // Arrows point down the list of folders.
 var mayImport = map[string]string{
 	// words
-	"base/fault":       "",
-	"base/tool":        "base/fault",
-	"base/near":        "",
-	"base/canon":       "base/fault",
-	"service/grants":   "record/eventlog service/policies call/standing authority/grant record/ledger service/home call/runner go.yaml.in/yaml/v4 call/budget authority/policy/compare github.com/google/uuid authority/policy record/store base/wholefile base/fault base/tool crypto/rand os authority/policy/glob authority/grant/token",
-	"service/secrets":  "call/runner confine/secret authority/policy base/fault base/redact service/policies record/ledger service/home",
-	"service/policies": "authority/policy base/wholefile base/fault authority/grant service/home record/ledger call/runner",
-	"service/home":     "record/eventlog base/redact authority/policy base/fault base/tool base/wholefile call/runner record/ledger record/store service/settings github.com/google/uuid os os/user syscall crypto/rand",
-	"service/settings": "base/document base/fault tools/model authority/policy/target base/tool",
+	"base/fault":        "",
+	"base/tool":         "base/fault",
+	"base/near":         "",
+	"base/canon":        "base/fault",
+	"service/grants":    "record/eventlog service/policies call/standing authority/grant record/ledger service/home call/runner go.yaml.in/yaml/v4 call/budget authority/policy/compare github.com/google/uuid authority/policy record/store base/wholefile base/fault base/tool crypto/rand os authority/policy/glob authority/grant/token",
+	"service/secrets":   "call/runner confine/secret authority/policy base/fault base/redact service/policies record/ledger service/home",
+	"service/policies":  "authority/policy base/wholefile base/fault authority/grant service/home record/ledger call/runner",
+	"service/runs":      "call/approval confine/changeset base/wholefile call/plan call/schedule service/changes os github.com/google/uuid call/catalog confine/sandbox authority/policy service/approvals base/tool confine/files record/eventlog record/store agents/agent service/home record/ledger service/secrets base/canon call/runner call/frozen authority/permit service/grants authority/policy/learn confine/network tools/builtin/shell base/fault service/policies",
+	"service/approvals": "base/fault record/store call/approval call/catalog base/tool service/home record/ledger call/runner base/canon service/grants",
+	"service/changes":   "base/fault record/store confine/changeset service/settings call/replay authority/policy confine/sandbox base/tool service/home record/ledger call/runner",
+	"service/home":      "record/eventlog base/redact authority/policy base/fault base/tool base/wholefile call/runner record/ledger record/store service/settings github.com/google/uuid os os/user syscall crypto/rand",
+	"service/settings":  "base/document base/fault tools/model authority/policy/target base/tool",
 	// base: used by all
 	"base/document": "base/canon base/fault base/near go.yaml.in/yaml/v4",
 	// core: pure
@@ -123,14 +126,14 @@ var mayImport = map[string]string{
 	"doors/admission": "net",
 	"doors/gateway":   "doors/admission call/approval doors/hostcheck base/canon base/fault authority/policy call/runner record/store base/tool github.com/modelcontextprotocol/go-sdk crypto/rand net net/http",
 	"service/signin":  "base/fault net net/http",
-	"app": "service/grants service/secrets service/policies service/home tools/infer service/signin service/settings base/wholefile agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/custom agents/capability/mcptools agents/capability/noop agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace doors/httpapi record/telemetry agents/agent tools/model tools/model/anthropic tools/model/openai tools/model/scripted agents/chat tools/extension tools/source/extension tools/builtin/analyze tools/builtin/modelchat tools/executor/wasm doors/gateway tools/source/mcp tools/source/openapi tools/source/wasm call/approval call/standing call/budget tools/builtin/clock tools/builtin/fs tools/builtin/http tools/builtin/random tools/builtin/shell base/canon agents/capability call/catalog confine/changeset record/eventlog base/fault call/frozen authority/grant base/inspect authority/grant/token record/ledger base/near authority/permit call/plan authority/policy authority/policy/cases authority/policy/compare authority/policy/glob authority/policy/learn authority/policy/target base/redact " +
+	"app": "service/runs service/changes service/approvals service/grants service/secrets service/policies service/home tools/infer service/signin service/settings base/wholefile agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/custom agents/capability/mcptools agents/capability/noop agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace doors/httpapi record/telemetry agents/agent tools/model tools/model/anthropic tools/model/openai tools/model/scripted agents/chat tools/extension tools/source/extension tools/builtin/analyze tools/builtin/modelchat tools/executor/wasm doors/gateway tools/source/mcp tools/source/openapi tools/source/wasm call/approval call/standing call/budget tools/builtin/clock tools/builtin/fs tools/builtin/http tools/builtin/random tools/builtin/shell base/canon agents/capability call/catalog confine/changeset record/eventlog base/fault call/frozen authority/grant base/inspect authority/grant/token record/ledger base/near authority/permit call/plan authority/policy authority/policy/cases authority/policy/compare authority/policy/glob authority/policy/learn authority/policy/target base/redact " +
 		"call/replay record/report call/runner confine/sandbox confine/secret confine/egress confine/files confine/network call/schedule record/store record/store/sqlite base/tool " +
 		"github.com/google/uuid go.yaml.in/yaml/v4 net os os/exec os/user syscall crypto/rand",
-	"cli": "service/secrets service/grants service/policies service/home base/wholefile agents/agent agents/capability tools/extension agents/chat app call/catalog tools/executor/wasm base/inspect call/approval base/canon confine/changeset base/fault call/frozen authority/grant authority/grant/token record/ledger base/near call/plan authority/policy authority/policy/cases authority/policy/compare base/redact record/report call/runner confine/sandbox confine/secret tools/source/openapi record/store base/tool github.com/google/uuid github.com/spf13/cobra " +
+	"cli": "service/changes service/approvals service/runs service/secrets service/grants service/policies service/home base/wholefile agents/agent agents/capability tools/extension agents/chat app call/catalog tools/executor/wasm base/inspect call/approval base/canon confine/changeset base/fault call/frozen authority/grant authority/grant/token record/ledger base/near call/plan authority/policy authority/policy/cases authority/policy/compare base/redact record/report call/runner confine/sandbox confine/secret tools/source/openapi record/store base/tool github.com/google/uuid github.com/spf13/cobra " +
 		"charm.land github.com/mattn github.com/charmbracelet golang.org/x/sys golang.org/x/term golang.org/x/text os os/signal syscall",
 	"cmd/remit": "app cli base/fault confine/sandbox/spawn os os/signal syscall",
 	// the public face
-	".": "service/policies service/grants tools/typed service/home agents/agent app call/approval base/canon agents/capability base/fault call/frozen authority/grant authority/permit authority/policy record/report call/runner confine/sandbox/spawn record/store base/tool github.com/google/uuid os",
+	".": "service/runs service/policies service/grants tools/typed service/home agents/agent app call/approval base/canon agents/capability base/fault call/frozen authority/grant authority/permit authority/policy record/report call/runner confine/sandbox/spawn record/store base/tool github.com/google/uuid os",
 	// what examples need to run
 	"examples/demo/server": "net net/http os os/signal",
 }

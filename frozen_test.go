@@ -24,14 +24,14 @@ func TestASessionKeepsToAFrozenPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	p, err := a.ParsePlan("plan.yaml", []byte(`steps:
+	p, err := a.Runs.ParsePlan("plan.yaml", []byte(`steps:
   - {id: look, tool: fs.stat, args: {path: "."}}
   - {tool: fs.write, args: {path: out/kind, content: "${{ steps.look.output.type }}"}}
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := a.Freeze(p, nil)
+	f, err := a.Runs.Freeze(p, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

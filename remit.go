@@ -19,6 +19,7 @@ import (
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
+	"github.com/remitrun/remit/internal/service/runs"
 )
 
 // Options says where and under what a [Runtime] works. The zero Options use
@@ -108,7 +109,7 @@ func Open(_ context.Context, o Options) (*Runtime, error) {
 		return nil, err
 	}
 	if o.Frozen != "" {
-		if rt.frozen, err = rt.app.ReadFrozen(o.Frozen); err != nil {
+		if rt.frozen, err = rt.app.Runs.ReadFrozen(o.Frozen); err != nil {
 			return nil, errors.Join(err, rt.app.Close())
 		}
 	}
@@ -153,8 +154,8 @@ func (rt *Runtime) person() string {
 }
 
 // request is what all runs of the runtime have in common.
-func (rt *Runtime) request() app.RunRequest {
-	q := app.RunRequest{
+func (rt *Runtime) request() runs.Request {
+	q := runs.Request{
 		Root: rt.root, Workspace: rt.workspace, Changeset: rt.opts.Changeset, Frozen: rt.frozen, Planning: rt.opts.Planning,
 		Grant: grants.Presented{Token: rt.opts.Grant, KeyFile: rt.opts.GrantKey},
 	}
@@ -173,25 +174,25 @@ func (rt *Runtime) request() app.RunRequest {
 // them, and Calls gives each. An error means that the plan could not be run or
 // recorded.
 func (rt *Runtime) RunPlan(ctx context.Context, file string, inputs map[string]string) (Run, error) {
-	p, err := rt.app.ReadPlan(file)
+	p, err := rt.app.Runs.ReadPlan(file)
 	if err != nil {
 		return Run{}, err
 	}
 	q := rt.request()
 	q.Plan, q.Inputs = p, inputs
-	res, err := rt.app.RunPlan(ctx, q)
+	res, err := rt.app.Runs.Plan(ctx, q)
 	return runOf(res), err
 }
 
 // RunPlanSource is RunPlan for a plan's source. Errors call it name.
 func (rt *Runtime) RunPlanSource(ctx context.Context, name string, source []byte, inputs map[string]string) (Run, error) {
-	p, err := rt.app.ParsePlan(name, source)
+	p, err := rt.app.Runs.ParsePlan(name, source)
 	if err != nil {
 		return Run{}, err
 	}
 	q := rt.request()
 	q.Plan, q.Inputs = p, inputs
-	res, err := rt.app.RunPlan(ctx, q)
+	res, err := rt.app.Runs.Plan(ctx, q)
 	return runOf(res), err
 }
 
@@ -200,7 +201,7 @@ func (rt *Runtime) RunPlanSource(ctx context.Context, name string, source []byte
 func (rt *Runtime) Begin(ctx context.Context, name string) (*Session, error) {
 	q := rt.request()
 	q.Name = name
-	s, err := rt.app.Begin(ctx, q)
+	s, err := rt.app.Runs.Begin(ctx, q)
 	if err != nil {
 		return nil, err
 	}

@@ -4,16 +4,16 @@ import (
 	"cmp"
 	"context"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/approval"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/runs"
 )
 
 // Session is a run whose calls come one by one. It is safe for concurrent use;
 // calls side by side share the policy's limits.
-type Session struct{ s *app.Session }
+type Session struct{ s *runs.Session }
 
 // Run is the ID of the session's run.
 func (s *Session) Run() string { return s.s.Result().ID.String() }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
@@ -18,6 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/report"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/runs"
 )
 
 // Code numbers a kind of failure, as E1001 in messages. It is an error, so that
@@ -281,7 +281,7 @@ func recorded(run string, s report.Step) Result {
 	return r
 }
 
-func runOf(res app.RunResult) Run {
+func runOf(res runs.Result) Run {
 	r := Run{
 		ID: res.ID.String(), Status: Status(res.Status.String()), Counts: Counts(res.Counts), Started: res.Started,
 		Duration: res.Duration, Hint: string(res.Hint),

@@ -16,15 +16,8 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/runs"
 )
-
-// agentRun is what the run of an agent's session has besides other runs.
-type agentRun struct {
-	session uuid.UUID
-	inputs  map[string]any
-	granted agent.Granted
-	tools   runner.Catalog
-}
 
 // sessionRuns starts the runs of agents' sessions.
 type sessionRuns struct {
@@ -40,9 +33,9 @@ func (h *sessionRuns) Begin(ctx context.Context, q agent.RunRequest) (agent.Run,
 	if err != nil {
 		return nil, err
 	}
-	s, err := h.app.Begin(ctx, RunRequest{
-		Name: q.Name, Workspace: q.Granted.Workspace, asker: &sessionDesk{app: h.app, asking: q.Asking, here: h.q.Here},
-		agent:   &agentRun{session: q.Session, inputs: q.Inputs, granted: q.Granted, tools: tools},
+	s, err := h.app.Runs.Begin(ctx, runs.Request{
+		Name: q.Name, Workspace: q.Granted.Workspace, Asker: &sessionDesk{app: h.app, asking: q.Asking, here: h.q.Here},
+		Agent:   &runs.AgentRun{Session: q.Session, Inputs: q.Inputs, Granted: q.Granted, Tools: tools},
 		Observe: h.q.Observe,
 	})
 	if err != nil {
@@ -76,20 +69,20 @@ func (o overlaid) Lookup(id tool.ID) (runner.Entry, error) {
 
 // sessionRun is a run as the agents' engine takes it.
 type sessionRun struct {
-	*Session
+	*runs.Session
 	tools runner.Catalog
 }
 
 var _ agent.Run = (*sessionRun)(nil)
 
 // ID is the run's.
-func (r *sessionRun) ID() uuid.UUID { return r.run.ID }
+func (r *sessionRun) ID() uuid.UUID { return r.Session.Run.ID }
 
 // Seq is where the record of the run begins.
-func (r *sessionRun) Seq() ledger.Seq { return r.run.Seq }
+func (r *sessionRun) Seq() ledger.Seq { return r.Session.Run.Seq }
 
 // Timed reports whether the run's time is limited.
-func (r *sessionRun) Timed() bool { return r.run.Limits().Time > 0 }
+func (r *sessionRun) Timed() bool { return r.Session.Run.Limits().Time > 0 }
 
 // Lookup finds a tool of the session.
 func (r *sessionRun) Lookup(id tool.ID) (runner.Entry, error) { return r.tools.Lookup(id) }
@@ -124,7 +117,7 @@ func (d *sessionDesk) Ask(ctx context.Context, q runner.Question) (runner.Answer
 		}
 		return store.Vote{}, approval.ErrNotHere
 	}
-	a, err := (&lazyDesk{app: d.app, q: RunRequest{Wait: true, Here: notify}}).Ask(ctx, q)
+	a, err := d.app.Approvals.Desk(true, notify, nil).Ask(ctx, q)
 	mu.Lock()
 	defer mu.Unlock()
 	if answered = true; over != nil {

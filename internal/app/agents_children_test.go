@@ -255,11 +255,11 @@ func TestWaitingStartsNothingAgain(t *testing.T) {
 	if err != nil || left.State != agent.Cancelled {
 		t.Fatalf("%+v, %v", left, err)
 	}
-	asked, err := p.app.Questions(t.Context(), store.QuestionFilter{State: store.Waiting})
+	asked, err := p.app.Approvals.List(t.Context(), store.QuestionFilter{State: store.Waiting})
 	if err != nil || len(asked) != 1 {
 		t.Fatalf("%+v, %v", asked, err)
 	}
-	if _, err := p.app.Answer(t.Context(), asked[0].ID.String(), true, false, ""); err != nil {
+	if _, err := p.app.Approvals.Answer(t.Context(), asked[0].ID.String(), true, false, ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-ended; err != nil {

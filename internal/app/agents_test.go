@@ -263,7 +263,7 @@ func TestAQuestionOfASessionIsAnsweredFromElsewhere(t *testing.T) {
 	asked := make(chan string, 1)
 	go func() {
 		id := <-asked
-		if _, err := p.app.Answer(context.Background(), id, true, false, ""); err != nil {
+		if _, err := p.app.Approvals.Answer(context.Background(), id, true, false, ""); err != nil {
 			t.Error(err)
 		}
 	}()

@@ -20,6 +20,7 @@ import (
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/runs"
 	"github.com/remitrun/remit/internal/tools/source/openapi"
 )
 
@@ -132,7 +133,7 @@ func (a *App) fetchAPI(ctx context.Context, q AddAPI) (src []byte, from string, 
 	if err != nil {
 		return nil, "", err
 	}
-	s, err := a.Begin(ctx, RunRequest{Root: p, Workspace: ws, Name: "api add " + q.Name})
+	s, err := a.Runs.Begin(ctx, runs.Request{Root: p, Workspace: ws, Name: "api add " + q.Name})
 	if err != nil {
 		return nil, "", err
 	}

@@ -8,19 +8,18 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
-	"github.com/remitrun/remit/internal/base/redact"
 	"github.com/remitrun/remit/internal/call/catalog"
-	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/confine/sandbox"
-	"github.com/remitrun/remit/internal/confine/secret"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/store/sqlite"
+	"github.com/remitrun/remit/internal/service/approvals"
+	"github.com/remitrun/remit/internal/service/changes"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
+	"github.com/remitrun/remit/internal/service/runs"
 	"github.com/remitrun/remit/internal/service/secrets"
 	"github.com/remitrun/remit/internal/tools/executor/wasm"
 )
@@ -28,18 +27,18 @@ import (
 // App is a built Remit. Parts that cost time to open (the ledger, the sandbox)
 // are opened when first needed.
 type App struct {
-	Home     *home.Home
-	Policies *policies.Policies
-	Secrets  *secrets.Secrets
-	Grants   *grants.Grants
-	catalog  *catalog.Catalog
-	box      *sandbox.Box
-	tiers    *runner.Sources // what bounds tools by where they come from
-	secrets  *secret.Store
-	servers  mcpServers  // MCP servers, for what they offer besides tools
-	mask     redact.Mask // hides the values of secrets in what calls give back
-	modules  *wasm.Host  // runs WebAssembly modules
-	noise    *moduleLogs // what these write to their standard error
+	Home      *home.Home
+	Policies  *policies.Policies
+	Secrets   *secrets.Secrets
+	Grants    *grants.Grants
+	Approvals *approvals.Approvals
+	Changes   *changes.Changes
+	Runs      *runs.Runs
+	catalog   *catalog.Catalog
+	box       *sandbox.Box
+	servers   mcpServers  // MCP servers, for what they offer besides tools
+	modules   *wasm.Host  // runs WebAssembly modules
+	noise     *moduleLogs // what these write to their standard error
 
 	exts extensions // installed, as far as they were needed
 
@@ -50,18 +49,24 @@ type App struct {
 
 // New builds an App. It must be closed.
 func New(cfg home.Config) (*App, error) {
-	a := &App{Home: &home.Home{Config: cfg}, tiers: tierLimits(cfg.Settings.Tiers)}
+	a := &App{Home: &home.Home{Config: cfg}}
 	a.Policies = &policies.Policies{Home: a.Home}
 	a.Secrets = secrets.New(a.Home, a.Policies)
 	a.Grants = grants.New(a.Home, a.Policies)
 	a.Home.Ledger, a.Home.Changed = a.Store, a.forgetFailures
 	a.box = sandbox.New(sandbox.Config{Getenv: cfg.Lookup, Secret: a.Secrets.Value, State: cfg.Dir, Egress: egressOf(a.Secrets.Value)})
 	a.modules = a.openModules()
+	a.Changes = &changes.Changes{Home: a.Home, Box: a.box}
 	var err error
 	if a.catalog, err = a.openCatalog(); err != nil {
 		return nil, err
 	}
 	a.Grants.Tools = a.catalog
+	a.Approvals = &approvals.Approvals{Home: a.Home, Grants: a.Grants, Tools: a.catalog}
+	a.Runs = &runs.Runs{
+		Home: a.Home, Policies: a.Policies, Secrets: a.Secrets, Grants: a.Grants, Approvals: a.Approvals, Changes: a.Changes,
+		Box: a.box, Tools: a.catalog, Catalog: following{a}, Limits: tierLimits(cfg.Settings.Tiers), Reader: a.Reader,
+	}
 	return a, nil
 }
 
@@ -99,7 +104,7 @@ func (a *App) Store(ctx context.Context) (store.Backend, error) {
 	if err := a.noteSettings(ctx, s); err != nil {
 		return nil, err
 	}
-	return s, a.recoverChanges(ctx, s)
+	return s, a.Changes.Recover(ctx, s)
 }
 
 // noteSettings records changes of the settings once in this process.
@@ -143,13 +148,3 @@ func (a *App) open(ctx context.Context, readOnly bool) (store.Backend, error) {
 	a.store = s
 	return s, nil
 }
-
-// runner builds a runner that acts on the world.
-func (a *App) runner(rec runner.Recorder, ask runner.Asker, observe func(runner.Notice)) *runner.Runner {
-	return &runner.Runner{
-		Catalog: following{a}, Record: rec, Facts: facts{}, Execs: runner.Direct{}, Ask: ask, Observe: observe, Sources: a.tiers, Mask: &a.Secrets.Mask,
-	}
-}
-
-// slowAfter is how long a call may take before it is logged as slow.
-const slowAfter = 5 * time.Second

@@ -12,6 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/record/eventlog"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/runs"
 )
 
 // AuditQuery chooses events. The zero query chooses all, the newest first.
@@ -53,20 +54,10 @@ type AuditEvent struct {
 	Duration  float64 `json:"duration_ms,omitempty"`
 }
 
-// The events of runs; those of calls are the logs'.
-const (
-	eventRunStarted  = "run_started"
-	eventRunFinished = "run_finished"
-	eventSkipped     = "capability_skipped" // a plan's step that did not run
-	// EventChangeset: what a run wrote was held, applied, thrown away or undone;
-	// the event's status says which.
-	EventChangeset = "changeset"
-)
-
 // KnownEvent reports whether an event can have this name.
 func KnownEvent(name string) bool {
 	return slices.Contains(authorityEvents, name) || slices.Contains(agentEvents, name) || name == EventOperated || slices.Contains([]string{
-		eventRunStarted, eventRunFinished, eventSkipped, EventChangeset, eventlog.EventStarted, eventlog.EventExecuted, eventlog.EventSlow, eventlog.EventFailed, eventlog.EventTimeout, eventlog.EventViolation,
+		runs.EventRunStarted, runs.EventRunFinished, runs.EventSkipped, runs.EventChangeset, eventlog.EventStarted, eventlog.EventExecuted, eventlog.EventSlow, eventlog.EventFailed, eventlog.EventTimeout, eventlog.EventViolation,
 	}, name)
 }
 
@@ -118,7 +109,7 @@ func (q AuditQuery) chooses(e AuditEvent) bool {
 	case !q.Since.IsZero() && e.At.Before(q.Since), !q.Until.IsZero() && e.At.After(q.Until):
 		return false
 	case q.Event == eventlog.EventSlow:
-		if e.Call == 0 || e.Duration < float64(slowAfter.Milliseconds()) {
+		if e.Call == 0 || e.Duration < float64(runs.SlowAfter.Milliseconds()) {
 			return false
 		}
 	case q.Event == eventlog.EventViolation && e.Call > 0 && e.Refused > 0:
@@ -159,12 +150,12 @@ func (au *auditor) view(ctx context.Context, s ledger.Stored) (AuditEvent, bool,
 	run, call := ev.Run, s
 	switch ev.Kind {
 	case ledger.RunStarted:
-		e.Event, e.Status, run = eventRunStarted, "running", s.Seq
+		e.Event, e.Status, run = runs.EventRunStarted, "running", s.Seq
 		e.ofSubject(&ev)
 	case ledger.RunFinished:
-		e.Event = eventRunFinished
+		e.Event = runs.EventRunFinished
 	case ledger.Changeset:
-		e.Event, e.Status = EventChangeset, ev.Change.String()
+		e.Event, e.Status = runs.EventChangeset, ev.Change.String()
 	case ledger.CallIntent:
 		e.Event, e.Status = eventlog.EventStarted, "running"
 	case ledger.CallOutcome:
@@ -173,9 +164,9 @@ func (au *auditor) view(ctx context.Context, s ledger.Stored) (AuditEvent, bool,
 			return e, false, err
 		}
 		e.Tool, e.Rule, ev.Effect = call.Event.Tool, call.Event.Rule, call.Event.Effect
-		e.Event = eventName(ev.Status, ev.Code)
+		e.Event = runs.EventName(ev.Status, ev.Code)
 	case ledger.CallDone:
-		e.Event = eventName(ev.Status, ev.Code)
+		e.Event = runs.EventName(ev.Status, ev.Code)
 	case ledger.AgentSaved, ledger.SessionSaved, ledger.MessageAdded, ledger.FileSaved:
 		e.ofAgents(&ev)
 	case ledger.Operated:

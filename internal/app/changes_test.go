@@ -15,6 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/runs"
 )
 
 // While another process decides about a changeset, the ledger does not say that
@@ -37,7 +38,7 @@ func TestDiscardBesideAnotherDecision(t *testing.T) {
 	if work, err = app.Workspace(work); err != nil {
 		t.Fatal(err)
 	}
-	s, err := a.Begin(t.Context(), app.RunRequest{Name: "held", Root: p, Workspace: work, Changeset: true})
+	s, err := a.Runs.Begin(t.Context(), runs.Request{Name: "held", Root: p, Workspace: work, Changeset: true})
 	if err != nil {
 		t.Skipf("changes cannot be held here: %v", err)
 	}
@@ -53,7 +54,7 @@ func TestDiscardBesideAnotherDecision(t *testing.T) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.DiscardChanges(t.Context(), id); !errors.Is(err, fault.Conflict) {
+	if _, err := a.Changes.Discard(t.Context(), id); !errors.Is(err, fault.Conflict) {
 		t.Errorf("beside another decision: %v", err)
 	}
 	if n := discards(t, a); n != 0 {
@@ -62,7 +63,7 @@ func TestDiscardBesideAnotherDecision(t *testing.T) {
 	if err := lock.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.DiscardChanges(t.Context(), id); err != nil {
+	if _, err := a.Changes.Discard(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
 	if n := discards(t, a); n != 1 {

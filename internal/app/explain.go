@@ -7,6 +7,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/service/runs"
 )
 
 // Explanation is a decision on a call that is not run, with every rule that
@@ -62,7 +63,7 @@ func (a *App) Explain(ctx context.Context, files []string, workspace string, id 
 	call := policy.Call{Tool: e.Spec, Args: args, Actions: append(prepared.Actions, chain.Within(e.Spec, args)...)}
 	d := chain.Decide(call)
 	if d.Effect != policy.Deny {
-		if err := (facts{offline: true}).fill(ctx, env, chain.Limits(), call.Actions); err != nil {
+		if err := (runs.Facts{Offline: true}).Look(ctx, env, chain.Limits(), call.Actions); err != nil {
 			return ex, err
 		}
 		d = chain.Decide(call)

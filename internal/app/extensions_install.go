@@ -18,6 +18,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/service/runs"
 	"github.com/remitrun/remit/internal/tools/extension"
 )
 
@@ -221,7 +222,7 @@ func (a *App) runInstall(ctx context.Context, p *extension.Package, staged strin
 	if err != nil {
 		return uuid.Nil, err
 	}
-	res, err := a.RunPlan(ctx, RunRequest{
+	res, err := a.Runs.Plan(ctx, runs.Request{
 		Plan: thePlan, Root: under, Bounds: []*policy.Policy{bounds}, Workspace: extension.Work(staged), Name: "install " + p.Manifest.ID,
 	})
 	if err == nil && res.Status != tool.Completed {

@@ -123,7 +123,7 @@ func (a *App) actionsOf(ctx context.Context, p *extension.Package, root string) 
 		cmd := &p.Commands[i]
 		for k := range cmd.Actions {
 			act := &cmd.Actions[k]
-			one := ExtensionAction{Command: "/" + cmd.Name + " " + act.ID, Usage: chat.Usage(cmd, act), Runner: act.Runner.Text, Runs: runs(p, act, root), About: act.Description, Tool: act.Runner.Tool()}
+			one := ExtensionAction{Command: "/" + cmd.Name + " " + act.ID, Usage: chat.Usage(cmd, act), Runner: act.Runner.Text, Runs: whatRuns(p, act, root), About: act.Description, Tool: act.Runner.Tool()}
 			if act.Runner.Own() {
 				one.Tool = extension.ToolID(p.Manifest.ID, cmd.Name, act.ID)
 				for _, t := range list.Tools {
@@ -141,8 +141,8 @@ func (a *App) actionsOf(ctx context.Context, p *extension.Package, root string) 
 	return out, nil
 }
 
-// runs says what an action runs, for people.
-func runs(p *extension.Package, act *extension.Action, root string) string {
+// whatRuns describes what an action runs, for people.
+func whatRuns(p *extension.Package, act *extension.Action, root string) string {
 	switch act.Runner.Kind {
 	case extension.RunExec:
 		words := act.Argv
@@ -254,7 +254,7 @@ func (a *App) installPlan(p *extension.Package) (*plan.Plan, *policy.Policy, err
 	if pol.Inherits() {
 		return nil, nil, fault.New(fault.ExtensionInvalid, "the policy of an installation cannot say rest: inherit").At(fault.Pos{File: pol.File()})
 	}
-	thePlan, err := a.ParsePlan(file(extension.PlanFile), src)
+	thePlan, err := a.Runs.ParsePlan(file(extension.PlanFile), src)
 	return thePlan, pol, err
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/runs"
 )
 
 const extManifest = `{"id": "%s", "name": "Test", "version": "%s", "description": "Tests.", "author": "Ann", "license": "MIT", "permissions_required": ["exec", "filesystem.write"]%s}`
@@ -468,7 +469,7 @@ func TestACallGoesByTheExtensionsAsTheyAreNow(t *testing.T) {
 	if err := os.WriteFile(p, []byte("version: 1\ncommands: {ask: ['echo **']}\ntools: {allow: ['ext:*']}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	s, err := a.Begin(t.Context(), app.RunRequest{Policy: p, Workspace: ws, Name: "long"})
+	s, err := a.Runs.Begin(t.Context(), runs.Request{Policy: p, Workspace: ws, Name: "long"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
+	"github.com/remitrun/remit/internal/service/runs"
 )
 
 // MCPRequest says what MCP clients are served.
@@ -56,7 +57,7 @@ func (a *App) gateway(q MCPRequest) *gateway.Gateway {
 			if granted.Token != "" {
 				here = underOwnGrant(ask)
 			}
-			s, err := a.Begin(ctx, RunRequest{
+			s, err := a.Runs.Begin(ctx, runs.Request{
 				Name: "mcp", Policy: q.Policy, Workspace: q.Workspace, Grant: granted, Changeset: q.Changeset, Wait: q.Wait,
 				Here: here, Advice: adviseMCP, Started: q.Started,
 			})
@@ -76,9 +77,9 @@ func (a *App) gateway(q MCPRequest) *gateway.Gateway {
 }
 
 // mcpSession is a session as the gateway takes it.
-type mcpSession struct{ *Session }
+type mcpSession struct{ *runs.Session }
 
-func (s mcpSession) Run() string { return s.run.ID.String() }
+func (s mcpSession) Run() string { return s.Session.Run.ID.String() }
 
 func (s mcpSession) End(ctx context.Context) error {
 	_, err := s.Session.End(ctx)

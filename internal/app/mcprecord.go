@@ -5,6 +5,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/service/runs"
 )
 
 // mcpRunTools are the tools of recorded runs of MCP servers, which run nothing.
@@ -16,7 +17,7 @@ func mcpRunTools() (runner.Catalog, error) {
 func isMCPRun(id tool.ID) bool { return id == mcpServerID || id == mcpReachID }
 
 // recordedServer says of a server that was started what that needed.
-type recordedServer struct{ typedTool }
+type recordedServer struct{ runs.RecordedCommand }
 
 func (recordedServer) Spec() *tool.Spec { return (&mcpTool{}).Spec() }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/remitrun/remit/internal/confine/network"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/record/eventlog"
+	"github.com/remitrun/remit/internal/service/runs"
 	shelltool "github.com/remitrun/remit/internal/tools/builtin/shell"
 	mcpsource "github.com/remitrun/remit/internal/tools/source/mcp"
 )
@@ -111,21 +112,21 @@ func (a *App) runMCP(ctx context.Context, s MCPServer, name, folder string, t pe
 	if err != nil {
 		return nil, err
 	}
-	b, runCtx, begun, err := a.begin(context.WithoutCancel(ctx), RunRequest{
-		Root: root, Workspace: folder, asker: typed{by: s.By, where: "remit mcp add"},
+	b, runCtx, begun, err := a.Runs.Start(context.WithoutCancel(ctx), runs.Request{
+		Root: root, Workspace: folder, Asker: runs.Typed{By: s.By, Where: "remit mcp add"},
 	}, runner.Info{Name: name, Total: 1})
 	if err != nil {
 		return nil, err
 	}
-	b.runner.Catalog = c
+	b.Runner.Catalog = c
 	runCtx, cancel := context.WithCancel(runCtx)
 	r := &mcpRun{ended: make(chan struct{}), ask: ask, cancel: cancel}
 	go func() {
 		defer close(r.ended)
 		defer cancel()
-		o := b.runner.Execute(runCtx, b.run, runner.Call{Tool: t.Spec().ID, Args: args, Long: true})
+		o := b.Runner.Execute(runCtx, b.Run, runner.Call{Tool: t.Spec().ID, Args: args, Long: true})
 		after()
-		_, r.err = b.finish(runCtx, begun, o.Status, o.Fatal)
+		_, r.err = b.Finish(runCtx, begun, o.Status, o.Fatal)
 		if o.Err != nil {
 			r.err = o.Err
 		}
@@ -154,7 +155,7 @@ func (a *App) startMCP(ctx context.Context, s MCPServer) (*mcpsource.Link, error
 	if err != nil {
 		return nil, err
 	}
-	args, err := execArgs(s.Command)
+	args, err := runs.ExecArgs(s.Command)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/service/runs"
 )
 
 // CheckPolicy finds what a policy says that has no effect in this installation:
@@ -13,7 +14,7 @@ func (a *App) CheckPolicy(p *policy.Policy) (mistakes, warnings fault.List, err 
 	for _, t := range a.builtIn() {
 		in.Tools = append(in.Tools, t.Spec())
 	}
-	in.Unlisted = append(in.Unlisted, (&execTool{}).Spec(), (&mcpTool{}).Spec(), (&mcpReach{}).Spec())
+	in.Unlisted = append(in.Unlisted, (&runs.ExecTool{}).Spec(), (&mcpTool{}).Spec(), (&mcpReach{}).Spec())
 	for _, p := range a.Models().Providers {
 		in.Providers = append(in.Providers, p.Name())
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/policies"
+	"github.com/remitrun/remit/internal/service/runs"
 )
 
 // PolicyDiff is how two policies differ.
@@ -170,8 +171,8 @@ func (d *PolicyDiff) note(was, is policy.Effect, e HistoryExample) {
 // toolsOf are the tools that a recorded run could call. No source is started to
 // know them.
 func (a *App) toolsOf(rec *replay.Recording) (runner.Catalog, error) {
-	if c, ok := rec.Call(1); ok && c.Tool == execID {
-		return typedTools()
+	if c, ok := rec.Call(1); ok && c.Tool == runs.ExecID {
+		return runs.RecordedTools()
 	} else if ok && isMCPRun(c.Tool) {
 		return mcpRunTools()
 	}

@@ -7,12 +7,10 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/authority/policy/learn"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
-	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/call/replay"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/ledger"
@@ -254,25 +252,4 @@ func (l *learner) verify(ctx context.Context, out *Learned) error {
 		}
 	}
 	return wrong.Err()
-}
-
-func typedTools() (runner.Catalog, error) { return catalog.New(typedTool{}) }
-
-// typedTool says of recorded runs of remit exec what their one call needs. It
-// runs nothing.
-type typedTool struct{}
-
-func (typedTool) Spec() *tool.Spec { return (&execTool{}).Spec() }
-
-func (typedTool) Prepare(env tool.Env, args tool.Args) (permit.Prepared, error) {
-	list, _ := args["argv"].([]any)
-	a := tool.Action{Kind: tool.Command, Dir: env.Workspace, Typed: true}
-	for _, w := range list {
-		s, _ := w.(string)
-		a.Argv = append(a.Argv, s)
-	}
-	if len(a.Argv) == 0 {
-		a.Unknown = "the record names no command"
-	}
-	return permit.Prepared{Actions: []tool.Action{a}}, nil
 }

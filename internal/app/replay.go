@@ -17,6 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/runs"
 )
 
 // ReplayResult is how a replay went.
@@ -108,7 +109,7 @@ func (a *App) replayCalls(
 		p = with
 	}
 	through := &schedule.Through{Runner: rn, Run: run, After: check.After, Load: func(ctx context.Context, at ledger.Seq) (map[string]any, error) {
-		return output(ctx, st, at)
+		return runs.LoadOutput(ctx, st, at)
 	}}
 	sum, err := schedule.Run(ctx, p, rec.Inputs, through, schedule.Options{Ran: rec.Ran})
 	if err != nil {

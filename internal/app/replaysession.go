@@ -21,6 +21,7 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/runs"
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
@@ -199,7 +200,7 @@ func (r *replayedRun) Chain() policy.Chain { return r.run.Grant.Chain() }
 
 // Call makes a call once more.
 func (r *replayedRun) Call(ctx context.Context, c runner.Call) (runner.Outcome, error) {
-	args, err := plain(c.Args)
+	args, err := runs.Plain(c.Args)
 	if c.Args = args; err != nil {
 		return r.Refuse(ctx, c, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/grants"
+	"github.com/remitrun/remit/internal/service/runs"
 )
 
 // Grants implements httpapi.Grants.
@@ -120,7 +121,7 @@ func (s *served) Questions(ctx context.Context, waiting bool, before uint64, lim
 	if waiting {
 		f.State = store.Waiting
 	}
-	list, err := s.app.Questions(ctx, f)
+	list, err := s.app.Approvals.List(ctx, f)
 	out := make([]httpapi.Approval, len(list))
 	for i, q := range list {
 		out[i] = approvalFor(q)
@@ -130,7 +131,7 @@ func (s *served) Questions(ctx context.Context, waiting bool, before uint64, lim
 
 // Question implements httpapi.Approvals.
 func (s *served) Question(ctx context.Context, id string) (httpapi.Approval, error) {
-	q, _, err := s.app.Question(ctx, id)
+	q, _, err := s.app.Approvals.Find(ctx, id)
 	return approvalFor(q), err
 }
 
@@ -168,7 +169,7 @@ func approvalFor(q store.Question) httpapi.Approval {
 // issued the caller's grant to; the store refuses any grant that derives from another.
 // It is an admin's answer only if that person is an admin.
 func (s *served) Answer(ctx context.Context, who *httpapi.Caller, id string, a httpapi.Answer) (httpapi.Approval, error) {
-	q, body, err := s.app.Question(ctx, id)
+	q, body, err := s.app.Approvals.Find(ctx, id)
 	if err != nil {
 		return httpapi.Approval{}, err
 	}
@@ -176,7 +177,7 @@ func (s *served) Answer(ctx context.Context, who *httpapi.Caller, id string, a h
 	if err != nil || leaf == uuid.Nil { // a vote without a grant would be that of the person at this machine
 		return httpapi.Approval{}, fault.New(fault.Internal, "the caller's grant has the ID %q", who.Leaf)
 	}
-	v := store.Vote{Grant: leaf, By: who.Person, Yes: a.Yes, Where: "http api", Reason: a.Reason, Admin: s.app.mayApproveAdmin(who.Person), At: time.Now()}
+	v := store.Vote{Grant: leaf, By: who.Person, Yes: a.Yes, Where: "http api", Reason: a.Reason, Admin: s.app.Approvals.IsAdmin(who.Person), At: time.Now()}
 	if a.Session && a.Yes {
 		if v.Session, err = patternOf(body); err != nil {
 			return httpapi.Approval{}, err
@@ -251,7 +252,7 @@ func (s *served) Explain(ctx context.Context, who *httpapi.Caller, text, id stri
 	if err != nil {
 		return httpapi.Explanation{}, err
 	}
-	plain, err := plain(args)
+	plain, err := runs.Plain(args)
 	if err == nil {
 		err = e.Validate(plain)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/remitrun/remit/internal/record/report"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/grants"
+	"github.com/remitrun/remit/internal/service/runs"
 )
 
 // served is what the API serves besides agents, in the API's words.
@@ -93,7 +94,7 @@ func toolFor(t catalog.Tool, schemas bool) httpapi.Tool {
 // Invoke implements httpapi.Tools.
 func (s *served) Invoke(ctx context.Context, who *httpapi.Caller, id string, args map[string]any) (httpapi.Invocation, error) {
 	question := ""
-	run, err := s.app.Begin(ctx, RunRequest{
+	run, err := s.app.Runs.Begin(ctx, runs.Request{
 		Name: "api", Workspace: s.workspace, Grant: grants.Presented{Token: who.Token}, Observe: s.observe,
 		Advice: func(q store.Question) string {
 			question = q.ID.String()
@@ -111,7 +112,7 @@ func (s *served) Invoke(ctx context.Context, who *httpapi.Caller, id string, arg
 	if err != nil {
 		return httpapi.Invocation{}, err
 	}
-	return invocation(run.run.ID, o, question)
+	return invocation(run.Run.ID, o, question)
 }
 
 func invocation(run uuid.UUID, o runner.Outcome, question string) (httpapi.Invocation, error) {

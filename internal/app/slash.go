@@ -15,6 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/policies"
+	"github.com/remitrun/remit/internal/service/runs"
 	"github.com/remitrun/remit/internal/tools/builtin/analyze"
 	"github.com/remitrun/remit/internal/tools/builtin/modelchat"
 	"github.com/remitrun/remit/internal/tools/extension"
@@ -39,7 +40,7 @@ type SlashRequest struct {
 type SlashResult struct {
 	Route   chat.Route
 	Help    string // what is to be shown; nothing was called
-	Run     RunResult
+	Run     runs.Result
 	Outcome runner.Outcome
 }
 
@@ -66,7 +67,7 @@ func (a *App) Slash(ctx context.Context, q SlashRequest) (SlashResult, error) {
 	if err != nil {
 		return out, err
 	}
-	s, err := a.Begin(ctx, RunRequest{
+	s, err := a.Runs.Begin(ctx, runs.Request{
 		Name: runName(out.Route), Policy: q.Policy, Workspace: q.Workspace, Grant: q.Grant, Changeset: q.Changeset, Wait: q.Wait, Here: q.Here, Observe: q.Observe, Started: q.Started,
 	})
 	if err != nil {

@@ -2,19 +2,12 @@ package app
 
 import (
 	"fmt"
-	"github.com/remitrun/remit/internal/service/settings"
-
-	"github.com/remitrun/remit/internal/confine/changeset"
 )
-
-func retention(c settings.Changes) changeset.Retention {
-	return changeset.Retention{Age: c.Age(), Bytes: c.KeepBytes}
-}
 
 // keptCheck tells of what old runs wrote.
 func (a *App) keptCheck() Check {
 	c := Check{Name: "undo"}
-	k, err := a.changesets().Kept()
+	k, err := a.Changes.Folder().Kept()
 	if err != nil {
 		c.Detail = err.Error()
 		return c

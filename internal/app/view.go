@@ -9,7 +9,6 @@ import (
 	"iter"
 	"time"
 
-	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/redact"
 	"github.com/remitrun/remit/internal/record/ledger"
@@ -231,24 +230,4 @@ func jsonLine(v any) ([]byte, error) {
 	enc.SetEscapeHTML(false)
 	err := enc.Encode(v)
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
-}
-
-// output loads the output that an event holds, for references to large ones.
-func output(ctx context.Context, st store.Store, at ledger.Seq) (map[string]any, error) {
-	for ev, err := range st.Events(ctx, at, false) {
-		if err != nil {
-			return nil, err
-		}
-		b, err := st.Load(ctx, ev.Parts[ledger.PartOutput])
-		if err != nil {
-			return nil, err
-		}
-		v, err := canon.Decode(b)
-		out, ok := v.(map[string]any)
-		if err != nil || !ok {
-			return nil, fault.Wrap(fault.StoreCorrupt, err, "the recorded output of event %d cannot be read", at)
-		}
-		return out, nil
-	}
-	return nil, fault.New(fault.PlanReference, "event %d has no recorded output", at)
 }

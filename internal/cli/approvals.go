@@ -7,9 +7,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/approvals"
 )
 
 func (s *session) approvalsCmd() *cobra.Command {
@@ -36,7 +36,7 @@ nobody was there can be made again once it is approved.
 			if all {
 				f.State = 0
 			}
-			list, err := a.Questions(cmd.Context(), f)
+			list, err := a.Approvals.List(cmd.Context(), f)
 			if err != nil {
 				return err
 			}
@@ -126,7 +126,7 @@ func (s *session) printQuestions(list []store.Question, all bool) error {
 	rows := make([][]cell, len(list))
 	colours := map[store.QuestionState]colour{store.Waiting: yellow, store.Approved: green, store.Used: green, store.Refused: red}
 	for i, q := range list {
-		b, err := app.QuestionBody(q)
+		b, err := approvals.BodyOf(q)
 		if err != nil {
 			return err
 		}
@@ -151,7 +151,7 @@ func (s *session) approvalsShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			q, b, err := a.Question(cmd.Context(), args[0])
+			q, b, err := a.Approvals.Find(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -244,7 +244,7 @@ func (s *session) answer(cmd *cobra.Command, id string, yes, session bool, reaso
 	if err != nil {
 		return err
 	}
-	q, err := a.Answer(cmd.Context(), id, yes, session, reason)
+	q, err := a.Approvals.Answer(cmd.Context(), id, yes, session, reason)
 	if err != nil {
 		return err
 	}

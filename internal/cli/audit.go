@@ -10,6 +10,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/service/runs"
 )
 
 func (s *session) auditCmd() *cobra.Command {
@@ -118,7 +119,7 @@ func (s *session) printAudit(found []app.AuditEvent, next ledger.Seq) error {
 		if e.Action != "" {
 			event, where = e.Action, e.Target
 		}
-		if event == app.EventChangeset || e.Action == "" && e.By != "" || e.Grant != "" || e.Number > 0 {
+		if event == runs.EventChangeset || e.Action == "" && e.By != "" || e.Grant != "" || e.Number > 0 {
 			event += " " + e.Status
 		}
 		if e.Refused > 0 {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/confine/changeset"
+	"github.com/remitrun/remit/internal/service/changes"
 )
 
 // changeJSON is a change as --json prints it.
@@ -50,7 +50,7 @@ changed in the workspace meanwhile.
 			if err != nil {
 				return err
 			}
-			set, err := a.Changes(cmd.Context(), args[0])
+			set, err := a.Changes.Show(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -77,7 +77,7 @@ applied that may be. remit undo takes it back.
 			if err != nil {
 				return err
 			}
-			set, err := a.ApplyChanges(cmd.Context(), args[0], args[1:]...)
+			set, err := a.Changes.Apply(cmd.Context(), args[0], args[1:]...)
 			if err != nil {
 				return err
 			}
@@ -103,7 +103,7 @@ func (s *session) discardCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			set, err := a.DiscardChanges(cmd.Context(), args[0])
+			set, err := a.Changes.Discard(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -134,7 +134,7 @@ wrote that was not held cannot be undone.
 			if err != nil {
 				return err
 			}
-			run, back, err := a.Undo(cmd.Context(), args[0], force...)
+			run, back, err := a.Changes.Undo(cmd.Context(), args[0], force...)
 			if err != nil {
 				return err
 			}
@@ -162,7 +162,7 @@ wrote that was not held cannot be undone.
 	return c
 }
 
-func (s *session) printChangeset(set app.Changeset, diff bool) error {
+func (s *session) printChangeset(set changes.Changeset, diff bool) error {
 	if s.json {
 		out := changesJSON{Run: set.Run.ID.String(), State: set.Set.State(), Workspace: set.Set.Workspace(), Changes: []changeJSON{}}
 		for _, c := range set.Changes {
@@ -190,7 +190,7 @@ func (s *session) printChangeset(set app.Changeset, diff bool) error {
 	return nil
 }
 
-func (s *session) printDiffs(set app.Changeset) error {
+func (s *session) printDiffs(set changes.Changeset) error {
 	for _, c := range set.Changes {
 		s.printChanges([]changeset.Change{c})
 		text, err := set.Set.Text(c)

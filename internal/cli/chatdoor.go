@@ -180,7 +180,7 @@ func (c *dialog) ask(ctx context.Context, a *app.App, id string) error {
 		c.show.line("%s", "this waits for approval: remit approvals approve "+show(id))
 		return nil
 	}
-	q, body, err := a.Question(ctx, id)
+	q, body, err := a.Approvals.Find(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (c *dialog) ask(ctx context.Context, a *app.App, id string) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.Answer(ctx, q.ID.String(), v.Yes, len(v.Session) > 0, v.Reason)
+	_, err = a.Approvals.Answer(ctx, q.ID.String(), v.Yes, len(v.Session) > 0, v.Reason)
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/policies"
+	"github.com/remitrun/remit/internal/service/runs"
 )
 
 func (s *session) execCmd() *cobra.Command {
@@ -61,7 +62,7 @@ ended it.
 			if err != nil {
 				return err
 			}
-			q := app.ExecRequest{Argv: args, Policy: policyFile, Workspace: ws, Changeset: held, Grant: granted}
+			q := runs.ExecRequest{Argv: args, Policy: policyFile, Workspace: ws, Changeset: held, Grant: granted}
 			if err := learning(&q, learn, profile, out); err != nil {
 				return err
 			}
@@ -84,8 +85,8 @@ ended it.
 	return c
 }
 
-func (s *session) printProfile(ctx context.Context, a *app.App, q app.ExecRequest) error {
-	p, err := a.Profile(ctx, q)
+func (s *session) printProfile(ctx context.Context, a *app.App, q runs.ExecRequest) error {
+	p, err := a.Runs.Profile(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -97,7 +98,7 @@ func (s *session) printProfile(ctx context.Context, a *app.App, q app.ExecReques
 }
 
 // exec runs the command with the streams of this process.
-func (s *session) exec(ctx context.Context, a *app.App, q app.ExecRequest, ask bool, out string) error {
+func (s *session) exec(ctx context.Context, a *app.App, q runs.ExecRequest, ask bool, out string) error {
 	con, stdio, err := s.newConsole()
 	if err != nil {
 		return err
@@ -122,7 +123,7 @@ func (s *session) exec(ctx context.Context, a *app.App, q app.ExecRequest, ask b
 		}
 	}
 	con.start()
-	res, err := a.Exec(ctx, q)
+	res, err := a.Runs.Exec(ctx, q)
 	con.stop()
 	s.printRefusals(&kept)
 	if err != nil {
@@ -145,7 +146,7 @@ func refusal(c sandbox.Connection) string {
 }
 
 // execSummary tells on standard error how it went; standard output is the command's.
-func (s *session) execSummary(res app.ExecResult) {
+func (s *session) execSummary(res runs.ExecResult) {
 	o, refused := res.Command, res.Counts.Refused
 	tried := refused
 	for _, c := range o.Connections {
@@ -174,7 +175,7 @@ func (s *session) execSummary(res app.ExecResult) {
 }
 
 // execExit passes the command's own exit status on.
-func execExit(interrupted bool, res app.ExecResult) error {
+func execExit(interrupted bool, res runs.ExecResult) error {
 	o := res.Command
 	switch {
 	case interrupted:

@@ -7,13 +7,13 @@ import (
 	"path"
 	"strings"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/service/runs"
 )
 
 // learning reads what --learn asks for. A file that is there is not written
 // over: the command may take long, so that is said before it starts.
-func learning(q *app.ExecRequest, learn, profile bool, out string) error {
+func learning(q *runs.ExecRequest, learn, profile bool, out string) error {
 	switch {
 	case !learn && out != "-":
 		return fault.New(fault.Usage, "--output is for --learn").WithHint("the command writes its own output")
@@ -35,7 +35,7 @@ func learning(q *app.ExecRequest, learn, profile bool, out string) error {
 }
 
 // printLearned writes the policy that was learned.
-func (s *session) printLearned(res app.ExecResult, out string) error {
+func (s *session) printLearned(res runs.ExecResult, out string) error {
 	l := res.Learned
 	switch {
 	case l == nil:

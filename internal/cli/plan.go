@@ -57,9 +57,9 @@ kept as it is, to add an approval.
 			if err != nil {
 				return err
 			}
-			f, err := a.FreezeFile(args[0], given)
+			f, err := a.Runs.FreezeFile(args[0], given)
 			if err == nil && sign {
-				f, err = a.ApproveFrozen(cmd.Context(), f)
+				f, err = a.Runs.ApproveFrozen(cmd.Context(), f)
 			}
 			if err != nil {
 				return err
@@ -91,7 +91,7 @@ if a tool has changed since, or PLAN is not the plan that was frozen.
 			if err != nil {
 				return err
 			}
-			f, err := a.ReadFrozen(args[0])
+			f, err := a.Runs.ReadFrozen(args[0])
 			if err != nil {
 				return err
 			}
@@ -101,7 +101,7 @@ if a tool has changed since, or PLAN is not the plan that was frozen.
 					return err
 				}
 			}
-			return s.printFrozen(cmd.Context(), a, f, a.CheckFrozen(f, p))
+			return s.printFrozen(cmd.Context(), a, f, a.Runs.CheckFrozen(f, p))
 		},
 	}
 }
@@ -109,7 +109,7 @@ if a tool has changed since, or PLAN is not the plan that was frozen.
 // printFrozen shows what a frozen plan allows, and what keeps it from being
 // carried out.
 func (s *session) printFrozen(ctx context.Context, a *app.App, f *frozen.Plan, problems error) error {
-	approvals, others, err := a.FrozenApprovals(ctx, f)
+	approvals, others, err := a.Runs.FrozenApprovals(ctx, f)
 	if err != nil {
 		return err
 	}
@@ -173,5 +173,5 @@ func (s *session) frozenFlag(a *app.App, file string) (*frozen.Plan, error) {
 	if file == "" {
 		return nil, nil //nolint:nilnil // said above
 	}
-	return a.ReadFrozen(file)
+	return a.Runs.ReadFrozen(file)
 }

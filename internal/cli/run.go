@@ -16,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/policies"
+	"github.com/remitrun/remit/internal/service/runs"
 )
 
 func (s *session) runCmd() *cobra.Command {
@@ -63,7 +64,7 @@ everything is denied. PLAN is a file, or - for standard input.
 			if err != nil {
 				return err
 			}
-			return s.runPlan(cmd.Context(), a, app.RunRequest{
+			return s.runPlan(cmd.Context(), a, runs.Request{
 				Plan: p, Policy: policyFile, Workspace: ws, Inputs: given, Changeset: held, Frozen: bound, Planning: planning, Grant: granted, Wait: wait,
 			})
 		},
@@ -83,21 +84,21 @@ everything is denied. PLAN is a file, or - for standard input.
 // readPlan reads a plan from a file, or from standard input where it is called -.
 func (s *session) readPlan(a *app.App, file string) (*plan.Plan, error) {
 	if file != "-" {
-		return a.ReadPlan(file)
+		return a.Runs.ReadPlan(file)
 	}
 	const name = "standard input"
 	src, err := io.ReadAll(io.LimitReader(s.In, plan.MaxSize+1)) // one more, so that a longer one is refused
 	if err != nil {
 		return nil, fault.Wrap(fault.PlanInvalid, err, "it cannot be read: %v", err).At(fault.Pos{File: name})
 	}
-	return a.ParsePlan(name, src)
+	return a.Runs.ParsePlan(name, src)
 }
 
 // runPlan carries a plan out and shows how it goes.
-func (s *session) runPlan(ctx context.Context, a *app.App, q app.RunRequest) error {
+func (s *session) runPlan(ctx context.Context, a *app.App, q runs.Request) error {
 	live := s.newProgress(a.Home.Redactor(), len(q.Plan.Steps))
 	q.Observe, q.Started, q.Here = live.observe, live.started, s.here(live)
-	res, err := a.RunPlan(ctx, q)
+	res, err := a.Runs.Plan(ctx, q)
 	live.stop()
 	if err != nil {
 		return err
@@ -144,7 +145,7 @@ func runExit(interrupted bool, status tool.Status) error {
 	return exit(fault.ToolFailed.Exit())
 }
 
-func (s *session) printResult(res app.RunResult) {
+func (s *session) printResult(res runs.Result) {
 	sign, col := icon(res.Status.String())
 	n := res.Counts
 	parts := []string{itoa(n.Completed) + " completed"}
@@ -165,7 +166,7 @@ func (s *session) printResult(res app.RunResult) {
 }
 
 // printHeld says what is held of a run's writes.
-func (s *session) printHeld(res app.RunResult) {
+func (s *session) printHeld(res runs.Result) {
 	if res.Held == nil {
 		return
 	}

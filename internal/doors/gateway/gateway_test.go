@@ -585,7 +585,7 @@ func TestAQuestionThatIsAnsweredElsewhere(t *testing.T) {
 		if !ok {
 			t.Fatal(first)
 		}
-		if _, err := w.app.Answer(t.Context(), id, true, false, ""); err != nil {
+		if _, err := w.app.Approvals.Answer(t.Context(), id, true, false, ""); err != nil {
 			t.Fatal(err)
 		}
 		if res := call(t, cs, "fs_write", map[string]any{"path": "ask/b.txt", "content": "x"}); !res.IsError {
@@ -606,13 +606,13 @@ func TestACallCanWaitForAnAnswerFromElsewhere(t *testing.T) {
 	answered := make(chan error, 1)
 	go func() {
 		for {
-			list, err := w.app.Questions(context.Background(), store.QuestionFilter{State: store.Waiting})
+			list, err := w.app.Approvals.List(context.Background(), store.QuestionFilter{State: store.Waiting})
 			if err == nil && len(list) == 0 {
 				time.Sleep(5 * time.Millisecond)
 				continue
 			}
 			if err == nil {
-				_, err = w.app.Answer(context.Background(), list[0].ID.String(), false, false, "not now")
+				_, err = w.app.Approvals.Answer(context.Background(), list[0].ID.String(), false, false, "not now")
 			}
 			answered <- err
 			return

@@ -166,7 +166,7 @@ func TestElicitationOverHTTP(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		list, err := w.app.Questions(t.Context(), store.QuestionFilter{State: store.Used})
+		list, err := w.app.Approvals.List(t.Context(), store.QuestionFilter{State: store.Used})
 		if err != nil || len(list) != 1 || len(list[0].Votes) != 1 || list[0].Votes[0].By != "user:ann" || list[0].Votes[0].Grant == uuid.Nil {
 			t.Errorf("%+v, %v", list, err)
 		}

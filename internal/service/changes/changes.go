@@ -1,4 +1,6 @@
-package app
+// Package changes keeps what runs write: held changesets that a person reviews, applies or
+// discards, and the log that undoes what was written. Start at [Changes.Begin].
+package changes
 
 import (
 	"context"
@@ -18,61 +20,71 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/settings"
 )
 
-// writes is what a run's calls write to: layers, or the workspace with a log of
-// what was there.
-type writes struct {
-	set  *changeset.Set
-	hold *changeset.Hold
-	log  *changeset.Log
+// Changes are the changesets of one $REMIT_HOME.
+type Changes struct {
+	Home *home.Home
+	Box  *sandbox.Box // lays a held layer over the workspace of commands
 }
 
-func (a *App) changesets() changeset.Home {
-	h := changeset.In(a.Home.Dir)
-	if a.Home.Settings.Durability == "process" {
+func retention(c settings.Changes) changeset.Retention {
+	return changeset.Retention{Age: c.Age(), Bytes: c.KeepBytes}
+}
+
+// Writes is where the calls of a run write: held layers, or the workspace with a log of
+// the former contents.
+type Writes struct {
+	Hold *changeset.Hold // nil: nothing is held
+
+	set *changeset.Set
+	log *changeset.Log
+}
+
+func (s *Changes) Folder() changeset.Home {
+	h := changeset.In(s.Home.Dir)
+	if s.Home.Settings.Durability == "process" {
 		h = h.Volatile()
 	}
 	return h
 }
 
-// hold decides whether a run's writes are held, and prepares it for that.
-func (a *App) hold(in *runner.Info, q RunRequest, r *runner.Runner) (*writes, error) {
+// Begin decides whether the writes of a run are held, which hold asks for or its policies
+// do, and prepares the run for that.
+func (s *Changes) Begin(in *runner.Info, workspace string, hold bool) (*Writes, error) {
 	id := in.ID.String()
-	if !q.Changeset && !in.Grant.Chain().Limits().Hold {
-		w := &writes{log: a.changesets().Log(id)}
+	if !hold && !in.Grant.Chain().Limits().Hold {
+		w := &Writes{log: s.Folder().Log(id)}
 		in.Keep = w.log
 		return w, nil
 	}
-	set, err := a.changesets().Begin(id, q.Workspace)
+	set, err := s.Folder().Begin(id, workspace)
 	if err != nil {
 		return nil, err
 	}
-	w := &writes{set: set, hold: set.Hold(a.box.Overlay)}
-	w.hold.Bound(sandbox.HeldBytes(in.Grant.Chain().Limits()))
-	_, leave, err := w.hold.Enter(context.Background()) // what cannot be held is not begun
+	w := &Writes{set: set, Hold: set.Hold(s.Box.Overlay)}
+	w.Hold.Bound(sandbox.HeldBytes(in.Grant.Chain().Limits()))
+	_, leave, err := w.Hold.Enter(context.Background()) // what cannot be held is not begun
 	if err != nil {
-		return nil, errors.Join(err, w.dropped())
+		return nil, errors.Join(err, w.Drop())
 	}
 	leave()
-	in.Held, r.Facts = w.hold, facts{held: w.hold}
+	in.Held = w.Hold
 	return w, nil
 }
 
-// begun records that a run's writes are held from now on.
-func (w *writes) begun(ctx context.Context, b begun) error {
+// Recorded records that the writes of a run are held from now on.
+func (w *Writes) Recorded(ctx context.Context, st store.Store, run *runner.Run) error {
 	if w.set == nil {
 		return nil
 	}
-	return b.tell(ctx, ledger.ChangesHeld, nil)
+	return record(ctx, st, run.Seq, ledger.Event{Change: ledger.ChangesHeld}, nil)
 }
 
-func (b begun) tell(ctx context.Context, c ledger.Change, what any) error {
-	return tellChange(ctx, b.store, b.run.Seq, ledger.Event{Change: c}, what)
-}
-
-// tellChange records a step of a changeset's life.
-func tellChange(ctx context.Context, st store.Store, run ledger.Seq, ev ledger.Event, what any) error {
+// record records a step of a changeset's life.
+func record(ctx context.Context, st store.Store, run ledger.Seq, ev ledger.Event, what any) error {
 	ev.Kind, ev.Run, ev.At = ledger.Changeset, run, time.Now().UnixMicro()
 	e := ledger.Entry{Event: ev, Durable: true}
 	if what != nil {
@@ -88,26 +100,26 @@ func tellChange(ctx context.Context, st store.Store, run ledger.Seq, ev ledger.E
 	return err
 }
 
-// dropped throws away what was prepared for a run that did not begin.
-func (w *writes) dropped() error {
+// Drop throws away what was prepared for a run that did not begin.
+func (w *Writes) Drop() error {
 	if w == nil || w.set == nil {
 		return nil
 	}
-	w.hold.Close()
+	w.Hold.Close()
 	return w.set.Drop()
 }
 
-// ended ends the writing, and gives what is held.
-func (w *writes) ended(ctx context.Context, b begun) ([]changeset.Change, error) {
+// End ends the writing, and gives the held changes.
+func (w *Writes) End(ctx context.Context, st store.Store, run *runner.Run) ([]changeset.Change, error) {
 	if w.set == nil {
 		return nil, w.log.Close()
 	}
-	w.hold.Close()
-	list, err := w.set.Review(mayWrite(b.run.Grant.Chain(), b.run.Env.Workspace))
+	w.Hold.Close()
+	list, err := w.set.Review(mayWrite(run.Grant.Chain(), run.Env.Workspace))
 	if err != nil {
 		return nil, err
 	}
-	return list, b.tell(ctx, ledger.ChangesReview, list)
+	return list, record(ctx, st, run.Seq, ledger.Event{Change: ledger.ChangesReview}, list)
 }
 
 // mayWrite re-decides paths of a workspace under a run's policies. What they
@@ -142,9 +154,9 @@ type Changeset struct {
 	decide  changeset.Decide
 }
 
-// Changes gives what a run holds: a run by its ID or the beginning of it.
-func (a *App) Changes(ctx context.Context, id string) (Changeset, error) {
-	c, err := a.changeset(ctx, id)
+// Show gives what a run holds: a run by its ID or the beginning of it.
+func (s *Changes) Show(ctx context.Context, id string) (Changeset, error) {
+	c, err := s.changeset(ctx, id)
 	if err != nil {
 		return c, err
 	}
@@ -153,8 +165,8 @@ func (a *App) Changes(ctx context.Context, id string) (Changeset, error) {
 }
 
 // ended finds a run that is over.
-func (a *App) ended(ctx context.Context, id string) (store.Store, ledger.Run, error) {
-	st, err := a.Store(ctx)
+func (s *Changes) ended(ctx context.Context, id string) (store.Store, ledger.Run, error) {
+	st, err := s.Home.Ledger(ctx)
 	if err != nil {
 		return nil, ledger.Run{}, err
 	}
@@ -165,11 +177,11 @@ func (a *App) ended(ctx context.Context, id string) (store.Store, ledger.Run, er
 	return st, run, err
 }
 
-func (a *App) changeset(ctx context.Context, id string) (c Changeset, err error) {
-	if c.store, c.Run, err = a.ended(ctx, id); err != nil {
+func (s *Changes) changeset(ctx context.Context, id string) (c Changeset, err error) {
+	if c.store, c.Run, err = s.ended(ctx, id); err != nil {
 		return c, err
 	}
-	if c.Set, err = a.changesets().Load(c.Run.ID.String()); err != nil {
+	if c.Set, err = s.Folder().Load(c.Run.ID.String()); err != nil {
 		return c, err
 	}
 	rec, err := replay.Open(ctx, c.store, c.Run)
@@ -192,20 +204,20 @@ func (a *App) changeset(ctx context.Context, id string) (c Changeset, err error)
 }
 
 func (c *Changeset) tell(ctx context.Context, ev ledger.Event, what any) error {
-	return tellChange(ctx, c.store, c.Run.Seq, ev, what)
+	return record(ctx, c.store, c.Run.Seq, ev, what)
 }
 
-// ApplyChanges carries a run's changes over into its workspace: those at or
+// Apply carries a run's changes over into its workspace: those at or
 // beneath the paths, relative to the workspace, or all. It gives what it did.
-func (a *App) ApplyChanges(ctx context.Context, id string, paths ...string) (Changeset, error) {
-	c, err := a.changeset(ctx, id)
+func (s *Changes) Apply(ctx context.Context, id string, paths ...string) (Changeset, error) {
+	c, err := s.changeset(ctx, id)
 	if err != nil {
 		return c, err
 	}
 	if paths, err = inWorkspace(c.Set.Workspace(), paths); err != nil {
 		return c, err
 	}
-	who := "user:" + a.Home.User
+	who := "user:" + s.Home.User
 	if err := c.tell(ctx, ledger.Event{Change: ledger.ChangesApplying, Principal: who}, nil); err != nil {
 		return c, err
 	}
@@ -235,9 +247,9 @@ func inWorkspace(workspace string, paths []string) ([]string, error) {
 	return out, nil
 }
 
-// DiscardChanges throws a run's changes away.
-func (a *App) DiscardChanges(ctx context.Context, id string) (Changeset, error) {
-	c, err := a.changeset(ctx, id)
+// Discard throws a run's changes away.
+func (s *Changes) Discard(ctx context.Context, id string) (Changeset, error) {
+	c, err := s.changeset(ctx, id)
 	if err != nil && c.Set != nil && c.Set.State() == changeset.Active { // it cannot be looked at any more
 		err = c.Set.Interrupted()
 	}
@@ -245,18 +257,18 @@ func (a *App) DiscardChanges(ctx context.Context, id string) (Changeset, error) 
 		return c, err
 	}
 	return c, c.Set.Discard(func() error {
-		return c.tell(ctx, ledger.Event{Change: ledger.ChangesDiscarded, Principal: "user:" + a.Home.User}, nil)
+		return c.tell(ctx, ledger.Event{Change: ledger.ChangesDiscarded, Principal: "user:" + s.Home.User}, nil)
 	})
 }
 
 // Undo puts back what a run wrote, by an applied changeset or by its file
 // tools. Paths in force are put back also if they have changed since.
-func (a *App) Undo(ctx context.Context, id string, force ...string) (ledger.Run, changeset.Back, error) {
-	st, run, err := a.ended(ctx, id)
+func (s *Changes) Undo(ctx context.Context, id string, force ...string) (ledger.Run, changeset.Back, error) {
+	st, run, err := s.ended(ctx, id)
 	if err != nil {
 		return run, changeset.Back{}, err
 	}
-	home, who := a.changesets(), "user:"+a.Home.User
+	home, who := s.Folder(), "user:"+s.Home.User
 	if _, err := home.Load(run.ID.String()); errors.Is(err, fault.NotFound) {
 		for i, f := range force {
 			if !filepath.IsAbs(f) {
@@ -268,7 +280,7 @@ func (a *App) Undo(ctx context.Context, id string, force ...string) (ledger.Run,
 	}
 	tell := func(ev ledger.Event, what any) error {
 		ev.Principal = who
-		return tellChange(ctx, st, run.Seq, ev, what)
+		return record(ctx, st, run.Seq, ev, what)
 	}
 	if err := tell(ledger.Event{Change: ledger.ChangesUndoing}, nil); err != nil {
 		return run, changeset.Back{}, err
@@ -280,13 +292,13 @@ func (a *App) Undo(ctx context.Context, id string, force ...string) (ledger.Run,
 	return run, back, tell(ledger.Event{Change: ledger.ChangesUndone}, back)
 }
 
-// recoverChanges finishes or takes back what a crash interrupted, and records
+// Recover finishes or takes back what a crash interrupted, and records
 // what came of it.
-func (a *App) recoverChanges(ctx context.Context, st store.Store) error {
-	done, err := a.changesets().Recover()
-	swept, serr := a.changesets().SweepDaily(retention(a.Home.Settings.Changes))
+func (s *Changes) Recover(ctx context.Context, st store.Store) error {
+	done, err := s.Folder().Recover()
+	swept, serr := s.Folder().SweepDaily(retention(s.Home.Settings.Changes))
 	if serr == nil && !swept.Swept.IsZero() {
-		serr = a.dropUnbegun(ctx, st)
+		serr = s.dropUnbegun(ctx, st)
 	}
 	if serr != nil && err == nil {
 		err = fault.Wrap(fault.StoreFailed, serr, "what old runs wrote cannot be cleared away: %v", serr)
@@ -301,7 +313,7 @@ func (a *App) recoverChanges(ctx context.Context, st store.Store) error {
 		}
 		run, rerr := st.Run(ctx, d.Run)
 		if rerr == nil {
-			rerr = tellChange(ctx, st, run.Seq, ev, nil)
+			rerr = record(ctx, st, run.Seq, ev, nil)
 		}
 		err = errors.Join(err, rerr)
 	}
@@ -314,8 +326,8 @@ const unbegun = time.Hour
 
 // dropUnbegun removes changesets of runs that were killed before they were
 // recorded. Nothing has been written to them, and nobody could name them.
-func (a *App) dropUnbegun(ctx context.Context, st store.Store) error {
-	home := a.changesets()
+func (s *Changes) dropUnbegun(ctx context.Context, st store.Store) error {
+	home := s.Folder()
 	if err := home.DropUnmade(time.Now().Add(-unbegun)); err != nil {
 		return err
 	}

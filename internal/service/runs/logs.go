@@ -1,7 +1,8 @@
-package app
+package runs
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
@@ -12,8 +13,8 @@ import (
 )
 
 // observers shows each notice to the logs and to next, if there is one.
-func (a *App) observers(next func(runner.Notice)) (func(runner.Notice), error) {
-	log, err := a.Home.Log()
+func (s *Runs) observers(next func(runner.Notice)) (func(runner.Notice), error) {
+	log, err := s.Home.Log()
 	if err != nil {
 		return nil, err
 	}
@@ -39,10 +40,10 @@ func logNotice(l *eventlog.Log, n runner.Notice) {
 		logWeakened(l, n)
 		logSpent(l, n)
 		e := logEntry(n)
-		if n.Outcome.Duration > slowAfter {
+		if n.Outcome.Duration > SlowAfter {
 			l.Slow(e)
 		}
-		switch eventName(n.Outcome.Status, fault.CodeOf(n.Outcome.Err)) {
+		switch EventName(n.Outcome.Status, fault.CodeOf(n.Outcome.Err)) {
 		case eventlog.EventExecuted:
 			l.Executed(e)
 		case eventlog.EventTimeout:
@@ -93,13 +94,13 @@ func logWeakened(l *eventlog.Log, n runner.Notice) {
 	}
 }
 
-// eventName is what logs and the audit call a call that ended so.
-func eventName(s tool.Status, code fault.Code) string {
+// EventName is what logs and the audit call a call that ended so.
+func EventName(s tool.Status, code fault.Code) string {
 	switch {
 	case s == tool.Completed:
 		return eventlog.EventExecuted
 	case s == tool.Skipped:
-		return eventSkipped
+		return EventSkipped
 	case s == tool.TimedOut:
 		return eventlog.EventTimeout
 	case s == tool.StatusDenied && code != fault.NeedsApproval && code != fault.LimitReached:
@@ -135,3 +136,16 @@ func logEntry(n runner.Notice) eventlog.Entry {
 	}
 	return e
 }
+
+// The events of runs; those of calls are the logs'.
+const (
+	EventRunStarted  = "run_started"
+	EventRunFinished = "run_finished"
+	EventSkipped     = "capability_skipped" // a plan's step that did not run
+	// EventChangeset: what a run wrote was held, applied, thrown away or undone;
+	// the event's status says which.
+	EventChangeset = "changeset"
+)
+
+// SlowAfter is how long a call may take before it is logged as slow.
+const SlowAfter = 5 * time.Second

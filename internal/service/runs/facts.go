@@ -1,4 +1,4 @@
-package app
+package runs
 
 import (
 	"context"
@@ -15,24 +15,25 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
-// facts looks the second step of a decision up in the world, by the handle
+// Facts looks the second step of a decision up in the world, by the handle
 // packages, so that what is decided on is what the handles will find.
-type facts struct {
-	offline bool        // ask no resolver
+type Facts struct {
+	Offline bool        // ask no resolver
 	held    permit.Held // the layers of a run whose writes are held
 }
 
 // Fill is the runner's hook.
-func (f facts) Fill(ctx context.Context, env tool.Env, limits policy.Limits, _ runner.Call, actions []tool.Action) error {
-	return f.fill(ctx, env, limits, actions)
+func (f Facts) Fill(ctx context.Context, env tool.Env, limits policy.Limits, _ runner.Call, actions []tool.Action) error {
+	return f.Look(ctx, env, limits, actions)
 }
 
 // Contents is the runner's hook for approvals.
-func (f facts) Contents(ctx context.Context, env tool.Env, chain policy.Chain, _ runner.Call, actions []tool.Action) error {
+func (f Facts) Contents(ctx context.Context, env tool.Env, chain policy.Chain, _ runner.Call, actions []tool.Action) error {
 	return sandbox.Contents(ctx, f.held, env, chain, actions)
 }
 
-func (f facts) fill(ctx context.Context, env tool.Env, limits policy.Limits, actions []tool.Action) error {
+// Look looks up what the actions need of the world.
+func (f Facts) Look(ctx context.Context, env tool.Env, limits policy.Limits, actions []tool.Action) error {
 	for i := range actions {
 		a := &actions[i]
 		if a.Unknown != "" {
@@ -43,7 +44,7 @@ func (f facts) fill(ctx context.Context, env tool.Env, limits policy.Limits, act
 		case tool.FileRead, tool.FileWrite:
 			_, a.Real, err = files.ResolveIn(ctx, f.held, env, a.Path)
 		case tool.Network:
-			if !f.offline {
+			if !f.Offline {
 				a.Addrs, err = network.Resolve(ctx, a.Target.Host)
 			}
 		case tool.Command:

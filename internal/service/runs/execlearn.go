@@ -1,4 +1,4 @@
-package app
+package runs
 
 import (
 	"bytes"
@@ -32,7 +32,7 @@ type LearnedExec struct {
 // all writes are held. What the person's own outer bound and the policy's deny
 // entries refuse stays refused.
 type execLearner struct {
-	app  *App
+	runs *Runs
 	root *policy.Policy // as the person gave it
 	argv []string
 	ask  bool
@@ -43,15 +43,15 @@ type execLearner struct {
 
 // execLearner prepares to learn from a command, and gives the policy to run it
 // under. Without a policy it starts from one that allows nothing.
-func (a *App) execLearner(q *ExecRequest) (*execLearner, *policy.Policy, error) {
-	root, hint, err := a.Policies.Root(q.Policy, q.Workspace)
+func (s *Runs) execLearner(q *ExecRequest) (*execLearner, *policy.Policy, error) {
+	root, hint, err := s.Policies.Root(q.Policy, q.Workspace)
 	if err == nil && hint != "" {
 		root, err = policy.Parse("learned", []byte("version: 1\nname: learned\n"))
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	l := &execLearner{app: a, root: root, argv: q.Argv, ask: q.Ask != nil}
+	l := &execLearner{runs: s, root: root, argv: q.Argv, ask: q.Ask != nil}
 	if ask := q.Ask; ask != nil {
 		q.Ask = func(ctx context.Context, act tool.Action, d policy.Decision) bool {
 			yes := ask(ctx, act, d)
@@ -78,8 +78,8 @@ func (l *execLearner) learned(name, workspace string, out sandbox.Outcome, tried
 		return got, fault.New(fault.SandboxMissing, "this machine does not let Remit see what the command uses, so nothing can be learned").
 			WithHint("process_vm_readv is held back: by kernel.yama.ptrace_scope, or by the filter of the container that Remit runs in")
 	}
-	w := witness{env: l.app.Home.Env(workspace), chain: chain, used: map[string]bool{}, first: map[string]string{}, open: map[string]bool{}}
-	w.uses = append(w.uses, learn.Use{Tool: execID})
+	w := witness{env: l.runs.Home.Env(workspace), chain: chain, used: map[string]bool{}, first: map[string]string{}, open: map[string]bool{}}
+	w.uses = append(w.uses, learn.Use{Tool: ExecID})
 	w.files(l.started(workspace, out.Touched))
 	w.connections(out.Connections, tried)
 	for _, u := range w.uses {
@@ -107,8 +107,8 @@ func (l *execLearner) learned(name, workspace string, out sandbox.Outcome, tried
 	}
 	got.Policy, err = learn.Policy(name, w.uses, learn.Options{
 		Workspace: w.env.Workspace, Home: w.env.Home, Chain: policy.Chain{rules},
-		Secret: func(s string) bool { return l.app.Home.Redactor().Text(s) != s || l.app.Secrets.Mask.Holds(s) },
-		Spec:   func(tool.ID) *tool.Spec { return (&execTool{}).Spec() }, // there is no other tool
+		Secret: func(s string) bool { return l.runs.Home.Redactor().Text(s) != s || l.runs.Secrets.Mask.Holds(s) },
+		Spec:   func(tool.ID) *tool.Spec { return (&ExecTool{}).Spec() }, // there is no other tool
 	})
 	if head, rest, ok := bytes.Cut(got.Policy, []byte("\n")); ok && bytes.HasPrefix(head, []byte("#")) {
 		got.Policy = append([]byte(learnedHead), rest...)

@@ -1,4 +1,4 @@
-package app
+package runs
 
 import (
 	"context"
@@ -14,27 +14,27 @@ import (
 // Session is a run without a plan: its calls come one by one, as an agent
 // makes them. It is safe for concurrent use.
 type Session struct {
-	begun
+	Active
 
 	mu     sync.Mutex
 	calls  sync.WaitGroup
-	result RunResult
+	result Result
 	closed error // why there are no more calls, nil while it goes on
 }
 
 // Begin starts a session under the policies that hold, and records it. The
 // session outlives ctx; it must be ended.
-func (a *App) Begin(ctx context.Context, q RunRequest) (*Session, error) {
-	b, _, res, err := a.begin(context.WithoutCancel(ctx), q, runner.Info{Name: q.Name})
+func (s *Runs) Begin(ctx context.Context, q Request) (*Session, error) {
+	b, _, res, err := s.Start(context.WithoutCancel(ctx), q, runner.Info{Name: q.Name})
 	if err != nil {
 		return nil, err
 	}
-	return &Session{begun: b, result: res}, nil
+	return &Session{Active: b, result: res}, nil
 }
 
 // Result is what is known of the session: all but the counts and the status
 // from its beginning on.
-func (s *Session) Result() RunResult {
+func (s *Session) Result() Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.result
@@ -44,11 +44,11 @@ func (s *Session) Result() RunResult {
 // it was not made at all: the session is over, or its record cannot be written.
 func (s *Session) Call(ctx context.Context, c runner.Call) (runner.Outcome, error) {
 	return s.take(ctx, func(ctx context.Context) runner.Outcome {
-		args, err := plain(c.Args)
+		args, err := Plain(c.Args)
 		if c.Args = args; err != nil {
-			return s.runner.Refuse(ctx, s.run, c, err)
+			return s.Runner.Refuse(ctx, s.Run, c, err)
 		}
-		return s.runner.Execute(ctx, s.run, c)
+		return s.Runner.Execute(ctx, s.Run, c)
 	})
 }
 
@@ -56,14 +56,14 @@ func (s *Session) Call(ctx context.Context, c runner.Call) (runner.Outcome, erro
 // and why.
 func (s *Session) Refuse(ctx context.Context, c runner.Call, why error) (runner.Outcome, error) {
 	c.Args = nil
-	return s.take(ctx, func(ctx context.Context) runner.Outcome { return s.runner.Refuse(ctx, s.run, c, why) })
+	return s.take(ctx, func(ctx context.Context) runner.Outcome { return s.Runner.Refuse(ctx, s.Run, c, why) })
 }
 
 // Chain is what the session's grant allows.
-func (s *Session) Chain() policy.Chain { return s.run.Grant.Chain() }
+func (s *Session) Chain() policy.Chain { return s.Run.Grant.Chain() }
 
 // Usable says why the session's grant may not be used now; nil: it may.
-func (s *Session) Usable(ctx context.Context) error { return s.runner.Usable(ctx, s.run) }
+func (s *Session) Usable(ctx context.Context) error { return s.Runner.Usable(ctx, s.Run) }
 
 // take counts a call as under way until it has come to something.
 func (s *Session) take(ctx context.Context, call func(context.Context) runner.Outcome) (runner.Outcome, error) {
@@ -76,7 +76,7 @@ func (s *Session) take(ctx context.Context, call func(context.Context) runner.Ou
 	s.mu.Unlock()
 	defer s.calls.Done()
 
-	ctx, stop := s.runner.Within(ctx, s.run)
+	ctx, stop := s.Runner.Within(ctx, s.Run)
 	defer stop()
 	o := call(ctx)
 	if o.Fatal != nil {
@@ -85,9 +85,9 @@ func (s *Session) take(ctx context.Context, call func(context.Context) runner.Ou
 	return o, o.Fatal
 }
 
-// plain gives arguments in the form that decoding JSON gives. It is a copy: what
+// Plain gives arguments in the form that decoding JSON gives. It is a copy: what
 // the caller does to its own meanwhile changes nothing that was decided.
-func plain(args tool.Args) (tool.Args, error) {
+func Plain(args tool.Args) (tool.Args, error) {
 	b, err := canon.Marshal(map[string]any(args))
 	var v any
 	if err == nil {
@@ -111,7 +111,7 @@ func (s *Session) close(why error) {
 
 // End waits for the calls that are under way and records how the session ended:
 // denied if a call was, else failed if one did not complete, else completed.
-func (s *Session) End(ctx context.Context) (RunResult, error) {
+func (s *Session) End(ctx context.Context) (Result, error) {
 	s.close(fault.New(fault.Usage, "the session has ended"))
 	s.calls.Wait()
 	s.mu.Lock()
@@ -119,7 +119,7 @@ func (s *Session) End(ctx context.Context) (RunResult, error) {
 	if s.result.Status != tool.Pending {
 		return s.result, nil
 	}
-	n, status := s.run.Counts(), tool.Completed
+	n, status := s.Run.Counts(), tool.Completed
 	switch {
 	case n.Denied > 0:
 		status = tool.StatusDenied
@@ -127,6 +127,6 @@ func (s *Session) End(ctx context.Context) (RunResult, error) {
 		status = tool.Failed
 	}
 	var err error
-	s.result, err = s.finish(ctx, s.result, status, nil)
+	s.result, err = s.Finish(ctx, s.result, status, nil)
 	return s.result, err
 }

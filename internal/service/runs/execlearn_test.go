@@ -1,4 +1,4 @@
-package app_test
+package runs_test
 
 import (
 	"errors"
@@ -9,7 +9,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/authority/policy/target"
 	"github.com/remitrun/remit/internal/base/fault"
@@ -17,10 +16,13 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/policies"
+	"github.com/remitrun/remit/internal/service/runs"
+	"github.com/remitrun/remit/internal/service/secrets"
 )
 
 // learnIn is an app and a workspace with some files.
-func learnIn(t *testing.T) (*app.App, string) {
+func learnIn(t *testing.T) (*runs.Runs, string) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -39,16 +41,8 @@ func learnIn(t *testing.T) (*app.App, string) {
 	if err := os.WriteFile(filepath.Join(dir, ".profile"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a, err := app.New(home.Config{Dir: filepath.Join(dir, "remit"), UserHome: dir, User: "ann"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := a.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return a, ws
+	h := &home.Home{Config: home.Config{Dir: filepath.Join(dir, "remit"), UserHome: dir, User: "ann"}}
+	return &runs.Runs{Home: h, Secrets: secrets.New(h, &policies.Policies{Home: h})}, ws
 }
 
 func parse(t interface{ Fatal(...any) }, src string) *policy.Policy {

@@ -1,4 +1,4 @@
-package app
+package runs
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ func hinted(o runner.Outcome) error {
 		return o.Err
 	}
 	for _, r := range o.Decision.Refusals {
-		if r.Action != string(execID) || r.Effect != policy.Deny || r.Rule == nil {
+		if r.Action != string(ExecID) || r.Effect != policy.Deny || r.Rule == nil {
 			continue
 		}
 		if r.Rule.Pattern != "" {

@@ -1,0 +1,174 @@
+// Package approvals puts the questions of calls to people, and takes their answers. Start at
+// [Approvals.Answer] and [Desk].
+package approvals
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/approval"
+	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/grants"
+	"github.com/remitrun/remit/internal/service/home"
+)
+
+// Approvals are the questions that a ledger keeps.
+type Approvals struct {
+	Home   *home.Home
+	Grants *grants.Grants
+	Tools  *catalog.Catalog // to show what earlier calls did
+}
+
+// IsAdmin reports whether a person may approve what admins approve: whom
+// config.yaml names, or, where it names nobody, the owner of $REMIT_HOME.
+func (s *Approvals) IsAdmin(person string) bool {
+	if admins := s.Home.Settings.Admins; len(admins) > 0 {
+		return slices.Contains(admins, person)
+	}
+	return person == home.Person() && home.OwnedByUs(s.Home.Dir)
+}
+
+// Desk puts questions as its arguments say, which are the Desk's fields.
+func (s *Approvals) Desk(wait bool, here func(ctx context.Context, c approval.Case) (store.Vote, error), advice func(filed store.Question) string) *Desk {
+	return &Desk{of: s, Wait: wait, Here: here, Advice: advice}
+}
+
+// Desk puts the questions of a run to people. It implements runner.Asker.
+type Desk struct {
+	of   *Approvals
+	Wait bool // wait for an answer where no person is here to give it
+	// Here asks the person who is here; nil: nobody is, and others can answer.
+	Here func(ctx context.Context, c approval.Case) (store.Vote, error)
+	// Advice tells a caller how an unanswered question can be answered; nil: as the
+	// command line does.
+	Advice func(filed store.Question) string
+}
+
+// Ask implements runner.Asker.
+func (l *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error) {
+	_, st, err := l.of.Grants.Open(ctx)
+	if err != nil {
+		return runner.Answer{}, err
+	}
+	d := &approval.Desk{Store: st, Wait: l.Wait, Redact: l.of.Home.Redactor(), Past: l.of.past, Advice: l.Advice}
+	if here := l.Here; here != nil {
+		d.Here = func(ctx context.Context, c approval.Case) (store.Vote, error) {
+			v, err := here(ctx, c)
+			v.Admin = l.of.IsAdmin(v.By)
+			return v, err
+		}
+	}
+	return d.Ask(ctx, q)
+}
+
+// past gives the calls that a run has completed so far.
+func (s *Approvals) past(ctx context.Context, run *runner.Run) ([]approval.Past, error) {
+	st, err := s.Home.Ledger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []approval.Past
+	for c, err := range st.Calls(ctx, run.Seq) {
+		if err != nil {
+			return nil, err
+		}
+		if c.Status != tool.Completed {
+			continue
+		}
+		p, err := s.pastCall(ctx, st, run, c)
+		if err != nil {
+			return nil, err
+		}
+		if p.Spec != nil {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+func (s *Approvals) pastCall(ctx context.Context, st store.Store, run *runner.Run, c ledger.Call) (approval.Past, error) {
+	e, err := s.Tools.Still().Lookup(c.Tool)
+	if err != nil {
+		return approval.Past{}, nil //nolint:nilerr // a tool that is gone has no pattern
+	}
+	b, err := st.Load(ctx, c.Parts[ledger.PartArgs])
+	if err != nil {
+		return approval.Past{}, err
+	}
+	v, err := canon.Decode(b)
+	if err != nil {
+		return approval.Past{}, err
+	}
+	args, _ := v.(map[string]any)
+	prepared, err := e.Tool.Prepare(run.Env, args)
+	if err != nil {
+		return approval.Past{}, nil //nolint:nilerr // nothing can be said of it
+	}
+	return approval.Past{Index: c.Index, Spec: e.Spec, Digest: c.Digest, Args: args, Actions: prepared.Actions}, nil
+}
+
+// List lists the questions that were put to people, newest first.
+func (s *Approvals) List(ctx context.Context, f store.QuestionFilter) ([]store.Question, error) {
+	_, st, err := s.Grants.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return st.Questions(ctx, f)
+}
+
+// Find finds one by its ID or the beginning of it, and what it says.
+func (s *Approvals) Find(ctx context.Context, id string) (store.Question, approval.Body, error) {
+	_, st, err := s.Grants.Open(ctx)
+	if err != nil {
+		return store.Question{}, approval.Body{}, err
+	}
+	q, err := st.Question(ctx, id)
+	if err != nil {
+		return q, approval.Body{}, err
+	}
+	b, err := BodyOf(q)
+	return q, b, err
+}
+
+// BodyOf reads what a question says; an erased one says nothing.
+func BodyOf(q store.Question) (approval.Body, error) {
+	var b approval.Body
+	if len(q.Body) == 0 {
+		return b, nil
+	}
+	if err := json.Unmarshal(q.Body, &b); err != nil {
+		return b, fault.Wrap(fault.StoreCorrupt, err, "the question %s cannot be read", q.ID)
+	}
+	return b, nil
+}
+
+// Answer says yes or no to a question, as the person who uses this process.
+// Session makes a yes hold for the question's pattern for the rest of its run.
+func (s *Approvals) Answer(ctx context.Context, id string, yes, session bool, reason string) (store.Question, error) {
+	q, body, err := s.Find(ctx, id)
+	if err != nil {
+		return q, err
+	}
+	v := store.Vote{By: home.Person(), Yes: yes, Where: "remit approvals", Reason: reason, Admin: s.IsAdmin(home.Person()), At: time.Now()}
+	if session && yes {
+		if body.Pattern == nil {
+			return q, fault.New(fault.Usage, "this question has no pattern: a yes can only be for the one call").WithHint("leave out --session")
+		}
+		if v.Session, err = json.Marshal(body.Pattern); err != nil {
+			return q, fault.Wrap(fault.Internal, err, "the pattern cannot be encoded")
+		}
+	}
+	_, st, err := s.Grants.Open(ctx)
+	if err != nil {
+		return q, err
+	}
+	return st.Vote(ctx, q.ID, v)
+}

@@ -1,0 +1,224 @@
+package runs
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/service/grants"
+	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/policies"
+	shelltool "github.com/remitrun/remit/internal/tools/builtin/shell"
+)
+
+// ExecRequest asks for one command, typed by a person, to be run in the sandbox
+// as a run of its own.
+type ExecRequest struct {
+	Argv      []string
+	Policy    string           // a policy file; "": the workspace's, if trusted
+	Workspace string           // absolute; the command starts there
+	Grant     grants.Presented // not empty: the command is under this grant, and needs an entry in its commands
+	Changeset bool             // hold what is written
+	Learn     string           // not "": learn a policy of this name, see ExecResult.Learned
+	Stdio     *sandbox.Stdio
+	Started   func(run *runner.Run, h policies.Hint) // nil, or called once the run is recorded
+	// Ask answers where the network rules ask; nil says no. Notice is told of
+	// each connection. Both are called from several goroutines.
+	Ask    func(ctx context.Context, a tool.Action, d policy.Decision) bool
+	Notice func(sandbox.Connection)
+}
+
+// ExecResult is how the command ended.
+type ExecResult struct {
+	Result
+	Command sandbox.Outcome
+	Err     error        // why it did not end well, nil if it exited with 0
+	Learned *LearnedExec // nil unless asked for, and where the command did not begin
+}
+
+// Exec runs a command that a person typed. The command needs no entry in the
+// policy's commands: typing it is recorded as the approval of exactly that
+// command. All else in the policy holds.
+func (s *Runs) Exec(ctx context.Context, q ExecRequest) (ExecResult, error) {
+	var res ExecResult
+	var learner *execLearner
+	var root *policy.Policy // the given one
+	if q.Learn != "" && !q.byHand() {
+		return res, fault.New(fault.Usage, "a grant's holder cannot learn a wider policy").WithHint("leave out --grant")
+	}
+	if q.Learn != "" {
+		var err error
+		if learner, root, err = s.execLearner(&q); err != nil {
+			return res, err
+		}
+	}
+	t := &ExecTool{box: s.Box, q: q}
+	c, err := catalog.New(t)
+	if err != nil {
+		return res, err
+	}
+	args, err := ExecArgs(q.Argv)
+	if err != nil {
+		return res, err
+	}
+	b, ctx, begun, err := s.Start(ctx, Request{
+		Policy: q.Policy, Root: root, Workspace: q.Workspace, Changeset: q.Changeset || learner != nil, Started: q.Started, Grant: q.Grant,
+		Asker: q.typed(home.Person(), s.Approvals.IsAdmin(home.Person())),
+	}, runner.Info{Name: execName(q.Argv), Total: 1})
+	if err != nil {
+		return res, err
+	}
+	b.Runner.Catalog = c
+	o := b.Runner.Execute(ctx, b.Run, runner.Call{Tool: ExecID, Args: args, Long: true})
+	res.Command, res.Err = t.outcome, hinted(o)
+	if res.Result, err = b.Finish(ctx, begun, o.Status, o.Fatal); err != nil || learner == nil || t.outcome.Duration == 0 {
+		return res, err
+	}
+	learned, err := learner.learned(q.Learn, q.Workspace, t.outcome, o.Attempts, b.Run.Grant.Chain())
+	res.Learned = &learned
+	return res, err
+}
+
+// Profile says what a command would get to see and use. Nothing is run or recorded.
+func (s *Runs) Profile(ctx context.Context, q ExecRequest) (sandbox.Profile, error) {
+	var in runner.Info
+	if _, err := s.authority(ctx, Request{Policy: q.Policy, Workspace: q.Workspace, Grant: q.Grant}, &in, &Result{}); err != nil {
+		return sandbox.Profile{}, err
+	}
+	p, err := s.Box.Profile(in.Grant.Chain(), sandbox.Command{Argv: q.Argv, Dir: q.Workspace, Typed: q.byHand(), Long: true})
+	if l := in.Grant.Chain().Limits(); err == nil && (q.Changeset || l.Hold) {
+		p.Notes = append(p.Notes, sandbox.HeldNote(l))
+	}
+	return p, err
+}
+
+// ExecID is what the record calls the tool. It is in no catalog but that of its
+// own run: nobody else can call it.
+const ExecID = tool.ID("exec")
+
+// ExecTool is the one call of such a run.
+type ExecTool struct {
+	box     *sandbox.Box
+	q       ExecRequest
+	outcome sandbox.Outcome
+}
+
+func (t *ExecTool) Spec() *tool.Spec {
+	return &tool.Spec{
+		ID: ExecID, Title: "Run a typed command", Version: "1", Source: "builtin", Risk: tool.High,
+		Description: "Runs a command that a person typed, with the person's own streams, in the sandbox.",
+		Input: []byte(`{"type": "object", "additionalProperties": false, "required": ["argv"],
+			"properties": {"argv": {"type": "array", "minItems": 1, "items": {"type": "string"}}}}`),
+		Output: []byte(`{"type": "object"}`),
+		Effects: tool.EffectSet(tool.SystemExec, tool.FSRead, tool.FSWrite, tool.FSDelete, tool.FSChmod,
+			tool.NetworkHTTP, tool.NetworkSocket),
+	}
+}
+
+func (t *ExecTool) Prepare(env tool.Env, _ tool.Args) (permit.Prepared, error) {
+	return permit.Prepared{
+		Actions: []tool.Action{{Kind: tool.Command, Argv: t.q.Argv, Dir: env.Workspace, Typed: t.q.byHand()}},
+		Run:     t.run,
+	}, nil
+}
+
+func (t *ExecTool) run(ctx context.Context, p permit.Permit) (tool.Result, error) {
+	out, err := t.box.Run(ctx, p, sandbox.Command{
+		Argv: t.q.Argv, Dir: p.Env().Workspace, Typed: t.q.byHand(), Long: true, Stdio: t.q.Stdio, Ask: t.q.Ask, Notice: t.q.Notice, Observe: t.q.Learn != "",
+	})
+	if err != nil && out.Duration == 0 {
+		return tool.Result{}, err // it did not run
+	}
+	t.outcome = out
+	if err == nil {
+		err = shelltool.Failure(out)
+	}
+	return tool.Result{Output: shelltool.Ended(out)}, err
+}
+
+// execName is what the run is called: not the arguments, which may be secret
+// and can be erased from the record.
+func execName(argv []string) string {
+	if len(argv) == 0 {
+		return "exec"
+	}
+	return "exec " + filepath.Base(argv[0])
+}
+
+func ExecArgs(argv []string) (tool.Args, error) {
+	list := make([]any, len(argv))
+	for i, s := range argv {
+		if !utf8.ValidString(s) {
+			return nil, fault.New(fault.Usage, "argument %d, %q, is not UTF-8, so it cannot be recorded", i, s).
+				WithHint("put the command into a script file")
+		}
+		list[i] = s
+	}
+	return tool.Args{"argv": list}, nil
+}
+
+// byHand reports whether typing the command is the permission to start it: not
+// for who acts under a grant.
+func (q *ExecRequest) byHand() bool { return q.Grant.Token == "" }
+
+// typed gives who approves the one call of the run, or nil where others must.
+func (q *ExecRequest) typed(by string, admin bool) runner.Asker {
+	if q.byHand() {
+		return Typed{by, "command line", admin}
+	}
+	return nil
+}
+
+// Typed approves the one call of the run: its command was typed by who would be
+// asked. It is one person's yes, and no admin's unless the person is one.
+type Typed struct {
+	By, Where string
+	admin     bool
+}
+
+func (t Typed) Ask(_ context.Context, q runner.Question) (runner.Answer, error) {
+	a := runner.Answer{By: t.By, Where: t.Where, At: time.Now().UTC()}
+	listed := func(r policy.Refusal) bool { return r.Effect == policy.Ask && r.Rule != nil && r.Rule.Line > 0 }
+	switch {
+	case q.Within:
+		a.Reason = "typing a command allows it to start, and nothing that it does then"
+	case q.Decision.Admin && !t.admin:
+		a.Reason = "the policy wants approval of somebody who may approve admin calls"
+	case q.Terms.Approvers > 1 && slices.ContainsFunc(q.Decision.Refusals, listed):
+		a.Reason = fmt.Sprintf("the policy wants approval of %d people, and typing it is one's", q.Terms.Approvers)
+	default:
+		a.Yes = true
+	}
+	return a, nil
+}
+
+func RecordedTools() (runner.Catalog, error) { return catalog.New(RecordedCommand{}) }
+
+// RecordedCommand says of recorded runs of remit exec what their one call needs. It
+// runs nothing.
+type RecordedCommand struct{}
+
+func (RecordedCommand) Spec() *tool.Spec { return (&ExecTool{}).Spec() }
+
+func (RecordedCommand) Prepare(env tool.Env, args tool.Args) (permit.Prepared, error) {
+	list, _ := args["argv"].([]any)
+	a := tool.Action{Kind: tool.Command, Dir: env.Workspace, Typed: true}
+	for _, w := range list {
+		s, _ := w.(string)
+		a.Argv = append(a.Argv, s)
+	}
+	if len(a.Argv) == 0 {
+		a.Unknown = "the record names no command"
+	}
+	return permit.Prepared{Actions: []tool.Action{a}}, nil
+}

@@ -1,0 +1,23 @@
+package runs
+
+import (
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/record/ledger"
+)
+
+// LearnFrom writes what is learned from an outcome, under a policy and with
+// what a person was asked about and allowed.
+func (s *Runs) LearnFrom(root *policy.Policy, workspace string, out sandbox.Outcome, tried ledger.Attempts, approved ...tool.Target) (LearnedExec, error) {
+	wide, err := root.Widened(policy.Wide{Files: true, Hold: true, System: "standard", Ask: len(approved) > 0, Network: []string{nowhere}})
+	if err != nil {
+		return LearnedExec{}, err
+	}
+	rules, err := wide.Bind(s.Home.Env(workspace))
+	if err != nil {
+		return LearnedExec{}, err
+	}
+	l := &execLearner{runs: s, root: root, approved: approved}
+	return l.learned("learned", workspace, out, tried, policy.Chain{rules})
+}
