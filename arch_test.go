@@ -30,18 +30,20 @@ var mayImport = map[string]string{
 	"base/tool":         "base/fault",
 	"base/near":         "",
 	"base/canon":        "base/fault",
-	"service/grants":    "record/eventlog service/policies call/standing authority/grant record/ledger service/home call/runner go.yaml.in/yaml/v4 call/budget authority/policy/compare github.com/google/uuid authority/policy record/store base/wholefile base/fault base/tool crypto/rand os authority/policy/glob authority/grant/token",
+	"service/grants":    "record/eventlog service/policies call/standing authority/grant record/ledger service/home call/runner call/budget authority/policy/compare github.com/google/uuid authority/policy record/store base/wholefile base/fault base/tool crypto/rand os authority/policy/glob authority/grant/token",
 	"service/secrets":   "call/runner confine/secret authority/policy base/fault base/redact service/policies record/ledger service/home",
 	"service/policies":  "authority/policy base/wholefile base/fault authority/grant service/home record/ledger call/runner",
 	"service/runs":      "call/approval confine/changeset base/wholefile call/plan call/schedule service/changes os github.com/google/uuid call/catalog confine/sandbox authority/policy service/approvals base/tool confine/files record/eventlog record/store agents/agent service/home record/ledger service/secrets base/canon call/runner call/frozen authority/permit service/grants authority/policy/learn confine/network tools/builtin/shell base/fault service/policies",
 	"service/approvals": "base/fault record/store call/approval call/catalog base/tool service/home record/ledger call/runner base/canon service/grants",
 	"service/changes":   "base/fault record/store confine/changeset service/settings call/replay authority/policy confine/sandbox base/tool service/home record/ledger call/runner",
 	"service/home":      "record/eventlog base/redact authority/policy base/fault base/tool base/wholefile call/runner record/ledger record/store service/settings github.com/google/uuid os os/user syscall crypto/rand",
-	"service/settings":  "base/document base/fault tools/model authority/policy/target base/tool",
+	"service/settings":  "base/clip base/document base/fault tools/model authority/policy/target base/tool",
 	// base: used by all
-	"base/document": "base/canon base/fault base/near go.yaml.in/yaml/v4",
+	"base/clip":     "",
+	"base/document": "base/canon base/clip base/fault base/near go.yaml.in/yaml/v4",
+	"base/schema":   "github.com/santhosh-tekuri/jsonschema golang.org/x/text",
 	// core: pure
-	"authority/policy":         "base/document base/fault base/near base/tool authority/policy/command authority/policy/glob authority/policy/target",
+	"authority/policy":         "base/clip base/document base/fault base/near base/tool authority/policy/command authority/policy/glob authority/policy/target",
 	"authority/policy/cases":   "base/document base/fault base/tool authority/policy authority/policy/target",
 	"authority/policy/compare": "authority/policy authority/policy/target base/tool",
 	"authority/policy/learn":   "base/fault base/tool authority/policy authority/policy/command authority/policy/glob authority/policy/target",
@@ -50,33 +52,33 @@ var mayImport = map[string]string{
 	"authority/policy/command": "base/fault base/tool authority/policy/glob mvdan.cc/sh/v3/syntax",
 	"authority/grant":          "base/fault authority/policy authority/policy/glob base/tool github.com/google/uuid",
 	"authority/grant/token":    "base/fault authority/grant authority/policy authority/policy/glob base/tool github.com/fxamacker/cbor/v2 github.com/google/uuid",
-	"authority/permit":         "base/fault authority/policy base/tool",
+	"authority/permit":         "base/clip base/fault authority/policy base/tool",
 	"record/ledger":            "base/canon base/fault authority/policy base/tool github.com/fxamacker/cbor/v2 github.com/google/uuid golang.org/x/mod/sumdb",
 	"call/plan":                "base/document base/canon base/fault base/near base/tool",
-	"call/frozen":              "base/canon base/fault call/plan base/tool golang.org/x/mod/sumdb",
+	"call/frozen":              "base/clip base/canon base/fault call/plan base/tool golang.org/x/mod/sumdb",
 	"base/redact":              "",
-	"record/report":            "base/fault record/ledger authority/policy base/redact base/tool github.com/google/uuid golang.org/x/text/width",
+	"record/report":            "base/clip base/fault record/ledger authority/policy base/redact base/tool github.com/google/uuid golang.org/x/text/width",
 	"tools/infer":              "base/tool",
-	"tools/extension":          "base/document base/canon base/fault authority/policy authority/policy/glob base/tool",
+	"tools/extension":          "base/clip base/document base/canon base/fault authority/policy authority/policy/glob base/tool",
 	"base/inspect":             "golang.org/x/text",
 	// contracts
 	"record/store": "golang.org/x/mod/sumdb base/fault authority/grant record/ledger base/tool github.com/google/uuid",
 	// contract suites, for tests
 	"record/store/storetest":           "authority/policy authority/grant base/fault base/tool record/ledger record/store github.com/google/uuid github.com/google/go-cmp crypto/rand",
 	"tools/model/modeltest":            "base/fault tools/model github.com/google/go-cmp net/http os",
-	"agents/capability/capabilitytest": "agents/capability authority/permit authority/permit/permittest base/fault base/inspect base/tool github.com/santhosh-tekuri/jsonschema",
-	"authority/permit/permittest":      "authority/permit authority/policy base/fault base/tool github.com/google/uuid github.com/santhosh-tekuri/jsonschema crypto/rand os",
-	"tools/model":                      "base/canon base/fault net/http",
-	"agents/capability":                "base/canon base/fault base/near authority/permit base/tool github.com/google/uuid github.com/santhosh-tekuri/jsonschema golang.org/x/text",
+	"agents/capability/capabilitytest": "agents/capability authority/permit authority/permit/permittest base/fault base/inspect base/tool",
+	"authority/permit/permittest":      "base/schema authority/permit authority/policy base/fault base/tool github.com/google/uuid crypto/rand os",
+	"tools/model":                      "base/clip base/canon base/fault net/http",
+	"agents/capability":                "base/clip base/schema base/canon base/fault base/near authority/permit base/tool github.com/google/uuid",
 	// engine
-	"agents/agent":  "tools/typed base/canon agents/capability base/fault authority/grant record/ledger tools/model base/near authority/permit authority/policy call/runner record/store base/tool github.com/google/uuid crypto/rand",
+	"agents/agent":  "base/clip tools/typed base/canon agents/capability base/fault authority/grant record/ledger tools/model base/near authority/permit authority/policy call/runner record/store base/tool github.com/google/uuid crypto/rand",
 	"call/runner":   "base/canon base/fault call/frozen authority/grant record/ledger authority/permit call/plan authority/policy base/tool github.com/google/uuid",
 	"call/standing": "base/fault authority/grant authority/grant/token record/ledger authority/policy record/store github.com/google/uuid",
 	"call/budget":   "base/fault authority/grant record/ledger call/runner record/store base/tool github.com/google/uuid",
-	"call/approval": "base/canon base/fault base/redact call/runner record/store base/tool github.com/google/uuid",
+	"call/approval": "base/clip base/canon base/fault base/redact call/runner record/store base/tool github.com/google/uuid",
 	"call/schedule": "base/canon base/fault record/ledger call/plan authority/policy call/runner base/tool",
 	"call/replay":   "base/canon base/fault call/frozen authority/grant record/ledger authority/permit call/plan authority/policy call/runner call/schedule record/store base/tool github.com/google/uuid",
-	"call/catalog":  "authority/permit base/canon base/fault tools/infer base/inspect base/near call/runner base/tool github.com/rogpeppe/go-internal/diff github.com/santhosh-tekuri/jsonschema golang.org/x/text",
+	"call/catalog":  "base/schema authority/permit base/canon base/fault tools/infer base/inspect base/near call/runner base/tool github.com/rogpeppe/go-internal/diff",
 	// adapters
 	"record/eventlog":         "base/redact github.com/DeRuina/timberjack os",
 	"base/wholefile":          "golang.org/x/sys os syscall",
@@ -89,21 +91,21 @@ var mayImport = map[string]string{
 	"confine/secret":          "base/wholefile base/fault filippo.io/age github.com/zalando/go-keyring golang.org/x/sys os",
 	"confine/changeset":       "base/wholefile base/fault github.com/rogpeppe/go-internal/diff golang.org/x/sys os crypto/rand",
 	"tools/typed":             "base/canon base/fault authority/permit base/tool",
-	"tools/builtin/fs":        "tools/typed base/fault base/near authority/permit base/tool confine/files github.com/bmatcuk/doublestar/v4",
-	"tools/builtin/http":      "tools/typed base/fault authority/permit authority/policy/target base/tool confine/network golang.org/x/net/http/httpguts github.com/santhosh-tekuri/jsonschema net/http",
-	"tools/builtin/shell":     "tools/typed base/fault authority/permit authority/policy authority/policy/command base/tool confine/sandbox confine/files",
+	"tools/builtin/fs":        "base/clip tools/typed base/fault base/near authority/permit base/tool confine/files github.com/bmatcuk/doublestar/v4",
+	"tools/builtin/http":      "tools/typed base/fault authority/permit authority/policy/target base/tool confine/network golang.org/x/net/http/httpguts net/http",
+	"tools/builtin/shell":     "base/document tools/typed base/fault authority/permit authority/policy authority/policy/command base/tool confine/sandbox confine/files",
 	"tools/builtin/clock":     "tools/typed base/fault authority/permit base/tool",
 	"tools/builtin/analyze":   "tools/typed base/canon base/fault authority/permit base/tool",
 	"tools/builtin/random":    "tools/typed base/fault authority/permit base/tool crypto/rand",
 	"tools/model/anthropic":   "base/fault tools/model github.com/anthropics/anthropic-sdk-go net/http",
 	"tools/model/openai":      "base/fault tools/model github.com/openai/openai-go/v3 net/http",
-	"tools/model/scripted":    "base/canon base/fault tools/model go.yaml.in/yaml/v4",
+	"tools/model/scripted":    "base/clip base/document base/canon base/fault tools/model",
 	"tools/builtin/modelchat": "base/canon base/fault tools/model authority/permit confine/files confine/network base/tool net/http",
-	"tools/source/openapi":    "base/fault tools/infer authority/permit authority/policy/target confine/network base/tool go.yaml.in/yaml/v4 net/http",
+	"tools/source/openapi":    "base/clip base/document base/fault tools/infer authority/permit authority/policy/target confine/network base/tool net/http",
 	"tools/source/extension":  "base/canon tools/extension base/fault tools/infer authority/permit authority/policy authority/policy/command authority/policy/target confine/sandbox base/tool",
-	"tools/executor/wasm":     "base/document base/canon base/fault tools/infer authority/permit authority/policy confine/files base/tool github.com/tetratelabs/wazero github.com/santhosh-tekuri/jsonschema crypto/rand",
+	"tools/executor/wasm":     "base/clip base/schema base/document base/canon base/fault tools/infer authority/permit authority/policy confine/files base/tool github.com/tetratelabs/wazero crypto/rand",
 	"tools/source/wasm":       "tools/executor/wasm",
-	"tools/source/mcp":        "base/canon base/fault tools/infer authority/permit authority/policy authority/policy/target base/tool github.com/modelcontextprotocol/go-sdk golang.org/x/oauth2 net/http",
+	"tools/source/mcp":        "base/clip base/canon base/fault tools/infer authority/permit authority/policy authority/policy/target base/tool github.com/modelcontextprotocol/go-sdk golang.org/x/oauth2 net/http",
 	// capabilities
 	"agents/capability/noop":         "agents/capability",
 	"agents/capability/currenttime":  "tools/typed agents/capability base/fault base/near authority/permit base/tool",
@@ -117,19 +119,19 @@ var mayImport = map[string]string{
 	"agents/capability/mcptools":     "tools/typed agents/capability base/fault base/tool",
 	"agents/capability/research":     "tools/typed agents/capability base/fault authority/permit base/tool",
 	"agents/capability/codebox":      "tools/typed agents/capability base/fault authority/permit confine/sandbox base/tool",
-	"agents/capability/custom":       "base/document base/canon agents/capability base/fault base/tool",
+	"agents/capability/custom":       "base/clip base/document base/canon agents/capability base/fault base/tool",
 	"agents/capability/webfetch":     "tools/typed agents/capability base/fault base/inspect authority/permit authority/policy/target confine/network base/tool net/http golang.org/x/net/html github.com/JohannesKaufmann/html-to-markdown/v2",
 	// wiring and surfaces
 	"doors/httpapi":   "doors/admission agents/agent doors/hostcheck base/canon agents/capability base/fault tools/model record/telemetry github.com/danielgtaylor/huma/v2 github.com/google/uuid crypto/rand net net/http",
-	"agents/chat":     "base/canon tools/extension base/fault base/near base/tool",
+	"agents/chat":     "base/clip base/canon tools/extension base/fault base/near base/tool",
 	"doors/hostcheck": "net net/http",
 	"doors/admission": "net",
 	"doors/gateway":   "doors/admission call/approval doors/hostcheck base/canon base/fault authority/policy call/runner record/store base/tool github.com/modelcontextprotocol/go-sdk crypto/rand net net/http",
 	"service/signin":  "base/fault net net/http",
-	"app": "service/runs service/changes service/approvals service/grants service/secrets service/policies service/home tools/infer service/signin service/settings base/wholefile agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/custom agents/capability/mcptools agents/capability/noop agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace doors/httpapi record/telemetry agents/agent tools/model tools/model/anthropic tools/model/openai tools/model/scripted agents/chat tools/extension tools/source/extension tools/builtin/analyze tools/builtin/modelchat tools/executor/wasm doors/gateway tools/source/mcp tools/source/openapi tools/source/wasm call/approval call/standing call/budget tools/builtin/clock tools/builtin/fs tools/builtin/http tools/builtin/random tools/builtin/shell base/canon agents/capability call/catalog confine/changeset record/eventlog base/fault call/frozen authority/grant base/inspect authority/grant/token record/ledger base/near authority/permit call/plan authority/policy authority/policy/cases authority/policy/compare authority/policy/glob authority/policy/learn authority/policy/target base/redact " +
+	"app": "base/clip base/document service/runs service/changes service/approvals service/grants service/secrets service/policies service/home tools/infer service/signin service/settings base/wholefile agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/custom agents/capability/mcptools agents/capability/noop agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace doors/httpapi record/telemetry agents/agent tools/model tools/model/anthropic tools/model/openai tools/model/scripted agents/chat tools/extension tools/source/extension tools/builtin/analyze tools/builtin/modelchat tools/executor/wasm doors/gateway tools/source/mcp tools/source/openapi tools/source/wasm call/approval call/standing call/budget tools/builtin/clock tools/builtin/fs tools/builtin/http tools/builtin/random tools/builtin/shell base/canon agents/capability call/catalog confine/changeset record/eventlog base/fault call/frozen authority/grant base/inspect authority/grant/token record/ledger base/near authority/permit call/plan authority/policy authority/policy/cases authority/policy/compare authority/policy/glob authority/policy/learn authority/policy/target base/redact " +
 		"call/replay record/report call/runner confine/sandbox confine/secret confine/egress confine/files confine/network call/schedule record/store record/store/sqlite base/tool " +
-		"github.com/google/uuid go.yaml.in/yaml/v4 net os os/exec os/user syscall crypto/rand",
-	"cli": "service/changes service/approvals service/runs service/secrets service/grants service/policies service/home base/wholefile agents/agent agents/capability tools/extension agents/chat app call/catalog tools/executor/wasm base/inspect call/approval base/canon confine/changeset base/fault call/frozen authority/grant authority/grant/token record/ledger base/near call/plan authority/policy authority/policy/cases authority/policy/compare base/redact record/report call/runner confine/sandbox confine/secret tools/source/openapi record/store base/tool github.com/google/uuid github.com/spf13/cobra " +
+		"github.com/google/uuid net os os/exec os/user syscall crypto/rand",
+	"cli": "base/document service/changes service/approvals service/runs service/secrets service/grants service/policies service/home base/wholefile agents/agent agents/capability tools/extension agents/chat app call/catalog tools/executor/wasm base/inspect call/approval base/canon confine/changeset base/fault call/frozen authority/grant authority/grant/token record/ledger base/near call/plan authority/policy authority/policy/cases authority/policy/compare base/redact record/report call/runner confine/sandbox confine/secret tools/source/openapi record/store base/tool github.com/google/uuid github.com/spf13/cobra " +
 		"charm.land github.com/mattn github.com/charmbracelet golang.org/x/sys golang.org/x/term golang.org/x/text os os/signal syscall",
 	"cmd/remit": "app cli base/fault confine/sandbox/spawn os os/signal syscall",
 	// the public face
@@ -211,6 +213,39 @@ func TestArrows(t *testing.T) {
 			if spec.Name != nil && spec.Name.Name == "." {
 				t.Errorf("%s: a dot import hides where names come from", s.fset.Position(spec.Pos()))
 			}
+		}
+	}
+}
+
+// onlyImporters are modules that one package alone imports, so that all others
+// read the same way and within the same bounds.
+var onlyImporters = map[string]string{
+	"go.yaml.in/yaml":                       "base/document", // the one reader of YAML and JSON that people write
+	"github.com/santhosh-tekuri/jsonschema": "base/schema",   // bounded, without remote references
+}
+
+func TestOneReaderOfDocuments(t *testing.T) {
+	found := map[string]bool{}
+	for _, s := range sources(t) {
+		for _, spec := range s.file.Imports {
+			imp := strings.Trim(spec.Path.Value, "\"")
+			for module, only := range onlyImporters {
+				if imp != module && !strings.HasPrefix(imp, module+"/") {
+					continue
+				}
+				found[module] = true
+				if s.pkg != only {
+					t.Errorf("%s: only %s may import %s", s.fset.Position(spec.Pos()), only, imp)
+				}
+			}
+			if strings.Contains(imp, "yaml") && !strings.HasPrefix(imp, "go.yaml.in/yaml/v4") {
+				t.Errorf("%s: %s is a second reader of YAML", s.fset.Position(spec.Pos()), imp)
+			}
+		}
+	}
+	for module := range onlyImporters {
+		if !found[module] {
+			t.Errorf("no package imports %s: the test shows nothing", module)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/authority/policy/target"
 	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/record/ledger"
@@ -318,11 +319,13 @@ func ImportMCPServers(file string) ([]MCPServer, map[string]error, error) {
 		MCPServers map[string]entry `json:"mcpServers"`
 		Servers    map[string]entry `json:"servers"`
 	}
-	if _, err = canon.Decode(src); err == nil {
-		err = json.Unmarshal(src, &doc)
+	r := document.NewReader(file, document.Options{Code: fault.Usage, Noun: "MCP configuration", MaxBytes: maxMCPFile, AnyText: true})
+	r.ReadJSON(src)
+	if err := r.Err(); err != nil {
+		return nil, nil, err
 	}
-	if err != nil {
-		return nil, nil, fault.New(fault.Usage, "it is no JSON of MCP servers: %v", err).At(fault.Pos{File: file})
+	if err := json.Unmarshal(src, &doc); err != nil {
+		return nil, nil, fault.Wrap(fault.Usage, err, "not a valid MCP configuration; expected mcpServers: {NAME: {command, args, env}}").At(fault.Pos{File: file})
 	}
 	found := doc.MCPServers
 	if found == nil {

@@ -127,7 +127,7 @@ func (g *gate) verify(ctx context.Context, text string) (*entered, error) {
 	}
 	chain := append(policy.Chain{}, held.Chain()...)
 	for _, p := range []*policy.Policy{today, outer} {
-		if p == nil || !grants.SaysAPI(p) {
+		if p == nil || !p.Mentions("api") {
 			continue
 		}
 		links, err := grant.Links(env, p, held.Holder())

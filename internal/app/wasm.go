@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/base/wholefile"
@@ -171,7 +172,7 @@ func (a *App) wasmSources() []catalog.Source {
 	out := make([]catalog.Source, len(list))
 	for i, one := range list {
 		var digest tool.Digest
-		if n, err := hex.Decode(digest[:], []byte(clipTo(one.Digest, hex.EncodedLen(len(digest))))); err != nil || n != len(digest) {
+		if n, err := hex.Decode(digest[:], []byte(clip.Prefix(one.Digest, hex.EncodedLen(len(digest))))); err != nil || n != len(digest) {
 			out[i] = catalog.Broken("wasm:"+one.Name, fault.New(fault.Usage, "%s: the digest of the module %q is none", modulesFile, one.Name))
 			continue
 		}
@@ -183,8 +184,6 @@ func (a *App) wasmSources() []catalog.Source {
 	}
 	return out
 }
-
-func clipTo(s string, n int) string { return s[:min(len(s), n)] }
 
 // openModules makes the host of modules. Nothing is started.
 func (a *App) openModules() *wasm.Host {

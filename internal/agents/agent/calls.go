@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/near"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -104,7 +105,7 @@ func (l *loop) resolve(w *toolCall) {
 		return
 	case w.call.Malformed != "":
 		w.rc.Tool = offer.ID
-		w.invalid = fault.New(fault.ModelCall, "the tool call is malformed: %s", clip(w.call.Malformed, 500)).
+		w.invalid = fault.New(fault.ModelCall, "the tool call is malformed: %s", clip.Text(w.call.Malformed, 500)).
 			WithHint("write the arguments as one JSON object")
 		return
 	}
@@ -139,7 +140,7 @@ func (l *loop) unknown(name string) error {
 	if len(names) == 0 {
 		return err.WithHint("the session has no tools")
 	}
-	return err.WithHint("the tools are %s", clip(strings.Join(names, ", "), 1000))
+	return err.WithHint("the tools are %s", clip.Text(strings.Join(names, ", "), 1000))
 }
 
 // makeGroup makes the calls of a group in parallel, and waits for all.

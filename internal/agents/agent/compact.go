@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
@@ -106,7 +107,7 @@ func (l *loop) compact(ctx context.Context) (bool, error) {
 	}
 	ofTurn, all := answers(covered)
 	s := Message{Kind: Summary, Usage: &resp.Usage, Cut: resp.Stop == model.StopLength, Covers: covered[n-1].Number, Steps: ofTurn, Answers: all,
-		Message: model.Message{Role: model.User, Text: clip(resp.Message.Text, maxAnswer)}}
+		Message: model.Message{Role: model.User, Text: clip.Text(resp.Message.Text, maxAnswer)}}
 	if s.Covers < l.summary() { // the messages begin with the last summary
 		s.Covers = max(s.Covers, l.conv.view[0].Covers)
 	}
@@ -139,9 +140,9 @@ func transcript(view []entry) string {
 		if e.Kind == Summary {
 			who = "summary of what was before"
 		}
-		fmt.Fprintf(&b, "[%s] %s\n", who, clip(e.Text, maxPerMessage))
+		fmt.Fprintf(&b, "[%s] %s\n", who, clip.Text(e.Text, maxPerMessage))
 		for _, k := range e.Calls {
-			fmt.Fprintf(&b, "[%s calls %s] %s\n", who, k.Name, clip(string(k.Args), maxPerMessage))
+			fmt.Fprintf(&b, "[%s calls %s] %s\n", who, k.Name, clip.Text(string(k.Args), maxPerMessage))
 		}
 	}
 	b.WriteString("</transcript>")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
@@ -115,7 +116,7 @@ func (l *loop) answer(ctx context.Context) error {
 	m.Role, m.CallID, m.Failed = model.Assistant, "", false
 	cut := resp.Stop == model.StopLength
 	if len(m.Text) > maxAnswer {
-		m.Text, cut = clip(m.Text, maxAnswer)+"\n[cut off: the answer was longer]", true
+		m.Text, cut = clip.Text(m.Text, maxAnswer)+"\n[cut off: the answer was longer]", true
 	}
 	if m.Calls = cleanCalls(m.Calls); resp.Stop == model.StopRefused {
 		m.Calls = nil
@@ -153,7 +154,7 @@ func cleanCalls(calls []model.Call) []model.Call {
 			k.Malformed = fmt.Sprintf("the arguments are not a JSON object of at most %d bytes", maxArgs)
 		}
 		if k.Malformed != "" && (len(k.Args) > maxArgs || !json.Valid(k.Args)) {
-			k.Args = json.RawMessage(toJSON(clip(string(k.Args), maxFailedOutput)))
+			k.Args = json.RawMessage(toJSON(clip.Text(string(k.Args), maxFailedOutput)))
 		}
 	}
 	return out

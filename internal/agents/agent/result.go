@@ -10,6 +10,7 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
@@ -106,7 +107,7 @@ const maxFailedOutput = 4 << 10
 
 // refusal says why a call did not complete, so that the model can do better.
 func refusal(o runner.Outcome, chain policy.Chain) string {
-	e := errorBody{Code: fault.CodeOf(o.Err).Error(), Status: o.Status.String(), Message: clip(fault.ForModel(o.Err), maxFailedOutput)}
+	e := errorBody{Code: fault.CodeOf(o.Err).Error(), Status: o.Status.String(), Message: clip.Text(fault.ForModel(o.Err), maxFailedOutput)}
 	if o.Status == tool.StatusDenied && (o.Decision.Rule != nil || o.Decision.Reason != "") {
 		e.Rule = o.Decision.Rule.String()
 	}
@@ -162,15 +163,8 @@ func kindOf(section string) (tool.ActionKind, bool) {
 // errorText writes an error for a model that is not the outcome of a call.
 func errorText(status tool.Status, err error, allowed []string) string {
 	return toJSON(errorResult{errorBody{
-		Code: fault.CodeOf(err).Error(), Status: status.String(), Message: clip(fault.ForModel(err), maxFailedOutput), Allowed: allowed,
+		Code: fault.CodeOf(err).Error(), Status: status.String(), Message: clip.Text(fault.ForModel(err), maxFailedOutput), Allowed: allowed,
 	}})
-}
-
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return s[:whole([]byte(s), most)] + "…"
 }
 
 // toJSON writes a value that can always be written as JSON.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/tools/model"
@@ -142,7 +143,7 @@ func (s *Service) Fork(ctx context.Context, by Caller, id string, upTo int) (Ses
 		}
 		copies = append(copies, store.MessageRecord{Number: m.Number, Doc: m.Doc, At: m.At})
 	}
-	to := sessionDoc{Title: clip(d.Title, maxTitle), State: Idle, ForkOf: r.ID}
+	to := sessionDoc{Title: clip.Text(d.Title, maxTitle), State: Idle, ForkOf: r.ID}
 	if n := len(copies); n > 0 {
 		last, err := decode(copies[n-1])
 		if err != nil {

@@ -3,18 +3,16 @@ package capability
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
-
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/near"
+	"github.com/remitrun/remit/internal/base/schema"
 )
 
 // RenameKey is a key that every configuration may have: a map of the capability's tool
@@ -26,11 +24,11 @@ const maxConfig = 64 << 10
 
 // configSchema compiles the schema of a capability's configuration; nil: there is nothing
 // to configure.
-func configSchema(i Info) (*jsonschema.Schema, error) {
+func configSchema(i Info) (*schema.Schema, error) {
 	if len(i.Config) == 0 {
 		return nil, nil //nolint:nilnil // there is nothing to configure
 	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(i.Config))
+	doc, err := canon.Decode(i.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -41,14 +39,7 @@ func configSchema(i Info) (*jsonschema.Schema, error) {
 	if props, _ := m["properties"].(map[string]any); props[RenameKey] != nil {
 		return nil, fmt.Errorf("the property %q is reserved in every configuration", RenameKey)
 	}
-	comp := jsonschema.NewCompiler()
-	comp.DefaultDraft(jsonschema.Draft2020)
-	comp.UseLoader(jsonschema.SchemeURLLoader{})
-	url := "remit:" + i.ID
-	if err := comp.AddResource(url, doc); err != nil {
-		return nil, err
-	}
-	return comp.Compile(url)
+	return schema.Compile(i.ID, i.Config)
 }
 
 // settings is a configuration that is valid.
@@ -122,27 +113,26 @@ func sortedKeys[V any](m map[string]V) []string {
 
 // checkConfig reports all violations of the schema, each with its field.
 func checkConfig(i Info, m map[string]any, field string) fault.List {
-	schema, err := configSchema(i)
+	compiled, err := configSchema(i)
 	if err != nil {
 		return fault.List{invalidConfig(field, "the configuration schema of %q cannot be used: %v", i.ID, err)}
 	}
-	if schema == nil {
+	if compiled == nil {
 		return fault.List{invalidConfig(field, "the capability %q has no configuration except %s", i.ID, RenameKey)}
 	}
-	err = schema.Validate(m)
+	err = compiled.Validate(m)
 	if err == nil {
 		return nil
 	}
-	ve, ok := err.(*jsonschema.ValidationError)
-	if !ok {
+	var invalid *schema.Invalid
+	if !errors.As(err, &invalid) {
 		return fault.List{invalidConfig(field, "the configuration is not valid: %v", err)}
 	}
 	known := properties(i.Config)
 	var out fault.List
-	english := message.NewPrinter(language.English)
-	for _, leaf := range leaves(ve) {
-		e := invalidConfig(field+pathOf(leaf.InstanceLocation), "%s", leaf.ErrorKind.LocalizedString(english))
-		if len(leaf.InstanceLocation) == 0 {
+	for _, p := range invalid.Problems {
+		e := invalidConfig(field+pathOf(p.At), "%s", p.Text)
+		if len(p.At) == 0 {
 			e = withSuggestion(e, m, known)
 		}
 		out = append(out, e)
@@ -173,17 +163,6 @@ func withSuggestion(e *fault.Error, m map[string]any, known []string) *fault.Err
 		return e.WithHint("known names: %s", strings.Join(append(slices.Clone(known), RenameKey), ", "))
 	}
 	return e
-}
-
-func leaves(e *jsonschema.ValidationError) []*jsonschema.ValidationError {
-	if len(e.Causes) == 0 {
-		return []*jsonschema.ValidationError{e}
-	}
-	var out []*jsonschema.ValidationError
-	for _, c := range e.Causes {
-		out = append(out, leaves(c)...)
-	}
-	return out
 }
 
 // pathOf prints a place in a configuration, as ".servers[0].name".

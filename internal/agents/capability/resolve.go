@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/near"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -249,11 +250,9 @@ func (r *resolver) offer(info Info, o Offer, i int) {
 	case sameOffer(before.offer, o):
 	default:
 		r.fail(i, fault.New(fault.CapabilityInvalid, "%q (%s) and %q (%s) both offer a tool with the name %q", before.by, before.offer.ID, info.ID, o.ID, o.Name).
-			WithHint(`rename one of them in its configuration, as {"ref": %q, "config": {"rename": {%q: %q}}}`, info.ID, o.Name, clipName(info.ID+"_"+o.Name)))
+			WithHint(`rename one of them in its configuration, as {"ref": %q, "config": {"rename": {%q: %q}}}`, info.ID, o.Name, clip.Prefix(info.ID+"_"+o.Name, 64)))
 	}
 }
-
-func clipName(s string) string { return s[:min(len(s), 64)] }
 
 // sameOffer reports whether two offers are the same tool of the catalog.
 func sameOffer(a, b Offer) bool {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/near"
 	"github.com/remitrun/remit/internal/tools/extension"
 )
@@ -85,7 +86,7 @@ func (b *binder) next() *extension.Param {
 func (b *binder) argument(w Word) error {
 	p := b.next()
 	if p == nil {
-		return wrong(b.line, w.At, "unexpected argument %q", clip(w.Text)).WithHint("usage: %s", b.out.Usage)
+		return wrong(b.line, w.At, "unexpected argument %q", clip.Text(w.Text, 60)).WithHint("usage: %s", b.out.Usage)
 	}
 	b.given++
 	b.out.Args = append(b.out.Args, w.Text)
@@ -147,7 +148,7 @@ func (b *binder) find(name string) (p *extension.Param, no bool) {
 }
 
 func (b *binder) noFlag(w Word, name string) error {
-	e := wrong(b.line, w.At, "unknown flag %s", clip(name))
+	e := wrong(b.line, w.At, "unknown flag %s", clip.Text(name, 60))
 	var names []string
 	for _, p := range b.action.Flags {
 		names = append(names, "--"+p.Name)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/tools/extension"
 )
@@ -19,7 +20,7 @@ func (r *Router) help(line string, rest []Word) (Route, error) {
 		return out, r.unknown(line, rest[0], name)
 	}
 	if len(rest) > 1 {
-		return out, wrong(line, rest[1].At, "unexpected argument %q", clip(rest[1].Text)).WithHint("usage: %s", out.Usage)
+		return out, wrong(line, rest[1].At, "unexpected argument %q", clip.Text(rest[1].Text, 60)).WithHint("usage: %s", out.Usage)
 	}
 	if name != "help" {
 		out.Topic = name
@@ -41,7 +42,7 @@ func (r *Router) Help(topic string) (string, error) {
 	}
 	k := r.commands[topic]
 	if k == nil {
-		return "", fault.New(fault.CommandUnknown, "unknown command /%s", clip(topic))
+		return "", fault.New(fault.CommandUnknown, "unknown command /%s", clip.Text(topic, 60))
 	}
 	k.describe(&b)
 	if r.docs == nil {

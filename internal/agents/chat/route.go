@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/near"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -127,7 +128,7 @@ func (r *Router) Route(line string) (Route, error) {
 	}
 	out, err := k.route(line, a, after)
 	if err != nil && len(after) == len(rest) && len(rest) > 0 && near.Word(rest[0].Text, []string{a.ID}) != "" {
-		return out, wrongCode(fault.CommandUnknown, line, rest[0].At, "/%s has no action %q", name, clip(rest[0].Text)).WithHint("did you mean /%s %s?", name, a.ID)
+		return out, wrongCode(fault.CommandUnknown, line, rest[0].At, "/%s has no action %q", name, clip.Text(rest[0].Text, 60)).WithHint("did you mean /%s %s?", name, a.ID)
 	}
 	return out, err
 }
@@ -139,7 +140,7 @@ func wrongCode(code fault.Code, line string, at int, format string, args ...any)
 }
 
 func (r *Router) unknown(line string, at Word, name string) error {
-	e := wrongCode(fault.CommandUnknown, line, at.At, "unknown command /%s", clip(name))
+	e := wrongCode(fault.CommandUnknown, line, at.At, "unknown command /%s", clip.Text(name, 60))
 	if meant := near.Word(name, r.names); meant != "" {
 		return e.WithHint("did you mean /%s?", meant)
 	}
@@ -172,7 +173,7 @@ func (k *known) action(line string, rest []Word) (*extension.Action, []Word, err
 	if len(rest) == 0 {
 		return nil, nil, wrongCode(fault.CommandUnknown, line, len(line), "/%s needs an action", k.command.Name).WithHint("its actions are %s; see /%s help", strings.Join(ids, ", "), k.command.Name)
 	}
-	e := wrongCode(fault.CommandUnknown, line, rest[0].At, "/%s has no action %q", k.command.Name, clip(rest[0].Text))
+	e := wrongCode(fault.CommandUnknown, line, rest[0].At, "/%s has no action %q", k.command.Name, clip.Text(rest[0].Text, 60))
 	if meant := near.Word(rest[0].Text, ids); meant != "" {
 		return nil, nil, e.WithHint("did you mean /%s %s?", k.command.Name, meant)
 	}
@@ -210,7 +211,7 @@ func routeCall(line string, rest []Word) (Route, error) {
 	}
 	id := rest[0].Text
 	if _, err := tool.ParseID(id); err != nil {
-		return Route{}, wrong(line, rest[0].At, "%q is not a valid tool ID", clip(id)).ForOperator("list the tools with `remit tools`")
+		return Route{}, wrong(line, rest[0].At, "%q is not a valid tool ID", clip.Text(id, 60)).ForOperator("list the tools with `remit tools`")
 	}
 	out := Route{Command: "call", Action: "call", Runner: "tool." + id, Tool: tool.ID(id), Kind: extension.RunTool, Args: []string{}, Flags: map[string]any{},
 		Description: callSummary, Usage: usage, Input: map[string]any{}}
@@ -226,7 +227,7 @@ func routeCall(line string, rest []Word) (Route, error) {
 		}
 		name, value, ok := strings.Cut(w.Text, "=")
 		if _, twice := out.Input[name]; !ok || name == "" || twice {
-			return Route{}, wrong(line, w.At, "%q is not NAME=VALUE, or the argument already has a value", clip(w.Text)).WithHint("usage: %s", usage)
+			return Route{}, wrong(line, w.At, "%q is not NAME=VALUE, or the argument already has a value", clip.Text(w.Text, 60)).WithHint("usage: %s", usage)
 		}
 		out.Input[name] = value
 	}
@@ -234,13 +235,6 @@ func routeCall(line string, rest []Word) (Route, error) {
 }
 
 const callSummary = "Calls a tool of the catalog with arguments as they are"
-
-func clip(s string) string {
-	if len(s) > 60 {
-		return strings.ToValidUTF8(s[:60], "") + "…"
-	}
-	return s
-}
 
 // Usage is the syntax of an action, in one line.
 func Usage(c *extension.Command, a *extension.Action) string {

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 )
@@ -299,12 +300,7 @@ func (p Permit) Happened() (notes []tool.Happened, more int) {
 // maxText bounds the texts of a refusal, in bytes: a process chose parts of them.
 const maxText = 1024
 
-func clip(s string) string {
-	if len(s) > maxText {
-		s = s[:maxText] + "…"
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
-}
+func bounded(s string) string { return clip.Text(strings.ToValidUTF8(s, "\uFFFD"), maxText) }
 
 // maxRefused bounds the different refusals that are kept of one call: of one
 // that tried more, the rest is counted.
@@ -317,8 +313,8 @@ func (p Permit) Refuse(r tool.Refused) {
 	if p.s == nil {
 		return
 	}
-	r.Action, r.Reason, r.Count = clip(r.Action), clip(r.Reason), max(r.Count, 1)
-	r.Rule = clip(r.Rule)
+	r.Action, r.Reason, r.Count = bounded(r.Action), bounded(r.Reason), max(r.Count, 1)
+	r.Rule = bounded(r.Rule)
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	same := func(x tool.Refused) bool { return x.Action == r.Action && x.Rule == r.Rule && x.Reason == r.Reason }

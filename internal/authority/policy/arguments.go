@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/tool"
 )
@@ -132,7 +133,7 @@ func (x *context) level(n *node, args map[string]any, others bool) truth {
 	for name := range args {
 		if n.child(name) == nil {
 			if x.failed == "" {
-				x.failed = "argument " + strconv.Quote(clip(name)) + " is not listed"
+				x.failed = "argument " + strconv.Quote(clip.Text(name, 40)) + " is not listed"
 			}
 			return no
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/remitrun/remit/internal/authority/policy/glob"
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
 )
@@ -59,17 +60,17 @@ func (d *delegation) allows(name, to string, depth int, sections []string) *faul
 		return fault.New(fault.NotDelegable, format, args...).At(d.pos)
 	}
 	if err := checkName(to); err != nil {
-		return bad("the principal %q cannot be one: %v", clip(to), err)
+		return bad("the principal %q cannot be one: %v", clip.Text(to, 40), err)
 	}
 	if !slices.ContainsFunc(d.names, func(n *glob.Text) bool { return n.Match(to) }) {
-		return bad("no entry of delegate.to matches %q", clip(to)).WithHint("it has %s", listOrNone(d.to))
+		return bad("no entry of delegate.to matches %q", clip.Text(to, 40)).WithHint("it has %s", listOrNone(d.to))
 	}
 	if most := max(d.depth, defaultDelegation); depth < 1 || depth > most {
 		return bad("delegate.depth: authority may be handed on %d times, this would be the %d.", most, depth)
 	}
 	for _, s := range sections {
 		if !slices.Contains(d.actions, s) {
-			return bad("delegate.actions does not have %q", clip(s)).WithHint("it has %s; leave the section out of what you hand on", listOrNone(d.actions))
+			return bad("delegate.actions does not have %q", clip.Text(s, 40)).WithHint("it has %s; leave the section out of what you hand on", listOrNone(d.actions))
 		}
 	}
 	return nil
@@ -119,14 +120,14 @@ func checkSection(s string) error {
 	if sectionNamed(s) != noSection {
 		return nil
 	}
-	return fmt.Errorf("%q is not a section; expected one of %s", clip(s), strings.Join(sectionNames[1:], ", "))
+	return fmt.Errorf("%q is not a section; expected one of %s", clip.Text(s, 40), strings.Join(sectionNames[1:], ", "))
 }
 
 // principalPattern reads a pattern of principals, as "agent:*".
 func principalPattern(s string) (*glob.Text, error) {
 	name, err := compileToolName(s, false)
 	if err != nil {
-		return nil, fmt.Errorf("%q is not a valid principal pattern; expected kind:name, with * as a wildcard", clip(s))
+		return nil, fmt.Errorf("%q is not a valid principal pattern; expected kind:name, with * as a wildcard", clip.Text(s, 40))
 	}
 	return name, nil
 }

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -104,5 +103,3 @@ func (c *collector) decision(d Decision) Decision {
 	}
 	return d
 }
-
-func clip(s string) string { return document.Clip(s, 40) }

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/remitrun/remit/internal/authority/policy/glob"
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -88,7 +89,7 @@ func (r *Rules) judgePath(id sectionID, a *tool.Action, p string, link int, all 
 func (r *Rules) judgePlainPath(id sectionID, a *tool.Action, p string, link int, all *collector) (Effect, *boundEntry) {
 	if why := pathProblem(p); why != "" {
 		if all != nil {
-			all.refuse(r, link, a, fmt.Sprintf("the path %q cannot be decided: %s", clip(p), why))
+			all.refuse(r, link, a, fmt.Sprintf("the path %q cannot be decided: %s", clip.Text(p, 40), why))
 		}
 		return Deny, nil
 	}

@@ -75,6 +75,11 @@ func entryOf(id sectionID, e Effect, p pattern, line int) Entry {
 	return out
 }
 
+// Mentions reports whether the document has a section, if an empty one.
+func (p *Policy) Mentions(section string) bool {
+	return p.content().section(sectionNamed(section)).set
+}
+
 // Inherited reports whether a section is left to the other policies of a chain:
 // the policy says rest: inherit and does not mention it.
 func (p *Policy) Inherited(section string) bool {

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -157,7 +158,7 @@ func (c Chain) written(id sectionID) []string {
 		s := &r.sections[id]
 		line := id.String() + ".allow"
 		if name := r.policy.Name(); name != "" {
-			line += " of policy " + strconv.Quote(clip(name))
+			line += " of policy " + strconv.Quote(clip.Text(name, 40))
 		}
 		switch texts := entryTexts(s.lists[Allow]); {
 		case texts != "":
@@ -181,16 +182,7 @@ func entryTexts(list []boundEntry) string {
 		if i == maxWritten {
 			return strings.Join(texts, ", ") + " and " + strconv.Itoa(len(list)-i) + " more"
 		}
-		texts = append(texts, strconv.Quote(shortened(list[i].pattern.String())))
+		texts = append(texts, strconv.Quote(clip.Text(list[i].pattern.String(), 120)))
 	}
 	return strings.Join(texts, ", ")
-}
-
-// shortened keeps one entry from filling a message.
-func shortened(s string) string {
-	const most = 120
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }

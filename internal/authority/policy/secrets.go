@@ -8,6 +8,7 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/policy/glob"
 	"github.com/remitrun/remit/internal/authority/policy/target"
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -205,7 +206,7 @@ func secretHost(s string) (*target.Rule, error) {
 		r.Scheme() == "http" && (r.AllowsAddr(netip.AddrFrom4([4]byte{127, 0, 0, 1})) || r.AllowsAddr(netip.IPv6Loopback())):
 		return r, nil
 	}
-	return nil, fmt.Errorf("%q: a secret is sent with https only, or to localhost", clip(s))
+	return nil, fmt.Errorf("%q: a secret is sent with https only, or to localhost", clip.Text(s, 40))
 }
 
 // checkStored checks the name of a stored value: lower-case words of letters and
@@ -218,7 +219,7 @@ func checkStored(s string) error {
 		ok = word || (c == '-' || c == '_') && i+1 < len(s) && s[i-1] != '-' && s[i-1] != '_'
 	}
 	if !ok {
-		return fmt.Errorf("%q is no name of a stored secret: lower-case words, as github-ci", clip(s))
+		return fmt.Errorf("%q is no name of a stored secret: lower-case words, as github-ci", clip.Text(s, 40))
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/near"
@@ -34,7 +35,7 @@ func sideEffects(key string, into *[]sideEffectEntry) setting {
 			}
 			set := effectsOf(text)
 			if set == 0 {
-				p.Fail(n, path, "%q is not a side effect", clip(text)).Hint = suggestEffect(text)
+				p.Fail(n, path, "%q is not a side effect", clip.Text(text, 40)).Hint = suggestEffect(text)
 				return
 			}
 			*into = append(*into, sideEffectEntry{p.Pos(n), text, set})

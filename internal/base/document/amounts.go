@@ -5,13 +5,14 @@ import (
 	"math"
 	"regexp"
 	"strconv"
-	"strings"
 	"time"
+
+	"github.com/remitrun/remit/internal/base/clip"
 )
 
 var (
 	sizeForm = regexp.MustCompile(`^(0|[1-9][0-9]{0,17}) ?(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)?$`)
-	daysForm = regexp.MustCompile(`^([0-9]{1,6})d(.*)$`)
+	daysForm = regexp.MustCompile(`^(?:([0-9]{1,5})w)?(?:([0-9]{1,6})d)?(.*)$`)
 )
 
 var sizeUnits = map[string]int64{"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
@@ -22,34 +23,34 @@ var sizeUnits = map[string]int64{"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9,
 func ParseSize(s string) (int64, error) {
 	m := sizeForm.FindStringSubmatch(s)
 	if m == nil {
-		return 0, fmt.Errorf("%q is not a valid size; expected a number of bytes such as 4096, 512KB or 5MiB", Clip(s, 60))
+		return 0, fmt.Errorf("%q is not a valid size; expected a number of bytes such as 4096, 512KB or 5MiB", clip.Text(s, 60))
 	}
 	v, err := strconv.ParseInt(m[1], 10, 64)
 	if err != nil || v > math.MaxInt64/sizeUnits[m[2]] {
-		return 0, fmt.Errorf("the size %q is too large", Clip(s, 60))
+		return 0, fmt.Errorf("the size %q is too large", clip.Text(s, 60))
 	}
 	return v * sizeUnits[m[2]], nil
 }
 
-// ParseDuration reads a time as [time.ParseDuration] does, and days before it:
-// 90s, 1h30m, 7d, 1d12h. A day is 24 hours.
+// ParseDuration reads a time as [time.ParseDuration] does, with weeks and days
+// before it: 90s, 1h30m, 7d, 2w, 1d12h. A day is 24 hours.
 func ParseDuration(s string) (time.Duration, error) {
-	invalid := fmt.Errorf("%q is not a valid time; expected a number with a unit such as 500ms, 30s, 5m, 1h or 7d", Clip(s, 60))
+	invalid := fmt.Errorf("%q is not a valid time; expected a number with a unit such as 500ms, 30s, 1h30m, 7d or 2w", clip.Text(s, 60))
 	m := daysForm.FindStringSubmatch(s)
 	if m == nil {
-		d, err := time.ParseDuration(s)
-		if err != nil || d < 0 {
-			return 0, invalid
-		}
-		return d, nil
+		return 0, invalid
 	}
-	days, err := strconv.ParseInt(m[1], 10, 64)
-	if err != nil || days > 100*366 {
+	weeks, _ := strconv.ParseInt("0"+m[1], 10, 64) // digits only
+	days, _ := strconv.ParseInt("0"+m[2], 10, 64)
+	days += 7 * weeks
+	long := m[1]+m[2] != ""
+	if days > 100*366 {
 		return 0, invalid
 	}
 	var rest time.Duration
-	if m[2] != "" {
-		if rest, err = time.ParseDuration(m[2]); err != nil || rest < 0 || strings.HasPrefix(m[2], "+") || rest >= 24*time.Hour {
+	if m[3] != "" || !long {
+		var err error
+		if rest, err = time.ParseDuration(m[3]); err != nil || rest < 0 || long && (rest >= 24*time.Hour || m[3][0] == '+') {
 			return 0, invalid
 		}
 	}

@@ -15,11 +15,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
@@ -97,9 +99,9 @@ func (n *Node) Is(s string) bool { return n.Kind == String && n.Text == s }
 func (n *Node) Describe() string {
 	switch n.Kind {
 	case String:
-		return fmt.Sprintf("the string %q", Clip(n.Text, 60))
+		return fmt.Sprintf("the string %q", clip.Text(n.Text, 60))
 	case Number, Bool:
-		return Clip(n.Text, 60)
+		return clip.Text(n.Text, 60)
 	}
 	return n.Kind.String()
 }
@@ -116,6 +118,8 @@ type Options struct {
 	Aliases  int        // values that aliases may repeat; 0 refuses anchors and aliases
 	AnyText  bool       // text may contain invisible characters and line breaks that editors do not show
 	CoreTags bool       // explicit tags of the core schema (!!str, !!int, …) are allowed
+	Foreign  bool       // other programs write the document: a key may be any scalar, and a number that JSON cannot hold is text
+	Private  bool       // messages do not quote the document
 }
 
 func (o Options) withDefaults() Options {
@@ -166,6 +170,14 @@ func (r *Reader) Read(src []byte) *Node {
 	return r.whole(r.parseYAML(src))
 }
 
+// ReadYAML parses YAML only.
+func (r *Reader) ReadYAML(src []byte) *Node {
+	if !r.readable(src) {
+		return nil
+	}
+	return r.whole(r.parseYAML(src))
+}
+
 // ReadJSON parses JSON only.
 func (r *Reader) ReadJSON(src []byte) *Node {
 	if !r.readable(src) {
@@ -209,6 +221,9 @@ func (r *Reader) Fail(n *Node, field, format string, args ...any) *fault.Error {
 }
 
 func (r *Reader) fail(line, column int, field, format string, args ...any) *fault.Error {
+	if r.o.Private {
+		args = withoutQuotes(args)
+	}
 	e := fault.New(r.o.Code, "%s", Visible(fmt.Sprintf(format, args...))).At(fault.Pos{File: r.file, Line: line, Column: column}).In(field)
 	if len(r.problems) == MaxProblems {
 		r.omitted++
@@ -218,16 +233,47 @@ func (r *Reader) fail(line, column int, field, format string, args ...any) *faul
 	return e
 }
 
+// words is an argument of a message that is not quoted from the document.
+type words string
+
+// withoutQuotes replaces the arguments that may be quoted from the document.
+func withoutQuotes(args []any) []any {
+	out := slices.Clone(args)
+	for i, arg := range args {
+		switch arg.(type) {
+		case string, error:
+			out[i] = "…"
+		}
+	}
+	return out
+}
+
+// describe is [Node.Describe] as far as the document may be quoted.
+func (r *Reader) describe(n *Node) words {
+	if r.o.Private {
+		return words(n.Kind.String())
+	}
+	return words(n.Describe())
+}
+
+// join is [Join] as far as the document may be quoted.
+func (r *Reader) join(field, key string) string {
+	if r.o.Private && (len(key) > 32 || !plainKey(key)) {
+		return field + "[…]"
+	}
+	return Join(field, key)
+}
+
 // readable refuses bytes that no format has, and characters by which a document
 // looks like another one where it is reviewed.
 func (r *Reader) readable(src []byte) bool {
 	switch {
 	case len(src) > r.o.MaxBytes:
-		r.fail(1, 1, "", "the %s has %d bytes; the maximum is %d", r.o.Noun, len(src), r.o.MaxBytes)
+		r.fail(1, 1, "", "the %s has %d bytes; the maximum is %d", words(r.o.Noun), len(src), r.o.MaxBytes)
 	case !utf8.Valid(src):
-		r.failAt(src, invalidAt(src), "the %s is not UTF-8", r.o.Noun).Hint = "save the file as UTF-8"
+		r.failAt(src, invalidAt(src), "the %s is not UTF-8", words(r.o.Noun)).Hint = "save the file as UTF-8"
 	case bytes.IndexByte(src, 0) >= 0:
-		r.failAt(src, bytes.IndexByte(src, 0), "the %s contains a NUL byte", r.o.Noun)
+		r.failAt(src, bytes.IndexByte(src, 0), "the %s contains a NUL byte", words(r.o.Noun))
 	case !r.o.AnyText:
 		r.visible(src)
 	}
@@ -240,9 +286,9 @@ func (r *Reader) visible(src []byte) {
 	for i, c := range string(src) {
 		switch {
 		case c == 0x85, c == 0x2028, c == 0x2029, c == '\r' && !bytes.HasPrefix(src[i+1:], []byte("\n")):
-			r.failAt(src, i, "the %s contains the line break %+q, which many editors do not show", r.o.Noun, c).Hint = `end lines with \n or \r\n`
+			r.failAt(src, i, "the %s contains the line break %+q, which many editors do not show", words(r.o.Noun), c).Hint = `end lines with \n or \r\n`
 		case c >= 0x202a && c <= 0x202e, c >= 0x2066 && c <= 0x2069, c == 0x200e, c == 0x200f, c == 0x61c:
-			r.failAt(src, i, "the %s contains the character %+q, which changes how the text around it is shown", r.o.Noun, c)
+			r.failAt(src, i, "the %s contains the character %+q, which changes how the text around it is shown", words(r.o.Noun), c)
 		}
 	}
 }
@@ -277,7 +323,7 @@ func (r *Reader) enter(n *Node, field string, depth int) bool {
 	case depth > r.o.MaxDepth:
 		r.Fail(n, field, "nested more than %d levels deep", r.o.MaxDepth).Hint = "flatten the value"
 	case r.nodes == r.o.MaxNodes+1:
-		r.Fail(n, field, "the %s has more than %d values", r.o.Noun, r.o.MaxNodes)
+		r.Fail(n, field, "the %s has more than %d values", words(r.o.Noun), r.o.MaxNodes)
 	}
 	return depth <= r.o.MaxDepth && r.nodes <= r.o.MaxNodes
 }
@@ -289,9 +335,9 @@ func (r *Reader) addPair(n *Node, seen map[string]int, key *Node, field string, 
 		r.Fail(key, field, "a key has %d bytes; the maximum is %d", len(key.Text), r.o.MaxKey).Hint = "shorten it"
 		return false
 	}
-	path := Join(field, key.Text)
+	path := r.join(field, key.Text)
 	if first, twice := seen[key.Text]; twice {
-		r.Fail(key, path, "the key %q is given twice, first on line %d", Clip(key.Text, 60), first).Hint = "remove one"
+		r.Fail(key, path, "the key %q is given twice, first on line %d", clip.Text(key.Text, 60), first).Hint = "remove one"
 		return false
 	}
 	seen[key.Text] = key.Line
@@ -303,7 +349,7 @@ func (r *Reader) addPair(n *Node, seen map[string]int, key *Node, field string, 
 func Join(field, key string) string {
 	switch {
 	case !plainKey(key):
-		return fmt.Sprintf("%s[%q]", field, Clip(key, 60))
+		return fmt.Sprintf("%s[%q]", field, clip.Text(key, 60))
 	case field == "":
 		return key
 	}
@@ -338,12 +384,4 @@ func Visible(s string) string {
 		}
 	}
 	return b.String()
-}
-
-// Clip shortens text for a message to at most n bytes, and marks the cut.
-func Clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
 }

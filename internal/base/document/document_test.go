@@ -221,7 +221,7 @@ func TestSizesAndTimes(t *testing.T) {
 		}
 	}
 	for s, want := range map[string]time.Duration{"30s": 30 * time.Second, "1h30m": 90 * time.Minute, "7d": 168 * time.Hour, "1d12h": 36 * time.Hour, "0s": 0,
-		"-1s": -1, "1d24h": -1, "1d-1h": -1, "d": -1, "1w": -1, "9999999d": -1, "999999d": -1, "": -1, "5": -1} {
+		"-1s": -1, "1d24h": -1, "1d-1h": -1, "d": -1, "2w": 14 * 24 * time.Hour, "1w2d": 216 * time.Hour, "2d1w": -1, "1.5d": -1, "7d7d": -1, "65535w": -1, "9999999d": -1, "999999d": -1, "": -1, "5": -1} {
 		if got, err := document.ParseDuration(s); (err == nil) != (want >= 0) || err == nil && got != want {
 			t.Errorf("time %q: %v, %v", s, got, err)
 		}

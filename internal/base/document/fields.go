@@ -11,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/near"
 )
@@ -34,7 +35,7 @@ func (r *Reader) Mapping(n *Node, path string, known Fields, required ...string)
 	})
 	for _, name := range required {
 		if ok && n.Lookup(name) == nil {
-			r.Fail(n, Join(path, name), "the required key %q is missing", name)
+			r.Fail(n, Join(path, name), "the required key %q is missing", words(name))
 		}
 	}
 	return ok
@@ -56,7 +57,11 @@ func (f Fields) names() []string {
 
 // UnknownKey records a key that is not one of the known ones, with a suggestion.
 func (r *Reader) UnknownKey(key *Node, path string, known []string) {
-	r.Fail(key, path, "unknown key %q", Clip(key.Text, 60)).Hint = Suggest(key.Text, "known keys", known)
+	shown := any(clip.Text(key.Text, 60))
+	if len(key.Text) <= 32 && plainKey(key.Text) {
+		shown = words(key.Text)
+	}
+	r.Fail(key, path, "unknown key %q", shown).Hint = Suggest(key.Text, "known keys", known)
 }
 
 // Suggest is a hint for a word that is not one of the candidates: the nearest
@@ -75,7 +80,7 @@ func (r *Reader) Each(n *Node, path string, read func(key, value *Node, path str
 		return false
 	}
 	for _, p := range n.Pairs {
-		read(p.Key, p.Value, Join(path, p.Key.Text))
+		read(p.Key, p.Value, r.join(path, p.Key.Text))
 	}
 	return true
 }
@@ -83,7 +88,7 @@ func (r *Reader) Each(n *Node, path string, read func(key, value *Node, path str
 // Expected records a value of the wrong kind. The caller may set the hint of the
 // error that it returns.
 func (r *Reader) Expected(n *Node, path, want string) *fault.Error {
-	e := r.Fail(n, path, "must be %s, not %s", want, n.Describe())
+	e := r.Fail(n, path, "must be %s, not %s", words(want), r.describe(n))
 	if want == "a string" && (n.Kind == Number || n.Kind == Bool) {
 		e.Hint = "put it in quotes"
 	}
@@ -183,14 +188,14 @@ func (r *Reader) Bool(into *bool) Field {
 }
 
 // OneOf makes a field of one of several words.
-func (r *Reader) OneOf(into *string, words ...string) Field {
+func (r *Reader) OneOf(into *string, choices ...string) Field {
 	return func(n *Node, path string) {
-		if n.Kind == String && slices.Contains(words, n.Text) {
+		if n.Kind == String && slices.Contains(choices, n.Text) {
 			*into = n.Text
 			return
 		}
-		e := r.Fail(n, path, "must be %s, not %s", strings.Join(words, " or "), n.Describe())
-		if best := near.Word(n.Text, words); n.Kind == String && best != "" {
+		e := r.Expected(n, path, strings.Join(choices, " or "))
+		if best := near.Word(n.Text, choices); n.Kind == String && best != "" {
 			e.Hint = fmt.Sprintf("did you mean %q?", best)
 		}
 	}
@@ -243,7 +248,7 @@ func (r *Reader) Duration(into *time.Duration) Field {
 func (r *Reader) Version(number int) Field {
 	return func(n *Node, path string) {
 		if n.Kind != Number || n.Text != strconv.Itoa(number) {
-			r.Fail(n, path, "this Remit reads version %d, not %s", number, n.Describe()).Hint = fmt.Sprintf("write version: %d", number)
+			r.Fail(n, path, "this Remit reads version %d, not %s", number, r.describe(n)).Hint = fmt.Sprintf("write version: %d", number)
 		}
 	}
 }

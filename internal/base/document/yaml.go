@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/clip"
 )
 
 func (r *Reader) parseYAML(src []byte) *Node {
@@ -21,7 +22,7 @@ func (r *Reader) parseYAML(src []byte) *Node {
 		err = loader.Load(&doc)
 	}
 	if errors.Is(err, io.EOF) {
-		r.fail(1, 1, "", "the %s is empty", r.o.Noun)
+		r.fail(1, 1, "", "the %s is empty", words(r.o.Noun))
 		return nil
 	}
 	if err != nil {
@@ -122,6 +123,9 @@ func (r *Reader) mapping(n *Node, y *yaml.Node, field string, depth int, repeate
 		if k.Kind == yaml.ScalarNode {
 			r.scalar(key, k, field)
 		}
+		if r.o.Foreign && k.Kind == yaml.ScalarNode {
+			key.Kind, key.Text = String, k.Value
+		}
 		if key.Kind != String {
 			r.Fail(key, field, "a key must be a string").Hint = "put it in quotes"
 			continue
@@ -168,7 +172,7 @@ func (r *Reader) scalar(n *Node, y *yaml.Node, field string) {
 	r.plainScalar(n, y.Value, field)
 	r.checkNumber(n, field)
 	if tagged && n.Kind != kind {
-		r.Fail(n, field, "%s does not fit the tag %s", n.Describe(), y.ShortTag()).Hint = "remove the tag"
+		r.Fail(n, field, "%s does not fit the tag %s", r.describe(n), y.ShortTag()).Hint = "remove the tag"
 	}
 }
 
@@ -188,6 +192,9 @@ func (r *Reader) plainScalar(n *Node, s, field string) {
 	if c := s[0]; c != '-' && c != '+' && c != '.' && (c < '0' || c > '9') {
 		return
 	}
+	if r.o.Foreign && !isJSONNumber(s) {
+		return // as other programs read it
+	}
 	if notFinite.MatchString(s) {
 		r.Fail(n, field, "%s is not a number that JSON can hold", s).Hint = "put it in quotes if it is text"
 		return
@@ -195,7 +202,7 @@ func (r *Reader) plainScalar(n *Node, s, field string) {
 	if m := basedForm.FindStringSubmatch(s); m != nil {
 		u, err := strconv.ParseUint(m[3], map[string]int{"x": 16, "o": 8}[m[2]], 64)
 		if err != nil {
-			r.Fail(n, field, "%s is not a valid 64-bit number", Clip(s, 60)).Hint = "put it in quotes if it is text"
+			r.Fail(n, field, "%s is not a valid 64-bit number", clip.Text(s, 60)).Hint = "put it in quotes if it is text"
 			return
 		}
 		n.Kind, n.Text = Number, strings.TrimPrefix(m[1], "+")+strconv.FormatUint(u, 10)
@@ -210,7 +217,7 @@ func (r *Reader) plainScalar(n *Node, s, field string) {
 func (r *Reader) decimal(n *Node, s string, m []string, field string) {
 	sign, whole, fraction, exponent := m[1], m[2], m[4], m[5]
 	if len(whole) > 1 && whole[0] == '0' {
-		r.Fail(n, field, "%s begins with a zero, which programs read in different ways", Clip(s, 60)).Hint = "put it in quotes if it is text, write 0o for octal, or leave the zeros out"
+		r.Fail(n, field, "%s begins with a zero, which programs read in different ways", clip.Text(s, 60)).Hint = "put it in quotes if it is text, write 0o for octal, or leave the zeros out"
 		return
 	}
 	if whole == "" {
@@ -226,12 +233,21 @@ func (r *Reader) decimal(n *Node, s string, m []string, field string) {
 	n.Text += exponent
 }
 
+// isJSONNumber reports whether canonical JSON can hold a number as it is written.
+func isJSONNumber(s string) bool {
+	if !json.Valid([]byte(s)) {
+		return false
+	}
+	_, err := canon.Marshal(json.Number(s))
+	return err == nil
+}
+
 // checkNumber refuses a number that canonical JSON cannot hold.
 func (r *Reader) checkNumber(n *Node, field string) {
 	if n.Kind != Number {
 		return
 	}
 	if _, err := canon.Marshal(json.Number(n.Text)); err != nil {
-		r.Fail(n, field, "%s is not a number that JSON can hold", Clip(n.Text, 60)).Hint = "put it in quotes if it is text"
+		r.Fail(n, field, "%s is not a number that JSON can hold", clip.Text(n.Text, 60)).Hint = "put it in quotes if it is text"
 	}
 }

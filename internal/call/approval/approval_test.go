@@ -336,13 +336,15 @@ func waitFor(t *testing.T, s store.Approvals, ok func(store.Question) bool) uuid
 
 func TestAnAnswerFromElsewhereEndsTheQuestionHere(t *testing.T) {
 	s := openStore(t)
-	ended := make(chan struct{})
+	shown, ended := make(chan struct{}), make(chan struct{})
 	d := &approval.Desk{Store: s, Every: time.Millisecond, Here: func(ctx context.Context, _ approval.Case) (store.Vote, error) {
+		close(shown)
 		defer close(ended)
 		<-ctx.Done()
 		return store.Vote{}, ctx.Err()
 	}}
 	go func() {
+		<-shown
 		id := waitFor(t, s, func(store.Question) bool { return true })
 		if _, err := s.Vote(context.Background(), id, store.Vote{By: "user:bob", Yes: true, At: time.Now()}); err != nil {
 			t.Error(err)

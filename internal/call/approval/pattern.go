@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 )
@@ -210,7 +211,7 @@ func (p Pattern) Lines() []string {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Same)) {
-		out = append(out, fmt.Sprintf("with %q = %s", name, clip(string(p.Same[name]))))
+		out = append(out, fmt.Sprintf("with %q = %s", name, withDigest(string(p.Same[name]))))
 	}
 	for _, name := range p.Any {
 		out = append(out, fmt.Sprintf("with any %q", name))
@@ -218,11 +219,11 @@ func (p Pattern) Lines() []string {
 	return out
 }
 
-// clip shortens a value for people.
-func clip(s string) string {
+// withDigest shortens a value, and shows the length and digest of a shortened one.
+func withDigest(s string) string {
 	const most = 200
 	if len(s) <= most {
 		return s
 	}
-	return strings.ToValidUTF8(s[:most], "") + fmt.Sprintf("… (cut: all of it is %d bytes, sha256 %x)", len(s), sha256.Sum256([]byte(s)))
+	return clip.Text(s, most) + fmt.Sprintf(" (cut: all of it is %d bytes, sha256 %x)", len(s), sha256.Sum256([]byte(s)))
 }

@@ -1,15 +1,14 @@
 package catalog
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/inspect"
+	"github.com/remitrun/remit/internal/base/schema"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/tools/infer"
@@ -26,7 +25,7 @@ type listed struct {
 	entry   runner.Entry // as it is used: its text cleaned, with the risk that holds
 
 	once   sync.Once
-	schema *jsonschema.Schema
+	schema *schema.Schema
 	err    error
 
 	look     sync.Once
@@ -34,28 +33,7 @@ type listed struct {
 }
 
 func (l *listed) compile() {
-	l.schema, l.err = CompileSchema(string(l.entry.Spec.ID), l.entry.Spec.Input)
-}
-
-// CompileSchema reads a JSON Schema (2020-12 unless it says otherwise). It
-// fetches nothing: a reference to outside is an error.
-func CompileSchema(name string, src []byte) (*jsonschema.Schema, error) {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(src))
-	if err != nil {
-		return nil, fmt.Errorf("schema of %s: %w", name, err)
-	}
-	comp := jsonschema.NewCompiler()
-	comp.DefaultDraft(jsonschema.Draft2020)
-	comp.UseLoader(jsonschema.SchemeURLLoader{})
-	url := "remit:" + name
-	if err := comp.AddResource(url, doc); err != nil {
-		return nil, fmt.Errorf("schema of %s: %w", name, err)
-	}
-	s, err := comp.Compile(url)
-	if err != nil {
-		return nil, fmt.Errorf("schema of %s: %w", name, err)
-	}
-	return s, nil
+	l.schema, l.err = schema.Compile(string(l.entry.Spec.ID), l.entry.Spec.Input)
 }
 
 func (l *listed) validate(args tool.Args) error {
@@ -70,34 +48,17 @@ func (l *listed) validate(args tool.Args) error {
 	if err == nil {
 		return nil
 	}
-	ve, ok := err.(*jsonschema.ValidationError)
-	if !ok {
+	var invalid *schema.Invalid
+	if !errors.As(err, &invalid) {
 		return fault.Wrap(fault.ArgsInvalid, err, "the arguments do not fit the schema of %s", l.entry.Spec.ID)
 	}
-	var msgs []string
-	for _, leaf := range leaves(ve) {
-		msgs = append(msgs, describe(leaf))
+	texts := make([]string, len(invalid.Problems))
+	for i, p := range invalid.Problems {
+		texts[i] = "arguments: " + p.Text
+		if len(p.At) > 0 {
+			texts[i] = fmt.Sprintf("argument %q: %s", strings.Join(p.At, "."), p.Text)
+		}
 	}
-	return fault.New(fault.ArgsInvalid, "%s", strings.Join(msgs, "; ")).
+	return fault.New(fault.ArgsInvalid, "%s", strings.Join(texts, "; ")).
 		ForOperator("see remit tool %s", l.entry.Spec.ID)
-}
-
-func leaves(e *jsonschema.ValidationError) []*jsonschema.ValidationError {
-	if len(e.Causes) == 0 {
-		return []*jsonschema.ValidationError{e}
-	}
-	var out []*jsonschema.ValidationError
-	for _, c := range e.Causes {
-		out = append(out, leaves(c)...)
-	}
-	return out
-}
-
-// describe says what is wrong where, without the argument's value.
-func describe(e *jsonschema.ValidationError) string {
-	where := "arguments"
-	if len(e.InstanceLocation) > 0 {
-		where = fmt.Sprintf("argument %q", strings.Join(e.InstanceLocation, "."))
-	}
-	return where + ": " + e.ErrorKind.LocalizedString(printer)
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 )
@@ -27,7 +28,7 @@ const header = "remit frozen plan approval v1"
 // ApprovalText is what is signed to approve the plan.
 func (f *Plan) ApprovalText(by string, at time.Time) (string, error) {
 	if by == "" || len(by) > 200 || strings.ContainsFunc(by, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }) {
-		return "", fault.New(fault.Usage, "%q cannot be who approves a plan", clip(by))
+		return "", fault.New(fault.Usage, "%q cannot be who approves a plan", clip.Text(by, 100))
 	}
 	return fmt.Sprintf("%s\n%s\n%s\n%s\n", header, f.digest, by, at.UTC().Format(time.RFC3339)), nil
 }

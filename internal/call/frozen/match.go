@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/plan"
@@ -39,7 +40,7 @@ func (f *Plan) Match(c Call, run Progress) (int, error) {
 	if c.Step != "" {
 		s, ok := f.plan.Step(c.Step)
 		if !ok {
-			return 0, fault.New(fault.NotInPlan, "the frozen plan has no step %q", clip(c.Step))
+			return 0, fault.New(fault.NotInPlan, "the frozen plan has no step %q", clip.Text(c.Step, 100))
 		}
 		return s.Index, f.match(s, c, run)
 	}
@@ -57,7 +58,7 @@ func (f *Plan) Match(c Call, run Progress) (int, error) {
 		}
 	}
 	if nearest == nil {
-		nearest = fault.New(fault.NotInPlan, "no step of the frozen plan calls %q", clip(string(c.Tool)))
+		nearest = fault.New(fault.NotInPlan, "no step of the frozen plan calls %q", clip.Text(string(c.Tool), 100))
 	}
 	return 0, nearest
 }
@@ -68,7 +69,7 @@ func (f *Plan) match(s *plan.Step, c Call, run Progress) error {
 	}
 	switch at := f.steps[s.Index-1]; {
 	case at.Tool != c.Tool:
-		return bad("calls %q, not %q", string(at.Tool), clip(string(c.Tool)))
+		return bad("calls %q, not %q", string(at.Tool), clip.Text(string(c.Tool), 100))
 	case at.Digest != c.Digest.String():
 		return bad("calls %q as it was; the tool was changed since", string(at.Tool))
 	case run.Begun(s.Index):
@@ -136,7 +137,7 @@ func (f *Plan) different(want tool.Args, got []byte) string {
 	slices.Sort(names)
 	text := ""
 	for i, n := range names {
-		text += map[bool]string{true: ": ", false: ", "}[i == 0] + clip(n)
+		text += map[bool]string{true: ": ", false: ", "}[i == 0] + clip.Text(n, 100)
 	}
 	return text
 }
@@ -167,11 +168,4 @@ func (v values) broken(step int) bool {
 		slices.ContainsFunc(v.f.plan.Steps[step-1].Deps(), v.broken)
 	v.bad[step] = bad
 	return bad
-}
-
-func clip(s string) string {
-	if len(s) > 100 {
-		s = s[:100] + "…"
-	}
-	return s
 }

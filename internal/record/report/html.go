@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/redact"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
@@ -32,7 +33,7 @@ var page = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("page").Funcs(template.FuncMap{
 		"show": redact.Show, "verb": func(s string) string { return redact.Show(verb(s)) }, "lines": redact.ShowLines, "span": span, "place": place, "plural": plural, "size": size, "times": times,
 		"when":  func(t time.Time) string { return t.Format("2 January 2006, 15:04:05 MST") },
-		"short": func(s string) string { return clip(redact.Show(s), 400) },
+		"short": func(s string) string { return clip.Text(redact.Show(s), 400) },
 	}).Parse(pageSource))
 })
 
@@ -213,12 +214,4 @@ func newField(key string, raw json.RawMessage) field {
 	}
 	f.Block = strings.Contains(f.Text, "\n") || len(f.Text) > 120
 	return f
-}
-
-// clip cuts a text to a number of bytes.
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }

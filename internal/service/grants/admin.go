@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
@@ -184,21 +182,11 @@ func (s *Grants) adminPolicy(q AdminTerms) (p *policy.Policy, hint policies.Hint
 		return p, hint, "built in: no policy was named", err
 	case p.Inherits():
 		return nil, "", "", fault.New(fault.PolicyInvalid, "a root policy may not say rest: inherit").At(fault.Pos{File: p.File()})
-	case SaysAPI(p):
+	case p.Mentions("api"):
 		return p, "", p.File(), nil
 	}
 	with, err := withAPI(p)
 	return with, "", p.File() + ", and all of the API, of which it says nothing", err
-}
-
-// SaysAPI reports whether a policy has a section api.
-func SaysAPI(p *policy.Policy) bool {
-	var keys map[string]yaml.Node
-	if yaml.Unmarshal(p.Source(), &keys) != nil {
-		return true // then nothing is added to it
-	}
-	_, ok := keys["api"]
-	return ok
 }
 
 const allAPI = "api: {allow: [\"*\"]}\n"
@@ -207,7 +195,7 @@ const allAPI = "api: {allow: [\"*\"]}\n"
 // are if they can.
 func withAPI(p *policy.Policy) (*policy.Policy, error) {
 	for _, text := range []string{strings.TrimRight(string(p.Source()), "\n") + "\n" + allAPI, string(p.Print()) + allAPI} {
-		if with, err := policy.Parse(p.File(), []byte(text)); err == nil && SaysAPI(with) && len(with.Entries()) == len(p.Entries())+1 {
+		if with, err := policy.Parse(p.File(), []byte(text)); err == nil && with.Mentions("api") && len(with.Entries()) == len(p.Entries())+1 {
 			return with, nil
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/authority/policy/target"
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/tools/model"
@@ -107,7 +108,7 @@ func (r *reader) wait(into *time.Duration) document.Field {
 func (r *reader) providers(n *document.Node, path string, m *Models) {
 	r.Each(n, path, func(k, v *document.Node, path string) {
 		if !providerName.MatchString(k.Text) || k.Text == model.Scripted {
-			r.Fail(k, path, "%q is not a valid provider name", document.Clip(k.Text, 60)).Hint = "use up to 40 lower-case letters, digits, _ and -; the name " + model.Scripted + " is taken"
+			r.Fail(k, path, "%q is not a valid provider name", clip.Text(k.Text, 60)).Hint = "use up to 40 lower-case letters, digits, _ and -; the name " + model.Scripted + " is taken"
 			return
 		}
 		m.Providers = append(m.Providers, r.provider(k, v, path))

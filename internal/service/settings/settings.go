@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -118,7 +119,7 @@ func (r *reader) settings(root *document.Node, s *Settings) {
 		"secrets": r.Object(document.Fields{"keyring": r.Bool(&s.Keyring)}),
 		"approvals": r.Object(document.Fields{"admins": r.Strings(&s.Admins, 0, func(s string) error {
 			if kind, name, ok := strings.Cut(s, ":"); !ok || kind == "" || name == "" {
-				return fmt.Errorf("%q is not a valid principal; expected KIND:NAME, as user:ann", document.Clip(s, 60))
+				return fmt.Errorf("%q is not a valid principal; expected KIND:NAME, as user:ann", clip.Text(s, 60))
 			}
 			return nil
 		})}),
@@ -167,13 +168,13 @@ func (r *reader) tier(t *Tier) document.Field {
 
 func (r *reader) tool(k, v *document.Node, path string) (t Tool) {
 	if _, err := tool.ParseID(strings.TrimSuffix(k.Text, "*")); err != nil {
-		r.Fail(k, path, "%q is not a tool ID, nor the beginning of one and *", document.Clip(k.Text, 60))
+		r.Fail(k, path, "%q is not a tool ID, nor the beginning of one and *", clip.Text(k.Text, 60))
 	}
 	r.Mapping(v, path, document.Fields{
 		"risk": r.Accept(func(s string) error {
 			risk, ok := tool.ParseRisk(s)
 			if t.Risk = &risk; !ok {
-				return fmt.Errorf("%q is not low, medium, high or critical", document.Clip(s, 60))
+				return fmt.Errorf("%q is not low, medium, high or critical", clip.Text(s, 60))
 			}
 			return nil
 		}),

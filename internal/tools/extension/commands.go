@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/tool"
 )
@@ -194,7 +195,7 @@ func checkCommand(s string) error {
 	name := strings.TrimPrefix(s, "/")
 	switch {
 	case len(name) > maxName || !commandForm.MatchString(name):
-		return fmt.Errorf("%q is no name of a slash command: a slash, and lower-case words, as /git or /git-lfs", document.Clip(s, 60))
+		return fmt.Errorf("%q is no name of a slash command: a slash, and lower-case words, as /git or /git-lfs", clip.Text(s, 60))
 	case Reserved(name):
 		return fmt.Errorf("/%s is Remit's own", name)
 	}
@@ -204,7 +205,7 @@ func checkCommand(s string) error {
 func checkAction(s string) error {
 	switch {
 	case len(s) > maxName || !commandForm.MatchString(s):
-		return fmt.Errorf("%q is no ID of an action: lower-case words, as get or get-all", document.Clip(s, 60))
+		return fmt.Errorf("%q is no ID of an action: lower-case words, as get or get-all", clip.Text(s, 60))
 	case s == "help":
 		return fmt.Errorf("help is Remit's own: it shows the command's usage")
 	}
@@ -295,7 +296,7 @@ func (r *reader) runner(n *document.Node, field string) Runner {
 	kind, name, _ := strings.Cut(s, ".")
 	out := Runner{Kind: RunnerKind(kind), Name: name, Text: s}
 	bad := func(format string, args ...any) {
-		r.Fail(n, field, "%q: "+format, append([]any{document.Clip(s, 60)}, args...)...)
+		r.Fail(n, field, "%q: "+format, append([]any{clip.Text(s, 60)}, args...)...)
 	}
 	switch out.Kind {
 	case RunExec:

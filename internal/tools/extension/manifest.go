@@ -28,6 +28,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
 )
@@ -93,7 +94,7 @@ func ParseSigner(s string) (ed25519.PublicKey, error) {
 	rest, ok := strings.CutPrefix(s, signerPrefix)
 	key, err := base64.StdEncoding.Strict().DecodeString(rest)
 	if !ok || err != nil || len(key) != ed25519.PublicKeySize {
-		return nil, fmt.Errorf("%q is no public key: write ed25519: and its 32 bytes in Base64", document.Clip(s, 60))
+		return nil, fmt.Errorf("%q is no public key: write ed25519: and its 32 bytes in Base64", clip.Text(s, 60))
 	}
 	return key, nil
 }
@@ -112,7 +113,7 @@ const maxID = 40
 // CheckID says what is wrong with an extension's ID, nil if nothing is.
 func CheckID(id string) error {
 	if len(id) > maxID || !idForm.MatchString(id) {
-		return fmt.Errorf("%q is no ID: up to %d lower-case letters and digits, with single dots, dashes or underscores between", document.Clip(id, 60), maxID)
+		return fmt.Errorf("%q is no ID: up to %d lower-case letters and digits, with single dots, dashes or underscores between", clip.Text(id, 60), maxID)
 	}
 	return nil
 }
@@ -145,7 +146,7 @@ func (r *reader) manifest(n *document.Node, m *Manifest) {
 		"permissions_required": r.List(20, func(n *document.Node, f string) { r.permission(n, f, m) }),
 		"platforms": r.List(20, func(n *document.Node, f string) {
 			if s, ok := r.Text(n, f); ok && !platformForm.MatchString(s) {
-				r.Fail(n, f, "%q is not a valid platform", document.Clip(s, 60)).Hint = "write linux, darwin, windows or freebsd, with /amd64 or /arm64 if it matters"
+				r.Fail(n, f, "%q is not a valid platform", clip.Text(s, 60)).Hint = "write linux, darwin, windows or freebsd, with /amd64 or /arm64 if it matters"
 			} else if ok {
 				m.Platforms = append(m.Platforms, s)
 			}
@@ -184,7 +185,7 @@ func (r *reader) permission(n *document.Node, f string, m *Manifest) {
 				return
 			}
 		}
-		r.Fail(n, f, "%q is no permission", document.Clip(s, 60)).Hint = "there are " + strings.Join(names, ", ")
+		r.Fail(n, f, "%q is no permission", clip.Text(s, 60)).Hint = "there are " + strings.Join(names, ", ")
 	}
 }
 
@@ -197,7 +198,7 @@ func (r *reader) checksums(n *document.Node, f string, m *Manifest) {
 		case !hashForm.MatchString(s):
 			r.Fail(v, f, "is no SHA-256 hash in lower-case hexadecimal")
 		case CheckName(k.Text) != "" || k.Text == ManifestFile || k.Text == SignatureFile:
-			r.Fail(k, f, "%q is no other file of the extension", document.Clip(k.Text, 60))
+			r.Fail(k, f, "%q is no other file of the extension", clip.Text(k.Text, 60))
 		default:
 			m.Checksums[k.Text] = s
 		}
@@ -206,7 +207,7 @@ func (r *reader) checksums(n *document.Node, f string, m *Manifest) {
 
 func checkVersion(s string) error {
 	if len(s) > 100 || !versionForm.MatchString(s) {
-		return fmt.Errorf("%q is no version such as 1.2.0", document.Clip(s, 60))
+		return fmt.Errorf("%q is no version such as 1.2.0", clip.Text(s, 60))
 	}
 	return nil
 }

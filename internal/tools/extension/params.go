@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/tool"
 )
@@ -84,21 +85,21 @@ func (r *reader) byDefault(n *document.Node, field string, p *Param) {
 
 func checkParam(s string) error {
 	if len(s) > maxName || !paramForm.MatchString(s) || s == "help" {
-		return fmt.Errorf("%q is no name of an argument or flag: words of letters and digits, as max-count", document.Clip(s, 60))
+		return fmt.Errorf("%q is no name of an argument or flag: words of letters and digits, as max-count", clip.Text(s, 60))
 	}
 	return nil
 }
 
 func checkShort(s string) error {
 	if len(s) != 1 || !paramForm.MatchString(s) {
-		return fmt.Errorf("%q is no letter", document.Clip(s, 60))
+		return fmt.Errorf("%q is no letter", clip.Text(s, 60))
 	}
 	return nil
 }
 
 func checkOption(s string) error {
 	if len(s) > maxName || !optionForm.MatchString(s) {
-		return fmt.Errorf("%q is no option such as -n, --depth or --depth=", document.Clip(s, 60))
+		return fmt.Errorf("%q is no option such as -n, --depth or --depth=", clip.Text(s, 60))
 	}
 	return nil
 }
@@ -110,7 +111,7 @@ func (p *Param) unfit(v any) string {
 	switch v := v.(type) {
 	case string:
 		if p.Type == String && len(p.Choices) > 0 && !slices.Contains(p.Choices, v) {
-			return fmt.Sprintf("must be one of %s, not %q", strings.Join(p.Choices, ", "), document.Clip(v, 60))
+			return fmt.Sprintf("must be one of %s, not %q", strings.Join(p.Choices, ", "), clip.Text(v, 60))
 		}
 		if p.Type == String || p.Type == JSON {
 			return ""
@@ -139,21 +140,21 @@ func (p *Param) Parse(s string) (any, error) {
 	switch p.Type {
 	case Integer, Number:
 		if !json.Valid([]byte(s)) {
-			return nil, fmt.Errorf("must be %s, not %q", article[p.Type], document.Clip(s, 60))
+			return nil, fmt.Errorf("must be %s, not %q", article[p.Type], clip.Text(s, 60))
 		}
 		v = json.Number(s)
 		if f, _, err := big.ParseFloat(s, 10, 64, big.ToNearestEven); err != nil || f.IsInf() {
-			return nil, fmt.Errorf("must be %s, not %q", article[p.Type], document.Clip(s, 60))
+			return nil, fmt.Errorf("must be %s, not %q", article[p.Type], clip.Text(s, 60))
 		}
 	case Boolean:
 		if s != "true" && s != "false" {
-			return nil, fmt.Errorf("must be true or false, not %q", document.Clip(s, 60))
+			return nil, fmt.Errorf("must be true or false, not %q", clip.Text(s, 60))
 		}
 		v = s == "true"
 	case JSON:
 		var err error
 		if v, err = canon.Decode([]byte(s)); err != nil {
-			return nil, fmt.Errorf("must be JSON, not %q", document.Clip(s, 60))
+			return nil, fmt.Errorf("must be JSON, not %q", clip.Text(s, 60))
 		}
 	}
 	if why := p.unfit(v); why != "" {
@@ -330,7 +331,7 @@ func (a *Action) word(p *Param, v any, argument bool) (string, error) {
 	case strings.ContainsRune(s, 0):
 		return "", fmt.Errorf("%s: holds a NUL byte", p.Name)
 	case strings.HasPrefix(s, "-") && a.dashless(p, argument):
-		return "", fmt.Errorf("%s: %q begins with a dash, and the program would take it for an option", p.Name, document.Clip(s, 60))
+		return "", fmt.Errorf("%s: %q begins with a dash, and the program would take it for an option", p.Name, clip.Text(s, 60))
 	}
 	return s, nil
 }

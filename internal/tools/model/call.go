@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
@@ -46,7 +47,7 @@ func NewCall(id, name, args string) Call {
 		c.Malformed = "the tool's name cannot be one"
 	}
 	if !fit(name, maxCallName) {
-		c.Name = clip(name, maxCallName)
+		c.Name = strings.ToValidUTF8(clip.Prefix(name, maxCallName), "\uFFFD")
 	}
 	if c.Malformed == "" {
 		var b bytes.Buffer
@@ -71,13 +72,6 @@ func isObject(v any) bool {
 // fit reports whether a name that a model gave can stand in records and messages.
 func fit(s string, most int) bool {
 	return s != "" && len(s) <= most && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
-}
-
-func clip(s string, most int) string {
-	if len(s) > most {
-		s = s[:most]
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
 // CutOff reports whether arguments are the beginning of JSON that goes on.

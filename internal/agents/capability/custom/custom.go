@@ -11,6 +11,7 @@ import (
 
 	"github.com/remitrun/remit/internal/agents/capability"
 	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -85,7 +86,7 @@ func (r *reader) capability(c *Capability, root *document.Node) {
 		return func(n *document.Node, field string) {
 			r.Prose(to, 50)(n, field)
 			if *to != "" && !capability.ValidID(*to) {
-				r.Fail(n, field, "%q is not a valid ID; expected a lower-case letter, then lower-case letters, digits and _, at most 50 in all", document.Clip(*to, 60))
+				r.Fail(n, field, "%q is not a valid ID; expected a lower-case letter, then lower-case letters, digits and _, at most 50 in all", clip.Text(*to, 60))
 			}
 		}
 	}
@@ -147,7 +148,7 @@ func (r *reader) tool(c *Capability, n *document.Node, field string) {
 		"name": func(n *document.Node, field string) {
 			r.Prose(&o.name, 64)(n, field)
 			if o.name != "" && !capability.ValidName(o.name) {
-				r.Fail(n, field, "%q is not a valid tool name; expected a letter, then letters, digits, _ and -, at most 64 in all", document.Clip(o.name, 60))
+				r.Fail(n, field, "%q is not a valid tool name; expected a letter, then letters, digits, _ and -, at most 64 in all", clip.Text(o.name, 60))
 			}
 		},
 		"defaults": func(n *document.Node, field string) { o.defaults = r.defaults(n, field) },

@@ -3,7 +3,6 @@
 package permittest
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,11 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/schema"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -127,7 +125,7 @@ func CheckSpec(t *testing.T, s *tool.Spec) {
 		t.Errorf("title, description, version or source is missing: %+v", s)
 	}
 	for name, raw := range map[string]json.RawMessage{"input": s.Input, "output": s.Output} {
-		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+		doc, err := schema.Decode(raw)
 		if err != nil {
 			t.Fatalf("%s schema: %v", name, err)
 		}
@@ -167,18 +165,9 @@ func CheckClosed(t *testing.T, at string, node any, described bool) {
 }
 
 // CompileSchema is used by the suites of what offers tools.
-func CompileSchema(t *testing.T, raw json.RawMessage) *jsonschema.Schema {
+func CompileSchema(t *testing.T, raw json.RawMessage) *schema.Schema {
 	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := jsonschema.NewCompiler()
-	c.DefaultDraft(jsonschema.Draft2020)
-	if err := c.AddResource("mem:///schema.json", doc); err != nil {
-		t.Fatal(err)
-	}
-	s, err := c.Compile("mem:///schema.json")
+	s, err := schema.Compile("the tool", raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +250,7 @@ func checkOddArgs(t *testing.T, tl permit.Tool, s *tool.Spec) {
 	}
 }
 
-func checkOutput(t *testing.T, tl permit.Tool, w World, out *jsonschema.Schema, valid []tool.Args) {
+func checkOutput(t *testing.T, tl permit.Tool, w World, out *schema.Schema, valid []tool.Args) {
 	for _, args := range valid {
 		p := w.Permit(t)
 		res, err := Run(t.Context(), tl, p, args)
@@ -269,7 +258,7 @@ func checkOutput(t *testing.T, tl permit.Tool, w World, out *jsonschema.Schema, 
 			t.Errorf("Run(%v): %v", args, err)
 			continue
 		}
-		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader([]byte(Encode(t, res.Output))))
+		doc, err := schema.Decode([]byte(Encode(t, res.Output)))
 		if err != nil {
 			t.Fatal(err)
 		}

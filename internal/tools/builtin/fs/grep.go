@@ -10,9 +10,9 @@ import (
 	iofs "io/fs"
 	"regexp"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/confine/files"
@@ -206,11 +206,7 @@ func shorten(line []byte) string {
 	if len(line) <= maxLine {
 		return strings.ToValidUTF8(string(line), "\uFFFD")
 	}
-	cut := line[:maxLine]
-	for len(cut) > 0 && !utf8.RuneStart(line[len(cut)]) {
-		cut = cut[:len(cut)-1]
-	}
-	return strings.ToValidUTF8(string(cut), "\uFFFD") + "..."
+	return strings.ToValidUTF8(clip.Prefix(string(line[:maxLine+1]), maxLine), "\uFFFD") + "..."
 }
 
 func anys(in []string) []any {

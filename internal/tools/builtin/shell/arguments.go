@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/remitrun/remit/internal/authority/policy/command"
+	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/confine/files"
@@ -125,7 +126,7 @@ var errSeconds = errors.New("expected a number of seconds or a duration such as 
 func (s *seconds) UnmarshalJSON(b []byte) error {
 	var text string
 	if json.Unmarshal(b, &text) == nil {
-		d, err := time.ParseDuration(text)
+		d, err := document.ParseDuration(text)
 		if err != nil || d <= 0 {
 			return errSeconds
 		}

@@ -159,7 +159,7 @@ func (c *call) start(ctx context.Context, request []byte) (err error) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = fault.New(fault.ToolFailed, "the module failed, and the engine with it: %s", clip(fmt.Sprint(p), 200))
+			err = fault.New(fault.ToolFailed, "the module failed, and the engine with it: %s", quote(fmt.Sprint(p), 200))
 		}
 		if err != nil && !ended(err, 0) {
 			c.files.abandon()
@@ -270,7 +270,7 @@ func (c *call) failed(format string, args ...any) *fault.Error {
 		}
 	}
 	if said := lastLine(c.noise.buf.Bytes()); said != "" {
-		e.Msg += "; its standard error ends with " + clip(said, 300)
+		e.Msg += "; its standard error ends with " + quote(said, 300)
 	}
 	return e
 }
@@ -309,7 +309,7 @@ func (c *call) response(status uint32) (map[string]any, error) {
 		if !ok {
 			return nil, fault.New(fault.OutputInvalid, "the module's error is no string")
 		}
-		return nil, fault.New(fault.ToolFailed, "the module says: %s", clip(text, 1000))
+		return nil, fault.New(fault.ToolFailed, "the module says: %s", quote(text, 1000))
 	}
 	out, ok := result.(map[string]any)
 	if !ok {

@@ -22,6 +22,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 )
@@ -270,12 +271,10 @@ const entry = "_start"
 // module's in it.
 func firstLine(s string) string {
 	s, _, _ = strings.Cut(s, "\n")
-	return clip(s, 300)
+	return quote(s, 300)
 }
 
-func clip(s string, most int) string {
-	if len(s) > most {
-		s = s[:most] + "…"
-	}
-	return fmt.Sprintf("%+q", strings.ToValidUTF8(s, "?"))
+// quote shortens and quotes text that a module wrote.
+func quote(s string, most int) string {
+	return fmt.Sprintf("%+q", clip.Text(strings.ToValidUTF8(s, "?"), most))
 }

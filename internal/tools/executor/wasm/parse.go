@@ -1,16 +1,14 @@
 package wasm
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/schema"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -172,26 +170,11 @@ func (r *reader) schema(n *document.Node, field string) json.RawMessage {
 	}
 	raw, err := json.Marshal(n.Value())
 	if err == nil {
-		_, err = compileSchema(raw)
+		_, err = schema.Compile("the module", raw)
 	}
 	if err != nil {
 		r.Fail(n, field, "is not a valid JSON Schema: %.300v", err)
 		return nil
 	}
 	return raw
-}
-
-// compileSchema reads a JSON Schema (2020-12). It fetches nothing.
-func compileSchema(raw []byte) (*jsonschema.Schema, error) {
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		return nil, err
-	}
-	c := jsonschema.NewCompiler()
-	c.DefaultDraft(jsonschema.Draft2020)
-	c.UseLoader(jsonschema.SchemeURLLoader{})
-	if err := c.AddResource("remit:wasm", doc); err != nil {
-		return nil, err
-	}
-	return c.Compile("remit:wasm")
 }

@@ -6,11 +6,10 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/schema"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/tools/infer"
 )
@@ -22,8 +21,8 @@ type Tool struct {
 	spec tool.Spec
 
 	once   sync.Once
-	output *jsonschema.Schema // nil: any object
-	broken error              // why output cannot be had
+	output *schema.Schema // nil: any object
+	broken error          // why output cannot be had
 }
 
 // anyObject is the schema of results where a manifest has none.
@@ -99,7 +98,7 @@ func (t *Tool) fitting(out map[string]any) error {
 	if t.f.Output == nil {
 		return nil
 	}
-	t.once.Do(func() { t.output, t.broken = compileSchema(t.f.Output) })
+	t.once.Do(func() { t.output, t.broken = schema.Compile(string(t.spec.ID), t.f.Output) })
 	if t.broken != nil {
 		return fault.Wrap(fault.OutputInvalid, t.broken, "the schema of the result cannot be used")
 	}
@@ -170,7 +169,7 @@ func (w *places) add(kind tool.ActionKind, p Place, args tool.Args) {
 	for _, one := range values {
 		a := policy.PathArgument(kind, w.workspace, one, policy.Env{})
 		if a.Unknown == "" && !beneath(w.workspace, a.Path) {
-			a.Unknown = "the argument " + clip(p.Argument, 100) + " names a file outside of the workspace, which modules do not see"
+			a.Unknown = "the argument " + quote(p.Argument, 100) + " names a file outside of the workspace, which modules do not see"
 		}
 		if a.Unknown != "" {
 			w.refused = append(w.refused, a)

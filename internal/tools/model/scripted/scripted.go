@@ -7,8 +7,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/tools/model"
 )
@@ -87,7 +87,7 @@ func (t Turn) answer(ctx context.Context, r model.Request, on func(model.Delta))
 		stop = model.StopEnd
 	}
 	if left > 0 && model.Estimate(len(text)) > left {
-		text, stop = cut(text, int(left)*4), model.StopLength
+		text, stop = clip.Prefix(text, int(left)*4), model.StopLength
 	}
 	for _, word := range strings.SplitAfter(text, " ") {
 		if ctx.Err() != nil {
@@ -118,15 +118,4 @@ func (t Turn) answer(ctx context.Context, r model.Request, on func(model.Delta))
 		return model.Response{Usage: u}, err
 	}
 	return model.Response{Message: m, Stop: stop, Usage: u, Model: model.Scripted}, nil
-}
-
-// cut gives at most so many bytes of a text, in whole characters.
-func cut(s string, most int) string {
-	if most >= len(s) {
-		return s
-	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
-	}
-	return s[:most]
 }

@@ -10,6 +10,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 )
@@ -196,7 +197,7 @@ func (l *live) logged(p *sdk.LoggingMessageParams) {
 		return
 	}
 	if data, err := json.Marshal(p.Data); err == nil && len(data) <= maxLog {
-		f.caller.Log(string(p.Level), clip(p.Logger, 100), data)
+		f.caller.Log(string(p.Level), clip.Text(p.Logger, 100), data)
 	}
 }
 

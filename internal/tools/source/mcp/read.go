@@ -6,6 +6,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 )
@@ -59,7 +60,7 @@ func (f *flight) getPrompt(ctx context.Context, args tool.Args) (tool.Result, er
 	if messages == nil {
 		messages = []*sdk.PromptMessage{}
 	}
-	return f.output(map[string]any{"description": clip(res.Description, maxDescription), "messages": messages})
+	return f.output(map[string]any{"description": clip.Text(res.Description, maxDescription), "messages": messages})
 }
 
 // complete has an argument completed.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/tools/infer"
@@ -41,7 +42,7 @@ func (s *Server) Discover(ctx context.Context) ([]*Tool, error) {
 	defer done()
 	version := ""
 	if r := l.session.InitializeResult(); r != nil && r.ServerInfo != nil {
-		version = clip(r.ServerInfo.Version, 100)
+		version = clip.Text(r.ServerInfo.Version, 100)
 	}
 	out, err := s.tools(ctx, l, version)
 	if err != nil {
@@ -86,12 +87,12 @@ func (s *Server) tools(ctx context.Context, l *live, version string) ([]*Tool, e
 func (s *Server) tool(t *sdk.Tool, version string) *Tool {
 	out := &Tool{server: s, name: t.Name, hints: infer.Hints{Cannot: s.cfg.Cannot}}
 	out.spec = tool.Spec{
-		ID: tool.ID("mcp:" + s.cfg.Name + ":" + t.Name), Title: clip(t.Title, 200), Description: clip(t.Description, maxDescription),
+		ID: tool.ID("mcp:" + s.cfg.Name + ":" + t.Name), Title: clip.Text(t.Title, 200), Description: clip.Text(t.Description, maxDescription),
 		Version: version, Source: s.cfg.Source, Input: schema(t.InputSchema), Output: outputSchema(t.OutputSchema),
 	}
 	if a := t.Annotations; a != nil {
 		if out.spec.Title == "" {
-			out.spec.Title = clip(a.Title, 200)
+			out.spec.Title = clip.Text(a.Title, 200)
 		}
 		out.hints.Destructive, out.hints.OpenWorld = a.DestructiveHint, a.OpenWorldHint
 		if a.ReadOnlyHint { // false is also what is not said
@@ -102,7 +103,7 @@ func (s *Server) tool(t *sdk.Tool, version string) *Tool {
 		}
 	}
 	if out.spec.Title == "" {
-		out.spec.Title = clip(t.Name, 200)
+		out.spec.Title = clip.Text(t.Name, 200)
 	}
 	return out
 }
@@ -304,10 +305,3 @@ func (s *Server) wrong(ctx context.Context, l *live, begun time.Time, err error)
 
 // notFound is the code for resources that there are not, in older revisions.
 const notFound = -32002
-
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
-}

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/remitrun/remit/internal/base/clip"
 )
 
 // server is one of a document's, or an operation's, servers.
@@ -60,7 +62,7 @@ func Compile(file, from string, src []byte) (*Document, error) {
 			return nil, err
 		}
 	}
-	d := &Document{Title: clip(info.Title, maxText), Version: clip(info.Version, 100), Base: base(servers, from), Wants: r.wants()}
+	d := &Document{Title: clip.Text(info.Title, maxText), Version: clip.Text(info.Version, 100), Base: base(servers, from), Wants: r.wants()}
 	n := names{used: map[string]bool{}}
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
 		if strings.HasPrefix(path, "x-") {
@@ -103,9 +105,9 @@ func (r *reader) wants() []string {
 		case s.Type == "http" && strings.EqualFold(s.Scheme, "bearer"):
 			text = "bearer=SECRET"
 		case s.Type == "apiKey" && (s.In == Header || s.In == Query):
-			text = s.In + "=" + clip(s.Name, 80) + ":SECRET"
+			text = s.In + "=" + clip.Text(s.Name, 80) + ":SECRET"
 		case s.Type == "oauth2" && s.Flows.ClientCredentials != nil:
-			text = "oauth=CLIENT:SECRET --token-url " + clip(s.Flows.ClientCredentials.TokenURL, 200)
+			text = "oauth=CLIENT:SECRET --token-url " + clip.Text(s.Flows.ClientCredentials.TokenURL, 200)
 		}
 		if text != "" && !slices.Contains(out, text) {
 			out = append(out, text)
@@ -183,9 +185,9 @@ func (r *reader) operation(path, method string, raw json.RawMessage, item *pathI
 		return Operation{}, err
 	}
 	op := Operation{Name: n.take(o.OperationID, method, path), Method: method, Path: path, Deprecated: o.Deprecated,
-		Title: clip(strings.TrimSpace(o.Summary), 120), Description: clip(strings.TrimSpace(o.Description), maxText)}
+		Title: clip.Text(strings.TrimSpace(o.Summary), 120), Description: clip.Text(strings.TrimSpace(o.Description), maxText)}
 	if op.Title == "" {
-		op.Title = clip(method+" "+path, 120)
+		op.Title = clip.Text(method+" "+path, 120)
 	}
 	if list := slices.Concat(o.Servers, item.Servers); len(list) > 0 {
 		op.Base = base(list, from)
@@ -231,7 +233,7 @@ func (in *input) add(name, other string, c *converted, description string, requi
 
 // described adds a description to a schema.
 func described(text []byte, description string) json.RawMessage {
-	if description = clip(strings.TrimSpace(description), maxText); description == "" {
+	if description = clip.Text(strings.TrimSpace(description), maxText); description == "" {
 		return text
 	}
 	var m map[string]json.RawMessage

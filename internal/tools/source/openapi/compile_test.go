@@ -175,8 +175,9 @@ func TestBadDocumentsAreRefused(t *testing.T) {
 		"an unknown style":    {head + `"paths":{"/a":{"get":{"parameters":[{"name":"x","in":"query","style":"matrix"}]}}}}`, "has no style"},
 		"a wrong type":        {head + `"paths":{"/a":{"get":{"summary":5}}}}`, "paths./a.get.summary: is a number, where a text is expected"},
 		"no slash":            {head + `"paths":{"a":{"get":{}}}}`, "begins with a slash"},
-		"YAML that is none":   {"openapi: 3.0.0\n  paths: x: y", "neither JSON nor YAML"},
-		"YAML with aliases":   {"openapi: 3.0.0\na: &a [x]\nb: *a\n", "doc.json:3:4: aliases"},
+		"YAML that is none":   {"openapi: 3.0.0\n  paths: x: y", "doc.json:2:8: not valid YAML"},
+		"YAML alias bombs":    {"openapi: 3.0.0\na: &a [" + strings.Repeat("x,", 2000) + "]\nb: [*a,*a,*a,*a,*a,*a]\n", "aliases repeat more than"},
+		"a key twice":         {"openapi: 3.0.0\npaths: {}\npaths: {}\n", "doc.json:3:1: paths"},
 		"nested too deep":     {"openapi: 3.0.0\nx: " + strings.Repeat("[", 600) + strings.Repeat("]", 600), ""},
 		"too large":           {head + `"x":"` + strings.Repeat("a", openapi.MaxDocument) + `"}`, "more than 33554432"},
 		"JSON nested deeper":  {head + `"x":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + "}", "exceeded max depth"},
@@ -318,6 +319,22 @@ paths:
       responses: {200: {description: ok}}
 `))
 	if err != nil || d.Title != "Shop" || d.Operations[0].Name != "item" || !bytes.Contains(d.Operations[0].Input, []byte(`"minimum":1`)) {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// What other programs write in YAML: keys that are numbers, numbers that are not
+// JSON, aliases, tags.
+func TestForeignYAML(t *testing.T) {
+	d, err := openapi.Compile("d.json", "", []byte(`openapi: 3.0.3
+info: {title: !!str Shop, version: !!str 2}
+servers: [{url: https://shop.example}]
+x-shared: &id {name: id, in: path, required: true, schema: {type: string, enum: [.inf, 0x1F, 0123, on]}}
+paths:
+  /items/{id}:
+    get: {operationId: item, parameters: [*id], responses: {200: {description: ok}, 404: {description: no}}}
+`))
+	if err != nil || d.Operations[0].Name != "item" || !bytes.Contains(d.Operations[0].Input, []byte(`"enum":[".inf","0x1F","0123","on"]`)) {
 		t.Errorf("%+v, %v", d, err)
 	}
 }

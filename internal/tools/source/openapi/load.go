@@ -8,8 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"go.yaml.in/yaml/v4"
-
+	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
@@ -152,95 +151,29 @@ func kindOf(te *json.UnmarshalTypeError) string {
 	return "something else"
 }
 
-// maxNodes bounds what a YAML document may hold.
-const maxNodes = 2_000_000
+// The bounds of a YAML document.
+const (
+	maxNodes   = 2_000_000
+	maxLevels  = 500
+	maxAliases = 10_000 // values that aliases repeat
+)
 
 // fromYAML writes a YAML document as JSON.
 func (r *reader) fromYAML(src []byte) ([]byte, error) {
-	var doc yaml.Node
-	if err := yaml.Load(src, &doc); err != nil {
-		pos := fault.Pos{File: r.file}
-		var le *yaml.LoadError
-		if errors.As(err, &le) {
-			pos.Line, pos.Column = max(le.Mark.Line, 1), max(le.Mark.Column, 1)
-		}
-		return nil, fault.New(fault.Usage, "neither JSON nor YAML: %v", err).At(pos)
-	}
-	left := maxNodes
-	v, err := r.plain(&doc, &left, 0)
-	if err != nil {
+	d := document.NewReader(r.file, document.Options{Code: fault.Usage, MaxBytes: MaxDocument, MaxDepth: maxLevels, MaxNodes: maxNodes,
+		Aliases: maxAliases, AnyText: true, CoreTags: true, Foreign: true})
+	root := d.ReadYAML(src)
+	if err := d.Err(); err != nil {
 		return nil, err
 	}
-	if _, ok := v.(map[string]any); !ok {
-		return nil, r.fail("", "the document is no mapping")
+	if root.Kind != document.Mapping {
+		return nil, r.fail("", "the document must be a mapping, not %s", root.Describe())
 	}
-	b, err := json.Marshal(v)
+	b, err := json.Marshal(root.Value())
 	if err != nil {
 		return nil, r.fail("", "the document cannot be written as JSON: %v", err)
 	}
 	return b, nil
-}
-
-// plain gives a YAML node as JSON has it. Aliases are refused: a few lines of
-// them can stand for more than any memory.
-func (r *reader) plain(n *yaml.Node, left *int, depth int) (any, error) {
-	pos := fault.Pos{File: r.file, Line: n.Line, Column: n.Column}
-	if *left--; *left < 0 || depth > 500 {
-		return nil, fault.New(fault.Usage, "the document holds too much, or is nested too deep").At(pos)
-	}
-	switch n.Kind {
-	case yaml.DocumentNode:
-		if len(n.Content) == 1 {
-			return r.plain(n.Content[0], left, depth+1)
-		}
-	case yaml.SequenceNode:
-		out := make([]any, len(n.Content))
-		for i, c := range n.Content {
-			var err error
-			if out[i], err = r.plain(c, left, depth+1); err != nil {
-				return nil, err
-			}
-		}
-		return out, nil
-	case yaml.MappingNode:
-		return r.plainMap(n, left, depth)
-	case yaml.ScalarNode:
-		return scalar(n), nil
-	case yaml.AliasNode:
-		return nil, fault.New(fault.Usage, "aliases (*%.50s) are not read", n.Value).At(pos).WithHint("write the value out, or convert the document to JSON")
-	}
-	return nil, fault.New(fault.Usage, "the document is empty, or more than one").At(pos)
-}
-
-func (r *reader) plainMap(n *yaml.Node, left *int, depth int) (any, error) {
-	out := make(map[string]any, len(n.Content)/2)
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		k := n.Content[i]
-		if k.Kind != yaml.ScalarNode || k.Tag == "!!merge" {
-			return nil, fault.New(fault.Usage, "a key is no text").At(fault.Pos{File: r.file, Line: k.Line, Column: k.Column})
-		}
-		v, err := r.plain(n.Content[i+1], left, depth+1)
-		if err != nil {
-			return nil, err
-		}
-		out[k.Value] = v
-	}
-	return out, nil
-}
-
-func scalar(n *yaml.Node) any {
-	switch n.Tag {
-	case "!!null":
-		return nil
-	case "!!bool":
-		return strings.EqualFold(n.Value, "true")
-	case "!!int", "!!float":
-		var v json.Number
-		if err := json.Unmarshal([]byte(n.Value), &v); err == nil {
-			return v
-		}
-	}
-	return n.Value
 }
 
 // resolve follows a reference within the document to what it leads to, and gives

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/confine/network"
 )
 
@@ -93,7 +94,7 @@ func headerName(s string) bool {
 func (in *input) param(op *Operation, p *parameter) error {
 	styles := map[string][]string{"path": {"simple", "label", "matrix"}, "query": {"form", "spaceDelimited", "pipeDelimited", "deepObject"},
 		"header": {"simple"}, "cookie": {"form"}}[p.In]
-	field := in.field + ".parameters." + clip(p.Name, 80)
+	field := in.field + ".parameters." + clip.Text(p.Name, 80)
 	switch {
 	case p.Name == "" || len(p.Name) > 200:
 		return in.r.fail(field, "a parameter's name has 1 to 200 bytes")

@@ -6,7 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/remitrun/remit/internal/base/clip"
 )
 
 // converted is a schema as a tool's schema has it.
@@ -153,7 +154,7 @@ type keyword func(x *conversion, v any, depth int) (any, bool)
 func keywordTable() map[string]keyword {
 	text := func(_ *conversion, v any, _ int) (any, bool) {
 		s, ok := v.(string)
-		return clip(s, maxText), ok
+		return clip.Text(s, maxText), ok
 	}
 	truth := func(_ *conversion, v any, _ int) (any, bool) { b, ok := v.(bool); return b, ok }
 	one := func(x *conversion, v any, depth int) (any, bool) {
@@ -280,16 +281,6 @@ func count(_ *conversion, v any, _ int) (any, bool) {
 func small(_ *conversion, v any, _ int) (any, bool) {
 	b, err := json.Marshal(v)
 	return v, err == nil && len(b) <= maxText
-}
-
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
-	}
-	return s[:most] + "…"
 }
 
 // defName names the schema that a reference leads to within a tool's schema.

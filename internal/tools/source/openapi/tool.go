@@ -14,6 +14,7 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy/target"
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/confine/network"
@@ -168,7 +169,7 @@ func shown(h http.Header) map[string]any {
 	out := map[string]any{}
 	for _, name := range shownHeaders {
 		if v := h.Values(name); len(v) > 0 {
-			out[strings.ToLower(name)] = strings.ToValidUTF8(clip(strings.Join(v, ", "), 4096), "\uFFFD")
+			out[strings.ToLower(name)] = strings.ToValidUTF8(clip.Text(strings.Join(v, ", "), 4096), "\uFFFD")
 		}
 	}
 	return out

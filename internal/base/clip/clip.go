@@ -1,0 +1,27 @@
+// Package clip shortens text for messages and reports. Start at [Text].
+package clip
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Text shortens text to at most most bytes in whole characters, and marks the cut.
+func Text(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(Prefix(s, most), "") + "…"
+}
+
+// Prefix is the beginning of text, of at most most bytes in whole characters.
+func Prefix(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	most = max(most, 0)
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most]
+}
