@@ -176,6 +176,8 @@ func TestActions(t *testing.T) {
 		{"install|--strip-program=./x|-s|a|b", "install --strip-program=./x -s a b; ?"}, {"install|-m|755|a|b", "install -m 755 a b"},
 		{"diff3|--diff-program=./x|a|b|c", "diff3 --diff-program=./x a b c; ?"}, {"diff3|a|b|c", "diff3 a b c"},
 		{"m4|x", "m4 x; ?"}, {"gcc|-wrapper|./x|a.c", "gcc -wrapper ./x a.c; ?"}, {"x86_64-linux-gnu-gcc-12|-wrapper|./x|a.c", "x86_64-linux-gnu-gcc-12 -wrapper ./x a.c; ?"},
+		{"rustc|-C|linker=./x|a.rs", "rustc -C linker=./x a.rs; ?"}, {"rustc|-Copt-level=3|linker.rs", "rustc -Copt-level=3 linker.rs"}, {"zic|-y|./x|f", "zic -y ./x f; ?"},
+		{"yt-dlp|--exec|id|u", "yt-dlp --exec id u; ?"}, {"wireshark|-X|lua_script:x", "wireshark -X lua_script:x; ?"}, {"wg-quick|up|x", "wg-quick up x; ?"},
 		{"gcc|@args", "gcc @args; ?"}, {"gcc|-B.|a.c", "gcc -B. a.c; ?"}, {"cc|-O2|-o|a|a.c", "cc -O2 -o a a.c"}, {"clang++-17|-fplugin=x|a", "clang++-17 -fplugin=x a; ?"},
 		{"man|-P|./x|ls", "man -P ./x ls; ?"}, {"man|--pag=./x|ls", "man --pag=./x ls; ?"}, {"man|ls", "man ls"}, {"nc|-e|sh|h|1", "nc -e sh h 1; ?"},
 		{"scp|-S|./x|a|b:", "scp -S ./x a b:; ?"}, {"ssh-keygen|-D|./x.so", "ssh-keygen -D ./x.so; ?"}, {"ip|netns|exec|x|id", "ip netns exec x id; ?"}, {"ip|addr", "ip addr"},
@@ -213,7 +215,7 @@ func TestPipesOfAwk(t *testing.T) {
 		}
 	}
 	for src, want := range map[string]string{
-		`sed "s/a/$x/" f`: "?", `sed -n 1p "$f"`: "?", `sed -n 1p -- "$f"`: "sed -n 1p -- $", `sed --sandbox "s/a/$x/" "$f"`: "sed --sandbox $ $",
+		`sed "s/a/$x/" f`: "?", `sed -n 1p "$f"`: "?", `sed -n 1p -- "$f"`: "sed -n 1p -- $", `clang -- "$f"`: "?", `gcc -o "$out" a.c`: "?", `tar -cf x -- "$f"`: "tar -cf x -- $", `sed --sandbox "s/a/$x/" "$f"`: "sed --sandbox $ $",
 		`awk "{print $1}" f`: "?", `awk '{print $1}' "$f" *.c`: "awk {print $1} $ $*", `awk -v x="$y" '{print x}'`: "awk -v $ {print x}", `awk $opts '{print}'`: "?",
 	} {
 		_, as, err := command.Script(src, env, "/ws", nil)

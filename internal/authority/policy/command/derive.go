@@ -143,18 +143,22 @@ func (d *deriver) follow(w way, o *options, rest []string) {
 }
 
 // hooks refuses options that name a program. A non-literal word could be one,
-// unless it stands behind "--".
+// unless it stands behind "--"; a file of options (@FILE) is read behind it too.
 func (d *deriver) hooks(p *program, name string, args []string) {
 	if h := p.hooked(args); h != "" {
 		d.unknown("its word " + h + " can start a program; leave it out, or name that program in a call of its own")
 		return
 	}
+	ends, way := !slices.Contains(p.words, "@"), "put -- before it"
+	if !ends {
+		way = "write it out"
+	}
 	for _, w := range args {
-		if w == "--" {
+		if w == "--" && ends {
 			return
 		}
 		if nonLiteral(w) {
-			d.unknown("a word of " + name + " is not literal and could be its option " + slices.Concat(p.hooks, p.words)[0] + ", which starts a program; put -- before it")
+			d.unknown("a word of " + name + " is not literal and could be its option " + slices.Concat(p.hooks, p.words)[0] + ", which starts a program; " + way)
 			return
 		}
 	}

@@ -9,8 +9,9 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy/command"
 )
 
-// gtfobins are the programs to which gtfobins.github.io gives the function
-// "shell" or "command": what starts another program, if it is asked in the right way.
+// gtfobins are the programs to which gtfobins.github.io gives the function "shell" or
+// "command", or those of a program that they start ("inherit"), as of its commit
+// acd524623f9c; and those that had one before.
 const gtfobins = `aa-exec agetty ansible-playbook ansible-test aoss apport-cli apt apt-get aptitude aria2c ash at autoconf autoreconf awk aws
 	bash batcat bconsole bpftrace bun bundle bundler busctl busybox byebug c89 c99 cargo cdist certbot choom cmake cobc composer cowsay cowthink cpan
 	cpio cpulimit crash crontab csh csvtool dash dc debugfs dhclient distcc dmesg dmsetup dnf docker dotnet dpkg dstat dvips easy_install ed elvish
@@ -22,7 +23,11 @@ const gtfobins = `aa-exec agetty ansible-playbook ansible-test aoss apport-cli a
 	scp screen script sed service setarch setlock sftp sg slsh smbclient socat softlimit split sqlite3 ssh ssh-agent ssh-keygen sshpass
 	start-stop-daemon stdbuf strace su sudo systemctl systemd-run tar task tasksh taskset tclsh tcpdump tdbtool telnet tex time timedatectl timeout
 	tmate tmux top torify torsocks tshark unshare uv vagrant valgrind varnishncsa vi view vim vimdiff volatility watch wget wish xargs xdg-open xdotool
-	xelatex xetex yarn yash yum zathura zip zsh zypper`
+	xelatex xetex yarn yash yum zathura zip zsh zypper
+	acr arch-nspawn asterisk autoheader bashbug bee cabal capsh check_by_ssh check_ssl_cert chroot clisp codex ctr dnsmasq doas easyrsa eb exiftool
+	fail2ban-client fastfetch firejail forge fzf gnuplot guile hg jshell jtag ksu loginctl lxd mosh-server ncdu needrestart opencode opkg perf pipx pkg
+	plymouth podman poetry procmail ranger rpmdb rpmverify rsyslogd rustc rustup scrot snap sqlmap sshfs sshuttle sysctl systemd-resolve vigr vipw virsh
+	wg-quick wireshark xdg-user-dir yt-dlp zic zless borg`
 
 // Each of them is judged by what it starts, refused where it would start
 // something, or named in the documents as what it is: an interpreter.

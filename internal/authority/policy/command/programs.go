@@ -96,14 +96,16 @@ var programs = table([]entry{
 	{"awk gawk mawk nawk original-awk", program{free: true, run: byAwk}},
 
 	{`su runuser sudoedit pkexec chroot nsenter setpriv capsh newgrp sg bwrap firejail setarch linux32 linux64
-		i386 x86_64 uname26 proot fakechroot gosu su-exec setuidgid chpst cgexec`, program{never: otherRoot}},
+		i386 x86_64 uname26 proot fakechroot gosu su-exec setuidgid chpst cgexec ksu arch-nspawn systemd-nspawn machinectl`, program{never: otherRoot}},
 	{"at batch crontab systemd-run start-stop-daemon xdg-open sensible-browser gio daemonize daemon", program{never: later}},
 	{`parallel script run-parts entr zsh fish csh tcsh screen tmux expect unbuffer xvfb-run fakeroot prlimit numactl ld.so
 		chronic ifne pee rlwrap eatmydata faketime torsocks proxychains proxychains4 ssh-agent dbus-run-session dbus-launch
 		systemd-inhibit choom uclampset coresched openvt valgrind catchsegv perf tini dumb-init envdir softlimit
 		aa-exec cpulimit logsave multitime pexec grc genie torify runscript sshpass gtester hyperfine setlock tmate byobu service
 		rlogin rsh xdotool cdist distcc ccache sccache msgfilter m4 dc sftp ftp lftp ncftp psftp tftp smbclient telnet socat openvpn
-		mail mailx mutt run-mailcap see logrotate debugfs crash scanmem tdbtool ginsh agetty bconsole minicom`, program{never: readsCmds}},
+		mail mailx mutt run-mailcap see logrotate debugfs crash scanmem tdbtool ginsh agetty bconsole minicom acr asterisk bashbug bee
+		check_by_ssh check_ssl_cert dnsmasq easyrsa fail2ban-client fastfetch forge jtag mosh-server needrestart plymouth procmail rsyslogd
+		sqlmap sshuttle wg-quick xdg-user-dir`, program{never: readsCmds}},
 
 	{"tar", program{hooks: []string{"-I", "-F", "--to-command", "--checkpoint-action", "--use-compress-program", "--rsh-command",
 		"--info-script", "--new-volume-script", "--rmt-command"}, plain: []string{"--checkpoint"}}},
@@ -120,7 +122,7 @@ var programs = table([]entry{
 	{"nc ncat netcat", program{hooks: []string{"-e", "-c", "--exec", "--sh-exec", "--lua-exec"}}},
 	{"nmap", program{hooks: []string{"--script", "--interactive", "--datadir"}, words: []string{"-sC", "-A"}}},
 	{"tcpdump", program{hooks: []string{"-z"}}},
-	{"tshark dumpcap", program{hooks: []string{"-X"}}},
+	{"tshark dumpcap wireshark", program{hooks: []string{"-X"}}},
 	{"pidstat", program{hooks: []string{"-e"}}},
 	{"ip", program{words: []string{"net", "vr", "-b"}}},
 	{"busctl", program{hooks: []string{"--address"}}},
@@ -143,6 +145,12 @@ var programs = table([]entry{
 	{"svn", program{hooks: []string{"--diff-cmd", "--diff3-cmd", "--editor-cmd", "--config-option", "--config-dir"}}},
 	{"borg", program{hooks: []string{"--rsh", "--remote-path"}}},
 	{"restic rclone", program{hooks: []string{"-o", "--option", "--password-command"}, plain: []string{"--password-file"}}},
+	{"yt-dlp youtube-dl", program{hooks: []string{"--exec", "--exec-before-download", "--downloader", "--external-downloader", "--config-locations",
+		"--plugin-dirs", "--use-postprocessor", "--netrc-cmd"}, plain: []string{"--no-exec"}}},
+	{"scrot", program{hooks: []string{"-e", "--exec"}}},
+	{"sysctl", program{hooks: []string{"-w", "-p", "--write", "--load", "--system"}}},
+	{"zic", program{hooks: []string{"-y"}}},
+	{"rustc rustdoc", program{words: []string{"linker=", "link-arg=", "link-args=", "-Clink", "--codegen=link", "-Z", "--sysroot", "--test-builder", "--runtool", "--test-runtool", "@"}}},
 	{"certbot", program{hooks: []string{"--pre-hook", "--post-hook", "--deploy-hook", "--renew-hook", "--manual-auth-hook", "--manual-cleanup-hook"}}},
 	{"go", program{hooks: []string{"--exec", "--toolexec", "--vettool"}}},
 })
