@@ -181,11 +181,11 @@ func TestWhatIsInTheWayOfAnInstallation(t *testing.T) {
 		"a folder that is one": {put(extDir(t, "two", "1.0.0"), "docs", func(p string) error { return os.Symlink("/etc", p) }), `"docs": it is a link`},
 		"a FIFO":               {put(extDir(t, "two", "1.0.0", "docs/x", ""), "docs/f", func(p string) error { return syscall.Mkfifo(p, 0o644) }), `"docs/f": it is neither a file nor a folder`},
 		"setuid":               {put(extDir(t, "two", "1.0.0", "bin/x", ""), "bin/x", func(p string) error { return os.Chmod(p, 0o755|os.ModeSetuid) }), `"bin/x": its mode`},
-		"a folder of its own":  {extDir(t, "two", "1.0.0", ".git/config", "x"), `".git": it is no part of an extension`},
+		"a folder of its own":  {extDir(t, "two", "1.0.0", ".git/config", "x"), `".git": not part of an extension`},
 		"another platform":     {extDir(t, "two", "1.0.0", "manifest.json", fmt.Sprintf(extManifest, "two", "1.0.0", `, "platforms": ["windows"]`)), "two works on windows"},
 		"nothing":              {t.TempDir(), "there is no manifest.json"},
 		"no such path":         {filepath.Join(t.TempDir(), "x"), "cannot be read"},
-		"no archive":           {filepath.Join(extDir(t, "two", "1.0.0"), "manifest.json"), "this is no zip archive"},
+		"no archive":           {filepath.Join(extDir(t, "two", "1.0.0"), "manifest.json"), "not a valid zip archive"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := a.Install(t.Context(), app.InstallExtension{Path: c.dir, Confirm: yes})

@@ -54,7 +54,7 @@ type Desk struct {
 
 // ErrNotHere is what [Desk.Here] gives where the person cannot be asked this
 // question: it is then as if nobody were here, and stays open for others.
-var ErrNotHere = errors.New("nobody is here to be asked")
+var ErrNotHere = errors.New("no approver is available")
 
 // Case is a question as the person who is here is shown it.
 type Case struct {
@@ -198,7 +198,7 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 }
 
 func (d *Desk) nobody(q runner.Question, filed store.Question) error {
-	e := fault.New(fault.NeedsApproval, "needs approval, and nobody is there to give it: %s", q.Decision.Reason)
+	e := fault.New(fault.NeedsApproval, "no approver is available: %s", q.Decision.Reason)
 	if d.Advice != nil {
 		return e.WithHint("%s", d.Advice(filed))
 	}
@@ -252,7 +252,7 @@ func (d *Desk) file(ctx context.Context, q runner.Question, binding [32]byte, un
 		s.Grant = q.Run.Grant.ID()
 	}
 	if s.Body, err = json.Marshal(d.body(q, terms.Session)); err != nil {
-		return store.Question{}, fault.Wrap(fault.Internal, err, "a question cannot be encoded")
+		return store.Question{}, fault.Wrap(fault.Internal, err, "the approval question cannot be encoded")
 	}
 	return d.Store.Request(context.WithoutCancel(ctx), s) // wait takes it back where the call is given up
 }
@@ -319,7 +319,7 @@ func (d *Desk) answerHere(ctx context.Context, c Case) error {
 		return err
 	}
 	if v.By == "" {
-		return fault.New(fault.NeedsApproval, "nobody gave the answer")
+		return fault.New(fault.NeedsApproval, "the answer names no approver")
 	}
 	v.At = d.now()
 	_, err = d.Store.Vote(ctx, c.Question.ID, v)

@@ -151,8 +151,8 @@ func (c *Catalog) Accept(ctx context.Context, id tool.ID) (Change, error) {
 		return true
 	})
 	if err == nil && done.Is == nil {
-		err = fault.New(fault.Conflict, "the tool %q changed again since you were shown how it changed", string(id)).
-			ForOperator("look again with remit tool %s --diff", id)
+		err = fault.New(fault.Conflict, "the tool %q changed again after its change was shown", string(id)).
+			ForOperator("see the change with remit tool %s --diff", id)
 	}
 	return done, err
 }

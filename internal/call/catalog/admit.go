@@ -151,7 +151,7 @@ func (a *admission) named(t permit.Tool) candidate {
 func ask(t permit.Tool) (spec *tool.Spec, h infer.Hints, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("its description cannot be had: %v", p)
+			err = fmt.Errorf("its description cannot be read: %v", p)
 		}
 	}()
 	if spec = t.Spec(); spec == nil {
@@ -309,7 +309,7 @@ func (a *admission) distinct(ids []tool.ID) []tool.ID {
 			like, alike = taken[1][keys[1]]
 		}
 		if alike && !a.c.said(id).Name {
-			a.refuse(string(id), "its name could be taken for that of %s", like)
+			a.refuse(string(id), "its name looks like that of %s", like)
 			continue
 		}
 		taken[0][keys[0]], taken[1][keys[1]] = id, id

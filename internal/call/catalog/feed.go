@@ -68,7 +68,7 @@ func newFeed(c *Catalog, s Source) *feed {
 func (c *Catalog) unfit(name string) error {
 	kind, rest, ok := strings.Cut(name, ":")
 	if _, err := tool.ParseID(name); err != nil || !ok || kind == "" || rest == "" || kind == BuiltIn || strings.Contains(rest, ":") {
-		return fault.New(fault.Usage, "%q is no name of a source, such as mcp:github", name).WithHint("give it another name")
+		return fault.New(fault.Usage, "%q is not a valid source name; expected KIND:NAME, as mcp:github", name).WithHint("give it another name")
 	}
 	for _, f := range c.feeds {
 		switch {
@@ -76,7 +76,7 @@ func (c *Catalog) unfit(name string) error {
 		case f.name == name:
 			return fault.New(fault.Usage, "two sources are called %s", name).WithHint("give one of them another name")
 		case inspect.Alike(f.name, name):
-			return fault.New(fault.Usage, "its name could be taken for that of %s", f.name).WithHint("give one of them another name")
+			return fault.New(fault.Usage, "its name looks like that of %s", f.name).WithHint("give one of them another name")
 		}
 	}
 	return nil
@@ -275,7 +275,7 @@ func (f *feed) late(ctx context.Context, fl *flight) error {
 	}
 	if !errors.Is(context.Cause(ctx), errLate) {
 		f.missed = true
-		return fault.Wrap(fault.ToolCancelled, ctx.Err(), "the source %s was not waited for", f.name)
+		return fault.Wrap(fault.ToolCancelled, ctx.Err(), "the source %s did not answer before the call was cancelled", f.name)
 	}
 	if f.since.IsZero() {
 		f.since = f.c.now()
@@ -419,7 +419,7 @@ func (f *feed) close() error {
 	select {
 	case <-ended:
 	case <-time.After(closeWithin):
-		err = errors.Join(err, fmt.Errorf("the source %s does not end", f.name))
+		err = errors.Join(err, fmt.Errorf("the source %s does not stop", f.name))
 	}
 	return err
 }

@@ -45,7 +45,7 @@ func (s still) find(id tool.ID) (*listed, error) {
 	}
 	v := records[id].Accepted
 	if v == nil {
-		return nil, fault.New(fault.ToolUnknown, "nothing is remembered of the tool %q", string(id)).ForOperator("remit tool %s asks its source", id)
+		return nil, fault.New(fault.ToolUnknown, "the tool %q is not remembered", string(id)).ForOperator("remit tool %s asks its source", id)
 	}
 	return s.c.recall(f.name, r, id, v)
 }
@@ -84,7 +84,7 @@ func (c *Catalog) recall(source string, r Recalling, id tool.ID, v *Version) (*l
 	}
 	l := c.list(source, t, spec, hints)
 	if l.entry.Digest, err = v.sum(); err != nil { // as it was: a schema's spaces may be gone
-		return nil, fault.New(fault.StoreFailed, "the digest that is remembered of %q cannot be read: %v", string(id), err)
+		return nil, fault.New(fault.StoreFailed, "the remembered digest of %q cannot be read: %v", string(id), err)
 	}
 	l.digest = v.Digest
 	return l, nil

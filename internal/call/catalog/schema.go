@@ -39,7 +39,7 @@ func (l *listed) compile() {
 func (l *listed) validate(args tool.Args) error {
 	l.once.Do(l.compile)
 	if l.err != nil {
-		return fault.Wrap(fault.Internal, l.err, "the schema of %s cannot be used", l.entry.Spec.ID)
+		return fault.Wrap(fault.Internal, l.err, "the schema of %s is not valid", l.entry.Spec.ID)
 	}
 	if args == nil {
 		args = tool.Args{}
@@ -50,7 +50,7 @@ func (l *listed) validate(args tool.Args) error {
 	}
 	var invalid *schema.Invalid
 	if !errors.As(err, &invalid) {
-		return fault.Wrap(fault.ArgsInvalid, err, "the arguments do not fit the schema of %s", l.entry.Spec.ID)
+		return fault.Wrap(fault.ArgsInvalid, err, "the arguments do not match the schema of %s", l.entry.Spec.ID)
 	}
 	texts := make([]string, len(invalid.Problems))
 	for i, p := range invalid.Problems {

@@ -88,7 +88,7 @@ func TestWhatFailsHidesNothingElse(t *testing.T) {
 	if got := ids(l); !slices.Contains(got, "mcp:good:x") || len(got) != 3 {
 		t.Fatalf("listed are %v", got)
 	}
-	want := map[string]string{"mcp:hangs": "within 2s", "mcp:fails": "no such command", "mcp:crashes": "boom", "bad name": "is no name of a source"}
+	want := map[string]string{"mcp:hangs": "within 2s", "mcp:fails": "no such command", "mcp:crashes": "boom", "bad name": "is not a valid source name"}
 	for _, f := range l.Failing {
 		if !strings.Contains(f.Err.Error(), want[f.Source]) || want[f.Source] == "" {
 			t.Errorf("%s fails with %v", f.Source, f.Err)

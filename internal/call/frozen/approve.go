@@ -28,7 +28,7 @@ const header = "remit frozen plan approval v1"
 // ApprovalText is what is signed to approve the plan.
 func (f *Plan) ApprovalText(by string, at time.Time) (string, error) {
 	if by == "" || len(by) > 200 || strings.ContainsFunc(by, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }) {
-		return "", fault.New(fault.Usage, "%q cannot be who approves a plan", clip.Text(by, 100))
+		return "", fault.New(fault.Usage, "%q is not a valid approver", clip.Text(by, 100))
 	}
 	return fmt.Sprintf("%s\n%s\n%s\n%s\n", header, f.digest, by, at.UTC().Format(time.RFC3339)), nil
 }
@@ -40,7 +40,7 @@ func (f *Plan) WithApproval(signed string, verifier note.Verifier) (*Plan, error
 		return nil, err
 	}
 	if len(f.approvals) >= MaxApprovals {
-		return nil, fault.New(fault.Usage, "the frozen plan has %d approvals, and may have no more", len(f.approvals))
+		return nil, fault.New(fault.Usage, "the frozen plan has %d approvals, which is the limit", len(f.approvals))
 	}
 	p := *f
 	for _, old := range f.approvals {
@@ -70,7 +70,7 @@ func (f *Plan) Approvals(verifier note.Verifier) (valid []Approval, others int) 
 
 func (f *Plan) approval(signed string, verifier note.Verifier) (Approval, error) {
 	bad := func(err error) (Approval, error) {
-		return Approval{}, fault.Wrap(fault.PlanInvalid, err, "an approval of the frozen plan is not one")
+		return Approval{}, fault.Wrap(fault.PlanInvalid, err, "an approval of the frozen plan is not valid")
 	}
 	n, err := note.Open([]byte(signed), note.VerifierList(verifier))
 	if err != nil {

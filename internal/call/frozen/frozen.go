@@ -143,21 +143,21 @@ func Parse(name string, src []byte) (*Plan, error) {
 	}
 	v, err := canon.Decode(src)
 	if err != nil {
-		return bad("no frozen plan: %v", err)
+		return bad("not a valid frozen plan: %v", err)
 	}
 	b, err := canon.Marshal(v)
 	if err != nil {
-		return bad("no frozen plan: %v", err)
+		return bad("not a valid frozen plan: %v", err)
 	}
 	var d document
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
 	dec.UseNumber()
 	if err := dec.Decode(&d); err != nil {
-		return bad("no frozen plan: %v", err)
+		return bad("not a valid frozen plan: %v", err)
 	}
 	if d.Version != Version {
-		return bad("this Remit reads frozen plans of version %d, not %d", Version, d.Version)
+		return bad("unsupported frozen plan version; expected %d, got %d", Version, d.Version)
 	}
 	p, err := plan.Parse(name+" (its plan)", []byte(d.Plan.Source))
 	if err != nil {
@@ -171,7 +171,7 @@ func Parse(name string, src []byte) (*Plan, error) {
 	// plan's name and digest are its own.
 	again, err := canon.Marshal(f.document(true))
 	if err != nil || !bytes.Equal(again, b) {
-		return bad("the frozen plan was changed after it was frozen: its parts do not belong together (freeze the plan again)")
+		return bad("the frozen plan was changed after it was frozen (freeze the plan again)")
 	}
 	return f, f.consistent(name)
 }
@@ -192,10 +192,10 @@ func (f *Plan) consistent(name string) error {
 		was, err := canon.Marshal(at.Args)
 		is, err2 := canon.Marshal(orEmpty(s.Args))
 		if err != nil || err2 != nil || at.ID != s.ID || at.Tool != s.Tool || !bytes.Equal(was, is) {
-			return bad("its step %d is not that of its plan", i+1)
+			return bad("its step %d differs from its plan", i+1)
 		}
 		if _, ok := tool.ParseRisk(at.Risk); !ok {
-			return bad("its step %q has no risk %q", at.ID, at.Risk)
+			return bad("its step %q has an unknown risk %q", at.ID, at.Risk)
 		}
 	}
 	if len(f.inputs) != len(f.plan.Params) {
@@ -239,8 +239,8 @@ func (f *Plan) Steps() []Step { return slices.Clone(f.steps) }
 func (f *Plan) Check(p *plan.Plan, tools Tools) error {
 	var errs fault.List
 	if p != nil && p.Digest() != f.plan.Digest() {
-		errs = append(errs, fault.New(fault.NotInPlan, "the plan %q is not the one that was frozen: its digest is %s, frozen was %s",
-			p.File, p.Digest(), f.plan.Digest()).WithHint("freeze it again, or give the plan as it was"))
+		errs = append(errs, fault.New(fault.NotInPlan, "the plan %q has changed since it was frozen: its digest is %s, frozen was %s",
+			p.File, p.Digest(), f.plan.Digest()).WithHint("freeze it again, or restore the plan"))
 	}
 	for _, s := range f.steps {
 		spec, ok := tools.Spec(s.Tool)
@@ -248,8 +248,8 @@ func (f *Plan) Check(p *plan.Plan, tools Tools) error {
 		case !ok:
 			errs = append(errs, fault.New(fault.ToolUnknown, "the step %q calls %q, and there is no such tool", s.ID, string(s.Tool)))
 		case spec.Digest().String() != s.Digest:
-			errs = append(errs, fault.New(fault.ToolChanged, "the step %q calls %q, which was changed since the plan was frozen", s.ID, string(s.Tool)).
-				ForOperator("look at what it says now with remit tool %s, then freeze the plan again", s.Tool))
+			errs = append(errs, fault.New(fault.ToolChanged, "the step %q calls %q, which has changed since the plan was frozen", s.ID, string(s.Tool)).
+				ForOperator("see the tool with remit tool %s, then freeze the plan again", s.Tool))
 		}
 	}
 	return errs.Err()

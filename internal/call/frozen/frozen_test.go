@@ -109,8 +109,8 @@ func TestMatch(t *testing.T) {
 		"another tool":                   {fresh, call(t, "put", "one", one), 0, `calls "get"`},
 		"a tool that no step calls":      {fresh, call(t, "run", "", one), 0, "no step of the frozen plan calls"},
 		"no such step":                   {fresh, call(t, "get", "zero", one), 0, `no step "zero"`},
-		"a second time":                  {done, call(t, "get", "one", one), 0, "made already"},
-		"before what it depends on":      {fresh, call(t, "put", "two", map[string]any{"path": "to bob", "text": ""}), 0, `after the step "one"`},
+		"a second time":                  {done, call(t, "get", "one", one), 0, "was already called"},
+		"before what it depends on":      {fresh, call(t, "put", "two", map[string]any{"path": "to bob", "text": ""}), 0, `follows the step "one"`},
 		"an output":                      {done, call(t, "put", "", map[string]any{"path": "to bob", "text": "hello"}), 2, ""},
 		"another output":                 {done, call(t, "put", "two", map[string]any{"path": "to bob", "text": "hello!"}), 0, "other arguments: text"},
 		"an input that was not frozen":   {done, call(t, "put", "two", map[string]any{"path": "to eve", "text": "hello"}), 0, "other arguments: path"},
@@ -216,7 +216,7 @@ func TestStepsAreThePlans(t *testing.T) {
 	if b, err = canon.Marshal(d); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := frozen.Parse("f.json", b); !errors.Is(err, fault.PlanInvalid) || !strings.Contains(err.Error(), "not that of its plan") {
+	if _, err := frozen.Parse("f.json", b); !errors.Is(err, fault.PlanInvalid) || !strings.Contains(err.Error(), "differs from its plan") {
 		t.Errorf("%v", err)
 	}
 }

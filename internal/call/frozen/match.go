@@ -71,18 +71,18 @@ func (f *Plan) match(s *plan.Step, c Call, run Progress) error {
 	case at.Tool != c.Tool:
 		return bad("calls %q, not %q", string(at.Tool), clip.Text(string(c.Tool), 100))
 	case at.Digest != c.Digest.String():
-		return bad("calls %q as it was; the tool was changed since", string(at.Tool))
+		return bad("calls %q, which has changed since", string(at.Tool))
 	case run.Begun(s.Index):
-		return bad("was made already: each is made once")
+		return bad("was already called; each step is called once")
 	}
 	v := values{f, run, map[int]bool{}}
 	for _, d := range s.Deps() {
 		if _, ok := run.Ended(d); !ok {
-			return bad("comes after the step %q, which has not ended", f.plan.Steps[d-1].ID)
+			return bad("follows the step %q, which has not ended", f.plan.Steps[d-1].ID)
 		}
 	}
 	if !f.mayRun(s, v) {
-		return bad("does not run here: its condition does not hold")
+		return bad("is skipped: its condition is false")
 	}
 	args, err := s.Resolve(v)
 	if err != nil {

@@ -207,7 +207,7 @@ func (p *scanner) primary() *expr {
 		p.fail("unexpected %q", rest(p.s[p.at:]))
 	default:
 		p.at = start
-		p.fail("%q is no value: it can be inputs.NAME, steps.ID.output, 'text', a number, true, false, null, success(), failure() or always()", word)
+		p.fail("%q is not a valid value; expected inputs.NAME, steps.ID.output, 'text', a number, true, false, null, success(), failure() or always()", word)
 	}
 	return &expr{op: "lit"}
 }
@@ -228,7 +228,7 @@ func (p *scanner) quoted() string {
 		b.WriteByte('\'')
 		p.at++
 	}
-	p.fail("a text has no closing quote")
+	p.fail("the closing quote is missing")
 	return ""
 }
 
@@ -246,7 +246,7 @@ func (p *scanner) number() any {
 	}
 	word := p.s[start:p.at]
 	p.at = start
-	p.fail("%q is no number", word)
+	p.fail("%q is not a number", word)
 	return nil
 }
 

@@ -72,7 +72,7 @@ func (r *reader) plan(file string, root *document.Node) *Plan {
 	case len(steps.Items) == 0:
 		r.bad(steps, "steps", "add at least one", "a plan needs steps")
 	case len(steps.Items) > MaxSteps:
-		r.bad(steps, "steps", "split the plan", "a plan has at most %d steps, this one %d", MaxSteps, len(steps.Items))
+		r.bad(steps, "steps", "split the plan", "the plan has %d steps; the limit is %d", MaxSteps, len(steps.Items))
 	default:
 		for i, n := range steps.Items {
 			p.Steps = append(p.Steps, r.step(p, n, i))
@@ -135,7 +135,7 @@ func (r *reader) param(n *document.Node, k *document.Node, field string) Param {
 			r.bad(d, field+".default", "", "%s", msg)
 		}
 		if par.Required {
-			r.bad(d, field+".default", "remove required, or the default", "a required input has no use for a default")
+			r.bad(d, field+".default", "remove required, or the default", "a required input cannot have a default")
 		}
 	}
 	return par

@@ -30,7 +30,7 @@ func (p *Plan) Inputs(given map[string]string) (map[string]any, error) {
 			out[par.Name] = v
 		case par.Required:
 			problems = append(problems, fault.New(fault.PlanInput, "this input is required").At(par.Pos).
-				In("inputs."+par.Name).WithHint("give it with --input %s=…", par.Name))
+				In("inputs."+par.Name).WithHint("set it with --input %s=…", par.Name))
 		default:
 			out[par.Name] = par.Default
 		}

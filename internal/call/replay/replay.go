@@ -246,7 +246,7 @@ func (r *Recording) Output(ctx context.Context, c ledger.Call) (map[string]any, 
 	}
 	out, ok := v.(map[string]any)
 	if !ok {
-		return nil, fault.New(fault.ReplayMismatch, "the recorded output of call %d is no object", c.Index)
+		return nil, fault.New(fault.ReplayMismatch, "the recorded output of call %d is not an object", c.Index)
 	}
 	return out, nil
 }
@@ -286,7 +286,7 @@ func (r *Recording) Ask(ctx context.Context, q runner.Question) (runner.Answer, 
 		if ok && rec.Code == fault.NeedsApproval {
 			return a, r.failure(ctx, rec) // nobody was there, then as now
 		}
-		return a, fault.New(fault.NeedsApproval, "the record holds no answer")
+		return a, fault.New(fault.NeedsApproval, "the record contains no answer")
 	}
 	return a, r.json(ctx, rec.Parts, ledger.PartAnswer, &a)
 }
@@ -320,7 +320,7 @@ func (r *Recording) boundsOf(ctx context.Context, c ledger.Call) (runner.Bounds,
 	for _, src := range b.Policies {
 		p, err := policy.Parse(src.File, []byte(src.Source))
 		if err != nil {
-			return out, fault.Wrap(fault.ReplayMismatch, err, "what bounded call %d cannot be read", c.Index)
+			return out, fault.Wrap(fault.ReplayMismatch, err, "the recorded bounds of call %d cannot be read", c.Index)
 		}
 		out.Policies = append(out.Policies, p)
 	}

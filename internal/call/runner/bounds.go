@@ -62,11 +62,11 @@ func (f *flight) bound(ctx context.Context) error {
 		return err
 	}
 	if n := len(f.chain) + len(of.Policies); n > maxLinks {
-		return fault.New(fault.Denied, "%d policies would bound the call; there may be %d", n, maxLinks)
+		return fault.New(fault.Denied, "the call would run under %d policies; the limit is %d", n, maxLinks)
 	}
 	chain, err := of.Narrow(f.chain, f.run.Bound)
 	if err != nil {
-		return fault.Wrap(fault.Denied, err, "what bounds the call cannot be read, so it is not made: %s", fault.Message(err))
+		return fault.Wrap(fault.Denied, err, "the call's bounds cannot be read: %s", fault.Message(err))
 	}
 	f.bounds, f.chain = of, chain
 	f.limits = f.chain.Limits()

@@ -216,7 +216,7 @@ func (f *flight) perform(ctx context.Context) error {
 	defer f.permit.End()
 
 	limit := f.timeout()
-	cause := fault.New(fault.ToolTimeout, "the call's time of %s ran out", limit)
+	cause := fault.New(fault.ToolTimeout, "the call's time limit of %s was reached", limit)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, cause)
 	defer cancel()
 	ctx, stop := f.watchTime(ctx)
@@ -367,10 +367,10 @@ func (f *flight) encodeOutput(o *Outcome) (out []byte, err error) {
 		out, err = f.hideOutput(o, out)
 	}
 	if err != nil {
-		return nil, fault.Wrap(fault.OutputInvalid, err, "%s returned what cannot be written as JSON", f.c.Tool)
+		return nil, fault.Wrap(fault.OutputInvalid, err, "%s returned an output that is not valid JSON", f.c.Tool)
 	}
 	if o.Size = len(out); o.Size > maxOutput {
-		return nil, fault.New(fault.OutputInvalid, "%s returned %d bytes; the most that is kept is %d", f.c.Tool, o.Size, maxOutput)
+		return nil, fault.New(fault.OutputInvalid, "%s returned %d bytes; the limit is %d", f.c.Tool, o.Size, maxOutput)
 	}
 	return out, nil
 }

@@ -81,7 +81,7 @@ func (f *flight) identify(ctx context.Context) (err error) {
 		return err
 	}
 	if f.r.Catalog == nil || f.r.Facts == nil || f.r.Execs == nil {
-		return fault.New(fault.Denied, "this runner was not set up, so it runs nothing")
+		return fault.New(fault.Denied, "the runner is not configured")
 	}
 	if f.run.Recall != nil {
 		e, recorded, err := f.run.Recall.Tool(ctx, f.c)
@@ -122,7 +122,7 @@ func (r *Runner) Usable(ctx context.Context, run *Run) error {
 	case !g.Kept():
 		return nil
 	case r.Authority == nil:
-		return fault.New(fault.Denied, "the grant %s is not used: whether it was revoked is unknown here", g.ID())
+		return fault.New(fault.Denied, "grant %s: its revocation status cannot be checked here", g.ID())
 	}
 	return r.Authority.Check(ctx, g)
 }
@@ -170,7 +170,7 @@ func (f *flight) moded(ctx context.Context) error {
 		if f.run.Phase == Execution || !e.Effectful() {
 			return nil
 		}
-		return fault.New(fault.PlanOnly, "the run only plans, and %q may have side effects: %s", f.c.Tool, e).
+		return fault.New(fault.PlanOnly, "the run is in planning mode, and %q may have side effects: %s", f.c.Tool, e).
 			ForOperator("run it without --planning")
 	})
 	if err != nil {
@@ -192,8 +192,8 @@ func (f *flight) pinned(ctx context.Context) error {
 			return fault.New(fault.ToolDisabled, "the tool %q is switched off: %s", f.c.Tool, why).ForOperator("%s", f.wayOn())
 		}
 		if d, ok := f.run.Grant.Pinned(f.c.Tool); ok && d != f.entry.Digest {
-			return fault.New(fault.ToolChanged, "the tool %q is not the one that the grant pins: its digest is %s, pinned is %s", f.c.Tool, f.entry.Digest, d).
-				ForOperator("look at what changed with remit tool %s, and ask for a new grant", f.c.Tool)
+			return fault.New(fault.ToolChanged, "the tool %q has changed since the grant pinned it: its digest is %s, pinned is %s", f.c.Tool, f.entry.Digest, d).
+				ForOperator("see the change with remit tool %s --diff, and ask for a new grant", f.c.Tool)
 		}
 		return nil
 	})
@@ -215,7 +215,7 @@ func (f *flight) approve(ctx context.Context) error {
 // ask puts the question and waits for the answer.
 func (f *flight) ask(ctx context.Context) error {
 	if f.r.Ask == nil {
-		return fault.New(fault.NeedsApproval, "needs approval, and nobody is there to give it: %s", f.decision.Reason).
+		return fault.New(fault.NeedsApproval, "no approver is available: %s", f.decision.Reason).
 			ForOperator("run it in a terminal to be asked, or allow it in the policy")
 	}
 	if err := f.r.Facts.Contents(ctx, f.run.Env, f.chain, f.c, f.actions); err != nil {
@@ -228,7 +228,7 @@ func (f *flight) ask(ctx context.Context) error {
 			return err
 		}
 		if err != nil {
-			return fault.Wrap(fault.NeedsApproval, err, "needs approval, and the question could not be answered: %s", f.decision.Reason)
+			return fault.Wrap(fault.NeedsApproval, err, "needs approval, but the question could not be asked: %s", f.decision.Reason)
 		}
 		if f.answer = &a; !a.Yes {
 			return refusal(a)
@@ -238,8 +238,8 @@ func (f *flight) ask(ctx context.Context) error {
 		}
 		f.answer = nil // it was for other content
 	}
-	return fault.New(fault.NeedsApproval, "needs approval, but the files that it names changed %d times before it could run: %s", maxAsked, f.decision.Reason).
-		WithHint("run it again once nothing writes to them")
+	return fault.New(fault.NeedsApproval, "needs approval, but its files changed %d times while it waited: %s", maxAsked, f.decision.Reason).
+		WithHint("run it again when nothing writes to these files")
 }
 
 // maxAsked bounds the questions about one call whose files change during each.
@@ -292,13 +292,13 @@ func (f *flight) unchanged() error {
 	now, err := f.r.Catalog.Lookup(f.c.Tool)
 	switch {
 	case err != nil:
-		return fault.Wrap(fault.ToolChanged, err, "the tool %q was taken away while the call waited: %v", f.c.Tool, err)
+		return fault.Wrap(fault.ToolChanged, err, "the tool %q was removed while the call waited: %v", f.c.Tool, err)
 	case now.Disabled != "":
 		return fault.New(fault.ToolDisabled, "the tool %q was switched off while the call waited: %s", f.c.Tool, now.Disabled).
 			ForOperator("%s", f.wayOn())
 	case now.Digest != f.entry.Digest:
-		return fault.New(fault.ToolChanged, "the tool %q was changed while the call waited: its digest is %s, decided was on %s", f.c.Tool, now.Digest, f.entry.Digest).
-			ForOperator("look at what changed with remit tool %s, and call it again", f.c.Tool)
+		return fault.New(fault.ToolChanged, "the tool %q changed while the call waited: its digest is %s, the decision was on %s", f.c.Tool, now.Digest, f.entry.Digest).
+			ForOperator("see the change with remit tool %s --diff, and call it again", f.c.Tool)
 	}
 	return nil
 }

@@ -29,8 +29,8 @@ func (f *flight) keepsSecrets() error {
 	}
 	f.args, c.Args = clean, nil // nobody who watches sees them
 	c.Tool, c.Step, c.Name = tool.ID(m.Text(string(c.Tool))), m.Text(c.Step), m.Text(c.Name)
-	return fault.New(fault.ArgsInvalid, "the call holds the value of a secret").
-		WithHint("leave it out: where the policy allows it, Remit adds the secret itself")
+	return fault.New(fault.ArgsInvalid, "the call contains the value of a secret").
+		WithHint("leave the value out: if the policy allows it, Remit adds the secret itself")
 }
 
 // unmarked gives canonical JSON with markers in the place of secrets.
@@ -41,7 +41,7 @@ func (f *flight) unmarked(text []byte) ([]byte, error) {
 	}
 	out, err := canon.Marshal(f.hideIn(v))
 	if err == nil && f.r.Mask.Holds(string(out)) {
-		err = errors.New("a secret is spelled so that it cannot be taken out")
+		err = errors.New("a secret cannot be masked in this spelling")
 	}
 	return out, err
 }
@@ -104,7 +104,7 @@ func (f *flight) hideOutput(o *Outcome, out []byte) ([]byte, error) {
 	}
 	clean, err := f.unmarked(out)
 	if err != nil {
-		return nil, fault.New(fault.OutputInvalid, "%s returned a secret that cannot be taken out of its output", f.c.Tool)
+		return nil, fault.New(fault.OutputInvalid, "%s returned a secret that cannot be masked in its output", f.c.Tool)
 	}
 	v, err := canon.Decode(clean)
 	if err != nil {

@@ -90,10 +90,10 @@ func (r *Runner) Start(ctx context.Context, in Info) (*Run, context.Context, err
 		in.Mode = ledger.Live
 	}
 	if in.Recall != nil && in.Mode != ledger.Replay {
-		return nil, nil, fault.New(fault.Internal, "only a replay passes gates as a record says")
+		return nil, nil, fault.New(fault.Internal, "only a replay can answer gates from a record")
 	}
 	if n := len(in.Grant.Chain()); n > maxLinks {
-		return nil, nil, fault.New(fault.GrantInvalid, "%d policies bound the grant; there may be %d", n, maxLinks).
+		return nil, nil, fault.New(fault.GrantInvalid, "the grant has %d policies; the limit is %d", n, maxLinks).
 			WithHint("issue a new grant from one policy that says the same")
 	}
 	run := &Run{Info: in, Started: r.now(), chain: in.Grant.Chain(), limiter: in.Limiter}
@@ -275,7 +275,7 @@ func (run *Run) index(asked int) (int, error) {
 	defer run.mu.Unlock()
 	var err error
 	if asked < 0 || asked > maxIndex || run.used[asked] {
-		err = fault.New(fault.Internal, "a run has no free place %d for a call", asked)
+		err = fault.New(fault.Internal, "the call index %d is not valid or already taken", asked)
 		asked = 0
 	}
 	if asked == 0 {

@@ -99,8 +99,8 @@ func (s *Sources) take(t Tier) (Reservation, error) {
 	}
 	if s.begun[t] = list; len(list) >= most {
 		wait := (time.Minute - now.Sub(list[0])).Round(time.Second)
-		return nil, fault.New(fault.LimitReached, "sources.%s.per_minute: tools of this kind may be called %d times a minute", t, most).
-			WithHint("there is room again in %s", max(wait, time.Second))
+		return nil, fault.New(fault.LimitReached, "sources.%s.per_minute: the limit of %d calls a minute is reached", t, most).
+			WithHint("try again in %s", max(wait, time.Second))
 	}
 	s.begun[t] = append(list, now)
 	return &turn{s, t, now}, nil

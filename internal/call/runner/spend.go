@@ -154,7 +154,7 @@ func (f *flight) watchTime(ctx context.Context) (context.Context, context.Cancel
 		case <-ctx.Done():
 			return
 		}
-		cancel(fault.Wrap(fault.BudgetSpent, fault.ToolTimeout, "the time that the grant gives calls is used up"))
+		cancel(fault.Wrap(fault.BudgetSpent, fault.ToolTimeout, "the grant's time budget is used up"))
 	}()
 	return ctx, func() {
 		cancel(nil)

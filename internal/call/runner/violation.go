@@ -177,7 +177,7 @@ func (f *flight) respond(ctx context.Context, list []Violation) error {
 		f.run.stop(stopped) // the grant ends with the run
 		return nil
 	}
-	err := error(fault.New(fault.Internal, "the grant %s is to be %s, and nothing here can do it", node, word))
+	err := error(fault.New(fault.Internal, "grant %s must be %s, but grants cannot be changed here", node, word))
 	if f.r.Standings != nil {
 		after, done := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 		defer done()

@@ -91,7 +91,7 @@ func CheckName(name string) string {
 	}
 	switch {
 	case len(parts) == 1 && !slices.Contains(topFiles, name):
-		return "it is no part of an extension: there are " + strings.Join(topFiles[:2], ", ") + ", README.md, LICENSE, and the folders " + strings.Join(topFolders, ", ")
+		return "not part of an extension: expected " + strings.Join(topFiles[:2], ", ") + ", README.md, LICENSE, and the folders " + strings.Join(topFolders, ", ")
 	case len(parts) > 1 && !slices.Contains(topFolders, parts[0]):
 		return "it is in no folder of an extension: there are " + strings.Join(topFolders, ", ")
 	}
@@ -165,14 +165,14 @@ func (e *Entries) claim(name string, file, parent bool) error {
 // names the entry. All entries may be in one folder, as archives of folders are.
 func Unzip(archive []byte) ([]File, error) {
 	if len(archive) > MaxArchive {
-		return nil, fault.New(fault.ExtensionUnsafe, "the archive has %d bytes; the most is %d", len(archive), MaxArchive)
+		return nil, fault.New(fault.ExtensionUnsafe, "the archive has %d bytes; the limit is %d", len(archive), MaxArchive)
 	}
 	z, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
 	if err != nil {
-		return nil, fault.New(fault.ExtensionInvalid, "this is no zip archive: %v", err)
+		return nil, fault.New(fault.ExtensionInvalid, "not a valid zip archive: %v", err)
 	}
 	if len(z.File) > MaxFiles {
-		return nil, fault.New(fault.ExtensionUnsafe, "the archive has %d entries; the most is %d", len(z.File), MaxFiles)
+		return nil, fault.New(fault.ExtensionUnsafe, "the archive has %d entries; the limit is %d", len(z.File), MaxFiles)
 	}
 	within := commonFolder(z.File)
 	var entries Entries

@@ -78,8 +78,8 @@ func TestArchives(t *testing.T) {
 		"too large a file":          {zipped(t, nil, "docs/a", strings.Repeat("\x00", extension.MaxFile+1)), `"docs/a": it has more than`},
 		"a name in no encoding":     {zipped(t, func(h *zip.FileHeader) { h.NonUTF8 = true }, "docs/\xff\xfe", "x"), `its name is not said to be UTF-8`},
 		"an unknown method":         {patched(zipped(t, func(h *zip.FileHeader) { h.Method = zip.Store }, "docs/a", "x"), 99), `packed in a way`},
-		"no archive":                {[]byte("PK not really"), "this is no zip archive"},
-		"nothing at all":            {nil, "this is no zip archive"},
+		"no archive":                {[]byte("PK not really"), "not a valid zip archive"},
+		"nothing at all":            {nil, "not a valid zip archive"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := extension.Unzip(c.archive)

@@ -186,7 +186,7 @@ func (r *reader) command(n *document.Node, field string) Command {
 	}, "name", "summary", "maps_to")
 	c.Name = strings.TrimPrefix(c.Name, "/")
 	if !r.Failed() && len(c.Actions) == 0 {
-		r.Fail(n, field+".maps_to.actions", "the command has no action")
+		r.Fail(n, field+".maps_to.actions", "the command has no actionssss")
 	}
 	return c
 }
@@ -195,9 +195,9 @@ func checkCommand(s string) error {
 	name := strings.TrimPrefix(s, "/")
 	switch {
 	case len(name) > maxName || !commandForm.MatchString(name):
-		return fmt.Errorf("%q is no name of a slash command: a slash, and lower-case words, as /git or /git-lfs", clip.Text(s, 60))
+		return fmt.Errorf("%q is not a valid slash command; expected a slash and lower-case words, as /git or /git-lfs", clip.Text(s, 60))
 	case Reserved(name):
-		return fmt.Errorf("/%s is Remit's own", name)
+		return fmt.Errorf("/%s is reserved", name)
 	}
 	return nil
 }
@@ -205,9 +205,9 @@ func checkCommand(s string) error {
 func checkAction(s string) error {
 	switch {
 	case len(s) > maxName || !commandForm.MatchString(s):
-		return fmt.Errorf("%q is no ID of an action: lower-case words, as get or get-all", clip.Text(s, 60))
+		return fmt.Errorf("%q is not a valid action ID; expected lower-case words, as get or get-all", clip.Text(s, 60))
 	case s == "help":
-		return fmt.Errorf("help is Remit's own: it shows the command's usage")
+		return fmt.Errorf("help is reserved: it shows the command's usage")
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func ParseSigner(s string) (ed25519.PublicKey, error) {
 	rest, ok := strings.CutPrefix(s, signerPrefix)
 	key, err := base64.StdEncoding.Strict().DecodeString(rest)
 	if !ok || err != nil || len(key) != ed25519.PublicKeySize {
-		return nil, fmt.Errorf("%q is no public key: write ed25519: and its 32 bytes in Base64", clip.Text(s, 60))
+		return nil, fmt.Errorf("%q is not a valid public key; expected ed25519: and 32 bytes in Base64", clip.Text(s, 60))
 	}
 	return key, nil
 }
@@ -113,7 +113,7 @@ const maxID = 40
 // CheckID says what is wrong with an extension's ID, nil if nothing is.
 func CheckID(id string) error {
 	if len(id) > maxID || !idForm.MatchString(id) {
-		return fmt.Errorf("%q is no ID: up to %d lower-case letters and digits, with single dots, dashes or underscores between", clip.Text(id, 60), maxID)
+		return fmt.Errorf("%q is not a valid ID; expected up to %d lower-case letters and digits, separated by single dots, dashes or underscores", clip.Text(id, 60), maxID)
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func (r *reader) permission(n *document.Node, f string, m *Manifest) {
 				return
 			}
 		}
-		r.Fail(n, f, "%q is no permission", clip.Text(s, 60)).Hint = "there are " + strings.Join(names, ", ")
+		r.Fail(n, f, "%q is not a permission", clip.Text(s, 60)).Hint = "there are " + strings.Join(names, ", ")
 	}
 }
 
@@ -196,9 +196,9 @@ func (r *reader) checksums(n *document.Node, f string, m *Manifest) {
 		switch {
 		case !ok:
 		case !hashForm.MatchString(s):
-			r.Fail(v, f, "is no SHA-256 hash in lower-case hexadecimal")
+			r.Fail(v, f, "must be a SHA-256 hash in lower-case hexadecimal")
 		case CheckName(k.Text) != "" || k.Text == ManifestFile || k.Text == SignatureFile:
-			r.Fail(k, f, "%q is no other file of the extension", clip.Text(k.Text, 60))
+			r.Fail(k, f, "%q is not another file of the extension", clip.Text(k.Text, 60))
 		default:
 			m.Checksums[k.Text] = s
 		}
@@ -207,7 +207,7 @@ func (r *reader) checksums(n *document.Node, f string, m *Manifest) {
 
 func checkVersion(s string) error {
 	if len(s) > 100 || !versionForm.MatchString(s) {
-		return fmt.Errorf("%q is no version such as 1.2.0", clip.Text(s, 60))
+		return fmt.Errorf("%q is not a valid version, such as 1.2.0", clip.Text(s, 60))
 	}
 	return nil
 }
@@ -277,13 +277,13 @@ func (m *Manifest) checkSigned(manifest, signature []byte, there bool) error {
 	}
 	switch sig, err := base64.StdEncoding.Strict().DecodeString(strings.TrimSpace(string(signature))); {
 	case m.Signer == nil && there:
-		return bad("the manifest has a signature and names no signer")
+		return bad("the manifest has a signature but no signer")
 	case m.Signer == nil:
 		return nil
 	case !there:
-		return bad("the manifest names a signer, and its signature is missing")
+		return bad("the manifest has a signer but no signature")
 	case err != nil || !ed25519.Verify(m.Signer, manifest, sig):
-		return bad("the signature is not the signer's of this manifest")
+		return bad("the signature does not match the manifest and its signer")
 	}
 	return nil
 }
@@ -305,7 +305,7 @@ func (m *Manifest) checkSums(files []File) error {
 		case !ok:
 			return bad("%q is not among the manifest's checksums", f.Name)
 		case hex.EncodeToString(sum[:]) != want:
-			return bad("%q is not what the manifest's checksum says", f.Name)
+			return bad("%q does not match its checksum in the manifest", f.Name)
 		}
 		left--
 	}

@@ -39,7 +39,7 @@ func Read(folder string, files []File) (*Package, error) {
 	at := func(name string) string { return path.Join(folder, name) }
 	manifest, ok := p.file(ManifestFile)
 	if !ok {
-		return nil, fault.New(fault.ExtensionInvalid, "there is no %s, so this is no extension", ManifestFile).At(fault.Pos{File: folder})
+		return nil, fault.New(fault.ExtensionInvalid, "not an extension: %s is missing", ManifestFile).At(fault.Pos{File: folder})
 	}
 	var err error
 	if p.Manifest, err = ParseManifest(at(ManifestFile), manifest); err != nil {
@@ -118,7 +118,7 @@ func (p *Package) check(file string) error {
 				bad("", "there is no module wasm/%s.wasm", a.Runner.Name)
 			}
 			if id := ToolID(p.Manifest.ID, c.Name, a.ID); len(id) > 200 {
-				bad("", "the name of its tool has %d bytes; the most is 200", len(id))
+				bad("", "the name of its tool has %d bytes; the limit is 200", len(id))
 			}
 		}
 	}

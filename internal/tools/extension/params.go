@@ -51,10 +51,10 @@ func (r *reader) param(n *document.Node, field string, flag bool) Param {
 	}
 	r.Mapping(n, field, known, "name", "description")
 	if choices != nil && p.Type != String {
-		r.Fail(choices, field+".choices", "is for strings")
+		r.Fail(choices, field+".choices", "is only for strings")
 	}
 	if p.Within != 0 && p.Type != String {
-		r.Fail(n, field+".within", "is for strings")
+		r.Fail(n, field+".within", "is only for strings")
 	}
 	if def != nil {
 		r.byDefault(def, field+".default", &p)
@@ -66,7 +66,7 @@ func (r *reader) param(n *document.Node, field string, flag bool) Param {
 func (r *reader) byDefault(n *document.Node, field string, p *Param) {
 	p.Default = n.Value()
 	if p.Required {
-		r.Fail(n, field, "what is required has no default")
+		r.Fail(n, field, "a required parameter cannot have a default")
 	}
 	values := []any{p.Default}
 	if p.Repeat {
@@ -85,21 +85,21 @@ func (r *reader) byDefault(n *document.Node, field string, p *Param) {
 
 func checkParam(s string) error {
 	if len(s) > maxName || !paramForm.MatchString(s) || s == "help" {
-		return fmt.Errorf("%q is no name of an argument or flag: words of letters and digits, as max-count", clip.Text(s, 60))
+		return fmt.Errorf("%q is not a valid name of an argument or flag; expected words of letters and digits, as max-count", clip.Text(s, 60))
 	}
 	return nil
 }
 
 func checkShort(s string) error {
 	if len(s) != 1 || !paramForm.MatchString(s) {
-		return fmt.Errorf("%q is no letter", clip.Text(s, 60))
+		return fmt.Errorf("%q is not a letter", clip.Text(s, 60))
 	}
 	return nil
 }
 
 func checkOption(s string) error {
 	if len(s) > maxName || !optionForm.MatchString(s) {
-		return fmt.Errorf("%q is no option such as -n, --depth or --depth=", clip.Text(s, 60))
+		return fmt.Errorf("%q is not an option such as -n, --depth or --depth=", clip.Text(s, 60))
 	}
 	return nil
 }

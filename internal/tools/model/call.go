@@ -42,7 +42,7 @@ func NewCall(id, name, args string) Call {
 	case err != nil:
 		c.Malformed = err.Error()
 	case !isObject(v):
-		c.Malformed = "the arguments are no JSON object"
+		c.Malformed = "the arguments are not a JSON object"
 	case !fit(name, maxCallName):
 		c.Malformed = "the tool's name cannot be one"
 	}
@@ -113,7 +113,7 @@ func (r Request) Check() error {
 		return fault.New(fault.ArgsInvalid, format, args...).In(field)
 	}
 	if len(r.Messages) == 0 {
-		return bad("messages", "there is no message")
+		return bad("messages", "the conversation is empty")
 	}
 	if r.Messages[0].Role == Assistant {
 		return bad("messages[0].role", "a conversation does not begin with the assistant")
@@ -123,14 +123,14 @@ func (r Request) Check() error {
 		field := fmt.Sprintf("messages[%d]", i)
 		switch {
 		case m.Role != User && m.Role != Assistant && m.Role != ToolRole:
-			return bad(field+".role", "%.40q is none of user, assistant, tool", m.Role)
+			return bad(field+".role", "%.40q is not a valid role; expected user, assistant or tool", m.Role)
 		case m.Role == ToolRole && !open[m.CallID]:
-			return bad(field+".tool_call_id", "%.80q is no tool call that waits for its result", m.CallID)
+			return bad(field+".tool_call_id", "%.80q does not match an open tool call", m.CallID)
 		case m.Role == ToolRole:
 			delete(open, m.CallID)
 			continue
 		case len(open) > 0:
-			return bad(field, "the tool calls before have no result yet")
+			return bad(field, "the previous tool calls have no results yet")
 		case m.Role == User && len(m.Calls) > 0:
 			return bad(field+".tool_calls", "only the assistant calls tools")
 		}

@@ -91,7 +91,7 @@ func (d *Draft) Finish(stop Stop) (Message, Stop, error) {
 		if CutOff(args) {
 			err := fault.New(fault.ModelCall, "the answer ends within the arguments of the tool call %.80q", p.Name)
 			if stop == StopLength {
-				return Message{}, stop, err.WithHint("let it be longer: max_tokens is used up")
+				return Message{}, stop, err.WithHint("raise max_tokens")
 			}
 			return Message{}, stop, err.WithHint("ask again")
 		}

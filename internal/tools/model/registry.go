@@ -20,7 +20,7 @@ const Scripted = "scripted"
 // provider's name and the model's. Errors are fault.ModelUnknown.
 func ParseID(id string) (provider, name string, err error) {
 	bad := func(why string) (string, string, error) {
-		return "", "", fault.New(fault.ModelUnknown, "%.200q is no model: %s", id, why).
+		return "", "", fault.New(fault.ModelUnknown, "%.200q is not a valid model: %s", id, why).
 			WithHint("write provider/model, as anthropic/claude-sonnet-4-5, or scripted:FILE")
 	}
 	switch i := strings.IndexAny(id, "/:"); {
@@ -30,9 +30,9 @@ func ParseID(id string) (provider, name string, err error) {
 	case len(id) > maxID:
 		return bad("it is too long")
 	case !utf8.ValidString(id) || strings.ContainsFunc(id, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return bad("it holds what cannot be printed")
+		return bad("it contains unprintable characters")
 	case i <= 0 || i == len(id)-1:
-		return bad("it does not name a provider and a model")
+		return bad("expected provider/model")
 	case id[i] == ':' && id[:i] != Scripted:
 		return bad("a slash follows the provider's name")
 	default:

@@ -79,7 +79,7 @@ func waits(err error, d time.Duration) error {
 	if !errors.As(err, &coded) {
 		return err
 	}
-	return coded.WithHint("the service wants no request for %s", d.Round(time.Second))
+	return coded.WithHint("the service asks to wait %s", d.Round(time.Second))
 }
 
 // Once takes the mark of Again away where a part of the answer came in: what is

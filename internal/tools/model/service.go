@@ -34,7 +34,7 @@ type bounded struct{ rt http.RoundTripper }
 // an error.
 func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	if b.rt == nil {
-		return nil, fault.New(fault.HandleRefused, "there is no way to the model's service")
+		return nil, fault.New(fault.HandleRefused, "the model's service cannot be reached here")
 	}
 	resp, err := b.rt.RoundTrip(req)
 	if err != nil {
@@ -42,8 +42,8 @@ func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
 		_ = resp.Body.Close() // nothing in it matters
-		return nil, fault.New(fault.ModelFailed, "the service redirects to %.200q, which is not followed", resp.Header.Get("Location")).
-			WithHint("set base_url to where the service is")
+		return nil, fault.New(fault.ModelFailed, "the service redirects to %.200q; redirects are not followed", resp.Header.Get("Location")).
+			WithHint("set base_url to the service's address")
 	}
 	most := int64(maxStream)
 	if resp.StatusCode >= 400 {
@@ -62,7 +62,7 @@ type capped struct {
 func (c *capped) Read(p []byte) (int, error) {
 	n, err := c.ReadCloser.Read(p)
 	if c.left -= int64(n); c.left < 0 {
-		return 0, fault.New(fault.ModelFailed, "the service sends more than an answer can have").
+		return 0, fault.New(fault.ModelFailed, "the service's answer is too large").
 			WithHint("ask for a shorter answer with max_tokens")
 	}
 	return n, err
@@ -76,19 +76,19 @@ func Refusal(s Said, provider Provider) error {
 	text := s.text()
 	switch {
 	case s.tooLong():
-		return fault.New(fault.ModelContext, "the conversation is longer than the model takes: %s", text).
-			WithHint("shorten it, or begin a new one")
+		return fault.New(fault.ModelContext, "the conversation is too long for the model: %s", text).
+			WithHint("shorten it, or start a new one")
 	case s.Kind == "insufficient_quota" || s.Kind == "billing_error" || s.Status == http.StatusPaymentRequired:
-		return fault.New(fault.ModelBusy, "the service wants to be paid: %s", text).WithHint("look at the account of the key at %s", provider.Name())
+		return fault.New(fault.ModelBusy, "the service refuses for billing reasons: %s", text).WithHint("check the account of this key at %s", provider.Name())
 	case s.Status == http.StatusUnauthorized, s.Kind == "authentication_error", s.Kind == "invalid_api_key":
 		return keyRefused(text, provider)
 	case s.Status == http.StatusForbidden, s.Kind == "permission_error":
 		return keyRefused(text, provider)
 	case s.Status == http.StatusNotFound, s.Kind == "not_found_error", s.Kind == "model_not_found":
-		return fault.New(fault.ModelUnknown, "the service does not know what was asked for: %s", text).
+		return fault.New(fault.ModelUnknown, "the service does not know the model or path: %s", text).
 			WithHint("check the model's name, and models.providers.%s.base_url in config.yaml", provider.Name())
 	case s.Status == http.StatusTooManyRequests, s.Kind == "rate_limit_error", s.Kind == "rate_limit_exceeded":
-		return Again(fault.New(fault.ModelBusy, "the service gets too many requests: %s", text).WithHint("ask again later"), s.After)
+		return Again(fault.New(fault.ModelBusy, "the service's rate limit is reached: %s", text).WithHint("ask again later"), s.After)
 	case s.Status == http.StatusServiceUnavailable, s.Status == 529, s.Kind == "overloaded_error", s.Kind == "server_overloaded":
 		return Again(fault.New(fault.ModelBusy, "the service is overloaded: %s", text).WithHint("ask again later"), s.After)
 	case s.Status >= 500, s.Status == http.StatusRequestTimeout, s.Status == http.StatusConflict,
@@ -96,7 +96,7 @@ func Refusal(s Said, provider Provider) error {
 		return Again(fault.New(fault.ModelFailed, "the service failed: %s", text).WithHint("ask again later"), s.After)
 	}
 	return fault.New(fault.ModelFailed, "the service refuses the request: %s", text).
-		WithHint("see what it says; the model may not take such a request")
+		WithHint("the model may not support this request")
 }
 
 func keyRefused(text string, provider Provider) error {
@@ -212,8 +212,8 @@ func Failure(ctx context.Context, err error, begun bool) error {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
 	if errors.As(err, &syntax) || errors.As(err, &kind) {
-		return fault.Wrap(fault.ModelFailed, err, "the service answers what cannot be read").
-			WithHint("check that base_url is of a service of this kind")
+		return fault.Wrap(fault.ModelFailed, err, "the service's answer cannot be read").
+			WithHint("check that base_url belongs to a service of this kind")
 	}
 	out := fault.Wrap(fault.ModelFailed, err, "the service cannot be reached, or the answer broke off").WithHint("is it running, and is base_url right?")
 	if begun {

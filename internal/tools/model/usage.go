@@ -25,7 +25,7 @@ func (u Usage) Add(v Usage) Usage {
 func (u Usage) Check() error {
 	for _, n := range []int64{u.Input, u.Output, u.CacheRead, u.CacheWrite} {
 		if n < 0 || n > maxCount {
-			return fault.New(fault.ModelFailed, "the service counted %d tokens, which cannot be", n)
+			return fault.New(fault.ModelFailed, "the service reported an impossible count of %d tokens", n)
 		}
 	}
 	return nil

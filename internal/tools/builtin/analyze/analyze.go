@@ -41,7 +41,7 @@ func Tools() []permit.Tool {
 
 func run(_ context.Context, _ permit.Permit, a arguments) (map[string]any, error) {
 	if len(a.Text) > maxText {
-		return nil, fault.New(fault.ArgsInvalid, "the text has %d bytes; the most is %d", len(a.Text), maxText).In("text")
+		return nil, fault.New(fault.ArgsInvalid, "the text has %d bytes; the limit is %d", len(a.Text), maxText).In("text")
 	}
 	v, err := canon.Decode([]byte(strings.TrimSpace(a.Text)))
 	if err != nil {

@@ -46,7 +46,7 @@ func runEdit(ctx context.Context, f *files.Files, a editArgs) (map[string]any, e
 	}
 	was := tool.Digest(sha256.Sum256(before))
 	if guard != nil && *guard != was {
-		return nil, fault.New(fault.Conflict, "%q has changed: its content is not the one that if_sha256 names", f.Show(a.Path)).WithHint("read it again")
+		return nil, fault.New(fault.Conflict, "%q has changed: its content does not match if_sha256", f.Show(a.Path)).WithHint("read it again")
 	}
 	after, places, n := before, []any{}, 0
 	for i, e := range a.Edits {

@@ -46,9 +46,9 @@ func (t *Tool) read(args tool.Args) (*request, error) {
 	if err := json.Unmarshal(raw, &g); err != nil {
 		var wrong *json.UnmarshalTypeError
 		if errors.As(err, &wrong) {
-			return nil, fault.New(fault.ArgsInvalid, "a value of another type is needed").In(wrong.Field)
+			return nil, fault.New(fault.ArgsInvalid, "unexpected type").In(wrong.Field)
 		}
-		return nil, fault.Wrap(fault.ArgsInvalid, err, "the arguments do not fit")
+		return nil, fault.Wrap(fault.ArgsInvalid, err, "the arguments cannot be read")
 	}
 	q := &request{Request: g.Request}
 	if q.id, err = model.Canonical(g.Model); err != nil {
@@ -115,7 +115,7 @@ func (q *request) fit(p permit.Permit) error {
 	reckoned := model.EstimateRequest(q.Request)
 	if c := q.limits.Context; c > 0 && reckoned > 2*c {
 		return fault.New(fault.ModelContext, "the conversation has about %d tokens, and the model takes %d", reckoned, c).
-			WithHint("shorten it, or begin a new one")
+			WithHint("shorten it, or start a new one")
 	}
 	tokens, money := p.Spendable()
 	out := int64(math.MaxInt64)
@@ -140,7 +140,7 @@ func (q *request) fit(p permit.Permit) error {
 // affordable is how many tokens of an answer an amount of money is enough for.
 func (q *request) affordable(money, reckoned int64) (int64, error) {
 	if q.limits.Prices == nil {
-		return 0, fault.New(fault.BudgetSpent, "the grant has a budget of money, and nobody knows what %q costs", q.id).
+		return 0, fault.New(fault.BudgetSpent, "the grant has a money budget, but the price of %q is unknown", q.id).
 			WithHint("set its price in models.prices of config.yaml")
 	}
 	left := money - q.price(margin(reckoned), 0)

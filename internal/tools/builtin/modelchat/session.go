@@ -77,8 +77,8 @@ func number(n int64) json.Number { return json.Number(strconv.FormatInt(n, 10)) 
 // recall puts the conversation that arguments refer to into a request.
 func (t *Tool) recall(q *request, g given) error {
 	if t.talk == nil {
-		return fault.New(fault.ArgsInvalid, "there is no session here whose conversation could be meant").In("session").
-			WithHint("give the messages instead")
+		return fault.New(fault.ArgsInvalid, "there is no session here").In("session").
+			WithHint("set messages instead")
 	}
 	turn, err := t.talk(g.UpTo)
 	if err != nil {
@@ -89,7 +89,7 @@ func (t *Tool) recall(q *request, g given) error {
 		"digest": g.Digest == d.Messages.String(), "system_digest": g.SystemDigest == d.System.String(), "tools_digest": g.ToolsDigest == d.Tools.String(),
 	} {
 		if !same {
-			return fault.New(fault.ArgsInvalid, "the session's conversation is not the one that is meant").In(field)
+			return fault.New(fault.ArgsInvalid, "the digest does not match the session's conversation").In(field)
 		}
 	}
 	q.System, q.Messages, q.Tools, q.Earlier, q.Aside = turn.System, turn.Messages, turn.Tools, turn.Earlier, turn.Aside

@@ -89,7 +89,7 @@ func (h *Host) run(ctx context.Context, p permit.Permit, m *Module, f *Function,
 	}
 	ctx, flood := context.WithCancelCause(ctx)
 	defer flood(nil)
-	stopped := context.AfterFunc(h.base, func() { flood(fault.New(fault.ToolCancelled, "Remit is ending")) })
+	stopped := context.AfterFunc(h.base, func() { flood(fault.New(fault.ToolCancelled, "Remit is shutting down")) })
 	defer stopped()
 	most := timeout(p, f)
 	ctx, cancel := context.WithTimeoutCause(ctx, most, fault.New(fault.ToolTimeout, "the module did not end within %s", most))
@@ -302,18 +302,18 @@ func (c *call) response(status uint32) (map[string]any, error) {
 	result, isResult := object["result"]
 	said, isError := object["error"]
 	if len(object) != 1 || !isResult && !isError {
-		return nil, fault.New(fault.OutputInvalid, "the module's answer is no object with either result or error")
+		return nil, fault.New(fault.OutputInvalid, "the module's answer must be an object with either result or error")
 	}
 	if isError {
 		text, ok := said.(string)
 		if !ok {
-			return nil, fault.New(fault.OutputInvalid, "the module's error is no string")
+			return nil, fault.New(fault.OutputInvalid, "the module's error must be a string")
 		}
 		return nil, fault.New(fault.ToolFailed, "the module says: %s", quote(text, 1000))
 	}
 	out, ok := result.(map[string]any)
 	if !ok {
-		return nil, fault.New(fault.OutputInvalid, "the module's result is no object")
+		return nil, fault.New(fault.OutputInvalid, "the module's result must be an object")
 	}
 	return out, nil
 }

@@ -80,7 +80,7 @@ func (h *Host) enter() (leave func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		return nil, fault.New(fault.ToolCancelled, "Remit is ending: no module is started any more")
+		return nil, fault.New(fault.ToolCancelled, "Remit is shutting down: modules cannot start")
 	}
 	h.calls.Add(1)
 	return h.calls.Done, nil
@@ -189,7 +189,7 @@ func (m *Module) compile(begun chan struct{}) {
 	var code wazero.CompiledModule
 	var s *shape
 	if err == nil && sha256.Sum256(b) != m.digest {
-		err = fault.New(fault.StoreCorrupt, "the module is not the one that was added: its digest is another").WithHint("add it again with --replace")
+		err = fault.New(fault.StoreCorrupt, "the module has changed since it was added").WithHint("add it again with --replace")
 	}
 	if err == nil {
 		code, s, err = m.host.compile(ctx, b)
@@ -230,7 +230,7 @@ func (h *Host) compile(ctx context.Context, b []byte) (code wazero.CompiledModul
 			_ = code.Close(context.Background()) // it was never used
 		}
 		if h.base.Err() != nil {
-			return nil, nil, fault.New(fault.ToolCancelled, "Remit is ending")
+			return nil, nil, fault.New(fault.ToolCancelled, "Remit is shutting down")
 		}
 		return nil, nil, fault.New(fault.ToolTimeout, "compiling the module takes more than %s", compileTime)
 	}
@@ -250,7 +250,7 @@ func fits(code wazero.CompiledModule, offers map[string]api.FunctionDefinition) 
 		_, name, _ := f.Import()
 		has := offers[name]
 		if has == nil || !slices.Equal(f.ParamTypes(), has.ParamTypes()) || !slices.Equal(f.ResultTypes(), has.ResultTypes()) {
-			return fault.New(fault.Usage, "the module imports the function %.80q with other parameters or results than it has", name)
+			return fault.New(fault.Usage, "the module imports the function %.80q with a different signature", name)
 		}
 	}
 	exports := code.ExportedFunctions()
@@ -261,7 +261,7 @@ func fits(code wazero.CompiledModule, offers map[string]api.FunctionDefinition) 
 		return fault.New(fault.Usage, "the module is a library: it has no function %s", entry).
 			WithHint("build it as a command; for Go without -buildmode=c-shared")
 	}
-	return fault.New(fault.Usage, "the module has no function %s, by which a command begins", entry)
+	return fault.New(fault.Usage, "the module has no function %s, where a command begins", entry)
 }
 
 // entry is where a command begins (WASI preview 1).

@@ -144,7 +144,7 @@ func showSize(n int64) string {
 func parseTimeout(s string) (time.Duration, error) {
 	d, err := document.ParseDuration(s)
 	if err != nil {
-		return 0, fmt.Errorf("%.40q is no time such as 500ms or 10s", s)
+		return 0, fmt.Errorf("%.40q is not a valid duration, such as 500ms or 10s", s)
 	}
 	if d < time.Millisecond || d > MaxTimeout {
 		return 0, fmt.Errorf("%s is not between 1ms and %s", s, MaxTimeout)

@@ -33,7 +33,7 @@ func TestModulesThatAreRefused(t *testing.T) {
 		"a foreign import": {with(func(a *asm) { a.foreign = "open_socket" }), `imports the function "open_socket" of "env"`},
 		"a function that WASI does not have": {with(func(a *asm) { a.imports = append(a.imports, "sock_open:1") }),
 			`imports the function "sock_open" of "wasi_snapshot_preview1"`},
-		"a function of WASI with other parameters": {with(func(a *asm) { a.imports = append(a.imports, "fd_close:1") }), `"fd_close" with other parameters`},
+		"a function of WASI with other parameters": {with(func(a *asm) { a.imports = append(a.imports, "fd_close:1") }), `"fd_close" with a different signature`},
 		"a library":           {with(func(a *asm) { a.start = "_initialize" }), "is a library"},
 		"no entry":            {with(func(a *asm) { a.start = "main" }), "has no function _start"},
 		"a huge table":        {with(func(a *asm) { a.table = 100_000_000 }), "tables of 100000000 entries"},
@@ -57,7 +57,7 @@ func TestAModuleOfAnotherDigestIsRefused(t *testing.T) {
 	w := newWorld(t)
 	code := says(1, `{"result":{}}`).bytes()
 	m := w.host.Module(sha256.Sum256([]byte("another")), func() ([]byte, error) { return code, nil })
-	wants(t, m.Check(t.Context()), fault.StoreCorrupt, "its digest is another")
+	wants(t, m.Check(t.Context()), fault.StoreCorrupt, "has changed since it was added")
 }
 
 func TestAModuleThatCannotBeLoadedIsTriedAgain(t *testing.T) {
@@ -94,9 +94,9 @@ func TestAnswers(t *testing.T) {
 		"nested without end":     {says(1, strings.Repeat("[", 50_000)), "", "is not JSON", fault.OutputInvalid},
 		"neither nor":            {says(1, `{"output":{}}`), "", "either result or error", fault.OutputInvalid},
 		"both":                   {says(1, `{"result":{},"error":"x"}`), "", "either result or error", fault.OutputInvalid},
-		"a list":                 {says(1, `{"result":[1]}`), "", "is no object", fault.OutputInvalid},
+		"a list":                 {says(1, `{"result":[1]}`), "", "must be an object", fault.OutputInvalid},
 		"an error":               {says(1, "{\"error\":\"no \\u001b[31mluck\"}"), "", `the module says: "no \x1b[31mluck"`, fault.ToolFailed},
-		"an error of a number":   {says(1, `{"error":7}`), "", "is no string", fault.OutputInvalid},
+		"an error of a number":   {says(1, `{"error":7}`), "", "must be a string", fault.OutputInvalid},
 		"only on standard error": {says(2, "first\nlast words"), "", `standard error ends with "last words"`, fault.ToolFailed},
 		"another schema":         {says(1, `{"result":{"n":"one"}}`), "  output: {type: object, properties: {n: {type: integer}}}\n", "does not fit the schema", fault.OutputInvalid},
 		"its schema":             {code: says(1, `{"result":{"n":12345678901234567890}}`), more: "  output: {type: object, properties: {n: {type: integer}}}\n"},
@@ -186,7 +186,7 @@ func TestACallThatIsOver(t *testing.T) {
 	wants(t, err, fault.HandleRefused, "over")
 	must(t, w.host.Close())
 	_, _, err = w.call(t, tl, open, nil)
-	wants(t, err, fault.ToolCancelled, "ending")
+	wants(t, err, fault.ToolCancelled, "shutting down")
 }
 
 // TestClosingEndsCalls: nobody waits for a module that would never end.
@@ -201,7 +201,7 @@ func TestClosingEndsCalls(t *testing.T) {
 		done <- err
 	}()
 	must(t, w.host.Close())
-	wants(t, <-done, fault.ToolCancelled, "ending")
+	wants(t, <-done, fault.ToolCancelled, "shutting down")
 }
 
 // FuzzModule: any bytes are refused with a reason, or run within their limits, and

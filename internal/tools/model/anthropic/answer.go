@@ -114,7 +114,7 @@ func (a *answer) start(index int64, c *sdk.ContentBlockStartEventContentBlockUni
 
 func (a *answer) delta(b *block, e *sdk.MessageStreamEventUnion) error {
 	if b == nil || !b.open {
-		return fault.New(fault.ModelFailed, "the service adds to a part of the answer that it did not begin").WithHint("ask again")
+		return fault.New(fault.ModelFailed, "the service extended a part of the answer that it never began").WithHint("ask again")
 	}
 	switch d := e.Delta; {
 	case b.kind == "text" && d.Type == "text_delta":

@@ -49,7 +49,7 @@ func (p *Provider) chatParams(r model.Request) (sdk.ChatCompletionNewParams, err
 }
 
 func schema(t model.Tool, err error) error {
-	return fault.Wrap(fault.ArgsInvalid, err, "the input schema of the tool %q is no JSON object", t.Name)
+	return fault.Wrap(fault.ArgsInvalid, err, "the input schema of the tool %q is not a JSON object", t.Name)
 }
 
 // result is the result of a tool call as a text: the API has no other sign for a
@@ -121,7 +121,7 @@ type ending struct {
 // RoundTrip sends a request.
 func (e *ending) RoundTrip(req *http.Request) (*http.Response, error) {
 	if e.rt == nil {
-		return nil, fault.New(fault.HandleRefused, "there is no way to the model's service")
+		return nil, fault.New(fault.HandleRefused, "the model's service cannot be reached here")
 	}
 	resp, err := e.rt.RoundTrip(req)
 	if err == nil {
@@ -255,7 +255,7 @@ func (a *completion) finish() (model.Response, error) {
 	case "content_filter", "refusal":
 		stop = model.StopRefused
 	case "error":
-		return left, fault.New(fault.ModelFailed, "the service broke the answer off: it says that there was an error").WithHint("ask again")
+		return left, fault.New(fault.ModelFailed, "the service ended the answer with an error").WithHint("ask again")
 	}
 	if a.refused {
 		stop = model.StopRefused

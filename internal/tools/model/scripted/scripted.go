@@ -39,7 +39,7 @@ func (*Provider) Chat(ctx context.Context, via model.Reach, r model.Request, on 
 		return model.Response{}, ctx.Err()
 	}
 	if via.File == nil {
-		return model.Response{}, fault.New(fault.HandleRefused, "there is no way to the file of the model")
+		return model.Response{}, fault.New(fault.HandleRefused, "the model's file cannot be reached here")
 	}
 	content, err := via.File(r.Model, MaxSize)
 	if err != nil {
@@ -75,8 +75,8 @@ func (s *Script) turn(r model.Request) (Turn, error) {
 	case last >= 0 && s.Turns[last].Repeat:
 		return s.Turns[last], nil
 	}
-	return Turn{}, fault.New(fault.ModelFailed, "the script has %d turns, and the conversation asks for turn %d", len(s.Turns), n+1).
-		WithHint("add turns, or let the last one be said again with repeat: true")
+	return Turn{}, fault.New(fault.ModelFailed, "the script has %d turns; the conversation needs turn %d", len(s.Turns), n+1).
+		WithHint("add turns, or repeat the last one with repeat: true")
 }
 
 // answer says a turn.

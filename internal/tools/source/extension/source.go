@@ -122,7 +122,7 @@ func (s *Source) tool(call Call, bounds *policy.Policy) (*Tool, error) {
 		return t, nil
 	}
 	if s.conf.WASM == nil {
-		return nil, fault.New(fault.ToolFailed, "nothing here runs modules")
+		return nil, fault.New(fault.ToolFailed, "modules cannot run here")
 	}
 	var err error
 	if t.module, err = s.conf.WASM(t.spec, call); err != nil {

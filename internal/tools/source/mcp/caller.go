@@ -91,12 +91,12 @@ const (
 func (f *flight) ask(ctx context.Context, qs map[string]tool.Question) (map[string]json.RawMessage, error) {
 	name := f.live.server.cfg.Name
 	if len(qs) > maxQuestions {
-		return nil, fault.New(fault.ToolFailed, "the MCP server %q asks %d things at once; the most is %d", name, len(qs), maxQuestions)
+		return nil, fault.New(fault.ToolFailed, "the MCP server %q asks %d questions at once; the limit is %d", name, len(qs), maxQuestions)
 	}
 	for _, q := range qs {
 		c := capabilityOf[q.Method]
 		if c == "" {
-			return nil, fault.New(fault.ToolFailed, "the MCP server %q asks for %.60q, which there is not", name, q.Method)
+			return nil, fault.New(fault.ToolFailed, "the MCP server %q asks for %.60q, which is not supported", name, q.Method)
 		}
 		if f.can[c] == nil {
 			return nil, f.refused(c)

@@ -303,7 +303,7 @@ func (c *meteredConn) admit(m jsonrpc.Message) (bool, error) {
 	c.left = min(burst, c.left+now.Sub(c.at).Seconds()*perSecond)
 	c.at = now
 	if c.left--; c.left < 0 {
-		return false, fault.New(fault.ToolFailed, "it sent more messages that nobody asked for than %d at once or %d a second", burst, perSecond)
+		return false, fault.New(fault.ToolFailed, "it sent too many unsolicited messages: the limit is %d at once and %d a second", burst, perSecond)
 	}
 	return !answer, nil // an answer to nothing, or a second one, is for nobody
 }
@@ -331,7 +331,7 @@ func unread(err error) error {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.ErrClosedPipe), errors.Is(err, fs.ErrClosed), errors.Is(err, context.Canceled):
 		return errGone
 	}
-	return fault.New(fault.ToolFailed, "it wrote what is no message of the protocol to its standard output: %s", quoted(err.Error(), 200))
+	return fault.New(fault.ToolFailed, "its standard output is not MCP: %s", quoted(err.Error(), 200))
 }
 
 // quoted shows untrusted text: cut, and with control characters written out.

@@ -71,7 +71,7 @@ func (f *flight) complete(ctx context.Context, args tool.Args) (tool.Result, err
 		err = json.Unmarshal(raw, &params)
 	}
 	if err != nil {
-		return tool.Result{}, fault.New(fault.ArgsInvalid, "this is no argument to complete: %v", err)
+		return tool.Result{}, fault.New(fault.ArgsInvalid, "the argument to complete is not valid: %v", err)
 	}
 	params.Meta = f.meta()
 	res, err := f.live.session.Complete(ctx, &params)

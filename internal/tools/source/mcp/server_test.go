@@ -162,9 +162,9 @@ func TestBadServers(t *testing.T) {
 		"twice":    {out: "first"},
 		"stranger": {out: "mine"},
 		"disorder": {out: "late"},
-		"flood":    {err: "messages that nobody asked for"},
+		"flood":    {err: "too many unsolicited messages"},
 		"ask":      {out: "asked"},
-		"garbage":  {err: "no message of the protocol"},
+		"garbage":  {err: "standard output is not MCP"},
 		"fails":    {err: `the tool failed: it went \x1b[31mwrong`},
 		"reveal":   {err: "refused the call (-32602): no such tool"},
 	} {
@@ -199,7 +199,7 @@ func TestBadServers(t *testing.T) {
 func TestServersThatDoNotStart(t *testing.T) {
 	for mode, want := range map[string]string{
 		"exits":  "exit status 7",
-		"banner": "no message of the protocol",
+		"banner": "standard output is not MCP",
 		"silent": "did not answer within 2s",
 	} {
 		t.Run(mode, func(t *testing.T) {

@@ -23,7 +23,7 @@ var sections = map[string]tool.ActionKind{"files.read": tool.FileRead, "files.wr
 // Check says what is wrong with it.
 func (w Within) Check() error {
 	if _, err := path.Match(w.Tool, ""); err != nil || w.Tool == "" || w.Arg == "" {
-		return fault.New(fault.Usage, "%q and %q are no tool and argument", w.Tool, w.Arg).WithHint("as read_*.path=files.read")
+		return fault.New(fault.Usage, "%q and %q are not a valid tool and argument", w.Tool, w.Arg).WithHint("as read_*.path=files.read")
 	}
 	if sections[w.Section] == tool.NoAction {
 		return fault.New(fault.Usage, "%q is not files.read, files.write or network", w.Section)
@@ -75,7 +75,7 @@ func (s *Server) action(kind tool.ActionKind, v any) tool.Action {
 	a := tool.Action{Kind: kind}
 	text, ok := v.(string)
 	if !ok {
-		a.Unknown = "the argument is no string, so no URL"
+		a.Unknown = "the argument is not a URL: expected a string"
 		return a
 	}
 	to, err := target.Parse("", text)

@@ -29,7 +29,7 @@ func TestArgumentsThatArePathsAndURLsAreActions(t *testing.T) {
 		"another argument":   {"read", tool.Args{"file": "/etc/passwd"}, nil},
 		"another tool":       {"echo", tool.Args{"path": "/etc/passwd"}, nil},
 		"that is not given":  {"read", tool.Args{}, nil},
-		"a URL that is none": {"dial", tool.Args{"url": json7}, []string{"network (unknown: the argument is no string, so no URL)"}},
+		"a URL that is none": {"dial", tool.Args{"url": json7}, []string{"network (unknown: the argument is not a URL: expected a string)"}},
 	} {
 		acts, err := permittest.Actions(tools[tt.tool], tool.Env{}, tt.args)
 		if err != nil || len(acts) != len(tt.want) {

@@ -44,11 +44,11 @@ func (a Auth) Check() error {
 	case Bearer:
 	case Basic:
 		if a.Name == "" || strings.ContainsAny(a.Name, ":\r\n") {
-			return bad("basic needs a user's name without a colon").WithHint("write basic=USER:SECRET")
+			return bad("basic needs a user name without a colon").WithHint("write basic=USER:SECRET")
 		}
 	case Header:
 		if !headerName(a.Name) || network.RefusedHeader(a.Name) != "" {
-			return bad("%.80q is no header that can carry a secret", a.Name)
+			return bad("%.80q is not a header that can carry a secret", a.Name)
 		}
 	case Query:
 		if a.Name == "" {
@@ -63,7 +63,7 @@ func (a Auth) Check() error {
 			return bad("oauth needs the client's ID")
 		}
 	default:
-		return bad("%.40q is none of bearer, basic, header, query and oauth", a.Kind)
+		return bad("%.40q is not a valid kind; expected bearer, basic, header, query or oauth", a.Kind)
 	}
 	return nil
 }
@@ -216,7 +216,7 @@ func (s *Source) ask(ctx context.Context, p permit.Permit, a Auth, secret string
 	}
 	if err := json.Unmarshal(body, &t); err != nil || resp.StatusCode != http.StatusOK || t.Access == "" || !strings.EqualFold(t.Kind, "bearer") ||
 		strings.ContainsFunc(t.Access, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return token{}, fault.New(fault.ToolFailed, "the token server %q gave no bearer token: status %d", a.TokenURL, resp.StatusCode)
+		return token{}, fault.New(fault.ToolFailed, "the token server %q returned no bearer token: status %d", a.TokenURL, resp.StatusCode)
 	}
 	if s.conf.Hide != nil {
 		s.conf.Hide(a.Secret+"-token", t.Access)

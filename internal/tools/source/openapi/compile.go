@@ -80,7 +80,7 @@ func Compile(file, from string, src []byte) (*Document, error) {
 		}
 	}
 	if len(d.Operations) == 0 {
-		return nil, r.fail("paths", "the document has no operation")
+		return nil, r.fail("paths", "the document has no operationss")
 	}
 	return d, nil
 }
@@ -158,7 +158,7 @@ func (r *reader) path(path string, raw json.RawMessage, from string, n *names) (
 		}
 	}
 	if !strings.HasPrefix(path, "/") {
-		return nil, r.fail(field, "a path begins with a slash")
+		return nil, r.fail(field, "a path must begin with a slash")
 	}
 	var out []Operation
 	for _, m := range []struct {

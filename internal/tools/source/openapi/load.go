@@ -74,7 +74,7 @@ func (r *reader) syntax(err error) error {
 	if errors.As(err, &se) {
 		return fault.New(fault.Usage, "not JSON: %v", se).At(r.lineAt(se.Offset - 1))
 	}
-	return r.fail("", "the document is no JSON object")
+	return r.fail("", "the document is not a JSON object")
 }
 
 func (r *reader) version() error {
@@ -88,11 +88,11 @@ func (r *reader) version() error {
 	case r.v30, strings.HasPrefix(v, "3.1"):
 		return nil
 	case swagger != "":
-		return r.fail("swagger", "a document of Swagger %.20q is not read", swagger).WithHint("convert it to OpenAPI 3 with any converter, then add that")
+		return r.fail("swagger", "Swagger %.20q is not supported", swagger).WithHint("convert the document to OpenAPI 3 first")
 	case v == "":
-		return r.fail("openapi", "this is no OpenAPI document: it does not say its version")
+		return r.fail("openapi", "not an OpenAPI document: the key openapi is missing")
 	}
-	return r.fail("openapi", "OpenAPI %.20q is not read, only 3.0 and 3.1", v)
+	return r.fail("openapi", "OpenAPI %.20q is not supported; expected 3.0 or 3.1", v)
 }
 
 // onlyOwn refuses references to other documents, wherever they stand.
@@ -113,7 +113,7 @@ func (r *reader) onlyOwn() error {
 			continue
 		}
 		end := bytes.IndexByte(rest[1:], '"')
-		return fault.New(fault.Usage, "the reference %.100q leads to another document, and nothing is fetched for one", rest[1:1+max(end, 0)]).
+		return fault.New(fault.Usage, "the reference %.100q leads to another document, which is not fetched", rest[1:1+max(end, 0)]).
 			At(r.lineAt(int64(at))).WithHint("bundle the document into one file first")
 	}
 }
@@ -129,7 +129,7 @@ func (r *reader) into(field string, raw json.RawMessage, v any) error {
 		if te.Field != "" {
 			field += "." + te.Field
 		}
-		return r.fail(field, "is a %s, where %s is expected", te.Value, kindOf(te))
+		return r.fail(field, "is a %s; expected %s", te.Value, kindOf(te))
 	}
 	if err != nil {
 		return r.fail(field, "cannot be read: %v", err)
@@ -190,7 +190,7 @@ func (r *reader) resolve(field, ref string) (json.RawMessage, string, error) {
 		}
 		ref = next
 	}
-	return nil, "", r.fail(field, "the reference %.100q leads in a circle", ref)
+	return nil, "", r.fail(field, "the reference %.100q is circular", ref)
 }
 
 // refOf is the reference that an object consists of, or "".
@@ -207,7 +207,7 @@ func refOf(raw json.RawMessage) string {
 // at gives what stands at a pointer.
 func (r *reader) at(field, ref string) (json.RawMessage, error) {
 	path, ok := strings.CutPrefix(ref, "#/")
-	missing := func() error { return r.fail(field, "the reference %.100q leads nowhere", ref) }
+	missing := func() error { return r.fail(field, "the reference %.100q was not found", ref) }
 	if !ok {
 		return nil, missing()
 	}

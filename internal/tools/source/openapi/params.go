@@ -97,13 +97,13 @@ func (in *input) param(op *Operation, p *parameter) error {
 	field := in.field + ".parameters." + clip.Text(p.Name, 80)
 	switch {
 	case p.Name == "" || len(p.Name) > 200:
-		return in.r.fail(field, "a parameter's name has 1 to 200 bytes")
+		return in.r.fail(field, "a parameter's name must be 1-200 bytes")
 	case styles == nil:
-		return in.r.fail(field, "a parameter is in path, query, header or cookie, not in %.40q", p.In)
+		return in.r.fail(field, "a parameter must be in path, query, header or cookie, not in %.40q", p.In)
 	case p.Style == "":
 		p.Style = styles[0]
 	case !slices.Contains(styles, p.Style):
-		return in.r.fail(field, "a parameter in %s has no style %.40q", p.In, p.Style)
+		return in.r.fail(field, "a parameter in %s cannot have the style %.40q", p.In, p.Style)
 	}
 	q := Param{Name: p.Name, In: p.In, Style: p.Style, Explode: p.Style == "form" || p.Style == "deepObject", Required: p.Required || p.In == "path",
 		Segments: p.Segments && p.In == "path"}

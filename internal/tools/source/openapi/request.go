@@ -149,7 +149,7 @@ func (p *Param) inPath(v any) (string, error) {
 		out = append(out, esc)
 	}
 	if len(out) == 0 {
-		return "", fault.New(fault.ArgsInvalid, "is empty, and stands in the path").In(p.Arg)
+		return "", fault.New(fault.ArgsInvalid, "must not be empty: it is part of the path").In(p.Arg)
 	}
 	return prefix + strings.Join(out, sep), nil
 }
@@ -161,7 +161,7 @@ func (p *Param) segment(s string) (string, error) {
 	}
 	for i, part := range parts {
 		if part == "" || part == "." || part == ".." || strings.ContainsAny(part, "/\\\x00") {
-			return "", fault.New(fault.ArgsInvalid, "%.80q cannot stand in the path: it would lead to another one", s).In(p.Arg)
+			return "", fault.New(fault.ArgsInvalid, "%.80q is not allowed in a path: it would change the path", s).In(p.Arg)
 		}
 		parts[i] = url.PathEscape(part)
 	}
@@ -218,7 +218,7 @@ func (p *Param) inHeader(h http.Header, v any) error {
 	}
 	value := strings.Join(out, ",")
 	if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-		return fault.New(fault.ArgsInvalid, "a header holds no line breaks and control characters").In(p.Arg)
+		return fault.New(fault.ArgsInvalid, "a header must not contain line breaks or control characters").In(p.Arg)
 	}
 	h.Set(p.Name, value)
 	return nil
@@ -248,7 +248,7 @@ func (op *Operation) setBody(r *request, args tool.Args) error {
 		p := Param{Style: "form", Explode: true}
 		m, ok := v.(map[string]any)
 		if !ok {
-			return fault.New(fault.ArgsInvalid, "a form is an object").In(b.Arg)
+			return fault.New(fault.ArgsInvalid, "a form must be an object").In(b.Arg)
 		}
 		var fields []string
 		for _, k := range slices.Sorted(maps.Keys(m)) {
@@ -261,7 +261,7 @@ func (op *Operation) setBody(r *request, args tool.Args) error {
 	default:
 		s, ok := v.(string)
 		if !ok {
-			return fault.New(fault.ArgsInvalid, "a text is needed").In(b.Arg)
+			return fault.New(fault.ArgsInvalid, "must be a string").In(b.Arg)
 		}
 		if r.body = []byte(s); b.Base64 {
 			return b.decode(s, b.Arg, &r.body)
@@ -283,7 +283,7 @@ func (b *Body) decode(s, arg string, into *[]byte) error {
 func (b *Body) multipart(r *request, v any) error {
 	m, ok := v.(map[string]any)
 	if !ok {
-		return fault.New(fault.ArgsInvalid, "a form is an object").In(b.Arg)
+		return fault.New(fault.ArgsInvalid, "a form must be an object").In(b.Arg)
 	}
 	var out bytes.Buffer
 	w := multipart.NewWriter(&out)

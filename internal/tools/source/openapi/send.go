@@ -185,7 +185,7 @@ func (s *Source) hold(ctx context.Context) error {
 	case wait <= 0:
 		return nil
 	case wait > maxWait:
-		return fault.New(fault.ToolFailed, "%s takes no requests now: its rate limit is used up", s.Name()).
+		return fault.New(fault.ToolFailed, "the rate limit of %s is used up", s.Name()).
 			WithHint("try again in %s", wait.Round(time.Second))
 	}
 	return pause(ctx, wait)

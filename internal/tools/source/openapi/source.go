@@ -84,11 +84,11 @@ func (s *Source) now() time.Time {
 // with the code Usage.
 func CheckBase(base string) (string, error) {
 	if base == "" {
-		return "", fault.New(fault.Usage, "the document does not say where the API is").WithHint("say it with --base https://HOST/PATH")
+		return "", fault.New(fault.Usage, "the document has no server URL").WithHint("set it with --base https://HOST/PATH")
 	}
 	to, err := target.Parse("GET", base)
 	if err != nil || to.Scheme == "tcp" || strings.ContainsAny(base, "?#") {
-		return "", fault.New(fault.Usage, "%.200q is no base URL of an API", base).WithHint("write https://HOST/PATH")
+		return "", fault.New(fault.Usage, "%.200q is not a valid base URL", base).WithHint("write https://HOST/PATH")
 	}
 	return strings.TrimSuffix(base, "/"), nil
 }
