@@ -3,11 +3,14 @@
 package sandbox_test
 
 import (
+	"os"
 	"os/exec"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/confine/egress"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
@@ -75,4 +78,35 @@ func BenchmarkTiers(b *testing.B) {
 	}
 	b.ReportMetric(median("session")/median("bare"), "session/bare")
 	b.ReportMetric(median("fresh")/median("bare"), "fresh/bare")
+}
+
+// BenchmarkProxy says what the proxy costs a command that connects nowhere. The two
+// take turns, as in BenchmarkTiers.
+func BenchmarkProxy(b *testing.B) {
+	worlds := map[string]*world{"without": newWorld(b, openPolicy), "with": newWorld(b, openPolicy)}
+	box := sandbox.New(sandbox.Config{Getenv: os.LookupEnv, Egress: func(p permit.Permit, _ sandbox.Command) (sandbox.Proxy, error) {
+		return realProxy{egress.New(egress.Options{Permit: p})}, nil
+	}})
+	b.Cleanup(func() { must(b, box.Close()) })
+	worlds["with"].box = box
+	took := map[string][]time.Duration{}
+	for _, w := range worlds {
+		w.sh("true")
+	}
+	for b.Loop() {
+		for name, w := range worlds {
+			begun := time.Now()
+			out, err := w.run(sandbox.Command{Argv: []string{"/bin/true"}})
+			if err != nil || out.ExitCode != 0 {
+				b.Fatalf("%+v, %v", out, err)
+			}
+			took[name] = append(took[name], time.Since(begun))
+		}
+	}
+	median := func(name string) time.Duration {
+		slices.Sort(took[name])
+		return took[name][len(took[name])/2]
+	}
+	b.ReportMetric(float64((median("with") - median("without")).Microseconds()), "µs/proxy")
+	b.ReportMetric(float64(median("with"))/float64(median("without")), "with/without")
 }

@@ -61,15 +61,11 @@ func FuzzVerify(f *testing.F) {
 	for _, s := range issued {
 		f.Add(raw(f, s))
 	}
-	cache := token.NewCache(trust, 1<<20)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s := text(b)
 		_, err := token.Authentic(s, trust, noon)
 		if err == nil && !contains(issued, s) {
 			t.Fatalf("a token that nobody has issued is accepted: %s", s)
-		}
-		if _, again := cache.Authentic(s, noon); (again == nil) != (err == nil) {
-			t.Fatalf("the cache says %v", again)
 		}
 	})
 }
@@ -115,9 +111,8 @@ func FuzzProof(f *testing.F) {
 	f.Add(good)
 	f.Add(good[:len(good)-1])
 	f.Add("")
-	cache := token.NewCache(trust, 1<<20)
 	f.Fuzz(func(t *testing.T, p string) {
-		_, err := cache.Verify(s, token.Use{At: noon, Held: token.Held{Proof: p, Seen: token.NewReplay(1).Use}})
+		_, err := token.Verify(s, trust, token.Use{At: noon, Held: token.Held{Proof: p, Seen: token.NewReplay(1).Use}})
 		if (err == nil) != (p == good) {
 			t.Fatalf("%q: %v", p, err)
 		}

@@ -2,7 +2,6 @@ package token_test
 
 import (
 	"crypto/ed25519"
-	"strings"
 	"testing"
 	"time"
 
@@ -33,16 +32,6 @@ func BenchmarkVerify(b *testing.B) {
 				if !ed25519.Verify(k, messages[i], p.Blocks[i].Sig) {
 					b.Fatal("a signature does not hold")
 				}
-			}
-		}
-	})
-	b.Run("cached", func(b *testing.B) {
-		b.ReportAllocs()
-		c := token.NewCache(trust, 1<<20)
-		copies := []string{s, strings.Clone(s)} // as it comes, from elsewhere each time
-		for i := 0; b.Loop(); i++ {
-			if _, err := c.Verify(copies[i%2], token.Use{At: noon}); err != nil {
-				b.Fatal(err)
 			}
 		}
 	})

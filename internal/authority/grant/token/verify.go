@@ -29,9 +29,8 @@ type Use struct {
 	Held      Held   // for a token that is bound to a key
 }
 
-// Claims are what a token says that has been verified: only [Verify],
-// [Authentic] and [Cache] make any. The zero Claims say nothing and must not be
-// asked.
+// Claims are what a token says that has been verified: only [Verify] and [Authentic]
+// make any. The zero Claims say nothing and must not be asked.
 type Claims struct{ *content }
 
 // content lets Claims have the methods of Content without anybody being able to
