@@ -99,7 +99,7 @@ func Open(_ context.Context, o Options) (*Runtime, error) {
 		cfg.User = o.User
 	}
 	rt := &Runtime{opts: o}
-	if rt.workspace, err = app.Workspace(o.Workspace); err != nil {
+	if rt.workspace, err = home.Workspace(o.Workspace); err != nil {
 		return nil, err
 	}
 	if err := rt.readPolicy(); err != nil {

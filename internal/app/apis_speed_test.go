@@ -10,6 +10,7 @@ import (
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/service/apis"
 	"github.com/remitrun/remit/internal/service/home"
 )
 
@@ -40,7 +41,7 @@ func BenchmarkGitHub(b *testing.B) {
 		return got
 	}
 	a := open()
-	if _, err := a.AddAPI(b.Context(), app.AddAPI{Name: "github", From: unpacked(b, filepath.Join(root, "openapi", "github-api.github.com.json.gz"))}); err != nil {
+	if _, err := a.APIs.Add(b.Context(), apis.Addition{Name: "github", From: unpacked(b, filepath.Join(root, "openapi", "github-api.github.com.json.gz"))}); err != nil {
 		b.Fatal(err)
 	}
 	if err := a.Close(); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/store/sqlite"
+	"github.com/remitrun/remit/internal/service/apis"
 	"github.com/remitrun/remit/internal/service/approvals"
 	"github.com/remitrun/remit/internal/service/changes"
 	"github.com/remitrun/remit/internal/service/grants"
@@ -34,6 +35,7 @@ type App struct {
 	Approvals *approvals.Approvals
 	Changes   *changes.Changes
 	Runs      *runs.Runs
+	APIs      *apis.APIs
 	catalog   *catalog.Catalog
 	box       *sandbox.Box
 	servers   mcpServers  // MCP servers, for what they offer besides tools
@@ -56,6 +58,7 @@ func New(cfg home.Config) (*App, error) {
 	a.Home.Ledger, a.Home.Changed = a.Store, a.forgetFailures
 	a.box = sandbox.New(sandbox.Config{Getenv: cfg.Lookup, Secret: a.Secrets.Value, State: cfg.Dir, Egress: egressOf(a.Secrets.Value)})
 	a.modules = a.openModules()
+	a.APIs = &apis.APIs{Home: a.Home, Secrets: a.Secrets}
 	a.Changes = &changes.Changes{Home: a.Home, Box: a.box}
 	var err error
 	if a.catalog, err = a.openCatalog(); err != nil {
@@ -67,6 +70,7 @@ func New(cfg home.Config) (*App, error) {
 		Home: a.Home, Policies: a.Policies, Secrets: a.Secrets, Grants: a.Grants, Approvals: a.Approvals, Changes: a.Changes,
 		Box: a.box, Tools: a.catalog, Catalog: following{a}, Limits: tierLimits(cfg.Settings.Tiers), Reader: a.Reader,
 	}
+	a.APIs.Runs = a.Runs
 	return a, nil
 }
 

@@ -35,7 +35,7 @@ func TestDiscardBesideAnotherDecision(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if work, err = app.Workspace(work); err != nil {
+	if work, err = home.Workspace(work); err != nil {
 		t.Fatal(err)
 	}
 	s, err := a.Runs.Begin(t.Context(), runs.Request{Name: "held", Root: p, Workspace: work, Changeset: true})

@@ -442,7 +442,7 @@ func TestResponsesHoldNoSecrets(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ws, err = app.Workspace(ws)
+	ws, err = home.Workspace(ws)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -461,7 +461,7 @@ func TestResponsesHoldNoSecrets(t *testing.T) {
 func TestACallGoesByTheExtensionsAsTheyAreNow(t *testing.T) {
 	homeDir := filepath.Join(t.TempDir(), "home")
 	a, b := newApp(t, homeDir), newApp(t, homeDir)
-	ws, err := app.Workspace(t.TempDir())
+	ws, err := home.Workspace(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

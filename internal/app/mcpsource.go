@@ -20,6 +20,7 @@ import (
 	"github.com/remitrun/remit/internal/confine/network"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/record/eventlog"
+	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/runs"
 	shelltool "github.com/remitrun/remit/internal/tools/builtin/shell"
 	mcpsource "github.com/remitrun/remit/internal/tools/source/mcp"
@@ -144,7 +145,7 @@ func (a *App) mcpFolder(s MCPServer) (string, error) {
 			return "", fault.Wrap(fault.ToolFailed, err, "the folder of the MCP server %q cannot be made: %v", s.Name, wholefile.Cause(err))
 		}
 	}
-	return Workspace(folder)
+	return home.Workspace(folder)
 }
 
 // startMCP starts a server in the sandbox. Many calls of many holders use it, so

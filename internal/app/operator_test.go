@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/service/apis"
 	"github.com/remitrun/remit/internal/service/home"
 )
 
@@ -72,9 +73,9 @@ func TestOperatorsLeaveARecord(t *testing.T) {
 	must(err)
 	must(a.AddMCPServer(app.MCPServer{Name: "far", URL: "http://127.0.0.1:1/mcp"}, false))
 	must(a.RemoveMCPServer("far"))
-	_, err = a.AddAPI(t.Context(), app.AddAPI{Name: "ex", From: filepath.Join(ws, "api.json")})
+	_, err = a.APIs.Add(t.Context(), apis.Addition{Name: "ex", From: filepath.Join(ws, "api.json")})
 	must(err)
-	must(a.RemoveAPI("ex"))
+	must(a.APIs.Remove("ex"))
 	_, err = a.SwitchTool(t.Context(), "shell.run", false)
 	must(err)
 	_, err = a.SwitchTool(t.Context(), "shell.run", true)
@@ -94,7 +95,7 @@ func TestOperatorsLeaveARecord(t *testing.T) {
 
 	// What would change nothing is not recorded.
 	for _, nothing := range []func() error{
-		func() error { return a.Secrets.Remove("none") }, func() error { return a.RemoveMCPServer("none") }, func() error { return a.RemoveAPI("none") },
+		func() error { return a.Secrets.Remove("none") }, func() error { return a.RemoveMCPServer("none") }, func() error { return a.APIs.Remove("none") },
 		func() error { _, err := a.Secrets.Set("github", "short"); return err },
 	} {
 		if nothing() == nil {

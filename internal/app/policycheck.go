@@ -40,7 +40,7 @@ func (a *App) policySources() ([]policy.ToolSource, error) {
 	if err != nil {
 		return nil, err
 	}
-	apis, err := a.APIs()
+	apis, err := a.APIs.List()
 	if err != nil {
 		return nil, err
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/remitrun/remit/internal/agents/agent"
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/service/apis"
 )
 
 const petCapability = `id: pets
@@ -51,7 +51,7 @@ func TestASessionIsReplayedWithoutTheSourceOfItsTools(t *testing.T) {
 	document := p.write("pets.openapi.yaml", petDocument)
 	add := func() {
 		t.Helper()
-		if _, err := p.app.AddAPI(context.Background(), app.AddAPI{Name: "pets", From: document, Base: pets.URL, Replace: true}); err != nil {
+		if _, err := p.app.APIs.Add(context.Background(), apis.Addition{Name: "pets", From: document, Base: pets.URL, Replace: true}); err != nil {
 			t.Fatal(err)
 		}
 		p.again()
@@ -76,7 +76,7 @@ func TestASessionIsReplayedWithoutTheSourceOfItsTools(t *testing.T) {
 			add()
 		}},
 		{"gone", func() {
-			if err := p.app.RemoveAPI("pets"); err != nil {
+			if err := p.app.APIs.Remove("pets"); err != nil {
 				t.Fatal(err)
 			}
 		}},

@@ -82,7 +82,7 @@ func (s *service) start(change ...func(*app.ServeRequest)) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	dir, err := app.Workspace(s.dir)
+	dir, err := home.Workspace(s.dir)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -67,7 +67,7 @@ func TestDamagedStateStays(t *testing.T) {
 	home := t.TempDir()
 	a := newApp(t, home)
 	for file, does := range map[string]func() error{
-		"apis.json":       func() error { return a.RemoveAPI("x") },
+		"apis.json":       func() error { return a.APIs.Remove("x") },
 		"wasm.json":       func() error { return a.RemoveModule("x") },
 		"extensions.json": func() error { _, err := a.Extension("x"); return err },
 		"mcp.json":        func() error { return a.RemoveMCPServer("x") },

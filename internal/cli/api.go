@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/service/apis"
 	"github.com/remitrun/remit/internal/tools/source/openapi"
 )
 
@@ -32,7 +32,7 @@ whoever calls.
 }
 
 func (s *session) apiAddCmd() *cobra.Command {
-	var q app.AddAPI
+	var q apis.Addition
 	var auth, scopes []string
 	var tokenURL string
 	c := &cobra.Command{
@@ -66,7 +66,7 @@ A policy must say in its section secrets that the tools may send it to the host.
 			if err != nil {
 				return err
 			}
-			one, err := a.AddAPI(cmd.Context(), q)
+			one, err := a.APIs.Add(cmd.Context(), q)
 			if err != nil {
 				return err
 			}
@@ -120,13 +120,13 @@ func (s *session) apiListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := a.APIs()
+			list, err := a.APIs.List()
 			if err != nil {
 				return err
 			}
 			if s.json {
 				if list == nil {
-					list = []app.API{}
+					list = []apis.API{}
 				}
 				return s.printJSON(list)
 			}
@@ -163,11 +163,11 @@ func (s *session) apiShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			one, err := a.API(args[0])
+			one, err := a.APIs.Find(args[0])
 			if err != nil {
 				return err
 			}
-			doc, err := a.APIDocument(one)
+			doc, err := a.APIs.Document(one)
 			if err != nil {
 				return err
 			}
@@ -184,14 +184,14 @@ type operationJSON struct {
 	Title  string `json:"title"`
 }
 
-func (s *session) printAPI(one app.API, doc *openapi.Document) error {
+func (s *session) printAPI(one apis.API, doc *openapi.Document) error {
 	if s.json {
 		list := make([]operationJSON, len(doc.Operations))
 		for i, op := range doc.Operations {
 			list[i] = operationJSON{"api:" + one.Name + ":" + op.Name, op.Method, op.Path, op.Title}
 		}
 		return s.printJSON(struct {
-			app.API
+			apis.API
 
 			Tools []operationJSON `json:"tools"`
 		}{one, list})
@@ -227,7 +227,7 @@ func (s *session) apiRemoveCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.RemoveAPI(args[0]); err != nil {
+			if err := a.APIs.Remove(args[0]); err != nil {
 				return err
 			}
 			if s.json {

@@ -26,7 +26,7 @@ var plainAgent = agent.Agent{
 
 // connect finds whom to talk to.
 func (c *dialog) connect(ctx context.Context, a *app.App, f chatFlags) error {
-	dir, err := app.Workspace(f.dir)
+	dir, err := home.Workspace(f.dir)
 	if err != nil {
 		return err
 	}

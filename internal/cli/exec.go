@@ -12,6 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/service/grants"
+	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
 	"github.com/remitrun/remit/internal/service/runs"
 )
@@ -54,7 +55,7 @@ ended it.
 			if err != nil {
 				return err
 			}
-			ws, err := app.Workspace(dir)
+			ws, err := home.Workspace(dir)
 			if err != nil {
 				return err
 			}

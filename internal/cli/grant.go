@@ -15,6 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/grants"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 func (s *session) grantCmd() *cobra.Command {
@@ -96,7 +97,7 @@ func (f *termFlags) add(c *cobra.Command, life string) {
 // terms gives what the flags say.
 func (f *termFlags) terms() (grants.Terms, error) {
 	t := f.Terms
-	ws, err := app.Workspace(f.dir)
+	ws, err := home.Workspace(f.dir)
 	if err != nil {
 		return t, err
 	}

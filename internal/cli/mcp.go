@@ -10,6 +10,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/service/grants"
+	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
 )
 
@@ -119,7 +120,7 @@ func (s *session) openMCP(q *app.MCPRequest, dir string) (*app.App, error) {
 		_, err = a.MCPServer(q.Server)
 	}
 	if err == nil {
-		q.Workspace, err = app.Workspace(dir)
+		q.Workspace, err = home.Workspace(dir)
 	}
 	return a, err
 }

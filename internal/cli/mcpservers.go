@@ -10,6 +10,7 @@ import (
 
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
 )
 
@@ -121,7 +122,7 @@ func (s *session) mcpAdd(ctx context.Context, m app.MCPServer, folder, policyFil
 		return err
 	}
 	if folder != "" {
-		if m.Folder, err = app.Workspace(folder); err != nil {
+		if m.Folder, err = home.Workspace(folder); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // modelsJSON is the list of providers as --json prints it.
@@ -36,7 +37,7 @@ scripted:FILE, what is wrong with the file. No service is asked.
 			if len(args) == 0 {
 				return s.printModels(a.ModelProviders())
 			}
-			ws, err := app.Workspace(dir)
+			ws, err := home.Workspace(dir)
 			if err != nil {
 				return err
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 func (s *session) policyCmd() *cobra.Command {
@@ -72,7 +73,7 @@ With --digest the file is trusted only if it is still the one that you reviewed:
 			if err != nil {
 				return err
 			}
-			ws, err := app.Workspace(dir)
+			ws, err := home.Workspace(dir)
 			if err != nil {
 				return err
 			}
@@ -147,7 +148,7 @@ allow the call, and every rule of every one that took part is shown.
 			if err != nil {
 				return err
 			}
-			ws, err := app.Workspace(dir)
+			ws, err := home.Workspace(dir)
 			if err != nil {
 				return err
 			}

@@ -6,6 +6,7 @@ import (
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/authority/policy/compare"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 func (s *session) policyDiffCmd() *cobra.Command {
@@ -31,7 +32,7 @@ in effect, and 4 if there is one or it cannot be ruled out.
 			if err != nil {
 				return err
 			}
-			ws, err := app.Workspace(dir)
+			ws, err := home.Workspace(dir)
 			if err != nil {
 				return err
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/call/plan"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/service/grants"
+	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
 	"github.com/remitrun/remit/internal/service/runs"
 )
@@ -48,7 +49,7 @@ everything is denied. PLAN is a file, or - for standard input.
 			if err != nil {
 				return err
 			}
-			ws, err := app.Workspace(dir)
+			ws, err := home.Workspace(dir)
 			if err != nil {
 				return err
 			}

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/confine/secret"
+	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/secrets"
 )
 
@@ -118,7 +118,7 @@ must be allowed by every one of them.
 			if err != nil {
 				return err
 			}
-			ws, err := app.Workspace(dir)
+			ws, err := home.Workspace(dir)
 			if err != nil {
 				return err
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // defaultListen is where the service listens where nothing else is said.
@@ -49,7 +50,7 @@ and those that do not can be resumed.
 			if err != nil {
 				return err
 			}
-			if q.Workspace, err = app.Workspace(dir); err != nil {
+			if q.Workspace, err = home.Workspace(dir); err != nil {
 				return err
 			}
 			if q.Limits.Rate < 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/report"
 	"github.com/remitrun/remit/internal/service/grants"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 func (s *session) slashCmd() *cobra.Command {
@@ -39,7 +40,7 @@ analyze it.
 				return err
 			}
 			q.Line = args[0]
-			if q.Workspace, err = app.Workspace(dir); err != nil {
+			if q.Workspace, err = home.Workspace(dir); err != nil {
 				return err
 			}
 			if q.Grant, err = presented(); err != nil {

@@ -1,4 +1,6 @@
-package app
+// Package apis keeps the OpenAPI documents that a person added; their operations are tools.
+// Start at [APIs.Add].
+package apis
 
 import (
 	"context"
@@ -21,8 +23,16 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/runs"
+	"github.com/remitrun/remit/internal/service/secrets"
 	"github.com/remitrun/remit/internal/tools/source/openapi"
 )
+
+// APIs are the documents of one $REMIT_HOME.
+type APIs struct {
+	Home    *home.Home
+	Secrets *secrets.Secrets
+	Runs    *runs.Runs // fetches documents
+}
 
 // API is an OpenAPI document whose operations are tools.
 type API struct {
@@ -44,20 +54,20 @@ const (
 	apiCache   = "cache/apis" // the same, compiled
 )
 
-func (a *App) apis() home.Collection[API] {
-	return home.Collection[API]{Home: a.Home, File: "apis.json", Article: "an", One: "API", Many: "documents", Command: "remit api", Sweep: a.sweepAPIs}
+func (s *APIs) added() home.Collection[API] {
+	return home.Collection[API]{Home: s.Home, File: "apis.json", Article: "an", One: "API", Many: "documents", Command: "remit api", Sweep: s.sweep}
 }
 
 func (d API) Key() string { return d.Name }
 
-// APIs lists the documents, by name.
-func (a *App) APIs() ([]API, error) { return a.apis().List() }
+// List lists the documents, by name.
+func (s *APIs) List() ([]API, error) { return s.added().List() }
 
-// API finds a document by its name.
-func (a *App) API(name string) (API, error) { return a.apis().Find(name) }
+// Find finds a document by its name.
+func (s *APIs) Find(name string) (API, error) { return s.added().Find(name) }
 
-// AddAPI is a document that is to be added.
-type AddAPI struct {
+// Addition is a document that is to be added.
+type Addition struct {
 	Name    string
 	From    string // a file or an https URL
 	Base    string // in place of what the document says; "": as it says
@@ -65,16 +75,16 @@ type AddAPI struct {
 	Replace bool // of one that has the name already
 }
 
-// AddAPI reads a document and makes tools of its operations. A URL is fetched by
+// Add reads a document and makes tools of its operations. A URL is fetched by
 // a recorded call that may reach nothing else.
-func (a *App) AddAPI(ctx context.Context, q AddAPI) (API, error) {
-	if err := a.apis().CheckName(q.Name, q.Replace); err != nil {
+func (s *APIs) Add(ctx context.Context, q Addition) (API, error) {
+	if err := s.added().CheckName(q.Name, q.Replace); err != nil {
 		return API{}, err
 	}
-	if err := a.checkAuth(q.Auth); err != nil {
+	if err := s.checkAuth(q.Auth); err != nil {
 		return API{}, err
 	}
-	src, from, err := a.fetchAPI(ctx, q)
+	src, from, err := s.fetch(ctx, q)
 	if err != nil {
 		return API{}, err
 	}
@@ -92,25 +102,25 @@ func (a *App) AddAPI(ctx context.Context, q AddAPI) (API, error) {
 	}
 	sum := sha256.Sum256([]byte(from + "\x00" + string(src)))
 	one.Digest = hex.EncodeToString(sum[:])
-	return one, a.apis().Put(one, func() error {
-		return errors.Join(a.Home.WriteFile(filepath.Join(apisFolder, one.Digest), slices.Concat([]byte(from+"\n"), src)), a.cacheAPI(one.Digest, doc))
+	return one, s.added().Put(one, func() error {
+		return errors.Join(s.Home.WriteFile(filepath.Join(apisFolder, one.Digest), slices.Concat([]byte(from+"\n"), src)), s.cache(one.Digest, doc))
 	})
 }
 
-func (a *App) checkAuth(list []openapi.Auth) error {
+func (s *APIs) checkAuth(list []openapi.Auth) error {
 	for _, one := range list {
 		if err := one.Check(); err != nil {
 			return err
 		}
-		if _, err := a.Secrets.Store.Get(one.Secret); err != nil {
+		if _, err := s.Secrets.Store.Get(one.Secret); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// fetchAPI reads a document, and says which URL it came from.
-func (a *App) fetchAPI(ctx context.Context, q AddAPI) (src []byte, from string, err error) {
+// fetch reads a document, and says which URL it came from.
+func (s *APIs) fetch(ctx context.Context, q Addition) (src []byte, from string, err error) {
 	if !strings.HasPrefix(q.From, "https://") && !strings.HasPrefix(q.From, "http://") {
 		if src, err = wholefile.Read(q.From, openapi.MaxDocument); err != nil {
 			return nil, "", fault.Wrap(fault.Usage, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: q.From}).WithHint("name an OpenAPI document: a file or a URL")
@@ -129,16 +139,16 @@ func (a *App) fetchAPI(ctx context.Context, q AddAPI) (src []byte, from string, 
 	if err != nil {
 		return nil, "", err
 	}
-	ws, err := Workspace("/")
+	ws, err := home.Workspace("/")
 	if err != nil {
 		return nil, "", err
 	}
-	s, err := a.Runs.Begin(ctx, runs.Request{Root: p, Workspace: ws, Name: "api add " + q.Name})
+	run, err := s.Runs.Begin(ctx, runs.Request{Root: p, Workspace: ws, Name: "api add " + q.Name})
 	if err != nil {
 		return nil, "", err
 	}
-	o, err := s.Call(ctx, runner.Call{Tool: "http.get", Args: tool.Args{"url": q.From, "max_bytes": openapi.MaxDocument}})
-	_, eerr := s.End(context.WithoutCancel(ctx))
+	o, err := run.Call(ctx, runner.Call{Tool: "http.get", Args: tool.Args{"url": q.From, "max_bytes": openapi.MaxDocument}})
+	_, eerr := run.End(context.WithoutCancel(ctx))
 	if err = errors.Join(err, o.Err, eerr); err != nil {
 		return nil, "", err
 	}
@@ -161,35 +171,35 @@ func fetched(out map[string]any) ([]byte, error) {
 	return base64.StdEncoding.DecodeString(s)
 }
 
-// RemoveAPI forgets a document and its tools.
-func (a *App) RemoveAPI(name string) error { return a.apis().Remove(name) }
+// Remove forgets a document and its tools.
+func (s *APIs) Remove(name string) error { return s.added().Remove(name) }
 
-// sweepAPIs removes documents that no API uses any more.
-func (a *App) sweepAPIs(list []API) error {
+// sweep removes documents that no API uses any more.
+func (s *APIs) sweep(list []API) error {
 	used := func(digest string) bool {
 		return slices.ContainsFunc(list, func(x API) bool { return x.Digest == digest })
 	}
-	return errors.Join(a.Home.RemoveUnused(apisFolder, used), a.Home.RemoveUnused(apiCache, used))
+	return errors.Join(s.Home.RemoveUnused(apisFolder, used), s.Home.RemoveUnused(apiCache, used))
 }
 
-func (a *App) cacheAPI(digest string, doc *openapi.Document) error {
+func (s *APIs) cache(digest string, doc *openapi.Document) error {
 	b, err := doc.Encode()
 	if err != nil {
 		return err
 	}
-	return a.Home.WriteFile(filepath.Join(apiCache, digest), b)
+	return s.Home.WriteFile(filepath.Join(apiCache, digest), b)
 }
 
-// APIDocument gives a document's operations: compiled before, or compiled anew
+// Document gives a document's operations: compiled before, or compiled anew
 // from the copy that was kept when it was added.
-func (a *App) APIDocument(one API) (*openapi.Document, error) {
+func (s *APIs) Document(one API) (*openapi.Document, error) {
 	const most = 256 << 20
-	if b, err := wholefile.Read(filepath.Join(a.Home.Dir, apiCache, one.Digest), most); err == nil {
+	if b, err := wholefile.Read(filepath.Join(s.Home.Dir, apiCache, one.Digest), most); err == nil {
 		if doc, err := openapi.Decode(b); err == nil {
 			return doc, nil
 		}
 	}
-	src, err := wholefile.Read(filepath.Join(a.Home.Dir, apisFolder, one.Digest), openapi.MaxDocument+4096)
+	src, err := wholefile.Read(filepath.Join(s.Home.Dir, apisFolder, one.Digest), openapi.MaxDocument+4096)
 	if err != nil {
 		return nil, fault.Wrap(fault.StoreFailed, err, "the document of the API %q cannot be read: %v", one.Name, wholefile.Cause(err)).WithHint("add it again with --replace")
 	}
@@ -202,12 +212,12 @@ func (a *App) APIDocument(one API) (*openapi.Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	return doc, a.cacheAPI(one.Digest, doc)
+	return doc, s.cache(one.Digest, doc)
 }
 
-// apiSources are the sources of the documents.
-func (a *App) apiSources() []catalog.Source {
-	list, err := a.APIs()
+// Sources are the sources of the documents.
+func (s *APIs) Sources() []catalog.Source {
+	list, err := s.List()
 	if err != nil {
 		return []catalog.Source{catalog.Broken("api", err)}
 	}
@@ -218,8 +228,8 @@ func (a *App) apiSources() []catalog.Source {
 			base = one.Base
 		}
 		out[i] = catalog.From(openapi.New(openapi.Config{
-			Name: one.Name, Base: base, Auth: one.Auth, Secret: a.Secrets.Value, Hide: a.Secrets.Mask.Add,
-			Load: func() (*openapi.Document, error) { return a.APIDocument(one) },
+			Name: one.Name, Base: base, Auth: one.Auth, Secret: s.Secrets.Value, Hide: s.Secrets.Mask.Add,
+			Load: func() (*openapi.Document, error) { return s.Document(one) },
 		}))
 	}
 	return out
