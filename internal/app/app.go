@@ -19,10 +19,10 @@ import (
 	"github.com/remitrun/remit/internal/service/changes"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/modules"
 	"github.com/remitrun/remit/internal/service/policies"
 	"github.com/remitrun/remit/internal/service/runs"
 	"github.com/remitrun/remit/internal/service/secrets"
-	"github.com/remitrun/remit/internal/tools/executor/wasm"
 )
 
 // App is a built Remit. Parts that cost time to open (the ledger, the sandbox)
@@ -36,11 +36,10 @@ type App struct {
 	Changes   *changes.Changes
 	Runs      *runs.Runs
 	APIs      *apis.APIs
+	Modules   *modules.Modules
 	catalog   *catalog.Catalog
 	box       *sandbox.Box
-	servers   mcpServers  // MCP servers, for what they offer besides tools
-	modules   *wasm.Host  // runs WebAssembly modules
-	noise     *moduleLogs // what these write to their standard error
+	servers   mcpServers // MCP servers, for what they offer besides tools
 
 	exts extensions // installed, as far as they were needed
 
@@ -57,7 +56,7 @@ func New(cfg home.Config) (*App, error) {
 	a.Grants = grants.New(a.Home, a.Policies)
 	a.Home.Ledger, a.Home.Changed = a.Store, a.forgetFailures
 	a.box = sandbox.New(sandbox.Config{Getenv: cfg.Lookup, Secret: a.Secrets.Value, State: cfg.Dir, Egress: egressOf(a.Secrets.Value)})
-	a.modules = a.openModules()
+	a.Modules = modules.New(a.Home, a.Secrets)
 	a.APIs = &apis.APIs{Home: a.Home, Secrets: a.Secrets}
 	a.Changes = &changes.Changes{Home: a.Home, Box: a.box}
 	var err error
@@ -77,7 +76,7 @@ func New(cfg home.Config) (*App, error) {
 // Close ends everything: sources of tools, sandboxes, logs, the ledger (which signs a last
 // checkpoint).
 func (a *App) Close() error {
-	errs := []error{a.catalog.Close(), a.closeModules()} // before what their calls use
+	errs := []error{a.catalog.Close(), a.Modules.Close()} // before what their calls use
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	errs = append(errs, a.box.Close(), a.Grants.Close())

@@ -27,7 +27,7 @@ func (a *App) extensionModule(spec tool.Spec, call extsource.Call) (permit.Tool,
 			return nil, fault.New(fault.ExtensionInvalid, "/%s %s: modules reach no network", call.Command.Name, call.Action.ID).In("within")
 		}
 	}
-	m := a.modules.Module(sha256.Sum256(code), func() ([]byte, error) { return code, nil })
+	m := a.Modules.Host.Module(sha256.Sum256(code), func() ([]byte, error) { return code, nil })
 	man := &wasm.Manifest{Release: call.Package.Manifest.Version, Functions: []wasm.Function{f}}
 	return wasm.Tools("ext:"+call.Package.Manifest.ID, extsource.Kind, man, m)[0], nil
 }

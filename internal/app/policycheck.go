@@ -44,7 +44,7 @@ func (a *App) policySources() ([]policy.ToolSource, error) {
 	if err != nil {
 		return nil, err
 	}
-	modules, err := a.Modules()
+	modules, err := a.Modules.List()
 	if err != nil {
 		return nil, err
 	}

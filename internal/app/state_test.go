@@ -68,7 +68,7 @@ func TestDamagedStateStays(t *testing.T) {
 	a := newApp(t, home)
 	for file, does := range map[string]func() error{
 		"apis.json":       func() error { return a.APIs.Remove("x") },
-		"wasm.json":       func() error { return a.RemoveModule("x") },
+		"wasm.json":       func() error { return a.Modules.Remove("x") },
 		"extensions.json": func() error { _, err := a.Extension("x"); return err },
 		"mcp.json":        func() error { return a.RemoveMCPServer("x") },
 		"trusted.json":    func() error { _, err := a.Policies.Distrust(home); return err },

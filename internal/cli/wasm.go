@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/service/modules"
 	"github.com/remitrun/remit/internal/tools/executor/wasm"
 )
 
@@ -29,7 +29,7 @@ variables, the time, random numbers. It has no network, and starts nothing.
 }
 
 func (s *session) wasmAddCmd() *cobra.Command {
-	var q app.AddWASM
+	var q modules.Addition
 	c := &cobra.Command{
 		Use:   "add NAME FILE",
 		Short: "Read a module (WASI preview 1) and its manifest, and make tools of it",
@@ -48,7 +48,7 @@ preview 1 is refused.
 			if err != nil {
 				return err
 			}
-			one, err := a.AddModule(cmd.Context(), q)
+			one, err := a.Modules.Add(cmd.Context(), q)
 			if err != nil {
 				return err
 			}
@@ -75,13 +75,13 @@ func (s *session) wasmListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := a.Modules()
+			list, err := a.Modules.List()
 			if err != nil {
 				return err
 			}
 			if s.json {
 				if list == nil {
-					list = []app.WASM{}
+					list = []modules.Module{}
 				}
 				return s.printJSON(list)
 			}
@@ -106,11 +106,11 @@ func (s *session) wasmShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			one, err := a.Module(args[0])
+			one, err := a.Modules.Find(args[0])
 			if err != nil {
 				return err
 			}
-			man, err := a.ModuleManifest(one)
+			man, err := a.Modules.Manifest(one)
 			if err != nil {
 				return err
 			}
@@ -152,14 +152,14 @@ func wantsOf(w wasm.Wants) wantsJSON {
 	return out
 }
 
-func (s *session) printModule(one app.WASM, man *wasm.Manifest) error {
+func (s *session) printModule(one modules.Module, man *wasm.Manifest) error {
 	if s.json {
 		list := make([]functionJSON, len(man.Functions))
 		for i, f := range man.Functions {
 			list[i] = functionJSON{"wasm:" + one.Name + ":" + f.Name, f.Title, f.Description, wantsOf(f.Wants), f.Memory, f.Timeout.String(), f.Input, f.Output}
 		}
 		return s.printJSON(struct {
-			app.WASM
+			modules.Module
 
 			Functions []functionJSON `json:"functions"`
 		}{one, list})
@@ -195,7 +195,7 @@ func (s *session) wasmRemoveCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.RemoveModule(args[0]); err != nil {
+			if err := a.Modules.Remove(args[0]); err != nil {
 				return err
 			}
 			if s.json {

@@ -1,4 +1,6 @@
-package app
+// Package modules keeps the WebAssembly modules that a person added, and the host that runs
+// them; their functions are tools. Start at [Modules.Add].
+package modules
 
 import (
 	"context"
@@ -22,12 +24,29 @@ import (
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/record/eventlog"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/secrets"
 	"github.com/remitrun/remit/internal/tools/executor/wasm"
 	wasmsource "github.com/remitrun/remit/internal/tools/source/wasm"
 )
 
-// WASM is a WebAssembly module whose functions are tools.
-type WASM struct {
+// Modules are the modules of one $REMIT_HOME; New makes one. It must be closed.
+type Modules struct {
+	Host *wasm.Host // runs modules
+
+	home    *home.Home
+	secrets *secrets.Secrets
+	logs    *logs
+}
+
+// New makes the host of modules. Nothing is started.
+func New(h *home.Home, s *secrets.Secrets) *Modules {
+	m := &Modules{home: h, secrets: s}
+	m.Host = m.open()
+	return m
+}
+
+// Module is a WebAssembly module whose functions are tools.
+type Module struct {
 	Name         string    `json:"name"`
 	From         string    `json:"from"`          // the file that the module was read from
 	ManifestFrom string    `json:"manifest_from"` // the file that its manifest was read from
@@ -48,57 +67,57 @@ const maxWASMLog = 8 << 20
 
 const modulesFile = "wasm.json"
 
-func (a *App) added() home.Collection[WASM] {
-	return home.Collection[WASM]{Home: a.Home, File: modulesFile, Article: "a", One: "module", Many: "modules", Command: "remit wasm", Sweep: a.sweepModules}
+func (s *Modules) added() home.Collection[Module] {
+	return home.Collection[Module]{Home: s.home, File: modulesFile, Article: "a", One: "module", Many: "modules", Command: "remit wasm", Sweep: s.sweep}
 }
 
-func (m WASM) Key() string { return m.Name }
+func (m Module) Key() string { return m.Name }
 
-// Modules lists the modules, by name.
-func (a *App) Modules() ([]WASM, error) { return a.added().List() }
+// List lists the modules, by name.
+func (s *Modules) List() ([]Module, error) { return s.added().List() }
 
-// Module finds a module by its name.
-func (a *App) Module(name string) (WASM, error) { return a.added().Find(name) }
+// Find finds a module by its name.
+func (s *Modules) Find(name string) (Module, error) { return s.added().Find(name) }
 
-// AddWASM is a module that is to be added.
-type AddWASM struct {
+// Addition is a module that is to be added.
+type Addition struct {
 	Name     string
 	File     string
 	Manifest string // a file; "": the one beside File, with .yaml, .yml or .json in place of .wasm
 	Replace  bool   // of one that has the name already
 }
 
-// AddModule reads a module and its manifest, compiles it to see that it can be run,
+// Add reads a module and its manifest, compiles it to see that it can be run,
 // and keeps copies of both.
-func (a *App) AddModule(ctx context.Context, q AddWASM) (WASM, error) {
-	if err := a.added().CheckName(q.Name, q.Replace); err != nil {
-		return WASM{}, err
+func (s *Modules) Add(ctx context.Context, q Addition) (Module, error) {
+	if err := s.added().CheckName(q.Name, q.Replace); err != nil {
+		return Module{}, err
 	}
 	code, err := wholefile.ReadRegular(q.File, wasm.MaxModule)
 	if err != nil {
-		return WASM{}, fault.Wrap(fault.Usage, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: q.File}).WithHint("name a module: a file that ends in .wasm")
+		return Module{}, fault.Wrap(fault.Usage, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: q.File}).WithHint("name a module: a file that ends in .wasm")
 	}
 	if q.Manifest == "" {
 		if q.Manifest, err = besideModule(q.File); err != nil {
-			return WASM{}, err
+			return Module{}, err
 		}
 	}
 	text, err := wholefile.ReadRegular(q.Manifest, wasm.MaxManifest)
 	if err != nil {
-		return WASM{}, fault.Wrap(fault.Usage, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: q.Manifest})
+		return Module{}, fault.Wrap(fault.Usage, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: q.Manifest})
 	}
 	man, err := wasm.ParseManifest(q.Manifest, text)
 	if err != nil {
-		return WASM{}, err
+		return Module{}, err
 	}
 	digest := sha256.Sum256(code)
-	if err := a.modules.Module(digest, func() ([]byte, error) { return code, nil }).Check(ctx); err != nil {
-		return WASM{}, inFile(err, q.File)
+	if err := s.Host.Module(digest, func() ([]byte, error) { return code, nil }).Check(ctx); err != nil {
+		return Module{}, inFile(err, q.File)
 	}
-	one := WASM{Name: q.Name, From: q.File, ManifestFrom: q.Manifest, Digest: hex.EncodeToString(digest[:]), Manifest: hex.EncodeToString(man.Digest[:]),
+	one := Module{Name: q.Name, From: q.File, ManifestFrom: q.Manifest, Digest: hex.EncodeToString(digest[:]), Manifest: hex.EncodeToString(man.Digest[:]),
 		Size: int64(len(code)), Release: man.Release, Tools: len(man.Functions), Added: time.Now().UTC().Truncate(time.Second)}
-	return one, a.added().Put(one, func() error {
-		return errors.Join(a.Home.WriteFile(filepath.Join(wasmFolder, one.Digest), code), a.Home.WriteFile(filepath.Join(wasmFolder, one.Manifest), text))
+	return one, s.added().Put(one, func() error {
+		return errors.Join(s.home.WriteFile(filepath.Join(wasmFolder, one.Digest), code), s.home.WriteFile(filepath.Join(wasmFolder, one.Manifest), text))
 	})
 }
 
@@ -130,19 +149,19 @@ func besideModule(file string) (string, error) {
 	return "", fault.New(fault.Usage, "there are several manifests beside %s: %s", file, strings.Join(found, ", ")).WithHint("name one with --manifest FILE")
 }
 
-// sweepModules removes copies that no module uses any more.
-func (a *App) sweepModules(list []WASM) error {
-	return a.Home.RemoveUnused(wasmFolder, func(digest string) bool {
-		return slices.ContainsFunc(list, func(x WASM) bool { return x.Digest == digest || x.Manifest == digest })
+// sweep removes copies that no module uses any more.
+func (s *Modules) sweep(list []Module) error {
+	return s.home.RemoveUnused(wasmFolder, func(digest string) bool {
+		return slices.ContainsFunc(list, func(x Module) bool { return x.Digest == digest || x.Manifest == digest })
 	})
 }
 
-// RemoveModule forgets a module and its tools.
-func (a *App) RemoveModule(name string) error { return a.added().Remove(name) }
+// Remove forgets a module and its tools.
+func (s *Modules) Remove(name string) error { return s.added().Remove(name) }
 
-// ModuleManifest reads the copy of a module's manifest.
-func (a *App) ModuleManifest(one WASM) (*wasm.Manifest, error) {
-	b, err := wholefile.Read(filepath.Join(a.Home.Dir, wasmFolder, one.Manifest), wasm.MaxManifest)
+// Manifest reads the copy of a module's manifest.
+func (s *Modules) Manifest(one Module) (*wasm.Manifest, error) {
+	b, err := wholefile.Read(filepath.Join(s.home.Dir, wasmFolder, one.Manifest), wasm.MaxManifest)
 	if err != nil {
 		return nil, fault.Wrap(fault.StoreFailed, err, "the manifest of the module %q cannot be read: %v", one.Name, wholefile.Cause(err)).WithHint("add it again with --replace")
 	}
@@ -153,19 +172,19 @@ func (a *App) ModuleManifest(one WASM) (*wasm.Manifest, error) {
 	return wasm.ParseManifest(one.ManifestFrom, b)
 }
 
-// moduleCode reads the copy of a module. Whether it is the one that was added is for
+// code reads the copy of a module. Whether it is the one that was added is for
 // the host to check.
-func (a *App) moduleCode(one WASM) ([]byte, error) {
-	b, err := wholefile.Read(filepath.Join(a.Home.Dir, wasmFolder, one.Digest), wasm.MaxModule)
+func (s *Modules) code(one Module) ([]byte, error) {
+	b, err := wholefile.Read(filepath.Join(s.home.Dir, wasmFolder, one.Digest), wasm.MaxModule)
 	if err != nil {
 		return nil, fault.Wrap(fault.StoreFailed, err, "the module %q cannot be read: %v", one.Name, wholefile.Cause(err)).WithHint("add it again with --replace")
 	}
 	return b, nil
 }
 
-// wasmSources are the sources of the modules.
-func (a *App) wasmSources() []catalog.Source {
-	list, err := a.Modules()
+// Sources are the sources of the modules.
+func (s *Modules) Sources() []catalog.Source {
+	list, err := s.List()
 	if err != nil {
 		return []catalog.Source{catalog.Broken("wasm", err)}
 	}
@@ -178,25 +197,25 @@ func (a *App) wasmSources() []catalog.Source {
 		}
 		out[i] = catalog.From(wasmsource.New(wasmsource.Config{
 			Name:     one.Name,
-			Manifest: func() (*wasm.Manifest, error) { return a.ModuleManifest(one) },
-			Module:   a.modules.Module(digest, func() ([]byte, error) { return a.moduleCode(one) }),
+			Manifest: func() (*wasm.Manifest, error) { return s.Manifest(one) },
+			Module:   s.Host.Module(digest, func() ([]byte, error) { return s.code(one) }),
 		}))
 	}
 	return out
 }
 
-// openModules makes the host of modules. Nothing is started.
-func (a *App) openModules() *wasm.Host {
-	a.noise = &moduleLogs{app: a, open: map[string]io.WriteCloser{}}
-	return wasm.New(wasm.Config{Getenv: a.Home.Lookup, Log: a.noise.write})
+// open makes the host of modules. Nothing is started.
+func (s *Modules) open() *wasm.Host {
+	s.logs = &logs{app: s, open: map[string]io.WriteCloser{}}
+	return wasm.New(wasm.Config{Getenv: s.home.Lookup, Log: s.logs.write})
 }
 
-// closeModules ends what modules still do.
-func (a *App) closeModules() error { return errors.Join(a.modules.Close(), a.noise.close()) }
+// Close ends what modules still do.
+func (s *Modules) Close() error { return errors.Join(s.Host.Close(), s.logs.close()) }
 
-// moduleLogs keep what modules write to their standard error, a file for each.
-type moduleLogs struct {
-	app *App
+// logs keep what modules write to their standard error, a file for each.
+type logs struct {
+	app *Modules
 
 	mu   sync.Mutex
 	open map[string]io.WriteCloser
@@ -206,18 +225,18 @@ var logName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 
 // write keeps what a call wrote. Where no log can be written it is dropped: it is
 // the module's own text, and nothing depends on it.
-func (l *moduleLogs) write(id tool.ID, text []byte, cut bool) {
+func (l *logs) write(id tool.ID, text []byte, cut bool) {
 	module, _, _ := strings.Cut(strings.TrimPrefix(string(id), "wasm:"), ":")
 	name := "wasm-" + logName.ReplaceAllString(module, "_") + ".log"
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	to := l.open[name]
 	if to == nil {
-		raw, err := eventlog.Raw(filepath.Join(l.app.Home.Dir, "logs", name), maxWASMLog)
+		raw, err := eventlog.Raw(filepath.Join(l.app.home.Dir, "logs", name), maxWASMLog)
 		if err != nil {
 			return
 		}
-		to = l.app.Secrets.Mask.Lines(raw)
+		to = l.app.secrets.Mask.Lines(raw)
 		l.open[name] = to
 	}
 	fmt.Fprintf(to, "--- %s %s\n%s\n", time.Now().UTC().Format(time.RFC3339), id, strings.TrimRight(string(text), "\n"))
@@ -226,7 +245,7 @@ func (l *moduleLogs) write(id tool.ID, text []byte, cut bool) {
 	}
 }
 
-func (l *moduleLogs) close() error {
+func (l *logs) close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var errs []error
