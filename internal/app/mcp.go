@@ -3,11 +3,14 @@ package app
 import (
 	"context"
 	"io"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/inspect"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/doors/gateway"
@@ -16,6 +19,7 @@ import (
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
 	"github.com/remitrun/remit/internal/service/runs"
+	mcpsource "github.com/remitrun/remit/internal/tools/source/mcp"
 )
 
 // MCPRequest says what MCP clients are served.
@@ -71,7 +75,8 @@ func (a *App) gateway(q MCPRequest) *gateway.Gateway {
 		o.Tools = func(ctx context.Context) []*tool.Spec { return a.offeredOf(ctx, "mcp:"+q.Server) }
 	}
 	if a.servers.any() {
-		o.Offers, o.Changes, o.Unwatch = a.servers.offers, a.servers.watch, a.servers.unwatch
+		o.Offers = func() []gateway.Offer { return offersOf(a.servers.offered()) }
+		o.Changes, o.Unwatch = a.servers.watch, a.servers.unwatch
 	}
 	return gateway.New(o)
 }
@@ -126,4 +131,35 @@ func ListenMCP(ctx context.Context, addr string, hosts []string) (net.Listener, 
 		return nil, fault.Wrap(fault.Usage, err, "nothing can listen on %q: %v", addr, err)
 	}
 	return l, nil
+}
+
+// offersOf gives what MCP servers offer besides tools.
+func offersOf(all map[string]mcpsource.Offered) []gateway.Offer {
+	out := make([]gateway.Offer, 0, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, offer(name, all[name]))
+	}
+	return out
+}
+
+// offer copies what a server offers, without what cannot be seen: it says what a
+// model reads.
+func offer(name string, o mcpsource.Offered) gateway.Offer {
+	out := gateway.Offer{Server: name}
+	for _, r := range o.Resources {
+		x := *r
+		x.Meta, x.Name, x.Title, x.Description = nil, inspect.Clean(x.Name), inspect.Clean(x.Title), inspect.Clean(x.Description)
+		out.Resources = append(out.Resources, &x)
+	}
+	for _, t := range o.Templates {
+		x := *t
+		x.Meta, x.Name, x.Title, x.Description = nil, inspect.Clean(x.Name), inspect.Clean(x.Title), inspect.Clean(x.Description)
+		out.Templates = append(out.Templates, &x)
+	}
+	for _, p := range o.Prompts {
+		x := *p
+		x.Meta, x.Title, x.Description = nil, inspect.Clean(x.Title), inspect.Clean(x.Description)
+		out.Prompts = append(out.Prompts, &x)
+	}
+	return out
 }

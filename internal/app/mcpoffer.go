@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/remitrun/remit/internal/base/inspect"
-	"github.com/remitrun/remit/internal/doors/gateway"
 	mcpsource "github.com/remitrun/remit/internal/tools/source/mcp"
 )
 
@@ -35,36 +33,14 @@ func (m *mcpServers) any() bool {
 	return len(m.byName) > 0
 }
 
-// offers gives what the servers offer, as far as it is known.
-func (m *mcpServers) offers() []gateway.Offer {
+// offered gives what each server is known to offer, by its name.
+func (m *mcpServers) offered() map[string]mcpsource.Offered {
 	m.mu.Lock()
 	all := maps.Clone(m.byName)
 	m.mu.Unlock()
-	out := make([]gateway.Offer, 0, len(all))
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		out = append(out, offer(name, all[name].Offered()))
-	}
-	return out
-}
-
-// offer copies what a server offers, without what cannot be seen: it says what a
-// model reads.
-func offer(name string, o mcpsource.Offered) gateway.Offer {
-	out := gateway.Offer{Server: name}
-	for _, r := range o.Resources {
-		x := *r
-		x.Meta, x.Name, x.Title, x.Description = nil, inspect.Clean(x.Name), inspect.Clean(x.Title), inspect.Clean(x.Description)
-		out.Resources = append(out.Resources, &x)
-	}
-	for _, t := range o.Templates {
-		x := *t
-		x.Meta, x.Name, x.Title, x.Description = nil, inspect.Clean(x.Name), inspect.Clean(x.Title), inspect.Clean(x.Description)
-		out.Templates = append(out.Templates, &x)
-	}
-	for _, p := range o.Prompts {
-		x := *p
-		x.Meta, x.Title, x.Description = nil, inspect.Clean(x.Title), inspect.Clean(x.Description)
-		out.Prompts = append(out.Prompts, &x)
+	out := make(map[string]mcpsource.Offered, len(all))
+	for name, s := range all {
+		out[name] = s.Offered()
 	}
 	return out
 }
