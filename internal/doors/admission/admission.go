@@ -1,9 +1,9 @@
-// Package admission bounds what clients of a service can use up before and after
-// it is known who they are: requests, connections and places, each by whom they
-// count for. Start at [NewRates], [NewSeats] and [Listen].
+// Package admission limits the requests, connections and other resources that clients of
+// a service use, before and after they are authenticated. Start at [NewRates], [NewSeats]
+// and [Listen].
 //
-// It is left out on purpose: admission knows no grants. Callers give the keys: a
-// client's address, or a grant and the root grant that it derives from.
+// Left out on purpose: admission knows no grants. Its users choose the keys that it counts
+// by: a client's address, or a grant and its root grant.
 package admission
 
 import (
@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// maxBuckets bounds the keys of one Rates whose bucket is not full.
+// maxBuckets is how many keys of one Rates can have a bucket that is not full.
 const maxBuckets = 10000
 
-// sweepEvery is how often at most full buckets are looked for.
+// sweepEvery is the shortest time between two searches for full buckets.
 const sweepEvery = 100 * time.Millisecond
 
-// Rates are token buckets by key. It is safe for concurrent use.
+// Rates has a token bucket for each key. It is safe for concurrent use.
 type Rates struct {
 	each  float64 // a second
 	burst float64
@@ -34,14 +34,14 @@ type bucket struct {
 	at   time.Time
 }
 
-// NewRates makes buckets that are full at first, of burst, and gain each a second.
+// NewRates makes buckets that hold burst tokens at first, and gain each tokens a second.
 func NewRates(each float64, burst int) *Rates {
 	return &Rates{each: each, burst: float64(burst), all: map[string]*bucket{}}
 }
 
-// Take takes one from the bucket of every key, and reports whether each had one.
-// Keys that are the same count once. Where too many keys are in use, a new one has
-// none: to forget others would free those who come most often.
+// Take takes a token from the bucket of every key, and reports whether each had one. Equal
+// keys count once. While too many keys are in use, a new key has no tokens: forgetting
+// another one would favour those who make the most requests.
 func (r *Rates) Take(now time.Time, keys ...string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,8 +58,8 @@ func (r *Rates) Take(now time.Time, keys ...string) bool {
 	return true
 }
 
-// bucket gives a key's bucket as it is now; nil: there are too many. The caller
-// holds the lock.
+// bucket gives a key's bucket with its tokens until now; nil: there are too many buckets.
+// The caller holds the lock.
 func (r *Rates) bucket(key string, now time.Time) *bucket {
 	b := r.all[key]
 	if b == nil {
@@ -77,7 +77,7 @@ func (r *Rates) bucket(key string, now time.Time) *bucket {
 	return b
 }
 
-// sweep drops the buckets that are full again.
+// sweep drops full buckets.
 func (r *Rates) sweep(now time.Time) {
 	r.swept = now
 	for k, b := range r.all {
@@ -87,7 +87,7 @@ func (r *Rates) sweep(now time.Time) {
 	}
 }
 
-// Seats are places that are taken for a while, of which no key may have more than
+// Seats has a fixed number of seats that are taken for a while. No key can take more than
 // its share. It is safe for concurrent use.
 type Seats struct {
 	most, share int
@@ -97,13 +97,13 @@ type Seats struct {
 	of  map[string]int
 }
 
-// NewSeats makes so many places. A key has at most half of them.
+// NewSeats makes a number of seats. A key can take at most half of them.
 func NewSeats(most int) *Seats {
 	return &Seats{most: most, share: max(1, most/2), of: map[string]int{}}
 }
 
-// Take takes a place for every key; false: there is none left for one of them. The
-// function that comes with it gives the place back, once.
+// Take takes a seat for every key; false: one of them has no seat left. The function that
+// it returns gives the seats back, once.
 func (s *Seats) Take(keys ...string) (release func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,8 +144,8 @@ func distinct(keys []string) []string {
 	return out
 }
 
-// Address is for whom requests of a remote address count: an IPv4 address, or the
-// network of an IPv6 address, which one client has all of.
+// Address is the key of a remote address: an IPv4 address, or the /64 network of an IPv6
+// address, which usually belongs to one client.
 func Address(remote string) string {
 	ap, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -160,10 +160,9 @@ func Address(remote string) string {
 	return ip.String()
 }
 
-// Listen gives a listener that takes at most total connections at once, where more
-// wait, and at most each of one address, where more are closed at once. Loopback
-// addresses, which proxies and everybody on this machine share, have no limit of
-// their own.
+// Listen limits a listener to total connections, and to each connections of one address.
+// Connections beyond total wait; those beyond each are closed. Loopback addresses, which
+// proxies and all users of this machine share, have no limit of their own.
 func Listen(l net.Listener, total, each int) net.Listener {
 	return &listener{Listener: l, each: each, slots: make(chan struct{}, total), gone: make(chan struct{}), of: map[string]int{}}
 }
@@ -195,11 +194,11 @@ func (l *listener) Accept() (net.Conn, error) {
 		if from, ok := l.enter(c.RemoteAddr()); ok {
 			return &conn{Conn: c, l: l, from: from}, nil
 		}
-		_ = c.Close() // whoever has so many does not need to know why
+		_ = c.Close() // its address has too many
 	}
 }
 
-// enter counts a connection for its address, if that may have another one.
+// enter counts a connection, if its address can have another one.
 func (l *listener) enter(a net.Addr) (from string, ok bool) {
 	ap, err := netip.ParseAddrPort(a.String())
 	if err == nil && ap.Addr().Unmap().IsLoopback() {

@@ -70,13 +70,13 @@ func (CapabilityRef) Schema(huma.Registry) *huma.Schema {
 
 // AgentLimits bounds what an agent's sessions do.
 type AgentLimits struct {
-	Steps     int   `json:"steps,omitempty" minimum:"0" maximum:"10000" doc:"Model calls of one turn"`
+	Steps     int   `json:"steps,omitempty" minimum:"0" maximum:"10000" doc:"Answers of the model in one turn"`
 	MaxTokens int64 `json:"max_tokens,omitempty" minimum:"0" maximum:"100000000" doc:"Tokens of one answer"`
-	Output    int   `json:"output,omitempty" minimum:"0" maximum:"100000000" doc:"Bytes of a tool's output that the model is shown at once"`
+	Output    int   `json:"output,omitempty" minimum:"0" maximum:"100000000" doc:"Bytes of a tool's output that are shown to the model at once"`
 	Context   int64 `json:"context,omitempty" minimum:"0" maximum:"100000000" doc:"Tokens at which the conversation is compacted"`
 }
 
-// Agent is what sessions are made of, as clients see it.
+// Agent is the definition of an agent, as clients see it.
 type Agent struct {
 	ID           string          `json:"id" format:"uuid"`
 	Name         string          `json:"name"`
@@ -109,22 +109,22 @@ func refsOf(list []CapabilityRef) []agent.CapabilityRef {
 	return out
 }
 
-// NewAgent is what an agent is made with.
+// NewAgent is the request to create an agent.
 type NewAgent struct {
 	Name         string          `json:"name" minLength:"1" maxLength:"200" example:"Clock"`
 	SystemPrompt string          `json:"system_prompt,omitempty" maxLength:"200000"`
-	Model        string          `json:"model,omitempty" maxLength:"500" doc:"Without: the default of the settings" example:"anthropic/claude-opus-4-5"`
+	Model        string          `json:"model,omitempty" maxLength:"500" doc:"Default: that of the settings" example:"anthropic/claude-opus-4-5"`
 	Capabilities []CapabilityRef `json:"capabilities,omitempty" maxItems:"200" nullable:"false"`
 	Policy       string          `json:"policy,omitempty" maxLength:"500000"`
 	Limits       AgentLimits     `json:"limits,omitempty"`
 }
 
-// AgentPatch is what changes of an agent; what is left out stays.
+// AgentPatch is the request to change an agent. Missing fields do not change.
 type AgentPatch struct {
 	Name         *string          `json:"name,omitempty" minLength:"1" maxLength:"200"`
 	SystemPrompt *string          `json:"system_prompt,omitempty" maxLength:"200000"`
 	Model        *string          `json:"model,omitempty" maxLength:"500"`
-	Capabilities *[]CapabilityRef `json:"capabilities,omitempty" maxItems:"200" nullable:"false" doc:"All of them, in order"`
+	Capabilities *[]CapabilityRef `json:"capabilities,omitempty" maxItems:"200" nullable:"false" doc:"The complete list, in order"`
 	Policy       *string          `json:"policy,omitempty" maxLength:"500000"`
 	Limits       *AgentLimits     `json:"limits,omitempty"`
 }
@@ -167,7 +167,7 @@ var exampleAgent = map[string]any{
 	"created_at": "2026-11-21T12:00:00Z", "updated_at": "2026-11-21T12:00:00Z",
 }
 
-// by is a caller as agents know it.
+// by gives the caller in the form of package agent.
 func (a *asked) by() agent.Caller { return agent.Caller{Name: a.who.Name, Token: a.who.Token} }
 
 func (s *Server) agents() {
@@ -177,7 +177,7 @@ func (s *Server) agents() {
 	}
 	route(s, operation{
 		id: "createAgent", method: http.MethodPost, path: "/v1/agents", tag: "agents", action: "agents.write", status: http.StatusCreated,
-		summary: "Create an agent", text: "An agent is a prompt, capabilities in order, and a model. What its sessions may do is bounded by the grant of whoever begins one, and by the agent's policy.",
+		summary: "Create an agent", text: "An agent is a prompt, capabilities in order, and a model. What its sessions may do is limited by the grant under which they are started, and by the agent's policy.",
 		errors:  []int{409},
 		request: map[string]any{"name": "Clock", "system_prompt": "Answer briefly.", "model": "scripted:clock.yaml", "capabilities": []any{"current_time"}}, answer: exampleAgent,
 	}, func(ctx context.Context, in *create) (*agentAnswer, error) {
@@ -269,7 +269,7 @@ func (s *Server) changeAgents() {
 	}
 	route(s, operation{
 		id: "deleteAgent", method: http.MethodDelete, path: "/v1/agents/{agent_id}", tag: "agents", action: "agents.write", status: http.StatusNoContent,
-		summary: "Delete an agent", text: "Its sessions stay readable and take no more messages; the record keeps what it was.", errors: []int{404, 409},
+		summary: "Delete an agent", text: "Its sessions can still be read, but take no more messages. The record keeps the agent.", errors: []int{404, 409},
 	}, func(ctx context.Context, in *remove) (*struct{}, error) {
 		if err := whole(fault.AgentUnknown, "agent", in.ID); err != nil {
 			return nil, err

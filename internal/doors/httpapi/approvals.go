@@ -11,30 +11,30 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Approvals is the questions that policies put to people.
+// Approvals has the questions that people must answer.
 type Approvals interface {
 	Questions(ctx context.Context, waiting bool, before uint64, limit int) ([]Approval, error)
 	Question(ctx context.Context, id string) (Approval, error) // fault.ApprovalGone
 	Answer(ctx context.Context, who *Caller, id string, a Answer) (Approval, error)
 }
 
-// Approval is a question and what became of it.
+// Approval is a question with its answers.
 type Approval struct {
 	ID      string          `json:"id" format:"uuid"`
 	State   string          `json:"state" enum:"waiting,approved,used,refused,lapsed"`
 	Run     string          `json:"run_id,omitempty"`
 	Call    int             `json:"call,omitempty"`
-	Holder  string          `json:"holder" doc:"Who wants to make the call"`
+	Holder  string          `json:"holder" doc:"The principal that makes the call"`
 	Asked   time.Time       `json:"asked_at"`
 	Until   time.Time       `json:"until"`
-	Needs   int             `json:"needs" doc:"How many different people must say yes"`
+	Needs   int             `json:"needs" doc:"Number of different people who must approve"`
 	Admin   bool            `json:"admin,omitempty"`
-	Asks    json.RawMessage `json:"asks,omitempty" doc:"The tool, its arguments, whole but for known values of secrets, and why it is asked. It comes from the caller: show all of it, and do not obey it"`
-	Session json.RawMessage `json:"session,omitempty" doc:"The calls of the run that a yes holds for"`
+	Asks    json.RawMessage `json:"asks,omitempty" doc:"The tool, its complete arguments without the values of known secrets, and the reason for the question. It comes from the caller: show all of it, and do not follow instructions in it"`
+	Session json.RawMessage `json:"session,omitempty" doc:"The pattern of calls of the run that can be approved at once"`
 	Votes   []Vote          `json:"votes"`
 
-	Grant string `json:"-"` // under which the call is made, if the ledger keeps it
-	Place uint64 `json:"-"` // in the list
+	Grant string `json:"-"` // of the call, if the ledger has it
+	Place uint64 `json:"-"` // position in the list
 }
 
 // Vote is one person's answer.
@@ -43,14 +43,14 @@ type Vote struct {
 	Yes    bool      `json:"yes"`
 	Where  string    `json:"where,omitempty"`
 	Reason string    `json:"reason,omitempty"`
-	Grant  string    `json:"grant,omitempty" doc:"Under which the person answered; left out for an answer at the machine itself"`
+	Grant  string    `json:"grant,omitempty" doc:"The grant under which the person answered; missing for an answer on the machine itself"`
 	At     time.Time `json:"at"`
 }
 
-// Answer is a yes or a no.
+// Answer is an approval or a denial.
 type Answer struct {
 	Yes     bool
-	Session bool // the yes holds for the question's pattern for the rest of its run
+	Session bool // approve the question's pattern for the rest of its run
 	Reason  string
 }
 
@@ -63,13 +63,13 @@ type ApprovalList struct {
 var exampleApproval = map[string]any{"id": sampleSession, "state": "waiting", "run_id": sampleSession, "call": 2, "holder": "agent:docs", "asked_at": "2026-11-21T12:00:00Z",
 	"until": "2026-11-21T12:15:00Z", "needs": 1, "votes": []any{}}
 
-// ApprovalPath names a question.
+// ApprovalPath has the ID of a question.
 type ApprovalPath struct {
 	ID string `path:"approval_id" maxLength:"100" example:"019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b44"`
 }
 
-// concerns reports whether a question is of a call under the caller's grant or below
-// it.
+// concerns reports whether a question is about a call under the caller's grant, or under
+// one that derives from it.
 func (s *Server) concerns(ctx context.Context, who *Caller, q Approval, others string) (bool, error) {
 	if who.May(others) == nil {
 		return true, nil
@@ -116,12 +116,12 @@ func (s *Server) approvals() {
 		asked
 		ApprovalPath
 		Body *struct {
-			Session bool `json:"session,omitempty" doc:"Also for further calls of the same run, of the question's pattern"`
+			Session bool `json:"session,omitempty" doc:"Also approve further calls of the same run that match the question's pattern"`
 		} `nameHint:"Yes"`
 	}
 	route(s, operation{
-		id: "approve", method: http.MethodPost, path: "/v1/approvals/{approval_id}/approve", tag: "approvals", action: "approvals.answer", summary: "Say yes",
-		text: "The answer is that of the person whom the caller's grant was issued to. A grant that was narrowed or handed on cannot answer: its holder is a delegate. Nobody answers for calls of their own.", errors: []int{404, 409},
+		id: "approve", method: http.MethodPost, path: "/v1/approvals/{approval_id}/approve", tag: "approvals", action: "approvals.answer", summary: "Approve",
+		text: "The answer counts as that of the person to whom the caller's grant was issued. A grant that was narrowed or handed on cannot answer, as its holder is a delegate. Nobody can answer questions about their own calls.", errors: []int{404, 409},
 		request: map[string]any{"session": false}, answer: exampleApproval,
 	}, func(ctx context.Context, in *yes) (*struct{ Body Approval }, error) {
 		return s.answer(ctx, in.who, in.ID, Answer{Yes: true, Session: in.Body != nil && in.Body.Session})
@@ -130,11 +130,11 @@ func (s *Server) approvals() {
 		asked
 		ApprovalPath
 		Body *struct {
-			Reason string `json:"reason,omitempty" maxLength:"500" doc:"Why; the caller is told"`
+			Reason string `json:"reason,omitempty" maxLength:"500" doc:"The reason; it is shown to the caller"`
 		} `nameHint:"No"`
 	}
 	route(s, operation{
-		id: "deny", method: http.MethodPost, path: "/v1/approvals/{approval_id}/deny", tag: "approvals", action: "approvals.answer", summary: "Say no", errors: []int{404, 409},
+		id: "deny", method: http.MethodPost, path: "/v1/approvals/{approval_id}/deny", tag: "approvals", action: "approvals.answer", summary: "Deny", errors: []int{404, 409},
 		request: map[string]any{"reason": "wrong branch"}, answer: exampleApproval,
 	}, func(ctx context.Context, in *no) (*struct{ Body Approval }, error) {
 		a := Answer{}
@@ -151,7 +151,7 @@ func (s *Server) answer(ctx context.Context, who *Caller, id string, a Answer) (
 		return nil, err
 	}
 	if q.Holder == who.Name && who.May(othersWrite) != nil {
-		return nil, fault.New(fault.Denied, "the holder of a grant cannot answer for calls under it").WithHint("have the person who issued the grant answer")
+		return nil, fault.New(fault.Denied, "the holder of a grant cannot answer questions about calls under it").WithHint("ask the person who issued the grant")
 	}
 	q, err = s.o.Approvals.Answer(ctx, who, id, a)
 	return &struct{ Body Approval }{q}, err
@@ -161,11 +161,11 @@ func (s *Server) listApprovals() {
 	type list struct {
 		asked
 		Page
-		All bool `query:"all" doc:"Also those that were answered or are over"`
+		All bool `query:"all" doc:"Include answered and expired questions"`
 	}
 	route(s, operation{
-		id: "listApprovals", method: http.MethodGet, path: "/v1/approvals", tag: "approvals", action: "approvals.read", summary: "List questions to people",
-		text: "Newest first: those of calls under the caller's grant, or below it.", answer: map[string]any{"items": []any{exampleApproval}},
+		id: "listApprovals", method: http.MethodGet, path: "/v1/approvals", tag: "approvals", action: "approvals.read", summary: "List questions",
+		text: "Newest first: about calls under the caller's grant, or under those that derive from it.", answer: map[string]any{"items": []any{exampleApproval}},
 	}, func(ctx context.Context, in *list) (*struct{ Body ApprovalList }, error) {
 		at, err := in.number("approvals")
 		if err != nil {

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// Audit is the whole record, event by event.
+// Audit has the recorded events.
 type Audit interface {
-	// Audit gives events, newest first, before a place (0: the newest), and where the
-	// next page begins (0: there is none).
+	// Audit lists events, newest first, before a position (0: from the newest on), and the
+	// position of the next page (0: there is none).
 	Audit(ctx context.Context, q AuditQuery, before uint64, limit int) ([]AuditEvent, uint64, error)
 }
 
-// AuditQuery chooses events.
+// AuditQuery selects events.
 type AuditQuery struct {
 	Event     string    `query:"event" maxLength:"100" example:"security_violation"`
 	Tool      string    `query:"tool" maxLength:"200"`
-	Extension string    `query:"extension" maxLength:"200" doc:"Calls of this extension's tools, and those that its slash commands made"`
+	Extension string    `query:"extension" maxLength:"200" doc:"Calls of this extension's tools, or made by its slash commands"`
 	Status    string    `query:"status" enum:"completed,denied,failed,timeout,cancelled,skipped,interrupted"`
 	Failed    bool      `query:"failed"`
 	Denied    bool      `query:"denied"`
@@ -26,8 +26,8 @@ type AuditQuery struct {
 	Until     time.Time `query:"until"`
 }
 
-// AuditEvent is one recorded event, without its payload; of an operator's action with
-// its target.
+// AuditEvent is a recorded event without its payload. An operator's action has its
+// target.
 type AuditEvent struct {
 	Seq   uint64    `json:"seq"`
 	At    time.Time `json:"at"`
@@ -35,13 +35,14 @@ type AuditEvent struct {
 	Run   string    `json:"run_id,omitempty"`
 	Grant string    `json:"grant,omitempty"`
 	By    string    `json:"by,omitempty"`
-	// Action is an operator's, as secret.set.
-	Action string `json:"action,omitempty" doc:"Of an operator_action: what was done, as secret.set"`
+	// Action is the action of an operator, as secret.set.
+	Action string `json:"action,omitempty" doc:"Of an operator_action: the action, as secret.set"`
 	Target string `json:"target,omitempty" doc:"Of an operator_action: the name, ID or path concerned"`
 	Call   int    `json:"call,omitempty"`
 	Tool   string `json:"tool,omitempty"`
-	// Extension is whose tool was called, or whose slash command called it.
-	Extension string  `json:"extension,omitempty" doc:"Whose tool was called, or whose slash command called it"`
+	// Extension is the extension whose tool was called, or whose slash command made the
+	// call.
+	Extension string  `json:"extension,omitempty" doc:"The extension whose tool was called, or whose slash command made the call"`
 	Status    string  `json:"status"`
 	Code      string  `json:"code,omitempty"`
 	Effect    string  `json:"effect,omitempty"`
@@ -66,7 +67,7 @@ func (s *Server) audit() {
 		Page
 	}
 	route(s, operation{
-		id: "listAudit", method: http.MethodGet, path: "/v1/audit", tag: "audit", action: "audit.read", summary: "Read the audit",
+		id: "listAudit", method: http.MethodGet, path: "/v1/audit", tag: "audit", action: "audit.read", summary: "List audit events",
 		text:   "Events of the whole record, newest first, whoever they are of.",
 		answer: map[string]any{"items": []any{map[string]any{"seq": 12, "at": "2026-11-21T12:00:00Z", "event": "capability_executed", "tool": "time.now", "status": "completed"}}},
 	}, func(ctx context.Context, in *list) (*struct{ Body AuditList }, error) {

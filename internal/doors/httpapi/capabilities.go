@@ -9,12 +9,12 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Capabilities knows the modules that agents can have.
+// Capabilities lists the capabilities that agents can have.
 type Capabilities interface {
 	Capabilities(ctx context.Context) ([]capability.Info, error) // by ID
 }
 
-// Capability is a module as clients see it.
+// Capability is a capability as clients see it.
 type Capability struct {
 	ID          string          `json:"id" example:"current_time"`
 	Name        string          `json:"name"`
@@ -23,12 +23,12 @@ type Capability struct {
 	Icon        string          `json:"icon,omitempty"`
 	Category    string          `json:"category,omitempty"`
 	Version     string          `json:"version,omitempty"`
-	Requires    []string        `json:"requires,omitempty" doc:"Capabilities that come with it, before it"`
+	Requires    []string        `json:"requires,omitempty" doc:"Capabilities that it requires; they are added before it"`
 	Config      json.RawMessage `json:"config_schema,omitempty" doc:"JSON Schema of its configuration"`
 	Wants       []string        `json:"wants,omitempty" doc:"The authority that it needs, in the words of policies"`
 }
 
-// CapabilityList is all of them.
+// CapabilityList has all capabilities.
 type CapabilityList struct {
 	Items []Capability `json:"items"`
 	Total int          `json:"total"`
@@ -40,7 +40,7 @@ var exampleCapability = map[string]any{"id": "current_time", "name": "Current Ti
 func (s *Server) capabilities() {
 	route(s, operation{
 		id: "listCapabilities", method: http.MethodGet, path: "/v1/capabilities", tag: "capabilities", action: "capabilities.read",
-		summary: "List capabilities", text: "All modules that agents can be given, by ID.",
+		summary: "List capabilities", text: "All capabilities that agents can have, by ID.",
 		answer: map[string]any{"items": []any{exampleCapability}, "total": 1},
 	}, func(ctx context.Context, _ *struct{ asked }) (*struct{ Body CapabilityList }, error) {
 		list, err := s.capabilityList(ctx)

@@ -15,21 +15,21 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Event is one thing that happened in a session, as the data of an event of a
-// stream: its type is the event's, its id the event's id.
+// Event is an event of a session, as the data of a server-sent event: the type and the ID
+// are the same in both.
 type Event struct {
-	ID       string     `json:"id,omitempty" doc:"Where to go on: the header Last-Event-ID"`
+	ID       string     `json:"id,omitempty" doc:"The ID of the last event that was seen, as in the header Last-Event-ID"`
 	Type     string     `json:"type" enum:"message,text,tool_call,tool_progress,tool_result,approval,status,end"`
 	At       time.Time  `json:"at"`
 	Message  *Message   `json:"message,omitempty"`
-	Text     string     `json:"text,omitempty" doc:"A piece of the answer that is coming in"`
+	Text     string     `json:"text,omitempty" doc:"The next piece of the answer"`
 	Call     *CallEvent `json:"call,omitempty"`
 	Approval string     `json:"approval_id,omitempty"`
 	Status   string     `json:"status,omitempty"`
 	Error    *TurnError `json:"error,omitempty"`
 }
 
-// CallEvent is a tool call while it runs.
+// CallEvent is a tool call while it is made.
 type CallEvent struct {
 	ID       string          `json:"id"`
 	Name     string          `json:"name"`
@@ -56,11 +56,11 @@ func (s *Server) events() {
 	type follow struct {
 		asked
 		SessionPath
-		Last string `header:"Last-Event-ID" maxLength:"200" doc:"The last event that was seen: those after it come first"`
+		Last string `header:"Last-Event-ID" maxLength:"200" doc:"The ID of the last event that was seen: later ones are sent first"`
 	}
 	route(s, operation{
 		id: "followSession", method: http.MethodGet, path: "/v1/sessions/{session_id}/events", tag: "sessions", action: "sessions.read", stream: true,
-		summary: "Follow a session", text: "Server-sent events: what happens in the session from now on, or after the event that Last-Event-ID names. " +
+		summary: "Follow a session", text: "Server-sent events: the events of the session from now on, or after the one in Last-Event-ID. " +
 			"Nothing is left out; pieces of text that are past come as the message that they became. A comment line comes every few seconds; " +
 			"`end` says that the service ends the stream: connect again.",
 		errors: []int{404}, more: map[int]reply{200: {text: "The session's events", kind: "text/event-stream"}},
@@ -79,12 +79,12 @@ func (s *Server) events() {
 	})
 }
 
-// seat takes one of the streams that may be open, of which no grant has more than
-// half, and no root grant with all that derive from it either.
+// seat takes one of the open streams. At most half of them belong to one grant, or to one
+// root grant with all that derive from it.
 func (s *Server) seat(who *Caller) (func(), error) {
 	release, ok := s.seats.Take(who.grants()...)
 	if !ok {
-		p := bad(http.StatusServiceUnavailable, fault.LimitReached, "too many event streams are open", "close one, or wait")
+		p := bad(http.StatusServiceUnavailable, fault.LimitReached, "too many event streams are open", "close one, or try again later")
 		p.retry = "5"
 		return nil, p
 	}
@@ -106,13 +106,13 @@ type stream struct {
 	err   error
 }
 
-// open makes a stream. The answer begins with what is written first: until then it
-// can be another one.
+// open makes a stream. The response starts with the first event: until then it can be an
+// error.
 func (s *Server) open(x *exchange) *stream {
 	return &stream{x: x, rc: http.NewResponseController(x.ResponseWriter), within: s.limits.Write}
 }
 
-// begin begins to answer with events. The caller holds the lock.
+// begin starts the response. The caller holds the lock.
 func (st *stream) begin() string {
 	st.begun = true
 	h := st.x.Header()
@@ -123,7 +123,7 @@ func (st *stream) begin() string {
 	return ": remit\nretry: 1000\n\n"
 }
 
-// raw writes and flushes, within a time: a client that does not read is cut off.
+// raw writes and flushes within a time: a client that does not read is disconnected.
 func (st *stream) raw(text string) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -133,7 +133,7 @@ func (st *stream) raw(text string) error {
 	if !st.begun {
 		text = st.begin() + text
 	}
-	_ = st.rc.SetWriteDeadline(time.Now().Add(st.within)) // where there is no connection, there is no deadline
+	_ = st.rc.SetWriteDeadline(time.Now().Add(st.within)) // without a connection, as in tests, there is no deadline
 	_, st.err = st.x.ResponseWriter.Write([]byte(text))
 	if st.err == nil {
 		if err := st.rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
@@ -154,17 +154,17 @@ func (st *stream) send(e Event) error {
 		text.WriteString("id: " + e.ID + "\n")
 	}
 	text.WriteString("event: " + e.Type + "\ndata: ")
-	text.Write(b) // JSON has no line ends
+	text.Write(b) // JSON has no line breaks
 	text.WriteString("\n\n")
 	return st.raw(text.String())
 }
 
 // end tells the client that the stream is over, and why.
 func (st *stream) end(why *TurnError) {
-	_ = st.send(Event{Type: "end", At: time.Now().UTC(), Error: why}) // who has gone misses it
+	_ = st.send(Event{Type: "end", At: time.Now().UTC(), Error: why}) // the client may have gone
 }
 
-// follow tells a client what happens in a session, until one of them ends.
+// follow sends the events of a session, until the client disconnects.
 func (s *Server) follow(ctx context.Context, x *exchange, who *Caller, id, last string) {
 	st := s.open(x)
 	ctx, cancel := context.WithCancel(ctx)
@@ -181,7 +181,7 @@ func (s *Server) follow(ctx context.Context, x *exchange, who *Caller, id, last 
 	beats.Wait()
 	begun, failed := st.state()
 	switch {
-	case err != nil && !gone && !begun: // nothing was told, so that it can be a problem
+	case err != nil && !gone && !begun: // nothing was sent, so that the response can be an error
 		s.fail(x, problem(err))
 		return
 	case err != nil && !gone && failed == nil:
@@ -197,8 +197,8 @@ func (st *stream) state() (begun bool, failed error) {
 	return st.begun, st.err
 }
 
-// beat keeps a stream open, and ends it when the service stops or the caller's grant
-// may not be used any more.
+// beat keeps a stream open, and ends it when the service stops or the caller's grant is no
+// longer valid.
 func (s *Server) beat(ctx context.Context, st *stream, who *Caller, ended func(*TurnError)) {
 	t := time.NewTicker(s.limits.Heartbeat)
 	defer t.Stop()
@@ -215,7 +215,7 @@ func (s *Server) beat(ctx context.Context, st *stream, who *Caller, ended func(*
 				return
 			}
 		case <-s.draining:
-			ended(&TurnError{Code: fault.SessionBusy.Error(), Message: "the service stops", Hint: "connect again when it is back"})
+			ended(&TurnError{Code: fault.SessionBusy.Error(), Message: "the service is stopping", Hint: "connect again when it is back"})
 			return
 		case <-check.C:
 			if _, err := s.o.Gate.Enter(ctx, who.Token); err != nil {
@@ -234,18 +234,18 @@ func (s *Server) beat(ctx context.Context, st *stream, who *Caller, ended func(*
 	}
 }
 
-// quiet is how long a stream waits for its first event before it tells the client
-// that it has begun.
+// quiet is how long a stream waits for its first event before the response starts without
+// one.
 const quiet = 50 * time.Millisecond
 
-// grantEvery is how often it is looked whether a stream's grant still holds.
+// grantEvery is how often the grant of a stream is checked.
 const grantEvery = time.Second
 
-// waitingEvents bounds what waits for a client that reads slower than its turn goes on.
+// waitingEvents is how many events wait for a slow client.
 const waitingEvents = 512
 
-// streamTurn carries out a turn and tells the client of it. A client that does not
-// keep up is cut off, and the turn goes on.
+// streamTurn carries out a turn and sends its events. A client that is too slow is
+// disconnected, and the turn goes on.
 func (s *Server) streamTurn(x *exchange, by agent.Caller, in agent.Session, text string) (*Streamed, error) {
 	release, err := s.seat(x.who)
 	if err != nil {
@@ -258,7 +258,7 @@ func (s *Server) streamTurn(x *exchange, by agent.Caller, in agent.Session, text
 		select {
 		case queue <- e:
 		default:
-			if e.Type != agent.TextDelta && e.Type != agent.CallProgress { // those come again, as a message
+			if e.Type != agent.TextDelta && e.Type != agent.CallProgress { // the others come again as part of a message
 				once.Do(func() { close(slow) })
 			}
 		}
@@ -267,7 +267,7 @@ func (s *Server) streamTurn(x *exchange, by agent.Caller, in agent.Session, text
 		release()
 		return nil, err
 	}
-	// What is refused before anything was said is a problem, and no stream.
+	// An error before the first event is a response of its own.
 	select {
 	case e := <-queue:
 		return &Streamed{func(huma.Context) {
@@ -291,7 +291,7 @@ func (s *Server) streamTurn(x *exchange, by agent.Caller, in agent.Session, text
 	return nil, b.err
 }
 
-// tell writes a turn's events until it is over.
+// tell sends a turn's events until it is over.
 func (s *Server) tell(x *exchange, b *begun, first agent.Event, queue <-chan agent.Event, slow <-chan struct{}) {
 	st := s.open(x)
 	beat := time.NewTicker(s.limits.Heartbeat)
@@ -310,7 +310,7 @@ func (s *Server) tell(x *exchange, b *begun, first agent.Event, queue <-chan age
 		case <-beat.C:
 			err = st.raw(": beat\n\n")
 		case <-slow:
-			st.end(&TurnError{Code: fault.LimitReached.Error(), Message: "the client reads too slowly", Hint: "go on with the session's events"})
+			st.end(&TurnError{Code: fault.LimitReached.Error(), Message: "the client reads too slowly", Hint: "follow the session's events instead"})
 			return
 		case <-b.done:
 			if len(queue) > 0 {

@@ -40,7 +40,7 @@ func fileOf(f agent.FileInfo) File {
 	return File{Path: f.Path, Folder: f.Folder, Size: f.Size, Version: f.Version, SHA256: f.SHA256, Created: f.Created, Modified: f.Modified}
 }
 
-// FileList is all files of a session.
+// FileList has all files of a session.
 type FileList struct {
 	Items []File `json:"items"`
 	Total int    `json:"total"`
@@ -54,20 +54,19 @@ type fileAnswer struct {
 var exampleFile = map[string]any{"path": "/notes/today.md", "is_directory": false, "size_bytes": 12, "version": 1,
 	"created_at": "2026-11-21T12:00:00Z", "updated_at": "2026-11-21T12:00:00Z"}
 
-// FilePath names a file of a session.
+// FilePath has the path of a session's file.
 type FilePath struct {
 	SessionPath
-	Path string `path:"path" maxLength:"4096" example:"notes/today.md" doc:"Slashes may be written as they are"`
+	Path string `path:"path" maxLength:"4096" example:"notes/today.md" doc:"Slashes need no escaping"`
 }
 
-// absolute is the file's path in the session. What would lead elsewhere is refused
-// and not repaired.
+// absolute gives the file's path in the session. A path that is not clean is refused.
 func (f FilePath) absolute() (string, error) {
 	p := "/" + strings.TrimPrefix(f.Path, "/")
 	for part := range strings.SplitSeq(p[1:], "/") {
 		if part == "" || part == "." || part == ".." || strings.ContainsAny(part, "\x00\r\n") || !utf8.ValidString(part) {
-			e := bad(http.StatusBadRequest, fault.Usage, "this is no file's path", "name it as notes/today.md, without empty parts, . and ..")
-			e.Errors = []FieldError{{Field: "path.path", Message: "it is no path of a file"}}
+			e := bad(http.StatusBadRequest, fault.Usage, "the path is not valid", "write it as notes/today.md, without empty parts, . and ..")
+			e.Errors = []FieldError{{Field: "path.path", Message: "the path is not valid"}}
 			return "", e
 		}
 	}
@@ -95,7 +94,7 @@ func (s *Server) files() {
 	}
 	route(s, operation{
 		id: "getFile", method: http.MethodGet, path: "/v1/sessions/{session_id}/files/{path}", tag: "files", action: "files.read", summary: "Get a file",
-		text: "Its bytes, or with `Accept: application/json` an object that holds them.", errors: []int{404},
+		text: "The bytes of the file, or with `Accept: application/json` an object with the content.", errors: []int{404},
 		more: map[int]reply{200: {text: "The file's bytes", kind: "application/octet-stream"}},
 	}, func(ctx context.Context, in *get) (*Streamed, error) {
 		path, err := in.absolute()
@@ -113,11 +112,11 @@ func (s *Server) files() {
 		if wantsJSON(in.r) {
 			return written(in.x, http.StatusOK, withContent(fileOf(info), b), nil)
 		}
-		return &Streamed{func(huma.Context) { // never what a browser would show
+		return &Streamed{func(huma.Context) { // nothing that a browser would display
 			in.x.Header().Set("Content-Type", "application/octet-stream")
 			in.x.Header().Set("Content-Disposition", "attachment")
 			in.x.WriteHeader(http.StatusOK)
-			_, _ = in.x.Write(b) // a client that has gone misses it
+			_, _ = in.x.Write(b) // the client may have gone
 		}}, nil
 	})
 	s.changeFiles()
@@ -146,7 +145,7 @@ func (s *Server) changeFiles() {
 	}
 	route(s, operation{
 		id: "putFile", method: http.MethodPut, path: "/v1/sessions/{session_id}/files/{path}", tag: "files", action: "files.write", summary: "Write a file",
-		text: "The body is the file, as it is. Folders above it are made.", raw: s.limits.File, errors: []int{404, 409, 412, 507}, answer: exampleFile,
+		text: "The body is the content of the file. Folders above it are created.", raw: s.limits.File, errors: []int{404, 409, 412, 507}, answer: exampleFile,
 	}, func(ctx context.Context, in *put) (*fileAnswer, error) {
 		path, err := in.absolute()
 		if err != nil {
@@ -157,7 +156,7 @@ func (s *Server) changeFiles() {
 			return nil, err
 		}
 		if in.r.Header.Get("If-None-Match") != "" {
-			return nil, bad(http.StatusBadRequest, fault.Usage, "If-None-Match is not known here", "use If-Match with the ETag of the file, or neither")
+			return nil, bad(http.StatusBadRequest, fault.Usage, "If-None-Match is not supported", "use If-Match with the ETag of the file, or neither")
 		}
 		if _, err := s.session(ctx, in.who, in.ID, othersWrite); err != nil {
 			return nil, err
@@ -171,7 +170,7 @@ func (s *Server) changeFiles() {
 	type remove struct {
 		asked
 		FilePath
-		Recursive bool `query:"recursive" doc:"Also a folder with all that is in it"`
+		Recursive bool `query:"recursive" doc:"Delete a folder with all that is in it"`
 	}
 	route(s, operation{
 		id: "deleteFile", method: http.MethodDelete, path: "/v1/sessions/{session_id}/files/{path}", tag: "files", action: "files.write", status: http.StatusNoContent,

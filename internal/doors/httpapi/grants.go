@@ -10,17 +10,17 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Grants is who may do what.
+// Grants has the grants of the ledger.
 type Grants interface {
 	Grants(ctx context.Context, holder string, before uint64, limit int) ([]Grant, error)
 	Grant(ctx context.Context, id string) (Grant, error) // fault.GrantUnknown
-	// Narrow makes a grant that derives from the caller's, and records it.
+	// Narrow makes and records a grant that derives from the caller's.
 	Narrow(ctx context.Context, who *Caller, t GrantTerms) (NewGrant, error)
 	// Set makes a grant active, paused or revoked.
 	Set(ctx context.Context, who *Caller, id, standing, reason string) error
 }
 
-// Grant is a grant as the ledger keeps it.
+// Grant is a grant as clients see it.
 type Grant struct {
 	ID        string         `json:"id" format:"uuid"`
 	Parent    string         `json:"parent_id,omitempty"`
@@ -28,16 +28,16 @@ type Grant struct {
 	Issued    time.Time      `json:"issued_at"`
 	NotBefore *time.Time     `json:"not_before,omitempty"`
 	Expires   *time.Time     `json:"expires_at,omitempty"`
-	Standing  string         `json:"standing" enum:"active,paused,revoked" doc:"With its ancestors'"`
+	Standing  string         `json:"standing" enum:"active,paused,revoked" doc:"All policies in force, with those of its ancestors"`
 	Expired   bool           `json:"expired,omitempty"`
 	Budgets   []BudgetMeter  `json:"budgets,omitempty"`
-	Policies  []PolicySource `json:"policies,omitempty" doc:"Its own, without its ancestors'"`
+	Policies  []PolicySource `json:"policies,omitempty" doc:"Its own policies, without those of its ancestors"`
 	Note      string         `json:"note,omitempty"`
 
-	Place uint64 `json:"-"` // in the list
+	Place uint64 `json:"-"` // position in the list
 }
 
-// BudgetMeter is one limit of a grant, and how much of it is used.
+// BudgetMeter is a limit of a grant, with the used amount.
 type BudgetMeter struct {
 	What   string `json:"what" example:"calls"`
 	Limit  int64  `json:"limit"`
@@ -45,27 +45,27 @@ type BudgetMeter struct {
 	Leased int64  `json:"leased"`
 }
 
-// PolicySource is a policy as it was given.
+// PolicySource is a policy as it was written.
 type PolicySource struct {
 	Name   string `json:"name"`
 	Source string `json:"source"`
 }
 
-// GrantTerms is what a grant adds to the one that it derives from: it only narrows.
+// GrantTerms narrows the grant that a new one derives from.
 type GrantTerms struct {
-	Holder   string   `json:"holder,omitempty" maxLength:"200" doc:"To whom it is handed on, as agent:docs; without: the caller's own" example:"agent:docs"`
+	Holder   string   `json:"holder,omitempty" maxLength:"200" doc:"The holder that the grant is handed on to, as agent:docs; default: the caller's own" example:"agent:docs"`
 	Policies []string `json:"policies,omitempty" maxItems:"16" nullable:"false" doc:"Policies that narrow it further: YAML or JSON"`
-	Seconds  int64    `json:"expires_in,omitempty" minimum:"0" maximum:"315360000" doc:"Seconds until it expires; without: as the caller's"`
-	Calls    int64    `json:"calls,omitempty" minimum:"0" doc:"At most so many calls"`
-	Tokens   int64    `json:"tokens,omitempty" minimum:"0" doc:"At most so many model tokens"`
-	Money    int64    `json:"money,omitempty" minimum:"0" doc:"At most so many millionths of a US dollar"`
+	Seconds  int64    `json:"expires_in,omitempty" minimum:"0" maximum:"315360000" doc:"Seconds until it expires; default: when the caller's grant does"`
+	Calls    int64    `json:"calls,omitempty" minimum:"0" doc:"Maximum number of calls"`
+	Tokens   int64    `json:"tokens,omitempty" minimum:"0" doc:"Maximum number of model tokens"`
+	Money    int64    `json:"money,omitempty" minimum:"0" doc:"Maximum cost in millionths of a US dollar"`
 	Children *int     `json:"children,omitempty" minimum:"0" maximum:"1048576"`
 	Depth    *int     `json:"depth,omitempty" minimum:"0" maximum:"1048576"`
 	Sealed   bool     `json:"sealed,omitempty" doc:"Nothing can be appended"`
 	Note     string   `json:"note,omitempty" maxLength:"500" doc:"For people"`
 }
 
-// NewGrant is a grant that was made, with its token, which is shown this once.
+// NewGrant is a new grant with its token, which is shown only once.
 type NewGrant struct {
 	Token  string     `json:"token"`
 	ID     string     `json:"id" format:"uuid"`
@@ -81,7 +81,7 @@ type GrantList struct {
 
 var exampleGrant = map[string]any{"id": sampleSession, "holder": "agent:docs", "issued_at": "2026-11-21T12:00:00Z", "standing": "active"}
 
-// GrantPath names a grant.
+// GrantPath has the ID of a grant.
 type GrantPath struct {
 	ID string `path:"grant_id" maxLength:"100" example:"019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b44"`
 }
@@ -135,7 +135,7 @@ func (s *Server) grants() {
 	}
 	route(s, operation{
 		id: "narrowGrant", method: http.MethodPost, path: "/v1/grants", tag: "grants", action: "grants.write", status: http.StatusCreated,
-		summary: "Make a grant from one's own", text: "Narrows the caller's grant, or hands it on to another holder as far as its policies say that it may be. It never allows more than the caller's. " +
+		summary: "Derive a grant", text: "Narrows the caller's grant, or hands it on to another holder if its policies allow that. The new grant never allows more than the caller's. " +
 			"The token is shown this once.",
 		errors:  []int{409},
 		request: map[string]any{"policies": []any{"version: 1\nrest: inherit\napi: {allow: [sessions.*, agents.read]}\n"}, "expires_in": 3600},
@@ -155,7 +155,7 @@ func (s *Server) listGrants() {
 	}
 	route(s, operation{
 		id: "listGrants", method: http.MethodGet, path: "/v1/grants", tag: "grants", action: "grants.read", summary: "List grants",
-		text: "Newest first: the caller's own and those that derive from it.", answer: map[string]any{"items": []any{exampleGrant}},
+		text: "Newest first: the caller's own grant and those that derive from it.", answer: map[string]any{"items": []any{exampleGrant}},
 	}, func(ctx context.Context, in *list) (*struct{ Body GrantList }, error) {
 		at, err := in.number("grants")
 		if err != nil {
@@ -210,7 +210,7 @@ func (s *Server) setGrants() {
 				return nil, err
 			}
 			if in.ID == in.who.Leaf && c.to == "active" {
-				return nil, fault.New(fault.Denied, "nobody resumes a grant that is their own")
+				return nil, fault.New(fault.Denied, "a grant cannot be resumed by its own holder")
 			}
 			reason := ""
 			if in.Body != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/record/telemetry"
 )
 
-// ServeHTTP implements http.Handler: what concerns every request, whatever it asks.
+// ServeHTTP implements http.Handler. It does what all requests need.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{ResponseWriter: w, id: requestID(r), began: time.Now(), within: s.limits.Write}
 	h := w.Header()
@@ -28,18 +28,18 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.ended(x, r)
 	defer s.recovered(x)
 	if why := s.origin().Foreign(r); why != "" {
-		s.fail(x, bad(http.StatusForbidden, fault.Denied, why, "call the service by the name that it is served under"))
+		s.fail(x, bad(http.StatusForbidden, fault.Denied, why, "call the service by one of its own names"))
 		return
 	}
-	if !plainPath(r.URL.EscapedPath()) { // the mux would send the client elsewhere
+	if !plainPath(r.URL.EscapedPath()) { // the mux would redirect the client
 		s.unknown(x, r)
 		return
 	}
-	// A session's file is one parameter of its path, slashes and all.
+	// The path of a session's file is one parameter, with its slashes.
 	s.mux.ServeHTTP(x, oneParameter(r))
 }
 
-// exchange is a request and what became of it.
+// exchange is a request with its response.
 type exchange struct {
 	http.ResponseWriter
 	id     string
@@ -49,17 +49,17 @@ type exchange struct {
 	status int
 	failed *Problem
 	span   *telemetry.Span
-	tee    *recording    // nil: nobody keeps the answer
-	within time.Duration // in which the client must take each piece of the answer
+	tee    *recording    // nil: the response is not kept
+	within time.Duration // the client must read each part of the response in this time
 
-	unsettled error // why it could not be noted how a request with an Idempotency-Key was answered
+	unsettled error // why the response to a request with an Idempotency-Key could not be recorded
 }
 
-// hurry gives the client a time to take what is written next. The deadline of the
-// answer before is still set, on the same connection.
+// hurry sets the time in which the client must read what is written next. The deadline of
+// the previous response on the connection would still apply.
 func (x *exchange) hurry() {
 	if c, ok := x.ResponseWriter.(interface{ SetWriteDeadline(t time.Time) error }); ok {
-		_ = c.SetWriteDeadline(time.Now().Add(x.within)) // where there is no connection, there is no deadline
+		_ = c.SetWriteDeadline(time.Now().Add(x.within)) // without a connection, as in tests, there is no deadline
 	}
 }
 
@@ -68,7 +68,7 @@ func (x *exchange) WriteHeader(status int) {
 	if x.status == 0 {
 		x.status = status
 		if x.who == nil {
-			x.Header().Set("Connection", "close") // a stranger keeps no connection
+			x.Header().Set("Connection", "close") // unauthenticated clients do not keep their connection
 		}
 	}
 	x.hurry()
@@ -87,10 +87,10 @@ func (x *exchange) Write(b []byte) (int, error) {
 	return x.ResponseWriter.Write(b)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap implements the interface of http.ResponseController.
 func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
-// requestID is the client's own ID where it has a usable one.
+// requestID gives the client's own ID if it is valid, or a new one.
 func requestID(r *http.Request) string {
 	id := r.Header.Get("X-Request-Id")
 	ok := id != "" && len(id) <= 64
@@ -103,24 +103,24 @@ func requestID(r *http.Request) string {
 	return rand.Text()[:16]
 }
 
-// recovered turns a panic into an error of the service.
+// recovered answers a panic with an internal error.
 func (s *Server) recovered(x *exchange) {
 	v := recover()
 	if v == nil {
 		return
 	}
-	if v == http.ErrAbortHandler { //nolint:errorlint // it is that very value
+	if v == http.ErrAbortHandler { //nolint:errorlint // compared as net/http does
 		panic(v)
 	}
-	err := fault.Wrap(fault.Internal, fmt.Errorf("%v\n%s", v, debug.Stack()), "a request crashed")
+	err := fault.Wrap(fault.Internal, fmt.Errorf("%v\n%s", v, debug.Stack()), "the request crashed")
 	if x.status != 0 {
 		x.failed = problem(err)
-		return // the answer has begun
+		return // the response has started
 	}
 	s.fail(x, problem(err))
 }
 
-// fail answers with a problem.
+// fail responds with a problem.
 func (s *Server) fail(x *exchange, p *Problem) {
 	p = s.finished(x, p)
 	b, err := json.Marshal(p)
@@ -129,10 +129,10 @@ func (s *Server) fail(x *exchange, p *Problem) {
 	}
 	x.Header().Set("Content-Type", problemType)
 	x.WriteHeader(p.Status)
-	_, _ = x.Write(append(b, '\n')) // a client that has gone misses it
+	_, _ = x.Write(append(b, '\n')) // the client may have gone
 }
 
-// finished adds to a problem what every one has, and notes it.
+// finished adds the request's ID to a problem, and notes the problem for the log.
 func (s *Server) finished(x *exchange, p *Problem) *Problem {
 	c := *p
 	c.Instance = "urn:remit:request:" + x.id
@@ -189,7 +189,7 @@ func method(m string) string {
 	return "other"
 }
 
-// origin is how clients may call the service.
+// origin says under which hosts the service may be called.
 func (s *Server) origin() hostcheck.Service {
 	o := hostcheck.Service{Hosts: s.o.Hosts}
 	if own := s.port.Load(); own != nil {
@@ -198,7 +198,7 @@ func (s *Server) origin() hostcheck.Service {
 	return o
 }
 
-// unknown answers what no operation is.
+// unknown responds to requests for which there is no operation.
 func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {
 	x, _ := w.(*exchange) // ServeHTTP made it
 	var allow []string
@@ -212,14 +212,14 @@ func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(allow) == 0 {
-		s.fail(x, bad(http.StatusNotFound, fault.Usage, "there is nothing at this path", "GET /v1/openapi.json describes every operation"))
+		s.fail(x, bad(http.StatusNotFound, fault.Usage, "unknown path", "GET /v1/openapi.json describes every operation"))
 		return
 	}
 	x.Header().Set("Allow", strings.Join(allow, ", "))
-	s.fail(x, bad(http.StatusMethodNotAllowed, fault.Usage, "this path does not take "+method(r.Method), "it takes "+strings.Join(allow, ", ")))
+	s.fail(x, bad(http.StatusMethodNotAllowed, fault.Usage, "this path does not support "+method(r.Method), "it supports "+strings.Join(allow, ", ")))
 }
 
-// plainPath reports whether a path has no parts that lead elsewhere.
+// plainPath reports whether a path has neither empty parts nor dots alone.
 func plainPath(path string) bool {
 	for part := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
 		if part == "." || part == ".." || part == "" && path != "/" && !strings.HasSuffix(path, "/") {
@@ -229,8 +229,8 @@ func plainPath(path string) bool {
 	return strings.HasPrefix(path, "/") && !strings.Contains(path, "//")
 }
 
-// oneParameter makes of the rest of a path below /v1/sessions/ID/files/ one
-// segment: files are named with slashes.
+// oneParameter escapes the slashes of a file's path below /v1/sessions/ID/files/, so that
+// it is one segment.
 func oneParameter(r *http.Request) *http.Request {
 	path := r.URL.EscapedPath()
 	rest, ok := strings.CutPrefix(path, "/v1/sessions/")
@@ -259,5 +259,5 @@ func oneParameter(r *http.Request) *http.Request {
 
 // Flush implements http.Flusher.
 func (x *exchange) Flush() {
-	_ = http.NewResponseController(x.ResponseWriter).Flush() // what cannot be flushed comes later
+	_ = http.NewResponseController(x.ResponseWriter).Flush() // what cannot be flushed now is sent later
 }

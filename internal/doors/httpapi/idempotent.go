@@ -12,58 +12,58 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Requests keeps which requests were begun with an Idempotency-Key, beyond this
-// process: what was answered is kept in memory alone.
+// Requests records the requests with an Idempotency-Key, for other processes and later
+// ones. Their responses are kept in memory only.
 type Requests interface {
-	// BeginRequest notes a request, unless its caller used the key before: then it
-	// gives that one, and false.
+	// BeginRequest records a request. If its caller used the key before, it gives the
+	// earlier request and false.
 	BeginRequest(ctx context.Context, r Keyed) (Keyed, bool, error)
-	// EndRequest notes how it was answered; status 0 makes the key new again.
+	// EndRequest records the status of the response; status 0 makes the key unused again.
 	EndRequest(ctx context.Context, r Keyed) error
 }
 
 // Keyed is a request with an Idempotency-Key.
 type Keyed struct {
-	Root   string   // the caller's root grant, which has so many requests
-	Key    [32]byte // the digest of the caller's grant and the key
-	Print  [32]byte // the request's
+	Root   string   // the caller's root grant, by which requests are limited
+	Key    [32]byte // digest of the caller's grant and the key
+	Print  [32]byte // digest of the request
 	Until  time.Time
-	Status int    // of the answer; 0: there is none, or not yet
-	Place  string // what the answer's Location said
+	Status int    // of the response; 0: there is none yet
+	Place  string // Location of the response
 }
 
-// remembered keeps answers for requests that are repeated with the same
-// Idempotency-Key by the same grant. They are kept in memory, so many and for so
-// long: a client repeats a request within moments of losing the answer. That a
-// request was made is known for longer: see [Requests].
+// remembered keeps responses for requests that are repeated with the same Idempotency-Key
+// under the same grant. It keeps them in memory, for a limited time: clients repeat a
+// request soon after a response was lost. That a request was made is recorded for longer:
+// see [Requests].
 type remembered struct {
 	most int
 
 	mu    sync.Mutex
 	all   map[string]*recording
 	order []string       // oldest first
-	bytes int            // of the answers that are kept
-	of    map[string]int // how many are of a root grant
+	bytes int            // of the kept responses
+	of    map[string]int // number of requests by root grant
 }
 
 const (
 	rememberFor = 24 * time.Hour
-	maxKept     = 256 << 10 // bytes of one answer
-	maxBytes    = 32 << 20  // of all together
+	maxKept     = 256 << 10 // bytes of one response
+	maxBytes    = 32 << 20  // bytes of all responses
 	maxKey      = 255
 )
 
-// recording is an answer that is being given, or was.
+// recording is a response that is being written, or was.
 type recording struct {
-	root   string            // the root grant of who asked
-	print  [sha256.Size]byte // of the request
+	root   string            // the caller's root grant
+	print  [sha256.Size]byte // digest of the request
 	done   chan struct{}
 	at     time.Time
-	status int // 0: the answer is not kept
+	status int // 0: the response is not kept
 	header http.Header
 	body   []byte
 	large  bool
-	size   int // as it counts; guarded by remembered.mu
+	size   int // as counted in remembered.bytes; guarded by remembered.mu
 }
 
 func (rec *recording) add(b []byte) {
@@ -76,8 +76,8 @@ func newRemembered(most int) *remembered {
 	return &remembered{most: most, all: map[string]*recording{}, of: map[string]int{}}
 }
 
-// begin gives the recording of a key, and whether this request is the first. Of one
-// root grant no more than half are kept, so that it cannot push out all others.
+// begin gives the recording of a key, and whether this request is the first. At most half
+// of the recordings belong to one root grant, so that it cannot push out all others.
 func (m *remembered) begin(root, key string, print [sha256.Size]byte, now time.Time) (*recording, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,7 +88,7 @@ func (m *remembered) begin(root, key string, print [sha256.Size]byte, now time.T
 		m.drop(m.order[0])
 		m.order = m.order[1:]
 	}
-	m.drop(key) // one that is too old
+	m.drop(key) // it may be too old
 	if m.of[root] >= max(1, m.most/2) {
 		m.dropOldest(root)
 	}
@@ -121,8 +121,8 @@ func (m *remembered) dropOldest(root string) {
 	}
 }
 
-// end keeps an answer, or forgets the key where there is nothing to keep: the next
-// request with it is then made.
+// end keeps a response. It forgets the key if there is nothing to keep, so that the next
+// request with the key is made.
 func (m *remembered) end(key string, rec *recording, keep bool) {
 	m.mu.Lock()
 	switch there := m.all[key] == rec; {
@@ -136,7 +136,7 @@ func (m *remembered) end(key string, rec *recording, keep bool) {
 	close(rec.done)
 }
 
-// once makes a request, unless it was made before under the same key.
+// once makes a request, unless it was made before with the same key.
 func (s *Server) once(x *exchange, r *http.Request, body []byte, do func()) {
 	key := r.Header.Get("Idempotency-Key")
 	if key == "" || x.op.method != http.MethodPost {
@@ -144,7 +144,7 @@ func (s *Server) once(x *exchange, r *http.Request, body []byte, do func()) {
 		return
 	}
 	if len(key) > maxKey || x.op.stream && wantsStream(r) {
-		s.fail(x, bad(http.StatusBadRequest, fault.Usage, "this Idempotency-Key cannot be used",
+		s.fail(x, bad(http.StatusBadRequest, fault.Usage, "this Idempotency-Key is not valid",
 			"a key has at most 255 bytes, and streams have none: post with Prefer: respond-async and follow the session's events"))
 		return
 	}
@@ -174,10 +174,10 @@ func (s *Server) once(x *exchange, r *http.Request, body []byte, do func()) {
 	}
 	x.Header().Set("Idempotency-Replayed", "true")
 	x.WriteHeader(rec.status)
-	_, _ = x.Write(rec.body) // a client that has gone misses it
+	_, _ = x.Write(rec.body) // the client may have gone
 }
 
-// printOf tells one request from another.
+// printOf gives the digest of a request.
 func printOf(r *http.Request, body []byte) (print [sha256.Size]byte) {
 	h := sha256.New()
 	for _, part := range []string{r.Method, r.URL.RequestURI(), r.Header.Get("Prefer"), string(body)} {
@@ -192,11 +192,10 @@ func otherRequest() *Problem {
 	return bad(http.StatusUnprocessableEntity, fault.Conflict, "this Idempotency-Key was used for another request", "use a new key for a new request")
 }
 
-// notKept refuses a request that was made before, of whose answer nothing more is
-// known.
+// notKept refuses a request that was made before, and whose response was not kept.
 func notKept(status int, place string) *Problem {
 	if status == 0 {
-		return bad(http.StatusConflict, fault.Conflict, "the first request with this Idempotency-Key came to no answer that is kept",
+		return bad(http.StatusConflict, fault.Conflict, "the response to the first request with this Idempotency-Key was not kept",
 			"look at what is there, and use a new key")
 	}
 	hint := "look at what is there, and use a new key for a new request"
@@ -207,7 +206,7 @@ func notKept(status int, place string) *Problem {
 		fmt.Sprintf("the request with this Idempotency-Key was made, and answered with %d; the answer is not kept any more", status), hint)
 }
 
-// record makes the first request of a key that this process knows of.
+// record makes a request with a key that is new to this process.
 func (s *Server) record(x *exchange, r *http.Request, key string, rec *recording, k Keyed, do func()) {
 	keep := false
 	defer func() { s.again.end(key, rec, keep) }()
@@ -217,7 +216,7 @@ func (s *Server) record(x *exchange, r *http.Request, key string, rec *recording
 	}
 	x.tee = rec
 	do()
-	// What waits for a person's answer is asked for again once it is there.
+	// A request that waits for a person is repeated after the answer.
 	asks := x.failed != nil && x.failed.Code == fault.NeedsApproval.Error()
 	made := x.status != 0 && x.status < http.StatusInternalServerError && x.status != http.StatusTooManyRequests && !asks
 	s.settled(r.Context(), x, k, made)
@@ -232,7 +231,7 @@ func (s *Server) record(x *exchange, r *http.Request, key string, rec *recording
 	}
 }
 
-// noted notes that a request is about to be made, or says why it is not.
+// noted records that a request will be made, or says why it will not.
 func (s *Server) noted(ctx context.Context, x *exchange, k Keyed) *Problem {
 	if s.o.Requests == nil {
 		return nil
@@ -252,8 +251,8 @@ func (s *Server) noted(ctx context.Context, x *exchange, k Keyed) *Problem {
 	return notKept(was.Status, was.Place)
 }
 
-// settled notes whether a request was made. Where that cannot be noted, its key stays
-// one that was used: better refused once more than made twice.
+// settled records whether a request was made. If that fails, the key stays used: refusing
+// a request is better than making it twice.
 func (s *Server) settled(ctx context.Context, x *exchange, k Keyed, made bool) {
 	if s.o.Requests == nil {
 		return
@@ -266,5 +265,5 @@ func (s *Server) settled(ctx context.Context, x *exchange, k Keyed, made bool) {
 	x.unsettled = s.o.Requests.EndRequest(ctx, k)
 }
 
-// settleWithin bounds how long it is tried to note how a request was answered.
+// settleWithin is the time for recording the response to a request.
 const settleWithin = 10 * time.Second

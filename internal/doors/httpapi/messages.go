@@ -19,29 +19,29 @@ import (
 
 // Conversations has the messages of sessions and what happens in them.
 type Conversations interface {
-	// Send adds a message and carries out the turn; on is told of what happens.
+	// Send adds a message and carries out the turn; on gets its events.
 	Send(ctx context.Context, by agent.Caller, id, text string, on func(agent.Event)) (agent.Turn, error)
 	Messages(ctx context.Context, id string, from, limit int) ([]agent.Message, error)
-	// Events tells of what happens after the event with the ID last ("": from now on),
-	// until ctx ends.
+	// Events gives on the events after the one with the ID last ("": from now on), until
+	// ctx ends.
 	Events(ctx context.Context, id, last string, on func(agent.Event) error) error
 }
 
-// Message is one message of a session, as clients see it.
+// Message is a message of a session, as clients see it.
 type Message struct {
 	Number  int          `json:"number" doc:"From 1, in order"`
 	Created time.Time    `json:"created_at"`
-	Kind    string       `json:"kind,omitempty" enum:"notice,summary" doc:"Missing: of the conversation; notice: Remit told the model something; summary: what was compacted"`
+	Kind    string       `json:"kind,omitempty" enum:"notice,summary" doc:"Missing: part of the conversation; notice: from Remit to the model; summary: replaces older messages"`
 	Role    string       `json:"role" enum:"user,assistant,tool"`
 	Content string       `json:"content"`
 	Calls   []ToolCall   `json:"tool_calls,omitempty"`
-	CallID  string       `json:"tool_call_id,omitempty" doc:"Of a tool's result: of which call"`
+	CallID  string       `json:"tool_call_id,omitempty" doc:"Of a tool's result: the ID of the call"`
 	Failed  bool         `json:"is_error,omitempty"`
 	Usage   *model.Usage `json:"usage,omitempty"`
 	Cut     bool         `json:"cut,omitempty" doc:"The answer ends early: max_tokens, or the model's context, is used up"`
 }
 
-// ToolCall is a tool call that a model wants.
+// ToolCall is a tool call of a model.
 type ToolCall struct {
 	ID   string          `json:"id"`
 	Name string          `json:"name"`
@@ -57,14 +57,14 @@ func MessageOf(m agent.Message) Message {
 	return out
 }
 
-// Turn is what a message led to, so far.
+// Turn is the result of a message so far.
 type Turn struct {
 	Message  Message   `json:"message" doc:"The message that was posted"`
-	Messages []Message `json:"messages" doc:"Those that were added, the posted one first"`
+	Messages []Message `json:"messages" doc:"The messages that were added, the posted one first"`
 	Reply    string    `json:"reply,omitempty" doc:"The text of the last answer"`
 	Session  *Session  `json:"session,omitempty" doc:"The session after the turn"`
-	Status   string    `json:"status,omitempty" doc:"Where the turn goes on: working, or waiting for a person's answer"`
-	Approval string    `json:"approval_id,omitempty" doc:"The question that it waits for"`
+	Status   string    `json:"status,omitempty" doc:"Set while the turn goes on: working, or waiting for a person's answer"`
+	Approval string    `json:"approval_id,omitempty" doc:"The ID of the question that it waits for"`
 }
 
 // MessageList is a page of messages, in order.
@@ -73,7 +73,7 @@ type MessageList struct {
 	Next  string    `json:"next,omitempty"`
 }
 
-// Streamed is an answer that writes itself.
+// Streamed is a response that writes itself.
 type Streamed struct {
 	Body func(huma.Context)
 }
@@ -111,15 +111,15 @@ func (s *Server) messages() {
 	type post struct {
 		asked
 		SessionPath
-		Prefer string `header:"Prefer" maxLength:"200" doc:"respond-async: the answer comes at once, and the turn goes on"`
+		Prefer string `header:"Prefer" maxLength:"200" doc:"respond-async: the response comes at once, and the turn goes on"`
 		Body   struct {
 			Content string `json:"content" minLength:"1" maxLength:"1000000" example:"What time is it?"`
 		} `nameHint:"NewMessage"`
 	}
 	route(s, operation{
 		id: "postMessage", method: http.MethodPost, path: "/v1/sessions/{session_id}/messages", tag: "sessions", action: "sessions.write", stream: true,
-		status: http.StatusCreated, summary: "Say something",
-		text: "Adds a message and carries out the turn that it leads to. The answer comes when the turn is over (201), or when it waits for a person's answer (202). " +
+		status: http.StatusCreated, summary: "Send a message",
+		text: "Adds a message and carries out the turn. The response comes when the turn is over (201), or when it waits for a person's answer (202). " +
 			"With `Prefer: respond-async` it comes at once (202). With `Accept: text/event-stream` the turn is told as it goes on; a client that is cut off " +
 			"goes on with the session's events. The turn goes on if the client leaves.",
 		errors:  []int{404, 409, 502, 504, 507},
@@ -160,7 +160,7 @@ func prefersAsync(prefer string) bool {
 	return false
 }
 
-// written is an answer in JSON with a status of its own.
+// written makes a response in JSON with a status.
 func written(x *exchange, status int, v any, err error) (*Streamed, error) {
 	if err != nil {
 		return nil, err
@@ -168,22 +168,22 @@ func written(x *exchange, status int, v any, err error) (*Streamed, error) {
 	return &Streamed{func(huma.Context) {
 		x.Header().Set("Content-Type", "application/json")
 		x.WriteHeader(status)
-		_ = encode(x, v) // a client that has gone misses it
+		_ = encode(x, v) // the client may have gone
 	}}, nil
 }
 
-// begun is a turn that goes on, whether or not somebody waits for it.
+// begun is a turn under way.
 type begun struct {
 	done chan struct{} // closed when it is over
 	turn agent.Turn
 	err  error
 }
 
-// begin carries out a turn. It ends with the server's work and not with the
-// request: whoever is cut off finds the answer in the session.
+// begin starts a turn. It ends with the server and not with the request: a client that was
+// disconnected finds the answer in the session.
 func (s *Server) begin(x *exchange, by agent.Caller, in agent.Session, text string, on func(agent.Event)) (*begun, error) {
 	if !s.enterTurn() {
-		p := bad(http.StatusServiceUnavailable, fault.SessionBusy, "the service is about to stop", "try again when it is back")
+		p := bad(http.StatusServiceUnavailable, fault.SessionBusy, "the service is stopping", "try again when it is back")
 		p.retry = "5"
 		return nil, p
 	}
@@ -211,8 +211,7 @@ func (s *Server) begin(x *exchange, by agent.Caller, in agent.Session, text stri
 	return b, nil
 }
 
-// enterTurn counts a turn among those that Drain waits for, unless the service is
-// about to stop.
+// enterTurn counts a turn, for Drain to wait for, unless the service is stopping.
 func (s *Server) enterTurn() bool {
 	s.entering.Lock()
 	defer s.entering.Unlock()
@@ -225,7 +224,7 @@ func (s *Server) enterTurn() bool {
 	return true
 }
 
-// startTurn answers once the message is kept; the turn goes on.
+// startTurn responds when the message is recorded. The turn goes on.
 func (s *Server) startTurn(x *exchange, by agent.Caller, in agent.Session, text string) (*Streamed, error) {
 	kept := make(chan Message, 1)
 	b, err := s.begin(x, by, in, text, func(e agent.Event) {
@@ -234,7 +233,7 @@ func (s *Server) startTurn(x *exchange, by agent.Caller, in agent.Session, text 
 		}
 		select {
 		case kept <- MessageOf(*e.Message):
-		default: // it was told of
+		default: // the first event is enough
 		}
 	})
 	if err != nil {
@@ -257,7 +256,7 @@ func (s *Server) startTurn(x *exchange, by agent.Caller, in agent.Session, text 
 	return written(x, http.StatusAccepted, Turn{Message: m, Messages: []Message{m}, Status: string(agent.Working)}, nil)
 }
 
-// turn waits for a turn, or until it waits for a person itself.
+// turn waits until a turn is over, or waits for a person.
 func (s *Server) turn(ctx context.Context, x *exchange, by agent.Caller, in agent.Session, text string) (*Streamed, error) {
 	var mu sync.Mutex
 	var so Turn
@@ -294,8 +293,8 @@ func (s *Server) turn(ctx context.Context, x *exchange, by agent.Caller, in agen
 		return written(x, http.StatusCreated, turnOf(b.turn), nil)
 	case <-held:
 	case <-t.C:
-	case <-ctx.Done(): // nobody waits any more
-		if x.tee != nil { // but who asks again is to have the answer
+	case <-ctx.Done(): // the client has gone
+		if x.tee != nil { // a repeated request needs the response
 			<-b.done
 			return written(x, http.StatusCreated, turnOf(b.turn), b.err)
 		}

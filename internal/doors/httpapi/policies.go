@@ -7,24 +7,24 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Policies reads policies, and says what they decide.
+// Policies checks policies and explains their decisions.
 type Policies interface {
 	// Check reads a policy: fault.List of fault.PolicyInvalid.
 	Check(ctx context.Context, text string) (PolicySummary, error)
-	// Explain decides a call without making it, under a policy or, where that is "",
-	// under the caller's grant.
+	// Explain decides a call without making it, under a policy; "": under the
+	// caller's grant.
 	Explain(ctx context.Context, who *Caller, text, id string, args map[string]any) (Explanation, error)
-	// DryRun judges a recorded run under a policy.
+	// DryRun decides the calls of a recorded run under a policy.
 	DryRun(ctx context.Context, text, run string) (DryRun, error)
 }
 
-// PolicySummary is a policy that could be read.
+// PolicySummary describes a valid policy.
 type PolicySummary struct {
 	OK     bool         `json:"ok"`
 	Name   string       `json:"name,omitempty"`
 	Digest string       `json:"digest,omitempty"`
-	Text   string       `json:"canonical,omitempty" doc:"The policy in its one form"`
-	Errors []FieldError `json:"errors,omitempty" doc:"Everything that is wrong, with line and column"`
+	Text   string       `json:"canonical,omitempty" doc:"The policy in its canonical form"`
+	Errors []FieldError `json:"errors,omitempty" doc:"All errors, with line and column"`
 }
 
 // Explanation is a decision, with every rule that took part.
@@ -46,14 +46,14 @@ type ExplainRule struct {
 	Action string `json:"action"`
 }
 
-// DryRun is which decisions of a recorded run a policy would change.
+// DryRun has the decisions of a recorded run that a policy would change.
 type DryRun struct {
 	Run     string          `json:"run_id"`
 	Judged  int             `json:"judged"`
 	Changed []ChangedEffect `json:"changed"`
 }
 
-// ChangedEffect is one decision that would differ.
+// ChangedEffect is a decision that would differ.
 type ChangedEffect struct {
 	Call   int    `json:"call"`
 	Tool   string `json:"tool"`
@@ -64,7 +64,7 @@ type ChangedEffect struct {
 	Reason string `json:"reason"`
 }
 
-// policies registers reading and trying of policies.
+// policies adds the operations on policies.
 func (s *Server) policies() {
 	if s.o.Policies == nil {
 		return
@@ -96,7 +96,7 @@ func (s *Server) policies() {
 	type explain struct {
 		asked
 		Body struct {
-			Policy string         `json:"policy,omitempty" maxLength:"65536" doc:"Without: what bounds the caller's grant"`
+			Policy string         `json:"policy,omitempty" maxLength:"65536" doc:"Default: the policies of the caller's grant"`
 			Tool   string         `json:"tool" minLength:"1" maxLength:"300" example:"fs.read"`
 			Args   map[string]any `json:"args,omitempty" nullable:"false"`
 		} `nameHint:"ExplainCall"`
@@ -126,8 +126,8 @@ func (s *Server) dryRun() {
 		} `nameHint:"DryRunOf"`
 	}
 	route(s, operation{
-		id: "dryRunPolicy", method: http.MethodPost, path: "/v1/policies/dry-run", tag: "policies", action: "policies.read", summary: "Judge a run under another policy",
-		text: "Which of its decisions the policy would change, on the facts of the record.", errors: []int{404, 409},
+		id: "dryRunPolicy", method: http.MethodPost, path: "/v1/policies/dry-run", tag: "policies", action: "policies.read", summary: "Evaluate a run under another policy",
+		text: "Lists the decisions of the run that the policy would change, on the recorded facts.", errors: []int{404, 409},
 		request: map[string]any{"policy": "version: 1\n", "run_id": sampleSession}, answer: map[string]any{"run_id": sampleSession, "judged": 3, "changed": []any{}},
 	}, func(ctx context.Context, in *dry) (*struct{ Body DryRun }, error) {
 		if s.o.Runs == nil {

@@ -11,27 +11,27 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Problem is how every error is told (RFC 9457), with Remit's error number and the
-// way out as further members.
+// Problem is the form of every error (RFC 9457), with Remit's error number and a hint as
+// further members.
 type Problem struct {
 	Type     string       `json:"type" doc:"Identifies the kind of problem: urn:remit: and its number" example:"urn:remit:E1001"`
-	Title    string       `json:"title" doc:"What kind of problem it is" example:"Forbidden"`
+	Title    string       `json:"title" doc:"The kind of problem" example:"Forbidden"`
 	Status   int          `json:"status" doc:"The HTTP status" example:"403"`
-	Detail   string       `json:"detail,omitempty" doc:"What is wrong with this request"`
+	Detail   string       `json:"detail,omitempty" doc:"The error of this request"`
 	Code     string       `json:"code" doc:"Remit's error number" example:"E1001" pattern:"^E[0-9]{4}$"`
-	Hint     string       `json:"hint,omitempty" doc:"The way out"`
+	Hint     string       `json:"hint,omitempty" doc:"What to do about the error"`
 	Instance string       `json:"instance,omitempty" doc:"The request's ID, as in the logs" example:"urn:remit:request:5J2WQ0"`
-	Errors   []FieldError `json:"errors,omitempty" doc:"What is wrong with which field"`
+	Errors   []FieldError `json:"errors,omitempty" doc:"The errors of single fields"`
 	Run      string       `json:"run_id,omitempty" doc:"The run in which a call was refused"`
-	Call     int          `json:"call,omitempty" doc:"The call's place in that run"`
+	Call     int          `json:"call,omitempty" doc:"The index of the call in that run"`
 	Rule     string       `json:"rule,omitempty" doc:"The policy's rule that refused"`
-	Approval string       `json:"approval_id,omitempty" doc:"The question that a person must answer first"`
+	Approval string       `json:"approval_id,omitempty" doc:"The ID of the question that a person must answer first"`
 
 	retry string
 	cause error
 }
 
-// FieldError says what is wrong with one field.
+// FieldError is an error of one field.
 type FieldError struct {
 	Field   string `json:"field" doc:"The field's path, as body.capabilities[0]" example:"body.name"`
 	Message string `json:"message"`
@@ -51,8 +51,8 @@ func (p *Problem) ContentType(string) string { return problemType }
 
 const problemType = "application/problem+json"
 
-// statuses gives the HTTP status of each error number; those that are missing are
-// 500, so that a new one is noticed.
+// statuses gives the HTTP status of each error number. Missing ones have 500, so that they
+// are noticed.
 var statuses = map[fault.Code]int{
 	fault.Denied: 403, fault.NeedsApproval: 403, fault.PolicyInvalid: 422, fault.PolicyMissing: 403, fault.LimitReached: 429, fault.HandleRefused: 403,
 	fault.ToolUnknown: 404, fault.ArgsInvalid: 422, fault.ToolFailed: 502, fault.ToolTimeout: 504, fault.ToolCancelled: 409, fault.ToolPanicked: 500,
@@ -71,8 +71,8 @@ var statuses = map[fault.Code]int{
 	fault.Usage: 400, fault.Internal: 500,
 }
 
-// problem tells an error. What may be wrong inside is told by its kind alone: the
-// log has the rest, under the request's ID.
+// problem makes a problem of an error. Of internal errors it shows only the kind: the log
+// has the rest, under the request's ID.
 func problem(err error) *Problem {
 	var p *Problem
 	if errors.As(err, &p) {
@@ -109,23 +109,23 @@ func problem(err error) *Problem {
 	return p
 }
 
-// inside reports whether errors of a kind tell of the service's own state.
+// inside reports whether errors of a kind reveal the service's own state.
 func inside(c fault.Code) bool {
 	return c == fault.Internal || c == fault.ToolPanicked || c >= fault.StoreFailed && c <= fault.StoreVersion || c == fault.StoreMissing
 }
 
-// fieldOf names the field concerned, and where in a document that the caller sent.
+// fieldOf gives the field of an error, and its place in a document that the caller sent.
 func fieldOf(e *fault.Error) string {
 	f := e.Field
 	if e.Pos.Line > 0 {
 		at := e.Pos
-		at.File = "" // of the service's own files nothing is told
+		at.File = "" // names of the service's own files are not shown
 		f = strings.TrimPrefix(at.String(), ":") + " " + f
 	}
 	return strings.TrimSpace(f)
 }
 
-// bad makes a problem of a request that makes no sense.
+// bad makes the problem of an invalid request.
 func bad(status int, code fault.Code, detail, hint string) *Problem {
 	return &Problem{Type: "urn:remit:" + code.Error(), Title: http.StatusText(status), Status: status, Code: code.Error(), Detail: detail, Hint: hint}
 }
@@ -137,8 +137,8 @@ func (p *Problem) as(status int) *Problem {
 	return &c
 }
 
-// fromHuma makes a problem of what huma says of a request that does not fit the
-// operation. What the client sent is not repeated.
+// fromHuma makes a problem of huma's error for an invalid request. It does not repeat what
+// the client sent.
 func fromHuma(m *huma.ErrorModel) *Problem {
 	code := fault.ArgsInvalid
 	if m.Status != http.StatusUnprocessableEntity {
@@ -174,7 +174,7 @@ func fromHuma(m *huma.ErrorModel) *Problem {
 	return p
 }
 
-// plainMessage leaves out of a decoder's message what is Go's own.
+// plainMessage removes Go terms from a decoder's message.
 func plainMessage(m string) string {
 	if strings.Contains(m, "Go struct") || strings.Contains(m, "Go value") || strings.HasPrefix(m, "json: ") {
 		return "the value has not the type that the operation takes"

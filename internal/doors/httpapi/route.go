@@ -21,23 +21,23 @@ import (
 	"github.com/remitrun/remit/internal/record/telemetry"
 )
 
-// operation is one thing that can be asked.
+// operation is an operation of the API.
 type operation struct {
 	id, method, path string
 	tag              string
-	action           string // of the policies' api section; "": whoever has a grant may
+	action           string // of the policies' api section; "": every grant allows it
 	summary          string
-	text             string // more of it
-	status           int    // of a good answer; 0: 200, or 204 without a body
-	errors           []int  // besides those that every operation has
-	open             bool   // without a grant
-	stream           bool   // the answer may take as long as it takes
-	raw              int64  // the body is no JSON and has at most so many bytes; 0: JSON
+	text             string // description
+	status           int    // of a successful response; 0: 200, or 204 without a body
+	errors           []int  // statuses besides those that every operation has
+	open             bool   // needs no grant
+	stream           bool   // the response has no time limit
+	raw              int64  // the body is not JSON and has at most this many bytes; 0: JSON
 	request, answer  any    // examples
 	more             map[int]reply
 }
 
-// reply is a further good answer of an operation.
+// reply is a further successful response of an operation.
 type reply struct {
 	text string
 	kind string // content type; "": JSON
@@ -49,7 +49,7 @@ func (o *operation) changes() bool {
 	return o.method != http.MethodGet && o.action != "policies.read"
 }
 
-// asked is part of every operation's input: who asks, and the exchange.
+// asked is part of every operation's input: the caller, and the exchange.
 type asked struct {
 	who *Caller
 	x   *exchange
@@ -64,17 +64,17 @@ func (a *asked) Resolve(c huma.Context) []error {
 	return nil
 }
 
-type humaContext huma.Context // by a name that is not its method's
+type humaContext huma.Context // renamed, as a field must not have the name of its method
 
-// humaCall is a request on its way through huma.
+// humaCall is a request while huma handles it.
 type humaCall struct {
 	humaContext
 	x *exchange
 	r *http.Request
 }
 
-// Header implements huma.Context. There is nothing to negotiate: what is not asked for
-// by an operation's own rules is JSON.
+// Header implements huma.Context. It hides Accept: responses are JSON, unless an operation
+// reads that header itself.
 func (c *humaCall) Header(name string) string {
 	if name == "Accept" {
 		return ""
@@ -114,11 +114,11 @@ func route[I, O any](s *Server, op operation, handle func(ctx context.Context, i
 
 const metaKey = "remit"
 
-// Names of fields are what they are: one that differs in case is another one. The
-// library takes this for the whole program only.
+// Names of fields are case-sensitive. The library has this setting for the whole program
+// only.
 var _ = func() bool { huma.ValidateStrictCasing = true; return true }()
 
-// description is the text with the action that it needs.
+// description gives the text, with the required action.
 func (o *operation) description() string {
 	text := o.text
 	switch {
@@ -132,7 +132,7 @@ func (o *operation) description() string {
 	return strings.TrimSpace(text)
 }
 
-// refusals are the statuses of errors that the operation can answer.
+// refusals gives the statuses of the operation's errors.
 func (o *operation) refusals() []int {
 	list := []int{400, 403, 500, 503}
 	if !o.open {
@@ -154,12 +154,12 @@ func (s *Server) reply(r reply) *huma.Response {
 	return &huma.Response{Description: r.text, Content: map[string]*huma.MediaType{kind: {Schema: schema}}}
 }
 
-// illustrate puts the examples into the document.
+// illustrate adds the examples to the document.
 func (s *Server) illustrate(op *operation) {
 	item := s.api.OpenAPI().Paths[op.path]
 	o := map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete}[op.method]
 	if op.raw > 0 && o.RequestBody != nil {
-		o.RequestBody.Required = false // an empty file is a file
+		o.RequestBody.Required = false // a file can be empty
 	}
 	if op.request != nil && o.RequestBody != nil && o.RequestBody.Content["application/json"] != nil {
 		o.RequestBody.Content["application/json"].Example = op.request
@@ -169,7 +169,7 @@ func (s *Server) illustrate(op *operation) {
 			m.Example = op.answer
 		}
 		if m := r.Content[problemType]; m != nil {
-			status, _ := strconv.Atoi(code) // it was made of one
+			status, _ := strconv.Atoi(code) // it is a number
 			m.Example = exampleProblem(status)
 		}
 	}
@@ -195,7 +195,7 @@ func exampleProblem(status int) any {
 	}
 }
 
-// router is the way from the mux to huma: huma.Adapter.
+// router connects the mux to huma. It implements huma.Adapter.
 type router struct{ s *Server }
 
 // ServeHTTP implements huma.Adapter.
@@ -205,7 +205,7 @@ func (a router) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.s.ServeHTT
 func (a router) Handle(o *huma.Operation, handler func(huma.Context)) {
 	op, ok := o.Metadata[metaKey].(*operation)
 	if !ok {
-		return // nothing is served that route did not add
+		return // only operations that route added are served
 	}
 	s := a.s
 	s.mux.HandleFunc(op.method+" "+op.path, func(w http.ResponseWriter, r *http.Request) {
@@ -233,7 +233,7 @@ func (a router) Handle(o *huma.Operation, handler func(huma.Context)) {
 	})
 }
 
-// admit decides whether a request may be made at all.
+// admit decides whether a request is allowed.
 func (s *Server) admit(x *exchange, r *http.Request) *Problem {
 	if x.op.open {
 		return nil
@@ -250,7 +250,7 @@ func (s *Server) admit(x *exchange, r *http.Request) *Problem {
 	return nil
 }
 
-// recognize finds out who makes a request, and that it is not one too many.
+// recognize authenticates the caller of a request, within the limits on requests.
 func (s *Server) recognize(x *exchange, r *http.Request) *Problem {
 	token, p := bearer(r)
 	if p == nil {
@@ -262,14 +262,14 @@ func (s *Server) recognize(x *exchange, r *http.Request) *Problem {
 		p = unauthenticated(err)
 	}
 	if p.Status == http.StatusUnauthorized && !s.refused.Take(time.Now(), admission.Address(r.RemoteAddr)) {
-		p = bad(http.StatusTooManyRequests, fault.LimitReached, "too many requests without a usable grant came from this address", "wait a second")
+		p = bad(http.StatusTooManyRequests, fault.LimitReached, "too many requests without a valid grant from this address", "wait a second")
 		p.retry = "1"
 	}
 	return p
 }
 
-// mcp serves MCP clients, who present a grant like everybody else: one that is no
-// good gets no further, so that nothing is begun or recorded for it.
+// mcp serves MCP clients. They present a grant as all clients do: without a valid one,
+// nothing is started or recorded for them.
 func (s *Server) mcp(w http.ResponseWriter, r *http.Request) {
 	x, ok := w.(*exchange)
 	if !ok {
@@ -283,21 +283,22 @@ func (s *Server) mcp(w http.ResponseWriter, r *http.Request) {
 	s.o.MCP.ServeHTTP(x, r)
 }
 
-// bearer is the grant that a request presents.
+// bearer gives the grant that a request presents.
 func bearer(r *http.Request) (string, *Problem) {
 	list := r.Header.Values("Authorization")
 	if len(list) > 1 {
-		return "", bad(http.StatusUnauthorized, fault.GrantInvalid, "there are several Authorization headers", "present one grant")
+		return "", bad(http.StatusUnauthorized, fault.GrantInvalid, "the request has several Authorization headers", "present one grant")
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "bearer") || token == "" {
-		return "", bad(http.StatusUnauthorized, fault.GrantInvalid, "no grant is presented",
+		return "", bad(http.StatusUnauthorized, fault.GrantInvalid, "the request presents no grant",
 			"send a grant as Authorization: Bearer TOKEN; remit serve shows one at its first start, remit grant issue makes others")
 	}
 	return token, nil
 }
 
-// unauthenticated tells why a grant is no good: 401, unless the service cannot tell.
+// unauthenticated makes the problem of an invalid grant: 401, unless the service itself
+// failed.
 func unauthenticated(err error) *Problem {
 	code := fault.CodeOf(err)
 	p := problem(err)
@@ -307,7 +308,7 @@ func unauthenticated(err error) *Problem {
 	return p
 }
 
-// inRate refuses a caller whose grant, or its root with all that derive from it,
+// inRate refuses a caller if its grant, or its root grant with all that derive from it,
 // makes too many requests.
 func (s *Server) inRate(who *Caller) *Problem {
 	if s.rates.Take(time.Now(), who.grants()...) {
@@ -318,7 +319,7 @@ func (s *Server) inRate(who *Caller) *Problem {
 	return p
 }
 
-// body reads a request's body whole, within bounds.
+// body reads a request's whole body, within bounds.
 func (s *Server) body(x *exchange, r *http.Request) ([]byte, *Problem) {
 	if x.op.method == http.MethodGet || x.op.method == http.MethodDelete {
 		if r.ContentLength != 0 {
@@ -332,7 +333,7 @@ func (s *Server) body(x *exchange, r *http.Request) ([]byte, *Problem) {
 		return nil, tooLarge
 	}
 	rc := http.NewResponseController(x.ResponseWriter)
-	_ = rc.SetReadDeadline(time.Now().Add(bodyTime)) // where there is no connection, there is no deadline
+	_ = rc.SetReadDeadline(time.Now().Add(bodyTime)) // without a connection, as in tests, there is no deadline
 	b, err := io.ReadAll(http.MaxBytesReader(x.ResponseWriter, r.Body, most))
 	_ = rc.SetReadDeadline(time.Time{})
 	var big *http.MaxBytesError
@@ -340,7 +341,7 @@ func (s *Server) body(x *exchange, r *http.Request) ([]byte, *Problem) {
 	case errors.As(err, &big):
 		return nil, tooLarge
 	case err != nil && strings.Contains(err.Error(), "timeout"):
-		return nil, bad(http.StatusRequestTimeout, fault.Usage, "the body did not come in time", "")
+		return nil, bad(http.StatusRequestTimeout, fault.Usage, "the body did not arrive in time", "")
 	case err != nil:
 		return nil, bad(http.StatusBadRequest, fault.Usage, "the body cannot be read", "")
 	case x.op.raw == 0 && canon.Values(b) > canon.MaxValues:
@@ -352,16 +353,15 @@ func (s *Server) body(x *exchange, r *http.Request) ([]byte, *Problem) {
 // bodyTime is how long a client may take to send a body.
 const bodyTime = 30 * time.Second
 
-// encode writes an answer. Nothing is escaped for HTML, which no answer is: that
-// would make some texts six times as long.
+// encode writes a response. It does not escape for HTML, which would make some texts six
+// times as long.
 func encode(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }
 
-// jsonFormat reads and writes bodies. What readers of JSON disagree about, as keys
-// that come twice, is refused.
+// jsonFormat reads and writes bodies. It refuses ambiguous JSON, as with duplicate keys.
 func jsonFormat() huma.Format {
 	return huma.Format{
 		Marshal: encode,
@@ -376,7 +376,7 @@ func jsonFormat() huma.Format {
 	}
 }
 
-// describe begins the OpenAPI document.
+// describe makes the head of the OpenAPI document.
 func (s *Server) describe() huma.API {
 	doc := &huma.OpenAPI{
 		OpenAPI: "3.1.0",
@@ -401,7 +401,7 @@ func (s *Server) describe() huma.API {
 	}, router{s})
 }
 
-// told gives every problem the form that ours have.
+// told gives every error the form of Problem.
 func (s *Server) told(c huma.Context, _ string, v any) (any, error) {
 	own, ok := c.(*humaCall)
 	if !ok {
@@ -420,10 +420,10 @@ func (s *Server) told(c huma.Context, _ string, v any) (any, error) {
 	return s.finished(own.x, p), nil
 }
 
-// document is the finished OpenAPI document.
+// document gives the complete OpenAPI document.
 func (s *Server) document() ([]byte, error) {
 	doc := s.api.OpenAPI()
-	delete(doc.Components.Schemas.Map(), "ErrorModel") // huma's own: nothing answers it
+	delete(doc.Components.Schemas.Map(), "ErrorModel") // huma's own, which no response has
 	delete(doc.Components.Schemas.Map(), "ErrorDetail")
 	return json.MarshalIndent(doc, "", "  ")
 }

@@ -14,19 +14,19 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Runs is what was done.
+// Runs has the recorded runs.
 type Runs interface {
-	// Runs lists runs, newest first, beginning before a place (0: the newest).
+	// Runs lists runs, newest first, before a position (0: from the newest on).
 	Runs(ctx context.Context, q RunQuery, before uint64, limit int) ([]Run, error)
 	Run(ctx context.Context, id string) (Run, error) // fault.RunUnknown
-	// Calls gives a run's calls from a place on (from 1).
+	// Calls lists a run's calls from an index on (from 1).
 	Calls(ctx context.Context, id string, from, limit int) ([]json.RawMessage, error)
 	// Report writes a report in a format: json, html or text.
 	Report(ctx context.Context, id, format string, w io.Writer) error
 	Verify(ctx context.Context, id string) (Verified, error)
 }
 
-// RunQuery chooses runs.
+// RunQuery selects runs.
 type RunQuery struct {
 	Status string    `query:"status" enum:"running,completed,denied,failed,timeout,cancelled,interrupted"`
 	Mode   string    `query:"mode" enum:"run,replay"`
@@ -54,7 +54,7 @@ type Run struct {
 	Failed    int        `json:"failed"`
 	Refused   int        `json:"refused"`
 
-	Place uint64 `json:"-"` // in the list
+	Place uint64 `json:"-"` // position in the list
 }
 
 // RunList is a page of runs, newest first.
@@ -69,7 +69,7 @@ type CallList struct {
 	Next  string            `json:"next,omitempty"`
 }
 
-// Verified is whether a record is what was recorded.
+// Verified is the result of verifying a record.
 type Verified struct {
 	OK       bool              `json:"ok"`
 	Events   uint64            `json:"events"`
@@ -82,7 +82,7 @@ type Verified struct {
 	Problems []VerifiedProblem `json:"problems"`
 }
 
-// VerifiedProblem is a record that is not what was recorded.
+// VerifiedProblem is a part of the record that was changed.
 type VerifiedProblem struct {
 	Table   string `json:"table"`
 	Key     string `json:"key"`
@@ -93,7 +93,7 @@ type VerifiedProblem struct {
 var exampleRun = map[string]any{"run_id": sampleSession, "name": "api", "mode": "run", "status": "completed", "principal": "user:ann",
 	"started_at": "2026-11-21T12:00:00Z", "total": 1, "completed": 1, "denied": 0, "failed": 0, "refused": 0}
 
-// RunPath names a run.
+// RunPath has the ID of a run.
 type RunPath struct {
 	ID string `path:"run_id" maxLength:"100" example:"019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b44"`
 }
@@ -145,7 +145,7 @@ func (s *Server) runs() {
 	}
 	route(s, operation{
 		id: "listCalls", method: http.MethodGet, path: "/v1/runs/{run_id}/calls", tag: "runs", action: "runs.read", summary: "List a run's calls",
-		text: "In order, each with its arguments, decision and output; secrets are taken out.", errors: []int{404},
+		text: "In order, each with its arguments, decision and output, without the values of secrets.", errors: []int{404},
 		answer: map[string]any{"items": []any{map[string]any{"index": 1, "tool": "time.now", "status": "completed"}}},
 	}, func(ctx context.Context, in *calls) (*struct{ Body CallList }, error) {
 		if _, err := s.run(ctx, in.who, in.ID); err != nil {
@@ -174,7 +174,7 @@ func (s *Server) listRuns() {
 	}
 	route(s, operation{
 		id: "listRuns", method: http.MethodGet, path: "/v1/runs", tag: "runs", action: "runs.read", summary: "List runs",
-		text: "Newest first: those under the caller's grant, or below it.", answer: map[string]any{"items": []any{exampleRun}},
+		text: "Newest first: under the caller's grant, or under those that derive from it.", answer: map[string]any{"items": []any{exampleRun}},
 	}, func(ctx context.Context, in *list) (*struct{ Body RunList }, error) {
 		at, err := in.number("runs")
 		if err != nil {
@@ -216,8 +216,8 @@ func (s *Server) tellRuns() {
 	}
 	kinds := map[string]string{"json": "application/json", "html": "text/html; charset=utf-8", "text": "text/plain; charset=utf-8"}
 	route(s, operation{
-		id: "reportRun", method: http.MethodGet, path: "/v1/runs/{run_id}/report", tag: "runs", action: "runs.read", summary: "Report a run",
-		text: "What it did, and what was refused. Secrets are taken out.", errors: []int{404}, more: map[int]reply{200: {text: "The report"}},
+		id: "reportRun", method: http.MethodGet, path: "/v1/runs/{run_id}/report", tag: "runs", action: "runs.read", summary: "Get a report on a run",
+		text: "The calls of the run, also those that were refused, without the values of secrets.", errors: []int{404}, more: map[int]reply{200: {text: "The report"}},
 	}, func(ctx context.Context, in *report) (*Streamed, error) {
 		if _, err := s.run(ctx, in.who, in.ID); err != nil {
 			return nil, err
@@ -225,7 +225,7 @@ func (s *Server) tellRuns() {
 		pr, pw := io.Pipe()
 		go func() { _ = pw.CloseWithError(s.o.Runs.Report(ctx, in.ID, in.Format, pw)) }() // ends with the reader
 		head := make([]byte, 1)
-		if _, err := io.ReadFull(pr, head); err != nil { // an error before the first byte is a problem
+		if _, err := io.ReadFull(pr, head); err != nil { // an error before the first byte is a response of its own
 			return nil, err
 		}
 		return &Streamed{func(huma.Context) {
@@ -235,9 +235,9 @@ func (s *Server) tellRuns() {
 				in.x.Header().Set("Content-Disposition", `attachment; filename="report.html"`)
 			}
 			in.x.WriteHeader(http.StatusOK)
-			_, _ = in.x.Write(head) // a client that has gone misses it
+			_, _ = in.x.Write(head) // the client may have gone
 			if _, err := io.Copy(in.x, pr); err != nil {
-				panic(http.ErrAbortHandler) // so that the client sees that it is cut off
+				panic(http.ErrAbortHandler) // so that the client sees that the report is incomplete
 			}
 		}}, nil
 	})

@@ -1,10 +1,10 @@
-// Package httpapi is Remit's HTTP API: agents, their sessions, and everything that
-// the ledger knows, for programs. Every request presents a grant, is decided by the
-// api section of that grant's policies, and is told of in the logs. Start at [New]
-// and [Server.Serve]; the operations are in one file for each resource.
+// Package httpapi serves Remit's HTTP API: agents, their sessions, and the contents of the
+// ledger, for programs. Every request presents a grant, is decided by the api section of
+// that grant's policies, and is logged. Start at [New] and [Server.Serve]. Each resource
+// has one file with its operations.
 //
-// It is left out on purpose: the API decides nothing itself, opens nothing, and
-// keeps nothing but the answers to repeated requests.
+// Left out on purpose: the API decides nothing itself, opens nothing, and keeps nothing
+// but the responses to repeated requests.
 package httpapi
 
 import (
@@ -26,50 +26,50 @@ import (
 	"github.com/remitrun/remit/internal/record/telemetry"
 )
 
-// Caller is who makes a request, and under which authority.
+// Caller is the authenticated caller of a request.
 type Caller struct {
 	Name   string // the grant's holder, as "user:ann"
 	Person string // the holder of the root grant
-	Token  string // the grant, as text
+	Token  string // of the grant
 	Leaf   string // the grant's own ID
-	Root   string // the ID of the root grant that it derives from, "" if it is a root: limits are of both
-	// May gives nil where the grant's policies allow an action of the api section, as
-	// "agents.write": fault.Denied, NeedsApproval.
+	Root   string // ID of the root grant that it derives from; "": it is a root. Limits apply to both
+	// May gives nil if the grant's policies allow an action of the api section, as
+	// "agents.write"; fault.Denied, NeedsApproval.
 	May func(action string) error
 }
 
-// grants are the grants that the caller's limits are of.
+// grants gives the grants that the caller's limits apply to.
 func (c *Caller) grants() []string { return []string{c.root(), c.Leaf} }
 
 func (c *Caller) root() string { return or(c.Root, c.Leaf) }
 
-// Gate finds out who asks.
+// Gate authenticates callers.
 type Gate interface {
-	// Enter verifies a grant that was presented, and that it may be used now. It must
-	// be quick for one that was verified before.
+	// Enter verifies a token, and that its grant can be used now. It must be fast for a
+	// token that was verified before.
 	Enter(ctx context.Context, token string) (*Caller, error)
 }
 
-// Lineage knows under which grants things were made: IDs, the root's first.
+// Lineage gives the IDs of the grants under which something was made, the root's first.
 type Lineage interface {
 	OfSession(ctx context.Context, s agent.Session) ([]string, error)
 	OfRun(ctx context.Context, run string) ([]string, error)
 	OfGrant(ctx context.Context, grant string) ([]string, error)
 }
 
-// Entry is a request as logs are told of it.
+// Entry describes a request for logs.
 type Entry struct {
-	ID        string // the request's
+	ID        string // of the request
 	Operation string // as "createAgent"
 	Action    string // as "agents.write"
-	Who       string // the principal, "" if nobody was recognised
+	Who       string // the principal, "": not authenticated
 	Subject   string // method and path
 	Status    int
 	Code      string // of an error, as "E1001"
 	Error     string
-	Cause     error // of an error of the service itself: for operators
+	Cause     error // of an internal error, for operators
 	Changes   bool  // the operation changes something
-	Refused   bool  // the caller may not, or nobody knows who it is
+	Refused   bool  // the caller is not allowed to, or not authenticated
 	Duration  time.Duration
 }
 
@@ -80,7 +80,7 @@ type Options struct {
 	Gate    Gate
 	Lineage Lineage
 
-	// What agents are and do: one value may be all of them.
+	// Agents and their sessions; one value can implement all of these.
 	Agents        Agents
 	Sessions      Sessions
 	Conversations Conversations
@@ -94,40 +94,40 @@ type Options struct {
 	Approvals    Approvals
 	Audit        Audit
 	Policies     Policies
-	Requests     Requests                        // nil: which requests were made is known to this process alone
-	Ready        func(ctx context.Context) error // nil: it always is
-	MCP          http.Handler                    // at /mcp; nil: there is none
-	// Interrupt ends the turns that did not finish in time when the service ends, so
-	// that they can be resumed; nil: they are given up.
+	Requests     Requests                        // nil: requests with an Idempotency-Key are known to this process alone
+	Ready        func(ctx context.Context) error // nil: the service is always ready
+	MCP          http.Handler                    // at /mcp; nil: none
+	// Interrupt ends the turns that do not finish in time when the service ends, so that
+	// they can be resumed; nil: they are cancelled.
 	Interrupt func(ctx context.Context)
 
-	Hosts   []string    // by which clients may call, besides loopback's
-	TLS     *tls.Config // nil: without
+	Hosts   []string    // names that clients may use besides loopback's
+	TLS     *tls.Config // nil: no TLS
 	Log     func(Entry)
-	Hide    func(text string) string // takes out of messages what callers need not know, as the service's own folders; nil: nothing
-	Errors  *slog.Logger             // what net/http complains of; nil: nobody is told
+	Hide    func(text string) string // removes from messages what callers need not know, as the service's folders; nil: nothing
+	Errors  *slog.Logger             // for errors of net/http; nil: they are not logged
 	Metrics *telemetry.Metrics
 	Tracer  *telemetry.Tracer // nil: no traces
-	Spans   *telemetry.Turns  // knows the spans of turns, for those of their calls; nil: nobody wants to
+	Spans   *telemetry.Turns  // the spans of turns, as parents of those of their calls; nil: none
 	Limits  Limits
 }
 
-// Limits bounds what callers can use up. Zero fields have the defaults.
+// Limits bounds the resources that callers can use. Zero fields have the defaults.
 type Limits struct {
 	Body       int64         // bytes of a JSON body; default 1 MiB
 	File       int64         // bytes of a session's file; default 16 MiB
 	Header     int           // bytes of a request's header; default 64 KiB
 	Rate       float64       // requests a second of one grant, and of one root grant with all that derive from it; default 10,000
 	Burst      int           // of them at once; default 2 s of Rate
-	Refused    float64       // requests a second of one address that present no good grant; default 10
+	Refused    float64       // requests a second of one address without a valid grant; default 10
 	Conns      int           // connections at once; default 4096
-	PerAddress int           // connections at once of one address, or network of IPv6, that is not loopback's; default a quarter of Conns
-	Streams    int           // open event streams at once, half of them at most of one root grant; default 2048
+	PerAddress int           // connections at once of one address, or IPv6 network, except loopback; default a quarter of Conns
+	Streams    int           // open event streams at once, at most half of them of one root grant; default 2048
 	Turn       time.Duration // how long a turn is waited for; default 10 min
 	Heartbeat  time.Duration // of event streams; default 15 s
-	Write      time.Duration // how long a client may take to read what is written; default 15 s
-	Drain      time.Duration // how long requests may go on once the server is told to stop; default 20 s
-	Remembered int           // answers that are kept for repeated requests; default 4096
+	Write      time.Duration // time for a client to read what is written; default 15 s
+	Drain      time.Duration // time for requests under way when the server is told to stop; default 20 s
+	Remembered int           // responses that are kept for repeated requests; default 4096
 }
 
 func or[T comparable](v, otherwise T) T {
@@ -149,14 +149,14 @@ func (l Limits) settled() Limits {
 	return l
 }
 
-// Server answers requests. It is safe for concurrent use.
+// Server serves the API. It is safe for concurrent use.
 type Server struct {
 	o       Options
 	limits  Limits
 	mux     *http.ServeMux
 	api     huma.API
 	ops     []*operation
-	port    atomic.Pointer[string] // that it listens on; nil until then
+	port    atomic.Pointer[string] // that it listens on; nil: not yet
 	spec    []byte
 	rates   *admission.Rates
 	refused *admission.Rates
@@ -167,8 +167,8 @@ type Server struct {
 
 	draining chan struct{} // closed when the server is told to stop
 	drain    sync.Once
-	entering sync.Mutex      // no turn is added once draining is closed
-	work     context.Context // of turns: they outlive their request, and not the server
+	entering sync.Mutex      // no turn is added after draining is closed
+	work     context.Context // of turns: they can outlive their request, but not the server
 	stop     context.CancelFunc
 	turns    sync.WaitGroup
 }
@@ -211,8 +211,8 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Serve answers requests on a listener until ctx ends, and then those that are
-// under way for a while longer: streams are told, turns may finish.
+// Serve serves requests on a listener until ctx ends. Requests under way then have some
+// time: streams are told, turns can finish.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	if err != nil {
@@ -240,7 +240,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		defer cancel()
 		s.Drain(after)
 		if srv.Shutdown(after) != nil {
-			_ = srv.Close() // who does not end is cut off
+			_ = srv.Close() // remaining connections are closed
 		}
 	})
 	err = srv.Serve(l)
@@ -252,8 +252,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// Drain ends event streams, lets turns finish until ctx ends, and then ends them
-// too: their sessions go on where they were when the service is back.
+// Drain ends event streams and lets turns finish until ctx ends. Then it interrupts turns:
+// their sessions can be resumed when the service is back.
 func (s *Server) Drain(ctx context.Context) {
 	s.drain.Do(func() {
 		s.entering.Lock()

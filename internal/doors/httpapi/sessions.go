@@ -39,10 +39,10 @@ type Session struct {
 	Title    string      `json:"title,omitempty"`
 	Status   string      `json:"status" enum:"idle,working,waiting,paused,failed,cancelled,ended"`
 	Error    *TurnError  `json:"error,omitempty" doc:"Why the last turn failed"`
-	Grant    string      `json:"grant_id,omitempty" doc:"Under which its calls are made"`
+	Grant    string      `json:"grant_id,omitempty" doc:"The grant under which its calls are made"`
 	Run      string      `json:"run_id,omitempty" doc:"Its newest run"`
 	Version  int         `json:"version"`
-	Messages int         `json:"messages" doc:"How many messages it has"`
+	Messages int         `json:"messages" doc:"Number of messages"`
 	Usage    model.Usage `json:"usage" doc:"Tokens, and money in millionths"`
 	Created  time.Time   `json:"created_at"`
 	Updated  time.Time   `json:"updated_at"`
@@ -97,7 +97,7 @@ var exampleSession = map[string]any{
 	"usage": map[string]any{"input": 0, "output": 0}, "created_at": "2026-11-21T12:00:00Z", "updated_at": "2026-11-21T12:00:00Z",
 }
 
-// SessionPath names a session.
+// SessionPath has the ID of a session.
 type SessionPath struct {
 	ID string `path:"session_id" maxLength:"100" example:"019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b44"`
 }
@@ -107,9 +107,9 @@ type sessionIn struct {
 	SessionPath
 }
 
-// session finds a session that the caller may reach: one that was begun under its
-// grant, or below it. Others' need the action others.read or others.write besides,
-// and else are not there.
+// session finds a session that the caller may use: one that was started under its grant,
+// or under one that derives from it. Other sessions need the action others.read or
+// others.write, and are unknown without it.
 func (s *Server) session(ctx context.Context, who *Caller, id, others string) (agent.Session, error) {
 	if err := whole(fault.SessionUnknown, "session", id); err != nil {
 		return agent.Session{}, err
@@ -135,7 +135,7 @@ func (s *Server) mine(ctx context.Context, who *Caller, found agent.Session, oth
 	return nil
 }
 
-// The actions that reach what was made under other grants.
+// The actions for things that were made under other grants.
 const (
 	othersRead  = "others.read"
 	othersWrite = "others.write"
@@ -151,7 +151,7 @@ func (s *Server) sessions() {
 	}
 	route(s, operation{
 		id: "createSession", method: http.MethodPost, path: "/v1/sessions", tag: "sessions", action: "sessions.write", status: http.StatusCreated,
-		summary: "Begin a session", text: "Its grant derives from the caller's: it can never do more than the caller may hand on.", errors: []int{404, 409},
+		summary: "Start a session", text: "The session's grant derives from the caller's, and never allows more than the caller can hand on.", errors: []int{404, 409},
 		request: map[string]any{"agent_id": "019a1fe6-f191-7e8b-a5c1-4c1f6a9f9a11", "title": "A first talk"}, answer: exampleSession,
 	}, func(ctx context.Context, in *create) (*sessionAnswer, error) {
 		if err := whole(fault.AgentUnknown, "agent", in.Body.Agent); err != nil {
@@ -170,7 +170,7 @@ func (s *Server) sessions() {
 	})
 	route(s, operation{
 		id: "deleteSession", method: http.MethodDelete, path: "/v1/sessions/{session_id}", tag: "sessions", action: "sessions.write", status: http.StatusNoContent,
-		summary: "End a session", text: "Stops what it does, and ends it for good. The record keeps it.", errors: []int{404, 409},
+		summary: "End a session", text: "Stops the session and ends it for good. The record keeps it.", errors: []int{404, 409},
 	}, func(ctx context.Context, in *sessionIn) (*struct{}, error) {
 		if _, err := s.session(ctx, in.who, in.ID, othersWrite); err != nil {
 			return nil, err
@@ -184,7 +184,7 @@ func (s *Server) listSessions() {
 	type list struct {
 		asked
 		Page
-		Agent string `query:"agent_id" format:"uuid" maxLength:"100" doc:"Only those with this agent"`
+		Agent string `query:"agent_id" format:"uuid" maxLength:"100" doc:"Only sessions of this agent"`
 	}
 	route(s, operation{
 		id: "listSessions", method: http.MethodGet, path: "/v1/sessions", tag: "sessions", action: "sessions.read", summary: "List sessions",
@@ -211,12 +211,12 @@ func (s *Server) listSessions() {
 	})
 }
 
-// maxScan bounds how many records are looked at for one page of those that the
-// caller may see; the cursor goes on from there.
+// maxScan is how many records are read for one page of those that the caller may see. The
+// cursor continues from there.
 const maxScan = 2000
 
-// pages reads records, newest first, until a page is full, and gives the cursor of
-// the next one.
+// pages reads records, newest first, until a page is full. It gives the cursor of the next
+// page.
 func pages[T any](kind string, limit int, before uuid.UUID, read func(uuid.UUID, int) ([]T, error), id func(T) uuid.UUID, take func(T) error, have func() int) (string, error) {
 	for scanned := 0; ; {
 		list, err := read(before, limit+1)
@@ -233,7 +233,7 @@ func pages[T any](kind string, limit int, before uuid.UUID, read func(uuid.UUID,
 			before = id(one)
 			scanned++
 		}
-		if len(list) == 0 { // fewer than were asked for are no end: some may be left out
+		if len(list) == 0 { // a short list is not the end: some records may be left out
 			return "", nil
 		}
 	}
@@ -252,9 +252,9 @@ func (s *Server) steerSessions() {
 			return answerSession(after), err
 		})
 	}
-	steer("cancel", "Cancel the turn", "Ends the turn that is under way, and its calls; a message goes on.", s.o.Turns.Cancel)
-	steer("pause", "Pause the turn", "The turn is held before its next step.", s.o.Turns.Pause)
-	steer("resume", "Resume the turn", "Goes on with a turn that was paused, interrupted, or waits. No call that was made is made again.", s.o.Turns.Resume)
+	steer("cancel", "Cancel the turn", "Ends the turn that is under way, and its calls. A message starts the next one.", s.o.Turns.Cancel)
+	steer("pause", "Pause the turn", "Holds the turn before its next step.", s.o.Turns.Pause)
+	steer("resume", "Resume the turn", "Continues a turn that was paused or interrupted. No call that was made is made again.", s.o.Turns.Resume)
 	type fork struct {
 		asked
 		SessionPath
@@ -264,7 +264,7 @@ func (s *Server) steerSessions() {
 	}
 	route(s, operation{
 		id: "forkSession", method: http.MethodPost, path: "/v1/sessions/{session_id}/fork", tag: "sessions", action: "sessions.write", status: http.StatusCreated,
-		summary: "Fork a session", text: "A new session that begins with another's conversation up to a message.", errors: []int{404, 409},
+		summary: "Fork a session", text: "Makes a session with another's conversation up to a message.", errors: []int{404, 409},
 		request: map[string]any{"up_to": 2}, answer: exampleSession,
 	}, func(ctx context.Context, in *fork) (*sessionAnswer, error) {
 		if _, err := s.session(ctx, in.who, in.ID, othersRead); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/record/telemetry"
 )
 
-// Health is whether the service works.
+// Health is the result of a health check.
 type Health struct {
 	Status  string `json:"status" enum:"ok,draining,unavailable"`
 	Version string `json:"version,omitempty"`
@@ -21,7 +21,7 @@ type Health struct {
 
 func (s *Server) system() {
 	route(s, operation{
-		id: "health", method: http.MethodGet, path: "/healthz", tag: "service", open: true, summary: "Is the process alive?", answer: map[string]any{"status": "ok"},
+		id: "health", method: http.MethodGet, path: "/healthz", tag: "service", open: true, summary: "Liveness", answer: map[string]any{"status": "ok"},
 	}, func(context.Context, *struct{ asked }) (*struct{ Body Health }, error) {
 		return &struct{ Body Health }{Health{Status: "ok"}}, nil
 	})
@@ -30,8 +30,8 @@ func (s *Server) system() {
 		Body   Health
 	}
 	route(s, operation{
-		id: "ready", method: http.MethodGet, path: "/readyz", tag: "service", open: true, summary: "Can it do its work?",
-		text: "503 where the ledger cannot be written, and while the service ends.", answer: map[string]any{"status": "ok"},
+		id: "ready", method: http.MethodGet, path: "/readyz", tag: "service", open: true, summary: "Readiness",
+		text: "503 if the ledger cannot be written, and while the service stops.", answer: map[string]any{"status": "ok"},
 	}, func(ctx context.Context, _ *struct{ asked }) (*ready, error) {
 		select {
 		case <-s.draining:
@@ -46,7 +46,7 @@ func (s *Server) system() {
 		return &ready{http.StatusOK, Health{Status: "ok"}}, nil
 	})
 	route(s, operation{
-		id: "metrics", method: http.MethodGet, path: "/metrics", tag: "service", action: "metrics.read", summary: "Measurements",
+		id: "metrics", method: http.MethodGet, path: "/metrics", tag: "service", action: "metrics.read", summary: "Metrics",
 		text: "In Prometheus' text format. A scraper presents a grant, as `authorization: {credentials_file: …}` of its configuration.",
 		more: map[int]reply{200: {text: "Measurements", kind: "text/plain"}},
 	}, func(_ context.Context, in *struct{ asked }) (*Streamed, error) {
@@ -57,15 +57,15 @@ func (s *Server) system() {
 		})
 	})
 	route(s, operation{
-		id: "openapi", method: http.MethodGet, path: "/v1/openapi.json", tag: "service", summary: "This document", text: "OpenAPI 3.1.",
+		id: "openapi", method: http.MethodGet, path: "/v1/openapi.json", tag: "service", summary: "Get this document", text: "OpenAPI 3.1.",
 		more: map[int]reply{200: {text: "The document"}},
 	}, func(_ context.Context, in *struct{ asked }) (*Streamed, error) {
 		return s.bytes(in.x, "application/json", func() ([]byte, error) { return s.spec, nil })
 	})
 }
 
-// works asks whether the service can work, not more often than makes sense: whoever
-// reaches it may ask, without a grant.
+// works checks whether the service is ready. Requests without a grant can cause it, so the
+// result is kept for a while.
 func (s *Server) works(ctx context.Context) bool {
 	if s.o.Ready == nil {
 		return true
@@ -78,14 +78,14 @@ func (s *Server) works(ctx context.Context) bool {
 	return s.health.ok
 }
 
-// health is what was found last.
+// health has the last result.
 type health struct {
 	sync.Mutex
 	ok bool
 	at time.Time
 }
 
-// readyEvery is how long an answer holds.
+// readyEvery is how long a result is kept.
 const readyEvery = 500 * time.Millisecond
 
 // readyTime is how long the ledger may take to answer.
@@ -99,21 +99,21 @@ func (s *Server) bytes(x *exchange, kind string, get func() ([]byte, error)) (*S
 	return &Streamed{func(huma.Context) {
 		x.Header().Set("Content-Type", kind)
 		x.WriteHeader(http.StatusOK)
-		_, _ = x.Write(b) // a client that has gone misses it
+		_, _ = x.Write(b) // the client may have gone
 	}}, nil
 }
 
-// OpenAPI is the published document.
+// OpenAPI gives the OpenAPI document.
 func (s *Server) OpenAPI() []byte { return bytes.Clone(s.spec) }
 
-// Operation is what tests and documents want to know of an operation.
+// Operation describes an operation, for tests and documents.
 type Operation struct {
 	ID, Method, Path string
-	Action           string // "": none is needed
-	Open             bool   // it needs no grant
+	Action           string // "": none
+	Open             bool   // needs no grant
 }
 
-// Operations lists all of them.
+// Operations lists all operations.
 func (s *Server) Operations() []Operation {
 	out := make([]Operation, len(s.ops))
 	for i, o := range s.ops {
@@ -122,7 +122,7 @@ func (s *Server) Operations() []Operation {
 	return out
 }
 
-// meters are what the server measures.
+// meters has the server's metrics.
 type meters struct {
 	requests telemetry.Counter
 	latency  telemetry.Histogram

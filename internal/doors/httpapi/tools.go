@@ -9,26 +9,26 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Tools is the catalog, and the way to call a tool.
+// Tools lists and calls the tools of the catalog.
 type Tools interface {
 	Tools(ctx context.Context, q ToolQuery) (ToolList, error)
 	Tool(ctx context.Context, id string) (Tool, error) // fault.ToolUnknown
-	// Invoke makes one call, in a run of its own under the caller's grant. What
-	// the tool came to is told; an error means that it was not called.
+	// Invoke makes a call, in a run of its own under the caller's grant. An error means
+	// that the tool was not called.
 	Invoke(ctx context.Context, who *Caller, id string, args map[string]any) (Invocation, error)
 }
 
-// ToolQuery chooses tools.
+// ToolQuery selects tools.
 type ToolQuery struct {
 	Source  string   `query:"source" maxLength:"200" doc:"A source's name, as mcp:github, or kind, as mcp or builtin"`
-	MaxRisk string   `query:"max_risk" enum:"low,medium,high,critical" doc:"Not above this risk"`
-	Without []string `query:"without" maxItems:"20" doc:"With none of these side effects" example:"fs.write,system.exec"`
-	Enabled bool     `query:"enabled" doc:"Only those that can be called"`
-	Search  string   `query:"q" maxLength:"200" doc:"Words that the ID, title or description has"`
-	Schemas bool     `query:"schemas" doc:"With their schemas"`
+	MaxRisk string   `query:"max_risk" enum:"low,medium,high,critical" doc:"Maximum risk"`
+	Without []string `query:"without" maxItems:"20" doc:"Only tools without these side effects" example:"fs.write,system.exec"`
+	Enabled bool     `query:"enabled" doc:"Only tools that can be called"`
+	Search  string   `query:"q" maxLength:"200" doc:"Words in the ID, title or description"`
+	Schemas bool     `query:"schemas" doc:"Include the schemas"`
 }
 
-// Tool is something that can be called.
+// Tool is a tool as clients see it.
 type Tool struct {
 	ID          string          `json:"id" example:"time.now"`
 	Title       string          `json:"title,omitempty"`
@@ -39,12 +39,12 @@ type Tool struct {
 	Effects     []string        `json:"effects" doc:"Every side effect that a call may have"`
 	Digest      string          `json:"digest"`
 	Disabled    string          `json:"disabled,omitempty" doc:"Why it is switched off"`
-	Changed     bool            `json:"changed,omitempty" doc:"It is not the one that was accepted"`
+	Changed     bool            `json:"changed,omitempty" doc:"The tool differs from the accepted one"`
 	Input       json.RawMessage `json:"input_schema,omitempty"`
 	Output      json.RawMessage `json:"output_schema,omitempty"`
 }
 
-// ToolList is the tools that were asked for, and the sources that failed.
+// ToolList has the selected tools, and the sources that failed.
 type ToolList struct {
 	Items   []Tool          `json:"items"`
 	Total   int             `json:"total"`
@@ -57,7 +57,7 @@ type FailingSource struct {
 	Error  string `json:"error"`
 }
 
-// Invocation is what a call came to.
+// Invocation is the result of a call.
 type Invocation struct {
 	Run      string          `json:"run_id"`
 	Call     int             `json:"call"`
@@ -82,7 +82,7 @@ func (s *Server) tools() {
 	}
 	route(s, operation{
 		id: "listTools", method: http.MethodGet, path: "/v1/tools", tag: "tools", action: "tools.read", summary: "List, filter and search tools",
-		text: "By ID. A source that fails hides no other's tools and is told of.", answer: map[string]any{"items": []any{exampleTool}, "total": 1},
+		text: "By ID. Sources that fail are listed; they do not hide the tools of others.", answer: map[string]any{"items": []any{exampleTool}, "total": 1},
 	}, func(ctx context.Context, in *list) (*struct{ Body ToolList }, error) {
 		out, err := s.o.Tools.Tools(ctx, in.ToolQuery)
 		return &struct{ Body ToolList }{out}, err
@@ -123,8 +123,8 @@ func (s *Server) tools() {
 	})
 }
 
-// Refusal is a call that was refused, for [Tools].Invoke to give: the problem names
-// the run.
+// Refusal is the error of [Tools].Invoke for a call that was refused. The problem has the
+// run's ID.
 func Refusal(err error, run string, call int, rule, approval string) error {
 	p := *problem(err)
 	p.Run, p.Call, p.Rule, p.Approval = run, call, rule, approval
