@@ -356,7 +356,7 @@ func refusedAt(c ledger.Call, at runner.Gate) bool {
 		return c.Rule == "tool" && ofTool
 	case runner.BudgetGate:
 		return !started && (c.Code == fault.LimitReached || c.Code == fault.BudgetSpent) || ofStore(c) && !asked
-	case runner.StillGate:
+	case runner.RecheckGate:
 		return c.Rule != "grant" && ofGrant || c.Rule != "tool" && ofTool || ofStore(c) && asked
 	}
 	return false

@@ -10,14 +10,14 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// Bounds is what bounds a call besides its run's grant.
+// Bounds are the policies and folders of one call, besides its run's grant.
 type Bounds struct {
 	Policies []*policy.Policy
 	Own      string // see Owning
 	Programs string // see Running
 }
 
-// BoundsOf is what a tool brings.
+// BoundsOf returns the bounds of a tool.
 func BoundsOf(t permit.Tool) (b Bounds) {
 	if t, ok := t.(Bounded); ok {
 		b.Policies = t.Bounds()
@@ -31,8 +31,8 @@ func BoundsOf(t permit.Tool) (b Bounds) {
 	return b
 }
 
-// Narrow gives a chain as it holds for the call: with the policies, bound to env,
-// and for the tool's own folders.
+// Narrow returns the chain that decides the call: with the policies, bound to env, and
+// with the tool's folders.
 func (b Bounds) Narrow(c policy.Chain, env policy.Env) (policy.Chain, error) {
 	c = slices.Clip(c)
 	for _, p := range b.Policies {
@@ -47,9 +47,8 @@ func (b Bounds) Narrow(c policy.Chain, env policy.Env) (policy.Chain, error) {
 
 func (b Bounds) none() bool { return len(b.Policies) == 0 && b.Own == "" && b.Programs == "" }
 
-// bound finds out under which policies the call is decided and run: the run's,
-// those that its tool brings, and those that its caller gave it.
-func (f *flight) bound(ctx context.Context) error {
+// bindPolicies adds the policies of the tool and of the caller to those of the run.
+func (f *flight) bindPolicies(ctx context.Context) error {
 	var err error
 	var of Bounds
 	if f.run.Recall != nil {
@@ -73,7 +72,7 @@ func (f *flight) bound(ctx context.Context) error {
 	return nil
 }
 
-// recordedBounds is what the record says of them; nil if there are none.
+// recordedBounds are the bounds as recorded; nil if there are none.
 func (f *flight) recordedBounds() *ledger.CallBounds {
 	if f.bounds.none() {
 		return nil

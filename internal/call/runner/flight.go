@@ -21,7 +21,7 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// flight is one call on its way. Its methods are the states, in order.
+// flight is one call on its way. Its methods are the stages, in order.
 type flight struct {
 	r   *Runner
 	run *Run
@@ -34,39 +34,41 @@ type flight struct {
 	decision policy.Decision
 	answer   *Answer
 	permit   permit.Permit
-	intent   ledger.Seq // of the recorded intent, 0 if none
+	intent   ledger.Seq // of the recorded intent; 0: none
 	result   tool.Result
-	skip     bool
-	unmade   bool  // a step of a plan that comes to no call
-	refused  error // why the call is none that this run can number
-	unfit    error // why what was asked for cannot be called
 
-	chain  policy.Chain  // what the call is decided by
+	skipped    bool  // a plan step that is not run
+	noCall     bool  // a plan step that did not become a call
+	indexErr   error // the call's index is invalid or already taken
+	resolveErr error // the tool was not found, or the arguments cannot be recorded
+
+	chain  policy.Chain  // that decides the call
 	limits policy.Limits // of chain
-	bounds Bounds        // what of chain is not the run's
+	bounds Bounds        // policies of this call alone
 
-	fit      policy.PlanFit
-	outside  error         // why it is not in the frozen plan
-	planStep int           // its step of the frozen plan, from 1; 0: none
-	taken    []Reservation // of limits and budgets
-	kept     Reservation   // of these, what the ledger accounts for; nil: nothing
-	leave    func()        // its source's calls that are under way; nil: it is none of them
+	planFit  policy.PlanFit
+	planErr  error // the call is not in the frozen plan
+	planStep int   // its step of the frozen plan, from 1; 0: none
+
+	reserved    []Reservation // of the source, of the run's limits and of the grant's budgets
+	budget      Reservation   // the one of the grant's budgets; nil: none
+	leaveSource func()        // frees the call's slot in its source; nil: it has none
 
 	created time.Time
-	marks   [4]int64 // microseconds to Validating, Executing, Processing, Logging; -1: skipped
+	marks   [4]int64 // microseconds to Validating, Executing, Processing, Logging; -1: not reached
 }
 
 func (r *Runner) begin(run *Run, c Call) *flight {
 	f := &flight{r: r, run: run, chain: run.chain, limits: run.limits, created: r.now(), marks: [4]int64{-1, -1, -1, -1}}
-	c.Index, f.refused = run.index(c.Index)
+	c.Index, f.indexErr = run.index(c.Index)
 	c.Tool = asked(c.Tool)
 	f.c = c
 	f.notify(ledger.Created, nil)
 	return f
 }
 
-// asked gives the name of a tool a form that can be recorded. One that has to
-// be changed for it is no tool's, and stays none.
+// asked returns a tool ID that can be recorded. An invalid ID is changed so that it
+// matches no tool.
 func asked(id tool.ID) tool.ID {
 	if _, err := tool.ParseID(string(id)); err == nil {
 		return id
@@ -77,24 +79,24 @@ func asked(id tool.ID) tool.ID {
 	return tool.ID(recordable(string(id)))
 }
 
-// stages takes the call through its states until one of them refuses it. What
-// crashes on the way is a refusal too, so that it is recorded.
+// stages takes the call through its stages until one of them refuses it. A panic is a
+// refusal too, so that it is recorded.
 func (f *flight) stages(ctx context.Context) (err error) {
 	defer f.crashed(&err)
 	for _, stage := range [...]func(context.Context) error{
-		f.prepare,      // what is asked for, for the record
-		f.live,         // the grant: revoked, paused, expired
-		f.resolve,      // the tool is there
-		f.bound,        // what bounds this call besides the grant
-		f.planned,      // the frozen plan
-		f.moded,        // the mode: planning or execution
-		f.pinned,       // the tool is enabled and the one that was pinned
-		f.validate,     // the arguments, and what the call needs of the world
-		f.decide,       // the policies, risk and side effects among them
+		f.identify,     // the arguments and the tool, for the record
+		f.checkGrant,   // revoked, paused or expired
+		f.resolveTool,  // the tool exists
+		f.bindPolicies, // policies of this call alone
+		f.matchPlan,    // the frozen plan
+		f.checkPhase,   // planning or execution
+		f.checkPin,     // the tool is enabled and unchanged
+		f.prepare,      // valid arguments; the actions and the function that runs
+		f.decide,       // the policies
 		f.reserve,      // limits and budgets
 		f.approve,      // a person, where the policies ask
-		f.admit,        // one of those of its source that may be under way
-		f.still,        // the grant again, after what may have been a long wait
+		f.enterSource,  // a free slot in the tool's source
+		f.recheck,      // the grant and the tool, after what may have been a long wait
 		f.recordIntent, // durable before any effect
 		f.perform,      // under a permit
 	} {
@@ -119,7 +121,7 @@ func (f *flight) mark(s ledger.State) {
 	f.notify(s, nil)
 }
 
-// notify tells the observer. It only watches: where it crashes, the call goes on.
+// notify calls the observer. If the observer panics, the call goes on.
 func (f *flight) notify(s ledger.State, o *Outcome) {
 	if f.r.Observe != nil {
 		defer func() { _ = recover() }()
@@ -128,7 +130,7 @@ func (f *flight) notify(s ledger.State, o *Outcome) {
 }
 
 // validate checks the arguments and prepares the call.
-func (f *flight) validate(context.Context) (err error) {
+func (f *flight) prepare(context.Context) (err error) {
 	if err := f.entry.Validate(f.c.Args); err != nil {
 		return err
 	}
@@ -139,8 +141,8 @@ func (f *flight) validate(context.Context) (err error) {
 	return nil
 }
 
-// decide asks the policies twice: on what was asked, and only if that is not
-// denied on the facts, so that asking leaks nothing.
+// decide asks the policies twice: first on the actions as the arguments name them, and
+// if they are not denied, on the facts. So a denied call reveals no facts.
 func (f *flight) decide(ctx context.Context) error {
 	call := f.policyCall()
 	f.decision = f.chain.Decide(call)
@@ -158,7 +160,7 @@ func (f *flight) decide(ctx context.Context) error {
 	return nil
 }
 
-// denied tells why in the policy's words, which name a rule that denies.
+// denied is the error of a denied call, with the rule that denies it.
 func denied(d policy.Decision) error {
 	if d.Rule != nil && d.Rule.Pattern != "" {
 		return fault.New(fault.Denied, "%s", d.Reason)
@@ -166,8 +168,8 @@ func denied(d policy.Decision) error {
 	return fault.New(fault.Denied, "denied: %s", d.Reason)
 }
 
-// recordIntent makes the intent of an effectful call durable. A call without
-// side effects is recorded once, when it is over.
+// recordIntent makes the intent of a call with side effects durable. Other calls are
+// recorded once, when they have ended.
 func (f *flight) recordIntent(ctx context.Context) error {
 	f.marks[ledger.Executing-ledger.Validating] = f.r.now().Sub(f.created).Microseconds()
 	if err := ctx.Err(); err != nil {
@@ -175,13 +177,13 @@ func (f *flight) recordIntent(ctx context.Context) error {
 	}
 	if f.entry.Spec.Effects.Effectful() {
 		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
-		defer stop() // a cancelled call has an outcome to record, so its intent is not given up
+		defer stop() // also for a cancelled call: its outcome is recorded too
 		ev := f.event(ledger.CallIntent)
 		ev.At = f.created.UnixMicro()
 		ev.Effects = f.entry.Spec.Effects
 		ev.Timeline = f.marks[:2:2]
-		if f.kept != nil {
-			ev.Usage = f.kept.Given().List()
+		if f.budget != nil {
+			ev.Usage = f.budget.Given().List()
 		}
 		pay, err := f.payload()
 		if err != nil {
@@ -195,12 +197,12 @@ func (f *flight) recordIntent(ctx context.Context) error {
 	return nil
 }
 
-// recordError says that the record could not be written.
+// recordError means that the record could not be written.
 type recordError struct{ error }
 
 func (e recordError) Unwrap() error { return e.error }
 
-// perform runs the tool under a permit, within its time.
+// perform runs the prepared call under a permit, within its time limit.
 func (f *flight) perform(ctx context.Context) error {
 	defer f.mark(ledger.Processing)
 	given := f.given()
@@ -240,7 +242,7 @@ func (f *flight) perform(ctx context.Context) error {
 		select {
 		case d = <-ch:
 		case <-time.After(abandonAfter):
-			d.err = ctx.Err() // its permit ends now: it can do nothing more
+			d.err = ctx.Err() // its permit ends now, so it can do nothing more
 		}
 	}
 	f.result = d.res
@@ -250,7 +252,7 @@ func (f *flight) perform(ctx context.Context) error {
 	return nil
 }
 
-// askWithin puts a question that comes up while the call runs.
+// askWithin asks for approval of an action while the call runs.
 func (f *flight) askWithin(ctx context.Context, a tool.Action, d policy.Decision) bool {
 	ans, err := f.r.Ask.Ask(ctx, Question{
 		Run: f.run, Call: f.c, Spec: f.entry.Spec, Digest: f.entry.Digest, Args: f.args, Actions: []tool.Action{a}, Decision: d, Terms: f.run.terms, Within: true,
@@ -258,9 +260,8 @@ func (f *flight) askWithin(ctx context.Context, a tool.Action, d policy.Decision
 	return err == nil && ans.Yes
 }
 
-// timeout bounds the call. Where the policy gives commands or requests longer
-// than the default, so does the call around them; the handles keep to the
-// policy's figure themselves.
+// timeout is the time limit of the call. It is longer than the limits of commands and
+// requests, which their handles enforce themselves.
 func (f *flight) timeout() time.Duration {
 	t := DefaultTimeout
 	if most := f.r.Sources.of(f.tier()).RunTime; most > 0 {
@@ -283,10 +284,10 @@ func (f *flight) timeout() time.Duration {
 // guarded turns a panic of a tool into an error.
 func (f *flight) guarded(ctx context.Context) (res tool.Result, err error) {
 	defer f.crashed(&err)
-	return f.r.Execs.Execute(f.hushed(ctx), f.permit, f.c, f.prepared)
+	return f.r.Execs.Execute(f.maskProgress(ctx), f.permit, f.c, f.prepared)
 }
 
-// ended explains an error by why the context ended, if it did.
+// ended turns an error into one with a code: that of the context's end, if it ended.
 func ended(ctx context.Context, err error) error {
 	var coded *fault.Error
 	if cause := context.Cause(ctx); cause != nil && ctx.Err() != nil {
@@ -306,7 +307,7 @@ func ended(ctx context.Context, err error) error {
 	return fault.Wrap(fault.ToolFailed, err, "the tool failed")
 }
 
-// digest identifies exactly this call: tool, arguments, holder.
+// digest identifies the call: its tool, arguments and holder.
 func (f *flight) digest() tool.Digest {
 	h := sha256.New()
 	h.Write(f.entry.Digest[:])
@@ -319,7 +320,7 @@ func (f *flight) digest() tool.Digest {
 // DigestOf is the digest of a document.
 func DigestOf(b []byte) tool.Digest { return sha256.Sum256(b) }
 
-// finish processes what came back, records it and tells the outcome.
+// finish encodes the result, records the outcome and returns it.
 func (f *flight) finish(ctx context.Context, err error) Outcome {
 	o := Outcome{
 		Index: f.c.Index, Tool: f.c.Tool, Digest: f.entry.Digest, Args: f.args, Decision: f.decision, Created: f.created,
@@ -332,7 +333,7 @@ func (f *flight) finish(ctx context.Context, err error) Outcome {
 	o.Status, o.Err = f.status(err), err
 	o.Happened, o.More = f.permit.Happened()
 	o.Attempts.Refused, o.Attempts.More = f.permit.Refused()
-	f.hide(&o)
+	f.maskOutcome(&o)
 	out, perr := f.encodeOutput(&o)
 	if perr != nil {
 		o.Status, o.Err, o.Output = tool.Failed, perr, nil
@@ -354,8 +355,8 @@ func (f *flight) finish(ctx context.Context, err error) Outcome {
 	return o
 }
 
-// maxOutput bounds an output as JSON, whatever a tool returns. Tools cut at
-// the policy's caps long before and say so; this is the last resort.
+// maxOutput is the largest output as JSON, in bytes. It is the last resort: tools cut
+// their output at the policy's limits, which are far below.
 const maxOutput = 128 << 20
 
 func (f *flight) encodeOutput(o *Outcome) (out []byte, err error) {
@@ -364,7 +365,7 @@ func (f *flight) encodeOutput(o *Outcome) (out []byte, err error) {
 		return nil, nil
 	}
 	if out, err = canon.Marshal(o.Output); err == nil {
-		out, err = f.hideOutput(o, out)
+		out, err = f.maskOutput(o, out)
 	}
 	if err != nil {
 		return nil, fault.Wrap(fault.OutputInvalid, err, "%s returned an output that is not valid JSON", f.c.Tool)
@@ -375,9 +376,9 @@ func (f *flight) encodeOutput(o *Outcome) (out []byte, err error) {
 	return out, nil
 }
 
-// status gives the status that an error leads to.
+// status is the status of a call that ended with err.
 func (f *flight) status(err error) tool.Status {
-	if f.skip {
+	if f.skipped {
 		return tool.Skipped
 	}
 	if err == nil {
@@ -422,12 +423,11 @@ func (f *flight) event(k ledger.Kind) ledger.Event {
 	return ev
 }
 
-// maxName bounds the names that a caller chose, in the part of the record that
+// maxName is the longest caller-chosen name, in bytes, in the part of the record that
 // cannot be erased.
 const maxName = 200
 
-// recordable makes a name that a caller chose fit to be recorded: text, and not
-// much of it.
+// recordable returns a caller-chosen name as valid text of limited length.
 func recordable(s string) string {
 	if len(s) > maxName {
 		s = s[:maxName] + "…"
@@ -460,7 +460,7 @@ func (f *flight) recordOutcome(ctx context.Context, o Outcome, out []byte, used 
 		ev.Code = fault.CodeOf(o.Err)
 		pay[ledger.PartError] = []byte(fault.Message(o.Err))
 	}
-	if f.kept != nil {
+	if f.budget != nil {
 		ev.Usage = used.List()
 	}
 	ev.Refused = uint32(min(o.Attempts.Count(), math.MaxUint32))
@@ -473,7 +473,7 @@ func (f *flight) recordOutcome(ctx context.Context, o Outcome, out []byte, used 
 	return f.r.Record.Append(after, entries...)
 }
 
-// addHappened adds what the handles noted while the call ran.
+// addHappened adds the side effects and refused attempts of the call.
 func addHappened(pay ledger.Payload, o Outcome) error {
 	parts := map[string]any{}
 	if len(o.Happened) > 0 {

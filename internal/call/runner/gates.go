@@ -14,12 +14,12 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// Phase says what a run may do besides what its grant allows.
+// Phase is whether a run executes or only plans.
 type Phase uint8
 
 // The phases of a run.
 const (
-	Execution Phase = iota // whatever the grant allows
+	Execution Phase = iota // all calls that the grant allows
 	Planning               // only calls without side effects
 )
 
@@ -30,31 +30,30 @@ func (p Phase) String() string {
 	return "execution"
 }
 
-// Gate is a gate whose answer depends on more than the policies and the call.
+// Gate is a stage whose answer depends on more than the policies and the call. A replay
+// takes the answer from the record.
 type Gate uint8
 
-// The gates that a replay passes as the record says.
+// The gates.
 const (
-	GrantGate  Gate = iota + 1 // may the grant be used at this moment?
-	PlanGate                   // is the call in the frozen plan?
-	ModeGate                   // may a run that only plans make the call?
-	ToolGate                   // is the tool enabled and the one that was pinned?
-	BudgetGate                 // do the limits and budgets leave enough?
-	StillGate                  // may the grant be used now, after a wait, and is the tool still the one?
+	GrantGate   Gate = iota + 1 // may the grant be used at this moment?
+	PlanGate                    // is the call in the frozen plan?
+	ModeGate                    // does the run's phase permit the call?
+	ToolGate                    // is the tool enabled, and unchanged since it was pinned?
+	BudgetGate                  // do the limits and budgets leave enough?
+	RecheckGate                 // after a wait: may the grant be used, and is the tool unchanged?
 )
 
-// Recall answers, in a replay, what a gate said of a call: nil, or the error that
-// is recorded.
+// Recall answers a gate from the record: nil, or the recorded error.
 type Recall interface {
 	Recall(ctx context.Context, c Call, at Gate) error
-	// Bounds gives what bounded the call besides its run's grant.
+	// Bounds returns the recorded bounds of the call.
 	Bounds(ctx context.Context, c Call) (Bounds, error)
-	// Tool gives the call's tool as the record has it; false: it is as the catalog
-	// has it.
+	// Tool returns the recorded tool of the call; false: the catalog's tool is used.
 	Tool(ctx context.Context, c Call) (Entry, bool, error)
 }
 
-// gate passes a gate: by its own judgement, or in a replay by the record's.
+// gate runs judge, or in a replay asks the record.
 func (f *flight) gate(ctx context.Context, at Gate, judge func(context.Context) error) error {
 	if f.run.Recall != nil {
 		return f.run.Recall.Recall(ctx, f.c, at)
@@ -62,22 +61,22 @@ func (f *flight) gate(ctx context.Context, at Gate, judge func(context.Context) 
 	return judge(ctx)
 }
 
-// prepare finds out what is asked for, so that it is recorded whatever refuses
-// it. What is wrong with it is told by resolve.
-func (f *flight) prepare(ctx context.Context) error {
-	if f.refused != nil {
-		return f.refused
+// identify encodes the arguments and looks up the tool, so that they are recorded
+// whichever stage refuses the call. resolveTool reports its error.
+func (f *flight) identify(ctx context.Context) error {
+	if f.indexErr != nil {
+		return f.indexErr
 	}
 	f.mark(ledger.Validating)
-	f.unfit = f.identify(ctx)
+	f.resolveErr = f.lookUp(ctx)
 	return nil
 }
 
-func (f *flight) identify(ctx context.Context) (err error) {
+func (f *flight) lookUp(ctx context.Context) (err error) {
 	if f.args, err = canon.Marshal(map[string]any(f.c.Args)); err != nil {
 		return fault.New(fault.ArgsInvalid, "the arguments cannot be written as JSON: %v", err)
 	}
-	if err := f.keepsSecrets(); err != nil {
+	if err := f.refuseSecrets(); err != nil {
 		return err
 	}
 	if f.r.Catalog == nil || f.r.Facts == nil || f.r.Execs == nil {
@@ -93,23 +92,23 @@ func (f *flight) identify(ctx context.Context) (err error) {
 	return err
 }
 
-// live refuses calls of a grant that is revoked, paused or out of its time.
-func (f *flight) live(ctx context.Context) error {
-	err := f.gate(ctx, GrantGate, f.standing)
+// checkGrant refuses the call if its grant is revoked, paused or expired.
+func (f *flight) checkGrant(ctx context.Context) error {
+	err := f.gate(ctx, GrantGate, f.usable)
 	if err != nil {
 		f.refuse("grant", err)
 	}
 	return err
 }
 
-// refuse makes a gate's refusal the decision on the call.
+// refuse makes a stage's refusal the decision on the call.
 func (f *flight) refuse(rule string, err error) {
 	f.decision = policy.Decision{Effect: policy.Deny, Rule: &policy.Rule{Name: rule}, Reason: fault.Message(err)}
 }
 
-func (f *flight) standing(ctx context.Context) error { return f.r.Usable(ctx, f.run) }
+func (f *flight) usable(ctx context.Context) error { return f.r.Usable(ctx, f.run) }
 
-// Usable says why a run's grant may not be used now; nil: it may.
+// Usable returns an error if a run's grant may not be used now.
 func (r *Runner) Usable(ctx context.Context, run *Run) error {
 	if err := run.over(); err != nil {
 		return err
@@ -127,22 +126,21 @@ func (r *Runner) Usable(ctx context.Context, run *Run) error {
 	return r.Authority.Check(ctx, g)
 }
 
-// resolve tells what is wrong with the tool's name, or with arguments that
-// cannot even be written down.
-func (f *flight) resolve(context.Context) error { return f.unfit }
+// resolveTool refuses the call if its tool is unknown or its arguments cannot be recorded.
+func (f *flight) resolveTool(context.Context) error { return f.resolveErr }
 
-// planned refuses calls that are not in the frozen plan, and those that would
-// need one. Where the policy asks about them, decide does.
-func (f *flight) planned(ctx context.Context) error {
-	f.fit = policy.NoPlan
+// matchPlan refuses a call that is not in the frozen plan, or that needs one. Where the
+// policy asks for approval instead, decide handles it.
+func (f *flight) matchPlan(ctx context.Context) error {
+	f.planFit = policy.NoPlan
 	if f.run.progress != nil {
-		f.fit = policy.OutOfPlan
+		f.planFit = policy.OutOfPlan
 	}
 	why := f.gate(ctx, PlanGate, func(context.Context) error { return nil })
 	if why == nil && f.run.progress != nil {
-		f.planStep, f.outside = f.run.progress.begin(frozen.Call{Step: f.c.Step, Tool: f.c.Tool, Digest: f.entry.Digest, Args: f.args})
-		if f.outside == nil {
-			f.fit = policy.InPlan
+		f.planStep, f.planErr = f.run.progress.claimStep(frozen.Call{Step: f.c.Step, Tool: f.c.Tool, Digest: f.entry.Digest, Args: f.args})
+		if f.planErr == nil {
+			f.planFit = policy.InPlan
 		}
 	}
 	d := f.chain.DecidePlan(f.policyCall())
@@ -153,18 +151,18 @@ func (f *flight) planned(ctx context.Context) error {
 	if why != nil {
 		return why
 	}
-	if f.outside != nil {
-		return fault.New(fault.NotInPlan, "%s", fault.Message(f.outside)).WithHint("%s", d.Reason)
+	if f.planErr != nil {
+		return fault.New(fault.NotInPlan, "%s", fault.Message(f.planErr)).WithHint("%s", d.Reason)
 	}
 	return fault.New(fault.NotInPlan, "%s", d.Reason).ForOperator("freeze the plan with remit plan freeze, and run it with --frozen")
 }
 
 func (f *flight) policyCall() policy.Call {
-	return policy.Call{Tool: f.entry.Spec, Args: f.c.Args, Actions: f.actions, Plan: f.fit}
+	return policy.Call{Tool: f.entry.Spec, Args: f.c.Args, Actions: f.actions, Plan: f.planFit}
 }
 
-// moded refuses calls with side effects while the run only plans.
-func (f *flight) moded(ctx context.Context) error {
+// checkPhase refuses calls with side effects while the run only plans.
+func (f *flight) checkPhase(ctx context.Context) error {
 	err := f.gate(ctx, ModeGate, func(context.Context) error {
 		e := f.entry.Spec.Effects
 		if f.run.Phase == Execution || !e.Effectful() {
@@ -184,9 +182,8 @@ func (f *flight) wayOn() string {
 	return fmt.Sprintf("remit tools enable %[1]s switches it on; if it changed, look with remit tool %[1]s --diff, then remit tools accept %[1]s", f.c.Tool)
 }
 
-// pinned refuses tools that are switched off, and those that are not the ones
-// that the grant pins.
-func (f *flight) pinned(ctx context.Context) error {
+// checkPin refuses a tool that is switched off, or that changed since the grant pinned it.
+func (f *flight) checkPin(ctx context.Context) error {
 	err := f.gate(ctx, ToolGate, func(context.Context) error {
 		if why := f.entry.Disabled; why != "" {
 			return fault.New(fault.ToolDisabled, "the tool %q is switched off: %s", f.c.Tool, why).ForOperator("%s", f.wayOn())
@@ -203,8 +200,8 @@ func (f *flight) pinned(ctx context.Context) error {
 	return err
 }
 
-// approve asks a person where the policies say so, last of all: nobody is asked
-// about a call that cannot be made anyway.
+// approve asks a person where the policies say so. It comes last, so that people are
+// only asked about calls that can run.
 func (f *flight) approve(ctx context.Context) error {
 	if f.decision.Effect == policy.Ask {
 		return f.ask(ctx)
@@ -212,7 +209,7 @@ func (f *flight) approve(ctx context.Context) error {
 	return nil
 }
 
-// ask puts the question and waits for the answer.
+// ask asks for approval and waits for the answer.
 func (f *flight) ask(ctx context.Context) error {
 	if f.r.Ask == nil {
 		return fault.New(fault.NeedsApproval, "no approver is available: %s", f.decision.Reason).
@@ -236,17 +233,16 @@ func (f *flight) ask(ctx context.Context) error {
 		if same, err := f.sameContents(ctx); same || err != nil {
 			return err
 		}
-		f.answer = nil // it was for other content
+		f.answer = nil // the approval was for other content
 	}
 	return fault.New(fault.NeedsApproval, "needs approval, but its files changed %d times while it waited: %s", maxAsked, f.decision.Reason).
 		WithHint("run it again when nothing writes to these files")
 }
 
-// maxAsked bounds the questions about one call whose files change during each.
+// maxAsked is how often one call may ask again because its files changed meanwhile.
 const maxAsked = 3
 
-// sameContents looks up the content of the call's files again, and reports whether
-// it is what was approved.
+// sameContents reports whether the call's files still have the approved content.
 func (f *flight) sameContents(ctx context.Context) (bool, error) {
 	before := slices.Clone(f.actions)
 	if err := f.r.Facts.Contents(ctx, f.run.Env, f.chain, f.c, f.actions); err != nil {
@@ -255,7 +251,7 @@ func (f *flight) sameContents(ctx context.Context) (bool, error) {
 	return slices.EqualFunc(before, f.actions, func(a, b tool.Action) bool { return slices.Equal(a.Contents, b.Contents) }), nil
 }
 
-// refusal tells the caller who said no, and why if they said so.
+// refusal is the error of a refused approval: who refused it, and why.
 func refusal(a Answer) error {
 	by := orElse(a.By, "the person asked")
 	if a.Reason != "" {
@@ -271,23 +267,22 @@ func orElse(s, other string) string {
 	return s
 }
 
-// still refuses a call whose grant was revoked or paused while it waited, for a
-// budget, a person or others; and one whose tool is not the one any more that was
-// decided on.
-func (f *flight) still(ctx context.Context) error {
-	return f.gate(ctx, StillGate, func(ctx context.Context) error {
-		if err := f.standing(ctx); err != nil {
+// recheck refuses a call whose grant was revoked or paused while it waited for a budget,
+// a person or its source, or whose tool changed since the decision.
+func (f *flight) recheck(ctx context.Context) error {
+	return f.gate(ctx, RecheckGate, func(ctx context.Context) error {
+		if err := f.usable(ctx); err != nil {
 			return err
 		}
 		if f.decision.Effect != policy.Ask && f.tier() == BuiltIn {
-			return nil // built in, and nobody was asked
+			return nil // built-in tools do not change, and the call did not wait for a person
 		}
 		return f.unchanged()
 	})
 }
 
-// unchanged refuses a call whose tool was switched off, changed or taken away since
-// it was looked up.
+// unchanged refuses a call whose tool was switched off, changed or removed since it was
+// looked up.
 func (f *flight) unchanged() error {
 	now, err := f.r.Catalog.Lookup(f.c.Tool)
 	switch {

@@ -9,32 +9,24 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Limiter counts what a run's calls use. Take is called once for each call that
-// policy allows, before anybody is asked and before its intent is recorded; it
-// refuses with fault.LimitReached. What it gives is settled once the call is
-// over: with nothing used where the call was refused after all.
-type Limiter interface {
-	Take(c Call, spec *tool.Spec, want grant.Amounts) (Reservation, error)
-}
-
-// counter enforces the calls and bytes of policy.Limits, also for calls side by
-// side: a call is counted before it starts, so that N can never become N+1.
-type counter struct {
+// runLimits enforces the policies' limits of one run (limits.calls and the like). A call
+// is counted before it starts, so that concurrent calls never exceed a limit.
+type runLimits struct {
 	limits policy.Limits
 
 	mu      sync.Mutex
 	all     int
 	byTool  map[tool.ID]int
 	pattern []int
-	used    grant.Amounts // bytes, tokens and money; also what is set aside for calls under way
+	used    grant.Amounts // bytes, tokens and money, used or reserved
 }
 
-func newCounter(l policy.Limits) *counter {
-	return &counter{limits: l, byTool: map[tool.ID]int{}, pattern: make([]int, len(l.PerTool))}
+func newRunLimits(l policy.Limits) *runLimits {
+	return &runLimits{limits: l, byTool: map[tool.ID]int{}, pattern: make([]int, len(l.PerTool))}
 }
 
-// Take implements Limiter.
-func (n *counter) Take(c Call, _ *tool.Spec, want grant.Amounts) (Reservation, error) {
+// reserve counts a call and reserves what it may use. It refuses with fault.LimitReached.
+func (n *runLimits) reserve(c Call, want grant.Amounts) (Reservation, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if l := n.limits.Calls; l > 0 && n.all >= l {
@@ -48,10 +40,10 @@ func (n *counter) Take(c Call, _ *tool.Spec, want grant.Amounts) (Reservation, e
 			return nil, fault.New(fault.LimitReached, "limits.per_tool: this run may call %q %d times", l.Pattern, l.Calls)
 		}
 	}
-	given := counted{n: n, tool: c.Tool}
+	given := limitReservation{n: n, tool: c.Tool}
 	for _, m := range n.meters(&given.of, &want) {
 		var ok bool
-		if *m.given, ok = part(m.limit, *m.used, m.want); !ok {
+		if *m.given, ok = portion(m.limit, *m.used, m.want); !ok {
 			return nil, fault.New(fault.LimitReached, m.why, m.limit)
 		}
 	}
@@ -60,14 +52,14 @@ func (n *counter) Take(c Call, _ *tool.Spec, want grant.Amounts) (Reservation, e
 	return &given, nil
 }
 
-// meter is one kind of what calls use up.
+// meter is one limited amount.
 type meter struct {
 	limit, want int64
 	used, given *int64
 	why         string // with the limit
 }
 
-func (n *counter) meters(given, want *grant.Amounts) [4]meter {
+func (n *runLimits) meters(given, want *grant.Amounts) [4]meter {
 	l, u := &n.limits, &n.used
 	return [...]meter{
 		{l.BytesIn, want.BytesIn, &u.BytesIn, &given.BytesIn, "limits.bytes_in: this run may receive %d bytes over the network"},
@@ -77,9 +69,9 @@ func (n *counter) meters(given, want *grant.Amounts) [4]meter {
 	}
 }
 
-// part is how much of what is wanted a limit leaves: not nothing. Zero is no
-// limit.
-func part(limit, used, want int64) (int64, bool) {
+// portion is the part of want that the limit still allows; false: none. A limit of 0
+// does not limit.
+func portion(limit, used, want int64) (int64, bool) {
 	if limit <= 0 || want <= 0 {
 		return 0, true
 	}
@@ -87,7 +79,7 @@ func part(limit, used, want int64) (int64, bool) {
 	return max(left, 0), left > 0
 }
 
-func (n *counter) add(id tool.ID, by int) {
+func (n *runLimits) add(id tool.ID, by int) {
 	n.all += by
 	n.byTool[id] += by
 	for i, l := range n.limits.PerTool {
@@ -97,21 +89,21 @@ func (n *counter) add(id tool.ID, by int) {
 	}
 }
 
-// counted is what one call took of a run's limits.
-type counted struct {
-	n    *counter
+// limitReservation is what one call reserved of its run's limits.
+type limitReservation struct {
+	n    *runLimits
 	tool tool.ID
 	of   grant.Amounts
 }
 
 // Given implements Reservation.
-func (c *counted) Given() grant.Amounts { return c.of }
+func (c *limitReservation) Given() grant.Amounts { return c.of }
 
 // Over implements Reservation: a run's time ends its context.
-func (c *counted) Over() <-chan struct{} { return nil }
+func (c *limitReservation) Over() <-chan struct{} { return nil }
 
 // Settle implements Reservation.
-func (c *counted) Settle(used grant.Amounts) {
+func (c *limitReservation) Settle(used grant.Amounts) {
 	c.n.mu.Lock()
 	defer c.n.mu.Unlock()
 	if used.Calls == 0 {

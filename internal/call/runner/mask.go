@@ -10,12 +10,12 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// masks reports whether there is anything to hide.
+// masks reports whether there are secrets to mask.
 func (f *flight) masks() bool { return f.r.Mask != nil && f.r.Mask.Active() }
 
-// keepsSecrets refuses a call that is asked for with a secret's value: calls are
-// given secrets at the edge, and what is asked for is recorded.
-func (f *flight) keepsSecrets() error {
+// refuseSecrets refuses a call whose arguments contain a secret: arguments are recorded,
+// and secrets are added to requests by the handles.
+func (f *flight) refuseSecrets() error {
 	if !f.masks() {
 		return nil
 	}
@@ -23,31 +23,31 @@ func (f *flight) keepsSecrets() error {
 	if !m.Holds(string(f.args)) && !m.Holds(string(c.Tool)) && !m.Holds(c.Step) && !m.Holds(c.Name) {
 		return nil
 	}
-	clean, err := f.unmarked(f.args)
+	clean, err := f.maskJSON(f.args)
 	if err != nil {
 		clean = nil
 	}
-	f.args, c.Args = clean, nil // nobody who watches sees them
+	f.args, c.Args = clean, nil // observers must not see them
 	c.Tool, c.Step, c.Name = tool.ID(m.Text(string(c.Tool))), m.Text(c.Step), m.Text(c.Name)
 	return fault.New(fault.ArgsInvalid, "the call contains the value of a secret").
 		WithHint("leave the value out: if the policy allows it, Remit adds the secret itself")
 }
 
-// unmarked gives canonical JSON with markers in the place of secrets.
-func (f *flight) unmarked(text []byte) ([]byte, error) {
+// maskJSON masks the secrets in canonical JSON.
+func (f *flight) maskJSON(text []byte) ([]byte, error) {
 	v, err := canon.Decode(text)
 	if err != nil {
 		return nil, err
 	}
-	out, err := canon.Marshal(f.hideIn(v))
+	out, err := canon.Marshal(f.maskValue(v))
 	if err == nil && f.r.Mask.Holds(string(out)) {
 		err = errors.New("a secret cannot be masked in this spelling")
 	}
 	return out, err
 }
 
-// hideIn gives a decoded value with markers in the place of secrets.
-func (f *flight) hideIn(v any) any {
+// maskValue masks the secrets in a decoded value.
+func (f *flight) maskValue(v any) any {
 	switch v := v.(type) {
 	case string:
 		return f.r.Mask.Text(v)
@@ -57,20 +57,20 @@ func (f *flight) hideIn(v any) any {
 		}
 	case []any:
 		for i := range v {
-			v[i] = f.hideIn(v[i])
+			v[i] = f.maskValue(v[i])
 		}
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for k, e := range v {
-			out[f.r.Mask.Text(k)] = f.hideIn(e)
+			out[f.r.Mask.Text(k)] = f.maskValue(e)
 		}
 		return out
 	}
 	return v
 }
 
-// hushed gives a context in which what a tool tells of its progress holds no secret.
-func (f *flight) hushed(ctx context.Context) context.Context {
+// maskProgress returns a context in which the secrets of progress messages are masked.
+func (f *flight) maskProgress(ctx context.Context) context.Context {
 	if f.r.Mask == nil || !tool.WantsProgress(ctx) {
 		return ctx
 	}
@@ -80,13 +80,13 @@ func (f *flight) hushed(ctx context.Context) context.Context {
 	})
 }
 
-// hide takes secrets out of all that a call gave back but its output.
-func (f *flight) hide(o *Outcome) {
+// maskOutcome masks the secrets in an outcome, except in its output.
+func (f *flight) maskOutcome(o *Outcome) {
 	if !f.masks() {
 		return
 	}
 	text := f.r.Mask.Text
-	o.Err = f.hideError(o.Err)
+	o.Err = f.maskError(o.Err)
 	for i := range o.Happened {
 		h := &o.Happened[i]
 		h.On, h.Address, h.Rule = text(h.On), text(h.Address), text(h.Rule)
@@ -97,12 +97,12 @@ func (f *flight) hide(o *Outcome) {
 	}
 }
 
-// hideOutput takes secrets out of an output, which out has as JSON.
-func (f *flight) hideOutput(o *Outcome, out []byte) ([]byte, error) {
+// maskOutput masks the secrets in an output; out is the output as JSON.
+func (f *flight) maskOutput(o *Outcome, out []byte) ([]byte, error) {
 	if !f.masks() || !f.r.Mask.Holds(string(out)) {
 		return out, nil
 	}
-	clean, err := f.unmarked(out)
+	clean, err := f.maskJSON(out)
 	if err != nil {
 		return nil, fault.New(fault.OutputInvalid, "%s returned a secret that cannot be masked in its output", f.c.Tool)
 	}
@@ -114,8 +114,8 @@ func (f *flight) hideOutput(o *Outcome, out []byte) ([]byte, error) {
 	return clean, nil
 }
 
-// hideError gives an error of the same codes whose texts hold no secret.
-func (f *flight) hideError(err error) error {
+// maskError masks the secrets in an error's texts and keeps its codes.
+func (f *flight) maskError(err error) error {
 	var coded *fault.Error
 	if err == nil || !errors.As(err, &coded) {
 		return err
@@ -123,7 +123,7 @@ func (f *flight) hideError(err error) error {
 	clean := *coded
 	clean.Msg, clean.Hint, clean.Field = f.r.Mask.Text(coded.Msg), f.r.Mask.Text(coded.Hint), f.r.Mask.Text(coded.Field)
 	if coded.Err != nil && f.r.Mask.Holds(coded.Err.Error()) {
-		clean.Err = quiet{f.r.Mask.Text(coded.Err.Error()), coded.Err}
+		clean.Err = maskedError{f.r.Mask.Text(coded.Err.Error()), coded.Err}
 	}
 	same := clean.Msg == coded.Msg && clean.Hint == coded.Hint && clean.Field == coded.Field
 	if same && !f.r.Mask.Holds(err.Error()) && (coded.Err == nil || !f.r.Mask.Holds(coded.Err.Error())) {
@@ -132,13 +132,13 @@ func (f *flight) hideError(err error) error {
 	return &clean
 }
 
-// quiet is an error that is still of its kind, and says less.
-type quiet struct {
+// maskedError is an error with a masked text that matches the same targets.
+type maskedError struct {
 	text string
 	of   error
 }
 
-func (q quiet) Error() string { return q.text }
+func (q maskedError) Error() string { return q.text }
 
-// Is makes errors.Is see what the error is of.
-func (q quiet) Is(target error) bool { return errors.Is(q.of, target) }
+// Is makes errors.Is match the original error.
+func (q maskedError) Is(target error) bool { return errors.Is(q.of, target) }

@@ -9,8 +9,7 @@ import (
 	"github.com/remitrun/remit/internal/call/plan"
 )
 
-// progress is how far a run has come in its frozen plan. Outputs are held only
-// where other steps use them.
+// progress is the state of a run's frozen plan. It keeps the outputs that other steps use.
 type progress struct {
 	frozen *frozen.Plan
 
@@ -24,9 +23,8 @@ func newProgress(f *frozen.Plan) *progress {
 	return &progress{frozen: f, begun: map[int]bool{}, ended: map[int]plan.Ended{}, outputs: map[int]map[string]any{}}
 }
 
-// begin finds the step that a call is and takes it, so that no other call can
-// be it.
-func (p *progress) begin(c frozen.Call) (int, error) {
+// claimStep claims the plan step that this call carries out, so that no other call can.
+func (p *progress) claimStep(c frozen.Call) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	step, err := p.frozen.Match(c, p.reader())
@@ -37,9 +35,8 @@ func (p *progress) begin(c frozen.Call) (int, error) {
 	return step, nil
 }
 
-// end notes how a step ended. One whose call was refused before it did anything
-// can be made again.
-func (p *progress) end(step int, e plan.Ended, out []byte, made bool) {
+// endStep records how a step ended. A step whose call did not run can be claimed again.
+func (p *progress) endStep(step int, e plan.Ended, out []byte, made bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.begun[step] = made
@@ -52,19 +49,19 @@ func (p *progress) end(step int, e plan.Ended, out []byte, made bool) {
 	}
 }
 
-// aside notes a step that came to no call.
-func (p *progress) aside(id string, e plan.Ended) {
+// endUncalled records the end of a step that did not become a call.
+func (p *progress) endUncalled(id string, e plan.Ended) {
 	if s, ok := p.frozen.Plan().Step(id); ok {
 		p.mu.Lock()
 		taken := p.begun[s.Index]
 		p.mu.Unlock()
 		if !taken {
-			p.end(s.Index, e, nil, true)
+			p.endStep(s.Index, e, nil, true)
 		}
 	}
 }
 
-// reader gives frozen plans a view; the caller holds the lock.
+// reader is the progress as frozen plans read it; the caller holds the lock.
 func (p *progress) reader() frozen.Progress { return reached{p} }
 
 type reached struct{ *progress }
@@ -78,7 +75,7 @@ func (r reached) Ended(step int) (plan.Ended, bool) {
 
 func (r reached) Output(step int) (map[string]any, error) { return r.outputs[step], nil }
 
-// noteProgress tells the frozen plan's progress how the call ended.
+// noteProgress records in the frozen plan's progress how the call ended.
 func (f *flight) noteProgress(o *Outcome, out []byte) {
 	p := f.run.progress
 	if p == nil {
@@ -90,8 +87,8 @@ func (f *flight) noteProgress(o *Outcome, out []byte) {
 	}
 	switch {
 	case f.planStep > 0:
-		p.end(f.planStep, e, out, f.permit.Minted())
-	case f.unmade:
-		p.aside(f.c.Step, e)
+		p.endStep(f.planStep, e, out, f.permit.Minted())
+	case f.noCall:
+		p.endUncalled(f.c.Step, e)
 	}
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// payload is what the first event of a call says of its request and decision.
-// Facts are recorded where they add to what was asked, and always from high
-// risk on: the detail of the record grows with the risk.
+// payload is the request and decision of a call, for its first event. Facts are recorded
+// where they differ from the request, and always for high risks.
 func (f *flight) payload() (ledger.Payload, error) {
 	pay := ledger.Payload{}
 	if f.args != nil {
@@ -58,7 +57,7 @@ func refusals(d policy.Decision) []ledger.Refusal {
 	return out
 }
 
-// factsMatter reports whether I/O told more than the request did.
+// factsMatter reports whether the facts are recorded.
 func (f *flight) factsMatter() bool {
 	if f.entry.Spec != nil && f.entry.Spec.Risk >= tool.High {
 		return len(f.actions) > 0

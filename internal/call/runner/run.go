@@ -22,26 +22,25 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// Info is what a run is started with.
+// Info describes a run to start.
 type Info struct {
 	ID       uuid.UUID // UUIDv7
 	Name     string
 	Mode     ledger.Mode // 0 means Live
 	Grant    grant.Grant
-	Bound    policy.Env // what the grant's policies are bound to
+	Bound    policy.Env // of the grant's policies
 	Plan     []byte     // the plan's source, nil if there is none
 	Policies []ledger.PolicySource
 	Inputs   map[string]any
 	Total    int           // steps planned
 	ReplayOf uuid.UUID     // the run that this one replays
-	Session  uuid.UUID     // that the run belongs to; zero: none
-	Limiter  Limiter       // nil: the grant's limits, counted by this run
-	Phase    Phase         // what it may do besides what its grant allows
-	Frozen   *frozen.Plan  // the plan whose calls are all that it may make; nil: none
-	Recall   Recall        // of a replay: what gates said
-	Keep     permit.Keeper // keeps what file tools replace; nil: nothing is kept
-	Held     permit.Held   // the layers that writes go to; nil: the workspace itself
-	Volatile bool          // the record need not survive a loss of power, only the process's end
+	Session  uuid.UUID     // the run's session; zero: none
+	Phase    Phase         // execution or planning
+	Frozen   *frozen.Plan  // the plan that the run must follow; nil: none
+	Recall   Recall        // of a replay: the recorded answers of gates
+	Keep     permit.Keeper // keeps what file tools replace, for an undo; nil: none
+	Held     permit.Held   // the layers of held writes; nil: the workspace itself
+	Volatile bool          // the record need not survive a power loss
 }
 
 // Run is a sequence of calls under one grant. It is safe for concurrent use.
@@ -49,42 +48,41 @@ type Run struct {
 	Info
 	Seq     ledger.Seq
 	Started time.Time
-	Env     tool.Env // what tools may know of their surroundings
+	Env     tool.Env // for the tools
 
 	chain    policy.Chain
 	limits   policy.Limits
 	terms    policy.Terms
-	connects bool // the policies could let something reach the network
-	limiter  Limiter
-	progress *progress // in the frozen plan; nil: there is none
+	connects bool // the policies allow some network access
+	limiter  *runLimits
+	progress *progress // in the frozen plan; nil: none
 	cancel   context.CancelFunc
 
 	mu     sync.Mutex
-	ended  error                           // why nothing may be called any more
-	ends   map[int]context.CancelCauseFunc // of what is under way
+	ended  error                           // why the run was stopped
+	ends   map[int]context.CancelCauseFunc // of running calls
 	next   int                             // key of ends
 	last   int
-	used   map[int]bool // places that calls have
+	used   map[int]bool // indexes of calls
 	counts Counts
 }
 
-// Counts is how many calls ended in which way.
+// Counts are the numbers of calls by status.
 type Counts struct {
 	Total     int `json:"total"`
 	Completed int `json:"completed"`
 	Denied    int `json:"denied"`
 	Failed    int `json:"failed"` // failed, timed out, cancelled or interrupted
 	Skipped   int `json:"skipped"`
-	Refused   int `json:"refused"` // what calls were refused while they ran; no calls
+	Refused   int `json:"refused"` // actions refused while calls ran
 }
 
-// maxLinks is how many policies may bound a run: an event names the one that
-// decided by a number of eight bits.
+// maxLinks is the largest number of policies of a run: an event stores the index of the
+// deciding one in 8 bits.
 const maxLinks = 255
 
-// Start records that a run begins and returns it, with a context that ends
-// when the grant's time limit for a run is over. The run must be ended with
-// Finish.
+// Start records the start of a run and returns it, with a context that ends at the run's
+// time limit. The caller must call Finish.
 func (r *Runner) Start(ctx context.Context, in Info) (*Run, context.Context, error) {
 	if in.Mode == 0 {
 		in.Mode = ledger.Live
@@ -96,15 +94,13 @@ func (r *Runner) Start(ctx context.Context, in Info) (*Run, context.Context, err
 		return nil, nil, fault.New(fault.GrantInvalid, "the grant has %d policies; the limit is %d", n, maxLinks).
 			WithHint("issue a new grant from one policy that says the same")
 	}
-	run := &Run{Info: in, Started: r.now(), chain: in.Grant.Chain(), limiter: in.Limiter}
+	run := &Run{Info: in, Started: r.now(), chain: in.Grant.Chain()}
 	run.limits, run.terms, run.connects = run.chain.Limits(), run.chain.Terms(), run.chain.Connects()
 	if in.Frozen != nil {
 		run.progress = newProgress(in.Frozen)
 	}
 	run.Env = tool.Env{Workspace: in.Bound.Workspace, Home: in.Bound.Home, Path: run.limits.Path, Pass: run.limits.Env}
-	if run.limiter == nil {
-		run.limiter = newCounter(run.limits)
-	}
+	run.limiter = newRunLimits(run.limits)
 	entry, err := run.startEntry()
 	if err != nil {
 		return nil, nil, err
@@ -116,10 +112,9 @@ func (r *Runner) Start(ctx context.Context, in Info) (*Run, context.Context, err
 	return run, ctx, nil
 }
 
-// Within gives a context that also ends when the time that the grant gives the
-// run is over, when the grant's own time is, and when the grant is revoked, unless
-// the policy lets calls under way finish then: for calls whose own context does
-// not come from Start.
+// Within returns a context that also ends at the run's time limit, and when the grant
+// expires or is revoked (unless the policy lets running calls finish). It is for calls
+// whose context does not come from Start.
 func (r *Runner) Within(ctx context.Context, run *Run) (context.Context, context.CancelFunc) {
 	if run.Mode != ledger.Live {
 		return ctx, func() {}
@@ -149,7 +144,7 @@ func (r *Runner) Within(ctx context.Context, run *Run) (context.Context, context
 	}
 }
 
-// until gives a context that ends when the run is stopped.
+// until returns a context that ends when the run is stopped.
 func (run *Run) until(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	run.mu.Lock()
@@ -172,9 +167,9 @@ func (run *Run) until(ctx context.Context) (context.Context, context.CancelFunc)
 	}
 }
 
-// stop ends the run for good: no call is allowed any more, and where the grant is
-// revoked, those under way are cancelled unless the policy lets them finish. The
-// first reason counts, but for a revocation after a pause.
+// stop ends the run: further calls are refused. If the grant was revoked, running calls
+// are cancelled too, unless the policy lets them finish. The first reason counts, except
+// that a revocation replaces a pause.
 func (run *Run) stop(why error) {
 	run.mu.Lock()
 	defer run.mu.Unlock()
@@ -190,7 +185,7 @@ func (run *Run) stop(why error) {
 	}
 }
 
-// over is why the run was stopped, nil if it was not.
+// over is why the run was stopped; nil: it was not.
 func (run *Run) over() error {
 	run.mu.Lock()
 	defer run.mu.Unlock()
@@ -232,7 +227,7 @@ func (run *Run) startEntry() (ledger.Entry, error) {
 	return ledger.Entry{Event: ev, Payload: pay}, nil
 }
 
-// bounds records what bounds the run besides its policies, where something does.
+// bounds records the phase, frozen plan and grant of the run, if any.
 func (run *Run) bounds(ev *ledger.Event, pay ledger.Payload) error {
 	if run.Phase != Execution {
 		pay[ledger.PartPhase] = []byte(run.Phase.String())
@@ -252,24 +247,24 @@ func (run *Run) bounds(ev *ledger.Event, pay ledger.Payload) error {
 	return nil
 }
 
-// Terms is how the run's calls are gated.
+// Terms are the policies' terms of approval and violations.
 func (run *Run) Terms() policy.Terms { return run.terms }
 
-// Limits is what bounds the run's calls.
+// Limits are the policies' limits.
 func (run *Run) Limits() policy.Limits { return run.limits }
 
-// Counts is how the run's calls ended so far.
+// Counts returns how the calls ended so far.
 func (run *Run) Counts() Counts {
 	run.mu.Lock()
 	defer run.mu.Unlock()
 	return run.counts
 }
 
-// maxIndex is the highest place of a call that is recorded.
+// maxIndex is the highest index of a call.
 const maxIndex = math.MaxInt32
 
-// index gives a call its place. One that another call has, or that is none, is
-// an error; the call is then recorded in the next free place.
+// index claims the index of a call. If it is invalid or taken, that is an error, and the
+// call is recorded under the next free index.
 func (run *Run) index(asked int) (int, error) {
 	run.mu.Lock()
 	defer run.mu.Unlock()
@@ -306,22 +301,22 @@ func (run *Run) count(s tool.Status, refused int) {
 	}
 }
 
-// Skip records that a step of a plan is not run, and why.
+// Skip records that a plan step is not run, and why.
 func (r *Runner) Skip(ctx context.Context, run *Run, c Call, reason string) Outcome {
 	f := r.begin(run, c)
-	f.skip, f.unmade = true, true
+	f.skipped, f.noCall = true, true
 	return f.finish(ctx, fault.New(fault.ToolCancelled, "%s", reason))
 }
 
-// Refuse records that a step of a plan could not be made into a call.
+// Refuse records that a plan step did not become a call, and why.
 func (r *Runner) Refuse(ctx context.Context, run *Run, c Call, err error) Outcome {
 	f := r.begin(run, c)
-	f.unmade = true
+	f.noCall = true
 	f.mark(ledger.Validating)
-	return f.finish(ctx, cmp.Or(f.refused, err))
+	return f.finish(ctx, cmp.Or(f.indexErr, err))
 }
 
-// Finish records how the run ended. It also works when ctx is already over.
+// Finish records the end of the run, also when ctx has already ended.
 func (r *Runner) Finish(ctx context.Context, run *Run, status tool.Status) error {
 	defer run.cancel()
 	n := run.Counts()

@@ -1,13 +1,12 @@
-// Package runner is the choke point: [Runner.Execute] is the only way a tool
-// runs, whoever asks. It takes a call through the states of DESIGN's path:
-// resolve, validate, decide, record the intent, execute under a permit,
-// process, record the result. Start at [Runner.Execute]; flight.stages reads as
-// that list.
+// Package runner is the choke point: [Runner.Execute] is the only way a tool runs,
+// whichever door the call came through. It takes a call through a list of stages
+// (flight.stages): look up the tool, prepare the call, decide, reserve, ask for
+// approval, record the intent, run under a permit, record the outcome. Start at
+// [Runner.Execute].
 //
-// What it needs of others it declares here as small interfaces: a catalog of
-// tools, a recorder, facts about the world for the second step of a decision,
-// somebody to ask, and an executor. A replay swaps the last three and keeps
-// everything else.
+// Its dependencies are small interfaces that it declares here: a catalog of tools, a
+// recorder, the facts for the second step of a decision, an asker for approvals, and an
+// executor. A replay exchanges the last three and keeps everything else.
 package runner
 
 import (
@@ -21,22 +20,20 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// Bounded is a tool that may do less than the grant of its caller: an extension's,
-// which did not declare all permissions. Its calls are decided, and run, under
-// these further policies besides.
+// Bounded is a tool with policies of its own, such as an extension's permissions. Its
+// calls are decided, and run, under these policies besides the caller's grant.
 type Bounded interface {
 	Bounds() []*policy.Policy
 }
 
-// Owning is a tool with a folder of its own, where the policies hold as in the
-// workspace (policy.Chain.Owning): absolute, clean and free of links; "": it has
-// none.
+// Owning is a tool with its own folder, in which the policies hold as in the workspace
+// (policy.Chain.Owning). The path is absolute, clean and free of links; "": none.
 type Owning interface {
 	Own() string
 }
 
-// Running is a tool with programs of its own in a folder, which is looked in last for
-// what its calls start (policy.Chain.Running); "": it has none.
+// Running is a tool with its own folder of programs, which is searched last for the
+// commands of its calls (policy.Chain.Running); "": none.
 type Running interface {
 	Programs() string
 }
@@ -45,10 +42,10 @@ type Running interface {
 type Entry struct {
 	Tool     permit.Tool
 	Spec     *tool.Spec
-	Source   string // that brought it, as "mcp:github"; "": none, as it is built in
+	Source   string // the source of the tool, as "mcp:github"; "": built in
 	Digest   tool.Digest
 	Validate func(tool.Args) error // against Spec.Input; fault.ArgsInvalid
-	Disabled string                // why the tool is switched off, for people; "": it is on
+	Disabled string                // why the tool is switched off, for people; "": it is enabled
 }
 
 // Catalog finds tools.
@@ -56,77 +53,76 @@ type Catalog interface {
 	Lookup(id tool.ID) (Entry, error) // fault.ToolUnknown
 }
 
-// Recorder is all the runner needs of a store.
+// Recorder is the part of a store that the runner needs.
 type Recorder interface {
 	Append(ctx context.Context, entries ...ledger.Entry) (ledger.Seq, error)
 }
 
-// Facts looks up what the second step of a decision needs: where paths really
-// lead, which addresses a host has, which file a command is. It fills in the
-// actions' fact fields.
+// Facts looks up what the second step of a decision needs: the real paths of files, the
+// addresses of hosts, the executables of commands. It fills in the actions' fact fields.
 type Facts interface {
 	Fill(ctx context.Context, env tool.Env, limits policy.Limits, c Call, actions []tool.Action) error
 	// Contents fills in the content of the files that the actions' commands name and
-	// that the chain permits to be written. A question is bound to it.
+	// that the chain permits to write. An approval is bound to it.
 	Contents(ctx context.Context, env tool.Env, chain policy.Chain, c Call, actions []tool.Action) error
 }
 
-// Mask knows values that nobody may be told: secrets that calls are given to use.
+// Mask knows the values of secrets, which must not appear in records or answers.
 type Mask interface {
-	// Active reports whether there is any.
+	// Active reports whether there are any secrets.
 	Active() bool
-	// Holds reports whether a text holds one, in whatever spelling is known.
+	// Holds reports whether a text contains a secret, in any known spelling.
 	Holds(text string) bool
-	// Text puts markers in their place.
+	// Text replaces secrets by markers.
 	Text(text string) string
 }
 
-// Executor carries out a call that was allowed and whose intent is recorded.
+// Executor runs a prepared call that was allowed and whose intent is recorded.
 type Executor interface {
 	Execute(ctx context.Context, p permit.Permit, c Call, prepared permit.Prepared) (tool.Result, error)
 }
 
-// Asker puts a question that a policy asks to a person and waits for the answer.
+// Asker asks a person for approval and waits for the answer.
 type Asker interface {
 	Ask(ctx context.Context, q Question) (Answer, error)
 }
 
-// Question is what a person is asked.
+// Question is a request for approval.
 type Question struct {
 	Run      *Run
 	Call     Call
 	Spec     *tool.Spec
 	Digest   tool.Digest // of the tool
-	Args     []byte      // as they are recorded: canonical JSON
+	Args     []byte      // as recorded: canonical JSON
 	Actions  []tool.Action
 	Decision policy.Decision
-	Terms    policy.Terms // how many must say yes, how long it waits, ...
-	// Within: the call runs, and wants to do what Actions says: a connection of a
-	// process that it started. A no keeps it from that and does not end it.
+	Terms    policy.Terms // how many approvers are needed, how long it waits, ...
+	// Within: the call is running, and needs approval of one more action, such as a
+	// connection of a process that it started. A refusal does not end the call.
 	Within bool
 }
 
-// Answer is what the person said. The zero Answer says no.
+// Answer is the answer to a Question. The zero Answer refuses.
 type Answer struct {
 	Yes    bool      `json:"yes"`
-	By     string    `json:"by"`               // who answered, as "user:ann"
+	By     string    `json:"by"`               // the person, as "user:ann"
 	Where  string    `json:"where"`            // "terminal", ...
-	Reason string    `json:"reason,omitempty"` // told to the caller with a no
+	Reason string    `json:"reason,omitempty"` // of a refusal, shown to the caller
 	At     time.Time `json:"at"`
 }
 
 // Call is one request to run one tool.
 type Call struct {
-	Index int     // place in the run, from 1, in plan order; 0: the next free one
+	Index int     // in the run, from 1, in plan order; 0: the next free index
 	Step  string  // the plan step's id, if any
 	Name  string  // the plan step's name, if any
-	Tool  tool.ID // as asked; may name no tool
+	Tool  tool.ID // as asked; the tool may not exist
 	Args  tool.Args
-	// Long: the call takes as long as it takes. Only what the policy itself says
-	// (commands.timeout, limits.time) ends it.
+	// Long: the call has no time limit but the policy's own (commands.timeout,
+	// limits.time).
 	Long bool
-	// Bounds are policies that bound this one call besides the run's grant; nil:
-	// none. They are recorded with it.
+	// Bounds are policies of this call alone, besides the run's grant. They are recorded
+	// with it.
 	Bounds []*policy.Policy
 }
 
@@ -134,30 +130,30 @@ type Call struct {
 type Outcome struct {
 	Index    int
 	Tool     tool.ID
-	Digest   tool.Digest // of the tool; zero if the call was refused before it was looked up
-	Args     []byte      // as recorded: canonical JSON; nil if the call was refused before they were looked at
+	Digest   tool.Digest // of the tool; zero if the call was refused before the lookup
+	Args     []byte      // as recorded: canonical JSON; nil if the call was refused before they were encoded
 	Status   tool.Status
 	Output   map[string]any  // nil if none
 	Size     int             // of the output as JSON, in bytes
-	Decision policy.Decision // zero where it did not come to one
-	Approved bool            // a person said yes
+	Decision policy.Decision // zero if none was made
+	Approved bool            // by a person
 	Err      error           // a *fault.Error unless Status is Completed
-	Happened []tool.Happened // the side effects that really happened
+	Happened []tool.Happened // the side effects that took place
 	More     int             // side effects beyond those listed
-	Attempts ledger.Attempts // what was refused while the call ran, though it was allowed itself
-	// Violations are what the call was refused, by kind, with what the policy wants
-	// done about it; that was done.
+	Attempts ledger.Attempts // actions that were refused while the allowed call ran
+	// Violations are the refused actions by kind, with the policy's response, which was
+	// carried out.
 	Violations []Violation
 	Created    time.Time
 	Duration   time.Duration
-	Seq        ledger.Seq // of the event that tells the outcome and holds the output
-	// Fatal is set when the record could not be written. The run must stop: a
-	// call is not run without a record.
+	Seq        ledger.Seq // of the event with the outcome and the output
+	// Fatal is set if the record could not be written. The run must stop: no call runs
+	// without a record.
 	Fatal error
 }
 
-// Notice tells an observer that a call entered a state. Outcome is set for
-// Ended. Observers are called from the call's goroutine and must be quick.
+// Notice says that a call entered a state. Outcome is set for Ended. Observers are called
+// from the call's goroutine and must return quickly.
 type Notice struct {
 	Run     *Run
 	Call    Call
@@ -173,27 +169,27 @@ type Runner struct {
 	Record  Recorder
 	Facts   Facts
 	Execs   Executor
-	Ask     Asker            // nil: a policy's ask is a denial
-	Observe func(Notice)     // nil: nobody watches
+	Ask     Asker            // nil: calls that need approval are denied
+	Observe func(Notice)     // nil: none
 	Now     func() time.Time // nil: time.Now
-	Mask    Mask             // nil: no value is hidden
+	Mask    Mask             // nil: no secrets
 
-	Sources   *Sources                            // nil: sources have no limits of their own
-	Authority Authority                           // nil: grants that the ledger keeps are refused
-	Standings Standings                           // stops grants that the ledger keeps; nil: where a policy wants that, the run ends with an error
-	Violated  func(run *Run, c Call, v Violation) // nil, or told of violations that the policy wants somebody to know of
+	Sources      *Sources                            // nil: sources have no limits
+	Authority    Authority                           // nil: grants kept in the ledger are refused
+	GrantStopper GrantStopper                        // nil: if a policy stops a grant, the run ends with an error
+	Violated     func(run *Run, c Call, v Violation) // called for violations that the policy reports; nil: none
 }
 
-// DefaultTimeout bounds a call where nothing else says so.
+// DefaultTimeout is the time limit of a call where nothing else sets one.
 const DefaultTimeout = 300 * time.Second
 
 const (
-	recordTimeout = 30 * time.Second // to write an outcome after the call is over
+	recordTimeout = 30 * time.Second // to write the outcome after the call has ended
 	abandonAfter  = 5 * time.Second  // how long a tool may go on after its context ended
 )
 
-// Execute takes one call all the way. It never returns early: whatever happens
-// is recorded, refusals included, and told in the Outcome.
+// Execute runs one call through all stages. Refusals and failures are recorded too, and
+// returned in the Outcome.
 func (r *Runner) Execute(ctx context.Context, run *Run, c Call) Outcome {
 	f := r.begin(run, c)
 	return f.finish(ctx, f.stages(ctx))
@@ -206,7 +202,7 @@ func (r *Runner) now() time.Time {
 	return time.Now()
 }
 
-// Direct executes calls for real: the tool itself runs.
+// Direct is the executor that runs the tools themselves.
 type Direct struct{}
 
 // Execute runs the call as it was prepared.

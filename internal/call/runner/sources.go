@@ -9,7 +9,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Tier says how far a tool's source is trusted. Built-in tools have none.
+// Tier is how far a tool's source is trusted. Built-in tools have no tier.
 type Tier string
 
 // The tiers, the most trusted first.
@@ -18,14 +18,14 @@ const (
 	Extension Tier = "extension"  // installed in a folder of this machine
 	LocalMCP  Tier = "mcp_local"  // a server that this machine runs
 	RemoteMCP Tier = "mcp_remote" // a server elsewhere
-	Cloud     Tier = "cloud"      // services elsewhere, and whatever is not known
+	Cloud     Tier = "cloud"      // services elsewhere, and unknown sources
 )
 
-// Tiers are those that have limits.
+// Tiers are the tiers that have limits.
 var Tiers = []Tier{Extension, LocalMCP, RemoteMCP, Cloud}
 
-// TierOf gives the tier of a tool's source, as tool.Spec.Source has it. One that
-// is not known is trusted least.
+// TierOf returns the tier of a tool's source (tool.Spec.Source). Unknown sources are
+// trusted least.
 func TierOf(source string) Tier {
 	switch source {
 	case "builtin":
@@ -43,17 +43,16 @@ func TierOf(source string) Tier {
 // TierLimits bounds the calls of all tools of a tier, over all runs of the
 // process. Zero fields do not limit.
 type TierLimits struct {
-	PerMinute int           // calls begun in any minute; one more is refused
-	AtOnce    int           // calls under way; one more waits its turn
+	PerMinute int           // calls started in any minute; further ones are refused
+	AtOnce    int           // calls at the same time; further ones wait
 	RunTime   time.Duration // of one call
 }
 
 // Sources enforces the limits of tiers. It is safe for concurrent use; a nil
 // Sources limits nothing.
 //
-// A call beyond AtOnce waits: that many are under way is a matter of moments, and
-// a plan's outcome must not depend on them. A call beyond PerMinute is refused: it
-// is there for loops that run away, which waiting would only hide.
+// A call beyond AtOnce waits, because a plan's outcome must not depend on timing. A call
+// beyond PerMinute is refused: that limit stops runaway loops, which waiting would hide.
 type Sources struct {
 	limits map[Tier]TierLimits
 	now    func() time.Time
@@ -84,8 +83,8 @@ func (s *Sources) of(t Tier) TierLimits {
 	return s.limits[t]
 }
 
-// take counts a call of a tier, or refuses it with fault.LimitReached.
-func (s *Sources) take(t Tier) (Reservation, error) {
+// reserve counts a call of a tier, or refuses it with fault.LimitReached.
+func (s *Sources) reserve(t Tier) (Reservation, error) {
 	most := s.of(t).PerMinute
 	if most <= 0 {
 		return nil, nil //nolint:nilnil // nothing is limited
@@ -103,11 +102,10 @@ func (s *Sources) take(t Tier) (Reservation, error) {
 			WithHint("try again in %s", max(wait, time.Second))
 	}
 	s.begun[t] = append(list, now)
-	return &turn{s, t, now}, nil
+	return &sourceReservation{s, t, now}, nil
 }
 
-// enter waits until fewer calls of a tier are under way than may be. The call
-// must leave.
+// enter waits for a free slot in the tier. The caller must call leave.
 func (s *Sources) enter(ctx context.Context, t Tier) (leave func(), err error) {
 	if s == nil || s.slots[t] == nil || t == BuiltIn {
 		return func() {}, nil
@@ -120,22 +118,22 @@ func (s *Sources) enter(ctx context.Context, t Tier) (leave func(), err error) {
 	}
 }
 
-// turn is a call's place in its tier's minute. One that was refused after all
-// gives it back.
-type turn struct {
+// sourceReservation is a call's place in its tier's minute. It is released if the call
+// does not run.
+type sourceReservation struct {
 	s    *Sources
 	tier Tier
 	at   time.Time
 }
 
 // Given implements Reservation.
-func (*turn) Given() grant.Amounts { return grant.Amounts{} }
+func (*sourceReservation) Given() grant.Amounts { return grant.Amounts{} }
 
 // Over implements Reservation.
-func (*turn) Over() <-chan struct{} { return nil }
+func (*sourceReservation) Over() <-chan struct{} { return nil }
 
 // Settle implements Reservation.
-func (p *turn) Settle(used grant.Amounts) {
+func (p *sourceReservation) Settle(used grant.Amounts) {
 	if used.Calls > 0 {
 		return
 	}

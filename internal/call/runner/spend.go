@@ -12,7 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// What a call sets aside of budgets of bytes where its policy says nothing.
+// What a call reserves of byte budgets where its policy sets no limit.
 const (
 	confinedBytes = 256 << 20 // of confined processes, in and out: network.total_bytes sets another
 	responseBytes = 10 << 20  // of one response: network.max_bytes sets another
@@ -20,14 +20,14 @@ const (
 	perToken      = 32        // of a model's request, which arguments may only refer to and which may be sent again
 )
 
-// wants is what the call may use up. What is not bounded by the policy is
-// bounded by what the call is given of it.
+// wants is what the call tries to reserve. Where the policy sets no limit, the call is
+// limited to what it reserved.
 func (f *flight) wants() grant.Amounts {
 	w := grant.Amounts{Calls: 1, Time: min(f.timeout(), grant.MaxTime)}
 	if f.prepared.Spends != nil && f.run.Mode == ledger.Live {
 		w.Tokens, w.Money = f.prepared.Spends()
 	} else if slices.ContainsFunc(f.actions, func(a tool.Action) bool { return a.Kind == tool.Model }) {
-		w.Tokens, w.Money = grant.MaxCount, grant.MaxCount // nobody knows how much, so nothing runs beside it that spends
+		w.Tokens, w.Money = grant.MaxCount, grant.MaxCount // the amount is unknown, so no other call spends at the same time
 	}
 	e, l := f.entry.Spec.Effects, f.limits
 	switch {
@@ -42,38 +42,38 @@ func (f *flight) wants() grant.Amounts {
 	return w
 }
 
-// reserve takes from the run's limits and from the grant's budgets what the call
-// may use.
+// reserve reserves what the call may use: of its source's rate, of the run's limits, and
+// of the grant's budgets.
 func (f *flight) reserve(ctx context.Context) error {
 	return f.gate(ctx, BudgetGate, func(ctx context.Context) error {
 		want := f.wants()
-		turn, err := f.r.Sources.take(f.tier())
+		source, err := f.r.Sources.reserve(f.tier())
 		if err != nil {
 			return err
 		}
-		if turn != nil {
-			f.taken = append(f.taken, turn)
+		if source != nil {
+			f.reserved = append(f.reserved, source)
 		}
-		own, err := f.run.limiter.Take(f.c, f.entry.Spec, want)
+		limits, err := f.run.limiter.reserve(f.c, want)
 		if err != nil {
 			return err
 		}
-		f.taken = append(f.taken, own)
+		f.reserved = append(f.reserved, limits)
 		if !f.run.Grant.Kept() {
 			return nil
 		}
-		if f.kept, err = f.r.Authority.Reserve(ctx, f.run, f.c.Tool, want); err != nil {
+		if f.budget, err = f.r.Authority.Reserve(ctx, f.run, f.c.Tool, want); err != nil {
 			return err
 		}
-		f.taken = append(f.taken, f.kept)
+		f.reserved = append(f.reserved, f.budget)
 		return nil
 	})
 }
 
 func (f *flight) tier() Tier { return TierOf(f.entry.Spec.Source) }
 
-// admit waits until its source may be called. Nothing waits in a replay.
-func (f *flight) admit(ctx context.Context) error {
+// enterSource waits for a free slot in the tool's source. A replay does not wait.
+func (f *flight) enterSource(ctx context.Context) error {
 	if f.run.Recall != nil {
 		return nil
 	}
@@ -81,12 +81,12 @@ func (f *flight) admit(ctx context.Context) error {
 	if err != nil {
 		return ended(ctx, err)
 	}
-	f.leave = leave
+	f.leaveSource = leave
 	return nil
 }
 
-// given is what the call may use: what every reservation allows. Zero fields are
-// not limited.
+// given is what the call may use: the least of its reservations. Zero fields are not
+// limited.
 func (f *flight) given() grant.Amounts {
 	var all grant.Amounts
 	lower := func(into *int64, v int64) {
@@ -94,7 +94,7 @@ func (f *flight) given() grant.Amounts {
 			*into = v
 		}
 	}
-	for _, r := range f.taken {
+	for _, r := range f.reserved {
 		g := r.Given()
 		lower(&all.BytesIn, g.BytesIn)
 		lower(&all.BytesOut, g.BytesOut)
@@ -104,7 +104,7 @@ func (f *flight) given() grant.Amounts {
 	return all
 }
 
-// used is what the call really used: nothing if it was refused before it began.
+// used is what the call used: nothing if it did not run.
 func (f *flight) used() grant.Amounts {
 	if !f.permit.Minted() {
 		return grant.Amounts{}
@@ -118,21 +118,21 @@ func (f *flight) used() grant.Amounts {
 	return u
 }
 
-// settle accounts for what was used and gives back the rest.
+// settle charges what was used and releases the rest.
 func (f *flight) settle(used grant.Amounts) {
-	if f.leave != nil {
-		f.leave()
+	if f.leaveSource != nil {
+		f.leaveSource()
 	}
-	for _, r := range f.taken {
+	for _, r := range f.reserved {
 		r.Settle(used)
 	}
-	f.leave, f.taken = nil, nil
+	f.leaveSource, f.reserved = nil, nil
 }
 
-// watchTime ends the call once a budget of time is used up.
+// watchTime ends the call when a time budget is used up.
 func (f *flight) watchTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	var over []<-chan struct{}
-	for _, r := range f.taken {
+	for _, r := range f.reserved {
 		if ch := r.Over(); ch != nil {
 			over = append(over, ch)
 		}

@@ -13,26 +13,25 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// Violation is something that a call was refused, and what the policy wants done
-// about it.
+// Violation is a refused action of a call, with the policy's response to it.
 type Violation struct {
 	Kind     policy.Violation
-	Code     fault.Code // 0: refused while the call ran, and the call went on
+	Code     fault.Code // 0: refused while the call ran, which continued
 	Reason   string     // for people
 	Response policy.Response
 }
 
-// Standings stops grants that the ledger keeps.
-type Standings interface {
+// GrantStopper stops grants that are kept in the ledger.
+type GrantStopper interface {
 	// Stop revokes a grant, or pauses it until a person resumes it. The reason is
 	// for people.
 	Stop(ctx context.Context, node uuid.UUID, revoke bool, reason string) error
 }
 
-// violations says what was refused, by kind, each kind once. A replay violates
-// nothing: what it repeats was told of before.
+// violations lists what was refused, each kind once. A replay has none: its original run
+// had them.
 func (f *flight) violations(o *Outcome) []Violation {
-	if f.run.Mode != ledger.Live || f.skip {
+	if f.run.Mode != ledger.Live || f.skipped {
 		return nil
 	}
 	var out []Violation
@@ -52,16 +51,16 @@ func (f *flight) violations(o *Outcome) []Violation {
 	return out
 }
 
-// violated says what kind of violation a refused call was.
+// violated is the kind of violation of a refused call.
 func (f *flight) violated(o *Outcome) (policy.Violation, bool) {
 	if o.Status == tool.Completed || o.Err == nil {
 		return 0, false
 	}
 	switch code := fault.CodeOf(o.Err); code {
 	case fault.Denied:
-		return refusedKind(o.Decision), true
+		return deniedKind(o.Decision), true
 	case fault.HandleRefused:
-		return f.handleKind(), !errors.Is(o.Err, fault.NotFound) // a missing secret is not the agent's doing
+		return f.handleKind(), !errors.Is(o.Err, fault.NotFound) // a missing secret is not the agent's fault
 	case fault.LimitReached, fault.BudgetSpent:
 		return policy.BudgetViolation, o.Status == tool.StatusDenied || code == fault.BudgetSpent
 	case fault.ToolDisabled:
@@ -79,8 +78,8 @@ func (f *flight) violated(o *Outcome) (policy.Violation, bool) {
 	}
 }
 
-// handleKind is the kind of what a handle refused. While facts are looked up, no
-// permit is minted yet, and only paths are refused.
+// handleKind is the kind of an action that a handle refused. Before the permit is minted
+// only the lookup of facts can refuse, and only paths.
 func (f *flight) handleKind() policy.Violation {
 	if !f.permit.Minted() {
 		return policy.PathViolation
@@ -88,8 +87,8 @@ func (f *flight) handleKind() policy.Violation {
 	return kindOf(f.permit.Denied())
 }
 
-// refusedKind is the kind of what a policy denied: of the first thing that it did.
-func refusedKind(d policy.Decision) policy.Violation {
+// deniedKind is the kind of the first action that a policy denied.
+func deniedKind(d policy.Decision) policy.Violation {
 	for _, r := range d.Refusals {
 		if r.Effect == policy.Deny {
 			return sectionKind(r.Action)
@@ -101,7 +100,7 @@ func refusedKind(d policy.Decision) policy.Violation {
 	return policy.ToolViolation
 }
 
-// sectionKind reads the kind of action off its printed form, which begins with it.
+// sectionKind reads the kind of an action from its printed form, which begins with it.
 func sectionKind(action string) policy.Violation {
 	name, _, _ := strings.Cut(action, " ")
 	for _, k := range [...]tool.ActionKind{tool.FileRead, tool.FileWrite, tool.Network, tool.Command} {
@@ -132,7 +131,7 @@ var violationKinds = map[policy.Violation]ledger.Violated{
 	policy.ModeViolation: ledger.ViolatedMode,
 }
 
-// violationEntries are the events that follow the call's own.
+// violationEntries are the events of the violations, which follow the call's own.
 func (f *flight) violationEntries(at int64, list []Violation) []ledger.Entry {
 	out := make([]ledger.Entry, len(list))
 	for i, v := range list {
@@ -152,7 +151,7 @@ func (f *flight) violationEntries(at int64, list []Violation) []ledger.Entry {
 	return out
 }
 
-// respond does what the policy wants done about the violations.
+// respond carries out the policy's response to the violations.
 func (f *flight) respond(ctx context.Context, list []Violation) error {
 	worst := Violation{}
 	for _, v := range list {
@@ -160,7 +159,7 @@ func (f *flight) respond(ctx context.Context, list []Violation) error {
 			worst = v
 		}
 		if v.Response >= policy.NotifyViolation && f.r.Violated != nil {
-			f.tell(v)
+			f.notifyViolation(v)
 		}
 	}
 	if worst.Response < policy.PauseGrant {
@@ -178,10 +177,10 @@ func (f *flight) respond(ctx context.Context, list []Violation) error {
 		return nil
 	}
 	err := error(fault.New(fault.Internal, "grant %s must be %s, but grants cannot be changed here", node, word))
-	if f.r.Standings != nil {
+	if f.r.GrantStopper != nil {
 		after, done := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 		defer done()
-		err = f.r.Standings.Stop(after, node, worst.Response == policy.RevokeGrant, reason)
+		err = f.r.GrantStopper.Stop(after, node, worst.Response == policy.RevokeGrant, reason)
 	}
 	if err != nil {
 		f.run.stop(stopped)
@@ -189,9 +188,8 @@ func (f *flight) respond(ctx context.Context, list []Violation) error {
 	return err
 }
 
-// tell tells whoever wants to know. They only watch: where they crash, the call
-// goes on.
-func (f *flight) tell(v Violation) {
+// notifyViolation calls the observer of violations. If it panics, the call goes on.
+func (f *flight) notifyViolation(v Violation) {
 	defer func() { _ = recover() }()
 	f.r.Violated(f.run, f.c, v)
 }

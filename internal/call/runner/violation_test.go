@@ -38,10 +38,10 @@ func (s *stopper) Stop(_ context.Context, node uuid.UUID, revoke bool, _ string)
 
 // Where the grant cannot be stopped, its run is.
 func TestAGrantThatCannotBeStoppedEndsTheRun(t *testing.T) {
-	for name, s := range map[string]runner.Standings{"nobody can": nil, "it fails": &stopper{fails: errors.New("the ledger is away")}} {
+	for name, s := range map[string]runner.GrantStopper{"nobody can": nil, "it fails": &stopper{fails: errors.New("the ledger is away")}} {
 		p := &probe{id: "p"}
 		h := newHouse(t, open, p)
-		h.rn.Standings, h.rn.Authority = s, &ruler{}
+		h.rn.GrantStopper, h.rn.Authority = s, &ruler{}
 		h.under("files: {read: {allow: ['**'], deny: [secret]}}\ntools: {allow: ['*']}\nviolations: {path: revoke}", nil)
 		if o := h.call("p", tool.Args{"path": "secret"}); o.Fatal == nil {
 			t.Errorf("%s: it is not told", name)
@@ -140,7 +140,7 @@ func TestAViolationCanStopTheGrant(t *testing.T) {
 			r := &ruler{}
 			p, s, told := &probe{id: "p"}, &stopper{of: r}, 0
 			h := newHouse(t, open, p)
-			h.rn.Standings = s
+			h.rn.GrantStopper = s
 			h.rn.Violated = func(_ *runner.Run, _ runner.Call, v runner.Violation) {
 				if told++; v.Kind != policy.PathViolation {
 					t.Errorf("told of %s", v.Kind)

@@ -30,7 +30,7 @@ type Presented struct {
 }
 
 // Authority decides about the grants that a ledger keeps: it is a runner.Authority and a
-// runner.Standings.
+// runner.GrantStopper.
 type Authority struct {
 	*standing.Authority
 	bank *budget.Bank
@@ -47,7 +47,7 @@ func (a *Authority) Reserve(ctx context.Context, run *runner.Run, id tool.ID, wa
 // Done implements runner.Authority.
 func (a *Authority) Done(ctx context.Context, run *runner.Run) error { return a.bank.Done(ctx, run) }
 
-// Stop implements runner.Standings.
+// Stop implements runner.GrantStopper.
 func (a *Authority) Stop(ctx context.Context, node uuid.UUID, revoke bool, reason string) error {
 	to := store.Paused
 	if revoke {

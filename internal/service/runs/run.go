@@ -218,7 +218,7 @@ func (s *Runs) Start(ctx context.Context, q Request, in runner.Info) (b Active, 
 		b.Runner.Catalog = q.Agent.Tools
 	}
 	if auth != nil {
-		b.Runner.Authority, b.Runner.Standings = auth, auth
+		b.Runner.Authority, b.Runner.GrantStopper = auth, auth
 	}
 	if b.writes, err = s.Changes.Begin(&in, q.Workspace, q.Changeset); err != nil {
 		return b, nil, res, err
