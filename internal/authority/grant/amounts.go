@@ -7,7 +7,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 )
 
-// Amounts is what calls may use or have used, in the units of [Budgets].
+// Amounts are limits or used amounts of calls, in the units of [Budgets].
 type Amounts struct {
 	Calls    int64         `json:"calls,omitempty"`
 	BytesIn  int64         `json:"bytes_in,omitempty"`
@@ -18,7 +18,7 @@ type Amounts struct {
 	Children int64         `json:"children,omitempty"`
 }
 
-// Add gives the sum; what would overflow stays at the largest number.
+// Add returns the sum; an amount that would overflow stays at the largest number.
 func (a Amounts) Add(b Amounts) Amounts {
 	return Amounts{
 		plus(a.Calls, b.Calls), plus(a.BytesIn, b.BytesIn), plus(a.BytesOut, b.BytesOut), plus(a.Tokens, b.Tokens),
@@ -36,7 +36,7 @@ func (a Amounts) List() []int64 {
 	return l
 }
 
-// AmountsOf reads what List gives.
+// AmountsOf reads the result of List.
 func AmountsOf(l []int64) Amounts {
 	var n [7]int64
 	copy(n[:], l)

@@ -19,10 +19,9 @@ const (
 	MaxPerTool  = 64      // entries of PerTool
 )
 
-// Budgets bounds what a grant and everything below it may use up together. It
-// says how much there is at first, never what is left. In every field but
-// PerTool's a zero or nil means no limit of the grant's own: those of its
-// ancestors still hold.
+// Budgets limit what a grant and all its descendants may use together. They are the
+// initial amounts, never the remaining ones. In every field except PerTool, zero or
+// nil means no further limit: those of the ancestors still apply.
 type Budgets struct {
 	Calls    int64         // calls begun
 	PerTool  []ToolBudget  // calls begun of some tools, sorted by pattern, each pattern once
@@ -66,8 +65,8 @@ func (b Budgets) Min(o Budgets) Budgets {
 	}
 }
 
-// Moot gives those limits of b that bound nothing more where before holds already,
-// in words.
+// Moot describes the limits of b that have no effect because before is at least as
+// strict.
 func (b Budgets) Moot(before Budgets) []string {
 	var out []string
 	had := before.Min(Budgets{}).String()
@@ -91,7 +90,7 @@ func (b Budgets) each() []Budgets {
 	return slices.DeleteFunc(all, Budgets.IsZero)
 }
 
-// least is the smaller of two limits of which 0 is none.
+// least returns the smaller of two limits; 0 is no limit.
 func least[T int64 | time.Duration](a, b T) T {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -151,7 +150,7 @@ func (b Budgets) Check() error {
 	for i, t := range b.PerTool {
 		field := fmt.Sprintf("per_tool[%d]", i)
 		if !isToolPattern(t.Tool) {
-			bad(field, "%q is no tool pattern: a tool's ID, with * for any part", t.Tool)
+			bad(field, "%q is not a valid tool pattern; expected a tool's ID, with * as a wildcard", t.Tool)
 		}
 		if t.Calls < 0 || t.Calls > MaxCount {
 			bad(field, "%d is out of range: 0 (none) to %d", t.Calls, int64(MaxCount))
@@ -187,7 +186,7 @@ func isToolPattern(s string) bool {
 }
 
 // String says the budgets in words, as "200 calls, 20 calls of http.*, 10 MiB
-// in, 1.50 USD, 5m0s"; "no limits of its own" where there are none.
+// in, 1.50 USD, 5m0s"; "no further limits" where there are none.
 func (b Budgets) String() string {
 	var out []string
 	add := func(set bool, text string) {
@@ -212,7 +211,7 @@ func (b Budgets) String() string {
 		add(true, "depth "+strconv.Itoa(*b.Depth))
 	}
 	if len(out) == 0 {
-		return "no limits of its own"
+		return "no further limits"
 	}
 	return strings.Join(out, ", ")
 }

@@ -21,7 +21,7 @@ func TestBudgetsInWords(t *testing.T) {
 		b    grant.Budgets
 		want string
 	}{
-		{grant.Budgets{}, "no limits of its own"},
+		{grant.Budgets{}, "no further limits"},
 		{grant.Budgets{Calls: 1, Tokens: 1}, "1 call, 1 model token"},
 		{grant.Budgets{Children: number(0), Depth: number(0)}, "no children, depth 0"},
 		{grant.Budgets{BytesIn: 5 << 20, BytesOut: 1500}, "5 MiB in, 1500 bytes out"},

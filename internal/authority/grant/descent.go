@@ -43,8 +43,8 @@ func (b Budgets) MarshalJSON() ([]byte, error) {
 	return json.Marshal(w)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. Budgets that make no sense or say
-// more are refused.
+// UnmarshalJSON reads the form of MarshalJSON. It refuses invalid budgets and unknown
+// fields.
 func (b *Budgets) UnmarshalJSON(text []byte) error {
 	var w budgetsJSON
 	if err := strict(text, &w); err != nil {
@@ -85,8 +85,8 @@ type nodeJSON struct {
 	Kept      bool      `json:"kept,omitempty"`
 }
 
-// EncodeDescent gives the JSON under which the ledger keeps a grant's descent:
-// what a run's ledger.PartGrant holds.
+// EncodeDescent returns a grant's descent as JSON, the content of a run's
+// ledger.PartGrant.
 func EncodeDescent(nodes []Node) ([]byte, error) {
 	out := make([]nodeJSON, len(nodes))
 	for i, n := range nodes {
@@ -95,8 +95,8 @@ func EncodeDescent(nodes []Node) ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// DecodeDescent reads what EncodeDescent wrote: fault.GrantInvalid for anything
-// else. What it gives is a record, and no authority.
+// DecodeDescent reads the form of EncodeDescent; the error is fault.GrantInvalid. The
+// result is a record and gives no authority.
 func DecodeDescent(text []byte) ([]Node, error) {
 	var in []nodeJSON
 	if err := strict(text, &in); err != nil {

@@ -1,6 +1,6 @@
-// Package grant holds authority as a value: who holds it, and the chain of
-// policies that bounds it. A grant is only ever narrowed; nothing here widens
-// one. Start at [New] and [Grant.Derive].
+// Package grant represents authority as a value: its holder, and the chain of
+// policies that limits it. A grant can only be narrowed, never widened. Start at
+// [New] and [Grant.Derive].
 package grant
 
 import (
@@ -23,8 +23,8 @@ type Grant struct {
 	pins  map[tool.ID]tool.Digest
 }
 
-// Node is one step of a grant's descent. What a node limits is spent by it and
-// by all that descend from it, together.
+// Node is one step of a grant's descent. Its limits apply to the node and all its
+// descendants together.
 type Node struct {
 	ID        uuid.UUID
 	Holder    string    // as "user:ann" or "agent:docs"
@@ -32,13 +32,12 @@ type Node struct {
 	Budgets   Budgets   // its own; its ancestors' hold besides
 	NotBefore time.Time // zero: at once
 	Expires   time.Time // zero: no end of its own
-	// Kept: the ledger keeps the node, so that what it spends is counted over
-	// runs and processes and it can be revoked. A node that is not kept lives as
-	// long as its run.
+	// Kept: the ledger keeps the node. Its use is then counted across runs and
+	// processes, and it can be revoked. Other nodes end with their run.
 	Kept bool
 }
 
-// Terms is what a grant adds to the one that it derives from.
+// Terms are the restrictions that a grant adds to its parent.
 type Terms struct {
 	ID        uuid.UUID
 	Holder    string
@@ -53,9 +52,8 @@ type Terms struct {
 // New makes a root grant. Without policies it allows nothing.
 func New(t Terms) Grant { return Grant{}.Derive(t) }
 
-// Derive gives a grant that allows what g allows and the terms allow too. Where
-// both pin a tool to different digests, the tool is pinned to none, and so
-// cannot be used.
+// Derive returns a grant that allows only what both g and the terms allow. If they
+// pin a tool to different digests, the tool cannot be used.
 func (g Grant) Derive(t Terms) Grant {
 	d := Grant{chain: append(slices.Clip(g.chain), t.Policies...), pins: g.pins}
 	d.nodes = append(slices.Clip(g.nodes), Node{
@@ -79,7 +77,7 @@ func (g Grant) Derive(t Terms) Grant {
 // there is nothing that it could inherit.
 func Root(id uuid.UUID, holder string, env policy.Env, ps ...*policy.Policy) (Grant, error) {
 	if len(ps) > 0 && ps[0].Inherits() {
-		return Grant{}, fault.New(fault.PolicyInvalid, "a root policy may not say rest: inherit").
+		return Grant{}, fault.New(fault.PolicyInvalid, "a root policy must not have rest: inherit").
 			At(fault.Pos{File: ps[0].File()}).WithHint("name what it allows, or use it to narrow another policy")
 	}
 	var chain policy.Chain
@@ -142,7 +140,7 @@ func (g Grant) Parent() uuid.UUID {
 	return g.nodes[len(g.nodes)-2].ID
 }
 
-// Holder is the principal who holds the grant, as "user:ann" or "agent:docs".
+// Holder returns the principal that has the grant, as "user:ann" or "agent:docs".
 func (g Grant) Holder() string { return g.last().Holder }
 
 func (g Grant) last() Node {
@@ -189,9 +187,9 @@ func (g Grant) At(now time.Time) error {
 		switch n := &g.nodes[i]; {
 		case !n.Expires.IsZero() && !now.Before(n.Expires):
 			return fault.New(fault.GrantExpired, "the grant %s of %q expired at %s", n.ID, n.Holder, n.Expires.UTC().Format(time.RFC3339)).
-				WithHint("ask who issued it for a new one")
+				WithHint("ask its issuer for a new one")
 		case now.Before(n.NotBefore):
-			return fault.New(fault.GrantEarly, "the grant %s of %q holds only from %s", n.ID, n.Holder, n.NotBefore.UTC().Format(time.RFC3339)).
+			return fault.New(fault.GrantEarly, "the grant %s of %q is not valid before %s", n.ID, n.Holder, n.NotBefore.UTC().Format(time.RFC3339)).
 				WithHint("wait, or look at the clock of this machine")
 		}
 	}

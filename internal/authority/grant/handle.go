@@ -6,9 +6,8 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Handle is the place of a grant that comes later: whoever is started first, and
-// given authority when it is known what for, has one. It is given a grant once,
-// whole or not at all. It is safe for concurrent use.
+// Handle is a place for a grant that is set later, for a process that starts before
+// its authority is known. It can be set once. It is safe for concurrent use.
 type Handle struct {
 	holder string
 	given  atomic.Pointer[Grant]
@@ -29,8 +28,7 @@ func (h *Handle) Give(g Grant) error {
 	return nil
 }
 
-// Grant is what the handle was given; before that it is the zero Grant, which
-// allows nothing.
+// Grant returns the grant that was set, or the zero Grant, which allows nothing.
 func (h *Handle) Grant() Grant {
 	if g := h.given.Load(); g != nil {
 		return *g

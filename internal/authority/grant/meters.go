@@ -10,8 +10,8 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// What a node's limits are counted as. The last two are followed by a pattern
-// of tools and by a tool's ID.
+// The names of a node's counters. The last two are followed by a tool pattern and by
+// a tool ID.
 const (
 	MeterCalls    = "calls"
 	MeterBytesIn  = "bytes_in"

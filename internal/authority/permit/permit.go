@@ -1,7 +1,7 @@
-// Package permit holds the proof that one call was decided, recorded and
-// allowed. Only the runner mints one; executors are handed it, and the handle
-// packages (files, network, processes) act only under it, asking [Permit.Check]
-// once more at the moment of use. Start at [Permit].
+// Package permit proves that one call was decided, recorded and allowed. Only the
+// runner mints a permit. Executors receive it, and the handle packages (files,
+// network, processes) act only with it and call [Permit.Check] again at the moment of
+// use. Start at [Permit].
 package permit
 
 import (
@@ -36,7 +36,7 @@ type state struct {
 	tokens, money atomic.Int64
 }
 
-// Terms is what a permit is minted from.
+// Terms are the values from which a permit is minted.
 type Terms struct {
 	Call     tool.Digest   // the call's digest
 	Tool     tool.ID       // the tool that is called
@@ -44,13 +44,13 @@ type Terms struct {
 	Approved []tool.Action // actions that policy asks about and a person allowed for this call
 	Env      tool.Env
 	Limits   policy.Limits
-	Ask      Asker  // nil: nobody can be asked while the call runs
-	Keep     Keeper // keeps what file tools replace; nil: nothing is kept
+	Ask      Asker  // nil: approvals are not possible while the call runs
+	Keep     Keeper // keeps the files that tools replace; nil: none are kept
 	Held     Held   // the layers that writes go to; nil: writes reach the workspace
 
-	// What may come in and go out over the network, in bytes; 0: no limit.
+	// Bytes that may be received and sent over the network; 0: no limit.
 	BytesIn, BytesOut int64
-	// What models may cost, in tokens and in millionths of a US dollar; 0: no limit.
+	// Limits of model use, in tokens and in millionths of a US dollar; 0: no limit.
 	Tokens, Money int64
 }
 
@@ -58,25 +58,25 @@ type Terms struct {
 // runs, and waits for the answer.
 type Asker func(ctx context.Context, a tool.Action, d policy.Decision) bool
 
-// Keeper keeps what a call is about to replace, so that it can be put back.
+// Keeper keeps files before a call replaces them, so that they can be restored.
 type Keeper interface {
-	// Before keeps what is at a name in an open folder; real is its absolute
-	// path. After an error the effect must not take place.
+	// Before keeps the file of a name in an open folder; real is its absolute path.
+	// After an error the file must not be changed.
 	Before(real string, dir int, name string) error
-	// After notes what is there once the effect has taken place.
+	// After notes the file's state after the change.
 	After(real string, dir int, name string) error
 }
 
 // Held is the layers of a run whose writes are held.
 type Held interface {
-	// Enter gives the open folder that stands for the workspace, once nobody is
-	// alone with the layers, until leave is called.
+	// Enter waits until no caller has the layers alone, and returns the open folder
+	// that stands for the workspace. It is valid until leave is called.
 	Enter(ctx context.Context) (root int, leave func(), err error)
-	// Room fails with fault.LimitReached if the run holds too much for n more
-	// bytes. It may be asked at any time, also with 0 while a command writes.
+	// Room fails with fault.LimitReached if the run has no room for n more bytes. It
+	// may be called at any time, also with 0 while a command writes.
 	Room(n int64) error
-	// Alone gives the layers to somebody who mounts them elsewhere, once nobody
-	// else uses them, until leave is called.
+	// Alone waits until no one else uses the layers, and returns their folders for a
+	// mount elsewhere. They are reserved until leave is called.
 	Alone(ctx context.Context) (lower, upper, work string, leave func(), err error)
 }
 
@@ -144,7 +144,7 @@ func (p Permit) Transferred(in, out int64) error {
 	return nil
 }
 
-// Traffic is what Transferred counted so far.
+// Traffic returns the counts of Transferred so far.
 func (p Permit) Traffic() (in, out int64) {
 	if p.s == nil {
 		return 0, 0
@@ -152,8 +152,8 @@ func (p Permit) Traffic() (in, out int64) {
 	return p.s.in.Load(), p.s.out.Load()
 }
 
-// approved reports whether a person allowed this very action for this call.
-// Facts may have been added since; what was asked for must be the same.
+// approved reports whether a person approved this action for this call. Facts may
+// have been added since; the action itself must be the same.
 func (p Permit) approved(a tool.Action) bool {
 	return slices.ContainsFunc(p.s.terms.Approved, func(ok tool.Action) bool {
 		return ok.Kind == a.Kind && ok.Path == a.Path && ok.Target == a.Target &&
@@ -162,8 +162,8 @@ func (p Permit) approved(a tool.Action) bool {
 	})
 }
 
-// ApprovedContents is the content that the files of an action had when a person
-// approved it; false if nobody was asked about the action.
+// ApprovedContents returns the content that the files of an action had when a person
+// approved it; false if the action needed no approval.
 func (p Permit) ApprovedContents(a tool.Action) ([]tool.Content, bool) {
 	if p.s == nil {
 		return nil, false
@@ -176,8 +176,8 @@ func (p Permit) ApprovedContents(a tool.Action) ([]tool.Content, bool) {
 	return nil, false
 }
 
-// Asker asks about what a policy asks about while the call runs; nil: nobody can
-// be asked. Its yes is for the one action, and opens nothing else.
+// Asker asks for approvals while the call runs; nil: it is not possible. An approval
+// is for one action only.
 func (p Permit) Asker() Asker {
 	if p.s == nil {
 		return nil
@@ -201,7 +201,7 @@ func (p Permit) Chain() policy.Chain {
 	return p.s.terms.Chain
 }
 
-// Limits bounds what the call may use.
+// Limits returns the limits of the call.
 func (p Permit) Limits() policy.Limits {
 	if p.s == nil {
 		return policy.Limits{}
@@ -209,9 +209,9 @@ func (p Permit) Limits() policy.Limits {
 	return p.s.terms.Limits
 }
 
-// Spend counts what a model cost: tokens, and millionths of a US dollar. It may be
-// more than was set aside for the call. All of it is charged, and the next call
-// finds what is left of the budgets; what was paid for is not thrown away.
+// Spend counts the cost of a model: tokens, and millionths of a US dollar. The cost
+// may exceed the amount reserved for the call. All of it is charged to the budgets,
+// and the answer is kept.
 func (p Permit) Spend(tokens, money int64) {
 	if p.s == nil {
 		return
@@ -220,7 +220,7 @@ func (p Permit) Spend(tokens, money int64) {
 	p.s.money.Add(max(money, 0))
 }
 
-// Spent is what Spend counted so far.
+// Spent returns the counts of Spend so far.
 func (p Permit) Spent() (tokens, money int64) {
 	if p.s == nil {
 		return 0, 0
@@ -228,7 +228,7 @@ func (p Permit) Spent() (tokens, money int64) {
 	return p.s.tokens.Load(), p.s.money.Load()
 }
 
-// Spendable is what the call may spend on models in all; 0: no limit.
+// Spendable returns the total that the call may spend on models; 0: no limit.
 func (p Permit) Spendable() (tokens, money int64) {
 	if p.s == nil {
 		return 0, 0
@@ -245,7 +245,7 @@ func (p Permit) Allowance() (in, out int64) {
 	return p.s.terms.BytesIn, p.s.terms.BytesOut
 }
 
-// Keeper keeps what the call's file tools replace; nil keeps nothing.
+// Keeper keeps the files that the call's tools replace; nil: none are kept.
 func (p Permit) Keeper() Keeper {
 	if p.s == nil {
 		return nil
@@ -272,8 +272,8 @@ func (p Permit) Env() tool.Env {
 // maxHappened bounds the notes of one call: one that touches more says how many.
 const maxHappened = 256
 
-// Note records a side effect that really happened. Handles call it at once
-// when it has, also if what follows fails.
+// Note records a side effect that happened. Handles call it at once, also if a later
+// step fails.
 func (p Permit) Note(h tool.Happened) {
 	if p.s == nil {
 		return
@@ -287,7 +287,7 @@ func (p Permit) Note(h tool.Happened) {
 	p.s.happened = append(p.s.happened, h)
 }
 
-// Happened gives what was noted so far and how many notes did not fit.
+// Happened returns the notes so far, and the number that did not fit.
 func (p Permit) Happened() (notes []tool.Happened, more int) {
 	if p.s == nil {
 		return nil, 0
@@ -306,9 +306,9 @@ func bounded(s string) string { return clip.Text(strings.ToValidUTF8(s, "\uFFFD"
 // that tried more, the rest is counted.
 const maxRefused = 256
 
-// Refuse records what a confined process tried and was not allowed to do. What
-// refuses calls it at once. The same refusal again is counted, so that a
-// process that goes on trying cannot crowd out other ones.
+// Refuse records a refused attempt of a confined process. The component that refuses
+// calls it at once. Equal refusals are only counted, so that repeated attempts cannot
+// crowd out others.
 func (p Permit) Refuse(r tool.Refused) {
 	if p.s == nil {
 		return
@@ -339,8 +339,8 @@ func (p Permit) RefuseMore(n int) {
 	p.s.missed += n
 }
 
-// Refused gives what was refused so far, and how many further attempts are not
-// listed.
+// Refused returns the refusals so far, and the number of further attempts that are
+// not listed.
 func (p Permit) Refused() (list []tool.Refused, more int) {
 	if p.s == nil {
 		return nil, 0

@@ -84,7 +84,7 @@ func listOrNone(list []string) string {
 }
 
 // delegate makes the setting of delegate. Lists that are missing are empty:
-// nothing may be handed on, or to nobody.
+// nothing may be handed on, or to no one.
 func delegate(into **delegation) setting {
 	return setting{"delegate",
 		func(p *parser) document.Field {

@@ -219,7 +219,7 @@ func checkStored(s string) error {
 		ok = word || (c == '-' || c == '_') && i+1 < len(s) && s[i-1] != '-' && s[i-1] != '_'
 	}
 	if !ok {
-		return fmt.Errorf("%q is no name of a stored secret: lower-case words, as github-ci", clip.Text(s, 40))
+		return fmt.Errorf("%q is not a valid name of a stored secret; expected lower-case words, as github-ci", clip.Text(s, 40))
 	}
 	return nil
 }

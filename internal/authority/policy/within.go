@@ -114,7 +114,7 @@ func (r *Rules) derive(c *constraint, v any) []tool.Action {
 		a := tool.Action{Kind: tool.Network}
 		s, ok := v.(string)
 		if !ok {
-			a.Unknown = "the argument is no string, so no URL"
+			a.Unknown = "the argument is not a string, so not a URL"
 			return []tool.Action{a}
 		}
 		t, err := target.Parse("", s)
@@ -141,7 +141,7 @@ func PathArgument(kind tool.ActionKind, base string, v any, env Env) tool.Action
 	s, ok := v.(string)
 	switch {
 	case !ok:
-		a.Unknown = "the argument is no string, so no path"
+		a.Unknown = "the argument is not a string, so not a path"
 	case s == "":
 		a.Unknown = "the path is empty"
 	case strings.TrimSpace(s) != s:
@@ -151,7 +151,7 @@ func PathArgument(kind tool.ActionKind, base string, v any, env Env) tool.Action
 	case strings.Contains(s, "://") || strings.HasPrefix(strings.ToLower(s), "file:"):
 		a.Unknown = "the path looks like a URL"
 	case s == ".." || strings.HasPrefix(s, "../") || strings.HasSuffix(s, "/..") || strings.Contains(s, "/../"):
-		a.Unknown = "the path holds .., whose meaning depends on links"
+		a.Unknown = "the path contains .., whose meaning depends on links"
 	case s[0] != '/' && base == "":
 		a.Unknown = "the path is relative, and the rule gives no base"
 	case s[0] == '/':
@@ -185,7 +185,7 @@ func (r *Rules) deriveCommand(base string, v any) []tool.Action {
 		for i, w := range v {
 			s, ok := w.(string)
 			if !ok {
-				return unknown("a word of the command is no string")
+				return unknown("a word of the command is not a string")
 			}
 			argv[i] = s
 		}
@@ -193,7 +193,7 @@ func (r *Rules) deriveCommand(base string, v any) []tool.Action {
 			return command.Actions(argv, r.tool, dir)
 		}
 	}
-	return unknown("the argument is no command: a string or a list of strings")
+	return unknown("the argument is not a command; expected a string or a list of strings")
 }
 
 // cleanBase is the folder that a base names.
@@ -210,7 +210,7 @@ func cleanBase(base string, env Env) (string, error) {
 	}
 	out := path.Join(dir, rest)
 	if why := pathProblem(out); why != "" || slices.Contains(strings.Split(rest, "/"), "..") {
-		return "", fault.New(fault.PolicyInvalid, "base %q is no folder: write it without ..", base)
+		return "", fault.New(fault.PolicyInvalid, "base %q is not a valid folder: write it without ..", base)
 	}
 	return out, nil
 }

@@ -1,5 +1,5 @@
-// Package canon writes and reads JSON in one form only: what is hashed, compared
-// or recorded is the same bytes wherever it is made. Start at [Marshal] and
+// Package canon writes and reads canonical JSON, so that equal values have equal
+// bytes wherever they are hashed, compared or recorded. Start at [Marshal] and
 // [Decode].
 //
 // The form is that of RFC 8785 (JSON Canonicalization Scheme) with one
@@ -165,7 +165,7 @@ func appendString(b []byte, s string) ([]byte, error) {
 func appendNumber(b []byte, s string) ([]byte, error) {
 	p := parser{src: []byte(s)}
 	if err := p.number(); err != nil || p.at != len(s) {
-		return nil, fmt.Errorf("%q is no JSON number", s)
+		return nil, fmt.Errorf("%q is not a JSON number", s)
 	}
 	integer := true
 	for i := 0; i < len(s); i++ {
@@ -187,7 +187,7 @@ func appendNumber(b []byte, s string) ([]byte, error) {
 // appendFloat prints as ECMAScript's Number.prototype.toString does.
 func appendFloat(b []byte, f float64) ([]byte, error) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
-		return nil, errors.New("NaN and infinities are no JSON numbers")
+		return nil, errors.New("NaN and infinities are not JSON numbers")
 	}
 	if f == 0 {
 		return append(b, '0'), nil // also for -0

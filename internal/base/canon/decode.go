@@ -18,10 +18,10 @@ func (e *SyntaxError) Error() string { return fmt.Sprintf("%s (at byte %d)", e.M
 // MaxValues is how many values a request from outside may hold.
 const MaxValues = 10000
 
-// Decode reads exactly one JSON value (RFC 8259): nil, bool, [json.Number],
-// string, []any or map[string]any. It refuses, with a [*SyntaxError], what
-// readers disagree about: duplicate keys, data after the value, bytes that are
-// not UTF-8, escapes of half a surrogate pair, and nesting beyond [MaxDepth].
+// Decode reads exactly one JSON value (RFC 8259): nil, bool, [json.Number], string,
+// []any or map[string]any. It refuses, with a [*SyntaxError], text that readers
+// interpret differently: duplicate keys, data after the value, bytes that are not
+// UTF-8, escapes of half a surrogate pair, and nesting beyond [MaxDepth].
 func Decode(b []byte) (any, error) {
 	p := parser{src: b}
 	v, err := p.value(0)
@@ -34,9 +34,8 @@ func Decode(b []byte) (any, error) {
 	return v, nil
 }
 
-// Values counts about how many values a JSON text holds, without decoding it: a text
-// that comes from outside is small beside what is made of it, up to 400 bytes for
-// each value.
+// Values estimates the number of values in a JSON text without decoding it: decoding
+// needs up to 400 bytes for each value, much more than the text.
 func Values(b []byte) int {
 	n, text := 1, false
 	for i := 0; i < len(b); i++ {

@@ -1,7 +1,7 @@
-// Package document reads the YAML and JSON files that people write: policies,
-// plans, manifests, capabilities and settings. Reading is strict, and every
-// problem is reported at once with line, column and field, so that a typing
-// mistake never becomes a rule that nobody meant.
+// Package document reads the YAML and JSON files that people write: policies, plans,
+// manifests, capabilities and settings. Reading is strict, and every problem is
+// reported at once with line, column and field, so that a typing mistake never
+// becomes an unintended rule.
 //
 // A document has one root, each key once, and no anchors, tags or merge keys
 // (a format may allow aliases, up to a bound). Scalars follow YAML 1.2's core
@@ -95,7 +95,7 @@ func (n *Node) Lookup(key string) *Node {
 // Is reports whether the node is the string s.
 func (n *Node) Is(s string) bool { return n.Kind == String && n.Text == s }
 
-// Describe says what the node is, for a message: `the string "x"`, `a list`.
+// Describe describes the node for a message: `the string "x"`, `a list`.
 func (n *Node) Describe() string {
 	switch n.Kind {
 	case String:
@@ -106,8 +106,8 @@ func (n *Node) Describe() string {
 	return n.Kind.String()
 }
 
-// Options say what a format of documents allows. The zero value of a bound is
-// the default named beside it.
+// Options are the rules of a document format. The zero value of a bound is the
+// default named beside it.
 type Options struct {
 	Code     fault.Code // of every problem
 	Noun     string     // names the document in messages, as "policy"

@@ -111,7 +111,8 @@ func (r *Reader) List(most int, read Field) Field {
 	}
 }
 
-// Text is a string value; ok is false, and the problem recorded, if n is none.
+// Text is a string value; ok is false, and the problem is recorded, if n is not a
+// string.
 func (r *Reader) Text(n *Node, path string) (s string, ok bool) {
 	if n.Kind != String {
 		r.Expected(n, path, "a string")

@@ -35,7 +35,7 @@ type jsonWalk struct {
 	dec          *json.Decoder
 	at           int // the byte that line and column are of
 	line, column int
-	lost         bool // a value was not read to its end: what follows has no meaning
+	lost         bool // a value was not read to its end, so the rest has no meaning
 }
 
 // token reads the next token into a node; open is '{' or '[' for a container.

@@ -84,8 +84,8 @@ func (r *Reader) fromYAML(y *yaml.Node, field string, depth int, repeated bool) 
 	return n
 }
 
-// mayRepeat checks anchors and aliases against what the format allows: a few
-// lines of them can stand for gigabytes.
+// mayRepeat checks anchors and aliases against the limits of the format: a few lines
+// of them can stand for gigabytes.
 func (r *Reader) mayRepeat(n *Node, y *yaml.Node, field string, repeated bool) bool {
 	switch {
 	case r.o.Aliases == 0 && (y.Kind == yaml.AliasNode || y.Anchor != ""):

@@ -1,8 +1,8 @@
-// Package fault holds Remit's error codes and the one error type that carries
-// them. A code is what programs branch on (with [errors.Is]); a message is what
-// people read. Start at [Code] and [New].
+// Package fault defines Remit's error codes and the one error type that carries them.
+// Programs branch on the code (with [errors.Is]); people read the message. Start at
+// [Code] and [New].
 //
-// The text of an error may be shown to an agent: it never holds a secret. The
+// The text of an error may be shown to an agent: it never contains a secret. The
 // wrapped cause (Err) is for the operator's log only.
 package fault
 
@@ -23,7 +23,7 @@ const (
 	PolicyInvalid  Code = 1003 // a policy cannot be read
 	PolicyMissing  Code = 1004 // no policy was given and none is trusted
 	LimitReached   Code = 1005 // a limit of the policy (calls, time, ...) is used up
-	HandleRefused  Code = 1006 // a handle refused at the moment of use what the decision had not covered
+	HandleRefused  Code = 1006 // a handle refused an action that the decision had not covered
 	ToolUnknown    Code = 2001 // no tool has this ID
 	ArgsInvalid    Code = 2002 // arguments do not fit the tool's schema
 	ToolFailed     Code = 2003 // the tool ran and failed
@@ -40,7 +40,7 @@ const (
 	PlanInput      Code = 3002 // an input is missing, unknown or of the wrong type
 	PlanReference  Code = 3003 // an expression names a value that is not there
 	ReplayMismatch Code = 4001 // a replay differs from the record
-	VerifyFailed   Code = 4002 // the ledger is not what was recorded
+	VerifyFailed   Code = 4002 // the ledger was altered after it was recorded
 	StoreFailed    Code = 5001 // the ledger cannot be read or written
 	StoreCorrupt   Code = 5002 // the ledger's file is damaged
 	StoreFull      Code = 5003 // no space is left for the ledger
@@ -66,7 +66,7 @@ const (
 	ToolDisabled   Code = 6016 // the tool is switched off
 	ToolChanged    Code = 6017 // the tool is not the one that the grant pins, or that was decided on
 	ApprovalGone   Code = 6018 // no pending approval has this ID
-	GrantForged    Code = 6019 // a token is not what its issuer or its holders signed
+	GrantForged    Code = 6019 // a token was altered, or not signed by its issuer or holders
 	GrantReplayed  Code = 6020 // a holder's proof was used before, or is not fresh
 	GrantKey       Code = 6021 // a token was signed with a key that the ledger does not have, or no longer trusts
 	GrantSealed    Code = 6022 // a token was sealed: it cannot be narrowed further
@@ -74,9 +74,9 @@ const (
 
 	ExtensionInvalid  Code = 7001 // an extension's manifest or commands cannot be read or make no sense
 	ExtensionUnknown  Code = 7002 // no extension has this ID
-	ExtensionUnsafe   Code = 7003 // an extension's archive or folder holds what is never unpacked
+	ExtensionUnsafe   Code = 7003 // an extension's archive or folder has a file that is never unpacked
 	ExtensionConflict Code = 7004 // an extension's command, or ID, is taken
-	ExtensionChecksum Code = 7005 // an extension is not what its checksum or signature says
+	ExtensionChecksum Code = 7005 // an extension does not match its checksum or signature
 	CommandUnknown    Code = 7006 // no slash command, or none of its actions, has this name
 	CommandInvalid    Code = 7007 // a slash command cannot be read, or its arguments do not fit
 
@@ -89,13 +89,13 @@ const (
 	CapabilityInvalid Code = 8007 // a capability's configuration, dependencies or tool names do not fit
 	ModelUnknown      Code = 8008 // no provider serves the model, or none is chosen
 	ModelKey          Code = 8009 // the provider's key is missing or refused
-	ModelFailed       Code = 8010 // the provider failed, or answered what cannot be read
+	ModelFailed       Code = 8010 // the provider failed, or its answer cannot be read
 	ModelBusy         Code = 8011 // the provider refuses for now: too many requests, or overloaded
 	ModelContext      Code = 8012 // the conversation is longer than the model takes
 	ModelCall         Code = 8013 // the model's tool call is malformed
 	Looping           Code = 8014 // the agent repeats itself, so it was stopped
 	FilesFull         Code = 8015 // a session's files would exceed their quota
-	Stale             Code = 8016 // what was to be changed was changed by somebody else meanwhile
+	Stale             Code = 8016 // the object was changed meanwhile
 	MessageUnknown    Code = 8017 // the session has no such message
 
 	Usage    Code = 9001 // a command line that makes no sense
@@ -105,8 +105,7 @@ const (
 // Error makes a bare Code an error.
 func (c Code) Error() string { return fmt.Sprintf("E%04d", int(c)) }
 
-// OfGrant reports whether a code says that a grant itself is no good or may not
-// be used.
+// OfGrant reports whether a code says that a grant is invalid or may not be used.
 func (c Code) OfGrant() bool {
 	return c >= GrantInvalid && c <= GrantVersion || c >= GrantForged && c <= GrantWorkspace
 }
@@ -159,7 +158,8 @@ type Error struct {
 	Msg   string // may be shown to the caller
 	Hint  string // the way out, a sentence without a final full stop
 	Err   error  // the cause, for operators only; never shown to agents
-	// Operator: only who runs Remit can do what the hint says, as with a command.
+	// Operator: only the operator can follow the hint, as it needs a command of
+	// Remit.
 	Operator bool
 }
 
@@ -179,15 +179,15 @@ func (e *Error) At(p Pos) *Error { c := *e; c.Pos = p; return &c }
 // In returns a copy of e that names a field.
 func (e *Error) In(field string) *Error { c := *e; c.Field = field; return &c }
 
-// WithHint returns a copy of e that tells the way out.
+// WithHint returns a copy of e with a hint: a command or an edit that helps.
 func (e *Error) WithHint(format string, args ...any) *Error {
 	c := *e
 	c.Hint, c.Operator = fmt.Sprintf(format, args...), false
 	return &c
 }
 
-// ForOperator returns a copy of e that tells the way out to who runs Remit, such as
-// a command of it. Models are not told.
+// ForOperator returns a copy of e with a hint for the operator only, such as a
+// command of Remit. Models do not see it.
 func (e *Error) ForOperator(format string, args ...any) *Error {
 	c := e.WithHint(format, args...)
 	c.Operator = true
@@ -262,8 +262,8 @@ func CodeOf(err error) Code {
 	return Internal
 }
 
-// ForModel is what a model is told of an error: the message, and a hint that it can
-// follow. It runs no command of Remit.
+// ForModel returns the text of an error for a model: the message, and a hint unless
+// it is for the operator.
 func ForModel(err error) string {
 	var e *Error
 	if errors.As(err, &e) && e.Operator {
@@ -272,8 +272,8 @@ func ForModel(err error) string {
 	return Message(err)
 }
 
-// Message is what may be shown of an error to an agent: the message of the
-// coded error, and nothing of an uncoded cause.
+// Message returns the text of an error that may be shown to an agent: the message of
+// the coded error, without its cause.
 func Message(err error) string {
 	var e *Error
 	if errors.As(err, &e) {

@@ -55,7 +55,7 @@ func latin(s string) string {
 	if clean(s) {
 		return s
 	}
-	for range 4 { // folding can make what folds again; it settles after one or two
+	for range 4 { // a folded text may fold again; it settles after one or two
 		was := s
 		s = strings.Map(lookalike, norm.NFKD.String(s))
 		if s == was {
@@ -98,8 +98,8 @@ func isASCII(s string) bool {
 	return true
 }
 
-// confusable has what NFKD does not already take apart: behind each ASCII
-// character those that look like it.
+// confusable lists, for each ASCII character, those that look like it and that NFKD
+// does not decompose.
 var confusable = func() map[rune]rune {
 	m := map[rune]rune{}
 	for _, line := range [...]string{

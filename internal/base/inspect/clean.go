@@ -1,8 +1,7 @@
-// Package inspect looks at the text that a source of tools gives of itself, and
-// which nobody vouches for: it takes out what cannot be seen ([Clean]), tells
-// names that look alike ([Keys]), and finds what speaks to a model rather than
-// about a tool ([Text], [Schema]). It is pure, and it refuses nothing: whoever
-// asks decides what comes of it.
+// Package inspect checks untrusted descriptions of tools. It removes invisible
+// characters ([Clean]), finds names that look alike ([Keys]), and finds instructions
+// to a model in a tool's description ([Text], [Schema]). It is pure and refuses
+// nothing: the caller acts on the findings.
 package inspect
 
 import (
@@ -11,18 +10,18 @@ import (
 	"unicode/utf8"
 )
 
-// Invisible reports whether a character shows nothing, or changes how others
-// show: controls but the line's end and the tab, formats (zero width, joiners,
-// bidirectional controls, the block of tags), variation selectors, fillers,
-// private use, and code points that are no characters. A reader does not see
-// them; a model does.
+// Invisible reports whether a character shows nothing, or changes how others show:
+// controls but the line's end and the tab, formats (zero width, joiners,
+// bidirectional controls, the block of tags), variation selectors, fillers, private
+// use, and code points that are not characters. A reader does not see them; a model
+// does.
 func Invisible(r rune) bool {
 	switch {
 	case r == '\n' || r == '\t':
 		return false
 	case r < utf8.RuneSelf:
 		return r < ' ' || r == 0x7F
-	case r >= 0xE0000 && r <= 0xE0FFF: // tags, selectors, and what Unicode keeps for more of them
+	case r >= 0xE0000 && r <= 0xE0FFF: // tags, selectors, and code points reserved for them
 		return true
 	}
 	switch r {
@@ -33,9 +32,9 @@ func Invisible(r rune) bool {
 		unicode.Other_Default_Ignorable_Code_Point, unicode.Noncharacter_Code_Point)
 }
 
-// Clean gives a text as a model may be told it: without invisible characters,
-// every line's end as "\n", every space as " ", and bytes that are no UTF-8 as
-// U+FFFD. A text that is clean stays as it is.
+// Clean returns a text as a model may read it: without invisible characters, with
+// line ends as "\n", spaces as " ", and invalid UTF-8 as U+FFFD. A clean text stays
+// as it is.
 func Clean(s string) string {
 	if clean(s) {
 		return s
@@ -51,7 +50,7 @@ func Clean(s string) string {
 		case unicode.Is(unicode.Zs, r):
 			b.WriteByte(' ')
 		default:
-			b.WriteRune(r) // U+FFFD for a byte that is no UTF-8
+			b.WriteRune(r) // U+FFFD for an invalid byte
 		}
 		i += n
 	}
@@ -67,8 +66,7 @@ func clean(s string) bool {
 	return true
 }
 
-// HasInvisible reports whether a text has invisible characters, or bytes that
-// are no UTF-8.
+// HasInvisible reports whether a text has invisible characters or is not UTF-8.
 func HasInvisible(s string) bool {
 	return !clean(s) && (!utf8.ValidString(s) || strings.ContainsFunc(s, Invisible))
 }

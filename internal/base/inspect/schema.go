@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// maxDepth bounds how deep a schema is looked into. Who lists tools refuses what
-// is deeper ([TooDeep]).
+// maxDepth bounds the depth of an inspected schema. Deeper schemas are refused when
+// tools are listed ([TooDeep]).
 const maxDepth = 64
 
 // TooDeep reports whether a JSON text is nested deeper than is looked into.
@@ -31,9 +31,9 @@ func TooDeep(src []byte) bool {
 	return false
 }
 
-// Schema finds what to be wary of in all texts of a JSON Schema: descriptions
-// and titles, but also names of properties, values and examples, which a model
-// reads as well. What is no JSON has no findings.
+// Schema inspects all texts of a JSON Schema: descriptions and titles, but also
+// property names, values and examples, which a model reads as well. Invalid JSON has
+// no findings.
 func Schema(where string, src []byte) []Finding {
 	by := worthReading(string(src))
 	if len(by) == 0 {
@@ -52,9 +52,8 @@ func Schema(where string, src []byte) []Finding {
 	return out
 }
 
-// worthReading gives the rules that could match in a JSON text: those whose words
-// it has, for what stands in one of its strings stands in the whole, but for what
-// is escaped.
+// worthReading returns the rules that could match in a JSON text: those whose words
+// occur in it. If the text has escapes, it returns all rules.
 func worthReading(s string) []rule {
 	if !clean(s) || strings.Contains(s, `\u`) || strings.Contains(s, `\/`) {
 		return rules
@@ -165,8 +164,8 @@ func cleanValue(v any, depth int, changed *bool) any {
 	return v
 }
 
-// Names tells of the first property of a schema whose name has invisible
-// characters, or "". No honest argument has such a name.
+// Names returns the first property name of a schema with invisible characters, or "".
+// No honest argument has such a name.
 func Names(src []byte) (bad string) {
 	if plain(string(src)) {
 		return ""

@@ -11,14 +11,14 @@ import (
 	"unicode/utf8"
 )
 
-// Kind says what is wrong with a text.
+// Kind is the kind of a finding.
 type Kind string
 
 // The kinds of findings.
 const (
-	Hidden      Kind = "hidden"      // characters that cannot be seen, or text put where nobody looks
-	Instruction Kind = "instruction" // it tells a model what to do
-	Secrets     Kind = "secrets"     // it names what holds secrets, or asks for data to be handed over
+	Hidden      Kind = "hidden"      // invisible characters, or text that is out of sight
+	Instruction Kind = "instruction" // it instructs a model
+	Secrets     Kind = "secrets"     // it names a place of secrets, or asks for data
 	Reference   Kind = "reference"   // it speaks of a tool of another source
 	Imitation   Kind = "imitation"   // a name that could be taken for another
 )
@@ -27,7 +27,7 @@ const (
 type Finding struct {
 	Kind  Kind   `json:"kind"`
 	Where string `json:"where"` // "title", "description", "input_schema.properties.path.description", ...
-	Quote string `json:"quote"` // the text, with what cannot be seen written as \u{200b}
+	Quote string `json:"quote"` // the text, with invisible characters as \u{200b}
 	Why   string `json:"why"`
 }
 
@@ -55,7 +55,7 @@ func pattern(kind Kind, why, words, re string) rule {
 	return rule{kind, why, split(words), strings.Fields(also), func(s string) []int { return compiled().FindStringIndex(s) }}
 }
 
-// rules follow what attacks on MCP servers' descriptions were seen to say.
+// rules match phrases of known attacks by MCP servers' descriptions.
 var rules = []rule{
 	pattern(Instruction, "it tells a model to set other instructions aside", "ignore disregard forget override bypass + instruction prompt rule message context direction guideline polic restriction tool",
 		`\b(ignore|disregard|forget|override|bypass)\b.{0,40}\b(previous|prior|above|earlier|preceding|all|any|other|system|safety)\b.{0,30}\b(instructions?|prompts?|rules?|messages?|context|directions?|guidelines?|polic(y|ies)|restrictions?|tools?)\b`),
@@ -71,7 +71,7 @@ var rules = []rule{
 		`\b(before|after|when|whenever|instead of) (you )?(using|use|calling|call|invoking|invoke|running|run|any)\b.{0,40}\b(other|another|any|every|all)\b.{0,20}\btools?\b`),
 	pattern(Secrets, "it names a file that holds secrets", ".ssh .aws .gnupg .kube .docker .netrc .npmrc .pypirc .git-credentials .env id_rsa id_ed25519 id_ecdsa /etc/ mcp.json authorized_keys _history wallet keychain",
 		`(^|[\s"'`+"`"+`/~(\\])\.(ssh|aws|gnupg|kube|docker/config|netrc|npmrc|pypirc|git-credentials|env)\b|\bid_(rsa|ed25519|ecdsa)\b|/etc/(passwd|shadow|sudoers)\b|\bmcp\.json\b|\bauthorized_keys\b|\.(bash|zsh)_history\b|\bwallet\.dat\b|\bkeychain\b`),
-	pattern(Secrets, "it speaks of keys that are nobody's to hand over", "private,seed phrase,mnemonic",
+	pattern(Secrets, "it asks for keys that must not be handed over", "private,seed phrase,mnemonic",
 		`\bprivate keys?\b|\bseed phrases?\b|\bmnemonic phrases?\b`),
 	pattern(Secrets, "it asks for data to be handed over", "send upload forward exfiltrate append include pass attach + conversation chat prompt environment credentials key token password secrets content",
 		`\b(send|upload|forward|exfiltrate|append|include|pass|attach)\b.{0,60}\b(conversations?|chat (history|logs?)|system prompt|environment variables|credentials|api[ _-]keys?|access tokens?|passwords?|secrets|(full|whole|entire|raw) contents? of)\b`),
@@ -79,8 +79,8 @@ var rules = []rule{
 	{kind: Hidden, why: "a long gap, behind which text is not seen", find: gap},
 }
 
-// encoded finds a long run of what base64 and its like are made of. A long path
-// has more that parts its words.
+// encoded finds a long run of base64 or similar characters. A long path has more
+// separators.
 func encoded(s string) []int {
 	const long, parts = 120, 15 // at most one of so many parts
 	from, parting := 0, 0
@@ -101,8 +101,8 @@ func encoded(s string) []int {
 	return nil
 }
 
-// gap finds text behind so many spaces, or so many empty lines, that who looks at
-// what is before them does not see it.
+// gap finds text that follows so many spaces or empty lines that a reader of the text
+// before them does not see it.
 func gap(s string) []int {
 	const blanks, lines = 60, 10
 	from, ends := 0, 0
@@ -122,7 +122,7 @@ func gap(s string) []int {
 	return nil
 }
 
-// Text finds what to be wary of in a text; where says what text it is.
+// Text inspects a text; where names it in the findings.
 func Text(where, s string) []Finding { return text(where, s, rules) }
 
 // text is Text, by some of the rules.
@@ -148,8 +148,8 @@ func (r *rule) possible(lower string) bool {
 	return (len(r.words) == 0 || slices.ContainsFunc(r.words, in)) && (len(r.also) == 0 || slices.ContainsFunc(r.also, in))
 }
 
-// hidden finds invisible characters. What emoji are made of counts only where
-// there is none.
+// hidden finds invisible characters. Those that are part of emoji count only outside
+// of one.
 func hidden(where, s string) []Finding {
 	if clean(s) {
 		return nil
@@ -201,7 +201,7 @@ func partOfEmoji(prev, r rune) bool {
 	return unicode.In(prev, unicode.So, unicode.Sk, unicode.Sm) || prev == 0xFE0F || prev == '#' || prev == '*' || prev >= '0' && prev <= '9'
 }
 
-// tagged reads what is written in the block of tags, which mirrors ASCII.
+// tagged decodes text in tag characters, which mirror ASCII.
 func tagged(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -227,8 +227,8 @@ func quote(s string) string {
 	return s[:cut] + "…"
 }
 
-// Visible writes what cannot be seen as \u{200b}, and bytes that are no UTF-8 as
-// \x{ff}. Line ends and tabs stay.
+// Visible writes invisible characters as \u{200b}, and invalid UTF-8 as \x{ff}. Line
+// ends and tabs stay.
 func Visible(s string) string {
 	if clean(s) {
 		return s

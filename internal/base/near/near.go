@@ -1,4 +1,5 @@
-// Package near finds the word that somebody probably meant. Start at [Word].
+// Package near finds the known word that is nearest to a misspelled one. Start at
+// [Word].
 package near
 
 import "strings"

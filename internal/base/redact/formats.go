@@ -13,7 +13,7 @@ type format struct {
 	kind  string
 	hints []string
 	re    func() *regexp.Regexp
-	with  string // the replacement; groups keep what surrounds the secret
+	with  string // the replacement; groups keep the text around the secret
 }
 
 // lazy compiles a pattern when a text first has its hint: most never do, and

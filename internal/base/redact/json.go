@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// JSON replaces the secrets in a JSON text: in strings, in keys, and whole
-// values under keys such as "password" or "Authorization". What it does not
-// replace stays byte for byte, numbers and the order of keys included. Valid
-// JSON stays valid; anything else is treated as plain text.
+// JSON replaces the secrets in a JSON text: in strings, in keys, and whole values
+// under keys such as "password" or "Authorization". The rest stays byte for byte,
+// including numbers and the order of keys. Valid JSON stays valid; anything else is
+// treated as plain text.
 func (r *Redactor) JSON(src []byte) []byte {
 	if r != nil && r.off {
 		return src
@@ -24,8 +24,8 @@ func (r *Redactor) JSON(src []byte) []byte {
 	return w.out.Bytes()
 }
 
-// Any replaces the secrets in a value made of what JSON decodes to. It gives a
-// copy; other types become what they are in JSON, with numbers as json.Number.
+// Any replaces the secrets in a value of decoded JSON and returns a copy. Other types
+// are converted to JSON first, with numbers as json.Number.
 func (r *Redactor) Any(v any) any {
 	src, err := json.Marshal(v)
 	if err != nil {
@@ -129,8 +129,8 @@ func (w *walker) object(secret bool) {
 	}
 }
 
-// pair is what is known of an object that may be of the form
-// {"name": "Authorization", "value": ...}, in either order.
+// pair describes an object that may have the form {"name": "Authorization", "value":
+// ...}, in either order.
 type pair struct {
 	named    bool
 	from, to int // where in the output the value is
@@ -208,7 +208,7 @@ func flagName(s string) bool {
 	return flag && Key(s) || header
 }
 
-// str reads one string: as written, and what it says.
+// str reads one string: as written, and decoded.
 func (w *walker) str() (raw []byte, s string) {
 	start := w.at
 	for w.at++; w.src[w.at] != '"'; w.at++ {
@@ -230,7 +230,7 @@ func (w *walker) writeString(raw []byte, s string, secret bool) {
 		w.writeText(secretMark(s))
 	case clean != s:
 		w.writeText(clean)
-	case w.r.hide(string(raw)) != string(raw): // bytes that are no UTF-8, or the spelling itself
+	case w.r.hide(string(raw)) != string(raw): // invalid UTF-8, or the spelling itself
 		w.writeText(marker("env"))
 	default:
 		w.out.Write(raw)

@@ -9,14 +9,13 @@ import (
 	"sync/atomic"
 )
 
-// Mask puts markers in the place of secrets whose values are known, wherever
-// they stand: as they are, in URLs, JSON, hexadecimal, and in Base64 also where
-// other text is encoded with them. Of a value of several lines each longer line
-// counts. What spells a value in some other way is not found: a mask catches
-// what comes back by itself, and is no wall against who wants to tell.
+// Mask replaces known secret values with markers: plain, in URLs, JSON, hexadecimal,
+// and in Base64, also within other encoded text. Of a value of several lines each
+// longer line counts. Other encodings are not found: a mask stops accidents, not a
+// process that wants to reveal a secret.
 //
-// Unlike a [Redactor] it goes by values alone and looks at nothing that only
-// looks like a secret. It is safe for concurrent use. The zero Mask knows nothing.
+// Unlike a [Redactor] it knows values and ignores text that only looks like a secret.
+// It is safe for concurrent use. The zero Mask knows nothing.
 type Mask struct {
 	mu    sync.Mutex
 	known map[string]string // names by value
@@ -32,7 +31,7 @@ type finder struct {
 // bytes is too common a word, and is not searched for.
 func (m *Mask) Add(name, value string) { m.AddAll(map[string]string{name: value}) }
 
-// AddAll makes values known by their names. What was known stays known.
+// AddAll adds values by name. Earlier values stay.
 func (m *Mask) AddAll(values map[string]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -85,7 +84,7 @@ func (m *Mask) finder() *finder {
 // Active reports whether any value is known.
 func (m *Mask) Active() bool { return m != nil && m.found.Load() != nil }
 
-// Holds reports whether a text holds a known value.
+// Holds reports whether a text contains a known value.
 func (m *Mask) Holds(s string) bool { return m.Active() && m.found.Load().holds(s) }
 
 func (f *finder) holds(s string) bool {

@@ -1,6 +1,6 @@
-// Package redact finds what looks like a secret in text and JSON and puts a
-// marker in its place, and makes untrusted text safe to print on a terminal.
-// It is pure. Start at [New], [Redactor.Text] and [Show].
+// Package redact replaces text that looks like a secret, in text and JSON, with a
+// marker, and makes untrusted text safe to print on a terminal. It is pure. Start at
+// [New], [Redactor.Text] and [Show].
 //
 // It serves logs and reports: the ledger keeps what was said and commits to it
 // by hash. Finding secrets by their looks is a net with holes; it stands beside,

@@ -9,7 +9,7 @@ import (
 // ActionKind says which section of a policy decides an action.
 type ActionKind uint8
 
-// The kinds of actions. The zero kind is none of them and is always denied.
+// The kinds of actions. The zero kind is not valid and is always denied.
 const (
 	NoAction ActionKind = iota
 	FileRead
@@ -29,20 +29,19 @@ func (k ActionKind) String() string {
 	return "kind(" + strconv.Itoa(int(k)) + ")"
 }
 
-// Action is one thing that a call needs from the world, in policy terms. The
-// fields of the facts (Real, Addrs, Exe) are empty in what a tool derives from
-// arguments; they are filled in between the two steps of a decision, and again
-// by the handle that is about to do it.
+// Action is one access that a call needs, in policy terms. A tool derives it from the
+// arguments with empty facts (Real, Addrs, Exe). The runner fills in the facts
+// between the two steps of a decision, and the handle again before it acts.
 type Action struct {
 	Kind    ActionKind
-	Unknown string // why the action cannot be told from the arguments; not empty means denied
+	Unknown string // why the action is unknown; not empty means denied
 
 	// Files: Path is absolute and lexically clean, as asked. Real is Path with
 	// every symbolic link resolved as far as the path exists (a fact).
 	Path string
 	Real string
 
-	// Network: what was asked, canonical.
+	// Network: the requested target, canonical.
 	Target Target
 	Addrs  []netip.Addr // the addresses the host resolved to (a fact)
 
@@ -63,7 +62,7 @@ type Action struct {
 	// Model is "provider/model".
 	Model string
 
-	// API is what is asked of Remit's own service, as "agents.write".
+	// API is an operation of Remit's own service, as "agents.write".
 	API string
 }
 
@@ -74,13 +73,13 @@ type Content struct {
 }
 
 // Target is a network destination in canonical form. It is made by the policy
-// package's URL parser, so that what is decided is what is dialled.
+// package's URL parser, so that the decided target is the dialled one.
 type Target struct {
 	Method string // upper case; "" where the protocol has none
 	Scheme string // "https", "http", "tcp"
 	Host   string // lower-case ASCII (IDNA), no trailing dot; or a literal address without brackets
 	Port   uint16
-	Path   string // decoded and dot-segment free for comparison, begins with "/"; "" where there is none
+	Path   string // decoded, without dot segments, begins with "/"; "" if there is none
 }
 
 // HostPort is the host and port as a dialer takes them.
@@ -107,9 +106,9 @@ func (t Target) String() string {
 	return b.String()
 }
 
-// Subject is what the action is done to, for people: a quoted path, a method
-// and URL, a command line. It may hold untrusted text; quoting makes control
-// characters visible.
+// Subject returns the object of the action as text: a quoted path, a method and URL,
+// a command line. It may contain untrusted text; quoting makes control characters
+// visible.
 func (a Action) Subject() string {
 	if a.Unknown != "" {
 		return "(unknown: " + a.Unknown + ")"

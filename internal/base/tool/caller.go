@@ -5,9 +5,8 @@ import (
 	"encoding/json"
 )
 
-// Caller is whoever waits for a call, as far as it can be asked and told something
-// while the call runs. All of it is said in the words of the protocol MCP, as that
-// is where tools ask. The zero Caller can be asked nothing.
+// Caller lets a tool send messages and requests to its caller while the call runs, in
+// the terms of MCP. The zero Caller refuses all requests.
 type Caller struct {
 	// Can are the client's capabilities: an object with "elicitation", "sampling"
 	// and "roots", each there if it can be asked for that.
@@ -17,8 +16,8 @@ type Caller struct {
 	Ask func(ctx context.Context, questions map[string]Question) (map[string]json.RawMessage, error)
 	// Level is from which level on log messages are wanted; "": none are.
 	Level string
-	// Log is told what the tool logs. What it says comes from the tool and is
-	// untrusted. Nil: nobody is told.
+	// Log receives the tool's log messages, which are untrusted. Nil: they are
+	// dropped.
 	Log func(level, logger string, data json.RawMessage)
 }
 
@@ -30,8 +29,8 @@ type Question struct {
 
 type callerKey struct{}
 
-// WithCaller gives a context by which a tool can reach its caller. Nothing is
-// decided by it, and what the caller answers is input of the tool alone.
+// WithCaller returns a context by which a tool can reach its caller. No decision
+// depends on it, and the caller's answers are input of the tool alone.
 func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }

@@ -1,7 +1,6 @@
-// Package tool holds the words for what can be called: a tool's ID and
-// description, its risk and side effects, the actions that a call needs from
-// the world, and what a call gives back. It decides nothing and does nothing.
-// Start at [Spec], [Action] and [Result].
+// Package tool defines the types of tools and calls: a tool's ID and description, its
+// risk and side effects, the actions that a call needs, and its result. It decides
+// nothing and does nothing. Start at [Spec], [Action] and [Result].
 package tool
 
 import (
@@ -24,7 +23,7 @@ func (d Digest) IsZero() bool { return d == Digest{} }
 type Spec struct {
 	ID          ID
 	Title       string          // a few words for people
-	Description string          // what a model is told
+	Description string          // for models
 	Version     string          // of the tool's behaviour; part of the digest
 	Source      string          // "builtin", "extension", "mcp", ...
 	Input       json.RawMessage // JSON Schema (2020-12) of the arguments, closed (additionalProperties: false)
@@ -33,8 +32,8 @@ type Spec struct {
 	Effects     Effects // every side effect that a call may have
 }
 
-// Digest identifies what a caller was told of the tool: name, description,
-// schemas and version. A changed digest voids what was pinned to the old one.
+// Digest identifies the description of a tool: name, description, schemas and
+// version. A changed digest makes pins of the old one void.
 func (s *Spec) Digest() Digest {
 	h := sha256.New()
 	for _, part := range []string{string(s.ID), s.Title, s.Description, s.Version, s.Source,
@@ -50,8 +49,8 @@ func (s *Spec) Digest() Digest {
 // [json.Number]: nil, bool, json.Number, string, []any and map[string]any.
 type Args map[string]any
 
-// Env is what a tool may know of its surroundings while it says which actions
-// a call needs. It holds no handle to the world.
+// Env describes the environment for which a tool derives the actions of a call. It
+// gives no access to it.
 type Env struct {
 	Workspace string   // absolute, clean, with links resolved
 	Home      string   // the person's home folder, or ""
@@ -83,7 +82,7 @@ func (s Status) String() string {
 	return fmt.Sprintf("status(%d)", uint8(s))
 }
 
-// ParseStatus reads what String prints.
+// ParseStatus reads the result of String.
 func ParseStatus(s string) (Status, bool) {
 	for i, n := range statusNames {
 		if n == s {
@@ -98,10 +97,10 @@ type Happened struct {
 	Effect Effect `json:"effect"`
 	On     string `json:"on"`              // the path, URL or command
 	Bytes  int64  `json:"bytes,omitempty"` // written, received, ...
-	// Of a connection of a confined process Bytes are those it sent, Received
-	// those it was sent, Address is what was dialled, as "203.0.113.7:443", and
-	// Rule is the policy's entry that allowed it. Of a command that was started with
-	// less than full isolation, Rule says so: "isolation landlock".
+	// For a connection of a confined process, Bytes and Received count the sent and
+	// received bytes, Address is the dialled address, as "203.0.113.7:443", and Rule
+	// is the policy's entry that allowed it. Of a command that was started with less
+	// than full isolation, Rule says so: "isolation landlock".
 	Received int64  `json:"received,omitempty"`
 	Address  string `json:"address,omitempty"`
 	Rule     string `json:"rule,omitempty"`
@@ -111,12 +110,12 @@ type Happened struct {
 // do, though the call itself was allowed: a connection of a confined process.
 type Refused struct {
 	Action string `json:"action"` // as Action.String prints it
-	Rule   string `json:"rule"`   // the deciding entry, "default", or what of Remit itself refused
+	Rule   string `json:"rule"`   // the deciding entry, "default", or the part of Remit that refused
 	Reason string `json:"reason"`
 	Count  int    `json:"count"` // how often, at least 1
 }
 
-// Result is what a call returns.
+// Result is the result of a call.
 type Result struct {
 	Output map[string]any // JSON-marshalable; nil for none. A failed call may have one too.
 }

@@ -21,7 +21,7 @@ func ParseID(s string) (ID, error) {
 		c := s[i]
 		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 		if !letter && (i == 0 || !strings.ContainsRune("._:/@-", rune(c))) {
-			return "", fault.New(fault.ToolUnknown, "%q is no tool ID: byte %d is not allowed there", s, i+1)
+			return "", fault.New(fault.ToolUnknown, "%q is not a valid tool ID: byte %d is not allowed there", s, i+1)
 		}
 	}
 	return ID(s), nil
@@ -32,9 +32,8 @@ func (id ID) String() string { return string(id) }
 // Risk says how bad a call can turn out.
 type Risk uint8
 
-// The risks, lowest first. The zero value is Low so that comparisons read
-// naturally; it is no verdict: the catalog infers the risk of every tool that is
-// not built in.
+// The risks, lowest first. The zero value is Low so that comparisons read naturally;
+// it is not a rating: the catalog infers the risk of every tool that is not built in.
 const (
 	Low Risk = iota
 	Medium
@@ -51,7 +50,7 @@ func (r Risk) String() string {
 	return fmt.Sprintf("risk(%d)", uint8(r))
 }
 
-// ParseRisk reads what String prints.
+// ParseRisk reads the result of String.
 func ParseRisk(s string) (Risk, bool) {
 	for i, n := range riskNames {
 		if n == s {
@@ -100,7 +99,7 @@ func (e Effect) String() string {
 // MarshalText prints the effect's name.
 func (e Effect) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
 
-// UnmarshalText reads what MarshalText prints.
+// UnmarshalText reads the result of MarshalText.
 func (e *Effect) UnmarshalText(b []byte) error {
 	for i, n := range effectNames {
 		if n == string(b) {

@@ -17,7 +17,7 @@ import (
 )
 
 // ErrNotRegular is what ReadRegular says of folders, FIFOs, sockets and devices.
-var ErrNotRegular = errors.New("it is no regular file")
+var ErrNotRegular = errors.New("not a regular file")
 
 // Read reads a file, or a pipe that a person named. More than most bytes are an
 // error.

@@ -134,7 +134,7 @@ func (o Options) withDefaults() Options {
 // or end up elsewhere.
 func openFile(name string, o Options) (*timberjack.Logger, error) {
 	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("the log %q is no regular file", name)
+		return nil, fmt.Errorf("the log %q is not a regular file", name)
 	}
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {

@@ -72,7 +72,7 @@ func (e *Event) Check() error {
 		return fault.New(fault.Internal, "event: "+format, args...)
 	}
 	if e.Kind < RunStarted || e.Kind > Operated {
-		return bad("there is no kind %d", e.Kind)
+		return bad("unknown event kind %d", e.Kind)
 	}
 	free := e.Kind.OfAuthority() || e.Kind.OfAgents()
 	if e.Kind == Operated && (e.Run != 0 || e.Name == "" || e.Principal == "") {

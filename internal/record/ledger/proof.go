@@ -29,7 +29,7 @@ func (c Checkpoint) String() string {
 
 // ParseCheckpoint reads exactly what String prints.
 func ParseCheckpoint(text string) (Checkpoint, error) {
-	bad := fault.New(fault.VerifyFailed, "this is no checkpoint of a ledger")
+	bad := fault.New(fault.VerifyFailed, "not a ledger checkpoint")
 	lines := strings.Split(text, "\n")
 	if len(lines) != 5 {
 		return Checkpoint{}, bad
@@ -93,7 +93,7 @@ type ProofEvent struct {
 func CheckProof(proof []byte, publicKey string) (Checkpoint, []Event, error) {
 	key, err := note.NewVerifier(strings.TrimSpace(publicKey))
 	if err != nil {
-		return Checkpoint{}, nil, fault.Wrap(fault.Usage, err, "this is no public key of a ledger")
+		return Checkpoint{}, nil, fault.Wrap(fault.Usage, err, "not a ledger's public key")
 	}
 	var p Proof
 	dec := json.NewDecoder(strings.NewReader(string(proof)))
@@ -102,14 +102,14 @@ func CheckProof(proof []byte, publicKey string) (Checkpoint, []Event, error) {
 		return Checkpoint{}, nil, fault.Wrap(fault.VerifyFailed, err, "the proof cannot be read: %s", err)
 	}
 	if p.Format != ProofFormat || p.Ledger != key.Name() || dec.More() {
-		return Checkpoint{}, nil, fault.New(fault.VerifyFailed, "this is no proof in format %s by %q", ProofFormat, key.Name())
+		return Checkpoint{}, nil, fault.New(fault.VerifyFailed, "not a proof in format %s by %q", ProofFormat, key.Name())
 	}
 	cp, err := OpenCheckpoint([]byte(p.Checkpoint), key)
 	if err != nil {
 		return Checkpoint{}, nil, err
 	}
 	if len(p.Events) == 0 {
-		return cp, nil, fault.New(fault.VerifyFailed, "the proof holds no event")
+		return cp, nil, fault.New(fault.VerifyFailed, "the proof has no event")
 	}
 	events := make([]Event, len(p.Events))
 	last := Seq(0)

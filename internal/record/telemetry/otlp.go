@@ -45,7 +45,7 @@ func ConfigFrom(lookup func(string) (string, bool)) (Config, bool, error) {
 	}
 	u, err := url.Parse(c.Endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return c, false, fmt.Errorf("OTEL_EXPORTER_OTLP_ENDPOINT %q is no http or https URL", c.Endpoint)
+		return c, false, fmt.Errorf("OTEL_EXPORTER_OTLP_ENDPOINT %q is not an http or https URL", c.Endpoint)
 	}
 	c.Headers = map[string]string{}
 	for pair := range strings.SplitSeq(get("OTEL_EXPORTER_OTLP_HEADERS"), ",") {

@@ -181,7 +181,7 @@ func (s *Grants) adminPolicy(q AdminTerms) (p *policy.Policy, hint policies.Hint
 		p, err = policy.Parse("(built in)", []byte(servePolicy))
 		return p, hint, "built in: no policy was named", err
 	case p.Inherits():
-		return nil, "", "", fault.New(fault.PolicyInvalid, "a root policy may not say rest: inherit").At(fault.Pos{File: p.File()})
+		return nil, "", "", fault.New(fault.PolicyInvalid, "a root policy must not have rest: inherit").At(fault.Pos{File: p.File()})
 	case p.Mentions("api"):
 		return p, "", p.File(), nil
 	}

@@ -34,13 +34,13 @@ func (c *Content) Links() []Link { return c.links }
 // Sealed reports whether nothing can be appended.
 func (c *Content) Sealed() bool { return c.sealed }
 
-// Holder is who holds the grant now: the last name that a block gives.
+// Holder returns the present holder: the last one that a block names.
 func (c *Content) Holder() string { return c.holder }
 
 // HolderKey is the key whose owner alone may use the grant, or nil.
 func (c *Content) HolderKey() ed25519.PublicKey { return c.holderKey }
 
-// NotBefore is the latest of all blocks; zero: the grant holds at once.
+// NotBefore returns the latest start time of all blocks; zero: valid at once.
 func (c *Content) NotBefore() time.Time { return c.notBefore }
 
 // Expires is the earliest of all blocks.
@@ -65,9 +65,9 @@ func (c *Content) Pins() map[tool.ID]tool.Digest {
 	return out
 }
 
-// Holders are all who have held the grant from block i on, each once: whoever
-// binds a policy of that block adds the roles that it has for any of them, so
-// that nobody gets out of a role by taking another name.
+// Holders returns all holders of the grant from block i on, each once. The roles that
+// a policy of that block has for any of them apply, so that a holder cannot leave a
+// role by a change of name.
 func (c *Content) Holders(i int) []string {
 	var out []string
 	seen := map[string]bool{}
@@ -108,21 +108,20 @@ func (c *Content) Bind(env policy.Env) ([]policy.Chain, error) {
 // skew is how far the clock of who verifies may be behind that of the ledger.
 const skew = 5 * time.Minute
 
-// At reports whether the time of every block includes a moment:
-// fault.GrantExpired or fault.GrantEarly if not. Before the root was issued, by
-// more than a difference of clocks, nothing holds: the clock is wrong or was not
-// asked.
+// At checks that every block is valid at a time; the error is fault.GrantExpired or
+// fault.GrantEarly. A time before the root was issued, beyond the tolerated clock
+// difference, is refused: the clock is wrong.
 func (c *Content) At(now time.Time) error {
 	if !now.Before(c.expires) {
 		return fault.New(fault.GrantExpired, "the grant %s expired at %s", c.Leaf(), stamp(c.expires)).
-			WithHint("ask who issued it for a new one")
+			WithHint("ask its issuer for a new one")
 	}
 	if now.Before(c.links[0].Issued.Add(-skew)) {
 		return fault.New(fault.GrantEarly, "the grant %s was issued at %s, which is still to come", c.Leaf(), stamp(c.links[0].Issued)).
 			WithHint("look at the clock of this machine")
 	}
 	if now.Before(c.notBefore) {
-		return fault.New(fault.GrantEarly, "the grant %s holds only from %s", c.Leaf(), stamp(c.notBefore)).
+		return fault.New(fault.GrantEarly, "the grant %s is not valid before %s", c.Leaf(), stamp(c.notBefore)).
 			WithHint("wait, or look at the clock of this machine")
 	}
 	return nil

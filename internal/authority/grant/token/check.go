@@ -98,7 +98,7 @@ func checkLists(b *Block) error {
 	}
 	for id, d := range b.Pins {
 		if _, err := tool.ParseID(string(id)); err != nil || d.IsZero() {
-			return malformed("%q with the digest %s is no tool", id, d).In("pins")
+			return malformed("%q with the digest %s is not a valid tool", id, d).In("pins")
 		}
 	}
 	if len(b.Delegate) > MaxDelegate {
@@ -106,7 +106,7 @@ func checkLists(b *Block) error {
 	}
 	for i, s := range b.Delegate {
 		if _, err := holderPattern(s); err != nil {
-			return malformed("%q is no pattern of holders: write kind:name, with * for any part", s).In(fmt.Sprintf("delegate[%d]", i))
+			return malformed("%q is not a valid holder pattern; expected kind:name, with * as a wildcard", s).In(fmt.Sprintf("delegate[%d]", i))
 		}
 	}
 	return nil
@@ -127,8 +127,8 @@ func plain(s string, most int) bool {
 
 func unseen(r rune) bool { return !unicode.IsPrint(r) }
 
-// fileName is the last part of a file's name, with what cannot be shown in a
-// message replaced.
+// fileName returns the last part of a file's name, with invisible characters
+// replaced.
 func fileName(s string) string {
 	s = s[strings.LastIndexAny(s, `/\`)+1:]
 	s = strings.Map(func(r rune) rune {
@@ -147,9 +147,9 @@ func fileName(s string) string {
 	return s
 }
 
-// recode gives what is wrong with a block another code: the same mistake is one
-// of usage in what is to be written, and a malformed token in what is read. What
-// is too large stays so.
+// recode changes the code of a block's error: the same mistake is fault.Usage when a
+// block is written, and a malformed token when it is read. The code for an excessive
+// size stays.
 func recode(err error, c fault.Code) error {
 	var e *fault.Error
 	if !errors.As(err, &e) || e.Code == fault.GrantTooLarge {

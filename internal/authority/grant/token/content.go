@@ -17,9 +17,8 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Content is what a token says. By itself nobody has vouched for any of it. It
-// cannot be changed, and is safe for concurrent use; what its methods give must
-// not be changed either.
+// Content is the decoded content of a token, which is not verified. It is immutable
+// and safe for concurrent use; the results of its methods must not be changed.
 type Content struct {
 	ledger, key tool.Digest
 	nonce       [nonceSize]byte
@@ -28,7 +27,7 @@ type Content struct {
 	sealed      bool
 	digest      tool.Digest
 
-	// What all blocks come to together.
+	// The combined restrictions of all blocks.
 	notBefore, expires time.Time
 	budgets            grant.Budgets
 	holder             string
@@ -37,21 +36,21 @@ type Content struct {
 	policies func() ([][]*policy.Policy, error)
 }
 
-// Link is one block of a token with what identifies it.
+// Link is one block of a token with its identifiers.
 type Link struct {
 	Block
 	Hash  tool.Digest // of the block and all before it
 	Grant uuid.UUID   // the root's ID; for other blocks made of Hash, a UUID of version 8
 }
 
-// Decode reads a token without asking whether it is genuine: for showing what it
-// says, never for acting on it.
+// Decode reads a token without verifying it. Use it to show the content, never to act
+// on it.
 func Decode(token string) (*Content, error) {
 	_, c, err := read(token)
 	return c, err
 }
 
-// contentOf reads what the blocks of a well-formed token say. b is its encoding.
+// contentOf reads the blocks of a well-formed token. b is its encoding.
 func contentOf(t *wireToken, b []byte) (*Content, error) {
 	c := &Content{sealed: t.Proof.Kind == sealed, digest: sha256.Sum256(b), links: make([]Link, 0, len(t.Blocks))}
 	for i := range t.Blocks {
@@ -74,7 +73,7 @@ func contentOf(t *wireToken, b []byte) (*Content, error) {
 	return c, nil
 }
 
-// link reads one block. It accepts only what writing it again would give.
+// link reads one block. It accepts only the canonical encoding.
 func (c *Content) link(i int, b *wireBlock) (Link, error) {
 	var w wirePayload
 	if err := decMode.Unmarshal(b.Payload, &w); err != nil {
@@ -101,7 +100,7 @@ func (c *Content) link(i int, b *wireBlock) (Link, error) {
 	return Link{Block: block}, nil
 }
 
-// uuidOf makes an ID of a block's hash, for what knows grants by UUIDs.
+// uuidOf makes a UUID from a block's hash, for parts that identify grants by UUID.
 func uuidOf(h tool.Digest) uuid.UUID {
 	id := uuid.UUID(h[:16])
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80
@@ -115,7 +114,7 @@ func (c *Content) with(l Link) *Content {
 	return n
 }
 
-// sum computes what all blocks come to together.
+// sum computes the combined restrictions of all blocks.
 func (c *Content) sum() {
 	for i := range c.links {
 		l := &c.links[i]
@@ -158,8 +157,8 @@ func (c *Content) handsOver(i int) bool {
 	return before != nil && !before.Equal(c.links[i].HolderKey)
 }
 
-// Handed reports whether block i hands the grant on to somebody else: to a
-// holder of another name or with another key.
+// Handed reports whether block i delegates the grant: to a holder with another name
+// or key.
 func (c *Content) Handed(i int) bool {
 	if i <= 0 || i >= len(c.links) {
 		return false
@@ -168,7 +167,7 @@ func (c *Content) Handed(i int) bool {
 	return c.handsOver(i) || c.links[i].Holder != "" && c.links[i].Holder != before
 }
 
-// delegations checks that the token was handed on no further, and to nobody
+// delegations checks that the token was handed on no further, and to no one
 // else, than its blocks say: fault.NotDelegable.
 func (c *Content) delegations() error {
 	handed := 0 // in the blocks after i
@@ -191,8 +190,7 @@ func (c *Content) delegations() error {
 	return nil
 }
 
-// mayHold checks that whoever the grant was handed on to after block i matches a
-// pattern of that block.
+// mayHold checks that every later holder matches a delegation pattern of block i.
 func (c *Content) mayHold(i int) error {
 	patterns := make([]*glob.Text, 0, len(c.links[i].Delegate))
 	for _, s := range c.links[i].Delegate {
@@ -206,7 +204,7 @@ func (c *Content) mayHold(i int) error {
 		to, _ := c.holderAt(j)
 		if c.Handed(j) && !slices.ContainsFunc(patterns, func(p *glob.Text) bool { return p.Match(to) }) {
 			return fault.New(fault.NotDelegable, "block %d hands the grant on to %q, which block %d does not allow", j, to, i).
-				WithHint("ask its holder to hand it on to somebody who may have it")
+				WithHint("ask its holder to delegate to a permitted holder")
 		}
 	}
 	return nil

@@ -17,17 +17,17 @@ import (
 // Whole is the Block of a Line that is about the token as a whole.
 const Whole = -1
 
-// Line is one thing that a token says, in words for people. What comes from the
-// token itself is in quotes, with everything that cannot be seen spelled out.
+// Line is one statement of a token in words. Text from the token is quoted, and its
+// invisible characters are escaped.
 type Line struct {
-	Block int    // which block says it, from 0; Whole for what all come to
+	Block int    // the number of the block, from 0; Whole for all blocks together
 	Label string // "until", "budget", ...; "" for a further line of the one before
 	Text  string
 }
 
-// Describe says who may do what until when, first block by block and then what
-// they come to together. Nothing in it is secret. It does not say that the token
-// is genuine: [Authentic] does.
+// Describe describes a token's holder, permissions and times, block by block and then
+// combined. The result contains no secret. It does not verify the token: [Authentic]
+// does.
 func Describe(c *Content, at time.Time) []Line {
 	d := &describer{c: c}
 	for i := range c.links {
@@ -43,7 +43,7 @@ type describer struct {
 	c     *Content
 	block int
 	lines []Line
-	so    Content // what the blocks so far come to
+	so    Content // the combination of the blocks so far
 }
 
 func (d *describer) say(label, format string, args ...any) {
@@ -101,7 +101,7 @@ func (d *describer) holder(l *Link, before *Content) {
 	case before.holderKey != nil:
 		d.say("bound", "to the key %s, as before", key)
 	default:
-		d.say("bound", "to the key %s: of use only to whoever has its private part", key)
+		d.say("bound", "to the key %s: only the holder of its private key can use it", key)
 	}
 }
 
@@ -122,12 +122,12 @@ func (d *describer) times(l *Link, before *Content) {
 	}
 }
 
-// policy shows what a policy says in its canonical form.
+// policy shows a policy in its canonical form.
 func (d *describer) policy(p Policy) {
 	digest := short(sha256.Sum256([]byte(p.Source)))
 	read, err := policy.Parse(p.File, []byte(p.Source))
 	if err != nil {
-		d.say("policy", "%q, %s: it cannot be read, so nothing is allowed", p.File, digest)
+		d.say("policy", "%q, %s: not readable, so nothing is allowed", p.File, digest)
 		return
 	}
 	d.say("policy", "%q of %q, %s", read.Name(), p.File, digest)
@@ -150,7 +150,7 @@ func budgetText(own, before grant.Budgets) string {
 
 func delegateText(patterns []string) string {
 	if len(patterns) == 0 {
-		return "to nobody"
+		return "to no one"
 	}
 	quoted := make([]string, len(patterns))
 	for i, p := range patterns {
@@ -167,9 +167,9 @@ func (d *describer) whole(at time.Time) {
 	}
 	who := strconv.Quote(c.holder)
 	if c.holderKey != nil {
-		who += ", who has to prove it with the key " + short(KeyID(c.holderKey))
+		who += ", who must prove it with the key " + short(KeyID(c.holderKey))
 	} else {
-		who += "; it is bound to no key: whoever has the token can use it"
+		who += "; not bound to a key: anyone with the token can use it"
 	}
 	d.say("holder", "%s", who)
 	if n == 1 {
@@ -182,7 +182,7 @@ func (d *describer) whole(at time.Time) {
 	}
 	d.say("until", "%s", stamp(c.expires))
 	if c.budgets.IsZero() {
-		d.say("budget", "none of its own: the limits of its policies hold")
+		d.say("budget", "none: the limits of its policies apply")
 	} else {
 		d.say("budget", "%s, and the limits of its policies", c.budgets)
 	}
@@ -198,15 +198,14 @@ func (d *describer) whole(at time.Time) {
 	if c.sealed {
 		d.say("narrow", "no: it is sealed")
 	} else {
-		d.say("narrow", "whoever has it can append a block, offline")
+		d.say("narrow", "its holder can append a block, offline")
 	}
 	if err := c.delegations(); err != nil {
 		d.say("refused", "it was handed on further, or to others, than its blocks allow")
 	}
 }
 
-// conflicts says where blocks ask for what cannot all be had, so that the grant
-// is of no use there.
+// conflicts lists contradictions between blocks that make the grant unusable in part.
 func (d *describer) conflicts() {
 	pins := d.c.Pins()
 	for _, id := range slices.Sorted(maps.Keys(pins)) {

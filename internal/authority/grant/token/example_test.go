@@ -37,5 +37,5 @@ func Example() {
 	fmt.Println(fault.Message(err))
 	// Output:
 	// agent:docs until 05:04:05 with 20 calls
-	// the grant 2e4fb50d-669d-8a23-ac09-e8bfb8679af5 expired at 2030-01-02T05:04:05Z (ask who issued it for a new one)
+	// the grant 2e4fb50d-669d-8a23-ac09-e8bfb8679af5 expired at 2030-01-02T05:04:05Z (ask its issuer for a new one)
 }

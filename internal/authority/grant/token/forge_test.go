@@ -55,7 +55,7 @@ func forge(t testing.TB, issuer ed25519.PrivateKey, blocks ...rogue) string {
 			t.Fatal(err)
 		}
 		next := ed25519.NewKeyFromSeed(seed)
-		b := part{Payload: r.payload, Next: next.Public().(ed25519.PublicKey)} //nolint:forcetypeassert // there is no other kind
+		b := part{Payload: r.payload, Next: next.Public().(ed25519.PublicKey)} //nolint:forcetypeassert // always of this type
 		if r.next != nil {
 			b.Next = r.next
 		}

@@ -6,8 +6,8 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// What is signed always begins with one of these, so that no signature can
-// serve for another purpose.
+// Every signed message begins with one of these, so that a signature serves one
+// purpose only.
 const (
 	blockDomain    = "remit.run/token/block"
 	handoverDomain = "remit.run/token/handover"
@@ -15,8 +15,8 @@ const (
 	proofDomain    = "remit.run/token/proof"
 )
 
-// signedBlock is what a block's signature covers: where the block is, what it
-// holds, and through the signature before it all that comes before.
+// signedBlock is the message that a block's signature covers: the block's position
+// and content, and, through the previous signature, all previous blocks.
 type signedBlock struct {
 	_        struct{} `cbor:",toarray"`
 	Domain   string
@@ -28,7 +28,7 @@ type signedBlock struct {
 	Handover []byte
 }
 
-// signedHandover is what a holder signs to give a bound token to another key.
+// signedHandover is the message that a holder signs to bind a token to another key.
 type signedHandover struct {
 	_        struct{} `cbor:",toarray"`
 	Domain   string
@@ -39,7 +39,7 @@ type signedHandover struct {
 	Previous []byte
 }
 
-// signedSeal is what the last key signs before it is thrown away.
+// signedSeal is the message that the last key signs before it is discarded.
 type signedSeal struct {
 	_        struct{} `cbor:",toarray"`
 	Domain   string
@@ -48,7 +48,7 @@ type signedSeal struct {
 	Previous []byte
 }
 
-// signedProof is what a holder signs each time that a token is used.
+// signedProof is the message that a holder signs for each use of a token.
 type signedProof struct {
 	_        struct{} `cbor:",toarray"`
 	Domain   string
@@ -112,8 +112,7 @@ func ends(first, last byte) tool.Digest {
 	return d
 }
 
-// usableKey reports whether k can be a public key that somebody has the
-// private key of.
+// usableKey reports whether k can be a public key with a known private key.
 func usableKey(k []byte) bool {
 	if len(k) != ed25519.PublicKeySize {
 		return false

@@ -11,8 +11,8 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// wirePayload is what a block says as it is encoded: a map with numbers as
-// keys, in which what is not said has no key. Keys 1 to 4 are the root's.
+// wirePayload is the encoded content of a block: a map with numbers as keys, without
+// keys for empty fields. Keys 1 to 4 are the root's.
 type wirePayload struct {
 	Ledger    []byte       `cbor:"1,keyasint,omitempty"`
 	Key       []byte       `cbor:"2,keyasint,omitempty"`
@@ -62,7 +62,7 @@ type wireTool struct {
 	Calls int64
 }
 
-// payloadOf gives the encoded form of what a block says.
+// payloadOf returns the encoded form of a block's content.
 func payloadOf(b *Block) wirePayload {
 	w := wirePayload{
 		Holder: b.Holder, HolderKey: b.HolderKey, Issued: millis(b.Issued), NotBefore: millis(b.NotBefore), Expires: millis(b.Expires),
@@ -81,7 +81,7 @@ func payloadOf(b *Block) wirePayload {
 	return w
 }
 
-// block gives what an encoded block says, without the root's part.
+// block returns the content of an encoded block, without the root's part.
 func (w *wirePayload) block() (Block, error) {
 	b := Block{
 		Holder: w.Holder, Issued: timeOf(w.Issued), NotBefore: timeOf(w.NotBefore), Expires: timeOf(w.Expires),
@@ -111,8 +111,8 @@ func (w *wirePayload) block() (Block, error) {
 // maxMillis is the end of the year 9999.
 const maxMillis = 253402300799999
 
-// millis is a time as it is encoded. What it cannot express becomes more than
-// any time may be, and so is refused.
+// millis encodes a time. A time that cannot be encoded becomes a value beyond the
+// maximum, which is refused.
 func millis(t time.Time) uint64 {
 	if t.IsZero() {
 		return 0

@@ -22,8 +22,8 @@ const MaxProof = 1 << 10
 // Held is how the user of a token that is bound to a key shows to be its
 // holder. The zero Held shows nothing.
 type Held struct {
-	Proof   string        // what [Prove] gave the holder
-	Request tool.Digest   // what the proof must be for; zero: for any request
+	Proof   string        // the result of [Prove]
+	Request tool.Digest   // the request that the proof must name; zero: any request
 	Window  time.Duration // how far its time may be from the verifier's; 0: DefaultWindow
 	Seen    Seen          // remembers proofs; without it none is accepted
 }
@@ -33,11 +33,11 @@ type Held struct {
 // for all its processes.
 type Seen func(id [32]byte, at, until time.Time) (fresh bool, err error)
 
-// Proving is what a holder's proof is made for.
+// Proving describes the use that a holder's proof is for.
 type Proving struct {
 	At       time.Time
 	Audience string      // who will verify it, so that it cannot be used with another one
-	Request  tool.Digest // what is asked of it; zero: left open
+	Request  tool.Digest // the request; zero: any
 }
 
 // wireHeld is a proof as it is encoded: [version, digest of the token, audience,
@@ -53,8 +53,8 @@ type wireHeld struct {
 	Sig      []byte
 }
 
-// Prove makes a proof that whoever has the private key is using the token, for
-// one use. It does not show the key.
+// Prove makes a proof, for one use, that the token's user has the private key. The
+// proof does not reveal the key.
 func Prove(token string, holder ed25519.PrivateKey, p Proving, rand io.Reader) (string, error) {
 	c, err := Decode(token)
 	if err != nil {
@@ -115,7 +115,7 @@ func (h *Held) verify(c *Content, u Use) error {
 	case tool.Digest(w.Token) != c.digest:
 		return notHolder("the proof is for another token", "make one for this token")
 	case w.Audience != u.Audience:
-		return fault.New(fault.GrantAudience, "the proof is for %q, not for %q", w.Audience, u.Audience).WithHint("make one for who is to verify it")
+		return fault.New(fault.GrantAudience, "the proof is for %q, not for %q", w.Audience, u.Audience).WithHint("make a proof for this audience")
 	case tool.Digest(w.Request) != h.Request && tool.Digest(w.Request) != tool.Digest{}:
 		return notHolder("the proof is for another request", "make one for this request")
 	case tool.Digest(w.Request) != h.Request:
@@ -156,7 +156,7 @@ func (h *Held) fresh(id [32]byte, made, at time.Time) error {
 type Replay struct {
 	mu     sync.Mutex
 	most   int
-	latest time.Time // what was over by then may be forgotten, and counts as used
+	latest time.Time // proofs that ended by then may be forgotten, and count as used
 	known  map[[32]byte]bool
 	ends   endings
 }
@@ -164,12 +164,12 @@ type Replay struct {
 // NewReplay remembers at most that many proofs at once.
 func NewReplay(most int) *Replay { return &Replay{most: most, known: map[[32]byte]bool{}} }
 
-// Use is a [Seen]. While there is no room for another proof it refuses.
+// Use implements [Seen]. It refuses while there is no room for another proof.
 func (r *Replay) Use(id [32]byte, at, until time.Time) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if at.After(r.latest) {
-		r.latest = at // should the clock be set back, what was forgotten stays used
+		r.latest = at // forgotten proofs stay used if the clock is set back
 	}
 	for len(r.ends) > 0 && r.ends[0].until.Before(r.latest) {
 		first, _ := heap.Pop(&r.ends).(ending) // nothing else is pushed
@@ -187,7 +187,7 @@ func (r *Replay) Use(id [32]byte, at, until time.Time) (bool, error) {
 	return true, nil
 }
 
-// endings is a heap of what is remembered, the first to be forgotten on top.
+// endings is a heap of remembered proofs; the first to end is on top.
 type endings []ending
 
 type ending struct {

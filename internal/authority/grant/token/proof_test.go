@@ -68,7 +68,7 @@ func TestOnlyTheHolderUsesABoundToken(t *testing.T) {
 		{"a token", s, s, request, fault.GrantInvalid},
 		{"of a later version", s, strings.Replace(proof, "remitp1_", "remitp2_", 1), request, fault.GrantVersion},
 		{"far too long", s, proof + strings.Repeat("A", token.MaxProof), request, fault.GrantTooLarge},
-		{"for a token that is bound to nobody", issue(t, root()), proof, request, fault.GrantHolder},
+		{"for a token that is bound to no one", issue(t, root()), proof, request, fault.GrantHolder},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

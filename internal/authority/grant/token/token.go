@@ -1,15 +1,14 @@
 // Package token writes and reads grants as text that can be handed to another
-// process: a chain of blocks of which each is signed with a key that the block
-// before it names, after Biscuit's published signature scheme. Whoever has a
-// token can append a block that narrows it, without asking anyone; nobody can
-// take a block away, change one or move it. The format is written down in
-// docs/tokens.md.
+// process: a chain of blocks of which each is signed with a key that the block before
+// it names, after Biscuit's published signature scheme. The holder of a token can
+// append a block that narrows it, offline. Blocks cannot be removed, changed or
+// moved. docs/tokens.md describes the format.
 //
-// Start at [Issue], [Append] and [Verify]. What [Decode] gives nobody has
-// vouched for; only [Claims], which [Verify] gives, are authority. Revocation and
-// what is left of budgets are the ledger's: a token cannot know them. The package
-// is pure: time, keys and randomness are arguments. No error holds any part of a
-// token or of a private key.
+// Start at [Issue], [Append] and [Verify]. The result of [Decode] is not verified;
+// only [Claims], the result of [Verify], are authority. The ledger, not the token,
+// knows revocations and remaining budgets. The package is pure: time, keys and
+// randomness are arguments. No error contains any part of a token or of a private
+// key.
 package token
 
 import (
@@ -42,34 +41,33 @@ const (
 	MaxLife     = 400 * 24 * time.Hour // from issued to expires
 )
 
-// Prefix begins the text of every token of this version, ProofPrefix that of
-// every holder's proof. Whatever begins so is masked in logs.
+// Prefix begins the text of every token of this version, ProofPrefix that of every
+// holder's proof. Text with these prefixes is masked in logs.
 const (
 	Prefix      = "remit1_"
 	ProofPrefix = "remitp1_"
 )
 
-// version is of the encoding, in the token and in what is signed.
+// version is the version of the encoding, in tokens and signed messages.
 const version = 1
 
-// Block is what one block says. Each field can only take away from what the
-// blocks before it left; a zero field takes nothing away, and one that says
-// more than there is has no effect.
+// Block is the content of one block. Each field can only narrow the blocks before it.
+// A zero field does not narrow, and a field that is wider than before has no effect.
 type Block struct {
 	Policies  []Policy          // all of which bound the grant; the root has at least one
-	Holder    string            // who holds it from here on, as "agent:docs"; "": as before
+	Holder    string            // the holder from here on, as "agent:docs"; "": as before
 	HolderKey ed25519.PublicKey // whose owner alone may use it from here on; nil: as before
-	Issued    time.Time         // when, in milliseconds; the word of whoever appended the block
+	Issued    time.Time         // when, in milliseconds; claimed by the author of the block
 	NotBefore time.Time         // zero: at once
 	Expires   time.Time         // the root has one; zero: as before
 	Budgets   grant.Budgets     // of this block and all that follow together
 	Pins      map[tool.ID]tool.Digest
-	Delegate  []string // patterns of holders that it may be handed on to; nil: any, empty: nobody
+	Delegate  []string // patterns of permitted later holders; nil: any, empty: none
 	Audience  string   // who alone may accept it; "": anyone of the ledger
 	Workspace string   // the absolute path of the only folder that it is for; "": the verifier's
 }
 
-// Root is what the first block says. Holder, Issued, Expires and at least one
+// Root is the content of the first block. Holder, Issued, Expires and at least one
 // policy are required.
 type Root struct {
 	Ledger tool.Digest // of the ledger that issues it, which alone accepts it
@@ -93,16 +91,15 @@ func PolicyOf(p *policy.Policy) Policy {
 // of its first key.
 func KeyID(k ed25519.PublicKey) tool.Digest { return sha256.Sum256(k) }
 
-// Issue makes a token that key signs, the ledger's own private key. What makes
-// no sense is refused with fault.Usage, a policy that cannot be read with
-// fault.PolicyInvalid.
+// Issue makes a token that is signed with the ledger's private key. Invalid content
+// is refused with fault.Usage, an invalid policy with fault.PolicyInvalid.
 func Issue(r Root, key ed25519.PrivateKey, rand io.Reader) (string, error) {
 	if len(key) != ed25519.PrivateKeySize {
 		return "", fault.New(fault.Internal, "an issuer's key has %d bytes", len(key))
 	}
 	r.Block = r.settled()
 	w := payloadOf(&r.Block)
-	pub, _ := key.Public().(ed25519.PublicKey) // there is no other kind
+	pub, _ := key.Public().(ed25519.PublicKey) // always of this type
 	id := KeyID(pub)
 	w.Ledger, w.Key, w.ID, w.Nonce = r.Ledger[:], id[:], r.ID[:], make([]byte, nonceSize)
 	if err := checkRoot(&w, &r.Block); err != nil {
@@ -121,10 +118,10 @@ func Issue(r Root, key ed25519.PrivateKey, rand io.Reader) (string, error) {
 	return t.text()
 }
 
-// Append adds a block, offline and with nothing but the token. It refuses what
-// would have no chance (a sealed token, a holder that the token may not be
-// handed on to, too many blocks), but vouches for nothing that is there already.
-// A token that is bound to a key needs [HandOn] to be given to another one.
+// Append adds a block, offline, with the token alone. It refuses blocks that can
+// never be valid (to a sealed token, for a holder that is not permitted, beyond the
+// maximum number), but does not verify the token. A token that is bound to a key
+// needs [HandOn] to change the key.
 func Append(token string, b Block, rand io.Reader) (string, error) {
 	return HandOn(token, b, nil, rand)
 }
@@ -142,7 +139,7 @@ func HandOn(token string, b Block, holder ed25519.PrivateKey, rand io.Reader) (s
 	}
 	if len(t.Blocks) >= MaxBlocks {
 		return "", fault.New(fault.GrantTooLarge, "the token has %d blocks already, as many as it may", len(t.Blocks)).
-			WithHint("ask who issued it for a new one")
+			WithHint("ask its issuer for a new one")
 	}
 	b = b.settled()
 	if err := recode(checkBlock(&b), fault.Usage); err != nil {
@@ -168,7 +165,7 @@ func HandOn(token string, b Block, holder ed25519.PrivateKey, rand io.Reader) (s
 	return t.text()
 }
 
-// Seal gives a token that says the same and to which nobody can append.
+// Seal returns a token with the same content to which no block can be appended.
 func Seal(token string) (string, error) {
 	t, _, err := read(token)
 	if err != nil {
@@ -218,7 +215,7 @@ func readable(ps []Policy) error {
 }
 
 func inheritsNothing(file string) error {
-	return fault.New(fault.PolicyInvalid, "a root policy may not say rest: inherit").
+	return fault.New(fault.PolicyInvalid, "a root policy must not have rest: inherit").
 		At(fault.Pos{File: file}).WithHint("name what it allows, or use it to narrow another policy")
 }
 

@@ -177,7 +177,7 @@ func TestTheVectorsByTheBook(t *testing.T) {
 		if p.Proof.Kind == 1 && !ed25519.Verify(k, p.seal(t), p.Proof.Value) {
 			t.Errorf("%s: the seal does not hold", name)
 		}
-		if p.Proof.Kind == 0 && !bytes.Equal(ed25519.NewKeyFromSeed(p.Proof.Value).Public().(ed25519.PublicKey), k) { //nolint:forcetypeassert // there is no other kind
+		if p.Proof.Kind == 0 && !bytes.Equal(ed25519.NewKeyFromSeed(p.Proof.Value).Public().(ed25519.PublicKey), k) { //nolint:forcetypeassert // always of this type
 			t.Errorf("%s: its end is not the last key", name)
 		}
 		if len(p.Blocks[len(p.Blocks)-1].Handover) > 0 && !ed25519.Verify(unhex(t, v.Keys["ann"].Public), p.handover(t, 1), p.Blocks[1].Handover) {

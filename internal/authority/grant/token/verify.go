@@ -21,7 +21,7 @@ type Key struct {
 	NotAfter time.Time // nothing that it signed is accepted from then on; zero: no end
 }
 
-// Use is what a token is being used for.
+// Use describes one use of a token.
 type Use struct {
 	At        time.Time
 	Audience  string // who verifies; a token for another one is refused
@@ -29,21 +29,20 @@ type Use struct {
 	Held      Held   // for a token that is bound to a key
 }
 
-// Claims are what a token says that has been verified: only [Verify] and [Authentic]
-// make any. The zero Claims say nothing and must not be asked.
+// Claims are the content of a verified token: only [Verify] and [Authentic] make
+// them. The methods of the zero Claims must not be called.
 type Claims struct{ *content }
 
-// content lets Claims have the methods of Content without anybody being able to
-// make Claims of some Content.
+// content gives Claims the methods of Content, but other packages cannot make Claims
+// from a Content.
 type content = Content
 
-// Content is what the claims say, for showing it.
+// Content returns the content of the claims, to show it.
 func (c Claims) Content() *Content { return c.content }
 
-// Verify accepts a token for a use or says why not: it is one of this ledger,
-// signed with a key that is still trusted, neither changed nor handed on further
-// than it may be, in its time, for this audience and workspace, and used by
-// whoever it is bound to. Whether it was revoked, the ledger knows.
+// Verify checks a token for one use: this ledger issued it with a trusted key, it was
+// not altered nor delegated beyond its limits, and the time, audience, workspace and
+// holder fit. It does not check revocation, which the ledger knows.
 func Verify(token string, trust Trust, use Use) (Claims, error) {
 	c, err := trust.open(token)
 	if err != nil {
@@ -52,9 +51,8 @@ func Verify(token string, trust Trust, use Use) (Claims, error) {
 	return c.use(use)
 }
 
-// Authentic accepts a token that this ledger has issued, whenever and wherever it
-// may be used and whoever has it: for showing it, and for revoking it. It is no
-// leave to act on it.
+// Authentic checks only that this ledger issued a token, whatever its time, place and
+// holder. Use it to show or revoke a token, never to act on one.
 func Authentic(token string, trust Trust, at time.Time) (Claims, error) {
 	c, err := trust.open(token)
 	if err != nil {
@@ -69,7 +67,7 @@ type genuine struct {
 	keyEnd time.Time
 }
 
-// open does what depends neither on the time nor on the use.
+// open makes the checks that depend neither on the time nor on the use.
 func (trust *Trust) open(token string) (genuine, error) {
 	t, c, err := read(token)
 	if err != nil {
@@ -108,7 +106,7 @@ func (t *wireToken) verify(c *Content, key ed25519.PublicKey) error {
 			return forged("the signature of a block does not hold")
 		}
 		if c.handsOver(i) != (len(b.Handover) > 0) {
-			return forged("it was given to another key without its holder, or a block holds a signature that nothing needs")
+			return forged("it was bound to another key without its holder, or a block has a signature that is not needed")
 		}
 		if len(b.Handover) > 0 {
 			if _, holder := c.holderAt(i - 1); !ed25519.Verify(holder, handoverMessage(i, b, prev), b.Handover) {
@@ -141,7 +139,7 @@ func (g *genuine) show(at time.Time) (Claims, error) {
 	return g.Claims, nil
 }
 
-// use does what depends on the time and the use.
+// use makes the checks that depend on the time and the use.
 func (g *genuine) use(u Use) (Claims, error) {
 	if err := g.keyAt(u.At); err != nil {
 		return Claims{}, err

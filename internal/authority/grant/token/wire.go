@@ -17,7 +17,7 @@ import (
 const (
 	nonceSize = 16
 	// The kinds of proof at a token's end.
-	open   = 0 // the last block's private key: whoever has it can append
+	open   = 0 // the last block's private key, with which blocks are appended
 	sealed = 1 // a signature with that key, which is gone
 )
 
@@ -54,7 +54,7 @@ type wireToken struct {
 	Blocks  []wireBlock
 	Proof   wireProof
 
-	messages [][]byte // of a token that was read: what each block's signature covers
+	messages [][]byte // of a token that was read: the message of each block's signature
 }
 
 // wireBlock is one block: [payload, next public key, handover, signature]. The
@@ -84,7 +84,7 @@ func (t *wireToken) text() (string, error) {
 	s := Prefix + text64.EncodeToString(b)
 	if len(s) > MaxSize {
 		return "", fault.New(fault.GrantTooLarge, "the token would have %d bytes, it may have %d", len(s), MaxSize).
-			WithHint("use shorter policies, or ask who issued it for a new one")
+			WithHint("use shorter policies, or ask its issuer for a new one")
 	}
 	return s, nil
 }
@@ -122,7 +122,7 @@ func (t *wireToken) lastSig() []byte {
 func (t *wireToken) lastKey() (ed25519.PrivateKey, error) {
 	if t.Proof.Kind == sealed {
 		return nil, fault.New(fault.GrantSealed, "the token is sealed: nothing can be appended to it").
-			WithHint("ask who sealed it for one that is not")
+			WithHint("ask for a token that is not sealed")
 	}
 	if err := t.ownsLast(); err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (t *wireToken) ownsLast() error {
 }
 
 func publicOf(seed []byte) []byte {
-	pub, _ := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey) // there is no other kind
+	pub, _ := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey) // always of this type
 	return pub
 }
 
@@ -157,7 +157,7 @@ func bytesOf(text, prefix, what string) ([]byte, error) {
 			WithHint("give the whole text, without quotes or spaces")
 	}
 	if strings.ContainsAny(rest, "\r\n") { // which the decoder would pass over
-		return nil, malformed("the %s holds a line's end", what).WithHint("give it on one line")
+		return nil, malformed("the %s contains a line break", what).WithHint("give it on one line")
 	}
 	b, err := text64.DecodeString(rest)
 	var at base64.CorruptInputError
@@ -189,7 +189,7 @@ func malformed(format string, args ...any) *fault.Error {
 
 func forged(why string) error {
 	return fault.New(fault.GrantForged, "the token is not what was signed: %s", why).
-		WithHint("it was changed or put together by somebody: do not use it, ask who issued it for a new one")
+		WithHint("the token was altered: do not use it, ask its issuer for a new one")
 }
 
 // read takes a token apart. It accepts only the one spelling that writing it
@@ -199,7 +199,7 @@ func read(token string) (*wireToken, *Content, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	// The version comes first, so that a later one is told before its form is.
+	// The version is checked first, so that a later version is named as such.
 	if len(b) > 1 && b[0]>>5 == 4 && b[1]>>5 == 0 && b[1]&0x1f > version && b[1]&0x1f < 24 {
 		return nil, nil, newer("token")
 	}
@@ -223,7 +223,7 @@ func read(token string) (*wireToken, *Content, error) {
 	return t, c, err
 }
 
-// check reports what is wrong with the form of a token's parts.
+// check reports errors in the form of a token's parts.
 func (t *wireToken) check() error {
 	if t.Version != version {
 		return malformed("the token has the version %d", t.Version)

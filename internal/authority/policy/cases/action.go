@@ -18,7 +18,7 @@ import (
 func ParseAction(s, workspace, home string) (tool.Action, error) {
 	kind, rest, ok := strings.Cut(s, " ")
 	if !ok || rest == "" {
-		return tool.Action{}, fault.New(fault.Usage, "%q is no action: write its kind and what it is done to, as files.read a.txt", s)
+		return tool.Action{}, fault.New(fault.Usage, "%q is not a valid action; expected a kind and a subject, as files.read a.txt", s)
 	}
 	switch kind {
 	case "files.read", "files.write":
@@ -39,7 +39,7 @@ func ParseAction(s, workspace, home string) (tool.Action, error) {
 		return tool.Action{Kind: tool.Network, Target: t}, nil
 	case "commands":
 		if strings.ContainsAny(rest, "'\"\\\t\n") || strings.Contains(rest, "  ") {
-			return tool.Action{}, fault.New(fault.Usage, "the words of %q cannot be told apart: write call: {tool: shell.run, args: {argv: [...]}}", rest)
+			return tool.Action{}, fault.New(fault.Usage, "the words of %q are ambiguous: write call: {tool: shell.run, args: {argv: [...]}}", rest)
 		}
 		return tool.Action{Kind: tool.Command, Argv: strings.Split(rest, " "), Dir: workspace}, nil
 	case "models":
@@ -47,7 +47,7 @@ func ParseAction(s, workspace, home string) (tool.Action, error) {
 	case "api":
 		return tool.Action{Kind: tool.API, API: rest}, nil
 	}
-	return tool.Action{}, fault.New(fault.Usage, "%q is no kind of action: files.read, files.write, network, commands, models or api", kind)
+	return tool.Action{}, fault.New(fault.Usage, "%q is not a kind of action; expected files.read, files.write, network, commands, models or api", kind)
 }
 
 func absolute(p, workspace, home string) string {

@@ -97,7 +97,7 @@ func (s *scripter) named(argv []string) {
 	case reserved[name]:
 		s.unknown(name + " is bash-only syntax; write it for /bin/sh")
 	case name != "[" && !commandName.MatchString(name):
-		s.unknown("the command's name holds characters that shells read differently")
+		s.unknown("the command's name contains characters that shells read differently")
 	case s.funcs[name]:
 	case known:
 		if why := s.builtin(kind, argv); why != "" {
@@ -272,7 +272,7 @@ func (s *scripter) names(builtin string, args []string) string {
 func countArgs(builtin string, args []string) string {
 	for _, w := range args {
 		if !nonLiteral(w) && strings.Trim(w, "0123456789") != "" {
-			return "the argument of " + builtin + " is no number"
+			return "the argument of " + builtin + " is not a number"
 		}
 	}
 	return ""
@@ -293,7 +293,7 @@ func (s *scripter) prefix(args []string) string {
 		return s.builtin(kind, args)
 	}
 	if !commandName.MatchString(args[0]) {
-		return "the command's name holds characters that shells read differently"
+		return "the command's name contains characters that shells read differently"
 	}
 	s.command(args)
 	return ""

@@ -66,7 +66,7 @@ func ParsePattern(s string) (*Pattern, error) {
 	case len(s) > maxPattern:
 		return nil, invalid(s[:40]+"…", "is longer than %d bytes", maxPattern)
 	case !utf8.ValidString(s) || strings.ContainsRune(s, 0):
-		return nil, invalid(s, "is not text: it holds a NUL byte or is not UTF-8")
+		return nil, invalid(s, "is not text: it contains a NUL byte or is not UTF-8")
 	}
 	words, err := splitPattern(s)
 	if err != nil {
@@ -112,7 +112,7 @@ func splitPattern(s string) ([]word, error) {
 			continue
 		case c == '*' && i > 0 && s[i-1] == '*' && len(lits) > 0 && lit.Len() == 0:
 			if rest := s[i+1:]; len(lits) > 1 || lits[0] != "" || rest != "" && rest[0] != ' ' {
-				return nil, invalid(s, "has ** as part of a word").WithHint("** is a word of its own; within a word write *")
+				return nil, invalid(s, "has ** within a word").WithHint("** is a word of its own; within a word write *")
 			}
 			words = append(words, word{many: true})
 			lits, in = nil, false

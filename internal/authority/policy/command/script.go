@@ -100,7 +100,7 @@ func parse(src string) (*syntax.File, *fault.Error) {
 	}
 	for i := range len(src) {
 		if c := src[i]; c < ' ' && c != '\n' && c != '\t' || c == 0x7f {
-			return nil, fault.New(fault.ArgsInvalid, "the script holds the control character %q", c).
+			return nil, fault.New(fault.ArgsInvalid, "the script contains the control character %q", c).
 				WithHint(`lines end with \n alone; make other characters with printf`)
 		}
 	}
@@ -118,7 +118,7 @@ func parse(src string) (*syntax.File, *fault.Error) {
 	if err == nil {
 		return file, nil
 	}
-	f := fault.Wrap(fault.ArgsInvalid, err, "the script is no POSIX shell: %s", err)
+	f := fault.Wrap(fault.ArgsInvalid, err, "the script is not valid POSIX shell: %s", err)
 	if strings.Contains(err.Error(), "bash") || bashOnly(src) {
 		return nil, f.WithHint("it is written for bash; write it for /bin/sh, or run a program in another language")
 	}
@@ -185,7 +185,7 @@ func (s *scripter) perhaps(list []*syntax.Stmt) {
 
 func (s *scripter) stmt(st *syntax.Stmt) {
 	if st.Coprocess || st.Disown {
-		s.unknown("a coprocess is no POSIX shell")
+		s.unknown("a coprocess is not POSIX shell")
 		return
 	}
 	for _, r := range st.Redirs {

@@ -136,7 +136,7 @@ func (s *scripter) substitutions(w *syntax.Word) {
 		switch n := n.(type) {
 		case *syntax.CmdSubst:
 			if n.TempFile || n.ReplyVar {
-				s.unknown("this substitution is no POSIX shell")
+				s.unknown("this substitution is not POSIX shell")
 			}
 			s.apart(n.Stmts)
 			return false

@@ -307,7 +307,7 @@ func validPattern(pattern string) error {
 	case !utf8.ValidString(pattern):
 		return fmt.Errorf("pattern %q is not UTF-8", pattern)
 	case strings.IndexByte(pattern, 0) >= 0:
-		return fmt.Errorf("pattern %q holds a NUL byte", pattern)
+		return fmt.Errorf("the pattern %q contains a NUL byte", pattern)
 	}
 	return nil
 }

@@ -226,7 +226,7 @@ func parseClass(s string, i int) (*class, int, error) {
 			}
 		}
 		if lo == '/' || hi == '/' {
-			return bad("holds a slash")
+			return bad("contains a slash")
 		}
 		c.ranges = append(c.ranges, runeRange{lo, hi})
 	}

@@ -142,7 +142,7 @@ func (b *builder) allCommands() {
 			}
 			fallthrough
 		default:
-			b.leave(tool.Command, c.example, "it holds what will not come again or is secret, and no covered pattern holds it", c.count)
+			b.leave(tool.Command, c.example, "it contains a secret or a value that will not recur, and no covered pattern matches it", c.count)
 			continue
 		}
 		b.add("commands", c.effect, strconv.Quote(text), c.count, c.example)

@@ -160,7 +160,7 @@ func (b *builder) volatileFiles(k tool.ActionKind, left map[string]*seen) []grou
 			out = append(out, group{pattern: kept, effect: policy.Allow, count: s.count})
 			continue
 		}
-		b.leave(k, s.example, "a name like this will not come again, and no covered pattern holds it", s.count)
+		b.leave(k, s.example, "a name like this will not recur, and no covered pattern matches it", s.count)
 	}
 	return out
 }

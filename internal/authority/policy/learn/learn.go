@@ -246,7 +246,7 @@ func (b *builder) source(name string) ([]byte, error) {
 	w.WriteString("version: 1\nname: " + strconv.Quote(name) + "\n")
 	if b.opt.System != "" {
 		if b.opt.System != "minimal" && b.opt.System != "standard" {
-			return nil, fault.New(fault.PolicyInvalid, "%q is no system", b.opt.System)
+			return nil, fault.New(fault.PolicyInvalid, "%q is not a valid system; expected minimal or standard", b.opt.System)
 		}
 		if len(b.opt.Chain) == 0 {
 			w.WriteString("system: " + b.opt.System + "\n")

@@ -52,7 +52,7 @@ func (b *builder) allTargets() {
 			ok = false
 		}
 		if !ok {
-			b.leave(tool.Network, key, "it holds what will not come again or is secret, and no covered pattern holds it", t.count)
+			b.leave(tool.Network, key, "it contains a secret or a value that will not recur, and no covered pattern matches it", t.count)
 			continue
 		}
 		b.add("network", t.effect, b.networkEntry(text, t), t.count, key)

@@ -94,7 +94,7 @@ func checkName(name string) string {
 		for i := 0; i < len(label); i++ {
 			c := label[i]
 			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-				return "the host holds a character that names cannot have"
+				return "the host contains a character that host names cannot have"
 			}
 		}
 	}

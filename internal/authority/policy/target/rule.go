@@ -72,7 +72,7 @@ func ParseRule(s string, deny bool) (*Rule, error) {
 	if scheme, after, ok := strings.Cut(rest, "://"); ok && !strings.Contains(scheme, "/") {
 		r.scheme, rest = strings.ToLower(scheme), after
 		if r.scheme != "http" && r.scheme != "https" && r.scheme != "tcp" {
-			return bad("the scheme is none of https, http and tcp", "")
+			return bad("the scheme is not https, http or tcp", "")
 		}
 	} else if !deny {
 		r.scheme = "https"

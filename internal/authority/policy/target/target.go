@@ -111,11 +111,11 @@ func checkText(s string) string {
 	for _, r := range s {
 		switch {
 		case r == '\\':
-			return "it holds a backslash"
+			return "it contains a backslash"
 		case r == ' ' || unicode.IsSpace(r):
-			return "it holds white space"
+			return "it contains white space"
 		case !unicode.IsGraphic(r):
-			return "it holds a control or invisible character"
+			return "it contains a control or invisible character"
 		}
 	}
 	return ""
@@ -143,7 +143,7 @@ func canonicalMethod(m string) (method, reason string) {
 // splitAuthority gives the canonical host, and the port or 0 if none is written.
 func splitAuthority(a string) (host string, port uint16, reason string) {
 	if strings.Contains(a, "@") {
-		return "", 0, "it holds user information before the host"
+		return "", 0, "it has user information before the host"
 	}
 	var h, p string
 	var hasPort bool

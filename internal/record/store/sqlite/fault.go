@@ -48,9 +48,9 @@ func classify(err error) (fault.Code, string, string) {
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM:
 		return fault.StoreReadOnly, "it cannot be written", readOnly
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
-		return fault.StoreCorrupt, "the file is damaged or is no ledger", damaged
+		return fault.StoreCorrupt, "the file is damaged or not a ledger", damaged
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		return fault.StoreFailed, "another program has kept it locked", "find who has the file open, or wait and try again"
+		return fault.StoreFailed, "another program has the file locked", "find who has the file open, or wait and try again"
 	case sqlite3.SQLITE_CANTOPEN:
 		return fault.StoreReadOnly, "it cannot be opened", readOnly
 	}

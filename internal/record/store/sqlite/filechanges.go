@@ -207,10 +207,10 @@ func (c *fileChanges) count(row sealedRow, f *store.FileChange) {
 // never refused.
 func (c *fileChanges) room() error {
 	if n := c.quota.Bytes; c.bytes > n && c.bytes > c.held.int(sessionBytes) {
-		return fault.New(fault.FilesFull, "the session's files would have %d bytes, it may have %d", c.bytes, n).WithHint("delete what is no longer needed")
+		return fault.New(fault.FilesFull, "the session's files would have %d bytes; the maximum is %d", c.bytes, n).WithHint("delete what is no longer needed")
 	}
 	if n := int64(c.quota.Files); c.files > n && c.files > c.held.int(sessionFiles) {
-		return fault.New(fault.FilesFull, "the session would have %d files and folders, it may have %d", c.files, n).WithHint("delete what is no longer needed")
+		return fault.New(fault.FilesFull, "the session would have %d files and folders; the maximum is %d", c.files, n).WithHint("delete what is no longer needed")
 	}
 	return nil
 }
@@ -250,7 +250,7 @@ func (c *fileChanges) parent(ctx context.Context, w *writer, name string) error 
 		ok = row != nil && row.int(fileGone) == 0 && row.int(fileFolder) == 1
 	}
 	if !ok {
-		return fault.New(fault.Conflict, "%q is no folder of the session, so %q cannot be in it", dir, name)
+		return fault.New(fault.Conflict, "%q is not a folder of the session, so %q cannot be in it", dir, name)
 	}
 	return nil
 }

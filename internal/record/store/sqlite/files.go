@@ -214,7 +214,7 @@ func checkPath(name string) error {
 	case !utf8.ValidString(name) || strings.ContainsRune(name, 0):
 		return fault.New(fault.ArgsInvalid, "%q cannot be a path: it is not text", name)
 	case len(name) < 2 || name[0] != '/' || path.Clean(name) != name:
-		return fault.New(fault.ArgsInvalid, "%q is no absolute, clean path", name).WithHint(`write it as "/docs/readme.txt"`)
+		return fault.New(fault.ArgsInvalid, "%q is not an absolute, clean path", name).WithHint(`write it as "/docs/readme.txt"`)
 	}
 	return nil
 }

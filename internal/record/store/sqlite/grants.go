@@ -124,7 +124,7 @@ func (s *Store) Grant(ctx context.Context, id string) (store.GrantRecord, error)
 	}
 	lo, hi, err := prefix(id)
 	if err != nil {
-		return store.GrantRecord{}, unknown("%q is no grant's ID: write at least its first 4 characters", id)
+		return store.GrantRecord{}, unknown("%q is not a grant ID; write at least its first 4 characters", id)
 	}
 	found, err := s.selectGrants(ctx, "g.id BETWEEN ? AND ? ORDER BY g.seq DESC LIMIT 3", lo, hi)
 	switch {

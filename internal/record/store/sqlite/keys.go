@@ -98,11 +98,11 @@ func readKey(path string) (string, error) {
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {
-		return "", fault.Wrap(fault.StoreFailed, err, "the ledger's key %q is no ordinary file", clean(path))
+		return "", fault.Wrap(fault.StoreFailed, err, "the ledger's key %q is not a regular file", clean(path))
 	}
 	if info.Mode().Perm()&0o077 != 0 {
 		return "", fault.New(fault.StoreFailed, "the ledger's key %q can be read or written by others (mode %04o)", clean(path), info.Mode().Perm()).
-			WithHint("if nobody else can have read it: chmod 600 %q", clean(path))
+			WithHint("if no one else has read it: chmod 600 %q", clean(path))
 	}
 	b := make([]byte, 1024)
 	n, err := f.Read(b)

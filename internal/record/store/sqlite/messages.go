@@ -62,7 +62,7 @@ func (s *Store) AddMessages(ctx context.Context, session uuid.UUID, after int, m
 		case row.int(sessionGone) == 1:
 			return endedSession(session)
 		case row.int(sessionLast) != int64(after):
-			return fault.New(fault.Stale, "the session %s has %d messages, not %d: somebody else added some", session, row.int(sessionLast), after).WithHint("read them first")
+			return fault.New(fault.Stale, "the session %s has %d messages, not %d: messages were added meanwhile", session, row.int(sessionLast), after).WithHint("read them first")
 		case len(m) == 0:
 			r.apply = nil
 		}

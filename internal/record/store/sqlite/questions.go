@@ -173,7 +173,7 @@ func (s *Store) vote(ctx context.Context, q store.Question, v store.Vote) error 
 			return err
 		}
 		if len(votes) != len(q.Votes) {
-			return fault.Wrap(fault.Conflict, errMeanwhile, "somebody else answered the question %s at the same moment", id)
+			return fault.Wrap(fault.Conflict, errMeanwhile, "approval %s was answered at the same moment", id)
 		}
 		if question[questionState], err = tally(question, votes, q.Votes, v); err != nil {
 			return err
@@ -238,7 +238,7 @@ func tally(question sealedRow, votes []sealedRow, told []store.Vote, v store.Vot
 	}
 	switch {
 	case question.int(questionAdmin) == 1 && !v.Admin && v.Yes:
-		return 0, fault.New(fault.Denied, "only somebody who may approve what admins approve can say yes to this").
+		return 0, fault.New(fault.Denied, "only a person who may approve admin calls can approve this").
 			WithHint("the policy's admin_from_risk asks for it")
 	case !v.Yes:
 		return int64(store.Refused), nil
@@ -324,7 +324,7 @@ func (s *Store) CloseQuestion(ctx context.Context, id uuid.UUID, by, why string,
 func (s *Store) Question(ctx context.Context, id string) (store.Question, error) {
 	lo, hi, err := prefix(id)
 	if err != nil {
-		return store.Question{}, fault.New(fault.ApprovalGone, "%q is no question's ID: write at least its first 4 characters", id).
+		return store.Question{}, fault.New(fault.ApprovalGone, "unknown approval ID %q; write at least its first 4 characters", id).
 			ForOperator("remit approvals lists those that wait")
 	}
 	found, err := s.selectQuestions(ctx, "q.id BETWEEN ? AND ? ORDER BY q.seq DESC LIMIT 2", lo, hi)

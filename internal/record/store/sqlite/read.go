@@ -55,7 +55,7 @@ func (s *Store) Runs(ctx context.Context, f store.RunFilter) ([]ledger.Run, erro
 	} else if f.Status != "" {
 		st, ok := tool.ParseStatus(f.Status)
 		if !ok || st == tool.Pending {
-			return nil, fault.New(fault.Usage, "%q is no status of a run", f.Status).
+			return nil, fault.New(fault.Usage, "%q is not a run status", f.Status).
 				WithHint("use running, completed, denied, failed, timeout, cancelled or interrupted")
 		}
 		and("r.status = ?", int64(st))
@@ -156,11 +156,11 @@ func prefix(s string) (lo, hi []byte, err error) {
 		return hex.DecodeString(digits + strings.Repeat(c, max(0, 32-len(digits))))
 	}
 	if len(digits) < 4 || len(digits) > 32 || len(s) > 36 {
-		return nil, nil, fault.New(fault.RunUnknown, "%q is no run's ID", s).WithHint("write at least its first 4 characters")
+		return nil, nil, fault.New(fault.RunUnknown, "%q is not a run ID", s).WithHint("write at least its first 4 characters")
 	}
 	lo, err = pad("0")
 	if err != nil {
-		return nil, nil, fault.New(fault.RunUnknown, "%q is no run's ID", s).ForOperator("remit runs lists them")
+		return nil, nil, fault.New(fault.RunUnknown, "%q is not a run ID", s).ForOperator("remit runs lists them")
 	}
 	hi, err = pad("f")
 	return lo, hi, err

@@ -68,7 +68,7 @@ func moment(t time.Time) time.Time {
 
 // stale says that what was to be changed is not at the version that was seen.
 func stale(what string, is, want int64) error {
-	return fault.New(fault.Stale, "%s is at version %d, not %d: somebody else changed it", what, is, want).WithHint("read it again, and change that")
+	return fault.New(fault.Stale, "%s is at version %d, not %d: it was changed meanwhile", what, is, want).WithHint("read it again and repeat the change")
 }
 
 // SaveAgent implements store.Sessions.
@@ -221,7 +221,7 @@ func (s *Store) Session(ctx context.Context, id string) (store.SessionRecord, er
 	}
 	lo, hi, err := prefix(id)
 	if err != nil {
-		return store.SessionRecord{}, fault.New(fault.SessionUnknown, "%q is no session's ID: write at least its first 4 characters", id)
+		return store.SessionRecord{}, fault.New(fault.SessionUnknown, "%q is not a session ID; write at least its first 4 characters", id)
 	}
 	found, err := s.selectSessions(ctx, "t.gone = 0 AND t.id BETWEEN ? AND ? ORDER BY t.id DESC LIMIT 3", lo, hi)
 	switch {

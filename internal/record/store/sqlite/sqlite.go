@@ -90,7 +90,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		o.Durability = Power
 	}
 	if o.Durability != Power && o.Durability != Process {
-		return nil, fault.New(fault.Usage, "%q is no durability", o.Durability).
+		return nil, fault.New(fault.Usage, "%q is not a valid durability", o.Durability).
 			In("ledger.durability").WithHint("use power or process")
 	}
 	home, err := filepath.Abs(o.Home)

@@ -21,9 +21,9 @@ func TestArgumentsThatArePathsAndURLsAreActions(t *testing.T) {
 	}{
 		"an absolute path":   {"read", tool.Args{"path": "/etc/passwd"}, []string{`files.read "/etc/passwd"`}},
 		"a relative one":     {"read", tool.Args{"path": "a/b.txt"}, []string{`files.read "/srv/notes/a/b.txt"`}},
-		"one that climbs":    {"read", tool.Args{"path": "../x"}, []string{"files.read (unknown: the path holds .., whose meaning depends on links)"}},
+		"one that climbs":    {"read", tool.Args{"path": "../x"}, []string{"files.read (unknown: the path contains .., whose meaning depends on links)"}},
 		"one of a home":      {"read", tool.Args{"path": "~/x"}, []string{"files.read (unknown: the path begins with ~, which the tool may read as a home folder)"}},
-		"no string":          {"read", tool.Args{"path": true}, []string{"files.read (unknown: the argument is no string, so no path)"}},
+		"no string":          {"read", tool.Args{"path": true}, []string{"files.read (unknown: the argument is not a string, so not a path)"}},
 		"several":            {"write", tool.Args{"paths": []any{"/a", "b"}}, []string{`files.write "/a"`, `files.write "/srv/notes/b"`}},
 		"a URL":              {"dial", tool.Args{"url": "https://EXAMPLE.com/a/../b"}, []string{"network https://example.com/b"}},
 		"another argument":   {"read", tool.Args{"file": "/etc/passwd"}, nil},
