@@ -8,30 +8,30 @@ import (
 	"github.com/remitrun/remit/internal/authority/grant"
 )
 
-// slice is how much time a call takes at once, and again while it runs.
+// slice is how much time a call draws at once, and again while it runs.
 const slice = 2 * time.Second
 
-// reservation is what one call took.
+// reservation is what one call has drawn.
 type reservation struct {
-	purse  *purse
+	run    *runBudget
 	meters []*meter
 
 	mu    sync.Mutex
 	given vector
-	over  chan struct{} // nil: nothing limits its time
+	over  chan struct{} // nil: time is not limited
 	timer *time.Timer
 	began time.Time
 	done  bool
 }
 
-// unlimited is the reservation of a run that nothing limits.
+// unlimited is the reservation of a run without limits.
 type unlimited struct{}
 
 func (unlimited) Given() grant.Amounts  { return grant.Amounts{} }
 func (unlimited) Over() <-chan struct{} { return nil }
 func (unlimited) Settle(grant.Amounts)  {}
 
-// start takes the first slice of time.
+// start draws the first slice of time.
 func (r *reservation) start(ctx context.Context) error {
 	timed := false
 	for _, m := range r.meters {
@@ -41,24 +41,24 @@ func (r *reservation) start(ctx context.Context) error {
 		return nil
 	}
 	r.over, r.began = make(chan struct{}), time.Now()
-	if err := r.more(ctx); err != nil {
+	if err := r.drawTime(ctx); err != nil {
 		r.Settle(grant.Amounts{})
 		return err
 	}
 	return nil
 }
 
-// more takes a slice of time and sees to the next.
-func (r *reservation) more(ctx context.Context) error {
+// drawTime draws a slice of time and schedules the next.
+func (r *reservation) drawTime(ctx context.Context) error {
 	var got vector
-	if err := r.purse.draw(ctx, r.meters, vector{elapsed: slice.Microseconds()}, &got); err != nil {
+	if err := r.run.draw(ctx, r.meters, vector{elapsed: slice.Microseconds()}, &got); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.given[elapsed] += got[elapsed]
 	if r.done { // the call ended meanwhile
-		r.purse.back(r.meters, vector{elapsed: got[elapsed]}, vector{})
+		r.run.release(r.meters, vector{elapsed: got[elapsed]}, vector{})
 		return nil
 	}
 	left := time.Duration(r.given[elapsed])*time.Microsecond - time.Since(r.began)
@@ -66,11 +66,11 @@ func (r *reservation) more(ctx context.Context) error {
 	return nil
 }
 
-// renew takes more time before what was taken is over, or says that it is.
+// renew draws more time before the drawn time is over, or closes over when it is.
 func (r *reservation) renew() {
 	ctx, stop := context.WithTimeout(context.Background(), patience)
 	defer stop()
-	if r.more(ctx) == nil {
+	if r.drawTime(ctx) == nil {
 		return
 	}
 	r.mu.Lock()
@@ -111,11 +111,11 @@ func (r *reservation) Settle(used grant.Amounts) {
 	if r.timer != nil {
 		r.timer.Stop()
 	}
-	r.purse.back(r.meters, r.given, amounts(used))
+	r.run.release(r.meters, r.given, amounts(used))
 }
 
-// back accounts for what was taken: used, or free again.
-func (p *purse) back(ms []*meter, given, used vector) {
+// release charges what was used of a draw and frees the rest.
+func (p *runBudget) release(ms []*meter, given, used vector) {
 	p.mu.Lock()
 	for _, m := range ms {
 		g, u := given[m.field], max(0, used[m.field])
@@ -127,5 +127,5 @@ func (p *purse) back(ms []*meter, given, used vector) {
 		m.spent += u
 	}
 	p.mu.Unlock()
-	p.bank.tell()
+	p.manager.wakeWaiters()
 }

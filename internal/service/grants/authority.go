@@ -33,19 +33,19 @@ type Presented struct {
 // runner.GrantStopper.
 type Authority struct {
 	*standing.Authority
-	bank *budget.Bank
+	budgets *budget.Manager
 }
 
 // Close returns what was leased of budgets, and stops looking for changes of grants.
-func (a *Authority) Close() error { return errors.Join(a.bank.Close(), a.Authority.Close()) }
+func (a *Authority) Close() error { return errors.Join(a.budgets.Close(), a.Authority.Close()) }
 
 // Reserve implements runner.Authority.
 func (a *Authority) Reserve(ctx context.Context, run *runner.Run, id tool.ID, want grant.Amounts) (runner.Reservation, error) {
-	return a.bank.Reserve(ctx, run, id, want)
+	return a.budgets.Reserve(ctx, run, id, want)
 }
 
 // Done implements runner.Authority.
-func (a *Authority) Done(ctx context.Context, run *runner.Run) error { return a.bank.Done(ctx, run) }
+func (a *Authority) Done(ctx context.Context, run *runner.Run) error { return a.budgets.Done(ctx, run) }
 
 // Stop implements runner.GrantStopper.
 func (a *Authority) Stop(ctx context.Context, node uuid.UUID, revoke bool, reason string) error {
@@ -78,7 +78,7 @@ func (s *Grants) Open(ctx context.Context) (*Authority, store.Backend, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.auth == nil {
-		s.auth = &Authority{Authority: standing.New(standing.Options{Grants: st, Budgets: st}), bank: budget.New(st)}
+		s.auth = &Authority{Authority: standing.New(standing.Options{Grants: st, Budgets: st}), budgets: budget.New(st)}
 	}
 	return s.auth, st, nil
 }

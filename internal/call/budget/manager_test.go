@@ -37,7 +37,7 @@ func run(g grant.Grant) *runner.Run {
 	return &runner.Run{Info: runner.Info{Grant: g}, Seq: ledger.Seq(seqs.Add(1))}
 }
 
-func newBank(t testing.TB) (*budget.Bank, *memory) {
+func newManager(t testing.TB) (*budget.Manager, *memory) {
 	t.Helper()
 	m := newMemory()
 	b := budget.New(m)
@@ -53,7 +53,7 @@ func newBank(t testing.TB) (*budget.Bank, *memory) {
 }
 
 // call reserves one call and says it was made.
-func call(t testing.TB, b *budget.Bank, r *runner.Run, id tool.ID) error {
+func call(t testing.TB, b *budget.Manager, r *runner.Run, id tool.ID) error {
 	t.Helper()
 	res, err := b.Reserve(t.Context(), r, id, grant.Amounts{Calls: 1})
 	if err == nil {
@@ -63,7 +63,7 @@ func call(t testing.TB, b *budget.Bank, r *runner.Run, id tool.ID) error {
 }
 
 func TestCallsAreDrawnFromEveryAncestor(t *testing.T) {
-	b, m := newBank(t)
+	b, m := newManager(t)
 	top := root(grant.Budgets{Calls: 5})
 	left, right := child(top, grant.Budgets{Calls: 4}), child(child(top, grant.Budgets{}), grant.Budgets{PerTool: []grant.ToolBudget{{Tool: "http.*", Calls: 1}}})
 	l, r := run(left), run(right)
@@ -101,7 +101,7 @@ func TestCallsAreDrawnFromEveryAncestor(t *testing.T) {
 }
 
 func TestWhatIsNotUsedIsGivenBack(t *testing.T) {
-	b, m := newBank(t)
+	b, m := newManager(t)
 	g := root(grant.Budgets{Calls: 1, BytesIn: 1000, EachTool: 1})
 	r := run(g)
 	res, err := b.Reserve(t.Context(), r, "http.get", grant.Amounts{Calls: 1, BytesIn: 5000})
@@ -127,7 +127,7 @@ func TestWhatIsNotUsedIsGivenBack(t *testing.T) {
 }
 
 func TestAGrantThatLimitsNothingCostsNothing(t *testing.T) {
-	b, m := newBank(t)
+	b, m := newManager(t)
 	for name, g := range map[string]grant.Grant{
 		"no limits":      root(grant.Budgets{}),
 		"a depth alone":  root(grant.Budgets{Depth: new(int)}),
@@ -170,7 +170,7 @@ func TestAnIdleRunKeepsNothingFromOthers(t *testing.T) {
 }
 
 func TestTimeIsTakenWhileItPasses(t *testing.T) {
-	b, m := newBank(t)
+	b, m := newManager(t)
 	g := root(grant.Budgets{Time: 300 * time.Millisecond})
 	r := run(g)
 	began := time.Now()
@@ -199,7 +199,7 @@ func TestTimeIsTakenWhileItPasses(t *testing.T) {
 }
 
 func TestALongCallTakesMoreTime(t *testing.T) {
-	b, _ := newBank(t)
+	b, _ := newManager(t)
 	r := run(root(grant.Budgets{Time: time.Hour}))
 	res, err := b.Reserve(t.Context(), r, "shell.run", grant.Amounts{Calls: 1})
 	if err != nil {
@@ -218,7 +218,7 @@ func TestALongCallTakesMoreTime(t *testing.T) {
 func TestATreeNeverOutspendsItself(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newMemory()
-		banks := []*budget.Bank{budget.New(m), budget.New(m)}
+		managers := []*budget.Manager{budget.New(m), budget.New(m)}
 		limit := func(label string) int64 { return rapid.Int64Range(0, 60).Draw(rt, label) }
 		some := func(i int) grant.Budgets {
 			return grant.Budgets{Calls: limit(fmt.Sprintf("calls%d", i)), BytesOut: limit(fmt.Sprintf("bytes%d", i)) * 10}
@@ -232,10 +232,10 @@ func TestATreeNeverOutspendsItself(t *testing.T) {
 		made := map[uuid.UUID]int64{}
 		for i, g := range tree {
 			wg.Go(func() {
-				bank, r := banks[i%2], run(g)
+				m, r := managers[i%2], run(g)
 				for range 15 {
 					ctx, stop := context.WithTimeout(context.Background(), 20*time.Millisecond)
-					res, err := bank.Reserve(ctx, r, "t.x", grant.Amounts{Calls: 1, BytesOut: 1 + rand.Int64N(30)})
+					res, err := m.Reserve(ctx, r, "t.x", grant.Amounts{Calls: 1, BytesOut: 1 + rand.Int64N(30)})
 					stop()
 					if err != nil {
 						continue
@@ -248,13 +248,13 @@ func TestATreeNeverOutspendsItself(t *testing.T) {
 					mu.Unlock()
 					res.Settle(used)
 				}
-				if err := bank.Done(context.Background(), r); err != nil {
+				if err := m.Done(context.Background(), r); err != nil {
 					rt.Error(err)
 				}
 			})
 		}
 		wg.Wait()
-		for _, b := range banks {
+		for _, b := range managers {
 			if err := b.Close(); err != nil {
 				rt.Fatal(err)
 			}
@@ -277,7 +277,7 @@ func TestATreeNeverOutspendsItself(t *testing.T) {
 }
 
 func BenchmarkDrawFiveDeep(b *testing.B) {
-	bank, _ := newBank(b)
+	m, _ := newManager(b)
 	g := root(grant.Budgets{Calls: 1 << 40})
 	for range 4 {
 		g = child(g, grant.Budgets{Calls: 1 << 40, BytesIn: 1 << 40})
@@ -286,7 +286,7 @@ func BenchmarkDrawFiveDeep(b *testing.B) {
 	b.RunParallel(func(pb *testing.PB) {
 		r := run(g)
 		for pb.Next() {
-			res, err := bank.Reserve(context.Background(), r, "fs.read", grant.Amounts{Calls: 1, BytesIn: 1000})
+			res, err := m.Reserve(context.Background(), r, "fs.read", grant.Amounts{Calls: 1, BytesIn: 1000})
 			if err != nil {
 				b.Error(err)
 				return
@@ -296,29 +296,29 @@ func BenchmarkDrawFiveDeep(b *testing.B) {
 	})
 }
 
-// BenchmarkDrawTwoProcesses draws from one budget on disk by way of two banks,
+// BenchmarkDrawTwoProcesses draws from one budget on disk by way of two managers,
 // each over a connection of its own, as two processes do.
 func BenchmarkDrawTwoProcesses(b *testing.B) {
 	home := b.TempDir()
 	g := root(grant.Budgets{Calls: 1 << 40})
-	var banks []*budget.Bank
+	var managers []*budget.Manager
 	var runs []*runner.Run
 	for range 2 {
 		s := must(sqlite.Open(context.Background(), sqlite.Options{Home: home}))
-		bank := budget.New(s)
-		banks, runs = append(banks, bank), append(runs, recordRun(s, g))
+		m := budget.New(s)
+		managers, runs = append(managers, m), append(runs, recordRun(s, g))
 		b.Cleanup(func() {
-			if err := errors.Join(bank.Close(), s.Close()); err != nil {
+			if err := errors.Join(m.Close(), s.Close()); err != nil {
 				b.Error(err)
 			}
 		})
 	}
 	var wg sync.WaitGroup
 	b.ResetTimer()
-	for i, bank := range banks {
+	for i, m := range managers {
 		wg.Go(func() {
 			for range b.N/2 + 1 {
-				res, err := bank.Reserve(context.Background(), runs[i], "fs.read", grant.Amounts{Calls: 1})
+				res, err := m.Reserve(context.Background(), runs[i], "fs.read", grant.Amounts{Calls: 1})
 				if err != nil {
 					b.Error(err)
 					return

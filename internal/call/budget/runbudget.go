@@ -33,7 +33,7 @@ const (
 	numFields
 )
 
-// exact amounts are drawn whole or not at all.
+// exact amounts are drawn in full or not at all.
 func (f field) exact() bool { return f == calls || f == children }
 
 type vector [numFields]int64
@@ -42,19 +42,19 @@ func amounts(a grant.Amounts) vector {
 	return vector{a.Calls, a.BytesIn, a.BytesOut, a.Tokens, a.Money, a.Time.Microseconds(), a.Children}
 }
 
-// meter is one limit of one node, as a run draws from it. What the run leased
-// is free + taken + spent.
+// meter is one limit of one node, as a run draws from it. The run's lease is
+// free + taken + spent.
 type meter struct {
 	id     store.MeterID
 	holder string
 	field  field
 
-	free  int64 // not drawn. Negative: more was used than drawn
-	taken int64 // drawn by calls under way
-	spent int64 // used, and not settled yet
-	chunk int64 // how much to lease beyond what is needed
+	free  int64 // leased and not drawn; negative: more was used than drawn
+	taken int64 // drawn by running calls
+	spent int64 // used, not yet settled
+	chunk int64 // how much to lease in advance
 	last  time.Time
-	dry   time.Time // until then there is no use in asking for more than is needed
+	dry   time.Time // until then only what is needed is leased: the store had no more
 }
 
 func (m *meter) words() string {
@@ -67,7 +67,7 @@ func (m *meter) words() string {
 	return strings.ReplaceAll(m.id.What, "_", " ")
 }
 
-// state says where a limit is: ": 3 of 10 used, 7 held by calls under way".
+// state describes a limit: ": 3 of 10 used, 7 held by runs under way".
 func (m *meter) state(s store.Meter) string {
 	show := func(n int64) string {
 		switch m.field {
@@ -85,39 +85,39 @@ func (m *meter) state(s store.Meter) string {
 	return text
 }
 
-// purse is what one run has leased.
-type purse struct {
-	bank *Bank
-	run  ledger.Seq
+// runBudget is what one run has leased.
+type runBudget struct {
+	manager *Manager
+	run     ledger.Seq
 
-	leasing sync.Mutex // held while the store is asked, so that callers ask it once
+	leasing sync.Mutex // held while leasing, so that concurrent callers lease once
 
 	mu     sync.Mutex
 	meters map[store.MeterID]*meter
-	any    []*meter // of every tool
+	any    []*meter // limits of all calls
 	named  []named
 	byTool map[tool.ID][]*meter
-	drawn  time.Time // when it was last drawn from
+	drawn  time.Time // the time of the last draw
 	over   bool
 }
 
-// named is a limit of some tools' calls, or (match is nil) of each tool's.
+// named is a limit of the calls of some tools, or if match is nil, of each tool.
 type named struct {
 	node  grant.Node
 	what  string
 	match func(tool.ID) bool
 }
 
-// newPurse makes the purse of a run; nil if nothing limits it.
-func newPurse(b *Bank, run *runner.Run) (*purse, error) {
-	p := &purse{bank: b, run: run.Seq, meters: map[store.MeterID]*meter{}, byTool: map[tool.ID][]*meter{}, drawn: time.Now()}
+// newRunBudget makes the budget of a run; nil if nothing limits it.
+func newRunBudget(b *Manager, run *runner.Run) (*runBudget, error) {
+	p := &runBudget{manager: b, run: run.Seq, meters: map[store.MeterID]*meter{}, byTool: map[tool.ID][]*meter{}, drawn: time.Now()}
 	for _, n := range run.Grant.Nodes() {
 		if !n.Kept {
 			continue
 		}
 		for _, l := range n.Budgets.Limits() {
 			pattern, ofTools := strings.CutPrefix(l.What, grant.MeterOfTools)
-			f := slices.Index(whats[:], l.What)
+			f := slices.Index(meterNames[:], l.What)
 			switch {
 			case f >= 0:
 				p.any = append(p.any, p.meter(n, l.What, field(f)))
@@ -133,14 +133,14 @@ func newPurse(b *Bank, run *runner.Run) (*purse, error) {
 		}
 	}
 	if len(p.any)+len(p.named) == 0 {
-		return nil, nil //nolint:nilnil // said above
+		return nil, nil //nolint:nilnil // nothing limits the run
 	}
 	return p, nil
 }
 
-var whats = [numFields]string{grant.MeterCalls, grant.MeterBytesIn, grant.MeterBytesOut, grant.MeterTokens, grant.MeterMoney, grant.MeterTime, grant.MeterChildren}
+var meterNames = [numFields]string{grant.MeterCalls, grant.MeterBytesIn, grant.MeterBytesOut, grant.MeterTokens, grant.MeterMoney, grant.MeterTime, grant.MeterChildren}
 
-func (p *purse) meter(n grant.Node, what string, f field) *meter {
+func (p *runBudget) meter(n grant.Node, what string, f field) *meter {
 	id := store.MeterID{Node: n.ID, What: what}
 	m := p.meters[id]
 	if m == nil {
@@ -150,8 +150,8 @@ func (p *purse) meter(n grant.Node, what string, f field) *meter {
 	return m
 }
 
-// of gives the meters that a tool's calls draw from.
-func (p *purse) of(id tool.ID) []*meter {
+// metersOf returns the meters that a tool's calls draw from.
+func (p *runBudget) metersOf(id tool.ID) []*meter {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list, ok := p.byTool[id]
@@ -177,9 +177,9 @@ const (
 	dryFor     = time.Second
 )
 
-// draw takes amounts from meters, leasing what is missing. It adds what it took
+// draw draws amounts from meters, and leases what is missing. It adds the drawn amounts
 // to given.
-func (p *purse) draw(ctx context.Context, ms []*meter, want vector, given *vector) error {
+func (p *runBudget) draw(ctx context.Context, ms []*meter, want vector, given *vector) error {
 	var since time.Time
 	for asked := false; ; asked = true {
 		if p.take(ms, want, asked, given) {
@@ -194,20 +194,20 @@ func (p *purse) draw(ctx context.Context, ms []*meter, want vector, given *vecto
 		}
 		if since.IsZero() {
 			since = time.Now()
-			p.bank.waiting.Add(1)
-			defer p.bank.waiting.Add(-1)
+			p.manager.waiting.Add(1)
+			defer p.manager.waiting.Add(-1)
 		}
-		if again, gerr := p.again(ctx, short, since); gerr != nil || !again {
-			serr := p.settle(ctx) // so that what is told includes what this run used
-			return errors.Join(gerr, serr, p.bank.spent(ctx, short, err))
+		if again, gerr := p.waitForReturn(ctx, short, since); gerr != nil || !again {
+			serr := p.settle(ctx) // so that the error counts what this run used
+			return errors.Join(gerr, serr, p.manager.exhausted(ctx, short, err))
 		}
 	}
 }
 
-// again reports whether there is hope that what a meter lacks is given back,
-// after waiting for it.
-func (p *purse) again(ctx context.Context, m *meter, since time.Time) (bool, error) {
-	if found, err := p.bank.gather(ctx, m.id, p); err != nil || found {
+// waitForReturn waits for other runs to return what a meter lacks. It reports whether
+// another try makes sense.
+func (p *runBudget) waitForReturn(ctx context.Context, m *meter, since time.Time) (bool, error) {
+	if found, err := p.manager.returnFrom(ctx, m.id, p); err != nil || found {
 		return found, err
 	}
 	wait := patience
@@ -218,9 +218,9 @@ func (p *purse) again(ctx context.Context, m *meter, since time.Time) (bool, err
 		return false, nil
 	}
 	if ctx.Err() != nil {
-		return false, nil //nolint:nilerr // what is missing is told, and not that nobody waits for it
+		return false, nil //nolint:nilerr // the exhausted budget is the better error
 	}
-	list, err := p.bank.store.Spent(ctx, m.id.Node)
+	list, err := p.manager.store.Spent(ctx, m.id.Node)
 	if err != nil {
 		return false, err
 	}
@@ -232,16 +232,16 @@ func (p *purse) again(ctx context.Context, m *meter, since time.Time) (bool, err
 	p.mu.Unlock()
 	for _, s := range list {
 		if s.ID == m.id && s.Leased > max(0, own) {
-			p.bank.await(ctx)
+			p.manager.awaitReturn(ctx)
 			return true, nil
 		}
 	}
 	return false, nil
 }
 
-// take draws if there is enough. Once the store was asked, of amounts that are
-// not exact anything is enough.
-func (p *purse) take(ms []*meter, want vector, asked bool, given *vector) bool {
+// take draws from what is leased, if that is enough. After the store was asked, any part
+// of an inexact amount is enough.
+func (p *runBudget) take(ms []*meter, want vector, asked bool, given *vector) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
@@ -269,7 +269,7 @@ func (p *purse) take(ms []*meter, want vector, asked bool, given *vector) bool {
 	return true
 }
 
-// missing reports whether the store must be asked for more.
+// missing reports whether more must be leased.
 func (m *meter) missing(w int64, asked bool, now time.Time) bool {
 	if m.free >= w {
 		return false
@@ -277,16 +277,16 @@ func (m *meter) missing(w int64, asked bool, now time.Time) bool {
 	return m.field.exact() || m.free <= 0 || !asked && now.After(m.dry)
 }
 
-// lease asks the store for what meters lack. With an error it names the meter,
-// where one is short.
-func (p *purse) lease(ctx context.Context, ms []*meter, want vector, asked bool) (*meter, error) {
+// lease leases what the meters lack. With an error it returns the meter that is short, if
+// one is.
+func (p *runBudget) lease(ctx context.Context, ms []*meter, want vector, asked bool) (*meter, error) {
 	p.leasing.Lock()
 	defer p.leasing.Unlock()
 	asks, of := p.asks(ms, want, asked)
 	if len(asks) == 0 {
-		return nil, nil // another caller asked meanwhile
+		return nil, nil // another caller leased meanwhile
 	}
-	got, err := p.bank.store.Lease(ctx, p.run, asks)
+	got, err := p.manager.store.Lease(ctx, p.run, asks)
 	if err == nil {
 		return nil, p.put(of, asks, got)
 	}
@@ -296,7 +296,7 @@ func (p *purse) lease(ctx context.Context, ms []*meter, want vector, asked bool)
 	return nil, err
 }
 
-func (p *purse) asks(ms []*meter, want vector, asked bool) (asks []store.Lease, of []*meter) {
+func (p *runBudget) asks(ms []*meter, want vector, asked bool) (asks []store.Lease, of []*meter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
@@ -320,7 +320,7 @@ func (p *purse) asks(ms []*meter, want vector, asked bool) (asks []store.Lease, 
 	return asks, of
 }
 
-func (p *purse) put(of []*meter, asks, got []store.Lease) error {
+func (p *runBudget) put(of []*meter, asks, got []store.Lease) error {
 	if len(got) != len(asks) {
 		return fault.New(fault.Internal, "%d leases for %d", len(got), len(asks))
 	}
@@ -335,14 +335,14 @@ func (p *purse) put(of []*meter, asks, got []store.Lease) error {
 	return nil
 }
 
-// shortest finds the meter for which the store had not enough.
-func (p *purse) shortest(ctx context.Context, of []*meter, asks []store.Lease) *meter {
+// shortest finds the meter of which the store had too little.
+func (p *runBudget) shortest(ctx context.Context, of []*meter, asks []store.Lease) *meter {
 	left := map[uuid.UUID]map[string]int64{}
 	for i, m := range of {
 		node, ok := left[m.id.Node]
 		if !ok {
 			node = map[string]int64{}
-			list, err := p.bank.store.Spent(ctx, m.id.Node)
+			list, err := p.manager.store.Spent(ctx, m.id.Node)
 			if err != nil {
 				return m
 			}
@@ -358,8 +358,8 @@ func (p *purse) shortest(ctx context.Context, of []*meter, asks []store.Lease) *
 	return of[0]
 }
 
-// idle reports whether nothing was drawn for a while and something is held.
-func (p *purse) idle(now time.Time) bool {
+// idle reports whether the run has leases and made no draw for a while.
+func (p *runBudget) idle(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if now.Sub(p.drawn) < idleAfter {
@@ -373,15 +373,15 @@ func (p *purse) idle(now time.Time) bool {
 	return false
 }
 
-func (p *purse) holds(id store.MeterID) bool {
+func (p *runBudget) holds(id store.MeterID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := p.meters[id]
 	return m != nil && m.free > 0
 }
 
-// settle tells the store what was spent and gives back what is free.
-func (p *purse) settle(ctx context.Context) error {
+// settle charges what was spent and returns what is free.
+func (p *runBudget) settle(ctx context.Context) error {
 	p.leasing.Lock()
 	defer p.leasing.Unlock()
 	var done []store.Settlement
@@ -400,22 +400,22 @@ func (p *purse) settle(ctx context.Context) error {
 	if len(done) == 0 {
 		return nil
 	}
-	err := p.bank.store.Settle(ctx, p.run, done)
+	err := p.manager.store.Settle(ctx, p.run, done)
 	p.mu.Lock()
 	for i, m := range of {
 		if err != nil {
 			m.spent, m.free = m.spent+done[i].Spent, m.free+done[i].Return
 			continue
 		}
-		m.free = max(m.free, -m.taken) // what was used beyond all that was leased is now spent
+		m.free = max(m.free, -m.taken) // use beyond the lease is now charged
 	}
 	p.mu.Unlock()
-	p.bank.tell()
+	p.manager.wakeWaiters()
 	return err
 }
 
-// close settles for good. What calls still hold counts as used.
-func (p *purse) close(ctx context.Context) error {
+// close settles for the last time. What running calls have drawn counts as used.
+func (p *runBudget) close(ctx context.Context) error {
 	p.mu.Lock()
 	p.over = true
 	for _, m := range p.meters {
