@@ -12,28 +12,28 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// stateless is the first revision of the protocol in which a server does not ask
-// by itself: a call that needs an answer comes back with the question, and the
-// client makes it again with the answer.
+// stateless is the first revision of the protocol in which servers send no questions. A
+// call that needs an answer returns the question, and the client repeats the call with
+// the answer.
 const stateless = "2026-07-28"
 
 func (r request) multiRound() bool { return r.ProtocolVersion() >= stateless }
 
-// canElicit reports whether the client can show its person a form.
+// canElicit reports whether the client can show a form to its user.
 func (r request) canElicit() bool {
 	caps := r.ClientCapabilities()
 	return caps != nil && caps.Elicitation != nil && (caps.Elicitation.Form != nil || caps.Elicitation.URL == nil)
 }
 
-// canAsk reports whether the client can be asked anything.
+// canAsk reports whether the client can answer questions of any kind.
 func (r request) canAsk() bool {
 	caps := r.ClientCapabilities()
 	return caps != nil && (caps.Elicitation != nil || caps.Sampling != nil || caps.RootsV2 != nil)
 }
 
-// ask puts a question of the policy to the person at the client. What needs an
-// admin, or several people, is left to remit approvals: an answer that comes
-// through the client is worth as much as the client.
+// ask asks the person at the client a question of the policy. Questions for admins or for
+// several people are left to remit approvals: an answer through the client deserves no
+// more trust than the client.
 func (c *conn) ask(ctx context.Context, q approval.Case) (store.Vote, error) {
 	c.mu.Lock()
 	k := c.calls[q.Asked.Call.Index]
@@ -47,7 +47,7 @@ func (c *conn) ask(ctx context.Context, q approval.Case) (store.Vote, error) {
 		got, err := k.put(ctx, mcp.InputRequestMap{"approval": question(pages[page], more)})
 		res, ok := got["approval"].(*mcp.ElicitResult)
 		if err != nil || !ok {
-			return store.Vote{}, approval.ErrNotHere // the client could not, though it said so
+			return store.Vote{}, approval.ErrNotHere // the client cannot ask, although it said so
 		}
 		if res.Action == "accept" && res.Content["answer"] == answerMore && more {
 			continue
@@ -56,7 +56,7 @@ func (c *conn) ask(ctx context.Context, q approval.Case) (store.Vote, error) {
 	}
 }
 
-// vote reads what the person at the client answered.
+// vote reads the answer of the person at the client.
 func (c *conn) vote(res *mcp.ElicitResult, where string) (store.Vote, error) {
 	v := store.Vote{By: c.gateway.opts.Person, Where: where}
 	switch res.Action {
@@ -66,7 +66,7 @@ func (c *conn) vote(res *mcp.ElicitResult, where string) (store.Vote, error) {
 	case "decline":
 		v.Reason = "declined in the MCP client"
 	default:
-		return store.Vote{}, approval.ErrNotHere // dismissed: others can still answer
+		return store.Vote{}, approval.ErrNotHere // the form was dismissed: others can still answer
 	}
 	if r := []rune(v.Reason); len(r) > 500 {
 		v.Reason = string(r[:500])
@@ -87,7 +87,7 @@ const (
 	answerMore = "show more"
 )
 
-// answerForm is what is asked for. Its properties are flat, as MCP wants it.
+// answerForm is the schema of an answer. Its properties are flat, as MCP requires.
 func answerForm(more bool) json.RawMessage {
 	answers := `"` + answerOnce + `","` + answerNo + `"`
 	if more {
@@ -98,21 +98,21 @@ func answerForm(more bool) json.RawMessage {
 		`"reason":{"type":"string","title":"Reason","description":"Why not; the caller is told","maxLength":500}},"required":["answer"]}`)
 }
 
-// Bounds of what one form shows: the characters of a line of the short form, and the
-// bytes of a page of the whole one.
+// Bounds of a form: the characters of a line of the short form, and the bytes of a page of
+// the complete one.
 const (
 	shownMost = 1000
 	pageMost  = 8000
 )
 
-// pagesOf words an approval's question: a short form, and, where that had to be cut, all
-// of it in further pages. All of it but the policy's own words comes from the caller, so
-// it is quoted.
+// pagesOf writes an approval's question as a short form and, if that is incomplete, as
+// further pages with all of it. Except for the policy's own text it comes from the caller,
+// so it is quoted.
 func pagesOf(body approval.Body) []string {
 	var b strings.Builder
 	tool := approval.Shorten(string(body.Tool), shownMost)
 	fmt.Fprintf(&b, "Remit: %s wants approval (risk %s)\n", tool, approval.Shorten(body.Risk, shownMost))
-	body.Pattern = nil // no such answer is offered
+	body.Pattern = nil // this answer is not offered
 	lines, cut := body.Short(shownMost)
 	for _, l := range lines {
 		fmt.Fprintf(&b, "%s: %s\n", l.Label, l.Text)

@@ -18,38 +18,38 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 )
 
-// call is one call of a client, under way.
+// call is a client's call under way.
 type call struct {
 	request
-	put  puts // puts questions to the client; nil: it can be asked nothing
+	put  puts // asks the client; nil: it cannot be asked
 	stop context.CancelFunc
 
 	mu sync.Mutex // guards request.answers
 }
 
-// puts asks the client for what is wanted, all at once.
+// puts asks the client several questions at once.
 type puts func(ctx context.Context, wanted mcp.InputRequestMap) (mcp.InputResponseMap, error)
 
-// request is a request of the client that becomes a call, whatever its kind.
+// request is a request of the client that becomes a call, of any kind.
 type request struct {
 	said
 	session *mcp.ServerSession
-	key     string // what the client asks for, to know the same again
-	token   any    // for progress; nil: none is wanted
-	level   string // from which level on logs are wanted
-	state   string // of a call that the client comes back with
+	key     string // identifies what the client asks for, so that a repetition is recognized
+	token   any    // for progress; nil: the client wants none
+	level   string // lowest level of logs that the client wants
+	state   string // of a call that the client repeats with answers
 	answers mcp.InputResponseMap
 }
 
-// said is what every request tells of its client.
+// said has what every request says about its client.
 type said interface {
 	ProtocolVersion() string
 	ClientCapabilities() *mcp.ClientCapabilities
 	ClientInfo() *mcp.Implementation
 }
 
-// unlisted handles what is asked for and is not listed, so that it too is decided
-// and recorded: the client may know a name from elsewhere. It is asked no questions.
+// unlisted handles requests for things that were not listed, as the client may know a name
+// from elsewhere: they are decided and recorded too. Such a client is asked no questions.
 func (c *conn) unlisted(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		switch r := req.(type) {
@@ -91,7 +91,7 @@ func (c *conn) unlisted(next mcp.MethodHandler) mcp.MethodHandler {
 
 type reachedKey struct{}
 
-// notNil keeps a nil result of a type from being taken for a result.
+// notNil gives an untyped nil for a nil result.
 func notNil[R mcp.Result](res R, err error) (mcp.Result, error) {
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func notNil[R mcp.Result](res R, err error) (mcp.Result, error) {
 	return res, nil
 }
 
-// idOf is the tool that a client means.
+// idOf gives the ID of the tool that a client names.
 func (c *conn) idOf(name string) tool.ID {
 	c.mu.Lock()
 	id, ok := c.listed[name]
@@ -113,15 +113,15 @@ func (c *conn) idOf(name string) tool.ID {
 	if id, ok = IDOf(name); ok {
 		return id
 	}
-	return tool.ID(name) // the catalog says that there is none
+	return tool.ID(name) // the catalog does not know it
 }
 
-// handle is tools/call.
+// handle serves tools/call.
 func (c *conn) handle(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	return c.use(ctx, req, true)
 }
 
-// use is tools/call; asking: the client can be asked something meanwhile.
+// use serves tools/call. asking says that the client can be asked meanwhile.
 func (c *conn) use(ctx context.Context, req *mcp.CallToolRequest, asking bool) (*mcp.CallToolResult, error) {
 	r := request{said: req, session: req.Session, token: req.Params.GetProgressToken(), level: c.levelOf(req, req.Params.Meta),
 		key: "tools/call " + req.Params.Name, state: req.Params.RequestState, answers: req.Params.InputResponses}
@@ -135,13 +135,13 @@ func (c *conn) use(ctx context.Context, req *mcp.CallToolRequest, asking bool) (
 	return c.answer(o, err)
 }
 
-// questions are what a call wants to know before it goes on.
+// questions has the questions of a call that waits for answers.
 type questions struct {
 	wanted mcp.InputRequestMap
-	state  string // by which the client comes back
+	state  string // names the call when the client repeats it
 }
 
-// carry takes a request all the way: to its outcome, or to questions.
+// carry carries out a request until its outcome, or until it has questions.
 func (c *conn) carry(ctx context.Context, r request, asking bool, read func() (runner.Call, error)) (runner.Outcome, *questions, error) {
 	select {
 	case c.slots <- struct{}{}:
@@ -171,7 +171,7 @@ func (c *conn) carry(ctx context.Context, r request, asking bool, read func() (r
 	return o, nil, fatal
 }
 
-// make makes the call; meanwhile its questions find the client.
+// make makes the call. Its questions go to the client.
 func (c *conn) make(ctx context.Context, k *call, rc runner.Call) (runner.Outcome, error) {
 	ctx, k.stop = context.WithCancel(tool.WithCaller(ctx, k.caller(ctx, rc.Tool)))
 	defer k.stop()
@@ -186,7 +186,7 @@ func (c *conn) make(ctx context.Context, k *call, rc runner.Call) (runner.Outcom
 	return c.session.Call(ctx, rc)
 }
 
-// stopCalls gives up the calls that are under way.
+// stopCalls cancels the calls that are under way.
 func (c *conn) stopCalls() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,7 +195,7 @@ func (c *conn) stopCalls() {
 	}
 }
 
-// decodeArgs reads arguments as strictly as they are recorded.
+// decodeArgs reads arguments as strictly as the record does.
 func decodeArgs(raw json.RawMessage) (tool.Args, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return tool.Args{}, nil
@@ -205,24 +205,23 @@ func decodeArgs(raw json.RawMessage) (tool.Args, error) {
 	}
 	v, err := canon.Decode(raw)
 	if err != nil {
-		return nil, fault.New(fault.ArgsInvalid, "the arguments are no usable JSON: %v", err)
+		return nil, fault.New(fault.ArgsInvalid, "the arguments are not valid JSON: %v", err)
 	}
 	args, ok := v.(map[string]any)
 	if !ok {
-		return nil, fault.New(fault.ArgsInvalid, "the arguments are no JSON object")
+		return nil, fault.New(fault.ArgsInvalid, "the arguments are not a JSON object")
 	}
 	return args, nil
 }
 
-// answer gives the client what came of a call. A tool that there is not is an
-// error of the protocol; all else that goes wrong is the call's, for the model to
-// act on.
+// answer gives the client the outcome of a call. An unknown tool is an error of the
+// protocol. All other errors are results of the call, so that the model can react.
 func (c *conn) answer(o runner.Outcome, fatal error) (*mcp.CallToolResult, error) {
 	if fatal != nil {
 		return nil, fatalError(fatal)
 	}
 	if werr := (*jsonrpc.Error)(nil); errors.As(o.Err, &werr) && werr.Code == mcp.CodeMissingRequiredClientCapabilities {
-		return nil, werr // what the client would have to be able to do, in the protocol's own words
+		return nil, werr // the missing capability of the client, as an error of the protocol
 	}
 	if o.Status != tool.Completed && fault.CodeOf(o.Err) == fault.ToolUnknown {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fault.CodeOf(o.Err).Error() + " " + fault.Message(o.Err)}
@@ -244,7 +243,7 @@ func (c *conn) answer(o runner.Outcome, fatal error) (*mcp.CallToolResult, error
 	return res, nil
 }
 
-// fatalError says that a call was not made at all.
+// fatalError is the error of a call that was not made.
 func fatalError(err error) error {
 	if werr := (*jsonrpc.Error)(nil); errors.As(err, &werr) {
 		return werr
@@ -252,7 +251,7 @@ func fatalError(err error) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fault.CodeOf(err).Error() + " " + fault.Message(err)}
 }
 
-// give writes an output: as it is, and as text for clients that know no more.
+// give writes an output: as structured content, and as text for older clients.
 func (c *conn) give(res *mcp.CallToolResult, o runner.Outcome) *mcp.CallToolResult {
 	out := o.Output
 	if out == nil {
@@ -272,7 +271,7 @@ func (c *conn) give(res *mcp.CallToolResult, o runner.Outcome) *mcp.CallToolResu
 	return res
 }
 
-// relay gives the client what another server answered, block by block.
+// relay gives the client the answer of another server, block by block.
 func (c *conn) relay(res *mcp.CallToolResult, output []byte, server string) bool {
 	var own struct {
 		Content    json.RawMessage `json:"content"`
@@ -298,8 +297,8 @@ func (c *conn) relay(res *mcp.CallToolResult, output []byte, server string) bool
 	return true
 }
 
-// progress lets the call's tool tell the client how far it is, where the client
-// wants to know. Nothing is told any more once quiet was called.
+// progress sends the progress of the call's tool to the client, if the client wants it and
+// until quiet is called.
 func progress(ctx context.Context, r request) (_ context.Context, quiet func()) {
 	if r.token == nil {
 		return ctx, func() {}
@@ -315,7 +314,7 @@ func progress(ctx context.Context, r request) (_ context.Context, quiet func()) 
 			return
 		}
 		last, told = p.Done, time.Now()
-		// What cannot be told is lost: the call goes on.
+		// Progress that cannot be sent is lost: the call goes on.
 		_ = r.session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: r.token, Progress: p.Done, Total: p.Total, Message: p.Message})
 	}
 	return tool.WithProgress(ctx, tell), func() {
@@ -325,8 +324,8 @@ func progress(ctx context.Context, r request) (_ context.Context, quiet func()) 
 	}
 }
 
-// progressEvery is how often at most a client is told.
+// progressEvery is the shortest time between two messages about progress.
 const progressEvery = 20 * time.Millisecond
 
-// unguessable makes a name that nobody can guess.
+// unguessable makes a random name.
 func unguessable() string { return rand.Text() }

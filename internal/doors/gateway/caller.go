@@ -12,18 +12,17 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// caller is the client as a tool can reach it while the call runs. Whether an MCP
-// server may ask it anything is decided where the call is carried out, by the
-// policy.
+// caller gives a tool access to the client while the call runs. Whether an MCP server may
+// ask the client is decided by the policy, where the call is carried out.
 func (k *call) caller(ctx context.Context, id tool.ID) tool.Caller {
 	server := serverOf(id)
 	if server == "" {
-		return tool.Caller{} // Remit's own tools ask nothing
+		return tool.Caller{} // Remit's own tools do not ask
 	}
 	out := tool.Caller{Level: k.level}
 	if k.level != "" {
 		out.Log = func(level, logger string, data json.RawMessage) {
-			// What cannot be told is lost: the call goes on.
+			// A log that cannot be sent is lost: the call goes on.
 			_ = k.session.Log(ctx, &mcp.LoggingMessageParams{Level: mcp.LoggingLevel(level), Logger: strings.TrimSuffix(server+"/"+logger, "/"), Data: data})
 		}
 	}
@@ -46,7 +45,7 @@ func (k *call) caller(ctx context.Context, id tool.ID) tool.Caller {
 	}
 	out.Can = raw
 	out.Ask = func(asking context.Context, qs map[string]tool.Question) (map[string]json.RawMessage, error) {
-		// The questions belong to the client's request, and end with the asking too.
+		// The questions end with the client's request, and with the call that asks.
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
 		defer context.AfterFunc(asking, stop)()
@@ -55,7 +54,7 @@ func (k *call) caller(ctx context.Context, id tool.ID) tool.Caller {
 	return out
 }
 
-// ask puts a server's questions to the client.
+// ask asks the client the questions of a server.
 func (k *call) ask(ctx context.Context, server string, qs map[string]tool.Question) (map[string]json.RawMessage, error) {
 	type wire struct {
 		Method string          `json:"method"`
@@ -77,7 +76,7 @@ func (k *call) ask(ctx context.Context, server string, qs map[string]tool.Questi
 		return nil, fmt.Errorf("the questions cannot be read: %w", err)
 	}
 	for _, w := range wanted {
-		if e, ok := w.(*mcp.ElicitParams); ok { // nobody takes it for a question of Remit's
+		if e, ok := w.(*mcp.ElicitParams); ok { // so that it is not mistaken for a question of Remit
 			e.Message = fmt.Sprintf("MCP server %q asks: %s", server, e.Message)
 		}
 	}
@@ -96,8 +95,8 @@ func (k *call) ask(ctx context.Context, server string, qs map[string]tool.Questi
 	return out, nil
 }
 
-// given are the answers that the client brought with its request unasked, once, or
-// else those that it gives now.
+// given gives the answers that came with the client's request, once, or else those that it
+// gives now.
 func (k *call) given(ctx context.Context, wanted mcp.InputRequestMap) (mcp.InputResponseMap, error) {
 	k.mu.Lock()
 	brought := k.answers
@@ -111,7 +110,7 @@ func (k *call) given(ctx context.Context, wanted mcp.InputRequestMap) (mcp.Input
 	return brought, nil
 }
 
-// directly puts questions one by one, as in the revisions with sessions.
+// directly asks questions one by one, as in the revisions with sessions.
 func (k *call) directly(ctx context.Context, wanted mcp.InputRequestMap) (mcp.InputResponseMap, error) {
 	out := mcp.InputResponseMap{}
 	for name, w := range wanted {
@@ -138,16 +137,16 @@ func (k *call) one(ctx context.Context, wanted mcp.InputRequest) (mcp.InputRespo
 			err = json.Unmarshal(raw, plain)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("what the model is asked cannot be read: %w", err)
+			return nil, fmt.Errorf("the request to the model cannot be read: %w", err)
 		}
 		return k.session.CreateMessage(ctx, plain)
 	case *mcp.ListRootsParams:
 		return k.session.ListRoots(ctx, p)
 	}
-	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no such question"}
+	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown question"}
 }
 
-// levelOf is from which level on the client wants logs.
+// levelOf is the lowest level of logs that the client wants.
 func (c *conn) levelOf(r said, meta mcp.Meta) string {
 	if r.ProtocolVersion() >= stateless {
 		level, _ := meta[mcp.MetaKeyLogLevel].(string)
@@ -158,7 +157,7 @@ func (c *conn) levelOf(r said, meta mcp.Meta) string {
 	return c.level
 }
 
-// serverOf is the MCP server that a tool is of, "" if it is of none.
+// serverOf is the MCP server of a tool; "": the tool belongs to none.
 func serverOf(id tool.ID) string {
 	rest, ok := strings.CutPrefix(string(id), "mcp:")
 	if !ok {

@@ -1,11 +1,11 @@
-// Package gateway lets MCP clients use the catalog's tools: one server, on
-// standard input and output or over HTTP, whose every connection is a run of its
-// own under a grant of its own. A client sees the tools that its grant could
-// allow. Each call goes through the run's session, so it is decided and recorded
-// as from any other door; the gateway only translates. Start at [New].
+// Package gateway serves the catalog's tools to MCP clients, on standard input and output
+// or over HTTP. Every connection is a run of its own, under a grant of its own. A client
+// sees the tools that its grant could allow. Each call goes through the run's session, so
+// it is decided and recorded as all calls are: the gateway only translates. Start at
+// [New].
 //
-// It is left out on purpose: the gateway decides nothing, opens nothing and keeps
-// nothing between connections.
+// Left out on purpose: the gateway decides nothing, opens nothing and keeps nothing
+// between connections.
 package gateway
 
 import (
@@ -29,13 +29,13 @@ import (
 type Session interface {
 	// Run is the run's ID.
 	Run() string
-	// Chain is what the run's grant allows.
+	// Chain gives the policies of the run's grant.
 	Chain() policy.Chain
-	// Usable says why the run's grant may not be used now: it was revoked or paused, or
-	// its time is over.
+	// Usable fails if the run's grant cannot be used now, because it was revoked or paused,
+	// or has expired.
 	Usable(ctx context.Context) error
-	// Call takes one call all the way, whatever comes of it. An error means that
-	// the session is over, or its record cannot be written.
+	// Call carries out a call. An error means that the session is over, or that its record
+	// cannot be written.
 	Call(ctx context.Context, c runner.Call) (runner.Outcome, error)
 	// Refuse records a call that cannot be made, and why.
 	Refuse(ctx context.Context, c runner.Call, why error) (runner.Outcome, error)
@@ -43,51 +43,46 @@ type Session interface {
 	End(ctx context.Context) error
 }
 
-// Asker puts an approval's question to the person at the client. It is what a
-// run's Here is.
+// Asker asks the person at the client a question of an approval. It is a run's Here.
 type Asker func(ctx context.Context, c approval.Case) (store.Vote, error)
 
-// Holder is who presents a token over HTTP.
+// Holder describes a token that was presented over HTTP.
 type Holder struct {
-	Leaf, Root string // the grant's ID and that of its root: limits are of both
-	Opens      bool   // its policies allow any tool at all
+	Leaf, Root string // IDs of the grant and of its root; limits apply to both
+	Opens      bool   // its policies allow at least one tool
 }
 
-// Options say what a gateway serves.
+// Options says what a gateway serves.
 type Options struct {
 	Version string
-	// Tools lists the catalog's tools by ID, those that are switched off left out:
-	// what is known of them when ctx ends.
+	// Tools lists the catalog's enabled tools by ID, as far as they are known when ctx ends.
 	Tools func(ctx context.Context) []*tool.Spec
-	// Enter verifies a token that a client presents over HTTP, and records nothing. It
-	// must be quick for one that was verified before. Only over HTTP is it needed.
+	// Enter verifies a token that a client presents over HTTP, and records nothing. It must
+	// be fast for a token that was verified before. It is needed for HTTP only.
 	Enter func(ctx context.Context, token string) (Holder, error)
-	// Findings is what in a tool's own text should be read with care; nil: nothing is
-	// known. Clients are told in the tool's _meta.
+	// Findings gives the suspicious parts of a tool's own text, which clients get in the
+	// tool's _meta; nil: none.
 	Findings func(id tool.ID) []Finding
 	// Begin starts the run of a connection; token is the grant that the client
 	// presented, "" on standard input and output.
 	Begin func(ctx context.Context, token string, ask Asker) (Session, error)
-	// Elicit lets the person at the client answer the questions that the policy
-	// asks; else they are filed for others.
+	// Elicit has the policy's questions answered by the person at the client; otherwise
+	// they wait for others.
 	Elicit bool
-	// Person is who answers at the client.
+	// Person is the name of the person at the client.
 	Person string
-	// Watch calls f, which is quick, whenever Tools may give others, until stop is
+	// Watch calls f, which must be fast, whenever Tools may have changed, until stop is
 	// called; nil: they never change.
 	Watch func(f func()) (stop func())
-	// Server names the one MCP server that is served, under the names that it gives
-	// its tools, resources and prompts; "": the whole catalog, under names of
-	// [NameOf].
+	// Server names the one MCP server to serve, with its own names of tools, resources and
+	// prompts; "": the whole catalog, with names of [NameOf].
 	Server string
-	// Offers lists what MCP servers offer besides tools, as it is known now; nil:
-	// there are none.
+	// Offers lists what MCP servers are known to offer besides tools; nil: nothing.
 	Offers func() []Offer
-	// Changes calls f, which is quick, whenever what Offers gives may be something
-	// else (uri is ""), or a resource changed that is watched, until stop is called.
-	// Nil like Offers.
+	// Changes calls f, which must be fast, whenever Offers may have changed (uri is ""), or
+	// a watched resource has, until stop is called. It is nil if Offers is.
 	Changes func(f func(server, uri string)) (stop func())
-	// Unwatch ends what one call that watches a resource began. Nil like Offers.
+	// Unwatch ends one watch of a resource. It is nil if Offers is.
 	Unwatch func(ctx context.Context, server, uri string)
 }
 
@@ -102,38 +97,38 @@ type Gateway struct {
 // New makes a gateway.
 func New(o Options) *Gateway { return &Gateway{opts: o, conns: map[*conn]bool{}} }
 
-// maxCalls bounds the calls of one connection that are under way or wait for
-// their turn; more are refused.
+// maxCalls is how many calls of a connection can be under way or waiting. More are
+// refused.
 const maxCalls = 256
 
-// conn is one client with its run.
+// conn is a client with its run.
 type conn struct {
 	gateway *Gateway
-	id      string // of its session over HTTP; nobody can guess it
+	id      string // of its session over HTTP; unguessable
 	server  *mcp.Server
 	session Session
 	slots   chan struct{} // one for each call under way
-	last    atomic.Int64  // the last call's place in the run
+	last    atomic.Int64  // index of the last call in the run
 	ended   sync.Once
 
-	listing sync.Mutex // one at a time lists
+	listing sync.Mutex // held while listing
 
 	mu     sync.Mutex
-	usable bool               // the grant was, at the last listing
-	listed map[string]tool.ID // by the name that the client knows
+	usable bool               // whether the grant was usable at the last listing
+	listed map[string]tool.ID // by names for the client
 	shown  map[string]tool.Digest
 	shelves
-	level   string             // from which level on the client wants logs, in revisions with sessions
-	watched map[origin]int     // resources, and how often the client watches them
-	calls   map[int]*call      // under way, by their place in the run
-	parked  map[string]*parked // that wait for the client to come back with an answer
+	level   string             // lowest level of logs that the client wants, in revisions with sessions
+	watched map[origin]int     // number of watches by resource
+	calls   map[int]*call      // under way, by index in the run
+	parked  map[string]*parked // calls that wait until the client repeats them with an answer
 }
 
 const instructions = `Tools of Remit. Every call is decided by policy and recorded. A denied call ` +
 	`comes back as an error that names the rule and what is allowed instead: do that, or ask the person; ` +
 	`the same call again is denied again. A call that needs approval says how a person gives it.`
 
-// connect starts a connection's run and makes the server that the client talks to.
+// connect starts a connection's run and makes the MCP server for its client.
 func (g *Gateway) connect(ctx context.Context, token string) (*conn, error) {
 	c := &conn{
 		gateway: g, id: unguessable(), slots: make(chan struct{}, maxCalls), listed: map[string]tool.ID{}, shown: map[string]tool.Digest{},
@@ -152,7 +147,7 @@ func (g *Gateway) connect(ctx context.Context, token string) (*conn, error) {
 	return c, nil
 }
 
-// options say what the client's server can do.
+// options gives the capabilities of the client's server.
 func (c *conn) options() *mcp.ServerOptions {
 	o := &mcp.ServerOptions{
 		Instructions: instructions,
@@ -168,7 +163,7 @@ func (c *conn) options() *mcp.ServerOptions {
 	return o
 }
 
-// end stops what waits for the client and records the run's end.
+// end cancels calls that wait for the client, and records the run's end.
 func (c *conn) end(ctx context.Context) (err error) {
 	c.ended.Do(func() {
 		c.gateway.mu.Lock()
@@ -181,16 +176,15 @@ func (c *conn) end(ctx context.Context) (err error) {
 	return err
 }
 
-// listTime is how long the sources of tools may take when a client connects, or
-// something changed. What comes later is shown when it comes.
+// listTime is how long listing waits for sources of tools, when a client connects or
+// something changed. Later tools are shown when they come.
 const listTime = 8 * time.Second
 
-// tellEvery is how often at most clients are told that a server says that its lists
-// changed, be that true or not.
+// tellEvery is the shortest time between two messages to clients that a server's lists
+// changed, as the server claims.
 const tellEvery = 500 * time.Millisecond
 
-// watch shows clients what is new as it comes, and tells them of resources that
-// changed, until ctx ends.
+// watch shows clients new tools, and tells them of resources that changed, until ctx ends.
 func (g *Gateway) watch(ctx context.Context) {
 	changed, news := make(chan struct{}, 1), newNews()
 	note := func() {
@@ -205,7 +199,7 @@ func (g *Gateway) watch(ctx context.Context) {
 	if g.opts.Changes != nil {
 		defer g.opts.Changes(news.add)()
 	}
-	note() // what changed since the client was shown the tools
+	note() // for changes since the first listing
 	for {
 		select {
 		case <-ctx.Done():
@@ -229,8 +223,8 @@ func (g *Gateway) watch(ctx context.Context) {
 	}
 }
 
-// listAll shows every client what there is. Of these servers they are told that
-// something changed even if they do not see a difference.
+// listAll lists again for every client. For the named servers, clients are told of a change
+// even if they see no difference.
 func (g *Gateway) listAll(ctx context.Context, servers map[string]bool) {
 	for _, c := range g.all() {
 		for s := range servers {

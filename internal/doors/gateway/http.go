@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	maxClients  = 64               // connections of clients, each with a run
-	maxSockets  = 256              // of the network
-	maxFrom     = 64               // of them of one address
+	maxClients  = 64               // connected clients, each with a run
+	maxSockets  = 256              // network connections
+	maxFrom     = 64               // network connections of one address
 	maxRate     = 10000            // requests a second of one grant, and of one root grant
-	maxRefused  = 10               // requests a second of one address that present no good grant
-	clientIdle  = 10 * time.Minute // after which a client that says nothing has gone
+	maxRefused  = 10               // requests a second of one address without a valid grant
+	clientIdle  = 10 * time.Minute // time without requests after which a client is gone
 	maxHeader   = 64 << 10         // bytes
 	closeWithin = 10 * time.Second
 )
@@ -33,33 +33,32 @@ const (
 // web serves clients over HTTP.
 type web struct {
 	gateway *Gateway
-	hosts   []string // by which clients may call it, besides loopback's
+	hosts   []string // names that clients may use besides loopback's
 	port    string
-	rates   *admission.Rates // of grants; nil: another server, which has checked hosts, origins and rates, calls this one
-	refused *admission.Rates // of addresses; nil like rates
+	rates   *admission.Rates // of grants; nil: another server has checked hosts, origins and rates
+	refused *admission.Rates // of addresses; nil if rates is
 
 	seats *admission.Seats // one for each client
 
 	mu      sync.Mutex
-	clients map[string]*client // by their session, or by their token where the protocol has no sessions
+	clients map[string]*client // by session, or by token in revisions without sessions
 }
 
-// client is one client over HTTP: who comes with its session must have its token.
+// client is a client over HTTP. Requests of its session must have its token.
 type client struct {
 	key      string
 	release  func() // gives its seat back
 	token    [sha256.Size]byte
-	sessions bool // the protocol has sessions, of which this is one
+	sessions bool // whether the protocol has sessions
 	conn     *conn
 	handler  http.Handler
 	active   int // requests under way; guarded by web.mu
 	used     time.Time
 }
 
-// ServeHTTP serves clients on a listener until ctx ends. Every client presents a
-// grant token as its bearer token, and is under that grant alone. Requests that
-// name another host than loopback's or one of hosts are refused, as are those
-// that a web page of another origin made.
+// ServeHTTP serves clients on a listener until ctx ends. Every client presents a grant
+// token as its bearer token, and works under that grant alone. Requests to another host
+// than loopback or one of hosts are refused, as are those of web pages of other origins.
 func (g *Gateway) ServeHTTP(ctx context.Context, l net.Listener, hosts []string) error {
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	if err != nil {
@@ -82,7 +81,7 @@ func (g *Gateway) ServeHTTP(ctx context.Context, l net.Listener, hosts []string)
 		defer cancel()
 		w.endAll(after)
 		if srv.Shutdown(after) != nil {
-			_ = srv.Close() // who does not end is cut off
+			_ = srv.Close() // remaining connections are closed
 		}
 	})
 	err = srv.Serve(admission.Listen(l, maxSockets, maxFrom))
@@ -119,23 +118,23 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	defer w.leave(c)
 	c.handler.ServeHTTP(rw, r)
-	if c.sessions && len(slices.Collect(c.conn.server.Sessions())) == 0 { // it ended, or never began
+	if c.sessions && len(slices.Collect(c.conn.server.Sessions())) == 0 { // its session has ended, or never started
 		w.end(context.WithoutCancel(r.Context()), c)
 	}
 }
 
-// turnAway refuses a stranger, who keeps no connection.
+// turnAway refuses an unauthenticated client and closes its connection.
 func turnAway(rw http.ResponseWriter, why string, status int) {
 	rw.Header().Set("Connection", "close")
 	http.Error(rw, why, status)
 }
 
-// recognize finds out who makes a request, and that it is not one too many. Nothing
-// is begun or recorded for a token that is no good.
+// recognize authenticates the client of a request, within the limits on requests. Nothing
+// is started or recorded for an invalid token.
 func (w *web) recognize(r *http.Request) (token string, who Holder, status int, err error) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "bearer") || token == "" {
-		err = fault.New(fault.GrantInvalid, "present a grant token as bearer token: remit grant issue makes one")
+		err = fault.New(fault.GrantInvalid, "the request has no grant token").WithHint("send a token of `remit grant issue` as bearer token")
 	} else {
 		who, err = w.gateway.opts.Enter(r.Context(), token)
 	}
@@ -147,18 +146,18 @@ func (w *web) recognize(r *http.Request) (token string, who Holder, status int, 
 	case !refusesGrant(err):
 		return "", who, http.StatusForbidden, err
 	case w.refused != nil && !w.refused.Take(time.Now(), admission.Address(r.RemoteAddr)):
-		return "", who, http.StatusTooManyRequests, fault.New(fault.LimitReached, "too many requests without a usable grant came from this address")
+		return "", who, http.StatusTooManyRequests, fault.New(fault.LimitReached, "too many requests without a valid grant from this address")
 	}
 	return "", who, http.StatusUnauthorized, err
 }
 
-// refusesGrant reports whether an error says that a grant is no good.
+// refusesGrant reports whether an error says that a grant is not valid.
 func refusesGrant(err error) bool {
 	code := fault.CodeOf(err)
 	return code.OfGrant() || code == fault.GrantUnknown || code == fault.NotDelegable || code == fault.BudgetSpent
 }
 
-// clientOf finds who a request is of, or begins a client's run.
+// clientOf finds the client of a request, or starts the run of a new one.
 func (w *web) clientOf(r *http.Request, token string, who Holder) (*client, int, error) {
 	hash := sha256.Sum256([]byte(token))
 	key := r.Header.Get("Mcp-Session-Id")
@@ -170,18 +169,18 @@ func (w *web) clientOf(r *http.Request, token string, who Holder) (*client, int,
 		return c, 0, nil
 	}
 	if sessions && key != "" {
-		return nil, http.StatusNotFound, fault.New(fault.Usage, "there is no such session")
+		return nil, http.StatusNotFound, fault.New(fault.Usage, "unknown session")
 	}
 	if r.Method != http.MethodPost {
-		return nil, http.StatusBadRequest, fault.New(fault.Usage, "a session begins with a POST")
+		return nil, http.StatusBadRequest, fault.New(fault.Usage, "a session must start with a POST request")
 	}
 	if !who.Opens {
-		return nil, http.StatusForbidden, fault.New(fault.Denied, "the grant allows no tool, so there is nothing to serve").
-			WithHint("have the policies of the grant allow tools")
+		return nil, http.StatusForbidden, fault.New(fault.Denied, "the grant allows no tools").
+			WithHint("use a grant whose policies allow tools")
 	}
 	release, ok := w.seats.Take(who.Root, who.Leaf)
 	if !ok {
-		return nil, http.StatusServiceUnavailable, fault.New(fault.LimitReached, "too many clients are connected: at most %d in all, and half of them of one grant and all that derive from it", maxClients)
+		return nil, http.StatusServiceUnavailable, fault.New(fault.LimitReached, "too many clients are connected; the limit is %d, half of them for one grant with all that derive from it", maxClients)
 	}
 	conn, err := w.gateway.connect(r.Context(), token)
 	if err != nil {
@@ -197,7 +196,7 @@ func (w *web) clientOf(r *http.Request, token string, who Holder) (*client, int,
 	return w.enter(r.Context(), &client{key: key, release: release, token: hash, conn: conn, sessions: sessions}), 0, nil
 }
 
-// known finds a client by its key, if it has this token.
+// known finds a client by its key, if the token is the client's.
 func (w *web) known(key string, hash [sha256.Size]byte) *client {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -209,11 +208,11 @@ func (w *web) known(key string, hash [sha256.Size]byte) *client {
 	return c
 }
 
-// enter adds a client; where another request was faster, that one's is used.
+// enter adds a client, unless another request has added it.
 func (w *web) enter(ctx context.Context, c *client) *client {
 	c.handler = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return c.conn.server }, &mcp.StreamableHTTPOptions{
 		Stateless: !c.sessions, MaxRequestBodyBytes: maxMessage, PropagateRequestCancellation: !c.sessions, SessionTimeout: clientIdle,
-		DisableLocalhostProtection: true, // foreign knows which hosts are told
+		DisableLocalhostProtection: true, // hostcheck has checked the host
 	})
 	w.mu.Lock()
 	first := w.clients[c.key]
@@ -230,7 +229,7 @@ func (w *web) enter(ctx context.Context, c *client) *client {
 	return first
 }
 
-// leave notes that a request has been answered.
+// leave notes the end of a request.
 func (w *web) leave(c *client) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -238,7 +237,7 @@ func (w *web) leave(c *client) {
 	c.used = time.Now()
 }
 
-// end ends a client's run. What it still does is given up.
+// end cancels a client's calls and ends its run.
 func (w *web) end(ctx context.Context, c *client) {
 	w.mu.Lock()
 	there := w.clients[c.key] == c
@@ -252,10 +251,10 @@ func (w *web) end(ctx context.Context, c *client) {
 	for s := range c.conn.server.Sessions() {
 		_ = s.Close() // it may have gone
 	}
-	_ = c.conn.end(ctx) // the ledger's own trouble shows at the next run
+	_ = c.conn.end(ctx) // an error of the ledger shows at the next run
 }
 
-// reap ends the runs of clients that have gone without a word.
+// reap ends the runs of clients that are gone.
 func (w *web) reap(ctx context.Context) {
 	t := time.NewTicker(clientIdle / 10)
 	defer t.Stop()

@@ -11,9 +11,9 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// list shows the client the tools that its grant could allow, and what else there
-// is: as they are now. A grant that may not be used allows nothing. Where that differs
-// from what was shown, the client is told.
+// list shows the client the tools that its grant could allow, with resources and prompts,
+// as they are now. A grant that cannot be used allows nothing. The client is told if
+// something changed.
 func (c *conn) list(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, listTime)
 	defer stop()
@@ -35,7 +35,7 @@ func (c *conn) list(ctx context.Context) {
 		can[t.ID] = t
 		name, ok := c.nameOf(t.ID)
 		if was, there := c.listed[name]; !ok || there && was != t.ID {
-			continue // two IDs of one name cannot be told apart: the first is kept
+			continue // two IDs have the same name: the first is kept
 		}
 		now[name] = true
 		if d := t.Digest(); c.shown[name] != d {
@@ -57,7 +57,7 @@ func (c *conn) list(ctx context.Context) {
 	c.offer(chain, can)
 }
 
-// relist lists anew if the grant was revoked, paused or resumed since the last listing.
+// relist lists again if the grant was revoked, paused or resumed since the last listing.
 func (c *conn) relist(ctx context.Context) {
 	usable := c.session.Usable(ctx) == nil
 	c.mu.Lock()
@@ -68,8 +68,7 @@ func (c *conn) relist(ctx context.Context) {
 	}
 }
 
-// touch has one of a server's tools shown anew, which tells the client that the list
-// changed.
+// touch shows one of a server's tools again, which tells the client that the list changed.
 func (c *conn) touch(server string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,9 +80,9 @@ func (c *conn) touch(server string) {
 	}
 }
 
-// nameOf is the name by which the client knows a tool, if it is shown it. Of the
-// tools that stand for what else a server can be asked it is shown those that a
-// model can make sense of, and none where the server is served as it is.
+// nameOf is the name of a tool for the client, if the client sees the tool. Of the tools
+// for resources and prompts it sees those that a model can use, and none of a server that
+// is served alone.
 func (c *conn) nameOf(id tool.ID) (string, bool) {
 	_, kind, _ := strings.Cut(strings.TrimPrefix(string(id), "mcp:"), ":")
 	if only := c.gateway.opts.Server; only != "" {
@@ -94,7 +93,7 @@ func (c *conn) nameOf(id tool.ID) (string, bool) {
 	return NameOf(id), !hidden
 }
 
-// describe writes a tool as MCP has it.
+// describe writes a tool in the form of MCP.
 func describe(name string, t *tool.Spec, whole bool, findings []Finding) *mcp.Tool {
 	out := &mcp.Tool{
 		Name: name, Title: t.Title, Description: t.Description, InputSchema: inputSchema(t.Input), Annotations: annotations(t),
@@ -113,19 +112,19 @@ func describe(name string, t *tool.Spec, whole bool, findings []Finding) *mcp.To
 	return out
 }
 
-// aboutTool is what a tool's _meta says of it, under aboutKey.
+// aboutTool describes a tool in its _meta, under aboutKey.
 type aboutTool struct {
 	ID          string   `json:"id"`
 	Risk        string   `json:"risk"`
 	SideEffects []string `json:"side_effects"`
 	Source      string   `json:"source"`
-	// Findings tell a client that a source's text speaks to the model, or hides
-	// something, so that it can show or refuse the tool.
+	// Findings tells a client that the text of a source instructs the model, or hides
+	// something, so that the client can show or refuse the tool.
 	Findings []Finding `json:"findings,omitempty"`
 }
 
-// Finding is a suspicious part of a tool's own text. The text itself is left out:
-// a model may read what a client gets.
+// Finding is a suspicious part of a tool's own text, without the text itself, as a model
+// may read what a client gets.
 type Finding struct {
 	Kind  string `json:"kind"`
 	Where string `json:"where"` // as description
@@ -141,8 +140,8 @@ func (c *conn) findings(id tool.ID) []Finding {
 
 const aboutKey = "run.remit/tool"
 
-// page is an answer to tools/list in types that are written fast: what a Marshaler
-// writes, encoding/json reads once more, which of a thousand tools takes long.
+// page is a response to tools/list in types that are written fast: encoding/json checks
+// the output of a Marshaler again, which takes long for a thousand tools.
 type page struct {
 	*mcp.ListToolsResult
 	Tools []pageTool `json:"tools"`
@@ -160,7 +159,7 @@ type pageMeta struct {
 
 type hints mcp.ToolAnnotations // without its Marshaler
 
-// pageOf is the SDK's answer, all of it.
+// pageOf converts the SDK's response.
 func pageOf(res *mcp.ListToolsResult) mcp.Result {
 	out := &page{res, make([]pageTool, 0, len(res.Tools))}
 	for _, t := range res.Tools {
@@ -173,7 +172,7 @@ func pageOf(res *mcp.ListToolsResult) mcp.Result {
 	return out
 }
 
-// annotations tell a client in MCP's words what the risk and the side effects say.
+// annotations gives the risk and the side effects in the terms of MCP.
 func annotations(t *tool.Spec) *mcp.ToolAnnotations {
 	outside := t.Effects&tool.EffectSet(tool.NetworkHTTP, tool.NetworkSocket, tool.CloudKeyRead, tool.CloudKeyWrite,
 		tool.CloudResourceCreate, tool.CloudResourceDelete, tool.Payments) != 0
@@ -182,11 +181,11 @@ func annotations(t *tool.Spec) *mcp.ToolAnnotations {
 	return &mcp.ToolAnnotations{Title: t.Title, ReadOnlyHint: !t.Effects.Effectful(), DestructiveHint: &destroys, OpenWorldHint: &outside}
 }
 
-// relayed reports whether a tool is an MCP server's own: its output holds what the
-// server answered, which the client gets as it was.
+// relayed reports whether a tool is an MCP server's own: the client gets the server's
+// answer unchanged.
 func relayed(source string) bool { return source == "mcp" || source == "mcp-remote" }
 
-// ownSchema is the schema of what the client gets as structured content.
+// ownSchema is the schema of the structured content for the client.
 func ownSchema(t *tool.Spec) json.RawMessage {
 	if !relayed(t.Source) {
 		return t.Output
@@ -202,8 +201,8 @@ func ownSchema(t *tool.Spec) json.RawMessage {
 	return s.Properties.Structured
 }
 
-// objectSchema reports whether a schema says that its value is an object, as MCP
-// wants it of a tool's output.
+// objectSchema reports whether a schema requires an object, as MCP does for the output of
+// tools.
 func objectSchema(src json.RawMessage) bool {
 	var s struct {
 		Type any `json:"type"`
@@ -211,9 +210,9 @@ func objectSchema(src json.RawMessage) bool {
 	return len(src) > 0 && json.Unmarshal(src, &s) == nil && s.Type == "object"
 }
 
-// inputSchema leaves out what models' interfaces refuse in the first level of a
-// schema, and for which some clients then fail altogether. The arguments are
-// checked against the whole schema all the same.
+// inputSchema removes the keywords that model providers refuse at the top level of a
+// schema, which makes some clients fail. Arguments are still checked against the complete
+// schema.
 func inputSchema(src json.RawMessage) json.RawMessage {
 	var s map[string]json.RawMessage
 	if json.Unmarshal(src, &s) != nil || s == nil {

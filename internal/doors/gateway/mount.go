@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// Mount gives a handler for clients over HTTP as part of another server, which must
-// have checked the hosts and origins of requests, and how many there are. Every client presents a grant
-// token as its bearer token, and is under that grant alone. The function that comes
-// with it ends all clients' runs and must be called.
+// Mount gives a handler for clients over HTTP as part of another server, which must check
+// the hosts, origins and rates of requests. Every client presents a grant token as its
+// bearer token, and works under that grant alone. The returned function ends the runs of
+// all clients and must be called.
 func (g *Gateway) Mount(ctx context.Context) (http.Handler, func(context.Context)) {
 	w := newWeb(g)
 	inner, stop := context.WithCancel(ctx)

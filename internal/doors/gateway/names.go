@@ -8,20 +8,19 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// MaxName is how long the names are that clients are shown. Models' interfaces
-// take 64 characters, and clients put the server's name before the tool's.
+// MaxName is the longest name of a tool for clients. Model providers accept 64 characters,
+// and clients put the server's name before the tool's.
 const MaxName = 64
 
-// NameOf gives the name by which clients know a tool. Many take letters, digits,
-// _ and - alone, so
+// NameOf gives the name of a tool for clients. Many clients accept only letters, digits, _
+// and -, so
 //
 //	fs.read                is  fs_read
 //	mcp:github:get_issue   is  mcp__github__get_issue
 //
-// and whatever this would make ambiguous is written as _x and two hexadecimal
-// digits and _: the ID can be read back from the name by [IDOf]. A name that
-// would be longer than [MaxName] is cut and ends in a hash of the ID; such names
-// belong to their connection, which knows what they stand for.
+// and bytes that would make a name ambiguous are written as _x, two hexadecimal digits and
+// _: [IDOf] gives the ID of a name. A name that would be longer than [MaxName] is cut and
+// ends with a hash of the ID; only its connection knows the ID of such a name.
 func NameOf(id tool.ID) string {
 	name := plainName(string(id))
 	if got, ok := IDOf(name); !ok || got != id {
@@ -35,8 +34,7 @@ func NameOf(id tool.ID) string {
 	return name[:MaxName-len(end)] + end
 }
 
-// plainName is the readable form: "_" for a dot where there is no colon, "__" for
-// a colon.
+// plainName is the readable form: "_" for a dot in an ID without a colon, "__" for a colon.
 func plainName(id string) string {
 	if !strings.Contains(id, ":") {
 		return strings.ReplaceAll(escape(id, "/@"), ".", "_")
@@ -44,7 +42,7 @@ func plainName(id string) string {
 	return strings.ReplaceAll(escape(id, "./@"), ":", "__")
 }
 
-// escape writes some bytes in hexadecimal.
+// escape writes certain bytes in hexadecimal.
 func escape(s, which string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -57,7 +55,7 @@ func escape(s, which string) string {
 	return b.String()
 }
 
-// IDOf reads the ID back from a name that [NameOf] gave and did not cut.
+// IDOf gives the ID for a name from [NameOf] that was not cut.
 func IDOf(name string) (tool.ID, bool) {
 	single := "."
 	if strings.Contains(name, "__") {

@@ -14,8 +14,8 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Offer is what an MCP server offers besides tools, as it describes it. It is not
-// changed here.
+// Offer is what an MCP server offers besides tools, in the server's own description. It
+// is not changed here.
 type Offer struct {
 	Server    string
 	Resources []*mcp.Resource
@@ -23,12 +23,11 @@ type Offer struct {
 	Prompts   []*mcp.Prompt
 }
 
-// origin is where something that a client is shown comes from: the server, and
-// what that calls it.
+// origin is the server of something that a client sees, and the server's name for it.
 type origin struct{ server, name string }
 
-// shelf is what a client is shown of one kind: by the name that it knows, where it
-// comes from and how it was described.
+// shelf has the things of one kind that a client sees, by their names for the client, with
+// their origin and description.
 type shelf map[string]shown
 
 type shown struct {
@@ -36,14 +35,13 @@ type shown struct {
 	text string
 }
 
-// shelves are all of them.
+// shelves has the shelves of all kinds.
 type shelves struct{ resources, templates, prompts shelf }
 
 func newShelves() shelves { return shelves{shelf{}, shelf{}, shelf{}} }
 
-// shownURI is the URI by which clients know a server's resource: that of the server
-// itself if it is served alone, else with the server's name before it, since two
-// servers may have the same.
+// shownURI is the URI of a server's resource for clients. If several servers are served,
+// the server's name comes first, since two servers may have the same URI.
 func (c *conn) shownURI(server, uri string) string {
 	if c.gateway.opts.Server != "" {
 		return uri
@@ -51,7 +49,7 @@ func (c *conn) shownURI(server, uri string) string {
 	return "mcp:" + server + ":" + uri
 }
 
-// resourceOf is where a resource comes from, read back from its URI.
+// resourceOf gives the origin of a resource from its URI.
 func (c *conn) resourceOf(uri string) (origin, bool) {
 	if only := c.gateway.opts.Server; only != "" {
 		return origin{only, uri}, true
@@ -61,7 +59,7 @@ func (c *conn) resourceOf(uri string) (origin, bool) {
 	return origin{server, name}, ok && two && server != "" && name != ""
 }
 
-// shownPrompt is the name by which clients know a server's prompt.
+// shownPrompt is the name of a server's prompt for clients.
 func (c *conn) shownPrompt(server, name string) string {
 	if c.gateway.opts.Server != "" {
 		return name
@@ -69,7 +67,7 @@ func (c *conn) shownPrompt(server, name string) string {
 	return NameOf(tool.ID("mcp:" + server + ":" + name))
 }
 
-// promptOf is where a prompt comes from, and whether the client is shown it.
+// promptOf gives the origin of a prompt, and whether the client sees it.
 func (c *conn) promptOf(name string) (origin, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,8 +78,8 @@ func (c *conn) promptOf(name string) (origin, bool) {
 	return p.origin, ok
 }
 
-// offer shows the client the resources and prompts of which the grant could allow
-// the reading. c.mu is held.
+// offer shows the client the resources and prompts that the grant could allow it to read.
+// The caller holds c.mu.
 func (c *conn) offer(chain policy.Chain, can map[tool.ID]*tool.Spec) {
 	if c.gateway.opts.Offers == nil {
 		return
@@ -110,7 +108,7 @@ func (c *conn) offer(chain policy.Chain, can map[tool.ID]*tool.Spec) {
 	c.shelves = now
 }
 
-// anyArguments are those of a prompt as far as they are known before it is got.
+// anyArguments gives the arguments of a prompt that are known before it is read.
 func anyArguments(p *mcp.Prompt) tool.Args {
 	return tool.Args{"name": p.Name, "arguments": map[string]any{}}
 }
@@ -122,11 +120,11 @@ func (c *conn) offerResources(now shelves, o Offer, chain policy.Chain, spec *to
 		}
 		x := *r
 		if x.URI = c.shownURI(o.Server, r.URI); !absolute(x.URI) {
-			continue // no client could ask for it
+			continue // clients could not request it
 		}
 		put(now.resources, c.resources, origin{o.Server, r.URI}, x.URI, &x, func() { c.server.AddResource(&x, c.handleResource) })
 	}
-	for _, t := range o.Templates { // which resources they stand for is not known: each is decided when it is read
+	for _, t := range o.Templates { // their resources are not known: each is decided when it is read
 		x := *t
 		x.URITemplate = c.shownURI(o.Server, t.URITemplate)
 		put(now.templates, c.templates, origin{o.Server, t.URITemplate}, x.URITemplate, &x, func() { c.server.AddResourceTemplate(&x, c.handleResource) })
@@ -138,9 +136,8 @@ func absolute(uri string) bool {
 	return err == nil && u.IsAbs()
 }
 
-// put shows one thing, unless it is shown already. What the SDK cannot show, a
-// malformed template for example, is left out; of two with one name the first is
-// kept.
+// put shows a thing, unless it is shown already. Things that the SDK refuses, as a
+// malformed template, are left out. Of two with the same name the first is kept.
 func put(now, was shelf, from origin, name string, what any, add func()) {
 	if _, twice := now[name]; twice {
 		return
@@ -162,14 +159,14 @@ func tried(add func()) (ok bool) {
 	return
 }
 
-// without are the names that the other shelf does not have.
+// without gives the names that the other shelf does not have.
 func (s shelf) without(other shelf) []string {
 	return slices.DeleteFunc(slices.Collect(maps.Keys(s)), func(name string) bool { _, there := other[name]; return there })
 }
 
-// news are changes, until somebody takes them.
+// news collects changes until they are taken.
 type news struct {
-	due, lists chan struct{} // something waits: of resources, of servers' lists
+	due, lists chan struct{} // get a value when resources, or servers' lists, have changed
 
 	mu        sync.Mutex
 	resources map[origin]bool
@@ -180,7 +177,7 @@ func newNews() *news {
 	return &news{due: make(chan struct{}, 1), lists: make(chan struct{}, 1), resources: map[origin]bool{}, changed: map[string]bool{}}
 }
 
-// maxNews bounds the changes that wait to be told.
+// maxNews is the largest number of changes that wait.
 const maxNews = 4096
 
 // add notes that a server's resource changed, or its lists if uri is "".

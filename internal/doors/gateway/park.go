@@ -12,14 +12,14 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 )
 
-// parked is a call whose questions have gone to the client as the call's result. It
-// waits until the client makes the call again with the answers.
+// parked is a call whose questions went to the client as the result of the call. It waits
+// until the client repeats the call with the answers.
 type parked struct {
-	key    string // what the client asked for
+	key    string // identifies what the client asked for
 	args   string // canonical
 	cancel context.CancelFunc
 	asked  chan *asking
-	shown  *asking // what the client was last asked; of the one request that has the call
+	shown  *asking // the last questions; belongs to the one request that has the call
 	done   chan struct{}
 
 	mu      sync.Mutex
@@ -27,26 +27,26 @@ type parked struct {
 	fatal   error
 }
 
-// asking is one set of questions. It has an answer of its own, so that what the
-// client says of one question is never taken for another's.
+// asking is a set of questions with its own answer, so that an answer never counts for
+// other questions.
 type asking struct {
 	wanted mcp.InputRequestMap
 	answer chan mcp.InputResponseMap
-	gone   chan struct{} // closed once nobody waits for the answer
+	gone   chan struct{} // closed when the answer is no longer needed
 }
 
-// maxParked bounds the calls of one connection that wait for an answer.
+// maxParked is how many calls of a connection can wait for an answer.
 const maxParked = 32
 
-// park makes a call that may have to wait for an answer.
+// park makes a call that may have questions.
 func (c *conn) park(ctx context.Context, k *call, rc runner.Call) (runner.Outcome, *questions, error) {
 	args, err := canon.Marshal(map[string]any(rc.Args))
 	if err != nil {
 		o, fatal := c.session.Refuse(ctx, rc, fault.New(fault.ArgsInvalid, "the arguments cannot be written as JSON: %v", err))
 		return o, nil, fatal
 	}
-	// The call outlives the request that makes it, if there is a question. Until
-	// then it ends with the request.
+	// With a question, the call outlives the request that makes it. Until then it ends
+	// with the request.
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	p := &parked{
 		key: k.key, args: string(args), cancel: cancel,
@@ -64,7 +64,7 @@ func (c *conn) park(ctx context.Context, k *call, rc runner.Call) (runner.Outcom
 	return c.await(ctx, p)
 }
 
-// put hands the questions to the request that waits for the call.
+// put gives the questions to the request that waits for the call.
 func (p *parked) put(ctx context.Context, wanted mcp.InputRequestMap) (mcp.InputResponseMap, error) {
 	q := &asking{wanted: wanted, answer: make(chan mcp.InputResponseMap), gone: make(chan struct{})}
 	defer close(q.gone)
@@ -81,7 +81,7 @@ func (p *parked) put(ctx context.Context, wanted mcp.InputRequestMap) (mcp.Input
 	}
 }
 
-// await waits for what comes of a call, which may be questions.
+// await waits for the outcome of a call, or for its questions.
 func (c *conn) await(ctx context.Context, p *parked) (runner.Outcome, *questions, error) {
 	stop := context.AfterFunc(ctx, p.cancel)
 	defer stop()
@@ -89,7 +89,7 @@ func (c *conn) await(ctx context.Context, p *parked) (runner.Outcome, *questions
 	case <-p.done:
 		return p.over()
 	case p.shown = <-p.asked:
-		wanted := p.shown.wanted // from keep on, another request may have the call
+		wanted := p.shown.wanted // after keep, another request may have the call
 		if state, ok := c.keep(p); ok {
 			return runner.Outcome{}, &questions{wanted, state}, nil
 		}
@@ -105,7 +105,7 @@ func (p *parked) over() (runner.Outcome, *questions, error) {
 	return p.outcome, nil, p.fatal
 }
 
-// keep remembers a parked call under a name that only its client learns.
+// keep stores a parked call under a name that only its client gets.
 func (c *conn) keep(p *parked) (string, bool) {
 	state := unguessable()
 	c.mu.Lock()
@@ -114,7 +114,7 @@ func (c *conn) keep(p *parked) (string, bool) {
 		return "", false
 	}
 	c.parked[state] = p
-	go func() { // it lapses, is cancelled, or is answered
+	go func() { // until it expires, is cancelled, or is answered
 		<-p.done
 		c.mu.Lock()
 		delete(c.parked, state)
@@ -123,8 +123,7 @@ func (c *conn) keep(p *parked) (string, bool) {
 	return state, true
 }
 
-// resume goes on with a call whose answers the client brings. It must be the very
-// same call.
+// resume continues a call with the client's answers. The repeated call must be the same.
 func (c *conn) resume(ctx context.Context, r request, rc runner.Call, err error) (runner.Outcome, *questions, error) {
 	var text []byte
 	if err == nil {
@@ -147,7 +146,7 @@ func (c *conn) resume(ctx context.Context, r request, rc runner.Call, err error)
 	}
 	select {
 	case p.shown.answer <- answers:
-	case <-p.shown.gone: // answered elsewhere, or lapsed; what the call asks next is asked next
+	case <-p.shown.gone: // answered elsewhere, or expired; the call may have further questions
 	case <-ctx.Done():
 		p.cancel()
 		<-p.done

@@ -13,11 +13,11 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 )
 
-// codeRefused is the JSON-RPC code of what was denied or failed and is no tool's:
-// there the protocol has no other form for it.
+// codeRefused is the JSON-RPC code for resources and prompts that were denied or failed.
+// The protocol has no other form for these errors.
 const codeRefused = -32000
 
-// handleResource is resources/read of what is listed.
+// handleResource serves resources/read of listed resources.
 func (c *conn) handleResource(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 	if reached, ok := ctx.Value(reachedKey{}).(*bool); ok {
 		*reached = true
@@ -25,11 +25,11 @@ func (c *conn) handleResource(ctx context.Context, req *mcp.ReadResourceRequest)
 	return c.read(ctx, req, true)
 }
 
-// read is resources/read: a call of the server's tool for it.
+// read serves resources/read: it calls the server's tool for it.
 func (c *conn) read(ctx context.Context, req *mcp.ReadResourceRequest, asking bool) (*mcp.ReadResourceResult, error) {
 	from, ok := c.resourceOf(req.Params.URI)
 	if !ok {
-		return nil, mcp.ResourceNotFoundError(req.Params.URI) // it names no server, so nothing that could be called
+		return nil, mcp.ResourceNotFoundError(req.Params.URI) // it names no server, so there is no tool to call
 	}
 	r := request{said: req, session: req.Session, token: req.Params.GetProgressToken(), level: c.levelOf(req, req.Params.Meta),
 		key: "resources/read", state: req.Params.RequestState, answers: req.Params.InputResponses}
@@ -52,16 +52,16 @@ func (c *conn) read(ctx context.Context, req *mcp.ReadResourceRequest, asking bo
 	return &out, nil
 }
 
-// handlePrompt is prompts/get of what is listed.
+// handlePrompt serves prompts/get of listed prompts.
 func (c *conn) handlePrompt(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 	return c.prompt(ctx, req, true)
 }
 
-// prompt is prompts/get: a call of the server's tool for it.
+// prompt serves prompts/get: it calls the server's tool for it.
 func (c *conn) prompt(ctx context.Context, req *mcp.GetPromptRequest, asking bool) (*mcp.GetPromptResult, error) {
 	from, _ := c.promptOf(req.Params.Name)
 	if from.server == "" {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no prompt of this name"}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "unknown prompt"}
 	}
 	r := request{said: req, session: req.Session, token: req.Params.GetProgressToken(), level: c.levelOf(req, req.Params.Meta),
 		key: "prompts/get", state: req.Params.RequestState, answers: req.Params.InputResponses}
@@ -82,7 +82,7 @@ func (c *conn) prompt(ctx context.Context, req *mcp.GetPromptRequest, asking boo
 	return &out, nil
 }
 
-// complete is completion/complete.
+// complete serves completion/complete.
 func (c *conn) complete(ctx context.Context, req *mcp.CompleteRequest) (*mcp.CompleteResult, error) {
 	ref := map[string]any{"type": req.Params.Ref.Type}
 	var from origin
@@ -118,10 +118,10 @@ func (c *conn) complete(ctx context.Context, req *mcp.CompleteRequest) (*mcp.Com
 	return &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: out.Values, Total: out.Total, HasMore: out.HasMore}}, nil
 }
 
-// maxWatched bounds the resources that one client watches.
+// maxWatched is how many resources a client can watch.
 const maxWatched = 1000
 
-// subscribe is resources/subscribe, and each resource of subscriptions/listen.
+// subscribe serves resources/subscribe, and each resource of subscriptions/listen.
 func (c *conn) subscribe(ctx context.Context, req *mcp.SubscribeRequest) error {
 	from, ok := c.resourceOf(req.Params.URI)
 	if !ok {
@@ -144,7 +144,7 @@ func (c *conn) subscribe(ctx context.Context, req *mcp.SubscribeRequest) error {
 	return nil
 }
 
-// unsubscribe ends one subscription.
+// unsubscribe ends a subscription.
 func (c *conn) unsubscribe(ctx context.Context, req *mcp.UnsubscribeRequest) error {
 	from, ok := c.resourceOf(req.Params.URI)
 	c.mu.Lock()
@@ -159,7 +159,7 @@ func (c *conn) unsubscribe(ctx context.Context, req *mcp.UnsubscribeRequest) err
 	return nil
 }
 
-// unwatchAll ends all subscriptions of a client that has gone.
+// unwatchAll ends all subscriptions of a client.
 func (c *conn) unwatchAll(ctx context.Context) {
 	c.mu.Lock()
 	all := c.watched
@@ -172,22 +172,22 @@ func (c *conn) unwatchAll(ctx context.Context) {
 	}
 }
 
-// updated tells the client of a resource that changed, if it watches it.
+// updated tells the client that a resource changed, if it watches the resource.
 func (c *conn) updated(ctx context.Context, o origin) {
 	c.mu.Lock()
 	n := c.watched[o]
 	c.mu.Unlock()
 	if n > 0 {
-		_ = c.server.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: c.shownURI(o.server, o.name)}) // who has gone is not told
+		_ = c.server.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: c.shownURI(o.server, o.name)}) // the client may have gone
 	}
 }
 
-// call is the call of a server's tool that stands for something else.
+// call calls a server's tool for a resource, a prompt or a completion.
 func (o origin) call(kind string, args tool.Args) runner.Call {
 	return runner.Call{Tool: tool.ID("mcp:" + o.server + ":" + kind), Args: args}
 }
 
-// into reads what a call gave, or says why it gave nothing.
+// into reads the output of a call, or gives its error.
 func (c *conn) into(o runner.Outcome, fatal error, out any) error {
 	if fatal != nil {
 		return fatalError(fatal)

@@ -8,12 +8,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// maxMessage bounds one message of a client, in bytes.
+// maxMessage is the longest message of a client, in bytes.
 const maxMessage = 16 << 20
 
-// Serve serves one client on a pair of streams, as on standard input and output,
-// until the client closes its side or ctx ends. The run is ended then. in and out
-// are closed.
+// Serve serves one client on a pair of streams, as standard input and output, until the
+// client closes its side or ctx ends. Then it ends the run and closes in and out.
 func (g *Gateway) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	c, err := g.connect(ctx, "")
 	if err != nil {

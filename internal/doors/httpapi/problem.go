@@ -157,7 +157,7 @@ func fromHuma(m *huma.ErrorModel) *Problem {
 		return p
 	case http.StatusBadRequest:
 		if p.Hint = "GET /v1/openapi.json describes every operation"; len(m.Errors) > 0 {
-			p.Detail = "the body is no usable JSON"
+			p.Detail = "the body is not valid JSON"
 		}
 	}
 	if code == fault.Internal {
