@@ -1,14 +1,13 @@
-// Package eventlog writes what happens as JSON lines, for people with grep and
-// for log collectors: calls.log has every call, security.log every violation,
-// remit.log what the program says of itself and every warning and error. Start
-// at [Open] and [Log.Executed].
+// Package eventlog writes events as JSON lines, for people with grep and for log
+// collectors: calls.log has every call, security.log every violation, remit.log the
+// program's own messages, warnings and errors. Start at [Open] and [Log.Executed].
 //
-// Many events of one kind are written to security.log and remit.log fewer and fewer
-// times, so that a flood cannot rotate out what happened before it.
+// Repeated events of one kind are sampled in security.log and remit.log, so that a
+// flood cannot rotate out earlier events.
 //
-// The ledger is the record; these files are a convenience. They never hold an
-// argument's value: who writes an entry passes a short subject, which is redacted
-// and cut here once more.
+// The ledger is the record; these files are a convenience. They never contain an
+// argument's value: the author of an entry passes a short subject, which is redacted
+// and shortened here again.
 package eventlog
 
 import (
@@ -63,14 +62,14 @@ type Options struct {
 // as in the format of AgentOS's audit log, which the names follow.
 type Entry struct {
 	Extension string        // whose tool it is: "builtin" or an extension's or server's ID
-	Command   string        // what the caller asked for: a step's ID, a slash command
+	Command   string        // the requested command: a step's ID, a slash command
 	Action    string        // the tool's ID
 	Runner    string        // the executor
 	Session   string        // the run's ID
 	User      string        // the principal
 	Duration  time.Duration // of the call so far
 	ExitCode  *int          // of a process
-	Subject   string        // what it is about, in short
+	Subject   string        // the object of the call, in short
 	Index     int           // the call's place in its run, from 1
 	Risk      string
 	Rule      string // the deciding rule
@@ -129,9 +128,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// openFile opens one rotated log. An existing file of a laxer mode is
-// tightened; what is no plain file is refused, since writing to it could block
-// or end up elsewhere.
+// openFile opens one rotated log. An existing file of a laxer mode is tightened;
+// anything but a regular file is refused, since writing to it could block or go
+// elsewhere.
 func openFile(name string, o Options) (*timberjack.Logger, error) {
 	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("the log %q is not a regular file", name)
@@ -163,28 +162,28 @@ func handler(w io.Writer, level slog.Level) slog.Handler {
 	}})
 }
 
-// Logger is for what the program says of itself, in remit.log.
+// Logger returns the logger of the program's own messages, in remit.log.
 func (l *Log) Logger() *slog.Logger { return l.main }
 
-// Started tells that a call is about to be executed.
+// Started logs that a call is about to be executed.
 func (l *Log) Started(e Entry) { l.write(slog.LevelDebug, EventStarted, e) }
 
-// Executed tells that a call completed.
+// Executed logs that a call completed.
 func (l *Log) Executed(e Entry) { l.write(slog.LevelInfo, EventExecuted, e) }
 
-// Slow tells that a call takes or took longer than expected.
+// Slow logs that a call takes or took longer than expected.
 func (l *Log) Slow(e Entry) { l.write(slog.LevelWarn, EventSlow, e) }
 
-// Failed tells that a call failed.
+// Failed logs that a call failed.
 func (l *Log) Failed(e Entry) { l.write(slog.LevelError, EventFailed, e) }
 
-// TimedOut tells that a call's time ran out.
+// TimedOut logs that a call timed out.
 func (l *Log) TimedOut(e Entry) { l.write(slog.LevelError, EventTimeout, e) }
 
-// Violation tells that a call was refused: by a policy, a handle or a limit.
+// Violation logs that a policy, a handle or a limit refused a call.
 func (l *Log) Violation(e Entry) { l.write(slog.LevelError, EventViolation, e) }
 
-// Weakened tells that a call ran something with less than full isolation, as its
+// Weakened logs that a call ran a command with less than full isolation, as its
 // policies allow.
 func (l *Log) Weakened(e Entry) { l.write(slog.LevelWarn, EventWeakened, e) }
 
@@ -254,8 +253,8 @@ func (l *Log) metadata(e Entry) slog.Attr {
 // lookMost is how many bytes of a text are looked through.
 const lookMost = 16 * maxText
 
-// text takes secrets out, makes control characters visible and cuts what is
-// long. Redaction comes first, so that no half of a secret stays.
+// text redacts secrets, makes control characters visible and shortens long text.
+// Redaction comes first, so that no part of a secret stays.
 func (l *Log) text(s string) string {
 	if s == "" {
 		return s
@@ -275,7 +274,7 @@ func (l *Log) text(s string) string {
 	return s
 }
 
-// flushEvery brings what is buffered to the file until the log is closed.
+// flushEvery writes buffered lines to the file until the log is closed.
 func (l *Log) flushEvery(d time.Duration) {
 	t := time.NewTicker(d)
 	defer t.Stop()
@@ -291,7 +290,7 @@ func (l *Log) flushEvery(d time.Duration) {
 	}
 }
 
-// Flush brings what is buffered to the file.
+// Flush writes buffered lines to the file.
 func (l *Log) Flush() error { return l.buffer.flush() }
 
 // Close flushes and closes the logs. Closing again does nothing more.

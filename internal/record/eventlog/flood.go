@@ -13,16 +13,16 @@ const (
 	maxKinds = 500
 )
 
-// flood decides which events of a day are written to files whose older ones must not
-// be rotated out. Whatever anybody does, these are at most about 100 of each kind for
-// a million of them, and so some megabytes a day. The zero value is ready to use.
+// flood decides which events of a day are written, so that older ones are not rotated
+// out. Of a million events of one kind it lets about 100 pass, which is some
+// megabytes a day in all. The zero value is ready to use.
 type flood struct {
 	mu    sync.Mutex
 	day   int64
 	kinds map[kind]*seen
 }
 
-// kind is what makes events alike.
+// kind are the fields by which events count as equal.
 type kind struct{ event, user, action, code string }
 
 type seen struct {

@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// Raw opens a log of what another program writes, as its standard error: lines as
-// they come, control characters made visible, rotated at a MiB with one file kept.
-// After most bytes in one sitting nothing more is kept, and the log says so.
+// Raw opens a log for the output of another program, as its standard error. Control
+// characters are made visible, and the file is rotated at 1 MiB with one old file.
+// After most bytes the log ends with a notice.
 func Raw(name string, most int64) (io.WriteCloser, error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return nil, fmt.Errorf("the log folder: %w", err)

@@ -1,6 +1,6 @@
 package ledger
 
-// Parts of a RunStarted event's payload that say what bounds the run besides its
+// Parts of a RunStarted event's payload with the limits of the run besides its
 // policies.
 const (
 	PartPhase  = "phase"  // "planning"; absent: execution

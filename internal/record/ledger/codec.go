@@ -48,9 +48,9 @@ func Encode(e *Event) ([]byte, error) {
 	return encMode.Marshal(e)
 }
 
-// Decode reads what Encode wrote and nothing else: unknown or duplicate
-// fields, other spellings of the same event and fields that make no sense are
-// refused with fault.StoreCorrupt.
+// Decode reads only the canonical form that Encode writes. It refuses unknown,
+// duplicate and inconsistent fields, and other spellings of the same event, with
+// fault.StoreCorrupt.
 func Decode(b []byte) (Event, error) {
 	var e Event
 	if err := decMode.Unmarshal(b, &e); err != nil {
@@ -213,8 +213,8 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
-// Commitment is what an event's Commit holds: SHA-256 of the salt followed by
-// the encoded payload.
+// Commitment is the value of an event's Commit: SHA-256 of the salt followed by the
+// encoded payload.
 func Commitment(salt, data []byte) [sha256.Size]byte {
 	h := sha256.New()
 	h.Write(salt)
@@ -355,7 +355,7 @@ func cutBytes(b []byte) ([]byte, bool) {
 	return b, n == uint64(len(b))
 }
 
-// DecodeParts reads what EncodeParts wrote and nothing else.
+// DecodeParts reads only the form that EncodeParts writes.
 func DecodeParts(b []byte) (map[string]Part, error) {
 	var m map[any]cbor.RawMessage
 	if err := decMode.Unmarshal(b, &m); err != nil {

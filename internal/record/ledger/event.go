@@ -22,7 +22,7 @@ import (
 // Merkle tree is the event's.
 type Seq uint64
 
-// Kind says what an event tells.
+// Kind is the kind of an event.
 type Kind uint8
 
 // The kinds. Numbers are part of the format.
@@ -32,7 +32,7 @@ const (
 	CallOutcome Kind = 3 // how a call with an intent ended
 	CallDone    Kind = 4 // a whole call in one event: refused, skipped, or without side effects
 	RunFinished Kind = 5 // a run ended
-	Changeset   Kind = 6 // what a run wrote came to another state; also after the run's end
+	Changeset   Kind = 6 // the files that a run wrote changed their state; also after the run's end
 
 	// Of authority. They may belong to no run, and may come after their run's end.
 	GrantIssued    Kind = 7  // a grant was issued or delegated
@@ -49,10 +49,10 @@ const (
 	FileSaved    Kind = 16 // a session's file has a new version, or was deleted
 
 	// Of operators. Name is the action, as "secret.set"; PartDoc is an OperatorAction.
-	Operated Kind = 17 // an operator is about to change what this Remit trusts, keeps or offers; with Code: that change failed
+	Operated Kind = 17 // an operator is about to change trust, settings or sources; with Code: the change failed
 )
 
-// Violated is the kind of what was refused.
+// Violated is the kind of a violation.
 type Violated uint8
 
 // The kinds of violations. Numbers are part of the format.
@@ -79,24 +79,24 @@ func (v Violated) String() string {
 	return "unknown"
 }
 
-// ParseViolated reads what String prints, for the kinds that there are.
+// ParseViolated reads the result of String for the known kinds.
 func ParseViolated(name string) (Violated, bool) {
 	i := slices.Index(violations[1:], name)
 	return Violated(i + 1), i >= 0
 }
 
-// Change is a state of what a run wrote, or an action on it that is about to
-// begin.
+// Change is a state of the files that a run wrote, or an action on them that is about
+// to begin.
 type Change uint8
 
 // The states and actions of a changeset. Numbers are part of the format.
 const (
 	ChangesHeld      Change = 1 // the run's writes are held from now on
-	ChangesReview    Change = 2 // the run is over: PartChanges says what it wrote
+	ChangesReview    Change = 2 // the run is over: PartChanges lists the written files
 	ChangesApplying  Change = 3 // about to be carried over into the workspace
 	ChangesApplied   Change = 4 // carried over, all or in part
 	ChangesDiscarded Change = 5 // about to be thrown away
-	ChangesUndoing   Change = 6 // what the run wrote is about to be taken back
+	ChangesUndoing   Change = 6 // the written files are about to be restored
 	ChangesUndone    Change = 7 // taken back
 	ChangesFailed    Change = 8 // the action that was about to begin did nothing
 )
@@ -125,10 +125,10 @@ func (m Mode) String() string {
 	return "run"
 }
 
-// Event is one record. Which fields are set depends on Kind; what is zero is
-// left out of the encoding. Strings are UTF-8. At is the moment the call
-// entered Created for CallIntent and CallDone, else the moment of the event. A
-// CallOutcome repeats nothing that its intent says.
+// Event is one record. Which fields are set depends on Kind; zero fields are left out
+// of the encoding. Strings are UTF-8. At is the moment the call entered Created for
+// CallIntent and CallDone, else the moment of the event. A CallOutcome does not
+// repeat the fields of its intent.
 type Event struct {
 	Kind Kind   `cbor:"1,keyasint"`
 	At   int64  `cbor:"2,keyasint"`           // microseconds since 1970 UTC; see below
@@ -166,14 +166,14 @@ type Event struct {
 	Denied    uint32   `cbor:"31,keyasint,omitempty"`
 	Failed    uint32   `cbor:"32,keyasint,omitempty"`
 
-	// Refused is how often a call was refused something while it ran, though the
-	// call itself was allowed (CallOutcome, CallDone; PartAttempts says what), and
-	// of RunFinished how often all its calls were.
+	// Refused counts the refused attempts of an allowed call while it ran
+	// (CallOutcome, CallDone; PartAttempts lists them), and in RunFinished those of
+	// all calls.
 	Refused uint32 `cbor:"34,keyasint,omitempty"`
 
-	// Usage is what a call of a grant that the ledger keeps takes from its budgets:
-	// reserved (CallIntent), or used (CallOutcome, CallDone), as grant.Amounts lists
-	// it. A call without it took nothing.
+	// Usage is the budget of a kept grant that a call reserved (CallIntent) or used
+	// (CallOutcome, CallDone), in the order of grant.Amounts. Without it the call
+	// used none.
 	Usage []int64 `cbor:"35,keyasint,omitempty"`
 
 	// Of changesets. Principal says who did it, Code why it failed.
@@ -184,9 +184,9 @@ type Event struct {
 	// a question has its own ID, and Approved is its answer.
 	Grant    []byte   `cbor:"40,keyasint,omitempty"` // UUID, 16 bytes
 	Parent   []byte   `cbor:"41,keyasint,omitempty"` // UUID, 16 bytes; nil: a root
-	Standing uint8    `cbor:"42,keyasint,omitempty"` // what the grant's came to be, as store.Standing; 0 in a Violation that changed none
+	Standing uint8    `cbor:"42,keyasint,omitempty"` // the grant's new standing, as store.Standing; 0 in a Violation without a change
 	Violated Violated `cbor:"43,keyasint,omitempty"`
-	Question uint8    `cbor:"44,keyasint,omitempty"` // what the question's state is from now on, as store.QuestionState
+	Question uint8    `cbor:"44,keyasint,omitempty"` // the question's new state, as store.QuestionState
 
 	// Of agents. Subject is the agent's, or the session's, ID; a RunStarted event
 	// has the session that the run belongs to. Number is the agent's, the session's or
@@ -228,31 +228,31 @@ const (
 	PartOutput   = "output"   // JSON object
 	PartError    = "error"    // the message shown to the caller
 	PartRefusals = "refusals" // JSON list of policy refusals
-	PartFacts    = "facts"    // JSON: what I/O told the second step of the decision
+	PartFacts    = "facts"    // JSON: the facts for the second step of the decision
 	PartHappened = "happened" // JSON list of tool.Happened
 	PartName     = "name"     // the plan step's name
 	PartPlan     = "plan"     // the plan's source
 	PartPolicy   = "policy"   // JSON list of {name, file, source}, the chain of the run
 	PartInputs   = "inputs"   // JSON object, the plan's inputs with their defaults
 	PartAnswer   = "answer"   // JSON: who answered a question, where and when
-	PartEnv      = "env"      // JSON policy.Env: what the policies were bound to
-	PartAttempts = "attempts" // JSON Attempts: what was refused while the call ran
-	PartChanges  = "changes"  // JSON list of what a changeset changes, or of what was done
+	PartEnv      = "env"      // JSON policy.Env: the environment of the policies
+	PartAttempts = "attempts" // JSON Attempts: refused attempts while the call ran
+	PartChanges  = "changes"  // JSON list of a changeset's changes, or of those that were made
 	PartGrant    = "grant"    // JSON GrantTerms; of a run: JSON of its grant's descent, as package grant encodes it
-	PartReason   = "reason"   // for people: why a standing was changed, a question closed, or what was refused
-	PartQuestion = "question" // JSON: what a question asks, for people and to bind its answer
+	PartReason   = "reason"   // for people: the reason of a changed standing, a closed question or a refusal
+	PartQuestion = "question" // JSON: the content of a question, for people and to bind its answer
 	PartDoc      = "doc"      // JSON: the state of an agent or session, a message, FileState, or OperatorAction
-	PartBounds   = "bounds"   // JSON CallBounds: what bounded this call besides its run's policies
+	PartBounds   = "bounds"   // JSON CallBounds: the limits of this call besides its run's policies
 	PartContent  = "content"  // a session's file
 )
 
-// Payload is what an event says beyond its fields: named parts. Parts can be
-// erased later; fields cannot, so nothing private belongs into a field.
+// Payload are the named parts of an event besides its fields. Parts can be erased
+// later, fields cannot: no private data belongs into a field.
 type Payload map[string][]byte
 
 // Entry is an event on its way into a store. The store sets Commit, and of a
-// RunFinished event Total, Completed, Denied, Failed and Refused: the [Tally] of
-// what it holds.
+// RunFinished event Total, Completed, Denied, Failed and Refused: the [Tally] of the
+// run's events.
 type Entry struct {
 	Event   Event
 	Payload Payload

@@ -20,7 +20,7 @@ type Run struct {
 	ID        uuid.UUID
 	Name      string
 	Mode      Mode
-	Status    string // "running" until a RunFinished event tells; then a tool.Status
+	Status    string // "running" until a RunFinished event; then a tool.Status
 	Principal string
 	Workspace string
 	Owner     uuid.UUID
@@ -35,7 +35,7 @@ type Run struct {
 	Completed int
 	Denied    int
 	Failed    int
-	Refused   int             // what its calls were refused while they ran
+	Refused   int             // refused attempts of its calls while they ran
 	Parts     map[string]Part // of the RunStarted event: plan, policy, inputs
 }
 
@@ -60,7 +60,7 @@ type Call struct {
 	Created  time.Time
 	Timeline []int64 // see State
 	Duration time.Duration
-	Intent   Seq // 0 where one event tells all
+	Intent   Seq // 0 if the call has one event only
 	Outcome  Seq // 0 while pending
 	Parts    map[string]Part
 	Erased   bool
@@ -76,7 +76,7 @@ type Tally struct {
 	Completed int
 	Denied    int
 	Failed    int // failed, timeout, cancelled and interrupted
-	Refused   int // what calls were refused while they ran; calls themselves are not counted here
+	Refused   int // refused attempts while calls ran; refused calls are not counted here
 }
 
 // Add counts one call.
@@ -121,7 +121,7 @@ func digest(b []byte) tool.Digest {
 	return d
 }
 
-// NewCall is the call that a CallIntent or CallDone event tells of.
+// NewCall makes the call of a CallIntent or CallDone event.
 func NewCall(s Stored) Call {
 	e := &s.Event
 	c := Call{
@@ -137,8 +137,7 @@ func NewCall(s Stored) Call {
 	return c
 }
 
-// Close adds what a CallOutcome event tells of how the call ended. Parts of
-// both events are joined.
+// Close adds the outcome of a CallOutcome event. Parts of both events are joined.
 func (c *Call) Close(s Stored) {
 	c.end(s)
 	c.Erased = c.Erased || s.Erased
@@ -194,9 +193,8 @@ func Fold(events []Stored) (Run, []Call, error) {
 	return run, out, nil
 }
 
-// Progress follows one run through its events and refuses what cannot be: an
-// outcome without an intent, a call number used twice, an event of its calls
-// after the end.
+// Progress follows one run through its events and refuses impossible ones: an outcome
+// without an intent, a call number used twice, an event of its calls after the end.
 type Progress struct {
 	Tally
 	Run    Seq
@@ -222,7 +220,7 @@ func (p *Progress) Add(seq Seq, e *Event) error {
 	switch {
 	case e.Run != p.Run:
 		return refuse("it is another run's")
-	case e.Kind == Changeset || e.Kind.OfAuthority() || e.Kind.OfAgents(): // tells of what surrounds the run, whether it goes on or not
+	case e.Kind == Changeset || e.Kind.OfAuthority() || e.Kind.OfAgents(): // not about a call; also possible after the run's end
 		return nil
 	case p.Status != tool.Pending:
 		return refuse("the run had ended")
@@ -258,7 +256,7 @@ func (p *Progress) take(e *Event) {
 	}
 	if e.Status != tool.Pending {
 		p.Tally.Add(e.Status)
-		p.Tally.Refused = min(p.Tally.Refused+int(e.Refused), math.MaxUint32) // an event holds no more
+		p.Tally.Refused = min(p.Tally.Refused+int(e.Refused), math.MaxUint32) // the maximum of an event
 	}
 }
 
@@ -274,7 +272,7 @@ func (p *Progress) Open() []uint32 {
 	return out
 }
 
-// Tell fills in what the run's later events say of it. Total stays the number
+// Tell fills in the fields of the run that later events set. Total stays the number
 // of planned steps until the run has ended.
 func (p *Progress) Tell(r *Run) {
 	r.Completed, r.Denied, r.Failed, r.Refused = p.Completed, p.Denied, p.Failed, p.Refused

@@ -30,7 +30,7 @@ type PolicySource struct {
 	Holders []string `json:"holders,omitempty"`
 }
 
-// CallBounds is what bounded a call besides its run's policies.
+// CallBounds are the limits of a call besides its run's policies.
 type CallBounds struct {
 	Policies []PolicySource `json:"policies,omitempty"`
 	Own      string         `json:"own,omitempty"`      // the tool's own folder, where the policies hold as in the workspace
@@ -40,9 +40,8 @@ type CallBounds struct {
 // PartTool is a JSON ToolUsed, of calls of tools that a source brought.
 const PartTool = "tool"
 
-// ToolUsed is what a call was decided on of a tool that is not built in, besides the
-// event's own fields: a replay then needs neither the tool's source nor what is
-// said of it today.
+// ToolUsed describes a tool that is not built in, as it was when a call was decided.
+// With it and the event's fields, a replay does not need the tool's source.
 type ToolUsed struct {
 	Source  string        `json:"source"` // as the catalog names it: "mcp:github"
 	Kind    string        `json:"kind"`   // as the tool's specification does: "mcp", "mcp-remote", "extension", ...
@@ -56,7 +55,7 @@ type Touched struct {
 	More    int             `json:"more,omitempty"` // how many further ones were not listed
 }
 
-// Attempts is what confined processes of a call tried and were refused.
+// Attempts are the refused attempts of a call's confined processes.
 type Attempts struct {
 	Refused []tool.Refused `json:"refused"`
 	More    int            `json:"more,omitempty"` // how many further attempts were not listed
@@ -71,24 +70,24 @@ func (a Attempts) Count() int {
 	return n
 }
 
-// Facts is what the second step of a decision was made on: the call's actions
-// with their facts.
+// Facts are the input of a decision's second step: the call's actions with their
+// facts.
 type Facts struct {
 	Actions []tool.Action `json:"actions"`
 }
 
-// GrantTerms is what a GrantIssued event says of a grant besides its fields;
-// its policies are in PartPolicy.
+// GrantTerms is the part of a GrantIssued event with the grant's terms besides its
+// fields; the policies are in PartPolicy.
 type GrantTerms struct {
 	NotBefore time.Time       `json:"not_before,omitzero"`
 	Expires   time.Time       `json:"expires,omitzero"`    // zero: never
 	Budgets   json.RawMessage `json:"budgets,omitempty"`   // as package grant encodes them
-	Delegable json.RawMessage `json:"delegable,omitempty"` // what may be handed on; nil: nothing
+	Delegable json.RawMessage `json:"delegable,omitempty"` // the permitted delegation; nil: none
 	Note      string          `json:"note,omitempty"`      // for people
 }
 
-// FileState is what a FileSaved event says of a version besides its fields and
-// its content.
+// FileState is the part of a FileSaved event with the file's state besides its fields
+// and content.
 type FileState struct {
 	Path    string `json:"path"`
 	Folder  bool   `json:"folder,omitempty"`
@@ -101,10 +100,10 @@ type FileState struct {
 	BeforeLeaf []byte `json:"before_leaf,omitempty"`
 }
 
-// OperatorAction is what an Operated event says besides its fields. It never holds a
-// secret's value.
+// OperatorAction is the part of an Operated event besides its fields. It never
+// contains a secret's value.
 type OperatorAction struct {
-	Target string `json:"target"`           // what was changed: a name, an ID or a path
-	Digest string `json:"digest,omitempty"` // SHA-256 of the new state, as its file holds it
+	Target string `json:"target"`           // the changed object: a name, an ID or a path
+	Digest string `json:"digest,omitempty"` // SHA-256 of the new state, as in its file
 	Was    string `json:"was,omitempty"`    // the same of the state before
 }

@@ -27,7 +27,7 @@ func (c Checkpoint) String() string {
 	return fmt.Sprintf("%s\n%d\n%s\nprev %d\n", c.Origin, c.Size, c.Root, c.Prev)
 }
 
-// ParseCheckpoint reads exactly what String prints.
+// ParseCheckpoint reads exactly the form of String.
 func ParseCheckpoint(text string) (Checkpoint, error) {
 	bad := fault.New(fault.VerifyFailed, "not a ledger checkpoint")
 	lines := strings.Split(text, "\n")
@@ -71,8 +71,8 @@ func OpenCheckpoint(signed []byte, key note.Verifier) (Checkpoint, error) {
 // ProofFormat names the format of [Proof].
 const ProofFormat = "remit-proof/v1"
 
-// Proof shows that events are in a log, to whoever has the log's public key
-// and nothing else.
+// Proof shows that events are in a log. To check it, only the log's public key is
+// needed.
 type Proof struct {
 	Format     string       `json:"format"`
 	Ledger     string       `json:"ledger"` // the checkpoint's origin
@@ -87,9 +87,9 @@ type ProofEvent struct {
 	Proof []tlog.Hash `json:"proof"`
 }
 
-// CheckProof checks a proof in JSON against a ledger's public key (as its
-// ledger.pub holds it) and gives the events that it proves. The events of a
-// proof are in the order of their Seq.
+// CheckProof checks a proof in JSON with a ledger's public key (the content of
+// ledger.pub) and returns the proven events. The events of a proof are in the order
+// of their Seq.
 func CheckProof(proof []byte, publicKey string) (Checkpoint, []Event, error) {
 	key, err := note.NewVerifier(strings.TrimSpace(publicKey))
 	if err != nil {

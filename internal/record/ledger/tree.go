@@ -63,7 +63,7 @@ func (f *Frontier) Bytes() []byte {
 	return b
 }
 
-// ParseFrontier reads what Bytes gives for a log of this size.
+// ParseFrontier reads the result of Bytes for a log of this size.
 func ParseFrontier(size int64, b []byte) (Frontier, error) {
 	if size < 0 || len(b) != bits.OnesCount64(uint64(size))*tlog.HashSize {
 		return Frontier{}, fault.New(fault.StoreCorrupt, "a log of size %d cannot have a frontier of %d bytes", size, len(b))

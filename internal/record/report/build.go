@@ -193,7 +193,7 @@ func (b *builder) sideEffects(c Call) SideEffects {
 	for _, r := range tried.Refused {
 		out.Refused = append(out.Refused, tool.Refused{Action: b.text(r.Action), Rule: b.text(r.Rule), Reason: b.text(r.Reason), Count: r.Count})
 	}
-	out.RefusedMore = max(0, c.Refused-(tried.Count()-tried.More)) // what the event counts is always there
+	out.RefusedMore = max(0, c.Refused-(tried.Count()-tried.More)) // the event's count is always there
 	var t ledger.Touched
 	if json.Unmarshal(c.Loaded[ledger.PartHappened], &t) != nil {
 		return out
@@ -234,7 +234,7 @@ func (b *builder) summary(steps []Step) Summary {
 	switch r := b.d.Run; {
 	case !r.Ended.IsZero():
 		s.TotalDurationMS = millis(r.Ended.Sub(r.Started))
-	case len(steps) > 0: // still running: until the end of what is known
+	case len(steps) > 0: // still running: until the last known event
 		last := steps[len(steps)-1]
 		s.TotalDurationMS = millis(last.offset) + last.DurationMS
 	}

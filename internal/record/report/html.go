@@ -48,7 +48,7 @@ func HTML(w io.Writer, d Data) error {
 	return err
 }
 
-// view is what the page draws.
+// view is the data of the page.
 type view struct {
 	Report
 	CSP    string
@@ -95,7 +95,7 @@ func classOf(status string) string {
 	return ""
 }
 
-// stepView is a step with what is computed for drawing it.
+// stepView is a step with computed values for the page.
 type stepView struct {
 	Step
 	Icon     string
@@ -130,7 +130,7 @@ func newStepView(s Step, total float64) stepView {
 
 func thousand(part float64) string { return strconv.FormatFloat(part*1000, 'f', 1, 64) }
 
-// phases gives what the call did between each two states that it entered.
+// phases returns the time that a call spent between each two of its states.
 func phases(t Timeline) []phase {
 	marks := []struct {
 		at   *float64

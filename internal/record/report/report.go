@@ -22,11 +22,11 @@ import (
 const Version = "1"
 
 // MaxPart is the size in bytes up to which arguments and outputs are part of a
-// report. Larger ones are told by size and address and need not be loaded.
+// report. Larger ones are listed by size and address and need not be loaded.
 const MaxPart = 64 << 10
 
-// Data is what a report is made of: a run, its calls in the order of their
-// index, and the loaded parts of both.
+// Data is the input of a report: a run, its calls in the order of their index, and
+// the loaded parts of both.
 type Data struct {
 	Generated time.Time // when the report is made
 	Remit     string    // the version of Remit that makes it; may be empty
@@ -37,7 +37,7 @@ type Data struct {
 }
 
 // Call is one call with those of its parts that were loaded. A part that
-// ledger.Call.Parts lists and Loaded lacks is told by its size.
+// ledger.Call.Parts lists but Loaded does not have is listed by its size.
 type Call struct {
 	ledger.Call
 	Loaded map[string][]byte // by part name, as ledger.PartArgs
@@ -52,8 +52,8 @@ func (c Call) MaxArgs() int64 {
 	return MaxPart
 }
 
-// Report is a run as the JSON report tells it. The order of the fields here is
-// the order in the file.
+// Report is the JSON report of a run. The order of the fields here is the order in
+// the file.
 type Report struct {
 	Version     string    `json:"report_version"` // [Version]
 	GeneratedAt time.Time `json:"generated_at"`
@@ -128,7 +128,7 @@ type Value struct {
 // IsZero reports that there is no value.
 func (v Value) IsZero() bool { return v.JSON == nil && v.Bytes == 0 }
 
-// MarshalJSON prints the value, or what is known of one too large.
+// MarshalJSON prints the value, or the size and address of one that is too large.
 func (v Value) MarshalJSON() ([]byte, error) {
 	switch {
 	case v.JSON != nil:
@@ -149,7 +149,7 @@ type Error struct {
 	Message string `json:"message"`
 }
 
-// Decision is what the policies said of a call.
+// Decision is the decision of the policies on a call.
 type Decision struct {
 	Effect   string           `json:"effect"` // allow, ask, deny
 	Rule     string           `json:"rule"`   // the deciding entry, or "default"
@@ -172,8 +172,8 @@ type Timeline struct {
 	Ended      *float64 `json:"ENDED,omitempty"`
 }
 
-// Hashes are SHA-256 over what the record holds. One is left out where
-// something was redacted or not loaded: a hash of a short secret can be guessed.
+// Hashes are SHA-256 of recorded values. A hash is left out if part of its value was
+// redacted or not loaded: a short secret could be guessed from its hash.
 type Hashes struct {
 	Tool   string `json:"tool,omitempty"`
 	Args   string `json:"args,omitempty"`
@@ -221,12 +221,12 @@ type Counts struct {
 	Cancelled   int `json:"cancelled"`   // of Failed
 	Interrupted int `json:"interrupted"` // of Failed
 	Skipped     int `json:"skipped"`
-	Refused     int `json:"refused"` // what steps were refused while they ran; no steps
+	Refused     int `json:"refused"` // refused attempts of steps while they ran; not refused steps
 }
 
-// Resources are what the run's calls touched, each once, sorted. They are what
-// the handles saw; of a completed call without such notes, what its arguments
-// name.
+// Resources are the resources that the run's calls used, each once, sorted, as noted
+// by the handles. For a completed call without such notes they are taken from its
+// arguments.
 type Resources struct {
 	FilesRead      []string `json:"files_read"`
 	FilesWritten   []string `json:"files_written"`

@@ -9,7 +9,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// resources lists what the steps touched.
+// resources lists the resources that the steps used.
 func resources(steps []Step) Resources {
 	r := Resources{[]string{}, []string{}, []string{}, []string{}, []string{}}
 	for _, s := range steps {
@@ -42,7 +42,7 @@ func (r *Resources) add(effect, on string) {
 	}
 }
 
-// addArgs falls back to what the arguments name, for each declared effect.
+// addArgs adds the resources named by the arguments, for each declared effect.
 func (r *Resources) addArgs(s Step) {
 	a := arguments(s)
 	for _, e := range s.SideEffects.Declared {
@@ -108,8 +108,8 @@ func (a args) command() string {
 	return tool.Action{Kind: tool.Command, Argv: line}.Subject()
 }
 
-// subject is what a step is about, in short: the path, URL or command that its
-// arguments name, else the arguments themselves.
+// subject returns the path, URL or command that a step's arguments name, else the
+// arguments themselves.
 func subject(s Step) string {
 	a := arguments(s)
 	switch {

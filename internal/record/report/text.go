@@ -47,7 +47,7 @@ type printer struct {
 
 func (p *printer) line(parts ...string) {
 	for _, s := range parts {
-		_, _ = p.out.WriteString(s) // Flush tells
+		_, _ = p.out.WriteString(s) // Flush reports the error
 	}
 	_ = p.out.WriteByte('\n')
 }
@@ -211,7 +211,7 @@ func (p *printer) denials() {
 	}
 }
 
-// attempts lists what steps that were allowed were refused while they ran.
+// attempts lists the refused attempts of allowed steps.
 func (p *printer) attempts() {
 	if p.rep.Summary.Counts.Refused == 0 {
 		return
@@ -242,8 +242,8 @@ func times(n int) string {
 	return " (" + strconv.Itoa(n) + " times)"
 }
 
-// refusalsOf gives every rule that refused, or what is known where the record
-// keeps no list: a limit, an unknown tool, a refusal by a handle.
+// refusalsOf returns every rule that refused, or the recorded reason if there is no
+// list: a limit, an unknown tool, a refusal by a handle.
 func refusalsOf(s Step) []ledger.Refusal {
 	if len(s.Decision.Refusals) > 0 {
 		return s.Decision.Refusals
@@ -251,7 +251,7 @@ func refusalsOf(s Step) []ledger.Refusal {
 	x := ledger.Refusal{Effect: s.Decision.Effect, Rule: s.Decision.Rule, Policy: s.Decision.Policy, File: s.Decision.File, Line: s.Decision.Line}
 	if s.Error != nil {
 		x.Reason = s.Error.Code + " " + s.Error.Message
-		if s.Decision.Effect == "allow" { // the policy's rule is not what refused
+		if s.Decision.Effect == "allow" { // the policy's rule did not refuse
 			x = ledger.Refusal{Effect: "refused", Rule: s.Error.Code, Reason: s.Error.Message}
 		}
 	}

@@ -83,7 +83,7 @@ func size(n int64) string {
 	return trimZero(fmt.Sprintf("%.1f", float64(n)/(1<<20))) + " MiB"
 }
 
-// verb says in a sentence what a rule did.
+// verb is the verb for the effect of a rule.
 func verb(effect string) string {
 	switch effect {
 	case policy.Deny.String():

@@ -10,9 +10,8 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// Grants keeps grants that outlive a run: who was given what, and whether it
-// may still be used. What changes is recorded as an event; the tables only make
-// it fast to find.
+// Grants keeps grants that outlive a run: their holders, and whether they may still
+// be used. Each change is recorded as an event; the tables only make lookups fast.
 type Grants interface {
 	// PutGrant records that a grant was issued or delegated.
 	PutGrant(ctx context.Context, g GrantRecord) error
@@ -22,12 +21,12 @@ type Grants interface {
 	// Grants lists grants, newest first.
 	Grants(ctx context.Context, f GrantFilter) ([]GrantRecord, error)
 	// SetStanding revokes, pauses or resumes a grant, also one that the ledger has
-	// never seen: a block that some holder appended. What was revoked stays so.
+	// never seen (a block that a holder appended). A revocation is final.
 	SetStanding(ctx context.Context, c StandingChange) error
 	// Standing gives the standing of those of the grants that are not Active, and
 	// of the standings' version at that moment.
 	Standing(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]Standing, int64, error)
-	// StandingVersion grows with every change of any standing, by whatever process.
+	// StandingVersion grows with every change of a standing, by any process.
 	StandingVersion(ctx context.Context) (int64, error)
 	// UseProof notes a holder's proof until it is over, and reports false if it
 	// was used before.
@@ -56,7 +55,7 @@ func (s Standing) String() string {
 	return "unknown"
 }
 
-// StandingChange is what SetStanding records.
+// StandingChange is one change of a grant's standing.
 type StandingChange struct {
 	Grant  uuid.UUID
 	To     Standing
@@ -65,8 +64,8 @@ type StandingChange struct {
 	At     time.Time
 }
 
-// GrantRecord is a grant as the ledger keeps it. It is no authority by itself: a
-// grant in use comes from its policies or from its token, decided anew.
+// GrantRecord is a grant as the ledger keeps it. It gives no authority: a grant in
+// use is built from its policies or its token.
 type GrantRecord struct {
 	ID        uuid.UUID
 	Parent    uuid.UUID // zero: a root
@@ -76,7 +75,7 @@ type GrantRecord struct {
 	Expires   time.Time // zero: never
 	Budgets   grant.Budgets
 	Policies  []ledger.PolicySource // its own, without its ancestors'
-	Delegable []byte                // JSON: what may be handed on; nil: nothing
+	Delegable []byte                // JSON: the permitted delegation; nil: none
 	Note      string                // for people
 
 	Standing Standing  // as last set for this very grant; its ancestors' count besides
@@ -92,24 +91,24 @@ type GrantFilter struct {
 	Limit  int        // 0 means 20
 }
 
-// Budgets keeps what grants may still spend. Amounts are leased in chunks to a
-// run, which accounts for them: spent, or returned. What is spent and what is
-// leased never exceeds a limit together. What a run whose process died had
-// leased is accounted for by what its events say it used.
+// Budgets keeps the remaining budgets of grants. Amounts are leased in chunks to a
+// run, which spends or returns them. Spent and leased amounts together never exceed a
+// limit. The leases of a run whose process died are settled by the use that its
+// events record.
 type Budgets interface {
 	// OpenBudget makes sure that a node's limits are kept. A node that is known
 	// keeps the smaller of both limits.
 	OpenBudget(ctx context.Context, node uuid.UUID, limits grant.Budgets) error
-	// Lease takes of each meter at least Least for a run, or as much of Want as
-	// there is, and of Spare as far as that is at most a quarter of what is then
-	// left to others: all meters, or none (fault.BudgetSpent names the first that
-	// is short). It reclaims what dead processes held where that helps.
-	// A meter that has no limit is an error: there is nothing to lease.
+	// Lease takes amounts of meters for a run: at least Least, up to Want, and of
+	// Spare at most a quarter of the remaining amount. It takes from all meters or
+	// from none (fault.BudgetSpent names the first that is short), and reclaims
+	// leases of dead processes if needed. A meter that has no limit is an error:
+	// there is nothing to lease.
 	Lease(ctx context.Context, run ledger.Seq, asks []Lease) ([]Lease, error)
 	// Settle accounts for leased amounts: Spent is gone, Return is free again.
 	// Spent may be more than was leased: then it is gone all the same.
 	Settle(ctx context.Context, run ledger.Seq, done []Settlement) error
-	// Spent tells of a node what was spent and what is leased.
+	// Spent returns the spent and leased amounts of a node.
 	Spent(ctx context.Context, node uuid.UUID) ([]Meter, error)
 }
 
@@ -119,14 +118,14 @@ type MeterID struct {
 	What string // as grant.MeterCalls and its like
 }
 
-// Lease asks for an amount, or says what was given.
+// Lease is a requested or leased amount.
 type Lease struct {
 	Meter       MeterID
 	Least, Want int64 // asked; in an answer Want is all that was given
 	Spare       int64
 }
 
-// Settlement accounts for a part of what was leased.
+// Settlement accounts for a part of a leased amount.
 type Settlement struct {
 	Meter         MeterID
 	Spent, Return int64
@@ -158,11 +157,11 @@ type Approvals interface {
 	// A vote under a grant counts only if the grant was issued to that very person and
 	// derives from no other, else it is fault.Denied.
 	Vote(ctx context.Context, id uuid.UUID, v Vote) (Question, error)
-	// Claim uses an approval for one call with this binding. It reports false
-	// where there is none that still holds.
+	// Claim uses an approval for one call with this binding. It reports false if
+	// there is no valid approval.
 	Claim(ctx context.Context, binding [32]byte, at time.Time) (Question, bool, error)
-	// CloseQuestion ends a question that waits, or an approval that was not used: its time
-	// is over, or nobody wants the answer any more.
+	// CloseQuestion ends a waiting question or an unused approval, because its time
+	// is over or the answer is no longer needed.
 	CloseQuestion(ctx context.Context, id uuid.UUID, by, why string, at time.Time) error
 }
 
@@ -186,20 +185,20 @@ func (s QuestionState) String() string {
 	return names[0]
 }
 
-// Question is a question to people and what became of it.
+// Question is a question to people and its state.
 type Question struct {
 	ID      uuid.UUID
-	Binding [32]byte   // what a yes for one call holds for: policies, tool digest, arguments, holder
+	Binding [32]byte   // the call that an approval is for: policies, tool digest, arguments, holder
 	Grant   uuid.UUID  // under which the call is made
 	Run     ledger.Seq // 0: none
 	RunID   uuid.UUID
 	Call    uint32
 	Holder  string        // who wants to make the call
 	Needs   int           // how many different people must say yes
-	Admin   bool          // only people who may approve what admins approve count
+	Admin   bool          // only answers of people who may approve admin calls count
 	Asked   time.Time     // when it was filed
-	Until   time.Time     // until when it waits; once approved, until when that holds
-	GoodFor time.Duration // how long an approval holds
+	Until   time.Time     // the end of the wait; once approved, the end of the approval
+	GoodFor time.Duration // how long an approval is valid
 	Body    []byte        // JSON for people: tool, arguments without known values of secrets, reason, risk, effects, actions
 	State   QuestionState
 	Session []byte // JSON: the calls of the run that the approval is good for; nil: for the one call that asked
@@ -212,8 +211,8 @@ type Vote struct {
 	By      string // as "user:ann"
 	Yes     bool
 	Where   string    // "terminal", "remit approvals", ...
-	Reason  string    // told to the caller with a no
-	Admin   bool      // the person may approve what admins approve
+	Reason  string    // of a refusal, shown to the caller
+	Admin   bool      // the person may approve admin calls
 	Session []byte    // with a yes: as Question.Session. All who say yes must say the same
 	Grant   uuid.UUID // under which the person answered; zero: under none, as at a terminal of this machine
 	At      time.Time // of the answer

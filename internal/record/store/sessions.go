@@ -11,15 +11,14 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// Sessions keeps agents, sessions and their conversations. What changes is an
-// event with the whole new state in its payload (ledger.AgentSaved, SessionSaved,
-// MessageAdded); the tables only make it fast to find, and are sealed as those of
-// grants are. All documents are JSON that this package does not read, kept to the
-// byte.
+// Sessions keeps agents, sessions and their conversations. Each change is an event
+// with the whole new state in its payload (ledger.AgentSaved, SessionSaved,
+// MessageAdded). The tables only make lookups fast, and are sealed like those of
+// grants. Documents are JSON that this package does not read, kept byte for byte.
 //
-// What was saved or added survives the end of the process. Agents, and the first
-// and the last state of a session, also survive a loss of power; the rest comes
-// to the disk with whatever is durable next, as the next call's intent is.
+// Saved data survives the end of the process. Agents, and the first and the last
+// state of a session, also survive a loss of power; the rest reaches the disk with
+// the next durable event, such as the next call's intent.
 type Sessions interface {
 	// SaveAgent keeps an agent's new state. If r.Version is 0 it must be a new one,
 	// else its version must be r.Version: fault.Stale. A deleted one stays so:
@@ -34,8 +33,8 @@ type Sessions interface {
 	Agents(ctx context.Context, f PageFilter) ([]AgentRecord, error)
 
 	// SaveSession keeps a session's new state, as SaveAgent: fault.Stale, and
-	// fault.SessionEnded for a deleted one. Agent and Parent stay what they were at
-	// first; Last is the store's.
+	// fault.SessionEnded for a deleted one. Agent and Parent do not change; the store
+	// sets Last.
 	SaveSession(ctx context.Context, r SessionRecord) (SessionRecord, error)
 	// Session finds one by its ID or a unique prefix of it: fault.SessionUnknown.
 	// Deleted ones are found by their whole ID only.
@@ -125,11 +124,11 @@ type Files interface {
 	// none (fault.Conflict), and neither has a deletion (fault.NotFound).
 	LoadFile(ctx context.Context, f FileRecord) ([]byte, error)
 	// ChangeFiles makes changes, all or none: each is a new version of its path,
-	// which must be at version Was (0: not there, or deleted): fault.Stale. What is
-	// there afterwards must be in folders that are there (fault.Conflict). What
-	// would make the session hold more than quota is fault.FilesFull, unless it
-	// comes to hold less than before. It gives the new versions in the order of the
-	// changes. A deleted session takes none: fault.SessionEnded.
+	// which must be at version Was (0: not there, or deleted): fault.Stale. All files
+	// must be in existing folders afterwards (fault.Conflict). A change beyond the
+	// quota is fault.FilesFull, unless it makes the session smaller. The new versions
+	// are returned in the order of the changes. For a deleted session the error is
+	// fault.SessionEnded.
 	ChangeFiles(ctx context.Context, session uuid.UUID, quota Quota, changes ...FileChange) ([]FileRecord, error)
 }
 
@@ -150,7 +149,7 @@ type FileRecord struct {
 	Deleted  bool
 	Created  time.Time  // of the path's first version since it was not there
 	Modified time.Time  // to the microsecond
-	Seq      ledger.Seq // of the event that tells of it
+	Seq      ledger.Seq // of its event
 }
 
 // FileChange is a new version of a path, which no other change of the same call

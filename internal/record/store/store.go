@@ -1,5 +1,5 @@
-// Package store says what a place that keeps the ledger must do. Backends are
-// its sub-packages; all pass storetest.Store. Start at [Store].
+// Package store defines the contract of a store for the ledger. Backends are its
+// sub-packages; all pass storetest.Store. Start at [Store].
 package store
 
 import (
@@ -42,8 +42,8 @@ type Store interface {
 
 	// Checkpoint signs the current state of the log and keeps the signed note.
 	Checkpoint(ctx context.Context) ([]byte, error)
-	// Verify recomputes the whole log, or one run of it, and reports every
-	// record that is not what was recorded (up to a limit).
+	// Verify recomputes the whole log, or one run of it, and reports every altered
+	// record (up to a limit).
 	Verify(ctx context.Context, o VerifyOptions) (VerifyReport, error)
 	// Prove exports a proof that a run's events are in the log.
 	Prove(ctx context.Context, run ledger.Seq, w io.Writer) error
@@ -51,8 +51,8 @@ type Store interface {
 	Close() error
 }
 
-// Backend is everything that one database keeps: the ledger, and what is decided
-// from it. Each backend implements the whole of it.
+// Backend is everything that one database keeps: the ledger and the state derived
+// from it. Each backend implements all of it.
 type Backend interface {
 	Store
 	Grants
@@ -87,13 +87,13 @@ type RunFilter struct {
 	Limit   int        // 0 means 20
 }
 
-// VerifyOptions says what to verify.
+// VerifyOptions selects the records to verify.
 type VerifyOptions struct {
 	Run        uuid.UUID // zero: the whole ledger
 	Checkpoint []byte    // an older signed checkpoint that this ledger must extend
 }
 
-// VerifyReport is what Verify found.
+// VerifyReport is the result of Verify.
 type VerifyReport struct {
 	Events   uint64    // events checked
 	Blobs    uint64    // blobs checked

@@ -1,6 +1,6 @@
-// Package telemetry counts and times what a service does, for operators: metrics
-// in Prometheus' text format, and traces that are sent by OTLP over HTTP. It is no
-// record: the ledger is. Start at [New] and [NewTracer].
+// Package telemetry measures the service for operators: metrics in Prometheus' text
+// format, and traces that are sent by OTLP over HTTP. It is not a record; the ledger
+// is. Start at [New] and [NewTracer].
 //
 // The formats are written here and not by the official libraries, which load
 // hundreds of packages and their registries whenever the program starts, also for
@@ -28,8 +28,8 @@ type Metrics struct {
 	families map[string]*family
 }
 
-// maxSeries bounds the label values of one metric: what comes beyond them counts
-// under "other", so that no caller can make the service hold without end.
+// maxSeries bounds the label values of one metric: further values count under
+// "other", so that no caller can make the service's memory grow without bound.
 const maxSeries = 2000
 
 type family struct {
@@ -139,7 +139,7 @@ func (f *family) of(values []string) *series {
 	return s
 }
 
-// ContentType is that of what Write writes.
+// ContentType is the content type of the output of Write.
 const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
 // Write writes all measurements in Prometheus' text format, sorted.

@@ -57,8 +57,8 @@ func ConfigFrom(lookup func(string) (string, bool)) (Config, bool, error) {
 	return c, true, nil
 }
 
-// The bounds of what waits to be sent. What comes beyond them is dropped and
-// counted: a collector that is away costs the service nothing.
+// The bounds of the queue. Spans beyond them are dropped and counted: an unreachable
+// collector costs the service nothing.
 const (
 	maxWaiting = 4096
 	batchSize  = 256
@@ -96,7 +96,7 @@ func (t *Tracer) Dropped() int64 {
 	return t.dropped.Load()
 }
 
-// Close sends what waits and stops.
+// Close sends the queued spans and stops.
 func (t *Tracer) Close() {
 	if t == nil {
 		return

@@ -58,7 +58,7 @@ func (t *Tracer) Start(parent *Span, name string, kind Kind, attrs ...Attr) *Spa
 }
 
 // Continue begins a span below one of another program, named as in the header
-// traceparent (W3C Trace Context); what is no such header begins a new trace.
+// traceparent (W3C Trace Context); an invalid header begins a new trace.
 func (t *Tracer) Continue(traceparent, name string, kind Kind, attrs ...Attr) *Span {
 	s := t.Start(nil, name, kind, attrs...)
 	if s == nil {
@@ -77,7 +77,7 @@ func (t *Tracer) Continue(traceparent, name string, kind Kind, attrs ...Attr) *S
 	return s
 }
 
-// Began sets when the span began, for work that is told of afterwards.
+// Began sets the start of the span, for work that is reported afterwards.
 func (s *Span) Began(at time.Time) *Span {
 	if s != nil {
 		s.start = at
@@ -95,7 +95,7 @@ func (s *Span) Set(attrs ...Attr) {
 	s.attrs = append(s.attrs, attrs...)
 }
 
-// Fail marks the span as failed, with what may be told of it.
+// Fail marks the span as failed, with a public reason.
 func (s *Span) Fail(why string) {
 	if s == nil {
 		return

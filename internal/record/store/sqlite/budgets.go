@@ -15,15 +15,6 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// The columns of budgets and leases that change.
-const (
-	budgetLimit = 2
-	budgetSpent = 3
-
-	leaseAmount  = 3
-	leaseSettled = 4
-)
-
 const (
 	selectLeased  = "SELECT coalesce(sum(amount), 0) FROM leases WHERE node = ? AND what = ?"
 	selectBudgets = "SELECT node, what, lim, spent, mac FROM budgets WHERE node = ? ORDER BY what"
@@ -65,7 +56,7 @@ func (s *Store) OpenBudget(ctx context.Context, node uuid.UUID, b grant.Budgets)
 			}
 			switch {
 			case row == nil:
-				row = sealedRow{node[:], l.What, l.Most, int64(0)}
+				row = sealedRow{budgetNode: node[:], budgetWhat: l.What, budgetLimit: l.Most, budgetSpent: int64(0)}
 			case row.int(budgetLimit) <= l.Most:
 				continue
 			default:
@@ -174,13 +165,13 @@ func (w *writer) budget(ctx context.Context, id store.MeterID) (row sealedRow, f
 	if err := w.counted(ctx, tableBudgets); err != nil { // one that was removed is not made anew
 		return nil, false, err
 	}
-	return sealedRow{id.Node[:], id.What, row.int(budgetLimit), int64(0)}, true, nil
+	return sealedRow{budgetNode: id.Node[:], budgetWhat: id.What, budgetLimit: row.int(budgetLimit), budgetSpent: int64(0)}, true, nil
 }
 
 func (w *writer) leaseRow(ctx context.Context, id store.MeterID, run ledger.Seq) (sealedRow, error) {
 	row, err := w.row(ctx, tableLeases, id.Node[:], id.What, int64(run))
 	if row == nil && err == nil {
-		row = sealedRow{id.Node[:], id.What, int64(run), int64(0), int64(0)}
+		row = sealedRow{leaseNode: id.Node[:], leaseWhat: id.What, leaseRun: int64(run), leaseAmount: int64(0), leaseSettled: int64(0)}
 	}
 	return row, err
 }
@@ -251,7 +242,7 @@ func (s *Store) Spent(ctx context.Context, node uuid.UUID) ([]store.Meter, error
 	err := each(ctx, s.read, selectBudgets, func(rows *sql.Rows) error {
 		row, _, err := s.scanSealed(tableBudgets, rows.Scan)
 		out = append(out, store.Meter{
-			ID: store.MeterID{Node: node, What: row.text(1)}, Limit: row.int(budgetLimit), Spent: row.int(budgetSpent),
+			ID: store.MeterID{Node: node, What: row.text(budgetWhat)}, Limit: row.int(budgetLimit), Spent: row.int(budgetSpent),
 		})
 		return err
 	}, node[:])
@@ -338,11 +329,11 @@ func (s *Store) reclaimRun(ctx context.Context, run ledger.Seq) error {
 			if add == 0 {
 				continue
 			}
-			node, err := uuid.FromBytes(l.bytes(0))
+			node, err := uuid.FromBytes(l.bytes(leaseNode))
 			if err != nil {
 				return err
 			}
-			budget, _, err := w.budget(ctx, store.MeterID{Node: node, What: l.text(1)})
+			budget, _, err := w.budget(ctx, store.MeterID{Node: node, What: l.text(leaseWhat)})
 			if err != nil {
 				return err
 			}
@@ -368,11 +359,11 @@ func unsettled(lease sealedRow, calls []takenBy) int64 {
 	var all int64
 	cut := false
 	for _, c := range calls {
-		all += grant.Charged(lease.text(1), c.tool, c.used)
+		all += grant.Charged(lease.text(leaseWhat), c.tool, c.used)
 		cut = cut || c.cut
 	}
 	add := max(0, all-lease.int(leaseSettled))
-	if cut && lease.text(1) == grant.MeterTime {
+	if cut && lease.text(leaseWhat) == grant.MeterTime {
 		add = max(add, lease.int(leaseAmount))
 	}
 	return add

@@ -72,7 +72,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		"a key others can read": {func(home string) error { return os.Chmod(filepath.Join(home, "keys/ledger.key"), 0o644) }, fault.StoreFailed, "chmod 600"},
 		"a key that is a folder": {func(home string) error {
 			return errors.Join(os.Remove(filepath.Join(home, "keys/blob.key")), os.Mkdir(filepath.Join(home, "keys/blob.key"), 0o700))
-		}, fault.StoreFailed, "no ordinary file"},
+		}, fault.StoreFailed, "not a regular file"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

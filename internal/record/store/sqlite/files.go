@@ -19,20 +19,6 @@ import (
 
 var _ store.Files = (*Store)(nil)
 
-// The columns of files that are used by number.
-const (
-	fileVersion  = 2
-	fileFolder   = 3
-	fileGone     = 4
-	fileSize     = 5
-	fileSHA256   = 6
-	fileAddress  = 7
-	fileCreated  = 8
-	fileModified = 9
-	fileSeq      = 10
-	fileLeaf     = 11
-)
-
 // FileTree implements store.Files. What a session's row says of how much there is
 // shows whether something is missing.
 func (s *Store) FileTree(ctx context.Context, session uuid.UUID) ([]store.FileRecord, error) {
@@ -108,10 +94,10 @@ func (s *Store) scanTree(rows *sql.Rows, session uuid.UUID, macs *rowMACs) (f st
 // fileRecord is the newest version of a path.
 func fileRecord(row sealedRow) store.FileRecord {
 	f := store.FileRecord{
-		Path: row.text(1), Folder: row.int(fileFolder) == 1, Version: int(row.int(fileVersion)), Size: row.int(fileSize), Deleted: row.int(fileGone) == 1,
+		Path: row.text(filePath), Folder: row.int(fileFolder) == 1, Version: int(row.int(fileVersion)), Size: row.int(fileSize), Deleted: row.int(fileGone) == 1,
 		Created: ledger.Time(row.int(fileCreated)), Modified: ledger.Time(row.int(fileModified)), Seq: ledger.Seq(row.int(fileSeq)),
 	}
-	copy(f.SHA256[:], row.bytes(fileSHA256))
+	copy(f.SHA256[:], row.bytes(fileDigest))
 	copy(f.Blob.Address[:], row.bytes(fileAddress))
 	f.Blob.Size = f.Size
 	return f
@@ -190,7 +176,9 @@ func fileRow(st *ledger.Stored, f ledger.FileState) sealedRow {
 	if b := st.Parts[ledger.PartContent].Blob; b != nil {
 		address = b.Address[:]
 	}
-	return sealedRow{st.Event.Subject, f.Path, int64(st.Event.Number), flag(f.Folder), flag(st.Event.Gone), f.Size, sum, address, f.Created, st.Event.At, int64(st.Seq), []byte(nil)}
+	return sealedRow{fileSession: st.Event.Subject, filePath: f.Path, fileVersion: int64(st.Event.Number), fileFolder: flag(f.Folder),
+		fileGone: flag(st.Event.Gone), fileSize: f.Size, fileDigest: sum, fileAddress: address, fileCreated: f.Created,
+		fileModified: st.Event.At, fileSeq: int64(st.Seq), fileLeaf: []byte(nil)}
 }
 
 // LoadFile implements store.Files.

@@ -25,7 +25,7 @@ func (s *Store) PutGrant(ctx context.Context, g store.GrantRecord) error {
 	if err != nil {
 		return err
 	}
-	row := sealedRow{g.ID[:], g.Parent[:], g.Holder, int64(0)}
+	row := sealedRow{grantID: g.ID[:], grantParent: g.Parent[:], grantHolder: g.Holder, grantSeq: int64(0)}
 	return s.change(ctx, e, func(ctx context.Context, w *writer, _ *request) error {
 		known, err := w.row(ctx, tableGrants, g.ID[:])
 		if err == nil && known != nil {
@@ -36,7 +36,7 @@ func (s *Store) PutGrant(ctx context.Context, g store.GrantRecord) error {
 		}
 		return w.checkDescent(ctx, g.ID, g.Parent)
 	}, func(ctx context.Context, w *writer, first ledger.Seq) error {
-		row[3] = int64(first)
+		row[grantSeq] = int64(first)
 		return w.put(ctx, tableGrants, row)
 	})
 }
@@ -54,7 +54,7 @@ func (w *writer) checkDescent(ctx context.Context, id, parent uuid.UUID) error {
 		if err != nil || row == nil { // one that a holder appended is in no table
 			return err
 		}
-		copy(parent[:], row.bytes(1))
+		copy(parent[:], row.bytes(grantParent))
 	}
 	return fault.New(fault.GrantInvalid, "the grant %s descends from more than %d others", id, maxDescent)
 }
@@ -197,7 +197,7 @@ func (s *Store) grantRecord(ctx context.Context, raw *rawEvent, row sealedRow) (
 	g := store.GrantRecord{Holder: e.Principal, Issued: ledger.Time(e.At), Seq: st.Seq}
 	copy(g.ID[:], e.Grant)
 	copy(g.Parent[:], e.Parent)
-	if e.Kind != ledger.GrantIssued || !bytes.Equal(g.ID[:], row.bytes(0)) || !bytes.Equal(g.Parent[:], row.bytes(1)) || g.Holder != row.text(2) {
+	if e.Kind != ledger.GrantIssued || !bytes.Equal(g.ID[:], row.bytes(grantID)) || !bytes.Equal(g.Parent[:], row.bytes(grantParent)) || g.Holder != row.text(grantHolder) {
 		return g, fault.New(fault.StoreCorrupt, "event %d in %q did not issue the grant that is listed with it", st.Seq, clean(s.path)).
 			ForOperator("remit verify names what was changed")
 	}

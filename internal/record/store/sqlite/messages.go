@@ -14,15 +14,6 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// The columns of messages that are used by number.
-const (
-	messageNumber = 1
-	messageRun    = 2
-	messageAt     = 3
-	messageSeq    = 4
-	messageCommit = 5
-)
-
 const (
 	insertMessage   = "INSERT INTO messages(session, number, run, at, seq, commitment, mac) VALUES(?, ?, ?, ?, ?, ?, ?)"
 	selectMessages  = "SELECT m.number, m.run, m.at, m.seq, m.commitment, m.mac, e.salt, e.data FROM messages m JOIN events e ON e.seq = m.seq WHERE m.session = ? AND m.number >= ? ORDER BY m.number LIMIT ?"
@@ -87,7 +78,8 @@ func (w *writer) addMessage(ctx context.Context, seq ledger.Seq, e *ledger.Event
 
 // messageRow is the row of a message's event.
 func messageRow(seq ledger.Seq, e *ledger.Event) sealedRow {
-	return sealedRow{e.Subject, int64(e.Number), int64(e.Run), e.At, int64(seq), e.Commit}
+	return sealedRow{messageSession: e.Subject, messageNumber: int64(e.Number), messageRun: int64(e.Run), messageAt: e.At,
+		messageSeq: int64(seq), messageCommit: e.Commit}
 }
 
 // Messages implements store.Sessions. What a row's MAC holds need not be read

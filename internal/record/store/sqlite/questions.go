@@ -19,16 +19,6 @@ import (
 
 var _ store.Approvals = (*Store)(nil)
 
-// The columns of questions that are used by number.
-const (
-	questionState = 2
-	questionUntil = 4
-	questionOnce  = 5
-	questionNeeds = 6
-	questionAdmin = 7
-	questionSeq   = 8
-)
-
 const (
 	selectWaiting  = "SELECT id, binding, state, run, until, once, needs, admin, seq, mac FROM questions WHERE binding = ? AND state = ? ORDER BY seq"
 	selectVotes    = "SELECT question, by, yes, admin, seq, mac FROM votes WHERE question = ? ORDER BY seq"
@@ -63,7 +53,8 @@ func (s *Store) Request(ctx context.Context, q store.Question) (store.Question, 
 	if err != nil {
 		return q, err
 	}
-	row := sealedRow{q.ID[:], q.Binding[:], int64(store.Waiting), int64(q.Run), q.Until.UnixMicro(), int64(1), int64(q.Needs), flag(q.Admin), int64(0)}
+	row := sealedRow{questionID: q.ID[:], questionBinding: q.Binding[:], questionState: int64(store.Waiting), questionRun: int64(q.Run),
+		questionUntil: q.Until.UnixMicro(), questionOnce: int64(1), questionNeeds: int64(q.Needs), questionAdmin: flag(q.Admin), questionSeq: int64(0)}
 	id := q.ID
 	err = s.change(ctx, e, func(ctx context.Context, w *writer, r *request) error {
 		for _, state := range []store.QuestionState{store.Waiting, store.Approved} {
@@ -73,7 +64,7 @@ func (s *Store) Request(ctx context.Context, q store.Question) (store.Question, 
 			}
 			for _, other := range same {
 				if other.int(questionUntil) > q.Asked.UnixMicro() && other.int(questionOnce) == 1 {
-					copy(id[:], other.bytes(0))
+					copy(id[:], other.bytes(questionID))
 					r.rows, r.apply = nil, nil
 				}
 			}
@@ -183,7 +174,7 @@ func (s *Store) vote(ctx context.Context, q store.Question, v store.Vote) error 
 			question[questionOnce] = flag(v.Session == nil)
 		}
 		r.rows[0].event.Question, r.rows[0].body = uint8(question.int(questionState)), nil
-		vote = sealedRow{id[:], v.By, flag(v.Yes), flag(v.Admin), int64(0)}
+		vote = sealedRow{voteQuestion: id[:], voteBy: v.By, voteYes: flag(v.Yes), voteAdmin: flag(v.Admin), voteSeq: int64(0)}
 		return nil
 	}, func(ctx context.Context, w *writer, first ledger.Seq) error {
 		vote[4] = int64(first)
@@ -205,7 +196,7 @@ func (w *writer) mayVote(ctx context.Context, v store.Vote) error {
 	if err != nil {
 		return err
 	}
-	if row == nil || !bytes.Equal(row.bytes(1), uuid.Nil[:]) || row.text(2) != v.By || !strings.HasPrefix(v.By, "user:") {
+	if row == nil || !bytes.Equal(row.bytes(grantParent), uuid.Nil[:]) || row.text(grantHolder) != v.By || !strings.HasPrefix(v.By, "user:") {
 		return fault.New(fault.Denied, "the grant %s cannot answer questions: only a grant that was issued to a person can", v.Grant).
 			ForOperator("answer with remit approvals, or under a grant of remit grant issue --holder user:NAME that was not narrowed or handed on")
 	}
@@ -231,10 +222,10 @@ func stillWaits(row sealedRow, id uuid.UUID, at time.Time) error {
 func tally(question sealedRow, votes []sealedRow, told []store.Vote, v store.Vote) (int64, error) {
 	yes := int64(0)
 	for _, old := range votes {
-		if old.text(1) == v.By {
+		if old.text(voteBy) == v.By {
 			return 0, fault.New(fault.Conflict, "%q has answered this question already", v.By).WithHint("another person must answer it as well")
 		}
-		yes += old.int(2)
+		yes += old.int(voteYes)
 	}
 	switch {
 	case question.int(questionAdmin) == 1 && !v.Admin && v.Yes:
@@ -286,7 +277,7 @@ func (s *Store) Claim(ctx context.Context, binding [32]byte, at time.Time) (stor
 			r.rows, r.apply = nil, nil
 			return nil
 		}
-		copy(id[:], row.bytes(0))
+		copy(id[:], row.bytes(questionID))
 		r.rows[0].event.ID, r.rows[0].body = id[:], nil
 		row[questionState] = int64(store.Used)
 		return nil
@@ -393,7 +384,7 @@ func (s *Store) question(ctx context.Context, raw *rawEvent, row sealedRow) (sto
 	if err := s.loadJSON(ctx, st.Parts[ledger.PartQuestion], &a); err != nil {
 		return store.Question{}, err
 	}
-	if e.Kind != ledger.QuestionAsked || !bytes.Equal(e.ID, row.bytes(0)) || !st.Erased && !bytes.Equal(a.Binding, row.bytes(1)) {
+	if e.Kind != ledger.QuestionAsked || !bytes.Equal(e.ID, row.bytes(questionID)) || !st.Erased && !bytes.Equal(a.Binding, row.bytes(questionBinding)) {
 		return store.Question{}, fault.New(fault.StoreCorrupt, "event %d in %q did not ask the question that is listed with it", st.Seq, clean(s.path)).
 			ForOperator("remit verify names what was changed")
 	}
@@ -403,7 +394,7 @@ func (s *Store) question(ctx context.Context, raw *rawEvent, row sealedRow) (sto
 		State: store.QuestionState(row.int(questionState)), Seq: st.Seq,
 	}
 	copy(q.ID[:], e.ID)
-	copy(q.Binding[:], row.bytes(1))
+	copy(q.Binding[:], row.bytes(questionBinding))
 	copy(q.Grant[:], e.Grant)
 	return q, nil
 }
@@ -413,7 +404,7 @@ func (s *Store) votesOf(ctx context.Context, q *store.Question) error {
 	var seqs []int64
 	err := each(ctx, s.read, selectVotes, func(rows *sql.Rows) error {
 		row, _, err := s.scanSealed(tableVotes, rows.Scan)
-		seqs = append(seqs, row.int(4))
+		seqs = append(seqs, row.int(voteSeq))
 		return err
 	}, q.ID[:])
 	for _, seq := range seqs {

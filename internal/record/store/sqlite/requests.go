@@ -14,13 +14,14 @@ import (
 const requestsLeft = 16
 
 func requestRow(r store.RequestRecord) sealedRow {
-	return sealedRow{r.Holder, r.Key[:], r.Print[:], r.Until.UnixMicro(), int64(r.Status), r.Place}
+	return sealedRow{requestHolder: r.Holder, requestKey: r.Key[:], requestPrint: r.Print[:], requestUntil: r.Until.UnixMicro(),
+		requestStatus: int64(r.Status), requestPlace: r.Place}
 }
 
 func requestOf(row sealedRow) store.RequestRecord {
-	r := store.RequestRecord{Holder: row.text(0), Until: ledger.Time(row.int(3)), Status: int(row.int(4)), Place: row.text(5)}
-	copy(r.Key[:], row.bytes(1))
-	copy(r.Print[:], row.bytes(2))
+	r := store.RequestRecord{Holder: row.text(requestHolder), Until: ledger.Time(row.int(requestUntil)), Status: int(row.int(requestStatus)), Place: row.text(requestPlace)}
+	copy(r.Key[:], row.bytes(requestKey))
+	copy(r.Print[:], row.bytes(requestPrint))
 	return r
 }
 
@@ -34,7 +35,7 @@ func (s *Store) BeginRequest(ctx context.Context, r store.RequestRecord, most in
 		if err != nil {
 			return err
 		}
-		if row != nil && row.int(3) > now {
+		if row != nil && row.int(requestUntil) > now {
 			out, fresh, q.apply = requestOf(row), false, nil
 			return nil
 		}

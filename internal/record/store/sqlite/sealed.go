@@ -34,7 +34,7 @@ type sealedTable struct {
 	get, put, drop, all string // statements
 }
 
-func newSealedTable(format int, name string, keys int, columns ...string) *sealedTable {
+func newSealedTable(format int, name string, keys int, columns []string) *sealedTable {
 	where := strings.Join(columns[:keys], " = ? AND ") + " = ?"
 	list := strings.Join(columns, ", ") + ", mac"
 	return &sealedTable{
@@ -48,23 +48,37 @@ func newSealedTable(format int, name string, keys int, columns ...string) *seale
 
 // The sealed tables, with their columns in the order of the schema.
 var (
-	tableGrants    = eventsTell(newSealedTable(sealedFormat, "grants", 1, "id", "parent", "holder", "seq"))
-	tableStandings = eventsTell(newSealedTable(sealedFormat, "standings", 1, "id", "standing", "since", "seq"))
-	tableProofs    = newSealedTable(sealedFormat, "proofs", 1, "id", "until")
-	tableBudgets   = newSealedTable(sealedFormat, "budgets", 2, "node", "what", "lim", "spent")
-	tableLeases    = newSealedTable(sealedFormat, "leases", 3, "node", "what", "run", "amount", "settled")
-	tableQuestions = eventsTell(newSealedTable(sealedFormat, "questions", 1, "id", "binding", "state", "run", "until", "once", "needs", "admin", "seq"))
-	tableVotes     = eventsTell(newSealedTable(sealedFormat, "votes", 2, "question", "by", "yes", "admin", "seq"))
-	tableAgents    = eventsTell(newSealedTable(agentsFormat, "agents", 1, "id", "name", "version", "gone", "created", "seq", "leaf"))
-	tableSessions  = eventsTell(newSealedTable(agentsFormat, "sessions", 1, "id", "agent", "parent", "version", "gone", "last", "files", "bytes", "runs", "created", "seq", "leaf"))
-	tableFiles     = eventsTell(newSealedTable(agentsFormat, "files", 2, "session", "path", "version", "folder", "gone", "size", "sha256", "address", "created", "modified", "seq", "leaf"))
+	tableGrants = eventsTell(newSealedTable(sealedFormat, "grants", 1, []string{grantID: "id", grantParent: "parent",
+		grantHolder: "holder", grantSeq: "seq"}))
+	tableStandings = eventsTell(newSealedTable(sealedFormat, "standings", 1, []string{standingID: "id", standingState: "standing",
+		standingSince: "since", standingSeq: "seq"}))
+	tableProofs  = newSealedTable(sealedFormat, "proofs", 1, []string{proofID: "id", proofUntil: "until"})
+	tableBudgets = newSealedTable(sealedFormat, "budgets", 2, []string{budgetNode: "node", budgetWhat: "what", budgetLimit: "lim",
+		budgetSpent: "spent"})
+	tableLeases = newSealedTable(sealedFormat, "leases", 3, []string{leaseNode: "node", leaseWhat: "what", leaseRun: "run",
+		leaseAmount: "amount", leaseSettled: "settled"})
+	tableQuestions = eventsTell(newSealedTable(sealedFormat, "questions", 1, []string{questionID: "id", questionBinding: "binding",
+		questionState: "state", questionRun: "run", questionUntil: "until", questionOnce: "once", questionNeeds: "needs",
+		questionAdmin: "admin", questionSeq: "seq"}))
+	tableVotes = eventsTell(newSealedTable(sealedFormat, "votes", 2, []string{voteQuestion: "question", voteBy: "by",
+		voteYes: "yes", voteAdmin: "admin", voteSeq: "seq"}))
+	tableAgents = eventsTell(newSealedTable(agentsFormat, "agents", 1, []string{agentID: "id", agentName: "name",
+		agentVersion: "version", agentGone: "gone", agentCreated: "created", agentSeq: "seq", agentLeaf: "leaf"}))
+	tableSessions = eventsTell(newSealedTable(agentsFormat, "sessions", 1, []string{sessionID: "id", sessionAgent: "agent",
+		sessionParent: "parent", sessionVersion: "version", sessionGone: "gone", sessionLast: "last", sessionFiles: "files",
+		sessionBytes: "bytes", sessionRuns: "runs", sessionCreated: "created", sessionSeq: "seq", sessionLeaf: "leaf"}))
+	tableFiles = eventsTell(newSealedTable(agentsFormat, "files", 2, []string{fileSession: "session", filePath: "path",
+		fileVersion: "version", fileFolder: "folder", fileGone: "gone", fileSize: "size", fileDigest: "sha256", fileAddress: "address",
+		fileCreated: "created", fileModified: "modified", fileSeq: "seq", fileLeaf: "leaf"}))
 
-	tableRequests = newSealedTable(requestsFormat, "requests", 2, "holder", "key", "print", "until", "status", "place")
+	tableRequests = newSealedTable(requestsFormat, "requests", 2, []string{requestHolder: "holder", requestKey: "key",
+		requestPrint: "print", requestUntil: "until", requestStatus: "status", requestPlace: "place"})
 
 	sealedTables = []*sealedTable{tableGrants, tableStandings, tableProofs, tableBudgets, tableLeases, tableQuestions, tableVotes, tableAgents, tableSessions, tableFiles, tableRequests}
 
 	// tableMessages has MACs and no seal.
-	tableMessages = newSealedTable(agentsFormat, "messages", 2, "session", "number", "run", "at", "seq", "commitment")
+	tableMessages = newSealedTable(agentsFormat, "messages", 2, []string{messageSession: "session", messageNumber: "number",
+		messageRun: "run", messageAt: "at", messageSeq: "seq", messageCommit: "commitment"})
 )
 
 func eventsTell(t *sealedTable) *sealedTable {
@@ -195,7 +209,7 @@ func (l *seal) add(k *keys, mac []byte, n int64) {
 }
 
 func (l *seal) row(table string) sealedRow {
-	return sealedRow{table, l.version, l.count, l.sum[:]}
+	return sealedRow{sealName: table, sealVersion: l.version, sealRows: l.count, sealSum: l.sum[:]}
 }
 
 const (
@@ -204,7 +218,7 @@ const (
 	insertSeal = "INSERT INTO seals(name, version, rows, sum, mac) VALUES(?, ?, ?, ?, ?)"
 )
 
-var tableSeals = newSealedTable(sealedFormat, "seals", 1, "name", "version", "rows", "sum")
+var tableSeals = newSealedTable(sealedFormat, "seals", 1, []string{sealName: "name", sealVersion: "version", sealRows: "rows", sealSum: "sum"})
 
 // readSeal gives a table's seal. One that is missing or changed is
 // fault.StoreCorrupt.
@@ -216,8 +230,8 @@ func (s *Store) readSeal(ctx context.Context, q querier, table string) (seal, er
 	if err != nil {
 		return seal{}, err
 	}
-	l := seal{version: row.int(1), count: row.int(2), mac: mac}
-	copy(l.sum[:], row.bytes(3))
+	l := seal{version: row.int(sealVersion), count: row.int(sealRows), mac: mac}
+	copy(l.sum[:], row.bytes(sealSum))
 	return l, nil
 }
 
@@ -265,8 +279,8 @@ func (w *writer) sealOf(ctx context.Context, t *sealedTable) (*seal, error) {
 	if err != nil {
 		return nil, asIO(err)
 	}
-	l := &seal{version: row.int(1), count: row.int(2), mac: mac}
-	copy(l.sum[:], row.bytes(3))
+	l := &seal{version: row.int(sealVersion), count: row.int(sealRows), mac: mac}
+	copy(l.sum[:], row.bytes(sealSum))
 	w.seals[t.name] = l
 	return l, nil
 }

@@ -17,28 +17,6 @@ import (
 
 var _ store.Sessions = (*Store)(nil)
 
-// The columns of agents and sessions that are used by number.
-const (
-	agentName    = 1
-	agentVersion = 2
-	agentGone    = 3
-	agentCreated = 4
-	agentSeq     = 5
-	agentLeaf    = 6
-
-	sessionAgent   = 1
-	sessionParent  = 2
-	sessionVersion = 3
-	sessionGone    = 4
-	sessionLast    = 5
-	sessionFiles   = 6
-	sessionBytes   = 7
-	sessionRuns    = 8
-	sessionCreated = 9
-	sessionSeq     = 10
-	sessionLeaf    = 11
-)
-
 const (
 	eventColumns  = ", e.run, e.call, e.body, e.salt, e.data FROM "
 	selectAgent   = "SELECT t.id, t.name, t.version, t.gone, t.created, t.seq, t.leaf, t.mac" + eventColumns + "agents t JOIN events e ON e.seq = t.seq WHERE "
@@ -104,7 +82,8 @@ func (s *Store) SaveAgent(ctx context.Context, a store.AgentRecord) (store.Agent
 		a.Created = ledger.Time(row.int(agentCreated))
 		return nil
 	}, func(ctx context.Context, w *writer, first ledger.Seq) error {
-		return w.replace(ctx, tableAgents, old, sealedRow{a.ID[:], a.Name, int64(a.Version), flag(a.Deleted), a.Created.UnixMicro(), int64(first), leafOf(req.rows[0].body)})
+		return w.replace(ctx, tableAgents, old, sealedRow{agentID: a.ID[:], agentName: a.Name, agentVersion: int64(a.Version), agentGone: flag(a.Deleted),
+			agentCreated: a.Created.UnixMicro(), agentSeq: int64(first), agentLeaf: leafOf(req.rows[0].body)})
 	})
 	return a, err
 }
@@ -126,7 +105,9 @@ func (s *Store) SaveSession(ctx context.Context, r store.SessionRecord) (store.S
 			return err
 		}
 		if req = q; row == nil && was == 0 {
-			row = sealedRow{r.ID[:], r.Agent[:], r.Parent[:], int64(0), int64(0), int64(0), int64(0), int64(0), int64(0), r.Created.UnixMicro(), int64(0), []byte(nil)}
+			row = sealedRow{sessionID: r.ID[:], sessionAgent: r.Agent[:], sessionParent: r.Parent[:], sessionVersion: int64(0), sessionGone: int64(0),
+				sessionLast: int64(0), sessionFiles: int64(0), sessionBytes: int64(0), sessionRuns: int64(0),
+				sessionCreated: r.Created.UnixMicro(), sessionSeq: int64(0), sessionLeaf: []byte(nil)}
 		}
 		return checkSession(row, &r, was)
 	}, func(ctx context.Context, w *writer, first ledger.Seq) error {
@@ -279,7 +260,7 @@ func (s *Store) selectAgents(ctx context.Context, rest string, args ...any) ([]s
 		}
 		a.Name, a.Version, a.Deleted = row.text(agentName), int(row.int(agentVersion)), row.int(agentGone) == 1
 		a.By, a.Created, a.Saved = st.Event.Principal, ledger.Time(row.int(agentCreated)), ledger.Time(st.Event.At)
-		copy(a.ID[:], row.bytes(0))
+		copy(a.ID[:], row.bytes(agentID))
 	}
 	if err != nil {
 		return nil, s.fault(err, "agents cannot be read")
@@ -305,7 +286,7 @@ func (s *Store) selectSessions(ctx context.Context, rest string, args ...any) ([
 		}
 		r.Version, r.Deleted, r.Last = int(row.int(sessionVersion)), row.int(sessionGone) == 1, int(row.int(sessionLast))
 		r.By, r.Created, r.Saved = st.Event.Principal, ledger.Time(row.int(sessionCreated)), ledger.Time(st.Event.At)
-		copy(r.ID[:], row.bytes(0))
+		copy(r.ID[:], row.bytes(sessionID))
 		copy(r.Agent[:], row.bytes(sessionAgent))
 		copy(r.Parent[:], row.bytes(sessionParent))
 	}
@@ -334,7 +315,7 @@ func (s *Store) toldEvent(t *toldRow, kind ledger.Kind, leaf int) (ledger.Stored
 			ForOperator("remit verify names what was changed")
 	}
 	st, err := s.decode(&t.raw)
-	if err == nil && (st.Event.Kind != kind || !bytes.Equal(st.Event.Subject, t.row.bytes(0))) {
+	if err == nil && (st.Event.Kind != kind || !bytes.Equal(st.Event.Subject, t.row.bytes(rowID))) {
 		err = fault.New(fault.StoreCorrupt, "event %d in %q does not tell what is listed with it", t.raw.seq, clean(s.path))
 	}
 	return st, err

@@ -91,14 +91,14 @@ func (t *standings) add(ctx context.Context, s *Store, q querier) error {
 			return err
 		}
 		var id uuid.UUID
-		copy(id[:], row.bytes(0))
+		copy(id[:], row.bytes(standingID))
 		if old, ok := t.of[id]; ok {
 			t.seal.add(s.keys, old.mac[:], -1)
 		}
 		t.seal.add(s.keys, mac, 1)
-		k := knownStanding{standing: store.Standing(row.int(1)), since: row.int(2)}
+		k := knownStanding{standing: store.Standing(row.int(standingState)), since: row.int(standingSince)}
 		copy(k.mac[:], mac)
-		t.of[id], t.last = k, row.int(3)
+		t.of[id], t.last = k, row.int(standingSeq)
 		return nil
 	}, t.last)
 }
@@ -151,7 +151,7 @@ func (s *Store) SetStanding(ctx context.Context, c store.StandingChange) error {
 		}
 		was := store.Active
 		if row != nil {
-			was = store.Standing(row.int(1))
+			was = store.Standing(row.int(standingState))
 		}
 		if was == c.To {
 			r.rows, r.apply = nil, nil
@@ -162,7 +162,7 @@ func (s *Store) SetStanding(ctx context.Context, c store.StandingChange) error {
 		}
 		return nil
 	}, func(ctx context.Context, w *writer, first ledger.Seq) error {
-		return w.put(ctx, tableStandings, sealedRow{c.Grant[:], int64(c.To), c.At.UnixMicro(), int64(first)})
+		return w.put(ctx, tableStandings, sealedRow{standingID: c.Grant[:], standingState: int64(c.To), standingSince: c.At.UnixMicro(), standingSeq: int64(first)})
 	})
 }
 
@@ -199,7 +199,7 @@ func (s *Store) UseProof(ctx context.Context, id [32]byte, until time.Time) (boo
 				return err
 			}
 		}
-		return w.put(ctx, tableProofs, sealedRow{id[:], until.UnixMicro()})
+		return w.put(ctx, tableProofs, sealedRow{proofID: id[:], proofUntil: until.UnixMicro()})
 	})
 	return fresh && err == nil, err
 }
@@ -210,7 +210,7 @@ func (w *writer) oldProofs(ctx context.Context, limit int64) ([][]byte, error) {
 	err := each(ctx, w.conn, tableProofs.all+" WHERE until < ? ORDER BY until LIMIT ?", func(rows *sql.Rows) error {
 		row, _, err := w.s.scanSealed(tableProofs, rows.Scan)
 		if err == nil {
-			out = append(out, row.bytes(0))
+			out = append(out, row.bytes(proofID))
 		}
 		return err
 	}, limit, proofsLeft)

@@ -105,13 +105,13 @@ func (v *verification) seals(ctx context.Context) (map[string]*seal, error) {
 		if err != nil && !errors.Is(err, fault.StoreCorrupt) {
 			return err
 		}
-		known := slices.ContainsFunc(sealedTables, func(t *sealedTable) bool { return t.name == row.text(0) && t.format <= v.s.format })
+		known := slices.ContainsFunc(sealedTables, func(t *sealedTable) bool { return t.name == row.text(sealName) && t.format <= v.s.format })
 		if err != nil || !known {
-			return v.problem("seals", rowKey(row.text(0)), 0, "it was not written by this ledger")
+			return v.problem("seals", rowKey(row.text(sealName)), 0, "it was not written by this ledger")
 		}
-		l := &seal{version: row.int(1), count: row.int(2)}
-		copy(l.sum[:], row.bytes(3))
-		out[row.text(0)] = l
+		l := &seal{version: row.int(sealVersion), count: row.int(sealRows)}
+		copy(l.sum[:], row.bytes(sealSum))
+		out[row.text(sealName)] = l
 		return nil
 	})
 	if err != nil {
