@@ -1,9 +1,8 @@
-// Package approval puts a policy's questions to people and waits for their
-// answers. A question is filed in the ledger, so that anybody who may can answer
-// it, from wherever, and so that it outlives the process that asked. A yes holds
-// for exactly the call that asked (its tool as it was, its arguments, its
-// holder, its policies), once; or, where the person chose so and the policy
-// lets them, for a narrow pattern of calls of the same session. It never allows
+// Package approval asks people for approval and waits for their answers. A question is
+// filed in the ledger, so that everyone who may answer can do so from anywhere, and so
+// that it survives the process that asked. An approval covers exactly the call that asked
+// for it (its tool, arguments, holder and policies), once; or, if the person chose so and
+// the policy allows it, a narrow pattern of calls of the same session. It never allows
 // what a policy denies. Start at [Desk].
 package approval
 

@@ -1,11 +1,10 @@
-// Package catalog lists the tools that can be called, those that are built in
-// and those of all sources: finds one by its ID, checks arguments against its
-// schema, weighs its risk, watches for changes of what was accepted, and
-// suggests what was meant by an ID that no tool has. Start at [Open], then
-// [Catalog.Lookup] and [Catalog.List].
+// Package catalog lists the tools that can be called: the built-in ones and those of all
+// sources. It looks tools up by ID, validates arguments, assesses risk, watches for
+// changes of accepted tools, and suggests similar IDs for unknown ones. Start at [Open],
+// then [Catalog.Lookup] and [Catalog.List].
 //
-// A source is asked only when one of its tools is looked up or everything is
-// listed, and what it says is admitted, not believed: see admit.go.
+// A source is asked only when one of its tools is looked up or all tools are listed. Its
+// descriptions are checked before they are admitted: see admit.go.
 package catalog
 
 import (

@@ -1,7 +1,7 @@
-// Package frozen holds frozen plans: documents that fix beforehand which calls a
-// run may make. One is made of a plan, the values of its inputs and the tools as
-// they are; a run that is bound to it may make only the calls that are in it, each
-// once, with arguments that match. It is pure. Start at [Freeze] and [Plan.Match].
+// Package frozen holds frozen plans: documents that fix in advance which calls a run may
+// make. A frozen plan is made from a plan, the values of its inputs and the current tools.
+// A run bound to it may make only its calls, each once, with matching arguments. The
+// package is pure. Start at [Freeze] and [Plan.Match].
 //
 // A document is JSON:
 //
@@ -13,11 +13,10 @@
 //	 "approvals": […]}
 //
 // The digest is that of the document's canonical form (package canon) without
-// digest and approvals. args are as the plan writes them, with its expressions:
-// what is literal in them must be equal, and what an expression gives must be
-// what the frozen inputs and the recorded outputs of earlier steps give. An
-// approval is a note (golang.org/x/mod/sumdb/note) that names the digest, signed by
-// a ledger's key.
+// digest and approvals. args are written as in the plan, with its expressions: literal
+// values must be equal, and an expression must give the value that the frozen inputs and
+// the recorded outputs of earlier steps give. An approval is a note
+// (golang.org/x/mod/sumdb/note) of the digest, signed by a ledger's key.
 package frozen
 
 import (

@@ -1,7 +1,7 @@
-// Package plan reads plans: what tools to call, with which arguments, in which
-// order. It is pure: it checks everything that can be known before anything
-// runs, and computes a step's arguments from values that it is given. Carrying
-// a plan out is package schedule's. Start at [Parse].
+// Package plan reads plans: which tools to call, with which arguments, in which order. It
+// is pure: it checks everything that can be checked before the run, and computes the
+// arguments of a step from given values. Package schedule carries plans out. Start at
+// [Parse].
 //
 // A plan is YAML or JSON in UTF-8:
 //

@@ -1,8 +1,7 @@
-// Package replay runs a recorded run again without touching the world: the
-// plan is carried out for real, every call's arguments are built and every
-// decision is made anew, and only executors, facts and answers come from the
-// record. What differs is a mismatch, and the first one is named. Start at
-// [Open] and [Recording.Compare].
+// Package replay repeats a recorded run without touching the world. The plan is carried out
+// again: the arguments of every call are computed and every decision is made anew. Only
+// results, facts and approvals come from the record. A difference is a mismatch, and the
+// first one is reported. Start at [Open] and [Recording.Compare].
 package replay
 
 import (

@@ -1,13 +1,11 @@
-// Package schedule carries out a plan: it decides which step starts when,
-// computes its arguments, has a [Caller] execute the call, and sees to it that
-// every step is accounted for exactly once. It knows no tool, no policy and no
-// record. Start at [Run].
+// Package schedule carries out a plan: it decides which step starts when, computes its
+// arguments, has a [Caller] execute the call, and accounts for every step exactly once. It
+// knows no tools, policies or records. Start at [Run].
 //
-// Of the steps that could start, the first in plan order does, up to
-// MaxParallel side by side. With max_parallel 1 the course of a run follows
-// from the plan and the outcomes alone. With more, only one thing depends on
-// timing: which steps had already started when another stopped the plan; see
-// [Options.Ran].
+// Of the steps that are ready, the first in plan order starts, up to MaxParallel at the
+// same time. With max_parallel 1 the order depends only on the plan and the outcomes. With
+// more, one thing depends on timing: which steps had already started when another one
+// stopped the plan; see [Options.Ran].
 package schedule
 
 import (

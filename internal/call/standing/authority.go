@@ -1,14 +1,13 @@
-// Package standing says whether grants that the ledger keeps may be used at
-// this moment, and makes grants of tokens.
+// Package standing tells whether grants that are kept in the ledger may be used now, and
+// makes grants from tokens.
 //
-// A grant may be used while every node of its descent may: an ancestor's
-// revocation or pause covers all that descends from it, and changes one row of
-// the ledger, however many grants there are below. What the ledger says is kept
-// in mind, together with its version: a change by this process, made with
-// [Authority.SetStanding], holds for every check that begins after it; one by
-// another process within 250 ms. What cannot be told is refused.
+// A grant may be used while it and all of its ancestors may be: revoking or pausing one
+// grant covers all of its descendants and changes one row of the ledger. Statuses are
+// cached with the ledger's version: a change by this process ([Authority.SetStanding])
+// holds for every later check, one by another process within 250 ms. An unknown status
+// refuses the grant.
 //
-// Package budget counts what grants spend; the two together are a
+// Together with package budget, which accounts for what grants spend, this is a
 // runner.Authority. Start at [New].
 package standing
 

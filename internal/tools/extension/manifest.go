@@ -1,7 +1,6 @@
-// Package extension reads what an extension is made of: its manifest, its slash
-// commands, the archive that it comes in; and says what it may do: the policy that
-// its permissions come to. It is pure: it is given bytes and opens nothing. Start
-// at [Read], then [Package.Bounds].
+// Package extension reads extensions: the manifest, the slash commands and the archive. It
+// turns the permissions of an extension into the policy that bounds it. It is pure: it
+// takes bytes and opens nothing. Start at [Read], then [Package.Bounds].
 //
 // An extension is a folder, or a zip archive of one:
 //
@@ -13,7 +12,7 @@
 //	install/plan.yaml        optional: a plan that runs when it is installed,
 //	install/policy.yaml      and the policy that it runs under
 //
-// Its own files are never changed once it is installed; it works in a folder work
+// The files of an installed extension never change. Its programs write to the folder work
 // beside them.
 package extension
 

@@ -1,13 +1,11 @@
-// Package infer works out how bad a call of a tool can turn out, and which side
-// effects it may have, from what its source says and hints at: permissions of an
-// extension, annotations of an MCP server, HTTP methods, words in names. It is
-// pure. Start at [Infer].
+// Package infer assesses the risk and the side effects of a tool from the evidence of its
+// source: permissions of an extension, annotations of an MCP server, HTTP methods, words in
+// names. It is pure. Start at [Infer].
 //
-// Evidence only ever adds: nothing that a source says of itself makes a tool
-// less risky than the other evidence shows. Three things subtract, and none of
-// them is the source's word: the operator's own ([Said]), the operator's that
-// this source's word is good ([Hints.Trusted]), and what the sandbox makes
-// impossible ([Hints.Cannot]).
+// Evidence only raises the risk: no statement of a source makes its tool less risky than
+// the other evidence shows. Three things lower it, and none is the source's statement: the
+// operator's own assessment ([Said]), the operator's trust in the source ([Hints.Trusted]),
+// and what the sandbox makes impossible ([Hints.Cannot]).
 package infer
 
 import (

@@ -1,11 +1,10 @@
-// Package model holds the words for talking to language models: conversations,
-// the tools that a model is offered, what it answers, and what that costs.
-// Providers are its sub-packages; all pass modeltest.Model. It reaches nothing by
-// itself: what a provider may reach comes in as a [Reach]. Start at [Provider],
-// [Request] and [Registry].
+// Package model defines how language models are asked: conversations, offered tools,
+// answers and costs. Providers are its sub-packages; all pass modeltest.Model. It opens no
+// connection itself: a provider gets a [Reach]. Start at [Provider], [Request] and
+// [Registry].
 //
-// A call of a model is a call of the tool model.chat: decided by a policy's
-// models section, charged in tokens and money, recorded and replayed.
+// Models are asked by the tool model.chat, whose calls are decided by the policies' models
+// section, charged in tokens and money, recorded and replayed.
 package model
 
 import (

@@ -1,5 +1,5 @@
-// Package permittest makes permits for tests, and is the contract of tools that
-// take one: every built-in tool passes [Tool]. Start there.
+// Package permittest is the contract of tools: every built-in tool passes [Tool]. It also
+// makes permits for tests.
 package permittest
 
 import (
@@ -116,7 +116,7 @@ func Tool(t *testing.T, tl permit.Tool, w World, valid ...tool.Args) {
 	t.Run("no policy refuses what needs the world", func(t *testing.T) { checkNoPolicy(t, tl, w, valid[0]) })
 }
 
-// CheckSpec is used by the suites of what offers tools.
+// CheckSpec checks that a tool's description is complete and its schemas are closed.
 func CheckSpec(t *testing.T, s *tool.Spec) {
 	if _, err := tool.ParseID(string(s.ID)); err != nil {
 		t.Error(err)
@@ -164,7 +164,7 @@ func CheckClosed(t *testing.T, at string, node any, described bool) {
 	}
 }
 
-// CompileSchema is used by the suites of what offers tools.
+// CompileSchema compiles a JSON Schema.
 func CompileSchema(t *testing.T, raw json.RawMessage) *schema.Schema {
 	t.Helper()
 	s, err := schema.Compile("the tool", raw)
@@ -200,7 +200,7 @@ func checkPrepare(t *testing.T, tl permit.Tool, valid []tool.Args) {
 	}
 }
 
-// Encode is used by the suites of what offers tools.
+// Encode returns a value as JSON.
 func Encode(t *testing.T, v any) string {
 	t.Helper()
 	b, err := json.Marshal(v)

@@ -1,6 +1,5 @@
-// Package analyze holds the built-in tool analyze.schema, which works out the JSON
-// Schema of a JSON text. It computes, and reaches nothing. Start at [Tools] and
-// [Schema].
+// Package analyze holds the built-in tool analyze.schema, which infers the JSON Schema of a
+// JSON text. It only computes. Start at [Tools] and [Schema].
 package analyze
 
 import (

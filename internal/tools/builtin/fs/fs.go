@@ -1,7 +1,6 @@
-// Package fs holds the built-in tools for files: fs.read, fs.write, fs.edit,
-// fs.list, fs.stat, fs.grep, fs.delete and fs.move. They open nothing
-// themselves: all goes through package files under the call's permit. Start at
-// [Tools].
+// Package fs holds the built-in tools for files: fs.read, fs.write, fs.edit, fs.list,
+// fs.stat, fs.grep, fs.delete and fs.move. They open files only through package
+// confine/files, under the call's permit. Start at [Tools].
 package fs
 
 import (

@@ -1,6 +1,6 @@
-// Package httptool holds the tools http.get and http.request. They reach the
-// network only through package network, under a permit, which decides every
-// request and every redirect. Start at [Tools].
+// Package httptool holds the built-in tools http.get and http.request. They send requests
+// only through package confine/network, under a permit that decides every request and
+// every redirect. Start at [Tools].
 package httptool
 
 import (

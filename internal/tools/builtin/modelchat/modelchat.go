@@ -1,8 +1,7 @@
-// Package modelchat holds the tool model.chat, by which language models are
-// asked: the call is decided by the policies' models section, charged in tokens and
-// money, recorded and replayed like any other. Start at [New]; an agent's sessions
-// have a tool of their own, by [ForSession], whose calls refer to the conversation
-// instead of repeating it.
+// Package modelchat holds the built-in tool model.chat, which asks a language model. Its
+// calls are decided by the policies' models section, charged in tokens and money, recorded
+// and replayed like any other. Start at [New]. The sessions of agents use [ForSession],
+// whose calls refer to the conversation instead of repeating it.
 package modelchat
 
 import (

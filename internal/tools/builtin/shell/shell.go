@@ -1,6 +1,6 @@
-// Package shelltool holds the built-in tool shell.run, which runs a command or
-// a POSIX shell script in the sandbox. It starts nothing itself: package
-// sandbox does, under the call's permit. Start at [New].
+// Package shelltool holds the built-in tool shell.run, which runs a command or a POSIX
+// shell script. It starts processes only through package confine/sandbox, under the call's
+// permit. Start at [New].
 package shelltool
 
 import (

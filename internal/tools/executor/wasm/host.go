@@ -1,11 +1,11 @@
-// Package wasm runs WebAssembly modules (WASI preview 1) under a permit. What a
-// module can import is all that it can reach: files through handles of the permit,
-// variables that the policies pass, a clock and random numbers where its manifest
-// wants them, and nothing else. Start at [ParseManifest], [New] and [Tools].
+// Package wasm runs WebAssembly modules (WASI preview 1) under a permit. A module reaches
+// only what it can import: files through handles of the permit, variables that the
+// policies pass, and a clock and random numbers if its manifest wants them. Start at
+// [ParseManifest], [New] and [Tools].
 //
-// A module is compiled once in a process and then shared; each call has an
-// instance of its own, with fresh memory. What was compiled is never written to the
-// disk: machine code that is read back would have to be trusted.
+// A module is compiled once in a process; each call has a new instance with its own memory.
+// Compiled code is never written to the disk, because it could not be trusted when it is
+// read back.
 package wasm
 
 import (

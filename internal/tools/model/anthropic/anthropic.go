@@ -1,8 +1,8 @@
-// Package anthropic asks Anthropic's models, and those of services that speak its
-// Messages API, by Anthropic's own SDK. Start at [New].
+// Package anthropic is the provider for Anthropic's models, and for services with the same
+// Messages API. It uses Anthropic's SDK. Start at [New].
 //
-// The SDK is given no key, no environment and no way but the one that a call
-// brings; it sends each request once (model.Retry asks again).
+// The SDK gets no key and no environment, and sends requests only through the call's
+// transport, each once (model.Retry repeats them).
 package anthropic
 
 import (

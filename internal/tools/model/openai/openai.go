@@ -1,9 +1,9 @@
-// Package openai asks OpenAI's models, and those of the many services that speak
-// its API (Ollama, vLLM, llama.cpp, ...), by OpenAI's own SDK: chat completions, or
-// the Responses API where that is chosen. Start at [New].
+// Package openai is the provider for OpenAI's models, and for the many services with the
+// same API (Ollama, vLLM, llama.cpp, ...). It uses OpenAI's SDK: chat completions, or the
+// Responses API if configured. Start at [New].
 //
-// The SDK is given no key, no environment and no way but the one that a call
-// brings; it sends each request once (model.Retry asks again).
+// The SDK gets no key and no environment, and sends requests only through the call's
+// transport, each once (model.Retry repeats them).
 package openai
 
 import (

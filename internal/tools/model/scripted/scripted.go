@@ -1,6 +1,6 @@
-// Package scripted is a provider whose models are files of answers, for tests,
-// demonstrations and CI: it needs no network and no key, costs nothing, and says
-// the same every time. Start at [New]; [Parse] reads the files.
+// Package scripted is the provider whose models are files of answers, for tests,
+// demonstrations and CI. It needs no network and no key, costs nothing, and always gives
+// the same answers. Start at [New]; [Parse] reads the files.
 package scripted
 
 import (

@@ -1,6 +1,6 @@
-// Package extsource makes tools of what an installed extension's slash commands
-// run: one of each action with a program or a module. Actions that call another
-// tool are none of their own. Start at [New].
+// Package extsource makes tools of an installed extension's slash commands: one for each
+// action that runs a program or a module. Actions that call another tool do not become
+// tools. Start at [New].
 package extsource
 
 import (

@@ -1,11 +1,9 @@
-// Package mcp makes the tools of an MCP server tools of Remit's. A server is
-// somebody else's program: it is started on demand, confined by whoever starts it
-// (see [Config].Start), stopped when nobody needs it, and nothing that it sends is
-// believed, obeyed or kept without a bound. Start at [New].
+// Package mcp makes the tools of MCP servers available. A server is a foreign program: it
+// is started on demand and confined (see [Config].Start), stopped when idle, and none of
+// its messages is trusted or kept without a bound. Start at [New].
 //
-// What a server may ask of its client (elicitation, sampling, roots) reaches whoever
-// calls it where the operator and the caller's policy say so, and is refused else;
-// see caller.go.
+// A server's questions (elicitation, sampling, roots) reach the caller only if the operator
+// and the caller's policy allow it; see caller.go.
 package mcp
 
 import (

@@ -1,13 +1,11 @@
-// Package openapi makes tools of OpenAPI documents: one for each operation, with
-// a closed schema of its arguments. A call's request goes out under the call's
-// permit, as that of any other tool, with the credentials that the person
-// configured, which the caller never sees. Start at [Compile] and [New].
+// Package openapi makes tools of OpenAPI documents: one for each operation, with a closed
+// schema of its arguments. Requests are sent under the call's permit, with the credentials
+// that the operator configured and the caller never sees. Start at [Compile] and [New].
 //
 // Documents of versions 3.0 and 3.1 are read, in JSON or YAML. Nothing is fetched
-// for one: a reference to another document is an error. Schemas only serve to
-// tell a caller early what does not fit; a server judges for itself, so what of a
-// schema cannot be kept (an odd pattern, more definitions than a tool may have)
-// is left open.
+// for one: a reference to another document is an error. Schemas only find bad arguments
+// early, since the server checks them itself. So parts that cannot be kept (an unsupported
+// pattern, too many definitions) are left out.
 package openapi
 
 import (

@@ -1,5 +1,5 @@
-// Package wasm makes tools of the functions of a WebAssembly module, as a source
-// of the catalog. What runs them is package executor/wasm. Start at [New].
+// Package wasm is the catalog source for the functions of a WebAssembly module. Package
+// executor/wasm runs them. Start at [New].
 package wasm
 
 import (
