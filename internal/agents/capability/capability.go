@@ -69,7 +69,7 @@ type Part struct {
 // has no state of its own.
 type Capability interface {
 	Info() Info
-	// Part gives what the capability adds to a session of an agent. config is valid under
+	// Part returns what the capability adds to a session of an agent. config is valid under
 	// Info().Config, or nil if the agent has no configuration. s is the zero Session if
 	// only the specifications of tools are needed.
 	Part(s Session, config json.RawMessage) (Part, error)

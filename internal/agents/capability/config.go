@@ -140,7 +140,7 @@ func checkConfig(i Info, m map[string]any, field string) fault.List {
 	return out
 }
 
-// properties gives the names of a schema's properties.
+// properties returns the names of a schema's properties.
 func properties(schema json.RawMessage) []string {
 	var s struct {
 		Properties map[string]json.RawMessage `json:"properties"`

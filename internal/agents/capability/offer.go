@@ -9,7 +9,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Args gives the arguments of a call: the model's, and the defaults of those that it left
+// Args returns the arguments of a call: the model's, and the defaults of those that it left
 // out. They are decided and recorded.
 func (o Offer) Args(model tool.Args) tool.Args {
 	if len(o.Defaults) == 0 {
@@ -20,7 +20,7 @@ func (o Offer) Args(model tool.Args) tool.Args {
 	return out
 }
 
-// Input gives a tool's input schema for the model: arguments with a default are not
+// Input returns a tool's input schema for the model: arguments with a default are not
 // required, and have their default. A schema that cannot be read is not changed.
 func (o Offer) Input(schema json.RawMessage) json.RawMessage {
 	if len(o.Defaults) == 0 {

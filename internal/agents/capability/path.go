@@ -15,7 +15,7 @@ const (
 	maxPart = 255
 )
 
-// CleanPath gives the one spelling of a path in a session's files: absolute, with slashes,
+// CleanPath returns the one spelling of a path in a session's files: absolute, with slashes,
 // without "." and "..", which do not leave "/". A relative path starts at "/". Paths that
 // are too long, or that could mislead a reader (control and format characters, bytes that
 // are not UTF-8), are fault.ArgsInvalid.
@@ -40,7 +40,7 @@ func CleanPath(p string) (string, error) {
 	return clean, nil
 }
 
-// Need gives a session's files, or an error if it has none.
+// Need returns a session's files, or an error if it has none.
 func (s Session) Need() (Files, error) {
 	if s.Files == nil {
 		return nil, fault.New(fault.ToolFailed, "the session has no files").WithHint("use the tool in a session of an agent")

@@ -64,7 +64,7 @@ func (r *Registry) add(c Capability) error {
 	return nil
 }
 
-// With gives a registry with further capabilities, which are read again for each use.
+// With returns a registry with further capabilities, which are read again for each use.
 // Those that cannot be used, or whose ID is taken, are listed as broken.
 func (r *Registry) With(more func() ([]Capability, []Broken)) *Registry {
 	out := *r
@@ -72,7 +72,7 @@ func (r *Registry) With(more func() ([]Capability, []Broken)) *Registry {
 	return &out
 }
 
-// current gives the registry with the further capabilities as they are now.
+// current returns the registry with the further capabilities as they are now.
 func (r *Registry) current() *Registry {
 	if r == nil {
 		return &Registry{}

@@ -256,7 +256,7 @@ func (d *Desk) file(ctx context.Context, q runner.Question, binding [32]byte, un
 	return d.Store.Request(context.WithoutCancel(ctx), s) // wait takes it back where the call is given up
 }
 
-// wait gives the question once it is answered, from here or from elsewhere, or
+// wait returns the question once it is answered, from here or from elsewhere, or
 // lapsed.
 func (d *Desk) wait(ctx context.Context, q runner.Question, filed store.Question, session bool) (store.Question, error) {
 	here, stop := context.WithCancel(ctx)

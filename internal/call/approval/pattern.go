@@ -59,7 +59,7 @@ func ParsePattern(b []byte) (Pattern, error) {
 	return p, nil
 }
 
-// Propose gives the narrow pattern that a call is of. There is none where an
+// Propose returns the narrow pattern of a call. There is none where an
 // action's place cannot be told.
 func Propose(id tool.ID, digest tool.Digest, args tool.Args, actions []tool.Action) (Pattern, bool) {
 	p := Pattern{Tool: id, Digest: digest.String()}

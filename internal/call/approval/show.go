@@ -18,7 +18,7 @@ type Line struct{ Label, Text string }
 // maxTouches is how many of a question's actions its short form lists.
 const maxTouches = 20
 
-// Short gives a question in few lines of at most so many characters each, and reports
+// Short returns a question in few lines of at most so many characters each, and reports
 // whether anything was shortened. Whatever was is given with its length and digest, and
 // [Body.Whole] has it.
 func (b Body) Short(most int) (lines []Line, cut bool) {
@@ -63,7 +63,7 @@ func Shorten(text string, most int) string {
 	return redact.Show(text)
 }
 
-// Whole gives all of a question, each text of the arguments by itself. Lines that come
+// Whole returns all of a question, each text of the arguments by itself. Lines that come
 // from the caller stand behind a bar, so that none can pass for a line of Remit's own.
 func (b Body) Whole() string {
 	w := &whole{}

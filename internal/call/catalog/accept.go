@@ -15,7 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Change is how a tool differs from what was accepted of it.
+// Change is how a tool differs from its accepted version.
 type Change struct {
 	ID  tool.ID
 	Was *Version // accepted
@@ -99,7 +99,7 @@ func (c *Catalog) Difference(ctx context.Context, id tool.ID) (Change, error) {
 	return Change{id, r.Accepted, r.Latest}, err
 }
 
-// remembered gives what is remembered of a tool, after its source was asked.
+// remembered returns the record of a tool, after its source was asked.
 func (c *Catalog) remembered(ctx context.Context, id tool.ID) (source string, r Record, err error) {
 	if _, ok := c.byID[id]; ok {
 		source = BuiltIn

@@ -163,7 +163,7 @@ func ask(t permit.Tool) (spec *tool.Spec, h infer.Hints, err error) {
 	return spec, h, nil
 }
 
-// unnamed says what is wrong with an ID, or "".
+// unnamed is what is wrong with an ID; "": it is valid.
 func (a *admission) unnamed(id string) string {
 	if _, err := tool.ParseID(id); err != nil {
 		why := "its name has characters that none may have"
@@ -205,7 +205,7 @@ func (c *Catalog) said(id tool.ID) Said {
 	return c.cfg.Said(id)
 }
 
-// unusable says what is wrong with a description, or "".
+// unusable is what is wrong with a description; "": it is valid.
 func (a *admission) unusable(s *tool.Spec) string {
 	kind, _, _ := strings.Cut(a.source, ":")
 	switch {
@@ -244,7 +244,7 @@ func (a *admission) unusable(s *tool.Spec) string {
 // kindOf says what a tool may give as its source, by what its ID begins with.
 var kindOf = map[string][]string{"mcp": {"mcp", "mcp-remote"}, "api": {"api"}, "ext": {"extension"}, "wasm": {"wasm"}}
 
-// list gives a tool of a source the form in which it is used.
+// list makes the catalog's entry of a tool of a source.
 func (c *Catalog) list(source string, t permit.Tool, spec *tool.Spec, hints infer.Hints) *listed {
 	said := *spec
 	used := said

@@ -271,7 +271,7 @@ func (c *Catalog) all() []*feed {
 	return slices.Clone(c.feeds)
 }
 
-// Suggest gives the ID that comes nearest to id, or "" if none is near.
+// Suggest returns the ID most similar to id, or "" if none is similar.
 func (c *Catalog) Suggest(id string) string { return near.Word(id, c.Known()) }
 
 // Spec finds a tool's description by its exact ID. It is no use of the tool.

@@ -6,7 +6,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Failure is what is remembered of a source that fails, beyond this process.
+// Failure is the remembered failure of a source, shared by all processes.
 type Failure struct {
 	Since   time.Time  `json:"since"`
 	Tried   time.Time  `json:"tried"` // when it failed last
@@ -18,7 +18,7 @@ type Failure struct {
 // FailureMemory is a [Memory] that keeps failures too. Where it fails, they are
 // forgotten when the process ends.
 type FailureMemory interface {
-	// Failure gives what is remembered; nil: the source answered last time.
+	// Failure returns the remembered failure; nil: the source answered last time.
 	Failure(source string) *Failure
 	// Failed remembers a failure, or with nil that there is none any more.
 	Failed(source string, f *Failure)

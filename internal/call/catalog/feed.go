@@ -136,7 +136,7 @@ func (f *feed) renew() bool {
 	return true
 }
 
-// current gives what the source offers: what is cached while it is fresh, the
+// current returns what the source offers: what is cached while it is fresh, the
 // same for as long again while it is asked anew, and only an answer that began
 // after the last change notice once there was one. The error says why there is
 // none.

@@ -104,7 +104,7 @@ func (f Filter) wants(source string) bool {
 		f.Source == "extension" && strings.HasPrefix(source, "ext:")
 }
 
-// bound gives the context in which a source is asked for a list.
+// bound returns the context in which a source is asked for a list.
 func (f Filter) bound(ctx context.Context, x *feed) (context.Context, context.CancelFunc) {
 	if _, slow := x.src.(Recalling); slow && f.Wait > 0 {
 		return context.WithTimeout(ctx, f.Wait)
@@ -188,7 +188,7 @@ func (l *listed) tool(r Record, off string, names *names) Tool {
 	return t
 }
 
-// Describe gives all that is known of one tool. A person who reads it goes by it:
+// Describe returns all that is known of one tool. A person who reads it goes by it:
 // it counts as a use.
 func (c *Catalog) Describe(ctx context.Context, id tool.ID) (Tool, error) {
 	l, err := c.find(ctx, id)

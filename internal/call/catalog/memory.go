@@ -20,7 +20,7 @@ const BuiltIn = "builtin"
 // person said, beyond this process. Where it fails, the tools that it is about
 // are switched off.
 type Memory interface {
-	// Load gives what is remembered of a source's tools, for looking only. It is
+	// Load returns what is remembered of a source's tools, for looking only. It is
 	// called for every call of a tool, so it is quick where nothing changed.
 	Load(source string) (map[tool.ID]Record, error)
 	// Change lets f alter what is remembered, while no other process does. Where f
@@ -28,7 +28,7 @@ type Memory interface {
 	Change(source string, f func(map[tool.ID]Record) bool) error
 }
 
-// Record is what is remembered of one tool.
+// Record is the remembered state of one tool.
 type Record struct {
 	First    time.Time `json:"first_seen"`
 	Last     time.Time `json:"last_seen"`          // to the hour
@@ -36,7 +36,7 @@ type Record struct {
 	Accepted *Version  `json:"accepted,omitempty"` // at first use, or by a person since; nil: it was never used
 	// Seen is a tool that was never used, as it was seen last.
 	Seen *Version `json:"seen,omitempty"`
-	// Latest is what was seen last where that is not what was accepted.
+	// Latest is the last seen version, if it differs from the accepted one.
 	Latest *Version `json:"latest,omitempty"`
 	// Shown is the digest of the Latest that a person was shown, "" if none.
 	Shown string `json:"shown,omitempty"`
@@ -161,7 +161,7 @@ func (c *Catalog) note(l *listed, use bool) (Record, error) {
 	return r, err
 }
 
-// seen adds a sight of the tool to what is remembered.
+// seen adds a sighting of the tool to its record.
 func (r Record) seen(l *listed, now time.Time, use bool) Record {
 	now = now.UTC().Truncate(time.Second)
 	if r.First.IsZero() {

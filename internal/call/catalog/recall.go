@@ -10,7 +10,7 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 )
 
-// Still gives the catalog to who must not start anything, as one who looks at past
+// Still is the catalog for callers that must not start anything, such as those that look at past
 // calls: a tool of a source that would have to be started is the one that was
 // accepted, made from what is remembered of it. Nothing is pinned or noted.
 func (c *Catalog) Still() runner.Catalog { return still{c} }

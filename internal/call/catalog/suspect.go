@@ -9,7 +9,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// inspect gives the findings of a tool's own text, which are looked for once.
+// inspect returns the findings of a tool's own text, which are looked for once.
 func (l *listed) inspect() []inspect.Finding {
 	l.look.Do(func() {
 		l.findings = slices.Concat(
@@ -44,7 +44,7 @@ type names struct {
 	refs map[*listed][]inspect.Finding
 }
 
-// names gives those that are known now. They are made anew when a source's
+// names returns the known names. They are made anew when a source's
 // snapshot is another.
 func (c *Catalog) names() *names {
 	feeds := c.all()
@@ -87,7 +87,7 @@ func distinctive(leaf string) bool {
 	return len(leaf) >= 6 && strings.ContainsAny(leaf, "_-./") || len(leaf) >= 8 && strings.ToLower(leaf) != leaf && strings.ToUpper(leaf) != leaf
 }
 
-// references gives what a tool's text says of other sources' tools, and whether
+// references returns what a tool's text says of other sources' tools, and whether
 // its name looks like one of theirs.
 func (x *names) references(l *listed) []inspect.Finding {
 	x.mu.Lock()

@@ -13,7 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Approval is that somebody approved a frozen plan.
+// Approval is a person's approval of a frozen plan.
 type Approval struct {
 	By     string    // as "user:ann"
 	At     time.Time // UTC, to the second
@@ -25,7 +25,7 @@ type Approval struct {
 // taken for one.
 const header = "remit frozen plan approval v1"
 
-// ApprovalText is what is signed to approve the plan.
+// ApprovalText is the text that is signed to approve the plan.
 func (f *Plan) ApprovalText(by string, at time.Time) (string, error) {
 	if by == "" || len(by) > 200 || strings.ContainsFunc(by, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }) {
 		return "", fault.New(fault.Usage, "%q is not a valid approver", clip.Text(by, 100))
@@ -52,10 +52,10 @@ func (f *Plan) WithApproval(signed string, verifier note.Verifier) (*Plan, error
 	return &p, nil
 }
 
-// Approved is how many approvals there are, whoever signed them.
+// Approved is the number of approvals, of all signers.
 func (f *Plan) Approved() int { return len(f.approvals) }
 
-// Approvals gives those approvals that the key signed, and how many others there
+// Approvals returns those approvals that the key signed, and how many others there
 // are, which say nothing.
 func (f *Plan) Approvals(verifier note.Verifier) (valid []Approval, others int) {
 	for _, text := range f.approvals {

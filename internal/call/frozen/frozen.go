@@ -59,7 +59,7 @@ type Step struct {
 	Args    map[string]any `json:"args"` // as the plan writes them
 }
 
-// document is what is written.
+// document is the written form.
 type document struct {
 	Version   int            `json:"version"`
 	Plan      planPart       `json:"plan"`
@@ -217,7 +217,7 @@ func (f *Plan) Encode() []byte {
 	return b
 }
 
-// Digest identifies what was frozen: the plan's source, the inputs and the tools.
+// Digest identifies the frozen content: the plan's source, the inputs and the tools.
 // Approvals are not part of it.
 func (f *Plan) Digest() tool.Digest { return f.digest }
 

@@ -110,7 +110,7 @@ func orderInts(a, b string) int {
 	return c
 }
 
-// nearest gives a hint that names the candidate most like a misspelt word, or
+// nearest returns a hint that names the candidate most like a misspelt word, or
 // "" if none is close.
 func nearest(word string, candidates []string) string {
 	found := near.Word(word, candidates)

@@ -206,7 +206,7 @@ func (r *Recording) asked(ctx context.Context, tools runner.Catalog, chain polic
 	return policy.Call{Tool: e.Spec, Args: args, Actions: append(prepared.Actions, chain.Within(e.Spec, args)...), Plan: r.fit(c)}, "", nil
 }
 
-// addFacts gives actions the facts of the record.
+// addFacts adds the recorded facts to actions.
 func (r *Recording) addFacts(ctx context.Context, c ledger.Call, actions []tool.Action) error {
 	facts, ok, err := r.Actions(ctx, c)
 	if err != nil {

@@ -32,7 +32,7 @@ func (m Mismatch) String() string {
 // Err is the mismatch as an error.
 func (m Mismatch) Err() error { return fault.New(fault.ReplayMismatch, "%s", m) }
 
-// Compare gives the first difference between a recorded call and the one that
+// Compare returns the first difference between a recorded call and the one that
 // the replay just made, or nil.
 func (r *Recording) Compare(ctx context.Context, c runner.Call, o runner.Outcome) (*Mismatch, error) {
 	rec, ok := r.calls[o.Index]

@@ -112,7 +112,7 @@ func (r *Recording) json(ctx context.Context, parts map[string]ledger.Part, name
 	return nil
 }
 
-// Calls gives the recorded calls' places in order.
+// Calls returns the indexes of the recorded calls in order.
 func (r *Recording) Calls() []int { return r.order }
 
 // Call is the recorded call at a place.
@@ -277,7 +277,7 @@ func (r *Recording) errorText(ctx context.Context, c ledger.Call) (string, error
 	return string(msg), err
 }
 
-// Ask gives the recorded answer.
+// Ask returns the recorded answer.
 func (r *Recording) Ask(ctx context.Context, q runner.Question) (runner.Answer, error) {
 	var a runner.Answer
 	rec, ok := r.calls[q.Call.Index]
@@ -301,7 +301,7 @@ func (r *Recording) Recall(ctx context.Context, c runner.Call, at runner.Gate) e
 	return r.failure(ctx, rec)
 }
 
-// Bounds gives what bounded a recorded call besides its run's grant.
+// Bounds returns the recorded bounds of a call.
 func (r *Recording) Bounds(ctx context.Context, c runner.Call) (runner.Bounds, error) {
 	rec, ok := r.calls[c.Index]
 	if !ok {

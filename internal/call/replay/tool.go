@@ -13,7 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// Tool gives the tool of a recorded call as it was then, if a source brought it:
+// Tool returns the tool of a recorded call as it was then, if a source brought it:
 // its source may be gone since, and both it and what is said of it may have changed.
 func (r *Recording) Tool(ctx context.Context, c runner.Call) (runner.Entry, bool, error) {
 	rec, ok := r.calls[c.Index]
@@ -60,7 +60,7 @@ type past struct {
 
 func (t *past) Spec() *tool.Spec { return &t.spec }
 
-// Prepare gives the recorded actions. There is nothing to run: a replay's executor
+// Prepare returns the recorded actions. There is nothing to run: a replay's executor
 // answers from the record.
 func (t *past) Prepare(tool.Env, tool.Args) (permit.Prepared, error) {
 	return permit.Prepared{Actions: slices.Clone(t.actions)}, nil

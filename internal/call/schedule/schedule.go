@@ -381,7 +381,7 @@ func (r *run) settle(s *plan.Step, out Outcome) {
 	}
 }
 
-// asRecorded gives an output as it is read from the record: whatever Go types
+// asRecorded returns an output as it is read from the record: whatever Go types
 // a tool made it of, expressions see the values that a replay sees. One that
 // cannot be recorded has no values.
 func asRecorded(out map[string]any) map[string]any {

@@ -104,7 +104,7 @@ func (k *knowledge) verdict(nodes []grant.Node) (worst store.Standing, at int, o
 	return worst, at, true
 }
 
-// Check gives nil while every node of the grant may be used: it is in its time
+// Check returns nil while every node of the grant may be used: it is in its time
 // (fault.GrantExpired, GrantEarly) and neither revoked nor paused
 // (fault.GrantRevoked, GrantPaused). Where the ledger cannot be read, that is the
 // error.
@@ -232,7 +232,7 @@ func refusal(nodes []grant.Node, worst store.Standing, at int) error {
 		WithHint("ask who issued it for a new one")
 }
 
-// unknown says that a grant may not be used because nothing is known of it.
+// unknown is the error of a grant whose status is unknown.
 func unknown(err error) error {
 	return fault.Wrap(code(err), err, "whether the grant may still be used cannot be told, so it is not: %s", fault.Message(err))
 }

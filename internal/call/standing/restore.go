@@ -112,7 +112,7 @@ func holder(c token.Claims, i int) string {
 	return links[i].Holder
 }
 
-// handovers gives the blocks that handed the grant on to somebody else, after
+// handovers returns the blocks that handed the grant on to somebody else, after
 // checking that policies and limits of depth let them.
 func handovers(c token.Claims, g grant.Grant, env policy.Env) ([]int, error) {
 	nodes := g.Nodes()

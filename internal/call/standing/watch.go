@@ -15,7 +15,7 @@ type watch struct {
 	cancel context.CancelCauseFunc
 }
 
-// Watch gives a context that ends, with the reason as its cause, when the
+// Watch returns a context that ends, with the reason as its cause, when the
 // grant's time is over, and, unless the policies say on_revoke: finish, within a
 // second of the revocation of any node of its descent. A pause keeps new calls
 // from starting and ends none. The function that comes with the context must be

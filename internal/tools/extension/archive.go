@@ -160,7 +160,7 @@ func (e *Entries) claim(name string, file, parent bool) error {
 	return nil
 }
 
-// Unzip gives the files of an archive. What is never unpacked (a name that leads
+// Unzip returns the files of an archive. What is never unpacked (a name that leads
 // elsewhere, a link, a device, a bomb) is an error of the code ExtensionUnsafe that
 // names the entry. All entries may be in one folder, as archives of folders are.
 func Unzip(archive []byte) ([]File, error) {

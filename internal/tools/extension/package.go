@@ -90,7 +90,7 @@ func (p *Package) Usage() string {
 	return string(b)
 }
 
-// Install gives the plan that runs when the extension is installed, and the policy
+// Install returns the plan that runs when the extension is installed, and the policy
 // that it runs under; nil if there is none.
 func (p *Package) Install() (plan, under []byte) {
 	plan, _ = p.file(PlanFile)
@@ -144,7 +144,7 @@ func (p *Package) Name(taken func(name string) bool) {
 	}
 }
 
-// Program gives the command that an exec action starts: a program of the
+// Program returns the command that an exec action starts: a program of the
 // extension's own, which go first, by its name or its absolute path below root (see
 // Name), or the name of one on the trusted PATH.
 func (p *Package) Program(a *Action, root string) string {
@@ -233,7 +233,7 @@ func (p *Package) bounds(doc map[string]any) (*policy.Policy, error) {
 // what bounds single calls, nothing else has such a name.
 const boundsOf = "(extension "
 
-// OfBounds gives the extension whose bounds a policy is, by what stands for its file.
+// OfBounds returns the extension whose bounds a policy is, by what stands for its file.
 func OfBounds(file string) (id string, ok bool) {
 	id, ok = strings.CutPrefix(file, boundsOf)
 	if !ok {

@@ -12,7 +12,7 @@ var (
 	commandsSchema []byte
 )
 
-// DocumentSchema gives the JSON Schema (2020-12) of a document of extensions, for
+// DocumentSchema returns the JSON Schema (2020-12) of a document of extensions, for
 // editors: "manifest" or "commands"; nil for any other.
 func DocumentSchema(name string) []byte {
 	switch name {

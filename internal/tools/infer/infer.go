@@ -185,7 +185,7 @@ func (v *Verdict) base(source string, h Hints) {
 	v.add(r)
 }
 
-// String gives the evidence as one line for each reason.
+// String returns the evidence as one line for each reason.
 func (v Verdict) String() string {
 	var b strings.Builder
 	for _, r := range v.Reasons {

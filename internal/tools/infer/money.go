@@ -81,7 +81,7 @@ func readsMoney(name []string) bool {
 	return onlyReads(name) && slices.ContainsFunc(payments, func(p payment) bool { return p.noun && anyOf(has, p.words) })
 }
 
-// singular gives words without the s of a plural, and the nouns of payments that
+// singular returns words without the s of a plural, and the nouns of payments that
 // are part of a longer word ("prepayments").
 func singular(has map[string]bool) map[string]bool {
 	out := maps.Clone(has)

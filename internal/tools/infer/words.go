@@ -149,7 +149,7 @@ var strong = []meaning{
 	{words: strings.Fields("credentials passwords"), risk: tool.High, effects: just(tool.CloudKeyRead)},
 }
 
-// Split gives the words of a name or a text, in lower case: "getIssueByID",
+// Split returns the words of a name or a text, in lower case: "getIssueByID",
 // "get_issue" and "get-issue" have the words one expects.
 func Split(s string) []string {
 	var out []string

@@ -83,7 +83,7 @@ func CutOff(args string) bool {
 	return errors.Is(json.NewDecoder(strings.NewReader(args)).Decode(&v), io.ErrUnexpectedEOF)
 }
 
-// Calls gives each tool call of an answer an ID of its own: some services leave
+// Calls gives each tool call of an answer its own ID: some services leave
 // them out, or give the same to two.
 func Calls(list []Call) []Call {
 	seen := map[string]bool{}
@@ -144,10 +144,10 @@ func (r Request) Check() error {
 	return nil
 }
 
-// cleanPath gives a path of slashes its shortest spelling.
+// cleanPath returns the shortest spelling of a path with slashes.
 func cleanPath(name string) string { return path.Clean(name) }
 
-// SafeID gives an ID of a tool call that every service takes back: letters, digits,
+// SafeID returns an ID of a tool call that every service accepts: letters, digits,
 // _ and -, at most 64. One that is such already stays as it is.
 func SafeID(id string) string {
 	if safe(id) {
@@ -157,7 +157,7 @@ func SafeID(id string) string {
 	return "call_" + hex.EncodeToString(sum[:16])
 }
 
-// SafeName gives a tool's name that every service takes back.
+// SafeName returns a tool's name that every service accepts.
 func SafeName(name string) string {
 	if safe(name) {
 		return name

@@ -40,7 +40,7 @@ func ParseID(id string) (provider, name string, err error) {
 	}
 }
 
-// Canonical gives an ID the one spelling by which it is decided and recorded:
+// Canonical returns the one spelling of an ID, by which it is decided and recorded:
 // "scripted:" and a clean path for files of answers, any other as it is.
 func Canonical(id string) (string, error) {
 	provider, name, err := ParseID(id)
@@ -69,7 +69,7 @@ type Bounds struct {
 	MaxOutput int64 // of an answer
 }
 
-// Find gives the provider that serves a model, and the model's name there.
+// Find returns the provider that serves a model, and the model's name there.
 // Errors are fault.ModelUnknown.
 func (r *Registry) Find(id string) (Provider, string, error) {
 	provider, name, err := ParseID(id)

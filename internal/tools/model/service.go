@@ -19,7 +19,7 @@ const (
 	maxStream  = 64 << 20 // of an answer, with what carries it
 )
 
-// Client gives the client that an SDK may use: it sends by rt, follows no
+// Client returns the client that an SDK may use: it sends by rt, follows no
 // redirect, and reads no more than an answer can have.
 func Client(rt http.RoundTripper) *http.Client {
 	return &http.Client{

@@ -14,7 +14,7 @@ const maxCount = 1 << 40
 // Tokens is how many tokens count against budgets.
 func (u Usage) Tokens() int64 { return u.Input + u.Output + u.CacheRead + u.CacheWrite }
 
-// Add gives the sum of two usages.
+// Add returns the sum of two usages.
 func (u Usage) Add(v Usage) Usage {
 	return Usage{Input: u.Input + v.Input, Output: u.Output + v.Output, CacheRead: u.CacheRead + v.CacheRead,
 		CacheWrite: u.CacheWrite + v.CacheWrite, Money: u.Money + v.Money, Estimated: u.Estimated || v.Estimated}

@@ -73,7 +73,7 @@ func Capability(t *testing.T, c capability.Capability, x Case) {
 	}
 }
 
-// resolved gives the capability's part in a new session.
+// resolved returns the capability's part in a new session.
 func resolved(t *testing.T, c capability.Capability, x Case) capability.Part {
 	t.Helper()
 	reg, err := capability.NewRegistry([]capability.Capability{c})
@@ -94,7 +94,7 @@ func resolved(t *testing.T, c capability.Capability, x Case) capability.Part {
 	return r.Parts[0].Part
 }
 
-// again gives a tool of the capability in a new session.
+// again returns a tool of the capability in a new session.
 func again(t *testing.T, c capability.Capability, x Case, name string) permit.Tool {
 	t.Helper()
 	for _, o := range resolved(t, c, x).Tools {

@@ -172,7 +172,7 @@ func (r *reader) defaults(n *document.Node, field string) tool.Args {
 	return m
 }
 
-// File gives the file that the capability was read from.
+// File returns the file that the capability was read from.
 func (c *Capability) File() string { return c.file }
 
 // Info describes it.
@@ -187,7 +187,7 @@ func (c *Capability) Info() capability.Info {
 	return out
 }
 
-// Part gives the prompt and the tools. A tool that the catalog does not have is
+// Part returns the prompt and the tools. A tool that the catalog does not have is
 // fault.CapabilityInvalid, with its place in the file.
 func (c *Capability) Part(s capability.Session, _ json.RawMessage) (capability.Part, error) {
 	part := capability.Part{Prompt: c.text, Source: c.src}

@@ -105,7 +105,7 @@ func (c *chooser) wants(name string) bool {
 
 var odd = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
-// name gives a tool's name for the model: the server's name and its own, without the
+// name returns a tool's name for the model: the server's name and its own, without the
 // characters that models do not accept. A name that is too long, or taken, ends with the
 // hash of the whole ID.
 func (c *chooser) name(server, own string) string {

@@ -77,7 +77,7 @@ func (s session) load(ctx context.Context, p permit.Permit) (all []finding, brok
 	return all, broken, nil
 }
 
-// number gives a finding's number from its path.
+// number returns a finding's number from its path.
 func number(name string) (int, bool) {
 	n, err := strconv.Atoi(strings.TrimSuffix(path.Base(name), ".json"))
 	return n, err == nil && n > 0 && file(n) == name

@@ -66,7 +66,7 @@ func (s session) edit(ctx context.Context, p permit.Permit, a editArgs) (map[str
 	return map[string]any{"path": f.Path, "replacements": len(lines), "lines": at, "size_bytes": f.Size, "version": f.Version}, nil
 }
 
-// places gives the line of each place where old starts. Overlapping places count only if
+// places returns the line of each place where old starts. Overlapping places count only if
 // old must be unique.
 func places(text, old string, all bool) []int {
 	step := 1

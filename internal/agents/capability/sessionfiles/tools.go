@@ -82,7 +82,7 @@ func (s session) load(ctx context.Context, p permit.Permit, name string) ([]byte
 	return content, f, missing(err, clean)
 }
 
-// at gives the session's files and the clean path.
+// at returns the session's files and the clean path.
 func (s session) at(name string) (capability.Files, string, error) {
 	fs, err := s.Need()
 	if err != nil {
@@ -141,7 +141,7 @@ func (s session) write(ctx context.Context, p permit.Permit, a writeArgs) (map[s
 	return map[string]any{"path": f.Path, "size_bytes": f.Size, "created": created, "version": f.Version}, nil
 }
 
-// guard gives the version that the file must be at for a change.
+// guard returns the version that the file must be at for a change.
 func guard(version *int) int {
 	switch {
 	case version == nil:

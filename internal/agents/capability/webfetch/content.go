@@ -156,7 +156,7 @@ func present(ctx context.Context, body []byte, cut bool, resp *network.Response,
 	return inspect.Clean(plain(text)), "text", note
 }
 
-// decode gives a content as UTF-8. Servers often name the wrong character set, so a content
+// decode returns a content as UTF-8. Servers often name the wrong character set, so a content
 // that is valid UTF-8 beyond ASCII counts as UTF-8. Invalid bytes become U+FFFD.
 func decode(b []byte, contentType string, cut bool) string {
 	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))

@@ -153,7 +153,7 @@ const (
 
 func in(list, name string) bool { return strings.Contains(list, " "+name+" ") }
 
-// plain gives the text of a page in one pass over its tags, however broken or deep the
+// plain returns the text of a page in one pass over its tags, however broken or deep the
 // page is.
 func plain(page string) string {
 	z := html.NewTokenizer(strings.NewReader(page))

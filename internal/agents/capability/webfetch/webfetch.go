@@ -94,7 +94,7 @@ func (c Capability) Part(_ capability.Session, raw json.RawMessage) (capability.
 	}, f.prepare))}}, nil
 }
 
-// prepare gives the request of a call. Redirects are decided when they come.
+// prepare returns the request of a call. Redirects are decided when they come.
 func (f fetcher) prepare(_ tool.Env, a arguments) (permit.Prepared, error) {
 	to, err := a.target()
 	if err != nil {

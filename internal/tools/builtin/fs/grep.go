@@ -180,7 +180,7 @@ func feed(open []*after, text string) []*after {
 	return kept
 }
 
-// readLine gives a line without its end; of a longer one than scanLine, the
+// readLine returns a line without its end; of a longer one than scanLine, the
 // beginning.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	var line []byte

@@ -85,7 +85,7 @@ func listed(e files.Entry) map[string]any {
 
 func stamp(i files.Info) string { return i.ModTime.UTC().Format(time.RFC3339Nano) }
 
-// within gives a path relative to the listed folder.
+// within returns a path relative to the listed folder.
 func within(base, p string) string {
 	if base == "." || base == "/" {
 		return strings.TrimPrefix(p, "/")

@@ -8,7 +8,7 @@ import (
 //go:embed schema/*.json
 var schemas embed.FS
 
-// schemaOf gives a schema of this package; a missing one fails every test, for
+// schemaOf returns a schema of this package; a missing one fails every test, for
 // it is no JSON.
 func schemaOf(name string) json.RawMessage {
 	b, err := schemas.ReadFile("schema/" + name + ".json")

@@ -135,7 +135,7 @@ func (t *Tool) ask(ctx context.Context, p permit.Permit, q *request) (tool.Resul
 	return tool.Result{Output: out}, err
 }
 
-// reach gives what the provider may reach: its service, or its file.
+// reach returns what the provider may reach: its service, or its file.
 func (t *Tool) reach(p permit.Permit, q *request) (model.Reach, error) {
 	via := model.Reach{File: func(name string, most int64) ([]byte, error) {
 		if q.provider.Name() != model.Scripted {

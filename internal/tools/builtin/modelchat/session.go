@@ -34,7 +34,7 @@ type Digests struct {
 	Tools    tool.Digest // as by DigestOf
 }
 
-// Extend gives the digest of a conversation with one more message.
+// Extend returns the digest of a conversation with one more message.
 func Extend(d tool.Digest, m model.Message) (tool.Digest, error) {
 	one, err := DigestOf(m)
 	if err != nil {
@@ -43,7 +43,7 @@ func Extend(d tool.Digest, m model.Message) (tool.Digest, error) {
 	return sha256.Sum256(append(d[:], one[:]...)), nil
 }
 
-// DigestOf gives the digest of a value as canonical JSON.
+// DigestOf returns the digest of a value as canonical JSON.
 func DigestOf(v any) (tool.Digest, error) {
 	raw, err := json.Marshal(v)
 	var doc any

@@ -90,7 +90,7 @@ func (h *Host) enter() (leave func(), err error) {
 // module grow tables, which are the host's memory, without any limit.
 var features = api.CoreFeaturesV2.SetEnabled(api.CoreFeatureReferenceTypes, false)
 
-// engine gives what runs modules, made on first use.
+// engine returns the engine that runs modules; it is made on first use.
 func (h *Host) engine() (wazero.Runtime, map[string]api.FunctionDefinition, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -121,7 +121,7 @@ type Module struct {
 	err   error
 }
 
-// Module gives the module whose bytes have a digest. load gives the bytes when they
+// Module returns the module whose bytes have a digest. load gives the bytes when they
 // are first needed; others than the digest's are refused.
 func (h *Host) Module(digest tool.Digest, load func() ([]byte, error)) *Module {
 	h.mu.Lock()

@@ -72,7 +72,7 @@ func newView(ctx context.Context, p permit.Permit, w places, room int64) *view {
 	return v
 }
 
-// abandon gives up what is held. A nil view holds nothing.
+// abandon releases everything that is held. A nil view holds nothing.
 func (v *view) abandon() {
 	if v != nil {
 		v.over = true
@@ -87,7 +87,7 @@ func (v *view) lost() error {
 	return v.failed
 }
 
-// name gives the engine's path as the view has it: clean and relative, "" for the
+// name returns the engine's path as the view has it: clean and relative, "" for the
 // root. It cannot lead out: ".." at the root is the root.
 func name(p string) string { return strings.TrimPrefix(path.Clean("/"+p), "/") }
 
@@ -112,7 +112,7 @@ func (v *view) onTheWay(name string) bool {
 // asked is the name as handles take it.
 func (v *view) asked(name string) string { return path.Join(v.root, name) }
 
-// errno gives an error of a handle as the module sees it, and records a refusal.
+// errno returns a handle's error as the module sees it, and records a refusal.
 func (v *view) errno(kind tool.ActionKind, name string, err error) esys.Errno {
 	switch {
 	case err == nil:
@@ -312,7 +312,7 @@ func (v *view) settle(name string) esys.Errno {
 	return 0
 }
 
-// forget gives up what is held of a file that is no more.
+// forget releases what is held of a removed file.
 func (v *view) forget(name string) {
 	for _, w := range v.writers {
 		if w.name == name {
@@ -376,7 +376,7 @@ func (v *view) OpenFile(p string, flag esys.Oflag, _ fs.FileMode) (esys.File, es
 	return &reading{v: v, name: n, file: file, st: statOf(n, file.Info), most: v.files.ReadCap()}, 0
 }
 
-// list gives what a folder shows.
+// list returns what a folder shows.
 func (v *view) list(n string) ([]esys.Dirent, esys.Errno) {
 	var out []esys.Dirent
 	seen := map[string]bool{}

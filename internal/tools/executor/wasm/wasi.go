@@ -103,7 +103,7 @@ func (c *clock) sleep(ns int64) {
 	}
 }
 
-// chance gives the numbers that a module is to take for random.
+// chance returns the random numbers of a module.
 func chance(real bool) io.Reader {
 	if real {
 		return rand.Reader

@@ -162,7 +162,7 @@ func think(to *model.Draft, v map[string]string) error {
 	return to.Reasoning(string(raw))
 }
 
-// finish gives the answer, if it is whole.
+// finish returns the answer, if it is whole.
 func (a *answer) finish() (model.Response, error) {
 	left := model.Response{Usage: a.usage}
 	if a.stop == "" { // what comes after it says nothing more

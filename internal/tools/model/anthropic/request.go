@@ -77,7 +77,7 @@ func text(s string) string {
 	return s
 }
 
-// said gives the blocks of a message of the assistant; none if it said nothing.
+// said returns the blocks of a message of the assistant; none if it said nothing.
 func said(m *model.Message) []sdk.ContentBlockParamUnion {
 	var out []sdk.ContentBlockParamUnion
 	for _, raw := range m.Reasoning {

@@ -215,7 +215,7 @@ func checkMegabytes(t *testing.T, c Case) {
 	}
 }
 
-// checkCancel gives up in the middle of an answer.
+// checkCancel cancels in the middle of an answer.
 func checkCancel(t *testing.T, c Case) {
 	s := newModelService(t)
 	gone := make(chan struct{})

@@ -95,7 +95,7 @@ func chatMessage(m *model.Message) sdk.ChatCompletionMessageParamUnion {
 	return sdk.ChatCompletionMessageParamUnion{OfAssistant: &a}
 }
 
-// arguments gives a call's arguments as the model wrote them, as JSON of an object.
+// arguments returns a call's arguments as the model wrote them, as JSON of an object.
 func arguments(c model.Call) string {
 	if c.Malformed != "" {
 		return `{"malformed":` + string(c.Args) + `}`
@@ -240,7 +240,7 @@ func (a *completion) call(d *sdk.ChatCompletionChunkChoiceDeltaToolCall) (err er
 	return a.draft.Args(p, d.Function.Arguments)
 }
 
-// finish gives the answer, if it is whole.
+// finish returns the answer, if it is whole.
 func (a *completion) finish() (model.Response, error) {
 	left := model.Response{Usage: a.usage}
 	if a.reason == "" || !a.end.reached() && !a.counted {

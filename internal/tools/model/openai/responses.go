@@ -51,7 +51,7 @@ func reasons(name string) bool {
 	return slices.ContainsFunc([]string{"o1", "o3", "o4", "gpt-5", "codex"}, func(head string) bool { return strings.HasPrefix(name, head) })
 }
 
-// items gives a message as the API takes it.
+// items returns a message in the form of the API.
 func items(m *model.Message) []responses.ResponseInputItemUnionParam {
 	switch m.Role {
 	case model.ToolRole:
@@ -209,7 +209,7 @@ func (a *response) close(r *responses.Response) error {
 	return nil
 }
 
-// finish gives the answer, if it is whole.
+// finish returns the answer, if it is whole.
 func (a *response) finish() (model.Response, error) {
 	left := model.Response{Usage: a.used()}
 	if a.whole == nil {

@@ -112,7 +112,7 @@ func (p parser) calls(n *document.Node, path string) []Call {
 	return out
 }
 
-// args gives arguments as JSON. A string is taken as it is: what a model might
+// args returns arguments as JSON. A string is taken as it is: what a model might
 // write.
 func (p parser) args(n *document.Node, path string) string {
 	switch n.Kind {

@@ -31,7 +31,7 @@ func (*Provider) Endpoint() model.Endpoint { return model.Endpoint{} }
 // Limits says that answers cost nothing.
 func (*Provider) Limits(string) model.Limits { return model.Limits{Prices: &model.Prices{}} }
 
-// Chat gives the turn of the file that belongs to the request: after n answers of
+// Chat returns the turn of the file that belongs to the request: after n answers of
 // the assistant that is the turn with the number n+1, so that a conversation that
 // is resumed, forked or replayed goes on where it was.
 func (*Provider) Chat(ctx context.Context, via model.Reach, r model.Request, on func(model.Delta)) (model.Response, error) {

@@ -55,7 +55,7 @@ func New(c Config) *Source { return &Source{conf: c} }
 // Name is what the IDs of the source's tools begin with, without the last colon.
 func (s *Source) Name() string { return "ext:" + s.conf.ID }
 
-// Discover gives the tools.
+// Discover returns the tools.
 func (s *Source) Discover(context.Context) ([]*Tool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *Source) Discover(context.Context) ([]*Tool, error) {
 	return tools, nil
 }
 
-// Changed gives nil: an extension changes only when it is installed anew, which
+// Changed returns nil: an extension changes only when it is installed anew, which
 // makes a new source.
 func (s *Source) Changed() <-chan struct{} { return nil }
 

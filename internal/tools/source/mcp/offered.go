@@ -25,7 +25,7 @@ type Offered struct {
 	Subscribes, Completes bool
 }
 
-// Offered gives what the server had besides tools when it was asked last, by
+// Offered returns what the server had besides tools when it was asked last, by
 // [Server.Discover]. Nothing is started.
 func (s *Server) Offered() Offered {
 	s.mu.Lock()

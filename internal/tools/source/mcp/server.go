@@ -149,7 +149,7 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// use gives the running server, started if need be; done must be called.
+// use returns the running server, started if need be; done must be called.
 func (s *Server) use(ctx context.Context) (l *live, done func(), err error) {
 	for {
 		l, wait, err := s.current()
@@ -267,7 +267,7 @@ func (s *Server) drop(l *live) {
 	}
 }
 
-// release gives a server back. Unused for long, it is stopped.
+// release ends the use of a server. An idle server is stopped.
 func (s *Server) release(l *live) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

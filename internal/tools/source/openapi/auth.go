@@ -68,7 +68,7 @@ func (a Auth) Check() error {
 	return nil
 }
 
-// value gives a stored secret that the policies let a call send to a target.
+// value returns a stored secret that the policies let a call send to a target.
 func (s *Source) value(p permit.Permit, a Auth, to tool.Target) (string, error) {
 	if err := p.Chain().MaySend(a.Secret, p.Tool(), to); err != nil {
 		return "", err
@@ -87,7 +87,7 @@ func (s *Source) value(p permit.Permit, a Auth, to tool.Target) (string, error) 
 // value, or the access token that it was good for.
 type held map[string]string
 
-// credentials gives what a call's requests are sent with, if the policies let it
+// credentials returns what a call's requests are sent with, if the policies let it
 // be sent to a target.
 func (s *Source) credentials(ctx context.Context, p permit.Permit, to tool.Target) (held, error) {
 	out := held{}
@@ -104,7 +104,7 @@ func (s *Source) credentials(ctx context.Context, p permit.Permit, to tool.Targe
 	return out, nil
 }
 
-// sign gives the credentials of a request, which goes where the document says:
+// sign returns the credentials of a request, which goes where the document says:
 // one that was redirected elsewhere gets none, and each one is decided anew.
 func (s *Source) sign(p permit.Permit, with held) func(tool.Target) ([]network.Credential, error) {
 	return func(to tool.Target) ([]network.Credential, error) {
@@ -151,7 +151,7 @@ const slack = 30 * time.Second
 // maxTokens bounds the tokens that are kept.
 const maxTokens = 16
 
-// token gives an access token, asking for one if none is there yet. That request
+// token returns an access token, asking for one if none is there yet. That request
 // is decided by the policies like the call's own.
 func (s *Source) token(ctx context.Context, p permit.Permit, a Auth) (string, error) {
 	to, err := target.Parse("POST", a.TokenURL)

@@ -62,7 +62,7 @@ func cacheKey(r request, with held) string {
 	return b.String()
 }
 
-// find gives a kept answer, and whether it may be used without asking.
+// find returns a kept answer, and whether it may be used without asking.
 func (c *answers) find(key string, now time.Time) (a *answer, fresh bool) {
 	if a = c.kept[key]; a == nil {
 		return nil, false

@@ -216,7 +216,7 @@ type input struct {
 	refs     []string
 }
 
-// add gives an argument a name that no other one has.
+// add gives an argument a unique name.
 func (in *input) add(name, other string, c *converted, description string, required bool) string {
 	arg := name
 	for _, taken := in.props[arg]; taken; _, taken = in.props[arg] {

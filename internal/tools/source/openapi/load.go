@@ -30,7 +30,7 @@ func (r *reader) fail(field, format string, args ...any) *fault.Error {
 	return fault.New(fault.Usage, format, args...).At(fault.Pos{File: r.file}).In(field)
 }
 
-// lineAt gives the place of a byte.
+// lineAt returns the place of a byte.
 func (r *reader) lineAt(at int64) fault.Pos {
 	if !r.lines || at < 0 || at > int64(len(r.src)) {
 		return fault.Pos{File: r.file}
@@ -204,7 +204,7 @@ func refOf(raw json.RawMessage) string {
 	return o.Ref
 }
 
-// at gives what stands at a pointer.
+// at returns what stands at a pointer.
 func (r *reader) at(field, ref string) (json.RawMessage, error) {
 	path, ok := strings.CutPrefix(ref, "#/")
 	missing := func() error { return r.fail(field, "the reference %.100q was not found", ref) }
@@ -236,7 +236,7 @@ func (r *reader) at(field, ref string) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// element gives one of a list.
+// element returns one element of a list.
 func element(raw json.RawMessage, seg string) json.RawMessage {
 	var list []json.RawMessage
 	i := 0

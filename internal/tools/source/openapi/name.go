@@ -21,7 +21,7 @@ type names struct{ used map[string]bool }
 // maxName bounds a tool's name, so that its ID has room for the document's.
 const maxName = 120
 
-// take gives a name for an operation: its operationId, else its method and path
+// take returns a name for an operation: its operationId, else its method and path
 // made into one. Names that differ in letter case alone count as the same.
 func (n *names) take(id, method, path string) string {
 	own := slug(strings.ToLower(method) + "_" + path)

@@ -98,7 +98,7 @@ func asJSON(v any) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// pairs gives what a list or an object consists of; keys are empty for a list.
+// pairs returns what a list or an object consists of; keys are empty for a list.
 func pairs(v any) (keys, values []string, many bool) {
 	switch v := v.(type) {
 	case []any:

@@ -32,7 +32,7 @@ func (r *reader) schema(pointer string) *converted {
 	return c
 }
 
-// convert gives a schema of the document as one of JSON Schema 2020-12.
+// convert returns a schema of the document as one of JSON Schema 2020-12.
 func (r *reader) convert(raw json.RawMessage) *converted {
 	var v any
 	dec := json.NewDecoder(bytes.NewReader(raw))
@@ -297,7 +297,7 @@ func defName(ref string) string {
 	return "ref." + hash(ref)
 }
 
-// bundle gives the schemas that some schemas refer to, directly or not, as far as
+// bundle returns the schemas that some schemas refer to, directly or not, as far as
 // there is room: what is beyond is left open.
 func (r *reader) bundle(refs []string, room int) map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}

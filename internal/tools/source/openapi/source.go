@@ -40,7 +40,7 @@ func New(c Config) *Source { return &Source{conf: c} }
 // Name is what the IDs of the source's tools begin with, without the last colon.
 func (s *Source) Name() string { return "api:" + s.conf.Name }
 
-// Discover gives the document's operations as tools.
+// Discover returns the document's operations as tools.
 func (s *Source) Discover(context.Context) ([]*Tool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +67,7 @@ func (s *Source) Discover(context.Context) ([]*Tool, error) {
 	return tools, nil
 }
 
-// Changed gives nil: a document changes only when it is added anew.
+// Changed returns nil: a document changes only when it is added anew.
 func (s *Source) Changed() <-chan struct{} { return nil }
 
 // Close ends nothing, since nothing is started.
@@ -80,7 +80,7 @@ func (s *Source) now() time.Time {
 	return time.Now()
 }
 
-// CheckBase gives a base URL without a final slash. One that is none is an error
+// CheckBase returns a base URL without a final slash. One that is none is an error
 // with the code Usage.
 func CheckBase(base string) (string, error) {
 	if base == "" {

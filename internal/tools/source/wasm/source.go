@@ -31,7 +31,7 @@ func New(c Config) *Source { return &Source{conf: c} }
 // Name is what the IDs of the source's tools begin with, without the last colon.
 func (s *Source) Name() string { return "wasm:" + s.conf.Name }
 
-// Discover gives the module's functions as tools.
+// Discover returns the module's functions as tools.
 func (s *Source) Discover(context.Context) ([]*executor.Tool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +46,7 @@ func (s *Source) Discover(context.Context) ([]*executor.Tool, error) {
 	return s.tools, nil
 }
 
-// Changed gives nil: a module changes only when it is added anew.
+// Changed returns nil: a module changes only when it is added anew.
 func (s *Source) Changed() <-chan struct{} { return nil }
 
 // Close ends nothing: the host of the modules is somebody else's.
