@@ -67,10 +67,12 @@ type termFlags struct {
 	out                   string
 	perTool, pins         []string
 	children, depth       int
+	changed               func(flag string) bool // the flag was given
 }
 
 func (f *termFlags) add(c *cobra.Command, life string) {
 	fl := c.Flags()
+	f.changed = fl.Changed
 	fl.StringArrayVarP(&f.Policies, "policy", "p", nil, "a policy that bounds it (repeatable: all of them do)")
 	fl.StringArrayVar(&f.Read, "read", nil, "leave of all files this one to read (repeatable; @LIST: those that a file lists, a line each)")
 	fl.StringArrayVar(&f.Write, "write", nil, "leave of all files this one to write (repeatable; @LIST as well)")
@@ -108,7 +110,7 @@ func (f *termFlags) terms() (grants.Terms, error) {
 	if t.Write, err = app.ReadNames(t.Write); err != nil {
 		return t, err
 	}
-	if t.Expires < 0 {
+	if t.Expires < 0 || t.Expires == 0 && f.changed("expires") {
 		return t, fault.New(fault.Usage, "--expires %s lies in the past", t.Expires).WithHint("write how long it lasts, as 1h")
 	}
 	if f.notBefore != "" {
