@@ -1,16 +1,15 @@
 package policy
 
-// MCP says what the MCP servers that a call uses may ask of the client that makes
-// it, while it runs. The zero MCP lets them ask nothing.
+// MCP lists the requests that MCP servers may send to the client of a running call.
+// The zero MCP permits none.
 type MCP struct {
 	Elicitation bool // the person at the client
 	Sampling    bool // the client's model
 	Roots       bool // which folders the client works in
 }
 
-// MCP is what every policy of the chain lets servers ask. One that says nothing of
-// it lets them ask nothing, unless it leaves what it does not mention to the
-// others.
+// MCP returns the requests that every policy of the chain permits. A policy without
+// the section permits none, unless it says rest: inherit.
 func (c Chain) MCP() MCP {
 	out, said := MCP{true, true, true}, MCP{}
 	for _, r := range c {

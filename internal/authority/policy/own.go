@@ -5,12 +5,11 @@ import (
 	"strings"
 )
 
-// Owning gives the chain as it holds for a tool that has a folder of its own,
-// such as an extension's work folder: what the policies say of files in the
-// workspace they say of those in dir as well, name for name, besides what they
-// say of dir's own path. It opens nothing that they do not open in the workspace:
-// where they deny all writing there, the tool cannot write to its folder either.
-// dir is absolute, clean and free of links; "" gives the chain as it is.
+// Owning returns the chain for a tool with its own folder, such as an extension's
+// work folder. The policies' rules for files in the workspace apply to those in dir
+// as well, name for name, besides the rules for dir's own path. If the policies deny
+// writing in the workspace, the tool cannot write to its folder either. dir is
+// absolute, clean and free of links; "" gives the chain as it is.
 func (c Chain) Owning(dir string) Chain {
 	if dir == "" {
 		return c
@@ -26,10 +25,10 @@ func (c Chain) Owning(dir string) Chain {
 	return out
 }
 
-// Running gives the chain as it holds for a tool with programs of its own, in dir: as
-// if dir were the last folder of the trusted PATH. A name that is found before means
-// what it means for every other call. A path into dir is covered by its last name, so
-// it is for tools that call their programs by name alone. "" gives the chain as it is.
+// Running returns the chain for a tool with its own programs in dir, as if dir were
+// the last folder of the trusted PATH. Programs of earlier folders take precedence. A
+// path into dir is matched by its last name, so this is for tools that call their
+// programs by name alone. "" gives the chain as it is.
 func (c Chain) Running(dir string) Chain {
 	if dir == "" {
 		return c

@@ -76,8 +76,8 @@ func (p *Policy) Source() []byte { return bytes.Clone(p.src) }
 // Digest identifies the policy: the hash of its source.
 func (p *Policy) Digest() tool.Digest { return sha256.Sum256(p.src) }
 
-// Durability is ledger.durability: what a recorded intent survives, "power" or
-// "process"; "" where the policy leaves it to the settings.
+// Durability is ledger.durability: a recorded intent survives the loss of "power" or
+// the end of the "process"; "" leaves it to the settings.
 func (p *Policy) Durability() string { return p.content().durability }
 
 // Inherits reports whether the policy says rest: inherit, which a grant's

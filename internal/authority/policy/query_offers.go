@@ -8,9 +8,9 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Opens gives the sections (files.read, network, ...) in which the chain may
-// allow something, in the order of the format. Tools that are allowed only
-// because no policy mentions any do not count: what they reach does.
+// Opens returns the sections (files.read, network, ...) in which the chain may allow
+// something, in the order of the format. Built-in tools that are allowed by default
+// do not count.
 func (c Chain) Opens() []string {
 	var out []string
 	for id := noSection + 1; id < numSections; id++ {
@@ -55,9 +55,9 @@ func (c Chain) opens(id sectionID) bool {
 	return said
 }
 
-// Offers reports whether the chain could allow, or ask about, some call of a
-// tool. No means that every call is denied, whatever its arguments; yes promises
-// nothing: the arguments decide. It is for listing tools, and decides no call.
+// Offers reports whether the chain could allow, or ask about, some call of a tool.
+// False means that every call is denied, whatever its arguments; true promises
+// nothing, as the arguments decide. It is for listing tools, and decides no call.
 func (c Chain) Offers(t *tool.Spec) bool {
 	if t == nil {
 		return false
@@ -115,9 +115,8 @@ func (r *Rules) offers(t *tool.Spec) bool {
 	return !s.allowSet && t.Source == "builtin"
 }
 
-// neededSection is the section that every call of a built-in tool needs
-// something of: that of the strongest of its effects. What other tools do is
-// decided by their entries in tools alone.
+// neededSection is the section that every call of a built-in tool needs: that of its
+// strongest effect. Other tools are decided by their entries in tools alone.
 func neededSection(t *tool.Spec) sectionID {
 	if t.Source != "builtin" {
 		return noSection
@@ -138,12 +137,12 @@ func neededSection(t *tool.Spec) sectionID {
 	return noSection
 }
 
-// maxWritten bounds how many entries of a section are told.
+// maxWritten bounds the listed entries of a section.
 const maxWritten = 12
 
-// Written tells what the chain's policies allow and ask about in the section that
-// decides a kind of action, one line for each policy that says something of it:
-// what somebody who was denied may do instead. Long lists are cut, and say so.
+// Written lists the allow and ask entries for a kind of action, one line for each
+// policy with such a section. It shows a denied caller the permitted alternatives.
+// Long lists are shortened, with a note.
 func (c Chain) Written(kind tool.ActionKind) []string { return c.written(sectionOf(kind)) }
 
 // WrittenTools is [Chain.Written] of the section tools.

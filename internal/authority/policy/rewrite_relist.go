@@ -92,8 +92,7 @@ func (c Chain) carryAsked(d *content, id tool.ID, asked bool) error {
 	return nil
 }
 
-// acting gives an entry that makes actions of a tool's arguments, "" if there
-// is none.
+// acting returns an entry that makes actions of a tool's arguments, or "".
 func (c Chain) acting(id tool.ID) string {
 	for _, r := range c {
 		for e := Ask; e <= Allow; e++ {

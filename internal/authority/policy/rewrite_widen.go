@@ -6,18 +6,18 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Wide says how a policy is widened to find out what a command needs.
+// Wide describes how a policy is widened to learn the needs of a command.
 type Wide struct {
 	Files   bool     // all of the workspace may be read and written, except names that need to be spelled
-	Hold    bool     // what is written is held
+	Hold    bool     // writes are held
 	System  string   // "minimal" or "standard"; "" leaves it
 	Network []string // further entries of network.allow
-	Ask     bool     // whatever is not denied on the web's usual ports is asked about
+	Ask     bool     // ask about every host on ports 80 and 443 that is not denied
 }
 
-// Widened gives a policy that allows more than this one, for a run in which a
-// person finds out what a command needs. Its deny entries, limits and other
-// modes are this one's. Errors have the code PolicyInvalid: an entry is none.
+// Widened returns a policy that allows more than this one, for a run that learns the
+// needs of a command. Deny entries, limits and other modes stay. An invalid entry is
+// an error (code PolicyInvalid).
 func (p *Policy) Widened(w Wide) (*Policy, error) {
 	d := *p.content()
 	d.files.hold = w.Hold

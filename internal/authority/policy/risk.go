@@ -2,8 +2,8 @@ package policy
 
 import "github.com/remitrun/remit/internal/base/tool"
 
-// boundGates are a policy's gates: rules that refuse a call whatever its actions
-// are. No gate allows anything.
+// boundGates are a policy's gates: rules that refuse a call regardless of its
+// actions. No gate allows anything.
 type boundGates struct {
 	any     bool // one of them may refuse a call
 	risks   []riskRule
@@ -51,7 +51,7 @@ func (r *Rules) gateEntry(e Effect, line int, name, text string) boundEntry {
 	return boundEntry{effect: e, rule: Rule{Policy: r.policy.Name(), File: r.policy.file, Line: line, Name: name, Pattern: text}}
 }
 
-// verb is what a decision says of an effect.
+// verb is the verb for an effect in a decision.
 func verb(e Effect) string {
 	if e == Ask {
 		return "needs approval"

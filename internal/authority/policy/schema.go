@@ -8,6 +8,6 @@ import (
 //go:embed schema.json
 var schema []byte
 
-// Schema gives the format's JSON Schema (2020-12), for editors. It is looser
-// than [Parse] where a schema cannot say what a pattern or a size may be.
+// Schema returns the format's JSON Schema (2020-12), for editors. It is looser than
+// [Parse] where a schema cannot express the form of a pattern or a size.
 func Schema() []byte { return bytes.Clone(schema) }

@@ -14,11 +14,11 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// storePrefix begins what a lookup is asked for where a value is in the store.
+// storePrefix begins the lookup key of a stored value.
 const storePrefix = "store:"
 
-// Key is what a lookup is asked for: the variable's name, or the stored value's
-// with "store:" before it, which no variable's name begins with.
+// Key is the lookup key: the variable's name, or "store:" and the stored value's
+// name. No variable's name begins so.
 func (s Secret) Key() string {
 	if s.Store != "" {
 		return storePrefix + s.Store
@@ -37,8 +37,8 @@ func (s Secret) name() string {
 	return s.Env
 }
 
-// SecretUse is one entry of a policy's secrets: what some tools may do with a
-// stored value.
+// SecretUse is one entry of a policy's secrets: how some tools may use a stored
+// value.
 type SecretUse struct {
 	Name  string   // of the stored value
 	Tools []string // patterns of the tools' IDs
@@ -108,12 +108,12 @@ type EnvSecret struct {
 	Store string // the stored value's name
 }
 
-// Key is what a lookup is asked for.
+// Key is the lookup key.
 func (s EnvSecret) Key() string { return storePrefix + s.Store }
 
-// EnvSecrets gives what confined processes of a tool's calls are given, by
-// variable: what every policy of the chain that decides secrets gives alike. Two
-// values for one variable are an error (code HandleRefused).
+// EnvSecrets returns the secrets for confined processes of a tool's calls, by
+// variable: those that every deciding policy of the chain gives alike. Two values for
+// one variable are an error (code HandleRefused).
 func (c Chain) EnvSecrets(id tool.ID) ([]EnvSecret, error) {
 	links, ok := c.secretLinks()
 	if !ok {
@@ -195,8 +195,8 @@ func (p *parser) secretUse(n *document.Node, path string) secretUse {
 	return u
 }
 
-// secretHost reads where a secret may be sent. Without TLS whoever is on the way
-// reads it too, so that is for this machine only.
+// secretHost reads a host to which a secret may be sent. Without TLS others can read
+// it on the way, so http is for this machine only.
 func secretHost(s string) (*target.Rule, error) {
 	r, err := target.ParseRule(s, false)
 	switch {

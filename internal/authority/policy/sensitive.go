@@ -173,7 +173,7 @@ func Spelled(p string) bool {
 	return (&Rules{}).needs(p, glob.Fold(p), true, nil) != nil
 }
 
-// kernel are folders whose files are no files.
+// kernel reports a folder of the kernel's virtual files.
 func kernel(name []byte) bool {
 	switch string(name) {
 	case "proc", "sys", "dev":
@@ -186,8 +186,8 @@ func kernel(name []byte) bool {
 // allocation.
 const stackNeeds = 32
 
-// needs gives what a pattern must spell to match the path, by segment, in buf
-// or, for a deep path, beyond it. nil: nothing is sensitive.
+// needs returns the parts of each segment that a pattern must spell to match the
+// path. It uses buf, or more for a deep path. nil: nothing is sensitive.
 func (r *Rules) needs(p, folded string, write bool, buf []glob.Need) []glob.Need {
 	t := &sensitiveNames[0]
 	if write {

@@ -35,8 +35,8 @@ var readSensitive = []string{
 	"Library/Application Support/BraveSoftware", "Library/Application Support/Microsoft Edge",
 }
 
-// writeSensitive are names whose files other programs run by themselves, or
-// that say what they run.
+// writeSensitive are names of files that other programs run, or that configure the
+// programs they run.
 var writeSensitive = []string{
 	// version control
 	".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", ".git/modules", ".git/worktrees", ".git/info/attributes",

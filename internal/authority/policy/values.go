@@ -9,8 +9,8 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// truth is what evaluating a constraint gives. The zero truth is unknown: a
-// constraint that nobody could evaluate does not hold, and does not rule out.
+// truth is the result of a constraint. The zero truth is unknown: a constraint that
+// cannot be evaluated neither matches nor rules out.
 type truth uint8
 
 const (

@@ -4,7 +4,7 @@ import (
 	"strconv"
 )
 
-// Violation is a kind of what calls are refused for.
+// Violation is a kind of violation of a policy.
 type Violation uint8
 
 // The kinds of violations.
@@ -32,14 +32,14 @@ func (v Violation) String() string {
 	return "violation(" + strconv.Itoa(int(v)) + ")"
 }
 
-// Response is what is done about a violation besides refusing it. A greater one
-// is stricter and does what the smaller ones do.
+// Response is the response to a violation besides its refusal. A greater one is
+// stricter and includes the smaller ones.
 type Response uint8
 
 // The responses.
 const (
 	LogViolation    Response = iota // it is recorded and logged
-	NotifyViolation                 // whoever watches is told
+	NotifyViolation                 // it is shown to the person who watches
 	PauseGrant                      // the grant is paused until a person resumes it
 	RevokeGrant                     // the grant is revoked
 	numResponses

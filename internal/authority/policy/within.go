@@ -49,8 +49,8 @@ func (r *Rules) collect(n *node, args map[string]any, out []tool.Action) []tool.
 	return out
 }
 
-// maxWithin bounds the actions that a call's arguments stand for, so that a
-// decision stays cheap whatever a call holds.
+// maxWithin bounds the actions of a call's arguments, so that a decision stays cheap
+// for any call.
 const maxWithin = 1000
 
 func (r *Rules) collectRule(c *constraint, v any, out []tool.Action) []tool.Action {
@@ -75,8 +75,8 @@ func (r *Rules) collectRule(c *constraint, v any, out []tool.Action) []tool.Acti
 	return out
 }
 
-// within holds if what the argument stands for is among the actions that the
-// call is decided by: they decide, this sees to it that they do.
+// within is yes if the argument's actions are among the actions of the call, which
+// are decided on their own.
 func (x *context) within(c *constraint, v any) truth {
 	acts := x.rules.derive(c, v)
 	for i := range acts {
@@ -133,9 +133,9 @@ func (r *Rules) derivePath(kind tool.ActionKind, base string, v any) tool.Action
 	return PathArgument(kind, base, v, r.env)
 }
 
-// PathArgument reads an argument as the path that it is, as `within` does: what
-// cannot be told from it is an action that every policy denies. A relative path
-// is one of base, which is absolute or of env; without a base it is not known.
+// PathArgument reads an argument as a path, as `within` does. An ambiguous path
+// becomes an unknown action, which every policy denies. A relative path is relative
+// to base, which is absolute or relative to env; without a base it is unknown.
 func PathArgument(kind tool.ActionKind, base string, v any, env Env) tool.Action {
 	a := tool.Action{Kind: kind}
 	s, ok := v.(string)
@@ -177,8 +177,8 @@ func (r *Rules) deriveCommand(base string, v any) []tool.Action {
 	}
 	switch v := v.(type) {
 	case string:
-		// The tool gets the text as it is, not the canonical one: what is read
-		// in two ways must not be in it.
+		// The tool gets the text as it is, not its canonical form, so ambiguous text
+		// is refused.
 		return command.Actions([]string{"sh", "-c", v}, r.tool, dir)[1:]
 	case []any:
 		argv := make([]string, len(v))
