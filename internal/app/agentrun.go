@@ -29,7 +29,7 @@ var _ agent.RunStarter = (*sessionRuns)(nil)
 
 // Begin implements agent.RunStarter.
 func (h *sessionRuns) Begin(ctx context.Context, q agent.RunRequest) (agent.Run, error) {
-	tools, err := overlay(q.Tools, following{h.app})
+	tools, err := overlay(q.Tools, h.app.Extensions)
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,7 @@ func (a *App) agents(q AgentsRequest) (*agent.Service, error) {
 	a.mu.Lock()
 	st := a.store
 	a.mu.Unlock()
-	tools := runner.Catalog(following{a})
+	tools := runner.Catalog(a.Extensions)
 	if q.still {
 		tools = a.catalog.Still()
 	}
@@ -87,7 +87,7 @@ func (a *App) matchTools(pattern string) []tool.ID {
 	if err != nil {
 		return nil
 	}
-	_ = a.SyncExtensions() // what cannot be read is told where its tools are called
+	_ = a.Extensions.Sync() // what cannot be read is told where its tools are called
 	var out []tool.ID
 	for _, t := range a.catalog.List(context.Background(), catalog.Filter{Enabled: true, Use: true}).Tools {
 		if name.Match(string(t.Spec.ID)) {

@@ -93,7 +93,7 @@ func TestASessionSeesThatAnExtensionIsSwitchedOff(t *testing.T) {
 		t.Errorf("while it is on: %s", got)
 	}
 	other := newApp(t, p.homeDir)
-	if _, err := other.EnableExtension("one", false); err != nil {
+	if _, err := other.Extensions.Enable("one", false); err != nil {
 		t.Fatal(err)
 	}
 	if got := say(); !strings.Contains(got, "E2001") && !strings.Contains(got, "E6016") {

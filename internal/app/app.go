@@ -17,31 +17,32 @@ import (
 	"github.com/remitrun/remit/internal/service/apis"
 	"github.com/remitrun/remit/internal/service/approvals"
 	"github.com/remitrun/remit/internal/service/changes"
+	"github.com/remitrun/remit/internal/service/extensions"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/modules"
 	"github.com/remitrun/remit/internal/service/policies"
 	"github.com/remitrun/remit/internal/service/runs"
 	"github.com/remitrun/remit/internal/service/secrets"
+	"github.com/remitrun/remit/internal/service/servers"
 )
 
 // App is a built Remit. Parts that cost time to open (the ledger, the sandbox)
 // are opened when first needed.
 type App struct {
-	Home      *home.Home
-	Policies  *policies.Policies
-	Secrets   *secrets.Secrets
-	Grants    *grants.Grants
-	Approvals *approvals.Approvals
-	Changes   *changes.Changes
-	Runs      *runs.Runs
-	APIs      *apis.APIs
-	Modules   *modules.Modules
-	catalog   *catalog.Catalog
-	box       *sandbox.Box
-	servers   mcpServers // MCP servers, for what they offer besides tools
-
-	exts extensions // installed, as far as they were needed
+	Home       *home.Home
+	Policies   *policies.Policies
+	Secrets    *secrets.Secrets
+	Grants     *grants.Grants
+	Approvals  *approvals.Approvals
+	Changes    *changes.Changes
+	Runs       *runs.Runs
+	APIs       *apis.APIs
+	Extensions *extensions.Extensions
+	Servers    *servers.Servers
+	Modules    *modules.Modules
+	catalog    *catalog.Catalog
+	box        *sandbox.Box
 
 	mu    sync.Mutex
 	store store.Backend
@@ -54,22 +55,24 @@ func New(cfg home.Config) (*App, error) {
 	a.Policies = &policies.Policies{Home: a.Home}
 	a.Secrets = secrets.New(a.Home, a.Policies)
 	a.Grants = grants.New(a.Home, a.Policies)
-	a.Home.Ledger, a.Home.Changed = a.Store, a.forgetFailures
+	a.Home.Ledger, a.Home.Changed = a.Store, func() { servers.ForgetFailures(a.Home) }
 	a.box = sandbox.New(sandbox.Config{Getenv: cfg.Lookup, Secret: a.Secrets.Value, State: cfg.Dir, Egress: egressOf(a.Secrets.Value)})
 	a.Modules = modules.New(a.Home, a.Secrets)
+	a.Servers = &servers.Servers{Home: a.Home, Secrets: a.Secrets, Box: a.box, BuiltIn: a.builtIn}
 	a.APIs = &apis.APIs{Home: a.Home, Secrets: a.Secrets}
+	a.Extensions = &extensions.Extensions{Home: a.Home, Modules: a.Modules, Box: a.box, BuiltIn: a.builtIn}
 	a.Changes = &changes.Changes{Home: a.Home, Box: a.box}
 	var err error
 	if a.catalog, err = a.openCatalog(); err != nil {
 		return nil, err
 	}
-	a.Grants.Tools = a.catalog
+	a.Grants.Tools, a.Extensions.Tools = a.catalog, a.catalog
 	a.Approvals = &approvals.Approvals{Home: a.Home, Grants: a.Grants, Tools: a.catalog}
 	a.Runs = &runs.Runs{
 		Home: a.Home, Policies: a.Policies, Secrets: a.Secrets, Grants: a.Grants, Approvals: a.Approvals, Changes: a.Changes,
-		Box: a.box, Tools: a.catalog, Catalog: following{a}, Limits: tierLimits(cfg.Settings.Tiers), Reader: a.Reader,
+		Box: a.box, Tools: a.catalog, Catalog: a.Extensions, Limits: tierLimits(cfg.Settings.Tiers), Reader: a.Reader,
 	}
-	a.APIs.Runs = a.Runs
+	a.APIs.Runs, a.Servers.Runs, a.Extensions.Runs = a.Runs, a.Runs, a.Runs
 	return a, nil
 }
 

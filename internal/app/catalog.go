@@ -2,43 +2,19 @@ package app
 
 import (
 	"context"
-	"github.com/remitrun/remit/internal/service/settings"
-	"github.com/remitrun/remit/internal/tools/infer"
-	"strings"
 	"time"
 
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/doors/gateway"
-	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/service/servers"
 )
 
 // openCatalog makes the catalog of all tools. No source is asked yet.
 func (a *App) openCatalog() (*catalog.Catalog, error) {
 	return catalog.Open(catalog.Config{
-		BuiltIn: a.builtIn(), Sources: a.sources(), Memory: &toolMemory{app: a}, Said: toolsSaid(a.Home.Settings.Tools),
+		BuiltIn: a.builtIn(), Sources: a.sources(), Memory: servers.Memory(a.Home), Said: servers.ToolsSaid(a.Home.Settings.Tools),
 	})
-}
-
-// toolsSaid finds what the settings say of a tool. A key is an ID, or the beginning
-// of IDs before a final "*"; the longest that fits holds.
-func toolsSaid(set map[string]settings.Tool) func(tool.ID) catalog.Said {
-	said := make(map[string]catalog.Said, len(set))
-	for key, t := range set {
-		said[key] = catalog.Said{Said: infer.Said{Risk: t.Risk, Effects: t.Effects}, Trusted: t.Trusted, Name: t.AnyName}
-	}
-	return func(id tool.ID) catalog.Said {
-		if s, ok := said[string(id)]; ok {
-			return s
-		}
-		best, found := "", catalog.Said{}
-		for key, s := range said {
-			if head, open := strings.CutSuffix(key, "*"); open && len(key) > len(best) && strings.HasPrefix(string(id), head) {
-				best, found = key, s
-			}
-		}
-		return found
-	}
 }
 
 // ParseEffects reads names of side effects.
@@ -65,7 +41,7 @@ const offerWait = 2 * time.Second
 // offeredOf are those of one source, which is waited for as long as it takes; "": of
 // all.
 func (a *App) offeredOf(ctx context.Context, source string) []*tool.Spec {
-	_ = a.SyncExtensions() // where they cannot be read, their calls are refused with the reason
+	_ = a.Extensions.Sync() // where they cannot be read, their calls are refused with the reason
 	f := catalog.Filter{Source: source, Enabled: true, Use: true}
 	if source == "" {
 		f.Wait = offerWait
@@ -78,19 +54,6 @@ func (a *App) offeredOf(ctx context.Context, source string) []*tool.Spec {
 	return out
 }
 
-// SwitchTool switches a tool on or off, and reports whether that changed it.
-func (a *App) SwitchTool(ctx context.Context, id tool.ID, on bool) (changed bool, err error) {
-	action := "tools.disable"
-	if on {
-		action = "tools.enable"
-	}
-	err = a.Home.Recorded(action, ledger.OperatorAction{Target: string(id)}, func() (err error) {
-		changed, err = a.catalog.Switch(ctx, id, on)
-		return err
-	})
-	return changed, err
-}
-
 // findings are what in a tool's text should be read with care, for clients.
 func (a *App) findings(id tool.ID) []gateway.Finding {
 	var out []gateway.Finding
@@ -98,30 +61,4 @@ func (a *App) findings(id tool.ID) []gateway.Finding {
 		out = append(out, gateway.Finding{Kind: string(f.Kind), Where: f.Where, Why: f.Why})
 	}
 	return out
-}
-
-// AcceptTools accepts tools as they were seen last, and all changed tools of the
-// named sources. It gives what it accepted up to the first error.
-func (a *App) AcceptTools(ctx context.Context, ids []tool.ID, sources []string) ([]catalog.Change, error) {
-	for _, name := range sources {
-		changed, err := a.catalog.Changed(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		ids = append(ids, changed...)
-	}
-	var out []catalog.Change
-	for _, id := range ids {
-		err := a.Home.Recorded("tools.accept", ledger.OperatorAction{Target: string(id)}, func() error {
-			change, err := a.catalog.Accept(ctx, id)
-			if err == nil {
-				out = append(out, change)
-			}
-			return err
-		})
-		if err != nil {
-			return out, err
-		}
-	}
-	return out, nil
 }

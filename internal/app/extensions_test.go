@@ -22,6 +22,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/service/extensions"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/runs"
 )
@@ -69,11 +70,11 @@ func newApp(t *testing.T, homeDir string) *app.App {
 	return a
 }
 
-func yes(app.ExtensionOffer) (bool, error) { return true, nil }
+func yes(extensions.Offer) (bool, error) { return true, nil }
 
-func install(t *testing.T, a *app.App, dir string, update bool) app.Installed {
+func install(t *testing.T, a *app.App, dir string, update bool) extensions.Installed {
 	t.Helper()
-	got, err := a.Install(t.Context(), app.InstallExtension{Path: dir, Update: update, Confirm: yes})
+	got, err := a.Extensions.Install(t.Context(), extensions.Installation{Path: dir, Update: update, Confirm: yes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func TestNothingIsWrittenWithoutAYes(t *testing.T) {
 	homeDir := filepath.Join(t.TempDir(), "home")
 	a := newApp(t, homeDir)
 	asked := 0
-	_, err := a.Install(t.Context(), app.InstallExtension{Path: extDir(t, "one", "1.0.0"), Confirm: func(o app.ExtensionOffer) (bool, error) {
+	_, err := a.Extensions.Install(t.Context(), extensions.Installation{Path: extDir(t, "one", "1.0.0"), Confirm: func(o extensions.Offer) (bool, error) {
 		if asked++; o.ID != "one" || len(o.Wants) != 2 || len(o.Actions) != 1 || !strings.Contains(o.Bounds, "inherit") || o.Actions[0].Risk != "high" {
 			t.Errorf("%+v", o)
 		}
@@ -115,7 +116,7 @@ func TestAnotherProcessIsSeen(t *testing.T) {
 	a, b := newApp(t, homeDir), newApp(t, homeDir)
 	route := func(line string) error {
 		t.Helper()
-		r, err := a.Router()
+		r, err := a.Extensions.Router()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +125,7 @@ func TestAnotherProcessIsSeen(t *testing.T) {
 	}
 	tools := func() int {
 		t.Helper()
-		if err := a.SyncExtensions(); err != nil {
+		if err := a.Extensions.Sync(); err != nil {
 			t.Fatal(err)
 		}
 		return len(a.Catalog().List(t.Context(), catalog.Filter{Source: "extension"}).Tools)
@@ -136,26 +137,26 @@ func TestAnotherProcessIsSeen(t *testing.T) {
 	if err := route("/one echo x"); err != nil || tools() != 1 {
 		t.Fatal(err, tools())
 	}
-	was, err := a.Router()
+	was, err := a.Extensions.Router()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, _ := a.Router(); again != was {
+	if again, _ := a.Extensions.Router(); again != was {
 		t.Error("the router is made anew though nothing changed")
 	}
-	if _, err := b.EnableExtension("one", false); err != nil {
+	if _, err := b.Extensions.Enable("one", false); err != nil {
 		t.Fatal(err)
 	}
 	if err := route("/one echo x"); err == nil || !strings.Contains(err.Error(), "is switched off") || tools() != 0 {
 		t.Error(err, tools())
 	}
-	if _, err := b.EnableExtension("one", true); err != nil {
+	if _, err := b.Extensions.Enable("one", true); err != nil {
 		t.Fatal(err)
 	}
 	if tools() != 1 {
 		t.Error("its tools do not come back")
 	}
-	if err := b.RemoveExtension("one"); err != nil {
+	if err := b.Extensions.Remove("one"); err != nil {
 		t.Fatal(err)
 	}
 	if err := route("/one echo x"); err == nil || tools() != 0 {
@@ -188,14 +189,14 @@ func TestWhatIsInTheWayOfAnInstallation(t *testing.T) {
 		"no archive":           {filepath.Join(extDir(t, "two", "1.0.0"), "manifest.json"), "not a valid zip archive"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := a.Install(t.Context(), app.InstallExtension{Path: c.dir, Confirm: yes})
+			_, err := a.Extensions.Install(t.Context(), extensions.Installation{Path: c.dir, Confirm: yes})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %s", err, c.want)
 			}
 			nothing(t, homeDir, "two")
 		})
 	}
-	list, err := a.Extensions()
+	list, err := a.Extensions.List()
 	if err != nil || len(list) != 1 {
 		t.Error(list, err)
 	}
@@ -216,11 +217,11 @@ func TestArchivesAndTheirChecksums(t *testing.T) {
 	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Install(t.Context(), app.InstallExtension{Path: file, SHA256: strings.Repeat("0", 64), Confirm: yes}); !errors.Is(err, fault.ExtensionChecksum) {
+	if _, err := a.Extensions.Install(t.Context(), extensions.Installation{Path: file, SHA256: strings.Repeat("0", 64), Confirm: yes}); !errors.Is(err, fault.ExtensionChecksum) {
 		t.Error(err)
 	}
 	sum := sha256.Sum256(b.Bytes())
-	if _, err := a.Install(t.Context(), app.InstallExtension{Path: file, SHA256: hex.EncodeToString(sum[:]), Confirm: yes}); err != nil {
+	if _, err := a.Extensions.Install(t.Context(), extensions.Installation{Path: file, SHA256: hex.EncodeToString(sum[:]), Confirm: yes}); err != nil {
 		t.Fatal(err)
 	}
 	st, err := os.Stat(filepath.Join(homeDir, "extensions", "one", "bin", "tool"))
@@ -244,11 +245,11 @@ func TestWhoSignedIt(t *testing.T) {
 		t.Fatal(got.Signer)
 	}
 	for name, dir := range map[string]string{"nobody": extDir(t, "one", "1.1.0"), "somebody else": signed("1.1.0", key(2))} {
-		if _, err := a.Install(t.Context(), app.InstallExtension{Path: dir, Update: true, Confirm: yes}); !errors.Is(err, fault.ExtensionChecksum) {
+		if _, err := a.Extensions.Install(t.Context(), extensions.Installation{Path: dir, Update: true, Confirm: yes}); !errors.Is(err, fault.ExtensionChecksum) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := a.Install(t.Context(), app.InstallExtension{Path: signed("1.1.0", key(1)), Update: true, Signer: "ed25519:" + strings.Repeat("A", 43) + "=", Confirm: yes}); !errors.Is(err, fault.ExtensionChecksum) {
+	if _, err := a.Extensions.Install(t.Context(), extensions.Installation{Path: signed("1.1.0", key(1)), Update: true, Signer: "ed25519:" + strings.Repeat("A", 43) + "=", Confirm: yes}); !errors.Is(err, fault.ExtensionChecksum) {
 		t.Error(err)
 	}
 	if got := install(t, a, signed("1.1.0", key(1)), true); got.Version != "1.1.0" {
@@ -267,7 +268,7 @@ func TestThePlanOfAnInstallation(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "x")
 	// What its bounds, or the policy beside it, do not allow ends it, and nothing is installed.
 	for name, c := range map[string][2]string{"out of its folder": {plan(outside), installPolicy}, "what its policy denies": {plan("made.txt"), "version: 1\n"}} {
-		_, err := a.Install(t.Context(), app.InstallExtension{Path: extDir(t, "one", "1.0.0", "install/plan.yaml", c[0], "install/policy.yaml", c[1]), Confirm: yes})
+		_, err := a.Extensions.Install(t.Context(), extensions.Installation{Path: extDir(t, "one", "1.0.0", "install/plan.yaml", c[0], "install/policy.yaml", c[1]), Confirm: yes})
 		if !errors.Is(err, fault.Denied) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -277,12 +278,12 @@ func TestThePlanOfAnInstallation(t *testing.T) {
 		}
 	}
 	for name, c := range map[string][2]string{"a policy that inherits": {plan("x"), "version: 1\nrest: inherit\n"}, "no plan": {"steps: []", installPolicy}, "no policy": {plan("x"), "version: 2"}} {
-		if _, err := a.Install(t.Context(), app.InstallExtension{Path: extDir(t, "one", "1.0.0", "install/plan.yaml", c[0], "install/policy.yaml", c[1]),
-			Confirm: func(app.ExtensionOffer) (bool, error) { t.Errorf("%s: it is offered", name); return false, nil }}); err == nil {
+		if _, err := a.Extensions.Install(t.Context(), extensions.Installation{Path: extDir(t, "one", "1.0.0", "install/plan.yaml", c[0], "install/policy.yaml", c[1]),
+			Confirm: func(extensions.Offer) (bool, error) { t.Errorf("%s: it is offered", name); return false, nil }}); err == nil {
 			t.Errorf("%s: it is installed", name)
 		}
 	}
-	got, err := a.Install(t.Context(), app.InstallExtension{Path: extDir(t, "one", "1.0.0", "install/plan.yaml", plan("made.txt"), "install/policy.yaml", installPolicy), Confirm: func(o app.ExtensionOffer) (bool, error) {
+	got, err := a.Extensions.Install(t.Context(), extensions.Installation{Path: extDir(t, "one", "1.0.0", "install/plan.yaml", plan("made.txt"), "install/policy.yaml", installPolicy), Confirm: func(o extensions.Offer) (bool, error) {
 		if !strings.Contains(o.InstallPlan, "made.txt") || !strings.Contains(o.InstallPolicy, "localhost") {
 			t.Errorf("%+v", o)
 		}
@@ -337,10 +338,10 @@ func TestInterruptedInstallations(t *testing.T) {
 			if err := c(); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := a.EnableExtension("one", true); err != nil {
+			if _, err := a.Extensions.Enable("one", true); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := a.ShowExtension(t.Context(), "one"); err != nil {
+			if _, err := a.Extensions.Show(t.Context(), "one"); err != nil {
 				t.Error(err)
 			}
 			if b, err := os.ReadFile(filepath.Join(root, "work", "own")); err != nil || string(b) != "own" {
@@ -362,7 +363,7 @@ func TestAFolderThatIsNoExtension(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if list, err := a.Extensions(); err != nil || len(list) != 0 {
+	if list, err := a.Extensions.List(); err != nil || len(list) != 0 {
 		t.Error(list, err)
 	}
 	install(t, a, extDir(t, "one", "1.0.0"), false)
@@ -371,7 +372,7 @@ func TestAFolderThatIsNoExtension(t *testing.T) {
 			t.Errorf("%s/planted is there", dir)
 		}
 	}
-	if _, err := a.ShowExtension(t.Context(), "one"); err != nil {
+	if _, err := a.Extensions.Show(t.Context(), "one"); err != nil {
 		t.Error(err)
 	}
 }
@@ -487,8 +488,8 @@ func TestACallGoesByTheExtensionsAsTheyAreNow(t *testing.T) {
 	}{
 		{func() {}, fault.ToolUnknown},
 		{func() { install(t, b, extDir(t, "one", "1.0.0"), false) }, fault.NeedsApproval},
-		{func() { _, err = b.EnableExtension("one", false) }, fault.ToolUnknown},
-		{func() { _, err = b.EnableExtension("one", true) }, fault.NeedsApproval},
+		{func() { _, err = b.Extensions.Enable("one", false) }, fault.ToolUnknown},
+		{func() { _, err = b.Extensions.Enable("one", true) }, fault.NeedsApproval},
 		{func() { err = os.WriteFile(filepath.Join(homeDir, "extensions.json"), []byte("{"), 0o600) }, fault.StoreCorrupt},
 	} {
 		if step.do(); err != nil {

@@ -74,9 +74,9 @@ func (a *App) gateway(q MCPRequest) *gateway.Gateway {
 	if q.Server != "" { // no other source is asked, or started
 		o.Tools = func(ctx context.Context) []*tool.Spec { return a.offeredOf(ctx, "mcp:"+q.Server) }
 	}
-	if a.servers.any() {
-		o.Offers = func() []gateway.Offer { return offersOf(a.servers.offered()) }
-		o.Changes, o.Unwatch = a.servers.watch, a.servers.unwatch
+	if all := a.Servers; all.Offers.Any() {
+		o.Offers = func() []gateway.Offer { return offersOf(all.Offers.All()) }
+		o.Changes, o.Unwatch = all.Offers.Watch, all.Offers.Unwatch
 	}
 	return gateway.New(o)
 }

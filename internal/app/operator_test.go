@@ -16,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/service/apis"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/servers"
 )
 
 const api = `{"openapi":"3.0.0","info":{"title":"T","version":"1"},"servers":[{"url":"https://api.example.com"}],"paths":{"/a":{"get":{"operationId":"getA","responses":{"200":{"description":"ok"}}}}}}`
@@ -71,14 +72,14 @@ func TestOperatorsLeaveARecord(t *testing.T) {
 	must(err)
 	_, err = a.Policies.Distrust(ws)
 	must(err)
-	must(a.AddMCPServer(app.MCPServer{Name: "far", URL: "http://127.0.0.1:1/mcp"}, false))
-	must(a.RemoveMCPServer("far"))
+	must(a.Servers.Add(servers.Server{Name: "far", URL: "http://127.0.0.1:1/mcp"}, false))
+	must(a.Servers.Remove("far"))
 	_, err = a.APIs.Add(t.Context(), apis.Addition{Name: "ex", From: filepath.Join(ws, "api.json")})
 	must(err)
 	must(a.APIs.Remove("ex"))
-	_, err = a.SwitchTool(t.Context(), "shell.run", false)
+	_, err = a.Extensions.SwitchTool(t.Context(), "shell.run", false)
 	must(err)
-	_, err = a.SwitchTool(t.Context(), "shell.run", true)
+	_, err = a.Extensions.SwitchTool(t.Context(), "shell.run", true)
 	must(err)
 	want := []string{
 		"secret.set github", "secret.remove github", "policy.trust remit.yaml", "policy.forget remit.yaml", "mcp.add far", "mcp.remove far",
@@ -95,7 +96,7 @@ func TestOperatorsLeaveARecord(t *testing.T) {
 
 	// What would change nothing is not recorded.
 	for _, nothing := range []func() error{
-		func() error { return a.Secrets.Remove("none") }, func() error { return a.RemoveMCPServer("none") }, func() error { return a.APIs.Remove("none") },
+		func() error { return a.Secrets.Remove("none") }, func() error { return a.Servers.Remove("none") }, func() error { return a.APIs.Remove("none") },
 		func() error { _, err := a.Secrets.Set("github", "short"); return err },
 	} {
 		if nothing() == nil {
@@ -142,8 +143,8 @@ func TestNoRecordNoChange(t *testing.T) {
 	for name, change := range map[string]func() error{
 		"secret":  func() error { _, err := a.Secrets.Set("github", "ghp_0123456789abcdefXYZ"); return err },
 		"trust":   func() error { _, _, err := a.Policies.Trust(ws, ""); return err },
-		"mcp":     func() error { return a.AddMCPServer(app.MCPServer{Name: "far", URL: "http://127.0.0.1:1/mcp"}, false) },
-		"switch":  func() error { _, err := a.SwitchTool(t.Context(), tool.ID("shell.run"), false); return err },
+		"mcp":     func() error { return a.Servers.Add(servers.Server{Name: "far", URL: "http://127.0.0.1:1/mcp"}, false) },
+		"switch":  func() error { _, err := a.Extensions.SwitchTool(t.Context(), tool.ID("shell.run"), false); return err },
 		"new key": func() error { _, err := a.Grants.RotateKey(time.Time{}); return err },
 	} {
 		if err := change(); err == nil {
@@ -195,7 +196,7 @@ func TestTrustIsOfTheReviewedFile(t *testing.T) {
 func TestAChangeOfAnOperatorForgetsFailures(t *testing.T) {
 	homeDir := t.TempDir()
 	a := newApp(t, homeDir)
-	if err := a.AddMCPServer(app.MCPServer{Name: "far", URL: "http://127.0.0.1:1/mcp"}, false); err != nil {
+	if err := a.Servers.Add(servers.Server{Name: "far", URL: "http://127.0.0.1:1/mcp"}, false); err != nil {
 		t.Fatal(err)
 	}
 	remembered := func() bool {
@@ -207,7 +208,7 @@ func TestAChangeOfAnOperatorForgetsFailures(t *testing.T) {
 	}
 	for name, change := range map[string]func() error{
 		"a secret": func() error { _, err := a.Secrets.Set("far", "ghp_0123456789abcdefXYZ"); return err },
-		"a server": func() error { return a.AddMCPServer(app.MCPServer{Name: "near", URL: "http://127.0.0.1:1/mcp"}, false) },
+		"a server": func() error { return a.Servers.Add(servers.Server{Name: "near", URL: "http://127.0.0.1:1/mcp"}, false) },
 		"settings": func() error {
 			if err := os.WriteFile(filepath.Join(homeDir, "config.yaml"), []byte("ledger: {durability: process}\n"), 0o600); err != nil {
 				return err
@@ -216,7 +217,7 @@ func TestAChangeOfAnOperatorForgetsFailures(t *testing.T) {
 			return err
 		},
 	} {
-		if p, err := a.TestMCPServer(t.Context(), "far"); err != nil || p.Err == nil || !remembered() {
+		if p, err := a.Servers.Test(t.Context(), "far"); err != nil || p.Err == nil || !remembered() {
 			t.Fatalf("%s: the failure is not remembered: %v, %v", name, err, p.Err)
 		}
 		if err := change(); err != nil || remembered() {

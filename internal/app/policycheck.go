@@ -5,6 +5,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/service/runs"
+	"github.com/remitrun/remit/internal/service/servers"
 )
 
 // CheckPolicy finds what a policy says that has no effect in this installation:
@@ -14,7 +15,7 @@ func (a *App) CheckPolicy(p *policy.Policy) (mistakes, warnings fault.List, err 
 	for _, t := range a.builtIn() {
 		in.Tools = append(in.Tools, t.Spec())
 	}
-	in.Unlisted = append(in.Unlisted, (&runs.ExecTool{}).Spec(), (&mcpTool{}).Spec(), (&mcpReach{}).Spec())
+	in.Unlisted = append(servers.Unlisted(), runs.TypedSpec())
 	for _, p := range a.Models().Providers {
 		in.Providers = append(in.Providers, p.Name())
 	}
@@ -36,7 +37,7 @@ func (a *App) CheckPolicy(p *policy.Policy) (mistakes, warnings fault.List, err 
 
 // policySources are the sources of tools that are configured.
 func (a *App) policySources() ([]policy.ToolSource, error) {
-	servers, err := a.MCPServers()
+	servers, err := a.Servers.List()
 	if err != nil {
 		return nil, err
 	}

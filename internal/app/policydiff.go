@@ -15,6 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/policies"
 	"github.com/remitrun/remit/internal/service/runs"
+	"github.com/remitrun/remit/internal/service/servers"
 )
 
 // PolicyDiff is how two policies differ.
@@ -173,8 +174,8 @@ func (d *PolicyDiff) note(was, is policy.Effect, e HistoryExample) {
 func (a *App) toolsOf(rec *replay.Recording) (runner.Catalog, error) {
 	if c, ok := rec.Call(1); ok && c.Tool == runs.ExecID {
 		return runs.RecordedTools()
-	} else if ok && isMCPRun(c.Tool) {
-		return mcpRunTools()
+	} else if ok && servers.IsMCPRun(c.Tool) {
+		return servers.RecordedTools()
 	}
 	if rec.Run.Session != uuid.Nil {
 		_, tools, err := a.rehearse(rec)

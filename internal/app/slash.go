@@ -51,7 +51,7 @@ const DefaultSession = "default"
 // means that there was no call: the line means nothing, or nothing may begin.
 func (a *App) Slash(ctx context.Context, q SlashRequest) (SlashResult, error) {
 	var out SlashResult
-	router, err := a.Router()
+	router, err := a.Extensions.Router()
 	if err != nil {
 		return out, err
 	}
@@ -104,13 +104,13 @@ func (a *App) SlashCall(r chat.Route, session, model string) (runner.Call, error
 	if r.Extension == "" || r.Kind == extension.RunExec || r.Kind == extension.RunWASM {
 		return c, nil // whose own tools bring their bounds
 	}
-	bounds, err := a.boundsOf(r.Extension)
+	bounds, err := a.Extensions.BoundsOf(r.Extension)
 	if err != nil {
 		return c, err
 	}
-	c.Bounds = []*policy.Policy{bounds.calls}
+	c.Bounds = []*policy.Policy{bounds.Calls}
 	if r.Kind == extension.RunAnalyze {
-		c.Bounds = []*policy.Policy{bounds.analyses}
+		c.Bounds = []*policy.Policy{bounds.Analyses}
 	}
 	return c, nil
 }

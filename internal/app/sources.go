@@ -12,7 +12,7 @@ import (
 // source is a line. One that cannot be made is catalog.Broken, so that it is
 // listed with the reason. Nothing is started here.
 func (a *App) sources() []catalog.Source {
-	return slices.Concat(a.mcpSources(), a.APIs.Sources(), a.Modules.Sources(), a.extSources())
+	return slices.Concat(a.Servers.Sources(), a.APIs.Sources(), a.Modules.Sources(), a.Extensions.Sources())
 }
 
 // tierLimits makes the limits that runners share.

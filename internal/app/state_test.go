@@ -69,8 +69,8 @@ func TestDamagedStateStays(t *testing.T) {
 	for file, does := range map[string]func() error{
 		"apis.json":       func() error { return a.APIs.Remove("x") },
 		"wasm.json":       func() error { return a.Modules.Remove("x") },
-		"extensions.json": func() error { _, err := a.Extension("x"); return err },
-		"mcp.json":        func() error { return a.RemoveMCPServer("x") },
+		"extensions.json": func() error { _, err := a.Extensions.Find("x"); return err },
+		"mcp.json":        func() error { return a.Servers.Remove("x") },
 		"trusted.json":    func() error { _, err := a.Policies.Distrust(home); return err },
 		"keys/grant.json": func() error { _, err := a.Grants.Keys(); return err },
 	} {

@@ -214,7 +214,7 @@ type slashDoor struct {
 
 // Complete implements slashRunner.
 func (d *slashDoor) Complete(line string) []string {
-	router, err := d.a.Router()
+	router, err := d.a.Extensions.Router()
 	if err != nil {
 		return nil // what is wrong with it is said when one is carried out
 	}

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/service/extensions"
 	"github.com/remitrun/remit/internal/tools/extension"
 )
 
@@ -37,7 +37,7 @@ writes nowhere but to a work folder of its own.
 }
 
 func (s *session) extInstallCmd(update bool) *cobra.Command {
-	q := app.InstallExtension{Update: update}
+	q := extensions.Installation{Update: update}
 	var yes bool
 	c := &cobra.Command{
 		Use:   "install PATH",
@@ -66,8 +66,8 @@ than before are accepted with it.
 			return err
 		}
 		q.Path = args[0]
-		q.Confirm = func(o app.ExtensionOffer) (bool, error) { return s.confirmExtension(cmd.Context(), o, yes) }
-		done, err := a.Install(cmd.Context(), q)
+		q.Confirm = func(o extensions.Offer) (bool, error) { return s.confirmExtension(cmd.Context(), o, yes) }
+		done, err := a.Extensions.Install(cmd.Context(), q)
 		if err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ than before are accepted with it.
 	return c
 }
 
-func commandNames(e app.Extension) string {
+func commandNames(e extensions.Extension) string {
 	names := make([]string, len(e.Commands))
 	for i, c := range e.Commands {
 		names[i] = c.Name
@@ -97,7 +97,7 @@ func commandNames(e app.Extension) string {
 
 // confirmExtension shows what there is to know and asks. Without a terminal nobody
 // can say yes.
-func (s *session) confirmExtension(ctx context.Context, o app.ExtensionOffer, yes bool) (bool, error) {
+func (s *session) confirmExtension(ctx context.Context, o extensions.Offer, yes bool) (bool, error) {
 	if yes {
 		return true, nil
 	}
@@ -132,7 +132,7 @@ func (s *session) confirmExtension(ctx context.Context, o app.ExtensionOffer, ye
 
 // printExtension prints all of an extension that there is to know. Everything in it
 // is the extension's own word but for what is under its control of nobody.
-func (s *session) printExtension(o app.ExtensionOffer) {
+func (s *session) printExtension(o extensions.Offer) {
 	version := o.Version
 	if o.Was != nil {
 		version = o.Was.Version + " → " + o.Version
@@ -175,7 +175,7 @@ func (s *session) printExtension(o app.ExtensionOffer) {
 	}
 }
 
-func state(e app.Extension) string {
+func state(e extensions.Extension) string {
 	switch {
 	case e.Installed.IsZero():
 		return "not installed"
@@ -200,13 +200,13 @@ func (s *session) extListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := a.Extensions()
+			list, err := a.Extensions.List()
 			if err != nil {
 				return err
 			}
 			if s.json {
 				if list == nil {
-					list = []app.Extension{}
+					list = []extensions.Extension{}
 				}
 				return s.printJSON(list)
 			}
@@ -241,7 +241,7 @@ func (s *session) extShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o, err := a.ShowExtension(cmd.Context(), args[0])
+			o, err := a.Extensions.Show(cmd.Context(), args[0])
 			switch {
 			case err != nil:
 				return err
@@ -272,7 +272,7 @@ func (s *session) extSwitchCmd(on bool) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			e, err := a.EnableExtension(args[0], on)
+			e, err := a.Extensions.Enable(args[0], on)
 			if err != nil {
 				return err
 			}
@@ -298,7 +298,7 @@ func (s *session) extRemoveCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.RemoveExtension(args[0]); err != nil {
+			if err := a.Extensions.Remove(args[0]); err != nil {
 				return err
 			}
 			if s.json {
@@ -334,7 +334,7 @@ func (s *session) completeExtensions(_ *cobra.Command, args []string, begin stri
 	if err != nil || len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	list, err := a.Extensions()
+	list, err := a.Extensions.List()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

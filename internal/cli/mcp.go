@@ -117,7 +117,7 @@ func (s *session) mcpServeHere(ctx context.Context, q app.MCPRequest, f mcpServe
 func (s *session) openMCP(q *app.MCPRequest, dir string) (*app.App, error) {
 	a, err := s.open()
 	if err == nil && q.Server != "" {
-		_, err = a.MCPServer(q.Server)
+		_, err = a.Servers.Find(q.Server)
 	}
 	if err == nil {
 		q.Workspace, err = home.Workspace(dir)

@@ -6,12 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/service/servers"
 )
 
 func (s *session) mcpLoginCmd() *cobra.Command {
-	var q app.MCPLogin
+	var q servers.LogIn
 	var at []string
 	var anywhere bool
 	c := &cobra.Command{
@@ -44,7 +44,7 @@ one that remit secret set keeps, by its name.
 			}
 			q.Show = func(url string) { s.errorf("sign in here, in your browser:\n%s\n", show(url)) }
 			q.Confirm = func(origin string) (bool, error) { return s.confirmOrigin(origin, at, anywhere) }
-			if err := a.LogInMCP(cmd.Context(), args[0], q); err != nil {
+			if err := a.Servers.LogIn(cmd.Context(), args[0], q); err != nil {
 				return err
 			}
 			s.say("%s logged in at %s  %s\n", s.paint(green, "✓"), args[0], s.paint(dim, "remit mcp test "+args[0]))
@@ -94,7 +94,7 @@ func (s *session) mcpLogoutCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.LogOutMCP(args[0]); err != nil {
+			if err := a.Servers.LogOut(args[0]); err != nil {
 				return err
 			}
 			s.say("%s the login at %s is forgotten\n", s.paint(green, "✓"), args[0])

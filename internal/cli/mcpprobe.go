@@ -8,12 +8,13 @@ import (
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/inspect"
+	"github.com/remitrun/remit/internal/service/servers"
 )
 
 // mcpTest starts a server and prints its tools; its failure is the command's.
 func (s *session) mcpTest(ctx context.Context, a *app.App, name string) error {
 	began := time.Now()
-	p, err := a.TestMCPServer(ctx, name)
+	p, err := a.Servers.Test(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -30,7 +31,7 @@ func (s *session) mcpTest(ctx context.Context, a *app.App, name string) error {
 // the command's failure: the server was added.
 func (s *session) mcpTried(ctx context.Context, a *app.App, name string) error {
 	began := time.Now()
-	p, err := a.TestMCPServer(ctx, name)
+	p, err := a.Servers.Test(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -39,7 +40,7 @@ func (s *session) mcpTried(ctx context.Context, a *app.App, name string) error {
 	}
 	s.errorf("%s it does not work yet: %s\n", s.paintErr(yellow, "!"), show(firstLine(fault.Message(p.Err))))
 	if len(p.Fixes) == 0 {
-		s.errorf("  its own messages are in %s\n", show(a.MCPLog(name)))
+		s.errorf("  its own messages are in %s\n", show(a.Servers.Log(name)))
 		return nil
 	}
 	s.errorf("  a policy with these entries under allow would probably help:\n")
@@ -57,7 +58,7 @@ type probedTool struct {
 }
 
 // printProbe prints what a server offers, and what in its text needs care.
-func (s *session) printProbe(name string, p app.MCPProbe, took time.Duration) error {
+func (s *session) printProbe(name string, p servers.Probe, took time.Duration) error {
 	if s.json {
 		tools := make([]probedTool, len(p.Tools))
 		for i, t := range p.Tools {

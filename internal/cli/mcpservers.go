@@ -12,6 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
+	"github.com/remitrun/remit/internal/service/servers"
 )
 
 func (s *session) mcpAddCmd() *cobra.Command {
@@ -63,7 +64,7 @@ a server that wants OAuth needs remit mcp login.
 				return fault.New(fault.Usage, "the server's command is missing, or not after --").
 					WithHint("usage: remit mcp add %s -- COMMAND...", args[0])
 			}
-			m := app.MCPServer{Name: args[0], Command: args[1:], URL: url, Asks: asks, Protocol: protocol}
+			m := servers.Server{Name: args[0], Command: args[1:], URL: url, Asks: asks, Protocol: protocol}
 			var err error
 			if m.Env, err = variablesOf(env); err != nil {
 				return err
@@ -88,15 +89,15 @@ a server that wants OAuth needs remit mcp login.
 }
 
 // withinOf reads --within.
-func withinOf(list []string) ([]app.MCPWithin, error) {
-	var out []app.MCPWithin
+func withinOf(list []string) ([]servers.MCPWithin, error) {
+	var out []servers.MCPWithin
 	for _, s := range list {
 		what, section, _ := strings.Cut(s, "=")
 		i := strings.LastIndexByte(what, '.')
 		if i < 0 {
 			return nil, fault.New(fault.Usage, "--within %q is not TOOL.ARGUMENT=SECTION", s).WithHint("as read_*.path=files.read")
 		}
-		out = append(out, app.MCPWithin{Tool: what[:i], Arg: what[i+1:], Section: section})
+		out = append(out, servers.MCPWithin{Tool: what[:i], Arg: what[i+1:], Section: section})
 	}
 	return out, nil
 }
@@ -116,7 +117,7 @@ func variablesOf(pairs []string) (map[string]string, error) {
 	return out, nil
 }
 
-func (s *session) mcpAdd(ctx context.Context, m app.MCPServer, folder, policyFile string, replace, start bool) error {
+func (s *session) mcpAdd(ctx context.Context, m servers.Server, folder, policyFile string, replace, start bool) error {
 	a, err := s.open()
 	if err != nil {
 		return err
@@ -133,7 +134,7 @@ func (s *session) mcpAdd(ctx context.Context, m app.MCPServer, folder, policyFil
 		}
 		m.Policy, m.PolicyFile = string(p.Source()), policyFile
 	}
-	if err := a.AddMCPServer(m, replace); err != nil {
+	if err := a.Servers.Add(m, replace); err != nil {
 		return err
 	}
 	s.say("%s %s added  %s\n", s.paint(green, "✓"), m.Name, s.paint(dim, "remit mcp test "+m.Name))
@@ -149,20 +150,20 @@ func (s *session) mcpAdd(ctx context.Context, m app.MCPServer, folder, policyFil
 // mcpServerJSON is a server as --json prints it: of the environment the names
 // alone.
 type mcpServerJSON struct {
-	Name    string          `json:"name"`
-	URL     string          `json:"url,omitempty"`
-	Command []string        `json:"command"`
-	Env     []string        `json:"env"`
-	Folder  string          `json:"folder"`
-	Policy  string          `json:"policy"`
-	Within  []app.MCPWithin `json:"within,omitempty"`
-	Asks    []string        `json:"asks,omitempty"`
-	Talks   string          `json:"protocol,omitempty"`
-	By      string          `json:"by"`
+	Name    string              `json:"name"`
+	URL     string              `json:"url,omitempty"`
+	Command []string            `json:"command"`
+	Env     []string            `json:"env"`
+	Folder  string              `json:"folder"`
+	Policy  string              `json:"policy"`
+	Within  []servers.MCPWithin `json:"within,omitempty"`
+	Asks    []string            `json:"asks,omitempty"`
+	Talks   string              `json:"protocol,omitempty"`
+	By      string              `json:"by"`
 }
 
-func describeServer(a *app.App, m app.MCPServer) mcpServerJSON {
-	out := mcpServerJSON{Name: m.Name, URL: m.URL, Command: append([]string{}, m.Command...), Env: append([]string{}, slices.Sorted(maps.Keys(m.Env))...), Folder: a.MCPFolder(m), Policy: m.Policy, Within: m.Within, Asks: m.Asks, Talks: m.Protocol, By: m.By}
+func describeServer(a *app.App, m servers.Server) mcpServerJSON {
+	out := mcpServerJSON{Name: m.Name, URL: m.URL, Command: append([]string{}, m.Command...), Env: append([]string{}, slices.Sorted(maps.Keys(m.Env))...), Folder: a.Servers.Folder(m), Policy: m.Policy, Within: m.Within, Asks: m.Asks, Talks: m.Protocol, By: m.By}
 	if out.Policy == "" {
 		out.Policy = m.DefaultPolicy()
 	}
@@ -180,7 +181,7 @@ func (s *session) mcpListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := a.MCPServers()
+			list, err := a.Servers.List()
 			if err != nil {
 				return err
 			}
@@ -223,7 +224,7 @@ func (s *session) mcpShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			m, err := a.MCPServer(args[0])
+			m, err := a.Servers.Find(args[0])
 			if err != nil {
 				return err
 			}
@@ -262,7 +263,7 @@ func (s *session) mcpRemoveCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := a.RemoveMCPServer(args[0]); err != nil {
+			if err := a.Servers.Remove(args[0]); err != nil {
 				return err
 			}
 			s.say("%s %s removed\n", s.paint(green, "✓"), args[0])
@@ -308,13 +309,13 @@ more: see what with remit mcp test, and give it with remit mcp add --replace -p.
 			if err != nil {
 				return err
 			}
-			found, left, err := app.ImportMCPServers(args[0])
+			found, left, err := servers.ImportMCPServers(args[0])
 			if err != nil {
 				return err
 			}
 			var names []string
 			for _, m := range found {
-				if err := a.AddMCPServer(m, replace); err != nil {
+				if err := a.Servers.Add(m, replace); err != nil {
 					left[m.Name] = err
 					continue
 				}

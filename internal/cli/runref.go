@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/servers"
 )
 
 // maxBack bounds the N of @N.
@@ -78,7 +78,7 @@ func (s *session) runID(ctx context.Context, word string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	runs, err := st.Runs(ctx, store.RunFilter{Limit: int(n), Without: app.HelperTools()})
+	runs, err := st.Runs(ctx, store.RunFilter{Limit: int(n), Without: servers.HelperTools()})
 	if err != nil {
 		return "", err
 	}

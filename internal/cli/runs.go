@@ -6,12 +6,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/servers"
 )
 
 // runJSON is a run as --json prints it.
@@ -130,7 +130,7 @@ func (f filterFlags) filter(now time.Time) (store.RunFilter, error) {
 			WithHint("expected running, completed, denied, failed, timeout, cancelled or interrupted")
 	}
 	if !f.all && f.tool == "" {
-		out.Without = app.HelperTools()
+		out.Without = servers.HelperTools()
 	}
 	if f.tool != "" {
 		if _, err := tool.ParseID(f.tool); err != nil {

@@ -178,7 +178,7 @@ func (s *session) completeSlash(_ *cobra.Command, args []string, begin string) (
 	if err != nil || len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	router, err := a.Router()
+	router, err := a.Extensions.Router()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

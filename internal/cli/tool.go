@@ -179,7 +179,7 @@ was shown is not accepted.
 			if err != nil {
 				return err
 			}
-			done, err := a.AcceptTools(cmd.Context(), toolIDs(args), sources)
+			done, err := a.Extensions.AcceptTools(cmd.Context(), toolIDs(args), sources)
 			if s.json && err == nil {
 				out := make([]toolChangeJSON, len(done))
 				for i, c := range done {
@@ -220,7 +220,7 @@ func (s *session) toolsSwitchCmd(on bool) *cobra.Command {
 		}
 		out := []map[string]any{}
 		for _, id := range toolIDs(args) {
-			changed, err := a.SwitchTool(cmd.Context(), id, on)
+			changed, err := a.Extensions.SwitchTool(cmd.Context(), id, on)
 			if err != nil {
 				return err
 			}

@@ -62,7 +62,7 @@ func (s *Runs) Exec(ctx context.Context, q ExecRequest) (ExecResult, error) {
 			return res, err
 		}
 	}
-	t := &ExecTool{box: s.Box, q: q}
+	t := &execTool{box: s.Box, q: q}
 	c, err := catalog.New(t)
 	if err != nil {
 		return res, err
@@ -106,14 +106,14 @@ func (s *Runs) Profile(ctx context.Context, q ExecRequest) (sandbox.Profile, err
 // own run: nobody else can call it.
 const ExecID = tool.ID("exec")
 
-// ExecTool is the one call of such a run.
-type ExecTool struct {
+// execTool is the one call of such a run.
+type execTool struct {
 	box     *sandbox.Box
 	q       ExecRequest
 	outcome sandbox.Outcome
 }
 
-func (t *ExecTool) Spec() *tool.Spec {
+func (t *execTool) Spec() *tool.Spec {
 	return &tool.Spec{
 		ID: ExecID, Title: "Run a typed command", Version: "1", Source: "builtin", Risk: tool.High,
 		Description: "Runs a command that a person typed, with the person's own streams, in the sandbox.",
@@ -125,14 +125,14 @@ func (t *ExecTool) Spec() *tool.Spec {
 	}
 }
 
-func (t *ExecTool) Prepare(env tool.Env, _ tool.Args) (permit.Prepared, error) {
+func (t *execTool) Prepare(env tool.Env, _ tool.Args) (permit.Prepared, error) {
 	return permit.Prepared{
 		Actions: []tool.Action{{Kind: tool.Command, Argv: t.q.Argv, Dir: env.Workspace, Typed: t.q.byHand()}},
 		Run:     t.run,
 	}, nil
 }
 
-func (t *ExecTool) run(ctx context.Context, p permit.Permit) (tool.Result, error) {
+func (t *execTool) run(ctx context.Context, p permit.Permit) (tool.Result, error) {
 	out, err := t.box.Run(ctx, p, sandbox.Command{
 		Argv: t.q.Argv, Dir: p.Env().Workspace, Typed: t.q.byHand(), Long: true, Stdio: t.q.Stdio, Ask: t.q.Ask, Notice: t.q.Notice, Observe: t.q.Learn != "",
 	})
@@ -208,7 +208,7 @@ func RecordedTools() (runner.Catalog, error) { return catalog.New(RecordedComman
 // runs nothing.
 type RecordedCommand struct{}
 
-func (RecordedCommand) Spec() *tool.Spec { return (&ExecTool{}).Spec() }
+func (RecordedCommand) Spec() *tool.Spec { return (&execTool{}).Spec() }
 
 func (RecordedCommand) Prepare(env tool.Env, args tool.Args) (permit.Prepared, error) {
 	list, _ := args["argv"].([]any)
@@ -222,3 +222,6 @@ func (RecordedCommand) Prepare(env tool.Env, args tool.Args) (permit.Prepared, e
 	}
 	return permit.Prepared{Actions: []tool.Action{a}}, nil
 }
+
+// TypedSpec describes the tool of a typed command, which no catalog lists.
+func TypedSpec() *tool.Spec { return (&execTool{}).Spec() }

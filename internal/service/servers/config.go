@@ -1,4 +1,6 @@
-package app
+// Package servers keeps the MCP servers that a person added: their configuration, their logins,
+// and the source of tools that each is. Start at [Servers.Add] and [Servers.Sources].
+package servers
 
 import (
 	"bytes"
@@ -11,22 +13,37 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/authority/policy/target"
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/runs"
+	"github.com/remitrun/remit/internal/service/secrets"
 	mcpsource "github.com/remitrun/remit/internal/tools/source/mcp"
 )
+
+// Servers are the MCP servers of one $REMIT_HOME.
+type Servers struct {
+	Home    *home.Home
+	Secrets *secrets.Secrets
+	Runs    *runs.Runs
+	Box     *sandbox.Box
+	BuiltIn func() []permit.Tool // the tools that are compiled in
+
+	Offers Offers // what the servers offer besides tools
+}
 
 // MCPWithin says that an argument of a server's tools is a path or a URL.
 type MCPWithin = mcpsource.Within
 
-// MCPServer is one MCP server as mcp.json has it.
-type MCPServer struct {
+// Server is one MCP server as mcp.json has it.
+type Server struct {
 	Name    string            `json:"-"`
 	URL     string            `json:"url,omitempty"`     // of a server elsewhere
 	Command []string          `json:"command,omitempty"` // of a server that Remit starts
@@ -54,7 +71,7 @@ type MCPServer struct {
 
 // mcpFile is mcp.json.
 type mcpFile struct {
-	Servers map[string]MCPServer `json:"servers"`
+	Servers map[string]Server `json:"servers"`
 }
 
 var mcpName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,39}$`)
@@ -66,45 +83,45 @@ const mcpList = "mcp.json"
 // mcpLock is held while the list of servers or a login at one of them is changed.
 const mcpLock = "mcp.lock"
 
-func (a *App) mcpPath() string { return filepath.Join(a.Home.Dir, mcpList) }
+func (m *Servers) mcpPath() string { return filepath.Join(m.Home.Dir, mcpList) }
 
-// MCPServers lists the servers that were added, by name.
-func (a *App) MCPServers() ([]MCPServer, error) {
-	f, err := a.readMCP()
+// List lists the servers that were added, by name.
+func (m *Servers) List() ([]Server, error) {
+	f, err := m.readMCP()
 	if err != nil {
 		return nil, err
 	}
-	out := make([]MCPServer, 0, len(f.Servers))
+	out := make([]Server, 0, len(f.Servers))
 	for name, s := range f.Servers {
 		s.Name = name
 		out = append(out, s)
 	}
-	slices.SortFunc(out, func(x, y MCPServer) int { return strings.Compare(x.Name, y.Name) })
+	slices.SortFunc(out, func(x, y Server) int { return strings.Compare(x.Name, y.Name) })
 	return out, nil
 }
 
-// MCPServer finds one.
-func (a *App) MCPServer(name string) (MCPServer, error) {
-	list, err := a.MCPServers()
+// Find finds one.
+func (m *Servers) Find(name string) (Server, error) {
+	list, err := m.List()
 	if err != nil {
-		return MCPServer{}, err
+		return Server{}, err
 	}
 	for _, s := range list {
 		if s.Name == name {
 			return s, nil
 		}
 	}
-	return MCPServer{}, noServer(name)
+	return Server{}, noServer(name)
 }
 
-func (a *App) readMCP() (mcpFile, error) {
-	f := mcpFile{Servers: map[string]MCPServer{}}
-	src, err := wholefile.Read(a.mcpPath(), maxMCPFile)
+func (m *Servers) readMCP() (mcpFile, error) {
+	f := mcpFile{Servers: map[string]Server{}}
+	src, err := wholefile.Read(m.mcpPath(), maxMCPFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, nil
 	}
 	bad := func(err error) (mcpFile, error) {
-		return mcpFile{}, fault.Wrap(fault.Usage, err, "the list of MCP servers cannot be read: %v", wholefile.Cause(err)).At(fault.Pos{File: a.mcpPath()})
+		return mcpFile{}, fault.Wrap(fault.Usage, err, "the list of MCP servers cannot be read: %v", wholefile.Cause(err)).At(fault.Pos{File: m.mcpPath()})
 	}
 	if err != nil {
 		return bad(err)
@@ -122,44 +139,44 @@ func (a *App) readMCP() (mcpFile, error) {
 		return bad(err)
 	}
 	if f.Servers == nil { // null
-		f.Servers = map[string]MCPServer{}
+		f.Servers = map[string]Server{}
 	}
 	for name, s := range f.Servers {
 		s.Name = name
-		if err := a.checkMCP(s); err != nil {
+		if err := m.checkMCP(s); err != nil {
 			return bad(err)
 		}
 	}
 	return f, nil
 }
 
-// AddMCPServer adds a server, or with replace changes one. Nothing is started.
-func (a *App) AddMCPServer(s MCPServer, replace bool) error {
+// Add adds a server, or with replace changes one. Nothing is started.
+func (m *Servers) Add(s Server, replace bool) error {
 	s.By = home.Person()
-	if err := a.checkMCP(s); err != nil {
+	if err := m.checkMCP(s); err != nil {
 		return err
 	}
-	return a.changeMCP("mcp.add", s.Name, func(list map[string]MCPServer) error {
+	return m.changeMCP("mcp.add", s.Name, func(list map[string]Server) error {
 		was, there := list[s.Name]
 		if there && !replace {
 			return fault.New(fault.Usage, "there is an MCP server %q already", s.Name).WithHint("--replace puts this one in its place")
 		}
 		list[s.Name] = s
 		if there && was.URL != s.URL {
-			return a.dropLogin(s.Name)
+			return m.dropLogin(s.Name)
 		}
 		return nil
 	})
 }
 
-// RemoveMCPServer forgets a server, and the login at it. Its folder stays.
-func (a *App) RemoveMCPServer(name string) error {
-	return a.changeMCP("mcp.remove", name, func(list map[string]MCPServer) error {
+// Remove forgets a server, and the login at it. Its folder stays.
+func (m *Servers) Remove(name string) error {
+	return m.changeMCP("mcp.remove", name, func(list map[string]Server) error {
 		if _, there := list[name]; !there {
 			return noServer(name)
 		}
 		delete(list, name)
-		return a.dropLogin(name)
+		return m.dropLogin(name)
 	})
 }
 
@@ -169,9 +186,9 @@ func noServer(name string) error {
 
 // changeMCP changes and records one server while no other process changes the list,
 // which may have secrets.
-func (a *App) changeMCP(action, name string, change func(map[string]MCPServer) error) error {
-	return a.Home.Locked(mcpLock, func() error {
-		f, err := a.readMCP()
+func (m *Servers) changeMCP(action, name string, change func(map[string]Server) error) error {
+	return m.Home.Locked(mcpLock, func() error {
+		f, err := m.readMCP()
 		if err != nil {
 			return err
 		}
@@ -182,12 +199,12 @@ func (a *App) changeMCP(action, name string, change func(map[string]MCPServer) e
 		}
 		now, there := f.Servers[name]
 		about.Digest = home.StateDigest(now, there)
-		return a.Home.Recorded(action, about, func() error { return a.Home.Write(mcpList, f) })
+		return m.Home.Recorded(action, about, func() error { return m.Home.Write(mcpList, f) })
 	})
 }
 
 // checkMCP says what is wrong with a server's configuration.
-func (a *App) checkMCP(s MCPServer) error {
+func (m *Servers) checkMCP(s Server) error {
 	if !mcpName.MatchString(s.Name) {
 		return fault.New(fault.Usage, "%q is no name for a server: small letters, digits, _ and -, at most 40", s.Name)
 	}
@@ -209,7 +226,7 @@ func (a *App) checkMCP(s MCPServer) error {
 	if err != nil {
 		return err
 	}
-	bound, err := p.Bind(a.Home.Env(a.MCPFolder(s)))
+	bound, err := p.Bind(m.Home.Env(m.Folder(s)))
 	if err != nil {
 		return err
 	}
@@ -224,7 +241,7 @@ func (a *App) checkMCP(s MCPServer) error {
 }
 
 // checkReach says what is wrong with how a server is started or reached.
-func (s MCPServer) checkReach() error {
+func (s Server) checkReach() error {
 	if s.URL == "" {
 		if len(s.Command) == 0 || s.Command[0] == "" {
 			return fault.New(fault.Usage, "the command of the MCP server %q is missing", s.Name)
@@ -248,7 +265,7 @@ func (s MCPServer) checkReach() error {
 var MCPAsks = []string{"elicitation", "sampling", "roots"}
 
 // checkTalk says what is wrong with how a server is talked to.
-func (s MCPServer) checkTalk() error {
+func (s Server) checkTalk() error {
 	for i, what := range s.Asks {
 		if !slices.Contains(MCPAsks, what) || slices.Contains(s.Asks[:i], what) {
 			return fault.New(fault.Usage, "%q is not elicitation, sampling or roots, once each", what)
@@ -260,21 +277,21 @@ func (s MCPServer) checkTalk() error {
 	return nil
 }
 
-func (s MCPServer) asks() policy.MCP {
+func (s Server) asks() policy.MCP {
 	return policy.MCP{Elicitation: slices.Contains(s.Asks, "elicitation"), Sampling: slices.Contains(s.Asks, "sampling"), Roots: slices.Contains(s.Asks, "roots")}
 }
 
-// MCPFolder is where a server starts. A folder of its own is beside Remit's home
+// Folder is where a server starts. A folder of its own is beside Remit's home
 // and not in it, as nothing confined ever sees that.
-func (a *App) MCPFolder(s MCPServer) string {
+func (m *Servers) Folder(s Server) string {
 	if s.Folder != "" {
 		return s.Folder
 	}
-	return filepath.Join(a.Home.Dir+"-mcp", s.Name)
+	return filepath.Join(m.Home.Dir+"-mcp", s.Name)
 }
 
 // policy is what bounds the server.
-func (s MCPServer) policy() (*policy.Policy, error) {
+func (s Server) policy() (*policy.Policy, error) {
 	if s.Policy != "" {
 		return policy.Parse(s.PolicyFile, []byte(s.Policy))
 	}
@@ -283,7 +300,7 @@ func (s MCPServer) policy() (*policy.Policy, error) {
 
 // DefaultPolicy is the policy of a server that was added without one: its folder,
 // no network, and of the environment what was given with --env.
-func (s MCPServer) DefaultPolicy() string {
+func (s Server) DefaultPolicy() string {
 	if s.URL != "" {
 		allow := fmt.Sprintf("%q", s.URL)
 		if s.TokenURL != "" {
@@ -303,7 +320,7 @@ func (s MCPServer) DefaultPolicy() string {
 // ImportMCPServers reads the servers of another client's file: the object
 // mcpServers, or servers, of name to command, args and env. What cannot be taken
 // over is told by name.
-func ImportMCPServers(file string) ([]MCPServer, map[string]error, error) {
+func ImportMCPServers(file string) ([]Server, map[string]error, error) {
 	src, err := wholefile.Read(file, maxMCPFile)
 	if err != nil {
 		return nil, nil, fault.Wrap(fault.Usage, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: file})
@@ -334,10 +351,10 @@ func ImportMCPServers(file string) ([]MCPServer, map[string]error, error) {
 	if len(found) == 0 {
 		return nil, nil, fault.New(fault.Usage, "it has no mcpServers").At(fault.Pos{File: file})
 	}
-	var out []MCPServer
+	var out []Server
 	left := map[string]error{}
 	for name, e := range found {
-		s := MCPServer{Name: nameFrom(name), URL: e.URL, Env: e.Env}
+		s := Server{Name: nameFrom(name), URL: e.URL, Env: e.Env}
 		if e.Command != "" {
 			s.Command = append([]string{e.Command}, e.Args...)
 		}
@@ -352,7 +369,7 @@ func ImportMCPServers(file string) ([]MCPServer, map[string]error, error) {
 			out = append(out, s)
 		}
 	}
-	slices.SortFunc(out, func(x, y MCPServer) int { return strings.Compare(x.Name, y.Name) })
+	slices.SortFunc(out, func(x, y Server) int { return strings.Compare(x.Name, y.Name) })
 	return out, left, nil
 }
 

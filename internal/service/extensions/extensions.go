@@ -1,6 +1,9 @@
-package app
+// Package extensions installs, updates and removes extensions, and offers their commands and
+// tools. Start at [Extensions.Install] and [Extensions.Sync].
+package extensions
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +17,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/agents/chat"
+	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -23,9 +27,23 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/modules"
+	"github.com/remitrun/remit/internal/service/runs"
 	"github.com/remitrun/remit/internal/tools/extension"
 	extsource "github.com/remitrun/remit/internal/tools/source/extension"
 )
+
+// Extensions are the extensions of one $REMIT_HOME.
+type Extensions struct {
+	Home    *home.Home
+	Runs    *runs.Runs
+	Modules *modules.Modules
+	Box     *sandbox.Box
+	Tools   *catalog.Catalog
+	BuiltIn func() []permit.Tool // the tools that are compiled in
+
+	cached cached
+}
 
 // Extension is an installed extension, as extensions.json has it.
 type Extension struct {
@@ -59,8 +77,8 @@ const (
 	maxExtensions    = 4 << 20 // bytes of extensions.json
 )
 
-// extensions are what is known of the installed extensions in this process.
-type extensions struct {
+// cached are what is known of the installed extensions in this process.
+type cached struct {
 	mu     sync.Mutex
 	stamp  stamp // of extensions.json, as it was read for what follows
 	read   bool
@@ -76,8 +94,8 @@ type stamp struct {
 	inode uint64
 }
 
-func (a *App) extensionsStamp() stamp {
-	fi, err := os.Stat(filepath.Join(a.Home.Dir, extensionsFile))
+func (x *Extensions) extensionsStamp() stamp {
+	fi, err := os.Stat(filepath.Join(x.Home.Dir, extensionsFile))
 	if err != nil {
 		return stamp{}
 	}
@@ -88,18 +106,18 @@ func (a *App) extensionsStamp() stamp {
 	return s
 }
 
-// Extensions lists the installed extensions, by ID.
-func (a *App) Extensions() ([]Extension, error) {
-	m, err := a.readExtensions()
+// List lists the installed extensions, by ID.
+func (x *Extensions) List() ([]Extension, error) {
+	m, err := x.readExtensions()
 	if err != nil {
 		return nil, err
 	}
-	return slices.SortedFunc(maps.Values(m), func(x, y Extension) int { return strings.Compare(x.ID, y.ID) }), nil
+	return slices.SortedFunc(maps.Values(m), func(p, q Extension) int { return strings.Compare(p.ID, q.ID) }), nil
 }
 
-// Extension finds one by its ID (ExtensionUnknown).
-func (a *App) Extension(id string) (Extension, error) {
-	m, err := a.readExtensions()
+// Find finds one by its ID (ExtensionUnknown).
+func (x *Extensions) Find(id string) (Extension, error) {
+	m, err := x.readExtensions()
 	if err != nil {
 		return Extension{}, err
 	}
@@ -109,9 +127,9 @@ func (a *App) Extension(id string) (Extension, error) {
 	return Extension{}, fault.New(fault.ExtensionUnknown, "no extension is called %.80q", id).WithHint("remit ext list lists them")
 }
 
-func (a *App) readExtensions() (map[string]Extension, error) {
+func (x *Extensions) readExtensions() (map[string]Extension, error) {
 	out := map[string]Extension{}
-	err := a.Home.Read(extensionsFile, &out)
+	err := x.Home.Read(extensionsFile, &out)
 	if err == nil {
 		for id, e := range out {
 			if e.ID != id || extension.CheckID(id) != nil {
@@ -128,41 +146,41 @@ func (a *App) readExtensions() (map[string]Extension, error) {
 
 // changeExtensions changes the list while no other process does. The change is
 // recorded by its caller.
-func (a *App) changeExtensions(change func(map[string]Extension) error) error {
-	folder := filepath.Join(a.Home.Dir, extensionsFolder)
+func (x *Extensions) changeExtensions(change func(map[string]Extension) error) error {
+	folder := filepath.Join(x.Home.Dir, extensionsFolder)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return fault.Wrap(fault.StoreReadOnly, err, "%s cannot be made: %v", folder, wholefile.Cause(err))
 	}
-	return a.Home.Locked("extensions.lock", func() error {
-		list, err := a.readExtensions()
+	return x.Home.Locked("extensions.lock", func() error {
+		list, err := x.readExtensions()
 		if err == nil {
-			err = a.mendExtensions(list)
+			err = x.mendExtensions(list)
 		}
 		if err == nil {
 			err = change(list)
 		}
 		if err == nil {
-			err = a.Home.Write(extensionsFile, list)
+			err = x.Home.Write(extensionsFile, list)
 		}
 		return err
 	})
 }
 
 // extensionRoot is the folder that an extension is installed in, without links.
-func (a *App) extensionRoot(id string) string {
-	return filepath.Join(home.RealPath(a.Home.Dir), extensionsFolder, id)
+func (x *Extensions) extensionRoot(id string) string {
+	return filepath.Join(home.RealPath(x.Home.Dir), extensionsFolder, id)
 }
 
 // taken reports whether a command of the trusted PATH has a name.
-func (a *App) taken(name string) bool {
-	_, _, err := sandbox.Lookup(a.Home.Path, name, "/")
+func (x *Extensions) taken(name string) bool {
+	_, _, err := sandbox.Lookup(x.Home.Path, name, "/")
 	return fault.CodeOf(err) != fault.NotFound
 }
 
 // loadExtension reads an installed extension. One whose files are not those that
 // were installed is refused.
-func (a *App) loadExtension(e Extension) (*extension.Package, error) {
-	root := a.extensionRoot(e.ID)
+func (x *Extensions) loadExtension(e Extension) (*extension.Package, error) {
+	root := x.extensionRoot(e.ID)
 	files, err := readExtensionFolder(root, extension.WorkFolder)
 	if err != nil {
 		return nil, err
@@ -171,7 +189,7 @@ func (a *App) loadExtension(e Extension) (*extension.Package, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Name(a.taken)
+	p.Name(x.taken)
 	if p.Digest.String() != e.Digest {
 		return nil, fault.New(fault.ExtensionChecksum, "the files of the extension %s are not those that were installed", e.ID).
 			WithHint("look at what changed in %s, or install it again", root)
@@ -179,102 +197,99 @@ func (a *App) loadExtension(e Extension) (*extension.Package, error) {
 	return p, nil
 }
 
-// extSources are the sources of the extensions that have tools of their own and are
+// Sources are the sources of the extensions that have tools of their own and are
 // switched on.
-func (a *App) extSources() []catalog.Source {
-	list, err := a.Extensions()
+func (x *Extensions) Sources() []catalog.Source {
+	list, err := x.List()
 	if err != nil {
 		return []catalog.Source{catalog.Broken("ext", err)}
 	}
-	a.exts.mu.Lock()
-	defer a.exts.mu.Unlock()
-	a.exts.added = map[string]string{}
+	x.cached.mu.Lock()
+	defer x.cached.mu.Unlock()
+	x.cached.added = map[string]string{}
 	var out []catalog.Source
 	for _, e := range list {
 		if e.Enabled && len(e.Tools) > 0 {
-			a.exts.added[e.ID] = e.Digest
-			out = append(out, a.extSource(e))
+			x.cached.added[e.ID] = e.Digest
+			out = append(out, x.extSource(e))
 		}
 	}
 	return out
 }
 
-func (a *App) extSource(e Extension) catalog.Source {
+func (x *Extensions) extSource(e Extension) catalog.Source {
 	return catalog.From(extsource.New(extsource.Config{
-		ID: e.ID, Root: a.extensionRoot(e.ID), Box: a.box, WASM: a.extensionModule,
-		Load: func() (*extension.Package, error) { return a.loadExtension(e) },
+		ID: e.ID, Root: x.extensionRoot(e.ID), Box: x.Box, WASM: x.extensionModule,
+		Load: func() (*extension.Package, error) { return x.loadExtension(e) },
 	}))
 }
 
 // Router gives the router of the slash commands as they are now: the same until an
 // extension is installed, updated, switched on or off, or removed, by whichever
 // process.
-func (a *App) Router() (*chat.Router, error) {
-	a.exts.mu.Lock()
-	defer a.exts.mu.Unlock()
-	if err := a.refreshExtensions(); err != nil {
+func (x *Extensions) Router() (*chat.Router, error) {
+	x.cached.mu.Lock()
+	defer x.cached.mu.Unlock()
+	if err := x.refreshExtensions(); err != nil {
 		return nil, err
 	}
-	return a.exts.router, nil
+	return x.cached.router, nil
 }
 
-// SyncExtensions takes in what other processes changed of the extensions: for those
+// Sync takes in what other processes changed of the extensions: for those
 // that live long. It costs next to nothing where nothing was.
-func (a *App) SyncExtensions() error {
-	_, err := a.Router()
+func (x *Extensions) Sync() error {
+	_, err := x.Router()
 	return err
 }
 
-// following is the catalog as calls look tools up in it: what another process did
-// to an extension holds for the next call.
-type following struct{ app *App }
-
-// Lookup implements runner.Catalog.
-func (f following) Lookup(id tool.ID) (runner.Entry, error) {
+// Lookup finds a tool, after it has read what other processes changed of the extensions. It
+// implements runner.Catalog.
+func (x *Extensions) Lookup(id tool.ID) (runner.Entry, error) {
 	if strings.HasPrefix(string(id), "ext:") {
-		if err := f.app.SyncExtensions(); err != nil {
+		if err := x.Sync(); err != nil {
 			return runner.Entry{}, err
 		}
 	}
-	return f.app.catalog.Lookup(id)
+	return x.Tools.Lookup(id)
 }
 
 // refreshExtensions reads the extensions if they changed. exts.mu is held.
-func (a *App) refreshExtensions() error {
-	now := a.extensionsStamp()
-	if a.exts.read && now == a.exts.stamp {
+func (x *Extensions) refreshExtensions() error {
+	now := x.extensionsStamp()
+	if x.cached.read && now == x.cached.stamp {
 		return nil
 	}
-	list, err := a.Extensions()
+	list, err := x.List()
 	if err != nil {
 		return err
 	}
 	known := make([]chat.Extension, len(list))
 	bounds := map[string]extensionBounds{}
 	for i, e := range list {
-		known[i] = a.known(e, bounds)
+		known[i] = x.known(e, bounds)
 	}
-	router, err := chat.NewRouter(known, a.ExtensionUsage)
+	router, err := chat.NewRouter(known, x.Usage)
 	if err != nil {
 		return err
 	}
-	if err := a.syncCatalog(list); err != nil {
+	if err := x.syncCatalog(list); err != nil {
 		return err
 	}
-	a.exts.router, a.exts.bounds, a.exts.stamp, a.exts.read = router, bounds, now, true
+	x.cached.router, x.cached.bounds, x.cached.stamp, x.cached.read = router, bounds, now, true
 	return nil
 }
 
 // known is what the router knows of an extension. Of one that cannot be used it
 // knows the names of its commands, and why.
-func (a *App) known(e Extension, bounds map[string]extensionBounds) chat.Extension {
+func (x *Extensions) known(e Extension, bounds map[string]extensionBounds) chat.Extension {
 	out := chat.Extension{ID: e.ID, Name: e.Name}
 	if e.Enabled {
-		p, err := a.loadExtension(e)
+		p, err := x.loadExtension(e)
 		if err == nil {
 			var b extensionBounds
-			if b.calls, err = p.Bounds(a.extensionRoot(e.ID)); err == nil {
-				b.analyses, err = p.AnalysisBounds()
+			if b.Calls, err = p.Bounds(x.extensionRoot(e.ID)); err == nil {
+				b.Analyses, err = p.AnalysisBounds()
 			}
 			bounds[e.ID], out.Commands = b, p.Commands
 		}
@@ -294,25 +309,25 @@ func (a *App) known(e Extension, bounds map[string]extensionBounds) chat.Extensi
 
 // syncCatalog gives the catalog the sources of the extensions as they are. exts.mu
 // is held.
-func (a *App) syncCatalog(list []Extension) error {
+func (x *Extensions) syncCatalog(list []Extension) error {
 	want := map[string]Extension{}
 	for _, e := range list {
 		if e.Enabled && len(e.Tools) > 0 {
 			want[e.ID] = e
 		}
 	}
-	for id, digest := range a.exts.added {
+	for id, digest := range x.cached.added {
 		if want[id].Digest != digest {
-			if err := a.catalog.Remove("ext:" + id); err != nil {
+			if err := x.Tools.Remove("ext:" + id); err != nil {
 				return err
 			}
-			delete(a.exts.added, id)
+			delete(x.cached.added, id)
 		}
 	}
 	for id, e := range want {
-		if a.exts.added[id] == "" {
-			a.catalog.Add(a.extSource(e))
-			a.exts.added[id] = e.Digest
+		if x.cached.added[id] == "" {
+			x.Tools.Add(x.extSource(e))
+			x.cached.added[id] = e.Digest
 		}
 	}
 	return nil
@@ -320,27 +335,27 @@ func (a *App) syncCatalog(list []Extension) error {
 
 // extensionBounds are the policies that bound what an extension's commands do.
 type extensionBounds struct {
-	calls    *policy.Policy
-	analyses *policy.Policy // analyses of the last response, which are calls of Remit's own
+	Calls    *policy.Policy
+	Analyses *policy.Policy // analyses of the last response, which are calls of Remit's own
 }
 
-// boundsOf is the policies that bound an extension's calls.
-func (a *App) boundsOf(id string) (extensionBounds, error) {
-	a.exts.mu.Lock()
-	defer a.exts.mu.Unlock()
-	if err := a.refreshExtensions(); err != nil {
+// BoundsOf is the policies that bound an extension's calls.
+func (x *Extensions) BoundsOf(id string) (extensionBounds, error) {
+	x.cached.mu.Lock()
+	defer x.cached.mu.Unlock()
+	if err := x.refreshExtensions(); err != nil {
 		return extensionBounds{}, err
 	}
-	if b := a.exts.bounds[id]; b.analyses != nil {
+	if b := x.cached.bounds[id]; b.Analyses != nil {
 		return b, nil
 	}
 	return extensionBounds{}, fault.New(fault.ExtensionUnknown, "the extension %.80q cannot be used", id).WithHint("remit ext show tells more")
 }
 
-// ExtensionUsage is an extension's usage document, "" if it has none.
-func (a *App) ExtensionUsage(id string) (string, error) {
+// Usage is an extension's usage document, "" if it has none.
+func (x *Extensions) Usage(id string) (string, error) {
 	const most = 256 << 10
-	b, err := wholefile.ReadRegular(filepath.Join(a.extensionRoot(id), filepath.FromSlash(extension.UsageFile)), most)
+	b, err := wholefile.ReadRegular(filepath.Join(x.extensionRoot(id), filepath.FromSlash(extension.UsageFile)), most)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -350,19 +365,19 @@ func (a *App) ExtensionUsage(id string) (string, error) {
 	return strings.ToValidUTF8(string(b), "\uFFFD"), nil
 }
 
-// EnableExtension switches an extension on or off.
-func (a *App) EnableExtension(id string, on bool) (Extension, error) {
-	if _, err := a.Extension(id); err != nil {
+// Enable switches an extension on or off.
+func (x *Extensions) Enable(id string, on bool) (Extension, error) {
+	if _, err := x.Find(id); err != nil {
 		return Extension{}, err
 	}
 	var out Extension
-	err := a.changeExtensions(func(m map[string]Extension) error {
+	err := x.changeExtensions(func(m map[string]Extension) error {
 		e, ok := m[id]
 		if !ok {
 			return fault.New(fault.ExtensionUnknown, "no extension is called %q any more", id)
 		}
 		if on {
-			if _, err := a.loadExtension(e); err != nil {
+			if _, err := x.loadExtension(e); err != nil {
 				return err
 			}
 		}
@@ -371,31 +386,31 @@ func (a *App) EnableExtension(id string, on bool) (Extension, error) {
 		if on {
 			action = "ext.enable"
 		}
-		return a.Home.Recorded(action, ledger.OperatorAction{Target: id, Digest: e.Digest}, func() error {
+		return x.Home.Recorded(action, ledger.OperatorAction{Target: id, Digest: e.Digest}, func() error {
 			m[id], out = e, e
-			return a.Home.Write(extensionsFile, m)
+			return x.Home.Write(extensionsFile, m)
 		})
 	})
 	if err != nil {
 		return out, err
 	}
-	return out, a.SyncExtensions()
+	return out, x.Sync()
 }
 
-// RemoveExtension forgets an extension and removes its files, those in its work
+// Remove forgets an extension and removes its files, those in its work
 // folder too.
-func (a *App) RemoveExtension(id string) error {
-	if _, err := a.Extension(id); err != nil {
+func (x *Extensions) Remove(id string) error {
+	if _, err := x.Find(id); err != nil {
 		return err
 	}
-	err := a.changeExtensions(func(m map[string]Extension) error {
+	err := x.changeExtensions(func(m map[string]Extension) error {
 		was := m[id].Digest
 		delete(m, id)
-		err := a.Home.Recorded("ext.remove", ledger.OperatorAction{Target: id, Was: was}, func() error { return a.Home.Write(extensionsFile, m) })
+		err := x.Home.Recorded("ext.remove", ledger.OperatorAction{Target: id, Was: was}, func() error { return x.Home.Write(extensionsFile, m) })
 		if err != nil {
 			return err
 		}
-		if err := removeAll(a.extensionRoot(id)); err != nil {
+		if err := removeAll(x.extensionRoot(id)); err != nil {
 			return fault.Wrap(fault.StoreFailed, err, "the extension %s is forgotten, and its files cannot be removed: %v", id, wholefile.Cause(err))
 		}
 		return nil
@@ -403,5 +418,44 @@ func (a *App) RemoveExtension(id string) error {
 	if err != nil {
 		return err
 	}
-	return a.SyncExtensions()
+	return x.Sync()
+}
+
+// SwitchTool switches a tool on or off, and reports whether that changed it.
+func (x *Extensions) SwitchTool(ctx context.Context, id tool.ID, on bool) (changed bool, err error) {
+	action := "tools.disable"
+	if on {
+		action = "tools.enable"
+	}
+	err = x.Home.Recorded(action, ledger.OperatorAction{Target: string(id)}, func() (err error) {
+		changed, err = x.Tools.Switch(ctx, id, on)
+		return err
+	})
+	return changed, err
+}
+
+// AcceptTools accepts tools as they were seen last, and all changed tools of the
+// named sources. It gives what it accepted up to the first error.
+func (x *Extensions) AcceptTools(ctx context.Context, ids []tool.ID, sources []string) ([]catalog.Change, error) {
+	for _, name := range sources {
+		changed, err := x.Tools.Changed(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, changed...)
+	}
+	var out []catalog.Change
+	for _, id := range ids {
+		err := x.Home.Recorded("tools.accept", ledger.OperatorAction{Target: string(id)}, func() error {
+			change, err := x.Tools.Accept(ctx, id)
+			if err == nil {
+				out = append(out, change)
+			}
+			return err
+		})
+		if err != nil {
+			return out, err
+		}
+	}
+	return out, nil
 }

@@ -1,4 +1,4 @@
-package app
+package servers
 
 import (
 	"context"
@@ -9,16 +9,16 @@ import (
 	mcpsource "github.com/remitrun/remit/internal/tools/source/mcp"
 )
 
-// mcpServers are the MCP servers of the catalog, for what they offer besides tools.
+// Offers are the MCP servers of the catalog, for what they offer besides tools.
 // The zero value is ready to use.
-type mcpServers struct {
+type Offers struct {
 	mu       sync.Mutex
 	byName   map[string]*mcpsource.Server
 	watchers map[int]func(server, uri string)
 	next     int
 }
 
-func (m *mcpServers) add(name string, s *mcpsource.Server) {
+func (m *Offers) add(name string, s *mcpsource.Server) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.byName == nil {
@@ -27,14 +27,14 @@ func (m *mcpServers) add(name string, s *mcpsource.Server) {
 	m.byName[name] = s
 }
 
-func (m *mcpServers) any() bool {
+func (m *Offers) Any() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.byName) > 0
 }
 
-// offered gives what each server is known to offer, by its name.
-func (m *mcpServers) offered() map[string]mcpsource.Offered {
+// All gives what each server is known to offer, by its name.
+func (m *Offers) All() map[string]mcpsource.Offered {
 	m.mu.Lock()
 	all := maps.Clone(m.byName)
 	m.mu.Unlock()
@@ -45,8 +45,8 @@ func (m *mcpServers) offered() map[string]mcpsource.Offered {
 	return out
 }
 
-// watch calls f for each change until stop is called.
-func (m *mcpServers) watch(f func(server, uri string)) (stop func()) {
+// Watch calls f for each change until stop is called.
+func (m *Offers) Watch(f func(server, uri string)) (stop func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.watchers == nil {
@@ -62,7 +62,7 @@ func (m *mcpServers) watch(f func(server, uri string)) (stop func()) {
 	}
 }
 
-func (m *mcpServers) tell(server, uri string) {
+func (m *Offers) tell(server, uri string) {
 	m.mu.Lock()
 	fs := slices.Collect(maps.Values(m.watchers))
 	m.mu.Unlock()
@@ -71,7 +71,7 @@ func (m *mcpServers) tell(server, uri string) {
 	}
 }
 
-func (m *mcpServers) unwatch(ctx context.Context, server, uri string) {
+func (m *Offers) Unwatch(ctx context.Context, server, uri string) {
 	m.mu.Lock()
 	s := m.byName[server]
 	m.mu.Unlock()

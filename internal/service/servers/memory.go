@@ -1,4 +1,4 @@
-package app
+package servers
 
 import (
 	"encoding/json"
@@ -14,13 +14,14 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
-// toolMemory keeps what was seen and accepted of tools: a file for each source
+// memory keeps what was seen and accepted of tools: a file for each source
 // in $REMIT_HOME/tools, replaced as a whole under a lock that all processes
 // share. It is safe for concurrent use.
-type toolMemory struct {
-	app *App
+type memory struct {
+	home *home.Home
 
 	mu     sync.Mutex
 	loaded map[string]remembered
@@ -33,19 +34,19 @@ type remembered struct {
 	records map[tool.ID]catalog.Record
 }
 
-// maxToolMemory bounds a source's file, in bytes: what a source may bring, as it
+// maxMemory bounds a source's file, in bytes: what a source may bring, as it
 // was accepted and as it is.
-const maxToolMemory = 256 << 20
+const maxMemory = 256 << 20
 
 const toolFolder = "tools"
 
 func toolFile(source string) string { return filepath.Join(toolFolder, url.PathEscape(source)+".json") }
 
 // Load implements catalog.Memory.
-func (m *toolMemory) Load(source string) (map[tool.ID]catalog.Record, error) {
+func (m *memory) Load(source string) (map[tool.ID]catalog.Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	file := filepath.Join(m.app.Home.Dir, toolFile(source))
+	file := filepath.Join(m.home.Dir, toolFile(source))
 	fi, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		m.keep(source, remembered{})
@@ -57,7 +58,7 @@ func (m *toolMemory) Load(source string) (map[tool.ID]catalog.Record, error) {
 	if was := m.loaded[source]; was.file != nil && os.SameFile(was.file, fi) && was.file.ModTime().Equal(fi.ModTime()) && was.file.Size() == fi.Size() {
 		return was.records, nil
 	}
-	b, err := wholefile.ReadRegular(file, maxToolMemory)
+	b, err := wholefile.ReadRegular(file, maxMemory)
 	records := map[tool.ID]catalog.Record{}
 	if err == nil {
 		err = json.Unmarshal(b, &records)
@@ -69,7 +70,7 @@ func (m *toolMemory) Load(source string) (map[tool.ID]catalog.Record, error) {
 	return records, nil
 }
 
-func (m *toolMemory) keep(source string, r remembered) {
+func (m *memory) keep(source string, r remembered) {
 	if m.loaded == nil {
 		m.loaded = map[string]remembered{}
 	}
@@ -82,8 +83,8 @@ func unremembered(file string, err error) error {
 }
 
 // Change implements catalog.Memory.
-func (m *toolMemory) Change(source string, f func(map[tool.ID]catalog.Record) bool) error {
-	return m.app.Home.Locked(filepath.Join(toolFolder, ".lock"), func() error {
+func (m *memory) Change(source string, f func(map[tool.ID]catalog.Record) bool) error {
+	return m.home.Locked(filepath.Join(toolFolder, ".lock"), func() error {
 		was, err := m.Load(source)
 		if err != nil {
 			return err
@@ -99,7 +100,7 @@ func (m *toolMemory) Change(source string, f func(map[tool.ID]catalog.Record) bo
 		if err != nil {
 			return fault.Wrap(fault.Internal, err, "what is seen of %s cannot be encoded", source)
 		}
-		return m.app.Home.WriteFile(toolFile(source), append(b, '\n'))
+		return m.home.WriteFile(toolFile(source), append(b, '\n'))
 	})
 }
 
@@ -107,34 +108,37 @@ func (m *toolMemory) Change(source string, f func(map[tool.ID]catalog.Record) bo
 var failingFile = filepath.Join(toolFolder, ".failing.json")
 
 // Failure implements catalog.FailureMemory.
-func (m *toolMemory) Failure(source string) *catalog.Failure {
+func (m *memory) Failure(source string) *catalog.Failure {
 	all := map[string]*catalog.Failure{}
-	if m.app.Home.Read(failingFile, &all) != nil {
+	if m.home.Read(failingFile, &all) != nil {
 		return nil
 	}
 	return all[source]
 }
 
 // Failed implements catalog.FailureMemory.
-func (m *toolMemory) Failed(source string, f *catalog.Failure) {
-	_ = m.app.Home.Locked(filepath.Join(toolFolder, ".lock"), func() error { // see failingFile
+func (m *memory) Failed(source string, f *catalog.Failure) {
+	_ = m.home.Locked(filepath.Join(toolFolder, ".lock"), func() error { // see failingFile
 		all := map[string]*catalog.Failure{}
-		if m.app.Home.Read(failingFile, &all) != nil || all == nil {
+		if m.home.Read(failingFile, &all) != nil || all == nil {
 			all = map[string]*catalog.Failure{}
 		}
 		if all[source] = f; f == nil {
 			delete(all, source)
 		}
-		return m.app.Home.Write(failingFile, all)
+		return m.home.Write(failingFile, all)
 	})
 }
 
-// forgetFailures has every source asked again, without delay: what an operator changed,
-// such as a login, may be what a source failed for.
-func (a *App) forgetFailures() {
-	file := filepath.Join(a.Home.Dir, failingFile)
+// Memory is what this $REMIT_HOME remembers of the tools of all sources.
+func Memory(h *home.Home) catalog.Memory { return &memory{home: h} }
+
+// ForgetFailures has every source asked again without delay: what an operator changed,
+// such as a login, may have been the cause of a failure.
+func ForgetFailures(h *home.Home) {
+	file := filepath.Join(h.Dir, failingFile)
 	if _, err := os.Stat(file); err != nil {
 		return
 	}
-	_ = a.Home.Locked(filepath.Join(toolFolder, ".lock"), func() error { return os.Remove(file) }) // see failingFile
+	_ = h.Locked(filepath.Join(toolFolder, ".lock"), func() error { return os.Remove(file) }) // see failingFile
 }

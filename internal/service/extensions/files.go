@@ -1,4 +1,4 @@
-package app
+package extensions
 
 import (
 	"errors"
@@ -101,8 +101,8 @@ func readExtensionFile(root *os.Root, name string, d fs.DirEntry, entries *exten
 // stageExtension writes an extension's files, and its empty work folder, to a new
 // folder beside Remit's home: nothing confined ever sees what is in that, and a
 // plan that runs at installation works here. It has no links in its path.
-func (a *App) stageExtension(p *extension.Package) (dir string, err error) {
-	beside := a.stageFolder()
+func (x *Extensions) stageExtension(p *extension.Package) (dir string, err error) {
+	beside := x.stageFolder()
 	if err = os.MkdirAll(beside, 0o700); err == nil {
 		dir, err = os.MkdirTemp(beside, p.Manifest.ID+"-*")
 	}
@@ -126,7 +126,7 @@ func (a *App) stageExtension(p *extension.Package) (dir string, err error) {
 	return dir, nil
 }
 
-func (a *App) stageFolder() string { return home.RealPath(a.Home.Dir) + "-ext" }
+func (x *Extensions) stageFolder() string { return home.RealPath(x.Home.Dir) + "-ext" }
 
 func writeStaged(file string, f extension.File) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -150,8 +150,8 @@ const oldPrefix = ".old-"
 
 // swapExtension puts a staged extension in its place. In an update what was in the
 // work folder stays, but for what the new one's plan put there.
-func (a *App) swapExtension(id, staged string, update bool) error {
-	root := a.extensionRoot(id)
+func (x *Extensions) swapExtension(id, staged string, update bool) error {
+	root := x.extensionRoot(id)
 	old := filepath.Join(filepath.Dir(root), oldPrefix+id)
 	_, err := os.Lstat(root)
 	there := err == nil
@@ -196,8 +196,8 @@ func keepWork(from, to string) error {
 // middle of: an old folder is put back unless the new one is what the list says. A
 // folder that is not listed means nothing, and is replaced when its ID is installed.
 // The lock is held.
-func (a *App) mendExtensions(list map[string]Extension) error {
-	folder := filepath.Join(home.RealPath(a.Home.Dir), extensionsFolder)
+func (x *Extensions) mendExtensions(list map[string]Extension) error {
+	folder := filepath.Join(home.RealPath(x.Home.Dir), extensionsFolder)
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return fault.Wrap(fault.StoreFailed, err, "%s cannot be read: %v", folder, wholefile.Cause(err))
@@ -208,7 +208,7 @@ func (a *App) mendExtensions(list map[string]Extension) error {
 		e, listed := list[id]
 		switch {
 		case old && listed:
-			if _, lerr := a.loadExtension(e); lerr == nil {
+			if _, lerr := x.loadExtension(e); lerr == nil {
 				err = errors.Join(err, removeAll(path))
 				continue
 			}

@@ -1,4 +1,4 @@
-package app
+package servers
 
 import (
 	"context"
@@ -14,28 +14,51 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy/target"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/service/settings"
+	"github.com/remitrun/remit/internal/tools/infer"
 )
 
-// MCPProbe is what came of starting an MCP server once.
-type MCPProbe struct {
+// ToolsSaid finds what the settings say of a tool. A key is an ID, or the beginning
+// of IDs before a final "*"; the longest that fits holds.
+func ToolsSaid(set map[string]settings.Tool) func(tool.ID) catalog.Said {
+	said := make(map[string]catalog.Said, len(set))
+	for key, t := range set {
+		said[key] = catalog.Said{Said: infer.Said{Risk: t.Risk, Effects: t.Effects}, Trusted: t.Trusted, Name: t.AnyName}
+	}
+	return func(id tool.ID) catalog.Said {
+		if s, ok := said[string(id)]; ok {
+			return s
+		}
+		best, found := "", catalog.Said{}
+		for key, s := range said {
+			if head, open := strings.CutSuffix(key, "*"); open && len(key) > len(best) && strings.HasPrefix(string(id), head) {
+				best, found = key, s
+			}
+		}
+		return found
+	}
+}
+
+// Probe is what came of starting an MCP server once.
+type Probe struct {
 	Tools   []catalog.Tool // with the findings of their texts
 	Refused []catalog.Refused
 	Err     error    // why it lists no tools
 	Fixes   []string // entries of its policy that would probably help, as files.read: "/opt/x/**"
 }
 
-// TestMCPServer starts a server as for a call and lists its tools, whatever is
+// Test starts a server as for a call and lists its tools, whatever is
 // remembered of earlier failures. None is used by that. The error says that there
 // is no such server; what failed is in the probe.
-func (a *App) TestMCPServer(ctx context.Context, name string) (p MCPProbe, err error) {
-	s, err := a.MCPServer(name)
+func (m *Servers) Test(ctx context.Context, name string) (p Probe, err error) {
+	s, err := m.Find(name)
 	if err != nil {
 		return p, err
 	}
-	source, memory := "mcp:"+name, &toolMemory{app: a}
-	memory.Failed(source, nil)
-	logged := a.logSize(name)
-	c, err := catalog.Open(catalog.Config{BuiltIn: a.builtIn(), Sources: []catalog.Source{catalog.From(a.mcpServer(s))}, Memory: memory, Said: toolsSaid(a.Home.Settings.Tools)})
+	source, known := "mcp:"+name, &memory{home: m.Home}
+	known.Failed(source, nil)
+	logged := m.logSize(name)
+	c, err := catalog.Open(catalog.Config{BuiltIn: m.BuiltIn(), Sources: []catalog.Source{catalog.From(m.mcpServer(s))}, Memory: known, Said: ToolsSaid(m.Home.Settings.Tools)})
 	if err != nil {
 		return p, err
 	}
@@ -49,13 +72,13 @@ func (a *App) TestMCPServer(ctx context.Context, name string) (p MCPProbe, err e
 		p.Err, err = err, nil
 	}
 	if p.Err != nil {
-		p.Fixes = a.mcpFixes(s, a.logTail(name, logged))
+		p.Fixes = m.mcpFixes(s, m.logTail(name, logged))
 	}
 	return p, err
 }
 
-func (a *App) logSize(name string) int64 {
-	st, err := os.Stat(a.mcpLog(name))
+func (m *Servers) logSize(name string) int64 {
+	st, err := os.Stat(m.mcpLog(name))
 	if err != nil {
 		return 0
 	}
@@ -67,8 +90,8 @@ const maxTail = 64 << 10
 
 // logTail is what a server wrote since its log had this size, or the end of it. It
 // is the server's own text: nothing is allowed by it, only proposed.
-func (a *App) logTail(name string, from int64) string {
-	f, err := os.Open(a.mcpLog(name))
+func (m *Servers) logTail(name string, from int64) string {
+	f, err := os.Open(m.mcpLog(name))
 	if err != nil {
 		return ""
 	}
@@ -91,12 +114,12 @@ var unresolved = regexp.MustCompile(`(?:ENOTFOUND|EAI_AGAIN|[Cc]ould not resolve
 // mcpFixes proposes what a server that does not start should be allowed: the folders
 // of the files that its command names and that it cannot read, and the hosts that
 // it says it could not reach.
-func (a *App) mcpFixes(s MCPServer, log string) []string {
+func (m *Servers) mcpFixes(s Server, log string) []string {
 	p, err := s.policy()
 	if err != nil {
 		return nil
 	}
-	r, err := p.Bind(a.Home.Env(a.MCPFolder(s)))
+	r, err := p.Bind(m.Home.Env(m.Folder(s)))
 	if err != nil {
 		return nil
 	}
@@ -117,8 +140,8 @@ func (a *App) mcpFixes(s MCPServer, log string) []string {
 			add(fmt.Sprintf("files.read: %q", packageOf(real)+"/**"))
 		}
 	}
-	for _, m := range unresolved.FindAllStringSubmatch(log, -1) {
-		to, err := target.Parse("", "https://"+m[1]+"/")
+	for _, found := range unresolved.FindAllStringSubmatch(log, -1) {
+		to, err := target.Parse("", "https://"+found[1]+"/")
 		if err == nil && chain.DecideAction(tool.Action{Kind: tool.Network, Target: to}).Effect != policy.Allow {
 			add(fmt.Sprintf("network: %q", to.Host))
 		}

@@ -1,4 +1,4 @@
-package app
+package servers
 
 import (
 	"context"
@@ -26,42 +26,42 @@ import (
 	mcpsource "github.com/remitrun/remit/internal/tools/source/mcp"
 )
 
-// mcpSources are the MCP servers that were added. None is started before
+// Sources are the MCP servers that were added. None is started before
 // something needs its tools.
-func (a *App) mcpSources() []catalog.Source {
-	list, err := a.MCPServers()
+func (m *Servers) Sources() []catalog.Source {
+	list, err := m.List()
 	if err != nil {
 		return []catalog.Source{catalog.Broken("mcp:servers", err)}
 	}
 	out := make([]catalog.Source, 0, len(list))
 	for _, s := range list {
-		server := a.mcpServer(s)
-		a.servers.add(s.Name, server)
+		server := m.mcpServer(s)
+		m.Offers.add(s.Name, server)
 		out = append(out, catalog.From(server))
 	}
 	return out
 }
 
 // mcpServer makes a source of one server.
-func (a *App) mcpServer(s MCPServer) *mcpsource.Server {
+func (m *Servers) mcpServer(s Server) *mcpsource.Server {
 	c := mcpsource.Config{
-		Name: s.Name, Source: "mcp", Version: a.Home.Version, Logs: a.mcpLog(s.Name), Cannot: a.cannot(s), Within: s.Within, Folder: a.MCPFolder(s),
+		Name: s.Name, Source: "mcp", Version: m.Home.Version, Logs: m.mcpLog(s.Name), Cannot: m.cannot(s), Within: s.Within, Folder: m.Folder(s),
 		Asks: s.asks(), Protocol: s.Protocol,
-		Updated:   func(uri string) { a.servers.tell(s.Name, uri) },
-		Reoffered: func() { a.servers.tell(s.Name, "") },
-		Start:     func(ctx context.Context) (*mcpsource.Link, error) { return a.startMCP(ctx, s) },
+		Updated:   func(uri string) { m.Offers.tell(s.Name, uri) },
+		Reoffered: func() { m.Offers.tell(s.Name, "") },
+		Start:     func(ctx context.Context) (*mcpsource.Link, error) { return m.startMCP(ctx, s) },
 	}
 	if s.URL != "" {
-		c.Source, c.Logs, c.Cannot, c.Stream = "mcp-remote", "", 0, a.streamOf(s)
-		c.Start = func(ctx context.Context) (*mcpsource.Link, error) { return a.reachLoggedIn(ctx, s) }
+		c.Source, c.Logs, c.Cannot, c.Stream = "mcp-remote", "", 0, m.streamOf(s)
+		c.Start = func(ctx context.Context) (*mcpsource.Link, error) { return m.reachLoggedIn(ctx, s) }
 	}
 	return mcpsource.New(c)
 }
 
 // streamOf is how long one answer of a server elsewhere may last.
-func (a *App) streamOf(s MCPServer) time.Duration {
+func (m *Servers) streamOf(s Server) time.Duration {
 	if p, err := s.policy(); err == nil {
-		if r, err := p.Bind(a.Home.Env(a.MCPFolder(s))); err == nil {
+		if r, err := p.Bind(m.Home.Env(m.Folder(s))); err == nil {
 			if t := (policy.Chain{r}).Limits().RequestTimeout; t > 0 {
 				return t
 			}
@@ -71,24 +71,24 @@ func (a *App) streamOf(s MCPServer) time.Duration {
 }
 
 // cannot are the side effects that a server's policy makes impossible.
-func (a *App) cannot(s MCPServer) tool.Effects {
+func (m *Servers) cannot(s Server) tool.Effects {
 	p, err := s.policy()
 	if err != nil {
 		return 0
 	}
-	r, err := p.Bind(a.Home.Env(a.MCPFolder(s)))
+	r, err := p.Bind(m.Home.Env(m.Folder(s)))
 	if err != nil || (policy.Chain{r}).Connects() {
 		return 0
 	}
 	return tool.EffectSet(tool.NetworkHTTP, tool.NetworkSocket, tool.NetworkDNS)
 }
 
-func (a *App) mcpLog(name string) string {
-	return filepath.Join(a.Home.Dir, "logs", "mcp-"+name+".log")
+func (m *Servers) mcpLog(name string) string {
+	return filepath.Join(m.Home.Dir, "logs", "mcp-"+name+".log")
 }
 
-// MCPLog is the file that keeps what a server writes to its standard error.
-func (a *App) MCPLog(name string) string { return a.mcpLog(name) }
+// Log is the file that keeps what a server writes to its standard error.
+func (m *Servers) Log(name string) string { return m.mcpLog(name) }
 
 // maxMCPLog bounds what one start of a server adds to its log, in bytes.
 const maxMCPLog = 8 << 20
@@ -104,7 +104,7 @@ type mcpRun struct {
 
 // runMCP begins such a run of this name, whose one call t is. Ask asks t to end; after is
 // called when it has.
-func (a *App) runMCP(ctx context.Context, s MCPServer, name, folder string, t permit.Tool, args tool.Args, ask, after func()) (*mcpRun, error) {
+func (m *Servers) runMCP(ctx context.Context, s Server, name, folder string, t permit.Tool, args tool.Args, ask, after func()) (*mcpRun, error) {
 	root, err := s.policy()
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (a *App) runMCP(ctx context.Context, s MCPServer, name, folder string, t pe
 	if err != nil {
 		return nil, err
 	}
-	b, runCtx, begun, err := a.Runs.Start(context.WithoutCancel(ctx), runs.Request{
+	b, runCtx, begun, err := m.Runs.Start(context.WithoutCancel(ctx), runs.Request{
 		Root: root, Workspace: folder, Asker: runs.Typed{By: s.By, Where: "remit mcp add"},
 	}, runner.Info{Name: name, Total: 1})
 	if err != nil {
@@ -138,8 +138,8 @@ func (a *App) runMCP(ctx context.Context, s MCPServer, name, folder string, t pe
 func (r *mcpRun) why() error { return r.err }
 
 // mcpFolder makes a server's own folder where it is missing.
-func (a *App) mcpFolder(s MCPServer) (string, error) {
-	folder := a.MCPFolder(s)
+func (m *Servers) mcpFolder(s Server) (string, error) {
+	folder := m.Folder(s)
 	if s.Folder == "" {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
 			return "", fault.Wrap(fault.ToolFailed, err, "the folder of the MCP server %q cannot be made: %v", s.Name, wholefile.Cause(err))
@@ -151,8 +151,8 @@ func (a *App) mcpFolder(s MCPServer) (string, error) {
 // startMCP starts a server in the sandbox. Many calls of many holders use it, so
 // it runs under what the operator said it may, and no holder's grant; each call is
 // decided by the caller's.
-func (a *App) startMCP(ctx context.Context, s MCPServer) (*mcpsource.Link, error) {
-	folder, err := a.mcpFolder(s)
+func (m *Servers) startMCP(ctx context.Context, s Server) (*mcpsource.Link, error) {
+	folder, err := m.mcpFolder(s)
 	if err != nil {
 		return nil, err
 	}
@@ -164,9 +164,9 @@ func (a *App) startMCP(ctx context.Context, s MCPServer) (*mcpsource.Link, error
 	if err != nil {
 		return nil, err
 	}
-	t := &mcpTool{box: a.box, server: s, stdio: &p.theirs, folder: folder}
-	logged := a.copyLog(s.Name, p.err)
-	r, err := a.runMCP(ctx, s, "mcp server "+s.Name, folder, t, args, func() { _ = p.in.Close() }, func() { // closed already where the connection was
+	t := &serverRun{box: m.Box, server: s, stdio: &p.theirs, folder: folder}
+	logged := m.copyLog(s.Name, p.err)
+	r, err := m.runMCP(ctx, s, "mcp server "+s.Name, folder, t, args, func() { _ = p.in.Close() }, func() { // closed already where the connection was
 		for _, f := range []*os.File{p.theirs.In, p.theirs.Out, p.theirs.Err} {
 			_ = f.Close() // closed already where it ran
 		}
@@ -180,14 +180,14 @@ func (a *App) startMCP(ctx context.Context, s MCPServer) (*mcpsource.Link, error
 
 // reach gets ready to reach a server elsewhere, through the network handle of a call
 // that lasts as long as the server is needed. The link has no transport yet.
-func (a *App) reach(ctx context.Context, s MCPServer, run string) (*mcpsource.Link, *network.Transport, error) {
-	folder, err := a.mcpFolder(s)
+func (m *Servers) reach(ctx context.Context, s Server, run string) (*mcpsource.Link, *network.Transport, error) {
+	folder, err := m.mcpFolder(s)
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &mcpReach{url: s.URL, permits: make(chan permit.Permit, 1), over: make(chan struct{})}
+	t := &connection{url: s.URL, permits: make(chan permit.Permit, 1), over: make(chan struct{})}
 	var once sync.Once
-	r, err := a.runMCP(ctx, s, run, folder, t, tool.Args{"url": s.URL}, func() { once.Do(func() { close(t.over) }) }, func() {})
+	r, err := m.runMCP(ctx, s, run, folder, t, tool.Args{"url": s.URL}, func() { once.Do(func() { close(t.over) }) }, func() {})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -219,16 +219,16 @@ func (r *mcpRun) kill() {
 }
 
 // copyLog keeps what the server writes to its standard error.
-func (a *App) copyLog(name string, from *os.File) <-chan struct{} {
+func (m *Servers) copyLog(name string, from *os.File) <-chan struct{} {
 	done := make(chan struct{})
 	var to io.WriteCloser
-	to, err := eventlog.Raw(a.mcpLog(name), maxMCPLog)
+	to, err := eventlog.Raw(m.mcpLog(name), maxMCPLog)
 	if err != nil {
 		to = nopCloser{io.Discard} // the server's own text: nothing depends on it
 	}
 	go func() {
 		defer close(done)
-		to := a.Secrets.Mask.Lines(to)
+		to := m.Secrets.Mask.Lines(to)
 		_, _ = io.Copy(to, from)
 		_ = from.Close()
 		_ = to.Close()
@@ -273,14 +273,14 @@ func (p *pipes) close() error {
 	return nil
 }
 
-// mcpReach is the call that a connection to a server elsewhere is.
-type mcpReach struct {
+// connection is the call that a connection to a server elsewhere is.
+type connection struct {
 	url     string
 	permits chan permit.Permit // given once the call is allowed
 	over    chan struct{}
 }
 
-func (t *mcpReach) Spec() *tool.Spec {
+func (t *connection) Spec() *tool.Spec {
 	return &tool.Spec{
 		ID: mcpReachID, Title: "Reach an MCP server", Version: "1", Source: "builtin", Risk: tool.Medium,
 		Description: "Reaches an MCP server that the operator added, for as long as it is needed.",
@@ -290,7 +290,7 @@ func (t *mcpReach) Spec() *tool.Spec {
 	}
 }
 
-func (t *mcpReach) Prepare(tool.Env, tool.Args) (permit.Prepared, error) {
+func (t *connection) Prepare(tool.Env, tool.Args) (permit.Prepared, error) {
 	to, err := target.Parse("POST", t.url)
 	if err != nil {
 		return permit.Prepared{}, err
@@ -298,7 +298,7 @@ func (t *mcpReach) Prepare(tool.Env, tool.Args) (permit.Prepared, error) {
 	return permit.Prepared{Actions: []tool.Action{{Kind: tool.Network, Target: to}}, Run: t.run}, nil
 }
 
-func (t *mcpReach) run(ctx context.Context, p permit.Permit) (tool.Result, error) {
+func (t *connection) run(ctx context.Context, p permit.Permit) (tool.Result, error) {
 	t.permits <- p
 	select {
 	case <-t.over:
@@ -319,14 +319,14 @@ const mcpReachID = tool.ID("mcp.reach")
 // agent began: one for each start of an MCP server.
 func HelperTools() []tool.ID { return []tool.ID{mcpServerID, mcpReachID} }
 
-type mcpTool struct {
+type serverRun struct {
 	box    *sandbox.Box
-	server MCPServer
+	server Server
 	stdio  *sandbox.Stdio
 	folder string
 }
 
-func (t *mcpTool) Spec() *tool.Spec {
+func (t *serverRun) Spec() *tool.Spec {
 	return &tool.Spec{
 		ID: mcpServerID, Title: "Run an MCP server", Version: "1", Source: "builtin", Risk: tool.High,
 		Description: "Runs an MCP server that the operator added, in the sandbox, for as long as it is needed.",
@@ -338,14 +338,14 @@ func (t *mcpTool) Spec() *tool.Spec {
 	}
 }
 
-func (t *mcpTool) Prepare(tool.Env, tool.Args) (permit.Prepared, error) {
+func (t *serverRun) Prepare(tool.Env, tool.Args) (permit.Prepared, error) {
 	return permit.Prepared{
 		Actions: []tool.Action{{Kind: tool.Command, Argv: t.server.Command, Dir: t.folder, Typed: true}},
 		Run:     t.run,
 	}, nil
 }
 
-func (t *mcpTool) run(ctx context.Context, p permit.Permit) (tool.Result, error) {
+func (t *serverRun) run(ctx context.Context, p permit.Permit) (tool.Result, error) {
 	out, err := t.box.Run(ctx, p, sandbox.Command{
 		Argv: t.server.Command, Dir: t.folder, Env: t.server.Env, Typed: true, Long: true, Stdio: t.stdio,
 	})

@@ -1,4 +1,4 @@
-package app
+package extensions
 
 import (
 	"context"
@@ -22,15 +22,15 @@ import (
 	"github.com/remitrun/remit/internal/tools/extension"
 )
 
-// InstallExtension asks for an extension to be installed.
-type InstallExtension struct {
+// Installation asks for an extension to be installed.
+type Installation struct {
 	Path   string // a folder, or a zip archive
 	Update bool   // of one that is installed
 	SHA256 string // what the archive must be, in hexadecimal; "": anything
 	Signer string // who must have signed it, as manifests have it; "": anybody, or nobody
 	// Confirm is shown what the extension wants and will be able to do, and says
 	// whether it is to be installed. It is required.
-	Confirm func(ExtensionOffer) (bool, error)
+	Confirm func(Offer) (bool, error)
 }
 
 // Installed is an extension that was installed.
@@ -43,10 +43,10 @@ type Installed struct {
 
 // Install installs an extension, or puts a newer one in the place of one that is
 // installed. It is there whole or not at all.
-func (a *App) Install(ctx context.Context, q InstallExtension) (Installed, error) {
+func (x *Extensions) Install(ctx context.Context, q Installation) (Installed, error) {
 	p, err := readExtension(q)
 	if err == nil {
-		p.Name(a.taken)
+		p.Name(x.taken)
 	}
 	if err != nil {
 		return Installed{}, err
@@ -55,22 +55,22 @@ func (a *App) Install(ctx context.Context, q InstallExtension) (Installed, error
 	if e.From, err = filepath.Abs(q.Path); err != nil {
 		return Installed{}, fault.Wrap(fault.Usage, err, "%q is no path", q.Path)
 	}
-	e.By, e.Installed = "user:"+a.Home.User, time.Now().UTC().Truncate(time.Second)
-	list, err := a.readExtensions()
+	e.By, e.Installed = "user:"+x.Home.User, time.Now().UTC().Truncate(time.Second)
+	list, err := x.readExtensions()
 	if err != nil {
 		return Installed{}, err
 	}
-	if err = a.installable(q, p, e, list); err != nil {
+	if err = x.installable(q, p, e, list); err != nil {
 		return Installed{}, err
 	}
-	o, err := a.offer(ctx, p, e, a.extensionRoot(e.ID))
+	o, err := x.offer(ctx, p, e, x.extensionRoot(e.ID))
 	if err != nil {
 		return Installed{}, err
 	}
 	if was, ok := list[e.ID]; ok {
 		o.replaces(was)
 	}
-	if _, _, err = a.installPlan(p); err != nil {
+	if _, _, err = x.installPlan(p); err != nil {
 		return Installed{}, err
 	}
 	o.Installed = time.Time{} // not yet
@@ -80,12 +80,12 @@ func (a *App) Install(ctx context.Context, q InstallExtension) (Installed, error
 	case !ok:
 		return Installed{}, fault.New(fault.Usage, "%s was not installed: nobody said yes", e.ID)
 	}
-	return a.install(ctx, q, p, e, o.Was)
+	return x.install(ctx, q, p, e, o.Was)
 }
 
 // readExtension reads what is to be installed, and checks that it is what was asked
 // for.
-func readExtension(q InstallExtension) (*extension.Package, error) {
+func readExtension(q Installation) (*extension.Package, error) {
 	files, archive, err := readExtensionSource(q.Path)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func orNobody(signer string) string {
 }
 
 // installable says why an extension cannot be installed, as things are.
-func (a *App) installable(q InstallExtension, p *extension.Package, e Extension, list map[string]Extension) error {
+func (x *Extensions) installable(q Installation, p *extension.Package, e Extension, list map[string]Extension) error {
 	was, there := list[e.ID]
 	switch order, _ := extension.Compare(e.Version, was.Version); {
 	case there && !q.Update:
@@ -135,14 +135,14 @@ func (a *App) installable(q InstallExtension, p *extension.Package, e Extension,
 	case there && order < 0:
 		return fault.New(fault.ExtensionConflict, "version %s of %s is older than the installed %s", e.Version, e.ID, was.Version).WithHint("remove the installed one first")
 	}
-	if err := p.Manifest.Runs(a.Home.Version, runtime.GOOS, runtime.GOARCH); err != nil {
+	if err := p.Manifest.Runs(x.Home.Version, runtime.GOOS, runtime.GOARCH); err != nil {
 		return err
 	}
 	return conflicts(e, list)
 }
 
 // replaces notes what an update changes.
-func (o *ExtensionOffer) replaces(was Extension) {
+func (o *Offer) replaces(was Extension) {
 	o.Was = &was
 	o.Enabled = was.Enabled
 	for i := range o.Wants {
@@ -151,26 +151,26 @@ func (o *ExtensionOffer) replaces(was Extension) {
 }
 
 // install does what was agreed to.
-func (a *App) install(ctx context.Context, q InstallExtension, p *extension.Package, e Extension, was *Extension) (Installed, error) {
+func (x *Extensions) install(ctx context.Context, q Installation, p *extension.Package, e Extension, was *Extension) (Installed, error) {
 	out := Installed{Extension: e}
-	staged, err := a.stageExtension(p)
+	staged, err := x.stageExtension(p)
 	if err != nil {
 		return out, err
 	}
 	defer func() { _ = removeAll(staged) }() // it is gone where all went well; else it is only in the way
-	run, err := a.runInstall(ctx, p, staged)
+	run, err := x.runInstall(ctx, p, staged)
 	if run != uuid.Nil {
 		out.Run = run.String()
 	}
 	if err != nil {
 		return out, err
 	}
-	err = a.changeExtensions(func(m map[string]Extension) error {
+	err = x.changeExtensions(func(m map[string]Extension) error {
 		now, there := m[e.ID]
 		if there != (was != nil) || there && now.Digest != was.Digest {
 			return fault.New(fault.ExtensionConflict, "the extension %s was changed meanwhile", e.ID).WithHint("try again")
 		}
-		if err := a.installable(q, p, e, m); err != nil {
+		if err := x.installable(q, p, e, m); err != nil {
 			return err
 		}
 		if there {
@@ -180,41 +180,41 @@ func (a *App) install(ctx context.Context, q InstallExtension, p *extension.Pack
 		if there {
 			action = "ext.update"
 		}
-		err := a.Home.Recorded(action, about, func() error {
-			if err := a.swapExtension(e.ID, staged, there); err != nil {
+		err := x.Home.Recorded(action, about, func() error {
+			if err := x.swapExtension(e.ID, staged, there); err != nil {
 				return fault.Wrap(fault.StoreFailed, err, "the extension %s cannot be put in its place: %v", e.ID, wholefile.Cause(err))
 			}
 			m[e.ID] = e
-			return a.Home.Write(extensionsFile, m)
+			return x.Home.Write(extensionsFile, m)
 		})
 		if err != nil {
 			return err
 		}
-		return removeAll(filepath.Join(filepath.Dir(a.extensionRoot(e.ID)), oldPrefix+e.ID))
+		return removeAll(filepath.Join(filepath.Dir(x.extensionRoot(e.ID)), oldPrefix+e.ID))
 	})
 	if out.Extension = e; err != nil {
 		return out, err
 	}
-	if err = a.SyncExtensions(); err == nil && was != nil && e.Enabled && len(e.Tools) > 0 {
-		out.Accepted, err = a.acceptUpdate(ctx, e.ID)
+	if err = x.Sync(); err == nil && was != nil && e.Enabled && len(e.Tools) > 0 {
+		out.Accepted, err = x.acceptUpdate(ctx, e.ID)
 	}
 	return out, err
 }
 
 // acceptUpdate accepts the tools of an update, which a person has agreed to.
-func (a *App) acceptUpdate(ctx context.Context, id string) ([]tool.ID, error) {
-	changed, err := a.catalog.Changed(ctx, "ext:"+id)
+func (x *Extensions) acceptUpdate(ctx context.Context, id string) ([]tool.ID, error) {
+	changed, err := x.Tools.Changed(ctx, "ext:"+id)
 	if err != nil || len(changed) == 0 {
 		return nil, err
 	}
-	_, err = a.AcceptTools(ctx, changed, nil)
+	_, err = x.AcceptTools(ctx, changed, nil)
 	return changed, err
 }
 
 // runInstall runs the plan of an installation: in the work folder, under the policy
 // that was shown, the bounds of the extension and the person's own.
-func (a *App) runInstall(ctx context.Context, p *extension.Package, staged string) (uuid.UUID, error) {
-	thePlan, under, err := a.installPlan(p)
+func (x *Extensions) runInstall(ctx context.Context, p *extension.Package, staged string) (uuid.UUID, error) {
+	thePlan, under, err := x.installPlan(p)
 	if err != nil || thePlan == nil {
 		return uuid.Nil, err
 	}
@@ -222,7 +222,7 @@ func (a *App) runInstall(ctx context.Context, p *extension.Package, staged strin
 	if err != nil {
 		return uuid.Nil, err
 	}
-	res, err := a.Runs.Plan(ctx, runs.Request{
+	res, err := x.Runs.Plan(ctx, runs.Request{
 		Plan: thePlan, Root: under, Bounds: []*policy.Policy{bounds}, Workspace: extension.Work(staged), Name: "install " + p.Manifest.ID,
 	})
 	if err == nil && res.Status != tool.Completed {

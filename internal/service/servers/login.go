@@ -1,4 +1,4 @@
-package app
+package servers
 
 import (
 	"context"
@@ -20,8 +20,8 @@ import (
 	mcpsource "github.com/remitrun/remit/internal/tools/source/mcp"
 )
 
-// MCPLogin is how somebody logs in at an MCP server elsewhere.
-type MCPLogin struct {
+// LogIn is how somebody logs in at an MCP server elsewhere.
+type LogIn struct {
 	Service      bool   // the client's own tokens (client credentials), and no person's
 	ClientID     string // of a client that is registered there; "": Remit registers itself
 	ClientSecret string // the stored secret that is that client's; "": it has none
@@ -40,10 +40,10 @@ const loginTime = 10 * time.Minute
 // maxOrigins bounds the places that one login may lead to.
 const maxOrigins = 4
 
-// LogInMCP logs in at a server that was added, and keeps what that gives among the
+// LogIn logs in at a server that was added, and keeps what that gives among the
 // secrets. Requests go to the server's own origin, and to those that are confirmed.
-func (a *App) LogInMCP(ctx context.Context, name string, q MCPLogin) error {
-	s, err := a.MCPServer(name)
+func (m *Servers) LogIn(ctx context.Context, name string, q LogIn) error {
+	s, err := m.Find(name)
 	if err != nil {
 		return err
 	}
@@ -63,10 +63,10 @@ func (a *App) LogInMCP(ctx context.Context, name string, q MCPLogin) error {
 	}
 	origins := []string{own}
 	for {
-		l, elsewhere, err := a.logIn(ctx, s, q, back, origins)
+		l, elsewhere, err := m.logIn(ctx, s, q, back, origins)
 		if err == nil {
 			l.Server = s.URL
-			return a.keepLogin(s, l)
+			return m.KeepLogin(s, l)
 		}
 		if elsewhere == "" || len(origins) >= maxOrigins || slices.Contains(origins, elsewhere) {
 			return err
@@ -94,25 +94,25 @@ func origin(u string) (string, error) {
 
 // logIn makes one attempt, as a run of its own that may reach these origins alone.
 // Elsewhere is another one that the server wants.
-func (a *App) logIn(ctx context.Context, s MCPServer, q MCPLogin, back *signin.Callback, origins []string) (l mcpsource.Login, elsewhere string, err error) {
+func (m *Servers) logIn(ctx context.Context, s Server, q LogIn, back *signin.Callback, origins []string) (l mcpsource.Login, elsewhere string, err error) {
 	lines := make([]string, len(origins))
 	for i, o := range origins {
 		lines[i] = fmt.Sprintf("%q", o)
 	}
 	s.PolicyFile = "(remit mcp login " + s.Name + ")"
 	s.Policy = fmt.Sprintf("version: 1\nname: %q\nnetwork: {allow: [%s], max_bytes: 4MiB, timeout: 1m}\n", "mcp login "+s.Name, strings.Join(lines, ", "))
-	link, rt, err := a.reach(ctx, s, "mcp login "+s.Name)
+	link, rt, err := m.reach(ctx, s, "mcp login "+s.Name)
 	if err != nil {
 		return l, "", err
 	}
 	defer link.Stop()
 	only := mcpsource.Confined(rt, origins)
-	before, err := a.login(s)
+	before, err := m.Login(s)
 	if err != nil {
 		return l, "", err
 	}
 	ask := mcpsource.Logins{
-		URL: s.URL, Version: a.Home.Version, Before: before, Service: q.Service, ClientID: q.ClientID, MetadataURL: q.MetadataURL,
+		URL: s.URL, Version: m.Home.Version, Before: before, Service: q.Service, ClientID: q.ClientID, MetadataURL: q.MetadataURL,
 		Redirect: back.URL, Transport: only,
 		Fetch: func(ctx context.Context, u string) (code, state, issuer string, err error) {
 			q.Show(u)
@@ -120,7 +120,7 @@ func (a *App) logIn(ctx context.Context, s MCPServer, q MCPLogin, back *signin.C
 		},
 	}
 	if q.ClientSecret != "" {
-		if ask.Secret, err = a.Secrets.Store.Get(q.ClientSecret); err != nil {
+		if ask.Secret, err = m.Secrets.Store.Get(q.ClientSecret); err != nil {
 			return l, "", err
 		}
 	}
@@ -144,11 +144,11 @@ func loginSecret(server string) string {
 	return fmt.Sprintf("mcp-login-x%x", sha256.Sum256([]byte(server)))[:40]
 }
 
-// login is what is kept of a server's login; the zero Login if nothing is, or one at
+// Login is what is kept of a server's login; the zero Login if nothing is, or one at
 // another server that had its name. Its values are masked from then on.
-func (a *App) login(s MCPServer) (mcpsource.Login, error) {
+func (m *Servers) Login(s Server) (mcpsource.Login, error) {
 	var l mcpsource.Login
-	text, err := a.Secrets.Store.Get(loginSecret(s.Name))
+	text, err := m.Secrets.Store.Get(loginSecret(s.Name))
 	if errors.Is(err, fault.NotFound) {
 		return l, nil
 	}
@@ -158,18 +158,18 @@ func (a *App) login(s MCPServer) (mcpsource.Login, error) {
 	if err != nil {
 		return l, fault.Wrap(fault.StoreFailed, err, "the login at the MCP server %q cannot be read", s.Name).WithHint("remit mcp login %s", s.Name)
 	}
-	a.maskLogin(s.Name, l)
+	m.maskLogin(s.Name, l)
 	if l.Server != s.URL {
 		return mcpsource.Login{}, nil
 	}
 	return l, nil
 }
 
-// renewLogin keeps what the use of a login gave, unless another one has been kept
+// RenewLogin keeps what the use of a login gave, unless another one has been kept
 // since, or none is.
-func (a *App) renewLogin(s MCPServer, was, is mcpsource.Login) error {
-	return a.Home.Locked(mcpLock, func() error {
-		kept, err := a.login(s)
+func (m *Servers) RenewLogin(s Server, was, is mcpsource.Login) error {
+	return m.Home.Locked(mcpLock, func() error {
+		kept, err := m.Login(s)
 		if err != nil {
 			return err
 		}
@@ -181,7 +181,7 @@ func (a *App) renewLogin(s MCPServer, was, is mcpsource.Login) error {
 			return fault.New(fault.LoginNeeded, "the login at the MCP server %q is not the one any more that this connection was made with", s.Name).
 				WithHint("call again; or, after a logout, remit mcp login %s", s.Name)
 		}
-		return a.setLogin(s.Name, is)
+		return m.setLogin(s.Name, is)
 	})
 }
 
@@ -194,59 +194,59 @@ func encoded(l mcpsource.Login) (string, error) {
 	return string(text), nil
 }
 
-func (a *App) maskLogin(server string, l mcpsource.Login) {
+func (m *Servers) maskLogin(server string, l mcpsource.Login) {
 	for what, v := range map[string]string{"access": l.Access, "refresh": l.Refresh, "client": l.Secret} {
 		if len(v) >= secret.MinValue {
-			a.Secrets.Mask.Add(loginSecret(server)+"-"+what, v)
+			m.Secrets.Mask.Add(loginSecret(server)+"-"+what, v)
 		}
 	}
 }
 
 // setLogin keeps a login's tokens.
-func (a *App) setLogin(server string, l mcpsource.Login) error {
+func (m *Servers) setLogin(server string, l mcpsource.Login) error {
 	text, err := encoded(l)
 	if err != nil {
 		return err
 	}
-	a.maskLogin(server, l)
-	_, err = a.Secrets.Store.Set(loginSecret(server), text, time.Now())
+	m.maskLogin(server, l)
+	_, err = m.Secrets.Store.Set(loginSecret(server), text, time.Now())
 	return err
 }
 
-// keepLogin keeps a login, and lets the server's requests reach where its tokens
+// KeepLogin keeps a login, and lets the server's requests reach where its tokens
 // are renewed. What else the list says of the server by now stays as it is.
-func (a *App) keepLogin(s MCPServer, l mcpsource.Login) error {
-	return a.changeMCP("mcp.login", s.Name, func(list map[string]MCPServer) error {
+func (m *Servers) KeepLogin(s Server, l mcpsource.Login) error {
+	return m.changeMCP("mcp.login", s.Name, func(list map[string]Server) error {
 		now, there := list[s.Name]
 		if !there || now.URL != s.URL {
 			return fault.New(fault.Conflict, "the MCP server %q was removed or changed meanwhile: the login is not kept", s.Name).WithHint("remit mcp login %s", s.Name)
 		}
 		now.TokenURL = l.TokenURL
 		now.Name = s.Name
-		if err := a.checkMCP(now); err != nil {
+		if err := m.checkMCP(now); err != nil {
 			return err
 		}
 		list[s.Name] = now
-		return a.setLogin(s.Name, l)
+		return m.setLogin(s.Name, l)
 	})
 }
 
-// LogOutMCP forgets a login. The server is not told.
-func (a *App) LogOutMCP(name string) error {
-	if _, err := a.MCPServer(name); err != nil {
+// LogOut forgets a login. The server is not told.
+func (m *Servers) LogOut(name string) error {
+	if _, err := m.Find(name); err != nil {
 		return err
 	}
-	return a.Home.Locked(mcpLock, func() error {
-		if _, err := a.Secrets.Store.Get(loginSecret(name)); errors.Is(err, fault.NotFound) {
+	return m.Home.Locked(mcpLock, func() error {
+		if _, err := m.Secrets.Store.Get(loginSecret(name)); errors.Is(err, fault.NotFound) {
 			return fault.New(fault.Usage, "there is no login at the MCP server %q", name)
 		}
-		return a.Home.Recorded("mcp.logout", ledger.OperatorAction{Target: name}, func() error { return a.Secrets.Store.Remove(loginSecret(name)) })
+		return m.Home.Recorded("mcp.logout", ledger.OperatorAction{Target: name}, func() error { return m.Secrets.Store.Remove(loginSecret(name)) })
 	})
 }
 
 // dropLogin forgets the login at a server that is not in the list any more.
-func (a *App) dropLogin(name string) error {
-	if err := a.Secrets.Store.Remove(loginSecret(name)); err != nil && !errors.Is(err, fault.NotFound) {
+func (m *Servers) dropLogin(name string) error {
+	if err := m.Secrets.Store.Remove(loginSecret(name)); err != nil && !errors.Is(err, fault.NotFound) {
 		return err
 	}
 	return nil
@@ -279,16 +279,16 @@ func loopback(host string) bool {
 }
 
 // reachLoggedIn gets ready to reach a server: requests carry its login.
-func (a *App) reachLoggedIn(ctx context.Context, s MCPServer) (*mcpsource.Link, error) {
-	l, err := a.login(s)
+func (m *Servers) reachLoggedIn(ctx context.Context, s Server) (*mcpsource.Link, error) {
+	l, err := m.Login(s)
 	if err != nil {
 		return nil, err
 	}
-	link, rt, err := a.reach(ctx, s, "mcp server "+s.Name)
+	link, rt, err := m.reach(ctx, s, "mcp server "+s.Name)
 	if err != nil {
 		return nil, err
 	}
-	rt.Secret = a.Secrets.Value
-	link.Transport = mcpsource.HTTP(s.URL, rt, mcpsource.LoggedIn(s.Name, l, rt, func(was, is mcpsource.Login) error { return a.renewLogin(s, was, is) }))
+	rt.Secret = m.Secrets.Value
+	link.Transport = mcpsource.HTTP(s.URL, rt, mcpsource.LoggedIn(s.Name, l, rt, func(was, is mcpsource.Login) error { return m.RenewLogin(s, was, is) }))
 	return link, nil
 }

@@ -1,4 +1,4 @@
-package app
+package extensions
 
 import (
 	"crypto/sha256"
@@ -13,7 +13,7 @@ import (
 // extensionModule makes what runs an action with a module: a function that is
 // called as the action, and reaches what the action's arguments name, if they say
 // that they are files, and nothing else.
-func (a *App) extensionModule(spec tool.Spec, call extsource.Call) (permit.Tool, error) {
+func (x *Extensions) extensionModule(spec tool.Spec, call extsource.Call) (permit.Tool, error) {
 	code := call.Package.Module(call.Action)
 	f := wasm.Function{Name: call.Action.ID, Title: spec.Title, Description: spec.Description, Input: spec.Input, Risk: spec.Risk,
 		Memory: wasm.DefaultMemory, Timeout: wasm.DefaultTimeout}
@@ -27,7 +27,7 @@ func (a *App) extensionModule(spec tool.Spec, call extsource.Call) (permit.Tool,
 			return nil, fault.New(fault.ExtensionInvalid, "/%s %s: modules reach no network", call.Command.Name, call.Action.ID).In("within")
 		}
 	}
-	m := a.Modules.Host.Module(sha256.Sum256(code), func() ([]byte, error) { return code, nil })
+	m := x.Modules.Host.Module(sha256.Sum256(code), func() ([]byte, error) { return code, nil })
 	man := &wasm.Manifest{Release: call.Package.Manifest.Version, Functions: []wasm.Function{f}}
 	return wasm.Tools("ext:"+call.Package.Manifest.ID, extsource.Kind, man, m)[0], nil
 }

@@ -1,4 +1,4 @@
-package app
+package extensions
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 	extsource "github.com/remitrun/remit/internal/tools/source/extension"
 )
 
-// ExtensionOffer is all that a person should know of an extension: before it is
+// Offer is all that a person should know of an extension: before it is
 // installed, and any time after.
-type ExtensionOffer struct {
+type Offer struct {
 	Extension
 
 	Was         *Extension            `json:"was,omitempty"` // what it takes the place of
@@ -57,12 +57,12 @@ type ExtensionAction struct {
 }
 
 // offer describes an extension that is, or would be, installed at root.
-func (a *App) offer(ctx context.Context, p *extension.Package, e Extension, root string) (ExtensionOffer, error) {
+func (x *Extensions) offer(ctx context.Context, p *extension.Package, e Extension, root string) (Offer, error) {
 	bounds, err := p.Bounds(root)
 	if err != nil {
-		return ExtensionOffer{}, err
+		return Offer{}, err
 	}
-	o := ExtensionOffer{Extension: e, Folder: root, WorkFolder: extension.Work(root), Files: len(p.Files), Bounds: string(bounds.Source()), Never: never(&p.Manifest)}
+	o := Offer{Extension: e, Folder: root, WorkFolder: extension.Work(root), Files: len(p.Files), Bounds: string(bounds.Source()), Never: never(&p.Manifest)}
 	for _, f := range p.Files {
 		o.Bytes += int64(len(f.Data))
 	}
@@ -71,7 +71,7 @@ func (a *App) offer(ctx context.Context, p *extension.Package, e Extension, root
 			o.Wants = append(o.Wants, ExtensionPermission{Name: known.Name, Means: known.Means})
 		}
 	}
-	if o.Actions, err = a.actionsOf(ctx, p, root); err != nil {
+	if o.Actions, err = x.actionsOf(ctx, p, root); err != nil {
 		return o, err
 	}
 	thePlan, under := p.Install()
@@ -103,9 +103,9 @@ func never(m *extension.Manifest) []string {
 
 // actionsOf says what the actions run. The tools among them are judged as the
 // catalog would: one that it would not list is an error.
-func (a *App) actionsOf(ctx context.Context, p *extension.Package, root string) ([]ExtensionAction, error) {
-	c, err := catalog.Open(catalog.Config{BuiltIn: a.builtIn(), Sources: []catalog.Source{catalog.From(extsource.New(extsource.Config{
-		ID: p.Manifest.ID, Root: root, Box: a.box, WASM: a.extensionModule, Load: func() (*extension.Package, error) { return p, nil },
+func (x *Extensions) actionsOf(ctx context.Context, p *extension.Package, root string) ([]ExtensionAction, error) {
+	c, err := catalog.Open(catalog.Config{BuiltIn: x.BuiltIn(), Sources: []catalog.Source{catalog.From(extsource.New(extsource.Config{
+		ID: p.Manifest.ID, Root: root, Box: x.Box, WASM: x.extensionModule, Load: func() (*extension.Package, error) { return p, nil },
 	}))}})
 	if err != nil {
 		return nil, err
@@ -184,17 +184,17 @@ func warnings(p *extension.Package) []string {
 	return out
 }
 
-// ShowExtension says all of an installed extension that there is to know.
-func (a *App) ShowExtension(ctx context.Context, id string) (ExtensionOffer, error) {
-	e, err := a.Extension(id)
+// Show says all of an installed extension that there is to know.
+func (x *Extensions) Show(ctx context.Context, id string) (Offer, error) {
+	e, err := x.Find(id)
 	if err != nil {
-		return ExtensionOffer{}, err
+		return Offer{}, err
 	}
-	p, err := a.loadExtension(e)
+	p, err := x.loadExtension(e)
 	if err != nil {
-		return ExtensionOffer{Extension: e}, err
+		return Offer{Extension: e}, err
 	}
-	return a.offer(ctx, p, e, a.extensionRoot(id))
+	return x.offer(ctx, p, e, x.extensionRoot(id))
 }
 
 // listing is how an extension is listed once it is installed.
@@ -241,7 +241,7 @@ func conflicts(e Extension, list map[string]Extension) error {
 
 // installPlan reads the plan that runs at installation, and its policy; nil if there
 // is none.
-func (a *App) installPlan(p *extension.Package) (*plan.Plan, *policy.Policy, error) {
+func (x *Extensions) installPlan(p *extension.Package) (*plan.Plan, *policy.Policy, error) {
 	src, under := p.Install()
 	if src == nil {
 		return nil, nil, nil
@@ -254,7 +254,7 @@ func (a *App) installPlan(p *extension.Package) (*plan.Plan, *policy.Policy, err
 	if pol.Inherits() {
 		return nil, nil, fault.New(fault.ExtensionInvalid, "the policy of an installation cannot say rest: inherit").At(fault.Pos{File: pol.File()})
 	}
-	thePlan, err := a.Runs.ParsePlan(file(extension.PlanFile), src)
+	thePlan, err := x.Runs.ParsePlan(file(extension.PlanFile), src)
 	return thePlan, pol, err
 }
 
