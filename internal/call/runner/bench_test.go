@@ -48,9 +48,7 @@ func BenchmarkExecute(b *testing.B) {
 		b.Fatal(err)
 	}
 	tools := []permit.Tool{&probe{id: "probe"}, part.Tools[0].Tool, shelltool.New(emptyBox{})}
-	for _, t := range fstool.Tools() {
-		tools = append(tools, t)
-	}
+	tools = append(tools, fstool.Tools()...)
 	cat, err := catalog.New(tools...)
 	if err != nil {
 		b.Fatal(err)

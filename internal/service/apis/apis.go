@@ -58,6 +58,7 @@ func (s *APIs) added() home.Collection[API] {
 	return home.Collection[API]{Home: s.Home, File: "apis.json", Article: "an", One: "API", Many: "documents", Command: "remit api", Sweep: s.sweep}
 }
 
+// Key is the document's name.
 func (d API) Key() string { return d.Name }
 
 // List lists the documents, by name.

@@ -43,6 +43,7 @@ type Writes struct {
 	log *changeset.Log
 }
 
+// Folder is where changesets and undo logs are kept.
 func (s *Changes) Folder() changeset.Home {
 	h := changeset.In(s.Home.Dir)
 	if s.Home.Settings.Durability == "process" {

@@ -83,8 +83,8 @@ type cached struct {
 	stamp  stamp // of extensions.json, as it was read for what follows
 	read   bool
 	router *chat.Router
-	bounds map[string]extensionBounds // by ID; of those that can be used
-	added  map[string]string          // digests of those whose tools the catalog has, by ID
+	bounds map[string]Bounds // by ID; of those that can be used
+	added  map[string]string // digests of those whose tools the catalog has, by ID
 }
 
 // stamp tells whether a file is still the same: every change makes a new one.
@@ -265,7 +265,7 @@ func (x *Extensions) refreshExtensions() error {
 		return err
 	}
 	known := make([]chat.Extension, len(list))
-	bounds := map[string]extensionBounds{}
+	bounds := map[string]Bounds{}
 	for i, e := range list {
 		known[i] = x.known(e, bounds)
 	}
@@ -282,12 +282,12 @@ func (x *Extensions) refreshExtensions() error {
 
 // known is what the router knows of an extension. Of one that cannot be used it
 // knows the names of its commands, and why.
-func (x *Extensions) known(e Extension, bounds map[string]extensionBounds) chat.Extension {
+func (x *Extensions) known(e Extension, bounds map[string]Bounds) chat.Extension {
 	out := chat.Extension{ID: e.ID, Name: e.Name}
 	if e.Enabled {
 		p, err := x.loadExtension(e)
 		if err == nil {
-			var b extensionBounds
+			var b Bounds
 			if b.Calls, err = p.Bounds(x.extensionRoot(e.ID)); err == nil {
 				b.Analyses, err = p.AnalysisBounds()
 			}
@@ -333,23 +333,23 @@ func (x *Extensions) syncCatalog(list []Extension) error {
 	return nil
 }
 
-// extensionBounds are the policies that bound what an extension's commands do.
-type extensionBounds struct {
+// Bounds are the policies that bound what an extension's commands do.
+type Bounds struct {
 	Calls    *policy.Policy
 	Analyses *policy.Policy // analyses of the last response, which are calls of Remit's own
 }
 
 // BoundsOf is the policies that bound an extension's calls.
-func (x *Extensions) BoundsOf(id string) (extensionBounds, error) {
+func (x *Extensions) BoundsOf(id string) (Bounds, error) {
 	x.cached.mu.Lock()
 	defer x.cached.mu.Unlock()
 	if err := x.refreshExtensions(); err != nil {
-		return extensionBounds{}, err
+		return Bounds{}, err
 	}
 	if b := x.cached.bounds[id]; b.Analyses != nil {
 		return b, nil
 	}
-	return extensionBounds{}, fault.New(fault.ExtensionUnknown, "the extension %.80q cannot be used", id).WithHint("remit ext show tells more")
+	return Bounds{}, fault.New(fault.ExtensionUnknown, "the extension %.80q cannot be used", id).WithHint("remit ext show tells more")
 }
 
 // Usage is an extension's usage document, "" if it has none.

@@ -18,8 +18,10 @@ import (
 	"github.com/remitrun/remit/internal/service/policies"
 )
 
+// AdminFile is where the token of a service's operator is kept, below $REMIT_HOME.
+const AdminFile = "keys/admin.token"
+
 const (
-	AdminFile  = "keys/admin.token"
 	adminLife  = 365 * 24 * time.Hour
 	adminRenew = 7 * 24 * time.Hour // before its end it is made anew
 	adminNote  = "admin of remit serve"

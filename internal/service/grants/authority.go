@@ -111,6 +111,7 @@ func (s *Grants) present(ctx context.Context, p Presented, workspace string) (to
 	return c, nil
 }
 
+// Verify verifies a token for use in a workspace, and records nothing.
 func (s *Grants) Verify(ctx context.Context, st store.Backend, p Presented, workspace string) (token.Claims, error) {
 	keys, err := s.keys()
 	if err != nil {
@@ -225,6 +226,7 @@ func sourcesOf(c token.Claims) ([]ledger.PolicySource, error) {
 	return out, nil
 }
 
+// PolicySource is how a run records a policy that bounds it, for these holders.
 func PolicySource(p *policy.Policy, holders ...string) ledger.PolicySource {
 	return ledger.PolicySource{Name: p.Name(), File: p.File(), Source: string(p.Source()), Holders: holders}
 }

@@ -74,7 +74,7 @@ func Lookup(environ []string) func(string) (string, bool) {
 	}
 }
 
-// realPath resolves the links of a path as far as it exists, so that a policy
+// RealPath resolves the links of a path as far as it exists, so that a policy
 // protects the place itself and not only one way to it.
 func RealPath(path string) string {
 	rest := ""

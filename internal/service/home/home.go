@@ -34,17 +34,17 @@ func (h *Home) changed() {
 	}
 }
 
-// env is what policies are bound to.
+// Env is what policies are bound to.
 func (h *Home) Env(workspace string) policy.Env {
 	return policy.Env{Workspace: workspace, Home: RealPath(h.UserHome), State: RealPath(h.Dir), Path: h.Path}
 }
 
-// toolEnv is the same for tools.
+// ToolEnv is the same for tools.
 func (h *Home) ToolEnv(workspace string, limits policy.Limits) tool.Env {
 	return tool.Env{Workspace: workspace, Home: RealPath(h.UserHome), Path: limits.Path, Pass: limits.Env}
 }
 
-// newID makes an ID that sorts by time.
+// NewID makes an ID that sorts by time.
 func NewID() (uuid.UUID, error) {
 	id, err := uuid.NewV7()
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
+// Custom capabilities are files of a folder.
 const (
 	CapabilitiesIn  = "capabilities" // below $REMIT_HOME
 	MaxCapabilities = 200            // files that are read
@@ -28,7 +29,7 @@ const (
 // recordTimeout bounds how long the record of an operator's action may take.
 const recordTimeout = 30 * time.Second
 
-// recorded carries out a change of an operator after the ledger has it. If it cannot
+// Recorded carries out a change of an operator after the ledger has it. If it cannot
 // be recorded, it is not carried out; if it fails, that is recorded too.
 func (h *Home) Recorded(action string, about ledger.OperatorAction, do func() error) error {
 	ctx, stop := context.WithTimeout(context.Background(), recordTimeout) // a change has no caller to give it up
@@ -47,6 +48,8 @@ func (h *Home) Recorded(action string, about ledger.OperatorAction, do func() er
 	return nil
 }
 
+// Operated records an action of the person at this computer; failed is why it was not
+// carried out, 0 if it was.
 func Operated(ctx context.Context, st store.Store, action string, about ledger.OperatorAction, failed fault.Code) error {
 	e, err := operatedEntry(action, about, failed)
 	if err == nil {
@@ -67,7 +70,7 @@ func operatedEntry(action string, about ledger.OperatorAction, failed fault.Code
 	}, nil
 }
 
-// stateDigest is the digest of a value as a state file holds it; "" if there is none.
+// StateDigest is the digest of a value as a state file holds it; "" if there is none.
 func StateDigest[T any](v T, there bool) string {
 	b, err := json.Marshal(v)
 	if !there || err != nil {
@@ -83,7 +86,7 @@ const (
 	settingsLock = "settings.lock"
 )
 
-// recordSettings records which settings files were added, changed or removed since the
+// RecordSettings records which settings files were added, changed or removed since the
 // ledger was last opened.
 func (h *Home) RecordSettings(ctx context.Context, st store.Store) error {
 	now := h.settingsFiles()

@@ -17,6 +17,7 @@ import (
 // maxState bounds a file of state, in bytes.
 const maxState = 64 << 20
 
+// ErrEmpty is the error of Read for a file that holds null.
 var ErrEmpty = errors.New("the file is empty")
 
 // Read reads a file that Write wrote into v. A missing file leaves v as it is. The

@@ -71,6 +71,7 @@ func (s *Modules) added() home.Collection[Module] {
 	return home.Collection[Module]{Home: s.home, File: modulesFile, Article: "a", One: "module", Many: "modules", Command: "remit wasm", Sweep: s.sweep}
 }
 
+// Key is the module's name.
 func (m Module) Key() string { return m.Name }
 
 // List lists the modules, by name.

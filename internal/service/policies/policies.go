@@ -46,6 +46,7 @@ func (s *Policies) ChainOf(files []string) ([]*policy.Policy, error) {
 // Hint tells what a person should know about the policy that was chosen.
 type Hint string
 
+// The hints where everything is denied.
 const (
 	HintNone Hint = "no policy: everything is denied (give one with -p FILE, or write remit.yaml in the workspace and trust it with: remit policy trust)"
 	hintNew  Hint = "the workspace's remit.yaml is not trusted, so everything is denied (read it, then: remit policy trust)"
@@ -55,8 +56,10 @@ const (
 const (
 	workspaceFile = "remit.yaml"
 	trustFile     = "trusted.json"
-	MaxPolicySize = 1 << 20
 )
+
+// MaxPolicySize bounds a policy file, in bytes.
+const MaxPolicySize = 1 << 20
 
 // denyAll is the policy where there is none. It says so of the tools, too: what
 // needs no resource, as time.now, would else be allowed.
@@ -99,6 +102,8 @@ func (s *Policies) Outer() (*policy.Policy, error) {
 	return policy.Parse(file, src)
 }
 
+// Root chooses a run's first policy: file if given, else the workspace's trusted
+// remit.yaml, else one that denies everything, with the hint that says so.
 func (s *Policies) Root(file, workspace string) (*policy.Policy, Hint, error) {
 	if file != "" {
 		p, err := Read(file)

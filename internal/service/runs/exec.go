@@ -155,6 +155,7 @@ func execName(argv []string) string {
 	return "exec " + filepath.Base(argv[0])
 }
 
+// ExecArgs are the recorded arguments of a typed command.
 func ExecArgs(argv []string) (tool.Args, error) {
 	list := make([]any, len(argv))
 	for i, s := range argv {
@@ -186,6 +187,7 @@ type Typed struct {
 	admin     bool
 }
 
+// Ask implements runner.Asker.
 func (t Typed) Ask(_ context.Context, q runner.Question) (runner.Answer, error) {
 	a := runner.Answer{By: t.By, Where: t.Where, At: time.Now().UTC()}
 	listed := func(r policy.Refusal) bool { return r.Effect == policy.Ask && r.Rule != nil && r.Rule.Line > 0 }
@@ -202,14 +204,17 @@ func (t Typed) Ask(_ context.Context, q runner.Question) (runner.Answer, error) 
 	return a, nil
 }
 
+// RecordedTools are the tools of recorded runs of typed commands; they run nothing.
 func RecordedTools() (runner.Catalog, error) { return catalog.New(RecordedCommand{}) }
 
 // RecordedCommand says of recorded runs of remit exec what their one call needs. It
 // runs nothing.
 type RecordedCommand struct{}
 
+// Spec implements permit.Tool.
 func (RecordedCommand) Spec() *tool.Spec { return (&execTool{}).Spec() }
 
+// Prepare implements permit.Tool. What it gives cannot run.
 func (RecordedCommand) Prepare(env tool.Env, args tool.Args) (permit.Prepared, error) {
 	list, _ := args["argv"].([]any)
 	a := tool.Action{Kind: tool.Command, Dir: env.Workspace, Typed: true}

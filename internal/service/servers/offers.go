@@ -27,6 +27,7 @@ func (m *Offers) add(name string, s *mcpsource.Server) {
 	m.byName[name] = s
 }
 
+// Any reports whether there is a server at all.
 func (m *Offers) Any() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -71,6 +72,7 @@ func (m *Offers) tell(server, uri string) {
 	}
 }
 
+// Unwatch ends the subscription to a resource of a server.
 func (m *Offers) Unwatch(ctx context.Context, server, uri string) {
 	m.mu.Lock()
 	s := m.byName[server]
