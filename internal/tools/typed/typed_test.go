@@ -50,7 +50,7 @@ type arguments struct {
 	Map    map[string]string `json:"map"`
 	Value  *any              `json:"value"`
 	Answer yesNo             `json:"answer"`
-	hidden string //nolint:unused // arguments cannot set it
+	hidden string            //nolint:unused // arguments cannot set it
 }
 
 // read returns the arguments as a tool gets them.
