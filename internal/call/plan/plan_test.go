@@ -138,7 +138,7 @@ func TestParseRefuses(t *testing.T) {
 		"too deep":                 {"steps: [{tool: t, args: {x: " + deep + "}}]", "nested more than 100 levels"},
 		"unknown version":          {"version: 2\nsteps: [{tool: t}]", "version of the plan format is unknown"},
 		"no tool":                  {"steps: [{id: a}]", "steps[0].tool: a step needs a tool"},
-		"bad tool":                 {"steps: [{tool: 'a b'}]", "is no tool ID"},
+		"bad tool":                 {"steps: [{tool: 'a b'}]", "is not a valid tool ID"},
 		"duplicate id":             {"steps: [{tool: t, id: a}, {tool: t, id: a}]", `step 1 has the id "a" already`},
 		"default id taken":         {"steps: [{tool: t, id: step-2}, {tool: t}]", `step 1 has the id "step-2" already`},
 		"unknown need":             {"steps: [{tool: t, id: alpha}, {tool: t, needs: [alhpa]}]", `no step has the id "alhpa" (did you mean "alpha"?)`},

@@ -78,7 +78,7 @@ func (r *Recording) Compare(ctx context.Context, c runner.Call, o runner.Outcome
 		{"tool's digest", digestText(rec.Digest), digestText(o.Digest), false},
 		{"decision", decision(rec.Effect.String(), rec.Rule, rec.Approved), decision(o.Decision.Effect.String(), ruleText(o), o.Approved), false},
 		{"status", status.String(), o.Status.String(), false},
-		{"error", wasErr, errText(o.Err), false},
+		{"error", wasErr, errText(o.Err, wasErr), false},
 		{"output", string(wasOut), string(out), true},
 		{"number of refusals", strconv.Itoa(rec.Refused), strconv.Itoa(o.Attempts.Count()), false},
 	}
@@ -128,11 +128,15 @@ func digestText(d tool.Digest) string {
 	return d.String()
 }
 
-func errText(err error) string {
-	if err == nil {
+// errText is how an error is recorded. An older record has the hint to operators, too.
+func errText(err error, was string) string {
+	switch {
+	case err == nil:
 		return ""
+	case was == fault.Message(err):
+		return was
 	}
-	return fault.Message(err)
+	return fault.ForModel(err)
 }
 
 func quoteOrNone(s string) string {

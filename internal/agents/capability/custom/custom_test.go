@@ -106,7 +106,7 @@ func TestBadFiles(t *testing.T) {
 		"a second document":        {head + "prompt: y\n---\nid: b\n", "a second document begins here"},
 		"a hidden character":       {head + "prompt: \"a\u200bb\"", "x.yaml:5:9: prompt: contains the invisible character"},
 		"a tool without a name":    {head + "tools: [{tool: fs.read}]", "x.yaml:5:9: tools[0].name: the required key"},
-		"no tool's ID":             {head + "tools: [{tool: 'fs read', name: x}]", "tools[0].tool: \"fs read\" is no tool ID"},
+		"no tool's ID":             {head + "tools: [{tool: 'fs read', name: x}]", "tools[0].tool: \"fs read\" is not a valid tool ID"},
 		"a pattern for a tool":     {head + "tools: [{tool: 'fs.*', name: x}]", "tools[0].tool: "},
 		"a name no model takes":    {head + "tools: [{tool: fs.read, name: 'a b'}]", "tools[0].name: \"a b\" is not a valid tool name"},
 		"one name twice":           {head + "tools: [{tool: fs.read, name: a}, {tool: fs.list, name: a}]", `tools[1].name: two tools have the name "a"`},
