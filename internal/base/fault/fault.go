@@ -272,6 +272,15 @@ func ForModel(err error) string {
 	return Message(err)
 }
 
+// OperatorHint returns the hint of an error that models are not told, "" if it has none.
+func OperatorHint(err error) string {
+	var e *Error
+	if errors.As(err, &e) && e.Operator {
+		return e.Hint
+	}
+	return ""
+}
+
 // Message returns the text of an error that may be shown to an agent: the message of
 // the coded error, without its cause.
 func Message(err error) string {

@@ -261,6 +261,13 @@ func (r *Recording) failure(ctx context.Context, c ledger.Call) error {
 		return err
 	}
 	e := &fault.Error{Code: code, Msg: msg}
+	hint, err := r.part(ctx, c, ledger.PartHint)
+	if err != nil {
+		return err
+	}
+	if hint != nil {
+		e = e.ForOperator("%s", hint)
+	}
 	if c.Status == tool.TimedOut {
 		e.Err = fault.ToolTimeout // it was the run's time that ended
 	}

@@ -458,7 +458,10 @@ func (f *flight) recordOutcome(ctx context.Context, o Outcome, out []byte, used 
 	}
 	if o.Err != nil {
 		ev.Code = fault.CodeOf(o.Err)
-		pay[ledger.PartError] = []byte(fault.ForModel(o.Err)) // a replay tells a model the same again
+		pay[ledger.PartError] = []byte(fault.ForModel(o.Err))
+		if hint := fault.OperatorHint(o.Err); hint != "" {
+			pay[ledger.PartHint] = []byte(hint)
+		}
 	}
 	if f.budget != nil {
 		ev.Usage = used.List()

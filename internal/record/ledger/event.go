@@ -227,6 +227,7 @@ const (
 	PartArgs     = "args"     // JSON object, as the caller gave it
 	PartOutput   = "output"   // JSON object
 	PartError    = "error"    // the message shown to the caller
+	PartHint     = "hint"     // what the operator is told besides PartError, and models are not
 	PartRefusals = "refusals" // JSON list of policy refusals
 	PartFacts    = "facts"    // JSON: the facts for the second step of the decision
 	PartHappened = "happened" // JSON list of tool.Happened

@@ -112,7 +112,11 @@ func (b *builder) step(c Call, chain []Policy) Step {
 	s.Args, s.Hashes.Args = asked.value(c.Parts, c.Loaded, ledger.PartArgs, c.MaxArgs())
 	s.Output, s.Hashes.Output = b.value(c.Parts, c.Loaded, ledger.PartOutput, MaxPart)
 	if msg := c.Loaded[ledger.PartError]; c.Code != 0 || len(msg) > 0 {
-		s.Error = &Error{c.Code.Error(), b.text(string(msg))}
+		text := string(msg)
+		if hint := c.Loaded[ledger.PartHint]; len(hint) > 0 {
+			text += " (" + string(hint) + ")"
+		}
+		s.Error = &Error{c.Code.Error(), b.text(text)}
 		if len(msg) == 0 && c.Code == fault.Interrupted {
 			s.Error.Message = "Remit ended before the call's outcome was known"
 		}
