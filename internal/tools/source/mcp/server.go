@@ -367,8 +367,21 @@ func (s *Server) attempt(ctx context.Context, revision string) (_ *live, started
 	if err != nil {
 		return nil, false, err
 	}
+	// A server that never reads blocks what is sent to it, so it is ended as soon as
+	// its time is over. One that was cut off was never used: it has nothing to end well.
+	end := sync.OnceFunc(func() {
+		if errors.Is(ctx.Err(), context.Canceled) && link.Kill != nil {
+			link.Kill()
+		} else {
+			link.Stop()
+		}
+	})
+	inTime := context.AfterFunc(ctx, end)
 	l := &live{server: s, link: link, progress: map[string]func(tool.Progress){}, flights: map[*flight]bool{}, turn: make(chan struct{}, 1)}
 	l.session, err = l.client().Connect(ctx, &metered{link.Transport, l}, &sdk.ClientSessionOptions{ProtocolVersion: revision})
+	if !inTime() && err == nil {
+		err = ctx.Err()
+	}
 	if err == nil {
 		s.resubscribe(ctx, l)
 		if link.Remote && s.cfg.Stream > 0 {
@@ -387,11 +400,7 @@ func (s *Server) attempt(ctx context.Context, revision string) (_ *live, started
 	} else {
 		err = l.explain(err, "could not be started")
 	}
-	if errors.Is(ctx.Err(), context.Canceled) && link.Kill != nil {
-		link.Kill() // it was never used, so it has nothing to end well
-	} else {
-		link.Stop()
-	}
+	end()
 	return nil, true, err
 }
 

@@ -325,10 +325,20 @@ func TestProgressAndChangesAreTold(t *testing.T) {
 func TestAStartThatIsCutOffKillsTheServer(t *testing.T) {
 	begun, killed := make(chan struct{}), make(chan struct{})
 	s := mcp.New(mcp.Config{Name: "t", Source: "mcp", Version: "1", Start: func(context.Context) (*mcp.Link, error) {
-		ours, _ := sdk.NewInMemoryTransports() // nobody is at its other end
+		ours, theirs := sdk.NewInMemoryTransports() // the server never reads
 		close(begun)
 		return &mcp.Link{
-			Transport: ours, Ended: killed, Why: func() error { return nil }, Kill: func() { close(killed) },
+			Transport: ours, Ended: killed, Why: func() error { return nil },
+			Kill: func() {
+				conn, err := theirs.Connect(context.Background())
+				if err == nil {
+					err = conn.Close()
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				close(killed)
+			},
 			Stop: func() { t.Error("it is asked to end") },
 		}, nil
 	}})
