@@ -98,16 +98,25 @@ func storeStruct(to reflect.Value, v any, field string) error {
 	if !ok {
 		return wrongType(v, field)
 	}
-	for name, v := range object {
+	return eachMember(object, func(name string, v any) error {
 		member := fieldNamed(to, name)
 		if !member.IsValid() {
 			return fault.New(fault.ArgsInvalid, "unknown argument %.100q", join(field, name))
 		}
-		if err := store(member, v, join(field, name)); err != nil {
-			return err
+		return store(member, v, join(field, name))
+	})
+}
+
+// eachMember calls f for each member. Of several errors it returns the one of the first
+// name in order, so that equal arguments always give equal errors.
+func eachMember(object map[string]any, f func(name string, v any) error) (failed error) {
+	var first string
+	for name, v := range object {
+		if err := f(name, v); err != nil && (failed == nil || name < first) {
+			first, failed = name, err
 		}
 	}
-	return nil
+	return failed
 }
 
 // fieldNamed finds the field of a struct, or of one embedded in it, by its JSON name.
@@ -147,14 +156,14 @@ func storeMap(to reflect.Value, v any, field string) error {
 		return wrongType(v, field)
 	}
 	to.Set(reflect.MakeMapWithSize(to.Type(), len(object)))
-	for name, v := range object {
+	return eachMember(object, func(name string, v any) error {
 		member := reflect.New(to.Type().Elem()).Elem()
 		if err := store(member, v, join(field, name)); err != nil {
 			return err
 		}
 		to.SetMapIndex(reflect.ValueOf(name).Convert(to.Type().Key()), member)
-	}
-	return nil
+		return nil
+	})
 }
 
 // storeInt stores a whole number; JSON Schema counts 1.0 and 1e3 as such.

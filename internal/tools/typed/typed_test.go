@@ -126,6 +126,21 @@ func TestArgumentsThatDoNotFit(t *testing.T) {
 	}
 }
 
+// A recorded call is decided again by a replay, which compares the errors.
+func TestOfSeveralFaultsTheSameOneIsTold(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"count":"a","flag":1,"ratio":"b","text":2}`: "count",
+		`{"map":{"d":1,"a":2,"c":3,"b":4}}`:           "map.a",
+	} {
+		for range 50 {
+			var coded *fault.Error
+			if _, err := read(t, parse(t, text)); !errors.As(err, &coded) || coded.Field != want {
+				t.Fatalf("%s: got %v, want one in %q", text, err, want)
+			}
+		}
+	}
+}
+
 // Whatever encoding/json reads is read alike, so that a struct's tags mean the same.
 func TestReadsLikeEncodingJSON(t *testing.T) {
 	type nested struct {
