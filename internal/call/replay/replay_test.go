@@ -44,6 +44,9 @@ func (s *stub) Spec() *tool.Spec {
 
 func (s *stub) Prepare(env tool.Env, args tool.Args) (permit.Prepared, error) {
 	path, _ := args["path"].(string)
+	if path == "wrong" {
+		return permit.Prepared{}, fault.New(fault.ArgsInvalid, "the path is wrong").ForOperator("see its log")
+	}
 	return permit.Prepared{Actions: []tool.Action{{Kind: tool.FileRead, Path: env.Workspace + "/" + path}}, Run: s.run}, nil
 }
 
@@ -54,7 +57,7 @@ func (s *stub) run(_ context.Context, p permit.Permit) (tool.Result, error) {
 	}
 	res := tool.Result{Output: map[string]any{"text": "hello"}}
 	if s.fails {
-		return res, fault.New(fault.ToolFailed, "it broke")
+		return res, fault.New(fault.ToolFailed, "it broke").ForOperator("start it again")
 	}
 	return res, nil
 }
@@ -89,6 +92,7 @@ steps:
   - {id: five, tool: break, args: {path: b}, on_error: continue}
   - {id: six, tool: get, args: {path: "${{ inputs.name }}"}}
   - {id: seven, tool: get, args: {path: c}, if: "${{ inputs.name == 'eve' }}"}
+  - {id: eight, tool: get, args: {path: wrong}, on_error: continue}
 `
 
 // past is a recorded run.
@@ -163,7 +167,7 @@ func record(t *testing.T) *past {
 	if h.run, err = st.Run(ctx, id.String()); err != nil {
 		t.Fatal(err)
 	}
-	if sum.Completed != 4 || sum.Denied != 1 || sum.Failed != 1 || sum.Skipped != 1 {
+	if sum.Completed != 4 || sum.Denied != 1 || sum.Failed != 2 || sum.Skipped != 1 {
 		t.Fatalf("the run went %+v", sum)
 	}
 	return h
@@ -268,6 +272,31 @@ func TestAReplayIsRefusedTheSame(t *testing.T) {
 	}
 }
 
+// A hint that models are not told is recorded beside the error. Records made before that
+// have it in the error itself, and replay as well.
+func TestARecordWithHintsInItsErrorsReplays(t *testing.T) {
+	h := record(t)
+	want := map[int][2]string{5: {"it broke", "start it again"}, 8: {"the path is wrong", "see its log"}}
+	seen := 0
+	older := func(c *ledger.Call) bool {
+		if w, ok := want[c.Index]; ok {
+			seen++
+			if got := [2]string{string(c.Parts[ledger.PartError].Inline), string(c.Parts[ledger.PartHint].Inline)}; got != w {
+				t.Errorf("call %d: recorded %q, want %q", c.Index, got, w)
+			}
+			c.Parts[ledger.PartError] = ledger.Part{Inline: []byte(w[0] + " (" + w[1] + ")")}
+			delete(c.Parts, ledger.PartHint)
+		}
+		return true
+	}
+	if m := h.again(altered{h.st, older}, h.run, stubs()); m != nil {
+		t.Error(m)
+	}
+	if seen == 0 {
+		t.Error("no call with a hint was read")
+	}
+}
+
 // at changes one call.
 func at(index int, change func(c *ledger.Call)) func(*ledger.Call) bool {
 	return func(c *ledger.Call) bool {
@@ -315,7 +344,7 @@ func TestWhatWasAlteredIsNamed(t *testing.T) {
 		"a step's name":                  {at(1, func(c *ledger.Call) { c.Step = "eins" }), 1, "step"},
 		"a call that ran said to be not": {at(2, func(c *ledger.Call) { c.Status = tool.Skipped }), 2, ""},
 		"a call left out":                {func(c *ledger.Call) bool { return c.Index != 2 }, 2, "step"},
-		"the last call left out":         {func(c *ledger.Call) bool { return c.Index != 7 }, 7, "step"},
+		"the last call left out":         {func(c *ledger.Call) bool { return c.Index != 8 }, 8, "step"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := h.again(altered{h.st, k.change}, h.run, stubs())
