@@ -213,7 +213,7 @@ func (rt *Runtime) Begin(ctx context.Context, name string) (*Session, error) {
 // their size only; see Output.
 func (rt *Runtime) Calls(ctx context.Context, run string) iter.Seq2[Result, error] {
 	return func(yield func(Result, error) bool) {
-		d, steps, err := rt.app.Steps(ctx, run)
+		d, steps, err := rt.app.History.Steps(ctx, run)
 		if err != nil {
 			yield(Result{}, err)
 			return
@@ -229,7 +229,7 @@ func (rt *Runtime) Calls(ctx context.Context, run string) iter.Seq2[Result, erro
 // Output gives the whole recorded output of one call as JSON, nil if it had
 // none.
 func (rt *Runtime) Output(ctx context.Context, run string, index int) (json.RawMessage, error) {
-	return rt.app.Output(ctx, run, index)
+	return rt.app.History.Output(ctx, run, index)
 }
 
 // Replay runs a recorded run again without touching the world: arguments are
@@ -289,7 +289,7 @@ func (rt *Runtime) Report(ctx context.Context, w io.Writer, run string, f Format
 	if write == nil {
 		return fault.New(fault.Usage, "%q is no form of a report", string(f)).WithHint("use text, json or html")
 	}
-	d, err := rt.app.Report(ctx, run)
+	d, err := rt.app.History.Report(ctx, run)
 	if err != nil {
 		return err
 	}

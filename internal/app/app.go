@@ -19,6 +19,7 @@ import (
 	"github.com/remitrun/remit/internal/service/changes"
 	"github.com/remitrun/remit/internal/service/extensions"
 	"github.com/remitrun/remit/internal/service/grants"
+	"github.com/remitrun/remit/internal/service/history"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/modules"
 	"github.com/remitrun/remit/internal/service/policies"
@@ -37,6 +38,7 @@ type App struct {
 	Approvals  *approvals.Approvals
 	Changes    *changes.Changes
 	Runs       *runs.Runs
+	History    *history.History
 	APIs       *apis.APIs
 	Extensions *extensions.Extensions
 	Servers    *servers.Servers
@@ -72,6 +74,7 @@ func New(cfg home.Config) (*App, error) {
 		Home: a.Home, Policies: a.Policies, Secrets: a.Secrets, Grants: a.Grants, Approvals: a.Approvals, Changes: a.Changes,
 		Box: a.box, Tools: a.catalog, Catalog: a.Extensions, Limits: tierLimits(cfg.Settings.Tiers), Reader: a.Reader,
 	}
+	a.History = &history.History{Home: a.Home, Reader: a.Reader}
 	a.APIs.Runs, a.Servers.Runs, a.Extensions.Runs = a.Runs, a.Runs, a.Runs
 	return a, nil
 }

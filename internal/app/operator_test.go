@@ -15,6 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/service/apis"
+	"github.com/remitrun/remit/internal/service/history"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/servers"
 )
@@ -24,7 +25,7 @@ const api = `{"openapi":"3.0.0","info":{"title":"T","version":"1"},"servers":[{"
 // operated gives what the ledger tells of operators, oldest first, as "action target".
 func operated(t *testing.T, a *app.App) []string {
 	t.Helper()
-	list, _, err := a.Audit(t.Context(), app.AuditQuery{Event: app.EventOperated, Limit: 1000})
+	list, _, err := a.History.Audit(t.Context(), history.AuditQuery{Event: history.EventOperated, Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/grants"
+	"github.com/remitrun/remit/internal/service/history"
 	"github.com/remitrun/remit/internal/service/runs"
 )
 
@@ -205,13 +206,13 @@ func patternOf(b approval.Body) ([]byte, error) {
 
 // Audit implements httpapi.Audit.
 func (s *served) Audit(ctx context.Context, q httpapi.AuditQuery, before uint64, limit int) ([]httpapi.AuditEvent, uint64, error) {
-	if q.Event != "" && !KnownEvent(q.Event) {
+	if q.Event != "" && !history.KnownEvent(q.Event) {
 		return nil, 0, fault.New(fault.ArgsInvalid, "%q is no event", q.Event).In("query.event")
 	}
-	f := AuditQuery{Since: q.Since, Until: q.Until, Event: q.Event, Extension: q.Extension, Tool: tool.ID(q.Tool), Failed: q.Failed, Denied: q.Denied,
+	f := history.AuditQuery{Since: q.Since, Until: q.Until, Event: q.Event, Extension: q.Extension, Tool: tool.ID(q.Tool), Failed: q.Failed, Denied: q.Denied,
 		Before: ledger.Seq(before), Limit: limit}
 	f.Status, _ = tool.ParseStatus(q.Status) // the API takes no other
-	list, next, err := s.app.Audit(ctx, f)
+	list, next, err := s.app.History.Audit(ctx, f)
 	out := make([]httpapi.AuditEvent, len(list))
 	for i, e := range list {
 		out[i] = httpapi.AuditEvent{

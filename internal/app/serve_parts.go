@@ -188,50 +188,31 @@ func runFor(r ledger.Run) httpapi.Run {
 	return out
 }
 
-// Calls implements httpapi.Runs, as reports tell of calls: without secrets.
+// Calls implements httpapi.Runs: calls as reports show them, without secrets.
 func (s *served) Calls(ctx context.Context, id string, from, limit int) ([]json.RawMessage, error) {
-	st, err := s.app.Reader(ctx)
+	steps, err := s.app.History.MaskedSteps(ctx, id, from)
 	if err != nil {
-		return nil, err
-	}
-	run, err := st.Run(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	d := report.Data{Run: run, Redactor: s.app.Home.Redactor()}
-	if d.Parts, err = load(ctx, st, run.Parts, ledger.PartPolicy); err != nil {
 		return nil, err
 	}
 	var out []json.RawMessage
-	n := 0
-	for c, err := range st.Calls(ctx, run.Seq) {
+	for step, err := range steps {
 		if err != nil {
 			return nil, err
 		}
-		if n++; n < from {
-			continue
-		}
-		if len(out) == limit {
-			break
-		}
-		call, err := loadCall(ctx, st, c)
-		if err != nil {
-			return nil, err
-		}
-		one := d
-		one.Calls = []report.Call{call}
-		b, err := json.Marshal(report.Build(one).Steps[0])
+		b, err := json.Marshal(step)
 		if err != nil {
 			return nil, fault.Wrap(fault.Internal, err, "a call cannot be written")
 		}
-		out = append(out, b)
+		if out = append(out, b); len(out) >= limit {
+			break
+		}
 	}
 	return out, nil
 }
 
 // Report implements httpapi.Runs.
 func (s *served) Report(ctx context.Context, id, format string, w io.Writer) error {
-	d, err := s.app.Report(ctx, id)
+	d, err := s.app.History.Report(ctx, id)
 	if err != nil {
 		return err
 	}

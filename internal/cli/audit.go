@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/service/history"
 	"github.com/remitrun/remit/internal/service/runs"
 )
 
@@ -43,7 +43,7 @@ refused something while they ran, as a connection.
 			if err != nil {
 				return err
 			}
-			found, next, err := a.Audit(cmd.Context(), q)
+			found, next, err := a.History.Audit(cmd.Context(), q)
 			if err != nil {
 				return err
 			}
@@ -66,12 +66,12 @@ refused something while they ran, as a connection.
 
 // auditFlags are the flags of remit audit; what needs no reading is in the query.
 type auditFlags struct {
-	app.AuditQuery
+	history.AuditQuery
 	since, until, status, tool string
 	before                     uint64
 }
 
-func (f auditFlags) query(now time.Time) (q app.AuditQuery, err error) {
+func (f auditFlags) query(now time.Time) (q history.AuditQuery, err error) {
 	q = f.AuditQuery
 	if q.Since, err = parseTime("--since", f.since, now); err != nil {
 		return q, err
@@ -89,7 +89,7 @@ func (f auditFlags) query(now time.Time) (q app.AuditQuery, err error) {
 	if q.Limit < 1 || q.Limit > 100000 {
 		return q, fault.New(fault.Usage, "--limit is 1 to 100000, not %d", q.Limit).WithHint("--before shows the next page")
 	}
-	if q.Event != "" && !app.KnownEvent(q.Event) {
+	if q.Event != "" && !history.KnownEvent(q.Event) {
 		return q, fault.New(fault.Usage, "--event %q is not a valid event", q.Event).WithHint("see remit audit --help")
 	}
 	if _, err := tool.ParseID(f.tool); f.tool != "" && err != nil {
@@ -99,7 +99,7 @@ func (f auditFlags) query(now time.Time) (q app.AuditQuery, err error) {
 	return q, nil
 }
 
-func (s *session) printAudit(found []app.AuditEvent, next ledger.Seq) error {
+func (s *session) printAudit(found []history.AuditEvent, next ledger.Seq) error {
 	if s.json {
 		return s.printJSON(map[string]any{"events": found, "next": next})
 	}

@@ -20,14 +20,14 @@ var errInterrupt = errors.New("interrupted")
 type lines struct {
 	s        *session
 	plain    *bufio.Scanner // where there is no terminal
-	history  *history
+	history  *typedLines
 	complete func(line string) []string // whole lines that one could become
 }
 
 // maxLine bounds a line that is typed or piped in, in bytes.
 const maxLine = 1 << 20
 
-func (s *session) newLines(h *history, complete func(string) []string) *lines {
+func (s *session) newLines(h *typedLines, complete func(string) []string) *lines {
 	l := &lines{s: s, history: h, complete: complete}
 	if !isTerminal(s.In) || !isTerminal(s.Out) {
 		l.plain = bufio.NewScanner(s.In)
@@ -119,9 +119,9 @@ func (k *keyboard) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// history is what was typed before, newest last, in a file that is the person's
+// typedLines is what was typed before, newest last, in a file that is the person's
 // alone.
-type history struct {
+type typedLines struct {
 	file string // "": it is not kept
 	list []string
 }
@@ -129,8 +129,8 @@ type history struct {
 // maxHistory is how many lines are kept.
 const maxHistory = 1000
 
-func openHistory(home string) *history {
-	h := &history{file: filepath.Join(home, "chat_history")}
+func openHistory(home string) *typedLines {
+	h := &typedLines{file: filepath.Join(home, "chat_history")}
 	b, err := os.ReadFile(h.file)
 	if err != nil {
 		return h // the first time
@@ -144,7 +144,7 @@ func openHistory(home string) *history {
 	return h
 }
 
-func (h *history) add(line string) {
+func (h *typedLines) add(line string) {
 	if line = strings.TrimSpace(line); line == "" || strings.ContainsAny(line, "\n\r") || len(h.list) > 0 && h.list[len(h.list)-1] == line {
 		return
 	}
@@ -153,7 +153,7 @@ func (h *history) add(line string) {
 }
 
 // save keeps the history for the next time.
-func (h *history) save() error {
+func (h *typedLines) save() error {
 	if h.file == "" || len(h.list) == 0 {
 		return nil
 	}
@@ -162,7 +162,7 @@ func (h *history) save() error {
 
 // kept is the history as the line editor sees it: entry 0 is the newest.
 type kept struct {
-	h    *history
+	h    *typedLines
 	keep bool
 }
 

@@ -105,7 +105,7 @@ func (s *session) runPlan(ctx context.Context, a *app.App, q runs.Request) error
 		return err
 	}
 	if s.json {
-		err = a.WriteRun(context.WithoutCancel(ctx), s.Out, res.ID.String())
+		err = a.History.WriteRun(context.WithoutCancel(ctx), s.Out, res.ID.String())
 	} else {
 		s.printResult(res)
 	}

@@ -35,11 +35,11 @@ calls that a person was asked about, only known values of secrets are taken out.
 			}
 			whole := !cmd.Flags().Changed("step")
 			if s.json && whole {
-				return a.WriteRun(cmd.Context(), s.Out, args[0])
+				return a.History.WriteRun(cmd.Context(), s.Out, args[0])
 			}
-			load := a.Report
+			load := a.History.Report
 			if s.json {
-				load = a.Result
+				load = a.History.Result
 			}
 			d, err := load(cmd.Context(), args[0])
 			if err != nil {
@@ -182,7 +182,7 @@ that a person was asked about, only known values of secrets.
 			if err != nil {
 				return err
 			}
-			d, err := a.Report(cmd.Context(), args[0])
+			d, err := a.History.Report(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -105,7 +105,7 @@ func (s *session) printSlashJSON(ctx context.Context, a *app.App, res app.SlashR
 	if res.Route.Help {
 		return s.printJSON(out)
 	}
-	_, steps, err := a.Steps(context.WithoutCancel(ctx), res.Run.ID.String())
+	_, steps, err := a.History.Steps(context.WithoutCancel(ctx), res.Run.ID.String())
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,6 @@
-package app
+// Package history reads the record: reports and results of runs, their calls, and the audit of all
+// events. It changes nothing. Start at [History.Report] and [History.Audit].
+package history
 
 import (
 	"bytes"
@@ -14,12 +16,19 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/report"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
-// Report loads what a report of a run is made of, its secrets still in it: the
-// report takes them out.
-func (a *App) Report(ctx context.Context, id string) (report.Data, error) {
-	st, err := a.Reader(ctx)
+// History reads the record of one ledger. Its fields are set before it is used.
+type History struct {
+	Home *home.Home
+	// Reader opens the ledger to look at, also one that cannot be written.
+	Reader func(context.Context) (store.Backend, error)
+}
+
+// Report loads the data of a run's report. Secrets are still in it; the report masks them.
+func (h *History) Report(ctx context.Context, id string) (report.Data, error) {
+	st, err := h.Reader(ctx)
 	if err != nil {
 		return report.Data{}, err
 	}
@@ -27,7 +36,7 @@ func (a *App) Report(ctx context.Context, id string) (report.Data, error) {
 	if err != nil {
 		return report.Data{}, err
 	}
-	d := report.Data{Generated: time.Now().UTC(), Remit: a.Home.Version, Run: run, Redactor: a.Home.Redactor()}
+	d := report.Data{Generated: time.Now().UTC(), Remit: h.Home.Version, Run: run, Redactor: h.Home.Redactor()}
 	if d.Parts, err = load(ctx, st, run.Parts, ledger.PartPlan, ledger.PartPolicy, ledger.PartInputs, ledger.PartPhase, ledger.PartFrozen); err != nil {
 		return d, err
 	}
@@ -44,14 +53,14 @@ func (a *App) Report(ctx context.Context, id string) (report.Data, error) {
 	return d, nil
 }
 
-// Result is Report for who gets the results themselves: nothing is taken out.
-func (a *App) Result(ctx context.Context, id string) (report.Data, error) {
-	d, err := a.Report(ctx, id)
+// Result is Report without masking, for the caller who gets the results themselves.
+func (h *History) Result(ctx context.Context, id string) (report.Data, error) {
+	d, err := h.Report(ctx, id)
 	d.Redactor = redact.None()
 	return d, err
 }
 
-// loadCall loads those parts of a call that are small enough to print.
+// loadCall loads the parts of a call that are small enough to print.
 func loadCall(ctx context.Context, st store.Store, c ledger.Call) (report.Call, error) {
 	out := report.Call{Call: c}
 	names := make([]string, 0, len(c.Parts))
@@ -81,10 +90,10 @@ func load(ctx context.Context, st store.Store, parts map[string]ledger.Part, nam
 	return out, nil
 }
 
-// WriteRun prints a run as one JSON object, step by step, so that a long run
-// is never held whole. Values are as they were: this is a result, not a report.
-func (a *App) WriteRun(ctx context.Context, w io.Writer, id string) error {
-	d, steps, err := a.Steps(ctx, id)
+// WriteRun prints a run as one JSON object, step by step: a long run is never in memory
+// as a whole. Values are not masked, since this is a result and not a report.
+func (h *History) WriteRun(ctx context.Context, w io.Writer, id string) error {
+	d, steps, err := h.Steps(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -113,10 +122,21 @@ func (a *App) WriteRun(ctx context.Context, w io.Writer, id string) error {
 	return err
 }
 
-// Steps gives a run and its calls one by one, so that a long run is never held
-// whole. Values are as they were, those over [report.MaxPart] by size.
-func (a *App) Steps(ctx context.Context, id string) (report.Data, iter.Seq2[report.Step, error], error) {
-	st, err := a.Reader(ctx)
+// Steps gives a run and its calls one by one: a long run is never in memory as a whole.
+// Values are not masked; of those over [report.MaxPart] only the size is given.
+func (h *History) Steps(ctx context.Context, id string) (report.Data, iter.Seq2[report.Step, error], error) {
+	return h.steps(ctx, id, 1, redact.None())
+}
+
+// MaskedSteps gives a run's calls one by one, as reports show them, beginning with the
+// call of this number.
+func (h *History) MaskedSteps(ctx context.Context, id string, from int) (iter.Seq2[report.Step, error], error) {
+	_, steps, err := h.steps(ctx, id, from, h.Home.Redactor())
+	return steps, err
+}
+
+func (h *History) steps(ctx context.Context, id string, from int, mask *redact.Redactor) (report.Data, iter.Seq2[report.Step, error], error) {
+	st, err := h.Reader(ctx)
 	if err != nil {
 		return report.Data{}, nil, err
 	}
@@ -124,12 +144,16 @@ func (a *App) Steps(ctx context.Context, id string) (report.Data, iter.Seq2[repo
 	if err != nil {
 		return report.Data{}, nil, err
 	}
-	d := report.Data{Run: run, Redactor: redact.None()}
+	d := report.Data{Run: run, Redactor: mask}
 	if d.Parts, err = load(ctx, st, run.Parts, ledger.PartPolicy); err != nil {
 		return d, nil, err
 	}
 	return d, func(yield func(report.Step, error) bool) {
+		n := 0
 		for c, err := range st.Calls(ctx, run.Seq) {
+			if n++; err == nil && n < from {
+				continue
+			}
 			var call report.Call
 			if err == nil {
 				call, err = loadCall(ctx, st, c)
@@ -147,9 +171,9 @@ func (a *App) Steps(ctx context.Context, id string) (report.Data, iter.Seq2[repo
 	}, nil
 }
 
-// Output gives the whole recorded output of one call as JSON, nil if it had none.
-func (a *App) Output(ctx context.Context, id string, index int) ([]byte, error) {
-	st, err := a.Reader(ctx)
+// Output gives the whole recorded output of one call as JSON; nil: it has none.
+func (h *History) Output(ctx context.Context, id string, index int) ([]byte, error) {
+	st, err := h.Reader(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +194,7 @@ func (a *App) Output(ctx context.Context, id string, index int) ([]byte, error) 
 	return nil, fault.New(fault.Usage, "run %s has no call %d", run.ID, index)
 }
 
-// runHead is the object without its steps.
+// runHead encodes the object that WriteRun prints, without its steps.
 func runHead(d report.Data) ([]byte, error) {
 	r := d.Run
 	took := 0.0
@@ -212,7 +236,7 @@ type counts struct {
 	Completed int `json:"completed"`
 	Denied    int `json:"denied"`
 	Failed    int `json:"failed"`
-	Refused   int `json:"refused"` // what calls were refused while they ran; no calls
+	Refused   int `json:"refused"` // refused actions of calls that ran; not a number of calls
 }
 
 func indented(v any) ([]byte, error) {

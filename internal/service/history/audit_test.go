@@ -1,16 +1,16 @@
-package app_test
+package history_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/uuid"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/store/sqlite"
-	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/history"
 )
 
 func TestAuditTellsOfAgents(t *testing.T) {
@@ -33,13 +33,13 @@ func TestAuditTellsOfAgents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a, err := app.New(home.Config{Dir: homeDir, User: "ann"})
-	if err != nil {
+	if s, err = sqlite.Open(ctx, sqlite.Options{Home: homeDir, ReadOnly: true}); err != nil {
 		t.Fatal(err)
 	}
-	defer a.Close()
-	got, _, err := a.Audit(ctx, app.AuditQuery{Limit: 50})
-	want := []app.AuditEvent{
+	defer s.Close()
+	h := history.History{Reader: func(context.Context) (store.Backend, error) { return s, nil }}
+	got, _, err := h.Audit(ctx, history.AuditQuery{Limit: 50})
+	want := []history.AuditEvent{
 		{Event: "run_finished", Status: "completed", RunID: run.String()},
 		{Event: "file_saved", Status: "deleted", Subject: session.String(), Number: 2, By: "agent:docs"},
 		{Event: "file_saved", Status: "saved", Subject: session.String(), Number: 1, By: "agent:docs", RunID: run.String()},
@@ -56,7 +56,7 @@ func TestAuditTellsOfAgents(t *testing.T) {
 		if g.Seq, g.At = 0, w.At; g != w {
 			t.Errorf("event %d: got %+v, want %+v", i, g, w)
 		}
-		if found, _, err := a.Audit(ctx, app.AuditQuery{Limit: 50, Event: w.Event}); err != nil || !app.KnownEvent(w.Event) || len(found) == 0 || found[0].Event != w.Event {
+		if found, _, err := h.Audit(ctx, history.AuditQuery{Limit: 50, Event: w.Event}); err != nil || !history.KnownEvent(w.Event) || len(found) == 0 || found[0].Event != w.Event {
 			t.Errorf("events of the name %s: %+v, %v", w.Event, found, err)
 		}
 	}

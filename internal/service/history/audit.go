@@ -1,4 +1,4 @@
-package app
+package history
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/service/runs"
 )
 
-// AuditQuery chooses events. The zero query chooses all, the newest first.
+// AuditQuery selects events. The zero query selects all of them, newest first.
 type AuditQuery struct {
 	Since, Until time.Time
 	Event        string // an event's name, see KnownEvent
@@ -28,13 +28,12 @@ type AuditQuery struct {
 	Limit        int
 }
 
-// AuditEvent is one recorded event, without its payload; of an operator's action with
-// its target.
+// AuditEvent is one recorded event without its payload. An operator's action has its target.
 type AuditEvent struct {
 	Seq     ledger.Seq `json:"seq"`
 	At      time.Time  `json:"at"`
 	Event   string     `json:"event"`
-	RunID   string     `json:"run_id"`            // "" where it belongs to no run
+	RunID   string     `json:"run_id"`            // "": the event does not belong to a run
 	Grant   string     `json:"grant,omitempty"`   // of a grant, a question or a violation: the grant concerned
 	By      string     `json:"by,omitempty"`      // who issued, changed or answered; of a grant that was issued: its holder
 	Action  string     `json:"action,omitempty"`  // of an operator, as "secret.set"
@@ -44,31 +43,31 @@ type AuditEvent struct {
 	Number  int        `json:"number,omitempty"`  // of an agent, session or file its version, of a message its place
 	Call    int        `json:"call,omitempty"`
 	Tool    tool.ID    `json:"tool,omitempty"`
-	// Extension is whose tool was called, or whose slash command called it.
+	// Extension provides the tool that was called, or the slash command that called it.
 	Extension string  `json:"extension,omitempty"`
 	Status    string  `json:"status"`
 	Code      string  `json:"code,omitempty"`
 	Effect    string  `json:"effect,omitempty"`
 	Rule      string  `json:"rule,omitempty"`
-	Refused   int     `json:"refused,omitempty"` // what the call was refused while it ran; of a run's end: all its calls
+	Refused   int     `json:"refused,omitempty"` // refused actions of the call while it ran; of a run's end: of all its calls
 	Duration  float64 `json:"duration_ms,omitempty"`
 }
 
-// KnownEvent reports whether an event can have this name.
+// KnownEvent reports whether this is the name of an event.
 func KnownEvent(name string) bool {
 	return slices.Contains(authorityEvents, name) || slices.Contains(agentEvents, name) || name == EventOperated || slices.Contains([]string{
 		runs.EventRunStarted, runs.EventRunFinished, runs.EventSkipped, runs.EventChangeset, eventlog.EventStarted, eventlog.EventExecuted, eventlog.EventSlow, eventlog.EventFailed, eventlog.EventTimeout, eventlog.EventViolation,
 	}, name)
 }
 
-// disorder is how much older than an event one recorded after it can be: calls
-// side by side are recorded as they end.
+// disorder is how far the times of events can differ from their order: parallel calls are
+// recorded when they end.
 const disorder = time.Hour
 
-// Audit gives the newest events that a query chooses, and where the next page
-// begins (0: there is none).
-func (a *App) Audit(ctx context.Context, q AuditQuery) ([]AuditEvent, ledger.Seq, error) {
-	st, err := a.Reader(ctx)
+// Audit gives the newest events that a query selects, and where the next page begins
+// (0: this is the last page).
+func (h *History) Audit(ctx context.Context, q AuditQuery) ([]AuditEvent, ledger.Seq, error) {
+	st, err := h.Reader(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -92,7 +91,7 @@ func (a *App) Audit(ctx context.Context, q AuditQuery) ([]AuditEvent, ledger.Seq
 		if err != nil {
 			return nil, 0, err
 		}
-		if !ok || !q.chooses(e) {
+		if !ok || !q.selects(e) {
 			continue
 		}
 		if len(out) == q.Limit {
@@ -103,7 +102,8 @@ func (a *App) Audit(ctx context.Context, q AuditQuery) ([]AuditEvent, ledger.Seq
 	return out, 0, nil
 }
 
-func (q AuditQuery) chooses(e AuditEvent) bool {
+// selects reports whether an event is part of the answer.
+func (q AuditQuery) selects(e AuditEvent) bool {
 	is := func(names ...string) bool { return slices.Contains(names, e.Status) }
 	switch {
 	case !q.Since.IsZero() && e.At.Before(q.Since), !q.Until.IsZero() && e.At.After(q.Until):
@@ -124,15 +124,14 @@ func (q AuditQuery) chooses(e AuditEvent) bool {
 	case (q.Failed || q.Denied) && e.Call == 0:
 		return false
 	}
-	// A call that was refused something while it ran counts as one with a denial,
-	// whatever came of it.
+	// A call with a refused action counts as denied, whatever its outcome.
 	failed := is("failed", "timeout", "cancelled", "interrupted")
 	denied := is("denied") || e.Refused > 0
 	return !q.Failed && !q.Denied || q.Failed && failed || q.Denied && denied
 }
 
-// auditor reads events backwards: an outcome comes before its intent, which
-// alone says which tool it was.
+// auditor reads events backwards: it sees an outcome before its intent, and only the
+// intent names the tool.
 type auditor struct {
 	st   store.Store
 	runs map[ledger.Seq]uuid.UUID
@@ -215,8 +214,8 @@ func (au *auditor) run(ctx context.Context, seq ledger.Seq) (uuid.UUID, error) {
 	return id, nil
 }
 
-// decided finds the event that tells which call an outcome or a violation is of,
-// among those before it; the zero event where it is of none.
+// decided finds the earlier event that names the call of an outcome or a violation; the
+// zero event when there is no such call.
 func (au *auditor) decided(ctx context.Context, s ledger.Stored) (ledger.Stored, error) {
 	if s.Event.Call == 0 {
 		return ledger.Stored{}, nil
