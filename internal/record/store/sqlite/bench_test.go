@@ -101,7 +101,7 @@ func TestACallIsSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := must(sqlite.Open(context.Background(), sqlite.Options{Home: home, Durability: sqlite.Process}))
-	const n = 10_000
+	const n = 2000
 	run := begin(s)
 	for i := 1; i <= n; i++ {
 		in, out := call(run, i, false)

@@ -131,7 +131,11 @@ func namesEveryChange(t *testing.T, from string, tables map[string]int) {
 		if len(rows) < 2 {
 			t.Fatalf("%s has %d rows: that shows nothing", table, len(rows))
 		}
-		for _, i := range []int{0, len(rows) / 2, len(rows) - 1} {
+		tried := []int{0, len(rows) / 2, len(rows) - 1}
+		if os.Getenv("REMIT_SOAK") == "" {
+			tried = tried[1:2]
+		}
+		for _, i := range tried {
 			row := rows[i]
 			for c, col := range cols {
 				must(d.Exec("UPDATE "+table+" SET "+col+" = ?"+where, append([]any{altered(row[c])}, row[:keys]...)...))
