@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -355,7 +356,7 @@ func eventOf(e agent.Event) (AgentEvent, bool) {
 		out.Message = &m
 	}
 	if c := e.Call; c != nil {
-		out.Call = &ToolCall{ID: c.ID, Name: c.Name, Tool: c.Tool, Args: c.Args, Status: Status(c.Status), Duration: c.Duration}
+		out.Call = &ToolCall{ID: c.ID, Name: c.Name, Tool: c.Tool, Args: c.Args, Status: Status(c.Status), Duration: time.Duration(c.DurationMS * float64(time.Millisecond))}
 		if c.Error != nil {
 			out.Call.Error = c.Error.Code + " " + c.Error.Message
 		}

@@ -8,7 +8,6 @@ import (
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/agents/capability"
 	"github.com/remitrun/remit/internal/base/fault"
-	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 )
@@ -20,9 +19,9 @@ type SessionQuery struct {
 	Limit  int
 }
 
-// SessionView is a session as the HTTP API tells of it, and its agent's name.
+// SessionView is a session and its agent's name.
 type SessionView struct {
-	httpapi.Session
+	agent.Session
 	AgentName string `json:"agent_name,omitempty"`
 }
 
@@ -30,7 +29,7 @@ type SessionView struct {
 type SessionWhole struct {
 	SessionView
 	Runs         []ledger.Run
-	Conversation []httpapi.Message
+	Conversation []agent.Message
 }
 
 // looking is the ledger and the service over it, to look at agents and sessions:
@@ -53,7 +52,7 @@ func (a *App) looking(ctx context.Context) (*agent.Service, store.Backend, error
 
 // AgentPage lists agents, newest first: those after the one that before names ("":
 // from the newest). next is what to name for those that follow, "" after the last.
-func (a *App) AgentPage(ctx context.Context, before string, limit int) (page []httpapi.Agent, next string, err error) {
+func (a *App) AgentPage(ctx context.Context, before string, limit int) (page []agent.Agent, next string, err error) {
 	s, st, err := a.looking(ctx)
 	if err != nil {
 		return nil, "", err
@@ -74,24 +73,16 @@ func (a *App) AgentPage(ctx context.Context, before string, limit int) (page []h
 		list = list[:limit]
 		next = list[limit-1].ID.String()
 	}
-	page = []httpapi.Agent{}
-	for _, one := range list {
-		page = append(page, httpapi.AgentOf(one))
-	}
-	return page, next, nil
+	return list, next, nil
 }
 
 // AgentView finds an agent by its ID, the beginning of one, or its name.
-func (a *App) AgentView(ctx context.Context, id string) (httpapi.Agent, error) {
+func (a *App) AgentView(ctx context.Context, id string) (agent.Agent, error) {
 	s, _, err := a.looking(ctx)
 	if err != nil {
-		return httpapi.Agent{}, err
+		return agent.Agent{}, err
 	}
-	found, err := s.Agent(ctx, id)
-	if err != nil {
-		return httpapi.Agent{}, err
-	}
-	return httpapi.AgentOf(found), nil
+	return s.Agent(ctx, id)
 }
 
 // SessionPage lists sessions, newest first. next is the Before of those that follow,
@@ -131,7 +122,7 @@ func (a *App) SessionPage(ctx context.Context, q SessionQuery) (page []SessionVi
 // viewOf adds the agent's name, also of one that was deleted. names are those that
 // are known already.
 func viewOf(ctx context.Context, st store.Sessions, s agent.Session, names map[uuid.UUID]string) (SessionView, error) {
-	v := SessionView{Session: httpapi.SessionOf(s)}
+	v := SessionView{Session: s}
 	if _, known := names[s.Agent]; !known && s.Agent != uuid.Nil {
 		r, err := st.Agent(ctx, s.Agent.String())
 		if err != nil {
@@ -154,16 +145,13 @@ func (a *App) SessionWhole(ctx context.Context, id string) (SessionWhole, error)
 	if err != nil {
 		return SessionWhole{}, err
 	}
-	out := SessionWhole{Conversation: []httpapi.Message{}}
+	var out SessionWhole
 	if out.SessionView, err = viewOf(ctx, st, found, map[uuid.UUID]string{}); err != nil {
 		return out, err
 	}
 	if out.Runs, err = st.SessionRuns(ctx, found.ID); err != nil {
 		return out, err
 	}
-	list, err := s.Messages(ctx, found.ID.String(), 1, 0)
-	for _, m := range list {
-		out.Conversation = append(out.Conversation, httpapi.MessageOf(m))
-	}
+	out.Conversation, err = s.Messages(ctx, found.ID.String(), 1, 0)
 	return out, err
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/service/grants"
@@ -97,7 +98,7 @@ func bodies(o map[string]any, wrong []any) []string {
 }
 
 // sse reads a stream's events until it ends, or one was read.
-func (s *service) sse(r *http.Request, until func(httpapi.Event) bool) []httpapi.Event {
+func (s *service) sse(r *http.Request, until func(agent.Event) bool) []agent.Event {
 	s.t.Helper()
 	r.Header.Set("Authorization", "Bearer "+s.token)
 	res, err := http.DefaultClient.Do(r)
@@ -109,12 +110,12 @@ func (s *service) sse(r *http.Request, until func(httpapi.Event) bool) []httpapi
 		b, _ := io.ReadAll(res.Body)
 		s.t.Fatalf("%s: %s", res.Status, b)
 	}
-	var out []httpapi.Event
+	var out []agent.Event
 	lines := bufio.NewScanner(res.Body)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		data, ok := strings.CutPrefix(lines.Text(), "data: ")
-		var e httpapi.Event
+		var e agent.Event
 		if !ok || json.Unmarshal([]byte(data), &e) != nil {
 			continue
 		}
@@ -146,7 +147,7 @@ func TestARealStreamGoesOnFromWhereverItWasCut(t *testing.T) {
 	id := s.session(s.token, `["current_time"]`)
 	s.must(201, "POST", "/v1/sessions/"+id+"/messages", `{"content":"Hi"}`)
 	events := s.sse(request(t, "POST", s.url+"/v1/sessions/"+id+"/messages", `{"content":"What time is it?"}`, "Accept", "text/event-stream", "Content-Type", "application/json"),
-		func(httpapi.Event) bool { return false })
+		func(agent.Event) bool { return false })
 	if len(events) < 7 || events[len(events)-1].Type != "end" || events[len(events)-1].Error != nil {
 		t.Fatalf("the turn's events: %+v", events)
 	}
@@ -166,7 +167,7 @@ func TestARealStreamGoesOnFromWhereverItWasCut(t *testing.T) {
 				continue
 			}
 			var got []int
-			for _, again := range s.sse(request(t, "GET", s.url+"/v1/sessions/"+id+"/events", "", "Last-Event-ID", e.ID), func(e httpapi.Event) bool {
+			for _, again := range s.sse(request(t, "GET", s.url+"/v1/sessions/"+id+"/events", "", "Last-Event-ID", e.ID), func(e agent.Event) bool {
 				return e.Message != nil && e.Message.Number == want[len(want)-1]
 			}) {
 				if again.Message != nil {

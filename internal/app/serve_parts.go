@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/agents/capability"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -127,7 +128,7 @@ func invocation(run uuid.UUID, o runner.Outcome, question string) (httpapi.Invoc
 		return out, httpapi.Refusal(o.Err, out.Run, out.Call, out.Rule, question)
 	}
 	if o.Err != nil {
-		out.Error = &httpapi.TurnError{Code: code.Error(), Message: fault.Message(o.Err)}
+		out.Error = &agent.Problem{Code: code.Error(), Message: fault.Message(o.Err)}
 	}
 	if o.Output != nil {
 		b, err := json.Marshal(o.Output)

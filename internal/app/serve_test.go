@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/authority/policy"
-	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
 )
@@ -433,7 +433,7 @@ func TestApprovalsAreAnsweredOverTheAPI(t *testing.T) {
 	if vote := q["votes"].([]any)[0].(map[string]any); vote["by"] != home.Person() || vote["grant"] == nil {
 		t.Errorf("the answer: %v", q)
 	}
-	s.follow(id, func(e httpapi.Event) bool { return e.Message != nil && e.Message.Content == "It is now." })
+	s.follow(id, func(e agent.Event) bool { return e.Message != nil && e.Message.Text == "It is now." })
 
 	status, m := s.ask("POST", "/v1/tools/time.now/invoke", s.token, `{}`)
 	if question, _ = m["approval_id"].(string); status != 403 || m["code"] != "E1002" || question == "" {
@@ -449,7 +449,7 @@ func TestApprovalsAreAnsweredOverTheAPI(t *testing.T) {
 }
 
 // follow reads a session's events from the first message until one is seen.
-func (s *service) follow(id string, until func(httpapi.Event) bool) {
+func (s *service) follow(id string, until func(agent.Event) bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -469,7 +469,7 @@ func (s *service) follow(id string, until func(httpapi.Event) bool) {
 	for lines.Scan() {
 		fmt.Fprintln(&seen, lines.Text())
 		data, ok := strings.CutPrefix(lines.Text(), "data: ")
-		var e httpapi.Event
+		var e agent.Event
 		if ok && json.Unmarshal([]byte(data), &e) == nil && until(e) {
 			return
 		}

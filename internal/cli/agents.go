@@ -71,7 +71,7 @@ func (s *session) listAgents(cmd *cobra.Command, a *app.App, before string, limi
 			has = append(has, c.Ref)
 		}
 		rows = append(rows, []cell{
-			{short(one.ID), bold}, {one.Name, ""}, {orDash(one.Model), ""}, {when(one.Updated, now), dim}, {orDash(strings.Join(has, ", ")), ""},
+			{short(one.ID.String()), bold}, {one.Name, ""}, {orDash(one.Model), ""}, {when(one.Updated, now), dim}, {orDash(strings.Join(has, ", ")), ""},
 		})
 	}
 	s.table([]string{"AGENT", "NAME", "MODEL", "CHANGED", "CAPABILITIES"}, rows)
@@ -144,7 +144,7 @@ func (s *session) completeAgents(cmd *cobra.Command, words []string, _ string) (
 	}
 	var out []string
 	for _, one := range list {
-		out = append(out, cobra.CompletionWithDesc(one.ID, show(one.Name)))
+		out = append(out, cobra.CompletionWithDesc(one.ID.String(), show(one.Name)))
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }

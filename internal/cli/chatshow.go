@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/remitrun/remit/internal/agents/agent"
@@ -96,7 +97,7 @@ func (c *screen) ended(e *agent.CallEvent) {
 	default:
 		mark, col = "✗", red
 	}
-	c.line("%s %s %s", c.s.paint(col, mark), show(e.Name), c.s.paint(dim, strings.TrimSpace(show(e.Status)+" "+ms(e.Duration)+" "+shorten(show(compact(e.Args)), 80))))
+	c.line("%s %s %s", c.s.paint(col, mark), show(e.Name), c.s.paint(dim, strings.TrimSpace(show(e.Status)+" "+ms(time.Duration(e.DurationMS*float64(time.Millisecond)))+" "+shorten(show(compact(e.Args)), 80))))
 	if e.Error != nil {
 		c.line("  %s %s", show(e.Error.Code), shorten(show(e.Error.Message), 400))
 	}

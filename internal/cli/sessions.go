@@ -71,9 +71,9 @@ func (s *session) listSessions(cmd *cobra.Command, a *app.App, q app.SessionQuer
 	now := time.Now()
 	var rows [][]cell
 	for _, one := range list {
-		sign, col := icon(one.Status)
+		sign, col := icon(string(one.State))
 		rows = append(rows, []cell{
-			{short(one.ID), bold}, {sign + " " + one.Status, col}, {when(one.Created, now), dim}, {itoa(one.Messages), ""},
+			{short(one.ID.String()), bold}, {sign + " " + string(one.State), col}, {when(one.Created, now), dim}, {itoa(one.Last), ""},
 			{orDash(short(one.Run)), ""}, {orDash(one.AgentName), ""}, {one.Title, ""},
 		})
 	}
@@ -101,9 +101,9 @@ func (s *session) showSession(cmd *cobra.Command, a *app.App, id string) error {
 	}
 	hide := a.Home.Redactor()
 	for _, m := range v.Conversation {
-		who := m.Role
+		who := string(m.Role)
 		if m.Kind != "" {
-			who = m.Kind
+			who = string(m.Kind)
 		}
 		if m.Failed {
 			who += ", failed"
@@ -112,8 +112,8 @@ func (s *session) showSession(cmd *cobra.Command, a *app.App, id string) error {
 			who += "  " + m.CallID
 		}
 		s.printf("\n%s %s\n", s.paint(bold, fmt.Sprintf("%d %s", m.Number, show(who))), s.paint(dim, m.Created.Local().Format(time.DateTime)))
-		if m.Content != "" {
-			s.indented(string(hide.JSON([]byte(m.Content))))
+		if m.Text != "" {
+			s.indented(string(hide.JSON([]byte(m.Text))))
 		}
 		for _, c := range m.Calls {
 			s.printf("  %s %s %s\n", s.paint(dim, "●"), show(c.Name), show(compact(hide.JSON(c.Args))))
@@ -126,9 +126,9 @@ func (s *session) showSession(cmd *cobra.Command, a *app.App, id string) error {
 }
 
 func (s *session) sessionHead(v app.SessionView) {
-	sign, col := icon(v.Status)
-	s.printf("session   %s\nagent     %s  %s\nstatus    %s   %s   created %s   changed %s\n", s.paint(bold, v.ID), v.Agent,
-		show(v.AgentName), s.paint(col, sign+" "+v.Status), counted(v.Messages, "message"), v.Created.Local().Format(time.DateTime),
+	sign, col := icon(string(v.State))
+	s.printf("session   %s\nagent     %s  %s\nstatus    %s   %s   created %s   changed %s\n", s.paint(bold, v.ID.String()), v.Agent,
+		show(v.AgentName), s.paint(col, sign+" "+string(v.State)), counted(v.Last, "message"), v.Created.Local().Format(time.DateTime),
 		v.Updated.Local().Format(time.DateTime))
 	if v.Error != nil {
 		s.printf("error     %s %s\n", show(v.Error.Code), show(v.Error.Message))
@@ -136,7 +136,11 @@ func (s *session) sessionHead(v app.SessionView) {
 			s.printf("          %s\n", show(v.Error.Hint))
 		}
 	}
-	for _, l := range []struct{ label, text string }{{"title", v.Title}, {"parent", v.Parent}, {"grant", v.Grant}} {
+	parent := ""
+	if v.Parent != nil {
+		parent = v.Parent.String()
+	}
+	for _, l := range []struct{ label, text string }{{"title", v.Title}, {"parent", parent}, {"grant", v.Grant}} {
 		if l.text != "" {
 			s.printf("%-9s %s\n", l.label, show(l.text))
 		}
@@ -156,7 +160,7 @@ func (s *session) completeSessions(cmd *cobra.Command, words []string, _ string)
 	}
 	var out []string
 	for _, one := range list {
-		out = append(out, cobra.CompletionWithDesc(one.ID, show(strings.TrimSpace(one.AgentName+" "+one.Title))+" "+one.Status))
+		out = append(out, cobra.CompletionWithDesc(one.ID.String(), show(strings.TrimSpace(one.AgentName+" "+one.Title))+" "+string(one.State)))
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }

@@ -22,14 +22,14 @@ import (
 // Agent is the definition of an agent: what its sessions are made of. It is recorded as
 // JSON.
 type Agent struct {
-	ID           uuid.UUID       `json:"id"`
+	ID           uuid.UUID       `json:"id" format:"uuid"`
 	Name         string          `json:"name"`
 	SystemPrompt string          `json:"system_prompt"`
-	Model        string          `json:"model,omitempty"`  // "provider/model" or "scripted:FILE"; "": the default in the settings
-	Capabilities []CapabilityRef `json:"capabilities"`     // in the order of their parts of the prompt
-	Policy       string          `json:"policy,omitempty"` // as YAML or JSON; narrows what its sessions may do
+	Model        string          `json:"model,omitempty" doc:"As anthropic/NAME, openai/NAME or scripted:FILE; missing: the default of the settings"`
+	Capabilities []CapabilityRef `json:"capabilities" nullable:"false" doc:"In the order of their prompts"`
+	Policy       string          `json:"policy,omitempty" doc:"Narrows what its sessions may do: YAML or JSON"`
 	Limits       Limits          `json:"limits"`
-	Status       string          `json:"status"` // "active" or "deleted"
+	Status       string          `json:"status" enum:"active,deleted"`
 	Version      int             `json:"version"`
 	Created      time.Time       `json:"created_at"`
 	Updated      time.Time       `json:"updated_at"`
@@ -45,47 +45,53 @@ type CapabilityRef struct {
 // Limits bounds what an agent's sessions do, besides policies. Zero fields have the
 // defaults of Options.
 type Limits struct {
-	Steps     int   `json:"steps,omitempty"`      // answers of the model in one turn
-	MaxTokens int64 `json:"max_tokens,omitempty"` // of one answer
-	Output    int   `json:"output,omitempty"`     // bytes of a tool's output that are shown to the model at once
-	Context   int64 `json:"context,omitempty"`    // tokens at which the conversation is compacted
+	Steps     int   `json:"steps,omitempty" minimum:"0" maximum:"10000" doc:"Answers of the model in one turn"`
+	MaxTokens int64 `json:"max_tokens,omitempty" minimum:"0" maximum:"100000000" doc:"Tokens of one answer"`
+	Output    int   `json:"output,omitempty" minimum:"0" maximum:"100000000" doc:"Bytes of a tool's output that are shown to the model at once"`
+	Context   int64 `json:"context,omitempty" minimum:"0" maximum:"100000000" doc:"Tokens at which the conversation is compacted"`
 }
 
 // Session is a conversation with an agent.
 type Session struct {
-	ID      uuid.UUID   `json:"id"`
-	Agent   uuid.UUID   `json:"agent_id"`
-	Parent  *uuid.UUID  `json:"parent_id,omitempty"`
+	ID      uuid.UUID   `json:"id" format:"uuid"`
+	Agent   uuid.UUID   `json:"agent_id" format:"uuid"`
+	Parent  *uuid.UUID  `json:"parent_id,omitempty" format:"uuid" doc:"The session that spawned it"`
 	Title   string      `json:"title,omitempty"`
-	State   State       `json:"status"`
-	Error   *Problem    `json:"error,omitempty"` // why the last turn failed
-	Grant   string      `json:"grant_id,omitempty"`
-	Run     string      `json:"run_id,omitempty"` // its newest run
+	State   State       `json:"status" enum:"idle,working,waiting,paused,failed,cancelled,ended"`
+	Error   *Problem    `json:"error,omitempty" doc:"Why the last turn failed"`
+	Grant   string      `json:"grant_id,omitempty" doc:"The grant under which its calls are made"`
+	Run     string      `json:"run_id,omitempty" doc:"Its newest run"`
 	Version int         `json:"version"`
-	Last    int         `json:"messages"` // number of its messages
-	Usage   model.Usage `json:"usage"`
+	Last    int         `json:"messages" doc:"Number of messages"`
+	Usage   model.Usage `json:"usage" doc:"Tokens, and money in millionths"`
 	Created time.Time   `json:"created_at"`
 	Updated time.Time   `json:"updated_at"`
 }
 
-// Problem is an error for people and programs.
+// Problem says why a turn, or a call, failed.
 type Problem struct {
-	Code    string `json:"code"` // "E8010"
+	Code    string `json:"code" example:"E8010"`
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
 }
 
-// Message is a message of a session, as clients see it.
+// Message is a message of a session.
 type Message struct {
-	Number  int       `json:"number"` // from 1, in order
-	Created time.Time `json:"created_at"`
-	Kind    Kind      `json:"kind,omitempty"`
-	model.Message
-	Usage   *model.Usage `json:"usage,omitempty"`   // of an answer or a summary
-	Cut     bool         `json:"cut,omitempty"`     // the answer or summary ends early: max_tokens, or the context, is used up
-	Covers  int          `json:"covers,omitempty"`  // of a summary: the last message that it replaces
-	Steps   int          `json:"steps,omitempty"`   // of a summary: answers of the current turn that it replaces
-	Answers int          `json:"answers,omitempty"` // of a summary: answers of the whole conversation that it replaces
+	Number  int          `json:"number" doc:"From 1, in order"`
+	Created time.Time    `json:"created_at"`
+	Kind    Kind         `json:"kind,omitempty" enum:"notice,summary" doc:"Missing: part of the conversation; notice: from Remit to the model; summary: replaces older messages"`
+	Role    model.Role   `json:"role" enum:"user,assistant,tool"`
+	Text    string       `json:"content"`
+	Calls   []model.Call `json:"tool_calls,omitempty" nullable:"false"`
+	CallID  string       `json:"tool_call_id,omitempty" doc:"Of a tool's result: the ID of the call"`
+	Failed  bool         `json:"is_error,omitempty"`
+	Usage   *model.Usage `json:"usage,omitempty" doc:"Of an answer or a summary"`
+	Cut     bool         `json:"cut,omitempty" doc:"The answer ends early: max_tokens, or the model's context, is used up"`
+
+	Reasoning []json.RawMessage `json:"-"` // see model.Message
+	Covers    int               `json:"-"` // of a summary: the last message that it replaces
+	Steps     int               `json:"-"` // of a summary: answers of the current turn that it replaces
+	Answers   int               `json:"-"` // of a summary: answers of the whole conversation that it replaces
 }
 
 // Kind says what a message is besides its role.
@@ -115,26 +121,26 @@ const (
 // Event is something that happened in a session. A client that lost its connection goes
 // on after the ID of the last event that it saw.
 type Event struct {
-	ID       string     `json:"id"` // opaque; see Service.Events
+	ID       string     `json:"id,omitempty" doc:"Opaque, as in the header Last-Event-ID"` // see Service.Events
 	Type     EventType  `json:"type"`
 	At       time.Time  `json:"at"`
 	Message  *Message   `json:"message,omitempty"`
-	Text     string     `json:"text,omitempty"`
+	Text     string     `json:"text,omitempty" doc:"The next piece of the answer"`
 	Call     *CallEvent `json:"call,omitempty"`
 	Question string     `json:"approval_id,omitempty"`
 	State    State      `json:"status,omitempty"`
 	Error    *Problem   `json:"error,omitempty"`
 }
 
-// CallEvent is a tool call as clients see it while it is made.
+// CallEvent is a tool call while it is made.
 type CallEvent struct {
-	ID       string          `json:"id"` // from the model
-	Name     string          `json:"name"`
-	Tool     string          `json:"tool"` // the tool's ID
-	Args     json.RawMessage `json:"args,omitempty"`
-	Status   string          `json:"status,omitempty"` // as in runs: "completed", "denied", ...
-	Duration time.Duration   `json:"duration_ns,omitempty"`
-	Error    *Problem        `json:"error,omitempty"`
+	ID         string          `json:"id"` // from the model
+	Name       string          `json:"name"`
+	Tool       string          `json:"tool"` // the tool's ID
+	Args       json.RawMessage `json:"args,omitempty"`
+	Status     string          `json:"status,omitempty"` // as in runs: "completed", "denied", ...
+	DurationMS float64         `json:"duration_ms,omitempty"`
+	Error      *Problem        `json:"error,omitempty"`
 }
 
 // Turn is the result of a message.
@@ -152,9 +158,9 @@ type Caller struct {
 	Token string // of the grant; "": the policies in force
 }
 
-// FileInfo is a file of a session, as clients see it.
+// FileInfo is a file of a session, without its content.
 type FileInfo struct {
-	Path     string    `json:"path"`
+	Path     string    `json:"path" example:"/notes/today.md"`
 	Folder   bool      `json:"is_directory"`
 	Size     int64     `json:"size_bytes"`
 	Version  int       `json:"version"`

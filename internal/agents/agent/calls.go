@@ -190,7 +190,7 @@ func (l *loop) makeCall(ctx context.Context, w *toolCall) error {
 	r := resultOf(o, l.run.Chain(), l.set.limits.Output)
 	w.result = &r
 	ended := c
-	ended.Args, ended.Status, ended.Duration, ended.Error = nil, o.Status.String(), o.Duration, problemOf(o.Err)
+	ended.Args, ended.Status, ended.DurationMS, ended.Error = nil, o.Status.String(), float64(o.Duration.Microseconds())/1000, problemOf(o.Err)
 	l.event(Event{Type: CallEnded, Call: &ended})
 	return nil
 }

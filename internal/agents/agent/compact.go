@@ -19,7 +19,7 @@ func (l *loop) tokens() int64 {
 	n := model.EstimateRequest(model.Request{System: l.set.system, Tools: l.set.tools})
 	for i := range l.conv.view {
 		m := &l.conv.view[i].Message
-		n += model.Estimate(m.Size())
+		n += model.Estimate(m.size())
 		if m.Role == model.Assistant && m.Usage != nil && m.Usage.Tokens() > 0 && m.Number > l.summary() {
 			n = m.Usage.Tokens()
 		}
@@ -59,12 +59,12 @@ const keepShare = 4
 func (l *loop) boundary() int {
 	view, kept, at, all := l.conv.view, int64(0), 0, int64(0)
 	for i := range view {
-		all += model.Estimate(view[i].Size())
+		all += model.Estimate(view[i].size())
 	}
 	most := min(all, l.set.limits.Context) / keepShare
 	for i := len(view) - 1; i > 0; i-- {
 		m := &view[i].Message
-		kept += model.Estimate(m.Size())
+		kept += model.Estimate(m.size())
 		if m.Role != model.ToolRole && m.Kind != Summary {
 			if at > 0 && kept > most {
 				break
@@ -107,7 +107,7 @@ func (l *loop) compact(ctx context.Context) (bool, error) {
 	}
 	ofTurn, all := answers(covered)
 	s := Message{Kind: Summary, Usage: &resp.Usage, Cut: resp.Stop == model.StopLength, Covers: covered[n-1].Number, Steps: ofTurn, Answers: all,
-		Message: model.Message{Role: model.User, Text: clip.Text(resp.Message.Text, maxAnswer)}}
+		Role: model.User, Text: clip.Text(resp.Message.Text, maxAnswer)}
 	if s.Covers < l.summary() { // the messages begin with the last summary
 		s.Covers = max(s.Covers, l.conv.view[0].Covers)
 	}

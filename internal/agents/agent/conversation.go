@@ -31,7 +31,7 @@ type messageDoc struct {
 
 // encode gives the document of a message.
 func encode(m Message) ([]byte, error) {
-	b, err := json.Marshal(messageDoc{m.Kind, m.Message, m.Usage, m.Cut, m.Covers, m.Steps, m.Answers})
+	b, err := json.Marshal(messageDoc{m.Kind, m.forModel(), m.Usage, m.Cut, m.Covers, m.Steps, m.Answers})
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "a message cannot be written as JSON")
 	}
@@ -44,7 +44,25 @@ func decode(r store.MessageRecord) (Message, error) {
 	if err := json.Unmarshal(r.Doc, &k); err != nil {
 		return Message{}, fault.Wrap(fault.StoreCorrupt, err, "message %d cannot be read", r.Number)
 	}
-	return Message{Number: r.Number, Created: r.At, Kind: k.Kind, Message: k.Message, Usage: k.Usage, Cut: k.Cut, Covers: k.Covers, Steps: k.Steps, Answers: k.Answers}, nil
+	m := messageFrom(k.Message)
+	m.Number, m.Created, m.Kind, m.Usage, m.Cut, m.Covers, m.Steps, m.Answers = r.Number, r.At, k.Kind, k.Usage, k.Cut, k.Covers, k.Steps, k.Answers
+	return m, nil
+}
+
+// messageFrom gives a message of a session from one of a model.
+func messageFrom(m model.Message) Message {
+	return Message{Role: m.Role, Text: m.Text, Calls: m.Calls, CallID: m.CallID, Failed: m.Failed, Reasoning: m.Reasoning}
+}
+
+// forModel gives the message as models take it.
+func (m *Message) forModel() model.Message {
+	return model.Message{Role: m.Role, Text: m.Text, Calls: m.Calls, CallID: m.CallID, Failed: m.Failed, Reasoning: m.Reasoning}
+}
+
+// size is how many bytes of text the message has.
+func (m *Message) size() int {
+	said := m.forModel()
+	return said.Size()
 }
 
 // conversation is what the model is shown: the newest summary, if there is one, and
@@ -215,7 +233,7 @@ const summaryHead = "This is a summary of the conversation so far, in place of i
 func (c *conversation) messages() []model.Message {
 	out := make([]model.Message, len(c.view))
 	for i := range c.view {
-		out[i] = c.view[i].Message.Message
+		out[i] = c.view[i].forModel()
 		if c.view[i].Kind == Summary {
 			out[i] = model.Message{Role: model.User, Text: summaryHead + out[i].Text}
 		}

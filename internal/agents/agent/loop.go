@@ -69,7 +69,7 @@ func (l *loop) addUserMessage(ctx context.Context, text string) error {
 	if err := l.abandonCalls(ctx); err != nil {
 		return err
 	}
-	return l.add(ctx, Message{Message: model.Message{Role: model.User, Text: text}})
+	return l.add(ctx, Message{Role: model.User, Text: text})
 }
 
 // step asks the model once, unless the turn must end.
@@ -80,7 +80,7 @@ func (l *loop) step(ctx context.Context) error {
 		return fault.New(fault.Looping, "the agent repeats the same tool calls with the same results, even after a notice").
 			WithHint("send a message that says what to do differently")
 	case repeats:
-		return l.add(ctx, Message{Kind: Notice, Message: model.Message{Role: model.User, Text: loopNotice}})
+		return l.add(ctx, Message{Kind: Notice, Role: model.User, Text: loopNotice})
 	case l.conv.steps() >= l.set.limits.Steps:
 		return fault.New(fault.LimitReached, "the turn has used its %d steps", l.set.limits.Steps).
 			WithHint("send a message to continue, or raise limits.steps of the agent")
@@ -124,7 +124,9 @@ func (l *loop) answer(ctx context.Context) error {
 	if cut && m.Text == "" && len(m.Calls) == 0 {
 		m.Text = "[cut off: the answer ended before any text]" // services refuse an empty message
 	}
-	return l.add(ctx, Message{Message: m, Usage: &resp.Usage, Cut: cut})
+	said := messageFrom(m)
+	said.Usage, said.Cut = &resp.Usage, cut
+	return l.add(ctx, said)
 }
 
 // Bounds of an answer as it is recorded.

@@ -25,7 +25,7 @@ type result struct {
 }
 
 func (r result) message(callID string) Message {
-	return Message{Message: model.Message{Role: model.ToolRole, CallID: callID, Text: r.text, Failed: r.status != tool.Completed}}
+	return Message{Role: model.ToolRole, CallID: callID, Text: r.text, Failed: r.status != tool.Completed}
 }
 
 // resultOf makes the result of a call from its outcome. Of a long output the model gets

@@ -1,13 +1,9 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"net/http"
-	"time"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/agents/agent"
@@ -24,109 +20,24 @@ type Agents interface {
 	DeleteAgent(ctx context.Context, by agent.Caller, id string) error
 }
 
-// CapabilityRef names a capability of an agent: a string, or an object with its
-// configuration.
-type CapabilityRef struct {
-	Ref    string
-	Config json.RawMessage
-}
-
-// MarshalJSON implements json.Marshaler.
-func (c CapabilityRef) MarshalJSON() ([]byte, error) {
-	if len(c.Config) == 0 {
-		return json.Marshal(c.Ref)
-	}
-	return json.Marshal(map[string]any{"ref": c.Ref, "config": c.Config})
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (c *CapabilityRef) UnmarshalJSON(b []byte) error {
-	if bytes.HasPrefix(bytes.TrimSpace(b), []byte{'"'}) {
-		c.Config = nil
-		return json.Unmarshal(b, &c.Ref)
-	}
-	var in struct {
-		Ref    string          `json:"ref"`
-		Config json.RawMessage `json:"config"`
-	}
-	err := json.Unmarshal(b, &in)
-	c.Ref, c.Config = in.Ref, in.Config
-	return err
-}
-
-// Schema implements huma.SchemaProvider.
-func (CapabilityRef) Schema(huma.Registry) *huma.Schema {
-	one, most := 1, 200
-	ref := &huma.Schema{Type: huma.TypeString, MinLength: &one, MaxLength: &most, Description: "The capability's ID"}
-	object := &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{
-		"ref": ref, "config": {Type: huma.TypeObject, AdditionalProperties: true, Description: "As the capability's config_schema says"},
-	}, Required: []string{"ref"}, AdditionalProperties: false}
-	s := &huma.Schema{OneOf: []*huma.Schema{ref, object}, Examples: []any{"current_time"}}
-	for _, x := range []*huma.Schema{ref, object.Properties["config"], object, s} {
-		x.PrecomputeMessages()
-	}
-	return s
-}
-
-// AgentLimits bounds what an agent's sessions do.
-type AgentLimits struct {
-	Steps     int   `json:"steps,omitempty" minimum:"0" maximum:"10000" doc:"Answers of the model in one turn"`
-	MaxTokens int64 `json:"max_tokens,omitempty" minimum:"0" maximum:"100000000" doc:"Tokens of one answer"`
-	Output    int   `json:"output,omitempty" minimum:"0" maximum:"100000000" doc:"Bytes of a tool's output that are shown to the model at once"`
-	Context   int64 `json:"context,omitempty" minimum:"0" maximum:"100000000" doc:"Tokens at which the conversation is compacted"`
-}
-
-// Agent is the definition of an agent, as clients see it.
-type Agent struct {
-	ID           string          `json:"id" format:"uuid"`
-	Name         string          `json:"name"`
-	SystemPrompt string          `json:"system_prompt"`
-	Model        string          `json:"model,omitempty" doc:"As anthropic/NAME, openai/NAME or scripted:FILE"`
-	Capabilities []CapabilityRef `json:"capabilities" doc:"In the order of their prompts"`
-	Policy       string          `json:"policy,omitempty" doc:"Narrows what its sessions may do: YAML or JSON"`
-	Limits       AgentLimits     `json:"limits"`
-	Status       string          `json:"status" enum:"active,deleted"`
-	Version      int             `json:"version"`
-	Created      time.Time       `json:"created_at"`
-	Updated      time.Time       `json:"updated_at"`
-}
-
-// AgentOf is an agent as clients see it.
-func AgentOf(a agent.Agent) Agent {
-	out := Agent{a.ID.String(), a.Name, a.SystemPrompt, a.Model, []CapabilityRef{}, a.Policy,
-		AgentLimits{a.Limits.Steps, a.Limits.MaxTokens, a.Limits.Output, a.Limits.Context}, a.Status, a.Version, a.Created, a.Updated}
-	for _, c := range a.Capabilities {
-		out.Capabilities = append(out.Capabilities, CapabilityRef{c.Ref, c.Config})
-	}
-	return out
-}
-
-func refsOf(list []CapabilityRef) []agent.CapabilityRef {
-	out := make([]agent.CapabilityRef, 0, len(list))
-	for _, c := range list {
-		out = append(out, agent.CapabilityRef{Ref: c.Ref, Config: c.Config})
-	}
-	return out
-}
-
 // NewAgent is the request to create an agent.
 type NewAgent struct {
-	Name         string          `json:"name" minLength:"1" maxLength:"200" example:"Clock"`
-	SystemPrompt string          `json:"system_prompt,omitempty" maxLength:"200000"`
-	Model        string          `json:"model,omitempty" maxLength:"500" doc:"Default: that of the settings" example:"anthropic/claude-opus-4-5"`
-	Capabilities []CapabilityRef `json:"capabilities,omitempty" maxItems:"200" nullable:"false"`
-	Policy       string          `json:"policy,omitempty" maxLength:"500000"`
-	Limits       AgentLimits     `json:"limits,omitempty"`
+	Name         string                `json:"name" minLength:"1" maxLength:"200" example:"Clock"`
+	SystemPrompt string                `json:"system_prompt,omitempty" maxLength:"200000"`
+	Model        string                `json:"model,omitempty" maxLength:"500" doc:"Default: that of the settings" example:"anthropic/claude-opus-4-5"`
+	Capabilities []agent.CapabilityRef `json:"capabilities,omitempty" maxItems:"200" nullable:"false"`
+	Policy       string                `json:"policy,omitempty" maxLength:"500000"`
+	Limits       agent.Limits          `json:"limits,omitempty"`
 }
 
 // AgentPatch is the request to change an agent. Missing fields do not change.
 type AgentPatch struct {
-	Name         *string          `json:"name,omitempty" minLength:"1" maxLength:"200"`
-	SystemPrompt *string          `json:"system_prompt,omitempty" maxLength:"200000"`
-	Model        *string          `json:"model,omitempty" maxLength:"500"`
-	Capabilities *[]CapabilityRef `json:"capabilities,omitempty" maxItems:"200" nullable:"false" doc:"The complete list, in order"`
-	Policy       *string          `json:"policy,omitempty" maxLength:"500000"`
-	Limits       *AgentLimits     `json:"limits,omitempty"`
+	Name         *string                `json:"name,omitempty" minLength:"1" maxLength:"200"`
+	SystemPrompt *string                `json:"system_prompt,omitempty" maxLength:"200000"`
+	Model        *string                `json:"model,omitempty" maxLength:"500"`
+	Capabilities *[]agent.CapabilityRef `json:"capabilities,omitempty" maxItems:"200" nullable:"false" doc:"The complete list, in order"`
+	Policy       *string                `json:"policy,omitempty" maxLength:"500000"`
+	Limits       *agent.Limits          `json:"limits,omitempty"`
 }
 
 func (p AgentPatch) apply(a *agent.Agent) error {
@@ -135,10 +46,10 @@ func (p AgentPatch) apply(a *agent.Agent) error {
 	set(&a.Model, p.Model)
 	set(&a.Policy, p.Policy)
 	if p.Capabilities != nil {
-		a.Capabilities = refsOf(*p.Capabilities)
+		a.Capabilities = *p.Capabilities
 	}
 	if p.Limits != nil {
-		a.Limits = agent.Limits{Steps: p.Limits.Steps, MaxTokens: p.Limits.MaxTokens, Output: p.Limits.Output, Context: p.Limits.Context}
+		a.Limits = *p.Limits
 	}
 	return nil
 }
@@ -151,14 +62,14 @@ func set[T any](to *T, from *T) {
 
 // AgentList is a page of agents, newest first.
 type AgentList struct {
-	Items []Agent `json:"items"`
-	Next  string  `json:"next,omitempty" doc:"The cursor of the next page; missing on the last one"`
+	Items []agent.Agent `json:"items"`
+	Next  string        `json:"next,omitempty" doc:"The cursor of the next page; missing on the last one"`
 }
 
 type agentAnswer struct {
 	ETag     string `header:"ETag"`
 	Location string `header:"Location"`
-	Body     Agent
+	Body     agent.Agent
 }
 
 var exampleAgent = map[string]any{
@@ -182,8 +93,8 @@ func (s *Server) agents() {
 		request: map[string]any{"name": "Clock", "system_prompt": "Answer briefly.", "model": "scripted:clock.yaml", "capabilities": []any{"current_time"}}, answer: exampleAgent,
 	}, func(ctx context.Context, in *create) (*agentAnswer, error) {
 		b := in.Body
-		a, err := s.o.Agents.CreateAgent(ctx, in.by(), agent.Agent{Name: b.Name, SystemPrompt: b.SystemPrompt, Model: b.Model, Policy: b.Policy, Capabilities: refsOf(b.Capabilities),
-			Limits: agent.Limits{Steps: b.Limits.Steps, MaxTokens: b.Limits.MaxTokens, Output: b.Limits.Output, Context: b.Limits.Context}})
+		a, err := s.o.Agents.CreateAgent(ctx, in.by(), agent.Agent{Name: b.Name, SystemPrompt: b.SystemPrompt, Model: b.Model, Policy: b.Policy, Capabilities: b.Capabilities,
+			Limits: b.Limits})
 		return answerAgent(a), err
 	})
 	s.readAgents()
@@ -191,7 +102,7 @@ func (s *Server) agents() {
 }
 
 func answerAgent(a agent.Agent) *agentAnswer {
-	return &agentAnswer{ETag: etag(a.Version), Location: "/v1/agents/" + a.ID.String(), Body: AgentOf(a)}
+	return &agentAnswer{ETag: etag(a.Version), Location: "/v1/agents/" + a.ID.String(), Body: a}
 }
 
 func (s *Server) readAgents() {
@@ -211,13 +122,13 @@ func (s *Server) readAgents() {
 		if err != nil {
 			return nil, err
 		}
-		out := AgentList{Items: []Agent{}}
+		out := AgentList{Items: []agent.Agent{}}
 		for i, a := range all {
 			if i == in.Limit {
 				out.Next = cursor("agents", all[i-1].ID.String())
 				break
 			}
-			out.Items = append(out.Items, AgentOf(a))
+			out.Items = append(out.Items, a)
 		}
 		return &struct{ Body AgentList }{out}, nil
 	})

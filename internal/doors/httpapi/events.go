@@ -15,43 +15,6 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Event is an event of a session, as the data of a server-sent event: the type and the ID
-// are the same in both.
-type Event struct {
-	ID       string     `json:"id,omitempty" doc:"The ID of the last event that was seen, as in the header Last-Event-ID"`
-	Type     string     `json:"type" enum:"message,text,tool_call,tool_progress,tool_result,approval,status,end"`
-	At       time.Time  `json:"at"`
-	Message  *Message   `json:"message,omitempty"`
-	Text     string     `json:"text,omitempty" doc:"The next piece of the answer"`
-	Call     *CallEvent `json:"call,omitempty"`
-	Approval string     `json:"approval_id,omitempty"`
-	Status   string     `json:"status,omitempty"`
-	Error    *TurnError `json:"error,omitempty"`
-}
-
-// CallEvent is a tool call while it is made.
-type CallEvent struct {
-	ID       string          `json:"id"`
-	Name     string          `json:"name"`
-	Tool     string          `json:"tool"`
-	Args     json.RawMessage `json:"args,omitempty"`
-	Status   string          `json:"status,omitempty"`
-	Duration float64         `json:"duration_ms,omitempty"`
-	Error    *TurnError      `json:"error,omitempty"`
-}
-
-func eventOf(e agent.Event) Event {
-	out := Event{ID: e.ID, Type: string(e.Type), At: e.At, Text: e.Text, Approval: e.Question, Status: string(e.State), Error: turnError(e.Error)}
-	if e.Message != nil {
-		m := MessageOf(*e.Message)
-		out.Message = &m
-	}
-	if c := e.Call; c != nil {
-		out.Call = &CallEvent{c.ID, c.Name, c.Tool, c.Args, c.Status, float64(c.Duration.Microseconds()) / 1000, turnError(c.Error)}
-	}
-	return out
-}
-
 func (s *Server) events() {
 	type follow struct {
 		asked
@@ -144,7 +107,7 @@ func (st *stream) raw(text string) error {
 }
 
 // send writes one event.
-func (st *stream) send(e Event) error {
+func (st *stream) send(e agent.Event) error {
 	b, err := json.Marshal(e)
 	if err != nil {
 		return err
@@ -153,15 +116,15 @@ func (st *stream) send(e Event) error {
 	if e.ID != "" && !strings.ContainsAny(e.ID, "\r\n\x00") {
 		text.WriteString("id: " + e.ID + "\n")
 	}
-	text.WriteString("event: " + e.Type + "\ndata: ")
+	text.WriteString("event: " + string(e.Type) + "\ndata: ")
 	text.Write(b) // JSON has no line breaks
 	text.WriteString("\n\n")
 	return st.raw(text.String())
 }
 
 // end tells the client that the stream is over, and why.
-func (st *stream) end(why *TurnError) {
-	_ = st.send(Event{Type: "end", At: time.Now().UTC(), Error: why}) // the client may have gone
+func (st *stream) end(why *agent.Problem) {
+	_ = st.send(agent.Event{Type: "end", At: time.Now().UTC(), Error: why}) // the client may have gone
 }
 
 // follow sends the events of a session, until the client disconnects.
@@ -170,12 +133,12 @@ func (s *Server) follow(ctx context.Context, x *exchange, who *Caller, id, last 
 	ctx, cancel := context.WithCancel(ctx)
 	var beats sync.WaitGroup
 	var told sync.Once
-	ended := func(why *TurnError) { told.Do(func() { st.end(why) }) }
+	ended := func(why *agent.Problem) { told.Do(func() { st.end(why) }) }
 	beats.Go(func() {
 		defer cancel()
 		s.beat(ctx, st, who, ended)
 	})
-	err := s.o.Conversations.Events(ctx, id, last, func(e agent.Event) error { return st.send(eventOf(e)) })
+	err := s.o.Conversations.Events(ctx, id, last, st.send)
 	gone := ctx.Err() != nil
 	cancel()
 	beats.Wait()
@@ -186,7 +149,7 @@ func (s *Server) follow(ctx context.Context, x *exchange, who *Caller, id, last 
 		return
 	case err != nil && !gone && failed == nil:
 		p := problem(err)
-		ended(&TurnError{p.Code, p.Detail, p.Hint})
+		ended(&agent.Problem{Code: p.Code, Message: p.Detail, Hint: p.Hint})
 	}
 	ended(nil)
 }
@@ -199,7 +162,7 @@ func (st *stream) state() (begun bool, failed error) {
 
 // beat keeps a stream open, and ends it when the service stops or the caller's grant is no
 // longer valid.
-func (s *Server) beat(ctx context.Context, st *stream, who *Caller, ended func(*TurnError)) {
+func (s *Server) beat(ctx context.Context, st *stream, who *Caller, ended func(*agent.Problem)) {
 	t := time.NewTicker(s.limits.Heartbeat)
 	defer t.Stop()
 	check := time.NewTicker(min(s.limits.Heartbeat, grantEvery))
@@ -215,7 +178,7 @@ func (s *Server) beat(ctx context.Context, st *stream, who *Caller, ended func(*
 				return
 			}
 		case <-s.draining:
-			ended(&TurnError{Code: fault.SessionBusy.Error(), Message: "the service is stopping", Hint: "connect again when it is back"})
+			ended(&agent.Problem{Code: fault.SessionBusy.Error(), Message: "the service is stopping", Hint: "connect again when it is back"})
 			return
 		case <-check.C:
 			if _, err := s.o.Gate.Enter(ctx, who.Token); err != nil {
@@ -223,7 +186,7 @@ func (s *Server) beat(ctx context.Context, st *stream, who *Caller, ended func(*
 					return
 				}
 				p := problem(err)
-				ended(&TurnError{p.Code, p.Detail, p.Hint})
+				ended(&agent.Problem{Code: p.Code, Message: p.Detail, Hint: p.Hint})
 				return
 			}
 		case <-t.C:
@@ -296,21 +259,21 @@ func (s *Server) tell(x *exchange, b *begun, first agent.Event, queue <-chan age
 	st := s.open(x)
 	beat := time.NewTicker(s.limits.Heartbeat)
 	defer beat.Stop()
-	err := st.send(eventOf(first))
+	err := st.send(first)
 	for err == nil {
 		select {
 		case e := <-queue:
-			err = st.send(eventOf(e))
+			err = st.send(e)
 			continue
 		default:
 		}
 		select {
 		case e := <-queue:
-			err = st.send(eventOf(e))
+			err = st.send(e)
 		case <-beat.C:
 			err = st.raw(": beat\n\n")
 		case <-slow:
-			st.end(&TurnError{Code: fault.LimitReached.Error(), Message: "the client reads too slowly", Hint: "follow the session's events instead"})
+			st.end(&agent.Problem{Code: fault.LimitReached.Error(), Message: "the client reads too slowly", Hint: "follow the session's events instead"})
 			return
 		case <-b.done:
 			if len(queue) > 0 {
@@ -322,10 +285,10 @@ func (s *Server) tell(x *exchange, b *begun, first agent.Event, queue <-chan age
 	}
 }
 
-func turnFailed(err error) *TurnError {
+func turnFailed(err error) *agent.Problem {
 	if err == nil {
 		return nil
 	}
 	p := problem(err)
-	return &TurnError{p.Code, p.Detail, p.Hint}
+	return &agent.Problem{Code: p.Code, Message: p.Detail, Hint: p.Hint}
 }

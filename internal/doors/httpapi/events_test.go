@@ -43,7 +43,7 @@ func serve(t testing.TB, s *httpapi.Server) (base string, stop func()) {
 // sse is one event of a stream.
 type sse struct {
 	id, event string
-	data      httpapi.Event
+	data      agent.Event
 }
 
 // follow opens a stream.
@@ -109,7 +109,7 @@ func TestAStreamGoesOnFromWhereverItWasCut(t *testing.T) {
 	w.turn = func(_ context.Context, w *world, id, _ string, on func(agent.Event)) error {
 		w.happen(id, agent.Event{Type: agent.TextDelta, Text: "let me look"}, on)
 		w.happen(id, agent.Event{Type: agent.CallStarted, Call: &agent.CallEvent{ID: "c1", Name: "get_current_time", Tool: "current_time.get_current_time", Args: json.RawMessage(`{"timezone":"UTC"}`)}}, on)
-		w.happen(id, agent.Event{Type: agent.CallEnded, Call: &agent.CallEvent{ID: "c1", Status: "completed", Duration: time.Millisecond}}, on)
+		w.happen(id, agent.Event{Type: agent.CallEnded, Call: &agent.CallEvent{ID: "c1", Status: "completed", DurationMS: 1}}, on)
 		w.happen(id, said(model.Assistant, "line one\nline two\r\n\r\nevent: evil\ndata: {}"), on)
 		return nil
 	}
@@ -131,11 +131,11 @@ func TestAStreamGoesOnFromWhereverItWasCut(t *testing.T) {
 		_, next := follow(t, request(within(t), t, "GET", base+"/v1/sessions/"+id+"/events", ""), last)
 		for _, want := range all[cut+1:] {
 			e, ok := next()
-			if !ok || e.id != want.ID || e.event != string(want.Type) || e.data.Type != e.event {
+			if !ok || e.id != want.ID || e.event != string(want.Type) || string(e.data.Type) != e.event {
 				t.Fatalf("after %s: %+v, want %+v", last, e, want)
 			}
-			if want.Message != nil && e.data.Message.Content != want.Message.Text {
-				t.Fatalf("the message is %q", e.data.Message.Content)
+			if want.Message != nil && e.data.Message.Text != want.Message.Text {
+				t.Fatalf("the message is %q", e.data.Message.Text)
 			}
 		}
 	}
@@ -190,7 +190,7 @@ func TestATurnGoesOnWithoutItsClient(t *testing.T) {
 	leave()
 	_, watch := follow(t, request(within(t), t, "GET", base+"/v1/sessions/"+id+"/events", ""), "2")
 	close(left)
-	if e, ok := watch(); !ok || e.data.Message == nil || e.data.Message.Content != "done" {
+	if e, ok := watch(); !ok || e.data.Message == nil || e.data.Message.Text != "done" {
 		t.Errorf("the turn went on to %+v", e)
 	}
 }

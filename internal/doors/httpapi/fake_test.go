@@ -229,7 +229,7 @@ func (w *world) happen(id string, e agent.Event, on func(agent.Event)) {
 }
 
 func said(role model.Role, text string) agent.Event {
-	return agent.Event{Type: agent.MessageAdded, Message: &agent.Message{Message: model.Message{Role: role, Text: text}}}
+	return agent.Event{Type: agent.MessageAdded, Message: &agent.Message{Role: role, Text: text}}
 }
 
 func (w *world) Send(ctx context.Context, _ agent.Caller, id, text string, on func(agent.Event)) (agent.Turn, error) {

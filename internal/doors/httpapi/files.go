@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"net/http"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -23,21 +22,12 @@ type Files interface {
 	DeleteFile(ctx context.Context, by agent.Caller, session, path string, recursive bool) error
 }
 
-// File is a file of a session, or a folder.
+// File is a file of a session, or a folder. A client that asks for JSON also gets the
+// content.
 type File struct {
-	Path     string    `json:"path" example:"/notes/today.md"`
-	Folder   bool      `json:"is_directory"`
-	Size     int64     `json:"size_bytes"`
-	Version  int       `json:"version"`
-	SHA256   string    `json:"sha256,omitempty"`
-	Created  time.Time `json:"created_at"`
-	Modified time.Time `json:"updated_at"`
-	Content  *string   `json:"content,omitempty" doc:"With Accept: application/json"`
-	Encoding string    `json:"encoding,omitempty" enum:"text,base64"`
-}
-
-func fileOf(f agent.FileInfo) File {
-	return File{Path: f.Path, Folder: f.Folder, Size: f.Size, Version: f.Version, SHA256: f.SHA256, Created: f.Created, Modified: f.Modified}
+	agent.FileInfo
+	Content  *string `json:"content,omitempty" doc:"With Accept: application/json"`
+	Encoding string  `json:"encoding,omitempty" enum:"text,base64"`
 }
 
 // FileList has all files of a session.
@@ -84,7 +74,7 @@ func (s *Server) files() {
 		all, err := s.o.Files.Files(ctx, in.ID)
 		out := FileList{Items: []File{}, Total: len(all)}
 		for _, f := range all {
-			out.Items = append(out.Items, fileOf(f))
+			out.Items = append(out.Items, File{FileInfo: f})
 		}
 		return &struct{ Body FileList }{out}, err
 	})
@@ -110,7 +100,7 @@ func (s *Server) files() {
 		}
 		in.x.Header().Set("ETag", etag(info.Version))
 		if wantsJSON(in.r) {
-			return written(in.x, http.StatusOK, withContent(fileOf(info), b), nil)
+			return written(in.x, http.StatusOK, withContent(File{FileInfo: info}, b), nil)
 		}
 		return &Streamed{func(huma.Context) { // nothing that a browser would display
 			in.x.Header().Set("Content-Type", "application/octet-stream")
@@ -165,7 +155,7 @@ func (s *Server) changeFiles() {
 		if err != nil {
 			return nil, stale(err, version)
 		}
-		return &fileAnswer{etag(info.Version), fileOf(info)}, nil
+		return &fileAnswer{etag(info.Version), File{FileInfo: info}}, nil
 	})
 	type remove struct {
 		asked

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/telemetry"
-	"github.com/remitrun/remit/internal/tools/model"
 )
 
 // Conversations has the messages of sessions and what happens in them.
@@ -27,50 +25,20 @@ type Conversations interface {
 	Events(ctx context.Context, id, last string, on func(agent.Event) error) error
 }
 
-// Message is a message of a session, as clients see it.
-type Message struct {
-	Number  int          `json:"number" doc:"From 1, in order"`
-	Created time.Time    `json:"created_at"`
-	Kind    string       `json:"kind,omitempty" enum:"notice,summary" doc:"Missing: part of the conversation; notice: from Remit to the model; summary: replaces older messages"`
-	Role    string       `json:"role" enum:"user,assistant,tool"`
-	Content string       `json:"content"`
-	Calls   []ToolCall   `json:"tool_calls,omitempty"`
-	CallID  string       `json:"tool_call_id,omitempty" doc:"Of a tool's result: the ID of the call"`
-	Failed  bool         `json:"is_error,omitempty"`
-	Usage   *model.Usage `json:"usage,omitempty"`
-	Cut     bool         `json:"cut,omitempty" doc:"The answer ends early: max_tokens, or the model's context, is used up"`
-}
-
-// ToolCall is a tool call of a model.
-type ToolCall struct {
-	ID   string          `json:"id"`
-	Name string          `json:"name"`
-	Args json.RawMessage `json:"args,omitempty"`
-}
-
-// MessageOf is a message as clients see it.
-func MessageOf(m agent.Message) Message {
-	out := Message{Number: m.Number, Created: m.Created, Kind: string(m.Kind), Role: string(m.Role), Content: m.Text, CallID: m.CallID, Failed: m.Failed, Usage: m.Usage, Cut: m.Cut}
-	for _, c := range m.Calls {
-		out.Calls = append(out.Calls, ToolCall{c.ID, c.Name, c.Args})
-	}
-	return out
-}
-
 // Turn is the result of a message so far.
 type Turn struct {
-	Message  Message   `json:"message" doc:"The message that was posted"`
-	Messages []Message `json:"messages" doc:"The messages that were added, the posted one first"`
-	Reply    string    `json:"reply,omitempty" doc:"The text of the last answer"`
-	Session  *Session  `json:"session,omitempty" doc:"The session after the turn"`
-	Status   string    `json:"status,omitempty" doc:"Set while the turn goes on: working, or waiting for a person's answer"`
-	Approval string    `json:"approval_id,omitempty" doc:"The ID of the question that it waits for"`
+	Message  agent.Message   `json:"message" doc:"The message that was posted"`
+	Messages []agent.Message `json:"messages" doc:"The messages that were added, the posted one first"`
+	Reply    string          `json:"reply,omitempty" doc:"The text of the last answer"`
+	Session  *agent.Session  `json:"session,omitempty" doc:"The session after the turn"`
+	Status   string          `json:"status,omitempty" doc:"Set while the turn goes on: working, or waiting for a person's answer"`
+	Approval string          `json:"approval_id,omitempty" doc:"The ID of the question that it waits for"`
 }
 
 // MessageList is a page of messages, in order.
 type MessageList struct {
-	Items []Message `json:"items"`
-	Next  string    `json:"next,omitempty"`
+	Items []agent.Message `json:"items"`
+	Next  string          `json:"next,omitempty"`
 }
 
 // Streamed is a response that writes itself.
@@ -98,13 +66,13 @@ func (s *Server) messages() {
 			return nil, err
 		}
 		all, err := s.o.Conversations.Messages(ctx, in.ID, max(1, int(from)), in.Limit+1)
-		out := MessageList{Items: []Message{}}
+		out := MessageList{Items: []agent.Message{}}
 		for i, m := range all {
 			if i == in.Limit {
 				out.Next = cursor("messages", strconv.Itoa(m.Number))
 				break
 			}
-			out.Items = append(out.Items, MessageOf(m))
+			out.Items = append(out.Items, m)
 		}
 		return &struct{ Body MessageList }{out}, err
 	})
@@ -226,20 +194,20 @@ func (s *Server) enterTurn() bool {
 
 // startTurn responds when the message is recorded. The turn goes on.
 func (s *Server) startTurn(x *exchange, by agent.Caller, in agent.Session, text string) (*Streamed, error) {
-	kept := make(chan Message, 1)
+	kept := make(chan agent.Message, 1)
 	b, err := s.begin(x, by, in, text, func(e agent.Event) {
 		if e.Type != agent.MessageAdded || e.Message == nil {
 			return
 		}
 		select {
-		case kept <- MessageOf(*e.Message):
+		case kept <- *e.Message:
 		default: // the first event is enough
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	var m Message
+	var m agent.Message
 	select {
 	case m = <-kept:
 	case <-b.done:
@@ -249,11 +217,11 @@ func (s *Server) startTurn(x *exchange, by agent.Caller, in agent.Session, text 
 			if b.err != nil || len(b.turn.Messages) == 0 {
 				return nil, b.err
 			}
-			m = MessageOf(b.turn.Messages[0])
+			m = b.turn.Messages[0]
 		}
 	}
 	x.Header().Set("Preference-Applied", "respond-async")
-	return written(x, http.StatusAccepted, Turn{Message: m, Messages: []Message{m}, Status: string(agent.Working)}, nil)
+	return written(x, http.StatusAccepted, Turn{Message: m, Messages: []agent.Message{m}, Status: string(agent.Working)}, nil)
 }
 
 // turn waits until a turn is over, or waits for a person.
@@ -266,7 +234,7 @@ func (s *Server) turn(ctx context.Context, x *exchange, by agent.Caller, in agen
 		defer mu.Unlock()
 		switch {
 		case e.Type == agent.MessageAdded && e.Message != nil:
-			so.Messages = append(so.Messages, MessageOf(*e.Message))
+			so.Messages = append(so.Messages, *e.Message)
 			return
 		case e.Type == agent.ApprovalDue:
 			so.Status, so.Approval = string(agent.Waiting), e.Question
@@ -311,14 +279,9 @@ func (s *Server) turn(ctx context.Context, x *exchange, by agent.Caller, in agen
 }
 
 func turnOf(t agent.Turn) Turn {
-	out := Turn{Messages: []Message{}, Reply: t.Reply}
-	for _, m := range t.Messages {
-		out.Messages = append(out.Messages, MessageOf(m))
-	}
+	out := Turn{Messages: append([]agent.Message{}, t.Messages...), Reply: t.Reply, Session: &t.Session}
 	if len(out.Messages) > 0 {
 		out.Message = out.Messages[0]
 	}
-	after := SessionOf(t.Session)
-	out.Session = &after
 	return out
 }

@@ -386,7 +386,7 @@ func (s *Server) describe() huma.API {
 				"Every request presents a grant; what it may ask for, the grant's policies say in their section `api`.",
 			License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 		},
-		Components: &huma.Components{SecuritySchemes: map[string]*huma.SecurityScheme{
+		Components: &huma.Components{Schemas: schemas(), SecuritySchemes: map[string]*huma.SecurityScheme{
 			"grant": {Type: "http", Scheme: "bearer", BearerFormat: "Remit grant", Description: "A grant token, as remit serve shows at its first start, or as remit grant issue makes one."},
 		}},
 		Tags: []*huma.Tag{

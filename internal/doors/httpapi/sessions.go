@@ -4,13 +4,11 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/base/fault"
-	"github.com/remitrun/remit/internal/tools/model"
 )
 
 // Sessions keeps the sessions of agents.
@@ -31,63 +29,20 @@ type Turns interface {
 	Resume(ctx context.Context, by agent.Caller, id string) (agent.Session, error)
 }
 
-// Session is a conversation with an agent, as clients see it.
-type Session struct {
-	ID       string      `json:"id" format:"uuid"`
-	Agent    string      `json:"agent_id" format:"uuid"`
-	Parent   string      `json:"parent_id,omitempty" doc:"The session that spawned it"`
-	Title    string      `json:"title,omitempty"`
-	Status   string      `json:"status" enum:"idle,working,waiting,paused,failed,cancelled,ended"`
-	Error    *TurnError  `json:"error,omitempty" doc:"Why the last turn failed"`
-	Grant    string      `json:"grant_id,omitempty" doc:"The grant under which its calls are made"`
-	Run      string      `json:"run_id,omitempty" doc:"Its newest run"`
-	Version  int         `json:"version"`
-	Messages int         `json:"messages" doc:"Number of messages"`
-	Usage    model.Usage `json:"usage" doc:"Tokens, and money in millionths"`
-	Created  time.Time   `json:"created_at"`
-	Updated  time.Time   `json:"updated_at"`
-}
-
-// TurnError says why a turn, or a call, failed.
-type TurnError struct {
-	Code    string `json:"code" example:"E8010"`
-	Message string `json:"message"`
-	Hint    string `json:"hint,omitempty"`
-}
-
-func turnError(p *agent.Problem) *TurnError {
-	if p == nil {
-		return nil
-	}
-	return &TurnError{p.Code, p.Message, p.Hint}
-}
-
-// SessionOf is a session as clients see it.
-func SessionOf(s agent.Session) Session {
-	out := Session{
-		ID: s.ID.String(), Agent: s.Agent.String(), Title: s.Title, Status: string(s.State), Error: turnError(s.Error), Grant: s.Grant, Run: s.Run,
-		Version: s.Version, Messages: s.Last, Usage: s.Usage, Created: s.Created, Updated: s.Updated,
-	}
-	if s.Parent != nil {
-		out.Parent = s.Parent.String()
-	}
-	return out
-}
-
 // SessionList is a page of sessions, newest first.
 type SessionList struct {
-	Items []Session `json:"items"`
-	Next  string    `json:"next,omitempty"`
+	Items []agent.Session `json:"items"`
+	Next  string          `json:"next,omitempty"`
 }
 
 type sessionAnswer struct {
 	ETag     string `header:"ETag"`
 	Location string `header:"Location"`
-	Body     Session
+	Body     agent.Session
 }
 
 func answerSession(s agent.Session) *sessionAnswer {
-	return &sessionAnswer{ETag: etag(s.Version), Location: "/v1/sessions/" + s.ID.String(), Body: SessionOf(s)}
+	return &sessionAnswer{ETag: etag(s.Version), Location: "/v1/sessions/" + s.ID.String(), Body: s}
 }
 
 const sampleSession = "019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b44"
@@ -195,13 +150,13 @@ func (s *Server) listSessions() {
 		if err != nil {
 			return nil, err
 		}
-		out := SessionList{Items: []Session{}}
+		out := SessionList{Items: []agent.Session{}}
 		out.Next, err = pages("sessions", in.Limit, before, func(before uuid.UUID, n int) ([]agent.Session, error) {
 			return s.o.Sessions.Sessions(ctx, in.Agent, before, n)
 		}, func(a agent.Session) uuid.UUID { return a.ID }, func(a agent.Session) error {
 			err := s.mine(ctx, in.who, a, othersRead)
 			if err == nil {
-				out.Items = append(out.Items, SessionOf(a))
+				out.Items = append(out.Items, a)
 			} else if fault.CodeOf(err) != fault.SessionUnknown {
 				return err
 			}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
@@ -65,7 +66,7 @@ type Invocation struct {
 	Status   string          `json:"status" enum:"completed,failed,timeout,cancelled"`
 	Output   json.RawMessage `json:"output,omitempty"`
 	Rule     string          `json:"rule,omitempty" doc:"The policy's rule that allowed it"`
-	Error    *TurnError      `json:"error,omitempty"`
+	Error    *agent.Problem  `json:"error,omitempty"`
 	Duration float64         `json:"duration_ms"`
 	At       time.Time       `json:"at"`
 }
