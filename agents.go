@@ -265,7 +265,7 @@ func (s *AgentSession) Close(ctx context.Context) error {
 // for Agents that were closed. remit replay does the same for agents without
 // capabilities of a program's own.
 func (a *Agents) Replay(ctx context.Context, session string) (SessionReplay, error) {
-	res, err := a.app.ReplaySession(ctx, session, a.reg)
+	res, err := a.app.Replays.Session(ctx, session, a.reg)
 	out := SessionReplay{Session: res.Session.String(), Messages: res.Messages}
 	for _, r := range res.Runs {
 		out.Runs = append(out.Runs, r.ID.String())

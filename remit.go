@@ -237,7 +237,7 @@ func (rt *Runtime) Output(ctx context.Context, run string, index int) (json.RawM
 // record. A difference is an error of the code [ReplayMismatch], and the
 // result's Mismatch names the first one.
 func (rt *Runtime) Replay(ctx context.Context, run string) (Replay, error) {
-	res, err := rt.app.Replay(ctx, run, nil)
+	res, err := rt.app.Replays.Run(ctx, run, nil)
 	out := Replay{Run: res.ID.String(), Of: res.Of.String(), Status: Status(res.Status.String()), Calls: res.Calls}
 	if m := res.Mismatch; m != nil {
 		out.Mismatch = &Mismatch{Index: m.Index, What: m.What, Recorded: m.Was, Now: m.Is}

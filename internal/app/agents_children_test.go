@@ -95,7 +95,7 @@ func TestASubAgentWorksWithAPartOfItsParentsAuthority(t *testing.T) {
 	}
 	p.again()
 	for _, id := range []string{s.ID.String(), kids[0].ID.String()} {
-		if res, err := p.app.ReplaySession(t.Context(), id); err != nil || res.Difference != nil || res.Mismatch() != nil {
+		if res, err := p.app.Replays.Session(t.Context(), id, nil); err != nil || res.Difference != nil || res.Mismatch() != nil {
 			t.Errorf("replay of %s: %+v, %v, %v", id, res.Difference, res.Mismatch(), err)
 		}
 	}
@@ -169,7 +169,7 @@ func TestABudgetIsSharedWithSubAgents(t *testing.T) {
 	}
 	total := 0
 	for _, id := range []string{s.ID.String(), p.children(s)[0].ID.String()} {
-		_, runs, err := p.app.SessionRuns(t.Context(), id)
+		_, runs, err := p.app.Replays.SessionRuns(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}

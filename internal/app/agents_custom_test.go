@@ -53,7 +53,7 @@ func TestAReplayHasTheCapabilitiesThatTheSessionHad(t *testing.T) {
 		keep(noteCapability)
 		change()
 		p.again()
-		res, err := p.app.ReplaySession(t.Context(), s.ID.String())
+		res, err := p.app.Replays.Session(t.Context(), s.ID.String(), nil)
 		if err != nil || res.Difference != nil || res.Mismatch() != nil || res.Messages != 4 {
 			t.Errorf("%s: %+v, %v, %v", name, res, res.Mismatch(), err)
 		}

@@ -136,12 +136,12 @@ func TestASessionWorksAndIsReplayedWithoutModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.open()
-	res, err := p.app.ReplaySession(t.Context(), s.ID.String())
+	res, err := p.app.Replays.Session(t.Context(), s.ID.String(), nil)
 	if err != nil || res.Difference != nil || res.Mismatch() != nil || res.Messages != 9 || len(res.Runs) != 2 {
 		t.Fatalf("replay: %+v, %v, %v", res, res.Mismatch(), err)
 	}
 	for _, r := range res.Runs { // and each of its runs by itself
-		if one, err := p.app.Replay(t.Context(), r.Of.String(), nil); err != nil || one.Mismatch != nil {
+		if one, err := p.app.Replays.Run(t.Context(), r.Of.String(), nil); err != nil || one.Mismatch != nil {
 			t.Errorf("replay of run %s: %v, %v", r.Of, one.Mismatch, err)
 		}
 	}
@@ -149,7 +149,7 @@ func TestASessionWorksAndIsReplayedWithoutModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changed, judged, err := p.app.RejudgeSession(t.Context(), s.ID.String(), stricter)
+	changed, judged, err := p.app.Replays.RejudgeSession(t.Context(), s.ID.String(), stricter)
 	if err != nil || judged != 7 || len(changed) != 2 || changed[0].Tool != "session_file_system.write_file" {
 		t.Errorf("under a stricter policy: %+v of %d, %v", changed, judged, err)
 	}
@@ -170,11 +170,11 @@ func TestASessionGoesOnFromACall(t *testing.T) {
 	}
 	for from, want := range map[string]int{"3": 1, "1": 2} { // the write, and the first answer
 		p.again()
-		fork, err := p.app.ContinueFrom(t.Context(), s.ID.String(), from, filepath.Join(p.dir, "policy.yaml"), nil)
+		fork, err := p.app.Replays.ContinueFrom(t.Context(), s.ID.String(), from, filepath.Join(p.dir, "policy.yaml"), nil)
 		if err != nil || fork.State != agent.Idle || fork.Last != 5 || fork.ID == s.ID {
 			t.Fatalf("from call %s: %+v, %v", from, fork, err)
 		}
-		_, runs, err := p.app.SessionRuns(t.Context(), fork.ID.String())
+		_, runs, err := p.app.Replays.SessionRuns(t.Context(), fork.ID.String())
 		if err != nil || len(runs) != 1 || runs[0].Completed < want {
 			t.Errorf("from call %s: %+v, %v", from, runs, err)
 		}
@@ -183,7 +183,7 @@ func TestASessionGoesOnFromACall(t *testing.T) {
 		}
 	}
 	for _, from := range []string{"99", "x", "00000000/1"} {
-		if _, err := p.app.ContinueFrom(t.Context(), s.ID.String(), from, "", nil); !errors.Is(err, fault.MessageUnknown) {
+		if _, err := p.app.Replays.ContinueFrom(t.Context(), s.ID.String(), from, "", nil); !errors.Is(err, fault.MessageUnknown) {
 			t.Errorf("from %s: %v", from, err)
 		}
 	}
@@ -304,7 +304,7 @@ func TestATimeLimitIsForOneTurn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, runs, err := p.app.SessionRuns(t.Context(), s.ID.String()); err != nil || len(runs) != 2 {
+	if _, runs, err := p.app.Replays.SessionRuns(t.Context(), s.ID.String()); err != nil || len(runs) != 2 {
 		t.Errorf("%d runs, %v", len(runs), err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/confine/sandbox"
@@ -23,6 +24,7 @@ import (
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/modules"
 	"github.com/remitrun/remit/internal/service/policies"
+	"github.com/remitrun/remit/internal/service/replays"
 	"github.com/remitrun/remit/internal/service/runs"
 	"github.com/remitrun/remit/internal/service/secrets"
 	"github.com/remitrun/remit/internal/service/servers"
@@ -39,6 +41,7 @@ type App struct {
 	Changes    *changes.Changes
 	Runs       *runs.Runs
 	History    *history.History
+	Replays    *replays.Replays
 	APIs       *apis.APIs
 	Extensions *extensions.Extensions
 	Servers    *servers.Servers
@@ -75,6 +78,10 @@ func New(cfg home.Config) (*App, error) {
 		Box: a.box, Tools: a.catalog, Catalog: a.Extensions, Limits: tierLimits(cfg.Settings.Tiers), Reader: a.Reader,
 	}
 	a.History = &history.History{Home: a.Home, Reader: a.Reader}
+	a.Replays = &replays.Replays{Home: a.Home, Catalog: a.catalog, Reader: a.Reader, Rehearse: a.rehearse,
+		Agents: func(ctx context.Context, policyFile, workspace string) (*agent.Service, error) {
+			return a.Agents(ctx, AgentsRequest{Policy: policyFile, Workspace: workspace})
+		}}
 	a.APIs.Runs, a.Servers.Runs, a.Extensions.Runs = a.Runs, a.Runs, a.Runs
 	return a, nil
 }

@@ -10,12 +10,9 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy/compare"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/replay"
-	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/policies"
-	"github.com/remitrun/remit/internal/service/runs"
-	"github.com/remitrun/remit/internal/service/servers"
 )
 
 // PolicyDiff is how two policies differ.
@@ -132,7 +129,7 @@ func (a *App) diffRun(ctx context.Context, d *PolicyDiff, rec *replay.Recording,
 		}
 		chains[i] = g.Chain()
 	}
-	tools, err := a.toolsOf(rec)
+	tools, err := a.Replays.ToolsOf(rec)
 	if err != nil {
 		return err
 	}
@@ -167,19 +164,4 @@ func (d *PolicyDiff) note(was, is policy.Effect, e HistoryExample) {
 		}
 	}
 	d.History = append(d.History, HistoryChange{was, is, 1, []HistoryExample{e}})
-}
-
-// toolsOf are the tools that a recorded run could call. No source is started to
-// know them.
-func (a *App) toolsOf(rec *replay.Recording) (runner.Catalog, error) {
-	if c, ok := rec.Call(1); ok && c.Tool == runs.ExecID {
-		return runs.RecordedTools()
-	} else if ok && servers.IsMCPRun(c.Tool) {
-		return servers.RecordedTools()
-	}
-	if rec.Run.Session != uuid.Nil {
-		_, tools, err := a.rehearse(rec)
-		return tools, err
-	}
-	return a.catalog.Still(), nil
 }

@@ -95,7 +95,7 @@ func (l *learner) load(ctx context.Context, st store.Store, id string) error {
 		}
 	}
 	r := recordedRun{rec: rec}
-	if r.tools, err = l.app.toolsOf(rec); err != nil {
+	if r.tools, err = l.app.Replays.ToolsOf(rec); err != nil {
 		return err
 	}
 	if l.chain == nil {

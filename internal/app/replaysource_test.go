@@ -83,11 +83,11 @@ func TestASessionIsReplayedWithoutTheSourceOfItsTools(t *testing.T) {
 	} {
 		k.change()
 		p.again()
-		res, err := p.app.ReplaySession(t.Context(), s.ID.String())
+		res, err := p.app.Replays.Session(t.Context(), s.ID.String(), nil)
 		if err != nil || res.Difference != nil || res.Mismatch() != nil || res.Messages != 6 {
 			t.Errorf("%s: %+v, %v, %v, %v", k.name, res, res.Mismatch(), res.Difference, err)
 		}
-		changed, judged, err := p.app.RejudgeSession(t.Context(), s.ID.String(), strict)
+		changed, judged, err := p.app.Replays.RejudgeSession(t.Context(), s.ID.String(), strict)
 		if err != nil || judged != 5 || len(changed) != 1 || changed[0].Tool != "api:pets:getPet" || changed[0].Index != 2 {
 			t.Errorf("%s: judged %d, %+v, %v", k.name, judged, changed, err)
 		}

@@ -299,7 +299,7 @@ func (s *served) DryRun(ctx context.Context, text, run string) (httpapi.DryRun, 
 	if err != nil {
 		return httpapi.DryRun{}, err
 	}
-	changed, judged, err := s.app.Rejudge(ctx, run, p)
+	changed, judged, err := s.app.Replays.Rejudge(ctx, run, p)
 	out := httpapi.DryRun{Run: run, Judged: judged, Changed: []httpapi.ChangedEffect{}}
 	for _, c := range changed {
 		out.Changed = append(out.Changed, httpapi.ChangedEffect{Call: c.Index, Tool: string(c.Tool), On: c.On, Was: c.Was, Is: c.Is, Rule: c.Rule, Reason: c.Why})

@@ -7,6 +7,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/plan"
 	"github.com/remitrun/remit/internal/service/policies"
+	"github.com/remitrun/remit/internal/service/replays"
 )
 
 type replayFlags struct{ policy, plan, from string }
@@ -73,14 +74,14 @@ func (s *session) replay(cmd *cobra.Command, of string, f replayFlags) error {
 			return err
 		}
 	}
-	res, err := a.Replay(cmd.Context(), of, with)
+	res, err := a.Replays.Run(cmd.Context(), of, with)
 	if err != nil {
 		return err
 	}
 	return s.printReplay(res)
 }
 
-func (s *session) printReplay(res app.ReplayResult) error {
+func (s *session) printReplay(res replays.Result) error {
 	if s.json {
 		out := map[string]any{
 			"run_id": res.ID.String(), "replay_of": res.Of.String(), "status": res.Status.String(), "ok": res.Mismatch == nil,
@@ -108,7 +109,7 @@ func (s *session) rejudge(cmd *cobra.Command, a *app.App, id, file string) error
 	if err != nil {
 		return err
 	}
-	changed, judged, err := a.Rejudge(cmd.Context(), id, p)
+	changed, judged, err := a.Replays.Rejudge(cmd.Context(), id, p)
 	if err != nil {
 		return err
 	}

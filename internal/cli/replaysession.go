@@ -15,7 +15,7 @@ import (
 // isSession reports whether an ID is a session's. One that is neither that nor a
 // run's is told as an unknown run.
 func (s *session) isSession(cmd *cobra.Command, a *app.App, id string) (bool, error) {
-	_, _, err := a.SessionRuns(cmd.Context(), id)
+	_, _, err := a.Replays.SessionRuns(cmd.Context(), id)
 	if errors.Is(err, fault.SessionUnknown) {
 		return false, nil
 	}
@@ -36,7 +36,7 @@ func (s *session) replaySession(cmd *cobra.Command, a *app.App, id, policyFile, 
 	case policyFile != "":
 		return s.rejudgeSession(cmd, a, id, policyFile)
 	}
-	res, err := a.ReplaySession(cmd.Context(), id)
+	res, err := a.Replays.Session(cmd.Context(), id, nil)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (s *session) rejudgeSession(cmd *cobra.Command, a *app.App, id, file string
 	if err != nil {
 		return err
 	}
-	changed, judged, err := a.RejudgeSession(cmd.Context(), id, p)
+	changed, judged, err := a.Replays.RejudgeSession(cmd.Context(), id, p)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (s *session) continueFrom(cmd *cobra.Command, a *app.App, id, from, policyF
 	if g, _ := s.lookup("REMIT_GRANT"); g != "" {
 		return fault.New(fault.Denied, "going on with a session acts under the policies of this place, not under a grant").WithHint("do it from a shell without REMIT_GRANT")
 	}
-	fork, err := a.ContinueFrom(cmd.Context(), id, from, policyFile, func(e agent.Event) {
+	fork, err := a.Replays.ContinueFrom(cmd.Context(), id, from, policyFile, func(e agent.Event) {
 		if s.json || e.Type != agent.CallEnded {
 			return
 		}

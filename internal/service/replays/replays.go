@@ -1,15 +1,18 @@
-package app
+// Package replays carries recorded runs and sessions out again from their record, without models,
+// tools or network, and decides recorded calls anew under another policy. Start at [Replays.Run]
+// and [Replays.Session].
+package replays
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/google/uuid"
 
-	"github.com/remitrun/remit/internal/authority/grant"
-	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/agents/agent"
+	"github.com/remitrun/remit/internal/agents/capability"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/call/plan"
 	"github.com/remitrun/remit/internal/call/replay"
 	"github.com/remitrun/remit/internal/call/runner"
@@ -18,23 +21,38 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/runs"
+	"github.com/remitrun/remit/internal/service/servers"
 )
 
-// ReplayResult is how a replay went.
-type ReplayResult struct {
+// Replays carries out what one ledger has recorded. Its fields are set before it is used.
+type Replays struct {
+	Home    *home.Home
+	Catalog *catalog.Catalog
+	// Reader opens the ledger to look at, also one that cannot be written.
+	Reader func(context.Context) (store.Backend, error)
+	// Rehearse prepares a recorded run of a session, and the tools that it had. A nil
+	// registry means the capabilities of today.
+	Rehearse func(*replay.Recording, *capability.Registry) (*agent.Rehearsal, runner.Catalog, error)
+	// Agents starts agents under the policy of a file; "": the workspace's. The service must
+	// be closed.
+	Agents func(ctx context.Context, policyFile, workspace string) (*agent.Service, error)
+}
+
+// Result is the result of a replay.
+type Result struct {
 	ID       uuid.UUID // the replay's own run; zero if it could not begin
-	Of       uuid.UUID
+	Of       uuid.UUID // the recorded run
 	Status   tool.Status
 	Calls    int
 	Counts   runner.Counts
 	Mismatch *replay.Mismatch // the first difference, nil if there is none
 }
 
-// Replay runs a recorded run again from its record. With a plan it checks that
-// plan against the record instead of the recorded one.
-func (a *App) Replay(ctx context.Context, id string, with *plan.Plan) (ReplayResult, error) {
-	var res ReplayResult
-	st, err := a.Store(ctx)
+// Run carries out a recorded run again from its record. with, if not nil, is a plan that is
+// checked against the record in place of the recorded plan.
+func (s *Replays) Run(ctx context.Context, id string, with *plan.Plan) (Result, error) {
+	var res Result
+	st, err := s.Home.Ledger(ctx)
 	if err != nil {
 		return res, err
 	}
@@ -50,7 +68,7 @@ func (a *App) Replay(ctx context.Context, id string, with *plan.Plan) (ReplayRes
 	if err != nil {
 		return res, err
 	}
-	tools, err := a.toolsOf(rec)
+	tools, err := s.ToolsOf(rec)
 	if err != nil {
 		return res, err
 	}
@@ -73,11 +91,11 @@ func (a *App) Replay(ctx context.Context, id string, with *plan.Plan) (ReplayRes
 	if err != nil {
 		return res, err
 	}
-	var cause error // of a run that ended before its plan did
+	var cause error // why the recorded run ended before its plan
 	if run.Status == tool.TimedOut.String() {
 		cause = fault.LimitReached
 	}
-	res.Status, res.Mismatch, err = a.replayCalls(ctx, st, rn, started, rec, with, cause)
+	res.Status, res.Mismatch, err = s.replayCalls(ctx, st, rn, started, rec, with, cause)
 	if ferr := rn.Finish(ctx, started, res.Status); err == nil {
 		err = ferr
 	}
@@ -86,9 +104,8 @@ func (a *App) Replay(ctx context.Context, id string, with *plan.Plan) (ReplayRes
 	return res, err
 }
 
-// replayCalls carries the run out again: its plan, or where it had none, the
-// calls that were made.
-func (a *App) replayCalls(
+// replayCalls carries out the run's plan again, or the recorded calls of a run without a plan.
+func (s *Replays) replayCalls(
 	ctx context.Context, st store.Store, rn *runner.Runner, run *runner.Run, rec *replay.Recording, with *plan.Plan, cause error,
 ) (tool.Status, *replay.Mismatch, error) {
 	ctx, end := context.WithCancelCause(ctx)
@@ -119,55 +136,29 @@ func (a *App) replayCalls(
 	return sum.Status, check.First(), nil
 }
 
-// Rejudged is a recorded call whose decision another policy would change.
-type Rejudged struct {
-	Index int     `json:"index"`
-	Step  string  `json:"id,omitempty"`
-	Tool  tool.ID `json:"tool"`
-	On    string  `json:"on"` // the deciding action
-	Was   string  `json:"was"`
-	Is    string  `json:"is"`
-	Rule  string  `json:"rule"`
-	Why   string  `json:"reason"`
+// recalled adds the bounds that the recorded run had besides its policies.
+func recalled(ctx context.Context, rec *replay.Recording, in *runner.Info) error {
+	planning, err := rec.Planning(ctx)
+	if err != nil {
+		return err
+	}
+	if planning {
+		in.Phase = runner.Planning
+	}
+	in.Frozen, err = rec.Frozen(ctx)
+	return err
 }
 
-// Rejudge decides a recorded run's calls anew under another policy and gives
-// those whose decision would change, and how many calls were judged.
-func (a *App) Rejudge(ctx context.Context, id string, p *policy.Policy) ([]Rejudged, int, error) {
-	st, err := a.Reader(ctx)
-	if err != nil {
-		return nil, 0, err
+// ToolsOf gives the tools that a recorded run could call. No source of tools is started.
+func (s *Replays) ToolsOf(rec *replay.Recording) (runner.Catalog, error) {
+	if c, ok := rec.Call(1); ok && c.Tool == runs.ExecID {
+		return runs.RecordedTools()
+	} else if ok && servers.IsMCPRun(c.Tool) {
+		return servers.RecordedTools()
 	}
-	run, err := st.Run(ctx, id)
-	if err != nil {
-		return nil, 0, err
+	if rec.Run.Session != uuid.Nil {
+		_, tools, err := s.Rehearse(rec, nil)
+		return tools, err
 	}
-	rec, err := replay.Open(ctx, st, run)
-	if err != nil {
-		return nil, 0, err
-	}
-	tools, err := a.toolsOf(rec)
-	if err != nil {
-		return nil, 0, err
-	}
-	g, err := grant.Root(run.ID, run.Principal, rec.Bound, p)
-	if err != nil {
-		return nil, 0, err
-	}
-	out, judged := []Rejudged{}, 0
-	for _, i := range rec.Calls() {
-		c, _ := rec.Call(i)
-		if c.Status == tool.Skipped {
-			continue
-		}
-		judged++
-		d, on, err := rec.Judge(ctx, tools, g.Chain(), c)
-		if err != nil {
-			return nil, 0, fmt.Errorf("call %d: %w", i, err)
-		}
-		if d.Effect != c.Effect {
-			out = append(out, Rejudged{i, c.Step, c.Tool, on, c.Effect.String(), d.Effect.String(), d.Rule.String(), d.Reason})
-		}
-	}
-	return out, judged, nil
+	return s.Catalog.Still(), nil
 }

@@ -1,0 +1,94 @@
+package replays
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/authority/grant"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/replay"
+)
+
+// Rejudged is a recorded call whose decision another policy would change.
+type Rejudged struct {
+	Index int     `json:"index"`
+	Step  string  `json:"id,omitempty"`
+	Tool  tool.ID `json:"tool"`
+	On    string  `json:"on"` // the deciding action
+	Was   string  `json:"was"`
+	Is    string  `json:"is"`
+	Rule  string  `json:"rule"`
+	Why   string  `json:"reason"`
+}
+
+// Rejudge decides a recorded run's calls again under another policy. It gives the calls
+// whose decision would change, and the number of calls that were judged.
+func (s *Replays) Rejudge(ctx context.Context, id string, p *policy.Policy) ([]Rejudged, int, error) {
+	st, err := s.Reader(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	run, err := st.Run(ctx, id)
+	if err != nil {
+		return nil, 0, err
+	}
+	rec, err := replay.Open(ctx, st, run)
+	if err != nil {
+		return nil, 0, err
+	}
+	tools, err := s.ToolsOf(rec)
+	if err != nil {
+		return nil, 0, err
+	}
+	g, err := grant.Root(run.ID, run.Principal, rec.Bound, p)
+	if err != nil {
+		return nil, 0, err
+	}
+	out, judged := []Rejudged{}, 0
+	for _, i := range rec.Calls() {
+		c, _ := rec.Call(i)
+		if c.Status == tool.Skipped {
+			continue
+		}
+		judged++
+		d, on, err := rec.Judge(ctx, tools, g.Chain(), c)
+		if err != nil {
+			return nil, 0, fmt.Errorf("call %d: %w", i, err)
+		}
+		if d.Effect != c.Effect {
+			out = append(out, Rejudged{i, c.Step, c.Tool, on, c.Effect.String(), d.Effect.String(), d.Rule.String(), d.Reason})
+		}
+	}
+	return out, judged, nil
+}
+
+// RejudgeSession decides the calls of all of a session's runs again under another policy. It
+// gives the calls whose decision would change, oldest first, and the number of calls that
+// were judged.
+func (s *Replays) RejudgeSession(ctx context.Context, id string, p *policy.Policy) ([]RejudgedIn, int, error) {
+	_, runs, err := s.SessionRuns(ctx, id)
+	if err != nil {
+		return nil, 0, err
+	}
+	out, judged := []RejudgedIn{}, 0
+	for _, run := range runs {
+		changed, n, err := s.Rejudge(ctx, run.ID.String(), p)
+		if err != nil {
+			return nil, 0, err
+		}
+		judged += n
+		for _, c := range changed {
+			out = append(out, RejudgedIn{Run: run.ID, Rejudged: c})
+		}
+	}
+	return out, judged, nil
+}
+
+// RejudgedIn is a decision that would change, and its run.
+type RejudgedIn struct {
+	Run uuid.UUID `json:"run_id"`
+	Rejudged
+}
