@@ -24,7 +24,7 @@ func newest(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: newest VAR")
 	}
 	ts.Check(ts.Exec("remit", "runs", "--json", "--limit", "1"))
-	ts.Setenv(args[0], field(ts, parse(ts, ts.ReadFile("stdout")), "runs.0.run_id"))
+	ts.Setenv(args[0], field(ts, parse(ts, ts.ReadFile("stdout")), "items.0.run_id"))
 }
 
 // take VAR PATH keeps one value of the JSON that was printed in a variable.

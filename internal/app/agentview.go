@@ -25,11 +25,11 @@ type SessionView struct {
 	AgentName string `json:"agent_name,omitempty"`
 }
 
-// SessionWhole is a session with all that was said and done in it.
+// SessionWhole is a session with its runs and its conversation.
 type SessionWhole struct {
 	SessionView
-	Runs         []ledger.Run
-	Conversation []agent.Message
+	Runs         []ledger.Run    `json:"runs"`
+	Conversation []agent.Message `json:"conversation"`
 }
 
 // looking is the ledger and the service over it, to look at agents and sessions:
@@ -151,6 +151,9 @@ func (a *App) SessionWhole(ctx context.Context, id string) (SessionWhole, error)
 	}
 	if out.Runs, err = st.SessionRuns(ctx, found.ID); err != nil {
 		return out, err
+	}
+	if out.Runs == nil {
+		out.Runs = []ledger.Run{}
 	}
 	out.Conversation, err = s.Messages(ctx, found.ID.String(), 1, 0)
 	return out, err

@@ -141,7 +141,7 @@ func invocation(run uuid.UUID, o runner.Outcome, question string) (httpapi.Invoc
 }
 
 // Runs implements httpapi.Runs.
-func (s *served) Runs(ctx context.Context, q httpapi.RunQuery, before uint64, limit int) ([]httpapi.Run, error) {
+func (s *served) Runs(ctx context.Context, q httpapi.RunQuery, before uint64, limit int) ([]ledger.Run, error) {
 	st, err := s.app.Reader(ctx)
 	if err != nil {
 		return nil, err
@@ -153,40 +153,16 @@ func (s *served) Runs(ctx context.Context, q httpapi.RunQuery, before uint64, li
 	case "replay":
 		f.Mode = ledger.Replay
 	}
-	list, err := st.Runs(ctx, f)
-	out := make([]httpapi.Run, len(list))
-	for i, r := range list {
-		out[i] = runFor(r)
-	}
-	return out, err
+	return st.Runs(ctx, f)
 }
 
 // Run implements httpapi.Runs.
-func (s *served) Run(ctx context.Context, id string) (httpapi.Run, error) {
+func (s *served) Run(ctx context.Context, id string) (ledger.Run, error) {
 	st, err := s.app.Reader(ctx)
 	if err != nil {
-		return httpapi.Run{}, err
+		return ledger.Run{}, err
 	}
-	r, err := st.Run(ctx, id)
-	return runFor(r), err
-}
-
-func runFor(r ledger.Run) httpapi.Run {
-	out := httpapi.Run{
-		ID: r.ID.String(), Name: r.Name, Mode: r.Mode.String(), Status: r.Status, Principal: r.Principal, Started: r.Started.UTC(), Total: r.Total,
-		Completed: r.Completed, Denied: r.Denied, Failed: r.Failed, Refused: r.Refused, Place: uint64(r.Seq),
-	}
-	if r.Grant != uuid.Nil {
-		out.Grant = r.Grant.String()
-	}
-	if r.Mode == ledger.Replay {
-		out.ReplayOf = r.ReplayOf.String()
-	}
-	if !r.Ended.IsZero() {
-		t := r.Ended.UTC()
-		out.Ended = &t
-	}
-	return out
+	return st.Run(ctx, id)
 }
 
 // Calls implements httpapi.Runs: calls as reports show them, without secrets.

@@ -57,7 +57,7 @@ func (s *session) listAgents(cmd *cobra.Command, a *app.App, before string, limi
 		return err
 	}
 	if s.json {
-		return s.printJSON(map[string]any{"items": list, "next": next})
+		return printPage(s, list, next)
 	}
 	if len(list) == 0 {
 		s.printf("no agents\n")

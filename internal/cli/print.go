@@ -82,6 +82,17 @@ func (s *session) printJSON(v any) error {
 	return enc.Encode(v)
 }
 
+// page is a list as --json prints it; lists of the HTTP API have the same form.
+type page[T any] struct {
+	Items []T    `json:"items"`
+	Next  string `json:"next,omitempty"` // the value of --before for the next page
+}
+
+// printPage prints a list for machines.
+func printPage[T any](s *session, items []T, next string) error {
+	return s.printJSON(page[T]{append([]T{}, items...), next})
+}
+
 // width is the terminal's, or 100 where there is none.
 func (s *session) width() int {
 	if f, ok := s.Out.(interface{ Fd() uintptr }); ok && isTerminal(s.Out) {

@@ -3,7 +3,6 @@ package cli
 import (
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/remitrun/remit/internal/base/document"
@@ -13,44 +12,6 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/servers"
 )
-
-// runJSON is a run as --json prints it.
-type runJSON struct {
-	ID        string     `json:"run_id"`
-	Name      string     `json:"name"`
-	Mode      string     `json:"mode"`
-	Status    string     `json:"status"`
-	Principal string     `json:"principal"`
-	Workspace string     `json:"workspace"`
-	ReplayOf  string     `json:"replay_of,omitempty"`
-	Session   string     `json:"session_id,omitempty"` // that it is a run of
-	Started   time.Time  `json:"started_at"`
-	Ended     *time.Time `json:"ended_at"`
-	Total     int        `json:"total"`
-	Completed int        `json:"completed"`
-	Denied    int        `json:"denied"`
-	Failed    int        `json:"failed"`
-	Refused   int        `json:"refused"` // what calls were refused while they ran; no calls
-}
-
-func runToJSON(r ledger.Run) runJSON {
-	out := runJSON{
-		ID: r.ID.String(), Name: r.Name, Mode: r.Mode.String(), Status: r.Status, Principal: r.Principal,
-		Workspace: r.Workspace, Started: r.Started.UTC(), Total: r.Total, Completed: r.Completed, Denied: r.Denied, Failed: r.Failed,
-		Refused: r.Refused,
-	}
-	if r.Mode == ledger.Replay {
-		out.ReplayOf = r.ReplayOf.String()
-	}
-	if r.Session != uuid.Nil {
-		out.Session = r.Session.String()
-	}
-	if !r.Ended.IsZero() {
-		t := r.Ended.UTC()
-		out.Ended = &t
-	}
-	return out
-}
 
 // filterFlags are the flags that choose runs.
 type filterFlags struct {
@@ -177,11 +138,7 @@ func (s *session) printRuns(runs []ledger.Run, more bool) error {
 		next = runs[len(runs)-1].ID.String()
 	}
 	if s.json {
-		out := make([]runJSON, len(runs))
-		for i, r := range runs {
-			out[i] = runToJSON(r)
-		}
-		return s.printJSON(map[string]any{"runs": out, "next": next})
+		return printPage(s, runs, next)
 	}
 	if len(runs) == 0 {
 		s.printf("no runs\n")

@@ -10,13 +10,6 @@ import (
 	"github.com/remitrun/remit/internal/app"
 )
 
-// sessionJSON is a session whole, as --json prints it.
-type sessionJSON struct {
-	app.SessionView
-	Runs         []runJSON `json:"runs"`
-	Conversation any       `json:"conversation"`
-}
-
 func (s *session) sessionsCmd() *cobra.Command {
 	var q app.SessionQuery
 	c := &cobra.Command{
@@ -62,7 +55,7 @@ func (s *session) listSessions(cmd *cobra.Command, a *app.App, q app.SessionQuer
 		return err
 	}
 	if s.json {
-		return s.printJSON(map[string]any{"items": list, "next": next})
+		return printPage(s, list, next)
 	}
 	if len(list) == 0 {
 		s.printf("no sessions\n")
@@ -88,11 +81,7 @@ func (s *session) showSession(cmd *cobra.Command, a *app.App, id string) error {
 		return err
 	}
 	if s.json {
-		out := sessionJSON{SessionView: v.SessionView, Runs: []runJSON{}, Conversation: v.Conversation}
-		for _, r := range v.Runs {
-			out.Runs = append(out.Runs, runToJSON(r))
-		}
-		return s.printJSON(out)
+		return s.printJSON(v)
 	}
 	s.sessionHead(v.SessionView)
 	if len(v.Runs) > 0 {

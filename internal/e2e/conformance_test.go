@@ -120,7 +120,7 @@ func (w *world) recordsAllUses() {
 		Runs []struct {
 			ID   string `json:"run_id"`
 			Name string `json:"name"`
-		} `json:"runs"`
+		} `json:"items"`
 	}
 	decode(w.t, w.must(0, "runs", "--limit", "1000", "--json"), &list)
 	var all strings.Builder

@@ -69,7 +69,7 @@ type runsJSON struct {
 		RunID  string `json:"run_id"`
 		Status string `json:"status"`
 		Name   string `json:"name"`
-	} `json:"runs"`
+	} `json:"items"`
 }
 
 // newestRun is the newest run of the ledger, "" if there is none.

@@ -94,12 +94,12 @@ func TestWhatTheExamplesTeach(t *testing.T) {
 			w := example(t, name, server)
 			went := stepsOf(t, w, append([]string{"run", "plan.yaml"}, with...)...)
 			var list struct {
-				Runs []struct {
+				Items []struct {
 					RunID string `json:"run_id"`
 				}
 			}
 			decode(t, w.must(0, "runs", "--limit", "1", "--json"), &list)
-			src := w.must(0, "policy", "learn", list.Runs[0].RunID)
+			src := w.must(0, "policy", "learn", list.Items[0].RunID)
 
 			again := example(t, name, server)
 			again.beside("least.yaml", src)

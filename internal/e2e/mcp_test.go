@@ -192,7 +192,7 @@ func (d *doors) newestRun() string {
 	var list struct {
 		Runs []struct {
 			ID string `json:"run_id"`
-		} `json:"runs"`
+		} `json:"items"`
 	}
 	decode(d.w.t, d.w.remit("runs", "--json").out, &list)
 	if len(list.Runs) == 0 {

@@ -233,7 +233,7 @@ func (w *world) allRuns() (ids []string) {
 	var list struct {
 		Runs []struct {
 			ID string `json:"run_id"`
-		} `json:"runs"`
+		} `json:"items"`
 	}
 	decode(w.t, w.must(0, "runs", "--all", "--limit", "1000", "--json"), &list)
 	for _, r := range list.Runs {

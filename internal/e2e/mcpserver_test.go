@@ -132,7 +132,7 @@ func (w *world) replayUses(tool string) {
 		Runs []struct {
 			ID    string `json:"run_id"`
 			Total int    `json:"total"`
-		} `json:"runs"`
+		} `json:"items"`
 	}
 	decode(w.t, w.must(0, "runs", "--tool", tool, "--mode", "run", "--json"), &list)
 	if len(list.Runs) == 0 {
@@ -152,7 +152,7 @@ func (w *world) replayServers() {
 		Runs []struct {
 			ID   string `json:"run_id"`
 			Name string `json:"name"`
-		} `json:"runs"`
+		} `json:"items"`
 	}
 	decode(w.t, w.must(0, "runs", "--all", "--json"), &list)
 	n := 0

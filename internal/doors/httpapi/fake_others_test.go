@@ -12,6 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/agents/capability"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/doors/httpapi"
+	"github.com/remitrun/remit/internal/record/ledger"
 )
 
 // others is what is known besides agents.
@@ -40,21 +41,21 @@ func (o others) Invoke(_ context.Context, _ *httpapi.Caller, id string, args map
 	return httpapi.Invocation{Run: "run-1", Call: 1, Tool: id, Status: "completed", Output: out}, err
 }
 
-func (o others) Runs(_ context.Context, _ httpapi.RunQuery, before uint64, limit int) ([]httpapi.Run, error) {
-	var out []httpapi.Run
+func (o others) Runs(_ context.Context, _ httpapi.RunQuery, before uint64, limit int) ([]ledger.Run, error) {
+	var out []ledger.Run
 	for i := uint64(5); i > 0; i-- {
 		if (before == 0 || i < before) && len(out) < limit {
-			out = append(out, httpapi.Run{ID: uuid.NewSHA1(uuid.Nil, []byte{byte(i)}).String(), Place: i, Status: "completed"})
+			out = append(out, ledger.Run{ID: uuid.NewSHA1(uuid.Nil, []byte{byte(i)}), Seq: ledger.Seq(i), Status: "completed"})
 		}
 	}
 	return out, nil
 }
 
-func (o others) Run(_ context.Context, id string) (httpapi.Run, error) {
+func (o others) Run(_ context.Context, id string) (ledger.Run, error) {
 	if id != someID {
-		return httpapi.Run{}, fault.New(fault.RunUnknown, "no run has the ID %q", id)
+		return ledger.Run{}, fault.New(fault.RunUnknown, "no run has the ID %q", id)
 	}
-	return httpapi.Run{ID: id, Status: "completed"}, nil
+	return ledger.Run{ID: uuid.MustParse(id), Status: "completed"}, nil
 }
 
 func (o others) Calls(_ context.Context, _ string, from, limit int) ([]json.RawMessage, error) {

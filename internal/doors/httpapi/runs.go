@@ -12,13 +12,14 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/ledger"
 )
 
 // Runs has the recorded runs.
 type Runs interface {
 	// Runs lists runs, newest first, before a position (0: from the newest on).
-	Runs(ctx context.Context, q RunQuery, before uint64, limit int) ([]Run, error)
-	Run(ctx context.Context, id string) (Run, error) // fault.RunUnknown
+	Runs(ctx context.Context, q RunQuery, before uint64, limit int) ([]ledger.Run, error)
+	Run(ctx context.Context, id string) (ledger.Run, error) // fault.RunUnknown
 	// Calls lists a run's calls from an index on (from 1).
 	Calls(ctx context.Context, id string, from, limit int) ([]json.RawMessage, error)
 	// Report writes a report in a format: json, html or text.
@@ -37,30 +38,10 @@ type RunQuery struct {
 	Until  time.Time `query:"until" doc:"Not newer than this"`
 }
 
-// Run is a run as clients see it.
-type Run struct {
-	ID        string     `json:"run_id" format:"uuid"`
-	Name      string     `json:"name"`
-	Mode      string     `json:"mode"`
-	Status    string     `json:"status"`
-	Principal string     `json:"principal"`
-	Grant     string     `json:"grant_id,omitempty"`
-	ReplayOf  string     `json:"replay_of,omitempty"`
-	Started   time.Time  `json:"started_at"`
-	Ended     *time.Time `json:"ended_at,omitempty"`
-	Total     int        `json:"total"`
-	Completed int        `json:"completed"`
-	Denied    int        `json:"denied"`
-	Failed    int        `json:"failed"`
-	Refused   int        `json:"refused"`
-
-	Place uint64 `json:"-"` // position in the list
-}
-
 // RunList is a page of runs, newest first.
 type RunList struct {
-	Items []Run  `json:"items"`
-	Next  string `json:"next,omitempty"`
+	Items []ledger.Run `json:"items"`
+	Next  string       `json:"next,omitempty"`
 }
 
 // CallList is a page of a run's calls.
@@ -90,7 +71,7 @@ type VerifiedProblem struct {
 	Message string `json:"message"`
 }
 
-var exampleRun = map[string]any{"run_id": sampleSession, "name": "api", "mode": "run", "status": "completed", "principal": "user:ann",
+var exampleRun = map[string]any{"run_id": sampleSession, "name": "api", "mode": "run", "status": "completed", "principal": "user:ann", "workspace": "/home/ann/project",
 	"started_at": "2026-11-21T12:00:00Z", "total": 1, "completed": 1, "denied": 0, "failed": 0, "refused": 0}
 
 // RunPath has the ID of a run.
@@ -104,9 +85,9 @@ type runIn struct {
 }
 
 // run finds a run that the caller may know of.
-func (s *Server) run(ctx context.Context, who *Caller, id string) (Run, error) {
+func (s *Server) run(ctx context.Context, who *Caller, id string) (ledger.Run, error) {
 	if err := whole(fault.RunUnknown, "run", id); err != nil {
-		return Run{}, err
+		return ledger.Run{}, err
 	}
 	r, err := s.o.Runs.Run(ctx, id)
 	if err != nil {
@@ -119,11 +100,11 @@ func (s *Server) run(ctx context.Context, who *Caller, id string) (Run, error) {
 	return r, err
 }
 
-func (s *Server) knows(ctx context.Context, who *Caller, r Run) (bool, error) {
+func (s *Server) knows(ctx context.Context, who *Caller, r ledger.Run) (bool, error) {
 	if who.May(othersRead) == nil {
 		return true, nil
 	}
-	nodes, err := s.o.Lineage.OfRun(ctx, r.ID)
+	nodes, err := s.o.Lineage.OfRun(ctx, r.ID.String())
 	return slices.Contains(nodes, who.Leaf), err
 }
 
@@ -134,9 +115,9 @@ func (s *Server) runs() {
 	s.listRuns()
 	route(s, operation{
 		id: "getRun", method: http.MethodGet, path: "/v1/runs/{run_id}", tag: "runs", action: "runs.read", summary: "Get a run", errors: []int{404}, answer: exampleRun,
-	}, func(ctx context.Context, in *runIn) (*struct{ Body Run }, error) {
+	}, func(ctx context.Context, in *runIn) (*struct{ Body ledger.Run }, error) {
 		r, err := s.run(ctx, in.who, in.ID)
-		return &struct{ Body Run }{r}, err
+		return &struct{ Body ledger.Run }{r}, err
 	})
 	type calls struct {
 		asked
@@ -180,7 +161,7 @@ func (s *Server) listRuns() {
 		if err != nil {
 			return nil, err
 		}
-		out := RunList{Items: []Run{}}
+		out := RunList{Items: []ledger.Run{}}
 		for scanned := 0; ; {
 			all, err := s.o.Runs.Runs(ctx, in.RunQuery, at, in.Limit+1)
 			if err != nil {
@@ -198,7 +179,7 @@ func (s *Server) listRuns() {
 				if ok {
 					out.Items = append(out.Items, r)
 				}
-				at = r.Place
+				at = uint64(r.Seq)
 				scanned++
 			}
 			if len(all) <= in.Limit {

@@ -125,6 +125,20 @@ func (m Mode) String() string {
 	return "run"
 }
 
+// MarshalText implements encoding.TextMarshaler.
+func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (m *Mode) UnmarshalText(b []byte) error {
+	for _, known := range []Mode{Live, Replay} {
+		if string(b) == known.String() {
+			*m = known
+			return nil
+		}
+	}
+	return fault.New(fault.Usage, "%q is not a valid mode of a run", b).WithHint("expected run or replay")
+}
+
 // Event is one record. Which fields are set depends on Kind; zero fields are left out
 // of the encoding. Strings are UTF-8. At is the moment the call entered Created for
 // CallIntent and CallDone, else the moment of the event. A CallOutcome does not

@@ -16,27 +16,27 @@ import (
 
 // Run is a run as its events tell it.
 type Run struct {
-	Seq       Seq
-	ID        uuid.UUID
-	Name      string
-	Mode      Mode
-	Status    string // "running" until a RunFinished event; then a tool.Status
-	Principal string
-	Workspace string
-	Owner     uuid.UUID
-	ReplayOf  uuid.UUID // zero unless Mode is Replay
-	Plan      tool.Digest
-	Policies  []tool.Digest
-	Grant     uuid.UUID // that it was made under, where the ledger keeps it; else zero
-	Session   uuid.UUID // that it belongs to; zero: none
-	Started   time.Time
-	Ended     time.Time // zero while running
-	Total     int
-	Completed int
-	Denied    int
-	Failed    int
-	Refused   int             // refused attempts of its calls while they ran
-	Parts     map[string]Part // of the RunStarted event: plan, policy, inputs
+	Seq       Seq             `json:"-"`
+	ID        uuid.UUID       `json:"run_id" format:"uuid"`
+	Name      string          `json:"name"`
+	Mode      Mode            `json:"mode" enum:"run,replay"`
+	Status    string          `json:"status" doc:"running, or how it ended"` // Running until a RunFinished event; then a tool.Status
+	Principal string          `json:"principal"`
+	Workspace string          `json:"workspace"`
+	Owner     uuid.UUID       `json:"-"`
+	ReplayOf  uuid.UUID       `json:"replay_of,omitzero" format:"uuid"` // zero unless Mode is Replay
+	Plan      tool.Digest     `json:"-"`
+	Policies  []tool.Digest   `json:"-"`
+	Grant     uuid.UUID       `json:"grant_id,omitzero" format:"uuid"` // zero: the ledger does not keep it
+	Session   uuid.UUID       `json:"session_id,omitzero" format:"uuid" doc:"The session that it belongs to"`
+	Started   time.Time       `json:"started_at"`
+	Ended     time.Time       `json:"ended_at,omitzero"` // zero while running
+	Total     int             `json:"total"`
+	Completed int             `json:"completed"`
+	Denied    int             `json:"denied"`
+	Failed    int             `json:"failed"`
+	Refused   int             `json:"refused" doc:"Refused attempts of its calls while they ran"`
+	Parts     map[string]Part `json:"-"` // of the RunStarted event: plan, policy, inputs
 }
 
 // Call is a call as its one or two events tell it.
