@@ -24,6 +24,7 @@ import (
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/modules"
 	"github.com/remitrun/remit/internal/service/policies"
+	"github.com/remitrun/remit/internal/service/policyreview"
 	"github.com/remitrun/remit/internal/service/replays"
 	"github.com/remitrun/remit/internal/service/runs"
 	"github.com/remitrun/remit/internal/service/secrets"
@@ -33,21 +34,22 @@ import (
 // App is a built Remit. Parts that cost time to open (the ledger, the sandbox)
 // are opened when first needed.
 type App struct {
-	Home       *home.Home
-	Policies   *policies.Policies
-	Secrets    *secrets.Secrets
-	Grants     *grants.Grants
-	Approvals  *approvals.Approvals
-	Changes    *changes.Changes
-	Runs       *runs.Runs
-	History    *history.History
-	Replays    *replays.Replays
-	APIs       *apis.APIs
-	Extensions *extensions.Extensions
-	Servers    *servers.Servers
-	Modules    *modules.Modules
-	catalog    *catalog.Catalog
-	box        *sandbox.Box
+	Home         *home.Home
+	Policies     *policies.Policies
+	Secrets      *secrets.Secrets
+	Grants       *grants.Grants
+	Approvals    *approvals.Approvals
+	Changes      *changes.Changes
+	Runs         *runs.Runs
+	History      *history.History
+	Replays      *replays.Replays
+	PolicyReview *policyreview.Reviewer
+	APIs         *apis.APIs
+	Extensions   *extensions.Extensions
+	Servers      *servers.Servers
+	Modules      *modules.Modules
+	catalog      *catalog.Catalog
+	box          *sandbox.Box
 
 	mu    sync.Mutex
 	store store.Backend
@@ -82,6 +84,10 @@ func New(cfg home.Config) (*App, error) {
 		Agents: func(ctx context.Context, policyFile, workspace string) (*agent.Service, error) {
 			return a.Agents(ctx, AgentsRequest{Policy: policyFile, Workspace: workspace})
 		}}
+	a.PolicyReview = &policyreview.Reviewer{
+		Home: a.Home, Policies: a.Policies, Replays: a.Replays, Catalog: a.catalog, Servers: a.Servers, APIs: a.APIs, Modules: a.Modules,
+		BuiltIn: a.builtIn, Models: a.Models, Capabilities: a.Capabilities, Reader: a.Reader,
+	}
 	a.APIs.Runs, a.Servers.Runs, a.Extensions.Runs = a.Runs, a.Runs, a.Runs
 	return a, nil
 }

@@ -7,12 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/policyreview"
 )
 
 func (s *session) policyCmd() *cobra.Command {
@@ -90,7 +90,7 @@ With --digest the file is trusted only if it is still the one that you reviewed:
 			if err != nil {
 				return err
 			}
-			mistakes, warnings, err := a.CheckPolicy(p)
+			mistakes, warnings, err := a.PolicyReview.Check(p)
 			if err != nil {
 				return err
 			}
@@ -152,7 +152,7 @@ allow the call, and every rule of every one that took part is shown.
 			if err != nil {
 				return err
 			}
-			ex, err := a.Explain(cmd.Context(), chain, ws, id, given)
+			ex, err := a.PolicyReview.Explain(cmd.Context(), chain, ws, id, given)
 			if err != nil {
 				return err
 			}
@@ -239,7 +239,7 @@ func callFromJSON(text string) (tool.ID, tool.Args, error) {
 	return tool.ID(id), args, nil
 }
 
-func (s *session) printExplanation(ex app.Explanation) error {
+func (s *session) printExplanation(ex policyreview.Explanation) error {
 	status := exit(0)
 	if ex.Effect != policy.Allow.String() {
 		status = exit(fault.Denied.Exit())
@@ -269,7 +269,7 @@ func (s *session) printExplanation(ex app.Explanation) error {
 
 // printRules prints the rules that took part in a decision, with their
 // policies where there are several.
-func (s *session) printRules(rules []app.ExplainRule) {
+func (s *session) printRules(rules []policyreview.Rule) {
 	col := map[string]colour{"allow": green, "ask": yellow, "deny": red}
 	head, several := []string{"EFFECT", "RULE", "WHERE", "ON"}, false
 	for _, r := range rules {

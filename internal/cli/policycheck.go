@@ -38,7 +38,7 @@ func (s *session) policyCheck(files []string) error {
 			problems = append(problems, asList(err)...)
 			continue
 		}
-		bad, doubtful, err := a.CheckPolicy(p)
+		bad, doubtful, err := a.PolicyReview.Check(p)
 		if err != nil {
 			return err
 		}

@@ -3,10 +3,10 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/authority/policy/compare"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/policyreview"
 )
 
 func (s *session) policyDiffCmd() *cobra.Command {
@@ -36,7 +36,7 @@ in effect, and 4 if there is one or it cannot be ruled out.
 			if err != nil {
 				return err
 			}
-			d, err := a.DiffPolicies(cmd.Context(), files[0], files[1], ws, runs)
+			d, err := a.PolicyReview.Diff(cmd.Context(), files[0], files[1], ws, runs)
 			if err != nil {
 				return err
 			}
@@ -59,7 +59,7 @@ in effect, and 4 if there is one or it cannot be ruled out.
 	return c
 }
 
-func (s *session) printDiff(d app.PolicyDiff) {
+func (s *session) printDiff(d policyreview.Difference) {
 	if len(d.Changes)+len(d.Witnesses)+len(d.History) == 0 {
 		s.printf("no difference; %s of %s are decided alike\n", counted(d.Calls, "recorded call"), counted(d.Runs, "run"))
 		return
@@ -81,7 +81,7 @@ func (s *session) printDiff(d app.PolicyDiff) {
 }
 
 // printHistory shows how recorded calls would be decided, if any were judged.
-func (s *session) printHistory(d app.PolicyDiff) {
+func (s *session) printHistory(d policyreview.Difference) {
 	if d.Runs+d.Skipped == 0 {
 		return
 	}
@@ -136,7 +136,7 @@ func (s *session) printChange(where, was, is string, moot bool) {
 	}
 }
 
-func (s *session) printDiffJSON(d app.PolicyDiff) error {
+func (s *session) printDiffJSON(d policyreview.Difference) error {
 	type witness struct {
 		On   string `json:"on"`
 		Was  string `json:"was"`
@@ -144,10 +144,10 @@ func (s *session) printDiffJSON(d app.PolicyDiff) error {
 		Rule string `json:"rule"`
 	}
 	type change struct {
-		Was      string               `json:"was"`
-		Is       string               `json:"is"`
-		Calls    int                  `json:"calls"`
-		Examples []app.HistoryExample `json:"examples"`
+		Was      string                        `json:"was"`
+		Is       string                        `json:"is"`
+		Calls    int                           `json:"calls"`
+		Examples []policyreview.HistoryExample `json:"examples"`
 	}
 	ws, hs := []witness{}, []change{}
 	more, less := false, false

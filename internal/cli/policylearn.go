@@ -36,7 +36,7 @@ entries of files are kept as they were.
 					name = strings.TrimSuffix(path.Base(file), path.Ext(file))
 				}
 			}
-			l, err := a.Learn(cmd.Context(), name, runs)
+			l, err := a.PolicyReview.Learn(cmd.Context(), name, runs)
 			if err != nil {
 				return err
 			}

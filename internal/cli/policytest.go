@@ -3,9 +3,9 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/authority/policy/cases"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/service/policyreview"
 )
 
 func (s *session) policyTestCmd() *cobra.Command {
@@ -34,7 +34,7 @@ policy cannot be used. --schema prints the format's JSON Schema.
 			if err != nil {
 				return err
 			}
-			results, err := a.TestPolicy(args[0])
+			results, err := a.PolicyReview.Test(args[0])
 			if err != nil {
 				return err
 			}
@@ -45,7 +45,7 @@ policy cannot be used. --schema prints the format's JSON Schema.
 	return c
 }
 
-func (s *session) printCases(results []app.CaseResult) error {
+func (s *session) printCases(results []policyreview.CaseResult) error {
 	failed := 0
 	for _, r := range results {
 		if !r.Pass {

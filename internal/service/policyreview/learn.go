@@ -1,4 +1,4 @@
-package app
+package policyreview
 
 import (
 	"context"
@@ -17,26 +17,24 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// Learned is a policy learned from recorded runs.
+// Learned is a policy that was learned from recorded runs.
 type Learned struct {
 	Policy  []byte
 	Runs    []uuid.UUID
-	Calls   int // recorded calls that the policy lets through, as they were let through
-	Refused int // recorded calls that it refuses, as they were refused
+	Calls   int // recorded calls that were allowed, and are under this policy
+	Refused int // recorded calls that were refused, and are under this policy
 }
 
-// Learn writes the least policy under which recorded runs pass, and never more
-// than they were allowed. Every recorded call is decided anew under it before
-// it is returned; one that would be decided otherwise is an error with the code
-// ReplayMismatch. The runs must have been made under the same policies and in
-// the same workspace.
-func (a *App) Learn(ctx context.Context, name string, ids []string) (Learned, error) {
+// Learn writes the least policy that allows what recorded runs did, and nothing that they
+// were refused. Every recorded call is decided again under it; a different decision is
+// fault.ReplayMismatch. The runs must have the same policies and the same workspace.
+func (s *Reviewer) Learn(ctx context.Context, name string, ids []string) (Learned, error) {
 	var out Learned
-	st, err := a.Reader(ctx)
+	st, err := s.Reader(ctx)
 	if err != nil {
 		return out, err
 	}
-	l := learner{app: a}
+	l := learner{reviewer: s}
 	for _, id := range ids {
 		if err := l.load(ctx, st, id); err != nil {
 			return out, err
@@ -52,7 +50,7 @@ func (a *App) Learn(ctx context.Context, name string, ids []string) (Learned, er
 	out.Policy, err = learn.Policy(name, l.uses, learn.Options{
 		Workspace: bound.Workspace, Home: bound.Home, Chain: l.chain, Confined: l.confined,
 		Spec:   func(id tool.ID) *tool.Spec { return l.specs[id] },
-		Secret: func(s string) bool { return a.Home.Redactor().Text(s) != s },
+		Secret: func(text string) bool { return s.Home.Redactor().Text(text) != text },
 	})
 	if err != nil {
 		return out, err
@@ -62,7 +60,7 @@ func (a *App) Learn(ctx context.Context, name string, ids []string) (Learned, er
 
 // learner collects the uses of recorded runs.
 type learner struct {
-	app      *App
+	reviewer *Reviewer
 	runs     []recordedRun
 	chain    policy.Chain
 	uses     []learn.Use
@@ -81,7 +79,7 @@ func (l *learner) load(ctx context.Context, st store.Store, id string) error {
 		return err
 	}
 	if slices.ContainsFunc(l.runs, func(r recordedRun) bool { return r.rec.Run.ID == run.ID }) {
-		return nil // named twice
+		return nil // the same run again
 	}
 	rec, err := replay.Open(ctx, st, run)
 	if err != nil {
@@ -95,7 +93,7 @@ func (l *learner) load(ctx context.Context, st store.Store, id string) error {
 		}
 	}
 	r := recordedRun{rec: rec}
-	if r.tools, err = l.app.Replays.ToolsOf(rec); err != nil {
+	if r.tools, err = l.reviewer.Replays.ToolsOf(rec); err != nil {
 		return err
 	}
 	if l.chain == nil {
@@ -134,13 +132,12 @@ func (l *learner) read(ctx context.Context, r recordedRun) error {
 	return nil
 }
 
-// letThrough reports whether a recorded call was decided to run, by policy or
-// by a person.
+// letThrough reports whether a policy or a person allowed a recorded call.
 func letThrough(c ledger.Call) bool {
 	return c.Effect == policy.Allow || c.Effect == policy.Ask && c.Approved
 }
 
-// refused adds what kept a call from running.
+// refused adds the reasons for which a call was refused.
 func (l *learner) refused(c ledger.Call, call policy.Call) {
 	d := l.chain.Decide(call)
 	n := len(l.uses)
@@ -154,7 +151,7 @@ func (l *learner) refused(c ledger.Call, call policy.Call) {
 	}
 }
 
-// done adds what a call needed and what it was seen to do besides.
+// done adds the actions that a call needed, and those that were observed while it ran.
 func (l *learner) done(ctx context.Context, rec *replay.Recording, c ledger.Call, call policy.Call) error {
 	l.specs[c.Tool] = call.Tool
 	args := map[string]any(call.Args)
@@ -188,7 +185,7 @@ func (l *learner) done(ctx context.Context, rec *replay.Recording, c ledger.Call
 	return l.attempts(ctx, rec, c)
 }
 
-// attempts adds what was refused while a call ran.
+// attempts adds the actions that were refused while a call ran.
 func (l *learner) attempts(ctx context.Context, rec *replay.Recording, c ledger.Call) error {
 	list, err := rec.Attempts(ctx, c)
 	for _, t := range list.Refused {
@@ -204,8 +201,8 @@ func (l *learner) attempts(ctx context.Context, rec *replay.Recording, c ledger.
 	return err
 }
 
-// below reports whether a call looked at what is beneath the folder that it
-// names: a file's bytes were read, a folder's were not.
+// below reports whether a call read a folder, and so what is below it: of a file bytes were
+// read, of a folder none.
 func below(id tool.ID, a tool.Action, workspace string, seen []tool.Happened) bool {
 	if a.Kind != tool.FileRead || id != "fs.list" && id != "fs.grep" {
 		return false
@@ -216,7 +213,7 @@ func below(id tool.ID, a tool.Action, workspace string, seen []tool.Happened) bo
 	})
 }
 
-// verify decides every recorded call anew under what was learned.
+// verify decides every recorded call again under the learned policy.
 func (l *learner) verify(ctx context.Context, out *Learned) error {
 	p, err := policy.Parse("learned", out.Policy)
 	if err != nil {

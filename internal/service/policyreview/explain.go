@@ -1,4 +1,4 @@
-package app
+package policyreview
 
 import (
 	"context"
@@ -10,19 +10,18 @@ import (
 	"github.com/remitrun/remit/internal/service/runs"
 )
 
-// Explanation is a decision on a call that is not run, with every rule that
-// took part.
+// Explanation is the decision on a call that is not run, with every rule that took part.
 type Explanation struct {
-	Tool    tool.ID       `json:"tool"`
-	Effect  string        `json:"effect"`
-	Rule    string        `json:"rule"`
-	Reason  string        `json:"reason"`
-	Actions []string      `json:"actions"`
-	Rules   []ExplainRule `json:"rules"`
+	Tool    tool.ID  `json:"tool"`
+	Effect  string   `json:"effect"`
+	Rule    string   `json:"rule"`
+	Reason  string   `json:"reason"`
+	Actions []string `json:"actions"`
+	Rules   []Rule   `json:"rules"`
 }
 
-// ExplainRule is one rule that took part.
-type ExplainRule struct {
+// Rule is one rule that took part.
+type Rule struct {
 	Effect string `json:"effect"`
 	Rule   string `json:"rule"`
 	Where  string `json:"where"`            // file:line
@@ -31,31 +30,30 @@ type ExplainRule struct {
 	Action string `json:"action"`
 }
 
-// Explain decides a call under a chain of policy files, all of which must allow
-// it, without running it. Files and commands are looked up as they are now; the
-// network is not asked.
-func (a *App) Explain(ctx context.Context, files []string, workspace string, id tool.ID, args tool.Args) (Explanation, error) {
-	ex := Explanation{Tool: id, Actions: []string{}, Rules: []ExplainRule{}}
-	ps, err := a.Policies.ChainOf(files)
+// Explain decides a call under a chain of policy files without running it. All files must
+// allow the call. Files and commands are looked up; the network is not used.
+func (s *Reviewer) Explain(ctx context.Context, files []string, workspace string, id tool.ID, args tool.Args) (Explanation, error) {
+	ex := Explanation{Tool: id, Actions: []string{}, Rules: []Rule{}}
+	ps, err := s.Policies.ChainOf(files)
 	if err != nil {
 		return ex, err
 	}
-	g, _, err := a.Policies.Grant(ps, workspace)
+	g, _, err := s.Policies.Grant(ps, workspace)
 	if err != nil {
 		return ex, err
 	}
-	e, err := a.catalog.Lookup(id)
+	e, err := s.Catalog.Lookup(id)
 	if err != nil {
 		return ex, err
 	}
 	if err := e.Validate(args); err != nil {
 		return ex, err
 	}
-	chain, err := runner.BoundsOf(e.Tool).Narrow(g.Chain(), a.Home.Env(workspace))
+	chain, err := runner.BoundsOf(e.Tool).Narrow(g.Chain(), s.Home.Env(workspace))
 	if err != nil {
 		return ex, err
 	}
-	env := a.Home.ToolEnv(workspace, chain.Limits())
+	env := s.Home.ToolEnv(workspace, chain.Limits())
 	prepared, err := e.Tool.Prepare(env, args)
 	if err != nil {
 		return ex, err
@@ -76,11 +74,11 @@ func (a *App) Explain(ctx context.Context, files []string, workspace string, id 
 	return ex, nil
 }
 
-// rulesOf is every rule of every link that takes part in a decision.
-func rulesOf(chain policy.Chain, call policy.Call) []ExplainRule {
-	out := []ExplainRule{}
+// rulesOf lists the rules of all links that take part in a decision.
+func rulesOf(chain policy.Chain, call policy.Call) []Rule {
+	out := []Rule{}
 	for _, m := range chain.Explain(call) {
-		r := ExplainRule{Effect: m.Effect.String(), Rule: m.Rule.String(), Action: m.Action}
+		r := Rule{Effect: m.Effect.String(), Rule: m.Rule.String(), Action: m.Action}
 		if m.Rule != nil && m.Rule.Line > 0 {
 			r.Where = fmt.Sprintf("%s:%d", m.Rule.File, m.Rule.Line)
 		}

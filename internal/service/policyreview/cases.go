@@ -1,4 +1,4 @@
-package app
+package policyreview
 
 import (
 	"path/filepath"
@@ -14,25 +14,24 @@ import (
 	"github.com/remitrun/remit/internal/service/policies"
 )
 
-// CaseResult is how one case of a policy test went.
+// CaseResult is the result of one case of a policy test.
 type CaseResult struct {
-	Name    string        `json:"name"`
-	Where   string        `json:"where"` // file:line
-	Pass    bool          `json:"pass"`
-	Expect  string        `json:"expect"`
-	Effect  string        `json:"effect"`
-	Rule    string        `json:"rule"`
-	Reason  string        `json:"reason"`
-	Why     string        `json:"why,omitempty"` // why it failed
-	Actions []string      `json:"actions"`
-	Rules   []ExplainRule `json:"rules"`
+	Name    string   `json:"name"`
+	Where   string   `json:"where"` // file:line
+	Pass    bool     `json:"pass"`
+	Expect  string   `json:"expect"`
+	Effect  string   `json:"effect"`
+	Rule    string   `json:"rule"`
+	Reason  string   `json:"reason"`
+	Why     string   `json:"why,omitempty"` // why it failed
+	Actions []string `json:"actions"`
+	Rules   []Rule   `json:"rules"`
 }
 
-// TestPolicy runs a file of cases. Nothing of this machine is looked up: paths
-// lead where they say and names resolve to nothing, unless a case says more.
-// The policies are those that the file names, without the person's own outer
-// bound, so that a test says the same everywhere.
-func (a *App) TestPolicy(file string) ([]CaseResult, error) {
+// Test runs a file of cases. Its result does not depend on this machine: paths are not
+// resolved and names have no addresses, unless a case gives them, and the person's own outer
+// bound is left out.
+func (s *Reviewer) Test(file string) ([]CaseResult, error) {
 	src, err := wholefile.Read(file, cases.MaxSize)
 	if err != nil {
 		return nil, fault.Wrap(fault.PolicyInvalid, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: file})
@@ -56,14 +55,14 @@ func (a *App) TestPolicy(file string) ([]CaseResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	env := policy.Env{Workspace: f.Workspace, Home: f.Home, Path: a.Home.Path}
+	env := policy.Env{Workspace: f.Workspace, Home: f.Home, Path: s.Home.Path}
 	var out []CaseResult
 	for _, c := range f.Cases {
 		g, err := grant.Root(id, c.Principal, env, ps...)
 		if err != nil {
 			return nil, err
 		}
-		r, err := a.testCase(c, g.Chain(), env)
+		r, err := s.testCase(c, g.Chain(), env)
 		if err != nil {
 			return nil, err
 		}
@@ -73,9 +72,9 @@ func (a *App) TestPolicy(file string) ([]CaseResult, error) {
 }
 
 // testCase decides one case.
-func (a *App) testCase(c cases.Case, chain policy.Chain, env policy.Env) (CaseResult, error) {
+func (s *Reviewer) testCase(c cases.Case, chain policy.Chain, env policy.Env) (CaseResult, error) {
 	r := CaseResult{Name: c.Name, Where: c.Pos.String(), Expect: c.Expect.String(), Actions: []string{}}
-	call, err := a.caseCall(c, chain, env)
+	call, err := s.caseCall(c, chain, env)
 	if err != nil {
 		return r, err
 	}
@@ -109,12 +108,12 @@ func (a *App) testCase(c cases.Case, chain policy.Chain, env policy.Env) (CaseRe
 	return r, nil
 }
 
-// caseCall is what a case asks for, with the actions that it needs.
-func (a *App) caseCall(c cases.Case, chain policy.Chain, env policy.Env) (policy.Call, error) {
+// caseCall gives the call of a case, with the actions that it needs.
+func (s *Reviewer) caseCall(c cases.Case, chain policy.Chain, env policy.Env) (policy.Call, error) {
 	if c.Tool == "" {
 		return policy.Call{Actions: []tool.Action{c.Action}}, nil
 	}
-	e, err := a.catalog.Lookup(c.Tool)
+	e, err := s.Catalog.Lookup(c.Tool)
 	if err != nil {
 		return policy.Call{}, fault.New(fault.CodeOf(err), "%s", fault.Message(err)).At(c.Pos)
 	}
@@ -129,11 +128,11 @@ func (a *App) caseCall(c cases.Case, chain policy.Chain, env policy.Env) (policy
 	return policy.Call{Tool: e.Spec, Args: c.Args, Actions: append(prepared.Actions, chain.Within(e.Spec, c.Args)...)}, nil
 }
 
-// actionRules is every rule that takes part in the decision on one action alone.
-func actionRules(chain policy.Chain, act tool.Action) []ExplainRule {
-	out := []ExplainRule{}
+// actionRules lists the rules that take part in the decision on one action.
+func actionRules(chain policy.Chain, act tool.Action) []Rule {
+	out := []Rule{}
 	for _, r := range rulesOf(chain, policy.Call{Actions: []tool.Action{act}}) {
-		if r.Action != "" { // the tool, of which there is none
+		if r.Action != "" { // else it is a rule of the tool, and there is none
 			out = append(out, r)
 		}
 	}

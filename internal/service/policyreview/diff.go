@@ -1,4 +1,4 @@
-package app
+package policyreview
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"github.com/remitrun/remit/internal/service/policies"
 )
 
-// PolicyDiff is how two policies differ.
-type PolicyDiff struct {
+// Difference is what differs between two policies.
+type Difference struct {
 	Changes   []compare.Change
 	Witnesses []compare.Witness
 	Runs      int // recorded runs that were judged under both
@@ -25,9 +25,9 @@ type PolicyDiff struct {
 	History   []HistoryChange
 }
 
-// Same reports whether no difference in effect was found, and everything that
-// the documents say differently was shown to make none.
-func (d PolicyDiff) Same() bool {
+// Same reports whether the policies have the same effect: no difference was found, and each
+// change of the text was shown to have no effect.
+func (d Difference) Same() bool {
 	for _, c := range d.Changes {
 		if !c.Moot {
 			return false
@@ -36,8 +36,8 @@ func (d PolicyDiff) Same() bool {
 	return len(d.Witnesses) == 0 && len(d.History) == 0
 }
 
-// HistoryChange is recorded calls that one policy decides one way, and the
-// other another way.
+// HistoryChange counts recorded calls that the two policies decide differently in the same
+// way.
 type HistoryChange struct {
 	Was, Is  policy.Effect
 	Count    int
@@ -56,11 +56,11 @@ type HistoryExample struct {
 // maxExamples bounds the recorded calls that are shown of one change.
 const maxExamples = 3
 
-// DiffPolicies compares two policy files: what they say, examples that they
+// Diff compares two policy files: what they say, examples that they
 // decide differently, and how they decide the calls of the newest recorded
 // runs. With workspace "" relative patterns are bound to a made-up one.
-func (a *App) DiffPolicies(ctx context.Context, old, new, workspace string, runs int) (PolicyDiff, error) {
-	var d PolicyDiff
+func (s *Reviewer) Diff(ctx context.Context, old, new, workspace string, runs int) (Difference, error) {
+	var d Difference
 	was, err := policies.Read(old)
 	if err != nil {
 		return d, err
@@ -69,7 +69,7 @@ func (a *App) DiffPolicies(ctx context.Context, old, new, workspace string, runs
 	if err != nil {
 		return d, err
 	}
-	env := a.Home.Env(workspace)
+	env := s.Home.Env(workspace)
 	before, err := chainIn(env, was)
 	if err != nil {
 		return d, err
@@ -82,7 +82,7 @@ func (a *App) DiffPolicies(ctx context.Context, old, new, workspace string, runs
 	compare.Mark(d.Changes, before, after)
 	d.Witnesses = compare.Witnesses(before, after, env)
 	if runs > 0 {
-		err = a.diffHistory(ctx, &d, was, is, runs)
+		err = s.diffHistory(ctx, &d, was, is, runs)
 	}
 	return d, err
 }
@@ -97,8 +97,8 @@ func chainIn(env policy.Env, p *policy.Policy) (policy.Chain, error) {
 }
 
 // diffHistory judges the newest runs under both policies.
-func (a *App) diffHistory(ctx context.Context, d *PolicyDiff, was, is *policy.Policy, limit int) error {
-	st, err := a.Reader(ctx)
+func (s *Reviewer) diffHistory(ctx context.Context, d *Difference, was, is *policy.Policy, limit int) error {
+	st, err := s.Reader(ctx)
 	if err != nil {
 		return err
 	}
@@ -113,14 +113,14 @@ func (a *App) diffHistory(ctx context.Context, d *PolicyDiff, was, is *policy.Po
 			continue
 		}
 		d.Runs++
-		if err := a.diffRun(ctx, d, rec, was, is); err != nil {
+		if err := s.diffRun(ctx, d, rec, was, is); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (a *App) diffRun(ctx context.Context, d *PolicyDiff, rec *replay.Recording, was, is *policy.Policy) error {
+func (s *Reviewer) diffRun(ctx context.Context, d *Difference, rec *replay.Recording, was, is *policy.Policy) error {
 	var chains [2]policy.Chain
 	for i, p := range []*policy.Policy{was, is} {
 		g, err := grant.Root(rec.Run.ID, rec.Run.Principal, rec.Bound, p)
@@ -129,7 +129,7 @@ func (a *App) diffRun(ctx context.Context, d *PolicyDiff, rec *replay.Recording,
 		}
 		chains[i] = g.Chain()
 	}
-	tools, err := a.Replays.ToolsOf(rec)
+	tools, err := s.Replays.ToolsOf(rec)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (a *App) diffRun(ctx context.Context, d *PolicyDiff, rec *replay.Recording,
 	return nil
 }
 
-func (d *PolicyDiff) note(was, is policy.Effect, e HistoryExample) {
+func (d *Difference) note(was, is policy.Effect, e HistoryExample) {
 	for i := range d.History {
 		if h := &d.History[i]; h.Was == was && h.Is == is {
 			if h.Count++; len(h.Examples) < maxExamples {
