@@ -15,6 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/call/approval"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/agents"
 )
 
 // Agents keeps agents and carries out their sessions. It is safe for concurrent
@@ -46,18 +47,18 @@ func (rt *Runtime) Agents(ctx context.Context, own ...Capability) (*Agents, erro
 		}
 		made[i] = m
 	}
-	reg, err := rt.app.Capabilities(made...)
+	reg, err := rt.app.Agents.Capabilities(made...)
 	if err != nil {
 		return nil, err
 	}
-	q := app.AgentsRequest{Root: rt.root, Workspace: rt.workspace, Capabilities: reg, Here: nobody}
+	q := agents.Request{Root: rt.root, Workspace: rt.workspace, Capabilities: reg, Here: nobody}
 	if rt.opts.Ask != nil {
 		q.Here = here(rt.opts.Ask, rt.person())
 	}
 	if watch := rt.opts.Observe; watch != nil {
 		q.Observe = func(n runner.Notice) { watch(noticeOf(n)) }
 	}
-	s, err := rt.app.Agents(ctx, q)
+	s, err := rt.app.Agents.Start(ctx, q)
 	if err != nil {
 		return nil, err
 	}

@@ -42,8 +42,8 @@ func (s *Session) Call(ctx context.Context, toolID string, args map[string]any) 
 // denied if a call was, else failed if one did not complete, else completed.
 // After it no call is made. To end it twice is no error.
 func (s *Session) End(ctx context.Context) (Run, error) {
-	res, err := s.s.End(ctx)
-	return runOf(res), err
+	err := s.s.End(ctx)
+	return runOf(s.s.Result()), err
 }
 
 // Question is what a policy asks a person.

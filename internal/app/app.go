@@ -9,12 +9,12 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/store/sqlite"
+	"github.com/remitrun/remit/internal/service/agents"
 	"github.com/remitrun/remit/internal/service/apis"
 	"github.com/remitrun/remit/internal/service/approvals"
 	"github.com/remitrun/remit/internal/service/changes"
@@ -22,6 +22,7 @@ import (
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/history"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/models"
 	"github.com/remitrun/remit/internal/service/modules"
 	"github.com/remitrun/remit/internal/service/policies"
 	"github.com/remitrun/remit/internal/service/policyreview"
@@ -48,6 +49,8 @@ type App struct {
 	Extensions   *extensions.Extensions
 	Servers      *servers.Servers
 	Modules      *modules.Modules
+	Models       *models.Models
+	Agents       *agents.Agents
 	catalog      *catalog.Catalog
 	box          *sandbox.Box
 
@@ -65,6 +68,7 @@ func New(cfg home.Config) (*App, error) {
 	a.Home.Ledger, a.Home.Changed = a.Store, func() { servers.ForgetFailures(a.Home) }
 	a.box = sandbox.New(sandbox.Config{Getenv: cfg.Lookup, Secret: a.Secrets.Value, State: cfg.Dir, Egress: egressOf(a.Secrets.Value)})
 	a.Modules = modules.New(a.Home, a.Secrets)
+	a.Models = &models.Models{Home: a.Home, Secrets: a.Secrets, Registry: registryOf(cfg.Settings.Models)}
 	a.Servers = &servers.Servers{Home: a.Home, Secrets: a.Secrets, Box: a.box, BuiltIn: a.builtIn}
 	a.APIs = &apis.APIs{Home: a.Home, Secrets: a.Secrets}
 	a.Extensions = &extensions.Extensions{Home: a.Home, Modules: a.Modules, Box: a.box, BuiltIn: a.builtIn}
@@ -80,13 +84,14 @@ func New(cfg home.Config) (*App, error) {
 		Box: a.box, Tools: a.catalog, Catalog: a.Extensions, Limits: tierLimits(cfg.Settings.Tiers), Reader: a.Reader,
 	}
 	a.History = &history.History{Home: a.Home, Reader: a.Reader}
-	a.Replays = &replays.Replays{Home: a.Home, Catalog: a.catalog, Reader: a.Reader, Rehearse: a.rehearse,
-		Agents: func(ctx context.Context, policyFile, workspace string) (*agent.Service, error) {
-			return a.Agents(ctx, AgentsRequest{Policy: policyFile, Workspace: workspace})
-		}}
+	a.Agents = &agents.Agents{
+		Home: a.Home, Policies: a.Policies, Secrets: a.Secrets, Grants: a.Grants, Approvals: a.Approvals, Runs: a.Runs, Models: a.Models,
+		Tools: a.catalog, Synced: a.Extensions, BuiltIn: a.capabilities(), Reader: a.Reader,
+	}
+	a.Replays = &replays.Replays{Home: a.Home, Catalog: a.catalog, Reader: a.Reader, Agents: a.Agents}
 	a.PolicyReview = &policyreview.Reviewer{
 		Home: a.Home, Policies: a.Policies, Replays: a.Replays, Catalog: a.catalog, Servers: a.Servers, APIs: a.APIs, Modules: a.Modules,
-		BuiltIn: a.builtIn, Models: a.Models, Capabilities: a.Capabilities, Reader: a.Reader,
+		BuiltIn: a.builtIn, Models: a.Models.Registry, Capabilities: a.Agents.Capabilities, Reader: a.Reader,
 	}
 	a.APIs.Runs, a.Servers.Runs, a.Extensions.Runs = a.Runs, a.Runs, a.Runs
 	return a, nil

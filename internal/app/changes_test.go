@@ -43,7 +43,7 @@ func TestDiscardBesideAnotherDecision(t *testing.T) {
 		t.Skipf("changes cannot be held here: %v", err)
 	}
 	_, err = s.Call(t.Context(), runner.Call{Tool: "fs.write", Args: tool.Args{"path": "f", "content": "x"}})
-	if _, eerr := s.End(t.Context()); err != nil || eerr != nil {
+	if eerr := s.End(t.Context()); err != nil || eerr != nil {
 		t.Fatal(err, eerr)
 	}
 	id := s.Result().ID.String()

@@ -10,6 +10,3 @@ import (
 func ToolMemory(dir string) catalog.Memory {
 	return servers.Memory(&home.Home{Config: home.Config{Dir: dir}})
 }
-
-// FilesOfSessions gives the files of sessions, as capabilities use them.
-var FilesOfSessions = filesOfSessions

@@ -499,7 +499,7 @@ func TestACallGoesByTheExtensionsAsTheyAreNow(t *testing.T) {
 			t.Errorf("step %d: %s, want %s", i, got, step.want)
 		}
 	}
-	if _, err := s.End(t.Context()); err != nil {
+	if err := s.End(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

@@ -68,7 +68,7 @@ func (a *App) gateway(q MCPRequest) *gateway.Gateway {
 			if err != nil {
 				return nil, err
 			}
-			return mcpSession{s}, nil
+			return s, nil
 		},
 	}
 	if q.Server != "" { // no other source is asked, or started
@@ -79,16 +79,6 @@ func (a *App) gateway(q MCPRequest) *gateway.Gateway {
 		o.Changes, o.Unwatch = all.Offers.Watch, all.Offers.Unwatch
 	}
 	return gateway.New(o)
-}
-
-// mcpSession is a session as the gateway takes it.
-type mcpSession struct{ *runs.Session }
-
-func (s mcpSession) Run() string { return s.Session.Run.ID.String() }
-
-func (s mcpSession) End(ctx context.Context) error {
-	_, err := s.Session.End(ctx)
-	return err
 }
 
 // adviseMCP tells a client how a person answers a question.

@@ -51,7 +51,7 @@ func TestProvidersOfTheSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = a.Close() }()
-	r := a.Models()
+	r := a.Models.Registry
 	if r.Default != "local/qwen2.5:7b" || cfg.Settings.Models.Wait != 5*time.Minute {
 		t.Errorf("got the default %q and %v", r.Default, cfg.Settings.Models.Wait)
 	}

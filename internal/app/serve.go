@@ -16,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/telemetry"
+	"github.com/remitrun/remit/internal/service/agents"
 	"github.com/remitrun/remit/internal/service/grants"
 )
 
@@ -101,11 +102,11 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config) (s *
 	if err != nil {
 		return nil, nil, err
 	}
-	reg, err := a.Capabilities()
+	reg, err := a.Agents.Capabilities()
 	if err != nil {
 		return nil, nil, err
 	}
-	agents, err := a.Agents(ctx, AgentsRequest{Workspace: q.Workspace, Capabilities: reg, Observe: w.notice})
+	service, err := a.Agents.Start(ctx, agents.Request{Workspace: q.Workspace, Capabilities: reg, Observe: w.notice})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -116,16 +117,16 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config) (s *
 	mcp, endMCP := a.gateway(MCPRequest{Workspace: q.Workspace, enter: g.EnterMCP}).Mount(ctx)
 	parts := &served{app: a, workspace: q.Workspace, observe: w.notice, capabilities: reg}
 	s, err = httpapi.New(httpapi.Options{
-		Version: a.Home.Version, Gate: g, Lineage: g, Agents: agents, Sessions: agents, Conversations: agents, Turns: agents, Files: agents, Capabilities: parts, Tools: parts, Runs: parts, Grants: parts, Approvals: parts,
+		Version: a.Home.Version, Gate: g, Lineage: g, Agents: service, Sessions: service, Conversations: service, Turns: service, Files: service, Capabilities: parts, Tools: parts, Runs: parts, Grants: parts, Approvals: parts,
 		Audit: parts, Policies: parts, Requests: parts, Ready: a.ready, MCP: mcp, Hosts: q.Hosts, TLS: conf, Log: func(e httpapi.Entry) { logRequest(log, e) },
 		Hide: a.hidden(), Errors: slog.New(slog.DiscardHandler), Metrics: w.metrics, Tracer: w.tracer, Spans: w.turns, Limits: q.Limits,
-		Interrupt: func(ctx context.Context) { _ = agents.Close(ctx) }, // said again below
+		Interrupt: func(ctx context.Context) { _ = service.Close(ctx) }, // said again below
 	})
 	end = func() {
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
 		defer cancel()
 		endMCP(after)
-		a.endAgents(after, agents)
+		a.endAgents(after, service)
 		w.tracer.Close()
 	}
 	if err != nil {

@@ -107,7 +107,7 @@ func (s *served) Invoke(ctx context.Context, who *httpapi.Caller, id string, arg
 		return httpapi.Invocation{}, err
 	}
 	o, err := run.Call(ctx, runner.Call{Tool: tool.ID(id), Args: args})
-	if _, eerr := run.End(context.WithoutCancel(ctx)); err == nil {
+	if eerr := run.End(context.WithoutCancel(ctx)); err == nil {
 		err = eerr
 	}
 	if err != nil {

@@ -74,12 +74,12 @@ func (a *App) Slash(ctx context.Context, q SlashRequest) (SlashResult, error) {
 		return out, err
 	}
 	out.Outcome, err = s.Call(ctx, c)
-	res, eerr := s.End(context.WithoutCancel(ctx))
-	if out.Run = res; err == nil {
+	eerr := s.End(context.WithoutCancel(ctx))
+	if out.Run = s.Result(); err == nil {
 		err = eerr
 	}
 	if err == nil {
-		err = a.KeepResponse(key, out.Route, res.ID, out.Outcome)
+		err = a.KeepResponse(key, out.Route, out.Run.ID, out.Outcome)
 	}
 	return out, err
 }

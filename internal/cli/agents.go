@@ -52,7 +52,7 @@ func pageSize(limit int) error {
 }
 
 func (s *session) listAgents(cmd *cobra.Command, a *app.App, before string, limit int) error {
-	list, next, err := a.AgentPage(cmd.Context(), before, limit)
+	list, next, err := a.Agents.List(cmd.Context(), before, limit)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (s *session) listAgents(cmd *cobra.Command, a *app.App, before string, limi
 }
 
 func (s *session) describeAgent(cmd *cobra.Command, a *app.App, id string) error {
-	v, err := a.AgentView(cmd.Context(), id)
+	v, err := a.Agents.Find(cmd.Context(), id)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (s *session) completeAgents(cmd *cobra.Command, words []string, _ string) (
 	if err != nil || cmd.Name() == "agents" && len(words) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	list, _, err := a.AgentPage(cmd.Context(), "", 20)
+	list, _, err := a.Agents.List(cmd.Context(), "", 20)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

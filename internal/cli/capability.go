@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/remitrun/remit/internal/agents/capability"
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/service/agents"
 )
 
 // capabilityJSON is one capability as --json prints it.
@@ -70,13 +70,13 @@ list, and hides no other. remit capabilities schema prints their JSON Schema.
 				return err
 			}
 			if len(args) == 0 {
-				reg, err := a.Capabilities()
+				reg, err := a.Agents.Capabilities()
 				if err != nil {
 					return err
 				}
 				return s.printCapabilities(reg.List())
 			}
-			v, err := a.Capability(cmd.Context(), args[0])
+			v, err := a.Agents.Capability(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -90,7 +90,7 @@ list, and hides no other. remit capabilities schema prints their JSON Schema.
 		Example: "  remit capabilities schema > capability.schema.json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			s.printf("%s", app.CapabilitySchema())
+			s.printf("%s", agents.CapabilitySchema())
 			return nil
 		},
 	})
@@ -102,7 +102,7 @@ func (s *session) completeCapabilities(*cobra.Command, []string, string) ([]stri
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	reg, err := a.Capabilities()
+	reg, err := a.Agents.Capabilities()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
@@ -147,7 +147,7 @@ func (s *session) printCapabilities(list []capability.Capability, broken []capab
 	return nil
 }
 
-func (s *session) printCapability(v app.CapabilityView) error {
+func (s *session) printCapability(v agents.CapabilityView) error {
 	if s.json {
 		return s.printJSON(describeCapability(v))
 	}
@@ -181,7 +181,7 @@ func (s *session) printCapability(v app.CapabilityView) error {
 	return nil
 }
 
-func (s *session) printCapabilityTools(tools []app.CapabilityTool) {
+func (s *session) printCapabilityTools(tools []agents.CapabilityTool) {
 	if len(tools) == 0 {
 		return
 	}
@@ -204,7 +204,7 @@ func (s *session) printCapabilityTools(tools []app.CapabilityTool) {
 	s.table([]string{"TOOL", "ID", "RISK", "SIDE EFFECTS"}, rows)
 }
 
-func describeCapability(v app.CapabilityView) capabilityJSON {
+func describeCapability(v agents.CapabilityView) capabilityJSON {
 	out := capabilityJSON{Info: v.Info, File: v.File, Prompt: v.Prompt, Tools: []capabilityToolJSON{}, Warnings: v.Warnings}
 	if v.Problem != nil {
 		out.Problem = v.Problem.Error()

@@ -15,6 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/approval"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/agents"
 	"github.com/remitrun/remit/internal/service/home"
 )
 
@@ -37,7 +38,7 @@ func (c *dialog) connect(ctx context.Context, a *app.App, f chatFlags) error {
 	c.answer = func(ctx context.Context, id string) error { return c.ask(ctx, a, id) }
 	c.slash = &slashDoor{c: c, a: a, q: app.SlashRequest{Policy: f.policy, Workspace: dir, Model: f.model, Grant: f.grant}}
 	if f.model == "" {
-		f.model = a.Models().Default
+		f.model = a.Models.Registry.Default
 	}
 	if f.agent == "" && f.session == "" && f.model == "" {
 		c.greet("slash commands")
@@ -46,7 +47,7 @@ func (c *dialog) connect(ctx context.Context, a *app.App, f chatFlags) error {
 	if f.grant.KeyFile != "" && f.grant.Token != "" {
 		return fault.New(fault.GrantHolder, "sessions of agents do not take a grant that is bound to a key").WithHint("narrow one that is not")
 	}
-	service, err := a.Agents(ctx, app.AgentsRequest{Policy: f.policy, Workspace: dir})
+	service, err := a.Agents.Start(ctx, agents.Request{Policy: f.policy, Workspace: dir})
 	if err != nil {
 		return err
 	}

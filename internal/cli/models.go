@@ -5,14 +5,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/models"
 )
 
 // modelsJSON is the list of providers as --json prints it.
 type modelsJSON struct {
-	Default   string              `json:"default,omitempty"`
-	Providers []app.ModelProvider `json:"providers"`
+	Default   string            `json:"default,omitempty"`
+	Providers []models.Provider `json:"providers"`
 }
 
 func (s *session) modelsCmd() *cobra.Command {
@@ -35,13 +35,13 @@ scripted:FILE, what is wrong with the file. No service is asked.
 				return err
 			}
 			if len(args) == 0 {
-				return s.printModels(a.ModelProviders())
+				return s.printModels(a.Models.Providers())
 			}
 			ws, err := home.Workspace(dir)
 			if err != nil {
 				return err
 			}
-			v, err := a.Model(args[0], ws)
+			v, err := a.Models.Find(args[0], ws)
 			if err != nil {
 				return err
 			}
@@ -52,7 +52,7 @@ scripted:FILE, what is wrong with the file. No service is asked.
 	return c
 }
 
-func (s *session) printModels(list []app.ModelProvider, byDefault string) error {
+func (s *session) printModels(list []models.Provider, byDefault string) error {
 	if s.json {
 		return s.printJSON(modelsJSON{byDefault, list})
 	}
@@ -65,7 +65,7 @@ func (s *session) printModels(list []app.ModelProvider, byDefault string) error 
 	return nil
 }
 
-func keyState(p app.ModelProvider) cell {
+func keyState(p models.Provider) cell {
 	switch {
 	case p.Key == "":
 		return cell{"no key is needed", ""}
@@ -75,7 +75,7 @@ func keyState(p app.ModelProvider) cell {
 	return cell{"is not set", yellow}
 }
 
-func (s *session) printModel(v app.ModelView) error {
+func (s *session) printModel(v models.Model) error {
 	if s.json {
 		return s.printJSON(v)
 	}

@@ -8,10 +8,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/service/agents"
 )
 
 func (s *session) sessionsCmd() *cobra.Command {
-	var q app.SessionQuery
+	var q agents.SessionQuery
 	c := &cobra.Command{
 		Use:   "sessions [SESSION]",
 		Short: "List agents' sessions, newest first, or show one whole",
@@ -49,8 +50,8 @@ its record.
 	return c
 }
 
-func (s *session) listSessions(cmd *cobra.Command, a *app.App, q app.SessionQuery) error {
-	list, next, err := a.SessionPage(cmd.Context(), q)
+func (s *session) listSessions(cmd *cobra.Command, a *app.App, q agents.SessionQuery) error {
+	list, next, err := a.Agents.Sessions(cmd.Context(), q)
 	if err != nil {
 		return err
 	}
@@ -76,14 +77,14 @@ func (s *session) listSessions(cmd *cobra.Command, a *app.App, q app.SessionQuer
 }
 
 func (s *session) showSession(cmd *cobra.Command, a *app.App, id string) error {
-	v, err := a.SessionWhole(cmd.Context(), id)
+	v, err := a.Agents.Session(cmd.Context(), id)
 	if err != nil {
 		return err
 	}
 	if s.json {
 		return s.printJSON(v)
 	}
-	s.sessionHead(v.SessionView)
+	s.sessionHead(v.Named)
 	if len(v.Runs) > 0 {
 		s.printf("\n")
 		s.tableOfRuns(v.Runs)
@@ -114,7 +115,7 @@ func (s *session) showSession(cmd *cobra.Command, a *app.App, id string) error {
 	return nil
 }
 
-func (s *session) sessionHead(v app.SessionView) {
+func (s *session) sessionHead(v agents.Named) {
 	sign, col := icon(string(v.State))
 	s.printf("session   %s\nagent     %s  %s\nstatus    %s   %s   created %s   changed %s\n", s.paint(bold, v.ID.String()), v.Agent,
 		show(v.AgentName), s.paint(col, sign+" "+string(v.State)), counted(v.Last, "message"), v.Created.Local().Format(time.DateTime),
@@ -143,7 +144,7 @@ func (s *session) completeSessions(cmd *cobra.Command, words []string, _ string)
 	if err != nil || cmd.Name() == "sessions" && len(words) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	list, _, err := a.SessionPage(cmd.Context(), app.SessionQuery{Limit: 20})
+	list, _, err := a.Agents.Sessions(cmd.Context(), agents.SessionQuery{Limit: 20})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

@@ -227,7 +227,7 @@ func (c *conn) answer(o runner.Outcome, fatal error) (*mcp.CallToolResult, error
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fault.CodeOf(o.Err).Error() + " " + fault.Message(o.Err)}
 	}
 	res := &mcp.CallToolResult{Meta: mcp.Meta{"run.remit/call": map[string]any{
-		"run": c.session.Run(), "index": o.Index, "status": o.Status.String(), "rule": ruleName(o),
+		"run": c.session.ID().String(), "index": o.Index, "status": o.Status.String(), "rule": ruleName(o),
 	}}}
 	if o.Status == tool.Completed {
 		return c.give(res, o), nil

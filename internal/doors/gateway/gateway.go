@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/remitrun/remit/internal/authority/policy"
@@ -27,8 +28,8 @@ import (
 
 // Session is the run of one connection.
 type Session interface {
-	// Run is the run's ID.
-	Run() string
+	// ID is the run's.
+	ID() uuid.UUID
 	// Chain gives the policies of the run's grant.
 	Chain() policy.Chain
 	// Usable fails if the run's grant cannot be used now, because it was revoked or paused,

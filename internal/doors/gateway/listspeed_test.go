@@ -8,6 +8,8 @@ import (
 	"io"
 	"testing"
 
+	"github.com/google/uuid"
+
 	rules "github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
@@ -17,7 +19,7 @@ import (
 // lister is a session that nobody calls.
 type lister struct{ chain rules.Chain }
 
-func (lister) Run() string          { return "r" }
+func (lister) ID() uuid.UUID        { return uuid.Nil }
 func (l lister) Chain() rules.Chain { return l.chain }
 func (lister) Call(context.Context, runner.Call) (runner.Outcome, error) {
 	return runner.Outcome{}, nil

@@ -39,7 +39,7 @@ func (c *conn) refusal(o runner.Outcome) string {
 			fmt.Fprintf(&b, "allowed: %s\n", line)
 		}
 	}
-	fmt.Fprintf(&b, "record: run %s, call %d", c.session.Run(), o.Index)
+	fmt.Fprintf(&b, "record: run %s, call %d", c.session.ID(), o.Index)
 	return b.String()
 }
 

@@ -149,7 +149,7 @@ func (s *APIs) fetch(ctx context.Context, q Addition) (src []byte, from string, 
 		return nil, "", err
 	}
 	o, err := run.Call(ctx, runner.Call{Tool: "http.get", Args: tool.Args{"url": q.From, "max_bytes": openapi.MaxDocument}})
-	_, eerr := run.End(context.WithoutCancel(ctx))
+	eerr := run.End(context.WithoutCancel(ctx))
 	if err = errors.Join(err, o.Err, eerr); err != nil {
 		return nil, "", err
 	}

@@ -34,7 +34,7 @@ type Reviewer struct {
 	Modules  *modules.Modules
 
 	BuiltIn func() []permit.Tool // the tools that are compiled in
-	Models  func() *model.Registry
+	Models  *model.Registry
 	// Capabilities gives what agents can be given.
 	Capabilities func(own ...capability.Capability) (*capability.Registry, error)
 	// Reader opens the ledger to look at, also one that cannot be written.
@@ -49,7 +49,7 @@ func (s *Reviewer) Check(p *policy.Policy) (mistakes, warnings fault.List, err e
 		in.Tools = append(in.Tools, t.Spec())
 	}
 	in.Unlisted = append(servers.Unlisted(), runs.TypedSpec())
-	for _, p := range s.Models().Providers {
+	for _, p := range s.Models.Providers {
 		in.Providers = append(in.Providers, p.Name())
 	}
 	caps, err := s.Capabilities()

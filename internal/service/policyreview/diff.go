@@ -129,7 +129,7 @@ func (s *Reviewer) diffRun(ctx context.Context, d *Difference, rec *replay.Recor
 		}
 		chains[i] = g.Chain()
 	}
-	tools, err := s.Replays.ToolsOf(rec)
+	tools, err := s.Replays.ToolsOf(ctx, rec)
 	if err != nil {
 		return err
 	}

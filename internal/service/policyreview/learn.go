@@ -93,7 +93,7 @@ func (l *learner) load(ctx context.Context, st store.Store, id string) error {
 		}
 	}
 	r := recordedRun{rec: rec}
-	if r.tools, err = l.reviewer.Replays.ToolsOf(rec); err != nil {
+	if r.tools, err = l.reviewer.Replays.ToolsOf(ctx, rec); err != nil {
 		return err
 	}
 	if l.chain == nil {

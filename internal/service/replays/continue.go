@@ -9,6 +9,7 @@ import (
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/service/agents"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/tools/model"
 )
@@ -28,12 +29,12 @@ func (s *Replays) ContinueFrom(ctx context.Context, id, from, policyFile string,
 	if err != nil {
 		return agent.Session{}, err
 	}
-	agents, err := s.Agents(ctx, policyFile, runs[len(runs)-1].Workspace)
+	engine, err := s.Agents.Start(ctx, agents.Request{Policy: policyFile, Workspace: runs[len(runs)-1].Workspace})
 	if err != nil {
 		return agent.Session{}, err
 	}
-	out, err := continueFrom(ctx, agents, session.String(), step, on)
-	return out, errors.Join(err, agents.Close(context.WithoutCancel(ctx)))
+	out, err := continueFrom(ctx, engine, session.String(), step, on)
+	return out, errors.Join(err, engine.Close(context.WithoutCancel(ctx)))
 }
 
 // forkPoint finds the step of a session's call. from is the call's number in the newest run,

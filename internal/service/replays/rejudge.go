@@ -39,7 +39,7 @@ func (s *Replays) Rejudge(ctx context.Context, id string, p *policy.Policy) ([]R
 	if err != nil {
 		return nil, 0, err
 	}
-	tools, err := s.ToolsOf(rec)
+	tools, err := s.ToolsOf(ctx, rec)
 	if err != nil {
 		return nil, 0, err
 	}

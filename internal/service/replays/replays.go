@@ -8,8 +8,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/remitrun/remit/internal/agents/agent"
-	"github.com/remitrun/remit/internal/agents/capability"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/catalog"
@@ -19,6 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/call/schedule"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/agents"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/runs"
 	"github.com/remitrun/remit/internal/service/servers"
@@ -28,14 +27,9 @@ import (
 type Replays struct {
 	Home    *home.Home
 	Catalog *catalog.Catalog
+	Agents  *agents.Agents
 	// Reader opens the ledger to look at, also one that cannot be written.
 	Reader func(context.Context) (store.Backend, error)
-	// Rehearse prepares a recorded run of a session, and the tools that it had. A nil
-	// registry means the capabilities of today.
-	Rehearse func(*replay.Recording, *capability.Registry) (*agent.Rehearsal, runner.Catalog, error)
-	// Agents starts agents under the policy of a file; "": the workspace's. The service must
-	// be closed.
-	Agents func(ctx context.Context, policyFile, workspace string) (*agent.Service, error)
 }
 
 // Result is the result of a replay.
@@ -68,7 +62,7 @@ func (s *Replays) Run(ctx context.Context, id string, with *plan.Plan) (Result, 
 	if err != nil {
 		return res, err
 	}
-	tools, err := s.ToolsOf(rec)
+	tools, err := s.ToolsOf(ctx, rec)
 	if err != nil {
 		return res, err
 	}
@@ -150,14 +144,14 @@ func recalled(ctx context.Context, rec *replay.Recording, in *runner.Info) error
 }
 
 // ToolsOf gives the tools that a recorded run could call. No source of tools is started.
-func (s *Replays) ToolsOf(rec *replay.Recording) (runner.Catalog, error) {
+func (s *Replays) ToolsOf(ctx context.Context, rec *replay.Recording) (runner.Catalog, error) {
 	if c, ok := rec.Call(1); ok && c.Tool == runs.ExecID {
 		return runs.RecordedTools()
 	} else if ok && servers.IsMCPRun(c.Tool) {
 		return servers.RecordedTools()
 	}
 	if rec.Run.Session != uuid.Nil {
-		_, tools, err := s.Rehearse(rec, nil)
+		_, tools, err := s.Agents.Rehearse(ctx, rec, nil)
 		return tools, err
 	}
 	return s.Catalog.Still(), nil

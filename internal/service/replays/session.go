@@ -88,7 +88,7 @@ func (s *Replays) replayOne(ctx context.Context, run ledger.Run, runs []ledger.R
 	if err != nil {
 		return res, 0, err
 	}
-	r, tools, err := s.Rehearse(rec, caps)
+	r, tools, err := s.Agents.Rehearse(ctx, rec, caps)
 	if err != nil {
 		return res, 0, err
 	}

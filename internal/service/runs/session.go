@@ -4,11 +4,14 @@ import (
 	"context"
 	"sync"
 
+	"github.com/google/uuid"
+
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/record/ledger"
 )
 
 // Session is a run without a plan: its calls come one by one, as an agent
@@ -58,6 +61,18 @@ func (s *Session) Refuse(ctx context.Context, c runner.Call, why error) (runner.
 	c.Args = nil
 	return s.take(ctx, func(ctx context.Context) runner.Outcome { return s.Runner.Refuse(ctx, s.Run, c, why) })
 }
+
+// ID is the run's.
+func (s *Session) ID() uuid.UUID { return s.Run.ID }
+
+// Seq is where the record of the run begins.
+func (s *Session) Seq() ledger.Seq { return s.Run.Seq }
+
+// Timed reports whether the run's time is limited.
+func (s *Session) Timed() bool { return s.Run.Limits().Time > 0 }
+
+// Lookup finds a tool that the session can call.
+func (s *Session) Lookup(id tool.ID) (runner.Entry, error) { return s.Runner.Catalog.Lookup(id) }
 
 // Chain is what the session's grant allows.
 func (s *Session) Chain() policy.Chain { return s.Run.Grant.Chain() }
@@ -109,15 +124,15 @@ func (s *Session) close(why error) {
 	}
 }
 
-// End waits for the calls that are under way and records how the session ended:
-// denied if a call was, else failed if one did not complete, else completed.
-func (s *Session) End(ctx context.Context) (Result, error) {
+// End waits for the calls that are under way and records how the session ended: denied if a
+// call was, else failed if one did not complete, else completed. Result has the counts then.
+func (s *Session) End(ctx context.Context) error {
 	s.close(fault.New(fault.Usage, "the session has ended"))
 	s.calls.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.result.Status != tool.Pending {
-		return s.result, nil
+		return nil
 	}
 	n, status := s.Run.Counts(), tool.Completed
 	switch {
@@ -128,5 +143,5 @@ func (s *Session) End(ctx context.Context) (Result, error) {
 	}
 	var err error
 	s.result, err = s.Finish(ctx, s.result, status, nil)
-	return s.result, err
+	return err
 }

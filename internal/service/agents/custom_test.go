@@ -1,4 +1,4 @@
-package app_test
+package agents_test
 
 import (
 	"errors"
@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/remitrun/remit/internal/agents/agent"
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/service/extensions"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 const noteCapability = `id: notes
@@ -69,11 +72,33 @@ tools:
   - {tool: "ext:one:echo", name: echo}
 `
 
+// installOne installs the extension one, which has the command /one echo.
+func installOne(t *testing.T, a *app.App) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"manifest.json": `{"id": "one", "name": "Test", "version": "1.0.0", "description": "Tests.", "author": "Ann", "license": "MIT", "permissions_required": ["exec", "filesystem.write"]}`,
+		"commands/commands.yaml": `slash_commands:
+  - name: /one
+    summary: Tests
+    maps_to: {actions: [{id: echo, description: Says it., runner: exec.echo, arguments: [{name: text, description: What.}]}]}
+`} {
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	yes := func(extensions.Offer) (bool, error) { return true, nil }
+	if _, err := a.Extensions.Install(t.Context(), extensions.Installation{Path: dir, Confirm: yes}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // What another process does to an extension holds for the next call of a session
 // that goes on.
 func TestASessionSeesThatAnExtensionIsSwitchedOff(t *testing.T) {
 	p := newPlace(t, agentsPolicy, "- tool_calls: [{name: echo, args: {text: a}}]\n- text: one\n- tool_calls: [{name: echo, args: {text: a}}]\n- text: two\n")
-	install(t, p.app, extDir(t, "one", "1.0.0"), false)
+	installOne(t, p.app)
 	file := filepath.Join(p.homeDir, "capabilities", "echoes.yaml")
 	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(echoCapability), 0o600)); err != nil {
 		t.Fatal(err)
@@ -92,7 +117,15 @@ func TestASessionSeesThatAnExtensionIsSwitchedOff(t *testing.T) {
 	if got := say(); strings.Contains(got, "E2001") || strings.Contains(got, "E6016") {
 		t.Errorf("while it is on: %s", got)
 	}
-	other := newApp(t, p.homeDir)
+	cfg, err := home.FromEnv([]string{"REMIT_HOME=" + p.homeDir, "HOME=" + p.homeDir, "USER=tester"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := app.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close() }()
 	if _, err := other.Extensions.Enable("one", false); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package app
+package agents
 
 import (
 	"context"
@@ -15,35 +15,28 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/store"
-	"github.com/remitrun/remit/internal/service/settings"
 )
 
-func quotaOf(s settings.Sessions) store.Quota {
-	return store.Quota{Bytes: s.FileBytes, Files: s.FileCount}
-}
-
-// filesOfSessions gives capabilities the files of sessions.
-func filesOfSessions(kept store.Files, quota store.Quota) func(uuid.UUID) capability.Files {
+// FilesOf gives capabilities access to the files of sessions, which a store keeps.
+func FilesOf(kept store.Files, quota store.Quota) func(uuid.UUID) capability.Files {
 	return func(session uuid.UUID) capability.Files { return sessionFiles{kept, session, quota} }
 }
 
-// sessionFiles is a session's own files, kept in the ledger. It is for calls
-// alone: each use needs the permit of one, and is noted with it.
+// sessionFiles are the files of a session, in the ledger. Every use needs the permit of a
+// call and is noted with it.
 type sessionFiles struct {
 	kept    store.Files
 	session uuid.UUID
 	quota   store.Quota
 }
 
-// sessionTries is how often a change is begun anew that somebody else's change
-// came before.
+// sessionTries is how often a change is tried when other changes come in between.
 const sessionTries = 32
 
-// onSession is what an effect on a session's file is on, for the record: no file
-// of the workspace has such a name.
+// onSession names a session's file in the record; no file of a workspace has such a name.
 func onSession(name string) string { return "session:" + name }
 
-// begin checks what every use needs, and gives the path as it is kept.
+// begin checks the permit and cleans the path.
 func (sessionFiles) begin(ctx context.Context, p permit.Permit, name string) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", permit.Ended(ctx)
@@ -58,7 +51,7 @@ func asFile(r store.FileRecord) capability.File {
 	return capability.File{Path: r.Path, Folder: r.Folder, Size: r.Size, Version: r.Version, SHA256: r.SHA256, Created: r.Created, Modified: r.Modified}
 }
 
-// find gives what is at a clean path; the root is always there.
+// find gives the file or folder at a clean path; the root always exists.
 func (f sessionFiles) find(ctx context.Context, name string) (store.FileRecord, error) {
 	if name == "/" {
 		return store.FileRecord{Path: "/", Folder: true}, nil
@@ -122,8 +115,8 @@ func (f sessionFiles) Write(ctx context.Context, p permit.Permit, name string, c
 	return asFile(made), fresh, err
 }
 
-// guarded gives the version of the file that a write replaces, 0 if there is
-// none, where that is what the writer expects.
+// guarded gives the version of the file that a write replaces, 0 if it does not exist. It
+// fails if the writer expects another version.
 func (f sessionFiles) guarded(ctx context.Context, name string, version int) (int, error) {
 	now, err := f.find(ctx, name)
 	there := err == nil
@@ -133,16 +126,16 @@ func (f sessionFiles) guarded(ctx context.Context, name string, version int) (in
 	case there && now.Folder:
 		return 0, fault.New(fault.ArgsInvalid, "%q is a folder", name).In("path")
 	case version == capability.MustBeNew && there:
-		return 0, fault.New(fault.Conflict, "%q is there already, at version %d", name, now.Version).WithHint("read it first")
+		return 0, fault.New(fault.Conflict, "%q already exists, at version %d", name, now.Version).WithHint("read it first")
 	case version > 0 && now.Version != version:
 		return 0, fault.New(fault.Conflict, "%q is at version %d, not %d", name, now.Version, version).WithHint("read it again")
 	case version < capability.MustBeNew:
-		return 0, fault.New(fault.ArgsInvalid, "%d is no version of a file", version)
+		return 0, fault.New(fault.ArgsInvalid, "%d is not a valid file version", version)
 	}
 	return now.Version, nil
 }
 
-// above gives the changes that make the folders above a file.
+// above gives the changes that make a file's missing parent folders.
 func (f sessionFiles) above(ctx context.Context, name string) ([]store.FileChange, error) {
 	var out []store.FileChange
 	for dir := path.Dir(name); dir != "/"; dir = path.Dir(dir) {
@@ -160,8 +153,8 @@ func (f sessionFiles) above(ctx context.Context, name string) ([]store.FileChang
 	return out, nil
 }
 
-// change makes the changes that plan gives, and has it look again where somebody
-// else's came in between.
+// change makes the changes that plan gives, and plans again when other changes come in
+// between.
 func (f sessionFiles) change(ctx context.Context, p permit.Permit, plan func() ([]store.FileChange, error), done func([]store.FileRecord)) error {
 	for try := 1; ; try++ {
 		changes, err := plan()
@@ -184,7 +177,7 @@ func (f sessionFiles) change(ctx context.Context, p permit.Permit, plan func() (
 	}
 }
 
-// below gives what is in a folder, at any depth, and the folder itself.
+// below gives a folder and everything in it, at any depth.
 func (f sessionFiles) below(ctx context.Context, name string) (of store.FileRecord, in []store.FileRecord, err error) {
 	if of, err = f.find(ctx, name); err != nil || !of.Folder {
 		return of, nil, err

@@ -1,4 +1,4 @@
-package app
+package agents
 
 import (
 	"context"
@@ -18,19 +18,10 @@ import (
 	"github.com/remitrun/remit/internal/service/policies"
 )
 
-// sessionGrants makes the grants of agents' sessions.
-type sessionGrants struct {
-	app *App
-	q   AgentsRequest
-}
-
-var _ agent.GrantSource = (*sessionGrants)(nil)
-
-// Grant implements agent.GrantSource. A session's grant is what its caller holds, or the
-// policies that hold here, narrowed by the roles that they have for the agent and
-// by the agent's own policy; a sub-agent's is its parent's, narrowed in the same
-// way and handed on.
-func (h *sessionGrants) Grant(ctx context.Context, q agent.GrantRequest) (agent.Granted, error) {
+// Grant implements agent.GrantSource. A session's grant is the caller's grant, or else one
+// of the policies in force, narrowed by their roles for the agent and by the agent's own
+// policy. A sub-agent's grant is its parent's, narrowed in the same way and handed on.
+func (h *host) Grant(ctx context.Context, q agent.GrantRequest) (agent.Granted, error) {
 	if q.Workspace == "" {
 		q.Workspace = h.q.Workspace
 	}
@@ -45,11 +36,11 @@ func (h *sessionGrants) Grant(ctx context.Context, q agent.GrantRequest) (agent.
 	if err != nil {
 		return agent.Granted{}, err
 	}
-	if !base.Grant.Kept() { // nobody else counts what its policies limit
+	if !base.Grant.Kept() { // its limits are not counted elsewhere
 		terms.Budgets = grant.BudgetsOf(slices.Concat(base.Grant.Chain(), terms.Policies)...)
 	}
 	out.Grant, out.Handovers = base.Grant.Derive(terms), base.Handovers
-	auth, _, err := h.app.Grants.Open(ctx)
+	auth, _, err := h.Grants.Open(ctx)
 	if err != nil {
 		return agent.Granted{}, err
 	}
@@ -59,19 +50,19 @@ func (h *sessionGrants) Grant(ctx context.Context, q agent.GrantRequest) (agent.
 	return out, auth.Check(ctx, out.Grant)
 }
 
-// base is the authority that a session's derives from, as it is now.
-func (h *sessionGrants) base(ctx context.Context, q agent.GrantRequest) (agent.Granted, error) {
+// base gives the authority from which a session's grant derives, as it is now.
+func (h *host) base(ctx context.Context, q agent.GrantRequest) (agent.Granted, error) {
 	out := agent.Granted{Workspace: q.Workspace}
 	if q.By.Token == "" {
 		if q.Under != "" {
-			return out, fault.New(fault.GrantHolder, "the session was begun under the grant %s, which is needed to go on", q.Under).
-				WithHint("present that grant, or one that derives from it")
+			return out, fault.New(fault.GrantHolder, "the session was started under the grant %s, which is needed to continue it", q.Under).
+				WithHint("present that grant, or one derived from it")
 		}
 		ps, err := h.policies(q.Workspace)
 		if err != nil {
 			return out, err
 		}
-		if out.Grant, out.Sources, err = h.app.Policies.Grant(ps, q.Workspace); err != nil {
+		if out.Grant, out.Sources, err = h.Policies.Grant(ps, q.Workspace); err != nil {
 			return out, err
 		}
 		for i := range out.Sources {
@@ -91,10 +82,10 @@ func (h *sessionGrants) base(ctx context.Context, q agent.GrantRequest) (agent.G
 		narrower = append(narrower, p)
 	}
 	var err error
-	if out.Grant, out.Sources, _, err = h.app.Grants.Under(ctx, grants.Presented{Token: q.By.Token}, q.Workspace, narrower...); err != nil {
+	if out.Grant, out.Sources, _, err = h.Grants.Under(ctx, grants.Presented{Token: q.By.Token}, q.Workspace, narrower...); err != nil {
 		return out, err
 	}
-	c, err := h.app.Grants.Authentic(q.By.Token)
+	c, err := h.Grants.Authentic(q.By.Token)
 	if err != nil {
 		return out, err
 	}
@@ -104,29 +95,29 @@ func (h *sessionGrants) base(ctx context.Context, q agent.GrantRequest) (agent.G
 		}
 	}
 	if out.Under = c.Leaf().String(); q.Under == "" && !q.New {
-		return out, fault.New(fault.GrantHolder, "the session was begun under the policies of this place, not under a grant").
-			WithHint("go on with it without one")
+		return out, fault.New(fault.GrantHolder, "the session was started under the policies in force here, not under a grant").
+			WithHint("continue it without a grant")
 	}
 	if q.Under != "" {
 		out.Under = q.Under
 		if !slices.ContainsFunc(out.Grant.Nodes(), func(n grant.Node) bool { return n.ID.String() == q.Under }) {
-			return out, fault.New(fault.GrantHolder, "the session was begun under the grant %s, from which the one presented does not derive", q.Under).
-				WithHint("present that grant, or one that derives from it")
+			return out, fault.New(fault.GrantHolder, "your token is not derived from this session's grant %s", q.Under).
+				WithHint("present that grant, or one derived from it")
 		}
 	}
 	return out, nil
 }
 
-// policies are those that hold where no grant is presented.
-func (h *sessionGrants) policies(workspace string) ([]*policy.Policy, error) {
+// policies gives the policies in force, for callers without a grant.
+func (h *host) policies(workspace string) ([]*policy.Policy, error) {
 	if h.q.Root != nil {
-		return h.app.Policies.Bounded(h.q.Root)
+		return h.Policies.Bounded(h.q.Root)
 	}
-	ps, _, err := h.app.Policies.Chain(h.q.Policy, workspace)
+	ps, _, err := h.Policies.Chain(h.q.Policy, workspace)
 	return ps, err
 }
 
-// holderOf is an agent as a principal: roles and delegations name it so.
+// holderOf names an agent as a principal, as roles and delegations do.
 func holderOf(a agent.Agent) string {
 	name := strings.Map(func(r rune) rune {
 		if r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) || strings.ContainsRune("._-", r) {
@@ -137,15 +128,15 @@ func holderOf(a agent.Agent) string {
 	return "agent:" + strings.Trim(name, "-")
 }
 
-// noAPI takes from sessions what only people and programs need that call the API.
+// noAPI takes the actions of the HTTP API away from sessions.
 const noAPI = "version: 1\nname: sessions\nrest: inherit\napi: {}\n"
 
-// narrow gives what a session adds to the grant that its own derives from: the
-// roles that each policy has for the agent, the agent's policy, and its parent's.
-func (h *sessionGrants) narrow(base agent.Granted, q agent.GrantRequest) (agent.Granted, grant.Terms, error) {
+// narrow gives the terms by which a session's grant narrows its base: the roles that each
+// policy has for the agent, the agent's policy, and the policy that its parent gave it.
+func (h *host) narrow(base agent.Granted, q agent.GrantRequest) (agent.Granted, grant.Terms, error) {
 	out := agent.Granted{Under: base.Under, Workspace: base.Workspace, Sources: slices.Clip(base.Sources)}
 	terms := grant.Terms{ID: q.ID, Holder: holderOf(q.Agent), Kept: true}
-	env := h.app.Home.Env(q.Workspace)
+	env := h.Home.Env(q.Workspace)
 	add := func(p *policy.Policy) error {
 		links, err := grant.Links(env, p, terms.Holder)
 		if err != nil {
@@ -191,8 +182,8 @@ func (h *sessionGrants) narrow(base agent.Granted, q agent.GrantRequest) (agent.
 	return out, terms, nil
 }
 
-// child hands a session's grant on to a sub-agent, as far as its policies let it.
-func (h *sessionGrants) child(ctx context.Context, q agent.GrantRequest) (agent.Granted, error) {
+// child hands a session's grant on to a sub-agent, as far as its policies allow.
+func (h *host) child(ctx context.Context, q agent.GrantRequest) (agent.Granted, error) {
 	parent := *q.Parent
 	q.Workspace = parent.Workspace
 	out, terms, err := h.narrow(parent, q)
@@ -206,7 +197,7 @@ func (h *sessionGrants) child(ctx context.Context, q agent.GrantRequest) (agent.
 	}
 	out.Grant = handle.Grant()
 	out.Handovers = append(slices.Clip(parent.Handovers), len(out.Grant.Nodes())-1)
-	auth, st, err := h.app.Grants.Open(ctx)
+	auth, st, err := h.Grants.Open(ctx)
 	if err != nil {
 		return out, err
 	}
@@ -216,13 +207,13 @@ func (h *sessionGrants) child(ctx context.Context, q agent.GrantRequest) (agent.
 		rec = &r
 	}
 	if err := auth.HandOn(ctx, out.Grant, out.Handovers, rec); err != nil {
-		return out, grants.JoinErrors(err, h.app.Grants.Refused(ctx, st, err))
+		return out, grants.JoinErrors(err, h.Grants.Refused(ctx, st, err))
 	}
 	return out, nil
 }
 
-// recordOf is how the ledger keeps a session's grant: by its name and its own
-// policies, without those of its ancestors.
+// recordOf gives the ledger's record of a session's grant: its ID, terms and own policies,
+// without those of its ancestors.
 func recordOf(g agent.Granted, t grant.Terms, inherited int, q agent.GrantRequest) store.GrantRecord {
 	rec := store.GrantRecord{
 		ID: t.ID, Holder: t.Holder, Issued: time.Now(), Expires: g.Grant.Expires(), Budgets: t.Budgets,
@@ -242,8 +233,8 @@ func recordOf(g agent.Granted, t grant.Terms, inherited int, q agent.GrantReques
 }
 
 // Revoke implements agent.GrantSource.
-func (h *sessionGrants) Revoke(ctx context.Context, id uuid.UUID, by, why string) error {
-	auth, _, err := h.app.Grants.Open(ctx)
+func (h *host) Revoke(ctx context.Context, id uuid.UUID, by, why string) error {
+	auth, _, err := h.Grants.Open(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package app_test
+package agents_test
 
 import (
 	"bytes"
@@ -15,13 +15,13 @@ import (
 
 	"github.com/remitrun/remit/internal/agents/capability"
 	"github.com/remitrun/remit/internal/agents/capability/capabilitytest"
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/permit/permittest"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/store/sqlite"
+	"github.com/remitrun/remit/internal/service/agents"
 )
 
 // keptFiles is a store, and a maker of new sessions' files in it.
@@ -37,7 +37,7 @@ func keptFiles(t *testing.T, quota store.Quota) (*sqlite.Store, func() capabilit
 		if _, err := s.SaveSession(context.Background(), store.SessionRecord{ID: id, Doc: []byte("{}")}); err != nil {
 			panic(err)
 		}
-		return app.FilesOfSessions(s, quota)(id)
+		return agents.FilesOf(s, quota)(id)
 	}
 }
 

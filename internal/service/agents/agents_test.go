@@ -1,4 +1,4 @@
-package app_test
+package agents_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/agents"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
 )
@@ -69,7 +70,7 @@ func (p *place) open() {
 	if p.app, err = app.New(cfg); err != nil {
 		p.t.Fatal(err)
 	}
-	if p.svc, err = p.app.Agents(context.Background(), app.AgentsRequest{Policy: filepath.Join(p.dir, "policy.yaml"), Workspace: p.dir}); err != nil {
+	if p.svc, err = p.app.Agents.Start(context.Background(), agents.Request{Policy: filepath.Join(p.dir, "policy.yaml"), Workspace: p.dir}); err != nil {
 		p.t.Fatal(err)
 	}
 }
