@@ -209,26 +209,15 @@ func runHead(d report.Data) ([]byte, error) {
 	if len(names) > 0 {
 		policy = names[0]
 	}
-	replayOf := ""
-	if r.Mode == ledger.Replay {
-		replayOf = r.ReplayOf.String()
-	}
 	return indented(struct {
-		RunID    string    `json:"run_id"`
-		Status   string    `json:"status"`
-		Mode     string    `json:"mode"`
-		ReplayOf string    `json:"replay_of,omitempty"`
-		Plan     string    `json:"plan"`
-		Digest   string    `json:"plan_digest"`
-		Policy   string    `json:"policy"`
-		Policies []string  `json:"policies"`
-		Counts   counts    `json:"counts"`
-		Started  time.Time `json:"started_at"`
-		Duration float64   `json:"duration_ms"`
-	}{
-		r.ID.String(), r.Status, r.Mode.String(), replayOf, r.Name, r.Plan.String(), policy, names,
-		counts{r.Total, r.Completed, r.Denied, r.Failed, r.Refused}, r.Started.UTC(), took,
-	})
+		ledger.Run
+		Plan     string   `json:"plan"` // Name and the counts once more, where programs have always read them
+		Digest   string   `json:"plan_digest"`
+		Policy   string   `json:"policy"`
+		Policies []string `json:"policies"`
+		Counts   counts   `json:"counts"`
+		Duration float64  `json:"duration_ms"`
+	}{r, r.Name, r.Plan.String(), policy, names, counts{r.Total, r.Completed, r.Denied, r.Failed, r.Refused}, took})
 }
 
 type counts struct {
