@@ -118,7 +118,7 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config) (s *
 	parts := &served{app: a, workspace: q.Workspace, observe: w.notice, capabilities: reg}
 	s, err = httpapi.New(httpapi.Options{
 		Version: a.Home.Version, Gate: g, Lineage: g, Agents: service, Sessions: service, Conversations: service, Turns: service, Files: service, Capabilities: parts, Tools: parts, Runs: parts, Grants: parts, Approvals: parts,
-		Audit: parts, Policies: parts, Requests: parts, Ready: a.ready, MCP: mcp, Hosts: q.Hosts, TLS: conf, Log: func(e httpapi.Entry) { logRequest(log, e) },
+		Audit: a.History, Policies: parts, Requests: parts, Ready: a.ready, MCP: mcp, Hosts: q.Hosts, TLS: conf, Log: func(e httpapi.Entry) { logRequest(log, e) },
 		Hide: a.hidden(), Errors: slog.New(slog.DiscardHandler), Metrics: w.metrics, Tracer: w.tracer, Spans: w.turns, Limits: q.Limits,
 		Interrupt: func(ctx context.Context) { _ = service.Close(ctx) }, // said again below
 	})

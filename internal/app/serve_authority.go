@@ -17,7 +17,6 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/grants"
-	"github.com/remitrun/remit/internal/service/history"
 	"github.com/remitrun/remit/internal/service/runs"
 )
 
@@ -202,25 +201,6 @@ func patternOf(b approval.Body) ([]byte, error) {
 		return nil, fault.Wrap(fault.Internal, err, "the pattern cannot be encoded")
 	}
 	return out, nil
-}
-
-// Audit implements httpapi.Audit.
-func (s *served) Audit(ctx context.Context, q httpapi.AuditQuery, before uint64, limit int) ([]httpapi.AuditEvent, uint64, error) {
-	if q.Event != "" && !history.KnownEvent(q.Event) {
-		return nil, 0, fault.New(fault.ArgsInvalid, "%q is no event", q.Event).In("query.event")
-	}
-	f := history.AuditQuery{Since: q.Since, Until: q.Until, Event: q.Event, Extension: q.Extension, Tool: tool.ID(q.Tool), Failed: q.Failed, Denied: q.Denied,
-		Before: ledger.Seq(before), Limit: limit}
-	f.Status, _ = tool.ParseStatus(q.Status) // the API takes no other
-	list, next, err := s.app.History.Audit(ctx, f)
-	out := make([]httpapi.AuditEvent, len(list))
-	for i, e := range list {
-		out[i] = httpapi.AuditEvent{
-			Seq: uint64(e.Seq), At: e.At, Event: e.Event, Run: e.RunID, Grant: e.Grant, By: e.By, Action: e.Action, Target: e.Target, Call: e.Call, Tool: string(e.Tool), Extension: e.Extension, Status: e.Status, Code: e.Code,
-			Effect: e.Effect, Rule: e.Rule, Refused: e.Refused, Duration: e.Duration,
-		}
-	}
-	return out, uint64(next), err
 }
 
 // Check implements httpapi.Policies.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -101,7 +102,11 @@ func (f auditFlags) query(now time.Time) (q history.AuditQuery, err error) {
 
 func (s *session) printAudit(found []history.AuditEvent, next ledger.Seq) error {
 	if s.json {
-		return s.printJSON(map[string]any{"events": found, "next": next})
+		before := ""
+		if next > 0 {
+			before = strconv.FormatUint(uint64(next), 10)
+		}
+		return printPage(s, found, before)
 	}
 	if len(found) == 0 {
 		s.printf("no events\n")

@@ -5,13 +5,18 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/service/history"
 )
 
 // Audit has the recorded events.
 type Audit interface {
-	// Audit lists events, newest first, before a position (0: from the newest on), and the
-	// position of the next page (0: there is none).
-	Audit(ctx context.Context, q AuditQuery, before uint64, limit int) ([]AuditEvent, uint64, error)
+	// Audit lists events, newest first, and gives the position of the next page (0: there
+	// is none).
+	Audit(ctx context.Context, q history.AuditQuery) ([]history.AuditEvent, ledger.Seq, error)
 }
 
 // AuditQuery selects events.
@@ -26,35 +31,10 @@ type AuditQuery struct {
 	Until     time.Time `query:"until"`
 }
 
-// AuditEvent is a recorded event without its payload. An operator's action has its
-// target.
-type AuditEvent struct {
-	Seq   uint64    `json:"seq"`
-	At    time.Time `json:"at"`
-	Event string    `json:"event"`
-	Run   string    `json:"run_id,omitempty"`
-	Grant string    `json:"grant,omitempty"`
-	By    string    `json:"by,omitempty"`
-	// Action is the action of an operator, as secret.set.
-	Action string `json:"action,omitempty" doc:"Of an operator_action: the action, as secret.set"`
-	Target string `json:"target,omitempty" doc:"Of an operator_action: the name, ID or path concerned"`
-	Call   int    `json:"call,omitempty"`
-	Tool   string `json:"tool,omitempty"`
-	// Extension is the extension whose tool was called, or whose slash command made the
-	// call.
-	Extension string  `json:"extension,omitempty" doc:"The extension whose tool was called, or whose slash command made the call"`
-	Status    string  `json:"status"`
-	Code      string  `json:"code,omitempty"`
-	Effect    string  `json:"effect,omitempty"`
-	Rule      string  `json:"rule,omitempty"`
-	Refused   int     `json:"refused,omitempty"`
-	Duration  float64 `json:"duration_ms,omitempty"`
-}
-
 // AuditList is a page of events, newest first.
 type AuditList struct {
-	Items []AuditEvent `json:"items"`
-	Next  string       `json:"next,omitempty"`
+	Items []history.AuditEvent `json:"items"`
+	Next  string               `json:"next,omitempty"`
 }
 
 func (s *Server) audit() {
@@ -75,13 +55,18 @@ func (s *Server) audit() {
 		if err != nil {
 			return nil, err
 		}
-		items, next, err := s.o.Audit.Audit(ctx, in.AuditQuery, at, in.Limit)
+		if in.Event != "" && !history.KnownEvent(in.Event) {
+			return nil, fault.New(fault.ArgsInvalid, "%q is not a valid event", in.Event).In("query.event")
+		}
+		status, _ := tool.ParseStatus(in.Status) // the schema allows no other
+		items, next, err := s.o.Audit.Audit(ctx, history.AuditQuery{Since: in.Since, Until: in.Until, Event: in.Event, Extension: in.Extension,
+			Tool: tool.ID(in.Tool), Status: status, Failed: in.Failed, Denied: in.Denied, Before: ledger.Seq(at), Limit: in.Limit})
 		if err != nil {
 			return nil, err
 		}
-		out := AuditList{Items: append([]AuditEvent{}, items...)}
+		out := AuditList{Items: append([]history.AuditEvent{}, items...)}
 		if next > 0 {
-			out.Next = cursor("audit", strconv.FormatUint(next, 10))
+			out.Next = cursor("audit", strconv.FormatUint(uint64(next), 10))
 		}
 		return &struct{ Body AuditList }{out}, nil
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/service/history"
 )
 
 // others is what is known besides agents.
@@ -112,8 +113,8 @@ func (o others) Answer(ctx context.Context, who *httpapi.Caller, id string, a ht
 	return q, err
 }
 
-func (o others) Audit(context.Context, httpapi.AuditQuery, uint64, int) ([]httpapi.AuditEvent, uint64, error) {
-	return []httpapi.AuditEvent{{Seq: 1, Event: "run_started", Status: "running"}}, 0, nil
+func (o others) Audit(context.Context, history.AuditQuery) ([]history.AuditEvent, ledger.Seq, error) {
+	return []history.AuditEvent{{Seq: 1, Event: "run_started", Status: "running"}}, 0, nil
 }
 
 func (o others) Check(_ context.Context, text string) (httpapi.PolicySummary, error) {

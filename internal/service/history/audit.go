@@ -28,29 +28,28 @@ type AuditQuery struct {
 	Limit        int
 }
 
-// AuditEvent is one recorded event without its payload. An operator's action has its target.
+// AuditEvent is a recorded event without its payload. An operator's action has its target.
 type AuditEvent struct {
-	Seq     ledger.Seq `json:"seq"`
-	At      time.Time  `json:"at"`
-	Event   string     `json:"event"`
-	RunID   string     `json:"run_id"`            // "": the event does not belong to a run
-	Grant   string     `json:"grant,omitempty"`   // of a grant, a question or a violation: the grant concerned
-	By      string     `json:"by,omitempty"`      // who issued, changed or answered; of a grant that was issued: its holder
-	Action  string     `json:"action,omitempty"`  // of an operator, as "secret.set"
-	Target  string     `json:"target,omitempty"`  // of that action: a name, an ID or a path
-	Digest  string     `json:"digest,omitempty"`  // of that action: SHA-256 of the new state
-	Subject string     `json:"subject,omitempty"` // the agent or session concerned; of a run its session
-	Number  int        `json:"number,omitempty"`  // of an agent, session or file its version, of a message its place
-	Call    int        `json:"call,omitempty"`
-	Tool    tool.ID    `json:"tool,omitempty"`
-	// Extension provides the tool that was called, or the slash command that called it.
-	Extension string  `json:"extension,omitempty"`
-	Status    string  `json:"status"`
-	Code      string  `json:"code,omitempty"`
-	Effect    string  `json:"effect,omitempty"`
-	Rule      string  `json:"rule,omitempty"`
-	Refused   int     `json:"refused,omitempty"` // refused actions of the call while it ran; of a run's end: of all its calls
-	Duration  float64 `json:"duration_ms,omitempty"`
+	Seq       ledger.Seq `json:"seq"`
+	At        time.Time  `json:"at"`
+	Event     string     `json:"event"`
+	RunID     string     `json:"run_id,omitempty"`
+	Grant     string     `json:"grant,omitempty" doc:"Of a grant, a question or a violation: the grant concerned"`
+	By        string     `json:"by,omitempty" doc:"Who issued, changed or answered; of a grant that was issued: its holder"`
+	Action    string     `json:"action,omitempty" doc:"Of an operator_action: the action, as secret.set"`
+	Target    string     `json:"target,omitempty" doc:"Of an operator_action: the name, ID or path concerned"`
+	Digest    string     `json:"digest,omitempty" doc:"Of an operator_action: SHA-256 of the new state"`
+	Subject   string     `json:"subject,omitempty" doc:"The agent or session concerned; of a run its session"`
+	Number    int        `json:"number,omitempty" doc:"Of an agent, session or file: its version; of a message: its number"`
+	Call      int        `json:"call,omitempty"`
+	Tool      tool.ID    `json:"tool,omitempty"`
+	Extension string     `json:"extension,omitempty" doc:"The extension whose tool was called, or whose slash command made the call"`
+	Status    string     `json:"status"`
+	Code      string     `json:"code,omitempty"`
+	Effect    string     `json:"effect,omitempty"`
+	Rule      string     `json:"rule,omitempty"`
+	Refused   int        `json:"refused,omitempty" doc:"Refused actions of the call while it ran; of a run's end: of all its calls"`
+	Duration  float64    `json:"duration_ms,omitempty"`
 }
 
 // KnownEvent reports whether this is the name of an event.
