@@ -17,19 +17,6 @@ func (a *App) openCatalog() (*catalog.Catalog, error) {
 	})
 }
 
-// ParseEffects reads names of side effects.
-func ParseEffects(names []string) (tool.Effects, error) {
-	var set tool.Effects
-	for _, name := range names {
-		var e tool.Effect
-		if err := e.UnmarshalText([]byte(name)); err != nil {
-			return 0, err
-		}
-		set |= tool.EffectSet(e)
-	}
-	return set, nil
-}
-
 // offered are the tools that clients and models are shown: those that can be
 // called. Being shown counts as a use, so what is shown is pinned.
 func (a *App) offered(ctx context.Context) []*tool.Spec { return a.offeredOf(ctx, "") }

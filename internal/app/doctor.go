@@ -6,22 +6,27 @@ import (
 	"path/filepath"
 )
 
-// Check is one thing that `remit doctor` looks at.
+// Check is one result of `remit doctor`.
 type Check struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail"`
 }
 
-// Check looks at the state folder and the ledger without changing either
-// beyond what opening the ledger does.
+// Check inspects the state folder and the ledger. It changes neither, but opens the ledger.
 func (a *App) Check(ctx context.Context) []Check {
-	out := []Check{{Name: "state", OK: true, Detail: a.Home.Dir}}
-	_, err := a.Store(ctx)
-	c := Check{Name: "ledger", OK: err == nil, Detail: fmt.Sprintf("%s, durable against loss of %s",
-		filepath.Join(a.Home.Dir, "remit.db"), a.Home.Settings.Durability)}
-	if err != nil {
-		c.Detail = err.Error()
+	_, lerr := a.Store(ctx)
+	undo, uerr := a.Changes.Summary()
+	return []Check{
+		{Name: "state", OK: true, Detail: a.Home.Dir},
+		check("ledger", lerr, fmt.Sprintf("%s, durable against loss of %s", filepath.Join(a.Home.Dir, "remit.db"), a.Home.Settings.Durability)),
+		check("undo", uerr, undo),
 	}
-	return append(out, c, a.keptCheck())
+}
+
+func check(name string, err error, detail string) Check {
+	if err != nil {
+		detail = err.Error()
+	}
+	return Check{Name: name, OK: err == nil, Detail: detail}
 }

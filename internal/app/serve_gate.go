@@ -13,6 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/grant/token"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/memo"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/doors/gateway"
 	"github.com/remitrun/remit/internal/doors/httpapi"
@@ -37,8 +38,8 @@ type gate struct {
 	auth      *grants.Authority
 	store     store.Backend
 
-	entered  *memo[*entered]
-	lineages *memo[[]string]
+	entered  *memo.Memo[*entered]
+	lineages *memo.Memo[[]string]
 
 	mu   sync.Mutex
 	told time.Time
@@ -55,7 +56,7 @@ type entered struct {
 // request would cost more than the request.
 func newGate(ctx context.Context, a *App, workspace string) (*gate, error) {
 	auth, st, err := a.Grants.Open(ctx)
-	return &gate{app: a, workspace: workspace, auth: auth, store: st, entered: newMemo[*entered](maxEntered), lineages: newMemo[[]string](maxLineages)}, err
+	return &gate{app: a, workspace: workspace, auth: auth, store: st, entered: memo.New[*entered](maxEntered), lineages: memo.New[[]string](maxLineages)}, err
 }
 
 // Enter implements httpapi.Gate.
@@ -77,14 +78,14 @@ func (g *gate) EnterMCP(ctx context.Context, text string) (gateway.Holder, error
 }
 
 func (g *gate) enter(ctx context.Context, text string) (*entered, error) {
-	if e, ok := g.entered.get(text); ok && time.Now().Before(e.until) {
+	if e, ok := g.entered.Get(text); ok && time.Now().Before(e.until) {
 		return e, g.auth.Check(ctx, e.grant)
 	}
 	e, err := g.verify(ctx, text)
 	if err != nil {
 		return nil, g.tell(ctx, text, err)
 	}
-	g.entered.put(text, e, sizeOf(e.grant.Chain()))
+	g.entered.Put(text, e, sizeOf(e.grant.Chain()))
 	return e, nil
 }
 
@@ -248,7 +249,7 @@ func (g *gate) OfRun(ctx context.Context, id string) ([]string, error) {
 }
 
 func (g *gate) known(key string) ([]string, bool) {
-	return g.lineages.get(key)
+	return g.lineages.Get(key)
 }
 
 func (g *gate) keep(key string, nodes []string) {
@@ -256,5 +257,5 @@ func (g *gate) keep(key string, nodes []string) {
 	for _, n := range nodes {
 		cost += 2 * len(n) // with what refers to it
 	}
-	g.lineages.put(key, nodes, cost)
+	g.lineages.Put(key, nodes, cost)
 }

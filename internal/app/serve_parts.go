@@ -50,7 +50,7 @@ func (s *served) Tools(ctx context.Context, q httpapi.ToolQuery) (httpapi.ToolLi
 		f.MaxRisk = &r
 	}
 	var err error
-	if f.Without, err = ParseEffects(q.Without); err != nil {
+	if f.Without, err = tool.ParseEffects(q.Without); err != nil {
 		return httpapi.ToolList{}, fault.New(fault.ArgsInvalid, "%v", err).In("query.without")
 	}
 	l := s.app.catalog.List(ctx, f)

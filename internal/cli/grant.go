@@ -104,10 +104,10 @@ func (f *termFlags) terms() (grants.Terms, error) {
 		return t, err
 	}
 	t.Workspace = ws
-	if t.Read, err = app.ReadNames(t.Read); err != nil {
+	if t.Read, err = grants.ReadNames(t.Read); err != nil {
 		return t, err
 	}
-	if t.Write, err = app.ReadNames(t.Write); err != nil {
+	if t.Write, err = grants.ReadNames(t.Write); err != nil {
 		return t, err
 	}
 	if t.Expires < 0 || t.Expires == 0 && f.changed("expires") {

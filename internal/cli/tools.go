@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/inspect"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -133,7 +132,7 @@ func (f toolFlags) filter() (catalog.Filter, error) {
 		q.MaxRisk = &r
 	}
 	var err error
-	if q.Without, err = app.ParseEffects(f.without); err != nil {
+	if q.Without, err = tool.ParseEffects(f.without); err != nil {
 		return q, fault.New(fault.Usage, "--without: %v", err).WithHint("side effects are named as fs.delete or network.http; remit tools lists them")
 	}
 	return q, nil

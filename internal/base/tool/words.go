@@ -122,6 +122,19 @@ func EffectSet(es ...Effect) Effects {
 	return s
 }
 
+// ParseEffects reads the names of side effects.
+func ParseEffects(names []string) (Effects, error) {
+	var set Effects
+	for _, name := range names {
+		var e Effect
+		if err := e.UnmarshalText([]byte(name)); err != nil {
+			return 0, err
+		}
+		set |= EffectSet(e)
+	}
+	return set, nil
+}
+
 // Has reports whether e is in the set.
 func (s Effects) Has(e Effect) bool { return s&(1<<e) != 0 }
 

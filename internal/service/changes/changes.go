@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path"
 	"path/filepath"
 	"strings"
@@ -50,6 +51,24 @@ func (s *Changes) Folder() changeset.Home {
 		h = h.Volatile()
 	}
 	return h
+}
+
+// Summary tells how many changesets wait for a decision, what is kept of old runs, and how
+// long.
+func (s *Changes) Summary() (string, error) {
+	k, err := s.Folder().Kept()
+	if err != nil {
+		return "", err
+	}
+	set := s.Home.Settings.Changes
+	age, most := "for ever", ""
+	if set.KeepDays > 0 {
+		age = fmt.Sprintf("for %d days", set.KeepDays)
+	}
+	if set.KeepBytes > 0 {
+		most = fmt.Sprintf(", at most %d MiB", set.KeepBytes>>20)
+	}
+	return fmt.Sprintf("%d changesets wait for a decision; of %d runs %d MiB are kept, %s%s (changes in config.yaml)", k.Waiting, k.Over, k.Bytes>>20, age, most), nil
 }
 
 // Begin decides whether the writes of a run are held, which hold asks for or its policies

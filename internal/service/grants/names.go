@@ -1,4 +1,4 @@
-package app
+package grants
 
 import (
 	"path/filepath"
@@ -9,8 +9,8 @@ import (
 	"github.com/remitrun/remit/internal/service/policies"
 )
 
-// ReadNames gives names, with those that a file lists, a line each, in place of
-// @FILE. Nil stays nil.
+// ReadNames replaces each @FILE in a list of names by the names in that file, one per line.
+// Nil stays nil.
 func ReadNames(names []string) ([]string, error) {
 	if names == nil {
 		return nil, nil

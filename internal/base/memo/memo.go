@@ -1,13 +1,14 @@
-package app
+// Package memo keeps computed values within a bound of memory. Start at [New].
+package memo
 
 import (
 	"container/list"
 	"sync"
 )
 
-// memo keeps values by text within a bound of memory. What was not used for longest
-// goes first. It is safe for concurrent use; newMemo makes one.
-type memo[V any] struct {
+// Memo keeps values by key. The least recently used values are dropped first. It is safe for
+// concurrent use; New makes one.
+type Memo[V any] struct {
 	most int
 
 	mu    sync.Mutex
@@ -22,12 +23,13 @@ type noted[V any] struct {
 	cost  int
 }
 
-// newMemo makes a memo of at most so many bytes.
-func newMemo[V any](most int) *memo[V] {
-	return &memo[V]{most: most, known: map[string]*list.Element{}, order: list.New()}
+// New makes a memo that keeps at most this many bytes.
+func New[V any](most int) *Memo[V] {
+	return &Memo[V]{most: most, known: map[string]*list.Element{}, order: list.New()}
 }
 
-func (m *memo[V]) get(key string) (v V, ok bool) {
+// Get gives the value of a key.
+func (m *Memo[V]) Get(key string) (v V, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.known[key]
@@ -39,9 +41,8 @@ func (m *memo[V]) get(key string) (v V, ok bool) {
 	return n.value, true
 }
 
-// put keeps a value that takes about cost bytes. One that takes more than the whole
-// memo is not kept.
-func (m *memo[V]) put(key string, v V, cost int) {
+// Put keeps a value that takes about cost bytes. A value larger than the memo is not kept.
+func (m *Memo[V]) Put(key string, v V, cost int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e := m.known[key]; e != nil {
@@ -56,8 +57,8 @@ func (m *memo[V]) put(key string, v V, cost int) {
 	}
 }
 
-// drop forgets an element. The caller holds the lock.
-func (m *memo[V]) drop(e *list.Element) {
+// drop removes an element. The caller holds the lock.
+func (m *Memo[V]) drop(e *list.Element) {
 	n, _ := m.order.Remove(e).(*noted[V]) // as above
 	delete(m.known, n.key)
 	m.size -= n.cost
