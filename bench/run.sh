@@ -3,7 +3,7 @@
 #   sh bench/run.sh [--write] [--full] [--only SECTIONS]
 # --write puts them into docs/BENCHMARKS.md; --full takes the longest plan;
 # --only takes an expression over decisions, calls, throughput, storage,
-# processes, ledger, memory, sandbox, egress, changesets, wasm and grants. REMIT names the program to measure, REMIT_TESTDATA
+# processes, ledger, growth, memory, sandbox, egress, changesets, wasm and grants. REMIT names the program to measure, REMIT_TESTDATA
 # the folder of third-party cases, BENCH_DIR a folder on the disk to measure.
 set -eu
 cd "$(dirname "$0")/.."

@@ -78,7 +78,7 @@ func discards(t *testing.T, a *app.App) (n int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for e, err := range st.Events(t.Context(), 0, false) {
+	for e, err := range st.Events(t.Context(), 0) {
 		if err != nil {
 			t.Fatal(err)
 		}

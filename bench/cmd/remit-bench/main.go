@@ -36,6 +36,7 @@ var sections = []section{
 	{"storage", (*bench).storage},
 	{"processes", (*bench).processes},
 	{"ledger", (*bench).ledger},
+	{"growth", (*bench).growth},
 	{"memory", (*bench).memory},
 	{"sandbox", (*bench).sandbox},
 	{"egress", (*bench).egress},

@@ -11,6 +11,15 @@ import (
 // ID names a tool: "fs.read", "ext:postman:get", "mcp:github:get_issue".
 type ID string
 
+// Extension is the name of the extension that provides the tool, "" for other tools.
+func (id ID) Extension() string {
+	rest, ok := strings.CutPrefix(string(id), "ext:")
+	if name, _, more := strings.Cut(rest, ":"); ok && more {
+		return name
+	}
+	return ""
+}
+
 // ParseID checks an ID: one to 200 bytes of letters, digits and "._:/@-",
 // beginning with a letter or digit. One tool has one spelling.
 func ParseID(s string) (ID, error) {

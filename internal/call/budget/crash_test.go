@@ -120,7 +120,7 @@ func TestAKilledProcessLeaksNoBudget(t *testing.T) {
 func recorded(t *testing.T, s store.Store) (calls, bytes int64) {
 	t.Helper()
 	last := map[[2]uint64]grant.Amounts{}
-	for e, err := range s.Events(t.Context(), 0, false) {
+	for e, err := range s.Events(t.Context(), 0) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -221,7 +221,7 @@ func replaySession(t *testing.T, st *sqlite.Store, id uuid.UUID) *replay.Mismatc
 			t.Errorf("%s really ran", s.id)
 		}
 	}
-	for e, err := range st.Events(ctx, run.Seq, false) {
+	for e, err := range st.Events(ctx, run.Seq) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -416,7 +416,7 @@ func TestWhatWasUsedIsSettledAndRecorded(t *testing.T) {
 		t.Errorf("settled %+v", r.settled)
 	}
 	var intent, outcome []int64
-	for e, err := range h.st.Events(t.Context(), h.run.Seq, false) {
+	for e, err := range h.st.Events(t.Context(), h.run.Seq) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -100,7 +100,7 @@ func TestViolationsAreRecordedByKind(t *testing.T) {
 			}
 			o := h.call(id, tt.args)
 			var got []ledger.Event
-			for e, err := range h.st.Events(t.Context(), h.run.Seq, false) {
+			for e, err := range h.st.Events(t.Context(), h.run.Seq) {
 				if err != nil {
 					t.Fatal(err)
 				}

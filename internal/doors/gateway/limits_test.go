@@ -39,7 +39,7 @@ func (w *world) events() int {
 		w.t.Fatal(err)
 	}
 	n := 0
-	for _, err := range st.Events(w.t.Context(), 0, false) {
+	for _, err := range st.Events(w.t.Context(), 0) {
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ package ledger
 
 import (
 	"slices"
+	"time"
 
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
@@ -51,6 +52,9 @@ const (
 	// Of operators. Name is the action, as "secret.set"; PartDoc is an OperatorAction.
 	Operated Kind = 17 // an operator is about to change trust, settings or sources; with Code: the change failed
 )
+
+// SlowCall is how long a call may take before it counts as slow.
+const SlowCall = 5 * time.Second
 
 // Violated is the kind of a violation.
 type Violated uint8

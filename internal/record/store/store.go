@@ -30,9 +30,13 @@ type Store interface {
 	Run(ctx context.Context, id string) (ledger.Run, error)
 	// Calls gives a run's calls in the order of their Index.
 	Calls(ctx context.Context, run ledger.Seq) iter.Seq2[ledger.Call, error]
-	// Events gives events in the order of Seq, or newest first with reverse,
-	// beginning at from (0: the first, or the last).
-	Events(ctx context.Context, from ledger.Seq, reverse bool) iter.Seq2[ledger.Stored, error]
+	// Call finds one call of a run; fault.RunUnknown if there is none of that Index.
+	Call(ctx context.Context, run ledger.Seq, index int) (ledger.Call, error)
+	// Events gives events in the order of Seq, beginning at from.
+	Events(ctx context.Context, from ledger.Seq) iter.Seq2[ledger.Stored, error]
+	// Find gives events, newest first. Among them are all that the filter chooses, and
+	// there may be others: what is found fast depends on the store.
+	Find(ctx context.Context, f EventFilter) iter.Seq2[ledger.Stored, error]
 	// Load gives a part's bytes, wherever they are. It checks a blob's address.
 	Load(ctx context.Context, p ledger.Part) ([]byte, error)
 

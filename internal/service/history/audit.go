@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -53,15 +54,7 @@ type AuditEvent struct {
 }
 
 // KnownEvent reports whether this is the name of an event.
-func KnownEvent(name string) bool {
-	return slices.Contains(authorityEvents, name) || slices.Contains(agentEvents, name) || name == EventOperated || slices.Contains([]string{
-		runs.EventRunStarted, runs.EventRunFinished, runs.EventSkipped, runs.EventChangeset, eventlog.EventStarted, eventlog.EventExecuted, eventlog.EventSlow, eventlog.EventFailed, eventlog.EventTimeout, eventlog.EventViolation,
-	}, name)
-}
-
-// disorder is how far the times of events can differ from their order: parallel calls are
-// recorded when they end.
-const disorder = time.Hour
+func KnownEvent(name string) bool { return len(marksOfEvent(name)) > 0 }
 
 // Audit gives the newest events that a query selects, and where the next page begins
 // (0: this is the last page).
@@ -72,19 +65,12 @@ func (h *History) Audit(ctx context.Context, q AuditQuery) ([]AuditEvent, ledger
 	}
 	au := auditor{st: st, runs: map[ledger.Seq]uuid.UUID{}}
 	out := []AuditEvent{}
-	from := q.Before
-	if from == 1 {
+	if q.Before == 1 {
 		return out, 0, nil
 	}
-	if from > 0 {
-		from--
-	}
-	for ev, err := range st.Events(ctx, from, true) {
+	for ev, err := range st.Find(ctx, q.filter()) {
 		if err != nil {
 			return nil, 0, err
-		}
-		if !q.Since.IsZero() && time.UnixMicro(ev.Event.At).Before(q.Since.Add(-disorder)) {
-			break
 		}
 		e, ok, err := au.view(ctx, ev)
 		if err != nil {
@@ -108,7 +94,7 @@ func (q AuditQuery) selects(e AuditEvent) bool {
 	case !q.Since.IsZero() && e.At.Before(q.Since), !q.Until.IsZero() && e.At.After(q.Until):
 		return false
 	case q.Event == eventlog.EventSlow:
-		if e.Call == 0 || e.Duration < float64(runs.SlowAfter.Milliseconds()) {
+		if e.Call == 0 || e.Duration < float64(ledger.SlowCall.Milliseconds()) {
 			return false
 		}
 	case q.Event == eventlog.EventViolation && e.Call > 0 && e.Refused > 0:
@@ -138,30 +124,32 @@ type auditor struct {
 
 func (au *auditor) view(ctx context.Context, s ledger.Stored) (AuditEvent, bool, error) {
 	ev := s.Event
-	e := AuditEvent{Seq: s.Seq, At: time.UnixMicro(ev.At).UTC(), Call: int(ev.Call), Tool: ev.Tool, Status: ev.Status.String(), Rule: ev.Rule, Refused: int(ev.Refused)}
+	e := AuditEvent{Seq: s.Seq, Event: eventNames[ev.Kind], At: time.UnixMicro(ev.At).UTC(), Call: int(ev.Call), Tool: ev.Tool, Status: ev.Status.String(), Rule: ev.Rule, Refused: int(ev.Refused)}
 	if ev.Code != 0 {
 		e.Code = ev.Code.Error()
 	}
 	if len(ev.Timeline) > 3 {
 		e.Duration = float64(ev.Timeline[3]) / 1000
 	}
-	run, call := ev.Run, s
+	run, call := ev.Run, ledger.Call{}
+	if ev.Kind == ledger.CallIntent || ev.Kind == ledger.CallDone {
+		call = ledger.NewCall(s)
+	}
 	switch ev.Kind {
 	case ledger.RunStarted:
-		e.Event, e.Status, run = runs.EventRunStarted, "running", s.Seq
+		e.Status, run = "running", s.Seq
 		e.ofSubject(&ev)
 	case ledger.RunFinished:
-		e.Event = runs.EventRunFinished
 	case ledger.Changeset:
-		e.Event, e.Status = runs.EventChangeset, ev.Change.String()
+		e.Status = ev.Change.String()
 	case ledger.CallIntent:
-		e.Event, e.Status = eventlog.EventStarted, "running"
+		e.Status = "running"
 	case ledger.CallOutcome:
 		var err error
 		if call, err = au.decided(ctx, s); err != nil {
 			return e, false, err
 		}
-		e.Tool, e.Rule, ev.Effect = call.Event.Tool, call.Event.Rule, call.Event.Effect
+		e.Tool, e.Rule, ev.Effect = call.Tool, call.Rule, call.Effect
 		e.Event = runs.EventName(ev.Status, ev.Code)
 	case ledger.CallDone:
 		e.Event = runs.EventName(ev.Status, ev.Code)
@@ -213,28 +201,20 @@ func (au *auditor) run(ctx context.Context, seq ledger.Seq) (uuid.UUID, error) {
 	return id, nil
 }
 
-// decided finds the earlier event that names the call of an outcome or a violation; the
-// zero event when there is no such call.
-func (au *auditor) decided(ctx context.Context, s ledger.Stored) (ledger.Stored, error) {
+// decided finds the call of an outcome or a violation; the zero call when there is none.
+func (au *auditor) decided(ctx context.Context, s ledger.Stored) (ledger.Call, error) {
 	if s.Event.Call == 0 {
-		return ledger.Stored{}, nil
+		return ledger.Call{}, nil
 	}
-	for ev, err := range au.st.Events(ctx, s.Seq-1, true) {
-		if err != nil {
-			return ledger.Stored{}, err
-		}
-		if e := ev.Event; e.Run == s.Event.Run && e.Call == s.Event.Call && (e.Kind == ledger.CallIntent || e.Kind == ledger.CallDone) {
-			return ev, nil
-		}
-		if ev.Seq <= s.Event.Run {
-			break
-		}
+	c, err := au.st.Call(ctx, s.Event.Run, int(s.Event.Call))
+	if errors.Is(err, fault.RunUnknown) {
+		return ledger.Call{}, nil
 	}
-	return ledger.Stored{}, nil
+	return c, err
 }
 
 func (au *auditor) event(ctx context.Context, seq ledger.Seq) (ledger.Event, error) {
-	for ev, err := range au.st.Events(ctx, seq, false) {
+	for ev, err := range au.st.Events(ctx, seq) {
 		return ev.Event, err
 	}
 	return ledger.Event{}, fault.New(fault.StoreCorrupt, "event %d is missing", seq)

@@ -3,30 +3,42 @@ package history
 import (
 	"context"
 	"encoding/json"
-	"strings"
 
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/base/fault"
-	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/record/eventlog"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/runs"
 	"github.com/remitrun/remit/internal/tools/extension"
 )
 
-// The events of grants, questions and violations. Their status is the new standing, the
-// state of the question, or the kind of violation.
-const (
-	eventGrantIssued    = "grant_issued"
-	eventGrantStanding  = "grant_standing"
-	eventQuestionAsked  = "question_asked"
-	eventQuestionVoted  = "question_voted"
-	eventQuestionClosed = "question_closed"
-	eventViolation      = "violation"
-)
+// EventOperated is an operator's action. Its status says whether it was recorded, or failed
+// after it was recorded.
+const EventOperated = "operator_action"
 
-// authorityEvents are the names of all events of authority.
-var authorityEvents = []string{eventGrantIssued, eventGrantStanding, eventQuestionAsked, eventQuestionVoted, eventQuestionClosed, eventViolation}
+// eventNames are the names of the events that have the same name whatever they tell. The
+// status of those of grants, questions and violations is the new standing, the state of the
+// question, or the kind of violation; of those of agents and sessions it is saved, added or
+// deleted.
+var eventNames = map[ledger.Kind]string{
+	ledger.RunStarted:     runs.EventRunStarted,
+	ledger.CallIntent:     eventlog.EventStarted,
+	ledger.RunFinished:    runs.EventRunFinished,
+	ledger.Changeset:      runs.EventChangeset,
+	ledger.GrantIssued:    "grant_issued",
+	ledger.GrantStanding:  "grant_standing",
+	ledger.QuestionAsked:  "question_asked",
+	ledger.QuestionVoted:  "question_voted",
+	ledger.QuestionClosed: "question_closed",
+	ledger.Violation:      "violation",
+	ledger.AgentSaved:     "agent_saved",
+	ledger.SessionSaved:   "session_saved",
+	ledger.MessageAdded:   "message_added",
+	ledger.FileSaved:      "file_saved",
+	ledger.Operated:       EventOperated,
+}
 
 // ofAuthority fills in an event of authority.
 func (e *AuditEvent) ofAuthority(ev *ledger.Event) {
@@ -36,25 +48,25 @@ func (e *AuditEvent) ofAuthority(ev *ledger.Event) {
 	e.By = ev.Principal
 	switch ev.Kind {
 	case ledger.GrantIssued:
-		e.Event, e.Status = eventGrantIssued, "issued"
+		e.Status = "issued"
 	case ledger.GrantStanding:
-		e.Event, e.Status = eventGrantStanding, store.Standing(ev.Standing).String()
+		e.Status = store.Standing(ev.Standing).String()
 	case ledger.QuestionAsked:
-		e.Event, e.Status = eventQuestionAsked, store.QuestionState(ev.Question).String()
+		e.Status = store.QuestionState(ev.Question).String()
 	case ledger.QuestionVoted:
-		e.Event, e.Status = eventQuestionVoted, store.QuestionState(ev.Question).String()
+		e.Status = store.QuestionState(ev.Question).String()
 	case ledger.QuestionClosed:
-		e.Event, e.Status = eventQuestionClosed, store.QuestionState(ev.Question).String()
+		e.Status = store.QuestionState(ev.Question).String()
 	case ledger.Violation:
-		e.Event, e.Status = eventViolation, ev.Violated.String()
+		e.Status = ev.Violated.String()
 	}
 }
 
 // extension names the extension that provides the called tool, or the slash command that
 // made the call; "": neither. A command can call any tool, so its extension is found by
 // the bounds that are recorded with the call.
-func (au *auditor) extension(ctx context.Context, call ledger.Stored) (string, error) {
-	if id := extensionOf(call.Event.Tool); id != "" {
+func (au *auditor) extension(ctx context.Context, call ledger.Call) (string, error) {
+	if id := call.Tool.Extension(); id != "" {
 		return id, nil
 	}
 	p, there := call.Parts[ledger.PartBounds]
@@ -67,7 +79,7 @@ func (au *auditor) extension(ctx context.Context, call ledger.Stored) (string, e
 	}
 	var bounds ledger.CallBounds
 	if err := json.Unmarshal(b, &bounds); err != nil {
-		return "", fault.Wrap(fault.StoreCorrupt, err, "the bounds of the call of event %d cannot be read", call.Seq)
+		return "", fault.Wrap(fault.StoreCorrupt, err, "the bounds of the call of event %d cannot be read", max(call.Intent, call.Outcome))
 	}
 	for _, src := range bounds.Policies {
 		if id, ok := extension.OfBounds(src.File); ok {
@@ -77,22 +89,9 @@ func (au *auditor) extension(ctx context.Context, call ledger.Stored) (string, e
 	return "", nil
 }
 
-// extensionOf gives the extension that a tool's ID names; "": the tool is not from one.
-func extensionOf(id tool.ID) string {
-	rest, ok := strings.CutPrefix(string(id), "ext:")
-	if name, _, more := strings.Cut(rest, ":"); ok && more {
-		return name
-	}
-	return ""
-}
-
-// EventOperated is an operator's action. Its status says whether it was recorded, or failed
-// after it was recorded.
-const EventOperated = "operator_action"
-
 // operated fills in an operator's event.
 func (au *auditor) operated(ctx context.Context, s ledger.Stored, e *AuditEvent) error {
-	e.Event, e.Status, e.By, e.Action = EventOperated, "recorded", s.Event.Principal, s.Event.Name
+	e.Status, e.By, e.Action = "recorded", s.Event.Principal, s.Event.Name
 	if s.Event.Code != 0 {
 		e.Status = "failed"
 	}
@@ -112,30 +111,12 @@ func (au *auditor) operated(ctx context.Context, s ledger.Stored, e *AuditEvent)
 	return nil
 }
 
-// The events of agents and sessions. Their status is saved, added or deleted.
-const (
-	eventAgentSaved   = "agent_saved"
-	eventSessionSaved = "session_saved"
-	eventMessageAdded = "message_added"
-	eventFileSaved    = "file_saved"
-)
-
-// agentEvents are the names of all events of agents and sessions.
-var agentEvents = []string{eventAgentSaved, eventSessionSaved, eventMessageAdded, eventFileSaved}
-
 // ofAgents fills in an event of an agent or session.
 func (e *AuditEvent) ofAgents(ev *ledger.Event) {
 	e.By, e.Number, e.Status = ev.Principal, int(ev.Number), "saved"
 	e.ofSubject(ev)
-	switch ev.Kind {
-	case ledger.AgentSaved:
-		e.Event = eventAgentSaved
-	case ledger.SessionSaved:
-		e.Event = eventSessionSaved
-	case ledger.MessageAdded:
-		e.Event, e.Status = eventMessageAdded, "added"
-	case ledger.FileSaved:
-		e.Event = eventFileSaved
+	if ev.Kind == ledger.MessageAdded {
+		e.Status = "added"
 	}
 	if ev.Gone {
 		e.Status = "deleted"

@@ -2,7 +2,6 @@ package runs
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
@@ -40,7 +39,7 @@ func logNotice(l *eventlog.Log, n runner.Notice) {
 		logWeakened(l, n)
 		logSpent(l, n)
 		e := logEntry(n)
-		if n.Outcome.Duration > SlowAfter {
+		if n.Outcome.Duration > ledger.SlowCall {
 			l.Slow(e)
 		}
 		switch EventName(n.Outcome.Status, fault.CodeOf(n.Outcome.Err)) {
@@ -146,6 +145,3 @@ const (
 	// the event's status says which.
 	EventChangeset = "changeset"
 )
-
-// SlowAfter is how long a call may take before it is logged as slow.
-const SlowAfter = 5 * time.Second

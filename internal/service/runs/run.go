@@ -77,7 +77,7 @@ func (s *Runs) asker(q Request) runner.Asker {
 
 // LoadOutput loads the output that an event holds, for references to large ones.
 func LoadOutput(ctx context.Context, st store.Store, at ledger.Seq) (map[string]any, error) {
-	for ev, err := range st.Events(ctx, at, false) {
+	for ev, err := range st.Events(ctx, at) {
 		if err != nil {
 			return nil, err
 		}

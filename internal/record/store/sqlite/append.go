@@ -19,6 +19,8 @@ type row struct {
 	salt  []byte
 	data  []byte
 	blobs []blob
+
+	bounded bool // the payload has a ledger.PartBounds
 }
 
 type blob struct {
@@ -114,6 +116,7 @@ func (s *Store) submit(ctx context.Context, r *request) error {
 func (s *Store) prepare(ctx context.Context, in *ledger.Entry, out *row) error {
 	e := in.Event
 	out.event = &e
+	_, out.bounded = in.Payload[ledger.PartBounds]
 	if e.Kind == ledger.RunStarted && (len(e.Owner) == 0 || string(e.Owner) == string(uuid.Nil[:])) {
 		if err := s.holdOwner(); err != nil {
 			return err

@@ -167,6 +167,9 @@ func (w *writer) insertRow(ctx context.Context, l *logState, r *row) error {
 	if err := w.project(ctx, seq, e); err != nil {
 		return err
 	}
+	if err := w.markBlock(ctx, seq, r); err != nil {
+		return err
+	}
 	var err error
 	l.Append(tlog.RecordHash(r.body), func(n ledger.Node) {
 		if n.Level >= storedLevel && err == nil {
@@ -271,6 +274,9 @@ func (w *writer) forget() {
 	}
 	if len(w.listed) > 16*maxRunStates {
 		clear(w.listed)
+	}
+	if len(w.marker.open) > 16*maxRunStates {
+		clear(w.marker.open)
 	}
 }
 

@@ -215,18 +215,32 @@ func (s *Store) Calls(ctx context.Context, run ledger.Seq) iter.Seq2[ledger.Call
 	}
 }
 
-// Events implements store.Store.
-func (s *Store) Events(ctx context.Context, from ledger.Seq, reverse bool) iter.Seq2[ledger.Stored, error] {
-	query := "SELECT seq, run, call, body, salt, data FROM events WHERE seq >= ? ORDER BY seq LIMIT ?"
-	if reverse {
-		query = "SELECT seq, run, call, body, salt, data FROM events WHERE seq <= ? ORDER BY seq DESC LIMIT ?"
-		if from == 0 {
-			from = 1<<63 - 1
+// Call implements store.Store.
+func (s *Store) Call(ctx context.Context, run ledger.Seq, index int) (ledger.Call, error) {
+	found, err := s.selectEvents(ctx, "SELECT seq, run, call, body, salt, data FROM events WHERE run = ? AND call = ? ORDER BY seq", int64(run), int64(index))
+	if err != nil {
+		return ledger.Call{}, err
+	}
+	var c ledger.Call
+	for _, st := range found {
+		switch k := st.Event.Kind; {
+		case k == ledger.CallIntent || k == ledger.CallDone:
+			c = ledger.NewCall(st)
+		case k == ledger.CallOutcome && c.Intent != 0:
+			c.Close(st)
 		}
 	}
+	if c.Index != index || index <= 0 {
+		return c, fault.New(fault.RunUnknown, "run %d has no call %d", run, index)
+	}
+	return c, nil
+}
+
+// Events implements store.Store.
+func (s *Store) Events(ctx context.Context, from ledger.Seq) iter.Seq2[ledger.Stored, error] {
 	return func(yield func(ledger.Stored, error) bool) {
 		for at := from; ; {
-			batch, err := s.selectEvents(ctx, query, int64(at), page)
+			batch, err := s.selectEvents(ctx, "SELECT seq, run, call, body, salt, data FROM events WHERE seq >= ? ORDER BY seq LIMIT ?", int64(at), page)
 			if err != nil {
 				yield(ledger.Stored{}, err)
 				return
@@ -239,9 +253,7 @@ func (s *Store) Events(ctx context.Context, from ledger.Seq, reverse bool) iter.
 			if len(batch) < page {
 				return
 			}
-			if at = batch[len(batch)-1].Seq + 1; reverse {
-				at -= 2
-			}
+			at = batch[len(batch)-1].Seq + 1
 		}
 	}
 }
@@ -255,24 +267,28 @@ type rawEvent struct {
 }
 
 func (s *Store) selectEvents(ctx context.Context, query string, args ...any) ([]ledger.Stored, error) {
-	rows, err := s.read.QueryContext(ctx, query, args...)
+	raw, err := s.rawEvents(ctx, query, args...)
 	if err != nil {
-		return nil, s.fault(err, "events cannot be read")
+		return nil, err
 	}
-	defer rows.Close()
-	var out []ledger.Stored
-	for rows.Next() {
-		var raw rawEvent
-		if err := rows.Scan(&raw.seq, &raw.run, &raw.call, &raw.body, &raw.salt, &raw.data); err != nil {
-			return nil, s.fault(err, "events cannot be read")
-		}
-		st, err := s.decode(&raw)
-		if err != nil {
+	out := make([]ledger.Stored, len(raw))
+	for i := range raw {
+		if out[i], err = s.decode(&raw[i]); err != nil {
 			return nil, err
 		}
-		out = append(out, st)
 	}
-	return out, s.fault(rows.Err(), "events cannot be read")
+	return out, nil
+}
+
+func (s *Store) rawEvents(ctx context.Context, query string, args ...any) ([]rawEvent, error) {
+	var out []rawEvent
+	err := each(ctx, s.read, query, func(rows *sql.Rows) error {
+		var raw rawEvent
+		err := rows.Scan(&raw.seq, &raw.run, &raw.call, &raw.body, &raw.salt, &raw.data)
+		out = append(out, raw)
+		return err
+	}, args...)
+	return out, s.fault(err, "events cannot be read")
 }
 
 // decode reads a row and checks that the payload is what the event commits to.

@@ -18,7 +18,7 @@ const applicationID = 0x526d6974
 
 // migrations bring an empty file up to date, one version each. What was
 // published is never changed. PRAGMA user_version counts what was applied.
-var migrations = []string{schema1, schema2, schema3, schema4, schema5}
+var migrations = []string{schema1, schema2, schema3, schema4, schema5, schema6}
 
 // In events, run and call repeat what body says, for the index; body is what
 // the log commits to, data the payload (see EncodeParts), zstd where its first
@@ -112,6 +112,10 @@ CREATE TABLE requests(holder TEXT NOT NULL, key BLOB NOT NULL, print BLOB NOT NU
 CREATE INDEX requests_until ON requests(until);
 CREATE INDEX requests_holder ON requests(holder, until);
 `
+
+// Which blocks of 256 consecutive events (block 0: events 1 to 256) have events with a
+// mark (store.Mark), so that lists which few events belong to are fast.
+const schema6 = `CREATE TABLE blocks(mark TEXT NOT NULL, block INTEGER NOT NULL, PRIMARY KEY(mark, block)) STRICT, WITHOUT ROWID;`
 
 // What was written stays: a bug that tries to change it fails.
 const appendOnly = `
@@ -248,6 +252,11 @@ func (s *Store) apply(ctx context.Context, db *sql.DB, v int) error {
 			return err
 		}
 	}
+	if v+1 == blocksFormat {
+		if err := s.fillBlocks(ctx, tx); err != nil {
+			return err
+		}
+	}
 	if v+1 >= sealedFormat {
 		if err := s.makeSeals(ctx, tx, v+1); err != nil {
 			return err
@@ -280,12 +289,13 @@ func (s *Store) version(ctx context.Context, db *sql.DB) (int, error) {
 
 // sealedFormat is the first format that has the tables of grants, budgets and
 // approvals, agentsFormat the first with those of agents and sessions, requestsFormat
-// with that of requests.
+// with that of requests, blocksFormat with that of blocks.
 const (
 	sealedFormat = 3
 	agentsFormat = 4
 
 	requestsFormat = 5
+	blocksFormat   = 6
 )
 
 // leastFormat is the oldest format that is read without being brought up to

@@ -181,7 +181,7 @@ func altered(v any) any {
 	return []byte("something") // NULL
 }
 
-var tables = []string{"events", "blobs", "nodes", "log", "checkpoints", "runs", "run_tools"}
+var tables = []string{"events", "blobs", "nodes", "log", "checkpoints", "runs", "run_tools", "blocks"}
 
 func TestVerifyNamesEveryChangedColumn(t *testing.T) {
 	from := fixture(t)
@@ -218,14 +218,17 @@ func at(d *sql.DB, table, place string) string {
 	if err := d.QueryRow("SELECT count(*) FROM " + table).Scan(&n); err != nil {
 		panic(err)
 	}
-	key := "rowid"
-	if table == "run_tools" {
-		key = "run"
+	key := map[string]string{"run_tools": "run", "blocks": "mark || block"}[table]
+	if key == "" {
+		key = "rowid"
 	}
-	var v int64
+	var v any
 	offset := map[string]int{"first": 0, "middle": n / 2, "last": n - 1}[place]
 	if err := d.QueryRow(fmt.Sprintf("SELECT %s FROM %s ORDER BY 1 LIMIT 1 OFFSET %d", key, table, offset)).Scan(&v); err != nil {
 		panic(err)
+	}
+	if text, ok := v.(string); ok {
+		return fmt.Sprintf(" WHERE %s = '%s'", key, text)
 	}
 	return fmt.Sprintf(" WHERE %s = %d", key, v)
 }
@@ -237,7 +240,7 @@ func changeColumn(t *testing.T, from, table, column, place string, notNull bool)
 		if err := d.QueryRow("SELECT " + column + " FROM " + table + where).Scan(&v); err != nil {
 			t.Fatal(err)
 		}
-		must(d.Exec("UPDATE "+table+" SET "+column+" = ?"+where, altered(v)))
+		must(d.Exec("UPDATE OR REPLACE "+table+" SET "+column+" = ?"+where, altered(v)))
 	})
 	if r := verify(t, home, store.VerifyOptions{}); !named(r, table, 0) {
 		t.Errorf("problems %+v; want one in %s", r.Problems, table)
@@ -313,6 +316,8 @@ func TestVerifyNamesForgeries(t *testing.T) {
 		}, "runs", 2},
 		"what was refused is forgotten": {func(d *sql.DB) { must(d.Exec("UPDATE runs SET refused = 0 WHERE refused > 0")) }, "runs", 1},
 		"a tool is added":               {func(d *sql.DB) { must(d.Exec("INSERT INTO run_tools VALUES('a.b', 1)")) }, "run_tools", 1},
+		"a mark is added":               {func(d *sql.DB) { must(d.Exec("INSERT INTO blocks VALUES('tool:a.b', 1)")) }, "blocks", 257},
+		"a mark is forgotten":           {func(d *sql.DB) { must(d.Exec("DELETE FROM blocks WHERE mark = 'refused'")) }, "blocks", 1},
 		"a checkpoint is copied": {func(d *sql.DB) {
 			must(d.Exec("INSERT INTO checkpoints SELECT 300, note FROM checkpoints WHERE size = 602"))
 		}, "checkpoints", 0},

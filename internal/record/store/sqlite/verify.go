@@ -44,6 +44,9 @@ type verification struct {
 
 	messages    map[ledger.Seq]rowDigest // what events say of rows that do not
 	sessionRuns map[ledger.Seq]uuid.UUID
+
+	marker   *marker
+	inBlocks map[inBlock]bool // what events say of table blocks
 }
 
 type runCheck struct {
@@ -70,7 +73,7 @@ func (s *Store) Verify(ctx context.Context, o store.VerifyOptions) (store.Verify
 	defer conn.Close()
 	v := &verification{s: s, q: conn, runs: map[ledger.Seq]*runCheck{}, refs: map[[32]byte]blobUse{},
 		nodes: map[int64]tlog.Hash{}, notes: map[int64]ledger.Checkpoint{}, derived: map[*sealedTable]map[string]derivedRow{},
-		messages: map[ledger.Seq]rowDigest{}, sessionRuns: map[ledger.Seq]uuid.UUID{}}
+		messages: map[ledger.Seq]rowDigest{}, sessionRuns: map[ledger.Seq]uuid.UUID{}, marker: newMarker(), inBlocks: map[inBlock]bool{}}
 	if _, err = conn.ExecContext(ctx, "BEGIN"); err == nil {
 		defer conn.ExecContext(context.WithoutCancel(ctx), rollback) //nolint:errcheck // nothing was written
 		err = v.all(ctx, o)
@@ -102,7 +105,7 @@ func (v *verification) all(ctx context.Context, o store.VerifyOptions) error {
 	if o.Run != uuid.Nil {
 		return v.oneRun(ctx, o.Run)
 	}
-	for _, step := range []func(context.Context) error{v.file, v.loadNodes, v.loadNotes, v.events, v.ends, v.projection, v.tools, v.sealed, v.conversations, v.runsOfSessions, v.blobs} {
+	for _, step := range []func(context.Context) error{v.file, v.loadNodes, v.loadNotes, v.events, v.ends, v.projection, v.tools, v.blocks, v.sealed, v.conversations, v.runsOfSessions, v.blobs} {
 		err := step(ctx)
 		if isSQLite(err) && len(v.rep.Problems) > 0 && !errors.Is(v.s.fault(err, ""), fault.StoreCorrupt) {
 			return nil // what the schema lacks has been told; what needs it cannot be read
@@ -307,6 +310,13 @@ func (v *verification) event(r *rawEvent, c *checkedEvent) error {
 		}
 	}
 	v.deriveAgents(r.seq, c)
+	marks, err := v.marker.marks(&c.event, c.bounded, func() (store.Called, error) { return store.Called{}, nil })
+	for _, m := range marks {
+		v.inBlocks[inBlock{m, blockOf(r.seq)}] = true
+	}
+	if err != nil {
+		return err
+	}
 	return v.fold(r.seq, &c.event)
 }
 

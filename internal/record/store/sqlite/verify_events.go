@@ -24,6 +24,7 @@ type checkedEvent struct {
 	problems []string
 	changed  bool // its body or place is not what was recorded
 	decoded  bool
+	bounded  bool // it has a ledger.PartBounds
 }
 
 const chunkSize = 256
@@ -144,6 +145,7 @@ func (s *Store) check(r *rawEvent, tag int64, tags *tagger, out *checkedEvent) {
 		out.file = fileRow(&st, f)
 		out.file[fileLeaf] = leafOf(r.body)
 	}
+	_, out.bounded = st.Parts[ledger.PartBounds]
 	for _, p := range st.Parts {
 		if p.Blob != nil {
 			out.refs = append(out.refs, *p.Blob)

@@ -10,6 +10,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // writer owns the one connection that writes. Everything but its channels
@@ -30,8 +31,11 @@ type writer struct {
 	dirty map[ledger.Seq]bool // runs whose projection the batch must bring up to date
 
 	tags   *tagger
-	listed map[toolOf]bool  // what table run_tools is known to hold
-	seals  map[string]*seal // of tables that the batch has looked at
+	listed map[toolOf]bool // what table run_tools is known to hold
+	marker *marker
+	block  int64               // the newest one
+	marked map[store.Mark]bool // which of its marks table blocks is known to hold
+	seals  map[string]*seal    // of tables that the batch has looked at
 }
 
 // toolOf is a row of run_tools.
@@ -63,7 +67,7 @@ const (
 const maxRunStates = 1024 // runs that a writer keeps in mind
 
 func newWriter(ctx context.Context, s *Store) (*writer, error) {
-	w := &writer{s: s, stmts: map[string]*sql.Stmt{}, turn: make(chan struct{}, 1), ended: make(chan struct{}), runs: map[ledger.Seq]*ledger.Progress{}, dirty: map[ledger.Seq]bool{}, listed: map[toolOf]bool{}, seals: map[string]*seal{}, tags: newTagger(s.keys)}
+	w := &writer{s: s, stmts: map[string]*sql.Stmt{}, turn: make(chan struct{}, 1), ended: make(chan struct{}), runs: map[ledger.Seq]*ledger.Progress{}, dirty: map[ledger.Seq]bool{}, listed: map[toolOf]bool{}, marker: newMarker(), marked: map[store.Mark]bool{}, seals: map[string]*seal{}, tags: newTagger(s.keys)}
 	w.db = s.connect("mode=rw&_pragma=busy_timeout(10000)&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(2000)&_pragma=cell_size_check(1)")
 	w.db.SetMaxOpenConns(1)
 	var err error
@@ -135,6 +139,8 @@ func (w *writer) write(ctx context.Context, batch []*request) error {
 	w.known = false
 	clear(w.runs)
 	clear(w.listed)
+	clear(w.marker.open)
+	clear(w.marked)
 	return w.s.fault(err, "the ledger cannot be written")
 }
 

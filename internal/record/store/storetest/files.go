@@ -412,7 +412,7 @@ func filesEvents(t *testing.T, open OpenStore) {
 	f := d.change(c)[0]
 	d.change(gone("/secret-name", 1))
 	var got []ledger.Event
-	for e, err := range d.s.Events(context.Background(), f.Seq, false) {
+	for e, err := range d.s.Events(context.Background(), f.Seq) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -99,7 +99,7 @@ func grantsComeBack(t *testing.T, open OpenStore) {
 			t.Errorf("Grant: %v (-want +got):\n%s", err, d)
 		}
 	}
-	es := events(t, s, 0, false)
+	es := events(t, s, 0)
 	if len(es) != 2 || es[1].Event.Kind != ledger.GrantIssued || es[1].Event.Principal != full.Holder || uuid.UUID(es[1].Event.Parent) != root.ID {
 		t.Errorf("the events are %+v", es)
 	}
@@ -122,7 +122,7 @@ func grantsOnce(t *testing.T, open OpenStore) {
 	if err := g.PutGrant(context.Background(), store.GrantRecord{ID: uuid.New(), Budgets: grant.Budgets{Calls: -1}}); !errors.Is(err, fault.Usage) {
 		t.Errorf("budgets that make no sense: %v, want %v", err, fault.Usage)
 	}
-	if n := len(events(t, s, 0, false)); n != 2 {
+	if n := len(events(t, s, 0)); n != 2 {
 		t.Errorf("%d events, want the 2 of those that were issued", n)
 	}
 	sound(t, s)
@@ -240,7 +240,7 @@ func grantsStanding(t *testing.T, open OpenStore) {
 			t.Errorf("%+v: %v, want %v", c, err, fault.Internal)
 		}
 	}
-	last := events(t, s, 0, true)[0]
+	last := found(t, s, store.EventFilter{})[0]
 	if e := last.Event; e.Kind != ledger.GrantStanding || e.Principal != "user:ann" || e.Standing != uint8(store.Revoked) || string(last.Parts[ledger.PartReason].Inline) != "it was time" {
 		t.Errorf("the last event is %+v", last)
 	}
@@ -255,7 +255,7 @@ func grantsNoChange(t *testing.T, open OpenStore) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(events(t, s, 0, false)); n != 2 {
+	if n := len(events(t, s, 0)); n != 2 {
 		t.Errorf("%d events, want 2", n)
 	}
 	sound(t, s)

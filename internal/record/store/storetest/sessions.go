@@ -422,7 +422,7 @@ func sessionsEvents(t *testing.T, open OpenStore) {
 		{Kind: ledger.SessionSaved, At: base, Subject: r.ID[:], Number: 2, Agent: a.ID[:], Parent: r.Parent[:], Principal: "user:ann", Gone: true},
 	}
 	var got []ledger.Event
-	for e, err := range s.Events(context.Background(), run+1, false) {
+	for e, err := range s.Events(context.Background(), run+1) {
 		if err != nil || len(e.Parts[ledger.PartDoc].Inline) == 0 {
 			t.Fatalf("event %d: %v, parts %v", e.Seq, err, e.Parts)
 		}

@@ -33,6 +33,7 @@ func Store(t *testing.T, open OpenStore) {
 	}{
 		{"a run folds back to what was recorded", storeFoldsBack},
 		{"events come in both directions from anywhere", storeEvents},
+		{"what has a mark or a time is found", storeFinds},
 		{"calls come in the order of their index", storeCallOrder},
 		{"runs are filtered and paged", storeFilters},
 		{"a run is found by a unique prefix", storePrefix},
@@ -70,7 +71,7 @@ func storeFoldsBack(t *testing.T, open OpenStore) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fromEvents, fromCalls, err := ledger.Fold(events(t, s, run, false))
+	fromEvents, fromCalls, err := ledger.Fold(events(t, s, run))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,20 +98,23 @@ func storeEvents(t *testing.T, open OpenStore) {
 		put(t, s, done(run, i, "fs.read", tool.Completed))
 	}
 	for _, from := range []ledger.Seq{0, 1, 129, 301, 302} {
-		up, down := events(t, s, from, false), events(t, s, from, true)
+		up, down := events(t, s, from), found(t, s, store.EventFilter{Before: from})
 		first, n := max(from, 1), 302-int(max(from, 1))
 		if len(up) != n || n > 0 && up[0].Seq != first {
 			t.Errorf("Events(%d) gives %d events, want %d from %d", from, len(up), n, first)
 		}
 		last := ledger.Seq(301)
 		if from > 0 {
-			last = min(from, 301)
+			last = min(from-1, 301)
 		}
-		if len(down) != int(last) || down[0].Seq != last || down[len(down)-1].Seq != 1 {
-			t.Errorf("Events(%d, reverse) gives %d events, want %d down to 1", from, len(down), last)
+		if len(down) != int(last) || last > 0 && (down[0].Seq != last || down[len(down)-1].Seq != 1) {
+			t.Errorf("Find before %d gives %d events, want %d down to 1", from, len(down), last)
 		}
 	}
-	for range s.Events(context.Background(), 0, false) {
+	for range s.Find(context.Background(), store.EventFilter{}) {
+		break
+	}
+	for range s.Events(context.Background(), 0) {
 		break // a listing that is left early holds nothing
 	}
 	sound(t, s)
@@ -313,7 +317,7 @@ func storeRefuses(t *testing.T, open OpenStore) {
 		"an outcome without a status": {outcome(run, 2, tool.Pending)},
 		"text that is not UTF-8":      {broken},
 	}
-	before := len(events(t, s, 0, false))
+	before := len(events(t, s, 0))
 	for name, entries := range tests {
 		if _, err := s.Append(context.Background(), entries...); !errors.Is(err, fault.Internal) {
 			t.Errorf("%s: %v, want %v", name, err, fault.Internal)
@@ -331,7 +335,7 @@ func storeRefuses(t *testing.T, open OpenStore) {
 	}
 	wg.Wait()
 	put(t, s, outcome(run, 2, tool.Completed), finish(run, tool.Completed))
-	if after := len(events(t, s, 0, false)); after != before+102 {
+	if after := len(events(t, s, 0)); after != before+102 {
 		t.Errorf("%d events were added, want 102", after-before)
 	}
 	sound(t, s)
@@ -385,7 +389,7 @@ func storeCancelled(t *testing.T, open OpenStore) {
 			t.Errorf("call %d: Append said written=%v, the ledger says %v", i+1, w, got[i])
 		}
 	}
-	for _, err := range s.Events(ctx, 0, false) {
+	for _, err := range s.Events(ctx, 0) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("Events under a cancelled context gives %v", err)
 		}

@@ -77,12 +77,24 @@ func calls(t *testing.T, s store.Store, run ledger.Seq) []ledger.Call {
 	return out
 }
 
-func events(t *testing.T, s store.Store, from ledger.Seq, reverse bool) []ledger.Stored {
+func events(t *testing.T, s store.Store, from ledger.Seq) []ledger.Stored {
 	t.Helper()
 	var out []ledger.Stored
-	for e, err := range s.Events(context.Background(), from, reverse) {
+	for e, err := range s.Events(context.Background(), from) {
 		if err != nil {
 			t.Fatalf("Events: %v", err)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+func found(t *testing.T, s store.Store, f store.EventFilter) []ledger.Stored {
+	t.Helper()
+	var out []ledger.Stored
+	for e, err := range s.Find(context.Background(), f) {
+		if err != nil {
+			t.Fatalf("Find: %v", err)
 		}
 		out = append(out, e)
 	}

@@ -1,0 +1,144 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
+)
+
+// storeFinds compares what is found by filters with a look at every event.
+func storeFinds(t *testing.T, open OpenStore) {
+	home := t.TempDir()
+	s := open(t, home)
+	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test's choices
+	runs := []ledger.Seq{}
+	for range 3 {
+		run, _ := start(t, s, nil)
+		runs = append(runs, run)
+	}
+	type call struct {
+		run ledger.Seq
+		n   int
+	}
+	var running []call
+	statuses := []tool.Status{tool.Completed, tool.Completed, tool.Completed, tool.Completed, tool.StatusDenied, tool.Failed, tool.TimedOut, tool.Skipped}
+	for n := 1; n <= 900; n++ {
+		run, st := runs[rng.IntN(len(runs))], statuses[rng.IntN(len(statuses))]
+		if n < 700 { // what the filters look for is rare
+			st = tool.Completed
+		}
+		shift := func(e ledger.Entry) ledger.Entry {
+			e.Event.At = base + int64(n)*int64(time.Minute/time.Microsecond)
+			return e
+		}
+		switch rng.IntN(3) {
+		case 0:
+			e := done(run, n, tool.ID(fmt.Sprintf("ext:e%d:get", n/400)), st)
+			if n%211 == 0 {
+				e.Payload[ledger.PartBounds] = []byte("{}")
+			}
+			put(t, s, shift(e))
+		case 1:
+			put(t, s, shift(intent(run, n)))
+			running = append(running, call{run, n})
+		default:
+			e := done(run, n, "fs.read", st)
+			e.Event.Refused = uint32(n / 850)
+			put(t, s, shift(e))
+		}
+		if len(running) > 40 || n == 900 {
+			s = open(t, home) // whoever ends a call may not have begun it
+			for _, c := range running {
+				e := outcome(c.run, c.n, st)
+				if c.n%50 == 0 {
+					e.Event.Timeline[3] = ledger.SlowCall.Microseconds()
+				}
+				put(t, s, shift(e))
+			}
+			running = nil
+		}
+	}
+	sound(t, s)
+
+	tools := map[string]store.Called{}
+	key := func(e *ledger.Event) string { return fmt.Sprint(e.Run, "/", e.Call) }
+	all := events(t, s, 0)
+	for _, e := range all {
+		if k := e.Event.Kind; k == ledger.CallIntent || k == ledger.CallDone {
+			_, bounded := e.Parts[ledger.PartBounds]
+			tools[key(&e.Event)] = store.Called{Tool: e.Event.Tool, Bounded: bounded}
+		}
+	}
+	chosen := func(e ledger.Stored, f store.EventFilter) bool {
+		marks := store.Marks(nil, &e.Event, tools[key(&e.Event)])
+		for _, list := range f.Marks {
+			if !slices.ContainsFunc(list, func(m store.Mark) bool { return slices.Contains(marks, m) }) {
+				return false
+			}
+		}
+		at := ledger.Time(e.Event.At)
+		return (f.Since.IsZero() || !at.Before(f.Since)) && (f.Until.IsZero() || !at.After(f.Until)) && (f.Before == 0 || e.Seq < f.Before)
+	}
+	marks := func(m ...store.Mark) []store.Mark { return m }
+	minute := func(n int) time.Time { return ledger.Time(base).Add(time.Duration(n) * time.Minute) }
+	for name, f := range map[string]store.EventFilter{
+		"all":               {},
+		"a page":            {Before: 300},
+		"a status":          {Marks: [][]store.Mark{marks(store.StatusMark(tool.StatusDenied))}},
+		"two statuses":      {Marks: [][]store.Mark{marks(store.StatusMark(tool.Failed), store.StatusMark(tool.TimedOut))}},
+		"refused":           {Marks: [][]store.Mark{marks(store.MarkRefused)}},
+		"slow":              {Marks: [][]store.Mark{marks(store.MarkSlow)}},
+		"bounded":           {Marks: [][]store.Mark{marks(store.MarkBounded)}},
+		"a tool":            {Marks: [][]store.Mark{marks(store.ToolMark("fs.write"))}},
+		"an extension":      {Marks: [][]store.Mark{marks(store.ExtensionMark("e1"))}},
+		"a kind":            {Marks: [][]store.Mark{marks(store.KindMark(ledger.RunStarted))}},
+		"a tool's failures": {Marks: [][]store.Mark{marks(store.ToolMark("fs.write")), marks(store.StatusMark(tool.Failed), store.MarkSlow)}},
+		"since":             {Since: minute(800)},
+		"until":             {Until: minute(100)},
+		"a time":            {Since: minute(300), Until: minute(310), Marks: [][]store.Mark{marks(store.ToolMark("fs.read"))}},
+		"failures of a page and time": {Since: minute(700), Until: minute(890), Before: 1100,
+			Marks: [][]store.Mark{marks(store.StatusMark(tool.Failed))}},
+		"nothing":     {Marks: [][]store.Mark{marks(store.ToolMark("no.such"))}},
+		"one of none": {Marks: [][]store.Mark{marks()}},
+	} {
+		var want, got []ledger.Seq
+		for _, e := range slices.Backward(all) {
+			if chosen(e, f) {
+				want = append(want, e.Seq)
+			}
+		}
+		others := 0
+		for _, e := range found(t, s, f) {
+			if chosen(e, f) {
+				got = append(got, e.Seq)
+			} else {
+				others++
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: found %d events, want %d: %v, want %v", name, len(got), len(want), got, want)
+		}
+		if len(f.Marks) > 0 && others > len(all)/2 {
+			t.Errorf("%s: %d of %d events come that are not chosen", name, others, len(all))
+		}
+	}
+	if c, err := s.Call(context.Background(), runs[0], 901); !errors.Is(err, fault.RunUnknown) {
+		t.Errorf("a call that is not there: %+v, %v", c, err)
+	}
+	for _, run := range runs {
+		for _, want := range calls(t, s, run) {
+			if got, err := s.Call(context.Background(), run, want.Index); err != nil || got.Intent != want.Intent || got.Outcome != want.Outcome || got.Status != want.Status || got.Tool != want.Tool {
+				t.Fatalf("Call(%d) = %+v, %v, want %+v", want.Index, got, err, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package history
+
+import (
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/record/eventlog"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/runs"
+)
+
+// failures are the statuses that count as failed.
+var failures = []tool.Status{tool.Failed, tool.TimedOut, tool.Cancelled, tool.StatusInterrupted}
+
+// states are the kinds of events whose status is a state, which can have the name of a
+// call's status.
+var states = []store.Mark{store.KindMark(ledger.Changeset), store.KindMark(ledger.QuestionAsked), store.KindMark(ledger.QuestionVoted),
+	store.KindMark(ledger.QuestionClosed), store.KindMark(ledger.Operated)}
+
+// filter chooses, by what the store finds fast, all events that the query selects, and
+// some others.
+func (q AuditQuery) filter() store.EventFilter {
+	f := store.EventFilter{Since: q.Since, Until: q.Until, Before: q.Before}
+	and := func(marks ...store.Mark) { f.Marks = append(f.Marks, marks) }
+	if q.Event != "" {
+		and(marksOfEvent(q.Event)...)
+	}
+	if q.Tool != "" {
+		and(store.ToolMark(q.Tool))
+	}
+	if q.Extension != "" {
+		and(store.ExtensionMark(q.Extension), store.MarkBounded, store.KindMark(ledger.Violation))
+	}
+	if q.Status != tool.Pending {
+		and(append([]store.Mark{store.StatusMark(q.Status)}, states...)...)
+	}
+	var either []store.Mark
+	if q.Failed {
+		for _, s := range failures {
+			either = append(either, store.StatusMark(s))
+		}
+	}
+	if q.Denied {
+		either = append(either, store.StatusMark(tool.StatusDenied), store.MarkRefused)
+	}
+	if len(either) > 0 {
+		and(append(either, states...)...)
+	}
+	return f
+}
+
+// marksOfEvent gives marks of which all events with a name have at least one.
+func marksOfEvent(name string) (out []store.Mark) {
+	for kind, event := range eventNames {
+		if event == name {
+			out = append(out, store.KindMark(kind))
+		}
+	}
+	switch name {
+	case eventlog.EventSlow:
+		out = append(out, store.MarkSlow)
+	case eventlog.EventViolation:
+		out = append(out, store.MarkRefused)
+	}
+	for s := tool.Completed; s <= tool.StatusInterrupted; s++ {
+		if runs.EventName(s, 0) == name || runs.EventName(s, fault.NeedsApproval) == name {
+			out = append(out, store.StatusMark(s))
+		}
+	}
+	return out
+}
