@@ -83,7 +83,10 @@ func TestErrorsAreListed(t *testing.T) {
 	generated(t, "docs/cli.md", "errors", b.String())
 }
 
-var flagLine = regexp.MustCompile(`^ +(?:(-\w), )?(--[a-z-]+)(?: ([a-zA-Z]+))?  +(.*)$`)
+var (
+	flagLine     = regexp.MustCompile(`^ +(?:(-\w), )?(--[a-z0-9-]+)(?: ([a-zA-Z=]+))?   +(.*)$`)
+	continuation = regexp.MustCompile(`\n {12,}(\S)`) // of a flag's usage, in the help's 80 columns
+)
 
 // command describes a command as its help does, and those below it.
 func command(t *testing.T, b *strings.Builder, words ...string) {
@@ -95,12 +98,12 @@ func command(t *testing.T, b *strings.Builder, words ...string) {
 	_, flags, _ := strings.Cut(rest, "\nFlags:\n")
 	flags, _, _ = strings.Cut(flags, "\nGlobal Flags:")
 	var rows []string
-	for line := range strings.SplitSeq(flags, "\n") {
+	for line := range strings.SplitSeq(continuation.ReplaceAllString(flags, " $1"), "\n") {
 		m := flagLine.FindStringSubmatch(line)
 		if m == nil || m[2] == "--help" {
 			continue
 		}
-		name := "`" + m[2] + "`"
+		name := "`" + strings.TrimSpace(m[2]+" "+m[3]) + "`"
 		if m[1] != "" {
 			name = "`" + m[1] + "`, " + name
 		}
@@ -119,8 +122,8 @@ func command(t *testing.T, b *strings.Builder, words ...string) {
 }
 
 func TestCommandsAreListed(t *testing.T) {
-	_, list, _ := strings.Cut(remit(t, "--help"), "Available Commands:\n")
-	list, _, _ = strings.Cut(list, "\n\n")
+	_, list, _ := strings.Cut(remit(t, "--help"), "\nRun:\n")
+	list, _, _ = strings.Cut(list, "\n\nFlags:\n")
 	var b strings.Builder
 	for line := range strings.SplitSeq(list, "\n") {
 		if f := strings.Fields(line); len(f) > 1 && f[0] != "completion" && f[0] != "help" {

@@ -147,7 +147,7 @@ func TestAnotherProcessIsSeen(t *testing.T) {
 	if _, err := b.Extensions.Enable("one", false); err != nil {
 		t.Fatal(err)
 	}
-	if err := route("/one echo x"); err == nil || !strings.Contains(err.Error(), "is switched off") || tools() != 0 {
+	if err := route("/one echo x"); err == nil || !strings.Contains(err.Error(), "is disabled") || tools() != 0 {
 		t.Error(err, tools())
 	}
 	if _, err := b.Extensions.Enable("one", true); err != nil {

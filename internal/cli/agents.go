@@ -15,9 +15,9 @@ func (s *session) agentsCmd() *cobra.Command {
 	var limit int
 	c := &cobra.Command{
 		Use:   "agents [AGENT]",
-		Short: "List agents, newest first, or describe one",
-		Long: `AGENT is an agent's name, its ID, or the beginning of one. Agents are made with the
-HTTP API, by remit chat --model, and from Go; remit sessions lists what was said.
+		Short: "List agents, or describe one",
+		Long: `AGENT is an agent's name, its ID, or the beginning of one. Agents are created
+with remit chat --model, the HTTP API or package remit. Newest first.
 `,
 		Example: `  remit agents
   remit agents Editor
@@ -25,7 +25,7 @@ HTTP API, by remit chat --model, and from Go; remit sessions lists what was said
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: s.completeAgents,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := pageSize(limit); err != nil {
+			if err := checkLimit(limit); err != nil {
 				return err
 			}
 			a, err := s.open()
@@ -38,15 +38,15 @@ HTTP API, by remit chat --model, and from Go; remit sessions lists what was said
 			return s.listAgents(cmd, a, before, limit)
 		},
 	}
-	c.Flags().StringVar(&before, "before", "", "the next page: agents older than this one")
-	c.Flags().IntVar(&limit, "limit", 20, "how many at most")
+	c.Flags().StringVar(&before, "before", "", "show agents older than this `ID` (next page)")
+	c.Flags().IntVar(&limit, "limit", 20, "maximum number of agents")
 	return c
 }
 
-// pageSize checks how many a list is to have.
-func pageSize(limit int) error {
+// checkLimit checks the value of --limit.
+func checkLimit(limit int) error {
 	if limit < 1 || limit > 10000 {
-		return fault.New(fault.Usage, "--limit is 1 to 10000, not %d", limit).WithHint("--before shows the next page")
+		return fault.New(fault.Usage, "--limit %d is not between 1 and 10000", limit).WithHint("--before shows the next page")
 	}
 	return nil
 }
@@ -93,8 +93,8 @@ func (s *session) describeAgent(cmd *cobra.Command, a *app.App, id string) error
 		what string
 		n    int64
 	}{
-		{"model calls of a turn", int64(v.Limits.Steps)}, {"tokens of an answer", v.Limits.MaxTokens},
-		{"bytes of an output that are shown at once", int64(v.Limits.Output)}, {"tokens before the conversation is compacted", v.Limits.Context},
+		{"model calls per turn", int64(v.Limits.Steps)}, {"tokens per answer", v.Limits.MaxTokens},
+		{"bytes of a tool's output at once", int64(v.Limits.Output)}, {"tokens of context before the conversation is compacted", v.Limits.Context},
 	} {
 		if l.n > 0 {
 			s.printf("limit     %d %s\n", l.n, l.what)
@@ -116,7 +116,7 @@ func (s *session) describeAgent(cmd *cobra.Command, a *app.App, id string) error
 	return nil
 }
 
-// section prints a text of several lines under its title, if there is one.
+// section prints a text under its title, unless it is empty.
 func (s *session) section(title, text string) {
 	if text = strings.TrimSpace(text); text == "" {
 		return
@@ -132,7 +132,7 @@ func (s *session) indented(text string) {
 	}
 }
 
-// completeAgents offers the newest agents to the shell.
+// completeAgents completes an agent ID with the newest agents.
 func (s *session) completeAgents(cmd *cobra.Command, words []string, _ string) ([]string, cobra.ShellCompDirective) {
 	a, err := s.open()
 	if err != nil || cmd.Name() == "agents" && len(words) > 0 {
@@ -149,7 +149,7 @@ func (s *session) completeAgents(cmd *cobra.Command, words []string, _ string) (
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-// completeFlag offers the values of a flag to the shell.
+// completeFlag completes the value of a flag.
 func completeFlag(cmd *cobra.Command, name string, with cobra.CompletionFunc) {
 	if err := cmd.RegisterFlagCompletionFunc(name, with); err != nil {
 		panic(err) // the flag is not there: a mistake in this package

@@ -15,11 +15,11 @@ import (
 func (s *session) apiCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "api",
-		Short: "Make tools of OpenAPI documents",
-		Long: `Each operation of a document that was added is a tool, api:NAME:OPERATION. Its
-requests are decided by the policy like those of any other tool. Credentials come
-from the secret store, are added when a request leaves, and are never seen by
-whoever calls.
+		Short: "Add tools from OpenAPI documents",
+		Long: `Each operation of an added document is a tool with the ID api:NAME:OPERATION.
+The policy decides its requests as it does those of any other tool. Credentials
+come from remit secret and are added when a request leaves, so callers never
+see them.
 `,
 		Example: `  remit api add petstore petstore.yaml
   remit api add github https://example.com/github.json --auth bearer=github
@@ -37,18 +37,18 @@ func (s *session) apiAddCmd() *cobra.Command {
 	var tokenURL string
 	c := &cobra.Command{
 		Use:   "add NAME FILE|URL",
-		Short: "Read an OpenAPI document (3.0 or 3.1, JSON or YAML) and make tools of it",
-		Long: `A copy of the document is kept: what it says changes only when it is added again.
-References to other documents are refused. A URL is fetched by a recorded call
-that may reach nothing else.
+		Short: "Add the operations of an OpenAPI document (3.0 or 3.1) as tools",
+		Long: `The document is JSON or YAML. Remit keeps a copy; to take over later changes,
+add it again with --replace. References to other documents are refused. A URL
+is fetched by a recorded call that can reach only that URL.
 
---auth says what requests are sent with, SECRET being a name of remit secret:
+--auth sets a credential for requests. SECRET is the name of a remit secret:
   bearer=SECRET           Authorization: Bearer ...
   basic=USER:SECRET       Authorization: Basic ...
-  header=NAME:SECRET      a header of its own, as X-Api-Key
-  query=NAME:SECRET       a parameter of the query
+  header=NAME:SECRET      another header, such as X-Api-Key
+  query=NAME:SECRET       a query parameter
   oauth=CLIENT:SECRET     OAuth 2.0 client credentials, with --token-url
-A policy must say in its section secrets that the tools may send it to the host.
+The secrets section of the policy must allow sending it to the host.
 `,
 		Example: `  remit api add petstore petstore.yaml
   remit api add github github.json --auth bearer=github`,
@@ -73,23 +73,23 @@ A policy must say in its section secrets that the tools may send it to the host.
 			if s.json {
 				return s.printJSON(one)
 			}
-			s.printf("%s %s: %d tools, api:%s:…, below %s\n", s.paint(green, "✓"), one.Name, one.Operations, one.Name, show(one.Base))
+			s.printf("%s %s: %d tools, api:%s:…, at %s\n", s.paint(green, "✓"), one.Name, one.Operations, one.Name, show(one.Base))
 			if len(one.Auth) == 0 && len(one.Wants) > 0 {
-				s.printf("  the document speaks of credentials; add it again with --replace and --auth %s\n", show(strings.Join(one.Wants, ", or ")))
+				s.printf("  the document names credentials; to set them, add it again with --replace --auth %s\n", show(strings.Join(one.Wants, ", or ")))
 			}
 			return nil
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&q.Base, "base", "", "the URL that requests go below (default: the document's first server)")
-	fl.StringArrayVar(&auth, "auth", nil, "what requests are sent with (repeatable)")
-	fl.StringVar(&tokenURL, "token-url", "", "where oauth gets its tokens")
-	fl.StringSliceVar(&scopes, "scopes", nil, "what oauth asks for, with commas between")
-	fl.BoolVar(&q.Replace, "replace", false, "put it in the place of the one that has this name")
+	fl.StringVar(&q.Base, "base", "", "base `URL` of requests (default: the document's first server)")
+	fl.StringArrayVar(&auth, "auth", nil, "`CREDENTIAL` for requests, see above (repeatable)")
+	fl.StringVar(&tokenURL, "token-url", "", "`URL` that issues OAuth tokens")
+	fl.StringSliceVar(&scopes, "scopes", nil, "OAuth `SCOPES` to request, separated by commas")
+	fl.BoolVar(&q.Replace, "replace", false, "replace the API of this name")
 	return c
 }
 
-// parseAuth reads a credential as --auth has it.
+// parseAuth parses the value of --auth.
 func parseAuth(text, tokenURL string, scopes []string) (openapi.Auth, error) {
 	kind, rest, ok := strings.Cut(text, "=")
 	a := openapi.Auth{Kind: kind, Secret: rest}
@@ -101,7 +101,7 @@ func parseAuth(text, tokenURL string, scopes []string) (openapi.Auth, error) {
 		a.Name, a.Secret = rest[:i], strings.TrimPrefix(rest[i:], ":")
 	}
 	if !ok || a.Secret == "" {
-		return a, fault.New(fault.Usage, "--auth %q cannot be read", kind).WithHint("write bearer=SECRET, basic=USER:SECRET, header=NAME:SECRET, query=NAME:SECRET or oauth=CLIENT:SECRET")
+		return a, fault.New(fault.Usage, "--auth %q is not a valid credential", kind).WithHint("expected bearer=SECRET, basic=USER:SECRET, header=NAME:SECRET, query=NAME:SECRET or oauth=CLIENT:SECRET")
 	}
 	if kind == openapi.OAuth {
 		a.TokenURL, a.Scopes = tokenURL, scopes
@@ -112,7 +112,7 @@ func parseAuth(text, tokenURL string, scopes []string) (openapi.Auth, error) {
 func (s *session) apiListCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
-		Short:   "List the documents whose operations are tools",
+		Short:   "List the added OpenAPI documents",
 		Example: "  remit api list",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -134,7 +134,7 @@ func (s *session) apiListCmd() *cobra.Command {
 			for _, one := range list {
 				rows = append(rows, []cell{{one.Name, bold}, {fmt.Sprint(one.Operations), ""}, {one.Base, ""}, {orDash(authText(one.Auth)), ""}, {one.Title, ""}})
 			}
-			s.tableOr("no API was added; remit api add NAME FILE adds one", []string{"API", "TOOLS", "BELOW", "SENT WITH", "TITLE"}, rows)
+			s.tableOr("no APIs; add one with remit api add NAME FILE", []string{"API", "TOOLS", "URL", "CREDENTIAL", "TITLE"}, rows)
 			return nil
 		},
 	}
@@ -155,7 +155,7 @@ func authText(list []openapi.Auth) string {
 func (s *session) apiShowCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "show NAME",
-		Short:   "Show one document: where its requests go, with what, and its tools",
+		Short:   "Show an API: its URL, credentials and tools",
 		Example: "  remit api show petstore",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -197,12 +197,12 @@ func (s *session) printAPI(one apis.API, doc *openapi.Document) error {
 		}{one, list})
 	}
 	s.printf("%s  %s %s\n\n", s.paint(bold, one.Name), show(one.Title), show(one.Version))
-	s.printf("from       %s\nadded      %s\nbelow      %s\nsent with  %s\n\n", show(one.From), one.Added.Local().Format(time.DateTime), show(one.Base), orDash(show(authText(one.Auth))))
+	s.printf("from        %s\nadded       %s\nurl         %s\ncredential  %s\n\n", show(one.From), one.Added.Local().Format(time.DateTime), show(one.Base), orDash(show(authText(one.Auth))))
 	var rows [][]cell
 	for _, op := range doc.Operations {
 		rows = append(rows, []cell{{"api:" + one.Name + ":" + op.Name, bold}, {op.Method, methodColour(op.Method)}, {op.Path, ""}, {op.Title, ""}})
 	}
-	s.table([]string{"TOOL", "METHOD", "PATH", "WHAT IT DOES"}, rows)
+	s.table([]string{"TOOL", "METHOD", "PATH", "DESCRIPTION"}, rows)
 	return nil
 }
 
@@ -219,7 +219,7 @@ func methodColour(method string) colour {
 func (s *session) apiRemoveCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "remove NAME",
-		Short:   "Forget a document and its tools",
+		Short:   "Remove an API and its tools",
 		Example: "  remit api remove petstore",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -233,7 +233,7 @@ func (s *session) apiRemoveCmd() *cobra.Command {
 			if s.json {
 				return s.printJSON(map[string]any{"removed": args[0]})
 			}
-			s.printf("%s %s is forgotten\n", s.paint(green, "✓"), args[0])
+			s.printf("%s %s removed\n", s.paint(green, "✓"), args[0])
 			return nil
 		},
 	}

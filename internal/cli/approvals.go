@@ -17,10 +17,11 @@ func (s *session) approvalsCmd() *cobra.Command {
 	var limit int
 	c := &cobra.Command{
 		Use:   "approvals",
-		Short: "Answer the questions that policies put to people",
-		Long: `Lists the questions that wait for an answer. A yes holds for exactly the call that
-asked: other arguments need another answer. A call that was refused because
-nobody was there can be made again once it is approved.
+		Short: "List the calls that wait for approval, and answer them",
+		Long: `A policy can require a person's approval for a call. This lists the pending
+ones. An approval covers exactly that call, with exactly those arguments. If
+the call was refused because no terminal was attached, repeat it after it is
+approved.
 `,
 		Example: `  remit approvals
   remit approvals show 0199c1d2
@@ -43,8 +44,8 @@ nobody was there can be made again once it is approved.
 			return s.printQuestions(list, all)
 		},
 	}
-	c.Flags().BoolVar(&all, "all", false, "also those that were answered or are over")
-	c.Flags().IntVar(&limit, "limit", 50, "at most so many")
+	c.Flags().BoolVar(&all, "all", false, "also list answered and expired ones")
+	c.Flags().IntVar(&limit, "limit", 50, "maximum number of approvals")
 	c.AddCommand(s.approvalsShowCmd(), s.approveCmd(), s.denyCmd())
 	return c
 }
@@ -74,8 +75,8 @@ type voteJSON struct {
 	At     time.Time `json:"at"`
 }
 
-// stateOf is a question's state, also where its time ran out and nobody wrote
-// that down.
+// stateOf returns a question's state; one whose time ran out has lapsed, even if
+// the store does not say so yet.
 func stateOf(q store.Question) store.QuestionState {
 	if (q.State == store.Waiting || q.State == store.Approved) && !time.Now().Before(q.Until) {
 		return store.Lapsed
@@ -94,7 +95,7 @@ func questionToJSON(q store.Question) questionJSON {
 	return out
 }
 
-// grantOf is the grant that a person answered under; "" for none.
+// grantOf returns the grant that the answer was given under, "" if none.
 func grantOf(v store.Vote) string {
 	if v.Grant == uuid.Nil {
 		return ""
@@ -120,7 +121,7 @@ func (s *session) printQuestions(list []store.Question, all bool) error {
 		return s.printJSON(out)
 	}
 	if len(list) == 0 {
-		s.printf("no questions wait\n")
+		s.printf("no pending approvals\n")
 		return nil
 	}
 	rows := make([][]cell, len(list))
@@ -136,14 +137,14 @@ func (s *session) printQuestions(list []store.Question, all bool) error {
 			{text: string(b.Tool)}, {text: b.Risk}, {text: b.Reason},
 		}
 	}
-	s.table([]string{"QUESTION", "STATE", "ASKED", "FOR", "TOOL", "RISK", "BECAUSE"}, rows)
+	s.table([]string{"APPROVAL", "STATE", "ASKED", "HOLDER", "TOOL", "RISK", "REASON"}, rows)
 	return nil
 }
 
 func (s *session) approvalsShowCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "show ID",
-		Short:   "Show a question whole",
+		Short:   "Show a pending or answered approval in full",
 		Example: "  remit approvals show 0199c1d2",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -160,7 +161,7 @@ func (s *session) approvalsShowCmd() *cobra.Command {
 			}
 			s.printf("%s %s, %s\n", s.paint(bold, show(string(b.Tool))), q.ID, stateOf(q))
 			if s.printBody(b, "  ") {
-				s.printf("  all of it:\n")
+				s.printf("  in full:\n")
 				s.printWhole(b, "    ")
 			}
 			s.printf("  %-10s %s, call %d\n", "run", q.RunID, q.Call)
@@ -179,7 +180,7 @@ func (s *session) approvalsShowCmd() *cobra.Command {
 func needs(q store.Question) string {
 	out := counted(q.Needs, "approver")
 	if q.Admin {
-		out += " who may approve what admins approve"
+		out += "; one must be an admin"
 	}
 	return out
 }
@@ -198,7 +199,7 @@ func (s *session) printVote(v store.Vote) {
 	}
 	by := show(v.By)
 	if g := grantOf(v); g != "" {
-		by += " under the grant " + g
+		by += " under grant " + g
 	}
 	s.printf("  %-10s %s, %s, by %s%s\n", "answer", s.paint(col, word), v.At.Local().Format(time.DateTime), by, reason)
 }
@@ -207,9 +208,9 @@ func (s *session) approveCmd() *cobra.Command {
 	var session bool
 	c := &cobra.Command{
 		Use:   "approve ID",
-		Short: "Say yes",
-		Long: `The yes holds for the one call that asked, once; with --session for the calls of
-the same run that the question's pattern names (remit approvals show).
+		Short: "Approve a call",
+		Long: `The approval covers this one call, once. With --session it also covers further
+calls of the same run that match the pattern shown by remit approvals show.
 `,
 		Example: "  remit approvals approve 0199c1d2",
 		Args:    cobra.ExactArgs(1),
@@ -217,7 +218,7 @@ the same run that the question's pattern names (remit approvals show).
 			return s.answer(cmd, args[0], true, session, "")
 		},
 	}
-	c.Flags().BoolVar(&session, "session", false, "also for further calls of the same run, of the pattern that show shows")
+	c.Flags().BoolVar(&session, "session", false, "also approve matching calls of the same run")
 	return c
 }
 
@@ -225,20 +226,20 @@ func (s *session) denyCmd() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use:     "deny ID",
-		Short:   "Say no",
+		Short:   "Deny a call",
 		Example: "  remit approvals deny 0199c1d2 --reason \"wrong branch\"",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.answer(cmd, args[0], false, false, reason)
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why; the caller is told")
+	c.Flags().StringVar(&reason, "reason", "", "`REASON` to tell the caller")
 	return c
 }
 
 func (s *session) answer(cmd *cobra.Command, id string, yes, session bool, reason string) error {
 	if s.delegated() {
-		return fault.New(fault.Denied, "the holder of a grant cannot answer for calls under it").WithHint("answer from a shell without REMIT_GRANT")
+		return fault.New(fault.Denied, "a process that runs under a grant cannot approve calls").WithHint("answer from a shell without REMIT_GRANT")
 	}
 	a, err := s.open()
 	if err != nil {
@@ -252,7 +253,7 @@ func (s *session) answer(cmd *cobra.Command, id string, yes, session bool, reaso
 		return s.printJSON(questionToJSON(q))
 	}
 	s.printf("%s %s\n", s.paint(green, "✓"), map[store.QuestionState]string{
-		store.Waiting: "yes, noted: " + counted(q.Needs-len(q.Votes), "further approver") + " needed", store.Approved: "approved", store.Used: "approved, and used",
+		store.Waiting: "approval recorded; " + counted(q.Needs-len(q.Votes), "more approver") + " needed", store.Approved: "approved", store.Used: "approved, and used",
 		store.Refused: "denied",
 	}[q.State])
 	return nil

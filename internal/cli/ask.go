@@ -19,9 +19,9 @@ import (
 
 func sortedInts[V any](m map[int]V) []int { return slices.Sorted(maps.Keys(m)) }
 
-// here asks the person at the terminal, or is nil where there is none: then others can
-// answer. Under REMIT_GRANT the process that drives the terminal is a delegate, and does
-// not answer for the person.
+// here returns a function that asks the person at the terminal, or nil without a
+// terminal: then others can answer. A process under REMIT_GRANT acts for a delegate,
+// which must not answer for the person.
 func (s *session) here(p *progress) func(context.Context, approval.Case) (store.Vote, error) {
 	in, ok := s.In.(*os.File)
 	if s.json || !ok || !isTerminal(s.In) || !isTerminal(s.Out) || s.delegated() {
@@ -30,7 +30,7 @@ func (s *session) here(p *progress) func(context.Context, approval.Case) (store.
 	return (&terminalAsker{s: s, p: p, in: in}).ask
 }
 
-// delegated reports whether this process acts under a grant that its environment holds.
+// delegated reports whether this process acts under the grant in REMIT_GRANT.
 func (s *session) delegated() bool {
 	g, _ := s.lookup("REMIT_GRANT")
 	return g != ""
@@ -59,13 +59,13 @@ func (a *terminalAsker) ask(ctx context.Context, c approval.Case) (v store.Vote,
 				return readAnswer(ctx, a.in)
 			})
 		if errors.Is(err, context.Canceled) {
-			a.s.printf("\n") // nothing was typed that ended the line
+			a.s.printf("\n") // the prompt's line was not ended
 		}
 	})
 	return v, err
 }
 
-// The answers to a question that decide nothing.
+// aside is an answer that decides nothing.
 type aside int
 
 const (
@@ -75,12 +75,12 @@ const (
 	whole          // v: everything that the question is about
 )
 
-// vote reads answers until one decides. Before each one discard drops what was typed
-// before the person could read what it is an answer to. The end of the input is a no.
+// vote reads answers until one decides. Before each, discard drops keys that were typed
+// before the question was shown. The end of the input denies.
 func (s *session) vote(b approval.Body, discard func() error, read func(prompt string) (string, error)) (store.Vote, error) {
-	prompt := "  allow this once (y), not (n, or n and why), read all of it (v), help (?)? "
+	prompt := "  allow once (y), deny (n, or n and a reason), view all (v), help (?)? "
 	if b.Pattern != nil {
-		prompt = "  allow once (y), for the session (s), not (n, or n and why), read all (v), help (?)? "
+		prompt = "  allow once (y), for the session (s), deny (n, or n and a reason), view all (v), help (?)? "
 	}
 	for {
 		if err := discard(); err != nil {
@@ -137,27 +137,27 @@ func parseVote(line string, pattern *approval.Pattern) (v store.Vote, what aside
 func (s *session) explainAnswers(session bool) {
 	s.printf("    y  allow exactly this call, once\n")
 	if session {
-		s.printf("    s  allow this call and further calls of this run that the lines \"session\" describe\n")
+		s.printf("    s  allow this call and further calls of this run that match the \"session\" lines\n")
 	}
-	s.printf("    n  refuse it; what follows n is the reason that the caller is told\n" +
-		"    v  show all that the call is about, without any cut\n" +
-		"    other people can answer with remit approvals, which also shows it: remit approvals show\n")
+	s.printf("    n  deny it; text after n is the reason given to the caller\n" +
+		"    v  show the call in full\n" +
+		"    other people can answer with remit approvals\n")
 }
 
 // printCase shows a question of a run.
 func (s *session) printCase(c approval.Case) {
 	q := c.Asked
-	s.printf("%s step %d, %s, wants approval (risk %s)\n", s.paint(yellow, "?"), q.Call.Index, s.paint(bold, s.clip(label(q.Call), 40)), show(c.Body.Risk))
+	s.printf("%s step %d, %s, needs approval (risk %s)\n", s.paint(yellow, "?"), q.Call.Index, s.paint(bold, s.clip(label(q.Call), 40)), show(c.Body.Risk))
 	s.printToAsk(c.Body)
 	if c.Question.Needs > 1 {
-		s.printf("    needs      %d different people: others answer with remit approvals\n", c.Question.Needs)
+		s.printf("    needs      %d different people; others answer with remit approvals\n", c.Question.Needs)
 	}
 	if c.Body.Pattern != nil {
-		s.printf("    of the calls so far the session's %s\n", matched(c))
+		s.printf("    of the calls so far, the session pattern %s\n", matched(c))
 	}
 }
 
-// matched says which calls of the session a pattern would have matched.
+// matched lists the calls of the session that a pattern would have matched.
 func matched(c approval.Case) string {
 	if len(c.Matches)+len(c.Others) == 0 {
 		return "matches none"
@@ -185,8 +185,8 @@ func matched(c approval.Case) string {
 // shownMost is how many characters of one line of a question a terminal shows at first.
 const shownMost = 400
 
-// printBody shows what a question is about, and reports whether something was cut. All of
-// it but the words of the policy comes from the caller.
+// printBody shows the call of a question, and reports whether something was cut. All of
+// it except the policy's reason comes from the caller.
 func (s *session) printBody(b approval.Body, indent string) (cut bool) {
 	lines, cut := b.Short(shownMost)
 	before := ""
@@ -201,17 +201,17 @@ func (s *session) printBody(b approval.Body, indent string) (cut bool) {
 	return cut
 }
 
-// printWhole shows all of what a question is about.
+// printWhole shows the call of a question in full.
 func (s *session) printWhole(b approval.Body, indent string) {
 	for text := range strings.Lines(b.Whole()) {
 		s.printf("%s%s", indent, text)
 	}
 }
 
-// printToAsk shows a question that is about to be answered.
+// printToAsk shows the call of a question before it is answered.
 func (s *session) printToAsk(b approval.Body) {
 	if s.printBody(b, "    ") {
-		s.printf("    %s\n", s.paint(yellow, "not all of it is shown: answer v to read it"))
+		s.printf("    %s\n", s.paint(yellow, "cut; answer v to read all of it"))
 	}
 }
 

@@ -60,7 +60,7 @@ func type_(t *testing.T, mine *os.File, keys string) {
 func TestTypeAheadAnswersNoQuestion(t *testing.T) {
 	r := newRemit(t)
 	mine, await, done := r.onTerminal("y\ry\ry", nil, r.asking("x")...)
-	await("wants approval")
+	await("needs approval")
 	type_(t, mine, "y\r") // at once, before the question can be read
 	await("help (?)? ")
 	if _, err := os.Stat(filepath.Join(r.dir, "out", "a.txt")); err == nil {
@@ -91,7 +91,7 @@ func TestAnAnswerIsForOneQuestion(t *testing.T) {
 	mine, await, done := r.onTerminal("", nil, args...)
 	await("help (?)? ")
 	type_(t, mine, "y\ry\ry\r")
-	await("step 2, fs.write, wants approval")
+	await("step 2, fs.write, needs approval")
 	await("help (?)? ")
 	type_(t, mine, "n not this one\r")
 	await("not this one")
@@ -110,7 +110,7 @@ func TestATerminalShowsAllThatIsApproved(t *testing.T) {
 	mine, await, done := r.onTerminal("", nil, r.asking(content)...)
 	await("cookie=1; # password=hunter2hunter2")
 	await("bytes, sha256 ")
-	await("not all of it is shown")
+	await("cut; answer v")
 	await("help (?)? ")
 	type_(t, mine, "v\r")
 	await("argument content, ")
@@ -154,7 +154,7 @@ func TestTypeAheadAnswersNoQuestionOfAChat(t *testing.T) {
 	mine, await, done := r.onTerminal("", nil, "chat", "--model", "scripted:"+script, "-p", policy, "-w", r.dir)
 	await("› ")
 	type_(t, mine, "read it\ry\ry\r") // typed in one go: the question comes later
-	await("wants approval")
+	await("needs approval")
 	type_(t, mine, "y\r")
 	await("help (?)? ")
 	type_(t, mine, "what\r")

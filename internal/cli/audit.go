@@ -18,18 +18,19 @@ func (s *session) auditCmd() *cobra.Command {
 	var f auditFlags
 	c := &cobra.Command{
 		Use:   "audit",
-		Short: "List recorded events across all runs, newest first",
-		Long: `An event is the start or end of a run, a call, or what happened to a grant, a
-question, an agent or a session. --event takes an event's name: run_started,
-run_finished, capability_started, capability_executed, capability_failed,
-capability_timeout, capability_slow, capability_skipped, security_violation,
-changeset, grant_issued, grant_standing, question_asked, question_voted,
-question_closed, agent_saved, session_saved, message_added, file_saved,
-operator_action (a change by an operator: secrets, trusted policies, tools'
-sources, extensions, settings) or violation (what a policy wants to be known of
-what was refused).
-security_violation and --denied also list calls that were allowed and then
-refused something while they ran, as a connection.
+		Short: "List recorded events of all runs, newest first",
+		Long: `Events record runs, calls, grants, approvals, agents, sessions and changes by
+an operator. --event takes one of these names:
+  run_started, run_finished, capability_started, capability_executed,
+  capability_failed, capability_timeout, capability_slow, capability_skipped,
+  security_violation, violation, changeset, grant_issued, grant_standing,
+  question_asked, question_voted, question_closed, agent_saved, session_saved,
+  message_added, file_saved, operator_action
+
+violation is a refusal that the policy asked to report. operator_action is a
+change to secrets, trusted policies, tool sources, extensions or settings.
+security_violation and --denied also list calls that were allowed, but had a
+connection or another action refused while they ran.
 `,
 		Example: `  remit audit --since 24h --denied
   remit audit --event security_violation --json
@@ -52,20 +53,21 @@ refused something while they ran, as a connection.
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.since, "since", "", "not older than this: 2h, 7d, 2026-01-31 or an RFC 3339 time")
-	fl.StringVar(&f.until, "until", "", "not newer than this")
-	fl.StringVar(&f.Event, "event", "", "events of this name")
-	fl.StringVar(&f.Extension, "extension", "", "calls of this extension's tools, and those that its slash commands made")
-	fl.StringVar(&f.tool, "tool", "", "calls of this tool")
-	fl.StringVar(&f.status, "status", "", "calls and runs that ended so")
-	fl.BoolVar(&f.Failed, "failed", false, "calls that failed, timed out, or were cancelled or interrupted")
-	fl.BoolVar(&f.Denied, "denied", false, "calls that were denied, or refused something while they ran")
-	fl.Uint64Var(&f.before, "before", 0, "the next page: events before this number")
-	fl.IntVar(&f.Limit, "limit", 50, "how many at most")
+	fl.StringVar(&f.since, "since", "", "only events after this `TIME`: 2h, 7d, 2026-01-31 or RFC 3339")
+	fl.StringVar(&f.until, "until", "", "only events before this `TIME`")
+	fl.StringVar(&f.Event, "event", "", "only events with this `NAME`")
+	fl.StringVar(&f.Extension, "extension", "", "only calls by this extension's tools and slash commands")
+	fl.StringVar(&f.tool, "tool", "", "only calls of this `TOOL`")
+	fl.StringVar(&f.status, "status", "", "only calls and runs with this `STATUS`")
+	fl.BoolVar(&f.Failed, "failed", false, "only calls that failed, timed out, or were cancelled or interrupted")
+	fl.BoolVar(&f.Denied, "denied", false, "only calls that were denied, or had an action refused")
+	fl.Uint64Var(&f.before, "before", 0, "show events before this sequence `NUMBER` (next page)")
+	fl.IntVar(&f.Limit, "limit", 50, "maximum number of events")
 	return c
 }
 
-// auditFlags are the flags of remit audit; what needs no reading is in the query.
+// auditFlags are the flags of remit audit; those that need no parsing are in the
+// query.
 type auditFlags struct {
 	history.AuditQuery
 	since, until, status, tool string
@@ -88,7 +90,7 @@ func (f auditFlags) query(now time.Time) (q history.AuditQuery, err error) {
 		}
 	}
 	if q.Limit < 1 || q.Limit > 100000 {
-		return q, fault.New(fault.Usage, "--limit is 1 to 100000, not %d", q.Limit).WithHint("--before shows the next page")
+		return q, fault.New(fault.Usage, "--limit %d is not between 1 and 100000", q.Limit).WithHint("--before shows the next page")
 	}
 	if q.Event != "" && !history.KnownEvent(q.Event) {
 		return q, fault.New(fault.Usage, "--event %q is not a valid event", q.Event).WithHint("see remit audit --help")

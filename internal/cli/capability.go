@@ -50,14 +50,13 @@ type brokenJSON struct {
 func (s *session) capabilitiesCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "capabilities [ID]",
-		Short: "List what agents can be given, or describe one of it",
-		Long: `A capability is a module that an agent can be given: text for its prompt, tools,
-configuration, and other capabilities that come with it. Of one it is told which
-authority it will need: having it grants none of that, a policy decides.
+		Short: "List the capabilities of agents, or describe one",
+		Long: `A capability adds to an agent: text for its prompt, tools, a configuration, and
+other capabilities that it requires. It does not grant authority. The
+description of one lists the authority that its tools need; a policy decides.
 
-Further ones are files in $REMIT_HOME/capabilities (*.yaml): a prompt, tools by
-their IDs, defaults for their arguments. One that is broken is named below the
-list, and hides no other. remit capabilities schema prints their JSON Schema.
+Your own capabilities are YAML files in $REMIT_HOME/capabilities. An invalid
+file is reported below the list and does not affect the others.
 `,
 		Example: `  remit capabilities
   remit capabilities web_fetch
@@ -85,8 +84,8 @@ list, and hides no other. remit capabilities schema prints their JSON Schema.
 	}
 	c.AddCommand(&cobra.Command{
 		Use:     "schema",
-		Short:   "Print the JSON Schema of custom capabilities",
-		Long:    "The schema is for editors, which then complete and check the files in\n$REMIT_HOME/capabilities.",
+		Short:   "Print the JSON Schema of capability files",
+		Long:    "Editors use the schema to complete and check files in $REMIT_HOME/capabilities.\n",
 		Example: "  remit capabilities schema > capability.schema.json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -134,12 +133,12 @@ func (s *session) printCapabilities(list []capability.Capability, broken []capab
 		}
 		rows = append(rows, []cell{{show(info.ID), bold}, {string(info.Status), status}, {show(orDash(info.Category)), ""}, {show(firstLine(info.Description)), ""}})
 	}
-	s.table([]string{"CAPABILITY", "STATUS", "CATEGORY", "WHAT IT ADDS"}, rows)
+	s.table([]string{"CAPABILITY", "STATUS", "CATEGORY", "ADDS"}, rows)
 	for i, b := range broken {
 		if i == 0 {
 			s.printf("\n")
 		}
-		s.printf("%s is broken:\n", show(b.File))
+		s.printf("%s is not valid:\n", show(b.File))
 		for line := range strings.Lines(b.Err.Error()) {
 			s.printf("  %s\n", show(strings.TrimSuffix(line, "\n")))
 		}

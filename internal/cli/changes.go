@@ -33,12 +33,11 @@ func (s *session) changesCmd() *cobra.Command {
 	var diff bool
 	c := &cobra.Command{
 		Use:   "changes RUN",
-		Short: "Review, apply or discard what a held run wrote",
-		Long: `A run with --changeset, or whose policy says files.write.hold, writes into a
-layer of its own. This lists what it would change in the workspace, and what
-keeps it from being applied: paths that the run's policies do not let be
-written are never applied, and nothing is applied that would overwrite what
-changed in the workspace meanwhile.
+		Short: "Review, apply or discard the held writes of a run",
+		Long: `A run with --changeset, or under a policy with files.write.hold, writes into a
+layer instead of the workspace. This lists the changes that it would make, and
+those that cannot be applied: the policy does not allow the path, or the file
+in the workspace has changed since.
 `,
 		Example: `  remit changes 0198a1b2 --diff
   remit changes apply 0198a1b2
@@ -57,7 +56,7 @@ changed in the workspace meanwhile.
 			return s.printChangeset(set, diff)
 		},
 	}
-	c.Flags().BoolVar(&diff, "diff", false, "show how text files change")
+	c.Flags().BoolVar(&diff, "diff", false, "show a diff of text files")
 	c.AddCommand(s.applyCmd(), s.discardCmd())
 	return c
 }
@@ -65,9 +64,9 @@ changed in the workspace meanwhile.
 func (s *session) applyCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "apply RUN [PATH...]",
-		Short: "Carry held changes over into the workspace",
-		Long: `All of the chosen changes are applied, or none. Without paths everything is
-applied that may be. remit undo takes it back.
+		Short: "Apply held changes to the workspace",
+		Long: `All chosen changes are applied, or none. Without PATH, every change that may be
+applied is. remit undo reverts them.
 `,
 		Example: `  remit changes apply 0198a1b2
   remit changes apply 0198a1b2 src/main.go docs`,
@@ -95,7 +94,7 @@ applied that may be. remit undo takes it back.
 func (s *session) discardCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "discard RUN",
-		Short:   "Throw held changes away",
+		Short:   "Discard held changes",
 		Example: `  remit changes discard 0198a1b2`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -120,11 +119,11 @@ func (s *session) undoCmd() *cobra.Command {
 	var force []string
 	c := &cobra.Command{
 		Use:   "undo RUN",
-		Short: "Put back what a run wrote",
-		Long: `Restores exactly the paths that a run's applied changes, or its file tools where
-its writes were not held, have written. If one of them has changed since,
-nothing is restored, unless it is named with --force. What commands of a run
-wrote that was not held cannot be undone.
+		Short: "Restore the files that a run changed",
+		Long: `Restores the paths that the run's applied changes or its file tools have
+written. If one of them has changed since, nothing is restored unless that path
+is named with --force. Files written by commands without --changeset cannot be
+restored.
 `,
 		Example: `  remit undo 0198a1b2
   remit undo 0198a1b2 --force src/main.go`,
@@ -152,13 +151,13 @@ wrote that was not held cannot be undone.
 			}
 			s.printChanges(back.Restored)
 			for _, p := range back.Kept {
-				s.printf("kept %s: something else is in it\n", show(strings.TrimPrefix(p, run.Workspace+"/")))
+				s.printf("kept %s: it holds other files\n", show(strings.TrimPrefix(p, run.Workspace+"/")))
 			}
 			s.printf("%s restored %s\n", s.paint(green, "✓"), counted(len(back.Restored), "path"))
 			return nil
 		},
 	}
-	c.Flags().StringArrayVar(&force, "force", nil, "restore this path also if it has changed since (repeatable)")
+	c.Flags().StringArrayVar(&force, "force", nil, "restore this `PATH` even if it has changed since (repeatable)")
 	return c
 }
 
@@ -223,7 +222,7 @@ func (s *session) printDiffs(set changes.Changeset) error {
 	return nil
 }
 
-// sums tells contents apart that are not shown.
+// sums returns the hashes of contents that are not shown.
 func sums(c changeset.Change) string {
 	var out []string
 	for _, n := range []changeset.Node{c.From, c.To} {
@@ -252,8 +251,8 @@ func (s *session) printChanges(list []changeset.Change) {
 	}
 }
 
-// showPath shows a path in one line and so that it can be told from others that
-// look like it.
+// showPath prints a path on one line, quoted where it could be mistaken for
+// another one.
 func showPath(p string) string {
 	if shown := show(p); shown != p || strings.TrimSpace(p) != p {
 		return fmt.Sprintf("%+q", p)
@@ -271,7 +270,7 @@ func changeSign(c changeset.Change) (string, colour) {
 	return "~", yellow
 }
 
-// changeDetail is what a line says beyond the path.
+// changeDetail describes a change after its path.
 func changeDetail(c changeset.Change) string {
 	mode := func(m uint32) string { return fs.FileMode(m & 0o777).String() }
 	switch {

@@ -22,18 +22,20 @@ func (s *session) chatCmd() *cobra.Command {
 	var presented func() (grants.Presented, error)
 	cmd := &cobra.Command{
 		Use:   "chat [-p POLICY] [-w DIR] [--agent AGENT | --model MODEL | --session SESSION]",
-		Short: "Talk to an agent, and use slash commands, in the terminal",
-		Long: `Talks to an agent: what you type is its next message, and its answer and tool
-calls are shown as they come. A line that begins with / is a slash command, which
-runs without a model: /help lists them.
+		Short: "Talk to an agent in the terminal",
+		Long: `Each line is a message to the agent. Its answers and tool calls are shown as
+they arrive. A line that begins with / is a slash command, which runs without a
+model; /help lists them.
 
-Without --agent, --model talks to a plain agent that works on the workspace;
-without either, and without a model in the settings, there are only slash commands.
-Where a policy asks, you are asked in place. Ctrl-C stops the turn; Ctrl-D or /exit
-leaves. remit chat --session goes on with a session where it was; one that was begun
-under a grant needs that grant.
+--model creates a plain agent that works on the workspace. Without --agent,
+--model and a default model in config.yaml, only slash commands are available.
+If the policy asks for approval, you are asked here. Ctrl-C stops the turn;
+Ctrl-D or /exit leaves. --session continues an earlier session. If that session
+began under a grant, present the same grant.
 
-Lines can be piped in. The exit status is then that of the first that failed.`,
+Lines can also be piped in. The exit status is that of the first line that
+failed.
+`,
 		Example: `  remit chat --model anthropic/claude-sonnet-4-5 -p policy.yaml
   remit chat --agent helper
   remit chat -p policy.yaml`,
@@ -46,11 +48,11 @@ Lines can be piped in. The exit status is then that of the first that failed.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&c.policy, "policy", "p", "", "the policy `FILE` that holds")
-	f.StringVarP(&c.dir, "workspace", "w", "", "the workspace `DIR` (default: the current folder)")
-	f.StringVar(&c.agent, "agent", "", "the `AGENT`'s ID or name")
-	f.StringVar(&c.model, "model", "", "the `MODEL`, as provider/model or scripted:FILE")
-	f.StringVar(&c.session, "session", "", "go on with the `SESSION`")
+	f.StringVarP(&c.policy, "policy", "p", "", "policy `FILE` to run under")
+	f.StringVarP(&c.dir, "workspace", "w", "", "workspace `DIR` (default: the current folder)")
+	f.StringVar(&c.agent, "agent", "", "ID or name of the `AGENT`")
+	f.StringVar(&c.model, "model", "", "`MODEL` as provider/model or scripted:FILE")
+	f.StringVar(&c.session, "session", "", "continue this `SESSION`")
 	cmd.MarkFlagsMutuallyExclusive("agent", "model", "session")
 	presented = s.presented(cmd)
 	completeFlag(cmd, "agent", s.completeAgents)
@@ -70,12 +72,12 @@ type dialog struct {
 	show    *screen
 	agents  *agent.Service // nil: there are only slash commands
 	by      agent.Caller
-	id      string // of the session; "": none was begun
+	id      string // of the session; "" before the first message
 	failed  int    // the exit status of the first line that failed
 	slash   slashRunner
 	answer  func(ctx context.Context, id string) error // asks the person, and answers
 	begin   func(ctx context.Context) (string, error)  // makes the session, with the first message
-	close   func(ctx context.Context) error            // ends what connect began
+	close   func(ctx context.Context) error            // undoes connect
 	signals chan os.Signal
 }
 
@@ -85,11 +87,11 @@ type slashRunner interface {
 	Run(ctx context.Context, line string) error
 }
 
-// own are the commands of the chat itself.
-var own = []struct{ name, does string }{
+// builtin are the commands of the chat itself.
+var builtin = []struct{ name, does string }{
 	{"/exit", "leave"},
-	{"/session", "show which session this is"},
-	{"/new", "begin another session of the same agent"},
+	{"/session", "show the ID of this session"},
+	{"/new", "start a new session with the same agent"},
 }
 
 func (s *session) chat(ctx context.Context, f chatFlags) error {
@@ -112,12 +114,12 @@ func (s *session) chat(ctx context.Context, f chatFlags) error {
 		err = cerr
 	}
 	if serr := h.save(); err == nil && serr != nil {
-		s.errorf("the history cannot be kept: %s\n", show(serr.Error()))
+		s.errorf("the history was not saved: %s\n", show(serr.Error()))
 	}
 	return err
 }
 
-// talk goes on until there is nothing more to read.
+// talk reads and carries out lines until the input ends.
 func (c *dialog) talk(ctx context.Context) error {
 	for {
 		line, err := c.lines.read("› ", true)
@@ -142,10 +144,10 @@ func (c *dialog) talk(ctx context.Context) error {
 	}
 }
 
-// over is how a chat ends: where lines were piped in, their failures count.
+// over ends a chat. The exit status of piped lines is that of the first failure.
 func (c *dialog) over() error {
 	if c.id != "" && c.lines.plain == nil {
-		c.s.printf("%s\n", c.s.paint(dim, "remit chat --session "+c.id+" goes on with it"))
+		c.s.printf("%s\n", c.s.paint(dim, "continue with: remit chat --session "+c.id))
 	}
 	if c.failed != 0 && c.lines.plain != nil {
 		return exit(c.failed)
@@ -159,10 +161,10 @@ func (c *dialog) fail(status int) {
 	}
 }
 
-// errTerminated says that the program is to end.
+// errTerminated ends the program after a signal.
 var errTerminated = errors.New("terminated")
 
-// one carries out one line.
+// one carries out one line of input.
 func (c *dialog) one(ctx context.Context, line string) error {
 	switch {
 	case line == "":
@@ -181,7 +183,7 @@ func (c *dialog) one(ctx context.Context, line string) error {
 	return c.turn(ctx, line)
 }
 
-// interruptible runs something that Ctrl-C ends.
+// interruptible runs a function that Ctrl-C cancels.
 func (c *dialog) interruptible(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -202,7 +204,7 @@ func (c *dialog) interruptible(ctx context.Context, do func(context.Context) err
 	}
 }
 
-// turn sends a message and shows what it leads to.
+// turn sends a message and shows the agent's turn.
 func (c *dialog) turn(ctx context.Context, text string) error {
 	if c.id == "" {
 		id, err := c.begin(ctx)
@@ -217,7 +219,7 @@ func (c *dialog) turn(ctx context.Context, text string) error {
 	})
 }
 
-// watch shows what happens while do does something, which Ctrl-C ends.
+// watch shows the events of a turn while do runs. Ctrl-C cancels do.
 func (c *dialog) watch(ctx context.Context, do func(context.Context, func(agent.Event)) error) error {
 	turn, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -260,20 +262,20 @@ func (c *dialog) watch(ctx context.Context, do func(context.Context, func(agent.
 				}
 				return nil
 			case turn.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, fault.ToolCancelled)):
-				return nil // that is what was wanted
+				return nil // the person stopped the turn
 			}
 			return err
 		}
 	}
 }
 
-// complete gives the lines that one could become.
+// complete returns the completions of a line.
 func (c *dialog) complete(line string) []string {
 	if !strings.HasPrefix(line, "/") {
 		return nil
 	}
 	list := c.slash.Complete(line)
-	for _, o := range own {
+	for _, o := range builtin {
 		if strings.HasPrefix(o.name, line) {
 			list = append(list, o.name)
 		}
@@ -284,7 +286,7 @@ func (c *dialog) complete(line string) []string {
 
 func orNone(id string) string {
 	if id == "" {
-		return "no session was begun yet"
+		return "no session yet"
 	}
 	return id
 }

@@ -19,13 +19,13 @@ import (
 	"github.com/remitrun/remit/internal/service/home"
 )
 
-// plainAgent is what a chat without an agent of one's own talks to.
+// plainAgent is the agent of remit chat --model.
 var plainAgent = agent.Agent{
 	SystemPrompt: "You help the person at this terminal with the files of their workspace. What the policy does not allow is refused: say so, and go on with what is allowed.",
 	Capabilities: []agent.CapabilityRef{{Ref: "workspace"}, {Ref: "current_time"}, {Ref: "stateless_todo_list"}, {Ref: "web_fetch"}},
 }
 
-// connect finds whom to talk to.
+// connect finds or creates the agent and the session.
 func (c *dialog) connect(ctx context.Context, a *app.App, f chatFlags) error {
 	dir, err := home.Workspace(f.dir)
 	if err != nil {
@@ -45,7 +45,7 @@ func (c *dialog) connect(ctx context.Context, a *app.App, f chatFlags) error {
 		return nil
 	}
 	if f.grant.KeyFile != "" && f.grant.Token != "" {
-		return fault.New(fault.GrantHolder, "sessions of agents do not take a grant that is bound to a key").WithHint("narrow one that is not")
+		return fault.New(fault.GrantHolder, "an agent's session cannot use a grant that is bound to a key").WithHint("use a grant without a holder key")
 	}
 	service, err := a.Agents.Start(ctx, agents.Request{Policy: f.policy, Workspace: dir})
 	if err != nil {
@@ -58,8 +58,8 @@ func (c *dialog) connect(ctx context.Context, a *app.App, f chatFlags) error {
 	return nil
 }
 
-// governed sees that the policy can be used before anything is typed, and tells where
-// there is none. A session that is gone on with has its own.
+// governed checks the policy before anything is typed, and warns if there is none. A
+// continued session has a policy of its own.
 func (c *dialog) governed(a *app.App, f chatFlags, dir string) error {
 	if f.policy == "" && (f.session != "" || f.grant.Token != "") {
 		return nil
@@ -71,7 +71,7 @@ func (c *dialog) governed(a *app.App, f chatFlags, dir string) error {
 	return err
 }
 
-// choose finds the session, or the agent that one begins with.
+// choose finds the session, or the agent of a new one.
 func (c *dialog) choose(ctx context.Context, f chatFlags) error {
 	if f.session != "" {
 		s, err := c.agents.Session(ctx, f.session)
@@ -108,7 +108,7 @@ func (c *dialog) beginner(a agent.Agent) func(context.Context) (string, error) {
 	}
 }
 
-// goOn shows where a session is, and carries a turn on that was cut off.
+// goOn shows the last messages of a session, and resumes a turn that was cut off.
 func (c *dialog) goOn(ctx context.Context, s agent.Session, a agent.Agent) error {
 	c.greet(fmt.Sprintf("%s  ·  session %s, %d messages", a.Name, short(c.id), s.Last))
 	const last = 4
@@ -124,13 +124,13 @@ func (c *dialog) goOn(ctx context.Context, s agent.Session, a agent.Agent) error
 		}
 	}
 	if s.State == agent.Working || s.State == agent.Paused || s.State == agent.Waiting {
-		c.show.line("%s", c.s.paint(dim, "the last turn was not over; it goes on"))
+		c.show.line("%s", c.s.paint(dim, "the last turn was interrupted and continues"))
 		return c.follow(ctx)
 	}
 	return nil
 }
 
-// follow resumes a turn and shows it until it is over.
+// follow resumes a turn and shows it until it ends.
 func (c *dialog) follow(ctx context.Context) error {
 	return c.watch(ctx, func(ctx context.Context, on func(agent.Event)) error {
 		ctx, cancel := context.WithCancel(ctx)
@@ -152,7 +152,7 @@ func (c *dialog) follow(ctx context.Context) error {
 	})
 }
 
-// plain finds or makes the plain agent of a model.
+// plain finds or creates the plain agent of a model.
 func (c *dialog) plain(ctx context.Context, model string) (agent.Agent, error) {
 	want := plainAgent
 	want.Name, want.Model = "chat "+model, model
@@ -175,17 +175,17 @@ func (c *dialog) plain(ctx context.Context, model string) (agent.Agent, error) {
 	return c.agents.CreateAgent(ctx, c.by, want)
 }
 
-// ask puts a question of a turn to the person, and answers it.
+// ask asks the person to approve a call of the turn, and records the answer.
 func (c *dialog) ask(ctx context.Context, a *app.App, id string) error {
 	if c.lines.plain != nil || c.s.delegated() {
-		c.show.line("%s", "this waits for approval: remit approvals approve "+show(id))
+		c.show.line("%s", "waiting for approval: remit approvals approve "+show(id))
 		return nil
 	}
 	q, body, err := a.Approvals.Find(ctx, id)
 	if err != nil {
 		return err
 	}
-	c.s.printf("%s %s wants approval (risk %s)\n", c.s.paint(yellow, "?"), c.s.paint(bold, show(string(body.Tool))), show(body.Risk))
+	c.s.printf("%s %s needs approval (risk %s)\n", c.s.paint(yellow, "?"), c.s.paint(bold, show(string(body.Tool))), show(body.Risk))
 	c.s.printToAsk(body)
 	v, err := c.vote(ctx, body)
 	if err != nil {
@@ -195,7 +195,7 @@ func (c *dialog) ask(ctx context.Context, a *app.App, id string) error {
 	return err
 }
 
-// vote reads the answer to a question that was shown.
+// vote reads the person's answer.
 func (c *dialog) vote(ctx context.Context, b approval.Body) (store.Vote, error) {
 	in, ok := c.s.In.(*os.File)
 	if !ok { // cannot be: it is a terminal
@@ -206,7 +206,7 @@ func (c *dialog) vote(ctx context.Context, b approval.Body) (store.Vote, error) 
 		func(prompt string) (string, error) { return c.lines.read(prompt, false) })
 }
 
-// slashDoor carries slash commands out for a chat.
+// slashDoor carries out the slash commands of a chat.
 type slashDoor struct {
 	c *dialog
 	a *app.App
@@ -217,7 +217,7 @@ type slashDoor struct {
 func (d *slashDoor) Complete(line string) []string {
 	router, err := d.a.Extensions.Router()
 	if err != nil {
-		return nil // what is wrong with it is said when one is carried out
+		return nil // Run reports the error
 	}
 	from, list := router.Complete(line)
 	out := make([]string, len(list))
@@ -262,19 +262,19 @@ func (d *slashDoor) Run(ctx context.Context, line string) error {
 
 // help lists the chat's own commands.
 func (c *dialog) help() {
-	c.s.printf("\nof this chat:\n")
-	for _, o := range own {
+	c.s.printf("\nin this chat:\n")
+	for _, o := range builtin {
 		c.s.printf("  %-10s %s\n", o.name, o.does)
 	}
 }
 
-// greet says what one can do.
+// greet shows the agent's name and how to get help.
 func (c *dialog) greet(who string) {
 	if c.lines.plain != nil {
-		return // nobody is there to be greeted
+		return // lines are piped in
 	}
 	c.s.printf("%s\n", c.s.paint(dim, show(who)+"  ·  /help lists commands, Ctrl-C stops a turn, Ctrl-D leaves"))
 }
 
-var errNoAgent = fault.New(fault.ModelUnknown, "there is no agent here to read this").
-	WithHint("remit chat --agent AGENT or --model MODEL talks to one; /help lists the slash commands")
+var errNoAgent = fault.New(fault.ModelUnknown, "this chat has no agent to answer").
+	WithHint("start it with remit chat --agent AGENT or --model MODEL; /help lists the slash commands")

@@ -12,19 +12,19 @@ import (
 	"golang.org/x/term"
 )
 
-// errInterrupt says that Ctrl-C was typed instead of a line.
+// errInterrupt is returned when Ctrl-C is typed instead of a line.
 var errInterrupt = errors.New("interrupted")
 
-// lines reads what a person types: with editing, history and completion on a
+// lines reads the person's input: with editing, history and completion on a
 // terminal, else line by line.
 type lines struct {
 	s        *session
-	plain    *bufio.Scanner // where there is no terminal
+	plain    *bufio.Scanner // without a terminal
 	history  *typedLines
-	complete func(line string) []string // whole lines that one could become
+	complete func(line string) []string // returns whole lines
 }
 
-// maxLine bounds a line that is typed or piped in, in bytes.
+// maxLine is the maximum length of an input line in bytes.
 const maxLine = 1 << 20
 
 func (s *session) newLines(h *typedLines, complete func(string) []string) *lines {
@@ -36,8 +36,8 @@ func (s *session) newLines(h *typedLines, complete func(string) []string) *lines
 	return l
 }
 
-// read gives the next line: io.EOF after the last one, errInterrupt where Ctrl-C
-// was typed. What is asked with keep goes into the history.
+// read returns the next line, io.EOF after the last one, and errInterrupt after
+// Ctrl-C. With keep, the line goes into the history.
 func (l *lines) read(prompt string, keep bool) (string, error) {
 	if l.plain != nil {
 		if l.plain.Scan() {
@@ -60,7 +60,7 @@ func (l *lines) read(prompt string, keep bool) (string, error) {
 		io.Writer
 	}{keys, l.s.Out}, prompt)
 	if w, h, err := term.GetSize(int(in.Fd())); err == nil && w > 0 && h > 0 {
-		_ = t.SetSize(w, h) // a size that it does not take leaves the usual one
+		_ = t.SetSize(w, h) // on an error the default size stays
 	}
 	t.History = &kept{l.history, keep}
 	t.AutoCompleteCallback = l.tab(t)
@@ -75,8 +75,8 @@ func (l *lines) read(prompt string, keep bool) (string, error) {
 	return line, err
 }
 
-// tab completes what stands before the cursor at the end of a line: as far as
-// all that it could become agree, and lists them where that adds nothing.
+// tab completes a line with the cursor at its end: it adds the longest common prefix
+// of the completions, and lists them if that adds nothing.
 func (l *lines) tab(t *term.Terminal) func(string, int, rune) (string, int, bool) {
 	return func(line string, pos int, key rune) (string, int, bool) {
 		if key != '\t' || l.complete == nil || pos != len(line) {
@@ -103,7 +103,7 @@ func (l *lines) tab(t *term.Terminal) func(string, int, rune) (string, int, bool
 	}
 }
 
-// keyboard notes that Ctrl-C was typed, which a terminal reads as the end.
+// keyboard detects Ctrl-C, which the line editor reports as the end of the input.
 type keyboard struct {
 	in          io.Reader
 	interrupted bool
@@ -112,7 +112,7 @@ type keyboard struct {
 const ctrlC = 3
 
 func (k *keyboard) Read(b []byte) (int, error) {
-	n, err := k.in.Read(b[:min(len(b), 1)]) // no more than the line: what follows is for the next one
+	n, err := k.in.Read(b[:min(len(b), 1)]) // byte by byte, so that input after the line stays unread
 	if n > 0 && b[0] == ctrlC {
 		k.interrupted = true
 	}
@@ -122,18 +122,18 @@ func (k *keyboard) Read(b []byte) (int, error) {
 // typedLines is what was typed before, newest last, in a file that is the person's
 // alone.
 type typedLines struct {
-	file string // "": it is not kept
+	file string // "": not saved
 	list []string
 }
 
-// maxHistory is how many lines are kept.
+// maxHistory is the number of lines that are kept.
 const maxHistory = 1000
 
 func openHistory(home string) *typedLines {
 	h := &typedLines{file: filepath.Join(home, "chat_history")}
 	b, err := os.ReadFile(h.file)
 	if err != nil {
-		return h // the first time
+		return h // no history yet
 	}
 	for line := range strings.Lines(string(b)) {
 		if line = strings.TrimSuffix(line, "\n"); line != "" {
@@ -152,7 +152,7 @@ func (h *typedLines) add(line string) {
 	h.list = h.list[max(0, len(h.list)-maxHistory):]
 }
 
-// save keeps the history for the next time.
+// save writes the history to its file.
 func (h *typedLines) save() error {
 	if h.file == "" || len(h.list) == 0 {
 		return nil
@@ -160,7 +160,7 @@ func (h *typedLines) save() error {
 	return wholefile.Replace(h.file, []byte(strings.Join(h.list, "\n")+"\n"))
 }
 
-// kept is the history as the line editor sees it: entry 0 is the newest.
+// kept is the history in the line editor's order: entry 0 is the newest.
 type kept struct {
 	h    *typedLines
 	keep bool

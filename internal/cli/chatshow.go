@@ -13,12 +13,12 @@ import (
 // screen shows a turn as it happens.
 type screen struct {
 	s       *session
-	mid     bool   // a line has been begun
-	pending []byte // the beginning of a character that is not here whole
-	printed bool   // the answer that is coming in has been shown piece by piece
+	mid     bool   // the cursor is within a line
+	pending []byte // the first bytes of an incomplete character
+	printed bool   // the current answer was shown as it arrived
 }
 
-// event shows one.
+// event shows one event of a turn.
 func (c *screen) event(e agent.Event) {
 	switch e.Type {
 	case agent.TextDelta:
@@ -45,7 +45,7 @@ func (c *screen) event(e agent.Event) {
 	}
 }
 
-// text adds a piece of an answer. Pieces may end within a character.
+// text shows a piece of an answer. A piece may end within a character.
 func (c *screen) text(piece string) {
 	b := append(c.pending, piece...)
 	whole := len(b)
@@ -65,10 +65,10 @@ func (c *screen) text(piece string) {
 	c.mid = b[whole-1] != '\n'
 }
 
-// cutNote follows an answer that ends early.
-const cutNote = "[cut off: max_tokens or the model's context is used up]"
+// cutNote is shown after an answer that was cut off.
+const cutNote = "[cut off: the limit max_tokens or the model's context was reached]"
 
-// message shows a message that did not come in by pieces.
+// message shows a whole message.
 func (c *screen) message(m *agent.Message) {
 	if m == nil {
 		return
@@ -103,15 +103,15 @@ func (c *screen) ended(e *agent.CallEvent) {
 	}
 }
 
-// line prints a line of its own.
+// line prints a separate line.
 func (c *screen) line(format string, args ...any) {
 	c.rest()
 	c.s.printf("%s\n", fmt.Sprintf(format, args...))
 }
 
-// rest ends a line that was begun.
+// rest ends an unfinished line.
 func (c *screen) rest() {
-	if len(c.pending) > 0 { // a character that never became whole
+	if len(c.pending) > 0 { // an incomplete character
 		c.s.printf("\uFFFD")
 		c.pending, c.mid = nil, true
 	}
@@ -121,7 +121,7 @@ func (c *screen) rest() {
 	}
 }
 
-// compact is JSON on one line.
+// compact returns JSON on one line.
 func compact(raw json.RawMessage) string {
 	return strings.Join(strings.Fields(string(raw)), " ")
 }

@@ -1,5 +1,5 @@
 // Package cli is Remit's command line: one file per command, each thin. It
-// parses arguments, calls package app, and prints. Start at [Main].
+// parses arguments, calls package app, and prints the result. Start at [Main].
 package cli
 
 import (
@@ -19,13 +19,13 @@ import (
 	"github.com/remitrun/remit/internal/service/home"
 )
 
-// Streams is what a command talks to.
+// Streams are the standard streams of a command.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
 }
 
-// session is one invocation of the program.
+// session is one run of the program.
 type session struct {
 	Streams
 	version string
@@ -37,8 +37,8 @@ type session struct {
 	unwritten error // the first error of standard output
 }
 
-// exit is an error that only says which status to end with: all there was to
-// say has been printed.
+// exit is an error that only carries an exit status: its message has already been
+// printed.
 type exit int
 
 func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
@@ -63,11 +63,11 @@ func Main(ctx context.Context, args []string, s Streams, environ []string, versi
 	return status
 }
 
-// status prints an error and gives the exit status that it leads to.
+// status prints an error and returns its exit status.
 func (s *session) status(ctx context.Context, err error) int {
 	var e exit
 	switch {
-	case err == nil, errors.Is(err, syscall.EPIPE): // whom it was for has gone: that is no failure
+	case err == nil, errors.Is(err, syscall.EPIPE): // the reader of the output has gone: not a failure
 		return 0
 	case errors.As(err, &e):
 		return int(e)
@@ -86,7 +86,7 @@ func (s *session) status(ctx context.Context, err error) int {
 	return fault.CodeOf(err).Exit()
 }
 
-// complain prints one error with its number and, for an operator, its cause.
+// complain prints one error with its code and, for the operator, its cause.
 func (s *session) complain(err error) {
 	var coded *fault.Error
 	if !errors.As(err, &coded) {
@@ -104,7 +104,7 @@ func (s *session) complain(err error) {
 	}
 }
 
-// causeOf is what an error's cause adds to its message, or "".
+// causeOf returns the cause of an error, or "" if its message has it already.
 func causeOf(e *fault.Error) string {
 	if e.Err == nil || fault.CodeOf(e.Err) != fault.Internal {
 		return ""
@@ -129,28 +129,31 @@ func (s *session) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "remit",
 		Short: "Run AI agents' tool calls within their remit",
-		Long: `Remit executes AI agents' tool calls. Every call takes one path: it is decided
-by policy, recorded before it acts, confined by the operating system while it
-acts, and can be verified and replayed afterwards.`,
+		Long: `Remit executes the tool calls of AI agents. A policy decides every call. The
+call is recorded before it runs, confined while it runs, and can be verified
+and replayed afterwards.
+`,
 		Example: `  remit run plan.yaml -p policy.yaml     execute a plan
-  remit report RUN                       see what happened
-  remit verify                           check that the record is what was recorded`,
+  remit report last                      see what it did
+  remit verify                           check that the record was not altered`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.PersistentFlags().BoolVar(&s.json, "json", false, "print JSON for machines")
+	root.PersistentFlags().BoolVar(&s.json, "json", false, "print JSON")
 	root.SetFlagErrorFunc(badFlag)
-	for _, c := range []*cobra.Command{
-		s.initCmd(), s.runCmd(), s.execCmd(), s.runsCmd(), s.showCmd(), s.reportCmd(), s.replayCmd(), s.verifyCmd(), s.planCmd(), s.policyCmd(), s.changesCmd(), s.undoCmd(),
-		s.grantCmd(), s.approvalsCmd(), s.mcpCmd(), s.serveCmd(), s.secretCmd(), s.apiCmd(), s.wasmCmd(), s.extCmd(), s.slashCmd(), s.chatCmd(),
-		s.agentsCmd(), s.sessionsCmd(),
-		s.toolsCmd(), s.toolCmd(), s.modelsCmd(), s.capabilitiesCmd(), s.auditCmd(), s.doctorCmd(), s.versionCmd(),
-	} {
-		root.AddCommand(c)
+	for _, g := range s.groups() {
+		root.AddGroup(&cobra.Group{ID: g.name, Title: g.name + ":"})
+		for _, c := range g.commands {
+			c.GroupID = g.name
+			root.AddCommand(c)
+		}
 	}
+	root.SetCompletionCommandGroupID(setup)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages", "FlagUsagesWrapped 80"))
 	root.SetHelpCommand(s.helpCmd())
+	root.SetHelpCommandGroupID(setup)
 	root.InitDefaultHelpCmd()
 	completion(root)
 	prepare(root)
@@ -158,8 +161,30 @@ acts, and can be verified and replayed afterwards.`,
 	return root
 }
 
-// open builds the App on first use. A ledger that is missing although its keys are
-// there is an error of every command: something was lost.
+// setup is the group of commands that concern the installation.
+const setup = "Setup"
+
+// group is a heading in the root's help with its commands.
+type group struct {
+	name     string
+	commands []*cobra.Command
+}
+
+// groups returns all commands, as the root's help groups them.
+func (s *session) groups() []group {
+	return []group{
+		{"Run", []*cobra.Command{s.runCmd(), s.execCmd(), s.slashCmd(), s.planCmd()}},
+		{"Record", []*cobra.Command{s.runsCmd(), s.showCmd(), s.reportCmd(), s.auditCmd(), s.verifyCmd(), s.replayCmd(), s.changesCmd(), s.undoCmd()}},
+		{"Authority", []*cobra.Command{s.policyCmd(), s.grantCmd(), s.approvalsCmd(), s.secretCmd()}},
+		{"Tools", []*cobra.Command{s.toolsCmd(), s.toolCmd(), s.mcpCmd(), s.apiCmd(), s.wasmCmd(), s.extCmd()}},
+		{"Agents", []*cobra.Command{s.chatCmd(), s.agentsCmd(), s.sessionsCmd(), s.capabilitiesCmd(), s.modelsCmd()}},
+		{"Service", []*cobra.Command{s.serveCmd()}},
+		{setup, []*cobra.Command{s.initCmd(), s.doctorCmd(), s.versionCmd()}},
+	}
+}
+
+// open builds the App on first use. A missing ledger whose keys exist is an error
+// for every command, because records were lost.
 func (s *session) open() (*app.App, error) {
 	a, err := s.openAnyway()
 	if err != nil {
@@ -168,7 +193,7 @@ func (s *session) open() (*app.App, error) {
 	return a, a.LedgerPresent()
 }
 
-// openAnyway is open for commands that deal with a missing ledger themselves.
+// openAnyway is open for commands that handle a missing ledger themselves.
 func (s *session) openAnyway() (*app.App, error) {
 	if s.app != nil {
 		return s.app, nil

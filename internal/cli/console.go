@@ -17,26 +17,26 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
-// console stands between this process's streams and those of a command: pipes,
-// or a terminal of the command's own where this process has one.
+// console connects this process's streams with those of a command: by pipes, or by a
+// pseudo-terminal if this process has a terminal.
 type console struct {
 	s     *session
-	input *os.File   // what is typed goes here
-	outs  []*os.File // what the command writes comes from here
+	input *os.File   // the command's standard input
+	outs  []*os.File // the command's outputs
 	to    []io.Writer
-	raws  bool     // the command has a terminal of its own
-	tty   *os.File // the end of it that is kept here, once there is one
+	raws  bool     // the command has a pseudo-terminal
+	tty   *os.File // our end of it, once opened
 
 	restore func()
 	copies  sync.WaitGroup
 	quit    chan struct{}
 
-	mu      sync.Mutex // held while something is said or asked
+	mu      sync.Mutex // held while a message or question is shown
 	qmu     sync.Mutex
-	pending chan byte // what is typed goes here while a question waits for its answer
+	pending chan byte // receives keys while a question waits for its answer
 }
 
-// newConsole makes the streams.
+// newConsole creates the streams.
 func (s *session) newConsole() (*console, *sandbox.Stdio, error) {
 	c := &console{s: s, quit: make(chan struct{})}
 	if isTerminal(s.In) && isTerminal(s.Out) {
@@ -53,7 +53,7 @@ func (s *session) newConsole() (*console, *sandbox.Stdio, error) {
 		r, w, err := os.Pipe()
 		if err != nil {
 			for _, f := range []*os.File{stdio.In, stdio.Out, stdio.Err, mine[0], mine[1], mine[2]} {
-				_ = f.Close() // one that is not there says so
+				_ = f.Close() // closing nil is harmless
 			}
 			return nil, nil, err
 		}
@@ -63,7 +63,7 @@ func (s *session) newConsole() (*console, *sandbox.Stdio, error) {
 	return c, stdio, nil
 }
 
-// gate lets the command's output through while nothing is said or asked.
+// gate holds the command's output back while a message or question is shown.
 type gate struct {
 	c *console
 	w io.Writer
@@ -81,8 +81,8 @@ func (c *console) fd() int {
 	return int(in.Fd())
 }
 
-// start begins to copy, for a command with a terminal when that is there. The
-// person's terminal is raw until stop.
+// start begins to copy; with a pseudo-terminal, as soon as it is open. The person's
+// terminal is raw until stop.
 func (c *console) start() {
 	if c.raws {
 		c.raw()
@@ -91,12 +91,12 @@ func (c *console) start() {
 	c.copy()
 }
 
-// opened takes the command's terminal.
+// opened receives the command's pseudo-terminal.
 func (c *console) opened(tty *os.File) {
 	c.mu.Lock()
 	c.tty, c.input, c.outs = tty, tty, []*os.File{tty}
 	c.mu.Unlock()
-	c.resize() // it may have changed since the command was asked for
+	c.resize() // the window may have changed since the call
 	c.copy()
 }
 
@@ -105,10 +105,10 @@ func (c *console) copy() {
 		c.copies.Add(1)
 		go func() {
 			defer c.copies.Done()
-			_, _ = io.Copy(c.to[i], from) // a terminal whose command is gone ends with an error
+			_, _ = io.Copy(c.to[i], from) // a pseudo-terminal whose command has ended gives an error
 		}()
 	}
-	go c.read() // ends with the process: a read of a terminal cannot be called off
+	go c.read() // ends with the process: reading a terminal cannot be cancelled
 }
 
 func (c *console) raw() {
@@ -138,13 +138,13 @@ func (c *console) resize() {
 	tty := c.tty
 	c.mu.Unlock()
 	if w, h, err := term.GetSize(c.fd()); err == nil && tty != nil {
-		_ = sandbox.Resize(tty, w, h) // of a command that has just ended
+		_ = sandbox.Resize(tty, w, h) // fails if the command has just ended
 	}
 }
 
-// read passes on what is typed, but for the answer to a question.
+// read copies the input to the command, except for answers to questions.
 func (c *console) read() {
-	defer func() { _ = c.input.Close() }() // the command is told of the end either way
+	defer func() { _ = c.input.Close() }() // the command sees the end of its input in any case
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := c.s.In.Read(buf)
@@ -174,16 +174,16 @@ func (c *console) answer(b byte) bool {
 	}
 	select {
 	case c.pending <- b:
-	default: // a key more than can be an answer
+	default: // more keys than the answer needs
 	}
 	return true
 }
 
-// outputLasts is how long what the command wrote may still be on its way when
-// all of its processes are gone.
+// outputLasts is how long output may still arrive after all of the command's
+// processes have ended.
 const outputLasts = 2 * time.Second
 
-// stop waits for the last output and gives the terminal back as it was.
+// stop waits for the last output and restores the terminal.
 func (c *console) stop() {
 	for _, f := range c.outs {
 		_ = f.SetReadDeadline(time.Now().Add(outputLasts))
@@ -198,7 +198,7 @@ func (c *console) stop() {
 	}
 }
 
-// say tells the person something beside the command's own output.
+// say prints a message between the command's output.
 func (c *console) say(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -207,13 +207,13 @@ func (c *console) say(format string, args ...any) {
 
 func (c *console) print(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	if c.restore != nil { // a raw terminal does not begin lines by itself
+	if c.restore != nil { // a raw terminal does not return the carriage
 		text = "\r\n" + strings.ReplaceAll(text, "\n", "\r\n")
 	}
 	c.s.errorf("%s", text)
 }
 
-// ask puts a question about a connection and takes a key as the answer.
+// ask asks about a connection and takes one key as the answer.
 func (c *console) ask(ctx context.Context, a tool.Action, d policy.Decision) bool {
 	if !isTerminal(c.s.In) {
 		return false
@@ -223,8 +223,8 @@ func (c *console) ask(ctx context.Context, a tool.Action, d policy.Decision) boo
 	keys := make(chan byte, 1)
 	c.setPending(keys)
 	defer c.setPending(nil)
-	c.print("%s the command wants %s (%s)\n", c.s.paintErr(yellow, "?"), show(a.String()), show(d.Reason))
-	const prompt = "  allow it (y or n)? "
+	c.print("%s the command requests %s (%s)\n", c.s.paintErr(yellow, "?"), show(a.String()), show(d.Reason))
+	const prompt = "  allow (y or n)? "
 	quiet, latest := time.NewTimer(typedAhead), time.NewTimer(waitsForQuiet)
 	defer quiet.Stop()
 	defer latest.Stop()

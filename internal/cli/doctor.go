@@ -9,11 +9,11 @@ import (
 func (s *session) doctorCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Show what this machine can enforce",
-		Long: `Tries every layer of confinement and says whether it is there, why not, and how
-to get it: layers, limits, and the tiers and isolations that a policy can name.
-A command is refused where a layer that it needs is missing: nothing is ever run
-with less than its policy names.
+		Short: "Show which confinement this machine supports",
+		Long: `Tests each layer of confinement and shows whether it works, why not, and how to
+enable it. Also shows limits, isolation levels, and the state of $REMIT_HOME.
+If a command needs a layer that is missing, it is refused; it never runs with
+less confinement than its policy requires.
 `,
 		Example: "  remit doctor",
 		Args:    cobra.NoArgs,
@@ -43,12 +43,12 @@ with less than its policy names.
 					rows = append(rows, []cell{{"", ""}, {"→ " + l.Hint, yellow}})
 				}
 			}
-			s.table([]string{"LAYER", "HERE"}, rows)
+			s.table([]string{"LAYER", "STATUS"}, rows)
 			s.printf("\n")
 			if ready {
 				s.printf("%s commands run fully confined\n", s.paint(green, "✓"))
 			} else {
-				s.printf("%s commands (shell.run) are refused on this machine until the above is there, unless the policy names an isolation that is; everything else works\n", s.paint(red, "✗"))
+				s.printf("%s commands (shell.run) are refused until the layers marked ✗ work, unless the policy names an isolation that does; everything else works\n", s.paint(red, "✗"))
 			}
 			for _, c := range checks {
 				sign, col := "✓", green

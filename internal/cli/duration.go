@@ -8,13 +8,16 @@ import (
 	"github.com/remitrun/remit/internal/base/document"
 )
 
-// durationValue is a flag that takes a duration as document.ParseDuration reads it.
+// durationValue is a flag whose value document.ParseDuration reads.
 type durationValue time.Duration
 
 // durationVar adds such a flag.
 func durationVar(c *cobra.Command, to *time.Duration, name string, value time.Duration, usage string) {
 	*to = value
 	c.Flags().Var((*durationValue)(to), name, usage)
+	if value == 0 {
+		c.Flags().Lookup(name).DefValue = "" // the usage says what no value means
+	}
 }
 
 // String implements pflag.Value.

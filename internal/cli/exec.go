@@ -23,22 +23,19 @@ func (s *session) execCmd() *cobra.Command {
 	var presented func() (grants.Presented, error)
 	c := &cobra.Command{
 		Use:   "exec [flags] -- COMMAND...",
-		Short: "Run one command in the sandbox",
-		Long: `The command sees the files and reaches the network that the policy allows, and
-nothing else. Typing it here is the permission to start it, and is recorded as
-your approval of exactly that command; commands.deny still holds. On a terminal
-the command gets a terminal of its own. Refused connections are shown with the
-entry that would allow them: at once, or on a terminal when the command has
-ended, so that nothing is written over a full-screen program. They are also in
-the record and in security.log.
+		Short: "Run a command in the sandbox",
+		Long: `The command can use only the files and the network that the policy allows.
+Running it here counts as your approval of exactly this command, and is
+recorded; commands.deny still applies. Refused connections are shown with the
+policy entry that would allow them: at once, or on a terminal after the command
+has ended. They are also recorded, and written to security.log.
 
---learn tells what the command needs: it runs with the whole workspace to read
-and to write, all writes held, and what the policy denies refused; then the least
-policy that would have sufficed is written, with what was tried and refused as
-comments. Read it before you use it: a command can do less than it may when it
-knows that it is watched.
+--learn writes the smallest policy that the command needs. The command may then
+use the whole workspace, its writes are held, and what the policy denies stays
+denied. Refused actions become comments in the new policy. Review the policy
+before you use it: a command may behave differently while it is observed.
 
-The exit status is the command's own, or 128 and the number of the signal that
+The exit status is the command's own, or 128 plus the number of the signal that
 ended it.
 `,
 		Example: `  remit exec -p policy.yaml -- bash
@@ -76,13 +73,13 @@ ended it.
 	presented = s.presented(c)
 	fl := c.Flags()
 	fl.SetInterspersed(false)
-	fl.StringVarP(&policyFile, "policy", "p", "", "the policy to run under")
-	fl.StringVarP(&dir, "workspace", "w", "", "the workspace, where the command starts (default: the current folder)")
-	fl.BoolVar(&ask, "ask", false, "ask about connections that the policy wants to be asked about; with --learn, about each new one")
-	fl.BoolVar(&learn, "learn", false, "write the least policy that the command would have needed")
-	fl.StringVarP(&out, "output", "o", "-", "with --learn, write to this new file; - is standard output, after the command's own")
-	fl.BoolVar(&held, "changeset", false, "hold what is written until it is applied with remit changes")
-	fl.BoolVar(&profile, "profile", false, "print what the command would get to see and use, and run nothing")
+	fl.StringVarP(&policyFile, "policy", "p", "", "policy `FILE` to run under")
+	fl.StringVarP(&dir, "workspace", "w", "", "workspace `DIR`, where the command starts (default: the current folder)")
+	fl.BoolVar(&ask, "ask", false, "ask about connections that need approval; with --learn, about every new one")
+	fl.BoolVar(&learn, "learn", false, "write the smallest policy that the command needs")
+	fl.StringVarP(&out, "output", "o", "-", "with --learn, new `FILE` for the policy; - is standard output")
+	fl.BoolVar(&held, "changeset", false, "hold writes until remit changes apply")
+	fl.BoolVar(&profile, "profile", false, "print the sandbox profile of the command and do not run it")
 	return c
 }
 

@@ -297,7 +297,7 @@ func TestExecAsksOnTheTerminal(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%v: %q", err, seen.String())
 				}
-				if !asked && strings.Contains(seen.String(), "allow it (y or n)?") {
+				if !asked && strings.Contains(seen.String(), "allow (y or n)?") {
 					asked = true
 					_, err := mine.Write([]byte(key))
 					must(t, err)

@@ -11,22 +11,22 @@ import (
 	"github.com/remitrun/remit/internal/service/runs"
 )
 
-// learning reads what --learn asks for. A file that is there is not written
-// over: the command may take long, so that is said before it starts.
+// learning reads the flags of --learn. An existing output file is refused before the
+// command starts, because the command may take long.
 func learning(q *runs.ExecRequest, learn, profile bool, out string) error {
 	switch {
 	case !learn && out != "-":
-		return fault.New(fault.Usage, "--output is for --learn").WithHint("the command writes its own output")
+		return fault.New(fault.Usage, "--output needs --learn").WithHint("to keep the command's output, redirect it with >")
 	case !learn:
 		return nil
 	case profile:
-		return fault.New(fault.Usage, "--learn runs the command and --profile does not").WithHint("give one of them")
+		return fault.New(fault.Usage, "--learn and --profile cannot be combined").WithHint("--learn runs the command, --profile does not")
 	}
 	if q.Learn = "learned"; out == "-" {
 		return nil
 	}
 	if _, err := os.Lstat(out); err == nil {
-		return fault.New(fault.Usage, "%q is there already", out).WithHint("name a new file for the policy, or remove that one")
+		return fault.New(fault.Usage, "%q already exists", out).WithHint("name a new file, or remove this one")
 	}
 	if name := strings.TrimSuffix(path.Base(out), path.Ext(out)); name != "" {
 		q.Learn = name
@@ -56,15 +56,15 @@ func (s *session) printLearned(res runs.ExecResult, out string) error {
 		s.errorf("written to %s; try it: remit exec -p %[1]s -- ...\n", show(out))
 	}
 	if l.Refused > 0 {
-		s.errorf("%s refused while learning; comments in the policy say what\n", counted(l.Refused, "use"))
+		s.errorf("%s refused while learning, listed as comments in the policy\n", counted(l.Refused, "action"))
 	}
 	if l.Unseen > 0 {
-		s.errorf("%s could not be seen, or were too many: the policy lacks them\n", counted(l.Unseen, "further use"))
+		s.errorf("%s could not be observed, or exceeded the limit: not in the policy\n", counted(l.Unseen, "further action"))
 	}
 	return nil
 }
 
-// writeNew writes a file that is not there yet.
+// writeNew writes a file that must not exist yet.
 func writeNew(file string, b []byte) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {

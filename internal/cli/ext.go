@@ -20,11 +20,11 @@ import (
 func (s *session) extCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ext",
-		Short: "Install extensions: slash commands, and tools",
+		Short: "Install extensions, which add slash commands and tools",
 		Long: `An extension adds slash commands, and the programs or modules that they run as
-tools. It declares what it needs; what it does not declare is denied to it even
-where a policy would allow it, and what it declares must still be allowed. It
-writes nowhere but to a work folder of its own.
+tools. Its manifest declares the permissions that it needs. Other actions are
+denied even if a policy allows them; declared ones must also be allowed by the
+policy. It can write only to its own work folder.
 `,
 		Example: `  remit ext install extensions/git
   remit ext show git
@@ -42,9 +42,9 @@ func (s *session) extInstallCmd(update bool) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "install PATH",
 		Short: "Install an extension from a folder or a zip archive",
-		Long: `You are shown what the extension wants, what it could do, and what would run now;
-nothing is written before you say yes. It is installed whole or not at all.
-Links, devices, names that lead elsewhere and archives that blow up are refused.
+		Long: `Shows the extension's permissions and what would run now, and asks before
+anything is written. Links, devices, unsafe paths and archives that expand too
+far are refused.
 `,
 		Example: `  remit ext install extensions/git
   remit ext install git-1.0.0.zip --sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
@@ -52,11 +52,11 @@ Links, devices, names that lead elsewhere and archives that blow up are refused.
 		Args: cobra.ExactArgs(1),
 	}
 	if update {
-		c.Use, c.Short = "update PATH", "Put a newer version in the place of an installed extension"
-		c.Long = `You are shown what it would be able to do, and which permissions are new. What is
-in its work folder stays. One that was signed is only replaced by one of the same
-signer; an older version does not replace a newer one. Its tools that are others
-than before are accepted with it.
+		c.Use, c.Short = "update PATH", "Update an installed extension"
+		c.Long = `Shows the permissions of the new version and marks those that are new. The work
+folder is kept. A signed extension accepts only updates by the same signer. An
+older version does not replace a newer one. Changed tools are accepted with the
+update.
 `
 		c.Example = "  remit ext update git-1.1.0.zip"
 	}
@@ -74,16 +74,16 @@ than before are accepted with it.
 		if s.json {
 			return s.printJSON(done)
 		}
-		s.printf("%s %s %s is installed: %s\n", s.paint(green, "✓"), done.ID, done.Version, commandNames(done.Extension))
+		s.printf("%s %s %s installed: %s\n", s.paint(green, "✓"), done.ID, done.Version, commandNames(done.Extension))
 		if len(done.Accepted) > 0 {
-			s.printf("  %s changed, and accepted\n", counted(len(done.Accepted), "tool"))
+			s.printf("  %s changed and accepted\n", counted(len(done.Accepted), "tool"))
 		}
 		return nil
 	}
 	fl := c.Flags()
-	fl.BoolVar(&yes, "yes", false, "do not ask (for scripts)")
-	fl.StringVar(&q.SHA256, "sha256", "", "the checksum that the archive must have")
-	fl.StringVar(&q.Signer, "signer", "", "the key that it must be signed with, as ed25519:BASE64")
+	fl.BoolVar(&yes, "yes", false, "install without asking (for scripts)")
+	fl.StringVar(&q.SHA256, "sha256", "", "required checksum of the archive, as `HEX`")
+	fl.StringVar(&q.Signer, "signer", "", "required signing `KEY`, as ed25519:BASE64")
 	return c
 }
 
@@ -95,16 +95,16 @@ func commandNames(e extensions.Extension) string {
 	return strings.Join(names, " ")
 }
 
-// confirmExtension shows what there is to know and asks. Without a terminal nobody
-// can say yes.
+// confirmExtension shows an extension and asks whether to install it. It fails without
+// a terminal.
 func (s *session) confirmExtension(ctx context.Context, o extensions.Offer, yes bool) (bool, error) {
 	if yes {
 		return true, nil
 	}
 	in, ok := s.In.(*os.File)
 	if s.json || !ok || !isTerminal(s.In) {
-		return false, fault.New(fault.Usage, "nobody is there to be asked whether %s may be installed", o.ID).
-			WithHint("look at it yourself, and say --yes")
+		return false, fault.New(fault.Usage, "installing %s needs your confirmation, but no terminal is attached", o.ID).
+			WithHint("review the extension, then add --yes")
 	}
 	s.printExtension(o)
 	s.printf("\n")
@@ -112,7 +112,7 @@ func (s *session) confirmExtension(ctx context.Context, o extensions.Offer, yes 
 		if err := discardTyped(ctx, in, true); err != nil {
 			return false, err
 		}
-		s.printf("install it (y or n)? ")
+		s.printf("install (y or n)? ")
 		line, err := readAnswer(ctx, in)
 		if errors.Is(err, io.EOF) {
 			s.printf("\n")
@@ -130,15 +130,15 @@ func (s *session) confirmExtension(ctx context.Context, o extensions.Offer, yes 
 	}
 }
 
-// printExtension prints all of an extension that there is to know. Everything in it
-// is the extension's own word but for what is under its control of nobody.
+// printExtension prints everything known about an extension. Its texts come from the
+// extension itself and are not verified.
 func (s *session) printExtension(o extensions.Offer) {
 	version := o.Version
 	if o.Was != nil {
 		version = o.Was.Version + " → " + o.Version
 	}
 	s.printf("%s  %s %s\n\n%s\n\n", s.paint(bold, o.ID), show(o.Name), version, showLines(o.Description))
-	signer := "nobody"
+	signer := "not signed"
 	if o.Signer != "" {
 		signer = o.Signer
 	}
@@ -146,7 +146,7 @@ func (s *session) printExtension(o extensions.Offer) {
 		{"digest", o.Digest}, {"state", state(o.Extension)}} {
 		s.printf("%-10s %s\n", l[0], show(l[1]))
 	}
-	s.printf("\nIt can, where the policy of a call allows it as well:\n")
+	s.printf("\nPermissions, where the policy of a call also allows them:\n")
 	for _, w := range o.Wants {
 		sign, note := "·", ""
 		if w.New {
@@ -155,9 +155,9 @@ func (s *session) printExtension(o extensions.Offer) {
 		s.printf("  %s %-16s %s%s\n", sign, w.Name, w.Means, note)
 	}
 	if len(o.Wants) == 0 {
-		s.printf("  · compute\n")
+		s.printf("  · none: computation only\n")
 	}
-	s.printf("It can never, whatever a policy says:\n")
+	s.printf("Never permitted, whatever the policy allows:\n")
 	for _, what := range o.Never {
 		s.printf("  · %s\n", what)
 	}
@@ -168,7 +168,7 @@ func (s *session) printExtension(o extensions.Offer) {
 	}
 	s.tableWhole([]string{"COMMAND", "TOOL", "RISK", "RUNS"}, rows)
 	if o.InstallPlan != "" {
-		s.printf("\nWhen it is installed this plan runs, in its work folder:\n%s\nunder this policy, and what it can do at all:\n%s", indentLines(o.InstallPlan), indentLines(o.InstallPolicy))
+		s.printf("\nOn installation this plan runs in its work folder:\n%s\nunder the permissions above and this policy:\n%s", indentLines(o.InstallPlan), indentLines(o.InstallPolicy))
 	}
 	for _, w := range o.Warnings {
 		s.printf("%s %s\n", s.paint(yellow, "!"), show(w))
@@ -180,7 +180,7 @@ func state(e extensions.Extension) string {
 	case e.Installed.IsZero():
 		return "not installed"
 	case !e.Enabled:
-		return "switched off"
+		return "disabled"
 	}
 	return "installed " + e.Installed.Local().Format(time.DateTime)
 }
@@ -222,7 +222,7 @@ func (s *session) extListCmd() *cobra.Command {
 				}
 				rows = append(rows, []cell{{e.ID, bold}, {e.Version, ""}, {on, col}, {commandNames(e), ""}, {orDash(strings.Join(perms, " ")), ""}})
 			}
-			s.tableOr("no extension is installed; remit ext install PATH installs one", []string{"EXTENSION", "VERSION", "IS", "COMMANDS", "PERMISSIONS"}, rows)
+			s.tableOr("no extensions; add one with remit ext install PATH", []string{"EXTENSION", "VERSION", "STATE", "COMMANDS", "PERMISSIONS"}, rows)
 			return nil
 		},
 	}
@@ -232,7 +232,7 @@ func (s *session) extShowCmd() *cobra.Command {
 	var bounds bool
 	c := &cobra.Command{
 		Use:   "show ID",
-		Short: "Show all that an extension may do, and what each of its commands runs",
+		Short: "Show an extension's permissions and commands",
 		Example: `  remit ext show git
   remit ext show git --bounds`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: s.completeExtensions,
@@ -255,14 +255,14 @@ func (s *session) extShowCmd() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&bounds, "bounds", false, "print the policy that bounds each of its calls, and nothing else")
+	c.Flags().BoolVar(&bounds, "bounds", false, "print only the policy that limits its calls")
 	return c
 }
 
 func (s *session) extSwitchCmd(on bool) *cobra.Command {
-	name, did, short := "disable", "switched off", "Switch an extension off: its commands and tools are refused"
+	name, did, short := "disable", "disabled", "Disable an extension: refuse its commands and tools"
 	if on {
-		name, did, short = "enable", "switched on", "Switch an extension on again"
+		name, did, short = "enable", "enabled", "Enable a disabled extension"
 	}
 	return &cobra.Command{
 		Use: name + " ID", Short: short, Example: "  remit ext " + name + " git",
@@ -279,7 +279,7 @@ func (s *session) extSwitchCmd(on bool) *cobra.Command {
 			if s.json {
 				return s.printJSON(e)
 			}
-			s.printf("%s %s is %s\n", s.paint(green, "✓"), e.ID, did)
+			s.printf("%s %s %s\n", s.paint(green, "✓"), e.ID, did)
 			return nil
 		},
 	}
@@ -288,8 +288,8 @@ func (s *session) extSwitchCmd(on bool) *cobra.Command {
 func (s *session) extRemoveCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove ID",
-		Short: "Remove an extension, and what is in its work folder",
-		Long: `What its calls did stays in the record.
+		Short: "Remove an extension and its work folder",
+		Long: `The record of its calls is kept.
 `,
 		Example: "  remit ext remove git",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: s.completeExtensions,
@@ -304,7 +304,7 @@ func (s *session) extRemoveCmd() *cobra.Command {
 			if s.json {
 				return s.printJSON(map[string]any{"removed": args[0]})
 			}
-			s.printf("%s %s is removed\n", s.paint(green, "✓"), args[0])
+			s.printf("%s %s removed\n", s.paint(green, "✓"), args[0])
 			return nil
 		},
 	}
@@ -320,7 +320,7 @@ func (s *session) extSchemaCmd() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			schema := extension.DocumentSchema(args[0])
 			if schema == nil {
-				return fault.New(fault.Usage, "there are the schemas manifest and commands, not %q", args[0])
+				return fault.New(fault.Usage, "%q is not a schema; expected manifest or commands", args[0])
 			}
 			s.printf("%s", schema)
 			return nil
@@ -328,7 +328,7 @@ func (s *session) extSchemaCmd() *cobra.Command {
 	}
 }
 
-// completeExtensions completes the IDs of installed extensions.
+// completeExtensions completes the ID of an installed extension.
 func (s *session) completeExtensions(_ *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
 	a, err := s.open()
 	if err != nil || len(args) > 0 {

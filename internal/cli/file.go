@@ -11,7 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/base/wholefile"
 )
 
-// toFile writes a file whole or not at all; "-" is standard output.
+// toFile writes a file completely or not at all; "-" is standard output.
 func (s *session) toFile(file string, write func(io.Writer) error) error {
 	if file == "-" {
 		return write(s.Out)
@@ -25,20 +25,20 @@ func (s *session) toFile(file string, write func(io.Writer) error) error {
 		err = os.Rename(f.Name(), file)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // it is of no use half written
+		_ = os.Remove(f.Name()) // incomplete
 		return fault.Wrap(fault.Usage, err, "%s cannot be written", file)
 	}
 	s.errorf("written to %s\n", show(file))
 	return nil
 }
 
-// maxSmall bounds the files that are read whole: proofs, checkpoints and keys.
+// maxSmall is the maximum size of proofs, checkpoints and keys in bytes.
 const maxSmall = 64 << 20
 
 // readSmall reads a file that a flag names.
 func readSmall(file string) ([]byte, error) {
 	b, err := wholefile.Read(file, maxSmall)
-	if pe := new(fs.PathError); errors.As(err, &pe) { // the place names the file already
+	if pe := new(fs.PathError); errors.As(err, &pe) { // the position names the file already
 		err = pe.Err
 	}
 	if err != nil {

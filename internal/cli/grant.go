@@ -21,11 +21,11 @@ import (
 func (s *session) grantCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "grant",
-		Short: "Issue, narrow, hand on, inspect and revoke grants",
-		Long: `A grant is authority that can be handed to another process: a token that says
-who may do what until when, signed by this ledger. Whoever has one can narrow it
-without asking anyone; nobody can widen one. Budgets, revocation and what was
-handed on to whom are kept in the ledger, which alone accepts it.
+		Short: "Issue, narrow, delegate, inspect and revoke grants",
+		Long: `A grant is a token that gives another process limited authority: which calls,
+for how long, with which budgets. It is signed by this ledger. Its holder can
+narrow it offline, but never widen it. Budgets, delegations and revocations are
+kept in the ledger, and only this ledger accepts the token.
 `,
 		Example: `  remit grant issue -p policy.yaml --holder agent:docs --expires 1h -o docs.token
   remit run plan.yaml --grant @docs.token -w .`,
@@ -38,13 +38,13 @@ handed on to whom are kept in the ledger, which alone accepts it.
 	return c
 }
 
-// presented adds the flags of commands that make calls, and gives what they and
-// the environment say.
+// presented adds the grant flags to a command that makes calls. The function that it
+// returns reads them and the environment.
 func (s *session) presented(c *cobra.Command) func() (grants.Presented, error) {
 	var text, key string
 	fl := c.Flags()
-	fl.StringVar(&text, "grant", "", "run under this grant: a token, or @FILE (default: $REMIT_GRANT)")
-	fl.StringVar(&key, "grant-key", "", "the private key that the grant is bound to: a file (default: $REMIT_GRANT_KEY)")
+	fl.StringVar(&text, "grant", "", "run under this `GRANT`: a token or @FILE (default: $REMIT_GRANT)")
+	fl.StringVar(&key, "grant-key", "", "`FILE` with the holder's private key, for a bound grant (default: $REMIT_GRANT_KEY)")
 	return func() (grants.Presented, error) {
 		if text == "" {
 			text, _ = s.lookup("REMIT_GRANT")
@@ -60,7 +60,7 @@ func (s *session) presented(c *cobra.Command) func() (grants.Presented, error) {
 	}
 }
 
-// termFlags are the flags that say what a grant comes to.
+// termFlags are the flags for the terms of a grant.
 type termFlags struct {
 	grants.Terms
 	dir, notBefore, money string
@@ -73,30 +73,30 @@ type termFlags struct {
 func (f *termFlags) add(c *cobra.Command, life string) {
 	fl := c.Flags()
 	f.changed = fl.Changed
-	fl.StringArrayVarP(&f.Policies, "policy", "p", nil, "a policy that bounds it (repeatable: all of them do)")
-	fl.StringArrayVar(&f.Read, "read", nil, "leave of all files this one to read (repeatable; @LIST: those that a file lists, a line each)")
-	fl.StringArrayVar(&f.Write, "write", nil, "leave of all files this one to write (repeatable; @LIST as well)")
-	fl.StringVarP(&f.dir, "workspace", "w", "", "the folder where a policy is looked for (default: the current one)")
-	durationVar(c, &f.Expires, "expires", 0, "how long it lasts, as 1h30m or 7d (default: "+life+")")
-	fl.StringVar(&f.notBefore, "not-before", "", "from when on it holds, as 2026-01-31T09:00:00Z (default: at once)")
-	fl.StringVar(&f.HolderKey, "holder-key", "", "the public key whose owner alone may use it (see remit grant keygen)")
-	fl.Int64Var(&f.Budgets.Calls, "calls", 0, "at most so many calls")
-	fl.Int64Var(&f.Budgets.EachTool, "calls-per-tool", 0, "at most so many calls of each tool")
-	fl.StringArrayVar(&f.perTool, "per-tool", nil, "at most so many calls of some tools, as http.*=20 (repeatable)")
-	fl.Int64Var(&f.Budgets.BytesIn, "bytes-in", 0, "at most so many bytes received over the network")
-	fl.Int64Var(&f.Budgets.BytesOut, "bytes-out", 0, "at most so many bytes sent over the network")
-	fl.Int64Var(&f.Budgets.Tokens, "tokens", 0, "at most so many model tokens")
-	fl.StringVar(&f.money, "money", "", "at most so many US dollars for models, as 1.50")
-	durationVar(c, &f.Budgets.Time, "time", 0, "at most so much time of calls, added up")
-	fl.IntVar(&f.children, "children", -1, "at most so many grants handed on below it")
-	fl.IntVar(&f.depth, "depth", -1, "how far it may be handed on")
-	fl.StringArrayVar(&f.pins, "pin", nil, "a tool that may only be used as it is now (repeatable)")
-	fl.StringVarP(&f.out, "output", "o", "", "write the token to this new file, which only you can read")
-	fl.BoolVar(&f.Bind, "bind", false, "good for this workspace alone")
-	fl.BoolVar(&f.Sealed, "seal", false, "nobody can narrow it or hand it on")
+	fl.StringArrayVarP(&f.Policies, "policy", "p", nil, "policy `FILE` that limits it (repeatable; all apply)")
+	fl.StringArrayVar(&f.Read, "read", nil, "allow reading only this `FILE` (repeatable; @LIST names a list of files)")
+	fl.StringArrayVar(&f.Write, "write", nil, "allow writing only this `FILE` (repeatable; @LIST as above)")
+	fl.StringVarP(&f.dir, "workspace", "w", "", "workspace `DIR` with the trusted policy (default: the current folder)")
+	durationVar(c, &f.Expires, "expires", 0, "lifetime, such as 1h30m or 7d (default: "+life+")")
+	fl.StringVar(&f.notBefore, "not-before", "", "start `TIME`, such as 2026-01-31T09:00:00Z (default: now)")
+	fl.StringVar(&f.HolderKey, "holder-key", "", "bind it to this public `KEY` (see remit grant keygen)")
+	fl.Int64Var(&f.Budgets.Calls, "calls", 0, "maximum number of calls")
+	fl.Int64Var(&f.Budgets.EachTool, "calls-per-tool", 0, "maximum number of calls per tool")
+	fl.StringArrayVar(&f.perTool, "per-tool", nil, "maximum number of calls of matching tools, as `PATTERN=N` (repeatable)")
+	fl.Int64Var(&f.Budgets.BytesIn, "bytes-in", 0, "maximum number of bytes received over the network")
+	fl.Int64Var(&f.Budgets.BytesOut, "bytes-out", 0, "maximum number of bytes sent over the network")
+	fl.Int64Var(&f.Budgets.Tokens, "tokens", 0, "maximum number of model tokens")
+	fl.StringVar(&f.money, "money", "", "maximum `AMOUNT` for models in US dollars, such as 1.50")
+	durationVar(c, &f.Budgets.Time, "time", 0, "maximum total time of calls")
+	fl.IntVar(&f.children, "children", 0, "maximum number of grants delegated from it (default: no limit)")
+	fl.IntVar(&f.depth, "depth", 0, "maximum depth of delegation (default: no limit)")
+	fl.StringArrayVar(&f.pins, "pin", nil, "allow this `TOOL` only as it is defined now (repeatable)")
+	fl.StringVarP(&f.out, "output", "o", "", "write the token to this new `FILE`, which only you can read")
+	fl.BoolVar(&f.Bind, "bind", false, "valid only in this workspace")
+	fl.BoolVar(&f.Sealed, "seal", false, "prevent narrowing and delegation")
 }
 
-// terms gives what the flags say.
+// terms reads the flags.
 func (f *termFlags) terms() (grants.Terms, error) {
 	t := f.Terms
 	ws, err := home.Workspace(f.dir)
@@ -111,11 +111,11 @@ func (f *termFlags) terms() (grants.Terms, error) {
 		return t, err
 	}
 	if t.Expires < 0 || t.Expires == 0 && f.changed("expires") {
-		return t, fault.New(fault.Usage, "--expires %s lies in the past", t.Expires).WithHint("write how long it lasts, as 1h")
+		return t, fault.New(fault.Usage, "--expires %s is not a valid lifetime", t.Expires).WithHint("expected a time above 0, such as 1h")
 	}
 	if f.notBefore != "" {
 		if t.NotBefore, err = time.Parse(time.RFC3339, f.notBefore); err != nil {
-			return t, fault.New(fault.Usage, "--not-before %q is no time", f.notBefore).WithHint("write it as 2026-01-31T09:00:00Z")
+			return t, fault.New(fault.Usage, "--not-before %q is not a valid time", f.notBefore).WithHint("expected a time such as 2026-01-31T09:00:00Z")
 		}
 	}
 	if f.money != "" {
@@ -127,15 +127,15 @@ func (f *termFlags) terms() (grants.Terms, error) {
 		name, n, ok := strings.Cut(pair, "=")
 		calls, err := strconv.ParseInt(n, 10, 64)
 		if !ok || err != nil || calls < 0 {
-			return t, fault.New(fault.Usage, "--per-tool %q is not PATTERN=NUMBER", pair).WithHint("write it as http.*=20")
+			return t, fault.New(fault.Usage, "--per-tool %q is not PATTERN=N", pair).WithHint("for example http.*=20")
 		}
 		t.Budgets.PerTool = append(t.Budgets.PerTool, grant.ToolBudget{Tool: name, Calls: calls})
 	}
 	t.Budgets = t.Budgets.Min(grant.Budgets{}) // sorts
-	if f.children >= 0 {
+	if f.changed("children") {
 		t.Budgets.Children = &f.children
 	}
-	if f.depth >= 0 {
+	if f.changed("depth") {
 		t.Budgets.Depth = &f.depth
 	}
 	for _, id := range f.pins {
@@ -144,7 +144,7 @@ func (f *termFlags) terms() (grants.Terms, error) {
 	return t, t.Budgets.Check()
 }
 
-// dollars reads an amount of money in millionths.
+// dollars reads an amount of US dollars, in millionths.
 func dollars(text string) (int64, error) {
 	whole, part, _ := strings.Cut(text, ".")
 	if len(part) <= 6 {
@@ -153,10 +153,11 @@ func dollars(text string) (int64, error) {
 			return int64(n), nil //nolint:gosec // 50 bits fit
 		}
 	}
-	return 0, fault.New(fault.Usage, "--money %q is no amount of US dollars", text).WithHint("write it as 1.50")
+	return 0, fault.New(fault.Usage, "--money %q is not a valid amount of US dollars", text).WithHint("expected an amount such as 1.50")
 }
 
-// makes runs a command that gives a token, of terms and perhaps of a token.
+// makes runs a command that creates a token from the flags and, if given, from a
+// parent token.
 func (s *session) makes(f *termFlags, done string, from func(ctx context.Context, a *app.App, t grants.Terms, text string) (grants.Token, error)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		t, err := f.terms()
@@ -186,10 +187,10 @@ func (s *session) grantIssueCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "issue",
 		Short: "Issue a grant from policies",
-		Long: `Prints the grant's ID and its token. The token is the authority: give it to its
-holder and to nobody else, by a file or REMIT_GRANT rather than on a command line.
-What the policies limit (limits, models.tokens, agents) is the grant's budget,
-over all runs under it.
+		Long: `Prints the grant's ID and its token. Whoever has the token has the authority:
+pass it in a file or in REMIT_GRANT, not on a command line. Limits in the
+policies (limits, models.tokens, agents) become budgets of the grant, shared by
+all runs under it.
 `,
 		Example: `  remit grant issue -p policy.yaml --holder agent:docs --expires 1h
   remit grant issue -p policy.yaml --calls 100 -o docs.token`,
@@ -199,9 +200,9 @@ over all runs under it.
 		}),
 	}
 	f.add(c, "24h")
-	c.Flags().StringVar(&f.Holder, "holder", "", "who holds it, as agent:docs (default: you)")
-	c.Flags().StringArrayVar(&f.To, "to", nil, "patterns of holders that it may be handed on to, where a policy's delegate lets it (repeatable; default: any)")
-	c.Flags().StringVar(&f.Note, "note", "", "what it is for; kept in the ledger")
+	c.Flags().StringVar(&f.Holder, "holder", "", "`NAME` of the holder, such as agent:docs (default: you)")
+	c.Flags().StringArrayVar(&f.To, "to", nil, "`PATTERN` of holders that it may be delegated to, if the policy allows (repeatable; default: any)")
+	c.Flags().StringVar(&f.Note, "note", "", "`TEXT` that says what it is for; kept in the ledger")
 	return c
 }
 
@@ -209,9 +210,9 @@ func (s *session) grantNarrowCmd() *cobra.Command {
 	var f termFlags
 	c := &cobra.Command{
 		Use:   "narrow TOKEN",
-		Short: "Narrow a grant by a further policy",
-		Long: `Appends a block to the token: what it allows is what it allowed before and what
-the policy allows too. This needs no ledger and tells nobody. TOKEN may be @FILE.
+		Short: "Narrow a grant by another policy",
+		Long: `The new token allows only what the old one and the policy both allow. This
+needs no ledger and leaves no record. TOKEN may be @FILE.
 `,
 		Example: "  remit grant narrow @docs.token -p read-only.yaml -o narrow.token",
 		Args:    cobra.ExactArgs(1),
@@ -220,7 +221,7 @@ the policy allows too. This needs no ledger and tells nobody. TOKEN may be @FILE
 		}),
 	}
 	f.add(c, "as before")
-	c.Flags().StringVar(&f.KeyFile, "grant-key", "", "the private key that the grant is bound to, to bind it to another one: a file")
+	c.Flags().StringVar(&f.KeyFile, "grant-key", "", "`FILE` with the present holder's private key, to bind the grant to another key")
 	return c
 }
 
@@ -229,22 +230,22 @@ func (s *session) grantDelegateCmd() *cobra.Command {
 	var key string
 	c := &cobra.Command{
 		Use:   "delegate TOKEN",
-		Short: "Hand a grant on to another holder",
-		Long: `Gives a token for another holder, as far as the policies' delegate lets this one,
-and records it. It never allows more than TOKEN does, and what it spends is spent
-from TOKEN's budgets too. TOKEN may be @FILE.
+		Short: "Delegate a grant to another holder",
+		Long: `Creates and records a grant for another holder, if the policy's delegate
+section allows it. It never allows more than TOKEN, and its use also counts
+against TOKEN's budgets. TOKEN may be @FILE.
 `,
 		Example: "  remit grant delegate @docs.token --holder agent:reader -p read-only.yaml --calls 20 -o reader.token",
 		Args:    cobra.ExactArgs(1),
-		RunE: s.makes(&f, "handed on", func(ctx context.Context, a *app.App, t grants.Terms, text string) (grants.Token, error) {
+		RunE: s.makes(&f, "delegated", func(ctx context.Context, a *app.App, t grants.Terms, text string) (grants.Token, error) {
 			return a.Grants.Delegate(ctx, grants.Presented{Token: text, KeyFile: key}, t)
 		}),
 	}
 	f.add(c, "as before")
-	c.Flags().StringVar(&f.Holder, "holder", "", "to whom, as agent:reader")
-	c.Flags().StringArrayVar(&f.To, "to", nil, "patterns of holders that it may be handed on to further (repeatable; default: as before)")
-	c.Flags().StringVar(&f.Note, "note", "", "what it is for; kept in the ledger")
-	c.Flags().StringVar(&key, "grant-key", "", "the private key that the grant is bound to: a file")
+	c.Flags().StringVar(&f.Holder, "holder", "", "`NAME` of the new holder, such as agent:reader")
+	c.Flags().StringArrayVar(&f.To, "to", nil, "`PATTERN` of holders that it may be delegated to in turn (repeatable; default: as before)")
+	c.Flags().StringVar(&f.Note, "note", "", "`TEXT` that says what it is for; kept in the ledger")
+	c.Flags().StringVar(&key, "grant-key", "", "`FILE` with the holder's private key, for a bound grant")
 	return c
 }
 
@@ -253,7 +254,7 @@ func (s *session) grantListCmd() *cobra.Command {
 	var limit int
 	c := &cobra.Command{
 		Use:     "list",
-		Short:   "List the grants that were issued or handed on, newest first",
+		Short:   "List issued and delegated grants, newest first",
 		Example: "  remit grant list --holder agent:docs",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -276,14 +277,14 @@ func (s *session) grantListCmd() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringVar(&holder, "holder", "", "only those that this one was given")
-	c.Flags().IntVar(&limit, "limit", 20, "at most so many")
+	c.Flags().StringVar(&holder, "holder", "", "only grants of this `HOLDER`")
+	c.Flags().IntVar(&limit, "limit", 20, "maximum number of grants")
 	return c
 }
 
 func (s *session) printGrants(list []grants.Info) {
 	if len(list) == 0 {
-		s.printf("no grants so far (remit grant issue makes one)\n")
+		s.printf("no grants; create one with remit grant issue\n")
 		return
 	}
 	rows := make([][]cell, len(list))
@@ -299,21 +300,21 @@ func (s *session) printGrants(list []grants.Info) {
 			{text: when(g.Record.Issued, time.Now())}, {text: expiry(g.Record.Expires)}, {text: g.Record.Budgets.String()},
 		}
 	}
-	s.table([]string{"GRANT", "STATUS", "HOLDER", "FROM", "ISSUED", "EXPIRES", "BUDGETS"}, rows)
+	s.table([]string{"GRANT", "STATUS", "HOLDER", "PARENT", "ISSUED", "EXPIRES", "BUDGETS"}, rows)
 }
 
 func (s *session) grantStandingCmd(verb string, to store.Standing) *cobra.Command {
 	words := map[store.Standing][2]string{
-		store.Revoked: {"Revoke a grant and all that descends from it, for good", "revoked"},
-		store.Paused:  {"Pause a grant and all that descends from it", "paused"},
-		store.Active:  {"Resume a grant that was paused", "resumed"},
+		store.Revoked: {"Revoke a grant and its descendants permanently", "revoked"},
+		store.Paused:  {"Pause a grant and its descendants", "paused"},
+		store.Active:  {"Resume a paused grant", "resumed"},
 	}
 	long := map[store.Standing]string{
-		store.Revoked: `Calls that are under way are ended, with their process trees, unless the policy
-says on_revoke: finish; new ones are refused at once, by other processes within a
+		store.Revoked: `Running calls are stopped together with their processes, unless the policy says
+on_revoke: finish. New calls are refused at once, in other processes within a
 second.
 `,
-		store.Paused: `New calls are refused until it is resumed; calls that are under way go on.
+		store.Paused: `New calls are refused until it is resumed. Running calls continue.
 `,
 	}
 	var reason string
@@ -343,6 +344,6 @@ second.
 			return nil
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "why; kept in the ledger")
+	c.Flags().StringVar(&reason, "reason", "", "`REASON` to keep in the ledger")
 	return c
 }

@@ -21,7 +21,7 @@ import (
 type grantJSON struct {
 	ID        string     `json:"id"`
 	Token     string     `json:"token,omitempty"`
-	File      string     `json:"file,omitempty"` // where the token is instead
+	File      string     `json:"file,omitempty"` // the token's file, if it is in one
 	Root      string     `json:"root,omitempty"`
 	Parent    string     `json:"parent,omitempty"`
 	Holder    string     `json:"holder"`
@@ -30,13 +30,13 @@ type grantJSON struct {
 	Expires   *time.Time `json:"expires,omitempty"`
 	Budgets   string     `json:"budgets,omitempty"`
 	Status    string     `json:"status,omitempty"`
-	Because   string     `json:"because,omitempty"` // whose standing the status is, if not its own
+	Because   string     `json:"because,omitempty"` // the ancestor whose status this is
 	Spent     []spent    `json:"spent,omitempty"`
 	Note      string     `json:"note,omitempty"`
 	Lines     []lineJSON `json:"says,omitempty"`
 	Genuine   *bool      `json:"genuine,omitempty"`
 	Problem   string     `json:"problem,omitempty"`
-	Moot      []string   `json:"narrows_nothing,omitempty"` // what was added without effect
+	Moot      []string   `json:"narrows_nothing,omitempty"` // additions without effect
 }
 
 type spent struct {
@@ -60,11 +60,11 @@ func stamp(t time.Time) *time.Time {
 	return &t
 }
 
-// printToken shows a new token, or writes it to a file and shows what it says.
+// printToken shows a new token, or writes it to a file and shows its content.
 func (s *session) printToken(done string, t grants.Token, file string) error {
 	c, text := t.Claims, t.Text
 	for _, m := range t.Moot {
-		s.errorf("%s narrows nothing: %s\n", s.paintErr(yellow, "warning:"), show(m))
+		s.errorf("%s has no effect: %s\n", s.paintErr(yellow, "warning:"), show(m))
 	}
 	if file != "" {
 		if err := grants.WriteSecret(file, text+"\n"); err != nil {
@@ -91,8 +91,8 @@ func (s *session) printToken(done string, t grants.Token, file string) error {
 func (s *session) grantInspectCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "inspect TOKEN|ID",
-		Short: "Say in words what a grant allows, and what is left of it",
-		Long: `TOKEN may be @FILE. The exit status is 3 where the grant cannot be used now.
+		Short: "Show what a grant allows and how much of it is used",
+		Long: `TOKEN may be @FILE. The exit status is 3 if the grant cannot be used now.
 `,
 		Example: "  remit grant inspect @docs.token",
 		Args:    cobra.ExactArgs(1),
@@ -159,7 +159,7 @@ func infoJSON(i grants.Info) grantJSON {
 	return g
 }
 
-// standing is a grant's state in a word.
+// standing is a grant's status in one word.
 func standing(i grants.Info) string {
 	switch {
 	case i.Standing == store.Active && i.Expired:
@@ -190,7 +190,7 @@ func (s *session) printInspected(in grants.Inspected) {
 	}
 	switch {
 	case in.Genuine != nil:
-		s.printf("%s not a grant of this ledger: %s\n", s.paint(red, "✗"), show(fault.Message(in.Genuine)))
+		s.printf("%s not a valid grant of this ledger: %s\n", s.paint(red, "✗"), show(fault.Message(in.Genuine)))
 	case in.Now != nil:
 		s.printf("%s cannot be used now: %s\n", s.paint(red, "✗"), show(fault.Message(in.Now)))
 	default:
@@ -200,7 +200,7 @@ func (s *session) printInspected(in grants.Inspected) {
 
 func blockTitle(c *token.Content, block int) string {
 	if block == token.Whole {
-		return "together"
+		return "in total"
 	}
 	links := c.Links()
 	if block == 0 {
@@ -209,7 +209,7 @@ func blockTitle(c *token.Content, block int) string {
 	return fmt.Sprintf("block %d, %s", block, links[block].Grant)
 }
 
-// printSpent shows what of a grant's own budgets is used.
+// printSpent shows the use of a grant's own budgets.
 func (s *session) printSpent(i grants.Info) {
 	for n, m := range i.Spent {
 		label := ""
@@ -218,13 +218,13 @@ func (s *session) printSpent(i grants.Info) {
 		}
 		left := ""
 		if m.Leased > 0 {
-			left = fmt.Sprintf(", %s held by runs under way", amount(m.ID.What, m.Leased))
+			left = fmt.Sprintf(", %s reserved by running runs", amount(m.ID.What, m.Leased))
 		}
 		s.printf("  %-10s %s: %s of %s%s\n", label, show(strings.ReplaceAll(m.ID.What, "_", " ")), amount(m.ID.What, m.Spent), amount(m.ID.What, m.Limit), left)
 	}
 }
 
-// amount prints a number of a meter in its unit.
+// amount prints a meter's value in its unit.
 func amount(what string, n int64) string {
 	switch what {
 	case grant.MeterTime:
@@ -238,8 +238,8 @@ func amount(what string, n int64) string {
 func (s *session) grantKeysCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "keys",
-		Short:   "List, export and rotate the keys that grants are signed with",
-		Long:    "The public keys verify this ledger's tokens; --json exports them.\n",
+		Short:   "List, export and rotate the signing keys of grants",
+		Long:    "The public keys verify the tokens of this ledger. --json exports them.\n",
 		Example: "  remit grant keys --json > ledger-keys.json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -256,8 +256,8 @@ func (s *session) grantKeysCmd() *cobra.Command {
 	}
 	c.AddCommand(&cobra.Command{
 		Use:   "rotate",
-		Short: "Sign grants with a new key from now on",
-		Long: `The old key is accepted until the last grant that was issued so far has expired.
+		Short: "Create a new signing key for grants",
+		Long: `Grants signed with the old key stay valid until they expire.
 `,
 		Example: "  remit grant keys rotate",
 		Args:    cobra.NoArgs,
@@ -288,28 +288,28 @@ func (s *session) printKeys(keys []grants.Key) error {
 		return s.printJSON(keys)
 	}
 	if len(keys) == 0 {
-		s.printf("no keys so far (remit grant issue makes the first)\n")
+		s.printf("no keys; the first remit grant issue creates one\n")
 		return nil
 	}
 	rows := make([][]cell, len(keys))
 	for i, k := range keys {
-		until := "signs now"
+		until := "signing"
 		if !k.NotAfter.IsZero() {
-			until = "until " + k.NotAfter.Local().Format(time.DateTime)
+			until = "valid until " + k.NotAfter.Local().Format(time.DateTime)
 		}
 		rows[i] = []cell{{text: k.Public}, {text: k.Made.Local().Format(time.DateTime)}, {text: until}}
 	}
-	s.table([]string{"PUBLIC KEY", "MADE", "ACCEPTED"}, rows)
+	s.table([]string{"PUBLIC KEY", "CREATED", "STATUS"}, rows)
 	return nil
 }
 
 func (s *session) grantKeygenCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "keygen FILE",
-		Short: "Make a key for a holder to bind grants to",
-		Long: `Writes the private key to a new FILE that only you can read, and prints the public
-one for remit grant issue --holder-key. A grant that is bound to it is of no use
-without the private key.
+		Short: "Create a key pair for the holder of a grant",
+		Long: `Writes the private key to a new FILE that only you can read, and prints the
+public key for remit grant issue --holder-key. A grant that is bound to the
+public key can be used only with the private key.
 `,
 		Example: "  remit grant keygen docs.key",
 		Args:    cobra.ExactArgs(1),
@@ -327,7 +327,7 @@ without the private key.
 	}
 }
 
-// expiry is when a grant ends, for people.
+// expiry prints when a grant expires.
 func expiry(t time.Time) string {
 	if t.IsZero() {
 		return "never"

@@ -8,15 +8,15 @@ func (s *session) initCmd() *cobra.Command {
 	var anew bool
 	c := &cobra.Command{
 		Use:   "init",
-		Short: "Make the ledger, or start over with a new one",
-		Long: `Makes the ledger in $REMIT_HOME if there is none yet. Other commands do that too
-when they first need it.
+		Short: "Create the ledger, or start over with a new one",
+		Long: `Creates the ledger in $REMIT_HOME. Other commands also create it when they
+first need it.
 
-A ledger that is missing although its keys are there is never made anew by
-itself: restore its file from a copy. If there is no copy, --new-ledger starts
-over. The new ledger has a new origin and new keys, grants of the old one are
-not accepted, and the old keys are kept in keys/retired. A ledger that is there
-is never replaced.
+If the ledger's file is lost but its keys remain, Remit does not create a new
+ledger by itself: restore the file from a backup. Without a backup,
+--new-ledger starts over with a new origin and new keys. Grants of the old
+ledger are then not accepted, and the old keys are moved to keys/retired. An
+existing ledger is never replaced.
 `,
 		Example: `  remit init
   remit init --new-ledger`,
@@ -34,13 +34,13 @@ is never replaced.
 				return s.printJSON(map[string]any{"home": b.Home, "origin": b.Origin, "retired": b.Retired.Folder, "old_origin": b.Retired.Origin})
 			}
 			if b.Retired.Folder != "" {
-				s.printf("%s a new ledger was made: %s\n  the keys of the old one are in %s\n", s.paint(green, "✓"), show(b.Origin), show(b.Retired.Folder))
+				s.printf("%s new ledger created: %s\n  the old keys are in %s\n", s.paint(green, "✓"), show(b.Origin), show(b.Retired.Folder))
 				return nil
 			}
 			s.printf("%s the ledger is ready: %s\n", s.paint(green, "✓"), show(b.Origin))
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&anew, "new-ledger", false, "start over after the ledger was lost, with a new origin and new keys")
+	c.Flags().BoolVar(&anew, "new-ledger", false, "replace a lost ledger by a new one, with a new origin and new keys")
 	return c
 }

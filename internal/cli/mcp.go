@@ -17,12 +17,12 @@ import (
 func (s *session) mcpCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "mcp",
-		Short: "Let MCP clients use the tools",
-		Long: `remit mcp serve makes Remit an MCP server: a client such as Claude Code or Codex
-sees the tools that its grant could allow, and every call is decided, recorded and
-confined as from any other door.
+		Short: "Serve tools over MCP and manage MCP servers",
+		Long: `remit mcp serve offers Remit's tools to an MCP client such as Claude Code or
+Codex. Every call of the client is decided, recorded and confined. remit mcp
+add makes the tools of an MCP server available to all runs.
 `,
-		Example: "  remit mcp serve -p policy.yaml -w ~/project",
+		Example: "  remit mcp serve -p policy.yaml -w ~/project\n  remit mcp add notes -- /usr/local/bin/notes-server",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -30,7 +30,7 @@ confined as from any other door.
 	return c
 }
 
-// mcpServe are the flags of remit mcp serve that are not of the request itself.
+// mcpServe are the flags of remit mcp serve that are not part of the request.
 type mcpServe struct {
 	dir, answers, listen string
 	hosts                []string
@@ -42,26 +42,26 @@ func (s *session) mcpServeCmd() *cobra.Command {
 	var f mcpServe
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve the tools to MCP clients",
-		Long: `An MCP client starts this command and talks to it on standard input and output. The
-connection is one run in the ledger. Tools of which the policy denies every call are
-not listed. A denied call is an error that tells the model the rule and what is
-allowed instead.
+		Short: "Serve Remit's tools to MCP clients",
+		Long: `An MCP client starts this command and talks to it on standard input and output.
+The connection is one run in the ledger. Tools that the policy denies entirely
+are not listed. A denied call returns an error that names the rule and what is
+allowed.
 
-With --listen it serves many clients over HTTP, each under the grant that it
-presents as its bearer token and in a run of its own; -p narrows them all. It
-listens on loopback alone, and refuses requests that name another host or come from
-a web page of another origin.
+With --listen, many clients connect over HTTP. Each presents a grant as its
+bearer token and gets its own run; -p narrows all of them. The address must be
+a loopback address. Requests for another host or from web pages of other
+origins are refused.
 
-With --server one MCP server stands behind the gateway alone, and its tools,
-resources and prompts have the names that it gives them: for clients that were
-made for that server. Every call is decided and recorded as ever, by its ID.
+With --server, only the tools, resources and prompts of that one MCP server are
+offered, under the server's own names. Calls are still decided and recorded by
+tool ID.
 
-Where the policy asks, the person at the client is asked, if the client can show
-them a form (elicitation). The answer is worth as much as the client is: with
---answers approvals questions are left to remit approvals, as they always are
-under a grant, and where the policy wants an admin or several people. A call that
-nobody answers at the client comes back with the command that answers it.
+If the policy requires approval, the person at the client is asked, provided
+that the client supports forms (elicitation). Use --answers approvals if you do
+not trust the client to pass on answers; they are then given with remit
+approvals. This is always so under a grant, or if the policy requires an admin
+or several people.
 `,
 		Example: `  remit mcp serve -p policy.yaml -w ~/project
   claude mcp add remit -- remit mcp serve -p ~/policy.yaml -w ~/project
@@ -73,32 +73,32 @@ nobody answers at the client comes back with the command that answers it.
 				return s.mcpServeHere(cmd.Context(), q, f)
 			}
 			if cmd.Flags().Changed("grant") {
-				return fault.New(fault.Usage, "with --listen every client presents a grant of its own").WithHint("leave out --grant")
+				return fault.New(fault.Usage, "--grant cannot be combined with --listen: each client presents its own grant").WithHint("leave out --grant")
 			}
 			return s.mcpListen(cmd.Context(), q, f)
 		},
 	}
 	f.presented = s.presented(c)
 	fl := c.Flags()
-	fl.StringVarP(&q.Policy, "policy", "p", "", "the policy that the client is under")
-	fl.StringVarP(&f.dir, "workspace", "w", "", "the workspace (default: the current folder)")
-	fl.StringVar(&f.answers, "answers", "", "who answers what the policy asks: client or approvals (default: client; under a grant, approvals)")
-	fl.StringVar(&f.listen, "listen", "", "serve over HTTP on this address of loopback, as 127.0.0.1:8123")
-	fl.StringArrayVar(&f.hosts, "allow-host", nil, "with --listen, a name by which clients may call besides loopback's (repeatable)")
-	fl.StringVar(&q.Server, "server", "", "serve this MCP server alone, under its own names for tools, resources and prompts")
-	fl.BoolVar(&q.Wait, "wait", false, "let calls wait for remit approvals, as long as the policy gives")
-	fl.BoolVar(&q.Changeset, "changeset", false, "hold what is written until it is applied with remit changes")
+	fl.StringVarP(&q.Policy, "policy", "p", "", "policy `FILE` that limits the clients")
+	fl.StringVarP(&f.dir, "workspace", "w", "", "workspace `DIR` (default: the current folder)")
+	fl.StringVar(&f.answers, "answers", "", "`WHERE` approvals are given: client or approvals (default: client; under a grant: approvals)")
+	fl.StringVar(&f.listen, "listen", "", "serve over HTTP on this loopback `ADDRESS`, such as 127.0.0.1:8123")
+	fl.StringArrayVar(&f.hosts, "allow-host", nil, "with --listen, another host `NAME` that clients may use (repeatable)")
+	fl.StringVar(&q.Server, "server", "", "serve only the MCP server `NAME`, under its own tool names")
+	fl.BoolVar(&q.Wait, "wait", false, "let calls wait for remit approvals, up to the policy's time limit")
+	fl.BoolVar(&q.Changeset, "changeset", false, "hold writes until remit changes apply")
 	return c
 }
 
 // mcpServeHere serves the one client that started this command.
 func (s *session) mcpServeHere(ctx context.Context, q app.MCPRequest, f mcpServe) error {
 	if len(f.hosts) > 0 {
-		return fault.New(fault.Usage, "--allow-host is for --listen")
+		return fault.New(fault.Usage, "--allow-host needs --listen")
 	}
 	if isTerminal(s.In) {
-		return fault.New(fault.Usage, "an MCP client starts this command and talks to it; a terminal cannot").
-			WithHint("put it into your client's configuration, as in the examples of --help")
+		return fault.New(fault.Usage, "remit mcp serve is started by an MCP client, not from a terminal").
+			WithHint("add it to your client's configuration; remit mcp serve --help has examples")
 	}
 	a, err := s.openMCP(&q, f.dir)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *session) mcpServeHere(ctx context.Context, q app.MCPRequest, f mcpServe
 	return s.serveMCP(ctx, a, q)
 }
 
-// openMCP opens what is served, once it is known to be there.
+// openMCP checks the server and the workspace of a request.
 func (s *session) openMCP(q *app.MCPRequest, dir string) (*app.App, error) {
 	a, err := s.open()
 	if err == nil && q.Server != "" {
@@ -143,13 +143,13 @@ func (s *session) mcpListen(ctx context.Context, q app.MCPRequest, f mcpServe) e
 	}
 	s.errorf("serving MCP on http://%s  (stop with Ctrl-C)\n", l.Addr())
 	if len(f.hosts) > 0 {
-		s.errorf("%s others than this machine may reach it: tokens travel as they are unless TLS is before it\n", s.paintErr(yellow, "!"))
+		s.errorf("%s reachable from other machines: tokens are sent unencrypted unless TLS terminates before it\n", s.paintErr(yellow, "!"))
 	}
 	q.Started = s.servingMCP
 	if err := a.ServeMCPOverHTTP(ctx, q, l, f.hosts); err != nil {
 		return err
 	}
-	return exit(130) // only an interrupt ends it
+	return exit(130) // it ends only by an interrupt
 }
 
 // answersHere reads --answers.
@@ -162,11 +162,11 @@ func answersHere(who string, g grants.Presented) (bool, error) {
 	case "approvals":
 		return false, nil
 	}
-	return false, fault.New(fault.Usage, "--answers %q is neither client nor approvals", who)
+	return false, fault.New(fault.Usage, "--answers %q is not valid; expected client or approvals", who)
 }
 
-// serveMCP serves on this process's own streams. Nothing but the protocol goes to
-// standard output.
+// serveMCP serves on standard input and output. Standard output carries only the
+// protocol.
 func (s *session) serveMCP(ctx context.Context, a *app.App, q app.MCPRequest) error {
 	in, ok := s.In.(io.ReadCloser)
 	if !ok {
@@ -180,8 +180,8 @@ func (s *session) serveMCP(ctx context.Context, a *app.App, q app.MCPRequest) er
 	return err
 }
 
-// servingMCP tells on standard error, which clients keep in their logs, which run a
-// client is.
+// servingMCP prints a client's run to standard error, which clients keep in their
+// logs.
 func (s *session) servingMCP(run *runner.Run, h policies.Hint) {
 	s.errorf("%s is run %s\n", show(run.Grant.Holder()), run.ID)
 	if h != "" {
@@ -189,7 +189,7 @@ func (s *session) servingMCP(run *runner.Run, h policies.Hint) {
 	}
 }
 
-// keepOpen is a stream that others close.
+// keepOpen ignores Close: the stream belongs to the process.
 type keepOpen struct{ io.Writer }
 
 func (keepOpen) Close() error { return nil }

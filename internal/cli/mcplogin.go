@@ -16,19 +16,19 @@ func (s *session) mcpLoginCmd() *cobra.Command {
 	var anywhere bool
 	c := &cobra.Command{
 		Use:   "login NAME",
-		Short: "Log in at an MCP server elsewhere",
-		Long: `Logs in as the server asks for it (OAuth 2.1 with PKCE): prints a URL where you sign
-in, waits on loopback for your browser to come back, and keeps the tokens among the
-secrets. They are added to the server's requests and renewed by themselves, and are
-never shown. The login is a run in the ledger, without them.
+		Short: "Log in to a remote MCP server",
+		Long: `Logs in with OAuth 2.1 and PKCE. Remit prints a URL to open in your browser,
+waits on loopback for the redirect, and stores the tokens as secrets. It adds
+them to requests and renews them, and never shows them. The login is recorded
+as a run, without the tokens.
 
-Requests go to the server's own origin. Where it says that the login is elsewhere,
-you are asked first; --at answers for one origin, --anywhere for all.
+If the server names an authorization server at another origin, you are asked
+first; --at allows one origin in advance, --anywhere all.
 
---client-id and --client-secret name a client that is registered there; without
-them Remit registers itself where the server allows that. --service uses these
-credentials themselves (client credentials), and no person signs in. The secret is
-one that remit secret set keeps, by its name.
+--client-id and --client-secret name a client that is registered with the
+service. Without them Remit registers itself, if the service allows it. With
+--service the client's own credentials are used and no person signs in.
+--client-secret is the name of a secret that remit secret set stored.
 `,
 		Example: `  remit mcp login tracker
   remit mcp login tracker --at https://auth.example.com
@@ -42,27 +42,27 @@ one that remit secret set keeps, by its name.
 			if q.Service && (q.ClientID == "" || q.ClientSecret == "") {
 				return fault.New(fault.Usage, "--service needs --client-id and --client-secret")
 			}
-			q.Show = func(url string) { s.errorf("sign in here, in your browser:\n%s\n", show(url)) }
+			q.Show = func(url string) { s.errorf("open this URL in your browser to sign in:\n%s\n", show(url)) }
 			q.Confirm = func(origin string) (bool, error) { return s.confirmOrigin(origin, at, anywhere) }
 			if err := a.Servers.LogIn(cmd.Context(), args[0], q); err != nil {
 				return err
 			}
-			s.say("%s logged in at %s  %s\n", s.paint(green, "✓"), args[0], s.paint(dim, "remit mcp test "+args[0]))
+			s.say("%s logged in to %s  %s\n", s.paint(green, "✓"), args[0], s.paint(dim, "remit mcp test "+args[0]))
 			return nil
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&q.ClientID, "client-id", "", "a client that is registered there (default: Remit registers itself)")
-	fl.StringVar(&q.ClientSecret, "client-secret", "", "the name of the stored secret of that client")
-	fl.StringVar(&q.MetadataURL, "client-metadata", "", "the URL where the client describes itself, for servers that read that")
-	fl.StringVar(&q.Redirect, "redirect", "", "the URL of loopback where your browser comes back (default: a free port)")
-	fl.BoolVar(&q.Service, "service", false, "use the client's own credentials; no person signs in")
-	fl.StringArrayVar(&at, "at", nil, "an origin where the login may be, as https://auth.example.com (repeatable)")
-	fl.BoolVar(&anywhere, "anywhere", false, "let the login be wherever the server says")
+	fl.StringVar(&q.ClientID, "client-id", "", "`ID` of a registered client (default: Remit registers itself)")
+	fl.StringVar(&q.ClientSecret, "client-secret", "", "`NAME` of the remit secret with the client's secret")
+	fl.StringVar(&q.MetadataURL, "client-metadata", "", "`URL` of a client metadata document")
+	fl.StringVar(&q.Redirect, "redirect", "", "loopback `URL` for the redirect (default: a free port)")
+	fl.BoolVar(&q.Service, "service", false, "use client credentials; no person signs in")
+	fl.StringArrayVar(&at, "at", nil, "allow the authorization server at this `ORIGIN`, such as https://auth.example.com (repeatable)")
+	fl.BoolVar(&anywhere, "anywhere", false, "allow any authorization server that the MCP server names")
 	return c
 }
 
-// confirmOrigin asks whether the login may go on at an origin.
+// confirmOrigin asks whether to log in at an origin.
 func (s *session) confirmOrigin(origin string, at []string, anywhere bool) (bool, error) {
 	for _, o := range at {
 		if strings.TrimSuffix(o, "/") == origin {
@@ -73,12 +73,12 @@ func (s *session) confirmOrigin(origin string, at []string, anywhere bool) (bool
 		return true, nil
 	}
 	if !isTerminal(s.In) {
-		return false, fault.New(fault.Usage, "the server says that the login is at %s, and nobody is here to confirm it", origin).WithHint("--at %s", origin)
+		return false, fault.New(fault.Usage, "the server sends the login to %s, and no terminal is attached to confirm it", origin).WithHint("if you trust it, add --at %s", origin)
 	}
-	s.errorf("the server says that the login is at %s\n  go on there? [y/N] ", show(origin))
+	s.errorf("the server sends the login to %s\n  continue there? [y/N] ", show(origin))
 	line, err := bufio.NewReader(s.In).ReadString('\n')
 	if err != nil {
-		return false, nil //nolint:nilerr // no answer is a no
+		return false, nil //nolint:nilerr // no answer means no
 	}
 	return strings.EqualFold(strings.TrimSpace(line), "y"), nil
 }
@@ -86,7 +86,8 @@ func (s *session) confirmOrigin(origin string, at []string, anywhere bool) (bool
 func (s *session) mcpLogoutCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "logout NAME",
-		Short:   "Forget a login at an MCP server; the server is not told",
+		Short:   "Delete the stored login of an MCP server",
+		Long:    "The tokens stay valid at the server until they expire or are revoked there.\n",
 		Example: "  remit mcp logout tracker",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -97,7 +98,7 @@ func (s *session) mcpLogoutCmd() *cobra.Command {
 			if err := a.Servers.LogOut(args[0]); err != nil {
 				return err
 			}
-			s.say("%s the login at %s is forgotten\n", s.paint(green, "✓"), args[0])
+			s.say("%s login of %s deleted\n", s.paint(green, "✓"), args[0])
 			return nil
 		},
 	}

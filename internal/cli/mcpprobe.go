@@ -11,7 +11,8 @@ import (
 	"github.com/remitrun/remit/internal/service/servers"
 )
 
-// mcpTest starts a server and prints its tools; its failure is the command's.
+// mcpTest starts a server and prints its tools. If the server fails, so does the
+// command.
 func (s *session) mcpTest(ctx context.Context, a *app.App, name string) error {
 	began := time.Now()
 	p, err := a.Servers.Test(ctx, name)
@@ -20,15 +21,15 @@ func (s *session) mcpTest(ctx context.Context, a *app.App, name string) error {
 	}
 	if p.Err != nil {
 		for _, fix := range p.Fixes {
-			s.errorf("%s its policy could allow %s\n", s.paintErr(yellow, "!"), show(fix))
+			s.errorf("%s may need in its policy: allow %s\n", s.paintErr(yellow, "!"), show(fix))
 		}
 		return p.Err
 	}
 	return s.printProbe(name, p, time.Since(began))
 }
 
-// mcpTried starts a server that was just added. That it fails is told, and is not
-// the command's failure: the server was added.
+// mcpTried starts a server that was just added. A failure is only a warning, because
+// the server was added.
 func (s *session) mcpTried(ctx context.Context, a *app.App, name string) error {
 	began := time.Now()
 	p, err := a.Servers.Test(ctx, name)
@@ -38,12 +39,12 @@ func (s *session) mcpTried(ctx context.Context, a *app.App, name string) error {
 	if p.Err == nil || s.json {
 		return s.printProbe(name, p, time.Since(began))
 	}
-	s.errorf("%s it does not work yet: %s\n", s.paintErr(yellow, "!"), show(firstLine(fault.Message(p.Err))))
+	s.errorf("%s the server does not work yet: %s\n", s.paintErr(yellow, "!"), show(firstLine(fault.Message(p.Err))))
 	if len(p.Fixes) == 0 {
-		s.errorf("  its own messages are in %s\n", show(a.Servers.Log(name)))
+		s.errorf("  its log is %s\n", show(a.Servers.Log(name)))
 		return nil
 	}
-	s.errorf("  a policy with these entries under allow would probably help:\n")
+	s.errorf("  a policy with these entries under allow may help:\n")
 	for _, fix := range p.Fixes {
 		s.errorf("    %s\n", show(fix))
 	}
@@ -57,7 +58,7 @@ type probedTool struct {
 	Findings []inspect.Finding `json:"findings,omitempty"`
 }
 
-// printProbe prints what a server offers, and what in its text needs care.
+// printProbe prints a server's tools and the findings in their texts.
 func (s *session) printProbe(name string, p servers.Probe, took time.Duration) error {
 	if s.json {
 		tools := make([]probedTool, len(p.Tools))
@@ -70,7 +71,7 @@ func (s *session) printProbe(name string, p servers.Probe, took time.Duration) e
 		}
 		return s.printJSON(out)
 	}
-	s.printf("%s %s answers with %s in %s\n", s.paint(green, "✓"), name, counted(len(p.Tools), "tool"), ms(took))
+	s.printf("%s %s works: %s, listed in %s\n", s.paint(green, "✓"), name, counted(len(p.Tools), "tool"), ms(took))
 	for _, t := range p.Tools {
 		s.printf("  %s  %s\n", show(string(t.Spec.ID)), s.paint(dim, s.clip(show(t.Spec.Title), len(t.Spec.ID)+gap)))
 		for _, f := range t.Findings {
@@ -78,7 +79,7 @@ func (s *session) printProbe(name string, p servers.Probe, took time.Duration) e
 		}
 	}
 	for _, r := range p.Refused {
-		s.printf("  %s is refused: %s\n", show(r.ID), show(r.Why))
+		s.printf("  %s refused: %s\n", show(r.ID), show(r.Why))
 	}
 	return nil
 }

@@ -21,30 +21,32 @@ func (s *session) mcpAddCmd() *cobra.Command {
 	var replace, later bool
 	c := &cobra.Command{
 		Use:   "add NAME [flags] -- COMMAND...",
-		Short: "Add an MCP server that Remit starts, confined, or reaches at a URL",
-		Long: `The server's tools are mcp:NAME:TOOL in the catalog. The server is started when a
-tool of it is needed, in the sandbox, and stopped when it was not needed for five
-minutes. Typing its command here is the approval of exactly that command.
+		Short: "Add an MCP server: a command that Remit starts, or a URL",
+		Long: `The server's tools get the IDs mcp:NAME:TOOL. Remit starts the server in the
+sandbox when one of its tools is needed, and stops it after five minutes
+without use. Adding it here counts as your approval of exactly this command.
 
-Without -p the server sees a folder of its own, no network, and of the environment
-what --env gives. With -p it may do what that policy allows, which is copied:
-later changes of the file change nothing. A server that npx or uvx would download
-cannot be started without network: install it first and name the program.
+Without -p the server can use only its own folder and the variables given with
+--env, and no network. With -p it may also do what that policy allows. The
+policy is copied, so later edits of the file have no effect. Servers that npx
+or uvx would download cannot start without network: install them first and name
+the program.
 
-The server is started once, to see that it works: what failed is told, and which
-rule of a policy would probably help; so is text of its tools that speaks to the
-model. It is added in any case. --no-start leaves that to remit mcp test.
+The server is started once as a test. If that fails, the error is shown
+together with policy entries that may help; the server is added anyway.
+Suspicious text in its tools is reported. --no-start skips the test; remit mcp
+test repeats it.
 
---within says that an argument of some tools is a path or a URL: then the rules of
-whoever calls decide it as for the built-in tools, besides the server's own policy.
+--within declares that an argument of some tools is a path or URL. The caller's
+own policy then decides it as well, as it does for built-in tools.
 
---asks lets the server ask something of whoever calls it while a call runs: the
-person (elicitation), the model (sampling), the folders (roots) of the client.
-The caller's policy must let it too: mcp: {elicitation: ask}.
+--asks allows the server to send requests to the client of a call: elicitation
+(ask the person), sampling (ask the model) or roots (list folders). The
+caller's policy must allow them too, for example mcp: {elicitation: ask}.
 
-With --url the server is elsewhere and is reached over streamable HTTP: that URL
-alone, unless -p says otherwise. A policy can add a stored secret to the requests;
-a server that wants OAuth needs remit mcp login.
+With --url the server runs elsewhere and is reached by streamable HTTP. Only
+that URL is allowed, unless -p says otherwise. The policy can add a secret to
+its requests. For OAuth, use remit mcp login.
 `,
 		Example: `  remit mcp add notes -- /usr/local/bin/notes-server
   remit mcp add files -w ~/project -- node /opt/mcp/server-filesystem/dist/index.js .
@@ -58,10 +60,10 @@ a server that wants OAuth needs remit mcp login.
 				return fault.New(fault.Usage, "NAME is missing").WithHint("usage: remit mcp add NAME [flags] -- COMMAND...; see remit mcp add --help")
 			}
 			if url != "" && len(args) > 1 {
-				return fault.New(fault.Usage, "a server is either started by a command or at a URL")
+				return fault.New(fault.Usage, "give either a command or --url, not both")
 			}
 			if url == "" && (len(args) == 1 || at != 1) {
-				return fault.New(fault.Usage, "the server's command is missing, or not after --").
+				return fault.New(fault.Usage, "the server's command is missing after --").
 					WithHint("usage: remit mcp add %s -- COMMAND...", args[0])
 			}
 			m := servers.Server{Name: args[0], Command: args[1:], URL: url, Asks: asks, Protocol: protocol}
@@ -76,15 +78,15 @@ a server that wants OAuth needs remit mcp login.
 		},
 	}
 	fl := c.Flags()
-	fl.StringArrayVar(&env, "env", nil, "a variable of the server, as NAME=value (repeatable)")
-	fl.StringArrayVar(&within, "within", nil, "an argument that is a path or URL, as TOOL.ARGUMENT=files.read, files.write or network (repeatable)")
-	fl.StringSliceVar(&asks, "asks", nil, "what it may ask of its callers where their policies let it: elicitation, sampling, roots")
-	fl.StringVar(&protocol, "protocol", "", "the revision of MCP to speak with it (default: the newest that both know)")
-	fl.StringVarP(&policyFile, "policy", "p", "", "the policy of the server")
-	fl.StringVarP(&folder, "workspace", "w", "", "where the server starts, and its policy's workspace (default: a folder of its own)")
-	fl.StringVar(&url, "url", "", "where the server is, if it is not started here")
-	fl.BoolVar(&replace, "replace", false, "put it in the place of one of this name")
-	fl.BoolVar(&later, "no-start", false, "do not start it now")
+	fl.StringArrayVar(&env, "env", nil, "set a variable for the server, as `NAME=VALUE` (repeatable)")
+	fl.StringArrayVar(&within, "within", nil, "`ARGUMENT` that is a path or URL: TOOL.ARGUMENT=files.read, files.write or network (repeatable)")
+	fl.StringSliceVar(&asks, "asks", nil, "`REQUESTS` that it may send to clients: elicitation, sampling, roots")
+	fl.StringVar(&protocol, "protocol", "", "MCP `VERSION` to use (default: the newest that both support)")
+	fl.StringVarP(&policyFile, "policy", "p", "", "policy `FILE` of the server")
+	fl.StringVarP(&folder, "workspace", "w", "", "`DIR` where the server starts, the workspace of its policy (default: its own folder)")
+	fl.StringVar(&url, "url", "", "`URL` of a remote server")
+	fl.BoolVar(&replace, "replace", false, "replace the server of this name")
+	fl.BoolVar(&later, "no-start", false, "do not start the server as a test")
 	return c
 }
 
@@ -95,7 +97,7 @@ func withinOf(list []string) ([]servers.MCPWithin, error) {
 		what, section, _ := strings.Cut(s, "=")
 		i := strings.LastIndexByte(what, '.')
 		if i < 0 {
-			return nil, fault.New(fault.Usage, "--within %q is not TOOL.ARGUMENT=SECTION", s).WithHint("as read_*.path=files.read")
+			return nil, fault.New(fault.Usage, "--within %q is not TOOL.ARGUMENT=SECTION", s).WithHint("for example read_*.path=files.read")
 		}
 		out = append(out, servers.MCPWithin{Tool: what[:i], Arg: what[i+1:], Section: section})
 	}
@@ -110,7 +112,7 @@ func variablesOf(pairs []string) (map[string]string, error) {
 	for _, p := range pairs {
 		k, v, ok := strings.Cut(p, "=")
 		if !ok || k == "" {
-			return nil, fault.New(fault.Usage, "--env %q is not NAME=value", p)
+			return nil, fault.New(fault.Usage, "--env %q is not NAME=VALUE", p)
 		}
 		out[k] = v
 	}
@@ -173,7 +175,7 @@ func describeServer(a *app.App, m servers.Server) mcpServerJSON {
 func (s *session) mcpListCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
-		Short:   "List the MCP servers that were added",
+		Short:   "List the added MCP servers",
 		Example: "  remit mcp list",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -193,21 +195,21 @@ func (s *session) mcpListCmd() *cobra.Command {
 				return s.printJSON(map[string]any{"servers": out})
 			}
 			if len(list) == 0 {
-				s.printf("no MCP server was added\n  %s\n", s.paint(dim, "remit mcp add NAME -- COMMAND..."))
+				s.printf("no MCP servers; add one with remit mcp add NAME -- COMMAND...\n")
 				return nil
 			}
 			var rows [][]cell
 			for _, m := range list {
-				own, how := "its folder alone", strings.Join(m.Command, " ")
+				own, how := "its folder only", strings.Join(m.Command, " ")
 				if m.URL != "" {
-					own, how = "its URL alone", m.URL
+					own, how = "its URL only", m.URL
 				}
 				if m.Policy != "" {
-					own = "as " + m.PolicyFile
+					own = m.PolicyFile
 				}
 				rows = append(rows, []cell{{m.Name, bold}, {own, ""}, {how, ""}})
 			}
-			s.table([]string{"SERVER", "MAY", "COMMAND OR URL"}, rows)
+			s.table([]string{"SERVER", "POLICY", "COMMAND OR URL"}, rows)
 			return nil
 		},
 	}
@@ -216,7 +218,7 @@ func (s *session) mcpListCmd() *cobra.Command {
 func (s *session) mcpShowCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "show NAME",
-		Short:   "Show an MCP server: its command and what it may do",
+		Short:   "Show an MCP server's command and policy",
 		Example: "  remit mcp show files",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -239,10 +241,10 @@ func (s *session) mcpShowCmd() *cobra.Command {
 					show(strings.Join(m.Command, " ")), show(d.Folder), orDash(show(strings.Join(d.Env, " "))), show(m.By))
 			}
 			if len(m.Asks) > 0 {
-				s.printf("  (it may ask its callers, where their policies let it: %s)\n", strings.Join(m.Asks, " "))
+				s.printf("  (it may send to clients, if their policies allow it: %s)\n", strings.Join(m.Asks, " "))
 			}
 			for _, w := range m.Within {
-				s.printf("  (the caller's %s decides %s of %s)\n", w.Section, show(w.Arg), show(w.Tool))
+				s.printf("  (the caller's %s rules also decide %s of %s)\n", w.Section, show(w.Arg), show(w.Tool))
 			}
 			for line := range strings.SplitSeq(strings.TrimSuffix(d.Policy, "\n"), "\n") {
 				s.printf("  %s\n", show(line))
@@ -255,7 +257,7 @@ func (s *session) mcpShowCmd() *cobra.Command {
 func (s *session) mcpRemoveCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "remove NAME",
-		Short:   "Remove an MCP server; its folder stays",
+		Short:   "Remove an MCP server, but not its folder",
 		Example: "  remit mcp remove files",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -276,9 +278,9 @@ func (s *session) mcpTestCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "test NAME",
 		Short: "Start an MCP server and list its tools",
-		Long: `The server is started as for a call, confined, asked for its tools, and stopped.
-None of them is called. Where it fails, the rule of its policy that would probably
-help is proposed. Text of its tools that speaks to the model is shown as a finding.
+		Long: `Starts the server in the sandbox, lists its tools and stops it. No tool is
+called. If it fails, policy entries that may help are proposed. Suspicious text
+in its tools is reported.
 `,
 		Example: "  remit mcp test files",
 		Args:    cobra.ExactArgs(1),
@@ -296,11 +298,12 @@ func (s *session) mcpImportCmd() *cobra.Command {
 	var replace bool
 	c := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Add the MCP servers of another client's configuration",
-		Long: `FILE is JSON with an object mcpServers (or servers), as Claude Desktop, Claude Code
-(.mcp.json), Cursor and VS Code have it. Each server gets the default policy: a
-folder of its own, no network, and the variables that the file gives it. Most need
-more: see what with remit mcp test, and give it with remit mcp add --replace -p.
+		Short: "Add the MCP servers of another client's configuration file",
+		Long: `FILE is JSON with an mcpServers (or servers) object, the format of Claude
+Desktop, Claude Code (.mcp.json), Cursor and VS Code. Each server gets the
+default policy: its own folder, no network, and the variables in FILE. Most
+servers need more: find out with remit mcp test, and allow it with remit mcp
+add --replace -p.
 `,
 		Example: "  remit mcp import ~/project/.mcp.json",
 		Args:    cobra.ExactArgs(1),
@@ -323,7 +326,7 @@ more: see what with remit mcp test, and give it with remit mcp add --replace -p.
 				s.say("%s %s added\n", s.paint(green, "✓"), m.Name)
 			}
 			for _, name := range slices.Sorted(maps.Keys(left)) {
-				s.errorf("%s %s left out: %s\n", s.paintErr(yellow, "!"), show(name), show(fault.Message(left[name])))
+				s.errorf("%s %s was not added: %s\n", s.paintErr(yellow, "!"), show(name), show(fault.Message(left[name])))
 			}
 			if s.json {
 				return s.printJSON(map[string]any{"added": append([]string{}, names...), "left_out": slices.Sorted(maps.Keys(left))})
@@ -334,7 +337,7 @@ more: see what with remit mcp test, and give it with remit mcp add --replace -p.
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&replace, "replace", false, "put servers in the place of those of their names")
+	c.Flags().BoolVar(&replace, "replace", false, "replace servers of the same names")
 	return c
 }
 

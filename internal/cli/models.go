@@ -19,11 +19,11 @@ func (s *session) modelsCmd() *cobra.Command {
 	var dir string
 	c := &cobra.Command{
 		Use:   "models [MODEL]",
-		Short: "List the providers of models, or tell what is known of a model",
-		Long: `Lists the providers of language models: those that are there, and those of
-models.providers in config.yaml, with the address of each and whether its key is
-set. Of a MODEL (provider/model) it tells the limits and prices that are known; of
-scripted:FILE, what is wrong with the file. No service is asked.
+		Short: "List model providers, or describe a model",
+		Long: `Lists the built-in providers of language models and those in models.providers
+of config.yaml, with their address and whether the key is set. For MODEL
+(provider/model) it shows the known limits and prices; for scripted:FILE,
+errors in the file. No provider is contacted.
 `,
 		Example: `  remit models
   remit models anthropic/claude-sonnet-4-5
@@ -48,7 +48,7 @@ scripted:FILE, what is wrong with the file. No service is asked.
 			return s.printModel(v)
 		},
 	}
-	c.Flags().StringVarP(&dir, "workspace", "w", "", "folder that the names of scripts are relative to (default: the current one)")
+	c.Flags().StringVarP(&dir, "workspace", "w", "", "`DIR` for relative script files (default: the current folder)")
 	return c
 }
 
@@ -60,7 +60,7 @@ func (s *session) printModels(list []models.Provider, byDefault string) error {
 	for i, p := range list {
 		rows[i] = []cell{{show(p.Name), bold}, {show(orDash(p.URL)), ""}, {show(orDash(p.Key)), ""}, keyState(p)}
 	}
-	s.table([]string{"PROVIDER", "ADDRESS", "KEY", ""}, rows)
+	s.table([]string{"PROVIDER", "ADDRESS", "KEY VARIABLE", "KEY"}, rows)
 	s.printf("\ndefault  %s\n", show(orDash(byDefault)))
 	return nil
 }
@@ -68,11 +68,11 @@ func (s *session) printModels(list []models.Provider, byDefault string) error {
 func keyState(p models.Provider) cell {
 	switch {
 	case p.Key == "":
-		return cell{"no key is needed", ""}
+		return cell{"not needed", ""}
 	case p.KeySet:
-		return cell{"is set", ""}
+		return cell{"set", ""}
 	}
-	return cell{"is not set", yellow}
+	return cell{"not set", yellow}
 }
 
 func (s *session) printModel(v models.Model) error {
@@ -81,7 +81,7 @@ func (s *session) printModel(v models.Model) error {
 	}
 	number := func(n int64) string {
 		if n == 0 {
-			return "not known"
+			return "unknown"
 		}
 		return strconv.FormatInt(n, 10) + " tokens"
 	}
@@ -93,9 +93,9 @@ func (s *session) printModel(v models.Model) error {
 	state := keyState(v.Provider)
 	s.printf("address   %s\nkey       %s, %s\ncontext   %s\nanswer    %s\n", show(v.Provider.URL), show(orDash(v.Provider.Key)),
 		s.paint(state.colour, state.text), number(v.Context), number(v.MaxOutput))
-	price := "not known: set it in models.prices of config.yaml"
+	price := "unknown; set it in models.prices of config.yaml"
 	if p := v.Prices; p != nil {
-		price = inDollars(p.Input) + " in, " + inDollars(p.Output) + " out, for a million tokens"
+		price = inDollars(p.Input) + " in, " + inDollars(p.Output) + " out, per million tokens"
 	}
 	s.printf("price     %s\n", price)
 	return nil

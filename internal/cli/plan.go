@@ -17,9 +17,9 @@ import (
 func (s *session) planCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan",
-		Short: "Freeze plans and check frozen ones",
-		Long: `A frozen plan fixes which calls a run may make: those of the plan, each once,
-with its arguments and with the tools as they are now.
+		Short: "Freeze plans, and check frozen plans",
+		Long: `A frozen plan fixes the calls that a run may make: those of the plan, each
+once, with these arguments and the tools as they are now.
 `,
 		Example: "  remit plan freeze plan.yaml -o plan.frozen.json",
 		Args:    cobra.NoArgs,
@@ -35,11 +35,11 @@ func (s *session) planFreezeCmd() *cobra.Command {
 	var sign bool
 	c := &cobra.Command{
 		Use:   "freeze PLAN",
-		Short: "Fix the calls of a plan",
-		Long: `Writes a document with the plan, the values of its inputs, and what every step
-calls. remit run --frozen then allows nothing else. With --sign it also holds
-your approval, signed with the ledger's key. A frozen plan in place of PLAN is
-kept as it is, to add an approval.
+		Short: "Write a frozen plan",
+		Long: `The frozen plan holds the plan, the values of its inputs, and the call of every
+step. remit run --frozen then allows no other calls. --sign adds your approval,
+signed with the ledger's key. If PLAN is already frozen, it is kept and only
+signed.
 `,
 		Example: `  remit plan freeze plan.yaml --input branch=main -o plan.frozen.json
   remit plan freeze plan.frozen.json --sign -o plan.frozen.json
@@ -47,7 +47,7 @@ kept as it is, to add an approval.
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if sign && s.delegated() {
-				return fault.New(fault.Denied, "the holder of a grant cannot approve a plan in a person's name").WithHint("sign it in a shell without REMIT_GRANT")
+				return fault.New(fault.Denied, "a process that runs under a grant cannot approve a plan").WithHint("sign it in a shell without REMIT_GRANT")
 			}
 			given, err := parseInputs(inputs)
 			if err != nil {
@@ -71,18 +71,18 @@ kept as it is, to add an approval.
 		},
 	}
 	fl := c.Flags()
-	fl.StringVarP(&out, "output", "o", "-", "where to write the frozen plan (- is standard output)")
-	fl.StringArrayVarP(&inputs, "input", "i", nil, "an input of the plan, as name=value (repeatable)")
-	fl.BoolVar(&sign, "sign", false, "approve it, signed with the ledger's key")
+	fl.StringVarP(&out, "output", "o", "-", "write to this `FILE` (- is standard output)")
+	fl.StringArrayVarP(&inputs, "input", "i", nil, "set an input of the plan, as `NAME=VALUE` (repeatable)")
+	fl.BoolVar(&sign, "sign", false, "add your approval, signed with the ledger's key")
 	return c
 }
 
 func (s *session) planCheckCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FROZEN [PLAN]",
-		Short: "Show what a frozen plan allows, and whether it can still be carried out",
-		Long: `Exits with 2 if it cannot be read or was changed after it was frozen, and with 4
-if a tool has changed since, or PLAN is not the plan that was frozen.
+		Short: "Show what a frozen plan allows, and whether it is still valid",
+		Long: `The exit status is 2 if FROZEN cannot be read or was altered, and 4 if a tool
+has changed since, or PLAN is not the plan that was frozen.
 `,
 		Example: "  remit plan check plan.frozen.json plan.yaml",
 		Args:    cobra.RangeArgs(1, 2),
@@ -106,8 +106,7 @@ if a tool has changed since, or PLAN is not the plan that was frozen.
 	}
 }
 
-// printFrozen shows what a frozen plan allows, and what keeps it from being
-// carried out.
+// printFrozen shows what a frozen plan allows, and why it is not valid any more.
 func (s *session) printFrozen(ctx context.Context, a *app.App, f *frozen.Plan, problems error) error {
 	approvals, others, err := a.Runs.FrozenApprovals(ctx, f)
 	if err != nil {
@@ -125,7 +124,7 @@ func (s *session) printFrozen(ctx context.Context, a *app.App, f *frozen.Plan, p
 		s.printf("  approved by %s at %s\n", show(x.By), x.At.Format("2006-01-02 15:04:05Z"))
 	}
 	if others > 0 {
-		s.printf("  %s of other ledgers, which say nothing here\n", counted(others, "approval"))
+		s.printf("  %s by other ledgers, ignored here\n", counted(others, "approval"))
 	}
 	var rows [][]cell
 	for _, st := range f.Steps() {
@@ -168,7 +167,7 @@ func (s *session) frozenJSON(f *frozen.Plan, approvals []frozen.Approval, others
 	return err
 }
 
-// frozenFlag reads the frozen plan that a flag names, nil if it names none.
+// frozenFlag reads the frozen plan in a file, nil if file is empty.
 func (s *session) frozenFlag(a *app.App, file string) (*frozen.Plan, error) {
 	if file == "" {
 		return nil, nil //nolint:nilnil // said above

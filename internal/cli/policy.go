@@ -27,7 +27,7 @@ func (s *session) policyCmd() *cobra.Command {
 	return c
 }
 
-// asList gives an error's problems one by one.
+// asList returns the problems of an error one by one.
 func asList(err error) fault.List {
 	switch e := err.(type) {
 	case fault.List:
@@ -41,7 +41,7 @@ func asList(err error) fault.List {
 func (s *session) policySchemaCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "schema",
-		Short:   "Print the JSON Schema of policies, for editors",
+		Short:   "Print the JSON Schema of policies for editors",
 		Example: "  remit policy schema > remit.schema.json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -56,12 +56,12 @@ func (s *session) policyTrustCmd() *cobra.Command {
 	var forget bool
 	c := &cobra.Command{
 		Use:   "trust",
-		Short: "Trust the workspace's remit.yaml as it is now",
-		Long: `A workspace's remit.yaml grants nothing until you trust it, and again nothing
-once it changes: a cloned repository cannot grant itself anything.
+		Short: "Trust the workspace's remit.yaml in its present form",
+		Long: `The remit.yaml of a workspace has no effect until you trust it, and again after
+every change. A cloned repository therefore cannot give itself rights.
 
-With --digest the file is trusted only if it is still the one that you reviewed:
-"remit policy check" prints the digest of what it read.
+With --digest the file is trusted only if it still has the digest that you
+reviewed. remit policy check prints it.
 `,
 		Example: `  remit policy trust
   remit policy trust --digest sha256:9f2c…
@@ -98,13 +98,13 @@ With --digest the file is trusted only if it is still the one that you reviewed:
 			if s.json {
 				return s.printJSON(map[string]string{"file": p.File(), "name": p.Name(), "digest": digest})
 			}
-			s.printf("%s %s is trusted as it is now: policy %q\n  %s\n", s.paint(green, "✓"), show(p.File()), p.Name(), digest)
+			s.printf("%s %s is trusted: policy %q\n  %s\n", s.paint(green, "✓"), show(p.File()), p.Name(), digest)
 			return nil
 		},
 	}
-	c.Flags().StringVarP(&dir, "workspace", "w", "", "the workspace (default: the current folder)")
-	c.Flags().StringVar(&reviewed, "digest", "", "the SHA-256 of the reviewed file; any other content is refused")
-	c.Flags().BoolVar(&forget, "forget", false, "no longer trust it")
+	c.Flags().StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: the current folder)")
+	c.Flags().StringVar(&reviewed, "digest", "", "trust only a file with this SHA-256 `DIGEST`")
+	c.Flags().BoolVar(&forget, "forget", false, "stop trusting the file")
 	c.MarkFlagsMutuallyExclusive("digest", "forget")
 	return c
 }
@@ -115,14 +115,13 @@ func (s *session) policyExplainCmd() *cobra.Command {
 	var sensitive bool
 	c := &cobra.Command{
 		Use:   "explain POLICY TOOL [ARGUMENT=VALUE...]",
-		Short: "Show the decision on a call and every rule that took part",
-		Long: `The call is a tool's ID and its arguments, or one JSON object
-{"tool": ..., "args": {...}}; "-" reads that object from standard input. A value
-is text, or JSON after ":=". Nothing is run, and nothing is asked of the network.
-With -p, which can be given several times, the policies are a chain: each must
-allow the call, and every rule of every one that took part is shown.
+		Short: "Show how a policy decides a call, and which rules apply",
+		Long: `The call is a tool's ID and its arguments, or one JSON object {"tool": ...,
+"args": {...}}; "-" reads that object from standard input. VALUE is text, or
+JSON after ":=". Nothing is executed and the network is not used. With several
+-p, the policies form a chain: each must allow the call.
 
---sensitive prints the names that wildcards never match.
+--sensitive prints the file names that wildcards never match.
 `,
 		Example: `  remit policy explain remit.yaml fs.read path=README.md
   remit policy explain remit.yaml shell.run 'argv:=["git","push","--force"]'
@@ -138,7 +137,7 @@ allow the call, and every rule of every one that took part is shown.
 				chain, args = args[:1], args[1:]
 			}
 			if len(args) == 0 {
-				return fault.New(fault.Usage, "a policy and a call are needed").WithHint("see %s --help", cmd.CommandPath())
+				return fault.New(fault.Usage, "POLICY and TOOL are missing").WithHint("see %s --help", cmd.CommandPath())
 			}
 			id, given, err := s.readCall(args)
 			if err != nil {
@@ -159,9 +158,9 @@ allow the call, and every rule of every one that took part is shown.
 			return s.printExplanation(ex)
 		},
 	}
-	c.Flags().StringVarP(&dir, "workspace", "w", "", "the workspace (default: the current folder)")
-	c.Flags().StringArrayVarP(&files, "policy", "p", nil, "a policy of the chain (more than once: all must allow)")
-	c.Flags().BoolVar(&sensitive, "sensitive", false, "print the names that wildcards never match")
+	c.Flags().StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: the current folder)")
+	c.Flags().StringArrayVarP(&files, "policy", "p", nil, "policy `FILE` (repeatable; all must allow)")
+	c.Flags().BoolVar(&sensitive, "sensitive", false, "print the file names that wildcards never match")
 	return c
 }
 
@@ -169,30 +168,30 @@ func (s *session) printSensitive() error {
 	if s.json {
 		return s.printJSON(map[string][]string{"read": policy.Sensitive(false), "write": append(policy.Sensitive(true), policy.SensitiveAlone()...)})
 	}
-	s.printf("Wildcards in allow and ask never match these names; a pattern must spell them.\n\nfor reading and writing:\n")
+	s.printf("Wildcards in allow and ask never match these names; a pattern must spell them out.\n\nfor reading and writing:\n")
 	reading := map[string]bool{}
 	for _, n := range policy.Sensitive(false) {
 		reading[n] = true
 		s.printf("  %s\n", n)
 	}
-	s.printf("\nfor writing, also what other programs run by themselves:\n")
+	s.printf("\nfor writing, also files that other programs execute:\n")
 	for _, n := range policy.Sensitive(true) {
 		if !reading[n] {
 			s.printf("  %s\n", n)
 		}
 	}
-	s.printf("\nfor writing, the name itself and not what is in a folder of that name:\n")
+	s.printf("\nfor writing, the name itself but not files in a folder of that name:\n")
 	for _, n := range policy.SensitiveAlone() {
 		s.printf("  %s\n", n)
 	}
 	return nil
 }
 
-// readCall reads a call as a person types it, or as one JSON object.
+// readCall reads a call from arguments, or from one JSON object.
 func (s *session) readCall(words []string) (tool.ID, tool.Args, error) {
 	if text := words[0]; text == "-" || strings.HasPrefix(strings.TrimSpace(text), "{") {
 		if len(words) > 1 {
-			return "", nil, fault.New(fault.Usage, "a call in JSON takes no further arguments")
+			return "", nil, fault.New(fault.Usage, "no arguments may follow a call in JSON")
 		}
 		if text == "-" {
 			b, err := io.ReadAll(io.LimitReader(s.In, 1<<20))
@@ -207,7 +206,7 @@ func (s *session) readCall(words []string) (tool.ID, tool.Args, error) {
 	for _, w := range words[1:] {
 		name, value, ok := strings.Cut(w, "=")
 		if !ok || name == "" || name == ":" {
-			return "", nil, fault.New(fault.Usage, "%q is no argument", w).WithHint("write name=text, or name:=JSON")
+			return "", nil, fault.New(fault.Usage, "%q is not a valid argument", w).WithHint("expected name=text or name:=JSON")
 		}
 		if plain, isJSON := strings.CutSuffix(name, ":"); isJSON {
 			v, err := canon.Decode([]byte(value))
@@ -234,7 +233,7 @@ func callFromJSON(text string) (tool.ID, tool.Args, error) {
 		args, ok = map[string]any{}, true
 	}
 	if id == "" || !ok || len(m) > 2 {
-		return "", nil, fault.New(fault.Usage, `a call in JSON is {"tool": "ID", "args": {...}}`)
+		return "", nil, fault.New(fault.Usage, `not a valid call; expected {"tool": "ID", "args": {...}}`)
 	}
 	return tool.ID(id), args, nil
 }
@@ -254,12 +253,12 @@ func (s *session) printExplanation(ex policyreview.Explanation) error {
 	s.printf("%s  %s\n", s.paint(col[ex.Effect], strings.ToUpper(ex.Effect)), show(ex.Reason))
 	s.printf("\nactions:\n")
 	if len(ex.Actions) == 0 {
-		s.printf("  none beyond the tool itself\n")
+		s.printf("  only the use of the tool\n")
 	}
 	for _, act := range ex.Actions {
 		s.printf("  %s\n", show(act))
 	}
-	s.printf("\nrules that took part:\n")
+	s.printf("\nrules that apply:\n")
 	s.printRules(ex.Rules)
 	if status != 0 {
 		return status
@@ -267,8 +266,8 @@ func (s *session) printExplanation(ex policyreview.Explanation) error {
 	return nil
 }
 
-// printRules prints the rules that took part in a decision, with their
-// policies where there are several.
+// printRules prints the rules that apply to a call, with their policies if there are
+// several.
 func (s *session) printRules(rules []policyreview.Rule) {
 	col := map[string]colour{"allow": green, "ask": yellow, "deny": red}
 	head, several := []string{"EFFECT", "RULE", "WHERE", "ON"}, false

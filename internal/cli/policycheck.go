@@ -10,14 +10,14 @@ import (
 func (s *session) policyCheckCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check FILE...",
-		Short: "Check that policies can be read, and that their entries can match",
-		Long: `Reports every problem of every file at once, each with line, column and field:
-what cannot be read, and entries that can never match, such as a misspelled
-method, a shell operator in a command pattern, an unknown built-in tool, a model
-of no configured provider, or a variable that Remit always sets itself.
+		Short: "Check policies for errors",
+		Long: `Reports all problems of all files, each with line, column and field: syntax
+errors, and entries that can never match, such as a misspelled method, a shell
+operator in a command pattern, an unknown built-in tool, a model of an unknown
+provider, or a variable that Remit always sets.
 
-Warnings are about what is probably not meant, such as a section that no allowed
-tool can use. They do not change the exit status.
+Warnings point out likely mistakes, such as a section that no allowed tool can
+use. They do not change the exit status.
 `,
 		Example: "  remit policy check remit.yaml",
 		Args:    cobra.MinimumNArgs(1),
@@ -51,13 +51,13 @@ func (s *session) policyCheck(files []string) error {
 		return s.printChecked(ok, problems, warnings)
 	}
 	for _, p := range ok {
-		s.printf("%s %s: policy %q can be used\n  %s\n", s.paint(green, "✓"), show(p.File), p.Name, s.paint(dim, p.Digest))
+		s.printf("%s %s: policy %q is valid\n  %s\n", s.paint(green, "✓"), show(p.File), p.Name, s.paint(dim, p.Digest))
 	}
 	s.warnOf(warnings)
 	return problems.Err()
 }
 
-// warnOf prints what a policy probably does not mean.
+// warnOf prints likely mistakes in a policy.
 func (s *session) warnOf(warnings fault.List) {
 	for _, w := range warnings {
 		s.errorf("%s %s: %s: %s\n", s.paintErr(yellow, "!"), show(w.Pos.String()), show(w.Field), show(w.Msg))
@@ -91,7 +91,7 @@ func problemsJSON(problems fault.List) []problemJSON {
 	return list
 }
 
-// printChecked prints a check for machines, with all problems and warnings.
+// printChecked prints the result of a check as JSON, with all problems and warnings.
 func (s *session) printChecked(ok []checkedPolicy, problems, warnings fault.List) error {
 	err := s.printJSON(map[string]any{"ok": len(problems) == 0, "policies": ok, "problems": problemsJSON(problems), "warnings": problemsJSON(warnings)})
 	if err == nil && len(problems) > 0 {

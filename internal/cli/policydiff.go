@@ -14,12 +14,11 @@ func (s *session) policyDiffCmd() *cobra.Command {
 	var runs int
 	c := &cobra.Command{
 		Use:   "diff OLD NEW",
-		Short: "Show what another policy would allow and deny",
-		Long: `Three answers: what the documents say differently; examples made from the entries
-of both that they decide differently; and which calls of the newest recorded
-runs would be decided differently, both ways. An entry that the other policy's
-entries allow all of is marked so. The exit status is 0 if there is no difference
-in effect, and 4 if there is one or it cannot be ruled out.
+		Short: "Show what changes between two policies",
+		Long: `Shows three things: the changed entries; example calls that the policies decide
+differently; and calls of recorded runs that they decide differently. A changed
+entry that has no effect is marked, because other entries cover it. The exit
+status is 0 if the policies decide alike, and 4 if they do not, or may not.
 `,
 		Example: `  remit policy diff remit.yaml stricter.yaml
   remit policy diff old.yaml new.yaml --runs 100 --json`,
@@ -54,33 +53,33 @@ in effect, and 4 if there is one or it cannot be ruled out.
 			return status.orNil()
 		},
 	}
-	c.Flags().StringVarP(&dir, "workspace", "w", "", "the workspace that patterns are relative to (default: the current folder)")
-	c.Flags().IntVar(&runs, "runs", 20, "how many of the newest recorded runs to judge")
+	c.Flags().StringVarP(&dir, "workspace", "w", "", "workspace `DIR` that patterns are relative to (default: the current folder)")
+	c.Flags().IntVar(&runs, "runs", 20, "number of recorded runs to check, newest first")
 	return c
 }
 
 func (s *session) printDiff(d policyreview.Difference) {
 	if len(d.Changes)+len(d.Witnesses)+len(d.History) == 0 {
-		s.printf("no difference; %s of %s are decided alike\n", counted(d.Calls, "recorded call"), counted(d.Runs, "run"))
+		s.printf("no difference; %s of %s decided alike\n", counted(d.Calls, "recorded call"), counted(d.Runs, "run"))
 		return
 	}
-	s.printf("what they say:\n")
+	s.printf("changed entries:\n")
 	for _, c := range d.Changes {
 		s.printChange(c.Where, c.Was, c.Is, c.Moot)
 	}
 	if len(d.Changes) == 0 {
-		s.printf("  the same\n")
+		s.printf("  none\n")
 	}
-	s.printf("\nexamples that are decided differently:\n")
+	s.printf("\nexamples decided differently:\n")
 	var rows [][]cell
 	for _, w := range d.Witnesses {
 		rows = append(rows, []cell{{direction(w.Was < w.Is), ""}, effectCell(w.Was.String()), effectCell(w.Is.String()), {w.On, ""}, {w.Rule, dim}})
 	}
-	s.tableOr("none was found", []string{"ALLOWS", "WAS", "IS", "ON", "RULE"}, rows)
+	s.tableOr("none found", []string{"ALLOWS", "OLD", "NEW", "ACTION", "RULE"}, rows)
 	s.printHistory(d)
 }
 
-// printHistory shows how recorded calls would be decided, if any were judged.
+// printHistory shows how the policies decide recorded calls.
 func (s *session) printHistory(d policyreview.Difference) {
 	if d.Runs+d.Skipped == 0 {
 		return
@@ -97,9 +96,9 @@ func (s *session) printHistory(d policyreview.Difference) {
 				{e.Run.String()[:13] + " #" + itoa(e.Index), dim}, {string(e.Tool), ""}, {e.On, ""}, {e.Rule, dim}})
 		}
 	}
-	s.tableOr("all are decided alike", []string{"CALLS", "WAS", "IS", "AS", "TOOL", "ON", "RULE"}, rows)
+	s.tableOr("all decided alike", []string{"CALLS", "OLD", "NEW", "EXAMPLE", "TOOL", "ACTION", "RULE"}, rows)
 	if d.Skipped > 0 {
-		s.printf("%s could not be judged: the record is damaged or erased\n", counted(d.Skipped, "run"))
+		s.printf("%s could not be checked: the record is damaged or erased\n", counted(d.Skipped, "run"))
 	}
 }
 
@@ -125,8 +124,8 @@ func (s *session) tableOr(none string, head []string, rows [][]cell) {
 func (s *session) printChange(where, was, is string, moot bool) {
 	lost, gained := "", ""
 	if moot {
-		lost = s.paint(dim, "  (nothing lost: the new policy allows all of it)")
-		gained = s.paint(dim, "  (nothing new: the old policy allows all of it)")
+		lost = s.paint(dim, "  (no effect: other entries of the new policy allow it)")
+		gained = s.paint(dim, "  (no effect: the old policy allows it already)")
 	}
 	if was != "" {
 		s.printf("  %s %s: %s%s\n", s.paint(red, "-"), show(where), show(was), lost)

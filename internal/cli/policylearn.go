@@ -12,14 +12,15 @@ func (s *session) policyLearnCmd() *cobra.Command {
 	var file, name string
 	c := &cobra.Command{
 		Use:   "learn RUN...",
-		Short: "Write the least policy that would have allowed recorded runs",
-		Long: `The policy allows what the runs did and never more than they were allowed. Paths,
-URLs and commands are generalised only as far as an entry of the policy they ran
-under covers it; what was refused becomes a comment. Limits, deny entries and
-modes are kept. Before it is printed, every recorded call is decided anew under
-it: if one would be decided otherwise, that is an error, and nothing is printed.
-What a confined process read is not in the record, so where there was one, the
-entries of files are kept as they were.
+		Short: "Write the smallest policy that allows recorded runs",
+		Long: `The new policy allows what the runs did, and never more than they were allowed.
+Paths, URLs and commands become patterns only if one entry of the original
+policy covers them. Limits, deny entries and modes are kept; refused actions
+become comments. Every recorded call is then decided again under the new
+policy. If a decision differs, the command fails and prints no policy.
+
+Reads by confined processes are not recorded. If there were such processes, the
+files section is kept unchanged.
 `,
 		Example: `  remit policy learn 0199f3c2 > least.yaml
   remit policy learn 0199f3c2 0199f3d7 -o least.yaml`,
@@ -50,12 +51,12 @@ entries of files are kept as they were.
 			if err := s.toFile(file, func(w io.Writer) error { _, err := w.Write(l.Policy); return err }); err != nil {
 				return err
 			}
-			s.errorf("%s of %s are decided under it as they were: %d let through, %d refused\n",
+			s.errorf("checked with %s of %s: %d allowed, %d refused, as recorded\n",
 				counted(l.Calls+l.Refused, "call"), counted(len(l.Runs), "run"), l.Calls, l.Refused)
 			return nil
 		},
 	}
-	c.Flags().StringVarP(&file, "output", "o", "-", "write to this file")
-	c.Flags().StringVar(&name, "name", "", "the policy's name (default: the file's, else learned)")
+	c.Flags().StringVarP(&file, "output", "o", "-", "write to this `FILE`")
+	c.Flags().StringVar(&name, "name", "", "`NAME` of the policy (default: the file's name, or learned)")
 	return c
 }

@@ -12,12 +12,12 @@ func (s *session) policyTestCmd() *cobra.Command {
 	var schema bool
 	c := &cobra.Command{
 		Use:   "test [FILE]",
-		Short: "Decide the calls of a file and compare with what it expects",
-		Long: `The file names a policy (or several, all of which must allow) and cases: each a
-call or an action, and the effect that is expected of it. Nothing is run, and
-nothing of this machine is looked up. A failing case is printed with every rule
-that took part. The exit status is 1 if a case fails, and 2 if the file or a
-policy cannot be used. --schema prints the format's JSON Schema.
+		Short: "Test a policy against expected decisions",
+		Long: `FILE names a policy (or several, all of which must allow) and a list of cases:
+a call or an action, and the expected decision. Nothing is executed, and
+results do not depend on this machine. For a failing case, all rules that apply
+are printed. The exit status is 1 if a case fails, and 2 if FILE or a policy is
+not valid.
 `,
 		Example: `  remit policy test policy-test.yaml
   remit policy test --schema > policy-test.schema.json`,
@@ -41,7 +41,7 @@ policy cannot be used. --schema prints the format's JSON Schema.
 			return s.printCases(results)
 		},
 	}
-	c.Flags().BoolVar(&schema, "schema", false, "print the JSON Schema of such files, for editors")
+	c.Flags().BoolVar(&schema, "schema", false, "print the JSON Schema of test files, for editors")
 	return c
 }
 
@@ -70,7 +70,7 @@ func (s *session) printCases(results []policyreview.CaseResult) error {
 		}
 		rows = append(rows, []cell{{mark, col}, {r.Name, bold}, {r.Expect, ""}, {r.Effect, ""}, {r.Rule, dim}})
 	}
-	s.table([]string{"", "CASE", "EXPECTED", "IS", "RULE"}, rows)
+	s.table([]string{"", "CASE", "EXPECTED", "ACTUAL", "RULE"}, rows)
 	for _, r := range results {
 		if r.Pass {
 			continue
@@ -82,7 +82,7 @@ func (s *session) printCases(results []policyreview.CaseResult) error {
 	return status.orNil()
 }
 
-// orNil is the status as an error, none for success.
+// orNil returns the status as an error, nil for success.
 func (e exit) orNil() error {
 	if e == 0 {
 		return nil

@@ -26,8 +26,8 @@ const (
 	bold   colour = "1"
 )
 
-// show makes untrusted text safe to print on a terminal: control characters
-// are shown, not obeyed.
+// show makes untrusted text safe to print on a terminal: control characters are
+// replaced by visible text.
 func show(text string) string { return redact.Show(text) }
 
 // showLines does the same for text of several lines.
@@ -48,7 +48,7 @@ func (s *session) errorf(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.Err, format, args...)
 }
 
-// paint colours text for standard output, if it is a terminal that wants it.
+// paint colours text for standard output, if it is a terminal with colours.
 func (s *session) paint(c colour, text string) string { return s.paintOn(s.Out, c, text) }
 
 func (s *session) paintErr(c colour, text string) string { return s.paintOn(s.Err, c, text) }
@@ -60,7 +60,7 @@ func (s *session) paintOn(w io.Writer, c colour, text string) string {
 	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
 }
 
-// colours reports whether a stream takes colour: a terminal, no NO_COLOR.
+// colours reports whether to colour a stream: a terminal, without NO_COLOR.
 func (s *session) colours(w io.Writer) bool {
 	if v, _ := s.lookup("NO_COLOR"); v != "" {
 		return false
@@ -74,7 +74,7 @@ func (s *session) moves(w io.Writer) bool {
 	return v != "dumb" && isTerminal(w)
 }
 
-// printJSON prints one value for machines.
+// printJSON prints one value as JSON.
 func (s *session) printJSON(v any) error {
 	enc := json.NewEncoder(s.Out)
 	enc.SetEscapeHTML(false)
@@ -93,7 +93,7 @@ func printPage[T any](s *session, items []T, next string) error {
 	return s.printJSON(page[T]{append([]T{}, items...), next})
 }
 
-// width is the terminal's, or 100 where there is none.
+// width returns the width of the terminal, or 100 without one.
 func (s *session) width() int {
 	if f, ok := s.Out.(interface{ Fd() uintptr }); ok && isTerminal(s.Out) {
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 20 {
@@ -103,7 +103,7 @@ func (s *session) width() int {
 	return 100
 }
 
-// clip cuts one line of safe text to the terminal, less what else is on it.
+// clip cuts a line of safe text to the terminal's width minus less.
 func (s *session) clip(text string, less int) string {
 	if !isTerminal(s.Out) {
 		return text
@@ -111,8 +111,8 @@ func (s *session) clip(text string, less int) string {
 	return runewidth.Truncate(text, max(s.width()-less, 8), "…")
 }
 
-// facts prints a label and what belongs to it, apart by sep. On a terminal it goes
-// on below the first of them instead of wrapping.
+// facts prints a label and its values, separated by sep. On a terminal, values that
+// do not fit continue on the next line, below the first.
 func (s *session) facts(label, sep string, parts ...cell) {
 	const indent = 10
 	room := math.MaxInt
@@ -138,8 +138,7 @@ func (s *session) facts(label, sep string, parts ...cell) {
 	s.printf("%s\n", strings.TrimRight(line, " "))
 }
 
-// block prints safe text that may be long, indented, and on a terminal wrapped
-// between words.
+// block prints safe text indented, and on a terminal wrapped between words.
 func (s *session) block(c colour, text string) {
 	const indent = "    "
 	room := math.MaxInt
@@ -151,7 +150,7 @@ func (s *session) block(c colour, text string) {
 	}
 }
 
-// wrap breaks a line between words. A word that is longer than room stays whole.
+// wrap breaks a line between words. A word longer than room is not broken.
 func wrap(text string, room int) []string {
 	if runewidth.StringWidth(text) <= room {
 		return []string{text}
@@ -172,7 +171,7 @@ func wrap(text string, room int) []string {
 	return append(lines, line)
 }
 
-// chop breaks also words.
+// chop breaks lines longer than room, within words too.
 func chop(lines []string, room int) []string {
 	var out []string
 	for _, line := range lines {
@@ -189,18 +188,18 @@ func chop(lines []string, room int) []string {
 	return out
 }
 
-// short is the beginning of a run's ID: its time to the microsecond, enough to
-// find it by.
+// short returns the beginning of a run's ID: its time to the microsecond, enough to
+// find the run.
 func short(id string) string { return id[:min(len(id), 18)] }
 
-// older tells how the page after a list is had, if there is one.
+// older prints how to list the next page, if there is one.
 func (s *session) older(before string) {
 	if before != "" {
-		s.printf("%s\n", s.paint(dim, "older ones: --before "+before))
+		s.printf("%s\n", s.paint(dim, "next page: --before "+before))
 	}
 }
 
-// when prints a moment for people, in their time zone.
+// when prints a time in the local time zone.
 func when(t, now time.Time) string {
 	t = t.Local()
 	if t.Year() == now.Local().Year() {
@@ -209,7 +208,7 @@ func when(t, now time.Time) string {
 	return t.Format("2006-01-02 15:04")
 }
 
-// icon gives a status its sign and colour.
+// icon returns the sign and the colour of a status.
 func icon(status string) (string, colour) {
 	switch status {
 	case tool.Completed.String():
@@ -234,7 +233,7 @@ func icon(status string) (string, colour) {
 	return "✗", red
 }
 
-// ms prints a duration for people.
+// ms prints a duration in a readable unit.
 func ms(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:
@@ -249,7 +248,7 @@ func ms(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// counted is a number with its noun, which says how many.
+// counted returns a number and its noun, in the plural unless it is 1.
 func counted[N int | uint64](n N, noun string) string {
 	if n != 1 {
 		noun += "s"

@@ -20,13 +20,13 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// progress shows a run as it happens: one line per ended step, and on a
-// terminal one moving line for what is running now.
+// progress shows a run while it happens: one line per finished step, and on a terminal
+// an animated line for the running steps.
 type progress struct {
 	s     *session
 	red   *redact.Redactor
 	total int
-	live  bool // a terminal: repaint
+	live  bool // a terminal: show the animated line
 	quit  chan struct{}
 	wait  sync.WaitGroup
 
@@ -34,7 +34,7 @@ type progress struct {
 	running map[int]running
 	done    int
 	painted bool
-	held    bool // a question is being asked: leave the terminal alone
+	held    bool // a question is shown: print nothing
 	waiting []runner.Notice
 	skipped int
 	frame   int
@@ -73,7 +73,7 @@ func (p *progress) spin() {
 	}
 }
 
-// stop ends the moving line. It may be called once.
+// stop removes the animated line. It may be called once.
 func (p *progress) stop() {
 	close(p.quit)
 	p.wait.Wait()
@@ -81,12 +81,12 @@ func (p *progress) stop() {
 	defer p.mu.Unlock()
 	p.clear()
 	if more := p.skipped - maxSkipped; more > 0 && !p.s.json {
-		p.s.printf("%s %s skipped as well\n", p.s.paint(dim, "⊝"), counted(more, "step"))
+		p.s.printf("%s %s skipped\n", p.s.paint(dim, "⊝"), counted(more, "more step"))
 	}
 }
 
-// maxSkipped is how many skipped steps are listed: a long plan that is stopped
-// skips thousands.
+// maxSkipped is the maximum number of skipped steps to list: a stopped plan may have
+// thousands.
 const maxSkipped = 10
 
 func (p *progress) observe(n runner.Notice) {
@@ -124,7 +124,7 @@ func label(c runner.Call) string {
 	return show(what)
 }
 
-// stepName is what a person called a step: nothing that was made up for it.
+// stepName returns the name that the plan gives a step, not a generated one.
 func stepName(index int, name, id string) string {
 	if name == "" && id != "step-"+itoa(index) {
 		return id
@@ -139,7 +139,7 @@ func orElse(a, b string) string {
 	return a
 }
 
-// line prints an ended step, and of one that did not complete also why.
+// line prints a finished step, with the reason if it did not complete.
 func (p *progress) line(n runner.Notice) {
 	o, s := n.Outcome, p.s
 	if o.Status == tool.Skipped {
@@ -174,22 +174,22 @@ func (p *progress) line(n runner.Notice) {
 	}
 }
 
-// violations says what a policy wants a person to know of, and what it did.
+// violations describes the policy's responses to refusals.
 func violations(list []runner.Violation) []string {
 	var out []string
 	for _, v := range list {
-		what := map[policy.Response]string{policy.NotifyViolation: "you are told by", policy.PauseGrant: "the grant is paused by", policy.RevokeGrant: "the grant is revoked by"}[v.Response]
+		what := map[policy.Response]string{policy.NotifyViolation: "notify", policy.PauseGrant: "grant paused", policy.RevokeGrant: "grant revoked"}[v.Response]
 		if what != "" {
-			out = append(out, "! "+what+" violations."+v.Kind.String()+": "+shorten(firstLine(v.Reason), 200))
+			out = append(out, "! violations."+v.Kind.String()+": "+what+": "+shorten(firstLine(v.Reason), 200))
 		}
 	}
 	return out
 }
 
-// maxAttempts is how many of a step's refusals are listed as it ends.
+// maxAttempts is the maximum number of refused actions to list per step.
 const maxAttempts = 5
 
-// attempts prints what a step that was allowed was refused while it ran.
+// attempts prints the actions that were refused while a step ran.
 func (p *progress) attempts(a ledger.Attempts) {
 	listed := 0
 	for _, r := range a.Refused[:min(len(a.Refused), maxAttempts)] {
@@ -211,7 +211,7 @@ func bare(err error) string {
 	return err.Error()
 }
 
-// paint draws the moving line.
+// paint draws the animated line.
 func (p *progress) paint() {
 	if !p.live || p.held || len(p.running) == 0 {
 		return
@@ -234,7 +234,7 @@ func (p *progress) clear() {
 	}
 }
 
-// hold keeps the terminal still while fn asks a person.
+// hold stops all output while fn asks a person.
 func (p *progress) hold(fn func()) {
 	p.mu.Lock()
 	p.clear()

@@ -7,9 +7,8 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
-// refusals keeps the refused connections of a command that has a terminal, where
-// telling of them at once would write over a full-screen program. The zero value
-// is ready to use.
+// refusals collects the refused connections of a command on a terminal: printing them
+// at once would overwrite a full-screen program. The zero value is ready to use.
 type refusals struct {
 	mu    sync.Mutex
 	list  []sandbox.Connection // each once
@@ -17,7 +16,7 @@ type refusals struct {
 	more  int                  // not kept
 }
 
-// maxRefusals bounds how many are told of; the record has all of them.
+// maxRefusals is the maximum number to print; the record has all of them.
 const maxRefusals = 8
 
 func (r *refusals) add(c sandbox.Connection) {
@@ -38,7 +37,7 @@ func (r *refusals) add(c sandbox.Connection) {
 	}
 }
 
-// printRefusals tells what was kept, once the command has ended.
+// printRefusals prints the refused connections after the command has ended.
 func (s *session) printRefusals(r *refusals) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,19 +16,19 @@ func (s *session) replayCmd() *cobra.Command {
 	var f replayFlags
 	c := &cobra.Command{
 		Use:   "replay RUN|SESSION",
-		Short: "Run a recorded run or session again without touching the world",
-		Long: `The plan is carried out for real: arguments are built and decisions made anew,
-and only the tools' answers come from the record. The replay is a run of its
-own, with mode replay. The first difference is named.
+		Short: "Repeat a recorded run or session without side effects",
+		Long: `The plan is carried out again: arguments and decisions are computed anew, but
+the tools' results come from the record. The replay is recorded as a run with
+mode replay. The first difference is reported.
 
-Of an agent's session the loop is carried out again for each of its runs: no
-model is asked, and every message must come out to the byte.
+For an agent's session, all of its runs are repeated. No model is asked, and
+every message must be identical.
 
---policy judges the recorded calls under another policy instead, and lists those
-whose decision would change, of a session the first one in front. --plan checks
-another plan against the record. --from goes on with a session from one of its
-calls for real, as a session of its own: CALL is its number in the newest run, or
-RUN/NUMBER. It then goes on under --policy, else under the workspace's trusted one.
+--policy decides the recorded calls under another policy, and lists those whose
+decision changes. --plan compares another plan with the record. --from
+continues a session for real from one of its calls, as a new session: CALL is a
+number in the newest run, or RUN/NUMBER. It runs under --policy, or else under
+the workspace's trusted policy.
 `,
 		Example: `  remit replay 0199f3c2
   remit replay 0199f3c2 --policy stricter.yaml
@@ -41,15 +41,15 @@ RUN/NUMBER. It then goes on under --policy, else under the workspace's trusted o
 			return s.replay(cmd, args[0], f)
 		},
 	}
-	c.Flags().StringVarP(&f.policy, "policy", "p", "", "judge the recorded calls under this policy instead")
-	c.Flags().StringVar(&f.plan, "plan", "", "replay this plan instead of the recorded one")
-	c.Flags().StringVar(&f.from, "from", "", "go on with a session from this call for real, in a fork")
+	c.Flags().StringVarP(&f.policy, "policy", "p", "", "decide the recorded calls under this policy `FILE`")
+	c.Flags().StringVar(&f.plan, "plan", "", "replay this plan `FILE` instead of the recorded plan")
+	c.Flags().StringVar(&f.from, "from", "", "continue the session for real from this `CALL`, as a new session")
 	return c
 }
 
 func (s *session) replay(cmd *cobra.Command, of string, f replayFlags) error {
 	if f.plan != "" && (f.policy != "" || f.from != "") {
-		return fault.New(fault.Usage, "--plan and --policy, or --from, exclude each other").WithHint("use one, then the other")
+		return fault.New(fault.Usage, "--plan cannot be combined with --policy or --from")
 	}
 	a, err := s.open()
 	if err != nil {
@@ -60,11 +60,11 @@ func (s *session) replay(cmd *cobra.Command, of string, f replayFlags) error {
 	case err != nil:
 		return err
 	case session && f.plan != "":
-		return fault.New(fault.Usage, "a session has no plan").WithHint("leave --plan out")
+		return fault.New(fault.Usage, "a session has no plan").WithHint("leave out --plan")
 	case session:
 		return s.replaySession(cmd, a, of, f.policy, f.from)
 	case f.from != "":
-		return fault.New(fault.Usage, "--from is for sessions, and %.100q is a run", of)
+		return fault.New(fault.Usage, "--from needs a session; %.100q is a run", of)
 	case f.policy != "":
 		return s.rejudge(cmd, a, of, f.policy)
 	}
@@ -98,7 +98,7 @@ func (s *session) printReplay(res replays.Result) error {
 		return res.Mismatch.Err()
 	}
 	if !s.json {
-		s.printf("%s run %s was replayed: %s, every argument, decision and output the same\n  replayed as %s\n",
+		s.printf("%s run %s replayed: %s; all arguments, decisions and outputs are identical\n  replayed as %s\n",
 			s.paint(green, "✓"), res.Of, counted(res.Calls, "call"), res.ID)
 	}
 	return nil
@@ -117,7 +117,7 @@ func (s *session) rejudge(cmd *cobra.Command, a *app.App, id, file string) error
 		return s.printJSON(map[string]any{"policy": p.Name(), "judged": judged, "changed": changed})
 	}
 	if len(changed) == 0 {
-		s.printf("under %q none of %s would change\n", p.Name(), counted(judged, "decision"))
+		s.printf("under %q, none of %s would change\n", p.Name(), counted(judged, "decision"))
 		return nil
 	}
 	var rows [][]cell
@@ -127,7 +127,7 @@ func (s *session) rejudge(cmd *cobra.Command, a *app.App, id, file string) error
 			{itoa(c.Index), dim}, {string(c.Tool), bold}, {c.Was, col[c.Was]}, {c.Is, col[c.Is]}, {c.On, ""}, {c.Rule, dim},
 		})
 	}
-	s.table([]string{"#", "TOOL", "WAS", "WOULD BE", "ON", "RULE"}, rows)
+	s.table([]string{"#", "TOOL", "OLD", "NEW", "ACTION", "RULE"}, rows)
 	s.printf("%d of %s would change under %q\n", len(changed), counted(judged, "decision"), p.Name())
 	return nil
 }

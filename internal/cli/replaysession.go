@@ -12,8 +12,8 @@ import (
 	"github.com/remitrun/remit/internal/service/policies"
 )
 
-// isSession reports whether an ID is a session's. One that is neither that nor a
-// run's is told as an unknown run.
+// isSession reports whether an ID belongs to a session. An unknown ID is reported
+// later, as an unknown run.
 func (s *session) isSession(cmd *cobra.Command, a *app.App, id string) (bool, error) {
 	_, _, err := a.Replays.SessionRuns(cmd.Context(), id)
 	if errors.Is(err, fault.SessionUnknown) {
@@ -60,14 +60,14 @@ func (s *session) replaySession(cmd *cobra.Command, a *app.App, id, policyFile, 
 		return s.differs(fault.New(fault.ReplayMismatch, "%s", res.Difference.Error()))
 	}
 	if !s.json {
-		s.printf("%s session %s was replayed: %s in %s, every message the same to the byte\n", s.paint(green, "✓"), res.Session,
+		s.printf("%s session %s replayed: %s in %s; all messages are identical\n", s.paint(green, "✓"), res.Session,
 			counted(calls, "call"), counted(len(res.Runs), "run"))
 		s.printf("  %s\n", counted(res.Messages, "message"))
 	}
 	return nil
 }
 
-// differs tells of a difference, which JSON has said.
+// differs returns the error for a difference, or only its status after JSON.
 func (s *session) differs(err error) error {
 	if s.json {
 		return exit(fault.ReplayMismatch.Exit())
@@ -92,11 +92,11 @@ func (s *session) rejudgeSession(cmd *cobra.Command, a *app.App, id, file string
 		return s.printJSON(out)
 	}
 	if len(changed) == 0 {
-		s.printf("under %q none of %s would change\n", p.Name(), counted(judged, "decision"))
+		s.printf("under %q, none of %s would change\n", p.Name(), counted(judged, "decision"))
 		return nil
 	}
 	f := changed[0]
-	s.printf("the first decision that would change: call %d of run %s, %s: %s, not %s\n  %s\n  from there on the session would have gone another way\n",
+	s.printf("the first decision that would change: call %d of run %s, %s: %s, not %s\n  %s\n  after this call the session would differ\n",
 		f.Index, f.Run, f.Tool, f.Is, f.Was, f.Why)
 	s.printf("%d of %s would change under %q\n", len(changed), counted(judged, "decision"), p.Name())
 	return nil
@@ -104,7 +104,7 @@ func (s *session) rejudgeSession(cmd *cobra.Command, a *app.App, id, file string
 
 func (s *session) continueFrom(cmd *cobra.Command, a *app.App, id, from, policyFile string) error {
 	if g, _ := s.lookup("REMIT_GRANT"); g != "" {
-		return fault.New(fault.Denied, "going on with a session acts under the policies of this place, not under a grant").WithHint("do it from a shell without REMIT_GRANT")
+		return fault.New(fault.Denied, "--from runs under this machine's policies, not under a grant").WithHint("use a shell without REMIT_GRANT")
 	}
 	fork, err := a.Replays.ContinueFrom(cmd.Context(), id, from, policyFile, func(e agent.Event) {
 		if s.json || e.Type != agent.CallEnded {
@@ -121,6 +121,6 @@ func (s *session) continueFrom(cmd *cobra.Command, a *app.App, id, from, policyF
 		}
 		return err
 	}
-	s.printf("session %s goes on from call %s: %s, %s\n", fork.ID, from, fork.State, counted(fork.Last, "message"))
+	s.printf("session %s continues from call %s: %s, %s\n", fork.ID, from, fork.State, counted(fork.Last, "message"))
 	return err
 }

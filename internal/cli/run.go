@@ -29,9 +29,9 @@ func (s *session) runCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run PLAN",
 		Short: "Execute a plan",
-		Long: `Every step is decided by the policy, recorded, run confined, and recorded again.
-Without -p the workspace's remit.yaml holds if you have trusted it; else
-everything is denied. PLAN is a file, or - for standard input.
+		Long: `Each step is decided by the policy, recorded, run confined, and its result
+recorded. Without -p, the workspace's trusted remit.yaml applies; without that,
+every call is denied. PLAN is a file, or - for standard input.
 `,
 		Example: `  remit run plan.yaml -p policy.yaml
   remit run plan.yaml -w ~/project --input branch=main
@@ -72,17 +72,17 @@ everything is denied. PLAN is a file, or - for standard input.
 	}
 	presented = s.presented(c)
 	fl := c.Flags()
-	fl.BoolVar(&wait, "wait", false, "wait for approvals where no terminal is there to give them")
-	fl.StringVarP(&policyFile, "policy", "p", "", "the policy to run under")
-	fl.StringVarP(&dir, "workspace", "w", "", "the workspace (default: the current folder)")
-	fl.BoolVar(&held, "changeset", false, "hold what is written until it is applied with remit changes")
-	fl.StringVar(&frozenFile, "frozen", "", "a frozen plan: only the calls that are in it may be made, once each")
-	fl.BoolVar(&planning, "planning", false, "make only calls without side effects")
-	fl.StringArrayVarP(&inputs, "input", "i", nil, "an input of the plan, as name=value (repeatable)")
+	fl.BoolVar(&wait, "wait", false, "without a terminal, wait for remit approvals")
+	fl.StringVarP(&policyFile, "policy", "p", "", "policy `FILE` to run under")
+	fl.StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: the current folder)")
+	fl.BoolVar(&held, "changeset", false, "hold writes until remit changes apply")
+	fl.StringVar(&frozenFile, "frozen", "", "allow only the calls of this frozen plan `FILE`, once each")
+	fl.BoolVar(&planning, "planning", false, "allow only calls without side effects")
+	fl.StringArrayVarP(&inputs, "input", "i", nil, "set an input of the plan, as `NAME=VALUE` (repeatable)")
 	return c
 }
 
-// readPlan reads a plan from a file, or from standard input where it is called -.
+// readPlan reads a plan from a file, or from standard input if file is -.
 func (s *session) readPlan(a *app.App, file string) (*plan.Plan, error) {
 	if file != "-" {
 		return a.Runs.ReadPlan(file)
@@ -90,12 +90,12 @@ func (s *session) readPlan(a *app.App, file string) (*plan.Plan, error) {
 	const name = "standard input"
 	src, err := io.ReadAll(io.LimitReader(s.In, plan.MaxSize+1)) // one more, so that a longer one is refused
 	if err != nil {
-		return nil, fault.Wrap(fault.PlanInvalid, err, "it cannot be read: %v", err).At(fault.Pos{File: name})
+		return nil, fault.Wrap(fault.PlanInvalid, err, "cannot be read: %v", err).At(fault.Pos{File: name})
 	}
 	return a.Runs.ParsePlan(name, src)
 }
 
-// runPlan carries a plan out and shows how it goes.
+// runPlan carries out a plan and shows its progress.
 func (s *session) runPlan(ctx context.Context, a *app.App, q runs.Request) error {
 	live := s.newProgress(a.Home.Redactor(), len(q.Plan.Steps))
 	q.Observe, q.Started, q.Here = live.observe, live.started, s.here(live)
@@ -123,7 +123,7 @@ func parseInputs(pairs []string) (map[string]string, error) {
 	for _, p := range pairs {
 		k, v, ok := strings.Cut(p, "=")
 		if !ok || k == "" {
-			return nil, fault.New(fault.Usage, "--input %q is not name=value", p)
+			return nil, fault.New(fault.Usage, "--input %q is not NAME=VALUE", p)
 		}
 		if _, twice := out[k]; twice {
 			return nil, fault.New(fault.Usage, "--input %s is given twice", k)
@@ -133,7 +133,7 @@ func parseInputs(pairs []string) (map[string]string, error) {
 	return out, nil
 }
 
-// runExit gives the exit status of a run's status.
+// runExit returns the exit status for a run's status.
 func runExit(interrupted bool, status tool.Status) error {
 	switch {
 	case interrupted || status == tool.Cancelled:
@@ -160,13 +160,13 @@ func (s *session) printResult(res runs.Result) {
 	}
 	s.printf("%s %s: %s of %s in %s\n", s.paint(col, sign), res.Status, strings.Join(parts, ", "), counted(n.Total, "step"), ms(res.Duration))
 	if n.Refused > 0 {
-		s.printf("%s %s refused while running  %s\n", s.paint(yellow, "⊘"), counted(n.Refused, "attempt"), s.paint(dim, "remit show "+short(res.ID.String())))
+		s.printf("%s %s refused while running  %s\n", s.paint(yellow, "⊘"), counted(n.Refused, "action"), s.paint(dim, "remit show "+short(res.ID.String())))
 	}
 	s.printf("  %s\n", s.paint(dim, "remit report "+short(res.ID.String())))
 	s.printHeld(res)
 }
 
-// printHeld says what is held of a run's writes.
+// printHeld prints the number of held changes.
 func (s *session) printHeld(res runs.Result) {
 	if res.Held == nil {
 		return
@@ -176,7 +176,7 @@ func (s *session) printHeld(res runs.Result) {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// started tells a person which run this is, and a hint about its policy.
+// started prints the run's ID, and a hint about its policy.
 func (p *progress) started(run *runner.Run, h policies.Hint) {
 	if p.s.json {
 		if h != "" {

@@ -13,11 +13,10 @@ import (
 	"github.com/remitrun/remit/internal/service/servers"
 )
 
-// maxBack bounds the N of @N.
+// maxBack is the maximum N of @N.
 const maxBack = 1000
 
-// takeRuns lets every command below c that takes a RUN, by its usage line, also
-// take the names of the newest runs.
+// takeRuns lets all commands whose usage line has RUN also accept last and @N.
 func (s *session) takeRuns(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		s.takeRuns(sub)
@@ -40,8 +39,8 @@ func (s *session) takeRuns(c *cobra.Command) {
 	}
 }
 
-// runOperands gives the places of the operands that a usage line calls RUN: from
-// first, -1 if there is none, to before last.
+// runOperands returns which operands a usage line calls RUN: from first (-1 if none)
+// up to, but not including, last.
 func runOperands(use string) (first, last int) {
 	for i, w := range strings.Fields(use)[1:] {
 		name := strings.Trim(w, "[]")
@@ -55,8 +54,8 @@ func runOperands(use string) (first, last int) {
 	return -1, 0
 }
 
-// runID gives the ID of a run that is named by its place in `remit runs`: last or
-// @1 is the newest one, @2 the one before it. Any other word is given back.
+// runID resolves last and @N to the ID of a run: @1, the same as last, is the first
+// run that remit runs lists. Other words are returned unchanged.
 func (s *session) runID(ctx context.Context, word string) (string, error) {
 	place, at := strings.CutPrefix(word, "@")
 	switch {
@@ -83,7 +82,7 @@ func (s *session) runID(ctx context.Context, word string) (string, error) {
 		return "", err
 	}
 	if uint64(len(runs)) < n {
-		return "", fault.New(fault.RunUnknown, "there is no run %s: the ledger has %s", word, counted(len(runs), "run")).
+		return "", fault.New(fault.RunUnknown, "run %s does not exist: the ledger has %s", word, counted(len(runs), "run")).
 			WithHint("remit runs lists them")
 	}
 	return runs[n-1].ID.String(), nil

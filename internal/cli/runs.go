@@ -25,9 +25,9 @@ func (s *session) runsCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "runs",
 		Short: "List runs, newest first",
-		Long: `Every command that takes a RUN also takes last or @1 for the first run of this
-list, @2 for the second, and so on. Each start of an MCP server is a run of its
-own; those that ended well or still go on are listed only with --all or --tool.
+		Long: `Commands that take a RUN also accept last or @1 for the first run of this list,
+@2 for the second, and so on. Each start of an MCP server is a run of its own.
+Those are hidden unless they failed; --all and --tool show them.
 `,
 		Example: `  remit runs
   remit show last
@@ -68,23 +68,23 @@ own; those that ended well or still go on are listed only with --all or --tool.
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.status, "status", "", "running, completed, denied, failed, timeout, cancelled or interrupted")
-	fl.StringVar(&f.tool, "tool", "", "runs that called this tool")
-	fl.StringVar(&f.since, "since", "", "not older than this: 2h, 7d, 2026-01-31 or an RFC 3339 time")
-	fl.StringVar(&f.until, "until", "", "not newer than this")
-	fl.StringVar(&f.mode, "mode", "", "run or replay")
-	fl.StringVar(&f.before, "before", "", "the next page: runs older than this one")
-	fl.BoolVar(&f.failed, "failed", false, "runs with a failed call")
-	fl.BoolVar(&f.denied, "denied", false, "runs with a denied call, or with one that was refused something while it ran")
-	fl.BoolVar(&f.all, "all", false, "also the helper runs: one for each start of an MCP server")
-	fl.IntVar(&f.limit, "limit", 20, "how many at most")
+	fl.StringVar(&f.status, "status", "", "only runs with this `STATUS`: running, completed, denied, failed, timeout, cancelled or interrupted")
+	fl.StringVar(&f.tool, "tool", "", "only runs that called this `TOOL`")
+	fl.StringVar(&f.since, "since", "", "only runs after this `TIME`: 2h, 7d, 2026-01-31 or RFC 3339")
+	fl.StringVar(&f.until, "until", "", "only runs before this `TIME`")
+	fl.StringVar(&f.mode, "mode", "", "only runs with this `MODE`: run or replay")
+	fl.StringVar(&f.before, "before", "", "show runs older than this `RUN` (next page)")
+	fl.BoolVar(&f.failed, "failed", false, "only runs with a failed call")
+	fl.BoolVar(&f.denied, "denied", false, "only runs with a denied call, or an action refused while running")
+	fl.BoolVar(&f.all, "all", false, "also list the starts of MCP servers")
+	fl.IntVar(&f.limit, "limit", 20, "maximum number of runs")
 	return c
 }
 
 func (f filterFlags) filter(now time.Time) (store.RunFilter, error) {
 	out := store.RunFilter{Status: f.status, Failed: f.failed, Denied: f.denied, Tool: tool.ID(f.tool), Limit: f.limit}
 	if f.limit < 1 || f.limit > 10000 {
-		return out, fault.New(fault.Usage, "--limit is 1 to 10000, not %d", f.limit).WithHint("--before shows the next page")
+		return out, fault.New(fault.Usage, "--limit %d is not between 1 and 10000", f.limit).WithHint("--before shows the next page")
 	}
 	if _, ok := tool.ParseStatus(f.status); f.status != "" && f.status != "running" && !ok {
 		return out, fault.New(fault.Usage, "--status %q is not a valid status", f.status).
@@ -115,7 +115,7 @@ func (f filterFlags) filter(now time.Time) (store.RunFilter, error) {
 	return out, err
 }
 
-// parseTime reads a moment: a duration ago (also in days), a date, or RFC 3339.
+// parseTime reads a time: a duration before now, a date, or RFC 3339.
 func parseTime(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -170,8 +170,8 @@ func (s *session) tableOfRuns(runs []ledger.Run) {
 	s.table([]string{"RUN", "STATUS", "STARTED", "TOOK", "CALLS", "NAME"}, rows)
 }
 
-// callCounts says how a run's calls ended: those that completed of all, and
-// what else there was.
+// callCounts summarizes how a run's calls ended: the completed ones of all, and the
+// other outcomes.
 func callCounts(r ledger.Run) string {
 	text := itoa(r.Completed) + "/" + itoa(r.Total)
 	if r.Denied > 0 {

@@ -19,16 +19,16 @@ import (
 func (s *session) secretCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "secret",
-		Short: "Keep values that calls are given to use and nobody gets to see",
-		Long: `A secret is kept under a name, and policies say which tool or host may use it:
-as a header that Remit adds to a request when it leaves, or as a variable of a
-confined process. Its value is in no argument, record, report or log, and where
-it comes back in an output it is masked.
+		Short: "Manage secrets",
+		Long: `A secret is a named value. The policy says which tool or host may use it, as a
+header that Remit adds to a request, or as a variable of a confined process.
+Callers, records, reports and logs never hold the value; in outputs it is
+masked.
 
-Values are kept in the operating system's keyring where one works, else in
-$REMIT_HOME/secrets.age, encrypted to a key in $REMIT_HOME/keys. That keeps them
-out of backups without keys/ and from casual reading, not from programs that run
-as you outside of Remit.
+Values are stored in the operating system's keyring, or else encrypted in
+$REMIT_HOME/secrets.age with a key in $REMIT_HOME/keys. This protects backups
+without keys/ and against casual reading, but not against programs that run as
+you outside of Remit.
 `,
 		Example: `  remit secret set github
   remit secret list
@@ -43,17 +43,17 @@ as you outside of Remit.
 func (s *session) secretSetCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "set NAME",
-		Short: "Keep a value, asked for without echo or read from standard input",
-		Long: `On a terminal the value is asked for and not shown; else it is all of standard
-input but one line end at its end. It has 8 bytes to 64 KiB of text. A value that
-was there under this name is replaced.
+		Short: "Store a secret",
+		Long: `On a terminal you are asked for the value, without echo. Otherwise it is read
+from standard input; one line end at its end is removed. The value has 8 bytes
+to 64 KiB of text, and replaces an earlier one of this name.
 `,
 		Example: `  remit secret set github
   gh auth token | remit secret set github`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := secret.CheckName(args[0]); err != nil {
-				return fault.New(fault.Usage, "%v", err).WithHint("a value is never an argument: it is asked for, or read from standard input")
+				return fault.New(fault.Usage, "%v", err).WithHint("do not pass the value as an argument; it is asked for, or read from standard input")
 			}
 			a, err := s.open()
 			if err != nil {
@@ -70,7 +70,7 @@ was there under this name is replaced.
 			if s.json {
 				return s.printJSON(e)
 			}
-			s.printf("%s %s is kept in %s\n", s.paint(green, "✓"), e.Name, placeOf(e.In))
+			s.printf("%s %s stored in %s\n", s.paint(green, "✓"), e.Name, placeOf(e.In))
 			return nil
 		},
 	}
@@ -78,12 +78,12 @@ was there under this name is replaced.
 
 func placeOf(p secret.Place) string {
 	if p == secret.Keyring {
-		return "the system's keyring"
+		return "the system keyring"
 	}
 	return "secrets.age, encrypted"
 }
 
-// readSecret asks for a value without showing it, or reads standard input.
+// readSecret asks for a value without echo, or reads standard input.
 func (s *session) readSecret(name string) (string, error) {
 	if isTerminal(s.In) {
 		f, _ := s.In.(*os.File)
@@ -106,9 +106,9 @@ func (s *session) secretListCmd() *cobra.Command {
 	var policyFile, dir string
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List what is kept, when it was set, and who may use it",
-		Long: `Who may use a secret is what the policies say that hold in the workspace. A use
-must be allowed by every one of them.
+		Short: "List secrets, and which tools may use them",
+		Long: `The uses are those that the policies of the workspace allow. All of these
+policies must allow a use.
 `,
 		Example: `  remit secret list
   remit secret list -p policy.yaml`,
@@ -129,8 +129,8 @@ must be allowed by every one of them.
 			return s.printSecrets(list)
 		},
 	}
-	c.Flags().StringVarP(&policyFile, "policy", "p", "", "the policy that says who may use them (default: the workspace's trusted remit.yaml)")
-	c.Flags().StringVarP(&dir, "workspace", "w", "", "the workspace (default: the current folder)")
+	c.Flags().StringVarP(&policyFile, "policy", "p", "", "policy `FILE` that allows uses (default: the workspace's trusted remit.yaml)")
+	c.Flags().StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: the current folder)")
 	return c
 }
 
@@ -148,7 +148,7 @@ func (s *session) printSecrets(list []secrets.Stored) error {
 	}
 	var rows [][]cell
 	for _, e := range list {
-		uses := []string{"nobody, by the policies that hold"}
+		uses := []string{"no policy in force allows it"}
 		if len(e.Uses) > 0 {
 			uses = nil
 		}
@@ -163,7 +163,7 @@ func (s *session) printSecrets(list []secrets.Stored) error {
 			rows = append(rows, row)
 		}
 	}
-	s.tableOr("no secret is kept; remit secret set NAME keeps one", []string{"SECRET", "SET", "IN", "WHO MAY USE IT"}, rows)
+	s.tableOr("no secrets; store one with remit secret set NAME", []string{"SECRET", "SET", "STORE", "ALLOWED USES"}, rows)
 	return nil
 }
 
@@ -179,7 +179,7 @@ func describeUse(u secrets.Use) string {
 		out += " at " + strings.Join(u.Hosts, ", ")
 	}
 	if u.Env != "" {
-		out += " as $" + u.Env + " of its processes"
+		out += " as $" + u.Env + " in its processes"
 	}
 	return fmt.Sprintf("%s (%s %s:%d)", out, u.Policy, u.Rule, u.Line)
 }
@@ -187,7 +187,7 @@ func describeUse(u secrets.Use) string {
 func (s *session) secretRemoveCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "remove NAME",
-		Short:   "Forget a value",
+		Short:   "Delete a secret",
 		Example: "  remit secret remove github",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -201,7 +201,7 @@ func (s *session) secretRemoveCmd() *cobra.Command {
 			if s.json {
 				return s.printJSON(map[string]any{"removed": args[0]})
 			}
-			s.printf("%s %s is forgotten\n", s.paint(green, "✓"), args[0])
+			s.printf("%s %s deleted\n", s.paint(green, "✓"), args[0])
 			return nil
 		},
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/service/home"
 )
 
-// defaultListen is where the service listens where nothing else is said.
+// defaultListen is the default address of the service.
 const defaultListen = "127.0.0.1:8642"
 
 func (s *session) serveCmd() *cobra.Command {
@@ -20,23 +20,25 @@ func (s *session) serveCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the HTTP API, and MCP over HTTP",
-		Long: `Serves agents, sessions, tools, runs, grants, approvals, the audit and policies at /v1,
-described by /v1/openapi.json, and MCP clients at /mcp. Every request presents a
-grant; what it may ask for, the section api of the grant's policies says.
+		Long: `Serves the API at /v1 (agents, sessions, tools, runs, grants, approvals, audit,
+policies), its description at /v1/openapi.json, and MCP clients at /mcp. Each
+request presents a grant; the api section of the grant's policies says what it
+may do.
 
-At the first start the admin's grant is made. It is shown once and kept in
-$REMIT_HOME/keys/admin.token, which only you can read. It is under -p, else under the
-workspace's trusted remit.yaml, else under a built-in policy that opens the API and
-models, and nothing of this machine; a policy without a section api is given one that
-allows all of it, for the admin alone. A policy that was changed since bounds the token,
-all that derives from it and sessions that go on, besides the policy that the token was
-made under. --new-token makes a new token under the present policy alone; it revokes
-the old one, and with it all that derives from it.
+The first start creates the admin's grant. Its token is shown once and kept in
+$REMIT_HOME/keys/admin.token, which only you can read. The grant's policy is
+-p, or else the workspace's trusted remit.yaml, or else a built-in policy that
+allows the API and models but no files, commands or network. If the policy has
+no api section, one is added that allows the admin everything.
 
-It listens on loopback unless told otherwise. Other addresses need a certificate (or
---insecure-public, where something before it has TLS), and the names by which clients
-call them. SIGTERM and Ctrl-C end it: streams are told, turns may finish for a while,
-and those that do not can be resumed.
+If that policy changes later, its old and new versions both limit the token,
+grants derived from it, and resumed sessions. --new-token creates a token under
+the new version only, and revokes the old token and all grants derived from it.
+
+The service listens on loopback by default. Another address needs a certificate
+(or --insecure-public, if TLS terminates before it) and --allow-host. SIGTERM
+and Ctrl-C stop it: streams are notified, running turns get time to finish, and
+unfinished turns can be resumed.
 `,
 		Example: `  remit serve
   remit serve --listen 127.0.0.1:9000 -p policy.yaml -w ~/project
@@ -44,7 +46,7 @@ and those that do not can be resumed.
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if g, _ := s.lookup("REMIT_GRANT"); g != "" {
-				return fault.New(fault.Denied, "whoever acts under a grant does not serve others").WithHint("start it from a shell without REMIT_GRANT")
+				return fault.New(fault.Denied, "a process that runs under a grant cannot start the service").WithHint("start it from a shell without REMIT_GRANT")
 			}
 			a, err := s.open()
 			if err != nil {
@@ -54,31 +56,31 @@ and those that do not can be resumed.
 				return err
 			}
 			if q.Limits.Rate < 0 {
-				return fault.New(fault.Usage, "--rate is a number above 0")
+				return fault.New(fault.Usage, "--rate must be above 0")
 			}
 			q.Ready = s.serving
 			if err := a.Serve(cmd.Context(), q); err != nil {
 				return err
 			}
-			s.errorf("ended\n")
-			return nil // only a signal ends it, and that is how it is meant to end
+			s.errorf("stopped\n")
+			return nil // it ends only by a signal, which is success
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&q.Listen, "listen", defaultListen, "the address and port")
-	fl.StringVarP(&q.Policy, "policy", "p", "", "the policy of the admin's grant")
-	fl.StringVarP(&dir, "workspace", "w", "", "the workspace (default: the current folder)")
-	fl.BoolVar(&q.NewToken, "new-token", false, "make a new token for the admin and revoke the old one")
-	fl.StringArrayVar(&q.Hosts, "allow-host", nil, "a name by which clients may call, besides loopback's (repeatable)")
-	fl.StringVar(&q.Cert, "tls-cert", "", "the file of a certificate")
-	fl.StringVar(&q.Key, "tls-key", "", "the file of its key")
-	fl.BoolVar(&q.Public, "insecure-public", false, "listen on an address that others reach without TLS")
-	fl.Float64Var(&q.Limits.Rate, "rate", 0, "requests a second of one grant (default 10000)")
-	durationVar(c, &q.Limits.Drain, "drain", 20*time.Second, "how long what is under way may go on when the service is told to end")
+	fl.StringVar(&q.Listen, "listen", defaultListen, "`ADDRESS` and port")
+	fl.StringVarP(&q.Policy, "policy", "p", "", "policy `FILE` of the admin's grant")
+	fl.StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: the current folder)")
+	fl.BoolVar(&q.NewToken, "new-token", false, "create a new admin token and revoke the old one")
+	fl.StringArrayVar(&q.Hosts, "allow-host", nil, "another host `NAME` that clients may use (repeatable)")
+	fl.StringVar(&q.Cert, "tls-cert", "", "certificate `FILE`")
+	fl.StringVar(&q.Key, "tls-key", "", "`FILE` with the certificate's key")
+	fl.BoolVar(&q.Public, "insecure-public", false, "allow a public address without TLS")
+	fl.Float64Var(&q.Limits.Rate, "rate", 0, "maximum requests per second per grant (default 10000)")
+	durationVar(c, &q.Limits.Drain, "drain", 20*time.Second, "time for running turns to finish when the service stops")
 	return c
 }
 
-// serving tells the person that requests are answered, and with which token.
+// serving prints that the service is ready, its policy and its token.
 func (s *session) serving(v app.Served) {
 	if s.json {
 		out := map[string]any{"url": v.URL, "token_file": v.File, "expires": v.Until, "policy": string(v.Policy.Source()), "policy_from": v.Why}
@@ -102,18 +104,18 @@ func (s *session) serving(v app.Served) {
 		s.printf("  %s %s\n", s.paint(yellow, "!"), show(string(v.Hint)))
 	}
 	if v.Token != "" {
-		s.printf("  token   of %s, until %s, shown this once and kept in %s:\n\n%s\n\n", show(v.Holder), v.Until.Local().Format(time.DateOnly), show(v.File), v.Token)
+		s.printf("  token   of %s, valid until %s, shown once and kept in %s:\n\n%s\n\n", show(v.Holder), v.Until.Local().Format(time.DateOnly), show(v.File), v.Token)
 	} else {
-		s.printf("  token   in %s, until %s\n", show(v.File), v.Until.Local().Format(time.DateOnly))
+		s.printf("  token   in %s, valid until %s\n", show(v.File), v.Until.Local().Format(time.DateOnly))
 	}
 	if v.Older {
-		s.printf("  %s the token was made under another policy, which bounds it too; --new-token makes one under this policy alone and ends the old one\n", s.paint(yellow, "!"))
+		s.printf("  %s the token was created under an older policy, which still limits it; --new-token replaces it\n", s.paint(yellow, "!"))
 	}
 	if v.Replace {
-		s.printf("  %s the old token was revoked, and all that derives from it\n", s.paint(yellow, "!"))
+		s.printf("  %s the old token and all grants derived from it were revoked\n", s.paint(yellow, "!"))
 	}
 	if v.Public && !v.TLS {
-		s.printf("  %s others than this machine may reach it: grants travel as they are unless TLS is before it\n", s.paint(yellow, "!"))
+		s.printf("  %s reachable from other machines: tokens are sent unencrypted unless TLS terminates before it\n", s.paint(yellow, "!"))
 	}
 	if v.Traced != "" {
 		s.printf("  traces  to %s\n", show(v.Traced))

@@ -15,13 +15,12 @@ func (s *session) sessionsCmd() *cobra.Command {
 	var q agents.SessionQuery
 	c := &cobra.Command{
 		Use:   "sessions [SESSION]",
-		Short: "List agents' sessions, newest first, or show one whole",
-		Long: `SESSION is a session's ID, or the beginning of one (at least 4 characters). Of one it
-shows what it is, its runs, and its conversation. Secrets are taken out of what is
-shown, but not out of --json.
+		Short: "List the sessions of agents, or show one in full",
+		Long: `SESSION is a session's ID, or its beginning (at least 4 characters). Shows the
+session, its runs and its conversation. Secrets are masked, except with --json.
 
-remit chat --session goes on with a session, remit replay carries it out again from
-its record.
+remit chat --session continues a session; remit replay repeats it from its
+record.
 `,
 		Example: `  remit sessions
   remit sessions --agent Editor
@@ -29,7 +28,7 @@ its record.
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: s.completeSessions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := pageSize(q.Limit); err != nil {
+			if err := checkLimit(q.Limit); err != nil {
 				return err
 			}
 			a, err := s.open()
@@ -43,9 +42,9 @@ its record.
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&q.Agent, "agent", "", "only those with this `AGENT`, by its name or ID")
-	f.StringVar(&q.Before, "before", "", "the next page: sessions older than this one")
-	f.IntVar(&q.Limit, "limit", 20, "how many at most")
+	f.StringVar(&q.Agent, "agent", "", "only sessions of this `AGENT` (name or ID)")
+	f.StringVar(&q.Before, "before", "", "show sessions older than this `ID` (next page)")
+	f.IntVar(&q.Limit, "limit", 20, "maximum number of sessions")
 	completeFlag(c, "agent", s.completeAgents)
 	return c
 }
@@ -138,7 +137,7 @@ func (s *session) sessionHead(v agents.Named) {
 	s.printf("tokens    %d in, %d out\n", v.Usage.Input+v.Usage.CacheRead+v.Usage.CacheWrite, v.Usage.Output)
 }
 
-// completeSessions offers the newest sessions to the shell.
+// completeSessions completes a session ID with the newest sessions.
 func (s *session) completeSessions(cmd *cobra.Command, words []string, _ string) ([]string, cobra.ShellCompDirective) {
 	a, err := s.open()
 	if err != nil || cmd.Name() == "sessions" && len(words) > 0 {
@@ -155,7 +154,7 @@ func (s *session) completeSessions(cmd *cobra.Command, words []string, _ string)
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-// completeRecorded offers the newest runs and sessions.
+// completeRecorded completes an ID with the newest runs and sessions.
 func (s *session) completeRecorded(cmd *cobra.Command, words []string, begin string) ([]string, cobra.ShellCompDirective) {
 	runs, directive := s.completeRuns(cmd, words, begin)
 	if len(words) > 0 || directive&cobra.ShellCompDirectiveError != 0 {

@@ -17,10 +17,10 @@ func (s *session) showCmd() *cobra.Command {
 	var step int
 	c := &cobra.Command{
 		Use:   "show RUN",
-		Short: "Show a run's calls, or one call whole",
-		Long: `RUN is a run's ID, or the beginning of one (at least 4 characters).
-What looks like a secret is taken out of what is shown, but not out of --json. Of
-calls that a person was asked about, only known values of secrets are taken out.
+		Short: "Show the calls of a run, or one call in full",
+		Long: `RUN is a run's ID, or its beginning (at least 4 characters). Text that looks
+like a secret is masked, except with --json. In the arguments of calls that a
+person was asked to approve, only known secrets are masked.
 `,
 		Example: `  remit show 0199f3c2
   remit show 0199f3c2 --step 3
@@ -53,10 +53,10 @@ calls that a person was asked about, only known values of secrets are taken out.
 					return s.printStep(one)
 				}
 			}
-			return fault.New(fault.Usage, "the run has no step %d", step).WithHint("remit show %s lists them", args[0])
+			return fault.New(fault.Usage, "the run has no call %d", step).WithHint("remit show %s lists them", args[0])
 		},
 	}
-	c.Flags().IntVar(&step, "step", 0, "show this call whole, with its arguments and output")
+	c.Flags().IntVar(&step, "step", 0, "show the call with this `NUMBER` in full")
 	return c
 }
 
@@ -88,19 +88,19 @@ func (s *session) printSteps(r report.Report) error {
 	return nil
 }
 
-// printWeakened warns of what was run with less than full isolation.
+// printWeakened warns of commands that ran with less than full isolation.
 func (s *session) printWeakened(steps []report.Step) {
 	for _, st := range steps {
 		for _, h := range st.SideEffects.Happened {
 			if h.Effect == tool.SystemExec.String() && h.Rule != "" {
-				s.printf("%s step %d ran %s with less than full isolation: %s\n", s.paint(yellow, "!"), st.Index, show(h.On), show(h.Rule))
+				s.printf("%s call %d ran %s with less than full isolation: %s\n", s.paint(yellow, "!"), st.Index, show(h.On), show(h.Rule))
 			}
 		}
 	}
 }
 
-// printReached lists the connections of confined processes, and what else they
-// were refused.
+// printReached lists the connections of confined processes, and their refused
+// actions.
 func (s *session) printReached(steps []report.Step) {
 	var rows [][]cell
 	more := 0
@@ -138,8 +138,8 @@ func (s *session) printReached(steps []report.Step) {
 // millis prints a report's duration.
 func millis(n float64) string { return ms(time.Duration(n * float64(time.Millisecond))) }
 
-// printStep shows one call as indented JSON, control characters escaped as
-// JSON does and what remains made visible.
+// printStep shows one call as indented JSON, with all control characters escaped or
+// made visible.
 func (s *session) printStep(st report.Step) error {
 	if s.json {
 		return s.printJSON(st)
@@ -148,7 +148,7 @@ func (s *session) printStep(st report.Step) error {
 	return tmp.printJSON(st)
 }
 
-// visible shows what is written to it.
+// visible makes control characters visible.
 type visible struct{ s *session }
 
 func (v *visible) Write(b []byte) (int, error) {
@@ -160,10 +160,10 @@ func (s *session) reportCmd() *cobra.Command {
 	var format, out string
 	c := &cobra.Command{
 		Use:   "report RUN",
-		Short: "Report what a run did: timeline, denials, resources touched",
-		Long: `The HTML report is one file that needs nothing else, no script and no network.
-What looks like a secret is taken out of every report; of the arguments of calls
-that a person was asked about, only known values of secrets.
+		Short: "Report what a run did: timeline, denials, resources used",
+		Long: `The HTML report is one self-contained file without scripts. Text that looks
+like a secret is masked in all reports. In the arguments of calls that a person
+was asked to approve, only known secrets are masked.
 `,
 		Example: `  remit report 0199f3c2
   remit report 0199f3c2 --format html -o report.html
@@ -176,7 +176,7 @@ that a person was asked about, only known values of secrets.
 				format = "json"
 			}
 			if format != "text" && format != "json" && format != "html" {
-				return fault.New(fault.Usage, "--format is text, json or html, not %q", format).WithHint("json is for machines")
+				return fault.New(fault.Usage, "--format %q is not valid; expected text, json or html", format)
 			}
 			a, err := s.open()
 			if err != nil {
@@ -192,8 +192,8 @@ that a person was asked about, only known values of secrets.
 			return s.toFile(out, func(w io.Writer) error { return s.writeReport(w, format, d) })
 		},
 	}
-	c.Flags().StringVarP(&format, "format", "f", "text", "text, json or html")
-	c.Flags().StringVarP(&out, "output", "o", "", "write to this file instead of standard output")
+	c.Flags().StringVarP(&format, "format", "f", "text", "`FORMAT` of the report: text, json or html")
+	c.Flags().StringVarP(&out, "output", "o", "", "write to this `FILE` instead of standard output")
 	return c
 }
 

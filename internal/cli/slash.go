@@ -21,12 +21,12 @@ func (s *session) slashCmd() *cobra.Command {
 	var presented func() (grants.Presented, error)
 	c := &cobra.Command{
 		Use:   `slash "/NAME …"`,
-		Short: "Carry out one slash command",
-		Long: `The line is read with a shell's quoting, and nothing in it is expanded. What it
-means is one call, in a run of its own: decided, confined and recorded like any
-other. "/help" lists the commands, "/NAME help" tells of one.
+		Short: "Run one slash command",
+		Long: `The line is split as a shell would, without expansions. It makes one call in a
+run of its own: decided, confined and recorded like any other call. "/help"
+lists the commands; "/NAME help" describes one.
 
-What it gave is kept for a day as the session's last response, for commands that
+The result is kept for a day as the session's last response, for commands that
 analyze it.
 `,
 		Example: `  remit slash "/http get https://example.com/" -p policy.yaml
@@ -51,16 +51,16 @@ analyze it.
 	}
 	presented = s.presented(c)
 	fl := c.Flags()
-	fl.StringVarP(&q.Policy, "policy", "p", "", "the policy to run under")
-	fl.StringVarP(&dir, "workspace", "w", "", "the workspace (default: the current folder)")
-	fl.StringVar(&q.Session, "session", "", "whose last response is analyzed, and kept (default: one of the workspace)")
-	fl.StringVar(&q.Model, "model", "", "the model that analyzes, as provider/model or scripted:FILE")
-	fl.BoolVar(&q.Changeset, "changeset", false, "hold what is written until it is applied with remit changes")
-	fl.BoolVar(&q.Wait, "wait", false, "wait for approvals where no terminal is there to give them")
+	fl.StringVarP(&q.Policy, "policy", "p", "", "policy `FILE` to run under")
+	fl.StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: the current folder)")
+	fl.StringVar(&q.Session, "session", "", "`SESSION` of the last response (default: one per workspace)")
+	fl.StringVar(&q.Model, "model", "", "`MODEL` for analysis, as provider/model or scripted:FILE")
+	fl.BoolVar(&q.Changeset, "changeset", false, "hold writes until remit changes apply")
+	fl.BoolVar(&q.Wait, "wait", false, "without a terminal, wait for remit approvals")
 	return c
 }
 
-// slashJSON is what came of a slash command, as --json prints it.
+// slashJSON is the result of a slash command, as --json prints it.
 type slashJSON struct {
 	Route    *slashes.Route   `json:"route"`
 	Help     string           `json:"help,omitempty"`
@@ -122,8 +122,8 @@ func (s *session) printSlashJSON(ctx context.Context, a *app.App, res app.SlashR
 	return s.printJSON(out)
 }
 
-// printSlash prints what a command gave, for people: the text or JSON that it is
-// about, or else all of it.
+// printSlash prints the result of a command: its text or JSON content, or else the
+// whole output.
 func (s *session) printSlash(res app.SlashResult) {
 	content, aside := slashes.Content(res.Outcome.Output), ""
 	if text, ok := res.Outcome.Output["stderr"].(string); ok {
@@ -139,7 +139,7 @@ func (s *session) printSlash(res app.SlashResult) {
 	case content != "":
 		s.printf("%s\n", showLines(content))
 	case res.Outcome.Err == nil && aside == "":
-		s.printf("%s /%s %s gave nothing to show\n", s.paint(green, "✓"), res.Route.Command, res.Route.Action)
+		s.printf("%s /%s %s completed without output\n", s.paint(green, "✓"), res.Route.Command, res.Route.Action)
 	}
 	if strings.TrimSpace(aside) != "" {
 		s.errorf("%s\n", showLines(aside))
@@ -172,7 +172,7 @@ func indentJSON(text string) (string, bool) {
 	return b.String(), true
 }
 
-// completeSlash completes a slash command as a chat would.
+// completeSlash completes a slash command, as remit chat does.
 func (s *session) completeSlash(_ *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
 	a, err := s.open()
 	if err != nil || len(args) > 0 {

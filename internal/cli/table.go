@@ -8,7 +8,7 @@ import (
 	"github.com/mattn/go-runewidth"
 )
 
-// cell is one cell of a table: text, made safe when printed, and its colour.
+// cell is one cell of a table: its text, made safe when printed, and its colour.
 type cell struct {
 	text   string
 	colour colour
@@ -17,26 +17,26 @@ type cell struct {
 // gap is the space between two columns.
 const gap = 2
 
-// The least widths of columns that are cut, in characters.
+// The minimum widths of shortened columns, in characters.
 const (
 	leastText = 10
-	shortText = 13 // a column of words like interrupted, which is not cut
-	wholeName = 15 // while there are spare columns
+	shortText = 13 // a column of single words, such as interrupted, is not shortened
+	wholeName = 15 // while spare columns are shown
 	leastName = 10
-	leastLast = 24 // of a last column that is read whole; else it goes below its row
+	leastLast = 24 // of a last column that is never cut; narrower, it is printed below its row
 )
 
-// What a heading says of its column, where the terminal is too narrow for all. The
-// first column and IDs are never cut, since they are copied. Names are cut little.
-// Spare columns are left out, in this order. All other columns are text: they are
-// cut, and left out if that is not enough, the rightmost first.
+// How columns are made to fit a narrow terminal, by their headings. The first column
+// and IDs are never shortened, because people copy them. Names are shortened a little.
+// Spare columns are omitted, in this order. All other columns are text: they are
+// shortened, and then omitted, the rightmost first.
 var (
 	idColumns    = []string{"RUN", "RUN/CALL", "TOOL", "FROM", "ID"}
 	nameColumns  = []string{"NAME", "STEP", "HOLDER", "FOR", "TITLE", "CASE"}
 	spareColumns = []string{"TOOK", "MESSAGES", "SENT", "RECEIVED", "CHANGED", "CREATED", "ISSUED", "MADE", "MEMORY", "TIMEOUT", "ASKED", "STARTED", "AT", "EXPIRES"}
 )
 
-// table prints rows under headings, columns aligned. On a terminal it makes
+// table prints rows under headings with aligned columns. On a terminal it makes the
 // columns fit, so that no line wraps.
 func (s *session) table(head []string, rows [][]cell) {
 	rows, widths, room := s.layout(head, rows, false)
@@ -45,8 +45,8 @@ func (s *session) table(head []string, rows [][]cell) {
 	}
 }
 
-// tableWhole is table for rows whose last column is read whole: what does not fit
-// goes on below.
+// tableWhole is table for rows whose last column is never cut: it continues on the
+// lines below.
 func (s *session) tableWhole(head []string, rows [][]cell) {
 	rows, widths, room := s.layout(head, rows, true)
 	last := len(head) - 1
@@ -70,9 +70,9 @@ func (s *session) tableWhole(head []string, rows [][]cell) {
 	}
 }
 
-// layout makes the cells of a table safe, adds its head, and gives the widths of
-// its columns, 0 for one that is left out, and of the line. Where whole is true,
-// the last column is not cut, and is left out only to be printed below its row.
+// layout makes the cells safe, adds the headings, and returns the widths of the columns
+// (0 if omitted) and of the line. If whole is true, the last column is not cut, and is
+// omitted only to be printed below its row.
 func (s *session) layout(head []string, body [][]cell, whole bool) (rows [][]cell, widths []int, room int) {
 	line := make([]cell, len(head))
 	for i, h := range head {
@@ -93,8 +93,7 @@ func (s *session) layout(head []string, body [][]cell, whole bool) (rows [][]cel
 	return rows, fit(head, widths, room, whole), room
 }
 
-// fit gives the widths of a table's columns within room, 0 for those that are left
-// out.
+// fit returns the widths of a table's columns within room, 0 for omitted columns.
 func fit(head []string, natural []int, room int, whole bool) []int {
 	f := fitting{head: head, natural: natural, room: room}
 	if whole {
@@ -106,22 +105,22 @@ func fit(head []string, natural []int, room int, whole bool) []int {
 	for !f.squeeze(leastName) && f.leaveOut(f.text) {
 	}
 	if f.total() > room {
-		f.squeeze(leastName / 2) // still better than an ID that is cut
+		f.squeeze(leastName / 2) // better than a shortened ID
 	}
 	return f.widths
 }
 
-// fitting is a table while its columns are made to fit.
+// fitting is the state of fit.
 type fitting struct {
 	head    []string
 	natural []int
 	room    int
-	last    int // the column that is read whole, if above 0
+	last    int // the column that is never cut, if above 0
 	out     []int
 	widths  []int
 }
 
-// total is the width of a line.
+// total returns the width of a line.
 func (f *fitting) total() int {
 	total := -gap
 	for _, w := range f.widths {
@@ -132,8 +131,8 @@ func (f *fitting) total() int {
 	return total
 }
 
-// squeeze cuts the columns that are there to what fits, text before names and the
-// widest first, and reports whether all fits then.
+// squeeze shortens the remaining columns, text before names and the widest first, and
+// reports whether the line fits.
 func (f *fitting) squeeze(name int) bool {
 	f.widths = slices.Clone(f.natural)
 	for _, i := range f.out {
@@ -152,8 +151,8 @@ func (f *fitting) squeeze(name int) bool {
 	return true
 }
 
-// widest is the widest column that may be cut, of the names or of the others; -1 if
-// there is none.
+// widest returns the widest column that can still be shortened, among the names or the
+// others; -1 if none.
 func (f *fitting) widest(name int, names bool) int {
 	found := -1
 	for i, w := range f.widths {
@@ -164,7 +163,7 @@ func (f *fitting) widest(name int, names bool) int {
 	return found
 }
 
-// least is the width that a column is not cut below.
+// least returns the minimum width of a column.
 func (f *fitting) least(i, name int) int {
 	head := f.head[i]
 	switch {
@@ -181,8 +180,8 @@ func (f *fitting) least(i, name int) int {
 	return leastText
 }
 
-// below leaves the column out that is read whole, where all the others fit only
-// without it: it goes below its row.
+// below omits the column that is never cut if the others do not fit beside it. It is
+// then printed below its row.
 func (f *fitting) below() {
 	f.widths = slices.Clone(f.natural)
 	if f.last == 0 {
@@ -194,7 +193,7 @@ func (f *fitting) below() {
 	}
 }
 
-// leaveOut leaves out the column that next gives, and reports false if it gives none.
+// leaveOut omits the column that next returns, and reports false if there is none.
 func (f *fitting) leaveOut(next func() int) bool {
 	i := next()
 	if i > 0 {
@@ -203,7 +202,7 @@ func (f *fitting) leaveOut(next func() int) bool {
 	return i > 0
 }
 
-// spare is the next spare column that is there, or -1.
+// spare returns the next spare column that is shown, or -1.
 func (f *fitting) spare() int {
 	for _, h := range spareColumns {
 		if i := slices.Index(f.head, h); i > 0 && f.widths[i] > 0 {
@@ -213,7 +212,7 @@ func (f *fitting) spare() int {
 	return -1
 }
 
-// text is the rightmost column that is there and is neither an ID nor a name, or -1.
+// text returns the rightmost shown column that is neither an ID nor a name, or -1.
 func (f *fitting) text() int {
 	for i := len(f.head) - 1; i > 0; i-- {
 		if h := f.head[i]; f.widths[i] > 0 && !slices.Contains(idColumns, h) && !slices.Contains(nameColumns, h) {

@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	// typedAhead is how long a terminal must be quiet before a question is answered on it:
-	// what was typed before the question could be read is no answer to it.
+	// typedAhead is how long a terminal must be quiet before a question takes answers:
+	// keys typed before the question could be read do not answer it.
 	typedAhead = 500 * time.Millisecond
-	// waitsForQuiet bounds the wait.
+	// waitsForQuiet is the maximum time to wait for that.
 	waitsForQuiet = 5 * time.Second
 )
 
-// discardTyped drops what was typed so far, and what is typed until the terminal was quiet
-// for [typedAhead]. Nothing of it is echoed. Unless signals is set, Ctrl-C gives
-// errInterrupt, as the line editor does.
+// discardTyped drops all input until the terminal has been quiet for [typedAhead],
+// without echoing it. Unless signals is set, Ctrl-C returns errInterrupt, as in the
+// line editor.
 func discardTyped(ctx context.Context, in *os.File, signals bool) (err error) {
 	fd := int(in.Fd())
 	was, err := unix.IoctlGetTermios(fd, getTermios)
 	if err != nil {
-		return fault.Wrap(fault.NeedsApproval, err, "the terminal cannot be prepared for a question")
+		return fault.Wrap(fault.NeedsApproval, err, "the terminal's mode cannot be set to ask a question")
 	}
 	keys := *was
 	keys.Lflag &^= unix.ICANON | unix.ECHO // each key counts at once, also without Enter
@@ -40,7 +40,7 @@ func discardTyped(ctx context.Context, in *os.File, signals bool) (err error) {
 	}
 	keys.Cc[unix.VMIN], keys.Cc[unix.VTIME] = 1, 0
 	if err := unix.IoctlSetTermios(fd, setTermiosFlush, &keys); err != nil {
-		return fault.Wrap(fault.NeedsApproval, err, "the terminal cannot be prepared for a question")
+		return fault.Wrap(fault.NeedsApproval, err, "the terminal's mode cannot be set to ask a question")
 	}
 	defer func() { err = errors.Join(err, unix.IoctlSetTermios(fd, setTermiosFlush, was)) }()
 	buf := make([]byte, 4096)
@@ -60,7 +60,7 @@ func discardTyped(ctx context.Context, in *os.File, signals bool) (err error) {
 	return nil
 }
 
-// readAnswer reads one line of a terminal in line mode, until ctx ends.
+// readAnswer reads one line from a terminal in line mode, until ctx ends.
 func readAnswer(ctx context.Context, in *os.File) (string, error) {
 	var line strings.Builder
 	buf := make([]byte, 4096)
@@ -83,8 +83,8 @@ func readAnswer(ctx context.Context, in *os.File) (string, error) {
 	return "", io.ErrShortBuffer
 }
 
-// awaitInput waits until there is something to read, for the given time if it is not
-// negative, and reports whether there is. The end of ctx is an error.
+// awaitInput waits for input, at most the given time unless it is negative, and reports
+// whether there is any. The end of ctx is an error.
 func awaitInput(ctx context.Context, fd int, most time.Duration) (bool, error) {
 	ended, end, err := os.Pipe()
 	if err != nil {

@@ -16,10 +16,11 @@ func (s *session) toolCmd() *cobra.Command {
 	var diff bool
 	c := &cobra.Command{
 		Use:   "tool ID",
-		Short: "Describe one tool: its arguments, output, risk and side effects",
-		Long: `The risk and the side effects are told with the evidence for them. Of a tool of a
-source it is also told when it was seen and accepted, and what in its text is
-to be wary of. --diff shows how it changed since it was accepted.
+		Short: "Describe a tool: its arguments, output, risk and side effects",
+		Long: `Risk and side effects are shown with the evidence for them. For a tool of a
+source it also shows when the tool was first seen and accepted, and suspicious
+text in its description. --diff shows how the tool changed since it was
+accepted.
 `,
 		Example: `  remit tool fs.read
   remit tool mcp:github:get_issue --diff`,
@@ -80,7 +81,7 @@ func (s *session) printTool(t catalog.Tool) {
 		s.printf("accepted      %s\n", when(t.Accepted, time.Now()))
 	}
 	if t.Disabled != "" {
-		s.printf("switched off  %s\n", s.paint(yellow, show(t.Disabled)))
+		s.printf("disabled      %s\n", s.paint(yellow, show(t.Disabled)))
 		s.printf("              %s\n", s.paint(dim, wayOn(t)))
 	}
 	s.printFindings(t)
@@ -88,10 +89,10 @@ func (s *session) printTool(t catalog.Tool) {
 	s.printSchema("arguments", p.Input)
 }
 
-// wayOn says how a tool is switched on.
+// wayOn returns the command that enables a tool.
 func wayOn(t catalog.Tool) string {
 	if t.Changed {
-		return "look with remit tool " + show(string(t.Spec.ID)) + " --diff, then remit tools accept " + show(string(t.Spec.ID))
+		return "review with remit tool " + show(string(t.Spec.ID)) + " --diff, then remit tools accept " + show(string(t.Spec.ID))
 	}
 	return "remit tools enable " + show(string(t.Spec.ID))
 }
@@ -103,29 +104,29 @@ func sourceOf(t catalog.Tool) string {
 	return t.Spec.Source + " (" + show(t.Source) + ")"
 }
 
-// printFindings quotes what in a tool's text is to be wary of.
+// printFindings quotes suspicious text of a tool.
 func (s *session) printFindings(t catalog.Tool) {
 	if len(t.Findings) == 0 {
 		return
 	}
-	s.printf("\n%s\n", s.paint(red, "read with care: nobody but its source vouches for its text"))
+	s.printf("\n%s\n", s.paint(red, "suspicious text; it comes from the tool's source and is not verified"))
 	for _, f := range t.Findings {
 		s.printf("  %s, in its %s: %s\n", f.Kind, show(f.Where), show(f.Why))
 		s.block("", "“"+show(f.Quote)+"”")
 	}
 }
 
-// printChange prints how a tool changed, after a line of what came of it.
+// printToolChange prints how a tool changed, after a line with the result.
 func (s *session) printToolChange(c catalog.Change, done string) error {
 	if s.json {
 		return s.printJSON(toolChangeOf(c))
 	}
 	if c.Is == nil {
 		if c.Was == nil {
-			s.printf("%s is built in, or was never used: there is nothing that it could differ from\n", show(string(c.ID)))
+			s.printf("%s is built in, or was never used: no accepted version to compare with\n", show(string(c.ID)))
 			return nil
 		}
-		s.printf("%s is as it was accepted\n", show(string(c.ID)))
+		s.printf("%s has not changed since it was accepted\n", show(string(c.ID)))
 		return nil
 	}
 	if done != "" {
@@ -162,18 +163,18 @@ func (s *session) toolsAcceptCmd() *cobra.Command {
 	var sources []string
 	c := &cobra.Command{
 		Use:   "accept [ID...]",
-		Short: "Accept tools as they are described now",
-		Long: `A tool that is described differently from what was accepted is switched off. This
-accepts it as it was seen last, which remit tool ID --diff shows; grants and
-approvals that were given for what it was stay void. What changed again since it
-was shown is not accepted.
+		Short: "Accept changed tools",
+		Long: `A tool whose description has changed since it was accepted is disabled. This
+accepts the version that was seen last, which remit tool ID --diff shows.
+Grants and approvals for the old version stay invalid. Changes after that
+version are not accepted.
 `,
 		Example: `  remit tools accept mcp:github:get_issue
   remit tools accept --source mcp:github`,
 		ValidArgsFunction: s.completeTools,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args)+len(sources) == 0 {
-				return fault.New(fault.Usage, "ID is missing").WithHint("name the tools, or all of a source with --source")
+				return fault.New(fault.Usage, "ID is missing").WithHint("name tools, or all tools of a source with --source")
 			}
 			a, err := s.open()
 			if err != nil {
@@ -198,17 +199,17 @@ was shown is not accepted.
 			return err
 		},
 	}
-	c.Flags().StringArrayVar(&sources, "source", nil, "accept all changed tools of this source (repeatable)")
+	c.Flags().StringArrayVar(&sources, "source", nil, "accept all changed tools of this `SOURCE` (repeatable)")
 	return c
 }
 
 func (s *session) toolsSwitchCmd(on bool) *cobra.Command {
-	name, did := "disable", "switched off"
-	c := &cobra.Command{Short: "Switch tools off, whatever policies say",
-		Long: "No call of a tool that is switched off goes through, and no client is shown it.\n"}
+	name, did := "disable", "disabled"
+	c := &cobra.Command{Short: "Disable tools, whatever policies allow",
+		Long: "Calls of a disabled tool are refused, and clients do not see it.\n"}
 	if on {
-		name, did = "enable", "switched on"
-		c.Short, c.Long = "Switch tools on again", "A tool that changed since it was accepted is not switched on by it: see remit tools accept.\n"
+		name, did = "enable", "enabled"
+		c.Short, c.Long = "Enable disabled tools", "A tool that changed since it was accepted needs remit tools accept instead.\n"
 	}
 	c.Use = name + " ID..."
 	c.Example = "  remit tools " + name + " shell.run"
@@ -227,7 +228,7 @@ func (s *session) toolsSwitchCmd(on bool) *cobra.Command {
 			out = append(out, map[string]any{"id": id, "enabled": on, "changed": changed})
 			word := did
 			if !changed {
-				word = "was " + did + " already"
+				word = "was already " + did
 			}
 			if !s.json {
 				s.printf("%s %s\n", show(string(id)), word)
@@ -249,15 +250,15 @@ func toolIDs(args []string) []tool.ID {
 	return out
 }
 
-// printSchema prints an object schema as a table of its properties. What it
-// cannot read as one, a source may still have written: it says so.
+// printSchema prints an object schema as a table of its properties. Sources may use
+// other schemas, which it only names.
 func (s *session) printSchema(what string, src []byte) {
 	var schema struct {
 		Properties map[string]json.RawMessage `json:"properties"`
 		Required   []string                   `json:"required"`
 	}
 	if json.Unmarshal(src, &schema) != nil {
-		s.printf("%s: not described as properties of an object; see --json\n", what)
+		s.printf("%s: not an object schema; see --json\n", what)
 		return
 	}
 	var rows [][]cell
@@ -266,17 +267,17 @@ func (s *session) printSchema(what string, src []byte) {
 			Type        any `json:"type"`
 			Description any `json:"description"`
 		}
-		_ = json.Unmarshal(schema.Properties[name], &p) // true and false are schemas too, of anything and nothing
+		_ = json.Unmarshal(schema.Properties[name], &p) // true and false are valid schemas without properties
 		text, _ := p.Description.(string)
 		need := ""
 		for _, r := range schema.Required {
 			if r == name {
-				need = "required"
+				need = "yes"
 			}
 		}
 		rows = append(rows, []cell{{name, bold}, {typeName(p.Type), ""}, {need, yellow}, {text, ""}})
 	}
-	s.tableWhole([]string{strings.ToUpper(what), "TYPE", "NEEDED", "MEANING"}, rows)
+	s.tableWhole([]string{strings.ToUpper(what), "TYPE", "REQUIRED", "DESCRIPTION"}, rows)
 }
 
 func typeName(t any) string {

@@ -21,7 +21,7 @@ type toolJSON struct {
 	Description string       `json:"description"`
 	Version     string       `json:"version"`
 	Source      string       `json:"source"`
-	From        string       `json:"from,omitempty"` // the source's name; none of built-in tools
+	From        string       `json:"from,omitempty"` // the source's name; empty for built-in tools
 	Risk        string       `json:"risk"`
 	SideEffects tool.Effects `json:"side_effects"`
 	Enabled     bool         `json:"enabled"`
@@ -75,18 +75,17 @@ func (s *session) toolsCmd() *cobra.Command {
 	var f toolFlags
 	c := &cobra.Command{
 		Use:   "tools",
-		Short: "List the tools that can be called",
-		Long: `The tools of all sources, side by side: built in, and of the extensions, MCP
-servers, OpenAPI documents and WASM modules that are configured. A source that
-fails is named below the list and hides nothing else, and so is a tool that is
-refused for its name or its schema. --json names these on standard error. A server
-that does not answer in time is named too, and its tools are listed as they were
-seen last, marked [not asked]; --wait 30s gives it more time.
+		Short: "List tools",
+		Long: `Lists the tools of all sources: built-in, extensions, MCP servers, OpenAPI
+documents and WebAssembly modules. Sources that fail and tools that are refused
+are named below the list, or on standard error with --json. If a server does
+not answer in time, its tools are listed from the last answer and marked [not
+asked]; --wait 30s gives it more time.
 
-A tool of a source is remembered as it is when it is first used or shown. One that
-is described differently later is switched off until remit tools accept accepts
-what changed. What a source says of its tools is not trusted: [!] marks those
-whose text should be read with care, which remit tool ID tells more about.
+A tool is remembered when it is first used or shown. If its description changes
+later, it is disabled until remit tools accept accepts the change. Descriptions
+come from the sources and are not trusted: [!] marks suspicious text, which
+remit tool ID shows.
 `,
 		Example: `  remit tools
   remit tools --source mcp --max-risk medium --without network.http
@@ -105,17 +104,17 @@ whose text should be read with care, which remit tool ID tells more about.
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.Source, "source", "", "only tools of this source, as mcp:github, or of sources of this kind: builtin, extension, mcp, api, wasm")
-	fl.StringVar(&f.risk, "max-risk", "", "only tools of at most this risk: low, medium, high or critical")
-	fl.StringArrayVar(&f.without, "without", nil, "only tools without this side effect, as fs.delete (repeatable)")
-	fl.BoolVar(&f.Enabled, "enabled", false, "only tools that can be called")
-	fl.DurationVar(&f.Wait, "wait", 200*time.Millisecond, "how long servers that must be started or reached may take to answer")
-	fl.StringVar(&f.Search, "search", "", "only tools whose ID, title or description has all these words")
+	fl.StringVar(&f.Source, "source", "", "only tools of this `SOURCE`, such as mcp:github, or kind: builtin, extension, mcp, api, wasm")
+	fl.StringVar(&f.risk, "max-risk", "", "only tools up to this `RISK`: low, medium, high or critical")
+	fl.StringArrayVar(&f.without, "without", nil, "only tools without this side `EFFECT`, such as fs.delete (repeatable)")
+	fl.BoolVar(&f.Enabled, "enabled", false, "only enabled tools")
+	fl.DurationVar(&f.Wait, "wait", 200*time.Millisecond, "maximum time for servers to start and answer")
+	fl.StringVar(&f.Search, "search", "", "only tools with all these `WORDS` in ID, title or description")
 	c.AddCommand(s.toolsAcceptCmd(), s.toolsSwitchCmd(true), s.toolsSwitchCmd(false))
 	return c
 }
 
-// toolFlags are the flags of remit tools; what needs no reading is in the filter.
+// toolFlags are the flags of remit tools; those that need no parsing are in the filter.
 type toolFlags struct {
 	catalog.Filter
 	risk    string
@@ -127,13 +126,13 @@ func (f toolFlags) filter() (catalog.Filter, error) {
 	if f.risk != "" {
 		r, ok := tool.ParseRisk(f.risk)
 		if !ok {
-			return q, fault.New(fault.Usage, "--max-risk %q is no risk", f.risk).WithHint("the risks are low, medium, high and critical")
+			return q, fault.New(fault.Usage, "--max-risk %q is not a valid risk", f.risk).WithHint("expected low, medium, high or critical")
 		}
 		q.MaxRisk = &r
 	}
 	var err error
 	if q.Without, err = tool.ParseEffects(f.without); err != nil {
-		return q, fault.New(fault.Usage, "--without: %v", err).WithHint("side effects are named as fs.delete or network.http; remit tools lists them")
+		return q, fault.New(fault.Usage, "--without: %v", err).WithHint("side effects have names such as fs.delete or network.http; remit tools lists them")
 	}
 	return q, nil
 }
@@ -158,7 +157,7 @@ func (s *session) printTools(list catalog.Listing) error {
 		}
 		rows = append(rows, []cell{{string(p.ID), bold}, {p.Risk.String(), riskColour(p.Risk)}, {orDash(p.Effects.String()), ""}, {marks(t) + does, ""}})
 	}
-	s.table([]string{"TOOL", "RISK", "SIDE EFFECTS", "WHAT IT DOES"}, rows)
+	s.table([]string{"TOOL", "RISK", "SIDE EFFECTS", "DESCRIPTION"}, rows)
 	for i, line := range troubles(list) {
 		if i == 0 {
 			s.printf("\n")
@@ -168,15 +167,14 @@ func (s *session) printTools(list catalog.Listing) error {
 	return nil
 }
 
-// marks are the words before a tool's title that it can be called only with care,
-// or not at all.
+// marks returns the warnings that are shown before a tool's title.
 func marks(t catalog.Tool) string {
 	out := ""
 	switch {
 	case t.Changed:
 		out = "[changed] "
 	case t.Disabled != "":
-		out = "[off] "
+		out = "[disabled] "
 	}
 	if t.Recalled {
 		out += "[not asked] "
@@ -187,7 +185,7 @@ func marks(t catalog.Tool) string {
 	return out
 }
 
-// troubles are the lines about sources that fail and tools that are refused.
+// troubles returns a line for each failing source and refused tool.
 func troubles(list catalog.Listing) []string {
 	var out []string
 	for _, f := range list.Failing {
@@ -201,7 +199,7 @@ func troubles(list catalog.Listing) []string {
 		line += ": " + show(firstLine(reason(f.Err)))
 		if n := len(f.Last); n > 0 {
 			last := f.Last[:min(n, 5)]
-			line += " (tools seen last: " + show(strings.Join(last, ", "))
+			line += " (last seen tools: " + show(strings.Join(last, ", "))
 			if n > len(last) {
 				line += ", …"
 			}
@@ -210,7 +208,7 @@ func troubles(list catalog.Listing) []string {
 		out = append(out, line)
 	}
 	for _, r := range list.Refused {
-		out = append(out, show(r.ID)+" is refused: "+show(r.Why))
+		out = append(out, show(r.ID)+" refused: "+show(r.Why))
 	}
 	if list.More > 0 {
 		out = append(out, counted(list.More, "more tool")+" refused")
@@ -218,7 +216,7 @@ func troubles(list catalog.Listing) []string {
 	return out
 }
 
-// reason is an error in words, for who runs Remit.
+// reason returns the text of an error without its code, for the operator.
 func reason(err error) string {
 	if e, ok := errors.AsType[*fault.Error](err); ok {
 		bare := *e

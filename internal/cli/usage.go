@@ -12,10 +12,11 @@ import (
 
 // exitHelp is the part of every command's help that lists exit statuses.
 const exitHelp = `
-Exit status: 0 done · 1 a call failed · 2 unusable arguments, plan or policy ·
-3 denied · 4 verification or replay mismatch · 5 the store failed · 130 interrupted`
+Exit status: 0 done · 1 a call failed · 2 invalid arguments, plan or policy
+3 denied · 4 verification or replay mismatch · 5 ledger error · 130 interrupted`
 
-// prepare gives a command, and those below it, what all have in common.
+// prepare completes the help and the argument checks of a command and its
+// subcommands.
 func prepare(c *cobra.Command) {
 	c.Long = strings.TrimSpace(c.Short+".\n\n"+strings.TrimSpace(c.Long)) + "\n" + exitHelp
 	args := c.Args
@@ -36,7 +37,7 @@ func prepare(c *cobra.Command) {
 	}
 }
 
-// misused explains what is wrong with the words after a command's name.
+// misused is the error for arguments that a command does not take.
 func misused(cmd *cobra.Command, words []string) error {
 	if cmd.HasSubCommands() && len(words) > 0 && !hasOperands(cmd.Use) {
 		e := fault.New(fault.Usage, "%s has no command %q", cmd.CommandPath(), words[0])
@@ -64,8 +65,9 @@ func hasOperands(use string) bool {
 	return len(required) > 0
 }
 
-// operands are the required words of a usage line, and whether it has optional
-// ones: a group in brackets that is not one of flags. Quoted words are one operand.
+// operands returns the required operands of a usage line, and whether it has
+// optional ones: a group in brackets that does not hold flags. Quoted words are
+// one operand.
 func operands(use string) (required []string, optional bool) {
 	_, rest, _ := strings.Cut(use, " ")
 	for rest = strings.TrimSpace(rest); rest != ""; rest = strings.TrimSpace(rest) {
@@ -88,9 +90,9 @@ func operands(use string) (required []string, optional bool) {
 	return required, optional
 }
 
-// badFlag explains a flag that cannot be read.
+// badFlag is the error for a flag that cannot be parsed.
 func badFlag(cmd *cobra.Command, err error) error {
-	text, _, _ := strings.Cut(err.Error(), ": strconv.") // the parser's own words help nobody
+	text, _, _ := strings.Cut(err.Error(), ": strconv.") // strconv's own text names Go functions
 	return fault.New(fault.Usage, "%s", text).WithHint("see %s --help", cmd.CommandPath())
 }
 
@@ -118,7 +120,7 @@ func orRoot(c, cmd *cobra.Command) *cobra.Command {
 	return c
 }
 
-// completion gives cobra's own command for shells what the others have.
+// completion gives cobra's completion command an example and a help of its own.
 func completion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
@@ -133,7 +135,7 @@ func completion(root *cobra.Command) {
 	}
 }
 
-// completeRuns offers the newest runs to the shell.
+// completeRuns completes a run ID with the newest runs.
 func (s *session) completeRuns(cmd *cobra.Command, words []string, _ string) ([]string, cobra.ShellCompDirective) {
 	a, err := s.open()
 	if err != nil || len(words) > 0 {
@@ -154,8 +156,7 @@ func (s *session) completeRuns(cmd *cobra.Command, words []string, _ string) ([]
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
-// completeTools offers the tools' IDs to the shell: those that are known without
-// asking any source.
+// completeTools completes a tool ID, without asking any source.
 func (s *session) completeTools(cmd *cobra.Command, words []string, _ string) ([]string, cobra.ShellCompDirective) {
 	a, err := s.open()
 	if err != nil || len(words) > 0 && cmd.Name() == "tool" {
@@ -163,7 +164,7 @@ func (s *session) completeTools(cmd *cobra.Command, words []string, _ string) ([
 	}
 	var out []string
 	for _, id := range a.Catalog().Known() {
-		if !strings.Contains(id, ":") { // built in; to know more of others their source would have to be asked
+		if !strings.Contains(id, ":") { // built in: the title of another tool would have to be asked of its source
 			if t, ok := a.Catalog().Spec(tool.ID(id)); ok {
 				id = cobra.CompletionWithDesc(id, t.Title)
 			}

@@ -22,16 +22,16 @@ func (s *session) verifyCmd() *cobra.Command {
 	var f verifyFlags
 	c := &cobra.Command{
 		Use:   "verify [RUN]",
-		Short: "Check that the record is what was recorded",
-		Long: `Recomputes every hash of the ledger, or of one run's part of it, and checks
-the signed checkpoints. Every record that is not what was recorded is named.
+		Short: "Check that the record was not altered",
+		Long: `Recomputes all hashes of the ledger, or of one run, and checks the signed
+checkpoints. Every altered record is listed.
 
-A checkpoint that is kept elsewhere also exposes a ledger that was replaced as a
-whole: --save-checkpoint FILE signs and writes the present one, --checkpoint FILE
-checks that this ledger is a continuation of the one that signed FILE.
+A checkpoint stored elsewhere also detects that the whole ledger was replaced:
+--save-checkpoint FILE writes a signed checkpoint, --checkpoint FILE checks
+that this ledger extends it.
 
 --proof RUN prints a proof that the run is in the log. --check-proof FILE with
---key FILE (the ledger's keys/ledger.pub) checks one without any ledger.
+--key FILE (the ledger's keys/ledger.pub) checks such a proof without a ledger.
 `,
 		Example: `  remit verify
   remit verify 0199f3c2
@@ -50,11 +50,11 @@ checks that this ledger is a continuation of the one that signed FILE.
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.proof, "proof", "", "print an inclusion proof of this run instead")
-	fl.StringVar(&f.checkpoint, "checkpoint", "", "also check that the ledger extends the checkpoint in this file")
-	fl.StringVar(&f.save, "save-checkpoint", "", "write a signed checkpoint to this file if all is well")
-	fl.StringVar(&f.checkProof, "check-proof", "", "check the proof in this file instead, without a ledger")
-	fl.StringVar(&f.key, "key", "", "the public key for --check-proof")
+	fl.StringVar(&f.proof, "proof", "", "print an inclusion proof of this `RUN` instead")
+	fl.StringVar(&f.checkpoint, "checkpoint", "", "also check that the ledger extends the checkpoint in this `FILE`")
+	fl.StringVar(&f.save, "save-checkpoint", "", "write a signed checkpoint to this `FILE` if the check succeeds")
+	fl.StringVar(&f.checkProof, "check-proof", "", "check the proof in this `FILE` instead, without a ledger")
+	fl.StringVar(&f.key, "key", "", "public key `FILE` for --check-proof")
 	c.MarkFlagsRequiredTogether("check-proof", "key")
 	c.MarkFlagsMutuallyExclusive("proof", "checkpoint", "check-proof")
 	c.MarkFlagsMutuallyExclusive("proof", "save-checkpoint", "check-proof")
@@ -111,8 +111,7 @@ func (s *session) verify(ctx context.Context, f verifyFlags, args []string) erro
 	})
 }
 
-// checkProof checks a proof with nothing but the key: whoever checks need not
-// have the ledger.
+// checkProof checks a proof with only the public key, without a ledger.
 func (s *session) checkProof(f verifyFlags) error {
 	proof, err := readSmall(f.checkProof)
 	if err != nil {
@@ -129,7 +128,7 @@ func (s *session) checkProof(f verifyFlags) error {
 	if s.json {
 		return s.printJSON(map[string]any{"ok": true, "events": len(events), "size": at.Size, "origin": at.Origin})
 	}
-	s.printf("%s %s proven to be in the log %s of %d events\n", s.paint(green, "✓"),
+	s.printf("%s proof is valid: %s in the log %s of %d events\n", s.paint(green, "✓"),
 		counted(len(events), "event"), show(at.Origin), at.Size)
 	return nil
 }
@@ -155,19 +154,19 @@ func (s *session) printVerified(rep store.VerifyReport, o store.VerifyOptions) e
 			return err
 		}
 	} else if ok {
-		what := "the ledger is what was recorded"
+		what := "the ledger was not altered"
 		if o.Run != uuid.Nil {
-			what = "run " + o.Run.String() + " is what was recorded"
+			what = "run " + o.Run.String() + " was not altered"
 		}
 		switch {
 		case o.Run != uuid.Nil || rep.Runs > 0:
 		case rep.Size == 0:
-			what = "this is a new, empty ledger: nothing has been recorded in it yet"
+			what = "the ledger is new and empty"
 		default:
-			what = "the ledger is what was recorded, and new: no run has been recorded in it yet"
+			what = "the ledger was not altered; it has no runs yet"
 		}
 		s.printf("%s %s\n", s.paint(green, "✓"), what)
-		s.printf("  %s, %s and %s checked; log of %d, root %s, signed up to %d\n",
+		s.printf("  %s, %s and %s checked; log size %d, root %s, signed up to %d\n",
 			counted(rep.Events, "event"), counted(rep.Blobs, "blob"), counted(rep.Runs, "run"), rep.Size, rep.Root, rep.Signed)
 		if rep.Erased > 0 {
 			s.printf("  erased: %s\n", counted(rep.Erased, "payload"))
@@ -176,7 +175,7 @@ func (s *session) printVerified(rep store.VerifyReport, o store.VerifyOptions) e
 		for _, p := range rep.Problems {
 			s.printf("%s %s %s: %s\n", s.paint(red, "✗"), show(p.Table), show(p.Key), show(p.Msg))
 		}
-		s.complain(fault.New(fault.VerifyFailed, "the ledger is not what was recorded: %s", counted(len(rep.Problems), "problem")))
+		s.complain(fault.New(fault.VerifyFailed, "the ledger was altered: %s", counted(len(rep.Problems), "problem")))
 	}
 	if !ok {
 		return exit(fault.VerifyFailed.Exit())

@@ -14,10 +14,11 @@ import (
 func (s *session) wasmCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "wasm",
-		Short: "Make tools of WebAssembly modules",
-		Long: `Each function of a module that was added is a tool, wasm:NAME:FUNCTION. A module
-can reach nothing but what its manifest wants and the policy allows: folders,
-variables, the time, random numbers. It has no network, and starts nothing.
+		Short: "Add tools from WebAssembly modules",
+		Long: `Each function of an added module is a tool with the ID wasm:NAME:FUNCTION. A
+module can use only what its manifest requests and the policy allows: folders,
+variables, the time, random numbers. It has no network and cannot start
+processes.
 `,
 		Example: `  remit wasm add text text.wasm
   remit wasm show text`,
@@ -32,12 +33,12 @@ func (s *session) wasmAddCmd() *cobra.Command {
 	var q modules.Addition
 	c := &cobra.Command{
 		Use:   "add NAME FILE",
-		Short: "Read a module (WASI preview 1) and its manifest, and make tools of it",
-		Long: `Copies of both are kept: what a tool does changes only when the module is added
-again. The manifest says which functions there are and what they want to reach;
-without --manifest it is the file beside the module that has the same name and ends
-in .yaml, .yml or .json. A module that imports anything but functions of WASI
-preview 1 is refused.
+		Short: "Add the functions of a WebAssembly module (WASI preview 1) as tools",
+		Long: `The manifest lists the functions and what they need. Without --manifest it is
+the file beside the module with the same name and the extension .yaml, .yml or
+.json. Remit keeps copies of both files; to take over later changes, add the
+module again with --replace. Modules may import only functions of WASI preview
+1.
 `,
 		Example: `  remit wasm add text text.wasm
   remit wasm add text build/text.wasm --manifest text.yaml --replace`,
@@ -55,19 +56,19 @@ preview 1 is refused.
 			if s.json {
 				return s.printJSON(one)
 			}
-			s.printf("%s %s: %d tools, wasm:%s:…, as %s says\n", s.paint(green, "✓"), one.Name, one.Tools, one.Name, show(one.ManifestFrom))
+			s.printf("%s %s: %d tools, wasm:%s:…, defined by %s\n", s.paint(green, "✓"), one.Name, one.Tools, one.Name, show(one.ManifestFrom))
 			return nil
 		},
 	}
-	c.Flags().StringVar(&q.Manifest, "manifest", "", "what its functions are and want to reach (default: the file beside the module)")
-	c.Flags().BoolVar(&q.Replace, "replace", false, "put it in the place of the one that has this name")
+	c.Flags().StringVar(&q.Manifest, "manifest", "", "manifest `FILE` (default: the file beside the module)")
+	c.Flags().BoolVar(&q.Replace, "replace", false, "replace the module of this name")
 	return c
 }
 
 func (s *session) wasmListCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
-		Short:   "List the modules whose functions are tools",
+		Short:   "List the added modules",
 		Example: "  remit wasm list",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -89,7 +90,7 @@ func (s *session) wasmListCmd() *cobra.Command {
 			for _, one := range list {
 				rows = append(rows, []cell{{one.Name, bold}, {fmt.Sprint(one.Tools), ""}, {fmt.Sprintf("%d KiB", (one.Size+1023)/1024), ""}, {orDash(one.Release), ""}, {one.From, ""}})
 			}
-			s.tableOr("no module was added; remit wasm add NAME FILE adds one", []string{"MODULE", "TOOLS", "SIZE", "RELEASE", "FROM"}, rows)
+			s.tableOr("no modules; add one with remit wasm add NAME FILE", []string{"MODULE", "TOOLS", "SIZE", "RELEASE", "FROM"}, rows)
 			return nil
 		},
 	}
@@ -98,7 +99,7 @@ func (s *session) wasmListCmd() *cobra.Command {
 func (s *session) wasmShowCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "show NAME",
-		Short:   "Show one module: its tools, and what each wants to reach",
+		Short:   "Show a module's tools and their permissions",
 		Example: "  remit wasm show text",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -131,8 +132,8 @@ type functionJSON struct {
 	Output      json.RawMessage `json:"output,omitempty"`
 }
 
-// wantsJSON is what a function wants to reach. A place is a folder, or "argument
-// NAME".
+// wantsJSON lists the permissions that a function requests. A place is a folder, or
+// "argument NAME".
 type wantsJSON struct {
 	Read   []string `json:"files_read"`
 	Write  []string `json:"files_write"`
@@ -173,7 +174,7 @@ func (s *session) printModule(one modules.Module, man *wasm.Manifest) error {
 	for _, f := range man.Functions {
 		rows = append(rows, []cell{{"wasm:" + one.Name + ":" + f.Name, bold}, {f.Wants.String(), wantsColour(f.Wants)}, {fmt.Sprintf("%d MiB", (f.Memory+1<<20-1)>>20), ""}, {f.Timeout.String(), ""}})
 	}
-	s.table([]string{"TOOL", "WANTS", "MEMORY", "TIMEOUT"}, rows)
+	s.table([]string{"TOOL", "PERMISSIONS", "MEMORY", "TIMEOUT"}, rows)
 	return nil
 }
 
@@ -187,7 +188,7 @@ func wantsColour(w wasm.Wants) colour {
 func (s *session) wasmRemoveCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "remove NAME",
-		Short:   "Forget a module and its tools",
+		Short:   "Remove a module and its tools",
 		Example: "  remit wasm remove text",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -201,7 +202,7 @@ func (s *session) wasmRemoveCmd() *cobra.Command {
 			if s.json {
 				return s.printJSON(map[string]any{"removed": args[0]})
 			}
-			s.printf("%s %s is forgotten\n", s.paint(green, "✓"), args[0])
+			s.printf("%s %s removed\n", s.paint(green, "✓"), args[0])
 			return nil
 		},
 	}

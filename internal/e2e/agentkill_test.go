@@ -131,7 +131,7 @@ func TestAServiceThatIsKilledAtAnyMomentGoesOn(t *testing.T) {
 	}
 	k.kill()
 	w.must(0, "verify")
-	if out := w.must(0, "replay", session); !strings.Contains(out, "every message the same to the byte") {
+	if out := w.must(0, "replay", session); !strings.Contains(out, "all messages are identical") {
 		t.Errorf("replay: %s", out)
 	}
 }

@@ -124,7 +124,7 @@ func router(t testing.TB) *chat.Router {
 		t.Fatal(err)
 	}
 	asked := 0
-	r, err := chat.NewRouter([]chat.Extension{{ID: "forge", Commands: list}, {ID: "old", Off: "is switched off", Hint: "remit ext enable old", Commands: []extension.Command{{Name: "old"}}}},
+	r, err := chat.NewRouter([]chat.Extension{{ID: "forge", Commands: list}, {ID: "old", Off: "is disabled", Hint: "remit ext enable old", Commands: []extension.Command{{Name: "old"}}}},
 		func(id string) (string, error) {
 			asked++
 			return "Document of " + id, nil
@@ -197,7 +197,7 @@ func TestWhatIsWrongIsToldWithItsColumn(t *testing.T) {
 		"'/forge' list":                     `E7007 (command):1:1: a slash command must start with a slash, as /help`,
 		"/fogre list":                       `E7006 (command):1:1: unknown command /fogre (did you mean /forge?)`,
 		"/zzzzzz":                           `E7006 (command):1:1: unknown command /zzzzzz (list the commands with /help)`,
-		"/old":                              `E7006 (command):1:1: /old is a command of the extension old, which is switched off (remit ext enable old)`,
+		"/old":                              `E7006 (command):1:1: /old is a command of the extension old, which is disabled (remit ext enable old)`,
 		"/forge":                            `E7006 (command):1:7: /forge needs an action (its actions are list, show; see /forge help)`,
 		"/forge lsit":                       `E7006 (command):1:8: /forge has no action "lsit" (did you mean /forge list?)`,
 		"/forge list x":                     `E7007 (command):1:13: unexpected argument "x" (usage: /forge list [--state STRING] [--max INTEGER] [--all])`,

@@ -20,7 +20,7 @@ import (
 type Extension struct {
 	ID       string
 	Name     string
-	Off      string // why its commands cannot be used, as "is switched off"; "": they can
+	Off      string // why its commands cannot be used, as "is disabled"; "": they can
 	Hint     string // what to do about Off
 	Commands []extension.Command
 }

@@ -63,7 +63,7 @@ const (
 	NotDelegable   Code = 6013 // the policy does not say that this may be handed on
 	PlanOnly       Code = 6014 // the run only plans, and the call has side effects
 	NotInPlan      Code = 6015 // the run is bound to a frozen plan that does not have this call
-	ToolDisabled   Code = 6016 // the tool is switched off
+	ToolDisabled   Code = 6016 // the tool is disabled
 	ToolChanged    Code = 6017 // the tool is not the one that the grant pins, or that was decided on
 	ApprovalGone   Code = 6018 // no pending approval has this ID
 	GrantForged    Code = 6019 // a token was altered, or not signed by its issuer or holders

@@ -176,7 +176,7 @@ func (c *Catalog) Changed(ctx context.Context, source string) ([]tool.ID, error)
 	return out, err
 }
 
-// Switch switches a tool on or off, whatever its source does. It reports whether
+// Switch enables or disables a tool, whatever its source does. It reports whether
 // that changed anything.
 func (c *Catalog) Switch(ctx context.Context, id tool.ID, on bool) (changed bool, err error) {
 	source := BuiltIn

@@ -196,7 +196,7 @@ func (c *Catalog) Close() error {
 
 // Lookup finds a tool by its exact ID, as the newest that its source tells. It
 // counts as a use: a tool of a source that is used for the first time is pinned
-// as it is. A tool that is switched off, or is not the one that was accepted any
+// as it is. A tool that is disabled, or is not the one that was accepted any
 // more, says so in Entry.Disabled.
 func (c *Catalog) Lookup(id tool.ID) (runner.Entry, error) {
 	l, err := c.find(context.Background(), id)

@@ -34,7 +34,7 @@ type Tool struct {
 	Spec     *tool.Spec // as it is used: cleaned, with the risk and the side effects that hold
 	Digest   tool.Digest
 	Source   string // its source's name, or BuiltIn
-	Disabled string // why it is switched off, "": it can be called
+	Disabled string // why it is disabled; "" if it can be called
 	Changed  bool   // it is not the one that was accepted
 	Verdict  infer.Verdict
 	Findings []inspect.Finding

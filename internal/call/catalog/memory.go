@@ -32,7 +32,7 @@ type Memory interface {
 type Record struct {
 	First    time.Time `json:"first_seen"`
 	Last     time.Time `json:"last_seen"`          // to the hour
-	Off      bool      `json:"off,omitempty"`      // a person switched it off
+	Off      bool      `json:"off,omitempty"`      // a person disabled it
 	Accepted *Version  `json:"accepted,omitempty"` // at first use, or by a person since; nil: it was never used
 	// Seen is a tool that was never used, as it was seen last.
 	Seen *Version `json:"seen,omitempty"`
@@ -99,13 +99,13 @@ func (m *forgetful) Change(source string, f func(map[tool.ID]Record) bool) error
 // seenEvery is how exactly it is remembered when a tool was seen last.
 const seenEvery = time.Hour
 
-// Why a tool is switched off, for people.
+// Why a tool is disabled, for people.
 const (
-	offByPerson = "a person switched it off"
+	offByPerson = "a person disabled it"
 	offChanged  = "it changed since it was accepted"
 )
 
-// standing is what is remembered of a tool, and why it is switched off, or "".
+// standing is what is remembered of a tool, and why it is disabled, or "".
 // A use pins a tool of a source that was never used before.
 func (c *Catalog) standing(l *listed, use bool) (Record, string) {
 	records, err := c.memory.Load(l.source)
@@ -138,7 +138,7 @@ func (l *listed) unseen(r Record, use bool) bool {
 	}
 }
 
-// off says why a tool is switched off, or "".
+// off says why a tool is disabled, or "".
 func (l *listed) off(r Record) string {
 	switch {
 	case r.Off:

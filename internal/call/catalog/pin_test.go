@@ -64,7 +64,7 @@ func disabled(t *testing.T, c *catalog.Catalog, id tool.ID, want string) {
 		t.Fatal(err)
 	}
 	if want == "" && e.Disabled != "" || !strings.Contains(e.Disabled, want) {
-		t.Fatalf("%s is switched off because %q, want %q", id, e.Disabled, want)
+		t.Fatalf("%s is disabled because %q, want %q", id, e.Disabled, want)
 	}
 }
 
@@ -174,11 +174,11 @@ func TestAPersonSwitchesToolsOff(t *testing.T) {
 		if changed, err := c.Switch(t.Context(), id, false); err != nil || !changed {
 			t.Fatal(changed, err)
 		}
-		disabled(t, c, id, "a person switched it off")
+		disabled(t, c, id, "a person disabled it")
 	}
 	s.set(nil, mcp("mcp:a:x", "two"))
 	c = open(t, catalog.Config{Memory: memory}, s)
-	disabled(t, c, "shell.run", "a person switched it off")
+	disabled(t, c, "shell.run", "a person disabled it")
 	if changed, err := c.Switch(t.Context(), "mcp:a:x", true); err != nil || !changed {
 		t.Fatal(changed, err)
 	}

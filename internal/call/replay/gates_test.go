@@ -54,7 +54,7 @@ type asked struct {
 	to    fault.Code
 }
 
-// turning is a catalog whose tools are switched off, or others, once somebody was
+// turning is a catalog whose tools are disabled, or others, once somebody was
 // asked.
 type turning struct {
 	runner.Catalog

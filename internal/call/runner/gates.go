@@ -182,11 +182,11 @@ func (f *flight) wayOn() string {
 	return fmt.Sprintf("remit tools enable %[1]s switches it on; if it changed, look with remit tool %[1]s --diff, then remit tools accept %[1]s", f.c.Tool)
 }
 
-// checkPin refuses a tool that is switched off, or that changed since the grant pinned it.
+// checkPin refuses a tool that is disabled, or that changed since the grant pinned it.
 func (f *flight) checkPin(ctx context.Context) error {
 	err := f.gate(ctx, ToolGate, func(context.Context) error {
 		if why := f.entry.Disabled; why != "" {
-			return fault.New(fault.ToolDisabled, "the tool %q is switched off: %s", f.c.Tool, why).ForOperator("%s", f.wayOn())
+			return fault.New(fault.ToolDisabled, "the tool %q is disabled: %s", f.c.Tool, why).ForOperator("%s", f.wayOn())
 		}
 		if d, ok := f.run.Grant.Pinned(f.c.Tool); ok && d != f.entry.Digest {
 			return fault.New(fault.ToolChanged, "the tool %q has changed since the grant pinned it: its digest is %s, pinned is %s", f.c.Tool, f.entry.Digest, d).
@@ -281,7 +281,7 @@ func (f *flight) recheck(ctx context.Context) error {
 	})
 }
 
-// unchanged refuses a call whose tool was switched off, changed or removed since it was
+// unchanged refuses a call whose tool was disabled, changed or removed since it was
 // looked up.
 func (f *flight) unchanged() error {
 	now, err := f.r.Catalog.Lookup(f.c.Tool)
@@ -289,7 +289,7 @@ func (f *flight) unchanged() error {
 	case err != nil:
 		return fault.Wrap(fault.ToolChanged, err, "the tool %q was removed while the call waited: %v", f.c.Tool, err)
 	case now.Disabled != "":
-		return fault.New(fault.ToolDisabled, "the tool %q was switched off while the call waited: %s", f.c.Tool, now.Disabled).
+		return fault.New(fault.ToolDisabled, "the tool %q was disabled while the call waited: %s", f.c.Tool, now.Disabled).
 			ForOperator("%s", f.wayOn())
 	case now.Digest != f.entry.Digest:
 		return fault.New(fault.ToolChanged, "the tool %q changed while the call waited: its digest is %s, the decision was on %s", f.c.Tool, now.Digest, f.entry.Digest).

@@ -113,7 +113,7 @@ func (a *votes) Ask(_ context.Context, q runner.Question) (runner.Answer, error)
 	return runner.Answer{Yes: a.yes, By: "user:ann", Reason: a.reason}, nil
 }
 
-// switched lists tools of which some are switched off.
+// switched lists tools of which some are disabled.
 type switched struct {
 	runner.Catalog
 	off map[tool.ID]string
@@ -570,7 +570,7 @@ type asker func(context.Context, runner.Question) (runner.Answer, error)
 
 func (a asker) Ask(ctx context.Context, q runner.Question) (runner.Answer, error) { return a(ctx, q) }
 
-// A yes is for the tool that was asked about: one that was switched off, changed or
+// A yes is for the tool that was asked about: one that was disabled, changed or
 // taken away while the person thought is not called.
 func TestAToolThatChangesDuringAWaitIsNotCalled(t *testing.T) {
 	for name, tt := range map[string]struct {

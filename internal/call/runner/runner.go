@@ -45,7 +45,7 @@ type Entry struct {
 	Source   string // the source of the tool, as "mcp:github"; "": built in
 	Digest   tool.Digest
 	Validate func(tool.Args) error // against Spec.Input; fault.ArgsInvalid
-	Disabled string                // why the tool is switched off, for people; "": it is enabled
+	Disabled string                // why the tool is disabled, for people; "" if enabled
 }
 
 // Catalog finds tools.

@@ -111,7 +111,7 @@ const (
 func pagesOf(body approval.Body) []string {
 	var b strings.Builder
 	tool := approval.Shorten(string(body.Tool), shownMost)
-	fmt.Fprintf(&b, "Remit: %s wants approval (risk %s)\n", tool, approval.Shorten(body.Risk, shownMost))
+	fmt.Fprintf(&b, "Remit: %s needs approval (risk %s)\n", tool, approval.Shorten(body.Risk, shownMost))
 	body.Pattern = nil // this answer is not offered
 	lines, cut := body.Short(shownMost)
 	for _, l := range lines {
@@ -132,7 +132,7 @@ func pagesOf(body approval.Body) []string {
 	}
 	pages = append(pages, page.String())
 	for i := range pages[1:] {
-		pages[i+1] = fmt.Sprintf("Remit: %s wants approval, part %d of %d\n%s", tool, i+1, len(pages)-1, pages[i+1])
+		pages[i+1] = fmt.Sprintf("Remit: %s needs approval, part %d of %d\n%s", tool, i+1, len(pages)-1, pages[i+1])
 	}
 	return pages
 }

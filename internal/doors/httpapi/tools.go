@@ -39,7 +39,7 @@ type Tool struct {
 	Risk        string          `json:"risk" enum:"low,medium,high,critical"`
 	Effects     []string        `json:"effects" doc:"Every side effect that a call may have"`
 	Digest      string          `json:"digest"`
-	Disabled    string          `json:"disabled,omitempty" doc:"Why it is switched off"`
+	Disabled    string          `json:"disabled,omitempty" doc:"Why it is disabled"`
 	Changed     bool            `json:"changed,omitempty" doc:"The tool differs from the accepted one"`
 	Input       json.RawMessage `json:"input_schema,omitempty"`
 	Output      json.RawMessage `json:"output_schema,omitempty"`

@@ -198,7 +198,7 @@ func (x *Extensions) loadExtension(e Extension) (*extension.Package, error) {
 }
 
 // Sources are the sources of the extensions that have tools of their own and are
-// switched on.
+// enabled.
 func (x *Extensions) Sources() []catalog.Source {
 	list, err := x.List()
 	if err != nil {
@@ -225,7 +225,7 @@ func (x *Extensions) extSource(e Extension) catalog.Source {
 }
 
 // Router gives the router of the slash commands as they are now: the same until an
-// extension is installed, updated, switched on or off, or removed, by whichever
+// extension is installed, updated, enabled, disabled, or removed, by whichever
 // process.
 func (x *Extensions) Router() (*chat.Router, error) {
 	x.cached.mu.Lock()
@@ -298,7 +298,7 @@ func (x *Extensions) known(e Extension, bounds map[string]Bounds) chat.Extension
 		}
 		out.Off, out.Hint = "cannot be used: "+fault.Message(err), "remit ext show "+e.ID+" tells more"
 	} else {
-		out.Off, out.Hint = "is switched off", "remit ext enable "+e.ID
+		out.Off, out.Hint = "is disabled", "remit ext enable "+e.ID
 	}
 	out.Commands = nil
 	for _, c := range e.Commands {
@@ -365,7 +365,7 @@ func (x *Extensions) Usage(id string) (string, error) {
 	return strings.ToValidUTF8(string(b), "\uFFFD"), nil
 }
 
-// Enable switches an extension on or off.
+// Enable enables or disables an extension.
 func (x *Extensions) Enable(id string, on bool) (Extension, error) {
 	if _, err := x.Find(id); err != nil {
 		return Extension{}, err
@@ -421,7 +421,7 @@ func (x *Extensions) Remove(id string) error {
 	return x.Sync()
 }
 
-// SwitchTool switches a tool on or off, and reports whether that changed it.
+// SwitchTool enables or disables a tool, and reports whether that changed it.
 func (x *Extensions) SwitchTool(ctx context.Context, id tool.ID, on bool) (changed bool, err error) {
 	action := "tools.disable"
 	if on {
