@@ -47,7 +47,7 @@ func waiting(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	for range 600 {
 		ts.Check(ts.Exec("remit", "approvals", "--json"))
-		if id := field(ts, parse(ts, ts.ReadFile("stdout")), "0.id"); id != "" && id != ts.Getenv(args[0]) {
+		if id := field(ts, parse(ts, ts.ReadFile("stdout")), "items.0.id"); id != "" && id != ts.Getenv(args[0]) {
 			ts.Setenv(args[0], id)
 			return
 		}

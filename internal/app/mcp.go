@@ -82,7 +82,7 @@ func (a *App) gateway(q MCPRequest) *gateway.Gateway {
 }
 
 // adviseMCP tells a client how a person answers a question.
-func adviseMCP(q store.Question) string {
+func adviseMCP(q store.Approval) string {
 	return "a person answers with: remit approvals approve " + q.ID.String() +
 		"; then make exactly the same call again, before " + q.Until.UTC().Format(time.RFC3339)
 }

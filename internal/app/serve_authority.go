@@ -116,79 +116,46 @@ func (s *served) Set(ctx context.Context, who *httpapi.Caller, id, standing, rea
 }
 
 // Questions implements httpapi.Approvals.
-func (s *served) Questions(ctx context.Context, waiting bool, before uint64, limit int) ([]httpapi.Approval, error) {
+func (s *served) Questions(ctx context.Context, waiting bool, before uint64, limit int) ([]store.Approval, error) {
 	f := store.QuestionFilter{Before: ledger.Seq(before), Limit: limit}
 	if waiting {
 		f.State = store.Waiting
 	}
-	list, err := s.app.Approvals.List(ctx, f)
-	out := make([]httpapi.Approval, len(list))
-	for i, q := range list {
-		out[i] = approvalFor(q)
-	}
-	return out, err
+	return s.app.Approvals.List(ctx, f)
 }
 
 // Question implements httpapi.Approvals.
-func (s *served) Question(ctx context.Context, id string) (httpapi.Approval, error) {
+func (s *served) Question(ctx context.Context, id string) (store.Approval, error) {
 	q, _, err := s.app.Approvals.Find(ctx, id)
-	return approvalFor(q), err
-}
-
-func approvalFor(q store.Question) httpapi.Approval {
-	out := httpapi.Approval{
-		ID: q.ID.String(), State: q.State.String(), Call: int(q.Call), Holder: q.Holder, Asked: q.Asked.UTC(), Until: q.Until.UTC(), Needs: q.Needs, Admin: q.Admin,
-		Votes: []httpapi.Vote{}, Place: uint64(q.Seq),
-	}
-	if (q.State == store.Waiting || q.State == store.Approved) && !time.Now().Before(q.Until) {
-		out.State = store.Lapsed.String()
-	}
-	if json.Valid(q.Body) {
-		out.Asks = q.Body
-	}
-	if json.Valid(q.Session) {
-		out.Session = q.Session
-	}
-	if q.RunID != uuid.Nil {
-		out.Run = q.RunID.String()
-	}
-	if q.Grant != uuid.Nil {
-		out.Grant = q.Grant.String()
-	}
-	for _, v := range q.Votes {
-		vote := httpapi.Vote{By: v.By, Yes: v.Yes, Where: v.Where, Reason: v.Reason, At: v.At.UTC()}
-		if v.Grant != uuid.Nil {
-			vote.Grant = v.Grant.String()
-		}
-		out.Votes = append(out.Votes, vote)
-	}
-	return out
+	return q, err
 }
 
 // Answer implements httpapi.Approvals. The answer is that of the person whom the ledger
 // issued the caller's grant to; the store refuses any grant that derives from another.
 // It is an admin's answer only if that person is an admin.
-func (s *served) Answer(ctx context.Context, who *httpapi.Caller, id string, a httpapi.Answer) (httpapi.Approval, error) {
+func (s *served) Answer(ctx context.Context, who *httpapi.Caller, id string, a httpapi.Answer) (store.Approval, error) {
 	q, body, err := s.app.Approvals.Find(ctx, id)
 	if err != nil {
-		return httpapi.Approval{}, err
+		return store.Approval{}, err
 	}
 	leaf, err := uuid.Parse(who.Leaf)
 	if err != nil || leaf == uuid.Nil { // a vote without a grant would be that of the person at this machine
-		return httpapi.Approval{}, fault.New(fault.Internal, "the caller's grant has the ID %q", who.Leaf)
+		return store.Approval{}, fault.New(fault.Internal, "the caller's grant has the ID %q", who.Leaf)
 	}
 	v := store.Vote{Grant: leaf, By: who.Person, Yes: a.Yes, Where: "http api", Reason: a.Reason, Admin: s.app.Approvals.IsAdmin(who.Person), At: time.Now()}
 	if a.Session && a.Yes {
 		if v.Session, err = patternOf(body); err != nil {
-			return httpapi.Approval{}, err
+			return store.Approval{}, err
 		}
 	}
 	_, st, err := s.app.Grants.Open(ctx)
 	if err != nil {
-		return httpapi.Approval{}, err
+		return store.Approval{}, err
 	}
-	q, err = st.Vote(ctx, q.ID, v)
-	return approvalFor(q), err
+	if _, err := st.Vote(ctx, q.ID, v); err != nil {
+		return store.Approval{}, err
+	}
+	return s.Question(ctx, q.ID.String())
 }
 
 // patternOf is what a yes for the rest of a question's run holds for.

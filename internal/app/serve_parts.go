@@ -97,7 +97,7 @@ func (s *served) Invoke(ctx context.Context, who *httpapi.Caller, id string, arg
 	question := ""
 	run, err := s.app.Runs.Begin(ctx, runs.Request{
 		Name: "api", Workspace: s.workspace, Grant: grants.Presented{Token: who.Token}, Observe: s.observe,
-		Advice: func(q store.Question) string {
+		Advice: func(q store.Approval) string {
 			question = q.ID.String()
 			return "a person answers with POST /v1/approvals/" + question + "/approve, or remit approvals approve " + question + "; then make exactly the same call again, before " +
 				q.Until.UTC().Format(time.RFC3339)

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -50,51 +49,6 @@ approved.
 	return c
 }
 
-// questionJSON is a question as --json prints it.
-type questionJSON struct {
-	ID      string          `json:"id"`
-	State   string          `json:"state"`
-	Run     string          `json:"run_id"`
-	Call    uint32          `json:"call"`
-	Holder  string          `json:"holder"`
-	Asked   time.Time       `json:"asked"`
-	Until   time.Time       `json:"until"`
-	Needs   int             `json:"needs"`
-	Admin   bool            `json:"admin,omitempty"`
-	Body    json.RawMessage `json:"asks,omitempty"`
-	Session json.RawMessage `json:"session,omitempty"`
-	Votes   []voteJSON      `json:"votes"`
-}
-
-type voteJSON struct {
-	By     string    `json:"by"`
-	Yes    bool      `json:"yes"`
-	Where  string    `json:"where,omitempty"`
-	Reason string    `json:"reason,omitempty"`
-	Grant  string    `json:"grant,omitempty"` // under which the person answered
-	At     time.Time `json:"at"`
-}
-
-// stateOf returns a question's state; one whose time ran out has lapsed, even if
-// the store does not say so yet.
-func stateOf(q store.Question) store.QuestionState {
-	if (q.State == store.Waiting || q.State == store.Approved) && !time.Now().Before(q.Until) {
-		return store.Lapsed
-	}
-	return q.State
-}
-
-func questionToJSON(q store.Question) questionJSON {
-	out := questionJSON{
-		ID: q.ID.String(), State: stateOf(q).String(), Run: q.RunID.String(), Call: q.Call, Holder: q.Holder, Asked: q.Asked, Until: q.Until,
-		Needs: q.Needs, Admin: q.Admin, Body: q.Body, Session: q.Session, Votes: []voteJSON{},
-	}
-	for _, v := range q.Votes {
-		out.Votes = append(out.Votes, voteJSON{v.By, v.Yes, v.Where, v.Reason, grantOf(v), v.At})
-	}
-	return out
-}
-
 // grantOf returns the grant that the answer was given under, "" if none.
 func grantOf(v store.Vote) string {
 	if v.Grant == uuid.Nil {
@@ -103,22 +57,18 @@ func grantOf(v store.Vote) string {
 	return v.Grant.String()
 }
 
-func (s *session) printQuestions(list []store.Question, all bool) error {
+func (s *session) printQuestions(list []store.Approval, all bool) error {
 	if !all {
 		open := list[:0]
 		for _, q := range list {
-			if stateOf(q) == store.Waiting {
+			if q.State == store.Waiting {
 				open = append(open, q)
 			}
 		}
 		list = open
 	}
 	if s.json {
-		out := make([]questionJSON, len(list))
-		for i := range list {
-			out[i] = questionToJSON(list[i])
-		}
-		return s.printJSON(out)
+		return printPage(s, list, "")
 	}
 	if len(list) == 0 {
 		s.printf("no pending approvals\n")
@@ -131,7 +81,7 @@ func (s *session) printQuestions(list []store.Question, all bool) error {
 		if err != nil {
 			return err
 		}
-		state := stateOf(q)
+		state := q.State
 		rows[i] = []cell{
 			{text: short(q.ID.String())}, {text: state.String(), colour: colours[state]}, {text: when(q.Asked, time.Now())}, {text: q.Holder},
 			{text: string(b.Tool)}, {text: b.Risk}, {text: b.Reason},
@@ -157,9 +107,9 @@ func (s *session) approvalsShowCmd() *cobra.Command {
 				return err
 			}
 			if s.json {
-				return s.printJSON(questionToJSON(q))
+				return s.printJSON(q)
 			}
-			s.printf("%s %s, %s\n", s.paint(bold, show(string(b.Tool))), q.ID, stateOf(q))
+			s.printf("%s %s, %s\n", s.paint(bold, show(string(b.Tool))), q.ID, q.State)
 			if s.printBody(b, "  ") {
 				s.printf("  in full:\n")
 				s.printWhole(b, "    ")
@@ -177,7 +127,7 @@ func (s *session) approvalsShowCmd() *cobra.Command {
 	}
 }
 
-func needs(q store.Question) string {
+func needs(q store.Approval) string {
 	out := counted(q.Needs, "approver")
 	if q.Admin {
 		out += "; one must be an admin"
@@ -250,7 +200,7 @@ func (s *session) answer(cmd *cobra.Command, id string, yes, session bool, reaso
 		return err
 	}
 	if s.json {
-		return s.printJSON(questionToJSON(q))
+		return s.printJSON(q)
 	}
 	s.printf("%s %s\n", s.paint(green, "✓"), map[store.QuestionState]string{
 		store.Waiting: "approval recorded; " + counted(q.Needs-len(q.Votes), "more approver") + " needed", store.Approved: "approved", store.Used: "approved, and used",

@@ -45,16 +45,18 @@ var conversation = map[string]string{
 }
 
 var concepts = map[string]shown{
-	"run, in the list":     {cli: "runs", in: "items", api: "/v1/runs", list: "items", key: "run_id={run}"},
-	"run":                  {cli: "show {run}", api: "/v1/runs/{run}", more: head},
-	"run, of a session":    {cli: "sessions {session}", in: "runs", api: "/v1/runs", list: "items", key: "session_id={session}"},
-	"call":                 {cli: "show {run}", in: "steps", api: "/v1/runs/{run}/calls", list: "items", key: "index=1"},
-	"event of the ledger":  {cli: "audit", in: "items", api: "/v1/audit", list: "items", key: "event=run_finished"},
-	"agent, in the list":   {cli: "agents", in: "items", api: "/v1/agents", list: "items", key: "id={agent}"},
-	"agent":                {cli: "agents {agent}", api: "/v1/agents/{agent}"},
-	"session, in the list": {cli: "sessions", in: "items", api: "/v1/sessions", list: "items", key: "id={session}", more: map[string]string{"agent_name": "for people"}},
-	"session":              {cli: "sessions {session}", api: "/v1/sessions/{session}", more: conversation},
-	"message":              {cli: "sessions {session}", in: "conversation", api: "/v1/sessions/{session}/messages", list: "items", key: "number=2"},
+	"run, in the list":      {cli: "runs", in: "items", api: "/v1/runs", list: "items", key: "run_id={run}"},
+	"run":                   {cli: "show {run}", api: "/v1/runs/{run}", more: head},
+	"run, of a session":     {cli: "sessions {session}", in: "runs", api: "/v1/runs", list: "items", key: "session_id={session}"},
+	"call":                  {cli: "show {run}", in: "steps", api: "/v1/runs/{run}/calls", list: "items", key: "index=1"},
+	"event of the ledger":   {cli: "audit", in: "items", api: "/v1/audit", list: "items", key: "event=run_finished"},
+	"approval, in the list": {cli: "approvals --all", in: "items", api: "/v1/approvals?all=true", list: "items", key: "id={approval}"},
+	"approval":              {cli: "approvals show {approval}", api: "/v1/approvals/{approval}"},
+	"agent, in the list":    {cli: "agents", in: "items", api: "/v1/agents", list: "items", key: "id={agent}"},
+	"agent":                 {cli: "agents {agent}", api: "/v1/agents/{agent}"},
+	"session, in the list":  {cli: "sessions", in: "items", api: "/v1/sessions", list: "items", key: "id={session}", more: map[string]string{"agent_name": "for people"}},
+	"session":               {cli: "sessions {session}", api: "/v1/sessions/{session}", more: conversation},
+	"message":               {cli: "sessions {session}", in: "conversation", api: "/v1/sessions/{session}/messages", list: "items", key: "number=2"},
 }
 
 const conceptPolicy = `version: 1
@@ -82,7 +84,7 @@ func TestTheCommandLineAndTheAPIGiveTheSameFields(t *testing.T) {
 	policy := filepath.Join(r.dir, "policy.yaml")
 	r.answer(3, "run", filepath.Join(r.dir, "plan.yaml"), "-p", policy, "-w", r.dir)
 	s := r.serve(policy)
-	ids := map[string]string{"{run}": text(r.first("runs"), "run_id"), "{agent}": text(s.send("/v1/agents", `{"name":"Greeter","model":"scripted:model.yaml"}`), "id")}
+	ids := map[string]string{"{approval}": text(r.first("approvals"), "id"), "{run}": text(r.first("runs"), "run_id"), "{agent}": text(s.send("/v1/agents", `{"name":"Greeter","model":"scripted:model.yaml"}`), "id")}
 	ids["{session}"] = text(s.send("/v1/sessions", `{"agent_id":"`+ids["{agent}"]+`","title":"A talk"}`), "id")
 	s.send("/v1/sessions/"+ids["{session}"]+"/messages", `{"content":"Hi"}`)
 	fill := func(in string) string {

@@ -93,7 +93,7 @@ func (w *recordedWorld) authority() {
 		check(nil, s.OpenBudget(ctx, id, grant.Budgets{Calls: 9}))
 		check(s.Lease(ctx, 0, []store.Lease{{Meter: meter, Least: 1, Want: 5}}))
 		check(nil, s.Settle(ctx, 0, []store.Settlement{{Meter: meter, Spent: 2}}))
-		check(s.Request(ctx, store.Question{ID: id, Binding: [32]byte{i}, Needs: 2, Asked: now, Until: now.Add(time.Hour), GoodFor: time.Hour}))
+		check(s.Request(ctx, store.Approval{ID: id, Binding: [32]byte{i}, Needs: 2, Asked: now, Until: now.Add(time.Hour), GoodFor: time.Hour}))
 		check(s.Vote(ctx, id, store.Vote{By: "user:ann", Yes: i > 1, At: now}))
 		_, _, err := s.BeginRequest(ctx, store.RequestRecord{Holder: id.String(), Key: [32]byte{i}, Until: now.Add(time.Hour), Status: 201, Place: "/v1/agents/x"}, 9)
 		check(nil, err)

@@ -37,7 +37,7 @@ type Desk struct {
 	Here func(ctx context.Context, c Case) (store.Vote, error)
 	// Advice tells how a question can be answered that nobody here answers; nil
 	// tells it as the command line would.
-	Advice func(filed store.Question) string
+	Advice func(filed store.Approval) string
 	// Wait makes a call wait for its answer where nobody is here. Else the
 	// question is filed and the call refused: once there is an answer, the same
 	// call can be made again.
@@ -57,7 +57,7 @@ var ErrNotHere = errors.New("no approver is available")
 
 // Case is a question as the person who is here is shown it.
 type Case struct {
-	Question store.Question
+	Question store.Approval
 	Asked    runner.Question
 	Body     Body
 	Matches  []Past // the session's calls that the pattern matches
@@ -196,7 +196,7 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 	}
 }
 
-func (d *Desk) nobody(q runner.Question, filed store.Question) error {
+func (d *Desk) nobody(q runner.Question, filed store.Approval) error {
 	e := fault.New(fault.NeedsApproval, "no approver is available: %s", q.Decision.Reason)
 	if d.Advice != nil {
 		return e.WithHint("%s", d.Advice(filed))
@@ -237,13 +237,13 @@ func (d *Desk) session(ctx context.Context, q runner.Question) (runner.Answer, b
 // maxSession bounds how many approvals of one session are looked at.
 const maxSession = 500
 
-func (d *Desk) file(ctx context.Context, q runner.Question, binding [32]byte, until time.Time) (store.Question, error) {
+func (d *Desk) file(ctx context.Context, q runner.Question, binding [32]byte, until time.Time) (store.Approval, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
-		return store.Question{}, fault.Wrap(fault.Internal, err, "no random numbers")
+		return store.Approval{}, fault.Wrap(fault.Internal, err, "no random numbers")
 	}
 	terms := q.Run.Grant.Chain().Terms()
-	s := store.Question{
+	s := store.Approval{
 		ID: id, Binding: binding, Run: q.Run.Seq, RunID: q.Run.ID, Call: uint32(q.Call.Index), Holder: q.Run.Grant.Holder(),
 		Needs: terms.Approvers, Admin: q.Decision.Admin, Asked: d.now(), Until: until, GoodFor: terms.ApprovalExpires,
 	}
@@ -251,14 +251,14 @@ func (d *Desk) file(ctx context.Context, q runner.Question, binding [32]byte, un
 		s.Grant = q.Run.Grant.ID()
 	}
 	if s.Body, err = json.Marshal(d.body(q, terms.Session)); err != nil {
-		return store.Question{}, fault.Wrap(fault.Internal, err, "the approval question cannot be encoded")
+		return store.Approval{}, fault.Wrap(fault.Internal, err, "the approval question cannot be encoded")
 	}
 	return d.Store.Request(context.WithoutCancel(ctx), s) // wait takes it back where the call is given up
 }
 
 // wait returns the question once it is answered, from here or from elsewhere, or
 // lapsed.
-func (d *Desk) wait(ctx context.Context, q runner.Question, filed store.Question, session bool) (store.Question, error) {
+func (d *Desk) wait(ctx context.Context, q runner.Question, filed store.Approval, session bool) (store.Approval, error) {
 	here, stop := context.WithCancel(ctx)
 	defer stop()
 	errs := make(chan error, 1)
@@ -328,7 +328,7 @@ func (d *Desk) answerHere(ctx context.Context, c Case) error {
 	return err
 }
 
-func (d *Desk) caseOf(ctx context.Context, q runner.Question, filed store.Question, session bool) (Case, error) {
+func (d *Desk) caseOf(ctx context.Context, q runner.Question, filed store.Approval, session bool) (Case, error) {
 	c := Case{Question: filed, Asked: q, Body: d.body(q, session)}
 	p := c.Body.Pattern
 	if p == nil || d.Past == nil {
@@ -380,16 +380,16 @@ func (d *Desk) body(q runner.Question, session bool) Body {
 	return b
 }
 
-func forSession(q store.Question) runner.Answer {
+func forSession(q store.Approval) runner.Answer {
 	a := answer(q, true)
 	a.Where += ", for the session"
 	return a
 }
 
-func refusal(q store.Question) runner.Answer { return answer(q, false) }
+func refusal(q store.Approval) runner.Answer { return answer(q, false) }
 
 // answer tells who decided.
-func answer(q store.Question, yes bool) runner.Answer {
+func answer(q store.Approval, yes bool) runner.Answer {
 	a := runner.Answer{Yes: yes}
 	var by []string
 	for _, v := range q.Votes {

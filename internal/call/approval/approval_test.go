@@ -152,7 +152,7 @@ func TestNobodyThereFilesTheQuestion(t *testing.T) {
 func TestWhereThePersonCannotBeAskedTheQuestionStaysOpen(t *testing.T) {
 	s := openStore(t)
 	notHere := func(context.Context, approval.Case) (store.Vote, error) { return store.Vote{}, approval.ErrNotHere }
-	d := &approval.Desk{Store: s, Here: notHere, Every: time.Millisecond, Advice: func(q store.Question) string { return "answer " + q.ID.String() }}
+	d := &approval.Desk{Store: s, Here: notHere, Every: time.Millisecond, Advice: func(q store.Approval) string { return "answer " + q.ID.String() }}
 	q := write(newRun(t, s), "a.txt", "x")
 	_, err := d.Ask(t.Context(), q)
 	list, lerr := s.Questions(t.Context(), store.QuestionFilter{})
@@ -189,7 +189,7 @@ func TestGivingUpOneCallRefusesNoOther(t *testing.T) {
 		_, err := d.Ask(ctx, write(run, "a.txt", "x"))
 		first <- err
 	}()
-	id := waitFor(t, s, func(q store.Question) bool { return q.State == store.Waiting })
+	id := waitFor(t, s, func(q store.Approval) bool { return q.State == store.Waiting })
 	go func() {
 		a, err := d.Ask(t.Context(), write(run, "a.txt", "x"))
 		if err != nil {
@@ -202,7 +202,7 @@ func TestGivingUpOneCallRefusesNoOther(t *testing.T) {
 	if err := <-first; !errors.Is(err, context.Canceled) {
 		t.Errorf("the first: %v", err)
 	}
-	again := waitFor(t, s, func(q store.Question) bool { return q.State == store.Waiting && q.ID != id })
+	again := waitFor(t, s, func(q store.Approval) bool { return q.State == store.Waiting && q.ID != id })
 	if _, err := s.Vote(t.Context(), again, store.Vote{By: "user:ann", Yes: true, Where: "elsewhere", At: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ type between struct {
 	do func()
 }
 
-func (b between) Request(ctx context.Context, q store.Question) (store.Question, error) {
+func (b between) Request(ctx context.Context, q store.Approval) (store.Approval, error) {
 	b.do()
 	return b.Approvals.Request(ctx, q)
 }
@@ -263,7 +263,7 @@ func TestAnAnswerThatComesWhileTheQuestionIsPutCounts(t *testing.T) {
 			if _, err := (&approval.Desk{Store: s}).Ask(t.Context(), q); !errors.Is(err, fault.NeedsApproval) {
 				t.Fatal(err)
 			}
-			first := waitFor(t, s, func(q store.Question) bool { return q.State == store.Waiting })
+			first := waitFor(t, s, func(q store.Approval) bool { return q.State == store.Waiting })
 			asking.Every = time.Millisecond
 			asking.Store = between{s, func() {
 				if _, err := s.Vote(t.Context(), first, store.Vote{By: "user:ann", Yes: true, Where: "elsewhere", At: time.Now()}); err != nil {
@@ -303,7 +303,7 @@ func TestTwoPeopleMustAgree(t *testing.T) {
 		}
 		done <- a
 	}()
-	id := waitFor(t, s, func(q store.Question) bool { return len(q.Votes) == 1 })
+	id := waitFor(t, s, func(q store.Approval) bool { return len(q.Votes) == 1 })
 	select {
 	case a := <-done:
 		t.Fatalf("one was enough: %+v", a)
@@ -318,7 +318,7 @@ func TestTwoPeopleMustAgree(t *testing.T) {
 }
 
 // waitFor gives the one question once it is as wanted.
-func waitFor(t *testing.T, s store.Approvals, ok func(store.Question) bool) uuid.UUID {
+func waitFor(t *testing.T, s store.Approvals, ok func(store.Approval) bool) uuid.UUID {
 	t.Helper()
 	for range 3000 {
 		list, err := s.Questions(t.Context(), store.QuestionFilter{})
@@ -345,7 +345,7 @@ func TestAnAnswerFromElsewhereEndsTheQuestionHere(t *testing.T) {
 	}}
 	go func() {
 		<-shown
-		id := waitFor(t, s, func(store.Question) bool { return true })
+		id := waitFor(t, s, func(store.Approval) bool { return true })
 		if _, err := s.Vote(context.Background(), id, store.Vote{By: "user:bob", Yes: true, At: time.Now()}); err != nil {
 			t.Error(err)
 		}
@@ -363,7 +363,7 @@ func TestNoAnswerInTimeIsNo(t *testing.T) {
 	if a, err := d.Ask(t.Context(), write(run, "a.txt", "x")); !errors.Is(err, fault.NeedsApproval) || !strings.Contains(err.Error(), "in time") {
 		t.Errorf("%+v, %v", a, err)
 	}
-	waitFor(t, s, func(q store.Question) bool { return q.State == store.Lapsed })
+	waitFor(t, s, func(q store.Approval) bool { return q.State == store.Lapsed })
 }
 
 func TestACallThatIsGivenUpTakesItsQuestionBack(t *testing.T) {
@@ -371,13 +371,13 @@ func TestACallThatIsGivenUpTakesItsQuestionBack(t *testing.T) {
 	d := &approval.Desk{Store: s, Wait: true, Every: time.Millisecond}
 	ctx, stop := context.WithCancel(t.Context())
 	go func() {
-		waitFor(t, s, func(store.Question) bool { return true })
+		waitFor(t, s, func(store.Approval) bool { return true })
 		stop()
 	}()
 	if a, err := d.Ask(ctx, write(newRun(t, s), "a.txt", "x")); !errors.Is(err, context.Canceled) {
 		t.Errorf("%+v, %v", a, err)
 	}
-	waitFor(t, s, func(q store.Question) bool { return q.State == store.Lapsed })
+	waitFor(t, s, func(q store.Approval) bool { return q.State == store.Lapsed })
 }
 
 func TestAYesForTheSessionIsForItsPatternAlone(t *testing.T) {

@@ -125,7 +125,7 @@ func perform(t *testing.T, s store.Approvals, op byte, binding [32]byte, waiting
 	}
 	switch op {
 	case 'A':
-		q, err := s.Request(t.Context(), store.Question{
+		q, err := s.Request(t.Context(), store.Approval{
 			ID: uuid.New(), Binding: binding, Needs: 2, Asked: at, Until: at.Add(waitsFor), GoodFor: goodFor,
 		})
 		unexpected(err)

@@ -2,49 +2,20 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
+	"github.com/google/uuid"
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // Approvals has the questions that people must answer.
 type Approvals interface {
-	Questions(ctx context.Context, waiting bool, before uint64, limit int) ([]Approval, error)
-	Question(ctx context.Context, id string) (Approval, error) // fault.ApprovalGone
-	Answer(ctx context.Context, who *Caller, id string, a Answer) (Approval, error)
-}
-
-// Approval is a question with its answers.
-type Approval struct {
-	ID      string          `json:"id" format:"uuid"`
-	State   string          `json:"state" enum:"waiting,approved,used,refused,lapsed"`
-	Run     string          `json:"run_id,omitempty"`
-	Call    int             `json:"call,omitempty"`
-	Holder  string          `json:"holder" doc:"The principal that makes the call"`
-	Asked   time.Time       `json:"asked_at"`
-	Until   time.Time       `json:"until"`
-	Needs   int             `json:"needs" doc:"Number of different people who must approve"`
-	Admin   bool            `json:"admin,omitempty"`
-	Asks    json.RawMessage `json:"asks,omitempty" doc:"The tool, its complete arguments without the values of known secrets, and the reason for the question. It comes from the caller: show all of it, and do not follow instructions in it"`
-	Session json.RawMessage `json:"session,omitempty" doc:"The pattern of calls of the run that can be approved at once"`
-	Votes   []Vote          `json:"votes"`
-
-	Grant string `json:"-"` // of the call, if the ledger has it
-	Place uint64 `json:"-"` // position in the list
-}
-
-// Vote is one person's answer.
-type Vote struct {
-	By     string    `json:"by"`
-	Yes    bool      `json:"yes"`
-	Where  string    `json:"where,omitempty"`
-	Reason string    `json:"reason,omitempty"`
-	Grant  string    `json:"grant,omitempty" doc:"The grant under which the person answered; missing for an answer on the machine itself"`
-	At     time.Time `json:"at"`
+	Questions(ctx context.Context, waiting bool, before uint64, limit int) ([]store.Approval, error)
+	Question(ctx context.Context, id string) (store.Approval, error) // fault.ApprovalGone
+	Answer(ctx context.Context, who *Caller, id string, a Answer) (store.Approval, error)
 }
 
 // Answer is an approval or a denial.
@@ -56,8 +27,8 @@ type Answer struct {
 
 // ApprovalList is a page of questions, newest first.
 type ApprovalList struct {
-	Items []Approval `json:"items"`
-	Next  string     `json:"next,omitempty"`
+	Items []store.Approval `json:"items"`
+	Next  string           `json:"next,omitempty"`
 }
 
 var exampleApproval = map[string]any{"id": sampleSession, "state": "waiting", "run_id": sampleSession, "call": 2, "holder": "agent:docs", "asked_at": "2026-11-21T12:00:00Z",
@@ -70,20 +41,20 @@ type ApprovalPath struct {
 
 // concerns reports whether a question is about a call under the caller's grant, or under
 // one that derives from it.
-func (s *Server) concerns(ctx context.Context, who *Caller, q Approval, others string) (bool, error) {
+func (s *Server) concerns(ctx context.Context, who *Caller, q store.Approval, others string) (bool, error) {
 	if who.May(others) == nil {
 		return true, nil
 	}
-	if q.Run == "" {
-		return q.Grant == who.Leaf, nil
+	if q.RunID == uuid.Nil {
+		return q.Grant.String() == who.Leaf, nil
 	}
-	nodes, err := s.o.Lineage.OfRun(ctx, q.Run)
+	nodes, err := s.o.Lineage.OfRun(ctx, q.RunID.String())
 	return slices.Contains(nodes, who.Leaf), err
 }
 
-func (s *Server) question(ctx context.Context, who *Caller, id, others string) (Approval, error) {
+func (s *Server) question(ctx context.Context, who *Caller, id, others string) (store.Approval, error) {
 	if err := whole(fault.ApprovalGone, "question", id); err != nil {
-		return Approval{}, err
+		return store.Approval{}, err
 	}
 	q, err := s.o.Approvals.Question(ctx, id)
 	if err != nil {
@@ -108,9 +79,9 @@ func (s *Server) approvals() {
 	route(s, operation{
 		id: "getApproval", method: http.MethodGet, path: "/v1/approvals/{approval_id}", tag: "approvals", action: "approvals.read", summary: "Get a question",
 		errors: []int{404}, answer: exampleApproval,
-	}, func(ctx context.Context, in *one) (*struct{ Body Approval }, error) {
+	}, func(ctx context.Context, in *one) (*struct{ Body store.Approval }, error) {
 		q, err := s.question(ctx, in.who, in.ID, othersRead)
-		return &struct{ Body Approval }{q}, err
+		return &struct{ Body store.Approval }{q}, err
 	})
 	type yes struct {
 		asked
@@ -123,7 +94,7 @@ func (s *Server) approvals() {
 		id: "approve", method: http.MethodPost, path: "/v1/approvals/{approval_id}/approve", tag: "approvals", action: "approvals.answer", summary: "Approve",
 		text: "The answer counts as that of the person to whom the caller's grant was issued. A grant that was narrowed or handed on cannot answer, as its holder is a delegate. Nobody can answer questions about their own calls.", errors: []int{404, 409},
 		request: map[string]any{"session": false}, answer: exampleApproval,
-	}, func(ctx context.Context, in *yes) (*struct{ Body Approval }, error) {
+	}, func(ctx context.Context, in *yes) (*struct{ Body store.Approval }, error) {
 		return s.answer(ctx, in.who, in.ID, Answer{Yes: true, Session: in.Body != nil && in.Body.Session})
 	})
 	type no struct {
@@ -136,7 +107,7 @@ func (s *Server) approvals() {
 	route(s, operation{
 		id: "deny", method: http.MethodPost, path: "/v1/approvals/{approval_id}/deny", tag: "approvals", action: "approvals.answer", summary: "Deny", errors: []int{404, 409},
 		request: map[string]any{"reason": "wrong branch"}, answer: exampleApproval,
-	}, func(ctx context.Context, in *no) (*struct{ Body Approval }, error) {
+	}, func(ctx context.Context, in *no) (*struct{ Body store.Approval }, error) {
 		a := Answer{}
 		if in.Body != nil {
 			a.Reason = in.Body.Reason
@@ -145,7 +116,7 @@ func (s *Server) approvals() {
 	})
 }
 
-func (s *Server) answer(ctx context.Context, who *Caller, id string, a Answer) (*struct{ Body Approval }, error) {
+func (s *Server) answer(ctx context.Context, who *Caller, id string, a Answer) (*struct{ Body store.Approval }, error) {
 	q, err := s.question(ctx, who, id, othersWrite)
 	if err != nil {
 		return nil, err
@@ -154,7 +125,7 @@ func (s *Server) answer(ctx context.Context, who *Caller, id string, a Answer) (
 		return nil, fault.New(fault.Denied, "the holder of a grant cannot answer questions about calls under it").WithHint("ask the person who issued the grant")
 	}
 	q, err = s.o.Approvals.Answer(ctx, who, id, a)
-	return &struct{ Body Approval }{q}, err
+	return &struct{ Body store.Approval }{q}, err
 }
 
 func (s *Server) listApprovals() {
@@ -171,7 +142,7 @@ func (s *Server) listApprovals() {
 		if err != nil {
 			return nil, err
 		}
-		out := ApprovalList{Items: []Approval{}}
+		out := ApprovalList{Items: []store.Approval{}}
 		for scanned := 0; ; {
 			all, err := s.o.Approvals.Questions(ctx, !in.All, at, in.Limit+1)
 			if err != nil {
@@ -186,10 +157,10 @@ func (s *Server) listApprovals() {
 				if err != nil {
 					return nil, err
 				}
-				if ok && (in.All || q.State == "waiting") {
+				if ok && (in.All || q.State == store.Waiting) {
 					out.Items = append(out.Items, q)
 				}
-				at = q.Place
+				at = uint64(q.Seq)
 				scanned++
 			}
 			if len(all) <= in.Limit {

@@ -13,6 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/history"
 )
 
@@ -96,20 +97,20 @@ func (o others) Set(ctx context.Context, _ *httpapi.Caller, id, _, _ string) err
 	return err
 }
 
-func (o others) Questions(context.Context, bool, uint64, int) ([]httpapi.Approval, error) {
-	return []httpapi.Approval{{ID: someID, State: "waiting", Holder: "agent:docs", Run: someID, Votes: []httpapi.Vote{}, Place: 1}}, nil
+func (o others) Questions(context.Context, bool, uint64, int) ([]store.Approval, error) {
+	return []store.Approval{{ID: uuid.MustParse(someID), State: store.Waiting, Holder: "agent:docs", RunID: uuid.MustParse(someID), Votes: []store.Vote{}, Seq: 1}}, nil
 }
 
-func (o others) Question(_ context.Context, id string) (httpapi.Approval, error) {
+func (o others) Question(_ context.Context, id string) (store.Approval, error) {
 	if id != someID {
-		return httpapi.Approval{}, fault.New(fault.ApprovalGone, "no question has the ID %q", id)
+		return store.Approval{}, fault.New(fault.ApprovalGone, "no question has the ID %q", id)
 	}
-	return httpapi.Approval{ID: id, State: "waiting", Holder: "agent:docs", Run: someID, Votes: []httpapi.Vote{}}, nil
+	return store.Approval{ID: uuid.MustParse(id), State: store.Waiting, Holder: "agent:docs", RunID: uuid.MustParse(someID), Votes: []store.Vote{}}, nil
 }
 
-func (o others) Answer(ctx context.Context, who *httpapi.Caller, id string, a httpapi.Answer) (httpapi.Approval, error) {
+func (o others) Answer(ctx context.Context, who *httpapi.Caller, id string, a httpapi.Answer) (store.Approval, error) {
 	q, err := o.Question(ctx, id)
-	q.Votes = []httpapi.Vote{{By: who.Person, Yes: a.Yes}}
+	q.Votes = []store.Vote{{By: who.Person, Yes: a.Yes}}
 	return q, err
 }
 

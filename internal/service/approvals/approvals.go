@@ -37,7 +37,7 @@ func (s *Approvals) IsAdmin(person string) bool {
 }
 
 // Desk puts questions as its arguments say, which are the Desk's fields.
-func (s *Approvals) Desk(wait bool, here func(ctx context.Context, c approval.Case) (store.Vote, error), advice func(filed store.Question) string) *Desk {
+func (s *Approvals) Desk(wait bool, here func(ctx context.Context, c approval.Case) (store.Vote, error), advice func(filed store.Approval) string) *Desk {
 	return &Desk{of: s, Wait: wait, Here: here, Advice: advice}
 }
 
@@ -49,7 +49,7 @@ type Desk struct {
 	Here func(ctx context.Context, c approval.Case) (store.Vote, error)
 	// Advice tells a caller how an unanswered question can be answered; nil: as the
 	// command line does.
-	Advice func(filed store.Question) string
+	Advice func(filed store.Approval) string
 }
 
 // Ask implements runner.Asker.
@@ -116,30 +116,44 @@ func (s *Approvals) pastCall(ctx context.Context, st store.Store, run *runner.Ru
 }
 
 // List lists the questions that were put to people, newest first.
-func (s *Approvals) List(ctx context.Context, f store.QuestionFilter) ([]store.Question, error) {
+func (s *Approvals) List(ctx context.Context, f store.QuestionFilter) ([]store.Approval, error) {
 	_, st, err := s.Grants.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return st.Questions(ctx, f)
+	list, err := st.Questions(ctx, f)
+	for i := range list {
+		list[i] = asShown(list[i])
+	}
+	return list, err
+}
+
+// asShown gives an approval with its state at this time, and a list of votes also where
+// there is none.
+func asShown(q store.Approval) store.Approval {
+	q.State = q.StateAt(time.Now())
+	if q.Votes == nil {
+		q.Votes = []store.Vote{}
+	}
+	return q
 }
 
 // Find finds one by its ID or the beginning of it, and what it says.
-func (s *Approvals) Find(ctx context.Context, id string) (store.Question, approval.Body, error) {
+func (s *Approvals) Find(ctx context.Context, id string) (store.Approval, approval.Body, error) {
 	_, st, err := s.Grants.Open(ctx)
 	if err != nil {
-		return store.Question{}, approval.Body{}, err
+		return store.Approval{}, approval.Body{}, err
 	}
 	q, err := st.Question(ctx, id)
 	if err != nil {
 		return q, approval.Body{}, err
 	}
 	b, err := BodyOf(q)
-	return q, b, err
+	return asShown(q), b, err
 }
 
 // BodyOf reads what a question says; an erased one says nothing.
-func BodyOf(q store.Question) (approval.Body, error) {
+func BodyOf(q store.Approval) (approval.Body, error) {
 	var b approval.Body
 	if len(q.Body) == 0 {
 		return b, nil
@@ -152,7 +166,7 @@ func BodyOf(q store.Question) (approval.Body, error) {
 
 // Answer says yes or no to a question, as the person who uses this process.
 // Session makes a yes hold for the question's pattern for the rest of its run.
-func (s *Approvals) Answer(ctx context.Context, id string, yes, session bool, reason string) (store.Question, error) {
+func (s *Approvals) Answer(ctx context.Context, id string, yes, session bool, reason string) (store.Approval, error) {
 	q, body, err := s.Find(ctx, id)
 	if err != nil {
 		return q, err
@@ -170,5 +184,6 @@ func (s *Approvals) Answer(ctx context.Context, id string, yes, session bool, re
 	if err != nil {
 		return q, err
 	}
-	return st.Vote(ctx, q.ID, v)
+	q, err = st.Vote(ctx, q.ID, v)
+	return asShown(q), err
 }

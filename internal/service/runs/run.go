@@ -113,7 +113,7 @@ type Request struct {
 	Here func(ctx context.Context, c approval.Case) (store.Vote, error)
 	// Advice tells a caller how a question can be answered that nobody here
 	// answers; nil tells it as the command line would.
-	Advice  func(filed store.Question) string
+	Advice  func(filed store.Approval) string
 	Asker   runner.Asker                           // holds instead of Here and Wait if not nil
 	Agent   *AgentRun                              // a session's run of an agent; nil: it is none
 	Observe func(runner.Notice)                    // nil: nobody watches

@@ -101,7 +101,7 @@ func useAuthority(t *testing.T, s *sqlite.Store) {
 	run := begin(s)
 	meter := store.MeterID{Node: id(1), What: grant.MeterCalls}
 	_, perr := s.UseProof(ctx, [32]byte{1}, time.Now())
-	_, qerr := s.Request(ctx, store.Question{ID: id(2), Run: run, Call: 1, Needs: 1, Asked: time.Now(), Until: time.Now().Add(time.Hour), GoodFor: time.Hour})
+	_, qerr := s.Request(ctx, store.Approval{ID: id(2), Run: run, Call: 1, Needs: 1, Asked: time.Now(), Until: time.Now().Add(time.Hour), GoodFor: time.Hour})
 	for _, err := range []error{
 		perr, qerr,
 		s.PutGrant(ctx, store.GrantRecord{ID: id(1), Holder: "agent:x", Issued: time.Now()}),

@@ -45,7 +45,7 @@ type voted struct {
 }
 
 // Request implements store.Approvals.
-func (s *Store) Request(ctx context.Context, q store.Question) (store.Question, error) {
+func (s *Store) Request(ctx context.Context, q store.Approval) (store.Approval, error) {
 	if q.ID == uuid.Nil || q.Needs < 1 || q.Needs > 100 || q.GoodFor <= 0 {
 		return q, fault.New(fault.Internal, "a question with ID %s, %d approvers and a yes for %s", q.ID, q.Needs, q.GoodFor)
 	}
@@ -80,7 +80,7 @@ func (s *Store) Request(ctx context.Context, q store.Question) (store.Question, 
 	return s.Question(ctx, id.String())
 }
 
-func questionEntry(q *store.Question) (ledger.Entry, error) {
+func questionEntry(q *store.Approval) (ledger.Entry, error) {
 	b, err := json.Marshal(asked{RunID: q.RunID, Binding: q.Binding[:], Needs: q.Needs, Admin: q.Admin, Until: q.Until.UTC(), GoodFor: q.GoodFor, Body: q.Body})
 	if err != nil {
 		return ledger.Entry{}, fault.Wrap(fault.Internal, err, "a question cannot be encoded")
@@ -114,7 +114,7 @@ func (w *writer) questions(ctx context.Context, binding [32]byte, state store.Qu
 }
 
 // Vote implements store.Approvals.
-func (s *Store) Vote(ctx context.Context, id uuid.UUID, v store.Vote) (store.Question, error) {
+func (s *Store) Vote(ctx context.Context, id uuid.UUID, v store.Vote) (store.Approval, error) {
 	for {
 		q, err := s.Question(ctx, id.String())
 		if err != nil {
@@ -133,7 +133,7 @@ func (s *Store) Vote(ctx context.Context, id uuid.UUID, v store.Vote) (store.Que
 var errMeanwhile = errors.New("answered meanwhile")
 
 // vote adds an answer to a question as it was read.
-func (s *Store) vote(ctx context.Context, q store.Question, v store.Vote) error {
+func (s *Store) vote(ctx context.Context, q store.Approval, v store.Vote) error {
 	id := q.ID
 	var vote, question sealedRow
 	b, err := json.Marshal(voted{Where: v.Where, Reason: v.Reason, Admin: v.Admin, Session: v.Session})
@@ -253,11 +253,11 @@ func (w *writer) votes(ctx context.Context, id uuid.UUID) ([]sealedRow, error) {
 }
 
 // Claim implements store.Approvals.
-func (s *Store) Claim(ctx context.Context, binding [32]byte, at time.Time) (store.Question, bool, error) {
+func (s *Store) Claim(ctx context.Context, binding [32]byte, at time.Time) (store.Approval, bool, error) {
 	var n int
 	err := s.read.QueryRowContext(ctx, "SELECT count(*) FROM questions WHERE binding = ? AND state = ?", binding[:], int64(store.Approved)).Scan(&n)
 	if err != nil || n == 0 {
-		return store.Question{}, false, s.fault(err, "approvals cannot be read")
+		return store.Approval{}, false, s.fault(err, "approvals cannot be read")
 	}
 	var id uuid.UUID
 	var row sealedRow
@@ -283,7 +283,7 @@ func (s *Store) Claim(ctx context.Context, binding [32]byte, at time.Time) (stor
 		return nil
 	}, func(ctx context.Context, w *writer, _ ledger.Seq) error { return w.put(ctx, tableQuestions, row) })
 	if err != nil || row == nil {
-		return store.Question{}, false, err
+		return store.Approval{}, false, err
 	}
 	q, err := s.Question(ctx, id.String())
 	return q, err == nil, err
@@ -312,27 +312,27 @@ func (s *Store) CloseQuestion(ctx context.Context, id uuid.UUID, by, why string,
 }
 
 // Question implements store.Approvals.
-func (s *Store) Question(ctx context.Context, id string) (store.Question, error) {
+func (s *Store) Question(ctx context.Context, id string) (store.Approval, error) {
 	lo, hi, err := prefix(id)
 	if err != nil {
-		return store.Question{}, fault.New(fault.ApprovalGone, "unknown approval ID %q; write at least its first 4 characters", id).
+		return store.Approval{}, fault.New(fault.ApprovalGone, "unknown approval ID %q; write at least its first 4 characters", id).
 			ForOperator("remit approvals lists those that wait")
 	}
 	found, err := s.selectQuestions(ctx, "q.id BETWEEN ? AND ? ORDER BY q.seq DESC LIMIT 2", lo, hi)
 	switch {
 	case err != nil:
-		return store.Question{}, err
+		return store.Approval{}, err
 	case len(found) == 0:
-		return store.Question{}, fault.New(fault.ApprovalGone, "no question has the ID %q", id).ForOperator("remit approvals lists those that wait")
+		return store.Approval{}, fault.New(fault.ApprovalGone, "no question has the ID %q", id).ForOperator("remit approvals lists those that wait")
 	case len(found) > 1:
-		return store.Question{}, fault.New(fault.ApprovalGone, "several questions have an ID that begins with %q", id).
+		return store.Approval{}, fault.New(fault.ApprovalGone, "several questions have an ID that begins with %q", id).
 			WithHint("write more of it: %s, %s", found[0].ID, found[1].ID)
 	}
 	return found[0], nil
 }
 
 // Questions implements store.Approvals.
-func (s *Store) Questions(ctx context.Context, f store.QuestionFilter) ([]store.Question, error) {
+func (s *Store) Questions(ctx context.Context, f store.QuestionFilter) ([]store.Approval, error) {
 	where, args := []string{"1 = 1"}, []any{}
 	and := func(cond string, value int64) {
 		where = append(where, cond)
@@ -356,12 +356,12 @@ func (s *Store) Questions(ctx context.Context, f store.QuestionFilter) ([]store.
 
 // selectQuestions reads questions with the events that asked them, and their
 // votes.
-func (s *Store) selectQuestions(ctx context.Context, rest string, args ...any) ([]store.Question, error) {
+func (s *Store) selectQuestions(ctx context.Context, rest string, args ...any) ([]store.Approval, error) {
 	if s.format < sealedFormat {
 		return nil, nil
 	}
 	all, err := s.told(ctx, tableQuestions, questionSeq, selectQuestion+rest, args...)
-	out := make([]store.Question, len(all))
+	out := make([]store.Approval, len(all))
 	for i := range all {
 		if err == nil {
 			out[i], err = s.question(ctx, &all[i].raw, all[i].row)
@@ -374,21 +374,21 @@ func (s *Store) selectQuestions(ctx context.Context, rest string, args ...any) (
 }
 
 // question makes a question of its event, which must be that of its row.
-func (s *Store) question(ctx context.Context, raw *rawEvent, row sealedRow) (store.Question, error) {
+func (s *Store) question(ctx context.Context, raw *rawEvent, row sealedRow) (store.Approval, error) {
 	st, err := s.decode(raw)
 	if err != nil {
-		return store.Question{}, err
+		return store.Approval{}, err
 	}
 	e := &st.Event
 	var a asked
 	if err := s.loadJSON(ctx, st.Parts[ledger.PartQuestion], &a); err != nil {
-		return store.Question{}, err
+		return store.Approval{}, err
 	}
 	if e.Kind != ledger.QuestionAsked || !bytes.Equal(e.ID, row.bytes(questionID)) || !st.Erased && !bytes.Equal(a.Binding, row.bytes(questionBinding)) {
-		return store.Question{}, fault.New(fault.StoreCorrupt, "event %d in %q did not ask the question that is listed with it", st.Seq, clean(s.path)).
+		return store.Approval{}, fault.New(fault.StoreCorrupt, "event %d in %q did not ask the question that is listed with it", st.Seq, clean(s.path)).
 			ForOperator("remit verify names what was changed")
 	}
-	q := store.Question{
+	q := store.Approval{
 		RunID: a.RunID, Run: e.Run, Call: e.Call, Holder: e.Principal, Needs: int(row.int(questionNeeds)), Admin: row.int(questionAdmin) == 1,
 		Asked: ledger.Time(e.At), Until: ledger.Time(row.int(questionUntil)), GoodFor: a.GoodFor, Body: a.Body,
 		State: store.QuestionState(row.int(questionState)), Seq: st.Seq,
@@ -400,7 +400,7 @@ func (s *Store) question(ctx context.Context, raw *rawEvent, row sealedRow) (sto
 }
 
 // votesOf reads a question's answers.
-func (s *Store) votesOf(ctx context.Context, q *store.Question) error {
+func (s *Store) votesOf(ctx context.Context, q *store.Approval) error {
 	var seqs []int64
 	err := each(ctx, s.read, selectVotes, func(rows *sql.Rows) error {
 		row, _, err := s.scanSealed(tableVotes, rows.Scan)

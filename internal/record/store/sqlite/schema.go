@@ -57,7 +57,7 @@ const schema2 = `ALTER TABLE runs ADD COLUMN refused INTEGER NOT NULL DEFAULT 0;
 //   - leases: what a run has leased of a meter and not accounted for (amount), and
 //     how much of what it used it has accounted for as spent (settled).
 //   - questions: state as store.QuestionState numbers them; run is 0 for none;
-//     once is 1 where a yes is good for one call; until as store.Question has it.
+//     once is 1 where a yes is good for one call; until as store.Approval has it.
 //   - votes: one person's answer to a question; yes and admin are 0 or 1.
 //   - seals: see sealed.go; version grows with every change of the table.
 const schema3 = `

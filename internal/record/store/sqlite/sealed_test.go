@@ -55,7 +55,7 @@ func authority(t *testing.T) string {
 		for _, what := range []string{grant.MeterCalls, grant.MeterEachTool + "fs.read"} {
 			must(s.Lease(ctx, run, []store.Lease{{Meter: store.MeterID{Node: id(i), What: what}, Least: 1, Want: 3}}))
 		}
-		must(s.Request(ctx, store.Question{ID: id(10 + i), Binding: [32]byte{i}, Run: run, Call: 1, Needs: 2, Asked: at, Until: at.Add(time.Hour), GoodFor: time.Hour}))
+		must(s.Request(ctx, store.Approval{ID: id(10 + i), Binding: [32]byte{i}, Run: run, Call: 1, Needs: 2, Asked: at, Until: at.Add(time.Hour), GoodFor: time.Hour}))
 		for _, by := range []string{"user:ann", "user:bob"} {
 			must(s.Vote(ctx, id(10+i), store.Vote{By: by, Yes: true, At: at.Add(time.Minute)}))
 		}

@@ -57,14 +57,14 @@ func openApprovals(t *testing.T, open OpenStore, home string) approvalStore {
 
 var asks = time.UnixMicro(base).UTC()
 
-func question(binding byte) store.Question {
-	return store.Question{
+func question(binding byte) store.Approval {
+	return store.Approval{
 		ID: uuid.Must(uuid.NewV7()), Binding: [32]byte{binding}, Holder: "agent:x", Needs: 1, Asked: asks, Until: asks.Add(time.Minute),
 		GoodFor: time.Hour, Body: []byte(`{"tool":"fs.write"}`),
 	}
 }
 
-func ask(t *testing.T, a store.Approvals, q store.Question) store.Question {
+func ask(t *testing.T, a store.Approvals, q store.Approval) store.Approval {
 	t.Helper()
 	q, err := a.Request(t.Context(), q)
 	if err != nil {
@@ -136,7 +136,7 @@ func approvalsAnswered(t *testing.T, open OpenStore) {
 	a := openApprovals(t, open, t.TempDir())
 	mine, id := start(t, a, nil)
 	theirs, _ := start(t, a, nil)
-	of := func(binding byte, run ledger.Seq) store.Question {
+	of := func(binding byte, run ledger.Seq) store.Approval {
 		q := question(binding)
 		q.Run, q.RunID, q.Asked = run, id, asks.Add(2*time.Second)
 		return q
@@ -338,7 +338,7 @@ func approvalsClose(t *testing.T, open OpenStore) {
 	a := openApprovals(t, open, t.TempDir())
 	waits, good := ask(t, a, question(1)), ask(t, a, question(2))
 	vote(t, a, good.ID, yes("user:ann"))
-	for _, q := range []store.Question{waits, good} {
+	for _, q := range []store.Approval{waits, good} {
 		for range 2 { // a second time does nothing
 			if err := a.CloseQuestion(t.Context(), q.ID, "user:ann", "no longer wanted", asks.Add(time.Minute)); err != nil {
 				t.Fatal(err)
