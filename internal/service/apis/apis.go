@@ -55,7 +55,7 @@ const (
 )
 
 func (s *APIs) added() home.Collection[API] {
-	return home.Collection[API]{Home: s.Home, File: "apis.json", Article: "an", One: "API", Many: "documents", Command: "remit api", Sweep: s.sweep}
+	return home.Collection[API]{Home: s.Home, File: "apis.json", Article: "an", One: "API", Again: "add the documents", Command: "remit api", Sweep: s.sweep}
 }
 
 // Key is the document's name.

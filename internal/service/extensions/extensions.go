@@ -4,13 +4,12 @@ package extensions
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -74,7 +73,6 @@ type ExtensionCommand struct {
 const (
 	extensionsFile   = "extensions.json"
 	extensionsFolder = "extensions"
-	maxExtensions    = 4 << 20 // bytes of extensions.json
 )
 
 // cached are what is known of the installed extensions in this process.
@@ -106,64 +104,60 @@ func (x *Extensions) extensionsStamp() stamp {
 	return s
 }
 
-// List lists the installed extensions, by ID.
-func (x *Extensions) List() ([]Extension, error) {
-	m, err := x.readExtensions()
-	if err != nil {
-		return nil, err
-	}
-	return slices.SortedFunc(maps.Values(m), func(p, q Extension) int { return strings.Compare(p.ID, q.ID) }), nil
-}
+// Key is the extension's ID.
+func (e Extension) Key() string { return e.ID }
 
-// Find finds one by its ID (ExtensionUnknown).
-func (x *Extensions) Find(id string) (Extension, error) {
-	m, err := x.readExtensions()
-	if err != nil {
-		return Extension{}, err
-	}
-	if e, ok := m[id]; ok {
-		return e, nil
-	}
-	return Extension{}, fault.New(fault.ExtensionUnknown, "no extension is called %.80q", id).WithHint("remit ext list lists them")
-}
-
-func (x *Extensions) readExtensions() (map[string]Extension, error) {
-	out := map[string]Extension{}
-	err := x.Home.Read(extensionsFile, &out)
-	if err == nil {
-		for id, e := range out {
-			if e.ID != id || extension.CheckID(id) != nil {
-				err = fmt.Errorf("an entry of it is called %q", id)
+func (x *Extensions) installed() home.Collection[Extension] {
+	return home.Collection[Extension]{
+		Home: x.Home, File: extensionsFile, Article: "an", One: "extension", Again: "install the extensions", Command: "remit ext",
+		Unknown: fault.ExtensionUnknown, Damaged: fault.StoreCorrupt,
+		Digest: func(e Extension) string { return e.Digest },
+		Decode: func(src []byte) (list []Extension, err error) {
+			var byID map[string]Extension
+			if err = json.Unmarshal(src, &byID); err != nil {
+				return nil, err
 			}
-		}
+			for id, e := range byID {
+				if e.ID != id || extension.CheckID(id) != nil {
+					return nil, fmt.Errorf("an entry of it is called %q", id)
+				}
+				list = append(list, e)
+			}
+			return list, nil
+		},
+		Encode: func(list []Extension) any {
+			byID := map[string]Extension{}
+			for _, e := range list {
+				byID[e.ID] = e
+			}
+			return byID
+		},
 	}
-	if err != nil {
-		return nil, fault.Wrap(fault.StoreCorrupt, err, "%s cannot be read: %v", extensionsFile, wholefile.Cause(err)).
-			WithHint("restore it from a copy, or remove it and install the extensions again")
-	}
-	return out, nil
 }
 
-// changeExtensions changes the list while no other process does. The change is
-// recorded by its caller.
-func (x *Extensions) changeExtensions(change func(map[string]Extension) error) error {
+// List lists the installed extensions, by ID.
+func (x *Extensions) List() ([]Extension, error) { return x.installed().List() }
+
+// Find finds an extension by its ID. An unknown ID is fault.ExtensionUnknown.
+func (x *Extensions) Find(id string) (Extension, error) { return x.installed().Find(id) }
+
+// change changes an extension's entry, after it mended what an earlier process left
+// unfinished. clean, if not nil, removes files once the list is written.
+func (x *Extensions) change(verb, id string, edit func([]Extension) ([]Extension, error), apply, clean func() error) error {
 	folder := filepath.Join(x.Home.Dir, extensionsFolder)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return fault.Wrap(fault.StoreReadOnly, err, "%s cannot be made: %v", folder, wholefile.Cause(err))
 	}
-	return x.Home.Locked("extensions.lock", func() error {
-		list, err := x.readExtensions()
-		if err == nil {
-			err = x.mendExtensions(list)
+	c := x.installed()
+	if clean != nil {
+		c.Sweep = func([]Extension) error { return clean() }
+	}
+	return c.Change(verb, id, func(list []Extension) ([]Extension, error) {
+		if err := x.mendExtensions(list); err != nil {
+			return nil, err
 		}
-		if err == nil {
-			err = change(list)
-		}
-		if err == nil {
-			err = x.Home.Write(extensionsFile, list)
-		}
-		return err
-	})
+		return edit(list)
+	}, apply)
 }
 
 // extensionRoot is the folder that an extension is installed in, without links.
@@ -370,27 +364,25 @@ func (x *Extensions) Enable(id string, on bool) (Extension, error) {
 	if _, err := x.Find(id); err != nil {
 		return Extension{}, err
 	}
+	verb := "disable"
+	if on {
+		verb = "enable"
+	}
 	var out Extension
-	err := x.changeExtensions(func(m map[string]Extension) error {
-		e, ok := m[id]
-		if !ok {
-			return fault.New(fault.ExtensionUnknown, "no extension is called %q any more", id)
+	err := x.change(verb, id, func(list []Extension) ([]Extension, error) {
+		e, known := home.Entry(list, id)
+		if !known {
+			return nil, fault.New(fault.ExtensionUnknown, "no extension is called %q any more", id)
 		}
 		if on {
 			if _, err := x.loadExtension(e); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		e.Enabled = on
-		action := "ext.disable"
-		if on {
-			action = "ext.enable"
-		}
-		return x.Home.Recorded(action, ledger.OperatorAction{Target: id, Digest: e.Digest}, func() error {
-			m[id], out = e, e
-			return x.Home.Write(extensionsFile, m)
-		})
-	})
+		out = e
+		out.Enabled = on
+		return home.With(list, out), nil
+	}, nil, nil)
 	if err != nil {
 		return out, err
 	}
@@ -403,13 +395,7 @@ func (x *Extensions) Remove(id string) error {
 	if _, err := x.Find(id); err != nil {
 		return err
 	}
-	err := x.changeExtensions(func(m map[string]Extension) error {
-		was := m[id].Digest
-		delete(m, id)
-		err := x.Home.Recorded("ext.remove", ledger.OperatorAction{Target: id, Was: was}, func() error { return x.Home.Write(extensionsFile, m) })
-		if err != nil {
-			return err
-		}
+	err := x.change("remove", id, func(list []Extension) ([]Extension, error) { return home.Without(list, id), nil }, nil, func() error {
 		if err := removeAll(x.extensionRoot(id)); err != nil {
 			return fault.Wrap(fault.StoreFailed, err, "the extension %s is forgotten, and its files cannot be removed: %v", id, wholefile.Cause(err))
 		}

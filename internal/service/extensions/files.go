@@ -196,7 +196,7 @@ func keepWork(from, to string) error {
 // middle of: an old folder is put back unless the new one is what the list says. A
 // folder that is not listed means nothing, and is replaced when its ID is installed.
 // The lock is held.
-func (x *Extensions) mendExtensions(list map[string]Extension) error {
+func (x *Extensions) mendExtensions(list []Extension) error {
 	folder := filepath.Join(home.RealPath(x.Home.Dir), extensionsFolder)
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -205,7 +205,7 @@ func (x *Extensions) mendExtensions(list map[string]Extension) error {
 	for _, d := range entries {
 		id, old := strings.CutPrefix(d.Name(), oldPrefix)
 		path := filepath.Join(folder, d.Name())
-		e, listed := list[id]
+		e, listed := home.Entry(list, id)
 		switch {
 		case old && listed:
 			if _, lerr := x.loadExtension(e); lerr == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/base/wholefile"
-	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/runs"
 	"github.com/remitrun/remit/internal/tools/extension"
 )
@@ -56,7 +56,7 @@ func (x *Extensions) Install(ctx context.Context, q Installation) (Installed, er
 		return Installed{}, fault.Wrap(fault.Usage, err, "%q is no path", q.Path)
 	}
 	e.By, e.Installed = "user:"+x.Home.User, time.Now().UTC().Truncate(time.Second)
-	list, err := x.readExtensions()
+	list, err := x.List()
 	if err != nil {
 		return Installed{}, err
 	}
@@ -67,7 +67,7 @@ func (x *Extensions) Install(ctx context.Context, q Installation) (Installed, er
 	if err != nil {
 		return Installed{}, err
 	}
-	if was, ok := list[e.ID]; ok {
+	if was, known := home.Entry(list, e.ID); known {
 		o.replaces(was)
 	}
 	if _, _, err = x.installPlan(p); err != nil {
@@ -122,8 +122,8 @@ func orNobody(signer string) string {
 }
 
 // installable says why an extension cannot be installed, as things are.
-func (x *Extensions) installable(q Installation, p *extension.Package, e Extension, list map[string]Extension) error {
-	was, there := list[e.ID]
+func (x *Extensions) installable(q Installation, p *extension.Package, e Extension, list []Extension) error {
+	was, there := home.Entry(list, e.ID)
 	switch order, _ := extension.Compare(e.Version, was.Version); {
 	case there && !q.Update:
 		return fault.New(fault.ExtensionConflict, "the extension %s is installed already, in version %s", e.ID, was.Version).WithHint("remit ext update %s", q.Path)
@@ -165,31 +165,28 @@ func (x *Extensions) install(ctx context.Context, q Installation, p *extension.P
 	if err != nil {
 		return out, err
 	}
-	err = x.changeExtensions(func(m map[string]Extension) error {
-		now, there := m[e.ID]
+	verb := "install"
+	if was != nil {
+		verb = "update"
+	}
+	err = x.change(verb, e.ID, func(list []Extension) ([]Extension, error) {
+		now, there := home.Entry(list, e.ID)
 		if there != (was != nil) || there && now.Digest != was.Digest {
-			return fault.New(fault.ExtensionConflict, "the extension %s was changed meanwhile", e.ID).WithHint("try again")
+			return nil, fault.New(fault.ExtensionConflict, "the extension %s was changed meanwhile", e.ID).WithHint("try again")
 		}
-		if err := x.installable(q, p, e, m); err != nil {
-			return err
+		if err := x.installable(q, p, e, list); err != nil {
+			return nil, err
 		}
 		if there {
 			e.Enabled = now.Enabled
 		}
-		about, action := ledger.OperatorAction{Target: e.ID, Digest: e.Digest, Was: now.Digest}, "ext.install"
-		if there {
-			action = "ext.update"
+		return home.With(list, e), nil
+	}, func() error {
+		if err := x.swapExtension(e.ID, staged, was != nil); err != nil {
+			return fault.Wrap(fault.StoreFailed, err, "the extension %s cannot be put in its place: %v", e.ID, wholefile.Cause(err))
 		}
-		err := x.Home.Recorded(action, about, func() error {
-			if err := x.swapExtension(e.ID, staged, there); err != nil {
-				return fault.Wrap(fault.StoreFailed, err, "the extension %s cannot be put in its place: %v", e.ID, wholefile.Cause(err))
-			}
-			m[e.ID] = e
-			return x.Home.Write(extensionsFile, m)
-		})
-		if err != nil {
-			return err
-		}
+		return nil
+	}, func() error {
 		return removeAll(filepath.Join(filepath.Dir(x.extensionRoot(e.ID)), oldPrefix+e.ID))
 	})
 	if out.Extension = e; err != nil {

@@ -216,9 +216,9 @@ func listing(p *extension.Package) Extension {
 
 // conflicts says what of an extension is taken: its name, or that of a command. The
 // one that it takes the place of does not count.
-func conflicts(e Extension, list map[string]Extension) error {
-	for _, id := range sortedKeys(list) {
-		other := list[id]
+func conflicts(e Extension, list []Extension) error {
+	for _, other := range list {
+		id := other.ID
 		if id == e.ID {
 			continue
 		}
@@ -256,13 +256,4 @@ func (x *Extensions) installPlan(p *extension.Package) (*plan.Plan, *policy.Poli
 	}
 	thePlan, err := x.Runs.ParsePlan(file(extension.PlanFile), src)
 	return thePlan, pol, err
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.SortFunc(out, strings.Compare)
-	return out
 }

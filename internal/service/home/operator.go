@@ -70,8 +70,8 @@ func operatedEntry(action string, about ledger.OperatorAction, failed fault.Code
 	}, nil
 }
 
-// StateDigest is the digest of a value as a state file holds it; "" if there is none.
-func StateDigest[T any](v T, there bool) string {
+// stateDigest is the digest of a value as a state file holds it; "" if there is none.
+func stateDigest[T any](v T, there bool) string {
 	b, err := json.Marshal(v)
 	if !there || err != nil {
 		return ""

@@ -17,23 +17,32 @@ import (
 // maxState bounds a file of state, in bytes.
 const maxState = 64 << 20
 
-// ErrEmpty is the error of Read for a file that holds null.
-var ErrEmpty = errors.New("the file is empty")
+// errEmpty is the error of Read for a file that holds null.
+var errEmpty = errors.New("the file is empty")
 
 // Read reads a file that Write wrote into v. A missing file leaves v as it is. The
 // error is a plain one; the caller adds what can be done about it.
 func (h *Home) Read(name string, v any) error {
-	b, err := wholefile.ReadRegular(filepath.Join(h.Dir, name), maxState)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return wholefile.Cause(err)
-	}
-	if string(bytes.TrimSpace(b)) == "null" {
-		return ErrEmpty
+	b, err := h.ReadFile(name)
+	if err != nil || b == nil {
+		return err
 	}
 	return json.Unmarshal(b, v)
+}
+
+// ReadFile reads a JSON file of $REMIT_HOME; nil: it is missing.
+func (h *Home) ReadFile(name string) ([]byte, error) {
+	b, err := wholefile.ReadRegular(filepath.Join(h.Dir, name), maxState)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, wholefile.Cause(err)
+	}
+	if string(bytes.TrimSpace(b)) == "null" {
+		return nil, errEmpty
+	}
+	return b, nil
 }
 
 // Write replaces a file of $REMIT_HOME with v as JSON, atomically.

@@ -68,7 +68,7 @@ const maxWASMLog = 8 << 20
 const modulesFile = "wasm.json"
 
 func (s *Modules) added() home.Collection[Module] {
-	return home.Collection[Module]{Home: s.home, File: modulesFile, Article: "a", One: "module", Many: "modules", Command: "remit wasm", Sweep: s.sweep}
+	return home.Collection[Module]{Home: s.home, File: modulesFile, Article: "a", One: "module", Again: "add the modules", Command: "remit wasm", Sweep: s.sweep}
 }
 
 // Key is the module's name.

@@ -3,6 +3,7 @@
 package policies
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"path/filepath"
@@ -53,10 +54,7 @@ const (
 	hintDiff Hint = "the workspace's remit.yaml changed since it was trusted, so everything is denied (read it, then: remit policy trust)"
 )
 
-const (
-	workspaceFile = "remit.yaml"
-	trustFile     = "trusted.json"
-)
+const workspaceFile = "remit.yaml"
 
 // MaxPolicySize bounds a policy file, in bytes.
 const MaxPolicySize = 1 << 20
@@ -121,11 +119,12 @@ func (s *Policies) Root(file, workspace string) (*policy.Policy, Hint, error) {
 	if err != nil {
 		return nil, "", fault.Wrap(fault.PolicyInvalid, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: ws})
 	}
-	trusted, err := s.trusted()
+	list, err := s.trusted().List()
 	if err != nil {
 		return nil, "", err
 	}
-	switch trusted[ws] {
+	trusted, _ := home.Entry(list, ws)
+	switch trusted.digest {
 	case runner.DigestOf(src).String():
 		p, err := policy.Parse(ws, src)
 		return p, "", err
@@ -145,36 +144,36 @@ func Read(file string) (*policy.Policy, error) {
 	return policy.Parse(file, src)
 }
 
-// trusted maps the absolute paths of trusted workspace policies to digests.
-func (s *Policies) trusted() (map[string]string, error) {
-	m := map[string]string{}
-	if err := s.Home.Read(trustFile, &m); err != nil {
-		return nil, fault.Wrap(fault.PolicyInvalid, err, "the list of trusted policies cannot be read: %v", err).
-			At(fault.Pos{File: filepath.Join(s.Home.Dir, trustFile)}).WithHint("remove it, and trust your policies again")
-	}
-	return m, nil
+// trust is the trust in one workspace policy.
+type trust struct {
+	file   string // absolute
+	digest string // of the file, when it was trusted
 }
 
-// setTrusted trusts a workspace policy of this digest, or none with "", and returns
-// the digest trusted before.
-func (s *Policies) setTrusted(file, digest string) (was string, err error) {
-	err = s.Home.Locked("trusted.lock", func() error {
-		m, err := s.trusted()
-		if err != nil {
-			return err
-		}
-		was = m[file]
-		action := "policy.trust"
-		if m[file] = digest; digest == "" {
-			action = "policy.forget"
-			delete(m, file)
-		}
-		if digest == was && was == "" { // there is nothing to forget
-			return nil
-		}
-		return s.Home.Recorded(action, ledger.OperatorAction{Target: file, Digest: digest, Was: was}, func() error { return s.Home.Write(trustFile, m) })
-	})
-	return was, err
+// Key is the file.
+func (t trust) Key() string { return t.file }
+
+// trusted are the trusted workspace policies: a map of files to digests.
+func (s *Policies) trusted() home.Collection[trust] {
+	return home.Collection[trust]{
+		Home: s.Home, File: "trusted.json", One: "trusted policy", Again: "trust your policies", Command: "remit policy", Damaged: fault.PolicyInvalid,
+		Digest: func(t trust) string { return t.digest },
+		Decode: func(src []byte) (list []trust, err error) {
+			var files map[string]string
+			err = json.Unmarshal(src, &files)
+			for file, digest := range files {
+				list = append(list, trust{file, digest})
+			}
+			return list, err
+		},
+		Encode: func(list []trust) any {
+			files := map[string]string{}
+			for _, t := range list {
+				files[t.file] = t.digest
+			}
+			return files
+		},
+	}
 }
 
 // Trust remembers the workspace's remit.yaml as it is now. It returns the policy and
@@ -199,7 +198,7 @@ func (s *Policies) Trust(workspace, reviewed string) (*policy.Policy, string, er
 		return nil, "", fault.New(fault.Conflict, "the policy has the digest %s, not the reviewed %.80q", digest, reviewed).At(fault.Pos{File: ws}).
 			WithHint("read the file as it is now; remit policy check prints its digest")
 	}
-	_, err = s.setTrusted(ws, digest)
+	err = s.trusted().Change("trust", ws, func(list []trust) ([]trust, error) { return home.With(list, trust{ws, digest}), nil }, nil)
 	return p, digest, err
 }
 
@@ -211,8 +210,12 @@ func sameDigest(given, digest string) bool {
 
 // Distrust forgets the workspace's remit.yaml. It reports whether it was trusted.
 func (s *Policies) Distrust(workspace string) (bool, error) {
-	was, err := s.setTrusted(filepath.Join(workspace, workspaceFile), "")
-	return was != "", err
+	ws := filepath.Join(workspace, workspaceFile)
+	list, err := s.trusted().List()
+	if _, known := home.Entry(list, ws); err != nil || !known {
+		return false, err
+	}
+	return true, s.trusted().Change("forget", ws, func(list []trust) ([]trust, error) { return home.Without(list, ws), nil }, nil)
 }
 
 // Volatile reports whether a run's record need only survive the end of the

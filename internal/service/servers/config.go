@@ -5,9 +5,7 @@ package servers
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,7 +19,6 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/confine/sandbox"
-	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/runs"
 	"github.com/remitrun/remit/internal/service/secrets"
@@ -69,6 +66,9 @@ type Server struct {
 	By       string `json:"by"` // who added it, and so approved its command
 }
 
+// Key is the server's name.
+func (s Server) Key() string { return s.Name }
+
 // mcpFile is mcp.json.
 type mcpFile struct {
 	Servers map[string]Server `json:"servers"`
@@ -76,79 +76,53 @@ type mcpFile struct {
 
 var mcpName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,39}$`)
 
+// maxMCPFile bounds another client's file, in bytes.
 const maxMCPFile = 4 << 20
-
-const mcpList = "mcp.json"
 
 // mcpLock is held while the list of servers or a login at one of them is changed.
 const mcpLock = "mcp.lock"
 
-func (m *Servers) mcpPath() string { return filepath.Join(m.Home.Dir, mcpList) }
+func (m *Servers) added() home.Collection[Server] {
+	return home.Collection[Server]{
+		Home: m.Home, File: "mcp.json", Article: "an", One: "MCP server", Again: "add the servers", Command: "remit mcp", Unknown: fault.Usage,
+		Decode: m.decode,
+		Encode: func(list []Server) any {
+			f := mcpFile{Servers: map[string]Server{}}
+			for _, s := range list {
+				f.Servers[s.Name] = s
+			}
+			return f
+		},
+	}
+}
 
-// List lists the servers that were added, by name.
-func (m *Servers) List() ([]Server, error) {
-	f, err := m.readMCP()
-	if err != nil {
+// decode reads mcp.json as strictly as everything that decides what is allowed.
+func (m *Servers) decode(src []byte) ([]Server, error) {
+	if _, err := canon.Decode(src); err != nil {
 		return nil, err
 	}
-	out := make([]Server, 0, len(f.Servers))
-	for name, s := range f.Servers {
-		s.Name = name
-		out = append(out, s)
-	}
-	slices.SortFunc(out, func(x, y Server) int { return strings.Compare(x.Name, y.Name) })
-	return out, nil
-}
-
-// Find finds one.
-func (m *Servers) Find(name string) (Server, error) {
-	list, err := m.List()
-	if err != nil {
-		return Server{}, err
-	}
-	for _, s := range list {
-		if s.Name == name {
-			return s, nil
-		}
-	}
-	return Server{}, noServer(name)
-}
-
-func (m *Servers) readMCP() (mcpFile, error) {
-	f := mcpFile{Servers: map[string]Server{}}
-	src, err := wholefile.Read(m.mcpPath(), maxMCPFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return f, nil
-	}
-	bad := func(err error) (mcpFile, error) {
-		return mcpFile{}, fault.Wrap(fault.Usage, err, "the list of MCP servers cannot be read: %v", wholefile.Cause(err)).At(fault.Pos{File: m.mcpPath()})
-	}
-	if err != nil {
-		return bad(err)
-	}
-	v, err := canon.Decode(src) // as strict as everything that says what is allowed
-	if err == nil && v == nil {
-		err = home.ErrEmpty
-	}
-	if err != nil {
-		return bad(err)
-	}
+	var f mcpFile
 	d := json.NewDecoder(bytes.NewReader(src))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&f); err != nil {
-		return bad(err)
+		return nil, err
 	}
-	if f.Servers == nil { // null
-		f.Servers = map[string]Server{}
-	}
+	var list []Server
 	for name, s := range f.Servers {
 		s.Name = name
 		if err := m.checkMCP(s); err != nil {
-			return bad(err)
+			return nil, err
 		}
+		list = append(list, s)
 	}
-	return f, nil
+	return list, nil
 }
+
+// List lists the servers that were added, by name.
+func (m *Servers) List() ([]Server, error) { return m.added().List() }
+
+// Find finds a server by its name.
+func (m *Servers) Find(name string) (Server, error) { return m.added().Find(name) }
 
 // Add adds a server, or with replace changes one. Nothing is started.
 func (m *Servers) Add(s Server, replace bool) error {
@@ -156,51 +130,28 @@ func (m *Servers) Add(s Server, replace bool) error {
 	if err := m.checkMCP(s); err != nil {
 		return err
 	}
-	return m.changeMCP("mcp.add", s.Name, func(list map[string]Server) error {
-		was, there := list[s.Name]
+	return m.added().Change("add", s.Name, func(list []Server) ([]Server, error) {
+		was, there := home.Entry(list, s.Name)
 		if there && !replace {
-			return fault.New(fault.Usage, "there is an MCP server %q already", s.Name).WithHint("--replace puts this one in its place")
+			return nil, fault.New(fault.Usage, "there is an MCP server %q already", s.Name).WithHint("--replace puts this one in its place")
 		}
-		list[s.Name] = s
 		if there && was.URL != s.URL {
-			return m.dropLogin(s.Name)
+			if err := m.dropLogin(s.Name); err != nil {
+				return nil, err
+			}
 		}
-		return nil
-	})
+		return home.With(list, s), nil
+	}, nil)
 }
 
-// Remove forgets a server, and the login at it. Its folder stays.
+// Remove removes a server, and the login at it. Its folder stays.
 func (m *Servers) Remove(name string) error {
-	return m.changeMCP("mcp.remove", name, func(list map[string]Server) error {
-		if _, there := list[name]; !there {
-			return noServer(name)
+	return m.added().Change("remove", name, func(list []Server) ([]Server, error) {
+		if _, err := m.Find(name); err != nil {
+			return nil, err
 		}
-		delete(list, name)
-		return m.dropLogin(name)
-	})
-}
-
-func noServer(name string) error {
-	return fault.New(fault.Usage, "no MCP server is called %q", name).WithHint("remit mcp list shows them all")
-}
-
-// changeMCP changes and records one server while no other process changes the list,
-// which may have secrets.
-func (m *Servers) changeMCP(action, name string, change func(map[string]Server) error) error {
-	return m.Home.Locked(mcpLock, func() error {
-		f, err := m.readMCP()
-		if err != nil {
-			return err
-		}
-		was, there := f.Servers[name]
-		about := ledger.OperatorAction{Target: name, Was: home.StateDigest(was, there)}
-		if err := change(f.Servers); err != nil {
-			return err
-		}
-		now, there := f.Servers[name]
-		about.Digest = home.StateDigest(now, there)
-		return m.Home.Recorded(action, about, func() error { return m.Home.Write(mcpList, f) })
-	})
+		return home.Without(list, name), m.dropLogin(name)
+	}, nil)
 }
 
 // checkMCP says what is wrong with a server's configuration.

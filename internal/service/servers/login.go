@@ -16,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/confine/secret"
 	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/signin"
 	mcpsource "github.com/remitrun/remit/internal/tools/source/mcp"
 )
@@ -216,19 +217,17 @@ func (m *Servers) setLogin(server string, l mcpsource.Login) error {
 // KeepLogin keeps a login, and lets the server's requests reach where its tokens
 // are renewed. What else the list says of the server by now stays as it is.
 func (m *Servers) KeepLogin(s Server, l mcpsource.Login) error {
-	return m.changeMCP("mcp.login", s.Name, func(list map[string]Server) error {
-		now, there := list[s.Name]
+	return m.added().Change("login", s.Name, func(list []Server) ([]Server, error) {
+		now, there := home.Entry(list, s.Name)
 		if !there || now.URL != s.URL {
-			return fault.New(fault.Conflict, "the MCP server %q was removed or changed meanwhile: the login is not kept", s.Name).WithHint("remit mcp login %s", s.Name)
+			return nil, fault.New(fault.Conflict, "the MCP server %q was removed or changed meanwhile: the login is not kept", s.Name).WithHint("remit mcp login %s", s.Name)
 		}
 		now.TokenURL = l.TokenURL
-		now.Name = s.Name
 		if err := m.checkMCP(now); err != nil {
-			return err
+			return nil, err
 		}
-		list[s.Name] = now
-		return m.setLogin(s.Name, l)
-	})
+		return home.With(list, now), m.setLogin(s.Name, l)
+	}, nil)
 }
 
 // LogOut forgets a login. The server is not told.
