@@ -30,6 +30,7 @@ import (
 	"github.com/remitrun/remit/internal/service/runs"
 	"github.com/remitrun/remit/internal/service/secrets"
 	"github.com/remitrun/remit/internal/service/servers"
+	"github.com/remitrun/remit/internal/service/slash"
 )
 
 // App is a built Remit. Parts that cost time to open (the ledger, the sandbox)
@@ -51,6 +52,7 @@ type App struct {
 	Modules      *modules.Modules
 	Models       *models.Models
 	Agents       *agents.Agents
+	Slash        *slash.Commands
 	catalog      *catalog.Catalog
 	box          *sandbox.Box
 
@@ -93,6 +95,7 @@ func New(cfg home.Config) (*App, error) {
 		Home: a.Home, Policies: a.Policies, Replays: a.Replays, Catalog: a.catalog, Servers: a.Servers, APIs: a.APIs, Modules: a.Modules,
 		BuiltIn: a.builtIn, Models: a.Models.Registry, Capabilities: a.Agents.Capabilities, Reader: a.Reader,
 	}
+	a.Slash = &slash.Commands{Home: a.Home, Runs: a.Runs, Extensions: a.Extensions}
 	a.APIs.Runs, a.Servers.Runs, a.Extensions.Runs = a.Runs, a.Runs, a.Runs
 	return a, nil
 }

@@ -3,7 +3,6 @@ package app_test
 import (
 	"archive/zip"
 	"bytes"
-	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
@@ -15,9 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
-	"github.com/remitrun/remit/internal/agents/chat"
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/catalog"
@@ -374,86 +371,6 @@ func TestAFolderThatIsNoExtension(t *testing.T) {
 	}
 	if _, err := a.Extensions.Show(t.Context(), "one"); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestTheLastResponseOfASession(t *testing.T) {
-	homeDir := filepath.Join(t.TempDir(), "home")
-	a := newApp(t, homeDir)
-	key := a.SessionKey("s", "/ws")
-	for _, other := range []string{a.SessionKey("s", "/other"), a.SessionKey("t", "/ws"), a.SessionKey("", "/ws")} {
-		if other == key {
-			t.Error("two sessions have one key")
-		}
-	}
-	if _, ok, err := a.Responses().Last(key); ok || err != nil {
-		t.Fatal(ok, err)
-	}
-	for _, content := range []string{"first", strings.Repeat("\x01ä", chat.MaxResponse/3)} {
-		if err := a.Responses().Keep(key, chat.Response{At: time.Now(), Content: content}); err != nil {
-			t.Fatal(err)
-		}
-		if r, ok, err := a.Responses().Last(key); !ok || err != nil || r.Content != content {
-			t.Fatalf("%d bytes, %v, %v", len(r.Content), ok, err)
-		}
-	}
-	files, err := filepath.Glob(filepath.Join(homeDir, "responses", "*"))
-	if err != nil || len(files) != 1 {
-		t.Fatal(files, err)
-	}
-	if st, err := os.Stat(files[0]); err != nil || st.Mode().Perm() != 0o600 {
-		t.Error(st, err)
-	}
-	if err := a.Responses().Keep(key, chat.Response{At: time.Now().Add(-25 * time.Hour), Content: "old"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, ok, err := a.Responses().Last(key); ok || err != nil {
-		t.Error("an old response counts", err)
-	}
-	old := time.Now().Add(-25 * time.Hour)
-	if err := os.Chtimes(files[0], old, old); err != nil {
-		t.Fatal(err)
-	}
-	if err := a.Responses().Keep("other", chat.Response{At: time.Now(), Content: "new"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(files[0]); err == nil {
-		t.Error("an old response is not removed")
-	}
-}
-
-// Secrets of the environment are in no kept response.
-func TestResponsesHoldNoSecrets(t *testing.T) {
-	homeDir, ws := filepath.Join(t.TempDir(), "home"), t.TempDir()
-	cfg, err := home.FromEnv([]string{"REMIT_HOME=" + homeDir, "HOME=" + t.TempDir(), "USER=ann", "MY_API_TOKEN=tok-0123456789abcdef"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := app.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := a.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	for name, text := range map[string]string{"notes.txt": "the token is tok-0123456789abcdef.", "p.yaml": "version: 1\nfiles: {read: {allow: ['**']}}\n"} {
-		if err := os.WriteFile(filepath.Join(ws, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ws, err = home.Workspace(ws)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := a.Slash(context.Background(), app.SlashRequest{Line: "/call fs.read path=notes.txt", Policy: filepath.Join(ws, "p.yaml"), Workspace: ws})
-	if err != nil || res.Outcome.Err != nil {
-		t.Fatal(err, res.Outcome.Err)
-	}
-	r, ok, err := a.Responses().Last(a.SessionKey("", ws))
-	if !ok || err != nil || strings.Contains(r.Content, "0123456789abcdef") || !strings.Contains(r.Content, "the token is") {
-		t.Errorf("%q, %v, %v", r.Content, ok, err)
 	}
 }
 

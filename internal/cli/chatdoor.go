@@ -17,6 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/agents"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/slash"
 )
 
 // plainAgent is the agent of remit chat --model.
@@ -36,7 +37,7 @@ func (c *dialog) connect(ctx context.Context, a *app.App, f chatFlags) error {
 	}
 	c.close = func(context.Context) error { return nil }
 	c.answer = func(ctx context.Context, id string) error { return c.ask(ctx, a, id) }
-	c.slash = &slashDoor{c: c, a: a, q: app.SlashRequest{Policy: f.policy, Workspace: dir, Model: f.model, Grant: f.grant}}
+	c.slash = &slashDoor{c: c, a: a, q: slash.Request{Policy: f.policy, Workspace: dir, Model: f.model, Grant: f.grant}}
 	if f.model == "" {
 		f.model = a.Models.Registry.Default
 	}
@@ -210,7 +211,7 @@ func (c *dialog) vote(ctx context.Context, b approval.Body) (store.Vote, error) 
 type slashDoor struct {
 	c *dialog
 	a *app.App
-	q app.SlashRequest
+	q slash.Request
 }
 
 // Complete implements slashRunner.
@@ -241,7 +242,7 @@ func (d *slashDoor) Run(ctx context.Context, line string) error {
 			return v, err
 		}
 	}
-	res, err := d.a.Slash(ctx, q)
+	res, err := d.a.Slash.Run(ctx, q)
 	live.stop()
 	switch {
 	case err != nil:

@@ -13,10 +13,11 @@ import (
 	"github.com/remitrun/remit/internal/record/report"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/slash"
 )
 
 func (s *session) slashCmd() *cobra.Command {
-	var q app.SlashRequest
+	var q slash.Request
 	var dir string
 	var presented func() (grants.Presented, error)
 	c := &cobra.Command{
@@ -73,10 +74,10 @@ type slashJSON struct {
 	Duration float64          `json:"duration_ms"`
 }
 
-func (s *session) slash(ctx context.Context, a *app.App, q app.SlashRequest) error {
+func (s *session) slash(ctx context.Context, a *app.App, q slash.Request) error {
 	live := s.newProgress(a.Home.Redactor(), 1)
 	q.Here = s.here(live)
-	res, err := a.Slash(ctx, q)
+	res, err := a.Slash.Run(ctx, q)
 	live.stop()
 	if err != nil {
 		return err
@@ -100,7 +101,7 @@ func (s *session) slash(ctx context.Context, a *app.App, q app.SlashRequest) err
 	return runExit(ctx.Err() != nil, res.Run.Status)
 }
 
-func (s *session) printSlashJSON(ctx context.Context, a *app.App, res app.SlashResult) error {
+func (s *session) printSlashJSON(ctx context.Context, a *app.App, res slash.Result) error {
 	out := slashJSON{Route: &res.Route, Help: res.Help}
 	if res.Route.Help {
 		return s.printJSON(out)
@@ -124,7 +125,7 @@ func (s *session) printSlashJSON(ctx context.Context, a *app.App, res app.SlashR
 
 // printSlash prints the result of a command: its text or JSON content, or else the
 // whole output.
-func (s *session) printSlash(res app.SlashResult) {
+func (s *session) printSlash(res slash.Result) {
 	content, aside := slashes.Content(res.Outcome.Output), ""
 	if text, ok := res.Outcome.Output["stderr"].(string); ok {
 		aside = strings.TrimRight(text, "\n")

@@ -31,15 +31,6 @@ func (r *Response) Fresh(now time.Time) bool {
 	return age >= 0 && age < KeepResponse
 }
 
-// Responses keeps the last response of each session. The name of a session is chosen by a
-// person or a program.
-type Responses interface {
-	// Keep replaces the session's last response.
-	Keep(session string, r Response) error
-	// Last gives the session's last response; false: there is none, or it is too old.
-	Last(session string) (Response, bool, error)
-}
-
 // Content gives the part of a call's output to analyze: the text or JSON itself, without
 // the fields around it.
 func Content(output map[string]any) string {

@@ -1,6 +1,7 @@
-package app
+package slash
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -14,47 +15,45 @@ import (
 	"github.com/remitrun/remit/internal/agents/chat"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
-// responsesFolder holds the last response of each session, a file each, which only
-// the person can read.
+// responsesFolder has the last response of each session, each in a file that only the
+// person can read.
 const responsesFolder = "responses"
 
-// SessionKey is what a session's last response is kept under: its name, in one
-// workspace. What was seen in one is not analyzed in another.
-func (a *App) SessionKey(name, workspace string) string { return a.sessionKey(name, workspace) }
+// defaultSession is the session of commands that name none.
+const defaultSession = "default"
 
-func (a *App) sessionKey(name, workspace string) string {
-	if name == "" {
-		name = DefaultSession
-	}
+// sessionKey identifies a session of one workspace, so that output seen in one workspace
+// is not analyzed in another.
+func sessionKey(name, workspace string) string {
+	name = cmp.Or(name, defaultSession)
 	sum := sha256.Sum256([]byte(name + "\x00" + workspace))
 	return hex.EncodeToString(sum[:])
 }
 
-// Responses keeps the last responses of sessions, by their keys.
-func (a *App) Responses() chat.Responses { return a.responses() }
+// responses keeps the last responses of sessions, by their keys.
+type responses struct{ home *home.Home }
 
-func (a *App) responses() responseFiles { return responseFiles{a} }
+func (s *Commands) responses() responses { return responses{s.Home} }
 
-type responseFiles struct{ app *App }
-
-// Keep implements chat.Responses.
-func (s responseFiles) Keep(session string, r chat.Response) error {
+// keep replaces a session's last response.
+func (s responses) keep(session string, r chat.Response) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "the response cannot be encoded")
 	}
-	if err := s.app.Home.WriteFile(responseFile(session), b); err != nil {
+	if err := s.home.WriteFile(responseFile(session), b); err != nil {
 		return err
 	}
 	return s.sweep(time.Now())
 }
 
-// Last implements chat.Responses.
-func (s responseFiles) Last(session string) (chat.Response, bool, error) {
+// last gives a session's last response; false: there is none, or it is too old.
+func (s responses) last(session string) (chat.Response, bool, error) {
 	const most = 8 * chat.MaxResponse // JSON writes some characters as six
-	b, err := wholefile.ReadRegular(filepath.Join(s.app.Home.Dir, responseFile(session)), most)
+	b, err := wholefile.ReadRegular(filepath.Join(s.home.Dir, responseFile(session)), most)
 	if errors.Is(err, fs.ErrNotExist) {
 		return chat.Response{}, false, nil
 	}
@@ -64,7 +63,7 @@ func (s responseFiles) Last(session string) (chat.Response, bool, error) {
 	}
 	if err != nil {
 		return r, false, fault.Wrap(fault.StoreFailed, err, "the last response cannot be read: %v", wholefile.Cause(err)).
-			WithHint("remove %s, or call something anew", filepath.Join(s.app.Home.Dir, responseFile(session)))
+			WithHint("remove %s, or call something again", filepath.Join(s.home.Dir, responseFile(session)))
 	}
 	return r, r.Fresh(time.Now()), nil
 }
@@ -74,9 +73,9 @@ func responseFile(session string) string {
 	return filepath.Join(responsesFolder, hex.EncodeToString(sum[:])+".json")
 }
 
-// sweep removes responses that are too old to count.
-func (s responseFiles) sweep(now time.Time) error {
-	folder := filepath.Join(s.app.Home.Dir, responsesFolder)
+// sweep removes responses that are too old.
+func (s responses) sweep(now time.Time) error {
+	folder := filepath.Join(s.home.Dir, responsesFolder)
 	entries, err := os.ReadDir(folder)
 	var errs []error
 	for _, e := range entries {

@@ -1,4 +1,7 @@
-package app
+// Package slash carries out slash commands, each as a run of its own with one call, and keeps
+// the last response of each session for the commands that analyze it. Start at
+// [Commands.Run].
+package slash
 
 import (
 	"context"
@@ -13,7 +16,9 @@ import (
 	"github.com/remitrun/remit/internal/call/approval"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/extensions"
 	"github.com/remitrun/remit/internal/service/grants"
+	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
 	"github.com/remitrun/remit/internal/service/runs"
 	"github.com/remitrun/remit/internal/tools/builtin/analyze"
@@ -21,37 +26,42 @@ import (
 	"github.com/remitrun/remit/internal/tools/extension"
 )
 
-// SlashRequest asks for one slash command.
-type SlashRequest struct {
+// Commands carries out the slash commands of the installed extensions. Its fields are set
+// before it is used.
+type Commands struct {
+	Home       *home.Home
+	Runs       *runs.Runs
+	Extensions *extensions.Extensions
+}
+
+// Request asks for a slash command.
+type Request struct {
 	Line      string
 	Policy    string // a policy file; "": the workspace's, if trusted
 	Workspace string // absolute, as Workspace makes it
 	Grant     grants.Presented
-	Session   string // whose last response is analyzed, and kept; "": DefaultSession
-	Model     string // of analyses that name none
-	Changeset bool   // hold what is written, also where the policy does not say so
-	Wait      bool   // wait for approvals where nobody is here to give them
+	Session   string // its last response is analyzed or replaced; "": the workspace's own
+	Model     string // for analyses that name none
+	Changeset bool   // hold writes, also if the policy does not
+	Wait      bool   // wait for approvals also without a terminal
 	Here      func(ctx context.Context, c approval.Case) (store.Vote, error)
 	Observe   func(runner.Notice)
 	Started   func(run *runner.Run, h policies.Hint)
 }
 
-// SlashResult is what came of one.
-type SlashResult struct {
+// Result is the result of a slash command.
+type Result struct {
 	Route   chat.Route
-	Help    string // what is to be shown; nothing was called
+	Help    string // the help that was asked for; nothing was called
 	Run     runs.Result
 	Outcome runner.Outcome
 }
 
-// DefaultSession is whose last response is kept where nobody names a session.
-const DefaultSession = "default"
-
-// Slash carries one slash command out: a run of its own, with one call. An error
-// means that there was no call: the line means nothing, or nothing may begin.
-func (a *App) Slash(ctx context.Context, q SlashRequest) (SlashResult, error) {
-	var out SlashResult
-	router, err := a.Extensions.Router()
+// Run carries out a slash command. An error means that there was no call: the line is not a
+// command, or a run cannot begin.
+func (s *Commands) Run(ctx context.Context, q Request) (Result, error) {
+	var out Result
+	router, err := s.Extensions.Router()
 	if err != nil {
 		return out, err
 	}
@@ -62,49 +72,48 @@ func (a *App) Slash(ctx context.Context, q SlashRequest) (SlashResult, error) {
 		out.Help, err = router.Help(out.Route.Topic)
 		return out, err
 	}
-	key := a.sessionKey(q.Session, q.Workspace)
-	c, err := a.SlashCall(out.Route, key, q.Model)
+	key := sessionKey(q.Session, q.Workspace)
+	c, err := s.call(out.Route, key, q.Model)
 	if err != nil {
 		return out, err
 	}
-	s, err := a.Runs.Begin(ctx, runs.Request{
+	run, err := s.Runs.Begin(ctx, runs.Request{
 		Name: runName(out.Route), Policy: q.Policy, Workspace: q.Workspace, Grant: q.Grant, Changeset: q.Changeset, Wait: q.Wait, Here: q.Here, Observe: q.Observe, Started: q.Started,
 	})
 	if err != nil {
 		return out, err
 	}
-	out.Outcome, err = s.Call(ctx, c)
-	eerr := s.End(context.WithoutCancel(ctx))
-	if out.Run = s.Result(); err == nil {
+	out.Outcome, err = run.Call(ctx, c)
+	eerr := run.End(context.WithoutCancel(ctx))
+	if out.Run = run.Result(); err == nil {
 		err = eerr
 	}
 	if err == nil {
-		err = a.KeepResponse(key, out.Route, out.Run.ID, out.Outcome)
+		err = s.keep(key, out.Route, out.Run.ID, out.Outcome)
 	}
 	return out, err
 }
 
-// runName is what the run of a command is called: not its arguments, which may be
-// secret and can be erased from the record.
+// runName names the run of a command, without its arguments: they may be secret, and
+// arguments can be erased from the record.
 func runName(r chat.Route) string {
 	return strings.TrimSpace("/" + r.Command + " " + map[bool]string{false: r.Action}[r.Command == r.Action])
 }
 
-// SlashCall makes the call that a route means, bounded by what its extension
-// declared. Session is the key of whose last response is analyzed; model is asked
-// where the route names none.
-func (a *App) SlashCall(r chat.Route, session, model string) (runner.Call, error) {
+// call makes the call of a route, within the permissions that its extension declares.
+// session is the key of the response to analyze; model is the default for analyses.
+func (s *Commands) call(r chat.Route, session, model string) (runner.Call, error) {
 	c := runner.Call{Tool: r.Tool, Args: r.Input, Name: runName(r)}
 	if r.Kind == extension.RunAnalyze {
 		var err error
-		if c.Tool, c.Args, err = a.analysis(r, session, model); err != nil {
+		if c.Tool, c.Args, err = s.analysis(r, session, model); err != nil {
 			return c, err
 		}
 	}
 	if r.Extension == "" || r.Kind == extension.RunExec || r.Kind == extension.RunWASM {
-		return c, nil // whose own tools bring their bounds
+		return c, nil // its own tools have their bounds
 	}
-	bounds, err := a.Extensions.BoundsOf(r.Extension)
+	bounds, err := s.Extensions.BoundsOf(r.Extension)
 	if err != nil {
 		return c, err
 	}
@@ -115,17 +124,17 @@ func (a *App) SlashCall(r chat.Route, session, model string) (runner.Call, error
 	return c, nil
 }
 
-// defaultQuestion is asked of a response where nobody asks anything.
+// defaultQuestion is asked about a response if the command has no question.
 const defaultQuestion = "What does this output say? Give the main points."
 
 // analysis makes the call that analyzes a session's last response.
-func (a *App) analysis(r chat.Route, session, model string) (tool.ID, tool.Args, error) {
-	last, ok, err := a.responses().Last(session)
+func (s *Commands) analysis(r chat.Route, session, model string) (tool.ID, tool.Args, error) {
+	last, ok, err := s.responses().last(session)
 	switch {
 	case err != nil:
 		return "", nil, err
 	case !ok:
-		return "", nil, fault.New(fault.CommandInvalid, "there is no response to analyze: nothing was called in this session and workspace in the last 24 hours").
+		return "", nil, fault.New(fault.CommandInvalid, "no response to analyze: nothing was called in this session and workspace in the last 24 hours").
 			WithHint("call something first, as /http get URL")
 	case r.Name == "schema" && last.IsJSON():
 		return analyze.ID, tool.Args{"text": last.Content}, nil
@@ -134,10 +143,10 @@ func (a *App) analysis(r chat.Route, session, model string) (tool.ID, tool.Args,
 		model = said
 	}
 	if model == "" {
-		model = a.Home.Settings.Models.Default
+		model = s.Home.Settings.Models.Default
 	}
 	if model == "" {
-		return "", nil, fault.New(fault.ModelUnknown, "no model is named to analyze the response with").
+		return "", nil, fault.New(fault.ModelUnknown, "no model to analyze the response with").
 			WithHint("name one with --model provider/model or --model scripted:FILE, or models.default of the settings")
 	}
 	question := chat.SchemaQuestion
@@ -151,7 +160,7 @@ func (a *App) analysis(r chat.Route, session, model string) (tool.ID, tool.Args,
 	return modelchat.ID, args, nil
 }
 
-// asked is a question as an action's argument of that name has it: text, or words.
+// asked reads the argument that has the question: a text, or a list of words.
 func asked(v any) string {
 	words, many := v.([]any)
 	if !many {
@@ -169,15 +178,14 @@ func asked(v any) string {
 	return strings.Join(parts, " ")
 }
 
-// KeepResponse keeps what a command gave, if it gave something that can be analyzed.
-// Analyses are not kept themselves.
-func (a *App) KeepResponse(session string, r chat.Route, run uuid.UUID, o runner.Outcome) error {
+// keep keeps a command's output if it can be analyzed. Analyses are not kept.
+func (s *Commands) keep(session string, r chat.Route, run uuid.UUID, o runner.Outcome) error {
 	content := chat.Content(o.Output)
 	if r.Kind == extension.RunAnalyze || content == "" {
 		return nil
 	}
-	kept, cut := chat.Clip(a.Home.Redactor().Text(content))
-	return a.responses().Keep(session, chat.Response{
+	kept, cut := chat.Clip(s.Home.Redactor().Text(content))
+	return s.responses().keep(session, chat.Response{
 		At: o.Created.Add(o.Duration).UTC(), Run: run.String(), Command: runName(r), Tool: string(o.Tool), Content: kept, Truncated: cut || o.Output["truncated"] == true,
 	})
 }
