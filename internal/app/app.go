@@ -128,13 +128,14 @@ func (a *App) Store(ctx context.Context) (store.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.Recover(ctx); err != nil {
+	closed, err := s.Recover(ctx)
+	if err != nil {
 		return nil, err
 	}
 	if err := a.noteSettings(ctx, s); err != nil {
 		return nil, err
 	}
-	return s, a.Changes.Recover(ctx, s)
+	return s, a.Changes.Recover(ctx, s, closed > 0)
 }
 
 // noteSettings records changes of the settings once in this process.

@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/remitrun/remit/internal/authority/policy"
@@ -29,6 +30,9 @@ import (
 type Changes struct {
 	Home *home.Home
 	Box  *sandbox.Box // lays a held layer over the workspace of commands
+
+	mu     sync.Mutex
+	looked time.Time // when Recover last looked
 }
 
 func retention(c settings.Changes) changeset.Retention {
@@ -190,6 +194,9 @@ func (s *Changes) ended(ctx context.Context, id string) (store.Store, ledger.Run
 	if err != nil {
 		return nil, ledger.Run{}, err
 	}
+	if err := s.recover(ctx, st); err != nil { // also what was interrupted a moment ago
+		return nil, ledger.Run{}, err
+	}
 	run, err := st.Run(ctx, id)
 	if err == nil && run.Status == ledger.Running {
 		err = fault.New(fault.Conflict, "run %s goes on", run.ID).WithHint("wait until it is over")
@@ -312,9 +319,27 @@ func (s *Changes) Undo(ctx context.Context, id string, force ...string) (ledger.
 	return run, back, tell(ledger.Event{Change: ledger.ChangesUndone}, back)
 }
 
-// Recover finishes or takes back what a crash interrupted, and records
-// what came of it.
-func (s *Changes) Recover(ctx context.Context, st store.Store) error {
+// lookEvery is how often Recover looks for what a crash of another process interrupted:
+// it lists the logs of all runs that are kept.
+const lookEvery = 10 * time.Second
+
+// Recover finishes or takes back what a crash interrupted, and records what came of it. It
+// looks at its first call, then when a process has died, and now and then.
+func (s *Changes) Recover(ctx context.Context, st store.Store, died bool) error {
+	s.mu.Lock()
+	now := time.Now()
+	due := died || now.Sub(s.looked) >= lookEvery
+	if due {
+		s.looked = now
+	}
+	s.mu.Unlock()
+	if !due {
+		return nil
+	}
+	return s.recover(ctx, st)
+}
+
+func (s *Changes) recover(ctx context.Context, st store.Store) error {
 	done, err := s.Folder().Recover()
 	swept, serr := s.Folder().SweepDaily(retention(s.Home.Settings.Changes))
 	if serr == nil && !swept.Swept.IsZero() {

@@ -155,3 +155,18 @@ func BenchmarkLookups(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkRecover shows that looking for dead owners is flat however many runs are open.
+func BenchmarkRecover(b *testing.B) {
+	for _, n := range []int{1, 5000} {
+		s, _ := benchStore(b, sqlite.Process)
+		for range n {
+			begin(s)
+		}
+		b.Run(fmt.Sprintf("open-%d", n), func(b *testing.B) {
+			for b.Loop() {
+				must(s.Recover(context.Background()))
+			}
+		})
+	}
+}

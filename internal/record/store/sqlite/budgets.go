@@ -98,6 +98,9 @@ func (s *Store) Lease(ctx context.Context, run ledger.Seq, asks []store.Lease) (
 	if _, rerr := s.Recover(ctx); rerr != nil {
 		return nil, rerr
 	}
+	if rerr := s.reclaim(ctx); rerr != nil { // also of runs that ended without giving back what they had leased
+		return nil, rerr
+	}
 	return s.lease(ctx, run, asks)
 }
 

@@ -79,17 +79,25 @@ func (s *Store) releaseOwner() error {
 
 // Recover implements store.Store. A run is left alone unless the lock of its
 // owner can be taken or is gone.
-func (s *Store) Recover(ctx context.Context) (int, error) {
+func (s *Store) Recover(ctx context.Context) (closed int, err error) {
 	if s.readOnly {
 		return 0, s.errReadOnly()
 	}
-	closed := 0
 	locks := map[uuid.UUID]*os.File{}
 	defer func() {
 		for _, f := range locks {
 			if f != nil {
 				_ = f.Close() // releases the lock
 			}
+		}
+	}()
+	died, seen, err := s.ownerDied(locks)
+	if err != nil || !died {
+		return 0, err
+	}
+	defer func() {
+		if err == nil {
+			s.recovered.Store(&seen)
 		}
 	}()
 	for before := ledger.Seq(0); ; {
@@ -114,6 +122,42 @@ func (s *Store) Recover(ctx context.Context) (int, error) {
 			}
 		}
 	}
+}
+
+// tick is how much later than a change of a folder the time is that the kernel notes.
+const tick = 20 * time.Millisecond
+
+// ownerDied reports whether a process may have ended since this store last looked for
+// runs that were left open, which it does at the first call. In between, owners take and
+// remove their files in one folder: its time tells that one came or went, and the locks
+// whether those there live. The time is given for the next call.
+func (s *Store) ownerDied(locks map[uuid.UUID]*os.File) (died bool, seen time.Time, err error) {
+	dir := filepath.Join(s.home, ownerFolder)
+	info, err := os.Stat(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return s.recovered.Load() == nil, seen, nil
+	}
+	if err != nil {
+		return false, seen, s.fault(err, "dead owners cannot be found")
+	}
+	seen = info.ModTime()
+	if last := s.recovered.Load(); last == nil || !last.Equal(seen) || time.Since(seen) < tick {
+		return true, seen, nil
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return false, seen, s.fault(err, "dead owners cannot be found")
+	}
+	for _, f := range files {
+		id, err := uuid.Parse(strings.TrimSuffix(f.Name(), ".lock"))
+		if err != nil {
+			continue
+		}
+		if died, err := s.dead(id, locks); died || err != nil {
+			return died, seen, err
+		}
+	}
+	return false, seen, nil
 }
 
 // dead reports whether no process holds the owner's lock, and keeps it from

@@ -24,6 +24,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -75,6 +76,7 @@ type Store struct {
 
 	ownerMu   sync.Mutex
 	ownerLock *os.File
+	recovered atomic.Pointer[time.Time] // of the folder of owners when Recover had last looked at all; nil: it has not
 
 	closeOnce sync.Once
 	closeErr  error

@@ -2,10 +2,16 @@ package sqlite_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
+	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/store/sqlite"
 	"github.com/remitrun/remit/internal/record/store/storetest"
@@ -45,3 +51,41 @@ func TestSessionsConform(t *testing.T) { storetest.Sessions(t, open) }
 func TestRequestsConform(t *testing.T) { storetest.Requests(t, open) }
 
 func TestFilesConform(t *testing.T) { storetest.Files(t, open) }
+
+// A store looks for open runs at its first Recover, and again once an owner is gone: one
+// that was killed leaves its file, but no lock on it.
+func TestAKilledOwnerIsNoticedWhileTheStoreIsOpen(t *testing.T) {
+	home, ghost := t.TempDir(), uuid.New()
+	s := must(sqlite.Open(t.Context(), sqlite.Options{Home: home, Durability: sqlite.Process}))
+	defer s.Close()
+	begin(s) // the store's own run stays open
+	lives := must(os.Create(filepath.Join(home, "owners", ghost.String()+".lock")))
+	if err := unix.Flock(int(lives.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	id := uuid.Must(uuid.NewV7())
+	must(s.Append(t.Context(), ledger.Entry{Event: ledger.Event{Kind: ledger.RunStarted, At: 1, ID: id[:], Mode: ledger.Live, Owner: ghost[:]}}))
+	for range 3 {
+		if n, err := s.Recover(t.Context()); n != 0 || err != nil {
+			t.Fatalf("Recover = %d, %v; want 0 while the owner lives", n, err)
+		}
+	}
+	old := time.Now().Add(-time.Hour) // nothing has changed in the folder for long
+	if err := os.Chtimes(filepath.Join(home, "owners"), old, old); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if n, err := s.Recover(t.Context()); n != 0 || err != nil {
+			t.Fatalf("Recover = %d, %v; want 0 while the owner lives", n, err)
+		}
+	}
+	if err := lives.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.Recover(t.Context()); n != 1 || err != nil {
+		t.Errorf("Recover = %d, %v; want 1 once the owner was killed", n, err)
+	}
+	if r := must(s.Run(t.Context(), id.String())); r.Status != "interrupted" {
+		t.Errorf("the run is %s", r.Status)
+	}
+}
