@@ -124,7 +124,7 @@ func (s *Grants) Verify(ctx context.Context, st store.Backend, p Presented, work
 	audience := trust.Ledger.String()
 	use := token.Use{At: time.Now(), Workspace: workspace, Audience: audience}
 	if p.KeyFile != "" {
-		key, err := ReadPrivateKey(p.KeyFile)
+		key, err := readPrivateKey(p.KeyFile)
 		if err != nil {
 			return token.Claims{}, err
 		}

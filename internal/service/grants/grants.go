@@ -68,8 +68,8 @@ func ReadToken(text string) (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// DefaultLife is how long a grant lasts where nothing else is said.
-const DefaultLife = 24 * time.Hour
+// defaultLife is how long a grant lasts where nothing else is said.
+const defaultLife = 24 * time.Hour
 
 // Terms is what a grant is issued, narrowed or handed on with.
 type Terms struct {
@@ -113,7 +113,7 @@ func (s *Grants) Issue(ctx context.Context, t Terms) (Token, error) {
 		b.Holder = "user:" + s.home.User
 	}
 	if b.Expires.IsZero() {
-		b.Expires = b.Issued.Add(DefaultLife)
+		b.Expires = b.Issued.Add(defaultLife)
 	}
 	auth, _, err := s.Open(ctx)
 	if err != nil {
@@ -202,7 +202,7 @@ func (s *Grants) block(t Terms, ps []*policy.Policy) (token.Block, error) {
 	}
 	var err error
 	if t.HolderKey != "" {
-		if b.HolderKey, err = ParsePublicKey(t.HolderKey); err != nil {
+		if b.HolderKey, err = parsePublicKey(t.HolderKey); err != nil {
 			return b, err
 		}
 	}
@@ -250,7 +250,7 @@ func (s *Grants) Narrow(text string, t Terms) (Token, error) {
 	var key ed25519.PrivateKey
 	was := text
 	if t.KeyFile != "" {
-		if key, err = ReadPrivateKey(t.KeyFile); err != nil {
+		if key, err = readPrivateKey(t.KeyFile); err != nil {
 			return Token{}, err
 		}
 		text, err = token.HandOn(text, b, key, rand.Reader)
@@ -408,7 +408,7 @@ func (s *Grants) Inspect(ctx context.Context, text string) (Inspected, error) {
 	}
 	var in Inspected
 	id := text
-	if IsToken(text) {
+	if isToken(text) {
 		if in.Content, err = token.Decode(text); err != nil {
 			return in, err
 		}
@@ -475,8 +475,8 @@ func usable(i Info) error {
 	return nil
 }
 
-// IsToken reports whether text looks like a token and not like an ID.
-func IsToken(text string) bool { return len(text) > 36 }
+// isToken reports whether text looks like a token and not like an ID.
+func isToken(text string) bool { return len(text) > 36 }
 
 // SetStanding revokes, pauses or resumes a grant, named by its token, its ID or the
 // beginning of that. A whole ID may be one that this ledger has never seen.
@@ -488,7 +488,7 @@ func (s *Grants) SetStanding(ctx context.Context, name string, to store.Standing
 	id, err := uuid.Parse(name)
 	switch {
 	case err == nil:
-	case IsToken(name):
+	case isToken(name):
 		c, err := s.Authentic(name)
 		if err != nil {
 			return uuid.Nil, err

@@ -80,7 +80,7 @@ func (s *Grants) signingKey() (priv ed25519.PrivateKey, k keyList, err error) {
 			k, err = s.addKey(k, time.Time{})
 		}
 		if err == nil {
-			priv, err = ReadPrivateKey(filepath.Join(s.home.Dir, PrivateKeyFile))
+			priv, err = readPrivateKey(filepath.Join(s.home.Dir, PrivateKeyFile))
 		}
 		return err
 	})
@@ -178,9 +178,9 @@ func WriteSecret(file, text string) error {
 	return nil
 }
 
-// ReadPrivateKey reads an Ed25519 key in PKCS #8 form from a file that nobody but
+// readPrivateKey reads an Ed25519 key in PKCS #8 form from a file that nobody but
 // its owner can read.
-func ReadPrivateKey(file string) (ed25519.PrivateKey, error) {
+func readPrivateKey(file string) (ed25519.PrivateKey, error) {
 	bad := func(err error, why string) error {
 		return fault.Wrap(fault.GrantHolder, err, "the key file %q %s", file, why).WithHint("make one with remit grant keygen FILE")
 	}
@@ -211,8 +211,8 @@ func ReadPrivateKey(file string) (ed25519.PrivateKey, error) {
 	return priv, nil
 }
 
-// ParsePublicKey reads an Ed25519 public key in base64.
-func ParsePublicKey(text string) (ed25519.PublicKey, error) {
+// parsePublicKey reads an Ed25519 public key in base64.
+func parsePublicKey(text string) (ed25519.PublicKey, error) {
 	b, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(b) != ed25519.PublicKeySize {
 		return nil, fault.New(fault.Usage, "%q is no public key", text).WithHint("remit grant keygen FILE makes a key and prints its public part")

@@ -99,7 +99,7 @@ func EventName(s tool.Status, code fault.Code) string {
 	case s == tool.Completed:
 		return eventlog.EventExecuted
 	case s == tool.Skipped:
-		return EventSkipped
+		return eventSkipped
 	case s == tool.TimedOut:
 		return eventlog.EventTimeout
 	case s == tool.StatusDenied && code != fault.NeedsApproval && code != fault.LimitReached:
@@ -140,7 +140,7 @@ func logEntry(n runner.Notice) eventlog.Entry {
 const (
 	EventRunStarted  = "run_started"
 	EventRunFinished = "run_finished"
-	EventSkipped     = "capability_skipped" // a plan's step that did not run
+	eventSkipped     = "capability_skipped" // a plan's step that did not run
 	// EventChangeset: what a run wrote was held, applied, thrown away or undone;
 	// the event's status says which.
 	EventChangeset = "changeset"

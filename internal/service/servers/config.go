@@ -212,13 +212,13 @@ func (s Server) checkReach() error {
 	return nil
 }
 
-// MCPAsks are what a server may be let ask of those who call it.
-var MCPAsks = []string{"elicitation", "sampling", "roots"}
+// serverAsks are what a server may be let ask of those who call it.
+var serverAsks = []string{"elicitation", "sampling", "roots"}
 
 // checkTalk says what is wrong with how a server is talked to.
 func (s Server) checkTalk() error {
 	for i, what := range s.Asks {
-		if !slices.Contains(MCPAsks, what) || slices.Contains(s.Asks[:i], what) {
+		if !slices.Contains(serverAsks, what) || slices.Contains(s.Asks[:i], what) {
 			return fault.New(fault.Usage, "%q is not elicitation, sampling or roots, once each", what)
 		}
 	}

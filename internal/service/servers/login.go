@@ -67,7 +67,7 @@ func (m *Servers) LogIn(ctx context.Context, name string, q LogIn) error {
 		l, elsewhere, err := m.logIn(ctx, s, q, back, origins)
 		if err == nil {
 			l.Server = s.URL
-			return m.KeepLogin(s, l)
+			return m.keepLogin(s, l)
 		}
 		if elsewhere == "" || len(origins) >= maxOrigins || slices.Contains(origins, elsewhere) {
 			return err
@@ -108,7 +108,7 @@ func (m *Servers) logIn(ctx context.Context, s Server, q LogIn, back *signin.Cal
 	}
 	defer link.Stop()
 	only := mcpsource.Confined(rt, origins)
-	before, err := m.Login(s)
+	before, err := m.login(s)
 	if err != nil {
 		return l, "", err
 	}
@@ -145,9 +145,9 @@ func loginSecret(server string) string {
 	return fmt.Sprintf("mcp-login-x%x", sha256.Sum256([]byte(server)))[:40]
 }
 
-// Login is what is kept of a server's login; the zero Login if nothing is, or one at
+// login is what is kept of a server's login; the zero Login if nothing is, or one at
 // another server that had its name. Its values are masked from then on.
-func (m *Servers) Login(s Server) (mcpsource.Login, error) {
+func (m *Servers) login(s Server) (mcpsource.Login, error) {
 	var l mcpsource.Login
 	text, err := m.Secrets.Store.Get(loginSecret(s.Name))
 	if errors.Is(err, fault.NotFound) {
@@ -166,11 +166,11 @@ func (m *Servers) Login(s Server) (mcpsource.Login, error) {
 	return l, nil
 }
 
-// RenewLogin keeps what the use of a login gave, unless another one has been kept
+// renewLogin keeps what the use of a login gave, unless another one has been kept
 // since, or none is.
-func (m *Servers) RenewLogin(s Server, was, is mcpsource.Login) error {
+func (m *Servers) renewLogin(s Server, was, is mcpsource.Login) error {
 	return m.Home.Locked(mcpLock, func() error {
-		kept, err := m.Login(s)
+		kept, err := m.login(s)
 		if err != nil {
 			return err
 		}
@@ -214,9 +214,9 @@ func (m *Servers) setLogin(server string, l mcpsource.Login) error {
 	return err
 }
 
-// KeepLogin keeps a login, and lets the server's requests reach where its tokens
+// keepLogin keeps a login, and lets the server's requests reach where its tokens
 // are renewed. What else the list says of the server by now stays as it is.
-func (m *Servers) KeepLogin(s Server, l mcpsource.Login) error {
+func (m *Servers) keepLogin(s Server, l mcpsource.Login) error {
 	return m.added().Change("login", s.Name, func(list []Server) ([]Server, error) {
 		now, there := home.Entry(list, s.Name)
 		if !there || now.URL != s.URL {
@@ -279,7 +279,7 @@ func loopback(host string) bool {
 
 // reachLoggedIn gets ready to reach a server: requests carry its login.
 func (m *Servers) reachLoggedIn(ctx context.Context, s Server) (*mcpsource.Link, error) {
-	l, err := m.Login(s)
+	l, err := m.login(s)
 	if err != nil {
 		return nil, err
 	}
@@ -288,6 +288,6 @@ func (m *Servers) reachLoggedIn(ctx context.Context, s Server) (*mcpsource.Link,
 		return nil, err
 	}
 	rt.Secret = m.Secrets.Value
-	link.Transport = mcpsource.HTTP(s.URL, rt, mcpsource.LoggedIn(s.Name, l, rt, func(was, is mcpsource.Login) error { return m.RenewLogin(s, was, is) }))
+	link.Transport = mcpsource.HTTP(s.URL, rt, mcpsource.LoggedIn(s.Name, l, rt, func(was, is mcpsource.Login) error { return m.renewLogin(s, was, is) }))
 	return link, nil
 }

@@ -1,4 +1,4 @@
-package app_test
+package servers_test
 
 import (
 	"testing"

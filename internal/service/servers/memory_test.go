@@ -1,4 +1,4 @@
-package app_test
+package servers_test
 
 import (
 	"errors"
@@ -7,11 +7,17 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/servers"
 )
+
+// toolMemory is what a process with this home remembers of tools.
+func toolMemory(dir string) catalog.Memory {
+	return servers.Memory(&home.Home{Config: home.Config{Dir: dir}})
+}
 
 const source = "mcp:a/b"
 
@@ -35,15 +41,15 @@ func accept(id tool.ID, digest string) func(map[tool.ID]catalog.Record) bool {
 }
 
 func TestWhatIsRememberedOutlivesTheProcess(t *testing.T) {
-	home := t.TempDir()
-	m := app.ToolMemory(home)
+	dir := t.TempDir()
+	m := toolMemory(dir)
 	if len(load(t, m)) != 0 {
 		t.Fatal("something is remembered from nowhere")
 	}
 	if err := m.Change(source, accept("x", "one")); err != nil {
 		t.Fatal(err)
 	}
-	again := app.ToolMemory(home)
+	again := toolMemory(dir)
 	got := load(t, again)["x"].Accepted
 	if got == nil || got.Digest != "one" || string(got.Input) == "" || len(got.Effects) != 1 || got.Effects[0] != tool.FSRead {
 		t.Fatalf("remembered is %+v", got)
@@ -58,7 +64,7 @@ func TestWhatIsRememberedOutlivesTheProcess(t *testing.T) {
 	if err != nil || len(other) != 0 {
 		t.Fatalf("another source has %v, %v", other, err)
 	}
-	files, err := filepath.Glob(filepath.Join(home, "tools", "*.json"))
+	files, err := filepath.Glob(filepath.Join(dir, "tools", "*.json"))
 	if err != nil || len(files) != 1 || filepath.Base(files[0]) != "mcp:a%2Fb.json" {
 		t.Fatalf("the files are %v, %v", files, err)
 	}
@@ -68,10 +74,10 @@ func TestWhatIsRememberedOutlivesTheProcess(t *testing.T) {
 }
 
 func TestOneOfManyPins(t *testing.T) {
-	home := t.TempDir()
+	dir := t.TempDir()
 	var all sync.WaitGroup
 	for i := range 16 {
-		m := app.ToolMemory(home) // as a process of its own
+		m := toolMemory(dir) // as a process of its own
 		all.Go(func() {
 			if err := m.Change(source, accept("x", string(rune('a'+i)))); err != nil {
 				t.Error(err)
@@ -82,18 +88,18 @@ func TestOneOfManyPins(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if got := load(t, app.ToolMemory(home)); len(got) != 17 {
+	if got := load(t, toolMemory(dir)); len(got) != 17 {
 		t.Fatalf("%d tools are remembered, want 17: something was lost", len(got))
 	}
 }
 
 func TestWhatCannotBeReadIsAnError(t *testing.T) {
-	home := t.TempDir()
-	m := app.ToolMemory(home)
+	dir := t.TempDir()
+	m := toolMemory(dir)
 	if err := m.Change(source, accept("x", "one")); err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(home, "tools", "mcp:a%2Fb.json")
+	file := filepath.Join(dir, "tools", "mcp:a%2Fb.json")
 	for _, bad := range []struct {
 		name  string
 		spoil func() error
