@@ -171,7 +171,7 @@ func (s *AgentSession) Info(ctx context.Context) (SessionInfo, error) {
 // and tools are called until the agent is done. on, if not nil, is told of what
 // happens meanwhile, from the calling goroutine. Ending ctx cancels the turn.
 //
-// A tool call that is denied or fails is no error: the agent is told, and goes on.
+// A denied or failed tool call is not an error: the agent is told, and continues.
 // An error says why the turn ended early, as [BudgetSpent] or [ModelFailed]; the
 // Turn has what was said until then. A session that is at work is [SessionBusy].
 func (s *AgentSession) Send(ctx context.Context, text string, on func(AgentEvent)) (Turn, error) {

@@ -112,11 +112,11 @@ func (t AgentTool) spec(of, version string) (*tool.Spec, error) {
 	id, err := tool.ParseID(of + "." + t.Name)
 	switch {
 	case err != nil || !capability.ValidName(t.Name):
-		return nil, fault.New(fault.CapabilityInvalid, "%q is no name of a tool: a letter, then letters, digits, _ and -, at most 64 in all", t.Name)
+		return nil, fault.New(fault.CapabilityInvalid, "%q is not a valid tool name; expected a letter, then letters, digits, _ and -, at most 64", t.Name)
 	case t.Run == nil || t.Description == "":
 		return nil, bad("it has no function, or no description")
 	case !json.Valid(t.Input):
-		return nil, bad("its schema is no JSON")
+		return nil, bad("its schema is not valid JSON")
 	}
 	spec := &tool.Spec{
 		ID: id, Title: t.Name, Description: t.Description, Version: version, Source: program, Input: t.Input,
@@ -138,7 +138,7 @@ func (t AgentTool) spec(of, version string) (*tool.Spec, error) {
 	if t.Risk != "" {
 		var ok bool
 		if spec.Risk, ok = tool.ParseRisk(t.Risk); !ok {
-			return nil, bad("%q is no risk: low, medium, high or critical", t.Risk)
+			return nil, bad("%q is not a valid risk; expected low, medium, high or critical", t.Risk)
 		}
 	}
 	return spec, nil

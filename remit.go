@@ -287,7 +287,7 @@ func (rt *Runtime) Report(ctx context.Context, w io.Writer, run string, f Format
 		JSON: report.JSON, HTML: report.HTML,
 	}[f]
 	if write == nil {
-		return fault.New(fault.Usage, "%q is no form of a report", string(f)).WithHint("use text, json or html")
+		return fault.New(fault.Usage, "%q is not a report format", string(f)).WithHint("expected text, json or html")
 	}
 	d, err := rt.app.History.Report(ctx, run)
 	if err != nil {

@@ -40,7 +40,7 @@ func (s *Session) Call(ctx context.Context, toolID string, args map[string]any) 
 
 // End waits for calls that are under way and records how the session ended:
 // denied if a call was, else failed if one did not complete, else completed.
-// After it no call is made. To end it twice is no error.
+// After it no call is made. Ending it twice is not an error.
 func (s *Session) End(ctx context.Context) (Run, error) {
 	err := s.s.End(ctx)
 	return runOf(s.s.Result()), err

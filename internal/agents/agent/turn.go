@@ -373,7 +373,7 @@ func (l *session) asking(question string, c runner.Call) (answered func()) {
 }
 
 // countQuestions counts the questions that a turn waits for, and records whether there
-// are any. A record that cannot be written is no reason to end the turn: the
+// are any. A record that cannot be written does not end the turn: the
 // question itself is recorded, and this only shows it.
 func (l *session) countQuestions(t *turn, n int) {
 	l.do(func(o *owner) {

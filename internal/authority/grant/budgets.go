@@ -90,7 +90,7 @@ func (b Budgets) each() []Budgets {
 	return slices.DeleteFunc(all, Budgets.IsZero)
 }
 
-// least returns the smaller of two limits; 0 is no limit.
+// least returns the smaller of two limits; 0 means no limit.
 func least[T int64 | time.Duration](a, b T) T {
 	if a == 0 || b != 0 && b < a {
 		return b

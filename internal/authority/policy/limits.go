@@ -184,7 +184,7 @@ func intersect(a, b []string) []string {
 	return out
 }
 
-// least lowers a limit; zero is no limit.
+// least lowers a limit; zero means no limit.
 func least[T int | int64 | time.Duration](into *T, v T) {
 	if v > 0 && (*into == 0 || v < *into) {
 		*into = v

@@ -23,7 +23,7 @@
 //     anything in /proc, /sys or /dev: an entry must spell it.
 //   - An entry of deny or ask with args matches also when a constraint cannot be
 //     evaluated, whatever other arguments there are, and if one element of a list
-//     satisfies each. An argument that is optional: true and absent is no match.
+//     satisfies each. An absent argument with optional: true does not match.
 //   - Values of different types are not compared, "5" is not 5 and not its
 //     opposite: in allow that refuses, in deny and ask it matches.
 //   - A bare string is a value to be equal to, but directly under each a glob.

@@ -95,7 +95,7 @@ func SecretName(name string) bool {
 }
 
 // spellings lists how a value may appear. One that the markers themselves hold
-// could never be removed from a text, so it is no secret.
+// could never be removed from a text, so it is not treated as a secret.
 func spellings(v string) []string {
 	v = strings.TrimSpace(v)
 	if len(v) < minSecret || markerPart(v) {

@@ -116,7 +116,7 @@ func (e *Effect) UnmarshalText(b []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%q is no side effect", b)
+	return fmt.Errorf("%q is not a side effect", b)
 }
 
 // Effects is a set of side effects.

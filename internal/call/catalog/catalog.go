@@ -134,7 +134,7 @@ func (c *Catalog) Add(s Source) {
 	}
 }
 
-// Remove takes a source out and closes it. One that is not there is no error.
+// Remove takes a source out and closes it. Removing an unknown source is not an error.
 func (c *Catalog) Remove(name string) error {
 	c.mu.Lock()
 	i := slices.IndexFunc(c.feeds, func(f *feed) bool { return f.name == name })
@@ -274,7 +274,7 @@ func (c *Catalog) all() []*feed {
 // Suggest returns the ID most similar to id, or "" if none is similar.
 func (c *Catalog) Suggest(id string) string { return near.Word(id, c.Known()) }
 
-// Spec finds a tool's description by its exact ID. It is no use of the tool.
+// Spec finds a tool's description by its exact ID. It does not count as a use of the tool.
 func (c *Catalog) Spec(id tool.ID) (*tool.Spec, bool) {
 	l, err := c.find(context.Background(), id)
 	if err != nil {
@@ -294,7 +294,7 @@ func (c *Catalog) Specs() []*tool.Spec {
 	return out
 }
 
-// Validate checks arguments for a tool. It is no use of the tool.
+// Validate checks arguments for a tool. It does not count as a use of the tool.
 func (c *Catalog) Validate(id tool.ID, args tool.Args) error {
 	l, err := c.find(context.Background(), id)
 	if err != nil {

@@ -290,7 +290,7 @@ func (f *feed) failure() error {
 	if f.err == nil {
 		return nil
 	}
-	why := "" // what is no fault is for the operator alone
+	why := "" // an error without a code is for the operator only
 	if e, ok := errors.AsType[*fault.Error](f.err); ok {
 		why = ": " + e.Msg
 	}
@@ -359,7 +359,7 @@ func (f *feed) land(fl *flight, s *snapshot, err error) {
 	}
 }
 
-// sameTools reports whether two snapshots offer the same. The first is no change.
+// sameTools reports whether two snapshots offer the same. The first one is not a change.
 func sameTools(a, b *snapshot) bool {
 	return a == nil || slices.EqualFunc(a.sorted, b.sorted, func(x, y *listed) bool {
 		return x.said.ID == y.said.ID && x.entry.Digest == y.entry.Digest

@@ -30,7 +30,7 @@ type Hinted interface {
 }
 
 // Recalling is a source that can make a tool of what is remembered of it, without
-// asking or starting anything: one for which discovery is no mere reading of
+// asking or starting anything: one whose discovery is more than reading of
 // files. Who looks at past calls needs it.
 type Recalling interface {
 	Recall(spec *tool.Spec, h infer.Hints) permit.Tool

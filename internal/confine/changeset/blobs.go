@@ -67,13 +67,13 @@ func (b blobs) keep(from int) (hash string, size int64, err error) {
 }
 
 // lent is a further name of a file that a job is about to replace or delete. It
-// is no copy yet: who writes to the file in place writes to it as well.
+// is not a copy yet: writing to the file in place changes both.
 func (b blobs) lent(job string, s Step) string {
 	sum := sha256.Sum256([]byte(s.Path))
 	return filepath.Join(b.dir, s.From.Hash[:2], unfinished+job+"."+hex.EncodeToString(sum[:16]))
 }
 
-// unfinished begins the names of what is no copy yet.
+// unfinished is the prefix of names that are not copies yet.
 const unfinished = "new-"
 
 // lentTo gives the job that a name was lent to, "" if it is none of lent.

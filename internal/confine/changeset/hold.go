@@ -37,7 +37,7 @@ func (s *Set) Hold(mount func(lower, upper, work string) (int, error)) *Hold {
 	return h
 }
 
-// Bound limits how many bytes the run may hold; 0 is no limit. It is called
+// Bound limits how many bytes the run may hold; 0 means no limit. It is called
 // before the run's first call.
 func (h *Hold) Bound(bytes int64) { h.meter.limit = bytes }
 

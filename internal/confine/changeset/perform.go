@@ -198,7 +198,7 @@ func chmodAt(dir int, name string, to Node) error {
 		return err
 	}
 	if typeOf(&st) != to.Type {
-		return fmt.Errorf("it is no %s any more", to.Type)
+		return fmt.Errorf("it is not a %s any more", to.Type)
 	}
 	mask := uint32(0o1777)
 	if to.Type == Folder {

@@ -66,7 +66,7 @@ type meta struct {
 // absolute path without links.
 func (h Home) Begin(run, workspace string) (*Set, error) {
 	if run == "" || strings.ContainsAny(run, "/\x00") {
-		return nil, fault.New(fault.Internal, "%s is no run", quote(run))
+		return nil, fault.New(fault.Internal, "%s is not a run ID", quote(run))
 	}
 	s := &Set{home: h, meta: meta{Version: 1, Run: run, Workspace: workspace, State: Active}}
 	if within(h.dir, workspace) {

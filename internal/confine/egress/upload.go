@@ -24,7 +24,7 @@ type upload struct {
 	why  atomic.Pointer[error] // what went wrong on the sandbox's side, set before the host is let go
 }
 
-// errHostGone ends an upload that the host no longer reads. It is no failure:
+// errHostGone ends an upload that the host no longer reads. It is not a failure:
 // the host's response, which may say why, is still to come.
 var errHostGone = errors.New("the host no longer reads")
 

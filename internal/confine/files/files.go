@@ -264,7 +264,7 @@ func about(env tool.Env, clean string, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fault.New(fault.NotFound, "%s does not exist", name)
 	case notDir(err):
-		return fault.New(fault.NotFound, "%s does not exist: a name on the way to it is no folder", name)
+		return fault.New(fault.NotFound, "%s does not exist: a part of its path is not a folder", name)
 	case errors.Is(err, fs.ErrExist):
 		return fault.New(fault.Conflict, "%s exists already", name)
 	case errors.Is(err, fs.ErrPermission):

@@ -173,7 +173,7 @@ type walker struct {
 	rest    []string
 	links   int
 	missing bool // done does not exist
-	file    bool // done is no folder
+	file    bool // done is not a folder
 }
 
 // step takes one name.

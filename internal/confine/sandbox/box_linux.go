@@ -26,7 +26,7 @@ type Box struct {
 	conf Config
 
 	machine func() (machine, error) // asked until there is an answer
-	groups  func() (*groups, error) // never nil; made until it is no error
+	groups  func() (*groups, error) // never nil; retried until it succeeds
 
 	mu      sync.Mutex
 	spawner *spawn.Spawner
@@ -234,7 +234,7 @@ func workDir(c Command) (string, error) {
 		return "", notInLayers(c.Dir, err)
 	}
 	if st, err := os.Stat(c.layers.at(dir)); err != nil || !st.IsDir() {
-		return "", fault.New(fault.ArgsInvalid, "the working folder %q is no folder", c.Dir)
+		return "", fault.New(fault.ArgsInvalid, "the working folder %q is not a folder", c.Dir)
 	}
 	return dir, nil
 }

@@ -34,7 +34,7 @@ type Folder struct {
 type FolderFile struct {
 	Path string // with slashes, relative to the folder
 	Size int64
-	// Odd says why it is no file that can be taken back: a link, a socket, a name
+	// Odd says why the file cannot be taken back: a link, a socket, a name
 	// that is not UTF-8; "" for a plain file.
 	Odd string
 	// Closed: it is a folder that cannot be looked into; what is in it is not known.
@@ -44,7 +44,7 @@ type FolderFile struct {
 // localName refuses names that lead elsewhere.
 func localName(name string) error {
 	if !fs.ValidPath(name) || name == "." || !filepath.IsLocal(filepath.FromSlash(name)) || strings.ContainsRune(name, 0) {
-		return fault.New(fault.ArgsInvalid, "%q is no path in a folder", name)
+		return fault.New(fault.ArgsInvalid, "%q is not a relative path", name)
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func odd(name string, mode fs.FileMode) string {
 	case mode&fs.ModeSymlink != 0:
 		return "it is a symbolic link"
 	case !mode.IsRegular():
-		return "it is no plain file"
+		return "it is not a regular file"
 	case !utf8.ValidString(name):
 		return "its name is not UTF-8"
 	}
@@ -130,7 +130,7 @@ func (f *Folder) Read(name string) ([]byte, error) {
 		return nil, err
 	}
 	if info, err := f.root.Lstat(filepath.FromSlash(name)); err == nil && !info.Mode().IsRegular() {
-		return nil, fault.New(fault.ToolFailed, "%q in the command's folder is no plain file", name)
+		return nil, fault.New(fault.ToolFailed, "%q in the command's folder is not a regular file", name)
 	}
 	r, err := f.root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0) // the root is not left, whatever a link says
 	if err != nil {
@@ -138,7 +138,7 @@ func (f *Folder) Read(name string) ([]byte, error) {
 	}
 	defer func() { _ = r.Close() }() // nothing was written through it
 	if info, err := r.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, fault.New(fault.ToolFailed, "%q in the command's folder is no plain file", name)
+		return nil, fault.New(fault.ToolFailed, "%q in the command's folder is not a regular file", name)
 	}
 	content, err := io.ReadAll(io.LimitReader(r, f.bytes+1))
 	switch {

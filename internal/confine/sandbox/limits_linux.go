@@ -153,7 +153,7 @@ func (s *groups) memoryLayer() Layer {
 		return Layer{Name: "memory limit", Available: true, Detail: "RLIMIT_DATA of each process, and a control group for all of them and the private folders together"}
 	}
 	return Layer{Name: "memory limit", Available: true, Detail: "RLIMIT_DATA of each process, and the size of /tmp",
-		Hint: "memory that is no process's data (memfd, shared memory, pipes) and the sum of all processes are bounded by a control group only"}
+		Hint: "memory outside of process data (memfd, shared memory, pipes) and the sum of all processes are limited only by a control group"}
 }
 
 // halfMemory is half of what the machine has, in bytes: what all processes of a

@@ -89,7 +89,7 @@ func runnable(exe string) error {
 	case err != nil:
 		return err
 	case !st.Mode().IsRegular():
-		return fault.New(fault.ToolFailed, "%q is no regular file", exe)
+		return fault.New(fault.ToolFailed, "%q is not a regular file", exe)
 	case st.Mode().Perm()&0o111 == 0:
 		return fault.New(fault.ToolFailed, "%q is not executable", exe).WithHint("chmod +x makes it so")
 	}

@@ -38,7 +38,7 @@ func thisMachine() (machine, error) {
 	return m, nil
 }
 
-// onceGood keeps the first answer that is no error.
+// onceGood keeps the first result without an error.
 func onceGood[T any](ask func() (T, error)) func() (T, error) {
 	var mu sync.Mutex
 	var known bool

@@ -29,7 +29,7 @@ const unprivileged = 65534
 // strength is what this machine can confine with at most.
 type strength struct {
 	has     policy.Isolation
-	missing error // why it is no more
+	missing error // why it is not stronger
 }
 
 // isolation decides what confines a command: the strongest that there is, if

@@ -58,7 +58,7 @@ var nameForm = regexp.MustCompile(`^[a-z][a-z0-9]*([_-][a-z0-9]+)*$`)
 // digits with hyphens or underscores between them, at most 64 bytes.
 func CheckName(name string) error {
 	if len(name) > 64 || !nameForm.MatchString(name) {
-		return fmt.Errorf("%.80q is no name of a secret: lower-case words, as github or github-ci", name)
+		return fmt.Errorf("%.80q is not a valid secret name; expected lower-case words, such as github or github-ci", name)
 	}
 	return nil
 }

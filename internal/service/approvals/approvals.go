@@ -45,7 +45,7 @@ func (s *Approvals) Desk(wait bool, here func(ctx context.Context, c approval.Ca
 type Desk struct {
 	of   *Approvals
 	Wait bool // wait for an answer where no person is here to give it
-	// Here asks the person who is here; nil: nobody is, and others can answer.
+	// Here asks the person at the terminal; nil without one: others can answer.
 	Here func(ctx context.Context, c approval.Case) (store.Vote, error)
 	// Advice tells a caller how an unanswered question can be answered; nil: as the
 	// command line does.

@@ -44,7 +44,7 @@ func readExtensionFolder(folder, besides string) ([]extension.File, error) {
 	}
 	defer func() { _ = root.Close() }() // only read
 	if _, err := root.Lstat(extension.ManifestFile); errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.New(fault.ExtensionInvalid, "there is no %s in %q: it is no extension", extension.ManifestFile, folder)
+		return nil, fault.New(fault.ExtensionInvalid, "%q is not an extension: it has no %s", folder, extension.ManifestFile)
 	}
 	var entries extension.Entries
 	var out []extension.File

@@ -53,7 +53,7 @@ func (x *Extensions) Install(ctx context.Context, q Installation) (Installed, er
 	}
 	e := listing(p)
 	if e.From, err = filepath.Abs(q.Path); err != nil {
-		return Installed{}, fault.Wrap(fault.Usage, err, "%q is no path", q.Path)
+		return Installed{}, fault.Wrap(fault.Usage, err, "%q is not a valid path", q.Path)
 	}
 	e.By, e.Installed = "user:"+x.Home.User, time.Now().UTC().Truncate(time.Second)
 	list, err := x.List()

@@ -83,8 +83,8 @@ func (s *Grants) Open(ctx context.Context) (*Authority, store.Backend, error) {
 	return s.auth, st, nil
 }
 
-// Authentic reads a token that this ledger issued, whoever has it and whenever
-// it may be used.
+// Authentic reads a token that this ledger issued. It does not check the holder or
+// the time.
 func (s *Grants) Authentic(text string) (token.Claims, error) {
 	keys, err := s.keys()
 	if err != nil {

@@ -215,7 +215,7 @@ func readPrivateKey(file string) (ed25519.PrivateKey, error) {
 func parsePublicKey(text string) (ed25519.PublicKey, error) {
 	b, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(b) != ed25519.PublicKeySize {
-		return nil, fault.New(fault.Usage, "%q is no public key", text).WithHint("remit grant keygen FILE makes a key and prints its public part")
+		return nil, fault.New(fault.Usage, "%q is not a public key", text).WithHint("remit grant keygen FILE creates a key pair and prints the public key")
 	}
 	return b, nil
 }

@@ -43,7 +43,7 @@ func FromEnv(environ []string) (Config, error) {
 	} else if c.UserHome != "" {
 		c.Dir = filepath.Join(c.UserHome, ".local", "share", "remit")
 	} else {
-		return c, fault.New(fault.Usage, "there is no place to keep the ledger").
+		return c, fault.New(fault.Usage, "no folder for the ledger is known").
 			WithHint("set HOME or REMIT_HOME")
 	}
 	abs, err := filepath.Abs(c.Dir)

@@ -27,7 +27,7 @@ func Workspace(dir string) (string, error) {
 	}
 	st, err := os.Stat(abs)
 	if err != nil || !st.IsDir() {
-		return "", fault.New(fault.Usage, "the workspace %q is no folder", dir).WithHint("name a folder with -w")
+		return "", fault.New(fault.Usage, "the workspace %q is not a folder", dir).WithHint("name a folder with -w")
 	}
 	return abs, nil
 }

@@ -144,7 +144,7 @@ func besideModule(file string) (string, error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return "", fault.New(fault.Usage, "there is no manifest beside %s: neither %s.yaml, .yml nor .json", file, stem).
+		return "", fault.New(fault.Usage, "no manifest found for %s: expected %s.yaml, .yml or .json", file, stem).
 			WithHint("name it with --manifest FILE; docs/wasm.md shows one")
 	}
 	return "", fault.New(fault.Usage, "there are several manifests beside %s: %s", file, strings.Join(found, ", ")).WithHint("name one with --manifest FILE")

@@ -108,8 +108,8 @@ type Request struct {
 	Changeset bool             // hold what is written, also where the policy does not say so
 	Bounds    []*policy.Policy // bound it besides; only without a Grant
 	Grant     grants.Presented // not empty: the run is under this grant, which Policy or Root narrow further
-	Wait      bool             // wait for approvals where nobody is here to give them
-	// Here asks the person who is here; nil: nobody is, and others can answer.
+	Wait      bool             // without a terminal, wait for approvals given elsewhere
+	// Here asks the person at the terminal; nil without one: others can answer.
 	Here func(ctx context.Context, c approval.Case) (store.Vote, error)
 	// Advice tells a caller how a question can be answered that nobody here
 	// answers; nil tells it as the command line would.

@@ -1,6 +1,5 @@
-// Package secrets keeps values that calls may use and nobody reads: their store, the mask
-// that hides them wherever they come back, and which policy lets what use them. Start at
-// [Secrets.Value].
+// Package secrets stores values that calls may use but callers never see. It masks them in
+// outputs, and lists which policies allow which uses. Start at [Secrets.Value].
 package secrets
 
 import (

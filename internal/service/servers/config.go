@@ -157,7 +157,7 @@ func (m *Servers) Remove(name string) error {
 // checkMCP says what is wrong with a server's configuration.
 func (m *Servers) checkMCP(s Server) error {
 	if !mcpName.MatchString(s.Name) {
-		return fault.New(fault.Usage, "%q is no name for a server: small letters, digits, _ and -, at most 40", s.Name)
+		return fault.New(fault.Usage, "%q is not a valid server name; expected lower-case letters, digits, _ and -, at most 40", s.Name)
 	}
 	if err := s.checkReach(); err != nil {
 		return err
@@ -223,7 +223,7 @@ func (s Server) checkTalk() error {
 		}
 	}
 	if s.Protocol != "" && !slices.Contains(mcpsource.Protocols(), s.Protocol) {
-		return fault.New(fault.Usage, "%q is no revision of MCP that Remit speaks", s.Protocol).WithHint("one of %s", strings.Join(mcpsource.Protocols(), ", "))
+		return fault.New(fault.Usage, "%q is not a supported MCP version", s.Protocol).WithHint("one of %s", strings.Join(mcpsource.Protocols(), ", "))
 	}
 	return nil
 }

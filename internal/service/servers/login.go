@@ -88,7 +88,7 @@ func origin(u string) (string, error) {
 	}
 	parsed, err := url.Parse(u)
 	if err != nil || to.Scheme != "https" && to.Scheme != "http" {
-		return "", fault.New(fault.Usage, "%q is no URL that a login can lead to", u)
+		return "", fault.New(fault.Usage, "%q is not a valid login URL", u)
 	}
 	return parsed.Scheme + "://" + parsed.Host, nil
 }
@@ -237,7 +237,7 @@ func (m *Servers) LogOut(name string) error {
 	}
 	return m.Home.Locked(mcpLock, func() error {
 		if _, err := m.Secrets.Store.Get(loginSecret(name)); errors.Is(err, fault.NotFound) {
-			return fault.New(fault.Usage, "there is no login at the MCP server %q", name)
+			return fault.New(fault.Usage, "no login is stored for the MCP server %q", name)
 		}
 		return m.Home.Recorded("mcp.logout", ledger.OperatorAction{Target: name}, func() error { return m.Secrets.Store.Remove(loginSecret(name)) })
 	})
@@ -258,7 +258,7 @@ func listenBack(ctx context.Context, redirect string) (*signin.Callback, error) 
 	if redirect != "" {
 		u, err := url.Parse(redirect)
 		if err != nil || u.Scheme != "http" || u.Port() == "" || u.Path == "" || !loopback(u.Hostname()) {
-			return nil, fault.New(fault.Usage, "--redirect %q is no URL of loopback with a port and a path", redirect).WithHint("as http://127.0.0.1:8765/callback")
+			return nil, fault.New(fault.Usage, "--redirect %q is not a loopback URL with a port and a path", redirect).WithHint("for example http://127.0.0.1:8765/callback")
 		}
 		addr, path = net.JoinHostPort("127.0.0.1", u.Port()), u.Path
 	}

@@ -49,7 +49,7 @@ type Probe struct {
 
 // Test starts a server as for a call and lists its tools, whatever is
 // remembered of earlier failures. None is used by that. The error says that there
-// is no such server; what failed is in the probe.
+// is an unknown server; what failed is in the probe.
 func (m *Servers) Test(ctx context.Context, name string) (p Probe, err error) {
 	s, err := m.Find(name)
 	if err != nil {

@@ -131,7 +131,7 @@ func CheckSpec(t *testing.T, s *tool.Spec) {
 		}
 		m, ok := doc.(map[string]any)
 		if !ok || m["type"] != "object" || m["$schema"] != "https://json-schema.org/draft/2020-12/schema" {
-			t.Errorf("%s schema is no 2020-12 schema of an object", name)
+			t.Errorf("%s schema is not a 2020-12 object schema", name)
 		}
 		CheckClosed(t, name, doc, name == "input")
 	}
@@ -160,7 +160,7 @@ func CheckClosed(t *testing.T, at string, node any, described bool) {
 		}
 	case bool:
 	default:
-		t.Errorf("%s: %T is no schema", at, node)
+		t.Errorf("%s: %T is not a schema", at, node)
 	}
 }
 

@@ -285,7 +285,7 @@ func (p *Pattern) Match(a *tool.Action, path []string) bool {
 }
 
 // trusted reports whether the facts, if there are any, say that the command
-// was found on the trusted path and is no part of the workspace.
+// was found on the trusted path and is not in the workspace.
 func (p *Pattern) trusted(a *tool.Action, path []string) bool {
 	if a.Exe == "" {
 		return true

@@ -2,7 +2,7 @@
 // example for each, in what they decide. It is pure. Start at [Documents] and
 // [Witnesses].
 //
-// It is no proof that two policies decide alike: where no example shows a
+// It does not prove that two policies decide alike: where no example shows a
 // difference, [Change.Moot] says of an entry that was added or removed whether
 // it can be shown to allow nothing that the other policy does not.
 package compare

@@ -56,7 +56,7 @@ type Pattern struct {
 }
 
 // alternative is one way to expand a pattern's braces: a literal lead, then
-// segments from the first that is no literal on.
+// segments, beginning with the first that is not a literal.
 type alternative struct {
 	lead  string // literal, without a trailing slash; "" for a relative pattern without one
 	depth int    // segments in lead

@@ -9,7 +9,7 @@ import (
 )
 
 // Observed is a side effect that a call had, as the action that it was. ok is
-// false for what is no action of its own: a name that was resolved, a command,
+// false for anything that is not an action of its own: a name that was resolved, a command,
 // which the call's own actions name.
 func Observed(workspace string, h tool.Happened) (a tool.Action, ok bool) {
 	switch h.Effect {

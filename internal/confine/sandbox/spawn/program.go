@@ -33,7 +33,7 @@ type Ref uint64
 const (
 	pokeNr = ^uint64(0) // store the low 32 bits of register Args[1] at Args[0]
 
-	flagIgnore = 1 // an error of this call is no failure
+	flagIgnore = 1 // an error of this call is ignored
 	flagSave   = 2
 )
 
@@ -46,7 +46,7 @@ type op struct {
 	Reg   uint8 // bit i: Args[i] is a register
 	Save  uint8 // the register for the result, with flagSave
 	Flags uint8
-	Pass  uint32 // an errno that is no failure either
+	Pass  uint32 // an errno that is also ignored
 }
 
 // header begins a loaded program.

@@ -152,6 +152,6 @@ func requestsClosed(t *testing.T, open OpenStore) {
 		t.Errorf("BeginRequest of a closed store: %v, %v", fresh, err)
 	}
 	if err := a.EndRequest(context.Background(), r); err == nil {
-		t.Error("EndRequest of a closed store is no error")
+		t.Error("EndRequest of a closed store gives no error")
 	}
 }

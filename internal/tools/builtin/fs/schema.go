@@ -9,7 +9,7 @@ import (
 var schemas embed.FS
 
 // schemaOf returns a schema of this package; a missing one fails every test, for
-// it is no JSON.
+// it is not JSON.
 func schemaOf(name string) json.RawMessage {
 	b, err := schemas.ReadFile("schema/" + name + ".json")
 	if err != nil {

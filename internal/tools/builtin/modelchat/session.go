@@ -77,7 +77,7 @@ func number(n int64) json.Number { return json.Number(strconv.FormatInt(n, 10)) 
 // recall puts the conversation that arguments refer to into a request.
 func (t *Tool) recall(q *request, g given) error {
 	if t.talk == nil {
-		return fault.New(fault.ArgsInvalid, "there is no session here").In("session").
+		return fault.New(fault.ArgsInvalid, "this caller has no session").In("session").
 			WithHint("set messages instead")
 	}
 	turn, err := t.talk(g.UpTo)

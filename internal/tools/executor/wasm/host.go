@@ -152,7 +152,7 @@ func (m *Module) Check(ctx context.Context) error {
 const compileTime = 2 * time.Minute
 
 // ready waits until the module is compiled. One that could not be loaded is tried
-// again by the next call; one that is no good stays so.
+// again by the next call; an invalid one stays invalid.
 func (m *Module) ready(ctx context.Context) error {
 	m.mu.Lock()
 	if m.begun == nil {

@@ -80,7 +80,7 @@ func (c *clock) wall() (sec int64, nsec int32) {
 // mono never stands still, since programs divide by what passed.
 func (c *clock) mono() int64 {
 	if c.real {
-		return int64(time.Since(c.from)) + 1 // zero is no time to some runtimes
+		return int64(time.Since(c.from)) + 1 // some runtimes do not accept zero
 	}
 	c.looks++
 	return c.slept + c.looks

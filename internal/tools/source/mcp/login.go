@@ -182,7 +182,7 @@ func (n *noticing) into(l *Login, q Logins) {
 }
 
 // Keep is how the use of a login tells what became of it: new tokens, or scopes
-// that are wanted. It keeps nothing where what is kept is no more what it was, by a
+// that are wanted. It keeps nothing if the stored value has changed meanwhile, by a
 // logout or a newer login, and fails.
 type Keep func(was, is Login) error
 

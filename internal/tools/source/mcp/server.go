@@ -239,7 +239,7 @@ func (s *Server) failed(err error) {
 	}
 	s.failures++
 	s.lastErr = err
-	if s.failures > 1 { // once is no pattern: the next call tries again at once
+	if s.failures > 1 { // a single failure: the next call tries again at once
 		s.notYet = time.Now().Add(min(firstBackoff<<min(s.failures-2, 10), maxBackoff))
 	}
 }

@@ -73,7 +73,7 @@ func (op *Operation) build(base string, args tool.Args) (request, error) {
 	return r, op.setBody(&r, args)
 }
 
-// text writes a value that is no list and no object.
+// text writes a value that is neither a list nor an object.
 func text(v any) string {
 	switch v := v.(type) {
 	case string:
