@@ -144,26 +144,26 @@ type schema struct {
 }
 
 func TestToolsAreListed(t *testing.T) {
-	var list []struct{ ID string }
+	var list struct{ Items []struct{ ID string } }
 	if err := json.Unmarshal([]byte(remit(t, "tools", "--json")), &list); err != nil {
 		t.Fatal(err)
 	}
-	if len(list) < 10 {
-		t.Fatalf("only %d tools", len(list))
+	if len(list.Items) < 10 {
+		t.Fatalf("only %d tools", len(list.Items))
 	}
 	var table, all strings.Builder
 	table.WriteString("| tool | risk | side effects | |\n| --- | --- | --- | --- |\n")
-	for _, one := range list {
+	for _, one := range list.Items {
 		var d struct {
 			ID, Title, Description, Risk string
-			SideEffects                  []string `json:"side_effects"`
-			Input                        schema   `json:"input_schema"`
-			Output                       schema   `json:"output_schema"`
+			Effects                      []string
+			Input                        schema `json:"input_schema"`
+			Output                       schema `json:"output_schema"`
 		}
 		if err := json.Unmarshal([]byte(remit(t, "tool", one.ID, "--json")), &d); err != nil {
 			t.Fatal(err)
 		}
-		effects := strings.Join(d.SideEffects, ", ")
+		effects := strings.Join(d.Effects, ", ")
 		if effects == "" {
 			effects = "none"
 		}

@@ -54,9 +54,9 @@ func (s *served) Tools(ctx context.Context, q httpapi.ToolQuery) (httpapi.ToolLi
 		return httpapi.ToolList{}, fault.New(fault.ArgsInvalid, "%v", err).In("query.without")
 	}
 	l := s.app.catalog.List(ctx, f)
-	out := httpapi.ToolList{Items: []httpapi.Tool{}, Total: len(l.Tools)}
+	out := httpapi.ToolList{Items: []catalog.Described{}, Total: len(l.Tools)}
 	for _, t := range l.Tools {
-		out.Items = append(out.Items, toolFor(t, q.Schemas))
+		out.Items = append(out.Items, t.Describe(q.Schemas))
 	}
 	for _, x := range l.Failing {
 		out.Failing = append(out.Failing, httpapi.FailingSource{Source: x.Source, Error: fault.Message(x.Err)})
@@ -65,31 +65,17 @@ func (s *served) Tools(ctx context.Context, q httpapi.ToolQuery) (httpapi.ToolLi
 }
 
 // Tool implements httpapi.Tools. To look is not to accept.
-func (s *served) Tool(ctx context.Context, id string) (httpapi.Tool, error) {
+func (s *served) Tool(ctx context.Context, id string) (catalog.Described, error) {
 	parsed, err := tool.ParseID(id)
 	if err != nil {
-		return httpapi.Tool{}, err
+		return catalog.Described{}, err
 	}
 	for _, t := range s.app.catalog.List(ctx, catalog.Filter{}).Tools {
 		if t.Spec.ID == parsed {
-			return toolFor(t, true), nil
+			return t.Describe(true), nil
 		}
 	}
-	return httpapi.Tool{}, fault.New(fault.ToolUnknown, "no tool has the ID %q", id).WithHint("GET /v1/tools lists them")
-}
-
-func toolFor(t catalog.Tool, schemas bool) httpapi.Tool {
-	out := httpapi.Tool{
-		ID: string(t.Spec.ID), Title: t.Spec.Title, Description: t.Spec.Description, Version: t.Spec.Version, Source: t.Source, Risk: t.Spec.Risk.String(),
-		Effects: []string{}, Digest: t.Digest.String(), Disabled: t.Disabled, Changed: t.Changed,
-	}
-	for _, e := range t.Spec.Effects.List() {
-		out.Effects = append(out.Effects, e.String())
-	}
-	if schemas {
-		out.Input, out.Output = t.Spec.Input, t.Spec.Output
-	}
-	return out
+	return catalog.Described{}, fault.New(fault.ToolUnknown, "no tool has the ID %q", id).WithHint("GET /v1/tools lists them")
 }
 
 // Invoke implements httpapi.Tools.

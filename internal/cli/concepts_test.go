@@ -52,6 +52,8 @@ var concepts = map[string]shown{
 	"event of the ledger":   {cli: "audit", in: "items", api: "/v1/audit", list: "items", key: "event=run_finished"},
 	"approval, in the list": {cli: "approvals --all", in: "items", api: "/v1/approvals?all=true", list: "items", key: "id={approval}"},
 	"approval":              {cli: "approvals show {approval}", api: "/v1/approvals/{approval}"},
+	"tool, in the list":     {cli: "tools", in: "items", api: "/v1/tools", list: "items", key: "id=fs.read"},
+	"tool":                  {cli: "tool fs.read", api: "/v1/tools/fs.read"},
 	"agent, in the list":    {cli: "agents", in: "items", api: "/v1/agents", list: "items", key: "id={agent}"},
 	"agent":                 {cli: "agents {agent}", api: "/v1/agents/{agent}"},
 	"session, in the list":  {cli: "sessions", in: "items", api: "/v1/sessions", list: "items", key: "id={session}", more: map[string]string{"agent_name": "for people"}},

@@ -44,7 +44,7 @@ accepted.
 				return err
 			}
 			if s.json {
-				return s.printJSON(describeTool(t, true))
+				return s.printJSON(t.Describe(true))
 			}
 			s.printTool(t)
 			return nil

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"strings"
 	"time"
@@ -9,67 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/remitrun/remit/internal/base/fault"
-	"github.com/remitrun/remit/internal/base/inspect"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/catalog"
 )
-
-// toolJSON is a tool as --json prints it.
-type toolJSON struct {
-	ID          tool.ID      `json:"id"`
-	Title       string       `json:"title"`
-	Description string       `json:"description"`
-	Version     string       `json:"version"`
-	Source      string       `json:"source"`
-	From        string       `json:"from,omitempty"` // the source's name; empty for built-in tools
-	Risk        string       `json:"risk"`
-	SideEffects tool.Effects `json:"side_effects"`
-	Enabled     bool         `json:"enabled"`
-	Disabled    string       `json:"disabled,omitempty"` // why
-	Changed     bool         `json:"changed,omitempty"`
-	Digest      string       `json:"digest"`
-	First       *time.Time   `json:"first_seen,omitempty"`
-	Last        *time.Time   `json:"last_seen,omitempty"`
-	Accepted    *time.Time   `json:"accepted_at,omitempty"`
-
-	Findings []inspect.Finding `json:"findings,omitempty"`
-	Why      []whyJSON         `json:"why,omitempty"`
-	Input    json.RawMessage   `json:"input_schema,omitempty"`
-	Output   json.RawMessage   `json:"output_schema,omitempty"`
-}
-
-// whyJSON is a reason for a tool's risk.
-type whyJSON struct {
-	Risk    string       `json:"risk"`
-	Effects tool.Effects `json:"side_effects"`
-	Why     string       `json:"why"`
-}
-
-func describeTool(t catalog.Tool, whole bool) toolJSON {
-	p := t.Spec
-	out := toolJSON{
-		ID: p.ID, Title: p.Title, Description: p.Description, Version: p.Version, Source: p.Source, Risk: p.Risk.String(), SideEffects: p.Effects,
-		Enabled: t.Disabled == "", Disabled: t.Disabled, Changed: t.Changed, Digest: t.Digest.String(), Findings: t.Findings,
-		First: unlessZero(t.First), Last: unlessZero(t.Last), Accepted: unlessZero(t.Accepted),
-	}
-	if t.Source != catalog.BuiltIn {
-		out.From = t.Source
-	}
-	if whole {
-		out.Input, out.Output = p.Input, p.Output
-		for _, r := range t.Verdict.Reasons {
-			out.Why = append(out.Why, whyJSON{r.Risk.String(), r.Effects, r.Why})
-		}
-	}
-	return out
-}
-
-func unlessZero(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
-}
 
 func (s *session) toolsCmd() *cobra.Command {
 	var f toolFlags
@@ -139,14 +80,14 @@ func (f toolFlags) filter() (catalog.Filter, error) {
 
 func (s *session) printTools(list catalog.Listing) error {
 	if s.json {
-		out := make([]toolJSON, len(list.Tools))
+		out := make([]catalog.Described, len(list.Tools))
 		for i, t := range list.Tools {
-			out[i] = describeTool(t, false)
+			out[i] = t.Describe(false)
 		}
 		for _, line := range troubles(list) {
 			s.errorf("%s\n", line)
 		}
-		return s.printJSON(out)
+		return printPage(s, out, "")
 	}
 	var rows [][]cell
 	for _, t := range list.Tools {

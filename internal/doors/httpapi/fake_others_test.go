@@ -11,6 +11,8 @@ import (
 
 	"github.com/remitrun/remit/internal/agents/capability"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
@@ -25,14 +27,14 @@ func (o others) Capabilities(context.Context) ([]capability.Info, error) {
 }
 
 func (o others) Tools(context.Context, httpapi.ToolQuery) (httpapi.ToolList, error) {
-	return httpapi.ToolList{Items: []httpapi.Tool{{ID: "time.now", Risk: "low", Effects: []string{}}}, Total: 1}, nil
+	return httpapi.ToolList{Items: []catalog.Described{{ID: "time.now", Risk: "low", Effects: []string{}}}, Total: 1}, nil
 }
 
-func (o others) Tool(_ context.Context, id string) (httpapi.Tool, error) {
+func (o others) Tool(_ context.Context, id string) (catalog.Described, error) {
 	if id != "time.now" {
-		return httpapi.Tool{}, fault.New(fault.ToolUnknown, "no tool has the ID %q", id)
+		return catalog.Described{}, fault.New(fault.ToolUnknown, "no tool has the ID %q", id)
 	}
-	return httpapi.Tool{ID: id, Risk: "low", Effects: []string{}}, nil
+	return catalog.Described{ID: tool.ID(id), Risk: "low", Effects: []string{}}, nil
 }
 
 func (o others) Invoke(_ context.Context, _ *httpapi.Caller, id string, args map[string]any) (httpapi.Invocation, error) {

@@ -6,15 +6,17 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/remitrun/remit/internal/agents/agent"
+	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
 // schemaNames are the names in the OpenAPI document of types that have another name in
 // Go. Generated clients use these names, so they do not change.
 var schemaNames = map[reflect.Type]string{
-	reflect.TypeFor[agent.Limits]():  "AgentLimits",
-	reflect.TypeFor[agent.Problem](): "TurnError",
-	reflect.TypeFor[model.Call]():    "ToolCall",
+	reflect.TypeFor[agent.Limits]():      "AgentLimits",
+	reflect.TypeFor[agent.Problem]():     "TurnError",
+	reflect.TypeFor[model.Call]():        "ToolCall",
+	reflect.TypeFor[catalog.Described](): "Tool",
 }
 
 // schemas returns the registry of the OpenAPI document's schemas.

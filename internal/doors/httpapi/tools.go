@@ -8,12 +8,13 @@ import (
 
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/call/catalog"
 )
 
 // Tools lists and calls the tools of the catalog.
 type Tools interface {
 	Tools(ctx context.Context, q ToolQuery) (ToolList, error)
-	Tool(ctx context.Context, id string) (Tool, error) // fault.ToolUnknown
+	Tool(ctx context.Context, id string) (catalog.Described, error) // fault.ToolUnknown
 	// Invoke makes a call, in a run of its own under the caller's grant. An error means
 	// that the tool was not called.
 	Invoke(ctx context.Context, who *Caller, id string, args map[string]any) (Invocation, error)
@@ -29,27 +30,11 @@ type ToolQuery struct {
 	Schemas bool     `query:"schemas" doc:"Include the schemas"`
 }
 
-// Tool is a tool as clients see it.
-type Tool struct {
-	ID          string          `json:"id" example:"time.now"`
-	Title       string          `json:"title,omitempty"`
-	Description string          `json:"description"`
-	Version     string          `json:"version,omitempty"`
-	Source      string          `json:"source"`
-	Risk        string          `json:"risk" enum:"low,medium,high,critical"`
-	Effects     []string        `json:"effects" doc:"Every side effect that a call may have"`
-	Digest      string          `json:"digest"`
-	Disabled    string          `json:"disabled,omitempty" doc:"Why it is disabled"`
-	Changed     bool            `json:"changed,omitempty" doc:"The tool differs from the accepted one"`
-	Input       json.RawMessage `json:"input_schema,omitempty"`
-	Output      json.RawMessage `json:"output_schema,omitempty"`
-}
-
 // ToolList has the selected tools, and the sources that failed.
 type ToolList struct {
-	Items   []Tool          `json:"items"`
-	Total   int             `json:"total"`
-	Failing []FailingSource `json:"failing,omitempty"`
+	Items   []catalog.Described `json:"items"`
+	Total   int                 `json:"total"`
+	Failing []FailingSource     `json:"failing,omitempty"`
 }
 
 // FailingSource is a source whose tools could not be listed.
@@ -71,7 +56,7 @@ type Invocation struct {
 	At       time.Time       `json:"at"`
 }
 
-var exampleTool = map[string]any{"id": "time.now", "title": "Time", "description": "Tells the time.", "source": "builtin", "risk": "low", "effects": []any{}, "digest": "sha256:…"}
+var exampleTool = map[string]any{"id": "time.now", "title": "Time", "description": "Tells the time.", "source": "builtin", "risk": "low", "effects": []any{}, "enabled": true, "digest": "sha256:…"}
 
 func (s *Server) tools() {
 	if s.o.Tools == nil {
@@ -95,9 +80,9 @@ func (s *Server) tools() {
 	route(s, operation{
 		id: "getTool", method: http.MethodGet, path: "/v1/tools/{tool_id}", tag: "tools", action: "tools.read", summary: "Get a tool",
 		errors: []int{404}, answer: exampleTool,
-	}, func(ctx context.Context, in *one) (*struct{ Body Tool }, error) {
+	}, func(ctx context.Context, in *one) (*struct{ Body catalog.Described }, error) {
 		t, err := s.o.Tools.Tool(ctx, in.ID)
-		return &struct{ Body Tool }{t}, err
+		return &struct{ Body catalog.Described }{t}, err
 	})
 	type invoke struct {
 		asked
