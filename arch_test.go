@@ -323,6 +323,22 @@ func folder(pkg string) int {
 	return slices.Index(folders, top)
 }
 
+// maxWiring bounds the Go lines of package app, which wires the services and does no work of
+// its own.
+const maxWiring = 2000
+
+func TestAppIsWiring(t *testing.T) {
+	lines := 0
+	for _, s := range sources(t) {
+		if s.pkg == "app" {
+			lines += s.fset.File(s.file.FileStart).LineCount()
+		}
+	}
+	if lines == 0 || lines >= maxWiring {
+		t.Errorf("package app has %d lines; want fewer than %d: move work to a package of internal/service", lines, maxWiring)
+	}
+}
+
 func TestEveryPackageIsInAFolder(t *testing.T) {
 	for pkg := range mayImport {
 		if folder(pkg) < 0 && pkg != "." && pkg != "cmd/remit" && !within(pkg, "examples") {

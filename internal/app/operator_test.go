@@ -11,9 +11,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/app"
-	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
-	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/service/apis"
 	"github.com/remitrun/remit/internal/service/history"
 	"github.com/remitrun/remit/internal/service/home"
@@ -22,10 +20,28 @@ import (
 
 const api = `{"openapi":"3.0.0","info":{"title":"T","version":"1"},"servers":[{"url":"https://api.example.com"}],"paths":{"/a":{"get":{"operationId":"getA","responses":{"200":{"description":"ok"}}}}}}`
 
+func newApp(t *testing.T, homeDir string) *app.App {
+	t.Helper()
+	cfg, err := home.FromEnv([]string{"REMIT_HOME=" + homeDir, "HOME=" + t.TempDir(), "USER=ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := app.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return a
+}
+
 // operated gives what the ledger tells of operators, oldest first, as "action target".
 func operated(t *testing.T, a *app.App) []string {
 	t.Helper()
-	list, _, err := a.History.Audit(t.Context(), history.AuditQuery{Event: history.EventOperated, Limit: 1000})
+	list, _, err := a.History.Audit(t.Context(), history.AuditQuery{Event: "operator_action", Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,36 +175,6 @@ func TestNoRecordNoChange(t *testing.T) {
 	}
 	if list, err := a.Secrets.List("", ws); err != nil || len(list) != 0 {
 		t.Errorf("secrets are kept: %v, %v", list, err)
-	}
-}
-
-// What is trusted is what was reviewed.
-func TestTrustIsOfTheReviewedFile(t *testing.T) {
-	ws, text := t.TempDir(), "version: 1\nname: reviewed\n"
-	file := filepath.Join(ws, "remit.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	a := newApp(t, t.TempDir())
-	reviewed := runner.DigestOf([]byte(text)).String()
-	for _, digest := range []string{reviewed, strings.TrimPrefix(reviewed, "sha256:"), strings.ToUpper(reviewed)} {
-		if _, _, err := a.Policies.Trust(ws, digest); err != nil {
-			t.Errorf("%s: %v", digest, err)
-		}
-	}
-	if _, err := a.Policies.Distrust(ws); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(text+"files: {write: {allow: ['**']}}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, digest := range []string{reviewed, "sha256:", "x"} {
-		if _, _, err := a.Policies.Trust(ws, digest); fault.CodeOf(err) != fault.Conflict {
-			t.Errorf("%s: %v", digest, err)
-		}
-	}
-	if was, err := a.Policies.Distrust(ws); err != nil || was {
-		t.Errorf("the changed file was trusted: %v, %v", was, err)
 	}
 }
 

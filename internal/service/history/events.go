@@ -14,9 +14,9 @@ import (
 	"github.com/remitrun/remit/internal/tools/extension"
 )
 
-// EventOperated is an operator's action. Its status says whether it was recorded, or failed
+// eventOperated is an operator's action. Its status says whether it was recorded, or failed
 // after it was recorded.
-const EventOperated = "operator_action"
+const eventOperated = "operator_action"
 
 // eventNames are the names of the events that have the same name whatever they tell. The
 // status of those of grants, questions and violations is the new standing, the state of the
@@ -37,7 +37,7 @@ var eventNames = map[ledger.Kind]string{
 	ledger.SessionSaved:   "session_saved",
 	ledger.MessageAdded:   "message_added",
 	ledger.FileSaved:      "file_saved",
-	ledger.Operated:       EventOperated,
+	ledger.Operated:       eventOperated,
 }
 
 // ofAuthority fills in an event of authority.

@@ -1,4 +1,4 @@
-package app_test
+package extensions_test
 
 import (
 	"archive/zip"

@@ -1,4 +1,4 @@
-package app_test
+package apis_test
 
 import (
 	"compress/gzip"

@@ -1,4 +1,4 @@
-package app_test
+package changes_test
 
 import (
 	"errors"
