@@ -361,7 +361,9 @@ func refusedAt(c ledger.Call, at runner.Gate) bool {
 	case runner.ToolGate:
 		return c.Rule == "tool" && ofTool
 	case runner.BudgetGate:
-		return !started && (c.Code == fault.LimitReached || c.Code == fault.BudgetSpent) || ofStore(c) && !asked
+		return !started && (!asked && c.Code == fault.LimitReached || c.Code == fault.BudgetSpent) || ofStore(c) && !asked
+	case runner.SlotGate:
+		return !started && asked && c.Code == fault.LimitReached
 	case runner.RecheckGate:
 		return c.Rule != "grant" && ofGrant || c.Rule != "tool" && ofTool || ofStore(c) && asked
 	}

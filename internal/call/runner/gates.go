@@ -41,6 +41,7 @@ const (
 	ModeGate                    // does the run's phase permit the call?
 	ToolGate                    // is the tool enabled, and unchanged since it was pinned?
 	BudgetGate                  // do the limits and budgets leave enough?
+	SlotGate                    // has the tool's provider room for one more call?
 	RecheckGate                 // after a wait: may the grant be used, and is the tool unchanged?
 )
 

@@ -2,11 +2,15 @@ package runner
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
 )
 
 // Tier is how far a tool's source is trusted. Built-in tools have no tier.
@@ -40,26 +44,58 @@ func TierOf(source string) Tier {
 	return Cloud
 }
 
-// TierLimits bounds the calls of all tools of a tier, over all runs of the
-// process. Zero fields do not limit.
+// TierLimits bounds the calls of the tools of each server, extension or other provider of a
+// tier, over all runs of the process. Zero fields do not limit.
 type TierLimits struct {
-	PerMinute int           // calls started in any minute; further ones are refused
+	PerMinute int           // calls that each holder of grants starts in any minute; further ones are refused
 	AtOnce    int           // calls at the same time; further ones wait
 	RunTime   time.Duration // of one call
+	Wait      time.Duration // for a call's turn; then it is refused
 }
 
 // Sources enforces the limits of tiers. It is safe for concurrent use; a nil
 // Sources limits nothing.
 //
-// A call beyond AtOnce waits, because a plan's outcome must not depend on timing. A call
-// beyond PerMinute is refused: that limit stops runaway loops, which waiting would hide.
+// A call beyond AtOnce waits, because a plan's outcome must not depend on timing; who waits
+// takes turns with other holders of grants. A call beyond PerMinute is refused: that limit
+// stops runaway loops, which waiting would hide.
 type Sources struct {
 	limits map[Tier]TierLimits
 	now    func() time.Time
-	slots  map[Tier]chan struct{}
 
 	mu    sync.Mutex
-	begun map[Tier][]time.Time // of the last minute, oldest first
+	slots map[provider]*slots
+	begun map[user][]time.Time // of the last minute, oldest first
+}
+
+// provider is what calls of tools occupy: one server, one extension.
+type provider struct {
+	tier Tier
+	name string
+}
+
+// providerOf gives the provider of a tool by its ID, as mcp:github of mcp:github:get_issue.
+// Tools whose IDs name none share one.
+func providerOf(t Tier, id tool.ID) provider {
+	kind, rest, _ := strings.Cut(string(id), ":")
+	name, _, ok := strings.Cut(rest, ":")
+	if !ok {
+		return provider{tier: t}
+	}
+	return provider{t, kind + ":" + name}
+}
+
+func (p provider) String() string {
+	if p.name == "" {
+		return "these tools"
+	}
+	return p.name
+}
+
+// user is a holder of grants who uses a provider.
+type user struct {
+	provider
+	holder string
 }
 
 // NewSources makes the limits of tiers. A nil now is time.Now.
@@ -67,13 +103,7 @@ func NewSources(limits map[Tier]TierLimits, now func() time.Time) *Sources {
 	if now == nil {
 		now = time.Now
 	}
-	s := &Sources{limits: limits, now: now, slots: map[Tier]chan struct{}{}, begun: map[Tier][]time.Time{}}
-	for t, l := range limits {
-		if l.AtOnce > 0 {
-			s.slots[t] = make(chan struct{}, l.AtOnce)
-		}
-	}
-	return s
+	return &Sources{limits: limits, now: now, slots: map[provider]*slots{}, begun: map[user][]time.Time{}}
 }
 
 func (s *Sources) of(t Tier) TierLimits {
@@ -83,46 +113,146 @@ func (s *Sources) of(t Tier) TierLimits {
 	return s.limits[t]
 }
 
-// reserve counts a call of a tier, or refuses it with fault.LimitReached.
-func (s *Sources) reserve(t Tier) (Reservation, error) {
-	most := s.of(t).PerMinute
+// maxUsers is how many users are kept in mind before those of former minutes are forgotten.
+const maxUsers = 1024
+
+// reserve counts a call, or refuses it with fault.LimitReached.
+func (s *Sources) reserve(u user) (Reservation, error) {
+	most := s.of(u.tier).PerMinute
 	if most <= 0 {
 		return nil, nil //nolint:nilnil // nothing is limited
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	list := s.begun[t]
-	for len(list) > 0 && now.Sub(list[0]) >= time.Minute {
+	old := func(at time.Time) bool { return now.Sub(at) >= time.Minute }
+	if len(s.begun) >= maxUsers {
+		maps.DeleteFunc(s.begun, func(_ user, list []time.Time) bool { return len(list) == 0 || old(list[len(list)-1]) })
+	}
+	list := s.begun[u]
+	for len(list) > 0 && old(list[0]) {
 		list = list[1:]
 	}
-	if s.begun[t] = list; len(list) >= most {
+	if s.begun[u] = list; len(list) >= most {
 		wait := (time.Minute - now.Sub(list[0])).Round(time.Second)
-		return nil, fault.New(fault.LimitReached, "sources.%s.per_minute: the limit of %d calls a minute is reached", t, most).
+		return nil, fault.New(fault.LimitReached, "sources.%s.per_minute: the limit of %d calls of %s a minute is reached", u.tier, most, u.provider).
 			WithHint("try again in %s", max(wait, time.Second))
 	}
-	s.begun[t] = append(list, now)
-	return &sourceReservation{s, t, now}, nil
+	s.begun[u] = append(list, now)
+	return &sourceReservation{s, u, now}, nil
 }
 
-// enter waits for a free slot in the tier. The caller must call leave.
-func (s *Sources) enter(ctx context.Context, t Tier) (leave func(), err error) {
-	if s == nil || s.slots[t] == nil || t == BuiltIn {
+// slots are the calls that one provider may have at once. Who waits is in a queue of its
+// holder; the queues take turns.
+type slots struct {
+	free    int
+	waiting map[string][]chan struct{} // by holder; a channel is closed when its call has a slot
+	turns   []string                   // the holders who wait, the next one first
+}
+
+// enter waits for a free slot of the user's provider, but not longer than the tier's Wait
+// (fault.LimitReached). The caller must call leave.
+func (s *Sources) enter(ctx context.Context, u user) (leave func(), err error) {
+	limit := s.of(u.tier)
+	if limit.AtOnce <= 0 {
 		return func() {}, nil
 	}
+	leave = func() { s.leave(u.provider) }
+	turn := s.queue(u, limit.AtOnce)
+	if turn == nil {
+		return leave, nil
+	}
+	var late <-chan time.Time
+	if limit.Wait > 0 {
+		timer := time.NewTimer(limit.Wait)
+		defer timer.Stop()
+		late = timer.C
+	}
 	select {
-	case s.slots[t] <- struct{}{}:
-		return func() { <-s.slots[t] }, nil
+	case <-turn:
+		return leave, nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		err = ctx.Err()
+	case <-late:
+		err = fault.New(fault.LimitReached, "sources.%s.at_once: the %d calls of %s that may be under way at once have left no room for %s", u.tier, limit.AtOnce, u.provider, limit.Wait).
+			WithHint("try again later; these calls may hang")
+	}
+	if !s.giveUp(u, turn) {
+		leave() // it had got its slot meanwhile
+	}
+	return nil, err
+}
+
+// queue takes a slot, or gives a channel to wait on.
+func (s *Sources) queue(u user, atOnce int) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.slots[u.provider]
+	if p == nil {
+		p = &slots{free: atOnce, waiting: map[string][]chan struct{}{}}
+		s.slots[u.provider] = p
+	}
+	if p.free > 0 {
+		p.free--
+		return nil
+	}
+	if len(p.waiting[u.holder]) == 0 {
+		p.turns = append(p.turns, u.holder)
+	}
+	turn := make(chan struct{})
+	p.waiting[u.holder] = append(p.waiting[u.holder], turn)
+	return turn
+}
+
+// leave gives a slot to the next who waits.
+func (s *Sources) leave(of provider) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.slots[of]
+	if len(p.turns) == 0 {
+		if p.free++; p.free == s.limits[of.tier].AtOnce {
+			delete(s.slots, of)
+		}
+		return
+	}
+	holder := p.turns[0]
+	p.turns = p.turns[1:]
+	list := p.waiting[holder]
+	close(list[0])
+	if p.waiting[holder] = list[1:]; len(list) > 1 {
+		p.turns = append(p.turns, holder)
+	} else {
+		delete(p.waiting, holder)
 	}
 }
 
-// sourceReservation is a call's place in its tier's minute. It is released if the call
+// giveUp takes a call out of its queue; false: it has got a slot.
+func (s *Sources) giveUp(u user, turn <-chan struct{}) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.slots[u.provider]
+	if p == nil {
+		return false
+	}
+	list := p.waiting[u.holder]
+	i := slices.IndexFunc(list, func(c chan struct{}) bool { return (<-chan struct{})(c) == turn })
+	if i < 0 {
+		return false
+	}
+	if list = slices.Delete(list, i, i+1); len(list) > 0 {
+		p.waiting[u.holder] = list
+		return true
+	}
+	delete(p.waiting, u.holder)
+	p.turns = slices.DeleteFunc(p.turns, func(h string) bool { return h == u.holder })
+	return true
+}
+
+// sourceReservation is a call's place in its user's minute. It is released if the call
 // does not run.
 type sourceReservation struct {
 	s    *Sources
-	tier Tier
+	user user
 	at   time.Time
 }
 
@@ -139,11 +269,8 @@ func (p *sourceReservation) Settle(used grant.Amounts) {
 	}
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
-	list := p.s.begun[p.tier]
-	for i := range list {
-		if list[i].Equal(p.at) {
-			p.s.begun[p.tier] = append(list[:i:i], list[i+1:]...)
-			return
-		}
+	list := p.s.begun[p.user]
+	if i := slices.IndexFunc(list, p.at.Equal); i >= 0 {
+		p.s.begun[p.user] = slices.Concat(list[:i], list[i+1:])
 	}
 }

@@ -3,6 +3,7 @@ package runner_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -120,5 +121,40 @@ func TestARunTimeOfATierEndsACall(t *testing.T) {
 	h.under("tools: {allow: ['*']}", nil)
 	if o := h.call("far", nil); o.Status != tool.TimedOut || !errors.Is(o.Err, fault.ToolTimeout) {
 		t.Errorf("%s %v", o.Status, o.Err)
+	}
+}
+
+// A server that hangs holds up its own calls, for a bounded time, and nobody else's.
+func TestAServerThatHangsDelaysNobodyElse(t *testing.T) {
+	began, done := make(chan struct{}, 2), make(chan struct{})
+	hangs := &probe{id: "mcp:stuck:call", run: func(context.Context, permit.Permit, tool.Args) (tool.Result, error) {
+		began <- struct{}{}
+		<-done
+		return tool.Result{}, nil
+	}}
+	h := newHouse(t, open, afar{hangs, "mcp"}, afar{&probe{id: "mcp:fine:call"}, "mcp"}, afar{&probe{id: "mcp:stuck:other"}, "mcp"})
+	h.rn.Sources = runner.NewSources(map[runner.Tier]runner.TierLimits{runner.LocalMCP: {AtOnce: 2, Wait: 10 * time.Millisecond}}, nil)
+	h.under("tools: {allow: ['*']}", nil)
+	ended := make(chan runner.Outcome, 2)
+	for range 2 {
+		go func() { ended <- h.call("mcp:stuck:call", nil) }()
+		<-began
+	}
+	for range 5 {
+		if o := h.call("mcp:fine:call", nil); o.Status != tool.Completed {
+			t.Fatalf("another server's call: %s %v", o.Status, o.Err)
+		}
+	}
+	if o := h.call("mcp:stuck:other", nil); !errors.Is(o.Err, fault.LimitReached) || !strings.Contains(o.Err.Error(), "mcp:stuck") {
+		t.Errorf("a third call of the server that hangs: %s %v", o.Status, o.Err)
+	}
+	close(done)
+	for range 2 {
+		if o := <-ended; o.Status != tool.Completed {
+			t.Errorf("%s %v", o.Status, o.Err)
+		}
+	}
+	if o := h.call("mcp:stuck:other", nil); o.Status != tool.Completed {
+		t.Errorf("after the others ended: %s %v", o.Status, o.Err)
 	}
 }

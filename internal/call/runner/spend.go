@@ -47,7 +47,7 @@ func (f *flight) wants() grant.Amounts {
 func (f *flight) reserve(ctx context.Context) error {
 	return f.gate(ctx, BudgetGate, func(ctx context.Context) error {
 		want := f.wants()
-		source, err := f.r.Sources.reserve(f.tier())
+		source, err := f.r.Sources.reserve(f.user())
 		if err != nil {
 			return err
 		}
@@ -72,17 +72,28 @@ func (f *flight) reserve(ctx context.Context) error {
 
 func (f *flight) tier() Tier { return TierOf(f.entry.Spec.Source) }
 
-// enterSource waits for a free slot in the tool's source. A replay does not wait.
+// enterSource waits for a free slot of the tool's provider.
 func (f *flight) enterSource(ctx context.Context) error {
-	if f.run.Recall != nil {
+	return f.gate(ctx, SlotGate, func(ctx context.Context) error {
+		leave, err := f.r.Sources.enter(ctx, f.user())
+		if err != nil {
+			return ended(ctx, err)
+		}
+		f.leaveSource = leave
 		return nil
+	})
+}
+
+// user is for whom the call occupies its tool's provider: the holder of the root that the
+// run's grant derives from, and the root itself where it was issued.
+func (f *flight) user() user {
+	u := user{provider: providerOf(f.tier(), f.c.Tool)}
+	if nodes := f.run.Grant.Nodes(); len(nodes) > 0 {
+		if u.holder = nodes[0].Holder; nodes[0].Kept {
+			u.holder += " " + nodes[0].ID.String()
+		}
 	}
-	leave, err := f.r.Sources.enter(ctx, f.tier())
-	if err != nil {
-		return ended(ctx, err)
-	}
-	f.leaveSource = leave
-	return nil
+	return u
 }
 
 // given is what the call may use: the least of its reservations. Zero fields are not

@@ -46,8 +46,8 @@ type Sessions struct {
 	FileCount int   // of its files and folders
 }
 
-// Tiers bound the calls of tools by the kind of their source, over all runs of
-// the process. Built-in tools have no such bounds.
+// Tiers bound the calls of the tools of each server, extension or other provider, by the
+// kind of its source, over all runs of the process. Built-in tools have no such bounds.
 type Tiers struct {
 	Extension Tier // extensions installed here
 	LocalMCP  Tier // MCP servers that Remit starts
@@ -57,9 +57,10 @@ type Tiers struct {
 
 // Tier is the bounds of one kind of source.
 type Tier struct {
-	PerMinute int           // calls begun in any minute
+	PerMinute int           // calls that each holder of grants begins in any minute
 	AtOnce    int           // calls at the same time
 	RunTime   time.Duration // of one call
+	Wait      time.Duration // for a call's turn
 }
 
 // Tool is what the operator says of tools; it replaces what was inferred.
@@ -76,10 +77,10 @@ func Default() Settings {
 		Durability: "power",
 		Keyring:    true,
 		Tiers: Tiers{
-			Extension: Tier{600, 16, 5 * time.Minute},
-			LocalMCP:  Tier{300, 8, 5 * time.Minute},
-			RemoteMCP: Tier{60, 4, 2 * time.Minute},
-			Cloud:     Tier{30, 2, time.Minute},
+			Extension: Tier{600, 16, 5 * time.Minute, time.Minute},
+			LocalMCP:  Tier{300, 8, 5 * time.Minute, time.Minute},
+			RemoteMCP: Tier{60, 4, 2 * time.Minute, time.Minute},
+			Cloud:     Tier{30, 2, time.Minute, time.Minute},
 		},
 		Changes:  Changes{KeepDays: 30, KeepBytes: 5 << 30},
 		Sessions: Sessions{FileBytes: 100 << 20, FileCount: 10_000},
@@ -163,6 +164,7 @@ func (r *reader) tier(t *Tier) document.Field {
 		"per_minute": document.Int(r.Reader, &t.PerMinute, 1, math.MaxInt32),
 		"at_once":    document.Int(r.Reader, &t.AtOnce, 1, math.MaxInt32),
 		"run_time":   r.Duration(&t.RunTime),
+		"wait":       r.Duration(&t.Wait),
 	})
 }
 

@@ -30,7 +30,7 @@ logs: {level: WARN}
 secrets: {keyring: false}
 approvals: {admins: ["user:ann"]}
 sources:
-  mcp_remote: {per_minute: 5, at_once: 1, run_time: 90s}
+  mcp_remote: {per_minute: 5, at_once: 1, run_time: 90s, wait: 3s}
 changes: {keep_days: 0, keep_bytes: 200MiB}
 sessions: {files: {bytes: 0, count: 7}}
 tools:
@@ -52,7 +52,7 @@ models:
 	risk, effects := tool.High, tool.EffectSet(tool.FSRead)
 	want := settings.Default()
 	want.Durability, want.LogLevel, want.Keyring, want.Admins = "process", slog.LevelWarn, false, []string{"user:ann"}
-	want.Tiers.RemoteMCP = settings.Tier{PerMinute: 5, AtOnce: 1, RunTime: 90 * time.Second}
+	want.Tiers.RemoteMCP = settings.Tier{PerMinute: 5, AtOnce: 1, RunTime: 90 * time.Second, Wait: 3 * time.Second}
 	want.Changes, want.Sessions = settings.Changes{KeepBytes: 200 << 20}, settings.Sessions{FileCount: 7}
 	want.Tools = map[string]settings.Tool{"mcp:files:*": {Risk: &risk, Effects: &effects, Trusted: true, AnyName: true}}
 	want.Models = settings.Models{Default: "local/qwen", Wait: 5 * time.Minute, Providers: []settings.Provider{
