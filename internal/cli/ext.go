@@ -138,11 +138,11 @@ func (s *session) printExtension(o extensions.Offer) {
 		version = o.Was.Version + " → " + o.Version
 	}
 	s.printf("%s  %s %s\n\n%s\n\n", s.paint(bold, o.ID), show(o.Name), version, showLines(o.Description))
-	signer := "not signed"
+	signer := "none"
 	if o.Signer != "" {
 		signer = o.Signer
 	}
-	for _, l := range [][2]string{{"author", o.Author}, {"license", o.License}, {"signed by", signer}, {"from", o.From}, {"folder", o.Folder}, {"files", fmt.Sprintf("%d, %d bytes", o.Files, o.Bytes)},
+	for _, l := range [][2]string{{"author", o.Author}, {"license", o.License}, {"signer", signer}, {"from", o.From}, {"folder", o.Folder}, {"files", fmt.Sprintf("%d, %d bytes", o.Files, o.Bytes)},
 		{"digest", o.Digest}, {"state", state(o.Extension)}} {
 		s.printf("%-10s %s\n", l[0], show(l[1]))
 	}
