@@ -3,8 +3,8 @@ package agent_test
 import (
 	"context"
 	"errors"
-	"os"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
