@@ -12,6 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/confine/sandbox/linux"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/store/sqlite"
 	"github.com/remitrun/remit/internal/service/agents"
@@ -54,7 +55,7 @@ type App struct {
 	Agents       *agents.Agents
 	Slash        *slash.Commands
 	catalog      *catalog.Catalog
-	box          *sandbox.Box
+	box          *linux.Box
 
 	mu    sync.Mutex
 	store store.Backend
@@ -68,7 +69,7 @@ func New(cfg home.Config) (*App, error) {
 	a.Secrets = secrets.New(a.Home, a.Policies)
 	a.Grants = grants.New(a.Home, a.Policies)
 	a.Home.Ledger, a.Home.Changed = a.Store, func() { servers.ForgetFailures(a.Home) }
-	a.box = sandbox.New(sandbox.Config{Getenv: cfg.Lookup, Secret: a.Secrets.Value, State: cfg.Dir, Egress: egressOf(a.Secrets.Value)})
+	a.box = linux.New(linux.Config{Getenv: cfg.Lookup, Secret: a.Secrets.Value, State: cfg.Dir, Egress: egressOf(a.Secrets.Value)})
 	a.Modules = modules.New(a.Home, a.Secrets)
 	a.Models = &models.Models{Home: a.Home, Secrets: a.Secrets, Registry: registryOf(cfg.Settings.Models)}
 	a.Servers = &servers.Servers{Home: a.Home, Secrets: a.Secrets, Box: a.box, BuiltIn: a.builtIn}
@@ -118,8 +119,8 @@ func (a *App) Close() error {
 // Catalog lists the tools.
 func (a *App) Catalog() *catalog.Catalog { return a.catalog }
 
-// Box starts confined processes.
-func (a *App) Box() *sandbox.Box { return a.box }
+// Layers says which parts of the confinement this machine has.
+func (a *App) Layers(ctx context.Context) []sandbox.Layer { return linux.Probe(ctx) }
 
 // Store opens the ledger, making it on first use, and closes what dead
 // processes left open in it.

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/authority/permit"
-	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/tools/builtin/analyze"
 	"github.com/remitrun/remit/internal/tools/builtin/clock"
 	fstool "github.com/remitrun/remit/internal/tools/builtin/fs"
@@ -21,7 +20,7 @@ func (a *App) builtIn() []permit.Tool {
 }
 
 // builtins is every tool that is compiled in: a new one is a folder and a line.
-func builtins(box *sandbox.Box, secret func(name string) (string, bool)) []permit.Tool {
+func builtins(box shelltool.Box, secret func(name string) (string, bool)) []permit.Tool {
 	return slices.Concat(fstool.Tools(), httptool.Tools(secret), clock.Tools(time.Now), random.Tools(), analyze.Tools(),
 		[]permit.Tool{shelltool.New(box)})
 }

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"github.com/spf13/cobra"
-
-	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
 func (s *session) doctorCmd() *cobra.Command {
@@ -18,11 +16,11 @@ less confinement than its policy requires.
 		Example: "  remit doctor",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			layers := sandbox.Probe(cmd.Context())
 			a, err := s.openAnyway()
 			if err != nil {
 				return err
 			}
+			layers := a.Layers(cmd.Context())
 			checks := a.Check(cmd.Context())
 			if s.json {
 				return s.printJSON(map[string]any{"layers": layers, "state": checks})

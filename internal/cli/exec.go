@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
@@ -183,7 +184,7 @@ func execExit(interrupted bool, res runs.ExecResult) error {
 	case o.ExitCode > 0:
 		return exit(o.ExitCode)
 	case o.Signal != "":
-		return exit(128 + sandbox.SignalNumber(o.Signal))
+		return exit(128 + int(unix.SignalNum(o.Signal)))
 	}
 	return runExit(false, res.Status)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/confine/sandbox/linux"
 )
 
 // How often each way is taken, in turns.
@@ -41,7 +42,7 @@ type confiner struct {
 // sandbox measures the start of a confined process beside a bare spawn and
 // bubblewrap, in turns.
 func (b *bench) sandbox() error {
-	box := sandbox.New(sandbox.Config{Getenv: os.LookupEnv})
+	box := linux.New(linux.Config{Getenv: os.LookupEnv})
 	defer box.Close()
 	ways, err := b.confiners(box)
 	if err != nil {
@@ -73,7 +74,7 @@ func (b *bench) ratio(what string, most float64, took []time.Duration, base time
 }
 
 // confiners are the ways that are compared.
-func (b *bench) confiners(box *sandbox.Box) ([]confiner, error) {
+func (b *bench) confiners(box *linux.Box) ([]confiner, error) {
 	ways := []confiner{{"bare", func(ctx context.Context) error { return exec.CommandContext(ctx, "/bin/true").Run() }}}
 	if bwrap, err := exec.LookPath("bwrap"); err == nil {
 		args := []string{"--unshare-all", "--ro-bind", "/usr", "/usr", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",

@@ -12,6 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/permit/permittest"
 	"github.com/remitrun/remit/internal/confine/changeset"
 	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/confine/sandbox/linux"
 )
 
 // holding is a held run that does not end: its tools have the layers open, or
@@ -20,7 +21,7 @@ func holding(t *testing.T, dir, who string) {
 	ws := filepath.Join(dir, "ws")
 	s, err := changeset.In(filepath.Join(dir, "home")).Begin("run", ws)
 	must(t, err)
-	box := sandbox.New(sandbox.Config{})
+	box := linux.New(linux.Config{})
 	h := s.Hold(box.Overlay)
 	root, leave, err := h.Enter(t.Context())
 	must(t, err)

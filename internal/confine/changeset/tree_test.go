@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/remitrun/remit/internal/confine/changeset"
-	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/confine/sandbox/linux"
 )
 
 func must(t testing.TB, errs ...error) {
@@ -30,14 +30,14 @@ func anything(string, bool) error { return nil }
 type place struct {
 	dir, ws string
 	home    changeset.Home
-	box     *sandbox.Box
+	box     *linux.Box
 }
 
 func newPlace(t testing.TB) place {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(tempDir(t))
 	must(t, err)
-	p := place{dir: dir, ws: filepath.Join(dir, "ws"), home: changeset.In(filepath.Join(dir, "home")), box: sandbox.New(sandbox.Config{})}
+	p := place{dir: dir, ws: filepath.Join(dir, "ws"), home: changeset.In(filepath.Join(dir, "home")), box: linux.New(linux.Config{})}
 	must(t, os.Mkdir(p.ws, 0o755), os.Mkdir(filepath.Join(dir, "home"), 0o700), os.Mkdir(filepath.Join(dir, "out"), 0o755),
 		os.WriteFile(filepath.Join(dir, "out", "secret"), []byte("CANARY"), 0o644))
 	t.Cleanup(func() { _ = p.box.Close() })

@@ -23,27 +23,27 @@ import (
 // the rest is identified by inode, size and change time instead.
 const maxHashed = 32 << 20
 
+// maxPath bounds the names that are looked up: a path has at most 4096 bytes.
+const maxPath = 3500
+
 // maxNamed bounds the names that are looked up for one command.
 const maxNamed = 4096
 
+// View says where the files that a command will see are now.
+type View interface {
+	// At is the path of the host at which the file that the command sees at path
+	// can be read: the same, but for the held writes of a run.
+	At(path string) string
+}
+
 // Contents fills in the content of the files that commands name and that the
-// chain permits to be written: programs, scripts, redirected input. It looks at
-// the held files of a run, if there are any.
-func Contents(ctx context.Context, held permit.Held, env tool.Env, chain policy.Chain, actions []tool.Action) error {
+// chain permits to be written: programs, scripts, redirected input. It reads them where v says.
+func Contents(ctx context.Context, v View, chain policy.Chain, actions []tool.Action) error {
 	if !slices.ContainsFunc(actions, func(a tool.Action) bool { return a.Kind == tool.Command }) {
 		return nil
 	}
-	var l *layers
-	if held != nil {
-		root, leave, err := held.Enter(ctx)
-		if err != nil {
-			return err
-		}
-		defer leave()
-		l = layersAt(root, env.Workspace)
-	}
 	for i := range actions {
-		if err := fillContents(ctx, l, chain, &actions[i]); err != nil {
+		if err := fillContents(ctx, v, chain, &actions[i]); err != nil {
 			return err
 		}
 	}
@@ -51,7 +51,7 @@ func Contents(ctx context.Context, held permit.Held, env tool.Env, chain policy.
 }
 
 // fillContents looks up the content for one action.
-func fillContents(ctx context.Context, l *layers, chain policy.Chain, a *tool.Action) error {
+func fillContents(ctx context.Context, v View, chain policy.Chain, a *tool.Action) error {
 	a.Contents = nil
 	names, err := namedFiles(*a)
 	if err != nil {
@@ -63,7 +63,7 @@ func fillContents(ctx context.Context, l *layers, chain policy.Chain, a *tool.Ac
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		real, err := l.resolve(name)
+		real, err := resolve(v, name)
 		if err != nil {
 			real = filepath.Clean(name) // a missing file, or not a usable name
 		}
@@ -73,8 +73,8 @@ func fillContents(ctx context.Context, l *layers, chain policy.Chain, a *tool.Ac
 		var state string
 		switch {
 		case writes(chain, real):
-			if state, err = contentState(l.at(real), &left); err != nil {
-				return fault.Wrap(fault.NeedsApproval, err, "needs approval, but the content of %q cannot be read: %v", name, rootCause(err))
+			if state, err = contentState(v.At(real), &left); err != nil {
+				return fault.Wrap(fault.NeedsApproval, err, "needs approval, but the content of %q cannot be read: %v", name, RootCause(err))
 			}
 		case writes(chain, filepath.Clean(name)):
 			state = "linked" // the link can be replaced, but not the file that it leads to
@@ -101,7 +101,7 @@ func namedFiles(a tool.Action) (out []string, err error) {
 	}
 	seen := map[string]bool{}
 	add := func(w string) {
-		if w == "" || strings.ContainsRune(w, 0) || len(w) > maxSurveyPath {
+		if w == "" || strings.ContainsRune(w, 0) || len(w) > maxPath {
 			return
 		}
 		if !filepath.IsAbs(w) {
@@ -136,7 +136,7 @@ func namedFiles(a tool.Action) (out []string, err error) {
 }
 
 // resolve follows the symbolic links of a path as a program in the sandbox does.
-func (l *layers) resolve(p string) (string, error) {
+func resolve(v View, p string) (string, error) {
 	done, rest := "/", strings.Split(p, "/")
 	for links := 0; len(rest) > 0; {
 		name := rest[0]
@@ -149,7 +149,7 @@ func (l *layers) resolve(p string) (string, error) {
 			continue
 		}
 		next := filepath.Join(done, name)
-		to, err := os.Readlink(l.at(next))
+		to, err := os.Readlink(v.At(next))
 		switch {
 		case errors.Is(err, syscall.EINVAL): // not a link
 			done = next
@@ -198,14 +198,14 @@ func contentState(p string, left *int64) (string, error) {
 	return fmt.Sprintf("sha256:%x", h.Sum(nil)), nil
 }
 
-// sameContents refuses an action that a person approved while its files had other
+// VerifyContents refuses an action that a person approved while its files had other
 // content.
-func sameContents(ctx context.Context, p permit.Permit, l *layers, a tool.Action) error {
+func VerifyContents(ctx context.Context, p permit.Permit, v View, a tool.Action) error {
 	approved, ok := p.ApprovedContents(a)
 	if !ok {
 		return nil
 	}
-	if err := fillContents(ctx, l, p.Chain(), &a); err != nil {
+	if err := fillContents(ctx, v, p.Chain(), &a); err != nil {
 		return err
 	}
 	if slices.Equal(a.Contents, approved) {

@@ -25,10 +25,23 @@ const FolderAt = "/session"
 type Folder struct {
 	root  *os.Root
 	path  string // absolute, link-free
-	lock  *os.File
+	lock  io.Closer
 	bytes int64 // most of all files together
 	files int   // most files and folders
 }
+
+// OpenFolder gives the folder at an absolute path without links, which may hold that
+// many bytes and files. Close removes it and closes lock.
+func OpenFolder(at string, lock io.Closer, bytes int64, files int) (*Folder, error) {
+	root, err := os.OpenRoot(at)
+	if err != nil {
+		return nil, err
+	}
+	return &Folder{root: root, path: at, lock: lock, bytes: bytes, files: files}, nil
+}
+
+// Path is where the folder is on the host: absolute, without links.
+func (f *Folder) Path() string { return f.path }
 
 // FolderFile is what is in a Folder.
 type FolderFile struct {
@@ -73,7 +86,7 @@ func (f *Folder) Put(name string, content []byte) error {
 }
 
 func notPut(name string, err error) error {
-	return fault.Wrap(fault.ToolFailed, err, "%q cannot be put into the command's folder: %v", name, rootCause(err))
+	return fault.Wrap(fault.ToolFailed, err, "%q cannot be put into the command's folder: %v", name, RootCause(err))
 }
 
 // Files lists all that is in the folder but folders, sorted, following no link.
@@ -134,7 +147,7 @@ func (f *Folder) Read(name string) ([]byte, error) {
 	}
 	r, err := f.root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0) // the root is not left, whatever a link says
 	if err != nil {
-		return nil, fault.Wrap(fault.ToolFailed, err, "%q cannot be read from the command's folder: %v", name, rootCause(err))
+		return nil, fault.Wrap(fault.ToolFailed, err, "%q cannot be read from the command's folder: %v", name, RootCause(err))
 	}
 	defer func() { _ = r.Close() }() // nothing was written through it
 	if info, err := r.Stat(); err != nil || !info.Mode().IsRegular() {
@@ -143,7 +156,7 @@ func (f *Folder) Read(name string) ([]byte, error) {
 	content, err := io.ReadAll(io.LimitReader(r, f.bytes+1))
 	switch {
 	case err != nil:
-		return nil, fault.Wrap(fault.ToolFailed, err, "%q cannot be read from the command's folder: %v", name, rootCause(err))
+		return nil, fault.Wrap(fault.ToolFailed, err, "%q cannot be read from the command's folder: %v", name, RootCause(err))
 	case int64(len(content)) > f.bytes:
 		return nil, fault.New(fault.LimitReached, "%q has more than %d bytes", name, f.bytes)
 	}

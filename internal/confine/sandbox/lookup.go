@@ -72,10 +72,11 @@ func notRunnable(argv0 string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fault.Wrap(fault.NotFound, err, "no command %q: there is no such file", argv0)
 	}
-	return fault.Wrap(fault.ToolFailed, err, "the command %q cannot be run: %v", argv0, rootCause(err))
+	return fault.Wrap(fault.ToolFailed, err, "the command %q cannot be run: %v", argv0, RootCause(err))
 }
 
-func rootCause(err error) error {
+// RootCause is the error beneath the path that a file error names.
+func RootCause(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
 		return pe.Err

@@ -125,17 +125,20 @@ type Profile struct {
 	Notes []string // what the policy says and the kernel does not enforce to the letter
 }
 
+// MaxSurvey bounds how many names the survey for one profile looks at.
+const MaxSurvey = 50000
+
 // maxMounts bounds the mounts of one sandbox, and with them its start.
 const maxMounts = 4000
 
-// probeName stands for any name that is not there yet.
-const probeName = "remit-7f3a9c51-any-other-name"
+// AnyName stands for any name that is not there yet.
+const AnyName = "remit-7f3a9c51-any-other-name"
 
 // Compile computes the profile. A path is readable (writable) only if the whole
 // chain allows reading (writing) it; where the kernel's means are too coarse,
 // the profile is stricter than the policy and says so.
 func Compile(in Inputs) (Profile, error) {
-	l := withDefaults(in.Limits)
+	l := WithDefaults(in.Limits)
 	c := compiler{in: in}
 	c.out = Profile{Dir: in.Dir, Env: slices.Clone(l.Env), Path: slices.Clone(l.Path), Memory: l.Memory,
 		Processes: l.Processes, FileSize: l.WriteBytes, Disk: l.Disk, CPU: l.CPU, OpenFiles: l.OpenFiles,
@@ -175,7 +178,7 @@ func (c *compiler) noteUnseen() {
 		return fmt.Sprintf("%q and %d other folders are", list[0], len(list)-1)
 	}
 	if len(c.skipped) > 0 {
-		c.note(fmt.Sprintf("the survey stopped after %d names: %s out of sight; name narrower folders in files.read", maxSurvey, name(c.skipped)))
+		c.note(fmt.Sprintf("the survey stopped after %d names: %s out of sight; name narrower folders in files.read", MaxSurvey, name(c.skipped)))
 	}
 	if len(c.unlisted) > 0 {
 		c.note(name(c.unlisted) + " out of sight: not listable")
@@ -188,7 +191,7 @@ func (c *compiler) mounts() {
 	c.out.Mounts = append(c.out.Mounts, in.System...)
 	for _, t := range in.Trees {
 		at := scope{}
-		if _, under := cover(in.System, t.Path); under != nil {
+		if _, under := Cover(in.System, t.Path); under != nil {
 			at = at.bound(under.Access)
 		}
 		if !at.covered || t.Path != "/" {
@@ -219,7 +222,7 @@ func (c *compiler) own() {
 		return
 	}
 	for i := range c.out.Mounts {
-		if m := &c.out.Mounts[i]; m.Kind == Mask && within(c.in.Own.Path, m.Path) {
+		if m := &c.out.Mounts[i]; m.Kind == Mask && Within(c.in.Own.Path, m.Path) {
 			m.Kind = Hollow // a folder is made in it
 		}
 	}
@@ -258,13 +261,13 @@ func (c *compiler) note(s string) {
 // access asks the policy about one path.
 func (c *compiler) access(p string) Access {
 	for _, never := range append(slices.Clip(ownFolders), c.in.State) {
-		if never != "" && within(p, never) && !(never == c.in.State && c.owned(p)) {
+		if never != "" && Within(p, never) && !(never == c.in.State && c.owned(p)) {
 			return NoAccess
 		}
 	}
 	var a Access
 	for kind, bit := range map[tool.ActionKind]Access{tool.FileRead: ReadOnly, tool.FileWrite: WriteOnly} {
-		if bit == WriteOnly && c.in.Held != "" && !within(p, c.in.Held) && !c.owned(p) {
+		if bit == WriteOnly && c.in.Held != "" && !Within(p, c.in.Held) && !c.owned(p) {
 			continue
 		}
 		d := c.in.Chain.DecideAction(tool.Action{Kind: kind, Path: p, Real: p})
@@ -279,7 +282,7 @@ func (c *compiler) access(p string) Access {
 }
 
 // owned reports whether a path is in the tool's own folder.
-func (c *compiler) owned(p string) bool { return c.in.Own != nil && within(p, c.in.Own.Path) }
+func (c *compiler) owned(p string) bool { return c.in.Own != nil && Within(p, c.in.Own.Path) }
 
 // fit makes an access fit for a place: Landlock's rules add up on the way to a
 // file, so what is only writable can be kept from being read only where nothing
@@ -287,7 +290,7 @@ func (c *compiler) owned(p string) bool { return c.in.Own != nil && within(p, c.
 func (c *compiler) fit(p string, a Access, at scope) Access {
 	readable := at.readable
 	for _, always := range []string{"/tmp", "/etc"} {
-		readable = readable || within(p, always)
+		readable = readable || Within(p, always)
 	}
 	if a == WriteOnly && readable {
 		c.note("what may be written and not read inside a readable folder is out of sight")
@@ -313,7 +316,7 @@ func (c *compiler) tree(n *Node, at scope, top bool) []Mount {
 	case !n.Complete:
 		c.unlisted = append(c.unlisted, n.Path)
 	case n.Path != "/":
-		other = c.access(path.Join(n.Path, probeName))
+		other = c.access(path.Join(n.Path, AnyName))
 		if own := c.access(n.Path); !top && at.covered && at.access != NoAccess {
 			// A folder that may be filled and not replaced, such as .git, is a mount
 			// of its own: nobody can rename or remove that.
@@ -385,39 +388,27 @@ func (c *compiler) link(n *Node, at scope) []Mount {
 	return []Mount{{Path: n.Path, Kind: Mask}}
 }
 
-// restrictedLinks calls do for each link whose name the policy closes in part.
-func restrictedLinks(chain policy.Chain, nodes []*Node, do func(*Node)) {
-	for _, n := range nodes {
-		if n.Kind == LinkNode && slices.ContainsFunc([]tool.ActionKind{tool.FileRead, tool.FileWrite}, func(kind tool.ActionKind) bool {
-			return chain.DecideAction(tool.Action{Kind: kind, Path: n.Path, Real: n.Path}).Effect != policy.Allow
-		}) {
-			do(n)
-		}
-		restrictedLinks(chain, n.Children, do)
-	}
-}
-
 // visible says whether the mounts so far show a path, and how.
 func (c *compiler) visible(p string) (bool, Access) {
-	_, m := cover(c.out.Mounts, p)
+	_, m := Cover(c.out.Mounts, p)
 	if m == nil || m.Kind != Bind {
 		return false, NoAccess
 	}
 	return true, m.Access
 }
 
-// cover is the topmost mount that p lies in.
-func cover(mounts []Mount, p string) (int, *Mount) {
+// Cover gives the topmost mount that p lies in.
+func Cover(mounts []Mount, p string) (int, *Mount) {
 	for i := len(mounts) - 1; i >= 0; i-- {
-		if within(p, mounts[i].Path) {
+		if Within(p, mounts[i].Path) {
 			return i, &mounts[i]
 		}
 	}
 	return -1, nil
 }
 
-// within says whether p is the folder or below it. Both are clean.
-func within(p, folder string) bool {
+// Within says whether p is the folder or below it. Both are clean.
+func Within(p, folder string) bool {
 	return p == folder || folder == "/" || strings.HasPrefix(p, folder) && p[len(folder)] == '/'
 }
 

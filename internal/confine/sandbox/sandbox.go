@@ -1,12 +1,9 @@
-// Package sandbox runs commands confined by the operating system. There is one
-// way in, [Box.Run]: it checks the command against the call's permit once more,
-// compiles the permit's policies into a [Profile], and has a small spawner
-// process start the command inside new namespaces, behind its own mounts,
-// Landlock rules and a seccomp filter. What the policy does not allow does not
-// exist in there. Where the kernel cannot confine, nothing runs.
+// Package sandbox is the contract for running commands confined by the operating
+// system. A tool asks for a [Command] and gets an [Outcome]; a [Profile] says what the
+// policies allow it. A path that they do not allow does not exist inside the sandbox.
 //
-// Start at [Box.Run] for what happens, [Compile] for what is allowed, and
-// [Probe] for what this machine can do.
+// Start at [Compile], which computes a profile from policies and files. Package linux,
+// below this folder, makes the sandbox and runs the command.
 package sandbox
 
 import (
@@ -15,7 +12,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -44,7 +40,6 @@ type Command struct {
 	// concern: nothing that they speak of is there. It needs full isolation.
 	Folder *Folder
 
-	layers *layers // of a run whose writes are held
 	// Typed says that a person typed the command, see tool.Action.
 	Typed bool
 	// Long: without a commands.timeout of the policy's, it may take for ever.
@@ -71,15 +66,8 @@ type Stdio struct {
 	Terminal *Terminal
 }
 
-// Terminal is a terminal for one command.
-type Terminal struct {
-	Columns, Rows int // its size when the command starts
-	// Opened is given the end that Remit keeps, once, before the command starts
-	// to run; not where no sandbox could be made. Who has it closes it.
-	Opened func(*os.File)
-}
-
-func (s *Stdio) close() {
+// Close closes them; a nil Stdio has none.
+func (s *Stdio) Close() {
 	if s == nil {
 		return
 	}
@@ -173,22 +161,6 @@ type Proxy interface {
 	Close() // cuts every connection and waits for what serves them
 }
 
-// Config is what a Box needs of its surroundings.
-type Config struct {
-	// Getenv gives the runtime's own variables, of which those that the policy
-	// lists are passed on. nil: there are none.
-	Getenv func(name string) (string, bool)
-	// Secret finds a stored value by its policy.EnvSecret.Key, for the commands
-	// that a policy gives one in a variable. nil: there are none.
-	Secret func(key string) (string, bool)
-	// State is Remit's own folder, which no command ever sees; "" if there is none.
-	State string
-	// Egress makes the proxy of one command. nil: no command reaches any network.
-	Egress func(p permit.Permit, c Command) (Proxy, error)
-	// Lacking is what the machine is taken to be without.
-	Lacking Lacking
-}
-
 // Layer is one part of the confinement and whether this machine has it.
 type Layer struct {
 	Name      string `json:"name"`
@@ -207,7 +179,8 @@ const (
 	defaultFiles     = 4096
 )
 
-func withDefaults(l policy.Limits) policy.Limits {
+// WithDefaults fills in the limits that a chain of policies does not set.
+func WithDefaults(l policy.Limits) policy.Limits {
 	if l.CommandTimeout <= 0 {
 		l.CommandTimeout = defaultTimeout
 	}

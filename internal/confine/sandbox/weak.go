@@ -7,16 +7,6 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 )
 
-// Lacking makes a Box take the machine for one that has less than it has. It is
-// for tests: what it names can only be taken away.
-type Lacking uint8
-
-// What a machine can be without.
-const (
-	NoNamespaces Lacking = 1 << iota
-	NoLandlock
-)
-
 // What a weaker isolation does not keep, for people.
 var (
 	landlockNotes = []string{
@@ -53,7 +43,7 @@ func (c *compiler) weaken() {
 		}
 		c.out.Mounts = append(c.out.Mounts, parts...)
 	}
-	if _, over := cover(c.in.System, c.in.Exe); c.in.Exe != "" && over == nil {
+	if _, over := Cover(c.in.System, c.in.Exe); c.in.Exe != "" && over == nil {
 		c.out.Mounts = append(c.out.Mounts, Mount{Path: c.in.Exe, Access: ReadOnly})
 	}
 }
@@ -82,7 +72,7 @@ func (c *compiler) grants(n *Node, top bool) (whole bool, a Access, parts []Moun
 		c.unlisted = append(c.unlisted, n.Path)
 		return true, NoAccess, nil
 	}
-	a = c.access(path.Join(n.Path, probeName))
+	a = c.access(path.Join(n.Path, AnyName))
 	if !top {
 		a &= c.access(n.Path)
 	}

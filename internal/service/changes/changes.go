@@ -26,10 +26,15 @@ import (
 	"github.com/remitrun/remit/internal/service/settings"
 )
 
+// Box lays a held layer over the workspace of commands: linux.Box.
+type Box interface {
+	Overlay(lower, upper, work string) (int, error)
+}
+
 // Changes are the changesets of one $REMIT_HOME.
 type Changes struct {
 	Home *home.Home
-	Box  *sandbox.Box // lays a held layer over the workspace of commands
+	Box  Box
 
 	mu     sync.Mutex
 	looked time.Time // when Recover last looked

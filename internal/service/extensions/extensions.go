@@ -37,7 +37,7 @@ type Extensions struct {
 	Home    *home.Home
 	Runs    *runs.Runs
 	Modules *modules.Modules
-	Box     *sandbox.Box
+	Box     extsource.Box
 	Tools   *catalog.Catalog
 	BuiltIn func() []permit.Tool // the tools that are compiled in
 

@@ -108,7 +108,7 @@ const ExecID = tool.ID("exec")
 
 // execTool is the one call of such a run.
 type execTool struct {
-	box     *sandbox.Box
+	box     Box
 	q       ExecRequest
 	outcome sandbox.Outcome
 }

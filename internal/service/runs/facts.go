@@ -18,7 +18,8 @@ import (
 // Facts looks the second step of a decision up in the world, by the handle
 // packages, so that what is decided on is what the handles will find.
 type Facts struct {
-	Offline bool        // ask no resolver
+	Offline bool // ask no resolver
+	box     Box
 	held    permit.Held // the layers of a run whose writes are held
 }
 
@@ -29,7 +30,7 @@ func (f Facts) Fill(ctx context.Context, env tool.Env, limits policy.Limits, _ r
 
 // Contents is the runner's hook for approvals.
 func (f Facts) Contents(ctx context.Context, env tool.Env, chain policy.Chain, _ runner.Call, actions []tool.Action) error {
-	return sandbox.Contents(ctx, f.held, env, chain, actions)
+	return f.box.Contents(ctx, f.held, env.Workspace, chain, actions)
 }
 
 // Look looks up what the actions need of the world.

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/agents/agent"
+	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
@@ -36,6 +37,13 @@ import (
 	"github.com/remitrun/remit/internal/service/secrets"
 )
 
+// Box runs commands confined: linux.Box.
+type Box interface {
+	Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sandbox.Outcome, error)
+	Profile(chain policy.Chain, c sandbox.Command) (sandbox.Profile, error)
+	Contents(ctx context.Context, held permit.Held, workspace string, chain policy.Chain, actions []tool.Action) error
+}
+
 // Runs begins runs. Its fields are set before it is used.
 type Runs struct {
 	Home      *home.Home
@@ -44,7 +52,7 @@ type Runs struct {
 	Grants    *grants.Grants
 	Approvals *approvals.Approvals
 	Changes   *changes.Changes
-	Box       *sandbox.Box
+	Box       Box
 	Tools     *catalog.Catalog // plans are checked against it
 	Catalog   runner.Catalog   // where calls find their tools
 	Limits    *runner.Sources  // bounds calls by where their tools come from
@@ -63,7 +71,7 @@ type AgentRun struct {
 // runner builds a runner that acts on the world.
 func (s *Runs) runner(rec runner.Recorder, ask runner.Asker, observe func(runner.Notice)) *runner.Runner {
 	return &runner.Runner{
-		Catalog: s.Catalog, Record: rec, Facts: Facts{}, Execs: runner.Direct{}, Ask: ask, Observe: observe, Sources: s.Limits, Mask: &s.Secrets.Mask,
+		Catalog: s.Catalog, Record: rec, Facts: Facts{box: s.Box}, Execs: runner.Direct{}, Ask: ask, Observe: observe, Sources: s.Limits, Mask: &s.Secrets.Mask,
 	}
 }
 
@@ -224,7 +232,7 @@ func (s *Runs) Start(ctx context.Context, q Request, in runner.Info) (b Active, 
 		return b, nil, res, err
 	}
 	if b.writes.Hold != nil {
-		b.Runner.Facts = Facts{held: b.writes.Hold}
+		b.Runner.Facts = Facts{box: s.Box, held: b.writes.Hold}
 	}
 	if b.Run, ctx, err = b.Runner.Start(ctx, in); err == nil {
 		err = b.writes.Recorded(ctx, b.store, b.Run)

@@ -4,6 +4,7 @@ package servers
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -25,12 +26,17 @@ import (
 	mcpsource "github.com/remitrun/remit/internal/tools/source/mcp"
 )
 
+// Box runs commands confined: linux.Box.
+type Box interface {
+	Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sandbox.Outcome, error)
+}
+
 // Servers are the MCP servers of one $REMIT_HOME.
 type Servers struct {
 	Home    *home.Home
 	Secrets *secrets.Secrets
 	Runs    *runs.Runs
-	Box     *sandbox.Box
+	Box     Box
 	BuiltIn func() []permit.Tool // the tools that are compiled in
 
 	Offers Offers // what the servers offer besides tools

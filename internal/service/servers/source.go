@@ -320,7 +320,7 @@ const mcpReachID = tool.ID("mcp.reach")
 func HelperTools() []tool.ID { return []tool.ID{mcpServerID, mcpReachID} }
 
 type serverRun struct {
-	box    *sandbox.Box
+	box    Box
 	server Server
 	stdio  *sandbox.Stdio
 	folder string

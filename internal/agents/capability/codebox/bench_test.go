@@ -10,12 +10,12 @@ import (
 	"github.com/remitrun/remit/internal/agents/capability/codebox"
 	"github.com/remitrun/remit/internal/authority/permit/permittest"
 	"github.com/remitrun/remit/internal/base/tool"
-	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/confine/sandbox/linux"
 )
 
 // BenchmarkExecute runs a shell program that changes one of ten files.
 func BenchmarkExecute(b *testing.B) {
-	box := sandbox.New(sandbox.Config{Getenv: os.LookupEnv, State: b.TempDir()})
+	box := linux.New(linux.Config{Getenv: os.LookupEnv, State: b.TempDir()})
 	defer func() { _ = box.Close() }()
 	files := &capabilitytest.SessionFiles{}
 	p := permittest.PermitFor(b, b.TempDir(), all)

@@ -25,7 +25,7 @@ const (
 	maxTaken = 1000 // files that one call changes
 )
 
-// Box runs commands confined: sandbox.Box.
+// Box runs commands confined: linux.Box.
 type Box interface {
 	Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sandbox.Outcome, error)
 	NewFolder(p permit.Permit, bytes int64, files int) (*sandbox.Folder, error)

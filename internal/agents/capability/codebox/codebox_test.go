@@ -23,6 +23,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/confine/sandbox/linux"
 )
 
 const all = "version: 1\nfiles: {read: {allow: ['**']}, write: {allow: ['**']}}\ncommands: {allow: ['sh **', 'python3 **', 'node **'], timeout: 60s}\n"
@@ -33,7 +34,7 @@ type world struct {
 	files  *capabilitytest.SessionFiles
 	dir    string // the workspace
 	state  string // Remit's own folder
-	box    *sandbox.Box
+	box    *linux.Box
 	policy string
 }
 
@@ -47,7 +48,7 @@ func newWorld(t *testing.T, policy string, content map[string]string) *world {
 		}
 		*at = dir
 	}
-	w.box = sandbox.New(sandbox.Config{Getenv: os.LookupEnv, State: w.state})
+	w.box = linux.New(linux.Config{Getenv: os.LookupEnv, State: w.state})
 	t.Cleanup(func() {
 		if err := w.box.Close(); err != nil {
 			t.Error(err)
@@ -124,7 +125,7 @@ func has(t *testing.T, program string) {
 }
 
 func TestConformance(t *testing.T) {
-	box := sandbox.New(sandbox.Config{Getenv: os.LookupEnv, State: t.TempDir()})
+	box := linux.New(linux.Config{Getenv: os.LookupEnv, State: t.TempDir()})
 	t.Cleanup(func() { _ = box.Close() })
 	capabilitytest.Capability(t, codebox.New(box), capabilitytest.Case{World: permittest.World{Policy: all}, Varying: true, // durations
 		Session: func() capability.Session { return capability.Session{Files: &capabilitytest.SessionFiles{}} },
@@ -177,7 +178,7 @@ func TestChangesAreTakenBack(t *testing.T) {
 
 // meddler is a box during whose runs somebody else writes to the session's files.
 type meddler struct {
-	*sandbox.Box
+	*linux.Box
 	during func()
 }
 

@@ -28,7 +28,7 @@ var (
 // file, since the sandbox passes no ENV.
 const shellPath = "/bin/sh"
 
-// Box runs commands confined: sandbox.Box.
+// Box runs commands confined: linux.Box.
 type Box interface {
 	Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sandbox.Outcome, error)
 }

@@ -20,7 +20,7 @@ import (
 // Kind is what the tools give as their source.
 const Kind = "extension"
 
-// Box runs commands confined: sandbox.Box.
+// Box runs commands confined: linux.Box.
 type Box interface {
 	Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sandbox.Outcome, error)
 }

@@ -1,0 +1,458 @@
+//go:build linux && (amd64 || arm64)
+
+package linux
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/confine/sandbox/spawn"
+)
+
+// Box runs confined commands. Its spawner process starts with the first of
+// them. A Box may be used by any number of goroutines.
+type Box struct {
+	conf Config
+
+	machine func() (machine, error) // asked until there is an answer
+	groups  func() (*groups, error) // never nil; retried until it succeeds
+
+	mu      sync.Mutex
+	spawner *spawn.Spawner
+	closed  bool
+
+	spares   spares
+	sessions sessions
+	systems  systems
+
+	tried    sync.Once
+	strength strength // known once it was tried
+}
+
+// New makes a Box. Close ends its spawner.
+func New(c Config) *Box {
+	if c.Getenv == nil {
+		c.Getenv = func(string) (string, bool) { return "", false }
+	}
+	return &Box{conf: c, machine: onceGood(thisMachine), groups: onceGood(newGroups)}
+}
+
+// Close ends the spawner and with it every command that still runs.
+func (b *Box) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	b.spares.close()
+	b.sessions.close()
+	if b.spawner == nil {
+		return nil
+	}
+	s := b.spawner
+	b.spawner = nil
+	err := s.Close()
+	groups, _ := b.groups() // the error is about making some
+	groups.close()
+	return err
+}
+
+// ready gives a spawner that lives.
+func (b *Box) ready() (*spawn.Spawner, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, fault.New(fault.Internal, "the sandbox is closed already")
+	}
+	if b.spawner != nil && b.spawner.Alive() {
+		return b.spawner, nil
+	}
+	if b.spawner != nil {
+		_ = b.spawner.Close() // it has ended; this only lets go of its socket
+		b.spawner = nil
+	}
+	s, err := spawn.Start()
+	if err != nil {
+		return nil, fault.Wrap(fault.SandboxMissing, err, "the process that makes sandboxes cannot be started: %v", err).
+			ForOperator("%s", hintFor(err, "`remit doctor` says what this machine can enforce"))
+	}
+	b.spawner = s
+	return s, nil
+}
+
+// command is a command on its way, with the layers of its run if writes are held.
+type command struct {
+	sandbox.Command
+	layers *layers
+}
+
+// Run runs one command under a permit and waits until every process of it is
+// gone. It is confined by what the permit's policies allow, or not run at all
+// (fault.SandboxMissing says what this machine lacks). A command that fails,
+// is killed or runs out of time is a [sandbox.Outcome]; an error means that it did not
+// run, or that ctx ended (then the Outcome tells how far it came).
+func (b *Box) Run(ctx context.Context, p permit.Permit, asked sandbox.Command) (sandbox.Outcome, error) {
+	defer asked.Stdio.Close()
+	if err := ctx.Err(); err != nil {
+		return sandbox.Outcome{}, fault.Wrap(fault.ToolCancelled, err, "cancelled before the command started")
+	}
+	if err := checkArgs(asked); err != nil {
+		return sandbox.Outcome{}, err
+	}
+	c := command{Command: asked}
+	m, err := b.machine()
+	if err != nil && p.Chain().Isolation() == policy.FullIsolation {
+		return sandbox.Outcome{}, err
+	}
+	if c.Folder == nil { // else nothing of the workspace is there
+		var leave func()
+		if c.layers, leave, err = b.layers(ctx, p); err != nil {
+			return sandbox.Outcome{}, err
+		}
+		defer leave()
+	}
+	prof, st, err := b.prepare(ctx, &m, p, c)
+	if err != nil {
+		return sandbox.Outcome{}, err
+	}
+	c.layers.close()
+	sp, err := b.ready()
+	if err != nil {
+		return sandbox.Outcome{}, err
+	}
+	out, err := b.exit(p, asked, prof, &st)
+	if err != nil {
+		return sandbox.Outcome{}, err
+	}
+	defer out.close()
+	st.watch = c.Observe
+	r := run{b: b, sp: sp, m: m, p: p, prof: prof, st: st, limit: timeout(p, asked), keep: output(p, asked), out: out, watch: c.Observe,
+		note: once(func() { note(p, asked, prof) })}
+	done, err := watchFolder(ctx, c.Folder, func(ctx context.Context) (sandbox.Outcome, error) { return r.anywhere(ctx, c) })
+	if c.Folder == nil && c.layers.folder() == "" {
+		done.Notes = append(slices.Clip(done.Notes), sweep(prof, p.Chain(), st.found)...)
+	}
+	return done, err
+}
+
+// note records that the command was started.
+func note(p permit.Permit, c sandbox.Command, prof sandbox.Profile) {
+	h := tool.Happened{Effect: tool.SystemExec, On: tool.Action{Kind: tool.Command, Argv: c.Argv}.Subject()}
+	if prof.Isolation != policy.FullIsolation {
+		h.Rule = "isolation " + prof.Isolation.String()
+	}
+	p.Note(h)
+}
+
+func timeout(p permit.Permit, c sandbox.Command) time.Duration {
+	t := sandbox.WithDefaults(p.Limits()).CommandTimeout
+	if c.Long && p.Limits().CommandTimeout <= 0 {
+		t = math.MaxInt64
+	}
+	if c.Timeout > 0 {
+		t = min(t, c.Timeout)
+	}
+	return t
+}
+
+func output(p permit.Permit, c sandbox.Command) int64 {
+	n := sandbox.WithDefaults(p.Limits()).OutputBytes
+	if c.MaxOutput > 0 {
+		n = min(n, c.MaxOutput)
+	}
+	return n
+}
+
+// Bounds of the kernel's on what execve takes.
+const (
+	maxArg  = 128<<10 - 1
+	maxArgs = 1 << 20
+)
+
+func checkArgs(c sandbox.Command) error {
+	if len(c.Argv) == 0 {
+		return fault.New(fault.ArgsInvalid, "the command is empty")
+	}
+	if !filepath.IsAbs(c.Dir) {
+		return fault.New(fault.ArgsInvalid, "the working folder %q is not absolute", c.Dir)
+	}
+	total := 0
+	for i, a := range c.Argv {
+		if strings.ContainsRune(a, 0) {
+			return fault.New(fault.ArgsInvalid, "argument %d holds a NUL byte", i)
+		}
+		if len(a) > maxArg {
+			return fault.New(fault.ArgsInvalid, "argument %d has %d bytes; the system takes at most %d", i, len(a), maxArg).
+				WithHint("pass it on stdin or in a file")
+		}
+		total += len(a) + 9
+	}
+	for k, v := range c.Env {
+		if len(v) > maxArg-len(k)-1 || strings.ContainsRune(v, 0) {
+			return fault.New(fault.ArgsInvalid, "the value of the variable %q is too long or holds a NUL byte", k)
+		}
+		total += len(k) + len(v) + 10
+	}
+	if total > maxArgs {
+		return fault.New(fault.ArgsInvalid, "the arguments have %d bytes together; at most %d can be passed", total, maxArgs).
+			WithHint("pass them on stdin or in a file")
+	}
+	return nil
+}
+
+// Profile says what a command would get to see and use under a chain of
+// policies. Nothing is run.
+func (b *Box) Profile(chain policy.Chain, c sandbox.Command) (sandbox.Profile, error) {
+	if err := checkArgs(c); err != nil {
+		return sandbox.Profile{}, err
+	}
+	prof, _, err := b.compile(&machine{}, chain, sandbox.WithDefaults(chain.Limits()), command{Command: c}, func(string, []string) error { return nil })
+	return prof, err
+}
+
+// prepare looks the command up, checks it against the permit, and compiles the
+// profile.
+func (b *Box) prepare(ctx context.Context, m *machine, p permit.Permit, c command) (sandbox.Profile, start, error) {
+	prof, st, err := b.compile(m, p.Chain(), sandbox.WithDefaults(p.Limits()), c, func(exe string, names []string) error {
+		return checkCommand(ctx, p, c, exe, names, sandbox.WithDefaults(p.Limits()).Path)
+	})
+	if err == nil {
+		err = b.addSecrets(p, c.Command, &prof, &st)
+	}
+	return prof, st, err
+}
+
+// workDir is the folder that a command starts in, as the command will find it.
+func workDir(c command) (string, error) {
+	if c.Folder != nil {
+		return folderDir(c.Command)
+	}
+	dir, err := c.layers.real(c.Dir)
+	if err != nil {
+		return "", notInLayers(c.Dir, err)
+	}
+	if st, err := os.Stat(c.layers.At(dir)); err != nil || !st.IsDir() {
+		return "", fault.New(fault.ArgsInvalid, "the working folder %q is not a folder", c.Dir)
+	}
+	return dir, nil
+}
+
+func (b *Box) compile(m *machine, chain policy.Chain, limits policy.Limits, c command, check func(exe string, names []string) error) (sandbox.Profile, start, error) {
+	dir, err := workDir(c)
+	if err != nil {
+		return sandbox.Profile{}, start{}, err
+	}
+	exe, names, err := sandbox.Lookup(limits.Path, c.Argv[0], dir)
+	if err != nil {
+		return sandbox.Profile{}, start{}, err
+	}
+	if err := check(exe, names); err != nil {
+		return sandbox.Profile{}, start{}, err
+	}
+	env, err := b.environ(chain, limits, c.Command)
+	if err != nil {
+		return sandbox.Profile{}, start{}, err
+	}
+	iso, err := b.isolation(chain.Isolation())
+	if err == nil && iso != policy.FullIsolation {
+		err = needsFull(c, iso)
+	}
+	if err != nil {
+		return sandbox.Profile{}, start{}, err
+	}
+	found := b.systems.find(limits.Path, chain.StandardSystem())
+	m.links, m.which = found.links, found.which
+	in := sandbox.Inputs{Chain: chain, Limits: limits, System: found.mounts, Held: c.layers.folder(),
+		Dir: dir, Exe: exe, State: b.state(), Proxy: b.conf.Egress != nil, Isolation: iso}
+	if c.Folder != nil {
+		in.Folder = c.Folder.Path()
+	} else {
+		in.Trees, in.Own = survey(roots(chain, dir), unwritable(chain, in.System), c.layers), own(chain, c.layers)
+		restrictedLinks(chain, in.Trees, func(n *sandbox.Node) { n.Target = c.layers.target(n.Path) })
+	}
+	prof, err := sandbox.Compile(in)
+	if err != nil {
+		return prof, start{}, fault.Wrap(fault.SandboxMissing, err, "no sandbox can be made: %v", err)
+	}
+	noteOwners(&prof)
+	if _, over := sandbox.Cover(prof.Mounts, dir); over != nil && over.Kind == sandbox.Mask {
+		return prof, start{}, fault.New(fault.HandleRefused, "the working folder %q is not readable under the policy", c.Dir)
+	}
+	st := start{layers: c.layers, exe: exe, argv: c.Argv, env: env, tty: terminalSize(c.Stdio), found: repositoriesIn(in.Trees, in.Own)}
+	prof.Session = iso == policy.FullIsolation && stays(chain, c)
+	return prof, st, nil
+}
+
+// state is Remit's own folder where it really is: mounts go by that.
+func (b *Box) state() string {
+	if real, err := realPath(b.conf.State); err == nil && b.conf.State != "" {
+		return real
+	}
+	return b.conf.State
+}
+
+// checkCommand asks the permit about the very files that would be executed.
+func checkCommand(ctx context.Context, p permit.Permit, c command, exe string, names, path []string) error {
+	switch {
+	case !p.Live():
+		return fault.New(fault.HandleRefused, "the call that this command belongs to is over")
+	case c.Shell && c.Argv[0] != "/bin/sh":
+		return fault.New(fault.Internal, "the pinned shell is /bin/sh, not %q", c.Argv[0])
+	case !c.Shell:
+		if err := checkProgram(ctx, p, c.layers, tool.Action{Kind: tool.Command, Argv: c.Argv, Dir: c.Dir, Exe: exe, Names: names, Typed: c.Typed}); err != nil {
+			return err
+		}
+	}
+	for _, a := range c.Starts {
+		if a.Kind != tool.Command { // the kernel decides about files
+			if err := sandbox.VerifyContents(ctx, p, c.layers, a); err != nil {
+				return err
+			}
+			continue
+		}
+		if a.Unknown == "" {
+			var err error
+			if a.Exe, a.Names, err = sandbox.Lookup(path, a.Argv[0], a.Dir); err != nil {
+				return err
+			}
+		}
+		if err := checkProgram(ctx, p, c.layers, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkProgram asks about one program. A file that lies where commands can
+// write is not the program that a rule means by its name: such a rule must
+// spell the path.
+func checkProgram(ctx context.Context, p permit.Permit, l *layers, a tool.Action) error {
+	if err := p.Check(a); err != nil {
+		return err
+	}
+	if err := sandbox.VerifyContents(ctx, p, l, a); err != nil {
+		return err
+	}
+	inside := p.Env().Workspace != "" && sandbox.Within(a.Exe, p.Env().Workspace) ||
+		p.Chain().DecideAction(tool.Action{Kind: tool.FileWrite, Path: a.Exe, Real: a.Exe}).Effect != 0
+	if !inside || a.Typed {
+		return nil
+	}
+	rule := p.Chain().DecideAction(a).Rule
+	if rule != nil {
+		if first, _, _ := strings.Cut(rule.Pattern, " "); strings.Contains(first, "/") && !strings.ContainsAny(first, "*?[{") {
+			return nil
+		}
+	}
+	return fault.New(fault.HandleRefused, "%s: the program is %q, which commands may have written", a, a.Exe).
+		WithHint("a rule that spells its path allows it")
+}
+
+// run is one command on its way.
+type run struct {
+	b  *Box
+	sp *spawn.Spawner
+	m  machine
+	p  permit.Permit
+	st start
+
+	seat  seat
+	prof  sandbox.Profile
+	limit time.Duration
+	held  map[string]string // what limits the command, see limits
+	keep  int64
+	out   *exit
+	watch bool
+	note  func()
+}
+
+// errStale: the sandbox was not as it had been, so the command was not run.
+var errStale = errors.New("the sandbox is stale")
+
+// drainTime is how long output may still come after every process has gone.
+const drainTime = 2 * time.Second
+
+func (r run) do(ctx context.Context, c command) (sandbox.Outcome, error) {
+	var exit spawn.Exit
+	defer func() { r.seat.end(exit) }()
+	std, err := newStreams(c.Command, r.keep)
+	if err != nil {
+		return sandbox.Outcome{}, err
+	}
+	begun := time.Now()
+	child, err := r.seat.start(std.fds)
+	std.close()
+	if err != nil {
+		std.end(0)
+		return sandbox.Outcome{}, notStarted(err)
+	}
+	handTerminal(c.Stdio, child)
+	served := r.out.serve(child)
+	var watching *observer
+	if r.watch {
+		watching = observing(child)
+	}
+	if served != nil {
+		child.Kill()
+	}
+	timedOut := r.await(ctx, child)
+	exit = child.Wait()
+	seen, unseen := watching.stop(r.prof)
+	if exit.Stale && !timedOut && ctx.Err() == nil {
+		std.end(0)
+		return sandbox.Outcome{}, errStale
+	}
+	r.note()
+	out := sandbox.Outcome{Duration: time.Since(begun), TimedOut: timedOut, Tier: r.seat.tier, Isolation: r.prof.Isolation.String(), CPU: exit.CPU, PeakMemory: exit.MaxRSS,
+		DiskRead: exit.In, DiskWritten: exit.Out, Connections: r.out.close(), Notes: r.prof.Notes, Limits: r.held}
+	out.Touched, out.Unseen = seen, unseen
+	out.Stdout, out.Stderr = std.end(drainTime)
+	if exit.Failed != "" && !timedOut && ctx.Err() == nil {
+		return sandbox.Outcome{}, startFailed(exit, c.Command)
+	}
+	if served != nil && !timedOut && ctx.Err() == nil {
+		return out, served
+	}
+	if !exit.Known {
+		out.CPU = max(out.CPU, r.seat.group.cpu())
+	}
+	r.judge(&out, exit)
+	out.PeakMemory = max(out.PeakMemory, r.seat.most())
+	if timedOut && ctx.Err() != nil {
+		out.Limit = "the call's time is over"
+	}
+	if err := ctx.Err(); err != nil && !timedOut {
+		return out, fault.Wrap(fault.ToolCancelled, context.Cause(ctx), "the command was cancelled after %v", out.Duration.Round(time.Millisecond))
+	}
+	if exit.Lost {
+		return out, fault.New(fault.ToolFailed, "the process that makes sandboxes ended, and the command with it")
+	}
+	return out, nil
+}
+
+// await waits for the end of the sandbox, and makes it when the time is over.
+func (r run) await(ctx context.Context, child *spawn.Child) (timedOut bool) {
+	timer := time.NewTimer(r.limit)
+	defer timer.Stop()
+	select {
+	case <-child.Done():
+		return false
+	case <-ctx.Done():
+		timedOut = errors.Is(ctx.Err(), context.DeadlineExceeded)
+	case <-timer.C:
+		timedOut = true
+	}
+	child.Kill()
+	<-child.Done()
+	return timedOut
+}

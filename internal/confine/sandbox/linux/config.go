@@ -1,0 +1,40 @@
+// Package linux runs commands confined by the Linux kernel. There is one way in,
+// [Box.Run]: it checks the command against the call's permit once more, compiles the
+// permit's policies into a [sandbox.Profile], and has a small spawner process start the
+// command inside new namespaces, behind its own mounts, Landlock rules and a seccomp
+// filter. Where the kernel cannot confine, nothing runs; on other systems every command
+// is refused.
+//
+// Start at [Box.Run] for what happens, and [Probe] for what this machine can do.
+package linux
+
+import (
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/confine/sandbox"
+)
+
+// Config is what a Box needs of its surroundings.
+type Config struct {
+	// Getenv gives the runtime's own variables, of which those that the policy
+	// lists are passed on. nil: there are none.
+	Getenv func(name string) (string, bool)
+	// Secret finds a stored value by its policy.EnvSecret.Key, for the commands
+	// that a policy gives one in a variable. nil: there are none.
+	Secret func(key string) (string, bool)
+	// State is Remit's own folder, which no command ever sees; "" if there is none.
+	State string
+	// Egress makes the proxy of one command. nil: no command reaches any network.
+	Egress func(p permit.Permit, c sandbox.Command) (sandbox.Proxy, error)
+	// Lacking is what the machine is taken to be without.
+	Lacking Lacking
+}
+
+// Lacking makes a Box take the machine for one that has less than it has. It is
+// for tests: what it names can only be taken away.
+type Lacking uint8
+
+// What a machine can be without.
+const (
+	NoNamespaces Lacking = 1 << iota
+	NoLandlock
+)

@@ -1,0 +1,137 @@
+//go:build linux && (amd64 || arm64)
+
+package linux
+
+import (
+	"encoding/binary"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/confine/sandbox/spawn"
+)
+
+// proxyPort is where the proxy listens. The network namespace is the sandbox's
+// own, so no other sandbox and nothing of the host is there.
+const proxyPort = 61080
+
+// hostBundles are where systems keep the certificates that they trust.
+var hostBundles = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+	"/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}
+
+// loopback brings the loopback interface of the sandbox's own network up.
+func (b *builder) loopback() {
+	const step = "loopback"
+	name := make([]byte, 40) // struct ifreq
+	copy(name, "lo")
+	binary.NativeEndian.PutUint16(name[unix.IFNAMSIZ:], unix.IFF_UP|unix.IFF_RUNNING)
+	b.Save(step, b.fd, unix.SYS_SOCKET, spawn.Int(unix.AF_INET), spawn.Int(unix.SOCK_DGRAM|unix.SOCK_CLOEXEC), none)
+	b.Call(step, unix.SYS_IOCTL, spawn.From(b.fd), spawn.Int(unix.SIOCSIFFLAGS), spawn.At(b.Bytes(name)))
+	b.Call(step, unix.SYS_CLOSE, spawn.From(b.fd))
+}
+
+// listen listens inside the sandbox and hands the listener to Remit. What
+// listens lives as long as Remit wants it to; the sandbox itself keeps no
+// descriptor of it.
+func (b *builder) listen() {
+	const step = "listener"
+	addr := spawn.Object(b.Program, unix.RawSockaddrInet4{Family: unix.AF_INET, Port: uint16(proxyPort>>8 | proxyPort&0xff<<8),
+		Addr: [4]byte{127, 0, 0, 1}})
+	b.Save(step, b.fd, unix.SYS_SOCKET, spawn.Int(unix.AF_INET), spawn.Int(unix.SOCK_STREAM|unix.SOCK_CLOEXEC), none)
+	b.Call(step, unix.SYS_BIND, spawn.From(b.fd), spawn.At(addr), spawn.Int(unix.SizeofSockaddrInet4))
+	b.Call(step, unix.SYS_LISTEN, spawn.From(b.fd), spawn.Int(512))
+	b.Hand(step, b.fd)
+	b.Call(step, unix.SYS_CLOSE, spawn.From(b.fd))
+}
+
+// trust makes the file of certificates, if there is one.
+func (b *builder) trust(ca []byte) {
+	if ca != nil {
+		b.newFile(sandbox.TrustFile, string(ca))
+	}
+}
+
+// exit is the way out of one sandbox: nothing, or a proxy that serves it.
+type exit struct {
+	proxy  sandbox.Proxy
+	served chan struct{} // closed when the proxy no longer serves
+}
+
+// exit makes the proxy of one command and adds to its environment what points
+// there.
+func (b *Box) exit(p permit.Permit, c sandbox.Command, prof sandbox.Profile, st *start) (*exit, error) {
+	if !prof.Proxy {
+		return &exit{}, nil
+	}
+	proxy, err := b.conf.Egress(p, c)
+	if err != nil {
+		return nil, err
+	}
+	vars := proxy.Env(proxyPort)
+	if ca := proxy.CA(); ca != nil {
+		st.ca = bundle(ca)
+	}
+	st.env = slices.DeleteFunc(st.env, func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		_, ours := vars[name]
+		return ours
+	})
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		st.env = append(st.env, name+"="+vars[name])
+	}
+	return &exit{proxy: proxy}, nil
+}
+
+// bundle is what the host trusts, and the proxy's own certificate.
+func bundle(ca []byte) []byte {
+	for _, name := range hostBundles {
+		if b, err := os.ReadFile(name); err == nil {
+			return slices.Concat(b, []byte("\n"), ca)
+		}
+	}
+	return ca
+}
+
+// serve takes the listener from the sandbox and has the proxy serve it.
+func (e *exit) serve(child *spawn.Child) error {
+	if e.proxy == nil {
+		return nil
+	}
+	f := child.Take()
+	if f == nil {
+		return fault.New(fault.ToolFailed, "the sandbox ended before its network was there")
+	}
+	l, err := net.FileListener(f)
+	_ = f.Close() // l has a descriptor of its own
+	if err != nil {
+		return fault.Wrap(fault.ToolFailed, err, "the listener of the sandbox cannot be used: %v", err)
+	}
+	e.served = make(chan struct{})
+	go func() {
+		defer close(e.served)
+		_ = e.proxy.Serve(l) // it ends with Close; what failed before that is in its report
+		_ = l.Close()
+	}()
+	return nil
+}
+
+// close ends the proxy and tells what went through it.
+func (e *exit) close() []sandbox.Connection {
+	if e.proxy == nil {
+		return nil
+	}
+	e.proxy.Close()
+	if e.served != nil {
+		<-e.served
+	}
+	list := e.proxy.Connections()
+	e.proxy = nil
+	return list
+}

@@ -1,0 +1,88 @@
+//go:build linux && (amd64 || arm64)
+
+package linux
+
+import (
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/confine/sandbox"
+)
+
+// environ is the whole environment of the command.
+func (b *Box) environ(chain policy.Chain, l policy.Limits, c sandbox.Command) ([]string, error) {
+	vars := map[string]string{"LANG": "C.UTF-8"}
+	listed := slices.Clone(l.Env)
+	if terminalSize(c.Stdio) != nil {
+		listed = append(listed, "TERM", "COLORTERM")
+	}
+	for _, name := range listed {
+		if v, ok := b.conf.Getenv(name); ok && !strings.ContainsRune(v, 0) {
+			vars[name] = v
+		}
+	}
+	for name, v := range c.Env {
+		if !slices.Contains(l.Env, name) {
+			return nil, fault.New(fault.HandleRefused, "the variable %q is not in the policy's commands.env", name)
+		}
+		if name == "" || strings.ContainsAny(name, "=\x00") || dangerous(name) {
+			return nil, fault.New(fault.HandleRefused, "the variable %q would change which code runs; a call cannot set it", name)
+		}
+		vars[name] = v
+	}
+	if !slices.Contains(listed, "GIT_CONFIG_COUNT") {
+		for i, kv := range gitSettings {
+			n := strconv.Itoa(i)
+			vars["GIT_CONFIG_KEY_"+n], vars["GIT_CONFIG_VALUE_"+n] = kv[0], kv[1]
+		}
+		vars["GIT_CONFIG_COUNT"] = strconv.Itoa(len(gitSettings))
+	}
+	vars["HOME"], vars["TMPDIR"], vars["PATH"] = "/tmp/home", "/tmp", strings.Join(l.Path, ":")
+	if own := chain.Own(); own != "" {
+		vars[sandbox.WorkVariable] = own
+		probe := tool.Action{Kind: tool.FileWrite, Path: path.Join(own, sandbox.AnyName), Real: path.Join(own, sandbox.AnyName)}
+		if chain.DecideAction(probe).Effect == policy.Allow {
+			vars["HOME"] = own // else nothing could be kept there
+		}
+	}
+	out := make([]string, 0, len(vars))
+	for name, v := range vars {
+		out = append(out, name+"="+v)
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// gitSettings keep Git from running what a repository names by itself: hooks, a
+// file system monitor, what asks for passwords, transports that are commands; and
+// from taking a folder for a bare repository. They win over every file of Git's. A
+// policy that lists GIT_CONFIG_COUNT in commands.env sets its own.
+var gitSettings = [...][2]string{
+	{"safe.bareRepository", "explicit"},
+	{"core.fsmonitor", "false"},
+	{"core.hooksPath", "/dev/null"},
+	{"core.sshCommand", "ssh"},
+	{"core.askPass", ""},
+	{"core.alternateRefsCommand", "true"},
+	{"protocol.ext.allow", "never"},
+	{"gpg.program", "gpg"},
+	{"gpg.x509.program", "gpgsm"},
+	{"gpg.ssh.program", "ssh-keygen"},
+}
+
+// dangerous names make loaders, shells and interpreters run other code.
+func dangerous(name string) bool {
+	for _, p := range []string{"LD_", "DYLD_", "GIT_", "BASH_FUNC_"} {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return slices.Contains([]string{"BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "IFS", "PS4", "GCONV_PATH", "NODE_OPTIONS", "NODE_PATH",
+		"PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME", "PERL5LIB", "PERL5OPT", "RUBYOPT", "RUBYLIB", "JAVA_TOOL_OPTIONS",
+		"_JAVA_OPTIONS", "LOCPATH", "NLSPATH", "HOSTALIASES", "RES_OPTIONS"}, name) || slices.Contains(sandbox.SetVariables(), name)
+}

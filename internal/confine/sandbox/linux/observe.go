@@ -1,0 +1,382 @@
+//go:build linux && (amd64 || arm64)
+
+package linux
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/confine/sandbox/spawn"
+)
+
+// A command is observed by a seccomp filter of its own that hands the system
+// calls which name a path to Remit before the kernel does them. Remit reads the
+// name and lets the kernel go on, always: what the command may do is decided by
+// everything else, and the kernel takes the strictest answer of all filters, so
+// one more filter can allow nothing. A command can change the name between
+// Remit's look and the kernel's: what is observed is advice for writing a
+// policy, which the sandbox then enforces on the kernel's own terms.
+
+const (
+	actNotify   = 0x7fc00000
+	stepObserve = "observe the command"
+
+	// maxSeen and maxSeenBytes bound the different paths that are remembered.
+	maxSeen      = 20000
+	maxSeenBytes = 16 << 20
+)
+
+// named is how a system call names a path.
+type named struct {
+	use   sandbox.Use
+	at    int  // the argument with the folder that the path is relative to; -1: the working folder
+	path  int  // the argument with the path
+	flags int  // of open: the argument with the flags; else -1
+	link  bool // the last component is taken as it is
+	named bool // the name itself is made, moved or removed
+	mkdir bool // it becomes a folder
+}
+
+// observer gathers what one command does.
+type observer struct {
+	listener *os.File
+	root     int // the sandbox's root; -1 until it is known
+	tid      atomic.Int64
+	over     atomic.Bool
+	done     chan struct{}
+
+	seen    map[seenKey]*sandbox.Touch
+	bytes   int
+	calls   int
+	dropped int
+}
+
+type seenKey struct {
+	use  sandbox.Use
+	path string
+}
+
+// observe adds the filter, as the last thing before the command.
+func (b *builder) observe() {
+	filter, err := observeFilter()
+	if err != nil {
+		panic(err) // its rules are fixed: any test finds it
+	}
+	prog := b.Bytes(unsafe.Slice((*byte)(unsafe.Pointer(&filter[0])), len(filter)*int(unsafe.Sizeof(filter[0]))))
+	fprog := spawn.Object(b.Program, struct{ Len, Ptr uint64 }{uint64(len(filter)), 0})
+	b.Pointer(fprog+8, prog)
+	b.Save(stepObserve, b.fd, unix.SYS_SECCOMP, spawn.Int(unix.SECCOMP_SET_MODE_FILTER), spawn.Int(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER), spawn.At(fprog))
+	b.Hand(stepObserve, b.fd)
+	b.Call(stepObserve, unix.SYS_CLOSE, spawn.From(b.fd))
+}
+
+func observeFilter() ([]bpf.RawInstruction, error) {
+	allow := bpf.RetConstant{Val: actAllow}
+	head := []bpf.Instruction{bpf.LoadAbsolute{Off: offArch, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: auditArch, SkipTrue: 1}, allow, // the first filter kills it
+		bpf.LoadAbsolute{Off: offNr, Size: 4}}
+	var rules []rule
+	for nr := range observed {
+		rules = append(rules, rule{nr, []bpf.Instruction{bpf.RetConstant{Val: actNotify}}})
+	}
+	slices.SortFunc(rules, func(a, b rule) int { return int(a.nr) - int(b.nr) })
+	return bpf.Assemble(append(head, tree(spans(rules))...))
+}
+
+// observing takes the listener from the sandbox and begins to listen. It gives
+// nil where the sandbox ended before.
+func observing(child *spawn.Child) *observer {
+	f := child.Take()
+	if f == nil {
+		return nil
+	}
+	o := &observer{listener: f, root: -1, done: make(chan struct{}), seen: map[seenKey]*sandbox.Touch{}}
+	go o.listen()
+	return o
+}
+
+// notification is struct seccomp_notif, reply struct seccomp_notif_resp.
+type notification struct {
+	id   uint64
+	pid  uint32
+	_    uint32
+	nr   int32
+	arch uint32
+	_    uint64
+	args [6]uint64
+}
+
+type reply struct {
+	id    uint64
+	value int64
+	errno int32
+	flags uint32
+}
+
+// listen answers until the command and all that it started are gone.
+func (o *observer) listen() {
+	runtime.LockOSThread() // stop wakes this thread; it ends with the goroutine
+	defer close(o.done)
+	o.tid.Store(int64(unix.Gettid()))
+	fd := int(o.listener.Fd())
+	// Where the kernel knows how (Linux 6.6), Remit is woken where the command stopped.
+	_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SECCOMP_IOCTL_NOTIF_SET_FLAGS, unix.SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP)
+	poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for !o.over.Load() {
+		if _, err := unix.Poll(poll, -1); errors.Is(err, unix.EINTR) {
+			continue
+		} else if err != nil || poll[0].Revents&unix.POLLIN == 0 {
+			return // nobody is left
+		}
+		var n notification
+		if !o.control(unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&n)) {
+			continue // it was killed meanwhile
+		}
+		seen := o.look(&n)
+		if o.control(unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&n.id)) { // it was this process that was read
+			for _, a := range seen {
+				o.note(a)
+			}
+		}
+		o.control(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&reply{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}))
+	}
+}
+
+func (o *observer) control(request uintptr, with unsafe.Pointer) bool {
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, o.listener.Fd(), request, uintptr(with))
+	return errno == 0
+}
+
+// stop ends listening, once the command is over, and gives what was seen.
+func (o *observer) stop(prof sandbox.Profile) ([]sandbox.Touch, int) {
+	if o == nil {
+		return nil, 0
+	}
+	o.over.Store(true)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for waiting := true; waiting; {
+		select {
+		case <-o.done:
+			waiting = false
+		case <-tick.C: // some kernels do not wake who listens to the dead
+			if tid := o.tid.Load(); tid > 0 {
+				_ = unix.Tgkill(os.Getpid(), int(tid), unix.SIGURG) // which Go takes for a wake-up
+			}
+		}
+	}
+	_ = o.listener.Close()
+	if o.root >= 0 {
+		_ = unix.Close(o.root)
+	}
+	small, _ := system(nil, false)
+	out := make([]sandbox.Touch, 0, len(o.seen))
+	for _, a := range o.seen {
+		a.Shown = shown(prof, small, orElse(a.Real, a.Path))
+		out = append(out, *a)
+	}
+	slices.SortFunc(out, func(x, y sandbox.Touch) int {
+		return strings.Compare(x.Path+string(rune(x.Use)), y.Path+string(rune(y.Use)))
+	})
+	return out, o.dropped
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// shown says what of the sandbox a path leads to.
+func shown(prof sandbox.Profile, small []sandbox.Mount, p string) string {
+	_, over := sandbox.Cover(prof.Mounts, p)
+	switch {
+	case over == nil && (sandbox.Within(p, "/tmp") || sandbox.Within(p, "/dev") || sandbox.Within(p, "/proc") || sandbox.Within(p, "/etc") || sandbox.Within(p, "/"+hiddenFolder)):
+		return "own"
+	case over == nil:
+		return ""
+	case over.Kind == sandbox.Mask:
+		return "mask"
+	case over.Kind == sandbox.Hollow:
+		return ""
+	case !over.System:
+		return "files"
+	}
+	if _, m := sandbox.Cover(small, p); m != nil {
+		return "system"
+	}
+	return "standard"
+}
+
+func (o *observer) note(a sandbox.Touch) {
+	key := seenKey{a.Use, a.Path}
+	if was := o.seen[key]; was != nil {
+		was.Count++
+		if a.Exists && !was.Exists {
+			was.Exists, was.Real, was.Folder = true, a.Real, a.Folder
+		}
+		was.Named = was.Named || a.Named
+		return
+	}
+	if o.bytes += len(a.Path) + len(a.Real); len(o.seen) >= maxSeen || o.bytes > maxSeenBytes {
+		o.dropped++
+		return
+	}
+	a.Count = 1
+	o.seen[key] = &a
+}
+
+// look reads what a stopped process is about to do. What it cannot read is none
+// of the command's own doing: a bad pointer, a process that is gone.
+func (o *observer) look(n *notification) []sandbox.Touch {
+	var out []sandbox.Touch
+	for _, how := range observed[uint32(n.nr)] {
+		if a, ok := o.lookAt(n, how); ok {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func (o *observer) lookAt(n *notification, how named) (sandbox.Touch, bool) {
+	name, err := readString(int(n.pid), uintptr(n.args[how.path]))
+	o.calls++
+	if err != nil {
+		// A bad pointer is the command's own; the command itself is started by who
+		// cannot always be read. All else is something that stays unseen.
+		if o.calls > 1 && !errors.Is(err, unix.EFAULT) && !errors.Is(err, unix.ESRCH) {
+			o.dropped++
+		}
+		return sandbox.Touch{}, false
+	}
+	if name == "" {
+		return sandbox.Touch{}, false // it is about a descriptor
+	}
+	if !strings.HasPrefix(name, "/") {
+		base, ok := o.base(int(n.pid), how, n)
+		if !ok {
+			o.dropped++
+			return sandbox.Touch{}, false
+		}
+		name = base + "/" + name
+	}
+	a := sandbox.Touch{Use: how.use, Path: path.Clean(name), Named: how.named}
+	if how.flags >= 0 {
+		a.Use = opened(n.args[how.flags])
+		how.link = n.args[how.flags]&unix.O_NOFOLLOW != 0
+	}
+	if o.root < 0 {
+		var err error
+		if o.root, err = unix.Open(fmt.Sprintf("/proc/%d/root", n.pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+			o.root = -1
+			return a, true
+		}
+	}
+	o.resolve(&a, name, how.link)
+	a.Named = a.Named || a.Use == sandbox.Wrote && !a.Exists
+	a.Folder = a.Folder || how.mkdir
+	return a, true
+}
+
+// opened is what an open with these flags does.
+func opened(flags uint64) sandbox.Use {
+	switch {
+	case flags&unix.O_PATH != 0:
+		return sandbox.Looked
+	case flags&unix.O_ACCMODE != unix.O_RDONLY, flags&(unix.O_CREAT|unix.O_TRUNC) != 0:
+		return sandbox.Wrote
+	}
+	return sandbox.Read
+}
+
+// base is the folder that a relative path starts from, inside the sandbox.
+func (o *observer) base(pid int, how named, n *notification) (string, bool) {
+	link := fmt.Sprintf("/proc/%d/cwd", pid)
+	if how.at >= 0 {
+		if fd := int32(uint32(n.args[how.at])); fd != unix.AT_FDCWD {
+			link = fmt.Sprintf("/proc/%d/fd/%d", pid, fd)
+		}
+	}
+	dir, err := os.Readlink(link)
+	return dir, err == nil && filepath.IsAbs(dir)
+}
+
+// resolve finds what a path leads to, by the sandbox's own file tree. Nothing is
+// opened: an O_PATH descriptor has no effect on what it stands for.
+func (o *observer) resolve(a *sandbox.Touch, name string, link bool) {
+	flags := uint64(unix.O_PATH | unix.O_CLOEXEC)
+	if link {
+		flags |= unix.O_NOFOLLOW
+	}
+	how := unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	fd, err := unix.Openat2(o.root, name, &how)
+	if err == nil {
+		defer func() { _ = unix.Close(fd) }() // only looked at
+		var st unix.Stat_t
+		a.Exists = true
+		a.Folder = unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
+		a.Real = whereIs(fd)
+		return
+	}
+	how.Flags = unix.O_PATH | unix.O_CLOEXEC | unix.O_DIRECTORY
+	if fd, err = unix.Openat2(o.root, path.Dir(strings.TrimRight(name, "/")), &how); err == nil {
+		defer func() { _ = unix.Close(fd) }() // only looked at
+		if dir := whereIs(fd); dir != "" {
+			a.Real = path.Join(dir, path.Base(name))
+		}
+	}
+}
+
+// whereIs is the path of a descriptor of the sandbox's tree, in that tree.
+func whereIs(fd int) string {
+	p, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil || !filepath.IsAbs(p) {
+		return ""
+	}
+	return p
+}
+
+// readString reads a NUL-terminated string of another process, up to PATH_MAX. A
+// string that is none is EFAULT.
+func readString(pid int, at uintptr) (string, error) {
+	const most, pageSize = 4096, 4096 // PATH_MAX; a larger page only makes more pieces
+	var buf [most]byte
+	var remote []unix.RemoteIovec
+	for got := 0; got < most; { // page by page: the next one may not be there
+		n := min(pageSize-int(at+uintptr(got))%pageSize, most-got)
+		remote = append(remote, unix.RemoteIovec{Base: at + uintptr(got), Len: n})
+		got += n
+	}
+	local := []unix.Iovec{{Base: &buf[0]}}
+	local[0].SetLen(most)
+	n, err := unix.ProcessVMReadv(pid, local, remote, 0)
+	if err != nil {
+		return "", err
+	}
+	end := slices.Index(buf[:max(n, 0)], 0)
+	if end < 0 {
+		return "", unix.EFAULT
+	}
+	return string(buf[:end]), nil
+}
+
+// notObserved is the error of a machine that cannot observe.
+func notObserved(errno unix.Errno) error {
+	return fault.Wrap(fault.SandboxMissing, errno, "this machine cannot tell what a command uses: %v", errno).
+		WithHint("it needs seccomp's user notification (Linux 5.5), which a container's or another tracer's filter may hold back")
+}

@@ -1,0 +1,42 @@
+//go:build linux && (amd64 || arm64)
+
+package linux
+
+import (
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/confine/sandbox/spawn"
+)
+
+// RunProfile runs true in the sandbox of a profile, as it would be run if the
+// files had changed since the profile was computed. It says which step failed.
+func (b *Box) RunProfile(p sandbox.Profile) (failed string, err error) {
+	m, err := b.machine()
+	if err != nil {
+		return "", err
+	}
+	sp, err := b.ready()
+	if err != nil {
+		return "", err
+	}
+	system, links := system(nil, false)
+	m.links = links
+	p.Mounts = append(system, p.Mounts...)
+	p.Disk, p.Processes, p.OpenFiles, p.FileSize, p.Memory = 1<<20, 16, 64, 1<<20, 1<<30
+	st := start{exe: "/usr/bin/true", argv: []string{"true"}}
+	var child *spawn.Child
+	if p.Isolation == policy.FullIsolation {
+		child, err = b.spares.start(sp, program(m, p, st), [3]int{})
+	} else {
+		child, err = sp.Spawn(weakProgram(m, p, st, ""), 0, [3]int{})
+	}
+	if err != nil {
+		return "", err
+	}
+	return child.Wait().Failed, nil
+}
+
+// SurveyUpTo is a survey with bounds of its own.
+func SurveyUpTo(names, skipped int, root string) []*sandbox.Node {
+	return surveyUpTo(names, skipped, []string{root}, nil, nil)
+}

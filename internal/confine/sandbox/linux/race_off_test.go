@@ -1,0 +1,5 @@
+//go:build !race
+
+package linux_test
+
+const raceDetector = false

@@ -1,0 +1,283 @@
+//go:build linux && (amd64 || arm64)
+
+package linux
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/confine/sandbox"
+)
+
+// Git runs programs that a repository names, and a repository is only a few
+// names in a folder. The kernel cannot keep a command from making names that are
+// not there yet; so whatever of a repository appeared while a command ran, and
+// its policy does not let it write, is renamed when the command is over.
+
+// maxNewNames bounds how many names are looked at after one command.
+const maxNewNames = 1_000_000
+
+// steering are names in a repository's folder that decide what Git runs there.
+var steering = []string{"hooks", "config", "config.worktree", "commondir", "modules", "worktrees", "info/attributes"}
+
+// repositories are what a command found of repositories when it was started.
+type repositories map[string]bool
+
+// repositoriesIn notes what surveys found, of the folders that the policy names
+// and of the tool's own one.
+func repositoriesIn(trees []*sandbox.Node, own *sandbox.Node) repositories {
+	r := repositories{}
+	for _, n := range trees {
+		r.note(n, "")
+	}
+	if own != nil {
+		r.note(own, "")
+	}
+	return r
+}
+
+// note adds a node and what is in it; git is the .git folder around it, if any.
+func (r repositories) note(n *sandbox.Node, git string) {
+	name := path.Base(n.Path)
+	switch {
+	case git == "" && strings.EqualFold(name, ".git"):
+		r[n.Path] = true
+		git = n.Path
+	case git != "" || strings.EqualFold(name, "HEAD"):
+		r[n.Path] = true
+	}
+	if git != "" && strings.Count(n.Path[len(git):], "/") > 1 {
+		return // no steering name is deeper
+	}
+	for _, child := range n.Children {
+		r.note(child, git)
+	}
+}
+
+// sweeper looks through the folders that a command could write.
+type sweeper struct {
+	before repositories
+	chain  policy.Chain
+	closed map[string]bool // folders that the command could not write
+	left   int
+	notes  []string
+}
+
+// sweep renames what a command made of repositories without being allowed to,
+// and says so.
+func sweep(p sandbox.Profile, chain policy.Chain, before repositories) []string {
+	s := &sweeper{before: before, chain: chain, closed: map[string]bool{}, left: maxNewNames}
+	for _, m := range p.Mounts {
+		if m.Folder && (m.System || m.Kind != sandbox.Bind || m.Access&sandbox.WriteOnly == 0) {
+			s.closed[m.Path] = true
+		}
+	}
+	for i, m := range p.Mounts {
+		if s.closed[m.Path] || !m.Folder || m.From != "" {
+			continue
+		}
+		if _, around := sandbox.Cover(p.Mounts[:i], m.Path); around == nil || s.closed[around.Path] {
+			s.tree(m.Path)
+		}
+	}
+	return s.notes
+}
+
+// tree looks through one writable folder, never through a link.
+func (s *sweeper) tree(dir string) {
+	top, name := dir, "."
+	if strings.EqualFold(path.Base(dir), ".git") {
+		top, name = path.Dir(dir), path.Base(dir)
+	}
+	root, err := os.OpenRoot(top)
+	if err != nil {
+		return // it is gone
+	}
+	defer func() { _ = root.Close() }() // nothing is written to it
+	if name != "." {
+		s.git(root, top, name, true)
+		return
+	}
+	s.folder(root, top, name)
+}
+
+func (s *sweeper) folder(root *os.Root, top, rel string) {
+	f, err := root.Open(rel)
+	if err != nil {
+		return // gone, or closed to this user and so to their Git
+	}
+	entries, err := f.ReadDir(-1)
+	_ = f.Close() // it was only read
+	if s.left -= len(entries); err != nil || s.left < 0 {
+		s.note("a folder has too many names; whether the command made a Git repository there was not looked at")
+		return
+	}
+	for _, e := range entries {
+		at := path.Join(rel, e.Name())
+		full := filepath.Join(top, at)
+		switch {
+		case strings.EqualFold(e.Name(), ".git"):
+			s.git(root, top, at, e.IsDir())
+		case strings.EqualFold(e.Name(), "HEAD") && !e.IsDir():
+			s.head(root, top, rel, at)
+		case e.IsDir() && !s.closed[full]:
+			s.folder(root, top, at)
+		}
+	}
+}
+
+// git judges a name .git.
+func (s *sweeper) git(root *os.Root, top, at string, folder bool) {
+	switch {
+	case s.may(top, at):
+	case !s.before[filepath.Join(top, at)]:
+		if folder && harmless(root, at) {
+			return
+		}
+		aside := s.aside(root, top, at)
+		if folder && aside != "" {
+			s.aside(root, top, path.Join(aside, "HEAD")) // else it would still be a repository, under its new name
+		}
+	case folder:
+		for _, name := range steering {
+			in := path.Join(at, name)
+			if _, err := root.Lstat(in); err == nil && !s.before[filepath.Join(top, in)] && !s.may(top, in) && !harmlessPart(root, at, name) {
+				s.aside(root, top, in)
+			}
+		}
+	}
+}
+
+// head judges a file HEAD outside of .git, which makes its folder a repository
+// where the file system takes the name for it.
+func (s *sweeper) head(root *os.Root, top, rel, at string) {
+	head, err := root.Lstat(path.Join(rel, "HEAD"))
+	this, err2 := root.Lstat(at)
+	if err == nil && err2 == nil && os.SameFile(head, this) && !s.before[filepath.Join(top, at)] && !s.may(top, at) {
+		s.aside(root, top, at)
+	}
+}
+
+// may asks the policy whether a path may be written.
+func (s *sweeper) may(top, at string) bool {
+	p := filepath.Join(top, at)
+	return s.chain.DecideAction(tool.Action{Kind: tool.FileWrite, Path: p, Real: p}).Effect == policy.Allow
+}
+
+// aside renames a path within its folder and gives its new path; "" if it is gone.
+func (s *sweeper) aside(root *os.Root, top, at string) string {
+	to := at + ".refused-" + strings.ToLower(rand.Text()[:8])
+	switch err := root.Rename(at, to); {
+	case errors.Is(err, fs.ErrNotExist):
+		return ""
+	case err != nil:
+		s.note(fmt.Sprintf("%q was made by the command against files.write, makes Git run what it names, and could not be renamed", filepath.Join(top, at)))
+		return ""
+	}
+	s.note(fmt.Sprintf("%q was made by the command against files.write, and makes Git run what it names; it is %q now", filepath.Join(top, at), path.Base(to)))
+	return to
+}
+
+func (s *sweeper) note(text string) {
+	const most = 20
+	if len(s.notes) < most {
+		s.notes = append(s.notes, text)
+	}
+}
+
+// harmless reports whether a new .git folder is as git init or git clone make
+// it: it names no program.
+func harmless(root *os.Root, git string) bool {
+	for _, name := range steering {
+		if _, err := root.Lstat(path.Join(git, name)); !errors.Is(err, fs.ErrNotExist) && !harmlessPart(root, git, name) {
+			return false
+		}
+	}
+	return true
+}
+
+// harmlessPart judges a steering name that is there.
+func harmlessPart(root *os.Root, git, name string) bool {
+	at := path.Join(git, name)
+	st, err := root.Lstat(at)
+	switch {
+	case err != nil:
+		return false
+	case name == "hooks" && st.IsDir():
+		return onlySamples(root, at)
+	case name == "config" && st.Mode().IsRegular():
+		return harmlessConfig(root, at)
+	}
+	return false
+}
+
+// onlySamples: Git runs no hook whose name ends with .sample.
+func onlySamples(root *os.Root, at string) bool {
+	f, err := root.Open(at)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	entries, err := f.ReadDir(1000)
+	if err != nil && !errors.Is(err, io.EOF) || len(entries) == 1000 {
+		return false
+	}
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".sample") {
+			return false
+		}
+	}
+	return true
+}
+
+// The lines of a repository's configuration that name no program, in the one
+// form in which Git writes them. Any other line makes it harmful.
+var (
+	configSection = regexp.MustCompile(`^\[(core|user|init|remote|branch|submodule)(?: "[^"\\\x00-\x1f]*")?\]$`)
+	configLine    = regexp.MustCompile(`^\t([a-z]+)(?: = ([^\\"\x00-\x1f]*))?$`)
+	configKeys    = map[string][]string{
+		"core":      {"repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase", "precomposeunicode", "symlinks", "autocrlf", "eol"},
+		"user":      {"name", "email"},
+		"init":      {"defaultbranch"},
+		"remote":    {"url", "pushurl", "fetch", "tagopt", "prune", "mirror"},
+		"branch":    {"remote", "merge", "rebase"},
+		"submodule": {"url", "active"},
+	}
+)
+
+func harmlessConfig(root *os.Root, at string) bool {
+	f, err := root.Open(at)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	const most = 64 << 10
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err != nil || len(text) > most {
+		return false
+	}
+	section := ""
+	for line := range strings.Lines(strings.ToLower(string(text))) {
+		line = strings.TrimSuffix(line, "\n")
+		if m := configSection.FindStringSubmatch(line); m != nil {
+			section = m[1]
+			continue
+		}
+		m := configLine.FindStringSubmatch(line)
+		if m == nil || !slices.Contains(configKeys[section], m[1]) || strings.Contains(m[2], "::") {
+			return false
+		}
+	}
+	return true
+}

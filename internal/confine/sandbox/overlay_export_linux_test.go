@@ -1,8 +1,0 @@
-//go:build linux && (amd64 || arm64)
-
-package sandbox
-
-// OverlayThere is how an ordinary user's overlay is mounted, for tests.
-func (b *Box) OverlayThere(lower, upper, work string) (int, error) {
-	return b.overlayThere([3]string{lower, upper, work})
-}

@@ -1,7 +1,0 @@
-package sandbox_test
-
-import "errors"
-
-func compat(string) error { return errors.New("there is no such door") }
-
-var otherTables []attempt
