@@ -53,20 +53,20 @@ type Desk struct {
 }
 
 // Ask implements runner.Asker.
-func (l *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error) {
-	_, st, err := l.of.Grants.Open(ctx)
+func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error) {
+	_, st, err := d.of.Grants.Open(ctx)
 	if err != nil {
 		return runner.Answer{}, err
 	}
-	d := &approval.Desk{Store: st, Wait: l.Wait, Redact: l.of.Home.Redactor(), Past: l.of.past, Advice: l.Advice}
-	if here := l.Here; here != nil {
-		d.Here = func(ctx context.Context, c approval.Case) (store.Vote, error) {
+	desk := &approval.Desk{Store: st, Wait: d.Wait, Redact: d.of.Home.Redactor(), Past: d.of.past, Advice: d.Advice}
+	if here := d.Here; here != nil {
+		desk.Here = func(ctx context.Context, c approval.Case) (store.Vote, error) {
 			v, err := here(ctx, c)
-			v.Admin = l.of.IsAdmin(v.By)
+			v.Admin = d.of.IsAdmin(v.By)
 			return v, err
 		}
 	}
-	return d.Ask(ctx, q)
+	return desk.Ask(ctx, q)
 }
 
 // past gives the calls that a run has completed so far.

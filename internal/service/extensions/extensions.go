@@ -75,7 +75,7 @@ const (
 	extensionsFolder = "extensions"
 )
 
-// cached are what is known of the installed extensions in this process.
+// cached is what this process knows of the installed extensions.
 type cached struct {
 	mu     sync.Mutex
 	stamp  stamp // of extensions.json, as it was read for what follows
@@ -85,7 +85,7 @@ type cached struct {
 	added  map[string]string // digests of those whose tools the catalog has, by ID
 }
 
-// stamp tells whether a file is still the same: every change makes a new one.
+// stamp identifies the version of a file: every change makes a new file.
 type stamp struct {
 	size  int64
 	mod   time.Time
@@ -171,8 +171,7 @@ func (x *Extensions) taken(name string) bool {
 	return fault.CodeOf(err) != fault.NotFound
 }
 
-// loadExtension reads an installed extension. One whose files are not those that
-// were installed is refused.
+// loadExtension reads an installed extension, and refuses it if its files were changed.
 func (x *Extensions) loadExtension(e Extension) (*extension.Package, error) {
 	root := x.extensionRoot(e.ID)
 	files, err := readExtensionFolder(root, extension.WorkFolder)
@@ -230,8 +229,8 @@ func (x *Extensions) Router() (*chat.Router, error) {
 	return x.cached.router, nil
 }
 
-// Sync takes in what other processes changed of the extensions: for those
-// that live long. It costs next to nothing where nothing was.
+// Sync reads changes that other processes made to the extensions. Without changes it costs
+// one look at a file.
 func (x *Extensions) Sync() error {
 	_, err := x.Router()
 	return err
@@ -248,7 +247,7 @@ func (x *Extensions) Lookup(id tool.ID) (runner.Entry, error) {
 	return x.Tools.Lookup(id)
 }
 
-// refreshExtensions reads the extensions if they changed. exts.mu is held.
+// refreshExtensions reads the extensions if they changed. cached.mu is held.
 func (x *Extensions) refreshExtensions() error {
 	now := x.extensionsStamp()
 	if x.cached.read && now == x.cached.stamp {
@@ -274,8 +273,8 @@ func (x *Extensions) refreshExtensions() error {
 	return nil
 }
 
-// known is what the router knows of an extension. Of one that cannot be used it
-// knows the names of its commands, and why.
+// known gives what the router needs of an extension. If the extension cannot be used, these
+// are the names of its commands and the reason.
 func (x *Extensions) known(e Extension, bounds map[string]Bounds) chat.Extension {
 	out := chat.Extension{ID: e.ID, Name: e.Name}
 	if e.Enabled {
@@ -301,8 +300,7 @@ func (x *Extensions) known(e Extension, bounds map[string]Bounds) chat.Extension
 	return out
 }
 
-// syncCatalog gives the catalog the sources of the extensions as they are. exts.mu
-// is held.
+// syncCatalog updates the catalog's sources to the extensions in the list. cached.mu is held.
 func (x *Extensions) syncCatalog(list []Extension) error {
 	want := map[string]Extension{}
 	for _, e := range list {
@@ -389,8 +387,7 @@ func (x *Extensions) Enable(id string, on bool) (Extension, error) {
 	return out, x.Sync()
 }
 
-// Remove forgets an extension and removes its files, those in its work
-// folder too.
+// Remove removes an extension and its files, including its work folder.
 func (x *Extensions) Remove(id string) error {
 	if _, err := x.Find(id); err != nil {
 		return err

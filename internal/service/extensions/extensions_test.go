@@ -181,7 +181,7 @@ func TestWhatIsInTheWayOfAnInstallation(t *testing.T) {
 		"setuid":               {put(extDir(t, "two", "1.0.0", "bin/x", ""), "bin/x", func(p string) error { return os.Chmod(p, 0o755|os.ModeSetuid) }), `"bin/x": its mode`},
 		"a folder of its own":  {extDir(t, "two", "1.0.0", ".git/config", "x"), `".git": not part of an extension`},
 		"another platform":     {extDir(t, "two", "1.0.0", "manifest.json", fmt.Sprintf(extManifest, "two", "1.0.0", `, "platforms": ["windows"]`)), "two works on windows"},
-		"nothing":              {t.TempDir(), "there is no manifest.json"},
+		"nothing":              {t.TempDir(), "it has no manifest.json"},
 		"no such path":         {filepath.Join(t.TempDir(), "x"), "cannot be read"},
 		"no archive":           {filepath.Join(extDir(t, "two", "1.0.0"), "manifest.json"), "not a valid zip archive"},
 	} {

@@ -192,10 +192,9 @@ func keepWork(from, to string) error {
 	return nil
 }
 
-// mendExtensions finishes, or takes back, what a process that ended was in the
-// middle of: an old folder is put back unless the new one is what the list says. A
-// folder that is not listed means nothing, and is replaced when its ID is installed.
-// The lock is held.
+// mendExtensions completes or undoes an installation that was interrupted: the old folder is
+// put back unless the new one matches the list. A folder that is not listed is ignored, and
+// replaced when its ID is installed. The lock is held.
 func (x *Extensions) mendExtensions(list []Extension) error {
 	folder := filepath.Join(home.RealPath(x.Home.Dir), extensionsFolder)
 	entries, err := os.ReadDir(folder)

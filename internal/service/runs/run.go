@@ -292,19 +292,19 @@ func (s *Runs) authority(ctx context.Context, q Request, in *runner.Info, res *R
 }
 
 // Finish records the run's end, also after an error.
-func (b Active) Finish(ctx context.Context, res Result, status tool.Status, err error) (Result, error) {
+func (a Active) Finish(ctx context.Context, res Result, status tool.Status, err error) (Result, error) {
 	res.Status = status
 	if why := context.Cause(ctx); fault.CodeOf(why).OfGrant() {
 		res.Stopped = why
 	}
-	if ferr := b.Runner.Finish(ctx, b.Run, status); err == nil {
+	if ferr := a.Runner.Finish(ctx, a.Run, status); err == nil {
 		err = ferr
 	}
-	held, werr := b.writes.End(context.WithoutCancel(ctx), b.store, b.Run) // also of a run that was stopped
+	held, werr := a.writes.End(context.WithoutCancel(ctx), a.store, a.Run) // also of a run that was stopped
 	if res.Held = held; err == nil {
 		err = werr
 	}
-	res.Counts = b.Run.Counts()
-	res.Duration = time.Since(b.Run.Started)
+	res.Counts = a.Run.Counts()
+	res.Duration = time.Since(a.Run.Started)
 	return res, err
 }
