@@ -150,6 +150,14 @@ func (s *session) block(c colour, text string) {
 	}
 }
 
+// wrapped returns the lines of safe text, wrapped between words on a terminal.
+func (s *session) wrapped(text string) []string {
+	if !isTerminal(s.Out) {
+		return []string{text}
+	}
+	return wrap(text, s.width())
+}
+
 // wrap breaks a line between words. A word longer than room is not broken.
 func wrap(text string, room int) []string {
 	if runewidth.StringWidth(text) <= room {
@@ -217,7 +225,7 @@ func icon(status string) (string, colour) {
 		return "⊘", yellow
 	case tool.Skipped.String():
 		return "⊝", dim
-	case "applied", "undone", "issued", "active", "approved", "used", "recorded":
+	case "applied", "undone", "issued", "active", "approved", "used", "recorded", "saved", "added", "deleted":
 		return "✓", green
 	case "paused":
 		return "‖", yellow

@@ -19,11 +19,12 @@ const gap = 2
 
 // The minimum widths of shortened columns, in characters.
 const (
-	leastText = 10
-	shortText = 13 // a column of single words, such as interrupted, is not shortened
-	wholeName = 15 // while spare columns are shown
-	leastName = 10
-	leastLast = 24 // of a last column that is never cut; narrower, it is printed below its row
+	leastText  = 10
+	shortText  = 13 // a column of single words, such as interrupted, is not shortened
+	wholeName  = 15 // while spare columns are shown
+	leastName  = 10
+	leastCalls = 14 // shows "3/8, 4 denied"
+	leastLast  = 24 // of a last column that is never cut; narrower, it is printed below its row
 )
 
 // How columns are made to fit a narrow terminal, by their headings. The first column
@@ -31,7 +32,7 @@ const (
 // Spare columns are omitted, in this order. All other columns are text: they are
 // shortened, and then omitted, the rightmost first.
 var (
-	idColumns    = []string{"RUN", "RUN/CALL", "TOOL", "FROM", "ID"}
+	idColumns    = []string{"RUN", "RUN/CALL", "TOOL", "PARENT", "ID"}
 	nameColumns  = []string{"NAME", "STEP", "HOLDER", "FOR", "TITLE", "CASE"}
 	spareColumns = []string{"TOOK", "MESSAGES", "SENT", "RECEIVED", "CHANGED", "CREATED", "ISSUED", "MADE", "MEMORY", "TIMEOUT", "ASKED", "STARTED", "AT", "EXPIRES"}
 )
@@ -173,6 +174,8 @@ func (f *fitting) least(i, name int) int {
 		return f.natural[i]
 	case slices.Contains(nameColumns, head):
 		return name
+	case head == "CALLS":
+		return min(f.natural[i], leastCalls)
 	}
 	if f.natural[i] <= shortText {
 		return f.natural[i]

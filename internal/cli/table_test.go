@@ -17,9 +17,11 @@ func TestTablesFitNarrowTerminals(t *testing.T) {
 	}{
 		"runs": {strings.Fields("RUN STATUS STARTED TOOK CALLS NAME"), []int{18, 11, 15, 6, 13, 20}, false,
 			map[int][]int{100: {18, 11, 15, 6, 13, 20}, 80: {18, 11, 15, 0, 13, 15}, 60: {18, 11, 0, 0, 13, 12}}},
-		"grants": {strings.Fields("GRANT STATUS HOLDER FROM ISSUED EXPIRES BUDGETS"), []int{18, 7, 16, 18, 15, 19, 40}, false,
+		"runs with denied and failed calls": {strings.Fields("RUN STATUS STARTED TOOK CALLS NAME"), []int{18, 8, 15, 6, 23, 55}, false,
+			map[int][]int{60: {18, 8, 0, 0, 14, 14}}},
+		"grants": {strings.Fields("GRANT STATUS HOLDER PARENT ISSUED EXPIRES BUDGETS"), []int{18, 7, 16, 18, 15, 19, 40}, false,
 			map[int][]int{100: {18, 7, 16, 18, 0, 19, 12}, 80: {18, 7, 16, 18, 0, 0, 13}, 60: {18, 7, 11, 18, 0, 0, 0}}},
-		"questions": {strings.Fields("QUESTION STATE ASKED FOR TOOL RISK BECAUSE"), []int{18, 7, 15, 30, 10, 8, 60}, false,
+		"approvals": {strings.Fields("APPROVAL STATE ASKED HOLDER TOOL RISK REASON"), []int{18, 7, 15, 30, 10, 8, 60}, false,
 			map[int][]int{80: {18, 7, 0, 17, 10, 8, 10}, 60: {18, 7, 0, 19, 10, 0, 0}}},
 		"sessions": {strings.Fields("SESSION STATUS CREATED MESSAGES RUN AGENT TITLE"), []int{18, 7, 15, 8, 18, 12, 40}, false,
 			map[int][]int{80: {18, 7, 0, 0, 18, 12, 17}, 60: {18, 7, 0, 0, 18, 0, 11}}},

@@ -103,7 +103,9 @@ func (s *session) printTools(list catalog.Listing) error {
 		if i == 0 {
 			s.printf("\n")
 		}
-		s.printf("%s\n", line)
+		for _, part := range s.wrapped(line) {
+			s.printf("%s\n", part)
+		}
 	}
 	return nil
 }

@@ -175,7 +175,7 @@ func (l *live) word(err error, what string) error {
 	}
 	e := fault.Wrap(fault.ToolFailed, err, "the MCP server %q %s: %s", l.server.cfg.Name, what, quoted(text, 500))
 	if l.server.cfg.Logs != "" {
-		return e.WithHint("what it wrote to standard error is in %s", l.server.cfg.Logs)
+		return e.WithHint("its standard error is in %s", l.server.cfg.Logs)
 	}
 	return e
 }
