@@ -21,45 +21,21 @@ import (
 )
 
 // Grants implements httpapi.Grants.
-func (s *served) Grants(ctx context.Context, holder string, before uint64, limit int) ([]httpapi.Grant, error) {
-	list, err := s.app.Grants.List(ctx, store.GrantFilter{Holder: holder, Before: ledger.Seq(before), Limit: limit})
-	out := make([]httpapi.Grant, len(list))
-	for i, g := range list {
-		out[i] = grantFor(g)
-	}
-	return out, err
+func (s *served) Grants(ctx context.Context, holder string, before uint64, limit int) ([]grants.Info, error) {
+	return s.app.Grants.List(ctx, store.GrantFilter{Holder: holder, Before: ledger.Seq(before), Limit: limit})
 }
 
 // Grant implements httpapi.Grants.
-func (s *served) Grant(ctx context.Context, id string) (httpapi.Grant, error) {
+func (s *served) Grant(ctx context.Context, id string) (grants.Info, error) {
 	_, st, err := s.app.Grants.Open(ctx)
 	if err != nil {
-		return httpapi.Grant{}, err
+		return grants.Info{}, err
 	}
 	g, err := st.Grant(ctx, id)
 	if err != nil {
-		return httpapi.Grant{}, err
+		return grants.Info{}, err
 	}
-	i, err := grants.InfoOf(ctx, st, g)
-	return grantFor(i), err
-}
-
-func grantFor(i grants.Info) httpapi.Grant {
-	g := i.Record
-	out := httpapi.Grant{
-		ID: g.ID.String(), Holder: g.Holder, Issued: g.Issued.UTC(), Standing: i.Standing.String(), Expired: i.Expired, Note: g.Note, Place: uint64(g.Seq),
-	}
-	if g.Parent != uuid.Nil {
-		out.Parent = g.Parent.String()
-	}
-	out.NotBefore, out.Expires = moment(g.NotBefore), moment(g.Expires)
-	for _, m := range i.Spent {
-		out.Budgets = append(out.Budgets, httpapi.BudgetMeter{What: m.ID.What, Limit: m.Limit, Spent: m.Spent, Leased: m.Leased})
-	}
-	for _, p := range g.Policies {
-		out.Policies = append(out.Policies, httpapi.PolicySource{Name: p.Name, Source: p.Source})
-	}
-	return out
+	return grants.InfoOf(ctx, st, g)
 }
 
 // moment is a time that may not be there.

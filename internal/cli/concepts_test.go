@@ -50,6 +50,8 @@ var concepts = map[string]shown{
 	"run, of a session":     {cli: "sessions {session}", in: "runs", api: "/v1/runs", list: "items", key: "session_id={session}"},
 	"call":                  {cli: "show {run}", in: "steps", api: "/v1/runs/{run}/calls", list: "items", key: "index=1"},
 	"event of the ledger":   {cli: "audit", in: "items", api: "/v1/audit", list: "items", key: "event=run_finished"},
+	"grant, in the list":    {cli: "grant list", in: "items", api: "/v1/grants", list: "items", key: "id={grant}"},
+	"grant":                 {cli: "grant inspect {grant}", api: "/v1/grants/{grant}", more: map[string]string{"limits": "the budgets in words"}},
 	"approval, in the list": {cli: "approvals --all", in: "items", api: "/v1/approvals?all=true", list: "items", key: "id={approval}"},
 	"approval":              {cli: "approvals show {approval}", api: "/v1/approvals/{approval}"},
 	"tool, in the list":     {cli: "tools", in: "items", api: "/v1/tools", list: "items", key: "id=fs.read"},
@@ -86,7 +88,7 @@ func TestTheCommandLineAndTheAPIGiveTheSameFields(t *testing.T) {
 	policy := filepath.Join(r.dir, "policy.yaml")
 	r.answer(3, "run", filepath.Join(r.dir, "plan.yaml"), "-p", policy, "-w", r.dir)
 	s := r.serve(policy)
-	ids := map[string]string{"{approval}": text(r.first("approvals"), "id"), "{run}": text(r.first("runs"), "run_id"), "{agent}": text(s.send("/v1/agents", `{"name":"Greeter","model":"scripted:model.yaml"}`), "id")}
+	ids := map[string]string{"{grant}": text(r.first("grant", "list"), "id"), "{approval}": text(r.first("approvals"), "id"), "{run}": text(r.first("runs"), "run_id"), "{agent}": text(s.send("/v1/agents", `{"name":"Greeter","model":"scripted:model.yaml"}`), "id")}
 	ids["{session}"] = text(s.send("/v1/sessions", `{"agent_id":"`+ids["{agent}"]+`","title":"A talk"}`), "id")
 	s.send("/v1/sessions/"+ids["{session}"]+"/messages", `{"content":"Hi"}`)
 	fill := func(in string) string {

@@ -267,11 +267,11 @@ func (s *session) grantListCmd() *cobra.Command {
 				return err
 			}
 			if s.json {
-				out := make([]grantJSON, len(list))
+				out := make([]grants.Described, len(list))
 				for i := range list {
-					out[i] = infoJSON(list[i])
+					out[i] = list[i].Describe()
 				}
-				return s.printJSON(out)
+				return printPage(s, out, "")
 			}
 			s.printGrants(list)
 			return nil
@@ -338,7 +338,7 @@ second.
 				return err
 			}
 			if s.json {
-				return s.printJSON(map[string]string{"id": id.String(), "status": to.String()})
+				return s.printJSON(map[string]string{"id": id.String(), "standing": to.String()})
 			}
 			s.printf("%s grant %s %s\n", s.paint(green, "✓"), id, words[to][1])
 			return nil

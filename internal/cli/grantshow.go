@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/remitrun/remit/internal/authority/grant"
@@ -17,47 +16,23 @@ import (
 	"github.com/remitrun/remit/internal/service/grants"
 )
 
-// grantJSON is a grant as --json prints it.
+// grantJSON is a grant as --json prints it, with what a token says.
 type grantJSON struct {
-	ID        string     `json:"id"`
-	Token     string     `json:"token,omitempty"`
-	File      string     `json:"file,omitempty"` // the token's file, if it is in one
-	Root      string     `json:"root,omitempty"`
-	Parent    string     `json:"parent,omitempty"`
-	Holder    string     `json:"holder"`
-	Issued    *time.Time `json:"issued,omitempty"`
-	NotBefore *time.Time `json:"not_before,omitempty"`
-	Expires   *time.Time `json:"expires,omitempty"`
-	Budgets   string     `json:"budgets,omitempty"`
-	Status    string     `json:"status,omitempty"`
-	Because   string     `json:"because,omitempty"` // the ancestor whose status this is
-	Spent     []spent    `json:"spent,omitempty"`
-	Note      string     `json:"note,omitempty"`
-	Lines     []lineJSON `json:"says,omitempty"`
-	Genuine   *bool      `json:"genuine,omitempty"`
-	Problem   string     `json:"problem,omitempty"`
-	Moot      []string   `json:"narrows_nothing,omitempty"` // additions without effect
-}
-
-type spent struct {
-	What   string `json:"what"`
-	Limit  int64  `json:"limit"`
-	Spent  int64  `json:"spent"`
-	Leased int64  `json:"leased,omitempty"`
+	grants.Described
+	Token   string     `json:"token,omitempty"`
+	File    string     `json:"file,omitempty"` // where the token is instead
+	Root    string     `json:"root,omitempty"`
+	Limits  string     `json:"limits,omitempty"` // in words
+	Lines   []lineJSON `json:"says,omitempty"`
+	Genuine *bool      `json:"genuine,omitempty"`
+	Problem string     `json:"problem,omitempty"`
+	Moot    []string   `json:"narrows_nothing,omitempty"` // what was added without effect
 }
 
 type lineJSON struct {
 	Block int    `json:"block"` // -1: the token as a whole
 	Label string `json:"label,omitempty"`
 	Text  string `json:"text"`
-}
-
-func stamp(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC()
-	return &t
 }
 
 // printToken shows a new token, or writes it to a file and shows its content.
@@ -74,8 +49,8 @@ func (s *session) printToken(done string, t grants.Token, file string) error {
 	}
 	if s.json {
 		return s.printJSON(grantJSON{
-			ID: c.Leaf().String(), Token: text, File: file, Root: c.ID().String(), Holder: c.Holder(), NotBefore: stamp(c.NotBefore()), Expires: stamp(c.Expires()),
-			Budgets: c.Budgets().String(), Moot: t.Moot,
+			Described: grants.Described{ID: c.Leaf(), Holder: c.Holder(), NotBefore: c.NotBefore().UTC(), Expires: c.Expires().UTC()},
+			Token:     text, File: file, Root: c.ID().String(), Limits: c.Budgets().String(), Moot: t.Moot,
 		})
 	}
 	s.printf("%s grant %s %s\n", s.paint(green, "✓"), s.paint(bold, c.Leaf().String()), done)
@@ -125,36 +100,18 @@ func (s *session) grantInspectCmd() *cobra.Command {
 func inspectedJSON(in grants.Inspected) grantJSON {
 	var g grantJSON
 	if in.Info != nil {
-		g = infoJSON(*in.Info)
+		g.Described, g.Limits = in.Info.Describe(), in.Info.Record.Budgets.String()
 	}
 	if c := in.Content; c != nil {
 		genuine := in.Genuine == nil
-		g.ID, g.Root, g.Holder, g.NotBefore, g.Expires = c.Leaf().String(), c.ID().String(), c.Holder(), stamp(c.NotBefore()), stamp(c.Expires())
-		g.Budgets, g.Genuine = c.Budgets().String(), &genuine
+		g.ID, g.Root, g.Holder, g.NotBefore, g.Expires = c.Leaf(), c.ID().String(), c.Holder(), c.NotBefore().UTC(), c.Expires().UTC()
+		g.Limits, g.Genuine = c.Budgets().String(), &genuine
 		for _, l := range in.Lines {
 			g.Lines = append(g.Lines, lineJSON{l.Block, l.Label, l.Text})
 		}
 	}
 	if err := errors.Join(in.Genuine, in.Now); err != nil {
 		g.Problem = fault.Message(err)
-	}
-	return g
-}
-
-func infoJSON(i grants.Info) grantJSON {
-	r := i.Record
-	g := grantJSON{
-		ID: r.ID.String(), Holder: r.Holder, Issued: stamp(r.Issued), NotBefore: stamp(r.NotBefore), Expires: stamp(r.Expires), Budgets: r.Budgets.String(),
-		Status: standing(i), Note: r.Note,
-	}
-	if r.Parent != uuid.Nil {
-		g.Parent = r.Parent.String()
-	}
-	if i.Standing != store.Active && i.Of != r.ID {
-		g.Because = i.Of.String()
-	}
-	for _, m := range i.Spent {
-		g.Spent = append(g.Spent, spent{m.ID.What, m.Limit, m.Spent, m.Leased})
 	}
 	return g
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/history"
 )
 
@@ -79,15 +80,15 @@ func (o others) Verify(context.Context, string) (httpapi.Verified, error) {
 	return httpapi.Verified{OK: true, Problems: []httpapi.VerifiedProblem{}}, nil
 }
 
-func (o others) Grants(context.Context, string, uint64, int) ([]httpapi.Grant, error) {
-	return []httpapi.Grant{{ID: someID, Holder: "agent:docs", Standing: "active", Place: 1}}, nil
+func (o others) Grants(context.Context, string, uint64, int) ([]grants.Info, error) {
+	return []grants.Info{{Record: store.GrantRecord{ID: uuid.MustParse(someID), Holder: "agent:docs", Seq: 1}}}, nil
 }
 
-func (o others) Grant(_ context.Context, id string) (httpapi.Grant, error) {
+func (o others) Grant(_ context.Context, id string) (grants.Info, error) {
 	if id != someID {
-		return httpapi.Grant{}, fault.New(fault.GrantUnknown, "no grant has the ID %q", id)
+		return grants.Info{}, fault.New(fault.GrantUnknown, "no grant has the ID %q", id)
 	}
-	return httpapi.Grant{ID: id, Standing: "active"}, nil
+	return grants.Info{Record: store.GrantRecord{ID: uuid.MustParse(id)}}, nil
 }
 
 func (o others) Narrow(_ context.Context, who *httpapi.Caller, t httpapi.GrantTerms) (httpapi.NewGrant, error) {

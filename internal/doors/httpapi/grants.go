@@ -8,47 +8,17 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/service/grants"
 )
 
 // Grants has the grants of the ledger.
 type Grants interface {
-	Grants(ctx context.Context, holder string, before uint64, limit int) ([]Grant, error)
-	Grant(ctx context.Context, id string) (Grant, error) // fault.GrantUnknown
+	Grants(ctx context.Context, holder string, before uint64, limit int) ([]grants.Info, error)
+	Grant(ctx context.Context, id string) (grants.Info, error) // fault.GrantUnknown
 	// Narrow makes and records a grant that derives from the caller's.
 	Narrow(ctx context.Context, who *Caller, t GrantTerms) (NewGrant, error)
 	// Set makes a grant active, paused or revoked.
 	Set(ctx context.Context, who *Caller, id, standing, reason string) error
-}
-
-// Grant is a grant as clients see it.
-type Grant struct {
-	ID        string         `json:"id" format:"uuid"`
-	Parent    string         `json:"parent_id,omitempty"`
-	Holder    string         `json:"holder"`
-	Issued    time.Time      `json:"issued_at"`
-	NotBefore *time.Time     `json:"not_before,omitempty"`
-	Expires   *time.Time     `json:"expires_at,omitempty"`
-	Standing  string         `json:"standing" enum:"active,paused,revoked" doc:"All policies in force, with those of its ancestors"`
-	Expired   bool           `json:"expired,omitempty"`
-	Budgets   []BudgetMeter  `json:"budgets,omitempty"`
-	Policies  []PolicySource `json:"policies,omitempty" doc:"Its own policies, without those of its ancestors"`
-	Note      string         `json:"note,omitempty"`
-
-	Place uint64 `json:"-"` // position in the list
-}
-
-// BudgetMeter is a limit of a grant, with the used amount.
-type BudgetMeter struct {
-	What   string `json:"what" example:"calls"`
-	Limit  int64  `json:"limit"`
-	Spent  int64  `json:"spent"`
-	Leased int64  `json:"leased"`
-}
-
-// PolicySource is a policy as it was written.
-type PolicySource struct {
-	Name   string `json:"name"`
-	Source string `json:"source"`
 }
 
 // GrantTerms narrows the grant that a new one derives from.
@@ -75,8 +45,8 @@ type NewGrant struct {
 
 // GrantList is a page of grants, newest first.
 type GrantList struct {
-	Items []Grant `json:"items"`
-	Next  string  `json:"next,omitempty"`
+	Items []grants.Described `json:"items"`
+	Next  string             `json:"next,omitempty"`
 }
 
 var exampleGrant = map[string]any{"id": sampleSession, "holder": "agent:docs", "issued_at": "2026-11-21T12:00:00Z", "standing": "active"}
@@ -122,12 +92,12 @@ func (s *Server) grants() {
 	route(s, operation{
 		id: "getGrant", method: http.MethodGet, path: "/v1/grants/{grant_id}", tag: "grants", action: "grants.read", summary: "Get a grant",
 		errors: []int{404}, answer: exampleGrant,
-	}, func(ctx context.Context, in *grantIn) (*struct{ Body Grant }, error) {
+	}, func(ctx context.Context, in *grantIn) (*struct{ Body grants.Described }, error) {
 		if err := s.grant(ctx, in.who, in.ID, othersRead); err != nil {
 			return nil, err
 		}
 		g, err := s.o.Grants.Grant(ctx, in.ID)
-		return &struct{ Body Grant }{g}, err
+		return &struct{ Body grants.Described }{g.Describe()}, err
 	})
 	type narrow struct {
 		asked
@@ -161,7 +131,7 @@ func (s *Server) listGrants() {
 		if err != nil {
 			return nil, err
 		}
-		out := GrantList{Items: []Grant{}}
+		out := GrantList{Items: []grants.Described{}}
 		for scanned := 0; ; {
 			all, err := s.o.Grants.Grants(ctx, in.Holder, at, in.Limit+1)
 			if err != nil {
@@ -172,14 +142,14 @@ func (s *Server) listGrants() {
 					out.Next = cursor("grants", strconv.FormatUint(at, 10))
 					return &struct{ Body GrantList }{out}, nil
 				}
-				ok, err := s.reaches(ctx, in.who, g.ID, othersRead)
+				ok, err := s.reaches(ctx, in.who, g.Record.ID.String(), othersRead)
 				if err != nil {
 					return nil, err
 				}
 				if ok {
-					out.Items = append(out.Items, g)
+					out.Items = append(out.Items, g.Describe())
 				}
-				at = g.Place
+				at = uint64(g.Record.Seq)
 				scanned++
 			}
 			if len(all) <= in.Limit {
@@ -205,7 +175,7 @@ func (s *Server) setGrants() {
 		route(s, operation{
 			id: c.name + "Grant", method: http.MethodPost, path: "/v1/grants/{grant_id}/" + c.name, tag: "grants", action: "grants.write", summary: c.summary, text: c.text,
 			errors: []int{404, 409}, request: map[string]any{"reason": "the work is done"}, answer: exampleGrant,
-		}, func(ctx context.Context, in *set) (*struct{ Body Grant }, error) {
+		}, func(ctx context.Context, in *set) (*struct{ Body grants.Described }, error) {
 			if err := s.grant(ctx, in.who, in.ID, othersWrite); err != nil {
 				return nil, err
 			}
@@ -220,7 +190,7 @@ func (s *Server) setGrants() {
 				return nil, err
 			}
 			g, err := s.o.Grants.Grant(ctx, in.ID)
-			return &struct{ Body Grant }{g}, err
+			return &struct{ Body grants.Described }{g.Describe()}, err
 		})
 	}
 }

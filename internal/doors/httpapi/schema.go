@@ -7,6 +7,7 @@ import (
 
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
@@ -16,6 +17,9 @@ var schemaNames = map[reflect.Type]string{
 	reflect.TypeFor[agent.Limits]():      "AgentLimits",
 	reflect.TypeFor[agent.Problem]():     "TurnError",
 	reflect.TypeFor[model.Call]():        "ToolCall",
+	reflect.TypeFor[grants.Described]():  "Grant",
+	reflect.TypeFor[grants.Meter]():      "BudgetMeter",
+	reflect.TypeFor[grants.PolicyText](): "PolicySource",
 	reflect.TypeFor[catalog.Described](): "Tool",
 }
 
