@@ -78,7 +78,7 @@ func (x *Extensions) Install(ctx context.Context, q Installation) (Installed, er
 	case err != nil:
 		return Installed{}, err
 	case !ok:
-		return Installed{}, fault.New(fault.Usage, "%s was not installed: nobody said yes", e.ID)
+		return Installed{}, fault.New(fault.Usage, "%s was not installed: not confirmed", e.ID)
 	}
 	return x.install(ctx, q, p, e, o.Was)
 }

@@ -51,7 +51,7 @@ func (m *Servers) LogIn(ctx context.Context, name string, q LogIn) error {
 	if s.URL == "" {
 		return fault.New(fault.Usage, "the MCP server %q is started here: it asks for no login", name)
 	}
-	ctx, stop := context.WithTimeoutCause(ctx, loginTime, fault.New(fault.ToolTimeout, "nobody signed in within %s", loginTime))
+	ctx, stop := context.WithTimeoutCause(ctx, loginTime, fault.New(fault.ToolTimeout, "no sign-in within %s", loginTime))
 	defer stop()
 	back, err := listenBack(ctx, q.Redirect)
 	if err != nil {

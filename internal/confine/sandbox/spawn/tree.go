@@ -16,10 +16,9 @@ import (
 // looked for and killed.
 const treeTime = 5 * time.Second
 
-// fell kills what descends from the sandbox's first process until there is
-// nothing: what a process leaves behind becomes that one's child. Processes that
-// start others faster than they are found are the reason why this is no more
-// than the second best.
+// fell kills all descendants of the sandbox's first process; orphans become its
+// children. A pid namespace is better, because processes may start others faster
+// than fell finds them.
 func (c *Child) fell() {
 	for end := time.Now().Add(treeTime); time.Now().Before(end); {
 		root := c.pid()

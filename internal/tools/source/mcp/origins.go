@@ -37,7 +37,7 @@ func (o *Origins) RoundTrip(r *http.Request) (*http.Response, error) {
 	if o.want == "" {
 		o.want = r.URL.String()
 	}
-	return nil, fault.New(fault.HandleRefused, "the login leads to %.300q, which nobody confirmed", to)
+	return nil, fault.New(fault.HandleRefused, "the login leads to %.300q, which was not confirmed", to)
 }
 
 // Wanted is the first URL that was wanted elsewhere, "" if none was.
