@@ -5,16 +5,15 @@ import (
 	"io"
 	"maps"
 	"net"
-	"net/netip"
 	"slices"
 	"time"
 
-	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/inspect"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/doors/gateway"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/callers"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
@@ -38,7 +37,7 @@ type MCPRequest struct {
 	// Started is told of each run as it begins; nil: nobody is.
 	Started func(run *runner.Run, h policies.Hint)
 
-	enter func(ctx context.Context, token string) (gateway.Holder, error) // of gateway.Options
+	enter func(ctx context.Context, token string) (*callers.Caller, error) // of gateway.Options
 }
 
 // ServeMCP serves one MCP client on a pair of streams, as a run of its own, until
@@ -92,35 +91,13 @@ func adviseMCP(q store.Approval) string {
 // names by which clients may call it, besides loopback's.
 func (a *App) ServeMCPOverHTTP(ctx context.Context, q MCPRequest, l net.Listener, hosts []string) error {
 	q.Grant = grants.Presented{}
-	g, err := newGate(ctx, a, q.Workspace)
+	g, err := callers.Open(ctx, a.Home, a.Policies, a.Grants, q.Workspace)
 	if err != nil {
 		return err
 	}
-	q.enter = g.EnterMCP
+	q.enter = g.Enter
 	defer collectLess()()
 	return a.gateway(q).ServeHTTP(ctx, l, hosts)
-}
-
-// ListenMCP opens the address that MCP clients call: one of loopback's, unless
-// hosts says by which names others may call.
-func ListenMCP(ctx context.Context, addr string, hosts []string) (net.Listener, error) {
-	host, err := hostOf(addr, "127.0.0.1:8123")
-	if err != nil {
-		return nil, err
-	}
-	ip, err := netip.ParseAddr(host)
-	if err != nil && host != "" {
-		return nil, fault.New(fault.Usage, "--listen %q names no address", addr).WithHint("as 127.0.0.1:8123")
-	}
-	if len(hosts) == 0 && (err != nil || !ip.IsLoopback()) {
-		return nil, fault.New(fault.Usage, "%q is not a loopback address; any computer that reaches it could call", addr).
-			WithHint("listen on 127.0.0.1; or name with --allow-host by which name clients call, and put TLS before it")
-	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
-	if err != nil {
-		return nil, fault.Wrap(fault.Usage, err, "nothing can listen on %q: %v", addr, err)
-	}
-	return l, nil
 }
 
 // offersOf gives what MCP servers offer besides tools.

@@ -3,20 +3,17 @@ package app
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"log/slog"
-	"net"
-	"net/netip"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/base/fault"
-	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/doors/httpapi"
+	"github.com/remitrun/remit/internal/doors/listen"
 	"github.com/remitrun/remit/internal/record/telemetry"
 	"github.com/remitrun/remit/internal/service/agents"
+	"github.com/remitrun/remit/internal/service/callers"
 	"github.com/remitrun/remit/internal/service/grants"
 )
 
@@ -46,11 +43,11 @@ type Served struct {
 
 // Serve answers the HTTP API until ctx ends, and then finishes what is under way.
 func (a *App) Serve(ctx context.Context, q ServeRequest) error {
-	conf, err := q.tls()
+	conf, err := listen.TLS(q.Cert, q.Key)
 	if err != nil {
 		return err
 	}
-	l, err := q.listen(ctx, conf != nil)
+	l, err := listen.Open(ctx, listen.Address{Listen: q.Listen, Example: "127.0.0.1:8642", Hosts: q.Hosts, Secure: conf != nil || q.Public})
 	if err != nil {
 		return err
 	}
@@ -67,7 +64,7 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 		return err
 	}
 	defer end()
-	admin.URL, admin.TLS, admin.Public = "http://"+l.Addr().String(), conf != nil, !onLoopback(l.Addr().String())
+	admin.URL, admin.TLS, admin.Public = "http://"+l.Addr().String(), conf != nil, !listen.Loopback(l.Addr().String())
 	if conf != nil {
 		admin.URL = "https://" + l.Addr().String()
 	}
@@ -110,11 +107,11 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config) (s *
 	if err != nil {
 		return nil, nil, err
 	}
-	g, err := newGate(ctx, a, q.Workspace)
+	g, err := callers.Open(ctx, a.Home, a.Policies, a.Grants, q.Workspace)
 	if err != nil {
 		return nil, nil, err
 	}
-	mcp, endMCP := a.gateway(MCPRequest{Workspace: q.Workspace, enter: g.EnterMCP}).Mount(ctx)
+	mcp, endMCP := a.gateway(MCPRequest{Workspace: q.Workspace, enter: g.Enter}).Mount(ctx)
 	parts := &served{app: a, workspace: q.Workspace, observe: w.notice, capabilities: reg}
 	s, err = httpapi.New(httpapi.Options{
 		Version: a.Home.Version, Gate: g, Lineage: g, Agents: service, Sessions: service, Conversations: service, Turns: service, Files: service, Capabilities: parts, Tools: parts, Runs: parts, Grants: parts, Approvals: parts,
@@ -164,62 +161,4 @@ func (a *App) ready(ctx context.Context) error {
 	}
 	_, err = st.Recover(ctx)
 	return err
-}
-
-// tls reads the certificate.
-func (q ServeRequest) tls() (*tls.Config, error) {
-	if (q.Cert == "") != (q.Key == "") {
-		return nil, fault.New(fault.Usage, "a certificate and its key belong together").WithHint("give both --tls-cert and --tls-key")
-	}
-	if q.Cert == "" {
-		return nil, nil //nolint:nilnil // there is none
-	}
-	c, err := tls.LoadX509KeyPair(q.Cert, q.Key)
-	if err != nil {
-		return nil, fault.Wrap(fault.Usage, err, "the certificate %q cannot be used with the key %q: %v", q.Cert, q.Key, wholefile.Cause(err))
-	}
-	return &tls.Config{Certificates: []tls.Certificate{c}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}, nil
-}
-
-// listen opens the address: one of loopback's, unless the operator says by which
-// names others call, and that they do so by TLS or else that they need not.
-func (q ServeRequest) listen(ctx context.Context, secure bool) (net.Listener, error) {
-	host, err := hostOf(q.Listen, "127.0.0.1:8642")
-	if err != nil {
-		return nil, err
-	}
-	if _, err := netip.ParseAddr(host); err != nil && host != "" {
-		return nil, fault.New(fault.Usage, "--listen %q names no address", q.Listen).WithHint("as 127.0.0.1:8642, or :8642 for all addresses")
-	}
-	if !onLoopback(q.Listen) {
-		if !secure && !q.Public {
-			return nil, fault.New(fault.Usage, "%q is not a loopback address; tokens would be sent unencrypted", q.Listen).
-				WithHint("listen on 127.0.0.1; or give --tls-cert and --tls-key; or say --insecure-public where something else before it has TLS")
-		}
-		if len(q.Hosts) == 0 {
-			return nil, fault.New(fault.Usage, "by which name clients call %q is not said, so all would be refused", q.Listen).WithHint("name it with --allow-host")
-		}
-	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", q.Listen)
-	if err != nil {
-		return nil, fault.Wrap(fault.Usage, err, "nothing can listen on %q: %v", q.Listen, errors.Unwrap(err))
-	}
-	return l, nil
-}
-
-// hostOf checks an address to listen on, and gives its host.
-func hostOf(addr, example string) (string, error) {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return "", fault.New(fault.Usage, "--listen %q is not an address and a port", addr).WithHint("as %s", example)
-	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return "", fault.New(fault.Usage, "--listen %q: %q is not a valid port; expected 0 to 65535", addr, port).WithHint("as %s", example)
-	}
-	return host, nil
-}
-
-func onLoopback(addr string) bool {
-	ap, err := netip.ParseAddrPort(addr)
-	return err == nil && ap.Addr().IsLoopback()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/doors/listen"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
@@ -137,7 +138,8 @@ func (s *session) mcpListen(ctx context.Context, q app.MCPRequest, f mcpServe) e
 	if q.Elicit, err = answersHere(f.answers, grants.Presented{}); err != nil {
 		return err
 	}
-	l, err := app.ListenMCP(ctx, f.listen, f.hosts)
+	// A person who names hosts has TLS before it; they are warned below.
+	l, err := listen.Open(ctx, listen.Address{Listen: f.listen, Example: "127.0.0.1:8123", Hosts: f.hosts, Secure: true})
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/remitrun/remit/internal/call/approval"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/callers"
 )
 
 // Session is the run of one connection.
@@ -47,12 +48,6 @@ type Session interface {
 // Asker asks the person at the client a question of an approval. It is a run's Here.
 type Asker func(ctx context.Context, c approval.Case) (store.Vote, error)
 
-// Holder describes a token that was presented over HTTP.
-type Holder struct {
-	Leaf, Root string // IDs of the grant and of its root; limits apply to both
-	Opens      bool   // its policies allow at least one tool
-}
-
 // Options says what a gateway serves.
 type Options struct {
 	Version string
@@ -60,7 +55,7 @@ type Options struct {
 	Tools func(ctx context.Context) []*tool.Spec
 	// Enter verifies a token that a client presents over HTTP, and records nothing. It must
 	// be fast for a token that was verified before. It is needed for HTTP only.
-	Enter func(ctx context.Context, token string) (Holder, error)
+	Enter func(ctx context.Context, token string) (*callers.Caller, error)
 	// Findings gives the suspicious parts of a tool's own text, which clients get in the
 	// tool's _meta; nil: none.
 	Findings func(id tool.ID) []Finding

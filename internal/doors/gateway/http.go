@@ -17,6 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/doors/admission"
 	"github.com/remitrun/remit/internal/doors/hostcheck"
+	"github.com/remitrun/remit/internal/service/callers"
 )
 
 const (
@@ -131,7 +132,7 @@ func turnAway(rw http.ResponseWriter, why string, status int) {
 
 // recognize authenticates the client of a request, within the limits on requests. Nothing
 // is started or recorded for an invalid token.
-func (w *web) recognize(r *http.Request) (token string, who Holder, status int, err error) {
+func (w *web) recognize(r *http.Request) (token string, who *callers.Caller, status int, err error) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "bearer") || token == "" {
 		err = fault.New(fault.GrantInvalid, "the request has no grant token").WithHint("send a token of `remit grant issue` as bearer token")
@@ -158,7 +159,7 @@ func refusesGrant(err error) bool {
 }
 
 // clientOf finds the client of a request, or starts the run of a new one.
-func (w *web) clientOf(r *http.Request, token string, who Holder) (*client, int, error) {
+func (w *web) clientOf(r *http.Request, token string, who *callers.Caller) (*client, int, error) {
 	hash := sha256.Sum256([]byte(token))
 	key := r.Header.Get("Mcp-Session-Id")
 	sessions := r.Header.Get("Mcp-Protocol-Version") < stateless
@@ -174,7 +175,7 @@ func (w *web) clientOf(r *http.Request, token string, who Holder) (*client, int,
 	if r.Method != http.MethodPost {
 		return nil, http.StatusBadRequest, fault.New(fault.Usage, "a session must start with a POST request")
 	}
-	if !who.Opens {
+	if !who.Tools {
 		return nil, http.StatusForbidden, fault.New(fault.Denied, "the grant allows no tools").
 			WithHint("use a grant whose policies allow tools")
 	}

@@ -45,7 +45,7 @@ func (s *Server) events() {
 // seat takes one of the open streams. At most half of them belong to one grant, or to one
 // root grant with all that derive from it.
 func (s *Server) seat(who *Caller) (func(), error) {
-	release, ok := s.seats.Take(who.grants()...)
+	release, ok := s.seats.Take(grantsOf(who)...)
 	if !ok {
 		p := bad(http.StatusServiceUnavailable, fault.LimitReached, "too many event streams are open", "close one, or try again later")
 		p.retry = "5"

@@ -150,7 +150,7 @@ func (s *Server) once(x *exchange, r *http.Request, body []byte, do func()) {
 	}
 	now := time.Now()
 	full := x.who.Leaf + "\x00" + key
-	k := Keyed{Root: x.who.root(), Key: sha256.Sum256([]byte(full)), Print: printOf(r, body), Until: now.Add(rememberFor)}
+	k := Keyed{Root: rootOf(x.who), Key: sha256.Sum256([]byte(full)), Print: printOf(r, body), Until: now.Add(rememberFor)}
 	rec, first := s.again.begin(k.Root, full, k.Print, now)
 	if first {
 		s.record(x, r, full, rec, k, do)

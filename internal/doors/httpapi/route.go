@@ -311,7 +311,7 @@ func unauthenticated(err error) *Problem {
 // inRate refuses a caller if its grant, or its root grant with all that derive from it,
 // makes too many requests.
 func (s *Server) inRate(who *Caller) *Problem {
-	if s.rates.Take(time.Now(), who.grants()...) {
+	if s.rates.Take(time.Now(), grantsOf(who)...) {
 		return nil
 	}
 	p := bad(http.StatusTooManyRequests, fault.LimitReached, "this grant makes too many requests", "wait a second")

@@ -24,24 +24,16 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/doors/admission"
 	"github.com/remitrun/remit/internal/record/telemetry"
+	"github.com/remitrun/remit/internal/service/callers"
 )
 
 // Caller is the authenticated caller of a request.
-type Caller struct {
-	Name   string // the grant's holder, as "user:ann"
-	Person string // the holder of the root grant
-	Token  string // of the grant
-	Leaf   string // the grant's own ID
-	Root   string // ID of the root grant that it derives from; "": it is a root. Limits apply to both
-	// May gives nil if the grant's policies allow an action of the api section, as
-	// "agents.write"; fault.Denied, NeedsApproval.
-	May func(action string) error
-}
+type Caller = callers.Caller
 
-// grants gives the grants that the caller's limits apply to.
-func (c *Caller) grants() []string { return []string{c.root(), c.Leaf} }
+// grantsOf gives the grants that the limits of a caller apply to.
+func grantsOf(c *Caller) []string { return []string{rootOf(c), c.Leaf} }
 
-func (c *Caller) root() string { return or(c.Root, c.Leaf) }
+func rootOf(c *Caller) string { return or(c.Root, c.Leaf) }
 
 // Gate authenticates callers.
 type Gate interface {

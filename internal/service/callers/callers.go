@@ -1,4 +1,6 @@
-package app
+// Package callers verifies the tokens that clients present to a service, and finds the grants
+// under which something was made. Start at [Open] and [Gate.Enter].
+package callers
 
 import (
 	"context"
@@ -15,25 +17,40 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/memo"
 	"github.com/remitrun/remit/internal/base/tool"
-	"github.com/remitrun/remit/internal/doors/gateway"
-	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/grants"
+	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/policies"
 )
 
 const (
-	// trustFor is how long a token's signatures, once verified, need not be again.
-	// Whether it was revoked is looked at each time.
+	// trustFor is how long a verified token is not verified again. Whether it was revoked
+	// is checked each time.
 	trustFor    = 30 * time.Second
 	maxEntered  = 32 << 20    // bytes of verified grants
 	maxLineages = 8 << 20     // bytes of lineages
-	tellEvery   = time.Second // how often at most a refused token is recorded
+	tellEvery   = time.Second // refused tokens are recorded at most so often
 )
 
-// gate is who may ask the API what: httpapi.Gate and httpapi.Lineage.
-type gate struct {
-	app       *App
+// Caller is an authenticated client of a service.
+type Caller struct {
+	Name   string // the grant's holder, as "user:ann"
+	Person string // the holder of the root grant
+	Token  string // of the grant
+	Leaf   string // the grant's own ID
+	Root   string // ID of the root grant that it derives from; limits apply to both
+	Tools  bool   // its policies allow at least one tool
+	// May gives nil if the grant's policies allow an action of the api section, as
+	// "agents.write"; fault.Denied, NeedsApproval.
+	May func(action string) error
+}
+
+// Gate authenticates callers, and finds the lineage of what they ask for.
+type Gate struct {
+	home      *home.Home
+	policies  *policies.Policies
+	grants    *grants.Grants
 	workspace string
 	auth      *grants.Authority
 	store     store.Backend
@@ -47,20 +64,21 @@ type gate struct {
 
 // entered is a token that was verified.
 type entered struct {
-	caller httpapi.Caller
+	caller Caller
 	grant  grant.Grant
 	until  time.Time
 }
 
-// newGate makes a gate of an open ledger: to look for dead processes' runs at every
-// request would cost more than the request.
-func newGate(ctx context.Context, a *App, workspace string) (*gate, error) {
-	auth, st, err := a.Grants.Open(ctx)
-	return &gate{app: a, workspace: workspace, auth: auth, store: st, entered: memo.New[*entered](maxEntered), lineages: memo.New[[]string](maxLineages)}, err
+// Open makes a gate for a workspace. It opens the ledger once: doing so for each request
+// would cost more than the request.
+func Open(ctx context.Context, h *home.Home, p *policies.Policies, gs *grants.Grants, workspace string) (*Gate, error) {
+	auth, st, err := gs.Open(ctx)
+	return &Gate{home: h, policies: p, grants: gs, workspace: workspace, auth: auth, store: st, entered: memo.New[*entered](maxEntered), lineages: memo.New[[]string](maxLineages)}, err
 }
 
-// Enter implements httpapi.Gate.
-func (g *gate) Enter(ctx context.Context, text string) (*httpapi.Caller, error) {
+// Enter verifies a token, and that its grant can be used now. It is fast for a token that
+// was verified before.
+func (g *Gate) Enter(ctx context.Context, text string) (*Caller, error) {
 	e, err := g.enter(ctx, text)
 	if err != nil {
 		return nil, err
@@ -68,16 +86,7 @@ func (g *gate) Enter(ctx context.Context, text string) (*httpapi.Caller, error) 
 	return &e.caller, nil
 }
 
-// EnterMCP is Enter for MCP clients.
-func (g *gate) EnterMCP(ctx context.Context, text string) (gateway.Holder, error) {
-	e, err := g.enter(ctx, text)
-	if err != nil {
-		return gateway.Holder{}, err
-	}
-	return gateway.Holder{Leaf: e.caller.Leaf, Root: e.caller.Root, Opens: e.grant.Chain().OpensTools()}, nil
-}
-
-func (g *gate) enter(ctx context.Context, text string) (*entered, error) {
+func (g *Gate) enter(ctx context.Context, text string) (*entered, error) {
 	if e, ok := g.entered.Get(text); ok && time.Now().Before(e.until) {
 		return e, g.auth.Check(ctx, e.grant)
 	}
@@ -100,15 +109,15 @@ func sizeOf(c policy.Chain) int {
 }
 
 // verify reads a token for the first time, or again.
-func (g *gate) verify(ctx context.Context, text string) (*entered, error) {
+func (g *Gate) verify(ctx context.Context, text string) (*entered, error) {
 	if len(text) > token.MaxSize {
 		return nil, fault.New(fault.GrantTooLarge, "the token is larger than any")
 	}
-	c, err := g.app.Grants.Verify(ctx, g.store, grants.Presented{Token: text}, g.workspace)
+	c, err := g.grants.Verify(ctx, g.store, grants.Presented{Token: text}, g.workspace)
 	if err != nil {
 		return nil, err
 	}
-	env := g.app.Home.Env(g.workspace)
+	env := g.home.Env(g.workspace)
 	held, err := g.auth.Restore(ctx, c, env)
 	if err != nil {
 		return nil, err
@@ -118,11 +127,11 @@ func (g *gate) verify(ctx context.Context, text string) (*entered, error) {
 		nodes = append(nodes, n.ID.String())
 		g.keep("grant "+n.ID.String(), slices.Clone(nodes))
 	}
-	today, err := g.app.Grants.BoundToday(ctx, held)
+	today, err := g.grants.BoundToday(ctx, held)
 	if err != nil {
 		return nil, err
 	}
-	outer, err := g.app.Policies.Outer()
+	outer, err := g.policies.Outer()
 	if err != nil {
 		return nil, err
 	}
@@ -137,8 +146,8 @@ func (g *gate) verify(ctx context.Context, text string) (*entered, error) {
 		}
 		chain = append(chain, links...)
 	}
-	return &entered{grant: held, until: time.Now().Add(trustFor), caller: httpapi.Caller{
-		Name: held.Holder(), Person: held.Nodes()[0].Holder, Token: text, Leaf: held.ID().String(), Root: nodes[0],
+	return &entered{grant: held, until: time.Now().Add(trustFor), caller: Caller{
+		Name: held.Holder(), Person: held.Nodes()[0].Holder, Token: text, Leaf: held.ID().String(), Root: nodes[0], Tools: held.Chain().OpensTools(),
 		May: func(action string) error { return mayAsk(chain, action) },
 	}}, nil
 }
@@ -158,7 +167,7 @@ func mayAsk(chain policy.Chain, action string) error {
 // tell records that a token of this ledger was refused, and not more often than makes
 // sense. A token that anybody could have made is not recorded at all: whoever has no
 // grant cannot write to the ledger. The log tells of both.
-func (g *gate) tell(ctx context.Context, text string, why error) error {
+func (g *Gate) tell(ctx context.Context, text string, why error) error {
 	g.mu.Lock()
 	now := time.Now()
 	tell := now.Sub(g.told) >= tellEvery
@@ -169,17 +178,17 @@ func (g *gate) tell(ctx context.Context, text string, why error) error {
 	if !tell || len(text) > token.MaxSize {
 		return why
 	}
-	if _, err := g.app.Grants.Authentic(text); err != nil {
+	if _, err := g.grants.Authentic(text); err != nil {
 		return why
 	}
-	if err := g.app.Grants.Refused(ctx, g.store, why); err != nil {
+	if err := g.grants.Refused(ctx, g.store, why); err != nil {
 		return grants.JoinErrors(why, err)
 	}
 	return why
 }
 
-// OfSession implements httpapi.Lineage.
-func (g *gate) OfSession(ctx context.Context, s agent.Session) ([]string, error) {
+// OfSession gives the IDs of the grants under which a session was made, the root's first.
+func (g *Gate) OfSession(ctx context.Context, s agent.Session) ([]string, error) {
 	var nodes []string
 	var err error
 	if s.Grant != "" {
@@ -194,8 +203,9 @@ func (g *gate) OfSession(ctx context.Context, s agent.Session) ([]string, error)
 	return append(slices.Clone(nodes), of...), err
 }
 
-// OfGrant implements httpapi.Lineage. What a grant derives from never changes.
-func (g *gate) OfGrant(ctx context.Context, id string) ([]string, error) {
+// OfGrant gives the IDs of the grants from which a grant derives, the root's first, and its
+// own. They never change.
+func (g *Gate) OfGrant(ctx context.Context, id string) ([]string, error) {
 	if known, ok := g.known("grant " + id); ok {
 		return known, nil
 	}
@@ -221,8 +231,8 @@ func (g *gate) OfGrant(ctx context.Context, id string) ([]string, error) {
 	return nodes, nil
 }
 
-// OfRun implements httpapi.Lineage: as the record of the run's beginning has it.
-func (g *gate) OfRun(ctx context.Context, id string) ([]string, error) {
+// OfRun gives the IDs of the grants under which a run was started, the root's first.
+func (g *Gate) OfRun(ctx context.Context, id string) ([]string, error) {
 	if known, ok := g.known("run " + id); ok {
 		return known, nil
 	}
@@ -248,11 +258,11 @@ func (g *gate) OfRun(ctx context.Context, id string) ([]string, error) {
 	return nodes, nil
 }
 
-func (g *gate) known(key string) ([]string, bool) {
+func (g *Gate) known(key string) ([]string, bool) {
 	return g.lineages.Get(key)
 }
 
-func (g *gate) keep(key string, nodes []string) {
+func (g *Gate) keep(key string, nodes []string) {
 	cost := 0
 	for _, n := range nodes {
 		cost += 2 * len(n) // with what refers to it
