@@ -124,7 +124,7 @@ func (s *Store) fillBlocks(ctx context.Context, tx *sql.Tx) error {
 			at = raw.seq
 			st, err := s.decodeRow(&raw)
 			if err != nil && st.Event.Kind == 0 {
-				return nil //nolint:nilerr // see above
+				return nil // what cannot be read is left out
 			}
 			_, bounded := st.Parts[ledger.PartBounds]
 			marks, err := m.marks(&st.Event, bounded, none)
