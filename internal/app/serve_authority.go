@@ -78,7 +78,7 @@ func (s *served) Narrow(ctx context.Context, who *httpapi.Caller, q httpapi.Gran
 func (s *served) Set(ctx context.Context, who *httpapi.Caller, id, standing, reason string) error {
 	to, ok := map[string]store.Standing{"active": store.Active, "paused": store.Paused, "revoked": store.Revoked}[standing]
 	if !ok {
-		return fault.New(fault.Internal, "%q is no standing", standing)
+		return fault.New(fault.Internal, "%q is not a valid standing of a grant", standing)
 	}
 	auth, _, err := s.app.Grants.Open(ctx)
 	if err != nil {
@@ -172,33 +172,17 @@ func (s *served) Explain(ctx context.Context, who *httpapi.Caller, text, id stri
 	if err != nil {
 		return httpapi.Explanation{}, err
 	}
-	e, err := s.app.catalog.Lookup(tool.ID(id))
-	if err != nil {
-		return httpapi.Explanation{}, err
-	}
 	plain, err := runs.Plain(args)
-	if err == nil {
-		err = e.Validate(plain)
-	}
 	if err != nil {
 		return httpapi.Explanation{}, err
 	}
-	prepared, err := e.Tool.Prepare(s.app.Home.ToolEnv(s.workspace, chain.Limits()), plain)
+	ex, err := s.app.PolicyReview.ExplainUnder(ctx, chain, s.workspace, tool.ID(id), plain, nil)
 	if err != nil {
 		return httpapi.Explanation{}, err
 	}
-	call := policy.Call{Tool: e.Spec, Args: plain, Actions: append(prepared.Actions, chain.Within(e.Spec, plain)...)}
-	d := chain.Decide(call)
-	out := httpapi.Explanation{Tool: id, Effect: d.Effect.String(), Rule: d.Rule.String(), Reason: d.Reason, Actions: []string{}, Rules: []httpapi.ExplainRule{}}
-	for _, a := range call.Actions {
-		out.Actions = append(out.Actions, a.String())
-	}
-	for _, m := range chain.Explain(call) {
-		r := httpapi.ExplainRule{Effect: m.Effect.String(), Rule: m.Rule.String(), Action: m.Action}
-		if m.Rule != nil {
-			r.Line, r.Policy = m.Rule.Line, m.Rule.Policy
-		}
-		out.Rules = append(out.Rules, r)
+	out := httpapi.Explanation{Tool: id, Effect: ex.Effect, Rule: ex.Rule, Reason: ex.Reason, Actions: ex.Actions, Rules: []httpapi.ExplainRule{}}
+	for _, r := range ex.Rules {
+		out.Rules = append(out.Rules, httpapi.ExplainRule{Effect: r.Effect, Rule: r.Rule, Line: r.Line, Policy: r.Policy, Action: r.Action})
 	}
 	return out, nil
 }

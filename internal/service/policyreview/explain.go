@@ -25,6 +25,7 @@ type Rule struct {
 	Effect string `json:"effect"`
 	Rule   string `json:"rule"`
 	Where  string `json:"where"`            // file:line
+	Line   int    `json:"-"`                // in that file
 	Policy string `json:"policy,omitempty"` // the policy's name, where there are several
 	Link   int    `json:"link,omitempty"`   // the policy's place in the chain from 1, where there are several
 	Action string `json:"action"`
@@ -42,6 +43,13 @@ func (s *Reviewer) Explain(ctx context.Context, files []string, workspace string
 	if err != nil {
 		return ex, err
 	}
+	return s.ExplainUnder(ctx, g.Chain(), workspace, id, args, &runs.Facts{Offline: true})
+}
+
+// ExplainUnder decides a call under a chain without running it. Where facts is nil nothing
+// is looked up: who may only ask must not learn which files exist.
+func (s *Reviewer) ExplainUnder(ctx context.Context, chain policy.Chain, workspace string, id tool.ID, args tool.Args, facts *runs.Facts) (Explanation, error) {
+	ex := Explanation{Tool: id, Actions: []string{}, Rules: []Rule{}}
 	e, err := s.Catalog.Lookup(id)
 	if err != nil {
 		return ex, err
@@ -49,8 +57,7 @@ func (s *Reviewer) Explain(ctx context.Context, files []string, workspace string
 	if err := e.Validate(args); err != nil {
 		return ex, err
 	}
-	chain, err := runner.BoundsOf(e.Tool).Narrow(g.Chain(), s.Home.Env(workspace))
-	if err != nil {
+	if chain, err = runner.BoundsOf(e.Tool).Narrow(chain, s.Home.Env(workspace)); err != nil {
 		return ex, err
 	}
 	env := s.Home.ToolEnv(workspace, chain.Limits())
@@ -60,8 +67,8 @@ func (s *Reviewer) Explain(ctx context.Context, files []string, workspace string
 	}
 	call := policy.Call{Tool: e.Spec, Args: args, Actions: append(prepared.Actions, chain.Within(e.Spec, args)...)}
 	d := chain.Decide(call)
-	if d.Effect != policy.Deny {
-		if err := (runs.Facts{Offline: true}).Look(ctx, env, chain.Limits(), call.Actions); err != nil {
+	if d.Effect != policy.Deny && facts != nil {
+		if err := facts.Look(ctx, env, chain.Limits(), call.Actions); err != nil {
 			return ex, err
 		}
 		d = chain.Decide(call)
@@ -80,7 +87,7 @@ func rulesOf(chain policy.Chain, call policy.Call) []Rule {
 	for _, m := range chain.Explain(call) {
 		r := Rule{Effect: m.Effect.String(), Rule: m.Rule.String(), Action: m.Action}
 		if m.Rule != nil && m.Rule.Line > 0 {
-			r.Where = fmt.Sprintf("%s:%d", m.Rule.File, m.Rule.Line)
+			r.Where, r.Line = fmt.Sprintf("%s:%d", m.Rule.File, m.Rule.Line), m.Rule.Line
 		}
 		if len(chain) > 1 && m.Rule != nil {
 			r.Policy, r.Link = m.Rule.Policy, m.Link+1
