@@ -217,7 +217,7 @@ func TestMoreBadCommands(t *testing.T) {
 		"10 MB in many arguments": {sandbox.Command{Argv: many}, fault.ArgsInvalid, "stdin"},
 		"no such interpreter":     {sandbox.Command{Argv: []string{"./odd"}}, fault.ToolFailed, "interpreter"},
 		"the folder is gone":      {sandbox.Command{Argv: []string{"true"}, Dir: gone}, fault.NotFound, "gone"},
-		"the folder is a file":    {sandbox.Command{Argv: []string{"true"}, Dir: w.dir + "/odd"}, fault.ArgsInvalid, "no folder"},
+		"the folder is a file":    {sandbox.Command{Argv: []string{"true"}, Dir: w.dir + "/odd"}, fault.ArgsInvalid, "is not a folder"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
