@@ -283,7 +283,11 @@ func TestPackagesAreListed(t *testing.T) {
 // TestBuiltInToolIsShown keeps the page on built-in tools like the code that is tested.
 func TestBuiltInToolIsShown(t *testing.T) {
 	for name, file := range map[string]string{"built-in tool": "example_count_test.go", "built-in tool test": "example_contract_test.go"} {
-		code := strings.Replace(read(t, "internal/tools/typed/"+file), "package typed_test", "package count", 1)
+		clause := "package count"
+		if name == "built-in tool" {
+			clause = "// Package count holds the built-in tool text.count, which counts how often a text\n// occurs in a file.\n" + clause
+		}
+		code := strings.Replace(read(t, "internal/tools/typed/"+file), "package typed_test", clause, 1)
 		generated(t, "docs/built-in-tool.md", name, "```go\n"+code+"```")
 	}
 }

@@ -19,7 +19,7 @@ type countArgs struct {
 // Tools returns the tools of this package.
 func Tools() []permit.Tool {
 	return []permit.Tool{typed.New(tool.Spec{
-		ID: "text.count", Title: "Count a word", Version: "1", Risk: tool.Low, Effects: tool.EffectSet(tool.FSRead),
+		ID: "text.count", Title: "Count a text", Version: "1", Risk: tool.Low, Effects: tool.EffectSet(tool.FSRead),
 		Description: "Counts how often a text occurs in a file.",
 		Input: typed.Object(`
 			"path": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "the file"},
