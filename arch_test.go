@@ -142,11 +142,33 @@ var mayImport = map[string]string{
 	"doors/admission": "net",
 	"doors/gateway":   "service/callers github.com/google/uuid doors/admission call/approval doors/hostcheck base/canon base/fault authority/policy call/runner record/store base/tool github.com/modelcontextprotocol/go-sdk crypto/rand net net/http",
 	"service/signin":  "base/fault net net/http",
-	"app": "service/callers doors/listen service/slash base/memo service/agents service/models service/policyreview service/replays service/history service/extensions service/servers service/apis service/modules base/clip base/document service/runs service/changes service/approvals service/grants service/secrets service/policies service/home tools/infer service/signin service/settings base/wholefile agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/custom agents/capability/mcptools agents/capability/noop agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace doors/httpapi record/telemetry agents/agent tools/model tools/model/anthropic tools/model/openai tools/model/scripted agents/chat tools/extension tools/source/extension tools/builtin/analyze tools/builtin/modelchat tools/executor/wasm doors/gateway tools/source/mcp tools/source/openapi tools/source/wasm call/approval call/standing call/budget tools/builtin/clock tools/builtin/fs tools/builtin/http tools/builtin/random tools/builtin/shell base/canon agents/capability call/catalog confine/changeset record/eventlog base/fault call/frozen authority/grant base/inspect authority/grant/token record/ledger base/near authority/permit call/plan authority/policy authority/policy/cases authority/policy/compare authority/policy/glob authority/policy/learn authority/policy/target base/redact " +
-		"call/replay record/report call/runner confine/sandbox confine/sandbox/linux confine/secret confine/egress confine/files confine/network call/schedule record/store record/store/sqlite base/tool " +
-		"github.com/google/uuid net os os/exec os/user syscall crypto/rand",
-	"cli": "doors/listen service/slash service/models service/agents service/policyreview service/replays service/history service/extensions service/servers service/modules service/apis base/document service/changes service/approvals service/runs service/secrets service/grants service/policies service/home base/wholefile agents/agent agents/capability tools/extension agents/chat app call/catalog tools/executor/wasm base/inspect call/approval base/canon confine/changeset base/fault call/frozen authority/grant authority/grant/token record/ledger base/near call/plan authority/policy authority/policy/cases authority/policy/compare base/redact record/report call/runner confine/sandbox confine/secret tools/source/openapi record/store base/tool github.com/google/uuid github.com/spf13/cobra " +
-		"charm.land github.com/mattn github.com/charmbracelet golang.org/x/sys golang.org/x/term golang.org/x/text os os/signal syscall",
+	"app": `
+		doors/gateway doors/httpapi doors/listen
+		service/agents service/apis service/approvals service/callers service/changes service/extensions service/grants service/history service/home service/models service/modules service/policies service/policyreview service/replays service/runs service/secrets service/servers service/settings service/slash
+		agents/agent agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/mcptools agents/capability/noop agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace
+		call/approval call/catalog call/runner
+		tools/builtin/analyze tools/builtin/clock tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/shell tools/model tools/model/anthropic tools/model/openai tools/model/scripted tools/source/mcp
+		confine/egress confine/sandbox confine/sandbox/linux
+		record/eventlog record/ledger record/report record/store record/store/sqlite record/telemetry
+		authority/grant authority/permit authority/policy
+		base/fault base/inspect base/tool
+		github.com/google/uuid
+		net
+	`,
+	"cli": `
+		doors/listen
+		service/agents service/apis service/approvals service/changes service/extensions service/grants service/history service/home service/models service/modules service/policies service/policyreview service/replays service/runs service/secrets service/servers service/slash
+		agents/agent agents/capability agents/chat
+		app
+		call/approval call/catalog call/frozen call/plan call/runner
+		tools/executor/wasm tools/extension tools/source/openapi
+		confine/changeset confine/sandbox confine/secret
+		record/ledger record/report record/store
+		authority/grant authority/grant/token authority/policy authority/policy/cases authority/policy/compare
+		base/canon base/document base/fault base/inspect base/redact base/tool base/wholefile
+		github.com/google/uuid github.com/mattn github.com/spf13/cobra golang.org/x/sys golang.org/x/term
+		os os/signal syscall
+	`,
 	"cmd/remit": "app cli base/fault confine/sandbox/spawn os os/signal syscall",
 	// the public face
 	".": "service/agents service/runs service/policies service/grants tools/typed service/home agents/agent app call/approval base/canon agents/capability base/fault call/frozen authority/grant authority/permit authority/policy record/report call/runner confine/sandbox/spawn record/store base/tool github.com/google/uuid os",
@@ -185,7 +207,7 @@ func sources(t *testing.T) []source {
 		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 			return nil
 		}
-		f, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
+		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
@@ -346,6 +368,18 @@ func TestEveryPackageIsInAFolder(t *testing.T) {
 	for pkg := range mayImport {
 		if folder(pkg) < 0 && pkg != "." && pkg != "cmd/remit" && !within(pkg, "examples") {
 			t.Errorf("%s is in none of the folders %s", pkg, strings.Join(folders, ", "))
+		}
+	}
+}
+
+func TestEveryPackageHasAComment(t *testing.T) {
+	documented := map[string]bool{}
+	for _, s := range sources(t) {
+		documented[s.pkg] = documented[s.pkg] || strings.TrimSpace(s.file.Doc.Text()) != ""
+	}
+	for pkg, ok := range documented {
+		if !ok {
+			t.Errorf("package %s has no package comment", pkg)
 		}
 	}
 }

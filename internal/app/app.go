@@ -1,7 +1,6 @@
 // Package app reads the configuration, builds every part, and shuts it all
 // down. The tables of parts are in builtins.go; nothing registers itself.
-// Surfaces (the command line, later servers) call the methods of [App]; start
-// at [New] and [App.RunPlan].
+// The command line and `serve` call the methods of [App]; start at [New].
 package app
 
 import (

@@ -6,7 +6,8 @@
 //
 // Its dependencies are small interfaces that it declares here: a catalog of tools, a
 // recorder, the facts for the second step of a decision, an asker for approvals, and an
-// executor. A replay exchanges the last three and keeps everything else.
+// executor. A replay exchanges the last three. Its [Recall] takes three more parts from the
+// record: the tools of sources, the policies of one call, and the gates.
 package runner
 
 import (

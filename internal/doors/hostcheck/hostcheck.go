@@ -1,6 +1,6 @@
-// Package hostcheck recognizes requests that a foreign web page may have had a browser
-// make of a service on this machine. The Host that was called guards against DNS
-// rebinding, the page's Origin against requests across sites. Start at [Service.Foreign].
+// Package hostcheck recognizes requests that a foreign web page made the browser send
+// to a service on this machine. Checking the Host header prevents DNS rebinding;
+// checking the Origin header prevents cross-site requests. Start at [Service.Foreign].
 package hostcheck
 
 import (

@@ -1,5 +1,5 @@
-// Package store defines the contract of a store for the ledger. Backends are its
-// sub-packages; all pass storetest.Store. Start at [Store].
+// Package store defines the contract of a store for the ledger. Each backend is a
+// sub-package and passes `storetest.Store`. Start at [Store].
 package store
 
 import (

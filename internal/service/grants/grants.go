@@ -1,4 +1,4 @@
-// Package grants issues, narrows, hands on, verifies and revokes grants, and keeps the keys that
+// Package grants issues, narrows, delegates, verifies and revokes grants, and keeps the keys that
 // sign them. Start at [Grants.Issue]; a run's authority comes from [Grants.Under].
 package grants
 

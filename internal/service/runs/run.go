@@ -1,6 +1,6 @@
-// Package runs carries out plans, sessions and typed commands: it chooses their authority,
-// begins and ends them in the ledger, and hands their calls to the runner. Start at
-// [Runs.Plan] and [Runs.Begin].
+// Package runs carries out plans, sessions and typed commands: it chooses the policies
+// and grant they run under, and records their start and end. The runner makes their calls.
+// Start at [Runs.Plan] and [Runs.Begin].
 package runs
 
 import (

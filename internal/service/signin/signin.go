@@ -1,6 +1,5 @@
-// Package signin waits on loopback for the browser of somebody who signs in
-// elsewhere and is sent back with the answer. It looks at nothing but that, and knows
-// nothing of who wants to know. Start at [New].
+// Package signin receives on a loopback address the answer of a sign-in that happens in
+// the browser. It accepts no other requests, and does not depend on its callers. Start at [New].
 package signin
 
 import (

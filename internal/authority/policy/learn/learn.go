@@ -1,5 +1,5 @@
-// Package learn writes the least policy that would have allowed what was done,
-// and never more than was allowed. It is pure. Start at [Policy].
+// Package learn writes the smallest policy that recorded runs need. It never allows
+// more than the policies of those runs did. It is pure. Start at [Policy].
 //
 // What it generalises (several files of a folder to folder/*, an identifier in
 // a URL to *) it generalises only to a pattern that one allow entry of every

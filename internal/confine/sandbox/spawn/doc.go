@@ -1,5 +1,5 @@
-// Package spawn is the small process that makes sandboxes, and the language in
-// which it is told to: a precomputed list of system calls. The program's own
+// Package spawn is the small process that makes sandboxes, and the format
+// of its orders: a list of system calls. The program's own
 // binary is executed once more under another name; an init in this package
 // takes that process over before anything else of the program runs. From there
 // each sandbox is one raw clone whose child works through a [Program] and
