@@ -21,7 +21,7 @@ func (s *session) chatCmd() *cobra.Command {
 	var c chatFlags
 	var presented func() (grants.Presented, error)
 	cmd := &cobra.Command{
-		Use:   "chat [-p POLICY] [-w DIR] [--agent AGENT | --model MODEL | --session SESSION]",
+		Use:   "chat [--agent AGENT | --model MODEL | --session SESSION]",
 		Short: "Talk to an agent in the terminal",
 		Long: `Each line is a message to the agent. Its answers and tool calls are shown as
 they arrive. A line that begins with / is a slash command, which runs without a

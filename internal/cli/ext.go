@@ -47,7 +47,8 @@ anything is written. Links, devices, unsafe paths and archives that expand too
 far are refused.
 `,
 		Example: `  remit ext install extensions/git
-  remit ext install git-1.0.0.zip --sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+  remit ext install git-1.0.0.zip --sha256 \
+    9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
   remit ext install extensions/http --yes --json`,
 		Args: cobra.ExactArgs(1),
 	}
@@ -313,7 +314,7 @@ func (s *session) extRemoveCmd() *cobra.Command {
 func (s *session) extSchemaCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema manifest|commands",
-		Short: "Print the JSON Schema of manifest.json or commands.yaml, for editors",
+		Short: "Print the JSON Schema of manifest.json or commands.yaml",
 		Example: `  remit ext schema manifest > manifest.schema.json
   remit ext schema commands > commands.schema.json`,
 		Args: cobra.ExactArgs(1), ValidArgs: []string{"manifest", "commands"},

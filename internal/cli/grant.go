@@ -27,7 +27,8 @@ for how long, with which budgets. It is signed by this ledger. Its holder can
 narrow it offline, but never widen it. Budgets, delegations and revocations are
 kept in the ledger, and only this ledger accepts the token.
 `,
-		Example: `  remit grant issue -p policy.yaml --holder agent:docs --expires 1h -o docs.token
+		Example: `  remit grant issue -p policy.yaml --holder agent:docs --expires 1h \
+    -o docs.token
   remit run plan.yaml --grant @docs.token -w .`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -235,8 +236,9 @@ func (s *session) grantDelegateCmd() *cobra.Command {
 section allows it. It never allows more than TOKEN, and its use also counts
 against TOKEN's budgets. TOKEN may be @FILE.
 `,
-		Example: "  remit grant delegate @docs.token --holder agent:reader -p read-only.yaml --calls 20 -o reader.token",
-		Args:    cobra.ExactArgs(1),
+		Example: `  remit grant delegate @docs.token --holder agent:reader -p read-only.yaml \
+    --calls 20 -o reader.token`,
+		Args: cobra.ExactArgs(1),
 		RunE: s.makes(&f, "delegated", func(ctx context.Context, a *app.App, t grants.Terms, text string) (grants.Token, error) {
 			return a.Grants.Delegate(ctx, grants.Presented{Token: text, KeyFile: key}, t)
 		}),

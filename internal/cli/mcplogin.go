@@ -32,7 +32,8 @@ service. Without them Remit registers itself, if the service allows it. With
 `,
 		Example: `  remit mcp login tracker
   remit mcp login tracker --at https://auth.example.com
-  remit mcp login reports --service --client-id remit --client-secret reports-client`,
+  remit mcp login reports --service --client-id remit \
+    --client-secret reports-client`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := s.open()

@@ -49,10 +49,11 @@ that URL is allowed, unless -p says otherwise. The policy can add a secret to
 its requests. For OAuth, use remit mcp login.
 `,
 		Example: `  remit mcp add notes -- /usr/local/bin/notes-server
-  remit mcp add files -w ~/project -- node /opt/mcp/server-filesystem/dist/index.js .
+  remit mcp add files -w ~/project -- node /opt/mcp/files/index.js .
   remit mcp add files -w ~/project --within '*.path=files.read' -- files-server
   remit mcp add weather --url https://mcp.example.com/mcp
-  remit mcp add tracker -p tracker.yaml --env TRACKER_URL=https://tracker.example.com -- tracker-mcp`,
+  remit mcp add tracker -p tracker.yaml \
+    --env TRACKER_URL=https://tracker.example.com -- tracker-mcp`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at := cmd.ArgsLenAtDash()

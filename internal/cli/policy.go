@@ -125,7 +125,8 @@ JSON after ":=". Nothing is executed and the network is not used. With several
 `,
 		Example: `  remit policy explain remit.yaml fs.read path=README.md
   remit policy explain remit.yaml shell.run 'argv:=["git","push","--force"]'
-  remit policy explain remit.yaml '{"tool":"http.get","args":{"url":"https://api.github.com/zen"}}'
+  remit policy explain remit.yaml \
+    '{"tool":"http.get","args":{"url":"https://api.github.com/zen"}}'
   remit policy explain -p outer.yaml -p inner.yaml fs.read path=README.md
   remit policy explain --sensitive`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -42,7 +42,8 @@ unfinished turns can be resumed.
 `,
 		Example: `  remit serve
   remit serve --listen 127.0.0.1:9000 -p policy.yaml -w ~/project
-  remit serve --listen 0.0.0.0:443 --allow-host remit.example --tls-cert cert.pem --tls-key key.pem`,
+  remit serve --listen 0.0.0.0:443 --allow-host remit.example \
+    --tls-cert cert.pem --tls-key key.pem`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if g, _ := s.lookup("REMIT_GRANT"); g != "" {

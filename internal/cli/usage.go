@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/near"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/store"
 )
@@ -92,8 +95,47 @@ func operands(use string) (required []string, optional bool) {
 
 // badFlag is the error for a flag that cannot be parsed.
 func badFlag(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	var invalid *pflag.InvalidValueError
 	text, _, _ := strings.Cut(err.Error(), ": strconv.") // strconv's own text names Go functions
-	return fault.New(fault.Usage, "%s", text).WithHint("see %s --help", cmd.CommandPath())
+	hint := "see " + cmd.CommandPath() + " --help"
+	switch {
+	case errors.As(err, &unknown):
+		if n := nearFlag(cmd, unknown); n != "" {
+			hint = n
+		}
+	case errors.As(err, &invalid):
+		if want := expected[invalid.GetFlag().Value.Type()]; want != "" {
+			text += "; expected " + want
+		}
+	}
+	return fault.New(fault.Usage, "%s", text).WithHint("%s", hint)
+}
+
+// expected says what a flag of a type takes.
+var expected = map[string]string{
+	"bool": "true or false", "int": "a number", "int32": "a number", "int64": "a number",
+	"uint": "a number of at least 0", "uint32": "a number of at least 0", "uint64": "a number of at least 0",
+}
+
+// nearFlag suggests what an unknown flag was meant to be, or returns "".
+func nearFlag(cmd *cobra.Command, unknown *pflag.NotExistError) string {
+	if unknown.GetSpecifiedShortnames() != "" {
+		return ""
+	}
+	if unknown.GetSpecifiedName() == "version" {
+		return "did you mean remit version?"
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	if n := near.Word(unknown.GetSpecifiedName(), names); n != "" {
+		return "did you mean --" + n + "?"
+	}
+	return ""
 }
 
 // helpCmd is `remit help COMMAND`.

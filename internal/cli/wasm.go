@@ -33,7 +33,7 @@ func (s *session) wasmAddCmd() *cobra.Command {
 	var q modules.Addition
 	c := &cobra.Command{
 		Use:   "add NAME FILE",
-		Short: "Add the functions of a WebAssembly module (WASI preview 1) as tools",
+		Short: "Add a WebAssembly module's functions (WASI preview 1) as tools",
 		Long: `The manifest lists the functions and what they need. Without --manifest it is
 the file beside the module with the same name and the extension .yaml, .yml or
 .json. Remit keeps copies of both files; to take over later changes, add the
