@@ -54,6 +54,7 @@ func TestGatesRefuseByWhatACallIs(t *testing.T) {
 		"a narrowing policy that inherits": {[]string{anyTool + "}", "rest: inherit\nside_effects: {deny: [network.http]}"}, risky(tool.Low, 0, tool.NetworkHTTP), policy.Deny,
 			`side_effects.deny[0] "network.http":3`, ""},
 		"gates allow nothing": {[]string{"tools: {allow: [x], ask_from_risk: low, admin_from_risk: low}\nside_effects: {ask: ['*']}"}, risky(tool.Low, 0, tool.FSRead), policy.Deny, "default", "no entry of tools.allow"},
+		"no policy":           {[]string{"name: none\ntools: {allow: []}"}, risky(tool.Low, 0), policy.Deny, "default", policy.NoPolicy},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -173,6 +173,12 @@ func (r *Rules) matchesCall(b *boundEntry, call *Call) bool {
 	return t == yes || t == unknown && x.loose()
 }
 
+// NoPolicyName is the name of the policy that stands in where there is none.
+const NoPolicyName = "none"
+
+// NoPolicy is the reason for a denial where no policy applies.
+const NoPolicy = "no policy applies, so nothing is allowed; give one with -p FILE, or write remit.yaml in the workspace and trust it with: remit policy trust"
+
 // noTool says why no entry of tools matched.
 func (r *Rules) noTool(call *Call) string {
 	id := strconv.Quote(string(call.Tool.ID))
@@ -190,6 +196,8 @@ func (r *Rules) noTool(call *Call) string {
 	switch {
 	case !s.allowSet:
 		return id + " is not a built-in tool, and the policy has no tools.allow; it needs the entry " + id
+	case len(s.lists[Allow])+len(s.lists[Ask]) == 0 && r.policy.Name() == NoPolicyName:
+		return NoPolicy
 	case call.Tool.Source == "builtin":
 		return "no entry of tools.allow matches " + id + "; a policy with tools.allow needs an entry for each built-in tool too: add " + id
 	}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
+	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -128,7 +130,8 @@ func digestText(d tool.Digest) string {
 	return d.String()
 }
 
-// errText is how an error is recorded. An older record has the hint to operators, too.
+// errText is how an error is recorded. An older record has the hint to operators,
+// too, or another reason where no policy applied.
 func errText(err error, was string) string {
 	switch {
 	case err == nil:
@@ -136,7 +139,12 @@ func errText(err error, was string) string {
 	case was == fault.Message(err):
 		return was
 	}
-	return fault.ForModel(err)
+	text := fault.ForModel(err)
+	before, after, found := strings.Cut(text, policy.NoPolicy)
+	if found && strings.HasPrefix(was, before+"no entry of tools.allow matches ") && strings.HasSuffix(was, after) {
+		return was
+	}
+	return text
 }
 
 func quoteOrNone(s string) string {

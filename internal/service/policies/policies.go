@@ -61,7 +61,7 @@ const MaxPolicySize = 1 << 20
 
 // denyAll is the policy where there is none. It says so of the tools, too: what
 // needs no resource, as time.now, would else be allowed.
-const denyAll = "version: 1\nname: none\ntools: {allow: []}\n"
+const denyAll = "version: 1\nname: " + policy.NoPolicyName + "\ntools: {allow: []}\n"
 
 // Chain chooses the chain for a run: file if given, else the workspace's
 // trusted remit.yaml, else one that denies everything; and the person's own
