@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -44,6 +45,9 @@ func prepare(c *cobra.Command) {
 func misused(cmd *cobra.Command, words []string) error {
 	if cmd.HasSubCommands() && len(words) > 0 && !hasOperands(cmd.Use) {
 		e := fault.New(fault.Usage, "%s has no command %q", cmd.CommandPath(), words[0])
+		if ext := filepath.Ext(words[0]); !cmd.HasParent() && (ext == ".yaml" || ext == ".yml" || ext == ".json") {
+			return e.WithHint("to execute a plan: remit run %s", words[0])
+		}
 		cmd.SuggestionsMinimumDistance = 2
 		if near := cmd.SuggestionsFor(words[0]); len(near) > 0 {
 			return e.WithHint("did you mean %q?", near[0])

@@ -75,6 +75,7 @@ func TestWhatCanBeReadTwoWaysIsRefused(t *testing.T) {
 		"not a number":             {"a: .NaN\n", "a: .NaN is not a number that JSON can hold"},
 		"a number beyond 64 bits":  {"a: 0xfffffffffffffffff\n", "not a valid 64-bit number"},
 		"broken YAML":              {"a: [1\nb: 2\n", "not valid YAML"},
+		"a tab":                    {"a:\n\tb: 2\n", "(indent with spaces, not tabs)"},
 		"broken JSON":              {"{\"a\": [}", "not valid"},
 		"too deep":                 {strings.Repeat("[", 40) + strings.Repeat("]", 40), "nested more than 32 levels deep"},
 		"too deep in JSON":         {`{"a":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + "}", "nested more than 32 levels deep"},

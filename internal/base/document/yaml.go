@@ -26,7 +26,7 @@ func (r *Reader) parseYAML(src []byte) *Node {
 		return nil
 	}
 	if err != nil {
-		r.yamlError(err)
+		r.yamlError(src, err)
 		return nil
 	}
 	switch err := loader.Load(&second); {
@@ -34,7 +34,7 @@ func (r *Reader) parseYAML(src []byte) *Node {
 		r.fail(second.Line, second.Column, "", "a second document begins here").Hint = "put it into a file of its own"
 		return nil
 	case !errors.Is(err, io.EOF):
-		r.yamlError(err)
+		r.yamlError(src, err)
 		return nil
 	}
 	top := &doc
@@ -44,7 +44,7 @@ func (r *Reader) parseYAML(src []byte) *Node {
 	return r.fromYAML(top, "", 0, false)
 }
 
-func (r *Reader) yamlError(err error) {
+func (r *Reader) yamlError(src []byte, err error) {
 	line, column, msg := 1, 1, err.Error()
 	var le *yaml.LoadError
 	if errors.As(err, &le) {
@@ -53,7 +53,20 @@ func (r *Reader) yamlError(err error) {
 			msg = le.ContextMsg + ": " + msg
 		}
 	}
-	r.fail(line, column, "", "not valid YAML: %s", msg)
+	p := r.fail(line, column, "", "not valid YAML: %s", msg)
+	if strings.HasSuffix(msg, "cannot start any token") && tabIndented(src, line) {
+		p.Hint = "indent with spaces, not tabs"
+	}
+}
+
+// tabIndented reports whether the indentation of a line, counted from 1, has a tab.
+func tabIndented(src []byte, line int) bool {
+	lines := bytes.Split(src, []byte("\n"))
+	if line > len(lines) {
+		return false
+	}
+	text := lines[line-1]
+	return bytes.ContainsRune(text[:len(text)-len(bytes.TrimLeft(text, " \t"))], '\t')
 }
 
 // fromYAML turns the parser's node into ours. Repeated is set inside of an alias.

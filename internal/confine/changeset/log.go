@@ -237,7 +237,7 @@ func (h Home) undoable(run string) (writes, error) {
 	}
 	w, err := readLines(h.logFile(run))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.New(fault.NotFound, "the file tools of run %s wrote nothing, or it is not kept any more", run).
+		return nil, fault.New(fault.NotFound, "the file tools of run %s wrote nothing, or the log of what they wrote was already deleted", run).
 			WithHint("what a command wrote outside of a changeset cannot be undone; hold the changes with --changeset")
 	}
 	return w, err
