@@ -37,9 +37,12 @@ func writeUntilKilled(t *testing.T, home, ws string) {
 	}
 }
 
-// leaveOne kills processes until one leaves a file.
-func leaveOne(t *testing.T, dir string) string {
+// leaveOne kills processes, each in a folder of its own, until one leaves a file.
+func leaveOne(t *testing.T) (dir, name string) {
 	for range 100 {
+		dir, err := filepath.EvalSymlinks(t.TempDir())
+		must(t, err)
+		must(t, os.Mkdir(filepath.Join(dir, "ws"), 0o755))
 		cmd := exec.Command(os.Args[0], "-test.run=^TestLeftoversOfAKilledProcessAreRemoved$")
 		cmd.Env = append(os.Environ(), "CHANGESET_LEAVE="+dir)
 		if out, err := cmd.CombinedOutput(); err == nil || strings.Contains(string(out), "FAIL") {
@@ -48,11 +51,11 @@ func leaveOne(t *testing.T, dir string) string {
 		left, err := filepath.Glob(filepath.Join(dir, "ws", "d", ".remit-*.tmp"))
 		must(t, err)
 		if len(left) > 0 {
-			return filepath.Base(left[0])
+			return dir, filepath.Base(left[0])
 		}
 	}
 	t.Fatal("no killed process left a file, so the test shows nothing")
-	return ""
+	return "", ""
 }
 
 // What a killed process left is removed by the next one that begins. What others
@@ -62,11 +65,8 @@ func TestLeftoversOfAKilledProcessAreRemoved(t *testing.T) {
 		writeUntilKilled(t, filepath.Join(dir, "home"), filepath.Join(dir, "ws"))
 		return
 	}
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
+	dir, name := leaveOne(t)
 	ws, home := filepath.Join(dir, "ws"), changeset.In(filepath.Join(dir, "home"))
-	must(t, os.Mkdir(ws, 0o755))
-	name := leaveOne(t, dir)
 	used := strings.Replace(name, name[7:12], "AAAAA", 1)
 	for _, n := range []string{".remit-notes.tmp", used, "sub/" + used} {
 		must(t, os.MkdirAll(filepath.Dir(filepath.Join(ws, "d", n)), 0o755))
