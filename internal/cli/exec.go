@@ -106,7 +106,7 @@ func (s *session) exec(ctx context.Context, a *app.App, q runs.ExecRequest, ask 
 	var kept refusals
 	q.Notice = func(c sandbox.Connection) {
 		switch {
-		case c.Allowed:
+		case !c.Refused():
 		case con.raws:
 			kept.add(c)
 		default:
@@ -137,7 +137,7 @@ func (s *session) exec(ctx context.Context, a *app.App, q runs.ExecRequest, ask 
 
 // refusal says what was refused, and what would allow it.
 func refusal(c sandbox.Connection) string {
-	text := fmt.Sprintf("%s (%s)", show(c.Target), show(c.Reason))
+	text := fmt.Sprintf("%s (%s)", show(c.Target()), show(c.Why()))
 	if c.Hint != "" {
 		text += "\n  " + show(c.Hint)
 	}
@@ -149,7 +149,7 @@ func (s *session) execSummary(res runs.ExecResult) {
 	o, refused := res.Command, res.Counts.Refused
 	tried := refused
 	for _, c := range o.Connections {
-		if c.Allowed {
+		if !c.Refused() {
 			tried++
 		}
 	}

@@ -22,7 +22,7 @@ const maxRefusals = 8
 func (r *refusals) add(c sandbox.Connection) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := [2]string{c.Target, c.Reason}
+	key := [2]string{c.Target(), c.Why()}
 	switch {
 	case r.times[key] > 0:
 		r.times[key]++
@@ -43,7 +43,7 @@ func (s *session) printRefusals(r *refusals) {
 	defer r.mu.Unlock()
 	for _, c := range r.list {
 		times := ""
-		if n := r.times[[2]string{c.Target, c.Reason}]; n > 1 {
+		if n := r.times[[2]string{c.Target(), c.Why()}]; n > 1 {
 			times = fmt.Sprintf(" %d times", n)
 		}
 		s.errorf("%s %s\n", s.paintErr(red, "✗ refused"+times), refusal(c))

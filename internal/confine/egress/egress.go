@@ -37,6 +37,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/confine/network"
+	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
 // Defaults for limits that nobody set.
@@ -72,8 +73,8 @@ type Options struct {
 	// and the system's), for the variables of [Proxy.Env].
 	TrustFile string
 
-	RootCAs *x509.CertPool   // who signs for hosts outside; nil: the system's
-	Notice  func(Connection) // told of every connection as it ends or is refused; must be quick and safe for concurrent use
+	RootCAs *x509.CertPool           // who signs for hosts outside; nil: the system's
+	Notice  func(sandbox.Connection) // told of every connection as it ends or is refused; must be quick and safe for concurrent use
 }
 
 // Limits bounds one sandbox's use of the network. A zero number of bytes means
@@ -230,7 +231,7 @@ func (p *Proxy) admit(conn net.Conn) {
 	select {
 	case p.slots <- struct{}{}:
 	default:
-		p.log.add(Connection{Start: time.Now(), Rule: ruleLimit, Reason: "too many connections at once"})
+		p.log.add(sandbox.Connection{Start: time.Now(), Rule: ruleLimit, Reason: "too many connections at once"})
 		_ = conn.Close()
 		return
 	}
@@ -253,7 +254,7 @@ func (p *Proxy) admit(conn net.Conn) {
 // served comes from a sandbox.
 func (p *Proxy) survive() {
 	if r := recover(); r != nil {
-		p.log.add(Connection{Start: time.Now(), Rule: ruleInternal, Reason: "a bug in Remit ended the connection"})
+		p.log.add(sandbox.Connection{Start: time.Now(), Rule: ruleInternal, Reason: "a bug in Remit ended the connection"})
 	}
 }
 
@@ -324,7 +325,7 @@ func (p *Proxy) serveConn(ctx context.Context, conn net.Conn) {
 	case first[0] == socksVersion:
 		p.serveSOCKS(ctx, s)
 	case first[0] < ' ' || first[0] >= 0x7f:
-		p.log.add(Connection{Start: time.Now(), Rule: ruleProtocol, Reason: "neither HTTP nor SOCKS5 was spoken to the proxy"})
+		p.log.add(sandbox.Connection{Start: time.Now(), Rule: ruleProtocol, Reason: "neither HTTP nor SOCKS5 was spoken to the proxy"})
 	default:
 		p.serveHTTP(ctx, s)
 	}

@@ -76,7 +76,7 @@ func TestPlainRequestsAreDecidedOneByOne(t *testing.T) {
 	if got := srv.requests(); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("the host saw\n%q, want\n%q", got, want)
 	}
-	report := b.Report()
+	report := b.Connections()
 	if len(report) != len(tests) {
 		t.Fatalf("%d connections in the report: %+v", len(report), report)
 	}
@@ -112,7 +112,7 @@ func TestTunnelsForTLS(t *testing.T) {
 	if len(got) != 4 || !strings.Contains(got[0], "inspect: true") || !strings.Contains(got[1], "inspect: true") || strings.Contains(got[2], "inspect") {
 		t.Errorf("%q", got)
 	}
-	first := b.Report()[0]
+	first := b.Connections()[0]
 	if first.Protocol != "tls" || first.Via != "connect" || first.Host != "example.com" || first.In < 500 || first.Out < 200 || first.Refused() {
 		t.Errorf("%+v", first)
 	}
@@ -157,7 +157,7 @@ func TestInspectedRequestsAreDecidedOneByOne(t *testing.T) {
 				t.Errorf("a client that does not trust Remit got %d", status)
 			}
 			b.Close()
-			r := b.Report()
+			r := b.Connections()
 			if len(r) != 4 || r[0].Protocol != "https" || r[0].Method != "GET" || r[0].Path != "/v1/a" || r[0].Via != "connect" || r[0].Addr != public ||
 				!r[1].Refused() || r[2].Out < 100000 || !strings.Contains(r[3].Reason, "certificate") {
 				t.Errorf("%+v", r)
@@ -250,7 +250,7 @@ func TestSecretsAreAddedOnlyWhereTheyBelong(t *testing.T) {
 		t.Errorf("the redirect's hosts saw %q", seen)
 	}
 	b.Close()
-	if text := fmt.Sprintf("%+v", b.Report()); strings.Contains(text, value) || !strings.Contains(text, "/v1/***") {
+	if text := fmt.Sprintf("%+v", b.Connections()); strings.Contains(text, value) || !strings.Contains(text, "/v1/***") {
 		t.Errorf("the record shows the secret: %s", text)
 	}
 }
@@ -386,7 +386,7 @@ func TestAskHoldsTheConnection(t *testing.T) {
 	<-asked
 	b.Close()
 	<-held
-	for _, r := range b.Report() {
+	for _, r := range b.Connections() {
 		if r.Path == "/x" && r.Effect != policy.Ask {
 			t.Errorf("%+v", r)
 		}
@@ -469,8 +469,8 @@ func TestCloseEndsEverything(t *testing.T) {
 			t.Errorf("a connection goes on: %v", err)
 		}
 	}
-	if n := len(b.Report()); n != 2 {
-		t.Errorf("%d connections: %+v", n, b.Report())
+	if n := len(b.Connections()); n != 2 {
+		t.Errorf("%d connections: %+v", n, b.Connections())
 	}
 }
 

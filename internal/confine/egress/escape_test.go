@@ -431,7 +431,7 @@ func TestEachSandboxHasItsOwnCredentials(t *testing.T) {
 		}
 	}
 	mine.Close()
-	if text := fmt.Sprintf("%+v", mine.Report()); strings.Contains(text, mine.Password()) || strings.Contains(text, other.Password()) {
+	if text := fmt.Sprintf("%+v", mine.Connections()); strings.Contains(text, mine.Password()) || strings.Contains(text, other.Password()) {
 		t.Errorf("the report shows a password: %s", text)
 	}
 	if got := refusals(mine); len(got) < 2 {
@@ -463,7 +463,7 @@ func TestRefusalsCannotCrowdOutOthers(t *testing.T) {
 		}
 	}
 	get(t, c, "http://evil.test/y")
-	r := b.Report()
+	r := b.Connections()
 	if len(r) != 2 || r[0].Count != 200 || r[1].Count != 1 || b.Dropped() != 0 {
 		t.Errorf("%+v", r)
 	}

@@ -44,7 +44,7 @@ func Example() {
 
 	p.Close()
 	fmt.Println(<-served)
-	for _, c := range p.Report() {
+	for _, c := range p.Connections() {
 		fmt.Println(c.Target(), c.Effect, c.Rule)
 	}
 	// Output:

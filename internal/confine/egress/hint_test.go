@@ -28,7 +28,7 @@ func TestRefusalsComeWithAHint(t *testing.T) {
 			b := serve(t, w, egress.Options{Permit: allowing(t, tt.policy)})
 			_, _, _ = get(t, b.client(t, nil), tt.url)
 			b.Close()
-			if r := b.Report(); len(r) != 1 || r[0].Hint != tt.hint {
+			if r := b.Connections(); len(r) != 1 || r[0].Hint != tt.hint {
 				t.Errorf("got %+v, want the hint %q", r, tt.hint)
 			}
 		})

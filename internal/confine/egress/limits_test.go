@@ -135,7 +135,7 @@ func TestATunnelBringsInNoMoreThanAllowed(t *testing.T) {
 				c.Close()
 			}
 			b.Close()
-			if got := refusals(b); len(got) != 1 || !strings.HasPrefix(got[0], "network.max_bytes: ") || b.Report()[1].Count != 2 {
+			if got := refusals(b); len(got) != 1 || !strings.HasPrefix(got[0], "network.max_bytes: ") || b.Connections()[1].Count != 2 {
 				t.Errorf("%q", got)
 			}
 		})
@@ -172,7 +172,7 @@ func TestTheTotalHoldsForAllConnectionsTogether(t *testing.T) {
 	}
 	b.Close()
 	var in, out int64
-	for _, r := range b.Report() {
+	for _, r := range b.Connections() {
 		in += r.In
 		out += r.Out
 	}
@@ -240,7 +240,7 @@ func TestSilenceAndSlownessEnd(t *testing.T) {
 	}
 	begin = time.Now()
 	for time.Since(begin) < time.Minute {
-		if b.Report(); len(b.Report()) > 2 {
+		if b.Connections(); len(b.Connections()) > 2 {
 			break
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -259,12 +259,12 @@ func TestAReceiverThatTakesNothingIsLetGo(t *testing.T) {
 	}
 	fmt.Fprintf(c, "%d\n", 1<<30)
 	_ = c.(*net.TCPConn).CloseWrite()
-	for begin := time.Now(); len(b.Report()) == 0; time.Sleep(5 * time.Millisecond) {
+	for begin := time.Now(); len(b.Connections()) == 0; time.Sleep(5 * time.Millisecond) {
 		if time.Since(begin) > time.Minute {
 			t.Fatal("the tunnel goes on")
 		}
 	}
-	if r := b.Report()[0]; r.Refused() || !strings.Contains(r.Reason, "nothing passed") {
+	if r := b.Connections()[0]; r.Refused() || !strings.Contains(r.Reason, "nothing passed") {
 		t.Errorf("%+v", r)
 	}
 }
@@ -339,7 +339,7 @@ func TestManyConnectionsLeaveNothing(t *testing.T) {
 		t.Errorf("%d goroutines, %d before", n, before)
 	}
 	b.Close()
-	if n := len(b.Report()); n != 400 {
+	if n := len(b.Connections()); n != 400 {
 		t.Errorf("%d connections in the report", n)
 	}
 }

@@ -9,46 +9,8 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/confine/sandbox"
 )
-
-// Connection is one request or tunnel: what was asked, how it was decided and
-// what passed. Its text comes from the sandbox; print it quoted.
-type Connection struct {
-	Start    time.Time
-	Duration time.Duration
-	Via      string // how the proxy was asked: "http", "connect", "socks5"; "" if it was not understood
-	Protocol string // what passed: "http", "https" (inspected), "tls", "tcp"; "" if nothing was decided on
-	Method   string // of a request that the proxy saw
-	Path     string // decoded, without the query
-	Host     string // canonical; "" if none was understood
-	Port     uint16
-	Addr     netip.Addr // the address dialled; not valid if none was
-	In       int64      // bytes to the sandbox
-	Out      int64      // bytes from the sandbox
-	Status   int        // of the response that the sandbox was sent; 0 for tunnels
-
-	Effect policy.Effect // Allow; Ask where a person allowed it; Deny
-	Rule   string        // the deciding entry, "default", or what of the proxy refused
-	Reason string        // of a refusal, a failure or a limit that was hit; "" if all went well
-	Hint   string        // the edit that would allow what was refused, for the policy's author; or ""
-	Count  int           // how often this refusal happened, when the same one is repeated; else 1
-}
-
-// Refused reports whether a policy or the proxy said no.
-func (c Connection) Refused() bool { return c.Effect == policy.Deny }
-
-// Target is the connection's destination, as decisions print it; "(none)" if
-// none was understood.
-func (c Connection) Target() string {
-	if c.Host == "" {
-		return "(none)"
-	}
-	t := tool.Target{Method: c.Method, Scheme: c.Protocol, Host: c.Host, Port: c.Port, Path: c.Path}
-	if c.Protocol == "tls" {
-		t.Scheme = "https"
-	}
-	return t.String()
-}
 
 // What of the proxy itself refused, where no policy entry did.
 const (
@@ -71,13 +33,13 @@ const maxKept = 4096
 // report collects connections. Repeated refusals are counted, so that they
 // cannot crowd out others.
 type report struct {
-	notice func(Connection)
+	notice func(sandbox.Connection)
 	refuse func(tool.Refused) // of the permit
 
 	mu       sync.Mutex
-	passed   []Connection
-	refused  []Connection
-	index    map[Connection]int // of refused, by what makes one the same
+	passed   []sandbox.Connection
+	refused  []sandbox.Connection
+	index    map[sandbox.Connection]int // of refused, by what makes one the same
 	dropped  int
 	unwanted []string // secrets, which no record shows
 }
@@ -90,7 +52,7 @@ func (r *report) hide(secret string) {
 	}
 }
 
-func (r *report) add(c Connection) {
+func (r *report) add(c sandbox.Connection) {
 	c.Count = 1
 	r.mu.Lock()
 	for _, s := range r.unwanted {
@@ -108,7 +70,7 @@ func (r *report) add(c Connection) {
 
 func mask(s, secret string) string { return strings.ReplaceAll(s, secret, "***") }
 
-func (r *report) keep(c Connection) {
+func (r *report) keep(c sandbox.Connection) {
 	if !c.Refused() {
 		if len(r.passed) >= maxKept {
 			r.dropped++
@@ -117,7 +79,7 @@ func (r *report) keep(c Connection) {
 		r.passed = append(r.passed, c)
 		return
 	}
-	key := Connection{Via: c.Via, Protocol: c.Protocol, Method: c.Method, Path: c.Path, Host: c.Host, Port: c.Port,
+	key := sandbox.Connection{Via: c.Via, Protocol: c.Protocol, Method: c.Method, Path: c.Path, Host: c.Host, Port: c.Port,
 		Rule: c.Rule, Reason: c.Reason}
 	if i, ok := r.index[key]; ok {
 		first := &r.refused[i]
@@ -131,23 +93,23 @@ func (r *report) keep(c Connection) {
 		return
 	}
 	if r.index == nil {
-		r.index = map[Connection]int{}
+		r.index = map[sandbox.Connection]int{}
 	}
 	r.index[key] = len(r.refused)
 	r.refused = append(r.refused, c)
 }
 
-// Report gives what happened so far, in the order of the connections' starts.
+// Connections gives what happened so far, in the order of the connections' starts.
 // Repeated refusals are one entry with a count.
-func (p *Proxy) Report() []Connection {
+func (p *Proxy) Connections() []sandbox.Connection {
 	p.log.mu.Lock()
 	out := slices.Concat(p.log.passed, p.log.refused)
 	p.log.mu.Unlock()
-	slices.SortStableFunc(out, func(a, b Connection) int { return a.Start.Compare(b.Start) })
+	slices.SortStableFunc(out, func(a, b sandbox.Connection) int { return a.Start.Compare(b.Start) })
 	return out
 }
 
-// Dropped is how many connections were too many to be kept for [Proxy.Report].
+// Dropped is how many connections were too many to be kept for [Proxy.Connections].
 func (p *Proxy) Dropped() int {
 	p.log.mu.Lock()
 	defer p.log.mu.Unlock()
@@ -156,12 +118,12 @@ func (p *Proxy) Dropped() int {
 
 // record is a connection while it lasts.
 type record struct {
-	Connection
+	sandbox.Connection
 	flow *flow
 }
 
 func (p *Proxy) begin(via string) *record {
-	return &record{Connection: Connection{Start: time.Now(), Via: via}, flow: newFlow(p.meter, p.limits.ResponseBytes)}
+	return &record{Connection: sandbox.Connection{Start: time.Now(), Via: via}, flow: newFlow(p.meter, p.limits.ResponseBytes)}
 }
 
 // to names the destination.

@@ -315,7 +315,7 @@ func pool(t testing.TB, c *canary, more ...[]byte) *x509.CertPool {
 // refusals are the report's, as "rule: reason".
 func refusals(b *box) []string {
 	var out []string
-	for _, c := range b.Report() {
+	for _, c := range b.Connections() {
 		if c.Refused() {
 			out = append(out, c.Rule+": "+c.Reason)
 		}

@@ -131,17 +131,6 @@ func (o Outcome) Failure(what, stopper string) error {
 	return nil
 }
 
-// Connection is one attempt to reach the network.
-type Connection struct {
-	Target   string `json:"target"`            // what was asked for, as "tcp://host:port" or a URL
-	Address  string `json:"address,omitempty"` // the one that was dialled
-	Allowed  bool   `json:"allowed"`
-	Reason   string `json:"reason,omitempty"` // the rule, or why not
-	Hint     string `json:"-"`                // the edit that would allow it, for the policy's author; or ""
-	Sent     int64  `json:"sent,omitempty"`   // bytes
-	Received int64  `json:"received,omitempty"`
-}
-
 // TrustFile is where a command finds the certificates to trust if the proxy has
 // one of its own: those of the host, and that one. The proxy's Env names it.
 const TrustFile = "/etc/remit-ca.pem"

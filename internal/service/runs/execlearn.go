@@ -322,7 +322,7 @@ func (w *witness) refuse(t sandbox.Touch, p, why string) {
 
 func (w *witness) connections(all []sandbox.Connection, tried ledger.Attempts) {
 	for _, c := range all {
-		if to, ok := learn.ParseTarget(c.Target); ok && c.Allowed {
+		if to, ok := learn.ParseTarget(c.Target()); ok && !c.Refused() {
 			w.uses = append(w.uses, learn.Use{Action: tool.Action{Kind: tool.Network, Target: to}})
 		}
 	}

@@ -108,10 +108,10 @@ func TestWhatIsLearnedFromACommand(t *testing.T) {
 		"the system written":  {touched: []sandbox.Touch{touch(sandbox.Wrote, "/usr/bin/cat", shown("system"))}, want: []string{`#   files.write "/usr/bin/cat" (1×): what belongs to the system`}},
 		"odd names": {touched: []sandbox.Touch{touch(sandbox.Read, "src/\xff"), touch(sandbox.Wrote, "a\nb: c", missing), touch(sandbox.Wrote, "- \"**\"", missing)},
 			want: []string{"not UTF-8", `#   touch "a\nb: c"`, `!- "**"`}},
-		"what the policy allows of the network": {base: "network: {allow: ['GET https://a.test/**']}\n", conns: []sandbox.Connection{{Target: "GET https://a.test/v1", Allowed: true}},
+		"what the policy allows of the network": {base: "network: {allow: ['GET https://a.test/**']}\n", conns: []sandbox.Connection{{Method: "GET", Protocol: "https", Host: "a.test", Port: 443, Path: "/v1", Effect: policy.Allow}},
 			want: []string{"GET https://a.test/v1", "!invalid"}},
 		"what a person allowed": {approved: []tool.Target{get("https://b.test/x"), {Scheme: "https", Host: "c.test", Port: 443}},
-			conns: []sandbox.Connection{{Target: "GET https://b.test/x", Allowed: true}, {Target: "https://c.test", Allowed: true}},
+			conns: []sandbox.Connection{{Method: "GET", Protocol: "https", Host: "b.test", Port: 443, Path: "/x", Effect: policy.Allow}, {Protocol: "https", Host: "c.test", Port: 443, Effect: policy.Allow}},
 			want:  []string{`- "GET https://b.test/x"`, `- "https://c.test"`, "!ask:"}},
 	}
 	for name, tt := range tests {

@@ -24,9 +24,9 @@ func resultOf(o sandbox.Outcome) map[string]any {
 	if len(o.Connections) > 0 {
 		list := make([]any, len(o.Connections))
 		for i, c := range o.Connections {
-			one := map[string]any{"target": c.Target, "allowed": c.Allowed}
-			if c.Reason != "" {
-				one["reason"] = c.Reason
+			one := map[string]any{"target": c.Target(), "allowed": !c.Refused()}
+			if why := c.Why(); why != "" {
+				one["reason"] = why
 			}
 			list[i] = one
 		}

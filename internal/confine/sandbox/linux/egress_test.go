@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/confine/egress"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/sandbox/linux"
@@ -51,7 +52,7 @@ func (p *proxy) Env(port int) map[string]string {
 func (p *proxy) Connections() []sandbox.Connection {
 	var out []sandbox.Connection
 	for range p.asked.Load() {
-		out = append(out, sandbox.Connection{Target: "http://service.test/", Allowed: true})
+		out = append(out, sandbox.Connection{Method: "GET", Protocol: "http", Host: "service.test", Port: 80, Path: "/", Effect: policy.Allow})
 	}
 	return out
 }
@@ -77,7 +78,7 @@ func TestTheProxyIsTheWayOut(t *testing.T) {
 	if got := string(out.Stdout.Data); !strings.Contains(got, "proxy answers for http://service.test/x") {
 		t.Errorf("got %q, %s", got, out.Stderr.Data)
 	}
-	if len(out.Connections) != 1 || !out.Connections[0].Allowed {
+	if len(out.Connections) != 1 || out.Connections[0].Refused() {
 		t.Errorf("connections: %+v", out.Connections)
 	}
 	select {
@@ -117,7 +118,7 @@ func TestWithoutNetworkRulesEveryConnectionIsRefusedAndKnown(t *testing.T) {
 			if got := string(out.Stdout.Data); !strings.Contains(got, tt.reason) {
 				t.Errorf("the command got %q %s", got, out.Stderr.Data)
 			}
-			if r := made.Report(); len(r) != 1 || !r[0].Refused() || r[0].Host != "service.test" || !strings.Contains(r[0].Reason, tt.reason) {
+			if r := made.Connections(); len(r) != 1 || !r[0].Refused() || r[0].Host != "service.test" || !strings.Contains(r[0].Reason, tt.reason) {
 				t.Errorf("the report is %+v", r)
 			}
 			if refused, more := w.p.Refused(); len(refused) != 1 || more != 0 || !strings.Contains(refused[0].Reason, tt.reason) {

@@ -113,7 +113,7 @@ func Ended(o sandbox.Outcome) map[string]any {
 		m["disk_read_bytes"], m["disk_written_bytes"] = o.DiskRead, o.DiskWritten
 	}
 	if len(o.Connections) > 0 {
-		m["connections"] = list(o.Connections, connection)
+		m["connections"] = list(o.Connections, func(c sandbox.Connection) any { return c.Output() })
 	}
 	return m
 }
@@ -124,17 +124,6 @@ func list[T any](from []T, as func(T) any) []any {
 		out[i] = as(v)
 	}
 	return out
-}
-
-func connection(c sandbox.Connection) any {
-	m := map[string]any{"target": c.Target, "allowed": c.Allowed, "sent": c.Sent, "received": c.Received}
-	if c.Address != "" {
-		m["address"] = c.Address
-	}
-	if c.Reason != "" {
-		m["reason"] = c.Reason
-	}
-	return m
 }
 
 // stream adds what a stream held, as text if it is UTF-8 (a character that the

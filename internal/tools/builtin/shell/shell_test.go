@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/authority/permit/permittest"
 	"github.com/remitrun/remit/internal/authority/policy/command"
 	"github.com/remitrun/remit/internal/base/fault"
@@ -73,7 +75,8 @@ func run(t testing.TB, b *box, s string) (tool.Result, error) {
 
 func TestNotesAndConnectionsAreInTheResult(t *testing.T) {
 	b := &box{out: sandbox.Outcome{Notes: []string{"stricter"}, Connections: []sandbox.Connection{
-		{Target: "tcp://a.test:443", Address: "192.0.2.1", Allowed: true, Sent: 5}, {Target: "tcp://b.test:22", Reason: "default"}}}}
+		{Protocol: "tcp", Host: "a.test", Port: 443, Addr: netip.MustParseAddr("192.0.2.1"), Effect: policy.Allow, Out: 5},
+		{Protocol: "tcp", Host: "b.test", Port: 22, Effect: policy.Deny, Rule: "default"}}}}
 	res, err := permittest.Run(context.Background(), shelltool.New(b), permit.Mint(permit.Terms{Env: env}), args(t, `{"argv": ["true"]}`))
 	if err != nil {
 		t.Fatal(err)

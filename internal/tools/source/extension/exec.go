@@ -110,7 +110,7 @@ func output(o sandbox.Outcome) map[string]any {
 	if len(o.Connections) > 0 {
 		list := make([]any, len(o.Connections))
 		for i, c := range o.Connections {
-			list[i] = map[string]any{"target": c.Target, "allowed": c.Allowed, "reason": c.Reason}
+			list[i] = map[string]any{"target": c.Target(), "allowed": !c.Refused(), "reason": c.Why()}
 		}
 		m["connections"] = list
 	}

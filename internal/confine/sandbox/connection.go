@@ -1,0 +1,68 @@
+package sandbox
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// Connection is one request or tunnel of a command: what was asked, how it was decided and
+// what passed. Its text comes from the sandbox; print it quoted.
+type Connection struct {
+	Start    time.Time
+	Duration time.Duration
+	Via      string // how the proxy was asked: "http", "connect", "socks5"; "" if it was not understood
+	Protocol string // what passed: "http", "https" (inspected), "tls", "tcp"; "" if nothing was decided on
+	Method   string // of a request that the proxy saw
+	Path     string // decoded, without the query
+	Host     string // canonical; "" if none was understood
+	Port     uint16
+	Addr     netip.Addr // the address dialled; not valid if none was
+	In       int64      // bytes to the sandbox
+	Out      int64      // bytes from the sandbox
+	Status   int        // of the response that the sandbox was sent; 0 for tunnels
+
+	Effect policy.Effect // Allow; Ask where a person allowed it; Deny
+	Rule   string        // the deciding entry, "default", or what of the proxy refused
+	Reason string        // of a refusal, a failure or a limit that was hit; "" if all went well
+	Hint   string        // the edit that would allow what was refused, for the policy's author; or ""
+	Count  int           // how often this refusal happened, when the same one is repeated; else 1
+}
+
+// Refused reports whether a policy or the proxy said no.
+func (c Connection) Refused() bool { return c.Effect == policy.Deny }
+
+// Target is the connection's destination, as decisions print it; "(none)" if
+// none was understood.
+func (c Connection) Target() string {
+	if c.Host == "" {
+		return "(none)"
+	}
+	t := tool.Target{Method: c.Method, Scheme: c.Protocol, Host: c.Host, Port: c.Port, Path: c.Path}
+	if c.Protocol == "tls" {
+		t.Scheme = "https"
+	}
+	return t.String()
+}
+
+// Why is the rule that decided, and the reason where there is one.
+func (c Connection) Why() string {
+	if c.Reason == "" {
+		return c.Rule
+	}
+	return c.Rule + ": " + c.Reason
+}
+
+// Output describes the connection in the result of a call.
+func (c Connection) Output() map[string]any {
+	m := map[string]any{"target": c.Target(), "allowed": !c.Refused(), "sent": c.Out, "received": c.In}
+	if c.Addr.IsValid() {
+		m["address"] = c.Addr.String()
+	}
+	if why := c.Why(); why != "" {
+		m["reason"] = why
+	}
+	return m
+}
