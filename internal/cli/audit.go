@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -118,7 +119,7 @@ func (s *session) printAudit(found []history.AuditEvent, next ledger.Seq) error 
 	var rows [][]cell
 	for _, e := range found {
 		sign, col := icon(e.Status)
-		where := short(orElse(e.RunID, orElse(e.Grant, e.Subject)))
+		where := short(cmp.Or(e.RunID, cmp.Or(e.Grant, e.Subject)))
 		if e.Call > 0 {
 			where += "/" + itoa(e.Call)
 		}
@@ -134,7 +135,7 @@ func (s *session) printAudit(found []history.AuditEvent, next ledger.Seq) error 
 		}
 		rows = append(rows, []cell{
 			{fmt.Sprint(e.Seq), dim}, {when(e.At, now), dim}, {sign + " " + event, col}, {where, ""}, {string(e.Tool), bold},
-			{orElse(e.Code, "-"), ""}, {e.Rule, dim},
+			{cmp.Or(e.Code, "-"), ""}, {e.Rule, dim},
 		})
 	}
 	s.table([]string{"SEQ", "AT", "EVENT", "RUN/CALL", "TOOL", "CODE", "RULE"}, rows)

@@ -132,13 +132,6 @@ func stepName(index int, name, id string) string {
 	return name
 }
 
-func orElse(a, b string) string {
-	if a == "" {
-		return b
-	}
-	return a
-}
-
 // line prints a finished step, with the reason if it did not complete.
 func (p *progress) line(n runner.Notice) {
 	o, s := n.Outcome, p.s

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -254,18 +255,11 @@ func (f *flight) sameContents(ctx context.Context) (bool, error) {
 
 // refusal is the error of a refused approval: who refused it, and why.
 func refusal(a Answer) error {
-	by := orElse(a.By, "the person asked")
+	by := cmp.Or(a.By, "the person asked")
 	if a.Reason != "" {
 		return fault.New(fault.NeedsApproval, "approval was refused by %s: %s", by, recordable(a.Reason))
 	}
 	return fault.New(fault.NeedsApproval, "approval was refused by %s", by)
-}
-
-func orElse(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }
 
 // recheck refuses a call whose grant was revoked or paused while it waited for a budget,

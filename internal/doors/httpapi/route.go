@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -145,7 +146,7 @@ func (o *operation) refusals() []int {
 }
 
 func (s *Server) reply(r reply) *huma.Response {
-	kind := or(r.kind, "application/json")
+	kind := cmp.Or(r.kind, "application/json")
 	schema := &huma.Schema{Type: huma.TypeString}
 	if r.body != nil {
 		t := reflect.TypeOf(r.body)
@@ -327,7 +328,7 @@ func (s *Server) body(x *exchange, r *http.Request) ([]byte, *Problem) {
 		}
 		return nil, nil
 	}
-	most := or(x.op.raw, s.limits.Body)
+	most := cmp.Or(x.op.raw, s.limits.Body)
 	tooLarge := bad(http.StatusRequestEntityTooLarge, fault.Usage, "the body is larger than "+strconv.FormatInt(most, 10)+" bytes", "send less")
 	if r.ContentLength > most {
 		return nil, tooLarge
@@ -381,7 +382,7 @@ func (s *Server) describe() huma.API {
 	doc := &huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
-			Title: "Remit", Version: or(s.o.Version, "dev"),
+			Title: "Remit", Version: cmp.Or(s.o.Version, "dev"),
 			Description: "Agents that stay within their remit: every call of a model or a tool is decided by policy, recorded before it acts, and confined while it does. " +
 				"Every request presents a grant; what it may ask for, the grant's policies say in their section `api`.",
 			License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},

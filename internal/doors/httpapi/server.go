@@ -8,6 +8,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -33,7 +34,7 @@ type Caller = callers.Caller
 // grantsOf gives the grants that the limits of a caller apply to.
 func grantsOf(c *Caller) []string { return []string{rootOf(c), c.Leaf} }
 
-func rootOf(c *Caller) string { return or(c.Root, c.Leaf) }
+func rootOf(c *Caller) string { return cmp.Or(c.Root, c.Leaf) }
 
 // Gate authenticates callers.
 type Gate interface {
@@ -122,22 +123,14 @@ type Limits struct {
 	Remembered int           // responses that are kept for repeated requests; default 4096
 }
 
-func or[T comparable](v, otherwise T) T {
-	var zero T
-	if v == zero {
-		return otherwise
-	}
-	return v
-}
-
 func (l Limits) settled() Limits {
-	l.Body, l.File, l.Header = or(l.Body, 1<<20), or(l.File, 16<<20), or(l.Header, 64<<10)
-	l.Rate, l.Refused = or(l.Rate, 10000), or(l.Refused, 10)
-	l.Burst = or(l.Burst, int(2*l.Rate)+1)
-	l.Conns, l.Streams, l.Remembered = or(l.Conns, 4096), or(l.Streams, 2048), or(l.Remembered, 4096)
-	l.PerAddress = or(l.PerAddress, max(1, l.Conns/4))
-	l.Turn, l.Heartbeat = or(l.Turn, 10*time.Minute), or(l.Heartbeat, 15*time.Second)
-	l.Write, l.Drain = or(l.Write, 15*time.Second), or(l.Drain, 20*time.Second)
+	l.Body, l.File, l.Header = cmp.Or(l.Body, 1<<20), cmp.Or(l.File, 16<<20), cmp.Or(l.Header, 64<<10)
+	l.Rate, l.Refused = cmp.Or(l.Rate, 10000), cmp.Or(l.Refused, 10)
+	l.Burst = cmp.Or(l.Burst, int(2*l.Rate)+1)
+	l.Conns, l.Streams, l.Remembered = cmp.Or(l.Conns, 4096), cmp.Or(l.Streams, 2048), cmp.Or(l.Remembered, 4096)
+	l.PerAddress = cmp.Or(l.PerAddress, max(1, l.Conns/4))
+	l.Turn, l.Heartbeat = cmp.Or(l.Turn, 10*time.Minute), cmp.Or(l.Heartbeat, 15*time.Second)
+	l.Write, l.Drain = cmp.Or(l.Write, 15*time.Second), cmp.Or(l.Drain, 20*time.Second)
 	return l
 }
 

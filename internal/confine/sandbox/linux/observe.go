@@ -3,6 +3,7 @@
 package linux
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -186,20 +187,13 @@ func (o *observer) stop(prof sandbox.Profile) ([]sandbox.Touch, int) {
 	small, _ := system(nil, false)
 	out := make([]sandbox.Touch, 0, len(o.seen))
 	for _, a := range o.seen {
-		a.Shown = shown(prof, small, orElse(a.Real, a.Path))
+		a.Shown = shown(prof, small, cmp.Or(a.Real, a.Path))
 		out = append(out, *a)
 	}
 	slices.SortFunc(out, func(x, y sandbox.Touch) int {
 		return strings.Compare(x.Path+string(rune(x.Use)), y.Path+string(rune(y.Use)))
 	})
 	return out, o.dropped
-}
-
-func orElse(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }
 
 // shown says what of the sandbox a path leads to.
