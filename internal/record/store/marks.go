@@ -9,7 +9,7 @@ import (
 )
 
 // Mark is a property of events that lists are filtered by. A store keeps, in a small
-// index, where events with each mark are.
+// index, where events with each mark are. The texts are part of its format.
 type Mark string
 
 // The marks that have no parameter.

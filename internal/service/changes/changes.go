@@ -324,8 +324,8 @@ func (s *Changes) Undo(ctx context.Context, id string, force ...string) (ledger.
 	return run, back, tell(ledger.Event{Change: ledger.ChangesUndone}, back)
 }
 
-// lookEvery is how often Recover looks for what a crash of another process interrupted:
-// it lists the logs of all runs that are kept.
+// lookEvery is the interval at which Recover looks for interrupted changes of other
+// processes. Each look lists the logs of all kept runs.
 const lookEvery = 10 * time.Second
 
 // Recover finishes or takes back what a crash interrupted, and records what came of it. It

@@ -17,8 +17,8 @@ var failures = []tool.Status{tool.Failed, tool.TimedOut, tool.Cancelled, tool.St
 var states = []store.Mark{store.KindMark(ledger.Changeset), store.KindMark(ledger.QuestionAsked), store.KindMark(ledger.QuestionVoted),
 	store.KindMark(ledger.QuestionClosed), store.KindMark(ledger.Operated)}
 
-// filter chooses, by what the store finds fast, all events that the query selects, and
-// some others.
+// filter translates the query into the marks of the store's index. The result contains all
+// events of the query and some others.
 func (q AuditQuery) filter() store.EventFilter {
 	f := store.EventFilter{Since: q.Since, Until: q.Until, Before: q.Before}
 	and := func(marks ...store.Mark) { f.Marks = append(f.Marks, marks) }

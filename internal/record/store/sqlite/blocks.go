@@ -149,7 +149,7 @@ func (s *Store) fillBlocks(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// blocks compares table blocks with what the events say.
+// blocks checks table blocks against the events.
 func (v *verification) blocks(ctx context.Context) error {
 	if v.s.format < blocksFormat {
 		return nil
