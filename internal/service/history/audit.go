@@ -10,7 +10,6 @@ import (
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
-	"github.com/remitrun/remit/internal/record/eventlog"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/runs"
@@ -54,7 +53,10 @@ type AuditEvent struct {
 }
 
 // KnownEvent reports whether this is the name of an event.
-func KnownEvent(name string) bool { return len(marksOfEvent(name)) > 0 }
+func KnownEvent(name string) bool {
+	_, known := eventTypes[name]
+	return known
+}
 
 // Audit gives the newest events that a query selects, and where the next page begins
 // (0: this is the last page).
@@ -72,11 +74,11 @@ func (h *History) Audit(ctx context.Context, q AuditQuery) ([]AuditEvent, ledger
 		if err != nil {
 			return nil, 0, err
 		}
-		e, ok, err := au.view(ctx, ev)
+		e, err := au.view(ctx, ev)
 		if err != nil {
 			return nil, 0, err
 		}
-		if !ok || !q.selects(e) {
+		if !q.selects(&e) {
 			continue
 		}
 		if len(out) == q.Limit {
@@ -88,20 +90,13 @@ func (h *History) Audit(ctx context.Context, q AuditQuery) ([]AuditEvent, ledger
 }
 
 // selects reports whether an event is part of the answer.
-func (q AuditQuery) selects(e AuditEvent) bool {
+func (q AuditQuery) selects(e *AuditEvent) bool {
 	is := func(names ...string) bool { return slices.Contains(names, e.Status) }
 	switch {
 	case !q.Since.IsZero() && e.At.Before(q.Since), !q.Until.IsZero() && e.At.After(q.Until):
 		return false
-	case q.Event == eventlog.EventSlow:
-		if e.Call == 0 || e.Duration < float64(ledger.SlowCall.Milliseconds()) {
-			return false
-		}
-	case q.Event == eventlog.EventViolation && e.Call > 0 && e.Refused > 0:
-	case q.Event != "" && e.Event != q.Event:
+	case q.Event != "" && (!KnownEvent(q.Event) || !eventTypes[q.Event].selects(e)):
 		return false
-	}
-	switch {
 	case q.Tool != "" && e.Tool != q.Tool,
 		q.Extension != "" && e.Extension != q.Extension,
 		q.Status != tool.Pending && !is(q.Status.String()):
@@ -122,7 +117,8 @@ type auditor struct {
 	runs map[ledger.Seq]uuid.UUID
 }
 
-func (au *auditor) view(ctx context.Context, s ledger.Stored) (AuditEvent, bool, error) {
+// view describes an event.
+func (au *auditor) view(ctx context.Context, s ledger.Stored) (AuditEvent, error) {
 	ev := s.Event
 	e := AuditEvent{Seq: s.Seq, Event: eventNames[ev.Kind], At: time.UnixMicro(ev.At).UTC(), Call: int(ev.Call), Tool: ev.Tool, Status: ev.Status.String(), Rule: ev.Rule, Refused: int(ev.Refused)}
 	if ev.Code != 0 {
@@ -131,10 +127,8 @@ func (au *auditor) view(ctx context.Context, s ledger.Stored) (AuditEvent, bool,
 	if len(ev.Timeline) > 3 {
 		e.Duration = float64(ev.Timeline[3]) / 1000
 	}
-	run, call := ev.Run, ledger.Call{}
-	if ev.Kind == ledger.CallIntent || ev.Kind == ledger.CallDone {
-		call = ledger.NewCall(s)
-	}
+	var err error
+	run := ev.Run
 	switch ev.Kind {
 	case ledger.RunStarted:
 		e.Status, run = "running", s.Seq
@@ -142,47 +136,54 @@ func (au *auditor) view(ctx context.Context, s ledger.Stored) (AuditEvent, bool,
 	case ledger.RunFinished:
 	case ledger.Changeset:
 		e.Status = ev.Change.String()
-	case ledger.CallIntent:
-		e.Status = "running"
-	case ledger.CallOutcome:
-		var err error
-		if call, err = au.decided(ctx, s); err != nil {
-			return e, false, err
-		}
-		e.Tool, e.Rule, ev.Effect = call.Tool, call.Rule, call.Effect
-		e.Event = runs.EventName(ev.Status, ev.Code)
-	case ledger.CallDone:
-		e.Event = runs.EventName(ev.Status, ev.Code)
+	case ledger.CallIntent, ledger.CallOutcome, ledger.CallDone:
+		err = au.ofCall(ctx, s, &e)
 	case ledger.AgentSaved, ledger.SessionSaved, ledger.MessageAdded, ledger.FileSaved:
 		e.ofAgents(&ev)
 	case ledger.Operated:
-		if err := au.operated(ctx, s, &e); err != nil {
-			return e, false, err
-		}
+		err = au.operated(ctx, s, &e)
 	case ledger.Violation:
-		var err error
-		if call, err = au.decided(ctx, s); err != nil {
-			return e, false, err
-		}
 		e.ofAuthority(&ev)
+		err = au.ofViolation(ctx, s, &e)
 	default:
 		e.ofAuthority(&ev)
 	}
-	if run == 0 {
-		return e, true, nil
-	}
-	if ev.Call > 0 {
-		var err error
-		if e.Extension, err = au.extension(ctx, call); err != nil {
-			return e, false, err
-		}
-	}
-	if ev.Kind.OfCall() {
-		e.Effect = ev.Effect.String()
+	if err != nil || run == 0 {
+		return e, err
 	}
 	id, err := au.run(ctx, run)
 	e.RunID = id.String()
-	return e, true, err
+	return e, err
+}
+
+// ofCall fills in an event of a call. Only the call's first event tells what was called.
+func (au *auditor) ofCall(ctx context.Context, s ledger.Stored, e *AuditEvent) error {
+	call, err := ledger.NewCall(s), error(nil)
+	switch s.Event.Kind {
+	case ledger.CallIntent:
+		e.Status = "running"
+	case ledger.CallOutcome:
+		if call, err = au.decided(ctx, s); err != nil {
+			return err
+		}
+		e.Tool, e.Rule = call.Tool, call.Rule
+		fallthrough
+	default:
+		e.Event = runs.EventName(s.Event.Status, s.Event.Code)
+	}
+	e.Effect = call.Effect.String()
+	e.Extension, err = au.extension(ctx, call)
+	return err
+}
+
+// ofViolation fills in the extension whose call was refused something.
+func (au *auditor) ofViolation(ctx context.Context, s ledger.Stored, e *AuditEvent) error {
+	call, err := au.decided(ctx, s)
+	if err != nil {
+		return err
+	}
+	e.Extension, err = au.extension(ctx, call)
+	return err
 }
 
 func (au *auditor) run(ctx context.Context, seq ledger.Seq) (uuid.UUID, error) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
@@ -59,5 +60,79 @@ func TestAuditTellsOfAgents(t *testing.T) {
 		if found, _, err := h.Audit(ctx, history.AuditQuery{Limit: 50, Event: w.Event}); err != nil || !history.KnownEvent(w.Event) || len(found) == 0 || found[0].Event != w.Event {
 			t.Errorf("events of the name %s: %+v, %v", w.Event, found, err)
 		}
+	}
+}
+
+// TestEventTypesSelectAllTheirEvents compares what the index finds with a look at every event.
+func TestEventTypesSelectAllTheirEvents(t *testing.T) {
+	ctx := t.Context()
+	s, err := sqlite.Open(ctx, sqlite.Options{Home: t.TempDir(), Durability: sqlite.Process})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	add := func(ev ledger.Event) ledger.Seq {
+		t.Helper()
+		ev.At = 1
+		e := ledger.Entry{Event: ev}
+		if ev.Kind == ledger.CallDone {
+			e.Payload = ledger.Payload{ledger.PartArgs: []byte("{}")}
+		}
+		seq, err := s.Append(ctx, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seq
+	}
+	id := uuid.Must(uuid.NewV7())
+	run := add(ledger.Event{Kind: ledger.RunStarted, ID: id[:], Mode: ledger.Live})
+	call := uint32(0)
+	for st := tool.Completed; st <= tool.StatusInterrupted; st++ {
+		for _, code := range []fault.Code{0, fault.NeedsApproval} {
+			for _, slow := range []int64{1, ledger.SlowCall.Microseconds()} {
+				for refused := range uint32(2) {
+					call++
+					add(ledger.Event{
+						Kind: ledger.CallDone, Run: run, Call: call, Tool: "fs.read", Status: st, Code: code, Refused: refused,
+						Digest: make([]byte, 32), Timeline: []int64{0, 0, 0, slow},
+					})
+				}
+			}
+		}
+	}
+	add(ledger.Event{Kind: ledger.RunFinished, Run: run, Status: tool.Completed})
+
+	h := history.History{Reader: func(context.Context) (store.Backend, error) { return s, nil }}
+	all, _, err := h.Audit(ctx, history.AuditQuery{Limit: 1000})
+	if err != nil || len(all) != int(call)+2 {
+		t.Fatalf("%d events, %v, want %d", len(all), err, call+2)
+	}
+	want := map[string]int{"capability_slow": 0, "security_violation": 0}
+	for _, e := range all {
+		if e.Call == 0 {
+			want[e.Event]++
+			continue
+		}
+		if e.Event == "security_violation" || e.Refused > 0 {
+			want["security_violation"]++
+		}
+		if e.Event != "security_violation" {
+			want[e.Event]++
+		}
+		if e.Duration >= float64(ledger.SlowCall.Milliseconds()) {
+			want["capability_slow"]++
+		}
+	}
+	if len(want) < 8 {
+		t.Errorf("events of only %d types: %v", len(want), want)
+	}
+	for name, n := range want {
+		got, _, err := h.Audit(ctx, history.AuditQuery{Event: name, Limit: 1000})
+		if err != nil || len(got) != n || !history.KnownEvent(name) {
+			t.Errorf("%s: %d events, %v, want %d", name, len(got), err, n)
+		}
+	}
+	if history.KnownEvent("no_such_event") {
+		t.Error("an unknown name is known")
 	}
 }

@@ -3,10 +3,12 @@ package history
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/eventlog"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
@@ -40,6 +42,45 @@ var eventNames = map[ledger.Kind]string{
 	ledger.Operated:       eventOperated,
 }
 
+// eventType is a name that a query can ask for.
+type eventType struct {
+	marks   []store.Mark           // every event of the type has at least one
+	selects func(*AuditEvent) bool // decides; the marks also find other events
+}
+
+// eventTypes are the event types by name. A slow call is also of the type of its outcome, and
+// a call with a refused action is a violation, whatever its outcome.
+var eventTypes = func() map[string]eventType {
+	types := map[string]eventType{}
+	named := func(name string, m store.Mark) {
+		t := eventType{marks: types[name].marks, selects: func(e *AuditEvent) bool { return e.Event == name }}
+		if !slices.Contains(t.marks, m) {
+			t.marks = append(t.marks, m)
+		}
+		types[name] = t
+	}
+	for kind, name := range eventNames {
+		named(name, store.KindMark(kind))
+	}
+	for s := tool.Completed; s <= tool.StatusInterrupted; s++ {
+		named(runs.EventName(s, 0), store.StatusMark(s))
+		named(runs.EventName(s, fault.NeedsApproval), store.StatusMark(s))
+	}
+	types[eventlog.EventViolation] = eventType{
+		marks: append(types[eventlog.EventViolation].marks, store.MarkRefused),
+		selects: func(e *AuditEvent) bool {
+			return e.Event == eventlog.EventViolation || e.Call > 0 && e.Refused > 0
+		},
+	}
+	types[eventlog.EventSlow] = eventType{
+		marks: []store.Mark{store.MarkSlow},
+		selects: func(e *AuditEvent) bool {
+			return e.Call > 0 && e.Duration >= float64(ledger.SlowCall.Milliseconds())
+		},
+	}
+	return types
+}()
+
 // ofAuthority fills in an event of authority.
 func (e *AuditEvent) ofAuthority(ev *ledger.Event) {
 	if id, err := uuid.FromBytes(ev.Grant); err == nil {
@@ -51,11 +92,7 @@ func (e *AuditEvent) ofAuthority(ev *ledger.Event) {
 		e.Status = "issued"
 	case ledger.GrantStanding:
 		e.Status = store.Standing(ev.Standing).String()
-	case ledger.QuestionAsked:
-		e.Status = store.QuestionState(ev.Question).String()
-	case ledger.QuestionVoted:
-		e.Status = store.QuestionState(ev.Question).String()
-	case ledger.QuestionClosed:
+	case ledger.QuestionAsked, ledger.QuestionVoted, ledger.QuestionClosed:
 		e.Status = store.QuestionState(ev.Question).String()
 	case ledger.Violation:
 		e.Status = ev.Violated.String()

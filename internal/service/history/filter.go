@@ -1,12 +1,9 @@
 package history
 
 import (
-	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
-	"github.com/remitrun/remit/internal/record/eventlog"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
-	"github.com/remitrun/remit/internal/service/runs"
 )
 
 // failures are the statuses that count as failed.
@@ -23,7 +20,7 @@ func (q AuditQuery) filter() store.EventFilter {
 	f := store.EventFilter{Since: q.Since, Until: q.Until, Before: q.Before}
 	and := func(marks ...store.Mark) { f.Marks = append(f.Marks, marks) }
 	if q.Event != "" {
-		and(marksOfEvent(q.Event)...)
+		and(eventTypes[q.Event].marks...)
 	}
 	if q.Tool != "" {
 		and(store.ToolMark(q.Tool))
@@ -47,25 +44,4 @@ func (q AuditQuery) filter() store.EventFilter {
 		and(append(either, states...)...)
 	}
 	return f
-}
-
-// marksOfEvent gives marks of which all events with a name have at least one.
-func marksOfEvent(name string) (out []store.Mark) {
-	for kind, event := range eventNames {
-		if event == name {
-			out = append(out, store.KindMark(kind))
-		}
-	}
-	switch name {
-	case eventlog.EventSlow:
-		out = append(out, store.MarkSlow)
-	case eventlog.EventViolation:
-		out = append(out, store.MarkRefused)
-	}
-	for s := tool.Completed; s <= tool.StatusInterrupted; s++ {
-		if runs.EventName(s, 0) == name || runs.EventName(s, fault.NeedsApproval) == name {
-			out = append(out, store.StatusMark(s))
-		}
-	}
-	return out
 }
