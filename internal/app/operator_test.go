@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/app/apptest"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/service/apis"
 	"github.com/remitrun/remit/internal/service/history"
@@ -19,24 +20,6 @@ import (
 )
 
 const api = `{"openapi":"3.0.0","info":{"title":"T","version":"1"},"servers":[{"url":"https://api.example.com"}],"paths":{"/a":{"get":{"operationId":"getA","responses":{"200":{"description":"ok"}}}}}}`
-
-func newApp(t *testing.T, homeDir string) *app.App {
-	t.Helper()
-	cfg, err := home.FromEnv([]string{"REMIT_HOME=" + homeDir, "HOME=" + t.TempDir(), "USER=ann"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := app.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := a.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return a
-}
 
 // operated gives what the ledger tells of operators, oldest first, as "action target".
 func operated(t *testing.T, a *app.App) []string {
@@ -74,7 +57,7 @@ func TestOperatorsLeaveARecord(t *testing.T) {
 	}
 	write(filepath.Join(ws, "remit.yaml"), "version: 1\nname: w\n")
 	write(filepath.Join(ws, "api.json"), api)
-	a := newApp(t, homeDir)
+	a := apptest.New(t, homeDir)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -131,14 +114,14 @@ func TestOperatorsLeaveARecord(t *testing.T) {
 	write(filepath.Join(homeDir, "config.yaml"), "logs: {level: DEBUG}\n")
 	write(filepath.Join(homeDir, "policy.yaml"), "version: 1\n")
 	write(filepath.Join(homeDir, "capabilities", "x.yaml"), "id: x\n")
-	b := newApp(t, homeDir)
+	b := apptest.New(t, homeDir)
 	got := operated(t, b)
 	write(filepath.Join(homeDir, "config.yaml"), "logs: {level: INFO}\n")
 	if err := os.Remove(filepath.Join(homeDir, "capabilities", "x.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	got = append(got, operated(t, newApp(t, homeDir))[len(got):]...)
-	if again := operated(t, newApp(t, homeDir)); len(again) != len(got) {
+	got = append(got, operated(t, apptest.New(t, homeDir))[len(got):]...)
+	if again := operated(t, apptest.New(t, homeDir)); len(again) != len(got) {
 		t.Errorf("recorded again: %v", again[len(got):])
 	}
 	changed := []string{"capability.add x.yaml", "config.add config.yaml", "config.add policy.yaml", "capability.remove x.yaml", "config.change config.yaml"}
@@ -156,7 +139,7 @@ func TestNoRecordNoChange(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(homeDir, "remit.db"), []byte(strings.Repeat("not a database ", 1000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a := newApp(t, homeDir)
+	a := apptest.New(t, homeDir)
 	for name, change := range map[string]func() error{
 		"secret":  func() error { _, err := a.Secrets.Set("github", "ghp_0123456789abcdefXYZ"); return err },
 		"trust":   func() error { _, _, err := a.Policies.Trust(ws, ""); return err },
@@ -182,7 +165,7 @@ func TestNoRecordNoChange(t *testing.T) {
 // or a setting may be what it lacked.
 func TestAChangeOfAnOperatorForgetsFailures(t *testing.T) {
 	homeDir := t.TempDir()
-	a := newApp(t, homeDir)
+	a := apptest.New(t, homeDir)
 	if err := a.Servers.Add(servers.Server{Name: "far", URL: "http://127.0.0.1:1/mcp"}, false); err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +183,7 @@ func TestAChangeOfAnOperatorForgetsFailures(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(homeDir, "config.yaml"), []byte("ledger: {durability: process}\n"), 0o600); err != nil {
 				return err
 			}
-			_, err := newApp(t, homeDir).Store(t.Context())
+			_, err := apptest.New(t, homeDir).Store(t.Context())
 			return err
 		},
 	} {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/remitrun/remit/internal/app/apptest"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/service/grants"
 )
@@ -31,7 +32,7 @@ func TestManyBeginAtOnce(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(ws, "remit.yaml"), []byte("version: 1\nname: w\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		a := newApp(t, home)
+		a := apptest.New(t, home)
 		all.Go(func() {
 			var err error
 			if tokens[i], err = a.Grants.Issue(t.Context(), grants.Terms{Policies: []string{pol}, Workspace: ws, Holder: "client:one"}); err != nil {
@@ -43,7 +44,7 @@ func TestManyBeginAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	a := newApp(t, home)
+	a := apptest.New(t, home)
 	for i, tok := range tokens {
 		if got, err := a.Grants.Inspect(t.Context(), tok.Text); err != nil || got.Genuine != nil || got.Now != nil {
 			t.Errorf("grant %d: %v, %v, %v", i, got.Genuine, got.Now, err)
@@ -65,7 +66,7 @@ func TestManyBeginAtOnce(t *testing.T) {
 // A list that was damaged is neither read as an empty one nor written over.
 func TestDamagedStateStays(t *testing.T) {
 	home := t.TempDir()
-	a := newApp(t, home)
+	a := apptest.New(t, home)
 	for file, does := range map[string]func() error{
 		"apis.json":       func() error { return a.APIs.Remove("x") },
 		"wasm.json":       func() error { return a.Modules.Remove("x") },

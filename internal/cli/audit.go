@@ -54,8 +54,7 @@ connection or another action refused while they ran.
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.since, "since", "", "only events after this `TIME`: 2h, 7d, 2026-01-31 or RFC 3339")
-	fl.StringVar(&f.until, "until", "", "only events before this `TIME`")
+	f.addTimes(fl, "events")
 	fl.StringVar(&f.Event, "event", "", "only events with this `NAME`")
 	fl.StringVar(&f.Extension, "extension", "", "only calls by this extension's tools and slash commands")
 	fl.StringVar(&f.tool, "tool", "", "only calls of this `TOOL`")
@@ -71,16 +70,14 @@ connection or another action refused while they ran.
 // query.
 type auditFlags struct {
 	history.AuditQuery
-	since, until, status, tool string
-	before                     uint64
+	sharedFilter
+	status string
+	before uint64
 }
 
 func (f auditFlags) query(now time.Time) (q history.AuditQuery, err error) {
 	q = f.AuditQuery
-	if q.Since, err = parseTime("--since", f.since, now); err != nil {
-		return q, err
-	}
-	if q.Until, err = parseTime("--until", f.until, now); err != nil {
+	if q.Since, q.Until, err = f.parse(now); err != nil {
 		return q, err
 	}
 	if f.status != "" {
@@ -95,9 +92,6 @@ func (f auditFlags) query(now time.Time) (q history.AuditQuery, err error) {
 	}
 	if q.Event != "" && !history.KnownEvent(q.Event) {
 		return q, fault.New(fault.Usage, "--event %q is not a valid event", q.Event).WithHint("see remit audit --help")
-	}
-	if _, err := tool.ParseID(f.tool); f.tool != "" && err != nil {
-		return q, fault.New(fault.Usage, "--tool %q is not a valid tool ID", f.tool).WithHint("remit tools lists them")
 	}
 	q.Tool, q.Before = tool.ID(f.tool), ledger.Seq(f.before)
 	return q, nil

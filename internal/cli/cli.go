@@ -193,6 +193,16 @@ func (s *session) open() (*app.App, error) {
 	return a, a.LedgerPresent()
 }
 
+// openIn is open for commands with a workspace: dir, or the current folder.
+func (s *session) openIn(dir string) (*app.App, string, error) {
+	a, err := s.open()
+	if err != nil {
+		return nil, "", err
+	}
+	ws, err := home.Workspace(dir)
+	return a, ws, err
+}
+
 // openAnyway is open for commands that handle a missing ledger themselves.
 func (s *session) openAnyway() (*app.App, error) {
 	if s.app != nil {

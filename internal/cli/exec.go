@@ -13,19 +13,12 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/service/grants"
-	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
 	"github.com/remitrun/remit/internal/service/runs"
 )
 
-func (s *session) execCmd() *cobra.Command {
-	var policyFile, dir, out string
-	var ask, profile, held, learn bool
-	var presented func() (grants.Presented, error)
-	c := &cobra.Command{
-		Use:   "exec [flags] -- COMMAND...",
-		Short: "Run a command in the sandbox",
-		Long: `The command can use only the files and the network that the policy allows.
+// execHelp is the help of remit exec.
+const execHelp = `The command can use only the files and the network that the policy allows.
 Running it here counts as your approval of exactly this command, and is
 recorded; commands.deny still applies. Refused connections are shown with the
 policy entry that would allow them: at once, or on a terminal after the command
@@ -38,7 +31,16 @@ before you use it: a command may behave differently while it is observed.
 
 The exit status is the command's own, or 128 plus the number of the signal that
 ended it.
-`,
+`
+
+func (s *session) execCmd() *cobra.Command {
+	var policyFile, dir, out string
+	var ask, profile, held, learn bool
+	var presented func() (grants.Presented, error)
+	c := &cobra.Command{
+		Use:   "exec [flags] -- COMMAND...",
+		Short: "Run a command in the sandbox",
+		Long:  execHelp,
 		Example: `  remit exec -p policy.yaml -- bash
   remit exec -w ~/project -- npm test
   remit exec -p policy.yaml --changeset -- make
@@ -49,11 +51,7 @@ ended it.
 			if len(args) == 0 {
 				return fault.New(fault.Usage, "COMMAND is missing").WithHint("usage: remit exec [-p POLICY] -- COMMAND...; see remit exec --help")
 			}
-			a, err := s.open()
-			if err != nil {
-				return err
-			}
-			ws, err := home.Workspace(dir)
+			a, ws, err := s.openIn(dir)
 			if err != nil {
 				return err
 			}

@@ -11,7 +11,6 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/doors/listen"
 	"github.com/remitrun/remit/internal/service/grants"
-	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
 )
 
@@ -116,13 +115,11 @@ func (s *session) mcpServeHere(ctx context.Context, q app.MCPRequest, f mcpServe
 
 // openMCP checks the server and the workspace of a request.
 func (s *session) openMCP(q *app.MCPRequest, dir string) (*app.App, error) {
-	a, err := s.open()
+	a, ws, err := s.openIn(dir)
 	if err == nil && q.Server != "" {
 		_, err = a.Servers.Find(q.Server)
 	}
-	if err == nil {
-		q.Workspace, err = home.Workspace(dir)
-	}
+	q.Workspace = ws
 	return a, err
 }
 

@@ -15,14 +15,8 @@ import (
 	"github.com/remitrun/remit/internal/service/servers"
 )
 
-func (s *session) mcpAddCmd() *cobra.Command {
-	var env, within, asks []string
-	var folder, policyFile, url, protocol string
-	var replace, later bool
-	c := &cobra.Command{
-		Use:   "add NAME [flags] -- COMMAND...",
-		Short: "Add an MCP server: a command that Remit starts, or a URL",
-		Long: `The server's tools get the IDs mcp:NAME:TOOL. Remit starts the server in the
+// mcpAddHelp is the help of remit mcp add.
+const mcpAddHelp = `The server's tools get the IDs mcp:NAME:TOOL. Remit starts the server in the
 sandbox when one of its tools is needed, and stops it after five minutes
 without use. Adding it here counts as your approval of exactly this command.
 
@@ -47,7 +41,16 @@ caller's policy must allow them too, for example mcp: {elicitation: ask}.
 With --url the server runs elsewhere and is reached by streamable HTTP. Only
 that URL is allowed, unless -p says otherwise. The policy can add a secret to
 its requests. For OAuth, use remit mcp login.
-`,
+`
+
+func (s *session) mcpAddCmd() *cobra.Command {
+	var env, within, asks []string
+	var folder, policyFile, url, protocol string
+	var replace, later bool
+	c := &cobra.Command{
+		Use:   "add NAME [flags] -- COMMAND...",
+		Short: "Add an MCP server: a command that Remit starts, or a URL",
+		Long:  mcpAddHelp,
 		Example: `  remit mcp add notes -- /usr/local/bin/notes-server
   remit mcp add files -w ~/project -- node /opt/mcp/files/index.js .
   remit mcp add files -w ~/project --within '*.path=files.read' -- files-server

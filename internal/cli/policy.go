@@ -11,7 +11,6 @@ import (
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
-	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policyreview"
 )
 
@@ -69,11 +68,7 @@ reviewed. remit policy check prints it.
   remit policy trust --forget`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			a, err := s.open()
-			if err != nil {
-				return err
-			}
-			ws, err := home.Workspace(dir)
+			a, ws, err := s.openIn(dir)
 			if err != nil {
 				return err
 			}
@@ -144,11 +139,7 @@ JSON after ":=". Nothing is executed and the network is not used. With several
 			if err != nil {
 				return err
 			}
-			a, err := s.open()
-			if err != nil {
-				return err
-			}
-			ws, err := home.Workspace(dir)
+			a, ws, err := s.openIn(dir)
 			if err != nil {
 				return err
 			}

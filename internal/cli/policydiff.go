@@ -5,7 +5,6 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/policy/compare"
 	"github.com/remitrun/remit/internal/base/fault"
-	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policyreview"
 )
 
@@ -27,11 +26,7 @@ status is 0 if the policies decide alike, and 4 if they do not, or may not.
 			if runs < 0 {
 				return fault.New(fault.Usage, "--runs cannot be negative")
 			}
-			a, err := s.open()
-			if err != nil {
-				return err
-			}
-			ws, err := home.Workspace(dir)
+			a, ws, err := s.openIn(dir)
 			if err != nil {
 				return err
 			}

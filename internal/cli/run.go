@@ -15,7 +15,6 @@ import (
 	"github.com/remitrun/remit/internal/call/plan"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/service/grants"
-	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
 	"github.com/remitrun/remit/internal/service/runs"
 )
@@ -45,11 +44,7 @@ every call is denied. PLAN is a file, or - for standard input.
 			if err != nil {
 				return err
 			}
-			a, err := s.open()
-			if err != nil {
-				return err
-			}
-			ws, err := home.Workspace(dir)
+			a, ws, err := s.openIn(dir)
 			if err != nil {
 				return err
 			}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
@@ -15,9 +16,10 @@ import (
 
 // filterFlags are the flags that choose runs.
 type filterFlags struct {
-	status, tool, since, until, mode, before string
-	failed, denied, all                      bool
-	limit                                    int
+	sharedFilter
+	status, mode, before string
+	failed, denied, all  bool
+	limit                int
 }
 
 func (s *session) runsCmd() *cobra.Command {
@@ -70,8 +72,7 @@ Those are hidden unless they failed; --all and --tool show them.
 	fl := c.Flags()
 	fl.StringVar(&f.status, "status", "", "only runs with this `STATUS`: running, completed, denied, failed, timeout, cancelled or interrupted")
 	fl.StringVar(&f.tool, "tool", "", "only runs that called this `TOOL`")
-	fl.StringVar(&f.since, "since", "", "only runs after this `TIME`: 2h, 7d, 2026-01-31 or RFC 3339")
-	fl.StringVar(&f.until, "until", "", "only runs before this `TIME`")
+	f.addTimes(fl, "runs")
 	fl.StringVar(&f.mode, "mode", "", "only runs with this `MODE`: run or replay")
 	fl.StringVar(&f.before, "before", "", "show runs older than this `RUN` (next page)")
 	fl.BoolVar(&f.failed, "failed", false, "only runs with a failed call")
@@ -93,11 +94,6 @@ func (f filterFlags) filter(now time.Time) (store.RunFilter, error) {
 	if !f.all && f.tool == "" {
 		out.Without = servers.HelperTools()
 	}
-	if f.tool != "" {
-		if _, err := tool.ParseID(f.tool); err != nil {
-			return out, fault.New(fault.Usage, "--tool %q is not a valid tool ID", f.tool).WithHint("remit tools lists them")
-		}
-	}
 	switch f.mode {
 	case "":
 	case "run":
@@ -108,11 +104,28 @@ func (f filterFlags) filter(now time.Time) (store.RunFilter, error) {
 		return out, fault.New(fault.Usage, "--mode %q is not a valid mode; expected run or replay", f.mode).WithHint("a live run has mode run")
 	}
 	var err error
-	if out.Since, err = parseTime("--since", f.since, now); err != nil {
-		return out, err
-	}
-	out.Until, err = parseTime("--until", f.until, now)
+	out.Since, out.Until, err = f.parse(now)
 	return out, err
+}
+
+// sharedFilter are the flags by which both runs and events are chosen.
+type sharedFilter struct{ tool, since, until string }
+
+func (f *sharedFilter) addTimes(fl *pflag.FlagSet, of string) {
+	fl.StringVar(&f.since, "since", "", "only "+of+" after this `TIME`: 2h, 7d, 2026-01-31 or RFC 3339")
+	fl.StringVar(&f.until, "until", "", "only "+of+" before this `TIME`")
+}
+
+// parse checks the tool, and reads the times.
+func (f sharedFilter) parse(now time.Time) (since, until time.Time, err error) {
+	if _, err := tool.ParseID(f.tool); f.tool != "" && err != nil {
+		return since, until, fault.New(fault.Usage, "--tool %q is not a valid tool ID", f.tool).WithHint("remit tools lists them")
+	}
+	if since, err = parseTime("--since", f.since, now); err != nil {
+		return since, until, err
+	}
+	until, err = parseTime("--until", f.until, now)
+	return since, until, err
 }
 
 // parseTime reads a time: a duration before now, a date, or RFC 3339.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/confine/secret"
-	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/secrets"
 )
 
@@ -114,11 +113,7 @@ policies must allow a use.
   remit secret list -p policy.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			a, err := s.open()
-			if err != nil {
-				return err
-			}
-			ws, err := home.Workspace(dir)
+			a, ws, err := s.openIn(dir)
 			if err != nil {
 				return err
 			}

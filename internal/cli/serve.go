@@ -14,13 +14,8 @@ import (
 // defaultListen is the default address of the service.
 const defaultListen = "127.0.0.1:8642"
 
-func (s *session) serveCmd() *cobra.Command {
-	var q app.ServeRequest
-	var dir string
-	c := &cobra.Command{
-		Use:   "serve",
-		Short: "Serve the HTTP API, and MCP over HTTP",
-		Long: `Serves the API at /v1 (agents, sessions, tools, runs, grants, approvals, audit,
+// serveHelp is the help of remit serve.
+const serveHelp = `Serves the API at /v1 (agents, sessions, tools, runs, grants, approvals, audit,
 policies), its description at /v1/openapi.json, and MCP clients at /mcp. Each
 request presents a grant; the api section of the grant's policies says what it
 may do.
@@ -39,7 +34,15 @@ The service listens on loopback by default. Another address needs a certificate
 (or --insecure-public, if TLS terminates before it) and --allow-host. SIGTERM
 and Ctrl-C stop it: streams are notified, running turns get time to finish, and
 unfinished turns can be resumed.
-`,
+`
+
+func (s *session) serveCmd() *cobra.Command {
+	var q app.ServeRequest
+	var dir string
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the HTTP API, and MCP over HTTP",
+		Long:  serveHelp,
 		Example: `  remit serve
   remit serve --listen 127.0.0.1:9000 -p policy.yaml -w ~/project
   remit serve --listen 0.0.0.0:443 --allow-host remit.example \

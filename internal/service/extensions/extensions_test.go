@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/app/apptest"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/call/runner"
@@ -49,24 +50,6 @@ func extDir(t *testing.T, id, version string, files ...string) string {
 	return dir
 }
 
-func newApp(t *testing.T, homeDir string) *app.App {
-	t.Helper()
-	cfg, err := home.FromEnv([]string{"REMIT_HOME=" + homeDir, "HOME=" + t.TempDir(), "USER=ann"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := app.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := a.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return a
-}
-
 func yes(extensions.Offer) (bool, error) { return true, nil }
 
 func install(t *testing.T, a *app.App, dir string, update bool) extensions.Installed {
@@ -93,7 +76,7 @@ func nothing(t *testing.T, homeDir, id string) {
 
 func TestNothingIsWrittenWithoutAYes(t *testing.T) {
 	homeDir := filepath.Join(t.TempDir(), "home")
-	a := newApp(t, homeDir)
+	a := apptest.New(t, homeDir)
 	asked := 0
 	_, err := a.Extensions.Install(t.Context(), extensions.Installation{Path: extDir(t, "one", "1.0.0"), Confirm: func(o extensions.Offer) (bool, error) {
 		if asked++; o.ID != "one" || len(o.Wants) != 2 || len(o.Actions) != 1 || !strings.Contains(o.Bounds, "inherit") || o.Actions[0].Risk != "high" {
@@ -110,7 +93,7 @@ func TestNothingIsWrittenWithoutAYes(t *testing.T) {
 
 func TestAnotherProcessIsSeen(t *testing.T) {
 	homeDir := filepath.Join(t.TempDir(), "home")
-	a, b := newApp(t, homeDir), newApp(t, homeDir)
+	a, b := apptest.New(t, homeDir), apptest.New(t, homeDir)
 	route := func(line string) error {
 		t.Helper()
 		r, err := a.Extensions.Router()
@@ -163,7 +146,7 @@ func TestAnotherProcessIsSeen(t *testing.T) {
 
 func TestWhatIsInTheWayOfAnInstallation(t *testing.T) {
 	homeDir := filepath.Join(t.TempDir(), "home")
-	a := newApp(t, homeDir)
+	a := apptest.New(t, homeDir)
 	install(t, a, extDir(t, "one", "1.0.0"), false)
 	put := func(dir, name string, make func(path string) error) string {
 		if err := make(filepath.Join(dir, name)); err != nil {
@@ -201,7 +184,7 @@ func TestWhatIsInTheWayOfAnInstallation(t *testing.T) {
 
 func TestArchivesAndTheirChecksums(t *testing.T) {
 	homeDir := filepath.Join(t.TempDir(), "home")
-	a := newApp(t, homeDir)
+	a := apptest.New(t, homeDir)
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
 	if err := w.AddFS(os.DirFS(extDir(t, "one", "1.0.0", "bin/tool", "#!/bin/sh\n"))); err != nil {
@@ -228,7 +211,7 @@ func TestArchivesAndTheirChecksums(t *testing.T) {
 }
 
 func TestWhoSignedIt(t *testing.T) {
-	a := newApp(t, filepath.Join(t.TempDir(), "home"))
+	a := apptest.New(t, filepath.Join(t.TempDir(), "home"))
 	signed := func(version string, priv ed25519.PrivateKey) string {
 		cmds := fmt.Sprintf(extCommands, "one")
 		sum := sha256.Sum256([]byte(cmds))
@@ -258,7 +241,7 @@ const installPolicy = "version: 1\nfiles: {read: {allow: ['**']}, write: {allow:
 
 func TestThePlanOfAnInstallation(t *testing.T) {
 	homeDir := filepath.Join(t.TempDir(), "home")
-	a := newApp(t, homeDir)
+	a := apptest.New(t, homeDir)
 	plan := func(path string) string {
 		return fmt.Sprintf("version: \"1\"\nsteps:\n  - tool: fs.write\n    args: {path: %q, content: made}\n", path)
 	}
@@ -308,7 +291,7 @@ func TestThePlanOfAnInstallation(t *testing.T) {
 // puts right.
 func TestInterruptedInstallations(t *testing.T) {
 	homeDir := filepath.Join(t.TempDir(), "home")
-	a := newApp(t, homeDir)
+	a := apptest.New(t, homeDir)
 	install(t, a, extDir(t, "one", "1.0.0"), false)
 	root := filepath.Join(homeDir, "extensions", "one")
 	old := filepath.Join(homeDir, "extensions", ".old-one")
@@ -354,7 +337,7 @@ func TestInterruptedInstallations(t *testing.T) {
 // What lies in an extension's place and is none is replaced as a whole.
 func TestAFolderThatIsNoExtension(t *testing.T) {
 	homeDir := filepath.Join(t.TempDir(), "home")
-	a := newApp(t, homeDir)
+	a := apptest.New(t, homeDir)
 	for _, dir := range []string{"bin", "work"} {
 		if err := os.MkdirAll(filepath.Join(homeDir, "extensions", "one", dir, "planted"), 0o755); err != nil {
 			t.Fatal(err)
@@ -378,7 +361,7 @@ func TestAFolderThatIsNoExtension(t *testing.T) {
 // that lives long.
 func TestACallGoesByTheExtensionsAsTheyAreNow(t *testing.T) {
 	homeDir := filepath.Join(t.TempDir(), "home")
-	a, b := newApp(t, homeDir), newApp(t, homeDir)
+	a, b := apptest.New(t, homeDir), apptest.New(t, homeDir)
 	ws, err := home.Workspace(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/app/apptest"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/slash"
 )
@@ -14,25 +14,13 @@ import (
 // Secrets of the environment are in no kept response.
 func TestResponsesHoldNoSecrets(t *testing.T) {
 	homeDir, ws := filepath.Join(t.TempDir(), "home"), t.TempDir()
-	cfg, err := home.FromEnv([]string{"REMIT_HOME=" + homeDir, "HOME=" + t.TempDir(), "USER=ann", "MY_API_TOKEN=tok-0123456789abcdef"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := app.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := a.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	a := apptest.New(t, homeDir, "MY_API_TOKEN=tok-0123456789abcdef")
 	for name, text := range map[string]string{"notes.txt": "the token is tok-0123456789abcdef.", "p.yaml": "version: 1\nfiles: {read: {allow: ['**']}}\n"} {
 		if err := os.WriteFile(filepath.Join(ws, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	ws, err = home.Workspace(ws)
+	ws, err := home.Workspace(ws)
 	if err != nil {
 		t.Fatal(err)
 	}

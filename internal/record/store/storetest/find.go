@@ -17,10 +17,41 @@ import (
 
 // storeFinds compares what is found by filters with a look at every event.
 func storeFinds(t *testing.T, open OpenStore) {
+	s, runs := searchable(t, open)
+	sound(t, s)
+	all := events(t, s, 0)
+	matches := matcher(all)
+	for name, f := range searches() {
+		var want, got []ledger.Seq
+		for _, e := range slices.Backward(all) {
+			if matches(e, f) {
+				want = append(want, e.Seq)
+			}
+		}
+		others := 0
+		for _, e := range found(t, s, f) {
+			if matches(e, f) {
+				got = append(got, e.Seq)
+			} else {
+				others++
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: found %d events, want %d: %v, want %v", name, len(got), len(want), got, want)
+		}
+		if len(f.Marks) > 0 && others > len(all)/2 {
+			t.Errorf("%s: %d of %d events come that are not chosen", name, others, len(all))
+		}
+	}
+	findsCalls(t, s, runs)
+}
+
+// searchable fills a store with calls of all kinds, in three runs. What the filters look
+// for is rare in it.
+func searchable(t *testing.T, open OpenStore) (s store.Store, runs []ledger.Seq) {
 	home := t.TempDir()
-	s := open(t, home)
+	s = open(t, home)
 	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test's choices
-	runs := []ledger.Seq{}
 	for range 3 {
 		run, _ := start(t, s, nil)
 		runs = append(runs, run)
@@ -33,12 +64,12 @@ func storeFinds(t *testing.T, open OpenStore) {
 	statuses := []tool.Status{tool.Completed, tool.Completed, tool.Completed, tool.Completed, tool.StatusDenied, tool.Failed, tool.TimedOut, tool.Skipped}
 	for n := 1; n <= 900; n++ {
 		run, st := runs[rng.IntN(len(runs))], statuses[rng.IntN(len(statuses))]
-		if n < 700 { // what the filters look for is rare
+		if n < 700 {
 			st = tool.Completed
 		}
-		shift := func(e ledger.Entry) ledger.Entry {
+		add := func(e ledger.Entry) {
 			e.Event.At = base + int64(n)*int64(time.Minute/time.Microsecond)
-			return e
+			put(t, s, e)
 		}
 		switch rng.IntN(3) {
 		case 0:
@@ -46,39 +77,42 @@ func storeFinds(t *testing.T, open OpenStore) {
 			if n%211 == 0 {
 				e.Payload[ledger.PartBounds] = []byte("{}")
 			}
-			put(t, s, shift(e))
+			add(e)
 		case 1:
-			put(t, s, shift(intent(run, n)))
+			add(intent(run, n))
 			running = append(running, call{run, n})
 		default:
 			e := done(run, n, "fs.read", st)
 			e.Event.Refused = uint32(n / 850)
-			put(t, s, shift(e))
+			add(e)
 		}
-		if len(running) > 40 || n == 900 {
-			s = open(t, home) // whoever ends a call may not have begun it
-			for _, c := range running {
-				e := outcome(c.run, c.n, st)
-				if c.n%50 == 0 {
-					e.Event.Timeline[3] = ledger.SlowCall.Microseconds()
-				}
-				put(t, s, shift(e))
+		if len(running) <= 40 && n < 900 {
+			continue
+		}
+		s = open(t, home) // a call can end in another process than the one that began it
+		for _, c := range running {
+			e := outcome(c.run, c.n, st)
+			if c.n%50 == 0 {
+				e.Event.Timeline[3] = ledger.SlowCall.Microseconds()
 			}
-			running = nil
+			add(e)
 		}
+		running = nil
 	}
-	sound(t, s)
+	return s, runs
+}
 
+// matcher tells exactly which events a filter selects.
+func matcher(all []ledger.Stored) func(ledger.Stored, store.EventFilter) bool {
 	tools := map[string]store.Called{}
 	key := func(e *ledger.Event) string { return fmt.Sprint(e.Run, "/", e.Call) }
-	all := events(t, s, 0)
 	for _, e := range all {
 		if k := e.Event.Kind; k == ledger.CallIntent || k == ledger.CallDone {
 			_, bounded := e.Parts[ledger.PartBounds]
 			tools[key(&e.Event)] = store.Called{Tool: e.Event.Tool, Bounded: bounded}
 		}
 	}
-	chosen := func(e ledger.Stored, f store.EventFilter) bool {
+	return func(e ledger.Stored, f store.EventFilter) bool {
 		marks := store.Marks(nil, &e.Event, tools[key(&e.Event)])
 		for _, list := range f.Marks {
 			if !slices.ContainsFunc(list, func(m store.Mark) bool { return slices.Contains(marks, m) }) {
@@ -88,9 +122,13 @@ func storeFinds(t *testing.T, open OpenStore) {
 		at := ledger.Time(e.Event.At)
 		return (f.Since.IsZero() || !at.Before(f.Since)) && (f.Until.IsZero() || !at.After(f.Until)) && (f.Before == 0 || e.Seq < f.Before)
 	}
+}
+
+// searches are filters of all sorts.
+func searches() map[string]store.EventFilter {
 	marks := func(m ...store.Mark) []store.Mark { return m }
 	minute := func(n int) time.Time { return ledger.Time(base).Add(time.Duration(n) * time.Minute) }
-	for name, f := range map[string]store.EventFilter{
+	return map[string]store.EventFilter{
 		"all":               {},
 		"a page":            {Before: 300},
 		"a status":          {Marks: [][]store.Mark{marks(store.StatusMark(tool.StatusDenied))}},
@@ -109,28 +147,11 @@ func storeFinds(t *testing.T, open OpenStore) {
 			Marks: [][]store.Mark{marks(store.StatusMark(tool.Failed))}},
 		"nothing":     {Marks: [][]store.Mark{marks(store.ToolMark("no.such"))}},
 		"one of none": {Marks: [][]store.Mark{marks()}},
-	} {
-		var want, got []ledger.Seq
-		for _, e := range slices.Backward(all) {
-			if chosen(e, f) {
-				want = append(want, e.Seq)
-			}
-		}
-		others := 0
-		for _, e := range found(t, s, f) {
-			if chosen(e, f) {
-				got = append(got, e.Seq)
-			} else {
-				others++
-			}
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: found %d events, want %d: %v, want %v", name, len(got), len(want), got, want)
-		}
-		if len(f.Marks) > 0 && others > len(all)/2 {
-			t.Errorf("%s: %d of %d events come that are not chosen", name, others, len(all))
-		}
 	}
+}
+
+// findsCalls compares every call that is found alone with the list of its run.
+func findsCalls(t *testing.T, s store.Store, runs []ledger.Seq) {
 	if c, err := s.Call(context.Background(), runs[0], 901); !errors.Is(err, fault.RunUnknown) {
 		t.Errorf("a call that is not there: %+v, %v", c, err)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/remitrun/remit/internal/authority/permit"
-	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/authority/permit/permittest"
+	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/authority/policy/command"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
