@@ -226,18 +226,18 @@ func (c *conn) answer(o runner.Outcome, fatal error) (*mcp.CallToolResult, error
 	if o.Status != tool.Completed && fault.CodeOf(o.Err) == fault.ToolUnknown {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fault.CodeOf(o.Err).Error() + " " + fault.Message(o.Err)}
 	}
-	res := &mcp.CallToolResult{Meta: mcp.Meta{"run.remit/call": map[string]any{
-		"run": c.session.ID().String(), "index": o.Index, "status": o.Status.String(), "rule": ruleName(o),
-	}}}
+	about := map[string]any{"run": c.session.ID().String(), "index": o.Index, "rule": ruleName(o)}
+	res := &mcp.CallToolResult{Meta: mcp.Meta{"run.remit/call": about}}
 	if o.Status == tool.Completed {
 		return c.give(res, o), nil
 	}
 	res.IsError = true
+	about["status"] = o.Status.String()
 	res.Content = []mcp.Content{&mcp.TextContent{Text: c.refusal(o)}}
 	if o.Output == nil {
 		return res, nil
 	}
-	if text, err := json.Marshal(o.Output); err == nil {
+	if text, err := json.Marshal(BriefOutput(o.Tool, o.Output)); err == nil {
 		res.Content = append(res.Content, &mcp.TextContent{Text: string(text)})
 	}
 	return res, nil
@@ -253,7 +253,7 @@ func fatalError(err error) error {
 
 // give writes an output: as structured content, and as text for older clients.
 func (c *conn) give(res *mcp.CallToolResult, o runner.Outcome) *mcp.CallToolResult {
-	out := o.Output
+	out := BriefOutput(o.Tool, o.Output)
 	if out == nil {
 		out = map[string]any{}
 	}

@@ -242,9 +242,6 @@ func TestToolsAreDescribed(t *testing.T) {
 		if tool.Description == "" || tool.Annotations == nil {
 			t.Errorf("%s is not described", tool.Name)
 		}
-		if out, ok := tool.OutputSchema.(map[string]any); !ok || out["type"] != "object" {
-			t.Errorf("%s has the output schema %v", tool.Name, tool.OutputSchema)
-		}
 	}
 	read, del := byName["fs_read"], byName["fs_delete"]
 	if read == nil || !read.Annotations.ReadOnlyHint || *read.Annotations.DestructiveHint || *read.Annotations.OpenWorldHint {
@@ -264,8 +261,8 @@ func TestToolsAreDescribed(t *testing.T) {
 			t.Errorf("_meta of %s:\n got %s, %v\nwant %s", name, meta, err, want)
 		}
 	}
-	if res.NextCursor != "" || read.Title == "" || read.Annotations.Title != read.Title {
-		t.Errorf("page %q, title %q, its annotations' %q", res.NextCursor, read.Title, read.Annotations.Title)
+	if res.NextCursor != "" || read.Title == "" {
+		t.Errorf("page %q, title %q", res.NextCursor, read.Title)
 	}
 }
 

@@ -95,14 +95,17 @@ func (c *conn) nameOf(id tool.ID) (string, bool) {
 
 // describe writes a tool in the form of MCP.
 func describe(name string, t *tool.Spec, whole bool, findings []Finding) *mcp.Tool {
-	out := &mcp.Tool{
-		Name: name, Title: t.Title, Description: t.Description, InputSchema: inputSchema(t.Input), Annotations: annotations(t),
-	}
 	about := aboutTool{ID: string(t.ID), Risk: t.Risk.String(), SideEffects: []string{}, Source: t.Source, Findings: findings}
 	for _, e := range t.Effects.List() {
 		about.SideEffects = append(about.SideEffects, e.String())
 	}
-	out.Meta = mcp.Meta{aboutKey: about}
+	if t.Source == builtin {
+		return describeBriefly(name, t, about)
+	}
+	out := &mcp.Tool{
+		Name: name, Title: t.Title, Description: t.Description, InputSchema: inputSchema(t.Input), Annotations: annotations(t),
+		Meta: mcp.Meta{aboutKey: about},
+	}
 	if whole && objectSchema(t.Input) {
 		out.InputSchema = t.Input
 	}
@@ -157,7 +160,15 @@ type pageMeta struct {
 	About aboutTool `json:"run.remit/tool"`
 }
 
-type hints mcp.ToolAnnotations // without its Marshaler
+// hints are the SDK's annotations without its Marshaler, which writes false for
+// idempotentHint: that is the protocol's default.
+type hints struct {
+	DestructiveHint *bool  `json:"destructiveHint,omitempty"`
+	IdempotentHint  bool   `json:"idempotentHint,omitempty"`
+	OpenWorldHint   *bool  `json:"openWorldHint,omitempty"`
+	ReadOnlyHint    bool   `json:"readOnlyHint,omitempty"`
+	Title           string `json:"title,omitempty"`
+}
 
 // pageOf converts the SDK's response.
 func pageOf(res *mcp.ListToolsResult) mcp.Result {

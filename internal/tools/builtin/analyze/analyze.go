@@ -30,10 +30,9 @@ type arguments struct {
 func Tools() []permit.Tool {
 	return []permit.Tool{typed.Func(tool.Spec{
 		ID: ID, Title: "Infer a JSON Schema", Version: "1", Source: "builtin", Risk: tool.Low,
-		Description: "Works out the JSON Schema (2020-12) of a JSON text, which describes that text and others like it: names and types of its " +
-			"properties, those that every element of a list has being required. It reads nothing and asks no model.",
+		Description: "Infers a JSON Schema (2020-12) from a JSON text. Properties that every element of a list has are required.",
 		Input: []byte(`{"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "additionalProperties": false, "required": ["text"],
-			"properties": {"text": {"type": "string", "minLength": 1, "maxLength": 4194304, "description": "The JSON text."}}}`),
+			"properties": {"text": {"type": "string", "minLength": 1, "maxLength": 4194304}}}`),
 		Output: []byte(`{"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "additionalProperties": false, "required": ["schema"], "properties": {"schema": {"type": "object"}}}`),
 	}, run)}
 }

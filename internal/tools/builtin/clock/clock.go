@@ -23,7 +23,7 @@ const output = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type"
 func Tools(now func() time.Time) []permit.Tool {
 	return []permit.Tool{typed.Func(tool.Spec{
 		ID: "time.now", Title: "Tell the time", Version: "1", Source: "builtin", Risk: tool.Low,
-		Description: "Tells the current time. A replay gives the time that was recorded.",
+		Description: "Returns the current time.",
 		Input:       json.RawMessage(input), Output: json.RawMessage(output),
 	}, func(context.Context, permit.Permit, struct{}) (map[string]any, error) {
 		t := now()

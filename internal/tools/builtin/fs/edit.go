@@ -16,7 +16,7 @@ import (
 func edit() permit.Tool {
 	return newTool(tool.Spec{ID: "fs.edit", Title: "Edit a file", Risk: tool.Medium,
 		Effects: tool.EffectSet(tool.FSRead, tool.FSWrite), Input: schemaOf("edit.in"), Output: schemaOf("edit.out"),
-		Description: "Replaces exact text in a file. Each old text must occur exactly once (give more of its surroundings), unless all is true. Edits apply in order; if one fails, none is written."}, func(a editArgs) []access { return one(a.Path, tool.FileRead, tool.FileWrite) }, runEdit)
+		Description: "Replaces exact text in a file. Each old must occur exactly once (include more of its surroundings), unless all is true. Edits apply in order; if one fails, nothing is written."}, func(a editArgs) []access { return one(a.Path, tool.FileRead, tool.FileWrite) }, runEdit)
 }
 
 type editArgs struct {

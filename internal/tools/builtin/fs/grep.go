@@ -21,7 +21,7 @@ import (
 func grep() permit.Tool {
 	return newTool(tool.Spec{ID: "fs.grep", Title: "Search files", Risk: tool.Low,
 		Effects: tool.EffectSet(tool.FSRead), Input: schemaOf("grep.in"), Output: schemaOf("grep.out"),
-		Description: "Searches the lines of a file, or of all files beneath a folder, for a regular expression (RE2 syntax). Binary files are skipped and counted, files that policy does not let be read are counted in denied, links are not followed."}, func(a grepArgs) []access { return one(cmp.Or(a.Path, "."), tool.FileRead) }, runGrep)
+		Description: "Searches the lines of a file, or of all files below a folder, for an RE2 regular expression. Binary files and links are skipped; denied counts files that the policy hides."}, func(a grepArgs) []access { return one(cmp.Or(a.Path, "."), tool.FileRead) }, runGrep)
 }
 
 type grepArgs struct {

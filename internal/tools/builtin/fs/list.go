@@ -19,7 +19,7 @@ import (
 func list() permit.Tool {
 	return newTool(tool.Spec{ID: "fs.list", Title: "List a folder", Risk: tool.Low,
 		Effects: tool.EffectSet(tool.FSRead), Input: schemaOf("list.in"), Output: schemaOf("list.out"),
-		Description: "Lists a folder, sorted by name. Entries that policy does not let be read are left out and counted in denied. Links are listed, not followed."}, func(a listArgs) []access { return one(cmp.Or(a.Path, "."), tool.FileRead) }, runList)
+		Description: "Lists a folder by name. Links are not followed; denied counts entries that the policy hides."}, func(a listArgs) []access { return one(cmp.Or(a.Path, "."), tool.FileRead) }, runList)
 }
 
 type listArgs struct {
@@ -32,7 +32,7 @@ type listArgs struct {
 func stat() permit.Tool {
 	return newTool(tool.Spec{ID: "fs.stat", Title: "Look at a file", Risk: tool.Low,
 		Effects: tool.EffectSet(tool.FSRead), Input: schemaOf("stat.in"), Output: schemaOf("stat.out"),
-		Description: "Tells the type, size, permissions and time of change of a file or folder. Links are followed; link gives the target as written."}, func(a statArgs) []access { return one(a.Path, tool.FileRead) }, runStat)
+		Description: "Returns type, size, permissions and time of change of a file or folder. Links are followed."}, func(a statArgs) []access { return one(a.Path, tool.FileRead) }, runStat)
 }
 
 type statArgs struct {

@@ -17,7 +17,7 @@ import (
 func read() permit.Tool {
 	return newTool(tool.Spec{ID: "fs.read", Title: "Read a file", Risk: tool.Low,
 		Effects: tool.EffectSet(tool.FSRead), Input: schemaOf("read.in"), Output: schemaOf("read.out"),
-		Description: "Reads a regular file as UTF-8 text or as base64. Long files come in parts: while truncated is true, call again with offset = next_offset."}, func(a readArgs) []access { return one(a.Path, tool.FileRead) }, runRead)
+		Description: "Reads a file. While truncated is true, call again with offset = next_offset."}, func(a readArgs) []access { return one(a.Path, tool.FileRead) }, runRead)
 }
 
 type readArgs struct {

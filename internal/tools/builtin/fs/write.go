@@ -14,7 +14,7 @@ import (
 func write() permit.Tool {
 	return newTool(tool.Spec{ID: "fs.write", Title: "Write a file", Risk: tool.Medium,
 		Effects: tool.EffectSet(tool.FSWrite), Input: schemaOf("write.in"), Output: schemaOf("write.out"),
-		Description: "Makes a file, replaces it as a whole (atomically), or appends to it. Missing folders are made. With if_sha256 the file must still have that content."}, func(a writeArgs) []access { return one(a.Path, tool.FileWrite) }, runWrite)
+		Description: "Creates a file, replaces it as a whole, or appends to it."}, func(a writeArgs) []access { return one(a.Path, tool.FileWrite) }, runWrite)
 }
 
 type writeArgs struct {

@@ -43,15 +43,12 @@ func Tools(secret func(name string) (string, bool)) []permit.Tool {
 	s := sender{secret}
 	return []permit.Tool{
 		typed.New(tool.Spec{ID: "http.get", Title: "Fetch a URL", Version: "1", Source: "builtin",
-			Description: "Sends an HTTP GET request and gives the answer's status, headers and body. Redirects are followed where " +
-				"the policy allows them. A status of 400 or more is an answer, not a failure. A body that is not text comes as Base64; " +
-				"one that is longer than max_bytes is cut and says so.",
+			Description: "Sends an HTTP GET request. A status of 400 or more is an answer, not a failure. A body that is not text is in content_base64; " +
+				"a cut one has truncated.",
 			Input: getSchema, Output: outputSchema, Risk: tool.Medium, Effects: effects}, s.get),
 		typed.New(tool.Spec{ID: "http.request", Title: "Send an HTTP request", Version: "1", Source: "builtin",
-			Description: "Sends an HTTP request with any method, headers and a body (text, Base64 or JSON) and gives the answer's " +
-				"status, headers and body. Redirects are followed where the policy allows them, but a body is not sent on to another " +
-				"origin. A status of 400 or more is an answer, not a failure.",
-			Input: requestSchema, Output: outputSchema, Risk: tool.High, Effects: effects}, s.request),
+			Description: "Sends an HTTP request. A status of 400 or more is an answer, not a failure. Redirects do not carry the body to another origin.",
+			Input:       requestSchema, Output: outputSchema, Risk: tool.High, Effects: effects}, s.request),
 	}
 }
 

@@ -56,9 +56,8 @@ func ForSession(o Options, c Conversation) *Tool { return &Tool{o: o, talk: c} }
 func (t *Tool) Spec() *tool.Spec {
 	return &tool.Spec{
 		ID: ID, Title: "Ask a language model", Version: "1", Source: "builtin", Risk: tool.Medium,
-		Description: "Asks a language model for the next message of a conversation, and gives its answer with what it cost. " +
-			"Tool calls that the model wants are given back, not made. Which models may be asked is the policy's to say (models).",
-		Input: inputSchema, Output: outputSchema, Effects: tool.EffectSet(tool.FSRead, tool.NetworkHTTP, tool.NetworkDNS),
+		Description: "Asks a language model that the policy allows for the next message of a conversation. Tool calls in the answer are returned, not made.",
+		Input:       inputSchema, Output: outputSchema, Effects: tool.EffectSet(tool.FSRead, tool.NetworkHTTP, tool.NetworkDNS),
 	}
 }
 

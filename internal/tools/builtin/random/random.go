@@ -19,8 +19,8 @@ import (
 const MaxCount = 65536
 
 const input = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{
- "count":{"type":"integer","description":"how many bytes","minimum":1,"maximum":65536},
- "encoding":{"type":"string","description":"how they are written","enum":["hex","base64"],"default":"hex"}},
+ "count":{"type":"integer","minimum":1,"maximum":65536},
+ "encoding":{"type":"string","enum":["hex","base64"],"default":"hex"}},
  "required":["count"],"additionalProperties":false}`
 
 const output = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object","properties":{
@@ -33,7 +33,7 @@ const output = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type"
 func Tools() []permit.Tool {
 	return []permit.Tool{typed.Func(tool.Spec{
 		ID: "random.bytes", Title: "Make random bytes", Version: "1", Source: "builtin", Risk: tool.Low,
-		Description: "Makes random bytes that are fit for keys. A replay gives the bytes that were recorded.",
+		Description: "Makes random bytes, secure enough for keys.",
 		Input:       json.RawMessage(input), Output: json.RawMessage(output),
 	}, makeBytes)}
 }

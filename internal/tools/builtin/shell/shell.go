@@ -37,9 +37,8 @@ type Box interface {
 func New(box Box) permit.Tool {
 	return typed.New(tool.Spec{
 		ID: "shell.run", Title: "Run a command", Version: "1", Source: "builtin",
-		Description: "Runs a command (argv, a list that nothing expands) or a POSIX shell script (script) in a sandbox " +
-			"that sees only the files and reaches only the network that the policy allows. Every command that a script starts must be allowed. Gives the exit code, " +
-			"stdout and stderr; output over the limit is cut and says so. A status other than 0 is a failure that keeps its output.",
+		Description: "Runs a command (argv) or a POSIX shell script (script) in a sandbox with only the files and network that the policy allows. " +
+			"Every command in a script must be allowed. Output over the limit is cut (truncated). A status other than 0 is a failure with its output.",
 		Input: inputSchema, Output: outputSchema, Risk: tool.High,
 		Effects: tool.EffectSet(tool.SystemExec, tool.FSRead, tool.FSWrite, tool.FSDelete, tool.FSChmod, tool.NetworkHTTP, tool.NetworkSocket),
 	}, func(env tool.Env, a arguments) (permit.Prepared, error) {
