@@ -128,14 +128,13 @@ func (a *App) Store(ctx context.Context) (store.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	closed, err := s.Recover(ctx)
-	if err != nil {
+	if _, err := s.Recover(ctx); err != nil {
 		return nil, err
 	}
 	if err := a.noteSettings(ctx, s); err != nil {
 		return nil, err
 	}
-	return s, a.Changes.Recover(ctx, s, closed > 0)
+	return s, a.Changes.Recover(ctx, s)
 }
 
 // noteSettings records changes of the settings once in this process.

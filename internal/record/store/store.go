@@ -43,6 +43,9 @@ type Store interface {
 	// Recover closes, as interrupted, the runs and calls whose process is
 	// provably dead, and says how many runs it closed.
 	Recover(ctx context.Context) (int, error)
+	// Deaths counts the dead processes that Recover has found through this store. A process
+	// counts if it had begun a run, or to apply or undo changes.
+	Deaths() uint64
 
 	// Checkpoint signs the current state of the log and keeps the signed note.
 	Checkpoint(ctx context.Context) ([]byte, error)

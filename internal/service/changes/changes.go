@@ -36,8 +36,19 @@ type Changes struct {
 	Home *home.Home
 	Box  Box
 
+	Now func() time.Time // the clock; nil: time.Now
+
 	mu     sync.Mutex
-	looked time.Time // when Recover last looked
+	looked bool      // Recover has looked for interrupted changes
+	deaths uint64    // of processes, when it last looked
+	swept  time.Time // when it last asked whether old data is to be removed
+}
+
+func (s *Changes) now() time.Time {
+	if s.Now != nil {
+		return s.Now()
+	}
+	return time.Now()
 }
 
 func retention(c settings.Changes) changeset.Retention {
@@ -324,35 +335,47 @@ func (s *Changes) Undo(ctx context.Context, id string, force ...string) (ledger.
 	return run, back, tell(ledger.Event{Change: ledger.ChangesUndone}, back)
 }
 
-// lookEvery is the interval at which Recover looks for interrupted changes of other
-// processes. Each look lists the logs of all kept runs.
-const lookEvery = 10 * time.Second
+// sweepEvery is the interval at which Recover asks whether a day has passed since old data
+// was removed.
+const sweepEvery = time.Hour
 
-// Recover finishes or takes back what a crash interrupted, and records what came of it. It
-// looks at its first call, then when a process has died, and now and then.
-func (s *Changes) Recover(ctx context.Context, st store.Store, died bool) error {
+// Recover finishes or takes back what a crash interrupted, and records the result. It looks
+// for that at its first call, and when a process has died since: each look lists the logs of
+// all kept runs. It also removes old data, once a day.
+func (s *Changes) Recover(ctx context.Context, st store.Store) error {
+	now, deaths := s.now(), st.Deaths()
 	s.mu.Lock()
-	now := time.Now()
-	due := died || now.Sub(s.looked) >= lookEvery
-	if due {
-		s.looked = now
+	look, sweep := !s.looked || deaths != s.deaths, now.Sub(s.swept) >= sweepEvery
+	s.looked, s.deaths = true, deaths
+	if sweep {
+		s.swept = now
 	}
 	s.mu.Unlock()
-	if !due {
-		return nil
+	var err error
+	if look {
+		err = s.recover(ctx, st)
 	}
-	return s.recover(ctx, st)
+	if sweep {
+		err = errors.Join(err, s.sweep(ctx, st))
+	}
+	return err
 }
 
+// sweep removes old data, if that was last done a day ago.
+func (s *Changes) sweep(ctx context.Context, st store.Store) error {
+	swept, err := s.Folder().SweepDaily(retention(s.Home.Settings.Changes))
+	if err == nil && !swept.Swept.IsZero() {
+		err = s.dropUnbegun(ctx, st)
+	}
+	if err != nil {
+		return fault.Wrap(fault.StoreFailed, err, "data of old runs cannot be removed: %v", err)
+	}
+	return nil
+}
+
+// recover finishes or takes back interrupted changes.
 func (s *Changes) recover(ctx context.Context, st store.Store) error {
 	done, err := s.Folder().Recover()
-	swept, serr := s.Folder().SweepDaily(retention(s.Home.Settings.Changes))
-	if serr == nil && !swept.Swept.IsZero() {
-		serr = s.dropUnbegun(ctx, st)
-	}
-	if serr != nil && err == nil {
-		err = fault.Wrap(fault.StoreFailed, serr, "what old runs wrote cannot be cleared away: %v", serr)
-	}
 	for _, d := range done {
 		ev := ledger.Event{Change: ledger.ChangesFailed, Code: fault.Interrupted}
 		switch {

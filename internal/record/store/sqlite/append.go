@@ -117,11 +117,16 @@ func (s *Store) prepare(ctx context.Context, in *ledger.Entry, out *row) error {
 	e := in.Event
 	out.event = &e
 	_, out.bounded = in.Payload[ledger.PartBounds]
-	if e.Kind == ledger.RunStarted && (len(e.Owner) == 0 || string(e.Owner) == string(uuid.Nil[:])) {
+	switch { // others must notice if this process dies from now on
+	case e.Kind == ledger.RunStarted && (len(e.Owner) == 0 || string(e.Owner) == string(uuid.Nil[:])):
 		if err := s.holdOwner(); err != nil {
 			return err
 		}
 		e.Owner = append([]byte(nil), s.owner[:]...)
+	case e.Kind == ledger.Changeset && (e.Change == ledger.ChangesApplying || e.Change == ledger.ChangesUndoing):
+		if err := s.holdOwner(); err != nil {
+			return err
+		}
 	}
 	e.Commit = nil
 	if len(in.Payload) > 0 {

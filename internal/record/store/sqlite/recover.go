@@ -103,7 +103,9 @@ func (s *Store) Recover(ctx context.Context) (closed int, err error) {
 	for before := ledger.Seq(0); ; {
 		runs, err := s.Runs(ctx, store.RunFilter{Status: ledger.Running, Before: before, Limit: page})
 		if err != nil || len(runs) == 0 {
-			return closed, errors.Join(err, s.reclaim(ctx), s.removeOwners(locks))
+			err = errors.Join(err, s.reclaim(ctx), s.removeOwners(locks))
+			s.deaths.Add(uint64(len(locks)))
+			return closed, err
 		}
 		for _, r := range runs {
 			before = r.Seq
@@ -123,6 +125,9 @@ func (s *Store) Recover(ctx context.Context) (closed int, err error) {
 		}
 	}
 }
+
+// Deaths implements store.Store.
+func (s *Store) Deaths() uint64 { return s.deaths.Load() }
 
 // tick is how much later than a change of a folder the time is that the kernel notes.
 const tick = 20 * time.Millisecond

@@ -76,6 +76,7 @@ type Store struct {
 
 	ownerMu   sync.Mutex
 	ownerLock *os.File
+	deaths    atomic.Uint64             // see Deaths
 	recovered atomic.Pointer[time.Time] // of the folder of owners when Recover had last looked at all; nil: it has not
 
 	closeOnce sync.Once

@@ -62,6 +62,9 @@ func storeRecovers(t *testing.T, open OpenStore) {
 	if n, err := s.Recover(context.Background()); n != 0 || err != nil {
 		t.Errorf("a second Recover = %d, %v; want 0", n, err)
 	}
+	if n := s.Deaths(); n != 1 {
+		t.Errorf("%d deaths, want 1", n)
+	}
 	start(t, s, nil)
 	sound(t, s)
 }
@@ -74,6 +77,9 @@ func storeLeavesAlone(t *testing.T, open OpenStore) {
 	for _, s := range []store.Store{a, b} {
 		if n, err := s.Recover(context.Background()); n != 0 || err != nil {
 			t.Errorf("Recover = %d, %v; want 0 while the owner lives", n, err)
+		}
+		if n := s.Deaths(); n != 0 {
+			t.Errorf("%d deaths while the owner lives", n)
 		}
 	}
 	if err := a.Close(); err != nil {
