@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/store/sqlite"
 )
@@ -269,4 +272,57 @@ func TestALedgerOfTheFourthFormat(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// The ledger in testdata/format5 has two runs of 300 calls each. Its events are in three
+// blocks, which format 6 indexes.
+func TestALedgerOfTheFifthFormat(t *testing.T) {
+	ctx, home := context.Background(), t.TempDir()
+	if err := os.CopyFS(home, os.DirFS(filepath.Join("testdata", "format5"))); err != nil {
+		t.Fatal(err)
+	}
+	private(t, home)
+	for _, readOnly := range []bool{true, false, true} {
+		s, err := sqlite.Open(ctx, sqlite.Options{Home: home, Durability: sqlite.Process, ReadOnly: readOnly})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rep, err := s.Verify(ctx, store.VerifyOptions{}); err != nil || len(rep.Problems) > 0 || rep.Events != 664 {
+			t.Errorf("verify: %+v, %v", rep, err)
+		}
+		for m, want := range map[store.Mark]int{
+			store.StatusMark(tool.StatusDenied): 6, store.StatusMark(tool.TimedOut): 2, store.MarkSlow: 2, store.MarkRefused: 2,
+			store.ExtensionMark("notes"): 1, store.KindMark(ledger.RunStarted): 2, store.ToolMark("fs.write"): 120, store.ToolMark("none"): 0,
+		} {
+			if n := marked(t, s, m); n != want {
+				t.Errorf("%d events with the mark %s, want %d", n, m, want)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d, blocks := db(t, home), 0
+	defer d.Close()
+	if err := d.QueryRow("SELECT count(*) FROM blocks WHERE mark = 'status:denied'").Scan(&blocks); err != nil || blocks != 3 {
+		t.Errorf("%d blocks are indexed for denied calls, %v; want 3", blocks, err)
+	}
+}
+
+// marked counts the events with a mark among those that a filter finds.
+func marked(t *testing.T, s *sqlite.Store, m store.Mark) (n int) {
+	t.Helper()
+	for e, err := range s.Find(context.Background(), store.EventFilter{Marks: [][]store.Mark{{m}}}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		var of store.Called
+		if e.Event.Kind == ledger.CallOutcome {
+			of.Tool = must(s.Call(context.Background(), e.Event.Run, int(e.Event.Call))).Tool
+		}
+		if slices.Contains(store.Marks(nil, &e.Event, of), m) {
+			n++
+		}
+	}
+	return n
 }
