@@ -3,13 +3,16 @@ package replay_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/authority/grant"
+	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/call/frozen"
 	"github.com/remitrun/remit/internal/call/plan"
 	"github.com/remitrun/remit/internal/call/replay"
@@ -160,15 +163,21 @@ func TestGatesAreReplayedAsRecorded(t *testing.T) {
 			if err := rn.Finish(ctx, run, tool.StatusDenied); err != nil {
 				t.Fatal(err)
 			}
-			if m := replaySession(t, st, id); m != nil {
+			again := stubs()
+			if m := replaySession(t, st, id, list(t, again)); m != nil {
 				t.Errorf("the replay differs: %s", m)
+			}
+			for _, s := range again {
+				if s.ran > 0 {
+					t.Errorf("%s really ran", s.id)
+				}
 			}
 		})
 	}
 }
 
-// replaySession replays a run without a plan, and sees to it that nothing ran.
-func replaySession(t *testing.T, st *sqlite.Store, id uuid.UUID) *replay.Mismatch {
+// replaySession replays a run without a plan.
+func replaySession(t *testing.T, st *sqlite.Store, id uuid.UUID, tools runner.Catalog) *replay.Mismatch {
 	t.Helper()
 	ctx := t.Context()
 	was, err := st.Run(ctx, id.String())
@@ -194,8 +203,7 @@ func replaySession(t *testing.T, st *sqlite.Store, id uuid.UUID) *replay.Mismatc
 	if again.Frozen, err = rec.Frozen(ctx); err != nil {
 		t.Fatal(err)
 	}
-	tools := stubs()
-	rn := &runner.Runner{Catalog: list(t, tools), Record: st, Facts: rec, Execs: rec, Ask: rec}
+	rn := &runner.Runner{Catalog: tools, Record: st, Facts: rec, Execs: rec, Ask: rec}
 	run, _, err := rn.Start(ctx, again)
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +213,7 @@ func replaySession(t *testing.T, st *sqlite.Store, id uuid.UUID) *replay.Mismatc
 		if c.Rule == "grant" || c.Rule == "mode" {
 			continue
 		}
-		if d, _, err := rec.Judge(ctx, list(t, stubs()), g.Chain(), c); err != nil || d.Effect != c.Effect {
+		if d, _, err := rec.Judge(ctx, tools, g.Chain(), c); err != nil || d.Effect != c.Effect {
 			t.Errorf("call %d was decided %s, is judged %s (%v)", i, c.Effect, d.Effect, err)
 		}
 	}
@@ -216,11 +224,6 @@ func replaySession(t *testing.T, st *sqlite.Store, id uuid.UUID) *replay.Mismatc
 	if err := rn.Finish(ctx, run, tool.Completed); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range tools {
-		if s.ran > 0 {
-			t.Errorf("%s really ran", s.id)
-		}
-	}
 	for e, err := range st.Events(ctx, run.Seq) {
 		if err != nil {
 			t.Fatal(err)
@@ -229,5 +232,110 @@ func replaySession(t *testing.T, st *sqlite.Store, id uuid.UUID) *replay.Mismatc
 			t.Errorf("the replay recorded the violation %s", e.Event.Violated)
 		}
 	}
+	for c, err := range st.Calls(ctx, run.Seq) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if was, _ := rec.Call(c.Index); started(c) != started(was) {
+			t.Errorf("call %d got past its gates: %t, when it was recorded: %t", c.Index, started(c), started(was))
+		}
+	}
 	return check.First()
+}
+
+// started reports whether a call got past all gates.
+func started(c ledger.Call) bool {
+	return len(c.Timeline) > 1 && c.Timeline[ledger.Executing-ledger.Validating] >= 0
+}
+
+// far is a tool of a server that has one slot. It keeps the slot while it is held.
+type far struct {
+	stub
+	began, leave chan struct{}
+}
+
+func (f *far) Spec() *tool.Spec {
+	s := f.stub.Spec()
+	s.Source = "mcp"
+	return s
+}
+
+func (f *far) Prepare(env tool.Env, args tool.Args) (permit.Prepared, error) {
+	p, err := f.stub.Prepare(env, args)
+	hold := args["path"] == "held"
+	p.Run = func(ctx context.Context, p permit.Permit) (tool.Result, error) {
+		if hold {
+			close(f.began)
+			<-f.leave
+		}
+		return f.run(ctx, p)
+	}
+	return p, err
+}
+
+// A call that got no slot is refused in its replay too, where there are slots: at the gate of
+// budgets if nobody was asked, and after the recorded answer if somebody was.
+func TestAMissingSlotIsReplayed(t *testing.T) {
+	ctx := t.Context()
+	st, err := sqlite.Open(ctx, sqlite.Options{Home: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	pol, err := policy.Parse("p.yaml", []byte(policySource))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := policy.Env{Workspace: "/ws"}
+	rules, err := pol.Bind(env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := func() (*far, *catalog.Catalog) {
+		f := &far{stub: stub{id: "far"}, began: make(chan struct{}), leave: make(chan struct{})}
+		c, err := catalog.New(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f, c
+	}
+	f, tools := server()
+	rn := &runner.Runner{
+		Catalog: tools, Record: st, Facts: world{}, Execs: runner.Direct{}, Ask: world{},
+		Sources: runner.NewSources(map[runner.Tier]runner.TierLimits{runner.LocalMCP: {AtOnce: 1, Wait: time.Millisecond}}, nil),
+	}
+	id := uuid.Must(uuid.NewV7())
+	run, _, err := rn.Start(ctx, runner.Info{ID: id, Bound: env, Policies: []ledger.PolicySource{{Name: "p", File: "p.yaml", Source: policySource}},
+		Grant: grant.New(grant.Terms{ID: uuid.Must(uuid.NewV7()), Holder: "user:ann", Policies: []*policy.Rules{rules}})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(path string) runner.Outcome {
+		return rn.Execute(ctx, run, runner.Call{Tool: "far", Args: tool.Args{"path": path}})
+	}
+	held := make(chan runner.Outcome)
+	go func() { held <- call("held") }()
+	<-f.began
+	for _, path := range []string{"asked", "a"} {
+		if o := call(path); fault.CodeOf(o.Err) != fault.LimitReached {
+			t.Errorf("%s: %s %v, want %v", path, o.Status, o.Err, fault.LimitReached)
+		}
+	}
+	close(f.leave)
+	if o := <-held; o.Err != nil {
+		t.Error(o.Err)
+	}
+	if o := call("asked"); o.Err != nil {
+		t.Error(o.Err)
+	}
+	if err := rn.Finish(ctx, run, tool.Completed); err != nil {
+		t.Fatal(err)
+	}
+	again, tools := server()
+	if m := replaySession(t, st, id, tools); m != nil {
+		t.Errorf("the replay differs: %s", m)
+	}
+	if again.ran > 0 {
+		t.Error("the tool really ran")
+	}
 }
