@@ -48,6 +48,8 @@ type Caller struct {
 
 // Gate authenticates callers, and finds the lineage of what they ask for.
 type Gate struct {
+	Now func() time.Time // the clock, for how long a verified token is trusted
+
 	home      *home.Home
 	policies  *policies.Policies
 	grants    *grants.Grants
@@ -73,7 +75,7 @@ type entered struct {
 // would cost more than the request.
 func Open(ctx context.Context, h *home.Home, p *policies.Policies, gs *grants.Grants, workspace string) (*Gate, error) {
 	auth, st, err := gs.Open(ctx)
-	return &Gate{home: h, policies: p, grants: gs, workspace: workspace, auth: auth, store: st, entered: memo.New[*entered](maxEntered), lineages: memo.New[[]string](maxLineages)}, err
+	return &Gate{Now: time.Now, home: h, policies: p, grants: gs, workspace: workspace, auth: auth, store: st, entered: memo.New[*entered](maxEntered), lineages: memo.New[[]string](maxLineages)}, err
 }
 
 // Enter verifies a token, and that its grant can be used now. It is fast for a token that
@@ -87,7 +89,7 @@ func (g *Gate) Enter(ctx context.Context, text string) (*Caller, error) {
 }
 
 func (g *Gate) enter(ctx context.Context, text string) (*entered, error) {
-	if e, ok := g.entered.Get(text); ok && time.Now().Before(e.until) {
+	if e, ok := g.entered.Get(text); ok && g.Now().Before(e.until) {
 		return e, g.auth.Check(ctx, e.grant)
 	}
 	e, err := g.verify(ctx, text)
@@ -146,7 +148,7 @@ func (g *Gate) verify(ctx context.Context, text string) (*entered, error) {
 		}
 		chain = append(chain, links...)
 	}
-	return &entered{grant: held, until: time.Now().Add(trustFor), caller: Caller{
+	return &entered{grant: held, until: g.Now().Add(trustFor), caller: Caller{
 		Name: held.Holder(), Person: held.Nodes()[0].Holder, Token: text, Leaf: held.ID().String(), Root: nodes[0], Tools: held.Chain().OpensTools(),
 		May: func(action string) error { return mayAsk(chain, action) },
 	}}, nil
@@ -169,7 +171,7 @@ func mayAsk(chain policy.Chain, action string) error {
 // grant cannot write to the ledger. The log tells of both.
 func (g *Gate) tell(ctx context.Context, text string, why error) error {
 	g.mu.Lock()
-	now := time.Now()
+	now := g.Now()
 	tell := now.Sub(g.told) >= tellEvery
 	if tell {
 		g.told = now
