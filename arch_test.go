@@ -54,7 +54,7 @@ var mayImport = map[string]string{
 	// base: used by all
 	"base/clip":     "",
 	"base/document": "base/canon base/clip base/fault base/near go.yaml.in/yaml/v4",
-	"base/schema":   "github.com/santhosh-tekuri/jsonschema golang.org/x/text",
+	"base/schema":   "base/clip base/near github.com/santhosh-tekuri/jsonschema golang.org/x/text",
 	// core: pure
 	"authority/policy":         "base/clip base/document base/fault base/near base/tool authority/policy/command authority/policy/glob authority/policy/target",
 	"authority/policy/cases":   "base/document base/fault base/tool authority/policy authority/policy/target",

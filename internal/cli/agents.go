@@ -25,7 +25,7 @@ with remit chat --model, the HTTP API or package remit. Newest first.
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: s.completeAgents,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkLimit(limit); err != nil {
+			if err := checkLimit(limit, 10000); err != nil {
 				return err
 			}
 			a, err := s.open()
@@ -44,9 +44,10 @@ with remit chat --model, the HTTP API or package remit. Newest first.
 }
 
 // checkLimit checks the value of --limit.
-func checkLimit(limit int) error {
-	if limit < 1 || limit > 10000 {
-		return fault.New(fault.Usage, "--limit %d is not between 1 and 10000", limit).WithHint("--before shows the next page")
+func checkLimit(limit, most int) error {
+	if limit < 1 || limit > most {
+		return fault.New(fault.Usage, "--limit %d is not between 1 and %d", limit, most).
+			WithHint("to list more, continue with --before and the ID that is printed after the list")
 	}
 	return nil
 }

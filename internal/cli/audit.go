@@ -87,8 +87,8 @@ func (f auditFlags) query(now time.Time) (q history.AuditQuery, err error) {
 				WithHint("expected completed, denied, failed, timeout, cancelled, interrupted or skipped")
 		}
 	}
-	if q.Limit < 1 || q.Limit > 100000 {
-		return q, fault.New(fault.Usage, "--limit %d is not between 1 and 100000", q.Limit).WithHint("--before shows the next page")
+	if err := checkLimit(q.Limit, 100000); err != nil {
+		return q, err
 	}
 	if q.Event != "" && !history.KnownEvent(q.Event) {
 		return q, fault.New(fault.Usage, "--event %q is not a valid event", q.Event).WithHint("see remit audit --help")
@@ -129,7 +129,7 @@ func (s *session) printAudit(found []history.AuditEvent, next ledger.Seq) error 
 		}
 		rows = append(rows, []cell{
 			{fmt.Sprint(e.Seq), dim}, {when(e.At, now), dim}, {sign + " " + event, col}, {where, ""}, {string(e.Tool), bold},
-			{cmp.Or(e.Code, "-"), ""}, {e.Rule, dim},
+			{cmp.Or(e.Code, "-"), ""}, {ruleText(e.Effect, e.Rule), dim},
 		})
 	}
 	s.table([]string{"SEQ", "AT", "EVENT", "RUN/CALL", "TOOL", "CODE", "RULE"}, rows)

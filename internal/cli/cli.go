@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -143,21 +144,30 @@ and replayed afterwards.
 	}
 	root.PersistentFlags().BoolVar(&s.json, "json", false, "print JSON")
 	root.SetFlagErrorFunc(badFlag)
-	for _, g := range s.groups() {
+	groups := s.groups()
+	for _, g := range groups {
 		root.AddGroup(&cobra.Group{ID: g.name, Title: g.name + ":"})
-		for _, c := range g.commands {
+		for _, c := range slices.Concat(g.common, g.rare) {
 			c.GroupID = g.name
 			root.AddCommand(c)
 		}
 	}
 	root.SetCompletionCommandGroupID(setup)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages", "FlagUsagesWrapped 80"))
-	root.SetHelpCommand(s.helpCmd())
+	full := root.HelpFunc()
+	root.SetHelpCommand(s.helpCmd(full))
 	root.SetHelpCommandGroupID(setup)
 	root.InitDefaultHelpCmd()
 	completion(root)
 	prepare(root)
 	s.takeRuns(root)
+	root.SetHelpFunc(func(cmd *cobra.Command, words []string) {
+		if cmd.HasParent() {
+			full(cmd, words)
+			return
+		}
+		printOverview(cmd, groups)
+	})
 	return root
 }
 
@@ -166,20 +176,20 @@ const setup = "Setup"
 
 // group is a heading in the root's help with its commands.
 type group struct {
-	name     string
-	commands []*cobra.Command
+	name         string
+	common, rare []*cobra.Command // the short help describes the common ones and names the rare ones
 }
 
 // groups returns all commands, as the root's help groups them.
 func (s *session) groups() []group {
 	return []group{
-		{"Run", []*cobra.Command{s.runCmd(), s.execCmd(), s.slashCmd(), s.planCmd()}},
-		{"Record", []*cobra.Command{s.runsCmd(), s.showCmd(), s.reportCmd(), s.auditCmd(), s.verifyCmd(), s.replayCmd(), s.changesCmd(), s.undoCmd()}},
-		{"Authority", []*cobra.Command{s.policyCmd(), s.grantCmd(), s.approvalsCmd(), s.secretCmd()}},
-		{"Tools", []*cobra.Command{s.toolsCmd(), s.toolCmd(), s.mcpCmd(), s.apiCmd(), s.wasmCmd(), s.extCmd()}},
-		{"Agents", []*cobra.Command{s.chatCmd(), s.agentsCmd(), s.sessionsCmd(), s.capabilitiesCmd(), s.modelsCmd()}},
-		{"Service", []*cobra.Command{s.serveCmd()}},
-		{setup, []*cobra.Command{s.initCmd(), s.doctorCmd(), s.versionCmd()}},
+		{"Run", []*cobra.Command{s.runCmd(), s.execCmd()}, []*cobra.Command{s.planCmd(), s.slashCmd()}},
+		{"Record", []*cobra.Command{s.runsCmd(), s.showCmd(), s.reportCmd(), s.verifyCmd()}, []*cobra.Command{s.auditCmd(), s.changesCmd(), s.replayCmd(), s.undoCmd()}},
+		{"Authority", []*cobra.Command{s.policyCmd(), s.grantCmd(), s.approvalsCmd(), s.secretCmd()}, nil},
+		{"Tools", []*cobra.Command{s.toolsCmd(), s.mcpCmd()}, []*cobra.Command{s.apiCmd(), s.extCmd(), s.toolCmd(), s.wasmCmd()}},
+		{"Agents", []*cobra.Command{s.chatCmd()}, []*cobra.Command{s.agentsCmd(), s.capabilitiesCmd(), s.modelsCmd(), s.sessionsCmd()}},
+		{"Service", []*cobra.Command{s.serveCmd()}, nil},
+		{setup, []*cobra.Command{s.doctorCmd()}, []*cobra.Command{s.initCmd(), s.versionCmd()}},
 	}
 }
 

@@ -41,19 +41,19 @@ less confinement than its policy requires.
 					rows = append(rows, []cell{{"", ""}, {"→ " + l.Hint, yellow}})
 				}
 			}
-			s.table([]string{"LAYER", "STATUS"}, rows)
+			s.tableWhole([]string{"LAYER", "STATUS"}, rows)
 			s.printf("\n")
 			if ready {
-				s.printf("%s commands run fully confined\n", s.paint(green, "✓"))
+				s.item(s.paint(green, "✓"), "commands run fully confined")
 			} else {
-				s.printf("%s commands (shell.run) are refused until the layers marked ✗ work, unless the policy names an isolation that does; everything else works\n", s.paint(red, "✗"))
+				s.item(s.paint(red, "✗"), "commands (shell.run) are refused until the layers marked ✗ work, unless the policy names an isolation that works; everything else works")
 			}
 			for _, c := range checks {
 				sign, col := "✓", green
 				if !c.OK {
 					sign, col = "✗", red
 				}
-				s.printf("%s %s: %s\n", s.paint(col, sign), c.Name, show(c.Detail))
+				s.item(s.paint(col, sign), c.Name+": "+c.Detail)
 			}
 			return nil
 		},

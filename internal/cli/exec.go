@@ -135,7 +135,7 @@ func (s *session) exec(ctx context.Context, a *app.App, q runs.ExecRequest, ask 
 
 // refusal says what was refused, and what would allow it.
 func refusal(c sandbox.Connection) string {
-	text := fmt.Sprintf("%s (%s)", show(c.Target()), show(c.Why()))
+	text := fmt.Sprintf("%s (%s)", show(c.Target()), show(refusalText(c.Rule, c.Reason)))
 	if c.Hint != "" {
 		text += "\n  " + show(c.Hint)
 	}

@@ -213,7 +213,7 @@ func (s *session) mcpListCmd() *cobra.Command {
 				}
 				rows = append(rows, []cell{{m.Name, bold}, {own, ""}, {how, ""}})
 			}
-			s.table([]string{"SERVER", "POLICY", "COMMAND OR URL"}, rows)
+			s.tableWhole([]string{"SERVER", "POLICY", "COMMAND OR URL"}, rows)
 			return nil
 		},
 	}

@@ -271,11 +271,37 @@ func (s *session) printRules(rules []policyreview.Rule) {
 	}
 	var rows [][]cell
 	for _, r := range rules {
-		row := []cell{{r.Effect, col[r.Effect]}, {r.Rule, ""}, {r.Where, dim}, {r.Action, ""}}
+		row := []cell{{r.Effect, col[r.Effect]}, {ruleText(r.Effect, r.Rule), ""}, {r.Where, dim}, {r.Action, ""}}
 		if several {
 			row = append([]cell{{itoa(r.Link) + " " + r.Policy, bold}}, row...)
 		}
 		rows = append(rows, row)
 	}
 	s.tableWhole(head, rows)
+}
+
+// ruleText is a rule as tables show it. The one that policies call default is explained:
+// it denies what no rule allows, and allows built-in tools where tools.allow is absent.
+func ruleText(effect, rule string) string {
+	switch {
+	case rule != "default":
+		return rule
+	case effect == policy.Allow.String():
+		return "(built-in tool)"
+	case effect == policy.Ask.String():
+		return "(typed command)"
+	}
+	return "(no rule allows it)"
+}
+
+// refusalText says why an action was refused: by which rule, if one denies it, and the
+// reason.
+func refusalText(rule, reason string) string {
+	switch {
+	case reason == "":
+		return ruleText(policy.Deny.String(), rule)
+	case rule == "default":
+		return reason
+	}
+	return rule + ": " + reason
 }

@@ -68,7 +68,7 @@ func (s *session) printDiff(d policyreview.Difference) {
 	s.printf("\nexamples decided differently:\n")
 	var rows [][]cell
 	for _, w := range d.Witnesses {
-		rows = append(rows, []cell{{direction(w.Was < w.Is), ""}, effectCell(w.Was.String()), effectCell(w.Is.String()), {w.On, ""}, {w.Rule, dim}})
+		rows = append(rows, []cell{{direction(w.Was < w.Is), ""}, effectCell(w.Was.String()), effectCell(w.Is.String()), {w.On, ""}, {ruleText(w.Is.String(), w.Rule), dim}})
 	}
 	s.tableOr("none found", []string{"ALLOWS", "OLD", "NEW", "ACTION", "RULE"}, rows)
 	s.printHistory(d)
@@ -88,7 +88,7 @@ func (s *session) printHistory(d policyreview.Difference) {
 				count = itoa(h.Count)
 			}
 			rows = append(rows, []cell{{count, bold}, effectCell(h.Was.String()), effectCell(h.Is.String()),
-				{e.Run.String()[:13] + " #" + itoa(e.Index), dim}, {string(e.Tool), ""}, {e.On, ""}, {e.Rule, dim}})
+				{e.Run.String()[:13] + " #" + itoa(e.Index), dim}, {string(e.Tool), ""}, {e.On, ""}, {ruleText(h.Is.String(), e.Rule), dim}})
 		}
 	}
 	s.tableOr("all decided alike", []string{"CALLS", "OLD", "NEW", "EXAMPLE", "TOOL", "ACTION", "RULE"}, rows)

@@ -68,7 +68,7 @@ func (s *session) printCases(results []policyreview.CaseResult) error {
 		if !r.Pass {
 			mark, col = "✗", red
 		}
-		rows = append(rows, []cell{{mark, col}, {r.Name, bold}, {r.Expect, ""}, {r.Effect, ""}, {r.Rule, dim}})
+		rows = append(rows, []cell{{mark, col}, {r.Name, bold}, {r.Expect, ""}, {r.Effect, ""}, {ruleText(r.Effect, r.Rule), dim}})
 	}
 	s.table([]string{"", "CASE", "EXPECTED", "ACTUAL", "RULE"}, rows)
 	for _, r := range results {

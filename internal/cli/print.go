@@ -158,6 +158,21 @@ func (s *session) wrapped(text string) []string {
 	return wrap(text, s.width())
 }
 
+// item prints untrusted text after a sign, and on a terminal wrapped and indented.
+func (s *session) item(sign, text string) {
+	const indent = 2
+	room := math.MaxInt
+	if isTerminal(s.Out) {
+		room = max(s.width()-indent, 20)
+	}
+	for i, line := range wrap(show(text), room) {
+		if i > 0 {
+			sign = " "
+		}
+		s.printf("%s %s\n", sign, line)
+	}
+}
+
 // wrap breaks a line between words. A word longer than room is not broken.
 func wrap(text string, room int) []string {
 	if runewidth.StringWidth(text) <= room {

@@ -186,7 +186,7 @@ const maxAttempts = 5
 func (p *progress) attempts(a ledger.Attempts) {
 	listed := 0
 	for _, r := range a.Refused[:min(len(a.Refused), maxAttempts)] {
-		text := fmt.Sprintf("⊘ %s (%s: %s)", r.Action, r.Rule, r.Reason)
+		text := fmt.Sprintf("⊘ %s (%s)", r.Action, refusalText(r.Rule, r.Reason))
 		p.s.block(yellow, shorten(show(p.red.Text(text)), 300))
 		listed += r.Count
 	}

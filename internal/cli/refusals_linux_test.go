@@ -61,7 +61,7 @@ printf 'SECOND'
 	if !ok || !strings.HasSuffix(program, "FIRST") {
 		t.Errorf("something was written over the program: %q", screen)
 	}
-	if strings.Count(after, "✗ refused") != 1 || !strings.Contains(after, "✗ refused 2 times GET http://evil.example/x (default: the policy has no section network") ||
+	if strings.Count(after, "✗ refused") != 1 || !strings.Contains(after, "✗ refused 2 times GET http://evil.example/x (the policy has no section network") ||
 		!strings.Contains(after, `network: {allow: ["GET http://evil.example/x"]} would allow it`) || !strings.Contains(after, "2 connections, 2 refused") {
 		t.Errorf("afterwards: %q", after)
 	}

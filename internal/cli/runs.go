@@ -84,8 +84,8 @@ Those are hidden unless they failed; --all and --tool show them.
 
 func (f filterFlags) filter(now time.Time) (store.RunFilter, error) {
 	out := store.RunFilter{Status: f.status, Failed: f.failed, Denied: f.denied, Tool: tool.ID(f.tool), Limit: f.limit}
-	if f.limit < 1 || f.limit > 10000 {
-		return out, fault.New(fault.Usage, "--limit %d is not between 1 and 10000", f.limit).WithHint("--before shows the next page")
+	if err := checkLimit(f.limit, 10000); err != nil {
+		return out, err
 	}
 	if _, ok := tool.ParseStatus(f.status); f.status != "" && f.status != "running" && !ok {
 		return out, fault.New(fault.Usage, "--status %q is not a valid status", f.status).

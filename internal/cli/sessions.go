@@ -28,7 +28,7 @@ record.
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: s.completeSessions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkLimit(q.Limit); err != nil {
+			if err := checkLimit(q.Limit, 10000); err != nil {
 				return err
 			}
 			a, err := s.open()

@@ -73,7 +73,7 @@ func (s *session) printSteps(r report.Report) error {
 	var rows [][]cell
 	for _, st := range r.Steps {
 		sign, col := icon(st.Status)
-		why := st.Decision.Rule
+		why := ruleText(st.Decision.Effect, st.Decision.Rule)
 		if st.Error != nil {
 			why = st.Error.Code + " " + st.Error.Message
 		}
@@ -114,14 +114,11 @@ func (s *session) printReached(steps []report.Step) {
 			})
 		}
 		for _, x := range st.SideEffects.Refused {
-			what, why := x.Action, x.Rule
+			what := x.Action
 			if x.Count > 1 {
 				what += fmt.Sprintf(" (%d times)", x.Count)
 			}
-			if x.Reason != "" {
-				why += ": " + x.Reason
-			}
-			rows = append(rows, []cell{{itoa(st.Index), dim}, {"⊘ refused", yellow}, {strings.TrimPrefix(what, "network "), ""}, {"-", dim}, {"-", dim}, {"-", dim}, {why, ""}})
+			rows = append(rows, []cell{{itoa(st.Index), dim}, {"⊘ refused", yellow}, {strings.TrimPrefix(what, "network "), ""}, {"-", dim}, {"-", dim}, {"-", dim}, {refusalText(x.Rule, x.Reason), ""}})
 		}
 		more += st.SideEffects.RefusedMore
 	}

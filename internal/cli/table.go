@@ -28,13 +28,15 @@ const (
 )
 
 // How columns are made to fit a narrow terminal, by their headings. The first column
-// and IDs are never shortened, because people copy them. Names are shortened a little.
-// Spare columns are omitted, in this order. All other columns are text: they are
-// shortened, and then omitted, the rightmost first.
+// and IDs are never cut, because people copy them. Names keep at least 10 characters.
+// Wrap columns are continued on the next line. Spare columns are omitted, in this order.
+// All other columns are text: they are cut, and then omitted, the rightmost first. IDs
+// that still do not fit are printed on the next line.
 var (
-	idColumns    = []string{"RUN", "RUN/CALL", "TOOL", "PARENT", "ID"}
-	nameColumns  = []string{"NAME", "STEP", "HOLDER", "FOR", "TITLE", "CASE"}
-	spareColumns = []string{"TOOK", "MESSAGES", "SENT", "RECEIVED", "CHANGED", "CREATED", "ISSUED", "MADE", "MEMORY", "TIMEOUT", "ASKED", "STARTED", "AT", "EXPIRES"}
+	idColumns    = []string{"RUN", "RUN/CALL", "EVENT", "TOOL", "PARENT", "ID"}
+	nameColumns  = []string{"NAME", "STEP", "HOLDER", "FOR", "TITLE", "CASE", "MODEL"}
+	wrapColumns  = append([]string{"CALLS", "AGENT", "ADDRESS", "URL"}, nameColumns...)
+	spareColumns = []string{"TOOK", "MESSAGES", "SENT", "RECEIVED", "CHANGED", "CREATED", "ISSUED", "MADE", "SET", "MEMORY", "TIMEOUT", "ASKED", "STARTED", "AT", "EXPIRES"}
 )
 
 // table prints rows under headings with aligned columns. On a terminal it makes the
@@ -42,31 +44,22 @@ var (
 func (s *session) table(head []string, rows [][]cell) {
 	rows, widths, room := s.layout(head, rows, false)
 	for _, r := range rows {
-		s.tableLine(r, widths, room)
+		s.tableRow(head, r, widths, room)
 	}
 }
 
-// tableWhole is table for rows whose last column is never cut: it continues on the
-// lines below.
+// tableWhole is table for rows whose last column is never cut: it is wrapped, or printed
+// below its row.
 func (s *session) tableWhole(head []string, rows [][]cell) {
 	rows, widths, room := s.layout(head, rows, true)
 	last := len(head) - 1
-	below := widths[last] == 0
 	for i, r := range rows {
-		switch {
-		case !below:
-			for j, part := range chop(wrap(r[last].text, widths[last]), widths[last]) {
-				if j > 0 {
-					clear(r[:last])
-				}
-				r[last].text = part
-				s.tableLine(r, widths, room)
-			}
-		default:
-			s.tableLine(r, widths, room)
-			if i > 0 && r[last].text != "" {
-				s.block(r[last].colour, r[last].text)
-			}
+		if widths[last] > 0 {
+			r[last].text = strings.Join(chop(wrap(r[last].text, widths[last]), widths[last]), "\n")
+		}
+		s.tableRow(head, r, widths, room)
+		if widths[last] == 0 && i > 0 && r[last].text != "" {
+			s.block(r[last].colour, r[last].text)
 		}
 	}
 }
@@ -81,18 +74,28 @@ func (s *session) layout(head []string, body [][]cell, whole bool) (rows [][]cel
 	}
 	rows = append([][]cell{line}, body...)
 	widths = make([]int, len(head))
+	longest := math.MaxInt // of the IDs that widen their column
+	room = math.MaxInt
+	if isTerminal(s.Out) {
+		room = s.width()
+		longest = room * 9 / 20
+	}
 	for _, r := range rows {
 		for i := range r {
 			r[i].text = show(r[i].text)
-			widths[i] = max(widths[i], runewidth.StringWidth(r[i].text))
+			if w := runewidth.StringWidth(r[i].text); !isID(head, i) || w <= longest {
+				widths[i] = max(widths[i], w)
+			}
 		}
 	}
 	if !isTerminal(s.Out) {
-		return rows, widths, math.MaxInt
+		return rows, widths, room
 	}
-	room = s.width()
 	return rows, fit(head, widths, room, whole), room
 }
+
+// isID reports whether a column holds IDs, which are never cut.
+func isID(head []string, i int) bool { return i == 0 || slices.Contains(idColumns, head[i]) }
 
 // fit returns the widths of a table's columns within room, 0 for omitted columns.
 func fit(head []string, natural []int, room int, whole bool) []int {
@@ -104,9 +107,6 @@ func fit(head []string, natural []int, room int, whole bool) []int {
 	for !f.squeeze(wholeName) && f.leaveOut(f.spare) {
 	}
 	for !f.squeeze(leastName) && f.leaveOut(f.text) {
-	}
-	if f.total() > room {
-		f.squeeze(leastName / 2) // better than a shortened ID
 	}
 	return f.widths
 }
@@ -140,6 +140,10 @@ func (f *fitting) squeeze(name int) bool {
 		f.widths[i] = 0
 	}
 	for total := f.total(); total > f.room; total-- {
+		if f.last > 0 && f.widths[f.last] > leastLast { // it is wrapped, so nothing is lost
+			f.widths[f.last]--
+			continue
+		}
 		i := f.widest(name, false)
 		if i < 0 {
 			i = f.widest(name, true)
@@ -170,7 +174,7 @@ func (f *fitting) least(i, name int) int {
 	switch {
 	case i == f.last && i > 0:
 		return leastLast
-	case i == 0, slices.Contains(idColumns, head), slices.Contains(spareColumns, head):
+	case isID(f.head, i), slices.Contains(spareColumns, head):
 		return f.natural[i]
 	case slices.Contains(nameColumns, head):
 		return name
@@ -225,25 +229,66 @@ func (f *fitting) text() int {
 	return -1
 }
 
-func (s *session) tableLine(r []cell, widths []int, room int) {
-	var b strings.Builder
+// tableRow prints one row: several lines if a cell is wrapped or has lines of its own.
+func (s *session) tableRow(head []string, r []cell, widths []int, room int) {
+	lines := make([][]string, len(r))
+	height := 1
 	for i, c := range r {
-		if room <= 0 {
-			break
+		if slices.Contains(wrapColumns, head[i]) {
+			c.text = strings.Join(chop(wrap(c.text, widths[i]), widths[i]), "\n")
 		}
+		lines[i] = strings.Split(c.text, "\n")
+		if widths[i] > 0 {
+			height = max(height, len(lines[i]))
+		}
+	}
+	for n := range height {
+		line := slices.Clone(r)
+		for i := range line {
+			line[i].text = ""
+			if n < len(lines[i]) {
+				line[i].text = lines[i][n]
+			}
+		}
+		s.tableLine(head, line, widths, room)
+	}
+}
+
+// tableLine prints one line of cells, and what does not fit on the next one.
+func (s *session) tableLine(head []string, r []cell, widths []int, room int) {
+	const indent = 4
+	var b strings.Builder
+	flush := func(indent int) {
+		if line := strings.TrimRight(b.String(), " "); line != "" {
+			s.printf("%s\n", line)
+		}
+		b.Reset()
+		b.WriteString(strings.Repeat(" ", indent))
+	}
+	used := 0
+	for i, c := range r {
 		if widths[i] == 0 {
 			continue
 		}
-		width := min(widths[i], room)
-		text := runewidth.Truncate(c.text, width, "…")
-		pad := width - runewidth.StringWidth(text)
+		if used > 0 && used+widths[i] > room {
+			flush(indent)
+			used = indent
+		}
+		text := c.text
+		if !isID(head, i) {
+			text = runewidth.Truncate(text, widths[i], "…")
+		}
+		pad := widths[i] + gap - runewidth.StringWidth(text)
+		used += widths[i] + gap
 		if c.colour != "" && text != "" {
 			text = s.paint(c.colour, text)
 		}
 		b.WriteString(text)
-		if room -= widths[i] + gap; i < len(r)-1 && room > 0 {
-			b.WriteString(strings.Repeat(" ", pad+gap))
+		if pad < gap {
+			flush(used)
+			continue
 		}
+		b.WriteString(strings.Repeat(" ", pad))
 	}
-	s.printf("%s\n", strings.TrimRight(b.String(), " "))
+	flush(0)
 }

@@ -38,3 +38,35 @@ func TestTablesFitNarrowTerminals(t *testing.T) {
 		}
 	}
 }
+
+// IDs are printed whole on any width, names are wrapped, and text is cut.
+func TestTablesCutNoIDs(t *testing.T) {
+	const id = "api:warehouse:list_all_orders_of_a_customer"
+	tests := map[string]struct {
+		head   []string
+		row    []string
+		widths []int
+		room   int
+		want   string
+	}{
+		"text is cut":             {[]string{"TOOL", "DESCRIPTION"}, []string{"fs.read", "Read a whole file"}, []int{7, 11}, 20, "fs.read  Read a who…\n"},
+		"a name is wrapped":       {[]string{"RUN", "NAME"}, []string{"01a2", "fix the greeting"}, []int{4, 10}, 16, "01a2  fix the\n      greeting\n"},
+		"a long ID":               {[]string{"TOOL", "RISK"}, []string{id, "low"}, []int{10, 4}, 30, id + "\n            low\n"},
+		"a long ID alone":         {[]string{"SEQ", "TOOL"}, []string{"1", id}, []int{3, 10}, 30, "1    " + id + "\n"},
+		"a column does not fit":   {[]string{"SEQ", "EVENT", "TOOL"}, []string{"1", "run_finished", "fs.read"}, []int{3, 12, 7}, 20, "1    run_finished\n    fs.read\n"},
+		"what is left out":        {[]string{"RUN", "TOOK", "TOOL"}, []string{"01a2", "3 ms", "fs.read"}, []int{4, 0, 7}, 20, "01a2  fs.read\n"},
+		"an empty cell at a fold": {[]string{"SEQ", "EVENT", "TOOL"}, []string{"1", "run_finished", ""}, []int{3, 12, 7}, 20, "1    run_finished\n"},
+	}
+	for name, tt := range tests {
+		var out strings.Builder
+		s := &session{Streams: Streams{Out: &out}, lookup: func(string) (string, bool) { return "", false }}
+		row := make([]cell, len(tt.row))
+		for i, text := range tt.row {
+			row[i].text = text
+		}
+		s.tableRow(tt.head, row, tt.widths, tt.room)
+		if out.String() != tt.want {
+			t.Errorf("%s: got\n%swant\n%s", name, out.String(), tt.want)
+		}
+	}
+}

@@ -2,7 +2,10 @@ package cli
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -128,7 +131,7 @@ func nearFlag(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 		return ""
 	}
 	if unknown.GetSpecifiedName() == "version" {
-		return "did you mean remit version?"
+		return `did you mean "remit version"?`
 	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -137,26 +140,63 @@ func nearFlag(cmd *cobra.Command, unknown *pflag.NotExistError) string {
 		}
 	})
 	if n := near.Word(unknown.GetSpecifiedName(), names); n != "" {
-		return "did you mean --" + n + "?"
+		return fmt.Sprintf("did you mean %q?", "--"+n)
 	}
 	return ""
 }
 
-// helpCmd is `remit help COMMAND`.
-func (s *session) helpCmd() *cobra.Command {
-	return &cobra.Command{
-		Use:     "help [COMMAND...]",
-		Short:   "Show the help of a command",
-		Example: "  remit help policy explain",
+// helpCmd is `remit help COMMAND`. full prints the whole help of a command.
+func (s *session) helpCmd(full func(*cobra.Command, []string)) *cobra.Command {
+	var all bool
+	c := &cobra.Command{
+		Use:   "help [COMMAND...]",
+		Short: "Show the help of a command",
+		Example: `  remit help policy explain
+  remit help --all`,
 		RunE: func(cmd *cobra.Command, words []string) error {
+			if all && len(words) > 0 {
+				return fault.New(fault.Usage, "--all takes no command, but got %q", words[0]).WithHint("see remit help %s", words[0])
+			}
 			found, rest, err := cmd.Root().Find(words)
 			if err != nil || len(rest) > 0 && found.HasSubCommands() {
 				return misused(orRoot(found, cmd), append(rest, words...))
 			}
 			found.InitDefaultHelpFlag()
+			if all {
+				full(found, nil)
+				return nil
+			}
 			return found.Help()
 		},
 	}
+	c.Flags().BoolVar(&all, "all", false, "list all commands, with examples and exit statuses")
+	return c
+}
+
+// printOverview prints the root's help: the common commands, the names of the rare ones,
+// and where to read more. It fits a terminal of 40 lines.
+func printOverview(root *cobra.Command, groups []group) {
+	var b strings.Builder
+	_, about, _ := strings.Cut(root.Long, "\n\n")
+	about, _, _ = strings.Cut(about, exitHelp)
+	fmt.Fprintf(&b, "%s\n\n%s\n\n", strings.TrimSpace(about), root.Example)
+	for _, g := range groups {
+		fmt.Fprintf(&b, "%s:\n", g.name)
+		for _, c := range g.common {
+			fmt.Fprintf(&b, "  %-10s %s\n", c.Name(), c.Short)
+		}
+		var rare []string
+		for _, c := range root.Commands() {
+			if c.GroupID == g.name && !slices.Contains(g.common, c) {
+				rare = append(rare, c.Name())
+			}
+		}
+		if len(rare) > 0 {
+			fmt.Fprintf(&b, "  also: %s\n", strings.Join(rare, ", "))
+		}
+	}
+	b.WriteString("\nremit help COMMAND explains a command, remit help --all lists all commands.\n")
+	_, _ = io.WriteString(root.OutOrStdout(), b.String())
 }
 
 func orRoot(c, cmd *cobra.Command) *cobra.Command {

@@ -154,7 +154,7 @@ func (b *binder) noFlag(w Word, name string) error {
 		names = append(names, "--"+p.Name)
 	}
 	if meant := near.Word(name, names); meant != "" {
-		return e.WithHint("did you mean %s?", meant)
+		return e.WithHint("did you mean %q?", meant)
 	}
 	return e.WithHint("write -- before an argument that starts with a dash; usage: %s", b.out.Usage)
 }

@@ -195,18 +195,18 @@ func TestWhatIsWrongIsToldWithItsColumn(t *testing.T) {
 	for line, want := range map[string]string{
 		"forge":                             `E7007 (command):1:1: a slash command must start with a slash, as /help`,
 		"'/forge' list":                     `E7007 (command):1:1: a slash command must start with a slash, as /help`,
-		"/fogre list":                       `E7006 (command):1:1: unknown command /fogre (did you mean /forge?)`,
+		"/fogre list":                       `E7006 (command):1:1: unknown command /fogre (did you mean "/forge"?)`,
 		"/zzzzzz":                           `E7006 (command):1:1: unknown command /zzzzzz (list the commands with /help)`,
 		"/old":                              `E7006 (command):1:1: /old is a command of the extension old, which is disabled (remit ext enable old)`,
 		"/forge":                            `E7006 (command):1:7: /forge needs an action (its actions are list, show; see /forge help)`,
-		"/forge lsit":                       `E7006 (command):1:8: /forge has no action "lsit" (did you mean /forge list?)`,
+		"/forge lsit":                       `E7006 (command):1:8: /forge has no action "lsit" (did you mean "/forge list"?)`,
 		"/forge list x":                     `E7007 (command):1:13: unexpected argument "x" (usage: /forge list [--state STRING] [--max INTEGER] [--all])`,
-		"/forge list --stat open":           `E7007 (command):1:13: unknown flag --stat (did you mean --state?)`,
+		"/forge list --stat open":           `E7007 (command):1:13: unknown flag --stat (did you mean "--state"?)`,
 		"/forge list --state opne":          `E7007 (command):1:21: --state must be one of open, closed, not planned, not "opne"`,
 		"/forge list --max":                 `E7007 (command):1:18: --max needs a value (usage: /forge list [--state STRING] [--max INTEGER] [--all])`,
 		"/forge list --max five":            `E7007 (command):1:19: --max must be a whole number, not "five"`,
 		"/forge list --max 1.5":             `E7007 (command):1:19: --max must be a whole number`,
-		"/forge list --no-max":              `E7007 (command):1:13: unknown flag --no-max (did you mean --max?)`,
+		"/forge list --no-max":              `E7007 (command):1:13: unknown flag --no-max (did you mean "--max"?)`,
 		"/forge show":                       `E7007 (command):1:12: ID is missing (usage: /forge show ID [FIELDS…] [--raw JSON] [--depth NUMBER])`,
 		"/forge show five":                  `E7007 (command):1:13: ID must be a whole number, not "five"`,
 		"/forge show 5 --raw {":             `E7007 (command):1:21: --raw must be JSON, not "{"`,
@@ -217,7 +217,7 @@ func TestWhatIsWrongIsToldWithItsColumn(t *testing.T) {
 		`/call fs.read '{"a":1,"a":2}'`:     `E7007 (command):1:15: the arguments are not a JSON object`,
 		"/call fs.read path":                `E7007 (command):1:15: "path" is not NAME=VALUE`,
 		"/help forge x":                     `E7007 (command):1:13: unexpected argument "x"`,
-		"/help frge":                        `E7006 (command):1:7: unknown command /frge (did you mean /forge?)`,
+		"/help frge":                        `E7006 (command):1:7: unknown command /frge (did you mean "/forge"?)`,
 	} {
 		_, err := r.Route(line)
 		if want == "" {

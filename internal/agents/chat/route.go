@@ -128,7 +128,7 @@ func (r *Router) Route(line string) (Route, error) {
 	}
 	out, err := k.route(line, a, after)
 	if err != nil && len(after) == len(rest) && len(rest) > 0 && near.Word(rest[0].Text, []string{a.ID}) != "" {
-		return out, wrongCode(fault.CommandUnknown, line, rest[0].At, "/%s has no action %q", name, clip.Text(rest[0].Text, 60)).WithHint("did you mean /%s %s?", name, a.ID)
+		return out, wrongCode(fault.CommandUnknown, line, rest[0].At, "/%s has no action %q", name, clip.Text(rest[0].Text, 60)).WithHint("did you mean %q?", "/"+name+" "+a.ID)
 	}
 	return out, err
 }
@@ -142,7 +142,7 @@ func wrongCode(code fault.Code, line string, at int, format string, args ...any)
 func (r *Router) unknown(line string, at Word, name string) error {
 	e := wrongCode(fault.CommandUnknown, line, at.At, "unknown command /%s", clip.Text(name, 60))
 	if meant := near.Word(name, r.names); meant != "" {
-		return e.WithHint("did you mean /%s?", meant)
+		return e.WithHint("did you mean %q?", "/"+meant)
 	}
 	return e.WithHint("list the commands with /help")
 }
@@ -175,7 +175,7 @@ func (k *known) action(line string, rest []Word) (*extension.Action, []Word, err
 	}
 	e := wrongCode(fault.CommandUnknown, line, rest[0].At, "/%s has no action %q", k.command.Name, clip.Text(rest[0].Text, 60))
 	if meant := near.Word(rest[0].Text, ids); meant != "" {
-		return nil, nil, e.WithHint("did you mean /%s %s?", k.command.Name, meant)
+		return nil, nil, e.WithHint("did you mean %q?", "/"+k.command.Name+" "+meant)
 	}
 	return nil, nil, e.WithHint("its actions are %s", strings.Join(ids, ", "))
 }

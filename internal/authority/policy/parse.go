@@ -54,6 +54,9 @@ func (p *parser) load(src []byte) *document.Node {
 	case root.Kind != document.Mapping:
 		p.Fail(root, "", "a policy must be a mapping that begins with \"version: 1\", not %s", root.Describe())
 		return nil
+	case root.Lookup("steps") != nil:
+		p.Fail(root, "", "this looks like a plan, not a policy").Hint = "execute a plan with remit run " + p.file
+		return nil
 	case !p.charge(root, "", countParts(root)):
 		return nil
 	}

@@ -7,11 +7,18 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
+
+	"github.com/remitrun/remit/internal/base/clip"
+	"github.com/remitrun/remit/internal/base/near"
 )
 
 // The bounds of a schema.
@@ -74,6 +81,7 @@ type Invalid struct{ Problems []Problem }
 type Problem struct {
 	At   []string // the names and indexes that lead to the part; none: the whole value
 	Text string   // in English, without the value
+	Hint string   // what an unknown property was meant to be, or ""
 }
 
 func (e *Invalid) Error() string {
@@ -99,17 +107,55 @@ func (s *Schema) Validate(v any) error {
 		return err
 	}
 	e := &Invalid{}
-	e.add(ve)
+	e.add(s.compiled, ve)
 	return e
 }
 
-func (e *Invalid) add(ve *jsonschema.ValidationError) {
+func (e *Invalid) add(s *jsonschema.Schema, ve *jsonschema.ValidationError) {
 	if len(ve.Causes) == 0 {
-		e.Problems = append(e.Problems, Problem{ve.InstanceLocation, ve.ErrorKind.LocalizedString(english)})
+		p := Problem{At: ve.InstanceLocation, Text: ve.ErrorKind.LocalizedString(english)}
+		if k, ok := ve.ErrorKind.(*kind.AdditionalProperties); ok {
+			p.Text, p.Hint = unknown(k.Properties, propertiesAt(s, p.At))
+		}
+		e.Problems = append(e.Problems, p)
 	}
 	for _, cause := range ve.Causes {
-		e.add(cause)
+		e.add(s, cause)
 	}
+}
+
+// unknown describes properties that a schema does not have, and suggests a known one.
+func unknown(names, known []string) (text, hint string) {
+	names = slices.Sorted(slices.Values(names)) // the order of a map otherwise
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = strconv.Quote(clip.Text(name, 60))
+		if meant := near.Word(name, known); meant != "" && hint == "" {
+			hint = fmt.Sprintf("did you mean %q?", meant)
+		}
+	}
+	if len(names) == 1 {
+		return "unknown property " + quoted[0], hint
+	}
+	return "unknown properties " + strings.Join(quoted, ", "), hint
+}
+
+// propertiesAt returns the property names of the schema for a part of the value, nil if
+// they are not written out there.
+func propertiesAt(s *jsonschema.Schema, at []string) []string {
+	for _, name := range at {
+		switch items, isSchema := s.Items.(*jsonschema.Schema); {
+		case s.Properties[name] != nil:
+			s = s.Properties[name]
+		case s.Items2020 != nil:
+			s = s.Items2020
+		case isSchema:
+			s = items
+		default:
+			return nil
+		}
+	}
+	return slices.Sorted(maps.Keys(s.Properties))
 }
 
 // Decode reads one JSON value as [Schema.Validate] takes it.

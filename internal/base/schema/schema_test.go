@@ -49,6 +49,37 @@ func TestEveryProblemIsListed(t *testing.T) {
 	}
 }
 
+// An unknown property is named with the known one that was meant, at any depth.
+func TestUnknownPropertiesAreNamed(t *testing.T) {
+	s, err := schema.Compile("x", []byte(`{"additionalProperties": false, "properties": {
+		"path": {}, "edits": {"items": {"additionalProperties": false, "properties": {"old": {}, "new": {}}}},
+		"range": {"additionalProperties": false, "properties": {"first": {}}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		value      map[string]any
+		text, hint string
+	}{
+		"at the top":      {map[string]any{"pth": ""}, `unknown property "pth"`, `did you mean "path"?`},
+		"in an object":    {map[string]any{"range": map[string]any{"frist": 1.0}}, `range: unknown property "frist"`, `did you mean "first"?`},
+		"in a list":       {map[string]any{"edits": []any{map[string]any{"odl": ""}}}, `edits.0: unknown property "odl"`, `did you mean "old"?`},
+		"nothing is near": {map[string]any{"quux": ""}, `unknown property "quux"`, ""},
+		"two":             {map[string]any{"quux": "", "xyzzy": ""}, `unknown properties "quux", "xyzzy"`, ""},
+	}
+	for name, tt := range tests {
+		err := s.Validate(tt.value)
+		var invalid *schema.Invalid
+		if !errors.As(err, &invalid) || len(invalid.Problems) != 1 {
+			t.Errorf("%s: got %v, want one problem", name, err)
+			continue
+		}
+		if err.Error() != tt.text || invalid.Problems[0].Hint != tt.hint {
+			t.Errorf("%s: got %q with the hint %q, want %q with %q", name, err, invalid.Problems[0].Hint, tt.text, tt.hint)
+		}
+	}
+}
+
 // The required tests of the JSON Schema test suite that need no other document.
 func TestSuite(t *testing.T) {
 	dir := os.Getenv("REMIT_TESTDATA")

@@ -235,7 +235,7 @@ func (c *Catalog) find(ctx context.Context, id tool.ID) (*listed, error) {
 func (c *Catalog) unknown(id tool.ID) error {
 	err := fault.New(fault.ToolUnknown, "no tool is called %q", string(id))
 	if s := c.Suggest(string(id)); s != "" {
-		err = err.WithHint("did you mean %s?", s)
+		err = err.WithHint("did you mean %q?", s)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -52,13 +53,18 @@ func (l *listed) validate(args tool.Args) error {
 	if !errors.As(err, &invalid) {
 		return fault.Wrap(fault.ArgsInvalid, err, "the arguments do not match the schema of %s", l.entry.Spec.ID)
 	}
+	hint := ""
 	texts := make([]string, len(invalid.Problems))
 	for i, p := range invalid.Problems {
 		texts[i] = "arguments: " + p.Text
 		if len(p.At) > 0 {
 			texts[i] = fmt.Sprintf("argument %q: %s", strings.Join(p.At, "."), p.Text)
 		}
+		hint = cmp.Or(hint, p.Hint)
 	}
-	return fault.New(fault.ArgsInvalid, "%s", strings.Join(texts, "; ")).
-		ForOperator("see remit tool %s", l.entry.Spec.ID)
+	wrong := fault.New(fault.ArgsInvalid, "%s", strings.Join(texts, "; "))
+	if hint != "" {
+		return wrong.WithHint("%s", hint)
+	}
+	return wrong.ForOperator("see remit tool %s", l.entry.Spec.ID)
 }

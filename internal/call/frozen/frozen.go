@@ -142,6 +142,10 @@ func Parse(name string, src []byte) (*Plan, error) {
 	}
 	v, err := canon.Decode(src)
 	if err != nil {
+		if _, perr := plan.Parse(name, src); perr == nil {
+			return nil, fault.New(fault.PlanInvalid, "this is a plan, not a frozen plan").At(fault.Pos{File: name}).
+				ForOperator("freeze it with remit plan freeze %s -o FROZEN", name)
+		}
 		return bad("not a valid frozen plan: %v", err)
 	}
 	b, err := canon.Marshal(v)

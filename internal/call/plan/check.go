@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/remitrun/remit/internal/base/canon"
@@ -37,7 +38,7 @@ func (p *Plan) Check(tools Tools) error {
 		if !ok {
 			hint := "remit tools lists them"
 			if near := tools.Suggest(string(s.Tool)); near != "" {
-				hint = "did you mean " + near + "?"
+				hint = "did you mean " + strconv.Quote(near) + "?"
 			}
 			r.problem(fault.ToolUnknown, s.at(), s.field()+".tool", hint, "there is no tool %q", string(s.Tool))
 			continue

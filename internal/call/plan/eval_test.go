@@ -209,7 +209,7 @@ func TestCheck(t *testing.T) {
 	}
 	err := mustParse(t, "steps: [{tool: fs.raed}, {tool: fs.read}]").Check(&shop{})
 	var list fault.List
-	if !errors.As(err, &list) || len(list) != 2 || list[0].Code != fault.ToolUnknown || !strings.Contains(err.Error(), "did you mean fs.read?") {
+	if !errors.As(err, &list) || len(list) != 2 || list[0].Code != fault.ToolUnknown || !strings.Contains(err.Error(), `did you mean "fs.read"?`) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -159,6 +159,9 @@ func Parse(file string, src []byte) (*Plan, error) {
 	if root == nil || r.Failed() {
 		return nil, r.Err()
 	}
+	if r.refusePolicy(root); r.Failed() {
+		return nil, r.Err()
+	}
 	p := r.plan(file, root)
 	if !r.Failed() {
 		r.link(p)

@@ -73,22 +73,22 @@ func (s *Changes) Folder() changeset.Home {
 	return h
 }
 
-// Summary tells how many changesets wait for a decision, what is kept of old runs, and how
-// long.
+// Summary says how many changesets wait for review, how much undo data is kept, and the
+// limits of it.
 func (s *Changes) Summary() (string, error) {
 	k, err := s.Folder().Kept()
 	if err != nil {
 		return "", err
 	}
 	set := s.Home.Settings.Changes
-	age, most := "for ever", ""
+	limits := "kept for ever"
 	if set.KeepDays > 0 {
-		age = fmt.Sprintf("for %d days", set.KeepDays)
+		limits = fmt.Sprintf("kept %d days", set.KeepDays)
 	}
 	if set.KeepBytes > 0 {
-		most = fmt.Sprintf(", at most %d MiB", set.KeepBytes>>20)
+		limits += fmt.Sprintf(", at most %d MiB", set.KeepBytes>>20)
 	}
-	return fmt.Sprintf("%d changesets wait for a decision; of %d runs %d MiB are kept, %s%s (changes in config.yaml)", k.Waiting, k.Over, k.Bytes>>20, age, most), nil
+	return fmt.Sprintf("changesets to review: %d; finished runs with undo data: %d (%d MiB; %s; see changes in config.yaml)", k.Waiting, k.Over, k.Bytes>>20, limits), nil
 }
 
 // Begin decides whether the writes of a run are held, which hold asks for or its policies

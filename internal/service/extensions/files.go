@@ -20,7 +20,7 @@ import (
 func readExtensionSource(path string) (files []extension.File, archive []byte, err error) {
 	st, err := os.Stat(path)
 	if err != nil {
-		return nil, nil, fault.Wrap(fault.Usage, err, "%q cannot be read: %v", path, wholefile.Cause(err)).WithHint("name an extension's folder, or a zip archive of one")
+		return nil, nil, fault.Wrap(fault.Usage, err, "%q cannot be read: %v", path, wholefile.Cause(err)).WithHint("expected the folder of an extension, or a zip archive of one, such as ./my-extension")
 	}
 	if st.IsDir() {
 		files, err = readExtensionFolder(path, "")
@@ -28,7 +28,7 @@ func readExtensionSource(path string) (files []extension.File, archive []byte, e
 	}
 	archive, err = wholefile.ReadRegular(path, extension.MaxArchive)
 	if err != nil {
-		return nil, nil, fault.Wrap(fault.Usage, err, "%q cannot be read: %v", path, wholefile.Cause(err)).WithHint("name an extension's folder, or a zip archive of one")
+		return nil, nil, fault.Wrap(fault.Usage, err, "%q cannot be read: %v", path, wholefile.Cause(err)).WithHint("expected the folder of an extension, or a zip archive of one, such as ./my-extension")
 	}
 	files, err = extension.Unzip(archive)
 	return files, archive, err
@@ -44,7 +44,7 @@ func readExtensionFolder(folder, besides string) ([]extension.File, error) {
 	}
 	defer func() { _ = root.Close() }() // only read
 	if _, err := root.Lstat(extension.ManifestFile); errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.New(fault.ExtensionInvalid, "%q is not an extension: it has no %s", folder, extension.ManifestFile)
+		return nil, fault.New(fault.ExtensionInvalid, "%q is not an extension: it has no %s", folder, extension.ManifestFile).WithHint("name the folder that holds %s", extension.ManifestFile)
 	}
 	var entries extension.Entries
 	var out []extension.File

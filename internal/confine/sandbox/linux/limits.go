@@ -129,7 +129,7 @@ func (s *groups) layer() sandbox.Layer {
 	if g.bounds.pids > 0 {
 		holds = append(holds, "processes")
 	}
-	l.Detail = fmt.Sprintf("tried: version %d bounds the %s of a whole command", g.version, strings.Join(holds, " and the "))
+	l.Detail = fmt.Sprintf("tried: version %d limits the %s of a whole command", g.version, strings.Join(holds, " and the "))
 	g.release()
 	return l
 }
@@ -139,7 +139,7 @@ func (s *groups) processLayer(m machine) sandbox.Layer {
 	l := sandbox.Layer{Name: "process limit", Available: true}
 	switch {
 	case s.place.pids != "":
-		l.Detail = "a control group of the command's own"
+		l.Detail = "a control group for each command"
 	case m.uid != 0:
 		l.Detail = "RLIMIT_NPROC of the sandbox's own user namespace"
 	case m.pidMax:
@@ -154,7 +154,7 @@ func (s *groups) processLayer(m machine) sandbox.Layer {
 // memoryLayer says how memory is bounded.
 func (s *groups) memoryLayer() sandbox.Layer {
 	if s.place.memory != "" {
-		return sandbox.Layer{Name: "memory limit", Available: true, Detail: "RLIMIT_DATA of each process, and a control group for all of them and the private folders together"}
+		return sandbox.Layer{Name: "memory limit", Available: true, Detail: "RLIMIT_DATA of each process, and one control group for all of them and the private folders"}
 	}
 	return sandbox.Layer{Name: "memory limit", Available: true, Detail: "RLIMIT_DATA of each process, and the size of /tmp",
 		Hint: "memory outside of process data (memfd, shared memory, pipes) and the sum of all processes are limited only by a control group"}

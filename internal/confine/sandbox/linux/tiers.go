@@ -13,19 +13,19 @@ import (
 )
 
 // tierLayers tries the tiers and the isolations that a policy can name. None of
-// them is required: what a policy asks for and is not there is refused.
+// them is required: a policy that asks for an unavailable one is refused.
 func tierLayers(sp *spawn.Spawner, m machine, whole sandbox.Layer) []sandbox.Layer {
 	full := sandbox.Layer{Name: "isolation: full", Available: whole.Available, Detail: whole.Detail, Hint: whole.Hint}
 	if full.Available {
-		full.Detail = "the default, and used wherever it is there"
+		full.Detail = "the default; used wherever it is available"
 	}
 	fresh := full
 	fresh.Name = "tier: fresh"
 	if fresh.Available {
-		fresh.Detail = "a sandbox of its own for every command, its policy-independent part made ahead"
+		fresh.Detail = "a new sandbox for every command, prepared in advance"
 	}
 	none := sandbox.Layer{Name: "isolation: none", Available: true,
-		Detail: "only where every policy of the chain says so and nothing better is there: limits, a clean environment, no new privileges"}
+		Detail: "only if every policy of the chain allows it and nothing better is available: limits, a clean environment, no new privileges"}
 	return []sandbox.Layer{fresh, sessionLayer(sp, m, whole), full, landlockTier(sp, m), none}
 }
 
@@ -40,7 +40,7 @@ func sessionLayer(sp *spawn.Spawner, m machine, whole sandbox.Layer) sandbox.Lay
 		return l
 	}
 	l.Available = true
-	l.Detail = "tried: works; for policies with sandbox: {tier: session}, commands of one profile follow each other in one sandbox"
+	l.Detail = "tried: works; with sandbox: {tier: session} in the policy, commands of one profile share a sandbox, one after another"
 	return l
 }
 
@@ -106,7 +106,7 @@ func landlockTier(sp *spawn.Spawner, m machine) sandbox.Layer {
 	l = tryLayer(sp, l.Name, 0, weakProgram(m, prof, start{exe: "/bin/true", argv: []string{"true"}}, ""))
 	l.Required = false
 	if l.Available {
-		l.Detail = "tried: works, where a policy says so and full isolation is not there; it hides no names, sizes and times of files, has no sockets, and no network or process list of its own"
+		l.Detail = "tried: works; only if a policy allows it and full isolation is not available; file names, sizes and times stay visible, and sockets are refused"
 		if m.landlockABI < 6 {
 			l.Detail += "; processes of the same user can be signalled before Linux 6.12"
 		}

@@ -170,7 +170,7 @@ func (s *Store) Agent(ctx context.Context, id string) (store.AgentRecord, error)
 	case err != nil:
 		return store.AgentRecord{}, err
 	case len(found) == 0:
-		return store.AgentRecord{}, fault.New(fault.AgentUnknown, "no agent has the ID or the name %q", id)
+		return store.AgentRecord{}, fault.New(fault.AgentUnknown, "no agent has the ID or the name %q", id).ForOperator("list them with remit agents")
 	case len(found) > 1:
 		return store.AgentRecord{}, fault.New(fault.AgentUnknown, "several agents have the name %q, or an ID that begins with it", id).
 			WithHint("write one's whole ID: %s, %s, ...", found[0].ID, found[1].ID)
@@ -202,7 +202,7 @@ func (s *Store) Session(ctx context.Context, id string) (store.SessionRecord, er
 	}
 	lo, hi, err := prefix(id)
 	if err != nil {
-		return store.SessionRecord{}, fault.New(fault.SessionUnknown, "%q is not a session ID; write at least its first 4 characters", id)
+		return store.SessionRecord{}, fault.New(fault.SessionUnknown, "%q is not a session ID; expected at least its first 4 characters", id).ForOperator("list them with remit sessions")
 	}
 	found, err := s.selectSessions(ctx, "t.gone = 0 AND t.id BETWEEN ? AND ? ORDER BY t.id DESC LIMIT 3", lo, hi)
 	switch {
