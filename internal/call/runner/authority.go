@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/remitrun/remit/internal/authority/grant"
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -18,14 +19,64 @@ type Authority interface {
 	// reason as its cause.
 	Watch(ctx context.Context, g grant.Grant) (context.Context, context.CancelFunc)
 	// Reserve reserves what a call may use, of every node of the grant: calls exactly,
-	// other amounts as far as available, but never zero. fault.BudgetSpent names the
-	// exhausted budget and its grant. The reserved amounts are recorded with the call's
+	// other amounts as far as available, but never zero. Nil: the grant has no budgets.
+	// fault.BudgetSpent names the exhausted budget and its grant. The reserved amounts are recorded with the call's
 	// intent and the used ones with its outcome (ledger.Event.Usage), so that a crash
 	// loses neither.
 	Reserve(ctx context.Context, run *Run, id tool.ID, want grant.Amounts) (Reservation, error)
 	// Done settles everything that a run has reserved. It is called before the run's end
 	// is recorded.
 	Done(ctx context.Context, run *Run) error
+}
+
+// authority returns the authority of a grant: the runner's, or, for a grant that the ledger
+// does not keep, one that knows the grant's own times alone. The limits of the policies are
+// counted for each run in either case.
+func (r *Runner) authority(g grant.Grant) Authority {
+	switch {
+	case !g.Kept():
+		return unkept{r}
+	case r.Authority == nil:
+		return absent{unkept{r}}
+	}
+	return r.Authority
+}
+
+// unkept is the authority of grants that the ledger does not keep: nobody can revoke them,
+// and they have no budgets, because they end with their run.
+type unkept struct{ r *Runner }
+
+// Check implements Authority.
+func (u unkept) Check(_ context.Context, g grant.Grant) error { return g.At(u.r.now()) }
+
+// Watch implements Authority.
+func (u unkept) Watch(ctx context.Context, g grant.Grant) (context.Context, context.CancelFunc) {
+	end := g.Expires()
+	if end.IsZero() {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, end.Sub(u.r.now()), g.At(end))
+}
+
+// Reserve implements Authority.
+func (unkept) Reserve(context.Context, *Run, tool.ID, grant.Amounts) (Reservation, error) {
+	return nil, nil //nolint:nilnil // there are no budgets
+}
+
+// Done implements Authority.
+func (unkept) Done(context.Context, *Run) error { return nil }
+
+// absent is the authority of kept grants where the runner has none: they cannot be used.
+type absent struct{ unkept }
+
+// Check implements Authority.
+func (absent) Check(_ context.Context, g grant.Grant) error {
+	return fault.New(fault.Denied, "grant %s: its revocation status cannot be checked here", g.ID())
+}
+
+// Reserve implements Authority.
+func (a absent) Reserve(ctx context.Context, run *Run, _ tool.ID, _ grant.Amounts) (Reservation, error) {
+	return nil, a.Check(ctx, run.Grant)
 }
 
 // Reservation is what a call reserved of limits or budgets.

@@ -119,13 +119,7 @@ func (r *Runner) Usable(ctx context.Context, run *Run) error {
 	if err := g.At(r.now()); err != nil {
 		return err
 	}
-	switch {
-	case !g.Kept():
-		return nil
-	case r.Authority == nil:
-		return fault.New(fault.Denied, "grant %s: its revocation status cannot be checked here", g.ID())
-	}
-	return r.Authority.Check(ctx, g)
+	return r.authority(g).Check(ctx, g)
 }
 
 // resolveTool refuses the call if its tool is unknown or its arguments cannot be recorded.

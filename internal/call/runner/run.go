@@ -125,13 +125,8 @@ func (r *Runner) Within(ctx context.Context, run *Run) (context.Context, context
 		ctx, stop = run.until(ctx)
 		ends = append(ends, stop)
 	}
-	if end := run.Grant.Expires(); run.Grant.Kept() && r.Authority != nil {
-		ctx, stop = r.Authority.Watch(ctx, run.Grant)
-		ends = append(ends, stop)
-	} else if !end.IsZero() {
-		ctx, stop = context.WithTimeoutCause(ctx, end.Sub(r.now()), run.Grant.At(end))
-		ends = append(ends, stop)
-	}
+	ctx, stop = r.authority(run.Grant).Watch(ctx, run.Grant)
+	ends = append(ends, stop)
 	if t := run.limits.Time; t > 0 {
 		cause := fault.Wrap(fault.LimitReached, fault.ToolTimeout, "the run's time limit of %s is used up", t)
 		ctx, stop = context.WithTimeoutCause(ctx, t-r.now().Sub(run.Started), cause)
@@ -323,8 +318,8 @@ func (r *Runner) Finish(ctx context.Context, run *Run, status tool.Status) error
 	after, stop := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer stop()
 	var err error
-	if run.Grant.Kept() && run.Mode == ledger.Live && r.Authority != nil {
-		err = r.Authority.Done(after, run)
+	if run.Mode == ledger.Live {
+		err = r.authority(run.Grant).Done(after, run)
 	}
 	_, rerr := r.Record.Append(after, ledger.Entry{Durable: !run.Volatile, Event: ledger.Event{
 		Kind: ledger.RunFinished, At: r.now().UnixMicro(), Run: run.Seq, Status: status, Total: uint32(n.Total),

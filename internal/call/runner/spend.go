@@ -59,10 +59,7 @@ func (f *flight) reserve(ctx context.Context) error {
 			return err
 		}
 		f.reserved = append(f.reserved, limits)
-		if !f.run.Grant.Kept() {
-			return nil
-		}
-		if f.budget, err = f.r.Authority.Reserve(ctx, f.run, f.c.Tool, want); err != nil {
+		if f.budget, err = f.r.authority(f.run.Grant).Reserve(ctx, f.run, f.c.Tool, want); err != nil || f.budget == nil {
 			return err
 		}
 		f.reserved = append(f.reserved, f.budget)
