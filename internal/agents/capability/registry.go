@@ -2,18 +2,18 @@ package capability
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/near"
+	"github.com/remitrun/remit/internal/base/regex"
 )
 
 // idForm is the form of capability IDs; nameForm is the form of tool names that every
 // model provider accepts.
 var (
-	idForm   = regexp.MustCompile(`^[a-z][a-z0-9_]{0,49}$`)
-	nameForm = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_-]{0,63}$`)
+	idForm   = regex.Lazy(`^[a-z][a-z0-9_]{0,49}$`)
+	nameForm = regex.Lazy(`^[a-zA-Z][a-zA-Z0-9_-]{0,63}$`)
 )
 
 // ValidID reports whether a capability can have an ID: a lower-case letter, then

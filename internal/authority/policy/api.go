@@ -2,9 +2,9 @@ package policy
 
 import (
 	"fmt"
-	"regexp"
 
 	"github.com/remitrun/remit/internal/authority/policy/glob"
+	"github.com/remitrun/remit/internal/base/regex"
 )
 
 // apiSettings is the section api.
@@ -12,7 +12,7 @@ type apiSettings struct{ section }
 
 func (s *apiSettings) setting() setting { return s.section.setting("api", apiSection) }
 
-var apiForm = regexp.MustCompile(`^[a-z*][a-z_.*]*$`)
+var apiForm = regex.Lazy(`^[a-z*][a-z_.*]*$`)
 
 func parseAPIPattern(text string, e Effect) (pattern, error) {
 	if !apiForm.MatchString(text) {

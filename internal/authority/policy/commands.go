@@ -3,7 +3,6 @@ package policy
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy/command"
 	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -48,7 +48,7 @@ func variables(key string, into *[]string, pos *[]fault.Pos) setting {
 	return s
 }
 
-var envPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var envPattern = regex.Lazy(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func checkEnv(s string) error {
 	if !envPattern.MatchString(s) {

@@ -2,10 +2,10 @@ package policy
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/remitrun/remit/internal/authority/policy/glob"
+	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -27,7 +27,7 @@ type namePattern struct {
 	api  bool
 }
 
-var modelForm = regexp.MustCompile(`^[A-Za-z0-9*][A-Za-z0-9._:/@*+-]*$`)
+var modelForm = regex.Lazy(`^[A-Za-z0-9*][A-Za-z0-9._:/@*+-]*$`)
 
 func parseModelPattern(text string, e Effect) (pattern, error) {
 	if !modelForm.MatchString(text) {

@@ -3,6 +3,7 @@ package policy
 import (
 	"bytes"
 	"strings"
+	"sync"
 
 	"github.com/remitrun/remit/internal/authority/policy/glob"
 )
@@ -27,7 +28,10 @@ type nameNode struct {
 	prefixes []string // names beneath that end with *
 }
 
-var sensitiveNames = [2]nameTable{tableOf(Sensitive(false), nil), tableOf(Sensitive(true), writeAlone)}
+// sensitiveNames has the names for reading and those for writing.
+var sensitiveNames = sync.OnceValue(func() *[2]nameTable {
+	return &[2]nameTable{tableOf(Sensitive(false), nil), tableOf(Sensitive(true), writeAlone)}
+})
 
 func tableOf(names, alone []string) nameTable {
 	t := nameTable{top: map[string]*nameNode{}, alone: map[string]bool{}, prefixes: map[string][]string{}, suffixes: map[string]bool{}}
@@ -189,9 +193,9 @@ const stackNeeds = 32
 // needs returns the parts of each segment that a pattern must spell to match the
 // path. It uses buf, or more for a deep path. nil: nothing is sensitive.
 func (r *Rules) needs(p, folded string, write bool, buf []glob.Need) []glob.Need {
-	t := &sensitiveNames[0]
+	t := &sensitiveNames()[0]
 	if write {
-		t = &sensitiveNames[1]
+		t = &sensitiveNames()[1]
 	}
 	var lower [256]byte
 	var under trails

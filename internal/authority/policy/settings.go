@@ -3,13 +3,13 @@ package policy
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -148,7 +148,7 @@ func risk(key string, into **riskGate) setting {
 	})
 }
 
-var moneyForm = regexp.MustCompile(`^([0-9]{1,9})(?:\.([0-9]{1,6}))? USD$`)
+var moneyForm = regex.Lazy(`^([0-9]{1,9})(?:\.([0-9]{1,6}))? USD$`)
 
 // money makes a setting of an amount such as "1.50 USD", in millionths.
 func money(key string, into *int64) setting {

@@ -2,12 +2,12 @@ package policy
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/remitrun/remit/internal/authority/policy/glob"
 	"github.com/remitrun/remit/internal/base/document"
+	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -30,7 +30,7 @@ type toolPattern struct {
 	args *arguments // nil: any
 }
 
-var toolForm = regexp.MustCompile(`^[A-Za-z0-9*][A-Za-z0-9._:/@*-]*$`)
+var toolForm = regex.Lazy(`^[A-Za-z0-9*][A-Za-z0-9._:/@*-]*$`)
 
 func parseToolPattern(text string, e Effect) (pattern, error) {
 	name, err := compileToolName(text, e == Deny)

@@ -3,16 +3,16 @@ package document
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"time"
 
 	"github.com/remitrun/remit/internal/base/clip"
+	"github.com/remitrun/remit/internal/base/regex"
 )
 
 var (
-	sizeForm = regexp.MustCompile(`^(0|[1-9][0-9]{0,17}) ?(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)?$`)
-	daysForm = regexp.MustCompile(`^(?:([0-9]{1,5})w)?(?:([0-9]{1,6})d)?(.*)$`)
+	sizeForm = regex.Lazy(`^(0|[1-9][0-9]{0,17}) ?(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)?$`)
+	daysForm = regex.Lazy(`^(?:([0-9]{1,5})w)?(?:([0-9]{1,6})d)?(.*)$`)
 )
 
 var sizeUnits = map[string]int64{"": 1, "B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/clip"
+	"github.com/remitrun/remit/internal/base/regex"
 )
 
 func (r *Reader) parseYAML(src []byte) *Node {
@@ -164,9 +164,9 @@ const quoted = yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle | yaml.LiteralSty
 var coreKinds = map[string]Kind{"!!null": Null, "!!bool": Bool, "!!int": Number, "!!float": Number, "!!str": String}
 
 var (
-	decimalForm = regexp.MustCompile(`^([-+]?)([0-9]*)(\.([0-9]*))?([eE][-+]?[0-9]+)?$`)
-	basedForm   = regexp.MustCompile(`^([-+]?)0([xo])([0-9a-fA-F]+)$`)
-	notFinite   = regexp.MustCompile(`^[-+]?\.(inf|Inf|INF)$|^\.(nan|NaN|NAN)$`)
+	decimalForm = regex.Lazy(`^([-+]?)([0-9]*)(\.([0-9]*))?([eE][-+]?[0-9]+)?$`)
+	basedForm   = regex.Lazy(`^([-+]?)0([xo])([0-9a-fA-F]+)$`)
+	notFinite   = regex.Lazy(`^[-+]?\.(inf|Inf|INF)$|^\.(nan|NaN|NAN)$`)
 )
 
 // scalar reads a scalar by YAML 1.2's core schema (yaml.org/spec/1.2.2, chapter

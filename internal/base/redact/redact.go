@@ -12,9 +12,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/remitrun/remit/internal/base/regex"
 )
 
 // minSecret is the length in bytes below which a value is too common a word to
@@ -84,8 +85,8 @@ func (r *Redactor) Known() *Redactor {
 func (r *Redactor) formats() bool { return r == nil || !r.known }
 
 var (
-	secretName = regexp.MustCompile(`(?i)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|PRIVATE|_PASS$|_PAT$|_PWD$)`)
-	placeName  = regexp.MustCompile(`(?i)(_PATH|_FILE|_DIR|_HOME|_SOCK)$`)
+	secretName = regex.Lazy(`(?i)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|PRIVATE|_PASS$|_PAT$|_PWD$)`)
+	placeName  = regex.Lazy(`(?i)(_PATH|_FILE|_DIR|_HOME|_SOCK)$`)
 )
 
 // SecretName reports whether a variable of this name is taken to hold a secret,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -16,9 +17,9 @@ var (
 	paramKeys = []string{"type", "required", "default", "enum", "pattern", "description"}
 	stepKeys  = []string{"tool", "args", "id", "name", "needs", "if", "on_error"}
 	types     = []string{"string", "integer", "number", "boolean", "array", "object"}
-	idPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$`)
+	idPattern = regex.Lazy(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$`)
 	// inputPattern has no dot, so that inputs.NAME.FIELD reads in one way.
-	inputPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,99}$`)
+	inputPattern = regex.Lazy(`^[A-Za-z_][A-Za-z0-9_-]{0,99}$`)
 )
 
 // object looks up an object's known keys and reports the others.

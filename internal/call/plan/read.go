@@ -2,13 +2,13 @@ package plan
 
 import (
 	"fmt"
-	"regexp"
 
 	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/regex"
 )
 
-var intPattern = regexp.MustCompile(`^[-+]?[0-9]+$`)
+var intPattern = regex.Lazy(`^[-+]?[0-9]+$`)
 
 // maxAliased bounds how many values aliases may repeat in all.
 const maxAliased = 10_000

@@ -6,16 +6,16 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/regex"
 )
 
 // tempName is how the file tools (package files) name the file that a new
 // content waits in for its rename.
-var tempName = regexp.MustCompile(`^\.remit-[A-Z2-7]{26}\.tmp$`)
+var tempName = regex.Lazy(`^\.remit-[A-Z2-7]{26}\.tmp$`)
 
 // writing is a mark that a run's log is open. One without a process was left by
 // a crash.

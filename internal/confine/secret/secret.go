@@ -10,12 +10,12 @@ package secret
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"time"
 	"unicode/utf8"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/regex"
 )
 
 // Bounds of what is kept.
@@ -52,7 +52,7 @@ type Store struct {
 // works; nil means that there is none.
 func Open(dir string, ring Ring) *Store { return &Store{dir: dir, ring: ring} }
 
-var nameForm = regexp.MustCompile(`^[a-z][a-z0-9]*([_-][a-z0-9]+)*$`)
+var nameForm = regex.Lazy(`^[a-z][a-z0-9]*([_-][a-z0-9]+)*$`)
 
 // CheckName reports what is wrong with a name: lower-case words of letters and
 // digits with hyphens or underscores between them, at most 64 bytes.

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"encoding/json"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
@@ -41,7 +41,7 @@ type Collection[T Named] struct {
 }
 
 // nameForm is the form of an entry's name.
-var nameForm = regexp.MustCompile(`^[a-z][a-z0-9]*([_-][a-z0-9]+)*$`)
+var nameForm = regex.Lazy(`^[a-z][a-z0-9]*([_-][a-z0-9]+)*$`)
 
 // List gives all entries, by name.
 func (c Collection[T]) List() ([]T, error) {

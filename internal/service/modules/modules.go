@@ -11,7 +11,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/call/catalog"
@@ -222,7 +222,7 @@ type logs struct {
 	open map[string]io.WriteCloser
 }
 
-var logName = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+var logName = regex.Lazy(`[^A-Za-z0-9_-]+`)
 
 // write keeps what a call wrote. Where no log can be written it is dropped: it is
 // the module's own text, and nothing depends on it.

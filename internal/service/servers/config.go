@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/service/home"
@@ -80,7 +80,7 @@ type mcpFile struct {
 	Servers map[string]Server `json:"servers"`
 }
 
-var mcpName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,39}$`)
+var mcpName = regex.Lazy(`^[a-z0-9][a-z0-9_-]{0,39}$`)
 
 // maxMCPFile bounds another client's file, in bytes.
 const maxMCPFile = 4 << 20

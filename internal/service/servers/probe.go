@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/authority/policy/target"
+	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/service/settings"
@@ -109,7 +109,7 @@ func (m *Servers) logTail(name string, from int64) string {
 }
 
 // unresolved is how runtimes say that they could not find a host.
-var unresolved = regexp.MustCompile(`(?:ENOTFOUND|EAI_AGAIN|[Cc]ould not resolve host:?|Failed to resolve|lookup) '?([A-Za-z0-9.-]+\.[A-Za-z]{2,})`)
+var unresolved = regex.Lazy(`(?:ENOTFOUND|EAI_AGAIN|[Cc]ould not resolve host:?|Failed to resolve|lookup) '?([A-Za-z0-9.-]+\.[A-Za-z]{2,})`)
 
 // mcpFixes proposes what a server that does not start should be allowed: the folders
 // of the files that its command names and that it cannot read, and the hosts that

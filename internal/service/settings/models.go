@@ -3,7 +3,6 @@ package settings
 import (
 	"math"
 	"net/netip"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
@@ -68,8 +68,8 @@ func find(list []Provider, name string) (Provider, bool) {
 }
 
 var (
-	providerName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,39}$`)
-	keyName      = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`)
+	providerName = regex.Lazy(`^[a-z][a-z0-9_-]{0,39}$`)
+	keyName      = regex.Lazy(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`)
 )
 
 func (r *reader) models(m *Models) document.Fields {

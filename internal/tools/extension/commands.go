@@ -3,12 +3,12 @@ package extension
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/document"
+	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -127,10 +127,10 @@ func ToolID(ext, command, action string) tool.ID {
 
 // The forms of names in commands.
 var (
-	commandForm = regexp.MustCompile(`^[a-z][a-z0-9]*([_-][a-z0-9]+)*$`)
-	paramForm   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*(-[A-Za-z0-9_]+)*$`)
-	programForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
-	optionForm  = regexp.MustCompile(`^-(-?[A-Za-z0-9][A-Za-z0-9_.-]*)=?$`)
+	commandForm = regex.Lazy(`^[a-z][a-z0-9]*([_-][a-z0-9]+)*$`)
+	paramForm   = regex.Lazy(`^[A-Za-z][A-Za-z0-9_]*(-[A-Za-z0-9_]+)*$`)
+	programForm = regex.Lazy(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
+	optionForm  = regex.Lazy(`^-(-?[A-Za-z0-9][A-Za-z0-9_.-]*)=?$`)
 )
 
 const (

@@ -22,7 +22,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +29,7 @@ import (
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/regex"
 )
 
 // Permission is something that an extension may need of the world.
@@ -101,10 +101,10 @@ func ParseSigner(s string) (ed25519.PublicKey, error) {
 // The forms of names. IDs are lower-case words, so that a folder is named by one on
 // every system; versions are those of semver.org.
 var (
-	idForm       = regexp.MustCompile(`^[a-z][a-z0-9]*([._-][a-z0-9]+)*$`)
-	versionForm  = regexp.MustCompile(`^(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?$`)
-	platformForm = regexp.MustCompile(`^(linux|darwin|windows|freebsd)(/(amd64|arm64))?$`)
-	hashForm     = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	idForm       = regex.Lazy(`^[a-z][a-z0-9]*([._-][a-z0-9]+)*$`)
+	versionForm  = regex.Lazy(`^(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})\.(0|[1-9]\d{0,8})(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?$`)
+	platformForm = regex.Lazy(`^(linux|darwin|windows|freebsd)(/(amd64|arm64))?$`)
+	hashForm     = regex.Lazy(`^[0-9a-f]{64}$`)
 )
 
 const maxID = 40

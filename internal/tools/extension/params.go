@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"math/big"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/document"
+	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -104,7 +104,7 @@ func checkOption(s string) error {
 	return nil
 }
 
-var integerForm = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
+var integerForm = regex.Lazy(`^-?(0|[1-9][0-9]*)$`)
 
 // unfit says why a value is none that the parameter takes, "" if it is one.
 func (p *Param) unfit(v any) string {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/remitrun/remit/internal/agents/capability"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/tools/typed"
 )
@@ -103,7 +104,7 @@ func (c *chooser) wants(name string) bool {
 	return found
 }
 
-var odd = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
+var odd = regex.Lazy(`[^a-zA-Z0-9_-]`)
 
 // name returns a tool's name for the model: the server's name and its own, without the
 // characters that models do not accept. A name that is too long, or taken, ends with the

@@ -1,11 +1,13 @@
 package command
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/remitrun/remit/internal/base/regex"
 )
 
 // builtin says what a shell's own command does. The zero kind is denied.
@@ -26,7 +28,7 @@ const (
 
 // builtins are the shells' own commands. One that is not listed is started as a
 // program, so the list names all of dash, ash, bash and ksh.
-var builtins = func() map[string]builtin {
+var builtins = sync.OnceValue(func() map[string]builtin {
 	m := map[string]builtin{"cd": moving, "test": testing, "[": testing, "printf": printing, "set": setting, "command": prefixing}
 	for names, kind := range map[string]builtin{
 		": true false echo pwd":            harmless,
@@ -43,7 +45,7 @@ var builtins = func() map[string]builtin {
 		}
 	}
 	return m
-}()
+})
 
 // reserved are the words that some shells read as syntax where a command
 // stands, and POSIX ones as a name.
@@ -51,7 +53,7 @@ var reserved = words("[[ ]] function select coproc foreach end namespace repeat"
 
 // commandName is what a script may call a command: other characters make
 // an assignment, an expansion or syntax of it in one shell or another.
-var commandName = regexp.MustCompile(`^[A-Za-z0-9_./+@:,\-]+$`)
+var commandName = regex.Lazy(`^[A-Za-z0-9_./+@:,\-]+$`)
 
 // call derives a simple command.
 func (s *scripter) call(c *syntax.CallExpr) {
@@ -65,7 +67,7 @@ func (s *scripter) call(c *syntax.CallExpr) {
 		return
 	}
 	argv := s.argv(c.Args)
-	if builtins[argv[0]] == declaring {
+	if builtins()[argv[0]] == declaring {
 		for i, w := range c.Args[1:] {
 			argv[i+1] = declared(w)
 		}
@@ -87,7 +89,7 @@ func (s *scripter) call(c *syntax.CallExpr) {
 
 func (s *scripter) named(argv []string) {
 	name := argv[0]
-	kind, known := builtins[name]
+	kind, known := builtins()[name]
 	if _, perhaps := s.funcs[name]; perhaps && s.moves {
 		s.dir = ""
 	}
@@ -150,7 +152,7 @@ func Assignable(name string, passEnv []string) string {
 
 // special variables steer the shell, the loader or an interpreter: they can
 // make an allowed command run something else.
-var special = regexp.MustCompile(`^(PATH|IFS|ENV|HOME|CDPATH|PS[0-4]|SHELLOPTS|OPTIND|OPTARG|PWD|OLDPWD|SHELL|FPATH|PAGER|EDITOR|VISUAL|BROWSER|` +
+var special = regex.Lazy(`^(PATH|IFS|ENV|HOME|CDPATH|PS[0-4]|SHELLOPTS|OPTIND|OPTARG|PWD|OLDPWD|SHELL|FPATH|PAGER|EDITOR|VISUAL|BROWSER|` +
 	`LESS.*|MAN.*|LD_.*|DYLD_.*|BASH.*|GIT_.*|SSH_.*|NODE_.*|NPM_.*|npm_.*|PYTHON.*|PERL.*|RUBY.*|GEM_.*|JAVA_.*|JDK_.*|_JAVA_.*|LUA_.*|PHP.*|` +
 	`GOFLAGS|GOROOT|GOPATH|GOENV|GOTOOLDIR|GOPROXY|CC|CXX|AR|RUSTC.*|RUSTFLAGS|CARGO_.*|MAKE.*|MFLAGS|TAR_OPTIONS|RSYNC_.*|GCONV_PATH|` +
 	`GLIBC_.*|MALLOC_.*|LOCPATH|NLSPATH|TERMINFO.*|TERMCAP|XDG_.*|TMPDIR|EXECIGNORE|GLOBIGNORE|HISTFILE|PROMPT_COMMAND|POSIXLY_CORRECT|_)$`)
@@ -289,7 +291,7 @@ func (s *scripter) prefix(args []string) string {
 		s.dir = ""
 		return ""
 	}
-	if kind, known := builtins[args[0]]; known {
+	if kind, known := builtins()[args[0]]; known {
 		return s.builtin(kind, args)
 	}
 	if !commandName.MatchString(args[0]) {

@@ -68,7 +68,7 @@ func (d *deriver) command(argv []string) {
 	d.add(tool.Action{Kind: tool.Command, Argv: argv, Dir: d.dir})
 	d.depth++
 	name := base(argv[0])
-	p := programs[name]
+	p := programs()[name]
 	if p == nil {
 		p = variant(name)
 	}
@@ -85,12 +85,12 @@ func (d *deriver) command(argv []string) {
 // which runs the program it is given, and compilers.
 func variant(name string) *program {
 	if strings.HasPrefix(name, "ld-linux") || strings.HasPrefix(name, "ld-musl") || strings.HasPrefix(name, "ld-2.") {
-		return programs["ld.so"]
+		return programs()["ld.so"]
 	}
 	bare := strings.TrimSuffix(strings.TrimRight(name, "0123456789."), "-")
 	for _, c := range strings.Fields(compilers) {
 		if bare == c || strings.HasSuffix(bare, "-"+c) {
-			return programs[c]
+			return programs()[c]
 		}
 	}
 	return nil

@@ -1,12 +1,13 @@
 package command
 
 import (
-	"regexp"
 	"strings"
+
+	"github.com/remitrun/remit/internal/base/regex"
 )
 
 // operatorWord is a word that a shell reads as an operator or a redirection.
-var operatorWord = regexp.MustCompile(`^(\|\|?|\|&|&&?|;;?|[(){}]|[0-9]*(<<?<?-?|>>?|<>|>\||[<>]&).*|&>>?.*)$`)
+var operatorWord = regex.Lazy(`^(\|\|?|\|&|&&?|;;?|[(){}]|[0-9]*(<<?<?-?|>>?|<>|>\||[<>]&).*|&>>?.*)$`)
 
 // Operator gives the first shell operator that stands unquoted in a pattern, or
 // "". A pattern is compared with the words of one command, so it never matches
@@ -49,7 +50,7 @@ func bareWords(s string) []string {
 	return strings.Fields(b.String())
 }
 
-var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+var assignment = regex.Lazy(`^[A-Za-z_][A-Za-z0-9_]*=`)
 
 // Assigns gives the variable assignment that a pattern begins with, or "". A shell
 // takes it away from the command, so a pattern with one never matches.

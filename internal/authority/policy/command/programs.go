@@ -1,6 +1,9 @@
 package command
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 // program says how a known program starts another one that its arguments name.
 // A program without an entry starts nothing that is known here: it is judged
@@ -60,8 +63,10 @@ const (
 	readsCmds = "it takes the commands to start from input, files or a format of its own"
 )
 
-// programs is keyed by base name.
-var programs = table([]entry{
+// programs are keyed by base name, and made when a command is first looked at.
+var programs = sync.OnceValue(func() map[string]*program { return table(programList) })
+
+var programList = []entry{
 	{"env", program{flags: "i0v", values: "uC", assigns: true,
 		long: []string{"ignore-environment", "null", "debug", "unset=", "chdir=", "block-signal=?", "default-signal=?", "ignore-signal=?"},
 		run:  byEnv}},
@@ -153,7 +158,7 @@ var programs = table([]entry{
 	{"rustc rustdoc", program{words: []string{"linker=", "link-arg=", "link-args=", "-Clink", "--codegen=link", "-Z", "--sysroot", "--test-builder", "--runtool", "--test-runtool", "@"}}},
 	{"certbot", program{hooks: []string{"--pre-hook", "--post-hook", "--deploy-hook", "--renew-hook", "--manual-auth-hook", "--manual-cleanup-hook"}}},
 	{"go", program{hooks: []string{"--exec", "--toolexec", "--vettool"}}},
-})
+}
 
 // compilers start other programs for each step, and can be told which.
 const compilers = "gcc g++ cc c++ c89 c99 cpp clang clang++ gfortran"

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -9,6 +8,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -327,7 +327,7 @@ func (s *scripter) loop(c *syntax.ForClause) {
 	s.perhaps(c.Do)
 }
 
-var functionName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var functionName = regex.Lazy(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // function derives a function's body. A call of it counts as such only behind
 // a definition that certainly runs; elsewhere it counts as a command, too.
@@ -337,7 +337,7 @@ func (s *scripter) function(c *syntax.FuncDecl) {
 		return
 	}
 	name := c.Name.Value
-	if _, known := builtins[name]; known || programs[name] != nil || reserved[name] {
+	if _, known := builtins()[name]; known || programs()[name] != nil || reserved[name] {
 		s.unknown("a function must not be called " + name + " like a known command; rename it")
 		return
 	}

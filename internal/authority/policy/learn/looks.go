@@ -1,9 +1,10 @@
 package learn
 
 import (
-	"regexp"
 	"strings"
 	"unicode"
+
+	"github.com/remitrun/remit/internal/base/regex"
 )
 
 // looks tells texts that must not be written down, or that will not come
@@ -14,14 +15,13 @@ type looks struct {
 
 // once are parts of names that are made up anew each time: UUIDs, hexadecimal
 // and other random runs, timestamps, and what mktemp and its like make.
-var once = regexp.MustCompile(strings.Join([]string{
-	`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`,
-	`\d{4}-?\d{2}-?\d{2}[T_ -]?\d{2}[:.-]?\d{2}[:.-]?\d{2}(?:[.,]\d+)?Z?`,
-	`\d{9,}`,
-	`\btmp[._-]?[A-Za-z0-9_]{6,}`,
-	`[0-9a-fA-F]{8,}`,
-	`[A-Za-z0-9]{16,}`,
-}, "|"))
+var once = regex.Lazy(
+	`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}` +
+		`|\d{4}-?\d{2}-?\d{2}[T_ -]?\d{2}[:.-]?\d{2}[:.-]?\d{2}(?:[.,]\d+)?Z?` +
+		`|\d{9,}` +
+		`|\btmp[._-]?[A-Za-z0-9_]{6,}` +
+		`|[0-9a-fA-F]{8,}` +
+		`|[A-Za-z0-9]{16,}`)
 
 // volatile gives the first part of a name that is not to be written down, from
 // and to which byte. A name with none gives ok false.

@@ -11,11 +11,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
@@ -244,8 +244,8 @@ func onlySamples(root *os.Root, at string) bool {
 // The lines of a repository's configuration that name no program, in the one
 // form in which Git writes them. Any other line makes it harmful.
 var (
-	configSection = regexp.MustCompile(`^\[(core|user|init|remote|branch|submodule)(?: "[^"\\\x00-\x1f]*")?\]$`)
-	configLine    = regexp.MustCompile(`^\t([a-z]+)(?: = ([^\\"\x00-\x1f]*))?$`)
+	configSection = regex.Lazy(`^\[(core|user|init|remote|branch|submodule)(?: "[^"\\\x00-\x1f]*")?\]$`)
+	configLine    = regex.Lazy(`^\t([a-z]+)(?: = ([^\\"\x00-\x1f]*))?$`)
 	configKeys    = map[string][]string{
 		"core":      {"repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase", "precomposeunicode", "symlinks", "autocrlf", "eol"},
 		"user":      {"name", "email"},

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -119,9 +119,9 @@ func (w Wants) Effects() tool.Effects {
 }
 
 var (
-	functionForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
-	envForm      = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
-	argumentForm = regexp.MustCompile(`^[^\x00-\x1f\x7f]{1,100}$`)
+	functionForm = regex.Lazy(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
+	envForm      = regex.Lazy(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
+	argumentForm = regex.Lazy(`^[^\x00-\x1f\x7f]{1,100}$`)
 )
 
 // parseSize reads a size such as 64MiB.
