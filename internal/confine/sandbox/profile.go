@@ -44,10 +44,10 @@ type Node struct {
 	Children []*Node
 	// Target is where a link leads in the end, or "": that is not known.
 	Target string
-	// Complete says that Children are all there are. What is in a folder that is
-	// not complete stays out of sight.
+	// Complete says that Children are all there are, but for names that the policies
+	// do not tell from new ones (see [Names]). What is in a folder that is not
+	// complete stays out of sight.
 	Complete bool
-	Skipped  bool // it is not complete because the survey reached its bound
 	System   bool // it is a folder of the minimal system, which is shown whole
 }
 
@@ -125,9 +125,6 @@ type Profile struct {
 	Notes []string // what the policy says and the kernel does not enforce to the letter
 }
 
-// MaxSurvey bounds how many names the survey for one profile looks at.
-const MaxSurvey = 50000
-
 // maxMounts bounds the mounts of one sandbox, and with them its start.
 const maxMounts = 4000
 
@@ -171,17 +168,12 @@ func Compile(in Inputs) (Profile, error) {
 // noteUnseen says which folders are out of sight because it is not known what is
 // in them.
 func (c *compiler) noteUnseen() {
-	name := func(list []string) string {
-		if len(list) == 1 {
-			return fmt.Sprintf("%q is", list[0])
-		}
-		return fmt.Sprintf("%q and %d other folders are", list[0], len(list)-1)
-	}
-	if len(c.skipped) > 0 {
-		c.note(fmt.Sprintf("the survey stopped after %d names: %s out of sight; name narrower folders in files.read", MaxSurvey, name(c.skipped)))
-	}
-	if len(c.unlisted) > 0 {
-		c.note(name(c.unlisted) + " out of sight: not listable")
+	switch n := len(c.unlisted); n {
+	case 0:
+	case 1:
+		c.note(fmt.Sprintf("%q is out of sight: not listable", c.unlisted[0]))
+	default:
+		c.note(fmt.Sprintf("%q and %d other folders are out of sight: not listable", c.unlisted[0], n-1))
 	}
 }
 
@@ -233,7 +225,6 @@ type compiler struct {
 	in  Inputs
 	out Profile
 
-	skipped  []string // folders that the survey did not get to
 	unlisted []string // folders that could not be listed
 }
 
@@ -311,8 +302,6 @@ func (c *compiler) tree(n *Node, at scope, top bool) []Mount {
 		return []Mount{{Path: n.Path, Access: ReadOnly, Folder: true, System: true}}
 	case n.System || !top && (n.Path == "/tmp" || slices.Contains(ownFolders, n.Path)):
 		return nil // it is there already
-	case n.Skipped:
-		c.skipped = append(c.skipped, n.Path)
 	case !n.Complete:
 		c.unlisted = append(c.unlisted, n.Path)
 	case n.Path != "/":

@@ -65,9 +65,6 @@ func (c *compiler) grants(n *Node, top bool) (whole bool, a Access, parts []Moun
 		return true, ReadOnly, nil
 	case !top && (n.Path == "/tmp" || slices.Contains(ownFolders, n.Path)):
 		return false, NoAccess, nil
-	case n.Skipped:
-		c.skipped = append(c.skipped, n.Path)
-		return true, NoAccess, nil
 	case !n.Complete:
 		c.unlisted = append(c.unlisted, n.Path)
 		return true, NoAccess, nil

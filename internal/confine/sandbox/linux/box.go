@@ -36,6 +36,7 @@ type Box struct {
 	spares   spares
 	sessions sessions
 	systems  systems
+	surveys  surveys
 
 	tried    sync.Once
 	strength strength // known once it was tried
@@ -46,7 +47,7 @@ func New(c Config) *Box {
 	if c.Getenv == nil {
 		c.Getenv = func(string) (string, bool) { return "", false }
 	}
-	return &Box{conf: c, machine: onceGood(thisMachine), groups: onceGood(newGroups)}
+	return &Box{conf: c, surveys: surveys{settle: settleTime}, machine: onceGood(thisMachine), groups: onceGood(newGroups)}
 }
 
 // Close ends the spawner and with it every command that still runs.
@@ -140,7 +141,7 @@ func (b *Box) Run(ctx context.Context, p permit.Permit, asked sandbox.Command) (
 		note: once(func() { note(p, asked, prof) })}
 	done, err := watchFolder(ctx, c.Folder, func(ctx context.Context) (sandbox.Outcome, error) { return r.anywhere(ctx, c) })
 	if c.Folder == nil && c.layers.folder() == "" {
-		done.Notes = append(slices.Clip(done.Notes), sweep(prof, p.Chain(), st.found)...)
+		done.Notes = append(slices.Clip(done.Notes), sweep(prof, p.Chain(), st.repositories, st.found)...)
 	}
 	return done, err
 }
@@ -216,14 +217,14 @@ func (b *Box) Profile(chain policy.Chain, c sandbox.Command) (sandbox.Profile, e
 	if err := checkArgs(c); err != nil {
 		return sandbox.Profile{}, err
 	}
-	prof, _, err := b.compile(&machine{}, chain, sandbox.WithDefaults(chain.Limits()), command{Command: c}, func(string, []string) error { return nil })
+	prof, _, err := b.compile(context.Background(), &machine{}, chain, sandbox.WithDefaults(chain.Limits()), command{Command: c}, func(string, []string) error { return nil })
 	return prof, err
 }
 
 // prepare looks the command up, checks it against the permit, and compiles the
 // profile.
 func (b *Box) prepare(ctx context.Context, m *machine, p permit.Permit, c command) (sandbox.Profile, start, error) {
-	prof, st, err := b.compile(m, p.Chain(), sandbox.WithDefaults(p.Limits()), c, func(exe string, names []string) error {
+	prof, st, err := b.compile(ctx, m, p.Chain(), sandbox.WithDefaults(p.Limits()), c, func(exe string, names []string) error {
 		return checkCommand(ctx, p, c, exe, names, sandbox.WithDefaults(p.Limits()).Path)
 	})
 	if err == nil {
@@ -247,7 +248,7 @@ func workDir(c command) (string, error) {
 	return dir, nil
 }
 
-func (b *Box) compile(m *machine, chain policy.Chain, limits policy.Limits, c command, check func(exe string, names []string) error) (sandbox.Profile, start, error) {
+func (b *Box) compile(ctx context.Context, m *machine, chain policy.Chain, limits policy.Limits, c command, check func(exe string, names []string) error) (sandbox.Profile, start, error) {
 	dir, err := workDir(c)
 	if err != nil {
 		return sandbox.Profile{}, start{}, err
@@ -274,11 +275,14 @@ func (b *Box) compile(m *machine, chain policy.Chain, limits policy.Limits, c co
 	m.links, m.which = found.links, found.which
 	in := sandbox.Inputs{Chain: chain, Limits: limits, System: found.mounts, Held: c.layers.folder(),
 		Dir: dir, Exe: exe, State: b.state(), Proxy: b.conf.Egress != nil, Isolation: iso}
+	var seen findings
 	if c.Folder != nil {
 		in.Folder = c.Folder.Path()
 	} else {
-		in.Trees, in.Own = survey(roots(chain, dir), unwritable(chain, in.System), c.layers), own(chain, c.layers)
-		restrictedLinks(chain, in.Trees, func(n *sandbox.Node) { n.Target = c.layers.target(n.Path) })
+		if seen, err = b.survey(ctx, &in, c.layers); err != nil {
+			return sandbox.Profile{}, start{}, err
+		}
+		seen.nodes(&in, c.layers)
 	}
 	prof, err := sandbox.Compile(in)
 	if err != nil {
@@ -288,7 +292,7 @@ func (b *Box) compile(m *machine, chain policy.Chain, limits policy.Limits, c co
 	if _, over := sandbox.Cover(prof.Mounts, dir); over != nil && over.Kind == sandbox.Mask {
 		return prof, start{}, fault.New(fault.HandleRefused, "the working folder %q is not readable under the policy", c.Dir)
 	}
-	st := start{layers: c.layers, exe: exe, argv: c.Argv, env: env, tty: terminalSize(c.Stdio), found: repositoriesIn(in.Trees, in.Own)}
+	st := start{layers: c.layers, exe: exe, argv: c.Argv, env: env, tty: terminalSize(c.Stdio), found: seen, repositories: repositoriesIn(in.Trees, in.Own)}
 	prof.Session = iso == policy.FullIsolation && stays(chain, c)
 	return prof, st, nil
 }

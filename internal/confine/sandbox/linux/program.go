@@ -48,7 +48,9 @@ type start struct {
 	group  *group        // that it is counted in, or nil
 	watch  bool          // the command is observed
 	ca     []byte        // a bundle of certificates for caFile, or nil
-	found  repositories  // before the command was started
+	found  findings      // before the command was started
+
+	repositories repositories // among what was found
 }
 
 // builder turns a profile into the sandbox's list of system calls.

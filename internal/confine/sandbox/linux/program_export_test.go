@@ -3,6 +3,9 @@
 package linux
 
 import (
+	"context"
+	"time"
+
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/sandbox/spawn"
@@ -36,7 +39,23 @@ func (b *Box) RunProfile(p sandbox.Profile) (failed string, err error) {
 	return child.Wait().Failed, nil
 }
 
-// SurveyUpTo is a survey with bounds of its own.
-func SurveyUpTo(names, skipped int, root string) []*sandbox.Node {
-	return surveyUpTo(names, skipped, []string{root}, nil, nil)
+// Survey surveys as a command's preparation does.
+func (b *Box) Survey(in *sandbox.Inputs) error {
+	f, err := b.survey(context.Background(), in, nil)
+	f.nodes(in, nil)
+	return err
 }
+
+// ResolveLinks is for nodes that a test made.
+func ResolveLinks(chain policy.Chain, nodes []*sandbox.Node) { resolveLinks(chain, nodes, nil) }
+
+// SurveyUpTo is a survey with a bound of its own.
+func SurveyUpTo(most int, chain policy.Chain, root string) error {
+	s := survey{names: sandbox.NewNames(chain), most: most, left: most}
+	_, err := s.look(context.Background(), []string{root}, nil)
+	return err
+}
+
+// SettleTime replaces how long a folder must not have changed for a survey to rely
+// on its change time.
+func (b *Box) SettleTime(d time.Duration) { b.surveys.settle = d }

@@ -31,6 +31,19 @@ const maxNewNames = 1_000_000
 // steering are names in a repository's folder that decide what Git runs there.
 var steering = []string{"hooks", "config", "config.worktree", "commondir", "modules", "worktrees", "info/attributes"}
 
+// ofRepository reports whether a name in a folder is one that [repositories] notes:
+// of a .git folder, the steering names and their folders.
+func ofRepository(folder, name string) bool {
+	if strings.EqualFold(name, ".git") || strings.EqualFold(name, "HEAD") {
+		return true
+	}
+	if !strings.EqualFold(path.Base(folder), ".git") {
+		folder, name = path.Dir(folder), path.Join(path.Base(folder), name)
+	}
+	return strings.EqualFold(path.Base(folder), ".git") &&
+		slices.ContainsFunc(steering, func(s string) bool { return s == name || strings.HasPrefix(s, name+"/") })
+}
+
 // repositories are what a command found of repositories when it was started.
 type repositories map[string]bool
 
@@ -71,12 +84,13 @@ type sweeper struct {
 	chain  policy.Chain
 	closed map[string]bool // folders that the command could not write
 	left   int
+	unseen int // folders that were not looked into
 	notes  []string
 }
 
 // sweep renames what a command made of repositories without being allowed to,
-// and says so.
-func sweep(p sandbox.Profile, chain policy.Chain, before repositories) []string {
+// and says so. A folder that has not changed since it was found holds nothing new.
+func sweep(p sandbox.Profile, chain policy.Chain, before repositories, found findings) []string {
 	s := &sweeper{before: before, chain: chain, closed: map[string]bool{}, left: maxNewNames}
 	for _, m := range p.Mounts {
 		if m.Folder && (m.System || m.Kind != sandbox.Bind || m.Access&sandbox.WriteOnly == 0) {
@@ -88,14 +102,17 @@ func sweep(p sandbox.Profile, chain policy.Chain, before repositories) []string 
 			continue
 		}
 		if _, around := sandbox.Cover(p.Mounts[:i], m.Path); around == nil || s.closed[around.Path] {
-			s.tree(m.Path)
+			s.tree(m.Path, found.at(m.Path))
 		}
+	}
+	if s.unseen > 0 {
+		s.note(fmt.Sprintf("the command could have made Git repositories in %d folders that were not looked into: too many new names", s.unseen))
 	}
 	return s.notes
 }
 
 // tree looks through one writable folder, never through a link.
-func (s *sweeper) tree(dir string) {
+func (s *sweeper) tree(dir string, known *folder) {
 	top, name := dir, "."
 	if strings.EqualFold(path.Base(dir), ".git") {
 		top, name = path.Dir(dir), path.Base(dir)
@@ -109,10 +126,17 @@ func (s *sweeper) tree(dir string) {
 		s.git(root, top, name, true)
 		return
 	}
-	s.folder(root, top, name)
+	s.folder(root, top, name, known)
 }
 
-func (s *sweeper) folder(root *os.Root, top, rel string) {
+// folder looks into one folder; known is how it was found before, or nil.
+func (s *sweeper) folder(root *os.Root, top, rel string, known *folder) {
+	if known != nil && known.listed && known.unchanged(filepath.Join(top, rel)) {
+		for _, sub := range known.folders {
+			s.sub(root, top, path.Join(rel, sub.name), sub)
+		}
+		return
+	}
 	f, err := root.Open(rel)
 	if err != nil {
 		return // gone, or closed to this user and so to their Git
@@ -120,20 +144,29 @@ func (s *sweeper) folder(root *os.Root, top, rel string) {
 	entries, err := f.ReadDir(-1)
 	_ = f.Close() // it was only read
 	if s.left -= len(entries); err != nil || s.left < 0 {
-		s.note("a folder has too many names; whether the command made a Git repository there was not looked at")
+		s.unseen++
 		return
 	}
 	for _, e := range entries {
 		at := path.Join(rel, e.Name())
-		full := filepath.Join(top, at)
 		switch {
+		case e.IsDir():
+			s.sub(root, top, at, known.child(e.Name()))
 		case strings.EqualFold(e.Name(), ".git"):
-			s.git(root, top, at, e.IsDir())
-		case strings.EqualFold(e.Name(), "HEAD") && !e.IsDir():
+			s.git(root, top, at, false)
+		case strings.EqualFold(e.Name(), "HEAD"):
 			s.head(root, top, rel, at)
-		case e.IsDir() && !s.closed[full]:
-			s.folder(root, top, at)
 		}
+	}
+}
+
+// sub looks at a folder in another one.
+func (s *sweeper) sub(root *os.Root, top, at string, known *folder) {
+	switch {
+	case strings.EqualFold(path.Base(at), ".git"):
+		s.git(root, top, at, true)
+	case !s.closed[filepath.Join(top, at)]:
+		s.folder(root, top, at, known)
 	}
 }
 

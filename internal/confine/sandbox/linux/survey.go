@@ -3,16 +3,17 @@
 package linux
 
 import (
+	"context"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/remitrun/remit/internal/authority/policy"
-	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
@@ -20,131 +21,234 @@ import (
 // since a path has at most 4096 bytes.
 const maxSurveyPath = 3500
 
-// surveys reports whether a path is looked at with what is below a root. The
+// maxSurvey bounds how many names one survey looks at.
+const maxSurvey = 5_000_000
+
+// settleTime is longer than the unit in which any file system of [dated] counts
+// time: a folder that changes twice within one unit keeps its change time.
+const settleTime = 2 * time.Second
+
+// survey finds the names below some roots that the policies tell from the names
+// around them, without following links. Folders of the system are shown as they
+// are, so it does not look into them.
+type survey struct {
+	names  *sandbox.Names
+	layers *layers
+	system map[string]bool // folders of the system
+	keep   []string        // paths that stay in the survey, with the folders around them
+	most   int             // names that it may look at
+	left   int             // how many of them are left
+
+	since time.Time       // when the change times that it relies on had settled
+	dated map[uint64]bool // by device: whether its change times can be relied on
+}
+
+// folder is what a survey found in one folder. It is immutable.
+type folder struct {
+	name    string // the last part of its path; of a root, the whole path
+	kind    sandbox.NodeKind
+	stamp   stamp // the zero stamp: the folder must be listed again
+	rating  sandbox.Rating
+	system  bool
+	listed  bool // folders and others are all that may differ
+	alike   bool // nothing tells the folder and what is in it from the names around it
+	whole   bool // all its names are shown, because some differ
+	folders []*folder
+	others  []other
+}
+
+// other is a name that is not a folder's and differs from the names around it.
+type other struct {
+	name string
+	kind sandbox.NodeKind
+}
+
+// stamp identifies a folder and the state of its list of names: the kernel renews
+// the change time with every name that comes or goes, and nobody can set it.
+type stamp struct {
+	changed      unix.StatxTimestamp
+	ino, mount   uint64
+	major, minor uint32
+}
+
+// stampOf looks at a folder; the zero stamp: it is not there, or not a folder.
+func stampOf(at string) stamp {
+	var s unix.Statx_t
+	const mask = unix.STATX_TYPE | unix.STATX_INO | unix.STATX_CTIME | unix.STATX_MNT_ID
+	if unix.Statx(unix.AT_FDCWD, at, unix.AT_SYMLINK_NOFOLLOW, mask, &s) != nil || s.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return stamp{}
+	}
+	return stamp{s.Ctime, s.Ino, s.Mnt_id, s.Dev_major, s.Dev_minor}
+}
+
+// unchanged reports whether a folder has had the same names since f was made.
+func (f *folder) unchanged(at string) bool {
+	return f != nil && f.stamp != stamp{} && f.stamp == stampOf(at)
+}
+
+// child is the folder of a name in f, nil if f does not know it.
+func (f *folder) child(name string) *folder {
+	if f == nil {
+		return nil
+	}
+	return search(f.folders, name)
+}
+
+func search(sorted []*folder, name string) *folder {
+	i, ok := slices.BinarySearchFunc(sorted, name, func(f *folder, name string) int { return strings.Compare(f.name, name) })
+	if !ok {
+		return nil
+	}
+	return sorted[i]
+}
+
+// covers reports whether a path is looked at with what is below a root. The
 // machine's /tmp is only by a root in it: else it is the command's own.
-func surveys(root *sandbox.Node, p string) bool {
-	return sandbox.Within(p, root.Path) && (!sandbox.Within(p, "/tmp") || sandbox.Within(root.Path, "/tmp"))
+func covers(root, p string) bool {
+	return sandbox.Within(p, root) && (!sandbox.Within(p, "/tmp") || sandbox.Within(root, "/tmp"))
 }
 
-// maxSkipped bounds how many folders are left out one by one when the survey
-// stops at MaxSurvey: each takes a mount.
-const maxSkipped = 1000
-
-// survey lists what is below the roots, without following links, what is near
-// the roots first. It stops at MaxSurvey names; a folder that was not listed to
-// the end is marked so. Folders of the system among them are not listed: they are
-// shown as they are.
-func survey(roots []string, system []sandbox.Mount, l *layers) []*sandbox.Node {
-	return surveyUpTo(sandbox.MaxSurvey, maxSkipped, roots, system, l)
-}
-
-func surveyUpTo(names, skipped int, roots []string, system []sandbox.Mount, l *layers) []*sandbox.Node {
+// look surveys the roots that are there. What has not changed since the survey
+// before is taken over.
+func (s *survey) look(ctx context.Context, roots []string, before []*folder) ([]*folder, error) {
+	s.dated = map[uint64]bool{}
 	slices.Sort(roots)
-	var out []*sandbox.Node
+	var out []*folder
 	for _, r := range roots {
-		real, err := l.real(r)
-		if err != nil || slices.ContainsFunc(out, func(n *sandbox.Node) bool { return surveys(n, real) }) {
+		real, err := s.layers.real(r)
+		if err != nil || slices.ContainsFunc(out, func(f *folder) bool { return covers(f.name, real) }) {
 			continue // what is not there needs no mount
 		}
-		st, err := os.Lstat(l.At(real))
+		st, err := os.Lstat(s.layers.At(real))
 		if err != nil {
 			continue
 		}
-		one := node(real, st.Mode().Type())
-		out = slices.DeleteFunc(out, func(n *sandbox.Node) bool { return surveys(one, n.Path) })
-		out = append(out, one)
+		out = slices.DeleteFunc(out, func(f *folder) bool { return covers(real, f.name) })
+		out = append(out, &folder{name: real, kind: kindOf(st.Mode().Type()), listed: true})
 	}
-	levels := [][]*sandbox.Node{slices.Clone(out)}
-	for level := levels[0]; len(level) > 0; levels = append(levels, level) {
-		var next []*sandbox.Node
-		for _, n := range level {
-			if n.System = slices.ContainsFunc(system, func(m sandbox.Mount) bool { return m.Path == n.Path }); n.System || len(levels) > 1 && n.Path == "/tmp" {
-				continue
-			}
-			list(n, &names, l)
-			next = append(next, n.Children...)
+	for i, f := range out {
+		if f.kind != sandbox.FolderNode {
+			continue
 		}
-		level = next
+		var err error
+		if out[i], err = s.folder(ctx, f.name, f.name, nil, search(before, f.name)); err != nil {
+			return nil, err
+		}
 	}
-	collapse(levels, skipped)
-	return out
+	slices.SortFunc(out, func(a, b *folder) int { return strings.Compare(a.name, b.name) })
+	return out, nil
 }
 
-// collapse leaves out whole folders in place of many skipped ones below them: as
-// deep as it can, and no more than most.
-func collapse(levels [][]*sandbox.Node, most int) {
-	with := make(map[*sandbox.Node]bool) // folders with a skipped one in them
-	var above func(n *sandbox.Node) bool
-	above = func(n *sandbox.Node) bool {
-		has := n.Skipped
-		for _, child := range n.Children {
-			has = above(child) || has
-		}
-		if has {
-			with[n] = true
-		}
-		return has
+// folder surveys one folder at path p. in is the folder around it; nil: it is a root.
+func (s *survey) folder(ctx context.Context, name, p string, in, before *folder) (*folder, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fault.Wrap(fault.ToolCancelled, err, "cancelled before the command started")
 	}
-	for _, n := range levels[0] {
-		above(n)
+	at := s.layers.At(p)
+	if before.unchanged(at) {
+		return s.again(ctx, p, in, before)
 	}
-	deepest, before := 0, 0
-	for depth, level := range levels {
-		here, ends := 0, 0
-		for _, n := range level {
-			if with[n] {
-				here++
-			}
-			if n.Skipped {
-				ends++
-			}
-		}
-		if before+here > most {
-			break
-		}
-		deepest, before = depth, before+ends
+	f := &folder{name: name, kind: sandbox.FolderNode, system: s.system[p], stamp: s.stamp(at)}
+	if f.system || len(p) > maxSurveyPath || p == "/proc" || p == "/sys" || p == "/dev" || in != nil && p == "/tmp" {
+		return f, nil
 	}
-	for _, n := range levels[deepest] {
-		if with[n] {
-			n.Children, n.Complete, n.Skipped = nil, false, true
-		}
+	if !enterable(at) { // the command could not enter it, and nothing can be mounted in it
+		return f, nil
 	}
+	entries, err := readFolder(at)
+	if err != nil {
+		return f, nil
+	}
+	if s.left -= len(entries); s.left < 0 {
+		return nil, fault.New(fault.SandboxMissing, "the folders that the policy's file rules name hold too many names to look through: more than %d, up to %q", s.most, p).
+			WithHint("name narrower folders in files.read and files.write")
+	}
+	f.listed, f.rating = true, s.names.Rate(p, in == nil)
+	for _, e := range entries {
+		if kind := kindOf(e.Type()); kind != sandbox.FolderNode {
+			f.others = append(f.others, other{e.Name(), kind})
+			continue
+		}
+		sub, err := s.folder(ctx, e.Name(), path.Join(p, e.Name()), f, before.child(e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		f.folders = append(f.folders, sub)
+	}
+	s.reduce(f, p)
+	slices.SortFunc(f.folders, func(a, b *folder) int { return strings.Compare(a.name, b.name) })
+	f.alike = s.alike(f, p, in)
+	return f, nil
 }
 
-func node(path string, mode fs.FileMode) *sandbox.Node {
-	n := &sandbox.Node{Path: path, Kind: sandbox.SpecialNode}
+// again surveys the folders in a folder that has not changed itself.
+func (s *survey) again(ctx context.Context, p string, in, before *folder) (*folder, error) {
+	var now []*folder // nil: as before
+	for i, b := range before.folders {
+		sub, err := s.folder(ctx, b.name, path.Join(p, b.name), before, b)
+		if err != nil {
+			return nil, err
+		}
+		if sub != b && now == nil {
+			now = slices.Clone(before.folders)
+		}
+		if now != nil {
+			now[i] = sub
+		}
+	}
+	if now == nil {
+		return before, nil
+	}
+	f := *before
+	f.folders = now
+	f.alike = s.alike(&f, p, in)
+	return &f, nil
+}
+
+// reduce leaves out the names in a folder that are like those around them.
+func (s *survey) reduce(f *folder, p string) {
+	differ := slices.ContainsFunc(f.folders, func(sub *folder) bool { return !sub.alike })
+	kept := f.others[:0:0]
+	for _, o := range f.others {
+		if !s.names.Alike(p, o.name, o.kind, f.rating) || ofRepository(p, o.name) {
+			kept = append(kept, o)
+		}
+	}
+	if s.names.Together && (differ || len(kept) > 0) {
+		f.whole = true // there each name needs a rule of its own
+		return
+	}
+	f.others = kept
+}
+
+// alike reports whether nothing tells a folder and what is in it from the names
+// around it.
+func (s *survey) alike(f *folder, p string, in *folder) bool {
+	return in != nil && f.listed && f.rating.Like(in.rating) && len(f.others) == 0 && !ofRepository(path.Dir(p), f.name) &&
+		!slices.ContainsFunc(f.folders, func(sub *folder) bool { return !sub.alike }) &&
+		!slices.ContainsFunc(s.keep, func(k string) bool { return sandbox.Within(k, p) })
+}
+
+// readFolder lists a folder in any order.
+func readFolder(at string) ([]fs.DirEntry, error) {
+	f, err := os.OpenFile(at, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	return f.ReadDir(-1)
+}
+
+func kindOf(mode fs.FileMode) sandbox.NodeKind {
 	switch {
 	case mode.IsRegular():
-		n.Kind = sandbox.FileNode
+		return sandbox.FileNode
 	case mode.IsDir():
-		n.Kind = sandbox.FolderNode
+		return sandbox.FolderNode
 	case mode&fs.ModeSymlink != 0:
-		n.Kind = sandbox.LinkNode
+		return sandbox.LinkNode
 	}
-	return n
-}
-
-// list fills in what is in a folder, if the budget has room for all of it.
-func list(n *sandbox.Node, budget *int, l *layers) {
-	if n.Kind != sandbox.FolderNode || len(n.Path) > maxSurveyPath || n.Path == "/proc" || n.Path == "/sys" || n.Path == "/dev" {
-		return
-	}
-	if !enterable(l.At(n.Path)) { // the command could not enter it, and nothing can be mounted in it
-		return
-	}
-	entries, err := os.ReadDir(l.At(n.Path))
-	if err != nil {
-		return
-	}
-	if len(entries) > *budget {
-		n.Skipped = true
-		return
-	}
-	*budget -= len(entries)
-	n.Complete = true
-	for _, e := range entries {
-		n.Children = append(n.Children, node(filepath.Join(n.Path, e.Name()), e.Type()))
-	}
+	return sandbox.SpecialNode
 }
 
 // enterable reports whether a command may list a folder and use what is in it. As
@@ -167,112 +271,41 @@ func enterable(folder string) bool {
 	return st.Mode>>shift&0o5 == 0o5
 }
 
-// systemPaths are the folders and files that programs need to run at all. None
-// holds a person's data or a machine's secrets (of /etc/ssl, not private).
-var systemPaths = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store",
-	"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/ssl/certs",
-	"/etc/ssl/openssl.cnf", "/etc/ssl/cert.pem", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted", "/etc/ca-certificates",
-	"/etc/localtime"}
+// dated are the file systems that this kernel alone changes, and that date each
+// change of a folder, by the number that statfs gives.
+var dated = []int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.F2FS_SUPER_MAGIC, unix.OVERLAYFS_SUPER_MAGIC}
 
-// standardPaths are what programs like to find beside that: names of services,
-// types and places, start-up files and settings that hold for everybody.
-var standardPaths = []string{"/etc/services", "/etc/protocols", "/etc/mime.types", "/etc/timezone", "/etc/gitconfig", "/etc/inputrc",
-	"/etc/profile", "/etc/profile.d", "/etc/bash.bashrc", "/etc/bash_completion.d", "/etc/environment", "/etc/locale.conf",
-	"/etc/default/locale", "/etc/locale.alias", "/etc/terminfo", "/etc/os-release", "/etc/debian_version", "/etc/lsb-release",
-	"/etc/magic", "/etc/pip.conf", "/etc/npmrc", "/etc/python3", "/etc/python3.11", "/etc/python3.12", "/etc/python3.13",
-	"/etc/perl", "/etc/fonts", "/etc/vim", "/etc/nanorc", "/etc/wgetrc", "/etc/java-17-openjdk", "/etc/java-21-openjdk",
-	"/etc/rpc", "/etc/shells", "/etc/mailcap", "/etc/papersize"}
-
-// link is a symbolic link of the system that is made again inside.
-type link struct{ path, target string }
-
-// system finds what of the minimal system is there, and the folders of the
-// trusted PATH outside it.
-func system(path []string, standard bool) (mounts []sandbox.Mount, links []link) {
-	all := append(slices.Clone(systemPaths), path...)
-	if standard {
-		all = append(all, standardPaths...)
+// stamp is the stamp by which a later survey can tell that a folder has not
+// changed; the zero stamp: it could not tell.
+func (s *survey) stamp(at string) stamp {
+	st := stampOf(at)
+	if s.layers != nil || st == (stamp{}) || !time.Unix(st.changed.Sec, int64(st.changed.Nsec)).Before(s.since) {
+		return stamp{}
 	}
-	for _, p := range all {
-		if _, m := sandbox.Cover(mounts, p); m != nil || !filepath.IsAbs(p) || p == "/" ||
-			slices.ContainsFunc(links, func(l link) bool { return sandbox.Within(p, l.path) }) {
-			continue
-		}
-		st, err := os.Lstat(p)
-		switch {
-		case err != nil:
-		case st.Mode()&fs.ModeSymlink != 0:
-			if target, err := os.Readlink(p); err == nil {
-				links = append(links, link{p, target})
-			}
-		case st.IsDir() || st.Mode().IsRegular():
-			mounts = append(mounts, sandbox.Mount{Path: filepath.Clean(p), Access: sandbox.ReadOnly, Folder: st.IsDir(), System: true})
-		}
+	dev := uint64(st.major)<<32 | uint64(st.minor)
+	ok, known := s.dated[dev]
+	if !known {
+		var fs unix.Statfs_t
+		ok = unix.Statfs(at, &fs) == nil && slices.Contains(dated, int64(fs.Type))
+		s.dated[dev] = ok
 	}
-	return mounts, links
+	if !ok {
+		return stamp{}
+	}
+	return st
 }
 
-// restrictedLinks calls do for each link whose name the policy closes in part.
-func restrictedLinks(chain policy.Chain, nodes []*sandbox.Node, do func(*sandbox.Node)) {
-	for _, n := range nodes {
-		if n.Kind == sandbox.LinkNode && slices.ContainsFunc([]tool.ActionKind{tool.FileRead, tool.FileWrite}, func(kind tool.ActionKind) bool {
-			return chain.DecideAction(tool.Action{Kind: kind, Path: n.Path, Real: n.Path}).Effect != policy.Allow
-		}) {
-			do(n)
-		}
-		restrictedLinks(chain, n.Children, do)
-	}
-}
-
-// own surveys the folder that is the tool's own, if there is one.
-func own(chain policy.Chain, l *layers) *sandbox.Node {
-	if chain.Own() == "" {
-		return nil
-	}
-	for _, n := range survey([]string{chain.Own()}, nil, l) {
-		if n.Path == chain.Own() && n.Kind == sandbox.FolderNode {
-			restrictedLinks(chain, n.Children, func(n *sandbox.Node) { n.Target = l.target(n.Path) })
-			return n
+// node gives what a survey found as the nodes of a profile.
+func (f *folder) node(p string) *sandbox.Node {
+	n := &sandbox.Node{Path: p, Kind: f.kind, Complete: f.listed && f.kind == sandbox.FolderNode, System: f.system}
+	for _, sub := range f.folders {
+		if f.whole || !sub.alike {
+			n.Children = append(n.Children, sub.node(path.Join(p, sub.name)))
 		}
 	}
-	return nil
-}
-
-// roots are where the policy could allow anything. The machine's /tmp is shown by
-// a root in it only, so where the policy speaks of all files, the part that the
-// working folder is in is one.
-func roots(chain policy.Chain, dir string) []string {
-	out := append(rootsOf(chain, tool.FileRead), rootsOf(chain, tool.FileWrite)...)
-	if in, ok := strings.CutPrefix(dir, "/tmp/"); ok && slices.Contains(out, "/") {
-		first, _, _ := strings.Cut(in, "/")
-		out = append(out, "/tmp/"+first)
+	for _, o := range f.others {
+		n.Children = append(n.Children, &sandbox.Node{Path: path.Join(p, o.name), Kind: o.kind})
 	}
-	return out
-}
-
-// rootsOf are the literal beginnings of the allow patterns of one link, since
-// every link must allow a path.
-func rootsOf(chain policy.Chain, kind tool.ActionKind) (out []string) {
-	for _, l := range chain.Files(kind) {
-		if l.Inherits {
-			continue
-		}
-		for _, a := range l.Allow {
-			out = append(out, a.Base)
-		}
-		break
-	}
-	return out
-}
-
-// unwritable are the system's folders in which the policy lets nothing be
-// written. To read what is in them is always allowed.
-func unwritable(chain policy.Chain, system []sandbox.Mount) (out []sandbox.Mount) {
-	writes := rootsOf(chain, tool.FileWrite)
-	for _, m := range system {
-		if m.Folder && !slices.ContainsFunc(writes, func(w string) bool { return sandbox.Within(w, m.Path) || sandbox.Within(m.Path, w) }) {
-			out = append(out, m)
-		}
-	}
-	return out
+	slices.SortFunc(n.Children, func(a, b *sandbox.Node) int { return strings.Compare(a.Path, b.Path) })
+	return n
 }

@@ -3,58 +3,150 @@
 package linux_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/sandbox/linux"
 )
 
-// A survey that reaches its bound marks what it left out, in few folders.
+// A survey of too many names is refused, with a way out: nothing vanishes in silence.
 func TestASurveyIsBounded(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	must(t, err)
-	const folders, below = 5, 10
-	for i := range folders {
-		for j := range below {
-			must(t, os.MkdirAll(filepath.Join(dir, fmt.Sprint(i), fmt.Sprint(j), "deep"), 0o755))
-		}
+	w := newWorld(t, openPolicy)
+	for i := range 9 {
+		w.file(fmt.Sprintf("d%d/x", i), "")
 	}
-	var count func(n *sandbox.Node) (skipped, open int)
-	count = func(n *sandbox.Node) (skipped, open int) {
+	const names = 10 + 9 // out, the folders and the files
+	if err := linux.SurveyUpTo(names, w.p.Chain(), w.dir); err != nil {
+		t.Errorf("%d names: %v", names, err)
+	}
+	err := linux.SurveyUpTo(names-1, w.p.Chain(), w.dir)
+	if !errors.Is(err, fault.SandboxMissing) || !strings.Contains(err.Error(), "more than 18") {
+		t.Errorf("with room for one less: %v", err)
+	}
+}
+
+// whole makes the nodes of all that is below a folder.
+func whole(t *rapid.T, p string) *sandbox.Node {
+	n := &sandbox.Node{Path: p, Kind: sandbox.FolderNode, Complete: true}
+	entries, err := os.ReadDir(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		one := &sandbox.Node{Path: filepath.Join(p, e.Name())}
 		switch {
-		case n.Skipped && (n.Complete || len(n.Children) > 0):
-			t.Errorf("%s is skipped and listed", n.Path)
-		case n.Skipped:
-			return 1, 0
-		case !n.Complete:
-			t.Errorf("%s is not complete, and not marked", n.Path)
+		case e.IsDir():
+			one = whole(t, one.Path)
+		case e.Type()&os.ModeSymlink != 0:
+			one.Kind = sandbox.LinkNode
+		case e.Type()&os.ModeNamedPipe != 0:
+			one.Kind = sandbox.SpecialNode
 		}
-		for _, child := range n.Children {
-			s, o := count(child)
-			skipped, open = skipped+s, open+o
-		}
-		return skipped, open + 1
+		n.Children = append(n.Children, one)
 	}
-	all := 1 + folders + 2*folders*below
-	for _, tc := range []struct{ names, most, skipped, open int }{
-		{all, 1000, 0, all},
-		{folders + folders*below, 1000, folders * below, 1 + folders}, // nothing of the third level
-		{folders + folders*below, folders, folders, 1},                // too many to leave out one by one
-		{folders, 1000, folders, 1},
-		{folders, 1, 1, 0},
-		{0, 1000, 1, 0},
-	} {
-		nodes := linux.SurveyUpTo(tc.names, tc.most, dir)
-		if len(nodes) != 1 {
-			t.Fatalf("%d roots", len(nodes))
+	return n
+}
+
+// What a survey leaves out makes no difference: the profile is that of all names,
+// also where most of the survey is remembered from an earlier command.
+func TestSurveysGiveTheProfileOfAllNames(t *testing.T) {
+	patterns := rapid.SampledFrom([]string{"**", "*", "a/**", "a/*", "b/**", "**/x", "*/x", "a/b/x", "**/*.k", "*.k", "a", ".env", ".git/**", "x", "[a-b]/**", "?", "HEAD", "A/**", "b/x.", ".config/op/**"})
+	names := rapid.SampledFrom([]string{"a", "b", "x", "y.k", ".env", ".git", "hooks", "config", "HEAD", "plain", "other", "A", "x.", "ü", ".config", "op"})
+	list := func(t *rapid.T, label string, least int) string {
+		return "['" + strings.Join(rapid.SliceOfN(patterns, least, 3).Draw(t, label), "', '") + "']"
+	}
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	rapid.Check(t, func(t *rapid.T) {
+		dir, err := os.MkdirTemp(top, "")
+		if err != nil {
+			t.Fatal(err)
 		}
-		if skipped, open := count(nodes[0]); skipped != tc.skipped || open != tc.open {
-			t.Errorf("up to %d names and %d skipped: %d folders are skipped and %d listed, want %d and %d", tc.names, tc.most, skipped, open, tc.skipped, tc.open)
+		pol, err := policy.Parse("p", []byte("version: 1\nname: p\nfiles:\n  read: {allow: "+list(t, "read", 1)+", deny: "+list(t, "noread", 0)+", ask: "+list(t, "askread", 0)+"}\n"+
+			"  write: {allow: "+list(t, "write", 0)+", deny: "+list(t, "nowrite", 0)+"}\n"))
+		if err != nil {
+			t.Skip(err)
 		}
+		rules, err := pol.Bind(policy.Env{Workspace: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		chain := policy.Chain{rules}
+		iso := rapid.SampledFrom([]policy.Isolation{policy.FullIsolation, policy.LandlockIsolation}).Draw(t, "isolation")
+		box := linux.New(linux.Config{})
+		box.SettleTime(0)
+		defer func() { _ = box.Close() }() // it runs nothing
+		for round := range 3 {
+			for range rapid.IntRange(0, 12).Draw(t, "changes") {
+				change(dir, rapid.SliceOfN(names, 1, 4).Draw(t, "path"), rapid.IntRange(0, 5).Draw(t, "change"))
+			}
+			tick(t)
+			in := sandbox.Inputs{Chain: chain, Dir: dir, Isolation: iso, State: filepath.Join(dir, "b/other")}
+			if err := box.Survey(&in); err != nil {
+				t.Fatal(err)
+			}
+			got, err := sandbox.Compile(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, n := range in.Trees {
+				if n.Kind == sandbox.FolderNode {
+					in.Trees[i] = whole(t, n.Path)
+				}
+			}
+			linux.ResolveLinks(chain, in.Trees)
+			want, err := sandbox.Compile(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.String() != want.String() {
+				t.Fatalf("round %d:\n%s\nof the survey gives\n%s\nand of all names\n%s", round, pol.Print(), got, want)
+			}
+			tick(t)
+		}
+	})
+}
+
+// tick waits until file systems date a change later than all before.
+func tick(t interface{ Fatal(...any) }) {
+	var began, now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &began); err != nil {
+		t.Fatal(err)
+	}
+	for now = began; now == began; {
+		_ = unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now) // it worked before
+	}
+}
+
+// change makes, replaces or removes a name; what cannot be is left.
+func change(dir string, parts []string, how int) {
+	p := filepath.Join(append([]string{dir}, parts...)...)
+	if os.MkdirAll(filepath.Dir(p), 0o755) != nil {
+		return
+	}
+	if how != 1 {
+		_ = os.RemoveAll(p)
+	}
+	switch how {
+	case 0:
+	case 1:
+		_ = os.Mkdir(p, 0o755)
+	case 2:
+		_ = os.Symlink(parts[0], p)
+	case 3:
+		_ = unix.Mkfifo(p, 0o644)
+	default:
+		_ = os.WriteFile(p, nil, 0o644)
 	}
 }
 
@@ -87,5 +179,68 @@ func TestAllowedThingsOfTheWholeMachine(t *testing.T) {
 		if got := string(out.Stdout.Data); got != "plain-new\n-tmp\n" {
 			t.Errorf("in %s: got %q, %s\n%s", w.dir, got, out.Stderr.Data, strings.Join(out.Notes, "\n"))
 		}
+	}
+}
+
+// A folder that an earlier command found is not taken for what it was: a denied name
+// that came since is out of sight, however it came.
+func TestEscapesByNamesMadeBetweenCommands(t *testing.T) {
+	everyTier(t, allWritable, func(t *testing.T, src string) {
+		for name, change := range map[string]func(w *world){
+			"a new file, and the folder's old times": func(w *world) {
+				st, err := os.Stat(filepath.Join(w.dir, "a/b"))
+				must(w.t, err)
+				w.file("a/b/.env", "secret")
+				must(w.t, os.Chtimes(filepath.Join(w.dir, "a/b"), st.ModTime(), st.ModTime()))
+			},
+			"a file renamed": func(w *world) {
+				must(w.t, os.Rename(filepath.Join(w.dir, "a/b/open"), filepath.Join(w.dir, "a/b/.env")))
+			},
+			"another folder in its place": func(w *world) {
+				must(w.t, unix.Renameat2(unix.AT_FDCWD, filepath.Join(w.dir, "c"), unix.AT_FDCWD, filepath.Join(w.dir, "a/b"), unix.RENAME_EXCHANGE))
+			},
+			"a folder in place of a file": func(w *world) {
+				must(w.t, unix.Renameat2(unix.AT_FDCWD, filepath.Join(w.dir, "c"), unix.AT_FDCWD, filepath.Join(w.dir, "a/b/open"), unix.RENAME_EXCHANGE))
+			},
+			"a folder from elsewhere": func(w *world) {
+				must(w.t, os.Rename(filepath.Join(w.dir, "c"), filepath.Join(w.dir, "a/b/c")))
+			},
+			"by a command": func(w *world) { w.sh("mv a/b/open a/b/.env") },
+		} {
+			t.Run(name, func(t *testing.T) {
+				w := newWorld(t, src)
+				w.box.SettleTime(0)
+				w.file("a/b/open", "secret")
+				w.file("c/.env", "secret")
+				if got := w.sh("cat a/b/open").Stdout.Data; string(got) != "secret" {
+					t.Fatalf("what is allowed shows %q", got)
+				}
+				tick(t)
+				w.sh("true")
+				change(w)
+				if out := w.sh("cat .env */.env */*/.env */*/*/.env; echo done"); string(out.Stdout.Data) != "done\n" {
+					t.Errorf("it shows %q", out.Stdout.Data)
+				}
+			})
+		}
+	})
+}
+
+// What a command makes Git run is renamed also where the folder was known before.
+func TestEscapesByRepositoriesInKnownFolders(t *testing.T) {
+	needGit(t)
+	w := newWorld(t, allWritable)
+	w.box.SettleTime(0)
+	w.file("a/b/open", "")
+	tick(t)
+	w.sh("true")
+	mark := filepath.Join(t.TempDir(), "mark")
+	w.sh("mkdir -p a/b/new && touch a/b/x")
+	w.sh(script(with(map[string]string{}, "a/b/.git/HEAD", "ref: refs/heads/main\n", "a/b/.git/config", strings.ReplaceAll(harmful, "MARK", mark), "a/b/.git/objects/x", "", "a/b/.git/refs/x", "")))
+	if status(t, filepath.Join(w.dir, "a/b"), mark) {
+		t.Error("git status runs what the command named")
+	}
+	if _, err := os.Lstat(filepath.Join(w.dir, "a/b/.git")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the repository stays: %v", err)
 	}
 }

@@ -1,0 +1,95 @@
+package policy
+
+import (
+	"strings"
+
+	"github.com/remitrun/remit/internal/authority/policy/glob"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// LikeNames are the names of files that no rule tells from one given name: two
+// paths that differ in such names alone get the same decision. What surveys a
+// workspace need not decide about them one by one.
+type LikeNames struct {
+	spelled map[string]bool // names that rules or the lists of sensitive names spell, in lower case
+	wild    []glob.Name     // patterns of one name
+	like    []bool          // which of them match the given name
+}
+
+// NamesLike returns the names that no file rule of the chain tells from name, which
+// must be an ASCII name that is not sensitive.
+func (c Chain) NamesLike(name string) *LikeNames {
+	n := &LikeNames{spelled: map[string]bool{}}
+	for _, sensitive := range append(Sensitive(true), SensitiveAlone()...) {
+		for _, part := range strings.Split(sensitive, "/") {
+			if p, err := glob.Compile(part, glob.Options{Fold: true}); err == nil { // the lists are constant
+				n.add(p)
+			}
+		}
+	}
+	n.spell("/proc/sys/dev")
+	for _, r := range c {
+		if r == nil {
+			continue
+		}
+		n.spell(r.state, r.own, r.env.Workspace)
+		for _, id := range []sectionID{sectionOf(tool.FileRead), sectionOf(tool.FileWrite)} {
+			for _, list := range r.sections[id].lists {
+				for i := range list {
+					p := list[i].pattern.(*filePattern)
+					n.add(p.exact)
+					if p.fold != nil {
+						n.add(p.fold)
+					}
+				}
+			}
+		}
+	}
+	for _, w := range n.wild {
+		n.like = append(n.like, w.Match(name))
+	}
+	return n
+}
+
+func (n *LikeNames) add(p *glob.Pattern) {
+	spelled, wild := p.Names()
+	for _, s := range spelled {
+		n.spelled[s] = true
+	}
+	n.wild = append(n.wild, wild...)
+}
+
+func (n *LikeNames) spell(paths ...string) {
+	for _, p := range paths {
+		for _, name := range strings.Split(strings.ToLower(p), "/") {
+			n.spelled[name] = true
+		}
+	}
+}
+
+// Contain reports whether a name is one of them. False may mean that it cannot be
+// shown.
+func (n *LikeNames) Contain(name string) bool {
+	var buf [256]byte
+	if len(name) > len(buf) || glob.Fold(name) != name || !ascii(name) {
+		return false
+	}
+	if n.spelled[string(lowerName(name, buf[:0]))] {
+		return false
+	}
+	for i, w := range n.wild {
+		if w.Match(name) != n.like[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func ascii(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] >= 0x80 || s[i] == 0 {
+			return false
+		}
+	}
+	return s != ""
+}
