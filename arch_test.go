@@ -142,6 +142,7 @@ var mayImport = map[string]string{
 	"agents/chat":     "base/clip base/canon tools/extension base/fault base/near base/tool",
 	"doors/hostcheck": "net net/http",
 	"doors/admission": "net",
+	"doors/hook":      "base/canon base/fault base/tool authority/policy",
 	"doors/gateway":   "service/callers github.com/google/uuid doors/admission call/approval doors/hostcheck base/canon base/fault authority/policy call/runner record/store base/tool github.com/modelcontextprotocol/go-sdk crypto/rand net net/http",
 	"service/signin":  "base/fault net net/http",
 	"app": `
@@ -158,7 +159,7 @@ var mayImport = map[string]string{
 		net
 	`,
 	"cli": `
-		doors/listen
+		doors/hook doors/listen
 		service/agents service/apis service/approvals service/changes service/extensions service/grants service/history service/home service/models service/modules service/policies service/policyreview service/replays service/runs service/secrets service/servers service/slash
 		agents/agent agents/capability agents/chat
 		app

@@ -124,6 +124,9 @@ func (s *session) printAudit(found []history.AuditEvent, next ledger.Seq) error 
 		if event == runs.EventChangeset || e.Action == "" && e.By != "" || e.Grant != "" || e.Number > 0 {
 			event += " " + e.Status
 		}
+		if e.Client != "" {
+			event += map[bool]string{true: ", left to ", false: ", reported by "}[e.Status == ledger.Running] + e.Client
+		}
 		if e.Refused > 0 {
 			event += ", " + itoa(e.Refused) + " refused"
 		}

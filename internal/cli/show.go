@@ -66,6 +66,9 @@ func (s *session) printSteps(r report.Report) error {
 	s.facts("status", "   ", cell{sign + " " + r.Run.Status, col}, cell{text: "mode " + r.Run.Mode},
 		cell{text: "started " + r.Run.StartedAt.Local().Format(time.DateTime)}, cell{text: "took " + millis(r.Summary.TotalDurationMS)})
 	s.facts("by", " ", cell{text: r.Run.Principal}, cell{text: "in " + r.Run.Workspace})
+	if c := r.Run.Client; c != "" {
+		s.facts("client", "  ", cell{text: c}, cell{text: "carries out the calls itself: Remit decides them, and does not see how they end"})
+	}
 	for _, p := range r.Policy {
 		s.facts("policy", "  ", cell{text: p.Name}, cell{p.File, dim})
 	}
@@ -73,12 +76,16 @@ func (s *session) printSteps(r report.Report) error {
 	var rows [][]cell
 	for _, st := range r.Steps {
 		sign, col := icon(st.Status)
+		status := st.Status
+		if by := st.Executor(); by != "" {
+			status += ", " + by
+		}
 		why := ruleText(st.Decision.Effect, st.Decision.Rule)
 		if st.Error != nil {
 			why = st.Error.Code + " " + st.Error.Message
 		}
 		rows = append(rows, []cell{
-			{itoa(st.Index), dim}, {sign + " " + st.Status, col}, {st.Tool, bold}, {stepName(st.Index, st.Name, st.ID), ""},
+			{itoa(st.Index), dim}, {sign + " " + status, col}, {st.Tool, bold}, {stepName(st.Index, st.Name, st.ID), ""},
 			{millis(st.DurationMS), dim}, {firstLine(why), ""},
 		})
 	}

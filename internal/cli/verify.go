@@ -150,6 +150,9 @@ func (s *session) printVerified(rep store.VerifyReport, o store.VerifyOptions) e
 			"ok": ok, "events": rep.Events, "blobs": rep.Blobs, "runs": rep.Runs, "size": rep.Size, "root": rep.Root,
 			"signed": rep.Signed, "erased": rep.Erased, "problems": problems,
 		}
+		if rep.Reported > 0 {
+			out["reported"] = rep.Reported
+		}
 		if err := s.printJSON(out); err != nil {
 			return err
 		}
@@ -168,6 +171,9 @@ func (s *session) printVerified(rep store.VerifyReport, o store.VerifyOptions) e
 		s.printf("%s %s\n", s.paint(green, "✓"), what)
 		s.printf("  %s, %s and %s checked; log size %d, root %s, signed up to %d\n",
 			counted(rep.Events, "event"), counted(rep.Blobs, "blob"), counted(rep.Runs, "run"), rep.Size, rep.Root, rep.Signed)
+		if rep.Reported > 0 {
+			s.printf("  reported by agents: %s; Remit decided these calls and did not execute them\n", counted(rep.Reported, "outcome"))
+		}
 		if rep.Erased > 0 {
 			s.printf("  erased: %s\n", counted(rep.Erased, "payload"))
 		}

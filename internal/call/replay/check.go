@@ -99,8 +99,8 @@ func (r *Recording) Again(ctx context.Context, rn *runner.Runner, run *runner.Ru
 		}
 		c := runner.Call{Index: i, Step: rec.Step, Tool: rec.Tool, Args: args}
 		var o runner.Outcome
-		if _, ok := rec.Parts[ledger.PartArgs]; !ok && rec.Code == fault.ArgsInvalid {
-			c.Args = nil // they could not even be written down
+		if _, ok := rec.Parts[ledger.PartArgs]; !ok && (rec.Code == fault.ArgsInvalid || r.Run.Client != "") {
+			c.Args = nil // they could not be written down, or the client's tool could not be judged
 			o = rn.Refuse(ctx, run, c, r.failure(ctx, rec))
 		} else {
 			o = rn.Execute(ctx, run, c)

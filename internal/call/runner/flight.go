@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,6 +38,7 @@ type flight struct {
 
 	skipped    bool  // a plan step that is not run
 	noCall     bool  // a plan step that did not become a call
+	handedOver bool  // the run's client carries out the call
 	indexErr   error // the call's index is invalid or already taken
 	resolveErr error // the tool was not found, or the arguments cannot be recorded
 
@@ -175,12 +175,12 @@ func (f *flight) recordIntent(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return ended(ctx, err)
 	}
-	if f.entry.Spec.Effects.Effectful() {
+	if f.run.Client != "" || f.entry.Spec.Effects.Effectful() {
 		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 		defer stop() // also for a cancelled call: its outcome is recorded too
 		ev := f.event(ledger.CallIntent)
 		ev.At = f.created.UnixMicro()
-		ev.Effects = f.entry.Spec.Effects
+		ev.Effects, ev.Client = f.entry.Spec.Effects, f.run.Client
 		ev.Timeline = f.marks[:2:2]
 		if f.budget != nil {
 			ev.Usage = f.budget.Given().List()
@@ -202,8 +202,13 @@ type recordError struct{ error }
 
 func (e recordError) Unwrap() error { return e.error }
 
-// perform runs the prepared call under a permit, within its time limit.
+// perform runs the prepared call under a permit, within its time limit. In the run of a
+// client there is no permit: the client carries out the call.
 func (f *flight) perform(ctx context.Context) error {
+	if f.run.Client != "" {
+		f.handedOver = true
+		return nil
+	}
 	defer f.mark(ledger.Processing)
 	given := f.given()
 	terms := permit.Terms{Call: f.digest(), Tool: f.entry.Spec.ID, Chain: f.chain, Env: f.run.Env, Limits: f.limits, Keep: f.run.Keep, Held: f.run.Held,
@@ -307,19 +312,6 @@ func ended(ctx context.Context, err error) error {
 	return fault.Wrap(fault.ToolFailed, err, "the tool failed")
 }
 
-// digest identifies the call: its tool, arguments and holder.
-func (f *flight) digest() tool.Digest {
-	h := sha256.New()
-	h.Write(f.entry.Digest[:])
-	a := sha256.Sum256(f.args)
-	h.Write(a[:])
-	h.Write([]byte(f.run.Grant.Holder()))
-	return tool.Digest(h.Sum(nil))
-}
-
-// DigestOf is the digest of a document.
-func DigestOf(b []byte) tool.Digest { return sha256.Sum256(b) }
-
 // finish encodes the result, records the outcome and returns it.
 func (f *flight) finish(ctx context.Context, err error) Outcome {
 	o := Outcome{
@@ -342,7 +334,7 @@ func (f *flight) finish(ctx context.Context, err error) Outcome {
 	o.Duration = time.Duration(f.marks[3]) * time.Microsecond
 	used := f.used()
 	o.Violations = f.violations(&o)
-	if o.Fatal == nil {
+	if o.Fatal == nil && !f.handedOver {
 		o.Seq, o.Fatal = f.recordOutcome(ctx, o, out, used)
 	}
 	f.settle(used)
@@ -350,7 +342,9 @@ func (f *flight) finish(ctx context.Context, err error) Outcome {
 	if err := f.respond(ctx, o.Violations); err != nil && o.Fatal == nil {
 		o.Fatal = err
 	}
-	f.run.count(o.Status, o.Attempts.Count())
+	if !f.handedOver {
+		f.run.count(o.Status, o.Attempts.Count())
+	}
 	f.notify(ledger.Ended, &o)
 	return o
 }
@@ -380,6 +374,9 @@ func (f *flight) encodeOutput(o *Outcome) (out []byte, err error) {
 func (f *flight) status(err error) tool.Status {
 	if f.skipped {
 		return tool.Skipped
+	}
+	if f.handedOver {
+		return tool.Pending
 	}
 	if err == nil {
 		return tool.Completed

@@ -199,10 +199,13 @@ func (f *flight) checkPin(ctx context.Context) error {
 // approve asks a person where the policies say so. It comes last, so that people are
 // only asked about calls that can run.
 func (f *flight) approve(ctx context.Context) error {
-	if f.decision.Effect == policy.Ask {
-		return f.ask(ctx)
+	if f.decision.Effect != policy.Ask {
+		return nil
 	}
-	return nil
+	if f.run.ClientAsks && f.run.terms.Approvers <= 1 && !f.decision.Admin {
+		return nil // the client asks its user before it carries out the call
+	}
+	return f.ask(ctx)
 }
 
 // ask asks for approval and waits for the answer.

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 
 	"github.com/remitrun/remit/internal/authority/policy"
@@ -69,3 +70,16 @@ func (f *flight) factsMatter() bool {
 	}
 	return false
 }
+
+// digest identifies the call: its tool, arguments and holder.
+func (f *flight) digest() tool.Digest {
+	h := sha256.New()
+	h.Write(f.entry.Digest[:])
+	a := sha256.Sum256(f.args)
+	h.Write(a[:])
+	h.Write([]byte(f.run.Grant.Holder()))
+	return tool.Digest(h.Sum(nil))
+}
+
+// DigestOf is the digest of a document.
+func DigestOf(b []byte) tool.Digest { return sha256.Sum256(b) }

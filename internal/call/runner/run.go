@@ -41,6 +41,10 @@ type Info struct {
 	Keep     permit.Keeper // keeps what file tools replace, for an undo; nil: none
 	Held     permit.Held   // the layers of held writes; nil: the workspace itself
 	Volatile bool          // the record need not survive a power loss
+	Client   string        // the program that carries out the run's calls itself; "": the runner does
+	// ClientAsks: the client itself asks its user about calls that need approval, where one
+	// person may answer.
+	ClientAsks bool
 }
 
 // Run is a sequence of calls under one grant. It is safe for concurrent use.
@@ -84,23 +88,10 @@ const maxLinks = 255
 // Start records the start of a run and returns it, with a context that ends at the run's
 // time limit. The caller must call Finish.
 func (r *Runner) Start(ctx context.Context, in Info) (*Run, context.Context, error) {
-	if in.Mode == 0 {
-		in.Mode = ledger.Live
+	run, err := newRun(in, r.now())
+	if err != nil {
+		return nil, nil, err
 	}
-	if in.Recall != nil && in.Mode != ledger.Replay {
-		return nil, nil, fault.New(fault.Internal, "only a replay can answer gates from a record")
-	}
-	if n := len(in.Grant.Chain()); n > maxLinks {
-		return nil, nil, fault.New(fault.GrantInvalid, "the grant has %d policies; the limit is %d", n, maxLinks).
-			WithHint("issue a new grant from one policy that says the same")
-	}
-	run := &Run{Info: in, Started: r.now(), chain: in.Grant.Chain()}
-	run.limits, run.terms, run.connects = run.chain.Limits(), run.chain.Terms(), run.chain.Connects()
-	if in.Frozen != nil {
-		run.progress = newProgress(in.Frozen)
-	}
-	run.Env = tool.Env{Workspace: in.Bound.Workspace, Home: in.Bound.Home, Path: run.limits.Path, Pass: run.limits.Env}
-	run.limiter = newRunLimits(run.limits)
 	entry, err := run.startEntry()
 	if err != nil {
 		return nil, nil, err
@@ -110,6 +101,31 @@ func (r *Runner) Start(ctx context.Context, in Info) (*Run, context.Context, err
 	}
 	ctx, run.cancel = r.Within(ctx, run)
 	return run, ctx, nil
+}
+
+// newRun makes a run that is not recorded.
+func newRun(in Info, started time.Time) (*Run, error) {
+	if in.Mode == 0 {
+		in.Mode = ledger.Live
+	}
+	if in.Recall != nil && in.Mode != ledger.Replay {
+		return nil, fault.New(fault.Internal, "only a replay can answer gates from a record")
+	}
+	if n := len(in.Grant.Chain()); n > maxLinks {
+		return nil, fault.New(fault.GrantInvalid, "the grant has %d policies; the limit is %d", n, maxLinks).
+			WithHint("issue a new grant from one policy that says the same")
+	}
+	if err := in.checkClient(); err != nil {
+		return nil, err
+	}
+	run := &Run{Info: in, Started: started, chain: in.Grant.Chain()}
+	run.limits, run.terms, run.connects = run.chain.Limits(), run.chain.Terms(), run.chain.Connects()
+	if in.Frozen != nil {
+		run.progress = newProgress(in.Frozen)
+	}
+	run.Env = tool.Env{Workspace: in.Bound.Workspace, Home: in.Bound.Home, Path: run.limits.Path, Pass: run.limits.Env}
+	run.limiter = newRunLimits(run.limits)
+	return run, nil
 }
 
 // Within returns a context that also ends at the run's time limit, and when the grant
@@ -191,6 +207,10 @@ func (run *Run) startEntry() (ledger.Entry, error) {
 	ev := ledger.Event{
 		Kind: ledger.RunStarted, At: run.Started.UnixMicro(), ID: run.ID[:], Mode: run.Mode, Name: recordable(run.Name),
 		Principal: recordable(run.Grant.Holder()), Workspace: run.Env.Workspace, Total: uint32(run.Total),
+		Client: run.Client,
+	}
+	if run.Client != "" {
+		ev.Owner = ledger.NoOwner[:]
 	}
 	if run.ReplayOf != uuid.Nil {
 		ev.ReplayOf = run.ReplayOf[:]

@@ -190,7 +190,8 @@ const (
 )
 
 // Execute runs one call through all stages. Refusals and failures are recorded too, and
-// returned in the Outcome.
+// returned in the Outcome. In the run of a client, the last stage leaves an allowed call to
+// the client: its status is then Pending, until Report.
 func (r *Runner) Execute(ctx context.Context, run *Run, c Call) Outcome {
 	f := r.begin(run, c)
 	return f.finish(ctx, f.stages(ctx))

@@ -114,6 +114,9 @@ func (f *flight) given() grant.Amounts {
 
 // used is what the call used: nothing if it did not run.
 func (f *flight) used() grant.Amounts {
+	if f.handedOver {
+		return grant.Amounts{Calls: 1} // what else the client uses cannot be measured
+	}
 	if !f.permit.Minted() {
 		return grant.Amounts{}
 	}

@@ -87,7 +87,7 @@ func (e *Event) Check() error {
 	if e.Run > 1<<62 {
 		return bad("run %d is out of range", e.Run)
 	}
-	for _, s := range [...]string{string(e.Tool), e.Rule, e.Step, e.Name, e.Principal, e.Workspace} {
+	for _, s := range [...]string{string(e.Tool), e.Rule, e.Step, e.Name, e.Principal, e.Workspace, e.Client} {
 		if !utf8.ValidString(s) {
 			return bad("%q is not UTF-8", s)
 		}
@@ -123,6 +123,9 @@ func (e *Event) checkKind(bad func(string, ...any) error) error {
 	}
 	if len(e.Usage) > maxUsage || len(e.Usage) > 0 && !e.Kind.OfCall() || slices.ContainsFunc(e.Usage, func(n int64) bool { return n < 0 }) {
 		return bad("%s with usage %v", e.Kind, e.Usage)
+	}
+	if e.Client != "" && e.Kind != RunStarted && e.Kind != CallIntent && e.Kind != CallOutcome {
+		return bad("%s of a client's call", e.Kind)
 	}
 	if e.Refused > 0 && !ends {
 		return bad("%s with %d refusals", e.Kind, e.Refused)

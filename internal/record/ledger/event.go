@@ -143,6 +143,10 @@ func (m *Mode) UnmarshalText(b []byte) error {
 	return fault.New(fault.Usage, "%q is not a valid mode of a run", b).WithHint("expected run or replay")
 }
 
+// NoOwner is the Owner of runs that no process holds open: the calls of a client come
+// from one process each. Such a run stays open until an event ends it.
+var NoOwner = [16]byte{15: 1}
+
 // Event is one record. Which fields are set depends on Kind; zero fields are left out
 // of the encoding. Strings are UTF-8. At is the moment the call entered Created for
 // CallIntent and CallDone, else the moment of the event. A CallOutcome does not
@@ -188,6 +192,13 @@ type Event struct {
 	// (CallOutcome, CallDone; PartAttempts lists them), and in RunFinished those of
 	// all calls.
 	Refused uint32 `cbor:"34,keyasint,omitempty"`
+
+	// Client is the name of a program that carries out calls itself and has Remit only
+	// decide them, such as another agent that asks before each of its tool calls. Of
+	// RunStarted and CallIntent: the client carries out the calls, or this one. Of
+	// CallOutcome: the outcome is the client's word. Remit did not observe it. Empty:
+	// Remit executed the call.
+	Client string `cbor:"36,keyasint,omitempty"`
 
 	// Usage is the budget of a kept grant that a call reserved (CallIntent) or used
 	// (CallOutcome, CallDone), in the order of grant.Amounts. Without it the call

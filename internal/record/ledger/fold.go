@@ -24,6 +24,7 @@ type Run struct {
 	Principal string          `json:"principal"`
 	Workspace string          `json:"workspace"`
 	Owner     uuid.UUID       `json:"-"`
+	Client    string          `json:"client,omitempty" doc:"The program that carries out the calls itself; Remit only decides them"`
 	ReplayOf  uuid.UUID       `json:"replay_of,omitzero" format:"uuid"` // zero unless Mode is Replay
 	Plan      tool.Digest     `json:"-"`
 	Policies  []tool.Digest   `json:"-"`
@@ -64,6 +65,8 @@ type Call struct {
 	Outcome  Seq // 0 while pending
 	Parts    map[string]Part
 	Erased   bool
+	Client   string // carries out the call itself; "": Remit does
+	Reported bool   // the outcome is the client's word
 }
 
 // Running is the status of a run that no RunFinished event has ended.
@@ -100,7 +103,7 @@ func Time(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 func NewRun(s Stored) Run {
 	e := &s.Event
 	r := Run{
-		Seq: s.Seq, Name: e.Name, Mode: e.Mode, Status: Running, Principal: e.Principal, Workspace: e.Workspace,
+		Seq: s.Seq, Name: e.Name, Mode: e.Mode, Status: Running, Principal: e.Principal, Workspace: e.Workspace, Client: e.Client,
 		Started: Time(e.At), Total: int(e.Total), Parts: s.Parts,
 	}
 	copy(r.ID[:], e.ID)
@@ -130,7 +133,7 @@ func NewCall(s Stored) Call {
 		Timeline: e.Timeline, Parts: s.Parts, Erased: s.Erased,
 	}
 	if e.Kind == CallIntent {
-		c.Declared, c.Intent = e.Effects, s.Seq
+		c.Declared, c.Intent, c.Client = e.Effects, s.Seq, e.Client
 		return c
 	}
 	c.end(s)
@@ -153,6 +156,7 @@ func (c *Call) Close(s Stored) {
 func (c *Call) end(s Stored) {
 	e := &s.Event
 	c.Status, c.Code, c.Happened, c.Outcome, c.Refused = e.Status, e.Code, e.Effects, s.Seq, int(e.Refused)
+	c.Reported = e.Client != ""
 	c.Duration = max(0, Time(e.At).Sub(c.Created))
 	if len(e.Timeline) > 0 {
 		c.Timeline = e.Timeline

@@ -53,6 +53,9 @@ func samples() []ledger.Event {
 		{Kind: ledger.RunStarted, At: 20, ID: h[:16], Mode: ledger.Replay, Subject: id},
 		{Kind: ledger.Operated, At: 21, Name: "secret.set", Principal: "user:ann", Commit: h},
 		{Kind: ledger.Operated, At: 22, Name: "mcp.add", Principal: "user:ann", Code: fault.StoreFull, Commit: h},
+		{Kind: ledger.RunStarted, At: 23, ID: h[:16], Mode: ledger.Live, Owner: ledger.NoOwner[:], Client: "claude"},
+		{Kind: ledger.CallIntent, At: 24, Run: 20, Call: 1, Tool: "fs.read", Effect: policy.Allow, Client: "claude"},
+		{Kind: ledger.CallOutcome, At: 25, Run: 20, Call: 1, Status: tool.Completed, Client: "claude"},
 	}
 }
 
@@ -117,20 +120,21 @@ func TestDecodeRefusesOtherSpellings(t *testing.T) {
 
 func TestEncodeRefusesWhatMakesNoSense(t *testing.T) {
 	for name, change := range map[string]func(e []ledger.Event) *ledger.Event{
-		"no kind":                 func(e []ledger.Event) *ledger.Event { e[0].Kind = 0; return &e[0] },
-		"a run without an ID":     func(e []ledger.Event) *ledger.Event { e[0].ID = nil; return &e[0] },
-		"a run in a run":          func(e []ledger.Event) *ledger.Event { e[0].Run = 3; return &e[0] },
-		"a run with no mode":      func(e []ledger.Event) *ledger.Event { e[0].Mode = 0; return &e[0] },
-		"a call without a run":    func(e []ledger.Event) *ledger.Event { e[1].Run = 0; return &e[1] },
-		"a call without number":   func(e []ledger.Event) *ledger.Event { e[1].Call = 0; return &e[1] },
-		"a call without a tool":   func(e []ledger.Event) *ledger.Event { e[1].Tool = ""; return &e[1] },
-		"an intent with refusals": func(e []ledger.Event) *ledger.Event { e[1].Refused = 1; return &e[1] },
-		"an intent that ended":    func(e []ledger.Event) *ledger.Event { e[1].Status = tool.Failed; return &e[1] },
-		"an end without status":   func(e []ledger.Event) *ledger.Event { e[2].Status = 0; return &e[2] },
-		"a status too far":        func(e []ledger.Event) *ledger.Event { e[2].Status = 99; return &e[2] },
-		"an effect too far":       func(e []ledger.Event) *ledger.Event { e[3].Effect = 9; return &e[3] },
-		"a short digest":          func(e []ledger.Event) *ledger.Event { e[1].Digest = []byte{1}; return &e[1] },
-		"a change of nothing":     func(e []ledger.Event) *ledger.Event { e[2].Change = ledger.ChangesHeld; return &e[2] },
+		"no kind":                                  func(e []ledger.Event) *ledger.Event { e[0].Kind = 0; return &e[0] },
+		"a run without an ID":                      func(e []ledger.Event) *ledger.Event { e[0].ID = nil; return &e[0] },
+		"a run in a run":                           func(e []ledger.Event) *ledger.Event { e[0].Run = 3; return &e[0] },
+		"a run with no mode":                       func(e []ledger.Event) *ledger.Event { e[0].Mode = 0; return &e[0] },
+		"a call without a run":                     func(e []ledger.Event) *ledger.Event { e[1].Run = 0; return &e[1] },
+		"a call without number":                    func(e []ledger.Event) *ledger.Event { e[1].Call = 0; return &e[1] },
+		"a call without a tool":                    func(e []ledger.Event) *ledger.Event { e[1].Tool = ""; return &e[1] },
+		"a refused call that a client carries out": func(e []ledger.Event) *ledger.Event { e[3].Client = "claude"; return &e[3] },
+		"an intent with refusals":                  func(e []ledger.Event) *ledger.Event { e[1].Refused = 1; return &e[1] },
+		"an intent that ended":                     func(e []ledger.Event) *ledger.Event { e[1].Status = tool.Failed; return &e[1] },
+		"an end without status":                    func(e []ledger.Event) *ledger.Event { e[2].Status = 0; return &e[2] },
+		"a status too far":                         func(e []ledger.Event) *ledger.Event { e[2].Status = 99; return &e[2] },
+		"an effect too far":                        func(e []ledger.Event) *ledger.Event { e[3].Effect = 9; return &e[3] },
+		"a short digest":                           func(e []ledger.Event) *ledger.Event { e[1].Digest = []byte{1}; return &e[1] },
+		"a change of nothing":                      func(e []ledger.Event) *ledger.Event { e[2].Change = ledger.ChangesHeld; return &e[2] },
 		"a changeset of none": func(e []ledger.Event) *ledger.Event {
 			e[1] = ledger.Event{Kind: ledger.Changeset, At: 1, Run: 1}
 			return &e[1]

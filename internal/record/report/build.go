@@ -47,7 +47,7 @@ func (b *builder) run() Run {
 	r := b.d.Run
 	out := Run{
 		ID: r.ID.String(), Name: b.text(r.Name), Mode: r.Mode.String(), Status: r.Status,
-		Principal: b.text(r.Principal), Workspace: b.text(r.Workspace), StartedAt: r.Started.UTC(),
+		Principal: b.text(r.Principal), Workspace: b.text(r.Workspace), Client: b.text(r.Client), StartedAt: r.Started.UTC(),
 	}
 	out.Phase = b.text(string(b.d.Parts[ledger.PartPhase]))
 	var frozen struct {
@@ -102,7 +102,7 @@ func (b *builder) step(c Call, chain []Policy) Step {
 	s := Step{
 		Index: c.Index, ID: b.text(c.Step), Name: b.text(string(c.Loaded[ledger.PartName])), Tool: b.text(string(c.Tool)),
 		Risk: c.Risk.String(), Status: c.Status.String(), StartedAt: c.Created.UTC(), DurationMS: millis(c.Duration),
-		Timeline: timeline(c.Timeline), Erased: c.Erased, offset: max(0, c.Created.Sub(b.d.Run.Started)),
+		Timeline: timeline(c.Timeline), Client: b.text(c.Client), Reported: c.Reported, Erased: c.Erased, offset: max(0, c.Created.Sub(b.d.Run.Started)),
 	}
 	s.Hashes.Tool = digestText(c.Digest)
 	asked := b

@@ -76,6 +76,7 @@ type Run struct {
 	ReplayOf  string     `json:"replay_of,omitempty"`
 	Phase     string     `json:"phase,omitempty"`  // "planning": only calls without side effects were let through
 	Frozen    string     `json:"frozen,omitempty"` // digest of the frozen plan whose calls were all that could be made
+	Client    string     `json:"client,omitempty"` // the program that carries out the calls itself; Remit only decides them
 	StartedAt time.Time  `json:"started_at"`
 	EndedAt   *time.Time `json:"ended_at"` // null while running
 }
@@ -112,9 +113,22 @@ type Step struct {
 	Timeline    Timeline    `json:"timeline"`
 	Hashes      Hashes      `json:"hashes"`
 	SideEffects SideEffects `json:"side_effects"`
-	Erased      bool        `json:"erased,omitempty"` // arguments and output were erased from the record
+	Client      string      `json:"client,omitempty"`   // carries out the call itself
+	Reported    bool        `json:"reported,omitempty"` // status and output are the client's word
+	Erased      bool        `json:"erased,omitempty"`   // arguments and output were erased from the record
 
 	offset time.Duration // since the run began
+}
+
+// Executor says who carried out the step and whose word its outcome is; "" for Remit.
+func (s Step) Executor() string {
+	switch {
+	case s.Reported:
+		return "reported by " + s.Client
+	case s.Client != "":
+		return "left to " + s.Client
+	}
+	return ""
 }
 
 // Value is a JSON value with secrets taken out, or the size of one that is too

@@ -109,6 +109,9 @@ func (p *printer) header() {
 	for _, pol := range p.rep.Policy {
 		p.line("policy ", p.short(place(pol.Name, pol.File, 0), p.o.Width-8))
 	}
+	if r.Client != "" {
+		p.line("calls carried out by ", p.short(r.Client, 40), "; Remit decided them, and did not see how they ended")
+	}
 	if len(p.rep.Policy) == 0 {
 		p.line("policy none")
 	}
@@ -150,13 +153,21 @@ func (p *printer) timeline() {
 		p.line(pad(strconv.Itoa(s.Index), index), " ",
 			p.paint(i.color, pad(p.pick(i.sign, i.ascii)+" "+s.Status, statusWidth)), " ",
 			pad(p.short(s.Tool, name), name), " ",
-			pad(p.short(subject(s), about), about), " ",
+			pad(p.short(p.about(s), about), about), " ",
 			strings.Repeat(" ", max(0, timeWidth-columns(p.span(s.DurationMS)))), p.span(s.DurationMS), " ",
 			p.paint(faint, p.bar(s, bar)))
 		if s.Error != nil && s.Status != tool.StatusDenied.String() {
 			p.line(strings.Repeat(" ", index+1), p.paint(i.color, s.Error.Code), " ", p.short(s.Error.Message, p.o.Width-index-8))
 		}
 	}
+}
+
+// about is what the step did, after who reported it.
+func (p *printer) about(s Step) string {
+	if by := s.Executor(); by != "" {
+		return by + p.pick(" · ", " | ") + subject(s)
+	}
+	return subject(s)
 }
 
 // bar draws when in the run the step ran, in so many columns.

@@ -109,6 +109,7 @@ type VerifyReport struct {
 	Root     string    // the log's root hash, base64
 	Signed   uint64    // how many of the events the newest signed checkpoint covers
 	Erased   uint64    // payloads that were erased
+	Reported uint64    // outcomes that are a client's word: Remit did not execute the calls
 	Problems []Problem // empty if all is as it was recorded
 }
 

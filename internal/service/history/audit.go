@@ -48,6 +48,7 @@ type AuditEvent struct {
 	Code      string     `json:"code,omitempty"`
 	Effect    string     `json:"effect,omitempty"`
 	Rule      string     `json:"rule,omitempty"`
+	Client    string     `json:"client,omitempty" doc:"The program that carries out the calls itself; of an outcome: that reported it"`
 	Refused   int        `json:"refused,omitempty" doc:"Refused actions of the call while it ran; of a run's end: of all its calls"`
 	Duration  float64    `json:"duration_ms,omitempty"`
 }
@@ -120,7 +121,7 @@ type auditor struct {
 // view describes an event.
 func (au *auditor) view(ctx context.Context, s ledger.Stored) (AuditEvent, error) {
 	ev := s.Event
-	e := AuditEvent{Seq: s.Seq, Event: eventNames[ev.Kind], At: time.UnixMicro(ev.At).UTC(), Call: int(ev.Call), Tool: ev.Tool, Status: ev.Status.String(), Rule: ev.Rule, Refused: int(ev.Refused)}
+	e := AuditEvent{Seq: s.Seq, Event: eventNames[ev.Kind], At: time.UnixMicro(ev.At).UTC(), Call: int(ev.Call), Tool: ev.Tool, Status: ev.Status.String(), Rule: ev.Rule, Client: ev.Client, Refused: int(ev.Refused)}
 	if ev.Code != 0 {
 		e.Code = ev.Code.Error()
 	}

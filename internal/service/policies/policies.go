@@ -134,6 +134,23 @@ func (s *Policies) Root(file, workspace string) (*policy.Policy, Hint, error) {
 	return none, hintDiff, nil
 }
 
+// Project returns the nearest folder, from dir upwards, whose remit.yaml was trusted;
+// without one, dir. The authority comes from the trust, not from whoever names dir.
+func (s *Policies) Project(dir string) (string, error) {
+	list, err := s.trusted().List()
+	if err != nil {
+		return "", err
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, ok := home.Entry(list, filepath.Join(at, workspaceFile)); ok {
+			return at, nil
+		}
+		if at == filepath.Dir(at) {
+			return dir, nil
+		}
+	}
+}
+
 // Read reads a policy file.
 func Read(file string) (*policy.Policy, error) {
 	src, err := wholefile.Read(file, MaxPolicySize)

@@ -32,7 +32,7 @@ func logNotice(l *eventlog.Log, n runner.Notice) {
 	case ledger.Executing:
 		l.Started(logEntry(n))
 	case ledger.Ended:
-		if n.Outcome.Status == tool.Skipped {
+		if n.Outcome.Status == tool.Skipped || n.Outcome.Status == tool.Pending { // not run, or left to a client
 			return
 		}
 		logAttempts(l, n)

@@ -197,30 +197,26 @@ func (s *Runs) Plan(ctx context.Context, q Request) (Result, error) {
 	return b.Finish(ctx, res, sum.Status, err)
 }
 
-// Start starts a run under the policies that hold. The context that it gives
-// ends with the run's time.
-func (s *Runs) Start(ctx context.Context, q Request, in runner.Info) (b Active, _ context.Context, res Result, err error) {
-	auth, err := s.authority(ctx, q, &in, &res)
+// prepare chooses the policies and grant of a run, and builds its runner.
+func (s *Runs) prepare(ctx context.Context, q Request, in *runner.Info) (b Active, res Result, err error) {
+	auth, err := s.authority(ctx, q, in, &res)
 	if err != nil {
-		return b, nil, res, err
+		return b, res, err
 	}
-	if err = s.Secrets.Guard(&in); err != nil {
-		return b, nil, res, err
+	if err = s.Secrets.Guard(in); err != nil {
+		return b, res, err
 	}
 	if b.store, err = s.Home.Ledger(ctx); err != nil {
-		return b, nil, res, err
-	}
-	if in.ID, err = home.NewID(); err != nil {
-		return b, nil, res, err
+		return b, res, err
 	}
 	if in.Frozen = q.Frozen; q.Planning {
 		in.Phase = runner.Planning
 	}
 	observe, err := s.observers(q.Observe)
 	if err != nil {
-		return b, nil, res, err
+		return b, res, err
 	}
-	res.ID, in.Bound, in.Volatile = in.ID, s.Home.Env(q.Workspace), s.Policies.Volatile(res.Policies)
+	in.Bound, in.Volatile = s.Home.Env(q.Workspace), s.Policies.Volatile(res.Policies)
 	b.Runner = s.runner(b.store, s.asker(q), observe)
 	if q.Agent != nil {
 		b.Runner.Catalog = q.Agent.Tools
@@ -228,6 +224,19 @@ func (s *Runs) Start(ctx context.Context, q Request, in runner.Info) (b Active, 
 	if auth != nil {
 		b.Runner.Authority, b.Runner.GrantStopper = auth, auth
 	}
+	return b, res, nil
+}
+
+// Start starts a run under the policies that hold. The context that it gives
+// ends with the run's time.
+func (s *Runs) Start(ctx context.Context, q Request, in runner.Info) (b Active, _ context.Context, res Result, err error) {
+	if b, res, err = s.prepare(ctx, q, &in); err != nil {
+		return b, nil, res, err
+	}
+	if in.ID, err = home.NewID(); err != nil {
+		return b, nil, res, err
+	}
+	res.ID = in.ID
 	if b.writes, err = s.Changes.Begin(&in, q.Workspace, q.Changeset); err != nil {
 		return b, nil, res, err
 	}

@@ -168,7 +168,7 @@ func (s *Store) ownerDied(locks map[uuid.UUID]*os.File) (died bool, seen time.Ti
 // dead reports whether no process holds the owner's lock, and keeps it from
 // being taken until Recover returns.
 func (s *Store) dead(owner uuid.UUID, locks map[uuid.UUID]*os.File) (bool, error) {
-	if owner == s.owner {
+	if owner == s.owner || owner == ledger.NoOwner {
 		return false, nil
 	}
 	if _, ok := locks[owner]; ok {

@@ -365,6 +365,9 @@ func (v *verification) fold(seq ledger.Seq, e *ledger.Event) error {
 	if r == nil {
 		return v.problem("events", fmt.Sprint(seq), seq, "its run %d does not exist", e.Run)
 	}
+	if e.Kind == ledger.CallOutcome && e.Client != "" {
+		v.rep.Reported++
+	}
 	if err := r.Add(seq, e); err != nil {
 		r.skipped = true
 		return v.problem("events", fmt.Sprint(seq), seq, "%s", fault.Message(err))

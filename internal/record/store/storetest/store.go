@@ -45,6 +45,7 @@ func Store(t *testing.T, open OpenStore) {
 		{"two stores on one home see and extend each other", storeTwo},
 		{"what was recorded is there after reopening", storeReopen},
 		{"a dead owner's run is closed as interrupted", storeRecovers},
+		{"a client's run stays open", storeKeepsRunsOfClients},
 		{"a live owner's run is left alone", storeLeavesAlone},
 		{"two stores that recover at once close a run once", storeRecoverRace},
 		{"a sound ledger verifies and is proved", storeVerifies},

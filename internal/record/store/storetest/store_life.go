@@ -39,6 +39,20 @@ func storeReopen(t *testing.T, open OpenStore) {
 	}
 }
 
+// The run of a client has no process that could die: its calls wait for their reports.
+func storeKeepsRunsOfClients(t *testing.T, open OpenStore) {
+	s := open(t, t.TempDir())
+	run, id := start(t, s, func(e *ledger.Event) { e.Owner, e.Client = ledger.NoOwner[:], "claude" })
+	put(t, s, intent(run, 1))
+	if n, err := s.Recover(context.Background()); err != nil || n != 0 {
+		t.Fatalf("Recover = %d, %v; want 0", n, err)
+	}
+	put(t, s, outcome(run, 1, tool.Completed))
+	if r, err := s.Run(context.Background(), id.String()); err != nil || r.Status != ledger.Running || r.Completed != 1 || r.Client != "claude" {
+		t.Errorf("Run = %+v, %v; want running, 1 completed", r, err)
+	}
+}
+
 func storeRecovers(t *testing.T, open OpenStore) {
 	s := open(t, t.TempDir())
 	ghost := uuid.New()

@@ -1,0 +1,239 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/doors/hook"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/runs"
+)
+
+// hookTime is the hook's own deadline. It is below the agents' limits (the shortest is 30
+// seconds), because some agents carry out a call whose hook took too long.
+const hookTime = 20 * time.Second
+
+func (s *session) hookCmd() *cobra.Command {
+	var policyFile, dir string
+	c := &cobra.Command{
+		Use:   "hook AGENT",
+		Short: "Decide a tool call of another agent, as that agent's hook",
+		Long: `AGENT is claude, codex, copilot, cursor, gemini or generic. Reads one event of
+the agent on standard input, decides the tool call under the policy, records
+it, and prints the answer in the agent's own form. The agent carries out an
+allowed call itself: Remit does not confine it. An event after the call records
+the outcome, marked as reported by the agent. All calls of one agent session
+are one run.
+
+Without -p the policy is the trusted remit.yaml of the nearest folder at or
+above the event's folder, which is then the workspace. Without a policy every
+call is denied.
+
+Exit status 0 with one JSON object or no output is an answer. Every error is
+exit status 2 with a message on standard error, which blocks the call.
+`,
+		Example: `  remit hook claude < event.json
+  remit hook claude -p policy.yaml -w ~/project < event.json`,
+		Args:      cobra.ExactArgs(1),
+		ValidArgs: hook.Agents(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			h := hookDoor{session: s, agent: args[0], policy: policyFile, dir: dir}
+			return h.run(cmd.Context())
+		},
+	}
+	c.Flags().StringVarP(&policyFile, "policy", "p", "", "policy `FILE` to decide under")
+	c.Flags().StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: see above; with -p the current folder)")
+	return c
+}
+
+// hookDoor handles one event of an agent.
+type hookDoor struct {
+	*session
+	agent, policy, dir string
+}
+
+// run answers the event. Any failure, a panic and the deadline included, ends with a message
+// and exit status 2: agents block the call then, but carry it out after other statuses.
+func (h *hookDoor) run(ctx context.Context) error {
+	ctx, stop := context.WithTimeoutCause(ctx, hookTime, fault.New(fault.ToolTimeout, "no decision within %s", hookTime))
+	defer stop()
+	type result struct {
+		answer []byte
+		err    error
+	}
+	done := make(chan result, 1) // buffered: the process may end first
+	go func() {
+		var r result
+		defer func() {
+			if p := recover(); p != nil {
+				r = result{err: fault.New(fault.Internal, "the hook crashed: %v", p)}
+			}
+			done <- r
+		}()
+		r.answer, r.err = h.handle(ctx)
+		if h.app != nil { // before the answer: a record that cannot be closed is an error
+			r.err = errors.Join(r.err, h.app.Close())
+		}
+	}()
+	var r result
+	select {
+	case r = <-done:
+	case <-ctx.Done():
+		r.err = context.Cause(ctx)
+	}
+	h.app = nil // closed, or left to the end of the process
+	if r.err == nil {
+		_, r.err = h.Out.Write(r.answer)
+	}
+	if r.err != nil {
+		h.errorf("remit hook %s: the call is blocked\n", show(h.agent))
+		h.complain(r.err)
+		return exit(fault.Usage.Exit())
+	}
+	return nil
+}
+
+// handle reads the event and gives what to print.
+func (h *hookDoor) handle(ctx context.Context) ([]byte, error) {
+	src, err := io.ReadAll(io.LimitReader(h.In, hook.MaxEvent+1))
+	if err != nil {
+		return nil, fault.Wrap(fault.Usage, err, "the event cannot be read: %v", err)
+	}
+	e, err := hook.Parse(h.agent, src)
+	if err != nil || e.Phase == hook.Other || e.Internal {
+		return nil, err
+	}
+	a, err := h.open()
+	if err != nil {
+		return nil, err
+	}
+	q, err := h.request(a, e)
+	if err != nil {
+		return nil, err
+	}
+	switch e.Phase {
+	case hook.Before:
+		v, err := h.decide(ctx, a, q, e)
+		if err != nil {
+			return nil, err
+		}
+		return e.Answer(v)
+	case hook.After:
+		return nil, h.report(ctx, a, q, e)
+	default:
+		return nil, h.end(ctx, a, q)
+	}
+}
+
+// request names the session, and the workspace that its policy is of. The workspace comes
+// from the flags, the folder of this process, or a policy that was trusted: not from the
+// event alone.
+func (h *hookDoor) request(a *app.App, e *hook.Event) (runs.ClientRequest, error) {
+	q := runs.ClientRequest{Client: e.Agent, Session: e.Session, Policy: h.policy, Asks: e.Asks, Advice: adviseHook}
+	dir := h.dir
+	if dir == "" && h.policy != "" && e.Agent == "claude" {
+		dir, _ = h.lookup("CLAUDE_PROJECT_DIR")
+	}
+	search := dir == "" && h.policy == ""
+	if search {
+		dir = e.Dir
+	}
+	ws, err := home.Workspace(dir)
+	if err == nil && search {
+		ws, err = a.Policies.Project(ws)
+	}
+	q.Workspace = ws
+	return q, err
+}
+
+// adviseHook tells an agent how a person answers a question.
+func adviseHook(q store.Approval) string {
+	return "a person answers with: remit approvals approve " + q.ID.String() +
+		"; then make exactly the same call again, before " + q.Until.UTC().Format(time.RFC3339)
+}
+
+// decide takes the event's calls through the runner.
+func (h *hookDoor) decide(ctx context.Context, a *app.App, q runs.ClientRequest, e *hook.Event) (hook.Verdict, error) {
+	c, ctx, err := a.Runs.Client(ctx, q, true)
+	if err != nil {
+		return hook.Verdict{}, err
+	}
+	if e.Refusal != "" {
+		o, err := c.Refuse(ctx, runner.Call{Tool: tool.ID(e.Agent + ":" + e.Tool), Step: e.ID}, fault.New(fault.Denied, "%s", e.Refusal))
+		return h.verdict(c, o), err
+	}
+	outcomes, err := c.Authorize(ctx, e.Search, clientCalls(e)...)
+	v := hook.Verdict{Effect: policy.Allow}
+	for _, o := range outcomes {
+		if one := h.verdict(c, o); one.Effect < v.Effect || v.Reason == "" {
+			v = one
+		}
+	}
+	if len(outcomes) == 0 {
+		v = hook.Verdict{}
+	}
+	return v, err
+}
+
+func clientCalls(e *hook.Event) []runner.Call {
+	out := make([]runner.Call, len(e.Calls))
+	for i, c := range e.Calls {
+		out[i] = runner.Call{Tool: c.Tool, Args: c.Args, Step: e.ID}
+	}
+	return out
+}
+
+// verdict is what the agent is told of one call.
+func (h *hookDoor) verdict(c *runs.ClientSession, o runner.Outcome) hook.Verdict {
+	if o.Status == tool.Pending && o.Err == nil {
+		effect := o.Decision.Effect
+		if o.Approved {
+			effect = policy.Allow
+		}
+		return hook.Verdict{Effect: effect, Reason: fmt.Sprintf("%s (remit run %s, call %d)", o.Decision.Reason, short(c.Run.ID.String()), o.Index)}
+	}
+	parts := []string{"remit: " + fault.ForModel(o.Err)}
+	if c.Hint != "" {
+		parts = append(parts, string(c.Hint))
+	}
+	return hook.Verdict{Effect: policy.Deny, Reason: strings.Join(parts, "; ")}
+}
+
+// report records the agent's word on its call. A call that is not known was refused.
+func (h *hookDoor) report(ctx context.Context, a *app.App, q runs.ClientRequest, e *hook.Event) error {
+	c, ctx, err := a.Runs.Client(ctx, q, false)
+	if err != nil {
+		return known(err)
+	}
+	_, err = c.Report(ctx, runs.ClientReport{ID: e.ID, Calls: clientCalls(e), Failed: e.Failed, Output: e.Output})
+	return err
+}
+
+// end records the end of the agent's session.
+func (h *hookDoor) end(ctx context.Context, a *app.App, q runs.ClientRequest) error {
+	c, ctx, err := a.Runs.Client(ctx, q, false)
+	if err != nil {
+		return known(err)
+	}
+	return c.End(ctx)
+}
+
+// known is err, or nil where there is no run to report on.
+func known(err error) error {
+	if errors.Is(err, fault.RunUnknown) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,192 @@
+package hook
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// head reads what Claude Code, Codex, Gemini CLI and others have in common.
+func (e *Event) head(m object) (err error) {
+	if e.name, err = m.need("hook_event_name"); err != nil {
+		return err
+	}
+	if e.Session, err = m.text("session_id"); err != nil {
+		return err
+	}
+	if e.Tool, err = m.text("tool_name"); err != nil {
+		return err
+	}
+	if e.ID, err = m.text("tool_use_id"); err != nil {
+		return err
+	}
+	dir, err := m.text("cwd")
+	if err != nil {
+		return err
+	}
+	return e.setDir(dir)
+}
+
+// claude reads the events of Claude Code.
+func claude(e *Event, m object) error {
+	if err := e.head(m); err != nil {
+		return err
+	}
+	mode, err := m.text("permission_mode")
+	if err != nil {
+		return err
+	}
+	// In the other modes Claude Code answers its own questions.
+	e.Asks = slices.Contains([]string{"default", "plan", "acceptEdits"}, mode)
+	e.answer = claudeAnswer
+	switch e.name {
+	case "PreToolUse":
+		e.Phase = Before
+	case "PostToolUse":
+		e.Phase, e.Output = After, m.output("tool_response")
+	case "PostToolUseFailure":
+		e.Phase = After
+		if e.Failed, err = failure(m); err != nil {
+			return err
+		}
+	case "SessionEnd":
+		e.Phase = End
+		return nil
+	default:
+		e.Phase = Other
+		return nil
+	}
+	in, err := m.object("tool_input")
+	if err != nil {
+		return err
+	}
+	return e.claudeTool(in)
+}
+
+// failure is why a reported call failed.
+func failure(m object) (string, error) {
+	why, err := m.text("error")
+	if why == "" {
+		why = "the agent gave no reason"
+	}
+	return why, err
+}
+
+// claudeInternal are Claude Code's tools that reach nothing outside the agent. The calls of
+// the agents and skills that some of them start pass the hook by themselves.
+var claudeInternal = []string{
+	"Agent", "AskUserQuestion", "BashOutput", "EnterPlanMode", "ExitPlanMode", "KillBash", "KillShell", "Skill", "SlashCommand", "Task",
+	"TaskCreate", "TaskGet", "TaskList", "TaskOutput", "TaskStop", "TaskUpdate", "TodoRead", "TodoWrite", "ToolSearch",
+}
+
+func (e *Event) claudeTool(in object) error {
+	switch e.Tool {
+	case "Bash":
+		return e.shell(in, "command")
+	case "Read":
+		return e.file("fs.read", in, "file_path")
+	case "Write":
+		return e.write(in, "content", "file_path")
+	case "NotebookEdit":
+		return e.write(in, "new_source", "notebook_path")
+	case "Edit":
+		p, err := e.at(in, "file_path")
+		if err != nil {
+			return err
+		}
+		edits, made, err := replacement(in, "old_string", "new_string", "replace_all")
+		if err != nil {
+			return err
+		}
+		return e.edit(p, edits, made)
+	case "MultiEdit":
+		return e.multiEdit(in)
+	case "Grep":
+		return e.search(in, "path", "pattern")
+	case "Glob":
+		return e.names(in, "path", "pattern")
+	case "LS":
+		return e.file("fs.list", in, "path")
+	case "WebFetch":
+		return e.fetch(in)
+	}
+	if server, name, ok := mcpName(e.Tool); ok {
+		return e.mcp(server, name, in)
+	}
+	if slices.Contains(claudeInternal, e.Tool) {
+		e.Internal = true
+		return nil
+	}
+	return e.unknown()
+}
+
+func (e *Event) multiEdit(in object) error {
+	p, err := e.at(in, "file_path")
+	if err != nil {
+		return err
+	}
+	list, err := in.objects("edits")
+	if err != nil {
+		return err
+	}
+	var all []any
+	made := ""
+	for _, one := range list {
+		edits, text, err := replacement(one, "old_string", "new_string", "replace_all")
+		if err != nil {
+			return err
+		}
+		made += text
+		all = append(all, edits...)
+	}
+	return e.edit(p, all, made)
+}
+
+// fetch adds a call that fetches a page.
+func (e *Event) fetch(in object) error {
+	url, err := in.need("url")
+	if err != nil {
+		return err
+	}
+	return e.call("http.get", tool.Args{"url": url})
+}
+
+// mcpName takes the name that agents give an MCP server's tool apart.
+func mcpName(s string) (server, name string, ok bool) {
+	rest, ok := strings.CutPrefix(s, "mcp__")
+	if !ok {
+		return "", "", false
+	}
+	server, name, ok = strings.Cut(rest, "__")
+	return server, name, ok && server != "" && name != ""
+}
+
+// mcp adds a call of an MCP server's tool, as Remit names it.
+func (e *Event) mcp(server, name string, in object) error {
+	id := "mcp:" + server + ":" + name
+	if _, err := tool.ParseID(id); err != nil {
+		return e.unknown()
+	}
+	if in == nil {
+		in = object{}
+	}
+	return e.call(tool.ID(id), tool.Args(in))
+}
+
+func claudeAnswer(_ *Event, v Verdict) any {
+	return map[string]any{"hookSpecificOutput": map[string]any{
+		"hookEventName": "PreToolUse", "permissionDecision": v.Effect.String(), "permissionDecisionReason": v.Reason,
+	}}
+}
+
+// denyOnly answers agents for which an allowing answer has another meaning.
+func denyOnly(with func(e *Event, v Verdict) any) func(e *Event, v Verdict) any {
+	return func(e *Event, v Verdict) any {
+		if v.Effect == policy.Allow {
+			return nil
+		}
+		return with(e, v)
+	}
+}

@@ -1,0 +1,104 @@
+package hook
+
+import "slices"
+
+// gemini reads the events of Gemini CLI. Its user is not asked: an "ask" makes it hang.
+func gemini(e *Event, m object) error {
+	if err := e.head(m); err != nil {
+		return err
+	}
+	e.answer = denyOnly(geminiAnswer)
+	switch e.name {
+	case "BeforeTool":
+		e.Phase = Before
+	case "AfterTool":
+		e.Phase, e.Output = After, m.output("tool_response")
+		if why, ok := e.Output["error"]; ok && why != nil {
+			e.Failed = "the agent reported an error"
+		}
+	case "SessionEnd":
+		e.Phase = End
+		return nil
+	default:
+		e.Phase = Other
+		return nil
+	}
+	in, err := m.object("tool_input")
+	if err != nil {
+		return err
+	}
+	from, err := m.object("mcp_context")
+	if err != nil {
+		return err
+	}
+	if from != nil {
+		return e.geminiMCP(from, in)
+	}
+	return e.geminiTool(in)
+}
+
+func (e *Event) geminiMCP(from, in object) error {
+	server, err := from.need("server_name")
+	if err != nil {
+		return err
+	}
+	name, err := from.need("tool_name")
+	if err != nil {
+		return err
+	}
+	return e.mcp(server, name, in)
+}
+
+func (e *Event) geminiTool(in object) error {
+	switch e.Tool {
+	case "run_shell_command":
+		dir, err := in.text("dir_path", "directory")
+		if err != nil {
+			return err
+		}
+		if dir == "" {
+			return e.shell(in, "command")
+		}
+		at, err := e.path(dir)
+		if err != nil {
+			return err
+		}
+		script, err := in.need("command")
+		if err != nil {
+			return err
+		}
+		return e.script(script, at)
+	case "read_file":
+		return e.file("fs.read", in, "file_path", "absolute_path")
+	case "write_file":
+		return e.write(in, "content", "file_path")
+	case "replace":
+		p, err := e.at(in, "file_path")
+		if err != nil {
+			return err
+		}
+		edits, made, err := replacement(in, "old_string", "new_string", "allow_multiple")
+		if err != nil {
+			return err
+		}
+		return e.edit(p, edits, made)
+	case "list_directory":
+		return e.file("fs.list", in, "dir_path", "path")
+	case "glob":
+		return e.names(in, "dir_path", "pattern")
+	case "grep_search", "search_file_content":
+		if _, ok := in["dir_path"]; ok {
+			return e.search(in, "dir_path", "pattern")
+		}
+		return e.search(in, "path", "pattern")
+	}
+	if slices.Contains([]string{"ask_user", "enter_plan_mode", "exit_plan_mode", "write_todos"}, e.Tool) {
+		e.Internal = true
+		return nil
+	}
+	return e.unknown()
+}
+
+func geminiAnswer(_ *Event, v Verdict) any {
+	return map[string]any{"decision": v.Effect.String(), "reason": v.Reason}
+}

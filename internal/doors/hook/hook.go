@@ -1,0 +1,188 @@
+// Package hook translates between Remit and the hooks of other agents, which call a program
+// before and after each of their tool calls. An event of the agent becomes calls of the
+// catalog, and the verdict on them becomes the answer that the agent understands. The
+// package is pure and decides nothing: the runner does. A tool that it does not know is
+// refused. Start at [Parse] and [Event.Answer].
+package hook
+
+import (
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// Bounds of an event. An agent's report carries the whole output of a tool.
+const (
+	MaxEvent   = 16 << 20 // bytes
+	maxValues  = 100_000
+	maxSession = 200  // bytes of a session's ID, and of a call's
+	maxCalls   = 1000 // calls of one event
+)
+
+// Phase is what an event is about.
+type Phase uint8
+
+// The phases. The zero Phase refuses.
+const (
+	Invalid Phase = iota
+	Before        // the agent asks whether it may carry out a tool call
+	After         // the agent reports how a tool call ended
+	End           // the agent's session ended
+	Other         // nothing to decide or record
+)
+
+// Call is one call of the catalog.
+type Call struct {
+	Tool tool.ID
+	Args tool.Args
+}
+
+// Event is what an agent told.
+type Event struct {
+	Agent   string // the dialect
+	Phase   Phase
+	Session string // the agent's ID of its session
+	Dir     string // absolute: where the agent's relative paths start
+	ID      string // the agent's ID of the tool call; "": it has none
+	Tool    string // the agent's name of the tool
+
+	// Calls are what the tool call amounts to. All must be allowed.
+	Calls []Call
+	// Search is the file or folder whose content the call searches: each file below it must
+	// be readable. Empty: none.
+	Search string
+	// Internal: the tool reaches nothing outside the agent.
+	Internal bool
+	// Refusal is why the tool call cannot be judged; "": it can.
+	Refusal string
+	// Asks: the agent asks its user where the verdict is [policy.Ask].
+	Asks bool
+
+	// Of After: why the call failed ("": it completed), and its output.
+	Failed string
+	Output map[string]any
+
+	name   string // of the event, as the agent wrote it
+	answer func(e *Event, v Verdict) any
+}
+
+// Verdict is the decision on an event's calls. The zero Verdict denies.
+type Verdict struct {
+	Effect policy.Effect
+	Reason string // for the agent and its user
+}
+
+// dialect reads the events of one agent.
+type dialect func(e *Event, m object) error
+
+// dialects are the agents whose events are known.
+var dialects = map[string]dialect{
+	"claude": claude, "codex": codex, "copilot": copilot, "cursor": cursor, "gemini": gemini, "generic": generic,
+}
+
+// Agents names the known agents, sorted.
+func Agents() []string {
+	var out []string
+	for name := range dialects {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Parse reads an event of an agent. An error means that the event cannot be understood; the
+// agent must then not carry out the call.
+func Parse(agent string, src []byte) (*Event, error) {
+	read, ok := dialects[agent]
+	if !ok {
+		return nil, fault.New(fault.Usage, "%.40q is not a known agent", agent).WithHint("expected one of %s", strings.Join(Agents(), ", "))
+	}
+	if len(src) > MaxEvent || canon.Values(src) > maxValues {
+		return nil, fault.New(fault.Usage, "the event is too large; the limits are %d bytes and %d values", MaxEvent, maxValues)
+	}
+	v, err := canon.Decode(src)
+	if err != nil {
+		return nil, fault.New(fault.Usage, "the event is not valid JSON: %v", err)
+	}
+	m, ok := v.(map[string]any)
+	if !ok {
+		return nil, fault.New(fault.Usage, "the event is not a JSON object")
+	}
+	e := &Event{Agent: agent}
+	if err := read(e, m); err != nil {
+		return nil, err
+	}
+	return e, e.check()
+}
+
+// check refuses an event without the facts that its phase needs.
+func (e *Event) check() error {
+	switch {
+	case e.Phase == Invalid:
+		return fault.New(fault.Usage, "the event %.80q is not known", e.name)
+	case e.Phase == Other:
+		return nil
+	case !isName(e.Session):
+		return fault.New(fault.Usage, "the session's ID %.80q is not valid; expected 1 to %d visible characters", e.Session, maxSession)
+	case e.Phase == End:
+		return nil
+	case e.ID != "" && !isName(e.ID):
+		return fault.New(fault.Usage, "the call's ID %.80q is not valid; expected up to %d visible characters", e.ID, maxSession)
+	case len(e.Calls) == 0 && !e.Internal && e.Refusal == "":
+		return fault.New(fault.Internal, "the tool %.80q was not translated", e.Tool)
+	case len(e.Calls) > maxCalls:
+		return fault.New(fault.Usage, "the request has %d parts; the limit is %d", len(e.Calls), maxCalls)
+	}
+	return nil
+}
+
+// isName reports whether s can stand in the record as the name of a session or call.
+func isName(s string) bool {
+	return s != "" && len(s) <= maxSession && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsGraphic(r) })
+}
+
+// Answer is what the hook prints for a verdict: one JSON object, or nothing where the agent
+// goes on without an answer.
+func (e *Event) Answer(v Verdict) ([]byte, error) {
+	if e.Phase != Before || e.Internal {
+		return nil, nil
+	}
+	if v.Effect == policy.Ask && !e.Asks {
+		v.Effect = policy.Deny
+	}
+	if v.Reason == "" {
+		v.Reason = "decided by remit"
+	}
+	out := e.answer(e, v)
+	if out == nil {
+		return nil, nil
+	}
+	b, err := canon.Marshal(out)
+	if err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "the answer cannot be encoded")
+	}
+	return append(b, '\n'), nil
+}
+
+// refuse notes why the event's tool call cannot be judged.
+func (e *Event) refuse(format string, args ...any) error {
+	e.Refusal = fault.New(fault.Denied, format, args...).Msg
+	return nil
+}
+
+// call adds a call.
+func (e *Event) call(id tool.ID, args tool.Args) error {
+	e.Calls = append(e.Calls, Call{id, args})
+	return nil
+}
+
+// unknown refuses a tool that no rule can judge.
+func (e *Event) unknown() error {
+	return e.refuse("remit does not know the tool %.80q of %s, so no policy can judge it", e.Tool, e.Agent)
+}

@@ -1,0 +1,139 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/remitrun/remit"
+)
+
+// hookEvent is an event of a program that asks about a call of the catalog.
+func hookEvent(session string, c call) []byte {
+	m := map[string]any{"event": "before", "session": session, "tool": c.Tool}
+	if c.Args != nil {
+		m["args"] = c.Args
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // the calls of these tests are JSON
+	}
+	return b
+}
+
+// hook runs remit hook, and checks that its answer is one that blocks or one that is clear.
+func (w *world) hook(event []byte, args ...string) (decision string, r result) {
+	c := w.command(append([]string{"hook", "generic", "-w", w.workspace}, args...)...)
+	c.Stdin = bytes.NewReader(event)
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	err := c.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		r.status = exit.ExitCode()
+	} else if err != nil {
+		return err.Error(), r
+	}
+	r.out, r.err = out.String(), errs.String()
+	var answer struct{ Decision, Reason string }
+	switch {
+	case r.status == 2 && r.out == "" && r.err != "":
+		return "blocked", r
+	case r.status == 0 && json.Unmarshal(out.Bytes(), &answer) == nil && answer.Reason != "":
+		return answer.Decision, r
+	}
+	return fmt.Sprintf("unclear: status %d, %q, %q", r.status, r.out, r.err), r
+}
+
+// refusedFirst reports whether a call was refused before it could run. The handles enforce
+// other limits, such as the size of a file, while it runs.
+func refusedFirst(v verdict) bool {
+	return v.Code == remit.Denied.Error() || v.Code == remit.NeedsApproval.Error() || v.Code == remit.LimitReached.Error() && strings.HasPrefix(v.Message, "limits.")
+}
+
+// decided leaves of a verdict what does not depend on whether the call was carried out.
+func decided(v verdict) verdict {
+	v.Status, v.Output = "", ""
+	if !refusedFirst(v) {
+		v.Code, v.Message = "", ""
+	}
+	return v
+}
+
+func TestTheHookDoorGivesTheSameVerdict(t *testing.T) {
+	d := newDoors(t, differentialPolicy)
+	calls := theCalls(d.w)
+	want, _ := d.session(calls)
+	d.w.fill()
+	before := tree(t, d.w.workspace)
+	var made []int
+	for i, c := range calls {
+		answer, r := d.w.hook(hookEvent("differential", c), "-p", d.policy)
+		refused := want[i].Effect != "allow" || refusedFirst(want[i])
+		switch {
+		case answer == "blocked": // no call: only of one whose name or text no door takes
+			if want[i].Status == "completed" {
+				t.Errorf("call %d %s %q: blocked, session %s\n%s", i+1, c.Tool, fmt.Sprint(c.Args), want[i].Status, r.err)
+			}
+			continue
+		case answer != "allow" && answer != "deny", answer == "allow" && refused:
+			t.Errorf("call %d %s %q: the hook answers %s, session %s %s", i+1, c.Tool, fmt.Sprint(c.Args), answer, want[i].Status, want[i].Message)
+		}
+		made = append(made, i)
+	}
+	if diff := cmp.Diff(before, tree(t, d.w.workspace)); diff != "" {
+		t.Errorf("the hook itself changed files:\n%s", diff)
+	}
+	n := 0
+	for r, err := range d.rt.Calls(context.Background(), d.newestRun()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := made[n]
+		if diff := cmp.Diff(decided(want[i]), decided(verdictOf(r))); diff != "" {
+			t.Errorf("call %d %s %q: hook and session disagree (-session +hook):\n%s", i+1, calls[i].Tool, fmt.Sprint(calls[i].Args), diff)
+		}
+		n++
+	}
+	if n != len(made) {
+		t.Errorf("%d answers, %d recorded calls", len(made), n)
+	}
+}
+
+// Processes of one session at the same time count every call once, under one limit.
+func TestHooksOfOneSessionShareItsLimits(t *testing.T) {
+	w := newWorld(t).durability("process")
+	w.fill()
+	const limit, asked = 5, 12
+	policy := w.beside("policy.yaml", fmt.Sprintf("version: 1\nname: few\nfiles: {read: {allow: ['**']}}\nlimits: {calls: %d}\n", limit))
+	var wg sync.WaitGroup
+	answers := make([]string, asked)
+	for i := range answers {
+		wg.Go(func() {
+			answer, r := w.hook(hookEvent("s", call{Tool: "fs.read", Args: args("path", "notes.txt")}), "-p", policy)
+			answers[i] = answer
+			if answer == "deny" && !strings.Contains(r.out, "limits.calls") {
+				t.Errorf("%s", r.out)
+			}
+		})
+	}
+	wg.Wait()
+	got := map[string]int{}
+	for _, a := range answers {
+		got[a]++
+	}
+	if got["allow"] != limit || got["deny"] != asked-limit {
+		t.Errorf("answers: %v", got)
+	}
+	if out := w.must(0, "verify"); !strings.Contains(out, "1 run checked") {
+		t.Errorf("%s", out)
+	}
+}
