@@ -341,25 +341,59 @@ func DecodePart(b []byte, name string) (Part, error) {
 
 // cutBytes gives the byte string that b is, and nothing else.
 func cutBytes(b []byte) ([]byte, bool) {
+	inline, rest, ok := takeBytes(b)
+	return inline, ok && len(rest) == 0
+}
+
+// takeBytes gives the byte string that b begins with, and the rest.
+func takeBytes(b []byte) (inline, rest []byte, ok bool) {
 	if len(b) == 0 || b[0]&0xe0 != cborBytes {
-		return nil, false
+		return nil, nil, false
 	}
 	n, size := uint64(b[0]&0x1f), 0
 	if n >= 24 {
 		if size = 1 << (n - 24); n > 27 || len(b) < 1+size {
-			return nil, false
+			return nil, nil, false
 		}
 		n = 0
 		for _, c := range b[1 : 1+size] {
 			n = n<<8 | uint64(c)
 		}
 	}
-	b = b[1+size:]
-	return b, n == uint64(len(b))
+	if b = b[1+size:]; n > uint64(len(b)) {
+		return nil, nil, false
+	}
+	return b[:n:n], b[n:], true
+}
+
+// inlineParts reads a payload whose parts have numbers as keys and are kept inline, as most
+// are; nil for others. The caller compares the result's encoding with b.
+func inlineParts(b []byte) map[string]Part {
+	if len(b) == 0 || b[0]&0xe0 != cborMap || b[0]&0x1f >= 24 {
+		return nil
+	}
+	parts := make(map[string]Part, b[0]&0x1f)
+	for b = b[1:]; len(b) > 0; {
+		if b[0] == 0 || int(b[0]) >= len(partNumbers) {
+			return nil
+		}
+		inline, rest, ok := takeBytes(b[1:])
+		if !ok {
+			return nil
+		}
+		parts[partNumbers[b[0]]] = Part{Inline: inline}
+		b = rest
+	}
+	return parts
 }
 
 // DecodeParts reads only the form that EncodeParts writes.
 func DecodeParts(b []byte) (map[string]Part, error) {
+	if parts := inlineParts(b); parts != nil {
+		if again, err := EncodeParts(parts); err == nil && bytes.Equal(again, b) {
+			return parts, nil
+		}
+	}
 	var m map[any]cbor.RawMessage
 	if err := decMode.Unmarshal(b, &m); err != nil {
 		return nil, fault.Wrap(fault.StoreCorrupt, err, "a payload cannot be decoded: %s", err)
