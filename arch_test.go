@@ -115,7 +115,7 @@ var mayImport = map[string]string{
 	"tools/builtin/random":    "tools/typed base/fault authority/permit base/tool crypto/rand",
 	"tools/model/anthropic":   "base/fault tools/model github.com/anthropics/anthropic-sdk-go net/http",
 	"tools/model/openai":      "base/fault tools/model github.com/openai/openai-go/v3 net/http",
-	"tools/model/scripted":    "base/clip base/document base/canon base/fault tools/model",
+	"tools/model/scripted":    "base/clip base/document base/canon base/fault base/memo tools/model",
 	"tools/builtin/modelchat": "base/canon base/fault tools/model authority/permit confine/files confine/network base/tool net/http",
 	"tools/source/openapi":    "base/clip base/document base/fault tools/infer authority/permit authority/policy/target confine/network base/tool net/http",
 	"tools/source/extension":  "base/canon tools/extension base/fault tools/infer authority/permit authority/policy authority/policy/command authority/policy/target confine/sandbox base/tool",

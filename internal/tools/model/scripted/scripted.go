@@ -5,22 +5,29 @@ package scripted
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"strings"
 
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/memo"
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
 // MaxSize is how large a file of answers may be, in bytes.
 const MaxSize = 4 << 20
 
-// Provider serves files of answers. The zero Provider is ready to use.
-type Provider struct{}
+// keptScripts bounds the memory of the files that a provider keeps parsed.
+const keptScripts = 4 * MaxSize
+
+// Provider serves files of answers; New makes one.
+type Provider struct {
+	parsed *memo.Memo[*Script] // by name and content
+}
 
 // New makes the provider.
-func New() *Provider { return &Provider{} }
+func New() *Provider { return &Provider{parsed: memo.New[*Script](keptScripts)} }
 
 // Name is what its models' IDs begin with.
 func (*Provider) Name() string { return model.Scripted }
@@ -34,7 +41,7 @@ func (*Provider) Limits(string) model.Limits { return model.Limits{Prices: &mode
 // Chat returns the turn of the file that belongs to the request: after n answers of
 // the assistant that is the turn with the number n+1, so that a conversation that
 // is resumed, forked or replayed goes on where it was.
-func (*Provider) Chat(ctx context.Context, via model.Reach, r model.Request, on func(model.Delta)) (model.Response, error) {
+func (p *Provider) Chat(ctx context.Context, via model.Reach, r model.Request, on func(model.Delta)) (model.Response, error) {
 	if ctx.Err() != nil {
 		return model.Response{}, ctx.Err()
 	}
@@ -45,7 +52,7 @@ func (*Provider) Chat(ctx context.Context, via model.Reach, r model.Request, on 
 	if err != nil {
 		return model.Response{}, err
 	}
-	s, err := Parse(r.Model, content)
+	s, err := p.parse(r.Model, content)
 	if err != nil {
 		return model.Response{}, err
 	}
@@ -54,6 +61,20 @@ func (*Provider) Chat(ctx context.Context, via model.Reach, r model.Request, on 
 		return model.Response{}, err
 	}
 	return t.answer(ctx, r, on)
+}
+
+// parse is Parse, once for the same file with the same content.
+func (p *Provider) parse(name string, content []byte) (*Script, error) {
+	sum := sha256.Sum256(content)
+	key := string(sum[:]) + name
+	if s, ok := p.parsed.Get(key); ok {
+		return s, nil
+	}
+	s, err := Parse(name, content)
+	if err == nil {
+		p.parsed.Put(key, s, 2*len(content))
+	}
+	return s, err
 }
 
 // summary is what is said to a request aside of the conversation, where the file

@@ -215,3 +215,25 @@ func must(b []byte, err error) []byte {
 	}
 	return b
 }
+
+// A file is parsed once: what an answer costs does not grow with the turns of its file. A
+// changed file counts at once.
+func TestAFileIsParsedOnce(t *testing.T) {
+	p := scripted.New()
+	content := strings.Repeat("- text: a\n", 5000)
+	via := model.Reach{File: func(string, int64) ([]byte, error) { return []byte(content), nil }}
+	ask := func() string {
+		r, err := p.Chat(t.Context(), via, said(0), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Message.Text
+	}
+	if n := testing.AllocsPerRun(10, func() { ask() }); n > 500 {
+		t.Errorf("an answer of a file of 5000 turns takes %.0f allocations", n)
+	}
+	content = "- text: b\n"
+	if got := ask(); got != "b" {
+		t.Errorf("after the file has changed, the answer is %q", got)
+	}
+}
