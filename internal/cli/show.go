@@ -165,9 +165,11 @@ func (s *session) reportCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "report RUN",
 		Short: "Report what a run did: timeline, denials, resources used",
-		Long: `The HTML report is one self-contained file without scripts. Text that looks
-like a secret is masked in all reports. In the arguments of calls that a person
-was asked to approve, only known secrets are masked.
+		Long: `The HTML report is one self-contained file without scripts. Of a long run it
+shows the first and last 1,000 steps, and all that were refused something; text
+and JSON have all steps. Text that looks like a secret is masked in all reports.
+In the arguments of calls that a person was asked to approve, only known secrets
+are masked.
 `,
 		Example: `  remit report 0199f3c2
   remit report 0199f3c2 --format html -o report.html

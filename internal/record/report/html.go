@@ -48,6 +48,11 @@ func HTML(w io.Writer, d Data) error {
 	return err
 }
 
+// pageEnds is how many steps at the beginning and at the end of a run the page shows in any
+// case. Of those between, it shows all that were refused something, and counts the others:
+// browsers do not draw pages of a hundred thousand steps.
+const pageEnds = 1000
+
 // view is the data of the page.
 type view struct {
 	Report
@@ -72,10 +77,17 @@ func newView(rep Report) view {
 	if v.Title == "" {
 		v.Title = "Run " + rep.Run.ID[:8]
 	}
-	for _, s := range rep.Steps {
+	left := 0
+	for i, s := range rep.Steps {
+		refused := s.Status == tool.StatusDenied.String() || s.SideEffects.attempts() > 0
+		if i >= pageEnds && i < len(rep.Steps)-pageEnds && !refused {
+			left++
+			continue
+		}
 		x := newStepView(s, rep.Summary.TotalDurationMS)
+		x.Left, left = left, 0
 		v.Steps = append(v.Steps, x)
-		if s.Status == tool.StatusDenied.String() || s.SideEffects.attempts() > 0 {
+		if refused {
 			v.Denied = append(v.Denied, x)
 		}
 	}
@@ -98,6 +110,7 @@ func classOf(status string) string {
 // stepView is a step with computed values for the page.
 type stepView struct {
 	Step
+	Left     int // steps before this one that are not shown
 	Icon     string
 	Subject  string
 	From, To string // of the bar, out of 1000

@@ -360,3 +360,44 @@ func TestTheTimelineFitsNarrowTerminals(t *testing.T) {
 		}
 	}
 }
+
+// The page of a long run stays small: it shows both ends and all that was refused, and
+// counts the rest.
+func TestThePageOfALongRunIsBounded(t *testing.T) {
+	page := func(calls int) string {
+		d := example()
+		d.Calls = nil
+		for i := 1; i <= calls; i++ {
+			c := call(i, "fs.read", int64(i), 10, `{"path":"a"}`, `{"text":"b"}`)
+			if i%2500 == 0 {
+				c = denied(c, "files.read.deny[0]", "[]")
+			}
+			if i == 4000 {
+				c.Refused = 1
+			}
+			d.Calls = append(d.Calls, c)
+		}
+		d.Run.Total = calls
+		var b bytes.Buffer
+		if err := report.HTML(&b, d); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	whole := page(2000)
+	if n := strings.Count(whole, `<li id="step-`); n != 2000 || strings.Contains(whole, "not shown") {
+		t.Errorf("%d of 2000 steps are shown", n)
+	}
+	long := page(10_000)
+	if n := strings.Count(long, `<li id="step-`); n != 2004 { // 2500, 4000, 5000 and 7500 are refused; 10000 is at the end
+		t.Errorf("%d steps of 10000 are shown, want 2004", n)
+	}
+	for _, want := range []string{"1499 steps not shown", "999 steps not shown", "2499 steps not shown", "1500 steps not shown", `id="step-4000"`, "<b>10000</b>"} {
+		if !strings.Contains(long, want) {
+			t.Errorf("the page does not have %s", want)
+		}
+	}
+	if most := len(whole) + len(whole)/50; len(long) > most {
+		t.Errorf("the page of 10000 steps has %d bytes, that of 2000 has %d", len(long), len(whole))
+	}
+}
