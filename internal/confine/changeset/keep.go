@@ -111,17 +111,27 @@ func (h Home) empty() bool {
 	return true
 }
 
-// Kept tells what is kept, and changes nothing.
+// Kept counts what is kept, and changes nothing. It does not read the logs, of which there
+// may be a hundred thousand, so that copies count which the next sweep removes.
 func (h Home) Kept() (Kept, error) {
-	s, err := h.survey()
-	if err != nil {
+	s := newStock()
+	logs, err := filepath.Glob(filepath.Join(h.undo(), "runs", "*"))
+	if err = errors.Join(err, h.surveySets(s), h.surveyCopies(s)); err != nil {
 		return Kept{}, err
 	}
-	var swept time.Time
-	if fi, err := os.Lstat(h.sweptFile()); err == nil {
-		swept = fi.ModTime()
+	k := Kept{Waiting: s.waiting, Over: len(s.over)}
+	for _, file := range logs {
+		if strings.HasSuffix(file, ".jsonl") || strings.HasSuffix(file, ".undone") {
+			k.Over++
+		}
 	}
-	return s.kept(swept), nil
+	for _, size := range s.sizes {
+		k.Bytes += size
+	}
+	if fi, err := os.Lstat(h.sweptFile()); err == nil {
+		k.Swept = fi.ModTime()
+	}
+	return k, nil
 }
 
 // item is a changeset or a log that is over.
@@ -144,6 +154,10 @@ type stock struct {
 	freed   int64
 }
 
+func newStock() *stock {
+	return &stock{refs: map[string]int{}, sizes: map[string]int64{}, files: map[string]string{}, jobs: map[string]bool{}}
+}
+
 func (s *stock) bytes() (n int64) {
 	for hash, size := range s.sizes {
 		if s.refs[hash] > 0 {
@@ -159,7 +173,7 @@ func (s *stock) kept(swept time.Time) Kept {
 
 // survey lists all that is kept and what it refers to.
 func (h Home) survey() (*stock, error) {
-	s := &stock{refs: map[string]int{}, sizes: map[string]int64{}, files: map[string]string{}, jobs: map[string]bool{}}
+	s := newStock()
 	if err := errors.Join(h.surveySets(s), h.surveyLogs(s), h.surveyCopies(s)); err != nil {
 		return nil, err
 	}

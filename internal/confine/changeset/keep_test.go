@@ -171,3 +171,19 @@ func TestUndoOfAKilledRun(t *testing.T) {
 		t.Errorf("undone\n%s", got)
 	}
 }
+
+// What is kept is counted without reading the logs, as there may be very many.
+func TestKeptDoesNotReadLogs(t *testing.T) {
+	p := stocked(t)
+	was, err := p.home.Kept()
+	must(t, err)
+	put(t, filepath.Join(p.dir, "home/undo/runs"), map[string]string{"unreadable.jsonl": "no log\n"})
+	is, err := p.home.Kept()
+	must(t, err)
+	if was.Over == 0 || is.Over != was.Over+1 || is.Bytes != was.Bytes || is.Waiting != was.Waiting {
+		t.Errorf("with one log more it says %+v, before %+v", is, was)
+	}
+	if _, err := p.home.Sweep(changeset.Retention{}); err == nil {
+		t.Error("a sweep removes data although it cannot know what a log refers to")
+	}
+}
