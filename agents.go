@@ -51,7 +51,7 @@ func (rt *Runtime) Agents(ctx context.Context, own ...Capability) (*Agents, erro
 	if err != nil {
 		return nil, err
 	}
-	q := agents.Request{Root: rt.root, Workspace: rt.workspace, Capabilities: reg, Here: nobody}
+	q := agents.Request{Root: rt.root, Workspace: rt.workspace, Capabilities: reg, Here: refuseApproval}
 	if rt.opts.Ask != nil {
 		q.Here = here(rt.opts.Ask, rt.person())
 	}
@@ -65,9 +65,10 @@ func (rt *Runtime) Agents(ctx context.Context, own ...Capability) (*Agents, erro
 	return &Agents{rt.app, reg, s, agent.Caller{Name: "user:" + rt.app.Home.User, Token: rt.opts.Grant}}, nil
 }
 
-// nobody is who answers where the program asks nobody: no.
-func nobody(context.Context, approval.Case) (store.Vote, error) {
-	return store.Vote{By: "program", Where: "program", Reason: "nobody is there to be asked"}, nil
+// refuseApproval answers every question with a refusal, for programs without
+// [Options.Ask].
+func refuseApproval(context.Context, approval.Case) (store.Vote, error) {
+	return store.Vote{By: "program", Where: "program", Reason: "the program does not ask for approvals"}, nil
 }
 
 // Close ends the turns that are under way, so that [AgentSession.Resume] can go on

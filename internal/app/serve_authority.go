@@ -134,10 +134,10 @@ func (s *served) Answer(ctx context.Context, who *httpapi.Caller, id string, a h
 	return s.Question(ctx, q.ID.String())
 }
 
-// patternOf is what a yes for the rest of a question's run holds for.
+// patternOf returns the calls that an approval for the rest of the run would cover.
 func patternOf(b approval.Body) ([]byte, error) {
 	if b.Pattern == nil {
-		return nil, fault.New(fault.ArgsInvalid, "this question has no pattern: a yes can only be for the one call").WithHint("leave out session")
+		return nil, fault.New(fault.ArgsInvalid, "this question has no pattern, so the approval can only cover this one call").WithHint("leave out session")
 	}
 	out, err := json.Marshal(b.Pattern)
 	if err != nil {

@@ -16,17 +16,17 @@ import (
 	"github.com/remitrun/remit/internal/service/grants"
 )
 
-// grantJSON is a grant as --json prints it, with what a token says.
+// grantJSON is a grant as --json prints it, with the content of its token.
 type grantJSON struct {
 	grants.Described
 	Token   string     `json:"token,omitempty"`
-	File    string     `json:"file,omitempty"` // where the token is instead
+	File    string     `json:"file,omitempty"` // the file that the token was written to
 	Root    string     `json:"root,omitempty"`
 	Limits  string     `json:"limits,omitempty"` // in words
 	Lines   []lineJSON `json:"says,omitempty"`
 	Genuine *bool      `json:"genuine,omitempty"`
 	Problem string     `json:"problem,omitempty"`
-	Moot    []string   `json:"narrows_nothing,omitempty"` // what was added without effect
+	Moot    []string   `json:"narrows_nothing,omitempty"` // added restrictions that have no effect
 }
 
 type lineJSON struct {

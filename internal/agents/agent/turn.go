@@ -127,7 +127,7 @@ func (s *Service) continueTurn(ctx context.Context, by Caller, l *session, how c
 }
 
 // errNothingToContinue: the session was not interrupted in a turn.
-var errNothingToContinue = errors.New("there is no turn to continue")
+var errNothingToContinue = errors.New("no turn is left to continue")
 
 // start claims the session for a turn, starts it, and returns once its message is
 // recorded.

@@ -20,8 +20,8 @@ const (
 type Terms struct {
 	Approvers       int           // approvals.approvers: different people who must say yes
 	ApprovalTimeout time.Duration // approvals.timeout: how long a question waits for its answer
-	ApprovalExpires time.Duration // approvals.expires: how long a yes may be used
-	Session         bool          // approvals.session: a yes may hold for a session, not only for one call
+	ApprovalExpires time.Duration // approvals.expires: how long an approval may be used
+	Session         bool          // approvals.session: an approval may cover a session, not only one call
 	PlanRequired    bool          // frozen_plan.required: every run needs a frozen plan
 	FinishRevoked   bool          // on_revoke: calls that run when the grant is revoked may come to their end
 

@@ -116,7 +116,7 @@ func (r *Rules) bindPath(d *content) fault.List {
 		field := fmt.Sprintf("commands.path[%d]", i)
 		if rest, ok := strings.CutPrefix(dir, "~/"); ok {
 			if r.env.Home == "" {
-				errs = append(errs, fault.New(fault.PolicyInvalid, "%q: there is no home folder", dir).In(field))
+				errs = append(errs, fault.New(fault.PolicyInvalid, "%q: the home folder is not known", dir).In(field))
 				continue
 			}
 			dir = path.Join(r.env.Home, rest)

@@ -105,7 +105,7 @@ func anchor(pattern string, deny bool, env Env) (base, rest string, err error) {
 	switch {
 	case strings.HasPrefix(pattern, "~/"):
 		if env.Home == "" {
-			return "", "", fmt.Errorf("%q: there is no home folder", pattern)
+			return "", "", fmt.Errorf("%q: the home folder is not known", pattern)
 		}
 		return env.Home, pattern[2:], nil
 	case strings.HasPrefix(pattern, "~"):

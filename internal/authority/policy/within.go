@@ -204,7 +204,7 @@ func cleanBase(base string, env Env) (string, error) {
 		dir, rest = "/", base[1:]
 	case strings.HasPrefix(base, "~/"):
 		if env.Home == "" {
-			return "", fault.New(fault.PolicyInvalid, "base %q: there is no home folder", base)
+			return "", fault.New(fault.PolicyInvalid, "base %q: the home folder is not known", base)
 		}
 		dir, rest = env.Home, base[2:]
 	}

@@ -31,28 +31,28 @@ import (
 // use.
 type Desk struct {
 	Store store.Approvals
-	// Here asks the person who is here, as at a terminal, until ctx ends; nil:
-	// nobody is here. It may be called from several goroutines. [ErrNotHere] says that
-	// for this question nobody is.
+	// Here asks the person at this place, such as a terminal, until ctx ends. Nil means
+	// that no person is present. It may be called from several goroutines, and returns
+	// [ErrNotHere] if the person cannot be asked this question.
 	Here func(ctx context.Context, c Case) (store.Vote, error)
-	// Advice tells how a question can be answered that nobody here answers; nil
-	// tells it as the command line would.
+	// Advice returns the hint for a question that was filed for others to answer; nil
+	// means the hint of the command line.
 	Advice func(filed store.Approval) string
-	// Wait makes a call wait for its answer where nobody is here. Else the
-	// question is filed and the call refused: once there is an answer, the same
-	// call can be made again.
+	// Wait makes a call wait for its answer if no person is present. Otherwise the
+	// question is filed and the call refused; after the answer, the same call can be
+	// made again.
 	Wait bool
-	// Redact knows the values of secrets, which people are not shown; nil knows none.
-	// Nothing else is hidden: a yes is for what the person could see.
+	// Redact masks the values of secrets; nil masks none. Nothing else is hidden: an
+	// approval covers what the person could see.
 	Redact *redact.Redactor
-	// Past gives the session's calls so far, for showing what a pattern matches.
+	// Past returns the session's earlier calls, to show which ones a pattern matches.
 	Past  func(ctx context.Context, run *runner.Run) ([]Past, error)
 	Now   func() time.Time // nil: time.Now
 	Every time.Duration    // how often answers from elsewhere are looked for; 0: 200 ms
 }
 
-// ErrNotHere is what [Desk.Here] gives where the person cannot be asked this
-// question: it is then as if nobody were here, and stays open for others.
+// ErrNotHere is returned by [Desk.Here] if the person cannot be asked this question.
+// The question stays open for others.
 var ErrNotHere = errors.New("no approver is available")
 
 // Case is a question as the person who is here is shown it.
@@ -77,7 +77,7 @@ type Body struct {
 	Touches   []string        `json:"touches,omitempty"`
 	Holder    string          `json:"holder"`
 	Workspace string          `json:"workspace"`
-	Pattern   *Pattern        `json:"pattern,omitempty"` // what a yes for the session would hold for; nil: there is none
+	Pattern   *Pattern        `json:"pattern,omitempty"` // the calls that an approval for the session would cover; nil: it cannot be given
 }
 
 // Past is a call that was made.
@@ -168,14 +168,14 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 			return runner.Answer{}, err
 		}
 		if filed.State == store.Waiting && d.Here == nil && !d.Wait && ctx.Err() == nil {
-			return runner.Answer{}, d.nobody(q, filed)
+			return runner.Answer{}, d.noApprover(q, filed)
 		}
 		done, err := filed, error(nil)
 		if filed.State == store.Waiting {
 			done, err = d.wait(ctx, q, filed, terms.Session)
 		}
 		if errors.Is(err, ErrNotHere) {
-			return runner.Answer{}, d.nobody(q, filed)
+			return runner.Answer{}, d.noApprover(q, filed)
 		}
 		if err != nil {
 			return runner.Answer{}, err
@@ -196,7 +196,8 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 	}
 }
 
-func (d *Desk) nobody(q runner.Question, filed store.Approval) error {
+// noApprover is the refusal of a call whose question was filed for others to answer.
+func (d *Desk) noApprover(q runner.Question, filed store.Approval) error {
 	e := fault.New(fault.NeedsApproval, "no approver is available: %s", q.Decision.Reason)
 	if d.Advice != nil {
 		return e.WithHint("%s", d.Advice(filed))

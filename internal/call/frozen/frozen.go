@@ -87,7 +87,7 @@ func Freeze(p *plan.Plan, inputs map[string]any, tools Tools) (*Plan, error) {
 	for _, s := range p.Steps {
 		spec, ok := tools.Spec(s.Tool)
 		if !ok {
-			return nil, fault.New(fault.ToolUnknown, "the step %q calls %q, and there is no such tool", s.ID, string(s.Tool)).At(s.Pos)
+			return nil, fault.New(fault.ToolUnknown, "the step %q calls the unknown tool %q", s.ID, string(s.Tool)).At(s.Pos)
 		}
 		f.steps = append(f.steps, Step{ID: s.ID, Tool: s.Tool, Digest: spec.Digest().String(), Risk: spec.Risk.String(), Effects: spec.Effects.List(), Args: orEmpty(s.Args)})
 	}
@@ -249,7 +249,7 @@ func (f *Plan) Check(p *plan.Plan, tools Tools) error {
 		spec, ok := tools.Spec(s.Tool)
 		switch {
 		case !ok:
-			errs = append(errs, fault.New(fault.ToolUnknown, "the step %q calls %q, and there is no such tool", s.ID, string(s.Tool)))
+			errs = append(errs, fault.New(fault.ToolUnknown, "the step %q calls the unknown tool %q", s.ID, string(s.Tool)))
 		case spec.Digest().String() != s.Digest:
 			errs = append(errs, fault.New(fault.ToolChanged, "the step %q calls %q, which has changed since the plan was frozen", s.ID, string(s.Tool)).
 				ForOperator("see the tool with remit tool %s, then freeze the plan again", s.Tool))

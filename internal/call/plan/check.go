@@ -40,7 +40,7 @@ func (p *Plan) Check(tools Tools) error {
 			if near := tools.Suggest(string(s.Tool)); near != "" {
 				hint = "did you mean " + strconv.Quote(near) + "?"
 			}
-			r.problem(fault.ToolUnknown, s.at(), s.field()+".tool", hint, "there is no tool %q", string(s.Tool))
+			r.problem(fault.ToolUnknown, s.at(), s.field()+".tool", hint, "unknown tool %q", string(s.Tool))
 			continue
 		}
 		if s.args.literal() {

@@ -31,8 +31,8 @@ func (p Phase) String() string {
 	return "execution"
 }
 
-// Gate is a stage whose answer depends on more than the policies and the call. A replay
-// takes the answer from the record.
+// Gate is a check whose result depends on state outside the policies and the call, such
+// as budgets. A replay takes the result from the record.
 type Gate uint8
 
 // The gates.

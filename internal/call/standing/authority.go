@@ -172,7 +172,7 @@ const maxKnown = 1 << 16
 // read asks the ledger for the standing of nodes. The caller holds the lock.
 func (a *Authority) read(ctx context.Context, nodes []grant.Node) (*knowledge, error) {
 	if a.grants == nil {
-		return nil, unknown(fault.New(fault.StoreFailed, "there is no ledger"))
+		return nil, unknown(fault.New(fault.StoreFailed, "no ledger is open"))
 	}
 	ids := make([]uuid.UUID, 0, len(nodes))
 	for i := range nodes {

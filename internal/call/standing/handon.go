@@ -40,7 +40,7 @@ func (a *Authority) HandOn(ctx context.Context, g grant.Grant, hands []int, rec 
 // bear records a new child of ancestors.
 func (a *Authority) bear(ctx context.Context, ancestors []grant.Node, rec store.GrantRecord) error {
 	if a.grants == nil {
-		return unknown(fault.New(fault.StoreFailed, "there is no ledger"))
+		return unknown(fault.New(fault.StoreFailed, "no ledger is open"))
 	}
 	settle, err := a.child(ctx, ancestors)
 	if err != nil {
@@ -54,7 +54,7 @@ func (a *Authority) bear(ctx context.Context, ancestors []grant.Node, rec store.
 // that narrows its holder's own, and lets it be used.
 func (a *Authority) Begin(ctx context.Context, g grant.Grant, rec store.GrantRecord) error {
 	if a.grants == nil {
-		return unknown(fault.New(fault.StoreFailed, "there is no ledger"))
+		return unknown(fault.New(fault.StoreFailed, "no ledger is open"))
 	}
 	if err := a.grants.PutGrant(ctx, rec); err != nil {
 		return err

@@ -44,7 +44,7 @@ func (a *Authority) Restore(ctx context.Context, c token.Claims, env policy.Env)
 // Delegate is Restore with a note for people, kept with what it records.
 func (a *Authority) Delegate(ctx context.Context, c token.Claims, env policy.Env, note string) (grant.Grant, error) {
 	if a.grants == nil {
-		return grant.Grant{}, unknown(fault.New(fault.StoreFailed, "there is no ledger"))
+		return grant.Grant{}, unknown(fault.New(fault.StoreFailed, "no ledger is open"))
 	}
 	if err := a.issued(ctx, c); err != nil {
 		return grant.Grant{}, err

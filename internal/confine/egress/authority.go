@@ -75,7 +75,7 @@ func (a *Authority) leaf(host string, now time.Time) (*tls.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.key == nil {
-		return nil, fmt.Errorf("there is no certificate authority")
+		return nil, fmt.Errorf("the certificate authority is missing")
 	}
 	if c := a.leaves[host]; c != nil {
 		return c, nil

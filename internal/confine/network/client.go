@@ -46,7 +46,7 @@ type Response struct {
 // the answer's body is read.
 func (c *Client) Do(ctx context.Context, r Request) (*Response, error) {
 	if c.Transport == nil {
-		return nil, fault.New(fault.HandleRefused, "there is no permit for the network")
+		return nil, fault.New(fault.HandleRefused, "the permit for the network is missing")
 	}
 	header := r.Header.Clone()
 	if header == nil {

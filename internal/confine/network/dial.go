@@ -29,7 +29,7 @@ type DialFunc func(ctx context.Context, to netip.AddrPort, g Guard) (net.Conn, e
 // share of the time left.
 func DialChecked(ctx context.Context, dial DialFunc, addrs []netip.Addr, port uint16) (net.Conn, error) {
 	if len(addrs) == 0 {
-		return nil, fault.New(fault.HandleRefused, "there is no address that was decided on")
+		return nil, fault.New(fault.HandleRefused, "no decided address is left")
 	}
 	addrs = alternate(addrs)
 	guard := func(_, address string, _ syscall.RawConn) error {

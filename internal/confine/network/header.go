@@ -17,7 +17,7 @@ const (
 	framing    = "it belongs to the connection"
 	hosting    = "the URL names the host"
 	overriding = "it makes some servers take the request for another one"
-	proxying   = "there is no proxy"
+	proxying   = "no proxy is used"
 )
 
 // RefusedHeader says why a request may not carry a header of this name, or ""

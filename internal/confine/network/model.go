@@ -76,7 +76,7 @@ func (m *ModelTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func (m *ModelTransport) send(req *http.Request) (*http.Response, error) {
 	if m.t == nil {
-		return nil, fault.New(fault.HandleRefused, "there is no permit for a model")
+		return nil, fault.New(fault.HandleRefused, "the permit for a model is missing")
 	}
 	u, to, err := m.within(req)
 	if err != nil {

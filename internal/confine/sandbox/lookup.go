@@ -70,7 +70,7 @@ func notRunnable(argv0 string, err error) error {
 		return err
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return fault.Wrap(fault.NotFound, err, "no command %q: there is no such file", argv0)
+		return fault.Wrap(fault.NotFound, err, "no command %q: the file does not exist", argv0)
 	}
 	return fault.Wrap(fault.ToolFailed, err, "the command %q cannot be run: %v", argv0, RootCause(err))
 }

@@ -10,7 +10,7 @@ import (
 // What a weaker isolation does not keep, for people.
 var (
 	landlockNotes = []string{
-		"isolation is landlock, weaker than full: there is no file tree, process list or network of the command's own",
+		"isolation is landlock, weaker than full: the command shares the machine's file tree, process list and network",
 		"names, sizes and times of files anywhere can be seen; modes, owners, times and attributes of files cannot be changed",
 		"there are no sockets at all: network rules need full isolation",
 		"/tmp is not private: TMPDIR and HOME are a folder of the host's, without a quota, that is removed afterwards",

@@ -174,7 +174,7 @@ func (s *Approvals) Answer(ctx context.Context, id string, yes, session bool, re
 	v := store.Vote{By: home.Person(), Yes: yes, Where: "remit approvals", Reason: reason, Admin: s.IsAdmin(home.Person()), At: time.Now()}
 	if session && yes {
 		if body.Pattern == nil {
-			return q, fault.New(fault.Usage, "this question has no pattern: a yes can only be for the one call").WithHint("leave out --session")
+			return q, fault.New(fault.Usage, "this question has no pattern, so the approval can only cover this one call").WithHint("leave out --session")
 		}
 		if v.Session, err = json.Marshal(body.Pattern); err != nil {
 			return q, fault.Wrap(fault.Internal, err, "the pattern cannot be encoded")

@@ -46,7 +46,8 @@ type Caller struct {
 	May func(action string) error
 }
 
-// Gate authenticates callers, and finds the lineage of what they ask for.
+// Gate authenticates callers by their tokens, and finds the grants under which a session,
+// run or grant was made.
 type Gate struct {
 	Now func() time.Time // the clock, for how long a verified token is trusted
 
@@ -64,7 +65,7 @@ type Gate struct {
 	told time.Time
 }
 
-// entered is a token that was verified.
+// entered is a verified token.
 type entered struct {
 	caller Caller
 	grant  grant.Grant

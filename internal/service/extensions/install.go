@@ -108,15 +108,15 @@ func readExtension(q Installation) (*extension.Package, error) {
 			return nil, fault.New(fault.Usage, "--signer: %v", err)
 		}
 		if got := p.Manifest.SignerText(); got != q.Signer {
-			return nil, fault.New(fault.ExtensionChecksum, "%s was signed by %s, and not by who was asked for", p.Manifest.ID, orNobody(got))
+			return nil, fault.New(fault.ExtensionChecksum, "%s is signed by %s; expected %s", p.Manifest.ID, orNone(got), q.Signer)
 		}
 	}
 	return p, nil
 }
 
-func orNobody(signer string) string {
+func orNone(signer string) string {
 	if signer == "" {
-		return "nobody"
+		return "no one"
 	}
 	return signer
 }
@@ -130,7 +130,7 @@ func (x *Extensions) installable(q Installation, p *extension.Package, e Extensi
 	case !there && q.Update:
 		return fault.New(fault.ExtensionUnknown, "no extension is called %q, so there is nothing to update", e.ID).WithHint("remit ext install %s", q.Path)
 	case there && was.Signer != "" && was.Signer != e.Signer:
-		return fault.New(fault.ExtensionChecksum, "%s was signed by %s, and this one by %s", e.ID, was.Signer, orNobody(e.Signer)).
+		return fault.New(fault.ExtensionChecksum, "the installed %s is signed by %s, but this one by %s", e.ID, was.Signer, orNone(e.Signer)).
 			WithHint("if you trust it all the same, remove the installed one first")
 	case there && order < 0:
 		return fault.New(fault.ExtensionConflict, "version %s of %s is older than the installed %s", e.Version, e.ID, was.Version).WithHint("remove the installed one first")

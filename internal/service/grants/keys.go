@@ -178,8 +178,8 @@ func WriteSecret(file, text string) error {
 	return nil
 }
 
-// readPrivateKey reads an Ed25519 key in PKCS #8 form from a file that nobody but
-// its owner can read.
+// readPrivateKey reads an Ed25519 key in PKCS #8 form. The file must be readable by its
+// owner only.
 func readPrivateKey(file string) (ed25519.PrivateKey, error) {
 	bad := func(err error, why string) error {
 		return fault.Wrap(fault.GrantHolder, err, "the key file %q %s", file, why).WithHint("make one with remit grant keygen FILE")

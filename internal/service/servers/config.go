@@ -150,7 +150,7 @@ func (m *Servers) Add(s Server, replace bool) error {
 	}, nil)
 }
 
-// Remove removes a server, and the login at it. Its folder stays.
+// Remove deletes a server and its stored login. The server's folder is kept.
 func (m *Servers) Remove(name string) error {
 	return m.added().Change("remove", name, func(list []Server) ([]Server, error) {
 		if _, err := m.Find(name); err != nil {
@@ -160,7 +160,7 @@ func (m *Servers) Remove(name string) error {
 	}, nil)
 }
 
-// checkMCP says what is wrong with a server's configuration.
+// checkMCP reports the first error in a server's configuration.
 func (m *Servers) checkMCP(s Server) error {
 	if !mcpName.MatchString(s.Name) {
 		return fault.New(fault.Usage, "%q is not a valid server name; expected lower-case letters, digits, _ and -, at most 40", s.Name)

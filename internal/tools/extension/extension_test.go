@@ -104,7 +104,7 @@ func TestWhatIsWrongIsToldWithItsPlace(t *testing.T) {
 		"a runner with a path":     {"commands/commands.yaml", cin("exec.hello_cli", "exec.../x"), `write exec. and the name of a program`},
 		"only a suffix":            {"commands/commands.yaml", cin("exec.hello_cli", "exec._cli"), `write exec. and the name of a program`},
 		"no permission for it":     {"manifest.json", in(`["exec"]`, `[]`), `/hello say: its runner exec.hello_cli needs the permission exec`},
-		"a module that is missing": {"commands/commands.yaml", "slash_commands: [{name: a, summary: s, maps_to: {actions: [{id: x, description: d, runner: wasm.m}]}}]", "there is no module wasm/m.wasm"},
+		"a module that is missing": {"commands/commands.yaml", "slash_commands: [{name: a, summary: s, maps_to: {actions: [{id: x, description: d, runner: wasm.m}]}}]", "the module wasm/m.wasm is missing"},
 		"a default of other type":  {"commands/commands.yaml", cin("default: 1", "default: one"), `flags[1].default: must be a whole number`},
 		"within for a number":      {"commands/commands.yaml", cin("default: 1", "within: files.read"), `within: is only for strings`},
 		"an argument twice":        {"commands/commands.yaml", cin("name: loud", "name: whom"), `two of the action's arguments and flags are called whom`},

@@ -115,7 +115,7 @@ func (p *Package) check(file string) error {
 				bad("add it to permissions_required", "its runner %s needs the permission %s, which the manifest does not require", a.Runner.Text, perm)
 			}
 			if _, there := p.file("wasm/" + a.Runner.Name + ".wasm"); a.Runner.Kind == RunWASM && !there {
-				bad("", "there is no module wasm/%s.wasm", a.Runner.Name)
+				bad("", "the module wasm/%s.wasm is missing", a.Runner.Name)
 			}
 			if id := ToolID(p.Manifest.ID, c.Name, a.ID); len(id) > 200 {
 				bad("", "the name of its tool has %d bytes; the limit is 200", len(id))

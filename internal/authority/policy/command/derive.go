@@ -55,7 +55,7 @@ func (d *deriver) unknownStart(name, why string) {
 // command adds one command line and what it starts in turn.
 func (d *deriver) command(argv []string) {
 	if len(argv) == 0 || argv[0] == "" {
-		d.unknown("there is no command name")
+		d.unknown("the command name is missing")
 		return
 	}
 	outer := *d

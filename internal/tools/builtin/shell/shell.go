@@ -56,7 +56,7 @@ func New(box Box) permit.Tool {
 // fault.ToolFailed, or fault.ToolTimeout when its time ran out.
 func run(ctx context.Context, p permit.Permit, box Box, c sandbox.Command) (tool.Result, error) {
 	if box == nil {
-		return tool.Result{}, fault.New(fault.SandboxMissing, "there is no sandbox to run commands in")
+		return tool.Result{}, fault.New(fault.SandboxMissing, "commands cannot run: the sandbox is not available")
 	}
 	out, err := box.Run(ctx, p, c)
 	if err != nil {

@@ -80,7 +80,7 @@ func within(env tool.Env, dir string, kind tool.ActionKind, v any) tool.Action {
 // with what it wrote.
 func (t *Tool) exec(ctx context.Context, p permit.Permit, r request) (tool.Result, error) {
 	if t.box == nil {
-		return tool.Result{}, fault.New(fault.SandboxMissing, "there is no sandbox to run programs in")
+		return tool.Result{}, fault.New(fault.SandboxMissing, "programs cannot run: the sandbox is not available")
 	}
 	if !t.Action.Workspace && p.Chain().DecideAction(tool.Action{Kind: tool.FileRead, Path: r.dir, Real: r.dir}).Effect != policy.Allow {
 		r.dir = "/" // its own folder is not there for it: the policies open nothing of the kind
