@@ -53,7 +53,35 @@ func (b *bench) decisions() error {
 	slices.SortFunc(b.table.rows[len(b.table.rows)-2:], func(x, y row) int { return -strings.Compare(x.what, y.what) })
 	b.table.note("one decision, refused, with every reason", fmt.Sprintf("%s (%s %s, %s %s, which give none)",
 		ns(no[0]), engines[1].Name, ns(no[1]), engines[2].Name, ns(no[2])))
+	if err := b.manyEntries(); err != nil {
+		return err
+	}
 	return b.tau2()
+}
+
+// manyEntries decides the same calls under more and more entries, in turns.
+func (b *bench) manyEntries() error {
+	sizes := []int{30, 1000, 10000}
+	var engines []decide.Engine
+	var questions []int
+	for _, size := range sizes {
+		chain, calls, err := decide.Many(size)
+		if err != nil {
+			return err
+		}
+		engines = append(engines, decide.Engine{Allow: func(i int) bool { return chain.Decide(calls[i]).Effect == policy.Allow }})
+		questions = questions[:0]
+		for i := range calls {
+			questions = append(questions, i)
+		}
+	}
+	times := turns(engines, questions)
+	for i, most := range map[int]float64{1: 3, 2: 6} {
+		r := float64(times[i]) / float64(times[0])
+		b.table.add(fmt.Sprintf("one decision under %d entries, beside one under 30", sizes[i]), fmt.Sprintf("≤ %.0f ×", most), fmt.Sprintf("%.2f × (%s beside %s)", r, ns(times[i]), ns(times[0])), r <= most)
+	}
+	slices.SortFunc(b.table.rows[len(b.table.rows)-2:], func(x, y row) int { return len(x.what) - len(y.what) })
+	return nil
 }
 
 // turns gives each engine's time for one question.

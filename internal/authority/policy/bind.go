@@ -61,6 +61,10 @@ func (p *Policy) Bind(env Env) (*Rules, error) {
 				}
 				b.lists[e] = append(b.lists[e], be)
 			}
+			if len(errs) == 0 { // else there are no rules
+				b.index[e] = newIndex(b.lists[e])
+				b.indexed = b.indexed || b.index[e] != nil
+			}
 		}
 	}
 	errs = append(errs, r.bindPath(d)...)

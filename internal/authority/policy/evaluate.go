@@ -196,11 +196,20 @@ func (r *Rules) judge(id sectionID, a *tool.Action, link int, all *collector) (E
 // search finds the strictest entry of a section that matches. With a collector
 // it notes all that match.
 func (r *Rules) search(id sectionID, f *facts, link int, all *collector) (Effect, *boundEntry) {
+	if !r.sections[id].indexed {
+		return r.searchAmong(nil, id, f, link, all)
+	}
+	var c candidates
+	return r.searchAmong(&c, id, f, link, all)
+}
+
+func (r *Rules) searchAmong(c *candidates, id sectionID, f *facts, link int, all *collector) (Effect, *boundEntry) {
 	var best *boundEntry
 	for e := range r.sections[id].lists {
 		list := r.sections[id].lists[e]
-		for i := range list {
-			b := &list[i]
+		c.find(id, r.sections[id].index[e], f)
+		for i := range c.size(len(list)) {
+			b := &list[c.at(i)]
 			if !r.matches(b, f) {
 				continue
 			}

@@ -194,6 +194,8 @@ type boundSection struct {
 	inherits bool // another policy of the chain decides
 	allowSet bool
 	lists    [3][]boundEntry
+	index    [3]*index
+	indexed  bool // one of the lists is
 }
 
 // boundEntry is a bound entry with everything prepared that a decision prints.

@@ -126,6 +126,14 @@ func (b *boundEntry) hasPrefix(id tool.ID) bool {
 
 // judgeTool decides a call's tool and arguments by one policy.
 func (r *Rules) judgeTool(call *Call, link int, all *collector) (Effect, *boundEntry) {
+	if !r.sections[toolSection].indexed {
+		return r.judgeToolAmong(nil, call, link, all)
+	}
+	var c candidates
+	return r.judgeToolAmong(&c, call, link, all)
+}
+
+func (r *Rules) judgeToolAmong(c *candidates, call *Call, link int, all *collector) (Effect, *boundEntry) {
 	s := &r.sections[toolSection]
 	var best *boundEntry
 	note := func(b *boundEntry) {
@@ -135,8 +143,9 @@ func (r *Rules) judgeTool(call *Call, link int, all *collector) (Effect, *boundE
 		all.matchCall(link, b, call)
 	}
 	for e := range s.lists {
-		for i := range s.lists[e] {
-			if b := &s.lists[e][i]; r.matchesCall(b, call) {
+		c.tool(s.index[e], call.Tool.ID)
+		for i := range c.size(len(s.lists[e])) {
+			if b := &s.lists[e][c.at(i)]; r.matchesCall(b, call) {
 				note(b)
 			}
 		}

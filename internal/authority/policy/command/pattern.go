@@ -222,6 +222,16 @@ func components(w word) []word {
 	return append(out, newWord(cur))
 }
 
+// Program is the name of the program that a command must have to be matched. ok is
+// false if the pattern does not begin with a literal name.
+func (p *Pattern) Program() (name string, ok bool) {
+	first := p.words[0]
+	if p.dir != nil || first.many || len(first.lits) != 1 {
+		return "", false
+	}
+	return first.lits[0], true
+}
+
 // Bind gives the pattern anchored at a workspace (absolute and clean): ./x is
 // then the x in it, and a bare name never means something inside it.
 func (p *Pattern) Bind(workspace string) *Pattern {

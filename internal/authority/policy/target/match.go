@@ -34,6 +34,12 @@ func (r *Rule) OtherPort(t tool.Target) bool {
 // whatever its scheme, port, methods and paths.
 func (r *Rule) SameHost(t tool.Target) bool { return !r.deny && r.matchHost(t.Host) }
 
+// Host is the host that a target must have to be matched. ok is false if the rule
+// may match other hosts.
+func (r *Rule) Host() (name string, ok bool) {
+	return r.host, r.kind == hostName && !(r.deny && r.host == "localhost")
+}
+
 // Whole reports whether the rule names neither a method nor a path: it speaks of
 // everything that a connection carries.
 func (r *Rule) Whole() bool { return r.methods == nil && r.path == "" }
