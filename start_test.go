@@ -1,12 +1,63 @@
 package remit_test
 
 import (
+	"bytes"
 	"go/ast"
 	"go/token"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 )
+
+// maxInit bounds what a package of Remit may allocate when the program starts, in bytes.
+const maxInit = 20_000
+
+// maxStart bounds what all packages may allocate when the program starts. Of today's 1.1 MB
+// the SDKs of models have 0.3.
+const maxStart = 1_300_000
+
+// TestStartIsCheap reads what the packages' initialization allocates, as each command
+// pays for it. What a command needs is made when it is needed.
+func TestStartIsCheap(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds the program")
+	}
+	bin := filepath.Join(t.TempDir(), "remit")
+	if out, err := exec.Command("go", "build", "-o", bin, "./cmd/remit").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	cmd := exec.Command(bin, "version")
+	cmd.Env = []string{"GODEBUG=inittrace=1", "HOME=" + t.TempDir()}
+	var trace bytes.Buffer
+	cmd.Stderr = &trace
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	all, packages := 0, 0
+	for _, m := range regexp.MustCompile(`(?m)^init (\S+) .* (\d+) bytes, \d+ allocs$`).FindAllStringSubmatch(trace.String(), -1) {
+		n, err := strconv.Atoi(m[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		all += n
+		packages++
+		if strings.HasPrefix(m[1], "github.com/remitrun/") && n > maxInit {
+			t.Errorf("%s allocates %d bytes when the program starts; the maximum is %d: use regex.Lazy or sync.OnceValue", m[1], n, maxInit)
+		}
+		if strings.HasPrefix(m[1], "github.com/santhosh-tekuri/jsonschema") {
+			t.Errorf("%s is in the program, and compiles schemas at each start", m[1])
+		}
+	}
+	if packages < 100 {
+		t.Errorf("only %d packages are in the trace: the test shows little", packages)
+	}
+	if all > maxStart {
+		t.Errorf("the packages allocate %d bytes when the program starts; the maximum is %d", all, maxStart)
+	}
+}
 
 // TestLazyExpressionsCompile compiles every regular expression that the program
 // compiles on first use, as a wrong one would panic only then.

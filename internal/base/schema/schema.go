@@ -1,21 +1,17 @@
 // Package schema compiles JSON Schemas, within bounds, and checks values with
-// them. It fetches nothing: a reference to another document is an error. Start
-// at [Compile].
+// them. It knows the drafts 4, 6, 7, 2019-09 and 2020-12. It fetches nothing: a
+// reference to another document is an error. Start at [Compile].
 package schema
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"github.com/santhosh-tekuri/jsonschema/v6/kind"
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
 
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/near"
@@ -28,7 +24,10 @@ const (
 )
 
 // Schema is a compiled JSON Schema. It is safe for concurrent use.
-type Schema struct{ compiled *jsonschema.Schema }
+type Schema struct {
+	root   *node
+	tracks bool // a part of it asks which properties or items were evaluated
+}
 
 // Compile reads a JSON Schema, of draft 2020-12 unless it says otherwise. The name
 // is for messages.
@@ -36,25 +35,18 @@ func Compile(name string, src []byte) (*Schema, error) {
 	if len(src) > MaxBytes {
 		return nil, fmt.Errorf("the schema of %s has %d bytes; the maximum is %d", name, len(src), MaxBytes)
 	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(src))
+	doc, err := Decode(src)
 	if err != nil {
 		return nil, fmt.Errorf("the schema of %s is not valid JSON: %w", name, err)
 	}
 	if depth(doc) > MaxDepth {
 		return nil, fmt.Errorf("the schema of %s is nested more than %d levels deep", name, MaxDepth)
 	}
-	c := jsonschema.NewCompiler()
-	c.DefaultDraft(jsonschema.Draft2020)
-	c.UseLoader(jsonschema.SchemeURLLoader{}) // of no scheme
-	url := "remit:" + name
-	if err := c.AddResource(url, doc); err != nil {
-		return nil, fmt.Errorf("the schema of %s is not valid: %w", name, err)
-	}
-	s, err := c.Compile(url)
+	s, err := compile(doc)
 	if err != nil {
 		return nil, fmt.Errorf("the schema of %s is not valid: %w", name, err)
 	}
-	return &Schema{s}, nil
+	return s, nil
 }
 
 func depth(v any) int {
@@ -95,33 +87,19 @@ func (e *Invalid) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// english words problems, whatever the machine's locale.
-var english = message.NewPrinter(language.English)
-
-// Validate checks a value of decoded JSON. Numbers are json.Number or float64.
-// The error is an [*Invalid] with every problem.
+// Validate checks a value of decoded JSON. Numbers are json.Number, or Go's own. The
+// error is an [*Invalid] with every problem.
 func (s *Schema) Validate(v any) error {
-	err := s.compiled.Validate(v)
-	var ve *jsonschema.ValidationError
-	if !errors.As(err, &ve) {
-		return err
-	}
+	c := &check{tracks: s.tracks}
 	e := &Invalid{}
-	e.add(s.compiled, ve)
+	c.visit(s.root, v, nil, nil, &e.Problems, &evaluated{})
+	if c.stopped != nil {
+		return c.stopped
+	}
+	if len(e.Problems) == 0 {
+		return nil
+	}
 	return e
-}
-
-func (e *Invalid) add(s *jsonschema.Schema, ve *jsonschema.ValidationError) {
-	if len(ve.Causes) == 0 {
-		p := Problem{At: ve.InstanceLocation, Text: ve.ErrorKind.LocalizedString(english)}
-		if k, ok := ve.ErrorKind.(*kind.AdditionalProperties); ok {
-			p.Text, p.Hint = unknown(k.Properties, propertiesAt(s, p.At))
-		}
-		e.Problems = append(e.Problems, p)
-	}
-	for _, cause := range ve.Causes {
-		e.add(s, cause)
-	}
 }
 
 // unknown describes properties that a schema does not have, and suggests a known one.
@@ -140,23 +118,16 @@ func unknown(names, known []string) (text, hint string) {
 	return "unknown properties " + strings.Join(quoted, ", "), hint
 }
 
-// propertiesAt returns the property names of the schema for a part of the value, nil if
-// they are not written out there.
-func propertiesAt(s *jsonschema.Schema, at []string) []string {
-	for _, name := range at {
-		switch items, isSchema := s.Items.(*jsonschema.Schema); {
-		case s.Properties[name] != nil:
-			s = s.Properties[name]
-		case s.Items2020 != nil:
-			s = s.Items2020
-		case isSchema:
-			s = items
-		default:
-			return nil
-		}
-	}
-	return slices.Sorted(maps.Keys(s.Properties))
-}
-
 // Decode reads one JSON value as [Schema.Validate] takes it.
-func Decode(src []byte) (any, error) { return jsonschema.UnmarshalJSON(bytes.NewReader(src)) }
+func Decode(src []byte) (any, error) {
+	d := json.NewDecoder(bytes.NewReader(src))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is text after the value")
+	}
+	return v, nil
+}

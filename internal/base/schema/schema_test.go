@@ -2,12 +2,16 @@ package schema_test
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/remitrun/remit/internal/base/schema"
 )
@@ -80,8 +84,72 @@ func TestUnknownPropertiesAreNamed(t *testing.T) {
 	}
 }
 
-// The required tests of the JSON Schema test suite that need no other document.
-func TestSuite(t *testing.T) {
+// Keywords of the wrong form are refused, as a schema that is misread checks nothing.
+func TestKeywordsOfTheWrongFormAreRefused(t *testing.T) {
+	for _, src := range []string{
+		`{"type": []}`, `{"type": 5}`, `{"type": ["string", "string"]}`, `{"enum": "a"}`, `{"minimum": "1"}`, `{"multipleOf": 0}`, `{"minLength": -1}`,
+		`{"maxItems": 1.5}`, `{"pattern": "("}`, `{"pattern": 5}`, `{"required": "a"}`, `{"required": ["a", "a"]}`, `{"required": [5]}`,
+		`{"properties": []}`, `{"properties": {"a": 5}}`, `{"items": [{}]}`, `{"allOf": {}}`, `{"anyOf": []}`, `{"not": 5}`, `{"uniqueItems": "yes"}`,
+		`{"patternProperties": {"(": {}}}`, `{"dependentRequired": {"a": "b"}, "dependentSchemas": []}`, `{"$ref": 5}`, `{"$id": 5}`, `{"$id": "a#b"}`,
+		`{"$schema": "https://example.com/own"}`, `{"$schema": 5}`, `{"title": 5}`, `{"description": ["x"]}`, `{"readOnly": 1}`, `5`, `"x"`,
+		`{"$defs": {"a": {"$anchor": "x"}, "b": {"$anchor": "x"}}}`, `{"$defs": {"a": {"$id": "x"}, "b": {"$id": "x"}}}`,
+		`{"$ref": "#/$defs"}` + "x", `{"$ref": "#/allOf/2", "allOf": [{}]}`, `{"$defs": {"a": {"type": "strin"}}, "$ref": "#/$defs/a"}`,
+	} {
+		if _, err := schema.Compile("x", []byte(src)); err == nil {
+			t.Errorf("%s was accepted", src)
+		}
+	}
+}
+
+// A schema of a stranger takes a bounded time, and one that cannot be checked lets nothing
+// pass.
+func TestChecksAreBounded(t *testing.T) {
+	doubling := `{"$defs": {"a0": {"type": "integer"}`
+	for i := range 60 {
+		doubling += fmt.Sprintf(`, "a%d": {"allOf": [{"$ref": "#/$defs/a%d"}, {"allOf": [{"$ref": "#/$defs/a%d"}]}]}`, i+1, i, i)
+	}
+	for name, src := range map[string]string{
+		"work that doubles":   doubling + `}, "$ref": "#/$defs/a60"}`,
+		"itself":              `{"$ref": "#"}`,
+		"two of each other":   `{"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"anyOf": [{"$ref": "#/$defs/a"}, true]}}, "$ref": "#/$defs/a"}`,
+		"not itself":          `{"not": {"$ref": "#"}}`,
+		"itself as condition": `{"if": {"$ref": "#"}, "then": true}`,
+	} {
+		s, err := schema.Compile("x", []byte(src))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var invalid *schema.Invalid
+		if err := s.Validate(json.Number("1")); err == nil || errors.As(err, &invalid) {
+			t.Errorf("%s: got %v, want that the check is given up", name, err)
+		}
+	}
+	s, err := schema.Compile("x", []byte(`{"minimum": 3, "type": "number"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Validate(json.Number("1e999999999")) == nil {
+		t.Error("a number that is too large to be compared was accepted")
+	}
+}
+
+// suiteGroup is a schema of the JSON Schema test suite with its cases.
+type suiteGroup struct {
+	Draft, File, Description string
+	Optional                 bool
+	NeedsRemote              bool `json:"needs_remote"`
+	Schema                   json.RawMessage
+	Tests                    []struct {
+		Description string
+		Data        json.RawMessage
+		Valid       bool
+	}
+}
+
+// suite reads the JSON Schema test suite.
+func suite(t *testing.T) []suiteGroup {
+	t.Helper()
 	dir := os.Getenv("REMIT_TESTDATA")
 	if dir == "" {
 		t.Skip("REMIT_TESTDATA is not set: the JSON Schema test suite is not read")
@@ -93,24 +161,26 @@ func TestSuite(t *testing.T) {
 	defer f.Close()
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
-	done := 0
+	var out []suiteGroup
 	for lines.Scan() {
-		var group struct {
-			Draft       string
-			Description string
-			Optional    bool
-			NeedsRemote bool `json:"needs_remote"`
-			Schema      json.RawMessage
-			Tests       []struct {
-				Description string
-				Data        json.RawMessage
-				Valid       bool
-			}
-		}
-		if err := json.Unmarshal(lines.Bytes(), &group); err != nil {
+		var g suiteGroup
+		if err := json.Unmarshal(lines.Bytes(), &g); err != nil {
 			t.Fatal(err)
 		}
-		if group.Optional || group.NeedsRemote || group.Draft != "draft2020-12" {
+		if g.Draft == "draft7" {
+			g.Schema = bytes.Replace(g.Schema, []byte("{"), []byte(`{"$schema": "http://json-schema.org/draft-07/schema#", `), 1)
+			g.Schema = bytes.Replace(g.Schema, []byte(", }"), []byte("}"), 1)
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+// The required tests of drafts 7 and 2020-12 that need no other document.
+func TestSuite(t *testing.T) {
+	done := 0
+	for _, group := range suite(t) {
+		if group.Optional || group.NeedsRemote {
 			continue
 		}
 		s, err := schema.Compile("suite", group.Schema)
@@ -129,7 +199,49 @@ func TestSuite(t *testing.T) {
 			done++
 		}
 	}
-	if done < 100 {
+	if done < 2000 {
 		t.Errorf("only %d cases were found", done)
+	}
+}
+
+// Where the suite leaves a choice, values are judged as an independent validator judges
+// them. Schemas that refer to a draft's own schema are left out: that is another document.
+func TestAgreesWithAnotherValidator(t *testing.T) {
+	done := 0
+	for _, group := range suite(t) {
+		if strings.HasPrefix(group.File, "optional/format/") || bytes.Contains(group.Schema, []byte(`"$ref": "http`)) {
+			continue
+		}
+		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(group.Schema))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := jsonschema.NewCompiler()
+		c.DefaultDraft(jsonschema.Draft2020)
+		c.UseLoader(jsonschema.SchemeURLLoader{})
+		if err := c.AddResource("remit:suite", doc); err != nil {
+			t.Fatal(err)
+		}
+		other, otherErr := c.Compile("remit:suite")
+		s, err := schema.Compile("suite", group.Schema)
+		if (err == nil) != (otherErr == nil) {
+			t.Errorf("%s %s, %s: got %v, the other %v", group.Draft, group.File, group.Description, err, otherErr)
+		}
+		if err != nil || otherErr != nil {
+			continue
+		}
+		for _, one := range group.Tests {
+			v, err := schema.Decode(one.Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := s.Validate(v), other.Validate(v); (got == nil) != (want == nil) {
+				t.Errorf("%s %s, %s, %s: got %v, the other %v", group.Draft, group.File, group.Description, one.Description, got, want)
+			}
+			done++
+		}
+	}
+	if done < 2000 {
+		t.Errorf("only %d cases were compared", done)
 	}
 }
