@@ -183,7 +183,7 @@ type group struct {
 // groups returns all commands, as the root's help groups them.
 func (s *session) groups() []group {
 	return []group{
-		{"Run", []*cobra.Command{s.runCmd(), s.execCmd()}, []*cobra.Command{s.hookCmd(), s.planCmd(), s.slashCmd()}},
+		{"Run", []*cobra.Command{s.runCmd(), s.execCmd()}, []*cobra.Command{s.hookCmd(), s.planCmd(), s.shCmd(), s.slashCmd()}},
 		{"Record", []*cobra.Command{s.runsCmd(), s.showCmd(), s.reportCmd(), s.verifyCmd()}, []*cobra.Command{s.auditCmd(), s.changesCmd(), s.replayCmd(), s.undoCmd()}},
 		{"Authority", []*cobra.Command{s.policyCmd(), s.grantCmd(), s.approvalsCmd(), s.secretCmd()}, nil},
 		{"Tools", []*cobra.Command{s.toolsCmd(), s.mcpCmd()}, []*cobra.Command{s.apiCmd(), s.extCmd(), s.toolCmd(), s.wasmCmd()}},

@@ -185,9 +185,7 @@ const outputLasts = 2 * time.Second
 
 // stop waits for the last output and restores the terminal.
 func (c *console) stop() {
-	for _, f := range c.outs {
-		_ = f.SetReadDeadline(time.Now().Add(outputLasts))
-	}
+	c.limitCopies()
 	close(c.quit)
 	c.copies.Wait()
 	if c.restore != nil {
@@ -195,6 +193,13 @@ func (c *console) stop() {
 	}
 	for _, f := range c.outs {
 		_ = f.Close()
+	}
+}
+
+// limitCopies bounds the time for output that is still on its way.
+func (c *console) limitCopies() {
+	for _, f := range c.outs {
+		_ = f.SetReadDeadline(time.Now().Add(outputLasts))
 	}
 }
 

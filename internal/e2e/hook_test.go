@@ -137,3 +137,29 @@ func TestHooksOfOneSessionShareItsLimits(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 }
+
+func TestTheShellDoorGivesTheSameVerdict(t *testing.T) {
+	d := newDoors(t, differentialPolicy)
+	var calls []call
+	for _, c := range theCalls(d.w) {
+		if text, _ := c.Args["script"].(string); c.Tool == "shell.run" && text != "" && len(c.Args) == 1 {
+			calls = append(calls, c)
+		}
+	}
+	want, _ := d.session(calls)
+	d.w.fill()
+	for i, c := range calls {
+		r := d.w.remit("sh", "-p", d.policy, "-w", d.w.workspace, "-c", c.Args["script"].(string))
+		if (r.status == 0) != (want[i].Status == "completed") || want[i].Status == "denied" && r.status != 3 {
+			t.Errorf("%q: exit status %d, session %s\n%s", c.Args["script"], r.status, want[i].Status, r.err)
+		}
+		for got, err := range d.rt.Calls(context.Background(), d.newestRun()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want[i], verdictOf(got)); diff != "" {
+				t.Errorf("%q: sh and session disagree (-session +sh):\n%s", c.Args["script"], diff)
+			}
+		}
+	}
+}

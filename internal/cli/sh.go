@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/runs"
+)
+
+func (s *session) shCmd() *cobra.Command {
+	var policyFile, dir, script string
+	c := &cobra.Command{
+		Use:   "sh -c SCRIPT",
+		Short: "Run a script of an agent in the sandbox, as the agent's shell",
+		Long: `Decides the script as a call of shell.run, and runs it in the sandbox with the
+streams of this command. Unlike remit exec, running it here is no approval: the
+policy must allow every command of the script. A command that needs approval is
+refused with the remit approvals command that answers it.
+
+Without -p the policy is the trusted remit.yaml of the nearest folder at or
+above the current one. That folder, or -w, is the workspace. The script starts
+in the current folder, or in the workspace if that is elsewhere.
+
+The exit status is the script's own, or 128 plus the number of the signal that
+ended it. A script that is refused does not start: the exit status is 3.
+`,
+		Example: `  remit sh -c 'go test ./...'
+  remit sh -p policy.yaml -w ~/project -c 'git status'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if script == "" {
+				return fault.New(fault.Usage, "the script is missing").WithHint("usage: remit sh [-p POLICY] [-w DIR] -c SCRIPT")
+			}
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			q, err := shellRequest(a, policyFile, dir)
+			if err != nil {
+				return err
+			}
+			q.Script = script
+			return s.shell(cmd.Context(), a, q)
+		},
+	}
+	fl := c.Flags()
+	fl.StringVarP(&script, "command", "c", "", "`SCRIPT` to run")
+	fl.StringVarP(&policyFile, "policy", "p", "", "policy `FILE` to run under")
+	fl.StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: see above; with -p the current folder)")
+	return c
+}
+
+// shellRequest chooses the workspace, and the folder where the script starts.
+func shellRequest(a *app.App, policyFile, dir string) (runs.ShellRequest, error) {
+	q := runs.ShellRequest{Policy: policyFile}
+	var err error
+	if q.Dir, err = home.Workspace(""); err != nil {
+		return q, err
+	}
+	switch {
+	case dir != "":
+		q.Workspace, err = home.Workspace(dir)
+	case policyFile != "":
+		q.Workspace = q.Dir
+	default:
+		q.Workspace, err = a.Policies.Project(q.Dir)
+	}
+	if in, rerr := filepath.Rel(q.Workspace, q.Dir); rerr != nil || !filepath.IsLocal(in) {
+		q.Dir = q.Workspace
+	}
+	return q, err
+}
+
+// shell runs the script with the streams of this process.
+func (s *session) shell(ctx context.Context, a *app.App, q runs.ShellRequest) error {
+	out, errs := &recorded{to: s.Out}, &recorded{to: s.Err}
+	piped := *s // not a terminal: agents read the streams
+	piped.Streams = Streams{In: struct{ io.Reader }{s.In}, Out: out, Err: errs}
+	con, stdio, err := piped.newConsole()
+	if err != nil {
+		return err
+	}
+	q.Stdio = stdio
+	q.Written = func() (stdout, stderr sandbox.Stream) {
+		con.limitCopies()
+		con.copies.Wait()
+		return out.Stream, errs.Stream
+	}
+	con.start()
+	res, err := a.Runs.Shell(ctx, q)
+	stdio.Close() // of a script that did not start
+	con.stop()
+	if err != nil {
+		return err
+	}
+	if o := res.Command; res.Err != nil && (o.Duration == 0 || o.Limit != "" || o.Signal != "" || o.TimedOut) {
+		s.complain(res.Err)
+		if res.Hint != "" {
+			s.errorf("  %s\n", show(string(res.Hint)))
+		}
+	}
+	return execExit(ctx.Err() != nil, res)
+}
+
+// maxRecorded is how much of a stream is kept for the record, in bytes. Policies set less.
+const maxRecorded = 16 << 20
+
+// recorded passes a stream on and keeps its beginning.
+type recorded struct {
+	sandbox.Stream
+	to io.Writer
+}
+
+func (r *recorded) Write(b []byte) (int, error) {
+	r.Total += int64(len(b))
+	r.Data = append(r.Data, b[:min(len(b), maxRecorded-len(r.Data))]...)
+	return r.to.Write(b)
+}

@@ -1,0 +1,67 @@
+package runs
+
+import (
+	"context"
+
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/confine/sandbox"
+	shelltool "github.com/remitrun/remit/internal/tools/builtin/shell"
+)
+
+// ShellRequest asks for one script of an agent to be run, as its shell.
+type ShellRequest struct {
+	Script    string
+	Dir       string // absolute: where the script starts
+	Policy    string // a policy file; "": the workspace's, if trusted
+	Workspace string // absolute
+	Stdio     *sandbox.Stdio
+	// Written waits for what the script wrote to Stdio, and returns the beginning of it for
+	// the record.
+	Written func() (stdout, stderr sandbox.Stream)
+}
+
+// Shell runs a script as a run with one call of shell.run, with the caller's own streams.
+// Unlike Exec it holds no person's authority: the policy must allow every command.
+func (s *Runs) Shell(ctx context.Context, q ShellRequest) (ExecResult, error) {
+	var res ExecResult
+	box := &streamBox{Box: s.Box, q: q}
+	c, err := catalog.New(shelltool.New(box))
+	if err != nil {
+		return res, err
+	}
+	b, ctx, begun, err := s.Start(ctx, Request{Policy: q.Policy, Workspace: q.Workspace}, runner.Info{Name: "sh", Total: 1})
+	if err != nil {
+		return res, err
+	}
+	b.Runner.Catalog, box.most = c, sandbox.WithDefaults(b.Run.Limits()).OutputBytes
+	o := b.Runner.Execute(ctx, b.Run, runner.Call{Tool: "shell.run", Args: tool.Args{"script": q.Script, "cwd": q.Dir}})
+	res.Command, res.Err = box.outcome, o.Err
+	res.Result, err = b.Finish(ctx, begun, o.Status, o.Fatal)
+	return res, err
+}
+
+// streamBox runs the one command of a call with given streams.
+type streamBox struct {
+	Box
+	q       ShellRequest
+	most    int64 // bytes recorded of each stream
+	outcome sandbox.Outcome
+}
+
+// Run implements Box.
+func (b *streamBox) Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sandbox.Outcome, error) {
+	c.Stdio, c.Stdin = b.q.Stdio, nil
+	out, err := b.Box.Run(ctx, p, c)
+	if out.Duration > 0 {
+		out.Stdout, out.Stderr = b.q.Written()
+		for _, s := range []*sandbox.Stream{&out.Stdout, &out.Stderr} {
+			s.Data = s.Data[:min(int64(len(s.Data)), b.most)]
+			s.Truncated = int64(len(s.Data)) < s.Total
+		}
+	}
+	b.outcome = out
+	return out, err
+}
