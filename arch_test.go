@@ -99,7 +99,7 @@ var mayImport = map[string]string{
 	"base/wholefile":          "golang.org/x/sys os syscall",
 	"record/store/sqlite":     "base/wholefile base/fault authority/grant record/ledger record/store base/tool authority/policy github.com/google/uuid github.com/klauspost/compress golang.org/x/mod/sumdb golang.org/x/sync golang.org/x/sys github.com/pressly/goose modernc.org/sqlite os syscall crypto/rand",
 	"confine/sandbox":         "base/fault base/near authority/permit authority/policy base/tool golang.org/x/sys os net syscall",
-	"confine/sandbox/linux":   "base/regex base/fault authority/permit authority/policy base/tool confine/sandbox confine/sandbox/spawn golang.org/x/net/bpf golang.org/x/sys github.com/landlock-lsm/go-landlock os os/exec net syscall unsafe crypto/rand",
+	"confine/sandbox/linux":   "authority/policy/command base/regex base/fault authority/permit authority/policy base/tool confine/sandbox confine/sandbox/spawn golang.org/x/net/bpf golang.org/x/sys github.com/landlock-lsm/go-landlock os os/exec net syscall unsafe crypto/rand",
 	"confine/sandbox/spawn":   "base/fault golang.org/x/sys github.com/landlock-lsm/go-landlock os os/exec os/signal syscall unsafe",
 	"confine/files":           "base/fault authority/permit authority/policy base/tool golang.org/x/sys os syscall crypto/rand",
 	"confine/network":         "base/fault authority/permit authority/policy authority/policy/target base/tool code.dny.dev/ssrf golang.org/x/net net net/http syscall",

@@ -71,7 +71,7 @@ func (p *Policy) Bind(env Env) (*Rules, error) {
 	if err := errs.Err(); err != nil {
 		return nil, err
 	}
-	r.tool = tool.Env{Workspace: env.Workspace, Home: env.Home, Path: r.path, Pass: d.commands.env}
+	r.tool = tool.Env{Workspace: env.Workspace, Home: env.Home, Path: r.path, Pass: d.commands.env, AnyVariable: d.commands.env == nil}
 	return r, nil
 }
 

@@ -39,6 +39,7 @@ func variables(key string, into *[]string, pos *[]fault.Pos) setting {
 	read := s.read
 	s.read = func(p *parser) document.Field {
 		return func(n *document.Node, path string) {
+			*into = []string{} // an empty list is one, too
 			read(p)(n, path)
 			for _, item := range n.Items {
 				*pos = append(*pos, p.Pos(item))

@@ -27,8 +27,9 @@ type Limits struct {
 	CPU            time.Duration // commands.cpu: of one process; 0: no limit
 	OpenFiles      int           // commands.files: open at once in one process; default 4096
 	Disk           int64         // commands.disk: of a command's private folders; default commands.memory
-	Env            []string      // commands.env: names passed through, the intersection of the chain
+	Env            []string      // commands.env: names passed through, the intersection of the chain; nil: no policy lists any
 	Path           []string      // the trusted PATH: the environment's plus commands.path of every policy (intersection of the additions)
+	Secrets        []string      // secrets: the variables that some policy of the chain gives a stored secret in
 	BytesIn        int64         // limits.bytes_in: received over the network in a run; 0: no limit
 	BytesOut       int64         // limits.bytes_out: sent over the network in a run; 0: no limit
 	Money          int64         // limits.money: millionths of a US dollar in a run; 0: no limit
@@ -113,6 +114,11 @@ func (c Chain) Limits() Limits {
 		}
 		d := r.policy.content()
 		l.lower(d)
+		for _, u := range d.secrets.list {
+			if u.Env != "" {
+				l.Secrets = append(l.Secrets, u.Env)
+			}
+		}
 		if r.sections[commandSection].inherits {
 			continue
 		}
@@ -120,11 +126,18 @@ func (c Chain) Limits() Limits {
 			l.Env, l.Path, first = slices.Clone(d.commands.env), slices.Clone(r.added), false
 			continue
 		}
-		l.Env = intersect(l.Env, d.commands.env)
+		if l.Env != nil || d.commands.env != nil {
+			l.Env = append([]string{}, intersect(l.Env, d.commands.env)...)
+		}
 		l.Path = intersect(l.Path, r.added)
 	}
 	l.Path = c.trustedPath(l.Path)
 	return l
+}
+
+// ToolEnv is what tools derive the actions of their calls from, under these limits.
+func (l Limits) ToolEnv(workspace, home string) tool.Env {
+	return tool.Env{Workspace: workspace, Home: home, Path: l.Path, Pass: l.Env, AnyVariable: l.Env == nil, Secrets: l.Secrets}
 }
 
 // lower lowers each limit to the one that a policy sets.

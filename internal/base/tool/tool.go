@@ -56,6 +56,10 @@ type Env struct {
 	Home      string   // the person's home folder, or ""
 	Path      []string // the trusted PATH, absolute folders in order
 	Pass      []string // names of variables that commands may be given (commands.env)
+	// AnyVariable: commands may be given any harmless variable, since no policy lists
+	// variables (commands.env).
+	AnyVariable bool
+	Secrets     []string // names of variables that hold stored secrets for commands
 }
 
 // Status says how a call ended.

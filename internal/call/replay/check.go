@@ -198,8 +198,7 @@ func (r *Recording) asked(ctx context.Context, tools runner.Catalog, chain polic
 		return call, fault.Message(err), nil
 	}
 	limits := chain.Limits()
-	env := tool.Env{Workspace: r.Bound.Workspace, Home: r.Bound.Home, Path: limits.Path, Pass: limits.Env}
-	prepared, err := e.Tool.Prepare(env, args)
+	prepared, err := e.Tool.Prepare(limits.ToolEnv(r.Bound.Workspace, r.Bound.Home), args)
 	if err != nil {
 		return call, fault.Message(err), nil
 	}

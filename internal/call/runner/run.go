@@ -123,7 +123,7 @@ func newRun(in Info, started time.Time) (*Run, error) {
 	if in.Frozen != nil {
 		run.progress = newProgress(in.Frozen)
 	}
-	run.Env = tool.Env{Workspace: in.Bound.Workspace, Home: in.Bound.Home, Path: run.limits.Path, Pass: run.limits.Env}
+	run.Env = run.limits.ToolEnv(in.Bound.Workspace, in.Bound.Home)
 	run.limiter = newRunLimits(run.limits)
 	return run, nil
 }

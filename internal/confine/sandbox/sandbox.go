@@ -17,6 +17,13 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
+// Bash is the pinned shell, which scripts are read for; PlainShell takes its place on a
+// machine without it.
+const (
+	Bash       = "/bin/bash"
+	PlainShell = "/bin/sh"
+)
+
 // Command is one command to run.
 type Command struct {
 	// Argv as asked. Argv[0] is looked up on the permit's trusted PATH, or is a
@@ -31,6 +38,9 @@ type Command struct {
 	// Shell says that Argv is the pinned shell, started by Remit itself for a
 	// script whose every command was decided: no command rule is checked for it.
 	Shell bool
+	// POSIX says of a script that a POSIX shell reads it as bash does, so that it can run
+	// where there is no bash.
+	POSIX bool
 	// Starts is what the script or command starts, as it was decided: each
 	// command is looked up and checked once more.
 	Starts []tool.Action

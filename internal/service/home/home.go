@@ -41,7 +41,7 @@ func (h *Home) Env(workspace string) policy.Env {
 
 // ToolEnv is the same for tools.
 func (h *Home) ToolEnv(workspace string, limits policy.Limits) tool.Env {
-	return tool.Env{Workspace: workspace, Home: RealPath(h.UserHome), Path: limits.Path, Pass: limits.Env}
+	return limits.ToolEnv(workspace, RealPath(h.UserHome))
 }
 
 // NewID makes an ID that sorts by time.

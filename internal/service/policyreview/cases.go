@@ -121,7 +121,7 @@ func (s *Reviewer) caseCall(c cases.Case, chain policy.Chain, env policy.Env) (p
 		return policy.Call{}, fault.New(fault.CodeOf(err), "%s", fault.Message(err)).At(c.Pos)
 	}
 	limits := chain.Limits()
-	prepared, err := e.Tool.Prepare(tool.Env{Workspace: env.Workspace, Home: env.Home, Path: limits.Path, Pass: limits.Env}, c.Args)
+	prepared, err := e.Tool.Prepare(limits.ToolEnv(env.Workspace, env.Home), c.Args)
 	if err != nil {
 		return policy.Call{}, fault.New(fault.CodeOf(err), "%s", fault.Message(err)).At(c.Pos)
 	}

@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -53,7 +54,7 @@ func (f Facts) Look(ctx context.Context, env tool.Env, limits policy.Limits, act
 				a.Unknown = "the folder that " + strconv.Quote(a.Argv[0]) + " starts from is not known"
 				continue
 			}
-			a.Exe, a.Names, err = sandbox.Lookup(limits.Path, a.Argv[0], a.Dir)
+			a.Exe, a.Names, err = sandbox.Lookup(slices.Concat(limits.Path, a.Search), a.Argv[0], a.Dir)
 		}
 		if err != nil {
 			return err

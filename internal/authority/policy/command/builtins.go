@@ -1,7 +1,6 @@
 package command
 
 import (
-	"slices"
 	"strings"
 	"sync"
 
@@ -10,20 +9,28 @@ import (
 	"github.com/remitrun/remit/internal/base/regex"
 )
 
-// builtin says what a shell's own command does. The zero kind is denied.
+// builtin says what a shell's own command does. The zero kind is denied: it can
+// start commands, or change what others mean, in a way that is not read here.
 type builtin uint8
 
 const (
-	denied    builtin = iota
-	harmless          // concerns the shell alone, whatever its arguments
-	moving            // cd
-	testing           // test and [
-	printing          // printf
-	setting           // set
-	declaring         // export, readonly, local: NAME or NAME=VALUE
-	naming            // read, unset: names
-	counting          // exit, shift: numbers
-	prefixing         // command
+	denied     builtin = iota
+	harmless           // concerns the shell alone, whatever its arguments
+	moving             // cd, pushd, popd
+	testing            // test and [
+	printing           // printf
+	setting            // set
+	declaring          // export, readonly, local: NAME or NAME=VALUE
+	naming             // read, unset: names
+	counting           // exit, shift: numbers
+	prefixing          // command, builtin
+	executing          // exec: what follows runs in the shell's place
+	sourcing           // . and source: the shell runs a file
+	evaluating         // eval: the shell runs its arguments
+	trapping           // trap: the shell runs its first argument later
+	reading            // mapfile, readarray
+	optioning          // shopt
+	listing            // jobs, history, hash, dirs: without arguments that do more
 )
 
 // builtins are the shells' own commands. One that is not listed is started as a
@@ -33,12 +40,16 @@ var builtins = sync.OnceValue(func() map[string]builtin {
 	for names, kind := range map[string]builtin{
 		": true false echo pwd":            harmless,
 		"export readonly local":            declaring,
-		"read unset":                       naming,
+		"read unset getopts":               naming,
 		"break continue exit return shift": counting,
 		"wait umask type times":            counting,
-		`. source eval exec trap alias unalias hash ulimit jobs fg bg disown enable builtin declare typeset let
+		"exec":                             executing,
+		". source":                         sourcing,
+		"eval":                             evaluating,
+		"trap":                             trapping,
+		`alias unalias hash ulimit jobs fg bg disown enable builtin declare typeset let
 		 mapfile readarray compgen complete compopt dirs pushd popd shopt suspend logout history fc caller bind help
-		 getopts coproc chdir nameref integer float autoload whence print setenv global redirect`: denied,
+		 coproc chdir nameref integer float autoload whence print setenv global redirect`: denied,
 	} {
 		for n := range words(names) {
 			m[n] = kind
@@ -46,6 +57,30 @@ var builtins = sync.OnceValue(func() map[string]builtin {
 	}
 	return m
 })
+
+// ofBash are the builtins that only bash is known to have. Others deny them, or
+// start a program of that name.
+var ofBash = sync.OnceValue(func() map[string]builtin {
+	m := map[string]builtin{"builtin": prefixing, "shopt": optioning}
+	for names, kind := range map[string]builtin{
+		"alias unalias caller help suspend logout ulimit fg bg disown": harmless, // aliases are not expanded in scripts
+		"pushd popd": moving, "mapfile readarray": reading, "jobs history hash dirs": listing,
+	} {
+		for n := range words(names) {
+			m[n] = kind
+		}
+	}
+	return m
+})
+
+// kind gives what the shell's own command of a name does, if there is one.
+func (s *scripter) kind(name string) (builtin, bool) {
+	if k, ok := ofBash()[name]; ok && s.bash() {
+		return k, true
+	}
+	k, ok := builtins()[name]
+	return k, ok
+}
 
 // reserved are the words that some shells read as syntax where a command
 // stands, and POSIX ones as a name.
@@ -57,24 +92,29 @@ var commandName = regex.Lazy(`^[A-Za-z0-9_./+@:,\-]+$`)
 
 // call derives a simple command.
 func (s *scripter) call(c *syntax.CallExpr) {
-	for _, a := range c.Assigns {
-		s.assign(a, len(c.Args) > 0)
-	}
 	for _, w := range c.Args {
 		s.substitutions(w)
 	}
-	if len(c.Args) == 0 {
+	argv := s.argv(c.Args)
+	reads := len(argv) > 0 && argv[0] == "read"
+	for _, a := range c.Assigns {
+		if a.Name != nil && a.Name.Value == "IFS" && reads {
+			s.substitutions(a.Value) // for read alone
+			continue
+		}
+		s.assign(a, len(argv) > 0)
+	}
+	if len(argv) == 0 {
 		return
 	}
-	argv := s.argv(c.Args)
-	if builtins()[argv[0]] == declaring {
+	if builtins()[argv[0]] == declaring && len(argv) == len(c.Args) {
 		for i, w := range c.Args[1:] {
 			argv[i+1] = declared(w)
 		}
 	}
-	if argv[0] == "wait" { // bash's has options, one of which can start commands
+	if argv[0] == "wait" && len(argv) == len(c.Args) { // bash's has options, one of which can start commands
 		for i, w := range c.Args[1:] {
-			if s.number(w) {
+			if s.vars.onlyNumber(w) {
 				argv[i+1] = "0"
 			} else if nonLiteral(argv[i+1]) {
 				argv[i+1] = "-p"
@@ -89,7 +129,7 @@ func (s *scripter) call(c *syntax.CallExpr) {
 
 func (s *scripter) named(argv []string) {
 	name := argv[0]
-	kind, known := builtins()[name]
+	kind, known := s.kind(name)
 	if _, perhaps := s.funcs[name]; perhaps && s.moves {
 		s.dir = ""
 	}
@@ -97,7 +137,7 @@ func (s *scripter) named(argv []string) {
 	case nonLiteral(name):
 		s.unknown("the command's name is not literal; write it out")
 	case reserved[name]:
-		s.unknown(name + " is bash-only syntax; write it for /bin/sh")
+		s.unknown(name + " is syntax in some shells; quote it, or leave it out")
 	case name != "[" && !commandName.MatchString(name):
 		s.unknown("the command's name contains characters that shells read differently")
 	case s.funcs[name]:
@@ -117,14 +157,14 @@ func (s *scripter) builtin(kind builtin, argv []string) string {
 	case harmless:
 		return ""
 	case moving:
-		if to := cdTarget(s.dir, argv); to != s.dir {
+		if to := cdTarget(s.dir, argv); to != s.dir || argv[0] != "cd" {
 			s.dir = "" // it may fail; only && tells
 		}
 		return ""
 	case testing:
 		return testArgs(args)
 	case printing:
-		return printfArgs(args)
+		return s.printf(args)
 	case setting:
 		return setArgs(args)
 	case declaring:
@@ -134,62 +174,20 @@ func (s *scripter) builtin(kind builtin, argv []string) string {
 	case counting:
 		return countArgs(argv[0], args)
 	case prefixing:
-		return s.prefix(args)
+		return s.prefix(argv[0], args)
+	case executing, sourcing, evaluating, trapping:
+		return s.runs(kind, argv)
+	case reading, optioning, listing:
+		return s.ofBashBuiltin(kind, argv)
 	}
 	return "the shell's " + argv[0] + " is denied: it can start commands, or change what others mean, out of sight; write the commands themselves"
-}
-
-// Assignable gives why a call must not set a variable for a command, or "".
-// passEnv names those that the policy lets commands have; some are refused all
-// the same, since they can make an allowed command run something else.
-func Assignable(name string, passEnv []string) string {
-	why := settable(name)
-	if why != "" || slices.Contains(passEnv, name) {
-		return why
-	}
-	return "the variable " + name + " is not listed in commands.env"
-}
-
-// special variables steer the shell, the loader or an interpreter: they can
-// make an allowed command run something else.
-var special = regex.Lazy(`^(PATH|IFS|ENV|HOME|CDPATH|PS[0-4]|SHELLOPTS|OPTIND|OPTARG|PWD|OLDPWD|SHELL|FPATH|PAGER|EDITOR|VISUAL|BROWSER|` +
-	`LESS.*|MAN.*|LD_.*|DYLD_.*|BASH.*|GIT_.*|SSH_.*|NODE_.*|NPM_.*|npm_.*|PYTHON.*|PERL.*|RUBY.*|GEM_.*|JAVA_.*|JDK_.*|_JAVA_.*|LUA_.*|PHP.*|` +
-	`GOFLAGS|GOROOT|GOPATH|GOENV|GOTOOLDIR|GOPROXY|CC|CXX|AR|RUSTC.*|RUSTFLAGS|CARGO_.*|MAKE.*|MFLAGS|TAR_OPTIONS|RSYNC_.*|GCONV_PATH|` +
-	`GLIBC_.*|MALLOC_.*|LOCPATH|NLSPATH|TERMINFO.*|TERMCAP|XDG_.*|TMPDIR|EXECIGNORE|GLOBIGNORE|HISTFILE|PROMPT_COMMAND|POSIXLY_CORRECT|_)$`)
-
-func (d *deriver) assignable(name string) string { return Assignable(name, d.pass) }
-
-// settable gives why the shell's own variable must not be set, or "".
-func settable(name string) string {
-	switch {
-	case !functionName.MatchString(name):
-		return "a variable's name is not literal or no name"
-	case special.MatchString(name):
-		return "the variable " + name + " can change what commands do or which are found; it must not be set"
-	}
-	return ""
-}
-
-func (s *scripter) assign(a *syntax.Assign, exported bool) {
-	if a.Append || a.Naked || a.Index != nil || a.Array != nil || a.Name == nil {
-		s.unknown("this assignment is bash-only syntax; write it for /bin/sh")
-		return
-	}
-	s.substitutions(a.Value)
-	check := settable
-	if exported {
-		check = s.assignable
-	}
-	if why := check(a.Name.Value); why != "" {
-		s.unknown(why)
-	}
 }
 
 // testArgs: where /bin/sh is bash, -v evaluates its operand.
 func testArgs(args []string) string {
 	for i, w := range args {
 		switch {
-		case w == NonLiteralMany:
+		case isMany(w):
 			return `an operand of test may be several words; quote it: "$x"`
 		case w == "-v" || w == "-R":
 			return "test -v is bash-only; use [ -n \"${x+set}\" ]"
@@ -206,12 +204,20 @@ func binaryBefore(args []string, i int) bool {
 	return i > 0 && testAfter[args[i-1]] && args[i-1] != ")"
 }
 
-// printfArgs: bash's printf -v sets a variable.
-func printfArgs(args []string) string {
+// printf: bash's printf -v sets a variable.
+func (s *scripter) printf(args []string) string {
+	if len(args) > 2 && args[0] == "-v" && s.bash() {
+		if why := s.settable(args[1]); why != "" {
+			return "printf -v: " + why
+		}
+		args = args[2:]
+	}
 	if len(args) > 0 && args[0] == "--" {
 		return ""
 	}
-	if len(args) > 0 && strings.HasPrefix(args[0], "-") || len(args) > 1 && nonLiteral(args[0]) || len(args) == 1 && args[0] == NonLiteralMany {
+	switch {
+	case len(args) == 0:
+	case strings.HasPrefix(args[0], "-"), isMany(args[0]), len(args) > 1 && nonLiteral(args[0]) && mayBeOption(args[0]):
 		return "the format of printf is not literal or an option; write printf '%s' …"
 	}
 	return ""
@@ -237,19 +243,18 @@ func setArgs(args []string) string {
 
 // declare: export gives a variable to every command behind it.
 func (s *scripter) declare(builtin string, args []string) string {
-	check := settable
-	if builtin == "export" {
-		check = s.assignable
-	}
 	for _, w := range args {
 		if w == "-p" && len(args) == 1 {
 			return ""
 		}
-		name, _, _ := strings.Cut(w, "=")
+		name, value, given := strings.Cut(w, "=")
 		if nonLiteral(w) {
 			return builtin + " of a word that is not literal; assign first, then name the variable alone"
 		}
-		if why := check(name); why != "" {
+		if !given || value == "" {
+			value = NonLiteral
+		}
+		if why := s.set(name, value, builtin == "export"); why != "" {
 			return why
 		}
 	}
@@ -257,22 +262,69 @@ func (s *scripter) declare(builtin string, args []string) string {
 }
 
 func (s *scripter) names(builtin string, args []string) string {
-	for _, w := range args {
-		if builtin == "read" && w == "-r" || builtin == "unset" && w == "-v" {
+	switch builtin {
+	case "read":
+		args = readOperands(args, s.bash())
+	case "getopts":
+		if len(args) < 2 || nonLiteral(args[0]) {
+			return "getopts needs its options and a name, both literal"
+		}
+		args = args[1:2]
+	}
+	for i, w := range args {
+		if builtin == "unset" && i == 0 && (w == "-v" || w == "-f") {
 			continue
 		}
-		if why := settable(w); why != "" {
-			return builtin + ": " + why
+		if builtin == "unset" && functionName.MatchString(w) && !kept[w] {
+			if _, perhaps := s.funcs[w]; perhaps {
+				return "unset of " + w + " ends a function in some shells; rename the variable"
+			}
+			continue
 		}
-		if _, perhaps := s.funcs[w]; perhaps && builtin == "unset" {
-			return "unset of " + w + " ends a function in some shells; rename the variable"
+		if builtin == "unset" && i > 0 && args[0] == "-f" && !nonLiteral(w) && !s.funcs[w] {
+			continue
+		}
+		if why := s.settable(w); why != "" && (builtin != "read" || w != "REPLY") {
+			return builtin + ": " + why
 		}
 	}
 	return ""
 }
 
+// kept are variables that a script must not take away.
+var kept = words("PATH HOME IFS ENV BASH_ENV TMPDIR OPTIND OPTARG")
+
+// readOperands gives the names among the arguments of read; an option that is not known
+// stays among them, where it is not a name.
+func readOperands(args []string, bash bool) (names []string) {
+	for len(args) > 0 {
+		w := args[0]
+		switch {
+		case w == "-r" || bash && (w == "-s" || w == "-e" || w == "-rs" || w == "-sr" || w == "-er" || w == "-re"):
+		case bash && len(w) > 2 && w[0] == '-' && strings.IndexByte("dnNtp", w[1]) >= 0 && !nonLiteral(w):
+		case bash && len(w) > 2 && strings.HasPrefix(w, "-r") && strings.IndexByte("dnNtp", w[len(w)-1]) >= 0 && len(args) > 1 && !isMany(args[1]):
+			args = args[1:]
+		case bash && len(w) == 2 && w[0] == '-' && strings.IndexByte("dnNtpiu", w[1]) >= 0 && len(args) > 1 && !isMany(args[1]):
+			args = args[1:]
+		case bash && (w == "-a" || w == "-ra"):
+		case bash && w == "--":
+			return append(names, args[1:]...)
+		default:
+			names = append(names, w)
+		}
+		args = args[1:]
+	}
+	return names
+}
+
 func countArgs(builtin string, args []string) string {
+	if builtin == "wait" && len(args) > 0 && args[0] == "-n" || builtin == "umask" && len(args) > 0 && (args[0] == "-S" || args[0] == "-p") {
+		args = args[1:]
+	}
 	for _, w := range args {
+		if builtin == "type" {
+			return ""
+		}
 		if !nonLiteral(w) && strings.Trim(w, "0123456789") != "" {
 			return "the argument of " + builtin + " is not a number"
 		}
@@ -281,18 +333,22 @@ func countArgs(builtin string, args []string) string {
 }
 
 // prefix: `command -v x` only looks; `command x` starts x, past functions.
-func (s *scripter) prefix(args []string) string {
+func (s *scripter) prefix(builtin string, args []string) string {
 	switch {
-	case len(args) == 0 || args[0] == "-v" || args[0] == "-V":
+	case len(args) == 0 || builtin == "command" && (args[0] == "-v" || args[0] == "-V"):
 		return ""
 	case nonLiteral(args[0]) || strings.HasPrefix(args[0], "-"):
-		return "command's own options are denied except -v"
-	case args[0] == "cd":
-		s.dir = ""
-		return ""
+		return builtin + "'s own options are denied except -v"
 	}
-	if kind, known := builtins()[args[0]]; known {
+	if kind, known := s.kind(args[0]); known {
+		if kind == moving {
+			s.dir = ""
+			return ""
+		}
 		return s.builtin(kind, args)
+	}
+	if builtin != "command" {
+		return "builtin takes the name of one of the shell's own commands"
 	}
 	if !commandName.MatchString(args[0]) {
 		return "the command's name contains characters that shells read differently"

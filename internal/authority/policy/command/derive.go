@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"mvdan.cc/sh/v3/syntax"
+
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -19,16 +21,18 @@ const (
 // What cannot be told becomes an action with Unknown set, which every policy
 // denies. dir is the absolute folder it starts in, "" if that is not known.
 func Actions(argv []string, env tool.Env, dir string) []tool.Action {
-	d := &deriver{env: env, dir: dir, pass: env.Pass}
+	d := newDeriver(env, dir)
 	d.command(argv)
 	return d.actions
 }
 
+func newDeriver(env tool.Env, dir string) *deriver { return &deriver{env: env, dir: dir} }
+
 // deriver collects actions.
 type deriver struct {
 	env     tool.Env
-	dir     string // where the command starts; "" if unknown
-	pass    []string
+	dir     string   // where the command starts; "" if unknown
+	search  []string // folders behind the trusted PATH that a script has named, absolute
 	depth   int
 	argv    []string // the command being looked at
 	actions []tool.Action
@@ -37,6 +41,7 @@ type deriver struct {
 func (d *deriver) add(a tool.Action) {
 	switch {
 	case len(d.actions) < maxActions:
+		a.Argv = plainMarkers(a.Argv)
 		d.actions = append(d.actions, a)
 	case len(d.actions) == maxActions:
 		d.actions = append(d.actions, tool.Action{Kind: tool.Command, Unknown: "more commands than a decision can list; split the call"})
@@ -65,7 +70,17 @@ func (d *deriver) command(argv []string) {
 		d.unknown("the command's name is not literal; write it out")
 		return
 	}
-	d.add(tool.Action{Kind: tool.Command, Argv: argv, Dir: d.dir})
+	a := tool.Action{Kind: tool.Command, Argv: argv, Dir: d.dir}
+	if !strings.Contains(argv[0], "/") {
+		for _, dir := range d.search {
+			if dir = join(d.dir, dir); dir == "" {
+				d.unknown("PATH holds a relative folder, and the folder that it starts from is not certain; add an absolute one")
+				return
+			}
+			a.Search = append(a.Search, dir)
+		}
+	}
+	d.add(a)
 	d.depth++
 	name := base(argv[0])
 	p := programs()[name]
@@ -153,28 +168,54 @@ func (d *deriver) hooks(p *program, name string, args []string) {
 	if !ends {
 		way = "write it out"
 	}
-	for _, w := range args {
+	for i, w := range args {
 		if w == "--" && ends {
 			return
 		}
-		if nonLiteral(w) {
-			d.unknown("a word of " + name + " is not literal and could be its option " + slices.Concat(p.hooks, p.words)[0] + ", which starts a program; " + way)
+		if h := p.couldHook(w, i == 0); h != "" {
+			d.unknown("a word of " + name + " is not literal and could be its option " + h + ", which starts a program; " + way)
 			return
 		}
 	}
 }
 
+// couldHook gives what a word that is not literal could turn out to be: an option
+// or a word that makes the program start another, or "".
+func (p *program) couldHook(w string, first bool) string {
+	if !nonLiteral(w) {
+		return ""
+	}
+	b := begins(w)
+	for _, h := range p.words {
+		if strings.HasPrefix(h, b) || strings.HasPrefix(b, h) {
+			return h
+		}
+	}
+	for _, h := range p.hooks {
+		switch {
+		case b == "", first && (h == "-I" || h == "-F"):
+			return h
+		case !strings.HasPrefix(b, "-"):
+		case strings.HasPrefix(h, "--") && (strings.HasPrefix(h, b) || strings.HasPrefix(b, h) || !strings.HasPrefix(b, "--") && strings.HasPrefix(h[1:], b)):
+			return h
+		case !strings.HasPrefix(h, "--") && !strings.HasPrefix(b, "--"):
+			return h
+		}
+	}
+	return ""
+}
+
 // inner derives a shell script that a program is given.
-func (d *deriver) inner(name, src string) {
+func (d *deriver) inner(name, src string, lang syntax.LangVariant) {
 	if nonLiteral(src) {
 		d.unknownStart(name, "its script is not literal")
 		return
 	}
-	if strings.Contains(strings.ReplaceAll(src, "$((", ""), "((") {
+	if lang == syntax.LangPOSIX && strings.Contains(strings.ReplaceAll(src, "$((", ""), "((") {
 		d.unknownStart(name, "(( means different things to different shells")
 		return
 	}
-	s := &scripter{deriver: d, funcs: map[string]bool{}}
+	s := &scripter{deriver: d, lang: lang, funcs: map[string]bool{}}
 	if _, err := s.script(src); err != nil {
 		d.unknownStart(name, err.Msg)
 	}

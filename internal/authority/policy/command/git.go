@@ -1,6 +1,10 @@
 package command
 
-import "strings"
+import (
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
 
 // gitConfig are configuration keys, with a value or for any, that cannot make
 // git start a program. Any other -c is refused: git has many that do.
@@ -44,7 +48,7 @@ func runGit(d *deriver, args []string) {
 			args = args[1:]
 		case gitValues[name] && attached:
 			args = args[1:]
-		case gitValues[name] && len(args) > 1 && args[1] != NonLiteralMany:
+		case gitValues[name] && len(args) > 1 && !isMany(args[1]):
 			value, args = args[1], args[2:]
 		default:
 			d.unknown("git's option " + name + " can make it start any program; leave it out")
@@ -112,7 +116,7 @@ func (d *deriver) gitForeach(args []string) {
 			switch len(rest) {
 			case 0:
 			case 1:
-				d.inner("git submodule foreach", rest[0])
+				d.inner("git submodule foreach", rest[0], syntax.LangPOSIX)
 			default:
 				d.command(rest)
 			}

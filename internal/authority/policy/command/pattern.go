@@ -9,6 +9,7 @@ package command
 
 import (
 	"path"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -269,10 +270,10 @@ func (p *Pattern) String() string {
 }
 
 // Match reports whether an allow or ask entry covers the command, whatever its
-// non-literal words turn out to be. path is the trusted PATH: absolute, clean
+// non-literal words turn out to be. trusted is the trusted PATH: absolute, clean
 // folders. Without facts (Exe is empty) only what was asked is judged; with
-// them, a bare name must also have been found in a folder of path.
-func (p *Pattern) Match(a *tool.Action, path []string) bool {
+// them, a bare name must also have been found in a folder of it.
+func (p *Pattern) Match(a *tool.Action, trusted []string) bool {
 	if a.Kind != tool.Command || a.Unknown != "" || len(a.Argv) == 0 {
 		return false
 	}
@@ -281,17 +282,39 @@ func (p *Pattern) Match(a *tool.Action, path []string) bool {
 		return false
 	}
 	if p.dir != nil {
-		full, ok := resolve(asked, a.Dir)
-		return ok && p.matchPath(full, false) && p.run("", a.Argv[1:], false)
+		return p.run("", a.Argv[1:], false) && slices.ContainsFunc(p.places(a, trusted), func(place string) bool {
+			full, ok := resolve(place, a.Dir)
+			return ok && p.matchPath(full, false)
+		})
 	}
 	name := asked
 	if strings.IndexByte(asked, '/') >= 0 {
-		if !inFolder(asked, path) {
+		if !inFolder(asked, trusted) {
 			return false
 		}
 		name = base(asked)
 	}
-	return p.trusted(a, path) && p.run(name, a.Argv[1:], false)
+	return p.trusted(a, trusted) && p.run(name, a.Argv[1:], false)
+}
+
+// places gives the paths that a command's first word means. A bare name means a
+// path only in the folders that a script added to PATH: in any of them as asked, in
+// the one where it was found once the facts are known.
+func (p *Pattern) places(a *tool.Action, trusted []string) (out []string) {
+	asked := a.Argv[0]
+	if len(a.Search) == 0 || strings.Contains(asked, "/") {
+		return []string{asked}
+	}
+	if a.Exe != "" && p.trusted(a, trusted) {
+		return nil
+	}
+	for _, dir := range a.Search {
+		place := path.Join(dir, asked)
+		if a.Exe == "" || a.Exe == place || slices.Contains(a.Names, place) {
+			out = append(out, place)
+		}
+	}
+	return out
 }
 
 // trusted reports whether the facts, if there are any, say that the command

@@ -121,7 +121,8 @@ var programList = []entry{
 	{"zip", program{hooks: []string{"-T", "--unzip-command"}}},
 	{"rg", program{hooks: []string{"--pre", "--hostname-bin"}, plain: []string{"--pre-glob"}}},
 	{"fd fdfind", program{hooks: []string{"-x", "-X", "--exec", "--exec-batch"}}},
-	{"ssh scp", program{hooks: []string{"-o", "-F", "-S", "-D", "-I"}}},
+	{"ssh", program{hooks: []string{"-o", "-F", "-I"}}},
+	{"scp", program{hooks: []string{"-o", "-F", "-S", "-D", "-I"}}},
 	{"ssh-keygen ssh-add ssh-copy-id sshfs", program{hooks: []string{"-o", "-D", "-s", "-F", "-w"}}},
 	{"mosh", program{hooks: []string{"--ssh", "--server", "--client"}}},
 	{"nc ncat netcat", program{hooks: []string{"-e", "-c", "--exec", "--sh-exec", "--lua-exec"}}},
@@ -194,11 +195,13 @@ func (o *options) has(names ...string) bool {
 }
 
 // scan reads a program's own words. why is not empty if they cannot be read.
-func (p *program) scan(args []string, assign func(name string) string) (o *options, rest []string, why string) {
+func (p *program) scan(args []string, assign func(name, value string) string) (o *options, rest []string, why string) {
 	o = &options{program: *p, seen: map[string]string{}}
 	for len(args) > 0 {
 		w := args[0]
 		switch {
+		case nonLiteral(w) && p.assigns && strings.Contains(begins(w), "="), nonLiteral(w) && !p.assigns && !mayBeOption(w):
+			return o.after(args, assign)
 		case nonLiteral(w):
 			return nil, nil, "an option is not literal"
 		case w == "--":
@@ -221,13 +224,16 @@ func (p *program) scan(args []string, assign func(name string) string) (o *optio
 }
 
 // after reads the assignments and operands behind the options.
-func (o *options) after(args []string, assign func(string) string) (*options, []string, string) {
-	for o.assigns && len(args) > 0 && !nonLiteral(args[0]) {
-		name, _, ok := strings.Cut(args[0], "=")
+func (o *options) after(args []string, assign func(name, value string) string) (*options, []string, string) {
+	for o.assigns && len(args) > 0 && !isMany(args[0]) {
+		name, value, ok := strings.Cut(begins(args[0]), "=")
 		if !ok {
 			break
 		}
-		if why := assign(name); why != "" {
+		if nonLiteral(args[0]) {
+			value = NonLiteral
+		}
+		if why := assign(name, value); why != "" {
 			return nil, nil, why
 		}
 		args = args[1:]
@@ -236,10 +242,10 @@ func (o *options) after(args []string, assign func(string) string) (*options, []
 		if len(args) == 0 {
 			return o, nil, ""
 		}
-		if args[0] == NonLiteralMany {
+		if isMany(args[0]) {
 			return nil, nil, "it is not literal how many words come before the command"
 		}
-		if args[0] == NonLiteral {
+		if mayBeOption(args[0]) && nonLiteral(args[0]) {
 			return nil, nil, "a word before the command is not literal"
 		}
 		args = args[1:]
@@ -295,7 +301,7 @@ func (o *options) value(name string, args []string) ([]string, string) {
 	if len(args) == 0 {
 		return nil, "its option " + name + " lacks a value"
 	}
-	if args[0] == NonLiteralMany {
+	if isMany(args[0]) {
 		return nil, "the value of its option " + name + " may be several words"
 	}
 	o.seen[name] = args[0]
@@ -342,5 +348,3 @@ func isHook(hook, w string, plain []string, first bool) bool {
 	}
 	return strings.HasPrefix(hook, name) && len(name) > 3
 }
-
-func nonLiteral(w string) bool { return strings.IndexByte(w, 0) >= 0 }

@@ -18,52 +18,69 @@ const (
 	maxStatements = 2000
 )
 
-// Script says what a POSIX shell script needs: every command in it, also in
-// pipes, lists, functions and substitutions, as [Actions] derives it, and
-// every redirection as a file action. canonical is the script as the parser
-// prints it: that text is what is to run, so that nothing is read in two ways.
-// dir is the absolute folder it starts in; passEnv names the variables that
-// commands may be given.
+// Reading is what a script says.
+type Reading struct {
+	// Text is the script as the parser prints it. That text is what is to run, so that
+	// nothing is read in two ways.
+	Text string
+	// Actions are every command in it, also in pipes, lists, functions and
+	// substitutions, as [Actions] derives it, and every redirection as a file action.
+	Actions []tool.Action
+	// POSIX says that a POSIX shell reads Text as bash does.
+	POSIX bool
+}
+
+// Script reads a script of bash, which starts in dir, an absolute folder. given names
+// the variables that it may find set.
 //
 // Builtins that only concern the shell itself need no rule (cd, echo, test,
-// ...). What is denied on principle (eval, traps, ...) becomes an action with
-// Unknown set; err, with the code fault.ArgsInvalid, says that the text is no
-// POSIX shell script.
-func Script(src string, env tool.Env, dir string, passEnv []string) (canonical string, actions []tool.Action, err error) {
-	first := newScripter(env, dir, passEnv)
-	canonical, ferr := first.script(src)
+// ...). What cannot be told (eval of a text that is not literal, ...) becomes an
+// action with Unknown set; err, with the code fault.ArgsInvalid, says that the text
+// is not a script.
+func Script(src string, env tool.Env, dir string, given []string) (Reading, error) {
+	first := newScripter(env, dir, given)
+	text, ferr := first.script(src)
 	if ferr != nil {
-		return "", nil, ferr
+		return Reading{}, ferr
 	}
-	again := newScripter(env, dir, passEnv)
-	reprint, ferr := again.script(canonical)
-	if ferr != nil || reprint != canonical || !slices.EqualFunc(first.actions, again.actions, same) {
-		return "", nil, fault.New(fault.ArgsInvalid, "the script can be read in two ways").
+	again := newScripter(env, dir, given)
+	reprint, ferr := again.script(text)
+	if ferr != nil || reprint != text || !slices.EqualFunc(first.actions, again.actions, same) {
+		return Reading{}, fault.New(fault.ArgsInvalid, "the script can be read in two ways").
 			WithHint("write it in simpler shell, or as several calls")
 	}
-	return canonical, first.actions, nil
+	posix := newScripter(env, dir, given)
+	posix.lang = syntax.LangPOSIX
+	reprint, ferr = posix.script(text)
+	return Reading{Text: text, Actions: first.actions,
+		POSIX: ferr == nil && reprint == text && slices.EqualFunc(first.actions, posix.actions, same)}, nil
 }
 
 func same(a, b tool.Action) bool {
-	return a.Kind == b.Kind && a.Unknown == b.Unknown && a.Path == b.Path && a.Dir == b.Dir && slices.Equal(a.Argv, b.Argv)
+	return a.Kind == b.Kind && a.Unknown == b.Unknown && a.Path == b.Path && a.Dir == b.Dir && slices.Equal(a.Argv, b.Argv) && slices.Equal(a.Search, b.Search)
 }
 
 // scripter derives a script's actions.
 type scripter struct {
 	*deriver
-	funcs   map[string]bool // functions that are certainly defined by now
-	numbers map[string]bool // variables: whether they only ever hold numbers
-	moves   bool            // there is a cd somewhere
-	nested  int             // depth within compound commands
+	lang   syntax.LangVariant // LangBash or LangPOSIX
+	given  []string
+	clean  bool            // the environment holds no more than given
+	funcs  map[string]bool // functions that are certainly defined by now
+	vars   *variables
+	moves  bool // there is a cd somewhere
+	nested int  // depth within compound commands
 }
 
-func newScripter(env tool.Env, dir string, pass []string) *scripter {
-	return &scripter{deriver: &deriver{env: env, dir: dir, pass: pass}, funcs: map[string]bool{}}
+func newScripter(env tool.Env, dir string, given []string) *scripter {
+	return &scripter{deriver: newDeriver(env, dir), lang: syntax.LangBash, given: given, clean: true, funcs: map[string]bool{}}
 }
+
+func (s *scripter) bash() bool { return s.lang == syntax.LangBash }
 
 // script parses src, derives its actions and gives the canonical text.
 func (s *scripter) script(src string) (string, *fault.Error) {
-	file, err := parse(src)
+	file, err := parse(src, s.lang)
 	if err != nil {
 		return "", err
 	}
@@ -74,7 +91,8 @@ func (s *scripter) script(src string) (string, *fault.Error) {
 	if err := syntax.NewPrinter(syntax.Indent(0)).Print(&b, file); err != nil {
 		return "", fault.Wrap(fault.ArgsInvalid, err, "the script cannot be printed")
 	}
-	s.survey(file)
+	s.moves = moves(file.Stmts)
+	s.vars = surveyVariables(file, s.given, s.clean)
 	was := s.dir
 	s.stmts(file.Stmts)
 	s.dir = was
@@ -91,7 +109,7 @@ func statements(file *syntax.File) (n int) {
 	return n
 }
 
-func parse(src string) (*syntax.File, *fault.Error) {
+func parse(src string, lang syntax.LangVariant) (*syntax.File, *fault.Error) {
 	switch {
 	case len(src) > maxScript:
 		return nil, fault.New(fault.ArgsInvalid, "the script is longer than %d bytes", maxScript)
@@ -114,20 +132,18 @@ func parse(src string) (*syntax.File, *fault.Error) {
 				WithHint("end the line without it; a comment does not go on")
 		}
 	}
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangPOSIX)).Parse(strings.NewReader(src), "script")
+	file, err := syntax.NewParser(syntax.Variant(lang)).Parse(strings.NewReader(src), "script")
 	if err == nil {
 		return file, nil
 	}
-	f := fault.Wrap(fault.ArgsInvalid, err, "the script is not valid POSIX shell: %s", err)
-	if strings.Contains(err.Error(), "bash") || bashOnly(src) {
-		return nil, f.WithHint("it is written for bash; write it for /bin/sh, or run a program in another language")
+	if lang == syntax.LangPOSIX {
+		f := fault.Wrap(fault.ArgsInvalid, err, "the script is not valid POSIX shell: %s", err)
+		if _, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(src), "script"); err == nil {
+			return nil, f.WithHint("it is written for bash; run it with bash")
+		}
+		return nil, f
 	}
-	return nil, f
-}
-
-func bashOnly(src string) bool {
-	_, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(src), "script")
-	return err == nil
+	return nil, fault.Wrap(fault.ArgsInvalid, err, "the script is not valid shell: %s", err)
 }
 
 // depth bounds how deep src can nest: what opens something, less what closes it.
@@ -185,7 +201,7 @@ func (s *scripter) perhaps(list []*syntax.Stmt) {
 
 func (s *scripter) stmt(st *syntax.Stmt) {
 	if st.Coprocess || st.Disown {
-		s.unknown("a coprocess is not POSIX shell")
+		s.unknown("what a coprocess does cannot be told; use a pipe")
 		return
 	}
 	for _, r := range st.Redirs {
@@ -230,7 +246,7 @@ func (s *scripter) cmd(c syntax.Command) {
 	case *syntax.FuncDecl:
 		s.function(c)
 	default:
-		s.unknown("this is bash-only syntax; write it for /bin/sh")
+		s.ofBash(c)
 	}
 }
 
@@ -280,7 +296,7 @@ func (s *scripter) plainMove(st *syntax.Stmt, from string) (string, bool) {
 	case *syntax.CallExpr:
 		if len(c.Assigns) == 0 && len(c.Args) > 0 {
 			argv := s.argv(c.Args)
-			if argv[0] == "cd" {
+			if len(argv) > 0 && argv[0] == "cd" {
 				return cdTarget(from, argv), true
 			}
 		}
@@ -308,21 +324,24 @@ func cdTarget(from string, argv []string) string {
 func exits(st *syntax.Stmt) bool {
 	c, ok := st.Cmd.(*syntax.CallExpr)
 	return ok && !st.Negated && !st.Background && len(st.Redirs) == 0 &&
-		(len(c.Args) == 1 || len(c.Args) == 2 && countArgs("exit", []string{marker(c.Args[1])}) == "" && marker(c.Args[1]) != NonLiteralMany) &&
+		(len(c.Args) == 1 || len(c.Args) == 2 && countArgs("exit", []string{marker(c.Args[1])}) == "" && !isMany(marker(c.Args[1]))) &&
 		c.Args[0].Lit() == "exit"
 }
 
 func (s *scripter) loop(c *syntax.ForClause) {
-	it, ok := c.Loop.(*syntax.WordIter)
-	if !ok || c.Select {
-		s.unknown("this loop is bash-only syntax; write it for /bin/sh")
-		return
+	switch it := c.Loop.(type) {
+	case *syntax.WordIter:
+		for _, w := range it.Items {
+			s.substitutions(w)
+		}
+		if why := s.settable(it.Name.Value); why != "" {
+			s.unknown(why)
+		}
+	case *syntax.CStyleLoop:
+		s.count(it.Init, it.Cond, it.Post)
 	}
-	for _, w := range it.Items {
-		s.substitutions(w)
-	}
-	if why := settable(it.Name.Value); why != "" {
-		s.unknown(why)
+	if c.Select {
+		s.unknown("select waits for a person; use for")
 	}
 	s.perhaps(c.Do)
 }
@@ -332,8 +351,15 @@ var functionName = regex.Lazy(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // function derives a function's body. A call of it counts as such only behind
 // a definition that certainly runs; elsewhere it counts as a command, too.
 func (s *scripter) function(c *syntax.FuncDecl) {
-	if c.Name == nil || c.RsrvWord || !functionName.MatchString(c.Name.Value) {
-		s.unknown("this function is bash-only syntax; write name() { …; }")
+	if c.Name == nil || !functionName.MatchString(c.Name.Value) {
+		s.unknown("the function's name is not a plain one; write name() { …; }")
+		return
+	}
+	switch c.Body.Cmd.(type) {
+	case *syntax.Block, *syntax.Subshell, *syntax.IfClause, *syntax.WhileClause, *syntax.ForClause, *syntax.CaseClause, *syntax.TestClause, *syntax.ArithmCmd:
+	default:
+		// The parser takes a pipe behind the body for a part of it, and no shell does.
+		s.unknown("a function's definition must stand alone; end it with ; or a new line")
 		return
 	}
 	name := c.Name.Value
@@ -353,15 +379,6 @@ func (s *scripter) function(c *syntax.FuncDecl) {
 	s.funcs[name] = had || s.nested == 0
 }
 
-// survey notes what holds for the script as a whole.
-func (s *scripter) survey(file *syntax.File) {
-	s.moves = moves(file.Stmts)
-	s.numbers = numbers(file)
-	for _, name := range s.pass {
-		delete(s.numbers, name) // the environment may have given it anything
-	}
-}
-
 func moves(list []*syntax.Stmt) bool { return slices.ContainsFunc(list, movesStmt) }
 
 // movesStmt reports whether there is a cd in a statement, or anything whose
@@ -371,7 +388,7 @@ func movesStmt(st *syntax.Stmt) bool {
 	syntax.Walk(st, func(n syntax.Node) bool {
 		if c, ok := n.(*syntax.CallExpr); ok && len(c.Args) > 0 {
 			switch lit, one := literal(c.Args[0]); {
-			case !one, lit == "cd", lit == "command", lit == "pushd", lit == "popd":
+			case !one, movers[lit]:
 				found = true
 			}
 		}
@@ -379,3 +396,6 @@ func movesStmt(st *syntax.Stmt) bool {
 	})
 	return found
 }
+
+// movers are commands behind which the shell may be in another folder.
+var movers = words("cd command builtin pushd popd eval source . trap")

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"strings"
 
+	"mvdan.cc/sh/v3/syntax"
+
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -32,7 +34,7 @@ func runFlock(d *deriver, rest []string) {
 			d.unknownStart("flock", "-c needs exactly one script")
 			return
 		}
-		d.inner("flock", rest[1])
+		d.inner("flock", rest[1], syntax.LangPOSIX)
 		return
 	}
 	if nonLiteral(rest[0]) || strings.HasPrefix(rest[0], "-") {
@@ -49,7 +51,7 @@ func runWatch(d *deriver, o *options, rest []string) {
 	case o.has("x", "exec"):
 		d.command(rest)
 	default:
-		d.inner("watch", strings.Join(rest, " "))
+		d.inner("watch", strings.Join(rest, " "), syntax.LangPOSIX)
 	}
 }
 
@@ -80,8 +82,11 @@ func replaced(argv []string, token, marker string) []string {
 	out := make([]string, len(argv))
 	for i, w := range argv {
 		out[i] = w
-		if nonLiteral(token) || strings.Contains(w, token) {
-			out[i] = marker
+		switch {
+		case nonLiteral(token), nonLiteral(w) && strings.Contains(w, token):
+			out[i] = NonLiteral
+		case strings.Contains(w, token):
+			out[i] = with(w, token, marker)
 		}
 	}
 	return out
@@ -109,11 +114,15 @@ func runFind(d *deriver, args []string) {
 	for i := 0; i < len(args); i++ {
 		w := args[i]
 		switch {
-		case nonLiteral(w):
-			d.unknownStart("find", "a word is not literal and could be -exec; quote patterns, and write paths out")
+		case nonLiteral(w) && couldFind(w):
+			d.unknownStart("find", "a word is not literal and could be -exec; quote patterns, and write paths out or begin them with ./")
 			return
 		case findExec[w]:
-			n, ok := d.findExec(w, args[i+1:])
+			found := common(roots)
+			if len(roots) == 0 {
+				found = shaped(shapeOne, ".", "")
+			}
+			n, ok := d.findExec(w, args[i+1:], found)
 			if !ok {
 				return
 			}
@@ -126,7 +135,7 @@ func runFind(d *deriver, args []string) {
 			if w == "-fprintf" {
 				i++
 			}
-		case findValues[w] && (i+1 >= len(args) || args[i+1] != NonLiteralMany):
+		case findValues[w] && (i+1 >= len(args) || !isMany(args[i+1])):
 			i++
 		}
 		if strings.HasPrefix(w, "-") && len(w) > 2 || w == "(" || w == "!" {
@@ -146,16 +155,36 @@ func runFind(d *deriver, args []string) {
 	}
 }
 
+// couldFind reports whether a word of find could be one of those that start or
+// write something.
+func couldFind(w string) bool {
+	if w == NonLiteral || w == NonLiteralMany {
+		return true
+	}
+	for _, list := range []map[string]bool{findExec, findFile, {"-delete": true}} {
+		for name := range list {
+			if mayBe(w, name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // findExec derives the command behind -exec; n is how many words it takes.
-func (d *deriver) findExec(primary string, args []string) (n int, ok bool) {
+// found is what the paths that find finds have in common.
+func (d *deriver) findExec(primary string, args []string, found string) (n int, ok bool) {
+	if strings.HasSuffix(primary, "dir") {
+		found = shaped(shapeOne, "./", "")
+	}
 	for n = range args {
 		plus := args[n] == "+" && n > 0 && args[n-1] == "{}"
 		if args[n] != ";" && !plus {
 			continue
 		}
-		argv := replaced(args[:n], "{}", NonLiteral)
+		argv := replaced(args[:n], "{}", found)
 		if plus {
-			argv[n-1] = NonLiteralMany
+			argv[n-1] = manyOf(found)
 		}
 		was := d.dir
 		if strings.HasSuffix(primary, "dir") {
@@ -177,11 +206,17 @@ func runShell(d *deriver, args []string) {
 	for len(args) > 0 {
 		w := args[0]
 		switch {
-		case nonLiteral(w):
+		case nonLiteral(w) && script:
+			d.unknownStart(name, "its script holds a text that is known only when it runs, which could be any command; hand that over as an argument: "+name+" -c 'mv \"$1\" …' "+name+" {}")
+			return
+		case nonLiteral(w) && mayBeOption(w):
 			d.unknownStart(name, "an option is not literal")
 			return
 		case w == "--" || w == "-":
 			args = args[1:]
+		case (w == "-O" || w == "+O") && name == "bash" && len(args) > 1 && shellOptions[args[1]]:
+			args = args[2:]
+			continue
 		case len(w) > 1 && (w[0] == '-' || w[0] == '+') && !strings.HasPrefix(w, "--"):
 			if strings.Trim(w[1:], "celufnvxo") != "" {
 				d.unknownStart(name, "its options "+w+" are not all known to be harmless")
@@ -213,7 +248,11 @@ func runShell(d *deriver, args []string) {
 		d.unknownStart(name, "-c lacks its script")
 		return
 	}
-	d.inner(name, args[0])
+	lang := syntax.LangPOSIX
+	if name == "bash" || name == "rbash" {
+		lang = syntax.LangBash
+	}
+	d.inner(name, args[0], lang)
 }
 
 // runGdb: behind --args stands the program to debug.

@@ -31,7 +31,7 @@ func runSed(d *deriver, args []string) {
 			d.unknownStart("sed", "its option "+w+" is not one that is known to be harmless")
 			return
 		default:
-			open = open || nonLiteral(w)
+			open = open || nonLiteral(w) && mayBeOption(w)
 			operands = append(operands, w)
 		}
 	}
@@ -211,7 +211,7 @@ func runAwk(d *deriver, args []string) {
 		switch {
 		case w == "--":
 			i++
-		case (w == "-F" || w == "-v") && i+1 < len(args) && args[i+1] != NonLiteralMany:
+		case (w == "-F" || w == "-v") && i+1 < len(args) && !isMany(args[i+1]):
 			i++
 			continue
 		case w == "-S" || w == "--sandbox":

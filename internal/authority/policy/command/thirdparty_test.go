@@ -74,13 +74,14 @@ func TestThirdPartyShellSplit(t *testing.T) {
 	more := map[string]string{ // accepted here, with the reason
 		`echo "hi ${USER}"`: "echo needs no rule", `echo "$HOME"`: "echo needs no rule", `echo $HOME`: "echo needs no rule",
 		`echo "hi $USER"`: "echo needs no rule", `echo $(pwd)`: "a substitution's commands are decided", "echo `pwd`": "a substitution's commands are decided",
-		`echo hi & echo bye`: "a process in the background ends with the call",
-		`(ls)`:               "a subshell's commands are decided", `ls || (pwd && echo hi)`: "a subshell's commands are decided",
+		`FOO=bar ls`: "a harmless variable is nothing that is decided", `echo hi & echo bye`: "a process in the background ends with the call",
+		`(ls)`: "a subshell's commands are decided", `ls || (pwd && echo hi)`: "a subshell's commands are decided",
 	}
 	literally := newRules(t, []string{"ls", "ls -1", "rg -n foo -g*.py", "rg pattern", "wc -l"}, nil)
 	for _, c := range f.Cases {
 		t.Run(c.Script, func(t *testing.T) {
-			_, as, err := command.Script(c.Script, env, "/ws", nil)
+			script, err := command.Script(c.Script, env, "/ws", nil)
+			as := script.Actions
 			var want [][]string
 			if json.Unmarshal(c.Expect, &want) != nil {
 				if allowed := err == nil && literally.allows(as); allowed != (more[c.Script] != "") {

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,10 +12,16 @@ import (
 
 // wordReader puts together what a shell word says.
 type wordReader struct {
-	text strings.Builder
-	bare strings.Builder // the unquoted text, for braces
-	one  bool            // some of it is known only when it runs
-	many bool            // it may become several words, or none
+	vars  *variables      // what is known of variables; nil for nothing
+	known []string        // certain texts, each before an unknown part
+	text  strings.Builder // the text since the last of them
+	bare  strings.Builder // the unquoted text, for braces
+	one   bool            // some of it is known only when it runs
+	many  bool            // it may become several words, or none, that are not known
+	glob  bool            // it is a pattern for names of files
+	vague bool            // nothing of it is certain
+	there bool            // it is a word even if it is empty
+	cut   int             // of known, how many stand before a [, behind which nothing is read; 0: all
 }
 
 // literal gives a word's text; ok is false if it is known only when it runs.
@@ -23,24 +30,64 @@ func literal(w *syntax.Word) (text string, ok bool) {
 	return m, !nonLiteral(m)
 }
 
-// marker gives a word's text, [NonLiteral] or [NonLiteralMany].
+// marker gives a word's text, or what is known of it.
 func marker(w *syntax.Word) string {
-	var r wordReader
+	m, _ := readWord(w, nil)
+	return m
+}
+
+// readWord gives a word's text, or what is known of it. A word of unset variables
+// alone is not there.
+func readWord(w *syntax.Word, vars *variables) (text string, there bool) {
+	r := wordReader{vars: vars}
 	for i, p := range w.Parts {
 		r.part(p, i == 0, i == len(w.Parts)-1)
 	}
+	return r.word(), r.there || r.many || r.one || r.glob || r.text.Len() > 0
+}
+
+func (r *wordReader) word() string {
 	bare := r.bare.String()
-	if i := strings.IndexByte(bare, '{'); i >= 0 && strings.Contains(bare[i:], "}") &&
-		(strings.Contains(bare[i:], ",") || strings.Contains(bare[i:], "..")) {
-		r.many = true // some shells expand braces
+	braces := strings.IndexByte(bare, '{')
+	if braces >= 0 {
+		rest := bare[braces:]
+		if !strings.Contains(rest, "}") || !strings.Contains(rest, ",") && !strings.Contains(rest, "..") {
+			braces = -1
+		}
+	}
+	known := append(slices.Clip(r.known), r.text.String())
+	if r.cut > 0 {
+		known = append(known[:r.cut], "")
 	}
 	switch {
 	case r.many:
 		return NonLiteralMany
-	case r.one:
+	case r.vague && (r.glob || braces >= 0):
+		return NonLiteralMany
+	case r.vague:
+		return NonLiteral
+	case braces >= 0: // each of the words begins with what stands before
+		before, _, _ := strings.Cut(known[0], "{")
+		return shaped(shapeGlob, before, "")
+	case r.glob:
+		return shaped(shapeGlob, known...)
+	case !r.one:
+		return r.text.String()
+	case strings.Join(known, "") == "":
 		return NonLiteral
 	}
-	return r.text.String()
+	return shaped(shapeOne, known...)
+}
+
+// unknown notes that something stands here that is known only when it runs.
+func (r *wordReader) unknown() {
+	r.one = true
+	r.gap()
+}
+
+func (r *wordReader) gap() {
+	r.known = append(r.known, r.text.String())
+	r.text.Reset()
 }
 
 func (r *wordReader) part(p syntax.WordPart, first, last bool) {
@@ -48,27 +95,110 @@ func (r *wordReader) part(p syntax.WordPart, first, last bool) {
 	case *syntax.Lit:
 		r.lit(p.Value, first, last)
 	case *syntax.SglQuoted:
-		r.one = r.one || p.Dollar
-		r.text.WriteString(p.Value)
+		r.there = true
 		r.bare.WriteByte('q')
+		if text, ok := ansi(p.Value); !p.Dollar {
+			r.text.WriteString(p.Value)
+		} else if ok {
+			r.text.WriteString(text)
+		} else {
+			r.unknown()
+		}
 	case *syntax.DblQuoted:
-		r.one = r.one || p.Dollar
+		r.there = r.there || !r.noArguments(p)
+		r.vague = r.vague || p.Dollar
 		r.bare.WriteByte('q')
 		for i, q := range p.Parts {
-			r.quoted(q, i == len(p.Parts)-1)
+			r.quoted(q, i == len(p.Parts)-1 || plainBehindDollar(p.Parts[i+1]))
 		}
-	case *syntax.ArithmExp:
-		r.one = true
-		r.many = true // IFS may hold digits, but is never set: kept strict all the same
-	default:
+	case *syntax.ParamExp:
+		value, known := r.vars.value(p)
+		switch {
+		case known && (value == "" || r.vars.splits || !strings.ContainsAny(value, " \t\n*?[\\~{}")):
+			r.text.WriteString(value)
+			r.many = r.many || r.vars.splits && value != ""
+			r.bare.WriteByte('q')
+		default:
+			r.many = true
+		}
+	case *syntax.ProcSubst:
+		r.text.WriteString("/dev/fd/")
+		r.unknown()
+	default: // also arithmetic, which IFS may split
 		r.many = true
 	}
 }
 
+// noArguments reports whether a word is "$@" where there certainly are none.
+func (r *wordReader) noArguments(q *syntax.DblQuoted) bool {
+	if len(q.Parts) != 1 {
+		return false
+	}
+	p, ok := q.Parts[0].(*syntax.ParamExp)
+	if !ok || !simple(p) || p.Param.Value != "@" {
+		return false
+	}
+	_, known := r.vars.value(p)
+	return known
+}
+
+// plainBehindDollar reports whether a $ before a part of a word is only that character.
+func plainBehindDollar(p syntax.WordPart) bool {
+	lit, ok := p.(*syntax.Lit)
+	return ok && lit.Value != "" && strings.IndexByte(" .:;,/|%^)]}=+~\\<>", lit.Value[0]) >= 0
+}
+
+// ansi reads the text of $'…', if it holds only escapes that are plain to read.
+func ansi(s string) (string, bool) {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] != '\\' {
+			b.WriteByte(s[i])
+			continue
+		}
+		i++
+		if i == len(s) {
+			return "", false
+		}
+		switch s[i] {
+		case 'n':
+			b.WriteByte('\n')
+		case 't':
+			b.WriteByte('\t')
+		case '\\', '\'', '"':
+			b.WriteByte(s[i])
+		default:
+			return "", false
+		}
+	}
+	return b.String(), true
+}
+
+// absolute reports whether an expansion is a variable that holds an absolute path:
+// the sandbox and the shell set these, and no script may.
+func absolute(p *syntax.ParamExp) bool {
+	return simple(p) && (p.Param.Value == "HOME" || p.Param.Value == "PWD")
+}
+
+// simple reports whether an expansion is $x or ${x}.
+func simple(p *syntax.ParamExp) bool {
+	return p.Param != nil && !p.Excl && !p.Length && !p.Width && p.Index == nil && p.Slice == nil && p.Repl == nil && p.Exp == nil &&
+		p.Names == 0 && p.NestedParam == nil && p.Flags == nil && !p.IsSet
+}
+
 // lit reads unquoted text.
 func (r *wordReader) lit(s string, first, last bool) {
-	if first && strings.HasPrefix(s, "~") || strings.Contains(s, "=~") || strings.Contains(s, ":~") {
-		r.one = true
+	if strings.Contains(s, "=~") || strings.Contains(s, ":~") {
+		r.vague = true
+	}
+	if first && strings.HasPrefix(s, "~") {
+		if s == "~" && last || strings.HasPrefix(s, "~/") { // the home folder
+			r.text.WriteByte('/')
+			r.unknown()
+			s = s[1:]
+		} else {
+			r.vague = true
+		}
 	}
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; {
@@ -77,13 +207,23 @@ func (r *wordReader) lit(s string, first, last bool) {
 			if s[i] == '\n' {
 				continue
 			}
+			r.there = true
 			r.bare.WriteByte('q')
 		case c == '\\':
-			r.one = true
-		case c == '*', c == '?', c == '[' && s != "[":
-			r.many = true
+			r.vague = true
+		case c == '*', c == '?':
+			r.glob = true
+			r.gap()
+			continue
+		case c == '[' && s != "[":
+			r.glob, r.vague = true, r.vague || strings.HasPrefix(s, "-")
+			r.gap()
+			if r.cut == 0 {
+				r.cut = len(r.known)
+			}
+			continue
 		case c == '$' && (i+1 < len(s) || !last):
-			r.one = true
+			r.vague = true
 		default:
 			r.bare.WriteByte(c)
 		}
@@ -103,36 +243,45 @@ func (r *wordReader) quoted(p syntax.WordPart, last bool) {
 					continue
 				}
 			} else if s[i] == '$' && i+1 == len(s) && !last || s[i] == '`' {
-				r.one = true
+				r.vague = true
 			}
 			r.text.WriteByte(s[i])
 		}
 	case *syntax.ParamExp:
-		r.one = true
-		if p.Param == nil || p.Param.Value == "@" || p.Index != nil || p.Exp != nil {
+		if value, known := r.vars.value(p); known {
+			r.text.WriteString(value)
+			return
+		}
+		if absolute(p) {
+			r.text.WriteByte('/')
+		}
+		r.unknown()
+		if p.Param == nil || p.Param.Value == "@" || p.Index != nil || p.Exp != nil || p.Slice != nil || p.Names != 0 || p.Excl || p.Repl != nil {
 			r.many = true // "$@" is many words, also within ${x-"$@"}
 		}
 	default:
-		r.one = true
+		r.unknown()
 	}
 }
 
 // argv reads the words of a simple command.
 func (s *scripter) argv(ws []*syntax.Word) []string {
-	out := make([]string, len(ws))
-	for i, w := range ws {
-		out[i] = marker(w)
+	out := make([]string, 0, len(ws))
+	for _, w := range ws {
+		if text, there := readWord(w, s.vars); there {
+			out = append(out, text)
+		}
 	}
 	return out
 }
 
 // substitutions derives the commands within a word, and refuses expansions
 // that do more than insert a value.
-func (s *scripter) substitutions(w *syntax.Word) {
-	if w == nil {
+func (s *scripter) substitutions(n syntax.Node) {
+	if w, ok := n.(*syntax.Word); ok && w == nil {
 		return
 	}
-	syntax.Walk(w, func(n syntax.Node) bool {
+	syntax.Walk(n, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.CmdSubst:
 			if n.TempFile || n.ReplyVar {
@@ -140,8 +289,11 @@ func (s *scripter) substitutions(w *syntax.Word) {
 			}
 			s.apart(n.Stmts)
 			return false
-		case *syntax.ProcSubst, *syntax.ExtGlob:
-			s.unknown("this is bash-only syntax; write it for /bin/sh")
+		case *syntax.ProcSubst:
+			s.apart(n.Stmts)
+			return false
+		case *syntax.ExtGlob:
+			s.unknown("the pattern " + n.Op.String() + "…) means different things, as shopt extglob says; write a plain pattern, or several")
 			return false
 		case *syntax.ArithmExp:
 			s.arithmetic(n)
@@ -211,33 +363,67 @@ func (s *scripter) oldArithmetic(parts []syntax.WordPart) {
 	}
 }
 
-// expansion: ${x:=word} assigns.
+// expansion: ${x:=word} assigns; ${!x} and ${x@P} evaluate what a variable holds;
+// an index and an offset are arithmetic.
 func (s *scripter) expansion(p *syntax.ParamExp) {
 	switch {
-	case p.Excl, p.Index != nil, p.Slice != nil, p.Repl != nil, p.Names != 0, p.NestedParam != nil, p.Width:
-		s.unknown("this expansion is bash-only syntax; write it for /bin/sh")
+	case p.NestedParam != nil, p.Width, p.Flags != nil, p.IsSet:
+		s.unknown("this expansion is not one of bash")
+	case p.Excl && p.Names == 0 && !allOf(p.Index):
+		s.unknown("${!…} expands a variable that another one names; name it, or use case")
+	case p.Exp != nil && p.Exp.Op == syntax.OtherParamOps && p.Exp.Word.Lit() != "Q" && p.Exp.Word.Lit() != "U" && p.Exp.Word.Lit() != "L" && p.Exp.Word.Lit() != "u":
+		s.unknown("${…@…} evaluates what the variable holds; leave it out")
 	case p.Exp != nil && (p.Exp.Op == syntax.AssignUnset || p.Exp.Op == syntax.AssignUnsetOrNull):
-		if why := settable(p.Param.Value); why != "" {
+		if why := s.settable(p.Param.Value); why != "" {
 			s.unknown(why)
 		}
 	}
+	if p.Index != nil {
+		s.index(p.Param.Value, p.Index)
+	}
+	if p.Slice != nil {
+		s.number(p.Slice.Offset)
+		s.number(p.Slice.Length)
+	}
 }
 
-// arithmetic: where /bin/sh is bash or ksh, a variable in it is evaluated as an
-// expression, which may hold a command substitution. So each must have been
-// given numbers only.
-func (s *scripter) arithmetic(a *syntax.ArithmExp) {
+// allOf reports whether an index is @ or *.
+func allOf(index syntax.ArithmExpr) bool {
+	w, ok := index.(*syntax.Word)
+	return ok && (w.Lit() == "@" || w.Lit() == "*")
+}
+
+// index judges an array's index, which is arithmetic unless the array is associative.
+func (s *scripter) index(name string, index syntax.ArithmExpr) {
+	if !allOf(index) && !s.vars.associative(name) {
+		s.number(index)
+	}
+}
+
+func (s *scripter) arithmetic(a *syntax.ArithmExp) { s.number(a.X) }
+
+// number judges an arithmetic expression; nil is none. A variable in it is
+// evaluated as an expression, which may hold a command substitution. So each must
+// have been given numbers only.
+func (s *scripter) number(x syntax.ArithmExpr) {
+	if x == nil {
+		return
+	}
 	bad := ""
-	syntax.Walk(a, func(n syntax.Node) bool {
+	syntax.Walk(x, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.CmdSubst:
 			bad = "$(…)"
 		case *syntax.ParamExp:
-			if n.Param == nil || !s.numbers[n.Param.Value] && !strings.Contains("?#$", n.Param.Value) {
+			switch {
+			case n.Param != nil && n.Length && (n.Index == nil || allOf(n.Index)):
+				return false
+			case n.Param != nil && len(n.Param.Value) == 1 && strings.Contains("?#$!", n.Param.Value):
+			case n.Param == nil || !simple(n) || !s.vars.numeric(n.Param.Value):
 				bad = "$" + paramName(n)
 			}
 		case *syntax.Word:
-			if lit := n.Lit(); functionName.MatchString(lit) && !s.numbers[lit] {
+			if lit := n.Lit(); functionName.MatchString(lit) && !s.vars.numeric(lit) {
 				bad = lit
 			} else if strings.ContainsAny(lit, "[]'\"`\\") || len(n.Parts) > 1 {
 				bad = "an expression in parts"
@@ -248,7 +434,7 @@ func (s *scripter) arithmetic(a *syntax.ArithmExp) {
 		return true
 	})
 	if bad != "" {
-		s.unknown("arithmetic with " + bad + " may start commands in some shells; use only variables that the script gives numbers to, or expr")
+		s.unknown("arithmetic with " + bad + " may start commands; use only variables that the script gives numbers to, or expr and [ … ], which do not evaluate what a variable holds")
 	}
 }
 
@@ -259,96 +445,17 @@ func paramName(p *syntax.ParamExp) string {
 	return p.Param.Value
 }
 
-// numbers tells which variables only ever get numbers, for [scripter.arithmetic].
-func numbers(file *syntax.File) map[string]bool {
-	m := map[string]bool{}
-	set := func(name string, ok bool) {
-		if was, seen := m[name]; seen {
-			ok = ok && was
-		}
-		m[name] = ok
-	}
-	syntax.Walk(file, func(n syntax.Node) bool {
-		switch n := n.(type) {
-		case *syntax.Assign:
-			if n.Name != nil {
-				set(n.Name.Value, n.Value != nil && !n.Append && numeric(n.Value))
-			}
-		case *syntax.ForClause:
-			if it, ok := n.Loop.(*syntax.WordIter); ok {
-				all := it.InPos.IsValid()
-				for _, w := range it.Items {
-					all = all && numeric(w)
-				}
-				set(it.Name.Value, all)
-			}
-		case *syntax.ParamExp:
-			if n.Exp != nil && n.Param != nil && (n.Exp.Op == syntax.AssignUnset || n.Exp.Op == syntax.AssignUnsetOrNull) {
-				set(n.Param.Value, false)
-			}
-		case *syntax.CallExpr:
-			named(n, set)
-		}
-		return true
-	})
-	return m
-}
-
-// named notes variables that a builtin's arguments name.
-func named(c *syntax.CallExpr, set func(string, bool)) {
-	if len(c.Args) == 0 {
-		return
-	}
-	switch name, _ := literal(c.Args[0]); name {
-	case "read", "export", "readonly", "local", "getopts", "command", "unset":
-		for _, w := range c.Args[1:] {
-			name, _, _ := strings.Cut(declared(w), "=")
-			set(name, false)
-		}
-	}
-}
-
 // declared is marker for an argument of export and its like: of NAME="$x" it
 // gives NAME=, as long as that stays one word.
 func declared(w *syntax.Word) string {
 	m := marker(w)
-	if m != NonLiteral || len(w.Parts) == 0 {
+	if !nonLiteral(m) || isMany(m) {
 		return m
 	}
-	if lit, ok := w.Parts[0].(*syntax.Lit); ok {
-		if name, _, ok := strings.Cut(lit.Value, "="); ok && functionName.MatchString(name) {
-			return name + "="
-		}
+	if name, _, ok := strings.Cut(begins(m), "="); ok && functionName.MatchString(name) {
+		return name + "="
 	}
 	return m
-}
-
-// number: a word that is numeric, or a variable that only ever is, quoted or not.
-func (s *scripter) number(w *syntax.Word) bool {
-	if len(w.Parts) != 1 {
-		return false
-	}
-	part := w.Parts[0]
-	if q, ok := part.(*syntax.DblQuoted); ok && len(q.Parts) == 1 && !q.Dollar {
-		part = q.Parts[0]
-	}
-	p, ok := part.(*syntax.ParamExp)
-	return ok && p.Short && p.Param != nil && s.numbers[p.Param.Value] || numeric(&syntax.Word{Parts: []syntax.WordPart{part}})
-}
-
-// numeric: digits, what the shell itself counts ($!, $?, …), or arithmetic, which is judged by itself.
-func numeric(w *syntax.Word) bool {
-	if len(w.Parts) != 1 {
-		return false
-	}
-	switch p := w.Parts[0].(type) {
-	case *syntax.ArithmExp:
-		return true
-	case *syntax.ParamExp:
-		return p.Short && p.Param != nil && len(p.Param.Value) == 1 && strings.Contains("!?#$", p.Param.Value)
-	}
-	lit := strings.TrimPrefix(w.Lit(), "-")
-	return lit != "" && strings.Trim(lit, "0123456789") == ""
 }
 
 // redirect derives what a redirection opens.
@@ -363,21 +470,30 @@ func (s *scripter) redirect(r *syntax.Redirect) {
 	if r.Hdoc != nil {
 		s.quotesWithin(r.Hdoc)
 	}
-	target := marker(r.Word)
+	target, there := readWord(r.Word, s.vars)
+	if !there {
+		target = NonLiteral // an error of the shell's
+	}
+	if len(r.Word.Parts) == 1 {
+		if _, ok := r.Word.Parts[0].(*syntax.ProcSubst); ok && r.Op != syntax.Hdoc && r.Op != syntax.DashHdoc {
+			return // a pipe of the shell's own
+		}
+	}
 	switch r.Op {
-	case syntax.RdrOut, syntax.AppOut, syntax.RdrClob:
+	case syntax.RdrOut, syntax.AppOut, syntax.RdrClob, syntax.RdrAll, syntax.AppAll:
 		s.file(tool.FileWrite, target)
 	case syntax.RdrIn:
 		s.file(tool.FileRead, target)
 	case syntax.RdrInOut:
 		s.file(tool.FileRead, target)
 		s.file(tool.FileWrite, target)
+	case syntax.WordHdoc:
 	case syntax.DplIn, syntax.DplOut:
 		if target != "-" && (len(target) != 1 || target[0] < '0' || target[0] > '9') {
 			s.unknown("the redirection to " + r.Op.String() + " needs a literal number from 0 to 9; write > FILE 2>&1")
 		}
 	case syntax.Hdoc, syntax.DashHdoc:
 	default:
-		s.unknown("the redirection " + r.Op.String() + " is bash-only syntax; write it for /bin/sh")
+		s.unknown("the redirection " + r.Op.String() + " is not one of bash")
 	}
 }

@@ -74,7 +74,7 @@ func TestWrappersStartOnlyWhatWasDerived(t *testing.T) {
 		t.Skip("there is no dash here")
 	}
 	w := newShellWorld(t)
-	r := scriptMaker{rand.New(rand.NewPCG(seed, 9))}
+	r := scriptMaker{rand.New(rand.NewPCG(seed, 9)), false}
 	ran := 0
 	for range n {
 		argv := r.wrapped(3)

@@ -110,6 +110,10 @@ func (b *Box) Run(ctx context.Context, p permit.Permit, asked sandbox.Command) (
 	if err := checkArgs(asked); err != nil {
 		return sandbox.Outcome{}, err
 	}
+	asked, err := pinShell(asked)
+	if err != nil {
+		return sandbox.Outcome{}, err
+	}
 	c := command{Command: asked}
 	m, err := b.machine()
 	if err != nil && p.Chain().Isolation() == policy.FullIsolation {
@@ -179,6 +183,23 @@ const (
 	maxArg  = 128<<10 - 1
 	maxArgs = 1 << 20
 )
+
+// pinShell gives a script that any POSIX shell reads alike to the plain shell, where
+// there is no bash.
+func pinShell(c sandbox.Command) (sandbox.Command, error) {
+	if !c.Shell || c.Argv[0] != sandbox.Bash {
+		return c, nil
+	}
+	if _, err := os.Stat(sandbox.Bash); err == nil {
+		return c, nil
+	}
+	if !c.POSIX {
+		return c, fault.New(fault.SandboxMissing, "the script is written for bash, and there is no %s here", sandbox.Bash).
+			WithHint("install bash, or write the script for %s", sandbox.PlainShell)
+	}
+	c.Argv = []string{sandbox.PlainShell, "-c", c.Argv[len(c.Argv)-1]}
+	return c, nil
+}
 
 func checkArgs(c sandbox.Command) error {
 	if len(c.Argv) == 0 {
@@ -310,8 +331,8 @@ func checkCommand(ctx context.Context, p permit.Permit, c command, exe string, n
 	switch {
 	case !p.Live():
 		return fault.New(fault.HandleRefused, "the call that this command belongs to is over")
-	case c.Shell && c.Argv[0] != "/bin/sh":
-		return fault.New(fault.Internal, "the pinned shell is /bin/sh, not %q", c.Argv[0])
+	case c.Shell && c.Argv[0] != sandbox.Bash && c.Argv[0] != sandbox.PlainShell:
+		return fault.New(fault.Internal, "the pinned shell is %s, not %q", sandbox.Bash, c.Argv[0])
 	case !c.Shell:
 		if err := checkProgram(ctx, p, c.layers, tool.Action{Kind: tool.Command, Argv: c.Argv, Dir: c.Dir, Exe: exe, Names: names, Typed: c.Typed}); err != nil {
 			return err
@@ -326,7 +347,7 @@ func checkCommand(ctx context.Context, p permit.Permit, c command, exe string, n
 		}
 		if a.Unknown == "" {
 			var err error
-			if a.Exe, a.Names, err = sandbox.Lookup(path, a.Argv[0], a.Dir); err != nil {
+			if a.Exe, a.Names, err = sandbox.Lookup(slices.Concat(path, a.Search), a.Argv[0], a.Dir); err != nil {
 				return err
 			}
 		}

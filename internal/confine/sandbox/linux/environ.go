@@ -3,12 +3,14 @@
 package linux
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/remitrun/remit/internal/authority/policy"
+	shell "github.com/remitrun/remit/internal/authority/policy/command"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/confine/sandbox"
@@ -27,11 +29,8 @@ func (b *Box) environ(chain policy.Chain, l policy.Limits, c sandbox.Command) ([
 		}
 	}
 	for name, v := range c.Env {
-		if !slices.Contains(l.Env, name) {
-			return nil, fault.New(fault.HandleRefused, "the variable %q is not in the policy's commands.env", name)
-		}
-		if name == "" || strings.ContainsAny(name, "=\x00") || dangerous(name) {
-			return nil, fault.New(fault.HandleRefused, "the variable %q would change which code runs; a call cannot set it", name)
+		if why := shell.Assignable(name, l.ToolEnv("", "")); why != "" || slices.Contains(sandbox.SetVariables(), name) {
+			return nil, fault.New(fault.HandleRefused, "the variable %q cannot be given: %s", name, cmp.Or(why, "Remit sets it itself"))
 		}
 		vars[name] = v
 	}

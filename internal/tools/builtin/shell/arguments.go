@@ -51,11 +51,11 @@ func (a *arguments) command(env tool.Env) (sandbox.Command, error) {
 		c.Starts = command.Actions(c.Argv, env, c.Dir)
 		return c, nil
 	}
-	text, starts, err := command.Script(*a.Script, env, c.Dir, env.Pass)
+	script, err := command.Script(*a.Script, env, c.Dir, slices.Concat(env.Pass, env.Secrets, slices.Collect(maps.Keys(a.Env))))
 	if err != nil {
 		return c, err
 	}
-	c.Argv, c.Shell, c.Starts = []string{shellPath, "-c", text}, true, starts
+	c.Argv, c.Shell, c.POSIX, c.Starts = append(slices.Clone(pinnedShell), script.Text), true, script.POSIX, script.Actions
 	return c, nil
 }
 
@@ -67,7 +67,7 @@ func (a *arguments) actions(env tool.Env, c sandbox.Command) []tool.Action {
 		actions = append(actions, tool.Action{Kind: tool.FileRead, Path: c.Dir})
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
-		if why := command.Assignable(name, env.Pass); why != "" {
+		if why := command.Assignable(name, env); why != "" {
 			actions = append(actions, tool.Action{Kind: tool.Command, Argv: a.argv(), Dir: c.Dir, Unknown: why})
 		}
 	}

@@ -1,5 +1,5 @@
-// Package shelltool holds the built-in tool shell.run, which runs a command or a POSIX
-// shell script. It starts processes only through package confine/sandbox, under the call's
+// Package shelltool holds the built-in tool shell.run, which runs a command or a shell
+// script. It starts processes only through package confine/sandbox, under the call's
 // permit. Start at [New].
 package shelltool
 
@@ -24,9 +24,9 @@ var (
 	outputSchema []byte
 )
 
-// shellPath is the one shell that scripts run in. With -c it reads no start-up
-// file, since the sandbox passes no ENV.
-const shellPath = "/bin/sh"
+// pinnedShell is the one shell that scripts run in: bash, which reads no start-up file
+// so, whatever its standard input is.
+var pinnedShell = []string{sandbox.Bash, "--norc", "-c"}
 
 // Box runs commands confined: linux.Box.
 type Box interface {
@@ -37,7 +37,7 @@ type Box interface {
 func New(box Box) permit.Tool {
 	return typed.New(tool.Spec{
 		ID: "shell.run", Title: "Run a command", Version: "1", Source: "builtin",
-		Description: "Runs a command (argv) or a POSIX shell script (script) in a sandbox with only the files and network that the policy allows. " +
+		Description: "Runs a command (argv) or a bash script (script) in a sandbox with only the files and network that the policy allows. " +
 			"Every command in a script must be allowed. Output over the limit is cut (truncated). A status other than 0 is a failure with its output.",
 		Input: inputSchema, Output: outputSchema, Risk: tool.High,
 		Effects: tool.EffectSet(tool.SystemExec, tool.FSRead, tool.FSWrite, tool.FSDelete, tool.FSChmod, tool.NetworkHTTP, tool.NetworkSocket),

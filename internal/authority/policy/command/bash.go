@@ -1,0 +1,271 @@
+package command
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// ofBash derives what only bash has.
+func (s *scripter) ofBash(c syntax.Command) {
+	switch c := c.(type) {
+	case *syntax.TestClause:
+		s.test(c.X)
+	case *syntax.ArithmCmd:
+		s.count(c.X)
+	case *syntax.LetClause:
+		s.count(c.Exprs...)
+	case *syntax.TimeClause:
+		if c.Stmt != nil {
+			s.nested++
+			s.stmt(c.Stmt)
+			s.nested--
+		}
+	case *syntax.DeclClause:
+		s.declaration(c)
+	default:
+		s.unknown("this is not syntax of a plain script; write it without")
+	}
+}
+
+// count judges arithmetic that is a command of its own.
+func (s *scripter) count(list ...syntax.ArithmExpr) {
+	for _, x := range list {
+		if x != nil {
+			s.substitutions(x)
+			s.number(x)
+		}
+	}
+}
+
+// test judges what stands within [[ and ]].
+func (s *scripter) test(x syntax.TestExpr) {
+	switch x := x.(type) {
+	case *syntax.Word:
+		s.substitutions(x)
+	case *syntax.ParenTest:
+		s.test(x.X)
+	case *syntax.UnaryTest:
+		if w, ok := x.X.(*syntax.Word); ok && (x.Op == syntax.TsVarSet || x.Op == syntax.TsRefVar) {
+			if lit, plain := literal(w); !plain || !functionName.MatchString(lit) {
+				s.unknown("[[ " + x.Op.String() + " … ]] evaluates an index; write [[ -n ${x+set} ]]")
+			}
+		}
+		s.test(x.X)
+	case *syntax.BinaryTest:
+		switch x.Op {
+		case syntax.TsEql, syntax.TsNeq, syntax.TsLeq, syntax.TsGeq, syntax.TsLss, syntax.TsGtr:
+			s.compared(x.X)
+			s.compared(x.Y)
+		}
+		s.test(x.X)
+		s.test(x.Y)
+	}
+}
+
+// compared judges an operand of [[ … -eq … ]], which is arithmetic.
+func (s *scripter) compared(x syntax.TestExpr) {
+	w, ok := x.(*syntax.Word)
+	if !ok || s.vars.onlyNumber(w) {
+		return
+	}
+	if len(w.Parts) == 1 {
+		part := w.Parts[0]
+		if q, ok := part.(*syntax.DblQuoted); ok && len(q.Parts) == 1 {
+			part = q.Parts[0]
+		}
+		if p, ok := part.(*syntax.ParamExp); ok && p.Length && (p.Index == nil || allOf(p.Index)) {
+			return
+		}
+	}
+	s.unknown("[[ … -eq … ]] evaluates its operands, which may start commands; use [ … ], which does not")
+}
+
+// declaration derives declare, export and their like as bash reads them.
+func (s *scripter) declaration(c *syntax.DeclClause) {
+	builtin, exported := c.Variant.Value, c.Variant.Value == "export"
+	s.deriver.argv = []string{builtin}
+	assoc := false
+	for _, a := range c.Args {
+		s.assigned(a)
+		if !a.Naked || a.Value == nil {
+			continue
+		}
+		flags, plain := literal(a.Value)
+		if !plain || len(flags) < 2 || flags[0] != '-' && flags[0] != '+' {
+			continue
+		}
+		if builtin == "nameref" || strings.Trim(flags[1:], declareFlags[builtin]) != "" {
+			s.unknown(builtin + " takes only the flags " + declareFlags[builtin] + " here; others evaluate what they are given, or give a variable another name")
+			return
+		}
+		exported = exported || strings.Contains(flags, "x") && flags[0] == '-'
+		assoc = assoc || strings.Contains(flags, "A")
+	}
+	for _, a := range c.Args {
+		if why := s.declared(builtin, a, exported); why != "" {
+			s.unknown(why)
+		} else if assoc && a.Name != nil && s.nested == 0 && s.vars.sets[a.Name.Value] > 0 {
+			s.vars.assoc[a.Name.Value] = true
+		}
+	}
+}
+
+// declareFlags are the flags that neither evaluate a value nor make a reference.
+var declareFlags = map[string]string{"declare": "aAgrxlupfF", "typeset": "aAgrxlupfF", "local": "aArxlup", "export": "pn", "readonly": "aAp"}
+
+// declared judges one argument of declare and its like.
+func (s *scripter) declared(builtin string, a *syntax.Assign, exported bool) string {
+	if a.Name != nil {
+		value := s.value(a)
+		why := s.set(a.Name.Value, value, exported)
+		if why == "" && s.nested == 0 && a.Index == nil && a.Array == nil && !a.Append && !a.Naked {
+			s.vars.constant(a.Name.Value, a.Value)
+		}
+		return why
+	}
+	w := declared(a.Value)
+	if strings.HasPrefix(w, "-") || strings.HasPrefix(w, "+") {
+		return ""
+	}
+	name, _, ok := strings.Cut(w, "=")
+	if !ok || nonLiteral(w) {
+		return builtin + " of a word that is not literal; assign first, then name the variable alone"
+	}
+	return s.set(name, NonLiteral, exported)
+}
+
+// assigned derives what an assignment's value and index start.
+func (s *scripter) assigned(a *syntax.Assign) {
+	if a.Value != nil {
+		s.substitutions(a.Value)
+	}
+	if a.Index != nil {
+		s.substitutions(a.Index)
+		s.index(a.Name.Value, a.Index)
+	}
+	if a.Array == nil {
+		return
+	}
+	for _, e := range a.Array.Elems {
+		if e.Index != nil {
+			s.substitutions(e.Index)
+			s.index(a.Name.Value, e.Index)
+		}
+		if e.Value != nil {
+			s.substitutions(e.Value)
+		}
+	}
+}
+
+// runs derives builtins that run commands in the shell itself.
+func (s *scripter) runs(kind builtin, argv []string) string {
+	name, args := argv[0], argv[1:]
+	if s.bash() && len(args) > 0 && args[0] == "--" {
+		args = args[1:]
+	}
+	switch {
+	case len(args) == 0:
+		return ""
+	case kind == executing && (strings.HasPrefix(args[0], "-") || nonLiteral(args[0])):
+		return "exec needs the name of a command; its options are denied"
+	case kind == executing:
+		s.command(args)
+		return ""
+	case kind == sourcing && mayBeOption(args[0]):
+		return name + " needs the file that it reads, literal or beginning with ./"
+	case kind == sourcing:
+		shell := "sh"
+		if s.bash() {
+			shell = "bash"
+		}
+		s.command(append([]string{shell}, args...)) // it may do what that shell would do with the file
+		s.dir = ""
+		return ""
+	case kind == trapping && (args[0] == "" || args[0] == "-" || args[0] == "-l" || args[0] == "-p"):
+		return ""
+	case kind == trapping:
+		return s.within(name, args[0], true)
+	}
+	for _, w := range args {
+		if nonLiteral(w) {
+			return "what eval runs is not literal; write the command itself"
+		}
+	}
+	return s.within(name, strings.Join(args, " "), false)
+}
+
+// within derives a text that the shell itself runs: now, or at any later time.
+func (s *scripter) within(name, text string, later bool) string {
+	if nonLiteral(text) {
+		return "what " + name + " runs is not literal; write the command itself"
+	}
+	if s.depth > maxDepth {
+		return "commands are nested too deeply"
+	}
+	sub := &scripter{deriver: s.deriver, lang: s.lang, funcs: maps.Clone(s.funcs), nested: 1}
+	was := s.dir
+	if later {
+		s.dir = ""
+	}
+	s.depth++
+	_, err := sub.script(text)
+	s.depth--
+	s.dir = was
+	switch {
+	case err != nil:
+		return "what " + name + " runs cannot be read: " + err.Msg
+	case len(sub.funcs) > len(s.funcs):
+		return "what " + name + " runs defines a function; define it in the script itself"
+	case sub.moves:
+		s.dir = ""
+	}
+	return ""
+}
+
+// shellOptions are what shopt may set: none changes how the script itself is read.
+var shellOptions = words("nullglob dotglob globstar failglob nocaseglob nocasematch globasciiranges inherit_errexit lithist cmdhist checkwinsize huponexit extglob")
+
+// ofBashBuiltin gives why a builtin of bash is refused, or "".
+func (s *scripter) ofBashBuiltin(kind builtin, argv []string) string {
+	name, args := argv[0], argv[1:]
+	switch kind {
+	case optioning:
+		for _, w := range args {
+			if !shellOptions[w] && w != "-s" && w != "-u" && w != "-q" && w != "-p" {
+				return "shopt takes only options here that do not change how commands are read: " + strings.Join(slices.Sorted(maps.Keys(shellOptions)), ", ")
+			}
+		}
+	case listing:
+		for _, w := range args {
+			if name == "jobs" && strings.Trim(w, "-lprns%0123456789") != "" || name == "hash" && w != "-r" ||
+				name == "history" && w != "-c" && w != "-n" && strings.Trim(w, "0123456789") != "" || name == "dirs" && w != "-c" && w != "-v" && w != "-p" && w != "-l" {
+				return "the argument " + show(w) + " of " + name + " is not one that is known to be harmless"
+			}
+		}
+	case reading:
+		return s.mapfile(args)
+	}
+	return ""
+}
+
+// mapfile reads lines into an array; with -C it starts a command.
+func (s *scripter) mapfile(args []string) string {
+	for i := 0; i < len(args); i++ {
+		w := args[i]
+		switch {
+		case w == "-t":
+		case w == "-d" || w == "-n" || w == "-O" || w == "-s" || w == "-u":
+			if i++; i < len(args) && isMany(args[i]) {
+				return "a word of mapfile may be several words"
+			}
+		default:
+			if why := s.settable(w); why != "" {
+				return "mapfile: " + why
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,133 @@
+package command_test
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/remitrun/remit/internal/authority/policy/command"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// free is an environment whose policy lists no variables.
+var free = tool.Env{Workspace: "/ws", Path: trusted, AnyVariable: true}
+
+// What only bash has, and what is certain about words and variables.
+func TestBashScript(t *testing.T) {
+	for _, tt := range []struct{ src, want string }{
+		{"[[ -f a && $x == b* ]] && ls", "ls"},
+		{"[[ -v 'a[$(rm)]' ]]", "?"}, {"[[ -v a ]]", ""}, {"[[ $x -eq 1 ]]", "?"}, {"i=1; [[ $i -eq ${#x} ]]", ""}, {"[[ $(rm) -gt 1 ]]", "?; rm"},
+		{"[[ a =~ $(rm) ]]", "rm"}, {"[[ (a == $(rm)) ]]", "rm"},
+		{"a=(b $(rm) *); ls ${a[1]} \"${a[@]}\"", "rm; ls $* $*"}, {"a[$(rm)]=1", "rm; ?"}, {"a[x]=1", "?"}, {"a=([$x]=1)", "?"}, {"echo ${a[x]}", "?"}, {"echo ${a[$(rm)]}", "?; rm"},
+		{"declare -A m; m[k]=v; echo ${m[k]}", ""}, {"f() { local -A m; m[k]=v; }", "?"}, {"m[k]=v; declare -A m", "?"},
+		{"for ((i = 0; i < 3; i++)); do ls $i; done", "ls $*"}, {"for ((i = x; i < 3; i++)); do ls; done", "?; ls"}, {"((i = $(rm)))", "?; rm"}, {"let i=1+1", ""}, {"let 'a[$(rm)]=1'", "?"},
+		{"for i in {1..3}; do echo $((i + 1)); done", ""},
+		{"ls &> out", "w:/ws/out; ls"}, {"ls &>> out", "w:/ws/out; ls"}, {"ls |& wc", "ls; wc"}, {"wc <<< \"$(rm)\"", "rm; wc"},
+		{"diff <(ls a) <(ls b)", "ls a; ls b; diff $ $"}, {"ls > >(wc)", "wc; ls"}, {"ls {fd}> out", "?; ls"},
+		{"time ls", "ls"}, {"time -p ls", "ls"}, {"function f { ls; }; f", "ls"}, {"function f() { ls; }; f; g", "ls; g"},
+		{"case a in b) ls;;& c) wc;& *) rm;; esac", "ls; wc; rm"}, {"coproc ls", "?"},
+		{"echo ${x/a/$(rm)} ${x:1:2} ${x^^} ${x@Q} ${!x@} ${!x[@]}", "rm"}, {"echo ${!x}", "?"}, {"echo ${x@P}", "?"}, {"echo ${x:y}", "?"}, {"echo ${x:$(rm)}", "?; rm"},
+		{"read -r -p 'Name: ' n; ls \"$n\"", "ls $"}, {"while IFS= read -r f; do ls \"$f\"; done", "ls $"}, {"read PATH", "?"}, {"read -u 3 -ra words", ""}, {"read \"$x\"", "?"},
+		{"mapfile -t a < in", "r:/ws/in"}, {"mapfile -C rm a", "?"}, {"printf -v x %s a", ""}, {"printf -v PATH %s a", "?"}, {"printf -v 'a[$(rm)]' x", "?"},
+		{"shopt -s nullglob; shopt -u dotglob", ""}, {"shopt -s expand_aliases", "?"}, {"shopt -s lastpipe", "?"},
+		{"pushd d; ls; popd", "ls @"}, {"jobs -l; history; hash -r; dirs", ""}, {"jobs -x rm", "?"}, {"hash -p /x ls", "?"}, {"history -w f", "?"}, {"fc -s", "?"}, {"bind -x a", "?"},
+		{"unset -f g; unset GIT_DIR", ""}, {"unset PATH", "?"}, {"unset \"$x\"", "?"}, {"declare -n r=PATH", "?"}, {"declare -i n='a[$(rm)]'", "?"}, {"typeset -r n=1", ""}, {"export -f ls", "?"},
+		{"declare \"$x\"", "?"}, {"declare \"n=$x\"", ""}, {"export \"PATH=$x\"", "?"}, {"export N=\"$x\" M", ""}, {"declare -x LD_PRELOAD=x", "?"}, {"LD_PRELOAD=x; ls", "?; ls"}, {"CLASSPATH=x; ls", "ls"}, {"CLASSPATH=x ls", "?; ls"},
+		{"builtin cd d; ls", "ls @"}, {"builtin eval ls", "ls"}, {"builtin rm", "?"}, {"enable -n ls", "?"}, {"complete -C rm a", "?"},
+		{"eval 'f() { rm; }'; f", "?; rm; f"}, {"eval 'cd d'; ls", "ls @"}, {"trap 'rm x' EXIT; ls", "rm x @; ls"}, {"trap 'cd d' DEBUG; ls", "ls @"}, {"trap - EXIT; trap '' INT", ""},
+		{"exec ls > out", "w:/ws/out; ls"}, {"exec 3> out", "w:/ws/out"}, {"source ./x; ls", "bash ./x; ls @"},
+		{"NODE_ENV=test npm test", "npm test"}, {"GIT_PAGER=cat git log", "cat; git log"}, {"GIT_PAGER='rm x' git log", "rm x; git log"}, {"GIT_PAGER=$x git log", "?; git log"}, {"CC=$(which cc) ./c", "which cc; ?; ./c"},
+		{"LC_ALL=C A=$x ls", "ls"}, {"NODE_OPTIONS=x node", "?; node"}, {"GIT_SSH_COMMAND=rm git fetch", "?; git fetch"}, {"MY_PLUGIN_PATH=x ls", "?; ls"},
+		{"D=src; find $D -name x", "find src -name x"}, {"D=src; find \"$D/a\" -delete", "find src/a -delete; w:/ws/src/a"}, {"D=src; D=b; find $D", "find $*; ?"}, {"if a; then D=src; fi; find \"$D\"", "a; find $; ?"},
+		{"D='a b'; ls $D", "ls $*"}, {"IFS=,; D=a; ls $D", "ls $*"}, {"read D; ls \"$D\"", "ls $"}, {"ls $(( RANDOM % 5 ))", "ls $*"}, {"for D in a; do :; done; ls \"$D\"", "ls $"}, {"D=a; : ${D:=b}; ls \"$D\"", "ls $"},
+		{"D=1; ((D++)); ls \"$D\"", "ls $"}, {"D=a; eval 'D=b'; ls \"$D\"", "ls $"}, {"D=a; . ./x; ls \"$D\"", "bash ./x; ls $ @"}, {"D=a; unset D; ls \"$D\"", "ls $"}, {"ls \"$Z\" $Z; Z=1", "ls $ $*"}, {"ls \"$Z\" $Z b", "ls  b"},
+		{"find \"$@\" $1 .", "find ."}, {"set -- a; find $1 .", "find $* .; ?"}, {"f() { find $1; }; f -delete", "find $*; ?"}, {"ls $HOME \"$PWD\"", "ls $* $"}, {"find \"$HOME/x\" -name y", "find $ -name y"}, {"HOME=x; ls", "?; ls"},
+		{"tar xf ./*.tar", "tar xf $*"}, {"tar xf *.tar", "tar xf $*; ?"}, {"sort -t$'\\t' f", "sort -t\t f"}, {"sort \"-t$x\" f", "sort $ f"}, {"sort \"-$x\" f", "sort $ f; ?"}, {"sort \"--c$x\" f", "sort $ f; ?"},
+		{"find src -name '*.go' -exec sed -i s/a/b/ {} +", "find src -name *.go -exec sed -i s/a/b/ {} +; sed -i s/a/b/ $*"}, {"find \"$x\" -exec sed s/a/b/ {} +", "find $ -exec sed s/a/b/ {} +; ?"}, {"find -- * -execdir sort {} ;", "find -- $* -execdir sort {}; ?"},
+		{"sed -n \"/a$/p\" f", "sed -n /a$/p f"}, {"sed \"s:$x:b:\" f", "sed $ f; ?"},
+		{"export PATH=$PATH:./bin && tsc", "tsc"}, {"PATH=\"$PATH:$x\" tsc", "?; tsc"}, {"PATH=./bin:$PATH tsc", "?; tsc"}, {"env 'PATH=$PATH:x' tsc", "env PATH=$PATH:x tsc; ?"}, {"PATH=$PATH:a; PATH=$PATH:b; tsc", "?; tsc"}, {"PATH=$PATH: tsc", "?; tsc"},
+	} {
+		script, err := command.Script(tt.src, free, "/ws", []string{"x", "y"})
+		if got := show(script.Actions); err != nil || sorted(got) != sorted(tt.want) {
+			t.Errorf("%s\ngot  %s\nwant %s\n%v %v", tt.src, got, tt.want, err, script.Actions)
+		}
+	}
+}
+
+// A program in a folder that a script added to PATH is judged by its path.
+func TestAddedFoldersOfPATH(t *testing.T) {
+	script, err := command.Script("PATH=$PATH:./bin; tsc", free, "/ws", nil)
+	if err != nil || len(script.Actions) != 1 || strings.Join(script.Actions[0].Search, ":") != "/ws/bin" {
+		t.Fatalf("%v, %v", script.Actions, err)
+	}
+	bare, place := pattern(t, "tsc").Bind("/ws"), pattern(t, "./bin/tsc").Bind("/ws")
+	a := script.Actions[0]
+	if !place.Match(&a, trusted) {
+		t.Error("as asked, it may be the one in ./bin")
+	}
+	a.Exe = "/ws/bin/tsc"
+	if bare.Match(&a, trusted) || !place.Match(&a, trusted) {
+		t.Error("found in ./bin, it must be allowed by its path alone")
+	}
+	a.Exe = trusted[0] + "/tsc"
+	if !bare.Match(&a, trusted) || place.Match(&a, trusted) {
+		t.Error("found on the trusted PATH, it must be allowed by its name alone")
+	}
+}
+
+// A script that a POSIX shell reads alike can run without bash.
+func TestScriptsForAnyShell(t *testing.T) {
+	for src, want := range map[string]bool{
+		"ls | wc -l > out": true, "for i in a b; do ls \"$i\"; done": true, "export A=1; ls": true,
+		"[[ -f a ]]": false, "a=(b)": false, "ls &> out": false, "source x": false, "ls $'a'": false, "shopt -s nullglob": false,
+	} {
+		script, err := command.Script(src, free, "/ws", nil)
+		if err != nil || script.POSIX != want {
+			t.Errorf("%q: POSIX %v, %v", src, script.POSIX, err)
+		}
+	}
+}
+
+// judged counts the command lines of which everything can be told.
+func judged(t *testing.T, lines []string) (n int) {
+	t.Helper()
+	for _, line := range lines {
+		script, err := command.Script(line, free, "/ws", nil)
+		if err == nil && !slices.ContainsFunc(script.Actions, func(a tool.Action) bool { return a.Unknown != "" }) {
+			n++
+			continue
+		}
+		t.Logf("not judged: %q", line)
+	}
+	return n
+}
+
+func TestCommandsOfAgentsAreJudged(t *testing.T) {
+	var lines []string
+	thirdParty(t, "shell/agent_commands.json", &lines)
+	if n := judged(t, lines); n != len(lines) {
+		t.Errorf("%d of %d", n, len(lines))
+	}
+}
+
+func TestCommandsOfPeopleAreJudged(t *testing.T) {
+	dir := os.Getenv("REMIT_TESTDATA")
+	if dir == "" {
+		t.Skip("REMIT_TESTDATA is not set: it names the folder of third-party cases")
+	}
+	f, err := os.Open(filepath.Join(dir, "shell", "one_liners_dev_sample.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	var lines []string
+	for s := bufio.NewScanner(f); s.Scan(); {
+		lines = append(lines, s.Text())
+	}
+	if n := judged(t, lines); n < 650 {
+		t.Errorf("%d of %d", n, len(lines))
+	}
+}

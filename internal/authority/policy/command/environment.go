@@ -1,0 +1,165 @@
+package command
+
+import (
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/remitrun/remit/internal/base/regex"
+
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// Assignable gives why a call must not set a variable for a command, or "". What env
+// says decides: where no policy lists variables (commands.env), every harmless one may
+// be set, else only those that all list. Some are refused all the same, since they can
+// make an allowed command run something else.
+func Assignable(name string, env tool.Env) string {
+	switch {
+	case !functionName.MatchString(name):
+		return "a variable's name is not literal or not a name"
+	case special(name):
+		return "the variable " + name + " can change what commands do or which are found; it must not be set"
+	case !env.AnyVariable && !slices.Contains(env.Pass, name):
+		return "the variable " + name + " is not listed in commands.env"
+	}
+	return ""
+}
+
+// steering are variables that steer the shell, the loader, an interpreter or a known
+// program: they can make an allowed command run something else.
+var steering = regex.Lazy(`^(PATH|IFS|ENV|HOME|CDPATH|PS[0-4]|SHELLOPTS|OPTIND|OPTARG|PWD|OLDPWD|SHELL|FPATH|PAGER|EDITOR|VISUAL|BROWSER|` +
+	`LESS.*|MAN.*|LD_.*|DYLD_.*|BASH.*|GIT_.*|SSH_.*|NODE_.*|NPM_.*|npm_.*|PYTHON.*|PERL.*|RUBY.*|GEM_.*|JAVA_.*|JDK_.*|_JAVA_.*|LUA_.*|PHP.*|` +
+	`GOFLAGS|GOROOT|GOPATH|GOENV|GOTOOLDIR|GOPROXY|CC|CXX|AR|AS|LD|NM|CPP|RUSTC.*|RUSTFLAGS|CARGO_.*|MAKE.*|MFLAGS|TAR_OPTIONS|RSYNC_.*|GCONV_PATH|` +
+	`GLIBC_.*|MALLOC_.*|LOCPATH|NLSPATH|TERMINFO.*|TERMCAP|XDG_.*|TMPDIR|EXECIGNORE|GLOBIGNORE|HISTFILE|PROMPT_COMMAND|POSIXLY_CORRECT|_|` +
+	`DOCKER_.*|KUBE.*|AWS_.*|TF_.*|ANSIBLE_.*|R_.*|JULIA_.*|DENO_.*|BUN_.*|PIP_.*|UV_.*|DOTNET_.*|COR_.*|MONO_.*|GTK_.*|QT_.*|GIO_.*|GST_.*|ERL_.*|` +
+	`ELIXIR_.*|MIX_.*|GNUPGHOME|ZDOTDIR|WGETRC|INPUTRC|SCREENRC|PSQLRC|NETRC|VIMINIT|EXINIT|MYVIMRC|OPENSSL_.*|SSL_.*|CLASSPATH|CMAKE_.*|PKG_CONFIG.*|` +
+	`HOSTALIASES|RES_OPTIONS|SUDO_.*|SYSTEMD_.*|GCC_.*|COMPILER_.*|CPATH|C_INCLUDE_PATH|LIBRARY_PATH|BAT_.*|RIPGREP_.*|FZF_.*|ELECTRON_.*|VSCODE_.*|.*_proxy|.*_PROXY)$`)
+
+// telling are parts of names that say that a variable may name a program, a file to
+// load or options, whatever program reads it.
+var telling = regex.Lazy(`PATH$|OPTS?$|OPTIONS?$|FLAGS$|PRELOAD|PLUGIN|PAGER|EDITOR|ASKPASS|_RSH$|_SHELL$|COMMAND|_CMD$|WRAPPER|LAUNCHER|HOOK|STARTUP|PRELUDE|LOADER|INIT$|_EXEC|CONFIG$|CONFIG_FILE|_RC$|RCFILE`)
+
+// plain are names that the above take in and that only say how something is shown,
+// named or counted.
+var plain = regex.Lazy(`^(NODE_ENV|NODE_NO_WARNINGS|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONIOENCODING|PYTHONHASHSEED|PYTHONUTF8|` +
+	`GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL|DATE)|GIT_TERMINAL_PROMPT|GIT_OPTIONAL_LOCKS|CARGO_TERM_COLOR|PIP_NO_INPUT|PIP_DISABLE_PIP_VERSION_CHECK|MANWIDTH|LESSCHARSET)$`)
+
+func special(name string) bool {
+	return !plain.MatchString(name) && (steering.MatchString(name) || telling.MatchString(name))
+}
+
+// commands are variables whose value is a command line, which is judged like one.
+var commands = words("PAGER GIT_PAGER MANPAGER EDITOR VISUAL GIT_EDITOR GIT_SEQUENCE_EDITOR CC CXX AR LD")
+
+// ofTheShell are variables that the shell itself goes by.
+var ofTheShell = regex.Lazy(`^(PATH|IFS|ENV|HOME|CDPATH|PS[0-4]|SHELLOPTS|OPTIND|OPTARG|PWD|OLDPWD|SHELL|FPATH|BASH.*|LD_.*|EXECIGNORE|GLOBIGNORE|` +
+	`HISTFILE|PROMPT_COMMAND|POSIXLY_CORRECT|TMPDIR|INPUTRC|FUNCNEST|TIMEFORMAT|COMP_.*|READLINE_.*|_)$`)
+
+// settable gives why a script must not set a variable of the shell's, which a command
+// is not given, or "". One that commands already have changes for them.
+func (s *scripter) settable(name string) string {
+	switch {
+	case !functionName.MatchString(name):
+		return "a variable's name is not literal or not a name"
+	case ofTheShell.MatchString(name), special(name) && (!s.clean || SetsItself(name) || s.vars.given[name]):
+		return "the variable " + name + " can change what commands do or which are found; it must not be set"
+	}
+	return ""
+}
+
+// assignable is [Assignable] for a command that is given a variable; a value that
+// names a command is judged like one.
+func (d *deriver) assignable(name, value string) string {
+	switch {
+	case name == "PATH":
+		return d.path(value)
+	case commands[name] && !nonLiteral(value):
+		d.inner("the variable "+name, value, syntax.LangPOSIX)
+		return ""
+	}
+	return Assignable(name, d.env)
+}
+
+// set gives why a script must not set a variable to a value, or "".
+func (s *scripter) set(name, value string, exported bool) string {
+	switch {
+	case name == "IFS" && !exported && s.bash():
+		return "" // what is not literal counts as any words in any case
+	case exported, name == "PATH", commands[name]:
+		return s.assignable(name, value)
+	}
+	return s.settable(name)
+}
+
+func (s *scripter) assign(a *syntax.Assign, exported bool) {
+	if a.Name == nil || a.Naked || (a.Append || a.Index != nil || a.Array != nil) && (exported || !s.bash()) {
+		s.unknown("this assignment is not one that a command can be given; set the variable before it")
+		return
+	}
+	s.assigned(a)
+	value := s.value(a)
+	if why := s.set(a.Name.Value, value, exported); why != "" {
+		s.unknown(why)
+	} else if !exported && s.nested == 0 && a.Index == nil && a.Array == nil && !a.Append {
+		s.vars.constant(a.Name.Value, a.Value)
+	}
+}
+
+// value gives what an assignment gives its variable, as far as it is known.
+func (s *scripter) value(a *syntax.Assign) string {
+	switch {
+	case a.Append, a.Array != nil, a.Naked:
+		return NonLiteral
+	case a.Value == nil:
+		return ""
+	case a.Name.Value == "PATH":
+		return pathValue(a.Value)
+	}
+	text, _ := readWord(a.Value, s.vars)
+	return text
+}
+
+// oldPath stands for $PATH in what pathValue gives.
+const oldPath = "\x00PATH"
+
+// pathValue reads $PATH:DIR:…, with or without quotes.
+func pathValue(w *syntax.Word) string {
+	parts := w.Parts
+	if q, ok := parts[0].(*syntax.DblQuoted); ok && len(parts) == 1 {
+		parts = q.Parts
+	}
+	var b strings.Builder
+	for i, part := range parts {
+		switch part := part.(type) {
+		case *syntax.ParamExp:
+			if !simple(part) || part.Param.Value != "PATH" || i > 0 {
+				return NonLiteral
+			}
+			b.WriteString(oldPath)
+		default:
+			text, there := readWord(&syntax.Word{Parts: []syntax.WordPart{part}}, nil)
+			if nonLiteral(text) || !there {
+				return NonLiteral
+			}
+			b.WriteString(text)
+		}
+	}
+	return b.String()
+}
+
+// path gives why PATH must not be set to a value, or "". Folders may be added behind
+// it: what was found before still is, and what is found there is judged by its path.
+func (d *deriver) path(value string) string {
+	dirs, ok := strings.CutPrefix(value, oldPath+":")
+	list := strings.Split(dirs, ":")
+	switch {
+	case value == "", !ok, nonLiteral(dirs), slices.ContainsFunc(list, func(dir string) bool { return dir == "" || dir[0] == '~' }):
+		return "the variable PATH can change which commands are found; only literal folders may be added behind it: PATH=$PATH:DIR"
+	case d.search != nil && !slices.Equal(d.search, list):
+		return "PATH is changed twice; add all folders at once: PATH=$PATH:DIR:DIR"
+	}
+	d.search = list
+	return ""
+}

@@ -1,0 +1,203 @@
+package command
+
+import (
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/remitrun/remit/internal/base/regex"
+)
+
+// variables is what is certain about the variables of one script, whatever way it
+// takes. Sourcing a file, eval and trap end all certainty.
+type variables struct {
+	sets      map[string]int    // how often something sets each
+	numbers   map[string]bool   // whether each only ever holds numbers
+	constants map[string]string // those that are set once, to a literal text, and have been by now
+	assoc     map[string]bool   // arrays that are certainly associative by now
+	given     map[string]bool   // what the environment may have set
+	clean     bool              // nothing else is in the environment: a variable that nothing sets is empty
+	arguments bool              // the script may have arguments ($1, …): it sets them, or has functions
+	splits    bool              // the script sets IFS
+	uncertain bool              // text that is not here may set any
+}
+
+// surveyVariables reads what a script does with variables.
+func surveyVariables(file *syntax.File, given []string, clean bool) *variables {
+	v := &variables{sets: map[string]int{}, numbers: map[string]bool{}, constants: map[string]string{}, assoc: map[string]bool{}, given: map[string]bool{}, clean: clean}
+	for _, name := range given {
+		v.given[name] = true
+	}
+	syntax.Walk(file, func(n syntax.Node) bool {
+		v.node(n)
+		return true
+	})
+	v.splits = v.sets["IFS"] > 0
+	return v
+}
+
+// set notes that something sets a variable, and whether to a number.
+func (v *variables) set(name string, number bool) {
+	v.numbers[name] = number && (v.sets[name] == 0 || v.numbers[name])
+	v.sets[name]++
+}
+
+func (v *variables) node(n syntax.Node) {
+	switch n := n.(type) {
+	case *syntax.Assign:
+		if n.Name != nil {
+			v.set(n.Name.Value, n.Value != nil && !n.Append && numeric(n.Value))
+		}
+	case *syntax.ForClause:
+		if it, ok := n.Loop.(*syntax.WordIter); ok {
+			all := it.InPos.IsValid()
+			for _, w := range it.Items {
+				all = all && (numeric(w) || numericBraces(w))
+			}
+			v.set(it.Name.Value, all)
+		}
+	case *syntax.ParamExp:
+		if n.Exp != nil && n.Param != nil && (n.Exp.Op == syntax.AssignUnset || n.Exp.Op == syntax.AssignUnsetOrNull) {
+			v.set(n.Param.Value, false)
+		}
+	case *syntax.BinaryArithm:
+		if strings.HasSuffix(n.Op.String(), "=") && n.Op != syntax.Eql && n.Op != syntax.Neq && n.Op != syntax.Leq && n.Op != syntax.Geq {
+			v.counted(n.X)
+		}
+	case *syntax.UnaryArithm:
+		if n.Op == syntax.Inc || n.Op == syntax.Dec {
+			v.counted(n.X)
+		}
+	case *syntax.DeclClause:
+		for _, a := range n.Args {
+			if a.Naked && a.Value != nil {
+				name, _, _ := strings.Cut(declared(a.Value), "=")
+				v.set(name, false)
+			}
+		}
+	case *syntax.Redirect:
+		if n.N != nil && strings.HasPrefix(n.N.Value, "{") {
+			v.set(strings.Trim(n.N.Value, "{}"), false)
+		}
+	case *syntax.FuncDecl:
+		v.arguments = true
+	case *syntax.CallExpr:
+		v.named(n)
+	}
+}
+
+// counted notes variables that arithmetic sets: what they get is a number.
+func (v *variables) counted(x syntax.ArithmExpr) {
+	syntax.Walk(x, func(n syntax.Node) bool {
+		if lit, ok := n.(*syntax.Lit); ok {
+			v.set(lit.Value, true)
+		}
+		return true
+	})
+}
+
+// named notes variables that a builtin's arguments name.
+func (v *variables) named(c *syntax.CallExpr) {
+	if len(c.Args) == 0 {
+		return
+	}
+	switch name, plain := literal(c.Args[0]); {
+	case !plain, name == "eval", name == "source", name == ".", name == "trap":
+		v.uncertain = true
+	case name == "set":
+		v.arguments = true
+	case builtins()[name] != denied && builtins()[name] != harmless:
+		for _, w := range c.Args[1:] {
+			name, _, _ := strings.Cut(declared(w), "=")
+			v.set(name, false)
+			v.uncertain = v.uncertain || name == "eval" || name == "source" || name == "." || name == "trap"
+		}
+	}
+}
+
+// ofShell are the variables that the shell or the sandbox sets by itself.
+var ofShell = regex.Lazy(`^(_|BASH.*|COLORTERM|COLUMNS|COMP.*|COPROC.*|DIRSTACK|EPOCH.*|EUID|FUNCNAME|GIT_.*|GROUPS|HIST.*|HOME|HOST.*|IFS|LANG|LC_.*|` +
+	`LINENO|LINES|LOGNAME|MACHTYPE|MAIL.*|MAPFILE|OLDPWD|OPT.*|OSTYPE|PATH|PIPESTATUS|PPID|PS[0-4]|PWD|RANDOM|READLINE.*|REMIT_.*|REPLY|SECONDS|` +
+	`SHELL.*|SHLVL|SRANDOM|TERM.*|TIMEFORMAT|TMOUT|TMPDIR|UID|USER|.*_PROXY|.*_proxy|.*CERT.*|.*_CA_.*|.*CAINFO.*)$`)
+
+// SetsItself reports whether the shell or the sandbox may set a variable by itself,
+// so that one that no script sets need not be empty.
+func SetsItself(name string) bool { return ofShell.MatchString(name) }
+
+// value gives what $x or ${x} certainly holds.
+func (v *variables) value(p *syntax.ParamExp) (value string, known bool) {
+	if v == nil || v.uncertain || !simple(p) {
+		return "", false
+	}
+	name := p.Param.Value
+	if !functionName.MatchString(name) {
+		argument := name == "@" || name == "*" || strings.Trim(name, "123456789") == ""
+		return "", argument && v.clean && !v.arguments && !v.given["@"]
+	}
+	if value, known = v.constants[name]; known {
+		return value, true
+	}
+	return "", v.clean && v.sets[name] == 0 && !v.given[name] && !SetsItself(name)
+}
+
+// constant notes that a variable has certainly been set to a word by now.
+func (v *variables) constant(name string, w *syntax.Word) {
+	if v.sets[name] != 1 || SetsItself(name) {
+		return
+	}
+	text := ""
+	if w != nil {
+		text, _ = readWord(&syntax.Word{Parts: w.Parts}, nil)
+	}
+	if !nonLiteral(text) {
+		v.constants[name] = text
+	}
+}
+
+// counters are variables of the shell's own that hold numbers.
+var counters = words("RANDOM SECONDS LINENO UID EUID PPID BASHPID")
+
+// numeric reports whether a variable only ever holds numbers.
+func (v *variables) numeric(name string) bool {
+	if v.uncertain || v.given[name] {
+		return false
+	}
+	return v.numbers[name] || counters[name] && v.sets[name] == 0
+}
+
+// associative reports whether an array is certainly an associative one, whose
+// index is a text and is not evaluated.
+func (v *variables) associative(name string) bool { return !v.uncertain && v.assoc[name] }
+
+// onlyNumber: a word that is numeric, or a variable that only ever is, quoted or not.
+func (v *variables) onlyNumber(w *syntax.Word) bool {
+	if len(w.Parts) != 1 {
+		return false
+	}
+	part := w.Parts[0]
+	if q, ok := part.(*syntax.DblQuoted); ok && len(q.Parts) == 1 && !q.Dollar {
+		part = q.Parts[0]
+	}
+	p, ok := part.(*syntax.ParamExp)
+	return ok && simple(p) && v.numeric(p.Param.Value) || numeric(&syntax.Word{Parts: []syntax.WordPart{part}})
+}
+
+// numeric: digits, what the shell itself counts ($!, $?, …), or arithmetic, which is judged by itself.
+func numeric(w *syntax.Word) bool {
+	if len(w.Parts) != 1 {
+		return false
+	}
+	switch p := w.Parts[0].(type) {
+	case *syntax.ArithmExp:
+		return true
+	case *syntax.ParamExp:
+		return p.Short && p.Param != nil && len(p.Param.Value) == 1 && strings.Contains("!?#$", p.Param.Value)
+	}
+	lit := strings.TrimPrefix(w.Lit(), "-")
+	return lit != "" && strings.Trim(lit, "0123456789") == ""
+}
+
+var rangeOfNumbers = regex.Lazy(`^\{-?[0-9]+\.\.-?[0-9]+(\.\.-?[0-9]+)?\}$`)
+
+// numericBraces: {1..3}, which a shell without braces takes as a text.
+func numericBraces(w *syntax.Word) bool { return rangeOfNumbers.MatchString(w.Lit()) }
