@@ -35,7 +35,7 @@ var guidance = map[string][]string{
 	"http_get":     {"400 or more is an answer", "content_base64", "truncated", "1 MiB"},
 	"http_request": {"400 or more is an answer", "another origin", "at most one of body, body_base64 and json", "application/json"},
 	"random_bytes": {"keys", `"maximum":65536`, "base64"},
-	"shell_run":    {"argv", "POSIX shell script", "nothing is expanded", "sandbox", "must be allowed", "truncated", "failure with its output", "commands.env", "10s"},
+	"shell_run":    {"argv", "bash script", "nothing is expanded", "sandbox", "must be allowed", "truncated", "failure with its output", "commands.env", "10s"},
 	"time_now":     {"current time"},
 }
 
