@@ -3,11 +3,13 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
@@ -90,8 +92,9 @@ func (f auditFlags) query(now time.Time) (q history.AuditQuery, err error) {
 	if err := checkLimit(q.Limit, 100000); err != nil {
 		return q, err
 	}
-	if q.Event != "" && !history.KnownEvent(q.Event) {
-		return q, fault.New(fault.Usage, "--event %q is not a valid event", q.Event).WithHint("see remit audit --help")
+	if names := history.EventNames(); q.Event != "" && !slices.Contains(names, q.Event) {
+		return q, fault.New(fault.Usage, "--event %q is not a valid event", q.Event).
+			WithHint("%s", document.Suggest(q.Event, "expected one of", names))
 	}
 	q.Tool, q.Before = tool.ID(f.tool), ledger.Seq(f.before)
 	return q, nil

@@ -213,7 +213,7 @@ func (s *Store) value(k record) (string, error) {
 }
 
 func unknown(name string) error {
-	return fault.New(fault.NotFound, "no secret is called %.80q", name).ForOperator("set it with remit secret set NAME")
+	return fault.New(fault.NotFound, "no secret is called %.80q", name).ForOperator("list them with remit secret list; store one with remit secret set NAME")
 }
 
 func locked(name string, err error) error {

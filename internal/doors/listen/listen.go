@@ -40,10 +40,10 @@ func Open(ctx context.Context, a Address) (net.Listener, error) {
 func (a Address) check() error {
 	host, port, err := net.SplitHostPort(a.Listen)
 	if err != nil {
-		return fault.New(fault.Usage, "--listen %q is not an address and a port", a.Listen).WithHint("as %s", a.Example)
+		return fault.New(fault.Usage, "--listen %q is not an address and a port", a.Listen).WithHint("expected an address such as %s", a.Example)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return fault.New(fault.Usage, "--listen %q: %q is not a valid port; expected 0 to 65535", a.Listen, port).WithHint("as %s", a.Example)
+		return fault.New(fault.Usage, "--listen %q: %q is not a valid port; expected 0 to 65535", a.Listen, port).WithHint("expected an address such as %s", a.Example)
 	}
 	if _, err := netip.ParseAddr(host); err != nil && host != "" {
 		return fault.New(fault.Usage, "--listen %q names no address", a.Listen).WithHint("as %s, or :%s for all addresses", a.Example, port)

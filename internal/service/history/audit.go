@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -58,6 +59,9 @@ func KnownEvent(name string) bool {
 	_, known := eventTypes[name]
 	return known
 }
+
+// EventNames returns the names of events, sorted.
+func EventNames() []string { return slices.Sorted(maps.Keys(eventTypes)) }
 
 // Audit gives the newest events that a query selects, and where the next page begins
 // (0: this is the last page).
