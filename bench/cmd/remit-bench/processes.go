@@ -129,7 +129,76 @@ func (b *bench) processes() error {
 	b.table.add("`remit version`, whole process", "< 15 ms", ms(v), v < 15*time.Millisecond)
 	b.table.add("3-step fs.read plan, whole process", "< 50 ms", ms(r), r < 50*time.Millisecond)
 	b.table.note("the same as the first run ever, which makes the ledger and its keys", ms(stat.Median(first)))
+	if err := b.starts(dir, home, plan); err != nil {
+		return err
+	}
 	return b.step(dir, home)
+}
+
+const execPolicy = `version: 1
+name: runner
+files:
+  read: {allow: ["**"]}
+commands: {allow: ["**"]}
+`
+
+const helloSource = `package main
+
+import "os"
+
+func main() { os.Stdout.WriteString("hello\n") }
+`
+
+// starts measures whole processes in turns with the smallest Go program and with
+// bubblewrap, where it is installed.
+func (b *bench) starts(dir, home string, plan []string) error {
+	for name, text := range map[string]string{"hello.go": helloSource, "exec.yaml": execPolicy} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	hello := filepath.Join(dir, "hello")
+	if out, err := exec.CommandContext(b.ctx, "go", "build", "-ldflags=-s -w", "-o", hello, filepath.Join(dir, "hello.go")).CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w: %s", err, clip(out))
+	}
+	rows := []struct {
+		what, peer string
+		bar        float64
+		args       []string
+	}{
+		{"`remit version`", "hello", 3, []string{"version"}},
+		{"`remit policy explain`", "hello", 5, []string{"policy", "explain", "policy.yaml", "fs.read", "path=a.txt"}},
+		{"3-step plan", "hello", 10, plan},
+		{"`remit exec -- true`", "bwrap", 3, []string{"exec", "-p", "exec.yaml", "--", "true"}},
+	}
+	peers := map[string][]string{"hello": {hello}}
+	names := map[string]string{"hello": "a Go hello world", "bwrap": "bubblewrap"}
+	if bwrap, err := exec.LookPath("bwrap"); err == nil {
+		peers["bwrap"] = []string{bwrap, "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"}
+	}
+	for _, row := range rows {
+		peer := peers[row.peer]
+		if peer == nil {
+			b.table.note(row.what+", whole process, beside "+names[row.peer], names[row.peer]+" is not installed")
+			continue
+		}
+		var own, other []time.Duration
+		for range processRounds {
+			r, err := b.start(home, dir, row.args...)
+			if err != nil {
+				return err
+			}
+			began := time.Now()
+			if out, err := exec.CommandContext(b.ctx, peer[0], peer[1:]...).CombinedOutput(); err != nil {
+				return fmt.Errorf("%s: %w: %s", row.peer, err, clip(out))
+			}
+			own, other = append(own, r.took), append(other, time.Since(began))
+		}
+		x := float64(stat.Median(own)) / float64(stat.Median(other))
+		b.table.add(row.what+", whole process, beside "+names[row.peer], fmt.Sprintf("≤ %.0f ×", row.bar),
+			fmt.Sprintf("%.1f × (%s beside %s)", x, ms(stat.Median(own)), ms(stat.Median(other))), x <= row.bar)
+	}
+	return nil
 }
 
 // step measures one more step of a plan: decide, record, read a file, log.
