@@ -59,7 +59,10 @@ type Env struct {
 	// AnyVariable: commands may be given any harmless variable, since no policy lists
 	// variables (commands.env).
 	AnyVariable bool
-	Secrets     []string // names of variables that hold stored secrets for commands
+	// Foreign: another program carries out the call, in an environment of its own, of
+	// whose variables nothing is certain.
+	Foreign bool
+	Secrets []string // names of variables that hold stored secrets for commands
 }
 
 // Status says how a call ended.

@@ -198,7 +198,9 @@ func (r *Recording) asked(ctx context.Context, tools runner.Catalog, chain polic
 		return call, fault.Message(err), nil
 	}
 	limits := chain.Limits()
-	prepared, err := e.Tool.Prepare(limits.ToolEnv(r.Bound.Workspace, r.Bound.Home), args)
+	env := limits.ToolEnv(r.Bound.Workspace, r.Bound.Home)
+	env.Foreign = r.Run.Client != ""
+	prepared, err := e.Tool.Prepare(env, args)
 	if err != nil {
 		return call, fault.Message(err), nil
 	}

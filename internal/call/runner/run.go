@@ -124,6 +124,7 @@ func newRun(in Info, started time.Time) (*Run, error) {
 		run.progress = newProgress(in.Frozen)
 	}
 	run.Env = run.limits.ToolEnv(in.Bound.Workspace, in.Bound.Home)
+	run.Env.Foreign = in.Client != ""
 	run.limiter = newRunLimits(run.limits)
 	return run, nil
 }

@@ -57,6 +57,20 @@ func TestBashScript(t *testing.T) {
 	}
 }
 
+// Nothing is certain about the variables of an environment that is not Remit's own.
+func TestVariablesOfAnotherEnvironment(t *testing.T) {
+	foreign := free
+	foreign.Foreign = true
+	for src, want := range map[string]string{
+		`find $x . "$1" $@`: "find $* . $ $*; ?", `find "$HOME/x" -name y`: "find $ -name y", "D=src; find $D": "find src", "CLASSPATH=x; ls": "?; ls", "A=1; ls": "ls",
+	} {
+		script, err := command.Script(src, foreign, "/ws", nil)
+		if got := show(script.Actions); err != nil || sorted(got) != sorted(want) {
+			t.Errorf("%s gives %s, want %s, %v", src, got, want, err)
+		}
+	}
+}
+
 // A program in a folder that a script added to PATH is judged by its path.
 func TestAddedFoldersOfPATH(t *testing.T) {
 	script, err := command.Script("PATH=$PATH:./bin; tsc", free, "/ws", nil)

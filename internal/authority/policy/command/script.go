@@ -73,7 +73,7 @@ type scripter struct {
 }
 
 func newScripter(env tool.Env, dir string, given []string) *scripter {
-	return &scripter{deriver: newDeriver(env, dir), lang: syntax.LangBash, given: given, clean: true, funcs: map[string]bool{}}
+	return &scripter{deriver: newDeriver(env, dir), lang: syntax.LangBash, given: given, clean: !env.Foreign, funcs: map[string]bool{}}
 }
 
 func (s *scripter) bash() bool { return s.lang == syntax.LangBash }
