@@ -152,11 +152,8 @@ func (s *survey) folder(ctx context.Context, name, p string, in, before *folder)
 	if f.system || len(p) > maxSurveyPath || p == "/proc" || p == "/sys" || p == "/dev" || in != nil && p == "/tmp" {
 		return f, nil
 	}
-	if !enterable(at) { // the command could not enter it, and nothing can be mounted in it
-		return f, nil
-	}
-	entries, err := readFolder(at)
-	if err != nil {
+	entries, ok := readFolder(at)
+	if !ok {
 		return f, nil
 	}
 	if s.left -= len(entries); s.left < 0 {
@@ -208,9 +205,15 @@ func (s *survey) again(ctx context.Context, p string, in, before *folder) (*fold
 // reduce leaves out the names in a folder that are like those around them.
 func (s *survey) reduce(f *folder, p string) {
 	differ := slices.ContainsFunc(f.folders, func(sub *folder) bool { return !sub.alike })
+	var stay []string // names in p
+	for _, k := range s.keep {
+		if path.Dir(k) == p {
+			stay = append(stay, path.Base(k))
+		}
+	}
 	kept := f.others[:0:0]
 	for _, o := range f.others {
-		if !s.names.Alike(p, o.name, o.kind, f.rating) || ofRepository(p, o.name) {
+		if !s.names.Alike(p, o.name, o.kind, f.rating) || ofRepository(p, o.name) || slices.Contains(stay, o.name) {
 			kept = append(kept, o)
 		}
 	}
@@ -229,14 +232,19 @@ func (s *survey) alike(f *folder, p string, in *folder) bool {
 		!slices.ContainsFunc(s.keep, func(k string) bool { return sandbox.Within(k, p) })
 }
 
-// readFolder lists a folder in any order.
-func readFolder(at string) ([]fs.DirEntry, error) {
+// readFolder lists a folder in any order. ok is false if the command could not enter
+// it: then nothing can be mounted in it either.
+func readFolder(at string) (entries []fs.DirEntry, ok bool) {
+	if !enterable(at) {
+		return nil, false
+	}
 	f, err := os.OpenFile(at, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return nil, err
+		return nil, false
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	return f.ReadDir(-1)
+	entries, err = f.ReadDir(-1)
+	return entries, err == nil
 }
 
 func kindOf(mode fs.FileMode) sandbox.NodeKind {
@@ -286,7 +294,7 @@ func (s *survey) stamp(at string) stamp {
 	ok, known := s.dated[dev]
 	if !known {
 		var fs unix.Statfs_t
-		ok = unix.Statfs(at, &fs) == nil && slices.Contains(dated, int64(fs.Type))
+		ok = unix.Statfs(at, &fs) == nil && slices.Contains(dated, fs.Type)
 		s.dated[dev] = ok
 	}
 	if !ok {
