@@ -17,7 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/tools/infer"
 )
 
-// What a source may bring, so that one that floods costs no more than this.
+// Bounds on the tools of one source, and so on the cost of a source that floods.
 const (
 	maxTools       = 10_000
 	maxDescription = 64 << 10 // bytes, of one tool
@@ -33,7 +33,7 @@ type Refused struct {
 	Why    string `json:"why"`
 }
 
-// snapshot is what a source offered at one time.
+// snapshot is the tools that a source offered at one time.
 type snapshot struct {
 	gen     uint64 // of the change notice that it answers
 	at      time.Time
@@ -51,7 +51,7 @@ type admission struct {
 	s      *snapshot
 }
 
-// admit makes a snapshot of what a source offers.
+// admit makes a snapshot of the tools that a source offers.
 func (c *Catalog) admit(source string, tools []permit.Tool) *snapshot {
 	a := &admission{c: c, source: source, s: &snapshot{at: c.now(), tools: map[tool.ID]*listed{}}}
 	if len(tools) > maxTools {
@@ -163,7 +163,7 @@ func ask(t permit.Tool) (spec *tool.Spec, h infer.Hints, err error) {
 	return spec, h, nil
 }
 
-// unnamed is what is wrong with an ID; "": it is valid.
+// unnamed describes the error in an ID; "" if it is valid.
 func (a *admission) unnamed(id string) string {
 	if _, err := tool.ParseID(id); err != nil {
 		why := "its name has characters that none may have"
@@ -205,7 +205,7 @@ func (c *Catalog) said(id tool.ID) Said {
 	return c.cfg.Said(id)
 }
 
-// unusable is what is wrong with a description; "": it is valid.
+// unusable describes the error in a tool's description; "" if it is valid.
 func (a *admission) unusable(s *tool.Spec) string {
 	kind, _, _ := strings.Cut(a.source, ":")
 	switch {

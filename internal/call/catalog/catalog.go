@@ -31,16 +31,16 @@ type Config struct {
 	BuiltIn []permit.Tool
 	Sources []Source
 	Memory  Memory             // nil: nothing is remembered beyond this process
-	Said    func(tool.ID) Said // what the operator says of a tool; nil: nothing
+	Said    func(tool.ID) Said // the operator's settings for a tool; nil: none
 	Timeout time.Duration      // of one discovery; default 35 s, more than a server may take to start
-	Fresh   time.Duration      // how long what was discovered is not asked for again; default 60 s
+	Fresh   time.Duration      // how long discovered tools are used before the source is asked again; default 60 s
 	Now     func() time.Time   // default time.Now
 	// Poll is how often it is looked whether a source that fails should be asked again,
 	// while a client misses its tools; default 2 s.
 	Poll time.Duration
 }
 
-// Said is what the operator says of a tool.
+// Said is the operator's settings for a tool.
 type Said struct {
 	infer.Said
 	// Trusted: what its source claims of the tool, as that it only reads, is
@@ -175,7 +175,7 @@ func (c *Catalog) tell(source string) {
 	}
 }
 
-// Close ends all sources. What is cached can still be looked up while it is fresh.
+// Close ends all sources. Cached tools can still be looked up while they are fresh.
 func (c *Catalog) Close() error {
 	c.mu.Lock()
 	feeds := c.feeds

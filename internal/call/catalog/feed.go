@@ -44,7 +44,7 @@ type feed struct {
 
 	failures int  // in a row
 	missed   bool // a list went without it, and is told when it answers
-	recalled bool // what an earlier process remembered of failures was looked up
+	recalled bool // failures that an earlier process recorded were read
 	kept     bool // the last failure was remembered beyond this process
 	pursued  bool // it is asked again until it answers
 
@@ -112,7 +112,7 @@ func (f *feed) listen() {
 	})
 }
 
-// notice makes what was discovered out of date.
+// notice marks the discovered tools as out of date.
 func (f *feed) notice() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,7 +126,7 @@ func (f *feed) renew() bool {
 	defer f.mu.Unlock()
 	switch {
 	case f.last == nil && f.err == nil && f.flight == nil:
-		return true // nobody has needed it yet
+		return true // not needed yet
 	case f.last != nil && f.last.gen >= f.gen:
 		return true
 	case f.flight != nil || time.Since(f.begun) < noticeEvery:
@@ -256,7 +256,7 @@ func (f *feed) wait(ctx context.Context, want uint64) (*snapshot, error) {
 		switch {
 		case s != nil:
 			return s, nil
-		case err == nil: // what came is old already, as after a sleep of the machine
+		case err == nil: // the answer is out of date already, as after a sleep of the machine
 		case fl.gen >= want:
 			return nil, err
 		}
@@ -317,7 +317,7 @@ func (f *feed) start() *flight {
 	return fl
 }
 
-// discover asks the source, and looks at what it answers.
+// discover asks the source for its tools, and checks its answer.
 func (f *feed) discover(ctx context.Context) (s *snapshot, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -366,7 +366,7 @@ func sameTools(a, b *snapshot) bool {
 	})
 }
 
-// state is what the feed shows without asking: its last answer, and why it fails.
+// state is the feed's last answer and its failure, without asking the source.
 func (f *feed) state() (last *snapshot, since time.Time, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -400,7 +400,7 @@ func (f *feed) known() []string {
 	return out
 }
 
-// close ends the source and waits for what asks it.
+// close ends the source and waits for the requests to it.
 func (f *feed) close() error {
 	f.mu.Lock()
 	if f.closed {

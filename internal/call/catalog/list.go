@@ -53,7 +53,7 @@ type Failing struct {
 	Late   bool      // it did not fail, but has not answered within the filter's Wait
 }
 
-// Listing is what List found.
+// Listing is the result of List.
 type Listing struct {
 	Tools   []Tool
 	Failing []Failing

@@ -58,7 +58,7 @@ type Version struct {
 	Hints       infer.Hints     `json:"hints"`
 }
 
-// version is what a tool is now.
+// version describes a tool as it is now.
 func (l *listed) version(now time.Time) *Version {
 	s := l.said
 	return &Version{
@@ -105,7 +105,7 @@ const (
 	offChanged  = "it changed since it was accepted"
 )
 
-// standing is what is remembered of a tool, and why it is disabled, or "".
+// standing is the record of a tool, and the reason why it is disabled, or "".
 // A use pins a tool of a source that was never used before.
 func (c *Catalog) standing(l *listed, use bool) (Record, string) {
 	records, err := c.memory.Load(l.source)

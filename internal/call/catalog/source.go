@@ -19,7 +19,7 @@ type Source interface {
 	Discover(ctx context.Context) ([]permit.Tool, error)
 	// Changed is told each time its tools may have changed; nil: it never tells.
 	Changed() <-chan struct{}
-	// Close ends what the source started.
+	// Close ends the processes and connections that the source started.
 	Close() error
 }
 

@@ -28,7 +28,7 @@ const (
 	WorkFolder    = "work" // where an installed extension works; no part of what is installed
 )
 
-// Bounds on what an extension has.
+// Bounds on the size of an extension.
 const (
 	MaxArchive = 32 << 20 // bytes of an archive
 	MaxTotal   = 64 << 20 // of all files together
@@ -46,13 +46,13 @@ type File struct {
 	Data []byte
 }
 
-// Sum is the hash of what is in the file.
+// Sum is the hash of the file's content.
 func (f File) Sum() [sha256.Size]byte { return sha256.Sum256(f.Data) }
 
 // Executable reports whether the file is a program: what is in bin is.
 func (f File) Executable() bool { return strings.HasPrefix(f.Name, "bin/") }
 
-// tops are what an extension's folder may hold.
+// tops are the names that an extension's folder may hold.
 var (
 	topFolders = []string{"commands", "docs", "install", "bin", "wasm"}
 	topFiles   = []string{ManifestFile, SignatureFile, "README.md", "README", "LICENSE", "LICENSE.md", "LICENSE.txt", "NOTICE", "CHANGELOG.md"}

@@ -41,7 +41,7 @@ type call struct {
 	clock  *clock
 }
 
-// output keeps what a module writes, up to a bound.
+// output keeps the output of a module, up to a bound.
 type output struct {
 	buf  bytes.Buffer
 	most int
@@ -133,7 +133,7 @@ func timeout(p permit.Permit, f *Function) time.Duration {
 	return f.Timeout
 }
 
-// request is what the module reads from its standard input.
+// request is the JSON that the module reads from its standard input.
 func request(function string, args tool.Args) ([]byte, error) {
 	if args == nil {
 		args = tool.Args{}
@@ -184,7 +184,7 @@ func ended(err error, status uint32) bool {
 	return errors.As(err, &e) && e.ExitCode() == status
 }
 
-// config is what the instance is given.
+// config is the configuration of the instance.
 func (c *call) config(request []byte) wazero.ModuleConfig {
 	conf := wazero.NewModuleConfig().WithName("").WithStartFunctions().
 		WithStdin(bytes.NewReader(request)).WithStdout(c.out).WithStderr(c.noise).
@@ -207,7 +207,7 @@ func (c *call) config(request []byte) wazero.ModuleConfig {
 	return conf
 }
 
-// answer says what a call came to.
+// answer returns the result of a call.
 func (c *call) answer(ctx context.Context, err error) (map[string]any, error) {
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		return nil, c.stopped(cause)
@@ -281,7 +281,7 @@ func lastLine(b []byte) string {
 	return string(b[bytes.LastIndexByte(b, '\n')+1:])
 }
 
-// response reads what the module wrote to its standard output.
+// response reads the module's standard output.
 func (c *call) response(status uint32) (map[string]any, error) {
 	text := bytes.TrimSpace(c.out.buf.Bytes())
 	if len(text) == 0 {

@@ -27,7 +27,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Config is what a host needs. The zero Config is one without variables and logs.
+// Config has the settings of a host. The zero Config has no variables and no logs.
 type Config struct {
 	// Getenv looks a variable up; nil: there are none.
 	Getenv func(name string) (string, bool)
@@ -58,7 +58,7 @@ func New(c Config) *Host {
 	return h
 }
 
-// Close stops what runs and frees what was compiled.
+// Close stops running modules and frees compiled ones.
 func (h *Host) Close() error {
 	h.mu.Lock()
 	h.closed = true

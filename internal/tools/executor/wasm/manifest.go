@@ -15,7 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Bounds of a manifest and what it may ask for.
+// Bounds of a manifest and of its requests.
 const (
 	MaxManifest    = 1 << 20 // bytes
 	maxTools       = 200
@@ -25,7 +25,7 @@ const (
 	MaxTimeout     = 5 * time.Minute
 )
 
-// What holds where a manifest does not say.
+// Defaults of a manifest.
 const (
 	DefaultMemory  = 64 << 20 // bytes
 	DefaultTimeout = 30 * time.Second
@@ -43,7 +43,7 @@ type Manifest struct {
 
 // Function is one tool of a module.
 type Function struct {
-	Name        string // what the module is told; the last part of the tool's ID
+	Name        string // the name that the module receives; the last part of the tool's ID
 	Title       string
 	Description string
 	Input       json.RawMessage // JSON Schema of the arguments, of type object
@@ -64,7 +64,7 @@ type Wants struct {
 	Random bool     // random numbers; else they are always the same
 }
 
-// Place is a folder of the workspace, or what an argument names.
+// Place is a folder of the workspace, or the path in an argument.
 type Place struct {
 	Folder   string // clean, relative; "." is the workspace
 	Argument string // name of an argument: a path, or a list of paths; "" where Folder says it

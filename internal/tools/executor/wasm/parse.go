@@ -41,7 +41,7 @@ func (r *reader) words(into *string, most int) document.Field {
 }
 
 func (r *reader) manifest(root *document.Node, m *Manifest) {
-	whole := Function{Memory: DefaultMemory, Timeout: DefaultTimeout} // what its tools do not say themselves
+	whole := Function{Memory: DefaultMemory, Timeout: DefaultTimeout} // the defaults for its tools
 	known := r.bounds(&whole)
 	var tools *document.Node
 	known["version"] = r.Version(1)
@@ -66,7 +66,7 @@ func (r *reader) manifest(root *document.Node, m *Manifest) {
 	})(tools, "tools")
 }
 
-// bounds reads what a manifest and each of its tools can say.
+// bounds reads the keys that a manifest and each of its tools have in common.
 func (r *reader) bounds(f *Function) document.Fields {
 	return document.Fields{
 		"memory": r.Accept(func(s string) (err error) {

@@ -25,7 +25,7 @@ const (
 // wasip1 is the only module that functions may be imported from.
 const wasip1 = "wasi_snapshot_preview1"
 
-// shape is what a module asks of its host before any of its code is compiled.
+// shape is the requirements of a module, read before its code is compiled.
 type shape struct {
 	imports  []imported
 	elements uint64 // entries that its tables begin with
@@ -111,7 +111,7 @@ func (s *scan) limits() (uint64, error) {
 	return least, err
 }
 
-// measure reads what a module asks for.
+// measure reads the requirements of a module.
 func measure(b []byte) (*shape, error) {
 	if len(b) > MaxModule {
 		return nil, fmt.Errorf("it has %d bytes, more than %d", len(b), MaxModule)

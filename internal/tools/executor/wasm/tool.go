@@ -56,14 +56,14 @@ func Tools(prefix, source string, man *Manifest, m *Module) []*Tool {
 	return out
 }
 
-// Spec is what the manifest says of the tool.
+// Spec describes the tool as its manifest does.
 func (t *Tool) Spec() *tool.Spec { return &t.spec }
 
 // Hints says which side effects the tool's confinement makes impossible: all that
 // its manifest does not want.
 func (t *Tool) Hints() infer.Hints { return infer.Hints{Cannot: ^t.f.Wants.Effects()} }
 
-// Wants is what the tool is to reach.
+// Wants is the resources that the tool requests.
 func (t *Tool) Wants() Wants { return t.f.Wants }
 
 // Prepare returns the folders that the call mounts, and the files that its arguments
@@ -119,10 +119,10 @@ type where struct {
 type places struct {
 	workspace string
 	list      []where
-	refused   []tool.Action // what arguments name and no call can have
+	refused   []tool.Action // actions in the arguments that no call may do
 }
 
-// maxPlaces bounds what the arguments of one call can name.
+// maxPlaces is the maximum number of paths in the arguments of one call.
 const maxPlaces = 1000
 
 func (w places) actions() []tool.Action {
@@ -136,7 +136,7 @@ func (w places) actions() []tool.Action {
 	return append(out, w.refused...)
 }
 
-// places works out what a call mounts. It is pure.
+// places returns the folders and files that a call mounts. It is pure.
 func (t *Tool) places(env tool.Env, args tool.Args) places {
 	w := places{workspace: env.Workspace}
 	for _, p := range t.f.Wants.Read {

@@ -141,7 +141,7 @@ func (v *view) refused(kind tool.ActionKind, name string, err error) {
 	v.p.Refuse(tool.Refused{Action: kind.String() + " " + strconv.Quote(files.Rel(v.p.Env(), a.Path)), Rule: rule, Reason: fault.Message(err)})
 }
 
-// stat tells of a name, links followed or not.
+// stat describes a name, following links or not.
 func (v *view) stat(name string, follow bool) (sys.Stat_t, string, esys.Errno) {
 	way := v.onTheWay(name)
 	if !v.covers(tool.FileRead, name) {
@@ -312,7 +312,7 @@ func (v *view) settle(name string) esys.Errno {
 	return 0
 }
 
-// forget releases what is held of a removed file.
+// forget releases the held content of a removed file.
 func (v *view) forget(name string) {
 	for _, w := range v.writers {
 		if w.name == name {
@@ -376,7 +376,7 @@ func (v *view) OpenFile(p string, flag esys.Oflag, _ fs.FileMode) (esys.File, es
 	return &reading{v: v, name: n, file: file, st: statOf(n, file.Info), most: v.files.ReadCap()}, 0
 }
 
-// list returns what a folder shows.
+// list returns the entries of a folder.
 func (v *view) list(n string) ([]esys.Dirent, esys.Errno) {
 	var out []esys.Dirent
 	seen := map[string]bool{}

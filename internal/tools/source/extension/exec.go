@@ -130,7 +130,7 @@ func decoded(s sandbox.Stream) (any, bool) {
 	return nil, false
 }
 
-// stream adds what a stream held, if anything: text, or Base64 where it is none.
+// stream adds the content of a stream, if any: as text, or as Base64 if it is not text.
 func stream(m map[string]any, name string, s sandbox.Stream) {
 	data := s.Data
 	if s.Truncated {

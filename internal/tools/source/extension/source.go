@@ -17,7 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/tools/infer"
 )
 
-// Kind is what the tools give as their source.
+// Kind is the source in the specifications of the tools.
 const Kind = "extension"
 
 // Box runs commands confined: linux.Box.
@@ -25,7 +25,7 @@ type Box interface {
 	Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sandbox.Outcome, error)
 }
 
-// Config is what a source needs.
+// Config has the settings of a source.
 type Config struct {
 	ID   string                                     // of the extension
 	Root string                                     // the folder that it is installed in: absolute, without links
@@ -34,7 +34,7 @@ type Config struct {
 	WASM func(tool.Spec, Call) (permit.Tool, error) // makes the tools of its modules; nil: none is run
 }
 
-// Call says what of an extension a tool runs.
+// Call names the program or module of an extension that a tool runs.
 type Call struct {
 	Package *extension.Package
 	Command *extension.Command
@@ -52,7 +52,7 @@ type Source struct {
 // New makes a source. Nothing is read before Discover.
 func New(c Config) *Source { return &Source{conf: c} }
 
-// Name is what the IDs of the source's tools begin with, without the last colon.
+// Name is the prefix of the IDs of the source's tools, without the last colon.
 func (s *Source) Name() string { return "ext:" + s.conf.ID }
 
 // Discover returns the tools.

@@ -105,7 +105,7 @@ func (f *flight) ask(ctx context.Context, qs map[string]tool.Question) (map[stri
 	return f.caller.Ask(ctx, qs)
 }
 
-// refused says why nobody is asked, and what would change that.
+// refused returns the reason why no person is asked, and what would change that.
 func (f *flight) refused(capability string) error {
 	what := map[string]string{"elicitation": "a person", "sampling": "a model", "roots": "for the client's folders"}[capability]
 	e := fault.New(fault.ToolFailed, "the MCP server %q wants to ask %s before it goes on, which is refused", f.live.server.cfg.Name, what)
@@ -245,7 +245,7 @@ func (f *flight) meta() sdk.Meta {
 	return m
 }
 
-// round is what came of sending a request once.
+// round is the result of sending a request once.
 type round struct {
 	asks  sdk.InputRequestMap // not nil: it wants answers before it goes on
 	state string

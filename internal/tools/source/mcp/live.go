@@ -180,7 +180,7 @@ func (l *live) word(err error, what string) error {
 	return e
 }
 
-// tell passes progress on to the call that it is of.
+// tell passes progress on to its call.
 func (l *live) tell(_ context.Context, r *sdk.ProgressNotificationClientRequest) { l.told(r.Params) }
 
 func (l *live) told(p *sdk.ProgressNotificationParams) {
@@ -228,7 +228,7 @@ func (m *metered) Connect(ctx context.Context) (sdk.Connection, error) {
 }
 
 const (
-	burst     = 500 // messages that nobody asked for, at once
+	burst     = 500 // unsolicited messages at once
 	perSecond = 100 // and lastingly
 	maxWait   = 10_000
 )
@@ -290,7 +290,7 @@ func (l *live) heed(m jsonrpc.Message) bool {
 	return false
 }
 
-// admit reports whether a message is for somebody.
+// admit reports whether a message has a receiver.
 func (c *meteredConn) admit(m jsonrpc.Message) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -305,7 +305,7 @@ func (c *meteredConn) admit(m jsonrpc.Message) (bool, error) {
 	if c.left--; c.left < 0 {
 		return false, fault.New(fault.ToolFailed, "it sent too many unsolicited messages: the limit is %d at once and %d a second", burst, perSecond)
 	}
-	return !answer, nil // an answer to nothing, or a second one, is for nobody
+	return !answer, nil // an answer without a request, or a second one, is dropped
 }
 
 // Write implements the SDK's Connection.

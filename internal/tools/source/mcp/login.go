@@ -22,7 +22,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Login is what a login at a server elsewhere gave. All of it is secret.
+// Login is the result of a login at a remote server. All of it is secret.
 type Login struct {
 	Server string `json:"server"` // the URL that it is for: another one of the same name is never given it
 	// Service: the tokens are the client's own (client credentials), and no
@@ -90,7 +90,7 @@ func LogIn(ctx context.Context, q Logins) (Login, error) {
 
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// handler does what the server asks for, in the SDK's way.
+// handler carries out the server's requests, as the SDK expects it.
 func (q Logins) handler(got *Login, client *http.Client) (auth.OAuthHandler, error) {
 	var known *oauthex.ClientCredentials
 	if q.ClientID != "" {
@@ -205,7 +205,7 @@ func LoggedIn(name string, l Login, rt http.RoundTripper, keep Keep) auth.OAuthH
 type loggedIn struct {
 	name string
 	keep Keep
-	src  oauth2.TokenSource // nil: nobody has logged in
+	src  oauth2.TokenSource // nil: not logged in
 
 	mu    sync.Mutex
 	login Login

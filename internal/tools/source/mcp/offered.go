@@ -38,7 +38,7 @@ const (
 	offeredTime = 10 * time.Second
 )
 
-// standIn is a tool that stands for what else a server can be asked.
+// standIn is a tool that stands for a request to the server other than a tool call.
 type standIn struct {
 	title, description, input, output string
 }
@@ -266,10 +266,10 @@ func (s *Server) Unwatch(ctx context.Context, uri string) {
 	defer s.release(l)
 	ctx, stop := context.WithTimeout(ctx, offeredTime)
 	defer stop()
-	_ = l.session.Unsubscribe(ctx, &sdk.UnsubscribeParams{URI: uri}) // what still comes is for nobody
+	_ = l.session.Unsubscribe(ctx, &sdk.UnsubscribeParams{URI: uri}) // later messages are dropped
 }
 
-// resubscribe watches on a new connection what was watched on the last.
+// resubscribe watches on a new connection the resources watched on the last.
 func (s *Server) resubscribe(ctx context.Context, l *live) {
 	s.mu.Lock()
 	uris := make([]string, 0, len(s.subs))

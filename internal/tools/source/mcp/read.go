@@ -85,7 +85,7 @@ func (f *flight) complete(ctx context.Context, args tool.Args) (tool.Result, err
 	return f.output(map[string]any{"values": values, "total": res.Completion.Total, "has_more": res.Completion.HasMore})
 }
 
-// output is what was answered in the form that is recorded.
+// output is the answer in the form that is recorded.
 func (f *flight) output(v map[string]any) (tool.Result, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {

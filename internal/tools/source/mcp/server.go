@@ -86,14 +86,14 @@ type Server struct {
 
 	mu       sync.Mutex
 	cur      *live     // nil: it does not run
-	starting *starting // nil: nobody starts it
+	starting *starting // nil: it is not being started
 	failures int       // starts in a row that failed, or came to nothing
 	notYet   time.Time // it is not started again before then
 	lastErr  error
 	closed   bool
 	called   time.Time      // when a tool of it was called last
 	offered  Offered        // besides tools, as listed last
-	subs     map[string]int // resources that somebody watches, and how many do
+	subs     map[string]int // watched resources, and the number of watchers
 	begun    sync.WaitGroup // goroutines that start and stop servers
 }
 
@@ -116,10 +116,10 @@ func New(c Config) *Server {
 	return &Server{cfg: c, changed: make(chan struct{}, 1), subs: map[string]int{}}
 }
 
-// Name is what the IDs of its tools begin with.
+// Name is the prefix of the IDs of the server's tools.
 func (s *Server) Name() string { return "mcp:" + s.cfg.Name }
 
-// Changed tells that the server's tools may have changed.
+// Changed reports that the server's tools may have changed.
 func (s *Server) Changed() <-chan struct{} { return s.changed }
 
 func (s *Server) noteChange() {
@@ -139,7 +139,7 @@ func (s *Server) Close() error {
 	cur := s.cur
 	s.cur = nil
 	if s.starting != nil {
-		s.starting.cancel() // nobody waits for it any more
+		s.starting.cancel() // no call waits for it any more
 	}
 	s.mu.Unlock()
 	if cur != nil {
@@ -361,7 +361,7 @@ func (s *Server) connect(ctx context.Context) (*live, error) {
 	return l, err
 }
 
-// attempt starts the server once; started tells whether it was.
+// attempt starts the server once; started reports whether it was started.
 func (s *Server) attempt(ctx context.Context, revision string) (_ *live, started bool, err error) {
 	link, err := s.cfg.Start(ctx)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // MaxMessage bounds one message of a server, in bytes.
 const MaxMessage = 16 << 20
 
-// writeTime is how long a server may take to read what it is sent.
+// writeTime is how long a server may take to read a message.
 const writeTime = 10 * time.Second
 
 // Stdio is the transport of a server with its standard output and input.
@@ -25,7 +25,7 @@ func Stdio(out io.ReadCloser, in io.WriteCloser) sdk.Transport {
 // first. Who closes the connection ends the server.
 func (l *lines) Close() error {
 	go func() {
-		_, _ = io.Copy(io.Discard, l.ReadCloser) // for nobody
+		_, _ = io.Copy(io.Discard, l.ReadCloser) // its content is not needed
 		_ = l.ReadCloser.Close()
 	}()
 	return nil

@@ -83,7 +83,7 @@ func (s *Server) tools(ctx context.Context, l *live, version string) ([]*Tool, e
 	return nil, fault.New(fault.ToolFailed, "the MCP server %q lists its tools on more than %d pages", s.cfg.Name, maxPages)
 }
 
-// tool makes a tool of what a server says of it.
+// tool makes a tool of a server's description.
 func (s *Server) tool(t *sdk.Tool, version string) *Tool {
 	out := &Tool{server: s, name: t.Name, hints: infer.Hints{Cannot: s.cfg.Cannot}}
 	out.spec = tool.Spec{
@@ -127,7 +127,7 @@ func outputSchema(structured any) json.RawMessage {
 	return schema(out)
 }
 
-// Spec is what the server says of the tool. Nothing in it is trusted.
+// Spec is the server's description of the tool. Nothing in it is trusted.
 func (t *Tool) Spec() *tool.Spec { return &t.spec }
 
 // Hints are the server's annotations.
@@ -173,7 +173,7 @@ func (t *Tool) run(ctx context.Context, p permit.Permit, args tool.Args) (tool.R
 	return res, nil
 }
 
-// use has the server do what the tool stands for.
+// use sends the tool's request to the server.
 func (t *Tool) use(ctx context.Context, f *flight, args tool.Args) (tool.Result, error) {
 	switch t.name {
 	case tool.ReadResource:
@@ -236,7 +236,7 @@ func (l *live) learn(ctx context.Context) error {
 	return err
 }
 
-// result reads what a server answered.
+// result reads a server's answer.
 func result(server string, res *sdk.CallToolResult) (tool.Result, error) {
 	raw, err := json.Marshal(struct {
 		Content    []sdk.Content `json:"content"`

@@ -20,7 +20,7 @@ type Within struct {
 
 var sections = map[string]tool.ActionKind{"files.read": tool.FileRead, "files.write": tool.FileWrite, "network": tool.Network}
 
-// Check says what is wrong with it.
+// Check reports the first error in it.
 func (w Within) Check() error {
 	if _, err := path.Match(w.Tool, ""); err != nil || w.Tool == "" || w.Arg == "" {
 		return fault.New(fault.Usage, "%q and %q are not a valid tool and argument", w.Tool, w.Arg).WithHint("as read_*.path=files.read")

@@ -35,7 +35,7 @@ type Auth struct {
 	Scopes   []string `json:"scopes,omitempty"`    // oauth
 }
 
-// Check reports what is wrong with a credential.
+// Check reports the first error in a credential.
 func (a Auth) Check() error {
 	bad := func(format string, args ...any) *fault.Error {
 		return fault.New(fault.Usage, format, args...).In("auth")

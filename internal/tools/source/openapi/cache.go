@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Bounds of what is kept of answers.
+// Bounds of kept answers.
 const (
 	maxAnswers     = 128
 	maxAnswer      = 512 << 10 // bytes of one
@@ -17,7 +17,7 @@ const (
 	maxFresh       = 24 * time.Hour
 )
 
-// answer is what a server answered, read to its end.
+// answer is a server's answer, read to its end.
 type answer struct {
 	status    int
 	header    http.Header

@@ -204,7 +204,7 @@ func refOf(raw json.RawMessage) string {
 	return o.Ref
 }
 
-// at returns what stands at a pointer.
+// at returns the value at a pointer.
 func (r *reader) at(field, ref string) (json.RawMessage, error) {
 	path, ok := strings.CutPrefix(ref, "#/")
 	missing := func() error { return r.fail(field, "the reference %.100q was not found", ref) }

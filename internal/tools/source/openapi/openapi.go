@@ -16,7 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Bounds of what is read.
+// Bounds of a document.
 const (
 	MaxDocument   = 32 << 20 // bytes of a document
 	maxOperations = 10000
@@ -24,7 +24,7 @@ const (
 	maxText       = 600       // bytes of a description
 )
 
-// Document is what tools are made of.
+// Document is the parts of an OpenAPI document that tools are made of.
 type Document struct {
 	Title      string
 	Version    string   // of the API, as the document says

@@ -10,7 +10,7 @@ import (
 	"github.com/remitrun/remit/internal/confine/network"
 )
 
-// parameter is what is read of a parameter object.
+// parameter is the part of a parameter object that is read.
 type parameter struct {
 	Ref         string                     `json:"$ref"`
 	Name        string                     `json:"name"`

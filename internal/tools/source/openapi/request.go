@@ -16,7 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// request is what an operation's arguments come to.
+// request is the HTTP request that an operation's arguments make.
 type request struct {
 	method string
 	url    string

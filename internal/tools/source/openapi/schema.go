@@ -150,7 +150,7 @@ func nullable(out map[string]any) {
 // keyword reads the value of a keyword; one that is not as it should be is left out.
 type keyword func(x *conversion, v any, depth int) (any, bool)
 
-// keywordTable is what is kept of a schema.
+// keywordTable has the keywords of a schema that are kept.
 func keywordTable() map[string]keyword {
 	text := func(_ *conversion, v any, _ int) (any, bool) {
 		s, ok := v.(string)

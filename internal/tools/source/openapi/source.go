@@ -10,11 +10,11 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Config is what a source needs.
+// Config has the settings of a source.
 type Config struct {
 	Name string                    // of the document; its tools are api:NAME:...
 	Base string                    // where requests go, in place of what the document says; "": as it says
-	Auth []Auth                    // what requests are sent with
+	Auth []Auth                    // the credentials of requests
 	Load func() (*Document, error) // the compiled document, when it is first needed
 
 	Secret func(key string) (string, bool) // finds a stored secret by "store:NAME"; nil: there are none
@@ -37,7 +37,7 @@ type Source struct {
 // New makes a source. Nothing is read before Discover.
 func New(c Config) *Source { return &Source{conf: c} }
 
-// Name is what the IDs of the source's tools begin with, without the last colon.
+// Name is the prefix of the IDs of the source's tools, without the last colon.
 func (s *Source) Name() string { return "api:" + s.conf.Name }
 
 // Discover returns the document's operations as tools.

@@ -111,7 +111,7 @@ func safe(method string) bool {
 // Spec describes the tool.
 func (t *Tool) Spec() *tool.Spec { return &t.spec }
 
-// Hints says what is known of the tool besides its specification.
+// Hints returns the evidence about the tool besides its specification.
 func (t *Tool) Hints() infer.Hints { return infer.Hints{Method: t.op.Method} }
 
 func (t *Tool) base() string {

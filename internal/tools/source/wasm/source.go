@@ -9,7 +9,7 @@ import (
 	executor "github.com/remitrun/remit/internal/tools/executor/wasm"
 )
 
-// Config is what a source needs.
+// Config has the settings of a source.
 type Config struct {
 	Name     string                             // of the module; its tools are wasm:NAME:...
 	Manifest func() (*executor.Manifest, error) // what the module's tools are, when they are first needed
@@ -28,7 +28,7 @@ type Source struct {
 // a tool is called.
 func New(c Config) *Source { return &Source{conf: c} }
 
-// Name is what the IDs of the source's tools begin with, without the last colon.
+// Name is the prefix of the IDs of the source's tools, without the last colon.
 func (s *Source) Name() string { return "wasm:" + s.conf.Name }
 
 // Discover returns the module's functions as tools.
@@ -49,5 +49,5 @@ func (s *Source) Discover(context.Context) ([]*executor.Tool, error) {
 // Changed returns nil: a module changes only when it is added anew.
 func (s *Source) Changed() <-chan struct{} { return nil }
 
-// Close ends nothing: the host of the modules is somebody else's.
+// Close does nothing: the host of the modules is not the source's own.
 func (s *Source) Close() error { return nil }
