@@ -13,7 +13,7 @@ import (
 )
 
 // maxInit bounds what a package of Remit may allocate when the program starts, in bytes.
-const maxInit = 20_000
+const maxInit = 30_000
 
 // maxStart bounds what all packages may allocate when the program starts. Of today's 1.1 MB
 // the SDKs of models have 0.3.
