@@ -150,8 +150,7 @@ func TestADeathWhileUndoingIsRecovered(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := apptest.New(t, dir)
-	st, err := a.Store(t.Context()) // the first look: nothing is interrupted
-	if err != nil {
+	if _, err := a.Store(t.Context()); err != nil { // the first look: nothing is interrupted
 		t.Fatal(err)
 	}
 
@@ -166,7 +165,8 @@ func TestADeathWhileUndoingIsRecovered(t *testing.T) {
 		t.Fatalf("the other process left the journals %v, %v\n%s", found, err, out)
 	}
 
-	if st, err = a.Store(t.Context()); err != nil {
+	st, err := a.Store(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
 	if found, err := filepath.Glob(journals); err != nil || len(found) != 0 {

@@ -116,7 +116,7 @@ func (c *ClientSession) resume(ctx context.Context, in runner.Info, begun ledger
 }
 
 // stopped says why the policy's response to a violation ended the run; nil: it did not.
-func (c *ClientSession) stopped(ctx context.Context, in runner.Info, begun ledger.Run) (error, error) { //nolint:staticcheck // the first result is what the run is told
+func (c *ClientSession) stopped(ctx context.Context, in runner.Info, begun ledger.Run) (error, error) {
 	if !in.Grant.Chain().Terms().Stops() || begun.Denied == 0 {
 		return nil, nil
 	}

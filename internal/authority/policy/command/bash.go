@@ -255,9 +255,9 @@ func (s *scripter) ofBashBuiltin(kind builtin, argv []string) string {
 func (s *scripter) mapfile(args []string) string {
 	for i := 0; i < len(args); i++ {
 		w := args[i]
-		switch {
-		case w == "-t":
-		case w == "-d" || w == "-n" || w == "-O" || w == "-s" || w == "-u":
+		switch w {
+		case "-t":
+		case "-d", "-n", "-O", "-s", "-u":
 			if i++; i < len(args) && isMany(args[i]) {
 				return "a word of mapfile may be several words"
 			}
