@@ -107,8 +107,8 @@ func (s *scripter) declaration(c *syntax.DeclClause) {
 	for _, a := range c.Args {
 		if why := s.declared(builtin, a, exported); why != "" {
 			s.unknown(why)
-		} else if assoc && a.Name != nil && s.nested == 0 && s.vars.sets[a.Name.Value] > 0 {
-			s.vars.assoc[a.Name.Value] = true
+		} else if assoc && a.Name != nil && s.nested == 0 {
+			s.vars.makeAssociative(a)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package command
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -119,7 +120,10 @@ func runFind(d *deriver, args []string) {
 			return
 		case findExec[w]:
 			found := common(roots)
-			if len(roots) == 0 {
+			switch {
+			case slices.Contains(args, "-files0-from"):
+				found = NonLiteral
+			case len(roots) == 0:
 				found = shaped(shapeOne, ".", "")
 			}
 			n, ok := d.findExec(w, args[i+1:], found)
@@ -198,11 +202,14 @@ func (d *deriver) findExec(primary string, args []string, found string) (n int, 
 	return 0, false
 }
 
+// modes are options by name that do not change how bash reads a script.
+var modes = words("pipefail errexit nounset xtrace noglob noexec verbose")
+
 // runShell reads a shell's own options. Only -c names what is run; a script
 // file, standard input or (with -l) a start-up file is read by the shell itself,
 // inside the sandbox.
 func runShell(d *deriver, args []string) {
-	name, script := base(d.argv[0]), false
+	name, script, posix := base(d.argv[0]), false, false // in its POSIX mode bash expands aliases
 	for len(args) > 0 {
 		w := args[0]
 		switch {
@@ -229,10 +236,15 @@ func runShell(d *deriver, args []string) {
 					d.unknownStart(name, "the name of an option is not literal")
 					return
 				}
+				posix = posix || !modes[args[0]]
 				args = args[1:]
 			}
 			continue
-		case w == "--norc", w == "--noprofile", w == "--posix", w == "--login":
+		case w == "--posix":
+			posix = true
+			args = args[1:]
+			continue
+		case w == "--norc", w == "--noprofile", w == "--login":
 			args = args[1:]
 			continue
 		case strings.HasPrefix(w, "--"):
@@ -249,7 +261,7 @@ func runShell(d *deriver, args []string) {
 		return
 	}
 	lang := syntax.LangPOSIX
-	if name == "bash" || name == "rbash" {
+	if (name == "bash" || name == "rbash") && !posix {
 		lang = syntax.LangBash
 	}
 	d.inner(name, args[0], lang)

@@ -12,6 +12,8 @@ import (
 // takes. Sourcing a file, eval and trap end all certainty.
 type variables struct {
 	sets      map[string]int    // how often something sets each
+	first     map[string]uint   // where in the text something sets it first
+	elements  map[string]int    // how often only an element of it is set
 	numbers   map[string]bool   // whether each only ever holds numbers
 	constants map[string]string // those that are set once, to a literal text, and have been by now
 	assoc     map[string]bool   // arrays that are certainly associative by now
@@ -20,16 +22,20 @@ type variables struct {
 	arguments bool              // the script may have arguments ($1, …): it sets them, or has functions
 	splits    bool              // the script sets IFS
 	uncertain bool              // text that is not here may set any
+	at        uint              // where the survey is
 }
 
 // surveyVariables reads what a script does with variables.
 func surveyVariables(file *syntax.File, given []string, clean bool) *variables {
-	v := &variables{sets: map[string]int{}, numbers: map[string]bool{}, constants: map[string]string{}, assoc: map[string]bool{}, given: map[string]bool{}, clean: clean}
+	v := &variables{sets: map[string]int{}, first: map[string]uint{}, elements: map[string]int{}, numbers: map[string]bool{}, constants: map[string]string{}, assoc: map[string]bool{}, given: map[string]bool{}, clean: clean}
 	for _, name := range given {
 		v.given[name] = true
 	}
 	syntax.Walk(file, func(n syntax.Node) bool {
-		v.node(n)
+		if n != nil {
+			v.at = n.Pos().Offset()
+			v.node(n)
+		}
 		return true
 	})
 	v.splits = v.sets["IFS"] > 0
@@ -39,7 +45,9 @@ func surveyVariables(file *syntax.File, given []string, clean bool) *variables {
 // set notes that something sets a variable, and whether to a number.
 func (v *variables) set(name string, number bool) {
 	v.numbers[name] = number && (v.sets[name] == 0 || v.numbers[name])
-	v.sets[name]++
+	if v.sets[name]++; v.sets[name] == 1 {
+		v.first[name] = v.at
+	}
 }
 
 func (v *variables) node(n syntax.Node) {
@@ -47,6 +55,9 @@ func (v *variables) node(n syntax.Node) {
 	case *syntax.Assign:
 		if n.Name != nil {
 			v.set(n.Name.Value, n.Value != nil && !n.Append && numeric(n.Value))
+			if n.Index != nil {
+				v.elements[n.Name.Value]++
+			}
 		}
 	case *syntax.ForClause:
 		if it, ok := n.Loop.(*syntax.WordIter); ok {
@@ -106,13 +117,27 @@ func (v *variables) named(c *syntax.CallExpr) {
 		v.uncertain = true
 	case name == "set":
 		v.arguments = true
-	case builtins()[name] != denied && builtins()[name] != harmless:
+	case setsVariables(name):
 		for _, w := range c.Args[1:] {
 			name, _, _ := strings.Cut(declared(w), "=")
 			v.set(name, false)
 			v.uncertain = v.uncertain || name == "eval" || name == "source" || name == "." || name == "trap"
 		}
 	}
+}
+
+// setsVariables reports whether a builtin may set variables that its arguments name.
+func setsVariables(name string) bool {
+	kind, known := builtins()[name]
+	return known && kind != harmless && kind != moving && kind != testing
+}
+
+// makeAssociative notes that declare -A certainly ran for a. The array is associative
+// only if nothing was there before, and nothing but that makes or removes it: else
+// bash leaves it as it was.
+func (v *variables) makeAssociative(a *syntax.Assign) {
+	name := a.Name.Value
+	v.assoc[name] = a.Index == nil && v.sets[name] == 1+v.elements[name] && v.first[name] == a.Pos().Offset() && !v.given[name] && !SetsItself(name)
 }
 
 // ofShell are the variables that the shell or the sandbox sets by itself.
