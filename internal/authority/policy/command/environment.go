@@ -19,7 +19,7 @@ func Assignable(name string, env tool.Env) string {
 	switch {
 	case !functionName.MatchString(name):
 		return "a variable's name is not literal or not a name"
-	case special(name):
+	case special(name, env):
 		return "the variable " + name + " can change what commands do or which are found; it must not be set"
 	case !env.AnyVariable && !slices.Contains(env.Pass, name):
 		return "the variable " + name + " is not listed in commands.env"
@@ -31,11 +31,14 @@ func Assignable(name string, env tool.Env) string {
 // program: they can make an allowed command run something else.
 var steering = regex.Lazy(`^(PATH|IFS|ENV|HOME|CDPATH|PS[0-4]|SHELLOPTS|OPTIND|OPTARG|PWD|OLDPWD|SHELL|FPATH|PAGER|EDITOR|VISUAL|BROWSER|` +
 	`LESS.*|MAN.*|LD_.*|DYLD_.*|BASH.*|GIT_.*|SSH_.*|NODE_.*|NPM_.*|npm_.*|PYTHON.*|PERL.*|RUBY.*|GEM_.*|JAVA_.*|JDK_.*|_JAVA_.*|LUA_.*|PHP.*|` +
-	`GOFLAGS|GOROOT|GOPATH|GOENV|GOTOOLDIR|GOPROXY|CC|CXX|AR|AS|LD|NM|CPP|RUSTC.*|RUSTFLAGS|CARGO_.*|MAKE.*|MFLAGS|TAR_OPTIONS|RSYNC_.*|GCONV_PATH|` +
-	`GLIBC_.*|MALLOC_.*|LOCPATH|NLSPATH|TERMINFO.*|TERMCAP|XDG_.*|TMPDIR|EXECIGNORE|GLOBIGNORE|HISTFILE|PROMPT_COMMAND|POSIXLY_CORRECT|_|` +
-	`DOCKER_.*|KUBE.*|AWS_.*|TF_.*|ANSIBLE_.*|R_.*|JULIA_.*|DENO_.*|BUN_.*|PIP_.*|UV_.*|DOTNET_.*|COR_.*|MONO_.*|GTK_.*|QT_.*|GIO_.*|GST_.*|ERL_.*|` +
+	`GOFLAGS|GOROOT|GOPATH|GOENV|GOTOOLDIR|GOPROXY|CC|CXX|AR|RUSTC.*|RUSTFLAGS|CARGO_.*|MAKE.*|MFLAGS|TAR_OPTIONS|RSYNC_.*|GCONV_PATH|` +
+	`GLIBC_.*|MALLOC_.*|LOCPATH|NLSPATH|TERMINFO.*|TERMCAP|XDG_.*|TMPDIR|EXECIGNORE|GLOBIGNORE|HISTFILE|PROMPT_COMMAND|POSIXLY_CORRECT|HOSTALIASES|RES_OPTIONS|_)$`)
+
+// known are variables by which a known program finds what it loads, starts or trusts.
+// A policy may list them.
+var known = regex.Lazy(`^(AS|LD|NM|CPP|DOCKER_.*|KUBE.*|AWS_.*|TF_.*|ANSIBLE_.*|R_.*|JULIA_.*|DENO_.*|BUN_.*|PIP_.*|UV_.*|DOTNET_.*|COR_.*|MONO_.*|GTK_.*|QT_.*|GIO_.*|GST_.*|ERL_.*|` +
 	`ELIXIR_.*|MIX_.*|GNUPGHOME|ZDOTDIR|WGETRC|INPUTRC|SCREENRC|PSQLRC|NETRC|VIMINIT|EXINIT|MYVIMRC|OPENSSL_.*|SSL_.*|CLASSPATH|CMAKE_.*|PKG_CONFIG.*|` +
-	`HOSTALIASES|RES_OPTIONS|SUDO_.*|SYSTEMD_.*|GCC_.*|COMPILER_.*|CPATH|C_INCLUDE_PATH|LIBRARY_PATH|BAT_.*|RIPGREP_.*|FZF_.*|ELECTRON_.*|VSCODE_.*|.*_proxy|.*_PROXY)$`)
+	`SUDO_.*|SYSTEMD_.*|GCC_.*|COMPILER_.*|CPATH|C_INCLUDE_PATH|LIBRARY_PATH|BAT_.*|RIPGREP_.*|FZF_.*|ELECTRON_.*|VSCODE_.*|.*_proxy|.*_PROXY)$`)
 
 // telling are parts of names that say that a variable may name a program, a file to
 // load or options, whatever program reads it.
@@ -46,8 +49,8 @@ var telling = regex.Lazy(`PATH$|OPTS?$|OPTIONS?$|FLAGS$|PRELOAD|PLUGIN|PAGER|EDI
 var plain = regex.Lazy(`^(NODE_ENV|NODE_NO_WARNINGS|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONIOENCODING|PYTHONHASHSEED|PYTHONUTF8|` +
 	`GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL|DATE)|GIT_TERMINAL_PROMPT|GIT_OPTIONAL_LOCKS|CARGO_TERM_COLOR|PIP_NO_INPUT|PIP_DISABLE_PIP_VERSION_CHECK|MANWIDTH|LESSCHARSET)$`)
 
-func special(name string) bool {
-	return !plain.MatchString(name) && (steering.MatchString(name) || telling.MatchString(name))
+func special(name string, env tool.Env) bool {
+	return !plain.MatchString(name) && (steering.MatchString(name) || !slices.Contains(env.Pass, name) && (known.MatchString(name) || telling.MatchString(name)))
 }
 
 // commands are variables whose value is a command line, which is judged like one.
@@ -63,7 +66,7 @@ func (s *scripter) settable(name string) string {
 	switch {
 	case !functionName.MatchString(name):
 		return "a variable's name is not literal or not a name"
-	case ofTheShell.MatchString(name), special(name) && (!s.clean || SetsItself(name) || s.vars.given[name]):
+	case ofTheShell.MatchString(name), special(name, s.env) && (!s.clean || SetsItself(name) || s.vars.given[name]):
 		return "the variable " + name + " can change what commands do or which are found; it must not be set"
 	}
 	return ""

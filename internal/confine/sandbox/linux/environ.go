@@ -3,7 +3,6 @@
 package linux
 
 import (
-	"cmp"
 	"path"
 	"slices"
 	"strconv"
@@ -29,8 +28,15 @@ func (b *Box) environ(chain policy.Chain, l policy.Limits, c sandbox.Command) ([
 		}
 	}
 	for name, v := range c.Env {
-		if why := shell.Assignable(name, l.ToolEnv("", "")); why != "" || slices.Contains(sandbox.SetVariables(), name) {
-			return nil, fault.New(fault.HandleRefused, "the variable %q cannot be given: %s", name, cmp.Or(why, "Remit sets it itself"))
+		why := ""
+		switch {
+		case name == "" || strings.ContainsAny(name, "=\x00") || dangerous(name):
+			why = "it would change which code runs"
+		case !slices.Contains(l.Env, name): // those that a policy lists are the operator's choice
+			why = shell.Assignable(name, l.ToolEnv("", ""))
+		}
+		if why != "" {
+			return nil, fault.New(fault.HandleRefused, "the variable %q cannot be given: %s", name, why)
 		}
 		vars[name] = v
 	}
