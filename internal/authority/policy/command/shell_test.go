@@ -121,8 +121,10 @@ func (w shellWorld) check(t *testing.T, shell, script string, derive func(string
 	lines, made := w.run(t, shell, text)
 	for _, line := range lines {
 		if !slices.ContainsFunc(actions, func(a tool.Action) bool {
-			if filepath.Base(line[0]) == filepath.Base(shell) { // a program that the shell read as a file of its own
-				return len(a.Argv) > 1 && (a.Argv[0] == "sh" || a.Argv[0] == "bash")
+			if len(a.Argv) > 1 && (a.Argv[0] == "sh" || a.Argv[0] == "bash") { // a program that the shell itself read
+				if name := filepath.Base(line[0]); name == filepath.Base(shell) || name == filepath.Base(a.Argv[1]) {
+					return true
+				}
 			}
 			argv := slices.Clone(a.Argv)
 			if len(argv) > 0 && strings.Contains(argv[0], "/") { // by the folder it was thought to start in
