@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -27,6 +29,7 @@ const hookTime = 20 * time.Second
 
 func (s *session) hookCmd() *cobra.Command {
 	var policyFile, dir string
+	var confine bool
 	c := &cobra.Command{
 		Use:   "hook AGENT",
 		Short: "Decide a tool call of another agent, as that agent's hook",
@@ -41,6 +44,9 @@ Without -p the policy is the trusted remit.yaml of the nearest folder at or
 above the event's folder, which is then the workspace. Without a policy every
 call is denied.
 
+With --confine the agent's shell gets every command as remit sh -c COMMAND
+instead: that decides and records it, and runs it in the sandbox.
+
 Exit status 0 with one JSON object or no output is an answer. Every error is
 exit status 2 with a message on standard error, which blocks the call.
 `,
@@ -49,12 +55,13 @@ exit status 2 with a message on standard error, which blocks the call.
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: hook.Agents(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			h := hookDoor{session: s, agent: args[0], policy: policyFile, dir: dir}
+			h := hookDoor{session: s, agent: args[0], policy: policyFile, dir: dir, confine: confine}
 			return h.run(cmd.Context())
 		},
 	}
 	c.Flags().StringVarP(&policyFile, "policy", "p", "", "policy `FILE` to decide under")
 	c.Flags().StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: see above; with -p the current folder)")
+	c.Flags().BoolVar(&confine, "confine", false, "have shell commands run in the sandbox, by remit sh")
 	return c
 }
 
@@ -62,6 +69,7 @@ exit status 2 with a message on standard error, which blocks the call.
 type hookDoor struct {
 	*session
 	agent, policy, dir string
+	confine            bool
 }
 
 // run answers the event. Any failure, a panic and the deadline included, ends with a message
@@ -125,6 +133,13 @@ func (h *hookDoor) handle(ctx context.Context) ([]byte, error) {
 	}
 	switch e.Phase {
 	case hook.Before:
+		if script, ok := e.Script(); ok && h.confine {
+			line, err := h.confined(q, script)
+			if err != nil {
+				return nil, err
+			}
+			return e.Replace(line)
+		}
 		v, err := h.decide(ctx, a, q, e)
 		if err != nil {
 			return nil, err
@@ -135,6 +150,28 @@ func (h *hookDoor) handle(ctx context.Context) ([]byte, error) {
 	default:
 		return nil, h.end(ctx, a, q)
 	}
+}
+
+// confined is the command line that runs a script of the agent in the sandbox. It begins
+// with the path of this program, and holds no word that a shell would expand.
+func (h *hookDoor) confined(q runs.ClientRequest, script string) (string, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return "", fault.Wrap(fault.Internal, err, "the path of this program is not known: %v", err)
+	}
+	words := []string{exe, "sh", "-w", q.Workspace}
+	if q.Policy != "" {
+		file, err := filepath.Abs(q.Policy)
+		if err != nil {
+			return "", fault.Wrap(fault.Usage, err, "the path %q is not known: %v", q.Policy, err)
+		}
+		words = append(words, "-p", file)
+	}
+	words = append(words, "-c", script)
+	for i, w := range words {
+		words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+	}
+	return strings.Join(words, " "), nil
 }
 
 // request names the session, and the workspace that its policy is of. The workspace comes

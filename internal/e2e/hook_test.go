@@ -163,3 +163,97 @@ func TestTheShellDoorGivesTheSameVerdict(t *testing.T) {
 		}
 	}
 }
+
+// confinedLine gives the command line that a hook has the agent run in the place of a script.
+func (w *world) confinedLine(t *testing.T, agent, event, script, policy string) string {
+	t.Helper()
+	m := map[string]any{"session_id": "s", "sessionId": "s", "cwd": w.workspace, "hook_event_name": event, "permission_mode": "default",
+		"tool_name": "Bash", "tool_input": map[string]any{"command": script, "timeout": 7}, "tool_use_id": "t",
+		"toolName": "bash", "toolArgs": map[string]any{"command": script}}
+	if agent == "gemini" {
+		m["tool_name"] = "run_shell_command"
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if agent == "copilot" {
+		delete(m, "hook_event_name") // that is VS Code's form of it
+		if b, err = json.Marshal(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := w.command("hook", agent, "--confine", "-w", w.workspace, "-p", policy)
+	c.Stdin = bytes.NewReader(b)
+	out, err := c.Output()
+	if err != nil {
+		t.Fatalf("%s: %v, %s", agent, err, out)
+	}
+	type input struct{ Command string }
+	var answer struct {
+		HookSpecificOutput struct {
+			UpdatedInput struct {
+				Command string
+				Timeout int
+			}
+			ToolInput input `json:"tool_input"`
+		}
+		ModifiedArgs input
+	}
+	if err := json.Unmarshal(out, &answer); err != nil {
+		t.Fatalf("%s answers %s", agent, out)
+	}
+	own := answer.HookSpecificOutput
+	if (agent == "claude" || agent == "codex") && own.UpdatedInput.Timeout != 7 {
+		t.Errorf("%s: the other fields of the input are lost: %s", agent, out)
+	}
+	return own.UpdatedInput.Command + own.ToolInput.Command + answer.ModifiedArgs.Command
+}
+
+// With --confine the agent's own shell runs what remit sh decides and confines.
+func TestAHookConfinesTheCommandsOfAgents(t *testing.T) {
+	w := newWorld(t).durability("process")
+	w.fill()
+	policy := w.beside("policy.yaml", "version: 1\nname: confined\nfiles: {read: {allow: ['**'], deny: ['private/**']}}\ncommands: {allow: ['cat **', 'head **', 'printf **', 'sh **']}\n")
+	run := func(line string) (string, int) {
+		c := w.command()
+		c.Path, c.Args = "/bin/bash", []string{"bash", "-c", line}
+		c.Dir = w.workspace
+		out, err := c.CombinedOutput()
+		var exit *exec.ExitError
+		if err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		return string(out), c.ProcessState.ExitCode()
+	}
+	for agent, event := range map[string]string{"claude": "PreToolUse", "codex": "PreToolUse", "copilot": "", "gemini": "BeforeTool"} {
+		for _, c := range []struct {
+			script, has string
+			status      int
+		}{
+			{"printf '%s\\n' \"it's $((1+1)) $HOME\"\nprintf b", "it's 2 ", 0},
+			{"cat .env; head -c 100 private/key.txt; cat ../outside.txt; printf end", "end", 0},
+			{"sh -c 'cat .e*' ; exec 3< .env", "sensitive name", 3},
+			{"touch made", "no entry of commands.allow matches touch made", 3},
+			{"'; touch made; '", "", 3},
+			{"$(touch made)", "", 3},
+		} {
+			out, status := run(w.confinedLine(t, agent, event, c.script, policy))
+			if status != c.status || !strings.Contains(out, c.has) || strings.Contains(out, "TOKEN=x") || strings.Contains(out, "secret") {
+				t.Errorf("%s: %q ends with %d: %s", agent, c.script, status, out)
+			}
+		}
+	}
+	for _, agent := range []string{"generic", "cursor"} {
+		c := w.command("hook", agent, "--confine", "-w", w.workspace, "-p", policy)
+		c.Stdin = strings.NewReader(`{"event":"before","session":"s","tool":"shell.run","args":{"script":"cat notes.txt"},` +
+			`"conversation_id":"s","hook_event_name":"beforeShellExecution","workspace_roots":["` + w.workspace + `"],"command":"cat notes.txt"}`)
+		if out, err := c.CombinedOutput(); err == nil || c.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "cannot be told to run a command in the sandbox") {
+			t.Errorf("%s: %v, %s", agent, err, out)
+		}
+	}
+	if _, status := run("test -e made"); status == 0 {
+		t.Error("a command that was not allowed ran")
+	}
+	w.must(0, "verify")
+}

@@ -40,7 +40,7 @@ func claude(e *Event, m object) error {
 	}
 	// In the other modes Claude Code answers its own questions.
 	e.Asks = slices.Contains([]string{"default", "plan", "acceptEdits"}, mode)
-	e.answer = claudeAnswer
+	e.answer, e.replace = claudeAnswer, claudeReplace
 	switch e.name {
 	case "PreToolUse":
 		e.Phase = Before
@@ -84,7 +84,7 @@ var claudeInternal = []string{
 func (e *Event) claudeTool(in object) error {
 	switch e.Tool {
 	case "Bash":
-		return e.shell(in, "command")
+		return e.shell(in, e.Dir)
 	case "Read":
 		return e.file("fs.read", in, "file_path")
 	case "Write":
@@ -178,6 +178,12 @@ func (e *Event) mcp(server, name string, in object) error {
 func claudeAnswer(_ *Event, v Verdict) any {
 	return map[string]any{"hookSpecificOutput": map[string]any{
 		"hookEventName": "PreToolUse", "permissionDecision": v.Effect.String(), "permissionDecisionReason": v.Reason,
+	}}
+}
+
+func claudeReplace(input object) any {
+	return map[string]any{"hookSpecificOutput": map[string]any{
+		"hookEventName": "PreToolUse", "permissionDecision": "allow", "permissionDecisionReason": "remit decides and confines it", "updatedInput": input,
 	}}
 }
 

@@ -13,7 +13,7 @@ func codex(e *Event, m object) error {
 	if err := e.head(m); err != nil {
 		return err
 	}
-	e.answer = denyOnly(claudeAnswer)
+	e.answer, e.replace = denyOnly(claudeAnswer), claudeReplace
 	switch e.name {
 	case "PreToolUse":
 		e.Phase = Before
@@ -36,7 +36,7 @@ func codex(e *Event, m object) error {
 func (e *Event) codexTool(in object) error {
 	switch e.Tool {
 	case "Bash":
-		return e.shell(in, "command")
+		return e.shell(in, e.Dir)
 	case "apply_patch", "Edit", "Write":
 		patch, err := in.need("command", "input", "patch")
 		if err != nil {

@@ -22,7 +22,7 @@ func copilot(e *Event, m object) error {
 	if err := e.setDir(dir); err != nil {
 		return err
 	}
-	e.Asks, e.answer = true, copilotAnswer
+	e.Asks, e.answer, e.replace = true, copilotAnswer, copilotReplace
 	switch _, done := m["toolResult"]; {
 	case e.Tool == "":
 		e.Phase = Other
@@ -82,7 +82,7 @@ var copilotInternal = []string{
 func (e *Event) copilotTool(in object) error {
 	switch e.Tool {
 	case "bash":
-		return e.shell(in, "command")
+		return e.shell(in, e.Dir)
 	case "view":
 		return e.file("fs.read", in, "path")
 	case "create":
@@ -115,6 +115,10 @@ func (e *Event) copilotTool(in object) error {
 		return nil
 	}
 	return e.unknown()
+}
+
+func copilotReplace(input object) any {
+	return map[string]any{"permissionDecision": "allow", "permissionDecisionReason": "remit decides and confines it", "modifiedArgs": input}
 }
 
 func copilotAnswer(_ *Event, v Verdict) any {

@@ -91,7 +91,7 @@ func (e *Event) cursorCall(m object) error {
 func (e *Event) cursorTool(in object) error {
 	switch e.Tool {
 	case "Shell":
-		return e.shell(in, "command")
+		return e.shell(in, e.Dir)
 	case "Read":
 		return e.file("fs.read", in, "file_path", "path")
 	case "Write":

@@ -140,16 +140,13 @@ func (e *Event) file(id tool.ID, o object, names ...string) error {
 	return e.call(id, tool.Args{"path": p})
 }
 
-// shell adds a call that runs a script in the agent's folder.
-func (e *Event) shell(o object, names ...string) error {
-	script, err := o.need(names...)
+// shell adds a call that runs the script of the field command in a folder.
+func (e *Event) shell(o object, dir string) error {
+	script, err := o.need("command")
 	if err != nil {
 		return err
 	}
-	return e.script(script, e.Dir)
-}
-
-func (e *Event) script(script, dir string) error {
+	e.input = o
 	args := tool.Args{"script": script}
 	if dir != "" {
 		args["cwd"] = dir

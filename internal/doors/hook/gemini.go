@@ -7,7 +7,7 @@ func gemini(e *Event, m object) error {
 	if err := e.head(m); err != nil {
 		return err
 	}
-	e.answer = denyOnly(geminiAnswer)
+	e.answer, e.replace = denyOnly(geminiAnswer), geminiReplace
 	switch e.name {
 	case "BeforeTool":
 		e.Phase = Before
@@ -57,17 +57,13 @@ func (e *Event) geminiTool(in object) error {
 			return err
 		}
 		if dir == "" {
-			return e.shell(in, "command")
+			return e.shell(in, e.Dir)
 		}
 		at, err := e.path(dir)
 		if err != nil {
 			return err
 		}
-		script, err := in.need("command")
-		if err != nil {
-			return err
-		}
-		return e.script(script, at)
+		return e.shell(in, at)
 	case "read_file":
 		return e.file("fs.read", in, "file_path", "absolute_path")
 	case "write_file":
@@ -97,6 +93,10 @@ func (e *Event) geminiTool(in object) error {
 		return nil
 	}
 	return e.unknown()
+}
+
+func geminiReplace(input object) any {
+	return map[string]any{"decision": "allow", "reason": "remit decides and confines it", "hookSpecificOutput": map[string]any{"tool_input": input}}
 }
 
 func geminiAnswer(_ *Event, v Verdict) any {

@@ -6,6 +6,7 @@
 package hook
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -68,8 +69,10 @@ type Event struct {
 	Failed string
 	Output map[string]any
 
-	name   string // of the event, as the agent wrote it
-	answer func(e *Event, v Verdict) any
+	name    string // of the event, as the agent wrote it
+	answer  func(e *Event, v Verdict) any
+	input   object // of a shell command: the tool's input
+	replace func(input object) any
 }
 
 // Verdict is the decision on an event's calls. The zero Verdict denies.
@@ -164,6 +167,33 @@ func (e *Event) Answer(v Verdict) ([]byte, error) {
 		return nil, nil
 	}
 	b, err := canon.Marshal(out)
+	if err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "the answer cannot be encoded")
+	}
+	return append(b, '\n'), nil
+}
+
+// Script gives what the agent's shell is to run; ok says that the event is about a command.
+func (e *Event) Script() (script string, ok bool) {
+	for _, c := range e.Calls {
+		if e.Phase == Before && c.Tool == "shell.run" {
+			script, _ = c.Args["script"].(string)
+			return script, true
+		}
+	}
+	return "", false
+}
+
+// Replace is what the hook prints to have the agent's shell run another command line. An
+// agent that cannot be told so is an error.
+func (e *Event) Replace(commandLine string) ([]byte, error) {
+	if e.input == nil || e.replace == nil || len(e.Calls) != 1 {
+		return nil, fault.New(fault.Usage, "%s cannot be told to run a command in the sandbox", e.Agent).
+			WithHint("leave --confine out, or run the agent itself with remit exec")
+	}
+	in := maps.Clone(e.input)
+	in["command"] = commandLine
+	b, err := canon.Marshal(e.replace(in))
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "the answer cannot be encoded")
 	}
