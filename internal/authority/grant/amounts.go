@@ -26,8 +26,8 @@ func (a Amounts) Add(b Amounts) Amounts {
 	}
 }
 
-// List gives the amounts in the order of their fields, the time in microseconds,
-// without zeros at the end: the form that events hold.
+// List returns the amounts in the order of their fields, with the time in
+// microseconds and without trailing zeros. Events hold this form.
 func (a Amounts) List() []int64 {
 	l := []int64{a.Calls, a.BytesIn, a.BytesOut, a.Tokens, a.Money, a.Time.Microseconds(), a.Children}
 	for len(l) > 0 && l[len(l)-1] == 0 {
@@ -50,8 +50,8 @@ func plus[T int64 | time.Duration](a, b T) T {
 	return a + b
 }
 
-// BudgetsOf gives the limits that policies set, which are the budgets of the
-// grant that they make: limits, models.tokens and agents.
+// BudgetsOf returns the limits that policies set: limits, models.tokens and
+// agents. They become the budgets of the grant made from these policies.
 func BudgetsOf(links ...*policy.Rules) Budgets {
 	l := policy.Chain(links).Limits()
 	b := Budgets{

@@ -10,8 +10,8 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// The sizes that budgets are bound to. A number above MaxCount is a mistake;
-// below it sums of a whole tree of grants cannot overflow.
+// Bounds on budgets. A number above MaxCount is a mistake. Numbers up to it
+// cannot overflow when a whole tree of grants is summed.
 const (
 	MaxCount    = 1 << 50 // of calls, bytes, tokens and millionths of a dollar
 	MaxTime     = 10 * 365 * 24 * time.Hour
@@ -48,8 +48,8 @@ func (b Budgets) IsZero() bool {
 		b.Time == 0 && b.Children == nil && b.Depth == nil
 }
 
-// Min gives the budgets under which both b and o hold: of each limit the
-// smaller one. It shares no memory with either.
+// Min returns the smaller of each limit, so that both b and o hold. It shares no
+// memory with either.
 func (b Budgets) Min(o Budgets) Budgets {
 	return Budgets{
 		Calls:    least(b.Calls, o.Calls),
@@ -78,7 +78,7 @@ func (b Budgets) Moot(before Budgets) []string {
 	return out
 }
 
-// each gives the limits one by one.
+// each returns the limits one by one, each in budgets of its own.
 func (b Budgets) each() []Budgets {
 	all := []Budgets{
 		{Calls: b.Calls}, {EachTool: b.EachTool}, {BytesIn: b.BytesIn}, {BytesOut: b.BytesOut}, {Tokens: b.Tokens}, {Money: b.Money},
@@ -120,8 +120,8 @@ func leastPerTool(a, b []ToolBudget) []ToolBudget {
 	return slices.CompactFunc(out, func(x, y ToolBudget) bool { return x.Tool == y.Tool })
 }
 
-// Check reports everything in the budgets that makes no sense, with fault.Usage
-// and the field.
+// Check reports every invalid value in the budgets, with fault.Usage and the
+// field.
 func (b Budgets) Check() error {
 	var errs fault.List
 	bad := func(field, format string, args ...any) {
@@ -185,8 +185,8 @@ func isToolPattern(s string) bool {
 	return true
 }
 
-// String says the budgets in words, as "200 calls, 20 calls of http.*, 10 MiB
-// in, 1.50 USD, 5m0s"; "no further limits" where there are none.
+// String describes the budgets in words, as "200 calls, 20 calls of http.*, 10
+// MiB in, 1.50 USD, 5m0s"; "no further limits" where there are none.
 func (b Budgets) String() string {
 	var out []string
 	add := func(set bool, text string) {
@@ -240,8 +240,8 @@ func bytesText(n int64) string {
 	return plural(n, "byte", "bytes")
 }
 
-// MoneyText prints millionths of a US dollar, with two digits or as many as it
-// needs: "1.50 USD", "0.000125 USD".
+// MoneyText prints millionths of a US dollar, with at least two decimal places:
+// "1.50 USD", "0.000125 USD".
 func MoneyText(millionths int64) string {
 	sign := ""
 	if millionths < 0 {

@@ -66,7 +66,7 @@ func TestBudgetsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// drawBudgets makes any budgets that make sense, often with equal numbers.
+// drawBudgets draws valid budgets, often with equal numbers.
 func drawBudgets(t *rapid.T, label string) grant.Budgets {
 	n := rapid.Int64Range(0, 3)
 	b := grant.Budgets{Calls: n.Draw(t, label), BytesIn: n.Draw(t, label), BytesOut: n.Draw(t, label), Tokens: n.Draw(t, label),

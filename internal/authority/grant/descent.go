@@ -32,8 +32,8 @@ type toolBudgetJSON struct {
 	Calls int64  `json:"calls"`
 }
 
-// MarshalJSON writes the limits that there are, under the names that Check uses;
-// time in nanoseconds.
+// MarshalJSON writes the limits that are set, under the names that Check uses.
+// Time is in nanoseconds.
 func (b Budgets) MarshalJSON() ([]byte, error) {
 	w := budgetsJSON{Calls: b.Calls, EachTool: b.EachTool, BytesIn: b.BytesIn, BytesOut: b.BytesOut, Tokens: b.Tokens, Money: b.Money,
 		Time: b.Time, Children: b.Children, Depth: b.Depth}

@@ -28,10 +28,10 @@ type Grant struct {
 type Node struct {
 	ID        uuid.UUID
 	Holder    string    // as "user:ann" or "agent:docs"
-	Links     int       // the node's policies and its ancestors' are Chain()[:Links]
-	Budgets   Budgets   // its own; its ancestors' hold besides
+	Links     int       // Chain()[:Links] holds the policies of the node and its ancestors
+	Budgets   Budgets   // the node's own; those of its ancestors also apply
 	NotBefore time.Time // zero: at once
-	Expires   time.Time // zero: no end of its own
+	Expires   time.Time // zero: the node itself never expires
 	// Kept: the ledger keeps the node. Its use is then counted across runs and
 	// processes, and it can be revoked. Other nodes end with their run.
 	Kept bool
@@ -41,7 +41,7 @@ type Node struct {
 type Terms struct {
 	ID        uuid.UUID
 	Holder    string
-	Policies  []*policy.Rules // further links, all of which bound it
+	Policies  []*policy.Rules // further links, all of which limit the grant
 	Budgets   Budgets
 	NotBefore time.Time
 	Expires   time.Time
@@ -71,10 +71,10 @@ func (g Grant) Derive(t Terms) Grant {
 	return d
 }
 
-// Root makes a root grant from policies bound to env, with the further links
-// that their roles give the holder. A policy that cannot be bound is an error:
-// it is never left out. So is a first policy that says rest: inherit, since
-// there is nothing that it could inherit.
+// Root makes a root grant from policies bound to env, with the further links that
+// their roles give the holder. A policy that cannot be bound is an error: it is
+// never left out. A first policy that says rest: inherit is also an error,
+// because it has no parent to inherit from.
 func Root(id uuid.UUID, holder string, env policy.Env, ps ...*policy.Policy) (Grant, error) {
 	if len(ps) > 0 && ps[0].Inherits() {
 		return Grant{}, fault.New(fault.PolicyInvalid, "a root policy must not have rest: inherit").
@@ -97,13 +97,13 @@ func Links(env policy.Env, p *policy.Policy, holders ...string) (policy.Chain, e
 	return NewBinder(env).Links(p, holders...)
 }
 
-// Binder binds policies to one environment, each once however often it is asked for.
+// Binder binds policies to one environment. It binds each policy only once.
 type Binder struct {
 	env   policy.Env
 	bound map[*policy.Policy]*policy.Rules
 }
 
-// NewBinder makes a binder that has bound nothing so far.
+// NewBinder makes an empty binder.
 func NewBinder(env policy.Env) *Binder {
 	return &Binder{env: env, bound: map[*policy.Policy]*policy.Rules{}}
 }
@@ -129,7 +129,7 @@ func (b *Binder) Links(p *policy.Policy, holders ...string) (policy.Chain, error
 	return out, nil
 }
 
-// ID identifies the grant; the zero UUID is of the zero Grant.
+// ID identifies the grant. The zero Grant has the zero UUID.
 func (g Grant) ID() uuid.UUID { return g.last().ID }
 
 // Parent is the grant that this one derives from, or the zero UUID.
@@ -150,26 +150,28 @@ func (g Grant) last() Node {
 	return g.nodes[len(g.nodes)-1]
 }
 
-// Chain is every policy that bounds the grant. The caller must not change it.
+// Chain returns every policy that limits the grant. The caller must not change
+// it.
 func (g Grant) Chain() policy.Chain { return g.chain }
 
-// Nodes is the grant's descent, from the root to itself. The caller must not
-// change it.
+// Nodes returns the grant's descent, from the root to the grant itself. The
+// caller must not change it.
 func (g Grant) Nodes() []Node { return g.nodes }
 
 // Kept reports whether the ledger keeps any node of the grant.
 func (g Grant) Kept() bool { return slices.ContainsFunc(g.nodes, func(n Node) bool { return n.Kept }) }
 
-// Pinned gives the digest that a tool must have, if the grant pins it.
+// Pinned returns the digest that a tool must have, if the grant pins the tool.
 func (g Grant) Pinned(id tool.ID) (tool.Digest, bool) {
 	d, ok := g.pins[id]
 	return d, ok
 }
 
-// Pins is every tool that is pinned. The caller must not change it.
+// Pins returns all pinned tools. The caller must not change it.
 func (g Grant) Pins() map[tool.ID]tool.Digest { return g.pins }
 
-// Expires is the earliest end of all its nodes; zero: it has none.
+// Expires returns the earliest expiry of all nodes; zero: the grant never
+// expires.
 func (g Grant) Expires() time.Time {
 	var end time.Time
 	for _, n := range g.nodes {
@@ -180,8 +182,8 @@ func (g Grant) Expires() time.Time {
 	return end
 }
 
-// At reports whether the grant's time includes a moment: fault.GrantExpired or
-// fault.GrantEarly if not.
+// At checks that the grant is valid at a time. If not, the error is
+// fault.GrantExpired or fault.GrantEarly.
 func (g Grant) At(now time.Time) error {
 	for i := range g.nodes {
 		switch n := &g.nodes[i]; {

@@ -16,8 +16,8 @@ type Handle struct {
 // NewHandle makes a handle for a holder, with no authority.
 func NewHandle(holder string) *Handle { return &Handle{holder: holder} }
 
-// Give puts a grant into the handle. It must be one of the handle's holder
-// (fault.NotDelegable), and the first (fault.Conflict).
+// Give sets the handle's grant. A grant of another holder is fault.NotDelegable.
+// A second grant is fault.Conflict.
 func (h *Handle) Give(g Grant) error {
 	if len(g.nodes) == 0 || g.Holder() != h.holder {
 		return fault.New(fault.NotDelegable, "a grant of %q is not for the handle of %q", g.Holder(), h.holder).WithHint("hand it on to %q first", h.holder)

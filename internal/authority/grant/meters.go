@@ -30,8 +30,8 @@ type Limit struct {
 	Most int64
 }
 
-// Limits lists the budgets as meters count them. That on each tool has no tool's
-// ID. Depth is not counted: a grant's descent says it.
+// Limits lists the budgets as meters count them. The limit for each single tool
+// has no tool ID. Depth is not metered, because a grant's descent shows it.
 func (b Budgets) Limits() []Limit {
 	var out []Limit
 	for _, l := range [...]Limit{{MeterCalls, b.Calls}, {MeterBytesIn, b.BytesIn}, {MeterBytesOut, b.BytesOut}, {MeterTokens, b.Tokens},
@@ -49,7 +49,7 @@ func (b Budgets) Limits() []Limit {
 	return out
 }
 
-// Charged is how much of a meter a call of a tool takes that uses so much.
+// Charged returns the amount that a call of a tool takes from a meter.
 func Charged(what string, id tool.ID, used Amounts) int64 {
 	switch what {
 	case MeterCalls:
@@ -77,12 +77,12 @@ func Charged(what string, id tool.ID, used Amounts) int64 {
 		if match, err := ToolPattern(of); err == nil && !match(id) {
 			return 0
 		}
-		return used.Calls // also where the pattern cannot be read: rather too much than too little
+		return used.Calls // also if the pattern is invalid: charging too much is safer than too little
 	}
 	return 0
 }
 
-// ToolPattern compiles a pattern of tools of a budget.
+// ToolPattern compiles a budget's pattern of tool IDs.
 func ToolPattern(pattern string) (func(tool.ID) bool, error) {
 	t, err := glob.CompileName(pattern, ':', true)
 	if err != nil {
@@ -91,6 +91,6 @@ func ToolPattern(pattern string) (func(tool.ID) bool, error) {
 	return func(id tool.ID) bool { return t.Match(string(id)) }, nil
 }
 
-// Short is the beginning of a grant's ID as people are shown it: enough to tell it
-// from one that was made in the same millisecond.
+// Short returns the beginning of a grant's ID, for display. It is long enough to
+// distinguish grants made in the same millisecond.
 func Short(id uuid.UUID) string { return id.String()[:18] }

@@ -41,7 +41,7 @@ type Terms struct {
 	Call     tool.Digest   // the call's digest
 	Tool     tool.ID       // the tool that is called
 	Chain    policy.Chain  // the grant's policies
-	Approved []tool.Action // actions that policy asks about and a person allowed for this call
+	Approved []tool.Action // actions that need approval and that a person approved for this call
 	Env      tool.Env
 	Limits   policy.Limits
 	Ask      Asker  // nil: approvals are not possible while the call runs
@@ -54,23 +54,23 @@ type Terms struct {
 	Tokens, Money int64
 }
 
-// Asker asks a person about an action that a policy asks about while the call
-// runs, and waits for the answer.
+// Asker asks a person to approve an action while the call runs, and waits for the
+// answer.
 type Asker func(ctx context.Context, a tool.Action, d policy.Decision) bool
 
 // Keeper keeps files before a call replaces them, so that they can be restored.
 type Keeper interface {
-	// Before keeps the file of a name in an open folder; real is its absolute path.
-	// After an error the file must not be changed.
+	// Before keeps the file with a name in an open folder; real is the file's
+	// absolute path. After an error the file must not be changed.
 	Before(real string, dir int, name string) error
 	// After notes the file's state after the change.
 	After(real string, dir int, name string) error
 }
 
-// Held is the layers of a run whose writes are held.
+// Held gives access to the layers of a run with held writes.
 type Held interface {
-	// Enter waits until no caller has the layers alone, and returns the open folder
-	// that stands for the workspace. It is valid until leave is called.
+	// Enter waits until no caller has the layers alone. It returns the open
+	// folder that stands for the workspace, which is valid until leave is called.
 	Enter(ctx context.Context) (root int, leave func(), err error)
 	// Room fails with fault.LimitReached if the run has no room for n more bytes. It
 	// may be called at any time, also with 0 while a command writes.
@@ -90,15 +90,16 @@ func (p Permit) End() {
 	}
 }
 
-// Minted reports whether this is more than the zero Permit, over or not.
+// Minted reports whether the permit was minted, even if it has ended. The zero
+// Permit was not.
 func (p Permit) Minted() bool { return p.s != nil }
 
 // Live reports whether the permit still permits anything.
 func (p Permit) Live() bool { return p.s != nil && !p.s.ended.Load() }
 
 // Check decides an action at the moment of use, with the facts that the handle
-// has found (the real path it opened, the address it is about to dial). It
-// gives nil, or a fault.HandleRefused error that names the rule.
+// has found (the real path it opened, the address it is about to dial). The error
+// is fault.HandleRefused and names the rule.
 func (p Permit) Check(a tool.Action) error {
 	if !p.Live() {
 		return fault.New(fault.HandleRefused, "%s: the call that this belongs to is over", a)
@@ -116,8 +117,8 @@ func (p Permit) Check(a tool.Action) error {
 	return fault.New(fault.HandleRefused, "%s: %s", a, d.Reason)
 }
 
-// Denied is the kind of the action that Check refused last; the zero kind if it
-// refused none.
+// Denied returns the kind of the last action that Check refused; the zero kind if
+// there was none.
 func (p Permit) Denied() tool.ActionKind {
 	if p.s == nil {
 		return tool.NoAction
@@ -127,9 +128,8 @@ func (p Permit) Denied() tool.ActionKind {
 	return p.s.denied
 }
 
-// Transferred counts bytes that came in and went out over the network. Once they
-// are more than the call may transfer, it gives fault.BudgetSpent: nothing further
-// may pass.
+// Transferred counts bytes received and sent over the network. Above the call's
+// limit it returns fault.BudgetSpent, and the transfer must stop.
 func (p Permit) Transferred(in, out int64) error {
 	if p.s == nil {
 		return nil
@@ -176,8 +176,8 @@ func (p Permit) ApprovedContents(a tool.Action) ([]tool.Content, bool) {
 	return nil, false
 }
 
-// Asker asks for approvals while the call runs; nil: it is not possible. An approval
-// is for one action only.
+// Asker returns the way to ask for approvals while the call runs; nil: approvals
+// are not possible. An approval is for one action only.
 func (p Permit) Asker() Asker {
 	if p.s == nil {
 		return nil
@@ -185,7 +185,7 @@ func (p Permit) Asker() Asker {
 	return p.s.terms.Ask
 }
 
-// Tool is the tool whose call this is; "" for the zero Permit.
+// Tool returns the ID of the called tool; "" for the zero Permit.
 func (p Permit) Tool() tool.ID {
 	if p.s == nil {
 		return ""
@@ -193,7 +193,8 @@ func (p Permit) Tool() tool.ID {
 	return p.s.terms.Tool
 }
 
-// Chain is the policies that bound the call, for compiling them into a sandbox.
+// Chain returns the policies that limit the call, for compiling them into a
+// sandbox.
 func (p Permit) Chain() policy.Chain {
 	if p.s == nil {
 		return nil
@@ -236,8 +237,8 @@ func (p Permit) Spendable() (tokens, money int64) {
 	return p.s.terms.Tokens, p.s.terms.Money
 }
 
-// Allowance is how many bytes may come in and go out over the network; 0: any
-// number.
+// Allowance returns how many bytes may be received and sent over the network; 0:
+// no limit.
 func (p Permit) Allowance() (in, out int64) {
 	if p.s == nil {
 		return 0, 0
@@ -245,7 +246,8 @@ func (p Permit) Allowance() (in, out int64) {
 	return p.s.terms.BytesIn, p.s.terms.BytesOut
 }
 
-// Keeper keeps the files that the call's tools replace; nil: none are kept.
+// Keeper returns the keeper of the files that the call's tools replace; nil: none
+// are kept.
 func (p Permit) Keeper() Keeper {
 	if p.s == nil {
 		return nil
@@ -253,7 +255,8 @@ func (p Permit) Keeper() Keeper {
 	return p.s.terms.Keep
 }
 
-// Held is where the call's writes go; nil: to the workspace itself.
+// Held returns the layers that hold the call's writes; nil: writes reach the
+// workspace.
 func (p Permit) Held() Held {
 	if p.s == nil {
 		return nil
@@ -261,7 +264,7 @@ func (p Permit) Held() Held {
 	return p.s.terms.Held
 }
 
-// Env is the call's surroundings.
+// Env returns the call's environment.
 func (p Permit) Env() tool.Env {
 	if p.s == nil {
 		return tool.Env{}
@@ -269,7 +272,8 @@ func (p Permit) Env() tool.Env {
 	return p.s.terms.Env
 }
 
-// maxHappened bounds the notes of one call: one that touches more says how many.
+// maxHappened bounds the notes of one call. Further side effects are only
+// counted.
 const maxHappened = 256
 
 // Note records a side effect that happened. Handles call it at once, also if a later
@@ -297,13 +301,14 @@ func (p Permit) Happened() (notes []tool.Happened, more int) {
 	return slices.Clone(p.s.happened), p.s.dropped
 }
 
-// maxText bounds the texts of a refusal, in bytes: a process chose parts of them.
+// maxText bounds the texts of a refusal, in bytes, because a process chose parts
+// of them.
 const maxText = 1024
 
 func bounded(s string) string { return clip.Text(strings.ToValidUTF8(s, "\uFFFD"), maxText) }
 
-// maxRefused bounds the different refusals that are kept of one call: of one
-// that tried more, the rest is counted.
+// maxRefused bounds the distinct refusals kept for one call. Further ones are
+// only counted.
 const maxRefused = 256
 
 // Refuse records a refused attempt of a confined process. The component that refuses
@@ -329,7 +334,7 @@ func (p Permit) Refuse(r tool.Refused) {
 	p.s.refused = append(p.s.refused, r)
 }
 
-// RefuseMore counts attempts that nothing more is known of.
+// RefuseMore counts attempts whose details are unknown.
 func (p Permit) RefuseMore(n int) {
 	if p.s == nil || n <= 0 {
 		return

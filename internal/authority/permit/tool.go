@@ -19,10 +19,10 @@ type Tool interface {
 	Prepare(env tool.Env, args tool.Args) (Prepared, error)
 }
 
-// Prepared is one call of a tool, ready to be decided and run: the arguments that were
-// decided on are those that run. The zero Prepared cannot run.
+// Prepared is one call of a tool, ready to be decided and run. The same arguments
+// are decided and run. The zero Prepared cannot run.
 type Prepared struct {
-	// Actions is everything that the call needs from the world.
+	// Actions lists everything that the call needs from the world.
 	Actions []tool.Action
 	// Run carries the call out, once. It reaches the world only through handles opened
 	// from p. A failed call may have an output too.

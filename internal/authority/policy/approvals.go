@@ -15,20 +15,20 @@ const (
 	DefaultApprovalExpires = time.Hour
 )
 
-// Terms is what a chain says of approvals, frozen plans, revocation and
-// violations: what concerns how calls are gated, and not which are allowed.
+// Terms are a chain's settings for approvals, frozen plans, revocation and
+// violations. They control how calls are gated, not which calls are allowed.
 type Terms struct {
-	Approvers       int           // approvals.approvers: different people who must say yes
+	Approvers       int           // approvals.approvers: different people who must approve
 	ApprovalTimeout time.Duration // approvals.timeout: how long a question waits for its answer
 	ApprovalExpires time.Duration // approvals.expires: how long an approval may be used
 	Session         bool          // approvals.session: an approval may cover a session, not only one call
 	PlanRequired    bool          // frozen_plan.required: every run needs a frozen plan
-	FinishRevoked   bool          // on_revoke: calls that run when the grant is revoked may come to their end
+	FinishRevoked   bool          // on_revoke: running calls may finish when the grant is revoked
 
 	responses [numViolations]Response
 }
 
-// Response is what is done about a kind of violation.
+// Response is the response to a kind of violation.
 func (t Terms) Response(v Violation) Response {
 	if v >= numViolations {
 		return RevokeGrant // nobody knows how bad it is
@@ -58,7 +58,7 @@ func (s *approvalSettings) setting() setting {
 	return mapping("approvals", count("approvers", &s.approvers, 1), duration("timeout", &s.timeout), duration("expires", &s.expires), session)
 }
 
-// Terms gives the chain's effective terms: of each what is strictest.
+// Terms returns the chain's effective terms: the strictest of each.
 func (c Chain) Terms() Terms {
 	t := Terms{Session: true}
 	finish, cancel := false, false

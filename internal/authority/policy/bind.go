@@ -11,14 +11,14 @@ import (
 type Rules struct {
 	policy   *Policy
 	env      Env
-	tool     tool.Env // what within derives commands with
+	tool     tool.Env // the settings that within derives commands with
 	state    string   // Env.State, folded
 	path     []string // the trusted PATH with commands.path
 	added    []string // commands.path, resolved
 	sections [numSections]boundSection
 	builtin  boundEntry // allows built-in tools where tools.allow is absent
-	inherit  boundEntry // allows what another link decides
-	typed    boundEntry // asks about a command that a person typed and no entry knows
+	inherit  boundEntry // leaves the decision to other links
+	typed    boundEntry // asks about a command that a person typed and no entry matches
 	gate     *boundEntry
 	risk     tool.Risk
 	gates    boundGates

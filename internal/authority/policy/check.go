@@ -15,8 +15,8 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Installation is what a policy is checked against by [Policy.Check]: the parts
-// that one installation of Remit has. A nil field is not checked against.
+// Installation lists the parts of one installation of Remit, for [Policy.Check].
+// A nil field is not checked.
 type Installation struct {
 	Tools     []*tool.Spec // built-in ones, which remit tools lists
 	Unlisted  []*tool.Spec // of Remit itself too, which only one command of it calls
@@ -33,9 +33,9 @@ type ToolSource struct {
 	Within []string
 }
 
-// Check finds entries that a policy can be read with and that still have no
-// effect. A mistake can never match; a warning is about an entry or a section
-// that is probably not what its author meant. Both are in the document's order.
+// Check finds entries that are valid but have no effect. A mistake can never
+// match; a warning is about an entry or a section that is probably not what its
+// author meant. Both are in the document's order.
 func (p *Policy) Check(in Installation) (mistakes, warnings fault.List) {
 	c := &checker{in: in, file: p.file}
 	c.content("", p.content())
@@ -126,7 +126,7 @@ func (c *checker) entry(id sectionID, e Effect, field string, en *entry) {
 	}
 }
 
-// denied warns about an entry whose own text is denied too.
+// denied warns about an entry that a deny entry repeats.
 func (c *checker) denied(s *section, e Effect, field string, en *entry) {
 	if e == Deny || en.hasArgs() {
 		return
@@ -144,7 +144,7 @@ func (en *entry) hasArgs() bool {
 	return ok && p.args != nil
 }
 
-// meant is the hint that names what was probably meant.
+// meant returns a hint with the name that was probably meant.
 func meant(got string, names []string) string {
 	if best := near.Word(got, names); best != "" {
 		return fmt.Sprintf("did you mean %q?", best)
@@ -230,7 +230,7 @@ func mayBegin(pattern, head string) bool {
 	return strings.HasPrefix(literal, head) || wild && strings.HasPrefix(head, literal)
 }
 
-// model checks that a pattern's provider is one of those that are configured.
+// model checks that a pattern's provider is configured.
 func (c *checker) model(en *entry, field string) {
 	text := en.pattern.String()
 	head := text
@@ -269,8 +269,8 @@ var sectionEffects = map[sectionID]tool.Effects{
 	commandSection: tool.EffectSet(tool.SystemExec),
 }
 
-// reach warns about sections that allow something which no tool can use any more,
-// as files beside tools.allow: ["mcp:notes:*"].
+// reach warns about sections whose entries no allowed tool can use, as files
+// beside tools.allow: ["mcp:notes:*"].
 func (c *checker) reach(prefix string, d *content) {
 	if c.in.Tools == nil {
 		return
@@ -333,8 +333,8 @@ func (c *checker) reachable(d *content, section string) bool {
 	return false
 }
 
-// mayUse reports whether an entry may match a tool besides Remit's own whose calls
-// the section decides. Of modules and extensions that is not known here.
+// mayUse reports whether an entry may match a tool besides Remit's own whose
+// calls the section decides. For modules and extensions this is unknown here.
 func (c *checker) mayUse(en *entry, section string) bool {
 	text, args := en.tool().text, en.tool().args
 	if args != nil && slices.ContainsFunc(args.list, func(a argument) bool { return a.rule.decidedBy(section) }) {

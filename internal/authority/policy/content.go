@@ -6,8 +6,8 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy/glob"
 )
 
-// content is a parsed policy document: what it says, checked, with nothing bound
-// to an environment.
+// content is a parsed and checked policy document that is not bound to an
+// environment.
 type content struct {
 	name    string
 	inherit bool // rest: inherit

@@ -7,10 +7,10 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Effect is what a policy says of a call. A smaller effect is stricter.
+// Effect is a policy's answer to a call. A smaller effect is stricter.
 type Effect uint8
 
-// The effects. The zero effect denies, so one that nobody set denies.
+// The effects. The zero effect denies, so an unset effect denies.
 const (
 	Deny Effect = iota
 	Ask
@@ -57,7 +57,7 @@ type Refusal struct {
 	Reason string
 }
 
-// Decision is what a chain of policies says of a call. The zero Decision
+// Decision is the answer of a chain of policies to a call. The zero Decision
 // denies.
 type Decision struct {
 	Effect   Effect
@@ -68,8 +68,8 @@ type Decision struct {
 	Admin    bool      // a rule asks for somebody who may approve admin calls
 }
 
-// Call is what is decided: a tool, its arguments, and the actions that the
-// call needs (the tool's own and those of [Chain.Within]).
+// Call is the subject of a decision: a tool, its arguments, and the actions that
+// the call needs (the tool's own and those of [Chain.Within]).
 type Call struct {
 	Tool    *tool.Spec
 	Args    tool.Args

@@ -11,7 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// delegation is what a policy's holder may hand on.
+// delegation is the authority that a policy's holder may hand on.
 type delegation struct {
 	pos     fault.Pos
 	actions []string // names of sections
@@ -23,12 +23,12 @@ type delegation struct {
 // deepest a delegation goes where the policy does not say.
 const defaultDelegation = 1
 
-// MayDelegate reports whether who holds the chain may hand authority over the
+// MayDelegate reports whether the holder of the chain may hand authority over the
 // sections (files.read, network, ...) on to a principal. Depth is how many times
 // authority has then been handed on since the root grant, at least 1. Every
-// policy of the chain must say so; one that says rest: inherit and nothing of
-// delegation leaves it to the others. The error is fault.NotDelegable and names
-// the rule.
+// policy of the chain must permit it. A policy that says rest: inherit and does
+// not mention delegation leaves it to the others. The error is fault.NotDelegable
+// and names the rule.
 func (c Chain) MayDelegate(to string, depth int, sections []string) error {
 	said := false
 	for _, r := range c {

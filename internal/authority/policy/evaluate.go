@@ -235,7 +235,7 @@ func (r *Rules) searchAmong(c *candidates, id sectionID, f *facts, link int, all
 	return Deny, nil
 }
 
-// noMatch says why nothing in a section matched.
+// noMatch returns why no entry of a section matched.
 func (r *Rules) noMatch(id sectionID, f *facts) string {
 	lists := &r.sections[id].lists
 	subject := f.action.Subject()

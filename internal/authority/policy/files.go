@@ -78,7 +78,7 @@ func (r *Rules) judgeFile(id sectionID, a *tool.Action, link int, all *collector
 
 func (r *Rules) judgePath(id sectionID, a *tool.Action, p string, link int, all *collector) (Effect, *boundEntry) {
 	if as, ok := r.owned(p); ok {
-		// What a policy says of the folder by its own path takes precedence.
+		// A policy's rules for the folder's own path take precedence.
 		if _, b := r.judgePlainPath(id, a, p, link, nil); b == nil {
 			p = as
 		}
@@ -137,7 +137,7 @@ func (r *Rules) absolutePattern(pattern string, deny bool) string {
 	return strings.TrimSuffix(glob.Escape(base), "/") + "/" + rest
 }
 
-// pathProblem says why a policy cannot decide a path; "" if it can.
+// pathProblem returns why a policy cannot decide a path; "" if it can.
 func pathProblem(p string) string {
 	switch {
 	case p == "":
@@ -231,7 +231,7 @@ func (p *filePattern) samples(env Env, by string) ([]string, bool) {
 	return out, ok
 }
 
-// unescaped leaves out the characters that a backslash takes literally.
+// unescaped removes escaped characters and their backslashes.
 func unescaped(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

@@ -26,8 +26,8 @@ func (s *frozenPlanSettings) setting() setting {
 		choice("otherwise", &s.otherwise, "ask", "deny").at(&s.otherwisePos))
 }
 
-// planGates are what a policy says of frozen plans: required refuses calls of a
-// run without one, otherwise decides calls that the run's plan does not have.
+// planGates are a policy's rules on frozen plans. required refuses calls of a run
+// without a frozen plan. otherwise decides calls that are not in the run's plan.
 type planGates struct {
 	required, otherwise *boundEntry
 	risk                *riskRule
@@ -71,8 +71,8 @@ func (c Chain) DecidePlan(call Call) Decision {
 	return all.decision(Decision{Effect: e})
 }
 
-// plan decides whether a call fits the run's frozen plan. Where no policy says
-// what happens to a call that the plan does not have, the call is denied.
+// plan decides whether a call fits the run's frozen plan. If no policy decides
+// calls that are not in the plan, they are denied.
 func (c Chain) plan(call *Call, all *collector) Effect {
 	effect, decided := Allow, call.Plan != OutOfPlan
 	for i, r := range c {

@@ -8,15 +8,15 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// minIndexed is from how many entries on a list is indexed: the matching of fewer
-// takes less time than the look into the index.
+// minIndexed is the number of entries from which a list is indexed. Matching
+// fewer entries takes less time than a look-up in the index.
 const minIndexed = 40
 
-// index finds the entries of a long list that can match. An entry is filed under a
-// word that whatever it matches must have: the literal folder that a path begins
-// with, the host, the program's name, the tool's name or its beginning. The words
-// are in lower case. An index only leaves out entries that cannot match; whether the
-// others do is still decided by each of them.
+// index finds the entries of a long list that can match. An entry is filed under
+// a word that every matching action must have: the literal folder that a path
+// begins with, the host, the program's name, the tool's name or its beginning.
+// The words are in lower case. An index only leaves out entries that cannot
+// match. Each of the other entries still decides whether it matches.
 type index struct {
 	by   map[string][]int32 // positions in the list, ascending
 	rest []int32            // of entries without such a word
@@ -41,8 +41,8 @@ func newIndex(list []boundEntry) *index {
 	return x
 }
 
-// words are what an entry is filed under: it can only match what has one of them.
-// None: it may match anything.
+// words are the words that an entry is filed under. It can only match an action
+// that has one of them. No words: it may match anything.
 func (b *boundEntry) words() []string {
 	switch p := b.pattern.(type) {
 	case *filePattern:

@@ -1,6 +1,6 @@
 package policy
 
-// isolationSettings are the keys that say how commands are confined.
+// isolationSettings are the keys for the confinement of commands.
 type isolationSettings struct {
 	system string // "", "minimal" or "standard"
 	least  string // isolation: "", "full", "landlock" or "none"
@@ -15,8 +15,8 @@ func (s *isolationSettings) settings() []setting {
 	}
 }
 
-// Isolation is how much confinement a command cannot be run without. Stricter
-// ones are greater; the zero Isolation asks for everything, see [Chain.Isolation].
+// Isolation is the least confinement that a command needs to run. Stricter ones
+// are greater. The zero Isolation requires all layers, see [Chain.Isolation].
 type Isolation int8
 
 // The kinds of isolation, the strictest first.

@@ -81,7 +81,8 @@ func (s *limitSettings) setting() setting {
 func (s *limitSettings) readPerTool(p *parser) document.Field {
 	return func(n *document.Node, path string) {
 		p.Each(n, path, func(key, value *document.Node, path string) {
-			// As in a deny list: a limit counts whatever the pattern might mean.
+			// As in a deny list, a limit counts every tool that the pattern might
+			// mean.
 			name, err := compileToolName(key.Text, true)
 			if err != nil {
 				p.Fail(key, path, "%v", err)

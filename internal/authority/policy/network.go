@@ -190,7 +190,7 @@ func allowsAddr(lists *[3][]boundEntry, a *tool.Action, addr netip.Addr) bool {
 	return false
 }
 
-// nearMiss says why no entry matches a target, where the reason is not the host:
+// nearMiss returns why no entry matches a target, if the reason is not the host:
 // the entry is for another scheme or port, or the address is not public. "" if
 // there is no such reason.
 func (r *Rules) nearMiss(t tool.Target) string {
@@ -248,9 +248,9 @@ func (r *Rules) anyNetwork(holds func(*networkPattern) bool) bool {
 	return false
 }
 
-// MayReach reports whether some request to a target's scheme, host and port
-// could be allowed or asked about, whatever its method and path. It allows
-// nothing by itself: each request is still to be decided.
+// MayReach reports whether some request to a target's scheme, host and port could
+// be allowed or asked about, whatever its method and path. It does not allow a
+// request: each one must still be decided.
 func (c Chain) MayReach(t tool.Target) bool {
 	t.Method, t.Path = "", ""
 	return c.each(networkSection, func(r *Rules) bool {
@@ -262,11 +262,11 @@ func (c Chain) MayReach(t tool.Target) bool {
 	})
 }
 
-// Secrets gives the credentials to add to a request. It does not say that the
-// request is allowed. Only the first policy of the chain that decides network
-// gives secrets: a later policy that names one for the request which the first
-// does not give is an error (code HandleRefused), as are two secrets for one
-// header.
+// Secrets gives the credentials to add to a request. The result does not mean
+// that the request is allowed. Only the first policy of the chain that decides
+// network gives secrets: a later policy that names one for the request which the
+// first does not give is an error (code HandleRefused), as are two secrets for
+// one header.
 func (c Chain) Secrets(t tool.Target) ([]Secret, error) {
 	var given []Secret
 	first := true

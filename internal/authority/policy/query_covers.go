@@ -10,9 +10,9 @@ import (
 // would match is matched by one single allow entry of each policy of the chain.
 // Entries of ask and deny are not looked at.
 //
-// It compares patterns and never samples calls: true is proof, and false may
-// only mean that it cannot be shown. It knows patterns of literals and *, and of
-// ** in the last place; any other pattern is included only by the very same.
+// It compares patterns and never samples calls: true is proof, and false may only
+// mean that there is no proof. It knows patterns of literals and *, and of ** in
+// the last place; any other pattern is included only by the very same.
 func (c Chain) Includes(kind tool.ActionKind, pattern string) bool {
 	id := sectionOf(kind)
 	return c.each(id, func(r *Rules) bool {

@@ -7,17 +7,17 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// LikeNames are the names of files that no rule tells from one given name: two
-// paths that differ in such names alone get the same decision. What surveys a
-// workspace need not decide about them one by one.
+// LikeNames are the file names that no rule distinguishes from one given name:
+// two paths that differ only in such names get the same decision. So a survey of
+// a workspace need not decide them one by one.
 type LikeNames struct {
 	spelled map[string]bool // names that rules or the lists of sensitive names spell, in lower case
 	wild    []glob.Name     // patterns of one name
 	like    []bool          // which of them match the given name
 }
 
-// NamesLike returns the names that no file rule of the chain tells from name, which
-// must be an ASCII name that is not sensitive.
+// NamesLike returns the names that no file rule of the chain distinguishes from
+// name, which must be an ASCII name that is not sensitive.
 func (c Chain) NamesLike(name string) *LikeNames {
 	n := &LikeNames{spelled: map[string]bool{}}
 	for _, sensitive := range append(Sensitive(true), SensitiveAlone()...) {
@@ -67,8 +67,8 @@ func (n *LikeNames) spell(paths ...string) {
 	}
 }
 
-// Contain reports whether a name is one of them. False may mean that it cannot be
-// shown.
+// Contain reports whether a name is one of them. False may only mean that there
+// is no proof.
 func (n *LikeNames) Contain(name string) bool {
 	var buf [256]byte
 	if len(name) > len(buf) || glob.Fold(name) != name || !ascii(name) {

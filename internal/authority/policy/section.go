@@ -55,7 +55,7 @@ func sectionOf(k tool.ActionKind) sectionID {
 	return noSection
 }
 
-// pattern is what an entry of a section names. There is one type for files,
+// pattern is the pattern of a section's entry. There is one type for files,
 // networks, commands, tools and names (of models and of the API). Whether a
 // pattern matches is decided by boundEntry.matches.
 type pattern interface {

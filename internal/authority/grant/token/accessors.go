@@ -12,26 +12,26 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// ID is the root's, which is the grant as it was issued.
+// ID returns the root block's ID, which identifies the grant as issued.
 func (c *Content) ID() uuid.UUID { return c.id }
 
-// Leaf is the ID of the last block, which is the grant as it is now. It is ID
-// where nothing was appended.
+// Leaf returns the last block's ID, which identifies the grant as it is now. It
+// equals ID if no block was appended.
 func (c *Content) Leaf() uuid.UUID { return c.links[len(c.links)-1].Grant }
 
-// Ledger is the ledger that the token says has issued it.
+// Ledger returns the ledger that the token names as its issuer.
 func (c *Content) Ledger() tool.Digest { return c.ledger }
 
-// Key is the [KeyID] of the key that the token says its root is signed with.
+// Key returns the [KeyID] that the token names as the signer of its root.
 func (c *Content) Key() tool.Digest { return c.key }
 
 // Digest identifies the token: the hash of its encoding. It may be shown.
 func (c *Content) Digest() tool.Digest { return c.digest }
 
-// Links are the token's blocks, from the root on; there is at least one.
+// Links returns the token's blocks, starting with the root. It is never empty.
 func (c *Content) Links() []Link { return c.links }
 
-// Sealed reports whether nothing can be appended.
+// Sealed reports whether the token is closed to further blocks.
 func (c *Content) Sealed() bool { return c.sealed }
 
 // Holder returns the present holder: the last one that a block names.
@@ -43,15 +43,15 @@ func (c *Content) HolderKey() ed25519.PublicKey { return c.holderKey }
 // NotBefore returns the latest start time of all blocks; zero: valid at once.
 func (c *Content) NotBefore() time.Time { return c.notBefore }
 
-// Expires is the earliest of all blocks.
+// Expires returns the earliest expiry of all blocks.
 func (c *Content) Expires() time.Time { return c.expires }
 
-// Budgets is the smallest of each limit over all blocks. Each block's own, in
-// Links, is shared by all that descends from that block.
+// Budgets returns the smallest of each limit over all blocks. A block's own
+// budgets, in Links, are shared by all grants that descend from that block.
 func (c *Content) Budgets() grant.Budgets { return c.budgets }
 
-// Pins is every tool that a block pins. Where blocks pin one to different
-// digests it has the zero digest, which no tool has.
+// Pins returns every pinned tool. A tool that blocks pin to different digests
+// gets the zero digest, which matches no tool.
 func (c *Content) Pins() map[tool.ID]tool.Digest {
 	out := map[tool.ID]tool.Digest{}
 	for i := range c.links {
@@ -65,9 +65,9 @@ func (c *Content) Pins() map[tool.ID]tool.Digest {
 	return out
 }
 
-// Holders returns all holders of the grant from block i on, each once. The roles that
-// a policy of that block has for any of them apply, so that a holder cannot leave a
-// role by a change of name.
+// Holders returns all holders of the grant from block i on, each once. If a
+// policy of that block has a role for any of them, the role applies. So a holder
+// cannot leave a role by changing its name.
 func (c *Content) Holders(i int) []string {
 	var out []string
 	seen := map[string]bool{}
@@ -80,12 +80,12 @@ func (c *Content) Holders(i int) []string {
 	return out
 }
 
-// Policies gives the policies of each block, read once. One that cannot be read
-// is an error, and so is a first one that says rest: inherit.
+// Policies returns the policies of each block, parsed once. An invalid policy is
+// an error, and so is a first policy that says rest: inherit.
 func (c *Content) Policies() ([][]*policy.Policy, error) { return c.policies() }
 
-// Bind gives the policies of each block with the roles that they have for the
-// grant's holders, bound to env. The grant is bounded by all of them.
+// Bind returns the policies of each block, with their roles for the grant's
+// holders, bound to env. All of them limit the grant.
 func (c *Content) Bind(env policy.Env) ([]policy.Chain, error) {
 	all, err := c.Policies()
 	if err != nil {
@@ -105,7 +105,7 @@ func (c *Content) Bind(env policy.Env) ([]policy.Chain, error) {
 	return out, nil
 }
 
-// skew is how far the clock of who verifies may be behind that of the ledger.
+// skew is how far the verifier's clock may be behind the ledger's.
 const skew = 5 * time.Minute
 
 // At checks that every block is valid at a time; the error is fault.GrantExpired or

@@ -10,16 +10,17 @@ import (
 // audience and the holder's proof are checked on every use. It is safe for concurrent
 // use.
 //
-// It finds a token by its whole text, which is faster than by a hash and as safe: the
-// map's hash is seeded in each process, and a comparison succeeds only for the whole
-// text.
+// The key is the token's whole text, which is faster than a cryptographic hash
+// and as safe: Go seeds the map's hash in each process, and a lookup compares the
+// whole text.
 type Cache struct {
 	trust Trust
 	known *memo.Memo[*genuine]
 }
 
-// NewCache makes a cache for tokens of at most that many bytes of text in all; their
-// content takes about as much again. A new Trust needs a new cache.
+// NewCache makes a cache for tokens of at most that many bytes of text in total.
+// Their content takes about the same amount of memory again. A new Trust needs a
+// new cache.
 func NewCache(trust Trust, most int) *Cache {
 	return &Cache{trust: trust, known: memo.New[*genuine](most)}
 }

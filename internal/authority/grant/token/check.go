@@ -12,8 +12,8 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// checkRoot reports the first thing about a root that makes no sense, with
-// fault.GrantInvalid and the field.
+// checkRoot reports the first invalid value of a root, with fault.GrantInvalid
+// and the field.
 func checkRoot(w *wirePayload, b *Block) error {
 	switch {
 	case len(w.Ledger) != len(tool.Digest{}) || tool.Digest(w.Ledger).IsZero():
@@ -38,8 +38,8 @@ func checkRoot(w *wirePayload, b *Block) error {
 	return checkBlock(b)
 }
 
-// checkBlock reports the first thing about a block that makes no sense by
-// itself, with fault.GrantInvalid and the field.
+// checkBlock reports the first value that is invalid in a block by itself, with
+// fault.GrantInvalid and the field.
 func checkBlock(b *Block) error {
 	for _, f := range [...]struct {
 		name, text string
@@ -120,7 +120,7 @@ func holderPattern(s string) (*glob.Text, error) {
 	return glob.CompileName(s, ':', false)
 }
 
-// plain reports whether s is 1 to most bytes of characters that can be seen.
+// plain reports whether s has 1 to most bytes, all of visible characters.
 func plain(s string, most int) bool {
 	return s != "" && len(s) <= most && utf8.ValidString(s) && strings.IndexFunc(s, unseen) < 0
 }

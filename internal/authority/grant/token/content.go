@@ -39,8 +39,8 @@ type Content struct {
 // Link is one block of a token with its identifiers.
 type Link struct {
 	Block
-	Hash  tool.Digest // of the block and all before it
-	Grant uuid.UUID   // the root's ID; for other blocks made of Hash, a UUID of version 8
+	Hash  tool.Digest // of this block and all blocks before it
+	Grant uuid.UUID   // the root's ID; in other blocks a version 8 UUID made from Hash
 }
 
 // Decode reads a token without verifying it. Use it to show the content, never to act
@@ -100,14 +100,16 @@ func (c *Content) link(i int, b *wireBlock) (Link, error) {
 	return Link{Block: block}, nil
 }
 
-// uuidOf makes a UUID from a block's hash, for parts that identify grants by UUID.
+// uuidOf makes a UUID from a block's hash, for packages that identify grants by
+// UUID.
 func uuidOf(h tool.Digest) uuid.UUID {
 	id := uuid.UUID(h[:16])
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80
 	return id
 }
 
-// with is the content with one more link, for checks before it is written.
+// with returns the content with one more link, to check the link before it is
+// written.
 func (c *Content) with(l Link) *Content {
 	n := &Content{id: c.id, links: append(slices.Clip(c.links), l)}
 	n.sum()
@@ -134,7 +136,7 @@ func (c *Content) sum() {
 	}
 }
 
-// holderAt is the holder and the holder's key after block i.
+// holderAt returns the holder and the holder's key after block i.
 func (c *Content) holderAt(i int) (name string, key ed25519.PublicKey) {
 	for ; i >= 0 && (name == "" || key == nil); i-- {
 		if name == "" {
@@ -147,8 +149,8 @@ func (c *Content) holderAt(i int) (name string, key ed25519.PublicKey) {
 	return name, key
 }
 
-// handsOver reports whether block i gives a bound token to another key, which
-// takes the signature of the key that it is bound to.
+// handsOver reports whether block i binds an already bound token to another key.
+// The present key must sign that.
 func (c *Content) handsOver(i int) bool {
 	if i == 0 || c.links[i].HolderKey == nil {
 		return false
@@ -167,8 +169,8 @@ func (c *Content) Handed(i int) bool {
 	return c.handsOver(i) || c.links[i].Holder != "" && c.links[i].Holder != before
 }
 
-// delegations checks that the token was handed on no further, and to no one
-// else, than its blocks say: fault.NotDelegable.
+// delegations checks that every delegation is within the depth and to the holders
+// that the blocks permit. The error is fault.NotDelegable.
 func (c *Content) delegations() error {
 	handed := 0 // in the blocks after i
 	for i := len(c.links) - 1; i >= 0; i-- {
@@ -210,8 +212,8 @@ func (c *Content) mayHold(i int) error {
 	return nil
 }
 
-// size is how large the policies of a token are together, which may be as large as
-// one policy may.
+// size returns the total size of a token's policies. Together they may be as
+// large as one policy.
 type size struct{ parts, program int }
 
 func (s *size) parse(p Policy) (*policy.Policy, error) {

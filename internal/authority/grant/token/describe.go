@@ -14,14 +14,14 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 )
 
-// Whole is the Block of a Line that is about the token as a whole.
+// Whole is the Block of a Line about the whole token.
 const Whole = -1
 
 // Line is one statement of a token in words. Text from the token is quoted, and its
 // invisible characters are escaped.
 type Line struct {
 	Block int    // the number of the block, from 0; Whole for all blocks together
-	Label string // "until", "budget", ...; "" for a further line of the one before
+	Label string // "until", "budget", ...; "" continues the line before
 	Text  string
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// described prints what a token says as a command would.
+// described prints a token's description in the form of a command's output.
 func described(t *testing.T, s string, at time.Time) string {
 	t.Helper()
 	c, err := token.Decode(s)

@@ -10,11 +10,11 @@ import (
 	"github.com/remitrun/remit/internal/authority/grant/token"
 )
 
-// said is a block's payload as a map, to say things in it that the package
-// would not.
+// said is a block's payload as a map. It can hold values that the package would
+// not write.
 type said map[any]any
 
-// rootSaid is what [root] says, in its encoded form.
+// rootSaid is the encoded form of [root].
 func rootSaid() said {
 	r := root()
 	id := token.KeyID(public("ledger"))
@@ -24,7 +24,7 @@ func rootSaid() said {
 	}
 }
 
-// but is the payload with one key changed; nil takes it away.
+// but returns the payload with one key changed; nil removes the key.
 func (s said) but(k, v any) said {
 	out := said{}
 	for a, b := range s {
@@ -36,15 +36,15 @@ func (s said) but(k, v any) said {
 	return out
 }
 
-// rogue is a block that an attacker signs with whatever keys there are.
+// rogue is a block that an attacker signs with any available key.
 type rogue struct {
 	payload  []byte
-	next     []byte // in place of the public key of the next one
+	next     []byte // replaces the next block's public key
 	handover ed25519.PrivateKey
 }
 
-// forge signs blocks into a token, the first with the given key, each other one
-// with the key that the one before names.
+// forge signs blocks into a token: the first with the given key, each later one
+// with the key that the previous block names.
 func forge(t testing.TB, issuer ed25519.PrivateKey, blocks ...rogue) string {
 	t.Helper()
 	p := parts{Version: 1}
@@ -69,20 +69,21 @@ func forge(t testing.TB, issuer ed25519.PrivateKey, blocks ...rogue) string {
 	return p.text(t)
 }
 
-// handover is what a holder signs to hand on block i, from its description.
+// handover returns the message that a holder signs to hand on block i, built from
+// the format's description.
 func (p parts) handover(t testing.TB, i int) []byte {
 	t.Helper()
 	b := p.Blocks[i]
 	return encode(t, []any{"remit.run/token/handover", 1, i, b.Payload, b.Next, p.Blocks[i-1].Sig})
 }
 
-// says is a token of the ledger with one block that says what is given.
+// says returns a token of the ledger with one block of the given payload.
 func says(t testing.TB, s said) string {
 	t.Helper()
 	return forge(t, key("ledger"), rogue{payload: encode(t, s)})
 }
 
-// appends is a proper token to which a holder has appended what is given.
+// appends returns a valid token to which a holder has appended the given payload.
 func appends(t testing.TB, s ...said) string {
 	t.Helper()
 	blocks := []rogue{{payload: encode(t, rootSaid())}}
@@ -92,7 +93,7 @@ func appends(t testing.TB, s ...said) string {
 	return forge(t, key("ledger"), blocks...)
 }
 
-// payload is a proper root's payload with its bytes changed by hand.
+// payload returns a token whose valid root payload had its bytes changed by hand.
 func payload(t testing.TB, change func([]byte) []byte) string {
 	t.Helper()
 	return forge(t, key("ledger"), rogue{payload: change(encode(t, rootSaid()))})

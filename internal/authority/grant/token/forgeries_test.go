@@ -19,7 +19,8 @@ type forgery struct {
 	want fault.Code
 }
 
-// spelled is texts that are no token of this version, or not as it is written.
+// spelled lists texts that are not tokens of this version, or are spelled
+// differently.
 var spelled = []forgery{
 	{"nothing", func(testing.TB) string { return "" }, fault.GrantInvalid},
 	{"the prefix alone", func(testing.TB) string { return token.Prefix }, fault.GrantInvalid},
@@ -56,7 +57,7 @@ func bitsLeftOver(t testing.TB) string {
 	return s[:len(s)-1] + string(alphabet[strings.IndexByte(alphabet, s[len(s)-1])|1])
 }
 
-// encodedWrong is tokens whose encoding is not the one that it should be.
+// encodedWrong lists tokens with a wrong encoding.
 var encodedWrong = []forgery{
 	{"not an array", func(t testing.TB) string { return text(encode(t, map[int]int{1: 1})) }, fault.GrantInvalid},
 	{"an empty array", func(t testing.TB) string { return text([]byte{0x80}) }, fault.GrantInvalid},
@@ -108,7 +109,7 @@ var encodedWrong = []forgery{
 	}, fault.GrantInvalid},
 }
 
-// makesNoSense is what a ledger that keeps to the rules never signs.
+// makesNoSense lists content that a correct ledger never signs.
 var makesNoSense = []forgery{
 	{"no holder", func(t testing.TB) string { return says(t, rootSaid().but(5, nil)) }, fault.GrantInvalid},
 	{"no policy", func(t testing.TB) string { return says(t, rootSaid().but(7, nil)) }, fault.GrantInvalid},
@@ -152,7 +153,7 @@ var makesNoSense = []forgery{
 	}, fault.GrantInvalid},
 }
 
-// signedWrong is what has the right form and was not signed so.
+// signedWrong lists tokens of the right form with wrong signatures.
 var signedWrong = []forgery{
 	{"another ledger's", func(t testing.TB) string { return says(t, rootSaid().but(1, bytes.Repeat([]byte{7}, 32))) }, fault.GrantLedger},
 	{"signed with a key of one's own, named", func(t testing.TB) string {
@@ -252,7 +253,7 @@ var signedWrong = []forgery{
 	}, fault.GrantForged},
 }
 
-// handedWrong is what goes further than its blocks allow.
+// handedWrong lists tokens that were delegated further than their blocks allow.
 var handedWrong = []forgery{
 	{"handed on although nobody may have it", func(t testing.TB) string {
 		return forge(t, key("ledger"), rogue{payload: encode(t, rootSaid().but(13, []string{}))}, rogue{payload: encode(t, said{5: "agent:a"})})
@@ -288,7 +289,8 @@ func seal(t testing.TB, s string) string {
 	return out
 }
 
-// seal is what the signature of a seal covers, from its description.
+// seal returns the message that a seal's signature covers, built from the
+// format's description.
 func (p parts) seal(t testing.TB) []byte {
 	t.Helper()
 	return encode(t, []any{"remit.run/token/seal", 1, len(p.Blocks), p.Blocks[len(p.Blocks)-1].Sig})
@@ -318,7 +320,7 @@ func TestForgeries(t *testing.T) {
 	}
 }
 
-// quiet checks that an error is of use, and holds no part of a token or a key.
+// quiet checks that an error is useful and holds no part of a token or a key.
 func quiet(t *testing.T, s string, err error) {
 	t.Helper()
 	if err == nil {

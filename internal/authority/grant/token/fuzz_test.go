@@ -9,7 +9,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/grant/token"
 )
 
-// genuine is tokens of every kind that the ledger has issued.
+// genuine returns tokens of every kind that the ledger has issued.
 func genuine(t testing.TB) []string {
 	one := issue(t, root())
 	bound, err := token.HandOn(bound(t), token.Block{Holder: "agent:b", HolderKey: public("bob")}, key("ann"), source("fuzz"))
@@ -20,8 +20,8 @@ func genuine(t testing.TB) []string {
 		add(t, one, token.Block{Delegate: []string{}, Workspace: "/a", Audience: "b"})}
 }
 
-// FuzzDecode: what is read has one spelling, can be described so that it does
-// no harm on a terminal, and can be narrowed without changing what it said.
+// FuzzDecode: a decoded token has one spelling, its description is safe on a
+// terminal, and narrowing it leaves its earlier content unchanged.
 func FuzzDecode(f *testing.F) {
 	for _, s := range genuine(f) {
 		f.Add(raw(f, s))
@@ -55,7 +55,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzVerify: nothing is accepted but what was issued.
+// FuzzVerify: only issued tokens are accepted.
 func FuzzVerify(f *testing.F) {
 	issued := genuine(f)
 	for _, s := range issued {
@@ -79,8 +79,8 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// FuzzAppended: whatever a holder appends and signs properly, it is refused or
-// takes away.
+// FuzzAppended: any block that a holder appends and signs correctly is refused or
+// narrows the grant.
 func FuzzAppended(f *testing.F) {
 	for _, s := range genuine(f) {
 		for _, b := range apart(f, s).Blocks {
@@ -104,7 +104,7 @@ func FuzzAppended(f *testing.F) {
 	})
 }
 
-// FuzzProof: no proof is accepted but the one that the holder made.
+// FuzzProof: only the proof that the holder made is accepted.
 func FuzzProof(f *testing.F) {
 	s := issueWith(f, func(r *token.Root) { r.HolderKey = public("ann") })
 	good := prove(f, s, "ann", token.Proving{At: noon})

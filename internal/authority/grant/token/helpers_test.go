@@ -18,8 +18,8 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// chance is randomness that is the same each time: SHA-256 of a label and a
-// counter, one hash after the other.
+// chance is reproducible randomness: successive SHA-256 hashes of a label and a
+// counter.
 type chance struct {
 	label string
 	n     uint32
@@ -64,7 +64,7 @@ const (
 
 func number(n int) *int { return &n }
 
-// root is a root block that makes sense.
+// root returns a valid root block.
 func root() token.Root {
 	return token.Root{
 		Ledger: ledgerID, ID: uuid.MustParse("01946b6e-8f00-7000-8000-000000000001"),
@@ -98,7 +98,7 @@ func narrowing() token.Block {
 	return token.Block{Policies: []token.Policy{{File: "narrow.yaml", Source: narrow}}, Expires: start.Add(2 * time.Hour)}
 }
 
-// three is a token of three blocks, as an ordinary one is.
+// three returns an ordinary token of three blocks.
 func three(t testing.TB) string {
 	s := add(t, issue(t, root()), narrowing())
 	return add(t, s, token.Block{Holder: "agent:docs", Budgets: grant.Budgets{Calls: 20, Depth: number(0)}})
@@ -108,7 +108,7 @@ func verify(s string) (token.Claims, error) {
 	return token.Verify(s, trust, token.Use{At: noon})
 }
 
-// parts is a token taken apart by hand, to put it together in ways that the
+// parts is a token taken apart by hand. Tests reassemble it in ways that the
 // package itself would not.
 type parts struct {
 	_       struct{} `cbor:",toarray"`
@@ -151,7 +151,7 @@ func text(b []byte) string { return token.Prefix + base64.RawURLEncoding.EncodeT
 
 func apart(t testing.TB, s string) parts { t.Helper(); return decoded(t, s) }
 
-// fataler is what testing.TB and rapid.T have in common.
+// fataler is the common interface of testing.TB and rapid.T.
 type fataler interface{ Fatal(args ...any) }
 
 func decoded(t fataler, s string) parts {
@@ -177,7 +177,8 @@ func encode(t testing.TB, v any) []byte {
 
 func (p parts) text(t testing.TB) string { t.Helper(); return text(encode(t, p)) }
 
-// message is what the signature of block i covers, from its description.
+// message returns the message that the signature of block i covers, built from
+// the format's description.
 func (p parts) message(t testing.TB, i int) []byte {
 	t.Helper()
 	prev := []byte{}

@@ -60,7 +60,7 @@ type signedProof struct {
 	Request  []byte
 }
 
-// encoded is a value that always has an encoding.
+// encoded returns the encoding of a value that can always be encoded.
 func encoded(v any) []byte { return must(encMode.Marshal(v)) }
 
 func blockMessage(index int, b *wireBlock, previous []byte) []byte {
@@ -87,9 +87,9 @@ func (p *wireHeld) message() []byte {
 	})
 }
 
-// smallOrder are the y coordinates, without the sign bit, of the points of
-// small order on the curve of Ed25519 in all their spellings. With such a key a
-// signature can be made without a private key, or hold for many messages.
+// smallOrder lists the y coordinates, without the sign bit, of the small-order
+// points on the Ed25519 curve, in all their spellings. For such a key a signature
+// can be made without a private key, or can be valid for many messages.
 var smallOrder = [...]tool.Digest{
 	{}, // 0
 	{1},
@@ -102,7 +102,7 @@ var smallOrder = [...]tool.Digest{
 		0x2a, 0x20, 0x53, 0xfa, 0x2c, 0x39, 0xcc, 0xc6, 0x4e, 0xc7, 0xfd, 0x77, 0x92, 0xac, 0x03, 0x7a},
 }
 
-// ends is 32 bytes of 0xff but for the first and the last.
+// ends returns 32 bytes: 0xff, except the first and the last.
 func ends(first, last byte) tool.Digest {
 	d := tool.Digest{}
 	for i := range d {

@@ -158,7 +158,7 @@ func (w *wireBudgets) budgets() grant.Budgets {
 	return b
 }
 
-// isV7 reports whether an ID is one that sorts by time, as grants' do.
+// isV7 reports whether an ID is a UUIDv7, as a grant's must be.
 func isV7(b []byte) bool {
 	id, err := uuid.FromBytes(b)
 	return err == nil && id.Version() == 7 && id.Variant() == uuid.RFC4122

@@ -19,29 +19,29 @@ const DefaultWindow = 30 * time.Second
 // MaxProof bounds the text of a holder's proof.
 const MaxProof = 1 << 10
 
-// Held is how the user of a token that is bound to a key shows to be its
-// holder. The zero Held shows nothing.
+// Held is the evidence that the user of a key-bound token is its holder. The zero
+// Held proves nothing.
 type Held struct {
 	Proof   string        // the result of [Prove]
 	Request tool.Digest   // the request that the proof must name; zero: any request
-	Window  time.Duration // how far its time may be from the verifier's; 0: DefaultWindow
-	Seen    Seen          // remembers proofs; without it none is accepted
+	Window  time.Duration // maximum difference between the proof's time and the verifier's; 0: DefaultWindow
+	Seen    Seen          // remembers proofs; if nil, every proof is refused
 }
 
 // Seen remembers a proof until a time and reports whether it is fresh: not
-// remembered before. [Replay.Use] is one within a process; a ledger can keep one
-// for all its processes.
+// remembered before. [Replay.Use] remembers within one process. A ledger can
+// remember for all its processes.
 type Seen func(id [32]byte, at, until time.Time) (fresh bool, err error)
 
 // Proving describes the use that a holder's proof is for.
 type Proving struct {
 	At       time.Time
-	Audience string      // who will verify it, so that it cannot be used with another one
+	Audience string      // who will verify the proof; another verifier refuses it
 	Request  tool.Digest // the request; zero: any
 }
 
-// wireHeld is a proof as it is encoded: [version, digest of the token, audience,
-// milliseconds, nonce, request, signature].
+// wireHeld is the encoded form of a proof: [version, digest of the token,
+// audience, milliseconds, nonce, request, signature].
 type wireHeld struct {
 	_        struct{} `cbor:",toarray"`
 	Version  uint64
@@ -75,7 +75,7 @@ func Prove(token string, holder ed25519.PrivateKey, p Proving, rand io.Reader) (
 	return ProofPrefix + text64.EncodeToString(encoded(w)), nil
 }
 
-// readProof takes a proof apart; only one spelling is accepted.
+// readProof decodes a proof. It accepts only one spelling.
 func readProof(s string) (*wireHeld, error) {
 	if len(s) > MaxProof {
 		return nil, fault.New(fault.GrantTooLarge, "the proof has %d bytes, it may have %d", len(s), MaxProof)
@@ -93,7 +93,7 @@ func readProof(s string) (*wireHeld, error) {
 	return w, nil
 }
 
-// verify checks that a use is by the holder, where the token is bound to one.
+// verify checks that the holder makes this use, if the token is bound to a key.
 func (h *Held) verify(c *Content, u Use) error {
 	if c.holderKey == nil {
 		if h.Proof != "" {
@@ -156,15 +156,15 @@ func (h *Held) fresh(id [32]byte, made, at time.Time) error {
 type Replay struct {
 	mu     sync.Mutex
 	most   int
-	latest time.Time // proofs that ended by then may be forgotten, and count as used
+	latest time.Time // proofs that expired by this time may be forgotten, and count as used
 	known  map[[32]byte]bool
 	ends   endings
 }
 
-// NewReplay remembers at most that many proofs at once.
+// NewReplay makes a Replay for at most that many proofs at once.
 func NewReplay(most int) *Replay { return &Replay{most: most, known: map[[32]byte]bool{}} }
 
-// Use implements [Seen]. It refuses while there is no room for another proof.
+// Use implements [Seen]. It refuses new proofs while it is full.
 func (r *Replay) Use(id [32]byte, at, until time.Time) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

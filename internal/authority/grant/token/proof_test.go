@@ -189,7 +189,7 @@ func TestAProofCountsOnceHoweverManyTry(t *testing.T) {
 	}
 }
 
-// vecProofOf takes a proof apart for the vectors.
+// vecProofOf decodes a proof for the vectors.
 func vecProofOf(t *testing.T, of, proof string, request tool.Digest) vecProof {
 	t.Helper()
 	b, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(proof, token.ProofPrefix))

@@ -14,7 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// drawBlock makes any block that makes sense and that nothing forbids.
+// drawBlock draws a valid and permitted block.
 func drawBlock(t *rapid.T, name string) token.Block {
 	moment := func(label string) time.Time {
 		if ms := rapid.Int64Range(-1, int64(48*time.Hour/time.Millisecond)).Draw(t, name+label); ms >= 0 {
@@ -51,7 +51,8 @@ func drawBlock(t *rapid.T, name string) token.Block {
 	return b
 }
 
-// drawChain issues a token and appends to it, and gives it with what it should say.
+// drawChain issues a token, appends blocks to it, and returns it with its
+// expected content.
 func drawChain(t *rapid.T, label string) (string, []token.Block) {
 	r := root()
 	r.ID[15] = rapid.Byte().Draw(t, label+"id")
@@ -148,8 +149,8 @@ func TestAnyBitCounts(t *testing.T) {
 	}
 }
 
-// TestBlocksKeepTheirPlaces takes two tokens apart and mixes their blocks and
-// ends in any way: only what the tokens were before is accepted.
+// TestBlocksKeepTheirPlaces takes two tokens apart and recombines their blocks
+// and ends. Only the original two tokens are accepted.
 func TestBlocksKeepTheirPlaces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		one, _ := drawChain(t, "one ")

@@ -17,8 +17,8 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Policies that may each be as they are make no token together that costs more
-// memory than one policy, and a token that was made so by others is refused.
+// Policies that are each valid cannot be combined into a token that costs more
+// memory than one policy may. A token that others made in this way is refused.
 func TestATokenTakesBoundedMemory(t *testing.T) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -57,7 +57,7 @@ func TestATokenTakesBoundedMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 30 { // each hands it on, so that all before it is bound for another holder
+		for range 30 { // each block hands the token on, so that all earlier blocks are bound for another holder
 			if text, err = token.Append(text, token.Block{Holder: "agent:b", Issued: now}, rand.Reader); err != nil {
 				t.Fatal(err)
 			}

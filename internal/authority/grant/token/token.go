@@ -1,8 +1,8 @@
 // Package token writes and reads grants as text that can be handed to another
-// process: a chain of blocks of which each is signed with a key that the block before
-// it names, after Biscuit's published signature scheme. The holder of a token can
-// append a block that narrows it, offline. Blocks cannot be removed, changed or
-// moved. docs/tokens.md describes the format.
+// process. A token is a chain of blocks. Each block is signed with a key that the
+// previous block names, after Biscuit's published signature scheme. The holder of
+// a token can append a block that narrows it, offline. Blocks cannot be removed,
+// changed or moved. docs/tokens.md describes the format.
 //
 // Start at [Issue], [Append] and [Verify]. The result of [Decode] is not verified;
 // only [Claims], the result of [Verify], are authority. The ledger, not the token,
@@ -54,35 +54,35 @@ const version = 1
 // Block is the content of one block. Each field can only narrow the blocks before it.
 // A zero field does not narrow, and a field that is wider than before has no effect.
 type Block struct {
-	Policies  []Policy          // all of which bound the grant; the root has at least one
-	Holder    string            // the holder from here on, as "agent:docs"; "": as before
-	HolderKey ed25519.PublicKey // whose owner alone may use it from here on; nil: as before
+	Policies  []Policy          // all of which limit the grant; the root has at least one
+	Holder    string            // the holder from this block on, as "agent:docs"; "": unchanged
+	HolderKey ed25519.PublicKey // only this key's owner may use the token from this block on; nil: unchanged
 	Issued    time.Time         // when, in milliseconds; claimed by the author of the block
 	NotBefore time.Time         // zero: at once
-	Expires   time.Time         // the root has one; zero: as before
-	Budgets   grant.Budgets     // of this block and all that follow together
+	Expires   time.Time         // required in the root; zero: unchanged
+	Budgets   grant.Budgets     // shared by this block and all later ones
 	Pins      map[tool.ID]tool.Digest
 	Delegate  []string // patterns of permitted later holders; nil: any, empty: none
-	Audience  string   // who alone may accept it; "": anyone of the ledger
-	Workspace string   // the absolute path of the only folder that it is for; "": the verifier's
+	Audience  string   // the only verifier that may accept it; "": any verifier of the ledger
+	Workspace string   // absolute path of the only folder where it is valid; "": the verifier's
 }
 
 // Root is the content of the first block. Holder, Issued, Expires and at least one
 // policy are required.
 type Root struct {
-	Ledger tool.Digest // of the ledger that issues it, which alone accepts it
+	Ledger tool.Digest // of the issuing ledger, the only one that accepts the token
 	ID     uuid.UUID   // of the grant, a UUIDv7
 	Block
 }
 
-// Policy is the source of a policy, which is bound where it is used.
+// Policy is the source of a policy. The verifier binds it.
 type Policy struct {
-	File   string // the name that decisions show; no path
+	File   string // the name that decisions show; without a folder
 	Source string
 }
 
-// PolicyOf gives a policy's source as a token carries it, under the last part
-// of its file's name.
+// PolicyOf returns a policy in the form that a token carries: its source and its
+// file's base name.
 func PolicyOf(p *policy.Policy) Policy {
 	return Policy{File: fileName(p.File()), Source: string(p.Source())}
 }
@@ -126,8 +126,8 @@ func Append(token string, b Block, rand io.Reader) (string, error) {
 	return HandOn(token, b, nil, rand)
 }
 
-// HandOn is [Append] by the holder of the key that the token is bound to, who
-// alone can bind it to another one.
+// HandOn is [Append] with the key that the token is bound to. Only that key's
+// holder can bind the token to another key.
 func HandOn(token string, b Block, holder ed25519.PrivateKey, rand io.Reader) (string, error) {
 	t, c, err := read(token)
 	if err != nil {
@@ -179,8 +179,8 @@ func Seal(token string) (string, error) {
 	return t.text()
 }
 
-// settled is the block as it is written: a copy of its own, with times in
-// milliseconds, rounded so that nothing lasts longer.
+// settled returns the block as it is written: a copy with times in milliseconds,
+// rounded so that no period gets longer.
 func (b Block) settled() Block {
 	b.Policies = slices.Clone(b.Policies)
 	b.HolderKey = slices.Clone(b.HolderKey)
@@ -199,7 +199,8 @@ func ceil(t time.Time) time.Time {
 	return t
 }
 
-// readable checks that the policies of a root can be read, as their user will have to.
+// readable checks that the policies of a root are valid, because the verifier has
+// to read them.
 func readable(ps []Policy) error {
 	var size size
 	for i, p := range ps {

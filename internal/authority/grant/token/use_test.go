@@ -201,8 +201,8 @@ func many(n int) []token.Policy {
 	return out
 }
 
-// TestNoNameLeavesARole binds a token whose root policy has a role for its
-// first holder: handing it on, or only taking another name, leaves it bounded.
+// TestNoNameLeavesARole binds a token whose root policy has a role for its first
+// holder: after a delegation, or a mere change of name, the role still applies.
 func TestNoNameLeavesARole(t *testing.T) {
 	roles := "version: 1\nfiles: {read: {allow: [\"**\"]}}\nroles:\n  \"agent:one\": {files: {read: {allow: [\"docs/**\"]}}}\n  \"agent:two\": {files: {read: {allow: [\"**/a.md\"]}}}\n"
 	s := issueWith(t, func(r *token.Root) {
@@ -292,8 +292,8 @@ func TestAKeyThatIsNoLongerTrustedShowsNothing(t *testing.T) {
 	}
 }
 
-// TestATokenOfARotatedKeyLivesOn: the ledger keeps its ID, which is its first
-// key's, and signs with another key.
+// TestATokenOfARotatedKeyLivesOn: the ledger keeps the ID of its first key and
+// signs with another key.
 func TestATokenOfARotatedKeyLivesOn(t *testing.T) {
 	fresh, err := token.Issue(root(), key("second"), source("rotated"))
 	if err != nil {

@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write testdata")
 
 const vectorFile = "testdata/vectors.json"
 
-// vectors is the test vectors of docs/tokens.md. All bytes are hexadecimal.
+// vectors holds the test vectors of docs/tokens.md. All bytes are hexadecimal.
 type vectors struct {
 	About   string             `json:"about"`
 	Keys    map[string]vecKey  `json:"keys"`
@@ -158,8 +158,8 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// TestTheVectorsByTheBook verifies the vectors with nothing of the package, by
-// the steps that docs/tokens.md gives.
+// TestTheVectorsByTheBook verifies the vectors by the steps in docs/tokens.md,
+// without code of the package.
 func TestTheVectorsByTheBook(t *testing.T) {
 	v := readVectors(t)
 	for name, tok := range v.Tokens {
@@ -187,7 +187,7 @@ func TestTheVectorsByTheBook(t *testing.T) {
 }
 
 // TestTheVectorsAreJudgedAsTheySay reads the file as another implementation
-// would: what it lists is accepted or refused.
+// would. Each token is accepted or refused as listed.
 func TestTheVectorsAreJudgedAsTheySay(t *testing.T) {
 	v := readVectors(t)
 	own := token.Trust{Ledger: tool.Digest(unhex(t, v.Ledger)), Keys: []token.Key{{Public: unhex(t, v.Keys["ledger"].Public)}}}

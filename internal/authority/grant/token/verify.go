@@ -8,24 +8,24 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Trust is whose tokens are accepted. The zero Trust accepts none.
+// Trust says which ledger's tokens are accepted. The zero Trust accepts none.
 type Trust struct {
 	Ledger tool.Digest // the verifier's own
-	Keys   []Key       // the ledger's public keys, also those that sign no more
+	Keys   []Key       // the ledger's public keys, including retired ones
 }
 
-// Key is a public key of a ledger. After a rotation the old one stays, until
-// the last token that it signed has expired.
+// Key is a public key of a ledger. After a rotation the old key stays until the
+// last token that it signed has expired.
 type Key struct {
 	Public   ed25519.PublicKey
-	NotAfter time.Time // nothing that it signed is accepted from then on; zero: no end
+	NotAfter time.Time // from this time on its signatures are refused; zero: never
 }
 
 // Use describes one use of a token.
 type Use struct {
 	At        time.Time
-	Audience  string // who verifies; a token for another one is refused
-	Workspace string // where it would be used; a token for another one is refused
+	Audience  string // the verifier; a token for another audience is refused
+	Workspace string // the workspace of this use; a token for another one is refused
 	Held      Held   // for a token that is bound to a key
 }
 
@@ -33,16 +33,17 @@ type Use struct {
 // them. The methods of the zero Claims must not be called.
 type Claims struct{ *content }
 
-// content gives Claims the methods of Content, but other packages cannot make Claims
-// from a Content.
+// content gives Claims the methods of Content without letting other packages make
+// Claims from a Content.
 type content = Content
 
 // Content returns the content of the claims, to show it.
 func (c Claims) Content() *Content { return c.content }
 
-// Verify checks a token for one use: this ledger issued it with a trusted key, it was
-// not altered nor delegated beyond its limits, and the time, audience, workspace and
-// holder fit. It does not check revocation, which the ledger knows.
+// Verify checks a token for one use. This ledger must have issued it with a
+// trusted key. It must be unaltered and within its delegation limits. The time,
+// audience, workspace and holder must fit. Verify does not check revocation,
+// which the ledger knows.
 func Verify(token string, trust Trust, use Use) (Claims, error) {
 	c, err := trust.open(token)
 	if err != nil {
@@ -67,7 +68,7 @@ type genuine struct {
 	keyEnd time.Time
 }
 
-// open makes the checks that depend neither on the time nor on the use.
+// open makes the checks that are independent of the time and the use.
 func (trust *Trust) open(token string) (genuine, error) {
 	t, c, err := read(token)
 	if err != nil {
@@ -164,5 +165,5 @@ func (g *genuine) use(u Use) (Claims, error) {
 	return g.Claims, nil
 }
 
-// short is the beginning of a hash, enough for a person to tell two apart.
+// short returns the beginning of a hash, enough for a person to distinguish two.
 func short(d tool.Digest) string { return d.String()[:len("sha256:")+12] }

@@ -17,8 +17,8 @@ import (
 const (
 	nonceSize = 16
 	// The kinds of proof at a token's end.
-	open   = 0 // the last block's private key, with which blocks are appended
-	sealed = 1 // a signature with that key, which is gone
+	open   = 0 // the last block's private key, used to append blocks
+	sealed = 1 // a signature with that key, which was discarded
 )
 
 // The modes are fixed at start and safe for concurrent use.
@@ -47,14 +47,14 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// wireToken is a token as it is encoded: [version, [block, ...], proof].
+// wireToken is the encoded form of a token: [version, [block, ...], proof].
 type wireToken struct {
 	_       struct{} `cbor:",toarray"`
 	Version uint64
 	Blocks  []wireBlock
 	Proof   wireProof
 
-	messages [][]byte // of a token that was read: the message of each block's signature
+	messages [][]byte // of a decoded token: the message that each block's signature covers
 }
 
 // wireBlock is one block: [payload, next public key, handover, signature]. The
@@ -89,8 +89,8 @@ func (t *wireToken) text() (string, error) {
 	return s, nil
 }
 
-// append signs a payload as the next block with key, and draws the key that
-// the block after it will be signed with. holder signs too where it is given.
+// append signs a payload as the next block with key. It draws the key that will
+// sign the block after it. holder signs too, if given.
 func (t *wireToken) append(w *wirePayload, key, holder ed25519.PrivateKey, rand io.Reader) error {
 	payload, err := encMode.Marshal(w)
 	if err != nil {
@@ -118,7 +118,7 @@ func (t *wireToken) lastSig() []byte {
 	return t.Blocks[len(t.Blocks)-1].Sig
 }
 
-// lastKey is the private key that the next block is to be signed with.
+// lastKey returns the private key that signs the next block.
 func (t *wireToken) lastKey() (ed25519.PrivateKey, error) {
 	if t.Proof.Kind == sealed {
 		return nil, fault.New(fault.GrantSealed, "the token is sealed: nothing can be appended to it").
@@ -130,7 +130,7 @@ func (t *wireToken) lastKey() (ed25519.PrivateKey, error) {
 	return ed25519.NewKeyFromSeed(t.Proof.Value), nil
 }
 
-// ownsLast checks the key at the end of a token that is not sealed.
+// ownsLast checks the private key at the end of an unsealed token.
 func (t *wireToken) ownsLast() error {
 	if subtle.ConstantTimeCompare(publicOf(t.Proof.Value), t.Blocks[len(t.Blocks)-1].Next) != 1 {
 		return forged("its end does not belong to its last block")
@@ -143,7 +143,7 @@ func publicOf(seed []byte) []byte {
 	return pub
 }
 
-// bytesOf takes a text apart as far as its alphabet goes.
+// bytesOf decodes a token's text to bytes.
 func bytesOf(text, prefix, what string) ([]byte, error) {
 	if len(text) > MaxSize {
 		return nil, fault.New(fault.GrantTooLarge, "the %s has %d bytes, it may have %d", what, len(text), MaxSize)
@@ -156,7 +156,7 @@ func bytesOf(text, prefix, what string) ([]byte, error) {
 		return nil, malformed("a %s begins with %q, this does not", what, prefix).
 			WithHint("give the whole text, without quotes or spaces")
 	}
-	if strings.ContainsAny(rest, "\r\n") { // which the decoder would pass over
+	if strings.ContainsAny(rest, "\r\n") { // which the decoder would ignore
 		return nil, malformed("the %s contains a line break", what).WithHint("give it on one line")
 	}
 	b, err := text64.DecodeString(rest)
@@ -192,7 +192,7 @@ func forged(why string) error {
 		WithHint("the token was altered: do not use it, ask its issuer for a new one")
 }
 
-// read takes a token apart. It accepts only the one spelling that writing it
+// read decodes a token. It accepts only the spelling that encoding the token
 // again would give, so that a token has one identity.
 func read(token string) (*wireToken, *Content, error) {
 	b, err := bytesOf(token, Prefix, "token")
@@ -223,7 +223,7 @@ func read(token string) (*wireToken, *Content, error) {
 	return t, c, err
 }
 
-// check reports errors in the form of a token's parts.
+// check reports parts of a token that have an invalid form.
 func (t *wireToken) check() error {
 	if t.Version != version {
 		return malformed("the token has the version %d", t.Version)

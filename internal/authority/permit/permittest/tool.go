@@ -19,7 +19,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// World is what a built-in tool meets while its contract is tested.
+// World is the environment in which a built-in tool's contract is tested.
 type World struct {
 	Policy string            // a policy document that allows the valid calls
 	Files  map[string]string // in the workspace; a name that ends in "/" is a folder
@@ -57,7 +57,7 @@ func PermitFor(t testing.TB, workspace, document string) permit.Permit {
 	return PermitWith(t, workspace, document, nil, nil)
 }
 
-// PermitWith does so for a run whose writes are held, or kept for an undo.
+// PermitWith makes a permit for a run whose writes are held, or kept for an undo.
 func PermitWith(t testing.TB, workspace, document string, held permit.Held, keep permit.Keeper) permit.Permit {
 	t.Helper()
 	pol, err := policy.Parse("policy.yaml", []byte(document))
@@ -72,7 +72,8 @@ func PermitWith(t testing.TB, workspace, document string, held permit.Held, keep
 	return permit.Mint(permit.Terms{Chain: chain, Env: tool.Env{Workspace: workspace}, Limits: chain.Limits(), Held: held, Keep: keep})
 }
 
-// Run prepares a call in the permit's own surroundings and runs it under the permit.
+// Run prepares a call in the permit's own environment and runs it under the
+// permit.
 func Run(ctx context.Context, tl permit.Tool, p permit.Permit, args tool.Args) (tool.Result, error) {
 	call, err := tl.Prepare(p.Env(), args)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package cases reads files of calls with the decision that is expected of
-// each, for testing policies. It is pure and decides nothing. Start at [Parse].
+// Package cases reads files of calls with their expected decisions, for testing
+// policies. It is pure and decides nothing. Start at [Parse].
 package cases
 
 import (
@@ -26,19 +26,19 @@ func Schema() []byte { return slices.Clone(schema) }
 // File is a file of cases.
 type File struct {
 	Policies  []string // files, as written; all must allow
-	Workspace string   // what relative paths are beneath; it is not looked at
+	Workspace string   // the folder of relative paths; it is never read
 	Home      string   // what ~/ stands for; "" if there is none
 	Cases     []Case
 }
 
-// Case is one call or action and what is expected of it.
+// Case is one call or action with its expected decision.
 type Case struct {
 	Pos       fault.Pos
 	Name      string
 	Tool      tool.ID   // of a call; "" where Action is set
 	Args      tool.Args // of a call
 	Action    tool.Action
-	Principal string // whose roles apply; "" for those of nobody in particular
+	Principal string // the principal whose roles apply; "" for none
 	Expect    policy.Effect
 	Rule      string // how the deciding rule begins; "" for any
 	Real      string // where a file's path really leads, absolute; "" where it says
@@ -112,7 +112,7 @@ func (p *parser) folder(s *string) document.Field {
 	}
 }
 
-// oneOrMore makes a field of one value, or a list of them.
+// oneOrMore reads a field that holds one value or a list of them.
 func (p *parser) oneOrMore(read document.Field) document.Field {
 	return func(n *document.Node, field string) {
 		if n.Kind == document.List {

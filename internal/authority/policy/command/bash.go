@@ -8,7 +8,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// ofBash derives what only bash has.
+// ofBash derives the actions of constructs that only bash has.
 func (s *scripter) ofBash(c syntax.Command) {
 	switch c := c.(type) {
 	case *syntax.TestClause:
@@ -30,7 +30,7 @@ func (s *scripter) ofBash(c syntax.Command) {
 	}
 }
 
-// count judges arithmetic that is a command of its own.
+// count judges an arithmetic command.
 func (s *scripter) count(list ...syntax.ArithmExpr) {
 	for _, x := range list {
 		if x != nil {
@@ -40,7 +40,7 @@ func (s *scripter) count(list ...syntax.ArithmExpr) {
 	}
 }
 
-// test judges what stands within [[ and ]].
+// test judges the expression within [[ and ]].
 func (s *scripter) test(x syntax.TestExpr) {
 	switch x := x.(type) {
 	case *syntax.Word:
@@ -137,7 +137,7 @@ func (s *scripter) declared(builtin string, a *syntax.Assign, exported bool) str
 	return s.set(name, NonLiteral, exported)
 }
 
-// assigned derives what an assignment's value and index start.
+// assigned derives the commands that an assignment's value and index start.
 func (s *scripter) assigned(a *syntax.Assign) {
 	if a.Value != nil {
 		s.substitutions(a.Value)
@@ -181,7 +181,7 @@ func (s *scripter) runs(kind builtin, argv []string) string {
 		if s.bash() {
 			shell = "bash"
 		}
-		s.command(append([]string{shell}, args...)) // it may do what that shell would do with the file
+		s.command(append([]string{shell}, args...)) // sourcing needs the same permission as running the file with that shell
 		s.dir = ""
 		return ""
 	case kind == trapping && (args[0] == "" || args[0] == "-" || args[0] == "-l" || args[0] == "-p"):
@@ -197,7 +197,7 @@ func (s *scripter) runs(kind builtin, argv []string) string {
 	return s.within(name, strings.Join(args, " "), false)
 }
 
-// within derives a text that the shell itself runs: now, or at any later time.
+// within derives a text that the shell itself runs, now or later.
 func (s *scripter) within(name, text string, later bool) string {
 	if nonLiteral(text) {
 		return "what " + name + " runs is not literal; write the command itself"
@@ -225,10 +225,11 @@ func (s *scripter) within(name, text string, later bool) string {
 	return ""
 }
 
-// shellOptions are what shopt may set: none changes how the script itself is read.
+// shellOptions are the options that shopt may set. None changes how the script
+// itself is read.
 var shellOptions = words("nullglob dotglob globstar failglob nocaseglob nocasematch globasciiranges inherit_errexit lithist cmdhist checkwinsize huponexit extglob")
 
-// ofBashBuiltin gives why a builtin of bash is refused, or "".
+// ofBashBuiltin returns why a builtin of bash is refused, or "".
 func (s *scripter) ofBashBuiltin(kind builtin, argv []string) string {
 	name, args := argv[0], argv[1:]
 	switch kind {

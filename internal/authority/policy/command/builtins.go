@@ -9,8 +9,9 @@ import (
 	"github.com/remitrun/remit/internal/base/regex"
 )
 
-// builtin says what a shell's own command does. The zero kind is denied: it can
-// start commands, or change what others mean, in a way that is not read here.
+// builtin is the kind of a shell's own command. The zero kind is denied: such a
+// command can start commands, or change the meaning of others, in ways that this
+// package does not read.
 type builtin uint8
 
 const (
@@ -24,7 +25,7 @@ const (
 	naming             // read, unset: names
 	counting           // exit, shift: numbers
 	prefixing          // command, builtin
-	executing          // exec: what follows runs in the shell's place
+	executing          // exec: the following command replaces the shell
 	sourcing           // . and source: the shell runs a file
 	evaluating         // eval: the shell runs its arguments
 	trapping           // trap: the shell runs its first argument later
@@ -73,7 +74,7 @@ var ofBash = sync.OnceValue(func() map[string]builtin {
 	return m
 })
 
-// kind gives what the shell's own command of a name does, if there is one.
+// kind returns the kind of the builtin with a name, if there is one.
 func (s *scripter) kind(name string) (builtin, bool) {
 	if k, ok := ofBash()[name]; ok && s.bash() {
 		return k, true
@@ -86,8 +87,8 @@ func (s *scripter) kind(name string) (builtin, bool) {
 // stands, and POSIX ones as a name.
 var reserved = words("[[ ]] function select coproc foreach end namespace repeat")
 
-// commandName is what a script may call a command: other characters make
-// an assignment, an expansion or syntax of it in one shell or another.
+// commandName matches the command names that a script may use. Other characters
+// make the word an assignment, an expansion or syntax in some shell.
 var commandName = regex.Lazy(`^[A-Za-z0-9_./+@:,\-]+$`)
 
 // call derives a simple command.
@@ -150,7 +151,7 @@ func (s *scripter) named(argv []string) {
 	}
 }
 
-// builtin gives why a builtin is refused, or "".
+// builtin returns why a builtin is refused, or "".
 func (s *scripter) builtin(kind builtin, argv []string) string {
 	args := argv[1:]
 	switch kind {
@@ -294,8 +295,8 @@ func (s *scripter) names(builtin string, args []string) string {
 // kept are variables that a script must not take away.
 var kept = words("PATH HOME IFS ENV BASH_ENV TMPDIR OPTIND OPTARG")
 
-// readOperands gives the names among the arguments of read; an option that is not known
-// stays among them, where it is not a name.
+// readOperands returns the names among the arguments of read. An unknown option
+// stays among them and is not a valid name.
 func readOperands(args []string, bash bool) (names []string) {
 	for len(args) > 0 {
 		w := args[0]

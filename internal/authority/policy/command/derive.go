@@ -16,10 +16,10 @@ const (
 	maxActions = 1000
 )
 
-// Actions says what a command line needs: the command itself and, for programs
-// that start another one named in their arguments, those too, at any depth.
-// What cannot be told becomes an action with Unknown set, which every policy
-// denies. dir is the absolute folder it starts in, "" if that is not known.
+// Actions returns the actions that a command line needs: the command itself and
+// any commands that its arguments make it start, at any depth. A part that cannot
+// be determined becomes an action with Unknown set, which every policy denies.
+// dir is the absolute folder that the command starts in; "" if unknown.
 func Actions(argv []string, env tool.Env, dir string) []tool.Action {
 	d := newDeriver(env, dir)
 	d.command(argv)
@@ -48,7 +48,7 @@ func (d *deriver) add(a tool.Action) {
 	}
 }
 
-// unknown adds that something of the current command cannot be told.
+// unknown records that a part of the current command cannot be determined.
 func (d *deriver) unknown(why string) {
 	d.add(tool.Action{Kind: tool.Command, Argv: d.argv, Dir: d.dir, Unknown: why})
 }
@@ -57,7 +57,7 @@ func (d *deriver) unknownStart(name, why string) {
 	d.unknown("what " + name + " starts cannot be told: " + why + "; name the command itself, without " + name)
 }
 
-// command adds one command line and what it starts in turn.
+// command adds one command line and the commands that it starts in turn.
 func (d *deriver) command(argv []string) {
 	if len(argv) == 0 || argv[0] == "" {
 		d.unknown("the command name is missing")
@@ -111,7 +111,7 @@ func variant(name string) *program {
 	return nil
 }
 
-// starts derives what a known program starts.
+// starts derives the commands that a known program starts.
 func (d *deriver) starts(p *program, name string, args []string) {
 	switch {
 	case p.never != "":
@@ -179,8 +179,8 @@ func (d *deriver) hooks(p *program, name string, args []string) {
 	}
 }
 
-// couldHook gives what a word that is not literal could turn out to be: an option
-// or a word that makes the program start another, or "".
+// couldHook returns the option or word that a non-literal word could turn out to
+// be and that makes the program start another one, or "".
 func (p *program) couldHook(w string, first bool) string {
 	if !nonLiteral(w) {
 		return ""
@@ -221,7 +221,7 @@ func (d *deriver) inner(name, src string, lang syntax.LangVariant) {
 	}
 }
 
-// move changes the folder that what follows starts in.
+// move changes the folder for the commands that follow.
 func (d *deriver) move(to string) { d.dir = join(d.dir, to) }
 
 // join resolves a path; "" if that cannot be done by looking at it: .. behind

@@ -11,10 +11,10 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Assignable gives why a call must not set a variable for a command, or "". What env
-// says decides: where no policy lists variables (commands.env), every harmless one may
-// be set, else only those that all list. Some are refused all the same, since they can
-// make an allowed command run something else.
+// Assignable returns why a call must not set a variable for a command, or "". env
+// holds the policies' rule: if no policy lists variables (commands.env), every
+// harmless one may be set, otherwise only those that all policies list. Some are
+// always refused, since they can make an allowed command run something else.
 func Assignable(name string, env tool.Env) string {
 	switch {
 	case !functionName.MatchString(name):
@@ -40,12 +40,12 @@ var known = regex.Lazy(`^(AS|LD|NM|CPP|DOCKER_.*|KUBE.*|AWS_.*|TF_.*|ANSIBLE_.*|
 	`ELIXIR_.*|MIX_.*|GNUPGHOME|ZDOTDIR|WGETRC|INPUTRC|SCREENRC|PSQLRC|NETRC|VIMINIT|EXINIT|MYVIMRC|OPENSSL_.*|SSL_.*|CLASSPATH|CMAKE_.*|PKG_CONFIG.*|` +
 	`SUDO_.*|SYSTEMD_.*|GCC_.*|COMPILER_.*|CPATH|C_INCLUDE_PATH|LIBRARY_PATH|BAT_.*|RIPGREP_.*|FZF_.*|ELECTRON_.*|VSCODE_.*|.*_proxy|.*_PROXY)$`)
 
-// telling are parts of names that say that a variable may name a program, a file to
-// load or options, whatever program reads it.
+// telling are parts of names. They suggest that a variable names a program, a
+// file to load or options, for any program that reads it.
 var telling = regex.Lazy(`PATH$|OPTS?$|OPTIONS?$|FLAGS$|PRELOAD|PLUGIN|PAGER|EDITOR|ASKPASS|_RSH$|_SHELL$|COMMAND|_CMD$|WRAPPER|LAUNCHER|HOOK|STARTUP|PRELUDE|LOADER|INIT$|_EXEC|CONFIG$|CONFIG_FILE|_RC$|RCFILE`)
 
-// plain are names that the above take in and that only say how something is shown,
-// named or counted.
+// plain are exceptions from the above: names that only control how something is
+// shown, named or counted.
 var plain = regex.Lazy(`^(NODE_ENV|NODE_NO_WARNINGS|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONIOENCODING|PYTHONHASHSEED|PYTHONUTF8|` +
 	`GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL|DATE)|GIT_TERMINAL_PROMPT|GIT_OPTIONAL_LOCKS|CARGO_TERM_COLOR|PIP_NO_INPUT|PIP_DISABLE_PIP_VERSION_CHECK|MANWIDTH|LESSCHARSET)$`)
 
@@ -56,12 +56,13 @@ func special(name string, env tool.Env) bool {
 // commands are variables whose value is a command line, which is judged like one.
 var commands = words("PAGER GIT_PAGER MANPAGER EDITOR VISUAL GIT_EDITOR GIT_SEQUENCE_EDITOR CC CXX AR LD")
 
-// ofTheShell are variables that the shell itself goes by.
+// ofTheShell are variables that control the shell itself.
 var ofTheShell = regex.Lazy(`^(PATH|IFS|ENV|HOME|CDPATH|PS[0-4]|SHELLOPTS|OPTIND|OPTARG|PWD|OLDPWD|SHELL|FPATH|BASH.*|LD_.*|EXECIGNORE|GLOBIGNORE|` +
 	`HISTFILE|PROMPT_COMMAND|POSIXLY_CORRECT|TMPDIR|INPUTRC|FUNCNEST|TIMEFORMAT|COMP_.*|READLINE_.*|_)$`)
 
-// settable gives why a script must not set a variable of the shell's, which a command
-// is not given, or "". One that commands already have changes for them.
+// settable returns why a script must not set a shell variable that is not
+// exported to commands, or "". If commands already have the variable, the new
+// value reaches them too.
 func (s *scripter) settable(name string) string {
 	switch {
 	case !functionName.MatchString(name):
@@ -89,7 +90,7 @@ func (d *deriver) assignable(name, value string) string {
 func (s *scripter) set(name, value string, exported bool) string {
 	switch {
 	case name == "IFS" && !exported && s.bash():
-		return "" // what is not literal counts as any words in any case
+		return "" // a non-literal part counts as any words in any case
 	case exported, name == "PATH", commands[name]:
 		return s.assignable(name, value)
 	}
@@ -110,7 +111,7 @@ func (s *scripter) assign(a *syntax.Assign, exported bool) {
 	}
 }
 
-// value gives what an assignment gives its variable, as far as it is known.
+// value returns the value that an assignment sets, as far as it is known.
 func (s *scripter) value(a *syntax.Assign) string {
 	switch {
 	case a.Append, a.Array != nil, a.Naked:
@@ -152,8 +153,9 @@ func pathValue(w *syntax.Word) string {
 	return b.String()
 }
 
-// path gives why PATH must not be set to a value, or "". Folders may be added behind
-// it: what was found before still is, and what is found there is judged by its path.
+// path gives why PATH must not be set to a value, or "". Folders may be added at
+// the end. Programs found before are still found first, and programs in the added
+// folders are judged by their path.
 func (d *deriver) path(value string) string {
 	dirs, ok := strings.CutPrefix(value, oldPath+":")
 	list := strings.Split(dirs, ":")

@@ -6,8 +6,8 @@ import (
 )
 
 // Includes reports whether p, of allow or ask, certainly matches every command
-// that q does, with any facts. It compares the patterns and never samples: yes
-// is proof, and no may only mean that it cannot be shown.
+// that q does, with any facts. It compares the patterns and never samples: true
+// is proof, and false may only mean that there is no proof.
 func (p *Pattern) Includes(q *Pattern) bool {
 	if p.String() == q.String() {
 		return true
@@ -30,8 +30,8 @@ func (p *Pattern) Includes(q *Pattern) bool {
 	if !open {
 		return p.run(name, words, false)
 	}
-	// Words that are known only when they run are for a ** alone: what takes them after
-	// the others takes whatever else may follow.
+	// Only a ** may stand for words that are known only at run time. A ** that
+	// matches them after the other words also matches any words that follow.
 	if !p.run(name, append(slices.Clone(words), NonLiteralMany), false) {
 		return false
 	}
@@ -67,8 +67,8 @@ func rareFor(p, q *Pattern) string {
 	return rare
 }
 
-// Apart reports whether no command can match both patterns, of allow or ask. No
-// may only mean that it cannot be shown.
+// Apart reports whether no command can match both patterns, of allow or ask.
+// False may only mean that there is no proof.
 func (p *Pattern) Apart(q *Pattern) bool {
 	if words, ok := p.literal(); ok {
 		return p.literalApart(words, q)
@@ -81,7 +81,8 @@ func (p *Pattern) Apart(q *Pattern) bool {
 		if p.dir == nil {
 			place, name = name, place
 		}
-		// One names a place, the other what is found there under its last name.
+		// One pattern names a place, the other the program with the last name of
+		// that place.
 		return len(place.lits) == 1 && len(name.lits) == 1 && base(place.lits[0]) != name.lits[0]
 	}
 	if p.dir != nil && p.placesApart(q) {

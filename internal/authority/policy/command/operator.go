@@ -10,8 +10,8 @@ import (
 var operatorWord = regex.Lazy(`^(\|\|?|\|&|&&?|;;?|[(){}]|[0-9]*(<<?<?-?|>>?|<>|>\||[<>]&).*|&>>?.*)$`)
 
 // Operator gives the first shell operator that stands unquoted in a pattern, or
-// "". A pattern is compared with the words of one command, so it never matches
-// what a shell makes of several: their operators are gone by then.
+// "". A pattern is compared with the words of one command, after the shell has
+// removed the operators. So a pattern with an operator never matches.
 func Operator(pattern string) string {
 	for _, w := range bareWords(pattern) {
 		switch {
@@ -52,8 +52,8 @@ func bareWords(s string) []string {
 
 var assignment = regex.Lazy(`^[A-Za-z_][A-Za-z0-9_]*=`)
 
-// Assigns gives the variable assignment that a pattern begins with, or "". A shell
-// takes it away from the command, so a pattern with one never matches.
+// Assigns gives the variable assignment that a pattern begins with, or "". A
+// shell removes it from the command, so such a pattern never matches.
 func Assigns(pattern string) string {
 	if words := bareWords(pattern); len(words) > 0 {
 		return strings.TrimSuffix(assignment.FindString(words[0]), "=")

@@ -1,10 +1,10 @@
-// Package command says what a command line or a shell script starts, and
-// matches it against the command patterns of a policy. It is pure: it parses
-// text and never looks at the machine. Start at [ParsePattern], [Actions] and
-// [Script].
+// Package command derives the commands that a command line or a shell script
+// starts, and matches them against the command patterns of a policy. It is pure:
+// it parses text and never looks at the machine. Start at [ParsePattern],
+// [Actions] and [Script].
 //
-// It knows what is started by a call itself. What a started program starts in
-// turn is bounded by the files, network and limits of the sandbox.
+// It knows only the commands that a call itself starts. The files, network and
+// limits of the sandbox bound the programs that these start in turn.
 package command
 
 import (
@@ -17,9 +17,9 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Words of [tool.Action].Argv whose text is known only when they run. Both hold
-// a NUL byte, which no real argument can. In allow and ask lists they match
-// only wildcard words; in deny lists they match whatever they could become.
+// Words of [tool.Action].Argv whose text is known only when they run. Both hold a
+// NUL byte, which no real argument can. In allow and ask lists they match only
+// wildcard words. In deny lists they match any text that they could become.
 const (
 	// NonLiteral stands for exactly one word: "$x" in quotes, a `{}` of find.
 	NonLiteral = "\x00word"
@@ -271,8 +271,8 @@ func (p *Pattern) String() string {
 
 // Match reports whether an allow or ask entry covers the command, whatever its
 // non-literal words turn out to be. trusted is the trusted PATH: absolute, clean
-// folders. Without facts (Exe is empty) only what was asked is judged; with
-// them, a bare name must also have been found in a folder of it.
+// folders. Without facts (Exe is empty) only the requested name is judged. With
+// them, a bare name must also have been found in a folder of the trusted PATH.
 func (p *Pattern) Match(a *tool.Action, trusted []string) bool {
 	if a.Kind != tool.Command || a.Unknown != "" || len(a.Argv) == 0 {
 		return false
@@ -297,9 +297,9 @@ func (p *Pattern) Match(a *tool.Action, trusted []string) bool {
 	return p.trusted(a, trusted) && p.run(name, a.Argv[1:], false)
 }
 
-// places gives the paths that a command's first word means. A bare name means a
-// path only in the folders that a script added to PATH: in any of them as asked, in
-// the one where it was found once the facts are known.
+// places returns the paths that a command's first word can mean. A bare name
+// means a path only in the folders that a script added to PATH: in any of them as
+// asked, in the one where it was found once the facts are known.
 func (p *Pattern) places(a *tool.Action, trusted []string) (out []string) {
 	asked := a.Argv[0]
 	if len(a.Search) == 0 || strings.Contains(asked, "/") {
@@ -337,10 +337,10 @@ func (p *Pattern) trusted(a *tool.Action, path []string) bool {
 	return false
 }
 
-// MatchDeny reports whether a deny entry covers the command under any name it
-// has (as asked, the base name of that, of every link to it and of what would
-// run) and anything that its non-literal words could turn out to be. Names are
-// compared without regard to case.
+// MatchDeny reports whether a deny entry covers the command under any name it has
+// (as asked, the base name of that, of every link to it and of what would run)
+// and for any text that its non-literal words could become. Names are compared
+// without regard to case.
 func (p *Pattern) MatchDeny(a *tool.Action, _ []string) bool {
 	if a.Kind != tool.Command || len(a.Argv) == 0 {
 		return false
@@ -408,9 +408,9 @@ func (p *Pattern) matchPath(full string, fold bool) bool {
 }
 
 // run compares the words with the pattern, all ways at once: bit i of the state
-// set says that the first i words of the pattern can be done with. That takes
-// len(argv) steps of at most 64 words each, whatever the pattern. A name of ""
-// stands for a first word that has matched already.
+// set means that the first i words of the pattern can already be matched. That
+// takes len(argv) steps of at most 64 words each, whatever the pattern. A name of
+// "" stands for a first word that has matched already.
 func (p *Pattern) run(name string, rest []string, deny bool) bool {
 	states := p.skip(1)
 	if name == "" {
@@ -448,7 +448,7 @@ func (p *Pattern) step(states uint64, s string, deny, fold bool) uint64 {
 		w := &p.words[i]
 		switch {
 		case many && deny:
-			return ^uint64(0) << i // it may become whatever the rest of the pattern wants
+			return ^uint64(0) << i // it may match the whole rest of the pattern
 		case w.many:
 			next |= 1 << i
 		case many:

@@ -5,12 +5,13 @@ import (
 	"sync"
 )
 
-// program says how a known program starts another one that its arguments name.
-// A program without an entry starts nothing that is known here: it is judged
-// by its own name alone, and its effects are bounded by the sandbox.
+// program describes how a known program starts another one that its arguments
+// name. A program without an entry is judged by its own name alone, and the
+// sandbox bounds its effects.
 //
-// The options are those of GNU coreutils, findutils and util-linux. An option
-// that is not listed makes what is started unknown, so forgetting one refuses.
+// The options are those of GNU coreutils, findutils and util-linux. An unlisted
+// option makes the started command unknown, so a forgotten option leads to a
+// refusal.
 type program struct {
 	// The words before the started command.
 	flags    string   // short options without a value
@@ -21,26 +22,27 @@ type program struct {
 	assigns  bool     // NAME=VALUE words may precede the command
 	digits   bool     // -5 is an option
 
-	// run says how what is started is told from the words that the above leaves.
+	// run says how to find the started command in the words that remain after the
+	// options above.
 	run way
 
 	// free programs have arguments of their own kind: run gets them all.
 	free bool
 
-	// never is why it can never be told what the program starts.
+	// never is the reason why the started command can never be determined.
 	never string
 
 	// hooks are options that name a program to start, anywhere among the
 	// arguments: "-x" also bundled, "--long" also abbreviated.
 	hooks []string
-	// plain are long options that begin like a hook and are none.
+	// plain are long options that begin like a hook but are not hooks.
 	plain []string
-	// words are beginnings of words that make it start a program, or read what to
-	// start from somewhere else.
+	// words are beginnings of words that make the program start another one, or
+	// read the command to start from elsewhere.
 	words []string
 }
 
-// way is how a program's remaining words say what it starts.
+// way is how a program's remaining words name the started command.
 type way uint8
 
 const (
@@ -161,7 +163,8 @@ var programList = []entry{
 	{"go", program{hooks: []string{"--exec", "--toolexec", "--vettool"}}},
 }
 
-// compilers start other programs for each step, and can be told which.
+// compilers start other programs for each step, and options can choose these
+// programs.
 const compilers = "gcc g++ cc c++ c89 c99 cpp clang clang++ gfortran"
 
 type entry struct {

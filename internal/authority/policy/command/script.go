@@ -18,10 +18,10 @@ const (
 	maxStatements = 2000
 )
 
-// Reading is what a script says.
+// Reading is the result of reading a script.
 type Reading struct {
-	// Text is the script as the parser prints it. That text is what is to run, so that
-	// nothing is read in two ways.
+	// Text is the script as the parser prints it. Run this text, so that the
+	// shell reads the same script as the parser.
 	Text string
 	// Actions are every command in it, also in pipes, lists, functions and
 	// substitutions, as [Actions] derives it, and every redirection as a file action.
@@ -30,13 +30,13 @@ type Reading struct {
 	POSIX bool
 }
 
-// Script reads a script of bash, which starts in dir, an absolute folder. given names
-// the variables that it may find set.
+// Script reads a script of bash, which starts in dir, an absolute folder. given
+// names the variables that may be set in its environment.
 //
-// Builtins that only concern the shell itself need no rule (cd, echo, test,
-// ...). What cannot be told (eval of a text that is not literal, ...) becomes an
-// action with Unknown set; err, with the code fault.ArgsInvalid, says that the text
-// is not a script.
+// Builtins that only concern the shell itself need no rule (cd, echo, test, ...).
+// A part that cannot be determined (eval of a text that is not literal, ...)
+// becomes an action with Unknown set; err, with the code fault.ArgsInvalid, says
+// that the text is not a script.
 func Script(src string, env tool.Env, dir string, given []string) (Reading, error) {
 	first := newScripter(env, dir, given)
 	text, ferr := first.script(src)
@@ -146,7 +146,8 @@ func parse(src string, lang syntax.LangVariant) (*syntax.File, *fault.Error) {
 	return nil, fault.Wrap(fault.ArgsInvalid, err, "the script is not valid shell: %s", err)
 }
 
-// depth bounds how deep src can nest: what opens something, less what closes it.
+// depth returns a bound on how deep src can nest: the number of opening tokens
+// less the closing ones.
 func depth(src string) int {
 	n := 0
 	for _, open := range []string{"(", "{", "`", "if", "do", "case"} {
@@ -175,7 +176,7 @@ func (s *scripter) stmts(list []*syntax.Stmt) {
 	}
 }
 
-// apart derives statements whose effect on the shell itself ends with them.
+// apart derives statements whose effects on the shell end with them.
 func (s *scripter) apart(list []*syntax.Stmt) {
 	was := s.dir
 	s.nested++
@@ -184,8 +185,8 @@ func (s *scripter) apart(list []*syntax.Stmt) {
 	s.dir = was
 }
 
-// perhaps derives statements that may run never, once or many times, so that
-// nobody can say where the shell is if they move it.
+// perhaps derives statements that may run never, once or many times. If they
+// change the shell's folder, it is unknown afterwards.
 func (s *scripter) perhaps(list []*syntax.Stmt) {
 	was := s.dir
 	if s.unsure(list...) {

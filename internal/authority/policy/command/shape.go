@@ -6,8 +6,9 @@ import (
 )
 
 // Within this package a word that is known only when it runs may still have a
-// shape: what it certainly begins with, holds and ends with. Options cannot be
-// what does not begin with a dash. Actions carry the plain marker in its place.
+// shape: what it certainly begins with, holds and ends with. A word that does not
+// begin with a dash cannot be an option. Actions carry the plain marker in its
+// place.
 const (
 	shapeOne  = "\x00=" // one word: the texts between the unknown parts follow, with NUL bytes between them
 	shapeGlob = "\x00*" // what a glob finds, or the glob itself: any number of words, each of this shape
@@ -44,7 +45,8 @@ func nonLiteral(w string) bool { return strings.IndexByte(w, 0) >= 0 }
 // isMany reports whether a word stands for any number of words.
 func isMany(w string) bool { return w == NonLiteralMany || strings.HasPrefix(w, shapeGlob) }
 
-// begins gives what a word certainly begins with: all of it, if it is literal.
+// begins returns the text that a word certainly begins with: all of it, if it is
+// literal.
 func begins(w string) string {
 	if !nonLiteral(w) {
 		return w

@@ -8,8 +8,8 @@ import (
 	"github.com/remitrun/remit/internal/base/regex"
 )
 
-// variables is what is certain about the variables of one script, whatever way it
-// takes. Sourcing a file, eval and trap end all certainty.
+// variables holds facts about the variables of one script that are certain on
+// every path through it. Sourcing a file, eval and trap end all certainty.
 type variables struct {
 	sets      map[string]int    // how often something sets each
 	first     map[string]uint   // where in the text something sets it first
@@ -149,7 +149,7 @@ var ofShell = regex.Lazy(`^(_|BASH.*|COLORTERM|COLUMNS|COMP.*|COPROC.*|DIRSTACK|
 // so that one that no script sets need not be empty.
 func SetsItself(name string) bool { return ofShell.MatchString(name) }
 
-// value gives what $x or ${x} certainly holds.
+// value returns the text that $x or ${x} certainly holds.
 func (v *variables) value(p *syntax.ParamExp) (value string, known bool) {
 	if v == nil || v.uncertain || !simple(p) {
 		return "", false
@@ -207,7 +207,8 @@ func (v *variables) onlyNumber(w *syntax.Word) bool {
 	return ok && simple(p) && v.numeric(p.Param.Value) || numeric(&syntax.Word{Parts: []syntax.WordPart{part}})
 }
 
-// numeric: digits, what the shell itself counts ($!, $?, …), or arithmetic, which is judged by itself.
+// numeric: digits, numbers that the shell sets ($!, $?, …), or arithmetic, which
+// is judged by itself.
 func numeric(w *syntax.Word) bool {
 	if len(w.Parts) != 1 {
 		return false

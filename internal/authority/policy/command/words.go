@@ -10,7 +10,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// wordReader puts together what a shell word says.
+// wordReader builds the known text of a shell word.
 type wordReader struct {
 	vars  *variables      // what is known of variables; nil for nothing
 	known []string        // certain texts, each before an unknown part
@@ -36,8 +36,8 @@ func marker(w *syntax.Word) string {
 	return m
 }
 
-// readWord gives a word's text, or what is known of it. A word of unset variables
-// alone is not there.
+// readWord returns a word's text, or the known parts of it. A word of unset
+// variables alone disappears.
 func readWord(w *syntax.Word, vars *variables) (text string, there bool) {
 	r := wordReader{vars: vars}
 	for i, p := range w.Parts {
@@ -66,7 +66,7 @@ func (r *wordReader) word() string {
 		return NonLiteralMany
 	case r.vague:
 		return NonLiteral
-	case braces >= 0: // each of the words begins with what stands before
+	case braces >= 0: // each of the words begins with the text before it
 		before, _, _ := strings.Cut(known[0], "{")
 		return shaped(shapeGlob, before, "")
 	case r.glob:
@@ -79,7 +79,7 @@ func (r *wordReader) word() string {
 	return shaped(shapeOne, known...)
 }
 
-// unknown notes that something stands here that is known only when it runs.
+// unknown notes a part of the word that is known only at run time.
 func (r *wordReader) unknown() {
 	r.one = true
 	r.gap()
@@ -275,8 +275,8 @@ func (s *scripter) argv(ws []*syntax.Word) []string {
 	return out
 }
 
-// substitutions derives the commands within a word, and refuses expansions
-// that do more than insert a value.
+// substitutions derives the commands within a word. It refuses expansions that do
+// more than insert a value.
 func (s *scripter) substitutions(n syntax.Node) {
 	if w, ok := n.(*syntax.Word); ok && w == nil {
 		return
@@ -458,7 +458,7 @@ func declared(w *syntax.Word) string {
 	return m
 }
 
-// redirect derives what a redirection opens.
+// redirect derives the file that a redirection opens.
 func (s *scripter) redirect(r *syntax.Redirect) {
 	if r.N != nil && (len(r.N.Value) != 1 || r.N.Value[0] < '0' || r.N.Value[0] > '9') {
 		// Of 12>f some shells make the word 12 and >f.

@@ -1,10 +1,10 @@
-// Package compare says how two policies differ: in what they say, and, with an
-// example for each, in what they decide. It is pure. Start at [Documents] and
-// [Witnesses].
+// Package compare reports how two policies differ in their text and, with an
+// example for each difference, in their decisions. It is pure. Start at
+// [Documents] and [Witnesses].
 //
-// It does not prove that two policies decide alike: where no example shows a
-// difference, [Change.Moot] says of an entry that was added or removed whether
-// it can be shown to allow nothing that the other policy does not.
+// It does not prove that two policies decide alike. If no example shows a
+// difference, [Change.Moot] reports whether an added or removed entry provably
+// allows only calls that the other policy allows too.
 package compare
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Change is one thing that two documents say differently.
+// Change is one difference between two documents.
 type Change struct {
 	Where string `json:"where"`         // a key, as limits.calls, or a list, as files.read.allow
 	Was   string `json:"was,omitempty"` // "": it was not there
@@ -24,7 +24,7 @@ type Change struct {
 	Moot bool `json:"moot,omitempty"`
 }
 
-// Documents gives what changed between two documents, in the order of their
+// Documents returns the changes between two documents, in the order of their
 // canonical form. The order of entries within a list makes no difference to any
 // decision, nor does the policy's name, so neither is compared.
 func Documents(was, is *policy.Policy) []Change {

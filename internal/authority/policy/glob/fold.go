@@ -11,9 +11,9 @@ import (
 
 // Fold prepares a path for a folding pattern: compatibility forms are replaced
 // (NFKC), case is folded, invisible characters are dropped, and so are dots and
-// spaces at the end of a segment. Another file system, or a reader, may take
-// what is left for the same name. ASCII case alone is left to the pattern, so
-// that the usual path is returned as it is, without allocation.
+// spaces at the end of a segment. Another file system, or a reader, may treat
+// names with the same folded form as equal. ASCII case alone is left to the
+// pattern, so that the usual path is returned as it is, without allocation.
 func Fold(path string) string {
 	if plain(path) {
 		return path

@@ -13,8 +13,8 @@
 //	**       as a whole segment: any number of segments, also none
 //
 // Left out on purpose: ** as part of a segment (src** reads as if it crossed
-// slashes and would not), empty segments, "." and ".." are errors, so that no
-// pattern means something else than it seems to.
+// slashes and would not), empty segments, "." and ".." are errors, so that every
+// pattern means what it seems to mean.
 package glob
 
 import (

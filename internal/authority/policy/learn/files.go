@@ -11,7 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// several is how many things of one kind make a pattern of them.
+// several is how many similar uses are combined into a pattern.
 const several = 3
 
 var fileKinds = [2]tool.ActionKind{tool.FileRead, tool.FileWrite}
@@ -306,7 +306,7 @@ func (b *builder) originals(k tool.ActionKind, effect policy.Effect) []string {
 	return out
 }
 
-// near reports whether a pattern's literal beginning and a folder are one
+// near reports whether one of a pattern's literal beginning and a folder is
 // beneath the other.
 func (b *builder) near(text, dir string) bool {
 	lead := text
@@ -338,8 +338,8 @@ func (b *builder) matches(k tool.ActionKind, text, p string) bool {
 	return b.alone(k, text).DecideAction(tool.Action{Kind: k, Path: p}).Effect == policy.Allow
 }
 
-// alone is a chain of one policy that allows one pattern of files; none where
-// the pattern cannot be used.
+// alone returns a chain of one policy that allows one pattern of files; nil if
+// the pattern is not valid.
 func (b *builder) alone(k tool.ActionKind, text string) policy.Chain {
 	key := strings.TrimPrefix(k.String(), "files.")
 	p, err := policy.Parse(key, []byte("version: 1\nfiles: {"+key+": {allow: ["+strconv.Quote(text)+"]}}\n"))

@@ -22,7 +22,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// Use is one thing that was done, or tried.
+// Use is one action that was done or tried.
 type Use struct {
 	Action  tool.Action    // with its facts, where they are known; of kind NoAction: the tool needed nothing
 	Tool    tool.ID        // "" where no tool is to be allowed for it
@@ -34,12 +34,12 @@ type Use struct {
 	Below bool
 }
 
-// Options say what the uses were made under.
+// Options describe the conditions of the uses.
 type Options struct {
 	Workspace, Home string // absolute and clean; Home may be ""
 	System          string // "minimal" or "standard"; "" leaves it to Chain
-	// Chain is what decided the uses. Nothing that it does not allow is allowed by
-	// what is learned. Empty: nothing is generalised.
+	// Chain holds the policies that decided the uses. A learned policy allows
+	// only what Chain allows. Empty: nothing is generalised.
 	Chain policy.Chain
 	// Spec describes a tool, nil if it is not known: the arguments of built-in
 	// tools are bound by the resources that they name, those of others one by one.
@@ -193,7 +193,7 @@ func (b *builder) refuse(u Use) {
 	b.refused = append(b.refused, s)
 }
 
-// leave notes what was done but cannot be an entry.
+// leave notes a use that cannot become an entry.
 func (b *builder) leave(k tool.ActionKind, text, why string, count int) {
 	b.left = append(b.left, suggestion{k.String(), b.looks.mask(text), why, count})
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/remitrun/remit/internal/base/regex"
 )
 
-// looks tells texts that must not be written down, or that will not come
-// again, from those that may stay as they are.
+// looks finds texts that must not be written down or that will not recur. All
+// others may stay unchanged.
 type looks struct {
 	secret func(string) bool
 }
@@ -23,8 +23,8 @@ var once = regex.Lazy(
 		`|[0-9a-fA-F]{8,}` +
 		`|[A-Za-z0-9]{16,}`)
 
-// volatile gives the first part of a name that is not to be written down, from
-// and to which byte. A name with none gives ok false.
+// volatile returns the byte range of the first part of a name that is not to be
+// written down. ok is false if there is none.
 func (l looks) volatile(name string) (from, to int, ok bool) {
 	if l.isSecret(name) {
 		return 0, len(name), true

@@ -17,7 +17,8 @@ import (
 	"github.com/remitrun/remit/internal/record/store/sqlite"
 )
 
-// agentTables are those of agents and sessions, with how many columns are the key.
+// agentTables lists the tables of agents and sessions, each with the number of
+// its key columns.
 var agentTables = map[string]int{"agents": 1, "sessions": 1, "messages": 2, "files": 2, "session_runs": 2, "seals": 1}
 
 var room = store.Quota{Bytes: 1 << 20, Files: 100}
@@ -65,7 +66,7 @@ func TestVerifyNamesEveryChangeOfWhatAgentsLeave(t *testing.T) {
 	namesEveryChange(t, agents(t), agentTables)
 }
 
-// again lets what the fixture has go on: agent 1 and session 11 change.
+// again changes agent 1 and session 11 of the fixture.
 func again(t *testing.T, home string) {
 	t.Helper()
 	ctx := context.Background()
@@ -103,8 +104,8 @@ func TestVerifyNamesWhatAgentsLeftPutBack(t *testing.T) {
 	}
 }
 
-// forgeEvent rewrites an event as somebody without the keys can: its payload, and
-// a body that commits to it.
+// forgeEvent rewrites an event as an attacker without the keys can: its payload,
+// and a body that commits to the payload.
 func forgeEvent(t *testing.T, d *sql.DB, seq any, change func(parts map[string]ledger.Part)) {
 	t.Helper()
 	var body, salt, data []byte
@@ -216,7 +217,7 @@ func TestWhatAgentsLeftIsRefusedWhereItWasChanged(t *testing.T) {
 				_ = s.Close() // it cannot sign what was removed
 				return
 			}
-			if _, err := s.SaveAgent(ctx, store.AgentRecord{ID: id(99), Name: "new"}); err != nil { // nobody else is harmed
+			if _, err := s.SaveAgent(ctx, store.AgentRecord{ID: id(99), Name: "new"}); err != nil { // others are unaffected
 				t.Errorf("another agent: %v", err)
 			}
 			_ = s.Close() // an event that was rewritten cannot be signed

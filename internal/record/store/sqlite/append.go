@@ -11,11 +11,11 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// row is an entry ready to be written: nothing about it can fail any more but
-// its fitting to its run, and the disk.
+// row is an entry ready to be written. It can still fail only if it does not fit
+// its run, or if the disk fails.
 type row struct {
 	event *ledger.Event
-	body  []byte // nil where the writer encodes the event: RunFinished, whose counts it knows
+	body  []byte // nil for RunFinished: the writer encodes that event, since it knows the counts
 	salt  []byte
 	data  []byte
 	blobs []blob
@@ -60,10 +60,10 @@ const (
 
 func newRequest() *request { return &request{done: make(chan struct{})} }
 
-// Append implements store.Store. An entry that makes no sense (see
-// ledger.Progress) is refused with fault.Internal and keeps no other caller's
-// entries from being written. Once writing has begun, the end of ctx is not
-// waited for: the entries' fate is known when Append returns.
+// Append implements store.Store. An invalid entry (see ledger.Progress) is
+// refused with fault.Internal. Other callers' entries are still written. Once
+// writing has begun, Append ignores the end of ctx, so that the result is known
+// when it returns.
 func (s *Store) Append(ctx context.Context, entries ...ledger.Entry) (ledger.Seq, error) {
 	if s.readOnly {
 		return 0, s.errReadOnly()
@@ -91,8 +91,8 @@ func (s *Store) Append(ctx context.Context, entries ...ledger.Entry) (ledger.Seq
 	return r.first, nil
 }
 
-// submit has a request written and waits for its end. Where several callers
-// are at it they queue, to share a commit.
+// submit queues a request and waits for its end. Concurrent callers share a
+// commit.
 func (s *Store) submit(ctx context.Context, r *request) error {
 	defer s.callers.Add(-1)
 	if s.callers.Add(1) == 1 && s.w.alone(r) {
@@ -117,7 +117,7 @@ func (s *Store) prepare(ctx context.Context, in *ledger.Entry, out *row) error {
 	e := in.Event
 	out.event = &e
 	_, out.bounded = in.Payload[ledger.PartBounds]
-	switch { // others must notice if this process dies from now on
+	switch { // from now on other processes must notice if this one dies
 	case e.Kind == ledger.RunStarted && (len(e.Owner) == 0 || string(e.Owner) == string(uuid.Nil[:])):
 		if err := s.holdOwner(); err != nil {
 			return err
@@ -155,7 +155,7 @@ func (s *Store) preparePayload(ctx context.Context, kind ledger.Kind, p ledger.P
 	for name, b := range p {
 		inline := len(b) <= blobFrom
 		if kind == ledger.FileSaved {
-			inline = name != ledger.PartContent // contents of files are always apart, and so kept once
+			inline = name != ledger.PartContent // file contents are always stored apart, so each is kept once
 		}
 		if inline {
 			parts[name] = ledger.Part{Inline: b}
@@ -171,7 +171,7 @@ func (s *Store) preparePayload(ctx context.Context, kind ledger.Kind, p ledger.P
 			return err
 		}
 		if known {
-			continue // kept for good, so it need not be sent again
+			continue // blobs are never removed, so it need not be sent again
 		}
 		z, packed := s.pack.pack(b)
 		bl := blob{address: a, size: int64(len(b)), enc: encRaw, data: z}
@@ -192,7 +192,7 @@ func (s *Store) hasBlob(ctx context.Context, a [32]byte) (bool, error) {
 	return n > 0, s.fault(err, "the ledger cannot be read")
 }
 
-// queue holds what waits for the writer.
+// queue holds the requests that wait for the writer.
 type queue struct {
 	mu     sync.Mutex
 	more   *sync.Cond
@@ -214,8 +214,8 @@ func (q *queue) put(r *request) bool {
 	return true
 }
 
-// take waits and gives everything that is queued; nil once the queue is closed
-// and empty. Requests that were withdrawn are left out.
+// take waits for requests and returns all queued ones; nil once the queue is
+// closed and empty. Requests that were withdrawn are left out.
 func (q *queue) take(into []*request) []*request {
 	q.mu.Lock()
 	defer q.mu.Unlock()

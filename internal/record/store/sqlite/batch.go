@@ -13,8 +13,8 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// admit checks that a request's entries make sense after what is recorded.
-// What is refused leaves no trace; only an ioError concerns other requests.
+// admit checks that a request's entries may follow the recorded events. A refused
+// request leaves no trace. Only an ioError affects other requests.
 func (w *writer) admit(ctx context.Context, size int64, r *request) error {
 	touched := make([]ledger.Seq, 0, 4)
 	for i := range r.rows {
@@ -75,8 +75,8 @@ func (w *writer) admitRow(ctx context.Context, seq ledger.Seq, e *ledger.Event) 
 	return nil
 }
 
-// run gives the state of a run, from its events where this writer did not
-// begin it.
+// run returns the state of a run. If another writer began the run, the state is
+// read from its events.
 func (w *writer) run(ctx context.Context, run ledger.Seq) (*ledger.Progress, error) {
 	if p := w.runs[run]; p != nil {
 		return p, nil
@@ -186,7 +186,7 @@ func orNull(b []byte) any {
 	return b
 }
 
-// project keeps the tables that runs are found with up to date.
+// project updates the tables that are used to find runs.
 func (w *writer) project(ctx context.Context, seq ledger.Seq, e *ledger.Event) error {
 	if e.Kind == ledger.RunStarted {
 		if _, err := w.exec(ctx, insertRun, int64(seq), e.ID, int64(e.Mode), e.At, int64(e.Total)); err != nil {
@@ -205,8 +205,8 @@ func (w *writer) project(ctx context.Context, seq ledger.Seq, e *ledger.Event) e
 	return err
 }
 
-// finish writes what a batch writes once: projections, a checkpoint where one
-// is due, and the log's new state.
+// finish writes, once for each batch, the projections, a checkpoint if one is
+// due, and the log's new state.
 func (w *writer) finish(ctx context.Context, l *logState, sign bool, batch []*request) error {
 	for run := range w.dirty {
 		p, err := w.run(ctx, run)
@@ -246,7 +246,7 @@ func (w *writer) finish(ctx context.Context, l *logState, sign bool, batch []*re
 	return err
 }
 
-// checkpoint signs the state, or gives what was signed for it before.
+// checkpoint signs the state, or returns its existing checkpoint.
 func (w *writer) checkpoint(ctx context.Context, l *logState) ([]byte, error) {
 	if l.Size > 0 && l.Size == l.signed {
 		st, err := w.stmt(ctx, selectNote)
@@ -258,14 +258,14 @@ func (w *writer) checkpoint(ctx context.Context, l *logState) ([]byte, error) {
 	}
 	b, err := w.s.sign(l)
 	if err != nil || l.Size == 0 {
-		return b, err // an empty log's checkpoint needs no keeping
+		return b, err // an empty log's checkpoint is not stored
 	}
 	l.signed = l.Size
 	_, err = w.exec(ctx, insertNote, l.Size, b)
 	return b, err
 }
 
-// forget bounds what the writer keeps in mind.
+// forget bounds the writer's caches.
 func (w *writer) forget() {
 	for seq, p := range w.runs {
 		if p.Status != tool.Pending || len(w.runs) > maxRunStates {
@@ -280,7 +280,7 @@ func (w *writer) forget() {
 	}
 }
 
-// checkpointOnClose signs what was appended since the newest checkpoint.
+// checkpointOnClose signs the events appended since the newest checkpoint.
 func (w *writer) checkpointOnClose() error {
 	l, err := w.s.readLog(context.Background(), w.s.read)
 	if err != nil || l.Size == l.signed {

@@ -32,8 +32,8 @@ type callOf struct {
 	call uint32
 }
 
-// marker gives the marks of events, which it sees in their order. In between it keeps
-// what it needs of the calls that have not ended.
+// marker determines the marks of events. It must see them in order. Between
+// events it remembers the calls that have not ended.
 type marker struct {
 	open map[callOf]store.Called
 	buf  []store.Mark
@@ -41,8 +41,8 @@ type marker struct {
 
 func newMarker() *marker { return &marker{open: map[callOf]store.Called{}} }
 
-// marks gives the marks of the next event, until the next call. first finds the first
-// event of a call that the marker has not seen.
+// marks returns the marks of the next event, valid until marks is called again.
+// first finds the first event of a call that the marker has not seen.
 func (m *marker) marks(e *ledger.Event, bounded bool, first func() (store.Called, error)) ([]store.Mark, error) {
 	key, c := callOf{e.Run, e.Call}, store.Called{}
 	switch e.Kind {
@@ -94,7 +94,7 @@ func (w *writer) markBlock(ctx context.Context, seq ledger.Seq, r *row) error {
 	return nil
 }
 
-// called reads what the first event of a call tells.
+// called reads the marks that the first event of a call determines.
 func (s *Store) called(ctx context.Context, q querier, run ledger.Seq, call uint32) (store.Called, error) {
 	var raw rawEvent
 	err := q.QueryRowContext(ctx, selectIntent, int64(run), int64(call)).Scan(&raw.seq, &raw.run, &raw.call, &raw.body, &raw.salt, &raw.data)
@@ -109,8 +109,8 @@ func (s *Store) called(ctx context.Context, q querier, run ledger.Seq, call uint
 	return store.Called{Tool: st.Event.Tool, Bounded: bounded}, err
 }
 
-// fillBlocks makes the rows of events that were recorded before the table was. What
-// cannot be read is left out: Verify names it.
+// fillBlocks makes the rows of events that were recorded before the table
+// existed. It leaves out unreadable events, which Verify reports.
 func (s *Store) fillBlocks(ctx context.Context, tx *sql.Tx) error {
 	m, known := newMarker(), map[inBlock]bool{}
 	none := func() (store.Called, error) { return store.Called{}, nil }
@@ -124,7 +124,7 @@ func (s *Store) fillBlocks(ctx context.Context, tx *sql.Tx) error {
 			at = raw.seq
 			st, err := s.decodeRow(&raw)
 			if err != nil && st.Event.Kind == 0 {
-				return nil // what cannot be read is left out
+				return nil // unreadable events are left out
 			}
 			_, bounded := st.Parts[ledger.PartBounds]
 			marks, err := m.marks(&st.Event, bounded, none)
@@ -180,8 +180,8 @@ func (b inBlock) key() string { return fmt.Sprintf("%q in %d", b.mark, b.block) 
 
 func (b inBlock) first() ledger.Seq { return ledger.Seq(max(b.block, 0))*blockSize + 1 }
 
-// disorder is how far the times of events can differ from their order: calls side by
-// side are recorded when they end.
+// disorder is how far the times of events can differ from their order. Concurrent
+// calls are recorded when they end.
 const disorder = time.Hour
 
 // Find implements store.Store.
@@ -203,7 +203,7 @@ func (s *Store) find(ctx context.Context, f store.EventFilter, yield func(ledger
 		return err
 	}
 	if slices.ContainsFunc(f.Marks, func(any []store.Mark) bool { return len(any) == 0 }) {
-		return nil // no event has one mark of none
+		return nil // no event has a mark from an empty set
 	}
 	for lo <= hi {
 		blocks, err := s.lastBlocks(ctx, f.Marks, blockOf(lo), blockOf(hi))
@@ -224,8 +224,8 @@ func (s *Store) find(ctx context.Context, f store.EventFilter, yield func(ledger
 	return nil
 }
 
-// backwards yields the events between two, newest first; done is true where the reader
-// wants no more.
+// backwards yields the events between two, newest first; done is true if the
+// reader wants to stop.
 func (s *Store) backwards(ctx context.Context, marks [][]store.Mark, lo, hi ledger.Seq, yield func(ledger.Stored) bool) (done bool, err error) {
 	for hi >= lo {
 		var batch []rawEvent
@@ -252,7 +252,8 @@ func (s *Store) backwards(ctx context.Context, marks [][]store.Mark, lo, hi ledg
 	return false, nil
 }
 
-// mayHave reports whether an event can have the marks, as far as it alone tells.
+// mayHave reports whether an event can have the marks, judged by this event
+// alone.
 func mayHave(e *ledger.Event, all [][]store.Mark) bool {
 	var buf [8]store.Mark
 	marks := store.Marks(buf[:0], e, store.Called{})
@@ -266,7 +267,8 @@ func mayHave(e *ledger.Event, all [][]store.Mark) bool {
 	return true
 }
 
-// lastBlocks gives the last blocks between two, newest first, that have all marks.
+// lastBlocks returns the last blocks between two that have all marks, newest
+// first.
 func (s *Store) lastBlocks(ctx context.Context, all [][]store.Mark, lo, hi int64) ([]int64, error) {
 	args := []any{}
 	in := func(any []store.Mark) string {
@@ -289,8 +291,8 @@ func (s *Store) lastBlocks(ctx context.Context, all [][]store.Mark, lo, hi int64
 	return out, s.fault(err, "events cannot be read")
 }
 
-// span is the part of the ledger where a filter's events can be by their times, which
-// are in order but for [disorder].
+// span returns the part of the ledger that can hold a filter's events, by their
+// times. Times are in order, except for [disorder].
 func (s *Store) span(ctx context.Context, f store.EventFilter) (lo, hi ledger.Seq, err error) {
 	var last int64
 	if err := s.read.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM events").Scan(&last); err != nil {
@@ -313,8 +315,8 @@ func (s *Store) span(ctx context.Context, f store.EventFilter) (lo, hi ledger.Se
 	return lo, hi, nil
 }
 
-// firstAt finds, by halving, where the times of the events lo to hi reach a time; hi
-// where they do not.
+// firstAt finds, by binary search, the first of the events lo to hi that reaches
+// a time; hi if there is none.
 func (s *Store) firstAt(ctx context.Context, lo, hi ledger.Seq, at time.Time) (ledger.Seq, error) {
 	for lo < hi {
 		middle := lo + (hi-lo)/2

@@ -21,8 +21,8 @@ const (
 	selectLeases  = "SELECT node, what, run, amount, settled, mac FROM leases WHERE run = ?"
 )
 
-// OpenBudget implements store.Budgets. A row is made only while the whole table
-// is as its seal says: one that was removed is not made anew.
+// OpenBudget implements store.Budgets. It makes a row only while the whole table
+// matches its seal, so that a removed row is not made anew.
 func (s *Store) OpenBudget(ctx context.Context, node uuid.UUID, b grant.Budgets) error {
 	if s.readOnly {
 		return s.errReadOnly()
@@ -98,7 +98,7 @@ func (s *Store) Lease(ctx context.Context, run ledger.Seq, asks []store.Lease) (
 	if _, rerr := s.Recover(ctx); rerr != nil {
 		return nil, rerr
 	}
-	if rerr := s.reclaim(ctx); rerr != nil { // also of runs that ended without giving back what they had leased
+	if rerr := s.reclaim(ctx); rerr != nil { // also of runs that ended without returning their leases
 		return nil, rerr
 	}
 	return s.lease(ctx, run, asks)
@@ -114,7 +114,7 @@ func (s *Store) lease(ctx context.Context, run ledger.Seq, asks []store.Lease) (
 	var budgets, leases []sealedRow
 	r.check = func(ctx context.Context, w *writer) error {
 		got, budgets, leases = got[:0], budgets[:0], leases[:0]
-		if err := w.counted(ctx, tableLeases); err != nil { // one less would be an amount more
+		if err := w.counted(ctx, tableLeases); err != nil { // a missing row would free its amount
 			return err
 		}
 		for _, a := range asks {
@@ -150,8 +150,8 @@ func (s *Store) lease(ctx context.Context, run ledger.Seq, asks []store.Lease) (
 	return got, nil
 }
 
-// budget gives a meter's row. That of a single tool is made from the node's limit
-// on each tool (fresh).
+// budget returns a meter's row. The row of a single tool is made from the node's
+// limit on each tool (fresh).
 func (w *writer) budget(ctx context.Context, id store.MeterID) (row sealedRow, fresh bool, err error) {
 	if row, err = w.row(ctx, tableBudgets, id.Node[:], id.What); err != nil || row != nil {
 		return row, false, err
@@ -165,7 +165,7 @@ func (w *writer) budget(ctx context.Context, id store.MeterID) (row sealedRow, f
 		return nil, false, fault.New(fault.StoreCorrupt, "the ledger keeps no budget of %s for grant %s", id.What, id.Node).
 			ForOperator("remit verify names what was removed")
 	}
-	if err := w.counted(ctx, tableBudgets); err != nil { // one that was removed is not made anew
+	if err := w.counted(ctx, tableBudgets); err != nil { // a removed row is not made anew
 		return nil, false, err
 	}
 	return sealedRow{budgetNode: id.Node[:], budgetWhat: id.What, budgetLimit: row.int(budgetLimit), budgetSpent: int64(0)}, true, nil
@@ -179,7 +179,7 @@ func (w *writer) leaseRow(ctx context.Context, id store.MeterID, run ledger.Seq)
 	return row, err
 }
 
-// share is how much of a limit is given.
+// share returns the part of a limit that is granted.
 func (w *writer) share(ctx context.Context, a store.Lease, budget sealedRow) (int64, error) {
 	st, err := w.stmt(ctx, selectLeased)
 	if err != nil {
@@ -197,8 +197,8 @@ func (w *writer) share(ctx context.Context, a store.Lease, budget sealedRow) (in
 	return n + max(0, min(a.Spare, (left-n)/4)), nil
 }
 
-// Settle implements store.Budgets. A settlement that is lost with the power is
-// made good by what the run's events say.
+// Settle implements store.Budgets. A settlement lost in a power failure is
+// restored from the run's events.
 func (s *Store) Settle(ctx context.Context, run ledger.Seq, done []store.Settlement) error {
 	if s.readOnly {
 		return s.errReadOnly()
@@ -257,8 +257,8 @@ func (s *Store) Spent(ctx context.Context, node uuid.UUID) ([]store.Meter, error
 	return out, s.fault(err, "a budget cannot be read")
 }
 
-// reclaim accounts for what runs had leased that are over: what their events
-// say that they used is spent, and the rest is free again.
+// reclaim settles the leases of ended runs. The use that their events record is
+// spent; the rest is free again.
 func (s *Store) reclaim(ctx context.Context) error {
 	var runs []ledger.Seq
 	err := each(ctx, s.read, "SELECT DISTINCT l.run FROM leases l JOIN runs r ON r.seq = l.run WHERE r.status != 0", func(rows *sql.Rows) error {
@@ -276,7 +276,7 @@ func (s *Store) reclaim(ctx context.Context) error {
 	return s.fault(err, "what dead processes had leased cannot be read")
 }
 
-// usedBy is what the calls of a run took, as its events tell.
+// usedBy returns the use of a run's calls, from its events.
 func (s *Store) usedBy(ctx context.Context, run ledger.Seq) (calls []takenBy, err error) {
 	at := map[uint32]int{}
 	err = each(ctx, s.read, "SELECT body FROM events WHERE run = ? AND call > 0 ORDER BY seq", func(rows *sql.Rows) error {
@@ -306,8 +306,8 @@ func (s *Store) usedBy(ctx context.Context, run ledger.Seq) (calls []takenBy, er
 
 type takenBy struct {
 	tool tool.ID
-	used grant.Amounts // reserved, until an outcome tells what was used
-	cut  bool          // nobody knows how long it ran
+	used grant.Amounts // reserved, until an outcome records the use
+	cut  bool          // the running time is unknown
 }
 
 func (s *Store) reclaimRun(ctx context.Context, run ledger.Seq) error {
@@ -356,8 +356,9 @@ func (s *Store) reclaimRun(ctx context.Context, run ledger.Seq) error {
 	return s.submit(ctx, r)
 }
 
-// unsettled is what a run used of a meter and has not accounted for. How long a
-// call ran that was cut off is not known: then all that was leased is used.
+// unsettled returns the use of a meter that a run has not accounted for. The
+// running time of an interrupted call is unknown, so its whole lease counts as
+// used.
 func unsettled(lease sealedRow, calls []takenBy) int64 {
 	var all int64
 	cut := false

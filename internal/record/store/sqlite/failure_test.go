@@ -46,7 +46,7 @@ func TestAFullDiskLosesNothingThatWasAcknowledged(t *testing.T) {
 	}
 }
 
-// damage is what happens to a closed ledger, and what Open then says.
+// damage is a change to a closed ledger, and the result of Open after it.
 func TestOpenSaysWhatIsWrong(t *testing.T) {
 	write := func(name, text string) func(string) error {
 		return func(home string) error { return os.WriteFile(filepath.Join(home, name), []byte(text), 0o600) }
@@ -223,8 +223,8 @@ func TestReadOnlyWritesNothing(t *testing.T) {
 	}
 }
 
-// A process without the right to write reads what is there, and is told why it
-// cannot append.
+// A process without write permission can read the ledger. Its appends fail with
+// the reason.
 func TestAFolderThatCannotBeWritten(t *testing.T) {
 	const env = "REMIT_TEST_READ_ONLY_HOME"
 	if home := os.Getenv(env); home != "" {

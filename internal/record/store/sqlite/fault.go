@@ -13,8 +13,8 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// fault gives a failure of the file system or of SQLite its code and the way
-// out. An error that has a code already, or is a context's, stays as it is.
+// fault adds a code and a hint to an error of the file system or of SQLite. An
+// error that already has a code, or is a context's, is unchanged.
 func (s *Store) fault(err error, what string) error {
 	var coded *fault.Error
 	if err == nil || errors.As(err, &coded) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -68,7 +68,7 @@ func unopenable(err error) bool {
 	return c == sqlite3.SQLITE_CANTOPEN || c == sqlite3.SQLITE_READONLY || c == sqlite3.SQLITE_IOERR
 }
 
-// exists reports whether a file is there. Any doubt counts as yes.
+// exists reports whether a file exists. Any doubt counts as yes.
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, fs.ErrNotExist)

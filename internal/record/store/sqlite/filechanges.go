@@ -14,9 +14,9 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// ChangeFiles implements store.Files. What an event says of the version before it
-// is read first, and once more when it is written; where that differs and the
-// changes still fit, it begins anew.
+// ChangeFiles implements store.Files. The previous versions that the events name
+// are read first, and again when the events are written. If they differ and the
+// changes still fit, ChangeFiles starts again.
 func (s *Store) ChangeFiles(ctx context.Context, session uuid.UUID, quota store.Quota, changes ...store.FileChange) ([]store.FileRecord, error) {
 	c := fileChanges{s: s, session: session, quota: quota, changes: changes, place: make(map[string]int, len(changes))}
 	for i := range changes {
@@ -41,7 +41,7 @@ func (s *Store) ChangeFiles(ctx context.Context, session uuid.UUID, quota store.
 	}
 }
 
-// fileChanges is changes of a session's files on their way into the ledger.
+// fileChanges holds changes of a session's files until they are in the ledger.
 type fileChanges struct {
 	s       *Store
 	session uuid.UUID
@@ -73,7 +73,7 @@ func (c *fileChanges) checkOne(i int) error {
 	return nil
 }
 
-// read looks what is there, and prepares the events.
+// read reads the present state and prepares the events.
 func (c *fileChanges) read(ctx context.Context) error {
 	held, err := c.s.readSealed(ctx, c.s.read, tableSessions, c.session[:])
 	if err == nil {
@@ -173,7 +173,7 @@ func (c *fileChanges) check(ctx context.Context, w *writer, r *request) error {
 	return c.inFolders(ctx, w)
 }
 
-// takesFiles refuses a session that is not there, or not any more.
+// takesFiles refuses a session that does not exist or was deleted.
 func takesFiles(id uuid.UUID, row sealedRow) error {
 	if row == nil {
 		return unknownSession(id.String())
@@ -184,7 +184,7 @@ func takesFiles(id uuid.UUID, row sealedRow) error {
 	return nil
 }
 
-// int64or is a number of a row, 0 if there is no row.
+// int64or returns a number of a row; 0 if there is no row.
 func (r sealedRow) int64or(i int) int64 {
 	if r == nil {
 		return 0
@@ -203,8 +203,8 @@ func (c *fileChanges) count(row sealedRow, f *store.FileChange) {
 	}
 }
 
-// room refuses what the quota has no room for. What makes a session smaller is
-// never refused.
+// room refuses changes that exceed the quota. A change that makes a session
+// smaller is never refused.
 func (c *fileChanges) room() error {
 	if n := c.quota.Bytes; c.bytes > n && c.bytes > c.held.int(sessionBytes) {
 		return fault.New(fault.FilesFull, "the session's files would have %d bytes; the maximum is %d", c.bytes, n).WithHint("delete what is no longer needed")
@@ -215,7 +215,7 @@ func (c *fileChanges) room() error {
 	return nil
 }
 
-// inFolders refuses what would lie in no folder.
+// inFolders refuses a path whose folder does not exist.
 func (c *fileChanges) inFolders(ctx context.Context, w *writer) error {
 	for i := range c.changes {
 		f := &c.changes[i]
@@ -233,7 +233,7 @@ func (c *fileChanges) inFolders(ctx context.Context, w *writer) error {
 	return nil
 }
 
-// parent checks that the folder of a path is there afterwards.
+// parent checks that the folder of a path exists after the changes.
 func (c *fileChanges) parent(ctx context.Context, w *writer, name string) error {
 	dir := path.Dir(name)
 	if dir == "/" {
@@ -255,7 +255,7 @@ func (c *fileChanges) parent(ctx context.Context, w *writer, name string) error 
 	return nil
 }
 
-// empty checks that nothing is left afterwards in a folder that goes.
+// empty checks that a deleted folder is empty after the changes.
 func (c *fileChanges) empty(ctx context.Context, w *writer, dir string) error {
 	st, err := w.stmt(ctx, "SELECT path FROM files INDEXED BY files_there WHERE session = ? AND path > ? AND path < ? AND gone = 0")
 	if err != nil {

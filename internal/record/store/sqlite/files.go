@@ -19,8 +19,8 @@ import (
 
 var _ store.Files = (*Store)(nil)
 
-// FileTree implements store.Files. What a session's row says of how much there is
-// shows whether something is missing.
+// FileTree implements store.Files. The totals in the session's row show whether a
+// file is missing.
 func (s *Store) FileTree(ctx context.Context, session uuid.UUID) ([]store.FileRecord, error) {
 	if s.format < agentsFormat {
 		return nil, unknownSession(session.String())
@@ -61,8 +61,8 @@ func (s *Store) FileTree(ctx context.Context, session uuid.UUID) ([]store.FileRe
 
 const selectTree = "SELECT path, version, folder, size, sha256, address, created, modified, seq, leaf, mac FROM files WHERE session = ? AND gone = 0 ORDER BY path"
 
-// scanTree reads a row of selectTree, as scanSealed does, but thousands of them
-// quickly.
+// scanTree reads a row of selectTree. It does the same as scanSealed, but is fast
+// for thousands of rows.
 func (s *Store) scanTree(rows *sql.Rows, session uuid.UUID, macs *rowMACs) (f store.FileRecord, err error) {
 	var version, folder, created, modified, seq int64
 	var sum, address, leaf, mac sql.RawBytes
@@ -72,7 +72,7 @@ func (s *Store) scanTree(rows *sql.Rows, session uuid.UUID, macs *rowMACs) (f st
 	macs.begin(tableFiles.name)
 	macs.bytes(session[:])
 	macs.text(f.Path)
-	for _, n := range [...]int64{version, folder, 0, f.Size} { // 0: it is not gone
+	for _, n := range [...]int64{version, folder, 0, f.Size} { // 0: not deleted
 		macs.int(n)
 	}
 	macs.bytes(sum)
@@ -91,7 +91,7 @@ func (s *Store) scanTree(rows *sql.Rows, session uuid.UUID, macs *rowMACs) (f st
 	return f, nil
 }
 
-// fileRecord is the newest version of a path.
+// fileRecord holds the newest version of a path.
 func fileRecord(row sealedRow) store.FileRecord {
 	f := store.FileRecord{
 		Path: row.text(filePath), Folder: row.int(fileFolder) == 1, Version: int(row.int(fileVersion)), Size: row.int(fileSize), Deleted: row.int(fileGone) == 1,
@@ -103,8 +103,8 @@ func fileRecord(row sealedRow) store.FileRecord {
 	return f
 }
 
-// File implements store.Files. An older version is found by going back from the
-// newest: each names the one before it.
+// File implements store.Files. It finds an older version by going back from the
+// newest, since each names the previous one.
 func (s *Store) File(ctx context.Context, session uuid.UUID, name string, version int) (store.FileRecord, error) {
 	unknown := func() error {
 		if version > 0 {
@@ -163,13 +163,14 @@ func (s *Store) olderFile(ctx context.Context, row sealedRow, version int) (stor
 	}
 }
 
-// readFileState reads what an event says of a file, which is never kept apart.
+// readFileState reads a file's state from its event. The state is never stored
+// apart.
 func readFileState(parts map[string]ledger.Part) (f ledger.FileState, err error) {
 	err = json.Unmarshal(parts[ledger.PartDoc].Inline, &f)
 	return f, err
 }
 
-// fileRow is the row that an event makes, without its leaf.
+// fileRow returns the row that an event makes, without its leaf.
 func fileRow(st *ledger.Stored, f ledger.FileState) sealedRow {
 	sum, address := make([]byte, 32), make([]byte, 32)
 	copy(sum, f.SHA256)
@@ -194,7 +195,7 @@ func (s *Store) LoadFile(ctx context.Context, f store.FileRecord) ([]byte, error
 	return s.Load(ctx, ledger.Part{Blob: &f.Blob})
 }
 
-// checkPath refuses what is not one spelling of one path.
+// checkPath refuses a path that is not in canonical spelling.
 func checkPath(name string) error {
 	switch {
 	case len(name) > store.MaxPath:

@@ -19,8 +19,8 @@ import (
 	"github.com/remitrun/remit/internal/record/store/sqlite"
 )
 
-// older is a ledger of the first format, in which no call had been refused
-// anything while it ran.
+// older is a ledger of the first format, which did not count refusals during a
+// call.
 func older(t *testing.T) string {
 	t.Helper()
 	home := t.TempDir()
@@ -92,8 +92,7 @@ func TestLedgersThatOlderRemitsMade(t *testing.T) {
 	}
 }
 
-// useAuthority does a little of everything that the first formats had no place
-// for.
+// useAuthority uses each feature that the first formats could not store.
 func useAuthority(t *testing.T, s *sqlite.Store) {
 	t.Helper()
 	ctx := context.Background()
@@ -120,7 +119,7 @@ func useAuthority(t *testing.T, s *sqlite.Store) {
 	}
 }
 
-// Bringing an old ledger up to date makes nothing of it right that was changed.
+// Upgrading an old ledger does not make a changed ledger valid.
 func TestAChangedOldLedgerStaysChanged(t *testing.T) {
 	ctx, home := context.Background(), t.TempDir()
 	if err := os.CopyFS(home, os.DirFS(filepath.Join("testdata", "format2"))); err != nil {
@@ -186,7 +185,7 @@ func third(t *testing.T) string {
 	return home
 }
 
-// refusesSessions tries what an older format has no place for.
+// refusesSessions tries features that an older format cannot store.
 func refusesSessions(t *testing.T, s *sqlite.Store) {
 	t.Helper()
 	ctx := context.Background()

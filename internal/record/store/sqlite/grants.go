@@ -15,10 +15,10 @@ import (
 
 var _ store.Grants = (*Store)(nil)
 
-// maxDescent bounds how far a grant's recorded parents are followed.
+// maxDescent bounds how many recorded ancestors of a grant are followed.
 const maxDescent = 256
 
-// PutGrant implements store.Grants. An ID that has been issued already is
+// PutGrant implements store.Grants. An ID that was already issued is
 // fault.Conflict.
 func (s *Store) PutGrant(ctx context.Context, g store.GrantRecord) error {
 	e, err := grantEntry(&g)
@@ -51,7 +51,7 @@ func (w *writer) checkDescent(ctx context.Context, id, parent uuid.UUID) error {
 			return fault.New(fault.GrantInvalid, "the grant %s would descend from itself", id)
 		}
 		row, err := w.row(ctx, tableGrants, parent[:])
-		if err != nil || row == nil { // one that a holder appended is in no table
+		if err != nil || row == nil { // a grant that a holder appended is in no table
 			return err
 		}
 		copy(parent[:], row.bytes(grantParent))
@@ -86,8 +86,7 @@ func grantEntry(g *store.GrantRecord) (ledger.Entry, error) {
 }
 
 // change appends an event of authority together with what it changes in the
-// tables. check may clear the request's rows and apply, where nothing is to be
-// done.
+// tables. check may clear the request's rows and apply if there is nothing to do.
 func (s *Store) change(ctx context.Context, e ledger.Entry, check func(context.Context, *writer, *request) error,
 	apply func(context.Context, *writer, ledger.Seq) error) error {
 	if e.Event.Kind == 0 {
@@ -187,7 +186,8 @@ func (s *Store) selectGrants(ctx context.Context, rest string, args ...any) ([]s
 	return out, err
 }
 
-// grantRecord makes a record of a grant's event, which must be that of its row.
+// grantRecord makes a record from a grant's event. The event must be the one that
+// the row names.
 func (s *Store) grantRecord(ctx context.Context, raw *rawEvent, row sealedRow) (store.GrantRecord, error) {
 	st, err := s.decode(raw)
 	if err != nil {

@@ -32,7 +32,7 @@ const (
 // originPrefix and a UUID name a ledger.
 const originPrefix = "remit.local/"
 
-// keys are a ledger's: whoever has them can write history.
+// keys are the secret keys of a ledger. Their owner can forge its history.
 type keys struct {
 	origin   string
 	public   string
@@ -44,7 +44,7 @@ type keys struct {
 	row      []byte // authenticates rows of tables that change
 }
 
-// loadKeys reads the keys and refuses files that others can read.
+// loadKeys reads the keys. It refuses key files that others can read.
 func loadKeys(home string) (*keys, error) { return loadKeysWith(home, signFile) }
 
 func loadKeysWith(home, signFile string) (*keys, error) {
@@ -112,9 +112,9 @@ func readKey(path string) (string, error) {
 	return strings.TrimSpace(string(b[:n])), nil
 }
 
-// makeKeys makes the keys of a new ledger, or those that an interrupted call left
-// out. The signing key keeps its staged name until the ledger's file is complete.
-// The caller holds the setup lock.
+// makeKeys makes the keys of a new ledger, or those still missing after an
+// interrupted call. The signing key keeps its staged name until the ledger's file
+// is complete. The caller holds the setup lock.
 func makeKeys(home string) error {
 	dir := filepath.Join(home, keyFolder)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -144,8 +144,8 @@ func makeKeys(home string) error {
 	return wholefile.Replace(filepath.Join(dir, publicFile), []byte(k.public+"\n"))
 }
 
-// address is where a blob is kept: a MAC of its bytes, so that a copy of the
-// file does not tell which known contents it holds.
+// address returns a blob's address: a MAC of its bytes, so that a copy of the
+// file does not reveal which known contents it holds.
 func (k *keys) address(b []byte) [32]byte {
 	m := hmac.New(sha256.New, k.blob)
 	m.Write(b)

@@ -15,7 +15,7 @@ import (
 )
 
 // storedLevel is the lowest level of the Merkle tree whose nodes are stored.
-// What is below is computed from at most 256 events when a proof needs it.
+// Lower nodes are computed from at most 256 events when a proof needs them.
 const storedLevel = 8
 
 // logState is the one row of table log: the newest state of the log.
@@ -26,9 +26,9 @@ type logState struct {
 	mac    []byte
 }
 
-// sum authenticates the state under the ledger's key, so that a tail that was
-// rewritten after the newest checkpoint is found as well, and a table that was put
-// back together with its seal.
+// sum authenticates the state under the ledger's key. It reveals a tail that was
+// rewritten after the newest checkpoint, and a table that was restored to an
+// older state together with its seal.
 func (l *logState) sum(k *keys) []byte {
 	m := hmac.New(sha256.New, k.mac)
 	m.Write([]byte(k.origin))
@@ -37,15 +37,15 @@ func (l *logState) sum(k *keys) []byte {
 	binary.BigEndian.PutUint64(n[8:], uint64(l.signed))
 	m.Write(n[:])
 	m.Write(l.Bytes())
-	m.Write([]byte(l.seals)) // it comes last: what is before it has a length that size tells
+	m.Write([]byte(l.seals)) // last, since size determines the length of everything before it
 	return m.Sum(nil)
 }
 
-// selectLog reads both in one statement, so that they are of one moment.
+// selectLog reads both in one statement, so that they belong to the same moment.
 const (
 	selectSeals = "SELECT coalesce(group_concat(name || ' ' || hex(mac), ' ' ORDER BY name), '') FROM seals"
 	selectLog   = "SELECT origin, size, frontier, signed, mac, (" + selectSeals + ") FROM log WHERE id = 1"
-	selectOld   = "SELECT origin, size, frontier, signed, mac, '' FROM log WHERE id = 1" // without the seals; all there is before sealedFormat
+	selectOld   = "SELECT origin, size, frontier, signed, mac, '' FROM log WHERE id = 1" // without the seals, which formats before sealedFormat lack
 )
 
 // readLog reads and authenticates the newest state.
@@ -60,7 +60,7 @@ func (s *Store) readLog(ctx context.Context, q querier) (logState, error) {
 	}
 	into := []any{&origin, &size, &frontier, &l.signed, &l.mac, &l.seals}
 	err := q.QueryRowContext(ctx, query).Scan(into...)
-	if isSQLite(err) { // without the table of seals, which then cannot be what it was
+	if isSQLite(err) { // the table of seals is missing, so it was changed
 		err = q.QueryRowContext(ctx, selectOld).Scan(into...)
 	}
 	if err != nil {
@@ -91,13 +91,14 @@ func (s *Store) sign(l *logState) ([]byte, error) {
 	return note.Sign(&note.Note{Text: c.String()}, s.keys.signer)
 }
 
-// index is where a node is stored, as tlog numbers them.
+// index returns a node's storage index, in tlog's numbering.
 func index(n ledger.Node) int64 { return tlog.StoredHashIndex(n.Level, n.N) }
 
-// tagger makes the tags of events, over their bytes as they are stored: a
-// compressed payload can be spelled in more than one way, and its commitment is
-// over what it says. They only tell where to look: what an event said is held by
-// the signed roots and the log's MAC. It is for one goroutine.
+// tagger makes the tags of events, over their stored bytes. The stored bytes
+// matter because one payload can be compressed in several ways, and its
+// commitment covers only the uncompressed content. Tags only help to locate a
+// change. The signed roots and the log's MAC authenticate the events. A tagger is
+// for one goroutine.
 type tagger struct {
 	mac hash.Hash
 	buf [sha256.Size]byte

@@ -20,8 +20,8 @@ const (
 	selectBackwards = "SELECT m.number, m.run, m.at, m.seq, m.commitment, m.mac, e.salt, e.data FROM messages m JOIN events e ON e.seq = m.seq WHERE m.session = ? AND m.number <= ? ORDER BY m.number DESC LIMIT ?"
 )
 
-// Pages of a conversation grow, so that the newest few messages are read without
-// many others, and all of them with few queries.
+// Pages of a conversation grow: the newest few messages need one small page, and
+// the whole conversation needs few queries.
 const (
 	firstMessages = 64
 	mostMessages  = 1024
@@ -82,8 +82,8 @@ func messageRow(seq ledger.Seq, e *ledger.Event) sealedRow {
 		messageSeq: int64(seq), messageCommit: e.Commit}
 }
 
-// Messages implements store.Sessions. What a row's MAC holds need not be read
-// from its event.
+// Messages implements store.Sessions. Fields that the row's MAC covers are not
+// read from the event.
 func (s *Store) Messages(ctx context.Context, session uuid.UUID, from int, reverse bool) iter.Seq2[store.MessageRecord, error] {
 	return func(yield func(store.MessageRecord, error) bool) {
 		last, err := s.lastMessage(ctx, session)
@@ -109,7 +109,7 @@ func (s *Store) Messages(ctx context.Context, session uuid.UUID, from int, rever
 				yield(store.MessageRecord{}, err)
 				return
 			}
-			if len(page) == mostMessages { // who wants so many wants more: they are read meanwhile
+			if len(page) == mostMessages { // a caller that reads this many will read more, so the next page is read ahead
 				p.ahead(ctx)
 			}
 			for i := range page {
@@ -121,12 +121,12 @@ func (s *Store) Messages(ctx context.Context, session uuid.UUID, from int, rever
 	}
 }
 
-// pages are those of a conversation that are still to be read, one after the other.
+// pages are the unread pages of a conversation, in order.
 type pages struct {
 	s                      *Store
 	session                uuid.UUID
 	next, step, end, limit int
-	begun                  chan pageRead // has the next one when it was read; nil: it is not being read
+	begun                  chan pageRead // receives the next page once it was read; nil: it is not being read
 }
 
 type pageRead struct {
@@ -136,7 +136,7 @@ type pageRead struct {
 
 func (p *pages) more() bool { return p.begun != nil || (p.end-p.next)*p.step >= 0 }
 
-// take gives the next page.
+// take returns the next page.
 func (p *pages) take(ctx context.Context) ([]store.MessageRecord, error) {
 	if p.begun == nil {
 		return p.turn()(ctx)
@@ -146,7 +146,7 @@ func (p *pages) take(ctx context.Context) ([]store.MessageRecord, error) {
 	return one.messages, one.err
 }
 
-// turn goes on by a page, and gives what reads it.
+// turn advances by one page and returns the function that reads it.
 func (p *pages) turn() func(context.Context) ([]store.MessageRecord, error) {
 	from, n := p.next, min(p.limit, (p.end-p.next)*p.step+1)
 	p.next, p.limit = p.next+p.step*n, min(p.limit*4, mostMessages)
@@ -168,14 +168,14 @@ func (p *pages) ahead(ctx context.Context) {
 	}()
 }
 
-// wait waits for a page that nobody takes any more.
+// wait waits for a page that is no longer needed.
 func (p *pages) wait() {
 	if p.begun != nil {
 		<-p.begun
 	}
 }
 
-// lastMessage is the number of a session's last message.
+// lastMessage returns the number of a session's last message.
 func (s *Store) lastMessage(ctx context.Context, session uuid.UUID) (int, error) {
 	if s.format < agentsFormat {
 		return 0, unknownSession(session.String())
@@ -190,7 +190,7 @@ func (s *Store) lastMessage(ctx context.Context, session uuid.UUID) (int, error)
 	return int(row.int(sessionLast)), nil
 }
 
-// messagePage reads n messages that must be there.
+// messagePage reads n messages, which must exist.
 func (s *Store) messagePage(ctx context.Context, session uuid.UUID, from, step, n int) ([]store.MessageRecord, error) {
 	query := selectMessages
 	if step < 0 {

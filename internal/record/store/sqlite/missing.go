@@ -14,7 +14,7 @@ import (
 )
 
 // Present reports whether the ledger's file is there. Keys without a file are
-// fault.StoreMissing; a folder that has neither is a place for a new ledger.
+// fault.StoreMissing; a folder without both is ready for a new ledger.
 func Present(home string) error {
 	file, dir := filepath.Join(home, File), filepath.Join(home, keyFolder)
 	sign, staged := filepath.Join(dir, signFile), filepath.Join(dir, stagedFile)
@@ -49,15 +49,16 @@ func hasContent(path string) bool {
 	return err == nil && info.Size() > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
-// Retired says what Retire moved.
+// Retired is the result of Retire.
 type Retired struct {
 	Folder string // where the old keys are now; "": there were none
-	Origin string // of the old ledger, "" if its keys do not tell
+	Origin string // of the old ledger; "" if its keys do not name it
 }
 
-// Retire moves the keys of a ledger whose file is missing out of the way, so that the
-// next Open makes a new ledger with keys of its own. Also names further files, below
-// home, that were of use only with the old ledger. A ledger that is there is refused.
+// Retire moves the keys of a ledger whose file is missing out of the way, so that
+// the next Open makes a new ledger with keys of its own. also names further
+// files, below home, that were useful only with the old ledger. Retire refuses if
+// the ledger's file exists.
 func Retire(ctx context.Context, home string, also ...string) (Retired, error) {
 	s := &Store{home: home, path: filepath.Join(home, File)}
 	unlock, err := wholefile.Lock(filepath.Join(home, "setup.lock"))

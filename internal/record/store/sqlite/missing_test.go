@@ -42,8 +42,8 @@ func unfinished(home string) error {
 	return os.Rename(key, key+".new")
 }
 
-// A ledger that was lost is named, and none is put in its place, until somebody says so.
-// The new one has another origin and another key.
+// A lost ledger is reported. It is replaced only on an explicit request. The new
+// ledger has another origin and another key.
 func TestALostLedgerIsNotMadeAnew(t *testing.T) {
 	ctx := context.Background()
 	for name, lose := range map[string]func(home string) error{
@@ -96,7 +96,8 @@ func TestALostLedgerIsNotMadeAnew(t *testing.T) {
 	}
 }
 
-// A missing ledger is named to readers too, and a ledger that is there is never retired.
+// A missing ledger is reported to readers too, and an existing ledger is never
+// retired.
 func TestWhatIsThereStays(t *testing.T) {
 	ctx := context.Background()
 	home, origin := made(t)
@@ -123,8 +124,8 @@ func TestWhatIsThereStays(t *testing.T) {
 	}
 }
 
-// A process that is killed while it makes a ledger leaves one that the next process
-// completes: it is not taken for a lost one.
+// A process that is killed while it makes a ledger leaves one that the next
+// process completes: it does not count as lost.
 func TestAnInterruptedStartIsCompleted(t *testing.T) {
 	ctx := context.Background()
 	remove := func(names ...string) func(string) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// What is below these sizes is not compressed, or not kept apart.
+// Smaller data is not compressed, or not stored apart.
 const (
 	compressFrom = 192
 	packMessages = 1 << 10 // of a message: conversations are read as a whole, and quickly
@@ -62,7 +62,7 @@ func (p *packer) unpack(z []byte) ([]byte, error) {
 	return b, nil
 }
 
-// payload gives an event's payload as it was committed to.
+// payload returns an event's payload in the form that the commitment covers.
 func (p *packer) payload(data []byte) ([]byte, error) {
 	if bytes.HasPrefix(data, zstdMagic) {
 		return p.unpack(data)

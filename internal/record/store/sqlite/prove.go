@@ -16,8 +16,8 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// tree reads hashes of the Merkle tree: high nodes from their table, what is
-// below from the events. It implements tlog.HashReader.
+// tree reads hashes of the Merkle tree: high nodes from their table, lower ones
+// from the events. It implements tlog.HashReader.
 type tree struct {
 	ctx    context.Context //nolint:containedctx // a tree lives for one call; tlog's interface has no room for it
 	q      querier
@@ -109,7 +109,7 @@ func (t *tree) block(number int64) ([][]tlog.Hash, error) {
 	return levels, err
 }
 
-// newest gives the newest signed checkpoint up to a size, checked.
+// newest returns the newest signed checkpoint up to a size, verified.
 func (s *Store) newest(ctx context.Context, q querier) ([]byte, ledger.Checkpoint, error) {
 	var b []byte
 	if err := q.QueryRowContext(ctx, "SELECT note FROM checkpoints ORDER BY size DESC LIMIT 1").Scan(&b); err != nil {
@@ -124,8 +124,8 @@ func (s *Store) newest(ctx context.Context, q querier) ([]byte, ledger.Checkpoin
 
 const selectRun = "SELECT seq, run, call, tag, body, salt, data FROM events WHERE seq = ?1 UNION ALL SELECT seq, run, call, tag, body, salt, data FROM events WHERE run = ?1 ORDER BY seq"
 
-// Prove implements store.Store. What the newest checkpoint does not cover yet
-// is signed first.
+// Prove implements store.Store. Events that the newest checkpoint does not cover
+// are signed first.
 func (s *Store) Prove(ctx context.Context, run ledger.Seq, w io.Writer) error {
 	var last, first sql.NullInt64
 	err := s.read.QueryRowContext(ctx, "SELECT (SELECT max(seq) FROM events WHERE run = ?1 OR seq = ?1), (SELECT seq FROM runs WHERE seq = ?1)", int64(run)).Scan(&last, &first)
@@ -147,7 +147,7 @@ func (s *Store) Prove(ctx context.Context, run ledger.Seq, w io.Writer) error {
 	return s.fault(s.writeProof(ctx, run, note, cp, w), "the proof cannot be made")
 }
 
-// writeProof writes a ledger.Proof without holding it.
+// writeProof writes a ledger.Proof without holding all of it in memory.
 func (s *Store) writeProof(ctx context.Context, run ledger.Seq, note []byte, cp ledger.Checkpoint, w io.Writer) error {
 	head, err := json.Marshal(ledger.Proof{Format: ledger.ProofFormat, Ledger: s.keys.origin, Checkpoint: string(note), Events: []ledger.ProofEvent{}})
 	if err != nil {
@@ -236,9 +236,9 @@ func (v *verification) olderRoot(t *tree) error {
 	return err
 }
 
-// runEvents checks a run's events one by one. An event that was changed also
-// makes its neighbours' proofs fail: those are told only where no event itself
-// shows what is wrong.
+// runEvents checks a run's events one by one. A changed event also makes its
+// neighbours' proofs fail. Those failures are reported only if no event by itself
+// shows the change.
 func (v *verification) runEvents(ctx context.Context, t *tree, cp ledger.Checkpoint, run ledger.Seq) error {
 	tags, root := newTagger(v.s.keys), v.log.Root()
 	known := len(v.rep.Problems)
@@ -279,7 +279,7 @@ func (v *verification) runEvents(ctx context.Context, t *tree, cp ledger.Checkpo
 	}, int64(run))
 }
 
-// inclusion says why an event is not in the log, or "".
+// inclusion returns why an event is not in the log, or "".
 func inclusion(t *tree, r *rawEvent, leaf tlog.Hash, size int64, root tlog.Hash) string {
 	proof, err := tlog.ProveRecord(size, int64(r.seq)-1, t)
 	switch {

@@ -10,8 +10,8 @@ import (
 )
 
 // publicOf derives the public key of a signing key as package note encodes it:
-// PRIVATE+KEY+<name>+<hash>+<base64 of the algorithm's number and the seed>.
-// The file ledger.pub is for others; it is never believed.
+// PRIVATE+KEY+<name>+<hash>+<base64 of the algorithm's number and the seed>. The
+// file ledger.pub is for others. The ledger itself never trusts it.
 func publicOf(sign string) (string, error) {
 	fields := strings.SplitN(sign, "+", 5)
 	if len(fields) != 5 {

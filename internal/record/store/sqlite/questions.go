@@ -25,7 +25,7 @@ const (
 	selectQuestion = "SELECT q.id, q.binding, q.state, q.run, q.until, q.once, q.needs, q.admin, q.seq, q.mac, e.run, e.call, e.body, e.salt, e.data FROM questions q JOIN events e ON e.seq = q.seq WHERE "
 )
 
-// asked is what the event of a question keeps of it beside its fields.
+// asked is the part of a question that its event's payload keeps.
 type asked struct {
 	RunID   uuid.UUID       `json:"run_id"`
 	Binding []byte          `json:"binding"`
@@ -36,7 +36,7 @@ type asked struct {
 	Body    json.RawMessage `json:"body,omitempty"`
 }
 
-// voted is what the event of a vote keeps beside its fields.
+// voted is the part of a vote that its event's payload keeps.
 type voted struct {
 	Where   string          `json:"where,omitempty"`
 	Reason  string          `json:"reason,omitempty"`
@@ -102,7 +102,7 @@ func flag(b bool) int64 {
 	return 0
 }
 
-// questions gives those with a binding and a state, oldest first.
+// questions returns the questions with a binding and a state, oldest first.
 func (w *writer) questions(ctx context.Context, binding [32]byte, state store.QuestionState) ([]sealedRow, error) {
 	var out []sealedRow
 	err := each(ctx, w.conn, selectWaiting, func(rows *sql.Rows) error {
@@ -129,7 +129,7 @@ func (s *Store) Vote(ctx context.Context, id uuid.UUID, v store.Vote) (store.App
 	}
 }
 
-// errMeanwhile says that somebody else answered since the question was read.
+// errMeanwhile: another answer arrived after the question was read.
 var errMeanwhile = errors.New("answered meanwhile")
 
 // vote adds an answer to a question as it was read.
@@ -185,9 +185,9 @@ func (s *Store) vote(ctx context.Context, q store.Approval, v store.Vote) error 
 	})
 }
 
-// mayVote checks the grant that a person answers under: it must be the one that was
-// issued to that very person. A grant that derives from it is held by a delegate, whose
-// word is not the person's.
+// mayVote checks the grant that a person answers under: it must be the one that
+// was issued to that very person. A derived grant is held by a delegate, who
+// cannot answer for the person.
 func (w *writer) mayVote(ctx context.Context, v store.Vote) error {
 	if v.Grant == uuid.Nil {
 		return nil
@@ -218,7 +218,7 @@ func stillWaits(row sealedRow, id uuid.UUID, at time.Time) error {
 	return nil
 }
 
-// tally gives the state that a question comes to with one more answer.
+// tally returns a question's state after one more answer.
 func tally(question sealedRow, votes []sealedRow, told []store.Vote, v store.Vote) (int64, error) {
 	yes := int64(0)
 	for _, old := range votes {
@@ -289,8 +289,8 @@ func (s *Store) Claim(ctx context.Context, binding [32]byte, at time.Time) (stor
 	return q, err == nil, err
 }
 
-// CloseQuestion implements store.Approvals. It closes what waits and what was
-// approved and not used.
+// CloseQuestion implements store.Approvals. It closes a question that waits, or
+// that was approved but not used.
 func (s *Store) CloseQuestion(ctx context.Context, id uuid.UUID, by, why string, at time.Time) error {
 	var row sealedRow
 	e := ledger.Entry{Event: ledger.Event{Kind: ledger.QuestionClosed, At: at.UnixMicro(), ID: id[:], Principal: by, Question: uint8(store.Lapsed)}}
@@ -373,7 +373,8 @@ func (s *Store) selectQuestions(ctx context.Context, rest string, args ...any) (
 	return out, s.fault(err, "questions cannot be read")
 }
 
-// question makes a question of its event, which must be that of its row.
+// question makes a question from its event. The event must be the one that the
+// row names.
 func (s *Store) question(ctx context.Context, raw *rawEvent, row sealedRow) (store.Approval, error) {
 	st, err := s.decode(raw)
 	if err != nil {

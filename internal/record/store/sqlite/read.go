@@ -19,8 +19,8 @@ import (
 )
 
 // page is how many events a listing reads at once. Between two pages no
-// connection is held, so that a slow reader keeps no old state of the file
-// alive and may ask the store other things.
+// connection is held. So a slow reader does not keep an old state of the file
+// alive, and it may use the store meanwhile.
 const page = 128
 
 // runColumns reads runs with the events that began them.
@@ -149,7 +149,7 @@ func (s *Store) Run(ctx context.Context, id string) (ledger.Run, error) {
 		WithHint("write more of it: %s, %s, ...", runs[0].ID, runs[1].ID)
 }
 
-// prefix gives the first and the last ID that begin with s.
+// prefix returns the first and the last possible ID that begins with s.
 func prefix(s string) (lo, hi []byte, err error) {
 	digits := strings.ReplaceAll(s, "-", "")
 	pad := func(c string) ([]byte, error) {
@@ -291,7 +291,7 @@ func (s *Store) rawEvents(ctx context.Context, query string, args ...any) ([]raw
 	return out, s.fault(err, "events cannot be read")
 }
 
-// decode reads a row and checks that the payload is what the event commits to.
+// decode reads a row and checks the payload against the event's commitment.
 func (s *Store) decode(r *rawEvent) (ledger.Stored, error) {
 	st, err := s.decodeRow(r)
 	if err != nil {
@@ -353,7 +353,7 @@ func (s *Store) Load(ctx context.Context, p ledger.Part) ([]byte, error) {
 	return b, err
 }
 
-// openBlob gives a blob's bytes and checks them against its address.
+// openBlob returns a blob's bytes, checked against its address.
 func (s *Store) openBlob(address []byte, size int64, enc int, data []byte) ([]byte, error) {
 	b := data
 	switch enc {
@@ -372,7 +372,7 @@ func (s *Store) openBlob(address []byte, size int64, enc int, data []byte) ([]by
 	return b, nil
 }
 
-// runID is a run's ID, for messages.
+// runID formats a run's ID for messages.
 func runID(b []byte) string {
 	id, err := uuid.FromBytes(b)
 	if err != nil {

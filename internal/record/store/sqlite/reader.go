@@ -7,15 +7,15 @@ import (
 	"sync/atomic"
 )
 
-// reader is the database as it is read, by statements that are prepared once for
-// each connection: preparing one takes longer than most of them do.
+// reader reads the database with statements that are prepared once for each
+// connection. Preparing a statement takes longer than running most of them.
 type reader struct {
 	*sql.DB
 	stmts sync.Map // by their text: *sql.Stmt
 	count atomic.Int32
 }
 
-// maxStmts bounds the statements that are kept: filters are combined in few ways.
+// maxStmts bounds the cached statements. Filters have few combinations.
 const maxStmts = 128
 
 // QueryContext implements querier.
@@ -34,11 +34,11 @@ func (r *reader) QueryRowContext(ctx context.Context, query string, args ...any)
 	return r.DB.QueryRowContext(ctx, query, args...)
 }
 
-// stmt is the prepared statement of a text, or nil where it is not kept: what is
-// wrong with it is told by the query itself.
+// stmt returns the prepared statement for a text, or nil if it is not cached. The
+// query itself then reports any error in the text.
 func (r *reader) stmt(ctx context.Context, query string) *sql.Stmt {
 	if kept, ok := r.stmts.Load(query); ok {
-		s, _ := kept.(*sql.Stmt) // nothing else is kept
+		s, _ := kept.(*sql.Stmt) // nothing else is stored
 		return s
 	}
 	if r.count.Load() >= maxStmts {
@@ -53,7 +53,7 @@ func (r *reader) stmt(ctx context.Context, query string) *sql.Stmt {
 		r.count.Add(1)
 		return s
 	}
-	_ = s.Close() // somebody else was quicker
+	_ = s.Close() // another goroutine was faster
 	s, _ = kept.(*sql.Stmt)
 	return s
 }

@@ -23,7 +23,7 @@ func (s *Store) ownerPath(id uuid.UUID) string {
 	return filepath.Join(s.home, ownerFolder, id.String()+".lock")
 }
 
-// holdOwner takes the lock that tells other processes that this one lives. It
+// holdOwner takes the lock that shows other processes that this one is alive. It
 // is held until Close, or until the kernel drops it with the process.
 func (s *Store) holdOwner() error {
 	s.ownerMu.Lock()
@@ -43,13 +43,13 @@ func (s *Store) holdOwner() error {
 			s.ownerLock = f
 			return nil
 		}
-		time.Sleep(time.Millisecond) // the other one removes the file when it has looked at all
+		time.Sleep(time.Millisecond) // the other process removes the file after its recovery
 	}
 	return fault.New(fault.StoreFailed, "the run's owner cannot be recorded: %q is held by another process", clean(s.ownerPath(s.owner)))
 }
 
-// lockOwner makes and locks an owner's file. It gives nil where a process that
-// recovers was faster and has taken the new file for a dead one's.
+// lockOwner makes and locks an owner's file. It returns nil if a recovering
+// process was faster and took the new file for that of a dead process.
 func lockOwner(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -129,13 +129,15 @@ func (s *Store) Recover(ctx context.Context) (closed int, err error) {
 // Deaths implements store.Store.
 func (s *Store) Deaths() uint64 { return s.deaths.Load() }
 
-// tick is how much later than a change of a folder the time is that the kernel notes.
+// tick is the possible delay between a change of a folder and the time that the
+// kernel records for it.
 const tick = 20 * time.Millisecond
 
-// ownerDied reports whether a process may have ended since this store last looked for
-// runs that were left open, which it does at the first call. In between, owners take and
-// remove their files in one folder: its time tells that one came or went, and the locks
-// whether those there live. The time is given for the next call.
+// ownerDied reports whether a process may have ended since this store last looked
+// for runs that were left open, which it does at the first call. Owners make and
+// remove their files in one folder. Its modification time shows that a file was
+// added or removed, and the locks show which owners are alive. The time is
+// returned for the next call.
 func (s *Store) ownerDied(locks map[uuid.UUID]*os.File) (died bool, seen time.Time, err error) {
 	dir := filepath.Join(s.home, ownerFolder)
 	info, err := os.Stat(dir)
@@ -165,8 +167,8 @@ func (s *Store) ownerDied(locks map[uuid.UUID]*os.File) (died bool, seen time.Ti
 	return false, seen, nil
 }
 
-// dead reports whether no process holds the owner's lock, and keeps it from
-// being taken until Recover returns.
+// dead reports whether the owner's lock is free, and if so holds it until Recover
+// returns.
 func (s *Store) dead(owner uuid.UUID, locks map[uuid.UUID]*os.File) (bool, error) {
 	if owner == s.owner || owner == ledger.NoOwner {
 		return false, nil
@@ -195,21 +197,21 @@ func (s *Store) dead(owner uuid.UUID, locks map[uuid.UUID]*os.File) (bool, error
 		if err != nil {
 			return false, s.fault(err, "the owner of a run cannot be found out")
 		}
-		// Another process has removed the file that was opened, and its place may
-		// be taken by one that a living owner holds: look again.
+		// Another process has removed the opened file. A live owner may hold a
+		// new file at the same path, so look again.
 	}
-	return false, nil // in doubt it lives
+	return false, nil // in doubt the owner is alive
 }
 
-// isAt reports whether an open file is the one that a path names.
+// isAt reports whether a path names an open file.
 func isAt(f *os.File, path string) bool {
 	mine, ferr := f.Stat()
 	there, perr := os.Stat(path)
 	return ferr == nil && perr == nil && os.SameFile(mine, there)
 }
 
-// removeOwners removes the files of dead owners, also of those that died
-// before they had recorded a run.
+// removeOwners removes the files of dead owners, even if they never recorded a
+// run.
 func (s *Store) removeOwners(locks map[uuid.UUID]*os.File) error {
 	files, err := os.ReadDir(filepath.Join(s.home, ownerFolder))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -233,8 +235,8 @@ func (s *Store) removeOwners(locks map[uuid.UUID]*os.File) error {
 	return nil
 }
 
-// interrupt closes a run and its open calls. The writer refuses the entries
-// where another process has been faster, and then nothing was done.
+// interrupt closes a run and its open calls. If another process was faster, the
+// writer refuses the entries and nothing is changed.
 func (s *Store) interrupt(ctx context.Context, run ledger.Seq) (bool, error) {
 	p, err := readProgress(ctx, s.read, run)
 	if err != nil {

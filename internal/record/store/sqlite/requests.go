@@ -9,8 +9,8 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// requestsLeft is how many requests that are over, or too many of their holder, may
-// be removed with each one that comes: more than one, so that they go in time.
+// requestsLeft is how many expired or excess requests may be removed with each
+// new one. It is more than one, so that their number falls.
 const requestsLeft = 16
 
 func requestRow(r store.RequestRecord) sealedRow {
@@ -39,16 +39,16 @@ func (s *Store) BeginRequest(ctx context.Context, r store.RequestRecord, most in
 			out, fresh, q.apply = requestOf(row), false, nil
 			return nil
 		}
-		if err := w.counted(ctx, tableRequests); err != nil { // one that is missing could be made twice
+		if err := w.counted(ctx, tableRequests); err != nil { // a missing request could be made twice
 			return err
 		}
 		if old, err = w.requests(ctx, "until <= ? ORDER BY until LIMIT ?", now, requestsLeft); err != nil {
 			return err
 		}
 		if l, err := w.sealOf(ctx, tableRequests); err != nil || l.count < int64(most) {
-			return err // so few that no holder has too many
+			return err // the total is below the limit of one holder
 		}
-		// The index alone finds the newest that is one too many.
+		// The index alone finds the newest excess request.
 		over, err := w.requests(ctx, "holder = ? AND until > ? AND until <= (SELECT until FROM requests WHERE holder = ? ORDER BY until DESC LIMIT 1 OFFSET ?) ORDER BY until LIMIT ?",
 			r.Holder, now, r.Holder, max(most, 1)-1, requestsLeft)
 		old = append(old, over...)
@@ -64,7 +64,7 @@ func (s *Store) BeginRequest(ctx context.Context, r store.RequestRecord, most in
 	return out, fresh && err == nil, err
 }
 
-// requests gives those that a condition chooses.
+// requests returns the requests that match a condition.
 func (w *writer) requests(ctx context.Context, where string, args ...any) ([]sealedRow, error) {
 	var out []sealedRow
 	err := each(ctx, w.conn, tableRequests.all+" WHERE "+where, func(rows *sql.Rows) error {

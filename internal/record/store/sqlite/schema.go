@@ -16,8 +16,8 @@ import (
 // applicationID marks the file as a ledger: "Rmit".
 const applicationID = 0x526d6974
 
-// migrations bring an empty file up to date, one version each. What was
-// published is never changed. PRAGMA user_version counts what was applied.
+// migrations bring an empty file up to date, one version each. A published
+// migration is never changed. PRAGMA user_version counts the applied ones.
 var migrations = []string{schema1, schema2, schema3, schema4, schema5, schema6}
 
 // In events, run and call repeat what body says, for the index; body is what
@@ -38,7 +38,7 @@ CREATE INDEX runs_open ON runs(seq) WHERE status = 0;
 CREATE TABLE run_tools(tool TEXT NOT NULL, run INTEGER NOT NULL, PRIMARY KEY(tool, run)) STRICT, WITHOUT ROWID;
 ` + appendOnly
 
-// What calls were refused while they ran is counted beside the calls.
+// Refusals during a call are counted beside the call.
 const schema2 = `ALTER TABLE runs ADD COLUMN refused INTEGER NOT NULL DEFAULT 0;`
 
 // Grants, budgets and approvals. Rows of these tables change; each carries a MAC
@@ -113,11 +113,11 @@ CREATE INDEX requests_until ON requests(until);
 CREATE INDEX requests_holder ON requests(holder, until);
 `
 
-// Which blocks of 256 consecutive events (block 0: events 1 to 256) have events with a
-// mark (store.Mark), so that lists which few events belong to are fast.
+// Which blocks of 256 consecutive events (block 0: events 1 to 256) have events
+// with a mark (store.Mark), so that lists of few events are fast.
 const schema6 = `CREATE TABLE blocks(mark TEXT NOT NULL, block INTEGER NOT NULL, PRIMARY KEY(mark, block)) STRICT, WITHOUT ROWID;`
 
-// What was written stays: a bug that tries to change it fails.
+// Rows are never changed: a bug that tries to change one fails.
 const appendOnly = `
 CREATE TRIGGER events_update BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'events are append-only'); END;
 CREATE TRIGGER events_delete BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'events are append-only'); END;
@@ -130,8 +130,8 @@ CREATE TRIGGER checkpoints_delete BEFORE DELETE ON checkpoints BEGIN SELECT RAIS
 CREATE TRIGGER log_delete BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END;
 `
 
-// setup makes or upgrades what is missing, and loads the keys. Processes that
-// start at once take turns.
+// setup makes a missing ledger or upgrades an old one, and loads the keys.
+// Processes that start at the same time take turns.
 func (s *Store) setup(ctx context.Context) error {
 	if ready, err := s.ready(ctx); err != nil || ready {
 		return s.fault(err, "the ledger cannot be opened")
@@ -148,7 +148,7 @@ func (s *Store) setup(ctx context.Context) error {
 func (s *Store) ready(ctx context.Context) (bool, error) {
 	info, err := os.Stat(s.path)
 	if err != nil || info.Size() == 0 || !exists(filepath.Join(s.home, keyFolder, signFile)) {
-		return false, nil //nolint:nilerr // made next, which reports what is wrong
+		return false, nil //nolint:nilerr // it is made next, and that reports the error
 	}
 	if s.keys, err = loadKeys(s.home); err != nil {
 		return false, err
@@ -167,9 +167,9 @@ func (s *Store) ready(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// make makes a new ledger, or brings the file up to date. The signing key takes its
-// name once the file is complete: where the key is, there was a ledger, so a file
-// that is missing then is not made anew.
+// make makes a new ledger, or brings the file up to date. The signing key takes
+// its final name once the file is complete. So if the key exists, there was a
+// ledger, and a missing file is not made anew.
 func (s *Store) make(ctx context.Context) error {
 	key, staged := filepath.Join(s.home, keyFolder, signFile), filepath.Join(s.home, keyFolder, stagedFile)
 	if err := Present(s.home); err != nil {
@@ -268,7 +268,7 @@ func (s *Store) apply(ctx context.Context, db *sql.DB, v int) error {
 	return tx.Commit()
 }
 
-// version is how many migrations were applied. A file of another program or
+// version returns the number of applied migrations. A file of another program or
 // of a newer Remit is refused.
 func (s *Store) version(ctx context.Context, db *sql.DB) (int, error) {
 	var v, app, objects int
@@ -302,7 +302,7 @@ const (
 // date.
 const leastFormat = 1
 
-// checkVersion refuses what a reader can neither read nor upgrade.
+// checkVersion refuses a format that a reader can neither read nor upgrade.
 func (s *Store) checkVersion(ctx context.Context, db *sql.DB) error {
 	v, err := s.version(ctx, db)
 	s.format = v
@@ -313,7 +313,7 @@ func (s *Store) checkVersion(ctx context.Context, db *sql.DB) error {
 	return s.fault(err, "the ledger cannot be opened")
 }
 
-// wantSchema is what sqlite_master holds in a sound ledger of a format.
+// wantSchema returns the content of sqlite_master in a sound ledger of a format.
 func wantSchema(ctx context.Context, format int) (map[string]string, error) {
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {

@@ -15,13 +15,12 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// The tables of grants, budgets and approvals change, other than events do.
-// Each of their rows ends with a MAC over the table's name and all columns
-// before it, so that a row that was edited is refused when it is used. Each
-// table has a seal besides, a row of table seals: how many rows there are and a
-// sum of their MACs, so that a row that was removed, added or put back to what
-// it once was is found too. Keys are the ledger's; what they cannot show is that
-// the whole file is an older copy.
+// Unlike events, rows in the tables of grants, budgets and approvals change. Each
+// of their rows ends with a MAC over the table's name and all columns before it,
+// so that a row that was edited is refused when it is used. Each table also has a
+// seal, a row of table seals. It holds the number of rows and a sum of their
+// MACs, so that a removed, added or restored older row is found too. The keys are
+// the ledger's. They cannot reveal that the whole file is an older copy.
 
 // sealedTable describes a table whose rows carry MACs.
 type sealedTable struct {
@@ -121,7 +120,8 @@ type rowMACs struct {
 
 func (k *keys) newRowMACs() *rowMACs { return &rowMACs{mac: hmac.New(sha256.New, k.row)} }
 
-// begin starts a row. Its values follow, in the order of the columns.
+// begin starts a row. The caller then adds its values, in the order of the
+// columns.
 func (m *rowMACs) begin(table string) {
 	m.mac.Reset()
 	m.value('T', uint64(len(table)))
@@ -149,7 +149,8 @@ func (m *rowMACs) bytes(b []byte) {
 func (m *rowMACs) fits(mac []byte) bool { return hmac.Equal(mac, m.mac.Sum(m.buf[:0])) }
 
 // scanSealed reads a row of t, or of any query that gives t's columns and then
-// mac, and checks its MAC. It gives a row of the right length also with an error.
+// mac, and checks its MAC. Even with an error it returns a row of the right
+// length.
 func (s *Store) scanSealed(t *sealedTable, scan func(...any) error) (sealedRow, []byte, error) {
 	row := make(sealedRow, len(t.columns))
 	var mac []byte
@@ -172,7 +173,7 @@ func (s *Store) notOurs(t *sealedTable) error {
 		ForOperator("remit verify names what was changed")
 }
 
-// readSealed gives the row of t with this key, or nil if there is none. A row
+// readSealed returns the row of t with this key, or nil if there is none. A row
 // whose MAC does not fit is fault.StoreCorrupt.
 func (s *Store) readSealed(ctx context.Context, q querier, t *sealedTable, key ...any) (sealedRow, error) {
 	row, _, err := s.scanSealed(t, q.QueryRowContext(ctx, t.get, key...).Scan)
@@ -186,13 +187,13 @@ func (s *Store) readSealed(ctx context.Context, q querier, t *sealedTable, key .
 type seal struct {
 	version int64 // grows with every transaction that changes the table
 	count   int64
-	sum     [sha256.Size]byte // XOR of what addend makes of each row's MAC
+	sum     [sha256.Size]byte // XOR of the addends of all rows' MACs
 	mac     []byte
 	changed bool
 }
 
-// addend makes of a row's MAC what the seal sums up. Under a key of its own it
-// tells nothing about the MACs.
+// addend derives a row's term of the seal's sum from the row's MAC. It uses a
+// separate key, so that the sum reveals nothing about the MACs.
 func (k *keys) addend(mac []byte) (out [sha256.Size]byte) {
 	m := hmac.New(sha256.New, k.row)
 	m.Write([]byte{'S'})
@@ -220,7 +221,7 @@ const (
 
 var tableSeals = newSealedTable(sealedFormat, "seals", 1, []string{sealName: "name", sealVersion: "version", sealRows: "rows", sealSum: "sum"})
 
-// readSeal gives a table's seal. One that is missing or changed is
+// readSeal returns a table's seal. A missing or changed seal is
 // fault.StoreCorrupt.
 func (s *Store) readSeal(ctx context.Context, q querier, table string) (seal, error) {
 	row, mac, err := s.scanSealed(tableSeals, q.QueryRowContext(ctx, selectSeal, table).Scan)
@@ -236,8 +237,8 @@ func (s *Store) readSeal(ctx context.Context, q querier, table string) (seal, er
 }
 
 // wholeTable reads all rows of a sealed table and compares them with its seal,
-// for use where a row that was removed would do harm. Its cost is that of
-// reading the whole table. q must see one state of the file.
+// for use where a row that was removed would do harm. It costs as much as reading
+// the whole table. q must see one state of the file.
 func (s *Store) wholeTable(ctx context.Context, q querier, t *sealedTable, take func(sealedRow) error) error {
 	want, err := s.readSeal(ctx, q, t.name)
 	if err != nil {
@@ -263,7 +264,7 @@ func (s *Store) sealBroken(t *sealedTable) error {
 		ForOperator("remit verify names what was changed")
 }
 
-// sealOf gives a table's seal as the writer's transaction sees it.
+// sealOf returns a table's seal as the writer's transaction sees it.
 func (w *writer) sealOf(ctx context.Context, t *sealedTable) (*seal, error) {
 	if l := w.seals[t.name]; l != nil {
 		return l, nil
@@ -285,7 +286,8 @@ func (w *writer) sealOf(ctx context.Context, t *sealedTable) (*seal, error) {
 	return l, nil
 }
 
-// asIO makes an error without a code, which is the disk's, end the whole batch.
+// asIO turns an error without a code, which comes from the disk, into one that
+// ends the whole batch.
 func asIO(err error) error {
 	var coded *fault.Error
 	if err == nil || errors.As(err, &coded) {
@@ -294,7 +296,7 @@ func asIO(err error) error {
 	return ioError{err}
 }
 
-// row gives the row of t with this key as the transaction sees it, or nil if
+// row returns the row of t with this key as the transaction sees it, or nil if
 // there is none. A row whose MAC does not fit is fault.StoreCorrupt; a failure of
 // the disk is an ioError.
 func (w *writer) row(ctx context.Context, t *sealedTable, key ...any) (sealedRow, error) {
@@ -314,9 +316,8 @@ func (w *writer) rowMAC(ctx context.Context, t *sealedTable, key ...any) (sealed
 	return row, mac, asIO(err)
 }
 
-// counted compares how many rows a table has with what its seal says, where a row
-// that somebody removed would give away what it took. It costs a look at each row
-// of an index.
+// counted compares a table's number of rows with its seal. Use it where a removed
+// row would free the amount that it recorded. It reads each row of an index.
 func (w *writer) counted(ctx context.Context, t *sealedTable) error {
 	l, err := w.sealOf(ctx, t)
 	if err != nil {
@@ -376,8 +377,8 @@ func (w *writer) remove(ctx context.Context, t *sealedTable, key ...any) error {
 	return err
 }
 
-// finishSeals writes the seals of the tables that the batch has changed, and tells
-// the log's state of them.
+// finishSeals writes the seals of the tables that the batch has changed, and
+// updates the log's state for them.
 func (w *writer) finishSeals(ctx context.Context, log *logState) error {
 	changed := false
 	for name, l := range w.seals {
@@ -401,9 +402,8 @@ func (w *writer) finishSeals(ctx context.Context, log *logState) error {
 	return st.QueryRowContext(ctx).Scan(&log.seals)
 }
 
-// makeSeals writes the seals of the tables that a format adds, which are empty, and
-// has the log's state tell of them. A state that was changed stays one that was
-// changed.
+// makeSeals writes the seals of the empty tables that a format adds, and updates
+// the log's state for them. A state that was tampered with stays invalid.
 func (s *Store) makeSeals(ctx context.Context, tx *sql.Tx, format int) error {
 	old := ""
 	if format > sealedFormat {
@@ -438,7 +438,7 @@ func (s *Store) makeSeals(ctx context.Context, tx *sql.Tx, format int) error {
 	return err
 }
 
-// toldRow is a row of a sealed table with the event that tells it.
+// toldRow is a row of a sealed table with the event that records it.
 type toldRow struct {
 	row sealedRow
 	raw rawEvent

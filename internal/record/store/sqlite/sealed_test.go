@@ -21,7 +21,8 @@ import (
 	"github.com/remitrun/remit/internal/record/store/sqlite"
 )
 
-// sealedTables are those whose rows change, with how many columns are the key.
+// sealedTables lists the tables whose rows change, each with the number of its
+// key columns.
 var sealedTables = map[string]int{"grants": 1, "standings": 1, "proofs": 1, "budgets": 2, "leases": 3, "questions": 1, "votes": 2, "requests": 2, "seals": 1}
 
 func id(n byte) uuid.UUID { return uuid.UUID{n, 6: 0x70, 8: 0x80, 15: n} }
@@ -111,8 +112,8 @@ func TestVerifyNamesEveryChangeOfASealedRow(t *testing.T) {
 	namesEveryChange(t, authority(t), sealedTables)
 }
 
-// namesEveryChange changes, deletes and copies rows of tables, of which it is told
-// how many columns are the key, one by one.
+// namesEveryChange changes, deletes and copies rows of tables, one by one. It is
+// given the number of key columns of each table.
 func namesEveryChange(t *testing.T, from string, tables map[string]int) {
 	t.Helper()
 	home := forge(t, from, func(*sql.DB) {})

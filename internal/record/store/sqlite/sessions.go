@@ -30,13 +30,13 @@ const (
 	maxVersion = math.MaxInt32
 )
 
-// leafOf is what a row keeps of its event: the hash of its Merkle leaf.
+// leafOf returns the hash of an event's Merkle leaf, which the row keeps.
 func leafOf(body []byte) []byte {
 	h := tlog.RecordHash(body)
 	return h[:]
 }
 
-// moment is a time as events hold it; the zero time is now.
+// moment returns a time in the form that events hold; the zero time means now.
 func moment(t time.Time) time.Time {
 	if t.IsZero() {
 		t = time.Now()
@@ -44,7 +44,7 @@ func moment(t time.Time) time.Time {
 	return ledger.Time(t.UnixMicro())
 }
 
-// stale says that what was to be changed is not at the version that was seen.
+// stale is the error for a change that was based on an old version.
 func stale(what string, is, want int64) error {
 	return fault.New(fault.Stale, "%s is at version %d, not %d: it was changed meanwhile", what, is, want).WithHint("read it again and repeat the change")
 }
@@ -131,7 +131,7 @@ func sessionEntry(r *store.SessionRecord) ledger.Entry {
 	return e
 }
 
-// checkSession refuses what cannot follow on a session's row.
+// checkSession refuses a change that cannot follow a session's row.
 func checkSession(row sealedRow, r *store.SessionRecord, was int64) error {
 	switch {
 	case row == nil:
@@ -296,8 +296,8 @@ func (s *Store) selectSessions(ctx context.Context, rest string, args ...any) ([
 	return out, nil
 }
 
-// savedDoc gives the event of a row, which must be the one that the row was made
-// of, and its document.
+// savedDoc returns the event of a row and its document. The row must have been
+// made from that event.
 func (s *Store) savedDoc(ctx context.Context, t *toldRow, kind ledger.Kind, leaf int) (ledger.Stored, []byte, error) {
 	st, err := s.toldEvent(t, kind, leaf)
 	if err != nil {
@@ -307,8 +307,8 @@ func (s *Store) savedDoc(ctx context.Context, t *toldRow, kind ledger.Kind, leaf
 	return st, doc, err
 }
 
-// toldEvent gives the event of a row, which must be the one that the row was made
-// of.
+// toldEvent returns the event of a row. The row must have been made from that
+// event.
 func (s *Store) toldEvent(t *toldRow, kind ledger.Kind, leaf int) (ledger.Stored, error) {
 	if !bytes.Equal(leafOf(t.raw.body), t.row.bytes(leaf)) {
 		return ledger.Stored{}, fault.New(fault.StoreCorrupt, "event %d in %q is not the one that was listed", t.raw.seq, clean(s.path)).
@@ -350,7 +350,7 @@ func (s *Store) SessionRuns(ctx context.Context, session uuid.UUID) ([]ledger.Ru
 	return runs, nil
 }
 
-// admitSession refuses a run of a session that is not kept.
+// admitSession refuses a run of a session that does not exist.
 func (w *writer) admitSession(ctx context.Context, e *ledger.Event) error {
 	if len(e.Subject) == 0 {
 		return nil

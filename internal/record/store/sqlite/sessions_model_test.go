@@ -19,7 +19,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store/sqlite"
 )
 
-// modelSession is what a session should be.
+// modelSession is the expected state of a session.
 type modelSession struct {
 	id       uuid.UUID
 	version  int
@@ -43,7 +43,7 @@ func (m *modelSession) now(name string) (modelFile, int) {
 	return v[len(v)-1], len(v)
 }
 
-// tree is what is there, with the number of bytes.
+// tree returns the existing files, with the number of bytes.
 func (m *modelSession) tree() (out map[string]int, size int64) {
 	out = map[string]int{}
 	for name := range m.files {
@@ -55,7 +55,7 @@ func (m *modelSession) tree() (out map[string]int, size int64) {
 	return out, size
 }
 
-// apply makes changes, or says which error they must have.
+// apply makes changes, or returns the error that they must have.
 func (m *modelSession) apply(quota store.Quota, changes []store.FileChange) error {
 	if m.gone {
 		return fault.SessionEnded
@@ -87,7 +87,7 @@ func (m *modelSession) apply(quota store.Quota, changes []store.FileChange) erro
 	return nil
 }
 
-// model is a store beside what it should hold.
+// model is a store with its expected content.
 type model struct {
 	*rapid.T
 	home     string
@@ -107,7 +107,7 @@ func (m *model) want(what string, err, want error) {
 	}
 }
 
-// pick is a session, mostly one that is there.
+// pick draws a session, mostly an existing one.
 func (m *model) pick() *modelSession {
 	if len(m.sessions) == 0 || rapid.IntRange(0, 9).Draw(m.T, "new") == 0 {
 		s := &modelSession{id: uuid.Must(uuid.NewV7()), version: 1, doc: "1", files: map[string][]modelFile{}}
@@ -180,7 +180,7 @@ func (m *model) change(s *modelSession) {
 	m.want(fmt.Sprintf("changing %+v", changes), err, s.apply(m.quota, changes))
 }
 
-// check compares a session with what it should be.
+// check compares a session with its expected state.
 func (m *model) check(s *modelSession) {
 	ctx := context.Background()
 	r, err := m.s.Session(ctx, s.id.String())
@@ -219,8 +219,8 @@ func (m *model) check(s *modelSession) {
 	}
 }
 
-// Whatever is done in whatever order, a store holds what a map holds, also after
-// it was opened again, and its tables fit its events.
+// After any operations in any order, a store holds the same as a map, also after
+// it was opened again. Its tables fit its events.
 func TestSessionsAreWhatAMapIs(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &model{T: rt, home: must(os.MkdirTemp(t.TempDir(), "")), quota: store.Quota{Bytes: 60, Files: 5}}

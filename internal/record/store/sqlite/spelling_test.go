@@ -13,8 +13,8 @@ import (
 	"github.com/remitrun/remit/internal/record/store/sqlite"
 )
 
-// A compressed payload can be spelled in more than one way. The commitment is
-// over what it says, so that another spelling must be found otherwise.
+// One payload can be compressed in several ways. The commitment covers only the
+// uncompressed content, so another check must find a changed compressed form.
 func TestVerifyNamesAnotherSpellingOfAPayload(t *testing.T) {
 	home := t.TempDir()
 	s := must(sqlite.Open(context.Background(), sqlite.Options{Home: home, Durability: sqlite.Process}))

@@ -5,12 +5,11 @@
 // public key, and the key that blobs are addressed under) and owners/ (a lock
 // file for each live process that has begun a run).
 //
-// Each store has one goroutine that writes. It takes everything that is queued
-// into one transaction, so that many concurrent calls cost one durable write. A
-// lone caller writes by itself.
-// The Merkle log's frontier lives in one row, authenticated under the ledger's
-// key, and is read again at the start of each transaction, since another
-// process may have appended.
+// Each store has one goroutine that writes. It writes all queued requests in one
+// transaction, so that many concurrent calls cost one durable write. A lone
+// caller writes by itself. The Merkle log's frontier lives in one row,
+// authenticated under the ledger's key, and is read again at the start of each
+// transaction, since another process may have appended.
 package sqlite
 
 import (
@@ -38,7 +37,7 @@ import (
 // File is the database's name in the home folder.
 const File = "remit.db"
 
-// Durability says what a durable entry survives.
+// Durability is the kind of failure that a durable entry survives.
 type Durability string
 
 // The durabilities.
@@ -77,7 +76,7 @@ type Store struct {
 	ownerMu   sync.Mutex
 	ownerLock *os.File
 	deaths    atomic.Uint64             // see Deaths
-	recovered atomic.Pointer[time.Time] // of the folder of owners when Recover had last looked at all; nil: it has not
+	recovered atomic.Pointer[time.Time] // state of the owners' folder when Recover last checked all owners; nil: never
 
 	closeOnce sync.Once
 	closeErr  error
@@ -85,8 +84,8 @@ type Store struct {
 
 var _ store.Backend = (*Store)(nil)
 
-// Open opens the ledger in o.Home. It makes one where there is neither a ledger nor
-// a key of one. Errors carry fault.StoreReadOnly, StoreFull, StoreCorrupt,
+// Open opens the ledger in o.Home. It makes a ledger if neither a ledger nor its
+// keys exist. Errors carry fault.StoreReadOnly, StoreFull, StoreCorrupt,
 // StoreVersion, StoreMissing or StoreFailed.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Durability == "" {
@@ -128,9 +127,9 @@ func (s *Store) open(ctx context.Context) error {
 	return nil
 }
 
-// openReadOnly opens what is there. In a folder that cannot be written SQLite
-// cannot make the file that readers of a live log share, so a file without
-// one is read as one that nobody changes.
+// openReadOnly opens an existing ledger. In a read-only folder SQLite cannot make
+// the file that readers of a live log share. If that file is missing, the
+// database is read as immutable.
 func (s *Store) openReadOnly(ctx context.Context) error {
 	if err := Present(s.home); err != nil {
 		return err
@@ -167,15 +166,15 @@ func (s *Store) connect(params string) *sql.DB {
 // Owner is the identity of this store's process in RunStarted events.
 func (s *Store) Owner() uuid.UUID { return s.owner }
 
-// PublicKey is the key that checkpoints and proofs are checked with, as
-// ledger.pub holds it.
+// PublicKey returns the key that verifies checkpoints and proofs, in the form of
+// ledger.pub.
 func (s *Store) PublicKey() string { return s.keys.public }
 
-// Origin names the ledger, as its checkpoints do.
+// Origin returns the ledger's name, as in its checkpoints.
 func (s *Store) Origin() string { return s.keys.origin }
 
-// Close signs a checkpoint of what was appended since the last one and
-// releases everything. Entries that are being appended are written first.
+// Close signs a checkpoint of the events appended since the last one and releases
+// everything. Entries that are being appended are written first.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() { s.closeErr = s.close() })
 	return s.closeErr

@@ -52,8 +52,8 @@ func TestRequestsConform(t *testing.T) { storetest.Requests(t, open) }
 
 func TestFilesConform(t *testing.T) { storetest.Files(t, open) }
 
-// A store looks for open runs at its first Recover, and again once an owner is gone: one
-// that was killed leaves its file, but no lock on it.
+// A store looks for open runs at its first Recover, and again once an owner is
+// gone. A killed owner leaves its file, but without a lock.
 func TestAKilledOwnerIsNoticedWhileTheStoreIsOpen(t *testing.T) {
 	home, ghost := t.TempDir(), uuid.New()
 	s := must(sqlite.Open(t.Context(), sqlite.Options{Home: home, Durability: sqlite.Process}))

@@ -14,9 +14,9 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// standings is what a store knows of table standings: all of it, checked against
-// the table's seal, since a row that somebody removed would bring a revoked grant
-// back to life. Only what is new is read again.
+// standings caches the whole table standings, checked against the table's seal,
+// because a removed row would make a revoked grant valid again. Only new rows are
+// read again.
 type standings struct {
 	mu   sync.Mutex
 	of   map[uuid.UUID]knownStanding // nil: nothing is known
@@ -30,7 +30,7 @@ type knownStanding struct {
 	mac      [sha256.Size]byte
 }
 
-// look calls f with what the table holds now, and gives its version.
+// look calls f with the table's present content, and returns its version.
 func (t *standings) look(ctx context.Context, s *Store, f func(of map[uuid.UUID]knownStanding)) (int64, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -49,7 +49,8 @@ func (t *standings) look(ctx context.Context, s *Store, f func(of map[uuid.UUID]
 
 func (t *standings) forget() { t.of, t.last, t.seal = nil, 0, seal{} }
 
-// catchUp reads what is new; where that does not add up, everything.
+// catchUp reads the new rows; if the sum then differs from the seal, it reads all
+// rows.
 func (t *standings) catchUp(ctx context.Context, s *Store) error {
 	conn, err := s.read.Conn(ctx)
 	if err != nil {
@@ -80,7 +81,7 @@ func (t *standings) catchUp(ctx context.Context, s *Store) error {
 	return s.sealBroken(tableStandings)
 }
 
-// add takes the rows that are newer than what is known.
+// add adds the rows that are newer than the cached ones.
 func (t *standings) add(ctx context.Context, s *Store, q querier) error {
 	if t.of == nil {
 		t.of = map[uuid.UUID]knownStanding{}
@@ -131,9 +132,9 @@ func (s *Store) StandingVersion(ctx context.Context) (int64, error) {
 	return l.version, s.fault(err, "the standing of grants cannot be read")
 }
 
-// SetStanding implements store.Grants. What was revoked stays so: another
-// standing is refused with fault.GrantRevoked. A change to what is already so is
-// not recorded.
+// SetStanding implements store.Grants. A revocation is final: another standing is
+// refused with fault.GrantRevoked. A change to the present standing is not
+// recorded.
 func (s *Store) SetStanding(ctx context.Context, c store.StandingChange) error {
 	if c.Grant == uuid.Nil || c.To > store.Revoked {
 		return fault.New(fault.Internal, "no standing %d for grant %s", c.To, c.Grant)
@@ -166,9 +167,9 @@ func (s *Store) SetStanding(ctx context.Context, c store.StandingChange) error {
 	})
 }
 
-// proofsLeft is how many proofs that are over may be removed with each one that
-// is noted, and proofGrace how long they are kept beyond their time, should the
-// clock be set back.
+// proofsLeft is how many expired proofs may be removed with each new one.
+// proofGrace is how long they are kept after their expiry, in case the clock is
+// set back.
 const (
 	proofsLeft = 16
 	proofGrace = time.Hour
@@ -204,7 +205,7 @@ func (s *Store) UseProof(ctx context.Context, id [32]byte, until time.Time) (boo
 	return fresh && err == nil, err
 }
 
-// oldProofs gives proofs that were over before limit.
+// oldProofs returns proofs that expired before limit.
 func (w *writer) oldProofs(ctx context.Context, limit int64) ([][]byte, error) {
 	var out [][]byte
 	err := each(ctx, w.conn, tableProofs.all+" WHERE until < ? ORDER BY until LIMIT ?", func(rows *sql.Rows) error {

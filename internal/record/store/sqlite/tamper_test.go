@@ -108,8 +108,8 @@ func exec(t *testing.T, home string, script string, args ...any) {
 	}
 }
 
-// forge changes a copy of a ledger as an attacker with the file would:
-// triggers are put aside and restored, so that the schema is as it was.
+// forge changes a copy of a ledger as an attacker with the file would: triggers
+// are removed and restored, so that the schema is unchanged.
 func forge(t *testing.T, from string, change func(d *sql.DB)) string {
 	t.Helper()
 	home := t.TempDir()
@@ -163,7 +163,7 @@ func named(r store.VerifyReport, table string, seq ledger.Seq) bool {
 	return false
 }
 
-// altered is a value that is not v.
+// altered returns a value other than v.
 func altered(v any) any {
 	switch v := v.(type) {
 	case int64:
@@ -332,8 +332,8 @@ func TestVerifyNamesForgeries(t *testing.T) {
 	}
 }
 
-// rewrite turns a completed call into a failed one as an attacker without the
-// keys can: consistently, with every hash computed anew if all is set.
+// rewrite turns a completed call into a failed one, as an attacker without the
+// keys can. If all is set, it computes every hash anew.
 func rewrite(seq int64, all bool) func(*sql.DB) {
 	return func(d *sql.DB) {
 		var body []byte

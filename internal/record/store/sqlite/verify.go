@@ -22,7 +22,7 @@ import (
 // maxProblems is how many problems Verify names before it stops.
 const maxProblems = 100
 
-// errEnough ends a verification that has found its limit of problems.
+// errEnough ends a verification that has found maxProblems.
 var errEnough = errors.New("enough problems found")
 
 // verification is one pass over one state of the file.
@@ -41,13 +41,13 @@ type verification struct {
 	runs  map[ledger.Seq]*runCheck
 	refs  map[[32]byte]blobUse
 
-	derived map[*sealedTable]map[string]derivedRow // what events say of rows that change
+	derived map[*sealedTable]map[string]derivedRow // expected rows that change, by the events
 
-	messages    map[ledger.Seq]rowDigest // what events say of rows that do not
+	messages    map[ledger.Seq]rowDigest // expected rows that do not change, by the events
 	sessionRuns map[ledger.Seq]uuid.UUID
 
 	marker   *marker
-	inBlocks map[inBlock]bool // what events say of table blocks
+	inBlocks map[inBlock]bool // expected rows of table blocks, by the events
 }
 
 type runCheck struct {
@@ -56,7 +56,7 @@ type runCheck struct {
 	mode          ledger.Mode
 	started       int64
 	planned       uint32
-	seen, skipped bool // skipped: some event made no sense, so the projection need not fit
+	seen, skipped bool // skipped: an event was invalid, so the projection need not fit
 }
 
 type blobUse struct {
@@ -64,8 +64,8 @@ type blobUse struct {
 	seq  ledger.Seq
 }
 
-// Verify implements store.Store. What is wrong with the ledger is in the
-// report; an error means that it could not be found out.
+// Verify implements store.Store. The report lists the problems of the ledger. An
+// error means that the verification itself failed.
 func (s *Store) Verify(ctx context.Context, o store.VerifyOptions) (store.VerifyReport, error) {
 	conn, err := s.read.Conn(ctx)
 	if err != nil {
@@ -111,12 +111,12 @@ func (v *verification) all(ctx context.Context, o store.VerifyOptions) error {
 	found := <-file
 	v.rep.Problems = append(found.problems, v.rep.Problems...)
 	if isSQLite(err) && len(v.rep.Problems) > 0 && !errors.Is(v.s.fault(err, ""), fault.StoreCorrupt) {
-		err = nil // what the schema lacks has been told; what needs it cannot be read
+		err = nil // the missing schema was reported; its tables cannot be read
 	}
 	return cmp.Or(err, found.err)
 }
 
-// tables checks the schema and what the tables hold.
+// tables checks the schema and the content of the tables.
 func (v *verification) tables(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{v.schema, v.loadNodes, v.loadNotes, v.events, v.ends, v.projection, v.tools, v.blocks, v.sealed, v.conversations, v.runsOfSessions, v.blobs} {
 		if err := step(ctx); err != nil {
@@ -147,7 +147,7 @@ func (v *verification) state(ctx context.Context) error {
 	return err
 }
 
-// fileReport is what SQLite says of its own structures.
+// fileReport is SQLite's report on its own structures.
 type fileReport struct {
 	problems []store.Problem
 	err      error
@@ -331,7 +331,7 @@ func (v *verification) event(r *rawEvent, c *checkedEvent) error {
 	return v.fold(r.seq, &c.event)
 }
 
-// leaf adds a leaf to the tree and compares every root that is known there.
+// leaf adds a leaf to the tree and compares every known root of that size.
 func (v *verification) leaf(h tlog.Hash) error {
 	var err error
 	v.tree.Append(h, func(n ledger.Node) {
@@ -390,7 +390,7 @@ func (v *verification) fold(seq ledger.Seq, e *ledger.Event) error {
 	return nil
 }
 
-// ends compares what is known of the log's end.
+// ends compares the known facts about the log's end.
 func (v *verification) ends(context.Context) error {
 	if v.older != nil && v.older.Size > v.tree.Size {
 		if err := v.problem("events", fmt.Sprint(v.older.Size), v.last+1, "events up to %d of the older checkpoint are missing", v.older.Size); err != nil {

@@ -12,18 +12,18 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// rowDigest stands for what a row should be, where there are many rows: half of a
-// SHA-256 of what its MAC is made of.
+// rowDigest stands for an expected row where there are many rows. It is half of a
+// SHA-256 of the MAC's input.
 type rowDigest [sha256.Size / 2]byte
 
-// digestOf needs no key: rows are compared with it only where their MAC fits.
+// digestOf needs no key, because only rows with a valid MAC are compared with it.
 func digestOf(row sealedRow) (out rowDigest) {
 	h := sha256.Sum256([]byte(rowKey(row...)))
 	copy(out[:], h[:])
 	return out
 }
 
-// derivedOf gives what is known of a row of a table, to be changed.
+// derivedOf returns the expected row of a table, for the caller to change.
 func (v *verification) derivedOf(t *sealedTable, key string, fresh func() map[int]any) (derivedRow, bool) {
 	if v.derived[t] == nil {
 		v.derived[t] = map[string]derivedRow{}
@@ -35,7 +35,8 @@ func (v *verification) derivedOf(t *sealedTable, key string, fresh func() map[in
 	return d, ok
 }
 
-// deriveAgents follows what the events say of agents, sessions, messages and files.
+// deriveAgents derives the expected rows of agents, sessions, messages and files
+// from the events.
 func (v *verification) deriveAgents(seq ledger.Seq, c *checkedEvent) {
 	e := &c.event
 	key := rowKey(e.Subject)
@@ -75,7 +76,7 @@ func add(want map[int]any, column int, n int64) {
 	want[column] = was + n
 }
 
-// changeSession notes what an event changes of a session's row.
+// changeSession applies an event's change to a session's expected row.
 func (v *verification) changeSession(seq ledger.Seq, key string, change func(want map[int]any)) {
 	if d, ok := v.derivedOf(tableSessions, key, nil); ok {
 		change(d.want)
@@ -84,7 +85,7 @@ func (v *verification) changeSession(seq ledger.Seq, key string, change func(wan
 	}
 }
 
-// deriveFile notes a file's new version, and what its session holds from now on.
+// deriveFile notes a file's new version, and its session's new totals.
 func (v *verification) deriveFile(seq ledger.Seq, session string, row sealedRow) {
 	key := rowKey(row[:tableFiles.keys]...)
 	d, known := v.derivedOf(tableFiles, key, func() map[int]any { return map[int]any{} })
@@ -103,8 +104,8 @@ func (v *verification) deriveFile(seq ledger.Seq, session string, row sealedRow)
 	v.derived[tableFiles][key] = d
 }
 
-// conversations compares table messages with what the events say: each row is one
-// event's, and each event has its row.
+// conversations compares table messages with the events. Each row must belong to
+// one event, and each event must have its row.
 func (v *verification) conversations(ctx context.Context) error {
 	if v.s.format < agentsFormat {
 		return nil
@@ -142,7 +143,7 @@ func (v *verification) conversations(ctx context.Context) error {
 	return nil
 }
 
-// messageKey is the key of the message that an event tells of, for people.
+// messageKey returns the key of an event's message, for display.
 func (v *verification) messageKey(ctx context.Context, seq ledger.Seq) string {
 	var body []byte
 	if err := v.q.QueryRowContext(ctx, "SELECT body FROM events WHERE seq = ?", int64(seq)).Scan(&body); err != nil {
@@ -152,7 +153,7 @@ func (v *verification) messageKey(ctx context.Context, seq ledger.Seq) string {
 	return rowKey(e.Subject, int64(e.Number))
 }
 
-// runsOfSessions compares table session_runs with what the events say.
+// runsOfSessions compares table session_runs with the events.
 func (v *verification) runsOfSessions(ctx context.Context) error {
 	if v.s.format < agentsFormat {
 		return nil

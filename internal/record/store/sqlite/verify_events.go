@@ -15,22 +15,22 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// checkedEvent is what can be told of an event by itself.
+// checkedEvent is the result of checking one event by itself.
 type checkedEvent struct {
 	event    ledger.Event
 	leaf     tlog.Hash
 	refs     []ledger.BlobRef
 	file     sealedRow // the row of a file that it makes
 	problems []string
-	changed  bool // its body or place is not what was recorded
+	changed  bool // its body or place differs from the recorded one
 	decoded  bool
 	bounded  bool // it has a ledger.PartBounds
 }
 
 const chunkSize = 256
 
-// chunk is consecutive events on their way from the file through one of
-// several checkers back into order.
+// chunk is a group of consecutive events. One of several checkers checks it, then
+// the chunks are put back in order.
 type chunk struct {
 	rows    []rawEvent
 	tags    []int64
@@ -65,7 +65,7 @@ func (v *verification) events(ctx context.Context) error {
 	err := v.takeChunks(order)
 	if err != nil {
 		cancel()
-		for range order { // what was read already
+		for range order { // already read
 		}
 	}
 	if gerr := g.Wait(); err == nil {
@@ -122,7 +122,7 @@ func newChunk() *chunk {
 	return &chunk{rows: make([]rawEvent, 0, chunkSize), tags: make([]int64, 0, chunkSize), done: make(chan struct{})}
 }
 
-// check tells what can be told of an event by itself.
+// check checks an event by itself.
 func (s *Store) check(r *rawEvent, tag int64, tags *tagger, out *checkedEvent) {
 	out.leaf = tlog.RecordHash(r.body)
 	if tags.tag(r.seq, r.body, r.salt, r.data) != tag {
@@ -153,7 +153,7 @@ func (s *Store) check(r *rawEvent, tag int64, tags *tagger, out *checkedEvent) {
 	}
 }
 
-// projection compares table runs with what the events say.
+// projection compares table runs with the events.
 func (v *verification) projection(ctx context.Context) error {
 	err := each(ctx, v.q, v.s.selectProjected(), func(rows *sql.Rows) error {
 		var got projected
@@ -217,7 +217,7 @@ func (r *runCheck) differs(p *projected) string {
 	return ""
 }
 
-// tools compares table run_tools with what the events say.
+// tools compares table run_tools with the events.
 func (v *verification) tools(ctx context.Context) error {
 	err := each(ctx, v.q, "SELECT tool, run FROM run_tools", func(rows *sql.Rows) error {
 		var t toolOf

@@ -14,14 +14,15 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// derivedRow is what the events say of a row of a sealed table: the values of
-// some columns, by number.
+// derivedRow is the expected row of a sealed table, derived from the events: the
+// values of some columns, by number.
 type derivedRow struct {
-	seq  ledger.Seq // the newest event that says it
+	seq  ledger.Seq // the newest event that it was derived from
 	want map[int]any
 }
 
-// derive follows what the events say of grants, standings, questions and votes.
+// derive derives the expected rows of grants, standings, questions and votes from
+// the events.
 func (v *verification) derive(seq ledger.Seq, e *ledger.Event) {
 	set := func(t *sealedTable, key string, want map[int]any) {
 		if v.derived[t] == nil {
@@ -58,7 +59,7 @@ func (v *verification) deriveState(seq ledger.Seq, e *ledger.Event) {
 	}
 }
 
-// rowKey is a row's key, for people and as a map's key.
+// rowKey formats a row's key, for display and as a map's key.
 func rowKey(key ...any) string {
 	parts := make([]string, len(key))
 	for i, k := range key {

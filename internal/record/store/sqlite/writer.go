@@ -13,29 +13,29 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// writer owns the one connection that writes. Everything but its channels
-// belongs to the goroutine that has its turn: the one that runs loop, or a lone
-// caller, who then waits for no other goroutine.
+// writer owns the one connection that writes. Everything except its channels
+// belongs to the goroutine whose turn it is. That is the one that runs loop, or a
+// lone caller, which then need not wait for another goroutine.
 type writer struct {
 	s     *Store
 	db    *sql.DB
 	conn  *sql.Conn
 	stmts map[string]*sql.Stmt
-	turn  chan struct{} // full while somebody writes
+	turn  chan struct{} // full during a write
 	ended chan struct{} // closed when loop has returned
 
 	full  bool // the connection's synchronous setting is FULL
 	log   logState
-	known bool // log is what this writer saw last
+	known bool // log is the state that this writer saw last
 	runs  map[ledger.Seq]*ledger.Progress
 	dirty map[ledger.Seq]bool // runs whose projection the batch must bring up to date
 
 	tags   *tagger
-	listed map[toolOf]bool // what table run_tools is known to hold
+	listed map[toolOf]bool // the known rows of table run_tools
 	marker *marker
 	block  int64               // the newest one
-	marked map[store.Mark]bool // which of its marks table blocks is known to hold
-	seals  map[string]*seal    // of tables that the batch has looked at
+	marked map[store.Mark]bool // its marks that are known to be in table blocks
+	seals  map[string]*seal    // of tables that the batch has read
 }
 
 // toolOf is a row of run_tools.
@@ -64,7 +64,7 @@ const (
 	selectID    = "SELECT count(*) FROM runs WHERE id = ?"
 )
 
-const maxRunStates = 1024 // runs that a writer keeps in mind
+const maxRunStates = 1024 // runs that a writer caches
 
 func newWriter(ctx context.Context, s *Store) (*writer, error) {
 	w := &writer{s: s, stmts: map[string]*sql.Stmt{}, turn: make(chan struct{}, 1), ended: make(chan struct{}), runs: map[ledger.Seq]*ledger.Progress{}, dirty: map[ledger.Seq]bool{}, listed: map[toolOf]bool{}, marker: newMarker(), marked: map[store.Mark]bool{}, seals: map[string]*seal{}, tags: newTagger(s.keys)}
@@ -91,7 +91,7 @@ func (w *writer) loop() {
 	defer close(w.ended)
 	var batch []*request
 	for {
-		runtime.Gosched() // lets the callers that the last batch woke queue their next entries
+		runtime.Gosched() // lets the callers woken by the last batch queue their next entries
 		if batch = w.s.queue.take(batch); batch == nil {
 			return
 		}
@@ -102,7 +102,8 @@ func (w *writer) loop() {
 	}
 }
 
-// alone writes r at once if nobody else writes or has the queue's attention.
+// alone writes r at once if no other goroutine has the turn. It reports whether
+// r was written.
 func (w *writer) alone(r *request) bool {
 	select {
 	case w.turn <- struct{}{}:
@@ -117,7 +118,7 @@ func (w *writer) alone(r *request) bool {
 	return true
 }
 
-// serve writes a batch and tells its callers.
+// serve writes a batch and wakes its callers.
 func (w *writer) serve(batch []*request) {
 	err := w.write(context.Background(), batch)
 	for _, r := range batch {
@@ -128,7 +129,7 @@ func (w *writer) serve(batch []*request) {
 	}
 }
 
-// write commits a batch, or none of it. A request that is refused by itself
+// write commits a batch, or none of it. A request that was refused individually
 // gets its own error.
 func (w *writer) write(ctx context.Context, batch []*request) error {
 	err := w.transact(ctx, batch)
@@ -202,7 +203,7 @@ func (r *request) wantsCheckpoint() bool {
 	return r.sign
 }
 
-// setSync makes the next commits durable against a loss of power, or not.
+// setSync sets whether the next commits survive a loss of power.
 func (w *writer) setSync(ctx context.Context, full bool) error {
 	if full == w.full {
 		return nil
@@ -257,7 +258,7 @@ func (w *writer) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// follow takes over other processes' events of known runs.
+// follow applies other processes' events to known runs.
 func (w *writer) follow(ctx context.Context, after int64) error {
 	rows, err := w.conn.QueryContext(ctx, "SELECT seq, run, body FROM events WHERE seq > ? ORDER BY seq", after)
 	if err != nil {
