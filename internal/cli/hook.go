@@ -267,7 +267,7 @@ func (h *hookDoor) end(ctx context.Context, a *app.App, q runs.ClientRequest) er
 	return c.End(ctx)
 }
 
-// known is err, or nil where there is no run to report on.
+// known drops the error that says that the session has no run.
 func known(err error) error {
 	if errors.Is(err, fault.RunUnknown) {
 		return nil

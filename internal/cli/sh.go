@@ -20,7 +20,7 @@ func (s *session) shCmd() *cobra.Command {
 		Use:   "sh -c SCRIPT",
 		Short: "Run a script of an agent in the sandbox, as the agent's shell",
 		Long: `Decides the script as a call of shell.run, and runs it in the sandbox with the
-streams of this command. Unlike remit exec, running it here is no approval: the
+streams of this command. Starting it approves nothing, unlike remit exec: the
 policy must allow every command of the script. A command that needs approval is
 refused with the remit approvals command that answers it.
 

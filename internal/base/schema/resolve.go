@@ -176,7 +176,7 @@ func (c *compiler) resolve(r *resource, ref string, isDynamic bool) (to *node, d
 	} else if fragment != "" {
 		anchor, ok := target.anchors[fragment]
 		if !ok {
-			return nil, "", fmt.Errorf("%q: there is no such anchor", ref)
+			return nil, "", fmt.Errorf("%q: the schema has no such anchor", ref)
 		}
 		at = anchor
 		if _, ok := target.dynamic[fragment]; ok && isDynamic {

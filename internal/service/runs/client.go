@@ -259,7 +259,7 @@ func (c *ClientSession) pending(ctx context.Context, want runner.Call, found []i
 	return 0, nil
 }
 
-// End records the end of the session. Calls without a report are interrupted: nobody knows
+// End records the end of the session. Calls without a report become interrupted: the record does not know
 // how they ended.
 func (c *ClientSession) End(ctx context.Context) error {
 	why := fault.New(fault.Interrupted, "%s did not report an outcome", c.q.Client)

@@ -225,8 +225,8 @@ func (s *scripter) within(name, text string, later bool) string {
 	return ""
 }
 
-// shellOptions are the options that shopt may set. None changes how the script
-// itself is read.
+// shellOptions are the options that shopt may set. None changes how bash reads a script
+// that is accepted here: the patterns that extglob adds are refused.
 var shellOptions = words("nullglob dotglob globstar failglob nocaseglob nocasematch globasciiranges inherit_errexit lithist cmdhist checkwinsize huponexit extglob")
 
 // ofBashBuiltin returns why a builtin of bash is refused, or "".
