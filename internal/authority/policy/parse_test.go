@@ -219,3 +219,28 @@ func TestSchemaAgreesWithParse(t *testing.T) {
 		}
 	}
 }
+
+// A list of variables closes it for a call, in whichever policy of the chain it stands.
+func TestListedVariablesAreAllThatCallsMaySet(t *testing.T) {
+	const open = "commands: {allow: ['**']}"
+	for _, tc := range []struct {
+		docs []string
+		any  bool
+		pass string
+	}{
+		{[]string{open}, true, ""},
+		{[]string{open, open}, true, ""},
+		{[]string{open, "rest: inherit"}, true, ""},
+		{[]string{"commands: {allow: ['**'], env: []}"}, false, ""},
+		{[]string{"commands: {allow: ['**'], env: [A, B]}", "commands: {allow: ['**'], env: [B, C]}"}, false, "B"},
+		{[]string{"commands: {allow: ['**'], env: [A]}", "commands: {allow: ['**'], env: [B]}"}, false, ""},
+		{[]string{open, "commands: {allow: ['**'], env: [A]}"}, false, ""},
+		{[]string{"commands: {allow: ['**'], env: [A]}", open}, false, ""},
+		{[]string{open, "commands: {allow: ['**'], env: [A]}", open}, false, ""},
+	} {
+		got := chain(t, tc.docs...).Limits().ToolEnv("/ws", "")
+		if got.AnyVariable != tc.any || strings.Join(got.Pass, " ") != tc.pass {
+			t.Errorf("%q: any variable %v, listed %q", tc.docs, got.AnyVariable, got.Pass)
+		}
+	}
+}
