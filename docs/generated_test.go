@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/remitrun/remit/internal/authority/policy/profile"
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
@@ -238,6 +239,19 @@ func TestAgentsInGoAreShown(t *testing.T) {
 	output, _, _ = strings.Cut(output, "\n}")
 	output = strings.ReplaceAll(strings.ReplaceAll(output, "\t// ", ""), "\t", "")
 	generated(t, "docs/agents-guide.md", "agents in go", "```go\n"+code+"\n```\n\nIt prints:\n\n```\n"+output+"\n```")
+}
+
+// TestProfilesAreShown: the page has every ready policy as it is written.
+func TestProfilesAreShown(t *testing.T) {
+	all, err := profile.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, p := range all {
+		fmt.Fprintf(&b, "## %s\n\n```yaml\n%s```\n\n", p.Name, p.Source)
+	}
+	generated(t, "docs/profiles.md", "profiles", b.String())
 }
 
 // TestPackagesAreListed: the table of packages in architecture.md is the first

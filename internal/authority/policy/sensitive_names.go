@@ -43,7 +43,7 @@ var writeSensitive = []string{
 	".gitmodules", ".gitattributes", ".gitconfig", ".config/git", ".hg/hgrc", ".hgrc", ".config/hg", ".jj/repo/config.toml", ".sl/config",
 	".husky", ".pre-commit-config.yaml", ".pre-commit-hooks.yaml", "lefthook.yml", ".lefthook.yml",
 	// continuous integration
-	".github/workflows", ".github/actions", ".gitea/workflows", ".forgejo/workflows", ".gitlab-ci.yml", ".circleci", ".travis.yml",
+	".github/workflows", ".github/actions", ".github/hooks", ".github/copilot", ".gitea/workflows", ".forgejo/workflows", ".gitlab-ci.yml", ".circleci", ".travis.yml",
 	".drone.yml", ".woodpecker", ".woodpecker.yml", ".buildkite", ".cirrus.yml", ".appveyor.yml", "Jenkinsfile",
 	"azure-pipelines.yml", "bitbucket-pipelines.yml",
 	// shells, sessions and terminals
