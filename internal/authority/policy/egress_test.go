@@ -241,11 +241,14 @@ func TestTheSchemaKnowsNetworkEntriesAsMappings(t *testing.T) {
 	for section, want := range map[string]bool{
 		`{"allow": ["a.example", {"url": "b.example", "inspect": true}], "inspect": true, "bandwidth": "1MiB", "total_bytes": 5}`: true,
 		`{"ask": [{"url": "b.example", "secret": {"header": "A", "env": "K", "prefix": "Bearer "}}]}`:                             true,
-		`{"allow": [{"inspect": true}]}`:                                                 false,
-		`{"allow": [{"url": "a", "secret": {"env": "K"}}]}`:                              false,
-		`{"allow": [{"url": "a", "secret": {"header": "A", "env": "K", "value": "x"}}]}`: false,
-		`{"deny": [{"url": "a"}]}`:                                                       false,
-		`{"inspect": "yes"}`:                                                             false,
+		`{"allow": [{"url": "b.example", "addresses": ["10.0.0.5"]}]}`:                                                            true,
+		`{"deny": [{"url": "b.example", "addresses": ["10.0.0.5"]}]}`:                                                             false,
+		`{"allow": [{"url": "b.example", "addresses": "10.0.0.5"}]}`:                                                              false,
+		`{"allow": [{"inspect": true}]}`:                                                                                          false,
+		`{"allow": [{"url": "a", "secret": {"env": "K"}}]}`:                                                                       false,
+		`{"allow": [{"url": "a", "secret": {"header": "A", "env": "K", "value": "x"}}]}`:                                          false,
+		`{"deny": [{"url": "a"}]}`: false,
+		`{"inspect": "yes"}`:       false,
 	} {
 		for _, where := range []string{`{"version": 1, "network": %s}`, `{"version": 1, "roles": {"agent:x": {"network": %s}}}`} {
 			v, err := jsonschema.UnmarshalJSON(strings.NewReader(fmt.Sprintf(where, section)))

@@ -33,6 +33,8 @@ type networkPattern struct {
 	rule    *target.Rule
 	inspect bool // TLS connections are opened; always, if the entry has a secret
 	secret  *Secret
+	// addresses are those that are not public and that the host may have all the same.
+	addresses []netip.Addr
 }
 
 // Secret is a credential that Remit adds to the requests that an entry matches.
@@ -43,6 +45,9 @@ type Secret struct {
 	Store  string // the name of the stored value: one of both
 	Prefix string // written before the value, as "Bearer "
 }
+
+// maxAddresses bounds the addresses of one entry.
+const maxAddresses = 16
 
 func parseNetworkPattern(text string, e Effect) (pattern, error) {
 	rule, err := target.ParseRule(text, e == Deny)
@@ -63,6 +68,14 @@ func (p *parser) networkEntry(e Effect, n *document.Node, path string) pattern {
 		},
 		"inspect": p.Bool(&en.inspect),
 		"secret":  func(n *document.Node, path string) { en.secret = p.secret(n, path) },
+		"addresses": p.List(maxAddresses, p.Accept(func(s string) error {
+			addr, err := netip.ParseAddr(s)
+			if err != nil || addr.Zone() != "" || addr.Unmap() != addr {
+				return fmt.Errorf("%q is not a valid address; expected one like 10.0.0.5", s)
+			}
+			en.addresses = append(en.addresses, addr)
+			return nil
+		})),
 	})
 	en.inspect = en.inspect || en.secret != nil
 	url := n.Lookup("url")
@@ -93,13 +106,22 @@ func (p *parser) secret(n *document.Node, path string) *Secret {
 func (p *networkPattern) String() string { return p.text }
 
 func (p *networkPattern) print(w *printer, in int) {
-	if !p.inspect {
+	if !p.inspect && len(p.addresses) == 0 {
 		w.line(in, "- %s", quote(p.text))
 		return
 	}
 	w.line(in, "- url: %s", quote(p.text))
+	if len(p.addresses) > 0 {
+		list := make([]string, len(p.addresses))
+		for i, addr := range p.addresses {
+			list[i] = quote(addr.String())
+		}
+		w.line(in+1, "addresses: [%s]", strings.Join(list, ", "))
+	}
 	if p.secret == nil {
-		w.line(in+1, "inspect: true")
+		if p.inspect {
+			w.line(in+1, "inspect: true")
+		}
 		return
 	}
 	from, prefix := "env: "+quote(p.secret.Env), ""
@@ -116,7 +138,8 @@ func (p *networkPattern) bind(*Rules, Effect) (pattern, error) { return p, nil }
 
 func (p *networkPattern) includes(_ *Rules, other pattern) bool {
 	o, ok := other.(*networkPattern)
-	return ok && (o.text == p.text || p.rule.Includes(o.rule))
+	return ok && (o.text == p.text || p.rule.Includes(o.rule)) &&
+		!slices.ContainsFunc(o.addresses, func(addr netip.Addr) bool { return !slices.Contains(p.addresses, addr) })
 }
 
 func (p *networkPattern) disjoint(other pattern) bool {
@@ -182,7 +205,8 @@ func (r *Rules) judgeAddrs(e Effect, b *boundEntry, a *tool.Action, link int, al
 func allowsAddr(lists *[3][]boundEntry, a *tool.Action, addr netip.Addr) bool {
 	for e := Ask; e <= Allow; e++ {
 		for i := range lists[e] {
-			if n := lists[e][i].network().rule; n.Match(a.Target) && n.AllowsAddr(addr) {
+			n := lists[e][i].network()
+			if n.rule.Match(a.Target) && (n.rule.AllowsAddr(addr) || slices.Contains(n.addresses, addr.Unmap())) {
 				return true
 			}
 		}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -27,8 +28,9 @@ func (c Chain) NetworkHint(a tool.Action) string {
 		if _, err := netip.ParseAddr(a.Target.Host); err == nil || target.Public(addr) {
 			continue
 		}
-		by := tool.Target{Scheme: a.Target.Scheme, Host: addr.Unmap().String(), Port: a.Target.Port}
-		return "only an entry that names the address allows it: ask for " + by.String() + " and add that to network.allow"
+		t := a.Target
+		t.Method, t.Path = "", ""
+		return fmt.Sprintf("only an entry that names the address allows it: {url: %q, addresses: [%q]}", t.String(), addr.Unmap())
 	}
 	return c.allowHint(a.Target, c[d.Link])
 }

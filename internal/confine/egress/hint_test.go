@@ -18,7 +18,7 @@ func TestRefusalsComeWithAHint(t *testing.T) {
 			`network.allow: ["https://a.test:8443"] would allow TLS to it, network.allow: ["tcp://a.test:8443"] anything`},
 		"a tunnel to inspect": {`{allow: ["GET a.test"]}`, "https://a.test/x", "write the entry as {url: ..., inspect: true}"},
 		"a private address": {`{allow: ["http://intern.test"]}`, "http://intern.test/x",
-			"only an entry that names the address allows it: ask for http://10.1.2.3 and add that to network.allow"},
+			`only an entry that names the address allows it: {url: "http://intern.test", addresses: ["10.1.2.3"]}`},
 		"nothing is allowed": {`{deny: [a.test]}`, "http://b.test/x", `network.allow: ["GET http://b.test/x"] would allow it`},
 		"denied":             {`{allow: ["*"], deny: [a.test]}`, "https://a.test/x", ""},
 		"failed":             {`{allow: ["http://*"]}`, "http://missing.test/x", ""},
