@@ -2,9 +2,10 @@
 # Measures Remit and prints the figures beside their targets.
 #   sh bench/run.sh [--write] [--full] [--only SECTIONS]
 # --write puts them into docs/BENCHMARKS.md; --full takes the longest plan;
-# --only takes an expression over decisions, calls, throughput, storage,
-# processes, ledger, growth, memory, sandbox, egress, changesets, wasm and grants. REMIT names the program to measure, REMIT_TESTDATA
-# the folder of third-party cases, BENCH_DIR a folder on the disk to measure.
+# --only takes an expression over decisions, calls, throughput, storage, gateway,
+# processes, ledger, growth, memory, sandbox, egress, changesets, wasm and grants.
+# REMIT names the program to measure, REMIT_TESTDATA the folder of third-party cases,
+# BENCH_DIR a folder on the disk to measure.
 set -eu
 cd "$(dirname "$0")/.."
 REMIT=${REMIT:-$PWD/bin/remit}
@@ -22,5 +23,5 @@ while [ "$1" != -- ]; do
 done
 shift
 mkdir -p bin
-(cd bench && go build -o ../bin/remit-bench ./cmd/remit-bench)
+(cd bench && go build -o ../bin/ ./cmd/remit-bench ./cmd/bench-server)
 exec bin/remit-bench -remit "$REMIT" ${BENCH_DIR:+-dir "$BENCH_DIR"} "$@"

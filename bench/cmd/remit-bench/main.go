@@ -34,6 +34,7 @@ var sections = []section{
 	{"calls", (*bench).calls},
 	{"throughput", (*bench).throughput},
 	{"storage", (*bench).storage},
+	{"gateway", (*bench).gateway},
 	{"processes", (*bench).processes},
 	{"ledger", (*bench).ledger},
 	{"growth", (*bench).growth},
