@@ -19,6 +19,7 @@ type Rules struct {
 	builtin  boundEntry // allows built-in tools where tools.allow is absent
 	inherit  boundEntry // leaves the decision to other links
 	typed    boundEntry // asks about a command that a person typed and no entry matches
+	untold   untold
 	gate     *boundEntry
 	risk     tool.Risk
 	gates    boundGates
@@ -68,6 +69,7 @@ func (p *Policy) Bind(env Env) (*Rules, error) {
 		}
 	}
 	errs = append(errs, r.bindPath(d)...)
+	r.bindUntold(d)
 	if err := errs.Err(); err != nil {
 		return nil, err
 	}

@@ -23,13 +23,17 @@ type commandSettings struct {
 	timeout, cpu            time.Duration
 	maxOutput, memory, disk int64
 	processes, openFiles    int
+
+	untold    string // "ask" or "deny"; "" is ask
+	untoldPos fault.Pos
 }
 
 func (s *commandSettings) setting() setting {
 	return s.section.setting("commands", commandSection,
 		variables("env", &s.env, &s.envPos), words("path", &s.path, checkFolder), duration("timeout", &s.timeout),
 		size("max_output", &s.maxOutput), size("memory", &s.memory), count("processes", &s.processes, 1),
-		duration("cpu", &s.cpu), count("files", &s.openFiles, 16), size("disk", &s.disk))
+		duration("cpu", &s.cpu), count("files", &s.openFiles, 16), size("disk", &s.disk),
+		choice("untold", &s.untold, Ask.String(), Deny.String()).at(&s.untoldPos))
 }
 
 // variables makes a setting of names of environment variables with their

@@ -63,6 +63,8 @@ func (c Chain) decide(call *Call, all *collector) (d Decision, ok bool) {
 	return d, true
 }
 
+const unknownNeeds = "the call's needs are unknown: "
+
 // action decides one action by every policy, in the section of its kind. The
 // entry is the first that allows it; ok is false if no section decides it.
 func (c Chain) action(a *tool.Action, all *collector) (effect Effect, first *boundEntry, ok bool) {
@@ -71,8 +73,8 @@ func (c Chain) action(a *tool.Action, all *collector) (effect Effect, first *bou
 	case len(c) == 0:
 		all.refuse(nil, 0, a, "no policy allows anything here")
 		return Deny, nil, false
-	case a.Unknown != "":
-		all.refuse(c[0], 0, a, "the call's needs are unknown: "+a.Unknown)
+	case a.Unknown != "" && id != commandSection:
+		all.refuse(c[0], 0, a, unknownNeeds+a.Unknown)
 		return Deny, nil, false
 	case id == noSection:
 		all.refuse(c[0], 0, a, "unknown kind of action")
@@ -99,7 +101,7 @@ func (c Chain) action(a *tool.Action, all *collector) (effect Effect, first *bou
 			return e, b, true
 		}
 	}
-	if !decided && a.Typed && id == commandSection {
+	if !decided && a.Typed && a.Unknown == "" && id == commandSection {
 		all.match(0, &c[0].typed, a, nil)
 		return Ask, &c[0].typed, true
 	}
@@ -188,6 +190,10 @@ func (r *Rules) judge(id sectionID, a *tool.Action, link int, all *collector) (E
 		return r.judgeFile(id, a, link, all)
 	case networkSection:
 		return r.judgeNetwork(a, link, all)
+	case commandSection:
+		if a.Unknown != "" {
+			return r.judgeUntold(a, link, all)
+		}
 	}
 	f := facts{action: a}
 	return r.search(id, &f, link, all)

@@ -157,6 +157,9 @@ func (c Chain) carryModes(d *content) {
 		if o.durability == "power" || d.durability == "" {
 			d.durability = o.durability
 		}
+		if o.commands.untold == Deny.String() {
+			d.commands.untold = o.commands.untold
+		}
 		stricter(&d.tools.askFromRisk, o.tools.askFromRisk)
 		stricter(&d.tools.denyFromRisk, o.tools.denyFromRisk)
 		stricter(&d.tools.adminFromRisk, o.tools.adminFromRisk)

@@ -140,6 +140,9 @@ func (a ActionPattern) same(b ActionPattern) bool {
 // through links is only of a pattern with the folder that it leads to.
 func patternOf(a *tool.Action) (ActionPattern, bool) {
 	p := ActionPattern{Kind: a.Kind.String(), Contents: a.Contents}
+	if a.Unknown != "" {
+		return p, false
+	}
 	switch a.Kind {
 	case tool.FileRead, tool.FileWrite:
 		if a.Real != "" && a.Real != a.Path {

@@ -48,6 +48,19 @@ func (b *builder) sawCommand(u Use) {
 	c.count += u.times()
 }
 
+// sawUntold notes a command that cannot be determined before it runs. The entry
+// that allows any command is the only one that allows it.
+func (b *builder) sawUntold(u Use) {
+	switch b.effect(u.Action) {
+	case policy.Allow:
+		b.add("commands", policy.Allow, strconv.Quote("**"), u.times(), u.Action.Subject())
+	case policy.Ask:
+		b.leave(tool.Command, u.Action.Subject(), "it cannot be determined before it runs, so commands.untold decides", u.times())
+	default:
+		b.refuse(Use{Action: u.Action, Count: u.Count, Why: "the policies do not allow it"})
+	}
+}
+
 // commandName writes a command's first word as a pattern: as it is for a bare
 // name. For a path it is the place, or where no patterns of places allow it but
 // those of names do, the bare name: what it means on the trusted PATH.

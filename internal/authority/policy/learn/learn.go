@@ -121,6 +121,10 @@ func (u Use) times() int { return max(u.Count, 1) }
 // sort puts a use where it belongs.
 func (b *builder) sort(u Use) {
 	a := u.Action
+	if untold := a.Kind == tool.Command && a.Unknown != ""; untold && !u.Refused && len(b.opt.Chain) > 0 {
+		b.sawUntold(u)
+		return
+	}
 	if u.Refused || a.Unknown != "" {
 		b.refuse(u)
 		return
