@@ -19,15 +19,7 @@ const (
 	maxStream  = 64 << 20 // of an answer, with what carries it
 )
 
-// Client returns the client that an SDK may use: it sends by rt, follows no
-// redirect, and reads no more than an answer can have.
-func Client(rt http.RoundTripper) *http.Client {
-	return &http.Client{
-		Transport:     bounded{rt},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
-
+// bounded sends requests, and bounds the answers.
 type bounded struct{ rt http.RoundTripper }
 
 // RoundTrip sends a request. An answer that is neither a stream nor an error is
@@ -198,9 +190,8 @@ func retryAfter(h http.Header) time.Duration {
 	return 0
 }
 
-// Failure makes an error of one that an SDK gave and that no service said: of the
-// way to it, or of what could not be read. begun says that a part of the answer came
-// in.
+// Failure makes an error of one of the way to a service. begun says that a part of the
+// answer came in.
 func Failure(ctx context.Context, err error, begun bool) error {
 	var coded *fault.Error
 	switch {
@@ -208,12 +199,6 @@ func Failure(ctx context.Context, err error, begun bool) error {
 		return ctx.Err()
 	case errors.As(err, &coded):
 		return wayFailed(coded, err, begun)
-	}
-	var syntax *json.SyntaxError
-	var kind *json.UnmarshalTypeError
-	if errors.As(err, &syntax) || errors.As(err, &kind) {
-		return fault.Wrap(fault.ModelFailed, err, "the service's answer cannot be read").
-			WithHint("check that base_url belongs to a service of this kind")
 	}
 	out := fault.Wrap(fault.ModelFailed, err, "the service cannot be reached, or the answer broke off").WithHint("is it running, and is base_url right?")
 	if begun {

@@ -6,20 +6,61 @@ import (
 	"slices"
 	"strings"
 
-	sdk "github.com/anthropics/anthropic-sdk-go"
-
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
+// event is an event of the API's stream, as far as Remit reads it.
+type event struct {
+	Type    string `json:"type"`
+	Index   int64  `json:"index"`
+	Message struct {
+		Model string `json:"model"`
+		Usage usage  `json:"usage"`
+	} `json:"message"`
+	ContentBlock json.RawMessage `json:"content_block"`
+	Delta        delta           `json:"delta"`
+	Usage        usage           `json:"usage"`
+}
+
+// usage has the totals that the service told.
+type usage struct {
+	InputTokens              *int64 `json:"input_tokens"`
+	OutputTokens             *int64 `json:"output_tokens"`
+	CacheReadInputTokens     *int64 `json:"cache_read_input_tokens"`
+	CacheCreationInputTokens *int64 `json:"cache_creation_input_tokens"`
+}
+
+type delta struct {
+	Type        string `json:"type"`
+	Text        string `json:"text"`
+	PartialJSON string `json:"partial_json"`
+	Thinking    string `json:"thinking"`
+	Signature   string `json:"signature"`
+	StopReason  string `json:"stop_reason"`
+}
+
+// contentBlock is the beginning of a block.
+type contentBlock struct {
+	Type      string          `json:"type"`
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Text      string          `json:"text"`
+	Thinking  string          `json:"thinking"`
+	Signature string          `json:"signature"`
+	Data      string          `json:"data"`
+	Input     json.RawMessage `json:"input"`
+}
+
 // answer puts an answer together from the events of its stream.
 type answer struct {
+	p     *Provider
 	on    func(model.Delta)
 	draft model.Draft // of what came in, in the order in which it came
 
 	blocks map[int64]*block
 	model  string
-	stop   sdk.StopReason
+	stop   string // why it ended
 	usage  model.Usage
 	ended  bool
 }
@@ -35,34 +76,43 @@ type block struct {
 	data      string
 }
 
-func newAnswer(on func(model.Delta)) *answer {
-	return &answer{on: on, draft: model.Draft{On: on}, blocks: map[int64]*block{}}
+func newAnswer(p *Provider, on func(model.Delta)) *answer {
+	return &answer{p: p, on: on, draft: model.Draft{On: on}, blocks: map[int64]*block{}}
 }
 
-func (a *answer) begun() bool { return a.draft.Begun() }
+// Begun reports whether a part of the answer came in.
+func (a *answer) Begun() bool { return a.draft.Begun() }
 
 // begin takes a message's beginning. One that begins before the last was over takes
 // its place. After one that was over it goes on with the answer: a block then takes
 // the place of the one that has its number.
-func (a *answer) begin(m *sdk.Message) {
+func (a *answer) begin(e *event) {
 	if !a.ended {
 		clear(a.blocks)
 	}
-	a.stop, a.ended, a.model = "", false, m.Model
-	u := m.Usage
-	a.usage = model.Usage{Input: u.InputTokens, Output: u.OutputTokens, CacheRead: u.CacheReadInputTokens, CacheWrite: u.CacheCreationInputTokens}
+	a.stop, a.ended, a.model, a.usage = "", false, e.Message.Model, model.Usage{}
+	a.recount(e.Message.Usage)
 }
 
-// take takes the next event. Those of kinds that are not known say nothing that
+// Take takes the next event. Those of kinds that are not known say nothing that
 // matters here.
-func (a *answer) take(e sdk.MessageStreamEventUnion) error {
+func (a *answer) Take(in model.Event) error {
+	var e event
+	if in.Name == "error" {
+		return in.Refusal(a.p, a.Begun())
+	}
+	if err := in.Decode(&e); err != nil {
+		return err
+	}
 	switch e.Type {
+	case "error":
+		return in.Refusal(a.p, a.Begun())
 	case "message_start":
-		a.begin(&e.Message)
+		a.begin(&e)
 	case "content_block_start":
-		return a.start(e.Index, &e.ContentBlock)
+		return a.start(e.Index, e.ContentBlock)
 	case "content_block_delta":
-		return a.delta(a.blocks[e.Index], &e)
+		return a.delta(a.blocks[e.Index], &e.Delta, len(in.Data))
 	case "content_block_stop":
 		if b := a.blocks[e.Index]; b != nil {
 			b.open = false
@@ -78,25 +128,23 @@ func (a *answer) take(e sdk.MessageStreamEventUnion) error {
 	return nil
 }
 
-// recount takes the totals of a message's end; those that are not told stay.
-func (a *answer) recount(u sdk.MessageDeltaUsage) {
-	for _, f := range []struct {
-		into *int64
-		told bool
-		n    int64
-	}{
-		{&a.usage.Input, u.JSON.InputTokens.Valid(), u.InputTokens},
-		{&a.usage.Output, u.JSON.OutputTokens.Valid(), u.OutputTokens},
-		{&a.usage.CacheRead, u.JSON.CacheReadInputTokens.Valid(), u.CacheReadInputTokens},
-		{&a.usage.CacheWrite, u.JSON.CacheCreationInputTokens.Valid(), u.CacheCreationInputTokens},
+// recount takes totals; those that are not told stay.
+func (a *answer) recount(u usage) {
+	for _, f := range []struct{ into, told *int64 }{
+		{&a.usage.Input, u.InputTokens}, {&a.usage.Output, u.OutputTokens},
+		{&a.usage.CacheRead, u.CacheReadInputTokens}, {&a.usage.CacheWrite, u.CacheCreationInputTokens},
 	} {
-		if f.told {
-			*f.into = f.n
+		if f.told != nil {
+			*f.into = *f.told
 		}
 	}
 }
 
-func (a *answer) start(index int64, c *sdk.ContentBlockStartEventContentBlockUnion) error {
+func (a *answer) start(index int64, raw json.RawMessage) error {
+	var c contentBlock
+	if err := (model.Event{Data: raw}).Decode(&c); err != nil {
+		return err
+	}
 	b := &block{kind: c.Type, open: true, id: c.ID, name: c.Name, data: c.Data}
 	a.blocks[index] = b
 	switch c.Type {
@@ -107,16 +155,17 @@ func (a *answer) start(index int64, c *sdk.ContentBlockStartEventContentBlockUni
 		b.text.WriteString(c.Thinking)
 		b.signature.WriteString(c.Signature)
 	case "tool_use":
-		b.input = c.JSON.Input.Raw()
+		b.input = string(c.Input)
 	}
-	return a.draft.Count(len(c.RawJSON()))
+	return a.draft.Count(len(raw))
 }
 
-func (a *answer) delta(b *block, e *sdk.MessageStreamEventUnion) error {
+// delta extends a block; size is that of the event.
+func (a *answer) delta(b *block, d *delta, size int) error {
 	if b == nil || !b.open {
 		return fault.New(fault.ModelFailed, "the service extended a part of the answer that it never began").WithHint("ask again")
 	}
-	switch d := e.Delta; {
+	switch {
 	case b.kind == "text" && d.Type == "text_delta":
 		b.text.WriteString(d.Text)
 		return a.draft.Text(d.Text)
@@ -128,7 +177,7 @@ func (a *answer) delta(b *block, e *sdk.MessageStreamEventUnion) error {
 		b.signature.WriteString(d.Signature)
 		return a.draft.Count(len(d.Thinking) + len(d.Signature))
 	}
-	return a.draft.Count(len(e.RawJSON()))
+	return a.draft.Count(size)
 }
 
 // add adds what a block came to.
@@ -166,7 +215,7 @@ func think(to *model.Draft, v map[string]string) error {
 func (a *answer) finish() (model.Response, error) {
 	left := model.Response{Usage: a.usage}
 	if a.stop == "" { // what comes after it says nothing more
-		return left, model.Cut(a.begun())
+		return left, model.Cut(a.Begun())
 	}
 	var whole model.Draft
 	for _, i := range slices.Sorted(maps.Keys(a.blocks)) {
@@ -176,11 +225,11 @@ func (a *answer) finish() (model.Response, error) {
 	}
 	stop := model.StopEnd
 	switch a.stop {
-	case sdk.StopReasonToolUse:
+	case "tool_use":
 		stop = model.StopCalls
-	case sdk.StopReasonMaxTokens, "model_context_window_exceeded":
+	case "max_tokens", "model_context_window_exceeded":
 		stop = model.StopLength
-	case sdk.StopReasonRefusal:
+	case "refusal":
 		stop = model.StopRefused
 	}
 	m, stop, err := whole.Finish(stop)

@@ -1,19 +1,15 @@
 // Package anthropic is the provider for Anthropic's models, and for services with the same
-// Messages API. It uses Anthropic's SDK. Start at [New].
+// Messages API. Start at [New].
 //
-// The SDK gets no key and no environment, and sends requests only through the call's
-// transport, each once (model.Retry repeats them).
+// It gets no key and no environment, and sends requests only through the call's transport,
+// each once (model.Retry repeats them).
 package anthropic
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 	"time"
-
-	sdk "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/option"
 
 	"github.com/remitrun/remit/internal/tools/model"
 )
@@ -86,54 +82,13 @@ func (p *Provider) Limits(name string) model.Limits {
 
 // Chat asks for the next message.
 func (p *Provider) Chat(ctx context.Context, via model.Reach, r model.Request, on func(model.Delta)) (model.Response, error) {
-	params, err := p.params(r)
-	if err != nil {
-		return model.Response{}, err
-	}
-	return model.Retry(ctx, p.o.Sleep, func() (model.Response, error) { return p.once(ctx, via.HTTP, params, on) })
-}
-
-// once sends one request and reads its answer.
-func (p *Provider) once(ctx context.Context, rt http.RoundTripper, params sdk.MessageNewParams, on func(model.Delta)) (model.Response, error) {
-	api := sdk.NewMessageService(option.WithBaseURL(p.o.Base+"/"), option.WithHTTPClient(model.Client(rt)), option.WithMaxRetries(0),
-		option.WithoutOpenTelemetry(), option.WithHeader("anthropic-version", "2023-06-01"))
-	stream := api.NewStreaming(ctx, params)
-	a := newAnswer(on)
-	var err error
-	for err == nil && stream.Next() {
-		err = a.take(stream.Current())
-	}
-	if cerr := stream.Close(); err == nil && stream.Err() == nil && cerr != nil {
-		err = cerr
-	}
-	if err == nil {
-		err = p.trouble(ctx, stream.Err(), a.begun())
-	} else if ctx.Err() != nil {
-		err = ctx.Err()
-	}
-	if err != nil {
-		return model.Response{Usage: a.usage}, err
-	}
-	return a.finish()
-}
-
-// trouble makes an error of what the SDK gave.
-func (p *Provider) trouble(ctx context.Context, err error, begun bool) error {
-	var said *sdk.Error
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() == nil && errors.As(err, &said):
-		status := said.StatusCode
-		if status < 400 {
-			status = 0 // said within an answer
+	body := p.request(r)
+	return model.Retry(ctx, p.o.Sleep, func() (model.Response, error) {
+		a := newAnswer(p, on)
+		x := model.Exchange{Provider: p, RT: via.HTTP, Path: "/v1/messages", Header: http.Header{"Anthropic-Version": {"2023-06-01"}}, Body: body}
+		if err := x.Send(ctx, a); err != nil {
+			return model.Response{Usage: a.usage}, err
 		}
-		var h http.Header
-		if said.Response != nil {
-			h = said.Response.Header
-		}
-		err = model.Refusal(model.Hear(status, h, said.RawJSON()), p)
-		return model.Once(err, begun)
-	}
-	return model.Failure(ctx, err, begun)
+		return a.finish()
+	})
 }

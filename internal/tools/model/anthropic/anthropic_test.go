@@ -172,7 +172,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestTheEnvironmentIsNotRead: the SDK would take keys and addresses from there.
+// TestTheEnvironmentIsNotRead: a service gets only the key that Remit keeps for it. Vendors' own
+// clients read these variables.
 func TestTheEnvironmentIsNotRead(t *testing.T) {
 	for k, v := range map[string]string{"ANTHROPIC_API_KEY": "sk-env", "ANTHROPIC_AUTH_TOKEN": "env", "ANTHROPIC_BASE_URL": "http://127.0.0.1:1", "ANTHROPIC_CUSTOM_HEADERS": "X-Env: 1"} {
 		t.Setenv(k, v)

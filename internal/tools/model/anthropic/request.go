@@ -5,9 +5,6 @@ import (
 	"encoding/json"
 	"strings"
 
-	sdk "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/packages/param"
-
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
@@ -18,85 +15,126 @@ const (
 	mostByDefault = 32_000
 )
 
-// params makes the SDK's request.
-func (p *Provider) params(r model.Request) (sdk.MessageNewParams, error) {
-	out := sdk.MessageNewParams{Model: r.Model, MaxTokens: r.MaxTokens}
+// request is a request of the Messages API, as far as Remit uses it.
+type request struct {
+	Model        string   `json:"model"`
+	MaxTokens    int64    `json:"max_tokens"`
+	Stream       bool     `json:"stream"`
+	System       []part   `json:"system,omitempty"`
+	Temperature  *float64 `json:"temperature,omitempty"`
+	CacheControl *part    `json:"cache_control,omitempty"`
+	Tools        []offer  `json:"tools,omitempty"`
+	Messages     []turn   `json:"messages"`
+}
+
+// offer is a tool that the model may call.
+type offer struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	InputSchema json.RawMessage `json:"input_schema"`
+}
+
+// turn is a message of the conversation. An element of Content is a part, a toolUse,
+// a toolResult, or a json.RawMessage that the service sent.
+type turn struct {
+	Role    string `json:"role"`
+	Content []any  `json:"content"`
+}
+
+// part is a piece of content that has at most text.
+type part struct {
+	Type string `json:"type"`
+	Text string `json:"text,omitempty"`
+}
+
+type toolUse struct {
+	Type  string          `json:"type"`
+	ID    string          `json:"id"`
+	Name  string          `json:"name"`
+	Input json.RawMessage `json:"input"`
+}
+
+type toolResult struct {
+	Type      string `json:"type"`
+	ToolUseID string `json:"tool_use_id"`
+	Content   []part `json:"content"`
+	IsError   bool   `json:"is_error"`
+}
+
+func textPart(s string) part { return part{Type: "text", Text: s} }
+
+// request makes the API's request.
+func (p *Provider) request(r model.Request) request {
+	out := request{Model: r.Model, MaxTokens: r.MaxTokens, Stream: true, Temperature: r.Temperature}
 	if out.MaxTokens <= 0 {
 		out.MaxTokens = min(cmp.Or(p.Limits(r.Model).MaxOutput, defaultOutput), mostByDefault)
 	}
 	if r.System != "" {
-		out.System = []sdk.TextBlockParam{{Text: r.System}}
-	}
-	if r.Temperature != nil {
-		out.Temperature = param.NewOpt(*r.Temperature)
+		out.System = []part{textPart(r.System)}
 	}
 	if p.o.Base == Base { // other services may not know it
-		out.CacheControl = sdk.NewCacheControlEphemeralParam()
+		out.CacheControl = &part{Type: "ephemeral"}
 	}
 	for _, t := range r.Tools {
-		tool := sdk.ToolParam{Name: t.Name, InputSchema: param.Override[sdk.ToolInputSchemaParam](t.Input)}
-		if t.Description != "" {
-			tool.Description = param.NewOpt(t.Description)
-		}
-		out.Tools = append(out.Tools, sdk.ToolUnionParam{OfTool: &tool})
+		out.Tools = append(out.Tools, offer{t.Name, t.Description, t.Input})
 	}
 	for i := range r.Messages {
-		add(&out, &r.Messages[i])
+		out.add(&r.Messages[i])
 	}
-	return out, nil
+	return out
 }
 
 // add appends a message. The results of tool calls, and what the person says
 // after them, are one message of the user.
-func add(out *sdk.MessageNewParams, m *model.Message) {
-	role, blocks := sdk.MessageParamRoleUser, []sdk.ContentBlockParamUnion(nil)
+func (r *request) add(m *model.Message) {
+	role, content := "user", []any(nil)
 	switch m.Role {
 	case model.Assistant:
-		role, blocks = sdk.MessageParamRoleAssistant, said(m)
+		role, content = "assistant", said(m)
 	case model.ToolRole:
-		blocks = append(blocks, sdk.NewToolResultBlock(model.SafeID(m.CallID), text(m.Text), m.Failed))
+		content = append(content, toolResult{"tool_result", model.SafeID(m.CallID), []part{textPart(notBlank(m.Text))}, m.Failed})
 	default:
-		blocks = append(blocks, sdk.NewTextBlock(text(m.Text)))
+		content = append(content, textPart(notBlank(m.Text)))
 	}
-	if len(blocks) == 0 {
+	if len(content) == 0 {
 		return
 	}
-	if n := len(out.Messages); n > 0 && out.Messages[n-1].Role == role {
-		last := &out.Messages[n-1]
-		last.Content = append(last.Content, blocks...)
+	if n := len(r.Messages); n > 0 && r.Messages[n-1].Role == role {
+		last := &r.Messages[n-1]
+		last.Content = append(last.Content, content...)
 		return
 	}
-	out.Messages = append(out.Messages, sdk.MessageParam{Role: role, Content: blocks})
+	r.Messages = append(r.Messages, turn{role, content})
 }
 
-// text is a text that is not blank, which the API refuses.
-func text(s string) string {
+// notBlank replaces a blank text, which the API refuses.
+func notBlank(s string) string {
 	if strings.TrimSpace(s) == "" {
 		return "(empty)"
 	}
 	return s
 }
 
-// said returns the blocks of a message of the assistant; none if it said nothing.
-func said(m *model.Message) []sdk.ContentBlockParamUnion {
-	var out []sdk.ContentBlockParamUnion
+// said returns the content of a message of the assistant; none if it said nothing.
+func said(m *model.Message) []any {
+	var out []any
 	for _, raw := range m.Reasoning {
 		var kind struct {
 			Type string `json:"type"`
 		}
 		if json.Unmarshal(raw, &kind) == nil && (kind.Type == "thinking" || kind.Type == "redacted_thinking") {
-			out = append(out, param.Override[sdk.ContentBlockParamUnion](raw))
+			out = append(out, raw)
 		}
 	}
 	if strings.TrimSpace(m.Text) != "" {
-		out = append(out, sdk.NewTextBlock(m.Text))
+		out = append(out, textPart(m.Text))
 	}
 	for _, c := range m.Calls {
 		input := c.Args
 		if c.Malformed != "" {
 			input = json.RawMessage(`{"malformed":` + string(c.Args) + `}`)
 		}
-		out = append(out, sdk.NewToolUseBlock(model.SafeID(c.ID), input, model.SafeName(c.Name)))
+		out = append(out, toolUse{"tool_use", model.SafeID(c.ID), model.SafeName(c.Name), input})
 	}
 	return out
 }

@@ -1,55 +1,81 @@
 package openai
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
-	"io"
-	"net/http"
 	"strings"
-
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/packages/param"
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
-// chatParams makes the SDK's request of chat completions.
-func (p *Provider) chatParams(r model.Request) (sdk.ChatCompletionNewParams, error) {
-	out := sdk.ChatCompletionNewParams{Model: r.Model}
-	out.StreamOptions.IncludeUsage = param.NewOpt(true)
+// chatRequest is a request of chat completions, as far as Remit uses it.
+type chatRequest struct {
+	Model               string        `json:"model"`
+	Stream              bool          `json:"stream"`
+	StreamOptions       streamOptions `json:"stream_options"`
+	MaxTokens           int64         `json:"max_tokens,omitempty"`
+	MaxCompletionTokens int64         `json:"max_completion_tokens,omitempty"`
+	Temperature         *float64      `json:"temperature,omitempty"`
+	Tools               []chatTool    `json:"tools,omitempty"`
+	Messages            []chatMessage `json:"messages"`
+}
+
+type streamOptions struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+type chatTool struct {
+	Type     string       `json:"type"`
+	Function chatFunction `json:"function"`
+}
+
+type chatFunction struct {
+	Name        string                     `json:"name"`
+	Description string                     `json:"description,omitempty"`
+	Parameters  map[string]json.RawMessage `json:"parameters,omitzero"`
+}
+
+type chatMessage struct {
+	Role             string     `json:"role"`
+	Content          *string    `json:"content,omitempty"`
+	ReasoningContent string     `json:"reasoning_content,omitempty"` // what a model thought; some services give it and want it back
+	ToolCallID       string     `json:"tool_call_id,omitempty"`
+	ToolCalls        []chatCall `json:"tool_calls,omitempty"`
+}
+
+type chatCall struct {
+	ID       string `json:"id"`
+	Type     string `json:"type"`
+	Function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	} `json:"function"`
+}
+
+// chatRequest makes the request of chat completions.
+func (p *Provider) chatRequest(r model.Request) (chatRequest, error) {
+	out := chatRequest{Model: r.Model, Stream: true, StreamOptions: streamOptions{IncludeUsage: true}, Temperature: r.Temperature}
 	switch {
 	case r.MaxTokens <= 0:
 	case p.own():
-		out.MaxCompletionTokens = param.NewOpt(r.MaxTokens)
+		out.MaxCompletionTokens = r.MaxTokens
 	default: // others know the older name
-		out.MaxTokens = param.NewOpt(r.MaxTokens)
-	}
-	if r.Temperature != nil {
-		out.Temperature = param.NewOpt(*r.Temperature)
+		out.MaxTokens = r.MaxTokens
 	}
 	for _, t := range r.Tools {
-		f := sdk.FunctionDefinitionParam{Name: t.Name}
-		if t.Description != "" {
-			f.Description = param.NewOpt(t.Description)
+		parameters, err := schemaOf(t)
+		if err != nil {
+			return out, err
 		}
-		if err := json.Unmarshal(t.Input, &f.Parameters); err != nil {
-			return out, schema(t, err)
-		}
-		out.Tools = append(out.Tools, sdk.ChatCompletionFunctionTool(f))
+		out.Tools = append(out.Tools, chatTool{"function", chatFunction{t.Name, t.Description, parameters}})
 	}
 	if r.System != "" {
-		out.Messages = append(out.Messages, sdk.SystemMessage(r.System))
+		out.Messages = append(out.Messages, chatMessage{Role: "system", Content: &r.System})
 	}
 	for i := range r.Messages {
-		out.Messages = append(out.Messages, chatMessage(&r.Messages[i]))
+		out.Messages = append(out.Messages, newChatMessage(&r.Messages[i]))
 	}
 	return out, nil
-}
-
-func schema(t model.Tool, err error) error {
-	return fault.Wrap(fault.ArgsInvalid, err, "the input schema of the tool %q is not a JSON object", t.Name)
 }
 
 // result is the result of a tool call as a text: the API has no other sign for a
@@ -61,27 +87,26 @@ func result(m *model.Message) string {
 	return m.Text
 }
 
-// thoughts is the name of the field in which some services give, and want back,
-// what a model thought.
+// thoughts marks the reasoning of a message that is kept, by the name of the field.
 const thoughts = "reasoning_content"
 
-func chatMessage(m *model.Message) sdk.ChatCompletionMessageParamUnion {
+func newChatMessage(m *model.Message) chatMessage {
 	switch m.Role {
 	case model.ToolRole:
-		return sdk.ToolMessage(result(m), model.SafeID(m.CallID))
+		text := result(m)
+		return chatMessage{Role: "tool", Content: &text, ToolCallID: model.SafeID(m.CallID)}
 	case model.Assistant:
 	default:
-		return sdk.UserMessage(m.Text)
+		return chatMessage{Role: "user", Content: &m.Text}
 	}
-	var a sdk.ChatCompletionAssistantMessageParam
+	out := chatMessage{Role: "assistant"}
 	if m.Text != "" || len(m.Calls) == 0 {
-		a.Content.OfString = param.NewOpt(m.Text)
+		out.Content = &m.Text
 	}
 	for _, c := range m.Calls {
-		a.ToolCalls = append(a.ToolCalls, sdk.ChatCompletionMessageToolCallUnionParam{OfFunction: &sdk.ChatCompletionMessageFunctionToolCallParam{
-			ID:       model.SafeID(c.ID),
-			Function: sdk.ChatCompletionMessageFunctionToolCallFunctionParam{Name: model.SafeName(c.Name), Arguments: arguments(c)},
-		}})
+		call := chatCall{ID: model.SafeID(c.ID), Type: "function"}
+		call.Function.Name, call.Function.Arguments = model.SafeName(c.Name), arguments(c)
+		out.ToolCalls = append(out.ToolCalls, call)
 	}
 	for _, raw := range m.Reasoning {
 		var kept struct {
@@ -89,10 +114,10 @@ func chatMessage(m *model.Message) sdk.ChatCompletionMessageParamUnion {
 			Text string `json:"text"`
 		}
 		if json.Unmarshal(raw, &kept) == nil && kept.Type == thoughts {
-			a.SetExtraFields(map[string]any{thoughts: kept.Text})
+			out.ReasoningContent = kept.Text
 		}
 	}
-	return sdk.ChatCompletionMessageParamUnion{OfAssistant: &a}
+	return out
 }
 
 // arguments returns a call's arguments as the model wrote them, as JSON of an object.
@@ -103,53 +128,46 @@ func arguments(c model.Call) string {
 	return string(c.Args)
 }
 
-// complete sends one request and reads its answer.
-func (p *Provider) complete(ctx context.Context, rt http.RoundTripper, params sdk.ChatCompletionNewParams, on func(model.Delta)) (model.Response, error) {
-	end := &ending{rt: rt}
-	api := sdk.NewChatCompletionService(p.options(end)...)
-	return read(ctx, p, api.NewStreaming(ctx, params), &completion{
-		draft: &model.Draft{On: on}, calls: map[int64]*model.Piece{}, end: end,
-	})
+// chunk is an event of the stream of chat completions, as far as Remit reads it.
+type chunk struct {
+	Error   json.RawMessage `json:"error"`
+	Model   string          `json:"model"`
+	Choices []chatChoice    `json:"choices"`
+	Usage   *struct {
+		PromptTokens        int64 `json:"prompt_tokens"`
+		CompletionTokens    int64 `json:"completion_tokens"`
+		TotalTokens         int64 `json:"total_tokens"`
+		PromptTokensDetails struct {
+			CachedTokens int64 `json:"cached_tokens"`
+		} `json:"prompt_tokens_details"`
+	} `json:"usage"`
 }
 
-// ending notes whether a stream came to the end that the API gives streams.
-type ending struct {
-	rt   http.RoundTripper
-	tail []byte
+type chatChoice struct {
+	Index        int64  `json:"index"`
+	FinishReason string `json:"finish_reason"`
+	Delta        struct {
+		Content          looseText       `json:"content"`
+		Refusal          looseText       `json:"refusal"`
+		ReasoningContent json.RawMessage `json:"reasoning_content"`
+		ToolCalls        []callPiece     `json:"tool_calls"`
+	} `json:"delta"`
 }
 
-// RoundTrip sends a request.
-func (e *ending) RoundTrip(req *http.Request) (*http.Response, error) {
-	if e.rt == nil {
-		return nil, fault.New(fault.HandleRefused, "the model's service cannot be reached here")
-	}
-	resp, err := e.rt.RoundTrip(req)
-	if err == nil {
-		resp.Body = &tailed{resp.Body, e}
-	}
-	return resp, err
-}
-
-func (e *ending) reached() bool { return bytes.Contains(e.tail, []byte("[DONE]")) }
-
-type tailed struct {
-	io.ReadCloser
-	e *ending
-}
-
-func (t *tailed) Read(p []byte) (int, error) {
-	const most = 64
-	n, err := t.ReadCloser.Read(p)
-	t.e.tail = append(t.e.tail, p[max(0, n-most):n]...)
-	t.e.tail = t.e.tail[max(0, len(t.e.tail)-most):]
-	return n, err
+type callPiece struct {
+	Index    int64     `json:"index"`
+	ID       looseText `json:"id"`
+	Function struct {
+		Name      string    `json:"name"`
+		Arguments looseText `json:"arguments"`
+	} `json:"function"`
 }
 
 // completion puts an answer of chat completions together.
 type completion struct {
+	p     *Provider
 	draft *model.Draft
 	calls map[int64]*model.Piece
-	end   *ending
 
 	think   strings.Builder
 	refused bool
@@ -157,14 +175,30 @@ type completion struct {
 	model   string
 	usage   model.Usage
 	counted bool // usage came with, or after, the reason
+	ended   bool // the stream said so
 }
 
-func (a *completion) begun() bool       { return a.draft.Begun() }
+func newCompletion(p *Provider, on func(model.Delta)) *completion {
+	return &completion{p: p, draft: &model.Draft{On: on}, calls: map[int64]*model.Piece{}}
+}
+
+// Begun reports whether a part of the answer came in.
+func (a *completion) Begun() bool       { return a.draft.Begun() }
 func (a *completion) used() model.Usage { return a.usage }
 
-// take takes the next event. Of several answers the first counts; there is but
+// Take takes the next event. Of several answers the first counts; there is but
 // one that was asked for.
-func (a *completion) take(c sdk.ChatCompletionChunk) error {
+func (a *completion) Take(e model.Event) error {
+	if a.ended = e.EndsStream(); a.ended {
+		return model.ErrEndOfAnswer
+	}
+	var c chunk
+	if err := e.Decode(&c); err != nil {
+		return err
+	}
+	if present(c.Error) {
+		return e.Refusal(a.p, a.Begun())
+	}
 	if c.Model != "" {
 		a.model = c.Model
 	}
@@ -176,12 +210,15 @@ func (a *completion) take(c sdk.ChatCompletionChunk) error {
 			return err
 		}
 	}
-	if c.JSON.Usage.Valid() {
-		a.usage = usage(c.Usage.PromptTokens, c.Usage.CompletionTokens, c.Usage.TotalTokens, c.Usage.PromptTokensDetails.CachedTokens)
+	if u := c.Usage; u != nil {
+		a.usage = usage(u.PromptTokens, u.CompletionTokens, u.TotalTokens, u.PromptTokensDetails.CachedTokens)
 		a.counted = a.counted || a.reason != ""
 	}
 	return nil
 }
+
+// present reports whether a member is there, and not null.
+func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
 // usage counts tokens as budgets do: those from a cache apart, and with those that
 // only the total has.
@@ -190,22 +227,19 @@ func usage(in, out, total, cached int64) model.Usage {
 	return model.Usage{Input: in - cached, Output: max(out, total-in), CacheRead: cached}
 }
 
-func (a *completion) choice(c *sdk.ChatCompletionChunkChoice) error {
-	if err := a.draft.Text(c.Delta.Content); err != nil {
-		return err
-	}
-	if c.Delta.Refusal != "" {
-		a.refused = true
-		if err := a.draft.Text(c.Delta.Refusal); err != nil {
+func (a *completion) choice(c *chatChoice) error {
+	for _, s := range []looseText{c.Delta.Content, c.Delta.Refusal} {
+		if err := a.draft.Text(string(s)); err != nil {
 			return err
 		}
 	}
-	if f, ok := c.Delta.JSON.ExtraFields[thoughts]; ok {
+	a.refused = a.refused || c.Delta.Refusal != ""
+	if raw := c.Delta.ReasoningContent; raw != nil {
 		var s string
-		if json.Unmarshal([]byte(f.Raw()), &s) == nil {
+		if json.Unmarshal(raw, &s) == nil {
 			a.think.WriteString(s)
 		}
-		if err := a.draft.Count(len(f.Raw())); err != nil {
+		if err := a.draft.Count(len(raw)); err != nil {
 			return err
 		}
 	}
@@ -222,29 +256,29 @@ func (a *completion) choice(c *sdk.ChatCompletionChunkChoice) error {
 
 // call takes a piece of a tool call. Some services number all calls alike: then a
 // new ID with a name begins another.
-func (a *completion) call(d *sdk.ChatCompletionChunkChoiceDeltaToolCall) (err error) {
-	p := a.calls[d.Index]
-	if p == nil || d.ID != "" && p.ID != "" && d.ID != p.ID && d.Function.Name != "" {
-		if p, err = a.draft.Call(d.ID, d.Function.Name); err != nil {
+func (a *completion) call(d *callPiece) (err error) {
+	p, id := a.calls[d.Index], string(d.ID)
+	if p == nil || id != "" && p.ID != "" && id != p.ID && d.Function.Name != "" {
+		if p, err = a.draft.Call(id, d.Function.Name); err != nil {
 			return err
 		}
 		a.calls[d.Index] = p
 	} else {
 		if p.ID == "" {
-			p.ID = d.ID
+			p.ID = id
 		}
 		if p.Name == "" {
 			p.Name = d.Function.Name
 		}
 	}
-	return a.draft.Args(p, d.Function.Arguments)
+	return a.draft.Args(p, string(d.Function.Arguments))
 }
 
 // finish returns the answer, if it is whole.
 func (a *completion) finish() (model.Response, error) {
 	left := model.Response{Usage: a.usage}
-	if a.reason == "" || !a.end.reached() && !a.counted {
-		return left, model.Cut(a.begun())
+	if a.reason == "" || !a.ended && !a.counted {
+		return left, model.Cut(a.Begun())
 	}
 	stop := model.StopEnd
 	switch a.reason {

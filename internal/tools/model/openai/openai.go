@@ -1,22 +1,18 @@
 // Package openai is the provider for OpenAI's models, and for the many services with the
-// same API (Ollama, vLLM, llama.cpp, ...). It uses OpenAI's SDK: chat completions, or the
-// Responses API if configured. Start at [New].
+// same API (Ollama, vLLM, llama.cpp, ...): chat completions, or the Responses API if
+// configured. Start at [New].
 //
-// The SDK gets no key and no environment, and sends requests only through the call's
-// transport, each once (model.Retry repeats them).
+// It gets no key and no environment, and sends requests only through the call's transport,
+// each once (model.Retry repeats them).
 package openai
 
 import (
 	"context"
-	"errors"
-	"net/http"
+	"encoding/json"
 	"strings"
 	"time"
 
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
-	"github.com/openai/openai-go/v3/packages/ssestream"
-
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
@@ -103,76 +99,54 @@ func (p *Provider) Limits(name string) model.Limits {
 
 // Chat asks for the next message.
 func (p *Provider) Chat(ctx context.Context, via model.Reach, r model.Request, on func(model.Delta)) (model.Response, error) {
+	x := model.Exchange{Provider: p, RT: via.HTTP}
+	begin := func() answer { return newCompletion(p, on) }
+	var err error
 	if p.o.API == Responses {
-		params, err := p.responsesParams(r)
-		if err != nil {
-			return model.Response{}, err
-		}
-		return model.Retry(ctx, p.o.Sleep, func() (model.Response, error) { return p.respond(ctx, via.HTTP, params, on) })
+		begin = func() answer { return newResponse(p, on) }
+		x.Path = "/responses"
+		x.Body, err = responsesRequestOf(r)
+	} else {
+		x.Path = "/chat/completions"
+		x.Body, err = p.chatRequest(r)
 	}
-	params, err := p.chatParams(r)
 	if err != nil {
 		return model.Response{}, err
 	}
-	return model.Retry(ctx, p.o.Sleep, func() (model.Response, error) { return p.complete(ctx, via.HTTP, params, on) })
+	return model.Retry(ctx, p.o.Sleep, func() (model.Response, error) {
+		a := begin()
+		if err := x.Send(ctx, a); err != nil {
+			return model.Response{Usage: a.used()}, err
+		}
+		return a.finish()
+	})
 }
 
-// options are those of one request.
-func (p *Provider) options(rt http.RoundTripper) []option.RequestOption {
-	return []option.RequestOption{
-		option.WithBaseURL(p.o.Base), option.WithHTTPClient(model.Client(rt)), option.WithMaxRetries(0),
-	}
-}
-
-// taker puts an answer together from the events of its stream.
-type taker[T any] interface {
-	take(event T) error
-	begun() bool
+// answer puts an answer together from the events of its stream.
+type answer interface {
+	model.Taker
 	used() model.Usage
 	finish() (model.Response, error)
 }
 
-// read reads a stream to its end.
-func read[T any](ctx context.Context, p *Provider, stream *ssestream.Stream[T], a taker[T]) (model.Response, error) {
-	var err error
-	for err == nil && stream.Next() {
-		err = a.take(stream.Current())
+// schemaOf returns a tool's input schema, which must be an object.
+func schemaOf(t model.Tool) (map[string]json.RawMessage, error) {
+	var out map[string]json.RawMessage
+	if err := json.Unmarshal(t.Input, &out); err != nil {
+		return nil, fault.Wrap(fault.ArgsInvalid, err, "the input schema of the tool %q is not a JSON object", t.Name)
 	}
-	if cerr := stream.Close(); err == nil && stream.Err() == nil && cerr != nil {
-		err = cerr
-	}
-	switch {
-	case ctx.Err() != nil:
-		err = ctx.Err()
-	case err == nil:
-		err = p.trouble(ctx, stream.Err(), a.begun())
-	}
-	if err != nil {
-		return model.Response{Usage: a.used()}, err
-	}
-	return a.finish()
+	return out, nil
 }
 
-// trouble makes an error of what the SDK gave.
-func (p *Provider) trouble(ctx context.Context, err error, begun bool) error {
-	if err == nil {
-		return nil
+// looseText is a string that some services send as another JSON value.
+type looseText string
+
+// UnmarshalJSON reads a string, and takes another value as its JSON.
+func (s *looseText) UnmarshalJSON(b []byte) error {
+	var text string // stays empty for null
+	if err := json.Unmarshal(b, &text); err != nil {
+		text = string(b)
 	}
-	var said *sdk.Error
-	var within *ssestream.StreamError
-	switch {
-	case errors.As(err, &said):
-		var h http.Header
-		if said.Response != nil {
-			h = said.Response.Header
-		}
-		body := said.RawJSON()
-		if body == "" {
-			body = said.Message
-		}
-		return model.Once(model.Refusal(model.Hear(said.StatusCode, h, body), p), begun)
-	case errors.As(err, &within):
-		return model.Once(model.Refusal(model.Hear(0, nil, string(within.Event.Data)), p), begun)
-	}
-	return model.Failure(ctx, err, begun)
+	*s = looseText(text)
+	return nil
 }

@@ -201,7 +201,8 @@ func TestLimitsAreOfTheOwnServiceAlone(t *testing.T) {
 	}
 }
 
-// TestTheEnvironmentIsNotRead: the SDK would take keys and addresses from there.
+// TestTheEnvironmentIsNotRead: a service gets only the key that Remit keeps for it. Vendors' own
+// clients read these variables.
 func TestTheEnvironmentIsNotRead(t *testing.T) {
 	for k, v := range map[string]string{"OPENAI_API_KEY": "sk-env", "OPENAI_ORG_ID": "env", "OPENAI_BASE_URL": "http://127.0.0.1:1", "OPENAI_CUSTOM_HEADERS": "X-Env: 1"} {
 		t.Setenv(k, v)

@@ -1,47 +1,60 @@
 package openai
 
 import (
-	"context"
 	"encoding/json"
-	"net/http"
 	"slices"
 	"strings"
-
-	"github.com/openai/openai-go/v3/packages/param"
-	"github.com/openai/openai-go/v3/responses"
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
-// responsesParams makes the SDK's request of the Responses API. Nothing is kept by
-// the service.
-func (p *Provider) responsesParams(r model.Request) (responses.ResponseNewParams, error) {
-	out := responses.ResponseNewParams{Model: r.Model, Store: param.NewOpt(false)}
-	if r.System != "" {
-		out.Instructions = param.NewOpt(r.System)
-	}
-	if r.MaxTokens > 0 {
-		out.MaxOutputTokens = param.NewOpt(r.MaxTokens)
-	}
-	if r.Temperature != nil {
-		out.Temperature = param.NewOpt(*r.Temperature)
-	}
+// responsesRequest is a request of the Responses API, as far as Remit uses it. The service
+// keeps nothing of it.
+type responsesRequest struct {
+	Model           string          `json:"model"`
+	Stream          bool            `json:"stream"`
+	Store           bool            `json:"store"`
+	Instructions    string          `json:"instructions,omitempty"`
+	MaxOutputTokens int64           `json:"max_output_tokens,omitempty"`
+	Temperature     *float64        `json:"temperature,omitempty"`
+	Include         []string        `json:"include,omitempty"`
+	Tools           []responsesTool `json:"tools,omitempty"`
+	Input           []any           `json:"input"` // of input, or json.RawMessage that the service sent
+}
+
+type responsesTool struct {
+	Type string `json:"type"`
+	chatFunction
+	Strict bool `json:"strict"`
+}
+
+// input is an item of the conversation.
+type input struct {
+	Type      string  `json:"type,omitempty"`
+	Role      string  `json:"role,omitempty"`
+	Content   *string `json:"content,omitempty"`
+	CallID    string  `json:"call_id,omitempty"`
+	Name      string  `json:"name,omitempty"`
+	Arguments string  `json:"arguments,omitempty"`
+	Output    *string `json:"output,omitempty"`
+}
+
+// responsesRequestOf makes the request of the Responses API.
+func responsesRequestOf(r model.Request) (responsesRequest, error) {
+	out := responsesRequest{Model: r.Model, Stream: true, Instructions: r.System, MaxOutputTokens: max(r.MaxTokens, 0), Temperature: r.Temperature}
 	if reasons(r.Model) {
-		out.Include = []responses.ResponseIncludable{responses.ResponseIncludableReasoningEncryptedContent}
+		out.Include = []string{"reasoning.encrypted_content"}
 	}
 	for _, t := range r.Tools {
-		f := responses.FunctionToolParam{Name: t.Name, Strict: param.NewOpt(false)}
-		if t.Description != "" {
-			f.Description = param.NewOpt(t.Description)
+		parameters, err := schemaOf(t)
+		if err != nil {
+			return out, err
 		}
-		if err := json.Unmarshal(t.Input, &f.Parameters); err != nil {
-			return out, schema(t, err)
-		}
-		out.Tools = append(out.Tools, responses.ToolUnionParam{OfFunction: &f})
+		out.Tools = append(out.Tools, responsesTool{Type: "function", chatFunction: chatFunction{t.Name, t.Description, parameters}})
 	}
 	for i := range r.Messages {
-		out.Input.OfInputItemList = append(out.Input.OfInputItemList, items(&r.Messages[i])...)
+		out.Input = append(out.Input, items(&r.Messages[i])...)
 	}
 	return out, nil
 }
@@ -52,41 +65,74 @@ func reasons(name string) bool {
 }
 
 // items returns a message in the form of the API.
-func items(m *model.Message) []responses.ResponseInputItemUnionParam {
+func items(m *model.Message) []any {
 	switch m.Role {
 	case model.ToolRole:
-		var o responses.ResponseInputItemFunctionCallOutputParam
-		o.CallID = param.NewOpt(model.SafeID(m.CallID))
-		o.Output.OfString = param.NewOpt(result(m))
-		return []responses.ResponseInputItemUnionParam{{OfFunctionCallOutput: &o}}
+		text := result(m)
+		return []any{input{Type: "function_call_output", CallID: model.SafeID(m.CallID), Output: &text}}
 	case model.Assistant:
 	default:
-		return []responses.ResponseInputItemUnionParam{responses.ResponseInputItemParamOfMessage(m.Text, responses.EasyInputMessageRoleUser)}
+		return []any{input{Role: "user", Content: &m.Text}}
 	}
-	var out []responses.ResponseInputItemUnionParam
+	var out []any
 	for _, raw := range m.Reasoning {
 		var kind struct {
 			Type string `json:"type"`
 		}
 		if json.Unmarshal(raw, &kind) == nil && kind.Type == "reasoning" {
-			out = append(out, param.Override[responses.ResponseInputItemUnionParam](raw))
+			out = append(out, raw)
 		}
 	}
 	if m.Text != "" {
-		out = append(out, responses.ResponseInputItemParamOfMessage(m.Text, responses.EasyInputMessageRoleAssistant))
+		out = append(out, input{Role: "assistant", Content: &m.Text})
 	}
 	for _, c := range m.Calls {
-		out = append(out, responses.ResponseInputItemParamOfFunctionCall(arguments(c), model.SafeID(c.ID), model.SafeName(c.Name)))
+		out = append(out, input{Type: "function_call", CallID: model.SafeID(c.ID), Name: model.SafeName(c.Name), Arguments: arguments(c)})
 	}
 	return out
 }
 
-// respond sends one request and reads its answer.
-func (p *Provider) respond(ctx context.Context, rt http.RoundTripper, params responses.ResponseNewParams, on func(model.Delta)) (model.Response, error) {
-	api := responses.NewResponseService(p.options(rt)...)
-	return read(ctx, p, api.NewStreaming(ctx, params), &response{
-		p: p, draft: &model.Draft{On: on}, said: map[int64]bool{}, calls: map[int64]*model.Piece{}, done: map[int64]bool{},
-	})
+// responsesEvent is an event of the API's stream, as far as Remit reads it.
+type responsesEvent struct {
+	Type        string          `json:"type"`
+	Error       json.RawMessage `json:"error"`
+	OutputIndex int64           `json:"output_index"`
+	Delta       looseText       `json:"delta"`
+	Item        json.RawMessage `json:"item"`
+	Response    responseState   `json:"response"`
+}
+
+// responseState is the whole answer, as the last event has it.
+type responseState struct {
+	Model             string            `json:"model"`
+	Status            string            `json:"status"`
+	Error             json.RawMessage   `json:"error"`
+	Output            []json.RawMessage `json:"output"`
+	IncompleteDetails struct {
+		Reason string `json:"reason"`
+	} `json:"incomplete_details"`
+	Usage struct {
+		InputTokens        int64 `json:"input_tokens"`
+		OutputTokens       int64 `json:"output_tokens"`
+		TotalTokens        int64 `json:"total_tokens"`
+		InputTokensDetails struct {
+			CachedTokens int64 `json:"cached_tokens"`
+		} `json:"input_tokens_details"`
+	} `json:"usage"`
+}
+
+// outputItem is a part of the answer.
+type outputItem struct {
+	Type             string    `json:"type"`
+	CallID           looseText `json:"call_id"`
+	Name             string    `json:"name"`
+	Arguments        looseText `json:"arguments"`
+	Input            looseText `json:"input"`
+	EncryptedContent string    `json:"encrypted_content"`
+	Content          []struct {
+		Text    string `json:"text"`
+		Refusal string `json:"refusal"`
+	} `json:"content"`
 }
 
 // response puts an answer of the Responses API together.
@@ -98,10 +144,17 @@ type response struct {
 	done  map[int64]bool
 
 	refused bool
-	whole   *responses.Response // as the last event has it
+	whole   *responseState // as the last event has it
 }
 
-func (a *response) begun() bool { return a.draft.Begun() }
+func newResponse(p *Provider, on func(model.Delta)) *response {
+	return &response{
+		p: p, draft: &model.Draft{On: on}, said: map[int64]bool{}, calls: map[int64]*model.Piece{}, done: map[int64]bool{},
+	}
+}
+
+// Begun reports whether a part of the answer came in.
+func (a *response) Begun() bool { return a.draft.Begun() }
 
 func (a *response) used() model.Usage {
 	if a.whole == nil {
@@ -111,29 +164,49 @@ func (a *response) used() model.Usage {
 	return usage(u.InputTokens, u.OutputTokens, u.TotalTokens, u.InputTokensDetails.CachedTokens)
 }
 
-// take takes the next event. Those of kinds that are not known say nothing that
+// Take takes the next event. Those of kinds that are not known say nothing that
 // matters here.
-func (a *response) take(e responses.ResponseStreamEventUnion) error {
+func (a *response) Take(in model.Event) error {
+	if in.EndsStream() {
+		return model.ErrEndOfAnswer
+	}
+	var e responsesEvent
+	if err := in.Decode(&e); err != nil {
+		return err
+	}
+	switch {
+	case present(e.Error), e.Type == "error":
+		return in.Refusal(a.p, a.Begun())
+	case e.Type == "response.failed":
+		a.whole = &e.Response
+		if present(e.Response.Error) {
+			in.Data = e.Response.Error
+		}
+		return in.Refusal(a.p, a.Begun())
+	}
+	return a.take(&e)
+}
+
+func (a *response) take(e *responsesEvent) error {
 	switch e.Type {
 	case "response.output_text.delta", "response.refusal.delta":
 		a.refused = a.refused || e.Type == "response.refusal.delta"
-		return a.text(e.OutputIndex, e.Delta)
-	case "response.output_item.added":
-		return a.begin(e.OutputIndex, &e.Item)
+		return a.text(e.OutputIndex, string(e.Delta))
+	case "response.output_item.added", "response.output_item.done":
+		var item outputItem
+		if err := (model.Event{Data: e.Item}).Decode(&item); err != nil {
+			return err
+		}
+		if e.Type == "response.output_item.added" {
+			return a.begin(e.OutputIndex, &item)
+		}
+		return a.end(e.OutputIndex, &item, e.Item)
 	case "response.function_call_arguments.delta", "response.custom_tool_call_input.delta":
 		if p := a.calls[e.OutputIndex]; p != nil {
-			return a.draft.Args(p, e.Delta)
+			return a.draft.Args(p, string(e.Delta))
 		}
-	case "response.output_item.done":
-		return a.end(e.OutputIndex, &e.Item)
 	case "response.completed", "response.incomplete":
 		return a.close(&e.Response)
-	case "response.failed":
-		a.whole = &e.Response
-		err := e.Response.Error
-		return model.Once(model.Refusal(model.Said{Kind: string(err.Code), Text: err.Message}, a.p), a.begun())
-	case "error":
-		return model.Once(model.Refusal(model.Said{Kind: e.Code, Text: e.Message}, a.p), a.begun())
 	}
 	return a.draft.Count(len(e.Delta))
 }
@@ -143,30 +216,30 @@ func (a *response) text(at int64, s string) error {
 	return a.draft.Text(s)
 }
 
-func (a *response) begin(at int64, item *responses.ResponseOutputItemUnion) (err error) {
+func (a *response) begin(at int64, item *outputItem) (err error) {
 	if item.Type == "function_call" || item.Type == "custom_tool_call" {
-		a.calls[at], err = a.draft.Call(item.CallID, item.Name)
+		a.calls[at], err = a.draft.Call(string(item.CallID), item.Name)
 	}
 	return err
 }
 
 // end takes an item as it is when it is whole: it may have come in pieces, in one
 // piece, or all at once.
-func (a *response) end(at int64, item *responses.ResponseOutputItemUnion) error {
+func (a *response) end(at int64, item *outputItem, raw json.RawMessage) error {
 	a.done[at] = true
 	switch item.Type {
 	case "function_call":
-		return a.called(at, item, item.Arguments.OfString)
+		return a.called(at, item, string(item.Arguments))
 	case "custom_tool_call":
-		return a.called(at, item, item.Input)
+		return a.called(at, item, string(item.Input))
 	case "reasoning":
 		if item.EncryptedContent != "" { // without, nobody can take it back
-			return a.draft.Reasoning(item.RawJSON())
+			return a.draft.Reasoning(string(raw))
 		}
-		return a.draft.Count(len(item.RawJSON()))
+		return a.draft.Count(len(raw))
 	case "message":
 	default:
-		return a.draft.Count(len(item.RawJSON()))
+		return a.draft.Count(len(raw))
 	}
 	var full strings.Builder
 	for _, c := range item.Content {
@@ -181,7 +254,7 @@ func (a *response) end(at int64, item *responses.ResponseOutputItemUnion) error 
 }
 
 // called takes the arguments of a tool call as they are when it is whole.
-func (a *response) called(at int64, item *responses.ResponseOutputItemUnion, args string) error {
+func (a *response) called(at int64, item *outputItem, args string) error {
 	if a.calls[at] == nil {
 		if err := a.begin(at, item); err != nil {
 			return err
@@ -196,11 +269,11 @@ func (a *response) called(at int64, item *responses.ResponseOutputItemUnion, arg
 }
 
 // close takes the last event, which has all of the answer once more.
-func (a *response) close(r *responses.Response) error {
+func (a *response) close(r *responseState) error {
 	a.whole = r
 	for i := range r.Output {
 		if at := int64(i); len(a.done) == 0 && !a.said[at] && a.calls[at] == nil {
-			if err := a.take(responses.ResponseStreamEventUnion{Type: "response.output_item.done", OutputIndex: at, Item: r.Output[i]}); err != nil {
+			if err := a.take(&responsesEvent{Type: "response.output_item.done", OutputIndex: at, Item: r.Output[i]}); err != nil {
 				return err
 			}
 			delete(a.done, at)
@@ -213,12 +286,12 @@ func (a *response) close(r *responses.Response) error {
 func (a *response) finish() (model.Response, error) {
 	left := model.Response{Usage: a.used()}
 	if a.whole == nil {
-		return left, model.Cut(a.begun())
+		return left, model.Cut(a.Begun())
 	}
 	stop := model.StopEnd
 	switch a.whole.Status {
-	case responses.ResponseStatusCompleted, "":
-	case responses.ResponseStatusIncomplete:
+	case "completed", "":
+	case "incomplete":
 		stop = model.StopLength
 		if a.whole.IncompleteDetails.Reason == "content_filter" {
 			stop = model.StopRefused
