@@ -43,6 +43,7 @@ type MCPRequest struct {
 // ServeMCP serves one MCP client on a pair of streams, as a run of its own, until
 // the client goes or ctx ends.
 func (a *App) ServeMCP(ctx context.Context, q MCPRequest, in io.ReadCloser, out io.WriteCloser) error {
+	defer collectLess()()
 	return a.gateway(q).Serve(ctx, in, out)
 }
 

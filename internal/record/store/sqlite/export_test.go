@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"strconv"
+	"time"
 )
 
 // LimitPages makes the disk look full once the file has n pages; 0 lifts it.
@@ -21,3 +22,16 @@ func (s *Store) WaitMillis(n int) {
 		panic(err)
 	}
 }
+
+// BreakSync makes every later sync fail.
+func (s *Store) BreakSync() {
+	if _, err := s.w.wal.open(); err != nil {
+		panic(err)
+	}
+	if err := s.w.wal.file.Close(); err != nil {
+		panic(err)
+	}
+}
+
+// TurnMillis sets how long the writer waits for other processes' turns.
+func (s *Store) TurnMillis(n int) { s.w.turns.timeout = time.Duration(n) * time.Millisecond }

@@ -46,6 +46,47 @@ func TestAFullDiskLosesNothingThatWasAcknowledged(t *testing.T) {
 	}
 }
 
+// An entry that may not be on the disk is not acknowledged, and nothing is after it.
+func TestAFailedSyncIsAnError(t *testing.T) {
+	home := t.TempDir()
+	s := must(sqlite.Open(context.Background(), sqlite.Options{Home: home}))
+	run := begin(s)
+	s.BreakSync()
+	in, out := call(run, 1, true)
+	if _, err := s.Append(context.Background(), in); !errors.Is(err, fault.StoreFailed) || !strings.Contains(err.Error(), "synced") {
+		t.Errorf("an intent that is not on the disk: %v", err)
+	}
+	for _, e := range []ledger.Entry{out, in} {
+		if _, err := s.Append(context.Background(), e); !errors.Is(err, fault.StoreFailed) {
+			t.Errorf("an entry after it: %v", err)
+		}
+	}
+	_ = s.Close() // it cannot sign a checkpoint
+	s = openWith(t, sqlite.Options{Home: home})
+	must(s.Recover(context.Background()))
+	if r := must(s.Verify(context.Background(), store.VerifyOptions{})); len(r.Problems) > 0 {
+		t.Errorf("%+v", r.Problems)
+	}
+}
+
+// A lone caller's entry is synced although the store is being closed.
+func TestCloseWaitsForSyncs(t *testing.T) {
+	for range 20 {
+		s := must(sqlite.Open(context.Background(), sqlite.Options{Home: t.TempDir()}))
+		run := begin(s)
+		appended := make(chan error)
+		go func() {
+			in, _ := call(run, 1, true)
+			_, err := s.Append(context.Background(), in)
+			appended <- err
+		}()
+		err := s.Close()
+		if a := <-appended; err != nil || a != nil && !strings.Contains(a.Error(), "closed") {
+			t.Fatalf("Close: %v; Append meanwhile: %v", err, a)
+		}
+	}
+}
+
 // damage is a change to a closed ledger, and the result of Open after it.
 func TestOpenSaysWhatIsWrong(t *testing.T) {
 	write := func(name, text string) func(string) error {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/google/uuid"
 	"golang.org/x/mod/sumdb/note"
@@ -42,6 +43,8 @@ type keys struct {
 	mac      []byte // authenticates the log's newest state
 	tag      []byte // authenticates single events
 	row      []byte // authenticates rows of tables that change
+
+	logMACs sync.Pool // of hash.Hash under mac
 }
 
 // loadKeys reads the keys. It refuses key files that others can read.
@@ -62,6 +65,7 @@ func loadKeysWith(home, signFile string) (*keys, error) {
 			WithHint("restore it from a copy: without it the ledger can neither be extended nor checked")
 	}
 	k := &keys{}
+	k.logMACs.New = func() any { return hmac.New(sha256.New, k.mac) }
 	if k.signer, err = note.NewSigner(sign); err != nil {
 		return nil, bad(signFile, err)
 	}

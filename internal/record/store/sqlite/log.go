@@ -30,7 +30,9 @@ type logState struct {
 // rewritten after the newest checkpoint, and a table that was restored to an
 // older state together with its seal.
 func (l *logState) sum(k *keys) []byte {
-	m := hmac.New(sha256.New, k.mac)
+	m := k.logMACs.Get().(hash.Hash)
+	defer k.logMACs.Put(m)
+	m.Reset()
 	m.Write([]byte(k.origin))
 	var n [16]byte
 	binary.BigEndian.PutUint64(n[:8], uint64(l.Size))
@@ -45,6 +47,7 @@ func (l *logState) sum(k *keys) []byte {
 const (
 	selectSeals = "SELECT coalesce(group_concat(name || ' ' || hex(mac), ' ' ORDER BY name), '') FROM seals"
 	selectLog   = "SELECT origin, size, frontier, signed, mac, (" + selectSeals + ") FROM log WHERE id = 1"
+	selectMAC   = "SELECT size, mac FROM log WHERE id = 1"
 	selectOld   = "SELECT origin, size, frontier, signed, mac, '' FROM log WHERE id = 1" // without the seals, which formats before sealedFormat lack
 )
 

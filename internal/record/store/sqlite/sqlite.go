@@ -187,6 +187,7 @@ func (s *Store) close() error {
 		s.queue.close()
 		<-s.w.ended
 		s.w.turn <- struct{}{} // for good
+		s.w.answering.Wait()
 	}
 	return errors.Join(append(errs, s.closeHandles())...)
 }

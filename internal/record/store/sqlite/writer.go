@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"runtime"
+	"sync"
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -24,7 +25,11 @@ type writer struct {
 	turn  chan struct{} // full during a write
 	ended chan struct{} // closed when loop has returned
 
-	full  bool // the connection's synchronous setting is FULL
+	answering sync.WaitGroup // lone callers that have the turn, or had it and sync
+
+	wal   *walSyncer
+	turns *turns // of all processes
+
 	log   logState
 	known bool // log is the state that this writer saw last
 	runs  map[ledger.Seq]*ledger.Progress
@@ -49,8 +54,6 @@ const (
 	begin       = "BEGIN IMMEDIATE"
 	commit      = "COMMIT"
 	rollback    = "ROLLBACK"
-	syncFull    = "PRAGMA synchronous=FULL"
-	syncNormal  = "PRAGMA synchronous=NORMAL"
 	insertEvent = "INSERT INTO events(seq, run, call, tag, body, salt, data) VALUES(?, ?, ?, ?, ?, ?, ?)"
 	insertBlob  = "INSERT INTO blobs(address, size, enc, data) VALUES(?, ?, ?, ?) ON CONFLICT(address) DO NOTHING"
 	insertNode  = "INSERT INTO nodes(idx, hash) VALUES(?, ?)"
@@ -67,12 +70,12 @@ const (
 const maxRunStates = 1024 // runs that a writer caches
 
 func newWriter(ctx context.Context, s *Store) (*writer, error) {
-	w := &writer{s: s, stmts: map[string]*sql.Stmt{}, turn: make(chan struct{}, 1), ended: make(chan struct{}), runs: map[ledger.Seq]*ledger.Progress{}, dirty: map[ledger.Seq]bool{}, listed: map[toolOf]bool{}, marker: newMarker(), marked: map[store.Mark]bool{}, seals: map[string]*seal{}, tags: newTagger(s.keys)}
+	w := &writer{s: s, stmts: map[string]*sql.Stmt{}, turn: make(chan struct{}, 1), ended: make(chan struct{}), wal: &walSyncer{path: s.path + "-wal"}, turns: openTurns(s.home), runs: map[ledger.Seq]*ledger.Progress{}, dirty: map[ledger.Seq]bool{}, listed: map[toolOf]bool{}, marker: newMarker(), marked: map[store.Mark]bool{}, seals: map[string]*seal{}, tags: newTagger(s.keys)}
 	w.db = s.connect("mode=rw&_pragma=busy_timeout(10000)&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(2000)&_pragma=cell_size_check(1)")
 	w.db.SetMaxOpenConns(1)
 	var err error
 	if w.conn, err = w.db.Conn(ctx); err != nil {
-		return nil, s.fault(errors.Join(err, w.db.Close()), "the ledger cannot be opened for writing")
+		return nil, s.fault(errors.Join(err, w.db.Close(), w.turns.close()), "the ledger cannot be opened for writing")
 	}
 	return w, nil
 }
@@ -83,7 +86,7 @@ func (w *writer) close() error {
 	for _, st := range w.stmts {
 		errs = append(errs, st.Close())
 	}
-	return errors.Join(append(errs, w.conn.Close(), w.db.Close())...)
+	return errors.Join(append(errs, w.wal.close(), w.turns.close(), w.conn.Close(), w.db.Close())...)
 }
 
 // loop writes batches until the queue is closed.
@@ -96,8 +99,7 @@ func (w *writer) loop() {
 			return
 		}
 		w.turn <- struct{}{}
-		w.serve(batch)
-		<-w.turn
+		w.answer(batch, w.writeAndLeave(batch))
 		clear(batch)
 	}
 }
@@ -110,28 +112,56 @@ func (w *writer) alone(r *request) bool {
 	default:
 		return false
 	}
-	defer func() { <-w.turn }()
 	if w.s.queue.isClosed() || !r.state.CompareAndSwap(waiting, taken) {
+		<-w.turn
 		return false
 	}
-	w.serve([]*request{r})
+	w.answering.Add(1)
+	defer w.answering.Done()
+	batch := []*request{r}
+	w.answer(batch, w.writeAndLeave(batch))
 	return true
 }
 
-// serve writes a batch and wakes its callers.
-func (w *writer) serve(batch []*request) {
-	err := w.write(context.Background(), batch)
+// writeAndLeave writes a batch in the turn that the goroutine has, and ends the turn.
+func (w *writer) writeAndLeave(batch []*request) error {
+	defer func() { <-w.turn }()
+	return w.write(context.Background(), batch)
+}
+
+// answer wakes the callers of a batch that was written, or not because of err: those of
+// durable requests after a sync, the others at once.
+func (w *writer) answer(batch []*request, err error) {
+	durable := false
 	for _, r := range batch {
 		if r.err == nil {
 			r.err = err
 		}
+		if w.mustSync(r) {
+			durable = true
+			continue
+		}
 		close(r.done)
 	}
+	if !durable {
+		return
+	}
+	err = w.s.fault(w.wal.sync(), "the ledger cannot be synced to the disk")
+	for _, r := range batch {
+		if w.mustSync(r) {
+			r.err = err
+			close(r.done)
+		}
+	}
 }
+
+// mustSync reports whether a request that was written must survive a loss of power.
+func (w *writer) mustSync(r *request) bool { return r.err == nil && r.durable && w.s.power }
 
 // write commits a batch, or none of it. A request that was refused individually
 // gets its own error.
 func (w *writer) write(ctx context.Context, batch []*request) error {
+	defer w.turns.take()()
 	err := w.transact(ctx, batch)
 	if err == nil {
 		return nil
@@ -146,11 +176,7 @@ func (w *writer) write(ctx context.Context, batch []*request) error {
 }
 
 func (w *writer) transact(ctx context.Context, batch []*request) error {
-	durable := false
-	for _, r := range batch {
-		durable = durable || r.durable
-	}
-	if err := w.setSync(ctx, durable && w.s.power); err != nil {
+	if err := w.wal.failed(); err != nil {
 		return err
 	}
 	if _, err := w.exec(ctx, begin); err != nil {
@@ -203,43 +229,28 @@ func (r *request) wantsCheckpoint() bool {
 	return r.sign
 }
 
-// setSync sets whether the next commits survive a loss of power.
-func (w *writer) setSync(ctx context.Context, full bool) error {
-	if full == w.full {
-		return nil
-	}
-	pragma := syncNormal
-	if full {
-		pragma = syncFull
-	}
-	if _, err := w.exec(ctx, pragma); err != nil {
-		return err
-	}
-	w.full = full
-	return nil
-}
-
 // catchUp reads the log's state, and the events of known runs that another
 // process appended since.
 func (w *writer) catchUp(ctx context.Context) error {
-	st, err := w.stmt(ctx, selectOld) // the seals are read only where something has changed
+	st, err := w.stmt(ctx, selectMAC)
 	if err != nil {
 		return err
 	}
-	var origin string
 	var size int64
+	var mac []byte
+	if err := st.QueryRowContext(ctx).Scan(&size, &mac); err != nil {
+		return err
+	}
+	if w.known && size == w.log.Size && bytes.Equal(mac, w.log.mac) { // the MAC authenticates the whole state
+		return nil
+	}
+	if st, err = w.stmt(ctx, selectLog); err != nil {
+		return err
+	}
+	var origin string
 	var frontier []byte
 	var l logState
 	if err := st.QueryRowContext(ctx).Scan(&origin, &size, &frontier, &l.signed, &l.mac, &l.seals); err != nil {
-		return err
-	}
-	if w.known && size == w.log.Size && bytes.Equal(l.mac, w.log.mac) {
-		return nil
-	}
-	if st, err = w.stmt(ctx, selectSeals); err != nil {
-		return err
-	}
-	if err := st.QueryRowContext(ctx).Scan(&l.seals); err != nil {
 		return err
 	}
 	if err := w.s.authenticate(&l, origin, size, frontier); err != nil {
@@ -260,7 +271,17 @@ func (w *writer) catchUp(ctx context.Context) error {
 
 // follow applies other processes' events to known runs.
 func (w *writer) follow(ctx context.Context, after int64) error {
-	rows, err := w.conn.QueryContext(ctx, "SELECT seq, run, body FROM events WHERE seq > ? ORDER BY seq", after)
+	query, args := "SELECT seq, run, body FROM events WHERE seq > ?", []any{after}
+	if len(w.runs) == 1 {
+		for run := range w.runs {
+			query, args = query+" AND +run = ?", append(args, int64(run)) // + is for the order of seq, not the index of runs
+		}
+	}
+	st, err := w.stmt(ctx, query+" ORDER BY seq")
+	if err != nil {
+		return err
+	}
+	rows, err := st.QueryContext(ctx, args...)
 	if err != nil {
 		return err
 	}
