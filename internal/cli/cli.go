@@ -46,6 +46,7 @@ func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 // Main runs the command line and returns the exit status.
 func Main(ctx context.Context, args []string, s Streams, environ []string, version string) int {
+	app.CollectLater()
 	ss := &session{Streams: s, version: version, environ: environ, lookup: home.Lookup(environ)}
 	root := ss.root()
 	root.SetArgs(args)

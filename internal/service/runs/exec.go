@@ -50,6 +50,7 @@ type ExecResult struct {
 // policy's commands: typing it is recorded as the approval of exactly that
 // command. All else in the policy holds.
 func (s *Runs) Exec(ctx context.Context, q ExecRequest) (ExecResult, error) {
+	s.Box.Warm()
 	var res ExecResult
 	var learner *execLearner
 	var root *policy.Policy // the given one

@@ -39,6 +39,7 @@ import (
 
 // Box runs commands confined: linux.Box.
 type Box interface {
+	Warm() // prepares for Run, in the background
 	Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sandbox.Outcome, error)
 	Profile(chain policy.Chain, c sandbox.Command) (sandbox.Profile, error)
 	Contents(ctx context.Context, held permit.Held, workspace string, chain policy.Chain, actions []tool.Action) error

@@ -26,6 +26,7 @@ type ShellRequest struct {
 // Shell runs a script as a run with one call of shell.run, with the caller's own streams.
 // Unlike Exec it holds no person's authority: the policy must allow every command.
 func (s *Runs) Shell(ctx context.Context, q ShellRequest) (ExecResult, error) {
+	s.Box.Warm()
 	var res ExecResult
 	box := &streamBox{Box: s.Box, q: q}
 	c, err := catalog.New(shelltool.New(box))

@@ -32,6 +32,7 @@ type Box struct {
 	mu      sync.Mutex
 	spawner *spawn.Spawner
 	closed  bool
+	warming sync.WaitGroup // of Warm
 
 	spares   spares
 	sessions sessions
@@ -50,8 +51,16 @@ func New(c Config) *Box {
 	return &Box{conf: c, surveys: surveys{settle: settleTime}, machine: onceGood(thisMachine), groups: onceGood(newGroups)}
 }
 
+// Warm starts the spawner in the background, for a process that is about to run a command:
+// the spawner starts while the command is decided and recorded. Whether that succeeded, Run
+// reports. It must not be called once Close was.
+func (b *Box) Warm() {
+	b.warming.Go(func() { _, _ = b.ready() })
+}
+
 // Close ends the spawner and with it every command that still runs.
 func (b *Box) Close() error {
+	b.warming.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
