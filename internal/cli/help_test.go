@@ -30,6 +30,41 @@ func TestRootHelpFitsIn40Lines(t *testing.T) {
 	}
 }
 
+// A command that is built alone is the same as among the others.
+func TestACommandIsBuiltAlone(t *testing.T) {
+	s := &session{lookup: func(string) (string, bool) { return "", false }}
+	all := s.root().Commands()
+	for _, g := range s.groups() {
+		for _, c := range slices.Concat(g.common, g.rare) {
+			built := s.root(c.name, "--help").Commands()
+			i := slices.IndexFunc(all, func(x *cobra.Command) bool { return x.Name() == c.name })
+			if len(built) != 1 || i < 0 || built[0].Name() != c.name {
+				t.Errorf("%s: got %d commands", c.name, len(built))
+				continue
+			}
+			if got, want := help(t, built[0]), help(t, all[i]); got != want {
+				t.Errorf("%s: got the help\n%s\nnot\n%s", c.name, got, want)
+			}
+		}
+	}
+	for _, args := range [][]string{nil, {"--json", "version"}, {"help", "version"}, {"__complete", "ver"}, {"verison"}} {
+		if got := len(s.root(args...).Commands()); got != len(all) {
+			t.Errorf("%q: %d commands, not %d", args, got, len(all))
+		}
+	}
+}
+
+func help(t *testing.T, c *cobra.Command) string {
+	t.Helper()
+	var out bytes.Buffer
+	c.SetOut(&out)
+	c.InitDefaultHelpFlag()
+	if err := c.Help(); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
 func TestHelpFitsIn80Columns(t *testing.T) {
 	s := &session{lookup: func(string) (string, bool) { return "", false }}
 	var check func(c *cobra.Command)

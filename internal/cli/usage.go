@@ -182,12 +182,16 @@ func printOverview(root *cobra.Command, groups []group) {
 	fmt.Fprintf(&b, "%s\n\n%s\n\n", strings.TrimSpace(about), root.Example)
 	for _, g := range groups {
 		fmt.Fprintf(&b, "%s:\n", g.name)
-		for _, c := range g.common {
-			fmt.Fprintf(&b, "  %-10s %s\n", c.Name(), c.Short)
+		for _, common := range g.common {
+			for _, c := range root.Commands() {
+				if c.Name() == common.name {
+					fmt.Fprintf(&b, "  %-10s %s\n", c.Name(), c.Short)
+				}
+			}
 		}
 		var rare []string
 		for _, c := range root.Commands() {
-			if c.GroupID == g.name && !slices.Contains(g.common, c) {
+			if c.GroupID == g.name && !isCommon(g, c) {
 				rare = append(rare, c.Name())
 			}
 		}
@@ -197,6 +201,10 @@ func printOverview(root *cobra.Command, groups []group) {
 	}
 	b.WriteString("\nremit help COMMAND explains a command, remit help --all lists all commands.\n")
 	_, _ = io.WriteString(root.OutOrStdout(), b.String())
+}
+
+func isCommon(g group, c *cobra.Command) bool {
+	return slices.ContainsFunc(g.common, func(x command) bool { return x.name == c.Name() })
 }
 
 func orRoot(c, cmd *cobra.Command) *cobra.Command {
