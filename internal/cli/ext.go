@@ -109,11 +109,16 @@ func (s *session) confirmExtension(ctx context.Context, o extensions.Offer, yes 
 	}
 	s.printExtension(o)
 	s.printf("\n")
+	return s.askYesOrNo(ctx, in, "install")
+}
+
+// askYesOrNo asks a person at the terminal. The end of the input is a no.
+func (s *session) askYesOrNo(ctx context.Context, in *os.File, question string) (bool, error) {
 	for {
 		if err := discardTyped(ctx, in, true); err != nil {
 			return false, err
 		}
-		s.printf("install (y or n)? ")
+		s.printf("%s (y or n)? ", question)
 		line, err := readAnswer(ctx, in)
 		if errors.Is(err, io.EOF) {
 			s.printf("\n")

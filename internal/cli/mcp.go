@@ -26,7 +26,7 @@ add makes the tools of an MCP server available to all runs.
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(s.mcpServeCmd(), s.mcpAddCmd(), s.mcpListCmd(), s.mcpShowCmd(), s.mcpTestCmd(), s.mcpLoginCmd(), s.mcpLogoutCmd(), s.mcpRemoveCmd(), s.mcpImportCmd())
+	c.AddCommand(s.mcpServeCmd(), s.mcpAddCmd(), s.mcpListCmd(), s.mcpShowCmd(), s.mcpTestCmd(), s.mcpLoginCmd(), s.mcpLogoutCmd(), s.mcpUpgradeCmd(), s.mcpRemoveCmd(), s.mcpImportCmd())
 	return c
 }
 

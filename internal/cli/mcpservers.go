@@ -22,9 +22,14 @@ without use. Adding it here counts as your approval of exactly this command.
 
 Without -p the server can use only its own folder and the variables given with
 --env, and no network. With -p it may also do what that policy allows. The
-policy is copied, so later edits of the file have no effect. Servers that npx
-or uvx would download cannot start without network: install them first and name
-the program.
+policy is copied, so later edits of the file have no effect.
+
+A command of npx names a package. Remit resolves it once, in a sandbox that
+reaches only the package registry of your own npm configuration, and pins it:
+the lock file with the hash of each package. Install scripts never run; a
+package that has some needs --yes or your answer. The server then runs from
+these files, without network. Folders among its arguments are allowed to it.
+remit mcp upgrade changes the pinned version.
 
 The server is started once as a test. If that fails, the error is shown
 together with policy entries that may help; the server is added anyway.
@@ -45,13 +50,14 @@ its requests. For OAuth, use remit mcp login.
 
 func (s *session) mcpAddCmd() *cobra.Command {
 	var env, within, asks []string
-	var folder, policyFile, url, protocol string
-	var replace, later bool
+	var url, protocol string
+	var q mcpAdding
 	c := &cobra.Command{
 		Use:   "add NAME [flags] -- COMMAND...",
 		Short: "Add an MCP server: a command that Remit starts, or a URL",
 		Long:  mcpAddHelp,
-		Example: `  remit mcp add notes -- /usr/local/bin/notes-server
+		Example: `  remit mcp add memory -- npx -y @modelcontextprotocol/server-memory
+  remit mcp add notes -- /usr/local/bin/notes-server
   remit mcp add files -w ~/project -- node /opt/mcp/files/index.js .
   remit mcp add files -w ~/project --within '*.path=files.read' -- files-server
   remit mcp add weather --url https://mcp.example.com/mcp
@@ -78,7 +84,7 @@ func (s *session) mcpAddCmd() *cobra.Command {
 			if m.Within, err = withinOf(within); err != nil {
 				return err
 			}
-			return s.mcpAdd(cmd.Context(), m, folder, policyFile, replace, !later)
+			return s.mcpAdd(cmd.Context(), m, q)
 		},
 	}
 	fl := c.Flags()
@@ -86,11 +92,12 @@ func (s *session) mcpAddCmd() *cobra.Command {
 	fl.StringArrayVar(&within, "within", nil, "`ARGUMENT` that is a path or URL: TOOL.ARGUMENT=files.read, files.write or network (repeatable)")
 	fl.StringSliceVar(&asks, "asks", nil, "`REQUESTS` that it may send to clients: elicitation, sampling, roots")
 	fl.StringVar(&protocol, "protocol", "", "MCP `VERSION` to use (default: the newest that both support)")
-	fl.StringVarP(&policyFile, "policy", "p", "", "policy `FILE` of the server")
-	fl.StringVarP(&folder, "workspace", "w", "", "`DIR` where the server starts, the workspace of its policy (default: its own folder)")
+	fl.StringVarP(&q.policyFile, "policy", "p", "", "policy `FILE` of the server")
+	fl.StringVarP(&q.folder, "workspace", "w", "", "`DIR` where the server starts, the workspace of its policy (default: its own folder)")
 	fl.StringVar(&url, "url", "", "`URL` of a remote server")
-	fl.BoolVar(&replace, "replace", false, "replace the server of this name")
-	fl.BoolVar(&later, "no-start", false, "do not start the server as a test")
+	fl.BoolVar(&q.replace, "replace", false, "replace the server of this name")
+	fl.BoolVar(&q.later, "no-start", false, "do not start the server as a test")
+	fl.BoolVar(&q.yes, "yes", false, "accept a package with install scripts, which are not run, without asking")
 	return c
 }
 
@@ -123,28 +130,37 @@ func variablesOf(pairs []string) (map[string]string, error) {
 	return out, nil
 }
 
-func (s *session) mcpAdd(ctx context.Context, m servers.Server, folder, policyFile string, replace, start bool) error {
+// mcpAdding says how a server is added.
+type mcpAdding struct {
+	folder, policyFile  string
+	replace, later, yes bool
+}
+
+func (s *session) mcpAdd(ctx context.Context, m servers.Server, q mcpAdding) error {
 	a, err := s.open()
 	if err != nil {
 		return err
 	}
-	if folder != "" {
-		if m.Folder, err = home.Workspace(folder); err != nil {
+	if q.folder != "" {
+		if m.Folder, err = home.Workspace(q.folder); err != nil {
 			return err
 		}
 	}
-	if policyFile != "" {
-		p, err := policies.Read(policyFile)
+	if q.policyFile != "" {
+		p, err := policies.Read(q.policyFile)
 		if err != nil {
 			return err
 		}
-		m.Policy, m.PolicyFile = string(p.Source()), policyFile
+		m.Policy, m.PolicyFile = string(p.Source()), q.policyFile
 	}
-	if err := a.Servers.Add(m, replace); err != nil {
+	if err := s.mcpPin(ctx, a, &m, q); err != nil {
+		return err
+	}
+	if err := a.Servers.Add(m, q.replace); err != nil {
 		return err
 	}
 	s.say("%s %s added  %s\n", s.paint(green, "✓"), m.Name, s.paint(dim, "remit mcp test "+m.Name))
-	if !start {
+	if q.later {
 		if s.json {
 			return s.printJSON(map[string]any{"name": m.Name})
 		}
@@ -159,6 +175,7 @@ type mcpServerJSON struct {
 	Name    string              `json:"name"`
 	URL     string              `json:"url,omitempty"`
 	Command []string            `json:"command"`
+	Package *servers.Package    `json:"package,omitempty"`
 	Env     []string            `json:"env"`
 	Folder  string              `json:"folder"`
 	Policy  string              `json:"policy"`
@@ -169,7 +186,7 @@ type mcpServerJSON struct {
 }
 
 func describeServer(a *app.App, m servers.Server) mcpServerJSON {
-	out := mcpServerJSON{Name: m.Name, URL: m.URL, Command: append([]string{}, m.Command...), Env: append([]string{}, slices.Sorted(maps.Keys(m.Env))...), Folder: a.Servers.Folder(m), Policy: m.Policy, Within: m.Within, Asks: m.Asks, Talks: m.Protocol, By: m.By}
+	out := mcpServerJSON{Name: m.Name, URL: m.URL, Command: append([]string{}, m.Command...), Package: m.Package, Env: append([]string{}, slices.Sorted(maps.Keys(m.Env))...), Folder: a.Servers.Folder(m), Policy: m.Policy, Within: m.Within, Asks: m.Asks, Talks: m.Protocol, By: m.By}
 	if out.Policy == "" {
 		out.Policy = m.DefaultPolicy()
 	}
@@ -208,6 +225,12 @@ func (s *session) mcpListCmd() *cobra.Command {
 				if m.URL != "" {
 					own, how = "its URL only", m.URL
 				}
+				if m.Package != nil {
+					how += "  (" + m.Package.Version + ")"
+				}
+				if len(m.Paths) > 0 {
+					own = "its folders only"
+				}
 				if m.Policy != "" {
 					own = m.PolicyFile
 				}
@@ -220,7 +243,8 @@ func (s *session) mcpListCmd() *cobra.Command {
 }
 
 func (s *session) mcpShowCmd() *cobra.Command {
-	return &cobra.Command{
+	var locked bool
+	c := &cobra.Command{
 		Use:     "show NAME",
 		Short:   "Show an MCP server's command and policy",
 		Example: "  remit mcp show files",
@@ -239,11 +263,13 @@ func (s *session) mcpShowCmd() *cobra.Command {
 				return s.printJSON(d)
 			}
 			if m.URL != "" {
-				s.printf("%s\n\nurl      %s\nadded by %s\n\npolicy\n", s.paint(bold, m.Name), show(m.URL), show(m.By))
+				s.printf("%s\n\nurl      %s\nadded by %s\n", s.paint(bold, m.Name), show(m.URL), show(m.By))
 			} else {
-				s.printf("%s\n\ncommand  %s\nfolder   %s\nenv      %s\nadded by %s\n\npolicy\n", s.paint(bold, m.Name),
+				s.printf("%s\n\ncommand  %s\nfolder   %s\nenv      %s\nadded by %s\n", s.paint(bold, m.Name),
 					show(strings.Join(m.Command, " ")), show(d.Folder), orDash(show(strings.Join(d.Env, " "))), show(m.By))
 			}
+			s.printPackage(a, m, locked)
+			s.printf("\npolicy\n")
 			if len(m.Asks) > 0 {
 				s.printf("  (it may send to clients, if their policies allow it: %s)\n", strings.Join(m.Asks, " "))
 			}
@@ -256,6 +282,8 @@ func (s *session) mcpShowCmd() *cobra.Command {
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&locked, "packages", false, "list the pinned packages with their hashes")
+	return c
 }
 
 func (s *session) mcpRemoveCmd() *cobra.Command {

@@ -6,17 +6,18 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Wide describes how a policy is widened to learn the needs of a command.
+// Wide describes how a policy is widened: to learn the needs of a command, or for the files of
+// a pinned package.
 type Wide struct {
 	Files   bool     // all of the workspace may be read and written, except names that need to be spelled
+	Read    []string // further entries of files.read.allow
 	Hold    bool     // writes are held
 	System  string   // "minimal" or "standard"; "" leaves it
 	Network []string // further entries of network.allow
 	Ask     bool     // ask about every host on ports 80 and 443 that is not denied
 }
 
-// Widened returns a policy that allows more than this one, for a run that learns the
-// needs of a command. Deny entries, limits and other modes stay. An invalid entry is
+// Widened returns a policy that allows more than this one. Deny entries, limits and other modes stay. An invalid entry is
 // an error (code PolicyInvalid).
 func (p *Policy) Widened(w Wide) (*Policy, error) {
 	d := *p.content()
@@ -29,6 +30,11 @@ func (p *Policy) Widened(w Wide) (*Policy, error) {
 			return nil, err
 		}
 		if err := d.also(writeSection, Allow, "**"); err != nil {
+			return nil, err
+		}
+	}
+	for _, text := range w.Read {
+		if err := d.also(readSection, Allow, text); err != nil {
 			return nil, err
 		}
 	}

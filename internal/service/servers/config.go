@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/authority/policy/glob"
 	"github.com/remitrun/remit/internal/authority/policy/target"
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/document"
@@ -29,6 +31,7 @@ import (
 // Box runs commands confined: linux.Box.
 type Box interface {
 	Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sandbox.Outcome, error)
+	NewFolder(p permit.Permit, bytes int64, files int) (*sandbox.Folder, error)
 }
 
 // Servers are the MCP servers of one $REMIT_HOME.
@@ -51,6 +54,12 @@ type Server struct {
 	URL     string            `json:"url,omitempty"`     // of a server elsewhere
 	Command []string          `json:"command,omitempty"` // of a server that Remit starts
 	Env     map[string]string `json:"env,omitempty"`
+	// Package is the pinned package that the command names; nil: the command is a program
+	// of this machine.
+	Package *Package `json:"package,omitempty"`
+	// Paths are folders that the command names and that the server may read and write, if
+	// it has no policy of its own.
+	Paths []string `json:"paths,omitempty"`
 	// Folder is where the server starts, and the workspace of its policy. "": a
 	// folder of its own.
 	Folder string `json:"folder,omitempty"`
@@ -116,6 +125,9 @@ func (m *Servers) decode(src []byte) ([]Server, error) {
 	var list []Server
 	for name, s := range f.Servers {
 		s.Name = name
+		if s.Package != nil {
+			s.Package.folder = m.packageDir(s.Package.Lock)
+		}
 		if err := m.checkMCP(s); err != nil {
 			return nil, err
 		}
@@ -130,6 +142,25 @@ func (m *Servers) List() ([]Server, error) { return m.added().List() }
 // Find finds a server by its name.
 func (m *Servers) Find(name string) (Server, error) { return m.added().Find(name) }
 
+// Free reports a name under which no server can be added.
+func (m *Servers) Free(name string, replace bool) error {
+	if !mcpName.MatchString(name) {
+		return badName(name)
+	}
+	if _, err := m.Find(name); err == nil && !replace {
+		return taken(name)
+	}
+	return nil
+}
+
+func taken(name string) error {
+	return fault.New(fault.Usage, "there is an MCP server %q already", name).WithHint("--replace puts this one in its place")
+}
+
+func badName(name string) error {
+	return fault.New(fault.Usage, "%q is not a valid server name; expected lower-case letters, digits, _ and -, at most 40", name)
+}
+
 // Add adds a server, or with replace changes one. Nothing is started.
 func (m *Servers) Add(s Server, replace bool) error {
 	s.By = home.Person()
@@ -139,7 +170,7 @@ func (m *Servers) Add(s Server, replace bool) error {
 	return m.added().Change("add", s.Name, func(list []Server) ([]Server, error) {
 		was, there := home.Entry(list, s.Name)
 		if there && !replace {
-			return nil, fault.New(fault.Usage, "there is an MCP server %q already", s.Name).WithHint("--replace puts this one in its place")
+			return nil, taken(s.Name)
 		}
 		if there && was.URL != s.URL {
 			if err := m.dropLogin(s.Name); err != nil {
@@ -163,9 +194,9 @@ func (m *Servers) Remove(name string) error {
 // checkMCP reports the first error in a server's configuration.
 func (m *Servers) checkMCP(s Server) error {
 	if !mcpName.MatchString(s.Name) {
-		return fault.New(fault.Usage, "%q is not a valid server name; expected lower-case letters, digits, _ and -, at most 40", s.Name)
+		return badName(s.Name)
 	}
-	if err := s.checkReach(); err != nil {
+	if err := errors.Join(s.checkReach(), s.Package.check()); err != nil {
 		return err
 	}
 	if s.Folder != "" && !filepath.IsAbs(s.Folder) {
@@ -205,7 +236,7 @@ func (s Server) checkReach() error {
 		}
 		return nil
 	}
-	if len(s.Command) > 0 || len(s.Env) > 0 || s.Folder != "" {
+	if len(s.Command) > 0 || len(s.Env) > 0 || s.Folder != "" || s.Package != nil {
 		return fault.New(fault.Usage, "the MCP server %q is elsewhere: it has no command, variables or folder here", s.Name)
 	}
 	to, err := target.Parse("POST", s.URL)
@@ -250,13 +281,21 @@ func (m *Servers) Folder(s Server) string {
 // policy is what bounds the server.
 func (s Server) policy() (*policy.Policy, error) {
 	if s.Policy != "" {
-		return policy.Parse(s.PolicyFile, []byte(s.Policy))
+		p, err := policy.Parse(s.PolicyFile, []byte(s.Policy))
+		if err != nil {
+			return nil, err
+		}
+		return s.readPaths(p)
 	}
-	return policy.Parse("(default policy of MCP server "+s.Name+")", []byte(s.DefaultPolicy()))
+	p, err := policy.Parse("(default policy of MCP server "+s.Name+")", []byte(s.DefaultPolicy()))
+	if err != nil {
+		return nil, err
+	}
+	return s.readPaths(p)
 }
 
-// DefaultPolicy is the policy of a server that was added without one: its folder,
-// no network, and of the environment what was given with --env.
+// DefaultPolicy is the policy of a server that was added without one: its folder and
+// Paths, no network, and of the environment what was given with --env.
 func (s Server) DefaultPolicy() string {
 	if s.URL != "" {
 		allow := fmt.Sprintf("%q", s.URL)
@@ -270,8 +309,12 @@ func (s Server) DefaultPolicy() string {
 		names = append(names, fmt.Sprintf("%q", name))
 	}
 	slices.Sort(names)
-	return fmt.Sprintf("version: 1\nname: %q\nfiles:\n  read: {allow: [\"**\"]}\n  write: {allow: [\"**\"]}\ncommands: {env: [%s]}\n",
-		"mcp "+s.Name, strings.Join(names, ", "))
+	files := `"**"`
+	for _, dir := range s.Paths {
+		files += fmt.Sprintf(", %q, %q", glob.Escape(dir), glob.Escape(dir)+"/**")
+	}
+	return fmt.Sprintf("version: 1\nname: %q\nfiles:\n  read: {allow: [%s]}\n  write: {allow: [%s]}\ncommands: {env: [%s]}\n",
+		"mcp "+s.Name, files, files, strings.Join(names, ", "))
 }
 
 // ImportMCPServers reads the servers of another client's file: the object

@@ -46,7 +46,7 @@ func (m *Servers) Sources() []catalog.Source {
 func (m *Servers) mcpServer(s Server) *mcpsource.Server {
 	c := mcpsource.Config{
 		Name: s.Name, Source: "mcp", Version: m.Home.Version, Logs: m.mcpLog(s.Name), Cannot: m.cannot(s), Within: s.Within, Folder: m.Folder(s),
-		Asks: s.asks(), Protocol: s.Protocol,
+		Asks: s.asks(), Protocol: s.Protocol, Pin: s.Package.pin(),
 		Updated:   func(uri string) { m.Offers.tell(s.Name, uri) },
 		Reoffered: func() { m.Offers.tell(s.Name, "") },
 		Start:     func(ctx context.Context) (*mcpsource.Link, error) { return m.startMCP(ctx, s) },
@@ -156,7 +156,14 @@ func (m *Servers) startMCP(ctx context.Context, s Server) (*mcpsource.Link, erro
 	if err != nil {
 		return nil, err
 	}
-	args, err := runs.ExecArgs(s.Command)
+	argv := s.Command
+	if s.Package != nil {
+		if err := m.verify(s.Package); err != nil {
+			return nil, err
+		}
+		argv = s.Package.command()
+	}
+	args, err := runs.ExecArgs(argv)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +171,7 @@ func (m *Servers) startMCP(ctx context.Context, s Server) (*mcpsource.Link, erro
 	if err != nil {
 		return nil, err
 	}
-	t := &serverRun{box: m.Box, server: s, stdio: &p.theirs, folder: folder}
+	t := &serverRun{box: m.Box, argv: argv, env: s.Env, stdio: &p.theirs, folder: folder}
 	logged := m.copyLog(s.Name, p.err)
 	r, err := m.runMCP(ctx, s, "mcp server "+s.Name, folder, t, args, func() { _ = p.in.Close() }, func() { // closed already where the connection was
 		for _, f := range []*os.File{p.theirs.In, p.theirs.Out, p.theirs.Err} {
@@ -316,12 +323,13 @@ const mcpServerID = tool.ID("mcp.server")
 const mcpReachID = tool.ID("mcp.reach")
 
 // HelperTools are the tools whose call is the whole of a run that no person or
-// agent began: one for each start of an MCP server.
-func HelperTools() []tool.ID { return []tool.ID{mcpServerID, mcpReachID} }
+// agent began: one for each start of an MCP server, or of getting its package.
+func HelperTools() []tool.ID { return []tool.ID{mcpServerID, mcpReachID, mcpPackageID} }
 
 type serverRun struct {
 	box    Box
-	server Server
+	argv   []string
+	env    map[string]string
 	stdio  *sandbox.Stdio
 	folder string
 }
@@ -340,14 +348,14 @@ func (t *serverRun) Spec() *tool.Spec {
 
 func (t *serverRun) Prepare(tool.Env, tool.Args) (permit.Prepared, error) {
 	return permit.Prepared{
-		Actions: []tool.Action{{Kind: tool.Command, Argv: t.server.Command, Dir: t.folder, Typed: true}},
+		Actions: []tool.Action{{Kind: tool.Command, Argv: t.argv, Dir: t.folder, Typed: true}},
 		Run:     t.run,
 	}, nil
 }
 
 func (t *serverRun) run(ctx context.Context, p permit.Permit) (tool.Result, error) {
 	out, err := t.box.Run(ctx, p, sandbox.Command{
-		Argv: t.server.Command, Dir: t.folder, Env: t.server.Env, Typed: true, Long: true, Stdio: t.stdio,
+		Argv: t.argv, Dir: t.folder, Env: t.env, Typed: true, Long: true, Stdio: t.stdio,
 	})
 	if err != nil && out.Duration == 0 {
 		return tool.Result{}, err // it did not run

@@ -39,6 +39,7 @@ type Config struct {
 	Name    string // of the server: the middle of its tools' IDs
 	Source  string // what its tools' specifications name as their source: "mcp" or "mcp-remote"
 	Version string // of Remit, told to the server
+	Pin     string // identifies the files that the server runs; part of its tools' digests; "": not known
 	// Start starts the server, or gets ready to reach it. The link outlives ctx.
 	Start func(ctx context.Context) (*Link, error)
 	// Cannot are side effects that its confinement makes impossible.

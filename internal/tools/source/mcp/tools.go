@@ -44,6 +44,9 @@ func (s *Server) Discover(ctx context.Context) ([]*Tool, error) {
 	if r := l.session.InitializeResult(); r != nil && r.ServerInfo != nil {
 		version = clip.Text(r.ServerInfo.Version, 100)
 	}
+	if s.cfg.Pin != "" {
+		version += " (" + s.cfg.Pin + ")"
+	}
 	out, err := s.tools(ctx, l, version)
 	if err != nil {
 		return nil, err
