@@ -232,7 +232,7 @@ func TestAHookConfinesTheCommandsOfAgents(t *testing.T) {
 			status      int
 		}{
 			{"printf '%s\\n' \"it's $((1+1)) $HOME\"\nprintf b", "it's 2 ", 0},
-			{"cat .env; head -c 100 private/key.txt; cat ../outside.txt; printf end", "end", 0},
+			{"cat .en*; head -c 100 priv*/key.txt; cat ../outsid*; printf end", "end", 0},
 			{"sh -c 'cat .e*' ; exec 3< .env", "sensitive name", 3},
 			{"touch made", "no entry of commands.allow matches touch made", 3},
 			{"'; touch made; '", "", 3},

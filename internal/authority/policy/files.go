@@ -83,6 +83,10 @@ func (r *Rules) judgePath(id sectionID, a *tool.Action, p string, link int, all 
 			p = as
 		}
 	}
+	if a.Argument != tool.NoArgument && r.leaves(id, a, p) {
+		all.match(link, &r.left, a, nil)
+		return Allow, &r.left
+	}
 	return r.judgePlainPath(id, a, p, link, all)
 }
 

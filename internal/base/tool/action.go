@@ -40,6 +40,8 @@ type Action struct {
 	// every symbolic link resolved as far as the path exists (a fact).
 	Path string
 	Real string
+	// Argument: a command is given the file by name. Remit opens nothing for it.
+	Argument Argument `json:",omitempty"`
 
 	// Network: the requested target, canonical.
 	Target Target
@@ -68,6 +70,18 @@ type Action struct {
 	// API is an operation of Remit's own service, as "agents.write".
 	API string
 }
+
+// Argument says how a command uses a file that its arguments name. Where no entry of a
+// policy decides about the file, the sandbox does.
+type Argument uint8
+
+// The uses of arguments. The zero Argument is of an action that is not one.
+const (
+	NoArgument   Argument = iota
+	FileArgument          // the command opens the file
+	TreeArgument          // it may use what is in it, if it is a folder
+	HomeArgument          // it is below the home folder, and the sandbox has another one
+)
 
 // Content identifies the content of a file that an approval is for.
 type Content struct {

@@ -93,6 +93,9 @@ func writes(chain policy.Chain, p string) bool {
 // namedFiles are the absolute paths that an action's words may mean, the program
 // first. They are not cleaned: "link/../x" is not always "x".
 func namedFiles(a tool.Action) (out []string, err error) {
+	if a.Argument != tool.NoArgument {
+		return nil, nil // the command's own words name it
+	}
 	if a.Kind == tool.FileRead && filepath.IsAbs(a.Path) {
 		return []string{a.Path}, nil
 	}

@@ -45,6 +45,9 @@ func (f Facts) Look(ctx context.Context, env tool.Env, limits policy.Limits, act
 		switch a.Kind {
 		case tool.FileRead, tool.FileWrite:
 			_, a.Real, err = files.ResolveIn(ctx, f.held, env, a.Path)
+			if err != nil && a.Argument != tool.NoArgument && ctx.Err() == nil {
+				a.Real, err = "", nil // the command finds the same obstacle
+			}
 		case tool.Network:
 			if !f.Offline {
 				a.Addrs, err = network.Resolve(ctx, a.Target.Host)

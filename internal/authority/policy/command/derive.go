@@ -83,6 +83,7 @@ func (d *deriver) command(argv []string) {
 	d.add(a)
 	d.depth++
 	name := base(argv[0])
+	d.files(name, argv[1:])
 	p := programs()[name]
 	if p == nil {
 		p = variant(name)

@@ -57,7 +57,7 @@ func Script(src string, env tool.Env, dir string, given []string) (Reading, erro
 }
 
 func same(a, b tool.Action) bool {
-	return a.Kind == b.Kind && a.Unknown == b.Unknown && a.Path == b.Path && a.Dir == b.Dir && slices.Equal(a.Argv, b.Argv) && slices.Equal(a.Search, b.Search)
+	return a.Kind == b.Kind && a.Unknown == b.Unknown && a.Path == b.Path && a.Argument == b.Argument && a.Dir == b.Dir && slices.Equal(a.Argv, b.Argv) && slices.Equal(a.Search, b.Search)
 }
 
 // scripter derives a script's actions.

@@ -11,6 +11,10 @@ import (
 // place.
 const (
 	shapeOne  = "\x00=" // one word: the texts between the unknown parts follow, with NUL bytes between them
+	shapeHome = "\x00~" // the home folder, followed by the text that comes behind it
+	shapeHere = "\x00." // the folder that the shell is in, in the same way
+	anyHome   = "\x00H" // as shapeHome, but without quotes: it may be several words
+	anyHere   = "\x00P" // as shapeHere
 	shapeGlob = "\x00*" // what a glob finds, or the glob itself: any number of words, each of this shape
 )
 
@@ -20,9 +24,9 @@ func shaped(kind string, known ...string) string { return kind + strings.Join(kn
 // plainMarker gives the marker that stands for a word in an action.
 func plainMarker(w string) string {
 	switch {
-	case strings.HasPrefix(w, shapeOne):
+	case strings.HasPrefix(w, shapeOne), strings.HasPrefix(w, shapeHome), strings.HasPrefix(w, shapeHere):
 		return NonLiteral
-	case strings.HasPrefix(w, shapeGlob):
+	case strings.HasPrefix(w, shapeGlob), strings.HasPrefix(w, anyHome), strings.HasPrefix(w, anyHere):
 		return NonLiteralMany
 	}
 	return w
@@ -43,7 +47,7 @@ func plainMarkers(argv []string) []string {
 func nonLiteral(w string) bool { return strings.IndexByte(w, 0) >= 0 }
 
 // isMany reports whether a word stands for any number of words.
-func isMany(w string) bool { return w == NonLiteralMany || strings.HasPrefix(w, shapeGlob) }
+func isMany(w string) bool { return plainMarker(w) == NonLiteralMany }
 
 // begins returns the text that a word certainly begins with: all of it, if it is
 // literal.
@@ -51,11 +55,25 @@ func begins(w string) string {
 	if !nonLiteral(w) {
 		return w
 	}
-	if len(w) < len(shapeOne) || w[:len(shapeOne)] != shapeOne && w[:len(shapeGlob)] != shapeGlob {
-		return ""
+	if known := certain(w); len(known) > 0 {
+		return known[0]
 	}
-	known, _, _ := strings.Cut(w[len(shapeOne):], "\x00")
-	return known
+	return ""
+}
+
+// certain gives the texts of a word that is not literal, between its unknown parts.
+func certain(w string) []string {
+	if plainMarker(w) == w {
+		return nil
+	}
+	kind, text := w[:len(shapeOne)], w[len(shapeOne):]
+	switch kind {
+	case shapeHome, shapeHere:
+		return []string{"/", text}
+	case anyHome, anyHere:
+		return []string{""}
+	}
+	return strings.Split(text, "\x00")
 }
 
 // mayBe reports whether a word could turn out to be text.
@@ -66,7 +84,7 @@ func mayBe(w, text string) bool {
 	case plainMarker(w) == w:
 		return true
 	}
-	known := strings.Split(w[len(shapeOne):], "\x00")
+	known := certain(w)
 	last := len(known) - 1
 	rest, ok := strings.CutPrefix(text, known[0])
 	if !ok {

@@ -148,6 +148,9 @@ func runFind(d *deriver, args []string) {
 			roots = append(roots, w)
 		}
 	}
+	for _, r := range roots {
+		d.argument(reads, r, tool.TreeArgument)
+	}
 	if !deletes {
 		return
 	}

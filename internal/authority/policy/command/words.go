@@ -21,6 +21,7 @@ type wordReader struct {
 	glob  bool            // it is a pattern for names of files
 	vague bool            // nothing of it is certain
 	there bool            // it is a word even if it is empty
+	home  string          // the shape of a word that is a folder and a literal text behind it
 	cut   int             // of known, how many stand before a [, behind which nothing is read; 0: all
 }
 
@@ -60,6 +61,8 @@ func (r *wordReader) word() string {
 		known = append(known[:r.cut], "")
 	}
 	switch {
+	case r.many && r.home != "" && len(known) == 2 && known[0] == "/":
+		return map[string]string{shapeHome: anyHome, shapeHere: anyHere}[r.home] + known[1]
 	case r.many:
 		return NonLiteralMany
 	case r.vague && (r.glob || braces >= 0):
@@ -75,6 +78,8 @@ func (r *wordReader) word() string {
 		return r.text.String()
 	case strings.Join(known, "") == "":
 		return NonLiteral
+	case r.home != "" && len(known) == 2 && known[0] == "/":
+		return r.home + known[1]
 	}
 	return shaped(shapeOne, known...)
 }
@@ -83,6 +88,15 @@ func (r *wordReader) word() string {
 func (r *wordReader) unknown() {
 	r.one = true
 	r.gap()
+}
+
+// folder notes that the word goes on with an absolute folder that a variable holds.
+func (r *wordReader) folder(variable string) {
+	if len(r.known) == 0 && r.text.Len() == 0 {
+		r.home = map[string]string{"HOME": shapeHome, "PWD": shapeHere}[variable]
+	}
+	r.text.WriteByte('/')
+	r.unknown()
 }
 
 func (r *wordReader) gap() {
@@ -118,14 +132,17 @@ func (r *wordReader) part(p syntax.WordPart, first, last bool) {
 			r.text.WriteString(value)
 			r.many = r.many || r.vars.splits && value != ""
 			r.bare.WriteByte('q')
-		default:
+		case absolute(p):
+			r.folder(p.Param.Value)
 			r.many = true
+		default:
+			r.many, r.home = true, ""
 		}
 	case *syntax.ProcSubst:
 		r.text.WriteString("/dev/fd/")
 		r.unknown()
 	default: // also arithmetic, which IFS may split
-		r.many = true
+		r.many, r.home = true, ""
 	}
 }
 
@@ -193,8 +210,7 @@ func (r *wordReader) lit(s string, first, last bool) {
 	}
 	if first && strings.HasPrefix(s, "~") {
 		if s == "~" && last || strings.HasPrefix(s, "~/") { // the home folder
-			r.text.WriteByte('/')
-			r.unknown()
+			r.folder("HOME")
 			s = s[1:]
 		} else {
 			r.vague = true
@@ -253,9 +269,10 @@ func (r *wordReader) quoted(p syntax.WordPart, last bool) {
 			return
 		}
 		if absolute(p) {
-			r.text.WriteByte('/')
+			r.folder(p.Param.Value)
+		} else {
+			r.unknown()
 		}
-		r.unknown()
 		if p.Param == nil || p.Param.Value == "@" || p.Index != nil || p.Exp != nil || p.Slice != nil || p.Names != 0 || p.Excl || p.Repl != nil {
 			r.many = true // "$@" is many words, also within ${x-"$@"}
 		}

@@ -134,6 +134,9 @@ func (b *builder) sort(u Use) {
 	}
 	switch a.Kind {
 	case tool.FileRead, tool.FileWrite:
+		if a.Argument != tool.NoArgument && b.effect(tool.Action{Kind: a.Kind, Path: a.Path}) == policy.Deny {
+			return // the sandbox decided
+		}
 		b.sawFile(a.Kind, a.Path, u)
 		if a.Real != "" && a.Real != a.Path {
 			b.sawFile(a.Kind, a.Real, u)
