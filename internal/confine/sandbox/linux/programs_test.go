@@ -28,11 +28,14 @@ system: standard
 
 // What people use every day just works in a standard system.
 func TestProgramsJustWork(t *testing.T) {
+	if raceDetector {
+		t.Skip("other people's programs: the race detector sees nothing new in them")
+	}
 	tests := map[string]struct{ needs, script, want string }{
 		"git": {"git", `git init -q . && git config user.email a@b.test && git config user.name a && echo x > f &&
 			git add f && git commit -qm first && git log --oneline | grep -c first`, "1"},
 		"go": {"/usr/local/go/bin/go", `mkdir -p p && cd p && printf 'module p\ngo 1.21\n' > go.mod &&
-			printf 'package main\nimport "fmt"\nfunc main(){fmt.Println("built")}\n' > m.go && GOTOOLCHAIN=local GOFLAGS=-mod=mod go run .`, "built"},
+			printf 'package main\nimport "syscall"\nfunc main(){syscall.Write(1,[]byte("built"))}\n' > m.go && GOTOOLCHAIN=local GOFLAGS=-mod=mod go run .`, "built"},
 		"node":   {"node", `node -e 'const fs=require("fs"),os=require("os");fs.writeFileSync("n","x");console.log(os.homedir()+fs.readFileSync("n"))'`, "/tmp/homex"},
 		"python": {"python3", `/usr/bin/python3 -c 'import ssl,tempfile,multiprocessing,mimetypes; multiprocessing.Lock(); print(mimetypes.guess_type("a.html")[0])'`, "text/html"},
 		"npm":    {"npm", `mkdir -p np && cd np && npm init -y >out 2>&1 && npm pkg set scripts.hi='echo from npm' && npm run -s hi`, "from npm"},

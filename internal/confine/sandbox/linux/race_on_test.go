@@ -2,5 +2,5 @@
 
 package linux_test
 
-// raceDetector says that the probes need far more memory than usual.
+// raceDetector says that the tests are slow and need far more memory than usual.
 const raceDetector = true
