@@ -272,6 +272,9 @@ func (s *scripter) binary(c *syntax.BinaryCmd) {
 	}
 	if plain && c.Op == syntax.OrStmt {
 		s.dir = was
+		if _, alone := c.X.Cmd.(*syntax.CallExpr); !alone && s.unsure(c.X) {
+			s.dir = "" // in cd DIR && a, either may have failed
+		}
 	}
 	s.stmt(c.Y)
 	switch {
