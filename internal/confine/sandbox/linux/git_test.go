@@ -24,7 +24,7 @@ func TestGitInsideRunsNoProgramOfARepository(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			for _, own := range []bool{false, true} {
-				src := strings.Replace(standardPolicy, "  timeout: 60s\n", "  timeout: 60s\n  env: [GIT_CONFIG_COUNT]\n", 1)
+				src := strings.Replace(standardPolicy, "  timeout: 5m\n", "  timeout: 5m\n  env: [GIT_CONFIG_COUNT]\n", 1)
 				if !own {
 					src = standardPolicy
 				}

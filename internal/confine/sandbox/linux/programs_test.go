@@ -21,7 +21,7 @@ files:
 commands:
   allow: ["**"]
   path: [/usr/local/go/bin]
-  timeout: 60s
+  timeout: 5m
   processes: 512
 system: standard
 `
