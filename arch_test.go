@@ -33,7 +33,7 @@ var mayImport = map[string]string{
 	"base/canon":           "base/fault",
 	"service/grants":       "record/eventlog service/policies call/standing authority/grant record/ledger service/home call/runner call/budget authority/policy/compare github.com/google/uuid authority/policy record/store base/wholefile base/fault base/tool crypto/rand os authority/policy/glob authority/grant/token",
 	"service/secrets":      "call/runner confine/secret authority/policy base/fault base/redact service/policies record/ledger service/home",
-	"service/policies":     "authority/policy base/wholefile base/fault authority/grant service/home record/ledger call/runner",
+	"service/policies":     "os authority/policy base/wholefile base/fault authority/grant service/home record/ledger call/runner",
 	"service/runs":         "call/approval confine/changeset base/wholefile call/plan call/schedule service/changes os github.com/google/uuid call/catalog confine/sandbox authority/policy service/approvals base/tool confine/files record/eventlog record/store agents/agent service/home record/ledger service/secrets base/canon call/runner call/frozen authority/permit service/grants authority/policy/learn confine/network tools/builtin/shell base/fault service/policies",
 	"service/approvals":    "base/fault record/store call/approval call/catalog base/tool service/home record/ledger call/runner base/canon service/grants",
 	"service/changes":      "base/fault record/store confine/changeset service/settings call/replay authority/policy confine/sandbox base/tool service/home record/ledger call/runner",
@@ -49,6 +49,7 @@ var mayImport = map[string]string{
 	"service/agents":       "os service/policies base/wholefile tools/builtin/modelchat record/ledger service/models tools/model agents/agent service/home call/approval service/runs authority/policy/glob base/fault service/approvals authority/policy service/grants call/runner github.com/google/uuid call/replay record/store agents/capability/custom agents/capability base/tool authority/permit call/catalog service/secrets authority/grant",
 	"base/memo":            "",
 	"service/slash":        "service/policies call/approval service/grants authority/policy service/home record/store agents/chat tools/builtin/analyze base/tool base/fault service/extensions tools/builtin/modelchat service/runs github.com/google/uuid os call/runner base/wholefile tools/extension",
+	"service/clients":      "base/wholefile service/home base/canon base/fault github.com/google/uuid github.com/tailscale/hujson os",
 	"service/callers":      "service/home record/store github.com/google/uuid authority/grant authority/grant/token agents/agent base/fault base/memo service/policies record/ledger base/tool service/grants authority/policy",
 	"doors/listen":         "net base/fault base/wholefile",
 	"service/home":         "base/regex record/eventlog base/redact authority/policy base/fault base/tool base/wholefile call/runner record/ledger record/store service/settings github.com/google/uuid os os/user syscall crypto/rand",
@@ -149,20 +150,20 @@ var mayImport = map[string]string{
 	"service/signin":  "base/fault net net/http",
 	"app": `
 		doors/gateway doors/httpapi doors/listen
-		service/agents service/apis service/approvals service/callers service/changes service/extensions service/grants service/history service/home service/models service/modules service/policies service/policyreview service/replays service/runs service/secrets service/servers service/settings service/slash
+		service/agents service/apis service/approvals service/callers service/changes service/clients service/extensions service/grants service/history service/home service/models service/modules service/policies service/policyreview service/replays service/runs service/secrets service/servers service/settings service/slash
 		agents/agent agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/mcptools agents/capability/noop agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace
 		call/approval call/catalog call/runner
 		tools/builtin/analyze tools/builtin/clock tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/shell tools/model tools/model/anthropic tools/model/openai tools/model/scripted tools/source/mcp
 		confine/egress confine/sandbox confine/sandbox/linux
 		record/eventlog record/ledger record/report record/store record/store/sqlite record/telemetry
-		authority/grant authority/permit authority/policy
+		authority/grant authority/permit authority/policy authority/policy/profile
 		base/fault base/inspect base/tool
 		github.com/google/uuid
-		net
+		net os os/exec
 	`,
 	"cli": `
 		doors/hook doors/listen
-		service/agents service/apis service/approvals service/changes service/extensions service/grants service/history service/home service/models service/modules service/policies service/policyreview service/replays service/runs service/secrets service/servers service/slash
+		service/agents service/apis service/approvals service/changes service/clients service/extensions service/grants service/history service/home service/models service/modules service/policies service/policyreview service/replays service/runs service/secrets service/servers service/slash
 		tools/packages
 		agents/agent agents/capability agents/chat
 		app
@@ -170,7 +171,7 @@ var mayImport = map[string]string{
 		tools/executor/wasm tools/extension tools/source/openapi
 		confine/changeset confine/sandbox confine/secret
 		record/ledger record/report record/store
-		authority/grant authority/grant/token authority/policy authority/policy/cases authority/policy/compare
+		authority/grant authority/grant/token authority/policy authority/policy/cases authority/policy/compare authority/policy/profile
 		base/canon base/document base/fault base/inspect base/near base/redact base/tool base/wholefile
 		github.com/google/uuid github.com/mattn github.com/spf13/cobra github.com/spf13/pflag golang.org/x/sys golang.org/x/term
 		os os/signal syscall

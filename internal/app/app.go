@@ -18,6 +18,7 @@ import (
 	"github.com/remitrun/remit/internal/service/apis"
 	"github.com/remitrun/remit/internal/service/approvals"
 	"github.com/remitrun/remit/internal/service/changes"
+	"github.com/remitrun/remit/internal/service/clients"
 	"github.com/remitrun/remit/internal/service/extensions"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/history"
@@ -53,6 +54,7 @@ type App struct {
 	Models       *models.Models
 	Agents       *agents.Agents
 	Slash        *slash.Commands
+	Clients      *clients.Clients
 	catalog      *catalog.Catalog
 	box          *linux.Box
 
@@ -95,6 +97,7 @@ func New(cfg home.Config) (*App, error) {
 		Home: a.Home, Policies: a.Policies, Replays: a.Replays, Catalog: a.catalog, Servers: a.Servers, APIs: a.APIs, Modules: a.Modules,
 		BuiltIn: a.builtIn, Models: a.Models.Registry, Capabilities: a.Agents.Capabilities, Reader: a.Reader,
 	}
+	a.Clients = a.clientsOf()
 	a.Slash = &slash.Commands{Home: a.Home, Runs: a.Runs, Extensions: a.Extensions}
 	a.APIs.Runs, a.Servers.Runs, a.Extensions.Runs = a.Runs, a.Runs, a.Runs
 	return a, nil

@@ -15,9 +15,12 @@ func (s *session) agentsCmd() *cobra.Command {
 	var limit int
 	c := &cobra.Command{
 		Use:   "agents [AGENT]",
-		Short: "List agents, or describe one",
+		Short: "List agents, or describe one; install hooks in other agents",
 		Long: `AGENT is an agent's name, its ID, or the beginning of one. Agents are created
 with remit chat --model, the HTTP API or package remit. Newest first.
+
+The commands below are for agents of others, as Claude Code: they let Remit
+decide what such an agent does.
 `,
 		Example: `  remit agents
   remit agents Editor
@@ -40,6 +43,7 @@ with remit chat --model, the HTTP API or package remit. Newest first.
 	}
 	c.Flags().StringVar(&before, "before", "", "show agents older than this `ID` (next page)")
 	c.Flags().IntVar(&limit, "limit", 20, "maximum number of agents")
+	c.AddCommand(s.agentsInstallCmd(), s.agentsStatusCmd(), s.agentsRemoveCmd())
 	return c
 }
 

@@ -215,7 +215,7 @@ func (s *session) groups() []group {
 		{"Tools", []command{{"tools", s.toolsCmd}, {"mcp", s.mcpCmd}}, []command{{"api", s.apiCmd}, {"ext", s.extCmd}, {"tool", s.toolCmd}, {"wasm", s.wasmCmd}}},
 		{"Agents", []command{{"chat", s.chatCmd}}, []command{{"agents", s.agentsCmd}, {"capabilities", s.capabilitiesCmd}, {"models", s.modelsCmd}, {"sessions", s.sessionsCmd}}},
 		{"Service", []command{{"serve", s.serveCmd}}, nil},
-		{setup, []command{{"doctor", s.doctorCmd}}, []command{{"init", s.initCmd}, {"version", s.versionCmd}}},
+		{setup, []command{{"init", s.initCmd}, {"doctor", s.doctorCmd}}, []command{{"version", s.versionCmd}}},
 	}
 }
 
@@ -227,6 +227,14 @@ func (s *session) open() (*app.App, error) {
 		return nil, err
 	}
 	return a, a.LedgerPresent()
+}
+
+// useHome pins $REMIT_HOME. The environment of a command that an agent starts may come from
+// files of the workspace.
+func (s *session) useHome(dir string) {
+	if dir != "" {
+		s.environ = append(slices.Clip(s.environ), "REMIT_HOME="+dir)
+	}
 }
 
 // openIn is open for commands with a workspace: dir, or the current folder.

@@ -28,7 +28,7 @@ import (
 const hookTime = 20 * time.Second
 
 func (s *session) hookCmd() *cobra.Command {
-	var policyFile, dir string
+	var policyFile, dir, homeDir string
 	var confine bool
 	c := &cobra.Command{
 		Use:   "hook AGENT",
@@ -55,12 +55,14 @@ exit status 2 with a message on standard error, which blocks the call.
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: hook.Agents(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			h := hookDoor{session: s, agent: args[0], policy: policyFile, dir: dir, confine: confine}
+			s.useHome(homeDir)
+			h := hookDoor{session: s, agent: args[0], policy: policyFile, dir: dir, home: homeDir, confine: confine}
 			return h.run(cmd.Context())
 		},
 	}
 	c.Flags().StringVarP(&policyFile, "policy", "p", "", "policy `FILE` to decide under")
 	c.Flags().StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: see above; with -p the current folder)")
+	c.Flags().StringVar(&homeDir, "home", "", "use this `DIR` as REMIT_HOME, whatever the environment says")
 	c.Flags().BoolVar(&confine, "confine", false, "have shell commands run in the sandbox, by remit sh")
 	return c
 }
@@ -68,8 +70,8 @@ exit status 2 with a message on standard error, which blocks the call.
 // hookDoor handles one event of an agent.
 type hookDoor struct {
 	*session
-	agent, policy, dir string
-	confine            bool
+	agent, policy, dir, home string
+	confine                  bool
 }
 
 // run answers the event. Any failure, a panic and the deadline included, ends with a message
@@ -166,6 +168,9 @@ func (h *hookDoor) confined(q runs.ClientRequest, script string) (string, error)
 			return "", fault.Wrap(fault.Usage, err, "the path %q is not known: %v", q.Policy, err)
 		}
 		words = append(words, "-p", file)
+	}
+	if h.home != "" {
+		words = append(words, "--home", h.home)
 	}
 	words = append(words, "-c", script)
 	for i, w := range words {

@@ -1,24 +1,48 @@
 package cli
 
 import (
+	"context"
+	"os"
+	"strings"
+
 	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/authority/policy/profile"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/service/clients"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 func (s *session) initCmd() *cobra.Command {
-	var anew bool
+	var anew, yes bool
+	var dir, profileName string
 	c := &cobra.Command{
 		Use:   "init",
-		Short: "Create the ledger, or start over with a new one",
-		Long: `Creates the ledger in $REMIT_HOME. Other commands also create it when they
-first need it.
+		Short: "Set up a project: a policy, and hooks in the agents that you have",
+		Long: `Creates the ledger in $REMIT_HOME if there is none. Then it finds the agents on
+this machine (` + strings.Join(clients.Names(), ", ") + `), shows what it
+would do, and does it with --yes or when you agree: it writes a policy for the
+workspace, trusts it, installs a hook in each agent's settings for this
+workspace, and proves each hook with a canary: one call must be denied, another
+one allowed. remit doctor keeps showing the result, and remit agents remove
+takes a hook out.
+
+A remit.yaml that is there already is kept if you trust it, and refused if not:
+a repository cannot give itself rights.
+
+Profiles: ` + strings.Join(profile.Names(), ", ") + `.
 
 If the ledger's file is lost but its keys remain, Remit does not create a new
 ledger by itself: restore the file from a backup. Without a backup,
 --new-ledger starts over with a new origin and new keys. Grants of the old
 ledger are then not accepted, and the old keys are moved to keys/retired. An
 existing ledger is never replaced.
+
+The exit status is 1 if a hook could not be installed and proved.
 `,
 		Example: `  remit init
+  remit init --yes --profile read-only -w ~/project
   remit init --new-ledger`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -30,17 +54,180 @@ existing ledger is never replaced.
 			if err != nil {
 				return err
 			}
-			if s.json {
-				return s.printJSON(map[string]any{"home": b.Home, "origin": b.Origin, "retired": b.Retired.Folder, "old_origin": b.Retired.Origin})
+			if anew {
+				return s.printNewLedger(b)
 			}
-			if b.Retired.Folder != "" {
-				s.printf("%s new ledger created: %s\n  the old keys are in %s\n", s.paint(green, "✓"), show(b.Origin), show(b.Retired.Folder))
-				return nil
+			q := app.SetupRequest{Profile: profileName}
+			if q.Workspace, err = home.Workspace(dir); err != nil {
+				return err
 			}
-			s.printf("%s the ledger is ready: %s\n", s.paint(green, "✓"), show(b.Origin))
-			return nil
+			return s.setUp(cmd.Context(), a, b, q, yes)
 		},
 	}
-	c.Flags().BoolVar(&anew, "new-ledger", false, "replace a lost ledger by a new one, with a new origin and new keys")
+	c.Flags().BoolVar(&anew, "new-ledger", false, "replace a lost ledger by a new one, with a new origin and new keys, and do nothing else")
+	c.Flags().BoolVar(&yes, "yes", false, "do it without asking")
+	c.Flags().StringVar(&profileName, "profile", "", "ready policy to write, by `NAME` (default: "+profile.Default+")")
+	c.Flags().StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: the current folder)")
 	return c
+}
+
+func (s *session) printNewLedger(b app.Begun) error {
+	if s.json {
+		return s.printJSON(map[string]any{"home": b.Home, "origin": b.Origin, "retired": b.Retired.Folder, "old_origin": b.Retired.Origin})
+	}
+	s.printf("%s new ledger created: %s\n  the old keys are in %s\n", s.paint(green, "✓"), show(b.Origin), show(b.Retired.Folder))
+	return nil
+}
+
+// setUp shows the plan and, if the person agrees, carries it out.
+func (s *session) setUp(ctx context.Context, a *app.App, b app.Begun, q app.SetupRequest, yes bool) error {
+	plan, err := a.PlanSetup(q)
+	if err != nil && yes {
+		return err
+	}
+	if !s.json {
+		s.printf("%s the ledger is ready: %s\n", s.paint(green, "✓"), show(b.Origin))
+	}
+	if err == nil && !yes {
+		s.printPlan(plan, q)
+		yes, err = s.agrees(ctx)
+	}
+	if err != nil && !s.json { // the ledger was made, which was asked for too
+		s.printf("\n")
+		s.complain(err)
+		return nil
+	}
+	var done []app.AgentSetup
+	if yes {
+		if done, err = a.SetUp(ctx, q, plan); err != nil {
+			return err
+		}
+	}
+	if s.json {
+		return s.printSetupJSON(b, plan, done, yes, err)
+	}
+	if !yes {
+		s.printf("\nnothing was changed; to do it: remit init --yes\n")
+		return nil
+	}
+	return s.printSetup(plan, done)
+}
+
+// agrees asks the person, if there is a terminal.
+func (s *session) agrees(ctx context.Context) (bool, error) {
+	in, ok := s.In.(*os.File)
+	if s.json || !ok || !isTerminal(s.In) || !isTerminal(s.Out) {
+		return false, nil
+	}
+	s.printf("\n")
+	return s.askYesOrNo(ctx, in, "do it")
+}
+
+func (s *session) printPlan(plan app.Setup, q app.SetupRequest) {
+	if s.json {
+		return
+	}
+	s.printf("\nfor %s:\n", show(q.Workspace))
+	if plan.New {
+		s.item("•", "write remit.yaml and trust it. Profile "+plan.Profile.Name+": "+plan.Profile.About)
+	} else {
+		s.item("•", "keep remit.yaml, which you trust")
+	}
+	for _, f := range plan.Agents {
+		s.item("•", "install a hook for "+f.Title+" ("+f.At+") and prove it")
+	}
+	if len(plan.Agents) == 0 {
+		s.item("•", "no agent was found: looked for "+strings.Join(clients.Names(), ", "))
+	}
+}
+
+// setupAgentJSON is an agent as --json prints it.
+type setupAgentJSON struct {
+	Name      string   `json:"name"`
+	Installed bool     `json:"installed"`
+	Proved    bool     `json:"proved"`
+	Held      bool     `json:"held"` // installed, proved, and nothing known works against it
+	Confined  bool     `json:"confined"`
+	Scope     string   `json:"scope,omitempty"`
+	File      string   `json:"file,omitempty"`
+	Proof     string   `json:"proof,omitempty"`
+	Problems  []string `json:"problems"`
+	Limits    []string `json:"limits"`
+	Next      string   `json:"next,omitempty"`
+}
+
+func agentJSON(st clients.State, err error) setupAgentJSON {
+	out := setupAgentJSON{
+		Name: st.Agent, Installed: st.Present, Proved: st.Proof != nil && st.Proof.OK, Held: st.Held(), Confined: st.Confine, Scope: string(st.Scope),
+		File: st.File, Problems: append([]string{}, st.Problems...), Limits: append([]string{}, st.Limits...), Next: st.Next,
+	}
+	if st.Proof != nil {
+		out.Proof = st.Proof.Detail
+	}
+	if err != nil {
+		out.Problems = append(out.Problems, fault.Message(err))
+	}
+	return out
+}
+
+func (s *session) printSetupJSON(b app.Begun, plan app.Setup, done []app.AgentSetup, did bool, problem error) error {
+	agents := []setupAgentJSON{}
+	for _, one := range done {
+		agents = append(agents, agentJSON(one.State, one.Err))
+	}
+	if !did {
+		for _, f := range plan.Agents {
+			agents = append(agents, agentJSON(clients.State{Installed: clients.Installed{Agent: f.Name}}, nil))
+		}
+	}
+	out := map[string]any{"home": b.Home, "origin": b.Origin, "policy": plan.Policy, "done": did, "agents": agents}
+	if problem != nil {
+		out["problem"] = fault.Message(problem)
+	}
+	if plan.New {
+		out["profile"] = plan.Profile.Name
+	}
+	if err := s.printJSON(out); err != nil {
+		return err
+	}
+	return allHeld(done).orNil()
+}
+
+// allHeld is 1 if a hook could not be installed and proved.
+func allHeld(done []app.AgentSetup) exit {
+	for _, one := range done {
+		if one.Err != nil || !one.Held() {
+			return 1
+		}
+	}
+	return 0
+}
+
+func (s *session) printSetup(plan app.Setup, done []app.AgentSetup) error {
+	state := "kept"
+	if plan.New {
+		state = "profile " + plan.Profile.Name + ", trusted"
+	}
+	s.printf("%s policy: %s (%s)\n", s.paint(green, "✓"), show(plan.Policy), state)
+	for _, one := range done {
+		if one.Err != nil {
+			s.printf("%s %s: the hook was not installed\n", s.paint(red, "✗"), one.Title)
+			s.complain(one.Err)
+			continue
+		}
+		s.printState(one.State)
+	}
+	if len(done) == 0 {
+		s.printf("no agent was found; remit agents install AGENT installs a hook all the same\n")
+		return nil
+	}
+	s.printf("\nstart your agent in that folder: started elsewhere, it does not use these hooks\n")
+	for _, line := range []string{
+		"remit runs                    what your agents did",
+		"remit agents status           whether the hooks still hold",
+		"remit agents remove AGENT     takes a hook out",
+	} {
+		s.printf("  %s\n", line)
+	}
+	return allHeld(done).orNil()
 }

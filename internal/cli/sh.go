@@ -15,7 +15,7 @@ import (
 )
 
 func (s *session) shCmd() *cobra.Command {
-	var policyFile, dir, script string
+	var policyFile, dir, homeDir, script string
 	c := &cobra.Command{
 		Use:   "sh -c SCRIPT",
 		Short: "Run a script of an agent in the sandbox, as the agent's shell",
@@ -38,6 +38,7 @@ ended it. A script that is refused does not start: the exit status is 3.
 			if script == "" {
 				return fault.New(fault.Usage, "the script is missing").WithHint("usage: remit sh [-p POLICY] [-w DIR] -c SCRIPT")
 			}
+			s.useHome(homeDir)
 			a, err := s.open()
 			if err != nil {
 				return err
@@ -54,6 +55,7 @@ ended it. A script that is refused does not start: the exit status is 3.
 	fl.StringVarP(&script, "command", "c", "", "`SCRIPT` to run")
 	fl.StringVarP(&policyFile, "policy", "p", "", "policy `FILE` to run under")
 	fl.StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: see above; with -p the current folder)")
+	fl.StringVar(&homeDir, "home", "", "use this `DIR` as REMIT_HOME, whatever the environment says")
 	return c
 }
 

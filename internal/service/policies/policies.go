@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -111,24 +112,16 @@ func (s *Policies) Root(file, workspace string) (*policy.Policy, Hint, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	ws := filepath.Join(workspace, workspaceFile)
-	src, err := wholefile.ReadRegular(ws, MaxPolicySize)
-	if errors.Is(err, fs.ErrNotExist) {
-		return none, HintNone, nil
-	}
-	if err != nil {
-		return nil, "", fault.Wrap(fault.PolicyInvalid, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: ws})
-	}
-	list, err := s.trusted().List()
-	if err != nil {
+	src, known, err := s.own(workspace)
+	switch {
+	case err != nil:
 		return nil, "", err
-	}
-	trusted, _ := home.Entry(list, ws)
-	switch trusted.digest {
-	case runner.DigestOf(src).String():
-		p, err := policy.Parse(ws, src)
+	case src == nil:
+		return none, HintNone, nil
+	case known == runner.DigestOf(src).String():
+		p, err := policy.Parse(filepath.Join(workspace, workspaceFile), src)
 		return p, "", err
-	case "":
+	case known == "":
 		return none, hintNew, nil
 	}
 	return none, hintDiff, nil
@@ -217,6 +210,49 @@ func (s *Policies) Trust(workspace, reviewed string) (*policy.Policy, string, er
 	}
 	err = s.trusted().Change("trust", ws, func(list []trust) ([]trust, error) { return home.With(list, trust{ws, digest}), nil }, nil)
 	return p, digest, err
+}
+
+// Create writes source as the remit.yaml of a workspace that has none, and trusts it.
+func (s *Policies) Create(workspace, source string) error {
+	file := filepath.Join(workspace, workspaceFile)
+	root, err := os.OpenRoot(workspace)
+	if err != nil {
+		return fault.Wrap(fault.Usage, err, "%s cannot be written: %v", file, wholefile.Cause(err))
+	}
+	defer root.Close()
+	f, err := root.OpenFile(workspaceFile, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fault.Wrap(fault.Usage, err, "%s cannot be written: %v", file, wholefile.Cause(err))
+	}
+	_, err = f.WriteString(source)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return errors.Join(fault.Wrap(fault.Usage, err, "%s cannot be written: %v", file, wholefile.Cause(err)), root.Remove(workspaceFile))
+	}
+	_, _, err = s.Trust(workspace, runner.DigestOf([]byte(source)).String())
+	return err
+}
+
+// Own gives the content of the workspace's remit.yaml and whether it is trusted; nil: there
+// is none.
+func (s *Policies) Own(workspace string) (source []byte, trusted bool, err error) {
+	src, known, err := s.own(workspace)
+	return src, src != nil && known == runner.DigestOf(src).String(), err
+}
+
+// own gives the content of the workspace's remit.yaml, nil if there is none, and the digest
+// that was trusted.
+func (s *Policies) own(workspace string) (source []byte, trusted string, err error) {
+	file := filepath.Join(workspace, workspaceFile)
+	src, err := wholefile.ReadRegular(file, MaxPolicySize)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", fault.Wrap(fault.PolicyInvalid, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: file})
+	}
+	list, err := s.trusted().List()
+	known, _ := home.Entry(list, file)
+	return src, known.digest, err
 }
 
 // sameDigest compares a digest as a person gave it, with or without its prefix.

@@ -1,0 +1,103 @@
+package app
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"github.com/remitrun/remit/internal/authority/policy/profile"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/service/clients"
+)
+
+// clientsOf wires the agents of this machine.
+func (a *App) clientsOf() *clients.Clients {
+	exe, err := os.Executable()
+	if err != nil {
+		exe = "" // an installation says so
+	}
+	return &clients.Clients{Home: a.Home, Root: "/", Exe: exe, Run: runLine}
+}
+
+// SetupRequest says how to set up a workspace.
+type SetupRequest struct {
+	Workspace string
+	Profile   string // "": the trusted remit.yaml, or else the default profile
+}
+
+// Setup is how a workspace is set up, or will be.
+type Setup struct {
+	Policy  string // the file
+	Profile profile.Profile
+	New     bool // the policy is written from the profile; else it is there and trusted
+	Agents  []clients.Found
+}
+
+// AgentSetup is the result for one agent.
+type AgentSetup struct {
+	clients.State
+	Err error // why the hook was not installed
+}
+
+// PlanSetup tells what [App.SetUp] would do. It refuses a remit.yaml that nobody trusted: a
+// repository can bring one.
+func (a *App) PlanSetup(q SetupRequest) (Setup, error) {
+	out := Setup{Policy: filepath.Join(q.Workspace, "remit.yaml"), Agents: a.Clients.Found()}
+	name := q.Profile
+	if name == "" {
+		name = profile.Default
+	}
+	var err error
+	if out.Profile, err = profile.Find(name); err != nil {
+		return out, err
+	}
+	if q.Workspace == "/" || q.Workspace == a.Home.Env("").Home {
+		return out, fault.New(fault.Usage, "%s is not a project: an agent would work on all of it", q.Workspace).
+			WithHint("run remit init in the folder of a project, or name one with -w")
+	}
+	src, trusted, err := a.Policies.Own(q.Workspace)
+	switch {
+	case err != nil:
+		return out, err
+	case src == nil:
+		out.New = true
+	case !trusted:
+		return out, fault.New(fault.Conflict, "%s is there already, and you have not trusted it as it is now", out.Policy).
+			WithHint("read it, then run remit policy trust; or remove it. Then run remit init again")
+	case q.Profile != "" && string(src) != out.Profile.Source:
+		return out, fault.New(fault.Conflict, "%s is there already, and is not the profile %s", out.Policy, q.Profile).
+			WithHint("leave --profile out to keep the policy, or remove the file")
+	}
+	return out, nil
+}
+
+// SetUp writes and trusts the policy, installs the hooks of all agents that were found, and
+// proves each. An agent that fails does not keep the others from being set up.
+func (a *App) SetUp(ctx context.Context, q SetupRequest, plan Setup) ([]AgentSetup, error) {
+	if plan.New {
+		if err := a.Policies.Create(q.Workspace, plan.Profile.Source); err != nil {
+			return nil, err
+		}
+	}
+	var out []AgentSetup
+	for _, found := range plan.Agents {
+		st, err := a.InstallHook(ctx, clients.Request{Agent: found.Name, Scope: clients.Project, Folder: q.Workspace})
+		if st.Title == "" {
+			st.Agent, st.Title = found.Name, found.Title
+		}
+		out = append(out, AgentSetup{st, err})
+	}
+	return out, nil
+}
+
+// InstallHook installs the hook of one agent, proves it, and tells how it stands.
+func (a *App) InstallHook(ctx context.Context, q clients.Request) (clients.State, error) {
+	one, _, err := a.Clients.Install(q)
+	if err != nil {
+		return clients.State{}, err
+	}
+	if _, err := a.Clients.Prove(ctx, one); err != nil {
+		return clients.State{}, err
+	}
+	return a.Clients.Find(one.Key())
+}

@@ -1,0 +1,370 @@
+// Package clients installs Remit's hook in the configuration of other agents, shows whether it
+// is still there, removes it again, and proves with a canary that it decides. It knows the
+// files of the agents; what their events mean is known to doors/hook. Start at
+// [Clients.Install].
+package clients
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/service/home"
+)
+
+// Clients are the agents of one person on this machine.
+type Clients struct {
+	Home *home.Home
+	Root string // where managed configuration begins: /
+	Exe  string // the path of this program; "": not known
+
+	// Run runs a command line by /bin/sh in a folder, with an input.
+	Run func(ctx context.Context, line, dir string, input []byte) (Ran, error)
+}
+
+// Ran is how a command line ended.
+type Ran struct {
+	Out, Err string
+	Status   int
+}
+
+// Request names an installation.
+type Request struct {
+	Agent   string
+	Scope   Scope
+	Folder  string // the workspace; of scope Project also where the hook holds
+	Confine *bool  // nil: where the agent's hook can
+	MCPOnly bool   // in place of the hook: deny the agent's own tools
+}
+
+// Installed is what was written for one agent.
+type Installed struct {
+	Agent   string   `json:"agent"`
+	Scope   Scope    `json:"scope"`
+	File    string   `json:"file"`
+	Folder  string   `json:"folder"`
+	Command string   `json:"command,omitempty"` // "": the agent's own tools are denied
+	Confine bool     `json:"confine"`
+	Edits   []Edit   `json:"edits"`
+	Before  *string  `json:"before"`         // the file's content; null: there was no file
+	After   string   `json:"after"`          // the digest of what was written
+	Made    []string `json:"made,omitempty"` // folders, relative to the file's root
+	Guards  []string `json:"guards,omitempty"`
+	Proof   *Proof   `json:"proof,omitempty"`
+}
+
+// Key is the agent and the file.
+func (i Installed) Key() string { return i.Agent + " " + i.File }
+
+func (s *Clients) installed() home.Collection[Installed] {
+	return home.Collection[Installed]{
+		Home: s.Home, File: "agents.json", Article: "an", One: "installed hook", Again: "install the hooks", Command: "remit agents",
+	}
+}
+
+// Install writes the hook into the configuration of an agent, or what MCPOnly asks for. What
+// was installed there before is replaced. It reports whether the file changed.
+func (s *Clients) Install(q Request) (Installed, bool, error) {
+	a, err := find(q.Agent)
+	if err != nil {
+		return Installed{}, false, err
+	}
+	out, err := s.planned(a, q)
+	if err != nil {
+		return out, false, err
+	}
+	at, err := a.place(q.Scope, s, q.Folder)
+	if err != nil {
+		return out, false, err
+	}
+	changed := false
+	err = s.installed().Change("install", out.Key(), func(list []Installed) ([]Installed, error) {
+		was, known := home.Entry(list, out.Key())
+		now, err := at.read()
+		if err != nil {
+			return nil, err
+		}
+		text, err := s.merge(&out, now, was, known)
+		if err != nil {
+			return nil, fault.Wrap(fault.CodeOf(err), err, "%s: %s", at.file(), fault.Message(err)).WithHint("mend the file, then run the command again")
+		}
+		if changed = string(text) != string(now) || now == nil; changed {
+			made, err := at.write(now, text, q.Scope.mode())
+			out.Made = append(out.Made, made...)
+			if err != nil {
+				return nil, err
+			}
+		}
+		if err := s.guard(a, &out); err != nil {
+			return nil, err
+		}
+		return home.With(list, out), nil
+	}, nil)
+	return out, changed, err
+}
+
+// mode is that of a new file.
+func (s Scope) mode() fs.FileMode {
+	if s == User {
+		return 0o600
+	}
+	return 0o644
+}
+
+// planned is what an installation will write.
+func (s *Clients) planned(a agent, q Request) (Installed, error) {
+	at, err := a.place(q.Scope, s, q.Folder)
+	if err != nil {
+		return Installed{}, err
+	}
+	out := Installed{Agent: a.name, Scope: q.Scope, File: at.file(), Folder: q.Folder}
+	if q.MCPOnly {
+		if a.name != "claude" {
+			return out, fault.New(fault.Usage, "--mcp-only is for claude: %s has no list of denied tools", a.title)
+		}
+		out.Edits, err = normal(mcpOnlyEdits())
+		return out, err
+	}
+	out.Confine = a.confines
+	if q.Confine != nil {
+		if *q.Confine && !a.confines {
+			return out, fault.New(fault.Usage, "%s cannot be told to run a command in the sandbox", a.title).
+				WithHint("leave --confine out, or run the agent itself with remit exec")
+		}
+		out.Confine = *q.Confine
+	}
+	if out.Command, err = s.command(q, out.Confine); err != nil {
+		return out, err
+	}
+	out.Edits, err = normal(a.edits(q.Scope, out.Command))
+	return out, err
+}
+
+// normal gives edits as they are read from JSON, so that they compare equal to it.
+func normal(edits []Edit) ([]Edit, error) {
+	b, err := json.Marshal(edits)
+	if err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "a setting cannot be encoded")
+	}
+	var out []Edit
+	if err := json.Unmarshal(b, &out); err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "a setting cannot be decoded")
+	}
+	return out, nil
+}
+
+// command is the hook's command line. It pins what variables of the agent's environment, or
+// events with another folder, could change: this program, the ledger, and the workspace.
+func (s *Clients) command(q Request, confine bool) (string, error) {
+	if err := s.checkExe(q.Folder); err != nil {
+		return "", err
+	}
+	words := []string{s.Exe, "hook", q.Agent, "--home", s.Home.Dir}
+	if confine {
+		words = append(words, "--confine")
+	}
+	if q.Scope == Project {
+		words = append(words, "-w", q.Folder)
+	}
+	for i, w := range words {
+		if strings.Trim(w, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-") != "" {
+			words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(words, " "), nil
+}
+
+// checkExe refuses a program that the agent, or another user, could replace.
+func (s *Clients) checkExe(folder string) error {
+	if s.Exe == "" {
+		return fault.New(fault.Internal, "the path of this program is not known")
+	}
+	hint := "install it elsewhere, as in /usr/local/bin or ~/.local/bin, and run that one"
+	if in, err := filepath.Rel(folder, s.Exe); err == nil && filepath.IsLocal(in) {
+		return fault.New(fault.Usage, "this program is %s, in the workspace: the agent could replace it", s.Exe).WithHint("%s", hint)
+	}
+	for _, at := range []string{s.Exe, filepath.Dir(s.Exe)} {
+		st, err := os.Stat(at)
+		if err != nil {
+			return fault.Wrap(fault.Usage, err, "this program cannot be found at %s", s.Exe).WithHint("%s", hint)
+		}
+		if st.Mode().Perm()&0o002 != 0 {
+			return fault.New(fault.Usage, "every user can write to %s, and so replace this program", at).WithHint("%s", hint)
+		}
+	}
+	return nil
+}
+
+// merge gives the new content of a configuration file, and notes in out what undoes it.
+func (s *Clients) merge(out *Installed, now []byte, was Installed, known bool) ([]byte, error) {
+	if known {
+		clean, err := was.without(now)
+		if err != nil {
+			return nil, err
+		}
+		now, out.Made, out.Guards = clean, was.Made, was.Guards
+	}
+	if now != nil {
+		text := string(now)
+		out.Before = &text
+	}
+	doc, err := parse(now)
+	if err != nil {
+		return nil, err
+	}
+	var own []Edit
+	for _, e := range out.Edits {
+		had, err := doc.apply(e)
+		if err != nil {
+			return nil, err
+		}
+		if !had {
+			own = append(own, e)
+		}
+	}
+	out.Edits = own
+	text := doc.bytes()
+	out.After = digest(text)
+	return text, nil
+}
+
+func digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// without gives a configuration as it would be if nothing had been installed; nil: no file.
+// Where the file is as it was written, that is what was before, to the byte.
+func (i Installed) without(now []byte) ([]byte, error) {
+	if now == nil {
+		return nil, nil
+	}
+	if digest(now) == i.After {
+		if i.Before == nil {
+			return nil, nil
+		}
+		return []byte(*i.Before), nil
+	}
+	doc, err := parse(now)
+	if err != nil {
+		return nil, err
+	}
+	var before []byte
+	if i.Before != nil {
+		before = []byte(*i.Before)
+	}
+	original, err := parse(before)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range i.Edits {
+		doc.remove(e, i.Command)
+		doc.prune(e, original)
+	}
+	if v, _ := doc.decoded(); i.Before == nil && isEmpty(v) {
+		return nil, nil
+	}
+	return doc.bytes(), nil
+}
+
+// guard makes the folders from which the agent takes settings of the project, where they are
+// missing: the sandbox keeps folders of these names from being written, but cannot keep a
+// command from making one.
+func (s *Clients) guard(a agent, out *Installed) error {
+	if out.Folder == "" {
+		return nil
+	}
+	for _, name := range a.reads {
+		made, err := guard(out.Folder, filepath.Dir(name))
+		if err != nil {
+			return err
+		}
+		out.Guards = append(out.Guards, made...)
+	}
+	return nil
+}
+
+// Remove takes back what was installed for an agent in a scope. It reports the file, and
+// whether there was something to remove.
+func (s *Clients) Remove(name string, scope Scope, folder string) (file string, was bool, err error) {
+	a, err := find(name)
+	if err != nil {
+		return "", false, err
+	}
+	at, err := a.place(scope, s, folder)
+	if err != nil {
+		return "", false, err
+	}
+	key := Installed{Agent: name, File: at.file()}.Key()
+	list, err := s.installed().List()
+	if _, known := home.Entry(list, key); err != nil || !known {
+		return at.file(), false, err
+	}
+	return at.file(), true, s.installed().Change("remove", key, func(list []Installed) ([]Installed, error) {
+		one, known := home.Entry(list, key)
+		if !known {
+			return list, nil
+		}
+		now, err := at.read()
+		if err != nil {
+			return nil, err
+		}
+		text, err := one.without(now)
+		switch {
+		case err != nil:
+			return nil, fault.Wrap(fault.CodeOf(err), err, "%s: %s", at.file(), fault.Message(err)).WithHint("mend the file, then run the command again")
+		case text == nil && now != nil:
+			err = at.removeFile(one.Made)
+		case string(text) != string(now):
+			_, err = at.write(now, text, scope.mode())
+		}
+		if err == nil && one.Folder != "" {
+			err = errors.Join(unguard(one.Folder, one.Guards), unguard(at.root, one.Made))
+		}
+		return home.Without(list, key), err
+	}, nil)
+}
+
+// Found is an agent on this machine.
+type Found struct {
+	Name  string
+	Title string
+	At    string // the program, or the folder that shows that it was used
+}
+
+// Found lists the agents of this machine: their programs on the PATH, or their folders.
+func (s *Clients) Found() []Found {
+	path, _ := s.Home.Lookup("PATH")
+	var out []Found
+	for _, a := range agents {
+		if at := s.where(a, filepath.SplitList(path)); at != "" {
+			out = append(out, Found{a.name, a.title, at})
+		}
+	}
+	return out
+}
+
+func (s *Clients) where(a agent, path []string) string {
+	for _, program := range a.programs {
+		for _, dir := range path {
+			file := filepath.Join(dir, program)
+			if st, err := os.Stat(file); filepath.IsAbs(dir) && err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
+				return file
+			}
+		}
+	}
+	for _, name := range a.homes {
+		dir := filepath.Join(s.Home.UserHome, name)
+		if st, err := os.Stat(dir); s.Home.UserHome != "" && err == nil && st.IsDir() {
+			return dir
+		}
+	}
+	return ""
+}

@@ -1,0 +1,326 @@
+package clients_test
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/remitrun/remit/internal/app/apptest"
+	"github.com/remitrun/remit/internal/service/clients"
+	"github.com/remitrun/remit/internal/service/home"
+)
+
+// desk is a machine with a project, and with a program that stands for Remit.
+type desk struct {
+	*clients.Clients
+	t       *testing.T
+	project string
+}
+
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	base, err := home.Workspace(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &desk{t: t, project: filepath.Join(base, "project"), Clients: apptest.New(t, filepath.Join(base, "remit")).Clients}
+	for _, dir := range []string{"project", "home", "root", "bin", "root/etc"} {
+		if err := os.MkdirAll(filepath.Join(base, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.Exe, d.Root = filepath.Join(base, "bin", "remit"), filepath.Join(base, "root")
+	d.Home.UserHome = filepath.Join(base, "home")
+	if err := os.WriteFile(d.Exe, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func (d *desk) write(name, text string) string {
+	d.t.Helper()
+	file := filepath.Join(d.project, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o640); err != nil {
+		d.t.Fatal(err)
+	}
+	return file
+}
+
+func (d *desk) install(agent string, scope clients.Scope) (clients.Installed, error) {
+	one, _, err := d.Install(clients.Request{Agent: agent, Scope: scope, Folder: d.project})
+	return one, err
+}
+
+// all gives the files and folders below a folder.
+func all(t *testing.T, dir string) string {
+	t.Helper()
+	var out []string
+	err := filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
+		if err != nil || name == dir {
+			return err
+		}
+		text := "/"
+		if !e.IsDir() {
+			b, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			text = " " + string(b)
+		}
+		out = append(out, strings.TrimPrefix(name, dir)+text)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(out, "\n")
+}
+
+// Each agent's files are as before after installing, installing again, and removing.
+func TestInstallAndRemoveLeaveNothing(t *testing.T) {
+	for _, agent := range clients.Names() {
+		for _, scope := range []clients.Scope{clients.Project, clients.User, clients.Managed} {
+			if agent == "codex" && scope == clients.Managed {
+				continue
+			}
+			t.Run(agent+" "+string(scope), func(t *testing.T) {
+				d := newDesk(t)
+				d.write("README", "x")
+				before := all(t, filepath.Dir(d.Root)+"/project") + all(t, d.Root) + all(t, d.Home.UserHome)
+				one, err := d.install(agent, scope)
+				if err != nil {
+					t.Fatal(err)
+				}
+				text, err := os.ReadFile(one.File)
+				if err != nil || !strings.Contains(string(text), one.Command) || !strings.Contains(one.Command, "--home "+d.Home.Dir) {
+					t.Fatalf("%s: %v\n%s", one.Command, err, text)
+				}
+				if list, err := d.Status(agent); err != nil || len(list) != 1 || !list[0].Present || len(list[0].Problems) > 0 {
+					t.Errorf("%+v, %v", list, err)
+				}
+				if _, changed, err := d.Install(clients.Request{Agent: agent, Scope: scope, Folder: d.project}); err != nil || changed {
+					t.Errorf("the second time: changed %v, %v", changed, err)
+				}
+				if again, err := os.ReadFile(one.File); err != nil || string(again) != string(text) {
+					t.Errorf("%v\n%s", err, again)
+				}
+				if _, was, err := d.Remove(agent, scope, d.project); err != nil || !was {
+					t.Fatalf("%v, %v", was, err)
+				}
+				if after := all(t, d.project) + all(t, d.Root) + all(t, d.Home.UserHome); after != before {
+					t.Errorf("left:\n%s\nwant:\n%s", after, before)
+				}
+				if _, was, err := d.Remove(agent, scope, d.project); err != nil || was {
+					t.Errorf("a second removal: %v, %v", was, err)
+				}
+			})
+		}
+	}
+}
+
+// The owner's file keeps its content, comments and permissions.
+func TestTheOwnersFileComesBack(t *testing.T) {
+	d := newDesk(t)
+	text := "{\n  // my model\n  \"model\": \"opus\",\n  \"hooks\": {\"PreToolUse\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"own\"}]}]}\n}\n"
+	file := d.write(".claude/settings.local.json", text)
+	if _, err := d.install("claude", clients.Project); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(b), "// my model") || !strings.Contains(string(b), `"own"`) {
+		t.Errorf("%v\n%s", err, b)
+	}
+	if st, err := os.Stat(file); err != nil || st.Mode().Perm() != 0o640 {
+		t.Errorf("%v, %v", st.Mode(), err)
+	}
+	if _, _, err := d.Remove("claude", clients.Project, d.project); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(file); err != nil || string(b) != text {
+		t.Errorf("%v\n%s", err, b)
+	}
+}
+
+// Files that a repository brings lead nowhere else, and widen nothing.
+func TestHostileProjects(t *testing.T) {
+	outside := func(d *desk) string { return filepath.Join(d.Home.UserHome, "outside") }
+	for name, c := range map[string]struct {
+		make func(d *desk) error
+		want string
+	}{
+		"the file is a link": {func(d *desk) error {
+			d.write(".claude/x", "")
+			return os.Symlink(outside(d), filepath.Join(d.project, ".claude/settings.local.json"))
+		}, "not a regular file, or a symbolic link"},
+		"the folder is a link": {func(d *desk) error { return os.Symlink(d.Home.UserHome, filepath.Join(d.project, ".claude")) }, "not a folder, or a symbolic link"},
+		"a folder in its place": {func(d *desk) error {
+			return os.MkdirAll(filepath.Join(d.project, ".claude/settings.local.json"), 0o755)
+		}, "not a regular file"},
+		"two members of one name": {func(d *desk) error {
+			d.write(".claude/settings.local.json", `{"hooks": {}, "hooks": {}}`)
+			return nil
+		}, "not valid JSON"},
+		"hooks switched off": {func(d *desk) error {
+			d.write(".claude/settings.local.json", `{"disableAllHooks": true}`)
+			return nil
+		}, "disableAllHooks"},
+		"the program is in the project": {func(d *desk) error {
+			d.Exe = d.write("bin/remit", "#!/bin/sh\n")
+			return nil
+		}, "the agent could replace it"},
+		"everybody can write the program": {func(d *desk) error { return os.Chmod(d.Exe, 0o777) }, "every user can write"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			if err := c.make(d); err != nil {
+				t.Fatal(err)
+			}
+			before := all(t, d.Home.UserHome)
+			if _, err := d.install("claude", clients.Project); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v", err)
+			}
+			if after := all(t, d.Home.UserHome); after != before {
+				t.Errorf("written outside:\n%s", after)
+			}
+			if list, err := d.Status(""); err != nil || len(list) > 0 {
+				t.Errorf("%+v, %v", list, err)
+			}
+		})
+	}
+}
+
+// Settings that come later are seen: they do not let a hook look whole.
+func TestStatusSeesWhatWorksAgainstAHook(t *testing.T) {
+	for name, c := range map[string]struct {
+		agent      string
+		scope      clients.Scope
+		file, text string
+		want       string // "": nothing
+	}{
+		"switched off over the person's settings":   {"claude", clients.User, ".claude/settings.json", `{"disableAllHooks": true}`, "switches all hooks off"},
+		"switched off below the stronger file":      {"claude", clients.Project, ".claude/settings.json", `{"disableAllHooks": true}`, ""},
+		"switched off below the machine's settings": {"claude", clients.Managed, ".claude/settings.json", `{"disableAllHooks": true}`, ""},
+		"switched off for Copilot":                  {"copilot", clients.Project, ".github/copilot/settings.json", `{"disableAllHooks": true}`, "switches all hooks off"},
+		"a loader variable":                         {"claude", clients.Project, ".claude/settings.json", `{"env": {"LD_PRELOAD": "./x.so"}}`, "LD_PRELOAD"},
+		"another ledger":                            {"claude", clients.Project, ".claude/settings.json", `{"env": {"REMIT_HOME": "./x"}}`, "REMIT_HOME"},
+		"a harmless variable":                       {"claude", clients.Project, ".claude/settings.json", `{"env": {"CI": "1"}}`, ""},
+		"the entries are gone":                      {"claude", clients.Project, ".claude/settings.local.json", `{}`, "entries in"},
+		"one entry is gone":                         {"gemini", clients.Project, ".gemini/settings.json", `{"hooks": {}}`, "3 of 3 entries"},
+		"it cannot be read":                         {"claude", clients.Project, ".claude/settings.json", `{`, "not valid JSON"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			if _, err := d.install(c.agent, c.scope); err != nil {
+				t.Fatal(err)
+			}
+			d.write(c.file, c.text)
+			list, err := d.Status(c.agent)
+			if err != nil || len(list) != 1 {
+				t.Fatalf("%+v, %v", list, err)
+			}
+			problems := strings.Join(list[0].Problems, "; ")
+			if (c.want == "") != (problems == "") || !strings.Contains(problems, c.want) || list[0].Held() {
+				t.Errorf("problems %q, held %v", problems, list[0].Held())
+			}
+		})
+	}
+	d := newDesk(t)
+	if _, err := d.install("claude", clients.Project); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(d.Exe); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := d.Status(""); err != nil || list[0].Present || !strings.Contains(strings.Join(list[0].Problems, ""), "program of the hook is gone") {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// With the agent's own tools denied there is no hook, and the owner's entries stay.
+func TestMCPOnlyDeniesTheAgentsOwnTools(t *testing.T) {
+	d := newDesk(t)
+	text := "{\"permissions\": {\"deny\": [\"Bash\"], \"allow\": [\"Read\"]}}\n"
+	file := d.write(".claude/settings.local.json", text)
+	if _, err := d.install("claude", clients.Project); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := d.Install(clients.Request{Agent: "claude", Scope: clients.Project, Folder: d.project, MCPOnly: true}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(file)
+	if err != nil || strings.Contains(string(b), "remit hook") || strings.Count(string(b), `"Bash"`) != 1 {
+		t.Errorf("%v\n%s", err, b)
+	}
+	for _, name := range []string{"Grep", "Glob", "NotebookEdit", "Task", "Agent", "Read", "WebFetch", "LS"} {
+		if !strings.Contains(string(b), `"`+name+`"`) {
+			t.Errorf("%s is not denied:\n%s", name, b)
+		}
+	}
+	if _, _, err := d.Remove("claude", clients.Project, d.project); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(file); err != nil || string(b) != text {
+		t.Errorf("%v\n%s", err, b)
+	}
+	if _, _, err := d.Install(clients.Request{Agent: "codex", Scope: clients.Project, Folder: d.project, MCPOnly: true}); err == nil {
+		t.Error("codex has no list of denied tools")
+	}
+}
+
+// A canary fails where the hook answers anything but what it must.
+func TestTheCanaryFailsWhereTheHookDoes(t *testing.T) {
+	deny := `{"hookSpecificOutput":{"permissionDecision":"deny"}}`
+	sandbox := `{"hookSpecificOutput":{"permissionDecision":"allow","updatedInput":{"command":"confined"}}}`
+	for name, c := range map[string]struct {
+		read, shell clients.Ran
+		confined    [2]int // the status of what must be denied, and of what must be allowed
+		want        string
+	}{
+		"it holds":                {clients.Ran{Out: deny}, clients.Ran{Out: sandbox}, [2]int{3, 0}, ""},
+		"it is missing":           {clients.Ran{Status: 127, Err: "sh: not found"}, clients.Ran{}, [2]int{}, "status 127: sh: not found"},
+		"it allows a key":         {clients.Ran{}, clients.Ran{Out: sandbox}, [2]int{3, 0}, "reading a key was not denied"},
+		"it prints text":          {clients.Ran{Out: "no"}, clients.Ran{}, [2]int{}, "agents cannot read"},
+		"it blocks by an error":   {clients.Ran{Status: 2, Err: "remit hook\nerror: E1 broken"}, clients.Ran{}, [2]int{}, "E1 broken"},
+		"it does not confine":     {clients.Ran{Out: deny}, clients.Ran{}, [2]int{}, "does not send commands to the sandbox"},
+		"the sandbox lets it":     {clients.Ran{Out: deny}, clients.Ran{Out: sandbox}, [2]int{0, 0}, "was not denied"},
+		"the sandbox is broken":   {clients.Ran{Out: deny}, clients.Ran{Out: sandbox}, [2]int{5, 0}, "status 5"},
+		"honest work is refused":  {clients.Ran{Out: deny}, clients.Ran{Out: sandbox}, [2]int{3, 3}, "status 3"},
+		"every command is denied": {clients.Ran{Out: deny}, clients.Ran{Out: deny}, [2]int{}, "does not send commands to the sandbox"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			one, err := d.install("claude", clients.Project)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := 0
+			d.Run = func(_ context.Context, line, _ string, input []byte) (clients.Ran, error) {
+				switch {
+				case line == "confined":
+					n++
+					return clients.Ran{Status: c.confined[n-1]}, nil
+				case line != one.Command:
+					t.Errorf("ran %q", line)
+				case strings.Contains(string(input), "SessionEnd"):
+					return clients.Ran{}, nil
+				case strings.Contains(string(input), `"Read"`):
+					return c.read, nil
+				}
+				return c.shell, nil
+			}
+			p, err := d.Prove(t.Context(), one)
+			if err != nil || p.OK != (c.want == "") || !strings.Contains(p.Detail, c.want) {
+				t.Errorf("%+v, %v", p, err)
+			}
+			if list, err := d.Status("claude"); err != nil || list[0].Held() != (c.want == "") {
+				t.Errorf("%+v, %v", list, err)
+			}
+		})
+	}
+}
