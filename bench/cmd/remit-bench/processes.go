@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,8 +22,16 @@ type ran struct {
 
 // start runs the program under test to its end.
 func (b *bench) start(home, dir string, args ...string) (ran, error) {
+	return b.startWith("", home, dir, args...)
+}
+
+// startWith is start with a text on standard input.
+func (b *bench) startWith(in, home, dir string, args ...string) (ran, error) {
 	cmd := exec.CommandContext(b.ctx, b.remit, args...)
 	cmd.Dir = dir
+	if in != "" {
+		cmd.Stdin = strings.NewReader(in)
+	}
 	cmd.Env = []string{"HOME=" + home, "REMIT_HOME=" + home, "PATH=/usr/bin:/bin"}
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -132,7 +141,86 @@ func (b *bench) processes() error {
 	if err := b.starts(dir, home, plan); err != nil {
 		return err
 	}
+	if err := b.hooks(dir, home); err != nil {
+		return err
+	}
 	return b.step(dir, home)
+}
+
+// hookEvent is a call of Claude Code, before it is carried out.
+func hookEvent(dir, session string, call int) string {
+	return fmt.Sprintf(`{"session_id":%q,"hook_event_name":"PreToolUse","tool_name":"Read","tool_use_id":"t%d","tool_input":{"file_path":%q},"cwd":%q}`,
+		session, call, filepath.Join(dir, "a.txt"), dir)
+}
+
+const (
+	hookRounds  = 60
+	hooksAtOnce = 8
+	longSession = 500 // calls
+)
+
+// hooks measures remit hook: how long a session makes it, and several at once.
+func (b *bench) hooks(dir, home string) error {
+	args := []string{"hook", "claude", "-p", "policy.yaml", "-w", dir}
+	calls := 0
+	call := func(session string) (time.Duration, error) {
+		calls++
+		r, err := b.startWith(hookEvent(dir, session, calls), home, dir, args...)
+		return r.took, err
+	}
+	for range longSession {
+		if _, err := call("long"); err != nil {
+			return err
+		}
+	}
+	var short, long []time.Duration
+	for i := range hookRounds {
+		s, err := call(fmt.Sprintf("short-%d", i))
+		if err != nil {
+			return err
+		}
+		l, err := call("long")
+		if err != nil {
+			return err
+		}
+		short, long = append(short, s), append(long, l)
+	}
+	x := float64(stat.Median(long)) / float64(stat.Median(short))
+	b.table.add(fmt.Sprintf("`remit hook` in a session of %d calls, beside its first call", longSession), "≤ 1.25 ×",
+		fmt.Sprintf("%.2f × (%s beside %s)", x, ms(stat.Median(long)), ms(stat.Median(short))), x <= 1.25)
+	return b.hooksTogether(dir, home, args)
+}
+
+// hooksTogether measures hooks of as many sessions at once.
+func (b *bench) hooksTogether(dir, home string, args []string) error {
+	type result struct {
+		took []time.Duration
+		err  error
+	}
+	results := make(chan result)
+	for n := range hooksAtOnce {
+		go func() {
+			var r result
+			for i := 0; i < hookRounds && r.err == nil; i++ {
+				var one ran
+				one, r.err = b.startWith(hookEvent(dir, fmt.Sprintf("together-%d", n), i), home, dir, args...)
+				r.took = append(r.took, one.took)
+			}
+			results <- r
+		}()
+	}
+	var all []time.Duration
+	var failed error
+	for range hooksAtOnce {
+		r := <-results
+		all, failed = append(all, r.took...), errors.Join(failed, r.err)
+	}
+	if failed != nil {
+		return failed
+	}
+	p99 := stat.Quantile(all, 0.99)
+	b.table.add(fmt.Sprintf("`remit hook`, %d at once, p99", hooksAtOnce), "≤ 40 ms", fmt.Sprintf("%s (p50 %s)", ms(p99), ms(stat.Median(all))), p99 <= 40*time.Millisecond)
+	return nil
 }
 
 const execPolicy = `version: 1
@@ -165,11 +253,13 @@ func (b *bench) starts(dir, home string, plan []string) error {
 		what, peer string
 		bar        float64
 		args       []string
+		in         string
 	}{
-		{"`remit version`", "hello", 3, []string{"version"}},
-		{"`remit policy explain`", "hello", 5, []string{"policy", "explain", "policy.yaml", "fs.read", "path=a.txt"}},
-		{"3-step plan", "hello", 10, plan},
-		{"`remit exec -- true`", "bwrap", 3, []string{"exec", "-p", "exec.yaml", "--", "true"}},
+		{"`remit version`", "hello", 3, []string{"version"}, ""},
+		{"`remit policy explain`", "hello", 5, []string{"policy", "explain", "policy.yaml", "fs.read", "path=a.txt"}, ""},
+		{"`remit hook`", "hello", 5, []string{"hook", "claude", "-p", "policy.yaml", "-w", dir}, hookEvent(dir, "bench", 1)},
+		{"3-step plan", "hello", 10, plan, ""},
+		{"`remit exec -- true`", "bwrap", 3, []string{"exec", "-p", "exec.yaml", "--", "true"}, ""},
 	}
 	peers := map[string][]string{"hello": {hello}}
 	names := map[string]string{"hello": "a Go hello world", "bwrap": "bubblewrap"}
@@ -184,7 +274,7 @@ func (b *bench) starts(dir, home string, plan []string) error {
 		}
 		var own, other []time.Duration
 		for range processRounds {
-			r, err := b.start(home, dir, row.args...)
+			r, err := b.startWith(row.in, home, dir, row.args...)
 			if err != nil {
 				return err
 			}

@@ -33,10 +33,11 @@ func (in *Info) checkClient() error {
 	return nil
 }
 
-// Resume continues a client's run that an earlier process began, after its calls so far.
-// They count against the limits of the run. A concurrent process may record a call first:
-// then the ledger refuses this run's next call, and the run must be resumed anew.
-func (r *Runner) Resume(ctx context.Context, in Info, begun ledger.Run, calls []ledger.Call, stopped error) (*Run, context.Context, error) {
+// Resume continues a client's run that an earlier process began, after its call with the
+// index last. Of its calls so far it needs only those that count against the limits of the
+// run, see CountsCalls. A concurrent process may record a call first: then the ledger refuses
+// this run's next call, and the run must be resumed anew.
+func (r *Runner) Resume(ctx context.Context, in Info, begun ledger.Run, last int, calls []ledger.Call, stopped error) (*Run, context.Context, error) {
 	run, err := newRun(in, begun.Started)
 	if err != nil {
 		return nil, nil, err
@@ -44,7 +45,7 @@ func (r *Runner) Resume(ctx context.Context, in Info, begun ledger.Run, calls []
 	if in.Client == "" || begun.Client != in.Client || begun.Status != ledger.Running {
 		return nil, nil, fault.New(fault.Internal, "run %s cannot be continued", begun.ID)
 	}
-	run.Seq, run.ended = begun.Seq, stopped
+	run.Seq, run.ended, run.last = begun.Seq, stopped, last
 	for _, c := range calls {
 		run.last = max(run.last, c.Index)
 		if c.Intent > 0 {
@@ -53,6 +54,12 @@ func (r *Runner) Resume(ctx context.Context, in Info, begun ledger.Run, calls []
 	}
 	ctx, run.cancel = r.Within(ctx, run)
 	return run, ctx, nil
+}
+
+// CountsCalls reports whether the policies limit the number of the run's calls.
+func (in *Info) CountsCalls() bool {
+	l := in.Grant.Chain().Limits()
+	return l.Calls > 0 || l.CallsPerTool > 0 || len(l.PerTool) > 0
 }
 
 // Report is a client's word on how a call ended that it carried out.

@@ -32,6 +32,9 @@ type Store interface {
 	Calls(ctx context.Context, run ledger.Seq) iter.Seq2[ledger.Call, error]
 	// Call finds one call of a run; fault.RunUnknown if there is none of that Index.
 	Call(ctx context.Context, run ledger.Seq, index int) (ledger.Call, error)
+	// LastCall gives the highest Index of a run's calls; 0 if it has none. It takes the same
+	// time for long runs as for short ones.
+	LastCall(ctx context.Context, run ledger.Seq) (int, error)
 	// Events gives events in the order of Seq, beginning at from.
 	Events(ctx context.Context, from ledger.Seq) iter.Seq2[ledger.Stored, error]
 	// Find gives events, newest first. Among them are all that the filter chooses, and

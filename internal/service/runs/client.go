@@ -38,14 +38,15 @@ type ClientSession struct {
 
 	runs  *Runs
 	q     ClientRequest
+	whole bool          // calls are needed, not only the number of the last one
 	calls []ledger.Call // recorded so far
 }
 
 // maxSessions bounds how often one session can end and go on.
 const maxSessions = 1000
 
-// Client finds the run of a client's session, or with create begins it. Without create, an
-// unknown session is fault.RunUnknown.
+// Client finds the run of a client's session, or with create begins it, for a new call.
+// Without create, for a report or the end, an unknown session is fault.RunUnknown.
 func (s *Runs) Client(ctx context.Context, q ClientRequest, create bool) (*ClientSession, context.Context, error) {
 	in := runner.Info{Name: recordedName(q), Client: q.Client, ClientAsks: q.Asks}
 	b, res, err := s.prepare(ctx, Request{Policy: q.Policy, Workspace: q.Workspace, Advice: q.Advice}, &in)
@@ -53,7 +54,7 @@ func (s *Runs) Client(ctx context.Context, q ClientRequest, create bool) (*Clien
 		return nil, nil, err
 	}
 	b.Runner.Catalog = s.Tools.Still() // starts no server
-	c := &ClientSession{Active: b, Hint: res.Hint, runs: s, q: q}
+	c := &ClientSession{Active: b, Hint: res.Hint, runs: s, q: q, whole: !create || in.CountsCalls()}
 	for n := range maxSessions {
 		in.ID = clientRun(q, in, n)
 		begun, err := b.store.Run(ctx, in.ID.String())
@@ -100,18 +101,24 @@ func clientRun(q ClientRequest, in runner.Info, n int) uuid.UUID {
 
 // resume continues a run that an earlier process began.
 func (c *ClientSession) resume(ctx context.Context, in runner.Info, begun ledger.Run) (context.Context, error) {
+	last, err := c.store.LastCall(ctx, begun.Seq)
+	if err != nil {
+		return nil, err
+	}
 	c.calls = nil
-	for call, err := range c.store.Calls(ctx, begun.Seq) {
-		if err != nil {
-			return nil, err
+	if c.whole {
+		for call, err := range c.store.Calls(ctx, begun.Seq) {
+			if err != nil {
+				return nil, err
+			}
+			c.calls = append(c.calls, call)
 		}
-		c.calls = append(c.calls, call)
 	}
 	stopped, err := c.stopped(ctx, in, begun)
 	if err != nil {
 		return nil, err
 	}
-	c.Run, ctx, err = c.Runner.Resume(ctx, in, begun, c.calls, stopped)
+	c.Run, ctx, err = c.Runner.Resume(ctx, in, begun, last, c.calls, stopped)
 	return ctx, err
 }
 

@@ -236,6 +236,13 @@ func (s *Store) Call(ctx context.Context, run ledger.Seq, index int) (ledger.Cal
 	return c, nil
 }
 
+// LastCall implements store.Store. The index events_run gives it.
+func (s *Store) LastCall(ctx context.Context, run ledger.Seq) (int, error) {
+	var last int
+	err := s.read.QueryRowContext(ctx, "SELECT coalesce(max(call), 0) FROM events WHERE run = ?", int64(run)).Scan(&last)
+	return last, s.fault(err, "the last call of a run cannot be read")
+}
+
 // Events implements store.Store.
 func (s *Store) Events(ctx context.Context, from ledger.Seq) iter.Seq2[ledger.Stored, error] {
 	return func(yield func(ledger.Stored, error) bool) {

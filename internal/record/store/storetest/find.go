@@ -155,8 +155,18 @@ func findsCalls(t *testing.T, s store.Store, runs []ledger.Seq) {
 	if c, err := s.Call(context.Background(), runs[0], 901); !errors.Is(err, fault.RunUnknown) {
 		t.Errorf("a call that is not there: %+v, %v", c, err)
 	}
-	for _, run := range runs {
-		for _, want := range calls(t, s, run) {
+	for _, run := range append(runs, 1<<40) { // a run that is not there has no calls
+		last, all := 0, []ledger.Call(nil)
+		if run < 1<<40 {
+			all = calls(t, s, run)
+		}
+		for _, c := range all {
+			last = max(last, c.Index)
+		}
+		if got, err := s.LastCall(context.Background(), run); err != nil || got != last {
+			t.Errorf("LastCall of run %d: %d, %v, want %d", run, got, err, last)
+		}
+		for _, want := range all {
 			if got, err := s.Call(context.Background(), run, want.Index); err != nil || got.Intent != want.Intent || got.Outcome != want.Outcome || got.Status != want.Status || got.Tool != want.Tool {
 				t.Fatalf("Call(%d) = %+v, %v, want %+v", want.Index, got, err, want)
 			}
