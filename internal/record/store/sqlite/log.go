@@ -47,7 +47,6 @@ func (l *logState) sum(k *keys) []byte {
 const (
 	selectSeals = "SELECT coalesce(group_concat(name || ' ' || hex(mac), ' ' ORDER BY name), '') FROM seals"
 	selectLog   = "SELECT origin, size, frontier, signed, mac, (" + selectSeals + ") FROM log WHERE id = 1"
-	selectMAC   = "SELECT size, mac FROM log WHERE id = 1"
 	selectOld   = "SELECT origin, size, frontier, signed, mac, '' FROM log WHERE id = 1" // without the seals, which formats before sealedFormat lack
 )
 
@@ -82,10 +81,14 @@ func (s *Store) authenticate(l *logState, origin string, size int64, frontier []
 		return err
 	}
 	if !hmac.Equal(l.mac, l.sum(s.keys)) {
-		return fault.New(fault.StoreCorrupt, "the state of the log in %q was not written by this ledger", clean(s.path)).
-			ForOperator("remit verify names what was changed")
+		return s.errNotWritten()
 	}
 	return nil
+}
+
+func (s *Store) errNotWritten() error {
+	return fault.New(fault.StoreCorrupt, "the state of the log in %q was not written by this ledger", clean(s.path)).
+		ForOperator("remit verify names what was changed")
 }
 
 // sign makes a checkpoint of the state.

@@ -264,10 +264,28 @@ func (s *Store) sealBroken(t *sealedTable) error {
 		ForOperator("remit verify names what was changed")
 }
 
-// sealOf returns a table's seal as the writer's transaction sees it.
+// readSeals returns the seals of all tables, as the log's state has them.
+func (w *writer) readSeals(ctx context.Context) (string, error) {
+	st, err := w.stmt(ctx, selectSeals)
+	if err != nil {
+		return "", err
+	}
+	var seals string
+	return seals, st.QueryRowContext(ctx).Scan(&seals)
+}
+
+// sealOf returns a table's seal as the writer's transaction sees it. The first time in
+// a batch it compares all seals with the log's state, which the batch will replace.
 func (w *writer) sealOf(ctx context.Context, t *sealedTable) (*seal, error) {
 	if l := w.seals[t.name]; l != nil {
 		return l, nil
+	}
+	if len(w.seals) == 0 {
+		if seals, err := w.readSeals(ctx); err != nil {
+			return nil, ioError{err}
+		} else if seals != w.log.seals {
+			return nil, w.s.errNotWritten()
+		}
 	}
 	st, err := w.stmt(ctx, selectSeal)
 	if err != nil {
@@ -395,11 +413,9 @@ func (w *writer) finishSeals(ctx context.Context, log *logState) error {
 	if !changed {
 		return nil
 	}
-	st, err := w.stmt(ctx, selectSeals)
-	if err != nil {
-		return err
-	}
-	return st.QueryRowContext(ctx).Scan(&log.seals)
+	var err error
+	log.seals, err = w.readSeals(ctx)
+	return err
 }
 
 // makeSeals writes the seals of the empty tables that a format adds, and updates

@@ -296,3 +296,25 @@ func TestAChangedRowIsRefusedWhenItIsUsed(t *testing.T) {
 		})
 	}
 }
+
+// A table that is put back to an older state, with its seal, while the ledger is in use
+// is found before anything new is sealed over it.
+func TestATablePutBackWhileInUse(t *testing.T) {
+	ctx, home := context.Background(), t.TempDir()
+	s := must(sqlite.Open(ctx, sqlite.Options{Home: home, Durability: sqlite.Process}))
+	until := time.Now().Add(time.Hour)
+	must(s.UseProof(ctx, [32]byte{1}, until))
+	d := db(t, home)
+	defer d.Close()
+	old := query(t, d, "SELECT name, version, rows, sum, mac FROM seals WHERE name = 'proofs'")[0]
+	must(s.UseProof(ctx, [32]byte{2}, until))
+	must(d.Exec("DELETE FROM proofs WHERE id = ?", append([]byte{2}, make([]byte, 31)...)))
+	must(d.Exec("INSERT OR REPLACE INTO seals(name, version, rows, sum, mac) VALUES(?, ?, ?, ?, ?)", old...))
+	if fresh, err := s.UseProof(ctx, [32]byte{2}, until); !errors.Is(err, fault.StoreCorrupt) {
+		t.Errorf("a proof that was used is fresh again: %v, %v; want %v", fresh, err, fault.StoreCorrupt)
+	}
+	begin(s) // what seals nothing goes on
+	if err := s.Close(); !errors.Is(err, fault.StoreCorrupt) {
+		t.Errorf("Close signed the state: %v", err)
+	}
+}

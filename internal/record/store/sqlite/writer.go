@@ -232,29 +232,28 @@ func (r *request) wantsCheckpoint() bool {
 // catchUp reads the log's state, and the events of known runs that another
 // process appended since.
 func (w *writer) catchUp(ctx context.Context) error {
-	st, err := w.stmt(ctx, selectMAC)
+	st, err := w.stmt(ctx, selectOld)
 	if err != nil {
 		return err
 	}
-	var size int64
-	var mac []byte
-	if err := st.QueryRowContext(ctx).Scan(&size, &mac); err != nil {
-		return err
-	}
-	if w.known && size == w.log.Size && bytes.Equal(mac, w.log.mac) { // the MAC authenticates the whole state
-		return nil
-	}
-	if st, err = w.stmt(ctx, selectLog); err != nil {
-		return err
-	}
 	var origin string
+	var size int64
 	var frontier []byte
 	var l logState
 	if err := st.QueryRowContext(ctx).Scan(&origin, &size, &frontier, &l.signed, &l.mac, &l.seals); err != nil {
 		return err
 	}
-	if err := w.s.authenticate(&l, origin, size, frontier); err != nil {
-		return err
+	if w.known && size == w.log.Size && bytes.Equal(l.mac, w.log.mac) {
+		return nil
+	}
+	l.seals = w.log.seals // most events change no sealed table
+	if w.s.authenticate(&l, origin, size, frontier) != nil {
+		if l.seals, err = w.readSeals(ctx); err != nil {
+			return err
+		}
+		if err := w.s.authenticate(&l, origin, size, frontier); err != nil {
+			return err
+		}
 	}
 	if w.known && size < w.log.Size {
 		return fault.New(fault.StoreCorrupt, "the ledger %q has shrunk from %d to %d events", clean(w.s.path), w.log.Size, size).
