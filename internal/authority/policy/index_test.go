@@ -20,11 +20,11 @@ func TestIndexesChangeNoDecision(t *testing.T) {
 		return quoted(rapid.SliceOfN(rapid.SampledFrom(pool), n, n).Draw(t, label))
 	}
 	files := []string{"**", "*", "a", "a/**", "**/b", "a/*", "*.k", ".env", "{a,c}/b", "A/**", "/etc/**", "~/x", "/**", "ü/**", "Ü/x", "{a/b,c}/d/**", "a/b/c", "a/b/c/**", "x./**", "[ab]/**"}
-	commands := []string{"git **", "git status", "Git **", "** --force **", "go test **", "/usr/bin/go **", "./run **", "g* **", "** x", "rm **", "sh -c **"}
+	commands := []string{"git **", "git status", "Git **", "** --force **", "go test **", "/usr/bin/go **", "./run **", "g* **", "** x", "rm **", "sh -c **", "rm -rf **", "rm -r --force x"}
 	hosts := []string{"a.example.com", "*.example.com", "GET https://b.example.com/v1/**", "localhost", "10.0.0.1", "a.example.com:8443", "EXAMPLE.com"}
 	tools := []string{"fs.*", "fs.read", "mcp:a:*", "mcp:a:b", "mcp:*", "**", "*:b", "mcp:a:b*", "MCP:A:B", "mcp:*:b", "FS.*"}
 	part := rapid.SampledFrom([]string{"a", "b", "c", "d", "A", ".env", "x.k", "x.", "ü", "Ü", "etc", "ａ", "HEAD"})
-	word := rapid.SampledFrom([]string{"git", "GIT", "go", "status", "test", "--force", "x", "rm", "/usr/bin/git", "/usr/bin/go", "./run", "", "bin/", "sh", "-c", "K", "\u212a", command.NonLiteral, command.NonLiteralMany})
+	word := rapid.SampledFrom([]string{"git", "GIT", "go", "status", "test", "--force", "x", "rm", "-rf", "-fr", "/usr/bin/git", "/usr/bin/go", "./run", "", "bin/", "sh", "-c", "K", "\u212a", command.NonLiteral, command.NonLiteralMany})
 	indexed := 0
 	rapid.Check(t, func(t *rapid.T) {
 		var text strings.Builder

@@ -13,6 +13,9 @@ func (p *Pattern) Includes(q *Pattern) bool {
 		return true
 	}
 	first := q.words[0]
+	if !p.includesFlags(q) {
+		return false
+	}
 	if first.many || len(first.lits) != 1 || (p.dir == nil) != (q.dir == nil) {
 		return false
 	}
@@ -70,6 +73,9 @@ func rareFor(p, q *Pattern) string {
 // Apart reports whether no command can match both patterns, of allow or ask.
 // False may only mean that there is no proof.
 func (p *Pattern) Apart(q *Pattern) bool {
+	if p.flat != nil || q.flat != nil {
+		return p.headsApart(q)
+	}
 	if words, ok := p.literal(); ok {
 		return p.literalApart(words, q)
 	}

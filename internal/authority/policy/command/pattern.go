@@ -46,10 +46,13 @@ const (
 // on the trusted PATH; an absolute path (/opt/x/bin/tool); or a path in the
 // workspace (./scripts/build), which never matches before [Pattern.Bind]. In
 // the paths `*` stays within one folder.
+//
+// Flags of known programs match in any spelling and order: rm -rf is rm -r -f.
 type Pattern struct {
 	words     []word
 	dir       []word // the first word's components, if it is a path
 	workspace string // "" before Bind
+	flat      *flagged
 }
 
 // word is one word of a pattern: literals with `*` between them.
@@ -83,6 +86,7 @@ func ParsePattern(s string) (*Pattern, error) {
 	if err := p.parseFirst(s); err != nil {
 		return nil, err
 	}
+	p.flat = newFlagged(p)
 	return p, nil
 }
 
@@ -282,7 +286,7 @@ func (p *Pattern) Match(a *tool.Action, trusted []string) bool {
 		return false
 	}
 	if p.dir != nil {
-		return p.run("", a.Argv[1:], false) && slices.ContainsFunc(p.places(a, trusted), func(place string) bool {
+		return p.matches("", a.Argv[1:], false) && slices.ContainsFunc(p.places(a, trusted), func(place string) bool {
 			full, ok := resolve(place, a.Dir)
 			return ok && p.matchPath(full, false)
 		})
@@ -294,7 +298,7 @@ func (p *Pattern) Match(a *tool.Action, trusted []string) bool {
 		}
 		name = base(asked)
 	}
-	return p.trusted(a, trusted) && p.run(name, a.Argv[1:], false)
+	return p.trusted(a, trusted) && p.matches(name, a.Argv[1:], false)
 }
 
 // MatchDeny reports whether a deny entry covers the command under any name it has
@@ -320,16 +324,16 @@ func (p *Pattern) MatchDeny(a *tool.Action, _ []string) bool {
 func (p *Pattern) denyName(name, dir string, rest []string) bool {
 	if p.dir != nil {
 		if strings.IndexByte(name, 0) >= 0 {
-			return p.run("", rest, true)
+			return p.matches("", rest, true)
 		}
 		full, ok := resolve(path.Clean(name), dir)
-		return ok && p.matchPath(full, true) && p.run("", rest, true)
+		return ok && p.matchPath(full, true) && p.matches("", rest, true)
 	}
-	if p.run(name, rest, true) {
+	if p.matches(name, rest, true) {
 		return true
 	}
 	b := base(name)
-	return b != name && p.run(b, rest, true)
+	return b != name && p.matches(b, rest, true)
 }
 
 // resolve gives the absolute path that a command's first word spells. A bare
