@@ -111,7 +111,7 @@ func (c *checker) entry(id sectionID, e Effect, field string, en *entry) {
 			}
 		}
 	case commandSection:
-		if op := command.Operator(text); op != "" {
+		if op := command.Operator(text); op != "" && (e != Deny || op != "|") {
 			c.mistake(en.pos, field, "name each command in an entry of its own; quote the operator if it is an argument",
 				"the command pattern %q has the shell operator %q, but a pattern is compared with one command at a time", text, op)
 		}

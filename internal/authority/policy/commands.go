@@ -81,7 +81,11 @@ type commandPattern struct {
 }
 
 func parseCommandPattern(text string, e Effect) (pattern, error) {
-	cmd, err := command.ParsePattern(text)
+	parse := command.ParsePattern
+	if e == Deny {
+		parse = command.ParseDeny
+	}
+	cmd, err := parse(text)
 	if err != nil {
 		return nil, err
 	}

@@ -57,6 +57,8 @@ type Action struct {
 	// Search are the folders, absolute, where the name is looked for behind the trusted
 	// PATH: those that a script added to PATH.
 	Search []string `json:",omitempty"`
+	// Input are the commands whose output this one reads, in a pipeline.
+	Input [][]string `json:",omitempty"`
 	// Contents is the content of the files that the action names and that the grant
 	// may write (facts; looked up only if a person is asked).
 	Contents []Content `json:",omitempty"`

@@ -31,8 +31,9 @@ func newDeriver(env tool.Env, dir string) *deriver { return &deriver{env: env, d
 // deriver collects actions.
 type deriver struct {
 	env     tool.Env
-	dir     string   // where the command starts; "" if unknown
-	search  []string // folders behind the trusted PATH that a script has named, absolute
+	dir     string     // where the command starts; "" if unknown
+	search  []string   // folders behind the trusted PATH that a script has named, absolute
+	input   [][]string // the commands whose output the command reads
 	depth   int
 	argv    []string // the command being looked at
 	actions []tool.Action
@@ -41,6 +42,9 @@ type deriver struct {
 func (d *deriver) add(a tool.Action) {
 	switch {
 	case len(d.actions) < maxActions:
+		if a.Kind == tool.Command {
+			a.Input = d.input
+		}
 		a.Argv = plainMarkers(a.Argv)
 		d.actions = append(d.actions, a)
 	case len(d.actions) == maxActions:

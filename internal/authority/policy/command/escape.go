@@ -9,7 +9,7 @@ func Escape(w string) string {
 	}
 	var b strings.Builder
 	for _, r := range w {
-		if strings.ContainsRune(" '\"\\*", r) || r < ' ' || r == 0x7f {
+		if strings.ContainsRune(" '\"\\*|", r) || r < ' ' || r == 0x7f {
 			b.WriteByte('\\')
 		}
 		b.WriteRune(r)

@@ -53,6 +53,7 @@ type Pattern struct {
 	dir       []word // the first word's components, if it is a path
 	workspace string // "" before Bind
 	flat      *flagged
+	before    []*Pattern // of a pipeline, the commands before
 }
 
 // word is one word of a pattern: literals with `*` between them.
@@ -242,12 +243,19 @@ func (p *Pattern) Program() (name string, ok bool) {
 func (p *Pattern) Bind(workspace string) *Pattern {
 	c := *p
 	c.workspace = strings.TrimSuffix(workspace, "/")
+	c.before = nil
+	for _, stage := range p.before {
+		c.before = append(c.before, stage.Bind(workspace))
+	}
 	return &c
 }
 
 // String prints the pattern in canonical form; parsing that gives p again.
 func (p *Pattern) String() string {
 	var b strings.Builder
+	for _, stage := range p.before {
+		b.WriteString(stage.String() + " | ")
+	}
 	for i, w := range p.words {
 		if i > 0 {
 			b.WriteByte(' ')
@@ -263,7 +271,7 @@ func (p *Pattern) String() string {
 				b.WriteByte('*')
 			}
 			for _, r := range l {
-				if strings.ContainsRune(" '\"\\*", r) || r < ' ' || r == 0x7f {
+				if strings.ContainsRune(" '\"\\*|", r) || r < ' ' || r == 0x7f {
 					b.WriteByte('\\')
 				}
 				b.WriteRune(r)
@@ -306,7 +314,7 @@ func (p *Pattern) Match(a *tool.Action, trusted []string) bool {
 // and for any text that its non-literal words could become. Names are compared
 // without regard to case.
 func (p *Pattern) MatchDeny(a *tool.Action, _ []string) bool {
-	if a.Kind != tool.Command || len(a.Argv) == 0 {
+	if a.Kind != tool.Command || len(a.Argv) == 0 || !p.reads(a) {
 		return false
 	}
 	asked, rest := a.Argv[0], a.Argv[1:]

@@ -57,7 +57,8 @@ func Script(src string, env tool.Env, dir string, given []string) (Reading, erro
 }
 
 func same(a, b tool.Action) bool {
-	return a.Kind == b.Kind && a.Unknown == b.Unknown && a.Path == b.Path && a.Argument == b.Argument && a.Dir == b.Dir && slices.Equal(a.Argv, b.Argv) && slices.Equal(a.Search, b.Search)
+	return a.Kind == b.Kind && a.Unknown == b.Unknown && a.Path == b.Path && a.Argument == b.Argument && a.Dir == b.Dir && slices.Equal(a.Argv, b.Argv) && slices.Equal(a.Search, b.Search) &&
+		slices.EqualFunc(a.Input, b.Input, slices.Equal[[]string])
 }
 
 // scripter derives a script's actions.
@@ -254,8 +255,15 @@ func (s *scripter) cmd(c syntax.Command) {
 // binary: what stands behind `cd DIR &&` is certainly in DIR.
 func (s *scripter) binary(c *syntax.BinaryCmd) {
 	if c.Op != syntax.AndStmt && c.Op != syntax.OrStmt {
+		was, from := s.input, len(s.actions)
 		s.apart([]*syntax.Stmt{c.X})
+		for _, a := range s.actions[from:] {
+			if a.Kind == tool.Command && len(a.Argv) > 0 {
+				s.input = append(slices.Clip(s.input), a.Argv)
+			}
+		}
 		s.apart([]*syntax.Stmt{c.Y})
+		s.input = was
 		if s.unsure(c.Y) {
 			s.dir = "" // some shells run the end of a pipe themselves
 		}
