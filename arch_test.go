@@ -59,25 +59,26 @@ var mayImport = map[string]string{
 	"base/document": "base/regex base/canon base/clip base/fault base/near go.yaml.in/yaml/v4",
 	"base/schema":   "base/clip base/near base/regex",
 	// core: pure
-	"authority/policy":         "base/regex base/clip base/document base/fault base/near base/tool authority/policy/command authority/policy/glob authority/policy/target",
-	"authority/policy/cases":   "base/document base/fault base/tool authority/policy authority/policy/target",
-	"authority/policy/compare": "authority/policy authority/policy/target base/tool",
-	"authority/policy/learn":   "base/regex base/fault base/tool authority/policy authority/policy/command authority/policy/glob authority/policy/target",
-	"authority/policy/profile": "base/fault",
-	"authority/policy/glob":    "golang.org/x/text",
-	"authority/policy/target":  "base/fault base/tool authority/policy/glob code.dny.dev/ssrf golang.org/x/net/idna",
-	"authority/policy/command": "base/regex base/fault base/tool authority/policy/glob mvdan.cc/sh/v3/syntax",
-	"authority/grant":          "base/fault authority/policy authority/policy/glob base/tool github.com/google/uuid",
-	"authority/grant/token":    "base/memo base/fault authority/grant authority/policy authority/policy/glob base/tool github.com/fxamacker/cbor/v2 github.com/google/uuid",
-	"authority/permit":         "base/clip base/fault authority/policy base/tool",
-	"record/ledger":            "base/canon base/fault authority/policy base/tool github.com/fxamacker/cbor/v2 github.com/google/uuid golang.org/x/mod/sumdb",
-	"call/plan":                "base/regex base/document base/canon base/fault base/near base/tool",
-	"call/frozen":              "base/clip base/canon base/fault call/plan base/tool golang.org/x/mod/sumdb",
-	"base/redact":              "base/regex",
-	"record/report":            "base/clip base/fault record/ledger authority/policy base/redact base/tool github.com/google/uuid golang.org/x/text/width",
-	"tools/infer":              "base/tool",
-	"tools/extension":          "base/regex base/clip base/document base/canon base/fault authority/policy authority/policy/glob base/tool",
-	"base/inspect":             "golang.org/x/text",
+	"authority/policy":           "base/regex base/clip base/document base/fault base/near base/tool authority/policy/command authority/policy/glob authority/policy/target",
+	"authority/policy/cases":     "base/document base/fault base/tool authority/policy authority/policy/target",
+	"authority/policy/compare":   "authority/policy authority/policy/target base/tool",
+	"authority/policy/translate": "base/document base/fault authority/policy authority/policy/command authority/policy/glob github.com/BurntSushi/toml",
+	"authority/policy/learn":     "base/regex base/fault base/tool authority/policy authority/policy/command authority/policy/glob authority/policy/target",
+	"authority/policy/profile":   "base/fault",
+	"authority/policy/glob":      "golang.org/x/text",
+	"authority/policy/target":    "base/fault base/tool authority/policy/glob code.dny.dev/ssrf golang.org/x/net/idna",
+	"authority/policy/command":   "base/regex base/fault base/tool authority/policy/glob mvdan.cc/sh/v3/syntax",
+	"authority/grant":            "base/fault authority/policy authority/policy/glob base/tool github.com/google/uuid",
+	"authority/grant/token":      "base/memo base/fault authority/grant authority/policy authority/policy/glob base/tool github.com/fxamacker/cbor/v2 github.com/google/uuid",
+	"authority/permit":           "base/clip base/fault authority/policy base/tool",
+	"record/ledger":              "base/canon base/fault authority/policy base/tool github.com/fxamacker/cbor/v2 github.com/google/uuid golang.org/x/mod/sumdb",
+	"call/plan":                  "base/regex base/document base/canon base/fault base/near base/tool",
+	"call/frozen":                "base/clip base/canon base/fault call/plan base/tool golang.org/x/mod/sumdb",
+	"base/redact":                "base/regex",
+	"record/report":              "base/clip base/fault record/ledger authority/policy base/redact base/tool github.com/google/uuid golang.org/x/text/width",
+	"tools/infer":                "base/tool",
+	"tools/extension":            "base/regex base/clip base/document base/canon base/fault authority/policy authority/policy/glob base/tool",
+	"base/inspect":               "golang.org/x/text",
 	// contracts
 	"record/store": "golang.org/x/mod/sumdb base/fault authority/grant record/ledger base/tool github.com/google/uuid",
 	// contract suites, for tests
@@ -171,7 +172,7 @@ var mayImport = map[string]string{
 		tools/executor/wasm tools/extension tools/source/openapi
 		confine/changeset confine/sandbox confine/secret
 		record/ledger record/report record/store
-		authority/grant authority/grant/token authority/policy authority/policy/cases authority/policy/compare authority/policy/profile
+		authority/grant authority/grant/token authority/policy authority/policy/cases authority/policy/compare authority/policy/profile authority/policy/translate
 		base/canon base/document base/fault base/inspect base/near base/redact base/tool base/wholefile
 		github.com/google/uuid github.com/mattn github.com/spf13/cobra github.com/spf13/pflag golang.org/x/sys golang.org/x/term
 		os os/signal syscall

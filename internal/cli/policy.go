@@ -22,7 +22,7 @@ func (s *session) policyCmd() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(s.policyCheckCmd(), s.policyExplainCmd(), s.policyLearnCmd(), s.policyDiffCmd(), s.policyTestCmd(), s.policySchemaCmd(), s.policyTrustCmd())
+	c.AddCommand(s.policyCheckCmd(), s.policyExplainCmd(), s.policyLearnCmd(), s.policyDiffCmd(), s.policyTestCmd(), s.policyImportCmd(), s.policySchemaCmd(), s.policyTrustCmd())
 	return c
 }
 

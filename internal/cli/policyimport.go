@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/authority/policy/translate"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/wholefile"
+)
+
+func (s *session) policyImportCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "import AGENT FILE",
+		Short: "Translate another agent's permission rules into a policy",
+		Long: `Reads the permission rules of AGENT: ` + strings.Join(translate.Agents(), ", ") + `,
+from FILE and prints a policy. It allows nothing that the rules deny, ask about
+or do not allow. Each rule that is not carried over is named with its reason:
+rules that a policy cannot express, that allow everything, or that have no
+effect in the source. Review the policy before you use it.
+
+FILE is settings.json of Claude Code, config.toml or a .rules file of Codex,
+opencode.json, settings.json of VS Code or Zed, or a policy of Gemini CLI.
+`,
+		Example: `  remit policy import claude .claude/settings.json > remit.yaml
+  remit policy import codex ~/.codex/rules/default.rules --json`,
+		Args:      cobra.ExactArgs(2),
+		ValidArgs: translate.Agents(),
+		RunE: func(_ *cobra.Command, args []string) error {
+			src, err := wholefile.Read(args[1], translate.MaxSource)
+			if err != nil {
+				return fault.Wrap(fault.Usage, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: args[1]})
+			}
+			res, err := translate.Translate(args[0], args[1], src)
+			if err != nil {
+				return err
+			}
+			if s.json {
+				return s.printJSON(map[string]any{"policy": string(res.Policy), "dropped": res.Dropped})
+			}
+			s.printf("%s", res.Policy)
+			for _, d := range res.Dropped {
+				s.errorf("%s %s: %s\n", s.paintErr(yellow, "!"), show(d.Rule), show(d.Reason))
+			}
+			return nil
+		},
+	}
+}
