@@ -14,8 +14,9 @@ func (s *session) policyImportCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "import AGENT FILE",
 		Short: "Translate another agent's permission rules into a policy",
-		Long: `Reads the permission rules of AGENT: ` + strings.Join(translate.Agents(), ", ") + `,
-from FILE and prints a policy. It allows nothing that the rules deny, ask about
+		Long: `Reads the permission rules of AGENT from FILE, for
+` + strings.Join(translate.Agents(), ", ") + `,
+and prints a policy. It allows nothing that the rules deny, ask about
 or do not allow. Each rule that is not carried over is named with its reason:
 rules that a policy cannot express, that allow everything, or that have no
 effect in the source. Review the policy before you use it.
