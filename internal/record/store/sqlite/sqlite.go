@@ -194,11 +194,11 @@ func (s *Store) close() error {
 
 func (s *Store) closeHandles() error {
 	var errs []error
+	if s.read != nil { // before the writer: the last connection checkpoints, and the writer's has synced the folder already
+		errs = append(errs, s.read.Close())
+	}
 	if s.w != nil {
 		errs = append(errs, s.w.close())
-	}
-	if s.read != nil {
-		errs = append(errs, s.read.Close())
 	}
 	errs = append(errs, s.releaseOwner())
 	if err := errors.Join(errs...); err != nil {
