@@ -35,7 +35,7 @@ var mayImport = map[string]string{
 	"service/secrets":      "call/runner confine/secret authority/policy base/fault base/redact service/policies record/ledger service/home",
 	"service/policies":     "os authority/policy base/wholefile base/fault authority/grant service/home record/ledger call/runner",
 	"service/runs":         "call/approval confine/changeset base/wholefile call/plan call/schedule service/changes os github.com/google/uuid call/catalog confine/sandbox authority/policy service/approvals base/tool confine/files record/eventlog record/store agents/agent service/home record/ledger service/secrets base/canon call/runner call/frozen authority/permit service/grants authority/policy/learn confine/network tools/builtin/shell base/fault service/policies",
-	"service/approvals":    "base/fault record/store call/approval call/catalog base/tool service/home record/ledger call/runner base/canon service/grants",
+	"service/approvals":    "base/fault record/store call/approval call/catalog base/tool service/home record/ledger call/runner base/canon service/grants github.com/google/uuid",
 	"service/changes":      "base/fault record/store confine/changeset service/settings call/replay authority/policy confine/sandbox base/tool service/home record/ledger call/runner",
 	"service/apis":         "base/fault call/runner service/secrets tools/source/openapi authority/policy authority/policy/target service/home service/runs call/catalog base/tool base/wholefile",
 	"service/modules":      "base/regex record/eventlog call/catalog base/tool base/wholefile tools/executor/wasm base/fault base/clip tools/source/wasm os service/secrets service/home",
@@ -142,7 +142,7 @@ var mayImport = map[string]string{
 	"agents/capability/custom":       "base/clip base/document base/canon agents/capability base/fault base/tool",
 	"agents/capability/webfetch":     "tools/typed agents/capability base/fault base/inspect authority/permit authority/policy/target confine/network base/tool net/http golang.org/x/net/html github.com/JohannesKaufmann/html-to-markdown/v2",
 	// wiring and surfaces
-	"doors/httpapi":   "service/callers doors/admission agents/agent doors/hostcheck base/canon agents/capability base/fault base/tool call/catalog service/grants service/history tools/model record/ledger record/store record/telemetry github.com/danielgtaylor/huma/v2 github.com/google/uuid crypto/rand net net/http",
+	"doors/httpapi":   "service/callers doors/admission agents/agent doors/hostcheck base/canon agents/capability base/fault base/tool call/catalog service/grants service/history service/policyreview service/replays tools/model record/ledger record/store record/telemetry github.com/danielgtaylor/huma/v2 github.com/google/uuid crypto/rand net net/http",
 	"agents/chat":     "base/clip base/canon tools/extension base/fault base/near base/tool",
 	"doors/hostcheck": "net net/http",
 	"doors/admission": "net",

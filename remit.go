@@ -282,16 +282,9 @@ const (
 // rule, and the files, hosts and commands that it touched. What looks like a
 // secret is taken out.
 func (rt *Runtime) Report(ctx context.Context, w io.Writer, run string, f Format) error {
-	write := map[Format]func(io.Writer, report.Data) error{
-		Text: func(w io.Writer, d report.Data) error { return report.Text(w, d, report.Options{}) },
-		JSON: report.JSON, HTML: report.HTML,
-	}[f]
-	if write == nil {
-		return fault.New(fault.Usage, "%q is not a report format", string(f)).WithHint("expected text, json or html")
-	}
 	d, err := rt.app.History.Report(ctx, run)
 	if err != nil {
 		return err
 	}
-	return write(w, d)
+	return report.Write(w, string(f), d, report.Options{})
 }

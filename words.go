@@ -310,7 +310,7 @@ func verify(ctx context.Context, st store.Store, o VerifyOptions) (Verification,
 	rep, err := st.Verify(ctx, opts)
 	out := Verification{Events: rep.Events, Runs: rep.Runs, Size: rep.Size, Root: rep.Root, Signed: rep.Signed, Erased: rep.Erased}
 	for _, p := range rep.Problems {
-		out.Problems = append(out.Problems, Problem{p.Table, p.Key, uint64(p.Seq), p.Msg})
+		out.Problems = append(out.Problems, Problem{p.Table, p.Key, uint64(p.Seq), p.Message})
 	}
 	if err == nil && len(out.Problems) > 0 {
 		p := out.Problems[0]

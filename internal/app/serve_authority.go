@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"strconv"
 	"time"
 
@@ -12,11 +11,12 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
-	"github.com/remitrun/remit/internal/call/approval"
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/approvals"
 	"github.com/remitrun/remit/internal/service/grants"
+	"github.com/remitrun/remit/internal/service/policyreview"
 	"github.com/remitrun/remit/internal/service/runs"
 )
 
@@ -108,42 +108,12 @@ func (s *served) Question(ctx context.Context, id string) (store.Approval, error
 
 // Answer implements httpapi.Approvals. The answer is that of the person whom the ledger
 // issued the caller's grant to; the store refuses any grant that derives from another.
-// It is an admin's answer only if that person is an admin.
 func (s *served) Answer(ctx context.Context, who *httpapi.Caller, id string, a httpapi.Answer) (store.Approval, error) {
-	q, body, err := s.app.Approvals.Find(ctx, id)
-	if err != nil {
-		return store.Approval{}, err
-	}
 	leaf, err := uuid.Parse(who.Leaf)
 	if err != nil || leaf == uuid.Nil { // a vote without a grant would be that of the person at this machine
 		return store.Approval{}, fault.New(fault.Internal, "the caller's grant has the ID %q", who.Leaf)
 	}
-	v := store.Vote{Grant: leaf, By: who.Person, Yes: a.Yes, Where: "http api", Reason: a.Reason, Admin: s.app.Approvals.IsAdmin(who.Person), At: time.Now()}
-	if a.Session && a.Yes {
-		if v.Session, err = patternOf(body); err != nil {
-			return store.Approval{}, err
-		}
-	}
-	_, st, err := s.app.Grants.Open(ctx)
-	if err != nil {
-		return store.Approval{}, err
-	}
-	if _, err := st.Vote(ctx, q.ID, v); err != nil {
-		return store.Approval{}, err
-	}
-	return s.Question(ctx, q.ID.String())
-}
-
-// patternOf returns the calls that an approval for the rest of the run would cover.
-func patternOf(b approval.Body) ([]byte, error) {
-	if b.Pattern == nil {
-		return nil, fault.New(fault.ArgsInvalid, "this question has no pattern, so the approval can only cover this one call").WithHint("leave out session")
-	}
-	out, err := json.Marshal(b.Pattern)
-	if err != nil {
-		return nil, fault.Wrap(fault.Internal, err, "the pattern cannot be encoded")
-	}
-	return out, nil
+	return s.app.Approvals.Answer(ctx, id, approvals.Answer{By: who.Person, Grant: leaf, Where: "http api", Yes: a.Yes, Session: a.Session, Reason: a.Reason})
 }
 
 // Check implements httpapi.Policies.
@@ -167,24 +137,20 @@ func (s *served) parsed(text string) (*policy.Policy, error) {
 
 // Explain implements httpapi.Policies. Nothing is looked up: whoever may only ask
 // what a policy decides does not learn where links of this machine lead.
-func (s *served) Explain(ctx context.Context, who *httpapi.Caller, text, id string, args map[string]any) (httpapi.Explanation, error) {
+func (s *served) Explain(ctx context.Context, who *httpapi.Caller, text, id string, args map[string]any) (policyreview.Explanation, error) {
 	chain, err := s.chain(ctx, who, text)
 	if err != nil {
-		return httpapi.Explanation{}, err
+		return policyreview.Explanation{}, err
 	}
 	plain, err := runs.Plain(args)
 	if err != nil {
-		return httpapi.Explanation{}, err
+		return policyreview.Explanation{}, err
 	}
 	ex, err := s.app.PolicyReview.ExplainUnder(ctx, chain, s.workspace, tool.ID(id), plain, nil)
-	if err != nil {
-		return httpapi.Explanation{}, err
+	for i := range ex.Rules {
+		ex.Rules[i].Where = "" // a grant's policy may have been read from any file of this machine
 	}
-	out := httpapi.Explanation{Tool: id, Effect: ex.Effect, Rule: ex.Rule, Reason: ex.Reason, Actions: ex.Actions, Rules: []httpapi.ExplainRule{}}
-	for _, r := range ex.Rules {
-		out.Rules = append(out.Rules, httpapi.ExplainRule{Effect: r.Effect, Rule: r.Rule, Line: r.Line, Policy: r.Policy, Action: r.Action})
-	}
-	return out, nil
+	return ex, err
 }
 
 // chain is a policy that came with a request, or what bounds the caller.
@@ -207,9 +173,5 @@ func (s *served) DryRun(ctx context.Context, text, run string) (httpapi.DryRun, 
 		return httpapi.DryRun{}, err
 	}
 	changed, judged, err := s.app.Replays.Rejudge(ctx, run, p)
-	out := httpapi.DryRun{Run: run, Judged: judged, Changed: []httpapi.ChangedEffect{}}
-	for _, c := range changed {
-		out.Changed = append(out.Changed, httpapi.ChangedEffect{Call: c.Index, Tool: string(c.Tool), On: c.On, Was: c.Was, Is: c.Is, Rule: c.Rule, Reason: c.Why})
-	}
-	return out, err
+	return httpapi.DryRun{Run: run, Judged: judged, Changed: changed}, err
 }

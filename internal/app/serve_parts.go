@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -179,32 +178,18 @@ func (s *served) Report(ctx context.Context, id, format string, w io.Writer) err
 	if err != nil {
 		return err
 	}
-	switch format {
-	case "html":
-		return report.HTML(w, d)
-	case "text":
-		return report.Text(w, d, report.Options{})
-	}
-	return report.JSON(w, d)
+	return report.Write(w, format, d, report.Options{})
 }
 
 // Verify implements httpapi.Runs.
-func (s *served) Verify(ctx context.Context, id string) (httpapi.Verified, error) {
+func (s *served) Verify(ctx context.Context, id string) (store.VerifyReport, error) {
 	st, err := s.app.Reader(ctx)
 	if err != nil {
-		return httpapi.Verified{}, err
+		return store.VerifyReport{}, err
 	}
 	run, err := uuid.Parse(id)
 	if err != nil {
-		return httpapi.Verified{}, fault.New(fault.RunUnknown, "no run has the ID %q", id)
+		return store.VerifyReport{}, fault.New(fault.RunUnknown, "no run has the ID %q", id)
 	}
-	rep, err := st.Verify(ctx, store.VerifyOptions{Run: run})
-	out := httpapi.Verified{
-		OK: err == nil && len(rep.Problems) == 0, Events: rep.Events, Blobs: rep.Blobs, Runs: rep.Runs, Size: rep.Size, Root: rep.Root, Signed: rep.Signed, Erased: rep.Erased,
-		Problems: []httpapi.VerifiedProblem{},
-	}
-	for _, p := range rep.Problems {
-		out.Problems = append(out.Problems, httpapi.VerifiedProblem{Table: p.Table, Key: strings.ToValidUTF8(p.Key, "\uFFFD"), Seq: uint64(p.Seq), Message: p.Msg})
-	}
-	return out, err
+	return st.Verify(ctx, store.VerifyOptions{Run: run})
 }

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 
-	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/store"
 )
 
@@ -11,24 +10,19 @@ import (
 const maxRequests = 4096
 
 // BeginRequest implements httpapi.Requests.
-func (s *served) BeginRequest(ctx context.Context, k httpapi.Keyed) (httpapi.Keyed, bool, error) {
+func (s *served) BeginRequest(ctx context.Context, r store.RequestRecord) (store.RequestRecord, bool, error) {
 	_, st, err := s.app.Grants.Open(ctx)
 	if err != nil {
-		return k, false, err
+		return r, false, err
 	}
-	was, fresh, err := st.BeginRequest(ctx, keptRequest(k), maxRequests)
-	return httpapi.Keyed{Root: was.Holder, Key: was.Key, Print: was.Print, Until: was.Until, Status: was.Status, Place: was.Place}, fresh, err
+	return st.BeginRequest(ctx, r, maxRequests)
 }
 
 // EndRequest implements httpapi.Requests.
-func (s *served) EndRequest(ctx context.Context, k httpapi.Keyed) error {
+func (s *served) EndRequest(ctx context.Context, r store.RequestRecord) error {
 	_, st, err := s.app.Grants.Open(ctx)
 	if err != nil {
 		return err
 	}
-	return st.EndRequest(ctx, keptRequest(k))
-}
-
-func keptRequest(k httpapi.Keyed) store.RequestRecord {
-	return store.RequestRecord{Holder: k.Root, Key: k.Key, Print: k.Print, Until: k.Until, Status: k.Status, Place: k.Place}
+	return st.EndRequest(ctx, r)
 }

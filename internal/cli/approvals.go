@@ -195,7 +195,7 @@ func (s *session) answer(cmd *cobra.Command, id string, yes, session bool, reaso
 	if err != nil {
 		return err
 	}
-	q, err := a.Approvals.Answer(cmd.Context(), id, yes, session, reason)
+	q, err := a.Approvals.Answer(cmd.Context(), id, approvals.Here(yes, session, reason))
 	if err != nil {
 		return err
 	}

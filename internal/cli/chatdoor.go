@@ -16,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/call/approval"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/agents"
+	"github.com/remitrun/remit/internal/service/approvals"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/slash"
 )
@@ -192,7 +193,7 @@ func (c *dialog) ask(ctx context.Context, a *app.App, id string) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.Approvals.Answer(ctx, q.ID.String(), v.Yes, len(v.Session) > 0, v.Reason)
+	_, err = a.Approvals.Answer(ctx, q.ID.String(), approvals.Here(v.Yes, len(v.Session) > 0, v.Reason))
 	return err
 }
 

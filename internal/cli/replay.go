@@ -124,7 +124,7 @@ func (s *session) rejudge(cmd *cobra.Command, a *app.App, id, file string) error
 	col := map[string]colour{"allow": green, "ask": yellow, "deny": red}
 	for _, c := range changed {
 		rows = append(rows, []cell{
-			{itoa(c.Index), dim}, {string(c.Tool), bold}, {c.Was, col[c.Was]}, {c.Is, col[c.Is]}, {c.On, ""}, {ruleText(c.Is, c.Rule), dim},
+			{itoa(c.Call), dim}, {string(c.Tool), bold}, {c.Was, col[c.Was]}, {c.Is, col[c.Is]}, {c.On, ""}, {ruleText(c.Is, c.Rule), dim},
 		})
 	}
 	s.table([]string{"#", "TOOL", "OLD", "NEW", "ACTION", "RULE"}, rows)

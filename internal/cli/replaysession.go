@@ -97,7 +97,7 @@ func (s *session) rejudgeSession(cmd *cobra.Command, a *app.App, id, file string
 	}
 	f := changed[0]
 	s.printf("the first decision that would change: call %d of run %s, %s: %s, not %s\n  %s\n  after this call the session would differ\n",
-		f.Index, f.Run, f.Tool, f.Is, f.Was, f.Why)
+		f.Call, f.Run, f.Tool, f.Is, f.Was, f.Reason)
 	s.printf("%d of %s would change under %q\n", len(changed), counted(judged, "decision"), p.Name())
 	return nil
 }

@@ -204,11 +204,5 @@ are masked.
 }
 
 func (s *session) writeReport(w io.Writer, format string, d report.Data) error {
-	switch format {
-	case "json":
-		return report.JSON(w, d)
-	case "html":
-		return report.HTML(w, d)
-	}
-	return report.Text(w, d, report.Options{Color: s.colours(w), Width: s.width()})
+	return report.Write(w, format, d, report.Options{Color: s.colours(w), Width: s.width()})
 }

@@ -134,29 +134,11 @@ func (s *session) checkProof(f verifyFlags) error {
 }
 
 func (s *session) printVerified(rep store.VerifyReport, o store.VerifyOptions) error {
-	ok := len(rep.Problems) == 0
 	if s.json {
-		type problem struct {
-			Table string `json:"table"`
-			Key   string `json:"key"`
-			Seq   uint64 `json:"seq,omitempty"`
-			Msg   string `json:"message"`
-		}
-		problems := []problem{}
-		for _, p := range rep.Problems {
-			problems = append(problems, problem{p.Table, p.Key, uint64(p.Seq), p.Msg})
-		}
-		out := map[string]any{
-			"ok": ok, "events": rep.Events, "blobs": rep.Blobs, "runs": rep.Runs, "size": rep.Size, "root": rep.Root,
-			"signed": rep.Signed, "erased": rep.Erased, "problems": problems,
-		}
-		if rep.Reported > 0 {
-			out["reported"] = rep.Reported
-		}
-		if err := s.printJSON(out); err != nil {
+		if err := s.printJSON(rep); err != nil {
 			return err
 		}
-	} else if ok {
+	} else if rep.OK {
 		what := "the ledger was not altered"
 		if o.Run != uuid.Nil {
 			what = "run " + o.Run.String() + " was not altered"
@@ -179,11 +161,11 @@ func (s *session) printVerified(rep store.VerifyReport, o store.VerifyOptions) e
 		}
 	} else {
 		for _, p := range rep.Problems {
-			s.printf("%s %s %s: %s\n", s.paint(red, "✗"), show(p.Table), show(p.Key), show(p.Msg))
+			s.printf("%s %s %s: %s\n", s.paint(red, "✗"), show(p.Table), show(p.Key), show(p.Message))
 		}
 		s.complain(fault.New(fault.VerifyFailed, "the ledger was altered: %s", counted(len(rep.Problems), "problem")))
 	}
-	if !ok {
+	if !rep.OK {
 		return exit(fault.VerifyFailed.Exit())
 	}
 	return nil

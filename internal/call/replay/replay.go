@@ -51,7 +51,7 @@ func Open(ctx context.Context, src store.Store, run ledger.Run) (*Recording, err
 	}
 	if len(rep.Problems) > 0 {
 		p := rep.Problems[0]
-		return nil, fault.New(fault.ReplayMismatch, "the record was altered: %s %s: %s", p.Table, p.Key, p.Msg).
+		return nil, fault.New(fault.ReplayMismatch, "the record was altered: %s %s: %s", p.Table, p.Key, p.Message).
 			ForOperator("remit verify lists every damaged record")
 	}
 	r := &Recording{Run: run, src: src, calls: map[int]ledger.Call{}}

@@ -28,6 +28,7 @@ import (
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/approvals"
 	"github.com/remitrun/remit/internal/service/home"
 )
 
@@ -601,7 +602,7 @@ func TestAQuestionThatIsAnsweredElsewhere(t *testing.T) {
 		if !ok {
 			t.Fatal(first)
 		}
-		if _, err := w.app.Approvals.Answer(t.Context(), id, true, false, ""); err != nil {
+		if _, err := w.app.Approvals.Answer(t.Context(), id, approvals.Here(true, false, "")); err != nil {
 			t.Fatal(err)
 		}
 		if res := call(t, cs, "fs_write", map[string]any{"path": "ask/b.txt", "content": "x"}); !res.IsError {
@@ -628,7 +629,7 @@ func TestACallCanWaitForAnAnswerFromElsewhere(t *testing.T) {
 				continue
 			}
 			if err == nil {
-				_, err = w.app.Approvals.Answer(context.Background(), list[0].ID.String(), false, false, "not now")
+				_, err = w.app.Approvals.Answer(context.Background(), list[0].ID.String(), approvals.Here(false, false, "not now"))
 			}
 			answered <- err
 			return

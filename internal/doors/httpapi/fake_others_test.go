@@ -18,6 +18,8 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/history"
+	"github.com/remitrun/remit/internal/service/policyreview"
+	"github.com/remitrun/remit/internal/service/replays"
 )
 
 // others is what is known besides agents.
@@ -76,8 +78,8 @@ func (o others) Report(_ context.Context, _, format string, w io.Writer) error {
 	return err
 }
 
-func (o others) Verify(context.Context, string) (httpapi.Verified, error) {
-	return httpapi.Verified{OK: true, Problems: []httpapi.VerifiedProblem{}}, nil
+func (o others) Verify(context.Context, string) (store.VerifyReport, error) {
+	return store.VerifyReport{OK: true, Problems: []store.Discrepancy{}}, nil
 }
 
 func (o others) Grants(context.Context, string, uint64, int) ([]grants.Info, error) {
@@ -128,13 +130,13 @@ func (o others) Check(_ context.Context, text string) (httpapi.PolicySummary, er
 	return httpapi.PolicySummary{OK: true}, nil
 }
 
-func (o others) Explain(_ context.Context, _ *httpapi.Caller, _, id string, _ map[string]any) (httpapi.Explanation, error) {
+func (o others) Explain(_ context.Context, _ *httpapi.Caller, _, id string, _ map[string]any) (policyreview.Explanation, error) {
 	if id != "time.now" {
-		return httpapi.Explanation{}, fault.New(fault.ToolUnknown, "no tool has the ID %q", id)
+		return policyreview.Explanation{}, fault.New(fault.ToolUnknown, "no tool has the ID %q", id)
 	}
-	return httpapi.Explanation{Tool: id, Effect: "deny", Actions: []string{}, Rules: []httpapi.ExplainRule{}}, nil
+	return policyreview.Explanation{Tool: tool.ID(id), Effect: "deny", Actions: []string{}, Rules: []policyreview.Rule{}}, nil
 }
 
 func (o others) DryRun(_ context.Context, _, run string) (httpapi.DryRun, error) {
-	return httpapi.DryRun{Run: run, Changed: []httpapi.ChangedEffect{}}, nil
+	return httpapi.DryRun{Run: run, Changed: []replays.Rejudged{}}, nil
 }

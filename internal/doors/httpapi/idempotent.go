@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // Requests records the requests with an Idempotency-Key, for other processes and later
@@ -17,19 +18,9 @@ import (
 type Requests interface {
 	// BeginRequest records a request. If its caller used the key before, it gives the
 	// earlier request and false.
-	BeginRequest(ctx context.Context, r Keyed) (Keyed, bool, error)
+	BeginRequest(ctx context.Context, r store.RequestRecord) (store.RequestRecord, bool, error)
 	// EndRequest records the status of the response; status 0 makes the key unused again.
-	EndRequest(ctx context.Context, r Keyed) error
-}
-
-// Keyed is a request with an Idempotency-Key.
-type Keyed struct {
-	Root   string   // the caller's root grant, by which requests are limited
-	Key    [32]byte // digest of the caller's grant and the key
-	Print  [32]byte // digest of the request
-	Until  time.Time
-	Status int    // of the response; 0: there is none yet
-	Place  string // Location of the response
+	EndRequest(ctx context.Context, r store.RequestRecord) error
 }
 
 // remembered keeps responses for requests that are repeated with the same Idempotency-Key
@@ -150,8 +141,8 @@ func (s *Server) once(x *exchange, r *http.Request, body []byte, do func()) {
 	}
 	now := time.Now()
 	full := x.who.Leaf + "\x00" + key
-	k := Keyed{Root: rootOf(x.who), Key: sha256.Sum256([]byte(full)), Print: printOf(r, body), Until: now.Add(rememberFor)}
-	rec, first := s.again.begin(k.Root, full, k.Print, now)
+	k := store.RequestRecord{Holder: rootOf(x.who), Key: sha256.Sum256([]byte(full)), Print: printOf(r, body), Until: now.Add(rememberFor)}
+	rec, first := s.again.begin(k.Holder, full, k.Print, now)
 	if first {
 		s.record(x, r, full, rec, k, do)
 		return
@@ -207,7 +198,7 @@ func notKept(status int, place string) *Problem {
 }
 
 // record makes a request with a key that is new to this process.
-func (s *Server) record(x *exchange, r *http.Request, key string, rec *recording, k Keyed, do func()) {
+func (s *Server) record(x *exchange, r *http.Request, key string, rec *recording, k store.RequestRecord, do func()) {
 	keep := false
 	defer func() { s.again.end(key, rec, keep) }()
 	if p := s.noted(r.Context(), x, k); p != nil {
@@ -232,7 +223,7 @@ func (s *Server) record(x *exchange, r *http.Request, key string, rec *recording
 }
 
 // noted records that a request will be made, or says why it will not.
-func (s *Server) noted(ctx context.Context, x *exchange, k Keyed) *Problem {
+func (s *Server) noted(ctx context.Context, x *exchange, k store.RequestRecord) *Problem {
 	if s.o.Requests == nil {
 		return nil
 	}
@@ -253,7 +244,7 @@ func (s *Server) noted(ctx context.Context, x *exchange, k Keyed) *Problem {
 
 // settled records whether a request was made. If that fails, the key stays used: refusing
 // a request is better than making it twice.
-func (s *Server) settled(ctx context.Context, x *exchange, k Keyed, made bool) {
+func (s *Server) settled(ctx context.Context, x *exchange, k store.RequestRecord, made bool) {
 	if s.o.Requests == nil {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/doors/httpapi"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // What is kept for repeated requests is bounded: the oldest answer of a root grant,
@@ -50,14 +51,14 @@ func TestLargeAnswersAreNotKept(t *testing.T) {
 // notes is what a ledger keeps of requests: beyond the servers of a test.
 type notes struct {
 	mu         sync.Mutex
-	all        map[string]httpapi.Keyed
+	all        map[string]store.RequestRecord
 	begin, end error // that it fails with
 }
 
-func (n *notes) BeginRequest(_ context.Context, k httpapi.Keyed) (httpapi.Keyed, bool, error) {
+func (n *notes) BeginRequest(_ context.Context, k store.RequestRecord) (store.RequestRecord, bool, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	id := k.Root + string(k.Key[:])
+	id := k.Holder + string(k.Key[:])
 	if was, there := n.all[id]; there || n.begin != nil {
 		return was, false, n.begin
 	}
@@ -65,14 +66,14 @@ func (n *notes) BeginRequest(_ context.Context, k httpapi.Keyed) (httpapi.Keyed,
 	return k, true, nil
 }
 
-func (n *notes) EndRequest(_ context.Context, k httpapi.Keyed) error {
+func (n *notes) EndRequest(_ context.Context, k store.RequestRecord) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.end != nil {
 		return n.end
 	}
-	if n.all[k.Root+string(k.Key[:])] = k; k.Status == 0 {
-		delete(n.all, k.Root+string(k.Key[:]))
+	if n.all[k.Holder+string(k.Key[:])] = k; k.Status == 0 {
+		delete(n.all, k.Holder+string(k.Key[:]))
 	}
 	return nil
 }
@@ -80,7 +81,7 @@ func (n *notes) EndRequest(_ context.Context, k httpapi.Keyed) error {
 // A request that was made is not made again by a service that was started anew, nor
 // where its answer is not in memory any more.
 func TestAfterARestartNothingIsMadeTwice(t *testing.T) {
-	w, n := newWorld(), &notes{all: map[string]httpapi.Keyed{}}
+	w, n := newWorld(), &notes{all: map[string]store.RequestRecord{}}
 	var told []httpapi.Entry
 	start := func() *httpapi.Server {
 		return server(t, w, func(o *httpapi.Options) {

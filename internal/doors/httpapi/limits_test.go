@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/remitrun/remit/internal/doors/httpapi"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // Narrowing a grant offline, which nobody can see, gives nobody more of anything: what
@@ -32,7 +33,7 @@ func TestLimitsAreOfTheRootGrantToo(t *testing.T) {
 		wantStatus(t, get("/v1/agents").of(s), 200)
 	})
 	t.Run("kept answers", func(t *testing.T) {
-		w, n := newWorld(), &notes{all: map[string]httpapi.Keyed{}}
+		w, n := newWorld(), &notes{all: map[string]store.RequestRecord{}}
 		leaves(w)
 		s := server(t, w, func(o *httpapi.Options) { o.Limits.Remembered, o.Requests = 8, n })
 		mine := post("/v1/agents", `{"name":"a"}`).with("Idempotency-Key", "k")
@@ -48,7 +49,7 @@ func TestLimitsAreOfTheRootGrantToo(t *testing.T) {
 		}
 		roots := map[string]int{}
 		for _, k := range n.all {
-			roots[k.Root]++
+			roots[k.Holder]++
 		}
 		if roots["grant-bob"] != 12 || roots["grant-admin"] != 1 {
 			t.Errorf("the ledger counts the requests for %v", roots)

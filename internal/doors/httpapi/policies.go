@@ -5,6 +5,8 @@ import (
 	"net/http"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/service/policyreview"
+	"github.com/remitrun/remit/internal/service/replays"
 )
 
 // Policies checks policies and explains their decisions.
@@ -13,7 +15,7 @@ type Policies interface {
 	Check(ctx context.Context, text string) (PolicySummary, error)
 	// Explain decides a call without making it, under a policy; "": under the
 	// caller's grant.
-	Explain(ctx context.Context, who *Caller, text, id string, args map[string]any) (Explanation, error)
+	Explain(ctx context.Context, who *Caller, text, id string, args map[string]any) (policyreview.Explanation, error)
 	// DryRun decides the calls of a recorded run under a policy.
 	DryRun(ctx context.Context, text, run string) (DryRun, error)
 }
@@ -27,41 +29,11 @@ type PolicySummary struct {
 	Errors []FieldError `json:"errors,omitempty" doc:"All errors, with line and column"`
 }
 
-// Explanation is a decision, with every rule that took part.
-type Explanation struct {
-	Tool    string        `json:"tool"`
-	Effect  string        `json:"effect" enum:"allow,ask,deny"`
-	Rule    string        `json:"rule"`
-	Reason  string        `json:"reason"`
-	Actions []string      `json:"actions"`
-	Rules   []ExplainRule `json:"rules"`
-}
-
-// ExplainRule is one rule that took part.
-type ExplainRule struct {
-	Effect string `json:"effect"`
-	Rule   string `json:"rule"`
-	Line   int    `json:"line,omitempty"`
-	Policy string `json:"policy,omitempty"`
-	Action string `json:"action"`
-}
-
 // DryRun has the decisions of a recorded run that a policy would change.
 type DryRun struct {
-	Run     string          `json:"run_id"`
-	Judged  int             `json:"judged"`
-	Changed []ChangedEffect `json:"changed"`
-}
-
-// ChangedEffect is a decision that would differ.
-type ChangedEffect struct {
-	Call   int    `json:"call"`
-	Tool   string `json:"tool"`
-	On     string `json:"on,omitempty"`
-	Was    string `json:"was"`
-	Is     string `json:"is"`
-	Rule   string `json:"rule"`
-	Reason string `json:"reason"`
+	Run     string             `json:"run_id"`
+	Judged  int                `json:"judged"`
+	Changed []replays.Rejudged `json:"changed"`
 }
 
 // policies adds the operations on policies.
@@ -106,13 +78,13 @@ func (s *Server) policies() {
 		text:   "Decides a call without making it. Nothing is looked up in the world: where links and names lead, only a call finds out.",
 		errors: []int{404}, request: map[string]any{"tool": "fs.read", "args": map[string]any{"path": "README.md"}},
 		answer: map[string]any{"tool": "fs.read", "effect": "deny", "rule": "default", "reason": "no entry of files.read.allow matches", "actions": []any{"files.read \"README.md\""}, "rules": []any{}},
-	}, func(ctx context.Context, in *explain) (*struct{ Body Explanation }, error) {
+	}, func(ctx context.Context, in *explain) (*struct{ Body policyreview.Explanation }, error) {
 		args := in.Body.Args
 		if args == nil {
 			args = map[string]any{}
 		}
 		e, err := s.o.Policies.Explain(ctx, in.who, in.Body.Policy, in.Body.Tool, args)
-		return &struct{ Body Explanation }{e}, err
+		return &struct{ Body policyreview.Explanation }{e}, err
 	})
 	s.dryRun()
 }

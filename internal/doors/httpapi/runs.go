@@ -13,6 +13,7 @@ import (
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // Runs has the recorded runs.
@@ -24,7 +25,7 @@ type Runs interface {
 	Calls(ctx context.Context, id string, from, limit int) ([]json.RawMessage, error)
 	// Report writes a report in a format: json, html or text.
 	Report(ctx context.Context, id, format string, w io.Writer) error
-	Verify(ctx context.Context, id string) (Verified, error)
+	Verify(ctx context.Context, id string) (store.VerifyReport, error)
 }
 
 // RunQuery selects runs.
@@ -48,27 +49,6 @@ type RunList struct {
 type CallList struct {
 	Items []json.RawMessage `json:"items"`
 	Next  string            `json:"next,omitempty"`
-}
-
-// Verified is the result of verifying a record.
-type Verified struct {
-	OK       bool              `json:"ok"`
-	Events   uint64            `json:"events"`
-	Blobs    uint64            `json:"blobs"`
-	Runs     uint64            `json:"runs"`
-	Size     uint64            `json:"size"`
-	Root     string            `json:"root"`
-	Signed   uint64            `json:"signed"`
-	Erased   uint64            `json:"erased"`
-	Problems []VerifiedProblem `json:"problems"`
-}
-
-// VerifiedProblem is a part of the record that was changed.
-type VerifiedProblem struct {
-	Table   string `json:"table"`
-	Key     string `json:"key"`
-	Seq     uint64 `json:"seq,omitempty"`
-	Message string `json:"message"`
 }
 
 var exampleRun = map[string]any{"run_id": sampleSession, "name": "api", "mode": "run", "status": "completed", "principal": "user:ann", "workspace": "/home/ann/project",
@@ -226,11 +206,11 @@ func (s *Server) tellRuns() {
 		id: "verifyRun", method: http.MethodGet, path: "/v1/runs/{run_id}/verify", tag: "runs", action: "runs.read", summary: "Verify a run",
 		text: "Recomputes the run's part of the log.", errors: []int{404},
 		answer: map[string]any{"ok": true, "events": 3, "blobs": 0, "runs": 1, "size": 120, "root": "…", "signed": 120, "erased": 0, "problems": []any{}},
-	}, func(ctx context.Context, in *runIn) (*struct{ Body Verified }, error) {
+	}, func(ctx context.Context, in *runIn) (*struct{ Body store.VerifyReport }, error) {
 		if _, err := s.run(ctx, in.who, in.ID); err != nil {
 			return nil, err
 		}
 		v, err := s.o.Runs.Verify(ctx, in.ID)
-		return &struct{ Body Verified }{v}, err
+		return &struct{ Body store.VerifyReport }{v}, err
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/redact"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
@@ -247,6 +248,20 @@ type Resources struct {
 	FilesDeleted   []string `json:"files_deleted"`
 	HostsContacted []string `json:"hosts_contacted"`
 	CommandsRun    []string `json:"commands_run"`
+}
+
+// Write writes the report in a format: text, json or html. The options are those of
+// the text.
+func Write(w io.Writer, format string, d Data, o Options) error {
+	switch format {
+	case "text":
+		return Text(w, d, o)
+	case "json":
+		return JSON(w, d)
+	case "html":
+		return HTML(w, d)
+	}
+	return fault.New(fault.Usage, "%q is not a report format", format).WithHint("expected text, json or html")
 }
 
 // JSON writes the report as one JSON object.

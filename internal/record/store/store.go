@@ -105,21 +105,22 @@ type VerifyOptions struct {
 
 // VerifyReport is the result of Verify.
 type VerifyReport struct {
-	Events   uint64    // events checked
-	Blobs    uint64    // blobs checked
-	Runs     uint64    // runs checked
-	Size     uint64    // of the log
-	Root     string    // the log's root hash, base64
-	Signed   uint64    // how many of the events the newest signed checkpoint covers
-	Erased   uint64    // payloads that were erased
-	Reported uint64    // outcomes that are a client's word: Remit did not execute the calls
-	Problems []Problem // empty if all is as it was recorded
+	OK       bool          `json:"ok"`                 // all is as it was recorded
+	Events   uint64        `json:"events"`             // checked
+	Blobs    uint64        `json:"blobs"`              // checked
+	Runs     uint64        `json:"runs"`               // checked
+	Size     uint64        `json:"size"`               // of the log
+	Root     string        `json:"root"`               // the log's root hash, base64
+	Signed   uint64        `json:"signed"`             // how many of the events the newest signed checkpoint covers
+	Erased   uint64        `json:"erased"`             // payloads that were erased
+	Reported uint64        `json:"reported,omitempty"` // outcomes that are a client's word: Remit did not execute the calls
+	Problems []Discrepancy `json:"problems"`
 }
 
-// Problem is one thing that is not as it was recorded.
-type Problem struct {
-	Table string     // where: "events", "blobs", "runs", "checkpoints", ...
-	Key   string     // which record, for people
-	Seq   ledger.Seq // the first event concerned, 0 if none
-	Msg   string
+// Discrepancy is one thing that is not as it was recorded.
+type Discrepancy struct {
+	Table   string     `json:"table"`         // where: "events", "blobs", "runs", "checkpoints", ...
+	Key     string     `json:"key"`           // which record, for people
+	Seq     ledger.Seq `json:"seq,omitempty"` // the first event concerned
+	Message string     `json:"message"`
 }

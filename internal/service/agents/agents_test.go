@@ -15,6 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/agents"
+	"github.com/remitrun/remit/internal/service/approvals"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
 )
@@ -264,7 +265,7 @@ func TestAQuestionOfASessionIsAnsweredFromElsewhere(t *testing.T) {
 	asked := make(chan string, 1)
 	go func() {
 		id := <-asked
-		if _, err := p.app.Approvals.Answer(context.Background(), id, true, false, ""); err != nil {
+		if _, err := p.app.Approvals.Answer(context.Background(), id, approvals.Here(true, false, "")); err != nil {
 			t.Error(err)
 		}
 	}()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/approvals"
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
@@ -259,7 +260,7 @@ func TestWaitingStartsNothingAgain(t *testing.T) {
 	if err != nil || len(asked) != 1 {
 		t.Fatalf("%+v, %v", asked, err)
 	}
-	if _, err := p.app.Approvals.Answer(t.Context(), asked[0].ID.String(), true, false, ""); err != nil {
+	if _, err := p.app.Approvals.Answer(t.Context(), asked[0].ID.String(), approvals.Here(true, false, "")); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-ended; err != nil {

@@ -88,7 +88,7 @@ func TestASessionIsReplayedWithoutTheSourceOfItsTools(t *testing.T) {
 			t.Errorf("%s: %+v, %v, %v, %v", k.name, res, res.Mismatch(), res.Difference, err)
 		}
 		changed, judged, err := p.app.Replays.RejudgeSession(t.Context(), s.ID.String(), strict)
-		if err != nil || judged != 5 || len(changed) != 1 || changed[0].Tool != "api:pets:getPet" || changed[0].Index != 2 {
+		if err != nil || judged != 5 || len(changed) != 1 || changed[0].Tool != "api:pets:getPet" || changed[0].Call != 2 {
 			t.Errorf("%s: judged %d, %+v, %v", k.name, judged, changed, err)
 		}
 	}

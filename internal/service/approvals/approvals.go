@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -164,17 +166,31 @@ func BodyOf(q store.Approval) (approval.Body, error) {
 	return b, nil
 }
 
-// Answer says yes or no to a question, as the person who uses this process.
-// Session makes a yes hold for the question's pattern for the rest of its run.
-func (s *Approvals) Answer(ctx context.Context, id string, yes, session bool, reason string) (store.Approval, error) {
+// Answer is what a person answers to a question.
+type Answer struct {
+	By      string    // who answers
+	Grant   uuid.UUID // that the person answers under; Nil: this process is the person's own
+	Where   string    // the door, as "http api"
+	Yes     bool
+	Session bool // a yes also holds for the question's pattern for the rest of its run
+	Reason  string
+}
+
+// Here is an answer of the person who uses this process.
+func Here(yes, session bool, reason string) Answer {
+	return Answer{By: home.Person(), Where: "remit approvals", Yes: yes, Session: session, Reason: reason}
+}
+
+// Answer answers a question. It is an admin's answer if the person is one.
+func (s *Approvals) Answer(ctx context.Context, id string, a Answer) (store.Approval, error) {
 	q, body, err := s.Find(ctx, id)
 	if err != nil {
 		return q, err
 	}
-	v := store.Vote{By: home.Person(), Yes: yes, Where: "remit approvals", Reason: reason, Admin: s.IsAdmin(home.Person()), At: time.Now()}
-	if session && yes {
+	v := store.Vote{By: a.By, Grant: a.Grant, Yes: a.Yes, Where: a.Where, Reason: a.Reason, Admin: s.IsAdmin(a.By), At: time.Now()}
+	if a.Session && a.Yes {
 		if body.Pattern == nil {
-			return q, fault.New(fault.Usage, "this question has no pattern, so the approval can only cover this one call").WithHint("leave out --session")
+			return q, fault.New(fault.ArgsInvalid, "this question has no pattern, so the approval can only cover this one call").In("session").WithHint("leave out session")
 		}
 		if v.Session, err = json.Marshal(body.Pattern); err != nil {
 			return q, fault.Wrap(fault.Internal, err, "the pattern cannot be encoded")

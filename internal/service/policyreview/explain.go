@@ -13,7 +13,7 @@ import (
 // Explanation is the decision on a call that is not run, with every rule that took part.
 type Explanation struct {
 	Tool    tool.ID  `json:"tool"`
-	Effect  string   `json:"effect"`
+	Effect  string   `json:"effect" enum:"allow,ask,deny"`
 	Rule    string   `json:"rule"`
 	Reason  string   `json:"reason"`
 	Actions []string `json:"actions"`
@@ -24,8 +24,8 @@ type Explanation struct {
 type Rule struct {
 	Effect string `json:"effect"`
 	Rule   string `json:"rule"`
-	Where  string `json:"where"`            // file:line
-	Line   int    `json:"-"`                // in that file
+	Where  string `json:"where,omitempty"`  // file:line; the API does not tell this machine's files
+	Line   int    `json:"line,omitempty"`   // in that file
 	Policy string `json:"policy,omitempty"` // the policy's name, where there are several
 	Link   int    `json:"link,omitempty"`   // the policy's place in the chain from 1, where there are several
 	Action string `json:"action"`

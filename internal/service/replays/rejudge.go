@@ -14,14 +14,14 @@ import (
 
 // Rejudged is a recorded call whose decision another policy would change.
 type Rejudged struct {
-	Index int     `json:"index"`
-	Step  string  `json:"id,omitempty"`
-	Tool  tool.ID `json:"tool"`
-	On    string  `json:"on"` // the deciding action
-	Was   string  `json:"was"`
-	Is    string  `json:"is"`
-	Rule  string  `json:"rule"`
-	Why   string  `json:"reason"`
+	Call   int     `json:"call"`
+	Step   string  `json:"id,omitempty"`
+	Tool   tool.ID `json:"tool"`
+	On     string  `json:"on,omitempty"` // the deciding action
+	Was    string  `json:"was"`
+	Is     string  `json:"is"`
+	Rule   string  `json:"rule"`
+	Reason string  `json:"reason"`
 }
 
 // Rejudge decides a recorded run's calls again under another policy. It gives the calls

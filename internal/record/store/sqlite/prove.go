@@ -242,7 +242,7 @@ func (v *verification) olderRoot(t *tree) error {
 func (v *verification) runEvents(ctx context.Context, t *tree, cp ledger.Checkpoint, run ledger.Seq) error {
 	tags, root := newTagger(v.s.keys), v.log.Root()
 	known := len(v.rep.Problems)
-	var unproven []store.Problem
+	var unproven []store.Discrepancy
 	defer func() {
 		if len(v.rep.Problems) == known {
 			v.rep.Problems = append(v.rep.Problems, unproven...)
@@ -261,7 +261,7 @@ func (v *verification) runEvents(ctx context.Context, t *tree, cp ledger.Checkpo
 			size, want = v.log.Size, root
 		}
 		if msg := inclusion(t, &r, c.leaf, size, want); msg != "" && len(unproven) < maxProblems {
-			unproven = append(unproven, store.Problem{Table: "events", Key: fmt.Sprint(r.seq), Seq: r.seq, Msg: msg})
+			unproven = append(unproven, store.Discrepancy{Table: "events", Key: fmt.Sprint(r.seq), Seq: r.seq, Message: msg})
 		}
 		v.rep.Events++
 		for _, msg := range c.problems {

@@ -72,7 +72,7 @@ func (s *Store) Verify(ctx context.Context, o store.VerifyOptions) (store.Verify
 		return store.VerifyReport{}, s.fault(err, "the ledger cannot be verified")
 	}
 	defer conn.Close()
-	v := &verification{s: s, q: conn, runs: map[ledger.Seq]*runCheck{}, refs: map[[32]byte]blobUse{},
+	v := &verification{s: s, q: conn, rep: store.VerifyReport{Problems: []store.Discrepancy{}}, runs: map[ledger.Seq]*runCheck{}, refs: map[[32]byte]blobUse{},
 		nodes: map[int64]tlog.Hash{}, notes: map[int64]ledger.Checkpoint{}, derived: map[*sealedTable]map[string]derivedRow{},
 		messages: map[ledger.Seq]rowDigest{}, sessionRuns: map[ledger.Seq]uuid.UUID{}, marker: newMarker(), inBlocks: map[inBlock]bool{}}
 	if _, err = conn.ExecContext(ctx, "BEGIN"); err == nil {
@@ -83,9 +83,10 @@ func (s *Store) Verify(ctx context.Context, o store.VerifyOptions) (store.Verify
 		err = nil
 	}
 	if err = s.fault(err, "the ledger cannot be verified"); errors.Is(err, fault.StoreCorrupt) {
-		v.rep.Problems = append(v.rep.Problems, store.Problem{Table: "file", Key: clean(s.path), Msg: fault.Message(err)})
+		v.rep.Problems = append(v.rep.Problems, store.Discrepancy{Table: "file", Key: clean(s.path), Message: fault.Message(err)})
 		err = nil
 	}
+	v.rep.OK = err == nil && len(v.rep.Problems) == 0
 	return v.rep, err
 }
 
@@ -109,7 +110,7 @@ func (v *verification) all(ctx context.Context, o store.VerifyOptions) error {
 	file := v.s.checkFile(ctx)
 	err := v.tables(ctx)
 	found := <-file
-	v.rep.Problems = append(found.problems, v.rep.Problems...)
+	v.rep.Problems = slices.Insert(v.rep.Problems, 0, found.problems...)
 	if isSQLite(err) && len(v.rep.Problems) > 0 && !errors.Is(v.s.fault(err, ""), fault.StoreCorrupt) {
 		err = nil // the missing schema was reported; its tables cannot be read
 	}
@@ -128,7 +129,7 @@ func (v *verification) tables(ctx context.Context) error {
 
 // problem reports one; its error ends the verification when there are enough.
 func (v *verification) problem(table, key string, seq ledger.Seq, format string, args ...any) error {
-	v.rep.Problems = append(v.rep.Problems, store.Problem{Table: table, Key: key, Seq: seq, Msg: fmt.Sprintf(format, args...)})
+	v.rep.Problems = append(v.rep.Problems, store.Discrepancy{Table: table, Key: key, Seq: seq, Message: fmt.Sprintf(format, args...)})
 	if len(v.rep.Problems) >= maxProblems {
 		return errEnough
 	}
@@ -149,7 +150,7 @@ func (v *verification) state(ctx context.Context) error {
 
 // fileReport is SQLite's report on its own structures.
 type fileReport struct {
-	problems []store.Problem
+	problems []store.Discrepancy
 	err      error
 }
 
@@ -163,7 +164,7 @@ func (s *Store) checkFile(ctx context.Context) <-chan fileReport {
 			var msg string
 			err := rows.Scan(&msg)
 			if err == nil && msg != "ok" {
-				r.problems = append(r.problems, store.Problem{Table: "file", Key: clean(s.path), Msg: "SQLite: " + msg})
+				r.problems = append(r.problems, store.Discrepancy{Table: "file", Key: clean(s.path), Message: "SQLite: " + msg})
 			}
 			return err
 		})
