@@ -1,0 +1,83 @@
+package command
+
+import (
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// oldArithmetic refuses an unescaped $[, which bash reads as $((…)).
+func (s *scripter) oldArithmetic(parts []syntax.WordPart) {
+	dollar := false
+	for _, p := range parts {
+		lit, ok := p.(*syntax.Lit)
+		if !ok {
+			dollar = false
+			continue
+		}
+		for i := 0; i < len(lit.Value); i++ {
+			switch c := lit.Value[i]; {
+			case c == '[' && dollar:
+				s.unknown(`$[…] is arithmetic in some shells, which may start commands; write \$[ for the characters`)
+				return
+			case c == '\\':
+				i++
+				dollar = false
+			default:
+				dollar = c == '$'
+			}
+		}
+	}
+}
+
+// index judges an array's index, which is arithmetic unless the array is associative.
+func (s *scripter) index(name string, index syntax.ArithmExpr) {
+	if !allOf(index) && !s.vars.associative(name) {
+		s.number(index)
+	}
+}
+
+func (s *scripter) arithmetic(a *syntax.ArithmExp) { s.number(a.X) }
+
+// number judges an arithmetic expression; nil is none. A variable in it is
+// evaluated as an expression, which may hold a command substitution. So each must
+// have been given numbers only.
+func (s *scripter) number(x syntax.ArithmExpr) {
+	if x == nil {
+		return
+	}
+	bad := ""
+	syntax.Walk(x, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.CmdSubst:
+			bad = "$(…)"
+		case *syntax.ParamExp:
+			switch {
+			case n.Param != nil && n.Length && (n.Index == nil || allOf(n.Index)):
+				return false
+			case n.Param != nil && len(n.Param.Value) == 1 && strings.Contains("?#$!", n.Param.Value):
+			case n.Param == nil || !simple(n) || !s.vars.numeric(n.Param.Value):
+				bad = "$" + paramName(n)
+			}
+		case *syntax.Word:
+			if lit := n.Lit(); functionName.MatchString(lit) && !s.vars.numeric(lit) {
+				bad = lit
+			} else if strings.ContainsAny(lit, "[]'\"`\\") || len(n.Parts) > 1 {
+				bad = "an expression in parts"
+			}
+		case *syntax.SglQuoted, *syntax.DblQuoted:
+			bad = "a quoted word"
+		}
+		return true
+	})
+	if bad != "" {
+		s.unknown("arithmetic with " + bad + " may start commands; use only variables that the script gives numbers to, or expr and [ … ], which do not evaluate what a variable holds")
+	}
+}
+
+func paramName(p *syntax.ParamExp) string {
+	if p.Param == nil {
+		return "{…}"
+	}
+	return p.Param.Value
+}
