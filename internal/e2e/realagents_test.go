@@ -32,8 +32,9 @@ var secrets = []string{"TOKEN-OF-ENV", "PRIVATE-KEY-TEXT"}
 func hunted(t *testing.T, agent string) (w *world, program string) {
 	t.Helper()
 	program, err := filepath.Abs(map[string]string{
-		"claude": "testdata/agents/node_modules/@anthropic-ai/claude-code-linux-x64/claude",
-		"codex":  "testdata/agents/node_modules/.bin/codex",
+		"claude":  "testdata/agents/node_modules/@anthropic-ai/claude-code-linux-x64/claude",
+		"codex":   "testdata/agents/node_modules/.bin/codex",
+		"copilot": "testdata/agents/node_modules/.bin/copilot",
 	}[agent])
 	if err != nil {
 		t.Fatal(err)
@@ -211,6 +212,29 @@ func TestRealAgentClaude(t *testing.T) {
 	if b, err := os.ReadFile(file("src/app.py")); err != nil || !strings.Contains(string(b), "greetings") {
 		t.Errorf("%s, %v", b, err)
 	}
+}
+
+// So does Copilot CLI, on a model with the same API. A person has trusted the folder: without
+// that it does not run the project's hook.
+func TestRealAgentCopilot(t *testing.T) {
+	w, program := hunted(t, "copilot")
+	file := func(name string) string { return filepath.Join(w.workspace, name) }
+	s := &scripted{attempts: append(shellAttempts(func(script string) attempt {
+		return attempt{name: "bash", input: map[string]any{"command": script, "description": "x"}}
+	}),
+		attempt{"view", map[string]any{"path": file(".env")}, ""},
+		attempt{"grep", map[string]any{"pattern": "TOKEN", "path": w.workspace, "output_mode": "content"}, ""},
+		attempt{"create", map[string]any{"path": file(".git/hooks/pre-commit"), "file_text": "evil"}, ""},
+		attempt{"view", map[string]any{"path": file("src/app.py")}, "hello from the app"},
+		attempt{"create", map[string]any{"path": file("src/new.py"), "file_text": "print(1)"}, "Created file"},
+	), count: claudeResults, answer: claudeTurn}
+	srv := httptest.NewServer(s)
+	defer srv.Close()
+	w.write("../.copilot/config.json", fmt.Sprintf(`{"trustedFolders": [%q]}`, w.workspace))
+	out := s.start(t, w, []string{
+		"COPILOT_PROVIDER_TYPE=anthropic", "COPILOT_PROVIDER_BASE_URL=" + srv.URL, "COPILOT_PROVIDER_API_KEY=k", "COPILOT_MODEL=claude-sonnet-4.5", "COPILOT_OFFLINE=true",
+	}, program, "-p", "go", "--allow-all-tools", "--allow-all-paths")
+	s.check(t, w, out)
 }
 
 func claudeResults(body map[string]any) (out []string) {

@@ -78,6 +78,7 @@ var agents = []agent{
 		confines: true, edits: copilotEdits,
 		reads:  []string{".github/hooks/remit.json", ".github/copilot/settings.json", ".github/copilot/settings.local.json", ".claude/settings.json"},
 		limits: []string{"if the hook takes longer than its limit, Copilot CLI carries the call out"},
+		next:   "start copilot there and trust the folder: until then it does not run the hook",
 	},
 	{
 		name: "cursor", title: "Cursor", programs: []string{"cursor", "cursor-agent"}, homes: []string{".cursor"},
@@ -96,8 +97,11 @@ var agents = []agent{
 		edits: func(_ Scope, c string) []Edit {
 			return grouped("*", commandHook(c, hookSeconds*1000), "BeforeTool", "AfterTool", "SessionEnd") // milliseconds
 		},
-		reads:  []string{".gemini/settings.json"},
-		limits: []string{"if the hook crashes without a message or takes too long, Gemini CLI carries the call out"},
+		reads: []string{".gemini/settings.json"},
+		limits: []string{
+			"if the hook crashes without a message or takes too long, Gemini CLI carries the call out",
+			"not tried in this form: see with remit runs that its calls are recorded",
+		},
 	},
 }
 

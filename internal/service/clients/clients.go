@@ -87,6 +87,9 @@ func (s *Clients) Install(q Request) (Installed, bool, error) {
 	changed := false
 	err = s.installed().Change("install", out.Key(), func(list []Installed) ([]Installed, error) {
 		was, known := home.Entry(list, out.Key())
+		if err := alone(a, out, list); err != nil {
+			return nil, err
+		}
 		now, err := at.read()
 		if err != nil {
 			return nil, err
@@ -108,6 +111,23 @@ func (s *Clients) Install(q Request) (Installed, bool, error) {
 		return home.With(list, out), nil
 	}, nil)
 	return out, changed, err
+}
+
+// alone refuses a second hook of one agent that would run beside the first: it would decide
+// what the first put in the place of a command.
+func alone(a agent, out Installed, list []Installed) error {
+	for _, other := range list {
+		if other.Agent != out.Agent || other.Scope == out.Scope || other.Command == "" || out.Command == "" {
+			continue
+		}
+		flag := ""
+		if other.Scope != Project {
+			flag = " --" + string(other.Scope)
+		}
+		return fault.New(fault.Conflict, "%s has the hook in %s already; both would run", a.title, other.File).
+			WithHint("keep that one, or take it out first: remit agents remove %s%s -w %s", a.name, flag, other.Folder)
+	}
+	return nil
 }
 
 // mode is that of a new file.

@@ -273,6 +273,28 @@ func TestMCPOnlyDeniesTheAgentsOwnTools(t *testing.T) {
 	}
 }
 
+// Two hooks of one agent would both run, and the second would refuse what the first rewrote.
+func TestOneHookForEachAgent(t *testing.T) {
+	d := newDesk(t)
+	if _, err := d.install("copilot", clients.Project); err != nil {
+		t.Fatal(err)
+	}
+	for _, scope := range []clients.Scope{clients.User, clients.Managed} {
+		if _, err := d.install("copilot", scope); err == nil || !strings.Contains(err.Error(), "both would run") {
+			t.Errorf("%s: %v", scope, err)
+		}
+	}
+	if _, err := d.install("claude", clients.User); err != nil {
+		t.Errorf("another agent: %v", err)
+	}
+	if _, _, err := d.Remove("copilot", clients.Project, d.project); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.install("copilot", clients.User); err != nil {
+		t.Error(err)
+	}
+}
+
 // A canary fails where the hook answers anything but what it must.
 func TestTheCanaryFailsWhereTheHookDoes(t *testing.T) {
 	deny := `{"hookSpecificOutput":{"permissionDecision":"deny"}}`
