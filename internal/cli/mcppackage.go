@@ -29,7 +29,7 @@ func (s *session) mcpPin(ctx context.Context, a *app.App, m *servers.Server, q m
 	}
 	m.Command = append(m.Command[:len(m.Command)-len(r.Args):len(m.Command)-len(r.Args)], words...)
 	r.Args = words
-	if m.Policy == "" {
+	if m.Policy == "" && !q.imported { // another client's file is not what the person typed
 		m.Paths = folders
 	}
 	m.Package, err = a.Servers.Pin(ctx, r, nil, s.pinning(ctx, m.Name, q.yes))

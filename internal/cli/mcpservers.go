@@ -134,6 +134,7 @@ func variablesOf(pairs []string) (map[string]string, error) {
 type mcpAdding struct {
 	folder, policyFile  string
 	replace, later, yes bool
+	imported            bool // the command comes from a file
 }
 
 func (s *session) mcpAdd(ctx context.Context, m servers.Server, q mcpAdding) error {
@@ -339,7 +340,7 @@ add --replace -p.
 `,
 		Example: "  remit mcp import ~/project/.mcp.json",
 		Args:    cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := s.open()
 			if err != nil {
 				return err
@@ -350,6 +351,10 @@ add --replace -p.
 			}
 			var names []string
 			for _, m := range found {
+				if err := s.mcpPin(cmd.Context(), a, &m, mcpAdding{replace: replace, imported: true}); err != nil {
+					left[m.Name] = err
+					continue
+				}
 				if err := a.Servers.Add(m, replace); err != nil {
 					left[m.Name] = err
 					continue

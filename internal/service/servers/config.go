@@ -4,6 +4,7 @@ package servers
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -317,8 +318,8 @@ func (s Server) DefaultPolicy() string {
 		"mcp "+s.Name, files, files, strings.Join(names, ", "))
 }
 
-// ImportMCPServers reads the servers of another client's file: the object
-// mcpServers, or servers, of name to command, args and env. What cannot be taken
+// ImportMCPServers reads the servers of another client's file, JSON that may have comments: the
+// object mcpServers, servers or context_servers, of name to command, args and env. What cannot be taken
 // over is told by name.
 func ImportMCPServers(file string) ([]Server, map[string]error, error) {
 	src, err := wholefile.Read(file, maxMCPFile)
@@ -330,13 +331,17 @@ func ImportMCPServers(file string) ([]Server, map[string]error, error) {
 		Args    []string          `json:"args"`
 		Env     map[string]string `json:"env"`
 		URL     string            `json:"url"`
+		Server  string            `json:"serverUrl"`
+		HTTP    string            `json:"httpUrl"`
 		Headers map[string]string `json:"headers"`
 	}
 	var doc struct {
 		MCPServers map[string]entry `json:"mcpServers"`
 		Servers    map[string]entry `json:"servers"`
+		Context    map[string]entry `json:"context_servers"`
 	}
 	r := document.NewReader(file, document.Options{Code: fault.Usage, Noun: "MCP configuration", MaxBytes: maxMCPFile, AnyText: true})
+	src = document.StripComments(src)
 	r.ReadJSON(src)
 	if err := r.Err(); err != nil {
 		return nil, nil, err
@@ -345,8 +350,10 @@ func ImportMCPServers(file string) ([]Server, map[string]error, error) {
 		return nil, nil, fault.Wrap(fault.Usage, err, "not a valid MCP configuration; expected mcpServers: {NAME: {command, args, env}}").At(fault.Pos{File: file})
 	}
 	found := doc.MCPServers
-	if found == nil {
-		found = doc.Servers
+	for _, other := range []map[string]entry{doc.Servers, doc.Context} {
+		if found == nil {
+			found = other
+		}
 	}
 	if len(found) == 0 {
 		return nil, nil, fault.New(fault.Usage, "it has no mcpServers").At(fault.Pos{File: file})
@@ -354,12 +361,12 @@ func ImportMCPServers(file string) ([]Server, map[string]error, error) {
 	var out []Server
 	left := map[string]error{}
 	for name, e := range found {
-		s := Server{Name: nameFrom(name), URL: e.URL, Env: e.Env}
+		s := Server{Name: nameFrom(name), URL: cmp.Or(e.URL, e.Server, e.HTTP), Env: e.Env}
 		if e.Command != "" {
 			s.Command = append([]string{e.Command}, e.Args...)
 		}
 		switch {
-		case e.Command == "" && e.URL == "":
+		case e.Command == "" && s.URL == "":
 			left[name] = fault.New(fault.Usage, "it has neither a command nor a URL")
 		case e.Headers != nil:
 			left[name] = fault.New(fault.Usage, "it sends headers, which may be secret: store them with remit secret set and name them in a policy")
