@@ -24,11 +24,7 @@ func (b *builder) codex(src []byte) error {
 			Roots   []string `toml:"writable_roots"`
 			Network bool     `toml:"network_access"`
 		} `toml:"sandbox_workspace_write"`
-		Servers map[string]struct {
-			Approval string   `toml:"default_tools_approval_mode"`
-			Enabled  []string `toml:"enabled_tools"`
-			Disabled []string `toml:"disabled_tools"`
-		} `toml:"mcp_servers"`
+		Servers map[string]codexServer `toml:"mcp_servers"`
 	}
 	if err := toml.Unmarshal(src, &f); err != nil {
 		return b.invalid(err, "TOML")
@@ -57,8 +53,20 @@ func (b *builder) codex(src []byte) error {
 	default:
 		b.drop("sandbox_mode: "+f.Sandbox, "it allows everything")
 	}
-	for _, name := range sortedKeys(f.Servers) {
-		s, rule := f.Servers[name], "mcp_servers."+name
+	b.codexServers(f.Servers)
+	return nil
+}
+
+// codexServer is an MCP server in config.toml.
+type codexServer struct {
+	Approval string   `toml:"default_tools_approval_mode"`
+	Enabled  []string `toml:"enabled_tools"`
+	Disabled []string `toml:"disabled_tools"`
+}
+
+func (b *builder) codexServers(servers map[string]codexServer) {
+	for _, name := range sortedKeys(servers) {
+		s, rule := servers[name], "mcp_servers."+name
 		for _, t := range s.Disabled {
 			b.mcp(policy.Deny, rule+".disabled_tools", name, t)
 		}
@@ -74,7 +82,6 @@ func (b *builder) codex(src []byte) error {
 			}
 		}
 	}
-	return nil
 }
 
 func sortedKeys[V any](m map[string]V) []string {
