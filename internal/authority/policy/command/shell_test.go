@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -62,11 +63,16 @@ func (w shellWorld) run(t *testing.T, shell, script string) (ran [][]string, mad
 	t.Helper()
 	log := filepath.Join(w.dir, strconv.FormatUint(rand.Uint64(), 36)) // of its own: a killed script may leave processes behind
 	defer func() { _ = os.Remove(log) }()
-	for _, err := range []error{os.RemoveAll(w.work), os.MkdirAll(filepath.Join(w.work, "d", "e"), 0o755)} {
-		if err != nil {
+	if err := os.MkdirAll(filepath.Join(w.work, "d", "e"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { // what a script left behind goes on in a folder that nothing looks at
+		old := log + ".work"
+		if err := os.Rename(w.work, old); err != nil {
 			t.Fatal(err)
 		}
-	}
+		_ = os.RemoveAll(old)
+	}()
 	for _, s := range []string{"ca", "d/ca", "d/e/ca"} {
 		if err := os.WriteFile(filepath.Join(w.work, s), []byte(strings.Replace(stub, `"${0##*/}"`, `"$PWD/`+filepath.Base(s)+`"`, 1)), 0o755); err != nil {
 			t.Fatal(err)
@@ -77,7 +83,11 @@ func (w shellWorld) run(t *testing.T, shell, script string) (ran [][]string, mad
 	c := exec.CommandContext(ctx, shell, "-c", script)
 	c.Dir, c.Env = w.work, []string{"PATH=" + w.bin, "LOG=" + log, "HOME=/nonexistent"}
 	c.Stdout, c.WaitDelay = &bytes.Buffer{}, time.Second // Run waits for what is in the background, too
-	_ = c.Run()                                          // how a random script ends says nothing
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	_ = c.Run() // how a random script ends says nothing
+	if c.Process != nil {
+		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // with what it left behind
+	}
 	b, _ := os.ReadFile(log)
 	for line := range bytes.SplitSeq(b, []byte("\x01\x00")) {
 		if len(line) > 0 {

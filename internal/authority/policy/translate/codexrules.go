@@ -153,8 +153,8 @@ func (p *ruleParser) text() (string, string) {
 	}
 	var out strings.Builder
 	for i := 1; i < len(p.src); i++ {
-		switch c := p.src[i]; {
-		case c == q:
+		switch c := p.src[i]; c {
+		case q:
 			p.src = p.src[i+1:]
 			if s := out.String(); utf8.ValidString(s) {
 				p.space()
@@ -164,9 +164,9 @@ func (p *ruleParser) text() (string, string) {
 				return s, ""
 			}
 			return "", "UTF-8"
-		case c == '\n':
+		case '\n':
 			return "", "the end of a text in its line"
-		case c == '\\':
+		case '\\':
 			if i++; i >= len(p.src) || strings.IndexByte(`\"'`, p.src[i]) < 0 {
 				return "", "no other escapes than for quotation marks and backslashes"
 			}
