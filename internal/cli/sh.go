@@ -28,6 +28,7 @@ Without -p the policy is the trusted remit.yaml of the nearest folder at or
 above the current one. That folder, or -w, is the workspace. The script starts
 in the current folder, or in the workspace if that is elsewhere.
 
+Connections that were refused are listed on standard error when it has ended.
 The exit status is the script's own, or 128 plus the number of the signal that
 ended it. A script that is refused does not start: the exit status is 3.
 `,
@@ -102,6 +103,13 @@ func (s *session) shell(ctx context.Context, a *app.App, q runs.ShellRequest) er
 	if err != nil {
 		return err
 	}
+	var refused refusals
+	for _, c := range res.Command.Connections {
+		if c.Hint = ""; c.Refused() { // the hint is for the policy's author
+			refused.add(c)
+		}
+	}
+	s.printRefusals(&refused)
 	if o := res.Command; res.Err != nil && (o.Duration == 0 || o.Limit != "" || o.Signal != "" || o.TimedOut) {
 		s.complain(res.Err)
 		if res.Hint != "" {
