@@ -332,50 +332,58 @@ func (s *session) mcpImportCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Add the MCP servers of another client's configuration file",
-		Long: `FILE is JSON with an mcpServers (or servers) object, the format of Claude
-Desktop, Claude Code (.mcp.json), Cursor and VS Code. Each server gets the
-default policy: its own folder, no network, and the variables in FILE. Most
-servers need more: find out with remit mcp test, and allow it with remit mcp
-add --replace -p.
+		Long: `FILE is the configuration of Claude Desktop, Claude Code (.mcp.json), Cursor,
+VS Code, Zed, Gemini, Windsurf or OpenCode (JSON), Codex (config.toml), Goose
+or Continue (YAML). Each server gets the default policy: its own folder, no
+network, and the variables in FILE. Most servers need more: find out with remit
+mcp test, and allow it with remit mcp add --replace -p. A server that cannot be
+added is named with the reason.
 `,
-		Example: "  remit mcp import ~/project/.mcp.json",
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := s.open()
-			if err != nil {
-				return err
-			}
-			found, left, err := servers.ImportMCPServers(args[0])
-			if err != nil {
-				return err
-			}
-			var names []string
-			for _, m := range found {
-				if err := s.mcpPin(cmd.Context(), a, &m, mcpAdding{replace: replace, imported: true}); err != nil {
-					left[m.Name] = err
-					continue
-				}
-				if err := a.Servers.Add(m, replace); err != nil {
-					left[m.Name] = err
-					continue
-				}
-				names = append(names, m.Name)
-				s.say("%s %s added\n", s.paint(green, "✓"), m.Name)
-			}
-			for _, name := range slices.Sorted(maps.Keys(left)) {
-				s.errorf("%s %s was not added: %s\n", s.paintErr(yellow, "!"), show(name), show(fault.Message(left[name])))
-			}
-			if s.json {
-				return s.printJSON(map[string]any{"added": append([]string{}, names...), "left_out": slices.Sorted(maps.Keys(left))})
-			}
-			if len(names) == 0 {
-				return exit(fault.Usage.Exit())
-			}
-			return nil
-		},
+		Example: `  remit mcp import ~/project/.mcp.json
+  remit mcp import ~/.codex/config.toml`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return s.mcpImport(cmd.Context(), args[0], replace) },
 	}
 	c.Flags().BoolVar(&replace, "replace", false, "replace servers of the same names")
 	return c
+}
+
+func (s *session) mcpImport(ctx context.Context, file string, replace bool) error {
+	a, err := s.open()
+	if err != nil {
+		return err
+	}
+	found, err := servers.ReadClientFile(file)
+	if err != nil {
+		return err
+	}
+	added, left := []string{}, []string{}
+	for _, i := range found {
+		if err := s.mcpImportOne(ctx, a, i, replace); err != nil {
+			left = append(left, i.Label)
+			s.errorf("%s %s was not added: %s\n", s.paintErr(yellow, "!"), show(i.Label), show(fault.Message(err)))
+			continue
+		}
+		added = append(added, i.Server.Name)
+		s.say("%s %s added\n", s.paint(green, "✓"), i.Server.Name)
+	}
+	if s.json {
+		return s.printJSON(map[string]any{"added": added, "left_out": left})
+	}
+	if len(added) == 0 {
+		return exit(fault.Usage.Exit())
+	}
+	return nil
+}
+
+func (s *session) mcpImportOne(ctx context.Context, a *app.App, i servers.Imported, replace bool) error {
+	if i.Err != nil {
+		return i.Err
+	}
+	if err := s.mcpPin(ctx, a, &i.Server, mcpAdding{replace: replace, imported: true}); err != nil {
+		return err
+	}
+	return a.Servers.Add(i.Server, replace)
 }
 
 // say prints for people; with --json, nothing.

@@ -4,7 +4,6 @@ package servers
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,10 +17,8 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy/glob"
 	"github.com/remitrun/remit/internal/authority/policy/target"
 	"github.com/remitrun/remit/internal/base/canon"
-	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/regex"
-	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/runs"
@@ -91,9 +88,6 @@ type mcpFile struct {
 }
 
 var mcpName = regex.Lazy(`^[a-z0-9][a-z0-9_-]{0,39}$`)
-
-// maxMCPFile bounds another client's file, in bytes.
-const maxMCPFile = 4 << 20
 
 // mcpLock is held while the list of servers or a login at one of them is changed.
 const mcpLock = "mcp.lock"
@@ -316,86 +310,4 @@ func (s Server) DefaultPolicy() string {
 	}
 	return fmt.Sprintf("version: 1\nname: %q\nfiles:\n  read: {allow: [%s]}\n  write: {allow: [%s]}\ncommands: {env: [%s]}\n",
 		"mcp "+s.Name, files, files, strings.Join(names, ", "))
-}
-
-// ImportMCPServers reads the servers of another client's file, JSON that may have comments: the
-// object mcpServers, servers or context_servers, of name to command, args and env. What cannot be taken
-// over is told by name.
-func ImportMCPServers(file string) ([]Server, map[string]error, error) {
-	src, err := wholefile.Read(file, maxMCPFile)
-	if err != nil {
-		return nil, nil, fault.Wrap(fault.Usage, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: file})
-	}
-	type entry struct {
-		Command string            `json:"command"`
-		Args    []string          `json:"args"`
-		Env     map[string]string `json:"env"`
-		URL     string            `json:"url"`
-		Server  string            `json:"serverUrl"`
-		HTTP    string            `json:"httpUrl"`
-		Headers map[string]string `json:"headers"`
-	}
-	var doc struct {
-		MCPServers map[string]entry `json:"mcpServers"`
-		Servers    map[string]entry `json:"servers"`
-		Context    map[string]entry `json:"context_servers"`
-	}
-	r := document.NewReader(file, document.Options{Code: fault.Usage, Noun: "MCP configuration", MaxBytes: maxMCPFile, AnyText: true})
-	src = document.StripComments(src)
-	r.ReadJSON(src)
-	if err := r.Err(); err != nil {
-		return nil, nil, err
-	}
-	if err := json.Unmarshal(src, &doc); err != nil {
-		return nil, nil, fault.Wrap(fault.Usage, err, "not a valid MCP configuration; expected mcpServers: {NAME: {command, args, env}}").At(fault.Pos{File: file})
-	}
-	found := doc.MCPServers
-	for _, other := range []map[string]entry{doc.Servers, doc.Context} {
-		if found == nil {
-			found = other
-		}
-	}
-	if len(found) == 0 {
-		return nil, nil, fault.New(fault.Usage, "it has no mcpServers").At(fault.Pos{File: file})
-	}
-	var out []Server
-	left := map[string]error{}
-	for name, e := range found {
-		s := Server{Name: nameFrom(name), URL: cmp.Or(e.URL, e.Server, e.HTTP), Env: e.Env}
-		if e.Command != "" {
-			s.Command = append([]string{e.Command}, e.Args...)
-		}
-		switch {
-		case e.Command == "" && s.URL == "":
-			left[name] = fault.New(fault.Usage, "it has neither a command nor a URL")
-		case e.Headers != nil:
-			left[name] = fault.New(fault.Usage, "it sends headers, which may be secret: store them with remit secret set and name them in a policy")
-		case s.Name == "":
-			left[name] = fault.New(fault.Usage, "no name can be made of this one")
-		default:
-			out = append(out, s)
-		}
-	}
-	slices.SortFunc(out, func(x, y Server) int { return strings.Compare(x.Name, y.Name) })
-	return out, left, nil
-}
-
-// nameFrom makes a name of another client's; "" if there is none in it.
-func nameFrom(s string) string {
-	out := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '-', r == '_':
-			return r
-		case r >= 'A' && r <= 'Z':
-			return r - 'A' + 'a'
-		case r == ' ', r == '.', r == '/':
-			return '-'
-		}
-		return -1
-	}, s)
-	out = strings.TrimLeft(out, "-_")
-	if !mcpName.MatchString(out) {
-		return ""
-	}
-	return out
 }
