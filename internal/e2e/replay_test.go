@@ -306,7 +306,7 @@ tools: {deny: [time.now]}
 	var table struct {
 		Judged  int
 		Changed []struct {
-			Index   int
+			Call    int
 			Was, Is string
 			Rule    string
 		}
@@ -314,7 +314,7 @@ tools: {deny: [time.now]}
 	decode(t, w.must(0, "replay", was.RunID, "--policy", other, "--json"), &table)
 	got := map[int]string{}
 	for _, c := range table.Changed {
-		got[c.Index] = c.Was + " to " + c.Is + " by " + c.Rule
+		got[c.Call] = c.Was + " to " + c.Is + " by " + c.Rule
 	}
 	changed := 0
 	for i, s := range was.Steps {
