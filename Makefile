@@ -46,11 +46,11 @@ test: test-deps ## vet and all tests
 escape: test-deps ## what a confined command must not be able to do: each attempt, as root and as an ordinary user
 	$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run 'Escape|RefusedCalls|EveryAttempt|WayOut|Meet|Starve|OnlyOne|Inherited|Overwritten|Setuid|Typing|Hundred|WhatIsReached|WhatFiles|Outlives|Killing|KillNine|Cancel|Fresh|Leak|Spares|Bombs|OrdinaryUser|OwnProxy|Masked|Filter|MustNot|NoWayTo|AddressIsTheOne|OnlyOnceAllowed|HostAlone|Smuggling|BodiesEnd|OwnCredentials|CrowdOut|WhereTheyBelong|Swapped|MovedFolder|LinksOut|HardLinks|SpecialFiles|Rebinding' ./internal/confine/...
 
-agents: ## agents of other makers, set up by remit init: attacks through them fail, honest work does not (500 MB from npm)
+agents: ## agents and MCP servers of other makers: attacks through them fail, honest work does not (500 MB from npm)
 	@command -v npm >/dev/null || sh .ci/apt npm
 	@if ! test $(NPM_AGENTS)/node_modules/.package-lock.json -nt $(NPM_AGENTS)/package-lock.json; then \
 		npm ci --prefix $(NPM_AGENTS) --ignore-scripts --no-audit --no-fund || echo "NO AGENTS: npm could not install them, so their tests are skipped"; fi
-	$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run TestRealAgent -v ./internal/e2e
+	REMIT_REGISTRY=1 $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run 'TestReal(Agent|Servers)' -v ./internal/e2e
 
 test-deps: # what the tests use beside Go
 	@sh .ci/apt $(APT_TEST_PKGS)

@@ -285,9 +285,12 @@ func TestPackagesThatLeadElsewhereAreRefused(t *testing.T) {
 	}
 }
 
-// TestServersStartByTheirNpxLineAlone uses real packages of the registry that this machine's
-// npm is configured for.
-func TestServersStartByTheirNpxLineAlone(t *testing.T) {
+// TestRealServersStartByTheirNpxLineAlone uses the newest packages of the registry that this
+// machine's npm is configured for. Others change them, so only make agents runs it.
+func TestRealServersStartByTheirNpxLineAlone(t *testing.T) {
+	if os.Getenv("REMIT_REGISTRY") == "" {
+		t.Skip("make agents tries the newest packages of the registry")
+	}
 	w, _ := npmWorld(t)
 	var rc strings.Builder
 	for _, key := range []string{"registry", "cafile"} {
