@@ -383,7 +383,7 @@ func (s *session) mcpImportOne(ctx context.Context, a *app.App, i servers.Import
 	if err := s.mcpPin(ctx, a, &i.Server, mcpAdding{replace: replace, imported: true}); err != nil {
 		return err
 	}
-	return a.Servers.Add(i.Server, replace)
+	return a.Servers.Import(i.Server, replace)
 }
 
 // say prints for people; with --json, nothing.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,8 +19,10 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy/target"
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/redact"
 	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/confine/secret"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/runs"
 	"github.com/remitrun/remit/internal/service/secrets"
@@ -52,6 +55,9 @@ type Server struct {
 	URL     string            `json:"url,omitempty"`     // of a server elsewhere
 	Command []string          `json:"command,omitempty"` // of a server that Remit starts
 	Env     map[string]string `json:"env,omitempty"`
+	// Secrets are variables whose values are stored secrets, by the variable. They hold if the
+	// server has no policy of its own.
+	Secrets map[string]string `json:"secrets,omitempty"`
 	// Package is the pinned package that the command names; nil: the command is a program
 	// of this machine.
 	Package *Package `json:"package,omitempty"`
@@ -168,7 +174,7 @@ func (m *Servers) Add(s Server, replace bool) error {
 			return nil, taken(s.Name)
 		}
 		if there && was.URL != s.URL {
-			if err := m.dropLogin(s.Name); err != nil {
+			if err := m.dropSecret(loginSecret(s.Name)); err != nil {
 				return nil, err
 			}
 		}
@@ -176,13 +182,54 @@ func (m *Servers) Add(s Server, replace bool) error {
 	}, nil)
 }
 
-// Remove deletes a server and its stored login. The server's folder is kept.
+// Import adds a server of another client's file. Variables that are secret are moved to the store.
+func (m *Servers) Import(s Server, replace bool) error {
+	if err := errors.Join(m.Free(s.Name, replace), m.checkMCP(s)); err != nil {
+		return err
+	}
+	values := map[string]string{}
+	plain := map[string]string{}
+	s.Secrets = map[string]string{}
+	for name, value := range s.Env {
+		if len(value) < secret.MinValue || !redact.SecretName(name) && formats.Text(value) == value {
+			plain[name] = value
+			continue
+		}
+		stored := secretName("mcp-env-", s.Name+"-"+strings.ToLower(name))
+		if _, taken := values[stored]; taken {
+			return fault.New(fault.Usage, "two of its variables differ only in upper and lower case: %s", name)
+		}
+		s.Secrets[name], values[stored] = stored, value
+	}
+	s.Env = plain
+	if err := m.checkMCP(s); err != nil {
+		return err
+	}
+	for _, stored := range slices.Sorted(maps.Keys(values)) {
+		if _, err := m.Secrets.Set(stored, values[stored]); err != nil {
+			return err
+		}
+	}
+	return m.Add(s, replace)
+}
+
+// formats finds secrets by their format alone.
+var formats = redact.New(nil)
+
+// Remove deletes a server, its stored login and the secrets that its import stored. The server's
+// folder is kept.
 func (m *Servers) Remove(name string) error {
 	return m.added().Change("remove", name, func(list []Server) ([]Server, error) {
-		if _, err := m.Find(name); err != nil {
+		s, err := m.Find(name)
+		if err != nil {
 			return nil, err
 		}
-		return home.Without(list, name), m.dropLogin(name)
+		for _, stored := range s.Secrets {
+			if err := m.dropSecret(stored); err != nil {
+				return nil, err
+			}
+		}
+		return home.Without(list, name), m.dropSecret(loginSecret(name))
 	}, nil)
 }
 
@@ -231,7 +278,7 @@ func (s Server) checkReach() error {
 		}
 		return nil
 	}
-	if len(s.Command) > 0 || len(s.Env) > 0 || s.Folder != "" || s.Package != nil {
+	if len(s.Command) > 0 || len(s.Env)+len(s.Secrets) > 0 || s.Folder != "" || s.Package != nil {
 		return fault.New(fault.Usage, "the MCP server %q is elsewhere: it has no command, variables or folder here", s.Name)
 	}
 	to, err := target.Parse("POST", s.URL)
@@ -308,6 +355,13 @@ func (s Server) DefaultPolicy() string {
 	for _, dir := range s.Paths {
 		files += fmt.Sprintf(", %q, %q", glob.Escape(dir), glob.Escape(dir)+"/**")
 	}
-	return fmt.Sprintf("version: 1\nname: %q\nfiles:\n  read: {allow: [%s]}\n  write: {allow: [%s]}\ncommands: {env: [%s]}\n",
+	text := fmt.Sprintf("version: 1\nname: %q\nfiles:\n  read: {allow: [%s]}\n  write: {allow: [%s]}\ncommands: {env: [%s]}\n",
 		"mcp "+s.Name, files, files, strings.Join(names, ", "))
+	if len(s.Secrets) > 0 {
+		text += "secrets:\n"
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Secrets)) {
+		text += fmt.Sprintf("  - {name: %q, tools: [%s], env: %q}\n", s.Secrets[name], mcpServerID, name)
+	}
+	return text
 }

@@ -138,11 +138,14 @@ func (m *Servers) logIn(ctx context.Context, s Server, q LogIn, back *signin.Cal
 }
 
 // loginSecret is the name under which a server's login is kept.
-func loginSecret(server string) string {
-	if name := "mcp-login-" + server; secret.CheckName(name) == nil {
+func loginSecret(server string) string { return secretName("mcp-login-", server) }
+
+// secretName makes a name for a stored secret. What does not fit into a name is hashed.
+func secretName(prefix, what string) string {
+	if name := prefix + what; secret.CheckName(name) == nil {
 		return name
 	}
-	return fmt.Sprintf("mcp-login-x%x", sha256.Sum256([]byte(server)))[:40]
+	return fmt.Sprintf("%sx%x", prefix, sha256.Sum256([]byte(what)))[:40]
 }
 
 // login is what is kept of a server's login; the zero Login if nothing is, or one at
@@ -243,9 +246,9 @@ func (m *Servers) LogOut(name string) error {
 	})
 }
 
-// dropLogin forgets the login at a server that is not in the list any more.
-func (m *Servers) dropLogin(name string) error {
-	if err := m.Secrets.Store.Remove(loginSecret(name)); err != nil && !errors.Is(err, fault.NotFound) {
+// dropSecret removes a stored secret of a server that is not in the list any more.
+func (m *Servers) dropSecret(stored string) error {
+	if err := m.Secrets.Store.Remove(stored); err != nil && !errors.Is(err, fault.NotFound) {
 		return err
 	}
 	return nil
