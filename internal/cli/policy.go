@@ -17,12 +17,12 @@ import (
 func (s *session) policyCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "policy",
-		Short:   "Check, explain, learn, compare, test and trust policies",
+		Short:   "Check, lint, explain, learn, compare, test and trust policies",
 		Example: "  remit policy check remit.yaml",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(s.policyCheckCmd(), s.policyExplainCmd(), s.policyLearnCmd(), s.policyDiffCmd(), s.policyTestCmd(), s.policyImportCmd(), s.policySchemaCmd(), s.policyTrustCmd())
+	c.AddCommand(s.policyCheckCmd(), s.policyLintCmd(), s.policyExplainCmd(), s.policyLearnCmd(), s.policyDiffCmd(), s.policyTestCmd(), s.policyImportCmd(), s.policySchemaCmd(), s.policyTrustCmd())
 	return c
 }
 

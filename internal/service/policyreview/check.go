@@ -1,6 +1,6 @@
 // Package policyreview answers questions about policies without running a call: what in one has
-// no effect, how it decides a call or a file of cases, how it differs from another one, and the
-// smallest policy that recorded runs need. Start at [Reviewer.Check] and [Reviewer.Explain].
+// no effect, how it decides a call or a file of cases, how it differs from another one, which
+// entries recorded runs did not need, and the smallest policy that they need. Start at [Reviewer.Check] and [Reviewer.Explain].
 package policyreview
 
 import (
