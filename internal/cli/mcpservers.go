@@ -357,9 +357,9 @@ func (s *session) mcpImport(ctx context.Context, file string, replace bool) erro
 	if err != nil {
 		return err
 	}
-	added, left := []string{}, []string{}
+	added, left, values := []string{}, []string{}, map[string]string{}
 	for _, i := range found {
-		if err := s.mcpImportOne(ctx, a, i, replace); err != nil {
+		if err := s.mcpImportOne(ctx, a, i, replace, values); err != nil {
 			left = append(left, i.Label)
 			s.errorf("%s %s was not added: %s\n", s.paintErr(yellow, "!"), show(i.Label), show(fault.Message(err)))
 			continue
@@ -374,16 +374,6 @@ func (s *session) mcpImport(ctx context.Context, file string, replace bool) erro
 		return exit(fault.Usage.Exit())
 	}
 	return nil
-}
-
-func (s *session) mcpImportOne(ctx context.Context, a *app.App, i servers.Imported, replace bool) error {
-	if i.Err != nil {
-		return i.Err
-	}
-	if err := s.mcpPin(ctx, a, &i.Server, mcpAdding{replace: replace, imported: true}); err != nil {
-		return err
-	}
-	return a.Servers.Import(i.Server, replace)
 }
 
 // say prints for people; with --json, nothing.

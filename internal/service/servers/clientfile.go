@@ -29,7 +29,10 @@ var serverKeys = []string{"mcpServers", "servers", "context_servers", "mcp_serve
 type Imported struct {
 	Label  string // its name in that file
 	Server Server
-	Err    error // why it cannot be added
+	Inputs []Input // values that Fill needs
+	Err    error   // why it cannot be added
+
+	secret []string // variables that hold secret inputs
 }
 
 // ReadClientFile reads the servers of another client's file, by label. The file is TOML or YAML by the
@@ -50,13 +53,16 @@ func ReadClientFile(file string) ([]Imported, error) {
 			WithHint("expected them under one of: %s", strings.Join(serverKeys, ", "))
 	}
 	slices.SortStableFunc(found, func(x, y Imported) int { return strings.Compare(x.Label, y.Label) })
-	count := map[string]int{}
+	count, inputs := map[string]int{}, inputsOf(top["inputs"])
 	for _, i := range found {
 		count[i.Server.Name]++
 	}
 	for n := range found {
 		if i := &found[n]; i.Err == nil && count[i.Server.Name] > 1 {
 			i.Err = fault.New(fault.Usage, "more than one server of the file would be named %q", i.Server.Name)
+		}
+		if i := &found[n]; i.Err == nil {
+			i.Err = i.needInputs(inputs)
 		}
 	}
 	return found, nil
@@ -191,7 +197,7 @@ func serverOf(f fields) (Server, error) {
 	}
 	texts := append(slices.Concat(s.Command, []string{url}), slices.Sorted(maps.Values(env))...)
 	for _, text := range texts {
-		if p := placeholder.FindString(text); p != "" {
+		if p := placeholder.FindString(inputPlace.ReplaceAllString(text, "")); p != "" {
 			return s, fault.New(fault.Usage, "it has the placeholder %s, which only that client fills in", clip.Text(p, 60))
 		}
 	}

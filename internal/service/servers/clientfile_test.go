@@ -27,6 +27,11 @@ func readText(t *testing.T, name, text string) (string, error) {
 			lines = append(lines, i.Label+": "+fault.Message(i.Err))
 			continue
 		}
+		values := map[string]string{}
+		for _, in := range i.Inputs {
+			values[in.ID] = "<" + in.ID + ">"
+		}
+		i.Fill(values)
 		line := i.Server.Name + " = " + strings.Join(i.Server.Command, " ") + i.Server.URL
 		for _, name := range slices.Sorted(maps.Keys(i.Server.Env)) {
 			line += fmt.Sprintf("[%s=%s]", name, i.Server.Env[name])
@@ -99,6 +104,18 @@ server[3]: it is not a table of settings`},
 files = files-mcp a b[A=b]
 filled: it has the placeholder {env:HOME}, which only that client fills in
 off: it is switched off in that client`},
+		{"VS Code", "mcp.json", `{"inputs": [
+  {"type": "promptString", "id": "token", "password": true}, {"type": "promptString", "id": "host"}, {"type": "command", "id": "run"},
+  {"type": "promptString", "id": "twice"}, {"type": "promptString", "id": "twice", "password": true}
+], "servers": {
+  "asks": {"command": "x", "args": ["--host=${input:host}"], "env": {"A": "${input:token}", "B": "${input:host}"}},
+  "argument": {"command": "x", "args": ["${input:token}"]}, "run": {"command": "${input:run}"}, "twice": {"command": "x", "env": {"A": "${input:twice}"}},
+  "mixed": {"command": "x", "args": ["${input:host}", "${workspaceFolder}"]}
+}}`, `argument: its command or URL needs the secret input "token"; a secret can only be a variable
+asks = x --host=<host>[A=<token>][B=<host>]
+mixed: it has the placeholder ${workspaceFolder}, which only that client fills in
+run: it needs the input "run", which is not defined in the file as a promptString
+twice: it needs the input "twice", which is not defined in the file as a promptString`},
 		{"wrong types", "mcp.json", `{"mcpServers": {
   "command": {"command": {"path": "x"}}, "env": {"command": "x", "env": ["A=b"]}, "number": {"command": "x", "env": {"PORT": 8080}},
   "url": {"url": 7}, "text": "x", "Case": {"COMMAND": "x"}, "A b": {"command": "x"}, "a.b": {"command": "y"}, "\u001b[31m": {"command": "x"}

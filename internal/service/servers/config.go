@@ -183,7 +183,11 @@ func (m *Servers) Add(s Server, replace bool) error {
 }
 
 // Import adds a server of another client's file. Variables that are secret are moved to the store.
-func (m *Servers) Import(s Server, replace bool) error {
+func (m *Servers) Import(i Imported, replace bool) error {
+	if i.Err != nil {
+		return i.Err
+	}
+	s := i.Server
 	if err := errors.Join(m.Free(s.Name, replace), m.checkMCP(s)); err != nil {
 		return err
 	}
@@ -191,7 +195,8 @@ func (m *Servers) Import(s Server, replace bool) error {
 	plain := map[string]string{}
 	s.Secrets = map[string]string{}
 	for name, value := range s.Env {
-		if len(value) < secret.MinValue || !redact.SecretName(name) && formats.Text(value) == value {
+		secretly := len(value) >= secret.MinValue && (redact.SecretName(name) || formats.Text(value) != value)
+		if !secretly && !slices.Contains(i.secret, name) {
 			plain[name] = value
 			continue
 		}
