@@ -8,7 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/remitrun/remit/internal/app/apptest"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/record/store/sqlite"
 	"github.com/remitrun/remit/internal/service/clients"
 	"github.com/remitrun/remit/internal/service/home"
 )
@@ -26,7 +27,18 @@ func newDesk(t *testing.T) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &desk{t: t, project: filepath.Join(base, "project"), Clients: apptest.New(t, filepath.Join(base, "remit")).Clients}
+	dir := filepath.Join(base, "remit")
+	ledger, err := sqlite.Open(t.Context(), sqlite.Options{Home: dir, Durability: sqlite.Process})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ledger.Close() })
+	cfg, err := home.FromEnv([]string{"REMIT_HOME=" + dir, "HOME=" + base, "USER=ann"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &home.Home{Config: cfg, Ledger: func(context.Context) (store.Backend, error) { return ledger, nil }}
+	d := &desk{t: t, project: filepath.Join(base, "project"), Clients: &clients.Clients{Home: h}}
 	for _, dir := range []string{"project", "home", "root", "bin", "root/etc"} {
 		if err := os.MkdirAll(filepath.Join(base, dir), 0o755); err != nil {
 			t.Fatal(err)
