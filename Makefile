@@ -59,9 +59,10 @@ test-deps: # what the tests use beside Go
 		npm ci --prefix $(NPM_TEST) --ignore-scripts --no-audit --no-fund || echo "no npm packages: tests with MCP servers of other people are skipped, or fail in CI"; fi
 
 # The tests of internal/e2e start remit as it is built, in processes of its own
-# that no race detector watches. The scripts of cmd/remit start it with one.
+# that no race detector watches. The scripts of cmd/remit start it with one. By default each
+# process with a race detector sleeps for a second before it ends.
 race: test-deps ## all tests under the race detector, at their normal size
-	$(GO) test $(RACE) -timeout $(RACE_TIMEOUT) $$($(GO) list ./... | grep -v /internal/e2e$$)
+	GORACE=atexit_sleep_ms=10 $(GO) test $(RACE) -timeout $(RACE_TIMEOUT) $$($(GO) list ./... | grep -v /internal/e2e$$)
 
 soak: test-deps cross ## the long way: race detector, full crash, tamper and escape matrices, fuzzing, cross builds
 	REMIT_SOAK=1 $(GO) test $(RACE) -timeout $(SOAK_TIMEOUT) ./...

@@ -44,6 +44,7 @@ func TestScripts(t *testing.T) {
 			err = errors.Join(err, aerr)
 			env.Setenv("TERM", "xterm-256color")
 			env.Setenv("TZ", "UTC")
+			env.Setenv("GORACE", os.Getenv("GORACE"))
 			env.Setenv("ESC", "\x1b")
 			return err
 		},
