@@ -73,7 +73,7 @@ permitted if {
 	input.kind == "network"
 	input.scheme == "https"
 	input.port == 443
-	input.host == "pypi.org"
+	input.host == "packages.example.org"
 }
 
 permitted if {

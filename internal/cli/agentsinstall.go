@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/service/clients"
 	"github.com/remitrun/remit/internal/service/home"
@@ -36,6 +37,16 @@ func (f *scopeFlags) request(agent string) (clients.Request, error) {
 	return q, err
 }
 
+// openFor opens Remit for a request about an agent's settings.
+func (s *session) openFor(f *scopeFlags, agent string) (*app.App, clients.Request, error) {
+	a, err := s.open()
+	if err != nil {
+		return nil, clients.Request{}, err
+	}
+	q, err := f.request(agent)
+	return a, q, err
+}
+
 func (s *session) agentsInstallCmd() *cobra.Command {
 	var f scopeFlags
 	var confine, mcpOnly, yes bool
@@ -61,11 +72,7 @@ The exit status is 1 if the hook is installed but not proved.
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: clients.Names(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := s.open()
-			if err != nil {
-				return err
-			}
-			q, err := f.request(args[0])
+			a, q, err := s.openFor(&f, args[0])
 			if err != nil {
 				return err
 			}
@@ -157,11 +164,7 @@ that was not changed since becomes what it was before, to the byte.
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: clients.Names(),
 		RunE: func(_ *cobra.Command, args []string) error {
-			a, err := s.open()
-			if err != nil {
-				return err
-			}
-			q, err := f.request(args[0])
+			a, q, err := s.openFor(&f, args[0])
 			if err != nil {
 				return err
 			}

@@ -90,10 +90,13 @@ func (b *bench) middleRun(home string) (string, error) {
 		Runs []struct {
 			ID    string `json:"run_id"`
 			Total int    `json:"total"`
-		} `json:"runs"`
+		} `json:"items"`
 	}
 	if err := json.Unmarshal(r.out, &list); err != nil {
 		return "", err
+	}
+	if len(list.Runs) == 0 {
+		return "", errors.New("`remit runs` lists no runs")
 	}
 	one := list.Runs[len(list.Runs)/2]
 	if one.Total != runLength {

@@ -67,8 +67,8 @@ func (n *LikeNames) spell(paths ...string) {
 	}
 }
 
-// Contain reports whether a name is one of them. False may only mean that there
-// is no proof.
+// Contain reports whether a name is one of them. False can also mean that
+// Contain did not find a proof.
 func (n *LikeNames) Contain(name string) bool {
 	var buf [256]byte
 	if len(name) > len(buf) || glob.Fold(name) != name || !ascii(name) {

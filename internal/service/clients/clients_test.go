@@ -254,7 +254,7 @@ func TestStatusSeesWhatWorksAgainstAHook(t *testing.T) {
 	}
 }
 
-// With the agent's own tools denied there is no hook, and the owner's entries stay.
+// --mcp-only denies the agent's own tools, installs no hook, and keeps the owner's entries.
 func TestMCPOnlyDeniesTheAgentsOwnTools(t *testing.T) {
 	d := newDesk(t)
 	text := "{\"permissions\": {\"deny\": [\"Bash\"], \"allow\": [\"Read\"]}}\n"

@@ -84,7 +84,7 @@ func TestEditsAreUndone(t *testing.T) {
 	}
 }
 
-// squeezed leaves out white space, which matters to nobody where a list was empty.
+// squeezed removes white space: an empty list may come back formatted differently.
 func squeezed(s string) string { return strings.Join(strings.Fields(s), "") }
 
 // What the owner changed meanwhile stays, also a hook beside Remit's and a changed one of Remit's.

@@ -71,7 +71,7 @@ func rareFor(p, q *Pattern) string {
 }
 
 // Apart reports whether no command can match both patterns, of allow or ask.
-// False may only mean that there is no proof.
+// False can also mean that Apart did not find a proof.
 func (p *Pattern) Apart(q *Pattern) bool {
 	if p.flat != nil || q.flat != nil {
 		return p.headsApart(q)

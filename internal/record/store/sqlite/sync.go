@@ -10,7 +10,7 @@ import (
 // works after the commit, while other processes write.
 //
 // SQLite syncs the write-ahead log before it copies it to the database, and the database
-// before it reuses the log. So a commit that is no longer in the log is durable too.
+// before it reuses the log. So a commit that SQLite has already removed from the log is durable, too.
 type walSyncer struct {
 	path string
 

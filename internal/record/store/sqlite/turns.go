@@ -15,7 +15,7 @@ import (
 // and try again after up to 100 ms. SQLite's lock still protects the file: turns only
 // shortens the wait.
 type turns struct {
-	file    *os.File // nil: there is no lock
+	file    *os.File // nil: the lock could not be opened
 	timeout time.Duration
 	late    atomic.Bool // a goroutine still waits for a turn that came too late
 }
@@ -28,7 +28,7 @@ const turnFile = "turn.lock"
 const turnTimeout = 2 * time.Second
 
 // openTurns opens the lock. Without the file, for example in a folder that cannot be
-// written, nobody waits.
+// written, take returns at once.
 func openTurns(home string) *turns {
 	f, err := os.OpenFile(filepath.Join(home, turnFile), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
