@@ -35,7 +35,8 @@ var mayImport = map[string]string{
 	"service/secrets":      "call/runner confine/secret authority/policy base/fault base/redact service/policies record/ledger service/home",
 	"service/policies":     "os authority/policy base/wholefile base/fault authority/grant service/home record/ledger call/runner",
 	"service/runs":         "call/approval confine/changeset base/wholefile call/plan call/schedule service/changes os github.com/google/uuid call/catalog confine/sandbox authority/policy service/approvals base/tool confine/files record/eventlog record/store agents/agent service/home record/ledger service/secrets base/canon call/runner call/frozen authority/permit service/grants authority/policy/learn confine/network tools/builtin/shell base/fault service/policies",
-	"service/approvals":    "base/fault record/store call/approval call/catalog base/tool service/home record/ledger call/runner base/canon service/grants github.com/google/uuid",
+	"service/notify":       "base/clip base/fault base/redact service/settings github.com/godbus/dbus net net/http syscall",
+	"service/approvals":    "service/notify base/fault record/store call/approval call/catalog base/tool service/home record/ledger call/runner base/canon service/grants github.com/google/uuid",
 	"service/changes":      "base/fault record/store confine/changeset service/settings call/replay authority/policy confine/sandbox base/tool service/home record/ledger call/runner",
 	"service/apis":         "base/fault call/runner service/secrets tools/source/openapi authority/policy authority/policy/target service/home service/runs call/catalog base/tool base/wholefile",
 	"service/modules":      "base/regex record/eventlog call/catalog base/tool base/wholefile tools/executor/wasm base/fault base/clip tools/source/wasm os service/secrets service/home",
@@ -151,7 +152,7 @@ var mayImport = map[string]string{
 	"service/signin":  "base/fault net net/http",
 	"app": `
 		doors/gateway doors/httpapi doors/listen
-		service/agents service/apis service/approvals service/callers service/changes service/clients service/extensions service/grants service/history service/home service/models service/modules service/policies service/policyreview service/replays service/runs service/secrets service/servers service/settings service/slash
+		service/agents service/apis service/approvals service/callers service/changes service/clients service/extensions service/grants service/history service/home service/models service/modules service/notify service/policies service/policyreview service/replays service/runs service/secrets service/servers service/settings service/slash
 		agents/agent agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/mcptools agents/capability/noop agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace
 		call/approval call/catalog call/runner
 		tools/builtin/analyze tools/builtin/clock tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/shell tools/model tools/model/anthropic tools/model/openai tools/model/scripted tools/source/mcp
@@ -164,7 +165,7 @@ var mayImport = map[string]string{
 	`,
 	"cli": `
 		doors/hook doors/listen
-		service/agents service/apis service/approvals service/changes service/clients service/extensions service/grants service/history service/home service/models service/modules service/policies service/policyreview service/replays service/runs service/secrets service/servers service/slash
+		service/agents service/apis service/approvals service/changes service/clients service/extensions service/grants service/history service/home service/models service/modules service/notify service/policies service/policyreview service/replays service/runs service/secrets service/servers service/slash
 		tools/packages
 		agents/agent agents/capability agents/chat
 		app

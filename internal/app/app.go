@@ -25,6 +25,7 @@ import (
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/models"
 	"github.com/remitrun/remit/internal/service/modules"
+	"github.com/remitrun/remit/internal/service/notify"
 	"github.com/remitrun/remit/internal/service/policies"
 	"github.com/remitrun/remit/internal/service/policyreview"
 	"github.com/remitrun/remit/internal/service/replays"
@@ -55,6 +56,7 @@ type App struct {
 	Agents       *agents.Agents
 	Slash        *slash.Commands
 	Clients      *clients.Clients
+	Notifier     *notify.Notifier
 	catalog      *catalog.Catalog
 	box          *linux.Box
 
@@ -82,7 +84,8 @@ func New(cfg home.Config) (*App, error) {
 		return nil, err
 	}
 	a.Grants.Tools, a.Extensions.Tools = a.catalog, a.catalog
-	a.Approvals = &approvals.Approvals{Home: a.Home, Grants: a.Grants, Tools: a.catalog}
+	a.Notifier = a.notifier()
+	a.Approvals = &approvals.Approvals{Home: a.Home, Grants: a.Grants, Tools: a.catalog, Notifier: a.Notifier}
 	a.Runs = &runs.Runs{
 		Home: a.Home, Policies: a.Policies, Secrets: a.Secrets, Grants: a.Grants, Approvals: a.Approvals, Changes: a.Changes,
 		Box: a.box, Tools: a.catalog, Catalog: a.Extensions, Limits: tierLimits(cfg.Settings.Tiers), Reader: a.Reader,
@@ -107,6 +110,7 @@ func New(cfg home.Config) (*App, error) {
 // checkpoint).
 func (a *App) Close() error {
 	errs := []error{a.catalog.Close(), a.Modules.Close()} // before what their calls use
+	a.Notifier.Close()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	errs = append(errs, a.box.Close(), a.Grants.Close())

@@ -51,6 +51,7 @@ func (a *terminalAsker) ask(ctx context.Context, c approval.Case) (v store.Vote,
 		return v, context.Cause(ctx)
 	}
 	a.p.hold(func() {
+		a.s.ring()
 		a.s.printCase(c)
 		v, err = a.s.vote(c.Body,
 			func() error { return discardTyped(ctx, a.in, true) },

@@ -187,6 +187,7 @@ func (c *dialog) ask(ctx context.Context, a *app.App, id string) error {
 	if err != nil {
 		return err
 	}
+	c.s.ring()
 	c.s.printf("%s %s needs approval (risk %s)\n", c.s.paint(yellow, "?"), c.s.paint(bold, show(string(body.Tool))), show(body.Risk))
 	c.s.printToAsk(body)
 	v, err := c.vote(ctx, body)
@@ -237,6 +238,7 @@ func (d *slashDoor) Run(ctx context.Context, line string) error {
 	if d.c.lines.plain == nil && !s.delegated() {
 		q.Here = func(ctx context.Context, c approval.Case) (v store.Vote, err error) {
 			live.hold(func() {
+				s.ring()
 				s.printCase(c)
 				v, err = d.c.vote(ctx, c.Body)
 			})

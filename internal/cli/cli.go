@@ -215,7 +215,7 @@ func (s *session) groups() []group {
 		{"Tools", []command{{"tools", s.toolsCmd}, {"mcp", s.mcpCmd}}, []command{{"api", s.apiCmd}, {"ext", s.extCmd}, {"tool", s.toolCmd}, {"wasm", s.wasmCmd}}},
 		{"Agents", []command{{"chat", s.chatCmd}}, []command{{"agents", s.agentsCmd}, {"capabilities", s.capabilitiesCmd}, {"models", s.modelsCmd}, {"sessions", s.sessionsCmd}}},
 		{"Service", []command{{"serve", s.serveCmd}}, nil},
-		{setup, []command{{"init", s.initCmd}, {"doctor", s.doctorCmd}}, []command{{"version", s.versionCmd}}},
+		{setup, []command{{"init", s.initCmd}, {"doctor", s.doctorCmd}}, []command{{"notify", s.notifyCmd}, {"version", s.versionCmd}}},
 	}
 }
 

@@ -42,6 +42,9 @@ type Desk struct {
 	// question is filed and the call refused; after the answer, the same call can be
 	// made again.
 	Wait bool
+	// Filed is called after a new question was filed, before its answer is awaited; nil: nothing
+	// is called.
+	Filed func(store.Approval)
 	// Redact masks the values of secrets; nil masks none. Nothing else is hidden: an
 	// approval covers what the person could see.
 	Redact *redact.Redactor
@@ -254,7 +257,11 @@ func (d *Desk) file(ctx context.Context, q runner.Question, binding [32]byte, un
 	if s.Body, err = json.Marshal(d.body(q, terms.Session)); err != nil {
 		return store.Approval{}, fault.Wrap(fault.Internal, err, "the approval question cannot be encoded")
 	}
-	return d.Store.Request(context.WithoutCancel(ctx), s) // wait takes it back where the call is given up
+	filed, err := d.Store.Request(context.WithoutCancel(ctx), s) // wait takes it back where the call is given up
+	if err == nil && filed.ID == s.ID && d.Filed != nil {
+		d.Filed(filed)
+	}
+	return filed, err
 }
 
 // wait returns the question once it is answered, from here or from elsewhere, or

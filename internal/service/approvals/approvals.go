@@ -5,7 +5,9 @@ package approvals
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,13 +22,15 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/notify"
 )
 
 // Approvals are the questions that a ledger keeps.
 type Approvals struct {
-	Home   *home.Home
-	Grants *grants.Grants
-	Tools  *catalog.Catalog // to show what earlier calls did
+	Home     *home.Home
+	Grants   *grants.Grants
+	Tools    *catalog.Catalog // to show what earlier calls did
+	Notifier *notify.Notifier // tells people of new questions; nil: nobody is told
 }
 
 // IsAdmin reports whether a person may approve what admins approve: whom
@@ -60,7 +64,7 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 	if err != nil {
 		return runner.Answer{}, err
 	}
-	desk := &approval.Desk{Store: st, Wait: d.Wait, Redact: d.of.Home.Redactor(), Past: d.of.past, Advice: d.Advice}
+	desk := &approval.Desk{Store: st, Wait: d.Wait, Redact: d.of.Home.Redactor(), Past: d.of.past, Advice: d.Advice, Filed: d.of.announce}
 	if here := d.Here; here != nil {
 		desk.Here = func(ctx context.Context, c approval.Case) (store.Vote, error) {
 			v, err := here(ctx, c)
@@ -69,6 +73,20 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 		}
 	}
 	return desk.Ask(ctx, q)
+}
+
+// announce notifies people of a new question. They are told its tool and risk, and no arguments.
+func (s *Approvals) announce(q store.Approval) {
+	b, err := BodyOf(q)
+	if err != nil {
+		return // cannot be: it was encoded a moment ago
+	}
+	s.Notifier.Notify(notify.Event{
+		Kind: notify.ApprovalRequested, ID: q.ID.String(), At: q.Asked, Until: q.Until,
+		Title: fmt.Sprintf("%s needs approval (risk %s)", b.Tool, b.Risk), Do: "remit approvals show " + q.ID.String(),
+		Facts: map[string]string{"run": q.RunID.String(), "call": strconv.Itoa(int(q.Call)), "tool": string(b.Tool), "risk": b.Risk,
+			"approvers": strconv.Itoa(q.Needs), "until": q.Until.UTC().Format(time.RFC3339)},
+	})
 }
 
 // past gives the calls that a run has completed so far.

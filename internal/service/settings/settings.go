@@ -26,6 +26,8 @@ type Settings struct {
 	Changes    Changes
 	Sessions   Sessions
 	Tools      map[string]Tool // by ID, or by the beginning of IDs and a final "*"
+
+	Notifications Notifications
 }
 
 // Changes bound how long writes can be undone. Changesets that nobody has applied
@@ -126,7 +128,8 @@ func (r *reader) settings(root *document.Node, s *Settings) {
 		})}),
 		"sources": r.Object(document.Fields{"extension": r.tier(&s.Tiers.Extension), "mcp_local": r.tier(&s.Tiers.LocalMCP),
 			"mcp_remote": r.tier(&s.Tiers.RemoteMCP), "cloud": r.tier(&s.Tiers.Cloud)}),
-		"models": r.Object(r.models(&s.Models)),
+		"models":        r.Object(r.models(&s.Models)),
+		"notifications": r.Object(r.notifications(&s.Notifications)),
 		"changes": r.Object(document.Fields{"keep_days": document.Int(r.Reader, &s.Changes.KeepDays, 0, math.MaxInt64/int64(day)),
 			"keep_bytes": r.sizeOrNone(&s.Changes.KeepBytes)}),
 		"sessions": r.Object(document.Fields{"files": r.Object(document.Fields{

@@ -32,6 +32,12 @@ approvals: {admins: ["user:ann"]}
 sources:
   mcp_remote: {per_minute: 5, at_once: 1, run_time: 90s, wait: 3s}
 changes: {keep_days: 0, keep_bytes: 200MiB}
+notifications:
+  desktop: true
+  bell: true
+  webhooks:
+    ops: {url: "https://example.org/hook?v=1", key: "secret:hook"}
+    phone: {url: "secret:address", format: ntfy, token: "secret:bearer"}
 sessions: {files: {bytes: 0, count: 7}}
 tools:
   mcp:files:*: {risk: high, effects: [fs.read], trusted: true, any_name: true}
@@ -54,6 +60,8 @@ models:
 	want.Durability, want.LogLevel, want.Keyring, want.Admins = "process", slog.LevelWarn, false, []string{"user:ann"}
 	want.Tiers.RemoteMCP = settings.Tier{PerMinute: 5, AtOnce: 1, RunTime: 90 * time.Second, Wait: 3 * time.Second}
 	want.Changes, want.Sessions = settings.Changes{KeepBytes: 200 << 20}, settings.Sessions{FileCount: 7}
+	want.Notifications = settings.Notifications{Desktop: true, Bell: true, Webhooks: []settings.Webhook{
+		{Name: "ops", URL: "https://example.org/hook?v=1", Key: "secret:hook"}, {Name: "phone", URL: "secret:address", Format: "ntfy", Token: "secret:bearer"}}}
 	want.Tools = map[string]settings.Tool{"mcp:files:*": {Risk: &risk, Effects: &effects, Trusted: true, AnyName: true}}
 	want.Models = settings.Models{Default: "local/qwen", Wait: 5 * time.Minute, Providers: []settings.Provider{
 		{Name: "local", Kind: settings.OpenAI, BaseURL: "http://127.0.0.1:11434/v1", API: "responses"}, {Name: "anthropic", Kind: settings.Anthropic, Key: "MY_KEY"}},
@@ -103,6 +111,12 @@ func TestWrongSettingsAreRefusedWithTheirPlace(t *testing.T) {
 		"half a price":           {"models: {prices: {a/b: {input: 1}}}", `models.prices["a/b"].output: the required key "output" is missing`},
 		"a price":                {"models: {prices: {a/b: {input: cheap, output: -1}}}", `models.prices["a/b"].input: must be a number of dollars`},
 		"tokens":                 {"models: {limits: {a/b: {context: 0}}}", `models.limits["a/b"].context: must be a whole number from 1`},
+		"a webhook's name":       {"notifications: {webhooks: {My Hook: {url: https://x.example}}}", `"My Hook" is not a valid webhook name`},
+		"a webhook without URL":  {"notifications: {webhooks: {ops: {format: slack}}}", `notifications.webhooks.ops.url: the required key "url" is missing`},
+		"a webhook without TLS":  {"notifications: {webhooks: {ops: {url: 'http://192.168.1.5/x'}}}", "notifications.webhooks.ops.url: the address is neither https nor a loopback address"},
+		"a webhook's format":     {"notifications: {webhooks: {ops: {url: https://x.example, format: irc}}}", "notifications.webhooks.ops.format: must be json or slack or ntfy or teams"},
+		"a webhook's key itself": {"notifications: {webhooks: {ops: {url: https://x.example, key: whsec_abc}}}", "notifications.webhooks.ops.key: must be secret:NAME, not the value itself"},
+		"a secret's name":        {"notifications: {webhooks: {ops: {url: 'secret:'}}}", "notifications.webhooks.ops.url: must be secret:NAME"},
 		"a price of no model":    {"models: {prices: {gpt-4: {input: 1, output: 1}}}", `"gpt-4" `},
 	}
 	for name, tt := range tests {

@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/notify"
+)
+
+func (s *session) notifyCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "notify",
+		Short: "List the channels that notify you of waiting approvals, and test them",
+		Long: `When a call needs approval, Remit can notify you on the desktop and by webhooks.
+The section notifications of config.yaml names these channels. A notification
+has the tool and the IDs of the call, never its arguments, and cannot answer it.
+`,
+		Example: `  remit notify
+  remit notify test`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			set := a.Home.Settings.Notifications
+			names := []channelView{}
+			for _, c := range a.Notifier.Channels() {
+				names = append(names, channelView{Channel: c.Name()})
+			}
+			if s.json {
+				return printPage(s, names, "")
+			}
+			for _, n := range names {
+				s.printf("%s\n", show(n.Channel))
+			}
+			if set.Bell {
+				s.printf("terminal bell\n")
+			} else if len(names) == 0 {
+				s.printf("no channels; add the section notifications to config.yaml\n")
+			}
+			return nil
+		},
+	}
+	c.AddCommand(s.notifyTestCmd())
+	return c
+}
+
+// channelView is a channel as --json prints it, after a test with its result.
+type channelView struct {
+	Channel   string `json:"channel"`
+	Delivered *bool  `json:"delivered,omitempty"`
+	Error     string `json:"error,omitempty"`
+}
+
+func (s *session) notifyTestCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "test",
+		Short:   "Send a test notification to every channel",
+		Long:    "Sends one notification to every channel, once, and shows whether it arrived.\n",
+		Example: "  remit notify test",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			id, err := home.NewID()
+			if err != nil {
+				return err
+			}
+			results := a.Notifier.Try(cmd.Context(), notify.Event{Kind: notify.Test, ID: id.String(), At: time.Now(), Title: "Test notification of Remit", Do: "remit notify"})
+			if len(results) == 0 {
+				return fault.New(fault.Usage, "no notification channel is configured").WithHint("add the section notifications to config.yaml")
+			}
+			return s.printDeliveries(results)
+		},
+	}
+}
+
+// printDeliveries prints the results of a test. A failure makes the exit status 1.
+func (s *session) printDeliveries(results []notify.Result) error {
+	views := make([]channelView, len(results))
+	failed := false
+	for i, r := range results {
+		ok := r.Err == nil
+		failed = failed || !ok
+		if views[i] = (channelView{Channel: r.Channel, Delivered: &ok}); !ok {
+			views[i].Error = r.Err.Error()
+		}
+	}
+	if s.json {
+		if err := printPage(s, views, ""); err != nil {
+			return err
+		}
+	} else {
+		for _, v := range views {
+			if *v.Delivered {
+				s.printf("%s %s\n", s.paint(green, "✓"), show(v.Channel))
+			} else {
+				s.item(s.paint(red, "✗"), v.Channel+": "+v.Error)
+			}
+		}
+	}
+	if failed {
+		return exit(1)
+	}
+	return nil
+}
+
+// ring rings the terminal's bell, if the settings say so. It must not be called while another
+// program uses the terminal.
+func (s *session) ring() {
+	if s.app != nil && s.app.Home.Settings.Notifications.Bell && s.moves(s.Out) {
+		s.printf("\a")
+	}
+}

@@ -1,0 +1,225 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/service/settings"
+)
+
+// webhook sends events by HTTP. Requests are signed as Standard Webhooks defines it: webhook-id,
+// webhook-timestamp and webhook-signature, an HMAC-SHA256 of the ID, the time and the body.
+type webhook struct {
+	settings.Webhook
+	secret func(name string) (string, bool) // finds a stored secret
+	now    func() time.Time
+	client http.Client
+}
+
+// Webhook returns the channel of a webhook. Its secrets are found when an event is sent.
+func Webhook(w settings.Webhook, secret func(name string) (string, bool)) Channel {
+	return &webhook{Webhook: w, secret: secret, now: time.Now, client: http.Client{
+		// A redirect would carry the event to an address that nobody chose.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport:     &http.Transport{DialContext: dial, ForceAttemptHTTP2: true, MaxIdleConns: 1, IdleConnTimeout: 10 * time.Second, DisableKeepAlives: true},
+	}}
+}
+
+// plainHTTP marks the context of a request without TLS.
+type plainHTTP struct{}
+
+// dial connects. Without TLS it connects to loopback addresses only, also where a name such as
+// localhost leads elsewhere.
+func dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	d := net.Dialer{Control: func(_, addr string, _ syscall.RawConn) error {
+		a, err := netip.ParseAddrPort(addr)
+		if plain := ctx.Value(plainHTTP{}) != nil; err != nil || plain && !a.Addr().Unmap().IsLoopback() {
+			return fmt.Errorf("%s is not a loopback address", addr)
+		}
+		return nil
+	}}
+	return d.DialContext(ctx, network, addr)
+}
+
+// Name implements Channel.
+func (w *webhook) Name() string { return "webhook " + w.Webhook.Name }
+
+// Deliver implements Channel.
+func (w *webhook) Deliver(ctx context.Context, e Event) error {
+	req, err := w.request(ctx, e)
+	if err != nil {
+		return errors.Join(errPermanent, err)
+	}
+	res, err := w.client.Do(req)
+	if err != nil {
+		return withoutURL(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 1<<16))
+	switch {
+	case res.StatusCode < http.StatusMultipleChoices:
+		return nil
+	case res.StatusCode >= http.StatusInternalServerError, res.StatusCode == http.StatusTooManyRequests, res.StatusCode == http.StatusRequestTimeout:
+		return fmt.Errorf("the receiver answered with status %d", res.StatusCode)
+	}
+	return fmt.Errorf("the receiver answered with status %d: %w", res.StatusCode, errPermanent)
+}
+
+// withoutURL returns the cause of a failed request: the URL may be a secret.
+func withoutURL(err error) error {
+	var about *url.Error
+	if errors.As(err, &about) {
+		return about.Err
+	}
+	return err
+}
+
+func (w *webhook) request(ctx context.Context, e Event) (*http.Request, error) {
+	to, err := w.value("url", w.URL)
+	if err != nil {
+		return nil, err
+	}
+	if err := settings.CheckWebhookURL(to); err != nil {
+		return nil, fault.New(fault.Usage, "the stored address of the webhook is not valid: expected https, or an address of this machine")
+	}
+	if strings.HasPrefix(strings.ToLower(to), "http:") {
+		ctx = context.WithValue(ctx, plainHTTP{}, true)
+	}
+	body, kind, err := payload(w.Format, e)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
+	if err != nil {
+		return nil, withoutURL(err)
+	}
+	req.Header.Set("Content-Type", kind)
+	req.Header.Set("User-Agent", "remit")
+	if w.Format == "ntfy" {
+		ntfyHeaders(req.Header, e)
+	}
+	if w.Token != "" {
+		token, err := w.value("token", w.Token)
+		if err != nil {
+			return nil, err
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	return req, w.sign(req.Header, e, body)
+}
+
+// value returns a setting, or the stored secret that it names.
+func (w *webhook) value(field, text string) (string, error) {
+	name, stored := settings.StoredSecret(text)
+	if !stored {
+		return text, nil
+	}
+	v, ok := w.secret(name)
+	if !ok {
+		return "", fault.New(fault.Usage, "notifications.webhooks.%s.%s: no secret %q is stored", w.Webhook.Name, field, name).WithHint("store it with remit secret set %s", name)
+	}
+	return v, nil
+}
+
+// sign adds the headers of Standard Webhooks. The ID is the same for each attempt, so that a
+// receiver can drop repetitions.
+func (w *webhook) sign(h http.Header, e Event, body []byte) error {
+	id, at := e.Kind+"."+e.ID, strconv.FormatInt(w.now().Unix(), 10)
+	h.Set("Webhook-Id", id)
+	h.Set("Webhook-Timestamp", at)
+	if w.Key == "" {
+		return nil
+	}
+	text, err := w.value("key", w.Key)
+	if err != nil {
+		return err
+	}
+	h.Set("Webhook-Signature", Signature(text, id, at, body))
+	return nil
+}
+
+// Signature returns the value of the header webhook-signature. A key that begins with whsec_ is
+// Base64; another is taken as it is.
+func Signature(key, id, at string, body []byte) string {
+	raw := []byte(key)
+	if coded, ok := strings.CutPrefix(key, "whsec_"); ok {
+		if b, err := base64.StdEncoding.DecodeString(coded); err == nil {
+			raw = b
+		}
+	}
+	m := hmac.New(sha256.New, raw)
+	m.Write([]byte(id + "." + at + "."))
+	m.Write(body)
+	return "v1," + base64.StdEncoding.EncodeToString(m.Sum(nil))
+}
+
+// payload writes an event in a format, and returns its media type. No format interprets markup
+// in the event's texts.
+func payload(format string, e Event) ([]byte, string, error) {
+	var v any
+	switch format {
+	case "slack":
+		text := map[string]any{"type": "plain_text", "text": e.line()}
+		v = map[string]any{"text": slackEscape.Replace(e.line()), "blocks": []any{map[string]any{"type": "section", "text": text}}}
+	case "teams":
+		v = teamsCard(e)
+	case "ntfy":
+		return []byte(e.line()), "text/plain; charset=utf-8", nil
+	default:
+		v = generic{Type: e.Kind, ID: e.ID, At: e.At.UTC(), Title: e.Title, Facts: e.Facts, Link: e.Link}
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, "", fault.Wrap(fault.Internal, err, "a notification cannot be encoded")
+	}
+	return b, "application/json", nil
+}
+
+// generic is the format json.
+type generic struct {
+	Type  string            `json:"type"`
+	ID    string            `json:"id"`
+	At    time.Time         `json:"timestamp"`
+	Title string            `json:"title"`
+	Facts map[string]string `json:"data"`
+	Link  string            `json:"link,omitempty"`
+}
+
+// slackEscape quotes the characters that begin links and mentions in Slack's texts.
+var slackEscape = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+
+// teamsCard is an adaptive card. The texts of a RichTextBlock are not read as Markdown.
+func teamsCard(e Event) any {
+	run := []any{map[string]any{"type": "TextRun", "text": e.line()}}
+	card := map[string]any{
+		"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.4",
+		"body": []any{map[string]any{"type": "RichTextBlock", "inlines": run}},
+	}
+	return map[string]any{"type": "message", "attachments": []any{map[string]any{"contentType": "application/vnd.microsoft.card.adaptive", "content": card}}}
+}
+
+// ntfyHeaders adds what ntfy takes from headers. Its title is fixed: the event's text stands in
+// the body.
+func ntfyHeaders(h http.Header, e Event) {
+	h.Set("Title", "Remit: "+e.Kind)
+	h.Set("Tags", "warning")
+	if e.Link != "" {
+		h.Set("Click", e.Link)
+	}
+}
