@@ -45,7 +45,7 @@ approved.
 	}
 	c.Flags().BoolVar(&all, "all", false, "also list answered and expired ones")
 	c.Flags().IntVar(&limit, "limit", 50, "maximum number of approvals")
-	c.AddCommand(s.approvalsShowCmd(), s.approveCmd(), s.denyCmd())
+	c.AddCommand(s.approvalsShowCmd(), s.approveCmd(), s.denyCmd(), s.approvalsWatchCmd())
 	return c
 }
 
@@ -189,7 +189,7 @@ func (s *session) denyCmd() *cobra.Command {
 
 func (s *session) answer(cmd *cobra.Command, id string, yes, session bool, reason string) error {
 	if s.delegated() {
-		return fault.New(fault.Denied, "a process that runs under a grant cannot approve calls").WithHint("answer from a shell without REMIT_GRANT")
+		return errDelegatedAnswer
 	}
 	a, err := s.open()
 	if err != nil {
@@ -202,9 +202,16 @@ func (s *session) answer(cmd *cobra.Command, id string, yes, session bool, reaso
 	if s.json {
 		return s.printJSON(q)
 	}
-	s.printf("%s %s\n", s.paint(green, "✓"), map[store.QuestionState]string{
-		store.Waiting: "approval recorded; " + counted(q.Needs-len(q.Votes), "more approver") + " needed", store.Approved: "approved", store.Used: "approved, and used",
-		store.Refused: "denied",
-	}[q.State])
+	s.printf("%s %s\n", s.paint(green, "✓"), answerText(q))
 	return nil
 }
+
+// answerText tells what became of a question after an answer.
+func answerText(q store.Approval) string {
+	return map[store.QuestionState]string{
+		store.Waiting: "approval recorded; " + counted(q.Needs-len(q.Votes), "more approver") + " needed", store.Approved: "approved", store.Used: "approved, and used",
+		store.Refused: "denied",
+	}[q.State]
+}
+
+var errDelegatedAnswer = fault.New(fault.Denied, "a process that runs under a grant cannot approve calls").WithHint("answer from a shell without REMIT_GRANT")
