@@ -175,7 +175,7 @@ var mayImport = map[string]string{
 		record/ledger record/report record/store
 		authority/grant authority/grant/token authority/policy authority/policy/cases authority/policy/compare authority/policy/profile authority/policy/translate
 		base/canon base/clip base/document base/fault base/inspect base/near base/redact base/tool base/wholefile
-		github.com/google/uuid github.com/mattn github.com/spf13/cobra github.com/spf13/pflag golang.org/x/sys golang.org/x/term
+		github.com/google/uuid github.com/mattn github.com/spf13/cobra github.com/spf13/pflag golang.org/x/mod golang.org/x/sys golang.org/x/term
 		os os/signal syscall
 	`,
 	"cmd/remit": "app cli base/fault confine/sandbox/spawn os os/signal syscall",

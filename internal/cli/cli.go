@@ -126,6 +126,12 @@ func isCoded(err error) bool {
 	return errors.As(err, &coded)
 }
 
+// Commands returns the tree of all commands, for manual pages and completions.
+func Commands() *cobra.Command {
+	s := &session{lookup: func(string) (string, bool) { return "", false }}
+	return s.root()
+}
+
 // root builds the tree of all commands. If args begin with the name of one, it builds only
 // that one: all take a tenth of the time of a short command.
 func (s *session) root(args ...string) *cobra.Command {
@@ -142,9 +148,15 @@ and replayed afterwards.
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().BoolVar(&s.json, "json", false, "print JSON")
+	version := root.Flags().Bool("version", false, "print the version")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *version {
+			return s.printVersion()
+		}
+		return cmd.Help()
+	}
 	root.SetFlagErrorFunc(badFlag)
 	groups := s.groups()
 	wanted := named(groups, args)
