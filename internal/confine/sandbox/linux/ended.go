@@ -91,7 +91,7 @@ func notStarted(err error) error {
 	}
 	if errors.As(err, &e) {
 		hint := map[unix.Errno]string{
-			unix.EPERM:  "allow unprivileged user namespaces: sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0; in a container, allow clone with CLONE_NEWUSER",
+			unix.EPERM:  "`remit doctor` names what is in the way: seccomp, AppArmor or a setting",
 			unix.ENOSPC: "raise user.max_user_namespaces and its neighbours",
 			unix.EUSERS: "too deep inside other user namespaces",
 			unix.EAGAIN: "the limit of processes of this user is reached",

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -15,9 +17,18 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox/spawn"
 )
 
-// Probe tries each layer of the confinement on this machine: namespaces one by
-// one, and then a whole sandbox with an empty policy.
+// Probe tries each layer of the confinement on this machine. If one that is required
+// fails, it also names what is in the way.
 func Probe(ctx context.Context) []sandbox.Layer {
+	out := tryLayers(ctx)
+	if slices.ContainsFunc(out, func(l sandbox.Layer) bool { return l.Required && !l.Available }) {
+		out = append(out, theseSurroundings().obstacles()...)
+	}
+	return out
+}
+
+// tryLayers tries namespaces one by one, and then a whole sandbox with an empty policy.
+func tryLayers(ctx context.Context) []sandbox.Layer {
 	out := []sandbox.Layer{landlockLayer()}
 	sp, err := spawn.Start()
 	if err != nil {
@@ -102,6 +113,9 @@ func failedLayer(name string, err error) sandbox.Layer {
 	var f *fault.Error
 	if errors.As(err, &f) {
 		l.Detail, l.Hint = f.Msg, f.Hint
+	}
+	if strings.Contains(l.Hint, "remit doctor") {
+		l.Hint = "" // this is what it prints
 	}
 	return l
 }
