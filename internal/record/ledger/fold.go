@@ -207,12 +207,27 @@ type Progress struct {
 	Tools  map[tool.ID]bool
 	calls  map[uint32]bool // true while open
 	open   int
+	past   PastCall // nil: calls has all
 }
+
+// PastCall reports whether a call has been recorded, and whether it is still open.
+type PastCall func(call uint32) (open, seen bool, err error)
 
 // NewProgress follows the run that began with event run.
 func NewProgress(run Seq) *Progress {
 	return &Progress{Run: run, Tools: map[tool.ID]bool{}, calls: map[uint32]bool{}}
 }
+
+// ResumeProgress follows a run from its middle without all its events: p has its status
+// and its tally but for the total, and past answers for its calls. It cannot tell how many
+// calls are open or ended, so the run's own RunFinished event needs NewProgress.
+func ResumeProgress(run Seq, p Progress, past PastCall) *Progress {
+	p.Run, p.Tools, p.calls, p.past = run, map[tool.ID]bool{}, map[uint32]bool{}, past
+	return &p
+}
+
+// Resumed reports whether ResumeProgress made p.
+func (p *Progress) Resumed() bool { return p.past != nil }
 
 // Add takes the run's next event after RunStarted. It changes nothing if it
 // returns an error.
@@ -221,6 +236,12 @@ func (p *Progress) Add(seq Seq, e *Event) error {
 		return fault.New(fault.StoreCorrupt, "event %d (%s) of run %d, call %d: %s", seq, e.Kind, p.Run, e.Call, why)
 	}
 	open, seen := p.calls[e.Call]
+	if ofCall := e.Kind == CallIntent || e.Kind == CallOutcome || e.Kind == CallDone; ofCall && !seen && p.past != nil {
+		var err error
+		if open, seen, err = p.past(e.Call); err != nil {
+			return err
+		}
+	}
 	switch {
 	case e.Run != p.Run:
 		return refuse("it is another run's")

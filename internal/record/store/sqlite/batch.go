@@ -16,6 +16,10 @@ import (
 // admit checks that a request's entries may follow the recorded events. A refused
 // request leaves no trace. Only an ioError affects other requests.
 func (w *writer) admit(ctx context.Context, size int64, r *request) error {
+	w.size = size
+	if err := w.readEnding(ctx, r); err != nil {
+		return err
+	}
 	touched := make([]ledger.Seq, 0, 4)
 	for i := range r.rows {
 		e, seq := r.rows[i].event, ledger.Seq(size)+ledger.Seq(i)+1
@@ -39,6 +43,21 @@ func (w *writer) admit(ctx context.Context, size int64, r *request) error {
 			delete(w.runs, t)
 		}
 		return err
+	}
+	return nil
+}
+
+// readEnding reads all calls of the runs that a request ends: the last event of a run
+// has its totals.
+func (w *writer) readEnding(ctx context.Context, r *request) error {
+	for i := range r.rows {
+		e := r.rows[i].event
+		if e.Kind != ledger.RunFinished || int64(e.Run) > w.size {
+			continue
+		}
+		if _, err := w.whole(ctx, e.Run); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -70,18 +89,37 @@ func (w *writer) admitRow(ctx context.Context, seq ledger.Seq, e *ledger.Event) 
 		return err
 	}
 	if err := p.Add(seq, e); err != nil {
+		if disk := (ioError{}); errors.As(err, &disk) {
+			return err
+		}
 		return fault.Wrap(fault.Internal, err, "refused by the ledger: %s", fault.Message(err))
 	}
 	return nil
 }
 
-// run returns the state of a run. If another writer began the run, the state is
-// read from its events.
+// run returns the state of a run. If another writer began the run, it is resumed from
+// its row and, call by call, from its events.
 func (w *writer) run(ctx context.Context, run ledger.Seq) (*ledger.Progress, error) {
 	if p := w.runs[run]; p != nil {
 		return p, nil
 	}
-	p, err := readProgress(ctx, w.conn, run)
+	if w.dirty[run] { // this batch has added events to it, and its row is not up to date
+		return w.load(ctx, run, readProgress)
+	}
+	return w.load(ctx, run, w.resume)
+}
+
+// whole returns the state of a run with all its calls.
+func (w *writer) whole(ctx context.Context, run ledger.Seq) (*ledger.Progress, error) {
+	if p := w.runs[run]; p != nil && !p.Resumed() {
+		return p, nil
+	}
+	return w.load(ctx, run, readProgress)
+}
+
+// load reads the state of a run and keeps it.
+func (w *writer) load(ctx context.Context, run ledger.Seq, read func(context.Context, querier, ledger.Seq) (*ledger.Progress, error)) (*ledger.Progress, error) {
+	p, err := read(ctx, w.conn, run)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, fault.New(fault.Internal, "no run %d has begun", run)
@@ -90,6 +128,62 @@ func (w *writer) run(ctx context.Context, run ledger.Seq) (*ledger.Progress, err
 	}
 	w.runs[run] = p
 	return p, nil
+}
+
+const (
+	selectProgress = "SELECT status, ended, completed, denied, failed, refused FROM runs WHERE seq = ?"
+	selectPast     = "SELECT body FROM events WHERE run = ? AND call = ? AND seq <= ? ORDER BY seq"
+)
+
+// resume reads a run's row; sql.ErrNoRows if there is no such run. The time that it takes
+// does not depend on the number of the run's calls.
+func (w *writer) resume(ctx context.Context, _ querier, run ledger.Seq) (*ledger.Progress, error) {
+	st, err := w.stmt(ctx, selectProgress)
+	if err != nil {
+		return nil, err
+	}
+	var p ledger.Progress
+	if err := st.QueryRowContext(ctx, int64(run)).Scan(&p.Status, &p.Ended, &p.Completed, &p.Denied, &p.Failed, &p.Refused); err != nil {
+		return nil, err
+	}
+	size := w.size
+	return ledger.ResumeProgress(run, p, func(call uint32) (open, seen bool, err error) {
+		open, seen, err = w.pastCall(ctx, run, call, size)
+		if err != nil {
+			err = ioError{err}
+		}
+		return open, seen, err
+	}), nil
+}
+
+// pastCall looks for a call in the first size events of the log.
+func (w *writer) pastCall(ctx context.Context, run ledger.Seq, call uint32, size int64) (open, seen bool, err error) {
+	st, err := w.stmt(ctx, selectPast)
+	if err != nil {
+		return false, false, err
+	}
+	rows, err := st.QueryContext(ctx, int64(run), int64(call), size)
+	if err != nil {
+		return false, false, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var body sql.RawBytes
+		if err := rows.Scan(&body); err != nil {
+			return false, false, err
+		}
+		e, err := ledger.Decode(body)
+		if err != nil {
+			return false, false, err
+		}
+		switch e.Kind {
+		case ledger.CallIntent:
+			open, seen = true, true
+		case ledger.CallOutcome, ledger.CallDone:
+			open, seen = false, true
+		}
+	}
+	return open, seen, rows.Err()
 }
 
 // readProgress folds a run's events; sql.ErrNoRows if there is no such run.
@@ -280,13 +374,24 @@ func (w *writer) forget() {
 	}
 }
 
-// checkpointOnClose signs the events appended since the newest checkpoint.
+// signOnClose is the number of events without a checkpoint from which Close signs one.
+// Programs that live for one event each, as hooks do, would otherwise spend a tenth of
+// their time on signatures.
+const signOnClose = 32
+
+// checkpointOnClose signs the events since the newest checkpoint if this store appended
+// to the log and they are many. The end of a run is always signed.
 func (w *writer) checkpointOnClose() error {
-	l, err := w.s.readLog(context.Background(), w.s.read)
-	if err != nil || l.Size == l.signed {
+	w.turn <- struct{}{}
+	unsigned := w.log.Size - w.log.signed
+	<-w.turn
+	if unsigned < signOnClose {
+		return nil
+	}
+	if _, err := w.s.readLog(context.Background(), w.s.read); err != nil { // authenticates the state once more
 		return w.s.fault(err, "the ledger cannot be read")
 	}
-	_, err = w.s.Checkpoint(context.Background())
+	_, err := w.s.Checkpoint(context.Background())
 	return err
 }
 

@@ -35,14 +35,12 @@ const originPrefix = "remit.local/"
 
 // keys are the secret keys of a ledger. Their owner can forge its history.
 type keys struct {
-	origin   string
-	public   string
-	signer   note.Signer
-	verifier note.Verifier
-	blob     []byte // addresses blobs
-	mac      []byte // authenticates the log's newest state
-	tag      []byte // authenticates single events
-	row      []byte // authenticates rows of tables that change
+	origin string
+	pair   *keyPair
+	blob   []byte // addresses blobs
+	mac    []byte // authenticates the log's newest state
+	tag    []byte // authenticates single events
+	row    []byte // authenticates rows of tables that change
 
 	logMACs sync.Pool // of hash.Hash under mac
 }
@@ -66,19 +64,13 @@ func loadKeysWith(home, signFile string) (*keys, error) {
 	}
 	k := &keys{}
 	k.logMACs.New = func() any { return hmac.New(sha256.New, k.mac) }
-	if k.signer, err = note.NewSigner(sign); err != nil {
+	if k.pair, err = parseKeyPair(sign); err != nil {
 		return nil, bad(signFile, err)
 	}
 	if k.blob, err = base64.StdEncoding.DecodeString(blob); err != nil || len(k.blob) != 32 {
 		return nil, bad(blobFile, err)
 	}
-	k.origin = k.signer.Name()
-	if k.public, err = publicOf(sign); err != nil {
-		return nil, bad(signFile, err)
-	}
-	if k.verifier, err = note.NewVerifier(k.public); err != nil {
-		return nil, bad(signFile, err)
-	}
+	k.origin = k.pair.Name()
 	if k.mac, err = hkdf.Key(sha256.New, []byte(sign), k.blob, "remit log state v1", 32); err != nil {
 		return nil, bad(signFile, err)
 	}
@@ -145,7 +137,11 @@ func makeKeys(home string) error {
 	if err != nil {
 		return err
 	}
-	return wholefile.Replace(filepath.Join(dir, publicFile), []byte(k.public+"\n"))
+	public, err := k.pair.public()
+	if err != nil {
+		return err
+	}
+	return wholefile.Replace(filepath.Join(dir, publicFile), []byte(public+"\n"))
 }
 
 // address returns a blob's address: a MAC of its bytes, so that a copy of the

@@ -94,7 +94,7 @@ func (s *Store) errNotWritten() error {
 // sign makes a checkpoint of the state.
 func (s *Store) sign(l *logState) ([]byte, error) {
 	c := ledger.Checkpoint{Origin: s.keys.origin, Size: l.Size, Root: l.Root(), Prev: l.signed}
-	return note.Sign(&note.Note{Text: c.String()}, s.keys.signer)
+	return note.Sign(&note.Note{Text: c.String()}, s.keys.pair)
 }
 
 // index returns a node's storage index, in tlog's numbering.

@@ -118,7 +118,7 @@ func (s *Store) newest(ctx context.Context, q querier) ([]byte, ledger.Checkpoin
 		}
 		return nil, ledger.Checkpoint{}, err
 	}
-	c, err := ledger.OpenCheckpoint(b, s.keys.verifier)
+	c, err := ledger.OpenCheckpoint(b, s.keys.pair)
 	return b, c, err
 }
 
@@ -138,7 +138,7 @@ func (s *Store) Prove(ctx context.Context, run ledger.Seq, w io.Writer) error {
 	note, cp, err := s.newest(ctx, s.read)
 	if err == nil && cp.Size < last.Int64 {
 		if note, err = s.Checkpoint(ctx); err == nil {
-			cp, err = ledger.OpenCheckpoint(note, s.keys.verifier)
+			cp, err = ledger.OpenCheckpoint(note, s.keys.pair)
 		}
 	}
 	if err != nil {

@@ -14,9 +14,9 @@ func (s *Store) SignNote(text string) (string, error) {
 	if strings.HasPrefix(text, originPrefix) {
 		return "", fault.New(fault.Internal, "a note that looks like a checkpoint is not signed")
 	}
-	signed, err := note.Sign(&note.Note{Text: text}, s.keys.signer)
+	signed, err := note.Sign(&note.Note{Text: text}, s.keys.pair)
 	return string(signed), err
 }
 
 // Verifier checks notes that SignNote signed.
-func (s *Store) Verifier() note.Verifier { return s.keys.verifier }
+func (s *Store) Verifier() note.Verifier { return s.keys.pair }

@@ -167,13 +167,16 @@ func (s *Store) connect(params string) *sql.DB {
 func (s *Store) Owner() uuid.UUID { return s.owner }
 
 // PublicKey returns the key that verifies checkpoints and proofs, in the form of
-// ledger.pub.
-func (s *Store) PublicKey() string { return s.keys.public }
+// ledger.pub, or nothing if the key's file is damaged.
+func (s *Store) PublicKey() string {
+	public, _ := s.keys.pair.public()
+	return public
+}
 
 // Origin returns the ledger's name, as in its checkpoints.
 func (s *Store) Origin() string { return s.keys.origin }
 
-// Close signs a checkpoint of the events appended since the last one and releases
+// Close signs a checkpoint if many events were appended since the last one, and releases
 // everything. Entries that are being appended are written first.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() { s.closeErr = s.close() })

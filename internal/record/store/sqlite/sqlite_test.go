@@ -89,3 +89,33 @@ func TestAKilledOwnerIsNoticedWhileTheStoreIsOpen(t *testing.T) {
 		t.Errorf("the run is %s", r.Status)
 	}
 }
+
+// Close signs only where many events have no checkpoint; what it leaves unsigned is
+// covered by the log's MAC, and by the next checkpoint.
+func TestCloseSignsManyEvents(t *testing.T) {
+	ctx := context.Background()
+	for n, want := range map[int]int{1: 0, 30: 0, 40: 1} {
+		home := t.TempDir()
+		s := must(sqlite.Open(ctx, sqlite.Options{Home: home, Durability: sqlite.Process}))
+		begin(s)
+		for i := range n {
+			in, _ := call(1, i+1, false)
+			must(s.Append(ctx, in))
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		d := db(t, home)
+		if got := query(t, d, "SELECT count(*) FROM checkpoints")[0][0]; got != int64(want) {
+			t.Errorf("%d calls: %v checkpoints, want %d", n, got, want)
+		}
+		d.Close()
+		s = must(sqlite.Open(ctx, sqlite.Options{Home: home, Durability: sqlite.Process}))
+		if r := must(s.Verify(ctx, store.VerifyOptions{})); !r.OK {
+			t.Errorf("%d calls: %+v", n, r.Problems)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -92,7 +92,7 @@ func (s *Store) Verify(ctx context.Context, o store.VerifyOptions) (store.Verify
 
 func (v *verification) all(ctx context.Context, o store.VerifyOptions) error {
 	if o.Checkpoint != nil {
-		c, err := ledger.OpenCheckpoint(o.Checkpoint, v.s.keys.verifier)
+		c, err := ledger.OpenCheckpoint(o.Checkpoint, v.s.keys.pair)
 		if err != nil {
 			return err
 		}
@@ -241,7 +241,7 @@ func (v *verification) loadNotes(ctx context.Context) error {
 	for part := range slices.Chunk(all, 64) {
 		g.Go(func() error {
 			for i := range part {
-				part[i].c, part[i].err = ledger.OpenCheckpoint(part[i].note, v.s.keys.verifier)
+				part[i].c, part[i].err = ledger.OpenCheckpoint(part[i].note, v.s.keys.pair)
 			}
 			return nil
 		})

@@ -31,7 +31,8 @@ type writer struct {
 	turns *turns // of all processes
 
 	log   logState
-	known bool // log is the state that this writer saw last
+	known bool  // log is the state that this writer saw last
+	size  int64 // of the log within the batch, before the request that is admitted now
 	runs  map[ledger.Seq]*ledger.Progress
 	dirty map[ledger.Seq]bool // runs whose projection the batch must bring up to date
 
