@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mattn/go-runewidth"
-
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/approvals"
@@ -196,8 +194,7 @@ func (v *approvalsView) rows(selected, w, most int, now time.Time) (out []line) 
 		}
 		left := "  " + countdown(q.Until.Sub(now))
 		head := mark + short(q.ID.String()) + "  " + show(string(b.Tool)) + "  " + show(b.Risk) + "  " + show(q.Holder)
-		room := max(w-runewidth.StringWidth(left), 10)
-		out = append(out, line{runewidth.FillRight(runewidth.Truncate(head, room, "…"), room) + left, col})
+		out = append(out, line{besideRight(head, left, w), col})
 	}
 	return out
 }
