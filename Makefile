@@ -8,7 +8,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || cat VERSI
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 # Debian packages that some tests use; installed by `make test` where missing.
-APT_TEST_PKGS ?= curl dbus git jq tmux
+APT_TEST_PKGS ?= curl dbus git jq python3-pip tmux
 
 # MCP servers of other people, the Inspector and the conformance suite, with a Node
 # of their own; installed where npm is.

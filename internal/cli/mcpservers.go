@@ -24,12 +24,13 @@ Without -p the server can use only its own folder and the variables given with
 --env, and no network. With -p it may also do what that policy allows. The
 policy is copied, so later edits of the file have no effect.
 
-A command of npx names a package. Remit resolves it once, in a sandbox that
-reaches only the package registry of your own npm configuration, and pins it:
-the lock file with the hash of each package. Install scripts never run; a
-package that has some needs --yes or your answer. The server then runs from
-these files, without network. Folders among its arguments are allowed to it.
-remit mcp upgrade changes the pinned version.
+A command of npx or uvx names a package. Remit resolves it once, in a sandbox
+that reaches only the package registry of your own npm, uv or pip
+configuration, and pins it: the lock file with the hash of each package. No
+code of a package runs then: install scripts are left out (a package that has
+some needs --yes or your answer), and Python packages must be wheels. The
+server then runs from these files, without network. Folders among its arguments
+are allowed to it. remit mcp upgrade changes the pinned version.
 
 The server is started once as a test. If that fails, the error is shown
 together with policy entries that may help; the server is added anyway.
@@ -57,6 +58,7 @@ func (s *session) mcpAddCmd() *cobra.Command {
 		Short: "Add an MCP server: a command that Remit starts, or a URL",
 		Long:  mcpAddHelp,
 		Example: `  remit mcp add memory -- npx -y @modelcontextprotocol/server-memory
+  remit mcp add time -- uvx mcp-server-time
   remit mcp add notes -- /usr/local/bin/notes-server
   remit mcp add files -w ~/project -- node /opt/mcp/files/index.js .
   remit mcp add files -w ~/project --within '*.path=files.read' -- files-server

@@ -8,23 +8,18 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
-	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
-	"github.com/remitrun/remit/internal/authority/policy/target"
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/call/runner"
-	"github.com/remitrun/remit/internal/confine/network"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/runs"
@@ -35,146 +30,34 @@ import (
 // mcpPackageID is what the record calls the tool that resolves and installs a package.
 const mcpPackageID = tool.ID("mcp.package")
 
-// registries are the package registries of the person, checked.
-type registries struct {
-	packages.Registries
-	origins []string
-	entries []string // of network.allow
-	ca      []byte   // certificates to trust; nil: the system's
-}
-
-// npmRegistries reads the person's own configuration of npm. A project's is not read, as
-// others can write to it.
-func (m *Servers) npmRegistries(ctx context.Context, server string) (*registries, error) {
-	r := &registries{}
-	lookup := m.Home.Lookup
-	if lookup == nil {
-		lookup = func(string) (string, bool) { return "", false }
-	}
-	variable := func(name string) string {
-		for _, n := range []string{name, strings.ToUpper(name)} {
-			if v, ok := lookup(n); ok && v != "" {
-				return v
-			}
-		}
-		return ""
-	}
-	r.Set("registry", variable("npm_config_registry"))
-	r.Set("cafile", variable("npm_config_cafile"))
-	own := cmp.Or(variable("npm_config_userconfig"), filepath.Join(m.Home.UserHome, ".npmrc"))
-	for _, file := range []string{own, cmp.Or(variable("npm_config_globalconfig"), "/usr/etc/npmrc"), "/usr/local/etc/npmrc", "/etc/npmrc"} {
-		if src, err := wholefile.ReadRegular(file, 1<<20); err == nil && filepath.IsAbs(file) {
-			r.ReadNPMRC(src, lookup)
-		}
-	}
-	if r.Main == "" {
-		var err error
-		if r.Main, err = m.npmDefault(ctx, server); err != nil {
-			return nil, err
-		}
-	}
-	return r, r.check(ctx)
-}
-
-// check checks the registries, and looks up which addresses they have.
-func (r *registries) check(ctx context.Context) (err error) {
-	if r.origins, err = r.Check(); err != nil {
-		return err
-	}
-	if r.CAFile != "" {
-		if r.ca, err = wholefile.ReadRegular(r.CAFile, 4<<20); err != nil {
-			return fault.Wrap(fault.Usage, err, "the cafile %q of your npm configuration cannot be read: %v", r.CAFile, wholefile.Cause(err))
-		}
-	}
-	for _, origin := range r.origins {
-		entry, err := registryEntry(ctx, origin)
-		if err != nil {
-			return err
-		}
-		r.entries = append(r.entries, entry)
-	}
-	return nil
-}
-
-// registryEntry is the entry of network.allow for a registry. The person's configuration
-// names the host, so one with TLS may have a private address.
-func registryEntry(ctx context.Context, origin string) (string, error) {
-	to, err := target.Parse("", origin)
-	if err != nil {
-		return "", fault.Wrap(fault.Usage, err, "the package registry in your configuration cannot be used: %s", fault.Message(err))
-	}
-	u, err := url.Parse(origin)
-	if err != nil || u.Scheme != "https" {
-		return fmt.Sprintf("%q", origin), err
-	}
-	addrs, err := network.Resolve(ctx, to.Host)
-	if err != nil {
-		return "", fault.Wrap(fault.ToolFailed, err, "the package registry %s cannot be found", to.Host).WithHint("check the network, and npm config get registry")
-	}
-	var private []string
-	for _, a := range addrs {
-		if !target.Public(a) && !a.IsLinkLocalUnicast() && !a.IsMulticast() && !a.IsUnspecified() {
-			private = append(private, fmt.Sprintf("%q", a.Unmap()))
-		}
-	}
-	if len(private) == 0 {
-		return fmt.Sprintf("%q", origin), nil
-	}
-	return fmt.Sprintf("{url: %q, addresses: [%s]}", origin, strings.Join(private, ", ")), nil
-}
-
-// policy bounds the sandbox in which packages are resolved: its private folder and the
-// registries.
-func (r *registries) policy(server string) string {
-	return fmt.Sprintf("version: 1\nname: %q\nnetwork:\n  allow: [%s]\n  total_bytes: 2GiB\ncommands: {timeout: 15m, memory: 4GiB}\n",
-		"mcp package "+server, strings.Join(r.entries, ", "))
-}
-
-// options are npm's, so that nothing but these registries is used and no script runs.
-func (r *registries) options() []string {
-	out := []string{
-		"--ignore-scripts", "--save-exact", "--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--loglevel=error", "--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=2000", "--lockfile-version=3",
-		"--install-links=false", "--omit-lockfile-registry-resolved=false", noUserConfig, noGlobalConfig,
-		"--cache=" + sandbox.FolderAt + "/.cache", "--logs-max=0", "--registry=" + r.Main,
-	}
-	for _, scope := range slices.Sorted(maps.Keys(r.Scopes)) {
-		out = append(out, "--"+scope+":registry="+r.Scopes[scope])
-	}
-	if r.ca != nil {
-		out = append(out, "--cafile="+sandbox.FolderAt+"/"+caFile)
-	}
-	return out
-}
-
-const caFile = ".ca.pem"
-
-// Files that do not exist: npm reads no configuration but its options.
-const (
-	noUserConfig   = "--userconfig=" + sandbox.FolderAt + "/.user"
-	noGlobalConfig = "--globalconfig=" + sandbox.FolderAt + "/.global"
-)
-
-// npmDefault asks npm, without any network, which registry it uses by default.
-func (m *Servers) npmDefault(ctx context.Context, server string) (string, error) {
-	t := &packageRun{servers: m, ask: []string{"npm", "config", "get", "registry", noUserConfig, noGlobalConfig}}
-	none := fmt.Sprintf("version: 1\nname: %q\ncommands: {timeout: 2m}\n", "mcp package "+server)
-	if err := m.runHelper(ctx, none, "mcp package "+server, t, t.args()); err != nil {
-		return "", err
-	}
-	return strings.TrimSpace(t.answer), nil
-}
-
 // packageRun is the call that resolves and installs a package.
 type packageRun struct {
 	servers *Servers
 	ask     []string // a question to the package manager, in place of the rest
 	answer  string
 
-	request    *packages.Request
-	registries *registries
-	old        *packages.Lock
-	pinning    Pinning
-	found      *Package
+	hint     string  // what the package manager needs
+	manager  manager // nil for a question
+	request  *packages.Request
+	question string // the command that tells which registry is configured
+	logins   bool   // the registry may need a login
+	ca       []byte
+	old      *packages.Lock
+	pinning  Pinning
+	found    *Package
+}
+
+// manager is a package manager that was set up for one package.
+type manager interface {
+	files() map[string][]byte // that it needs in its folder
+	resolve() []string
+	install() [][]string // once lock was called
+	installed() string   // the folder that it installs into
+
+	// lock gives the lock file of what was resolved, checked, and the version of the package.
+	lock(f *sandbox.Folder) (src []byte, lock *packages.Lock, version string, err error)
+	// program finds the program in the installed files.
+	program(f *sandbox.Folder, lock []byte) (string, error)
 }
 
 func (t *packageRun) Spec() *tool.Spec {
@@ -193,11 +76,7 @@ func (t *packageRun) commands() [][]string {
 	if t.ask != nil {
 		return [][]string{t.ask}
 	}
-	o := t.registries.options()
-	return [][]string{
-		slices.Concat([]string{"npm", "install", "--package-lock-only"}, o, []string{"--", t.request.String()}),
-		slices.Concat([]string{"npm", "ci"}, o),
-	}
+	return append([][]string{t.manager.resolve()}, t.manager.install()...)
 }
 
 func (t *packageRun) args() tool.Args {
@@ -239,74 +118,87 @@ func (t *packageRun) run(ctx context.Context, p permit.Permit) (res tool.Result,
 		t.answer, err = t.command(ctx, p, f, t.ask)
 		return res, err
 	}
-	if err := f.Put("package.json", packageJSON()); err != nil {
-		return res, err
+	files := t.manager.files()
+	if t.ca != nil {
+		if files == nil {
+			files = map[string][]byte{}
+		}
+		files[caFile] = t.ca
 	}
-	if t.registries.ca != nil {
-		if err := f.Put(caFile, t.registries.ca); err != nil {
+	for name, content := range files {
+		if err := f.Put(name, content); err != nil {
 			return res, err
 		}
 	}
-	commands := t.commands()
-	if _, err := t.command(ctx, p, f, commands[0]); err != nil {
-		return res, err
-	}
-	src, err := f.Read("package-lock.json")
-	if err != nil {
-		return res, err
-	}
-	if err := t.resolved(src); err != nil {
-		return res, err
-	}
-	t.pinning.step("installing %s@%s with %d packages, without their scripts", t.found.Name, t.found.Version, t.found.Count)
-	if _, err := t.command(ctx, p, f, commands[1]); err != nil {
-		return res, err
-	}
-	if again, err := f.Read("package-lock.json"); err != nil || string(again) != string(src) {
-		return res, fault.Wrap(fault.ToolFailed, err, "the lock file of %s changed while it was installed", t.found.Name)
-	}
-	if err := t.servers.keepPackage(f, src, t.found); err != nil {
+	if err := t.get(ctx, p, f); err != nil {
 		return res, err
 	}
 	return tool.Result{Output: map[string]any{"package": t.found.Name, "version": t.found.Version, "lock": t.found.Lock, "files": t.found.Files}}, nil
 }
 
-// resolved checks what the package manager resolved, and asks whether to install it.
-func (t *packageRun) resolved(src []byte) error {
-	lock, err := packages.ReadNPMLock(src, t.registries.origins)
+// get resolves the package, asks whether to install it, installs it and keeps it.
+func (t *packageRun) get(ctx context.Context, p permit.Permit, f *sandbox.Folder) error {
+	if _, err := t.command(ctx, p, f, t.manager.resolve()); err != nil {
+		return err
+	}
+	src, lock, version, err := t.manager.lock(f)
 	if err != nil {
 		return err
 	}
-	one, ok := lock.Find("node_modules/" + t.request.Name)
-	if !ok || one.Name != t.request.Name {
-		return fault.New(fault.ToolFailed, "the lock file does not have the package %s", t.request.Name)
-	}
 	t.found = &Package{
-		Kind: t.request.Kind, Name: t.request.Name, Asked: t.request.Version, Version: one.Version, Args: append([]string{}, t.request.Args...),
-		Lock: lock.Digest, Count: len(lock.Packages), Scripts: lock.Scripted(), want: t.request.Program,
+		Kind: t.request.Kind, Name: t.request.Name, Asked: t.request.Version, Version: version, Args: append([]string{}, t.request.Args...),
+		Lock: lock.Digest, Count: len(lock.Packages), Scripts: lock.Scripted(),
 	}
-	return t.pinning.Confirm(t.found, t.old, lock)
+	if err := t.pinning.Confirm(t.found, t.old, lock); err != nil {
+		return err
+	}
+	t.pinning.step("installing %s@%s with %d packages, without their scripts", t.found.Name, t.found.Version, t.found.Count)
+	for _, argv := range t.manager.install() {
+		if _, err := t.command(ctx, p, f, argv); err != nil {
+			return err
+		}
+	}
+	if t.found.Program, err = t.manager.program(f, src); err != nil {
+		return err
+	}
+	return t.servers.keepPackage(f, t.manager.installed(), src, t.found)
 }
 
 // command runs the package manager in the folder. It returns what it wrote.
 func (t *packageRun) command(ctx context.Context, p permit.Permit, f *sandbox.Folder, argv []string) (string, error) {
-	out, err := t.servers.Box.Run(ctx, p, sandbox.Command{Argv: argv, Dir: sandbox.FolderAt, Folder: f, Typed: true, Long: true})
+	out, err := t.servers.Box.Run(ctx, p, sandbox.Command{
+		Argv: argv, Dir: sandbox.FolderAt, Folder: f, Env: t.env(), Typed: true, Long: true,
+	})
 	if err != nil {
 		return "", fault.Wrap(fault.CodeOf(err), err, "%s cannot be run: %s", argv[0], fault.Message(err)).
-			WithHint("npx packages need node and npm in /usr/local/bin or /usr/bin")
+			WithHint("%s", t.hint)
 	}
 	if shelltool.Failure(out) == nil {
 		return string(out.Stdout.Data), nil
 	}
-	why := fault.New(fault.ToolFailed, "the package could not be resolved: %s", npmReason(out))
-	if t.registries != nil && t.registries.Logins {
-		return "", why.WithHint("the registry may need a login: Remit does not pass on the credentials of your npm configuration")
+	why := fault.New(fault.ToolFailed, "the package could not be resolved: %s", managerReason(argv[0], out))
+	switch {
+	case t.manager == nil:
+		return "", why.WithHint("%s", t.hint)
+	case t.logins:
+		return "", why.WithHint("the registry may need a login: Remit does not pass on the credentials of your configuration")
 	}
-	return "", why.WithHint("check the name and the version, and npm config get registry")
+	if t.request.Kind == packages.PyPI {
+		return "", why.WithHint("check the name, the version and %s; only packages with wheels can be added", t.question)
+	}
+	return "", why.WithHint("check the name and the version, and %s", t.question)
 }
 
-// npmReason is what the package manager said, in one line.
-func npmReason(out sandbox.Outcome) string {
+// env keeps pip from reading any configuration file.
+func (t *packageRun) env() map[string]string {
+	if t.request == nil || t.request.Kind != packages.PyPI {
+		return nil
+	}
+	return map[string]string{"PIP_CONFIG_FILE": os.DevNull}
+}
+
+// managerReason is what the package manager said, in one line.
+func managerReason(program string, out sandbox.Outcome) string {
 	for _, c := range out.Connections {
 		if c.Refused() {
 			return clip.Text("it asks for "+c.Target()+", which is not your package registry", 300)
@@ -314,13 +206,14 @@ func npmReason(out sandbox.Outcome) string {
 	}
 	var lines []string
 	for line := range strings.Lines(string(out.Stderr.Data)) {
-		line = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), "npm error"))
-		if line != "" && !strings.HasPrefix(line, "A complete log") && len(lines) < 3 {
+		line = strings.TrimSpace(line)
+		line = strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(line, "npm error"), "ERROR:"))
+		if line != "" && !strings.HasPrefix(line, "WARNING:") && !strings.HasPrefix(line, "A complete log") && len(lines) < 3 {
 			lines = append(lines, line)
 		}
 	}
 	if len(lines) == 0 {
-		return fault.Message(out.Failure("npm", "the time limit"))
+		return fault.Message(out.Failure(program, "the time limit"))
 	}
 	return clip.Text(strings.Join(lines, "; "), 300)
 }

@@ -28,7 +28,7 @@ type Package struct {
 	Name    string        `json:"name"`
 	Asked   string        `json:"asked,omitempty"` // the version in the command; "": the newest
 	Version string        `json:"version"`
-	Program string        `json:"program"` // its file, relative to the installed files
+	Program string        `json:"program"` // its file, relative to the installed files, or of Python MODULE:FUNCTION
 	Args    []string      `json:"args"`    // of the program
 	Lock    string        `json:"lock"`    // SHA-256 of the lock file, hexadecimal
 	Files   string        `json:"files"`   // SHA-256 over all installed files, hexadecimal
@@ -36,7 +36,6 @@ type Package struct {
 	// Scripts are the packages whose install scripts were not run.
 	Scripts []string `json:"scripts,omitempty"`
 
-	want   string // the named program; "": the main one
 	folder string // where the files are
 }
 
@@ -53,6 +52,9 @@ func (p *Package) Folder() string { return p.folder }
 
 // command is the command line that starts the program.
 func (p *Package) command() []string {
+	if p.Kind == packages.PyPI {
+		return append(pipCommand(p.folder, p.Program, p.Name), p.Args...)
+	}
 	return append([]string{"node", filepath.Join(p.folder, p.Program)}, p.Args...)
 }
 
@@ -90,7 +92,7 @@ func (p *Package) check() error {
 	if err := r.Check(); err != nil {
 		return err
 	}
-	if !hexDigest.MatchString(p.Lock) || !hexDigest.MatchString(p.Files) || !filepath.IsLocal(p.Program) {
+	if !hexDigest.MatchString(p.Lock) || !hexDigest.MatchString(p.Files) || !filepath.IsLocal(p.Program) || p.Kind == packages.PyPI && !packages.ValidEntryPoint(p.Program) {
 		return fault.New(fault.Usage, "the pinned package %s is damaged", p.Name).WithHint("add the server again with --replace")
 	}
 	return nil
@@ -111,7 +113,7 @@ func (m *Servers) lockOf(p *Package) (*packages.Lock, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.StoreFailed, err, "the lock file of %s cannot be read: %v", p.Name, wholefile.Cause(err))
 	}
-	l, err := packages.DecodeLock(src)
+	l, err := packages.DecodeLock(p.Kind, src)
 	if err != nil {
 		return nil, err
 	}
@@ -136,10 +138,6 @@ func (m *Servers) Pin(ctx context.Context, r *packages.Request, was *Package, q 
 	if err := r.Check(); err != nil {
 		return nil, err
 	}
-	if r.Kind != packages.NPM {
-		return nil, fault.New(fault.Usage, "packages of uvx cannot be pinned yet").
-			WithHint("install %s into a virtual environment, and name its program: remit mcp add %s -p POLICY -- /path/to/venv/bin/PROGRAM", r.Name, q.Server)
-	}
 	var old *packages.Lock
 	if was != nil {
 		var err error
@@ -147,16 +145,33 @@ func (m *Servers) Pin(ctx context.Context, r *packages.Request, was *Package, q 
 			return nil, err
 		}
 	}
-	reg, err := m.npmRegistries(ctx, q.Server)
+	t, bound, err := m.packageRun(ctx, r, q)
 	if err != nil {
 		return nil, err
 	}
-	t := &packageRun{servers: m, request: r, registries: reg, old: old, pinning: q}
+	t.old = old
 	q.step("resolving %s", r)
-	if err := m.runHelper(ctx, reg.policy(q.Server), "mcp package "+q.Server, t, t.args()); err != nil {
+	if err := m.runHelper(ctx, bound, "mcp package "+q.Server, t, t.args()); err != nil {
 		return nil, err
 	}
 	return t.found, nil
+}
+
+// packageRun prepares the call that gets a package, and the policy that bounds it.
+func (m *Servers) packageRun(ctx context.Context, r *packages.Request, q Pinning) (*packageRun, string, error) {
+	read, hint := m.npmRegistries, npmHint
+	if r.Kind == packages.PyPI {
+		read, hint = m.pipRegistries, pipHint
+	}
+	reg, err := read(ctx, q.Server)
+	if err != nil {
+		return nil, "", err
+	}
+	t := &packageRun{servers: m, hint: hint, manager: npm{reg, r}, request: r, logins: reg.Logins, question: reg.Question(), ca: reg.ca, pinning: q}
+	if r.Kind == packages.PyPI {
+		t.manager = pip{reg, r}
+	}
+	return t, reg.policy(q.Server), nil
 }
 
 // verify checks that the installed files are those that were pinned.
@@ -176,26 +191,8 @@ func (m *Servers) verify(p *Package) error {
 }
 
 // keepPackage moves installed files and their lock file to where they stay.
-func (m *Servers) keepPackage(f *sandbox.Folder, lock []byte, p *Package) error {
-	src, err := f.Read(filepath.ToSlash(filepath.Join("node_modules", p.Name, "package.json")))
-	if err != nil {
-		return err
-	}
-	if len(src) > maxProgramJSON {
-		return fault.New(fault.ToolFailed, "the package.json of %s has more than %d MiB", p.Name, maxProgramJSON>>20)
-	}
-	file, err := packages.ReadProgram(src, p.want)
-	if err != nil {
-		return err
-	}
-	p.Program = filepath.Join("node_modules", p.Name, filepath.Clean(file))
-	if !filepath.IsLocal(filepath.Clean(file)) || !strings.HasPrefix(p.Program, "node_modules"+string(filepath.Separator)) {
-		return fault.New(fault.ToolFailed, "the program %q of %s is outside the package", file, p.Name)
-	}
-	if _, err := f.Read(filepath.ToSlash(p.Program)); err != nil {
-		return err
-	}
-	return m.Home.Locked("packages.lock", func() error { return m.moveFiles(f.Path(), lock, p) })
+func (m *Servers) keepPackage(f *sandbox.Folder, installed string, lock []byte, p *Package) error {
+	return m.Home.Locked("packages.lock", func() error { return m.moveFiles(filepath.Join(f.Path(), installed), lock, p) })
 }
 
 // moveFiles moves the installed files. The caller holds the lock of the packages.
@@ -212,7 +209,7 @@ func (m *Servers) moveFiles(from string, lock []byte, p *Package) error {
 		return fail(err)
 	}
 	defer func() { _ = os.RemoveAll(next) }() // it is empty, or was moved
-	if err := os.Rename(filepath.Join(from, "node_modules"), filepath.Join(next, "node_modules")); err != nil {
+	if err := os.Rename(from, filepath.Join(next, filepath.Base(from))); err != nil {
 		return fail(err)
 	}
 	if p.Files, err = sumFiles(next); err != nil {
@@ -240,7 +237,7 @@ func (m *Servers) Upgrade(ctx context.Context, name, version string, q Pinning) 
 	}
 	r, err := packages.ParseCommand(s.Command)
 	if err != nil || r == nil {
-		return s, false, errors.Join(err, fault.New(fault.Usage, "the command of the MCP server %q is not of npx", name))
+		return s, false, errors.Join(err, fault.New(fault.Usage, "the command of the MCP server %q is not of npx or uvx", name))
 	}
 	if version != "" {
 		r.Version = version

@@ -39,6 +39,14 @@ func (r *Request) String() string {
 	return r.Name + "@" + r.Version
 }
 
+// Requirement is the package as its package manager reads it.
+func (r *Request) Requirement() string {
+	if r.Kind == PyPI && r.Version != "" {
+		return r.Name + "==" + r.Version
+	}
+	return r.String()
+}
+
 var (
 	npmName     = regex.Lazy(`^(@[A-Za-z0-9~][A-Za-z0-9._~-]*/)?[A-Za-z0-9~][A-Za-z0-9._~-]*$`)
 	npmVersion  = regex.Lazy(`^[\^~]?[0-9A-Za-z][0-9A-Za-z.+_-]*$`)

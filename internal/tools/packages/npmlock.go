@@ -258,23 +258,14 @@ func ReadProgram(src []byte, want string) (string, error) {
 	} else if json.Unmarshal(f.Bin, &bins) != nil || len(bins) == 0 {
 		return "", fault.New(fault.ToolFailed, "the package has no program").WithHint("name a package that is an MCP server")
 	}
-	names := slices.Sorted(maps.Keys(bins))
-	switch file, ok := bins[short]; {
-	case want != "":
-		if file, ok = bins[want]; !ok {
-			return "", fault.New(fault.Usage, "the package has no program %q", want).WithHint("its programs: %s", strings.Join(names, ", "))
-		}
-		return file, nil
-	case len(names) == 1:
-		return bins[names[0]], nil
-	case ok:
-		return file, nil
-	}
-	return "", fault.New(fault.Usage, "the package has %d programs", len(names)).WithHint("name one: npx -p PACKAGE PROGRAM; its programs: %s", strings.Join(names, ", "))
+	return pickProgram(bins, want, short, "npx -p PACKAGE PROGRAM")
 }
 
 // DecodeLock reads a lock file that was checked before, wherever its packages come from.
-func DecodeLock(src []byte) (*Lock, error) {
+func DecodeLock(kind Kind, src []byte) (*Lock, error) {
+	if kind == PyPI {
+		return decodePyPILock(src)
+	}
 	var f npmLock
 	if err := json.Unmarshal(src, &f); err != nil {
 		return nil, fault.Wrap(fault.StoreCorrupt, err, "the lock file is not valid JSON")

@@ -11,7 +11,9 @@ import (
 
 // Registries are what a person's configuration says about where packages come from.
 type Registries struct {
+	Kind    Kind
 	Main    string            // URL; "": the package manager's default
+	Extra   []string          // further URLs that are asked for each package
 	Scopes  map[string]string // URL by scope, as "@acme"
 	CAFile  string            // certificates to trust, a path; ""
 	Logins  bool              // it has credentials, which are not used
@@ -60,17 +62,25 @@ func (r *Registries) Set(key, value string) {
 
 // Check checks the URLs and gives their origins.
 func (r *Registries) Check() (origins []string, err error) {
-	for _, text := range append([]string{r.Main}, slices.Sorted(maps.Values(r.Scopes))...) {
+	for _, text := range slices.Concat([]string{r.Main}, slices.Sorted(maps.Values(r.Scopes)), r.Extra) {
 		u, err := url.Parse(text)
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 			return nil, fault.New(fault.Usage, "the package registry in your configuration is not a valid URL without a user").
-				WithHint("check npm config get registry")
+				WithHint("check %s", r.Question())
 		}
 		if o := u.Scheme + "://" + u.Host; !slices.Contains(origins, o) {
 			origins = append(origins, o)
 		}
 	}
 	return origins, nil
+}
+
+// Question is the command that tells a person which registry is configured.
+func (r *Registries) Question() string {
+	if r.Kind == PyPI {
+		return "python3 -m pip config list"
+	}
+	return "npm config get registry"
 }
 
 func unquote(s string) string {
