@@ -19,6 +19,9 @@ import (
 // commits to it.
 const SaltSize = 16
 
+// maxElements bounds the lists of an event.
+const maxElements = 1024
+
 // The modes are fixed at start and safe for concurrent use.
 var (
 	encMode = must(cbor.CoreDetEncOptions().EncMode())
@@ -28,7 +31,7 @@ var (
 		TagsMd:            cbor.TagsForbidden,
 		ExtraReturnErrors: cbor.ExtraDecErrorUnknownField,
 		MaxMapPairs:       256,
-		MaxArrayElements:  1024,
+		MaxArrayElements:  maxElements,
 		MaxNestedLevels:   4,
 	}.DecMode())
 )
@@ -52,6 +55,14 @@ func Encode(e *Event) ([]byte, error) {
 // duplicate and inconsistent fields, and other spellings of the same event, with
 // fault.StoreCorrupt.
 func Decode(b []byte) (Event, error) {
+	if e, ok := canonicalEvent(b); ok && e.Check() == nil {
+		return e, nil
+	}
+	return decodeAny(b)
+}
+
+// decodeAny is Decode for all events. It says what is wrong with others.
+func decodeAny(b []byte) (Event, error) {
 	var e Event
 	if err := decMode.Unmarshal(b, &e); err != nil {
 		return Event{}, fault.Wrap(fault.StoreCorrupt, err, "an event cannot be decoded: %s", err)
@@ -219,6 +230,10 @@ func (k Kind) String() string {
 // Commitment is the value of an event's Commit: SHA-256 of the salt followed by the
 // encoded payload.
 func Commitment(salt, data []byte) [sha256.Size]byte {
+	var small [512]byte // most payloads need no memory of their own
+	if len(salt)+len(data) <= len(small) {
+		return sha256.Sum256(append(append(small[:0], salt...), data...))
+	}
 	h := sha256.New()
 	h.Write(salt)
 	h.Write(data)
@@ -301,13 +316,15 @@ func encodeKey(key any) []byte {
 	return append(appendHead(nil, cborText, uint64(len(name))), name...)
 }
 
-// The major types of CBOR that payloads are made of (RFC 8949, section 3.1).
+// The major types of CBOR that payloads and events are made of (RFC 8949, section 3.1).
 const (
-	cborUint  = 0 << 5
-	cborBytes = 2 << 5
-	cborText  = 3 << 5
-	cborArray = 4 << 5
-	cborMap   = 5 << 5
+	cborUint     = 0 << 5
+	cborNegative = 1 << 5
+	cborBytes    = 2 << 5
+	cborText     = 3 << 5
+	cborArray    = 4 << 5
+	cborMap      = 5 << 5
+	cborTrue     = 7<<5 | 21
 )
 
 // appendHead adds a major type with its number, in the shortest form.
@@ -345,44 +362,34 @@ func cutBytes(b []byte) ([]byte, bool) {
 	return inline, ok && len(rest) == 0
 }
 
-// takeBytes gives the byte string that b begins with, and the rest.
+// takeBytes gives the byte string that b begins with, in its shortest form, and the rest.
 func takeBytes(b []byte) (inline, rest []byte, ok bool) {
-	if len(b) == 0 || b[0]&0xe0 != cborBytes {
-		return nil, nil, false
-	}
-	n, size := uint64(b[0]&0x1f), 0
-	if n >= 24 {
-		if size = 1 << (n - 24); n > 27 || len(b) < 1+size {
-			return nil, nil, false
-		}
-		n = 0
-		for _, c := range b[1 : 1+size] {
-			n = n<<8 | uint64(c)
-		}
-	}
-	if b = b[1+size:]; n > uint64(len(b)) {
-		return nil, nil, false
-	}
-	return b[:n:n], b[n:], true
+	r := canonicalReader{rest: b}
+	inline = r.bytes(cborBytes)
+	return inline, r.rest, !r.failed
 }
 
-// inlineParts reads a payload whose parts have numbers as keys and are kept inline, as most
-// are; nil for others. The caller compares the result's encoding with b.
+// inlineParts reads a payload in its canonical form whose parts have numbers as keys and are
+// kept inline, as most are; nil for others.
 func inlineParts(b []byte) map[string]Part {
 	if len(b) == 0 || b[0]&0xe0 != cborMap || b[0]&0x1f >= 24 {
 		return nil
 	}
-	parts := make(map[string]Part, b[0]&0x1f)
+	n, last := int(b[0]&0x1f), byte(0)
+	parts := make(map[string]Part, n)
 	for b = b[1:]; len(b) > 0; {
-		if b[0] == 0 || int(b[0]) >= len(partNumbers) {
+		if b[0] <= last || int(b[0]) >= len(partNumbers) {
 			return nil
 		}
 		inline, rest, ok := takeBytes(b[1:])
 		if !ok {
 			return nil
 		}
-		parts[partNumbers[b[0]]] = Part{Inline: inline}
-		b = rest
+		last, b = b[0], rest
+		parts[partNumbers[last]] = Part{Inline: inline}
+	}
+	if len(parts) != n {
+		return nil
 	}
 	return parts
 }
@@ -390,9 +397,7 @@ func inlineParts(b []byte) map[string]Part {
 // DecodeParts reads only the form that EncodeParts writes.
 func DecodeParts(b []byte) (map[string]Part, error) {
 	if parts := inlineParts(b); parts != nil {
-		if again, err := EncodeParts(parts); err == nil && bytes.Equal(again, b) {
-			return parts, nil
-		}
+		return parts, nil
 	}
 	var m map[any]cbor.RawMessage
 	if err := decMode.Unmarshal(b, &m); err != nil {

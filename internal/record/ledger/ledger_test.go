@@ -225,12 +225,39 @@ func TestPayloadsAreDeterministicCBOR(t *testing.T) {
 	})
 }
 
+// Events of runs and calls, of which there are most, are read without the library, and
+// every field is read as the library reads it.
+func TestEventsOfCallsAreReadQuickly(t *testing.T) {
+	list := append(samples(), ledger.Event{
+		Kind: ledger.CallDone, At: 1 << 40, Run: 1 << 33, Call: 1 << 17, Tool: "a.b", Digest: make([]byte, 32), Status: tool.Failed, Code: 9999, Effect: policy.Ask,
+		Rule: strings.Repeat("r", 300), Link: 255, Risk: tool.High, Effects: 1<<32 - 1, Timeline: []int64{0, -1, 255, 256, 1<<32 - 1, 1 << 32, -1 << 40}, Step: "s", Commit: make([]byte, 32),
+		Approved: true, Line: 24, Refused: 65536, Usage: []int64{0, 23, 24},
+	}, ledger.Event{
+		Kind: ledger.RunStarted, ID: make([]byte, 16), Mode: ledger.Replay, ReplayOf: make([]byte, 16), Policies: [][]byte{make([]byte, 32), make([]byte, 32)}, Total: 100000, Client: "c",
+	}, ledger.Event{Kind: ledger.Changeset, Run: 1, Change: ledger.ChangesReview, Principal: "user:ann"})
+	for _, e := range list {
+		b := must(ledger.Encode(&e))
+		got, ok := ledger.CanonicalEvent(b)
+		if ofOthers := len(e.Grant)+len(e.Subject) > 0 || e.Kind.OfAuthority() || e.Kind.OfAgents(); !ok && !ofOthers {
+			t.Errorf("%+v is read the slow way", e)
+		}
+		if d := cmp.Diff(must(ledger.DecodeAny(b)), got); ok && d != "" {
+			t.Errorf("%+v (-library +quick):\n%s", e, d)
+		}
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	for _, e := range samples() {
 		f.Add(must(ledger.Encode(&e)))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := ledger.Decode(b)
+		if quick, ok := ledger.CanonicalEvent(b); ok && quick.Check() == nil {
+			if slow, err := ledger.DecodeAny(b); err != nil || !cmp.Equal(slow, quick) {
+				t.Fatalf("%x was read as %+v, by the library as %+v (%v)", b, quick, slow, err)
+			}
+		}
 		if err != nil {
 			return
 		}

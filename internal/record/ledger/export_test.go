@@ -1,0 +1,7 @@
+package ledger
+
+// For tests that compare both ways of decoding an event.
+var (
+	CanonicalEvent = canonicalEvent
+	DecodeAny      = decodeAny
+)
