@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -16,6 +18,8 @@ import (
 type verifyFlags struct {
 	proof, checkpoint, save string
 	checkProof, key         string
+
+	sinceLast bool
 }
 
 func (s *session) verifyCmd() *cobra.Command {
@@ -26,6 +30,12 @@ func (s *session) verifyCmd() *cobra.Command {
 		Long: `Recomputes all hashes of the ledger, or of one run, and checks the signed
 checkpoints. Every altered record is listed.
 
+--since-last reads only what was recorded since the last verification of the
+ledger that found nothing altered: fast, also for a long record. It does not
+notice if older events, their payloads or the lists of their runs were altered
+after that; the answer says which events were not read. Verify the whole ledger
+from time to time. What was verified is kept, signed, in $REMIT_HOME.
+
 A checkpoint stored elsewhere also detects that the whole ledger was replaced:
 --save-checkpoint FILE writes a signed checkpoint, --checkpoint FILE checks
 that this ledger extends it.
@@ -35,6 +45,7 @@ that this ledger extends it.
 `,
 		Example: `  remit verify
   remit verify 0199f3c2
+  remit verify --since-last
   remit verify --save-checkpoint kept.note
   remit verify --checkpoint kept.note
   remit verify --proof 0199f3c2 > run.proof.json
@@ -50,6 +61,7 @@ that this ledger extends it.
 		},
 	}
 	fl := c.Flags()
+	fl.BoolVar(&f.sinceLast, "since-last", false, "read only what was recorded since the last verification of the ledger")
 	fl.StringVar(&f.proof, "proof", "", "print an inclusion proof of this `RUN` instead")
 	fl.StringVar(&f.checkpoint, "checkpoint", "", "also check that the ledger extends the checkpoint in this `FILE`")
 	fl.StringVar(&f.save, "save-checkpoint", "", "write a signed checkpoint to this `FILE` if the check succeeds")
@@ -57,6 +69,7 @@ that this ledger extends it.
 	fl.StringVar(&f.key, "key", "", "public key `FILE` for --check-proof")
 	c.MarkFlagsRequiredTogether("check-proof", "key")
 	c.MarkFlagsMutuallyExclusive("proof", "checkpoint", "check-proof")
+	c.MarkFlagsMutuallyExclusive("proof", "since-last", "check-proof")
 	c.MarkFlagsMutuallyExclusive("proof", "save-checkpoint", "check-proof")
 	return c
 }
@@ -81,7 +94,10 @@ func (s *session) verify(ctx context.Context, f verifyFlags, args []string) erro
 		}
 		return st.Prove(ctx, run.Seq, s.Out)
 	}
-	var o store.VerifyOptions
+	o := store.VerifyOptions{SinceLast: f.sinceLast, Remember: true}
+	if len(args) == 1 && f.sinceLast {
+		return fault.New(fault.Usage, "--since-last verifies the ledger, not one run").WithHint("leave out RUN or --since-last")
+	}
 	if len(args) == 1 {
 		run, err := st.Run(ctx, args[0])
 		if err != nil {
@@ -139,26 +155,7 @@ func (s *session) printVerified(rep store.VerifyReport, o store.VerifyOptions) e
 			return err
 		}
 	} else if rep.OK {
-		what := "the ledger was not altered"
-		if o.Run != uuid.Nil {
-			what = "run " + o.Run.String() + " was not altered"
-		}
-		switch {
-		case o.Run != uuid.Nil || rep.Runs > 0:
-		case rep.Size == 0:
-			what = "the ledger is new and empty"
-		default:
-			what = "the ledger was not altered; it has no runs yet"
-		}
-		s.printf("%s %s\n", s.paint(green, "✓"), what)
-		s.printf("  %s, %s and %s checked; log size %d, root %s, signed up to %d\n",
-			counted(rep.Events, "event"), counted(rep.Blobs, "blob"), counted(rep.Runs, "run"), rep.Size, rep.Root, rep.Signed)
-		if rep.Reported > 0 {
-			s.printf("  reported by agents: %s; Remit decided these calls and did not execute them\n", counted(rep.Reported, "outcome"))
-		}
-		if rep.Erased > 0 {
-			s.printf("  erased: %s\n", counted(rep.Erased, "payload"))
-		}
+		s.printUnaltered(rep, o)
 	} else {
 		for _, p := range rep.Problems {
 			s.printf("%s %s %s: %s\n", s.paint(red, "✗"), show(p.Table), show(p.Key), show(p.Message))
@@ -170,3 +167,39 @@ func (s *session) printVerified(rep store.VerifyReport, o store.VerifyOptions) e
 	}
 	return nil
 }
+
+// printUnaltered prints the result of a verification that found no problem.
+func (s *session) printUnaltered(rep store.VerifyReport, o store.VerifyOptions) {
+	what := "the ledger was not altered"
+	switch {
+	case o.Run != uuid.Nil:
+		what = "run " + o.Run.String() + " was not altered"
+	case rep.Earlier != nil:
+		what = fmt.Sprintf("nothing was altered from event %d on", rep.Earlier.Events+1)
+	case rep.Size == 0:
+		what = "the ledger is new and empty"
+	case rep.Runs == 0:
+		what = "the ledger was not altered; it has no runs yet"
+	}
+	s.printf("%s %s\n", s.paint(green, "✓"), what)
+	s.printf("  %s, %s and %s checked; log size %d, root %s, signed up to %d\n",
+		counted(rep.Events, "event"), counted(rep.Blobs, "blob"), counted(rep.Runs, "run"), rep.Size, rep.Root, rep.Signed)
+	if e := rep.Earlier; e != nil {
+		s.printf("  not read now: events 1 to %d, verified before; last verification %s, of the whole ledger %s (%s)\n",
+			e.Events, minute(e.At), minute(e.FullAt), counted(e.FullEvents, "event"))
+	} else if o.SinceLast {
+		s.printf("  everything was read: no earlier verification of at least 256 events is known\n")
+	}
+	if rep.Reported > 0 {
+		s.printf("  reported by agents: %s; Remit decided these calls and did not execute them\n", counted(rep.Reported, "outcome"))
+	}
+	if rep.Erased > 0 {
+		s.printf("  erased: %s\n", counted(rep.Erased, "payload"))
+	}
+	if rep.Unremembered != "" {
+		s.printf("  --since-last cannot go on from here: the result was not kept (%s)\n", show(rep.Unremembered))
+	}
+}
+
+// minute prints a time to the minute.
+func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }

@@ -101,6 +101,14 @@ type RunFilter struct {
 type VerifyOptions struct {
 	Run        uuid.UUID // zero: the whole ledger
 	Checkpoint []byte    // an older signed checkpoint that this ledger must extend
+
+	// SinceLast takes the events that the last remembered verification covered from it, and
+	// reads only later ones. Without one everything is read. It cannot tell whether earlier
+	// events were altered after that verification: only one without it can.
+	SinceLast bool
+	// Remember keeps a verification of the whole ledger that finds no problem, signed and
+	// apart from the verified records.
+	Remember bool
 }
 
 // VerifyReport is the result of Verify.
@@ -115,6 +123,17 @@ type VerifyReport struct {
 	Erased   uint64        `json:"erased"`             // payloads that were erased
 	Reported uint64        `json:"reported,omitempty"` // outcomes that are a client's word: Remit did not execute the calls
 	Problems []Discrepancy `json:"problems"`
+
+	Earlier      *Earlier `json:"earlier,omitempty"`      // the events that were not read; nil: all were
+	Unremembered string   `json:"unremembered,omitempty"` // why the verification could not be remembered
+}
+
+// Earlier tells of the events that a verification did not read, because an earlier one had.
+type Earlier struct {
+	Events     uint64    `json:"events"`      // the first events of the log
+	At         time.Time `json:"at"`          // of the verification that this one goes on from
+	FullEvents uint64    `json:"full_events"` // how many the last verification of the whole ledger read
+	FullAt     time.Time `json:"full_at"`
 }
 
 // Discrepancy is one thing that is not as it was recorded.

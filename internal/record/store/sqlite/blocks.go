@@ -154,7 +154,7 @@ func (v *verification) blocks(ctx context.Context) error {
 	if v.s.format < blocksFormat {
 		return nil
 	}
-	err := each(ctx, v.q, "SELECT mark, block FROM blocks", func(rows *sql.Rows) error {
+	err := each(ctx, v.q, "SELECT mark, block FROM blocks WHERE block >= ?", func(rows *sql.Rows) error {
 		var b inBlock
 		if err := rows.Scan(&b.mark, &b.block); err != nil {
 			return err
@@ -164,7 +164,7 @@ func (v *verification) blocks(ctx context.Context) error {
 		}
 		delete(v.inBlocks, b)
 		return nil
-	})
+	}, v.firstBlock())
 	if err != nil {
 		return err
 	}
@@ -337,4 +337,13 @@ func (s *Store) firstAt(ctx context.Context, lo, hi ledger.Seq, at time.Time) (l
 		}
 	}
 	return lo, nil
+}
+
+// firstBlock is the block of the first event that is read. Rows of blocks before the first
+// one belong to none.
+func (v *verification) firstBlock() int64 {
+	if v.start == 0 {
+		return v.startAfter()
+	}
+	return v.start / blockSize
 }

@@ -71,7 +71,7 @@ func Retire(ctx context.Context, home string, also ...string) (Retired, error) {
 			ForOperator("remit verify checks it; to keep another one, name another folder with REMIT_HOME")
 	}
 	// The signing key goes last: until then the ledger counts as missing.
-	names := append(slices.Clone(also), File, File+"-wal", File+"-shm", filepath.Join(keyFolder, stagedFile),
+	names := append(slices.Clone(also), verifiedFile, File, File+"-wal", File+"-shm", filepath.Join(keyFolder, stagedFile),
 		filepath.Join(keyFolder, publicFile), filepath.Join(keyFolder, blobFile), filepath.Join(keyFolder, signFile))
 	out := Retired{}
 	if k, err := loadKeys(home); err == nil {

@@ -275,7 +275,7 @@ func (v *verification) runEvents(ctx context.Context, t *tree, cp ledger.Checkpo
 		if !c.decoded {
 			return nil
 		}
-		return v.fold(r.seq, &c.event)
+		return v.fold(ctx, r.seq, &c.event)
 	}, int64(run))
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/mod/sumdb/tlog"
@@ -38,8 +39,13 @@ type verification struct {
 	nodes map[int64]tlog.Hash
 	notes map[int64]ledger.Checkpoint
 	older *ledger.Checkpoint
-	runs  map[ledger.Seq]*runCheck
-	refs  map[[32]byte]blobUse
+	// earlier is the last verification; nil: none is known. The events up to start are
+	// taken from it. That is the end of a block, and 0 if everything is read.
+	earlier *ledger.Verification
+	start   int64
+
+	runs map[ledger.Seq]*runCheck
+	refs map[[32]byte]blobUse
 
 	derived map[*sealedTable]map[string]derivedRow // expected rows that change, by the events
 
@@ -48,6 +54,8 @@ type verification struct {
 
 	marker   *marker
 	inBlocks map[inBlock]bool // expected rows of table blocks, by the events
+	block    int64            // of the newest event
+	marked   map[store.Mark]bool
 }
 
 type runCheck struct {
@@ -74,7 +82,7 @@ func (s *Store) Verify(ctx context.Context, o store.VerifyOptions) (store.Verify
 	defer conn.Close()
 	v := &verification{s: s, q: conn, rep: store.VerifyReport{Problems: []store.Discrepancy{}}, runs: map[ledger.Seq]*runCheck{}, refs: map[[32]byte]blobUse{},
 		nodes: map[int64]tlog.Hash{}, notes: map[int64]ledger.Checkpoint{}, derived: map[*sealedTable]map[string]derivedRow{},
-		messages: map[ledger.Seq]rowDigest{}, sessionRuns: map[ledger.Seq]uuid.UUID{}, marker: newMarker(), inBlocks: map[inBlock]bool{}}
+		messages: map[ledger.Seq]rowDigest{}, sessionRuns: map[ledger.Seq]uuid.UUID{}, marker: newMarker(), inBlocks: map[inBlock]bool{}, marked: map[store.Mark]bool{}}
 	if _, err = conn.ExecContext(ctx, "BEGIN"); err == nil {
 		defer conn.ExecContext(context.WithoutCancel(ctx), rollback) //nolint:errcheck // nothing was written
 		err = v.all(ctx, o)
@@ -87,6 +95,9 @@ func (s *Store) Verify(ctx context.Context, o store.VerifyOptions) (store.Verify
 		err = nil
 	}
 	v.rep.OK = err == nil && len(v.rep.Problems) == 0
+	if v.rep.OK && o.Remember && o.Run == uuid.Nil && v.tree.Size > 0 {
+		v.rep.Unremembered = v.remember()
+	}
 	return v.rep, err
 }
 
@@ -107,6 +118,12 @@ func (v *verification) all(ctx context.Context, o store.VerifyOptions) error {
 	if o.Run != uuid.Nil {
 		return v.oneRun(ctx, o.Run)
 	}
+	if err := v.knowEarlier(o.SinceLast); err != nil {
+		return err
+	}
+	if v.start > 0 {
+		return v.tables(ctx)
+	}
 	file := v.s.checkFile(ctx)
 	err := v.tables(ctx)
 	found := <-file
@@ -119,7 +136,7 @@ func (v *verification) all(ctx context.Context, o store.VerifyOptions) error {
 
 // tables checks the schema and the content of the tables.
 func (v *verification) tables(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{v.schema, v.loadNodes, v.loadNotes, v.events, v.ends, v.projection, v.tools, v.blocks, v.sealed, v.conversations, v.runsOfSessions, v.blobs} {
+	for _, step := range []func(context.Context) error{v.schema, v.loadNodes, v.loadNotes, v.resume, v.events, v.ends, v.projection, v.tools, v.blocks, v.sealed, v.conversations, v.runsOfSessions, v.blobs} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -227,12 +244,12 @@ type signedNote struct {
 // each names the one before it, and the log's row the newest.
 func (v *verification) loadNotes(ctx context.Context) error {
 	var all []signedNote
-	err := each(ctx, v.q, "SELECT size, note FROM checkpoints ORDER BY size", func(rows *sql.Rows) error {
+	err := each(ctx, v.q, "SELECT size, note FROM checkpoints WHERE size > ? ORDER BY size", func(rows *sql.Rows) error {
 		var n signedNote
 		err := rows.Scan(&n.size, &n.note)
 		all = append(all, n)
 		return err
-	})
+	}, v.startAfter())
 	if err != nil {
 		return err
 	}
@@ -248,6 +265,12 @@ func (v *verification) loadNotes(ctx context.Context) error {
 	}
 	_ = g.Wait() // errors are kept with their notes
 	prev := int64(0)
+	if v.start > 0 {
+		if err := v.q.QueryRowContext(ctx, "SELECT coalesce(max(size), 0) FROM checkpoints WHERE size <= ?", v.start).Scan(&prev); err != nil {
+			return err
+		}
+		v.rep.Signed = uint64(prev)
+	}
 	for _, n := range all {
 		if err := v.note(n, prev); err != nil {
 			return err
@@ -293,7 +316,7 @@ func each(ctx context.Context, q querier, query string, f func(*sql.Rows) error,
 }
 
 // event takes the next event of the whole ledger.
-func (v *verification) event(r *rawEvent, c *checkedEvent) error {
+func (v *verification) event(ctx context.Context, r *rawEvent, c *checkedEvent) error {
 	if v.last++; r.seq != v.last {
 		v.torn = true
 		if err := v.problem("events", fmt.Sprint(v.last), v.last, "events %d to %d are missing", v.last, r.seq-1); err != nil {
@@ -322,14 +345,31 @@ func (v *verification) event(r *rawEvent, c *checkedEvent) error {
 		}
 	}
 	v.deriveAgents(r.seq, c)
-	marks, err := v.marker.marks(&c.event, c.bounded, func() (store.Called, error) { return store.Called{}, nil })
-	for _, m := range marks {
-		v.inBlocks[inBlock{m, blockOf(r.seq)}] = true
-	}
-	if err != nil {
+	if err := v.mark(ctx, r.seq, c); err != nil {
 		return err
 	}
-	return v.fold(r.seq, &c.event)
+	return v.fold(ctx, r.seq, &c.event)
+}
+
+// mark notes the expected rows of table blocks.
+func (v *verification) mark(ctx context.Context, seq ledger.Seq, c *checkedEvent) error {
+	marks, err := v.marker.marks(&c.event, c.bounded, func() (store.Called, error) {
+		if v.start == 0 {
+			return store.Called{}, nil
+		}
+		return v.s.called(ctx, v.s.read, c.event.Run, c.event.Call) // its intent is among the events that are not read
+	})
+	if block := blockOf(seq); block != v.block {
+		v.block = block
+		clear(v.marked)
+	}
+	for _, m := range marks {
+		if !v.marked[m] {
+			v.marked[m] = true
+			v.inBlocks[inBlock{m, v.block}] = true
+		}
+	}
+	return err
 }
 
 // leaf adds a leaf to the tree and compares every known root of that size.
@@ -352,6 +392,11 @@ func (v *verification) leaf(h tlog.Hash) error {
 	if err != nil || v.torn {
 		return err
 	}
+	return v.compareRoots()
+}
+
+// compareRoots compares the tree's root with every root of this size that is known.
+func (v *verification) compareRoots() error {
 	size := v.tree.Size
 	if c, ok := v.notes[size]; ok && c.Root != v.tree.Root() {
 		v.torn = true
@@ -360,25 +405,43 @@ func (v *verification) leaf(h tlog.Hash) error {
 	if v.older != nil && v.older.Size == size && v.older.Root != v.tree.Root() {
 		return v.problem("log", "older checkpoint", 1, "the first %d events are not those of the older checkpoint", size)
 	}
+	if v.earlier != nil && v.earlier.Size == size && v.earlier.Root != v.tree.Root() {
+		v.torn = true
+		return v.problem("log", "last verification", 1, "the first %d events are not those that were verified on %s", size, v.earlier.At.UTC().Format(time.DateTime+" UTC"))
+	}
 	return nil
 }
 
-func (v *verification) fold(seq ledger.Seq, e *ledger.Event) error {
+// fold derives, from the next event, the expected rows of the tables that lists read.
+func (v *verification) fold(ctx context.Context, seq ledger.Seq, e *ledger.Event) error {
 	if e.Kind == ledger.RunStarted {
 		v.rep.Runs++
-		v.runs[seq] = &runCheck{Progress: ledger.NewProgress(seq), id: e.ID, mode: e.Mode, started: e.At, planned: e.Total}
-		return nil
+		return v.foldRun(seq, e)
 	}
 	v.derive(seq, e)
 	if e.Run == 0 {
 		return nil // of authority, and of no run
 	}
+	if e.Kind == ledger.CallOutcome && e.Client != "" {
+		v.rep.Reported++
+	}
+	if v.runs[e.Run] == nil && int64(e.Run) <= v.start {
+		if err := v.openRun(ctx, e.Run); err != nil {
+			return err
+		}
+	}
+	return v.foldRun(seq, e)
+}
+
+// foldRun follows the run of an event.
+func (v *verification) foldRun(seq ledger.Seq, e *ledger.Event) error {
+	if e.Kind == ledger.RunStarted {
+		v.runs[seq] = &runCheck{Progress: ledger.NewProgress(seq), id: e.ID, mode: e.Mode, started: e.At, planned: e.Total}
+		return nil
+	}
 	r := v.runs[e.Run]
 	if r == nil {
 		return v.problem("events", fmt.Sprint(seq), seq, "its run %d does not exist", e.Run)
-	}
-	if e.Kind == ledger.CallOutcome && e.Client != "" {
-		v.rep.Reported++
 	}
 	if err := r.Add(seq, e); err != nil {
 		r.skipped = true

@@ -39,7 +39,10 @@ func (v *verification) derivedOf(t *sealedTable, key string, fresh func() map[in
 // from the events.
 func (v *verification) deriveAgents(seq ledger.Seq, c *checkedEvent) {
 	e := &c.event
-	key := rowKey(e.Subject)
+	if len(e.Subject) == 0 {
+		return
+	}
+	key, first := rowKey(e.Subject), v.start == 0 || e.Number == 1
 	switch e.Kind {
 	case ledger.RunStarted:
 		if len(e.Subject) == 16 {
@@ -47,12 +50,20 @@ func (v *verification) deriveAgents(seq ledger.Seq, c *checkedEvent) {
 			v.changeSession(seq, key, func(want map[int]any) { add(want, sessionRuns, 1) })
 		}
 	case ledger.AgentSaved:
-		d, _ := v.derivedOf(tableAgents, key, func() map[int]any { return map[int]any{agentCreated: e.At} })
+		d, _ := v.derivedOf(tableAgents, key, func() map[int]any {
+			if !first {
+				return map[int]any{}
+			}
+			return map[int]any{agentCreated: e.At}
+		})
 		d.seq = seq
 		d.want[agentName], d.want[agentVersion], d.want[agentGone], d.want[agentSeq], d.want[agentLeaf] = e.Name, int64(e.Number), flag(e.Gone), int64(seq), bytes.Clone(c.leaf[:])
 		v.derived[tableAgents][key] = d
 	case ledger.SessionSaved:
 		d, _ := v.derivedOf(tableSessions, key, func() map[int]any {
+			if !first {
+				return map[int]any{}
+			}
 			agent, parent := make([]byte, 16), make([]byte, 16)
 			copy(agent, e.Agent)
 			copy(parent, e.Parent)
@@ -71,18 +82,25 @@ func (v *verification) deriveAgents(seq ledger.Seq, c *checkedEvent) {
 	}
 }
 
+// add changes a total, if it is known: not where the events before were not read.
 func add(want map[int]any, column int, n int64) {
-	was, _ := want[column].(int64)
-	want[column] = was + n
+	if was, known := want[column].(int64); known {
+		want[column] = was + n
+	}
 }
 
 // changeSession applies an event's change to a session's expected row.
 func (v *verification) changeSession(seq ledger.Seq, key string, change func(want map[int]any)) {
-	if d, ok := v.derivedOf(tableSessions, key, nil); ok {
-		change(d.want)
-		d.seq = seq
-		v.derived[tableSessions][key] = d
+	d, ok := v.derivedOf(tableSessions, key, nil)
+	if !ok && v.start == 0 {
+		return
 	}
+	if !ok { // it began among the events that are not read
+		d.want = map[int]any{}
+	}
+	change(d.want)
+	d.seq = seq
+	v.derived[tableSessions][key] = d
 }
 
 // deriveFile notes a file's new version, and its session's new totals.
@@ -111,7 +129,7 @@ func (v *verification) conversations(ctx context.Context) error {
 		return nil
 	}
 	const name = "messages"
-	err := each(ctx, v.q, tableMessages.all, func(rows *sql.Rows) error {
+	err := each(ctx, v.q, tableMessages.all+" WHERE seq > ?", func(rows *sql.Rows) error {
 		row := make(sealedRow, len(tableMessages.columns))
 		var mac []byte
 		into := make([]any, 0, len(row)+1)
@@ -131,7 +149,7 @@ func (v *verification) conversations(ctx context.Context) error {
 		}
 		delete(v.messages, seq)
 		return nil
-	})
+	}, v.startAfter())
 	if err != nil {
 		return err
 	}
@@ -159,7 +177,7 @@ func (v *verification) runsOfSessions(ctx context.Context) error {
 		return nil
 	}
 	const name = "session_runs"
-	err := each(ctx, v.q, "SELECT session, run FROM session_runs", func(rows *sql.Rows) error {
+	err := each(ctx, v.q, "SELECT session, run FROM session_runs WHERE run > ?", func(rows *sql.Rows) error {
 		var session []byte
 		var run ledger.Seq
 		if err := rows.Scan(&session, &run); err != nil {
@@ -171,7 +189,7 @@ func (v *verification) runsOfSessions(ctx context.Context) error {
 		}
 		delete(v.sessionRuns, run)
 		return nil
-	})
+	}, v.startAfter())
 	if err != nil {
 		return err
 	}

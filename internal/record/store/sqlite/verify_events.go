@@ -30,25 +30,26 @@ type checkedEvent struct {
 const chunkSize = 256
 
 // chunk is a group of consecutive events. One of several checkers checks it, then
-// the chunks are put back in order.
+// the chunks are put back in order. Chunks are used again.
 type chunk struct {
 	rows    []rawEvent
 	tags    []int64
 	checked []checkedEvent
+	bytes   []byte // the bodies, salts and payloads of rows
 	done    chan struct{}
 }
 
-// events checks all events: one goroutine reads, several decode and hash, and
-// the caller's takes them in order.
+// events checks the events from v.start on: one goroutine reads, several decode and
+// hash, and the caller's takes them in order.
 func (v *verification) events(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	g, ctx := errgroup.WithContext(ctx)
-	work, order := make(chan *chunk, 4), make(chan *chunk, 8)
+	work, order, free := make(chan *chunk, 4), make(chan *chunk, 8), make(chan *chunk, 16)
 	g.Go(func() error {
 		defer close(order)
 		defer close(work)
-		return v.readChunks(ctx, work, order)
+		return v.readChunks(ctx, work, order, free)
 	})
 	for range runtime.GOMAXPROCS(0) {
 		g.Go(func() error {
@@ -62,7 +63,7 @@ func (v *verification) events(ctx context.Context) error {
 			return nil
 		})
 	}
-	err := v.takeChunks(order)
+	err := v.takeChunks(ctx, order, free)
 	if err != nil {
 		cancel()
 		for range order { // already read
@@ -74,22 +75,25 @@ func (v *verification) events(ctx context.Context) error {
 	return err
 }
 
-func (v *verification) takeChunks(order <-chan *chunk) error {
+func (v *verification) takeChunks(ctx context.Context, order <-chan *chunk, free chan<- *chunk) error {
 	for c := range order {
 		<-c.done
 		for i := range c.rows {
-			if err := v.event(&c.rows[i], &c.checked[i]); err != nil {
+			if err := v.event(ctx, &c.rows[i], &c.checked[i]); err != nil {
 				return err
 			}
+		}
+		select {
+		case free <- c:
+		default: // enough are waiting
 		}
 	}
 	return nil
 }
 
-func (v *verification) readChunks(ctx context.Context, work, order chan<- *chunk) error {
-	c := newChunk()
+func (v *verification) readChunks(ctx context.Context, work, order chan<- *chunk, free <-chan *chunk) error {
+	c := newChunk(free)
 	send := func() error {
-		c.checked = make([]checkedEvent, len(c.rows))
 		for _, to := range []chan<- *chunk{work, order} {
 			select {
 			case to <- c:
@@ -97,29 +101,57 @@ func (v *verification) readChunks(ctx context.Context, work, order chan<- *chunk
 				return ctx.Err()
 			}
 		}
-		c = newChunk()
+		c = newChunk(free)
 		return nil
 	}
-	err := each(ctx, v.q, "SELECT seq, run, call, tag, body, salt, data FROM events ORDER BY seq", func(rows *sql.Rows) error {
-		var r rawEvent
-		var tag int64
-		if err := rows.Scan(&r.seq, &r.run, &r.call, &tag, &r.body, &r.salt, &r.data); err != nil {
+	err := each(ctx, v.q, "SELECT seq, run, call, tag, body, salt, data FROM events WHERE seq > ? ORDER BY seq", func(rows *sql.Rows) error {
+		if err := c.add(rows); err != nil {
 			return err
 		}
-		c.rows, c.tags = append(c.rows, r), append(c.tags, tag)
 		if len(c.rows) == chunkSize {
 			return send()
 		}
 		return nil
-	})
+	}, v.startAfter())
 	if err == nil && len(c.rows) > 0 {
 		err = send()
 	}
 	return err
 }
 
-func newChunk() *chunk {
-	return &chunk{rows: make([]rawEvent, 0, chunkSize), tags: make([]int64, 0, chunkSize), done: make(chan struct{})}
+// newChunk returns an empty chunk, one that was used before if there is one.
+func newChunk(free <-chan *chunk) *chunk {
+	select {
+	case c := <-free:
+		clear(c.checked)
+		*c = chunk{rows: c.rows[:0], tags: c.tags[:0], checked: c.checked[:0], bytes: c.bytes[:0], done: make(chan struct{})}
+		return c
+	default:
+		return &chunk{rows: make([]rawEvent, 0, chunkSize), tags: make([]int64, 0, chunkSize), checked: make([]checkedEvent, 0, chunkSize), done: make(chan struct{})}
+	}
+}
+
+// add appends the row that rows is at.
+func (c *chunk) add(rows *sql.Rows) error {
+	var r rawEvent
+	var tag int64
+	var body, salt, data sql.RawBytes
+	if err := rows.Scan(&r.seq, &r.run, &r.call, &tag, &body, &salt, &data); err != nil {
+		return err
+	}
+	r.body, r.salt, r.data = c.keep(body), c.keep(salt), c.keep(data)
+	c.rows, c.tags, c.checked = append(c.rows, r), append(c.tags, tag), append(c.checked, checkedEvent{})
+	return nil
+}
+
+// keep copies bytes that are valid only until the next row is read; nil stays nil.
+func (c *chunk) keep(b []byte) []byte {
+	if b == nil {
+		return nil
+	}
+	at := len(c.bytes)
+	c.bytes = append(c.bytes, b...)
+	return c.bytes[at:len(c.bytes):len(c.bytes)]
 }
 
 // check checks an event by itself.
@@ -155,7 +187,7 @@ func (s *Store) check(r *rawEvent, tag int64, tags *tagger, out *checkedEvent) {
 
 // projection compares table runs with the events.
 func (v *verification) projection(ctx context.Context) error {
-	err := each(ctx, v.q, v.s.selectProjected(), func(rows *sql.Rows) error {
+	compare := func(rows *sql.Rows) error {
 		var got projected
 		if err := got.scan(rows); err != nil {
 			return err
@@ -170,9 +202,17 @@ func (v *verification) projection(ctx context.Context) error {
 			return v.problem("runs", key, got.seq, "its %s is not what the events say", field)
 		}
 		return nil
-	})
-	if err != nil {
+	}
+	if err := each(ctx, v.q, v.s.selectProjected()+" WHERE seq > ?", compare, v.startAfter()); err != nil {
 		return err
+	}
+	for seq := range v.runs {
+		if int64(seq) > v.start {
+			continue
+		}
+		if err := each(ctx, v.q, v.s.selectProjected()+" WHERE seq = ?", compare, int64(seq)); err != nil {
+			return err
+		}
 	}
 	for seq, r := range v.runs {
 		if !r.seen {
@@ -219,7 +259,10 @@ func (r *runCheck) differs(p *projected) string {
 
 // tools compares table run_tools with the events.
 func (v *verification) tools(ctx context.Context) error {
-	err := each(ctx, v.q, "SELECT tool, run FROM run_tools", func(rows *sql.Rows) error {
+	if err := v.lookUpTools(ctx); err != nil {
+		return err
+	}
+	err := each(ctx, v.q, "SELECT tool, run FROM run_tools WHERE run > ?", func(rows *sql.Rows) error {
 		var t toolOf
 		if err := rows.Scan(&t.tool, &t.run); err != nil {
 			return err
@@ -230,7 +273,7 @@ func (v *verification) tools(ctx context.Context) error {
 		}
 		delete(r.Tools, t.tool)
 		return nil
-	})
+	}, v.startAfter())
 	if err != nil {
 		return err
 	}
@@ -244,8 +287,12 @@ func (v *verification) tools(ctx context.Context) error {
 	return nil
 }
 
-// blobs checks every blob's bytes, and that events refer to it.
+// blobs checks every blob's bytes, and that events refer to it. Where not all events are
+// read, it checks those that the others refer to.
 func (v *verification) blobs(ctx context.Context) error {
+	if v.start > 0 {
+		return v.runBlobs(ctx)
+	}
 	err := each(ctx, v.q, "SELECT address, size, enc, data FROM blobs ORDER BY rowid", func(rows *sql.Rows) error {
 		var address, data []byte
 		var size int64
