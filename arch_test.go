@@ -64,7 +64,7 @@ var mayImport = map[string]string{
 	"authority/policy/cases":     "base/document base/fault base/tool authority/policy authority/policy/target",
 	"authority/policy/compare":   "authority/policy authority/policy/target base/tool",
 	"authority/policy/translate": "base/document base/fault authority/policy authority/policy/command authority/policy/glob github.com/BurntSushi/toml",
-	"authority/policy/learn":     "base/regex base/fault base/tool authority/policy authority/policy/command authority/policy/glob authority/policy/target",
+	"authority/policy/learn":     "golang.org/x/net/publicsuffix base/regex base/fault base/tool authority/policy authority/policy/command authority/policy/glob authority/policy/target",
 	"authority/policy/profile":   "base/fault",
 	"authority/policy/glob":      "golang.org/x/text",
 	"authority/policy/target":    "base/fault base/tool authority/policy/glob code.dny.dev/ssrf golang.org/x/net/idna",

@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"encoding/hex"
+	"slices"
 	"strings"
 
 	"github.com/remitrun/remit/internal/base/fault"
@@ -71,6 +72,25 @@ func (c *Catalog) recalled(f *feed, use bool) []*listed {
 			out = append(out, l)
 		}
 	}
+	return out
+}
+
+// Remembered gives the tools of all sources as they were last accepted or seen, apart
+// from disabled ones. No source is asked.
+func (c *Catalog) Remembered() []*tool.Spec {
+	var out []*tool.Spec
+	for _, f := range c.all() {
+		records, err := c.memory.Load(f.name)
+		if err != nil {
+			continue
+		}
+		for _, l := range c.recalled(f, false) {
+			if l.off(records[l.entry.Spec.ID]) == "" {
+				out = append(out, l.entry.Spec)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b *tool.Spec) int { return strings.Compare(string(a.ID), string(b.ID)) })
 	return out
 }
 

@@ -17,18 +17,23 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 )
 
+// Widening is something that a learned policy allows beyond what the runs did.
+type Widening = learn.Widening
+
 // Learned is a policy that was learned from recorded runs.
 type Learned struct {
 	Policy  []byte
+	Widened []Widening // what it allows beyond what the runs did
 	Runs    []uuid.UUID
 	Calls   int // recorded calls that were allowed, and are under this policy
 	Refused int // recorded calls that were refused, and are under this policy
 }
 
-// Learn writes the least policy that allows what recorded runs did, and nothing that they
-// were refused. Every recorded call is decided again under it; a different decision is
-// fault.ReplayMismatch. The runs must have the same policies and the same workspace.
-func (s *Reviewer) Learn(ctx context.Context, name string, ids []string) (Learned, error) {
+// Learn writes a small policy that allows what recorded runs did and what is like it, and
+// nothing that they were refused; exact leaves out what is only like it. Every recorded call
+// is decided again under it; a different decision is fault.ReplayMismatch. The runs must have
+// the same policies and the same workspace.
+func (s *Reviewer) Learn(ctx context.Context, name string, ids []string, exact bool) (Learned, error) {
 	var out Learned
 	st, err := s.Reader(ctx)
 	if err != nil {
@@ -47,14 +52,15 @@ func (s *Reviewer) Learn(ctx context.Context, name string, ids []string) (Learne
 		out.Runs = append(out.Runs, r.rec.Run.ID)
 	}
 	bound := l.runs[0].rec.Bound
-	out.Policy, err = learn.Policy(name, l.uses, learn.Options{
-		Workspace: bound.Workspace, Home: bound.Home, Chain: l.chain, Confined: l.confined,
+	got, err := learn.Policy(name, l.uses, learn.Options{
+		Workspace: bound.Workspace, Home: bound.Home, Chain: l.chain, Confined: l.confined, Exact: exact, Known: s.Catalog.Remembered(),
 		Spec:   func(id tool.ID) *tool.Spec { return l.specs[id] },
 		Secret: func(text string) bool { return s.Home.Redactor().Text(text) != text },
 	})
 	if err != nil {
 		return out, err
 	}
+	out.Policy, out.Widened = got.Policy, got.Widened
 	return out, l.verify(ctx, &out)
 }
 

@@ -72,14 +72,14 @@ func (l *linter) narrower(e *lintEntry) []string {
 	if alone == nil {
 		return nil
 	}
-	src, err := learn.Policy("narrower", e.uses, learn.Options{
-		Workspace: l.env.Workspace, Home: l.env.Home, Chain: alone,
+	got, err := learn.Policy("narrower", e.uses, learn.Options{
+		Workspace: l.env.Workspace, Home: l.env.Home, Chain: alone, Exact: true,
 		Secret: func(text string) bool { return l.reviewer.Home.Redactor().Text(text) != text },
 	})
 	if err != nil {
 		return nil
 	}
-	p, err := policy.Parse("narrower", src)
+	p, err := policy.Parse("narrower", got.Policy)
 	if err != nil {
 		return nil
 	}

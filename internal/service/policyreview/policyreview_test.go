@@ -160,7 +160,7 @@ func TestLearnAllowsWhatRunsDid(t *testing.T) {
 		"p.yaml": "version: 1\nname: p\nfiles: {read: {allow: ['**'], deny: ['b.txt']}}\n",
 		"a.txt":  "a", "b.txt": "b",
 	})
-	got, err := d.app.PolicyReview.Learn(t.Context(), "learned", []string{d.ran("p.yaml", "a.txt", "b.txt")})
+	got, err := d.app.PolicyReview.Learn(t.Context(), "learned", []string{d.ran("p.yaml", "a.txt", "b.txt")}, true)
 	if err != nil {
 		t.Fatal(err)
 	}

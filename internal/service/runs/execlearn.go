@@ -101,11 +101,12 @@ func (l *execLearner) learned(name, workspace string, out sandbox.Outcome, tried
 	if err != nil {
 		return got, err
 	}
-	got.Policy, err = learn.Policy(name, w.uses, learn.Options{
-		Workspace: w.env.Workspace, Home: w.env.Home, Chain: policy.Chain{rules},
+	learned, err := learn.Policy(name, w.uses, learn.Options{
+		Workspace: w.env.Workspace, Home: w.env.Home, Chain: policy.Chain{rules}, Exact: true,
 		Secret: func(s string) bool { return l.runs.Home.Redactor().Text(s) != s || l.runs.Secrets.Mask.Holds(s) },
 		Spec:   func(tool.ID) *tool.Spec { return (&execTool{}).Spec() }, // there is no other tool
 	})
+	got.Policy = learned.Policy
 	if head, rest, ok := bytes.Cut(got.Policy, []byte("\n")); ok && bytes.HasPrefix(head, []byte("#")) {
 		got.Policy = append([]byte(learnedHead), rest...)
 	}

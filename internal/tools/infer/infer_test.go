@@ -177,7 +177,7 @@ func TestSplit(t *testing.T) {
 	for in, want := range map[string]string{
 		"getIssueByID": "get issue by id", "get_issue-2.x": "get issue 2 x", "HTTPRequest": "http request", "v2Pets": "v2 pets", "": "", "ÄpfelÖl": "äpfel öl",
 	} {
-		if got := strings.Join(infer.Split(in), " "); got != want {
+		if got := strings.Join(tool.Words(in), " "); got != want {
 			t.Errorf("%q has the words %q, want %q", in, got, want)
 		}
 	}

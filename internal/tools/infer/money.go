@@ -143,7 +143,7 @@ func properties(schema any, has map[string]bool, depth int) {
 			names, ok := v.(map[string]any)
 			if key == "properties" && ok {
 				for name := range names {
-					words := Split(name)
+					words := tool.Words(name)
 					for i, w := range words {
 						has[w] = true
 						if i > 0 {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/remitrun/remit/internal/base/tool"
 )
@@ -17,11 +16,11 @@ func words(spec *tool.Spec) []Reason {
 	if i := strings.LastIndexByte(name, ':'); i >= 0 {
 		name = name[i+1:]
 	}
-	own := Split(name)
-	has := set(append(own, Split(spec.Title)...))
+	own := tool.Words(name)
+	has := set(append(own, tool.Words(spec.Title)...))
 	remote := spec.Source == "api" || spec.Source == "mcp-remote"
 	var out []Reason
-	for _, words := range [][]string{own, Split(spec.Title)} {
+	for _, words := range [][]string{own, tool.Words(spec.Title)} {
 		if r, ok := moneyOf(words); ok {
 			out = append(out, r)
 			break
@@ -54,7 +53,7 @@ func described(text string, own []string, name map[string]bool, remote bool) []R
 	}) {
 		return nil // and none is one of its words
 	}
-	has := set(Split(text))
+	has := set(tool.Words(text))
 	var out []Reason
 	for _, m := range strong {
 		if m.money && readsMoney(own) {
@@ -147,34 +146,6 @@ var strong = []meaning{
 	{words: strings.Fields("payment payments purchase purchases refund refunds payout"), risk: tool.High, effects: just(tool.Payments), money: true},
 	{words: strings.Fields("execute executes executing run runs"), with: strings.Fields("command commands shell script scripts bash subprocess program arbitrary"), risk: tool.High, effects: just(tool.SystemExec)},
 	{words: strings.Fields("credentials passwords"), risk: tool.High, effects: just(tool.CloudKeyRead)},
-}
-
-// Split returns the words of a name or a text, in lower case: "getIssueByID",
-// "get_issue" and "get-issue" have the words one expects.
-func Split(s string) []string {
-	var out []string
-	var word []rune
-	flush := func() {
-		if len(word) > 0 {
-			out = append(out, strings.ToLower(string(word)))
-			word = word[:0]
-		}
-	}
-	rs := []rune(s)
-	for i, r := range rs {
-		switch {
-		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
-			flush()
-			continue
-		case i > 0 && unicode.IsUpper(r) && (unicode.IsLower(rs[i-1]) || unicode.IsDigit(rs[i-1])):
-			flush()
-		case i > 0 && i+1 < len(rs) && unicode.IsUpper(r) && unicode.IsUpper(rs[i-1]) && unicode.IsLower(rs[i+1]):
-			flush()
-		}
-		word = append(word, r)
-	}
-	flush()
-	return out
 }
 
 func set(ws []string) map[string]bool {

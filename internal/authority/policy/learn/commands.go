@@ -220,6 +220,7 @@ func (b *builder) varying() {
 				delete(b.argvs, k)
 			}
 			b.add("commands", policy.Allow, strconv.Quote(text), n, example)
+			b.widenEntry(tool.Command, text, n, example)
 			break
 		}
 	}

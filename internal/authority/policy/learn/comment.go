@@ -23,12 +23,15 @@ func (b *builder) annotate(p *policy.Policy) []byte {
 		}
 		if strings.HasPrefix(text, "- ") {
 			list := strings.Join(keys[:min(indent/2, len(keys))], ".")
-			note, ok := b.notes[list+"["+strconv.Itoa(places[list])+"]"]
+			e, ok := b.notes[list+"["+strconv.Itoa(places[list])+"]"]
 			if !ok {
-				note = "kept as it was"
+				e.note = "kept as it was"
 			}
 			places[list]++
-			fmt.Fprintf(&out, "%s# %s\n", line[:indent], oneLine(note))
+			fmt.Fprintf(&out, "%s# %s\n", line[:indent], oneLine(e.note))
+			for _, text := range e.newly {
+				fmt.Fprintf(&out, "%s# newly allows %s\n", line[:indent], oneLine(text))
+			}
 		}
 		out.WriteString(line)
 	}

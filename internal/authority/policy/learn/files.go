@@ -62,6 +62,7 @@ type group struct {
 	count   int
 	example string
 	kept    bool // an entry of the chain, for what is not recorded
+	wide    bool // it matches files that were not used
 }
 
 func (b *builder) allFiles() {
@@ -74,6 +75,9 @@ func (b *builder) allFiles() {
 			b.add(k.String(), g.effect, strconv.Quote(g.pattern), g.count, g.example)
 			if g.kept {
 				b.entries[len(b.entries)-1].note += "; kept as it was, as what processes read and write is not recorded"
+			}
+			if g.wide {
+				b.widenEntry(k, g.pattern, g.count, g.example)
 			}
 		}
 	}
@@ -105,6 +109,9 @@ func (b *builder) fileGroups(k tool.ActionKind, files map[string]*seen) []group 
 		}
 	}
 	out = append(out, b.volatileFiles(k, left)...)
+	if !b.opt.Exact {
+		out = append(out, b.siblingFolders(k, left)...)
+	}
 	out = append(out, b.folders(k, left)...)
 	for _, p := range sorted(left) {
 		out = append(out, group{pattern: b.pattern(p), effect: policy.Allow, count: left[p].count, example: left[p].example})
@@ -153,7 +160,7 @@ func (b *builder) volatileFiles(k tool.ActionKind, left map[string]*seen) []grou
 		s := left[p]
 		delete(left, p)
 		if pat, ok := b.volatilePattern(k, p); ok {
-			out = append(out, group{pattern: pat, effect: policy.Allow, count: s.count})
+			out = append(out, group{pattern: pat, effect: policy.Allow, count: s.count, wide: true})
 			continue
 		}
 		if kept := b.holding(k, p); kept != "" {
@@ -238,13 +245,49 @@ func (b *builder) folders(k tool.ActionKind, left map[string]*seen) []group {
 			if !b.covers(k, pat) {
 				continue
 			}
-			g := group{pattern: pat, effect: policy.Allow, example: left[names[0]].example}
-			for _, p := range names {
-				g.count += left[p].count
-				delete(left, p)
-			}
-			out = append(out, g)
+			out = append(out, b.take(left, names, pat))
 			break
+		}
+	}
+	return out
+}
+
+// take makes a group of files, which are no longer left.
+func (b *builder) take(left map[string]*seen, names []string, pattern string) group {
+	g := group{pattern: pattern, effect: policy.Allow, example: left[names[0]].example, wide: true}
+	for _, p := range names {
+		g.count += left[p].count
+		delete(left, p)
+	}
+	return g
+}
+
+// siblingFolders makes patterns of files that are in three or more folders of one
+// folder, and takes them out of left.
+func (b *builder) siblingFolders(k tool.ActionKind, left map[string]*seen) []group {
+	above, dirs := map[string][]string{}, map[string]map[string]bool{}
+	for _, p := range sorted(left) {
+		dir := path.Dir(p)
+		up := path.Dir(dir)
+		if policy.Spelled(b.shown(p)) || dir == "/" || up == "/" || p == b.opt.Workspace || dir == b.opt.Workspace || dir == b.opt.Home {
+			continue
+		}
+		if dirs[up] == nil {
+			dirs[up] = map[string]bool{}
+		}
+		above[up], dirs[up][dir] = append(above[up], p), true
+	}
+	var out []group
+	for _, up := range sorted(above) {
+		names := above[up]
+		if len(dirs[up]) < several {
+			continue
+		}
+		for _, last := range b.lastSegments(up, names) {
+			if pat := b.pattern(up, "*", last); b.covers(k, pat) {
+				out = append(out, b.take(left, names, pat))
+				break
+			}
 		}
 	}
 	return out

@@ -1,11 +1,13 @@
-// Package learn writes the smallest policy that recorded runs need. It never allows
-// more than the policies of those runs did. It is pure. Start at [Policy].
+// Package learn writes a small policy that recorded runs need. It never allows more
+// than the policies of those runs did. It is pure. Start at [Policy].
 //
 // What it generalises (several files of a folder to folder/*, an identifier in
 // a URL to *) it generalises only to a pattern that one allow entry of every
 // policy which decided covers by its syntax; where that cannot be shown, each
-// use stays an entry of its own. Deny entries, limits and modes of those
-// policies are kept, so that what they refuse stays refused.
+// use stays an entry of its own. Arguments of tools are widened by what the tool
+// does and what the argument decides; sinks of data are pinned. Every [Widening]
+// is returned, so that a person can be shown it. Deny entries, limits and modes of
+// those policies are kept, so that what they refuse stays refused.
 //
 // Left out on purpose: whatever was refused becomes a comment and never an
 // entry, and so does a name that looks like a secret or like one that is made
@@ -47,16 +49,27 @@ type Options struct {
 	// Secret reports whether a text looks like a secret, besides what the package
 	// recognises itself. May be nil.
 	Secret func(string) bool
+	// Exact: arguments of tools, hosts and folders are not generalised beyond the
+	// values that were used. Without a chain nothing is, either way.
+	Exact bool
+	// Known are the tools that can be called besides the used ones.
+	Known []*tool.Spec
 	// Confined: processes ran whose own reading and writing is not among the
 	// uses, so the chain's entries of files are kept where they can be.
 	Confined bool
 }
 
-// Policy writes a policy in canonical YAML, with a comment for each entry on
-// how often it was used, and one example. Errors have the code PolicyInvalid:
-// the chain's policies cannot be written as one, or the name is none.
-func Policy(name string, uses []Use, opt Options) ([]byte, error) {
-	b := &builder{opt: opt, looks: looks{opt.Secret}, notes: map[string]string{}}
+// Learned is a policy that was learned.
+type Learned struct {
+	Policy  []byte     // canonical YAML, with a comment for each entry
+	Widened []Widening // everything that it allows beyond the uses
+}
+
+// Policy writes a policy in canonical YAML, with a comment for each entry on how
+// often it was used, one example, and what it newly allows. Errors have the code
+// PolicyInvalid: the chain's policies cannot be written as one, or the name is not valid.
+func Policy(name string, uses []Use, opt Options) (Learned, error) {
+	b := &builder{opt: opt, looks: looks{opt.Secret}, notes: map[string]entry{}}
 	for _, u := range uses {
 		b.sort(u)
 	}
@@ -68,13 +81,13 @@ func Policy(name string, uses []Use, opt Options) ([]byte, error) {
 	slices.SortStableFunc(b.entries, func(x, y entry) int { return strings.Compare(x.text, y.text) })
 	src, err := b.source(name)
 	if err != nil {
-		return nil, err
+		return Learned{}, err
 	}
 	p, err := opt.Chain.Relist(name, src, b.toolIDs(), b.asked)
 	if err != nil {
-		return nil, err
+		return Learned{}, err
 	}
-	return b.annotate(p), nil
+	return Learned{b.annotate(p), b.widened}, nil
 }
 
 // builder collects uses and makes entries of them.
@@ -89,9 +102,11 @@ type builder struct {
 	asked   []tool.ID // tools that a person was asked about
 	refused []suggestion
 	left    []suggestion // what was done and could not be written down
+	readers []tool.ID    // used tools that only read
+	widened []Widening
 
 	entries []entry
-	notes   map[string]string // comments by the entry's place, as files.read.allow[0]
+	notes   map[string]entry // entries by the entry's place, as files.read.allow[0]
 }
 
 // seen is how often something was used, and one example.
@@ -114,6 +129,7 @@ type entry struct {
 	effect  policy.Effect
 	text    string // YAML, from behind "- " on
 	note    string
+	newly   []string // what it allows beyond the uses
 }
 
 func (u Use) times() int { return max(u.Count, 1) }
@@ -215,7 +231,24 @@ func (b *builder) add(section string, e policy.Effect, text string, count int, e
 	if example = b.looks.mask(example); example != "" && example != text && strconv.Quote(example) != text {
 		note += ", as " + example
 	}
-	b.entries = append(b.entries, entry{section, e, text, note})
+	b.entries = append(b.entries, entry{section: section, effect: e, text: text, note: note})
+}
+
+// newly adds to the comment of the last entry what it allows beyond the uses.
+func (b *builder) newly(text string) {
+	e := &b.entries[len(b.entries)-1]
+	e.newly = append(e.newly, b.looks.mask(text))
+}
+
+// widenEntry notes that the last entry, a pattern, allows more than was used.
+func (b *builder) widenEntry(k tool.ActionKind, pattern string, count int, example string) {
+	const all = "everything else that the pattern matches"
+	b.newly(all)
+	seen := times(count)
+	if example != "" {
+		seen += ", as " + b.looks.mask(example)
+	}
+	b.widened = append(b.widened, Widening{Entry: k.String() + " " + strconv.Quote(pattern), Seen: seen, Allows: all})
 }
 
 func times(n int) string {
@@ -295,7 +328,7 @@ func (b *builder) lists(w *strings.Builder, section, indent string) {
 				w.WriteString(indent + e.String() + ":\n")
 			}
 			w.WriteString(indent + "  - " + strings.ReplaceAll(en.text, "\n", "\n"+indent+"    ") + "\n")
-			b.notes[section+"."+e.String()+"["+strconv.Itoa(n)+"]"] = en.note
+			b.notes[section+"."+e.String()+"["+strconv.Itoa(n)+"]"] = en
 			n++
 		}
 		if n == 0 && e == policy.Allow {

@@ -50,6 +50,24 @@ func options(c policy.Chain) learn.Options {
 	return learn.Options{Workspace: "/ws", Home: "/home/u", Chain: c, Spec: builtin}
 }
 
+// Exactly what was used, though it might be widened.
+func TestExactWidensNeitherArgumentsNorHostsNorFolders(t *testing.T) {
+	var uses []learn.Use
+	for _, x := range []string{"a", "b", "c"} {
+		uses = append(uses, mail(map[string]any{"body": "word " + x, "n": json.Number("3")}), learn.Use{Action: get(t, "https://"+x+".x.org/v")})
+		uses = append(uses, files("src/"+x+"/x.go")...)
+	}
+	opt := options(chain(t, "tools: {allow: ['mcp:mail:*', fs.read]}\nnetwork: {allow: ['*']}\nfiles: {read: {allow: ['**']}}"))
+	opt.Spec, opt.Exact = spec, true
+	got, err := learn.Policy("learned", uses, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := string(got.Policy); len(got.Widened) > 0 || strings.Contains(out, "*") || strings.Count(out, "equals: 3") != 3 {
+		t.Errorf("%v\n%s", got.Widened, out)
+	}
+}
+
 func mail(args map[string]any) learn.Use {
 	return learn.Use{Tool: "mcp:mail:send", Args: args}
 }
@@ -102,8 +120,7 @@ func TestWhatIsLearned(t *testing.T) {
 		"identifiers in a URL": {`network: {allow: ["GET https://x.org/**"]}`, gets("https://x.org/users/123/repos"),
 			[]string{`- "GET https://x.org/users/*/repos"`}, []string{`"GET https://x.org/users/123`}},
 		"an identifier that is not covered": {`network: {allow: ["GET https://x.org/users/7"]}`, gets("https://x.org/users/7"), []string{`- "GET https://x.org/users/7"`}, nil},
-		"hosts and methods stay": {`network: {allow: ["*"]}`, gets("https://a.x.org/a", "https://b.x.org/a", "https://c.x.org/a"),
-			[]string{`- "GET https://a.x.org/a"`, `- "GET https://b.x.org/a"`}, []string{"*"}},
+		"two hosts stay":                    {`network: {allow: ["*"]}`, gets("https://a.x.org/a", "https://b.x.org/a"), []string{`- "GET https://a.x.org/a"`, `- "GET https://b.x.org/a"`}, []string{"*"}},
 		"a secret's entry stays one": {`network: {allow: [{url: "https://x.org/v1/**", secret: {header: X-Key, env: KEY}}]}`, gets("https://x.org/v1/a"),
 			[]string{`- url: "GET https://x.org/v1/a"`, `secret: {header: "X-Key", env: "KEY"}`}, nil},
 		"a subcommand's words": {`commands: {allow: ["git **"]}`, commands("git log a", "git log b", "git log c"), []string{`- "git log *"`}, nil},
@@ -114,9 +131,36 @@ func TestWhatIsLearned(t *testing.T) {
 		"a secret that nothing covers": {`commands: {allow: ["curl ghp_0123456789abcdefghij -v"]}`, commands("curl ghp_0123456789abcdefghij -v"),
 			[]string{`- "curl ghp_0123456789abcdefghij -v"`}, nil}, // the policy says it itself
 		"arguments of a tool": {`tools: {allow: ["mcp:mail:*"]}`, []learn.Use{mail(map[string]any{"to": "ann@x.org", "n": json.Number("3")})},
-			[]string{`- tool: "mcp:mail:send"`, `"to": {equals: "ann@x.org"}`, `"n": {equals: 3}`}, nil},
-		"long text by its length": {`tools: {allow: ["mcp:mail:*"]}`, []learn.Use{mail(map[string]any{"body": strings.Repeat("word ", 80)})},
-			[]string{`"body": {max_length: 400}`}, []string{"word"}},
+			[]string{`- tool: "mcp:mail:send"`, `"to": {equals: "ann@x.org"}`, `"n": {min: 0, max: 3}`, "# newly allows n: any number from 0 to 3"}, nil},
+		"a link that was in a text": {`tools: {allow: ["mcp:mail:*"]}`, []learn.Use{mail(map[string]any{"body": "See www.x.org."})},
+			[]string{"# newly allows body: any text of up to 2000 characters without links and addresses other than www.x.org"}, nil},
+		"recipients are not combined with files": {`tools: {allow: ["mcp:mail:*"]}`, []learn.Use{mail(map[string]any{"to": "ann", "file": "a"}), mail(map[string]any{"to": "bob", "file": "b"})},
+			[]string{`"to": {equals: "ann"}`, `"to": {equals: "bob"}`}, []string{"one_of", "newly"}},
+		"lists of recipients": {`tools: {allow: ["mcp:mail:*"]}`, []learn.Use{mail(map[string]any{"to": []any{"ann"}}), mail(map[string]any{"to": []any{"bob"}})},
+			[]string{`"to": {max_length: 1, each: {one_of: ["ann", "bob"]}}`}, nil},
+		"an account is no number that will not come again": {`tools: {allow: ["mcp:mail:*"]}`, []learn.Use{mail(map[string]any{"iban": "UK12345678901234567890"})},
+			[]string{`"iban": {equals: "UK12345678901234567890"}`}, nil},
+		"a secret is not written down": {`tools: {allow: ["mcp:mail:*"]}`, []learn.Use{mail(map[string]any{"to": "ghp_0123"})},
+			[]string{`#   tools mcp:mail:send to (1×): its value contains a secret or is too long to be written down`}, []string{"ghp_"}},
+		"two identifiers are two": {`tools: {allow: ["mcp:mail:*"]}`, []learn.Use{mail(map[string]any{"draft_id": "D-17"}), mail(map[string]any{"draft_id": "D-18"})},
+			[]string{`"draft_id": {equals: "D-17"}`, `"draft_id": {equals: "D-18"}`}, nil},
+		"three identifiers are a form": {`tools: {allow: ["mcp:mail:*"]}`,
+			[]learn.Use{mail(map[string]any{"draft_id": "D-17"}), mail(map[string]any{"draft_id": "D-18"}), mail(map[string]any{"draft_id": "D-19"})},
+			[]string{`"draft_id": {regex: "D-[0-9]{2}"}`, "# used 3 times", "# newly allows draft_id: any text of the form D-99"}, []string{"equals"}},
+		"dates are a form": {`tools: {allow: ["mcp:mail:*"]}`, []learn.Use{mail(map[string]any{"when": "2024-05-26"})},
+			[]string{`"when": {regex: "[0-9]{4}-[0-9]{2}-[0-9]{2}"}`}, nil},
+		"what only reads is free": {`tools: {allow: ["mcp:mail:*"]}`, []learn.Use{{Tool: "mcp:mail:search", Args: map[string]any{"query": "offer", "limit": json.Number("5")}}},
+			[]string{`"query": {max_length: 200, optional: true}`, `"limit": {min: 0, max: 10, optional: true}`}, nil},
+		"but not what names a place": {`tools: {allow: ["mcp:mail:*"]}`, []learn.Use{{Tool: "mcp:mail:get_page", Args: map[string]any{"url": "www.x.org"}}},
+			[]string{`"url": {equals: "www.x.org"}`}, []string{"newly"}},
+		"three pages of a host": {`tools: {allow: ["mcp:mail:*"]}`, []learn.Use{{Tool: "mcp:mail:get_page", Args: map[string]any{"url": "www.x.org/a"}},
+			{Tool: "mcp:mail:get_page", Args: map[string]any{"url": "www.x.org/b"}}, {Tool: "mcp:mail:get_page", Args: map[string]any{"url": "www.x.org"}}},
+			[]string{"# newly allows url: every address of www.x.org"}, []string{"equals"}},
+		"three folders": {anything, files("src/a/x.go", "src/b/y.go", "src/c/z.go"), []string{`- "src/*/*.go"`, "# newly allows everything else that the pattern matches"}, nil},
+		"three hosts of a domain": {`network: {allow: ["GET https://*.x.org/**"]}`, gets("https://a.x.org/v", "https://b.x.org/v", "https://c.x.org/v"),
+			[]string{`- "GET https://*.x.org/v"`}, nil},
+		"three hosts below one where anybody has names": {`network: {allow: ["*"]}`, gets("https://a.github.io/v", "https://b.github.io/v", "https://c.github.io/v"),
+			[]string{`- "GET https://a.github.io/v"`}, []string{"*"}},
 		"constraints are kept": {`tools: {allow: [{tool: "mcp:mail:send", args: {to: {each: "*@x.org"}, body: {max_length: 900}}}]}`,
 			[]learn.Use{mail(map[string]any{"to": []any{"ann@x.org"}, "body": strings.Repeat("word ", 80)})},
 			[]string{`"to": {equals: ["ann@x.org"], each: {glob: "*@x.org"}}`, `"body": {max_length: 900}`}, nil},
@@ -128,7 +172,8 @@ func TestWhatIsLearned(t *testing.T) {
 			opt := options(chain(t, tt.policy))
 			opt.Secret = secret
 			opt.Spec = spec
-			out, err := learn.Policy("learned", tt.uses, opt)
+			got, err := learn.Policy("learned", tt.uses, opt)
+			out := got.Policy
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -162,8 +207,9 @@ func TestWhatIsLearned(t *testing.T) {
 // Without a chain nothing is generalised, and a name that will not come again
 // is a comment.
 func TestNothingIsGeneralisedWithoutAPolicy(t *testing.T) {
-	out, err := learn.Policy("typed", append(files("n/a.md", "n/b.md", "n/c.md"), files("cache/3f2a9c4d1b77.json")...),
+	got, err := learn.Policy("typed", append(files("n/a.md", "n/b.md", "n/c.md"), files("cache/3f2a9c4d1b77.json")...),
 		learn.Options{Workspace: "/ws", System: "standard"})
+	out := got.Policy
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +238,8 @@ func TestAChainThatIsNoDocumentIsRefused(t *testing.T) {
 		})
 	}
 	opt := options(chain(t, `files: {read: {allow: ["**"]}}`+"\nlimits: {calls: 9, time: 5m}", `files: {read: {allow: ["n/**"], max_bytes: 10}}`+"\nlimits: {calls: 20}\nrest: inherit"))
-	out, err := learn.Policy("l", files("n/a", "n/b", "n/c"), opt)
+	got, err := learn.Policy("l", files("n/a", "n/b", "n/c"), opt)
+	out := got.Policy
 	if err != nil {
 		t.Fatal(err)
 	}

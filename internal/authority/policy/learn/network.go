@@ -1,10 +1,13 @@
 package learn
 
 import (
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/net/publicsuffix"
 
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/authority/policy/target"
@@ -41,6 +44,9 @@ func (b *builder) sawTarget(u Use) {
 }
 
 func (b *builder) allTargets() {
+	if !b.opt.Exact {
+		b.siblingHosts()
+	}
 	b.similar()
 	for _, key := range sorted(b.targets) {
 		t := b.targets[key]
@@ -56,6 +62,9 @@ func (b *builder) allTargets() {
 			continue
 		}
 		b.add("network", t.effect, b.networkEntry(text, t), t.count, key)
+		if !exactly(text, t.target) {
+			b.widenEntry(tool.Network, text, t.count, key)
+		}
 	}
 }
 
@@ -149,6 +158,60 @@ func parses(text string, t tool.Target) bool {
 	return err == nil && r.Match(t)
 }
 
+// siblingHosts folds entries of three or more hosts of one domain into one for all of
+// its hosts, where it is covered. Under the domain nobody but its owner has hosts.
+func (b *builder) siblingHosts() {
+	groups, hosts := map[string][]string{}, map[string]map[string]bool{}
+	for _, key := range sorted(b.targets) {
+		t := b.targets[key]
+		_, domain, ok := strings.Cut(t.target.Host, ".")
+		if !ok || t.effect != policy.Allow || len(t.secrets) > 0 || t.inspect || !ownDomain(domain) {
+			continue
+		}
+		head := t.target
+		head.Host, head.Path = "*."+domain, ""
+		group := head.String()
+		if hosts[group] == nil {
+			hosts[group] = map[string]bool{}
+		}
+		groups[group], hosts[group][t.target.Host] = append(groups[group], key), true
+	}
+	for _, head := range sorted(groups) {
+		keys := groups[head]
+		if len(hosts[head]) < several {
+			continue
+		}
+		first, same, n := b.targets[keys[0]], true, 0
+		for _, k := range keys {
+			same, n = same && b.targets[k].target.Path == first.target.Path, n+b.targets[k].count
+		}
+		pattern := head
+		if text, ok := b.targetText(first); same && ok && first.target.Path != "" {
+			pattern += strings.TrimPrefix(text, strings.TrimSuffix(first.target.String(), first.target.Path))
+		} else if first.target.Path != "" {
+			pattern += "/**"
+		}
+		if _, err := target.ParseRule(pattern, false); err != nil || !b.covers(tool.Network, pattern) {
+			continue
+		}
+		for _, k := range keys {
+			delete(b.targets, k)
+		}
+		b.add("network", policy.Allow, strconv.Quote(pattern), n, first.example)
+		b.widenEntry(tool.Network, pattern, n, first.example)
+	}
+}
+
+// ownDomain reports whether a domain belongs to one owner: it is below one at which
+// anybody can register names.
+func ownDomain(domain string) bool {
+	if _, err := netip.ParseAddr("0." + domain); err == nil {
+		return false // of an address
+	}
+	suffix, _ := publicsuffix.PublicSuffix(domain)
+	return suffix != domain && strings.Contains(domain, ".")
+}
+
 // similar folds entries that differ in the last segment of their path alone
 // into one with a *, where there are several and it is covered.
 func (b *builder) similar() {
@@ -186,5 +249,6 @@ func (b *builder) similar() {
 			delete(b.targets, k)
 		}
 		b.add("network", policy.Allow, b.networkEntry(pat, all), n, all.example)
+		b.widenEntry(tool.Network, pat, n, all.example)
 	}
 }

@@ -116,12 +116,13 @@ func spec(id tool.ID) *tool.Spec {
 	s := &tool.Spec{ID: id, Source: "builtin"}
 	if strings.HasPrefix(string(id), "mcp:") {
 		s.Source = "mcp"
+		s.Input = json.RawMessage(`{"properties": {"body": {"type": "string"}, "n": {"type": "number"}, "path": {"type": "string"}}}`)
 	}
 	return s
 }
 
 func drawRandomCall(t *rapid.T) policy.Call {
-	id := rapid.SampledFrom([]tool.ID{"fs.read", "shell.run", "mcp:mail:send", "mcp:mail:get"}).Draw(t, "tool")
+	id := rapid.SampledFrom([]tool.ID{"fs.read", "shell.run", "mcp:mail:send", "mcp:mail:get", "mcp:mail:list"}).Draw(t, "tool")
 	c := policy.Call{Tool: spec(id), Args: tool.Args{}}
 	if strings.HasPrefix(string(id), "mcp:") {
 		text := rapid.SampledFrom([]string{"x", "hello there", strings.Repeat("long ", 60), "ghp_0123456789abcdefghijABCDEFGHIJ012345"})
@@ -213,7 +214,9 @@ func TestLearnedAllowsWhatWasDoneAndNeverMore(t *testing.T) {
 				done = append(done, call)
 			}
 		}
-		out, err := learn.Policy("learned", uses(done), learn.Options{Workspace: "/ws", Home: "/home/u", Chain: c, Spec: spec, Secret: secret})
+		got, err := learn.Policy("learned", uses(done), learn.Options{Workspace: "/ws", Home: "/home/u", Chain: c, Spec: spec, Secret: secret,
+			Exact: rapid.Bool().Draw(t, "exact"), Known: []*tool.Spec{spec("mcp:mail:get"), spec("mcp:mail:list"), spec("mcp:mail:send")}})
+		out := got.Policy
 		if err != nil && least == policy.Ask {
 			return // what one policy asks about, another constrains
 		}

@@ -27,6 +27,11 @@ type dojoTask struct {
 
 type dojoSample struct {
 	Suites map[string]struct {
+		Tools []struct {
+			Name, Description, Effect string
+			Input                     json.RawMessage `json:"input_schema"`
+			Sinks                     []string        `json:"sink_args"`
+		}
 		UserTasks  []dojoTask `json:"user_tasks"`
 		Injections []dojoTask `json:"injection_tasks"`
 	}
@@ -77,9 +82,10 @@ func learned(t *testing.T, task dojoTask) policy.Chain {
 		tools = append(tools, fmt.Sprintf("%q", c.Tool))
 		done = append(done, c.call())
 	}
-	out, err := learn.Policy("learned", uses(done), learn.Options{Workspace: "/ws",
+	got, err := learn.Policy("learned", uses(done), learn.Options{Workspace: "/ws", Exact: true,
 		Chain: chain(t, "tools: {allow: ["+strings.Join(tools, ", ")+"]}"),
 		Spec:  func(id tool.ID) *tool.Spec { return &tool.Spec{ID: id, Source: "mcp"} }})
+	out := got.Policy
 	if err != nil {
 		t.Fatal(err)
 	}

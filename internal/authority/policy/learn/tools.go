@@ -84,11 +84,15 @@ func (b *builder) allTools() {
 	for _, id := range b.toolIDs() {
 		t := b.tools[id]
 		spec := b.spec(id)
+		if !b.opt.Exact && b.widenTool(spec, t) {
+			continue
+		}
 		for _, key := range sorted(t.calls) {
 			c := t.calls[key]
 			b.allTool(spec, c, t.count)
 		}
 	}
+	b.otherReaders()
 }
 
 // allTool writes the entry for one call of a tool.
@@ -181,7 +185,7 @@ func (b *builder) leaves(args map[string]any, from []policy.Entry) []leaf {
 	var walk func(prefix string, m map[string]any, depth int)
 	walk = func(prefix string, m map[string]any, depth int) {
 		for _, k := range sorted(m) {
-			name := prefix + strings.NewReplacer(`\`, `\\`, ".", `\.`).Replace(k)
+			name := prefix + escapeName(k)
 			sub, isMap := m[k].(map[string]any)
 			if isMap && len(sub) > 0 && depth < 12 && !named(from, name) {
 				walk(name+".", sub, depth+1)
