@@ -66,7 +66,9 @@ The secrets section of the policy must allow sending it to the host.
 			if err != nil {
 				return err
 			}
+			busy := s.startActivity("reading the document")
 			one, err := a.APIs.Add(cmd.Context(), q)
+			busy.stop()
 			if err != nil {
 				return err
 			}

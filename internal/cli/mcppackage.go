@@ -32,7 +32,9 @@ func (s *session) mcpPin(ctx context.Context, a *app.App, m *servers.Server, q m
 	if m.Policy == "" && !q.imported { // another client's file is not what the person typed
 		m.Paths = folders
 	}
-	m.Package, err = a.Servers.Pin(ctx, r, nil, s.pinning(ctx, m.Name, q.yes))
+	busy := s.startActivity("looking for the package")
+	m.Package, err = a.Servers.Pin(ctx, r, nil, s.pinning(ctx, m.Name, q.yes, busy))
+	busy.stop()
 	if err != nil {
 		return err
 	}
@@ -44,17 +46,12 @@ func (s *session) mcpPin(ctx context.Context, a *app.App, m *servers.Server, q m
 	return nil
 }
 
-// pinning tells the steps, and asks about install scripts and changes.
-func (s *session) pinning(ctx context.Context, server string, yes bool) servers.Pinning {
+// pinning shows the steps, and asks about install scripts and changes.
+func (s *session) pinning(ctx context.Context, server string, yes bool, busy *activity) servers.Pinning {
 	return servers.Pinning{
-		Server: server,
-		Step: func(text string) {
-			if !s.json {
-				s.errorf("%s\n", s.paintErr(dim, show(text)+" …"))
-			}
-		},
+		Server: server, Step: busy.step,
 		Confirm: func(found *servers.Package, was, now *packages.Lock) error {
-			return s.confirmPackage(ctx, found, was, now, yes)
+			return busy.hold(func() error { return s.confirmPackage(ctx, found, was, now, yes) })
 		},
 	}
 }
@@ -146,7 +143,9 @@ tools accept. Nothing is upgraded otherwise.
 			if err != nil {
 				return err
 			}
-			m, changed, err := a.Servers.Upgrade(cmd.Context(), args[0], to, s.pinning(cmd.Context(), args[0], yes))
+			busy := s.startActivity("looking for the package")
+			m, changed, err := a.Servers.Upgrade(cmd.Context(), args[0], to, s.pinning(cmd.Context(), args[0], yes, busy))
+			busy.stop()
 			if err != nil {
 				return err
 			}

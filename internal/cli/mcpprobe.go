@@ -15,7 +15,9 @@ import (
 // command.
 func (s *session) mcpTest(ctx context.Context, a *app.App, name string) error {
 	began := time.Now()
+	busy := s.startActivity("starting the server " + show(name))
 	p, err := a.Servers.Test(ctx, name)
+	busy.stop()
 	if err != nil {
 		return err
 	}
@@ -32,7 +34,9 @@ func (s *session) mcpTest(ctx context.Context, a *app.App, name string) error {
 // the server was added.
 func (s *session) mcpTried(ctx context.Context, a *app.App, name string) error {
 	began := time.Now()
+	busy := s.startActivity("starting the server " + show(name))
 	p, err := a.Servers.Test(ctx, name)
+	busy.stop()
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,9 @@ func (s *session) replay(cmd *cobra.Command, of string, f replayFlags) error {
 			return err
 		}
 	}
+	busy := s.startActivity("replaying the run")
 	res, err := a.Replays.Run(cmd.Context(), of, with)
+	busy.stop()
 	if err != nil {
 		return err
 	}
@@ -109,7 +111,9 @@ func (s *session) rejudge(cmd *cobra.Command, a *app.App, id, file string) error
 	if err != nil {
 		return err
 	}
+	busy := s.startActivity("deciding the recorded calls")
 	changed, judged, err := a.Replays.Rejudge(cmd.Context(), id, p)
+	busy.stop()
 	if err != nil {
 		return err
 	}

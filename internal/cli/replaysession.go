@@ -36,7 +36,9 @@ func (s *session) replaySession(cmd *cobra.Command, a *app.App, id, policyFile, 
 	case policyFile != "":
 		return s.rejudgeSession(cmd, a, id, policyFile)
 	}
+	busy := s.startActivity("replaying the session")
 	res, err := a.Replays.Session(cmd.Context(), id, nil)
+	busy.stop()
 	if err != nil {
 		return err
 	}
@@ -80,7 +82,9 @@ func (s *session) rejudgeSession(cmd *cobra.Command, a *app.App, id, file string
 	if err != nil {
 		return err
 	}
+	busy := s.startActivity("deciding the recorded calls")
 	changed, judged, err := a.Replays.RejudgeSession(cmd.Context(), id, p)
+	busy.stop()
 	if err != nil {
 		return err
 	}

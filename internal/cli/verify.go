@@ -110,7 +110,10 @@ func (s *session) verify(ctx context.Context, f verifyFlags, args []string) erro
 			return err
 		}
 	}
+	busy := s.startActivity("checking the record")
+	o.Progress = busy.count
 	rep, err := st.Verify(ctx, o)
+	busy.stop()
 	if err != nil {
 		return err
 	}

@@ -101,6 +101,9 @@ type RunFilter struct {
 type VerifyOptions struct {
 	Run        uuid.UUID // zero: the whole ledger
 	Checkpoint []byte    // an older signed checkpoint that this ledger must extend
+	// Progress is called from time to time with the number of checked events and of all; nil:
+	// nothing is called.
+	Progress func(done, total uint64)
 
 	// SinceLast takes the events that the last remembered verification covered from it, and
 	// reads only later ones. Without one everything is read. It cannot tell whether earlier

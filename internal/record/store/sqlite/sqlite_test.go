@@ -119,3 +119,32 @@ func TestCloseSignsManyEvents(t *testing.T) {
 		}
 	}
 }
+
+// TestVerifyTellsItsProgress: what is told grows to the number of all events.
+func TestVerifyTellsItsProgress(t *testing.T) {
+	ctx := t.Context()
+	s, err := sqlite.Open(ctx, sqlite.Options{Home: t.TempDir(), Durability: sqlite.Process})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	const runs = 1000
+	var entries []ledger.Entry
+	for range runs {
+		id := uuid.Must(uuid.NewV7())
+		entries = append(entries, ledger.Entry{Event: ledger.Event{Kind: ledger.RunStarted, At: 1, ID: id[:], Mode: ledger.Live}})
+	}
+	if _, err := s.Append(ctx, entries...); err != nil {
+		t.Fatal(err)
+	}
+	var told []uint64
+	rep, err := s.Verify(ctx, store.VerifyOptions{Progress: func(done, total uint64) {
+		if done > total || len(told) > 0 && done <= told[len(told)-1] {
+			t.Errorf("%d of %d after %v", done, total, told)
+		}
+		told = append(told, done)
+	}})
+	if err != nil || !rep.OK || len(told) < 2 || told[len(told)-1] != rep.Events {
+		t.Errorf("%v, %v, %d events, told %v", err, rep.Problems, rep.Events, told)
+	}
+}

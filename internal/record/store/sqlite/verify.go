@@ -28,9 +28,10 @@ var errEnough = errors.New("enough problems found")
 
 // verification is one pass over one state of the file.
 type verification struct {
-	s   *Store
-	q   *sql.Conn // inside a read transaction
-	rep store.VerifyReport
+	s        *Store
+	q        *sql.Conn // inside a read transaction
+	rep      store.VerifyReport
+	progress func(done, total uint64) // nil: nothing is called
 
 	log   logState
 	tree  ledger.Frontier
@@ -80,7 +81,7 @@ func (s *Store) Verify(ctx context.Context, o store.VerifyOptions) (store.Verify
 		return store.VerifyReport{}, s.fault(err, "the ledger cannot be verified")
 	}
 	defer conn.Close()
-	v := &verification{s: s, q: conn, rep: store.VerifyReport{Problems: []store.Discrepancy{}}, runs: map[ledger.Seq]*runCheck{}, refs: map[[32]byte]blobUse{},
+	v := &verification{s: s, q: conn, progress: o.Progress, rep: store.VerifyReport{Problems: []store.Discrepancy{}}, runs: map[ledger.Seq]*runCheck{}, refs: map[[32]byte]blobUse{},
 		nodes: map[int64]tlog.Hash{}, notes: map[int64]ledger.Checkpoint{}, derived: map[*sealedTable]map[string]derivedRow{},
 		messages: map[ledger.Seq]rowDigest{}, sessionRuns: map[ledger.Seq]uuid.UUID{}, marker: newMarker(), inBlocks: map[inBlock]bool{}, marked: map[store.Mark]bool{}}
 	if _, err = conn.ExecContext(ctx, "BEGIN"); err == nil {

@@ -87,6 +87,9 @@ func (v *verification) takeChunks(ctx context.Context, order <-chan *chunk, free
 		case free <- c:
 		default: // enough are waiting
 		}
+		if v.progress != nil {
+			v.progress(v.rep.Events, uint64(v.log.Size))
+		}
 	}
 	return nil
 }
