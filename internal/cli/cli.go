@@ -142,9 +142,9 @@ func (s *session) root(args ...string) *cobra.Command {
 call is recorded before it runs, confined while it runs, and can be verified
 and replayed afterwards.
 `,
-		Example: `  remit run plan.yaml -p policy.yaml     execute a plan
-  remit report last                      see what it did
-  remit verify                           check that the record was not altered`,
+		Example: `  remit init                             set up a project and its agents
+  remit run plan.yaml -p policy.yaml     execute a plan
+  remit report last                      see what it did`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,

@@ -53,9 +53,9 @@ type canary struct {
 
 func (c *canary) shown() string {
 	if c.one.Confine {
-		return "a key was denied to the agent's own tool, a hook of Git to its shell, and an allowed command ran in the sandbox"
+		return "reading a private key and writing a Git hook were denied; an allowed command ran in the sandbox"
 	}
-	return "a key was denied to the agent's own tool, a hook of Git to its shell, and an allowed command was allowed"
+	return "reading a private key and writing a Git hook were denied; an allowed command was allowed"
 }
 
 func (c *canary) run(ctx context.Context) error {
