@@ -1,20 +1,23 @@
 package cli
 
 import (
+	"context"
 	"io"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/service/policyreview"
 )
 
 func (s *session) policyLearnCmd() *cobra.Command {
 	var file, name string
-	var exact bool
+	var exact, refused bool
 	c := &cobra.Command{
-		Use:   "learn RUN...",
+		Use:   "learn [RUN...]",
 		Short: "Write a small policy that allows recorded runs",
 		Long: `The new policy allows what the runs did and what is like it, and never more
 than they were allowed. Each widening is shown with what it newly allows: in a
@@ -26,12 +29,25 @@ policy. If a decision differs, the command fails and prints no policy.
 
 Reads by confined processes are not recorded. If there were such processes, the
 files section is kept unchanged.
+
+--refused lists the narrowest entries that would allow what the runs were
+refused (default: the runs of this workspace of the last 24 hours), each with
+the reason, and changes nothing. What a deny entry, an ask entry or a sensitive
+name refused is listed apart, with a warning.
 `,
 		Example: `  remit policy learn 0199f3c2 > least.yaml
-  remit policy learn 0199f3c2 0199f3d7 -o least.yaml`,
-		Args:              cobra.MinimumNArgs(1),
+  remit policy learn 0199f3c2 0199f3d7 -o least.yaml
+  remit policy learn --refused`,
 		ValidArgsFunction: s.completeRuns,
 		RunE: func(cmd *cobra.Command, runs []string) error {
+			switch {
+			case refused && (exact || file != "-" || name != ""):
+				return fault.New(fault.Usage, "--refused writes no policy: it cannot be combined with --exact, --name and --output")
+			case refused:
+				return s.proposeRefused(cmd.Context(), runs)
+			case len(runs) == 0:
+				return fault.New(fault.Usage, "RUN is missing").WithHint("remit runs lists them")
+			}
 			a, err := s.open()
 			if err != nil {
 				return err
@@ -65,6 +81,7 @@ files section is kept unchanged.
 	}
 	c.Flags().StringVarP(&file, "output", "o", "-", "write to this `FILE`")
 	c.Flags().BoolVar(&exact, "exact", false, "widen no arguments of tools, folders or hosts beyond what was used")
+	c.Flags().BoolVar(&refused, "refused", false, "list entries that would allow what the runs were refused; nothing is changed")
 	c.Flags().StringVar(&name, "name", "", "`NAME` of the policy (default: the file's name, or learned)")
 	return c
 }
@@ -82,4 +99,66 @@ func (s *session) printWidened(list []policyreview.Widening) {
 		}
 		s.errorf("  %s: %s (seen: %s)\n", show(entry), show(w.Allows), show(w.Seen))
 	}
+}
+
+// proposeRefused lists entries for what runs were refused.
+func (s *session) proposeRefused(ctx context.Context, runs []string) error {
+	a, ws, err := s.openIn("")
+	if err != nil {
+		return err
+	}
+	got, err := a.PolicyReview.Propose(ctx, ws, runs, time.Now().Add(-24*time.Hour))
+	if err != nil {
+		return err
+	}
+	if s.json {
+		got.Proposals = append([]policyreview.Proposal{}, got.Proposals...)
+		return s.printJSON(got)
+	}
+	s.printf("%s of %s\n", counted(got.Refused, "refused call"), counted(got.Runs, "run"))
+	if got.Skipped > 0 {
+		s.printf("%s could not be read: the record is damaged or erased\n", counted(got.Skipped, "run"))
+	}
+	title := ""
+	for _, p := range got.Proposals {
+		s.printProposal(p, &title)
+	}
+	if len(got.Proposals) > 0 {
+		s.printf("\nnothing was changed; add the entries that you want to the policy\n")
+	}
+	return nil
+}
+
+func (s *session) printProposal(p policyreview.Proposal, last *string) {
+	title := "entries that would allow what was refused:"
+	switch {
+	case p.List == "":
+		title = "no entry is proposed for:"
+	case p.Warning != "":
+		title = s.paint(red, "! refused on purpose; think before you allow any of these:")
+	}
+	if title != *last {
+		s.printf("\n%s\n", title)
+		*last = title
+	}
+	entry := strings.ReplaceAll(showLines(p.Entry), "\n", "\n      ")
+	if p.List != "" {
+		s.printf("  %s:\n    - %s\n", p.List, entry)
+	} else {
+		s.printf("  %s\n", entry)
+	}
+	s.printf("      # refused %s: %s\n", countedTimes(p.Count), show(p.Reason))
+	if p.Policy != "" {
+		s.printf("      # by the policy %q\n", p.Policy)
+	}
+	if p.Warning != "" {
+		s.printf("      # %s\n", s.paint(red, "WARNING: "+show(p.Warning)))
+	}
+}
+
+func countedTimes(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return itoa(n) + " times"
 }
