@@ -37,23 +37,22 @@ person was asked to approve, only known secrets are masked.
 			if s.json && whole {
 				return a.History.WriteRun(cmd.Context(), s.Out, args[0])
 			}
-			load := a.History.Report
-			if s.json {
-				load = a.History.Result
+			if !whole {
+				one, err := a.History.Step(cmd.Context(), args[0], step, !s.json)
+				if err != nil {
+					return err
+				}
+				return s.printStep(one)
 			}
-			d, err := load(cmd.Context(), args[0])
+			d, err := a.History.Report(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			if whole {
-				return s.printSteps(report.Build(d))
+			r, err := report.Build(d)
+			if err != nil {
+				return err
 			}
-			for _, one := range report.Build(d).Steps {
-				if one.Index == step {
-					return s.printStep(one)
-				}
-			}
-			return fault.New(fault.Usage, "the run has no call %d", step).WithHint("remit show %s lists them", args[0])
+			return s.printSteps(r)
 		},
 	}
 	c.Flags().IntVar(&step, "step", 0, "show the call with this `NUMBER` in full")

@@ -21,7 +21,7 @@ type Runs interface {
 	// Runs lists runs, newest first, before a position (0: from the newest on).
 	Runs(ctx context.Context, q RunQuery, before uint64, limit int) ([]ledger.Run, error)
 	Run(ctx context.Context, id string) (ledger.Run, error) // fault.RunUnknown
-	// Calls lists a run's calls from an index on (from 1).
+	// Calls gives calls as JSON, in the order of their index, from the one with this index on.
 	Calls(ctx context.Context, id string, from, limit int) ([]json.RawMessage, error)
 	// Report writes a report in a format: json, html or text.
 	Report(ctx context.Context, id, format string, w io.Writer) error
@@ -119,7 +119,13 @@ func (s *Server) runs() {
 		all, err := s.o.Runs.Calls(ctx, in.ID, max(1, int(from)), in.Limit+1)
 		out := CallList{Items: []json.RawMessage{}}
 		if len(all) > in.Limit {
-			all, out.Next = all[:in.Limit], cursor("calls", strconv.Itoa(max(1, int(from))+in.Limit))
+			var next struct {
+				Index int `json:"index"`
+			}
+			if err := json.Unmarshal(all[in.Limit], &next); err != nil {
+				return nil, err
+			}
+			all, out.Next = all[:in.Limit], cursor("calls", strconv.Itoa(next.Index))
 		}
 		out.Items = append(out.Items, all...)
 		return &struct{ Body CallList }{out}, err

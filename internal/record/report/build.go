@@ -24,18 +24,73 @@ type builder struct {
 	r *redact.Redactor
 }
 
-// Build makes the report, with secrets taken out.
-func Build(d Data) Report {
+// Build makes the report with all steps, and with secrets taken out.
+func Build(d Data) (Report, error) {
+	var all allSteps
+	rep, err := build(d, &all)
+	return rep, err
+}
+
+// Head makes the report without steps. It does not read the calls.
+func Head(d Data) Report {
+	d.Calls = nil
+	rep, _ := Build(d) // only reading calls fails
+	return rep
+}
+
+// MakeStep makes the step of one call of the run, with secrets taken out.
+func MakeStep(d Data, c Call) Step {
+	b := &builder{d, d.Redactor}
+	return b.step(c, b.policies())
+}
+
+// steps takes the steps of a report one after the other.
+type steps interface {
+	begin(rep *Report) error // before the first; rep has no steps and no summary
+	add(s Step) error
+	end(rep *Report) error // after the last; rep has the summary
+}
+
+// allSteps keeps all steps.
+type allSteps []Step
+
+func (a *allSteps) begin(*Report) error { *a = []Step{}; return nil }
+
+func (a *allSteps) add(s Step) error {
+	*a = append(*a, s)
+	return nil
+}
+
+func (a *allSteps) end(rep *Report) error {
+	rep.Steps = *a
+	return nil
+}
+
+// build makes the report, and gives the steps to whoever draws them. It holds none of them.
+func build(d Data, to steps) (Report, error) {
 	b := &builder{d, d.Redactor}
 	rep := Report{
 		Version: Version, GeneratedAt: d.Generated.UTC(), Remit: d.Remit,
-		Run: b.run(), Plan: b.plan(), Policy: b.policies(), Steps: []Step{},
+		Run: b.run(), Plan: b.plan(), Policy: b.policies(), Steps: []Step{}, Summary: Summary{Resources: newResources().sorted()},
 	}
-	for _, c := range d.Calls {
-		rep.Steps = append(rep.Steps, b.step(c, rep.Policy))
+	if err := to.begin(&rep); err != nil {
+		return rep, err
 	}
-	rep.Summary = b.summary(rep.Steps)
-	return rep
+	sum := newSummarizer(d.Run)
+	if d.Calls != nil {
+		for c, err := range d.Calls {
+			if err != nil {
+				return rep, err
+			}
+			s := b.step(c, rep.Policy)
+			sum.add(&s)
+			if err := to.add(s); err != nil {
+				return rep, err
+			}
+		}
+	}
+	rep.Summary = sum.summary()
+	return rep, to.end(&rep)
 }
 
 // text takes secrets out, and bytes that JSON could not carry.
@@ -228,19 +283,30 @@ func timeline(marks []int64) Timeline {
 	return t
 }
 
-func (b *builder) summary(steps []Step) Summary {
-	s := Summary{Resources: resources(steps)}
-	for _, x := range steps {
-		s.Counts.add(x.Status)
-		s.Counts.Refused += x.SideEffects.attempts()
-	}
-	s.Counts.Total = max(b.d.Run.Total, len(steps))
-	switch r := b.d.Run; {
-	case !r.Ended.IsZero():
-		s.TotalDurationMS = millis(r.Ended.Sub(r.Started))
-	case len(steps) > 0: // still running: until the last known event
-		last := steps[len(steps)-1]
-		s.TotalDurationMS = millis(last.offset) + last.DurationMS
+// summarizer makes a summary of steps that it sees once.
+type summarizer struct {
+	run    ledger.Run
+	counts Counts
+	steps  int
+	used   *usedResources
+	until  float64 // when the last step ended, in milliseconds since the run began
+}
+
+func newSummarizer(r ledger.Run) *summarizer { return &summarizer{run: r, used: newResources()} }
+
+func (x *summarizer) add(s *Step) {
+	x.steps++
+	x.counts.add(s.Status)
+	x.counts.Refused += s.SideEffects.attempts()
+	x.used.addStep(s)
+	x.until = millis(s.offset) + s.DurationMS
+}
+
+func (x *summarizer) summary() Summary {
+	s := Summary{Counts: x.counts, Resources: x.used.sorted(), TotalDurationMS: x.until} // still running: until the last known event
+	s.Counts.Total = max(x.run.Total, x.steps)
+	if !x.run.Ended.IsZero() {
+		s.TotalDurationMS = millis(x.run.Ended.Sub(x.run.Started))
 	}
 	return s
 }

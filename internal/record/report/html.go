@@ -40,11 +40,16 @@ var page = sync.OnceValue(func() *template.Template {
 // HTML writes the report as one page that loads nothing: no script, no font, no
 // image. A strict content security policy makes the browser hold to it.
 func HTML(w io.Writer, d Data) error {
+	var shown endSteps
+	rep, err := build(d, &shown)
+	if err != nil {
+		return err
+	}
 	var b bytes.Buffer // a page cut short by an error would look like a whole one
-	if err := page().Execute(&b, newView(Build(d))); err != nil {
+	if err := page().Execute(&b, newView(rep, shown)); err != nil {
 		return fmt.Errorf("drawing the report: %w", err)
 	}
-	_, err := w.Write(b.Bytes())
+	_, err = w.Write(b.Bytes())
 	return err
 }
 
@@ -67,7 +72,54 @@ type view struct {
 	Inputs []field
 }
 
-func newView(rep Report) view {
+// endSteps keeps the steps that the page shows.
+type endSteps struct {
+	kept []placedStep // those at the beginning, and refused ones after them
+	last []placedStep // the newest, at most pageEnds of them
+	n    int
+}
+
+// placedStep is a step with its place among all steps of the run.
+type placedStep struct {
+	stepView
+	place   int // from 0
+	refused bool
+}
+
+func (e *endSteps) begin(*Report) error { return nil }
+
+func (e *endSteps) add(s Step) error {
+	x := placedStep{newStepView(s), e.n, s.Status == tool.StatusDenied.String() || s.SideEffects.attempts() > 0}
+	if e.n++; x.place < pageEnds {
+		e.kept = append(e.kept, x)
+		return nil
+	}
+	e.last = append(e.last, x)
+	if len(e.last) < 2*pageEnds {
+		return nil
+	}
+	e.forget(len(e.last) - pageEnds)
+	return nil
+}
+
+// forget lets the first n of the newest steps go, except refused ones.
+func (e *endSteps) forget(n int) {
+	for _, x := range e.last[:n] {
+		if x.refused {
+			e.kept = append(e.kept, x)
+		}
+	}
+	rest := copy(e.last, e.last[n:])
+	clear(e.last[rest:])
+	e.last = e.last[:rest]
+}
+
+func (e *endSteps) end(*Report) error {
+	e.forget(max(0, len(e.last)-pageEnds))
+	return nil
+}
+
+func newView(rep Report, shown endSteps) view {
 	sum := sha256.Sum256([]byte(style))
 	v := view{
 		Report: rep, CSS: template.CSS(style), Title: rep.Run.Name, Icon: pageSign(rep.Run.Status), Class: classOf(rep.Run.Status),
@@ -77,22 +129,19 @@ func newView(rep Report) view {
 	if v.Title == "" {
 		v.Title = "Run " + rep.Run.ID[:8]
 	}
-	left := 0
-	for i, s := range rep.Steps {
-		refused := s.Status == tool.StatusDenied.String() || s.SideEffects.attempts() > 0
-		if i >= pageEnds && i < len(rep.Steps)-pageEnds && !refused {
-			left++
-			continue
-		}
-		x := newStepView(s, rep.Summary.TotalDurationMS)
-		x.Left, left = left, 0
+	next := 0
+	for _, s := range slices.Concat(shown.kept, shown.last) {
+		x := s.stepView
+		x.draw(rep.Summary.TotalDurationMS)
+		x.Left, next = s.place-next, s.place+1
 		v.Steps = append(v.Steps, x)
-		if refused {
+		if s.refused {
 			v.Denied = append(v.Denied, x)
 		}
 	}
 	for _, g := range groups(rep.Summary.Resources) {
 		if len(g.List) > 0 {
+			g.List = g.List[:min(g.All, pageEnds)]
 			v.Groups = append(v.Groups, g)
 		}
 	}
@@ -128,16 +177,23 @@ type phase struct {
 	Lasting string
 }
 
-func newStepView(s Step, total float64) stepView {
-	from, to := place01(s, total)
+// draw computes the step's bar, for the whole run's duration.
+func (v *stepView) draw(total float64) {
+	from, to := place01(v.Step, total)
 	from = min(from, 0.995)
+	v.From, v.To = thousand(from), thousand(max(to-from, 0.005))
+}
+
+// newStepView keeps of the arguments and the output only what is shown.
+func newStepView(s Step) stepView {
 	v := stepView{
-		Step: s, Icon: pageSign(s.Status), Subject: subject(s), From: thousand(from), To: thousand(max(to-from, 0.005)),
+		Step: s, Icon: pageSign(s.Status), Subject: subject(s),
 		Phases: phases(s.Timeline), Args: fields(s.Args), Output: fields(s.Output),
 	}
 	if s.Status == tool.StatusDenied.String() || len(s.Decision.Refusals) > 0 {
 		v.Refusals = refusalsOf(s)
 	}
+	v.Step.Args, v.Step.Output = Value{}, Value{}
 	return v
 }
 
@@ -222,7 +278,7 @@ func newField(key string, raw json.RawMessage) field {
 	f := field{Key: key, Text: text}
 	if cut := len(text) - fieldMost; cut > 0 {
 		sum := sha256.Sum256([]byte(text))
-		f.Text = strings.ToValidUTF8(text[:fieldMost], "")
+		f.Text = strings.Clone(strings.ToValidUTF8(text[:fieldMost], "")) // not the rest with it
 		f.More = fmt.Sprintf("%s more of %d bytes, sha256 %x", size(int64(cut)), len(text), sum)
 	}
 	f.Block = strings.Contains(f.Text, "\n") || len(f.Text) > 120

@@ -7,8 +7,12 @@
 package report
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
+	"iter"
 	"math"
 	"time"
 
@@ -27,14 +31,14 @@ const Version = "1"
 const MaxPart = 64 << 10
 
 // Data is the input of a report: a run, its calls in the order of their index, and
-// the loaded parts of both.
+// the loaded parts of both. A report draws long runs without holding all calls.
 type Data struct {
 	Generated time.Time // when the report is made
 	Remit     string    // the version of Remit that makes it; may be empty
 	Run       ledger.Run
-	Parts     map[string][]byte // of the run: ledger.PartPlan, PartPolicy, PartInputs
-	Calls     []Call
-	Redactor  *redact.Redactor // nil: knows the well-known formats only
+	Parts     map[string][]byte      // of the run: ledger.PartPlan, PartPolicy, PartInputs
+	Calls     iter.Seq2[Call, error] // read once, one after the other; nil: there are none
+	Redactor  *redact.Redactor       // nil: knows the well-known formats only
 }
 
 // Call is one call with those of its parts that were loaded. A part that
@@ -264,9 +268,57 @@ func Write(w io.Writer, format string, d Data, o Options) error {
 	return fault.New(fault.Usage, "%q is not a report format", format).WithHint("expected text, json or html")
 }
 
-// JSON writes the report as one JSON object.
+// JSON writes the report as one JSON object, step by step.
 func JSON(w io.Writer, d Data) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(Build(d))
+	b := bufio.NewWriter(w)
+	rep, err := build(d, &jsonSteps{w: b})
+	if err != nil {
+		return err
+	}
+	summary, err := json.MarshalIndent(rep.Summary, "  ", "  ")
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(b, "],\n  \"summary\": %s\n}\n", summary) // Flush reports the error
+	return b.Flush()
+}
+
+// jsonSteps writes the part of a JSON report before the summary.
+type jsonSteps struct {
+	w   *bufio.Writer
+	any bool // a step was written
+}
+
+// begin writes what comes before the steps. It has the summary too, which is cut off: that
+// of a report without steps is always the same.
+func (j *jsonSteps) begin(rep *Report) error {
+	head, err := json.MarshalIndent(rep, "", "  ")
+	if err != nil {
+		return err
+	}
+	at := bytes.LastIndex(head, []byte("],\n  \"summary\": "))
+	_, err = j.w.Write(head[:at])
+	return err
+}
+
+func (j *jsonSteps) add(s Step) error {
+	b, err := json.MarshalIndent(s, "    ", "  ")
+	if err != nil {
+		return err
+	}
+	sep := "\n    "
+	if j.any {
+		sep = ",\n    "
+	}
+	j.any = true
+	_, err = fmt.Fprintf(j.w, "%s%s", sep, b)
+	return err
+}
+
+func (j *jsonSteps) end(*Report) error {
+	if !j.any {
+		return nil
+	}
+	_, err := j.w.WriteString("\n  ")
+	return err
 }

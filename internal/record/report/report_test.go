@@ -5,11 +5,15 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +61,26 @@ func happened(c report.Call, effects string) report.Call {
 	return c
 }
 
+// calls gives calls one by one, as a record does.
+func calls(list ...report.Call) iter.Seq2[report.Call, error] {
+	return func(yield func(report.Call, error) bool) {
+		for _, c := range list {
+			if !yield(c, nil) {
+				return
+			}
+		}
+	}
+}
+
+func build(t *testing.T, d report.Data) report.Report {
+	t.Helper()
+	r, err := report.Build(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // example is an ordinary run with every status.
 func example() report.Data {
 	d := report.Data{Generated: start.Add(time.Hour), Remit: "v0.1.0", Run: ledger.Run{
@@ -91,7 +115,7 @@ func example() report.Data {
 	skip.Status, skip.Timeline = tool.Skipped, nil
 	stop := call(9, "fs.grep", 1_841_000, 1_500, `{"path":".","pattern":"(?i)draft"}`, "")
 	stop.Status, stop.Code = tool.StatusInterrupted, fault.Interrupted
-	d.Calls = []report.Call{read, bak, get, build, write, slow, push, skip, stop}
+	d.Calls = calls(read, bak, get, build, write, slow, push, skip, stop)
 	return d
 }
 
@@ -125,7 +149,7 @@ func evil() report.Data {
 		c.Loaded[part] = []byte(bad)
 	}
 	raw := call(2, "raw", 2, 2, bad, bad) // no JSON at all
-	d.Calls = []report.Call{c, raw}
+	d.Calls = calls(c, raw)
 	return d
 }
 
@@ -237,13 +261,13 @@ func TestSecretsAreLeftOut(t *testing.T) {
 		`[{"effect":"deny","rule":"`+secret+`","action":"`+secret+`","reason":"`+secret+`"}]`)
 	c = happened(c, `{"effect":"fs.read","on":"/`+secret+`"}`)
 	c.Step, c.Loaded[ledger.PartName], c.Loaded[ledger.PartError] = secret, []byte(secret), []byte(secret)
-	d.Calls = []report.Call{c}
+	d.Calls = calls(c)
 	for form, got := range render(t, d) {
 		if bytes.Contains(got, []byte(secret)) {
 			t.Errorf("%s holds the secret", form)
 		}
 	}
-	if s := report.Build(d).Steps[0]; s.Hashes.Args != "" || s.Hashes.Output != "" {
+	if s := build(t, d).Steps[0]; s.Hashes.Args != "" || s.Hashes.Output != "" {
 		t.Error("a hash of what was redacted is part of the report")
 	}
 }
@@ -255,7 +279,7 @@ func TestLargeValuesAreToldBySize(t *testing.T) {
 	c := call(1, "fs.write", 1, 1, big, near)
 	blob := call(2, "fs.read", 2, 2, `{}`, "")
 	blob.Parts = map[string]ledger.Part{ledger.PartOutput: {Blob: &ledger.BlobRef{Address: [32]byte{0xfe}, Size: 5 << 20}}}
-	d.Calls = []report.Call{c, blob}
+	d.Calls = calls(c, blob)
 	out := render(t, d)
 	for form, got := range out {
 		if len(got) > 200_000 {
@@ -291,7 +315,7 @@ func TestAnAskedCallShowsWhatWasAsked(t *testing.T) {
 	d.Redactor = redact.New(map[string]string{"API_KEY": "s3cr3t-value-1"})
 	asked := denied(call(1, "shell.run", 1, 1, text, ""), `commands.ask[0] "python3 **"`, `[]`)
 	asked.Effect = policy.Ask
-	d.Calls = []report.Call{asked}
+	d.Calls = calls(asked)
 	out := render(t, d)
 	for _, form := range []string{"json", "html"} {
 		got := string(out[form])
@@ -314,7 +338,7 @@ func TestAnAskedCallShowsWhatWasAsked(t *testing.T) {
 	}
 	asked.Effect = policy.Allow // nobody was asked: what looks like a secret is hidden
 	asked.Loaded[ledger.PartArgs] = []byte(`{"argv":["python3","-c","cookie=1;` + hidden + `"]}`)
-	d.Calls = []report.Call{asked}
+	d.Calls = calls(asked)
 	if got := render(t, d)["json"]; bytes.Contains(got, []byte(hidden)) {
 		t.Errorf("allowed: %s", got)
 	}
@@ -328,12 +352,12 @@ func TestResources(t *testing.T) {
 	move := happened(call(3, "fs.move", 1, 1, `{"from":"a","to":"b"}`, `{}`), `{"effect":"fs.delete","on":"/w/a"},{"effect":"fs.write","on":"/w/b"}`)
 	again := happened(call(4, "fs.read", 1, 1, `{"path":"b"}`, `{}`), `{"effect":"fs.read","on":"/w/b"},{"effect":"fs.read","on":"/w/b"}`)
 	web := happened(call(5, "http.get", 1, 1, `{}`, `{}`), `{"effect":"network.http","on":"https://a.example:8443/x"},{"effect":"network.socket","on":"b.example:22"}`)
-	d.Calls = []report.Call{bare, failed, move, again, web}
+	d.Calls = calls(bare, failed, move, again, web)
 	want := report.Resources{
 		FilesRead: []string{"/w/b", "notes.md"}, FilesWritten: []string{"/w/b"}, FilesDeleted: []string{"/w/a"},
 		HostsContacted: []string{"a.example:8443", "b.example:22"}, CommandsRun: []string{},
 	}
-	if diff := cmp.Diff(want, report.Build(d).Summary.Resources); diff != "" {
+	if diff := cmp.Diff(want, build(t, d).Summary.Resources); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -364,10 +388,10 @@ func TestTheTimelineFitsNarrowTerminals(t *testing.T) {
 // The page of a long run stays small: it shows both ends and all that was refused, and
 // counts the rest.
 func TestThePageOfALongRunIsBounded(t *testing.T) {
-	page := func(calls int) string {
+	page := func(n int) string {
 		d := example()
-		d.Calls = nil
-		for i := 1; i <= calls; i++ {
+		var list []report.Call
+		for i := 1; i <= n; i++ {
 			c := call(i, "fs.read", int64(i), 10, `{"path":"a"}`, `{"text":"b"}`)
 			if i%2500 == 0 {
 				c = denied(c, "files.read.deny[0]", "[]")
@@ -375,9 +399,9 @@ func TestThePageOfALongRunIsBounded(t *testing.T) {
 			if i == 4000 {
 				c.Refused = 1
 			}
-			d.Calls = append(d.Calls, c)
+			list = append(list, c)
 		}
-		d.Run.Total = calls
+		d.Calls, d.Run.Total = calls(list...), n
 		var b bytes.Buffer
 		if err := report.HTML(&b, d); err != nil {
 			t.Fatal(err)
@@ -399,5 +423,43 @@ func TestThePageOfALongRunIsBounded(t *testing.T) {
 	}
 	if most := len(whole) + len(whole)/50; len(long) > most {
 		t.Errorf("the page of 10000 steps has %d bytes, that of 2000 has %d", len(long), len(whole))
+	}
+}
+
+// Neither the page nor the JSON report of a long run holds all its calls in memory.
+func TestALongRunIsNotHeld(t *testing.T) {
+	const n, most = 4000, 45 << 20 // the outputs are 64 MB; of those on the page, 8 KiB are shown
+	for name, write := range map[string]func(io.Writer, report.Data) error{"html": report.HTML, "json": report.JSON} {
+		d := example()
+		d.Calls = func(yield func(report.Call, error) bool) {
+			for i := 1; i <= n; i++ {
+				if !yield(call(i, "fs.read", int64(i), 10, fmt.Sprintf(`{"path":"%d"}`, i), `{"text":"`+strings.Repeat("x", 16_000)+`"}`), nil) {
+					return
+				}
+			}
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			if m.HeapAlloc > most {
+				t.Errorf("%s: after %d calls %d MB are in use", name, n, m.HeapAlloc>>20)
+			}
+		}
+		if err := write(io.Discard, d); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What cannot be read makes no report that looks whole.
+func TestAReportOfCallsThatCannotBeReadFails(t *testing.T) {
+	for _, format := range []string{"text", "json", "html"} {
+		d := example()
+		d.Calls = func(yield func(report.Call, error) bool) {
+			_ = yield(call(1, "fs.read", 1, 10, `{}`, `{}`), nil) && yield(report.Call{}, errors.New("unreadable"))
+		}
+		var b bytes.Buffer
+		if err := report.Write(&b, format, d, report.Options{}); err == nil || strings.Contains(b.String(), "</html>") || json.Valid(b.Bytes()) {
+			t.Errorf("%s: %v, %d bytes", format, err, b.Len())
+		}
 	}
 }

@@ -2,6 +2,7 @@ package report
 
 import (
 	"encoding/json"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -9,41 +10,51 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// resources lists the resources that the steps used.
-func resources(steps []Step) Resources {
-	r := Resources{[]string{}, []string{}, []string{}, []string{}, []string{}}
-	for _, s := range steps {
-		for _, h := range s.SideEffects.Happened {
-			r.add(h.Effect, h.On)
-		}
-		if len(s.SideEffects.Happened) == 0 && s.Status == tool.Completed.String() {
-			r.addArgs(s)
-		}
-	}
-	for _, list := range []*[]string{&r.FilesRead, &r.FilesWritten, &r.FilesDeleted, &r.HostsContacted, &r.CommandsRun} {
-		slices.Sort(*list)
-		*list = slices.Compact(*list)
-	}
-	return r
+// usedResources collects the resources that steps used, each once.
+type usedResources struct{ read, written, deleted, hosts, commands map[string]bool }
+
+func newResources() *usedResources {
+	return &usedResources{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
 }
 
-func (r *Resources) add(effect, on string) {
+func (r *usedResources) addStep(s *Step) {
+	for _, h := range s.SideEffects.Happened {
+		r.add(h.Effect, h.On)
+	}
+	if len(s.SideEffects.Happened) == 0 && s.Status == tool.Completed.String() {
+		r.addArgs(*s)
+	}
+}
+
+// sorted lists the resources.
+func (r *usedResources) sorted() Resources {
+	list := func(set map[string]bool) []string {
+		return slices.AppendSeq(make([]string, 0, len(set)), maps.Keys(set))
+	}
+	out := Resources{list(r.read), list(r.written), list(r.deleted), list(r.hosts), list(r.commands)}
+	for _, l := range [][]string{out.FilesRead, out.FilesWritten, out.FilesDeleted, out.HostsContacted, out.CommandsRun} {
+		slices.Sort(l)
+	}
+	return out
+}
+
+func (r *usedResources) add(effect, on string) {
 	switch effect {
 	case tool.FSRead.String():
-		r.FilesRead = append(r.FilesRead, on)
+		r.read[on] = true
 	case tool.FSWrite.String(), tool.FSChmod.String():
-		r.FilesWritten = append(r.FilesWritten, on)
+		r.written[on] = true
 	case tool.FSDelete.String():
-		r.FilesDeleted = append(r.FilesDeleted, on)
+		r.deleted[on] = true
 	case tool.NetworkHTTP.String(), tool.NetworkSocket.String():
-		r.HostsContacted = append(r.HostsContacted, host(on))
+		r.hosts[host(on)] = true
 	case tool.SystemExec.String():
-		r.CommandsRun = append(r.CommandsRun, on)
+		r.commands[on] = true
 	}
 }
 
 // addArgs adds the resources named by the arguments, for each declared effect.
-func (r *Resources) addArgs(s Step) {
+func (r *usedResources) addArgs(s Step) {
 	a := arguments(s)
 	for _, e := range s.SideEffects.Declared {
 		on := a.str("path")

@@ -27,7 +27,10 @@ func Text(w io.Writer, d Data, o Options) error {
 		o.Width = 100
 	}
 	o.Width = max(o.Width, 60)
-	rep := Build(d)
+	rep, err := Build(d)
+	if err != nil {
+		return err
+	}
 	p := &printer{out: bufio.NewWriter(w), o: o, rep: &rep}
 	p.header()
 	p.timeline()
@@ -282,12 +285,18 @@ const listMost = 20
 type group struct {
 	Title string
 	List  []string
+	All   int // how many there are, where List has the first ones only
 }
+
+func newGroup(title string, list []string) group { return group{title, list, len(list)} }
+
+// More is how many are left out of List.
+func (g group) More() int { return g.All - len(g.List) }
 
 func groups(r Resources) []group {
 	return []group{
-		{"Files read", r.FilesRead}, {"Files written", r.FilesWritten}, {"Files deleted", r.FilesDeleted},
-		{"Hosts contacted", r.HostsContacted}, {"Commands run", r.CommandsRun},
+		newGroup("Files read", r.FilesRead), newGroup("Files written", r.FilesWritten), newGroup("Files deleted", r.FilesDeleted),
+		newGroup("Hosts contacted", r.HostsContacted), newGroup("Commands run", r.CommandsRun),
 	}
 }
 

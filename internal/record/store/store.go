@@ -30,6 +30,9 @@ type Store interface {
 	Run(ctx context.Context, id string) (ledger.Run, error)
 	// Calls gives a run's calls in the order of their Index.
 	Calls(ctx context.Context, run ledger.Seq) iter.Seq2[ledger.Call, error]
+	// CallsFrom is Calls from the call with this Index on. It takes the same time whatever
+	// came before.
+	CallsFrom(ctx context.Context, run ledger.Seq, index int) iter.Seq2[ledger.Call, error]
 	// Call finds one call of a run; fault.RunUnknown if there is none of that Index.
 	Call(ctx context.Context, run ledger.Seq, index int) (ledger.Call, error)
 	// LastCall gives the highest Index of a run's calls; 0 if it has none. It takes the same

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -26,7 +27,8 @@ type History struct {
 	Reader func(context.Context) (store.Backend, error)
 }
 
-// Report loads the data of a run's report. Secrets are still in it; the report masks them.
+// Report loads the data of a run's report; its calls are loaded one by one while the report
+// is made. Secrets are still in it; the report masks them.
 func (h *History) Report(ctx context.Context, id string) (report.Data, error) {
 	st, err := h.Reader(ctx)
 	if err != nil {
@@ -40,24 +42,44 @@ func (h *History) Report(ctx context.Context, id string) (report.Data, error) {
 	if d.Parts, err = load(ctx, st, run.Parts, ledger.PartPlan, ledger.PartPolicy, ledger.PartInputs, ledger.PartPhase, ledger.PartFrozen); err != nil {
 		return d, err
 	}
-	for c, err := range st.Calls(ctx, run.Seq) {
-		if err != nil {
-			return d, err
-		}
-		call, err := loadCall(ctx, st, c)
-		if err != nil {
-			return d, err
-		}
-		d.Calls = append(d.Calls, call)
-	}
+	d.Calls = calls(ctx, st, run.Seq, 1)
 	return d, nil
 }
 
-// Result is Report without masking, for the caller who gets the results themselves.
-func (h *History) Result(ctx context.Context, id string) (report.Data, error) {
-	d, err := h.Report(ctx, id)
-	d.Redactor = redact.None()
-	return d, err
+// calls gives the calls of a run one by one, from the one with this index on, with their
+// parts that are small enough to print.
+func calls(ctx context.Context, st store.Store, run ledger.Seq, from int) iter.Seq2[report.Call, error] {
+	return func(yield func(report.Call, error) bool) {
+		for c, err := range st.CallsFrom(ctx, run, from) {
+			var call report.Call
+			if err == nil {
+				call, err = loadCall(ctx, st, c)
+			}
+			if !yield(call, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Step gives one call of a run by its index, as reports show it or, for the caller who gets
+// the results themselves, without masking.
+func (h *History) Step(ctx context.Context, id string, index int, masked bool) (report.Step, error) {
+	mask := redact.None()
+	if masked {
+		mask = h.Home.Redactor()
+	}
+	d, steps, err := h.steps(ctx, id, index, mask)
+	if err != nil {
+		return report.Step{}, err
+	}
+	for s, err := range steps {
+		if err != nil || s.Index == index {
+			return s, err
+		}
+		break
+	}
+	return report.Step{}, fault.New(fault.Usage, "the run has no call %d", index).WithHint("remit show %s lists them", d.Run.ID)
 }
 
 // loadCall loads the parts of a call that are small enough to print.
@@ -129,7 +151,7 @@ func (h *History) Steps(ctx context.Context, id string) (report.Data, iter.Seq2[
 }
 
 // MaskedSteps gives a run's calls one by one, as reports show them, beginning with the
-// call of this number.
+// call of this index.
 func (h *History) MaskedSteps(ctx context.Context, id string, from int) (iter.Seq2[report.Step, error], error) {
 	_, steps, err := h.steps(ctx, id, from, h.Home.Redactor())
 	return steps, err
@@ -149,22 +171,12 @@ func (h *History) steps(ctx context.Context, id string, from int, mask *redact.R
 		return d, nil, err
 	}
 	return d, func(yield func(report.Step, error) bool) {
-		n := 0
-		for c, err := range st.Calls(ctx, run.Seq) {
-			if n++; err == nil && n < from {
-				continue
-			}
-			var call report.Call
-			if err == nil {
-				call, err = loadCall(ctx, st, c)
-			}
+		for call, err := range calls(ctx, st, run.Seq, from) {
 			if err != nil {
 				yield(report.Step{}, err)
 				return
 			}
-			one := d
-			one.Calls = []report.Call{call}
-			if !yield(report.Build(one).Steps[0], nil) {
+			if !yield(report.MakeStep(d, call), nil) {
 				return
 			}
 		}
@@ -181,17 +193,18 @@ func (h *History) Output(ctx context.Context, id string, index int) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	for c, err := range st.Calls(ctx, run.Seq) {
-		if err != nil {
-			return nil, err
-		}
-		if p, ok := c.Parts[ledger.PartOutput]; c.Index == index && ok {
-			return st.Load(ctx, p)
-		} else if c.Index == index {
-			return nil, nil
-		}
+	c, err := st.Call(ctx, run.Seq, index)
+	if errors.Is(err, fault.RunUnknown) {
+		return nil, fault.New(fault.Usage, "run %s has no call %d", run.ID, index)
 	}
-	return nil, fault.New(fault.Usage, "run %s has no call %d", run.ID, index)
+	if err != nil {
+		return nil, err
+	}
+	p, ok := c.Parts[ledger.PartOutput]
+	if !ok {
+		return nil, nil
+	}
+	return st.Load(ctx, p)
 }
 
 // runHead encodes the object that WriteRun prints, without its steps.
@@ -202,7 +215,7 @@ func runHead(d report.Data) ([]byte, error) {
 		took = float64(r.Ended.Sub(r.Started).Microseconds()) / 1000
 	}
 	names := []string{}
-	for _, p := range report.Build(d).Policy {
+	for _, p := range report.Head(d).Policy {
 		names = append(names, p.Name)
 	}
 	policy := ""

@@ -168,6 +168,11 @@ func prefix(s string) (lo, hi []byte, err error) {
 
 // Calls implements store.Store.
 func (s *Store) Calls(ctx context.Context, run ledger.Seq) iter.Seq2[ledger.Call, error] {
+	return s.CallsFrom(ctx, run, 1)
+}
+
+// CallsFrom implements store.Store.
+func (s *Store) CallsFrom(ctx context.Context, run ledger.Seq, index int) iter.Seq2[ledger.Call, error] {
 	return func(yield func(ledger.Call, error) bool) {
 		var open *ledger.Call
 		next := func(st ledger.Stored) (bool, error) {
@@ -190,7 +195,7 @@ func (s *Store) Calls(ctx context.Context, run ledger.Seq) iter.Seq2[ledger.Call
 			return true, nil
 		}
 		const query = "SELECT seq, run, call, body, salt, data FROM events WHERE run = ?1 AND call > 0 AND (call, seq) > (?2, ?3) ORDER BY call, seq LIMIT ?4"
-		var call, seq int64
+		call, seq := int64(max(index, 1)), int64(0)
 		more, err := true, error(nil)
 		for more {
 			var batch []ledger.Stored

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -74,7 +76,26 @@ func calls(t *testing.T, s store.Store, run ledger.Seq) []ledger.Call {
 		}
 		out = append(out, c)
 	}
+	if len(out) > 0 {
+		fromMiddle(t, s, run, out)
+	}
 	return out
+}
+
+// fromMiddle checks that CallsFrom gives the calls from one in the middle on.
+func fromMiddle(t *testing.T, s store.Store, run ledger.Seq, all []ledger.Call) {
+	t.Helper()
+	at := len(all) / 2
+	var rest []ledger.Call
+	for c, err := range s.CallsFrom(context.Background(), run, all[at].Index) {
+		if err != nil {
+			t.Fatalf("CallsFrom: %v", err)
+		}
+		rest = append(rest, c)
+	}
+	if d := cmp.Diff(all[at:], rest); d != "" {
+		t.Errorf("CallsFrom %d (-want +got):\n%s", all[at].Index, d)
+	}
 }
 
 func events(t *testing.T, s store.Store, from ledger.Seq) []ledger.Stored {
