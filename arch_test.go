@@ -40,7 +40,7 @@ var mayImport = map[string]string{
 	"service/changes":      "base/fault record/store confine/changeset service/settings call/replay authority/policy confine/sandbox base/tool service/home record/ledger call/runner",
 	"service/apis":         "base/fault call/runner service/secrets tools/source/openapi authority/policy authority/policy/target service/home service/runs call/catalog base/tool base/wholefile",
 	"service/modules":      "base/regex record/eventlog call/catalog base/tool base/wholefile tools/executor/wasm base/fault base/clip tools/source/wasm os service/secrets service/home",
-	"tools/packages":       "base/fault base/regex github.com/BurntSushi/toml",
+	"tools/packages":       "base/canon base/clip base/fault base/regex github.com/BurntSushi/toml",
 	"service/servers":      "github.com/BurntSushi/toml base/redact tools/packages authority/policy/glob base/clip base/regex tools/builtin/shell service/settings service/home service/runs authority/policy/target record/eventlog confine/network base/wholefile service/secrets call/runner os tools/source/mcp confine/sandbox base/tool authority/policy call/catalog base/canon base/fault net base/document authority/permit service/signin confine/secret record/ledger tools/infer",
 	"service/extensions":   "call/catalog record/ledger service/home authority/policy call/plan base/fault syscall github.com/google/uuid service/runs confine/sandbox base/inspect tools/source/extension authority/permit base/wholefile tools/executor/wasm tools/extension base/tool call/runner service/modules os agents/chat",
 	"service/history":      "base/tool base/redact record/report record/eventlog service/home record/ledger base/fault github.com/google/uuid tools/extension record/store service/runs",

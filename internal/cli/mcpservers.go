@@ -47,12 +47,18 @@ caller's policy must allow them too, for example mcp: {elicitation: ask}.
 With --url the server runs elsewhere and is reached by streamable HTTP. Only
 that URL is allowed, unless -p says otherwise. The policy can add a secret to
 its requests. For OAuth, use remit mcp login.
+
+With --server-json the entry of an MCP registry says what to run or reach:
+packages of npm and PyPI, and remotes. Values that it needs are asked for on a
+terminal, or given with --input and --input-env. Secrets and headers go to the
+secret store.
 `
 
 func (s *session) mcpAddCmd() *cobra.Command {
 	var env, within, asks []string
-	var url, protocol string
+	var url, protocol, serverJSON, kind string
 	var q mcpAdding
+	var inputs mcpImporting
 	c := &cobra.Command{
 		Use:   "add NAME [flags] -- COMMAND...",
 		Short: "Add an MCP server: a command that Remit starts, or a URL",
@@ -63,6 +69,7 @@ func (s *session) mcpAddCmd() *cobra.Command {
   remit mcp add files -w ~/project -- node /opt/mcp/files/index.js .
   remit mcp add files -w ~/project --within '*.path=files.read' -- files-server
   remit mcp add weather --url https://mcp.example.com/mcp
+  remit mcp add tracker --server-json server.json --input-env TRACKER_TOKEN
   remit mcp add tracker -p tracker.yaml \
     --env TRACKER_URL=https://tracker.example.com -- tracker-mcp`,
 		Args: cobra.ArbitraryArgs,
@@ -70,6 +77,13 @@ func (s *session) mcpAddCmd() *cobra.Command {
 			at := cmd.ArgsLenAtDash()
 			if len(args) == 0 || at == 0 {
 				return fault.New(fault.Usage, "NAME is missing").WithHint("usage: remit mcp add NAME [flags] -- COMMAND...; see remit mcp add --help")
+			}
+			if serverJSON != "" {
+				if len(args) > 1 || url != "" || q.policyFile != "" || q.folder != "" || len(env)+len(within)+len(asks) > 0 {
+					return fault.New(fault.Usage, "--server-json says how the server is started: leave the command and the other settings out")
+				}
+				inputs.replace, inputs.yes = q.replace, q.yes
+				return s.mcpAddServerJSON(cmd.Context(), args[0], serverJSON, kind, &inputs, q.later)
 			}
 			if url != "" && len(args) > 1 {
 				return fault.New(fault.Usage, "give either a command or --url, not both")
@@ -97,6 +111,9 @@ func (s *session) mcpAddCmd() *cobra.Command {
 	fl.StringVarP(&q.policyFile, "policy", "p", "", "policy `FILE` of the server")
 	fl.StringVarP(&q.folder, "workspace", "w", "", "`DIR` where the server starts, the workspace of its policy (default: its own folder)")
 	fl.StringVar(&url, "url", "", "`URL` of a remote server")
+	fl.StringVar(&serverJSON, "server-json", "", "`FILE` of an MCP registry that describes the server")
+	fl.StringVar(&kind, "kind", "", "which entry of the server.json: npm, pypi or remote (default: the first that can be used)")
+	inputs.addFlags(c)
 	fl.BoolVar(&q.replace, "replace", false, "replace the server of this name")
 	fl.BoolVar(&q.later, "no-start", false, "do not start the server as a test")
 	fl.BoolVar(&q.yes, "yes", false, "accept a package with install scripts, which are not run, without asking")
@@ -121,11 +138,15 @@ func variablesOf(pairs []string) (map[string]string, error) {
 	if len(pairs) == 0 {
 		return nil, nil //nolint:nilnil // there are none
 	}
+	return pairsOf("--env", pairs)
+}
+
+func pairsOf(flag string, pairs []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, p := range pairs {
 		k, v, ok := strings.Cut(p, "=")
 		if !ok || k == "" {
-			return nil, fault.New(fault.Usage, "--env %q is not NAME=VALUE", p)
+			return nil, fault.New(fault.Usage, "%s %q is not NAME=VALUE", flag, p)
 		}
 		out[k] = v
 	}
@@ -327,55 +348,6 @@ in its tools is reported.
 			return s.mcpTest(cmd.Context(), a, args[0])
 		},
 	}
-}
-
-func (s *session) mcpImportCmd() *cobra.Command {
-	var replace bool
-	c := &cobra.Command{
-		Use:   "import FILE",
-		Short: "Add the MCP servers of another client's configuration file",
-		Long: `FILE is the configuration of Claude Desktop, Claude Code (.mcp.json), Cursor,
-VS Code, Zed, Gemini, Windsurf or OpenCode (JSON), Codex (config.toml), Goose
-or Continue (YAML). Each server gets the default policy: its own folder, no
-network, and the variables in FILE. Most servers need more: find out with remit
-mcp test, and allow it with remit mcp add --replace -p. A server that cannot be
-added is named with the reason.
-`,
-		Example: `  remit mcp import ~/project/.mcp.json
-  remit mcp import ~/.codex/config.toml`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return s.mcpImport(cmd.Context(), args[0], replace) },
-	}
-	c.Flags().BoolVar(&replace, "replace", false, "replace servers of the same names")
-	return c
-}
-
-func (s *session) mcpImport(ctx context.Context, file string, replace bool) error {
-	a, err := s.open()
-	if err != nil {
-		return err
-	}
-	found, err := servers.ReadClientFile(file)
-	if err != nil {
-		return err
-	}
-	added, left, values := []string{}, []string{}, map[string]string{}
-	for _, i := range found {
-		if err := s.mcpImportOne(ctx, a, i, replace, values); err != nil {
-			left = append(left, i.Label)
-			s.errorf("%s %s was not added: %s\n", s.paintErr(yellow, "!"), show(i.Label), show(fault.Message(err)))
-			continue
-		}
-		added = append(added, i.Server.Name)
-		s.say("%s %s added\n", s.paint(green, "✓"), i.Server.Name)
-	}
-	if s.json {
-		return s.printJSON(map[string]any{"added": added, "left_out": left})
-	}
-	if len(added) == 0 {
-		return exit(fault.Usage.Exit())
-	}
-	return nil
 }
 
 // say prints for people; with --json, nothing.

@@ -17,6 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 // maxMCPFile bounds another client's file, in bytes.
@@ -31,8 +32,29 @@ type Imported struct {
 	Server Server
 	Inputs []Input // values that Fill needs
 	Err    error   // why it cannot be added
+	Folder string  // where it starts in that client; it is not used unless UseFolder is called
 
-	secret []string // variables that hold secret inputs
+	// Headers of its requests. Each value goes to the secret store.
+	Headers map[string]string
+	// Dropped are the settings that are not imported, each with the reason.
+	Dropped []string
+
+	variables []Input  // of the person's environment, which it needs
+	secret    []string // variables that hold secret inputs
+}
+
+// UseFolder has the server start in its folder of that client, which it may then read and
+// write.
+func (i *Imported) UseFolder() error {
+	switch {
+	case i.Folder == "" || i.Server.URL != "":
+		return nil
+	case !filepath.IsAbs(i.Folder):
+		return fault.New(fault.Usage, "its folder %q is not absolute", clip.Text(i.Folder, 200))
+	}
+	dir, err := home.Workspace(i.Folder)
+	i.Server.Folder = dir
+	return err
 }
 
 // ReadClientFile reads the servers of another client's file, by label. The file is TOML or YAML by the
@@ -131,7 +153,7 @@ func entriesOf(v any) []Imported {
 		case ok && label == "":
 			i.Err = fault.New(fault.Usage, "it has no name")
 		case ok:
-			i.Server, i.Err = serverOf(f)
+			i.Err = i.read(f)
 		}
 		i.Server.Name = nameFrom(label)
 		if i.Err == nil && i.Server.Name == "" {
@@ -157,51 +179,138 @@ func entriesOf(v any) []Imported {
 	return out
 }
 
-// leftOut are the settings without which a server would not work, or would do more than in that client.
-var leftOut = []struct{ key, why string }{
-	{"headers", headersWhy},
-	{"http_headers", headersWhy},
-	{"env_http_headers", headersWhy},
-	{"requestOptions", headersWhy},
-	{"bearer_token_env_var", headersWhy},
-	{"env_vars", "it takes variables from the environment: name them with remit mcp add --env, or store them with remit secret set"},
-	{"env_keys", "it takes variables from that client's keyring: store them with remit secret set and name them in a policy"},
-	{"envFile", "it takes variables from a file: name them with remit mcp add --env"},
+// used are the settings that are read. What else an entry has is named as dropped.
+var used = []string{
+	"command", "cmd", "args", "url", "serverUrl", "httpUrl", "uri", "env", "envs", "environment", "cwd", "headers", "http_headers", "env_http_headers",
+	"requestOptions", "bearer_token_env_var", "env_vars", "disabled", "enabled", "name", "type", "transport",
 }
 
-const headersWhy = "it sends headers, which may be secret: store them with remit secret set and name them in a policy"
+// filters are the settings by which clients choose the tools of a server.
+var filters = []string{
+	"enabled_tools", "disabled_tools", "includeTools", "excludeTools", "tools", "alwaysAllow", "autoApprove", "trust", "default_tools_approval_mode", "available_tools",
+}
 
-// serverOf reads the settings of one server.
-func serverOf(f fields) (Server, error) {
-	if f["disabled"] == true || f["enabled"] == false {
-		return Server{}, fault.New(fault.Usage, "it is switched off in that client")
-	}
-	for _, l := range leftOut {
-		if !f.empty(l.key) {
-			return Server{}, fault.New(fault.Usage, "%s", l.why)
-		}
+// read reads the settings of one server.
+func (i *Imported) read(f fields) error {
+	switch {
+	case f["disabled"] == true || f["enabled"] == false:
+		return fault.New(fault.Usage, "it is switched off in that client")
+	case !f.empty("env_keys"):
+		return fault.New(fault.Usage, "it takes variables from that client's keyring: store them with remit secret set and name them in a policy")
+	case !f.empty("envFile"):
+		return fault.New(fault.Usage, "it takes variables from a file: name them with remit mcp add --env")
 	}
 	command, err1 := f.words("command", "cmd")
 	args, err2 := f.words("args")
 	url, err3 := f.text("url", "serverUrl", "httpUrl", "uri")
 	env, err4 := f.variables("env", "envs", "environment")
-	if err := cmp.Or(err1, err2, err3, err4); err != nil {
-		return Server{}, err
+	folder, err5 := f.text("cwd")
+	if err := cmp.Or(err1, err2, err3, err4, err5, i.readHeaders(f)); err != nil {
+		return err
 	}
-	s := Server{URL: url, Env: env}
+	i.Server, i.Folder = Server{URL: url, Env: env}, folder
 	if len(command) > 0 {
-		s.Command = slices.Concat(command, args)
+		i.Server.Command = slices.Concat(command, args)
+	}
+	if err := i.readVariables(f); err != nil {
+		return err
 	}
 	if len(command) == 0 && url == "" {
-		return s, fault.New(fault.Usage, "it has neither a command nor a URL")
+		return fault.New(fault.Usage, "it has neither a command nor a URL")
 	}
-	texts := append(slices.Concat(s.Command, []string{url}), slices.Sorted(maps.Values(env))...)
+	if len(i.Headers) > 0 && !strings.HasPrefix(url, "https://") {
+		return fault.New(fault.Usage, "it sends headers, which may be secret, and its URL is not https")
+	}
+	i.drop(f)
+	texts := slices.Concat(i.Server.Command, []string{url}, slices.Sorted(maps.Values(i.Server.Env)), slices.Sorted(maps.Values(i.Headers)))
 	for _, text := range texts {
 		if p := placeholder.FindString(inputPlace.ReplaceAllString(text, "")); p != "" {
-			return s, fault.New(fault.Usage, "it has the placeholder %s, which only that client fills in", clip.Text(p, 60))
+			return fault.New(fault.Usage, "it has the placeholder %s, which only that client fills in", clip.Text(p, 60))
 		}
 	}
-	return s, nil
+	return nil
+}
+
+// drop notes what is not imported.
+func (i *Imported) drop(f fields) {
+	for _, key := range slices.Sorted(maps.Keys(f)) {
+		switch {
+		case f.empty(key) || slices.Contains(used, key):
+		case slices.Contains(filters, key):
+			i.Dropped = append(i.Dropped, clip.Text(key, 60)+": a policy says which tools callers may use")
+		default:
+			i.Dropped = append(i.Dropped, clip.Text(key, 60)+": not used")
+		}
+	}
+	if i.Folder != "" && i.Server.URL == "" {
+		i.Dropped = append(i.Dropped, "cwd: the server starts in a folder of its own, unless --cwd is given")
+	}
+}
+
+// readHeaders reads the headers of its requests.
+func (i *Imported) readHeaders(f fields) error {
+	i.Headers = map[string]string{}
+	more, _ := f["requestOptions"].(map[string]any)
+	for _, from := range []struct {
+		f   fields
+		key string
+	}{{f, "headers"}, {f, "http_headers"}, {more, "headers"}} {
+		list, err := from.f.variables(from.key)
+		if err != nil {
+			return err
+		}
+		maps.Copy(i.Headers, list)
+	}
+	named, err1 := f.variables("env_http_headers")
+	token, err2 := f.text("bearer_token_env_var")
+	if err := cmp.Or(err1, err2); err != nil {
+		return err
+	}
+	for _, header := range slices.Sorted(maps.Keys(named)) {
+		if err := i.needVariable(named[header]); err != nil {
+			return err
+		}
+		i.Headers[header] = inputPlaceOf(named[header])
+	}
+	if token != "" {
+		if err := i.needVariable(token); err != nil {
+			return err
+		}
+		i.Headers["Authorization"] = "Bearer " + inputPlaceOf(token)
+	}
+	return nil
+}
+
+// readVariables reads which variables of the person's environment the server gets.
+func (i *Imported) readVariables(f fields) error {
+	names, err := f.words("env_vars")
+	if err != nil || i.Server.URL != "" {
+		return err
+	}
+	for _, name := range names {
+		if err := i.needVariable(name); err != nil {
+			return err
+		}
+		if i.Server.Env == nil {
+			i.Server.Env = map[string]string{}
+		}
+		if _, set := i.Server.Env[name]; !set {
+			i.Server.Env[name] = inputPlaceOf(name)
+		}
+	}
+	return nil
+}
+
+var variableName = regex.Lazy(`^[A-Za-z_][A-Za-z0-9_]{0,99}$`)
+
+// needVariable notes a variable of the person's environment. Its value is an input: a file that others
+// can write must not choose what a server is sent.
+func (i *Imported) needVariable(name string) error {
+	if !variableName.MatchString(name) {
+		return fault.New(fault.Usage, "%q is not a valid name of a variable", clip.Text(name, 60))
+	}
+	i.variables = append(i.variables, Input{ID: name, Description: "the server wants the variable " + name + " of your environment", Secret: true})
+	return nil
 }
 
 // placeholder is how clients write a value that they fill in.

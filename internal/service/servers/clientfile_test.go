@@ -36,6 +36,12 @@ func readText(t *testing.T, name, text string) (string, error) {
 		for _, name := range slices.Sorted(maps.Keys(i.Server.Env)) {
 			line += fmt.Sprintf("[%s=%s]", name, i.Server.Env[name])
 		}
+		for _, name := range slices.Sorted(maps.Keys(i.Headers)) {
+			line += fmt.Sprintf("{%s: %s}", name, i.Headers[name])
+		}
+		for _, what := range i.Dropped {
+			line += " -" + what
+		}
 		lines = append(lines, line)
 	}
 	return strings.Join(lines, "\n"), err
@@ -65,11 +71,11 @@ env_vars = ["TOKEN"]
 [mcp_servers.typed]
 command = "x"
 args = ["a", 1]
-`, `bearer: it sends headers, which may be secret: store them with remit secret set and name them in a policy
-docs = docs-mcp --fast a b[MODE=x]
+`, `bearer = https://mcp.example.com/mcp{Authorization: Bearer <TOKEN>}
+docs = docs-mcp --fast a b[MODE=x] -startup_timeout_sec: not used
 far = https://mcp.example.com/mcp
 off: it is switched off in that client
-outer: it takes variables from the environment: name them with remit mcp add --env, or store them with remit secret set
+outer = x[TOKEN=<TOKEN>]
 typed: its args[1] is not text`},
 		{"Goose", "config.yaml", `
 GOOSE_MODE: approve
@@ -111,11 +117,28 @@ off: it is switched off in that client`},
   "asks": {"command": "x", "args": ["--host=${input:host}"], "env": {"A": "${input:token}", "B": "${input:host}"}},
   "argument": {"command": "x", "args": ["${input:token}"]}, "run": {"command": "${input:run}"}, "twice": {"command": "x", "env": {"A": "${input:twice}"}},
   "mixed": {"command": "x", "args": ["${input:host}", "${workspaceFolder}"]}
-}}`, `argument: its command or URL needs the secret input "token"; a secret can only be a variable
+}}`, `argument: its command or URL needs the secret input "token"; a secret can only be a variable or a header
 asks = x --host=<host>[A=<token>][B=<host>]
 mixed: it has the placeholder ${workspaceFolder}, which only that client fills in
-run: it needs the input "run", which is not defined in the file as a promptString
-twice: it needs the input "twice", which is not defined in the file as a promptString`},
+run: it needs the input "run", which is not defined in the file as a promptString or pickString
+twice: it needs the input "twice", which is not defined in the file as a promptString or pickString`},
+		{"Claude", ".mcp.json", `{"mcpServers": {
+  "far": {"type": "http", "url": "https://mcp.example.com/mcp", "headers": {"Authorization": "Bearer hush-hush", "X-Org": "acme-corp"}, "timeout": 5},
+  "plain": {"type": "http", "url": "http://127.0.0.1:8000/mcp", "headers": {"Authorization": "Bearer hush-hush"}},
+  "filled": {"type": "http", "url": "https://mcp.example.com/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}},
+  "here": {"command": "x", "cwd": "/srv", "alwaysAllow": ["delete"]}
+}}`, `far = https://mcp.example.com/mcp{Authorization: Bearer hush-hush}{X-Org: acme-corp} -timeout: not used
+filled: it has the placeholder ${TOKEN}, which only that client fills in
+here = x -alwaysAllow: a policy says which tools callers may use -cwd: the server starts in a folder of its own, unless --cwd is given
+plain: it sends headers, which may be secret, and its URL is not https`},
+		{"VS Code, picked", "mcp.json", `{"inputs": [
+  {"type": "pickString", "id": "zone", "options": ["eu", {"label": "US", "value": "us"}], "default": "eu"}, {"type": "promptString", "id": "token", "password": true},
+  {"type": "pickString", "id": "none"}
+], "servers": {
+  "a": {"command": "x", "args": ["${input:zone}"]}, "b": {"url": "https://a.test/", "headers": {"Authorization": "Bearer ${input:token}"}}, "c": {"command": "${input:none}"}
+}}`, `a = x <zone>
+b = https://a.test/{Authorization: Bearer <token>}
+c: it needs the input "none", which is not defined in the file as a promptString or pickString`},
 		{"wrong types", "mcp.json", `{"mcpServers": {
   "command": {"command": {"path": "x"}}, "env": {"command": "x", "env": ["A=b"]}, "number": {"command": "x", "env": {"PORT": 8080}},
   "url": {"url": 7}, "text": "x", "Case": {"COMMAND": "x"}, "A b": {"command": "x"}, "a.b": {"command": "y"}, "\u001b[31m": {"command": "x"}

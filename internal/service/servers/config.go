@@ -18,6 +18,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy/glob"
 	"github.com/remitrun/remit/internal/authority/policy/target"
 	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/redact"
 	"github.com/remitrun/remit/internal/base/regex"
@@ -58,6 +59,9 @@ type Server struct {
 	// Secrets are variables whose values are stored secrets, by the variable. They hold if the
 	// server has no policy of its own.
 	Secrets map[string]string `json:"secrets,omitempty"`
+	// Headers are headers of the requests to a server elsewhere whose values are stored
+	// secrets, by the header. They hold if the server has no policy of its own.
+	Headers map[string]string `json:"headers,omitempty"`
 	// Package is the pinned package that the command names; nil: the command is a program
 	// of this machine.
 	Package *Package `json:"package,omitempty"`
@@ -178,8 +182,22 @@ func (m *Servers) Add(s Server, replace bool) error {
 				return nil, err
 			}
 		}
-		return home.With(list, s), nil
+		return home.With(list, s), m.dropUnused(was, s)
 	}, nil)
+}
+
+// dropUnused removes the secrets of a server that its replacement does not have.
+func (m *Servers) dropUnused(was, now Server) error {
+	kept := append(slices.Collect(maps.Values(now.Secrets)), slices.Collect(maps.Values(now.Headers))...)
+	for _, stored := range append(slices.Collect(maps.Values(was.Secrets)), slices.Collect(maps.Values(was.Headers))...) {
+		if slices.Contains(kept, stored) {
+			continue
+		}
+		if err := m.dropSecret(stored); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Import adds a server of another client's file. Variables that are secret are moved to the store.
@@ -206,7 +224,14 @@ func (m *Servers) Import(i Imported, replace bool) error {
 		}
 		s.Secrets[name], values[stored] = stored, value
 	}
-	s.Env = plain
+	s.Env, s.Headers = plain, map[string]string{}
+	for header, value := range i.Headers {
+		stored := secretName("mcp-header-", s.Name+"-"+strings.ToLower(header))
+		if _, taken := values[stored]; taken || len(value) < secret.MinValue {
+			return fault.New(fault.Usage, "its header %s cannot be stored as a secret: it is given twice, or has less than %d bytes", clip.Text(header, 60), secret.MinValue)
+		}
+		s.Headers[header], values[stored] = stored, value
+	}
 	if err := m.checkMCP(s); err != nil {
 		return err
 	}
@@ -229,10 +254,8 @@ func (m *Servers) Remove(name string) error {
 		if err != nil {
 			return nil, err
 		}
-		for _, stored := range s.Secrets {
-			if err := m.dropSecret(stored); err != nil {
-				return nil, err
-			}
+		if err := m.dropUnused(s, Server{}); err != nil {
+			return nil, err
 		}
 		return home.Without(list, name), m.dropSecret(loginSecret(name))
 	}, nil)
@@ -278,10 +301,16 @@ func (m *Servers) checkMCP(s Server) error {
 // checkReach says what is wrong with how a server is started or reached.
 func (s Server) checkReach() error {
 	if s.URL == "" {
+		if len(s.Headers) > 0 {
+			return fault.New(fault.Usage, "the MCP server %q is started here: it has no headers", s.Name)
+		}
 		if len(s.Command) == 0 || s.Command[0] == "" {
 			return fault.New(fault.Usage, "the command of the MCP server %q is missing", s.Name)
 		}
 		return nil
+	}
+	if s.Policy != "" && len(s.Headers) > 0 {
+		return fault.New(fault.Usage, "the MCP server %q has a policy of its own, which must name the secrets of its headers", s.Name)
 	}
 	if len(s.Command) > 0 || len(s.Env)+len(s.Secrets) > 0 || s.Folder != "" || s.Package != nil {
 		return fault.New(fault.Usage, "the MCP server %q is elsewhere: it has no command, variables or folder here", s.Name)
@@ -346,6 +375,14 @@ func (s Server) policy() (*policy.Policy, error) {
 func (s Server) DefaultPolicy() string {
 	if s.URL != "" {
 		allow := fmt.Sprintf("%q", s.URL)
+		for i, header := range slices.Sorted(maps.Keys(s.Headers)) {
+			if i == 0 {
+				allow = ""
+			} else {
+				allow += ", "
+			}
+			allow += fmt.Sprintf("{url: %q, secret: {header: %q, store: %q}}", s.URL, header, s.Headers[header])
+		}
 		if s.TokenURL != "" {
 			allow += fmt.Sprintf(", %q", "POST "+s.TokenURL)
 		}
