@@ -17,6 +17,14 @@ NPM_TEST := internal/e2e/testdata/npm
 # The agents themselves, which only `make agents` installs: they are large.
 NPM_AGENTS := internal/e2e/testdata/agents
 
+# Packages: for which architectures, who answers for them, and the OpenSSH key that
+# signs the checksums (none: they are not signed).
+ARCHS ?= amd64 arm64
+MAINTAINER ?= Remit maintainers <maintainers@remit.invalid>
+SIGNING_KEY ?=
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
+DIST := dist
+
 # How long one package's tests may take, and one fuzz target runs.
 TEST_TIMEOUT ?= 8m
 FUZZTIME ?= 10s
@@ -28,12 +36,17 @@ CI_FUZZTIME ?= 1s
 # it five times as slow, so its code alone is left out.
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false
 
-.PHONY: all build demo escape agents test test-deps race soak lint fmt fuzz fuzz-short bench cover cross clean help
+.PHONY: all build packages demo escape agents test test-deps race soak lint fmt fuzz fuzz-short bench cover cross clean help
 
 all: build
 
 build: ## bin/remit: one static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/remit ./cmd/remit
+
+packages: ## deb, rpm, apk, container image, bill of materials and checksums, in dist/
+	rm -rf $(DIST)
+	for arch in $(ARCHS); do GOOS=linux GOARCH=$$arch $(MAKE) --no-print-directory build BIN=$(BIN)/packages/$$arch || exit 1; done
+	cd packaging && SOURCE_DATE_EPOCH='$(SOURCE_DATE_EPOCH)' CGO_ENABLED=0 $(GO) run . -version '$(VERSION)' -maintainer '$(MAINTAINER)' -key '$(abspath $(SIGNING_KEY))' -out ../$(DIST) $(ARCHS:%=../$(BIN)/packages/%/remit)
 
 demo: build ## execute, refuse, verify, replay and report a real plan
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/demo-server ./examples/demo/server
@@ -42,6 +55,7 @@ demo: build ## execute, refuse, verify, replay and report a real plan
 test: test-deps ## vet and all tests
 	$(GO) vet ./...
 	$(GO) test -timeout $(TEST_TIMEOUT) ./...
+	cd packaging && $(GO) test -timeout $(TEST_TIMEOUT) ./...
 
 escape: test-deps ## what a confined command must not be able to do: each attempt, as root and as an ordinary user
 	$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run 'Escape|RefusedCalls|EveryAttempt|WayOut|Meet|Starve|OnlyOne|Inherited|Overwritten|Setuid|Typing|Hundred|WhatIsReached|WhatFiles|Outlives|Killing|KillNine|Cancel|Fresh|Leak|Spares|Bombs|OrdinaryUser|OwnProxy|Masked|Filter|MustNot|NoWayTo|AddressIsTheOne|OnlyOnceAllowed|HostAlone|Smuggling|BodiesEnd|OwnCredentials|CrowdOut|WhereTheyBelong|Swapped|MovedFolder|LinksOut|HardLinks|SpecialFiles|Rebinding' ./internal/confine/...
@@ -64,8 +78,10 @@ test-deps: # what the tests use beside Go
 race: test-deps ## all tests under the race detector, at their normal size
 	GORACE=atexit_sleep_ms=10 $(GO) test $(RACE) -timeout $(RACE_TIMEOUT) $$($(GO) list ./... | grep -v /internal/e2e$$)
 
-soak: test-deps cross ## the long way: race detector, full crash, tamper and escape matrices, fuzzing, cross builds
+soak: test-deps cross ## the long way: race detector, full crash, tamper and escape matrices, fuzzing, cross builds, packages
 	REMIT_SOAK=1 $(GO) test $(RACE) -timeout $(SOAK_TIMEOUT) ./...
+	@sh .ci/apt $(APT_SOAK_PKGS)
+	cd packaging && REMIT_SOAK=1 $(GO) test -timeout $(SOAK_TIMEOUT) ./...
 	sh .ci/fuzz $(FUZZTIME)
 
 cross: ## build and vet for the other platforms
@@ -77,6 +93,7 @@ cross: ## build and vet for the other platforms
 lint: $(TOOLS)/golangci-lint ## gofmt, golangci-lint (staticcheck, revive, ...), the architecture test
 	@out=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); test -z "$$out" || { echo "not gofmt'd:"; echo "$$out"; exit 1; }
 	$(TOOLS)/golangci-lint run ./...
+	cd packaging && ../$(TOOLS)/golangci-lint run ./...
 	$(GO) test -count=1 .
 
 fmt: ## format all Go files
