@@ -57,6 +57,7 @@ var mayImport = map[string]string{
 	"service/settings":     "base/regex base/clip base/document base/fault tools/model authority/policy/target base/tool",
 	// base: used by all
 	"base/clip":     "",
+	"base/markdown": "base/redact github.com/mattn",
 	"base/document": "base/regex base/canon base/clip base/fault base/near go.yaml.in/yaml/v4",
 	"base/schema":   "base/clip base/near base/regex",
 	// core: pure
@@ -174,7 +175,7 @@ var mayImport = map[string]string{
 		confine/changeset confine/sandbox confine/secret
 		record/ledger record/report record/store
 		authority/grant authority/grant/token authority/policy authority/policy/cases authority/policy/compare authority/policy/profile authority/policy/translate
-		base/canon base/clip base/document base/fault base/inspect base/near base/redact base/tool base/wholefile
+		base/canon base/clip base/document base/fault base/inspect base/markdown base/near base/redact base/tool base/wholefile
 		github.com/google/uuid github.com/mattn github.com/spf13/cobra github.com/spf13/pflag golang.org/x/mod golang.org/x/sys golang.org/x/term
 		os os/signal syscall
 	`,

@@ -117,3 +117,21 @@ func TestChatOnATerminal(t *testing.T) {
 		t.Errorf("the history is %q, want %q", list, want)
 	}
 }
+
+// On a terminal with colours, an answer's Markdown is rendered; what looks like a link shows
+// where it leads, and no escape sequence of the model's reaches the terminal.
+func TestChatRendersMarkdown(t *testing.T) {
+	r := newRemit(t)
+	dir := filepath.Join(r.dir, "..")
+	policy, script := filepath.Join(dir, "chat.yaml"), filepath.Join(dir, "answers.yaml")
+	must(t, os.WriteFile(policy, []byte("version: 1\nfiles: {read: {allow: ["+strconv.Quote(script)+"]}}\nmodels: {allow: ['scripted:*']}\n"), 0o600))
+	must(t, os.WriteFile(script, []byte("- text: \"# Head\\n\\nSome **bold** text, [safe](https://evil.test) \\e]8;;https://evil.test\\a.\\n\\n- one\\n- two\\n\\n```\\ncode\\n```\\n\"\n"), 0o600))
+	mine, await, done := r.onTerminal("", []string{"NO_COLOR="}, "chat", "--model", "scripted:"+script, "-p", policy, "-w", r.dir)
+	await("› ")
+	type_(t, mine, "hello\r")
+	for _, want := range []string{"\x1b[1mHead\x1b[0m\r\n", "Some \x1b[1mbold\x1b[0m text, safe", "(https://evil.test)", `\x1b]8;;https://evil.test\x07.`, "• \x1b[0mone\r\n", "• \x1b[0mtwo\r\n", "\x1b[36mcode\x1b[0m\r\n", "› "} {
+		await(want)
+	}
+	type_(t, mine, "\x04")
+	ends(t, done, 0)
+}

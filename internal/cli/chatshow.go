@@ -8,14 +8,18 @@ import (
 	"unicode/utf8"
 
 	"github.com/remitrun/remit/internal/agents/agent"
+	"github.com/remitrun/remit/internal/base/markdown"
 )
 
-// screen shows a turn as it happens.
+// screen shows a turn as it happens. On a terminal with colours, answers are rendered as
+// Markdown, block by block, so that nothing that was printed changes later; elsewhere their text
+// is printed as it arrives.
 type screen struct {
 	s       *session
 	mid     bool   // the cursor is within a line
 	pending []byte // the first bytes of an incomplete character
 	printed bool   // the current answer was shown as it arrived
+	answer  *markdown.Stream
 }
 
 // event shows one event of a turn.
@@ -47,6 +51,13 @@ func (c *screen) event(e agent.Event) {
 
 // text shows a piece of an answer. A piece may end within a character.
 func (c *screen) text(piece string) {
+	if c.s.colours(c.s.Out) {
+		if c.answer == nil {
+			c.answer = &markdown.Stream{Options: markdown.Options{Width: c.s.width(), Paint: c.paint}}
+		}
+		c.s.printf("%s", c.answer.Write(piece))
+		return
+	}
 	b := append(c.pending, piece...)
 	whole := len(b)
 	for i := 1; i <= min(utf8.UTFMax-1, len(b)); i++ {
@@ -63,6 +74,11 @@ func (c *screen) text(piece string) {
 	}
 	c.s.printf("%s", showLines(string(b[:whole])))
 	c.mid = b[whole-1] != '\n'
+}
+
+// paint makes a piece of an answer stand out.
+func (c *screen) paint(style markdown.Style, text string) string {
+	return c.s.paint(map[markdown.Style]colour{markdown.Strong: bold, markdown.Emphasis: italic, markdown.Code: cyan, markdown.Faint: dim}[style], text)
 }
 
 // cutNote is shown after an answer that was cut off.
@@ -109,8 +125,12 @@ func (c *screen) line(format string, args ...any) {
 	c.s.printf("%s\n", fmt.Sprintf(format, args...))
 }
 
-// rest ends an unfinished line.
+// rest prints what is left of an answer, and ends an unfinished line.
 func (c *screen) rest() {
+	if c.answer != nil {
+		c.s.printf("%s", c.answer.End())
+		c.answer = nil
+	}
 	if len(c.pending) > 0 { // an incomplete character
 		c.s.printf("\uFFFD")
 		c.pending, c.mid = nil, true

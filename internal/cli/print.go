@@ -24,6 +24,8 @@ const (
 	yellow colour = "33"
 	dim    colour = "2"
 	bold   colour = "1"
+	italic colour = "3"
+	cyan   colour = "36"
 )
 
 // show makes untrusted text safe to print on a terminal: control characters are
@@ -54,7 +56,7 @@ func (s *session) paint(c colour, text string) string { return s.paintOn(s.Out, 
 func (s *session) paintErr(c colour, text string) string { return s.paintOn(s.Err, c, text) }
 
 func (s *session) paintOn(w io.Writer, c colour, text string) string {
-	if c == "" || !s.colours(w) {
+	if c == "" || text == "" || !s.colours(w) {
 		return text
 	}
 	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
