@@ -96,7 +96,7 @@ var mayImport = map[string]string{
 	"call/runner":   "base/canon base/fault call/frozen authority/grant record/ledger authority/permit call/plan authority/policy base/tool github.com/google/uuid",
 	"call/standing": "base/fault authority/grant authority/grant/token record/ledger authority/policy record/store github.com/google/uuid",
 	"call/budget":   "base/fault authority/grant record/ledger call/runner record/store base/tool github.com/google/uuid",
-	"call/approval": "base/clip base/canon base/fault base/redact call/runner record/store base/tool github.com/google/uuid",
+	"call/approval": "authority/policy base/clip base/canon base/fault base/redact call/runner record/store base/tool github.com/google/uuid",
 	"call/schedule": "base/canon base/fault record/ledger call/plan authority/policy call/runner base/tool",
 	"call/replay":   "base/canon base/fault call/frozen authority/grant record/ledger authority/permit call/plan authority/policy call/runner call/schedule record/store base/tool github.com/google/uuid",
 	"call/catalog":  "base/schema authority/permit base/canon base/fault tools/infer base/inspect base/near call/runner base/tool github.com/rogpeppe/go-internal/diff",
@@ -151,9 +151,11 @@ var mayImport = map[string]string{
 	"doors/hook":      "base/canon base/fault base/tool authority/policy",
 	"doors/gateway":   "service/callers github.com/google/uuid doors/admission call/approval doors/hostcheck base/canon base/fault authority/policy call/runner record/store base/tool github.com/modelcontextprotocol/go-sdk crypto/rand net net/http",
 	"service/signin":  "base/fault net net/http",
+	"service/devices": "base/clip base/fault base/redact record/store service/grants service/home crypto/rand net os",
+	"doors/webui":     "base/clip base/fault base/redact call/approval doors/httpapi record/ledger record/report record/store service/approvals service/devices service/grants service/history github.com/google/uuid net net/http",
 	"app": `
-		doors/gateway doors/httpapi doors/listen
-		service/agents service/apis service/approvals service/callers service/changes service/clients service/extensions service/grants service/history service/home service/models service/modules service/notify service/policies service/policyreview service/replays service/runs service/secrets service/servers service/settings service/slash
+		doors/gateway doors/httpapi doors/listen doors/webui
+		service/agents service/apis service/approvals service/callers service/changes service/clients service/devices service/extensions service/grants service/history service/home service/models service/modules service/notify service/policies service/policyreview service/replays service/runs service/secrets service/servers service/settings service/slash
 		agents/agent agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/mcptools agents/capability/noop agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace
 		call/approval call/catalog call/runner
 		tools/builtin/analyze tools/builtin/clock tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/shell tools/model tools/model/anthropic tools/model/openai tools/model/scripted tools/source/mcp
@@ -162,7 +164,7 @@ var mayImport = map[string]string{
 		authority/grant authority/permit authority/policy authority/policy/profile
 		base/fault base/inspect base/tool
 		github.com/google/uuid
-		net os os/exec
+		net net/http os os/exec
 	`,
 	"cli": `
 		doors/hook doors/listen

@@ -36,7 +36,8 @@ type Served struct {
 	grants.AdminGrant
 
 	URL    string
-	Public bool // computers other than this one may reach it
+	UI     string // of the web UI
+	Public bool   // computers other than this one may reach it
 	TLS    bool
 	Traced string // where traces go; "": nowhere
 }
@@ -59,7 +60,11 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	admin := Served{AdminGrant: grant}
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	s, end, err := a.server(work, q, conf)
+	ui, err := a.webUI(q, conf != nil)
+	if err != nil {
+		return err
+	}
+	s, end, err := a.server(work, q, conf, ui)
 	if err != nil {
 		return err
 	}
@@ -71,6 +76,12 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	if cfg, on, err := telemetry.ConfigFrom(a.Home.Lookup); err == nil && on {
 		admin.Traced = cfg.Endpoint
 	}
+	admin.UI = ui.url(l.Addr().String())
+	withdraw, err := ui.devices.Announce(admin.UI, l.Addr().String())
+	if err != nil {
+		return err
+	}
+	defer withdraw()
 	defer collectLess()()
 	if q.Ready != nil {
 		q.Ready(admin)
@@ -79,7 +90,7 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 }
 
 // server builds the server and what it serves. What comes with it ends all of that.
-func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config) (s *httpapi.Server, end func(), err error) {
+func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *webUI) (s *httpapi.Server, end func(), err error) {
 	tracing, on, err := telemetry.ConfigFrom(a.Home.Lookup)
 	if err != nil {
 		return nil, nil, fault.New(fault.Usage, "%v", err)
@@ -115,7 +126,7 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config) (s *
 	parts := &served{app: a, workspace: q.Workspace, observe: w.notice, capabilities: reg}
 	s, err = httpapi.New(httpapi.Options{
 		Version: a.Home.Version, Gate: g, Lineage: g, Agents: service, Sessions: service, Conversations: service, Turns: service, Files: service, Capabilities: parts, Tools: parts, Runs: parts, Grants: parts, Approvals: parts,
-		Audit: a.History, Policies: parts, Requests: parts, Ready: a.ready, MCP: mcp, Hosts: q.Hosts, TLS: conf, Log: func(e httpapi.Entry) { logRequest(log, e) },
+		Audit: a.History, Policies: parts, Requests: parts, Ready: a.ready, MCP: mcp, UI: ui.mount, Hosts: append([]string{ui.host}, q.Hosts...), TLS: conf, Log: func(e httpapi.Entry) { logRequest(log, e) },
 		Hide: a.hidden(), Errors: slog.New(slog.DiscardHandler), Metrics: w.metrics, Tracer: w.tracer, Spans: w.turns, Limits: q.Limits,
 		Interrupt: func(ctx context.Context) { _ = service.Close(ctx) }, // said again below
 	})

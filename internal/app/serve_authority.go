@@ -113,7 +113,11 @@ func (s *served) Answer(ctx context.Context, who *httpapi.Caller, id string, a h
 	if err != nil || leaf == uuid.Nil { // a vote without a grant would be that of the person at this machine
 		return store.Approval{}, fault.New(fault.Internal, "the caller's grant has the ID %q", who.Leaf)
 	}
-	return s.app.Approvals.Answer(ctx, id, approvals.Answer{By: who.Person, Grant: leaf, Where: "http api", Yes: a.Yes, Session: a.Session, Reason: a.Reason})
+	where := "http api"
+	if who.Device != "" {
+		where = "web ui"
+	}
+	return s.app.Approvals.Answer(ctx, id, approvals.Answer{By: who.Person, Grant: leaf, Where: where, Yes: a.Yes, Session: a.Session, Reason: a.Reason, Digest: a.Digest})
 }
 
 // Check implements httpapi.Policies.

@@ -18,7 +18,7 @@ const defaultListen = "127.0.0.1:8642"
 const serveHelp = `Serves the API at /v1 (agents, sessions, tools, runs, grants, approvals, audit,
 policies), its description at /v1/openapi.json, and MCP clients at /mcp. Each
 request presents a grant; the api section of the grant's policies says what it
-may do.
+may do. remit ui opens the web UI.
 
 The first start creates the admin's grant. Its token is shown once and kept in
 $REMIT_HOME/keys/admin.token, which only you can read. The grant's policy is
@@ -41,7 +41,7 @@ func (s *session) serveCmd() *cobra.Command {
 	var dir string
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve the HTTP API, and MCP over HTTP",
+		Short: "Serve the HTTP API, the web UI, and MCP over HTTP",
 		Long:  serveHelp,
 		Example: `  remit serve
   remit serve --listen 127.0.0.1:9000 -p policy.yaml -w ~/project
@@ -87,7 +87,7 @@ func (s *session) serveCmd() *cobra.Command {
 // serving prints that the service is ready, its policy and its token.
 func (s *session) serving(v app.Served) {
 	if s.json {
-		out := map[string]any{"url": v.URL, "token_file": v.File, "expires": v.Until, "policy": string(v.Policy.Source()), "policy_from": v.Why}
+		out := map[string]any{"url": v.URL, "ui": v.UI, "token_file": v.File, "expires": v.Until, "policy": string(v.Policy.Source()), "policy_from": v.Why}
 		if v.Token != "" {
 			out["token"] = v.Token
 		}
@@ -100,6 +100,7 @@ func (s *session) serving(v app.Served) {
 		return
 	}
 	s.printf("%s serving on %s\n", s.paint(green, "✓"), v.URL)
+	s.printf("  web UI  remit ui opens it\n")
 	s.printf("  policy  %s\n", show(v.Why))
 	for line := range strings.Lines(string(v.Policy.Source())) {
 		s.printf("    %s\n", s.paint(dim, show(strings.TrimRight(line, "\r\n"))))

@@ -13,12 +13,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/redact"
@@ -75,6 +78,7 @@ type Body struct {
 	Args      json.RawMessage `json:"args,omitempty"`
 	Reason    string          `json:"reason"`
 	Rule      string          `json:"rule,omitempty"`
+	Where     string          `json:"where,omitempty"` // of the rule: its policy, file and line
 	Risk      string          `json:"risk"`
 	Effects   []string        `json:"effects,omitempty"`
 	Touches   []string        `json:"touches,omitempty"`
@@ -358,7 +362,7 @@ func (d *Desk) caseOf(ctx context.Context, q runner.Question, filed store.Approv
 func (d *Desk) body(q runner.Question, session bool) Body {
 	red := d.Redact.Known()
 	b := Body{
-		Tool: q.Spec.ID, Step: q.Call.Step, Reason: red.Text(q.Decision.Reason), Rule: q.Decision.Rule.String(), Risk: q.Spec.Risk.String(),
+		Tool: q.Spec.ID, Step: q.Call.Step, Reason: red.Text(q.Decision.Reason), Rule: q.Decision.Rule.String(), Where: placeOf(q.Decision.Rule), Risk: q.Spec.Risk.String(),
 		Holder: q.Run.Grant.Holder(), Workspace: q.Run.Env.Workspace,
 	}
 	if args, err := canon.Marshal(map[string]any(q.Call.Args)); err == nil {
@@ -409,4 +413,22 @@ func answer(q store.Approval, yes bool) runner.Answer {
 	}
 	a.By = strings.Join(by, ", ")
 	return a
+}
+
+// placeOf says where a rule is written, as "docs, policy.yaml:7"; "" for none.
+func placeOf(r *policy.Rule) string {
+	if r == nil {
+		return ""
+	}
+	at := path.Base(filepath.ToSlash(r.File))
+	switch {
+	case r.File == "":
+		return r.Policy
+	case r.Line > 0:
+		at += ":" + strconv.Itoa(r.Line)
+	}
+	if r.Policy == "" {
+		return at
+	}
+	return r.Policy + ", " + at
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/authority/grant/token"
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
 )
 
 // Keep is Delegate that also records blocks which only narrow: what an issuer has
@@ -26,4 +27,24 @@ func (a *Authority) Keep(ctx context.Context, c token.Claims, env policy.Env, no
 		}
 	}
 	return g, nil
+}
+
+// KeepDevice records the last block of a token as a device of the person that the root was
+// issued to: it may answer that person's questions. The block must derive from the root
+// directly, and have its holder.
+func (a *Authority) KeepDevice(ctx context.Context, c token.Claims, env policy.Env, device string) (grant.Grant, error) {
+	g, err := a.Restore(ctx, c, env)
+	if err != nil {
+		return g, err
+	}
+	if n := g.Nodes(); len(n) != 2 || n[1].Holder != n[0].Holder || device == "" {
+		return grant.Grant{}, fault.New(fault.NotDelegable, "the grant %s cannot have devices: it was narrowed or handed on", g.Nodes()[0].ID).
+			WithHint("sign in under the grant that was issued to the person")
+	}
+	rec, err := a.record(c, 1, "web UI: "+device)
+	if err != nil {
+		return grant.Grant{}, err
+	}
+	rec.Device = device
+	return g, a.grants.PutGrant(ctx, rec)
 }

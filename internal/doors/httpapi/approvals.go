@@ -23,6 +23,7 @@ type Answer struct {
 	Yes     bool
 	Session bool // approve the question's pattern for the rest of its run
 	Reason  string
+	Digest  string // of the question that the person saw; "": not checked
 }
 
 // ApprovalList is a page of questions, newest first.
@@ -87,7 +88,8 @@ func (s *Server) approvals() {
 		asked
 		ApprovalPath
 		Body *struct {
-			Session bool `json:"session,omitempty" doc:"Also approve further calls of the same run that match the question's pattern"`
+			Session bool   `json:"session,omitempty" doc:"Also approve further calls of the same run that match the question's pattern"`
+			Digest  string `json:"digest,omitempty" maxLength:"64" doc:"The digest of the question that the person saw: an answer to another one is refused"`
 		} `nameHint:"Yes"`
 	}
 	route(s, operation{
@@ -95,13 +97,18 @@ func (s *Server) approvals() {
 		text: "The answer counts as that of the person to whom the caller's grant was issued. A grant that was narrowed or handed on cannot answer, as its holder is a delegate. Nobody can answer questions about their own calls.", errors: []int{404, 409},
 		request: map[string]any{"session": false}, answer: exampleApproval,
 	}, func(ctx context.Context, in *yes) (*struct{ Body store.Approval }, error) {
-		return s.answer(ctx, in.who, in.ID, Answer{Yes: true, Session: in.Body != nil && in.Body.Session})
+		a := Answer{Yes: true}
+		if in.Body != nil {
+			a.Session, a.Digest = in.Body.Session, in.Body.Digest
+		}
+		return s.answer(ctx, in.who, in.ID, a)
 	})
 	type no struct {
 		asked
 		ApprovalPath
 		Body *struct {
 			Reason string `json:"reason,omitempty" maxLength:"500" doc:"The reason; it is shown to the caller"`
+			Digest string `json:"digest,omitempty" maxLength:"64" doc:"The digest of the question that the person saw: an answer to another one is refused"`
 		} `nameHint:"No"`
 	}
 	route(s, operation{
@@ -110,7 +117,7 @@ func (s *Server) approvals() {
 	}, func(ctx context.Context, in *no) (*struct{ Body store.Approval }, error) {
 		a := Answer{}
 		if in.Body != nil {
-			a.Reason = in.Body.Reason
+			a.Reason, a.Digest = in.Body.Reason, in.Body.Digest
 		}
 		return s.answer(ctx, in.who, in.ID, a)
 	})

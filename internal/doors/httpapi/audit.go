@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
@@ -17,6 +19,8 @@ type Audit interface {
 	// Audit lists events, newest first, and gives the position of the next page (0: there
 	// is none).
 	Audit(ctx context.Context, q history.AuditQuery) ([]history.AuditEvent, ledger.Seq, error)
+	// Follow emits events as they are recorded, those after a position first (nil: none).
+	Follow(ctx context.Context, after *ledger.Seq, emit func(history.AuditEvent) error) error
 }
 
 // AuditQuery selects events.
@@ -69,5 +73,41 @@ func (s *Server) audit() {
 			out.Next = cursor("audit", strconv.FormatUint(uint64(next), 10))
 		}
 		return &struct{ Body AuditList }{out}, nil
+	})
+	s.followAudit()
+}
+
+func (s *Server) followAudit() {
+	type follow struct {
+		asked
+		Last string `header:"Last-Event-ID" maxLength:"20" doc:"The ID of the last event that was seen: later ones are sent first"`
+	}
+	route(s, operation{
+		id: "followAudit", method: http.MethodGet, path: "/v1/events", tag: "audit", action: "audit.read", stream: true, summary: "Follow the record",
+		text: "Server-sent events: each event of the record as listAudit describes it, as soon as it is recorded by any process, from now on or after the one in Last-Event-ID. " +
+			"A comment line comes every few seconds; `end` says that the service ends the stream: connect again.",
+		more: map[int]reply{200: {text: "The events of the record", kind: "text/event-stream"}},
+	}, func(ctx context.Context, in *follow) (*Streamed, error) {
+		var after *ledger.Seq
+		if in.Last != "" {
+			n, err := strconv.ParseUint(in.Last, 10, 63)
+			if err != nil {
+				return nil, fault.New(fault.ArgsInvalid, "%q is not the ID of an event", in.Last).In("header.Last-Event-ID")
+			}
+			seq := ledger.Seq(n)
+			after = &seq
+		}
+		release, err := s.seat(in.who)
+		if err != nil {
+			return nil, err
+		}
+		return &Streamed{func(huma.Context) {
+			defer release()
+			s.follow(ctx, in.x, in.who, func(ctx context.Context, st *stream) error {
+				return s.o.Audit.Follow(ctx, after, func(e history.AuditEvent) error {
+					return st.event(strconv.FormatUint(uint64(e.Seq), 10), e.Event, e)
+				})
+			})
+		}}, nil
 	})
 }

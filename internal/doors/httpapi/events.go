@@ -37,7 +37,9 @@ func (s *Server) events() {
 		}
 		return &Streamed{func(huma.Context) {
 			defer release()
-			s.follow(ctx, in.x, in.who, in.ID, in.Last)
+			s.follow(ctx, in.x, in.who, func(ctx context.Context, st *stream) error {
+				return s.o.Conversations.Events(ctx, in.ID, in.Last, st.send)
+			})
 		}}, nil
 	})
 }
@@ -106,17 +108,20 @@ func (st *stream) raw(text string) error {
 	return st.err
 }
 
-// send writes one event.
-func (st *stream) send(e agent.Event) error {
-	b, err := json.Marshal(e)
+// send writes one event of a session.
+func (st *stream) send(e agent.Event) error { return st.event(e.ID, string(e.Type), e) }
+
+// event writes one event.
+func (st *stream) event(id, kind string, v any) error {
+	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
 	var text strings.Builder
-	if e.ID != "" && !strings.ContainsAny(e.ID, "\r\n\x00") {
-		text.WriteString("id: " + e.ID + "\n")
+	if id != "" && !strings.ContainsAny(id, "\r\n\x00") {
+		text.WriteString("id: " + id + "\n")
 	}
-	text.WriteString("event: " + string(e.Type) + "\ndata: ")
+	text.WriteString("event: " + kind + "\ndata: ")
 	text.Write(b) // JSON has no line breaks
 	text.WriteString("\n\n")
 	return st.raw(text.String())
@@ -127,8 +132,8 @@ func (st *stream) end(why *agent.Problem) {
 	_ = st.send(agent.Event{Type: "end", At: time.Now().UTC(), Error: why}) // the client may have gone
 }
 
-// follow sends the events of a session, until the client disconnects.
-func (s *Server) follow(ctx context.Context, x *exchange, who *Caller, id, last string) {
+// follow sends the events that run writes, until the client disconnects.
+func (s *Server) follow(ctx context.Context, x *exchange, who *Caller, run func(ctx context.Context, st *stream) error) {
 	st := s.open(x)
 	ctx, cancel := context.WithCancel(ctx)
 	var beats sync.WaitGroup
@@ -138,7 +143,7 @@ func (s *Server) follow(ctx context.Context, x *exchange, who *Caller, id, last 
 		defer cancel()
 		s.beat(ctx, st, who, ended)
 	})
-	err := s.o.Conversations.Events(ctx, id, last, st.send)
+	err := run(ctx, st)
 	gone := ctx.Err() != nil
 	cancel()
 	beats.Wait()

@@ -374,3 +374,31 @@ func TestAnUnknownEventIsAProblem(t *testing.T) {
 		}
 	}
 }
+
+func TestTheRecordIsFollowed(t *testing.T) {
+	base, _ := serve(t, server(t, newWorld()))
+	for last, want := range map[string]string{"": "1 2", "1": "2", "2": ""} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, base+"/v1/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer admin")
+		if last != "" {
+			req.Header.Set("Last-Event-ID", last)
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+			if id, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+				ids = append(ids, id)
+			}
+		}
+		_ = res.Body.Close()
+		if got := strings.Join(ids, " "); got != want || res.Header.Get("Content-Type") != "text/event-stream" {
+			t.Errorf("after %q: events %q of type %s, want %q", last, got, res.Header.Get("Content-Type"), want)
+		}
+	}
+}

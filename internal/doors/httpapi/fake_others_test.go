@@ -123,6 +123,19 @@ func (o others) Audit(context.Context, history.AuditQuery) ([]history.AuditEvent
 	return []history.AuditEvent{{Seq: 1, Event: "run_started", Status: "running"}}, 0, nil
 }
 
+func (o others) Follow(_ context.Context, after *ledger.Seq, emit func(history.AuditEvent) error) error {
+	first := ledger.Seq(1)
+	if after != nil {
+		first = *after + 1
+	}
+	for seq := first; seq <= 2; seq++ {
+		if err := emit(history.AuditEvent{Seq: seq, Event: "run_started", Status: "running"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (o others) Check(_ context.Context, text string) (httpapi.PolicySummary, error) {
 	if !strings.HasPrefix(text, "version: 1") {
 		return httpapi.PolicySummary{}, fault.List{fault.New(fault.PolicyInvalid, "version is missing").At(fault.Pos{File: "/home/x/p.yaml", Line: 1, Column: 1}).In("version")}

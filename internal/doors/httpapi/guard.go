@@ -17,8 +17,13 @@ import (
 	"github.com/remitrun/remit/internal/record/telemetry"
 )
 
-// ServeHTTP implements http.Handler. It does what all requests need.
+// ServeHTTP implements http.Handler. It does what all requests need. Requests for the web UI
+// come back as requests of their own, each with a grant.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.ui != nil && (r.URL.Path == "/ui" || strings.HasPrefix(r.URL.Path, "/ui/")) {
+		s.ui.ServeHTTP(w, r)
+		return
+	}
 	x := &exchange{ResponseWriter: w, id: requestID(r), began: time.Now(), within: s.limits.Write}
 	h := w.Header()
 	h.Set("X-Request-Id", x.id)

@@ -130,7 +130,32 @@ func (s *Server) runs() {
 		out.Items = append(out.Items, all...)
 		return &struct{ Body CallList }{out}, err
 	})
+	s.getCall()
 	s.tellRuns()
+}
+
+func (s *Server) getCall() {
+	type one struct {
+		asked
+		RunPath
+		Index int `path:"index" minimum:"1" maximum:"2147483647" example:"1"`
+	}
+	route(s, operation{
+		id: "getCall", method: http.MethodGet, path: "/v1/runs/{run_id}/calls/{index}", tag: "runs", action: "runs.read", summary: "Get one call of a run",
+		text: "With its arguments, decision and output, without the values of secrets.", errors: []int{404}, answer: map[string]any{"index": 1, "tool": "time.now", "status": "completed"},
+	}, func(ctx context.Context, in *one) (*struct{ Body json.RawMessage }, error) {
+		if _, err := s.run(ctx, in.who, in.ID); err != nil {
+			return nil, err
+		}
+		list, err := s.o.Runs.Calls(ctx, in.ID, in.Index, 1)
+		if err == nil && len(list) == 0 {
+			err = fault.New(fault.NotFound, "the run has no call %d", in.Index)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &struct{ Body json.RawMessage }{list[0]}, nil
+	})
 }
 
 func (s *Server) listRuns() {

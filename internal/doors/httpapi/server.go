@@ -87,9 +87,10 @@ type Options struct {
 	Approvals    Approvals
 	Audit        Audit
 	Policies     Policies
-	Requests     Requests                        // nil: requests with an Idempotency-Key are known to this process alone
-	Ready        func(ctx context.Context) error // nil: the service is always ready
-	MCP          http.Handler                    // at /mcp; nil: none
+	Requests     Requests                                     // nil: requests with an Idempotency-Key are known to this process alone
+	Ready        func(ctx context.Context) error              // nil: the service is always ready
+	MCP          http.Handler                                 // at /mcp; nil: none
+	UI           func(api http.Handler) (http.Handler, error) // makes the web UI at /ui, which makes its requests to api; nil: none
 	// Interrupt ends the turns that do not finish in time when the service ends, so that
 	// they can be resumed; nil: they are cancelled.
 	Interrupt func(ctx context.Context)
@@ -149,6 +150,7 @@ type Server struct {
 	met     meters
 	seats   *admission.Seats
 	health  health
+	ui      http.Handler // nil: none
 
 	draining chan struct{} // closed when the server is told to stop
 	drain    sync.Once
@@ -190,6 +192,11 @@ func New(o Options) (*Server, error) {
 	}
 	s.mux.HandleFunc("/", s.unknown)
 	var err error
+	if o.UI != nil {
+		if s.ui, err = o.UI(s); err != nil {
+			return nil, err
+		}
+	}
 	if s.spec, err = s.document(); err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "the OpenAPI document cannot be written")
 	}

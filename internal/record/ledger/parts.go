@@ -84,6 +84,7 @@ type GrantTerms struct {
 	Budgets   json.RawMessage `json:"budgets,omitempty"`   // as package grant encodes them
 	Delegable json.RawMessage `json:"delegable,omitempty"` // the permitted delegation; nil: none
 	Note      string          `json:"note,omitempty"`      // for people
+	Device    string          `json:"device,omitempty"`    // the person's device that it was made for; "": none
 }
 
 // FileState is the part of a FileSaved event with the file's state besides its fields

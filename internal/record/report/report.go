@@ -162,6 +162,16 @@ func (v Value) MarshalJSON() ([]byte, error) {
 	}{true, v.Bytes, v.Blob})
 }
 
+// UnmarshalJSON reads any value as it is, also the size of one that is too large: a call's
+// own arguments could look like that.
+func (v *Value) UnmarshalJSON(b []byte) error {
+	*v = Value{}
+	if string(b) != "null" {
+		v.JSON = bytes.Clone(b)
+	}
+	return nil
+}
+
 // Error is why a call did not complete.
 type Error struct {
 	Code    string `json:"code"` // as "E1001"

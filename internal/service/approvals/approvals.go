@@ -4,6 +4,9 @@ package approvals
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -155,7 +158,19 @@ func asShown(q store.Approval) store.Approval {
 	if q.Votes == nil {
 		q.Votes = []store.Vote{}
 	}
+	q.Digest = digestOf(q)
 	return q
+}
+
+// digestOf is the digest of everything that a question asks: the call with all that it is
+// bound to, who must answer, and the text for people.
+func digestOf(q store.Approval) string {
+	h := sha256.New()
+	for _, part := range [][]byte{[]byte("remit question 1"), q.ID[:], q.Binding[:], []byte(q.Holder), []byte(strconv.Itoa(q.Needs)), []byte(strconv.FormatBool(q.Admin)), q.Body} {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		h.Write(part)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // Find finds one by its ID or the beginning of it, and what it says.
@@ -192,6 +207,7 @@ type Answer struct {
 	Yes     bool
 	Session bool // a yes also holds for the question's pattern for the rest of its run
 	Reason  string
+	Digest  string // of the question that the person saw; "": not checked
 }
 
 // Here is an answer of the person who uses this process.
@@ -204,6 +220,9 @@ func (s *Approvals) Answer(ctx context.Context, id string, a Answer) (store.Appr
 	q, body, err := s.Find(ctx, id)
 	if err != nil {
 		return q, err
+	}
+	if a.Digest != "" && a.Digest != q.Digest {
+		return q, fault.New(fault.Stale, "the question is not the one that was shown").In("digest").WithHint("read the question again, and answer that")
 	}
 	v := store.Vote{By: a.By, Grant: a.Grant, Yes: a.Yes, Where: a.Where, Reason: a.Reason, Admin: s.IsAdmin(a.By), At: time.Now()}
 	if a.Session && a.Yes {

@@ -40,6 +40,7 @@ type Caller struct {
 	Token  string // of the grant
 	Leaf   string // the grant's own ID
 	Root   string // ID of the root grant that it derives from; limits apply to both
+	Device string // the device of the person that the grant was made for; "": none
 	Tools  bool   // its policies allow at least one tool
 	// May gives nil if the grant's policies allow an action of the api section, as
 	// "agents.write"; fault.Denied, NeedsApproval.
@@ -130,6 +131,10 @@ func (g *Gate) verify(ctx context.Context, text string) (*entered, error) {
 		nodes = append(nodes, n.ID.String())
 		g.keep("grant "+n.ID.String(), slices.Clone(nodes))
 	}
+	kept, err := g.store.Grant(ctx, held.ID().String())
+	if err != nil && fault.CodeOf(err) != fault.GrantUnknown { // a grant that was appended offline is no device
+		return nil, err
+	}
 	today, err := g.grants.BoundToday(ctx, held)
 	if err != nil {
 		return nil, err
@@ -150,7 +155,7 @@ func (g *Gate) verify(ctx context.Context, text string) (*entered, error) {
 		chain = append(chain, links...)
 	}
 	return &entered{grant: held, until: g.Now().Add(trustFor), caller: Caller{
-		Name: held.Holder(), Person: held.Nodes()[0].Holder, Token: text, Leaf: held.ID().String(), Root: nodes[0], Tools: held.Chain().OpensTools(),
+		Name: held.Holder(), Person: held.Nodes()[0].Holder, Token: text, Leaf: held.ID().String(), Root: nodes[0], Device: kept.Device, Tools: held.Chain().OpensTools(),
 		May: func(action string) error { return mayAsk(chain, action) },
 	}}, nil
 }

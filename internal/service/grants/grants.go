@@ -298,6 +298,24 @@ func (s *Grants) NarrowKept(ctx context.Context, text string, t Terms) (Token, e
 	return next, nil
 }
 
+// Device narrows a person's grant for one of the person's devices, and records it as that.
+func (s *Grants) Device(ctx context.Context, text, device string, t Terms) (Token, error) {
+	next, err := s.Narrow(text, t)
+	if err != nil {
+		return Token{}, err
+	}
+	claims, err := s.Authentic(next.Text)
+	if err != nil {
+		return Token{}, err
+	}
+	auth, _, err := s.Open(ctx)
+	if err != nil {
+		return Token{}, err
+	}
+	_, err = auth.KeepDevice(ctx, claims, s.home.Env(t.Workspace), device)
+	return next, err
+}
+
 // Delegate hands a grant on to another holder, as far as the policies let
 // its holder, and records that.
 func (s *Grants) Delegate(ctx context.Context, p Presented, t Terms) (Token, error) {

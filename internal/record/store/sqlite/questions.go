@@ -115,6 +115,9 @@ func (w *writer) questions(ctx context.Context, binding [32]byte, state store.Qu
 
 // Vote implements store.Approvals.
 func (s *Store) Vote(ctx context.Context, id uuid.UUID, v store.Vote) (store.Approval, error) {
+	if err := s.mayVote(ctx, v); err != nil {
+		return store.Approval{}, err
+	}
 	for {
 		q, err := s.Question(ctx, id.String())
 		if err != nil {
@@ -150,9 +153,7 @@ func (s *Store) vote(ctx context.Context, q store.Approval, v store.Vote) error 
 		e.Event.Grant = v.Grant[:]
 	}
 	return s.change(ctx, e, func(ctx context.Context, w *writer, r *request) error {
-		if err := w.mayVote(ctx, v); err != nil {
-			return err
-		}
+		var err error
 		if question, err = w.row(ctx, tableQuestions, id[:]); err != nil {
 			return err
 		}
@@ -185,18 +186,21 @@ func (s *Store) vote(ctx context.Context, q store.Approval, v store.Vote) error 
 	})
 }
 
-// mayVote checks the grant that a person answers under: it must be the one that
-// was issued to that very person. A derived grant is held by a delegate, who
-// cannot answer for the person.
-func (w *writer) mayVote(ctx context.Context, v store.Vote) error {
+// mayVote checks the grant that a person answers under: it must be the one that was issued
+// to that very person, or one of that person's devices. Any other derived grant is held by
+// a delegate, who cannot answer for the person. Grants never change once they are recorded.
+func (s *Store) mayVote(ctx context.Context, v store.Vote) error {
 	if v.Grant == uuid.Nil {
 		return nil
 	}
-	row, err := w.row(ctx, tableGrants, v.Grant[:])
-	if err != nil {
+	g, err := s.Grant(ctx, v.Grant.String())
+	if err == nil && g.Device != "" && g.Holder == v.By {
+		g, err = s.Grant(ctx, g.Parent.String())
+	}
+	if err != nil && !errors.Is(err, fault.GrantUnknown) {
 		return err
 	}
-	if row == nil || !bytes.Equal(row.bytes(grantParent), uuid.Nil[:]) || row.text(grantHolder) != v.By || !strings.HasPrefix(v.By, "user:") {
+	if err != nil || g.Parent != uuid.Nil || g.Holder != v.By || !strings.HasPrefix(v.By, "user:") {
 		return fault.New(fault.Denied, "the grant %s cannot answer questions: only a grant that was issued to a person can", v.Grant).
 			ForOperator("answer with remit approvals, or under a grant of remit grant issue --holder user:NAME that was not narrowed or handed on")
 	}

@@ -1,0 +1,78 @@
+package app
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/url"
+	"os/exec"
+	"runtime"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/doors/webui"
+	"github.com/remitrun/remit/internal/service/devices"
+)
+
+// UILink gives a link that signs one browser in to the web UI of the running service, once
+// and within a minute.
+func (a *App) UILink(ctx context.Context) (string, error) {
+	return (&devices.Devices{Home: a.Home, Grants: a.Grants}).Invite(ctx)
+}
+
+// OpenUI opens the web UI in the person's browser, signed in.
+func (a *App) OpenUI(ctx context.Context) error {
+	link, err := a.UILink(ctx)
+	if err != nil {
+		return err
+	}
+	file, err := (&devices.Devices{Home: a.Home}).RedirectFile(link)
+	if err != nil {
+		return err
+	}
+	program := "xdg-open"
+	if runtime.GOOS == "darwin" {
+		program = "open"
+	}
+	page := url.URL{Scheme: "file", Path: file}
+	if err := exec.CommandContext(ctx, program, page.String()).Run(); err != nil {
+		return fault.Wrap(fault.NotFound, err, "no browser could be opened with %s", program).WithHint("remit ui --print prints the link")
+	}
+	return nil
+}
+
+// webUI is the web UI of a service.
+type webUI struct {
+	devices *devices.Devices
+	host    string
+	tls     bool
+	hosts   []string
+}
+
+// webUI prepares the web UI.
+func (a *App) webUI(q ServeRequest, tls bool) (*webUI, error) {
+	u := &webUI{devices: &devices.Devices{Home: a.Home, Grants: a.Grants, Workspace: q.Workspace}, tls: tls, hosts: q.Hosts}
+	var err error
+	u.host, err = u.devices.Host()
+	return u, err
+}
+
+// mount makes the handler of the web UI.
+func (u *webUI) mount(api http.Handler) (http.Handler, error) {
+	return webui.New(webui.Options{API: api, Devices: u.devices, Host: u.host, Hosts: u.hosts, TLS: u.tls})
+}
+
+// url is where browsers find the web UI. A certificate is for the names that clients use.
+func (u *webUI) url(address string) string {
+	scheme, host := "http", u.host
+	if u.tls {
+		scheme = "https"
+	}
+	if len(u.hosts) > 0 {
+		host = u.hosts[0]
+	}
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return scheme + "://" + host + "/ui"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port) + "/ui"
+}

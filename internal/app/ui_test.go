@@ -1,0 +1,287 @@
+package app_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/app/apptest"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/runs"
+)
+
+// browser is an HTTP client with the cookie of a browser. Names under localhost are this
+// machine, as browsers take them.
+type browser struct {
+	s      *service
+	cookie *http.Cookie
+}
+
+func (b *browser) do(method, path string, form url.Values) (*http.Response, string) {
+	b.s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	res := b.send(ctx, method, path, form)
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		b.s.t.Fatal(err)
+	}
+	return res, string(text)
+}
+
+func (b *browser) send(ctx context.Context, method, path string, form url.Values) *http.Response {
+	b.s.t.Helper()
+	ui, err := url.Parse(b.s.told.UI)
+	if err != nil {
+		b.s.t.Fatal(err)
+	}
+	var body io.Reader
+	if form != nil {
+		body = strings.NewReader(form.Encode())
+	}
+	r, err := http.NewRequestWithContext(ctx, method, b.s.url+path, body)
+	if err != nil {
+		b.s.t.Fatal(err)
+	}
+	r.Host = ui.Host
+	if form != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Origin", "http://"+ui.Host)
+	}
+	if b.cookie != nil {
+		r.AddCookie(b.cookie)
+	}
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	res, err := client.Do(r)
+	if err != nil {
+		b.s.t.Fatal(err)
+	}
+	return res
+}
+
+// beside is another process with the same $REMIT_HOME, as remit ui is.
+func (s *service) beside() *app.App { return apptest.New(s.t, s.homeDir) }
+
+// code makes a sign-in code.
+func (s *service) code() string {
+	s.t.Helper()
+	link, err := s.beside().UILink(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	code, ok := strings.CutPrefix(link, s.told.UI+"/sign-in?code=")
+	if !ok || len(code) < 43 {
+		s.t.Fatalf("the link is %s", link)
+	}
+	return code
+}
+
+// browser signs a browser in.
+func (s *service) browser() *browser {
+	s.t.Helper()
+	b := &browser{s: s}
+	res, text := b.do("POST", "/ui/sign-in", url.Values{"code": {s.code()}})
+	if res.StatusCode != 303 || len(res.Cookies()) != 1 {
+		s.t.Fatalf("signing in: %d %s", res.StatusCode, text)
+	}
+	b.cookie = res.Cookies()[0]
+	return b
+}
+
+func TestUISignIn(t *testing.T) {
+	s := newService(t)
+	if !regexp.MustCompile(`^http://remit-[a-z2-7]{26}\.localhost:\d+/ui$`).MatchString(s.told.UI) {
+		t.Errorf("the web UI is at %s", s.told.UI)
+	}
+	b, code := &browser{s: s}, s.code()
+	for range 3 { // looking at the link does not use it up
+		if res, text := b.do("GET", "/ui/sign-in?code="+code, nil); res.StatusCode != 200 || len(res.Cookies()) != 0 || strings.Count(text, "<button") != 1 {
+			t.Fatalf("the sign-in page: %d %s", res.StatusCode, text)
+		}
+	}
+	if res, _ := b.do("GET", "/ui/", nil); res.StatusCode != 401 {
+		t.Errorf("without a session /ui/ has status %d", res.StatusCode)
+	}
+	res, _ := b.do("POST", "/ui/sign-in", url.Values{"code": {code}})
+	if res.StatusCode != 303 {
+		t.Fatalf("signing in has status %d", res.StatusCode)
+	}
+	b.cookie = res.Cookies()[0]
+	if res, text := b.do("GET", "/ui/", nil); res.StatusCode != 200 || !strings.Contains(text, "No call waits for approval") {
+		t.Errorf("signed in: %d %s", res.StatusCode, text)
+	}
+	if res, _ := (&browser{s: s}).do("POST", "/ui/sign-in", url.Values{"code": {code}}); res.StatusCode != 401 || len(res.Cookies()) != 0 {
+		t.Errorf("the code worked twice: %d", res.StatusCode)
+	}
+	kept, err := os.ReadFile(filepath.Join(s.homeDir, "ui", "devices.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, secret := range map[string]string{"the code": code, "the cookie": b.cookie.Value, "a token": "remit1_"} {
+		if strings.Contains(string(kept), secret) {
+			t.Errorf("%s is kept as it is", what)
+		}
+	}
+	if st, err := os.Stat(filepath.Join(s.homeDir, "ui", "devices.json")); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("the file of devices: %v %v", st.Mode(), err)
+	}
+}
+
+func TestUINeedsItsOwnName(t *testing.T) {
+	s := newService(t)
+	b := s.browser()
+	status, head, text := s.raw("GET", "/ui/", "", "", "Cookie", b.cookie.String())
+	if status != 403 || strings.Contains(string(text), "remit-") || !strings.Contains(head.Get("Content-Security-Policy"), "trusted-types") {
+		t.Errorf("under 127.0.0.1, with the cookie: %d %s", status, text)
+	}
+}
+
+func TestUIWithoutAService(t *testing.T) {
+	a := apptest.New(t, t.TempDir())
+	if link, err := a.UILink(t.Context()); fault.CodeOf(err) != fault.NotFound || link != "" {
+		t.Errorf("got %q, %v", link, err)
+	}
+	s := newService(t)
+	s.stop()
+	if link, err := s.beside().UILink(t.Context()); fault.CodeOf(err) != fault.NotFound || link != "" {
+		t.Errorf("after the service ended: %q, %v", link, err)
+	}
+}
+
+// ask puts a question with a call of an agent.
+func (s *service) askPerson() store.Approval {
+	s.t.Helper()
+	a := s.beside()
+	dir, err := home.Workspace(s.dir)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	policy := filepath.Join(s.dir, "ask.yaml")
+	if err := os.WriteFile(policy, []byte("version: 1\nname: ask\nfiles: {write: {ask: [\"**\"]}}\n"), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	r, err := a.Runs.Begin(s.t.Context(), runs.Request{Name: "writer", Workspace: dir, Policy: policy})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := r.Call(s.t.Context(), runner.Call{Tool: "fs.write", Args: map[string]any{"path": "a.txt", "content": "x"}}); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := r.End(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	list, err := a.Approvals.List(s.t.Context(), store.QuestionFilter{State: store.Waiting})
+	if err != nil || len(list) != 1 {
+		s.t.Fatal(list, err)
+	}
+	return list[0]
+}
+
+func TestUIAnswersAsThePerson(t *testing.T) {
+	s := newService(t)
+	b, q := s.browser(), s.askPerson()
+	path := "/ui/approvals/" + q.ID.String()
+	if _, text := b.do("GET", path, nil); !strings.Contains(text, `name="digest" value="`+q.Digest+`"`) || q.Digest == "" {
+		t.Errorf("the card has not the question's digest %q: %s", q.Digest, text)
+	}
+	if res, text := b.do("POST", path, url.Values{"answer": {"once"}, "digest": {strings.Repeat("0", 64)}}); res.StatusCode != 409 || !strings.Contains(text, "is not the one that was shown") {
+		t.Errorf("an answer to another question: %d %s", res.StatusCode, text)
+	}
+	if res, text := b.do("POST", path, url.Values{"answer": {"once"}, "digest": {q.Digest}}); res.StatusCode != 303 {
+		t.Fatalf("an answer: %d %s", res.StatusCode, text)
+	}
+	if res, text := b.do("POST", path, url.Values{"answer": {"once"}, "digest": {q.Digest}}); res.StatusCode < 400 || !strings.Contains(text, "approved already") {
+		t.Errorf("a second answer: %d %s", res.StatusCode, text)
+	}
+	got, _, err := s.beside().Approvals.Find(t.Context(), q.ID.String())
+	if err != nil || got.State != store.Approved || len(got.Votes) != 1 {
+		t.Fatal(got, err)
+	}
+	if v := got.Votes[0]; v.By != home.Person() || v.Where != "web ui" || v.Grant.String() == "" {
+		t.Errorf("the answer is recorded as %+v", v)
+	}
+}
+
+// TestOnlyDevicesAnswerUnderNarrowedGrants holds that a grant which a person narrowed for an
+// agent cannot answer in the person's name, as a browser of the person can.
+func TestOnlyDevicesAnswerUnderNarrowedGrants(t *testing.T) {
+	s := newService(t)
+	q := s.askPerson()
+	token, _ := s.narrow("version: 1\nname: all\nrest: inherit\n", `,"note":"web UI: Chrome on Linux"`)
+	if status, m := s.ask("POST", "/v1/approvals/"+q.ID.String()+"/approve", token, "{}"); status != 403 {
+		t.Errorf("a narrowed grant answered: %d %v", status, m)
+	}
+}
+
+func TestUISigningOutEndsStreams(t *testing.T) {
+	s := newService(t)
+	for name, end := range map[string]func(b *browser, id string){
+		"sign out": func(b *browser, id string) { b.do("POST", "/ui/sign-out", url.Values{"device": {id}}) },
+		"revoke the grant": func(b *browser, id string) {
+			if _, err := s.beside().Grants.SetStanding(t.Context(), id, store.Revoked, "lost"); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := s.browser()
+			_, text := b.do("GET", "/ui/settings", nil)
+			at := regexp.MustCompile(`this one</span></td><td><code>([0-9a-f-]{36})`).FindStringSubmatch(text)
+			if at == nil {
+				t.Fatalf("the settings do not list this browser: %s", text)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			res := b.send(ctx, "GET", "/ui/events", nil)
+			defer func() { _ = res.Body.Close() }()
+			if res.StatusCode != 200 || !strings.Contains(res.Header.Get("Content-Security-Policy"), "trusted-types") {
+				t.Fatalf("events: %d %v", res.StatusCode, res.Header)
+			}
+			end(b, at[1])
+			if _, err := io.Copy(io.Discard, res.Body); err != nil {
+				t.Errorf("the stream: %v", err)
+			}
+			if res, _ := b.do("GET", "/ui/", nil); res.StatusCode != 401 {
+				t.Errorf("afterwards /ui/ has status %d", res.StatusCode)
+			}
+		})
+	}
+}
+
+func TestUITellsWhatChanged(t *testing.T) {
+	s := newService(t)
+	b := s.browser()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, text := b.do("GET", "/ui/", nil)
+	seq := regexp.MustCompile(`data-seq="(\d+)"`).FindStringSubmatch(text)
+	if seq == nil {
+		t.Fatalf("the page does not say what it shows: %s", text)
+	}
+	s.askPerson() // before the stream is open: it begins where the page ends
+	res := b.send(ctx, "GET", "/ui/events?after="+seq[1], nil)
+	defer func() { _ = res.Body.Close() }()
+	var told []string
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			told = append(told, data)
+			if strings.Contains(data, `"approvals"`) {
+				return
+			}
+		}
+	}
+	t.Errorf("the browser was told %q", told)
+}

@@ -1,0 +1,181 @@
+package webui
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/call/approval"
+	"github.com/remitrun/remit/internal/doors/httpapi"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/approvals"
+)
+
+// question is a question in a list.
+type question struct {
+	store.Approval
+	Asks approval.Body
+	Now  time.Time
+}
+
+// About is the most telling argument of the call.
+func (q question) About() string { return aboutOf(q.Asks.Args) }
+
+// RiskClass is the class of the question's risk in the style sheet.
+func (q question) RiskClass() string { return riskClass(q.Asks.Risk) }
+
+// riskClass is a risk as a class of the style sheet; an unknown one has that of the highest.
+func riskClass(risk string) string {
+	if slices.Contains([]string{"low", "medium", "high"}, risk) {
+		return "risk-" + risk
+	}
+	return "risk-critical"
+}
+
+func newQuestion(q store.Approval, now time.Time) (question, error) {
+	b, err := approvals.BodyOf(q)
+	return question{q, b, now}, err
+}
+
+// questions lists questions, newest first.
+func (x *exchange) questions(query url.Values) ([]question, string, error) {
+	var list httpapi.ApprovalList
+	if err := x.api.get("/v1/approvals", query, &list); err != nil {
+		return nil, "", err
+	}
+	out := make([]question, len(list.Items))
+	for i, q := range list.Items {
+		var err error
+		if out[i], err = newQuestion(q, x.now); err != nil {
+			return nil, "", err
+		}
+	}
+	return out, list.Next, nil
+}
+
+// approvalsView lists questions.
+type approvalsView struct {
+	All   bool
+	Items []question
+	Next  string // of the next page; "": there is none
+}
+
+func (s *Server) approvals(x *exchange) (*page, error) {
+	v := approvalsView{All: x.r.URL.Query().Get("all") != ""}
+	query := url.Values{"limit": {"50"}}
+	if c := x.r.URL.Query().Get("cursor"); c != "" {
+		query.Set("cursor", c)
+	}
+	if v.All {
+		query.Set("all", "true")
+	}
+	var err error
+	if v.Items, v.Next, err = x.questions(query); err != nil {
+		return nil, err
+	}
+	if v.Next != "" {
+		next := url.Values{"cursor": {v.Next}}
+		if v.All {
+			next.Set("all", "1")
+		}
+		v.Next = "/ui/approvals?" + next.Encode()
+	}
+	return &page{Title: "Approvals", Nav: "Inbox", Topics: []string{"approvals"}, Body: v}, nil
+}
+
+// cardView is one question with all that it asks.
+type cardView struct {
+	question
+	Run     *ledger.Run // nil: the grant may not read it
+	Args    []value
+	Pattern []string // the calls that an approval of matching calls covers; nil: there is no such approval
+	Yes     int      // approvals so far
+	Voted   bool     // the person has answered
+	Reason  string   // as it was typed
+	Alert   *httpapi.Problem
+	Others  int    // questions that wait besides this one
+	NextID  string // one of them
+}
+
+func (s *Server) approval(x *exchange) (*page, error) { return s.card(x, nil, "") }
+
+// card makes the page of a question. Alert says why an answer did not count.
+func (s *Server) card(x *exchange, alert *httpapi.Problem, reason string) (*page, error) {
+	var q store.Approval
+	if err := x.api.get("/v1/approvals/"+url.PathEscape(x.r.PathValue("id")), nil, &q); err != nil {
+		return nil, err
+	}
+	one, err := newQuestion(q, x.now)
+	if err != nil {
+		return nil, err
+	}
+	v := cardView{question: one, Args: valuesOf(one.Asks.Args), Alert: alert, Reason: reason}
+	if one.Asks.Pattern != nil {
+		v.Pattern = one.Asks.Pattern.Lines()
+	}
+	for _, vote := range q.Votes {
+		if vote.Yes {
+			v.Yes++
+		}
+		v.Voted = v.Voted || vote.By == x.device.Holder
+	}
+	if q.RunID != uuid.Nil {
+		var run ledger.Run
+		if err := x.api.get("/v1/runs/"+q.RunID.String(), nil, &run); err == nil {
+			v.Run = &run
+		}
+	}
+	waiting, _, err := x.questions(url.Values{"limit": {"50"}})
+	if err != nil {
+		return nil, err
+	}
+	for _, other := range waiting {
+		if other.ID != q.ID {
+			v.Others, v.NextID = v.Others+1, other.ID.String()
+		}
+	}
+	p := &page{Title: "May " + q.Holder + " call " + string(one.Asks.Tool) + "?", Nav: "Inbox", Topics: []string{"approvals"}, Body: v}
+	if alert != nil {
+		p.Status = alert.Status
+	}
+	return p, nil
+}
+
+// answer takes an answer. It counts for the question whose digest the form has.
+func (s *Server) answer(x *exchange) (string, *page, error) {
+	form := x.r.PostForm
+	digest, reason := form.Get("digest"), form.Get("reason")
+	path, in := "/approve", map[string]any{"digest": digest}
+	switch form.Get("answer") {
+	case "refuse":
+		path = "/deny"
+		if reason != "" {
+			in["reason"] = reason
+		}
+	case "once":
+	case "matching":
+		in["session"] = true
+	default:
+		return "", nil, fault.New(fault.Usage, "the form has no answer").WithHint("choose one of its buttons")
+	}
+	if digest == "" {
+		return "", nil, fault.New(fault.Usage, "the form does not say which question was shown").WithHint("open the question again")
+	}
+	id := x.r.PathValue("id")
+	err := x.api.post("/v1/approvals/"+url.PathEscape(id)+path, in, nil)
+	var p *httpapi.Problem
+	if errors.As(err, &p) && p.Status != http.StatusUnauthorized {
+		card, cerr := s.card(x, p, reason)
+		return "", card, cerr
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	return "/ui/approvals/" + url.PathEscape(id), nil, nil
+}

@@ -1,0 +1,206 @@
+package webui
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/doors/httpapi"
+	"github.com/remitrun/remit/internal/service/history"
+)
+
+const (
+	// maxStreams bounds the open event streams of all browsers; each browser needs one.
+	maxStreams = 64
+	// gatherFor is how long changes are gathered before the browser is told of them.
+	gatherFor = 40 * time.Millisecond
+	maxLine   = 1 << 20 // bytes of an event of the API
+)
+
+// events tells a browser which topics changed. It follows the event stream of the API.
+func (s *Server) events(x *exchange) {
+	if s.open.Add(1) > maxStreams {
+		s.open.Add(-1)
+		s.fail(x.w, x.r, http.StatusServiceUnavailable, fault.New(fault.LimitReached, "too many event streams are open"))
+		return
+	}
+	defer s.open.Add(-1)
+	out := &changes{w: x.w, rc: http.NewResponseController(x.w)}
+	header := http.Header{}
+	if id := cmp.Or(x.r.Header.Get("Last-Event-ID"), x.r.URL.Query().Get("after")); id != "" {
+		header.Set("Last-Event-ID", id)
+	}
+	if err := x.api.serve(out, http.MethodGet, "/v1/events", nil, header, nil); err != nil {
+		s.refused(x, err)
+		return
+	}
+	if out.refused() {
+		s.refused(x, out.failed.problem())
+		return
+	}
+	out.end()
+}
+
+// changes reads the event stream of the API and writes the topics that its events concern.
+// It implements http.ResponseWriter.
+type changes struct {
+	w  http.ResponseWriter
+	rc *http.ResponseController
+
+	failed buffer // an answer that is no stream
+	line   []byte // an unfinished line of the API's stream
+
+	mu      sync.Mutex
+	topics  []string
+	id      string
+	pending *time.Timer
+	ended   bool
+}
+
+// Header implements http.ResponseWriter.
+func (c *changes) Header() http.Header { return c.failed.Header() }
+
+// WriteHeader implements http.ResponseWriter.
+func (c *changes) WriteHeader(status int) {
+	c.failed.WriteHeader(status)
+	if c.refused() {
+		return
+	}
+	h := c.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no")
+	c.w.WriteHeader(http.StatusOK)
+}
+
+func (c *changes) refused() bool { return c.failed.status >= http.StatusBadRequest }
+
+// Write implements http.ResponseWriter.
+func (c *changes) Write(b []byte) (int, error) {
+	if c.failed.status == 0 {
+		c.WriteHeader(http.StatusOK)
+	}
+	if c.refused() {
+		return c.failed.Write(b)
+	}
+	c.line = append(c.line, b...)
+	for {
+		line, rest, whole := bytes.Cut(c.line, []byte("\n"))
+		if !whole {
+			break
+		}
+		if err := c.read(string(line)); err != nil {
+			return 0, err
+		}
+		c.line = rest
+	}
+	if len(c.line) > maxLine {
+		return 0, fault.New(fault.Internal, "an event of the API is too long")
+	}
+	return len(b), nil
+}
+
+// read handles one line of the API's stream. Comments keep both streams open.
+func (c *changes) read(line string) error {
+	switch {
+	case strings.HasPrefix(line, ":"), strings.HasPrefix(line, "retry:"):
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.send(line + "\n\n")
+	case strings.HasPrefix(line, "data: "):
+		var e history.AuditEvent
+		if err := json.Unmarshal([]byte(strings.TrimPrefix(line, "data: ")), &e); err != nil || e.Seq == 0 {
+			return nil //nolint:nilerr // the end of the stream is no event of the record
+		}
+		c.note(e)
+	case strings.HasPrefix(line, "id: "):
+		c.mu.Lock()
+		c.id = strings.TrimPrefix(line, "id: ")
+		c.mu.Unlock()
+	}
+	return nil
+}
+
+// note gathers what an event concerns.
+func (c *changes) note(e history.AuditEvent) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range topicsOf(e) {
+		if !slices.Contains(c.topics, t) {
+			c.topics = append(c.topics, t)
+		}
+	}
+	if c.pending == nil && len(c.topics) > 0 {
+		c.pending = time.AfterFunc(gatherFor, c.tell)
+	}
+}
+
+// tell sends the gathered topics.
+func (c *changes) tell() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b, err := json.Marshal(c.topics)
+	if err == nil && len(c.topics) > 0 && !c.ended {
+		_ = c.send("id: " + c.id + "\ndata: " + string(b) + "\n\n") // a browser that has gone ends the request
+	}
+	c.topics, c.pending = nil, nil
+}
+
+// send writes to the browser. The caller holds the lock.
+func (c *changes) send(text string) error {
+	_ = c.rc.SetWriteDeadline(time.Now().Add(writeWithin)) // without a connection, as in tests, there is no deadline
+	if _, err := c.w.Write([]byte(text)); err != nil {
+		return err
+	}
+	return c.rc.Flush()
+}
+
+// end waits for what is being sent, and sends nothing more.
+func (c *changes) end() {
+	c.tell()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+}
+
+// newest gives the number of the newest event of the record, from which on a page is out of
+// date; "": the grant may not read the record, so the page is not told of changes.
+func (x *exchange) newest() string {
+	var list httpapi.AuditList
+	if err := x.api.get("/v1/audit", url.Values{"limit": {"1"}}, &list); err != nil {
+		return ""
+	}
+	if len(list.Items) == 0 {
+		return "0"
+	}
+	return strconv.FormatUint(uint64(list.Items[0].Seq), 10)
+}
+
+// topicsOf names what an event changes.
+func topicsOf(e history.AuditEvent) []string {
+	var out []string
+	switch {
+	case strings.HasPrefix(e.Event, "question_"):
+		out = append(out, "approvals")
+	case strings.HasPrefix(e.Event, "grant_"):
+		out = append(out, "grants")
+	case strings.HasPrefix(e.Event, "agent_"):
+		out = append(out, "agents")
+	case strings.HasPrefix(e.Event, "session_"), strings.HasPrefix(e.Event, "message_"), strings.HasPrefix(e.Event, "file_"):
+		out = append(out, "sessions")
+		if e.Subject != "" {
+			out = append(out, "session:"+e.Subject)
+		}
+	}
+	if e.RunID != "" {
+		out = append(out, "runs", "run:"+e.RunID)
+	}
+	return out
+}

@@ -1,0 +1,123 @@
+package webui
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/doors/httpapi"
+)
+
+// cookieName is the name of the cookie of a session. The prefix makes browsers refuse it
+// without encryption.
+func (s *Server) cookieName() string {
+	if s.o.TLS {
+		return "__Secure-remit-ui"
+	}
+	return "remit-ui"
+}
+
+func (s *Server) cookie(value string, lasts time.Duration) *http.Cookie {
+	return &http.Cookie{
+		Name: s.cookieName(), Value: value, Path: "/ui", MaxAge: int(lasts / time.Second), HttpOnly: true, Secure: s.o.TLS, SameSite: http.SameSiteStrictMode,
+	}
+}
+
+// outside is what browsers see that are not signed in.
+type outside struct {
+	Title   string
+	Code    string // of a sign-in; "": none
+	Problem *httpapi.Problem
+	Back    string // a page of this server to try again, for those who come from another site
+	Theme   string
+}
+
+// signInPage shows a button: only using it uses the code up, so that programs which look at
+// links do not.
+func (s *Server) signInPage(w http.ResponseWriter, r *http.Request) {
+	code := r.URL.Query().Get("code")
+	if code == "" {
+		s.signedOut(w, r, fault.New(fault.GrantInvalid, "this browser is not signed in").WithHint("run remit ui"))
+		return
+	}
+	s.renderOutside(w, r, http.StatusOK, outside{Title: "Sign in", Code: code})
+}
+
+// signIn uses a code up.
+func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
+	if err := r.ParseForm(); err != nil {
+		s.fail(w, r, http.StatusBadRequest, fault.New(fault.Usage, "the form cannot be read"))
+		return
+	}
+	cookie, d, err := s.o.Devices.SignIn(r.Context(), r.PostForm.Get("code"), browserOf(r.UserAgent()))
+	if err != nil {
+		s.signedOut(w, r, err)
+		return
+	}
+	http.SetCookie(w, s.cookie(cookie, d.Until.Sub(s.o.Now())))
+	http.Redirect(w, r, "/ui/", http.StatusSeeOther)
+}
+
+// signOut ends a session, this browser's or another one's.
+func (s *Server) signOut(x *exchange) (string, *page, error) {
+	id := x.r.PostForm.Get("device")
+	list, err := s.o.Devices.List()
+	if err != nil {
+		return "", nil, err
+	}
+	for _, d := range list {
+		if d.ID != id || d.Holder != x.device.Holder { // only one's own
+			continue
+		}
+		if err := s.o.Devices.SignOut(x.r.Context(), id); err != nil {
+			return "", nil, err
+		}
+		if id != x.device.ID {
+			return "/ui/settings", nil, nil
+		}
+		http.SetCookie(x.w, s.cookie("", -time.Second))
+		return "/ui/", nil, nil
+	}
+	return "", nil, fault.New(fault.NotFound, "no browser of yours has this ID")
+}
+
+// signedOut answers a browser that is not signed in: it shows how to, and does not say more.
+func (s *Server) signedOut(w http.ResponseWriter, r *http.Request, err error) {
+	p := problemOf(err)
+	p.Status = http.StatusUnauthorized
+	o := outside{Title: "Signed out", Problem: p}
+	if site := r.Header.Get("Sec-Fetch-Site"); r.Method == http.MethodGet && site != "" && site != "same-origin" && r.URL.Path != "/ui/sign-in" {
+		o.Back = r.URL.RequestURI() // a browser does not send the cookie with a link of another site
+	}
+	s.renderOutside(w, r, http.StatusUnauthorized, o)
+}
+
+// fail answers with an error outside of any session.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, status int, err error) {
+	p := problemOf(err)
+	p.Status = status
+	s.renderOutside(w, r, status, outside{Title: http.StatusText(status), Problem: p})
+}
+
+// browserOf describes a browser, as "Firefox on Linux".
+func browserOf(agent string) string {
+	find := func(names ...string) string {
+		if i := slices.IndexFunc(names, func(n string) bool { return strings.Contains(agent, n) }); i >= 0 {
+			return names[i]
+		}
+		return ""
+	}
+	browser, system := find("Firefox", "Edg", "Chrome", "Safari", "curl"), find("Android", "iPhone", "iPad", "Windows", "Mac OS", "Linux")
+	switch {
+	case browser == "Edg":
+		browser = "Edge"
+	case browser == "":
+		browser = "Browser"
+	}
+	if system == "" {
+		return browser
+	}
+	return browser + " on " + system
+}

@@ -1,0 +1,105 @@
+// Package webui serves the web UI: pages for people, at /ui. It has no power of its own:
+// every page and every answer is made of requests to the HTTP API, in this process, under
+// the grant of the signed-in browser. What that grant does not allow, no page shows or does,
+// and everything that a page does can also be done through the API. Start at [New].
+//
+// A page has four parts:
+//
+//   - a method of [Server] that takes an [exchange], asks the API, and returns a [page];
+//   - a view, the struct in page.Body that its template shows;
+//   - a template in templates/, which defines "body" and maybe parts that others use;
+//   - a line in [Server.routes], and a case of TestPages with its golden HTML file.
+//
+// page.Topics names the changes that concern the page, as "approvals" or "run:ID". The
+// script asks for the page again when one happens, and changes only what differs. Forms post
+// to the same path without a script, and their handler is an [action], which returns the
+// path to go on with, or a page that says why not.
+//
+// Templates are html/template; texts of agents go through show or lines, which make control
+// and bidirectional characters visible. There is no inline script or style: the policy of
+// [headers] refuses it.
+package webui
+
+import (
+	"context"
+	"embed"
+	"html/template"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/service/devices"
+)
+
+//go:embed templates static
+var files embed.FS
+
+// Devices knows the browsers that are signed in.
+type Devices interface {
+	// SignIn uses a one-time code, and makes a device with a cookie.
+	SignIn(ctx context.Context, code, label string) (cookie string, d devices.Device, err error)
+	// Enter finds the device of a cookie; an unknown or expired one is fault.GrantInvalid.
+	Enter(cookie string) (devices.Device, error)
+	List() ([]devices.Device, error)
+	SignOut(ctx context.Context, id string) error
+}
+
+// Options says what the web UI is made of. All fields are required but those with a default.
+type Options struct {
+	API     http.Handler
+	Devices Devices
+	Host    string           // the host name that it is served under, without a port
+	Hosts   []string         // further host names, of a service that others reach
+	TLS     bool             // the browser's connection is encrypted
+	Now     func() time.Time // nil: time.Now
+}
+
+// Server serves the web UI. It is safe for concurrent use.
+type Server struct {
+	o     Options
+	mux   *http.ServeMux
+	pages map[string]*template.Template
+	open  atomic.Int64 // event streams
+}
+
+// New makes a server.
+func New(o Options) (*Server, error) {
+	if o.API == nil || o.Devices == nil || o.Host == "" {
+		return nil, fault.New(fault.Internal, "a web UI needs an API, devices and a host")
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	pages, err := parsePages(files)
+	if err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "the templates of the web UI cannot be read")
+	}
+	s := &Server{o: o, mux: http.NewServeMux(), pages: pages}
+	s.routes()
+	return s, nil
+}
+
+// routes is the list of all that is served.
+func (s *Server) routes() {
+	s.page("GET /ui/{$}", "inbox.html", s.inbox)
+	s.page("GET /ui/approvals", "approvals.html", s.approvals)
+	s.page("GET /ui/approvals/{id}", "approval.html", s.approval)
+	s.action("POST /ui/approvals/{id}", "approval.html", s.answer)
+	s.page("GET /ui/runs", "runs.html", s.runs)
+	s.page("GET /ui/runs/{id}", "run.html", s.run)
+	s.page("GET /ui/runs/{id}/calls/{index}", "call.html", s.call)
+	s.signedIn("GET /ui/runs/{id}/report", s.report)
+	s.page("GET /ui/settings", "settings.html", s.settings)
+	s.action("POST /ui/settings/theme", "settings.html", s.setTheme)
+	s.action("POST /ui/settings/keys", "settings.html", s.setKeys)
+	s.action("POST /ui/sign-out", "settings.html", s.signOut)
+	s.signedIn("GET /ui/events", s.events)
+
+	s.mux.HandleFunc("GET /ui/sign-in", s.signInPage)
+	s.mux.HandleFunc("POST /ui/sign-in", s.signIn)
+	s.mux.HandleFunc("GET /ui/icon.svg", s.icon)
+	s.mux.HandleFunc("GET /ui/static/{name}", s.static)
+	s.mux.HandleFunc("GET /ui", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/ui/", http.StatusSeeOther) })
+	s.mux.HandleFunc("/", s.unknown)
+}

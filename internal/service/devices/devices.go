@@ -1,0 +1,253 @@
+// Package devices signs browsers in to the web UI. The owner of $REMIT_HOME asks for an
+// invitation, a link with a code that is valid once and for a minute. A browser that uses
+// the code becomes a device: it gets a cookie, and a grant of its own that is narrowed from
+// the person's. Start at [Devices.Invite], [Devices.SignIn] and [Devices.Enter].
+//
+// Codes and cookies are kept as hashes. The token of a device's grant is encrypted with its
+// cookie, so that the file alone signs nobody in.
+package devices
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/grants"
+	"github.com/remitrun/remit/internal/service/home"
+)
+
+// Files below $REMIT_HOME.
+const (
+	stateFile = "ui/devices.json"
+	stateLock = "ui.lock"
+)
+
+const (
+	codeLife  = time.Minute
+	maxCodes  = 20                 // that wait to be used
+	maxIdle   = 12 * time.Hour     // without a request
+	maxLife   = 7 * 24 * time.Hour // since the sign-in
+	seenEvery = time.Minute        // how often the last use of a device is written down
+	maxLabel  = 80                 // bytes of a device's description
+)
+
+// Devices are the browsers that are signed in.
+type Devices struct {
+	Home      *home.Home
+	Grants    *grants.Grants
+	Workspace string           // absolute; the workspace of the grants
+	Now       func() time.Time // nil: time.Now
+}
+
+// Device is a browser that is signed in.
+type Device struct {
+	ID     string    `json:"id"` // of its grant
+	Holder string    `json:"holder"`
+	Label  string    `json:"label"` // as "Firefox on Linux"
+	Since  time.Time `json:"signed_in_at"`
+	Seen   time.Time `json:"seen_at"`
+	Until  time.Time `json:"until"`
+	Token  string    `json:"-"` // of its grant
+}
+
+// state is the content of the file.
+type state struct {
+	Host    string   `json:"host"` // the name of the web UI's host
+	Codes   []code   `json:"codes,omitempty"`
+	Devices []record `json:"devices,omitempty"`
+}
+
+type code struct {
+	Hash  string    `json:"sha256"`
+	Until time.Time `json:"until"`
+}
+
+type record struct {
+	Device
+	Hash   string `json:"cookie_sha256"`
+	Sealed []byte `json:"token"` // encrypted with the cookie
+}
+
+func (d *Devices) now() time.Time {
+	if d.Now != nil {
+		return d.Now().UTC()
+	}
+	return time.Now().UTC()
+}
+
+// errSignedOut is the error of a cookie without a device.
+func errSignedOut() error {
+	return fault.New(fault.GrantInvalid, "this browser is not signed in").WithHint("run remit ui")
+}
+
+// change changes the file under its lock. Entries whose time is over are removed.
+func (d *Devices) change(do func(s *state) error) error {
+	return d.Home.Locked(stateLock, func() error {
+		s, err := d.read()
+		if err != nil {
+			return err
+		}
+		now := d.now()
+		s.Codes = slices.DeleteFunc(s.Codes, func(c code) bool { return !now.Before(c.Until) })
+		s.Devices = slices.DeleteFunc(s.Devices, func(r record) bool { return r.over(now) })
+		if err := do(&s); err != nil {
+			return err
+		}
+		return d.Home.Write(stateFile, s)
+	})
+}
+
+func (d *Devices) read() (state, error) {
+	var s state
+	if err := d.Home.Read(stateFile, &s); err != nil {
+		return s, fault.Wrap(fault.StoreFailed, err, "%s cannot be read: %v", stateFile, err).
+			WithHint("remove %s; all browsers must then sign in again", filepath.Join(d.Home.Dir, stateFile))
+	}
+	return s, nil
+}
+
+func (r record) over(now time.Time) bool {
+	return !now.Before(r.Until) || now.Sub(r.Seen) >= maxIdle
+}
+
+// Code makes a code that signs one browser in, once and within a minute.
+func (d *Devices) Code() (string, error) {
+	text := newSecret()
+	err := d.change(func(s *state) error {
+		if len(s.Codes) >= maxCodes {
+			return fault.New(fault.LimitReached, "%d sign-in codes wait to be used", len(s.Codes)).WithHint("use one, or try again in a minute")
+		}
+		s.Codes = append(s.Codes, code{Hash: hashOf(text), Until: d.now().Add(codeLife)})
+		return nil
+	})
+	return text, err
+}
+
+// SignIn uses a code up, and makes a device with a cookie. Label describes the browser.
+func (d *Devices) SignIn(ctx context.Context, code, label string) (cookie string, out Device, err error) {
+	if err := d.burn(code); err != nil {
+		return "", out, err
+	}
+	parent, err := grants.ReadToken("@" + filepath.Join(d.Home.Dir, grants.AdminFile))
+	if err != nil {
+		return "", out, err
+	}
+	label = cleanLabel(label)
+	t, err := d.Grants.Device(ctx, parent, label, grants.Terms{Workspace: d.Workspace, Expires: maxLife})
+	if err != nil {
+		return "", out, err
+	}
+	cookie = newSecret()
+	sealed, err := seal(cookie, t.Text)
+	if err != nil {
+		return "", out, err
+	}
+	now := d.now()
+	out = Device{ID: t.Claims.Leaf().String(), Holder: t.Claims.Holder(), Label: label, Since: now, Seen: now, Until: earlier(now.Add(maxLife), t.Claims.Expires()), Token: t.Text}
+	err = d.change(func(s *state) error {
+		s.Devices = append(s.Devices, record{Device: out, Hash: hashOf(cookie), Sealed: sealed})
+		return nil
+	})
+	return cookie, out, err
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.IsZero() || a.Before(b) {
+		return a
+	}
+	return b.UTC()
+}
+
+// burn removes a code. A code that is unknown, used or too old is refused.
+func (d *Devices) burn(text string) error {
+	used := false
+	err := d.change(func(s *state) error {
+		s.Codes = slices.DeleteFunc(s.Codes, func(c code) bool {
+			same := equal(c.Hash, hashOf(text))
+			used = used || same
+			return same
+		})
+		return nil
+	})
+	if err == nil && !used {
+		err = fault.New(fault.GrantInvalid, "this sign-in link was used already, or is older than a minute").WithHint("run remit ui again")
+	}
+	return err
+}
+
+// Enter finds the device of a cookie. It does not check the device's grant, which the
+// service does for each request.
+func (d *Devices) Enter(cookie string) (Device, error) {
+	s, err := d.read()
+	if err != nil {
+		return Device{}, err
+	}
+	now, hash := d.now(), hashOf(cookie)
+	i := slices.IndexFunc(s.Devices, func(r record) bool { return equal(r.Hash, hash) })
+	if i < 0 || s.Devices[i].over(now) {
+		return Device{}, errSignedOut()
+	}
+	r := s.Devices[i]
+	if r.Token, err = open(cookie, r.Sealed); err != nil {
+		return Device{}, errSignedOut()
+	}
+	if now.Sub(r.Seen) < seenEvery {
+		return r.Device, nil
+	}
+	return r.Device, d.change(func(s *state) error {
+		for i := range s.Devices {
+			if s.Devices[i].ID == r.ID {
+				s.Devices[i].Seen = now
+			}
+		}
+		return nil
+	})
+}
+
+// List lists the devices, the last one used first.
+func (d *Devices) List() ([]Device, error) {
+	s, err := d.read()
+	if err != nil {
+		return nil, err
+	}
+	out := []Device{}
+	for _, r := range s.Devices {
+		if !r.over(d.now()) {
+			out = append(out, r.Device)
+		}
+	}
+	slices.SortFunc(out, func(a, b Device) int { return cmp.Or(b.Seen.Compare(a.Seen), cmp.Compare(a.ID, b.ID)) })
+	return out, nil
+}
+
+// SignOut revokes a device's grant, which also ends its event stream, and forgets it.
+func (d *Devices) SignOut(ctx context.Context, id string) error {
+	s, err := d.read()
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(s.Devices, func(r record) bool { return r.ID == id }) {
+		return fault.New(fault.GrantUnknown, "no signed-in browser has the ID %.80q", id)
+	}
+	if _, err := d.Grants.SetStanding(ctx, id, store.Revoked, "signed out of the web UI"); err != nil {
+		return err
+	}
+	return d.change(func(s *state) error {
+		s.Devices = slices.DeleteFunc(s.Devices, func(r record) bool { return r.ID == id })
+		return nil
+	})
+}
+
+func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
