@@ -12,10 +12,11 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/service/clients"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/servers"
 )
 
 func (s *session) initCmd() *cobra.Command {
-	var anew, yes bool
+	var anew, yes, registries bool
 	var dir, profileName string
 	c := &cobra.Command{
 		Use:   "init",
@@ -30,6 +31,11 @@ takes a hook out.
 
 A remit.yaml that is there already is kept if you trust it, and refused if not:
 a repository cannot give itself rights.
+
+With --registries it also finds the package registries that npm, pip, uv, Go and
+cargo use by your own settings, and adds entries of network.ask for reading from
+them: remit exec --ask then asks before a command does. Settings of the project
+are not read, because others can write to them.
 
 Profiles: ` + strings.Join(profile.Names(), ", ") + `.
 
@@ -57,7 +63,7 @@ The exit status is 1 if a hook could not be installed and proved.
 			if anew {
 				return s.printNewLedger(b)
 			}
-			q := app.SetupRequest{Profile: profileName}
+			q := app.SetupRequest{Profile: profileName, Registries: registries}
 			if q.Workspace, err = home.Workspace(dir); err != nil {
 				return err
 			}
@@ -66,6 +72,7 @@ The exit status is 1 if a hook could not be installed and proved.
 	}
 	c.Flags().BoolVar(&anew, "new-ledger", false, "replace a lost ledger by a new one, with a new origin and new keys, and do nothing else")
 	c.Flags().BoolVar(&yes, "yes", false, "do it without asking")
+	c.Flags().BoolVar(&registries, "registries", false, "let commands read from the package registries of your own settings, by approval")
 	c.Flags().StringVar(&profileName, "profile", "", "ready policy to write, by `NAME` (default: "+profile.Default+")")
 	c.Flags().StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: the current folder)")
 	return c
@@ -81,7 +88,7 @@ func (s *session) printNewLedger(b app.Begun) error {
 
 // setUp shows the plan and, if the person agrees, carries it out.
 func (s *session) setUp(ctx context.Context, a *app.App, b app.Begun, q app.SetupRequest, yes bool) error {
-	plan, err := a.PlanSetup(q)
+	plan, err := a.PlanSetup(ctx, q)
 	if err != nil && yes {
 		return err
 	}
@@ -133,12 +140,30 @@ func (s *session) printPlan(plan app.Setup, q app.SetupRequest) {
 	} else {
 		s.item("•", "keep remit.yaml, which you trust")
 	}
+	for _, r := range plan.Registries {
+		s.item("•", registriesLine(r, plan.New))
+	}
 	for _, f := range plan.Agents {
 		s.item("•", "install a hook for "+f.Title+" ("+f.At+") and prove it")
 	}
 	if len(plan.Agents) == 0 {
 		s.item("•", "no agent was found: looked for "+strings.Join(clients.Names(), ", "))
 	}
+}
+
+// registriesLine tells which registries of a package manager a policy gets.
+func registriesLine(r servers.OwnRegistries, added bool) string {
+	line := "ask before commands read from "
+	if !added {
+		line = "remit.yaml is kept; to ask before commands read from these, add to network.ask: "
+	}
+	switch {
+	case len(r.Origins) == 0:
+		return r.Manager + ": no registry is added: " + r.Problem
+	case r.Problem != "":
+		return line + strings.Join(r.Origins, ", ") + " (" + r.Manager + "; " + r.Problem + ")"
+	}
+	return line + strings.Join(r.Origins, ", ") + " (" + r.Manager + ")"
 }
 
 // setupAgentJSON is an agent as --json prints it.
@@ -181,6 +206,9 @@ func (s *session) printSetupJSON(b app.Begun, plan app.Setup, done []app.AgentSe
 		}
 	}
 	out := map[string]any{"home": b.Home, "origin": b.Origin, "policy": plan.Policy, "done": did, "agents": agents}
+	if plan.Registries != nil {
+		out["registries"] = plan.Registries
+	}
 	if problem != nil {
 		out["problem"] = fault.Message(problem)
 	}
@@ -209,6 +237,9 @@ func (s *session) printSetup(plan app.Setup, done []app.AgentSetup) error {
 		state = "profile " + plan.Profile.Name + ", trusted"
 	}
 	s.printf("%s policy: %s (%s)\n", s.paint(green, "✓"), show(plan.Policy), state)
+	for _, r := range plan.Registries {
+		s.printf("  %s\n", show(registriesLine(r, plan.New)))
+	}
 	for _, one := range done {
 		if one.Err != nil {
 			s.printf("%s %s: the hook was not installed\n", s.paint(red, "✗"), one.Title)

@@ -74,9 +74,18 @@ func (n npm) program(f *sandbox.Folder, lock []byte) (string, error) {
 	return at, err
 }
 
-// npmRegistries reads the person's own configuration of npm. A project's is not read, as
-// others can write to it.
+// npmRegistries gives the registries of npm, checked.
 func (m *Servers) npmRegistries(ctx context.Context, server string) (*registries, error) {
+	r, err := m.npmSettings(ctx, server)
+	if err != nil {
+		return nil, err
+	}
+	return r, r.check(ctx)
+}
+
+// npmSettings reads the person's own configuration of npm. A project's is not read, as
+// others can write to it.
+func (m *Servers) npmSettings(ctx context.Context, server string) (*registries, error) {
 	r := &registries{}
 	r.Kind = packages.NPM
 	variable := func(name string) string { return cmp.Or(m.variable(name), m.variable(strings.ToUpper(name))) }
@@ -95,7 +104,7 @@ func (m *Servers) npmRegistries(ctx context.Context, server string) (*registries
 			return nil, err
 		}
 	}
-	return r, r.check(ctx)
+	return r, nil
 }
 
 // npmOptions are npm's, so that nothing but these registries is used and no script runs.
@@ -124,10 +133,19 @@ const (
 
 // npmDefault asks npm, without any network, which registry it uses by default.
 func (m *Servers) npmDefault(ctx context.Context, server string) (string, error) {
-	t := &packageRun{servers: m, hint: npmHint, ask: []string{"npm", "config", "get", "registry", noUserConfig, noGlobalConfig}}
-	none := fmt.Sprintf("version: 1\nname: %q\ncommands: {timeout: 2m}\n", "mcp package "+server)
-	if err := m.runHelper(ctx, none, "mcp package "+server, t, t.args()); err != nil {
-		return "", err
+	answer, err := m.askPackages(ctx, server, npmHint, []string{"npm", "config", "get", "registry", noUserConfig, noGlobalConfig}, "")
+	return strings.TrimSpace(answer), err
+}
+
+// askPackages asks a package manager a question, confined and without any network. folder
+// is where it may be besides the system's folders, "" for nowhere.
+func (m *Servers) askPackages(ctx context.Context, server, hint string, argv []string, folder string) (string, error) {
+	t := &packageRun{servers: m, hint: hint, ask: argv}
+	where := ""
+	if folder != "" {
+		where = fmt.Sprintf(", path: [%q]", folder)
 	}
-	return strings.TrimSpace(t.answer), nil
+	none := fmt.Sprintf("version: 1\nname: %q\ncommands: {timeout: 2m%s}\n", "mcp package "+server, where)
+	err := m.runHelper(ctx, none, "mcp package "+server, t, t.args())
+	return t.answer, err
 }

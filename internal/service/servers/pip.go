@@ -3,7 +3,6 @@ package servers
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"os"
 	"path"
 	"path/filepath"
@@ -122,8 +121,17 @@ func pipCommand(folder, entry, name string) []string {
 	return []string{"python3", "-I", "-S", "-B", "-c", pipStart, filepath.Join(folder, pipSite), entry, name}
 }
 
-// pipRegistries reads the person's own configuration of uv and pip.
+// pipRegistries gives the registries of uv and pip, checked.
 func (m *Servers) pipRegistries(ctx context.Context, server string) (*registries, error) {
+	r, err := m.pipSettings(ctx, server)
+	if err != nil {
+		return nil, err
+	}
+	return r, r.check(ctx)
+}
+
+// pipSettings reads the person's own configuration of uv and pip.
+func (m *Servers) pipSettings(ctx context.Context, server string) (*registries, error) {
 	r := &registries{}
 	r.Kind = packages.PyPI
 	r.SetPip("index-url", cmp.Or(m.variable("UV_DEFAULT_INDEX"), m.variable("UV_INDEX_URL"), m.variable("PIP_INDEX_URL")))
@@ -149,7 +157,7 @@ func (m *Servers) pipRegistries(ctx context.Context, server string) (*registries
 			return nil, err
 		}
 	}
-	return r, r.check(ctx)
+	return r, nil
 }
 
 // ownFile reads a small configuration file.
@@ -164,13 +172,12 @@ func ownFile(file string) ([]byte, bool) {
 // pipDefault asks pip, without any network, which index it uses by default, and where that has its
 // files.
 func (m *Servers) pipDefault(ctx context.Context, server string, r *registries) error {
-	t := &packageRun{servers: m, hint: pipHint, ask: append(python[:len(python):len(python)], "-c",
-		"from pip._internal.models.index import PyPI; print(PyPI.simple_url, PyPI.file_storage_domain)")}
-	none := fmt.Sprintf("version: 1\nname: %q\ncommands: {timeout: 2m}\n", "mcp package "+server)
-	if err := m.runHelper(ctx, none, "mcp package "+server, t, t.args()); err != nil {
+	answer, err := m.askPackages(ctx, server, pipHint, append(python[:len(python):len(python)], "-c",
+		"from pip._internal.models.index import PyPI; print(PyPI.simple_url, PyPI.file_storage_domain)"), "")
+	if err != nil {
 		return err
 	}
-	index, files, ok := strings.Cut(strings.TrimSpace(t.answer), " ")
+	index, files, ok := strings.Cut(strings.TrimSpace(answer), " ")
 	if !ok {
 		return fault.New(fault.ToolFailed, "pip does not say which index it uses").WithHint("set index-url in your pip.conf")
 	}
