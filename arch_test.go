@@ -115,7 +115,7 @@ var mayImport = map[string]string{
 	"tools/typed":             "base/canon base/fault authority/permit base/tool",
 	"tools/builtin/fs":        "base/clip tools/typed base/fault base/near authority/permit base/tool confine/files github.com/bmatcuk/doublestar/v4",
 	"tools/builtin/http":      "tools/typed base/fault authority/permit authority/policy/target base/tool confine/network golang.org/x/net/http/httpguts net/http",
-	"tools/builtin/shell":     "base/document tools/typed base/fault authority/permit authority/policy authority/policy/command base/tool confine/sandbox confine/files",
+	"tools/builtin/shell":     "base/regex base/document tools/typed base/fault authority/permit authority/policy authority/policy/command base/tool confine/sandbox confine/files",
 	"tools/builtin/clock":     "tools/typed base/fault authority/permit base/tool",
 	"tools/builtin/analyze":   "tools/typed base/canon base/fault authority/permit base/tool",
 	"tools/builtin/random":    "tools/typed base/fault authority/permit base/tool crypto/rand",

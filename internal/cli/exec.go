@@ -142,6 +142,13 @@ func refusal(c sandbox.Connection) string {
 	return text
 }
 
+// printHints prints what may explain that a command failed.
+func (s *session) printHints(o sandbox.Outcome) {
+	for _, hint := range o.Hints {
+		s.errorf("%s %s\n", s.paintErr(yellow, "remit:"), show(hint))
+	}
+}
+
 // execSummary tells on standard error how it went; standard output is the command's.
 func (s *session) execSummary(res runs.ExecResult) {
 	o, refused := res.Command, res.Counts.Refused
@@ -161,6 +168,7 @@ func (s *session) execSummary(res runs.ExecResult) {
 	if tried > 0 {
 		parts = append(parts, fmt.Sprintf("%s, %d refused", counted(tried, "connection"), refused))
 	}
+	s.printHints(o)
 	sign, col := icon(res.Status.String())
 	s.errorf("%s %s  %s\n", s.paintErr(col, sign), strings.Join(parts, " · "), s.paintErr(dim, "remit show "+res.ID.String()))
 	if res.Held != nil {

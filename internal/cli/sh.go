@@ -110,6 +110,7 @@ func (s *session) shell(ctx context.Context, a *app.App, q runs.ShellRequest) er
 		}
 	}
 	s.printRefusals(&refused)
+	s.printHints(res.Command)
 	if o := res.Command; res.Err != nil && (o.Duration == 0 || o.Limit != "" || o.Signal != "" || o.TimedOut) {
 		s.complain(res.Err)
 		if res.Hint != "" {

@@ -1,12 +1,23 @@
 package files
 
 import (
+	"errors"
 	"io/fs"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 )
+
+// Missing reports whether nothing is at a path that may be written.
+func (f *Files) Missing(asked string) bool {
+	err := f.at(how{kind: tool.FileWrite}, asked, func(pl *place) error {
+		_, err := statAt(pl.dir, pl.base)
+		return err
+	})
+	return errors.Is(err, fault.NotFound) || errors.Is(err, fs.ErrNotExist)
+}
 
 // Mkdir makes a folder, and where parents says so missing ones on the way to it.
 // One that is there is a fault.Conflict.

@@ -123,6 +123,7 @@ type Outcome struct {
 	// Limits says of each limit how much it was and what enforced it.
 	Limits map[string]string
 	Notes  []string // what of the policy the sandbox did not enforce to the letter
+	Hints  []string // what may explain a failure, and the way out
 }
 
 // Failure is nil for a command that exited with 0, and else says how it ended: what

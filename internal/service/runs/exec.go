@@ -140,6 +140,7 @@ func (t *execTool) run(ctx context.Context, p permit.Permit) (tool.Result, error
 	if err != nil && out.Duration == 0 {
 		return tool.Result{}, err // it did not run
 	}
+	out.Hints = shelltool.HintMissing(p, out)
 	t.outcome = out
 	if err == nil {
 		err = shelltool.Failure(out)

@@ -29,7 +29,7 @@ func (s *Runs) Shell(ctx context.Context, q ShellRequest) (ExecResult, error) {
 	s.Box.Warm()
 	var res ExecResult
 	box := &streamBox{Box: s.Box, q: q}
-	c, err := catalog.New(shelltool.New(box))
+	c, err := catalog.New(shelltool.New(box, func(o sandbox.Outcome) { res.Command = o }))
 	if err != nil {
 		return res, err
 	}
@@ -39,7 +39,7 @@ func (s *Runs) Shell(ctx context.Context, q ShellRequest) (ExecResult, error) {
 	}
 	b.Runner.Catalog, box.most = c, sandbox.WithDefaults(b.Run.Limits()).OutputBytes
 	o := b.Runner.Execute(ctx, b.Run, runner.Call{Tool: "shell.run", Args: tool.Args{"script": q.Script, "cwd": q.Dir}})
-	res.Command, res.Err = box.outcome, o.Err
+	res.Err = o.Err
 	res.Result, err = b.Finish(ctx, begun, o.Status, o.Fatal)
 	return res, err
 }
@@ -47,9 +47,8 @@ func (s *Runs) Shell(ctx context.Context, q ShellRequest) (ExecResult, error) {
 // streamBox runs the one command of a call with given streams.
 type streamBox struct {
 	Box
-	q       ShellRequest
-	most    int64 // bytes recorded of each stream
-	outcome sandbox.Outcome
+	q    ShellRequest
+	most int64 // bytes recorded of each stream
 }
 
 // Run implements Box.
@@ -63,6 +62,5 @@ func (b *streamBox) Run(ctx context.Context, p permit.Permit, c sandbox.Command)
 			s.Truncated = int64(len(s.Data)) < s.Total
 		}
 	}
-	b.outcome = out
 	return out, err
 }

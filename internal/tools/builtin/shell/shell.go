@@ -8,6 +8,7 @@ import (
 	_ "embed" // the schemas
 	"encoding/base64"
 	"errors"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/remitrun/remit/internal/authority/permit"
@@ -33,8 +34,9 @@ type Box interface {
 	Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sandbox.Outcome, error)
 }
 
-// New makes the tool, which runs its commands in box.
-func New(box Box) permit.Tool {
+// New makes the tool, which runs its commands in box. Each of ended is told how a command
+// ended.
+func New(box Box, ended ...func(sandbox.Outcome)) permit.Tool {
 	return typed.New(tool.Spec{
 		ID: "shell.run", Title: "Run a command", Version: "1", Source: "builtin",
 		Description: "Runs a command (argv) or a bash script (script) in a sandbox with only the files and network that the policy allows. " +
@@ -47,18 +49,23 @@ func New(box Box) permit.Tool {
 			return permit.Prepared{}, err
 		}
 		return permit.Prepared{Actions: a.actions(env, c), Run: func(ctx context.Context, p permit.Permit) (tool.Result, error) {
-			return run(ctx, p, box, c)
+			return run(ctx, p, box, c, ended)
 		}}, nil
 	})
 }
 
 // run runs the command. One that fails is an error that comes with the output so far:
 // fault.ToolFailed, or fault.ToolTimeout when its time ran out.
-func run(ctx context.Context, p permit.Permit, box Box, c sandbox.Command) (tool.Result, error) {
+func run(ctx context.Context, p permit.Permit, box Box, c sandbox.Command, ended []func(sandbox.Outcome)) (tool.Result, error) {
 	if box == nil {
 		return tool.Result{}, fault.New(fault.SandboxMissing, "commands cannot run: the sandbox is not available")
 	}
+	made := makeFolders(p, c.Starts)
 	out, err := box.Run(ctx, p, c)
+	out.Hints = append(made, HintMissing(p, out)...)
+	for _, f := range ended {
+		f(out)
+	}
 	if err != nil {
 		if errors.Is(err, fault.ToolTimeout) || errors.Is(err, fault.ToolCancelled) {
 			return tool.Result{Output: output(out)}, err
@@ -98,8 +105,8 @@ func Ended(o sandbox.Outcome) map[string]any {
 	if o.Limit != "" {
 		m["limit"] = o.Limit
 	}
-	if len(o.Notes) > 0 {
-		m["sandbox_notes"] = list(o.Notes, func(n string) any { return n })
+	if notes := slices.Concat(o.Notes, o.Hints); len(notes) > 0 {
+		m["sandbox_notes"] = list(notes, func(n string) any { return n })
 	}
 	if len(o.Limits) > 0 {
 		held := make(map[string]any, len(o.Limits))
