@@ -138,14 +138,15 @@ const noticesPath = docFolder + "third-party-notices.gz"
 
 // thirdParty joins the licences of all modules that are linked into the programs.
 func thirdParty(repo string, programs []Program) ([]byte, error) {
-	folders, err := moduleFolders(repo)
+	linked := modules(programs)
+	folders, err := moduleFolders(repo, linked)
 	if err != nil {
 		return nil, err
 	}
 	std := &debug.Module{Path: "Go's standard library and runtime", Version: programs[0].Info.GoVersion}
 	folders[std.Path] = folders["golang.org/x/sys"] // the same licence of the same authors
 	var b bytes.Buffer
-	for _, m := range append(modules(programs), std) {
+	for _, m := range append(linked, std) {
 		text, err := licences(folders[m.Path])
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", m.Path, err)
@@ -166,13 +167,17 @@ func modules(programs []Program) []*debug.Module {
 	return slices.CompactFunc(out, func(a, b *debug.Module) bool { return a.Path == b.Path })
 }
 
-// moduleFolders gives the folder of each module in Go's cache.
-func moduleFolders(repo string) (map[string]string, error) {
-	cmd := exec.Command("go", "list", "-m", "-json", "all")
+// moduleFolders gives the folder of each module in Go's cache, where the build left it.
+func moduleFolders(repo string, modules []*debug.Module) (map[string]string, error) {
+	args := []string{"mod", "download", "-json"}
+	for _, m := range modules {
+		args = append(args, m.Path+"@"+m.Version)
+	}
+	cmd := exec.Command("go", args...)
 	cmd.Dir = repo
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("go list -m: %w", err)
+		return nil, fmt.Errorf("go mod download: %w\n%s", err, out)
 	}
 	folders := map[string]string{}
 	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {

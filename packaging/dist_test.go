@@ -13,13 +13,16 @@ import (
 
 const testMaintainer = "Remit maintainers <maintainers@remit.invalid>"
 
+// top is the folder of everything that the tests build.
+var top string
+
 // built builds the program as make build does, once.
 var built = sync.OnceValues(func() (string, error) { return build("..", "") })
 
 // build runs make build in a folder with the source, with a build cache of its own if one
 // is named.
 func build(repo, cache string) (string, error) {
-	bin, err := os.MkdirTemp("", "remit-packaging-")
+	bin, err := os.MkdirTemp(top, "bin-")
 	if err != nil {
 		return "", err
 	}
@@ -52,10 +55,12 @@ func TestMain(m *testing.M) {
 	if os.Getenv("SOURCE_DATE_EPOCH") == "" { // a worktree of Git embeds no date
 		_ = os.Setenv("SOURCE_DATE_EPOCH", "1795412378")
 	}
-	code := m.Run()
-	if bin, err := built(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(bin))
+	var err error
+	if top, err = os.MkdirTemp("", "remit-packaging-"); err != nil {
+		panic(err)
 	}
+	code := m.Run()
+	_ = os.RemoveAll(top)
 	os.Exit(code)
 }
 

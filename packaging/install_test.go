@@ -13,14 +13,32 @@ import (
 // The deb is installed over an older one on a copy of this machine, the demo runs there as
 // an ordinary user, and after a purge nothing is left but what people made.
 func TestInstallAndRemove(t *testing.T) {
+	install(t, "/")
+}
+
+// The same on Debian as it is before anything is installed.
+func TestInstallOnACleanSystem(t *testing.T) {
+	soak(t, "it fetches Debian's basic packages")
+	tool(t, "debootstrap")
+	clean := filepath.Join(t.TempDir(), "debian")
+	out, err := exec.Command("debootstrap", "--variant=minbase", "stable", clean).CombinedOutput()
+	if err != nil {
+		t.Skipf("NOT TESTED: Debian's packages cannot be fetched: %v\n%s", err, out[max(0, len(out)-500):])
+	}
+	install(t, clean)
+}
+
+// install runs testdata/install.sh on a copy of a system.
+func install(t *testing.T, system string) {
+	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("NOT TESTED: installing a package takes root")
 	}
 	for _, name := range []string{"dpkg", "setpriv", "pivot_root", "mount"} {
 		tool(t, name)
 	}
-	if exec.Command("dpkg", "-s", "remit").Run() == nil {
-		t.Skip("NOT TESTED: this machine has the package already")
+	if exec.Command("dpkg", "--root", system, "-s", "remit").Run() == nil {
+		t.Skip("NOT TESTED: the system has the package already")
 	}
 	files := t.TempDir()
 	r, p := testRelease(), testProgram(t)
@@ -37,13 +55,8 @@ func TestInstallAndRemove(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	output(t, "tar", "-C", "..", "-cf", filepath.Join(files, "demo.tar"), "examples/demo")
-	onACopyOfThisMachine(t, "testdata/install.sh", filepath.Join(files, "old.deb"), filepath.Join(files, "new.deb"), filepath.Join(files, "demo.tar"), filepath.Join(files, "demo-server"))
-}
-
-// onACopyOfThisMachine runs a script as root where its changes reach nothing of the machine.
-func onACopyOfThisMachine(t *testing.T, script string, files ...string) {
-	t.Helper()
-	cmd := exec.Command("sh", append([]string{"testdata/machine.sh", t.TempDir(), script}, files...)...)
+	cmd := exec.Command("sh", "testdata/machine.sh", system, t.TempDir(), "testdata/install.sh",
+		filepath.Join(files, "old.deb"), filepath.Join(files, "new.deb"), filepath.Join(files, "demo.tar"), filepath.Join(files, "demo-server"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"}
 	out, err := cmd.CombinedOutput()
@@ -95,7 +108,6 @@ func TestBuildsAreReproducible(t *testing.T) {
 		output(t, "git", "clone", "-q", "--no-hardlinks", "..", repo)
 		bin, err := build(repo, filepath.Join(top, "cache"))
 		must(t, err)
-		t.Cleanup(func() { must(t, os.RemoveAll(filepath.Dir(bin))) })
 		p, err := ReadProgram(bin)
 		must(t, err)
 		if p.setting("vcs.revision") == "" || p.setting("vcs.modified") != "false" {

@@ -1,4 +1,4 @@
-# Runs on a copy of the machine, with packages old.deb and new.deb and the folder demo.tar.
+# Runs on a copy of a system, with the packages old.deb and new.deb, the demo and its server.
 set -eu
 export DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin
 cd /tmp

@@ -1,13 +1,13 @@
 #!/bin/sh
-# machine.sh DIR SCRIPT ARGUMENT... runs a script as root on a copy of this machine: what it
-# changes is written below DIR/upper, and nothing of it reaches the machine itself. It is
-# called in a mount namespace of its own.
+# machine.sh SYSTEM DIR SCRIPT FILE... runs a script as root on a copy of a system, which is
+# the folder of its root: what it changes is written below DIR/upper, and nothing of it
+# reaches the system itself. It is called in a mount namespace of its own.
 set -eu
-dir=$1
-shift
+system=$1 dir=$2
+shift 2
 mount -t tmpfs -o mode=755 none "$dir"
 mkdir "$dir/upper" "$dir/work" "$dir/root"
-mount -t overlay overlay -o "lowerdir=/,upperdir=$dir/upper,workdir=$dir/work" "$dir/root"
+mount -t overlay overlay -o "lowerdir=$system,upperdir=$dir/upper,workdir=$dir/work" "$dir/root"
 mkdir -p "$dir/root/.machine"
 mount --rbind /proc "$dir/root/proc"
 mount --rbind /sys "$dir/root/sys"
