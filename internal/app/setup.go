@@ -5,11 +5,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/authority/policy/glob"
 	"github.com/remitrun/remit/internal/authority/policy/profile"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/service/clients"
 	"github.com/remitrun/remit/internal/service/servers"
 )
@@ -37,10 +41,12 @@ type Setup struct {
 	Profile profile.Profile
 	New     bool // the policy is written from the profile; else it is there and trusted
 	Agents  []clients.Found
-	// Registries are the package registries that were found, and Source is the policy with
-	// them; both are empty if they were not asked for.
+	// Registries are the package registries that were found; empty if they were not asked
+	// for. Source is the policy with them and with the folders of Tools.
 	Registries []servers.OwnRegistries
 	Source     string
+	// Tools are folders of the person with programs, which the policy adds to commands.path.
+	Tools []sandbox.ToolFolder
 }
 
 // AgentSetup is the result for one agent.
@@ -65,11 +71,8 @@ func (a *App) PlanSetup(ctx context.Context, q SetupRequest) (Setup, error) {
 		return out, fault.New(fault.Usage, "%s is not a project: an agent would work on all of it", q.Workspace).
 			WithHint("run remit init in the folder of a project, or name one with -w")
 	}
-	if out.Source = out.Profile.Source; q.Registries {
-		out.Registries = a.Servers.OwnRegistries(ctx)
-		if out.Source, err = withRegistries(out.Profile, out.Registries); err != nil {
-			return out, err
-		}
+	if err = a.fillIn(ctx, q, &out); err != nil {
+		return out, err
 	}
 	src, trusted, err := a.Policies.Own(q.Workspace)
 	switch {
@@ -80,18 +83,58 @@ func (a *App) PlanSetup(ctx context.Context, q SetupRequest) (Setup, error) {
 	case !trusted:
 		return out, fault.New(fault.Conflict, "%s is there already, and you have not trusted it as it is now", out.Policy).
 			WithHint("read it, then run remit policy trust; or remove it. Then run remit init again")
-	case q.Profile != "" && string(src) != out.Source:
+	case q.Profile != "" && string(src) != out.Source && string(src) != out.Profile.Source:
 		return out, fault.New(fault.Conflict, "%s is there already, and is not the profile %s", out.Policy, q.Profile).
 			WithHint("leave --profile out to keep the policy, or remove the file")
 	}
 	return out, nil
 }
 
+// fillIn makes the policy of a profile, for this person and machine.
+func (a *App) fillIn(ctx context.Context, q SetupRequest, out *Setup) (err error) {
+	out.Source = out.Profile.Source
+	home := a.Home.Env("").Home
+	for _, f := range sandbox.ToolFolders(home) {
+		if f.Dir != q.Workspace && !strings.HasPrefix(f.Dir, q.Workspace+"/") {
+			out.addTools(f, home)
+		}
+	}
+	if q.Registries {
+		out.Registries = a.Servers.OwnRegistries(ctx)
+		out.Source, err = withRegistries(out.Profile.Name, out.Source, out.Registries)
+	}
+	return err
+}
+
+// addTools adds one folder to the policy's commands.path, and what its programs read to
+// files.read, where the profile has both lists and the folder is not in them.
+func (s *Setup) addTools(f sandbox.ToolFolder, home string) {
+	short := func(dir string) string {
+		if rest, ok := strings.CutPrefix(dir, home+"/"); ok && home != "" {
+			return "~/" + rest
+		}
+		return dir
+	}
+	const path, read = "\n  path: [", "\n  read: {allow: [\"**\""
+	_, list, ok := strings.Cut(s.Source, path)
+	list, _, _ = strings.Cut(list, "]")
+	if !ok || slices.Contains(strings.Split(list, ", "), short(f.Dir)) || !strings.Contains(s.Source, read) {
+		return
+	}
+	src := strings.Replace(s.Source, path, path+strconv.Quote(short(f.Dir))+", ", 1)
+	if f.Root != "" {
+		src = strings.Replace(src, read, read+", "+strconv.Quote(glob.Escape(short(f.Root))+"/**"), 1)
+	}
+	if _, err := policy.Parse(s.Profile.Name, []byte(src)); err == nil { // a name that no policy can have is left out
+		s.Source, s.Tools = src, append(s.Tools, f)
+	}
+}
+
 // withRegistries adds entries of network.ask to a profile: a person is asked before a command
 // may read from a package registry.
-func withRegistries(p profile.Profile, list []servers.OwnRegistries) (string, error) {
-	if strings.Contains(p.Source, "\nnetwork:") {
-		return "", fault.New(fault.Usage, "the profile %s has a network section of its own", p.Name).
+func withRegistries(name, source string, list []servers.OwnRegistries) (string, error) {
+	if strings.Contains(source, "\nnetwork:") {
+		return "", fault.New(fault.Usage, "the profile %s has a network section of its own", name).
 			WithHint("leave --registries out, and add the entries that it would show to remit.yaml: remit init --registries --profile coding")
 	}
 	var out strings.Builder
@@ -105,10 +148,10 @@ func withRegistries(p profile.Profile, list []servers.OwnRegistries) (string, er
 		}
 	}
 	if out.Len() == 0 {
-		return p.Source, nil
+		return source, nil
 	}
-	src := strings.TrimRight(p.Source, "\n") + "\n\n# Package registries of your own settings: you are asked before a command reads from one.\nnetwork:\n  ask:\n" + out.String()
-	_, err := policy.Parse(p.Name, []byte(src))
+	src := strings.TrimRight(source, "\n") + "\n\n# Package registries of your own settings: you are asked before a command reads from one.\nnetwork:\n  ask:\n" + out.String()
+	_, err := policy.Parse(name, []byte(src))
 	return src, err
 }
 

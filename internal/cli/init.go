@@ -140,6 +140,9 @@ func (s *session) printPlan(plan app.Setup, q app.SetupRequest) {
 	} else {
 		s.item("•", "keep remit.yaml, which you trust")
 	}
+	if plan.New && len(plan.Tools) > 0 {
+		s.item("•", toolsLine(plan))
+	}
 	for _, r := range plan.Registries {
 		s.item("•", registriesLine(r, plan.New))
 	}
@@ -149,6 +152,15 @@ func (s *session) printPlan(plan app.Setup, q app.SetupRequest) {
 	if len(plan.Agents) == 0 {
 		s.item("•", "no agent was found: looked for "+strings.Join(clients.Names(), ", "))
 	}
+}
+
+// toolsLine tells in which further folders commands find programs.
+func toolsLine(plan app.Setup) string {
+	var dirs []string
+	for _, f := range plan.Tools {
+		dirs = append(dirs, f.Dir)
+	}
+	return "commands find your programs in " + strings.Join(dirs, ", ") + " too (commands.path)"
 }
 
 // registriesLine tells which registries of a package manager a policy gets.
@@ -213,7 +225,11 @@ func (s *session) printSetupJSON(b app.Begun, plan app.Setup, done []app.AgentSe
 		out["problem"] = fault.Message(problem)
 	}
 	if plan.New {
-		out["profile"] = plan.Profile.Name
+		tools := []string{}
+		for _, f := range plan.Tools {
+			tools = append(tools, f.Dir)
+		}
+		out["profile"], out["path"] = plan.Profile.Name, tools
 	}
 	if err := s.printJSON(out); err != nil {
 		return err
@@ -237,6 +253,9 @@ func (s *session) printSetup(plan app.Setup, done []app.AgentSetup) error {
 		state = "profile " + plan.Profile.Name + ", trusted"
 	}
 	s.printf("%s policy: %s (%s)\n", s.paint(green, "✓"), show(plan.Policy), state)
+	if plan.New && len(plan.Tools) > 0 {
+		s.printf("  %s\n", show(toolsLine(plan)))
+	}
 	for _, r := range plan.Registries {
 		s.printf("  %s\n", show(registriesLine(r, plan.New)))
 	}

@@ -58,6 +58,9 @@ func (f Facts) Look(ctx context.Context, env tool.Env, limits policy.Limits, act
 				continue
 			}
 			a.Exe, a.Names, err = sandbox.Lookup(slices.Concat(limits.Path, a.Search), a.Argv[0], a.Dir)
+			if err != nil {
+				err = sandbox.TellWhere(err, env.Home, a.Argv[0])
+			}
 		}
 		if err != nil {
 			return err
