@@ -194,7 +194,8 @@ func (s *Store) CallsFrom(ctx context.Context, run ledger.Seq, index int) iter.S
 			open = &c
 			return true, nil
 		}
-		const query = "SELECT seq, run, call, body, salt, data FROM events WHERE run = ?1 AND call > 0 AND (call, seq) > (?2, ?3) ORDER BY call, seq LIMIT ?4"
+		// A second bound on call would make SQLite read each page from the first call on.
+		const query = "SELECT seq, run, call, body, salt, data FROM events WHERE run = ?1 AND (call, seq) > (?2, ?3) ORDER BY call, seq LIMIT ?4"
 		call, seq := int64(max(index, 1)), int64(0)
 		more, err := true, error(nil)
 		for more {
