@@ -150,6 +150,7 @@ type Reader struct {
 	omitted  int // problems beyond MaxProblems
 	nodes    int // values read
 	repeated int // values that aliases repeated
+	anchored int // anchored values around the one that is read, which aliases may repeat
 }
 
 // NewReader makes a reader for one file. The name is only for messages.

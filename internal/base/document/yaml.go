@@ -72,6 +72,10 @@ func tabIndented(src []byte, line int) bool {
 // fromYAML turns the parser's node into ours. Repeated is set inside of an alias.
 func (r *Reader) fromYAML(y *yaml.Node, field string, depth int, repeated bool) *Node {
 	n := &Node{Line: max(y.Line, 1), Column: max(y.Column, 1)}
+	if y.Anchor != "" { // it is read again where an alias names it
+		r.anchored++
+		defer func() { r.anchored-- }()
+	}
 	if !r.enter(n, field, depth) || !r.mayRepeat(n, y, field, repeated) {
 		return n
 	}
@@ -87,6 +91,9 @@ func (r *Reader) fromYAML(y *yaml.Node, field string, depth int, repeated bool) 
 		n.Kind = List
 		for i, c := range y.Content {
 			n.Items = append(n.Items, r.fromYAML(c, Index(field, i), depth+1, repeated))
+			if r.anchored == 0 {
+				y.Content[i] = nil // of a long list, only one of the two trees is in memory
+			}
 		}
 	case yaml.MappingNode:
 		r.checkTag(n, y, field, "!!map")

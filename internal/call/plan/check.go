@@ -59,8 +59,10 @@ func (s *Step) at() *document.Node { return &document.Node{Line: s.Pos.Line, Col
 
 // argAt is the position of an argument, or of the step.
 func (s *Step) argAt(name string) *document.Node {
-	if at, ok := s.argPos[name]; ok {
-		return at
+	for _, at := range s.argPos {
+		if at.name == name {
+			return &document.Node{Line: int(at.line), Column: int(at.column)}
+		}
 	}
 	return s.at()
 }

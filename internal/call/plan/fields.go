@@ -176,7 +176,7 @@ func (r *reader) pattern(par *Param, n *document.Node, field string) {
 func (r *reader) step(p *Plan, n *document.Node, i int) *Step {
 	field := document.Index("steps", i)
 	s := &Step{Index: i + 1, Pos: r.Pos(n),
-		args: &template{lit: map[string]any{}}, argPos: map[string]*document.Node{}}
+		args: noArgs}
 	s.ID = s.defaultID()
 	keys := r.object(n, field, stepKeys)
 	if keys == nil {
@@ -210,6 +210,10 @@ func (r *reader) step(p *Plan, n *document.Node, i int) *Step {
 func (s *Step) defaultID() string { return "step-" + strconv.Itoa(s.Index) }
 func (s *Step) field() string     { return document.Index("steps", s.Index-1) }
 
+// noArgs are the arguments of steps that have none.
+var noArgs = &template{lit: map[string]any{}}
+
+// stepDetails keeps nothing of the document: long plans are held while they run.
 func (r *reader) stepDetails(s *Step, keys map[string]*document.Node, field string) {
 	if o := keys["on_error"]; o != nil {
 		word := ""
@@ -227,10 +231,13 @@ func (r *reader) stepDetails(s *Step, keys map[string]*document.Node, field stri
 			r.bad(a, field+".args", "write NAME: VALUE", "args must be a mapping, not %s", a.Describe())
 			return
 		}
-		for _, p := range a.Pairs {
-			s.argPos[p.Key.Text] = p.Key
+		s.argPos = make([]argPos, len(a.Pairs))
+		for i, p := range a.Pairs {
+			s.argPos[i] = argPos{p.Key.Text, int32(p.Key.Line), int32(p.Key.Column)}
 		}
-		s.args = r.template(a, field+".args", &refs)
+		if s.args = (&template{lit: map[string]any(s.Args)}); hasExpression(a) {
+			s.args = r.template(a, field+".args", &refs)
+		}
 	}
 	if c := keys["if"]; c != nil {
 		r.condition(s, c, field+".if", &refs)

@@ -56,7 +56,6 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/remitrun/remit/internal/base/document"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 )
@@ -143,11 +142,17 @@ type Step struct {
 	Pos     fault.Pos
 
 	args   *template
-	argPos map[string]*document.Node
+	argPos []argPos
 	cond   *expr
 	deps   []int // indexes of the steps it depends on, ascending
 	feeds  []int // of deps, those whose output it uses, ascending
 	used   bool  // a later step uses its output
+}
+
+// argPos is where an argument's name stands.
+type argPos struct {
+	name         string
+	line, column int32
 }
 
 // Parse reads a plan. File is what messages call it. Every problem is reported

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/remitrun/remit/internal/base/document"
@@ -24,6 +25,13 @@ type part struct {
 }
 
 func (t *template) literal() bool { return t.ref == nil && t.parts == nil && t.kids == nil }
+
+// hasExpression reports whether some text of a value has an expression, or an escaped one.
+// Most arguments have none, and are kept once.
+func hasExpression(n *document.Node) bool {
+	return n.Kind == document.String && strings.Contains(n.Text, "${{") || slices.ContainsFunc(n.Items, hasExpression) ||
+		slices.ContainsFunc(n.Pairs, func(p document.Pair) bool { return hasExpression(p.Value) })
+}
 
 // template compiles a value and collects its references.
 func (r *reader) template(n *document.Node, field string, refs *[]*ref) *template {
