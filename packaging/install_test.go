@@ -13,7 +13,7 @@ import (
 // The deb is installed over an older one on a copy of this machine, the demo runs there as
 // an ordinary user, and after a purge nothing is left but what people made.
 func TestInstallAndRemove(t *testing.T) {
-	install(t, "/")
+	installDeb(t, "/")
 }
 
 // The same on Debian as it is before anything is installed.
@@ -25,20 +25,38 @@ func TestInstallOnACleanSystem(t *testing.T) {
 	if err != nil {
 		t.Skipf("NOT TESTED: Debian's packages cannot be fetched: %v\n%s", err, out[max(0, len(out)-500):])
 	}
-	install(t, clean)
+	installDeb(t, clean)
 }
 
-// install runs testdata/install.sh on a copy of a system.
-func install(t *testing.T, system string) {
+// The rpm is installed, upgraded and removed by Debian's rpm.
+func TestInstallAndRemoveRPM(t *testing.T) {
+	tool(t, "rpm")
+	files := twoVersions(t, ".rpm")
+	onACopyOf(t, "/", "testdata/install-rpm.sh", filepath.Join(files, "old.rpm"), filepath.Join(files, "new.rpm"))
+}
+
+func installDeb(t *testing.T, system string) {
+	t.Helper()
+	tool(t, "dpkg")
+	tool(t, "setpriv")
+	if exec.Command("dpkg", "--root", system, "-s", "remit").Run() == nil {
+		t.Skip("NOT TESTED: the system has the package already")
+	}
+	files := twoVersions(t, ".deb")
+	server := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(files, "demo-server"), "./examples/demo/server")
+	server.Dir, server.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := server.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	output(t, "tar", "-C", "..", "-cf", filepath.Join(files, "demo.tar"), "examples/demo")
+	onACopyOf(t, system, "testdata/install.sh", filepath.Join(files, "old.deb"), filepath.Join(files, "new.deb"), filepath.Join(files, "demo.tar"), filepath.Join(files, "demo-server"))
+}
+
+// twoVersions gives a folder with the package, as new, and one of an older version, as old.
+func twoVersions(t *testing.T, ending string) string {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("NOT TESTED: installing a package takes root")
-	}
-	for _, name := range []string{"dpkg", "setpriv", "pivot_root", "mount"} {
-		tool(t, name)
-	}
-	if exec.Command("dpkg", "--root", system, "-s", "remit").Run() == nil {
-		t.Skip("NOT TESTED: the system has the package already")
 	}
 	files := t.TempDir()
 	r, p := testRelease(), testProgram(t)
@@ -47,16 +65,17 @@ func install(t *testing.T, system string) {
 	docs, err := documents("..", r, []Program{p})
 	must(t, err)
 	must(t, writePackages(files, r, p, docs))
-	must(t, os.Rename(one(t, files, ".deb"), filepath.Join(files, "old.deb")))
-	copyTo(t, one(t, distFolder(t), ".deb"), filepath.Join(files, "new.deb"))
-	server := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(files, "demo-server"), "./examples/demo/server")
-	server.Dir, server.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := server.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	output(t, "tar", "-C", "..", "-cf", filepath.Join(files, "demo.tar"), "examples/demo")
-	cmd := exec.Command("sh", "testdata/machine.sh", system, t.TempDir(), "testdata/install.sh",
-		filepath.Join(files, "old.deb"), filepath.Join(files, "new.deb"), filepath.Join(files, "demo.tar"), filepath.Join(files, "demo-server"))
+	must(t, os.Rename(one(t, files, ending), filepath.Join(files, "old"+ending)))
+	copyTo(t, one(t, distFolder(t), ending), filepath.Join(files, "new"+ending))
+	return files
+}
+
+// onACopyOf runs a script as root where its changes reach nothing of the system.
+func onACopyOf(t *testing.T, system, script string, files ...string) {
+	t.Helper()
+	tool(t, "mount")
+	tool(t, "pivot_root")
+	cmd := exec.Command("sh", append([]string{"testdata/machine.sh", system, t.TempDir(), script}, files...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8"}
 	out, err := cmd.CombinedOutput()
@@ -98,15 +117,19 @@ func TestLintian(t *testing.T) {
 	}
 }
 
-// Two clones in different folders, with build caches of their own, give the same files.
+// Two clones in different folders give the same files; one is compiled from scratch, the
+// other with what was compiled before.
 func TestBuildsAreReproducible(t *testing.T) {
-	soak(t, "it compiles everything twice")
+	soak(t, "it compiles everything again")
 	var dirs [2]string
 	for i, name := range []string{"a", "another/folder"} {
-		top := t.TempDir()
+		top, cache := t.TempDir(), ""
+		if i == 0 {
+			cache = filepath.Join(top, "cache")
+		}
 		repo := filepath.Join(top, name)
 		output(t, "git", "clone", "-q", "--no-hardlinks", "..", repo)
-		bin, err := build(repo, filepath.Join(top, "cache"))
+		bin, err := build(repo, cache)
 		must(t, err)
 		p, err := ReadProgram(bin)
 		must(t, err)
