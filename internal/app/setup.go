@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/remitrun/remit/internal/authority/policy"
-	"github.com/remitrun/remit/internal/authority/policy/glob"
 	"github.com/remitrun/remit/internal/authority/policy/profile"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/confine/sandbox"
@@ -118,12 +117,15 @@ func (s *Setup) addTools(f sandbox.ToolFolder, home string) {
 	const path, read = "\n  path: [", "\n  read: {allow: [\"**\""
 	_, list, ok := strings.Cut(s.Source, path)
 	list, _, _ = strings.Cut(list, "]")
+	if strings.ContainsAny(f.Dir, "*?[]{}\\!,") {
+		return // not a plain pattern
+	}
 	if !ok || slices.Contains(strings.Split(list, ", "), short(f.Dir)) || !strings.Contains(s.Source, read) {
 		return
 	}
 	src := strings.Replace(s.Source, path, path+strconv.Quote(short(f.Dir))+", ", 1)
 	if f.Root != "" {
-		src = strings.Replace(src, read, read+", "+strconv.Quote(glob.Escape(short(f.Root))+"/**"), 1)
+		src = strings.Replace(src, read, read+", "+strconv.Quote(short(f.Root)+"/**"), 1)
 	}
 	if _, err := policy.Parse(s.Profile.Name, []byte(src)); err == nil { // a name that no policy can have is left out
 		s.Source, s.Tools = src, append(s.Tools, f)
