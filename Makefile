@@ -8,7 +8,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || cat VERSI
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 # Debian packages that some tests use; installed by `make test` where missing.
-APT_TEST_PKGS ?= curl dbus git jq python3-pip tmux
+APT_TEST_PKGS ?= chromium curl dbus git jq python3-pip tmux
 
 # MCP servers of other people, the Inspector and the conformance suite, with a Node
 # of their own; installed where npm is.
@@ -25,6 +25,10 @@ SIGNING_KEY ?=
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null)
 DIST := dist
 
+# The tests of the web UI in a browser, a module of their own, and the pictures in docs/ui.md.
+NPM_UI := uitest
+UI_SHOTS := ui-inbox-1280-light ui-approval-1280-light ui-approval-380-dark ui-run-1280-dark ui-call-1280-light
+
 # How long one package's tests may take, and one fuzz target runs.
 TEST_TIMEOUT ?= 8m
 FUZZTIME ?= 10s
@@ -36,7 +40,7 @@ CI_FUZZTIME ?= 1s
 # it five times as slow, so its code alone is left out.
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false
 
-.PHONY: all build packages demo escape agents test test-deps race soak lint fmt fuzz fuzz-short bench cover cross clean help
+.PHONY: all build packages demo escape agents test ui-test ui-shots test-deps race soak lint fmt fuzz fuzz-short bench cover cross clean help
 
 all: build
 
@@ -56,6 +60,15 @@ test: test-deps ## vet and all tests
 	$(GO) vet ./...
 	$(GO) test -timeout $(TEST_TIMEOUT) ./...
 	cd packaging && $(GO) test -timeout $(TEST_TIMEOUT) ./...
+	cd uitest && $(GO) vet ./... && $(GO) test -timeout $(TEST_TIMEOUT) ./...
+
+ui-test: test-deps ## the tests of the web UI in a browser
+	cd uitest && $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...
+
+ui-shots: test-deps ## take the pictures of docs/ui.md anew
+	mkdir -p $(BIN)/ui-shots docs/images
+	cd uitest && REMIT_UI_SHOTS=$(CURDIR)/$(BIN)/ui-shots $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run TestScreenshots .
+	for name in $(UI_SHOTS); do install -m 644 $(BIN)/ui-shots/$$name.png docs/images/; done
 
 escape: test-deps ## what a confined command must not be able to do: each attempt, as root and as an ordinary user
 	$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run 'Escape|RefusedCalls|EveryAttempt|WayOut|Meet|Starve|OnlyOne|Inherited|Overwritten|Setuid|Typing|Hundred|WhatIsReached|WhatFiles|Outlives|Killing|KillNine|Cancel|Fresh|Leak|Spares|Bombs|OrdinaryUser|OwnProxy|Masked|Filter|MustNot|NoWayTo|AddressIsTheOne|OnlyOnceAllowed|HostAlone|Smuggling|BodiesEnd|OwnCredentials|CrowdOut|WhereTheyBelong|Swapped|MovedFolder|LinksOut|HardLinks|SpecialFiles|Rebinding' ./internal/confine/...
@@ -71,6 +84,8 @@ test-deps: # what the tests use beside Go
 	@command -v npm >/dev/null || sh .ci/apt npm
 	@if command -v npm >/dev/null && ! test $(NPM_TEST)/node_modules/.package-lock.json -nt $(NPM_TEST)/package-lock.json; then \
 		npm ci --prefix $(NPM_TEST) --ignore-scripts --no-audit --no-fund || echo "no npm packages: tests with MCP servers of other people are skipped, or fail in CI"; fi
+	@if command -v npm >/dev/null && ! test $(NPM_UI)/node_modules/.package-lock.json -nt $(NPM_UI)/package-lock.json; then \
+		npm ci --prefix $(NPM_UI) --ignore-scripts --no-audit --no-fund || echo "no axe-core: the accessibility of the web UI is not tested, or fails in CI"; fi
 
 # The tests of internal/e2e start remit as it is built, in processes of its own
 # that no race detector watches. The scripts of cmd/remit start it with one. By default each

@@ -54,4 +54,5 @@ say remit report "$run" --format html -o report.html
 "$remit" report "$run" --format html -o report.html
 
 printf '\nAll of it is in %s; look at report.html there.\n' "$dir"
+printf 'To look at it in a browser: remit serve, and remit ui in a second terminal.\n'
 printf 'To go on by hand: export REMIT_HOME=%s\n' "$REMIT_HOME"

@@ -19,13 +19,18 @@ func (a *App) UILink(ctx context.Context) (string, error) {
 	return (&devices.Devices{Home: a.Home, Grants: a.Grants}).Invite(ctx)
 }
 
+// UIRedirect writes a page that leads a browser to a link, and gives its path.
+func (a *App) UIRedirect(link string) (string, error) {
+	return (&devices.Devices{Home: a.Home}).RedirectFile(link)
+}
+
 // OpenUI opens the web UI in the person's browser, signed in.
 func (a *App) OpenUI(ctx context.Context) error {
 	link, err := a.UILink(ctx)
 	if err != nil {
 		return err
 	}
-	file, err := (&devices.Devices{Home: a.Home}).RedirectFile(link)
+	file, err := a.UIRedirect(link)
 	if err != nil {
 		return err
 	}

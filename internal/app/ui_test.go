@@ -239,7 +239,7 @@ func TestUISigningOutEndsStreams(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := s.browser()
 			_, text := b.do("GET", "/ui/settings", nil)
-			at := regexp.MustCompile(`this one</span></td><td><code>([0-9a-f-]{36})`).FindStringSubmatch(text)
+			at := regexp.MustCompile(`this one</span></td><td><code title="([0-9a-f-]{36})"`).FindStringSubmatch(text)
 			if at == nil {
 				t.Fatalf("the settings do not list this browser: %s", text)
 			}

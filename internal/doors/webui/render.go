@@ -82,7 +82,7 @@ var functions = template.FuncMap{
 	"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"when":  func(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04:05 MST") },
 	"clock": func(t time.Time) string { return t.UTC().Format("15:04:05") },
-	"ago":   ago, "left": left, "span": spanOf, "size": sizeOf, "sign": signOf, "word": wordOf, "count": count, "id8": id8,
+	"ago":   ago, "left": left, "span": spanOf, "size": sizeOf, "word": wordOf, "id8": id8,
 	"join": func(list []string) string { return strings.Join(list, " ") },
 }
 

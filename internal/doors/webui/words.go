@@ -7,25 +7,13 @@ import (
 	"time"
 )
 
-// state is how a state is shown: by a sign and a word, besides its colour.
-type state struct{ sign, word string }
-
-var states = map[string]state{
-	"completed": {"✓", "completed"}, "denied": {"⊘", "denied"}, "failed": {"✗", "failed"}, "timeout": {"✗", "timed out"}, "cancelled": {"◼", "cancelled"},
-	"skipped": {"⊝", "skipped"}, "interrupted": {"‖", "interrupted"}, "running": {"…", "running"}, "pending": {"…", "running"}, "waiting": {"◆", "waiting"}, "paused": {"⏸", "paused"},
-	"approved": {"✓", "approved"}, "used": {"✓", "approved and used"}, "refused": {"⊘", "refused"}, "lapsed": {"◷", "expired"}, "replay": {"↺", "replayed"},
-}
-
-func signOf(status string) string {
-	if s, ok := states[status]; ok {
-		return s.sign
-	}
-	return "·"
-}
+// words are the states that are not shown by their own name. The style sheet gives each state
+// its sign and colour.
+var words = map[string]string{"timeout": "timed out", "pending": "running", "used": "approved and used", "lapsed": "expired"}
 
 func wordOf(status string) string {
-	if s, ok := states[status]; ok {
-		return s.word
+	if w, ok := words[status]; ok {
+		return w
 	}
 	return status
 }
@@ -57,8 +45,10 @@ func rough(d time.Duration) string {
 		return strconv.Itoa(int(d/time.Second)) + " s"
 	case d < time.Hour:
 		return strconv.Itoa(int(d/time.Minute)) + " min"
+	case d < 48*time.Hour:
+		return strconv.Itoa(int(d/time.Hour)) + " h"
 	}
-	return strconv.Itoa(int(d/time.Hour)) + " h"
+	return strconv.Itoa(int(d/(24*time.Hour))) + " days"
 }
 
 // spanOf is a duration in milliseconds with about three digits.
@@ -89,14 +79,6 @@ func sizeOf(n int) string {
 		s = s[:i] + "," + s[i:]
 	}
 	return s + " bytes"
-}
-
-// count is a number with its noun, as "3 calls".
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
 }
 
 // id8 is the beginning of an ID that people recognize it by.

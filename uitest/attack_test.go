@@ -1,0 +1,150 @@
+package uitest
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+
+	"github.com/remitrun/remit/internal/record/store"
+)
+
+func contains(text, part string) bool { return strings.Contains(text, part) }
+
+// hostOf gives the address that a service listens on.
+func hostOf(t *testing.T, ui string) string {
+	t.Helper()
+	u, err := url.Parse(ui)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return net.JoinHostPort("127.0.0.1", u.Port())
+}
+
+// server is another server on this machine, as an agent can start one.
+type server struct {
+	url string
+
+	mu      sync.Mutex
+	cookies []string
+}
+
+func newServer(t *testing.T, body string) *server {
+	t.Helper()
+	s := &server{}
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		s.cookies = append(s.cookies, r.Header["Cookie"]...)
+		s.mu.Unlock()
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, "<!doctype html><title>another</title><main>another server</main>"+body)
+	}))
+	t.Cleanup(h.Close)
+	s.url = h.URL
+	return s
+}
+
+func (s *server) got() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cookies
+}
+
+func TestNoOtherPortGetsTheCookie(t *testing.T) {
+	s, b := newService(t), newTab(t)
+	s.signIn(b)
+	other := newServer(t, "")
+	u, err := url.Parse(other.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"127.0.0.1", "localhost", "remit.localhost", "another.localhost"} {
+		b.open("http://" + net.JoinHostPort(host, u.Port()) + "/ui/")
+	}
+	if got := other.got(); len(got) != 0 {
+		t.Errorf("another server received %q", got)
+	}
+	b.open(s.url + "/")
+	run(b, chromedp.WaitReady("nav"))
+}
+
+func TestNoPageFramesTheUI(t *testing.T) {
+	s, b := newService(t), newTab(t)
+	s.signIn(b)
+	other := newServer(t, `<iframe src="`+s.url+`/" id="frame"></iframe>`)
+	run(b, chromedp.Navigate(other.url))
+	tree := run(b, func(ctx context.Context, _ *chromedp.Target) (page.GetFrameTreeResult, error) {
+		return chromedp.Call(ctx, page.GetFrameTree, cdp.Empty{})
+	})
+	for _, f := range tree.FrameTree.ChildFrames {
+		if !strings.HasPrefix(f.Frame.URL, "chrome-error:") {
+			t.Errorf("the frame shows %s", f.Frame.URL)
+		}
+	}
+}
+
+func TestNoOtherSiteAnswers(t *testing.T) {
+	s, b := newService(t), newTab(t)
+	id := s.question(write("src/a.go", "package a\n"))
+	s.signIn(b)
+	other := newServer(t, `<form method="post" action="`+s.url+`/approvals/`+id+`"><input name="answer" value="once"><input name="digest" value="`+s.state(id).Digest+`"><button>Win</button></form>`)
+	b.open(other.url)
+	run(b, chromedp.Click("button"))
+	b.until(`location.pathname.startsWith("/ui/") && document.querySelector(".outside .alert")`)
+	if q := s.state(id); q.State != store.Waiting {
+		t.Errorf("another site answered: %s", q.State)
+	}
+	// A link of another site shows the page after one more click, and answers nothing.
+	link := newServer(t, `<a href="`+s.url+`/approvals/`+id+`?answer=once">look</a>`)
+	b.open(link.url)
+	get[chromedp.Void](b, `document.querySelector("a").click()`)
+	b.until(`document.querySelector(".outside")`)
+	run(b, chromedp.Click("main p a"))
+	b.until(`document.getElementById("card")`)
+	if q := s.state(id); q.State != store.Waiting {
+		t.Errorf("a link answered: %s", q.State)
+	}
+}
+
+// evil is a text that does harm wherever it becomes markup, or can be mistaken.
+const evil = `</pre></script><script>window.hacked=1</script><img src=x onerror="window.hacked=1"><a href="javascript:window.hacked=1">x</a><form action="/ui/sign-out" method="post"><button>x</button></form>` + "\u202egnp.exe\u0007\x1b[2J"
+
+func TestNoTextOfAnAgentBecomesMarkup(t *testing.T) {
+	s, b := newService(t), newTab(t)
+	id := s.agent(evil,
+		call{"fs.read", map[string]any{"path": "missing " + strings.ReplaceAll(evil, "/", "")}},
+		call{"no.tool" + evil, map[string]any{evil: evil}},
+		write("/etc/"+strings.ReplaceAll(evil, "/", "")+"x", evil),
+		write("src/a.go", evil+"\n"+strings.Repeat(evil+"\n", 40)),
+		call{"fs.edit", map[string]any{"path": "src/main.go", "edits": []any{map[string]any{"old": "func main() {}\n", "new": evil}}}},
+	)
+	s.signIn(b)
+	b.watch()
+	paths := []string{"/", "/approvals?all=1", "/runs", "/runs?tool=" + url.QueryEscape(evil), "/runs/" + id + "?verify=1", "/settings", "/nothing/" + url.PathEscape(evil)}
+	for _, q := range s.waiting() {
+		paths = append(paths, "/approvals/"+q.ID.String())
+	}
+	for _, n := range []string{"1", "2", "3", "4", "5"} {
+		paths = append(paths, "/runs/"+id+"/calls/"+n)
+	}
+	for _, p := range paths {
+		b.open(s.url + p)
+		b.until(`document.body.dataset.script === "on"`)
+		if get[bool](b, `Boolean(window.hacked) || document.querySelectorAll("main img, main script, main a[href^=javascript], main form[action='/ui/sign-out'] button:not(.plain), main style, iframe").length > 0`) {
+			t.Errorf("%s has markup of the agent", p)
+		}
+		if get[bool](b, `/[\u202a-\u202e\u2066-\u2069\u0007\u001b]/.test(document.body.innerText)`) {
+			t.Errorf("%s has characters that are not shown", p)
+		}
+	}
+	b.silent()
+}

@@ -1,0 +1,87 @@
+package uitest
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// furnished is a service in which agents have worked, and its pages by name.
+func furnished(t *testing.T) (*service, map[string]string) {
+	t.Helper()
+	s := newService(t)
+	s.agent("build", call{"fs.list", map[string]any{"path": "."}}, write("out/build.log", "ok\n"))
+	s.agent("tidy up", call{"fs.read", map[string]any{"path": "src/main.go"}}, call{"fs.read", map[string]any{"path": "missing.md"}})
+	id := s.agent("release notes",
+		call{"fs.list", map[string]any{"path": "src"}},
+		call{"fs.read", map[string]any{"path": "src/main.go"}},
+		write("out/notes.md", "# Notes\n\n"+strings.Repeat("A line of the notes.\n", 40)),
+		write("/etc/passwd", "root::0:0::/:/bin/sh\n"),
+		call{"fs.edit", map[string]any{"path": "src/main.go", "edits": []any{map[string]any{"old": "func main() {}\n", "new": "func main() {\n\tprintln(\"released\")\n}\n"}}}},
+	)
+	s.question(write("src/version.go", "package main\n\nconst version = \"1.4.0\"\n"))
+	pages := map[string]string{
+		"inbox": "/", "approvals": "/approvals", "runs": "/runs", "run": "/runs/" + id, "call": "/runs/" + id + "/calls/4", "settings": "/settings", "approval": "",
+	}
+	list := s.waiting()
+	pages["approval"] = "/approvals/" + list[len(list)-1].ID.String()
+	return s, pages
+}
+
+func noFocus(ctx context.Context, t *chromedp.Target) error {
+	_, err := chromedp.EvaluateAsDevTools[chromedp.Void](`document.activeElement && document.activeElement.blur()`)(ctx, t)
+	return err
+}
+
+// axe gives the rules that a page breaks, or may break.
+func axe(b *tab) []string {
+	b.t.Helper()
+	return run(b, chromedp.EvaluateAsDevTools[[]string](`axe.run(document).then((r) => [...r.violations.map((x) => "breaks " + x.id + ": " + x.nodes[0].html), ...r.incomplete.map((x) => "may break " + x.id + ": " + x.nodes[0].html + " " + x.nodes[0].any.map((c) => c.message).join())])`,
+		chromedp.EvalAwaitPromise))
+}
+
+func TestPagesAreAccessible(t *testing.T) {
+	source, err := os.ReadFile("node_modules/axe-core/axe.min.js")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip("axe-core is not there; make test-deps installs it")
+	}
+	s, pages := furnished(t)
+	b := newTab(t)
+	s.signIn(b)
+	pages["verified"], pages["error"], pages["all"] = pages["run"]+"?verify=1", "/runs/none", "/approvals?all=1"
+	for name, p := range pages {
+		b.view(1280, "light")
+		b.open(s.url + p)
+		b.until(`document.body.dataset.script === "on" && !document.querySelector("[aria-disabled=true]")`)
+		run(b, chromedp.EvaluateAsDevTools[chromedp.Void](string(source)))
+		for _, theme := range []string{"light", "dark"} {
+			b.view(1280, theme)
+			for _, bad := range axe(b) {
+				t.Errorf("%s, %s: %s", name, theme, bad)
+			}
+		}
+		// At 320 px, which is 1280 px at 400 %, nothing is cut off at the side, and targets are large enough.
+		b.view(320, "light")
+		if wide := get[int](b, `document.documentElement.scrollWidth`); wide > 320 {
+			t.Errorf("%s is %d px wide on 320 px", name, wide)
+		}
+		small := get[[]string](b, `[...document.querySelectorAll("button, input:not([type=hidden]), nav a, .filters a, .pages a, summary")].filter((e) => e.getClientRects().length && e.type !== "radio" && e.getBoundingClientRect().height < 24).map((e) => e.outerHTML)`)
+		for _, e := range small {
+			t.Errorf("%s: less than 24 px: %s", name, e)
+		}
+	}
+	for _, p := range []string{"/sign-in?code=x", "/sign-in"} {
+		out := newTab(t)
+		out.open(s.url + p)
+		run(out, chromedp.EvaluateAsDevTools[chromedp.Void](string(source)))
+		for _, bad := range axe(out) {
+			t.Errorf("%s: %s", p, bad)
+		}
+	}
+}

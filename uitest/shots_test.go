@@ -1,0 +1,87 @@
+package uitest
+
+import (
+	"bytes"
+	"cmp"
+	"image"
+	"image/color"
+	"image/png"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// TestScreenshots writes the pictures of the documents to the folder in REMIT_UI_SHOTS.
+func TestScreenshots(t *testing.T) {
+	dir := os.Getenv("REMIT_UI_SHOTS")
+	if dir == "" {
+		t.Skip("REMIT_UI_SHOTS names no folder: make ui-shots does")
+	}
+	s, pages := furnished(t)
+	b := newTab(t)
+	s.signIn(b)
+	for _, name := range []string{"inbox", "approval", "approvals", "runs", "run", "call", "settings"} {
+		for _, size := range []struct {
+			name  string
+			width int64
+		}{{"1280", 1280}, {"380", 380}} {
+			for _, theme := range []string{"light", "dark"} {
+				b.view(size.width, theme)
+				b.open(s.url + pages[name])
+				b.until(`document.body.dataset.live === "on" && !document.querySelector("[aria-disabled=true]")`)
+				run(b, chromedp.Func(noFocus))
+				file := filepath.Join(dir, "ui-"+name+"-"+size.name+"-"+theme+".png")
+				if err := os.WriteFile(file, small(t, run(b, chromedp.FullScreenshot(100))), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// colours is how many colours a picture has: pages have few, and text little more.
+const colours = 32
+
+// small writes a picture with its most frequent colours alone.
+func small(t *testing.T, src []byte) []byte {
+	t.Helper()
+	img, err := png.Decode(bytes.NewReader(src))
+	if err != nil {
+		t.Fatal(err)
+	}
+	often, box := map[color.RGBA]int{}, img.Bounds()
+	at := func(x, y int) color.RGBA { return color.RGBAModel.Convert(img.At(x, y)).(color.RGBA) }
+	for y := box.Min.Y; y < box.Max.Y; y++ {
+		for x := box.Min.X; x < box.Max.X; x++ {
+			often[at(x, y)]++
+		}
+	}
+	list := slices.SortedFunc(maps.Keys(often), func(a, b color.RGBA) int {
+		return cmp.Or(cmp.Compare(often[b], often[a]), cmp.Compare(int(a.R)<<16|int(a.G)<<8|int(a.B), int(b.R)<<16|int(b.G)<<8|int(b.B)))
+	})
+	var palette color.Palette
+	for _, c := range list[:min(len(list), colours)] {
+		palette = append(palette, c)
+	}
+	out, index := image.NewPaletted(box, palette), map[color.RGBA]uint8{}
+	for y := box.Min.Y; y < box.Max.Y; y++ {
+		for x := box.Min.X; x < box.Max.X; x++ {
+			c := at(x, y)
+			i, known := index[c]
+			if !known {
+				i = uint8(palette.Index(c)) //nolint:gosec // there are fewer than 256
+				index[c] = i
+			}
+			out.SetColorIndex(x, y, i)
+		}
+	}
+	var b bytes.Buffer
+	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&b, out); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
