@@ -21,7 +21,8 @@ func (s *session) policyLearnCmd() *cobra.Command {
 		Short: "Write a small policy that allows recorded runs",
 		Long: `The new policy allows what the runs did and what is like it, and never more
 than they were allowed. Each widening is shown with what it newly allows: in a
-comment, and in a list at the end. --exact widens no arguments, folders or hosts.
+comment, and in a list at the end. --exact widens no arguments, folders or
+hosts.
 Paths, URLs and commands become patterns only if one entry of the original
 policy covers them. Limits, deny entries and modes are kept; refused actions
 become comments. Every recorded call is then decided again under the new
