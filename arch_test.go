@@ -50,7 +50,7 @@ var mayImport = map[string]string{
 	"service/agents":       "os service/policies base/wholefile tools/builtin/modelchat record/ledger service/models tools/model agents/agent service/home call/approval service/runs authority/policy/glob base/fault service/approvals authority/policy service/grants call/runner github.com/google/uuid call/replay record/store agents/capability/custom agents/capability base/tool authority/permit call/catalog service/secrets authority/grant",
 	"base/memo":            "",
 	"service/slash":        "service/policies call/approval service/grants authority/policy service/home record/store agents/chat tools/builtin/analyze base/tool base/fault service/extensions tools/builtin/modelchat service/runs github.com/google/uuid os call/runner base/wholefile tools/extension",
-	"service/clients":      "base/wholefile service/home base/canon base/fault github.com/google/uuid github.com/tailscale/hujson os",
+	"service/clients":      "github.com/BurntSushi/toml base/regex base/wholefile service/home base/canon base/fault github.com/google/uuid github.com/tailscale/hujson os",
 	"service/callers":      "service/home record/store github.com/google/uuid authority/grant authority/grant/token agents/agent base/fault base/memo service/policies record/ledger base/tool service/grants authority/policy",
 	"doors/listen":         "net base/fault base/wholefile",
 	"service/home":         "base/regex record/eventlog base/redact authority/policy base/fault base/tool base/wholefile call/runner record/ledger record/store service/settings github.com/google/uuid os os/user syscall crypto/rand",

@@ -32,6 +32,9 @@ type SetupRequest struct {
 	Profile   string // "": the trusted remit.yaml, or else the default profile
 	// Registries: the person's package registries may be read, by approval.
 	Registries bool
+	// Moved are the MCP servers, as Remit calls them, that agents will use by the gateway. A new
+	// policy asks about their tools.
+	Moved []string
 }
 
 // Setup is how a workspace is set up, or will be.
@@ -45,7 +48,16 @@ type Setup struct {
 	Registries []servers.OwnRegistries
 	Source     string
 	// Tools are folders of the person with programs, which the policy adds to commands.path.
-	Tools []sandbox.ToolFolder
+	Tools   []sandbox.ToolFolder
+	Servers []AgentServers // MCP servers that the agents start by themselves
+}
+
+// AgentServers are the MCP servers in one agent's configuration.
+type AgentServers struct {
+	Agent, Title string
+	Scope        clients.Scope
+	File         string
+	Names        []string
 }
 
 // AgentSetup is the result for one agent.
@@ -66,6 +78,7 @@ func (a *App) PlanSetup(ctx context.Context, q SetupRequest) (Setup, error) {
 	if out.Profile, err = profile.Find(name); err != nil {
 		return out, err
 	}
+	out.Servers = a.planServers(q, out.Agents)
 	if q.Workspace == "/" || q.Workspace == a.Home.Env("").Home {
 		return out, fault.New(fault.Usage, "%s is not a project: an agent would work on all of it", q.Workspace).
 			WithHint("run remit init in the folder of a project, or name one with -w")
@@ -79,10 +92,12 @@ func (a *App) PlanSetup(ctx context.Context, q SetupRequest) (Setup, error) {
 		return out, err
 	case src == nil:
 		out.New = true
+	case !trusted && string(src) == out.Source:
+		out.New = true // written by a process that ended before it trusted it: the same would be written now
 	case !trusted:
 		return out, fault.New(fault.Conflict, "%s is there already, and you have not trusted it as it is now", out.Policy).
 			WithHint("read it, then run remit policy trust; or remove it. Then run remit init again")
-	case q.Profile != "" && string(src) != out.Source && string(src) != out.Profile.Source:
+	case q.Profile != "" && !strings.HasPrefix(string(src), out.Source) && string(src) != out.Profile.Source:
 		return out, fault.New(fault.Conflict, "%s is there already, and is not the profile %s", out.Policy, q.Profile).
 			WithHint("leave --profile out to keep the policy, or remove the file")
 	}
@@ -157,11 +172,40 @@ func withRegistries(name, source string, list []servers.OwnRegistries) (string, 
 	return src, err
 }
 
+// planServers finds the MCP servers of the agents, without those that are Remit's. A file that cannot
+// be read is left to the agent: the hook decides what its servers may do.
+func (a *App) planServers(q SetupRequest, found []clients.Found) (out []AgentServers) {
+	for _, f := range found {
+		for _, scope := range []clients.Scope{clients.Project, clients.User} {
+			file, names, err := a.Clients.Servers(f.Name, scope, q.Workspace)
+			if err == nil && len(names) > 0 {
+				out = append(out, AgentServers{f.Name, f.Title, scope, file, names})
+			}
+		}
+	}
+	return out
+}
+
+// policyText is the policy that is written: the profile, and a question for each tool of the moved servers.
+func (p Setup) policyText(moved []string) string {
+	if len(moved) == 0 {
+		return p.Source
+	}
+	text := p.Source + "\n# MCP servers that the agents use by Remit's gateway.\ntools:\n  ask:\n"
+	for _, name := range moved {
+		text += fmt.Sprintf("    - %q\n", "mcp:"+name+":*")
+	}
+	if _, err := policy.Parse("remit.yaml", []byte(text)); err != nil {
+		return p.Source // the profile has rules for tools: the owner adds theirs
+	}
+	return text
+}
+
 // SetUp writes and trusts the policy, installs the hooks of all agents that were found, and
 // proves each. An agent that fails does not keep the others from being set up.
 func (a *App) SetUp(ctx context.Context, q SetupRequest, plan Setup) ([]AgentSetup, error) {
 	if plan.New {
-		if err := a.Policies.Create(q.Workspace, plan.Source); err != nil {
+		if err := a.Policies.Create(q.Workspace, plan.policyText(q.Moved)); err != nil {
 			return nil, err
 		}
 	}

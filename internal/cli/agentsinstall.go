@@ -156,8 +156,10 @@ func (s *session) agentsRemoveCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "remove AGENT",
 		Short: "Remove from an agent's settings what Remit added",
-		Long: `Removes what remit init or remit agents install added, and nothing else. A file
-that was not changed since becomes what it was before, to the byte.
+		Long: `Removes what remit init or remit agents install added, and nothing else, and
+puts back the MCP servers that remit init moved. A file that was not changed
+since becomes what it was before, to the byte. The imported servers stay in
+Remit: remit mcp remove removes them.
 `,
 		Example: `  remit agents remove claude
   remit agents remove codex --user`,
@@ -168,15 +170,26 @@ that was not changed since becomes what it was before, to the byte.
 			if err != nil {
 				return err
 			}
+			// The servers first: they may be in the hook's file, and were put there last.
+			moved, had, err := a.Clients.RestoreServers(args[0], q.Scope, q.Folder)
+			if err != nil {
+				return err
+			}
 			file, was, err := a.Clients.Remove(args[0], q.Scope, q.Folder)
 			if err != nil {
 				return err
+			}
+			if had && !was {
+				file, was = moved, true
 			}
 			if !was {
 				return fault.New(fault.NotFound, "nothing of Remit is installed in %s", file).WithHint("remit agents status lists what is installed")
 			}
 			if s.json {
-				return s.printJSON(map[string]any{"removed": args[0], "file": file})
+				return s.printJSON(map[string]any{"removed": args[0], "file": file, "servers_restored": had})
+			}
+			if had {
+				s.printf("%s MCP servers restored in %s\n", s.paint(green, "✓"), show(moved))
 			}
 			s.printf("%s removed from %s\n", s.paint(green, "✓"), show(file))
 			return nil

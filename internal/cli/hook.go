@@ -19,6 +19,7 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/doors/hook"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/clients"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/runs"
 )
@@ -133,6 +134,9 @@ func (h *hookDoor) handle(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if h.ownGateway(a, q, e) {
+		return nil, nil
+	}
 	switch e.Phase {
 	case hook.Before:
 		if script, ok := e.Script(); ok && h.confine {
@@ -152,6 +156,19 @@ func (h *hookDoor) handle(ctx context.Context) ([]byte, error) {
 	default:
 		return nil, h.end(ctx, a, q)
 	}
+}
+
+// ownGateway reports a call of Remit's own MCP server, which decides and records it itself. The agent's
+// word on the server's name does not count: its configuration must have the entry that Remit wrote.
+func (h *hookDoor) ownGateway(a *app.App, q runs.ClientRequest, e *hook.Event) bool {
+	if e.Server != clients.GatewayName || e.Phase != hook.Before && e.Phase != hook.After {
+		return false
+	}
+	dirs := []string{q.Workspace, e.Dir}
+	if dir, ok := h.lookup("CLAUDE_PROJECT_DIR"); ok && filepath.IsAbs(dir) {
+		dirs = append(dirs, filepath.Clean(dir))
+	}
+	return a.Clients.OwnGateway(e.Agent, dirs...)
 }
 
 // confined is the command line that runs a script of the agent in the sandbox. It begins

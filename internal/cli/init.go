@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,7 +18,7 @@ import (
 )
 
 func (s *session) initCmd() *cobra.Command {
-	var anew, yes, registries bool
+	var anew, yes, mcp, registries bool
 	var dir, profileName string
 	c := &cobra.Command{
 		Use:   "init",
@@ -28,6 +30,11 @@ workspace, trusts it, installs a hook in each agent's settings for this
 workspace, and proves each hook with a canary: one call must be denied, another
 one allowed. remit doctor keeps showing the result, and remit agents remove
 takes a hook out.
+
+MCP servers of the project are shown. If you agree (with --yes: --mcp) they are
+imported, as by remit mcp import, and replaced in the agents' settings by
+Remit's gateway, which decides and records their calls. A new policy asks about
+their tools. remit agents remove puts them back.
 
 A remit.yaml that is there already is kept if you trust it, and refused if not:
 a repository cannot give itself rights.
@@ -67,12 +74,13 @@ The exit status is 1 if a hook could not be installed and proved.
 			if q.Workspace, err = home.Workspace(dir); err != nil {
 				return err
 			}
-			return s.setUp(cmd.Context(), a, b, q, yes)
+			return s.setUp(cmd.Context(), a, b, q, yes, mcp)
 		},
 	}
 	c.Flags().BoolVar(&anew, "new-ledger", false, "replace a lost ledger by a new one, with a new origin and new keys, and do nothing else")
 	c.Flags().BoolVar(&yes, "yes", false, "do it without asking")
 	c.Flags().BoolVar(&registries, "registries", false, "let commands read from the package registries of your own settings, by approval")
+	c.Flags().BoolVar(&mcp, "mcp", false, "with --yes, also move the project's MCP servers behind Remit's gateway")
 	c.Flags().StringVar(&profileName, "profile", "", "ready policy to write, by `NAME` (default: "+profile.Default+")")
 	c.Flags().StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: the current folder)")
 	return c
@@ -87,7 +95,7 @@ func (s *session) printNewLedger(b app.Begun) error {
 }
 
 // setUp shows the plan and, if the person agrees, carries it out.
-func (s *session) setUp(ctx context.Context, a *app.App, b app.Begun, q app.SetupRequest, yes bool) error {
+func (s *session) setUp(ctx context.Context, a *app.App, b app.Begun, q app.SetupRequest, yes, mcp bool) error {
 	plan, err := a.PlanSetup(ctx, q)
 	if err != nil && yes {
 		return err
@@ -97,7 +105,9 @@ func (s *session) setUp(ctx context.Context, a *app.App, b app.Begun, q app.Setu
 	}
 	if err == nil && !yes {
 		s.printPlan(plan, q)
-		yes, err = s.agrees(ctx)
+		if yes, err = s.agrees(ctx, "do it"); yes && err == nil && len(movable(plan)) > 0 {
+			mcp, err = s.agrees(ctx, "also move the project's MCP servers behind Remit's gateway")
+		}
 	}
 	if err != nil && !s.json { // the ledger was made, which was asked for too
 		s.printf("\n")
@@ -105,29 +115,39 @@ func (s *session) setUp(ctx context.Context, a *app.App, b app.Begun, q app.Setu
 		return nil
 	}
 	var done []app.AgentSetup
+	var moved []movedServers
+	if yes && mcp {
+		moved = s.importServers(ctx, a, plan)
+		for _, one := range moved {
+			q.Moved = append(q.Moved, slices.Sorted(maps.Values(one.names))...)
+		}
+		slices.Sort(q.Moved)
+		q.Moved = slices.Compact(q.Moved)
+	}
 	if yes {
 		if done, err = a.SetUp(ctx, q, plan); err != nil {
 			return err
 		}
+		s.moveServers(a, q, moved)
 	}
 	if s.json {
-		return s.printSetupJSON(b, plan, done, yes, err)
+		return s.printSetupJSON(b, plan, done, moved, yes, err)
 	}
 	if !yes {
 		s.printf("\nnothing was changed; to do it: remit init --yes\n")
 		return nil
 	}
-	return s.printSetup(plan, done)
+	return s.printSetup(plan, done, moved)
 }
 
 // agrees asks the person, if there is a terminal.
-func (s *session) agrees(ctx context.Context) (bool, error) {
+func (s *session) agrees(ctx context.Context, question string) (bool, error) {
 	in, ok := s.In.(*os.File)
 	if s.json || !ok || !isTerminal(s.In) || !isTerminal(s.Out) {
 		return false, nil
 	}
 	s.printf("\n")
-	return s.askYesOrNo(ctx, in, "do it")
+	return s.askYesOrNo(ctx, in, question)
 }
 
 func (s *session) printPlan(plan app.Setup, q app.SetupRequest) {
@@ -152,6 +172,7 @@ func (s *session) printPlan(plan app.Setup, q app.SetupRequest) {
 	if len(plan.Agents) == 0 {
 		s.item("•", "no agent was found: looked for "+strings.Join(clients.Names(), ", "))
 	}
+	s.printServers(plan)
 }
 
 // toolsLine tells in which further folders commands find programs.
@@ -207,7 +228,7 @@ func agentJSON(st clients.State, err error) setupAgentJSON {
 	return out
 }
 
-func (s *session) printSetupJSON(b app.Begun, plan app.Setup, done []app.AgentSetup, did bool, problem error) error {
+func (s *session) printSetupJSON(b app.Begun, plan app.Setup, done []app.AgentSetup, moved []movedServers, did bool, problem error) error {
 	agents := []setupAgentJSON{}
 	for _, one := range done {
 		agents = append(agents, agentJSON(one.State, one.Err))
@@ -217,7 +238,7 @@ func (s *session) printSetupJSON(b app.Begun, plan app.Setup, done []app.AgentSe
 			agents = append(agents, agentJSON(clients.State{Installed: clients.Installed{Agent: f.Name}}, nil))
 		}
 	}
-	out := map[string]any{"home": b.Home, "origin": b.Origin, "policy": plan.Policy, "done": did, "agents": agents}
+	out := map[string]any{"home": b.Home, "origin": b.Origin, "policy": plan.Policy, "done": did, "agents": agents, "mcp_servers": serversJSON(plan, moved)}
 	if plan.Registries != nil {
 		out["registries"] = plan.Registries
 	}
@@ -247,7 +268,7 @@ func allHeld(done []app.AgentSetup) exit {
 	return 0
 }
 
-func (s *session) printSetup(plan app.Setup, done []app.AgentSetup) error {
+func (s *session) printSetup(plan app.Setup, done []app.AgentSetup, moved []movedServers) error {
 	state := "kept"
 	if plan.New {
 		state = "profile " + plan.Profile.Name + ", trusted"
@@ -267,6 +288,7 @@ func (s *session) printSetup(plan app.Setup, done []app.AgentSetup) error {
 		}
 		s.printState(one.State)
 	}
+	s.printMoved(plan, moved)
 	if len(done) == 0 {
 		s.printf("no agent was found; remit agents install AGENT installs a hook all the same\n")
 		return nil

@@ -165,6 +165,7 @@ func mcpName(s string) (server, name string, ok bool) {
 
 // mcp adds a call of an MCP server's tool, as Remit names it.
 func (e *Event) mcp(server, name string, in object) error {
+	e.Server = server
 	id := "mcp:" + server + ":" + name
 	if _, err := tool.ParseID(id); err != nil {
 		return e.unknown()

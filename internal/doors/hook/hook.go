@@ -52,6 +52,7 @@ type Event struct {
 	Dir     string // absolute: where the agent's relative paths start
 	ID      string // the agent's ID of the tool call; "": it has none
 	Tool    string // the agent's name of the tool
+	Server  string // the MCP server that has the tool; "": it is the agent's own
 
 	// Calls are what the tool call amounts to. All must be allowed.
 	Calls []Call

@@ -25,6 +25,7 @@ type agent struct {
 	programs    []string         // their names on the PATH
 	homes       []string         // folders below the home folder that the agent makes
 	files       map[Scope]string // relative to the project, the home folder, or the root
+	servers     map[Scope]string // where it lists MCP servers, likewise
 	homeEnv     string           // the variable that names another folder for the user's file
 	confines    bool             // the hook can send commands to remit sh
 	edits       func(scope Scope, command string) []Edit
@@ -53,13 +54,15 @@ var agents = []agent{
 		files: map[Scope]string{
 			Project: ".claude/settings.local.json", User: ".claude/settings.json", Managed: "etc/claude-code/managed-settings.d/remit.json",
 		},
+		servers:  map[Scope]string{Project: ".mcp.json", User: ".claude.json", Managed: "etc/claude-code/managed-mcp.json"},
 		confines: true, edits: claudeEdits,
 		reads:  []string{".claude/settings.json", ".claude/settings.local.json"},
 		limits: []string{"files that you name with @ are read without a hook"},
 	},
 	{
 		name: "codex", title: "Codex", programs: []string{"codex"}, homes: []string{".codex"}, homeEnv: "CODEX_HOME",
-		files: map[Scope]string{Project: ".codex/hooks.json", User: ".codex/hooks.json"}, confines: true,
+		files:   map[Scope]string{Project: ".codex/hooks.json", User: ".codex/hooks.json"},
+		servers: map[Scope]string{Project: ".codex/config.toml", User: ".codex/config.toml"}, confines: true,
 		edits: func(_ Scope, c string) []Edit {
 			return grouped("", commandHook(c, hookSeconds), "PreToolUse", "PostToolUse", "SessionEnd")
 		},
@@ -75,6 +78,7 @@ var agents = []agent{
 		files: map[Scope]string{
 			Project: ".github/hooks/remit.json", User: ".copilot/hooks/remit.json", Managed: "etc/github-copilot/policy.d/remit.json",
 		},
+		servers:  map[Scope]string{User: ".copilot/mcp-config.json"},
 		confines: true, edits: copilotEdits,
 		reads:  []string{".github/hooks/remit.json", ".github/copilot/settings.json", ".github/copilot/settings.local.json", ".claude/settings.json"},
 		limits: []string{"if the hook takes longer than its limit, Copilot CLI carries the call out"},
@@ -82,9 +86,10 @@ var agents = []agent{
 	},
 	{
 		name: "cursor", title: "Cursor", programs: []string{"cursor", "cursor-agent"}, homes: []string{".cursor"},
-		files: map[Scope]string{Project: ".cursor/hooks.json", User: ".cursor/hooks.json", Managed: "etc/cursor/hooks.json"},
-		edits: cursorEdits,
-		reads: []string{".cursor/hooks.json"},
+		files:   map[Scope]string{Project: ".cursor/hooks.json", User: ".cursor/hooks.json", Managed: "etc/cursor/hooks.json"},
+		servers: map[Scope]string{Project: ".cursor/mcp.json", User: ".cursor/mcp.json"},
+		edits:   cursorEdits,
+		reads:   []string{".cursor/hooks.json"},
 		limits: []string{
 			"files that are open in the editor are not guarded",
 			"written from its documentation, not tried with the program",
@@ -93,6 +98,7 @@ var agents = []agent{
 	{
 		name: "gemini", title: "Gemini CLI", programs: []string{"gemini"}, homes: []string{".gemini"},
 		files:    map[Scope]string{Project: ".gemini/settings.json", User: ".gemini/settings.json", Managed: "etc/gemini-cli/settings.json"},
+		servers:  map[Scope]string{Project: ".gemini/settings.json", User: ".gemini/settings.json", Managed: "etc/gemini-cli/settings.json"},
 		confines: true,
 		edits: func(_ Scope, c string) []Edit {
 			return grouped("*", commandHook(c, hookSeconds*1000), "BeforeTool", "AfterTool", "SessionEnd") // milliseconds

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/remitrun/remit/internal/base/fault"
@@ -27,6 +28,15 @@ type Clients struct {
 
 	// Run runs a command line by /bin/sh in a folder, with an input.
 	Run func(ctx context.Context, line, dir string, input []byte) (Ran, error)
+
+	// Step is told each step of a change that was done. Nil: it is not told.
+	Step func(what string)
+}
+
+func (s *Clients) step(what string) {
+	if s.Step != nil {
+		s.Step(what)
+	}
 }
 
 // Ran is how a command line ended.
@@ -63,9 +73,11 @@ type Installed struct {
 // Key is the agent and the file.
 func (i Installed) Key() string { return i.Agent + " " + i.File }
 
+const installedFile = "agents.json"
+
 func (s *Clients) installed() home.Collection[Installed] {
 	return home.Collection[Installed]{
-		Home: s.Home, File: "agents.json", Article: "an", One: "installed hook", Again: "install the hooks", Command: "remit agents",
+		Home: s.Home, File: installedFile, Article: "an", One: "installed hook", Again: "install the hooks", Command: "remit agents",
 	}
 }
 
@@ -98,19 +110,42 @@ func (s *Clients) Install(q Request) (Installed, bool, error) {
 		if err != nil {
 			return nil, fault.Wrap(fault.CodeOf(err), err, "%s: %s", at.file(), fault.Message(err)).WithHint("mend the file, then run the command again")
 		}
-		if changed = string(text) != string(now) || now == nil; changed {
-			made, err := at.write(now, text, q.Scope.mode())
-			out.Made = append(out.Made, made...)
-			if err != nil {
-				return nil, err
-			}
+		changed = string(text) != string(now) || now == nil
+		if err := s.intend(a, at, &out, changed, list); err != nil {
+			return nil, err
 		}
-		if err := s.guard(a, &out); err != nil {
+		if changed {
+			if _, err := at.write(now, text, q.Scope.mode()); err != nil {
+				return nil, errors.Join(err, s.Home.Write(installedFile, list))
+			}
+			s.step("wrote " + out.File)
+		}
+		if err := s.guard(a, out); err != nil {
 			return nil, err
 		}
 		return home.With(list, out), nil
 	}, nil)
 	return out, changed, err
+}
+
+// intend lists the installation before anything of it is written. An agent's file that was written by a
+// process that died is then known, and is mended or removed like any other.
+func (s *Clients) intend(a agent, at place, out *Installed, changed bool, list []Installed) error {
+	if changed {
+		out.Made = append(out.Made, at.missing()...)
+	}
+	if out.Folder != "" {
+		for _, name := range a.reads {
+			for _, dir := range (place{out.Folder, name}).missing() {
+				if !slices.Contains(out.Guards, dir) && (at.root != out.Folder || !slices.Contains(out.Made, dir)) {
+					out.Guards = append(out.Guards, dir)
+				}
+			}
+		}
+	}
+	err := s.Home.Write(installedFile, home.With(list, *out))
+	s.step("listed " + out.File)
+	return err
 }
 
 // alone refuses a second hook of one agent that would run beside the first: it would decide
@@ -297,16 +332,15 @@ func (i Installed) without(now []byte) ([]byte, error) {
 // guard makes the folders from which the agent takes settings of the project, where they are
 // missing: the sandbox keeps folders of these names from being written, but cannot keep a
 // command from making one.
-func (s *Clients) guard(a agent, out *Installed) error {
+func (s *Clients) guard(a agent, out Installed) error {
 	if out.Folder == "" {
 		return nil
 	}
 	for _, name := range a.reads {
-		made, err := guard(out.Folder, filepath.Dir(name))
-		if err != nil {
+		if err := guard(out.Folder, filepath.Dir(name)); err != nil {
 			return err
 		}
-		out.Guards = append(out.Guards, made...)
+		s.step("made " + filepath.Dir(name))
 	}
 	return nil
 }
@@ -345,6 +379,7 @@ func (s *Clients) Remove(name string, scope Scope, folder string) (file string, 
 		case string(text) != string(now):
 			_, err = at.write(now, text, scope.mode())
 		}
+		s.step("removed " + one.File)
 		if err == nil && one.Folder != "" {
 			err = errors.Join(unguard(one.Folder, one.Guards), unguard(at.root, one.Made))
 		}

@@ -204,19 +204,29 @@ func (p place) removeDirs(root *os.Root, made []string) {
 }
 
 // guard makes a folder below root, so that a confined command finds it there and cannot make
-// it anew with settings of its own. It returns what it made.
-func guard(root, name string) ([]string, error) {
+// it anew with settings of its own.
+func guard(root, name string) error {
 	p := place{root, name + "/x"}
 	r, err := os.OpenRoot(root)
 	if err != nil {
-		return nil, p.fail(err)
+		return p.fail(err)
 	}
 	defer r.Close()
 	if _, _, err := p.check(r); err != nil {
-		return nil, p.fail(err)
+		return p.fail(err)
 	}
-	made, err := p.makeDirs(r, 0o644)
-	return made, orNil(err, p)
+	_, err = p.makeDirs(r, 0o644)
+	return orNil(err, p)
+}
+
+// missing lists the folders between root and the file that are not there.
+func (p place) missing() (out []string) {
+	for _, dir := range p.dirs() {
+		if _, err := os.Lstat(filepath.Join(p.root, dir)); errors.Is(err, fs.ErrNotExist) {
+			out = append(out, dir)
+		}
+	}
+	return out
 }
 
 // unguard removes folders that guard made and that are empty.
