@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -49,7 +50,8 @@ func (s *served) Tools(ctx context.Context, q httpapi.ToolQuery) (httpapi.ToolLi
 		f.MaxRisk = &r
 	}
 	var err error
-	if f.Without, err = tool.ParseEffects(q.Without); err != nil {
+	without := strings.FieldsFunc(strings.Join(q.Without, ","), func(r rune) bool { return r == ',' })
+	if f.Without, err = tool.ParseEffects(without); err != nil {
 		return httpapi.ToolList{}, fault.New(fault.ArgsInvalid, "%v", err).In("query.without")
 	}
 	l := s.app.catalog.List(ctx, f)

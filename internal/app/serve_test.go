@@ -228,6 +228,23 @@ func TestServeAnswersAMessage(t *testing.T) {
 	}
 }
 
+func TestToolsWithoutSideEffects(t *testing.T) {
+	s := newService(t)
+	for _, query := range []string{"without=fs.write&without=network.http", "without=fs.write,network.http"} {
+		m := s.must(200, "GET", "/v1/tools?"+query, "")
+		ids := map[string]bool{}
+		for _, item := range m["items"].([]any) {
+			ids[item.(map[string]any)["id"].(string)] = true
+		}
+		if !ids["time.now"] || ids["fs.write"] || ids["http.get"] {
+			t.Errorf("%s: %v", query, ids)
+		}
+	}
+	if m := s.must(422, "GET", "/v1/tools?without=fs.write&without=flying", ""); m["code"] != "E2002" {
+		t.Error(m)
+	}
+}
+
 // What a session does is bounded by the grant of who began it.
 func TestASessionIsUnderItsCallersGrant(t *testing.T) {
 	s := newService(t)

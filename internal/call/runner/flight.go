@@ -125,7 +125,7 @@ func (f *flight) mark(s ledger.State) {
 func (f *flight) notify(s ledger.State, o *Outcome) {
 	if f.r.Observe != nil {
 		defer func() { _ = recover() }()
-		f.r.Observe(Notice{Run: f.run, Call: f.c, Spec: f.entry.Spec, State: s, Outcome: o})
+		f.r.Observe(Notice{Run: f.run, Call: f.c, Entry: f.entry, State: s, Outcome: o})
 	}
 }
 

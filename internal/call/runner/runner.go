@@ -158,7 +158,7 @@ type Outcome struct {
 type Notice struct {
 	Run     *Run
 	Call    Call
-	Spec    *tool.Spec // nil if the tool is unknown
+	Entry   Entry // the zero Entry if the tool is unknown
 	State   ledger.State
 	Outcome *Outcome
 }
@@ -175,10 +175,9 @@ type Runner struct {
 	Now     func() time.Time // nil: time.Now
 	Mask    Mask             // nil: no secrets
 
-	Sources      *Sources                            // nil: sources have no limits
-	Authority    Authority                           // nil: grants kept in the ledger are refused
-	GrantStopper GrantStopper                        // nil: if a policy stops a grant, the run ends with an error
-	Violated     func(run *Run, c Call, v Violation) // called for violations that the policy reports; nil: none
+	Sources      *Sources     // nil: sources have no limits
+	Authority    Authority    // nil: grants kept in the ledger are refused
+	GrantStopper GrantStopper // nil: if a policy stops a grant, the run ends with an error
 }
 
 // DefaultTimeout is the time limit of a call where nothing else sets one.

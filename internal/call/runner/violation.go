@@ -158,9 +158,6 @@ func (f *flight) respond(ctx context.Context, list []Violation) error {
 		if v.Response > worst.Response {
 			worst = v
 		}
-		if v.Response >= policy.NotifyViolation && f.r.Violated != nil {
-			f.notifyViolation(v)
-		}
 	}
 	if worst.Response < policy.PauseGrant {
 		return nil
@@ -186,12 +183,6 @@ func (f *flight) respond(ctx context.Context, list []Violation) error {
 		f.run.stop(stopped)
 	}
 	return err
-}
-
-// notifyViolation calls the observer of violations. If it panics, the call goes on.
-func (f *flight) notifyViolation(v Violation) {
-	defer func() { _ = recover() }()
-	f.r.Violated(f.run, f.c, v)
 }
 
 // lastKept is the nearest node of the run's grant that the ledger keeps.

@@ -141,9 +141,14 @@ func TestAViolationCanStopTheGrant(t *testing.T) {
 			p, s, told := &probe{id: "p"}, &stopper{of: r}, 0
 			h := newHouse(t, open, p)
 			h.rn.GrantStopper = s
-			h.rn.Violated = func(_ *runner.Run, _ runner.Call, v runner.Violation) {
-				if told++; v.Kind != policy.PathViolation {
-					t.Errorf("told of %s", v.Kind)
+			h.rn.Observe = func(n runner.Notice) {
+				if n.State != ledger.Ended {
+					return
+				}
+				for _, v := range n.Outcome.Violations {
+					if v.Response >= policy.NotifyViolation && v.Kind == policy.PathViolation {
+						told++
+					}
 				}
 			}
 			if tt.kept {

@@ -24,7 +24,7 @@ type Tools interface {
 type ToolQuery struct {
 	Source  string   `query:"source" maxLength:"200" doc:"A source's name, as mcp:github, or kind, as mcp or builtin"`
 	MaxRisk string   `query:"max_risk" enum:"low,medium,high,critical" doc:"Maximum risk"`
-	Without []string `query:"without" maxItems:"20" doc:"Only tools without these side effects" example:"fs.write,system.exec"`
+	Without []string `query:"without,explode" maxItems:"20" doc:"Only tools without these side effects; repeated, or separated by commas" example:"fs.write,system.exec"`
 	Enabled bool     `query:"enabled" doc:"Only tools that can be called"`
 	Search  string   `query:"q" maxLength:"200" doc:"Words in the ID, title or description"`
 	Schemas bool     `query:"schemas" doc:"Include the schemas"`

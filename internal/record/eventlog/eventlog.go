@@ -61,14 +61,17 @@ type Options struct {
 // Entry is one event of one call. Empty fields are written as null or left out,
 // as in the format of AgentOS's audit log, which the names follow.
 type Entry struct {
-	Extension string        // whose tool it is: "builtin" or an extension's or server's ID
-	Command   string        // the requested command: a step's ID, a slash command
-	Action    string        // the tool's ID
-	Runner    string        // the executor
-	Session   string        // the run's ID
+	Extension string        // whose tool it is: an extension's ID, "mcp:github", "builtin"
+	Command   string        // the requested command: "/postman", or a plan step's ID
+	Action    string        // of an extension's command; else the tool's ID
+	Runner    string        // the executor: "exec.postman_cli", "mcp", "builtin"
+	Session   string        // the session's ID, or the run's if it has no session
 	User      string        // the principal
 	Duration  time.Duration // of the call so far
 	ExitCode  *int          // of a process
+	Tool      string        // the tool's ID, or the program of an extension's command
+	Args      int           // number of arguments
+	WorkDir   string        // where the tool's program starts, or the workspace
 	Subject   string        // the object of the call, in short
 	Index     int           // the call's place in its run, from 1
 	Risk      string
@@ -155,6 +158,10 @@ func handler(w io.Writer, level slog.Level) slog.Handler {
 		switch a.Key {
 		case slog.TimeKey:
 			return slog.Time("timestamp", a.Value.Time().UTC())
+		case slog.LevelKey:
+			if a.Value.Any() == slog.LevelWarn {
+				return slog.String(a.Key, "WARNING")
+			}
 		case slog.MessageKey:
 			a.Key = "event"
 		}
@@ -214,17 +221,18 @@ func (l *Log) write(level slog.Level, event string, e Entry) {
 }
 
 func (l *Log) attrs(event string, e Entry) []slog.Attr {
-	attrs := make([]slog.Attr, 0, 12)
+	attrs := make([]slog.Attr, 0, 13)
 	for _, f := range [...]struct{ key, value string }{
 		{"extension_id", e.Extension}, {"command", e.Command}, {"action", e.Action}, {"runner", e.Runner},
 		{"session_id", e.Session}, {"user_id", e.User},
 	} {
 		attrs = append(attrs, slog.String(f.key, l.text(f.value)))
 	}
-	if event == EventExecuted || event == EventFailed || event == EventTimeout || event == EventViolation {
-		attrs = append(attrs, slog.Bool("success", event == EventExecuted))
+	if event != EventStarted {
+		attrs = append(attrs, slog.Bool("success", e.Code == "" && e.Error == ""))
 	}
-	attrs = append(attrs, slog.Float64("duration_seconds", e.Duration.Round(time.Microsecond).Seconds()))
+	d := e.Duration.Round(time.Microsecond)
+	attrs = append(attrs, slog.Float64("duration_seconds", d.Seconds()), slog.Float64("duration_ms", float64(d.Microseconds())/1000))
 	if e.ExitCode != nil {
 		attrs = append(attrs, slog.Int("exit_code", *e.ExitCode))
 	} else {
@@ -238,7 +246,7 @@ func (l *Log) attrs(event string, e Entry) []slog.Attr {
 }
 
 func (l *Log) metadata(e Entry) slog.Attr {
-	meta := make([]slog.Attr, 0, 4)
+	meta := append(make([]slog.Attr, 0, 7), slog.String("tool", l.text(e.Tool)), slog.Int("args_count", e.Args), slog.String("work_dir", l.text(e.WorkDir)))
 	if e.Index > 0 {
 		meta = append(meta, slog.Int("index", e.Index))
 	}

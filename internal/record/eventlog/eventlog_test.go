@@ -62,7 +62,7 @@ func lines(t *testing.T, l *eventlog.Log, file string) []map[string]any {
 func entry() eventlog.Entry {
 	zero := 0
 	return eventlog.Entry{Extension: "builtin", Command: "readme", Action: "fs.read", Runner: "builtin", Session: "0195d3c4", User: "user:ann",
-		Duration: 1234567 * time.Nanosecond, ExitCode: &zero, Subject: "README.md", Index: 3, Risk: "low", Rule: `files.read.allow[0] "**"`}
+		Duration: 1234567 * time.Nanosecond, ExitCode: &zero, Tool: "fs.read", Args: 1, WorkDir: "/work", Subject: "README.md", Index: 3, Risk: "low", Rule: `files.read.allow[0] "**"`}
 }
 
 func TestEventsHaveTheirLevelsAndFiles(t *testing.T) {
@@ -81,11 +81,11 @@ func TestEventsHaveTheirLevelsAndFiles(t *testing.T) {
 
 	type line struct{ event, level string }
 	want := map[string][]line{
-		eventlog.CallsFile: {{"capability_started", "DEBUG"}, {"capability_executed", "INFO"}, {"capability_slow", "WARN"},
-			{"capability_failed", "ERROR"}, {"capability_timeout", "ERROR"}, {"security_violation", "ERROR"}, {"isolation_weakened", "WARN"}},
-		eventlog.MainFile: {{"capability_slow", "WARN"}, {"capability_failed", "ERROR"}, {"capability_timeout", "ERROR"},
-			{"security_violation", "ERROR"}, {"isolation_weakened", "WARN"}, {"run_started", "INFO"}},
-		eventlog.SecurityFile: {{"security_violation", "ERROR"}, {"isolation_weakened", "WARN"}},
+		eventlog.CallsFile: {{"capability_started", "DEBUG"}, {"capability_executed", "INFO"}, {"capability_slow", "WARNING"},
+			{"capability_failed", "ERROR"}, {"capability_timeout", "ERROR"}, {"security_violation", "ERROR"}, {"isolation_weakened", "WARNING"}},
+		eventlog.MainFile: {{"capability_slow", "WARNING"}, {"capability_failed", "ERROR"}, {"capability_timeout", "ERROR"},
+			{"security_violation", "ERROR"}, {"isolation_weakened", "WARNING"}, {"run_started", "INFO"}},
+		eventlog.SecurityFile: {{"security_violation", "ERROR"}, {"isolation_weakened", "WARNING"}},
 	}
 	for file, wants := range want {
 		got := lines(t, l, filepath.Join(dir, file))
@@ -117,8 +117,8 @@ func TestFields(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"action":"fs.read","command":"readme","duration_seconds":0.001235,"error":null,"event":"capability_executed","exit_code":0,` +
-		`"extension_id":"builtin","level":"INFO","logger":"remit.runner","metadata":{"index":3,"risk":"low","rule":"files.read.allow[0] \"**\"","subject":"README.md"},` +
+	const want = `{"action":"fs.read","command":"readme","duration_ms":1.235,"duration_seconds":0.001235,"error":null,"event":"capability_executed","exit_code":0,` +
+		`"extension_id":"builtin","level":"INFO","logger":"remit.runner","metadata":{"args_count":1,"index":3,"risk":"low","rule":"files.read.allow[0] \"**\"","subject":"README.md","tool":"fs.read","work_dir":"/work"},` +
 		`"runner":"builtin","session_id":"0195d3c4","success":true,"user_id":"user:ann"}`
 	if string(b) != want {
 		t.Errorf("got  %s\nwant %s", b, want)
@@ -129,7 +129,7 @@ func TestNothingInjectsALine(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, eventlog.Options{})
 	const bad = "x\n{\"event\":\"capability_executed\"}\r\n\u2028\x1b[2J\xff\u202e"
-	l.Violation(eventlog.Entry{Extension: bad, Command: bad, Action: bad, Runner: bad, Session: bad, User: bad, Subject: bad, Risk: bad, Rule: bad, Code: bad, Error: bad})
+	l.Violation(eventlog.Entry{Extension: bad, Command: bad, Action: bad, Runner: bad, Session: bad, User: bad, Subject: bad, Risk: bad, Rule: bad, Code: bad, Error: bad, Tool: bad, WorkDir: bad})
 	for _, file := range []string{eventlog.MainFile, eventlog.CallsFile, eventlog.SecurityFile} {
 		if got := lines(t, l, filepath.Join(dir, file)); len(got) != 1 || got[0]["event"] != "security_violation" {
 			t.Errorf("%s: %v", file, got)

@@ -21,3 +21,6 @@ func (s *Runs) LearnFrom(root *policy.Policy, workspace string, out sandbox.Outc
 	l := &execLearner{runs: s, root: root, approved: approved}
 	return l.learned("learned", workspace, out, tried, policy.Chain{rules})
 }
+
+// LogEntry is the log entry of a notice.
+var LogEntry = logEntry

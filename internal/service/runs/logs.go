@@ -1,7 +1,11 @@
 package runs
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
@@ -108,14 +112,40 @@ func EventName(s tool.Status, code fault.Code) string {
 	return eventlog.EventFailed
 }
 
-func logEntry(n runner.Notice) eventlog.Entry {
+// executor is a tool that names what executes it: an extension's program or module.
+type executor interface {
+	Executor() (command, action, runner, program string)
+}
+
+// logCalled describes the call itself, whatever it comes to.
+func logCalled(n runner.Notice) eventlog.Entry {
 	e := eventlog.Entry{
-		Command: n.Call.Step, Action: string(n.Call.Tool), Runner: "builtin", Session: n.Run.ID.String(),
-		User: n.Run.Grant.Holder(), Index: n.Call.Index,
+		Command: n.Call.Step, Action: string(n.Call.Tool), Session: n.Run.ID.String(), User: n.Run.Grant.Holder(), Index: n.Call.Index,
+		Tool: string(n.Call.Tool), Args: len(n.Call.Args), WorkDir: n.Run.Env.Workspace,
 	}
-	if n.Spec != nil {
-		e.Extension, e.Risk = n.Spec.Source, n.Spec.Risk.String()
+	if n.Run.Session != uuid.Nil {
+		e.Session = n.Run.Session.String()
 	}
+	if name, _, _ := strings.Cut(n.Call.Name, " "); n.Call.Step == "" && strings.HasPrefix(name, "/") {
+		e.Command = name // a slash command
+	}
+	if n.Entry.Spec == nil {
+		return e
+	}
+	e.Runner, e.Risk = n.Entry.Spec.Source, n.Entry.Spec.Risk.String()
+	e.Extension = cmp.Or(n.Call.Tool.Extension(), n.Entry.Source, n.Entry.Spec.Source)
+	if t, ok := n.Entry.Tool.(executor); ok {
+		command, action, runner, program := t.Executor()
+		e.Command, e.Action, e.Runner, e.Tool = cmp.Or(e.Command, command), action, runner, cmp.Or(program, e.Tool)
+	}
+	if t, ok := n.Entry.Tool.(runner.Owning); ok {
+		e.WorkDir = cmp.Or(t.Own(), e.WorkDir)
+	}
+	return e
+}
+
+func logEntry(n runner.Notice) eventlog.Entry {
+	e := logCalled(n)
 	o := n.Outcome
 	if o == nil {
 		return e

@@ -95,14 +95,13 @@ func (t *Tool) exec(ctx context.Context, p permit.Permit, r request) (tool.Resul
 	return tool.Result{Output: output(out)}, out.Failure("the program", "the policy's commands.timeout")
 }
 
-// output tells what the program wrote: as JSON, where all of it is one value.
+// output tells what the program wrote, also as JSON where all of it is one value.
 func output(o sandbox.Outcome) map[string]any {
 	m := map[string]any{"exit_code": o.ExitCode, "duration_ms": o.Duration.Milliseconds()}
 	if v, ok := decoded(o.Stdout); ok {
 		m["json"] = v
-	} else {
-		stream(m, "stdout", o.Stdout)
 	}
+	stream(m, "stdout", o.Stdout)
 	stream(m, "stderr", o.Stderr)
 	if o.Isolation != "" && o.Isolation != "full" {
 		m["isolation"] = o.Isolation

@@ -5,7 +5,10 @@ package extsource
 
 import (
 	"context"
+	"path"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/remitrun/remit/internal/authority/permit"
@@ -163,6 +166,13 @@ func (t *Tool) Hints() infer.Hints {
 
 // Bounds is the policy that the extension's permissions come to.
 func (t *Tool) Bounds() []*policy.Policy { return []*policy.Policy{t.bounds} }
+
+// Executor names what executes the tool, as the extension's commands do: "/postman",
+// "get", "exec.postman_cli", and the program without its ending.
+func (t *Tool) Executor() (command, action, runner, program string) {
+	name := path.Base(filepath.ToSlash(t.Action.Runner.Name))
+	return "/" + t.Command.Name, t.Action.ID, t.Action.Runner.Text, strings.TrimSuffix(name, path.Ext(name))
+}
 
 // Own is the extension's work folder.
 func (t *Tool) Own() string { return t.work }

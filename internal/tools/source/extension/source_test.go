@@ -155,7 +155,7 @@ func TestWhatIsRun(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	out, err := json.Marshal(res.Output)
-	if want := `{"duration_ms":5,"exit_code":0,"json":{"a":[1,2.50]},"stderr":"note\n"}`; err != nil || string(out) != want {
+	if want := `{"duration_ms":5,"exit_code":0,"json":{"a":[1,2.50]},"stderr":"note\n","stdout":"{\"a\": [1, 2.50]}\n"}`; err != nil || string(out) != want {
 		t.Errorf("%s, want %s", out, want)
 	}
 	// Where the policies open nothing of the kind, its own folder is not there for it.
