@@ -25,8 +25,9 @@ type filterFlags struct {
 func (s *session) runsCmd() *cobra.Command {
 	var f filterFlags
 	c := &cobra.Command{
-		Use:   "runs",
-		Short: "List runs, newest first",
+		Use:     "runs",
+		Aliases: []string{"list-runs"},
+		Short:   "List runs, newest first",
 		Long: `Commands that take a RUN also accept last or @1 for the first run of this list,
 @2 for the second, and so on. Each start of an MCP server is a run of its own.
 Those are hidden unless they failed; --all and --tool show them.

@@ -16,8 +16,9 @@ import (
 func (s *session) showCmd() *cobra.Command {
 	var step int
 	c := &cobra.Command{
-		Use:   "show RUN",
-		Short: "Show the calls of a run, or one call in full",
+		Use:     "show RUN",
+		Aliases: []string{"show-run"},
+		Short:   "Show the calls of a run, or one call in full",
 		Long: `RUN is a run's ID, or its beginning (at least 4 characters). Text that looks
 like a secret is masked, except with --json. In the arguments of calls that a
 person was asked to approve, only known secrets are masked.
