@@ -93,8 +93,9 @@ test-deps: # what the tests use beside Go
 race: test-deps ## all tests under the race detector, at their normal size
 	GORACE=atexit_sleep_ms=10 $(GO) test $(RACE) -timeout $(RACE_TIMEOUT) $$($(GO) list ./... | grep -v /internal/e2e$$)
 
-soak: test-deps cross ## the long way: race detector, full crash, tamper and escape matrices, fuzzing, cross builds, packages
+soak: test-deps cross build ## the long way: race detector, full crash, tamper and escape matrices, a ledger of 1,000,000 calls, fuzzing, cross builds, packages
 	REMIT_SOAK=1 $(GO) test $(RACE) -timeout $(SOAK_TIMEOUT) ./...
+	REMIT="$(CURDIR)/$(BIN)/remit" sh bench/run.sh --only growth --soak
 	@sh .ci/apt $(APT_SOAK_PKGS)
 	cd packaging && REMIT_SOAK=1 $(GO) test -timeout $(SOAK_TIMEOUT) ./...
 	sh .ci/fuzz $(FUZZTIME)

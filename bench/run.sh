@@ -1,7 +1,8 @@
 #!/bin/sh
 # Measures Remit and prints the figures beside their targets.
-#   sh bench/run.sh [--write] [--full] [--only SECTIONS]
-# --write puts them into docs/BENCHMARKS.md; --full takes the longest plan;
+#   sh bench/run.sh [--write] [--full] [--soak] [--only SECTIONS]
+# --write puts them into docs/BENCHMARKS.md; --full takes the longest plan; --soak
+# fails where a figure of the section growth is 20 times its bar;
 # --only takes an expression over decisions, calls, throughput, storage, gateway,
 # processes, ledger, growth, memory, sandbox, egress, changesets, wasm and grants.
 # REMIT names the program to measure, REMIT_TESTDATA the folder of third-party cases,
@@ -17,6 +18,7 @@ while [ "$1" != -- ]; do
 	case $arg in
 	--write) set -- "$@" -write "$PWD/docs/BENCHMARKS.md" ;;
 	--full) set -- "$@" -full ;;
+	--soak) set -- "$@" -soak ;;
 	--only) set -- "$@" -only "$1"; shift ;;
 	*) echo "bench/run.sh: unknown option $arg" >&2; exit 2 ;;
 	esac

@@ -36,7 +36,7 @@ const (
 )
 
 // callEvery is the time between two calls.
-const callEvery = 20 * time.Millisecond
+const callEvery = time.Second
 
 // tools are the tools that are called in turns.
 var tools = [...]tool.ID{"fs.read", "fs.write", "shell.run", "http.get", "mcp.github.search", "mcp.github.create_issue", "ext.notes.add"}

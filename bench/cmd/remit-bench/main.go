@@ -20,6 +20,8 @@ type bench struct {
 	remit string // the program under test
 	dir   string // for ledgers and files; removed at the end
 	full  bool   // the longest sizes
+	grown int    // calls of the large ledger
+	soak  bool   // fail where a bar that must hold on any machine does not
 	table table
 }
 
@@ -59,6 +61,8 @@ func run() (err error) {
 	b := &bench{ctx: ctx}
 	flag.StringVar(&b.remit, "remit", os.Getenv("REMIT"), "the remit program to measure")
 	flag.BoolVar(&b.full, "full", false, "the long plan with 10,000 steps instead of 5,000")
+	flag.IntVar(&b.grown, "grown", grownLedger, "how many calls the ledger of the section growth has, at least 1,000")
+	flag.BoolVar(&b.soak, "soak", false, "fail where a figure of the section growth is 20 times its bar")
 	only := flag.String("only", ".", "run the sections that match this expression")
 	write := flag.String("write", "", "also write the table to this Markdown file")
 	where := flag.String("dir", "", "a folder on the disk to measure (default: the system's for temporary files)")

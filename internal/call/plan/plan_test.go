@@ -243,3 +243,15 @@ steps: [{tool: t}]`)
 		t.Error("a pattern matches the whole string")
 	}
 }
+
+// A value in a list that an alias repeats later is whole both times.
+func TestAliasesOfListsAreWhole(t *testing.T) {
+	p, err := plan.Parse("p.yaml", []byte("steps:\n- {tool: t, args: {a: &a [1, [2, {x: [3]}]]}}\n- {tool: t, args: {a: *a, b: *a}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := p.Steps[0].Args["a"]
+	if got := p.Steps[1].Args; len(want.([]any)) != 2 || !reflect.DeepEqual(got["a"], want) || !reflect.DeepEqual(got["b"], want) {
+		t.Errorf("the aliases are %v, their anchor is %v", got, want)
+	}
+}
