@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // furnished is a service in which agents have worked, and its pages by name.
@@ -26,6 +28,7 @@ func furnished(t *testing.T) (*service, map[string]string) {
 	pages := map[string]string{
 		"inbox": "/", "approvals": "/approvals", "runs": "/runs", "run": "/runs/" + id, "call": "/runs/" + id + "/calls/4", "settings": "/settings", "approval": "",
 	}
+	pages["grants"], pages["audit"] = "/grants", "/audit"
 	list := s.waiting()
 	pages["approval"] = "/approvals/" + list[len(list)-1].ID.String()
 	return s, pages
@@ -54,6 +57,11 @@ func TestPagesAreAccessible(t *testing.T) {
 	s, pages := furnished(t)
 	b := newTab(t)
 	s.signIn(b)
+	of, err := s.app.Grants.List(t.Context(), store.GrantFilter{})
+	if err != nil || len(of) < 2 {
+		t.Fatal(of, err)
+	}
+	pages["grant"] = "/grants/" + of[0].Record.ID.String()
 	pages["verified"], pages["error"], pages["all"] = pages["run"]+"?verify=1", "/runs/none", "/approvals?all=1"
 	for name, p := range pages {
 		b.view(1280, "light")
@@ -71,7 +79,7 @@ func TestPagesAreAccessible(t *testing.T) {
 		if wide := get[int](b, `document.documentElement.scrollWidth`); wide > 320 {
 			t.Errorf("%s is %d px wide on 320 px", name, wide)
 		}
-		small := get[[]string](b, `[...document.querySelectorAll("button, input:not([type=hidden]), nav a, .filters a, .pages a, summary")].filter((e) => e.getClientRects().length && e.type !== "radio" && e.getBoundingClientRect().height < 24).map((e) => e.outerHTML)`)
+		small := get[[]string](b, `[...document.querySelectorAll("button, input:not([type=hidden]), nav a, .filters a, .pages a, summary")].filter((e) => e.getClientRects().length && (e.closest("label") || e).getBoundingClientRect().height < 24).map((e) => e.outerHTML)`)
 		for _, e := range small {
 			t.Errorf("%s: less than 24 px: %s", name, e)
 		}

@@ -24,7 +24,7 @@ func TestScreenshots(t *testing.T) {
 	s, pages := furnished(t)
 	b := newTab(t)
 	s.signIn(b)
-	for _, name := range []string{"inbox", "approval", "approvals", "runs", "run", "call", "settings"} {
+	for _, name := range []string{"inbox", "approval", "approvals", "runs", "run", "call", "grants", "audit", "settings"} {
 		for _, size := range []struct {
 			name  string
 			width int64

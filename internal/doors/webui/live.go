@@ -185,7 +185,7 @@ func (x *exchange) newest() string {
 
 // topicsOf names what an event changes.
 func topicsOf(e history.AuditEvent) []string {
-	var out []string
+	out := []string{"record"}
 	switch {
 	case strings.HasPrefix(e.Event, "question_"):
 		out = append(out, "approvals")

@@ -47,7 +47,7 @@ type link struct {
 
 // links are the entries of the navigation: the pages that exist.
 func links(here string) []link {
-	list := []link{{"Inbox", "/ui/", "i", false}, {"Runs", "/ui/runs", "r", false}, {"Settings", "/ui/settings", "e", false}}
+	list := []link{{"Inbox", "/ui/", "i", false}, {"Runs", "/ui/runs", "r", false}, {"Grants", "/ui/grants", "g", false}, {"Audit", "/ui/audit", "a", false}, {"Settings", "/ui/settings", "e", false}}
 	for i := range list {
 		list[i].Here = list[i].Name == here
 	}
@@ -79,10 +79,12 @@ func parsePages(files fs.FS) (map[string]*template.Template, error) {
 // functions are what templates can call.
 var functions = template.FuncMap{
 	"show": redact.Show, "lines": redact.ShowLines, "short": func(s string) string { return clip.Text(redact.Show(s), 200) },
-	"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-	"when":  func(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04:05 MST") },
-	"clock": func(t time.Time) string { return t.UTC().Format("15:04:05") },
-	"ago":   ago, "left": left, "span": spanOf, "size": sizeOf, "word": wordOf, "id8": id8,
+	"stamp":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"when":   func(t time.Time) string { return t.UTC().Format("2 Jan 2006, 15:04:05 MST") },
+	"day":    func(t time.Time) string { return t.UTC().Format("2 Jan 2006") },
+	"moment": func(t time.Time) string { return t.UTC().Format("2 Jan, 15:04:05") },
+	"clock":  func(t time.Time) string { return t.UTC().Format("15:04:05") },
+	"ago":    ago, "left": left, "span": spanOf, "size": sizeOf, "word": wordOf, "id8": id8,
 	"join": func(list []string) string { return strings.Join(list, " ") },
 }
 

@@ -138,6 +138,7 @@ func ask(s http.Handler, path string, form url.Values, change ...func(*http.Requ
 
 const (
 	questionID = "019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b44"
+	grantID    = "019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b66"
 	runID      = "019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b55"
 )
 
@@ -145,7 +146,7 @@ func TestPages(t *testing.T) {
 	s, _, _ := newServer(t)
 	for name, path := range map[string]string{
 		"inbox": "/ui/", "approvals": "/ui/approvals", "approval": "/ui/approvals/" + questionID, "runs": "/ui/runs?state=denied&tool=fs.write", "run": "/ui/runs/" + runID + "?verify=1",
-		"call": "/ui/runs/" + runID + "/calls/2", "settings": "/ui/settings", "problem": "/ui/approvals/nothing",
+		"call": "/ui/runs/" + runID + "/calls/2", "settings": "/ui/settings", "grants": "/ui/grants", "grant": "/ui/grants/" + grantID, "audit": "/ui/audit?event=run_started&denied=1", "problem": "/ui/approvals/nothing",
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := ask(s, path, nil)
@@ -327,6 +328,26 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("got status %d, want 409", w.Code)
 		}
 	})
+}
+
+func TestGrantsAreSet(t *testing.T) {
+	path := "/ui/grants/" + grantID
+	for verb, status := range map[string]int{"pause": 303, "resume": 303, "revoke": 303, "widen": 400, "": 400} {
+		s, a, _ := newServer(t)
+		a.fail["/v1/grants/"+grantID+"/"+verb] = `{"status":200}`
+		want := "POST /v1/grants/" + grantID + "/" + verb + ` {"reason":"lost"}`
+		if status != 303 {
+			want = ""
+		}
+		if w := ask(s, path, url.Values{"set": {verb}, "reason": {"lost"}}); w.Code != status || strings.Join(a.sent, "\n") != want {
+			t.Errorf("%s: status %d after %q", verb, w.Code, a.sent)
+		}
+	}
+	s, a, _ := newServer(t)
+	a.fail["/v1/grants/"+grantID+"/revoke"] = `{"status":403,"title":"Forbidden","code":"E1001","detail":"api grants.write is not allowed"}`
+	if w := ask(s, path, url.Values{"set": {"revoke"}, "reason": {"<typed>"}}); w.Code != 403 || !strings.Contains(w.Body.String(), "api grants.write is not allowed") || !strings.Contains(w.Body.String(), "&lt;typed&gt;") {
+		t.Errorf("a refused change: %d %s", w.Code, w.Body)
+	}
 }
 
 func TestGetChangesNothing(t *testing.T) {

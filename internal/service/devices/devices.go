@@ -167,8 +167,15 @@ func earlier(a, b time.Time) time.Time {
 
 // burn removes a code. A code that is unknown, used or too old is refused.
 func (d *Devices) burn(text string) error {
+	s, err := d.read()
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(s.Codes, func(c code) bool { return equal(c.Hash, hashOf(text)) }) { // nothing is written for a wrong code
+		return errUsed()
+	}
 	used := false
-	err := d.change(func(s *state) error {
+	err = d.change(func(s *state) error {
 		s.Codes = slices.DeleteFunc(s.Codes, func(c code) bool {
 			same := equal(c.Hash, hashOf(text))
 			used = used || same
@@ -177,9 +184,14 @@ func (d *Devices) burn(text string) error {
 		return nil
 	})
 	if err == nil && !used {
-		err = fault.New(fault.GrantInvalid, "this sign-in link was used already, or is older than a minute").WithHint("run remit ui again")
+		err = errUsed()
 	}
 	return err
+}
+
+// errUsed is the error of a code that signs nobody in.
+func errUsed() error {
+	return fault.New(fault.GrantInvalid, "this sign-in link was used already, or is older than a minute").WithHint("run remit ui again")
 }
 
 // Enter finds the device of a cookie. It does not check the device's grant, which the
