@@ -108,7 +108,7 @@ var mayImport = map[string]string{
 	"confine/sandbox/linux":   "authority/policy/command base/regex base/fault authority/permit authority/policy base/tool confine/sandbox confine/sandbox/spawn golang.org/x/net/bpf golang.org/x/sys github.com/landlock-lsm/go-landlock os os/exec net syscall unsafe crypto/rand",
 	"confine/sandbox/spawn":   "base/fault golang.org/x/sys github.com/landlock-lsm/go-landlock os os/exec os/signal syscall unsafe",
 	"confine/files":           "base/fault authority/permit authority/policy base/tool golang.org/x/sys os syscall crypto/rand",
-	"confine/network":         "base/fault authority/permit authority/policy authority/policy/target base/tool code.dny.dev/ssrf golang.org/x/net net net/http syscall",
+	"confine/network":         "base/fault authority/permit authority/policy authority/policy/target base/tool code.dny.dev/ssrf golang.org/x/net golang.org/x/sys net net/http syscall",
 	"confine/egress":          "confine/sandbox base/fault authority/permit authority/policy authority/policy/target base/tool confine/network golang.org/x/net/http/httpguts net net/http syscall crypto/rand",
 	"confine/secret":          "base/regex base/wholefile base/fault filippo.io/age github.com/zalando/go-keyring golang.org/x/sys os",
 	"confine/changeset":       "base/regex base/wholefile base/fault github.com/rogpeppe/go-internal/diff golang.org/x/sys os crypto/rand",

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/remitrun/remit/internal/base/tool"
 )
@@ -90,6 +91,26 @@ func (c Chain) Network() []NetworkLink {
 // every policy allows or asks about something, or leaves it to the others.
 func (c Chain) Connects() bool {
 	return c.each(networkSection, func(r *Rules) bool { return r.anyNetwork(func(*networkPattern) bool { return true }) })
+}
+
+// Sockets lists the Unix sockets that entries name and the chain allows or asks about.
+func (c Chain) Sockets() []string {
+	var out []string
+	for _, r := range c {
+		if r == nil || r.policy == nil {
+			return nil
+		}
+		r.anyNetwork(func(p *networkPattern) bool {
+			at, ok := p.rule.Socket()
+			t := tool.Target{Scheme: p.rule.Scheme(), Path: at}
+			if ok && !slices.Contains(out, at) && c.DecideAction(tool.Action{Kind: tool.Network, Target: t}).Effect != Deny {
+				out = append(out, at)
+			}
+			return false
+		})
+	}
+	slices.Sort(out)
+	return out
 }
 
 // NamesLoopback reports whether the chain could let anything reach this

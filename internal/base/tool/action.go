@@ -95,8 +95,8 @@ type Content struct {
 // package's URL parser, so that the decided target is the dialled one.
 type Target struct {
 	Method string // upper case; "" where the protocol has none
-	Scheme string // "https", "http", "tcp"
-	Host   string // lower-case ASCII (IDNA), no trailing dot; or a literal address without brackets
+	Scheme string // "https", "http", "tcp"; "unix": a socket of this machine
+	Host   string // lower-case ASCII (IDNA), no trailing dot; or a literal address without brackets; "" of a socket
 	Port   uint16
 	Path   string // decoded, without dot segments, begins with "/"; "" if there is none
 }
@@ -111,6 +111,9 @@ func (t Target) HostPort() string {
 }
 
 func (t Target) String() string {
+	if t.Scheme == "unix" {
+		return "unix:" + t.Path
+	}
 	var b strings.Builder
 	if t.Method != "" {
 		b.WriteString(t.Method + " ")

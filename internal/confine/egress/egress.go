@@ -201,7 +201,10 @@ func (p *Proxy) CA() []byte {
 
 // Serve accepts connections until the listener fails or the proxy is closed,
 // which gives nil. It closes the listener. Connections go on until Close.
-func (p *Proxy) Serve(l net.Listener) error {
+func (p *Proxy) Serve(l net.Listener) error { return p.accept(l, p.serveConn) }
+
+// accept serves the connections of a listener.
+func (p *Proxy) accept(l net.Listener, serve func(context.Context, net.Conn)) error {
 	forget, ok := p.onClose(func() { _ = l.Close() })
 	defer func() { _ = l.Close() }() // closing twice is harmless
 	if !ok {
@@ -214,7 +217,7 @@ func (p *Proxy) Serve(l net.Listener) error {
 		switch {
 		case err == nil:
 			pause = time.Millisecond
-			p.admit(conn)
+			p.admit(conn, serve)
 		case p.isClosed():
 			return nil
 		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ECONNABORTED), errors.Is(err, syscall.ENOBUFS):
@@ -227,7 +230,7 @@ func (p *Proxy) Serve(l net.Listener) error {
 }
 
 // admit starts serving a connection, if there is room for one more.
-func (p *Proxy) admit(conn net.Conn) {
+func (p *Proxy) admit(conn net.Conn, serve func(context.Context, net.Conn)) {
 	select {
 	case p.slots <- struct{}{}:
 	default:
@@ -246,7 +249,7 @@ func (p *Proxy) admit(conn net.Conn) {
 	go func() {
 		defer func() { stop(); <-p.slots; forget() }()
 		defer p.survive()
-		p.serveConn(ctx, conn)
+		serve(ctx, conn)
 	}()
 }
 

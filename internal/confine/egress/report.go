@@ -119,7 +119,8 @@ func (p *Proxy) Dropped() int {
 // record is a connection while it lasts.
 type record struct {
 	sandbox.Connection
-	flow *flow
+	flow   *flow
+	socket bool // a Unix socket was reached
 }
 
 func (p *Proxy) begin(via string) *record {
@@ -147,10 +148,10 @@ func (p *Proxy) end(r *record, err error) {
 		}
 	}
 	_ = p.permit.Transferred(r.In, r.Out) // nothing more passes here; the permit's limits have bounded it
-	if r.Addr.IsValid() {
-		happened := tool.Happened{
-			Effect: tool.NetworkHTTP, On: r.Target(), Bytes: r.Out, Received: r.In,
-			Address: netip.AddrPortFrom(r.Addr, r.Port).String(), Rule: r.Rule,
+	if r.Addr.IsValid() || r.socket {
+		happened := tool.Happened{Effect: tool.NetworkHTTP, On: r.Target(), Bytes: r.Out, Received: r.In, Rule: r.Rule}
+		if r.Addr.IsValid() {
+			happened.Address = netip.AddrPortFrom(r.Addr, r.Port).String()
 		}
 		if r.Method == "" {
 			happened.Effect = tool.NetworkSocket

@@ -13,8 +13,8 @@ import (
 type Connection struct {
 	Start    time.Time
 	Duration time.Duration
-	Via      string // how the proxy was asked: "http", "connect", "socks5"; "" if it was not understood
-	Protocol string // what passed: "http", "https" (inspected), "tls", "tcp"; "" if nothing was decided on
+	Via      string // how the proxy was asked: "http", "connect", "socks5", "unix"; "" if it was not understood
+	Protocol string // what passed: "http", "https" (inspected), "tls", "tcp", "unix"; "" if nothing was decided on
 	Method   string // of a request that the proxy saw
 	Path     string // decoded, without the query
 	Host     string // canonical; "" if none was understood
@@ -37,7 +37,7 @@ func (c Connection) Refused() bool { return c.Effect == policy.Deny }
 // Target is the connection's destination, as decisions print it; "(none)" if
 // none was understood.
 func (c Connection) Target() string {
-	if c.Host == "" {
+	if c.Host == "" && c.Protocol != "unix" {
 		return "(none)"
 	}
 	t := tool.Target{Method: c.Method, Scheme: c.Protocol, Host: c.Host, Port: c.Port, Path: c.Path}

@@ -59,6 +59,7 @@ const (
 	Bind   MountKind = iota // the host's own file or folder
 	Mask                    // an empty one without any permission, over a visible name
 	Hollow                  // an empty folder that later mounts are made in
+	Socket                  // a socket that leads to the host's at the same path, through the proxy
 )
 
 // Mount is one path of the sandbox's file tree. Later ones lie over earlier ones.
@@ -101,6 +102,10 @@ type Profile struct {
 	// connection by the policy's network rules, and records what it refuses.
 	// Connects: those rules could allow one.
 	Proxy, Connects bool
+
+	// Sockets are the paths of the host's Unix sockets that the policy names. Each is a mount of
+	// kind Socket, served by the proxy.
+	Sockets []string
 
 	// Isolation is what confines the command. Where it is not full, a mount is a
 	// Landlock rule, or nothing.
@@ -149,6 +154,7 @@ func Compile(in Inputs) (Profile, error) {
 	}
 	if in.Isolation == policy.FullIsolation {
 		c.mounts()
+		c.sockets()
 	} else {
 		c.weaken()
 	}
@@ -201,6 +207,29 @@ func (c *compiler) mounts() {
 	}
 	if visible, _ := c.visible(in.Exe); in.Exe != "" && !visible {
 		c.out.Mounts = append(c.out.Mounts, Mount{Path: in.Exe, Access: ReadOnly})
+	}
+}
+
+// sockets puts sockets in the place of the host's that the policy names.
+func (c *compiler) sockets() {
+	if !c.in.Proxy {
+		return
+	}
+	for _, at := range c.in.Chain.Sockets() {
+		_, over := Cover(c.out.Mounts, at)
+		own := func(folder string) bool { return folder != "" && Within(at, folder) }
+		switch {
+		case slices.ContainsFunc(append(slices.Clip(ownFolders), c.in.State), own):
+			c.note(fmt.Sprintf("the socket %q is never shown", at))
+			continue
+		case over != nil && (over.Kind == Bind || over.Kind == Socket):
+			c.note(fmt.Sprintf("the socket %q is not there", at))
+			continue
+		case over != nil && over.Kind == Mask && over.Path != at:
+			over.Kind = Hollow // the socket is made in it
+		}
+		c.out.Sockets = append(c.out.Sockets, at)
+		c.out.Mounts = append(c.out.Mounts, Mount{Path: at, Kind: Socket})
 	}
 }
 
@@ -411,6 +440,8 @@ func (p Profile) String() string {
 			what = "masked"
 		case Hollow:
 			what = "emptied"
+		case Socket:
+			what = "socket"
 		}
 		fmt.Fprintf(&b, "%-10s %q\n", what, m.Path)
 	}

@@ -7,14 +7,14 @@ func (p Profile) MarshalJSON() ([]byte, error) {
 	type mount struct {
 		Path   string `json:"path"`
 		Access string `json:"access"` // none, read, write, read+write
-		Kind   string `json:"kind"`   // bind, mask, empty
+		Kind   string `json:"kind"`   // bind, mask, empty, socket
 		Folder bool   `json:"folder"`
 		Link   bool   `json:"link,omitempty"`
 		System bool   `json:"system"`
 	}
 	mounts := make([]mount, len(p.Mounts))
 	for i, m := range p.Mounts {
-		kind := [...]string{Bind: "bind", Mask: "mask", Hollow: "empty"}[m.Kind]
+		kind := [...]string{Bind: "bind", Mask: "mask", Hollow: "empty", Socket: "socket"}[m.Kind]
 		mounts[i] = mount{m.Path, m.Access.String(), kind, m.Folder, m.Link, m.System}
 	}
 	system, network := "minimal", "none"

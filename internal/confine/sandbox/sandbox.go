@@ -151,6 +151,8 @@ const TrustFile = "/etc/remit-ca.pem"
 type Proxy interface {
 	// Serve takes connections until Close. The listener is inside the sandbox.
 	Serve(l net.Listener) error
+	// ServeSocket is Serve for a listener that stands for the host's Unix socket at path.
+	ServeSocket(path string, l net.Listener) error
 	// Env gives the variables that point a command at the proxy on that port of
 	// 127.0.0.1.
 	Env(port int) map[string]string

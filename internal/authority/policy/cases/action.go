@@ -32,7 +32,10 @@ func ParseAction(s, workspace, home string) (tool.Action, error) {
 		if !ok {
 			method, url = "", rest
 		}
-		t, err := target.Parse(method, url)
+		t, err := target.Socket(rest)
+		if err != nil {
+			t, err = target.Parse(method, url)
+		}
 		if err != nil {
 			return tool.Action{}, fault.New(fault.Usage, "%s", fault.Message(err))
 		}

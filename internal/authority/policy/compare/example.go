@@ -160,6 +160,9 @@ func targets(pattern string) []policy.Call {
 	if words, after, ok := strings.Cut(pattern, " "); ok {
 		methods, rest = strings.Split(words, ","), after
 	}
+	if t, err := target.Socket(rest); err == nil {
+		return one(tool.Action{Kind: tool.Network, Target: t})
+	}
 	scheme, after, ok := strings.Cut(rest, "://")
 	if !ok {
 		scheme, after = "https", rest

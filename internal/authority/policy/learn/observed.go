@@ -37,6 +37,9 @@ func ParseTarget(s string) (tool.Target, bool) {
 	if !ok {
 		method, rest = "", s
 	}
+	if t, err := target.Socket(s); err == nil {
+		return t, true
+	}
 	t, err := target.Parse(method, rest)
 	if err != nil {
 		return t, false

@@ -33,6 +33,8 @@ func (r *Rule) includesHost(q *Rule) bool {
 		return r.matchHost(q.host)
 	case hostLiteral:
 		return r.matchHost(q.addr.String()) && r.AllowsAddr(q.addr)
+	case hostSocket:
+		return r.kind == hostSocket
 	case hostBelow, hostAny:
 		return r.kind == q.kind && r.host == q.host
 	}

@@ -132,6 +132,9 @@ func (r *Rule) matchRest(t tool.Target) bool {
 }
 
 func (r *Rule) matchHost(host string) bool {
+	if host == "" { // a Unix socket
+		return r.kind == hostSocket || r.kind == hostAny && r.deny
+	}
 	addr, isAddr := literal(host)
 	switch r.kind {
 	case hostAny:

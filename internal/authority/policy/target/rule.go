@@ -32,6 +32,7 @@ const (
 	hostBelow   // *.name
 	hostLiteral // one address
 	hostRange   // a range of addresses (deny only)
+	hostSocket  // a Unix socket of this machine; path is where
 )
 
 // ParseRule reads an entry of a network list:
@@ -43,7 +44,8 @@ const (
 // every part that is not written matches anything. A host is a name, *.name
 // (one or more labels more), * (any public host), a literal address, or in deny
 // an address range as 10.0.0.0/8. In a path * stands for any text within one
-// segment and ** for any number of segments, also none.
+// segment and ** for any number of segments, also none. An entry unix:/path names a
+// Unix socket of this machine.
 //
 // Errors have the code PolicyInvalid.
 func ParseRule(s string, deny bool) (*Rule, error) {
@@ -61,6 +63,9 @@ func ParseRule(s string, deny bool) (*Rule, error) {
 	}
 	if reason := checkText(rest); reason != "" {
 		return bad(reason, "")
+	}
+	if strings.HasPrefix(rest, socketScheme+":/") {
+		return r.withSocket(rest, bad)
 	}
 	if strings.ContainsAny(rest, "?#") {
 		return bad("queries and fragments are not compared", "leave out ? and # and what follows")
@@ -109,6 +114,22 @@ func (r *Rule) withRange(p netip.Prefix, bad func(reason, hint string) (*Rule, e
 	r.kind, r.prefix = hostRange, p
 	return r, nil
 }
+
+// withSocket reads the entry of a Unix socket.
+func (r *Rule) withSocket(entry string, bad func(reason, hint string) (*Rule, error)) (*Rule, error) {
+	if r.methods != nil {
+		return bad("a Unix socket has no methods", "")
+	}
+	t, err := Socket(entry)
+	if err != nil || strings.Contains(t.Path, "*") {
+		return bad("a Unix socket is one absolute path without . or .. and wildcards", "write unix:/run/docker.sock")
+	}
+	r.scheme, r.kind, r.path = socketScheme, hostSocket, t.Path
+	return r, nil
+}
+
+// Socket returns the path of the Unix socket that the rule names; false: it names none.
+func (r *Rule) Socket() (path string, ok bool) { return r.path, r.kind == hostSocket }
 
 func parseMethods(words string) (methods []string, reason string) {
 	for m := range strings.SplitSeq(words, ",") {
@@ -196,6 +217,9 @@ func cleanPattern(raw string) (pattern, reason string) {
 
 // String prints the rule in its canonical form, which parses to the same rule.
 func (r *Rule) String() string {
+	if r.kind == hostSocket {
+		return socketScheme + ":" + r.path
+	}
 	var b strings.Builder
 	if r.methods != nil {
 		b.WriteString(strings.Join(r.methods, ",") + " ")

@@ -240,7 +240,7 @@ func naive(p, s []string) bool {
 // A rule prints to itself, and a rule without wildcards matches the target that
 // it spells.
 func FuzzParseRule(f *testing.F) {
-	for _, s := range []string{"api.github.com", "GET,POST https://*.example.com:8443/v1/**", "10.0.0.0/8", "tcp://h:22", "*", "http://[::1]:80/%20*", "h/%25", "https://A/://"} {
+	for _, s := range []string{"api.github.com", "GET,POST https://*.example.com:8443/v1/**", "10.0.0.0/8", "tcp://h:22", "*", "http://[::1]:80/%20*", "h/%25", "https://A/://", "unix:/run/docker.sock"} {
 		f.Add(s, true)
 		f.Add(s, false)
 	}
@@ -254,7 +254,7 @@ func FuzzParseRule(f *testing.F) {
 			t.Fatalf("%q prints as %q, which is read as %v, %v", s, r, again, err)
 		}
 		text := r.String()
-		if strings.ContainsAny(text, " *") || strings.HasPrefix(text, "tcp:") {
+		if strings.ContainsAny(text, " *") || strings.HasPrefix(text, "tcp:") || strings.HasPrefix(text, "unix:/") {
 			return
 		}
 		if scheme, _, ok := strings.Cut(text, "://"); !ok || strings.Contains(scheme, "/") {
@@ -295,4 +295,58 @@ func FuzzRuleOnTarget(f *testing.F) {
 func isRange(s string) bool {
 	_, err := netip.ParsePrefix(s)
 	return err == nil
+}
+
+func TestSocketRules(t *testing.T) {
+	socket := func(at string) tool.Target {
+		t.Helper()
+		to, err := target.Socket("unix:" + at)
+		if err != nil || to.String() != "unix:"+at {
+			t.Fatalf("%s, %v", to, err)
+		}
+		return to
+	}
+	web, err := target.Parse("", "https://run/docker.sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docker, other := socket("/run/docker.sock"), socket("/run/Docker.sock")
+	for _, deny := range []bool{false, true} {
+		r, err := target.ParseRule("unix:/run/docker.sock", deny)
+		if err != nil || r.String() != "unix:/run/docker.sock" {
+			t.Fatalf("%s, %v", r, err)
+		}
+		if !r.Match(docker) || r.Match(web) || r.Match(socket("/run/docker.sock2")) || r.Match(other) != deny {
+			t.Errorf("deny %v: what it matches", deny)
+		}
+		if at, ok := r.Socket(); !ok || at != "/run/docker.sock" || r.AllowsAddr(netip.MustParseAddr("127.0.0.1")) {
+			t.Errorf("%s, %v", at, ok)
+		}
+	}
+	for _, allow := range []string{"*", "http://*", "tcp://*:22", "run/docker.sock", "run", "localhost", "http://localhost/**"} {
+		r, err := target.ParseRule(allow, false)
+		if err != nil || r.Match(docker) || r.Covers(docker) {
+			t.Errorf("%s allows a socket: %v", allow, err)
+		}
+	}
+	for deny, want := range map[string]bool{"*": true, "tcp://*": true, "http://*": false, "run": false, "localhost": false, "10.0.0.0/8": false} {
+		if r, err := target.ParseRule(deny, true); err != nil || r.Match(docker) != want {
+			t.Errorf("%s denies a socket: %v, want %v (%v)", deny, !want, want, err)
+		}
+	}
+	for _, bad := range []string{"unix:/", "unix:/a/../b", "unix:/a/", "unix:/a//b", "unix:/*.sock", "unix:/**", "GET unix:/a", "unix:/a b", "unix:/a\x1b", "unix:a", "unix://a"} {
+		if r, err := target.ParseRule(bad, false); err == nil {
+			t.Errorf("%q is read as %s", bad, r)
+		}
+	}
+	one, _ := target.ParseRule("unix:/a", false)
+	same, _ := target.ParseRule("unix:/a", false)
+	two, _ := target.ParseRule("unix:/b", false)
+	host, _ := target.ParseRule("*", false)
+	if !one.Includes(same) || one.Includes(two) || host.Includes(one) || one.Includes(host) || !one.Apart(two) || one.Apart(same) || !one.Apart(host) {
+		t.Error("how rules of sockets compare")
+	}
+	if _, _, err := target.URL("GET", "unix:/run/docker.sock"); err == nil {
+		t.Error("a socket passes for a URL")
+	}
 }

@@ -7,6 +7,7 @@ package target
 
 import (
 	"net/url"
+	"path"
 	"strconv"
 	"strings"
 	"unicode"
@@ -47,6 +48,21 @@ func URL(method, rawURL string) (*url.URL, tool.Target, error) {
 // ParseTCP reads "host:port" (an IPv6 host in brackets) into a tcp target.
 func ParseTCP(hostport string) (tool.Target, error) {
 	return Parse("", "tcp://"+hostport)
+}
+
+// socketScheme is the scheme of Unix sockets, in unix:/path.
+const socketScheme = "unix"
+
+// Socket reads "unix:" and an absolute path without . and .. into the target of a Unix socket.
+func Socket(text string) (tool.Target, error) {
+	at, ok := strings.CutPrefix(text, socketScheme+":")
+	switch {
+	case !ok || !strings.HasPrefix(at, "/") || at == "/" || path.Clean(at) != at:
+		return tool.Target{}, refuse(text, "a Unix socket is unix: and an absolute path without . and ..")
+	case checkText(text) != "":
+		return tool.Target{}, refuse(text, checkText(text))
+	}
+	return tool.Target{Scheme: socketScheme, Path: at}, nil
 }
 
 func parse(method, raw string) (tool.Target, *url.URL, error) {

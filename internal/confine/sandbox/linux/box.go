@@ -323,7 +323,7 @@ func (b *Box) compile(ctx context.Context, m *machine, chain policy.Chain, limit
 		return prof, start{}, fault.New(fault.HandleRefused, "the working folder %q is not readable under the policy", c.Dir)
 	}
 	st := start{layers: c.layers, exe: exe, argv: c.Argv, env: env, tty: terminalSize(c.Stdio), found: seen, repositories: repositoriesIn(in.Trees, in.Own)}
-	prof.Session = iso == policy.FullIsolation && stays(chain, c)
+	prof.Session = iso == policy.FullIsolation && stays(chain, c) && len(prof.Sockets) == 0 // listeners of sockets belong to one command
 	return prof, st, nil
 }
 

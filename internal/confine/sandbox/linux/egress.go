@@ -4,11 +4,14 @@ package linux
 
 import (
 	"encoding/binary"
+	"fmt"
 	"maps"
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -51,6 +54,27 @@ func (b *builder) listen() {
 	b.Call(step, unix.SYS_CLOSE, spawn.From(b.fd))
 }
 
+// sockets listens on Unix sockets that stand for the host's, and hands the listeners to Remit in
+// the profile's order. They are made in the hidden folder, and mounted from there.
+func (b *builder) sockets() {
+	for i, at := range b.p.Sockets {
+		step, name := fmt.Sprintf("socket %q", at), socketName(i)
+		addr := unix.RawSockaddrUnix{Family: unix.AF_UNIX}
+		for j := range len(name) {
+			addr.Path[j] = int8(name[j])
+		}
+		b.Call(step, unix.SYS_FCHDIR, spawn.From(b.tree.hidden)) // a relative name: an absolute one is the host's still
+		b.Save(step, b.fd, unix.SYS_SOCKET, spawn.Int(unix.AF_UNIX), spawn.Int(unix.SOCK_STREAM|unix.SOCK_CLOEXEC), none)
+		b.Call(step, unix.SYS_BIND, spawn.From(b.fd), spawn.At(spawn.Object(b.Program, addr)), spawn.Int(2+len(name)+1))
+		b.Call(step, unix.SYS_LISTEN, spawn.From(b.fd), spawn.Int(128))
+		b.Hand(step, b.fd)
+		b.Call(step, unix.SYS_CLOSE, spawn.From(b.fd))
+	}
+}
+
+// socketName is the name of a socket in the hidden folder.
+func socketName(i int) string { return "socket" + strconv.Itoa(i) }
+
 // trust makes the file of certificates, if there is one.
 func (b *builder) trust(ca []byte) {
 	if ca != nil {
@@ -60,8 +84,9 @@ func (b *builder) trust(ca []byte) {
 
 // exit is the way out of one sandbox: nothing, or a proxy that serves it.
 type exit struct {
-	proxy  sandbox.Proxy
-	served chan struct{} // closed when the proxy no longer serves
+	proxy   sandbox.Proxy
+	sockets []string // of the profile
+	served  sync.WaitGroup
 }
 
 // exit makes the proxy of one command and adds to its environment what points
@@ -86,7 +111,7 @@ func (b *Box) exit(p permit.Permit, c sandbox.Command, prof sandbox.Profile, st 
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
 		st.env = append(st.env, name+"="+vars[name])
 	}
-	return &exit{proxy: proxy}, nil
+	return &exit{proxy: proxy, sockets: prof.Sockets}, nil
 }
 
 // bundle is what the host trusts, and the proxy's own certificate.
@@ -99,11 +124,24 @@ func bundle(ca []byte) []byte {
 	return ca
 }
 
-// serve takes the listener from the sandbox and has the proxy serve it.
+// serve takes the listeners from the sandbox and has the proxy serve them.
 func (e *exit) serve(child *spawn.Child) error {
 	if e.proxy == nil {
 		return nil
 	}
+	if err := e.take(child, e.proxy.Serve); err != nil {
+		return err
+	}
+	for _, at := range e.sockets {
+		if err := e.take(child, func(l net.Listener) error { return e.proxy.ServeSocket(at, l) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take takes the next listener from the sandbox and serves it.
+func (e *exit) take(child *spawn.Child, serve func(net.Listener) error) error {
 	f := child.Take()
 	if f == nil {
 		return fault.New(fault.ToolFailed, "the sandbox ended before its network was there")
@@ -113,12 +151,13 @@ func (e *exit) serve(child *spawn.Child) error {
 	if err != nil {
 		return fault.Wrap(fault.ToolFailed, err, "the listener of the sandbox cannot be used: %v", err)
 	}
-	e.served = make(chan struct{})
-	go func() {
-		defer close(e.served)
-		_ = e.proxy.Serve(l) // it ends with Close; what failed before that is in its report
+	if u, ok := l.(*net.UnixListener); ok {
+		u.SetUnlinkOnClose(false) // its name is the sandbox's
+	}
+	e.served.Go(func() {
+		_ = serve(l) // it ends with Close; what failed before that is in its report
 		_ = l.Close()
-	}()
+	})
 	return nil
 }
 
@@ -128,9 +167,7 @@ func (e *exit) close() []sandbox.Connection {
 		return nil
 	}
 	e.proxy.Close()
-	if e.served != nil {
-		<-e.served
-	}
+	e.served.Wait()
 	list := e.proxy.Connections()
 	e.proxy = nil
 	return list

@@ -43,9 +43,10 @@ func newProxy(name string) *proxy {
 	return p
 }
 
-func (p *proxy) Serve(l net.Listener) error { return p.server.Serve(l) }
-func (p *proxy) CA() []byte                 { return p.ca }
-func (p *proxy) Close()                     { close(p.closed); _ = p.server.Close() }
+func (p *proxy) Serve(l net.Listener) error             { return p.server.Serve(l) }
+func (p *proxy) ServeSocket(string, net.Listener) error { return nil }
+func (p *proxy) CA() []byte                             { return p.ca }
+func (p *proxy) Close()                                 { close(p.closed); _ = p.server.Close() }
 func (p *proxy) Env(port int) map[string]string {
 	return map[string]string{"HTTP_PROXY": fmt.Sprintf("http://127.0.0.1:%d", port), "CANARY_OK": "the proxy's", "SSL_CERT_FILE": sandbox.TrustFile}
 }

@@ -5,6 +5,7 @@ package linux_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -107,6 +108,17 @@ var probes = map[string]func(arg string) error{
 		}
 		return err
 	},
+	"saylate": func(a string) error {
+		if err := os.WriteFile("out/begun", nil, 0o644); err != nil {
+			return err
+		}
+		for {
+			if _, err := os.Stat("out/swapped"); err == nil {
+				return say(a)
+			}
+		}
+	},
+	"say": say,
 	"userns": func(string) error {
 		cmd := exec.Command("/bin/true")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER}
@@ -295,4 +307,26 @@ func childrenNamed(t *testing.T, name string) []int {
 		}
 	}
 	return out
+}
+
+// say connects to a socket, says hello with a descriptor, which must not arrive, and prints what
+// it is answered.
+func say(a string) error {
+	c, err := net.Dial("unix", a)
+	if err != nil {
+		return err
+	}
+	rights := unix.UnixRights(int(os.Stdout.Fd()))
+	if _, _, err := c.(*net.UnixConn).WriteMsgUnix([]byte("hello"), rights, nil); err != nil {
+		return err
+	}
+	if err := c.(*net.UnixConn).CloseWrite(); err != nil {
+		return err
+	}
+	b, err := io.ReadAll(c)
+	fmt.Printf("%s", b)
+	if err == nil && len(b) == 0 {
+		return errors.New("no answer")
+	}
+	return err
 }

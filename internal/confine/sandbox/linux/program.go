@@ -106,6 +106,7 @@ func program(m machine, p sandbox.Profile, s start) *spawn.Program {
 	}
 	if p.Proxy && !s.stays {
 		b.listen()
+		b.sockets()
 		b.trust(s.ca)
 	}
 	b.layer(s.layers)
@@ -246,6 +247,10 @@ func (b *builder) mount(m sandbox.Mount) {
 		name := b.hollow()
 		b.clone(step, spawn.From(b.tree.hidden), name, 0, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, m.Path)
 		b.tree.hollows[m.Path] = name
+	case sandbox.Socket:
+		b.emptyFile(m.Path)
+		b.clone(fmt.Sprintf("socket %q", m.Path), spawn.From(b.tree.hidden), socketName(slices.Index(b.p.Sockets, m.Path)), 0,
+			unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC, m.Path)
 	case sandbox.Bind:
 		if m.Folder {
 			b.folders(m.Path)
