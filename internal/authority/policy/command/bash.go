@@ -241,7 +241,7 @@ func (s *scripter) ofBashBuiltin(kind builtin, argv []string) string {
 		}
 	case listing:
 		for _, w := range args {
-			if name == "jobs" && strings.Trim(w, "-lprns%0123456789") != "" || name == "hash" && w != "-r" ||
+			if name == "bind" && (len(w) < 2 || w[0] != '-' || strings.Trim(w[1:], "lpsvPSVX") != "") || name == "jobs" && strings.Trim(w, "-lprns%0123456789") != "" || name == "hash" && w != "-r" ||
 				name == "history" && w != "-c" && w != "-n" && strings.Trim(w, "0123456789") != "" || name == "dirs" && w != "-c" && w != "-v" && w != "-p" && w != "-l" {
 				return "the argument " + show(w) + " of " + name + " is not one that is known to be harmless"
 			}

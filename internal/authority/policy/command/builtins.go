@@ -31,7 +31,7 @@ const (
 	trapping           // trap: the shell runs its first argument later
 	reading            // mapfile, readarray
 	optioning          // shopt
-	listing            // jobs, history, hash, dirs: without arguments that do more
+	listing            // jobs, history, hash, dirs, bind: without arguments that do more
 )
 
 // builtins are the shells' own commands. One that is not listed is started as a
@@ -65,7 +65,7 @@ var ofBash = sync.OnceValue(func() map[string]builtin {
 	m := map[string]builtin{"builtin": prefixing, "shopt": optioning}
 	for names, kind := range map[string]builtin{
 		"alias unalias caller help suspend logout ulimit fg bg disown": harmless, // aliases are not expanded in scripts
-		"pushd popd": moving, "mapfile readarray": reading, "jobs history hash dirs": listing,
+		"pushd popd": moving, "mapfile readarray": reading, "jobs history hash dirs bind": listing,
 	} {
 		for n := range words(names) {
 			m[n] = kind

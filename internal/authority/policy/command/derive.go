@@ -157,6 +157,8 @@ func (d *deriver) follow(w way, o *options, rest []string) {
 		runSed(d, rest)
 	case byAwk:
 		runAwk(d, rest)
+	case byTmux:
+		runTmux(d, rest)
 	default:
 		runInner(d, rest)
 	}

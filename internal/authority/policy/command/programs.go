@@ -57,6 +57,7 @@ const (
 	byGdb
 	bySed
 	byAwk
+	byTmux
 )
 
 const (
@@ -101,11 +102,12 @@ var programList = []entry{
 	{"gdb", program{free: true, run: byGdb}},
 	{"sed gsed", program{free: true, run: bySed}},
 	{"awk gawk mawk nawk original-awk", program{free: true, run: byAwk}},
+	{"tmux", program{free: true, run: byTmux}},
 
 	{`su runuser sudoedit pkexec chroot nsenter setpriv capsh newgrp sg bwrap firejail setarch linux32 linux64
 		i386 x86_64 uname26 proot fakechroot gosu su-exec setuidgid chpst cgexec ksu arch-nspawn systemd-nspawn machinectl`, program{never: otherRoot}},
 	{"at batch crontab systemd-run start-stop-daemon xdg-open sensible-browser gio daemonize daemon", program{never: later}},
-	{`parallel script run-parts entr zsh fish csh tcsh screen tmux expect unbuffer xvfb-run fakeroot prlimit numactl ld.so
+	{`parallel script run-parts entr zsh fish csh tcsh screen expect unbuffer xvfb-run fakeroot prlimit numactl ld.so
 		chronic ifne pee rlwrap eatmydata faketime torsocks proxychains proxychains4 ssh-agent dbus-run-session dbus-launch
 		systemd-inhibit choom uclampset coresched openvt valgrind catchsegv perf tini dumb-init envdir softlimit
 		aa-exec cpulimit logsave multitime pexec grc genie torify runscript sshpass gtester hyperfine setlock tmate byobu service

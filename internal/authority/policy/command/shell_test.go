@@ -132,7 +132,8 @@ func (w shellWorld) check(t *testing.T, shell, script string, derive func(string
 	for _, line := range lines {
 		if !slices.ContainsFunc(actions, func(a tool.Action) bool {
 			if len(a.Argv) > 1 && (a.Argv[0] == "sh" || a.Argv[0] == "bash") { // a program that the shell itself read
-				if name := filepath.Base(line[0]); name == filepath.Base(shell) || name == filepath.Base(a.Argv[1]) {
+				// The name of a file that it sources may be known only when it runs.
+				if name := filepath.Base(line[0]); name == filepath.Base(shell) || name == filepath.Base(a.Argv[1]) || strings.HasPrefix(a.Argv[1], "\x00") {
 					return true
 				}
 			}
@@ -243,7 +244,7 @@ func (r scriptMaker) word(depth int) string {
 	case n < 16:
 		return r.subst(depth)
 	case n < 19:
-		return r.of("$x", "${x}", "${x:-rm}", "${x:="+r.word(depth-1)+"}", "${x#a}", "${x%%*}", "${#x}", "$#", "$@", "$*", "$1", "${y:-"+r.word(depth-1)+"}", "${y+"+r.word(depth-1)+"}", "${x:-'a}'}", `"${x:-'}"`, `"${x:-"}"}"`)
+		return r.of("$x", "${x}", "${x:-rm}", "${x:="+r.word(depth-1)+"}", "${x#a}", "${x%%*}", "${#x}", "$#", "$@", "$*", "$1", "${y:-"+r.word(depth-1)+"}", "${y+"+r.word(depth-1)+"}", "${x:-'a}'}", `"${x:-'}"`, `"${x:-"}"}"`, "$PWD", `"$(pwd)"`, "$(pwd)", "`pwd`")
 	case n < 20:
 		return r.of("$((1+1))", "$((x))", "$(( (1) ))", "$((1+(2)))", "$(((1)))", "$((x=1))", "$((1#2))", "$((1<<2))")
 	case n < 22:
@@ -306,7 +307,7 @@ func (r scriptMaker) simple(depth int) string {
 	}
 	b.WriteString(r.of("ca", "ca", "cb", "cc", "rm", "./ca", "d/ca", "cd d", "cd", "cd ..", "cd d/e", "f", "f", "g", "set --", "shift", "read x", "export x", "unset x", "unset f",
 		"command rm", "command -v", "exit", "return", "eval", ":", "true", "false", "test", "[", "env", "xargs", "sh -c", "nice", "timeout 1", "local x",
-		"break", "wait", "printf", "readonly y", "find . -exec", r.word(depth-1), `\rm`, `r\m`, `'rm'`, `"rm"`, `r""m`, "$x", "exec", ".", "alias", "builtin", "umask", "xargs -I A -iB", "type"))
+		"break", "wait", "printf", "readonly y", "find . -exec", r.word(depth-1), `\rm`, `r\m`, `'rm'`, `"rm"`, `r""m`, "$x", "exec", ".", "alias", "builtin", "umask", "xargs -I A -iB", "type", "pwd", "bind -p", "find $PWD -exec", "find $(pwd) -ok"))
 	for range r.IntN(4) {
 		b.WriteString(r.of(" ", " ", "\t", "  ", " \\\n") + r.word(depth-1))
 	}
@@ -335,7 +336,7 @@ func (r scriptMaker) command(depth int) string {
 	case 5:
 		return "case " + r.word(depth-1) + " in " + r.of("", "(") + r.word(depth-1) + r.of("", "|"+r.word(depth-1)) + ") " + r.list(depth-1) + r.of(";;", ";;\n") + r.of("", " *) "+r.list(depth-1)+";;") + " esac"
 	case 6, 7:
-		return r.of("f", "g", "cb", "cc") + r.of("()", " ( )", "()\n") + r.of(" { "+r.list(depth-1)+"; }", " ("+r.list(depth-1)+")", " if true; then "+r.list(depth-1)+"; fi")
+		return r.of("f", "g", "cb", "cc", "pwd") + r.of("()", " ( )", "()\n") + r.of(" { "+r.list(depth-1)+"; }", " ("+r.list(depth-1)+")", " if true; then "+r.list(depth-1)+"; fi")
 	case 8:
 		return r.of("! ", "!\n", "# comment\n", "#\\\n", "# it's `\n") + r.command(depth-1)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -112,6 +113,7 @@ func words(s string) map[string]bool {
 
 func runFind(d *deriver, args []string) {
 	roots, inPaths, deletes := []string{}, true, false
+	args = d.hereInFull(args)
 	for i := 0; i < len(args); i++ {
 		w := args[i]
 		switch {
@@ -178,6 +180,35 @@ func couldFind(w string) bool {
 	return false
 }
 
+// hereInFull gives words with $PWD, without quotes, as one word, where the name of that
+// folder certainly has nothing that a shell splits or takes for a pattern, nor a dash.
+func (d *deriver) hereInFull(args []string) []string {
+	if d.env.Foreign || !plainFolder.MatchString(d.dir) {
+		return args
+	}
+	out := slices.Clone(args)
+	for i, w := range out {
+		if rest, ok := strings.CutPrefix(w, anyHere); ok {
+			out[i] = shapeHere + rest
+		}
+	}
+	return out
+}
+
+var plainFolder = regex.Lazy(`^(/[0-9A-Za-z_.]+)+$`)
+
+// runTmux: only the variables that tmux gives to new windows can be set. A semicolon
+// would begin another command of tmux.
+func runTmux(d *deriver, args []string) {
+	ok := len(args) > 1 && args[0] == "set-environment"
+	for _, w := range args {
+		ok = ok && !nonLiteral(w) && !strings.Contains(w, ";") && (w[:min(1, len(w))] != "-" || strings.Trim(w[1:], "ghrtu") == "")
+	}
+	if !ok {
+		d.unknownStart("tmux", readsCmds)
+	}
+}
+
 // findExec derives the command behind -exec; n is how many words it takes.
 // found is what the paths that find finds have in common.
 func (d *deriver) findExec(primary string, args []string, found string) (n int, ok bool) {
@@ -200,6 +231,10 @@ func (d *deriver) findExec(primary string, args []string, found string) (n int, 
 		d.command(argv)
 		d.dir = was
 		return n + 1, true
+	}
+	if last := len(args) - 1; strings.HasPrefix(primary, "-ok") && last > 0 && args[last] == "+" && !slices.ContainsFunc(args, nonLiteral) {
+		d.command(args[:last]) // find reports an error; if one should not, it starts this
+		return len(args), true
 	}
 	d.unknownStart("find", primary+" has no end; write \\; behind its command")
 	return 0, false

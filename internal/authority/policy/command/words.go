@@ -285,11 +285,33 @@ func (r *wordReader) quoted(p syntax.WordPart, last bool) {
 func (s *scripter) argv(ws []*syntax.Word) []string {
 	out := make([]string, 0, len(ws))
 	for _, w := range ws {
-		if text, there := readWord(w, s.vars); there {
+		text, there := readWord(w, s.vars)
+		if here, ok := s.printsFolder(w); ok {
+			text, there = here, true
+		}
+		if there {
 			out = append(out, text)
 		}
 	}
 	return out
+}
+
+// printsFolder reads a word that is $(pwd) alone, with or without quotes, as $PWD. The
+// name must mean the builtin.
+func (s *scripter) printsFolder(w *syntax.Word) (text string, ok bool) {
+	if !s.clean || s.vars == nil || s.vars.arguments || s.vars.uncertain || len(w.Parts) != 1 {
+		return "", false
+	}
+	text, part := anyHere, w.Parts[0]
+	if q, quoted := part.(*syntax.DblQuoted); quoted && !q.Dollar && len(q.Parts) == 1 {
+		text, part = shapeHere, q.Parts[0]
+	}
+	c, ok := part.(*syntax.CmdSubst)
+	if !ok || len(c.Stmts) != 1 || len(c.Stmts[0].Redirs) > 0 || c.Stmts[0].Negated || c.Stmts[0].Background {
+		return "", false
+	}
+	call, ok := c.Stmts[0].Cmd.(*syntax.CallExpr)
+	return text, ok && len(call.Assigns) == 0 && len(call.Args) == 1 && call.Args[0].Lit() == "pwd"
 }
 
 // substitutions derives the commands within a word. It refuses expansions that do
