@@ -12,6 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/authority/policy/profile"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/service/clients"
 	"github.com/remitrun/remit/internal/service/servers"
@@ -42,6 +43,7 @@ type Setup struct {
 	Policy  string // the file
 	Profile profile.Profile
 	New     bool // the policy is written from the profile; else it is there and trusted
+	written bool // New, and the file is there already
 	Agents  []clients.Found
 	// Registries are the package registries that were found; empty if they were not asked
 	// for. Source is the policy with them and with the folders of Tools.
@@ -93,7 +95,7 @@ func (a *App) PlanSetup(ctx context.Context, q SetupRequest) (Setup, error) {
 	case src == nil:
 		out.New = true
 	case !trusted && string(src) == out.Source:
-		out.New = true // written by a process that ended before it trusted it: the same would be written now
+		out.New, out.written = true, true // by a process that ended before it trusted it: the same would be written now
 	case !trusted:
 		return out, fault.New(fault.Conflict, "%s is there already, and you have not trusted it as it is now", out.Policy).
 			WithHint("read it, then run remit policy trust; or remove it. Then run remit init again")
@@ -204,7 +206,11 @@ func (p Setup) policyText(moved []string) string {
 // SetUp writes and trusts the policy, installs the hooks of all agents that were found, and
 // proves each. An agent that fails does not keep the others from being set up.
 func (a *App) SetUp(ctx context.Context, q SetupRequest, plan Setup) ([]AgentSetup, error) {
-	if plan.New {
+	if plan.written {
+		if _, _, err := a.Policies.Trust(q.Workspace, runner.DigestOf([]byte(plan.Source)).String()); err != nil {
+			return nil, err
+		}
+	} else if plan.New {
 		if err := a.Policies.Create(q.Workspace, plan.policyText(q.Moved)); err != nil {
 			return nil, err
 		}

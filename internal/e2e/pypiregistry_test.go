@@ -201,7 +201,11 @@ func TestAPythonPackageIsPinnedAndUpgraded(t *testing.T) {
 	if res := w.remit("mcp", "upgrade", "tiny"); res.status != 2 || !strings.Contains(res.out, "tiny 1.0.0 → 2.0.0") || !strings.Contains(res.out, "- dep 1.0.0") || !strings.Contains(res.err, "--yes") {
 		t.Errorf("upgrade without a terminal: %+v", res)
 	}
+	died := w.write(filepath.Join(w.home+"-packages", ".new-1", "x"), "of a process that was killed")
 	w.must(0, "mcp", "upgrade", "tiny", "--yes")
+	if _, err := os.Stat(died); err == nil {
+		t.Errorf("%s is left", died)
+	}
 	if got := peek(open); !strings.Contains(got, "changed") || strings.Contains(got, `"open"`) {
 		t.Errorf("a tool of other files is still accepted:\n%s", got)
 	}

@@ -220,13 +220,23 @@ func (s *Policies) Create(workspace, source string) error {
 		return fault.Wrap(fault.Usage, err, "%s cannot be written: %v", file, wholefile.Cause(err))
 	}
 	defer root.Close()
-	f, err := root.OpenFile(workspaceFile, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if err != nil {
+	fail := func(err error) error {
 		return fault.Wrap(fault.Usage, err, "%s cannot be written: %v", file, wholefile.Cause(err))
 	}
+	const temp = ".remit-new-" + workspaceFile // the file is there whole, or not at all
+	if err := root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fail(err)
+	}
+	f, err := root.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fail(err)
+	}
 	_, err = f.WriteString(source)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return errors.Join(fault.Wrap(fault.Usage, err, "%s cannot be written: %v", file, wholefile.Cause(err)), root.Remove(workspaceFile))
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = root.Link(temp, workspaceFile) // it replaces no file
+	}
+	if err = errors.Join(err, root.Remove(temp)); err != nil {
+		return fail(err)
 	}
 	_, _, err = s.Trust(workspace, runner.DigestOf([]byte(source)).String())
 	return err

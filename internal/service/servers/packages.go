@@ -204,6 +204,13 @@ func (m *Servers) moveFiles(from string, lock []byte, p *Package) error {
 	if err := os.MkdirAll(m.packagesDir(), 0o700); err != nil {
 		return fail(err)
 	}
+	old, err := filepath.Glob(filepath.Join(m.packagesDir(), ".new-*")) // of processes that died: the lock is held
+	for _, dir := range old {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	if err != nil {
+		return fail(err)
+	}
 	next, err := os.MkdirTemp(m.packagesDir(), ".new-")
 	if err != nil {
 		return fail(err)
