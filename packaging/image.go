@@ -36,17 +36,18 @@ func writeImage(to string, r Release, programs []Program, docs []File) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // it is in the tar file
-	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	all := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, p := range programs {
 		img, err := image(r, p, docs)
 		if err != nil {
 			return err
 		}
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{
-			Platform:    &v1.Platform{OS: "linux", Architecture: p.Arch},
-			Annotations: map[string]string{"org.opencontainers.image.ref.name": r.Version},
-		}})
+		all = mutate.AppendManifests(all, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: p.Arch}}})
 	}
+	// Tools take the one image of a layout, and then the part for their architecture.
+	index := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), mutate.IndexAddendum{Add: all, Descriptor: v1.Descriptor{
+		Annotations: map[string]string{"org.opencontainers.image.ref.name": "remit:" + r.Version},
+	}})
 	if _, err := layout.Write(dir, index); err != nil {
 		return err
 	}

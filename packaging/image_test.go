@@ -51,6 +51,13 @@ func TestImage(t *testing.T) {
 	index, err := layout.ImageIndexFromPath(dir)
 	must(t, err)
 	must(t, validate.Index(index))
+	top, err := index.IndexManifest()
+	must(t, err)
+	if len(top.Manifests) != 1 || top.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != "remit:1.2.3" {
+		t.Fatalf("got %+v", top.Manifests)
+	}
+	index, err = index.ImageIndex(top.Manifests[0].Digest)
+	must(t, err)
 	manifest, err := index.IndexManifest()
 	must(t, err)
 	if len(manifest.Manifests) != 1 || manifest.Manifests[0].Platform.Architecture != testProgram(t).Arch {

@@ -34,9 +34,9 @@ func (s surroundings) obstacles() []sandbox.Layer {
 	add := func(name, hint, format string, args ...any) {
 		out = append(out, sandbox.Layer{Name: "in the way: " + name, Required: true, Detail: fmt.Sprintf(format, args...), Hint: hint})
 	}
+	const otherFilter = "docker run --security-opt seccomp=unconfined, or a profile that also allows these calls; for a systemd unit, drop RestrictNamespaces and SystemCallFilter"
 	if len(s.refused) > 0 {
-		add("seccomp", "docker run --security-opt seccomp=unconfined, or a profile that also allows these calls; for a systemd unit, drop RestrictNamespaces and SystemCallFilter",
-			"a filter around this process refuses %s", strings.Join(s.refused, ", "))
+		add("seccomp", otherFilter, "a filter around this process refuses %s", strings.Join(s.refused, ", "))
 	}
 	switch profile, mode := s.appArmor(); {
 	case mode == "enforce":
@@ -57,6 +57,9 @@ func (s surroundings) obstacles() []sandbox.Layer {
 	}
 	if at := s.mountPoints(); len(at) > 0 && !slices.ContainsFunc(at, func(m mountPoint) bool { return m.path == "/" }) {
 		add("chroot", "enter the folder by pivot_root, as containers do", "the kernel gives no user namespace in a chroot")
+	}
+	if len(out) == 0 && strings.Contains(s.setting("self/status"), "\nSeccomp:\t2") {
+		add("seccomp", otherFilter, "a filter is around this process; it may refuse the call that the failed layer names")
 	}
 	if len(out) == 0 {
 		add("unknown", "the system's log may name it", "no seccomp filter, AppArmor profile, mask over /proc or setting was found that explains the missing layers")

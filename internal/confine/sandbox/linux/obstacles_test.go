@@ -57,6 +57,14 @@ func TestObstaclesAreNamed(t *testing.T) {
 			map[string]string{"self/mountinfo": hostMounts, "self/attr/apparmor/current": "remit (complain)\n"}, nil, false,
 			"unknown: no seccomp filter",
 		},
+		"Podman with the whole /proc, whose filter refuses sethostname": {
+			map[string]string{"self/mountinfo": hostMounts, "self/status": "Name:\tremit\nNoNewPrivs:\t0\nSeccomp:\t2\nSeccomp_filters:\t1\n"}, nil, false,
+			"seccomp: may refuse the call",
+		},
+		"no filter": {
+			map[string]string{"self/mountinfo": hostMounts, "self/status": "Name:\tremit\nSeccomp:\t0\n"}, nil, false,
+			"unknown: no seccomp filter",
+		},
 		"settings": {
 			map[string]string{"self/mountinfo": hostMounts, "sys/kernel/unprivileged_userns_clone": "0\n", "sys/user/max_user_namespaces": "0\n"}, nil, false,
 			"setting: unprivileged_userns_clone=0 | setting: max_user_namespaces=0",
