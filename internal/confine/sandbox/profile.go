@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -159,9 +160,10 @@ func Compile(in Inputs) (Profile, error) {
 		c.weaken()
 	}
 	c.noteUnseen()
-	if len(c.out.Mounts) > maxMounts {
+	if n := len(c.out.Mounts); n > maxMounts {
 		c.out.Mounts = c.out.Mounts[:0]
-		return c.out, fmt.Errorf("the policy's file rules need more than %d mounts for the files that are there", maxMounts)
+		return c.out, fault.New(fault.SandboxMissing, "no sandbox can be made: the policy's file rules tell so many of the files that are there apart that it needs %d mounts, more than %d", n, maxMounts).
+			WithHint("deny or allow whole folders instead of names in them, or move files such as keys into one folder")
 	}
 	for _, m := range c.out.Mounts {
 		if !m.System && m.From == "" && m.Folder && m.Access&WriteOnly != 0 {

@@ -1,6 +1,8 @@
 package sandbox_test
 
 import (
+	"errors"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
@@ -52,6 +55,29 @@ func tree(paths ...string) *sandbox.Node {
 		up.Children = append(up.Children, n)
 	}
 	return root
+}
+
+// Where the rules tell more files apart than a sandbox can have mounts, there is one numbered
+// error with the count, and no profile that leaves some of them open.
+func TestTooManyMountsAreOneError(t *testing.T) {
+	names := func(n int) []string {
+		out := make([]string, n)
+		for i := range out {
+			out[i] = fmt.Sprintf("f%05d.bak", i)
+		}
+		return out
+	}
+	chain := chainOf(t, "  read: {allow: ['**'], deny: ['**/*.bak']}")
+	compile := func(n int) (sandbox.Profile, error) {
+		return sandbox.Compile(sandbox.Inputs{Chain: chain, Dir: "/ws", Trees: []*sandbox.Node{tree(names(n)...)}})
+	}
+	if p, err := compile(3000); err != nil || len(p.Mounts) < 3000 {
+		t.Errorf("3000 masked names: %d mounts, %v", len(p.Mounts), err)
+	}
+	p, err := compile(100_000)
+	if !errors.Is(err, fault.SandboxMissing) || !strings.Contains(fault.Message(err), "it needs 10000") || len(p.Mounts) != 0 {
+		t.Errorf("100000 masked names: %d mounts, %v", len(p.Mounts), err)
+	}
 }
 
 func TestProfilesFollowTheFileRules(t *testing.T) {

@@ -316,7 +316,7 @@ func (b *Box) compile(ctx context.Context, m *machine, chain policy.Chain, limit
 	}
 	prof, err := sandbox.Compile(in)
 	if err != nil {
-		return prof, start{}, fault.Wrap(fault.SandboxMissing, err, "no sandbox can be made: %v", err)
+		return prof, start{}, err
 	}
 	noteOwners(&prof)
 	if _, over := sandbox.Cover(prof.Mounts, dir); over != nil && over.Kind == sandbox.Mask {
