@@ -6,8 +6,6 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
-	"github.com/remitrun/remit/internal/base/regex"
-
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -27,38 +25,77 @@ func Assignable(name string, env tool.Env) string {
 	return ""
 }
 
-// steering are variables that steer the shell, the loader, an interpreter or a known
-// program: they can make an allowed command run something else.
-var steering = regex.Lazy(`^(PATH|IFS|ENV|HOME|CDPATH|PS[0-4]|SHELLOPTS|OPTIND|OPTARG|PWD|OLDPWD|SHELL|FPATH|PAGER|EDITOR|VISUAL|BROWSER|` +
-	`LESS.*|MAN.*|LD_.*|DYLD_.*|BASH.*|GIT_.*|SSH_.*|NODE_.*|NPM_.*|npm_.*|PYTHON.*|PERL.*|RUBY.*|GEM_.*|JAVA_.*|JDK_.*|_JAVA_.*|LUA_.*|PHP.*|` +
-	`GOFLAGS|GOROOT|GOPATH|GOENV|GOTOOLDIR|GOPROXY|CC|CXX|AR|RUSTC.*|RUSTFLAGS|CARGO_.*|MAKE.*|MFLAGS|TAR_OPTIONS|RSYNC_.*|GCONV_PATH|` +
-	`GLIBC_.*|MALLOC_.*|LOCPATH|NLSPATH|TERMINFO.*|TERMCAP|XDG_.*|TMPDIR|EXECIGNORE|GLOBIGNORE|HISTFILE|PROMPT_COMMAND|POSIXLY_CORRECT|HOSTALIASES|RES_OPTIONS|_)$`)
+// A sway says what a variable can do to the commands of a script.
+type sway uint8
 
-// known are variables by which a known program finds what it loads, starts or trusts.
-// A policy may list them.
-var known = regex.Lazy(`^(AS|LD|NM|CPP|DOCKER_.*|KUBE.*|AWS_.*|TF_.*|ANSIBLE_.*|R_.*|JULIA_.*|DENO_.*|BUN_.*|PIP_.*|UV_.*|DOTNET_.*|COR_.*|MONO_.*|GTK_.*|QT_.*|GIO_.*|GST_.*|ERL_.*|` +
-	`ELIXIR_.*|MIX_.*|GNUPGHOME|ZDOTDIR|WGETRC|INPUTRC|SCREENRC|PSQLRC|NETRC|VIMINIT|EXINIT|MYVIMRC|OPENSSL_.*|SSL_.*|CLASSPATH|CMAKE_.*|PKG_CONFIG.*|` +
-	`SUDO_.*|SYSTEMD_.*|GCC_.*|COMPILER_.*|CPATH|C_INCLUDE_PATH|LIBRARY_PATH|BAT_.*|RIPGREP_.*|FZF_.*|ELECTRON_.*|VSCODE_.*|.*_proxy|.*_PROXY)$`)
+const (
+	shows    sway = 1 << iota // it only controls how something is shown, named or counted: an exception from the others
+	steers                    // it steers the shell, the loader, an interpreter or a known program: never set
+	loads                     // a known program finds by it what it loads, starts or trusts; a policy may list it
+	hints                     // its name suggests a program, a file to load or options; a policy may list it
+	ofItself                  // it controls the shell itself, also where it is not exported
+)
 
-// telling are parts of names. They suggest that a variable names a program, a
-// file to load or options, for any program that reads it.
-var telling = regex.Lazy(`PATH$|OPTS?$|OPTIONS?$|FLAGS$|PRELOAD|PLUGIN|PAGER|EDITOR|ASKPASS|_RSH$|_SHELL$|COMMAND|_CMD$|WRAPPER|LAUNCHER|HOOK|STARTUP|PRELUDE|LOADER|INIT$|_EXEC|CONFIG$|CONFIG_FILE|_RC$|RCFILE`)
+// variableNames is what the names of variables say. A * stands for any text. Of names
+// in several rows all rows count.
+var variableNames = []struct {
+	is    sway
+	names string
+}{
+	{shows, `NODE_ENV NODE_NO_WARNINGS PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONIOENCODING PYTHONHASHSEED PYTHONUTF8
+		GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_AUTHOR_DATE GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL GIT_COMMITTER_DATE GIT_TERMINAL_PROMPT GIT_OPTIONAL_LOCKS
+		CARGO_TERM_COLOR PIP_NO_INPUT PIP_DISABLE_PIP_VERSION_CHECK MANWIDTH LESSCHARSET`},
+	{steers | ofItself, `PATH IFS ENV HOME CDPATH PS0 PS1 PS2 PS3 PS4 SHELLOPTS OPTIND OPTARG PWD OLDPWD SHELL FPATH BASH* LD_* EXECIGNORE
+		GLOBIGNORE HISTFILE PROMPT_COMMAND POSIXLY_CORRECT TMPDIR _`},
+	{ofItself, `INPUTRC FUNCNEST TIMEFORMAT COMP_* READLINE_*`},
+	{steers, `PAGER EDITOR VISUAL BROWSER LESS* MAN* DYLD_* GIT_* SSH_* NODE_* NPM_* npm_* PYTHON* PERL* RUBY* GEM_* JAVA_* JDK_* _JAVA_*
+		LUA_* PHP* GOFLAGS GOROOT GOPATH GOENV GOTOOLDIR GOPROXY CC CXX AR RUSTC* RUSTFLAGS CARGO_* MAKE* MFLAGS TAR_OPTIONS RSYNC_*
+		GCONV_PATH GLIBC_* MALLOC_* LOCPATH NLSPATH TERMINFO* TERMCAP XDG_* HOSTALIASES RES_OPTIONS`},
+	{loads, `AS LD NM CPP DOCKER_* KUBE* AWS_* TF_* ANSIBLE_* R_* JULIA_* DENO_* BUN_* PIP_* UV_* DOTNET_* COR_* MONO_* GTK_* QT_* GIO_* GST_*
+		ERL_* ELIXIR_* MIX_* GNUPGHOME ZDOTDIR WGETRC INPUTRC SCREENRC PSQLRC NETRC VIMINIT EXINIT MYVIMRC OPENSSL_* SSL_* CLASSPATH CMAKE_*
+		PKG_CONFIG* SUDO_* SYSTEMD_* GCC_* COMPILER_* CPATH C_INCLUDE_PATH LIBRARY_PATH BAT_* RIPGREP_* FZF_* ELECTRON_* VSCODE_* *_proxy *_PROXY`},
+	{hints, `*PATH *OPT *OPTS *OPTION *OPTIONS *FLAGS *PRELOAD* *PLUGIN* *PAGER* *EDITOR* *ASKPASS* *_RSH *_SHELL *COMMAND* *_CMD *WRAPPER*
+		*LAUNCHER* *HOOK* *STARTUP* *PRELUDE* *LOADER* *INIT *_EXEC* *CONFIG *CONFIG_FILE* *_RC *RCFILE*`},
+}
 
-// plain are exceptions from the above: names that only control how something is
-// shown, named or counted.
-var plain = regex.Lazy(`^(NODE_ENV|NODE_NO_WARNINGS|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONIOENCODING|PYTHONHASHSEED|PYTHONUTF8|` +
-	`GIT_(AUTHOR|COMMITTER)_(NAME|EMAIL|DATE)|GIT_TERMINAL_PROMPT|GIT_OPTIONAL_LOCKS|CARGO_TERM_COLOR|PIP_NO_INPUT|PIP_DISABLE_PIP_VERSION_CHECK|MANWIDTH|LESSCHARSET)$`)
+// swayOf gives all that the table says of a variable's name.
+func swayOf(name string) (out sway) {
+	for _, row := range variableNames {
+		if row.is&^out == 0 {
+			continue // nothing more
+		}
+		for pattern := range strings.FieldsSeq(row.names) {
+			if nameMatches(pattern, name) {
+				out |= row.is
+				break
+			}
+		}
+	}
+	return out
+}
+
+// nameMatches matches a name with a pattern that may begin and end with *.
+func nameMatches(pattern, name string) bool {
+	text, end := strings.CutSuffix(pattern, "*")
+	text, begin := strings.CutPrefix(text, "*")
+	switch {
+	case begin && end:
+		return strings.Contains(name, text)
+	case begin:
+		return strings.HasSuffix(name, text)
+	case end:
+		return strings.HasPrefix(name, text)
+	}
+	return name == text
+}
 
 func special(name string, env tool.Env) bool {
-	return !plain.MatchString(name) && (steering.MatchString(name) || !slices.Contains(env.Pass, name) && (known.MatchString(name) || telling.MatchString(name)))
+	is := swayOf(name)
+	return is&shows == 0 && (is&steers != 0 || !slices.Contains(env.Pass, name) && is&(loads|hints) != 0)
 }
 
 // commands are variables whose value is a command line, which is judged like one.
 var commands = words("PAGER GIT_PAGER MANPAGER EDITOR VISUAL GIT_EDITOR GIT_SEQUENCE_EDITOR CC CXX AR LD")
-
-// ofTheShell are variables that control the shell itself.
-var ofTheShell = regex.Lazy(`^(PATH|IFS|ENV|HOME|CDPATH|PS[0-4]|SHELLOPTS|OPTIND|OPTARG|PWD|OLDPWD|SHELL|FPATH|BASH.*|LD_.*|EXECIGNORE|GLOBIGNORE|` +
-	`HISTFILE|PROMPT_COMMAND|POSIXLY_CORRECT|TMPDIR|INPUTRC|FUNCNEST|TIMEFORMAT|COMP_.*|READLINE_.*|_)$`)
 
 // settable returns why a script must not set a shell variable that is not
 // exported to commands, or "". If commands already have the variable, the new
@@ -67,7 +104,7 @@ func (s *scripter) settable(name string) string {
 	switch {
 	case !functionName.MatchString(name):
 		return "a variable's name is not literal or not a name"
-	case ofTheShell.MatchString(name), special(name, s.env) && (!s.clean || SetsItself(name) || s.vars.given[name]):
+	case swayOf(name)&ofItself != 0, special(name, s.env) && (!s.clean || SetsItself(name) || s.vars.given[name]):
 		return "the variable " + name + " can change what commands do or which are found; it must not be set"
 	}
 	return ""
