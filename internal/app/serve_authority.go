@@ -21,8 +21,8 @@ import (
 )
 
 // Grants implements httpapi.Grants.
-func (s *served) Grants(ctx context.Context, holder string, before uint64, limit int) ([]grants.Info, error) {
-	return s.app.Grants.List(ctx, store.GrantFilter{Holder: holder, Before: ledger.Seq(before), Limit: limit})
+func (s *served) Grants(ctx context.Context, f store.GrantFilter) ([]grants.Info, error) {
+	return s.app.Grants.List(ctx, f)
 }
 
 // Grant implements httpapi.Grants.

@@ -226,6 +226,28 @@ func TestOnlyDevicesAnswerUnderNarrowedGrants(t *testing.T) {
 	}
 }
 
+func TestUIMakesANarrowerGrant(t *testing.T) {
+	s := newService(t)
+	b := s.browser()
+	res, text := b.do("POST", "/ui/grants/new", url.Values{"policy": {"version: 1\nrest: inherit\n"}, "calls": {"5"}})
+	token := regexp.MustCompile(`remit1_[^<]+`).FindString(text)
+	made := regexp.MustCompile(`/ui/grants/([0-9a-f-]{36})`).FindStringSubmatch(text)
+	if res.StatusCode != 200 || token == "" || len(made) != 2 {
+		t.Fatalf("making a grant: %d %s", res.StatusCode, text)
+	}
+	status, below := s.ask("POST", "/v1/grants", token, `{"policies":["version: 1\nrest: inherit\n"]}`)
+	if status != 201 {
+		t.Fatal(status, below)
+	}
+	list := s.must(200, "GET", "/v1/grants?parent_id="+made[1], "")["items"].([]any)
+	if len(list) != 1 || list[0].(map[string]any)["id"] != below["id"] {
+		t.Errorf("below %s are %v, want %v", made[1], list, below["id"])
+	}
+	if status, m := s.ask("GET", "/v1/grants?parent_id=nothing", s.token, ""); status != 422 && status != 400 {
+		t.Errorf("a parent that is not an ID: %d %v", status, m)
+	}
+}
+
 func TestUISigningOutEndsStreams(t *testing.T) {
 	s := newService(t)
 	for name, end := range map[string]func(b *browser, id string){

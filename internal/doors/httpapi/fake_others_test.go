@@ -82,7 +82,7 @@ func (o others) Verify(context.Context, string) (store.VerifyReport, error) {
 	return store.VerifyReport{OK: true, Problems: []store.Discrepancy{}}, nil
 }
 
-func (o others) Grants(context.Context, string, uint64, int) ([]grants.Info, error) {
+func (o others) Grants(context.Context, store.GrantFilter) ([]grants.Info, error) {
 	return []grants.Info{{Record: store.GrantRecord{ID: uuid.MustParse(someID), Holder: "agent:docs", Seq: 1}}}, nil
 }
 

@@ -7,13 +7,18 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/grants"
 )
 
 // Grants has the grants of the ledger.
 type Grants interface {
-	Grants(ctx context.Context, holder string, before uint64, limit int) ([]grants.Info, error)
+	// Grants lists grants, newest first.
+	Grants(ctx context.Context, f store.GrantFilter) ([]grants.Info, error)
 	Grant(ctx context.Context, id string) (grants.Info, error) // fault.GrantUnknown
 	// Narrow makes and records a grant that derives from the caller's.
 	Narrow(ctx context.Context, who *Caller, t GrantTerms) (NewGrant, error)
@@ -122,6 +127,7 @@ func (s *Server) listGrants() {
 		asked
 		Page
 		Holder string `query:"holder" maxLength:"200"`
+		Parent string `query:"parent_id" format:"uuid" doc:"Only grants that derive directly from this one"`
 	}
 	route(s, operation{
 		id: "listGrants", method: http.MethodGet, path: "/v1/grants", tag: "grants", action: "grants.read", summary: "List grants",
@@ -131,9 +137,16 @@ func (s *Server) listGrants() {
 		if err != nil {
 			return nil, err
 		}
+		f := store.GrantFilter{Holder: in.Holder, Limit: in.Limit + 1}
+		if in.Parent != "" {
+			if f.Parent, err = uuid.Parse(in.Parent); err != nil {
+				return nil, fault.New(fault.ArgsInvalid, "%q is not the ID of a grant", in.Parent).In("query.parent_id")
+			}
+		}
 		out := GrantList{Items: []grants.Described{}}
 		for scanned := 0; ; {
-			all, err := s.o.Grants.Grants(ctx, in.Holder, at, in.Limit+1)
+			f.Before = ledger.Seq(at)
+			all, err := s.o.Grants.Grants(ctx, f)
 			if err != nil {
 				return nil, err
 			}

@@ -22,6 +22,7 @@ type page struct {
 	Title  string
 	Nav    string   // the entry of the navigation that it belongs to
 	Topics []string // the changes after which it is out of date
+	Still  bool     // it is never asked for again: it has a form to fill in, or is shown once
 	Status int      // 0: 200
 	Body   any      // the view that its template shows
 }

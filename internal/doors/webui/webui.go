@@ -91,6 +91,8 @@ func (s *Server) routes() {
 	s.page("GET /ui/runs/{id}/calls/{index}", "call.html", s.call)
 	s.signedIn("GET /ui/runs/{id}/report", s.report)
 	s.page("GET /ui/grants", "grants.html", s.grants)
+	s.page("GET /ui/grants/new", "grant-new.html", s.newGrant)
+	s.action("POST /ui/grants/new", "grant-new.html", s.narrowGrant)
 	s.page("GET /ui/grants/{id}", "grant.html", s.grant)
 	s.action("POST /ui/grants/{id}", "grant.html", s.setGrant)
 	s.page("GET /ui/audit", "audit.html", s.audit)

@@ -146,7 +146,7 @@ func TestPages(t *testing.T) {
 	s, _, _ := newServer(t)
 	for name, path := range map[string]string{
 		"inbox": "/ui/", "approvals": "/ui/approvals", "approval": "/ui/approvals/" + questionID, "runs": "/ui/runs?state=denied&tool=fs.write", "run": "/ui/runs/" + runID + "?verify=1",
-		"call": "/ui/runs/" + runID + "/calls/2", "settings": "/ui/settings", "grants": "/ui/grants", "grant": "/ui/grants/" + grantID, "audit": "/ui/audit?event=run_started&denied=1", "problem": "/ui/approvals/nothing",
+		"call": "/ui/runs/" + runID + "/calls/2", "settings": "/ui/settings", "grants": "/ui/grants", "grant-new": "/ui/grants/new", "grant": "/ui/grants/" + grantID, "audit": "/ui/audit?event=run_started&denied=1", "problem": "/ui/approvals/nothing",
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := ask(s, path, nil)

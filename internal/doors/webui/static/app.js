@@ -34,6 +34,7 @@
   // The page as it is now, put in the place of what differs.
   let busy = false, again = false;
   function refresh() {
+    if (body.dataset.still) return;
     if (busy) { again = true; return; }
     busy = true; again = false;
     const x = new XMLHttpRequest();
