@@ -45,7 +45,7 @@ RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false
 all: build
 
 build: ## bin/remit: one static binary
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/remit ./cmd/remit
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -ldflags '$(LDFLAGS)' -o $(BIN)/remit ./cmd/remit
 
 packages: ## deb, rpm, apk, container image, bill of materials and checksums, in dist/
 	rm -rf $(DIST)

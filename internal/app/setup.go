@@ -189,16 +189,16 @@ func (a *App) planServers(q SetupRequest, found []clients.Found) (out []AgentSer
 }
 
 // policyText is the policy that is written: the profile, and a question for each tool of the moved servers.
-func (p Setup) policyText(moved []string) string {
+func (s Setup) policyText(moved []string) string {
 	if len(moved) == 0 {
-		return p.Source
+		return s.Source
 	}
-	text := p.Source + "\n# MCP servers that the agents use by Remit's gateway.\ntools:\n  ask:\n"
+	text := s.Source + "\n# MCP servers that the agents use by Remit's gateway.\ntools:\n  ask:\n"
 	for _, name := range moved {
 		text += fmt.Sprintf("    - %q\n", "mcp:"+name+":*")
 	}
 	if _, err := policy.Parse("remit.yaml", []byte(text)); err != nil {
-		return p.Source // the profile has rules for tools: the owner adds theirs
+		return s.Source // the profile has rules for tools: the owner adds theirs
 	}
 	return text
 }

@@ -29,7 +29,16 @@ type browser struct {
 	cookie *http.Cookie
 }
 
-func (b *browser) do(method, path string, form url.Values) (*http.Response, string) {
+// answer is an answer that has been read.
+type answer struct {
+	StatusCode int
+	Header     http.Header
+	cookies    []*http.Cookie
+}
+
+func (a answer) Cookies() []*http.Cookie { return a.cookies }
+
+func (b *browser) do(method, path string, form url.Values) (answer, string) {
 	b.s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -39,7 +48,7 @@ func (b *browser) do(method, path string, form url.Values) (*http.Response, stri
 	if err != nil {
 		b.s.t.Fatal(err)
 	}
-	return res, string(text)
+	return answer{res.StatusCode, res.Header, res.Cookies()}, string(text)
 }
 
 func (b *browser) send(ctx context.Context, method, path string, form url.Values) *http.Response {

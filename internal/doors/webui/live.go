@@ -117,7 +117,7 @@ func (c *changes) read(line string) error {
 	case strings.HasPrefix(line, "data: "):
 		var e history.AuditEvent
 		if err := json.Unmarshal([]byte(strings.TrimPrefix(line, "data: ")), &e); err != nil || e.Seq == 0 {
-			return nil //nolint:nilerr // the end of the stream is no event of the record
+			return nil // the end of the stream is not an event of the record
 		}
 		c.note(e)
 	case strings.HasPrefix(line, "id: "):

@@ -110,10 +110,10 @@ func browserOf(agent string) string {
 		return ""
 	}
 	browser, system := find("Firefox", "Edg", "Chrome", "Safari", "curl"), find("Android", "iPhone", "iPad", "Windows", "Mac OS", "Linux")
-	switch {
-	case browser == "Edg":
+	switch browser {
+	case "Edg":
 		browser = "Edge"
-	case browser == "":
+	case "":
 		browser = "Browser"
 	}
 	if system == "" {
