@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -142,6 +143,23 @@ func (b *tab) until(expression string) {
 		case <-tick.C:
 		}
 	}
+}
+
+// follow types two keys that lead to a page, again and again: on a busy machine the second
+// one may come after the page has forgotten the first.
+func (b *tab) follow(keys, path string) {
+	b.t.Helper()
+	there := "location.pathname === " + strconv.Quote(path) + ` && document.body.dataset.script === "on"`
+	for range 10 {
+		run(b, chromedp.KeyEvent(keys))
+		for range 100 {
+			if is, err := chromedp.Run(b.ctx, chromedp.EvaluateAsDevTools[bool](there)); is && err == nil {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	b.until(there)
 }
 
 // get evaluates an expression.
