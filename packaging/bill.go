@@ -59,7 +59,7 @@ type (
 	}
 )
 
-// noAssertion is SPDX's word for what the document does not tell.
+// noAssertion is SPDX's value for unknown information.
 const noAssertion = "NOASSERTION"
 
 func newBill(r Release, p Program) bill {

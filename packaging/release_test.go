@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// stamped is a program with what the compiler embeds in a repository.
+// stamped is a program with embedded version control information.
 func stamped(commit string) Program {
 	info := &debug.BuildInfo{Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: commit}, {Key: "vcs.time", Value: "2026-11-23T05:00:00Z"}}}
 	return Program{Info: info}

@@ -35,7 +35,7 @@ func (o Options) paint(s Style, t string) string {
 	return o.Paint(s, t)
 }
 
-// The bounds of what is read as Markdown. They bound the time that hostile text takes.
+// The limits of the Markdown reader. They bound the time that hostile text takes.
 const (
 	minWidth  = 20
 	maxIndent = 24

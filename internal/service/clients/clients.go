@@ -64,7 +64,7 @@ type Installed struct {
 	Confine bool     `json:"confine"`
 	Edits   []Edit   `json:"edits"`
 	Before  *string  `json:"before"`         // the file's content; null: there was no file
-	After   string   `json:"after"`          // the digest of what was written
+	After   string   `json:"after"`          // the digest of the written file
 	Made    []string `json:"made,omitempty"` // folders, relative to the file's root
 	Guards  []string `json:"guards,omitempty"`
 	Proof   *Proof   `json:"proof,omitempty"`

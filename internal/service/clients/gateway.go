@@ -31,7 +31,7 @@ type Moved struct {
 	Names   []string       `json:"names"`
 	Gateway map[string]any `json:"gateway"` // its entry
 	Before  string         `json:"before"`  // the file's content
-	After   string         `json:"after"`   // the digest of what was written
+	After   string         `json:"after"`   // the digest of the written file
 	Removed string         `json:"removed"` // the servers as they stood there: JSON by name, or TOML
 }
 

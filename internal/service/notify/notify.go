@@ -20,7 +20,7 @@ import (
 // short before they are sent.
 type Event struct {
 	Kind  string            // what happened, as approval.requested
-	ID    string            // of what the event is about; with Kind it identifies the event
+	ID    string            // the ID of the question or run; Kind and ID identify the event
 	Title string            // one sentence
 	Do    string            // the command that shows more; "": none
 	Link  string            // a page that shows more, and that changes nothing when it is opened; "": none
