@@ -11,6 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/agents/capability"
 	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/base/commitment"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/approval"
 	"github.com/remitrun/remit/internal/call/runner"
@@ -51,7 +52,7 @@ func (rt *Runtime) Agents(ctx context.Context, own ...Capability) (*Agents, erro
 	if err != nil {
 		return nil, err
 	}
-	q := agents.Request{Root: rt.root, Workspace: rt.workspace, Capabilities: reg, Here: refuseApproval}
+	q := agents.Request{Root: rt.root, Workspace: rt.workspace, Capabilities: reg, Here: refuseApproval, Hook: rt.hook()}
 	if rt.opts.Ask != nil {
 		q.Here = here(rt.opts.Ask, rt.person())
 	}
@@ -121,7 +122,7 @@ func (a *Agents) Update(ctx context.Context, x Agent) (Agent, error) {
 		return Agent{}, err
 	}
 	out, err := a.service.UpdateAgent(ctx, a.by, x.ID, x.Version, func(was *agent.Agent) error {
-		was.Name, was.SystemPrompt, was.Model, was.Capabilities, was.Policy, was.Limits = in.Name, in.SystemPrompt, in.Model, in.Capabilities, in.Policy, in.Limits
+		was.Name, was.SystemPrompt, was.Model, was.Capabilities, was.Policy, was.Limits, was.Commitments = in.Name, in.SystemPrompt, in.Model, in.Capabilities, in.Policy, in.Limits, in.Commitments
 		return nil
 	})
 	return agentOf(out), err
@@ -238,16 +239,19 @@ func (s *AgentSession) WriteFile(ctx context.Context, path string, content []byt
 // first.
 func (s *AgentSession) Children(ctx context.Context) ([]SessionInfo, error) {
 	var out []SessionInfo
+	id, err := uuid.Parse(s.id)
+	if err != nil {
+		return nil, err // it is the ID of a session
+	}
 	for before := uuid.Nil; ; {
 		const page = 200
-		list, err := s.a.service.Sessions(ctx, "", before, page)
+		list, err := s.a.service.Sessions(ctx, agent.SessionFilter{Parent: id}, before, page)
 		if err != nil {
 			return nil, err
 		}
 		for _, x := range list {
-			if before = x.ID; x.Parent != nil && x.Parent.String() == s.id {
-				out = append(out, sessionOf(x))
-			}
+			before = x.ID
+			out = append(out, sessionOf(x))
 		}
 		if len(list) < page {
 			return out, nil
@@ -297,7 +301,41 @@ func (x Agent) inner() (agent.Agent, error) {
 		}
 		out.Capabilities = append(out.Capabilities, ref)
 	}
+	for _, c := range x.Commitments {
+		in, err := c.inner()
+		if err != nil {
+			return out, err
+		}
+		out.Commitments = append(out.Commitments, in)
+	}
 	return out, nil
+}
+
+// inner is a commitment as the engine takes it.
+func (c Commitment) inner() (commitment.Commitment, error) {
+	out := commitment.Commitment{Run: c.Run, Exit: c.Exit, Cwd: c.Cwd, File: c.File, JSON: c.JSON}
+	for pointer, v := range c.Equals {
+		b, err := json.Marshal(v)
+		if err != nil {
+			return out, fault.Wrap(fault.AgentInvalid, err, "the value for %q cannot be written as JSON: %v", pointer, err).In("commitments")
+		}
+		if out.Equals == nil {
+			out.Equals = map[string]json.RawMessage{}
+		}
+		out.Equals[pointer] = b
+	}
+	return out, nil
+}
+
+func commitmentOf(c commitment.Commitment) Commitment {
+	out := Commitment{Run: c.Run, Exit: c.Exit, Cwd: c.Cwd, File: c.File, JSON: c.JSON}
+	for pointer, v := range c.Equals {
+		if out.Equals == nil {
+			out.Equals = map[string]any{}
+		}
+		out.Equals[pointer] = v
+	}
+	return out
 }
 
 func agentOf(a agent.Agent) Agent {
@@ -313,6 +351,9 @@ func agentOf(a agent.Agent) Agent {
 			u.Config = c.Config
 		}
 		out.Capabilities = append(out.Capabilities, u)
+	}
+	for _, c := range a.Commitments {
+		out.Commitments = append(out.Commitments, commitmentOf(c))
 	}
 	return out
 }

@@ -33,7 +33,19 @@ type Agent struct {
 	Capabilities []Use  // in the order of their prompts
 	Policy       string // YAML or JSON; narrows what its sessions may do
 	Limits       AgentLimits
+	Commitments  []Commitment // must hold before a turn counts as done
 	Version      int
+}
+
+// Commitment is a condition under which work counts as done. It has exactly one of Run,
+// File and JSON.
+type Commitment struct {
+	Run    []string       // a command and its arguments
+	Exit   int            // the exit status that the command must end with
+	Cwd    string         // where the command starts; "": the workspace
+	File   string         // a file that must exist
+	JSON   string         // a file that must have valid JSON
+	Equals map[string]any // values that the JSON must have, by their JSON pointers
 }
 
 // Use is a capability that an agent has.
@@ -58,6 +70,7 @@ type AgentLimits struct {
 	MaxTokens int64 // of one answer
 	Output    int   // bytes of a tool's output that the model is shown at once
 	Context   int64 // tokens at which the conversation is compacted
+	Attempts  int   // how often unmet commitments are given back to the model in one turn
 }
 
 // SessionState says what a session is doing.

@@ -34,7 +34,7 @@ var mayImport = map[string]string{
 	"service/grants":       "record/eventlog service/policies call/standing authority/grant record/ledger service/home call/runner call/budget authority/policy/compare github.com/google/uuid authority/policy record/store base/wholefile base/fault base/tool crypto/rand os authority/policy/glob authority/grant/token",
 	"service/secrets":      "call/runner confine/secret authority/policy base/fault base/redact service/policies record/ledger service/home",
 	"service/policies":     "os authority/policy base/wholefile base/fault authority/grant service/home record/ledger call/runner",
-	"service/runs":         "call/approval confine/changeset base/wholefile call/plan call/schedule service/changes os github.com/google/uuid call/catalog confine/sandbox authority/policy service/approvals base/tool confine/files record/eventlog record/store agents/agent service/home record/ledger service/secrets base/canon call/runner call/frozen authority/permit service/grants authority/policy/learn confine/network tools/builtin/shell base/fault service/policies",
+	"service/runs":         "service/notify call/approval confine/changeset base/wholefile call/plan call/schedule service/changes os github.com/google/uuid call/catalog confine/sandbox authority/policy service/approvals base/tool confine/files record/eventlog record/store agents/agent service/home record/ledger service/secrets base/canon call/runner call/frozen authority/permit service/grants authority/policy/command authority/policy/learn confine/network tools/builtin/shell base/fault service/policies",
 	"service/notify":       "base/clip base/fault base/redact service/settings github.com/godbus/dbus net net/http syscall",
 	"service/approvals":    "service/notify base/fault record/store call/approval call/catalog base/tool service/home record/ledger call/runner base/canon service/grants github.com/google/uuid",
 	"service/changes":      "base/fault record/store confine/changeset service/settings call/replay authority/policy confine/sandbox base/tool service/home record/ledger call/runner",
@@ -50,12 +50,14 @@ var mayImport = map[string]string{
 	"service/agents":       "os service/policies base/wholefile tools/builtin/modelchat record/ledger service/models tools/model agents/agent service/home call/approval service/runs authority/policy/glob base/fault service/approvals authority/policy service/grants call/runner github.com/google/uuid call/replay record/store agents/capability/custom agents/capability base/tool authority/permit call/catalog service/secrets authority/grant",
 	"base/memo":            "",
 	"service/slash":        "service/policies call/approval service/grants authority/policy service/home record/store agents/chat tools/builtin/analyze base/tool base/fault service/extensions tools/builtin/modelchat service/runs github.com/google/uuid os call/runner base/wholefile tools/extension",
-	"service/clients":      "github.com/BurntSushi/toml base/regex base/wholefile service/home base/canon base/fault github.com/google/uuid github.com/tailscale/hujson os",
+	"service/clients":      "authority/policy authority/policy/profile github.com/BurntSushi/toml base/regex base/wholefile service/home base/canon base/fault github.com/google/uuid github.com/tailscale/hujson os",
 	"service/callers":      "service/home record/store github.com/google/uuid authority/grant authority/grant/token agents/agent base/fault base/memo service/policies record/ledger base/tool service/grants authority/policy",
-	"doors/listen":         "net base/fault base/wholefile",
+	"doors/listen":         "net syscall base/fault base/wholefile",
 	"service/home":         "base/regex record/eventlog base/redact authority/policy base/fault base/tool base/wholefile call/runner record/ledger record/store service/settings github.com/google/uuid os os/user syscall crypto/rand",
 	"service/settings":     "base/regex base/clip base/document base/fault tools/model authority/policy/target base/tool",
 	// base: used by all
+	"base/commitment": "base/canon base/fault base/tool",
+
 	"base/clip":     "",
 	"base/markdown": "base/redact github.com/mattn",
 	"base/document": "base/regex base/canon base/clip base/fault base/near go.yaml.in/yaml/v4",
@@ -74,10 +76,10 @@ var mayImport = map[string]string{
 	"authority/grant/token":      "base/memo base/fault authority/grant authority/policy authority/policy/glob base/tool github.com/fxamacker/cbor/v2 github.com/google/uuid",
 	"authority/permit":           "base/clip base/fault authority/policy base/tool",
 	"record/ledger":              "base/canon base/fault authority/policy base/tool github.com/fxamacker/cbor/v2 github.com/google/uuid golang.org/x/mod/sumdb",
-	"call/plan":                  "base/regex base/document base/canon base/fault base/near base/tool",
+	"call/plan":                  "base/commitment base/regex base/document base/canon base/fault base/near base/tool",
 	"call/frozen":                "base/clip base/canon base/fault call/plan base/tool golang.org/x/mod/sumdb",
 	"base/redact":                "base/regex",
-	"record/report":              "base/clip base/fault record/ledger authority/policy base/redact base/tool github.com/google/uuid golang.org/x/text/width",
+	"record/report":              "base/commitment base/clip base/fault record/ledger authority/policy base/redact base/tool github.com/google/uuid golang.org/x/text/width",
 	"tools/infer":                "base/tool",
 	"tools/extension":            "base/regex base/clip base/document base/canon base/fault authority/policy authority/policy/glob base/tool",
 	"base/inspect":               "golang.org/x/text",
@@ -90,22 +92,28 @@ var mayImport = map[string]string{
 	"agents/capability/capabilitytest": "agents/capability authority/permit authority/permit/permittest base/fault base/inspect base/tool",
 	"authority/permit/permittest":      "base/schema authority/permit authority/policy base/fault base/tool github.com/google/uuid crypto/rand os",
 	"tools/model":                      "base/clip base/canon base/fault net/http",
-	"agents/capability":                "base/regex base/clip base/schema base/canon base/fault base/near authority/permit base/tool github.com/google/uuid",
+	"agents/capability":                "base/commitment base/regex base/clip base/schema base/canon base/fault base/near authority/permit base/tool github.com/google/uuid",
 	// engine
-	"agents/agent":  "base/clip tools/typed base/canon agents/capability base/fault authority/grant record/ledger tools/model base/near authority/permit authority/policy call/runner record/store base/tool github.com/google/uuid crypto/rand",
-	"call/runner":   "base/canon base/fault call/frozen authority/grant record/ledger authority/permit call/plan authority/policy base/tool github.com/google/uuid",
+	"agents/agent":  "base/commitment base/clip tools/typed base/canon agents/capability base/fault authority/grant record/ledger tools/model base/near authority/permit authority/policy call/runner record/store base/tool github.com/google/uuid crypto/rand",
+	"call/runner":   "base/clip base/commitment base/canon base/fault call/frozen authority/grant record/ledger authority/permit call/plan authority/policy base/tool github.com/google/uuid",
 	"call/standing": "base/fault authority/grant authority/grant/token record/ledger authority/policy record/store github.com/google/uuid",
 	"call/budget":   "base/fault authority/grant record/ledger call/runner record/store base/tool github.com/google/uuid",
 	"call/approval": "authority/policy base/clip base/canon base/fault base/redact call/runner record/store base/tool github.com/google/uuid",
 	"call/schedule": "base/canon base/fault record/ledger call/plan authority/policy call/runner base/tool",
 	"call/replay":   "base/canon base/fault call/frozen authority/grant record/ledger authority/permit call/plan authority/policy call/runner call/schedule record/store base/tool github.com/google/uuid",
 	"call/catalog":  "base/schema authority/permit base/canon base/fault tools/infer base/inspect base/near call/runner base/tool github.com/rogpeppe/go-internal/diff",
+	// the server for tests of record/store/postgres
+	"record/store/postgres/postgrestest": "github.com/jackc/pgx/v5 os os/exec",
+	// the ledger's database
+	"service/database": "base/fault record/store record/store/postgres record/store/sqlite service/home",
 	// adapters
 	"record/eventlog":         "base/redact github.com/DeRuina/timberjack os",
 	"base/wholefile":          "golang.org/x/sys os syscall",
-	"record/store/sqlite":     "base/wholefile base/fault authority/grant record/ledger record/store base/tool authority/policy github.com/google/uuid github.com/klauspost/compress golang.org/x/mod/sumdb golang.org/x/sync golang.org/x/sys github.com/pressly/goose modernc.org/sqlite os syscall crypto/rand",
+	"record/store/tables":     "base/wholefile base/fault authority/grant record/ledger record/store base/tool authority/policy github.com/google/uuid github.com/klauspost/compress golang.org/x/mod/sumdb golang.org/x/sync os crypto/rand",
+	"record/store/postgres":   "base/wholefile base/fault record/ledger record/store record/store/tables github.com/google/uuid github.com/jackc/pgx/v5 net os",
+	"record/store/sqlite":     "base/wholefile base/fault record/ledger record/store record/store/tables github.com/google/uuid golang.org/x/sys modernc.org/sqlite os syscall",
 	"confine/sandbox":         "base/fault base/near authority/permit authority/policy base/tool golang.org/x/sys os net syscall",
-	"confine/sandbox/linux":   "authority/policy/command base/regex base/fault authority/permit authority/policy base/tool confine/sandbox confine/sandbox/spawn golang.org/x/net/bpf golang.org/x/sys github.com/landlock-lsm/go-landlock os os/exec net syscall unsafe crypto/rand",
+	"confine/sandbox/linux":   "base/wholefile authority/policy/command base/regex base/fault authority/permit authority/policy base/tool confine/sandbox confine/sandbox/spawn golang.org/x/net/bpf golang.org/x/sys github.com/landlock-lsm/go-landlock os os/exec net syscall unsafe crypto/rand",
 	"confine/sandbox/spawn":   "base/fault golang.org/x/sys github.com/landlock-lsm/go-landlock os os/exec os/signal syscall unsafe",
 	"confine/files":           "base/fault authority/permit authority/policy base/tool golang.org/x/sys os syscall crypto/rand",
 	"confine/network":         "base/fault authority/permit authority/policy authority/policy/target base/tool code.dny.dev/ssrf golang.org/x/net golang.org/x/sys net net/http syscall",
@@ -136,7 +144,7 @@ var mayImport = map[string]string{
 	"agents/capability/todolist":     "tools/typed agents/capability base/fault authority/permit base/tool",
 	"agents/capability/sessionfiles": "tools/typed agents/capability base/fault authority/permit base/tool github.com/bmatcuk/doublestar/v4",
 	"record/telemetry":               "net/http crypto/rand",
-	"agents/capability/subagents":    "tools/typed agents/capability base/fault authority/permit base/tool",
+	"agents/capability/subagents":    "base/commitment tools/typed agents/capability base/fault authority/permit base/tool",
 	"agents/capability/workspace":    "tools/typed agents/capability base/fault base/tool",
 	"agents/capability/mcptools":     "base/regex tools/typed agents/capability base/fault base/tool",
 	"agents/capability/research":     "tools/typed agents/capability base/fault authority/permit base/tool",
@@ -144,15 +152,16 @@ var mayImport = map[string]string{
 	"agents/capability/custom":       "base/clip base/document base/canon agents/capability base/fault base/tool",
 	"agents/capability/webfetch":     "tools/typed agents/capability base/fault base/inspect authority/permit authority/policy/target confine/network base/tool net/http golang.org/x/net/html github.com/JohannesKaufmann/html-to-markdown/v2",
 	// wiring and surfaces
-	"doors/httpapi":   "service/callers doors/admission agents/agent doors/hostcheck base/canon agents/capability base/fault base/tool call/catalog service/grants service/history service/policyreview service/replays tools/model record/ledger record/store record/telemetry github.com/danielgtaylor/huma/v2 github.com/google/uuid crypto/rand net net/http",
+	"doors/httpapi":   "base/commitment service/callers service/changes doors/admission agents/agent doors/hostcheck base/canon agents/capability base/fault base/tool call/catalog service/grants service/history service/policyreview service/replays tools/model record/ledger record/store record/telemetry github.com/danielgtaylor/huma/v2 github.com/google/uuid crypto/rand net net/http",
 	"agents/chat":     "base/clip base/canon tools/extension base/fault base/near base/tool",
 	"doors/hostcheck": "net net/http",
 	"doors/admission": "net",
+	"doors/hookrelay": "base/fault net os",
 	"doors/hook":      "base/canon base/fault base/tool authority/policy",
 	"doors/gateway":   "service/callers github.com/google/uuid doors/admission call/approval doors/hostcheck base/canon base/fault authority/policy call/runner record/store base/tool github.com/modelcontextprotocol/go-sdk crypto/rand net net/http",
 	"service/signin":  "base/fault net net/http",
-	"service/devices": "base/clip base/fault base/redact record/store service/grants service/home crypto/rand net os",
-	"doors/webui":     "base/clip base/fault base/redact call/approval doors/httpapi record/ledger record/report record/store service/approvals service/devices service/grants service/history github.com/google/uuid net net/http",
+	"service/devices": "base/clip base/fault base/redact record/store service/grants service/home crypto/rand net net/http os",
+	"doors/webui":     "agents/agent agents/capability agents/chat authority/grant base/clip base/fault base/markdown base/redact call/approval call/catalog doors/httpapi record/ledger record/report record/store service/approvals service/changes service/devices service/grants service/history service/policyreview service/replays github.com/google/uuid net net/http",
 	"app": `
 		doors/gateway doors/httpapi doors/listen doors/webui
 		service/agents service/apis service/approvals service/callers service/changes service/clients service/devices service/extensions service/grants service/history service/home service/models service/modules service/notify service/policies service/policyreview service/replays service/runs service/secrets service/servers service/settings service/slash
@@ -160,22 +169,22 @@ var mayImport = map[string]string{
 		call/approval call/catalog call/runner
 		tools/builtin/analyze tools/builtin/clock tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/shell tools/model tools/model/anthropic tools/model/openai tools/model/scripted tools/source/mcp
 		confine/egress confine/sandbox confine/sandbox/linux
-		record/eventlog record/ledger record/report record/store record/store/sqlite record/telemetry
+		record/eventlog record/ledger record/report record/store record/store/postgres record/store/sqlite record/telemetry
 		authority/grant authority/permit authority/policy authority/policy/profile
 		base/fault base/inspect base/tool
 		github.com/google/uuid
 		net net/http os os/exec
 	`,
 	"cli": `
-		doors/hook doors/listen
-		service/agents service/apis service/approvals service/changes service/clients service/extensions service/grants service/history service/home service/models service/modules service/notify service/policies service/policyreview service/replays service/runs service/secrets service/servers service/slash
+		doors/hook doors/hookrelay doors/listen
+		service/agents service/apis service/approvals service/changes service/clients service/database service/extensions service/grants service/history service/home service/models service/modules service/notify service/policies service/policyreview service/replays service/runs service/secrets service/servers service/slash
 		tools/packages
 		agents/agent agents/capability agents/chat
 		app
 		call/approval call/catalog call/frozen call/plan call/runner
 		tools/executor/wasm tools/extension tools/source/openapi
 		confine/changeset confine/sandbox confine/secret
-		record/ledger record/report record/store
+		record/ledger record/report record/store record/store/postgres
 		authority/grant authority/grant/token authority/policy authority/policy/cases authority/policy/compare authority/policy/profile authority/policy/translate
 		base/canon base/clip base/document base/fault base/inspect base/markdown base/near base/redact base/tool base/wholefile
 		github.com/google/uuid github.com/mattn github.com/spf13/cobra github.com/spf13/pflag golang.org/x/mod golang.org/x/sys golang.org/x/term
@@ -183,7 +192,7 @@ var mayImport = map[string]string{
 	`,
 	"cmd/remit": "app cli base/fault confine/sandbox/spawn os os/signal syscall",
 	// the public face
-	".": "service/agents service/runs service/policies service/grants tools/typed service/home agents/agent app call/approval base/canon agents/capability base/fault call/frozen authority/grant authority/permit authority/policy record/report call/runner confine/sandbox/spawn record/store base/tool github.com/google/uuid os",
+	".": "base/commitment service/agents service/runs service/policies service/grants tools/typed service/home agents/agent app call/approval base/canon agents/capability base/fault call/frozen authority/grant authority/permit authority/policy record/report call/runner confine/sandbox/spawn record/store base/tool github.com/google/uuid os",
 	// what examples need to run
 	"examples/demo/server": "net net/http os os/signal",
 }

@@ -58,7 +58,7 @@ func (rt *Runtime) Changes(ctx context.Context, run string) (Changes, error) {
 // without paths all that the run's policies allow. It is an error of the code
 // [Conflict] if the workspace changed underneath. It gives what was applied.
 func (rt *Runtime) Apply(ctx context.Context, run string, paths ...string) ([]Change, error) {
-	set, err := rt.app.Changes.Apply(ctx, run, paths...)
+	set, err := rt.app.Changes.Apply(ctx, "", run, paths...)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (rt *Runtime) Apply(ctx context.Context, run string, paths ...string) ([]Ch
 
 // Discard throws a held run's changes away.
 func (rt *Runtime) Discard(ctx context.Context, run string) error {
-	_, err := rt.app.Changes.Discard(ctx, run)
+	_, err := rt.app.Changes.Discard(ctx, "", run)
 	return err
 }
 
@@ -79,7 +79,7 @@ func (rt *Runtime) Discard(ctx context.Context, run string) error {
 // where it was not held. If one of the paths has changed since, nothing is put
 // back and the error has the code [Conflict], unless the path is in force.
 func (rt *Runtime) Undo(ctx context.Context, run string, force ...string) (Undone, error) {
-	_, back, err := rt.app.Changes.Undo(ctx, run, force...)
+	_, back, err := rt.app.Changes.Undo(ctx, "", run, force...)
 	out := Undone{Kept: back.Kept}
 	for _, c := range back.Restored {
 		out.Restored = append(out.Restored, Change{Path: c.Path, Kind: string(c.Kind)})

@@ -64,6 +64,11 @@ type Options struct {
 	// Observe, if not nil, is told when a call enters a state. It is called
 	// from the call's goroutine and must be quick.
 	Observe func(Notice)
+	// Around, if not nil, is called around each call. Before a call runs, an error
+	// refuses it ([HookRefused]), and so does a crash or no answer within 10 s. The note
+	// is added to the record, at every stage. A hook cannot allow or change a call. It is
+	// called from several goroutines at once, and must end when ctx does.
+	Around func(ctx context.Context, e HookEvent) (note string, err error)
 }
 
 // Runtime executes calls and keeps their record. It is safe for concurrent
@@ -157,7 +162,7 @@ func (rt *Runtime) person() string {
 func (rt *Runtime) request() runs.Request {
 	q := runs.Request{
 		Root: rt.root, Workspace: rt.workspace, Changeset: rt.opts.Changeset, Frozen: rt.frozen, Planning: rt.opts.Planning,
-		Grant: grants.Presented{Token: rt.opts.Grant, KeyFile: rt.opts.GrantKey},
+		Grant: grants.Presented{Token: rt.opts.Grant, KeyFile: rt.opts.GrantKey}, Hook: rt.hook(),
 	}
 	if rt.opts.Ask != nil {
 		q.Here = here(rt.opts.Ask, rt.person())

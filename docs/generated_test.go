@@ -252,6 +252,15 @@ func TestProfilesAreShown(t *testing.T) {
 		fmt.Fprintf(&b, "## %s\n\n```yaml\n%s```\n\n", p.Name, p.Source)
 	}
 	generated(t, "docs/profiles.md", "profiles", b.String())
+	b.Reset()
+	for _, name := range profile.AgentNames() {
+		a, err := profile.FindAgent(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "### %s\n\n```yaml\n%s```\n\n", a.Title, a.Source)
+	}
+	generated(t, "docs/profiles.md", "agent profiles", b.String())
 }
 
 // TestPackagesAreListed: the table of packages in architecture.md is the first

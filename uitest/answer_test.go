@@ -126,7 +126,9 @@ func TestALostConnectionTakesNoAnswer(t *testing.T) {
 	address := hostOf(t, s.url)
 	s.stop()
 	b.until(`!document.getElementById("live").hidden && document.getElementById("live").innerText.includes("not live since") && document.querySelector("button[value=once]").getAttribute("aria-disabled") === "true"`)
-	s.start(address)
+	s.start(address) // under another name: the page cannot become live again
+	s.signIn(b)
+	b.open(s.url + "/approvals/" + id)
 	b.until(ready + ` && document.getElementById("live").hidden`)
 	run(b, chromedp.Click(`button[value="once"]`))
 	b.until(`document.querySelector("#card .pill").textContent.includes("approved")`)

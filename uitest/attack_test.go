@@ -32,7 +32,7 @@ func hostOf(t *testing.T, ui string) string {
 
 // server is another server on this machine, as an agent can start one.
 type server struct {
-	url string
+	url, body string
 
 	mu      sync.Mutex
 	cookies []string
@@ -40,17 +40,20 @@ type server struct {
 
 func newServer(t *testing.T, body string) *server {
 	t.Helper()
-	s := &server{}
-	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.mu.Lock()
-		s.cookies = append(s.cookies, r.Header["Cookie"]...)
-		s.mu.Unlock()
-		w.Header().Set("Content-Type", "text/html")
-		_, _ = io.WriteString(w, "<!doctype html><title>another</title><main>another server</main>"+body)
-	}))
+	s := &server{body: body}
+	h := httptest.NewServer(s)
 	t.Cleanup(h.Close)
 	s.url = h.URL
 	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	s.cookies = append(s.cookies, r.Header["Cookie"]...)
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "text/html")
+	_, _ = io.WriteString(w, "<!doctype html><title>another</title><main>another server</main>"+s.body)
 }
 
 func (s *server) got() []string {
@@ -75,6 +78,72 @@ func TestNoOtherPortGetsTheCookie(t *testing.T) {
 	}
 	b.open(s.url + "/")
 	run(b, chromedp.WaitReady("nav"))
+}
+
+// take answers at the addresses of a stopped service, until the test calls stop.
+func (s *server) take(t *testing.T, address string) (stop func()) {
+	t.Helper()
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: s, ReadHeaderTimeout: patience}
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, port)) //nolint:noctx // the server closes it
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = srv.Serve(l) }() // until it is closed
+	}
+	stop = sync.OnceFunc(func() { _ = srv.Close() }) // nothing waits for its answers
+	t.Cleanup(stop)
+	return stop
+}
+
+// TestASquatterGetsNothingThatCounts stops the service under an open page. Another process
+// takes its port, and the page sends it the cookie. That counts for nothing from then on, and
+// the cookie of the next start is not sent.
+func TestASquatterGetsNothingThatCounts(t *testing.T) {
+	s, b := newService(t), newTab(t)
+	s.signIn(b)
+	b.until(`document.body.dataset.live === "on"`)
+	address, old := hostOf(t, s.url), s.url
+	s.stop()
+	other := &server{}
+	leave := other.take(t, address)
+	b.open(old + "/")
+	stolen := other.got()
+	if len(stolen) == 0 || !contains(stolen[0], "remit-ui=") {
+		t.Fatalf("the squatter received %q: the test shows nothing", stolen)
+	}
+	leave()
+	s.start(address)
+	for _, ui := range []string{old, s.url} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/ui/", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = strings.TrimSuffix(strings.TrimPrefix(ui, "http://"), "/ui")
+		r.Header.Set("Cookie", stolen[0])
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusUnauthorized && res.StatusCode != http.StatusForbidden {
+			t.Errorf("with the stolen cookie, %s has status %d", ui, res.StatusCode)
+		}
+	}
+	s.signIn(b)
+	s.stop()
+	seen := len(other.got())
+	other.take(t, address)
+	b.open(old + "/") // a bookmark, while the squatter is back
+	for _, c := range other.got()[seen:] {
+		if c != stolen[0] {
+			t.Errorf("the squatter received %q", c)
+		}
+	}
 }
 
 func TestNoPageFramesTheUI(t *testing.T) {

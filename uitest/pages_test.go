@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
-
-	"github.com/remitrun/remit/internal/record/store"
 )
 
 // furnished is a service in which agents have worked, and its pages by name.
@@ -29,6 +27,7 @@ func furnished(t *testing.T) (*service, map[string]string) {
 		"inbox": "/", "approvals": "/approvals", "runs": "/runs", "run": "/runs/" + id, "call": "/runs/" + id + "/calls/4", "settings": "/settings", "approval": "",
 	}
 	pages["grants"], pages["audit"] = "/grants", "/audit"
+	furnishedChat(s, pages)
 	list := s.waiting()
 	pages["approval"] = "/approvals/" + list[len(list)-1].ID.String()
 	return s, pages
@@ -57,11 +56,7 @@ func TestPagesAreAccessible(t *testing.T) {
 	s, pages := furnished(t)
 	b := newTab(t)
 	s.signIn(b)
-	of, err := s.app.Grants.List(t.Context(), store.GrantFilter{})
-	if err != nil || len(of) < 2 {
-		t.Fatal(of, err)
-	}
-	pages["grant"] = "/grants/" + of[0].Record.ID.String()
+	furnishedAuthority(s, pages)
 	pages["verified"], pages["error"], pages["all"] = pages["run"]+"?verify=1", "/runs/none", "/approvals?all=1"
 	for name, p := range pages {
 		b.view(1280, "light")

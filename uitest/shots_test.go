@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -24,7 +25,12 @@ func TestScreenshots(t *testing.T) {
 	s, pages := furnished(t)
 	b := newTab(t)
 	s.signIn(b)
-	for _, name := range []string{"inbox", "approval", "approvals", "runs", "run", "call", "grants", "audit", "settings"} {
+	furnishedAuthority(s, pages)
+	only := os.Getenv("REMIT_UI_PAGES") // with spaces between; "": all
+	for _, name := range append([]string{"inbox", "approval", "approvals", "sessions", "session-new", "session", "session-asks", "files", "command-help", "agents", "agent", "agent-new", "config", "capabilities", "capability", "runs", "run", "call", "grants", "audit", "settings"}, authorityPages...) {
+		if only != "" && !slices.Contains(strings.Fields(only), name) || pages[name] == "" {
+			continue
+		}
 		for _, size := range []struct {
 			name  string
 			width int64

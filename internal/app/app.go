@@ -13,6 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/sandbox/linux"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/record/store/postgres"
 	"github.com/remitrun/remit/internal/record/store/sqlite"
 	"github.com/remitrun/remit/internal/service/agents"
 	"github.com/remitrun/remit/internal/service/apis"
@@ -88,7 +89,7 @@ func New(cfg home.Config) (*App, error) {
 	a.Approvals = &approvals.Approvals{Home: a.Home, Grants: a.Grants, Tools: a.catalog, Notifier: a.Notifier}
 	a.Runs = &runs.Runs{
 		Home: a.Home, Policies: a.Policies, Secrets: a.Secrets, Grants: a.Grants, Approvals: a.Approvals, Changes: a.Changes,
-		Box: a.box, Tools: a.catalog, Catalog: a.Extensions, Limits: tierLimits(cfg.Settings.Tiers), Reader: a.Reader,
+		Box: a.box, Tools: a.catalog, Catalog: a.Extensions, Limits: tierLimits(cfg.Settings.Tiers), Reader: a.Reader, Notifier: a.Notifier,
 	}
 	a.History = &history.History{Home: a.Home, Reader: a.Reader}
 	a.Agents = &agents.Agents{
@@ -176,12 +177,25 @@ func (a *App) open(ctx context.Context, readOnly bool) (store.Backend, error) {
 	if a.store != nil {
 		return a.store, nil
 	}
-	s, err := sqlite.Open(ctx, sqlite.Options{
-		Home: a.Home.Dir, ReadOnly: readOnly,
-	})
+	s, err := a.openBackend(ctx, readOnly)
 	if err != nil {
 		return nil, err
 	}
 	a.store = s
+	return s, nil
+}
+
+func (a *App) openBackend(ctx context.Context, readOnly bool) (store.Backend, error) {
+	if a.Home.Database != "" {
+		s, err := postgres.Open(ctx, postgres.Options{Home: a.Home.Dir, URL: a.Home.Database, ReadOnly: readOnly})
+		if err != nil {
+			return nil, err
+		}
+		return s, nil
+	}
+	s, err := sqlite.Open(ctx, sqlite.Options{Home: a.Home.Dir, ReadOnly: readOnly})
+	if err != nil {
+		return nil, err
+	}
 	return s, nil
 }

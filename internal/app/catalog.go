@@ -14,6 +14,7 @@ import (
 func (a *App) openCatalog() (*catalog.Catalog, error) {
 	return catalog.Open(catalog.Config{
 		BuiltIn: a.builtIn(), Sources: a.sources(), Memory: servers.Memory(a.Home), Said: servers.ToolsSaid(a.Home.Settings.Tools),
+		Fresh: a.Home.Settings.Fresh,
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/record/telemetry"
 	"github.com/remitrun/remit/internal/service/agents"
 	"github.com/remitrun/remit/internal/service/callers"
+	"github.com/remitrun/remit/internal/service/changes"
 	"github.com/remitrun/remit/internal/service/grants"
 )
 
@@ -48,7 +49,7 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	if err != nil {
 		return err
 	}
-	l, err := listen.Open(ctx, listen.Address{Listen: q.Listen, Example: "127.0.0.1:8642", Hosts: q.Hosts, Secure: conf != nil || q.Public})
+	l, err := listen.Localhost(ctx, listen.Address{Listen: q.Listen, Example: "127.0.0.1:8642", Hosts: q.Hosts, Secure: conf != nil || q.Public})
 	if err != nil {
 		return err
 	}
@@ -60,10 +61,7 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	admin := Served{AdminGrant: grant}
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	ui, err := a.webUI(q, conf != nil)
-	if err != nil {
-		return err
-	}
+	ui := a.webUI(q, conf != nil)
 	s, end, err := a.server(work, q, conf, ui)
 	if err != nil {
 		return err
@@ -77,7 +75,7 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 		admin.Traced = cfg.Endpoint
 	}
 	admin.UI = ui.url(l.Addr().String())
-	withdraw, err := ui.devices.Announce(admin.UI, l.Addr().String())
+	withdraw, err := ui.devices.Announce(work, admin.UI, l.Addr().String())
 	if err != nil {
 		return err
 	}
@@ -125,7 +123,8 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *
 	mcp, endMCP := a.gateway(MCPRequest{Workspace: q.Workspace, enter: g.Enter}).Mount(ctx)
 	parts := &served{app: a, workspace: q.Workspace, observe: w.notice, capabilities: reg}
 	s, err = httpapi.New(httpapi.Options{
-		Version: a.Home.Version, Gate: g, Lineage: g, Agents: service, Sessions: service, Conversations: service, Turns: service, Files: service, Capabilities: parts, Tools: parts, Runs: parts, Grants: parts, Approvals: parts,
+		Version: a.Home.Version, Gate: g, Lineage: g, Agents: service, Sessions: service, Conversations: service, Turns: service, Files: service, Capabilities: parts, Commands: parts, Tools: parts, Runs: parts, Grants: parts, Approvals: parts,
+		Changes: changes.Reviewer{Changes: a.Changes}, Parts: parts,
 		Audit: a.History, Policies: parts, Requests: parts, Ready: a.ready, MCP: mcp, UI: ui.mount, Hosts: append([]string{ui.host}, q.Hosts...), TLS: conf, Log: func(e httpapi.Entry) { logRequest(log, e) },
 		Hide: a.hidden(), Errors: slog.New(slog.DiscardHandler), Metrics: w.metrics, Tracer: w.tracer, Spans: w.turns, Limits: q.Limits,
 		Interrupt: func(ctx context.Context) { _ = service.Close(ctx) }, // said again below

@@ -42,6 +42,29 @@ func (s *served) Capabilities(context.Context) ([]capability.Info, error) {
 	return out, nil
 }
 
+// Capability implements httpapi.Capabilities.
+func (s *served) Capability(ctx context.Context, id string) (httpapi.CapabilityDetail, error) {
+	v, err := s.app.Agents.Capability(ctx, id)
+	if err != nil {
+		return httpapi.CapabilityDetail{}, err
+	}
+	out := httpapi.CapabilityDetail{Prompt: v.Prompt, Warnings: v.Warnings}
+	if v.Problem != nil {
+		out.Problem = fault.Message(v.Problem)
+	}
+	for _, t := range v.Tools {
+		one := httpapi.CapabilityTool{Name: t.Name, ID: string(t.ID)}
+		if t.Spec != nil {
+			one.Description, one.Risk = t.Spec.Description, t.Spec.Risk.String()
+			for _, e := range t.Spec.Effects.List() {
+				one.Effects = append(one.Effects, e.String())
+			}
+		}
+		out.Tools = append(out.Tools, one)
+	}
+	return out, nil
+}
+
 // Tools implements httpapi.Tools.
 func (s *served) Tools(ctx context.Context, q httpapi.ToolQuery) (httpapi.ToolList, error) {
 	f := catalog.Filter{Source: q.Source, Enabled: q.Enabled, Search: q.Search}
@@ -53,6 +76,9 @@ func (s *served) Tools(ctx context.Context, q httpapi.ToolQuery) (httpapi.ToolLi
 	without := strings.FieldsFunc(strings.Join(q.Without, ","), func(r rune) bool { return r == ',' })
 	if f.Without, err = tool.ParseEffects(without); err != nil {
 		return httpapi.ToolList{}, fault.New(fault.ArgsInvalid, "%v", err).In("query.without")
+	}
+	if q.Refresh {
+		s.app.catalog.Refresh()
 	}
 	l := s.app.catalog.List(ctx, f)
 	out := httpapi.ToolList{Items: []catalog.Described{}, Total: len(l.Tools)}
@@ -86,8 +112,7 @@ func (s *served) Invoke(ctx context.Context, who *httpapi.Caller, id string, arg
 		Name: "api", Workspace: s.workspace, Grant: grants.Presented{Token: who.Token}, Observe: s.observe,
 		Advice: func(q store.Approval) string {
 			question = q.ID.String()
-			return "a person answers with POST /v1/approvals/" + question + "/approve, or remit approvals approve " + question + "; then make exactly the same call again, before " +
-				q.Until.UTC().Format(time.RFC3339)
+			return adviceOn(q)
 		},
 	})
 	if err != nil {
@@ -101,6 +126,13 @@ func (s *served) Invoke(ctx context.Context, who *httpapi.Caller, id string, arg
 		return httpapi.Invocation{}, err
 	}
 	return invocation(run.Run.ID, o, question)
+}
+
+// adviceOn says how to go on with a call that a person must approve.
+func adviceOn(q store.Approval) string {
+	id := q.ID.String()
+	return "a person answers with POST /v1/approvals/" + id + "/approve, or remit approvals approve " + id + "; then make exactly the same call again, before " +
+		q.Until.UTC().Format(time.RFC3339)
 }
 
 func invocation(run uuid.UUID, o runner.Outcome, question string) (httpapi.Invocation, error) {

@@ -54,11 +54,9 @@ type webUI struct {
 }
 
 // webUI prepares the web UI.
-func (a *App) webUI(q ServeRequest, tls bool) (*webUI, error) {
-	u := &webUI{devices: &devices.Devices{Home: a.Home, Grants: a.Grants, Workspace: q.Workspace}, tls: tls, hosts: q.Hosts}
-	var err error
-	u.host, err = u.devices.Host()
-	return u, err
+func (a *App) webUI(q ServeRequest, tls bool) *webUI {
+	d := &devices.Devices{Home: a.Home, Grants: a.Grants, Workspace: q.Workspace, Host: devices.NewHost()}
+	return &webUI{devices: d, host: d.Host, tls: tls, hosts: q.Hosts}
 }
 
 // mount makes the handler of the web UI.

@@ -4,12 +4,15 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -170,6 +173,102 @@ func TestUIWithoutAService(t *testing.T) {
 	}
 }
 
+// squat answers at the addresses of a stopped service, as another process of this machine can.
+func squat(t *testing.T, s *service, answer http.HandlerFunc) {
+	t.Helper()
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, port)) //nolint:noctx // it is closed below
+		if err != nil {
+			t.Fatal(err)
+		}
+		squatter := &httptest.Server{Listener: l, Config: &http.Server{Handler: answer, ReadHeaderTimeout: time.Minute}}
+		squatter.Start()
+		t.Cleanup(squatter.Close)
+	}
+}
+
+// TestUIGivesNoCodeToASquatter kills the service, so that it cannot say that it ended.
+func TestUIGivesNoCodeToASquatter(t *testing.T) {
+	s := newService(t)
+	file := filepath.Join(s.homeDir, "ui", "service.json")
+	says, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.stop()
+	if err := os.WriteFile(file, says, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var asked atomic.Int64
+	squat(t, s, func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		_, _ = io.WriteString(w, r.URL.Query().Get("challenge"))
+	})
+	if link, err := s.beside().UILink(t.Context()); fault.CodeOf(err) != fault.Denied || link != "" {
+		t.Errorf("with a squatter: %q, %v", link, err)
+	}
+	if asked.Load() == 0 {
+		t.Error("the squatter was not asked")
+	}
+	if kept, err := os.ReadFile(filepath.Join(s.homeDir, "ui", "devices.json")); err == nil && strings.Contains(string(kept), "sha256") {
+		t.Errorf("there is a code: %s", kept)
+	}
+}
+
+// TestUITakesNoRelayedProof has another process at one address of localhost, which passes
+// what it is asked on to the service at another one.
+func TestUITakesNoRelayedProof(t *testing.T) {
+	s := newService(t)
+	file := filepath.Join(s.homeDir, "ui", "service.json")
+	relay := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q, err := http.NewRequestWithContext(r.Context(), r.Method, s.url+r.URL.RequestURI(), http.NoBody)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		q.Host = strings.TrimSuffix(strings.TrimPrefix(s.told.UI, "http://"), "/ui")
+		res, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer func() { _ = res.Body.Close() }()
+		if _, err := io.Copy(w, res.Body); err != nil || res.StatusCode != 200 {
+			t.Error(res.Status, err)
+		}
+	}))
+	defer relay.Close()
+	says, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := func(address string) string { return address[strings.LastIndex(address, ":")+1:] }
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(says), ":"+port(s.url), ":"+port(relay.URL))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if link, err := s.beside().UILink(t.Context()); fault.CodeOf(err) != fault.Denied || link != "" {
+		t.Errorf("with a relay: %q, %v", link, err)
+	}
+}
+
+func TestUISessionsEndWithTheService(t *testing.T) {
+	s := newService(t)
+	b := s.browser()
+	old := s.told.UI
+	s.stop()
+	s.start()
+	if s.told.UI == old {
+		t.Errorf("the web UI is at %s again", old)
+	}
+	if res, _ := b.do("GET", "/ui/", nil); res.StatusCode != 401 {
+		t.Errorf("the cookie of the last start has status %d", res.StatusCode)
+	}
+}
+
 // ask puts a question with a call of an agent.
 func (s *service) askPerson() store.Approval {
 	s.t.Helper()
@@ -254,6 +353,33 @@ func TestUIMakesANarrowerGrant(t *testing.T) {
 	}
 	if status, m := s.ask("GET", "/v1/grants?parent_id=nothing", s.token, ""); status != 422 && status != 400 {
 		t.Errorf("a parent that is not an ID: %d %v", status, m)
+	}
+}
+
+func TestUIRevokesAGrantWithThoseBelowIt(t *testing.T) {
+	s := newService(t)
+	b := s.browser()
+	const all = "version: 1\nrest: inherit\n"
+	token, id := s.narrow(all)
+	status, below := s.ask("POST", "/v1/grants", token, `{"policies":["version: 1\nrest: inherit\n"]}`)
+	if status != 201 {
+		t.Fatal(status, below)
+	}
+	path := "/ui/grants/" + id
+	if _, text := b.do("GET", path+"?ask=revoke", nil); !strings.Contains(text, "<b>1 grant below it</b>") || !strings.Contains(text, `name="shown" value="1/1"`) {
+		t.Errorf("it is not said what ends too: %s", text)
+	}
+	if res, text := b.do("POST", path, url.Values{"do": {"revoke"}, "shown": {"0/0"}}); res.StatusCode != 409 {
+		t.Errorf("revoking with less shown: %d %s", res.StatusCode, text)
+	}
+	if res, text := b.do("POST", path, url.Values{"do": {"revoke"}, "shown": {"1/1"}, "reason": {"done"}}); res.StatusCode != 303 {
+		t.Fatalf("revoking: %d %s", res.StatusCode, text)
+	}
+	if _, text := b.do("GET", "/ui/grants/"+below["id"].(string), nil); !strings.Contains(text, "s-revoked") {
+		t.Errorf("the grant below is not revoked: %s", text)
+	}
+	if status, m := s.ask("GET", "/v1/grants", token, ""); status != 401 {
+		t.Errorf("the revoked grant: %d %v", status, m)
 	}
 }
 

@@ -116,6 +116,9 @@ func (s *session) describeAgent(cmd *cobra.Command, a *app.App, id string) error
 		}
 		s.printf("%-9s %s%s\n", label, show(c.Ref), config)
 	}
+	for i := range v.Commitments {
+		s.printf("commits   %s\n", show(v.Commitments[i].String()))
+	}
 	s.section("policy", v.Policy)
 	s.section("prompt", v.SystemPrompt)
 	return nil

@@ -14,21 +14,6 @@ import (
 	"github.com/remitrun/remit/internal/service/changes"
 )
 
-// changeJSON is a change as --json prints it.
-type changeJSON struct {
-	changeset.Change
-	Diff    string `json:"diff,omitempty"`
-	Omitted string `json:"diff_omitted,omitempty"` // why there is none
-}
-
-// changesJSON is a changeset as --json prints it.
-type changesJSON struct {
-	Run       string          `json:"run_id"`
-	State     changeset.State `json:"state"`
-	Workspace string          `json:"workspace"`
-	Changes   []changeJSON    `json:"changes"`
-}
-
 func (s *session) changesCmd() *cobra.Command {
 	var diff bool
 	c := &cobra.Command{
@@ -76,7 +61,7 @@ applied is. remit undo reverts them.
 			if err != nil {
 				return err
 			}
-			set, err := a.Changes.Apply(cmd.Context(), args[0], args[1:]...)
+			set, err := a.Changes.Apply(cmd.Context(), "", args[0], args[1:]...)
 			if err != nil {
 				return err
 			}
@@ -102,7 +87,7 @@ func (s *session) discardCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			set, err := a.Changes.Discard(cmd.Context(), args[0])
+			set, err := a.Changes.Discard(cmd.Context(), "", args[0])
 			if err != nil {
 				return err
 			}
@@ -133,18 +118,12 @@ restored.
 			if err != nil {
 				return err
 			}
-			run, back, err := a.Changes.Undo(cmd.Context(), args[0], force...)
+			run, back, err := a.Changes.Undo(cmd.Context(), "", args[0], force...)
 			if err != nil {
 				return err
 			}
 			if s.json {
-				if back.Restored == nil {
-					back.Restored = []changeset.Change{}
-				}
-				return s.printJSON(struct {
-					Run string `json:"run_id"`
-					changeset.Back
-				}{run.ID.String(), back})
+				return s.printJSON(changes.NewUndone(run, back))
 			}
 			for i := range back.Restored {
 				back.Restored[i].Path = strings.TrimPrefix(back.Restored[i].Path, run.Workspace+"/")
@@ -163,17 +142,9 @@ restored.
 
 func (s *session) printChangeset(set changes.Changeset, diff bool) error {
 	if s.json {
-		out := changesJSON{Run: set.Run.ID.String(), State: set.Set.State(), Workspace: set.Set.Workspace(), Changes: []changeJSON{}}
-		for _, c := range set.Changes {
-			j := changeJSON{Change: c}
-			if diff && set.Set.State() == changeset.Review {
-				text, err := set.Set.Text(c)
-				if err != nil {
-					return err
-				}
-				j.Diff, j.Omitted = string(text.Diff), text.Omitted
-			}
-			out.Changes = append(out.Changes, j)
+		out, err := set.Describe(diff)
+		if err != nil {
+			return err
 		}
 		return s.printJSON(out)
 	}

@@ -227,7 +227,7 @@ func (s *session) groups() []group {
 		{"Tools", []command{{"tools", s.toolsCmd}, {"mcp", s.mcpCmd}}, []command{{"api", s.apiCmd}, {"ext", s.extCmd}, {"tool", s.toolCmd}, {"wasm", s.wasmCmd}}},
 		{"Agents", []command{{"chat", s.chatCmd}}, []command{{"agents", s.agentsCmd}, {"capabilities", s.capabilitiesCmd}, {"models", s.modelsCmd}, {"sessions", s.sessionsCmd}}},
 		{"Service", []command{{"serve", s.serveCmd}, {"ui", s.uiCmd}}, nil},
-		{setup, []command{{"init", s.initCmd}, {"doctor", s.doctorCmd}}, []command{{"notify", s.notifyCmd}, {"version", s.versionCmd}}},
+		{setup, []command{{"init", s.initCmd}, {"doctor", s.doctorCmd}}, []command{{"db", s.dbCmd}, {"notify", s.notifyCmd}, {"version", s.versionCmd}}},
 	}
 }
 
@@ -241,11 +241,11 @@ func (s *session) open() (*app.App, error) {
 	return a, a.LedgerPresent()
 }
 
-// useHome pins $REMIT_HOME. The environment of a command that an agent starts may come from
-// files of the workspace.
+// useHome pins $REMIT_HOME, and with it the ledger's file. The environment of a command that
+// an agent starts may come from files of the workspace.
 func (s *session) useHome(dir string) {
 	if dir != "" {
-		s.environ = append(slices.Clip(s.environ), "REMIT_HOME="+dir)
+		s.environ = append(slices.Clip(s.environ), "REMIT_HOME="+dir, "REMIT_DB=")
 	}
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -9,16 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/authority/policy/profile"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/service/clients"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/policies"
 	"github.com/remitrun/remit/internal/service/runs"
 )
 
 // execHelp is the help of remit exec.
-const execHelp = `The command can use only the files and the network that the policy allows.
+var execHelp = `The command can use only the files and the network that the policy allows.
 Running it here counts as your approval of exactly this command, and is
 recorded; commands.deny still applies. Refused connections are shown with the
 policy entry that would allow them: at once, or on a terminal after the command
@@ -29,13 +32,19 @@ use the whole workspace, its writes are held, and what the policy denies stays
 denied. Refused actions become comments in the new policy. Review the policy
 before you use it: a command may behave differently while it is observed.
 
+Agents of other makers (` + strings.Join(profile.AgentNames(), ", ") + `)
+have a ready policy, which is used where the workspace has no remit.yaml and no
+policy is named: the workspace, the hosts of its model, your login and settings,
+and a home folder of its own that keeps its state. --agent asks for it. Where
+the agent has Remit's hook, its tool calls are decided and recorded too.
+
 The exit status is the command's own, or 128 plus the number of the signal that
 ended it.
 `
 
 func (s *session) execCmd() *cobra.Command {
-	var policyFile, dir, out string
-	var ask, profile, held, learn bool
+	var policyFile, dir, out, agent string
+	var ask, showProfile, held, learn bool
 	var presented func() (grants.Presented, error)
 	c := &cobra.Command{
 		Use:   "exec [flags] -- COMMAND...",
@@ -43,6 +52,7 @@ func (s *session) execCmd() *cobra.Command {
 		Long:  execHelp,
 		Example: `  remit exec -p policy.yaml -- bash
   remit exec -w ~/project -- npm test
+  remit exec -- claude
   remit exec -p policy.yaml --changeset -- make
   remit exec --learn -o build.yaml -- make
   remit exec -p policy.yaml --profile -- node server.js`,
@@ -60,13 +70,17 @@ func (s *session) execCmd() *cobra.Command {
 				return err
 			}
 			q := runs.ExecRequest{Argv: args, Policy: policyFile, Workspace: ws, Changeset: held, Grant: granted}
-			if err := learning(&q, learn, profile, out); err != nil {
+			if err := learning(&q, learn, showProfile, out); err != nil {
 				return err
 			}
-			if profile {
+			v := execView{ask: ask, out: out}
+			if err := s.confineAgent(a, &q, &v, agent); err != nil {
+				return err
+			}
+			if showProfile {
 				return s.printProfile(cmd.Context(), a, q)
 			}
-			return s.exec(cmd.Context(), a, q, ask, out)
+			return s.exec(cmd.Context(), a, q, v)
 		},
 	}
 	presented = s.presented(c)
@@ -74,11 +88,12 @@ func (s *session) execCmd() *cobra.Command {
 	fl.SetInterspersed(false)
 	fl.StringVarP(&policyFile, "policy", "p", "", "policy `FILE` to run under")
 	fl.StringVarP(&dir, "workspace", "w", "", "workspace `DIR`, where the command starts (default: the current folder)")
+	fl.StringVar(&agent, "agent", "", "run the agent `NAME` as a whole, with a home of its own: "+strings.Join(profile.AgentNames(), ", "))
 	fl.BoolVar(&ask, "ask", false, "ask about connections that need approval; with --learn, about every new one")
 	fl.BoolVar(&learn, "learn", false, "write the smallest policy that the command needs")
 	fl.StringVarP(&out, "output", "o", "-", "with --learn, new `FILE` for the policy; - is standard output")
 	fl.BoolVar(&held, "changeset", false, "hold writes until remit changes apply")
-	fl.BoolVar(&profile, "profile", false, "print the sandbox profile of the command and do not run it")
+	fl.BoolVar(&showProfile, "profile", false, "print the sandbox profile of the command and do not run it")
 	return c
 }
 
@@ -94,8 +109,22 @@ func (s *session) printProfile(ctx context.Context, a *app.App, q runs.ExecReque
 	return nil
 }
 
+// execView is what the person wants to be asked and told.
+type execView struct {
+	ask   bool              // about connections
+	out   string            // the file for a learned policy
+	agent *clients.Confined // an agent that is confined as a whole; nil: none
+	hooks *confinedHooks    // of agent
+	note  string            // about the choice of the policy; "": nothing
+}
+
 // exec runs the command with the streams of this process.
-func (s *session) exec(ctx context.Context, a *app.App, q runs.ExecRequest, ask bool, out string) error {
+func (s *session) exec(ctx context.Context, a *app.App, q runs.ExecRequest, v execView) error {
+	if v.agent != nil {
+		if err := a.Clients.GuardFolders(*v.agent, q.Workspace); err != nil {
+			return err
+		}
+	}
 	con, stdio, err := s.newConsole()
 	if err != nil {
 		return err
@@ -111,23 +140,28 @@ func (s *session) exec(ctx context.Context, a *app.App, q runs.ExecRequest, ask 
 			con.say("%s %s\n", s.paintErr(red, "✗ refused"), refusal(c))
 		}
 	}
-	if ask {
+	if v.ask {
 		q.Ask = con.ask
 	}
 	q.Started = func(_ *runner.Run, h policies.Hint) {
-		if h != "" {
-			con.say("%s %s\n", s.paintErr(yellow, "!"), string(h))
+		for _, line := range []string{v.note, string(h)} {
+			if line != "" {
+				con.say("%s %s\n", s.paintErr(yellow, "!"), show(line))
+			}
 		}
 	}
 	con.start()
 	res, err := a.Runs.Exec(ctx, q)
 	con.stop()
 	s.printRefusals(&kept)
+	if v.hooks != nil {
+		err = errors.Join(err, v.hooks.end(context.WithoutCancel(ctx)))
+	}
 	if err != nil {
 		return err
 	}
 	s.execSummary(res)
-	if err := s.printLearned(res, out); err != nil {
+	if err := s.printLearned(res, v.out); err != nil {
 		return err
 	}
 	return execExit(ctx.Err() != nil, res)

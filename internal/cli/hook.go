@@ -18,6 +18,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/doors/hook"
+	"github.com/remitrun/remit/internal/doors/hookrelay"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/clients"
 	"github.com/remitrun/remit/internal/service/home"
@@ -58,6 +59,9 @@ exit status 2 with a message on standard error, which blocks the call.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s.useHome(homeDir)
 			h := hookDoor{session: s, agent: args[0], policy: policyFile, dir: dir, home: homeDir, confine: confine}
+			if hookrelay.Present() {
+				return h.forward(cmd.Context())
+			}
 			return h.run(cmd.Context())
 		},
 	}
@@ -73,6 +77,7 @@ type hookDoor struct {
 	*session
 	agent, policy, dir, home string
 	confine                  bool
+	confined                 *confinedHooks // of an agent that is confined as a whole; else nil
 }
 
 // run answers the event. Any failure, a panic and the deadline included, ends with a message
@@ -109,11 +114,16 @@ func (h *hookDoor) run(ctx context.Context) error {
 		_, r.err = h.Out.Write(r.answer)
 	}
 	if r.err != nil {
-		h.errorf("remit hook %s: the call is blocked\n", show(h.agent))
-		h.complain(r.err)
+		h.blocked(r.err)
 		return exit(fault.Usage.Exit())
 	}
 	return nil
+}
+
+// blocked says why the call is blocked.
+func (h *hookDoor) blocked(err error) {
+	h.errorf("remit hook %s: the call is blocked\n", show(h.agent))
+	h.complain(err)
 }
 
 // handle reads the event and gives what to print.
@@ -134,13 +144,13 @@ func (h *hookDoor) handle(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.ownGateway(a, q, e) {
+	if h.confined == nil && h.ownGateway(a, q, e) {
 		return nil, nil
 	}
 	switch e.Phase {
 	case hook.Before:
 		if script, ok := e.Script(); ok && h.confine {
-			line, err := h.confined(q, script)
+			line, err := h.sandboxed(q, script)
 			if err != nil {
 				return nil, err
 			}
@@ -171,9 +181,9 @@ func (h *hookDoor) ownGateway(a *app.App, q runs.ClientRequest, e *hook.Event) b
 	return a.Clients.OwnGateway(e.Agent, dirs...)
 }
 
-// confined is the command line that runs a script of the agent in the sandbox. It begins
+// sandboxed is the command line that runs a script of the agent in the sandbox. It begins
 // with the path of this program, and holds no word that a shell would expand.
-func (h *hookDoor) confined(q runs.ClientRequest, script string) (string, error) {
+func (h *hookDoor) sandboxed(q runs.ClientRequest, script string) (string, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return "", fault.Wrap(fault.Internal, err, "the path of this program is not known: %v", err)
@@ -200,6 +210,12 @@ func (h *hookDoor) confined(q runs.ClientRequest, script string) (string, error)
 // from the flags, the folder of this process, or a policy that was trusted: not from the
 // event alone.
 func (h *hookDoor) request(a *app.App, e *hook.Event) (runs.ClientRequest, error) {
+	if h.confined != nil {
+		h.confined.note(clientSession{e.Agent, e.Session}, e.Phase == hook.End)
+		q := h.confined.fixed
+		q.Client, q.Session, q.Asks = e.Agent, e.Session, e.Asks
+		return q, nil
+	}
 	q := runs.ClientRequest{Client: e.Agent, Session: e.Session, Policy: h.policy, Asks: e.Asks, Advice: adviseHook}
 	dir := h.dir
 	if dir == "" && h.policy != "" && e.Agent == "claude" {

@@ -17,13 +17,8 @@ import (
 	"github.com/remitrun/remit/internal/service/servers"
 )
 
-func (s *session) initCmd() *cobra.Command {
-	var anew, yes, mcp, registries bool
-	var dir, profileName string
-	c := &cobra.Command{
-		Use:   "init",
-		Short: "Set up a project: a policy, and hooks in the agents that you have",
-		Long: `Creates the ledger in $REMIT_HOME if there is none. Then it finds the agents on
+// initHelp is the help of remit init.
+var initHelp = `Creates the ledger in $REMIT_HOME if there is none. Then it finds the agents on
 this machine (` + strings.Join(clients.Names(), ", ") + `), shows what it
 would do, and does it with --yes or when you agree: it writes a policy for the
 workspace, trusts it, installs a hook in each agent's settings for this
@@ -53,7 +48,15 @@ ledger are then not accepted, and the old keys are moved to keys/retired. An
 existing ledger is never replaced.
 
 The exit status is 1 if a hook could not be installed and proved.
-`,
+`
+
+func (s *session) initCmd() *cobra.Command {
+	var anew, yes, mcp, registries bool
+	var dir, profileName string
+	c := &cobra.Command{
+		Use:   "init",
+		Short: "Set up a project: a policy, and hooks in the agents that you have",
+		Long:  initHelp,
 		Example: `  remit init
   remit init --yes --profile read-only -w ~/project
   remit init --new-ledger`,

@@ -181,29 +181,3 @@ func (s *session) askInput(ctx context.Context, in servers.Input) (string, error
 	}
 	return value, in.Check(value)
 }
-
-// mcpAddServerJSON adds the server of an MCP registry's entry.
-func (s *session) mcpAddServerJSON(ctx context.Context, name, file, kind string, q *mcpImporting, later bool) error {
-	a, err := s.open()
-	if err != nil {
-		return err
-	}
-	if err := q.answers(s); err != nil {
-		return err
-	}
-	i, err := servers.ReadServerJSON(file, name, kind, q.values)
-	if err != nil {
-		return err
-	}
-	if err := s.mcpImportOne(ctx, a, i, q); err != nil {
-		return err
-	}
-	s.say("%s %s added  %s\n", s.paint(green, "✓"), name, s.paint(dim, "remit mcp test "+name))
-	if !later {
-		return s.mcpTried(ctx, a, name)
-	}
-	if s.json {
-		return s.printJSON(map[string]any{"name": name})
-	}
-	return nil
-}

@@ -48,6 +48,11 @@ With --url the server runs elsewhere and is reached by streamable HTTP. Only
 that URL is allowed, unless -p says otherwise. The policy can add a secret to
 its requests. For OAuth, use remit mcp login.
 
+With --bundle the server is in an MCPB file. It is unpacked and pinned by its
+hash, none of it is changed later, and it runs like a package: without network.
+Its settings are asked for like those of a server.json. Folders that you name
+are allowed to it. To pin another version, add the new bundle with --replace.
+
 With --server-json the entry of an MCP registry says what to run or reach:
 packages of npm and PyPI, and remotes. Values that it needs are asked for on a
 terminal, or given with --input and --input-env. Secrets and headers go to the
@@ -55,10 +60,7 @@ secret store.
 `
 
 func (s *session) mcpAddCmd() *cobra.Command {
-	var env, within, asks []string
-	var url, protocol, serverJSON, kind string
-	var q mcpAdding
-	var inputs mcpImporting
+	var f mcpAddFlags
 	c := &cobra.Command{
 		Use:   "add NAME [flags] -- COMMAND...",
 		Short: "Add an MCP server: a command that Remit starts, or a URL",
@@ -69,6 +71,7 @@ func (s *session) mcpAddCmd() *cobra.Command {
   remit mcp add files -w ~/project -- node /opt/mcp/files/index.js .
   remit mcp add files -w ~/project --within '*.path=files.read' -- files-server
   remit mcp add weather --url https://mcp.example.com/mcp
+  remit mcp add files --bundle files.mcpb
   remit mcp add tracker --server-json server.json --input-env TRACKER_TOKEN
   remit mcp add tracker -p tracker.yaml \
     --env TRACKER_URL=https://tracker.example.com -- tracker-mcp`,
@@ -78,46 +81,97 @@ func (s *session) mcpAddCmd() *cobra.Command {
 			if len(args) == 0 || at == 0 {
 				return fault.New(fault.Usage, "NAME is missing").WithHint("usage: remit mcp add NAME [flags] -- COMMAND...; see remit mcp add --help")
 			}
-			if serverJSON != "" {
-				if len(args) > 1 || url != "" || q.policyFile != "" || q.folder != "" || len(env)+len(within)+len(asks) > 0 {
-					return fault.New(fault.Usage, "--server-json says how the server is started: leave the command and the other settings out")
-				}
-				inputs.replace, inputs.yes = q.replace, q.yes
-				return s.mcpAddServerJSON(cmd.Context(), args[0], serverJSON, kind, &inputs, q.later)
+			if f.serverJSON != "" || f.bundle != "" {
+				return s.mcpAddDescribed(cmd.Context(), args, f)
 			}
-			if url != "" && len(args) > 1 {
+			if f.url != "" && len(args) > 1 {
 				return fault.New(fault.Usage, "give either a command or --url, not both")
 			}
-			if url == "" && (len(args) == 1 || at != 1) {
+			if f.url == "" && (len(args) == 1 || at != 1) {
 				return fault.New(fault.Usage, "the server's command is missing after --").
 					WithHint("usage: remit mcp add %s -- COMMAND...", args[0])
 			}
-			m := servers.Server{Name: args[0], Command: args[1:], URL: url, Asks: asks, Protocol: protocol}
+			m := servers.Server{Name: args[0], Command: args[1:], URL: f.url, Asks: f.asks, Protocol: f.protocol}
 			var err error
-			if m.Env, err = variablesOf(env); err != nil {
+			if m.Env, err = variablesOf(f.env); err != nil {
 				return err
 			}
-			if m.Within, err = withinOf(within); err != nil {
+			if m.Within, err = withinOf(f.within); err != nil {
 				return err
 			}
-			return s.mcpAdd(cmd.Context(), m, q)
+			return s.mcpAdd(cmd.Context(), m, f.mcpAdding)
 		},
 	}
-	fl := c.Flags()
-	fl.StringArrayVar(&env, "env", nil, "set a variable for the server, as `NAME=VALUE` (repeatable)")
-	fl.StringArrayVar(&within, "within", nil, "`ARGUMENT` that is a path or URL: TOOL.ARGUMENT=files.read, files.write or network (repeatable)")
-	fl.StringSliceVar(&asks, "asks", nil, "`REQUESTS` that it may send to clients: elicitation, sampling, roots")
-	fl.StringVar(&protocol, "protocol", "", "MCP `VERSION` to use (default: the newest that both support)")
-	fl.StringVarP(&q.policyFile, "policy", "p", "", "policy `FILE` of the server")
-	fl.StringVarP(&q.folder, "workspace", "w", "", "`DIR` where the server starts, the workspace of its policy (default: its own folder)")
-	fl.StringVar(&url, "url", "", "`URL` of a remote server")
-	fl.StringVar(&serverJSON, "server-json", "", "`FILE` of an MCP registry that describes the server")
-	fl.StringVar(&kind, "kind", "", "which entry of the server.json: npm, pypi or remote (default: the first that can be used)")
-	inputs.addFlags(c)
-	fl.BoolVar(&q.replace, "replace", false, "replace the server of this name")
-	fl.BoolVar(&q.later, "no-start", false, "do not start the server as a test")
-	fl.BoolVar(&q.yes, "yes", false, "accept a package with install scripts, which are not run, without asking")
+	f.define(c)
 	return c
+}
+
+// mcpAddFlags are the flags of remit mcp add.
+type mcpAddFlags struct {
+	mcpAdding
+	env, within, asks []string
+	url, protocol     string
+	serverJSON, kind  string
+	bundle            string
+	inputs            mcpImporting
+}
+
+func (f *mcpAddFlags) define(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringArrayVar(&f.env, "env", nil, "set a variable for the server, as `NAME=VALUE` (repeatable)")
+	fl.StringArrayVar(&f.within, "within", nil, "`ARGUMENT` that is a path or URL: TOOL.ARGUMENT=files.read, files.write or network (repeatable)")
+	fl.StringSliceVar(&f.asks, "asks", nil, "`REQUESTS` that it may send to clients: elicitation, sampling, roots")
+	fl.StringVar(&f.protocol, "protocol", "", "MCP `VERSION` to use (default: the newest that both support)")
+	fl.StringVarP(&f.policyFile, "policy", "p", "", "policy `FILE` of the server")
+	fl.StringVarP(&f.folder, "workspace", "w", "", "`DIR` where the server starts, the workspace of its policy (default: its own folder)")
+	fl.StringVar(&f.url, "url", "", "`URL` of a remote server")
+	fl.StringVar(&f.serverJSON, "server-json", "", "`FILE` of an MCP registry that describes the server")
+	fl.StringVar(&f.kind, "kind", "", "which entry of the server.json: npm, pypi or remote (default: the first that can be used)")
+	fl.StringVar(&f.bundle, "bundle", "", "MCPB or DXT `FILE` that has the server")
+	f.inputs.addFlags(c)
+	fl.BoolVar(&f.replace, "replace", false, "replace the server of this name")
+	fl.BoolVar(&f.later, "no-start", false, "do not start the server as a test")
+	fl.BoolVar(&f.yes, "yes", false, "accept a package with install scripts, which are not run, without asking")
+}
+
+// mcpAddDescribed adds the server that a server.json or a bundle describes.
+func (s *session) mcpAddDescribed(ctx context.Context, args []string, f mcpAddFlags) error {
+	flag := "--server-json"
+	if f.bundle != "" {
+		flag = "--bundle"
+	}
+	if len(args) > 1 || f.url != "" || f.policyFile != "" || f.folder != "" || len(f.env)+len(f.within)+len(f.asks) > 0 || f.serverJSON != "" && f.bundle != "" {
+		return fault.New(fault.Usage, "%s says how the server is started: leave the command and the other settings out", flag)
+	}
+	f.inputs.replace, f.inputs.yes = f.replace, f.yes
+	a, err := s.open()
+	if err != nil {
+		return err
+	}
+	if err := f.inputs.answers(s); err != nil {
+		return err
+	}
+	read := func() (servers.Imported, error) {
+		if f.bundle != "" {
+			return a.Servers.ReadBundle(ctx, f.bundle, args[0], f.inputs.values)
+		}
+		return servers.ReadServerJSON(f.serverJSON, args[0], f.kind, f.inputs.values)
+	}
+	i, err := read()
+	if err != nil {
+		return err
+	}
+	if err := s.mcpImportOne(ctx, a, i, &f.inputs); err != nil {
+		return err
+	}
+	s.say("%s %s added  %s\n", s.paint(green, "✓"), args[0], s.paint(dim, "remit mcp test "+args[0]))
+	if !f.later {
+		return s.mcpTried(ctx, a, args[0])
+	}
+	if s.json {
+		return s.printJSON(map[string]any{"name": args[0]})
+	}
+	return nil
 }
 
 // withinOf reads --within.

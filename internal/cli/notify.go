@@ -13,8 +13,9 @@ import (
 func (s *session) notifyCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "notify",
-		Short: "List the channels that notify you of waiting approvals, and test them",
-		Long: `When a call needs approval, Remit can notify you on the desktop and by webhooks.
+		Short: "List the channels that notify you of waiting approvals and violations",
+		Long: `When a call needs approval, or violates a policy that says notify, pause or
+revoke, Remit can notify you on the desktop and by webhooks.
 The section notifications of config.yaml names these channels. A notification
 has the tool and the IDs of the call, never its arguments, and cannot answer it.
 `,

@@ -22,7 +22,8 @@ rules that a policy cannot express, that allow everything, or that have no
 effect in the source. Review the policy before you use it.
 
 FILE is settings.json of Claude Code, config.toml or a .rules file of Codex,
-opencode.json, settings.json of VS Code or Zed, or a policy of Gemini CLI.
+opencode.json, settings.json of VS Code or Zed, or a policy of Gemini CLI
+or Capsule. Plans of Capsule run as they are.
 `,
 		Example: `  remit policy import claude .claude/settings.json > remit.yaml
   remit policy import codex ~/.codex/rules/default.rules --json`,

@@ -13,13 +13,8 @@ import (
 	"github.com/remitrun/remit/internal/service/policyreview"
 )
 
-func (s *session) policyLearnCmd() *cobra.Command {
-	var file, name string
-	var exact, refused bool
-	c := &cobra.Command{
-		Use:   "learn [RUN...]",
-		Short: "Write a small policy that allows recorded runs",
-		Long: `The new policy allows what the runs did and what is like it, and never more
+// policyLearnHelp is the help of remit policy learn.
+const policyLearnHelp = `The new policy allows what the runs did and what is like it, and never more
 than they were allowed. Each widening is shown with what it newly allows: in a
 comment, and in a list at the end. --exact widens no arguments, folders or
 hosts.
@@ -35,7 +30,15 @@ files section is kept unchanged.
 refused (default: the runs of this workspace of the last 24 hours), each with
 the reason, and changes nothing. What a deny entry, an ask entry or a sensitive
 name refused is listed apart, with a warning.
-`,
+`
+
+func (s *session) policyLearnCmd() *cobra.Command {
+	var file, name string
+	var exact, refused bool
+	c := &cobra.Command{
+		Use:   "learn [RUN...]",
+		Short: "Write a small policy that allows recorded runs",
+		Long:  policyLearnHelp,
 		Example: `  remit policy learn 0199f3c2 > least.yaml
   remit policy learn 0199f3c2 0199f3d7 -o least.yaml
   remit policy learn --refused`,
@@ -49,35 +52,7 @@ name refused is listed apart, with a warning.
 			case len(runs) == 0:
 				return fault.New(fault.Usage, "RUN is missing").WithHint("remit runs lists them")
 			}
-			a, err := s.open()
-			if err != nil {
-				return err
-			}
-			if name == "" {
-				name = "learned"
-				if file != "-" {
-					name = strings.TrimSuffix(path.Base(file), path.Ext(file))
-				}
-			}
-			l, err := a.PolicyReview.Learn(cmd.Context(), name, runs, exact)
-			if err != nil {
-				return err
-			}
-			if s.json {
-				ids := []string{}
-				for _, id := range l.Runs {
-					ids = append(ids, id.String())
-				}
-				return s.printJSON(map[string]any{"policy": string(l.Policy), "runs": ids, "allowed": l.Calls, "refused": l.Refused,
-					"widened": append([]policyreview.Widening{}, l.Widened...)})
-			}
-			if err := s.toFile(file, func(w io.Writer) error { _, err := w.Write(l.Policy); return err }); err != nil {
-				return err
-			}
-			s.printWidened(l.Widened)
-			s.errorf("checked with %s of %s: %d allowed, %d refused, as recorded\n",
-				counted(l.Calls+l.Refused, "call"), counted(len(l.Runs), "run"), l.Calls, l.Refused)
-			return nil
+			return s.learnPolicy(cmd.Context(), runs, file, name, exact)
 		},
 	}
 	c.Flags().StringVarP(&file, "output", "o", "-", "write to this `FILE`")
@@ -85,6 +60,39 @@ name refused is listed apart, with a warning.
 	c.Flags().BoolVar(&refused, "refused", false, "list entries that would allow what the runs were refused; nothing is changed")
 	c.Flags().StringVar(&name, "name", "", "`NAME` of the policy (default: the file's name, or learned)")
 	return c
+}
+
+// learnPolicy writes the policy to a file; name is what it is called, "" for the file's name.
+func (s *session) learnPolicy(ctx context.Context, runs []string, file, name string, exact bool) error {
+	a, err := s.open()
+	if err != nil {
+		return err
+	}
+	if name == "" {
+		name = "learned"
+		if file != "-" {
+			name = strings.TrimSuffix(path.Base(file), path.Ext(file))
+		}
+	}
+	l, err := a.PolicyReview.Learn(ctx, name, runs, exact)
+	if err != nil {
+		return err
+	}
+	if s.json {
+		ids := []string{}
+		for _, id := range l.Runs {
+			ids = append(ids, id.String())
+		}
+		return s.printJSON(map[string]any{"policy": string(l.Policy), "runs": ids, "allowed": l.Calls, "refused": l.Refused,
+			"widened": append([]policyreview.Widening{}, l.Widened...)})
+	}
+	if err := s.toFile(file, func(w io.Writer) error { _, err := w.Write(l.Policy); return err }); err != nil {
+		return err
+	}
+	s.printWidened(l.Widened)
+	s.errorf("checked with %s of %s: %d allowed, %d refused, as recorded\n",
+		counted(l.Calls+l.Refused, "call"), counted(len(l.Runs), "run"), l.Calls, l.Refused)
+	return nil
 }
 
 // printWidened lists what a learned policy allows beyond what the runs did.

@@ -38,7 +38,7 @@ unfinished turns can be resumed.
 
 func (s *session) serveCmd() *cobra.Command {
 	var q app.ServeRequest
-	var dir string
+	var dir, database string
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the HTTP API, the web UI, and MCP over HTTP",
@@ -52,6 +52,7 @@ func (s *session) serveCmd() *cobra.Command {
 			if g, _ := s.lookup("REMIT_GRANT"); g != "" {
 				return fault.New(fault.Denied, "a process that runs under a grant cannot start the service").WithHint("start it from a shell without REMIT_GRANT")
 			}
+			s.useDatabase(database)
 			a, err := s.open()
 			if err != nil {
 				return err
@@ -72,6 +73,7 @@ func (s *session) serveCmd() *cobra.Command {
 	}
 	fl := c.Flags()
 	fl.StringVar(&q.Listen, "listen", defaultListen, "`ADDRESS` and port")
+	fl.StringVar(&database, "db", "", "`URL` of a PostgreSQL database with the ledger (default: REMIT_DB; see remit db)")
 	fl.StringVarP(&q.Policy, "policy", "p", "", "policy `FILE` of the admin's grant")
 	fl.StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: the current folder)")
 	fl.BoolVar(&q.NewToken, "new-token", false, "create a new admin token and revoke the old one")

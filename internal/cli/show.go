@@ -21,7 +21,9 @@ func (s *session) showCmd() *cobra.Command {
 		Short:   "Show the calls of a run, or one call in full",
 		Long: `RUN is a run's ID, or its beginning (at least 4 characters). Text that looks
 like a secret is masked, except with --json. In the arguments of calls that a
-person was asked to approve, only known secrets are masked.
+person was asked to approve, only known secrets are masked. Of a long run, the
+first and last 1,000 calls are shown, and all that were refused something;
+--json has all.
 `,
 		Example: `  remit show 0199f3c2
   remit show 0199f3c2 --step 3
@@ -49,7 +51,7 @@ person was asked to approve, only known secrets are masked.
 			if err != nil {
 				return err
 			}
-			r, err := report.Build(d)
+			r, err := report.BuildShort(d)
 			if err != nil {
 				return err
 			}
@@ -74,7 +76,11 @@ func (s *session) printSteps(r report.Report) error {
 	}
 	s.printf("\n")
 	var rows [][]cell
+	left := 0
 	for _, st := range r.Steps {
+		if left += st.Left; st.Left > 0 {
+			rows = append(rows, []cell{{"…", dim}, {}, {}, {fmt.Sprintf("%d not shown", st.Left), dim}, {}, {}})
+		}
 		sign, col := icon(st.Status)
 		status := st.Status
 		if by := st.Executor(); by != "" {
@@ -90,6 +96,9 @@ func (s *session) printSteps(r report.Report) error {
 		})
 	}
 	s.tableWhole([]string{"#", "STATUS", "TOOL", "STEP", "TOOK", "RULE OR REASON"}, rows)
+	if left > 0 {
+		s.printf("%s\n", s.paint(dim, fmt.Sprintf("%d calls are not shown, none of them was refused anything: --json lists all, --step NUMBER shows one", left)))
+	}
 	s.printWeakened(r.Steps)
 	s.printReached(r.Steps)
 	return nil
@@ -166,10 +175,10 @@ func (s *session) reportCmd() *cobra.Command {
 		Use:   "report RUN",
 		Short: "Report what a run did: timeline, denials, resources used",
 		Long: `The HTML report is one self-contained file without scripts. Of a long run it
-shows the first and last 1,000 steps, and all that were refused something; text
-and JSON have all steps. Text that looks like a secret is masked in all reports.
-In the arguments of calls that a person was asked to approve, only known secrets
-are masked.
+and the text report show the first and last 1,000 steps, and all that were
+refused something; JSON has all steps. Text that looks like a secret is masked
+in all reports. In the arguments of calls that a person was asked to approve,
+only known secrets are masked.
 `,
 		Example: `  remit report 0199f3c2
   remit report 0199f3c2 --format html -o report.html

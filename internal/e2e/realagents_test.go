@@ -31,10 +31,21 @@ var secrets = []string{"TOKEN-OF-ENV", "PRIVATE-KEY-TEXT"}
 // is set up by one command.
 func hunted(t *testing.T, agent string) (w *world, program string) {
 	t.Helper()
+	w, program = withSecrets(t, agent)
+	setUpAgent(t, w, agent)
+	return w, program
+}
+
+// withSecrets prepares a project with secrets, and finds the program of an agent.
+func withSecrets(t *testing.T, agent string) (w *world, program string) {
+	t.Helper()
 	program, err := filepath.Abs(map[string]string{
 		"claude":  "testdata/agents/node_modules/@anthropic-ai/claude-code-linux-x64/claude",
 		"codex":   "testdata/agents/node_modules/.bin/codex",
 		"copilot": "testdata/agents/node_modules/.bin/copilot",
+		"gemini":  "testdata/agents/node_modules/.bin/gemini",
+		// The package's own program is fetched by an install script.
+		"opencode": "testdata/agents/node_modules/opencode-linux-x64/bin/opencode",
 	}[agent])
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +62,12 @@ func hunted(t *testing.T, agent string) (w *world, program string) {
 	w.write("../.ssh/id_ed25519", "PRIVATE-KEY-TEXT\n")
 	w.mkdir(filepath.Join(w.workspace, ".git", "hooks"))
 	w.mkdir(filepath.Join(filepath.Dir(w.workspace), "."+agent))
-	// A program that an agent may replace is refused, so this one is not in the workspace.
+	return w, program
+}
+
+// setUpAgent runs remit init, which finds one agent.
+func setUpAgent(t *testing.T, w *world, agent string) {
+	t.Helper()
 	start := time.Now()
 	var done struct {
 		Policy string
@@ -67,7 +83,6 @@ func hunted(t *testing.T, agent string) (w *world, program string) {
 	if len(done.Agents) != 1 || done.Agents[0].Name != agent || !done.Agents[0].Installed || !done.Agents[0].Proved {
 		t.Fatalf("%+v", done)
 	}
-	return w, program
 }
 
 // scripted is a model on loopback that makes its attempts one after the other, in the API of one
@@ -111,7 +126,10 @@ func (s *scripted) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			panic(err) // it is made of texts and numbers
 		}
-		_, _ = fmt.Fprintf(rw, "event: %s\ndata: %s\n\n", e.name, data)
+		if e.name != "" {
+			_, _ = fmt.Fprintf(rw, "event: %s\n", e.name)
+		}
+		_, _ = fmt.Fprintf(rw, "data: %s\n\n", data)
 	}
 }
 

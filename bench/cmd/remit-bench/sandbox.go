@@ -142,7 +142,6 @@ func (b *bench) largeHeap(ways []confiner, small map[string][]time.Duration) err
 	}
 	took, err := b.turns(slices.DeleteFunc(slices.Clone(ways), func(w confiner) bool { return w.name == "bare" || w.name == "bwrap" }), spawns)
 	runtime.KeepAlive(ballast)
-	ballast = nil
 	debug.FreeOSMemory()
 	if err != nil {
 		return err

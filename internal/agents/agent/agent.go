@@ -16,23 +16,25 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/remitrun/remit/internal/base/commitment"
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
 // Agent is the definition of an agent: what its sessions are made of. It is recorded as
 // JSON.
 type Agent struct {
-	ID           uuid.UUID       `json:"id" format:"uuid"`
-	Name         string          `json:"name"`
-	SystemPrompt string          `json:"system_prompt"`
-	Model        string          `json:"model,omitempty" doc:"As anthropic/NAME, openai/NAME or scripted:FILE; missing: the default of the settings"`
-	Capabilities []CapabilityRef `json:"capabilities" nullable:"false" doc:"In the order of their prompts"`
-	Policy       string          `json:"policy,omitempty" doc:"Narrows what its sessions may do: YAML or JSON"`
-	Limits       Limits          `json:"limits"`
-	Status       string          `json:"status" enum:"active,deleted"`
-	Version      int             `json:"version"`
-	Created      time.Time       `json:"created_at"`
-	Updated      time.Time       `json:"updated_at"`
+	ID           uuid.UUID               `json:"id" format:"uuid"`
+	Name         string                  `json:"name"`
+	SystemPrompt string                  `json:"system_prompt"`
+	Model        string                  `json:"model,omitempty" doc:"As anthropic/NAME, openai/NAME or scripted:FILE; missing: the default of the settings"`
+	Capabilities []CapabilityRef         `json:"capabilities" nullable:"false" doc:"In the order of their prompts"`
+	Policy       string                  `json:"policy,omitempty" doc:"Narrows what its sessions may do: YAML or JSON"`
+	Limits       Limits                  `json:"limits"`
+	Commitments  []commitment.Commitment `json:"commitments,omitempty" nullable:"false" doc:"Conditions that must hold before a turn counts as done"`
+	Status       string                  `json:"status" enum:"active,deleted"`
+	Version      int                     `json:"version"`
+	Created      time.Time               `json:"created_at"`
+	Updated      time.Time               `json:"updated_at"`
 }
 
 // CapabilityRef is a capability of an agent. In JSON it is a string if it has no
@@ -49,6 +51,7 @@ type Limits struct {
 	MaxTokens int64 `json:"max_tokens,omitempty" minimum:"0" maximum:"100000000" doc:"Tokens of one answer"`
 	Output    int   `json:"output,omitempty" minimum:"0" maximum:"100000000" doc:"Bytes of a tool's output that are shown to the model at once"`
 	Context   int64 `json:"context,omitempty" minimum:"0" maximum:"100000000" doc:"Tokens at which the conversation is compacted"`
+	Attempts  int   `json:"attempts,omitempty" minimum:"0" maximum:"100" doc:"How often unmet commitments are given back to the model in one turn"`
 }
 
 // Session is a conversation with an agent.
@@ -92,6 +95,7 @@ type Message struct {
 	Covers    int               `json:"-"` // of a summary: the last message that it replaces
 	Steps     int               `json:"-"` // of a summary: answers of the current turn that it replaces
 	Answers   int               `json:"-"` // of a summary: answers of the whole conversation that it replaces
+	Attempts  int               `json:"-"` // of a summary: notices of unmet commitments of the current turn that it replaces
 }
 
 // Kind says what a message is besides its role.

@@ -12,15 +12,17 @@ import (
 
 	"github.com/remitrun/remit/internal/agents/capability"
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/commitment"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/store"
 )
 
 // Bounds of the fields of an agent.
 const (
-	maxName   = 100       // bytes
-	maxPrompt = 256 << 10 // bytes
-	maxSteps  = 10_000
+	maxName     = 100       // bytes
+	maxPrompt   = 256 << 10 // bytes
+	maxSteps    = 10_000
+	maxAttempts = 100
 )
 
 // The statuses of an agent.
@@ -46,7 +48,7 @@ func (s *Service) Check(a Agent) error {
 		field string
 		value int64
 		most  int64
-	}{{"steps", int64(l.Steps), maxSteps}, {"max_tokens", l.MaxTokens, 10_000_000}, {"output", int64(l.Output), 4 << 20}, {"context", l.Context, 1 << 40}} {
+	}{{"steps", int64(l.Steps), maxSteps}, {"max_tokens", l.MaxTokens, 10_000_000}, {"output", int64(l.Output), 4 << 20}, {"context", l.Context, 1 << 40}, {"attempts", int64(l.Attempts), maxAttempts}} {
 		if n.value < 0 || n.value > n.most {
 			bad("limits."+n.field, "must be a number from 0 to %d", n.most)
 		}
@@ -61,7 +63,13 @@ func (s *Service) Check(a Agent) error {
 			errs = append(errs, coded(err, fault.ModelUnknown).In("model"))
 		}
 	}
+	if err := commitment.Check(fault.AgentInvalid, "commitments", a.Commitments); err != nil {
+		errs = append(errs, coded(err, fault.AgentInvalid))
+	}
 	if err := errs.Err(); err != nil {
+		return err
+	}
+	if err := s.checkSecrets("commitments", toJSON(a.Commitments)); err != nil {
 		return err
 	}
 	if err := s.checkSecrets("system_prompt", a.SystemPrompt, a.Name, a.Policy); err != nil {

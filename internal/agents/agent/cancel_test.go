@@ -92,7 +92,7 @@ func family(t *testing.T, next map[string]string, late func(ctx context.Context)
 // states are those of all sessions, by their titles.
 func (w *world) states() map[string]agent.State {
 	w.t.Helper()
-	list, err := w.svc.Sessions(context.Background(), "", uuid.Nil, 10)
+	list, err := w.svc.Sessions(context.Background(), agent.SessionFilter{}, uuid.Nil, 10)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/agents/capability"
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/commitment"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/store"
@@ -58,6 +59,9 @@ func (c *children) Spawn(ctx context.Context, p permit.Permit, q capability.Spaw
 	if err := checkNarrowing(q.Policy); err != nil {
 		return capability.Child{}, err
 	}
+	if err := commitment.Check(fault.ArgsInvalid, "commitments", q.Commitments); err != nil {
+		return capability.Child{}, err
+	}
 	a := act.loop.set.agent
 	if q.Agent != "" {
 		if a, err = c.svc.Agent(ctx, q.Agent); err != nil {
@@ -67,7 +71,7 @@ func (c *children) Spawn(ctx context.Context, p permit.Permit, q capability.Spaw
 	if _, _, err := c.find(ctx, name); err == nil {
 		return capability.Child{}, fault.New(fault.Conflict, "the name %q is taken by another sub-agent", name).WithHint("choose another name").In("name")
 	}
-	d := sessionDoc{Title: name, State: Idle, Child: &childDoc{Name: name, Policy: q.Policy, Pending: q.Pending}}
+	d := sessionDoc{Title: name, State: Idle, Child: &childDoc{Name: name, Policy: q.Policy, Pending: q.Pending, Commitments: q.Commitments}}
 	if q.Pending {
 		d.Child.Task = q.Task
 	}
@@ -311,8 +315,12 @@ func (c *children) describe(ctx context.Context, id uuid.UUID) (capability.Child
 			break
 		}
 	}
-	if out.Reply == "" && d.Error != nil {
+	switch {
+	case d.Error == nil:
+	case out.Reply == "":
 		out.Reply = d.Error.Code + " " + d.Error.Message
+	case d.Error.Code == fault.CommitmentUnmet.Error():
+		out.Reply += "\n[" + d.Error.Code + " " + d.Error.Message + "]"
 	}
 	return out, nil
 }

@@ -26,12 +26,13 @@ type messageDoc struct {
 	Covers int          `json:"covers,omitempty"`
 	Steps  int          `json:"steps,omitempty"`
 
-	Answers int `json:"answers,omitempty"`
+	Answers  int `json:"answers,omitempty"`
+	Attempts int `json:"attempts,omitempty"`
 }
 
 // encode gives the document of a message.
 func encode(m Message) ([]byte, error) {
-	b, err := json.Marshal(messageDoc{m.Kind, m.forModel(), m.Usage, m.Cut, m.Covers, m.Steps, m.Answers})
+	b, err := json.Marshal(messageDoc{m.Kind, m.forModel(), m.Usage, m.Cut, m.Covers, m.Steps, m.Answers, m.Attempts})
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "a message cannot be written as JSON")
 	}
@@ -45,7 +46,7 @@ func decode(r store.MessageRecord) (Message, error) {
 		return Message{}, fault.Wrap(fault.StoreCorrupt, err, "message %d cannot be read", r.Number)
 	}
 	m := messageFrom(k.Message)
-	m.Number, m.Created, m.Kind, m.Usage, m.Cut, m.Covers, m.Steps, m.Answers = r.Number, r.At, k.Kind, k.Usage, k.Cut, k.Covers, k.Steps, k.Answers
+	m.Number, m.Created, m.Kind, m.Usage, m.Cut, m.Covers, m.Steps, m.Answers, m.Attempts = r.Number, r.At, k.Kind, k.Usage, k.Cut, k.Covers, k.Steps, k.Answers, k.Attempts
 	return m, nil
 }
 

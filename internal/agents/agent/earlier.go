@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/base/canon"
+	"github.com/remitrun/remit/internal/base/commitment"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
@@ -180,7 +181,8 @@ func (s *Service) loadOutput(ctx context.Context, session uuid.UUID, step, id st
 // inputsOf gives what a run's turns depend on besides its calls. It is recorded with the
 // run, for a replay.
 func inputsOf(set *setup, conv *conversation) (map[string]any, error) {
-	b, err := json.Marshal(RunInputs{Session: set.session, Agent: set.agent, Model: set.model, Limits: set.limits, From: conv.last, Matched: set.matched, Sources: set.sources, Tools: set.brought})
+	b, err := json.Marshal(RunInputs{Session: set.session, Agent: set.agent, Model: set.model, Limits: set.limits, From: conv.last, Matched: set.matched, Sources: set.sources, Tools: set.brought,
+		Commitments: set.commitments[len(set.agent.Commitments):]})
 	var v any
 	if err == nil {
 		v, err = canon.Decode(b)
@@ -205,6 +207,8 @@ type RunInputs struct {
 	Sources map[string]string `json:"sources,omitempty"`
 	// Tools has the tools of sources, as the model saw them.
 	Tools map[tool.ID]RecordedTool `json:"tools,omitempty"`
+	// Commitments are those of a sub-agent besides its agent's.
+	Commitments []commitment.Commitment `json:"commitments,omitempty"`
 }
 
 // RecordedTool is a tool of a source as a run offered it.

@@ -61,6 +61,8 @@ type RunRequest struct {
 	// Asking is called when a call of the run waits for a person's approval; answered
 	// must be called when it no longer waits.
 	Asking func(question string, c runner.Call) (answered func())
+	// Observe, if not nil, is told when a call of the run enters a state.
+	Observe func(runner.Notice)
 }
 
 // Run is a session's run. It is safe for concurrent use.

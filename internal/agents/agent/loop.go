@@ -30,9 +30,10 @@ type loop struct {
 	// gate is called before each step. It waits while the session is paused; in a replay
 	// it ends the turn where the record ends.
 	gate    func(ctx context.Context, step string) error
-	publish func(Event) // may be nil
-	index   int         // of the last call
-	used    model.Usage // tokens of answers that are not recorded with the session yet
+	publish func(Event)   // may be nil
+	told    func() string // violations of sub-agents since the last step; nil: none
+	index   int           // of the last call
+	used    model.Usage   // tokens of answers that are not recorded with the session yet
 }
 
 // caller makes calls. It is a run, or the replay of one.
@@ -43,7 +44,7 @@ type caller interface {
 	Chain() policy.Chain
 }
 
-// carryOut continues the conversation until the model is done: it adds the results of
+// carryOut continues the conversation until the model is done and the commitments are met: it adds the results of
 // open tool calls, then the model's next answer, and so on.
 func (l *loop) carryOut(ctx context.Context) error {
 	for {
@@ -54,8 +55,14 @@ func (l *loop) carryOut(ctx context.Context) error {
 			continue
 		}
 		last := l.conv.latest()
-		if last == nil || last.Role == model.Assistant {
+		if last == nil {
 			return nil
+		}
+		if last.Role == model.Assistant {
+			if met, err := l.meetCommitments(ctx); met || err != nil {
+				return err
+			}
+			continue
 		}
 		if err := l.step(ctx); err != nil {
 			return err
@@ -74,6 +81,9 @@ func (l *loop) addUserMessage(ctx context.Context, text string) error {
 
 // step asks the model once, unless the turn must end.
 func (l *loop) step(ctx context.Context) error {
+	if err := l.addTold(ctx); err != nil {
+		return err
+	}
 	repeats, noticed := looping(l.conv.turn())
 	switch {
 	case repeats && noticed:

@@ -152,7 +152,7 @@ func (r *Rehearsal) begin(ctx context.Context, run caller, runs []ledger.Run, th
 		}
 		st.steps[c.Index] = c.Step
 	}
-	st.loop = &loop{set: r.set, conv: conv, run: run, earlier: known.step, output: known.outcome, gate: st.gate}
+	st.loop = &loop{set: r.set, conv: conv, run: run, earlier: known.step, output: known.outcome, gate: st.gate, told: st.told}
 	conv.write = st.compare
 	return st, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/remitrun/remit/internal/agents/capability"
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/base/commitment"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
@@ -28,6 +29,10 @@ type Record interface {
 	store.Files
 	// Calls gives a run's calls in the order of their Index.
 	Calls(ctx context.Context, run ledger.Seq) iter.Seq2[ledger.Call, error]
+	// CallsFrom is Calls from the call with this Index on.
+	CallsFrom(ctx context.Context, run ledger.Seq, index int) iter.Seq2[ledger.Call, error]
+	// LastCall gives the highest Index of a run's calls; 0 if it has none.
+	LastCall(ctx context.Context, run ledger.Seq) (int, error)
 	// Load gives a part's bytes, wherever they are.
 	Load(ctx context.Context, p ledger.Part) ([]byte, error)
 	// Recover closes the runs that dead processes left open.
@@ -164,6 +169,8 @@ type childDoc struct {
 	Policy  string `json:"policy,omitempty"`  // that narrows its grant
 	Pending bool   `json:"pending,omitempty"` // it has no authority yet
 	Task    string `json:"task,omitempty"`    // to be sent once it has authority
+	// Commitments must hold, besides the agent's, before a turn counts as done.
+	Commitments []commitment.Commitment `json:"commitments,omitempty"`
 }
 
 func readSession(r store.SessionRecord) (sessionDoc, error) {

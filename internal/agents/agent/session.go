@@ -34,6 +34,7 @@ type owner struct {
 	idle      *time.Timer   // closes the run
 	closed    chan struct{} // of the run that is being closed: closed when that is done; nil: there is none
 	questions int           // that the turn's calls wait for
+	told      []string      // violations of sub-agents, for the next step
 	pause     chan struct{} // closed when the turn may go on; nil: no pause was asked for
 	hub       hub
 	version   int // of the record whose state was published last

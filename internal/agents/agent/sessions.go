@@ -83,12 +83,18 @@ func (s *Service) current(ctx context.Context, r store.SessionRecord, d sessionD
 	return sessionOf(r, d), nil
 }
 
-// Sessions lists sessions, newest first: those of an agent ("": of all) that are older
-// than before (uuid.Nil: from the newest on).
-func (s *Service) Sessions(ctx context.Context, agent string, before uuid.UUID, limit int) ([]Session, error) {
-	f := store.SessionFilter{PageFilter: store.PageFilter{Before: before, Limit: limit}}
-	if agent != "" {
-		r, err := s.o.Record.Agent(ctx, agent)
+// SessionFilter selects sessions. The zero SessionFilter selects all.
+type SessionFilter struct {
+	Agent  string    // only sessions of this agent, by its ID or name
+	Parent uuid.UUID // only sessions that this session spawned
+}
+
+// Sessions lists sessions, newest first: those that are older than before (uuid.Nil: from the
+// newest on).
+func (s *Service) Sessions(ctx context.Context, q SessionFilter, before uuid.UUID, limit int) ([]Session, error) {
+	f := store.SessionFilter{Parent: q.Parent, PageFilter: store.PageFilter{Before: before, Limit: limit}}
+	if q.Agent != "" {
+		r, err := s.o.Record.Agent(ctx, q.Agent)
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/remitrun/remit/internal/agents/capability"
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/base/commitment"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/tools/model"
@@ -29,6 +31,8 @@ type setup struct {
 	own     []permit.Tool // not in the catalog
 	limits  Limits
 	chat    *chat
+
+	commitments []commitment.Commitment // of the agent, and of the sub-agent
 
 	// Recorded with the run, so that a replay has the same tools:
 	matched map[string][]tool.ID     // tools by the patterns that matched them
@@ -64,25 +68,31 @@ func (set *setup) addSource(id, text string) {
 
 // Defaults of an agent's limits, if neither it nor the settings have one.
 const (
-	defaultSteps   = 50
-	defaultOutput  = 16 << 10
-	defaultContext = 100_000
-	answerReserve  = 8_000 // tokens kept free for an answer
+	defaultSteps    = 50
+	defaultOutput   = 16 << 10
+	defaultContext  = 100_000
+	defaultAttempts = 3
+	answerReserve   = 8_000 // tokens kept free for an answer
 )
 
 // prepare makes the setup of a session from its agent as it is now.
-func (s *Service) prepare(id uuid.UUID, a Agent, kids capability.Children) (*setup, error) {
+func (s *Service) prepare(id uuid.UUID, a Agent, d sessionDoc, kids capability.Children) (*setup, error) {
 	name := cmp.Or(a.Model, s.o.Models.Default)
 	if _, _, err := s.o.Models.Find(name); err != nil {
 		return nil, err
 	}
-	return s.assemble(RunInputs{Session: id, Agent: a, Model: name, Limits: s.limits(a)}, kids)
+	in := RunInputs{Session: id, Agent: a, Model: name, Limits: s.limits(a)}
+	if d.Child != nil {
+		in.Commitments = d.Child.Commitments
+	}
+	return s.assemble(in, kids)
 }
 
 // assemble makes a setup from the inputs of a run.
 func (s *Service) assemble(in RunInputs, kids capability.Children) (*setup, error) {
 	id, a := in.Session, in.Agent
-	set := &setup{session: id, agent: a, model: in.Model, limits: in.Limits, offers: map[string]capability.Offer{}, matched: in.Matched, brought: in.Tools}
+	set := &setup{session: id, agent: a, model: in.Model, limits: in.Limits, offers: map[string]capability.Offer{}, matched: in.Matched, brought: in.Tools,
+		commitments: slices.Concat(a.Commitments, in.Commitments)}
 	with := capability.Session{ID: id, Match: set.match(s.o.Match), Children: kids}
 	if s.o.Files != nil {
 		with.Files = s.o.Files(id)
@@ -173,6 +183,7 @@ func (s *Service) limits(a Agent) Limits {
 	l.Steps = cmp.Or(l.Steps, d.Steps, defaultSteps)
 	l.MaxTokens = cmp.Or(l.MaxTokens, d.MaxTokens)
 	l.Output = cmp.Or(l.Output, d.Output, defaultOutput)
+	l.Attempts = cmp.Or(l.Attempts, d.Attempts, defaultAttempts)
 	known := s.o.Models.Limits(cmp.Or(a.Model, s.o.Models.Default)).Context
 	if known > 0 {
 		known = max(known-max(l.MaxTokens, answerReserve), known/2) * 9 / 10

@@ -257,7 +257,7 @@ func (t *turn) wake(ctx context.Context, r store.SessionRecord, d sessionDoc, a 
 	if err != nil {
 		return nil, err
 	}
-	set, err := s.prepare(l.id, a, &children{svc: s, parent: l.id})
+	set, err := s.prepare(l.id, a, d, &children{svc: s, parent: l.id})
 	if err != nil {
 		return nil, err
 	}
@@ -269,8 +269,12 @@ func (t *turn) wake(ctx context.Context, r store.SessionRecord, d sessionDoc, a 
 	if err != nil {
 		return nil, err
 	}
+	var observe func(runner.Notice)
+	if d.Child != nil {
+		observe = s.watchChild(r.Parent, d.Child.Name)
+	}
 	run, err := s.o.Runs.Begin(ctx, RunRequest{
-		Session: l.id, Name: runName(a, d), Granted: granted, Tools: set.own, Inputs: inputs, Asking: l.asking,
+		Observe: observe, Session: l.id, Name: runName(a, d), Granted: granted, Tools: set.own, Inputs: inputs, Asking: l.asking,
 	})
 	if err != nil {
 		return nil, err
@@ -285,7 +289,7 @@ func (t *turn) wake(ctx context.Context, r store.SessionRecord, d sessionDoc, a 
 	}
 	conv.write = s.messageWriter(l.id, run.Seq())
 	act := &activation{lease: held, run: run, by: t.by, granted: granted, agent: a.Version}
-	act.loop = &loop{set: set, conv: conv, run: run, publish: l.publish, gate: l.gate, earlier: before.step, output: before.outcome}
+	act.loop = &loop{set: set, conv: conv, run: run, publish: l.publish, gate: l.gate, told: l.takeTold, earlier: before.step, output: before.outcome}
 	l.setRun(act)
 	l.showState(held.epoch, d)
 	return act, nil

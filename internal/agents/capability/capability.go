@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/base/commitment"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -143,6 +144,8 @@ type SpawnRequest struct {
 	Task    string // its first message
 	Policy  string // as YAML or JSON; narrows its grant; "": none
 	Pending bool   // it has no authority, and does nothing, until Delegate
+	// Commitments must hold before the child counts as done.
+	Commitments []commitment.Commitment
 }
 
 // Child is a sub-agent as its parent sees it.

@@ -45,6 +45,8 @@ type ResolvedPart struct {
 // capability that another one requires has the agent's configuration if the agent names
 // it too.
 //
+// A reference "id@version" asks for one version of a capability, and fails with any other.
+//
 // All problems are reported at once, each with its field below "capabilities": an unknown
 // ID (fault.CapabilityUnknown), a capability that is coming soon or named twice, a cycle
 // of requirements, an invalid configuration, and two different tools with the same name
@@ -54,7 +56,15 @@ type ResolvedPart struct {
 // of them with RenameKey. The same tool of the catalog, offered by two capabilities under
 // the same name and with the same defaults, is offered once.
 func Resolve(reg *Registry, refs []Ref, s Session) (Resolved, error) {
-	r := resolver{reg: reg.current(), refs: refs, session: s, named: map[string]int{}, state: map[string]int{}, offered: map[string]offered{}}
+	r := resolver{reg: reg.current(), refs: slices.Clone(refs), session: s, named: map[string]int{}, pinned: map[string]string{}, state: map[string]int{},
+		offered: map[string]offered{}}
+	refs = r.refs
+	for i := range refs {
+		id, version, pinned := strings.Cut(refs[i].Ref, "@")
+		if refs[i].Ref = id; pinned {
+			r.pinned[id] = version
+		}
+	}
 	for i, ref := range refs {
 		if first, twice := r.named[ref.Ref]; twice {
 			r.fail(i, fault.New(fault.CapabilityInvalid, "the capability %q is named twice; first in capabilities[%d]", ref.Ref, first))
@@ -91,7 +101,8 @@ type resolver struct {
 	reg     *Registry
 	refs    []Ref
 	session Session
-	named   map[string]int // index of the agent's reference
+	named   map[string]int    // index of the agent's reference
+	pinned  map[string]string // the version that the agent asks for
 	state   map[string]int
 	offered map[string]offered
 	out     Resolved
@@ -133,6 +144,11 @@ func (r *resolver) visit(id string, way []string, i int) {
 		return
 	}
 	info := c.Info()
+	if v, pinned := r.pinned[id]; pinned && v != info.Version {
+		r.fail(i, fault.New(fault.CapabilityInvalid, "the capability %q has version %q; the agent asks for %.50q", id, info.Version, v).
+			ForOperator("look at what changed with remit capabilities %s, then ask for %s@%s", id, id, info.Version))
+		return
+	}
 	way = append(slices.Clone(way), id)
 	for _, need := range info.Requires {
 		r.visit(need, way, i)

@@ -16,7 +16,7 @@ func (r *Rules) leaves(id sectionID, a *tool.Action, p string) bool {
 	if pathProblem(p) != "" {
 		return true
 	}
-	if e, b := r.judgePlainPath(id, a, p, 0, nil); e != Deny || b != nil {
+	if e, b := r.judgePlainPath(id, a, p, 0, nil, nil); e != Deny || b != nil {
 		return false
 	}
 	write := id == writeSection

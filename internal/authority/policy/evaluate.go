@@ -82,6 +82,7 @@ func (c Chain) action(a *tool.Action, all *collector) (effect Effect, first *bou
 	}
 	effect = Allow
 	decided := false
+	var seen ordinaryPaths
 	for i, r := range c {
 		if r == nil || r.policy == nil {
 			all.refuse(nil, i, a, "a policy of the chain is missing")
@@ -92,7 +93,7 @@ func (c Chain) action(a *tool.Action, all *collector) (effect Effect, first *bou
 			continue
 		}
 		decided = true
-		e, b := r.judge(id, a, i, all)
+		e, b := r.judge(id, a, i, &seen, all)
 		effect = min(effect, e)
 		if first == nil {
 			first = b
@@ -184,10 +185,10 @@ func (c Chain) gates(call *Call, all *collector) Effect {
 }
 
 // judge decides an action by one policy.
-func (r *Rules) judge(id sectionID, a *tool.Action, link int, all *collector) (Effect, *boundEntry) {
+func (r *Rules) judge(id sectionID, a *tool.Action, link int, seen *ordinaryPaths, all *collector) (Effect, *boundEntry) {
 	switch id {
 	case readSection, writeSection:
-		return r.judgeFile(id, a, link, all)
+		return r.judgeFile(id, a, link, seen, all)
 	case networkSection:
 		return r.judgeNetwork(a, link, all)
 	case commandSection:

@@ -65,21 +65,21 @@ func (p *filePattern) match(f *facts) bool {
 
 // judgeFile decides an action on a file by one policy: its path as given, and
 // its path with links resolved.
-func (r *Rules) judgeFile(id sectionID, a *tool.Action, link int, all *collector) (Effect, *boundEntry) {
-	e, b := r.judgePath(id, a, a.Path, link, all)
+func (r *Rules) judgeFile(id sectionID, a *tool.Action, link int, seen *ordinaryPaths, all *collector) (Effect, *boundEntry) {
+	e, b := r.judgePath(id, a, a.Path, link, seen, all)
 	if a.Real == "" || a.Real == a.Path || e == Deny && all == nil {
 		return e, b
 	}
-	if e2, b2 := r.judgePath(id, a, a.Real, link, all); e2 < e {
+	if e2, b2 := r.judgePath(id, a, a.Real, link, seen, all); e2 < e {
 		return e2, b2
 	}
 	return e, b
 }
 
-func (r *Rules) judgePath(id sectionID, a *tool.Action, p string, link int, all *collector) (Effect, *boundEntry) {
+func (r *Rules) judgePath(id sectionID, a *tool.Action, p string, link int, seen *ordinaryPaths, all *collector) (Effect, *boundEntry) {
 	if as, ok := r.owned(p); ok {
 		// A policy's rules for the folder's own path take precedence.
-		if _, b := r.judgePlainPath(id, a, p, link, nil); b == nil {
+		if _, b := r.judgePlainPath(id, a, p, link, seen, nil); b == nil {
 			p = as
 		}
 	}
@@ -87,10 +87,14 @@ func (r *Rules) judgePath(id sectionID, a *tool.Action, p string, link int, all 
 		all.match(link, &r.left, a, nil)
 		return Allow, &r.left
 	}
-	return r.judgePlainPath(id, a, p, link, all)
+	return r.judgePlainPath(id, a, p, link, seen, all)
 }
 
-func (r *Rules) judgePlainPath(id sectionID, a *tool.Action, p string, link int, all *collector) (Effect, *boundEntry) {
+func (r *Rules) judgePlainPath(id sectionID, a *tool.Action, p string, link int, seen *ordinaryPaths, all *collector) (Effect, *boundEntry) {
+	folded, ordinary := seen.folded(r, p)
+	if ordinary {
+		return r.search(id, &facts{action: a, path: p, folded: folded}, link, all)
+	}
 	if why := pathProblem(p); why != "" {
 		if all != nil {
 			all.refuse(r, link, a, fmt.Sprintf("the path %q cannot be decided: %s", clip.Text(p, 40), why))
@@ -98,9 +102,47 @@ func (r *Rules) judgePlainPath(id sectionID, a *tool.Action, p string, link int,
 		return Deny, nil
 	}
 	var buf [stackNeeds]glob.Need
-	f := facts{action: a, path: p, folded: glob.Fold(p)}
-	f.needs = r.needs(p, f.folded, id == writeSection, buf[:])
-	return r.search(id, &f, link, all)
+	folded = glob.Fold(p)
+	needs := r.needs(p, folded, id == writeSection, buf[:])
+	if needs == nil {
+		seen.add(r, p, folded)
+	}
+	return r.search(id, &facts{action: a, path: p, folded: folded, needs: needs}, link, all)
+}
+
+// ordinaryPaths are the paths of one action that an earlier policy of the chain found
+// decidable and without sensitive names, which mostly holds for all policies alike. nil
+// knows none.
+type ordinaryPaths struct {
+	list [2]ordinaryPath // an action has a path as given and one with links resolved
+	next int
+}
+
+// ordinaryPath is a path with all that the finding depends on.
+type ordinaryPath struct {
+	path, folded string
+	state, own   string // of the policy
+}
+
+// folded gives the folded path of one that is ordinary to this policy too.
+func (o *ordinaryPaths) folded(r *Rules, p string) (folded string, ok bool) {
+	if o == nil {
+		return "", false
+	}
+	for i := range o.list {
+		if k := &o.list[i]; k.path == p && p != "" && k.state == r.state && k.own == r.own {
+			return k.folded, true
+		}
+	}
+	return "", false
+}
+
+// add notes a path that is ordinary to this policy.
+func (o *ordinaryPaths) add(r *Rules, p, folded string) {
+	if o != nil {
+		o.list[o.next%len(o.list)] = ordinaryPath{p, folded, r.state, r.own}
+		o.next++
+	}
 }
 
 // anchor splits a path pattern into the folder that it is relative to and the

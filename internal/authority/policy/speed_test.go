@@ -81,3 +81,50 @@ func BenchmarkDecide(b *testing.B) {
 		})
 	}
 }
+
+// What one policy of a chain finds out about a path holds for another one only if both have the
+// same state folder and the same own folder.
+func TestPoliciesOfAChainShareNoForeignFindings(t *testing.T) {
+	const all = "version: 1\nname: all\nfiles: {read: {allow: ['**']}}\n"
+	bind := func(env policy.Env) *policy.Rules {
+		p, err := policy.Parse("all.yaml", []byte(all))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := p.Bind(env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	plain, stateful := bind(policy.Env{Workspace: "/ws"}), bind(policy.Env{Workspace: "/ws", State: "/ws/state"})
+	elsewhere := bind(policy.Env{Workspace: "/other"})
+	owning := policy.Chain{elsewhere}.Owning("/ws/tool")[0]
+	for name, tc := range map[string]struct {
+		path  string
+		chain policy.Chain
+		want  policy.Effect
+	}{
+		"ordinary for both":                   {"/ws/a", policy.Chain{plain, stateful}, policy.Allow},
+		"state of the second":                 {"/ws/state/a", policy.Chain{plain, stateful}, policy.Deny},
+		"state of the first":                  {"/ws/state/a", policy.Chain{stateful, plain}, policy.Deny},
+		"state of neither":                    {"/ws/state/a", policy.Chain{plain, plain}, policy.Allow},
+		"own folder of the second":            {"/ws/tool/a", policy.Chain{plain, owning}, policy.Allow},
+		"outside of the second":               {"/ws/a", policy.Chain{plain, elsewhere}, policy.Deny},
+		"state of the second, in other case":  {"/ws/STATE/a", policy.Chain{plain, stateful}, policy.Deny},
+		"a sensitive name in its own folder":  {"/ws/tool/.env", policy.Chain{plain, owning}, policy.Deny},
+		"a sensitive name everywhere, thrice": {"/ws/.env", policy.Chain{plain, stateful, plain}, policy.Deny},
+	} {
+		a := tool.Action{Kind: tool.FileRead, Path: tc.path, Real: tc.path}
+		if got := tc.chain.DecideAction(a).Effect; got != tc.want {
+			t.Errorf("%s: %s is decided as %v, want %v", name, tc.path, got, tc.want)
+		}
+		least := policy.Allow
+		for _, r := range tc.chain {
+			least = min(least, policy.Chain{r}.DecideAction(a).Effect)
+		}
+		if least != tc.want {
+			t.Errorf("%s: the policies one by one say %v, want %v", name, least, tc.want)
+		}
+	}
+}

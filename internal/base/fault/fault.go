@@ -24,6 +24,7 @@ const (
 	PolicyMissing  Code = 1004 // no policy was given and none is trusted
 	LimitReached   Code = 1005 // a limit of the policy (calls, time, ...) is used up
 	HandleRefused  Code = 1006 // a handle refused an action that the decision had not covered
+	HookRefused    Code = 1007 // the operator's hook refused the call, or failed
 	ToolUnknown    Code = 2001 // no tool has this ID
 	ArgsInvalid    Code = 2002 // arguments do not fit the tool's schema
 	ToolFailed     Code = 2003 // the tool ran and failed
@@ -36,6 +37,9 @@ const (
 	Conflict       Code = 2010 // a guard such as if_sha256 did not hold
 	Interrupted    Code = 2011 // Remit ended before the call's outcome was known
 	LoginNeeded    Code = 2012 // a server elsewhere wants a person to sign in
+
+	CommitmentUnmet Code = 2013 // a condition under which work counts as done does not hold
+
 	PlanInvalid    Code = 3001 // a plan cannot be read or makes no sense
 	PlanInput      Code = 3002 // an input is missing, unknown or of the wrong type
 	PlanReference  Code = 3003 // an expression names a value that is not there
@@ -114,7 +118,7 @@ func (c Code) OfGrant() bool {
 // command's help lists them.
 func (c Code) Exit() int {
 	switch c {
-	case Denied, NeedsApproval, LimitReached, HandleRefused, GrantInvalid, GrantExpired, GrantEarly, GrantRevoked, GrantPaused,
+	case Denied, NeedsApproval, LimitReached, HandleRefused, HookRefused, GrantInvalid, GrantExpired, GrantEarly, GrantRevoked, GrantPaused,
 		GrantHolder, GrantAudience, GrantLedger, GrantTooLarge, GrantVersion, BudgetSpent, NotDelegable, PlanOnly, NotInPlan,
 		ToolDisabled, ToolChanged, GrantForged, GrantReplayed, GrantKey, GrantSealed, GrantWorkspace:
 		return 3

@@ -9,8 +9,10 @@ import (
 
 // span is safe text in one style.
 type span struct {
-	text  string
-	style Style
+	text   string
+	style  Style
+	to     string // the target of the link that it is part of; "": none
+	beside bool   // it is that target, beside the link
 }
 
 // maxLabel is the longest text or target of a link.
@@ -41,7 +43,7 @@ func inline(src string, style Style) []span {
 // end completes the plain text that was read so far.
 func (r *reader) end() {
 	if r.plain.Len() > 0 {
-		r.out = append(r.out, span{shown(html.UnescapeString(r.plain.String())), r.current()})
+		r.out = append(r.out, span{text: shown(html.UnescapeString(r.plain.String())), style: r.current()})
 		r.plain.Reset()
 	}
 }
@@ -93,7 +95,7 @@ func (r *reader) code() bool {
 		}
 		if to == i+n {
 			r.end()
-			r.out = append(r.out, span{shown(strings.TrimSpace(rest[n:i])), Code})
+			r.out = append(r.out, span{text: shown(strings.TrimSpace(rest[n:i])), style: Code})
 			r.at += to
 			return true
 		}
@@ -120,12 +122,17 @@ func (r *reader) link() bool {
 	target, _, _ := strings.Cut(strings.TrimSpace(inside), " ")
 	target = shown(html.UnescapeString(strings.Trim(target, "<>")))
 	if image {
-		r.out = append(r.out, span{"image: ", Faint})
+		r.out = append(r.out, span{text: "image: ", style: Faint})
 	}
 	text := inline(label, r.current())
+	for i := range text {
+		if text[i].to == "" {
+			text[i].to = target
+		}
+	}
 	r.out = append(r.out, text...)
 	if textOf(text) != target {
-		r.out = append(r.out, span{" (" + target + ")", Faint})
+		r.out = append(r.out, span{text: " (" + target + ")", style: Faint, to: target, beside: true})
 	}
 	r.at = len(r.src) - len(after)
 	return true
@@ -171,7 +178,8 @@ func (r *reader) autolink() bool {
 		return false
 	}
 	r.end()
-	r.out = append(r.out, span{shown(rest[1:end]), r.current()})
+	target := shown(rest[1:end])
+	r.out = append(r.out, span{text: target, style: r.current(), to: target})
 	r.at += end + 1
 	return true
 }

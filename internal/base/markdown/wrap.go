@@ -63,14 +63,14 @@ func words(spans []span) (out [][]span) {
 		for rest := s.text; rest != ""; {
 			i := strings.IndexByte(rest, ' ')
 			if i < 0 {
-				word = append(word, span{rest, s.style})
+				word = append(word, span{text: rest, style: s.style})
 				break
 			}
 			if i > 0 {
-				word = append(word, span{rest[:i], s.style})
+				word = append(word, span{text: rest[:i], style: s.style})
 			}
 			end()
-			out = append(out, []span{{" ", s.style}})
+			out = append(out, []span{{text: " ", style: s.style}})
 			rest = rest[i+1:]
 		}
 	}
@@ -86,46 +86,41 @@ func trimEnd(line []span) []span {
 }
 
 // printTable prints a table with aligned columns; the rows of one that is too wide are wrapped.
-func (s *Stream) printTable(lines []string) {
-	var rows [][][]span
+func (s *Stream) printTable(prefix string, rows [][][]span) {
 	var widths []int
-	for n, line := range lines {
-		var cells [][]span
-		for i, text := range strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|") {
-			cell := inline(strings.TrimSpace(text), Plain)
+	for n, row := range rows {
+		for i, cell := range row {
 			if n == 0 {
-				cell = restyle(cell, Strong)
+				row[i] = restyle(cell, Strong)
 			}
-			cells = append(cells, cell)
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
 			widths[i] = max(widths[i], spansWidth(cell))
 		}
-		rows = append(rows, cells)
 	}
-	total := width(s.first) - 2
+	total := width(prefix) - 2
 	for _, w := range widths {
 		total += w + 2
 	}
-	for _, cells := range rows {
+	for _, row := range rows {
 		if total > s.width() {
-			s.wrapped(s.first, s.first, joined(cells))
+			s.wrapped(prefix, prefix, joined(row))
 			continue
 		}
 		var line []span
-		for i, cell := range cells {
+		for i, cell := range row {
 			line = append(line, cell...)
-			line = append(line, span{strings.Repeat(" ", widths[i]-spansWidth(cell)+2), Plain})
+			line = append(line, span{text: strings.Repeat(" ", widths[i]-spansWidth(cell)+2)})
 		}
-		s.print(s.first, trimEnd(line))
+		s.print(prefix, trimEnd(line))
 	}
 }
 
-func joined(cells [][]span) (out []span) {
-	for i, c := range cells {
+func joined(row [][]span) (out []span) {
+	for i, c := range row {
 		if i > 0 {
-			out = append(out, span{" ", Plain}, span{"|", Faint}, span{" ", Plain})
+			out = append(out, span{text: " "}, span{text: "|", style: Faint}, span{text: " "})
 		}
 		out = append(out, c...)
 	}

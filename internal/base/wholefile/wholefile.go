@@ -127,3 +127,9 @@ func Cause(err error) error {
 	}
 	return err
 }
+
+// Exists reports whether a file exists. Any doubt counts as yes.
+func Exists(name string) bool {
+	_, err := os.Lstat(name)
+	return !errors.Is(err, fs.ErrNotExist)
+}

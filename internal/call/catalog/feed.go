@@ -119,6 +119,18 @@ func (f *feed) notice() {
 	f.gen++
 }
 
+// Refresh has every source asked again before its tools are used, except one that was asked
+// within the last second.
+func (c *Catalog) Refresh() {
+	for _, f := range c.all() {
+		f.mu.Lock()
+		if time.Since(f.begun) >= noticeEvery {
+			f.gen++
+		}
+		f.mu.Unlock()
+	}
+}
+
 // renew asks the source again if there is a notice to follow. It reports false
 // where that has to wait.
 func (f *feed) renew() bool {

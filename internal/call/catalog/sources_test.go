@@ -167,6 +167,18 @@ func TestWhatIsFreshIsNotAskedAgain(t *testing.T) {
 	})
 }
 
+func TestARefreshAsksAgain(t *testing.T) {
+	s, now := offer("mcp:a", mcp("mcp:a:x", "d")), newClock()
+	c := open(t, catalog.Config{Now: now.now, Fresh: time.Hour}, s)
+	c.List(t.Context(), catalog.Filter{})
+	s.set(nil, mcp("mcp:a:y", "d"))
+	until(t, "it is asked again", func() bool { // not within a second
+		c.Refresh()
+		l := c.List(t.Context(), catalog.Filter{Source: "mcp:a"})
+		return len(l.Tools) == 1 && l.Tools[0].Spec.ID == "mcp:a:y"
+	})
+}
+
 func TestWhatIsOldIsNotGoneBy(t *testing.T) {
 	s, now := offer("mcp:a", mcp("mcp:a:x", "one")), newClock()
 	c := open(t, catalog.Config{Now: now.now}, s)

@@ -102,7 +102,7 @@ func (f *Plan) match(s *plan.Step, c Call, run Progress) error {
 // stopped the plan is the scheduler's to know: both are tried.
 func (f *Plan) mayRun(s *plan.Step, v values) bool {
 	for _, stopped := range [...]bool{false, true} {
-		st := plan.State{Success: !stopped, Failure: stopped}
+		st := plan.State{Success: !stopped, Failure: stopped, Stopped: stopped}
 		for _, d := range s.Deps() {
 			st.Success = st.Success && v.Ended(d).Status == tool.Completed
 			st.Failure = st.Failure || v.broken(d)

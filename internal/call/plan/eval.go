@@ -32,6 +32,7 @@ type Ended struct {
 type State struct {
 	Success bool // every step it depends on completed, and the plan was not stopped
 	Failure bool // the plan was stopped, or a step it depends on, directly or not, went wrong
+	Stopped bool // the plan was stopped
 }
 
 // Resolve computes the step's arguments. A value that is not there is
@@ -58,6 +59,9 @@ func (s *Step) Resolve(v Values) (tool.Args, error) {
 
 // Condition reports whether the step is to run.
 func (s *Step) Condition(v Values, st State) (bool, error) {
+	if s.Commitment != nil {
+		return !st.Stopped, nil // also after steps that were skipped, or failed with on_error: continue
+	}
 	if s.cond == nil {
 		return st.Success, nil
 	}

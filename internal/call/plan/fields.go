@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	planKeys  = []string{"version", "name", "description", "inputs", "max_parallel", "steps"}
+	planKeys  = []string{"version", "name", "description", "inputs", "max_parallel", "steps", "commitments"}
 	paramKeys = []string{"type", "required", "default", "enum", "pattern", "description"}
 	stepKeys  = []string{"tool", "args", "id", "name", "needs", "if", "on_error"}
 	types     = []string{"string", "integer", "number", "boolean", "array", "object"}
@@ -78,6 +78,9 @@ func (r *reader) plan(file string, root *document.Node) *Plan {
 		for i, n := range steps.Items {
 			p.Steps = append(p.Steps, r.step(p, n, i))
 		}
+	}
+	if n := top["commitments"]; n != nil {
+		r.commitments(p, n)
 	}
 	return p
 }
@@ -208,7 +211,13 @@ func (r *reader) step(p *Plan, n *document.Node, i int) *Step {
 }
 
 func (s *Step) defaultID() string { return "step-" + strconv.Itoa(s.Index) }
-func (s *Step) field() string     { return document.Index("steps", s.Index-1) }
+
+func (s *Step) field() string {
+	if s.Commitment != nil {
+		return s.path
+	}
+	return document.Index("steps", s.Index-1)
+}
 
 // noArgs are the arguments of steps that have none.
 var noArgs = &template{lit: map[string]any{}}

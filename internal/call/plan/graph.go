@@ -21,6 +21,7 @@ func (r *reader) link(p *Plan) {
 		slices.Sort(s.feeds)
 		s.feeds = slices.Compact(s.feeds)
 	}
+	linkCommitments(p.Steps)
 	if cycle := findCycle(p.Steps); cycle != nil {
 		names := make([]string, len(cycle))
 		for i, s := range cycle {

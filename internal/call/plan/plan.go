@@ -18,6 +18,10 @@
 //	    needs: [ID, …]
 //	    if: inputs.NAME != ''
 //	    on_error: stop          # or continue
+//	commitments:                # what must hold at the end, checked by further steps
+//	  - run: [go, test, ./...]  # with exit: 0 and cwd: …
+//	  - file: PATH
+//	  - json: PATH              # with equals: {/POINTER: VALUE}
 //
 // # Expressions
 //
@@ -49,6 +53,9 @@
 // A step that does not complete stops the plan unless it says on_error:
 // continue: steps that run already come to their end, no other starts unless
 // its own condition, with failure() or always(), says so.
+//
+// Commitments become steps named commitment-1 and so on, which run after all others unless
+// the plan was stopped. One that is not met fails, so that the run does not complete.
 package plan
 
 import (
@@ -56,6 +63,7 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/remitrun/remit/internal/base/commitment"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 )
@@ -140,6 +148,9 @@ type Step struct {
 	If      string    // as written; "" for none
 	OnError OnError
 	Pos     fault.Pos
+	// Commitment is the condition that the step checks, of a step that Parse made of an
+	// entry of commitments; nil: an ordinary step.
+	Commitment *commitment.Commitment
 
 	args   *template
 	argPos []argPos
@@ -147,6 +158,8 @@ type Step struct {
 	deps   []int // indexes of the steps it depends on, ascending
 	feeds  []int // of deps, those whose output it uses, ascending
 	used   bool  // a later step uses its output
+
+	path string // of a commitment's step: the field of its commitment
 }
 
 // argPos is where an argument's name stands.

@@ -25,9 +25,10 @@ func (p *Plan) Print() []byte {
 		w.b.WriteString("max_parallel: " + strconv.Itoa(p.MaxParallel) + "\n")
 	}
 	w.b.WriteString("steps:\n")
-	for _, s := range p.Steps {
+	for _, s := range p.ordinary() {
 		w.step(s)
 	}
+	w.commitments(p.Steps[len(p.ordinary()):])
 	return []byte(w.b.String())
 }
 

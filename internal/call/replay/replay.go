@@ -373,6 +373,8 @@ func refusedAt(c ledger.Call, at runner.Gate) bool {
 		return !started && (!asked && c.Code == fault.LimitReached || c.Code == fault.BudgetSpent) || ofStore(c) && !asked
 	case runner.SlotGate:
 		return !started && asked && c.Code == fault.LimitReached
+	case runner.HookGate:
+		return c.Code == fault.HookRefused
 	case runner.RecheckGate:
 		return c.Rule != "grant" && ofGrant || c.Rule != "tool" && ofTool || ofStore(c) && asked
 	}

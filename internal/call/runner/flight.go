@@ -36,6 +36,8 @@ type flight struct {
 	intent   ledger.Seq // of the recorded intent; 0: none
 	result   tool.Result
 
+	notes map[HookStage]string // of the operator's hook, not recorded yet
+
 	skipped    bool  // a plan step that is not run
 	noCall     bool  // a plan step that did not become a call
 	handedOver bool  // the run's client carries out the call
@@ -97,6 +99,7 @@ func (f *flight) stages(ctx context.Context) (err error) {
 		f.approve,      // a person, where the policies ask
 		f.enterSource,  // a free slot in the tool's source
 		f.recheck,      // the grant and the tool, after what may have been a long wait
+		f.callBefore,   // the operator's hook
 		f.recordIntent, // durable before any effect
 		f.perform,      // under a permit
 	} {
@@ -252,9 +255,12 @@ func (f *flight) perform(ctx context.Context) error {
 	}
 	f.result = d.res
 	if d.err != nil {
-		return ended(ctx, d.err)
+		d.err = ended(ctx, d.err)
 	}
-	return nil
+	if c := f.c.Commitment; c != nil {
+		return c.Judge(d.res.Output, d.err)
+	}
+	return d.err
 }
 
 // askWithin asks for approval of an action while the call runs.
@@ -330,6 +336,7 @@ func (f *flight) finish(ctx context.Context, err error) Outcome {
 	if perr != nil {
 		o.Status, o.Err, o.Output = tool.Failed, perr, nil
 	}
+	f.tellEnd(ctx, &o)
 	f.mark(ledger.Logging)
 	o.Duration = time.Duration(f.marks[3]) * time.Microsecond
 	used := f.used()
@@ -383,7 +390,7 @@ func (f *flight) status(err error) tool.Status {
 	}
 	switch code := fault.CodeOf(err); code {
 	case fault.Denied, fault.NeedsApproval, fault.HandleRefused, fault.PlanOnly, fault.NotInPlan, fault.ToolDisabled, fault.ToolChanged,
-		fault.NotDelegable:
+		fault.NotDelegable, fault.HookRefused:
 		return tool.StatusDenied
 	case fault.LimitReached, fault.BudgetSpent:
 		if errors.Is(err, fault.ToolTimeout) {
@@ -450,6 +457,7 @@ func (f *flight) recordOutcome(ctx context.Context, o Outcome, out []byte, used 
 	for _, h := range o.Happened {
 		ev.Effects |= tool.EffectSet(h.Effect)
 	}
+	f.takeNotes(pay)
 	if out != nil {
 		pay[ledger.PartOutput] = out
 	}

@@ -20,14 +20,18 @@ func (f *flight) refuseSecrets() error {
 		return nil
 	}
 	m, c := f.r.Mask, &f.c
-	if !m.Holds(string(f.args)) && !m.Holds(string(c.Tool)) && !m.Holds(c.Step) && !m.Holds(c.Name) {
+	condition, err := json.Marshal(c.Commitment)
+	if err != nil {
+		return fault.Wrap(fault.ArgsInvalid, err, "the commitment cannot be written as JSON")
+	}
+	if !m.Holds(string(f.args)) && !m.Holds(string(c.Tool)) && !m.Holds(c.Step) && !m.Holds(c.Name) && !m.Holds(string(condition)) {
 		return nil
 	}
 	clean, err := f.maskJSON(f.args)
 	if err != nil {
 		clean = nil
 	}
-	f.args, c.Args = clean, nil // observers must not see them
+	f.args, c.Args, c.Commitment = clean, nil, nil // observers must not see them
 	c.Tool, c.Step, c.Name = tool.ID(m.Text(string(c.Tool))), m.Text(c.Step), m.Text(c.Name)
 	return fault.New(fault.ArgsInvalid, "the call contains the value of a secret").
 		WithHint("leave the value out: if the policy allows it, Remit adds the secret itself")

@@ -20,6 +20,7 @@ func (f *flight) payload() (ledger.Payload, error) {
 	if f.c.Name != "" {
 		pay[ledger.PartName] = []byte(f.c.Name)
 	}
+	f.takeNotes(pay)
 	parts := map[string]any{}
 	if len(f.decision.Refusals) > 0 {
 		parts[ledger.PartRefusals] = refusals(f.decision)
@@ -30,6 +31,9 @@ func (f *flight) payload() (ledger.Payload, error) {
 	if f.entry.Source != "" {
 		s := f.entry.Spec
 		parts[ledger.PartTool] = ledger.ToolUsed{Source: f.entry.Source, Kind: s.Source, Effects: s.Effects.List(), Actions: f.prepared.Actions}
+	}
+	if f.c.Commitment != nil {
+		parts[ledger.PartCommitment] = f.c.Commitment
 	}
 	if f.answer != nil {
 		parts[ledger.PartAnswer] = f.answer

@@ -16,6 +16,7 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/commitment"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
@@ -125,6 +126,9 @@ type Call struct {
 	// Bounds are policies of this call alone, besides the run's grant. They are recorded
 	// with it.
 	Bounds []*policy.Policy
+	// Commitment is the condition that the call checks: a call that shows that it does not
+	// hold fails. nil: none.
+	Commitment *commitment.Commitment
 }
 
 // Outcome is how a call ended.
@@ -175,6 +179,7 @@ type Runner struct {
 	Now     func() time.Time // nil: time.Now
 	Mask    Mask             // nil: no secrets
 
+	Hook         Hook         // nil: none
 	Sources      *Sources     // nil: sources have no limits
 	Authority    Authority    // nil: grants kept in the ledger are refused
 	GrantStopper GrantStopper // nil: if a policy stops a grant, the run ends with an error

@@ -276,7 +276,7 @@ func started(ran func(int) (bool, bool), s *plan.Step) bool {
 }
 
 func (r *run) condition(ctx context.Context, s *plan.Step, stopped bool) (bool, error) {
-	st := plan.State{Success: !stopped, Failure: stopped}
+	st := plan.State{Success: !stopped, Failure: stopped, Stopped: stopped}
 	for _, d := range s.Deps() {
 		st.Success = st.Success && r.results[d].Status == tool.Completed
 		st.Failure = st.Failure || r.results[d].broken
@@ -285,6 +285,9 @@ func (r *run) condition(ctx context.Context, s *plan.Step, stopped bool) (bool, 
 }
 
 func (r *run) reason(s *plan.Step, stopped bool) string {
+	if s.Commitment != nil {
+		return ReasonStopped
+	}
 	for _, d := range s.Deps() {
 		if r.results[d].Status != tool.Completed {
 			return fmt.Sprintf("%s%q", ReasonNeeds, r.plan.Steps[d-1].ID)

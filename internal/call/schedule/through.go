@@ -70,7 +70,7 @@ func (t *Through) Output(ctx context.Context, index int) (map[string]any, error)
 }
 
 func (t *Through) call(index int, step *plan.Step, args tool.Args) runner.Call {
-	return runner.Call{Index: index, Step: step.ID, Name: step.Name, Tool: step.Tool, Args: args}
+	return runner.Call{Index: index, Step: step.ID, Name: step.Name, Tool: step.Tool, Args: args, Commitment: step.Commitment}
 }
 
 func (t *Through) recorded(ctx context.Context, c runner.Call, o runner.Outcome) error {

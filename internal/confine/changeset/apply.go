@@ -1,7 +1,6 @@
 package changeset
 
 import (
-	"path/filepath"
 	"slices"
 	"sync"
 
@@ -138,7 +137,7 @@ func steps(list []Change) []Step {
 func (s *Set) job(what string, list []Step, base int, upper *sources) *job {
 	id := newID()
 	j := &job{id: id, root: base, steps: list, blobs: s.home.blobs(), using: s.home.using, point: s.home.point,
-		journal: journal{file: filepath.Join(s.dir(), "journal"), head: journalHead{ID: id, Run: s.meta.Run, What: what, Folder: s.meta.Workspace}}}
+		journal: journal{file: s.home.journal(s.meta.Run, ofSet), head: journalHead{ID: id, Run: s.meta.Run, What: what, Folder: s.meta.Workspace}}}
 	j.source = j.fromBlobs
 	if upper != nil {
 		j.source = upper.open

@@ -19,6 +19,17 @@ type journal struct {
 	head journalHead
 }
 
+// What a journal changes: the end of its file's name.
+const (
+	ofSet = ".changeset" // a changeset of a run
+	ofLog = ".log"       // the log of a run's file tools
+)
+
+// journals is the folder of all journals, which holds unfinished ones only.
+func (h Home) journals() string { return filepath.Join(h.undo(), "journals") }
+
+func (h Home) journal(run, of string) string { return filepath.Join(h.journals(), run+of) }
+
 // journalHead is the document.
 type journalHead struct {
 	Version int    `json:"version"`
@@ -44,6 +55,9 @@ func (j *journal) begin(steps []Step) error {
 	j.head.Version, j.head.Steps = 1, steps
 	b, err := json.Marshal(j.head)
 	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(j.file), 0o700); err != nil {
 		return err
 	}
 	return wholefile.Replace(j.file, append(b, '\n'))

@@ -115,16 +115,11 @@ func (h Home) empty() bool {
 // may be a hundred thousand, so that copies count which the next sweep removes.
 func (h Home) Kept() (Kept, error) {
 	s := newStock()
-	logs, err := filepath.Glob(filepath.Join(h.undo(), "runs", "*"))
+	logs, err := h.listLogs()
 	if err = errors.Join(err, h.surveySets(s), h.surveyCopies(s)); err != nil {
 		return Kept{}, err
 	}
-	k := Kept{Waiting: s.waiting, Over: len(s.over)}
-	for _, file := range logs {
-		if strings.HasSuffix(file, ".jsonl") || strings.HasSuffix(file, ".undone") {
-			k.Over++
-		}
-	}
+	k := Kept{Waiting: s.waiting, Over: len(s.over) + len(logs)}
 	for _, size := range s.sizes {
 		k.Bytes += size
 	}
@@ -200,7 +195,7 @@ func (h Home) surveySets(s *stock) error {
 			return err // what it refers to is not known
 		}
 		hashes := hashesOf(set.meta.Done)
-		if jr, _, err := readJournal(filepath.Join(set.dir(), "journal")); err == nil {
+		if jr, _, err := readJournal(h.journal(run, ofSet)); err == nil {
 			hashes, s.jobs[jr.head.ID] = append(hashes, hashesOf(jr.head.Steps)...), true
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -215,40 +210,53 @@ func (h Home) surveySets(s *stock) error {
 	return nil
 }
 
+// listLogs gives the files of all logs of file tools.
+func (h Home) listLogs() ([]string, error) {
+	list, err := filepath.Glob(filepath.Join(h.logs(), "*", "*"))
+	return slices.DeleteFunc(list, func(file string) bool { return runOf(file) == "" }), err
+}
+
+// runOf gives the run of a log's file; "": the file is not a log.
+func runOf(file string) string {
+	name := filepath.Base(file)
+	for _, end := range []string{".jsonl", ".undone"} {
+		if run, ok := strings.CutSuffix(name, end); ok {
+			return run
+		}
+	}
+	return ""
+}
+
 func (h Home) surveyLogs(s *stock) error {
-	list, err := filepath.Glob(filepath.Join(h.undo(), "runs", "*"))
+	journals, err := filepath.Glob(filepath.Join(h.journals(), "*"+ofLog))
 	if err != nil {
 		return err
 	}
-	for _, file := range list {
-		name := filepath.Base(file)
-		run, isLog := strings.CutSuffix(name, ".jsonl")
-		if !isLog {
-			run, isLog = strings.CutSuffix(name, ".undone")
+	for _, file := range journals {
+		jr, _, err := readJournal(file)
+		if err != nil {
+			return err
+		}
+		s.jobs[jr.head.ID] = true
+		s.refer(hashesOf(jr.head.Steps))
+	}
+	logs, err := h.listLogs()
+	if err != nil {
+		return err
+	}
+	for _, file := range logs {
+		w, err := readLines(file)
+		if err != nil {
+			return err
 		}
 		var hashes []string
-		switch {
-		case isLog:
-			w, err := readLines(file)
-			if err != nil {
-				return err
-			}
-			for _, e := range w {
-				hashes = append(hashes, e.from.Hash, e.last.Hash)
-			}
-		case strings.HasSuffix(name, ".journal"):
-			jr, _, err := readJournal(file)
-			if err != nil {
-				return err
-			}
-			hashes, s.jobs[jr.head.ID] = hashesOf(jr.head.Steps), true
-		default:
-			continue // a lock
+		for _, e := range w {
+			hashes = append(hashes, e.from.Hash, e.last.Hash)
 		}
 		hashes = slices.DeleteFunc(hashes, func(h string) bool { return h == "" })
 		s.refer(hashes)
-		if fi, err := os.Lstat(file); err == nil && isLog {
-			s.over = append(s.over, item{run: run, when: fi.ModTime(), hashes: hashes})
+		if fi, err := os.Lstat(file); err == nil {
+			s.over = append(s.over, item{run: runOf(file), when: fi.ModTime(), hashes: hashes})
 		}
 	}
 	return nil
@@ -294,37 +302,38 @@ func (s *stock) refer(hashes []string) {
 }
 
 // remove takes one thing away that is over, unless somebody works on it.
-func (s *stock) remove(h Home, it item) error {
-	lock, gone := filepath.Join(h.set(it.set), "lock"), func() error { return removeAll(h.set(it.set)) }
+func (s *stock) remove(h Home, it item) (err error) {
+	journal, lock := h.journal(it.set, ofSet), func() (func() error, error) { return h.lockSet(it.set) }
+	gone := func() error { return removeAll(h.set(it.set)) }
 	if it.run != "" {
-		name := strings.TrimSuffix(h.logFile(it.run), ".jsonl")
-		lock = name + ".lock"
-		if _, err := os.Lstat(name + ".journal"); err == nil {
-			return nil
-		}
-		gone = func() error {
-			for _, end := range []string{".jsonl", ".undone", ".lock"} {
-				if err := os.Remove(name + end); err != nil && !errors.Is(err, fs.ErrNotExist) {
-					return err
-				}
-			}
-			return nil
-		}
+		journal, lock = h.journal(it.run, ofLog), func() (func() error, error) { return h.lockLog(it.run) }
+		gone = func() error { return errors.Join(removeFile(h.logFile(it.run)), removeFile(h.undoneFile(it.run))) }
 	}
-	unlock, err := h.lock(lock)
+	if _, err := os.Lstat(journal); err == nil {
+		return nil
+	}
+	release, err := lock()
 	if errors.Is(err, fault.Conflict) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer func() { err = errors.Join(err, release()) }()
 	if err := gone(); err != nil {
 		return err
 	}
 	s.removed++
 	for _, hash := range it.hashes {
 		s.refs[hash]--
+	}
+	return nil
+}
+
+// removeFile removes a file that may be gone already.
+func removeFile(name string) error {
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }

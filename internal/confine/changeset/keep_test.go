@@ -66,10 +66,10 @@ func TestSweep(t *testing.T) {
 	}{
 		"nothing is old":      {changeset.Retention{Age: month}, nil, 0, 4, map[string]bool{"applied": true, "tools": true, "waiting": true}},
 		"an old changeset":    {changeset.Retention{Age: month}, []string{"changes/applied/state.json"}, 1, 2, map[string]bool{"applied": false, "tools": true}},
-		"an old log":          {changeset.Retention{Age: month}, []string{"undo/runs/tools.jsonl"}, 1, 3, map[string]bool{"applied": true, "tools": false}},
+		"an old log":          {changeset.Retention{Age: month}, []string{"undo/runs/ls/tools.jsonl"}, 1, 3, map[string]bool{"applied": true, "tools": false}},
 		"one that waits":      {changeset.Retention{Age: month}, []string{"changes/waiting/state.json"}, 0, 4, map[string]bool{"waiting": true}},
 		"for ever":            {changeset.Retention{}, []string{"changes/applied/state.json"}, 0, 4, map[string]bool{"applied": true}},
-		"too much, by age":    {changeset.Retention{Bytes: 2500}, []string{"undo/runs/tools.jsonl"}, 1, 3, map[string]bool{"applied": true, "tools": false}},
+		"too much, by age":    {changeset.Retention{Bytes: 2500}, []string{"undo/runs/ls/tools.jsonl"}, 1, 3, map[string]bool{"applied": true, "tools": false}},
 		"far too much":        {changeset.Retention{Bytes: 1}, nil, 2, 1, map[string]bool{"applied": false, "tools": false, "waiting": true}},
 		"a crash's leftovers": {changeset.Retention{}, []string{"undo/blobs/new-x"}, 0, 4, nil},
 	}
@@ -177,7 +177,7 @@ func TestKeptDoesNotReadLogs(t *testing.T) {
 	p := stocked(t)
 	was, err := p.home.Kept()
 	must(t, err)
-	put(t, filepath.Join(p.dir, "home/undo/runs"), map[string]string{"unreadable.jsonl": "no log\n"})
+	put(t, filepath.Join(p.dir, "home/undo/runs/le"), map[string]string{"unreadable.jsonl": "no log\n"})
 	is, err := p.home.Kept()
 	must(t, err)
 	if was.Over == 0 || is.Over != was.Over+1 || is.Bytes != was.Bytes || is.Waiting != was.Waiting {

@@ -17,16 +17,26 @@ import (
 // content waits in for its rename.
 var tempName = regex.Lazy(`^\.remit-[A-Z2-7]{26}\.tmp$`)
 
-// writing is a mark that a run's log is open. One without a process was left by
-// a crash.
+// writing is the lock of a run's log: a file that exists only while a process works on
+// the log. One that nobody has locked was left by a crash.
 func (h Home) writing(run string) string { return filepath.Join(h.undo(), "writing", run) }
 
-func (h Home) markWriting(run string) error {
+// lockLog locks a run's log, and removes the temporary files of a process that was killed
+// while it had the lock. release also removes the lock's file.
+func (h Home) lockLog(run string) (release func() error, err error) {
 	name := h.writing(run)
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		return err
+	unlock, err := h.lock(name)
+	if err != nil {
+		return nil, err
 	}
-	return os.WriteFile(name, nil, 0o600)
+	if err := h.clearTemporary(run); err != nil {
+		unlock()
+		return nil, err
+	}
+	return func() error {
+		defer unlock()
+		return os.Remove(name)
+	}, nil
 }
 
 // clearLeft removes the temporary files of processes that were killed while they
@@ -45,14 +55,18 @@ func (h Home) clearLeft() error {
 
 // clearRun clears away what one run left, if it is over.
 func (h Home) clearRun(run string) error {
-	unlock, err := h.lock(h.logLock(run))
+	release, err := h.lockLog(run)
 	if errors.Is(err, fault.Conflict) {
 		return nil // it goes on
 	}
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	return release()
+}
+
+// clearTemporary removes the temporary files beside the files that a run was writing.
+func (h Home) clearTemporary(run string) error {
 	w, err := readLines(h.logFile(run))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -67,11 +81,7 @@ func (h Home) clearRun(run string) error {
 			clearFolder(root, path.Dir(p))
 		}
 	}
-	err = os.Remove(h.writing(run))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // somebody else was quicker
-	}
-	return err
+	return nil
 }
 
 // clearFolder removes the temporary files in a folder that nobody writes. What

@@ -27,7 +27,7 @@ type Log struct {
 
 	mu     sync.Mutex
 	file   *os.File
-	unlock func() // while file is open
+	unlock func() error // while file is open
 	closed bool
 }
 
@@ -41,8 +41,16 @@ type line struct {
 // Log gives the log of a run. Its file is made with the first effect.
 func (h Home) Log(run string) *Log { return &Log{home: h, run: run} }
 
-func (h Home) logFile(run string) string { return filepath.Join(h.undo(), "runs", run+".jsonl") }
-func (h Home) logLock(run string) string { return filepath.Join(h.undo(), "runs", run+".lock") }
+// logs is the folder of all logs: in it a folder for each end of a run's ID, which is
+// random, so that no folder grows large. Only a sweep and [Home.Kept] list them.
+func (h Home) logs() string { return filepath.Join(h.undo(), "runs") }
+
+func (h Home) logFile(run string) string    { return h.logName(run) + ".jsonl" }
+func (h Home) undoneFile(run string) string { return h.logName(run) + ".undone" }
+
+func (h Home) logName(run string) string {
+	return filepath.Join(h.logs(), run[max(0, len(run)-2):], run)
+}
 
 // Before keeps what is at a name in an open folder; real is where that is. An
 // error means that the effect must not take place.
@@ -134,27 +142,39 @@ func (l *Log) open() error {
 	case l.file != nil:
 		return nil
 	}
-	unlock, err := l.home.lock(l.home.logLock(l.run))
+	release, err := l.home.lockLog(l.run)
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(l.home.logFile(l.run), os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
-	if err == nil && !l.home.volatile {
-		if err = wholefile.SyncFolder(filepath.Dir(f.Name())); err != nil {
-			err = errors.Join(err, f.Close())
-		}
-	}
-	if err == nil {
-		if err = l.home.markWriting(l.run); err != nil {
-			err = errors.Join(err, f.Close())
-		}
-	}
+	f, err := l.home.openLog(l.run)
 	if err != nil {
-		unlock()
-		return err
+		return errors.Join(err, release())
 	}
-	l.file, l.unlock = f, unlock
+	l.file, l.unlock = f, release
 	return nil
+}
+
+// openLog opens the file of a run's log, and makes it and its folder if they are not there.
+func (h Home) openLog(run string) (*os.File, error) {
+	name := h.logFile(run)
+	dir := filepath.Dir(name)
+	folders := []string{dir}
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		folders = append(folders, h.logs())
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil || h.volatile {
+		return f, err
+	}
+	for _, folder := range folders {
+		if err := wholefile.SyncFolder(folder); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+	return f, nil
 }
 
 // Close ends the log.
@@ -167,27 +187,26 @@ func (l *Log) Close() error {
 	}
 	f := l.file
 	l.file = nil
-	defer l.unlock()
 	var err error
 	if !l.home.volatile {
 		err = f.Sync()
 	}
-	return errors.Join(err, f.Close(), os.Remove(l.home.writing(l.run)))
+	return errors.Join(err, f.Close(), l.unlock())
 }
 
 // undoLog takes back what a run's file tools wrote.
 func (h Home) undoLog(run string, force []string) (back Back, err error) {
-	if _, err := h.undoable(run); err != nil { // a run that wrote nothing gets no lock file
+	if _, err := h.undoable(run); err != nil { // a run that wrote nothing needs no lock
 		return back, err
 	}
-	unlock, err := h.lock(h.logLock(run))
+	release, err := h.lockLog(run)
 	if errors.Is(err, fault.Conflict) {
 		err = fault.New(fault.Conflict, "run %s goes on, or another remit is undoing what it wrote", run).WithHint("wait until it is over")
 	}
 	if err != nil {
 		return back, err
 	}
-	defer unlock()
+	defer func() { err = errors.Join(err, release()) }()
 	w, err := h.undoable(run) // as it is now that nobody else is at it
 	if err != nil {
 		return back, err
@@ -207,7 +226,7 @@ func (h Home) undoLog(run string, force []string) (back Back, err error) {
 	}
 	id := newID()
 	j := &job{id: id, root: root, steps: list, blobs: h.blobs(), using: h.using, point: h.point,
-		journal: journal{file: strings.TrimSuffix(h.logFile(run), ".jsonl") + ".journal", head: journalHead{ID: id, Run: run, What: "undo", Folder: "/"}}}
+		journal: journal{file: h.journal(run, ofLog), head: journalHead{ID: id, Run: run, What: "undo", Folder: "/"}}}
 	j.source = j.fromBlobs
 	if err = j.run(func() error { return h.logUndone(run) }); err != nil {
 		return Back{}, err
@@ -222,8 +241,7 @@ func (h Home) undoLog(run string, force []string) (back Back, err error) {
 }
 
 func (h Home) logUndone(run string) error {
-	name := h.logFile(run)
-	err := os.Rename(name, strings.TrimSuffix(name, ".jsonl")+".undone")
+	err := os.Rename(h.logFile(run), h.undoneFile(run))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // done before a crash
 	}
@@ -232,7 +250,7 @@ func (h Home) logUndone(run string) error {
 
 // undoable folds a log that was not undone yet into what happened to each path.
 func (h Home) undoable(run string) (writes, error) {
-	if _, err := os.Lstat(strings.TrimSuffix(h.logFile(run), ".jsonl") + ".undone"); err == nil {
+	if _, err := os.Lstat(h.undoneFile(run)); err == nil {
 		return nil, fault.New(fault.Conflict, "what run %s wrote was undone already", run)
 	}
 	w, err := readLines(h.logFile(run))

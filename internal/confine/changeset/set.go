@@ -361,23 +361,42 @@ func compare(then, now []Change) []Change {
 	return now
 }
 
-// lock keeps two processes from changing one set at a time.
+// lock keeps two processes from changing one set or log at a time.
 func (h Home) lock(name string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fault.New(fault.Conflict, "another remit is working on these changes").WithHint("wait until it is done")
+	for {
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return nil, err
 		}
-		return nil, err
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			_ = f.Close()
+			if errors.Is(err, unix.EWOULDBLOCK) {
+				return nil, fault.New(fault.Conflict, "another remit is working on these changes").WithHint("wait until it is done")
+			}
+			return nil, err
+		}
+		opened, err := f.Stat()
+		if err == nil {
+			var named fs.FileInfo
+			if named, err = os.Lstat(name); err == nil && os.SameFile(opened, named) {
+				return func() { _ = f.Close() }, nil // closing releases the lock
+			}
+		}
+		_ = f.Close()
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		// The process that had the lock has removed the file since it was opened.
 	}
-	return func() { _ = f.Close() }, nil // closing lets go of the lock
+}
+
+// lockSet locks a run's changeset.
+func (h Home) lockSet(run string) (release func() error, err error) {
+	unlock, err := h.lock(filepath.Join(h.set(run), "lock"))
+	return func() error { unlock(); return nil }, err
 }
 
 // locked does something while no other process does, on the state as it is.

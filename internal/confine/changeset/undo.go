@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -217,10 +216,17 @@ type Recovered struct {
 func (h Home) Recover() ([]Recovered, error) {
 	var out []Recovered
 	var errs []error
-	sets, _ := filepath.Glob(filepath.Join(h.changes(), "*", "journal"))
-	logs, _ := filepath.Glob(filepath.Join(h.undo(), "runs", "*.journal"))
-	for _, file := range append(sets, logs...) {
-		r, err := h.recoverOne(file)
+	journals, err := os.ReadDir(h.journals())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range journals {
+		run, isSet := strings.CutSuffix(e.Name(), ofSet)
+		run, isLog := strings.CutSuffix(run, ofLog)
+		if isSet == isLog {
+			continue // not a journal that was begun
+		}
+		r, err := h.recoverOne(run, isLog)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // somebody else was quicker
 		}
@@ -234,25 +240,32 @@ func (h Home) Recover() ([]Recovered, error) {
 	return out, errors.Join(append(errs, h.clearLeft())...)
 }
 
-func (h Home) recoverOne(file string) (Recovered, error) {
-	none := Recovered{}
-	lock := filepath.Join(filepath.Dir(file), "lock")
-	if isLog := strings.HasSuffix(file, ".journal"); isLog {
-		lock = strings.TrimSuffix(file, ".journal") + ".lock"
+// recoverOne finishes or takes back what the journal of one run says.
+func (h Home) recoverOne(run string, isLog bool) (r Recovered, err error) {
+	var release func() error
+	var file string
+	if isLog {
+		file = h.journal(run, ofLog)
+		release, err = h.lockLog(run)
+	} else {
+		file = h.journal(run, ofSet)
+		release, err = h.lockSet(run)
 	}
-	unlock, err := h.lock(lock)
 	if errors.Is(err, fault.Conflict) {
-		return none, nil
+		return r, nil
 	}
 	if err != nil {
-		return none, err
+		return r, err
 	}
-	defer unlock()
+	defer func() { err = errors.Join(err, release()) }()
 	jr, last, err := readJournal(file)
 	if err != nil {
-		return none, err
+		return r, err
 	}
-	r := Recovered{Run: jr.head.Run, Undo: jr.head.What == "undo", Forward: last == commit}
+	if jr.head.Run != run {
+		return r, fault.New(fault.StoreCorrupt, "the journal %s is of another run", quote(file))
+	}
+	r = Recovered{Run: jr.head.Run, Undo: jr.head.What == "undo", Forward: last == commit}
 	root, err := rootFolder(jr.head.Folder)
 	if err != nil {
 		return r, about(jr.head.Folder, err)
@@ -260,10 +273,10 @@ func (h Home) recoverOne(file string) (Recovered, error) {
 	defer shut(root)
 	j := &job{id: jr.head.ID, root: root, steps: jr.head.Steps, blobs: h.blobs(), journal: jr, point: h.point}
 	j.source = j.fromBlobs
-	if strings.HasSuffix(file, ".journal") {
-		return r, j.resume(last, func() error { return h.logUndone(jr.head.Run) })
+	if isLog {
+		return r, j.resume(last, func() error { return h.logUndone(run) })
 	}
-	s, err := h.Load(jr.head.Run)
+	s, err := h.Load(run)
 	if err != nil {
 		return r, err
 	}

@@ -47,6 +47,23 @@ func (n *Names) Rate(folder string, root bool) Rating {
 	return r
 }
 
+// Pack gives the rating as a number, for a survey that is kept in a file.
+func (r Rating) Pack() uint64 {
+	n := uint64(0)
+	for _, e := range []policy.Effect{r.own.read, r.own.write, r.inside.read, r.inside.write} {
+		n = n<<8 | uint64(e)
+	}
+	if r.open {
+		n |= 1 << 32
+	}
+	return n
+}
+
+// UnpackRating gives the rating of a number.
+func UnpackRating(n uint64) Rating {
+	return Rating{own: effects{policy.Effect(n >> 24), policy.Effect(n >> 16)}, inside: effects{policy.Effect(n >> 8), policy.Effect(n)}, open: n>>32 != 0}
+}
+
 // Like reports whether a folder is shown as a new name in the folder around it is, as
 // long as nothing in it differs.
 func (r Rating) Like(around Rating) bool {

@@ -79,14 +79,15 @@ type Mount struct {
 type Inputs struct {
 	Chain    policy.Chain
 	Limits   policy.Limits
-	Trees    []*Node // survey of the folders that the policy could allow something in
-	System   []Mount // the system's folders that are there
-	Dir, Exe string  // of the command; link-free
-	Held     string  // the workspace of a held run: nothing outside of it can be written
-	State    string  // Remit's own folder, never visible but for Own
-	Own      *Node   // survey of the tool's own folder (policy.Chain.Own); nil: it has none
-	Folder   string  // on the host, of a folder that is at FolderAt and may be written; "": none
-	Proxy    bool    // there can be a proxy
+	Trees    []*Node  // survey of the folders that the policy could allow something in
+	System   []Mount  // the system's folders that are there
+	Dir, Exe string   // of the command; link-free
+	Held     string   // the workspace of a held run: nothing outside of it can be written
+	State    string   // Remit's own folder, never visible but for Own
+	Own      *Node    // survey of the tool's own folder (policy.Chain.Own); nil: it has none
+	Folder   string   // on the host, of a folder that is at FolderAt and may be written; "": none
+	Proxy    bool     // there can be a proxy
+	Services []string // of the command, see Command.Services
 
 	Isolation policy.Isolation // what the command is going to be confined by
 }
@@ -105,8 +106,8 @@ type Profile struct {
 	Proxy, Connects bool
 
 	// Sockets are the paths of the host's Unix sockets that the policy names. Each is a mount of
-	// kind Socket, served by the proxy.
-	Sockets []string
+	// kind Socket, served by the proxy. Services are mounts of this kind, too, which Remit serves.
+	Sockets, Services []string
 
 	// Isolation is what confines the command. Where it is not full, a mount is a
 	// Landlock rule, or nothing.
@@ -216,6 +217,10 @@ func (c *compiler) mounts() {
 func (c *compiler) sockets() {
 	if !c.in.Proxy {
 		return
+	}
+	for _, at := range c.in.Services {
+		c.out.Services = append(c.out.Services, at)
+		c.out.Mounts = append(c.out.Mounts, Mount{Path: at, Kind: Socket})
 	}
 	for _, at := range c.in.Chain.Sockets() {
 		_, over := Cover(c.out.Mounts, at)

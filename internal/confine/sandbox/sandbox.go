@@ -61,9 +61,19 @@ type Command struct {
 	// refused. Both are called from several goroutines.
 	Ask    func(ctx context.Context, a tool.Action, d policy.Decision) bool
 	Notice func(Connection)
+	// Services are sockets that Remit itself serves inside the sandbox. They need full
+	// isolation and a proxy.
+	Services []Service
 	// Observe tells in the outcome which paths the command used and tried. A
 	// machine that cannot observe does not run it.
 	Observe bool
+}
+
+// Service answers the connections to a Unix socket that exists only inside one sandbox. What
+// is connected there is the confined command: nothing that it sends can be trusted.
+type Service struct {
+	At    string                   // the path inside the sandbox; nothing of the policy's may be there
+	Serve func(net.Listener) error // returns, with its connections closed, once the listener is closed
 }
 
 // Stdio is what a command reads and writes directly: ends of pipes, which Run

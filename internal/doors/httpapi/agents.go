@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/agents/agent"
+	"github.com/remitrun/remit/internal/base/commitment"
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
@@ -18,26 +19,29 @@ type Agents interface {
 	Agent(ctx context.Context, id string) (agent.Agent, error)
 	Agents(ctx context.Context, before uuid.UUID, limit int) ([]agent.Agent, error)
 	DeleteAgent(ctx context.Context, by agent.Caller, id string) error
+	Effective(ctx context.Context, id string) (agent.Effective, error)
 }
 
 // NewAgent is the request to create an agent.
 type NewAgent struct {
-	Name         string                `json:"name" minLength:"1" maxLength:"200" example:"Clock"`
-	SystemPrompt string                `json:"system_prompt,omitempty" maxLength:"200000"`
-	Model        string                `json:"model,omitempty" maxLength:"500" doc:"Default: that of the settings" example:"anthropic/claude-opus-4-5"`
-	Capabilities []agent.CapabilityRef `json:"capabilities,omitempty" maxItems:"200" nullable:"false"`
-	Policy       string                `json:"policy,omitempty" maxLength:"500000"`
-	Limits       agent.Limits          `json:"limits,omitempty"`
+	Name         string                  `json:"name" minLength:"1" maxLength:"200" example:"Clock"`
+	SystemPrompt string                  `json:"system_prompt,omitempty" maxLength:"200000"`
+	Model        string                  `json:"model,omitempty" maxLength:"500" doc:"Default: that of the settings" example:"anthropic/claude-opus-4-5"`
+	Capabilities []agent.CapabilityRef   `json:"capabilities,omitempty" maxItems:"200" nullable:"false"`
+	Policy       string                  `json:"policy,omitempty" maxLength:"500000"`
+	Limits       agent.Limits            `json:"limits,omitempty"`
+	Commitments  []commitment.Commitment `json:"commitments,omitempty" maxItems:"20" nullable:"false" doc:"Conditions that must hold before a turn counts as done"`
 }
 
 // AgentPatch is the request to change an agent. Missing fields do not change.
 type AgentPatch struct {
-	Name         *string                `json:"name,omitempty" minLength:"1" maxLength:"200"`
-	SystemPrompt *string                `json:"system_prompt,omitempty" maxLength:"200000"`
-	Model        *string                `json:"model,omitempty" maxLength:"500"`
-	Capabilities *[]agent.CapabilityRef `json:"capabilities,omitempty" maxItems:"200" nullable:"false" doc:"The complete list, in order"`
-	Policy       *string                `json:"policy,omitempty" maxLength:"500000"`
-	Limits       *agent.Limits          `json:"limits,omitempty"`
+	Name         *string                  `json:"name,omitempty" minLength:"1" maxLength:"200"`
+	SystemPrompt *string                  `json:"system_prompt,omitempty" maxLength:"200000"`
+	Model        *string                  `json:"model,omitempty" maxLength:"500"`
+	Capabilities *[]agent.CapabilityRef   `json:"capabilities,omitempty" maxItems:"200" nullable:"false" doc:"The complete list, in order"`
+	Policy       *string                  `json:"policy,omitempty" maxLength:"500000"`
+	Limits       *agent.Limits            `json:"limits,omitempty"`
+	Commitments  *[]commitment.Commitment `json:"commitments,omitempty" maxItems:"20" nullable:"false" doc:"The complete list"`
 }
 
 func (p AgentPatch) apply(a *agent.Agent) error {
@@ -48,9 +52,8 @@ func (p AgentPatch) apply(a *agent.Agent) error {
 	if p.Capabilities != nil {
 		a.Capabilities = *p.Capabilities
 	}
-	if p.Limits != nil {
-		a.Limits = *p.Limits
-	}
+	set(&a.Limits, p.Limits)
+	set(&a.Commitments, p.Commitments)
 	return nil
 }
 
@@ -94,7 +97,7 @@ func (s *Server) agents() {
 	}, func(ctx context.Context, in *create) (*agentAnswer, error) {
 		b := in.Body
 		a, err := s.o.Agents.CreateAgent(ctx, in.by(), agent.Agent{Name: b.Name, SystemPrompt: b.SystemPrompt, Model: b.Model, Policy: b.Policy, Capabilities: b.Capabilities,
-			Limits: b.Limits})
+			Limits: b.Limits, Commitments: b.Commitments})
 		return answerAgent(a), err
 	})
 	s.readAgents()
@@ -145,6 +148,19 @@ func (s *Server) readAgents() {
 		}
 		a, err := s.o.Agents.Agent(ctx, in.ID)
 		return answerAgent(a), err
+	})
+	route(s, operation{
+		id: "getEffectiveAgent", method: http.MethodGet, path: "/v1/agents/{agent_id}/effective", tag: "agents", action: "agents.read", summary: "Get what an agent comes to",
+		text:   "The whole prompt, the capabilities with those that others require, and the tools with the capability that brings each, as its next session would have them.",
+		errors: []int{404}, answer: map[string]any{"agent_id": "019a1fe6-f191-7e8b-a5c1-4c1f6a9f9a11", "version": 1, "model": "scripted:clock.yaml", "system_prompt": "Answer briefly.", "limits": map[string]any{"steps": 50},
+			"capabilities": []any{map[string]any{"id": "current_time", "name": "Current Time"}},
+			"tools":        []any{map[string]any{"name": "get_current_time", "id": "current_time.get_current_time", "capability": "current_time", "risk": "low"}}},
+	}, func(ctx context.Context, in *one) (*struct{ Body agent.Effective }, error) {
+		if err := whole(fault.AgentUnknown, "agent", in.ID); err != nil {
+			return nil, err
+		}
+		v, err := s.o.Agents.Effective(ctx, in.ID)
+		return &struct{ Body agent.Effective }{v}, err
 	})
 }
 

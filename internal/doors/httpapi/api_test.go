@@ -369,3 +369,52 @@ func TestEveryRequestIsToldOf(t *testing.T) {
 		t.Errorf("the second: %+v", e)
 	}
 }
+
+func TestMessagesFromANumberAndTheirCalls(t *testing.T) {
+	s := server(t, newWorld())
+	id, _ := wantStatus(t, post("/v1/agents", `{"name":"a"}`).of(s), 201)["id"].(string)
+	one, _ := wantStatus(t, post("/v1/sessions", `{"agent_id":"`+id+`"}`).of(s), 201)["id"].(string)
+	for range 3 {
+		wantStatus(t, post("/v1/sessions/"+one+"/messages", `{"content":"x"}`).of(s), 201)
+	}
+	list, _ := wantStatus(t, get("/v1/sessions/"+one+"/messages?from=5&limit=2").of(s), 200)["items"].([]any)
+	if len(list) != 2 || list[0].(map[string]any)["number"] != 5.0 {
+		t.Errorf("from 5: %v", list)
+	}
+	wantStatus(t, get("/v1/sessions/"+one+"/messages?from=0").of(s), 422)
+	if calls, _ := wantStatus(t, get("/v1/sessions/"+one+"/calls?from=2&to=4").of(s), 200)["items"].([]any); len(calls) != 2 {
+		t.Errorf("calls %v", calls)
+	}
+	for _, q := range []string{"", "?from=2", "?from=3&to=2", "?from=1&to=501"} {
+		wantStatus(t, get("/v1/sessions/"+one+"/calls"+q).of(s), 422)
+	}
+	wantStatus(t, get("/v1/sessions/"+someID+"/calls?from=1&to=2").of(s), 404)
+	wantStatus(t, get("/v1/sessions?parent_id="+someID).of(s), 404)
+	if l, _ := wantStatus(t, get("/v1/sessions?status=failed").of(s), 200)["items"].([]any); len(l) != 0 {
+		t.Errorf("failed sessions: %v", l)
+	}
+	if a := wantStatus(t, get("/v1/agents/"+id+"/effective").of(s), 200); a["agent_id"] != id {
+		t.Errorf("effective: %v", a)
+	}
+	if c := wantStatus(t, get("/v1/capabilities/web_fetch").of(s), 200); c["prompt"] != "use web_fetch" || c["name"] != "Web" {
+		t.Errorf("capability: %v", c)
+	}
+}
+
+func TestSlashCommands(t *testing.T) {
+	s := server(t, newWorld())
+	if l, _ := wantStatus(t, get("/v1/commands").of(s), 200)["items"].([]any); len(l) != 1 || l[0].(map[string]any)["text"] != "/elp" {
+		t.Errorf("completions %v", l)
+	}
+	if m := wantStatus(t, get("/v1/commands/help").of(s), 200); m["help"] != "/help\n" {
+		t.Errorf("help %v", m)
+	}
+	wantStatus(t, get("/v1/commands/help?topic=x").of(s), 404)
+	// Without a session, the last response is the grant's own.
+	call, _ := wantStatus(t, post("/v1/commands", `{"line":"/call time.now"}`).of(s), 200)["call"].(map[string]any)
+	if call["output"] != "user:ann /call time.now of grant grant-admin" {
+		t.Errorf("output %v", call["output"])
+	}
+	wantStatus(t, post("/v1/commands", `{"line":"/call time.now","session_id":"`+someID+`"}`).of(s), 404)
+	wantStatus(t, post("/v1/commands", `{"line":""}`).of(s), 422)
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/history"
 )
 
@@ -21,6 +22,8 @@ type Audit interface {
 	Audit(ctx context.Context, q history.AuditQuery) ([]history.AuditEvent, ledger.Seq, error)
 	// Follow emits events as they are recorded, those after a position first (nil: none).
 	Follow(ctx context.Context, after *ledger.Seq, emit func(history.AuditEvent) error) error
+	// VerifyAll recomputes the whole log.
+	VerifyAll(ctx context.Context) (store.VerifyReport, error)
 }
 
 // AuditQuery selects events.
@@ -31,6 +34,8 @@ type AuditQuery struct {
 	Status    string    `query:"status" enum:"completed,denied,failed,timeout,cancelled,skipped,interrupted"`
 	Failed    bool      `query:"failed"`
 	Denied    bool      `query:"denied"`
+	Run       string    `query:"run_id" maxLength:"100" doc:"Events of this run, up to its end"`
+	Subject   string    `query:"subject" maxLength:"100" doc:"Events of this agent or session, and of the session's runs"`
 	Since     time.Time `query:"since"`
 	Until     time.Time `query:"until"`
 }
@@ -63,7 +68,12 @@ func (s *Server) audit() {
 			return nil, fault.New(fault.ArgsInvalid, "%q is not a valid event", in.Event).In("query.event")
 		}
 		status, _ := tool.ParseStatus(in.Status) // the schema allows no other
-		items, next, err := s.o.Audit.Audit(ctx, history.AuditQuery{Since: in.Since, Until: in.Until, Event: in.Event, Extension: in.Extension,
+		if in.Run != "" {
+			if _, err := s.run(ctx, in.who, in.Run); err != nil {
+				return nil, err
+			}
+		}
+		items, next, err := s.o.Audit.Audit(ctx, history.AuditQuery{Run: in.Run, Subject: in.Subject, Since: in.Since, Until: in.Until, Event: in.Event, Extension: in.Extension,
 			Tool: tool.ID(in.Tool), Status: status, Failed: in.Failed, Denied: in.Denied, Before: ledger.Seq(at), Limit: in.Limit})
 		if err != nil {
 			return nil, err
@@ -74,7 +84,40 @@ func (s *Server) audit() {
 		}
 		return &struct{ Body AuditList }{out}, nil
 	})
+	s.getEvent()
+	s.verifyRecord()
 	s.followAudit()
+}
+
+func (s *Server) getEvent() {
+	type one struct {
+		asked
+		Seq uint64 `path:"seq" minimum:"1" maximum:"9007199254740991" example:"12"`
+	}
+	route(s, operation{
+		id: "getEvent", method: http.MethodGet, path: "/v1/audit/{seq}", tag: "audit", action: "audit.read", summary: "Get one audit event", errors: []int{404},
+		answer: map[string]any{"seq": 12, "at": "2026-11-21T12:00:00Z", "event": "capability_executed", "tool": "time.now", "status": "completed"},
+	}, func(ctx context.Context, in *one) (*struct{ Body history.AuditEvent }, error) {
+		items, _, err := s.o.Audit.Audit(ctx, history.AuditQuery{Before: ledger.Seq(in.Seq + 1), Limit: 1})
+		if err == nil && (len(items) == 0 || uint64(items[0].Seq) != in.Seq) {
+			err = fault.New(fault.NotFound, "the record has no event %d", in.Seq)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &struct{ Body history.AuditEvent }{items[0]}, nil
+	})
+}
+
+func (s *Server) verifyRecord() {
+	route(s, operation{
+		id: "verifyRecord", method: http.MethodPost, path: "/v1/audit/verify", tag: "audit", action: "audit.read", summary: "Verify the record",
+		text:   "Recomputes the whole log: every event, and its signed checkpoints.",
+		answer: map[string]any{"ok": true, "events": 120, "blobs": 40, "runs": 9, "size": 120, "root": "…", "signed": 120, "erased": 0, "problems": []any{}},
+	}, func(ctx context.Context, _ *struct{ asked }) (*struct{ Body store.VerifyReport }, error) {
+		v, err := s.o.Audit.VerifyAll(ctx)
+		return &struct{ Body store.VerifyReport }{v}, err
+	})
 }
 
 func (s *Server) followAudit() {

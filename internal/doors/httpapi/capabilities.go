@@ -12,6 +12,27 @@ import (
 // Capabilities lists the capabilities that agents can have.
 type Capabilities interface {
 	Capabilities(ctx context.Context) ([]capability.Info, error) // by ID
+	// Capability adds to a capability what it adds to an agent without configuration.
+	Capability(ctx context.Context, id string) (CapabilityDetail, error)
+}
+
+// CapabilityDetail is a capability with what it adds to an agent that does not configure it.
+type CapabilityDetail struct {
+	Capability
+
+	Prompt   string           `json:"prompt,omitempty" doc:"That it adds to the agent's prompt"`
+	Tools    []CapabilityTool `json:"tools,omitempty" nullable:"false"`
+	Warnings []string         `json:"warnings,omitempty"`
+	Problem  string           `json:"problem,omitempty" doc:"Why prompt and tools are unknown, as a configuration that is required"`
+}
+
+// CapabilityTool is a tool that a capability brings.
+type CapabilityTool struct {
+	Name        string   `json:"name" doc:"That the model calls it by"`
+	ID          string   `json:"id" doc:"That policies name it by"`
+	Description string   `json:"description,omitempty"`
+	Risk        string   `json:"risk,omitempty"`
+	Effects     []string `json:"effects,omitempty"`
 }
 
 // Capability is a capability as clients see it.
@@ -52,16 +73,19 @@ func (s *Server) capabilities() {
 	}
 	route(s, operation{
 		id: "getCapability", method: http.MethodGet, path: "/v1/capabilities/{capability_id}", tag: "capabilities", action: "capabilities.read",
-		summary: "Get a capability", errors: []int{404}, answer: exampleCapability,
-	}, func(ctx context.Context, in *one) (*struct{ Body Capability }, error) {
+		summary: "Get a capability", text: "With its prompt and tools as an agent gets them that does not configure it.", errors: []int{404}, answer: exampleCapability,
+	}, func(ctx context.Context, in *one) (*struct{ Body CapabilityDetail }, error) {
 		list, err := s.capabilityList(ctx)
 		if err != nil {
 			return nil, err
 		}
 		for _, c := range list {
-			if c.ID == in.ID {
-				return &struct{ Body Capability }{c}, nil
+			if c.ID != in.ID {
+				continue
 			}
+			d, err := s.o.Capabilities.Capability(ctx, in.ID)
+			d.Capability = c
+			return &struct{ Body CapabilityDetail }{d}, err
 		}
 		return nil, problem(missing(fault.CapabilityUnknown, "capability", in.ID)).as(http.StatusNotFound)
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/changes"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/history"
 	"github.com/remitrun/remit/internal/service/policyreview"
@@ -27,6 +28,29 @@ type others struct{ w *world }
 
 func (o others) Capabilities(context.Context) ([]capability.Info, error) {
 	return []capability.Info{{ID: "current_time", Name: "Current Time", Status: capability.Available}, {ID: "web_fetch", Name: "Web", Status: capability.Available}}, nil
+}
+
+func (o others) Capability(_ context.Context, id string) (httpapi.CapabilityDetail, error) {
+	return httpapi.CapabilityDetail{Prompt: "use " + id}, nil
+}
+
+func (o others) CompleteCommand(_ context.Context, line string) (httpapi.CommandCompletions, error) {
+	return httpapi.CommandCompletions{Items: []httpapi.CommandCompletion{{Text: line + "elp"}}}, nil
+}
+
+func (o others) CommandHelp(_ context.Context, topic string) (string, error) {
+	if topic != "" {
+		return "", fault.New(fault.CommandUnknown, "unknown command /%s", topic)
+	}
+	return "/help\n", nil
+}
+
+func (o others) RunCommand(_ context.Context, who *httpapi.Caller, line, scope string) (httpapi.CommandResult, error) {
+	if line == "/help" {
+		return httpapi.CommandResult{Command: "help", Help: "/help\n"}, nil
+	}
+	out, err := json.Marshal(who.Name + " " + line + " of " + scope)
+	return httpapi.CommandResult{Command: "call", Call: &httpapi.Invocation{Run: "run-1", Call: 1, Tool: "time.now", Status: "completed", Output: out}}, err
 }
 
 func (o others) Tools(context.Context, httpapi.ToolQuery) (httpapi.ToolList, error) {
@@ -43,6 +67,9 @@ func (o others) Tool(_ context.Context, id string) (catalog.Described, error) {
 func (o others) Invoke(_ context.Context, _ *httpapi.Caller, id string, args map[string]any) (httpapi.Invocation, error) {
 	if id != "time.now" {
 		return httpapi.Invocation{}, httpapi.Refusal(fault.New(fault.ToolUnknown, "no tool has the ID %q", id), "run-1", 1, "", "")
+	}
+	if o.w.invoking != nil {
+		o.w.invoking()
 	}
 	out, err := json.Marshal(args)
 	return httpapi.Invocation{Run: "run-1", Call: 1, Tool: id, Status: "completed", Output: out}, err
@@ -152,4 +179,55 @@ func (o others) Explain(_ context.Context, _ *httpapi.Caller, _, id string, _ ma
 
 func (o others) DryRun(_ context.Context, _, run string) (httpapi.DryRun, error) {
 	return httpapi.DryRun{Run: run, Changed: []replays.Rejudged{}}, nil
+}
+
+func (o others) Changesets(context.Context) ([]changes.Held, error) {
+	return []changes.Held{{Run: someID, State: "review"}, {Run: uuid.Nil.String(), State: "applied"}}, nil
+}
+
+func (o others) Changeset(_ context.Context, run string, _ bool) (changes.Described, error) {
+	return changes.Described{Run: run, State: "review", Changes: []changes.DescribedChange{}}, nil
+}
+
+func (o others) Apply(ctx context.Context, _, run, digest string, _ []string) (changes.Described, error) {
+	d, err := o.Changeset(ctx, run, false)
+	if is, _ := d.Digest(); digest != "" && digest != is {
+		err = fault.New(fault.Conflict, "the changes are not those that were shown")
+	}
+	return d, err
+}
+
+func (o others) Discard(ctx context.Context, _, run string) (changes.Described, error) {
+	return o.Changeset(ctx, run, false)
+}
+
+func (o others) Undo(_ context.Context, _, run string, _ []string) (changes.Undone, error) {
+	return changes.Undone{Run: run}, nil
+}
+
+func (o others) Parts(context.Context) (httpapi.PartList, error) {
+	return httpapi.PartList{Notifications: []string{"desktop"}}, nil
+}
+
+func (o others) Change(_ context.Context, id string) (httpapi.ToolChange, error) {
+	if id != "time.now" {
+		return httpapi.ToolChange{}, fault.New(fault.ToolUnknown, "no tool has the ID %q", id)
+	}
+	return httpapi.ToolChange{Tool: id, Changed: true, Digest: "sha256:1"}, nil
+}
+
+func (o others) Accept(ctx context.Context, id, digest string) (httpapi.ToolChange, error) {
+	c, err := o.Change(ctx, id)
+	if err == nil && digest != c.Digest {
+		err = fault.New(fault.Conflict, "the tool is not the one that was shown")
+	}
+	return c, err
+}
+
+func (o others) Learn(context.Context, []string) (httpapi.LearnedPolicy, error) {
+	return httpapi.LearnedPolicy{Policy: "version: 1\n", Widened: []string{}}, nil
+}
+
+func (o others) VerifyAll(ctx context.Context) (store.VerifyReport, error) {
+	return o.Verify(ctx, someID)
 }

@@ -25,6 +25,8 @@ import (
 // world is everything that the API serves, in memory, for what the real parts
 // cannot be made to do on demand: fail, wait, be slow.
 type world struct {
+	invoking func() // called while a tool runs; nil: nothing is
+
 	mu       sync.Mutex
 	agents   []agent.Agent
 	sessions []agent.Session
@@ -185,7 +187,7 @@ func (w *world) Session(_ context.Context, id string) (agent.Session, error) {
 	return agent.Session{}, fault.New(fault.SessionUnknown, "no session has the ID %q", id)
 }
 
-func (w *world) Sessions(_ context.Context, _ string, before uuid.UUID, limit int) ([]agent.Session, error) {
+func (w *world) Sessions(_ context.Context, _ agent.SessionFilter, before uuid.UUID, limit int) ([]agent.Session, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return newest(w.sessions, func(s agent.Session) uuid.UUID { return s.ID }, before, limit), nil
@@ -270,6 +272,19 @@ func (w *world) Messages(_ context.Context, id string, from, limit int) ([]agent
 	all := w.messages[id]
 	from = min(max(from, 1)-1, len(all))
 	return slices.Clone(all[from:min(len(all), from+limit)]), nil
+}
+
+func (w *world) MessageCalls(_ context.Context, _ string, from, to int) ([]agent.MessageCall, error) {
+	out := []agent.MessageCall{}
+	for n := from; n <= min(to, from+1); n++ {
+		out = append(out, agent.MessageCall{Message: n, CallID: "c", Run: someID, Index: n, Tool: "time.now", Status: "completed"})
+	}
+	return out, nil
+}
+
+func (w *world) Effective(ctx context.Context, id string) (agent.Effective, error) {
+	a, err := w.Agent(ctx, id)
+	return agent.Effective{Agent: a.ID.String(), Version: a.Version, SystemPrompt: a.SystemPrompt, Capabilities: []agent.EffectiveCapability{}, Tools: []agent.EffectiveTool{}}, err
 }
 
 func (w *world) Events(ctx context.Context, id, last string, on func(agent.Event) error) error {
@@ -368,7 +383,8 @@ const someID = "019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b44"
 func options(w *world) httpapi.Options {
 	o := others{w}
 	return httpapi.Options{
-		Version: "test", Gate: w, Lineage: w, Agents: w, Sessions: w, Conversations: w, Turns: w, Files: w, Capabilities: o, Tools: o, Runs: o, Grants: o, Approvals: o, Audit: o, Policies: o,
+		Version: "test", Gate: w, Lineage: w, Agents: w, Sessions: w, Conversations: w, Turns: w, Files: w, Capabilities: o, Commands: o, Tools: o, Runs: o, Grants: o, Approvals: o, Audit: o, Policies: o,
+		Changes: o, Parts: o,
 		Metrics: telemetry.New(), Limits: httpapi.Limits{Heartbeat: 50 * time.Millisecond, Refused: 1e6, Rate: 1e6},
 		Log: func(e httpapi.Entry) {
 			w.mu.Lock()

@@ -77,6 +77,47 @@ func TestLimitsAreOfTheRootGrantToo(t *testing.T) {
 	})
 }
 
+// At overload a request is refused before it has any effect, with the time after which to come
+// again. One root grant cannot take the places of all others.
+func TestRequestsUnderWayAreBounded(t *testing.T) {
+	w := newWorld()
+	w.caller("bob", "user:bob", "*")
+	running, end := make(chan struct{}), make(chan struct{})
+	invoked := 0
+	w.invoking = func() { // the two tools that get here run one after the other
+		invoked++
+		running <- struct{}{}
+		<-end
+	}
+	s := server(t, w, func(o *httpapi.Options) { o.Limits.Requests = 4 })
+	invoke := post("/v1/tools/time.now/invoke", `{}`)
+	done := make(chan int)
+	for range 2 { // half of four
+		go func() { done <- invoke.of(s).Code }()
+		<-running
+	}
+	for range 3 {
+		rec := invoke.of(s)
+		wantStatus(t, rec, 503)
+		if rec.Header().Get("Retry-After") == "" {
+			t.Error("no time after which to come again")
+		}
+	}
+	if invoked != 2 {
+		t.Errorf("%d tools ran, want 2: a refused request had an effect", invoked)
+	}
+	wantStatus(t, get("/v1/agents").of(s), 503)
+	wantStatus(t, get("/v1/agents").as("bob").of(s), 200)
+	wantStatus(t, get("/healthz").as("").of(s), 200)
+	close(end)
+	for range 2 {
+		if code := <-done; code != 200 {
+			t.Errorf("a request that had a place: %d", code)
+		}
+	}
+	wantStatus(t, get("/v1/agents").of(s), 200)
+}
+
 // An MCP client with a token that is no good gets no further than any other, and is
 // counted with all others of its address.
 func TestMCPIsGuardedAsEverythingIs(t *testing.T) {

@@ -20,6 +20,8 @@ type Conversations interface {
 	// Send adds a message and carries out the turn; on gets its events.
 	Send(ctx context.Context, by agent.Caller, id, text string, on func(agent.Event)) (agent.Turn, error)
 	Messages(ctx context.Context, id string, from, limit int) ([]agent.Message, error)
+	// MessageCalls gives the recorded tool calls of messages, in order.
+	MessageCalls(ctx context.Context, id string, from, to int) ([]agent.MessageCall, error)
 	// Events gives on the events after the one with the ID last ("": from now on), until
 	// ctx ends.
 	Events(ctx context.Context, id, last string, on func(agent.Event) error) error
@@ -53,6 +55,7 @@ func (s *Server) messages() {
 		asked
 		SessionPath
 		Page
+		From int `query:"from" minimum:"1" maximum:"10000000" default:"1" doc:"Number of the first message; not with a cursor"`
 	}
 	route(s, operation{
 		id: "listMessages", method: http.MethodGet, path: "/v1/sessions/{session_id}/messages", tag: "sessions", action: "sessions.read",
@@ -65,7 +68,7 @@ func (s *Server) messages() {
 		if err != nil {
 			return nil, err
 		}
-		all, err := s.o.Conversations.Messages(ctx, in.ID, max(1, int(from)), in.Limit+1)
+		all, err := s.o.Conversations.Messages(ctx, in.ID, max(in.From, int(from)), in.Limit+1)
 		out := MessageList{Items: []agent.Message{}}
 		for i, m := range all {
 			if i == in.Limit {
@@ -76,6 +79,42 @@ func (s *Server) messages() {
 		}
 		return &struct{ Body MessageList }{out}, err
 	})
+	s.messageCalls()
+	s.postMessage()
+}
+
+// maxCallRange is how many messages the calls are listed of at once.
+const maxCallRange = 500
+
+// MessageCallList has the tool calls of some messages.
+type MessageCallList struct {
+	Items []agent.MessageCall `json:"items"`
+}
+
+func (s *Server) messageCalls() {
+	type list struct {
+		asked
+		SessionPath
+		From int `query:"from" minimum:"1" maximum:"10000000" required:"true" doc:"Number of the first message"`
+		To   int `query:"to" minimum:"1" maximum:"10000000" required:"true" doc:"Number of the last message; at most 499 more than from"`
+	}
+	route(s, operation{
+		id: "listMessageCalls", method: http.MethodGet, path: "/v1/sessions/{session_id}/calls", tag: "sessions", action: "sessions.read",
+		summary: "List the tool calls of messages", text: "In order, each with its run, its place there, the decision and the time that it took.", errors: []int{404},
+		answer: map[string]any{"items": []any{map[string]any{"message": 2, "tool_call_id": "call_1", "run_id": sampleSession, "index": 2, "tool": "time.now", "status": "completed", "effect": "allow", "rule": "tools.allow[0]", "duration_ms": 1.2}}},
+	}, func(ctx context.Context, in *list) (*struct{ Body MessageCallList }, error) {
+		if _, err := s.session(ctx, in.who, in.ID, othersRead); err != nil {
+			return nil, err
+		}
+		if in.To < in.From || in.To-in.From >= maxCallRange {
+			return nil, fault.New(fault.ArgsInvalid, "%d is not a number from %d to %d", in.To, in.From, in.From+maxCallRange-1).In("query.to")
+		}
+		items, err := s.o.Conversations.MessageCalls(ctx, in.ID, in.From, in.To)
+		return &struct{ Body MessageCallList }{MessageCallList{items}}, err
+	})
+}
+
+func (s *Server) postMessage() {
 	type post struct {
 		asked
 		SessionPath

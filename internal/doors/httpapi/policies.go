@@ -18,6 +18,8 @@ type Policies interface {
 	Explain(ctx context.Context, who *Caller, text, id string, args map[string]any) (policyreview.Explanation, error)
 	// DryRun decides the calls of a recorded run under a policy.
 	DryRun(ctx context.Context, text, run string) (DryRun, error)
+	// Learn writes a small policy that recorded runs need.
+	Learn(ctx context.Context, runs []string) (LearnedPolicy, error)
 }
 
 // PolicySummary describes a valid policy.
@@ -27,6 +29,14 @@ type PolicySummary struct {
 	Digest string       `json:"digest,omitempty"`
 	Text   string       `json:"canonical,omitempty" doc:"The policy in its canonical form"`
 	Errors []FieldError `json:"errors,omitempty" doc:"All errors, with line and column"`
+}
+
+// LearnedPolicy is a policy that recorded runs need.
+type LearnedPolicy struct {
+	Policy  string   `json:"policy"`
+	Widened []string `json:"widened" doc:"What it allows beyond what the runs did"`
+	Calls   int      `json:"calls" doc:"Recorded calls that were allowed, and are under this policy"`
+	Refused int      `json:"refused" doc:"Recorded calls that were refused, and are under this policy"`
 }
 
 // DryRun has the decisions of a recorded run that a policy would change.
@@ -87,6 +97,32 @@ func (s *Server) policies() {
 		return &struct{ Body policyreview.Explanation }{e}, err
 	})
 	s.dryRun()
+	s.learn()
+}
+
+func (s *Server) learn() {
+	type learn struct {
+		asked
+		Body struct {
+			Runs []string `json:"run_ids" minItems:"1" maxItems:"20" nullable:"false"`
+		} `nameHint:"LearnFrom"`
+	}
+	route(s, operation{
+		id: "learnPolicy", method: http.MethodPost, path: "/v1/policies/learn", tag: "policies", action: "policies.read", summary: "Learn a policy from runs",
+		text: "A small policy that allows what the runs did and what is like it, and nothing that they were refused.", errors: []int{404, 409},
+		request: map[string]any{"run_ids": []any{sampleSession}}, answer: map[string]any{"policy": "version: 1\n", "widened": []any{}, "calls": 3, "refused": 0},
+	}, func(ctx context.Context, in *learn) (*struct{ Body LearnedPolicy }, error) {
+		if s.o.Runs == nil {
+			return nil, missing(fault.RunUnknown, "run", in.Body.Runs[0])
+		}
+		for _, id := range in.Body.Runs {
+			if _, err := s.run(ctx, in.who, id); err != nil {
+				return nil, err
+			}
+		}
+		out, err := s.o.Policies.Learn(ctx, in.Body.Runs)
+		return &struct{ Body LearnedPolicy }{out}, err
+	})
 }
 
 func (s *Server) dryRun() {

@@ -227,6 +227,12 @@ func (a router) Handle(o *huma.Operation, handler func(huma.Context)) {
 			s.fail(x, p)
 			return
 		}
+		leave, p := s.place(x)
+		if p != nil {
+			s.fail(x, p)
+			return
+		}
+		defer leave()
 		s.once(x, r, body, func() {
 			r.Body = io.NopCloser(bytes.NewReader(body))
 			handler(&humaCall{humaContext: humago.NewContext(o, r, x), x: x, r: r})
@@ -318,6 +324,21 @@ func (s *Server) inRate(who *Caller) *Problem {
 	p := bad(http.StatusTooManyRequests, fault.LimitReached, "this grant makes too many requests", "wait a second")
 	p.retry = "1"
 	return p
+}
+
+// place takes one of the places for requests that are carried out at once. A request without
+// one has had no effect. Event streams have a limit of their own, see seat.
+func (s *Server) place(x *exchange) (leave func(), p *Problem) {
+	if x.who == nil || x.op.stream && x.op.method == http.MethodGet {
+		return func() {}, nil
+	}
+	leave, ok := s.places.Take(grantsOf(x.who)...)
+	if !ok {
+		p = bad(http.StatusServiceUnavailable, fault.LimitReached, "too many requests are being carried out", "try again in a second")
+		p.retry = "1"
+		return nil, p
+	}
+	return leave, nil
 }
 
 // body reads a request's whole body, within bounds.

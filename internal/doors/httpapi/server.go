@@ -81,12 +81,15 @@ type Options struct {
 	Files         Files
 
 	Capabilities Capabilities
+	Commands     Commands
 	Tools        Tools
 	Runs         Runs
+	Changes      Changes
 	Grants       Grants
 	Approvals    Approvals
 	Audit        Audit
 	Policies     Policies
+	Parts        Parts
 	Requests     Requests                                     // nil: requests with an Idempotency-Key are known to this process alone
 	Ready        func(ctx context.Context) error              // nil: the service is always ready
 	MCP          http.Handler                                 // at /mcp; nil: none
@@ -116,6 +119,7 @@ type Limits struct {
 	Refused    float64       // requests a second of one address without a valid grant; default 10
 	Conns      int           // connections at once; default 4096
 	PerAddress int           // connections at once of one address, or IPv6 network, except loopback; default a quarter of Conns
+	Requests   int           // requests that are carried out at once, turns included, at most half of them of one root grant; default 1024
 	Streams    int           // open event streams at once, at most half of them of one root grant; default 2048
 	Turn       time.Duration // how long a turn is waited for; default 10 min
 	Heartbeat  time.Duration // of event streams; default 15 s
@@ -129,6 +133,7 @@ func (l Limits) settled() Limits {
 	l.Rate, l.Refused = cmp.Or(l.Rate, 10000), cmp.Or(l.Refused, 10)
 	l.Burst = cmp.Or(l.Burst, int(2*l.Rate)+1)
 	l.Conns, l.Streams, l.Remembered = cmp.Or(l.Conns, 4096), cmp.Or(l.Streams, 2048), cmp.Or(l.Remembered, 4096)
+	l.Requests = cmp.Or(l.Requests, 1024)
 	l.PerAddress = cmp.Or(l.PerAddress, max(1, l.Conns/4))
 	l.Turn, l.Heartbeat = cmp.Or(l.Turn, 10*time.Minute), cmp.Or(l.Heartbeat, 15*time.Second)
 	l.Write, l.Drain = cmp.Or(l.Write, 15*time.Second), cmp.Or(l.Drain, 20*time.Second)
@@ -148,7 +153,8 @@ type Server struct {
 	refused *admission.Rates
 	again   *remembered
 	met     meters
-	seats   *admission.Seats
+	seats   *admission.Seats // of event streams
+	places  *admission.Seats // of other requests
 	health  health
 	ui      http.Handler // nil: none
 
@@ -172,7 +178,7 @@ func New(o Options) (*Server, error) {
 	s.work, s.stop = context.WithCancel(context.Background())
 	s.rates, s.refused = admission.NewRates(s.limits.Rate, s.limits.Burst), admission.NewRates(s.limits.Refused, int(s.limits.Refused*2)+1)
 	s.again, s.met = newRemembered(s.limits.Remembered), newMeters(o.Metrics)
-	s.seats = admission.NewSeats(s.limits.Streams)
+	s.seats, s.places = admission.NewSeats(s.limits.Streams), admission.NewSeats(s.limits.Requests)
 	s.api = s.describe()
 	s.system()
 	s.capabilities()
@@ -182,11 +188,14 @@ func New(o Options) (*Server, error) {
 	s.events()
 	s.files()
 	s.tools()
+	s.commands()
 	s.runs()
+	s.changes()
 	s.grants()
 	s.approvals()
 	s.audit()
 	s.policies()
+	s.parts()
 	if o.MCP != nil {
 		s.mux.HandleFunc("/mcp", s.mcp)
 	}

@@ -15,7 +15,7 @@ import (
 type Sessions interface {
 	CreateSession(ctx context.Context, by agent.Caller, agentID, title string) (agent.Session, error)
 	Session(ctx context.Context, id string) (agent.Session, error)
-	Sessions(ctx context.Context, agentID string, before uuid.UUID, limit int) ([]agent.Session, error)
+	Sessions(ctx context.Context, q agent.SessionFilter, before uuid.UUID, limit int) ([]agent.Session, error)
 	DeleteSession(ctx context.Context, by agent.Caller, id string) error
 	// Fork makes a session with the conversation of another one up to a message; 0: all
 	// of it.
@@ -139,7 +139,9 @@ func (s *Server) listSessions() {
 	type list struct {
 		asked
 		Page
-		Agent string `query:"agent_id" format:"uuid" maxLength:"100" doc:"Only sessions of this agent"`
+		Agent  string `query:"agent_id" format:"uuid" maxLength:"100" doc:"Only sessions of this agent"`
+		Parent string `query:"parent_id" format:"uuid" maxLength:"100" doc:"Only sessions that this session spawned"`
+		Status string `query:"status" enum:"idle,working,waiting,paused,failed,cancelled,ended" doc:"Only sessions that are in this state now"`
 	}
 	route(s, operation{
 		id: "listSessions", method: http.MethodGet, path: "/v1/sessions", tag: "sessions", action: "sessions.read", summary: "List sessions",
@@ -150,10 +152,21 @@ func (s *Server) listSessions() {
 		if err != nil {
 			return nil, err
 		}
+		q := agent.SessionFilter{Agent: in.Agent}
+		if in.Parent != "" {
+			parent, err := s.session(ctx, in.who, in.Parent, othersRead)
+			if err != nil {
+				return nil, err
+			}
+			q.Parent = parent.ID
+		}
 		out := SessionList{Items: []agent.Session{}}
 		out.Next, err = pages("sessions", in.Limit, before, func(before uuid.UUID, n int) ([]agent.Session, error) {
-			return s.o.Sessions.Sessions(ctx, in.Agent, before, n)
+			return s.o.Sessions.Sessions(ctx, q, before, n)
 		}, func(a agent.Session) uuid.UUID { return a.ID }, func(a agent.Session) error {
+			if in.Status != "" && string(a.State) != in.Status {
+				return nil
+			}
 			err := s.mine(ctx, in.who, a, othersRead)
 			if err == nil {
 				out.Items = append(out.Items, a)

@@ -18,6 +18,10 @@ type Tools interface {
 	// Invoke makes a call, in a run of its own under the caller's grant. An error means
 	// that the tool was not called.
 	Invoke(ctx context.Context, who *Caller, id string, args map[string]any) (Invocation, error)
+	// Change tells how a tool changed since it was accepted: fault.ToolUnknown.
+	Change(ctx context.Context, id string) (ToolChange, error)
+	// Accept accepts a changed tool, the one with the digest: fault.Conflict for another one.
+	Accept(ctx context.Context, id, digest string) (ToolChange, error)
 }
 
 // ToolQuery selects tools.
@@ -28,6 +32,7 @@ type ToolQuery struct {
 	Enabled bool     `query:"enabled" doc:"Only tools that can be called"`
 	Search  string   `query:"q" maxLength:"200" doc:"Words in the ID, title or description"`
 	Schemas bool     `query:"schemas" doc:"Include the schemas"`
+	Refresh bool     `query:"refresh" doc:"Ask every source again, except one that was asked within the last second"`
 }
 
 // ToolList has the selected tools, and the sources that failed.
@@ -107,6 +112,7 @@ func (s *Server) tools() {
 		}
 		return &struct{ Body Invocation }{out}, nil
 	})
+	s.toolChanges()
 }
 
 // Refusal is the error of [Tools].Invoke for a call that was refused. The problem has the

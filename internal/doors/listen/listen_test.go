@@ -1,6 +1,8 @@
 package listen_test
 
 import (
+	"io"
+	"net"
 	"strings"
 	"testing"
 
@@ -41,5 +43,90 @@ func TestTLSNeedsBothFiles(t *testing.T) {
 		if c, err := listen.TLS(files[0], files[1]); c != nil || err == nil {
 			t.Errorf("%q: %v, %v", files, c, err)
 		}
+	}
+}
+
+// port gives the port of an address.
+func port(t *testing.T, l net.Listener) string {
+	t.Helper()
+	_, p, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestLocalhostTakesEveryAddressOfTheName(t *testing.T) {
+	for _, own := range []string{"127.0.0.1", "::1", "127.0.0.2", "0.0.0.0", "::"} {
+		t.Run(own, func(t *testing.T) {
+			l, err := listen.Localhost(t.Context(), listen.Address{Listen: net.JoinHostPort(own, "0"), Secure: true, Hosts: []string{"gate.example"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = l.Close() }()
+			go func() {
+				for {
+					c, err := l.Accept()
+					if err != nil {
+						return
+					}
+					_, _ = io.WriteString(c, "here")
+					_ = c.Close()
+				}
+			}()
+			for _, name := range []string{"127.0.0.1", "::1"} {
+				address := net.JoinHostPort(name, port(t, l))
+				if squatter, err := net.Listen("tcp", address); err == nil { //nolint:noctx // it fails at once
+					_ = squatter.Close()
+					t.Errorf("another process can listen on %s", address)
+				}
+				c, err := net.Dial("tcp", address) //nolint:noctx // the listener is of this test
+				if err != nil {
+					t.Fatal(err)
+				}
+				if b, err := io.ReadAll(c); string(b) != "here" || err != nil {
+					t.Errorf("%s answers %q, %v", address, b, err)
+				}
+				_ = c.Close()
+			}
+		})
+	}
+}
+
+func TestLocalhostRefusesATakenAddress(t *testing.T) {
+	squatter, err := net.Listen("tcp", "[::1]:0") //nolint:noctx // it is closed below
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = squatter.Close() }()
+	l, err := listen.Localhost(t.Context(), listen.Address{Listen: "127.0.0.1:" + port(t, squatter)})
+	if err == nil {
+		_ = l.Close()
+		t.Fatal("it listens beside another process")
+	}
+	if !strings.Contains(err.Error(), "[::1]:") {
+		t.Errorf("the error is %v", err)
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:"+port(t, squatter)) //nolint:noctx // it is closed here
+	if err != nil {
+		t.Errorf("the first address is kept: %v", err)
+	} else {
+		_ = free.Close()
+	}
+}
+
+func TestAClosedLocalhostAcceptsNothing(t *testing.T) {
+	l, err := listen.Localhost(t.Context(), listen.Address{Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if c, err := l.Accept(); err == nil {
+		_ = c.Close()
+		t.Error("it accepts")
 	}
 }

@@ -101,21 +101,45 @@ type cardView struct {
 	Alert   *httpapi.Problem
 	Others  int    // questions that wait besides this one
 	NextID  string // one of them
+	Within  string // ID of the session that it is shown in; "": it has a page of its own
 }
 
 func (s *Server) approval(x *exchange) (*page, error) { return s.card(x, nil, "") }
 
 // card makes the page of a question. Alert says why an answer did not count.
 func (s *Server) card(x *exchange, alert *httpapi.Problem, reason string) (*page, error) {
-	var q store.Approval
-	if err := x.api.get("/v1/approvals/"+url.PathEscape(x.r.PathValue("id")), nil, &q); err != nil {
-		return nil, err
-	}
-	one, err := newQuestion(q, x.now)
+	v, err := x.cardOf(x.r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}
-	v := cardView{question: one, Args: valuesOf(one.Asks.Args), Alert: alert, Reason: reason}
+	v.Alert, v.Reason = alert, reason
+	waiting, _, err := x.questions(url.Values{"limit": {"50"}})
+	if err != nil {
+		return nil, err
+	}
+	for _, other := range waiting {
+		if other.ID != v.ID {
+			v.Others, v.NextID = v.Others+1, other.ID.String()
+		}
+	}
+	p := &page{Title: "May " + v.Holder + " call " + string(v.Asks.Tool) + "?", Nav: "Inbox", Topics: []string{"approvals"}, Body: v}
+	if alert != nil {
+		p.Status = alert.Status
+	}
+	return p, nil
+}
+
+// cardOf reads a question with all that it asks.
+func (x *exchange) cardOf(id string) (cardView, error) {
+	var q store.Approval
+	if err := x.api.get("/v1/approvals/"+url.PathEscape(id), nil, &q); err != nil {
+		return cardView{}, err
+	}
+	one, err := newQuestion(q, x.now)
+	if err != nil {
+		return cardView{}, err
+	}
+	v := cardView{question: one, Args: valuesOf(one.Asks.Args)}
 	if one.Asks.Pattern != nil {
 		v.Pattern = one.Asks.Pattern.Lines()
 	}
@@ -131,20 +155,7 @@ func (s *Server) card(x *exchange, alert *httpapi.Problem, reason string) (*page
 			v.Run = &run
 		}
 	}
-	waiting, _, err := x.questions(url.Values{"limit": {"50"}})
-	if err != nil {
-		return nil, err
-	}
-	for _, other := range waiting {
-		if other.ID != q.ID {
-			v.Others, v.NextID = v.Others+1, other.ID.String()
-		}
-	}
-	p := &page{Title: "May " + q.Holder + " call " + string(one.Asks.Tool) + "?", Nav: "Inbox", Topics: []string{"approvals"}, Body: v}
-	if alert != nil {
-		p.Status = alert.Status
-	}
-	return p, nil
+	return v, nil
 }
 
 // answer takes an answer. It counts for the question whose digest the form has.
@@ -176,6 +187,9 @@ func (s *Server) answer(x *exchange) (string, *page, error) {
 	}
 	if err != nil {
 		return "", nil, err
+	}
+	if session, err := uuid.Parse(form.Get("session")); err == nil { // it was shown in a conversation
+		return "/ui/sessions/" + session.String() + "#end", nil, nil
 	}
 	return "/ui/approvals/" + url.PathEscape(id), nil, nil
 }

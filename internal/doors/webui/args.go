@@ -160,8 +160,9 @@ func differences(old, next string) []diffLine {
 var telling = []string{"path", "url", "command", "script", "query", "to", "from", "name", "model"}
 
 // aboutOf gives the most telling one of a call's arguments; "": none is.
-func aboutOf(raw json.RawMessage) string {
-	list := valuesOf(raw)
+func aboutOf(raw json.RawMessage) string { return aboutOfValues(valuesOf(raw)) }
+
+func aboutOfValues(list []value) string {
 	for _, name := range telling {
 		if i := slices.IndexFunc(list, func(v value) bool { return v.Name == name }); i >= 0 {
 			return list[i].Text

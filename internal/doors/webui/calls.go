@@ -94,7 +94,8 @@ type callView struct {
 	Args     []value
 	Output   []value
 	Phases   []phase
-	Previous string // path; "": it is the first
+	Chain    []chainLink // where its authority comes from
+	Previous string      // path; "": it is the first
 	Next     string
 }
 
@@ -116,7 +117,7 @@ func (s *Server) call(x *exchange) (*page, error) {
 		return nil, err
 	}
 	id := run.ID.String()
-	v := callView{Run: runLine{run, x.now}, Call: newCallLine(id, run.Started, step), Args: valuesOf(step.Args.JSON), Output: valuesOf(step.Output.JSON), Phases: phasesOf(step.Timeline)}
+	v := callView{Run: runLine{run, x.now}, Call: newCallLine(id, run.Started, step), Args: valuesOf(step.Args.JSON), Output: valuesOf(step.Output.JSON), Phases: phasesOf(step.Timeline), Chain: x.chainOf(run, step)}
 	if step.Index > 1 {
 		v.Previous = "/ui/runs/" + id + "/calls/" + strconv.Itoa(step.Index-1)
 	}

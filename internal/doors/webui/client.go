@@ -21,17 +21,17 @@ type client struct {
 
 // get reads a resource into out.
 func (c client) get(path string, query url.Values, out any) error {
-	return c.do(http.MethodGet, path, query, nil, out)
+	return c.do(http.MethodGet, path, query, nil, nil, out)
 }
 
 // post sends a value, and reads the answer into out unless that is nil.
 func (c client) post(path string, in, out any) error {
-	return c.do(http.MethodPost, path, nil, in, out)
+	return c.do(http.MethodPost, path, nil, nil, in, out)
 }
 
-func (c client) do(method, path string, query url.Values, in, out any) error {
+func (c client) do(method, path string, query url.Values, header http.Header, in, out any) error {
 	var answer buffer
-	if err := c.serve(&answer, method, path, query, nil, in); err != nil {
+	if err := c.serve(&answer, method, path, query, header, in); err != nil {
 		return err
 	}
 	if answer.status >= http.StatusBadRequest {
@@ -57,7 +57,11 @@ func (c client) serve(w http.ResponseWriter, method, path string, query url.Valu
 		}
 		body, size = bytes.NewReader(b), len(b)
 	}
-	target := url.URL{Path: path, RawQuery: query.Encode()}
+	target, err := url.Parse(path) // its parts are escaped
+	if err != nil {
+		return fault.New(fault.Usage, "the address cannot be read")
+	}
+	target.RawQuery = query.Encode()
 	r, err := http.NewRequestWithContext(c.r.Context(), method, target.String(), body)
 	if err != nil {
 		return fault.New(fault.Usage, "the address cannot be read")
@@ -73,6 +77,9 @@ func (c client) serve(w http.ResponseWriter, method, path string, query url.Valu
 	c.api.ServeHTTP(w, r)
 	return nil
 }
+
+// escaped is a path of several parts as a part of an address.
+func escaped(path string) string { return (&url.URL{Path: path}).EscapedPath() }
 
 // buffer is an answer in memory.
 type buffer struct {

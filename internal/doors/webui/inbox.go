@@ -2,6 +2,7 @@ package webui
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 
 	"github.com/remitrun/remit/internal/doors/httpapi"
@@ -15,7 +16,8 @@ type inboxView struct {
 	Running []runLine // newest first
 	Denied  []runLine // recent runs with a refused call
 	Failed  []runLine
-	Budgets []budget // near their end
+	Held    []heldLine // changes that wait for review
+	Budgets []budget   // near their end
 }
 
 // budget is a limit that is nearly used up.
@@ -49,6 +51,11 @@ func (s *Server) inbox(x *exchange) (*page, error) {
 			return nil, err
 		}
 	}
+	held, _, err := x.held(url.Values{"limit": {"20"}})
+	if err != nil {
+		return nil, err
+	}
+	v.Held = slices.DeleteFunc(held, func(c heldLine) bool { return c.State != "review" })
 	if v.Budgets, err = x.budgets(); err != nil {
 		return nil, err
 	}

@@ -38,7 +38,10 @@ func (s *Server) events(x *exchange) {
 	if id := cmp.Or(x.r.Header.Get("Last-Event-ID"), x.r.URL.Query().Get("after")); id != "" {
 		header.Set("Last-Event-ID", id)
 	}
-	if err := x.api.serve(out, http.MethodGet, "/v1/events", nil, header, nil); err != nil {
+	ended := x.followSessions(out)
+	err := x.api.serve(out, http.MethodGet, "/v1/events", nil, header, nil)
+	ended()
+	if err != nil {
 		s.refused(x, err)
 		return
 	}
@@ -60,6 +63,7 @@ type changes struct {
 
 	mu      sync.Mutex
 	topics  []string
+	texts   []piece // of answers that are coming in
 	id      string
 	pending *time.Timer
 	ended   bool
@@ -150,7 +154,12 @@ func (c *changes) tell() {
 	if err == nil && len(c.topics) > 0 && !c.ended {
 		_ = c.send("id: " + c.id + "\ndata: " + string(b) + "\n\n") // a browser that has gone ends the request
 	}
-	c.topics, c.pending = nil, nil
+	for _, p := range c.texts {
+		if b, err := json.Marshal(p); err == nil && !c.ended {
+			_ = c.send("event: text\ndata: " + string(b) + "\n\n") // as above
+		}
+	}
+	c.topics, c.texts, c.pending = nil, nil, nil
 }
 
 // send writes to the browser. The caller holds the lock.

@@ -19,12 +19,13 @@ import (
 
 // page is what a handler returns.
 type page struct {
-	Title  string
-	Nav    string   // the entry of the navigation that it belongs to
-	Topics []string // the changes after which it is out of date
-	Still  bool     // it is never asked for again: it has a form to fill in, or is shown once
-	Status int      // 0: 200
-	Body   any      // the view that its template shows
+	Title   string
+	Nav     string   // the entry of the navigation that it belongs to
+	Topics  []string // the changes after which it is out of date
+	Still   bool     // it is never asked for again: it has a form to fill in, or is shown once
+	Status  int      // 0: 200
+	Session string   // the conversation that it shows; "": none
+	Body    any      // the view that its template shows
 }
 
 // frame is what every page of a signed-in browser has around its body.
@@ -48,7 +49,17 @@ type link struct {
 
 // links are the entries of the navigation: the pages that exist.
 func links(here string) []link {
-	list := []link{{"Inbox", "/ui/", "i", false}, {"Runs", "/ui/runs", "r", false}, {"Grants", "/ui/grants", "g", false}, {"Audit", "/ui/audit", "a", false}, {"Settings", "/ui/settings", "e", false}}
+	list := []link{
+		{"Inbox", "/ui/", "i", false},
+		{"Sessions", "/ui/sessions", "s", false},
+		{"Agents", "/ui/agents", "n", false},
+		{"Runs", "/ui/runs", "r", false},
+		{"Grants", "/ui/grants", "g", false},
+		{"Tools", "/ui/tools", "t", false},
+		{"Policies", "/ui/policies", "p", false},
+		{"Audit", "/ui/audit", "a", false},
+		{"Settings", "/ui/settings", "e", false},
+	}
 	for i := range list {
 		list[i].Here = list[i].Name == here
 	}
@@ -85,7 +96,8 @@ var functions = template.FuncMap{
 	"day":    func(t time.Time) string { return t.UTC().Format("2 Jan 2006") },
 	"moment": func(t time.Time) string { return t.UTC().Format("2 Jan, 15:04:05") },
 	"clock":  func(t time.Time) string { return t.UTC().Format("15:04:05") },
-	"ago":    ago, "left": left, "span": spanOf, "size": sizeOf, "word": wordOf, "id8": id8,
+	"ago":    ago, "left": left, "span": spanOf, "size": sizeOf, "word": wordOf, "id8": id8, "count": count, "compact": compactJSON, "riskclass": riskClass,
+	"filepath": func(id fmt.Stringer, path string) string { return filePathOf(id.String(), path) }, "size64": func(n int64) string { return sizeOf(int(n)) },
 	"join": func(list []string) string { return strings.Join(list, " ") },
 }
 

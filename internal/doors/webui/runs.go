@@ -62,6 +62,7 @@ type runsView struct {
 	Tool    string
 	State   string
 	Items   []runLine
+	Stacks  []stack // their calls as a picture
 	Next    string
 }
 
@@ -107,6 +108,7 @@ func (s *Server) runs(x *exchange) (*page, error) {
 	if v.Items, v.Next, err = x.runs(query); err != nil {
 		return nil, err
 	}
+	v.Stacks = stacks(v.Items)
 	if v.Next != "" {
 		asked.Set("cursor", v.Next)
 		v.Next = pathWith("/ui/runs", asked)

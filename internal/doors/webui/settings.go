@@ -1,9 +1,11 @@
 package webui
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
+	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/service/devices"
 )
 
@@ -35,6 +37,7 @@ type settingsView struct {
 	Devices []devices.Device
 	This    string // ID of this browser
 	Now     time.Time
+	Parts   *httpapi.PartList // nil: the grant may not read them
 }
 
 func (s *Server) settings(x *exchange) (*page, error) {
@@ -47,6 +50,14 @@ func (s *Server) settings(x *exchange) (*page, error) {
 		if d.Holder == x.device.Holder {
 			v.Devices = append(v.Devices, d)
 		}
+	}
+	var parts httpapi.PartList
+	p := (*httpapi.Problem)(nil)
+	switch err := x.api.get("/v1/parts", nil, &parts); {
+	case err == nil:
+		v.Parts = &parts
+	case !errors.As(err, &p) || p.Status != http.StatusForbidden:
+		return nil, err
 	}
 	return &page{Title: "Settings", Nav: "Settings", Topics: []string{"grants"}, Body: v}, nil
 }

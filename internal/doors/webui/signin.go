@@ -1,6 +1,8 @@
 package webui
 
 import (
+	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,18 +13,37 @@ import (
 )
 
 // cookieName is the name of the cookie of a session. The prefix makes browsers refuse it
-// without encryption.
+// without encryption, and from any other host.
 func (s *Server) cookieName() string {
 	if s.o.TLS {
-		return "__Secure-remit-ui"
+		return "__Host-remit-ui"
 	}
 	return "remit-ui"
 }
 
 func (s *Server) cookie(value string, lasts time.Duration) *http.Cookie {
-	return &http.Cookie{
-		Name: s.cookieName(), Value: value, Path: "/ui", MaxAge: int(lasts / time.Second), HttpOnly: true, Secure: s.o.TLS, SameSite: http.SameSiteStrictMode,
+	path := "/ui"
+	if s.o.TLS {
+		path = "/" // the prefix needs it
 	}
+	return &http.Cookie{
+		Name: s.cookieName(), Value: value, Path: path, MaxAge: int(lasts / time.Second), HttpOnly: true, Secure: s.o.TLS, SameSite: http.SameSiteStrictMode,
+	}
+}
+
+// maxChallenge bounds a challenge, in bytes.
+const maxChallenge = 100
+
+// prove shows remit ui that this process is the service of its $REMIT_HOME.
+func (s *Server) prove(w http.ResponseWriter, r *http.Request) {
+	text := r.URL.Query().Get("challenge")
+	at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok || text == "" || len(text) > maxChallenge {
+		s.fail(w, r, http.StatusBadRequest, fault.New(fault.Usage, "the challenge cannot be read"))
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, s.o.Devices.Prove(text, at.String())) // the client may have gone
 }
 
 // outside is what browsers see that are not signed in.

@@ -9,7 +9,7 @@ import (
 
 // words are the states that are not shown by their own name. The style sheet gives each state
 // its sign and colour.
-var words = map[string]string{"timeout": "timed out", "pending": "running", "used": "approved and used", "lapsed": "expired"}
+var words = map[string]string{"timeout": "timed out", "pending": "running", "used": "approved and used", "lapsed": "expired", "review": "waits for review", "rejected": "discarded"}
 
 func wordOf(status string) string {
 	if w, ok := words[status]; ok {
@@ -74,15 +74,39 @@ func sizeOf(n int) string {
 	if n == 1 {
 		return "1 byte"
 	}
-	s := strconv.Itoa(n)
+	return grouped(int64(n)) + " bytes"
+}
+
+// grouped is a number with its thousands apart.
+func grouped(n int64) string {
+	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]
 	}
-	return s + " bytes"
+	return s
+}
+
+// count is a number with its noun, as "3 grants".
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
 }
 
 // id8 is the beginning of an ID that people recognize it by.
 func id8(id fmt.Stringer) string {
 	s := id.String()
 	return s[:min(8, len(s))]
+}
+
+// dollars writes millionths of a US dollar; "": none.
+func dollars(millionths int64) string {
+	switch {
+	case millionths <= 0:
+		return ""
+	case millionths < 10_000:
+		return "under $0.01"
+	}
+	return fmt.Sprintf("$%.2f", float64(millionths)/1e6)
 }

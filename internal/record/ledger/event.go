@@ -274,6 +274,11 @@ const (
 	PartDoc      = "doc"      // JSON: the state of an agent or session, a message, FileState, or OperatorAction
 	PartBounds   = "bounds"   // JSON CallBounds: the limits of this call besides its run's policies
 	PartContent  = "content"  // a session's file
+
+	// PartNote begins the names of a hook's notes on the call; the stage follows.
+	PartNote = "note."
+
+	PartCommitment = "commitment" // JSON commitment.Commitment: the condition that the call checks
 )
 
 // Payload are the named parts of an event besides its fields. Parts can be erased

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/commitment"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/redact"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -176,6 +178,20 @@ func (b *builder) step(c Call, chain []Policy) Step {
 			s.Error.Message = "Remit ended before the call's outcome was known"
 		}
 	}
+	for name, note := range c.Loaded {
+		if at, ok := strings.CutPrefix(name, ledger.PartNote); ok {
+			if s.Notes == nil {
+				s.Notes = map[string]string{}
+			}
+			s.Notes[b.text(at)] = b.text(string(note))
+		}
+	}
+	if src := c.Loaded[ledger.PartCommitment]; len(src) > 0 {
+		var condition commitment.Commitment
+		if json.Unmarshal(src, &condition) == nil {
+			s.Commitment = b.text(condition.String())
+		}
+	}
 	s.Decision = asked.decision(c, chain)
 	s.SideEffects = b.sideEffects(c)
 	return s
@@ -289,6 +305,7 @@ type summarizer struct {
 	counts Counts
 	steps  int
 	used   *usedResources
+	checks []Commitment
 	until  float64 // when the last step ended, in milliseconds since the run began
 }
 
@@ -299,11 +316,26 @@ func (x *summarizer) add(s *Step) {
 	x.counts.add(s.Status)
 	x.counts.Refused += s.SideEffects.attempts()
 	x.used.addStep(s)
+	x.addCheck(s)
 	x.until = millis(s.offset) + s.DurationMS
 }
 
+// addCheck notes how a condition was checked last.
+func (x *summarizer) addCheck(s *Step) {
+	if s.Commitment == "" {
+		return
+	}
+	c := Commitment{s.Commitment, s.Status == tool.Completed.String(), s.Index}
+	at := slices.IndexFunc(x.checks, func(was Commitment) bool { return was.Text == c.Text })
+	if at < 0 {
+		x.checks = append(x.checks, c)
+		return
+	}
+	x.checks[at] = c
+}
+
 func (x *summarizer) summary() Summary {
-	s := Summary{Counts: x.counts, Resources: x.used.sorted(), TotalDurationMS: x.until} // still running: until the last known event
+	s := Summary{Counts: x.counts, Commitments: x.checks, Resources: x.used.sorted(), TotalDurationMS: x.until} // still running: until the last known event
 	s.Counts.Total = max(x.run.Total, x.steps)
 	if !x.run.Ended.IsZero() {
 		s.TotalDurationMS = millis(x.run.Ended.Sub(x.run.Started))

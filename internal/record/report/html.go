@@ -40,23 +40,18 @@ var page = sync.OnceValue(func() *template.Template {
 // HTML writes the report as one page that loads nothing: no script, no font, no
 // image. A strict content security policy makes the browser hold to it.
 func HTML(w io.Writer, d Data) error {
-	var shown endSteps
+	shown := endSteps[stepView]{keep: newStepView}
 	rep, err := build(d, &shown)
 	if err != nil {
 		return err
 	}
 	var b bytes.Buffer // a page cut short by an error would look like a whole one
-	if err := page().Execute(&b, newView(rep, shown)); err != nil {
+	if err := page().Execute(&b, newView(rep, shown.all())); err != nil {
 		return fmt.Errorf("drawing the report: %w", err)
 	}
 	_, err = w.Write(b.Bytes())
 	return err
 }
-
-// pageEnds is how many steps at the beginning and at the end of a run the page shows in any
-// case. Of those between, it shows all that were refused something, and counts the others:
-// browsers do not draw pages of a hundred thousand steps.
-const pageEnds = 1000
 
 // view is the data of the page.
 type view struct {
@@ -72,54 +67,7 @@ type view struct {
 	Inputs []field
 }
 
-// endSteps keeps the steps that the page shows.
-type endSteps struct {
-	kept []placedStep // those at the beginning, and refused ones after them
-	last []placedStep // the newest, at most pageEnds of them
-	n    int
-}
-
-// placedStep is a step with its place among all steps of the run.
-type placedStep struct {
-	stepView
-	place   int // from 0
-	refused bool
-}
-
-func (e *endSteps) begin(*Report) error { return nil }
-
-func (e *endSteps) add(s Step) error {
-	x := placedStep{newStepView(s), e.n, s.Status == tool.StatusDenied.String() || s.SideEffects.attempts() > 0}
-	if e.n++; x.place < pageEnds {
-		e.kept = append(e.kept, x)
-		return nil
-	}
-	e.last = append(e.last, x)
-	if len(e.last) < 2*pageEnds {
-		return nil
-	}
-	e.forget(len(e.last) - pageEnds)
-	return nil
-}
-
-// forget lets the first n of the newest steps go, except refused ones.
-func (e *endSteps) forget(n int) {
-	for _, x := range e.last[:n] {
-		if x.refused {
-			e.kept = append(e.kept, x)
-		}
-	}
-	rest := copy(e.last, e.last[n:])
-	clear(e.last[rest:])
-	e.last = e.last[:rest]
-}
-
-func (e *endSteps) end(*Report) error {
-	e.forget(max(0, len(e.last)-pageEnds))
-	return nil
-}
-
-func newView(rep Report, shown endSteps) view {
+func newView(rep Report, shown []placed[stepView]) view {
 	sum := sha256.Sum256([]byte(style))
 	v := view{
 		Report: rep, CSS: template.CSS(style), Title: rep.Run.Name, Icon: pageSign(rep.Run.Status), Class: classOf(rep.Run.Status),
@@ -129,11 +77,10 @@ func newView(rep Report, shown endSteps) view {
 	if v.Title == "" {
 		v.Title = "Run " + rep.Run.ID[:8]
 	}
-	next := 0
-	for _, s := range slices.Concat(shown.kept, shown.last) {
-		x := s.stepView
+	for _, s := range shown {
+		x := s.step
 		x.draw(rep.Summary.TotalDurationMS)
-		x.Left, next = s.place-next, s.place+1
+		x.Left = s.left
 		v.Steps = append(v.Steps, x)
 		if s.refused {
 			v.Denied = append(v.Denied, x)
@@ -141,7 +88,7 @@ func newView(rep Report, shown endSteps) view {
 	}
 	for _, g := range groups(rep.Summary.Resources) {
 		if len(g.List) > 0 {
-			g.List = g.List[:min(g.All, pageEnds)]
+			g.List = g.List[:min(g.All, shownEnds)]
 			v.Groups = append(v.Groups, g)
 		}
 	}
@@ -159,7 +106,6 @@ func classOf(status string) string {
 // stepView is a step with computed values for the page.
 type stepView struct {
 	Step
-	Left     int // steps before this one that are not shown
 	Icon     string
 	Subject  string
 	From, To string // of the bar, out of 1000

@@ -121,6 +121,13 @@ type Step struct {
 	Client      string      `json:"client,omitempty"`   // carries out the call itself
 	Reported    bool        `json:"reported,omitempty"` // status and output are the client's word
 	Erased      bool        `json:"erased,omitempty"`   // arguments and output were erased from the record
+	// Notes are those of the operator's hook, by the stage of the call: asked, before, after or
+	// denied.
+	Notes map[string]string `json:"notes,omitempty"`
+	// Commitment is the condition that the step checks, as "run go test ./...".
+	Commitment string `json:"commitment,omitempty"`
+
+	Left int `json:"-"` // steps before this one that a short report leaves out
 
 	offset time.Duration // since the run began
 }
@@ -237,6 +244,16 @@ type Summary struct {
 	TotalDurationMS float64   `json:"total_duration_ms"`
 	Counts          Counts    `json:"counts"`
 	Resources       Resources `json:"resources"`
+	// Commitments are the conditions under which the work counts as done, as they were
+	// checked last.
+	Commitments []Commitment `json:"commitments,omitempty"`
+}
+
+// Commitment is a condition of the run.
+type Commitment struct {
+	Text string `json:"text"` // as "run go test ./..."
+	Met  bool   `json:"met"`
+	Step int    `json:"step"` // index of the step that checked it last
 }
 
 // Counts are numbers of steps. Failed counts all that began and did not

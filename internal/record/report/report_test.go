@@ -385,25 +385,50 @@ func TestTheTimelineFitsNarrowTerminals(t *testing.T) {
 	}
 }
 
+// long is a run of n calls, of which every 2500th was denied and the 4000th refused something.
+func long(n int) report.Data {
+	d := example()
+	var list []report.Call
+	for i := 1; i <= n; i++ {
+		c := call(i, "fs.read", int64(i), 10, `{"path":"a"}`, `{"text":"b"}`)
+		if i%2500 == 0 {
+			c = denied(c, "files.read.deny[0]", "[]")
+		}
+		if i == 4000 {
+			c.Refused = 1
+		}
+		list = append(list, c)
+	}
+	d.Calls, d.Run.Total = calls(list...), n
+	return d
+}
+
+// The text of a long run shows both ends and all that was refused, and counts the rest.
+func TestTheTextOfALongRunIsBounded(t *testing.T) {
+	var b bytes.Buffer
+	if err := report.Text(&b, long(10_000), report.Options{Width: 200}); err != nil {
+		t.Fatal(err)
+	}
+	timeline, rest, _ := strings.Cut(b.String(), "\nDenied\n")
+	if n := strings.Count(timeline, "fs.read"); n != 2004 { // 2500, 4000, 5000 and 7500 are refused; 10000 is at the end
+		t.Errorf("%d steps of 10000 are shown, want 2004", n)
+	}
+	for _, want := range []string{"1499 steps not shown", "999 steps not shown", "2499 steps not shown", "1500 steps not shown", "--json lists all"} {
+		if !strings.Contains(timeline, want) {
+			t.Errorf("the timeline does not have %q", want)
+		}
+	}
+	if n := strings.Count(rest, "denied by files.read.deny[0]"); n != 4 || !strings.Contains(rest, "10000 steps") {
+		t.Errorf("%d denials are shown, want 4, and the count of all 10000 steps:\n%s", n, rest)
+	}
+}
+
 // The page of a long run stays small: it shows both ends and all that was refused, and
 // counts the rest.
 func TestThePageOfALongRunIsBounded(t *testing.T) {
 	page := func(n int) string {
-		d := example()
-		var list []report.Call
-		for i := 1; i <= n; i++ {
-			c := call(i, "fs.read", int64(i), 10, `{"path":"a"}`, `{"text":"b"}`)
-			if i%2500 == 0 {
-				c = denied(c, "files.read.deny[0]", "[]")
-			}
-			if i == 4000 {
-				c.Refused = 1
-			}
-			list = append(list, c)
-		}
-		d.Calls, d.Run.Total = calls(list...), n
 		var b bytes.Buffer
-		if err := report.HTML(&b, d); err != nil {
+		if err := report.HTML(&b, long(n)); err != nil {
 			t.Fatal(err)
 		}
 		return b.String()
@@ -412,24 +437,26 @@ func TestThePageOfALongRunIsBounded(t *testing.T) {
 	if n := strings.Count(whole, `<li id="step-`); n != 2000 || strings.Contains(whole, "not shown") {
 		t.Errorf("%d of 2000 steps are shown", n)
 	}
-	long := page(10_000)
-	if n := strings.Count(long, `<li id="step-`); n != 2004 { // 2500, 4000, 5000 and 7500 are refused; 10000 is at the end
+	bounded := page(10_000)
+	if n := strings.Count(bounded, `<li id="step-`); n != 2004 { // 2500, 4000, 5000 and 7500 are refused; 10000 is at the end
 		t.Errorf("%d steps of 10000 are shown, want 2004", n)
 	}
 	for _, want := range []string{"1499 steps not shown", "999 steps not shown", "2499 steps not shown", "1500 steps not shown", `id="step-4000"`, "<b>10000</b>"} {
-		if !strings.Contains(long, want) {
+		if !strings.Contains(bounded, want) {
 			t.Errorf("the page does not have %s", want)
 		}
 	}
-	if most := len(whole) + len(whole)/50; len(long) > most {
-		t.Errorf("the page of 10000 steps has %d bytes, that of 2000 has %d", len(long), len(whole))
+	if most := len(whole) + len(whole)/50; len(bounded) > most {
+		t.Errorf("the page of 10000 steps has %d bytes, that of 2000 has %d", len(bounded), len(whole))
 	}
 }
 
-// Neither the page nor the JSON report of a long run holds all its calls in memory.
+// No report of a long run holds all its calls in memory.
 func TestALongRunIsNotHeld(t *testing.T) {
-	const n, most = 4000, 45 << 20 // the outputs are 64 MB; of those on the page, 8 KiB are shown
-	for name, write := range map[string]func(io.Writer, report.Data) error{"html": report.HTML, "json": report.JSON} {
+	const n, most = 2600, 32 << 20 // the outputs are 41 MB; of those on the page, 8 KiB are shown
+	for name, write := range map[string]func(io.Writer, report.Data) error{"html": report.HTML, "json": report.JSON, "text": func(w io.Writer, d report.Data) error {
+		return report.Text(w, d, report.Options{})
+	}} {
 		d := example()
 		d.Calls = func(yield func(report.Call, error) bool) {
 			for i := 1; i <= n; i++ {

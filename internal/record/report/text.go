@@ -27,13 +27,14 @@ func Text(w io.Writer, d Data, o Options) error {
 		o.Width = 100
 	}
 	o.Width = max(o.Width, 60)
-	rep, err := Build(d)
+	rep, err := BuildShort(d)
 	if err != nil {
 		return err
 	}
 	p := &printer{out: bufio.NewWriter(w), o: o, rep: &rep}
 	p.header()
 	p.timeline()
+	p.commitments()
 	p.denials()
 	p.attempts()
 	p.resources()
@@ -143,7 +144,7 @@ func (p *printer) timeline() {
 		p.line("No calls.")
 		return
 	}
-	index, name := len(strconv.Itoa(len(p.rep.Steps))), 4
+	index, name := len(strconv.Itoa(p.rep.Summary.Counts.Total)), 4
 	for _, s := range p.rep.Steps {
 		name = max(name, min(columns(redact.Show(s.Tool)), 20))
 	}
@@ -152,6 +153,9 @@ func (p *printer) timeline() {
 	about := max(room-bar, aboutWidth)
 	p.line()
 	for _, s := range p.rep.Steps {
+		if s.Left > 0 {
+			p.line(p.paint(faint, p.pick("…", "...")+" "+plural(s.Left, "step")+" not shown, none of them refused anything: remit show "+p.rep.Run.ID+" --json lists all, --step shows one"))
+		}
 		i := iconOf(s.Status)
 		p.line(pad(strconv.Itoa(s.Index), index), " ",
 			p.paint(i.color, pad(p.pick(i.sign, i.ascii)+" "+s.Status, statusWidth)), " ",
@@ -192,6 +196,20 @@ func place01(s Step, total float64) (from, to float64) {
 	}
 	from = min(millis(s.offset)/total, 1)
 	return from, min(from+s.DurationMS/total, 1)
+}
+
+func (p *printer) commitments() {
+	if len(p.rep.Summary.Commitments) == 0 {
+		return
+	}
+	p.title("Commitments")
+	for _, c := range p.rep.Summary.Commitments {
+		i, word := iconOf(tool.Completed.String()), "met"
+		if !c.Met {
+			i, word = iconOf(tool.Failed.String()), "not met"
+		}
+		p.line("  ", p.paint(i.color, pad(p.pick(i.sign, i.ascii)+" "+word, 9)), " ", p.short(c.Text, p.o.Width-20), "  step ", strconv.Itoa(c.Step))
+	}
 }
 
 func (p *printer) denials() {

@@ -129,9 +129,20 @@ func TestASessionWorksAndIsReplayedWithoutModel(t *testing.T) {
 	if b, _, err := p.svc.ReadFile(t.Context(), s.ID.String(), "/note.txt"); err != nil || string(b) != "five" {
 		t.Errorf("the file: %q, %v", b, err)
 	}
+	calls, err := p.svc.MessageCalls(t.Context(), s.ID.String(), 1, 4)
+	if err != nil || len(calls) != 2 || calls[0].Message != 2 || calls[1].Tool != "session_file_system.write_file" || calls[1].Status != "completed" || calls[1].Effect != "allow" || calls[1].Run == "" {
+		t.Errorf("the calls of the messages: %+v, %v", calls, err)
+	}
 	p.again()
 	if turn, err = p.svc.Send(t.Context(), tester, s.ID.String(), "and the note?", nil); err != nil || turn.Reply != "it says five" {
 		t.Fatalf("after a restart: %q, %v", turn.Reply, err)
+	}
+	if calls, err = p.svc.MessageCalls(t.Context(), s.ID.String(), 6, 9); err != nil || len(calls) != 1 || calls[0].Message != 7 {
+		t.Errorf("the calls of the second run: %+v, %v", calls, err)
+	}
+	e, err := p.svc.Effective(t.Context(), s.Agent.String())
+	if err != nil || e.Problem != nil || !strings.HasSuffix(e.SystemPrompt, "Add up.") || len(e.Capabilities) != 2 || len(e.Tools) < 5 || e.Tools[0].Capability != "test_math" || e.Tools[0].Risk == "" {
+		t.Errorf("the effective agent: %+v, %v", e, err)
 	}
 	p.close()
 	if err := os.Remove(filepath.Join(p.dir, "answers.yaml")); err != nil {

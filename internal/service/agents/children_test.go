@@ -36,7 +36,7 @@ func family(t *testing.T, policySource, parent, worker string) (*place, agent.Se
 
 func (p *place) children(of agent.Session) []agent.Session {
 	p.t.Helper()
-	list, err := p.svc.Sessions(p.t.Context(), "", [16]byte{}, 100)
+	list, err := p.svc.Sessions(p.t.Context(), agent.SessionFilter{}, [16]byte{}, 100)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -26,8 +26,22 @@ func (h *host) Begin(ctx context.Context, q agent.RunRequest) (agent.Run, error)
 	return h.Runs.Begin(ctx, runs.Request{
 		Name: q.Name, Workspace: q.Granted.Workspace, Asker: &desk{approvals: h.Approvals, asking: q.Asking, here: h.q.Here},
 		Agent:   &runs.AgentRun{Session: q.Session, Inputs: q.Inputs, Granted: q.Granted, Tools: tools},
-		Observe: h.q.Observe,
+		Observe: both(h.q.Observe, q.Observe), Hook: h.q.Hook,
 	})
+}
+
+// both calls two observers, of which each may be nil.
+func both(a, b func(runner.Notice)) func(runner.Notice) {
+	if a == nil || b == nil {
+		if a == nil {
+			return b
+		}
+		return a
+	}
+	return func(n runner.Notice) {
+		a(n)
+		b(n)
+	}
 }
 
 // overlay gives the tools of a session: its own, then those of the catalog.

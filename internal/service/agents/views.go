@@ -93,7 +93,7 @@ func (s *Agents) Sessions(ctx context.Context, q SessionQuery) (page []Named, ne
 		}
 		from = r.ID
 	}
-	list, err := svc.Sessions(ctx, q.Agent, from, q.Limit+1)
+	list, err := svc.Sessions(ctx, agent.SessionFilter{Agent: q.Agent}, from, q.Limit+1)
 	if err != nil {
 		return nil, "", err
 	}

@@ -3,6 +3,7 @@
 package changes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -250,9 +251,12 @@ func (c *Changeset) tell(ctx context.Context, ev ledger.Event, what any) error {
 	return record(ctx, c.store, c.Run.Seq, ev, what)
 }
 
+// by is who decides, for the record; "": the operator of $REMIT_HOME.
+func (s *Changes) by(who string) string { return cmp.Or(who, "user:"+s.Home.User) }
+
 // Apply carries a run's changes over into its workspace: those at or
 // beneath the paths, relative to the workspace, or all. It gives what it did.
-func (s *Changes) Apply(ctx context.Context, id string, paths ...string) (Changeset, error) {
+func (s *Changes) Apply(ctx context.Context, who, id string, paths ...string) (Changeset, error) {
 	c, err := s.changeset(ctx, id)
 	if err != nil {
 		return c, err
@@ -260,7 +264,7 @@ func (s *Changes) Apply(ctx context.Context, id string, paths ...string) (Change
 	if paths, err = inWorkspace(c.Set.Workspace(), paths); err != nil {
 		return c, err
 	}
-	who := "user:" + s.Home.User
+	who = s.by(who)
 	if err := c.tell(ctx, ledger.Event{Change: ledger.ChangesApplying, Principal: who}, nil); err != nil {
 		return c, err
 	}
@@ -291,7 +295,7 @@ func inWorkspace(workspace string, paths []string) ([]string, error) {
 }
 
 // Discard throws a run's changes away.
-func (s *Changes) Discard(ctx context.Context, id string) (Changeset, error) {
+func (s *Changes) Discard(ctx context.Context, who, id string) (Changeset, error) {
 	c, err := s.changeset(ctx, id)
 	if err != nil && c.Set != nil && c.Set.State() == changeset.Active { // it cannot be looked at any more
 		err = c.Set.Interrupted()
@@ -300,18 +304,18 @@ func (s *Changes) Discard(ctx context.Context, id string) (Changeset, error) {
 		return c, err
 	}
 	return c, c.Set.Discard(func() error {
-		return c.tell(ctx, ledger.Event{Change: ledger.ChangesDiscarded, Principal: "user:" + s.Home.User}, nil)
+		return c.tell(ctx, ledger.Event{Change: ledger.ChangesDiscarded, Principal: s.by(who)}, nil)
 	})
 }
 
 // Undo puts back what a run wrote, by an applied changeset or by its file
 // tools. Paths in force are put back also if they have changed since.
-func (s *Changes) Undo(ctx context.Context, id string, force ...string) (ledger.Run, changeset.Back, error) {
+func (s *Changes) Undo(ctx context.Context, who, id string, force ...string) (ledger.Run, changeset.Back, error) {
 	st, run, err := s.ended(ctx, id)
 	if err != nil {
 		return run, changeset.Back{}, err
 	}
-	home, who := s.Folder(), "user:"+s.Home.User
+	home, who := s.Folder(), s.by(who)
 	if _, err := home.Load(run.ID.String()); errors.Is(err, fault.NotFound) {
 		for i, f := range force {
 			if !filepath.IsAbs(f) {

@@ -54,7 +54,7 @@ func TestDiscardBesideAnotherDecision(t *testing.T) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Changes.Discard(t.Context(), id); !errors.Is(err, fault.Conflict) {
+	if _, err := a.Changes.Discard(t.Context(), "", id); !errors.Is(err, fault.Conflict) {
 		t.Errorf("beside another decision: %v", err)
 	}
 	if n := discards(t, a); n != 0 {
@@ -63,7 +63,7 @@ func TestDiscardBesideAnotherDecision(t *testing.T) {
 	if err := lock.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Changes.Discard(t.Context(), id); err != nil {
+	if _, err := a.Changes.Discard(t.Context(), "", id); err != nil {
 		t.Fatal(err)
 	}
 	if n := discards(t, a); n != 1 {

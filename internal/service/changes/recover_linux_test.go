@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -94,7 +95,7 @@ func dieWhileUndoing(dir, run string) {
 		st, err := a.Store(ctx)
 		return dying{st}, err
 	}
-	if _, _, err = a.Changes.Undo(context.Background(), run); err != nil {
+	if _, _, err = a.Changes.Undo(context.Background(), "", run); err != nil {
 		panic(err)
 	}
 	os.Exit(0)
@@ -160,7 +161,7 @@ func TestADeathWhileUndoingIsRecovered(t *testing.T) {
 	if err == nil {
 		t.Fatalf("the other process did not die: %s", out)
 	}
-	journals := filepath.Join(dir, "undo", "runs", "*.journal")
+	journals := filepath.Join(dir, "undo", "journals", "*")
 	if found, err := filepath.Glob(journals); err != nil || len(found) != 1 {
 		t.Fatalf("the other process left the journals %v, %v\n%s", found, err, out)
 	}
@@ -194,7 +195,7 @@ func TestRecoverLooksOnlyAfterADeath(t *testing.T) {
 	now := time.Now()
 	a := apptest.New(t, dir)
 	c := &changes.Changes{Home: a.Home, Now: func() time.Time { return now }}
-	broken := filepath.Join(dir, "undo", "runs", "x.journal")
+	broken := filepath.Join(dir, "undo", "journals", "x.log")
 	if err := os.MkdirAll(filepath.Dir(broken), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +236,7 @@ func TestRecoverRemovesOldData(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &changes.Changes{Home: a.Home, Now: func() time.Time { return now }}
-	log, swept := filepath.Join(dir, "undo", "runs", run+".jsonl"), filepath.Join(dir, "undo", "swept")
+	log, swept := filepath.Join(dir, "undo", "runs", run[len(run)-2:], run+".jsonl"), filepath.Join(dir, "undo", "swept")
 	age := func(name string, by time.Duration) {
 		t.Helper()
 		if err := os.Chtimes(name, now.Add(-by), now.Add(-by)); err != nil {
@@ -266,5 +267,85 @@ func TestRecoverRemovesOldData(t *testing.T) {
 	age(swept, 27*time.Hour)
 	if recovered() {
 		t.Error("a log that is older than the settings allow was not removed")
+	}
+}
+
+// listings counts how often any process lists one of the folders from now on.
+func listings(t *testing.T, folders ...string) (count func() int) {
+	t.Helper()
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	for _, f := range folders {
+		if _, err := unix.InotifyAddWatch(fd, f, unix.IN_ACCESS|unix.IN_ONLYDIR); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func() (n int) {
+		buf := make([]byte, 64<<10)
+		for {
+			got, err := unix.Read(fd, buf)
+			if errors.Is(err, unix.EAGAIN) {
+				return n
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for at := 0; at < got; {
+				e := (*unix.InotifyEvent)(unsafe.Pointer(&buf[at]))
+				if e.Mask&unix.IN_ISDIR != 0 && e.Len == 0 { // the folder itself was read
+					n++
+				}
+				at += unix.SizeofInotifyEvent + int(e.Len)
+			}
+		}
+	}
+}
+
+// A start, a request and a run that writes list none of the folders of finished runs, so that
+// they cost the same however many runs wrote something.
+func TestFinishedRunsAreNotListed(t *testing.T) {
+	dir := t.TempDir()
+	first := apptest.New(t, dir)
+	run, _, _ := wrote(t, first)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	logs := filepath.Join(dir, "undo", "runs")
+	folders := []string{logs, filepath.Join(logs, run[len(run)-2:]), filepath.Join(dir, "changes")}
+	for i := range 100 { // of all ends that the next runs can have, some
+		folders = append(folders, filepath.Join(logs, fmt.Sprintf("%02x", i)))
+	}
+	for _, f := range folders {
+		if err := os.MkdirAll(f, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Old data is removed once a day, which lists all: that was done just now.
+	if err := os.WriteFile(filepath.Join(dir, "undo", "swept"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	count := listings(t, folders...)
+
+	a := apptest.New(t, dir)
+	for range 3 {
+		if _, err := a.Store(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wrote(t, a)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(); n != 0 {
+		t.Errorf("folders of finished runs were listed %d times, want 0", n)
+	}
+	if _, err := os.ReadDir(logs); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(); n == 0 {
+		t.Error("a listing was not counted, so the test shows nothing")
 	}
 }

@@ -106,7 +106,6 @@ var agents = []agent{
 		reads: []string{".gemini/settings.json"},
 		limits: []string{
 			"if the hook crashes without a message or takes too long, Gemini CLI carries the call out",
-			"not tried in this form: see with remit runs that its calls are recorded",
 		},
 	},
 }

@@ -34,7 +34,7 @@ func threats(a agent, one Installed) (out []string) {
 }
 
 // risky are variables that decide which code a hook's process runs.
-var risky = []string{"LD_", "DYLD_", "BASH_ENV", "ENV", "PATH", "HOME", "SHELL", "NODE_OPTIONS", "REMIT_HOME", "CLAUDE_CODE_SHELL_PREFIX"}
+var risky = []string{"LD_", "DYLD_", "BASH_ENV", "ENV", "PATH", "HOME", "SHELL", "NODE_OPTIONS", "REMIT_HOME", "REMIT_DB", "CLAUDE_CODE_SHELL_PREFIX"}
 
 func hostile(name string, doc *document, one Installed) (out []string) {
 	weaker := one.Scope == Managed || one.Agent == "claude" && one.Scope == Project && name == ".claude/settings.json"

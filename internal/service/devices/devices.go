@@ -5,6 +5,11 @@
 //
 // Codes and cookies are kept as hashes. The token of a device's grant is encrypted with its
 // cookie, so that the file alone signs nobody in.
+//
+// Each start of the service has a host name of its own, and codes and cookies count for that
+// name alone. While the service is stopped, another process can listen on its port, and open
+// pages send it their cookie: that cookie is worthless from then on. An invitation is given
+// only for a service that proves that it knows the key in $REMIT_HOME.
 package devices
 
 import (
@@ -43,7 +48,10 @@ type Devices struct {
 	Home      *home.Home
 	Grants    *grants.Grants
 	Workspace string           // absolute; the workspace of the grants
+	Host      string           // of this start of the service, as NewHost makes it; "": nobody signs in
 	Now       func() time.Time // nil: time.Now
+
+	key string // proves the service to remit ui; Announce makes it
 }
 
 // Device is a browser that is signed in.
@@ -59,18 +67,19 @@ type Device struct {
 
 // state is the content of the file.
 type state struct {
-	Host    string   `json:"host"` // the name of the web UI's host
 	Codes   []code   `json:"codes,omitempty"`
 	Devices []record `json:"devices,omitempty"`
 }
 
 type code struct {
+	Host  string    `json:"host"` // that it signs in to
 	Hash  string    `json:"sha256"`
 	Until time.Time `json:"until"`
 }
 
 type record struct {
 	Device
+	Host   string `json:"host"` // that the cookie is of
 	Hash   string `json:"cookie_sha256"`
 	Sealed []byte `json:"token"` // encrypted with the cookie
 }
@@ -113,18 +122,21 @@ func (d *Devices) read() (state, error) {
 	return s, nil
 }
 
+// owns reports whether a browser is signed in to this start of the service.
+func (d *Devices) owns(r record) bool { return d.Host != "" && r.Host == d.Host }
+
 func (r record) over(now time.Time) bool {
 	return !now.Before(r.Until) || now.Sub(r.Seen) >= maxIdle
 }
 
-// Code makes a code that signs one browser in, once and within a minute.
-func (d *Devices) Code() (string, error) {
+// Code makes a code that signs one browser in to a host, once and within a minute.
+func (d *Devices) Code(host string) (string, error) {
 	text := newSecret()
 	err := d.change(func(s *state) error {
 		if len(s.Codes) >= maxCodes {
 			return fault.New(fault.LimitReached, "%d sign-in codes wait to be used", len(s.Codes)).WithHint("use one, or try again in a minute")
 		}
-		s.Codes = append(s.Codes, code{Hash: hashOf(text), Until: d.now().Add(codeLife)})
+		s.Codes = append(s.Codes, code{Host: host, Hash: hashOf(text), Until: d.now().Add(codeLife)})
 		return nil
 	})
 	return text, err
@@ -152,7 +164,7 @@ func (d *Devices) SignIn(ctx context.Context, code, label string) (cookie string
 	now := d.now()
 	out = Device{ID: t.Claims.Leaf().String(), Holder: t.Claims.Holder(), Label: label, Since: now, Seen: now, Until: earlier(now.Add(maxLife), t.Claims.Expires()), Token: t.Text}
 	err = d.change(func(s *state) error {
-		s.Devices = append(s.Devices, record{Device: out, Hash: hashOf(cookie), Sealed: sealed})
+		s.Devices = append(s.Devices, record{Device: out, Host: d.Host, Hash: hashOf(cookie), Sealed: sealed})
 		return nil
 	})
 	return cookie, out, err
@@ -171,16 +183,14 @@ func (d *Devices) burn(text string) error {
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(s.Codes, func(c code) bool { return equal(c.Hash, hashOf(text)) }) { // nothing is written for a wrong code
+	same := func(c code) bool { return d.Host != "" && c.Host == d.Host && equal(c.Hash, hashOf(text)) }
+	if !slices.ContainsFunc(s.Codes, same) { // nothing is written for a wrong code
 		return errUsed()
 	}
 	used := false
 	err = d.change(func(s *state) error {
-		s.Codes = slices.DeleteFunc(s.Codes, func(c code) bool {
-			same := equal(c.Hash, hashOf(text))
-			used = used || same
-			return same
-		})
+		left := slices.DeleteFunc(slices.Clone(s.Codes), same)
+		used, s.Codes = len(left) < len(s.Codes), left
 		return nil
 	})
 	if err == nil && !used {
@@ -202,7 +212,7 @@ func (d *Devices) Enter(cookie string) (Device, error) {
 		return Device{}, err
 	}
 	now, hash := d.now(), hashOf(cookie)
-	i := slices.IndexFunc(s.Devices, func(r record) bool { return equal(r.Hash, hash) })
+	i := slices.IndexFunc(s.Devices, func(r record) bool { return d.owns(r) && equal(r.Hash, hash) })
 	if i < 0 || s.Devices[i].over(now) {
 		return Device{}, errSignedOut()
 	}
@@ -231,7 +241,7 @@ func (d *Devices) List() ([]Device, error) {
 	}
 	out := []Device{}
 	for _, r := range s.Devices {
-		if !r.over(d.now()) {
+		if d.owns(r) && !r.over(d.now()) {
 			out = append(out, r.Device)
 		}
 	}
@@ -245,7 +255,7 @@ func (d *Devices) SignOut(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(s.Devices, func(r record) bool { return r.ID == id }) {
+	if !slices.ContainsFunc(s.Devices, func(r record) bool { return d.owns(r) && r.ID == id }) {
 		return fault.New(fault.GrantUnknown, "no signed-in browser has the ID %.80q", id)
 	}
 	if _, err := d.Grants.SetStanding(ctx, id, store.Revoked, "signed out of the web UI"); err != nil {

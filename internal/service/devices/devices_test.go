@@ -2,6 +2,7 @@ package devices_test
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,12 +28,12 @@ func newDevices(t *testing.T) (*devices.Devices, *clock) {
 		t.Fatal(err)
 	}
 	c := &clock{}
-	return &devices.Devices{Home: a.Home, Grants: a.Grants, Workspace: dir, Now: c.now}, c
+	return &devices.Devices{Home: a.Home, Grants: a.Grants, Workspace: dir, Host: devices.NewHost(), Now: c.now}, c
 }
 
 func signIn(t *testing.T, d *devices.Devices) (string, devices.Device) {
 	t.Helper()
-	code, err := d.Code()
+	code, err := d.Code(d.Host)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +46,7 @@ func signIn(t *testing.T, d *devices.Devices) (string, devices.Device) {
 
 func TestACodeIsForAMinute(t *testing.T) {
 	d, c := newDevices(t)
-	code, err := d.Code()
+	code, err := d.Code(d.Host)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,7 @@ func TestACodeIsForAMinute(t *testing.T) {
 
 func TestACodeIsForOneBrowser(t *testing.T) {
 	d, _ := newDevices(t)
-	code, err := d.Code()
+	code, err := d.Code(d.Host)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,15 +80,15 @@ func TestACodeIsForOneBrowser(t *testing.T) {
 func TestCodesAreBounded(t *testing.T) {
 	d, c := newDevices(t)
 	for range 20 {
-		if _, err := d.Code(); err != nil {
+		if _, err := d.Code(d.Host); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := d.Code(); !errors.Is(err, fault.LimitReached) {
+	if _, err := d.Code(d.Host); !errors.Is(err, fault.LimitReached) {
 		t.Errorf("one more code: %v", err)
 	}
 	c.after(time.Minute)
-	if _, err := d.Code(); err != nil {
+	if _, err := d.Code(d.Host); err != nil {
 		t.Errorf("after a minute: %v", err)
 	}
 }
@@ -172,14 +173,92 @@ func TestANarrowedGrantHasNoDevices(t *testing.T) {
 	}
 }
 
-func TestTheHostStays(t *testing.T) {
+// restarted is the same home with the next start of the service.
+func restarted(d *devices.Devices) *devices.Devices {
+	return &devices.Devices{Home: d.Home, Grants: d.Grants, Workspace: d.Workspace, Host: devices.NewHost(), Now: d.Now}
+}
+
+func TestASignInIsForOneStartOfTheService(t *testing.T) {
 	d, _ := newDevices(t)
-	first, err := d.Host()
+	cookie, one := signIn(t, d)
+	code, err := d.Code(d.Host)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := d.Host()
-	if err != nil || again != first || len(first) < 20 {
-		t.Errorf("the hosts are %q and %q, %v", first, again, err)
+	next := restarted(d)
+	if next.Host == d.Host || len(next.Host) < 30 {
+		t.Errorf("the hosts are %q and %q", d.Host, next.Host)
+	}
+	if got, err := next.Enter(cookie); !errors.Is(err, fault.GrantInvalid) || got.Token != "" {
+		t.Errorf("the cookie of the last start gave %v, %v", got.ID, err)
+	}
+	if got, _, err := next.SignIn(t.Context(), code, "x"); !errors.Is(err, fault.GrantInvalid) || got != "" {
+		t.Errorf("the code of the last start gave %q, %v", got, err)
+	}
+	if err := next.SignOut(t.Context(), one.ID); !errors.Is(err, fault.GrantUnknown) {
+		t.Errorf("signing out a browser of the last start: %v", err)
+	}
+	if list, err := next.List(); err != nil || len(list) != 0 {
+		t.Errorf("the list has %v, %v", list, err)
+	}
+	if _, err := d.Enter(cookie); err != nil { // two services can run at once
+		t.Errorf("the other service: %v", err)
+	}
+}
+
+func TestWithoutAHostNobodySignsIn(t *testing.T) {
+	d, _ := newDevices(t)
+	none := restarted(d)
+	none.Host = ""
+	code, err := none.Code("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cookie, _, err := none.SignIn(t.Context(), code, "x"); !errors.Is(err, fault.GrantInvalid) || cookie != "" {
+		t.Errorf("got %q, %v", cookie, err)
+	}
+}
+
+func TestTheEndOfAServiceRevokesItsGrants(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, d *devices.Devices, withdraw func()){
+		"stopped": func(_ *testing.T, _ *devices.Devices, withdraw func()) { withdraw() },
+		"killed, and started again": func(t *testing.T, d *devices.Devices, _ func()) {
+			if _, err := restarted(d).Announce(t.Context(), "http://b.localhost:1/ui", "127.0.0.1:1"); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, _ := newDevices(t)
+			withdraw, err := d.Announce(t.Context(), "http://"+d.Host+":1/ui", "127.0.0.1:1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, one := signIn(t, d)
+			end(t, d, withdraw)
+			_, st, err := d.Grants.Open(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if g, err := st.Grant(t.Context(), one.ID); err != nil || g.Standing != store.Revoked {
+				t.Errorf("the grant is %s, %v", g.Standing, err)
+			}
+		})
+	}
+}
+
+func TestAProofIsOfOneAddressAndStart(t *testing.T) {
+	d, _ := newDevices(t)
+	var proofs []string
+	for _, one := range []*devices.Devices{d, restarted(d)} {
+		if _, err := one.Announce(t.Context(), "http://a.localhost:1/ui", "127.0.0.1:1"); err != nil {
+			t.Fatal(err)
+		}
+		proofs = append(proofs, one.Prove("a", "127.0.0.1:1"), one.Prove("a", "[::1]:1"), one.Prove("b", "127.0.0.1:1"))
+	}
+	for i, p := range proofs {
+		if slices.Contains(proofs[:i], p) {
+			t.Errorf("two proofs are %s", p)
+		}
 	}
 }

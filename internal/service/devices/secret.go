@@ -21,9 +21,9 @@ func newSecret() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// newHost makes the name of the web UI's host. Cookies are shared by all ports of a host, so
-// no other server may have this name.
-func newHost() string { return "remit-" + strings.ToLower(rand.Text()) + ".localhost" }
+// NewHost makes the name of the web UI's host, for one start of the service. Cookies are
+// shared by all ports of a host, so no other server may have this name.
+func NewHost() string { return "remit-" + strings.ToLower(rand.Text()) + ".localhost" }
 
 // sealer encrypts with a key that is derived from a cookie.
 func sealer(cookie string) (cipher.AEAD, error) {

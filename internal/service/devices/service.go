@@ -2,14 +2,22 @@ package devices
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"html"
+	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // serviceFile says where the web UI is served; redirectFile leads a browser there.
@@ -18,38 +26,38 @@ const (
 	redirectFile = "ui/open.html"
 )
 
-// dialWithin is how long the service may take to answer.
-const dialWithin = 2 * time.Second
+// ProofPath is the path below the web UI's at which the service proves itself. The query
+// has the challenge.
+const ProofPath = "/proof"
 
+const (
+	answerWithin = 2 * time.Second  // for the service to prove itself
+	retireWithin = 10 * time.Second // for revoking the grants of browsers
+)
+
+// service is the content of the file.
 type service struct {
 	URL     string `json:"url"`     // of the web UI, without a slash at the end
 	Address string `json:"address"` // that the service listens on
+	Host    string `json:"host"`    // that codes and cookies are of
+	Key     string `json:"key"`     // proves the service
+	TLS     bool   `json:"tls"`     // its certificate proves it to browsers
 }
 
-// Host gives the host name of this home's web UI. It is random and does not change.
-func (d *Devices) Host() (string, error) {
-	s, err := d.read()
-	if err != nil || s.Host != "" {
-		return s.Host, err
+// Announce writes down where this service serves the web UI, until withdraw is called, which
+// also signs its browsers out. Those of a service that ended without that are signed out now.
+func (d *Devices) Announce(ctx context.Context, page, address string) (withdraw func(), err error) {
+	var old service
+	if err := d.Home.Read(serviceFile, &old); err == nil && old.Host != "" && old.check(ctx) != nil {
+		d.retire(ctx, old.Host)
 	}
-	var host string
-	err = d.change(func(s *state) error {
-		if s.Host == "" {
-			s.Host = newHost()
-		}
-		host = s.Host
-		return nil
-	})
-	return host, err
-}
-
-// Announce writes down where the web UI is served, until withdraw is called.
-func (d *Devices) Announce(url, address string) (withdraw func(), err error) {
-	mine := service{URL: url, Address: address}
+	d.key = newSecret()
+	mine := service{URL: page, Address: address, Host: d.Host, Key: d.key, TLS: strings.HasPrefix(page, "https:")}
 	if err := d.Home.Write(serviceFile, mine); err != nil {
 		return nil, err
 	}
 	return func() {
+		d.retire(ctx, d.Host)
 		var now service
 		if err := d.Home.Read(serviceFile, &now); err == nil && now == mine { // another service may have taken over
 			_ = os.Remove(filepath.Join(d.Home.Dir, serviceFile)) // Invite checks whether the service answers
@@ -57,22 +65,123 @@ func (d *Devices) Announce(url, address string) (withdraw func(), err error) {
 	}, nil
 }
 
+// retire signs all browsers of a host out. Their cookies count no more in any case, so what
+// fails is left to the end of the grants.
+func (d *Devices) retire(ctx context.Context, host string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retireWithin)
+	defer cancel()
+	var gone []string
+	_ = d.change(func(s *state) error {
+		s.Codes = slices.DeleteFunc(s.Codes, func(c code) bool { return c.Host == host })
+		s.Devices = slices.DeleteFunc(s.Devices, func(r record) bool {
+			if r.Host == host {
+				gone = append(gone, r.ID)
+			}
+			return r.Host == host
+		})
+		return nil
+	})
+	for _, id := range gone {
+		_, _ = d.Grants.SetStanding(ctx, id, store.Revoked, "the service ended")
+	}
+}
+
+// Prove answers a challenge that reached the service at one of its addresses. Only a process
+// that knows the key in $REMIT_HOME can. The address is part of the proof: an answer that
+// another process fetched from the service proves nothing for that process.
+func (d *Devices) Prove(challenge, address string) string { return proofOf(d.key, challenge, address) }
+
+func proofOf(key, challenge, address string) string {
+	m := hmac.New(sha256.New, []byte(key))
+	_, _ = io.WriteString(m, "remit web ui 1\n"+address+"\n"+challenge) // never fails
+	return hex.EncodeToString(m.Sum(nil))
+}
+
+// check makes sure that the service answers, and at each address where a browser may look for
+// its host: another process there would receive the code and the cookie.
+func (s service) check(ctx context.Context) error {
+	if s.URL == "" || s.Key == "" {
+		return errNoService()
+	}
+	ctx, stop := context.WithTimeout(ctx, answerWithin)
+	defer stop()
+	if s.TLS {
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.Address)
+		if err != nil {
+			return errNoService()
+		}
+		return c.Close()
+	}
+	answers := 0
+	for _, address := range s.addresses() {
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			continue // nobody listens there
+		}
+		if err := s.challenge(ctx, c, address); err != nil {
+			return err
+		}
+		answers++
+	}
+	if answers == 0 {
+		return errNoService()
+	}
+	return nil
+}
+
+// addresses are where a browser may look for the URL's host.
+func (s service) addresses() []string {
+	ip, port, err := net.SplitHostPort(s.Address)
+	if err != nil {
+		return nil
+	}
+	local := []string{net.JoinHostPort("127.0.0.1", port), net.JoinHostPort("::1", port)}
+	if u, err := url.Parse(s.URL); err != nil || u.Hostname() == s.Host {
+		return local
+	}
+	if at := net.ParseIP(ip); at == nil || at.IsUnspecified() {
+		return local
+	}
+	return []string{s.Address}
+}
+
+// challenge has the process at the other end of a connection prove that it is the service.
+func (s service) challenge(ctx context.Context, c net.Conn, address string) error {
+	defer func() { _ = c.Close() }() // the transport has
+	foreign := fault.New(fault.Denied, "the program that listens on %s is not this service; it would receive the sign-in code", address).
+		WithHint("stop that program, or start remit serve with another --listen")
+	text := newSecret()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+ProofPath+"?challenge="+text, http.NoBody)
+	if err != nil {
+		return errNoService()
+	}
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return c, nil }}
+	res, err := transport.RoundTrip(r)
+	if err != nil {
+		return foreign
+	}
+	defer func() { _ = res.Body.Close() }()
+	got, err := io.ReadAll(io.LimitReader(res.Body, 128))
+	if err != nil || res.StatusCode != http.StatusOK || !equal(string(got), proofOf(s.Key, text, address)) {
+		return foreign
+	}
+	return nil
+}
+
+func errNoService() error {
+	return fault.New(fault.NotFound, "no service with a web UI is running").WithHint("start one with remit serve, and leave it running")
+}
+
 // Invite gives a link that signs one browser in to the running service.
 func (d *Devices) Invite(ctx context.Context) (string, error) {
 	var s service
-	err := d.Home.Read(serviceFile, &s)
-	if err == nil && s.URL != "" {
-		ctx, stop := context.WithTimeout(ctx, dialWithin)
-		defer stop()
-		var c net.Conn
-		if c, err = (&net.Dialer{}).DialContext(ctx, "tcp", s.Address); err == nil {
-			_ = c.Close() // it was opened only to see that the service listens
-		}
+	if err := d.Home.Read(serviceFile, &s); err != nil {
+		return "", errNoService()
 	}
-	if err != nil || s.URL == "" {
-		return "", fault.New(fault.NotFound, "no service with a web UI is running").WithHint("start one with remit serve, and leave it running")
+	if err := s.check(ctx); err != nil {
+		return "", err
 	}
-	code, err := d.Code()
+	code, err := d.Code(s.Host)
 	if err != nil {
 		return "", err
 	}

@@ -21,6 +21,8 @@ type AuditQuery struct {
 	Since, Until time.Time
 	Event        string // an event's name, see KnownEvent
 	Extension    string
+	Run          string // ID of a run
+	Subject      string // ID of an agent or a session
 	Tool         tool.ID
 	Status       tool.Status
 	Failed       bool
@@ -75,7 +77,13 @@ func (h *History) Audit(ctx context.Context, q AuditQuery) ([]AuditEvent, ledger
 	if q.Before == 1 {
 		return out, 0, nil
 	}
-	for ev, err := range st.Find(ctx, q.filter()) {
+	f := q.filter()
+	if q.Run != "" {
+		if err := f.within(ctx, st, q.Run); err != nil {
+			return nil, 0, err
+		}
+	}
+	for ev, err := range st.Find(ctx, f.EventFilter) {
 		if err != nil {
 			return nil, 0, err
 		}
@@ -103,6 +111,8 @@ func (q AuditQuery) selects(e *AuditEvent) bool {
 	case q.Event != "" && (!KnownEvent(q.Event) || !eventTypes[q.Event].selects(e)):
 		return false
 	case q.Tool != "" && e.Tool != q.Tool,
+		q.Run != "" && e.RunID != q.Run,
+		q.Subject != "" && e.Subject != q.Subject,
 		q.Extension != "" && e.Extension != q.Extension,
 		q.Status != tool.Pending && !is(q.Status.String()):
 		return false

@@ -1,6 +1,8 @@
 package history
 
 import (
+	"context"
+
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
@@ -14,13 +16,38 @@ var failures = []tool.Status{tool.Failed, tool.TimedOut, tool.Cancelled, tool.St
 var states = []store.Mark{store.KindMark(ledger.Changeset), store.KindMark(ledger.QuestionAsked), store.KindMark(ledger.QuestionVoted),
 	store.KindMark(ledger.QuestionClosed), store.KindMark(ledger.Operated)}
 
+// subjects are the kinds of events that concern an agent or a session.
+var subjects = []store.Mark{store.KindMark(ledger.RunStarted), store.KindMark(ledger.AgentSaved), store.KindMark(ledger.SessionSaved),
+	store.KindMark(ledger.MessageAdded), store.KindMark(ledger.FileSaved)}
+
+// eventFilter selects events by the store's index.
+type eventFilter struct{ store.EventFilter }
+
+// within bounds the events to the time of a run.
+func (f *eventFilter) within(ctx context.Context, st store.Store, id string) error {
+	run, err := st.Run(ctx, id)
+	if err != nil {
+		return err
+	}
+	if f.Since.Before(run.Started) {
+		f.Since = run.Started
+	}
+	if !run.Ended.IsZero() && (f.Until.IsZero() || f.Until.After(run.Ended)) {
+		f.Until = run.Ended
+	}
+	return nil
+}
+
 // filter translates the query into the marks of the store's index. The result contains all
 // events of the query and some others.
-func (q AuditQuery) filter() store.EventFilter {
-	f := store.EventFilter{Since: q.Since, Until: q.Until, Before: q.Before}
+func (q AuditQuery) filter() eventFilter {
+	f := eventFilter{store.EventFilter{Since: q.Since, Until: q.Until, Before: q.Before}}
 	and := func(marks ...store.Mark) { f.Marks = append(f.Marks, marks) }
 	if q.Event != "" {
 		and(eventTypes[q.Event].marks...)
+	}
+	if q.Subject != "" {
+		and(subjects...)
 	}
 	if q.Tool != "" {
 		and(store.ToolMark(q.Tool))

@@ -27,6 +27,15 @@ type History struct {
 	Reader func(context.Context) (store.Backend, error)
 }
 
+// VerifyAll recomputes the whole log.
+func (h *History) VerifyAll(ctx context.Context) (store.VerifyReport, error) {
+	st, err := h.Reader(ctx)
+	if err != nil {
+		return store.VerifyReport{}, err
+	}
+	return st.Verify(ctx, store.VerifyOptions{})
+}
+
 // Report loads the data of a run's report; its calls are loaded one by one while the report
 // is made. Secrets are still in it; the report masks them.
 func (h *History) Report(ctx context.Context, id string) (report.Data, error) {

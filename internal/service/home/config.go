@@ -15,6 +15,7 @@ import (
 // value of a field means its default.
 type Config struct {
 	Dir      string   // $REMIT_HOME; default $XDG_DATA_HOME/remit, else ~/.local/share/remit
+	Database string   // $REMIT_DB, the URL of the ledger's PostgreSQL database; "": a SQLite file in Dir
 	UserHome string   // the person's home folder
 	User     string   // the name of the person's account, for the record
 	Path     []string // the trusted PATH
@@ -36,6 +37,7 @@ func FromEnv(environ []string) (Config, error) {
 	if c.UserHome, _ = lookup("HOME"); !filepath.IsAbs(c.UserHome) {
 		c.UserHome = ""
 	}
+	c.Database, _ = lookup("REMIT_DB")
 	if h, _ := lookup("REMIT_HOME"); h != "" {
 		c.Dir = h
 	} else if x, _ := lookup("XDG_DATA_HOME"); x != "" && filepath.IsAbs(x) {

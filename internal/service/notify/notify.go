@@ -32,6 +32,7 @@ type Event struct {
 // The kinds of events.
 const (
 	ApprovalRequested = "approval.requested"
+	PolicyViolated    = "policy.violated"
 	Test              = "test"
 )
 

@@ -16,6 +16,13 @@ func TestProfiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, name := range profile.AgentNames() {
+		a, err := profile.FindAgent(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, a.Profile)
+	}
 	for _, p := range all {
 		parsed, err := policy.Parse(p.Name+".yaml", []byte(p.Source))
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -22,11 +23,12 @@ import (
 // ClientRequest names the session of a client: a program that carries out its tool calls
 // itself and has each of them decided and recorded here first.
 type ClientRequest struct {
-	Client    string // the program's name
-	Session   string // the client's own ID of its session
-	Policy    string // a policy file; "": the workspace's, if trusted
-	Workspace string // absolute
-	Asks      bool   // the client asks its user where the policy wants approval
+	Client    string         // the program's name
+	Session   string         // the client's own ID of its session
+	Policy    string         // a policy file; "": the workspace's, if trusted
+	Root      *policy.Policy // holds instead of Policy if not nil
+	Workspace string         // absolute
+	Asks      bool           // the client asks its user where the policy wants approval
 	Advice    func(filed store.Approval) string
 }
 
@@ -49,7 +51,7 @@ const maxSessions = 1000
 // Without create, for a report or the end, an unknown session is fault.RunUnknown.
 func (s *Runs) Client(ctx context.Context, q ClientRequest, create bool) (*ClientSession, context.Context, error) {
 	in := runner.Info{Name: recordedName(q), Client: q.Client, ClientAsks: q.Asks}
-	b, res, err := s.prepare(ctx, Request{Policy: q.Policy, Workspace: q.Workspace, Advice: q.Advice}, &in)
+	b, res, err := s.prepare(ctx, Request{Policy: q.Policy, Root: q.Root, Workspace: q.Workspace, Advice: q.Advice}, &in)
 	if err != nil {
 		return nil, nil, err
 	}

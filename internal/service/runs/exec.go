@@ -10,6 +10,7 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/authority/policy/command"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/catalog"
@@ -30,6 +31,10 @@ type ExecRequest struct {
 	Grant     grants.Presented // not empty: the command is under this grant, and needs an entry in its commands
 	Changeset bool             // hold what is written
 	Learn     string           // not "": learn a policy of this name, see ExecResult.Learned
+	Root      *policy.Policy   // holds instead of Policy if not nil
+	Home      string           // the command's HOME, which persists; "": an empty one
+	Env       map[string]string
+	Services  []sandbox.Service
 	Stdio     *sandbox.Stdio
 	Started   func(run *runner.Run, h policies.Hint) // nil, or called once the run is recorded
 	// Ask answers where the network rules ask; nil says no. Notice is told of
@@ -53,7 +58,7 @@ func (s *Runs) Exec(ctx context.Context, q ExecRequest) (ExecResult, error) {
 	s.Box.Warm()
 	var res ExecResult
 	var learner *execLearner
-	var root *policy.Policy // the given one
+	root := q.Root
 	if q.Learn != "" && !q.byHand() {
 		return res, fault.New(fault.Usage, "a grant's holder cannot learn a wider policy").WithHint("leave out --grant")
 	}
@@ -93,10 +98,12 @@ func (s *Runs) Exec(ctx context.Context, q ExecRequest) (ExecResult, error) {
 // Profile says what a command would get to see and use. Nothing is run or recorded.
 func (s *Runs) Profile(ctx context.Context, q ExecRequest) (sandbox.Profile, error) {
 	var in runner.Info
-	if _, err := s.authority(ctx, Request{Policy: q.Policy, Workspace: q.Workspace, Grant: q.Grant}, &in, &Result{}); err != nil {
+	if _, err := s.authority(ctx, Request{Policy: q.Policy, Root: q.Root, Workspace: q.Workspace, Grant: q.Grant}, &in, &Result{}); err != nil {
 		return sandbox.Profile{}, err
 	}
-	p, err := s.Box.Profile(in.Grant.Chain(), sandbox.Command{Argv: q.Argv, Dir: q.Workspace, Typed: q.byHand(), Long: true})
+	p, err := s.Box.Profile(in.Grant.Chain().Owning(q.Home), sandbox.Command{
+		Argv: q.Argv, Dir: q.Workspace, Typed: q.byHand(), Long: true, Env: q.Env, Services: q.Services,
+	})
 	if l := in.Grant.Chain().Limits(); err == nil && (q.Changeset || l.Hold) {
 		p.Notes = append(p.Notes, sandbox.HeldNote(l))
 	}
@@ -126,6 +133,10 @@ func (t *execTool) Spec() *tool.Spec {
 	}
 }
 
+// Own is the command's home folder.
+func (t *execTool) Own() string { return t.q.Home }
+
+// Prepare implements permit.Tool.
 func (t *execTool) Prepare(env tool.Env, _ tool.Args) (permit.Prepared, error) {
 	return permit.Prepared{
 		Actions: []tool.Action{{Kind: tool.Command, Argv: t.q.Argv, Dir: env.Workspace, Typed: t.q.byHand()}},
@@ -134,13 +145,15 @@ func (t *execTool) Prepare(env tool.Env, _ tool.Args) (permit.Prepared, error) {
 }
 
 func (t *execTool) run(ctx context.Context, p permit.Permit) (tool.Result, error) {
+	made := shelltool.MakeFolders(p, command.Actions(t.q.Argv, p.Env(), p.Env().Workspace))
 	out, err := t.box.Run(ctx, p, sandbox.Command{
 		Argv: t.q.Argv, Dir: p.Env().Workspace, Typed: t.q.byHand(), Long: true, Stdio: t.q.Stdio, Ask: t.q.Ask, Notice: t.q.Notice, Observe: t.q.Learn != "",
+		Env: t.q.Env, Services: t.q.Services,
 	})
 	if err != nil && out.Duration == 0 {
 		return tool.Result{}, err // it did not run
 	}
-	out.Hints = shelltool.HintMissing(p, out)
+	out.Hints = append(made, shelltool.HintMissing(p, out)...)
 	t.outcome = out
 	if err == nil {
 		err = shelltool.Failure(out)

@@ -3,6 +3,7 @@ package runs
 import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/record/ledger"
 )
@@ -24,3 +25,6 @@ func (s *Runs) LearnFrom(root *policy.Policy, workspace string, out sandbox.Outc
 
 // LogEntry is the log entry of a notice.
 var LogEntry = logEntry
+
+// NotifierOf is the observer that tells people of violations.
+func NotifierOf(s *Runs) func(runner.Notice) { return s.notifier() }

@@ -15,14 +15,17 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// observers shows each notice to the logs and to next, if there is one.
+// observers shows each notice of a run to the logs, to people whom a violation concerns, and to
+// next, if there is one.
 func (s *Runs) observers(next func(runner.Notice)) (func(runner.Notice), error) {
 	log, err := s.Home.Log()
 	if err != nil {
 		return nil, err
 	}
+	notifyPeople := s.notifier()
 	return func(n runner.Notice) {
 		logNotice(log, n)
+		notifyPeople(n)
 		if next != nil {
 			next(n)
 		}

@@ -33,6 +33,7 @@ import (
 	"github.com/remitrun/remit/internal/service/changes"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/notify"
 	"github.com/remitrun/remit/internal/service/policies"
 	"github.com/remitrun/remit/internal/service/secrets"
 )
@@ -56,6 +57,7 @@ type Runs struct {
 	Box       Box
 	Tools     *catalog.Catalog // plans are checked against it
 	Catalog   runner.Catalog   // where calls find their tools
+	Notifier  *notify.Notifier // tells people of violations; nil: none
 	Limits    *runner.Sources  // bounds calls by where their tools come from
 	// Reader opens the ledger to look at, also one that cannot be written.
 	Reader func(context.Context) (store.Backend, error)
@@ -126,6 +128,7 @@ type Request struct {
 	Asker   runner.Asker                           // holds instead of Here and Wait if not nil
 	Agent   *AgentRun                              // a session's run of an agent; nil: it is none
 	Observe func(runner.Notice)                    // nil: nobody watches
+	Hook    runner.Hook                            // called around calls; nil: none
 	Started func(run *runner.Run, h policies.Hint) // nil, or called once the run is recorded
 }
 
@@ -219,6 +222,7 @@ func (s *Runs) prepare(ctx context.Context, q Request, in *runner.Info) (b Activ
 	}
 	in.Bound, in.Volatile = s.Home.Env(q.Workspace), s.Policies.Volatile(res.Policies)
 	b.Runner = s.runner(b.store, s.asker(q), observe)
+	b.Runner.Hook = q.Hook
 	if q.Agent != nil {
 		b.Runner.Catalog = q.Agent.Tools
 	}

@@ -39,6 +39,7 @@ type Imported struct {
 	// Dropped are the settings that are not imported, each with the reason.
 	Dropped []string
 
+	bundle    *bundle  // that has the server; nil: none
 	variables []Input  // of the person's environment, which it needs
 	secret    []string // variables that hold secret inputs
 }

@@ -209,6 +209,11 @@ func (m *Servers) Import(i Imported, replace bool) error {
 	if err := errors.Join(m.Free(s.Name, replace), m.checkMCP(s)); err != nil {
 		return err
 	}
+	if i.bundle != nil {
+		if err := m.keepBundle(&s, i.bundle); err != nil {
+			return err
+		}
+	}
 	values := map[string]string{}
 	plain := map[string]string{}
 	s.Secrets = map[string]string{}

@@ -117,9 +117,16 @@ func (i *Imported) Fill(values map[string]string) {
 		}
 	}
 	r := strings.NewReplacer(pairs...)
-	for n, word := range i.Server.Command {
-		i.Server.Command[n] = r.Replace(word)
+	i.bundle.take(values)
+	var command []string
+	for _, word := range i.Server.Command {
+		if several, ok := i.bundle.several(word, values); ok {
+			command = append(command, several...)
+			continue
+		}
+		command = append(command, r.Replace(word))
 	}
+	i.Server.Command = command
 	i.Server.URL = r.Replace(i.Server.URL)
 	for name, value := range i.Server.Env {
 		if slices.ContainsFunc(secrets, func(place string) bool { return strings.Contains(value, place) }) {

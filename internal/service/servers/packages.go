@@ -29,7 +29,7 @@ type Package struct {
 	Asked   string        `json:"asked,omitempty"` // the version in the command; "": the newest
 	Version string        `json:"version"`
 	Program string        `json:"program"` // its file, relative to the installed files, or of Python MODULE:FUNCTION
-	Args    []string      `json:"args"`    // of the program
+	Args    []string      `json:"args"`    // of the program; of a bundle the whole command line
 	Lock    string        `json:"lock"`    // SHA-256 of the lock file, hexadecimal
 	Files   string        `json:"files"`   // SHA-256 over all installed files, hexadecimal
 	Count   int           `json:"count"`   // packages in the lock file
@@ -52,7 +52,10 @@ func (p *Package) Folder() string { return p.folder }
 
 // command is the command line that starts the program.
 func (p *Package) command() []string {
-	if p.Kind == packages.PyPI {
+	switch p.Kind {
+	case packages.Bundle:
+		return slices.Clone(p.Args)
+	case packages.PyPI:
 		return append(pipCommand(p.folder, p.Program, p.Name), p.Args...)
 	}
 	return append([]string{"node", filepath.Join(p.folder, p.Program)}, p.Args...)
@@ -92,7 +95,7 @@ func (p *Package) check() error {
 	if err := r.Check(); err != nil {
 		return err
 	}
-	if !hexDigest.MatchString(p.Lock) || !hexDigest.MatchString(p.Files) || !filepath.IsLocal(p.Program) || p.Kind == packages.PyPI && !packages.ValidEntryPoint(p.Program) {
+	if !hexDigest.MatchString(p.Lock) || !hexDigest.MatchString(p.Files) || !filepath.IsLocal(p.Program) || p.Kind == packages.Bundle && len(p.Args) == 0 || p.Kind == packages.PyPI && !packages.ValidEntryPoint(p.Program) {
 		return fault.New(fault.Usage, "the pinned package %s is damaged", p.Name).WithHint("add the server again with --replace")
 	}
 	return nil
@@ -176,16 +179,19 @@ func (m *Servers) packageRun(ctx context.Context, r *packages.Request, q Pinning
 
 // verify checks that the installed files are those that were pinned.
 func (m *Servers) verify(p *Package) error {
+	again := "install them again: remit mcp upgrade NAME --to " + p.Version
+	if p.Kind == packages.Bundle {
+		again = "add the bundle again with --replace"
+	}
 	sum, err := sumFiles(p.folder)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fault.New(fault.ToolFailed, "the files of the package %s are missing", p.Name).WithHint("install them again: remit mcp upgrade NAME --to %s", p.Version)
+		return fault.New(fault.ToolFailed, "the files of the package %s are missing", p.Name).WithHint("%s", again)
 	}
 	if err != nil {
 		return fault.Wrap(fault.ToolFailed, err, "the files of the package %s cannot be checked: %v", p.Name, wholefile.Cause(err))
 	}
 	if sum != p.Files {
-		return fault.New(fault.StoreCorrupt, "the files of the package %s were changed since they were pinned", p.Name).
-			WithHint("install them again: remit mcp upgrade NAME --to %s", p.Version)
+		return fault.New(fault.StoreCorrupt, "the files of the package %s were changed since they were pinned", p.Name).WithHint("%s", again)
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ type Settings struct {
 	Keyring    bool       // secrets are kept in the operating system's keyring where it works
 	Admins     []string   // who may answer approvals of admins, as "user:ann"; empty: the owner of $REMIT_HOME
 	Tiers      Tiers
+	Fresh      time.Duration // how long the tools of a source are used before it is asked again
 	Models     Models
 	Changes    Changes
 	Sessions   Sessions
@@ -84,6 +85,7 @@ func Default() Settings {
 			RemoteMCP: Tier{60, 4, 2 * time.Minute, time.Minute},
 			Cloud:     Tier{30, 2, time.Minute, time.Minute},
 		},
+		Fresh:    time.Minute,
 		Changes:  Changes{KeepDays: 30, KeepBytes: 5 << 30},
 		Sessions: Sessions{FileBytes: 100 << 20, FileCount: 10_000},
 	}
@@ -128,6 +130,7 @@ func (r *reader) settings(root *document.Node, s *Settings) {
 		})}),
 		"sources": r.Object(document.Fields{"extension": r.tier(&s.Tiers.Extension), "mcp_local": r.tier(&s.Tiers.LocalMCP),
 			"mcp_remote": r.tier(&s.Tiers.RemoteMCP), "cloud": r.tier(&s.Tiers.Cloud)}),
+		"catalog":       r.Object(document.Fields{"fresh": r.Duration(&s.Fresh)}),
 		"models":        r.Object(r.models(&s.Models)),
 		"notifications": r.Object(r.notifications(&s.Notifications)),
 		"changes": r.Object(document.Fields{"keep_days": document.Int(r.Reader, &s.Changes.KeepDays, 0, math.MaxInt64/int64(day)),

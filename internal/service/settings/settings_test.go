@@ -39,6 +39,7 @@ notifications:
     ops: {url: "https://example.org/hook?v=1", key: "secret:hook"}
     phone: {url: "secret:address", format: ntfy, token: "secret:bearer"}
 sessions: {files: {bytes: 0, count: 7}}
+catalog: {fresh: 5m}
 tools:
   mcp:files:*: {risk: high, effects: [fs.read], trusted: true, any_name: true}
 models:
@@ -59,6 +60,7 @@ models:
 	want := settings.Default()
 	want.Durability, want.LogLevel, want.Keyring, want.Admins = "process", slog.LevelWarn, false, []string{"user:ann"}
 	want.Tiers.RemoteMCP = settings.Tier{PerMinute: 5, AtOnce: 1, RunTime: 90 * time.Second, Wait: 3 * time.Second}
+	want.Fresh = 5 * time.Minute
 	want.Changes, want.Sessions = settings.Changes{KeepBytes: 200 << 20}, settings.Sessions{FileCount: 7}
 	want.Notifications = settings.Notifications{Desktop: true, Bell: true, Webhooks: []settings.Webhook{
 		{Name: "ops", URL: "https://example.org/hook?v=1", Key: "secret:hook"}, {Name: "phone", URL: "secret:address", Format: "ntfy", Token: "secret:bearer"}}}

@@ -47,6 +47,7 @@ type Request struct {
 	Here      func(ctx context.Context, c approval.Case) (store.Vote, error)
 	Observe   func(runner.Notice)
 	Started   func(run *runner.Run, h policies.Hint)
+	Advice    func(q store.Approval) string // as in runs.Request
 }
 
 // Result is the result of a slash command.
@@ -78,7 +79,7 @@ func (s *Commands) Run(ctx context.Context, q Request) (Result, error) {
 		return out, err
 	}
 	run, err := s.Runs.Begin(ctx, runs.Request{
-		Name: runName(out.Route), Policy: q.Policy, Workspace: q.Workspace, Grant: q.Grant, Changeset: q.Changeset, Wait: q.Wait, Here: q.Here, Observe: q.Observe, Started: q.Started,
+		Name: runName(out.Route), Policy: q.Policy, Workspace: q.Workspace, Grant: q.Grant, Changeset: q.Changeset, Wait: q.Wait, Here: q.Here, Observe: q.Observe, Started: q.Started, Advice: q.Advice,
 	})
 	if err != nil {
 		return out, err

@@ -65,8 +65,11 @@ func (r *Request) Check() error {
 	if r.Kind == PyPI {
 		name, version = pypiName, pypiVersion
 	}
+	if r.Kind == Bundle {
+		name, version = bundleName, pypiVersion
+	}
 	switch {
-	case r.Kind != NPM && r.Kind != PyPI:
+	case r.Kind != NPM && r.Kind != PyPI && r.Kind != Bundle:
 		return fault.New(fault.Usage, "%q packages are not supported; expected npm or pypi", string(r.Kind))
 	case len(r.Name) > maxText || !name.MatchString(r.Name) || slices.Contains(strings.Split(r.Name, "/"), ".."):
 		return fault.New(fault.Usage, "%q is not a valid package name", r.Name).WithHint("only packages of a registry can be added, not paths, URLs or repositories")

@@ -263,8 +263,8 @@ func ReadProgram(src []byte, want string) (string, error) {
 
 // DecodeLock reads a lock file that was checked before, wherever its packages come from.
 func DecodeLock(kind Kind, src []byte) (*Lock, error) {
-	if kind == PyPI {
-		return decodePyPILock(src)
+	if kind == PyPI || kind == Bundle {
+		return decodeOwnLock(kind, src)
 	}
 	var f npmLock
 	if err := json.Unmarshal(src, &f); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/base/regex"
 )
 
-// pypiLock is the lock file that Remit writes of what pip resolved.
+// pypiLock is the lock file that Remit writes of what pip resolved, and of a bundle.
 type pypiLock struct {
 	Kind     Kind             `json:"kind"`
 	Packages []pypiLockedItem `json:"packages"`
@@ -24,8 +24,8 @@ type pypiLock struct {
 type pypiLockedItem struct {
 	Name    string `json:"name"` // normalized
 	Version string `json:"version"`
-	File    string `json:"file"`   // the wheel
-	SHA256  string `json:"sha256"` // hexadecimal
+	File    string `json:"file,omitempty"` // the wheel
+	SHA256  string `json:"sha256"`         // hexadecimal
 }
 
 // pipReport is what pip says that it would install.
@@ -100,10 +100,10 @@ func LockPipReport(src []byte, origins []string) ([]byte, error) {
 
 var wheelName = regex.Lazy(`^[A-Za-z0-9][A-Za-z0-9._+!~-]*\.whl$`)
 
-// decodePyPILock reads a lock file that LockPipReport made.
-func decodePyPILock(src []byte) (*Lock, error) {
+// decodeOwnLock reads a lock file that LockPipReport or LockBundle made.
+func decodeOwnLock(kind Kind, src []byte) (*Lock, error) {
 	var f pypiLock
-	if err := json.Unmarshal(src, &f); err != nil || f.Kind != PyPI {
+	if err := json.Unmarshal(src, &f); err != nil || f.Kind != kind {
 		return nil, fault.Wrap(fault.StoreCorrupt, err, "the lock file is not valid JSON")
 	}
 	sum := sha256.Sum256(src)

@@ -129,9 +129,9 @@ func (e *Entry) check() error {
 	case e.Registry == "":
 		return nil
 	case e.Registry == "oci":
-		return fault.New(fault.Usage, "an image needs a container engine (podman or docker), which runs outside of Remit's sandbox; start it yourself and add it with --url")
+		return fault.New(fault.Usage, "an image needs a container engine (podman or docker), which runs outside of Remit's sandbox; install one, start the image yourself, and add the server with --url")
 	case e.Registry == "mcpb":
-		return fault.New(fault.Usage, "bundles are not supported: unpack it, and add its program")
+		return fault.New(fault.Usage, "a bundle is not downloaded: download it, and add it with --bundle")
 	case e.Registry != string(NPM) && e.Registry != string(PyPI):
 		return fault.New(fault.Usage, "%q packages are not supported", clip.Text(e.Registry, 20))
 	case e.Transport.Type != "" && e.Transport.Type != "stdio":

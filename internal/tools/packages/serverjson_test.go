@@ -25,7 +25,7 @@ func TestServerJSON(t *testing.T) {
 		"a kind": {`{"packages": [` + npm + `}], "remotes": [{"type": "streamable-http", "url": "https://a.test/mcp"}]}`, "remote", "", `https://a.test/mcp|map[]|map[]|`},
 
 		"an image":             {`{"packages": [{"registryType": "oci", "identifier": "a.test/x@sha256:00", "version": "1"}]}`, "", "", "podman or docker"},
-		"a bundle":             {`{"packages": [{"registryType": "mcpb", "identifier": "https://a.test/x.mcpb", "version": "1"}]}`, "", "", "bundles are not supported"},
+		"a bundle":             {`{"packages": [{"registryType": "mcpb", "identifier": "https://a.test/x.mcpb", "version": "1"}]}`, "", "", "add it with --bundle"},
 		"another registry":     {`{"packages": [{"registryType": "nuget", "identifier": "x", "version": "1"}]}`, "", "", `"nuget" packages are not supported`},
 		"no version":           {`{"packages": [{"registryType": "npm", "identifier": "x"}]}`, "", "", "has no version"},
 		"a URL as package":     {`{"packages": [{"registryType": "npm", "identifier": "https://evil.test/x.tgz", "version": "1"}]}`, "", "", "not a valid package name"},

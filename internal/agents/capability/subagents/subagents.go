@@ -11,6 +11,7 @@ import (
 
 	"github.com/remitrun/remit/internal/agents/capability"
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/base/commitment"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/tools/typed"
@@ -40,7 +41,16 @@ func (Capability) Info() capability.Info {
 const (
 	which  = `"agent":{"type":"string","minLength":1,"maxLength":200,"description":"The sub-agent's name or ID."}`
 	policy = `"policy":{"type":"string","minLength":1,"maxLength":65536,"description":"A policy (YAML or JSON) that narrows its authority further. It can only take away."}`
-	child  = `"id":{"type":"string"},"name":{"type":"string"},"status":{"enum":["pending","working","idle","failed","stopped"]},"reply":{"type":"string"}`
+	// commitments are as commitment.Commitment reads them.
+	commitments = `"commitments":{"type":"array","maxItems":20,"description":"Conditions that must hold before it counts as done; unmet ones are given back to it.",
+		"items":{"type":"object","additionalProperties":false,"properties":{
+			"run":{"type":"array","minItems":1,"items":{"type":"string"},"description":"A command and its arguments, under the sub-agent's own authority."},
+			"exit":{"type":"integer","minimum":0,"maximum":255,"description":"The exit status that the command must end with; default 0."},
+			"cwd":{"type":"string","minLength":1,"description":"Where the command starts."},
+			"file":{"type":"string","minLength":1,"description":"A file that must exist."},
+			"json":{"type":"string","minLength":1,"description":"A file that must have valid JSON."},
+			"equals":{"type":"object","description":"Values that the JSON must have, by their JSON pointers."}}}}`
+	child = `"id":{"type":"string"},"name":{"type":"string"},"status":{"enum":["pending","working","idle","failed","stopped"]},"reply":{"type":"string"}`
 )
 
 var (
@@ -62,7 +72,7 @@ func (Capability) Part(s capability.Session, _ json.RawMessage) (capability.Part
 			typed.Object(`"name":{"type":"string","minLength":1,"maxLength":100,"description":"How you call it, as tests or reviewer; unique among your sub-agents."},
 				"task":{"type":"string","minLength":1,"maxLength":100000,"description":"What it is to do, and what its answer should hold."},
 				"agent":{"type":"string","minLength":1,"maxLength":200,"description":"The agent (name or ID) that it is; default: the same as you."},`+policy+`,
-				"pending":{"type":"boolean","description":"It gets no authority, and does nothing, until delegate; default false."}`, "name", "task"), childSchema, x.spawn),
+				"pending":{"type":"boolean","description":"It gets no authority, and does nothing, until delegate; default false."},`+commitments, "name", "task"), childSchema, x.spawn),
 		own("delegate", "Delegate authority", tool.Medium, keep,
 			"Gives authority to a sub-agent that was spawned as pending, and lets it begin. It never has more than you have.",
 			typed.Object(which+","+policy, "agent"), childSchema, x.delegate),
@@ -98,6 +108,8 @@ type spawnArgs struct {
 	Task    string `json:"task"`
 	Policy  string `json:"policy"`
 	Pending bool   `json:"pending"`
+
+	Commitments []commitment.Commitment `json:"commitments"`
 }
 
 func (s session) spawn(ctx context.Context, p permit.Permit, a spawnArgs) (map[string]any, error) {

@@ -1,15 +1,16 @@
-// Package profile has ready policies for the work that agents are usually given. It is pure.
-// Start at [Find]; docs/profiles.md shows all of them.
+// Package profile has ready policies for the work that agents are usually given, and for agents of
+// other makers that run as a whole in the sandbox. It is pure. Start at [Find] and [FindAgent]; docs/profiles.md shows all of them.
 package profile
 
 import (
 	"embed"
+	"slices"
 	"strings"
 
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-//go:embed profiles/*.yaml
+//go:embed profiles/*.yaml agents/*.yaml
 var files embed.FS
 
 // Profile is a ready policy.
@@ -43,16 +44,18 @@ func Names() []string { return append([]string(nil), names...) }
 
 // Find gives the profile with a name.
 func Find(name string) (Profile, error) {
-	for _, known := range names {
-		if known != name {
-			continue
-		}
-		src, err := files.ReadFile("profiles/" + name + ".yaml")
-		if err != nil {
-			return Profile{}, fault.Wrap(fault.Internal, err, "the profile %s is missing", name)
-		}
-		first, _, _ := strings.Cut(string(src), "\n")
-		return Profile{Name: name, About: strings.TrimPrefix(first, "# "), Source: string(src)}, nil
+	if slices.Contains(names, name) {
+		return load(name, "profiles/"+name+".yaml")
 	}
 	return Profile{}, fault.New(fault.Usage, "%.40q is not a profile", name).WithHint("expected one of %s", strings.Join(names, ", "))
+}
+
+// load reads a profile's file.
+func load(name, file string) (Profile, error) {
+	src, err := files.ReadFile(file)
+	if err != nil {
+		return Profile{}, fault.Wrap(fault.Internal, err, "the profile %s is missing", name)
+	}
+	first, _, _ := strings.Cut(string(src), "\n")
+	return Profile{Name: name, About: strings.TrimPrefix(first, "# "), Source: string(src)}, nil
 }

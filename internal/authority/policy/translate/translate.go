@@ -36,7 +36,8 @@ const MaxSource = 4 << 20
 // translators read the rules of each agent.
 var translators = map[string]func(b *builder, src []byte) error{
 	"claude": (*builder).claude, "codex": (*builder).codex, "opencode": (*builder).openCode,
-	"vscode": (*builder).vsCode, "gemini": (*builder).gemini, "zed": (*builder).zed,
+	"capsule": (*builder).capsule,
+	"vscode":  (*builder).vsCode, "gemini": (*builder).gemini, "zed": (*builder).zed,
 }
 
 // Agents are the agents whose rules can be translated, sorted.
@@ -79,9 +80,17 @@ const (
 	hosts    section = "network"
 	commands section = "commands"
 	tools    section = "tools"
+	limits   section = "limits"
 )
 
-var sections = []section{reads, writes, hosts, commands, tools}
+var sections = []section{reads, writes, hosts, commands, tools, limits}
+
+// setting is a key of a section with a number.
+type setting struct {
+	key    string
+	value  int64
+	format string // of the value
+}
 
 // builtIns are the built-in tools, which a list of allowed tools must name.
 var builtIns = []string{"fs.*", "http.*", "shell.run", "time.now", "random.bytes", "analyze.schema"}
@@ -91,6 +100,8 @@ type builder struct {
 	file, name string
 	lists      map[section]map[policy.Effect][]string
 	onlyAsks   map[section]bool // a refusal could not be expressed
+	settings   map[section][]setting
+	only       []string // all tools that may be called, as entries of a list; nil: the built-in ones
 	dropped    []Dropped
 }
 
@@ -160,8 +171,8 @@ func (b *builder) print() []byte {
 	}
 	group := ""
 	for _, s := range sections {
-		lists := b.lists[s]
-		if len(lists[policy.Allow])+len(lists[policy.Ask])+len(lists[policy.Deny]) == 0 {
+		lists, only := b.lists[s], s == tools && b.only != nil
+		if len(lists[policy.Allow])+len(lists[policy.Ask])+len(lists[policy.Deny])+len(b.settings[s]) == 0 && !only {
 			continue
 		}
 		head, key, nested := strings.Cut(string(s), ".")
@@ -182,6 +193,12 @@ func (b *builder) print() []byte {
 			for _, p := range lists[e] {
 				fmt.Fprintf(&w, "%s  - %s\n", in, strconv.Quote(p))
 			}
+		}
+		if only {
+			fmt.Fprintf(&w, "%sallow:\n%s  - %s\n", in, in, strings.Join(b.only, "\n"+in+"  - "))
+		}
+		for _, set := range b.settings[s] {
+			fmt.Fprintf(&w, "%s%s: "+set.format+"\n", in, set.key, set.value)
 		}
 	}
 	return []byte(w.String())

@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 // TestGolden compares the translation of one file of each source.
 func TestGolden(t *testing.T) {
-	for file, agent := range map[string]string{"claude.json": "claude", "codex.toml": "codex", "codex.rules": "codex", "opencode.jsonc": "opencode",
+	for file, agent := range map[string]string{"claude.json": "claude", "codex.toml": "codex", "codex.rules": "codex", "capsule.yaml": "capsule", "opencode.jsonc": "opencode",
 		"vscode.json": "vscode", "gemini.toml": "gemini", "zed.json": "zed"} {
 		t.Run(file, func(t *testing.T) {
 			src, err := os.ReadFile(filepath.Join("testdata", file))

@@ -48,7 +48,7 @@ func New(c Config) *Box {
 	if c.Getenv == nil {
 		c.Getenv = func(string) (string, bool) { return "", false }
 	}
-	return &Box{conf: c, surveys: surveys{settle: settleTime}, machine: onceGood(thisMachine), groups: onceGood(newGroups)}
+	return &Box{conf: c, surveys: surveys{settle: settleTime, keepFrom: keepFrom}, machine: onceGood(thisMachine), groups: onceGood(newGroups)}
 }
 
 // Warm starts the spawner in the background, for a process that is about to run a command:
@@ -305,6 +305,9 @@ func (b *Box) compile(ctx context.Context, m *machine, chain policy.Chain, limit
 	m.links, m.which = found.links, found.which
 	in := sandbox.Inputs{Chain: chain, Limits: limits, System: found.mounts, Held: c.layers.folder(),
 		Dir: dir, Exe: exe, State: b.state(), Proxy: b.conf.Egress != nil, Isolation: iso}
+	for _, s := range c.Services {
+		in.Services = append(in.Services, s.At)
+	}
 	var seen findings
 	if c.Folder != nil {
 		in.Folder = c.Folder.Path()
@@ -323,7 +326,7 @@ func (b *Box) compile(ctx context.Context, m *machine, chain policy.Chain, limit
 		return prof, start{}, fault.New(fault.HandleRefused, "the working folder %q is not readable under the policy", c.Dir)
 	}
 	st := start{layers: c.layers, exe: exe, argv: c.Argv, env: env, tty: terminalSize(c.Stdio), found: seen, repositories: repositoriesIn(in.Trees, in.Own)}
-	prof.Session = iso == policy.FullIsolation && stays(chain, c) && len(prof.Sockets) == 0 // listeners of sockets belong to one command
+	prof.Session = iso == policy.FullIsolation && stays(chain, c) && len(listeners(prof)) == 0 // listeners of sockets belong to one command
 	return prof, st, nil
 }
 

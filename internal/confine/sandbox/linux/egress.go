@@ -55,9 +55,9 @@ func (b *builder) listen() {
 }
 
 // sockets listens on Unix sockets that stand for the host's, and hands the listeners to Remit in
-// the profile's order. They are made in the hidden folder, and mounted from there.
+// the profile's order, those that Remit serves last. They are made in the hidden folder, and mounted from there.
 func (b *builder) sockets() {
-	for i, at := range b.p.Sockets {
+	for i, at := range listeners(b.p) {
 		step, name := fmt.Sprintf("socket %q", at), socketName(i)
 		addr := unix.RawSockaddrUnix{Family: unix.AF_UNIX}
 		for j := range len(name) {
@@ -71,6 +71,9 @@ func (b *builder) sockets() {
 		b.Call(step, unix.SYS_CLOSE, spawn.From(b.fd))
 	}
 }
+
+// listeners are the paths of all sockets of a profile, in the order in which they are made.
+func listeners(p sandbox.Profile) []string { return slices.Concat(p.Sockets, p.Services) }
 
 // socketName is the name of a socket in the hidden folder.
 func socketName(i int) string { return "socket" + strconv.Itoa(i) }
@@ -86,6 +89,8 @@ func (b *builder) trust(ca []byte) {
 type exit struct {
 	proxy   sandbox.Proxy
 	sockets []string // of the profile
+	own     []sandbox.Service
+	open    []net.Listener
 	served  sync.WaitGroup
 }
 
@@ -111,7 +116,7 @@ func (b *Box) exit(p permit.Permit, c sandbox.Command, prof sandbox.Profile, st 
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
 		st.env = append(st.env, name+"="+vars[name])
 	}
-	return &exit{proxy: proxy, sockets: prof.Sockets}, nil
+	return &exit{proxy: proxy, sockets: prof.Sockets, own: c.Services}, nil
 }
 
 // bundle is what the host trusts, and the proxy's own certificate.
@@ -137,6 +142,11 @@ func (e *exit) serve(child *spawn.Child) error {
 			return err
 		}
 	}
+	for _, s := range e.own {
+		if err := e.take(child, s.Serve); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -154,6 +164,7 @@ func (e *exit) take(child *spawn.Child, serve func(net.Listener) error) error {
 	if u, ok := l.(*net.UnixListener); ok {
 		u.SetUnlinkOnClose(false) // its name is the sandbox's
 	}
+	e.open = append(e.open, l)
 	e.served.Go(func() {
 		_ = serve(l) // it ends with Close; what failed before that is in its report
 		_ = l.Close()
@@ -167,6 +178,9 @@ func (e *exit) close() []sandbox.Connection {
 		return nil
 	}
 	e.proxy.Close()
+	for _, l := range e.open {
+		_ = l.Close() // the proxy's are closed already
+	}
 	e.served.Wait()
 	list := e.proxy.Connections()
 	e.proxy = nil

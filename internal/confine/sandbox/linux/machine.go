@@ -28,6 +28,10 @@ func thisMachine() (machine, error) {
 		return m, fault.Wrap(fault.Internal, err, "the seccomp filter cannot be assembled")
 	}
 	m.filter = f
+	m.shell = sandbox.PlainShell
+	if _, err := os.Stat(sandbox.Bash); err == nil {
+		m.shell = sandbox.Bash
+	}
 	b, err := os.ReadFile("/proc/sys/kernel/cap_last_cap")
 	if err == nil {
 		m.lastCap, err = strconv.Atoi(strings.TrimSpace(string(b)))

@@ -31,6 +31,7 @@ type machine struct {
 	pidMax      bool // a pid namespace has a pid_max of its own
 	lastCap     int
 	uid, gid    int
+	shell       string         // of the account inside
 	hard        map[int]uint64 // the limits that this process cannot raise
 	links       []link
 	which       []byte // which files the system's mounts stand for
@@ -212,7 +213,7 @@ func (b *builder) system() {
 		b.bind("/dev/"+dev, "/dev/"+dev, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, false)
 	}
 	for _, f := range [][2]string{
-		{"/etc/passwd", fmt.Sprintf("remit:x:%d:%d::/tmp:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n", insideID, insideID)},
+		{"/etc/passwd", fmt.Sprintf("remit:x:%d:%d::/tmp:%s\nnobody:x:65534:65534::/:/bin/false\n", insideID, insideID, b.m.shell)},
 		{"/etc/group", fmt.Sprintf("remit:x:%d:\nnogroup:x:65534:\n", insideID)},
 		{"/etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost sandbox\n"},
 		{"/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"},
@@ -249,7 +250,7 @@ func (b *builder) mount(m sandbox.Mount) {
 		b.tree.hollows[m.Path] = name
 	case sandbox.Socket:
 		b.emptyFile(m.Path)
-		b.clone(fmt.Sprintf("socket %q", m.Path), spawn.From(b.tree.hidden), socketName(slices.Index(b.p.Sockets, m.Path)), 0,
+		b.clone(fmt.Sprintf("socket %q", m.Path), spawn.From(b.tree.hidden), socketName(slices.Index(listeners(b.p), m.Path)), 0,
 			unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC, m.Path)
 	case sandbox.Bind:
 		if m.Folder {

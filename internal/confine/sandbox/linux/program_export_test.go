@@ -46,6 +46,16 @@ func (b *Box) Survey(in *sandbox.Inputs) error {
 	return err
 }
 
+// SurveyListed is Survey, and gives the number of folders that it listed.
+func (b *Box) SurveyListed(in *sandbox.Inputs) (int, error) {
+	f, err := b.survey(context.Background(), in, nil)
+	f.nodes(in, nil)
+	return f.listed, err
+}
+
+// KeepFrom replaces how many folders a survey must have listed to be kept.
+func (b *Box) KeepFrom(folders int) { b.surveys.keepFrom = folders }
+
 // ResolveLinks is for nodes that a test made.
 func ResolveLinks(chain policy.Chain, nodes []*sandbox.Node) { resolveLinks(chain, nodes, nil) }
 

@@ -38,6 +38,7 @@ type survey struct {
 	keep   []string        // paths that stay in the survey, with the folders around them
 	most   int             // names that it may look at
 	left   int             // how many of them are left
+	listed int             // folders that were listed
 
 	since time.Time       // when the change times that it relies on had settled
 	dated map[uint64]bool // by device: whether its change times can be relied on
@@ -160,6 +161,7 @@ func (s *survey) folder(ctx context.Context, name, p string, in, before *folder)
 		return nil, fault.New(fault.SandboxMissing, "the folders that the policy's file rules name hold too many names to look through: more than %d, up to %q", s.most, p).
 			WithHint("name narrower folders in files.read and files.write")
 	}
+	s.listed++
 	f.listed, f.rating = true, s.names.Rate(p, in == nil)
 	for _, e := range entries {
 		if kind := kindOf(e.Type()); kind != sandbox.FolderNode {

@@ -83,15 +83,25 @@ func TestSurveysGiveTheProfileOfAllNames(t *testing.T) {
 		}
 		chain := policy.Chain{rules}
 		iso := rapid.SampledFrom([]policy.Isolation{policy.FullIsolation, policy.LandlockIsolation}).Draw(t, "isolation")
-		box := linux.New(linux.Config{})
-		box.SettleTime(0)
+		state := filepath.Join(dir, "b/other")
+		shared := rapid.Bool().Draw(t, "shared") // each round is a process of its own
+		open := func() *linux.Box {
+			box := linux.New(linux.Config{State: filepath.Join(top, "state")})
+			box.SettleTime(0)
+			box.KeepFrom(0)
+			return box
+		}
+		box := open()
 		defer func() { _ = box.Close() }() // it runs nothing
 		for round := range 3 {
+			if shared {
+				box = open()
+			}
 			for range rapid.IntRange(0, 12).Draw(t, "changes") {
 				change(dir, rapid.SliceOfN(names, 1, 4).Draw(t, "path"), rapid.IntRange(0, 5).Draw(t, "change"))
 			}
 			tick(t)
-			in := sandbox.Inputs{Chain: chain, Dir: dir, Isolation: iso, State: filepath.Join(dir, "b/other")}
+			in := sandbox.Inputs{Chain: chain, Dir: dir, Isolation: iso, State: state}
 			if err := box.Survey(&in); err != nil {
 				t.Fatal(err)
 			}

@@ -16,9 +16,11 @@ import (
 
 // surveys remembers the last surveys, so that the next command under the same
 // policies lists only those folders again that have changed. Nothing is watched: a
-// change is seen in the folder's change time, see [stamp].
+// change is seen in the folder's change time, see [stamp]. A large survey is also kept
+// for other processes, see [keepFrom].
 type surveys struct {
-	settle time.Duration
+	settle   time.Duration
+	keepFrom int
 
 	mu   sync.Mutex
 	last []*surveyed
@@ -38,7 +40,10 @@ type surveyed struct {
 }
 
 // findings are what was there when a command was prepared.
-type findings struct{ trees, own []*folder }
+type findings struct {
+	trees, own []*folder
+	listed     int // folders that were listed for it; the others had not changed
+}
 
 // at gives what was found of a folder; nil: nothing.
 func (f findings) at(p string) *folder {
@@ -79,7 +84,8 @@ func (s *surveys) of(chain policy.Chain, system []sandbox.Mount) *surveyed {
 func (b *Box) survey(ctx context.Context, in *sandbox.Inputs, l *layers) (findings, error) {
 	system := unwritable(in.Chain, in.System)
 	var known *surveyed
-	if l != nil || in.Isolation != policy.FullIsolation {
+	remembered := l == nil && in.Isolation == policy.FullIsolation
+	if !remembered {
 		known = &surveyed{names: sandbox.NewNames(in.Chain)}
 		known.names.Together = in.Isolation != policy.FullIsolation
 	} else {
@@ -87,6 +93,9 @@ func (b *Box) survey(ctx context.Context, in *sandbox.Inputs, l *layers) (findin
 	}
 	known.mu.Lock()
 	defer known.mu.Unlock()
+	if remembered && known.trees == nil {
+		known.trees = b.readKept(in, system)
+	}
 	s := survey{names: known.names, layers: l, since: time.Now().Add(-b.surveys.settle), system: map[string]bool{}, most: maxSurvey, left: maxSurvey, keep: []string{in.Held, in.State, in.Chain.Own()}}
 	for _, m := range system {
 		s.system[m.Path] = true
@@ -102,6 +111,9 @@ func (b *Box) survey(ctx context.Context, in *sandbox.Inputs, l *layers) (findin
 		if known.own, err = s.look(ctx, []string{in.Chain.Own()}, known.own); err != nil {
 			return findings{}, err
 		}
+	}
+	if known.listed = s.listed; remembered && s.listed >= b.surveys.keepFrom {
+		b.writeKept(in, system, known.trees)
 	}
 	return known.findings, nil
 }

@@ -58,6 +58,8 @@ func needsFull(c command, has policy.Isolation) error {
 		what = "a command with a folder of its own"
 	case terminalSize(c.Stdio) != nil:
 		what = "a terminal of the command's own"
+	case len(c.Services) > 0:
+		what = "a socket that Remit serves"
 	case c.Observe:
 		what = "observing a command"
 	default:

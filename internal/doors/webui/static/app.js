@@ -9,11 +9,12 @@
 
   // Answers: off until the card has been still for a while, and while the page is not live.
   let stale = "", since = 0, timer = 0, place = "";
-  const forms = () => document.querySelectorAll("form[data-answer]");
+  const forms = () => document.querySelectorAll("form[data-answer]"), talk = () => document.querySelectorAll("form[data-live]");
   const off = () => stale !== "" || performance.now() < since + settle;
   function paint() {
     const no = String(off());
     for (const f of forms()) for (const b of f.querySelectorAll("button")) b.setAttribute("aria-disabled", no);
+    for (const f of talk()) for (const b of f.querySelectorAll("button")) b.setAttribute("aria-disabled", String(stale !== ""));
     bar.hidden = stale === "";
     if (says.textContent !== stale) says.textContent = stale;
     clearTimeout(timer);
@@ -28,7 +29,7 @@
   addEventListener("resize", moved);
   document.addEventListener("toggle", moved, true);
   document.addEventListener("submit", (e) => {
-    if (e.target.matches("form[data-answer]") && off()) e.preventDefault();
+    if (e.target.matches("form[data-answer]") && off() || e.target.matches("form[data-live]") && stale !== "") e.preventDefault();
   });
 
   // The page as it is now, put in the place of what differs.
@@ -46,7 +47,10 @@
       const next = x.response;
       if (x.status === 401) { out = true; hush(); lost("signed out: run remit ui to sign in again"); return; }
       if (!next || !next.body || !next.getElementById("main")) { if (x.status === 0) lost(); return; }
+      const low = bottom();
       swap("main", next);
+      write();
+      if (low) scrollTo(0, body.scrollHeight);
       const nav = document.querySelector("nav"), links = next.querySelector("nav");
       if (nav && links) Idiomorph.morph(nav, links, { morphStyle: "outerHTML" });
       document.title = next.title;
@@ -63,10 +67,32 @@
     Idiomorph.morph(document.getElementById(id), next.getElementById(id), {
       morphStyle: "outerHTML", ignoreActiveValue: true, restoreFocus: true,
       callbacks: {
+        beforeNodeMorphed: (node) => !(node.nodeType === 1 && (node.hasAttribute("data-keep") || node.id === "completions")),
         // What a person typed or opened stays.
         beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS") && !(name === "value" && node === document.activeElement),
       },
     });
+  }
+
+  // The answer that is coming in, until its message is there. A person who looks at the end
+  // goes on to see it.
+  const session = body.dataset.session || "";
+  let draft = { after: -1, text: "" };
+  const bottom = () => innerHeight + scrollY > body.scrollHeight - 120;
+  function write() {
+    const at = document.getElementById("draft");
+    if (!at) return;
+    const text = String(draft.after) === at.dataset.after ? draft.text : "";
+    if (at.textContent !== text) at.textContent = text;
+    at.hidden = text === "";
+  }
+  function comes(m) {
+    if (m.session !== session) return;
+    if (m.after !== draft.after) draft = { after: m.after, text: "" };
+    draft.text += m.text;
+    const low = bottom();
+    write();
+    if (low) scrollTo(0, body.scrollHeight);
   }
 
   // One event stream for all pages of this browser: the page with the lock has it, and tells
@@ -94,14 +120,28 @@
   }
   function hear(m) {
     if (m.kind === "topics") { seen = m.id; back(); changed(m.topics); }
-    if (m.kind === "open") back();
+    if (m.kind === "open") { back(); if (session && m.sessions.length < 8 && !m.sessions.includes(session)) greet(); }
+    if (m.kind === "text") comes(m);
+    if (m.kind === "bye") watched = watched.filter((id) => id !== m.session);
+    if (m.kind === "hello") watch(m.session);
     if (m.kind === "lost") lost(m.why);
-    if (m.kind === "hello" && source && live) told.postMessage({ kind: "open" });
+    if (m.kind === "hello" && source && live) told.postMessage({ kind: "open", sessions: watched });
   }
   function tell(m) { told.postMessage(m); hear(m); }
+  // The stream also has the text of answers in the conversations that pages of this browser show.
+  let watched = session ? [session] : [];
+  const greet = () => told.postMessage({ kind: "hello", session });
+  function watch(id) {
+    if (!id || watched.includes(id) || watched.length >= 8) return;
+    watched.push(id);
+    if (source) { source.close(); listen(); }
+  }
   function listen() {
-    source = new EventSource("/ui/events?after=" + encodeURIComponent(seen));
-    source.onopen = () => tell({ kind: "open" });
+    source = new EventSource("/ui/events?after=" + encodeURIComponent(seen) + watched.map((id) => "&session=" + encodeURIComponent(id)).join(""));
+    source.onopen = () => tell({ kind: "open", sessions: watched });
+    source.addEventListener("text", (e) => {
+      try { tell({ ...JSON.parse(e.data), kind: "text" }); } catch { return; }
+    });
     source.onmessage = (e) => {
       let topics = [];
       try { topics = JSON.parse(e.data); } catch { return; }
@@ -135,11 +175,11 @@
       hush();
       return;
     }
-    told.postMessage({ kind: "hello" });
+    greet();
     lead();
     refresh();
   });
-  addEventListener("pagehide", hush);
+  addEventListener("pagehide", () => { if (session) told.postMessage({ kind: "bye", session }); hush(); });
   addEventListener("offline", () => tell({ kind: "lost" }));
 
   // Times that run out.
@@ -178,10 +218,67 @@
     else if (e.key === "/" && search) { e.preventDefault(); search.focus(); }
   });
 
+  // A message: Enter sends it. A slash command: what may follow is listed below it.
+  const said = document.querySelector("textarea[data-say]"), list = document.getElementById("completions");
+  let chosen = -1, from = 0, line = "";
+  function choose(n) {
+    const all = [...list.children];
+    chosen = all.length ? (n + all.length) % all.length : -1;
+    all.forEach((li, i) => li.setAttribute("aria-selected", String(i === chosen)));
+    if (chosen >= 0) said.setAttribute("aria-activedescendant", all[chosen].id); else said.removeAttribute("aria-activedescendant");
+  }
+  function offer(items) {
+    list.replaceChildren(...items.map((item, i) => {
+      const li = document.createElement("li"), code = document.createElement("code");
+      li.id = "completion-" + i;
+      li.setAttribute("role", "option");
+      li.setAttribute("aria-selected", "false");
+      code.textContent = item.text;
+      li.append(code, " " + (item.description || "").split("\n")[0]);
+      li.addEventListener("mousedown", (e) => { e.preventDefault(); take(item.text); });
+      return li;
+    }));
+    list.hidden = items.length === 0;
+    chosen = -1;
+    said.removeAttribute("aria-activedescendant");
+  }
+  function take(text) {
+    said.value = new TextDecoder().decode(new TextEncoder().encode(line).slice(0, from)) + text + " ";
+    complete();
+  }
+  function complete() {
+    const typed = said.value;
+    line = typed;
+    if (!/^\/[^\n]*$/.test(typed)) { offer([]); return; }
+    const x = new XMLHttpRequest();
+    x.open("GET", "/ui/commands?line=" + encodeURIComponent(typed));
+    x.responseType = "json";
+    x.onload = () => {
+      if (said.value !== typed || !x.response) return;
+      from = x.response.from;
+      offer(x.response.items.slice(0, 12));
+    };
+    x.send();
+  }
+  if (said) {
+    said.addEventListener("input", complete);
+    said.addEventListener("blur", () => offer([]));
+    said.addEventListener("keydown", (e) => {
+      const open = !list.hidden;
+      if (open && (e.key === "ArrowDown" || e.key === "ArrowUp")) { e.preventDefault(); choose(chosen + (e.key === "ArrowDown" ? 1 : chosen < 0 ? 0 : -1)); }
+      else if (open && e.key === "Escape") { e.preventDefault(); offer([]); }
+      else if (open && chosen >= 0 && (e.key === "Enter" || e.key === "Tab")) { e.preventDefault(); take(list.children[chosen].firstChild.textContent); }
+      else if (e.key === "Enter" && !e.shiftKey && !e.isComposing) {
+        e.preventDefault();
+        if (said.value.trim()) said.form.requestSubmit(said.form.querySelector("button[value=say]"));
+      }
+    });
+  }
+
   since = performance.now();
   count();
   moved();
-  told.postMessage({ kind: "hello" });
+  greet();
   lead();
   body.dataset.script = "on";
 })();

@@ -170,3 +170,20 @@ func BenchmarkRecover(b *testing.B) {
 		})
 	}
 }
+
+// What a request costs to look for dead owners is the same however many runs are open: none of
+// them is read.
+func TestRecoverReadsNoOpenRuns(t *testing.T) {
+	allocations := map[int]float64{}
+	for _, open := range []int{1, 300} {
+		s, _ := benchStore(t, sqlite.Process)
+		for range open {
+			begin(s)
+		}
+		must(s.Recover(context.Background()))
+		allocations[open] = testing.AllocsPerRun(50, func() { must(s.Recover(context.Background())) })
+	}
+	if allocations[300] > allocations[1]+20 {
+		t.Errorf("with 300 open runs it allocates %v times, with one %v times", allocations[300], allocations[1])
+	}
+}

@@ -11,27 +11,27 @@ func (s *Store) LimitPages(n int) {
 	if n == 0 {
 		n = 1 << 30
 	}
-	if _, err := s.w.conn.ExecContext(context.Background(), "PRAGMA max_page_count="+strconv.Itoa(n)); err != nil {
+	if _, err := s.conn.ExecContext(context.Background(), "PRAGMA max_page_count="+strconv.Itoa(n)); err != nil {
 		panic(err)
 	}
 }
 
 // WaitMillis sets how long the writer waits for another program's lock.
 func (s *Store) WaitMillis(n int) {
-	if _, err := s.w.conn.ExecContext(context.Background(), "PRAGMA busy_timeout="+strconv.Itoa(n)); err != nil {
+	if _, err := s.conn.ExecContext(context.Background(), "PRAGMA busy_timeout="+strconv.Itoa(n)); err != nil {
 		panic(err)
 	}
 }
 
 // BreakSync makes every later sync fail.
 func (s *Store) BreakSync() {
-	if _, err := s.w.wal.open(); err != nil {
+	if _, err := s.wal.open(); err != nil {
 		panic(err)
 	}
-	if err := s.w.wal.file.Close(); err != nil {
+	if err := s.wal.file.Close(); err != nil {
 		panic(err)
 	}
 }
 
 // TurnMillis sets how long the writer waits for other processes' turns.
-func (s *Store) TurnMillis(n int) { s.w.turns.timeout = time.Duration(n) * time.Millisecond }
+func (s *Store) TurnMillis(n int) { s.turns.timeout = time.Duration(n) * time.Millisecond }

@@ -1,30 +1,24 @@
 package sqlite
 
 import (
-	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"syscall"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/store/tables"
 )
 
-// fault adds a code and a hint to an error of the file system or of SQLite. An
-// error that already has a code, or is a context's, is unchanged.
+// fault adds a code and a hint to an error of the file system or of SQLite.
 func (s *Store) fault(err error, what string) error {
-	var coded *fault.Error
-	if err == nil || errors.As(err, &coded) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	code, msg, hint := classify(err)
-	return fault.Wrap(code, err, "%s: %q: %s", what, clean(s.path), msg).WithHint("%s", hint)
+	return tables.Fault(err, what, tables.Clean(s.path), explain)
 }
 
-func classify(err error) (fault.Code, string, string) {
+// explain returns the code, the message and the hint for an error.
+func explain(err error) (fault.Code, string, string) {
 	const (
 		space    = "free some space; nothing that was acknowledged is lost"
 		readOnly = "check the owner and mode of the file and its folder, and that the disk is not mounted read-only"
@@ -66,10 +60,4 @@ func unopenable(err error) bool {
 	}
 	c := se.Code() & 0xff
 	return c == sqlite3.SQLITE_CANTOPEN || c == sqlite3.SQLITE_READONLY || c == sqlite3.SQLITE_IOERR
-}
-
-// exists reports whether a file exists. Any doubt counts as yes.
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return !errors.Is(err, fs.ErrNotExist)
 }

@@ -11,24 +11,25 @@ import (
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/record/store/tables"
 )
 
 // Present reports whether the ledger's file is there. Keys without a file are
 // fault.StoreMissing; a folder without both is ready for a new ledger.
 func Present(home string) error {
-	file, dir := filepath.Join(home, File), filepath.Join(home, keyFolder)
-	sign, staged := filepath.Join(dir, signFile), filepath.Join(dir, stagedFile)
-	keys := exists(sign) || exists(filepath.Join(dir, blobFile)) || exists(filepath.Join(dir, publicFile))
+	file, dir := filepath.Join(home, File), filepath.Join(home, tables.KeyFolder)
+	sign, staged := filepath.Join(dir, tables.SignFile), filepath.Join(dir, tables.StagedFile)
+	keys := wholefile.Exists(sign) || wholefile.Exists(filepath.Join(dir, tables.BlobFile)) || wholefile.Exists(filepath.Join(dir, tables.PublicFile))
 	// The file is looked at last: a process that makes a ledger makes the file after the
 	// staged key, and before that key takes its name.
-	if !keys || !exists(sign) && exists(staged) || hasContent(file) {
+	if !keys || !wholefile.Exists(sign) && wholefile.Exists(staged) || hasContent(file) {
 		return nil
 	}
 	return errMissing(home)
 }
 
 func errMissing(home string) error {
-	return fault.New(fault.StoreMissing, "the ledger %q is missing or empty, but its keys are in %q", clean(filepath.Join(home, File)), clean(filepath.Join(home, keyFolder))).
+	return fault.New(fault.StoreMissing, "the ledger %q is missing or empty, but its keys are in %q", tables.Clean(filepath.Join(home, File)), tables.Clean(filepath.Join(home, tables.KeyFolder))).
 		ForOperator("restore the file from a copy; or start over, without the record and the grants of the old ledger: remit init --new-ledger")
 }
 
@@ -67,20 +68,20 @@ func Retire(ctx context.Context, home string, also ...string) (Retired, error) {
 	}
 	defer unlock()
 	if s.hasLedger(ctx) {
-		return Retired{}, fault.New(fault.Usage, "there is a ledger in %q already", clean(home)).
+		return Retired{}, fault.New(fault.Usage, "there is a ledger in %q already", tables.Clean(home)).
 			ForOperator("remit verify checks it; to keep another one, name another folder with REMIT_HOME")
 	}
 	// The signing key goes last: until then the ledger counts as missing.
-	names := append(slices.Clone(also), verifiedFile, File, File+"-wal", File+"-shm", filepath.Join(keyFolder, stagedFile),
-		filepath.Join(keyFolder, publicFile), filepath.Join(keyFolder, blobFile), filepath.Join(keyFolder, signFile))
+	names := append(slices.Clone(also), tables.VerifiedFile, File, File+"-wal", File+"-shm", filepath.Join(tables.KeyFolder, tables.StagedFile),
+		filepath.Join(tables.KeyFolder, tables.PublicFile), filepath.Join(tables.KeyFolder, tables.BlobFile), filepath.Join(tables.KeyFolder, tables.SignFile))
 	out := Retired{}
-	if k, err := loadKeys(home); err == nil {
-		out.Origin = k.origin
+	if k, err := tables.LoadKeys(home); err == nil {
+		out.Origin = k.Origin()
 	}
-	folder := filepath.Join(home, keyFolder, "retired", time.Now().UTC().Format("20060102T150405.000000000Z"))
+	folder := filepath.Join(home, tables.KeyFolder, "retired", time.Now().UTC().Format("20060102T150405.000000000Z"))
 	for _, name := range names {
 		from := filepath.Join(home, name)
-		if !exists(from) {
+		if !wholefile.Exists(from) {
 			continue
 		}
 		if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -94,5 +95,22 @@ func Retire(ctx context.Context, home string, also ...string) (Retired, error) {
 	if out.Folder == "" {
 		return out, nil
 	}
-	return out, s.fault(errors.Join(wholefile.SyncFolder(out.Folder), wholefile.SyncFolder(filepath.Join(home, keyFolder))), "the old ledger's keys cannot be moved")
+	return out, s.fault(errors.Join(wholefile.SyncFolder(out.Folder), wholefile.SyncFolder(filepath.Join(home, tables.KeyFolder))), "the old ledger's keys cannot be moved")
+}
+
+// SetAside gives the ledger's file another name, after the ledger was copied elsewhere, and
+// returns its path. The keys stay: they are the copy's too. No process may use the file.
+func SetAside(home string) (string, error) {
+	unlock, err := wholefile.Lock(filepath.Join(home, "setup.lock"))
+	s := &Store{home: home, path: filepath.Join(home, File)}
+	if err != nil {
+		return "", s.fault(err, "the ledger's file cannot be renamed")
+	}
+	defer unlock()
+	if hasContent(s.path + "-wal") {
+		return "", fault.New(fault.Conflict, "another process uses the ledger in %q", tables.Clean(home)).
+			WithHint("stop it, remove the copy from the database, and copy again")
+	}
+	aside := s.path + ".copied-" + time.Now().UTC().Format("20060102T150405Z")
+	return aside, s.fault(errors.Join(os.Rename(s.path, aside), wholefile.SyncFolder(home)), "the ledger's file cannot be renamed")
 }

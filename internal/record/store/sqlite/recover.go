@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/remitrun/remit/internal/base/fault"
-	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
-	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/record/store/tables"
 )
 
 const ownerFolder = "owners"
@@ -45,7 +44,7 @@ func (s *Store) holdOwner() error {
 		}
 		time.Sleep(time.Millisecond) // the other process removes the file after its recovery
 	}
-	return fault.New(fault.StoreFailed, "the run's owner cannot be recorded: %q is held by another process", clean(s.ownerPath(s.owner)))
+	return fault.New(fault.StoreFailed, "the run's owner cannot be recorded: %q is held by another process", tables.Clean(s.ownerPath(s.owner)))
 }
 
 // lockOwner makes and locks an owner's file. It returns nil if a recovering
@@ -81,7 +80,7 @@ func (s *Store) releaseOwner() error {
 // owner can be taken or is gone.
 func (s *Store) Recover(ctx context.Context) (closed int, err error) {
 	if s.readOnly {
-		return 0, s.errReadOnly()
+		return 0, s.ErrReadOnly()
 	}
 	locks := map[uuid.UUID]*os.File{}
 	defer func() {
@@ -100,30 +99,13 @@ func (s *Store) Recover(ctx context.Context) (closed int, err error) {
 			s.recovered.Store(&seen)
 		}
 	}()
-	for before := ledger.Seq(0); ; {
-		runs, err := s.Runs(ctx, store.RunFilter{Status: ledger.Running, Before: before, Limit: page})
-		if err != nil || len(runs) == 0 {
-			err = errors.Join(err, s.reclaim(ctx), s.removeOwners(locks))
-			s.deaths.Add(uint64(len(locks)))
-			return closed, err
-		}
-		for _, r := range runs {
-			before = r.Seq
-			if dead, err := s.dead(r.Owner, locks); err != nil || !dead {
-				if err != nil {
-					return closed, err
-				}
-				continue
-			}
-			did, err := s.interrupt(ctx, r.Seq)
-			if err != nil {
-				return closed, err
-			}
-			if did {
-				closed++
-			}
-		}
+	closed, err = s.InterruptRuns(ctx, func(owner uuid.UUID) (bool, error) { return s.dead(owner, locks) })
+	if err != nil {
+		return closed, err
 	}
+	err = s.removeOwners(locks)
+	s.deaths.Add(uint64(len(locks)))
+	return closed, err
 }
 
 // Deaths implements store.Store.
@@ -233,34 +215,4 @@ func (s *Store) removeOwners(locks map[uuid.UUID]*os.File) error {
 		}
 	}
 	return nil
-}
-
-// interrupt closes a run and its open calls. If another process was faster, the
-// writer refuses the entries and nothing is changed.
-func (s *Store) interrupt(ctx context.Context, run ledger.Seq) (bool, error) {
-	p, err := readProgress(ctx, s.read, run)
-	if err != nil {
-		return false, s.fault(err, "an interrupted run cannot be read")
-	}
-	if p.Status != tool.Pending {
-		return false, nil
-	}
-	now := time.Now().UnixMicro()
-	var entries []ledger.Entry
-	for _, call := range p.Open() {
-		entries = append(entries, ledger.Entry{Event: ledger.Event{
-			Kind: ledger.CallOutcome, At: now, Run: run, Call: call, Status: tool.StatusInterrupted, Code: fault.Interrupted,
-		}})
-	}
-	entries = append(entries, ledger.Entry{Durable: true, Event: ledger.Event{
-		Kind: ledger.RunFinished, At: now, Run: run, Status: tool.StatusInterrupted, Code: fault.Interrupted,
-	}})
-	_, err = s.Append(ctx, entries...)
-	if err == nil || !errors.Is(err, fault.Internal) {
-		return err == nil, err
-	}
-	if again, rerr := readProgress(ctx, s.read, run); rerr == nil && again.Status != tool.Pending {
-		return false, nil
-	}
-	return false, err
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/wholefile"
-	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store/tables"
 )
 
 // applicationID marks the file as a ledger: "Rmit".
@@ -147,14 +147,14 @@ func (s *Store) setup(ctx context.Context) error {
 // ready reports whether there is an up-to-date ledger.
 func (s *Store) ready(ctx context.Context) (bool, error) {
 	info, err := os.Stat(s.path)
-	if err != nil || info.Size() == 0 || !exists(filepath.Join(s.home, keyFolder, signFile)) {
+	if err != nil || info.Size() == 0 || !wholefile.Exists(filepath.Join(s.home, tables.KeyFolder, tables.SignFile)) {
 		return false, nil //nolint:nilerr // it is made next, and that reports the error
 	}
-	if s.keys, err = loadKeys(s.home); err != nil {
+	if s.keys, err = tables.LoadKeys(s.home); err != nil {
 		return false, err
 	}
 	db := s.connect("mode=rw&_pragma=busy_timeout(10000)&_pragma=query_only(1)")
-	s.read = &reader{DB: db}
+	s.read = db
 	v, err := s.version(ctx, db)
 	mode := ""
 	if err == nil {
@@ -171,18 +171,18 @@ func (s *Store) ready(ctx context.Context) (bool, error) {
 // its final name once the file is complete. So if the key exists, there was a
 // ledger, and a missing file is not made anew.
 func (s *Store) make(ctx context.Context) error {
-	key, staged := filepath.Join(s.home, keyFolder, signFile), filepath.Join(s.home, keyFolder, stagedFile)
+	key, staged := filepath.Join(s.home, tables.KeyFolder, tables.SignFile), filepath.Join(s.home, tables.KeyFolder, tables.StagedFile)
 	if err := Present(s.home); err != nil {
 		return err
 	}
-	fresh := !exists(key) && (exists(staged) || !hasContent(s.path))
+	fresh := !wholefile.Exists(key) && (wholefile.Exists(staged) || !hasContent(s.path))
 	if !fresh {
 		if err := s.upgrade(ctx, false); err != nil {
 			return err
 		}
 		return wholefile.SyncFolder(s.home)
 	}
-	if err := makeKeys(s.home); err != nil {
+	if err := tables.MakeKeys(s.home); err != nil {
 		return err
 	}
 	if err := s.upgrade(ctx, true); err != nil {
@@ -196,11 +196,11 @@ func (s *Store) make(ctx context.Context) error {
 
 // upgrade applies the migrations that the file lacks.
 func (s *Store) upgrade(ctx context.Context, fresh bool) (err error) {
-	sign, create := signFile, 0
+	load, create := tables.LoadKeys, 0
 	if fresh {
-		sign, create = stagedFile, os.O_CREATE
+		load, create = tables.LoadStagedKeys, os.O_CREATE
 	}
-	if s.keys, err = loadKeysWith(s.home, sign); err != nil {
+	if s.keys, err = load(s.home); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(s.path, create|os.O_RDWR, 0o600)
@@ -244,21 +244,21 @@ func (s *Store) apply(ctx context.Context, db *sql.DB, v int) error {
 		return err
 	}
 	if v == 0 {
-		l := logState{Frontier: ledger.Frontier{}}
-		if _, err := tx.ExecContext(ctx, "INSERT INTO log VALUES(1, ?, 0, x'', 0, ?)", s.keys.origin, l.sum(s.keys)); err != nil {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO log VALUES(1, ?, 0, x'', 0, ?)", s.keys.Origin(), s.keys.EmptyState()); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, "PRAGMA application_id = 1382902132"); err != nil {
 			return err
 		}
 	}
-	if v+1 == blocksFormat {
-		if err := s.fillBlocks(ctx, tx); err != nil {
+	t := s.tables()
+	if v+1 == tables.BlocksFormat {
+		if err := t.FillBlocks(ctx, tx); err != nil {
 			return err
 		}
 	}
-	if v+1 >= sealedFormat {
-		if err := s.makeSeals(ctx, tx, v+1); err != nil {
+	if v+1 >= tables.SealedFormat {
+		if err := t.MakeSeals(ctx, tx, v+1); err != nil {
 			return err
 		}
 	}
@@ -277,26 +277,15 @@ func (s *Store) version(ctx context.Context, db *sql.DB) (int, error) {
 		return 0, err
 	}
 	if app != applicationID && (app != 0 || objects > 0 || v != 0) {
-		return 0, fault.New(fault.StoreCorrupt, "%q is a database of another program", clean(s.path)).
+		return 0, fault.New(fault.StoreCorrupt, "%q is a database of another program", tables.Clean(s.path)).
 			WithHint("move it away, or name another home folder")
 	}
 	if v > len(migrations) {
-		return 0, fault.New(fault.StoreVersion, "%q was made by a newer Remit (format %d, this one knows %d)", clean(s.path), v, len(migrations)).
+		return 0, fault.New(fault.StoreVersion, "%q was made by a newer Remit (format %d, this one knows %d)", tables.Clean(s.path), v, len(migrations)).
 			WithHint("use the newer Remit")
 	}
 	return v, nil
 }
-
-// sealedFormat is the first format that has the tables of grants, budgets and
-// approvals, agentsFormat the first with those of agents and sessions, requestsFormat
-// with that of requests, blocksFormat with that of blocks.
-const (
-	sealedFormat = 3
-	agentsFormat = 4
-
-	requestsFormat = 5
-	blocksFormat   = 6
-)
 
 // leastFormat is the oldest format that is read without being brought up to
 // date.
@@ -307,10 +296,19 @@ func (s *Store) checkVersion(ctx context.Context, db *sql.DB) error {
 	v, err := s.version(ctx, db)
 	s.format = v
 	if err == nil && v < leastFormat {
-		err = fault.New(fault.StoreVersion, "%q is in an older format (%d of %d)", clean(s.path), v, len(migrations)).
+		err = fault.New(fault.StoreVersion, "%q is in an older format (%d of %d)", tables.Clean(s.path), v, len(migrations)).
 			WithHint("open it once for writing")
 	}
 	return s.fault(err, "the ledger cannot be opened")
+}
+
+// Schema implements tables.Database.
+func (d database) Schema(ctx context.Context, q tables.Querier) (want, got map[string]string, err error) {
+	if want, err = wantSchema(ctx, d.format); err != nil {
+		return nil, nil, err
+	}
+	got, err = readSchema(ctx, q)
+	return want, got, err
 }
 
 // wantSchema returns the content of sqlite_master in a sound ledger of a format.
@@ -327,12 +325,7 @@ func wantSchema(ctx context.Context, format int) (map[string]string, error) {
 	return readSchema(ctx, db)
 }
 
-type querier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
-func readSchema(ctx context.Context, q querier) (map[string]string, error) {
+func readSchema(ctx context.Context, q tables.Querier) (map[string]string, error) {
 	rows, err := q.QueryContext(ctx, "SELECT type || ' ' || name, coalesce(sql, '') FROM sqlite_master")
 	if err != nil {
 		return nil, err

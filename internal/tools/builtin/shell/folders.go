@@ -47,9 +47,9 @@ func fillable(p permit.Permit, folder string) bool {
 	return true
 }
 
-// makeFolders makes the missing folders that a command names for writing, and returns
+// MakeFolders makes the missing folders that a command names for writing, and returns
 // hints that say so. If one cannot be made, the command fails by itself.
-func makeFolders(p permit.Permit, actions []tool.Action) (hints []string) {
+func MakeFolders(p permit.Permit, actions []tool.Action) (hints []string) {
 	f := files.New(p)
 	for _, folder := range missingFolders(p) {
 		named := slices.ContainsFunc(actions, func(a tool.Action) bool {

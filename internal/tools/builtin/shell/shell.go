@@ -60,7 +60,7 @@ func run(ctx context.Context, p permit.Permit, box Box, c sandbox.Command, ended
 	if box == nil {
 		return tool.Result{}, fault.New(fault.SandboxMissing, "commands cannot run: the sandbox is not available")
 	}
-	made := makeFolders(p, c.Starts)
+	made := MakeFolders(p, c.Starts)
 	out, err := box.Run(ctx, p, c)
 	out.Hints = append(made, HintMissing(p, out)...)
 	for _, f := range ended {

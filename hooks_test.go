@@ -1,0 +1,66 @@
+package remit_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	remit "github.com/remitrun/remit"
+)
+
+func TestAHookRefusesAndAnnotatesCalls(t *testing.T) {
+	var mu sync.Mutex
+	var seen []string
+	rt := runtime(t, remit.Options{PolicySource: []byte("version: 1\nfiles: {read: {allow: [\"**\"], ask: [\"asked\"]}}\n"),
+		Ask: func(context.Context, remit.Question) (remit.Answer, error) { return remit.Answer{Yes: true}, nil },
+		Around: func(_ context.Context, e remit.HookEvent) (string, error) {
+			mu.Lock()
+			seen = append(seen, string(e.Stage)+" "+string(e.Status))
+			mu.Unlock()
+			given := string(e.Args)
+			clear(e.Args) // it is a copy
+			switch {
+			case e.Stage == remit.HookBefore && strings.Contains(given, "refused"):
+				return "not today", errors.New("closed on Mondays")
+			case e.Stage == remit.HookBefore && strings.Contains(given, "crash"):
+				panic("ouch")
+			case e.Stage == remit.HookDenied:
+				return "", errors.New("nothing to allow") // an error does not allow anything
+			}
+			return "seen " + string(e.Stage), nil
+		}})
+	s, err := rt.Begin(t.Context(), "hooked")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]remit.Code{".": 0, "asked": remit.NotFound, "refused": remit.HookRefused, "crash": remit.HookRefused, "/etc/passwd": remit.Denied} {
+		if _, err := s.Call(t.Context(), "fs.stat", map[string]any{"path": path}); want == 0 && err != nil || want != 0 && !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", path, err, want)
+		}
+	}
+	run, err := s.End(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"before ", "after completed", "after failed", "asked ", "denied denied"} {
+		if !slices.Contains(seen, want) {
+			t.Errorf("the hook was not called at %q: %q", want, seen)
+		}
+	}
+	var out strings.Builder
+	if err := rt.Report(t.Context(), &out, run.ID, remit.JSON); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"before": "not today"`, `"after": "seen after"`, `"asked": "seen asked"`, `"denied": "the hook failed: nothing to allow"`,
+		`"path": "asked"`, "E1007", "a hook refused the call: closed on Mondays", "the hook crashed"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s is missing in\n%s", want, out.String())
+		}
+	}
+	if r, err := rt.Replay(t.Context(), run.ID); err != nil || r.Mismatch != nil {
+		t.Errorf("replay: %+v, %v", r, err)
+	}
+}

@@ -1,0 +1,86 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/clip"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/tools/model"
+)
+
+// violationNotice begins the notice that tells a model of its sub-agents' violations.
+const violationNotice = "[Remit] A sub-agent of yours was refused something that its policy does not only log: "
+
+// maxTold is how many violations of sub-agents wait for a session's next step.
+const maxTold = 20
+
+// watchChild returns an observer of a sub-agent's run: violations to which the policy responds
+// with notify or more are told to the parent's session, if this process works on it.
+func (s *Service) watchChild(parent uuid.UUID, name string) func(runner.Notice) {
+	return func(n runner.Notice) {
+		if n.State != ledger.Ended {
+			return
+		}
+		for _, v := range n.Outcome.Violations {
+			if v.Response < policy.NotifyViolation {
+				continue
+			}
+			s.tell(parent, fmt.Sprintf("%q called %s (violations.%s: %s): %s", name, n.Call.Tool, v.Kind, v.Response, clip.Text(v.Reason, 300)))
+		}
+	}
+}
+
+// tell keeps a text for a session's next step.
+func (s *Service) tell(id uuid.UUID, text string) {
+	l := s.acquireKnown(id)
+	if l == nil {
+		return
+	}
+	defer s.release(l)
+	l.do(func(o *owner) {
+		if len(o.told) < maxTold {
+			o.told = append(o.told, text)
+		}
+	})
+}
+
+// takeTold gives the texts that were kept for the session, once.
+func (l *session) takeTold() (text string) {
+	l.do(func(o *owner) {
+		if len(o.told) > 0 {
+			text = violationNotice + strings.Join(o.told, "; ")
+		}
+		o.told = nil
+	})
+	return text
+}
+
+// addTold adds a notice of what the session was told since its last step.
+func (l *loop) addTold(ctx context.Context) error {
+	if l.told == nil {
+		return nil
+	}
+	text := l.told()
+	if text == "" {
+		return nil
+	}
+	return l.add(ctx, Message{Kind: Notice, Role: model.User, Text: text})
+}
+
+// told gives the recorded notice of violations that comes next; "": none does.
+func (st *rehearsing) told() string {
+	if len(st.record) == 0 {
+		return ""
+	}
+	m, err := decode(st.record[0])
+	if err != nil || m.Kind != Notice || !strings.HasPrefix(m.Text, violationNotice) {
+		return ""
+	}
+	return m.Text
+}

@@ -1,0 +1,57 @@
+package app
+
+import (
+	"context"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/doors/httpapi"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/grants"
+	"github.com/remitrun/remit/internal/service/slash"
+)
+
+// CompleteCommand implements httpapi.Commands.
+func (s *served) CompleteCommand(_ context.Context, line string) (httpapi.CommandCompletions, error) {
+	out := httpapi.CommandCompletions{Items: []httpapi.CommandCompletion{}}
+	router, err := s.app.Extensions.Router()
+	if err != nil {
+		return out, err
+	}
+	from, list := router.Complete(line)
+	out.From = from
+	for _, c := range list {
+		out.Items = append(out.Items, httpapi.CommandCompletion{Text: c.Text, Description: c.Description})
+	}
+	return out, nil
+}
+
+// CommandHelp implements httpapi.Commands.
+func (s *served) CommandHelp(_ context.Context, topic string) (string, error) {
+	router, err := s.app.Extensions.Router()
+	if err != nil {
+		return "", err
+	}
+	return router.Help(topic)
+}
+
+// RunCommand implements httpapi.Commands.
+func (s *served) RunCommand(ctx context.Context, who *httpapi.Caller, line, scope string) (httpapi.CommandResult, error) {
+	if who.Token == "" { // without a grant it would be a command of the person at this machine
+		return httpapi.CommandResult{}, fault.New(fault.Internal, "the caller has no grant")
+	}
+	question := ""
+	res, err := s.app.Slash.Run(ctx, slash.Request{
+		Line: line, Session: scope, Workspace: s.workspace, Grant: grants.Presented{Token: who.Token}, Observe: s.observe,
+		Advice: func(q store.Approval) string {
+			question = q.ID.String()
+			return adviceOn(q)
+		},
+	})
+	out := httpapi.CommandResult{Command: res.Route.Command, Help: res.Help, Topic: res.Route.Topic}
+	if err != nil || res.Route.Help {
+		return out, err
+	}
+	call, err := invocation(res.Run.ID, res.Outcome, question)
+	out.Call = &call
+	return out, err
+}

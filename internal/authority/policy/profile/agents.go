@@ -1,0 +1,137 @@
+package profile
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/remitrun/remit/internal/base/fault"
+)
+
+// Agent is an agent of another maker with a ready policy for running all of it in the sandbox.
+type Agent struct {
+	Profile
+	Title    string
+	Programs []string // the names of its program
+	// Links are the agent's login and settings, relative to the person's home folder. The same
+	// names in its own home lead there.
+	Links []string
+	// Folders are those of a project from which the agent takes settings, and which it can do
+	// without writing in. OpenCode cannot: it fails where its folder is there and read-only.
+	Folders []string
+	// Variables are those of the person that the agent gets. URLs are those of them that name a
+	// host of its model, which the policy then allows.
+	Variables, URLs []string
+}
+
+// AgentHomes is the folder that the sources name as the parent of the agents' own homes.
+const AgentHomes = "~/.local/share/remit/confined"
+
+// agents are the agents with a ready policy.
+var agents = []Agent{
+	{
+		Profile: Profile{Name: "claude"}, Title: "Claude Code", Programs: []string{"claude"}, Folders: []string{".claude"},
+		Links: []string{
+			".claude/.credentials.json", ".claude/settings.json", ".claude/CLAUDE.md", ".claude/agents", ".claude/commands", ".claude/skills", ".claude/output-styles",
+		},
+		Variables: []string{
+			"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_MODEL", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "IS_SANDBOX",
+		},
+		URLs: []string{"ANTHROPIC_BASE_URL"},
+	},
+	{
+		Profile: Profile{Name: "codex"}, Title: "Codex", Programs: []string{"codex"}, Folders: []string{".codex"},
+		Links:     []string{".codex/auth.json", ".codex/config.toml", ".codex/hooks.json", ".codex/AGENTS.md", ".codex/prompts", ".codex/rules", ".codex/skills"},
+		Variables: []string{"OPENAI_API_KEY", "CODEX_API_KEY"},
+		URLs:      []string{"OPENAI_BASE_URL"},
+	},
+	{
+		Profile: Profile{Name: "gemini"}, Title: "Gemini CLI", Programs: []string{"gemini"}, Folders: []string{".gemini"},
+		Links: []string{
+			".gemini/oauth_creds.json", ".gemini/google_accounts.json", ".gemini/settings.json", ".gemini/GEMINI.md", ".gemini/commands", ".gemini/policies",
+		},
+		Variables: []string{"GEMINI_API_KEY", "GOOGLE_API_KEY", "GEMINI_MODEL", "GOOGLE_CLOUD_PROJECT", "GOOGLE_GENAI_USE_GCA", "GEMINI_CLI_TRUST_WORKSPACE"},
+		URLs:      []string{"GOOGLE_GEMINI_BASE_URL"},
+	},
+	{
+		Profile: Profile{Name: "opencode"}, Title: "OpenCode", Programs: []string{"opencode"},
+		Links: []string{
+			".local/share/opencode/auth.json", ".config/opencode/opencode.json", ".config/opencode/opencode.jsonc", ".config/opencode/AGENTS.md",
+			".config/opencode/agent", ".config/opencode/command",
+		},
+		Variables: []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY", "OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_AUTOUPDATE"},
+		URLs:      []string{"ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"},
+	},
+	{
+		Profile: Profile{Name: "aider"}, Title: "Aider", Programs: []string{"aider"},
+		Links: []string{".aider.conf.yml", ".aider.model.settings.yml", ".aider.model.metadata.json"},
+		Variables: []string{
+			"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY", "DEEPSEEK_API_KEY", "AIDER_MODEL", "AIDER_ANALYTICS_DISABLE", "AIDER_CHECK_UPDATE",
+		},
+		URLs: []string{"ANTHROPIC_BASE_URL", "OPENAI_API_BASE", "OPENAI_BASE_URL"},
+	},
+}
+
+// AgentNames lists the agents that have a ready policy.
+func AgentNames() []string {
+	var out []string
+	for _, a := range agents {
+		out = append(out, a.Name)
+	}
+	return out
+}
+
+// FindAgent gives an agent by its name.
+func FindAgent(name string) (Agent, error) {
+	i := slices.IndexFunc(agents, func(a Agent) bool { return a.Name == name })
+	if i < 0 {
+		return Agent{}, fault.New(fault.Usage, "%.40q is not an agent with a ready policy", name).WithHint("expected one of %s", strings.Join(AgentNames(), ", "))
+	}
+	a := agents[i]
+	var err error
+	a.Profile, err = load(a.Name, "agents/"+a.Name+".yaml")
+	return a, err
+}
+
+// AgentOf names the agent whose program a command line starts; "": none is known.
+func AgentOf(program string) string {
+	for _, a := range agents {
+		if slices.Contains(a.Programs, path.Base(program)) {
+			return a.Name
+		}
+	}
+	return ""
+}
+
+// Additions are what one machine adds to an agent's ready policy.
+type Additions struct {
+	Home  string   // the agent's own home
+	Read  []string // what its program reads besides the system: patterns
+	Path  []string // folders of programs
+	Hosts []string // network entries
+}
+
+// With is the ready policy with additions.
+func (a Agent) With(add Additions) string {
+	src := strings.ReplaceAll(a.Source, AgentHomes+"/"+a.Name, add.Home)
+	list := func(indent string, of []string) string {
+		var b strings.Builder
+		for _, one := range of {
+			b.WriteString(indent + "- " + quoted(one) + "\n")
+		}
+		return b.String()
+	}
+	for _, at := range []struct{ anchor, text string }{
+		{"\n  read:\n    allow:\n", list("      ", add.Read)},
+		{"\nnetwork:\n  allow:\n", list("    ", add.Hosts)},
+	} {
+		src = strings.Replace(src, at.anchor, at.anchor+at.text, 1)
+	}
+	for _, dir := range add.Path {
+		src = strings.Replace(src, "\n  path: [", "\n  path: ["+quoted(dir)+", ", 1)
+	}
+	return src
+}
+
+// quoted is a text as YAML takes it literally.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }

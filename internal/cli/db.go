@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/record/store/postgres"
+	"github.com/remitrun/remit/internal/service/database"
+	"github.com/remitrun/remit/internal/service/home"
+)
+
+// dbHelp is the help of remit db.
+const dbHelp = `The ledger is a SQLite file in $REMIT_HOME unless REMIT_DB, or --db, names a
+PostgreSQL database, as postgres://user@host/name. The database keeps the same
+events, and the keys stay in $REMIT_HOME/keys. Put a password into ~/.pgpass or
+PGPASSFILE, not into the URL, which other users may see.
+`
+
+func (s *session) dbCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "db",
+		Short: "Keep the ledger in a PostgreSQL database",
+		Long:  dbHelp,
+		Example: `  remit db migrate --db postgres://remit@localhost/remit
+  remit db copy --db postgres://remit@localhost/remit
+  REMIT_DB=postgres://remit@localhost/remit remit verify`,
+	}
+	var url string
+	c.PersistentFlags().StringVar(&url, "db", "", "`URL` of the database (default: REMIT_DB)")
+	use := func(cmd *cobra.Command, _ []string) error {
+		s.useDatabase(url)
+		return nil
+	}
+	migrate := &cobra.Command{
+		Use:     "migrate",
+		Short:   "Make or update the tables, and begin a ledger if there is none",
+		Args:    cobra.NoArgs,
+		PreRunE: use,
+		RunE:    s.withDatabase(database.Migrate),
+	}
+	status := &cobra.Command{
+		Use:     "status",
+		Short:   "Show the database's tables, ledger and nodes",
+		Args:    cobra.NoArgs,
+		PreRunE: use,
+		RunE:    s.withDatabase(database.Status),
+	}
+	move := &cobra.Command{
+		Use:   "copy",
+		Short: "Move this machine's ledger into the database",
+		Long: `Copies the ledger from the SQLite file into a database that has none: the same
+events, with the same hashes and checkpoints. The copy is verified against a
+checkpoint of the original. Then the file gets another name, so that the ledger
+cannot go on in two places. Stop every other Remit process of this $REMIT_HOME
+first, and set REMIT_DB from then on.
+`,
+		Args:    cobra.NoArgs,
+		PreRunE: use,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a, err := s.openAnyway()
+			if err != nil {
+				return err
+			}
+			m, err := database.Copy(cmd.Context(), a.Home)
+			if err != nil {
+				return err
+			}
+			if s.json {
+				return s.printJSON(m)
+			}
+			s.printf("%s %d events copied and verified, root %s\n", s.paint(green, "✓"), m.Report.Size, m.Report.Root)
+			s.printf("  the old file is now %s\n", show(m.Aside))
+			s.printf("  set REMIT_DB from now on\n")
+			return nil
+		},
+	}
+	c.AddCommand(migrate, status, move)
+	return c
+}
+
+// withDatabase carries out a command that ends with the state of the database.
+func (s *session) withDatabase(do func(context.Context, *home.Home) (postgres.Status, error)) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error {
+		a, err := s.openAnyway()
+		if err != nil {
+			return err
+		}
+		st, err := do(cmd.Context(), a.Home)
+		if err != nil {
+			return err
+		}
+		return s.printDatabase(st)
+	}
+}
+
+// useDatabase pins $REMIT_DB.
+func (s *session) useDatabase(url string) {
+	if url != "" {
+		s.environ = append(s.environ[:len(s.environ):len(s.environ)], "REMIT_DB="+url)
+	}
+}
+
+func (s *session) printDatabase(st postgres.Status) error {
+	if s.json {
+		return s.printJSON(st)
+	}
+	s.printf("database  %s\n", show(st.Database))
+	s.printf("tables    version %d of %d\n", st.Version, st.Latest)
+	if st.Ledger == "" {
+		s.printf("ledger    none\n")
+		return nil
+	}
+	s.printf("ledger    %s\n", show(st.Ledger))
+	s.printf("events    %d\n", st.Events)
+	s.printf("nodes     %d\n", st.Nodes)
+	return nil
+}

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/confine/sandbox"
+	"github.com/remitrun/remit/internal/doors/hook"
+	"github.com/remitrun/remit/internal/doors/hookrelay"
+	"github.com/remitrun/remit/internal/service/runs"
+)
+
+// confinedHooks decides and records the tool calls of a confined agent that has Remit's hook.
+type confinedHooks struct {
+	*session
+	app   *app.App
+	fixed runs.ClientRequest // policy and workspace: those of the agent itself, whatever its hook's command line says
+
+	mu   sync.Mutex
+	open map[clientSession]bool
+}
+
+// clientSession is a session of a confined agent.
+type clientSession struct{ agent, id string }
+
+// maxOpenSessions bounds the sessions that are ended with their agent.
+const maxOpenSessions = 1000
+
+// service answers the hooks inside the sandbox.
+func (c *confinedHooks) service() sandbox.Service {
+	return sandbox.Service{At: hookrelay.At, Serve: hookrelay.Relay{Answer: c.answer, MaxInput: hook.MaxEvent, Time: hookTime}.Serve}
+}
+
+func (c *confinedHooks) answer(ctx context.Context, e hookrelay.Event) (out hookrelay.Answer) {
+	var errs bytes.Buffer
+	h := c.door(e.Agent, e.Input, &errs)
+	defer func() {
+		if p := recover(); p != nil {
+			out = hookrelay.Answer{Err: "remit hook: the call is blocked: the hook crashed\n", Status: fault.Usage.Exit()}
+		}
+	}()
+	printed, err := h.handle(ctx)
+	if err != nil {
+		h.blocked(err)
+		return hookrelay.Answer{Err: errs.String(), Status: fault.Usage.Exit()}
+	}
+	return hookrelay.Answer{Out: printed}
+}
+
+// door handles one event.
+func (c *confinedHooks) door(agent string, input []byte, errs io.Writer) *hookDoor {
+	inner := &session{Streams: Streams{In: bytes.NewReader(input), Out: io.Discard, Err: errs}, version: c.version, environ: c.environ, lookup: c.lookup, app: c.app}
+	return &hookDoor{session: inner, agent: agent, confined: c}
+}
+
+// note keeps that a session has begun, or has ended.
+func (c *confinedHooks) note(s clientSession, ended bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ended {
+		delete(c.open, s)
+	} else if len(c.open) < maxOpenSessions {
+		c.open[s] = true
+	}
+}
+
+// end ends the sessions that the agent left open. The agent itself has ended.
+func (c *confinedHooks) end(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	for s := range c.open {
+		q := c.fixed
+		q.Client, q.Session = s.agent, s.id
+		errs = append(errs, c.door(s.agent, nil, io.Discard).end(ctx, c.app, q))
+	}
+	c.open = nil
+	return errors.Join(errs...)
+}
+
+// forward has the event answered outside of the sandbox that this process is in.
+func (h *hookDoor) forward(ctx context.Context) error {
+	ctx, stop := context.WithTimeoutCause(ctx, hookTime, fault.New(fault.ToolTimeout, "no decision within %s", hookTime))
+	defer stop()
+	src, err := io.ReadAll(io.LimitReader(h.In, hook.MaxEvent+1))
+	if err == nil && !slices.Contains(hook.Agents(), h.agent) {
+		err = fault.New(fault.Usage, "%.40q is not a known agent", h.agent).WithHint("expected one of %s", strings.Join(hook.Agents(), ", "))
+	}
+	var a hookrelay.Answer
+	if err == nil {
+		a, err = hookrelay.Forward(ctx, hookrelay.At, hookrelay.Event{Agent: h.agent, Input: src})
+	}
+	if err == nil {
+		_, err = h.Out.Write(a.Out)
+	}
+	switch {
+	case err != nil:
+		h.blocked(err)
+		return exit(fault.Usage.Exit())
+	case a.Status != 0:
+		h.errorf("%s", a.Err)
+		return exit(a.Status)
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package hookrelay_test
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remitrun/remit/internal/doors/hookrelay"
+)
+
+// serve starts a relay on a socket of the test's own.
+func serve(t *testing.T, r hookrelay.Relay) (at string, stop func()) {
+	t.Helper()
+	at = filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- r.Serve(l) }()
+	closed := false
+	stop = func() {
+		if closed {
+			return
+		}
+		closed = true
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		<-ended
+	}
+	t.Cleanup(stop)
+	return at, stop
+}
+
+func echo(_ context.Context, e hookrelay.Event) hookrelay.Answer {
+	return hookrelay.Answer{Out: append([]byte(e.Agent+": "), e.Input...), Err: "e", Status: 2}
+}
+
+func TestEventsAreAnswered(t *testing.T) {
+	at, _ := serve(t, hookrelay.Relay{Answer: echo, MaxInput: 1000, Time: time.Minute})
+	for range 40 { // more than are answered at the same time
+		a, err := hookrelay.Forward(t.Context(), at, hookrelay.Event{Agent: "claude", Input: []byte("\x00{}")})
+		if err != nil || string(a.Out) != "claude: \x00{}" || a.Err != "e" || a.Status != 2 {
+			t.Fatalf("%+v, %v", a, err)
+		}
+	}
+}
+
+// What is not an event, or too large, gets no answer, and the next one does.
+func TestJunkIsNotAnswered(t *testing.T) {
+	at, _ := serve(t, hookrelay.Relay{Answer: echo, MaxInput: 100, Time: time.Minute})
+	conn, err := net.Dial("unix", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write([]byte("{}{}")); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(*net.UnixConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := conn.Read(make([]byte, 10)); n > 0 || err == nil {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if a, err := hookrelay.Forward(t.Context(), at, hookrelay.Event{Input: []byte(strings.Repeat("x", 2000))}); err == nil {
+		t.Errorf("an event above the limit was answered: %+v", a)
+	}
+	if _, err := hookrelay.Forward(t.Context(), at, hookrelay.Event{Agent: "a"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// The end of the relay cuts what is connected, answered or not, and waits for it.
+func TestServeEndsWithItsListener(t *testing.T) {
+	asked, cancelled := make(chan struct{}), make(chan struct{})
+	at, stop := serve(t, hookrelay.Relay{MaxInput: 100, Time: time.Hour, Answer: func(ctx context.Context, _ hookrelay.Event) hookrelay.Answer {
+		close(asked)
+		<-ctx.Done()
+		close(cancelled)
+		return hookrelay.Answer{}
+	}})
+	idle, err := net.Dial("unix", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() {
+		_, err := hookrelay.Forward(context.Background(), at, hookrelay.Event{})
+		failed <- err
+	}()
+	<-asked
+	stop()
+	<-cancelled
+	if err := <-failed; err == nil {
+		t.Error("an answer came after the end")
+	}
+	if _, err := idle.Read(make([]byte, 1)); err == nil {
+		t.Error("the idle connection is open")
+	}
+}
+
+func TestNoRelayIsAnError(t *testing.T) {
+	if _, err := hookrelay.Forward(t.Context(), filepath.Join(t.TempDir(), "none"), hookrelay.Event{}); err == nil || hookrelay.Present() {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,327 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store/tables"
+)
+
+// appendTimeout is how long a message may take.
+const appendTimeout = 10 * time.Second
+
+// The statements of a message, in the order in which they lock: node, runs, tail.
+const (
+	// sayNext lets the node append only while it is a member, and only its next batch.
+	sayNext = `WITH me AS MATERIALIZED (SELECT id FROM members WHERE id = $1 AND lease_until > clock_timestamp() FOR KEY SHARE),
+h AS (UPDATE heads SET number = $2 FROM me WHERE member = me.id AND number = $2 - 1 RETURNING 1)
+SELECT remit_expect(count(*) = 1, '` + codeFenced + `') FROM h`
+
+	setRuns = `WITH u AS (UPDATE runs r SET version = r.version + 1, status = t.status, ended = t.ended, total = CASE WHEN t.status = 0 THEN r.total ELSE t.total END,
+completed = t.completed, denied = t.denied, failed = t.failed, refused = t.refused
+FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
+AS t(seq, version, status, ended, total, completed, denied, failed, refused) WHERE r.seq = t.seq AND r.version = t.version RETURNING 1)
+SELECT remit_expect(count(*) = $10, '` + codeMoved + `') FROM u`
+
+	addBlobs = `INSERT INTO blobs(address, size, enc, data) SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bigint[], $4::bytea[]) ON CONFLICT DO NOTHING`
+
+	addTools = `INSERT INTO run_tools(tool, run) SELECT * FROM unnest($1::text[], $2::bigint[]) ON CONFLICT DO NOTHING`
+
+	addEvents = `WITH n AS (UPDATE tail SET total = total + $1 WHERE id = 1 RETURNING total - $1 AS before),
+b AS (INSERT INTO batches(first, member, number, events, mac) SELECT before + 1, $2, $3, $1, $4 FROM n),
+h AS (UPDATE heads SET first = before + 1 FROM n WHERE member = $2),
+m AS (INSERT INTO blocks(mark, block) SELECT DISTINCT t.mark, (before + t.at) / 256 FROM n, unnest($5::text[], $6::bigint[]) AS t(mark, at) ON CONFLICT DO NOTHING),
+e AS (INSERT INTO events(seq, run, call, tag, body, salt, data) SELECT before + o, run, call, tag, body, salt, data
+FROM n, unnest($7::bigint[], $8::bigint[], $9::bigint[], $10::bytea[], $11::bytea[], $12::bytea[]) WITH ORDINALITY AS t(run, call, tag, body, salt, data, o))
+SELECT before + 1 FROM n`
+)
+
+// Append implements tables.Shared. If the answer is lost, it finds out whether the batch
+// was written.
+func (d database) Append(ctx context.Context, b *tables.Batch) (ledger.Seq, error) {
+	ctx, stop := context.WithTimeout(ctx, appendTimeout)
+	defer stop()
+	if err := d.connect(ctx); err != nil {
+		return 0, err
+	}
+	number := d.number.Load() + 1
+	first, err := d.send(ctx, number, b)
+	switch {
+	case err == nil:
+	case isCode(err, codeMoved), isCode(err, "40P01"): // a deadlock with a transaction that changes the same run
+		return 0, tables.ErrMoved
+	case isCode(err, codeFenced): // or the server has lost batches
+		if err := d.renumber(ctx); err != nil {
+			return 0, err
+		}
+		return 0, tables.ErrMoved
+	case !lost(err):
+		return 0, err
+	default:
+		if first, err = d.inDoubt(ctx, number, err); err != nil {
+			return 0, err
+		}
+	}
+	d.number.Store(number)
+	return ledger.Seq(first), nil
+}
+
+// lost reports whether an error means that the connection was lost, and with it perhaps an
+// answer.
+func lost(err error) bool {
+	var pe *pgconn.PgError
+	return err != nil && (!errors.As(err, &pe) || strings.HasPrefix(pe.Code, "57P0") || strings.HasPrefix(pe.Code, "08")) &&
+		!errors.Is(err, sql.ErrNoRows)
+}
+
+// retry calls f until it does not lose its connection, or ctx ends.
+func retry(ctx context.Context, f func() error) error {
+	for {
+		err := f()
+		if !lost(err) {
+			return err
+		}
+		wait := time.NewTimer(20 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return err
+		case <-wait.C:
+		}
+	}
+}
+
+// renumber reads the number of this node's last batch and takes the next, so that no batch
+// that may still be under way can be written.
+func (d database) renumber(ctx context.Context) error {
+	var number int64
+	err := retry(ctx, func() error {
+		return d.durable.QueryRowContext(ctx, "UPDATE heads SET number = number + 1 FROM members m WHERE member = $1 AND m.id = member AND m.lease_until > clock_timestamp() RETURNING number", d.node).Scan(&number)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		d.fenced.Store(true)
+		return fencedError()
+	}
+	d.unsure.Store(err != nil)
+	if err == nil {
+		d.number.Store(number)
+	}
+	return err
+}
+
+// connect opens the connection for messages, unless it is open.
+func (d database) connect(ctx context.Context) error {
+	if d.unsure.Load() {
+		if err := d.renumber(ctx); err != nil {
+			return err
+		}
+	}
+	if d.pipe != nil && !d.pipe.IsClosed() {
+		return nil
+	}
+	c := d.config.Copy()
+	c.RuntimeParams["synchronous_commit"] = "off"
+	var err error
+	d.pipe, err = pgx.ConnectConfig(ctx, c)
+	return err
+}
+
+// send sends a batch in one message, which is one transaction.
+func (d database) send(ctx context.Context, number int64, b *tables.Batch) (first int64, err error) {
+	var m pgx.Batch
+	m.Queue(sayNext, d.node, number)
+	if len(b.Runs) > 0 {
+		m.Queue(setRuns, append(runColumns(b.Runs), int64(len(b.Runs)))...)
+	}
+	if len(b.Blobs) > 0 {
+		m.Queue(addBlobs, column(b.Blobs, func(r *tables.BlobRow) []byte { return r.Address }), column(b.Blobs, func(r *tables.BlobRow) int64 { return r.Size }),
+			column(b.Blobs, func(r *tables.BlobRow) int64 { return r.Enc }), column(b.Blobs, func(r *tables.BlobRow) []byte { return r.Data }))
+	}
+	if len(b.Tools) > 0 {
+		m.Queue(addTools, column(b.Tools, func(r *tables.ToolRow) string { return r.Tool }), column(b.Tools, func(r *tables.ToolRow) int64 { return r.Run }))
+	}
+	m.Queue(addEvents, int64(len(b.Events)), d.node, number, b.MAC(d.node, number),
+		column(b.Marks, func(r *tables.MarkRow) string { return r.Mark }), column(b.Marks, func(r *tables.MarkRow) int64 { return r.At }),
+		column(b.Events, func(r *tables.EventRow) int64 { return r.Run }), column(b.Events, func(r *tables.EventRow) int64 { return r.Call }),
+		column(b.Events, func(r *tables.EventRow) int64 { return r.Tag }), column(b.Events, func(r *tables.EventRow) []byte { return r.Body }),
+		column(b.Events, func(r *tables.EventRow) []byte { return r.Salt }), column(b.Events, func(r *tables.EventRow) []byte { return r.Data })).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&first) })
+	return first, d.pipe.SendBatch(ctx, &m).Close()
+}
+
+func column[R, V any](rows []R, value func(*R) V) []V {
+	out := make([]V, len(rows))
+	for i := range rows {
+		out[i] = value(&rows[i])
+	}
+	return out
+}
+
+func runColumns(rows []tables.RunRow) []any {
+	out := make([]any, 0, 9)
+	for _, value := range []func(*tables.RunRow) int64{
+		func(r *tables.RunRow) int64 { return r.Seq }, func(r *tables.RunRow) int64 { return r.Version }, func(r *tables.RunRow) int64 { return r.Status },
+		func(r *tables.RunRow) int64 { return r.Ended }, func(r *tables.RunRow) int64 { return r.Total }, func(r *tables.RunRow) int64 { return r.Completed },
+		func(r *tables.RunRow) int64 { return r.Denied }, func(r *tables.RunRow) int64 { return r.Failed }, func(r *tables.RunRow) int64 { return r.Refused },
+	} {
+		out = append(out, column(rows, value))
+	}
+	return out
+}
+
+// inDoubt finds out, after the answer to a message was lost, whether its batch was
+// written. If it was not, the message can no longer be carried out: its number is taken.
+func (d database) inDoubt(ctx context.Context, number int64, answer error) (first int64, err error) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), appendTimeout)
+	defer stop()
+	d.unsure.Store(true)
+	var is int64
+	err = retry(ctx, func() error {
+		return d.durable.QueryRowContext(ctx, "UPDATE heads SET number = greatest(number, $2), first = CASE WHEN number < $2 THEN 0 ELSE first END WHERE member = $1 RETURNING number, first", d.node, number).
+			Scan(&is, &first)
+	})
+	switch {
+	case errors.Is(err, sql.ErrNoRows) || err == nil && is > number:
+		d.fenced.Store(true)
+		return 0, fencedError()
+	case err != nil:
+		return 0, errors.Join(answer, err)
+	}
+	d.unsure.Store(false)
+	if first == 0 {
+		d.number.Store(number)
+		return 0, answer
+	}
+	return first, nil
+}
+
+// Sync implements tables.Database: one synced commit for all batches so far, which also
+// reads that they are there.
+func (d database) Sync() error {
+	ctx, stop := context.WithTimeout(context.Background(), appendTimeout)
+	defer stop()
+	want := d.number.Load()
+	var number int64
+	var at string
+	err := retry(ctx, func() error {
+		return d.durable.QueryRowContext(ctx, "SELECT number, pg_logical_emit_message(true, 'remit', '')::text FROM heads WHERE member = $1", d.node).Scan(&number, &at)
+	})
+	return d.missing(number, want, err)
+}
+
+// Present implements tables.Shared.
+func (d database) Present(ctx context.Context, q tables.Querier) error {
+	want := d.number.Load()
+	var number int64
+	err := q.QueryRowContext(ctx, "SELECT number FROM heads WHERE member = $1", d.node).Scan(&number)
+	return d.missing(number, want, err)
+}
+
+func (d database) missing(number, want int64, err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return fencedError()
+	}
+	if err == nil && number < want {
+		err = fault.New(fault.StoreFailed, "the server %q has lost events that were not yet synced", d.name).
+			WithHint("it crashed, or another server took its place; what was acknowledged as durable is there")
+	}
+	return err
+}
+
+// Lock implements tables.Shared.
+func (d database) Lock(ctx context.Context, conn *sql.Conn) (total int64, err error) {
+	err = conn.QueryRowContext(ctx, "SELECT total FROM tail WHERE id = 1 FOR UPDATE").Scan(&total)
+	return total, err
+}
+
+// Note implements tables.Shared.
+func (d database) Note(ctx context.Context, conn *sql.Conn, first ledger.Seq, b *tables.Batch) error {
+	number := d.number.Load() + 1
+	if _, err := conn.ExecContext(ctx, sayNext, d.node, number); err != nil {
+		return err
+	}
+	events := int64(len(b.Events))
+	if _, err := conn.ExecContext(ctx, "INSERT INTO batches(first, member, number, events, mac) VALUES($1, $2, $3, $4, $5)", int64(first), d.node, number, events, b.MAC(d.node, number)); err != nil {
+		return err
+	}
+	if _, err := conn.ExecContext(ctx, "UPDATE tail SET total = $1 WHERE id = 1", int64(first)+events-1); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Noted implements tables.Shared.
+func (d database) Noted() { d.number.Add(1) }
+
+// Total implements tables.Shared.
+func (d database) Total(ctx context.Context, q tables.Querier) (total int64, err error) {
+	err = q.QueryRowContext(ctx, "SELECT total FROM tail WHERE id = 1").Scan(&total)
+	return total, err
+}
+
+// Tail implements tables.Shared.
+func (d database) Tail(ctx context.Context, q tables.Querier, after int64, limit int) ([]tables.TailBatch, error) {
+	rows, err := q.QueryContext(ctx, "SELECT member, number, first, events, mac FROM batches WHERE first > $1 ORDER BY first LIMIT $2", after, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []tables.TailBatch
+	for rows.Next() {
+		var b tables.TailBatch
+		if err := rows.Scan(&b.Node, &b.Number, &b.First, &b.Events, &b.MAC); err != nil {
+			return nil, err
+		}
+		out = append(out, b)
+	}
+	return out, rows.Err()
+}
+
+// Integrated implements tables.Shared.
+func (d database) Integrated(ctx context.Context, conn *sql.Conn, upTo int64) error {
+	_, err := conn.ExecContext(ctx, "DELETE FROM batches WHERE first <= $1", upTo)
+	return err
+}
+
+// Durable implements tables.Shared.
+func (d database) Durable(ctx context.Context) (conn *sql.Conn, err error) {
+	ctx, stop := context.WithTimeout(ctx, appendTimeout)
+	defer stop()
+	err = retry(ctx, func() error {
+		if conn, err = d.durable.Conn(ctx); err != nil {
+			return err
+		}
+		if err = conn.PingContext(ctx); err != nil { // an idle connection may have been ended
+			_ = conn.Close()
+		}
+		return err
+	})
+	return conn, err
+}
+
+// Reconnect implements tables.Shared.
+func (d database) Reconnect(ctx context.Context) (fresh *sql.Conn, err error) {
+	if _, err := d.conn.ExecContext(ctx, "ROLLBACK"); err == nil {
+		return nil, nil
+	}
+	ctx, stop := context.WithTimeout(ctx, appendTimeout)
+	defer stop()
+	_ = d.conn.Close() // it is lost
+	err = retry(ctx, func() error {
+		fresh, err = d.slow.Conn(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.conn = fresh
+	return fresh, d.renumber(ctx) // the lost transaction ends first, or can no longer note a batch
+}

@@ -1,0 +1,4 @@
+package postgres
+
+// SelectObjects is what schema.txt lists.
+const SelectObjects = selectObjects

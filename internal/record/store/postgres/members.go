@@ -1,0 +1,108 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/ledger"
+)
+
+// join makes this node a member and begins to renew its lease.
+func (s *Store) join(ctx context.Context) error {
+	_, err := s.durable.ExecContext(ctx, "WITH m AS (INSERT INTO members VALUES($1, clock_timestamp() + $2 * interval '1 microsecond') RETURNING id) INSERT INTO heads SELECT id, 0, 0 FROM m",
+		s.node, s.lease.Microseconds())
+	if err != nil {
+		return err
+	}
+	beat, stop := context.WithCancel(context.Background())
+	s.stopBeat = stop
+	s.beating.Go(func() { s.beat(beat) })
+	return nil
+}
+
+// beat renews the lease until ctx ends. A lease that cannot be renewed for its whole time
+// is lost: other nodes may have removed this one.
+func (s *Store) beat(ctx context.Context) {
+	tick := time.NewTicker(s.lease / 4)
+	defer tick.Stop()
+	until := time.Now().Add(s.lease)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		asked := time.Now() // the lease counts from before the question
+		if ok, err := s.renew(ctx); err == nil && !ok {
+			s.fenced.Store(true)
+			return
+		} else if err == nil {
+			until = asked.Add(s.lease)
+		}
+		if time.Now().After(until) {
+			s.fenced.Store(true)
+			return
+		}
+	}
+}
+
+// renew reports whether this node is still a member.
+func (s *Store) renew(ctx context.Context) (bool, error) {
+	ctx, stop := context.WithTimeout(ctx, s.lease/2)
+	defer stop()
+	r, err := s.durable.ExecContext(ctx, "UPDATE members SET lease_until = clock_timestamp() + $2 * interval '1 microsecond' WHERE id = $1", s.node, s.lease.Microseconds())
+	if err != nil {
+		return false, err
+	}
+	n, err := r.RowsAffected()
+	return n > 0, err
+}
+
+// leave ends this node's membership, so that others need not wait for its lease.
+func (s *Store) leave() error {
+	ctx, stop := context.WithTimeout(context.Background(), 5*time.Second)
+	defer stop()
+	_, err := s.durable.ExecContext(ctx, "DELETE FROM members WHERE id = $1", s.node)
+	if s.fenced.Load() {
+		return nil
+	}
+	return err
+}
+
+func fencedError() error {
+	return fault.New(fault.StoreFailed, "another node took over from this one").
+		WithHint("restart this node; a node that cannot reach the database for the time of its lease loses its runs")
+}
+
+// Recover implements store.Store. It removes the nodes whose lease is over, which can
+// then append nothing, and closes the runs of all that are no members.
+func (s *Store) Recover(ctx context.Context) (int, error) {
+	if s.readOnly {
+		return 0, s.ErrReadOnly()
+	}
+	if _, err := s.durable.ExecContext(ctx, "DELETE FROM members WHERE lease_until < clock_timestamp()"); err != nil {
+		return 0, s.fault(err, "dead nodes cannot be removed")
+	}
+	known := map[uuid.UUID]bool{s.node: false, ledger.NoOwner: false} // whether a node is dead
+	closed, err := s.InterruptRuns(ctx, func(owner uuid.UUID) (bool, error) {
+		if dead, ok := known[owner]; ok {
+			return dead, nil
+		}
+		var n int
+		err := s.read.QueryRowContext(ctx, "SELECT count(*) FROM members WHERE id = $1", owner).Scan(&n)
+		known[owner] = n == 0
+		return n == 0, s.fault(err, "the owner of a run cannot be found out")
+	})
+	for _, dead := range known {
+		if dead {
+			s.deaths.Add(1)
+		}
+	}
+	return closed, err
+}
+
+// Deaths implements store.Store.
+func (s *Store) Deaths() uint64 { return s.deaths.Load() }

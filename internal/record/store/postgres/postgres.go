@@ -1,0 +1,252 @@
+// Package postgres keeps the ledger in a PostgreSQL database, which several nodes use at
+// once. Start at [Open]. Package tables reads and writes the tables; this package is what
+// differs from one machine.
+//
+// # Appending
+//
+// A batch of events that changes no other table is one pipelined message and one
+// transaction of the server: it checks that the node is a member and has lost no batch,
+// compares and sets the version of each run that it changes, takes the next numbers from
+// the row of table tail, inserts the events, and notes a MAC over their leaves. No lock is
+// held while a node waits for the network, so a node that is cut off stops no other. The
+// commit is not synced. Before the caller of a durable append gets its answer, a second
+// connection makes one synced commit for all that wait. It also reads that the batches are
+// still there: a server that crashed between the two has lost them.
+//
+// Changes of other tables (grants, budgets, answers, sessions) read before they write. They
+// lock the row of table log first, which only they and the integration need, and the row
+// of table tail last and briefly.
+//
+// # The tree
+//
+// One node at a time adds the batches to the Merkle tree (tables.Store.Integrate), with
+// the log's row locked, over batches whose MACs fit. Its commit is synced. As the events
+// were committed before it, a checkpoint never covers an event that a crash could remove.
+//
+// # Nodes
+//
+// A node is a member until a time that it renews. Any other node may remove it after that.
+// From then on the removed node can append nothing, and its runs are closed as interrupted.
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/record/store/tables"
+)
+
+// DefaultLease is how long a node stays a member without renewing.
+const DefaultLease = 10 * time.Second
+
+// Options configure a store.
+type Options struct {
+	Home     string        // folder of the ledger's keys; every node needs the same keys
+	URL      string        // of the database, as postgres://user@host/name
+	ReadOnly bool          // write nothing at all
+	Lease    time.Duration // 0 means DefaultLease
+}
+
+// Store is a ledger in a PostgreSQL database. It implements [store.Backend].
+type Store struct {
+	*tables.Store // nil until the database is open
+
+	home     string
+	name     string // of the database, for messages
+	config   *pgx.ConnConfig
+	readOnly bool
+	lease    time.Duration
+	keys     *tables.Keys
+	node     uuid.UUID
+
+	read    *sql.DB // connections that only read
+	durable *sql.DB // connections whose commits are synced
+	slow    *sql.DB // has the connection of transactions of the writer; commits are not synced
+	conn    *sql.Conn
+
+	pipe   *pgx.Conn    // for messages; nil: not open
+	number atomic.Int64 // of this node's last batch
+	unsure atomic.Bool  // number may not be what the server has
+
+	fenced   atomic.Bool // this node is no longer a member
+	stopBeat context.CancelFunc
+	beating  sync.WaitGroup
+	deaths   atomic.Uint64 // see Deaths
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+var _ store.Backend = (*Store)(nil)
+
+// database is a store as package tables uses it.
+type database struct{ *Store }
+
+var (
+	_ tables.Database = database{}
+	_ tables.Shared   = database{}
+)
+
+var dialect = tables.Dialect{
+	Begin:    "BEGIN",
+	Lock:     " FOR UPDATE",
+	Snapshot: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+	Seals:    "SELECT coalesce(string_agg(name || ' ' || upper(encode(mac, 'hex')), ' ' ORDER BY name), '') FROM seals",
+}
+
+// Open opens the ledger in a database. It makes a ledger if neither a ledger nor its keys
+// exist. Errors carry fault.StoreReadOnly, StoreFull, StoreCorrupt, StoreVersion,
+// StoreMissing or StoreFailed.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	s, err := newStore(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.open(ctx); err != nil {
+		return nil, errors.Join(s.fault(err, "the ledger cannot be opened"), s.release())
+	}
+	return s, nil
+}
+
+// newStore makes a store that is not open yet.
+func newStore(o Options) (*Store, error) {
+	config, err := pgx.ParseConfig(o.URL)
+	if err != nil {
+		return nil, fault.New(fault.Usage, "the database's URL is not valid").WithHint("write it as postgres://user@host/name") // the error may have the password
+	}
+	home, err := filepath.Abs(o.Home)
+	if err != nil || o.Home == "" {
+		return nil, fault.Wrap(fault.StoreFailed, err, "the ledger's folder %q has no absolute path", o.Home)
+	}
+	if o.Lease <= 0 {
+		o.Lease = DefaultLease
+	}
+	config.RuntimeParams["application_name"] = "remit"
+	config.RuntimeParams["lock_timeout"] = "10000"
+	config.RuntimeParams["idle_in_transaction_session_timeout"] = "2000"
+	config.RuntimeParams["tcp_user_timeout"] = "2000"
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = 5 * time.Second
+	}
+	return &Store{home: home, name: address(config), config: config, readOnly: o.ReadOnly, lease: o.Lease, node: uuid.New()}, nil
+}
+
+// address names a database without its user and password.
+func address(c *pgx.ConnConfig) string {
+	host := c.Host
+	if !strings.HasPrefix(host, "/") {
+		host = net.JoinHostPort(host, strconv.Itoa(int(c.Port)))
+	}
+	return strings.ToValidUTF8(host+"/"+c.Database, "?")
+}
+
+func (s *Store) open(ctx context.Context) error {
+	if err := s.setup(ctx); err != nil {
+		return err
+	}
+	s.read = open(s.config, map[string]string{"default_transaction_read_only": "on", "idle_in_transaction_session_timeout": "600000"}, 8)
+	if err := s.checkVersion(ctx, s.read); err != nil {
+		return err
+	}
+	if s.readOnly {
+		s.Store = s.tables()
+		return nil
+	}
+	s.durable = open(s.config, map[string]string{"synchronous_commit": "on"}, 4)
+	s.slow = open(s.config, map[string]string{"synchronous_commit": "off"}, 1)
+	if err := s.join(ctx); err != nil {
+		return err
+	}
+	var err error
+	if s.conn, err = s.slow.Conn(ctx); err != nil {
+		return err
+	}
+	s.Store = s.tables()
+	s.Start(s.conn)
+	return nil
+}
+
+// tables returns the tables of the database.
+func (s *Store) tables() *tables.Store {
+	return tables.New(tables.Config{Home: s.home, Name: s.name, Owner: s.node, Keys: s.keys, Format: tables.BlocksFormat, Power: true, ReadOnly: s.readOnly,
+		Database: database{s}, Shared: database{s}, Dialect: dialect, Read: s.read})
+}
+
+// Close signs a checkpoint if many events were appended, leaves the nodes, and releases
+// everything. Entries that are being appended are written first.
+func (s *Store) Close() error {
+	s.closeOnce.Do(func() {
+		err := s.Store.Close()
+		s.closeErr = s.fault(errors.Join(err, s.release()), "the ledger cannot be closed")
+	})
+	return s.closeErr
+}
+
+// release closes all connections. Those that package tables closed are closed again,
+// which does nothing.
+func (s *Store) release() error {
+	var errs []error
+	if s.stopBeat != nil {
+		s.stopBeat()
+		s.beating.Wait()
+		errs = append(errs, s.leave())
+	}
+	if s.pipe != nil {
+		ctx, stop := context.WithTimeout(context.Background(), time.Second)
+		defer stop()
+		_ = s.pipe.Close(ctx) // its messages were answered
+	}
+	for _, db := range []*sql.DB{s.read, s.durable, s.slow} {
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Store) fault(err error, what string) error { return tables.Fault(err, what, s.name, explain) }
+
+// Explain implements tables.Database.
+func (d database) Explain(err error) (fault.Code, string, string) { return explain(err) }
+
+// Failed implements tables.Database.
+func (d database) Failed(err error) bool {
+	var pe *pgconn.PgError
+	return errors.As(err, &pe)
+}
+
+// Turn implements tables.Database. Nodes do not take turns.
+func (d database) Turn() (release func(), err error) {
+	if d.fenced.Load() {
+		err = fencedError()
+	}
+	return func() {}, err
+}
+
+// HoldOwner implements tables.Database. A node is a member from the beginning.
+func (d database) HoldOwner() error { return nil }
+
+// CheckFiles implements tables.Database. The server's own structures are not checked.
+func (d database) CheckFiles(context.Context) ([]string, error) { return nil, nil }
+
+// Close implements tables.Database.
+func (d database) Close() error {
+	if err := d.conn.Close(); err != nil && !errors.Is(err, sql.ErrConnDone) && !d.fenced.Load() {
+		return err
+	}
+	return nil
+}

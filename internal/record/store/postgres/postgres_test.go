@@ -1,0 +1,55 @@
+package postgres_test
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/record/store/postgres"
+	"github.com/remitrun/remit/internal/record/store/postgres/postgrestest"
+	"github.com/remitrun/remit/internal/record/store/storetest"
+)
+
+var server *postgrestest.Server
+
+func TestMain(m *testing.M) {
+	if home := os.Getenv("REMIT_TEST_NODE"); home != "" { // see TestAKilledNodeIsTakenOver
+		node(home)
+	}
+	os.Exit(postgrestest.Main(m, func(s *postgrestest.Server) { server = s }))
+}
+
+func open(t *testing.T, home string) store.Store {
+	t.Helper()
+	return openWith(t, postgres.Options{Home: home})
+}
+
+func openWith(t *testing.T, o postgres.Options) *postgres.Store {
+	t.Helper()
+	o.URL = server.Schema(t, o.Home)
+	s, err := postgres.Open(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return s
+}
+
+func TestConformance(t *testing.T) { storetest.Store(t, open) }
+
+func TestConformanceOfGrants(t *testing.T) { storetest.Grants(t, open) }
+
+func TestBudgetsConform(t *testing.T) { storetest.Budgets(t, open) }
+
+func TestApprovalsConform(t *testing.T) { storetest.Approvals(t, open) }
+
+func TestSessionsConform(t *testing.T) { storetest.Sessions(t, open) }
+
+func TestRequestsConform(t *testing.T) { storetest.Requests(t, open) }
+
+func TestFilesConform(t *testing.T) { storetest.Files(t, open) }

@@ -1,0 +1,178 @@
+// Package postgrestest runs PostgreSQL for tests: one server for a whole test binary, in a
+// temporary folder, reached by a socket only.
+package postgrestest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Server is a running server.
+type Server struct {
+	Socket string // folder of the socket
+	data   string
+	bin    string
+	made   sync.Map // schemas that exist
+}
+
+// Main runs a package's tests with a server, given to use before. Without PostgreSQL the
+// tests find no server, and Schema skips them.
+func Main(m *testing.M, use func(*Server)) (status int) {
+	s, err := start()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "PostgreSQL:", err)
+		if os.Getenv("CI") != "" && !errors.Is(err, errMissing) {
+			return 1
+		}
+	}
+	use(s)
+	defer func() {
+		if s != nil {
+			s.stop()
+		}
+	}()
+	return m.Run()
+}
+
+// options are the server's. It need not survive a loss of power; a crash it does survive.
+const options = "-c fsync=off -c full_page_writes=off -c listen_addresses= -c max_connections=200 -c shared_buffers=64MB -c unix_socket_directories="
+
+// Start starts a server that ends with the test. It skips the test where PostgreSQL is not
+// installed; in CI that is a failure.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	s, err := start()
+	if errors.Is(err, errMissing) && os.Getenv("CI") == "" {
+		t.Skip("PostgreSQL is not installed: apt-get install postgresql")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.stop)
+	return s
+}
+
+var errMissing = errors.New("initdb was not found; install the package postgresql")
+
+// find returns the folder of the newest server's programs.
+func find() (string, error) {
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	if err != nil {
+		return "", err
+	}
+	if p, err := exec.LookPath("initdb"); err == nil {
+		found = append([]string{p}, found...)
+	}
+	if len(found) == 0 {
+		return "", errMissing
+	}
+	return filepath.Dir(slices.Max(found)), nil
+}
+
+// unprivileged makes a command run as an ordinary user: the server refuses root.
+func unprivileged(name string, args ...string) *exec.Cmd {
+	if os.Geteuid() != 0 {
+		return exec.Command(name, args...)
+	}
+	return exec.Command("setpriv", append([]string{"--reuid=nobody", "--regid=nogroup", "--clear-groups", name}, args...)...)
+}
+
+func start() (*Server, error) {
+	bin, err := find()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "pg") // short: the path of a socket has at most 107 bytes
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(dir, 0o777); err != nil {
+		return nil, err
+	}
+	s := &Server{Socket: dir, data: filepath.Join(dir, "data"), bin: bin}
+	run := func(name string, args ...string) error {
+		c := unprivileged(filepath.Join(bin, name), args...)
+		c.Dir, c.Env = dir, append(os.Environ(), "LC_ALL=C.UTF-8")
+		if out, err := c.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", name, err, out)
+		}
+		return nil
+	}
+	if err := run("initdb", "-D", s.data, "-U", "remit", "-A", "trust", "-E", "UTF8", "--no-sync"); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := s.Restart(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return s, nil
+}
+
+// Stop stops the server in one of the modes of pg_ctl; "immediate" is a crash.
+func (s *Server) Stop(mode string) error {
+	return unprivileged(filepath.Join(s.bin, "pg_ctl"), "-D", s.data, "-w", "-m", mode, "stop").Run()
+}
+
+// Restart starts a server that was stopped.
+func (s *Server) Restart() error {
+	c := unprivileged(filepath.Join(s.bin, "pg_ctl"), "-D", s.data, "-w", "-l", filepath.Join(s.Socket, "log"),
+		"-o", options+s.Socket, "start")
+	c.Dir = s.Socket
+	return c.Run()
+}
+
+func (s *Server) stop() {
+	_ = s.Stop("immediate") // its folder is removed
+	_ = os.RemoveAll(s.Socket)
+}
+
+// URL returns the URL of a schema, which need not exist.
+func (s *Server) URL(schema string) string {
+	q := url.Values{"host": {s.Socket}, "user": {"remit"}, "search_path": {schema}}
+	return "postgres:///postgres?" + q.Encode()
+}
+
+// Schema makes a schema of its own for a name, such as a home folder, the first time it is
+// asked for, and returns its URL. It skips the test where PostgreSQL is not installed; in
+// CI that is a failure.
+func (s *Server) Schema(t testing.TB, name string) string {
+	t.Helper()
+	if s == nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("PostgreSQL is not installed")
+		}
+		t.Skip("PostgreSQL is not installed: apt-get install postgresql")
+	}
+	sum := sha256.Sum256([]byte(name))
+	schema := "t" + hex.EncodeToString(sum[:8])
+	if _, known := s.made.LoadOrStore(schema, true); !known {
+		s.Exec(t, "public", "CREATE SCHEMA "+schema)
+	}
+	return s.URL(schema)
+}
+
+// Exec carries out statements in a schema.
+func (s *Server) Exec(t testing.TB, schema, statements string) {
+	t.Helper()
+	ctx := context.Background()
+	c, err := pgx.Connect(ctx, s.URL(schema))
+	if err == nil {
+		_, err = c.Exec(ctx, statements)
+		err = errors.Join(err, c.Close(ctx))
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", strings.SplitN(statements, "\n", 2)[0], err)
+	}
+}

@@ -1,0 +1,220 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/record/store/tables"
+)
+
+// migrations bring an empty schema up to date, one version each: 1.sql, 2.sql, ... A
+// published one is never changed. Table schema_version has the number of the last one.
+//
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// schemaText is what selectObjects gives of a sound ledger, a line each.
+//
+//go:embed schema.txt
+var schemaText string
+
+// version of the schema: the number of the last migration.
+const version = 1
+
+// setupLock is the advisory lock of nodes that make or upgrade the tables.
+const setupLock = 0x526d6974
+
+// setup makes a missing ledger or upgrades an old one, and loads the keys.
+func (s *Store) setup(ctx context.Context) error {
+	if s.readOnly {
+		var err error
+		s.keys, err = tables.LoadKeys(s.home)
+		return err
+	}
+	unlock, err := s.lockSetup(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return s.begin(ctx)
+}
+
+// lockSetup brings the tables up to date. No other process makes or copies a ledger until
+// unlock.
+func (s *Store) lockSetup(ctx context.Context) (unlock func(), err error) {
+	if err := os.MkdirAll(s.home, 0o700); err != nil {
+		return nil, err
+	}
+	file, err := wholefile.Lock(filepath.Join(s.home, "setup.lock"))
+	if err != nil {
+		return nil, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, s.config)
+	if err != nil {
+		file()
+		return nil, err
+	}
+	unlock = func() {
+		_ = conn.Close(context.WithoutCancel(ctx)) // with it the lock on the server
+		file()
+	}
+	if _, err = conn.Exec(ctx, "SELECT pg_advisory_lock($1, hashtext(current_schema()))", setupLock); err == nil {
+		err = migrate(ctx, conn)
+	}
+	if err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
+}
+
+// migrate applies the missing migrations, each in a transaction.
+func migrate(ctx context.Context, conn *pgx.Conn) error {
+	if _, err := conn.Exec(ctx, "CREATE TABLE IF NOT EXISTS schema_version(version bigint PRIMARY KEY)"); err != nil {
+		return err
+	}
+	var is int64
+	if err := conn.QueryRow(ctx, selectVersion).Scan(&is); err != nil {
+		return err
+	}
+	for is++; is <= version; is++ {
+		statements, err := migrations.ReadFile(fmt.Sprintf("migrations/%d.sql", is))
+		if err != nil {
+			return err
+		}
+		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, string(statements)); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, "INSERT INTO schema_version VALUES($1)", is)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const selectVersion = "SELECT coalesce(max(version), 0) FROM schema_version"
+
+// begin makes the keys and the first state of a new ledger, or loads those of a ledger.
+func (s *Store) begin(ctx context.Context) error {
+	db := open(s.config, nil, 1)
+	defer db.Close()
+	var logs int
+	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM log").Scan(&logs); err != nil {
+		return err
+	}
+	key, staged := filepath.Join(s.home, tables.KeyFolder, tables.SignFile), filepath.Join(s.home, tables.KeyFolder, tables.StagedFile)
+	var err error
+	switch {
+	case logs > 0 && wholefile.Exists(staged) && !wholefile.Exists(key): // a process died at the very end
+		return s.finish(staged, key)
+	case logs > 0:
+		s.keys, err = tables.LoadKeys(s.home)
+		return err
+	case wholefile.Exists(key):
+		return fault.New(fault.StoreMissing, "the database %q has no ledger, but the keys of one are in %q", s.name, tables.Clean(filepath.Dir(key))).
+			ForOperator("check the database's URL; to move a ledger of this machine: remit db copy")
+	}
+	if err := tables.MakeKeys(s.home); err != nil {
+		return err
+	}
+	if s.keys, err = tables.LoadStagedKeys(s.home); err != nil {
+		return err
+	}
+	if err := s.firstState(ctx); err != nil {
+		return err
+	}
+	return s.finish(staged, key)
+}
+
+// finish gives the signing key its final name.
+func (s *Store) finish(staged, key string) error {
+	err := errors.Join(os.Rename(staged, key), wholefile.SyncFolder(filepath.Dir(key)))
+	if err == nil {
+		s.keys, err = tables.LoadKeys(s.home)
+	}
+	return err
+}
+
+// firstState writes the state of an empty log, and the seals of empty tables.
+func (s *Store) firstState(ctx context.Context) error {
+	db := open(s.config, map[string]string{"synchronous_commit": "on"}, 1)
+	defer db.Close()
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
+	if _, err := tx.ExecContext(ctx, "INSERT INTO log VALUES(1, $1, 0, '', 0, $2)", s.keys.Origin(), s.keys.EmptyState()); err != nil {
+		return err
+	}
+	t := s.tables()
+	for format := tables.SealedFormat; format <= tables.BlocksFormat; format++ {
+		if err := t.MakeSeals(ctx, tx, format); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+// checkVersion refuses a database that has no ledger, or one of a newer Remit.
+func (s *Store) checkVersion(ctx context.Context, db *sql.DB) error {
+	var is int64
+	err := db.QueryRowContext(ctx, selectVersion).Scan(&is)
+	switch {
+	case isCode(err, "42P01") || err == nil && is == 0:
+		return fault.New(fault.StoreMissing, "the database %q has no ledger", s.name).ForOperator("make its tables with remit db migrate")
+	case err != nil:
+		return err
+	case is > version:
+		return fault.New(fault.StoreVersion, "the tables in %q were made by a newer Remit (version %d, this one knows %d)", s.name, is, version).WithHint("use the newer Remit")
+	case is < version:
+		return fault.New(fault.StoreVersion, "the tables in %q are older than this Remit (version %d of %d)", s.name, is, version).ForOperator("bring them up to date with remit db migrate")
+	}
+	return nil
+}
+
+// selectObjects lists the columns, indexes, triggers and functions of the ledger.
+const selectObjects = `
+SELECT 'column ' || table_name::text || '.' || column_name::text, data_type::text || ' ' || coalesce(collation_name::text, '') || ' ' || is_nullable::text || ' ' || coalesce(column_default::text, '')
+FROM information_schema.columns WHERE table_schema = current_schema() AND table_name <> 'schema_version'
+UNION ALL SELECT 'index ' || indexname::text, replace(indexdef, ' ' || quote_ident(schemaname) || '.', ' ') FROM pg_indexes WHERE schemaname = current_schema() AND tablename <> 'schema_version'
+UNION ALL SELECT 'trigger ' || c.relname::text || '.' || t.tgname::text, t.tgenabled::text || ' ' || t.tgtype::text FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+WHERE c.relnamespace = current_schema()::regnamespace AND NOT t.tgisinternal
+UNION ALL SELECT 'function ' || proname::text, md5(prosrc) FROM pg_proc WHERE pronamespace = current_schema()::regnamespace
+UNION ALL SELECT 'rule ' || tablename::text || '.' || rulename::text, md5(definition) FROM pg_rules WHERE schemaname = current_schema()`
+
+// Schema implements tables.Database.
+func (d database) Schema(ctx context.Context, q tables.Querier) (want, got map[string]string, err error) {
+	want, got = map[string]string{}, map[string]string{}
+	for line := range strings.Lines(schemaText) {
+		name, def, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		want[name] = def
+	}
+	rows, err := q.QueryContext(ctx, selectObjects)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name, def string
+		if err := rows.Scan(&name, &def); err != nil {
+			return nil, nil, err
+		}
+		got[name] = def
+	}
+	return want, got, rows.Err()
+}

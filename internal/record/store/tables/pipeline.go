@@ -1,0 +1,393 @@
+package tables
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"slices"
+
+	"github.com/google/uuid"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
+)
+
+// Shared is a database that several nodes append to over a network. Its writer never
+// waits for the network while it keeps other nodes from appending: events get their
+// numbers from the server, in one message, and one node at a time adds them to the Merkle
+// tree afterwards (see Store.Integrate). Until then batches have MACs.
+type Shared interface {
+	// Append writes a batch in one message to the server and returns the number of its
+	// first event. With ErrMoved nothing was written. The batch is durable after Sync.
+	Append(ctx context.Context, b *Batch) (first ledger.Seq, err error)
+	// Lock keeps all other nodes from appending until the end of conn's transaction. It
+	// returns how many events there are.
+	Lock(ctx context.Context, conn *sql.Conn) (total int64, err error)
+	// Note records, at the end of conn's transaction, the batch that it appended. The MAC
+	// is of the number that mac gets.
+	Note(ctx context.Context, conn *sql.Conn, first ledger.Seq, b *Batch) error
+	// Noted tells that the transaction of Note was committed.
+	Noted()
+	// Total returns how many events there are.
+	Total(ctx context.Context, q Querier) (int64, error)
+	// Tail returns the batches after an event, in order, at most limit.
+	Tail(ctx context.Context, q Querier, after int64, limit int) ([]TailBatch, error)
+	// Integrated forgets, within conn's transaction, the batches up to an event.
+	Integrated(ctx context.Context, conn *sql.Conn, upTo int64) error
+	// Durable returns a connection whose commits are durable. The caller closes it.
+	Durable(ctx context.Context) (*sql.Conn, error)
+	// Present fails if the server has lost events that Append wrote.
+	Present(ctx context.Context, q Querier) error
+	// Reconnect replaces the writer's connection after it was lost; nil: it was not.
+	Reconnect(ctx context.Context) (*sql.Conn, error)
+}
+
+// ErrMoved is the error of an append that was based on an old state of a run.
+var ErrMoved = errors.New("another process changed the run")
+
+// Batch has the rows that a pipelined append inserts. They do not contain the numbers of
+// the events, which only the server knows.
+type Batch struct {
+	Events []EventRow
+	Blobs  []BlobRow
+	Tools  []ToolRow
+	Marks  []MarkRow
+	Runs   []RunRow // runs whose state the events change
+
+	keys *Keys
+}
+
+// EventRow is a row of table events.
+type EventRow struct {
+	Run, Call        int64
+	Tag              int64
+	Body, Salt, Data []byte
+}
+
+// BlobRow is a row of table blobs.
+type BlobRow struct {
+	Address   []byte
+	Size, Enc int64
+	Data      []byte
+}
+
+// ToolRow is a row of table run_tools.
+type ToolRow struct {
+	Tool string
+	Run  int64
+}
+
+// MarkRow is a row of table blocks: the block is that of the batch's event At, from 0.
+type MarkRow struct {
+	Mark string
+	At   int64
+}
+
+// RunRow is the new state of a run. Version counts the changes before.
+type RunRow struct {
+	Seq, Version                                             int64
+	Status, Ended, Total, Completed, Denied, Failed, Refused int64
+}
+
+// TailBatch is a batch that is not in the tree yet.
+type TailBatch struct {
+	Node          uuid.UUID
+	Number        int64 // of the node's batches
+	First, Events int64
+	MAC           []byte
+}
+
+// MAC authenticates the batch as a node's batch of this number.
+func (b *Batch) MAC(node uuid.UUID, number int64) []byte {
+	leaves := make([]tlog.Hash, len(b.Events))
+	for i := range b.Events {
+		leaves[i] = tlog.RecordHash(b.Events[i].Body)
+	}
+	return b.keys.batchMAC(node, number, leaves)
+}
+
+func (k *Keys) batchMAC(node uuid.UUID, number int64, leaves []tlog.Hash) []byte {
+	m := hmac.New(sha256.New, k.mac)
+	m.Write([]byte("batch\n" + k.origin + "\n"))
+	m.Write(node[:])
+	var n [8]byte
+	binary.BigEndian.PutUint64(n[:], uint64(number))
+	m.Write(n[:])
+	for _, h := range leaves {
+		m.Write(h[:])
+	}
+	return m.Sum(nil)
+}
+
+// pipelined reports whether a request can be appended without a transaction of the
+// writer: it changes no other table and begins no run.
+func (r *request) pipelined() bool {
+	return r.check == nil && r.apply == nil && len(r.rows) > 0 &&
+		!slices.ContainsFunc(r.rows, func(l row) bool { return l.event.Kind == ledger.RunStarted })
+}
+
+// writeShared writes a batch to a shared database. Each request gets its own error.
+func (w *writer) writeShared(ctx context.Context, batch []*request) {
+	var fast, slow []*request
+	for _, r := range batch {
+		switch {
+		case r.pipelined():
+			fast = append(fast, r)
+		case len(r.rows) > 0 || r.check != nil || r.apply != nil:
+			slow = append(slow, r)
+		}
+	}
+	if err := w.pipeline(ctx, fast); errors.Is(err, ErrMoved) {
+		slow = append(slow, fast...)
+	} else {
+		setErrors(fast, w.s.fault(err, "the ledger cannot be written"))
+	}
+	if len(slow) > 0 {
+		setErrors(slow, w.write(ctx, slow))
+	}
+}
+
+func setErrors(batch []*request, err error) {
+	for _, r := range batch {
+		if r.err == nil {
+			r.err = err
+		}
+	}
+}
+
+// afterAll is a number beyond all events, for a batch that does not know its own.
+const afterAll = 1 << 62
+
+// pipeline appends requests in one message.
+func (w *writer) pipeline(ctx context.Context, batch []*request) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	b := &Batch{keys: w.s.keys}
+	changed, in := map[ledger.Seq]bool{}, batch[:0:0]
+	err := w.reconnect(ctx)
+	for _, r := range batch {
+		if err != nil {
+			break
+		}
+		if r.err = w.admit(ctx, afterAll, r); r.err != nil {
+			if disk := (ioError{}); errors.As(r.err, &disk) {
+				err, r.err = disk.error, nil
+			}
+			continue
+		}
+		err = w.collect(ctx, b, r, changed)
+		in = append(in, r)
+	}
+	var first ledger.Seq
+	if err == nil && len(in) > 0 {
+		if err = w.runRows(ctx, b, changed); err == nil {
+			first, err = w.s.shared.Append(ctx, b)
+		}
+	}
+	if err != nil {
+		w.broken = true
+		w.forgetAll()
+		return err
+	}
+	for _, r := range in {
+		r.first = first
+		first += ledger.Seq(len(r.rows))
+	}
+	for run := range changed {
+		w.versions[run]++
+	}
+	w.appended += len(b.Events)
+	w.forget()
+	return nil
+}
+
+// collect adds the rows of an admitted request to a batch.
+func (w *writer) collect(ctx context.Context, b *Batch, r *request, changed map[ledger.Seq]bool) error {
+	for i := range r.rows {
+		l := &r.rows[i]
+		e := l.event
+		if err := w.encode(l); err != nil {
+			return err
+		}
+		for _, bl := range l.blobs {
+			b.Blobs = append(b.Blobs, BlobRow{Address: bl.address[:], Size: bl.size, Enc: int64(bl.enc), Data: bl.data})
+		}
+		if changesRun(e) {
+			changed[e.Run] = true
+		}
+		if key := (toolOf{e.Run, e.Tool}); e.Tool != "" && !w.listed[key] {
+			w.listed[key] = true
+			b.Tools = append(b.Tools, ToolRow{Tool: string(e.Tool), Run: int64(e.Run)})
+		}
+		marks, err := w.marker.marks(e, l.bounded, func() (store.Called, error) { return w.s.called(ctx, w.conn, e.Run, e.Call) })
+		if err != nil {
+			return err
+		}
+		for _, m := range marks {
+			b.Marks = append(b.Marks, MarkRow{Mark: string(m), At: int64(len(b.Events))})
+		}
+		b.Events = append(b.Events, EventRow{Run: int64(e.Run), Call: int64(e.Call), Tag: w.tags.tag(0, l.body, l.salt, l.data), Body: l.body, Salt: l.salt, Data: l.data})
+	}
+	return nil
+}
+
+// changesRun reports whether an event changes the state that decides which events may
+// follow in its run.
+func changesRun(e *ledger.Event) bool {
+	return e.Kind == ledger.CallIntent || e.Kind == ledger.CallOutcome || e.Kind == ledger.CallDone || e.Kind == ledger.RunFinished
+}
+
+// runRows adds the new states of the changed runs, in their order, so that nodes lock the
+// rows in one order.
+func (w *writer) runRows(ctx context.Context, b *Batch, changed map[ledger.Seq]bool) error {
+	for run := range changed {
+		p, err := w.run(ctx, run)
+		if err != nil {
+			return err
+		}
+		l := RunRow{Seq: int64(run), Version: w.versions[run], Status: int64(p.Status), Ended: p.Ended,
+			Completed: int64(p.Completed), Denied: int64(p.Denied), Failed: int64(p.Failed), Refused: int64(p.Refused)}
+		if p.Status != tool.Pending {
+			l.Total = int64(p.Total)
+		}
+		b.Runs = append(b.Runs, l)
+	}
+	slices.SortFunc(b.Runs, func(a, c RunRow) int { return int(a.Seq - c.Seq) })
+	return nil
+}
+
+// lock begins to append to a shared database within the writer's transaction. The states
+// of the request's runs are read anew: other nodes may have changed them.
+func (w *writer) lock(ctx context.Context, r *request) error {
+	if w.s.shared == nil || len(r.rows) == 0 {
+		return nil
+	}
+	if !w.locked {
+		total, err := w.s.shared.Lock(ctx, w.conn)
+		if err != nil {
+			return ioError{err}
+		}
+		w.locked, w.next, w.batch = true, total, &Batch{keys: w.s.keys}
+	}
+	for i := range r.rows {
+		if run := r.rows[i].event.Run; !w.changed[run] {
+			delete(w.runs, run)
+		}
+	}
+	return nil
+}
+
+// note records what the writer's transaction has appended to a shared database.
+func (w *writer) note(ctx context.Context) error {
+	if w.s.shared == nil || !w.locked || len(w.batch.Events) == 0 {
+		return nil
+	}
+	for run := range w.changed {
+		if _, err := w.exec(ctx, "UPDATE runs SET version = version + 1 WHERE seq = ?", int64(run)); err != nil {
+			return err
+		}
+		delete(w.versions, run)
+	}
+	return w.s.shared.Note(ctx, w.conn, ledger.Seq(w.next)-ledger.Seq(len(w.batch.Events))+1, w.batch)
+}
+
+// reconnect replaces the writer's connection if it was lost.
+func (w *writer) reconnect(ctx context.Context) error {
+	if w.s.shared == nil || !w.broken {
+		return nil
+	}
+	conn, err := w.s.shared.Reconnect(ctx)
+	if conn != nil { // also with an error
+		w.conn = conn
+		clear(w.stmts)
+		w.forgetAll()
+	}
+	w.broken = err != nil
+	return err
+}
+
+// readVersion notes how often a run was changed, before its state is read.
+func (w *writer) readVersion(ctx context.Context, run ledger.Seq) error {
+	if w.s.shared == nil {
+		return nil
+	}
+	st, err := w.stmt(ctx, "SELECT version FROM runs WHERE seq = ?")
+	if err != nil {
+		return err
+	}
+	var v int64
+	err = st.QueryRowContext(ctx, int64(run)).Scan(&v)
+	w.versions[run] = v
+	return err
+}
+
+// syncLater makes a batch durable on a shared database and answers it. While that takes
+// its time, other batches are written; the next sync is for all of them.
+func (w *writer) syncLater(batch []*request) {
+	w.mu.Lock()
+	w.unsynced = append(w.unsynced, batch...)
+	begin := !w.syncing
+	w.syncing = true
+	w.mu.Unlock()
+	if !begin {
+		return
+	}
+	w.answering.Go(func() {
+		for {
+			w.mu.Lock()
+			batch := w.unsynced
+			w.unsynced = nil
+			if len(batch) == 0 {
+				w.syncing = false
+				w.mu.Unlock()
+				return
+			}
+			w.mu.Unlock()
+			w.syncNow(batch)
+		}
+	})
+}
+
+// syncNow makes requests durable, signs a checkpoint if one of them asks for it, and
+// answers them.
+func (w *writer) syncNow(batch []*request) {
+	var note []byte
+	var err error
+	if slices.ContainsFunc(batch, (*request).wantsCheckpoint) {
+		note, err = w.s.Integrate(context.Background(), true)
+	} else {
+		err = w.s.fault(w.s.db.Sync(), "the ledger cannot be synced to the disk")
+	}
+	for _, r := range batch {
+		if r.err = err; r.wantsCheckpoint() {
+			r.note = note
+		}
+		close(r.done)
+	}
+}
+
+// checkTail checks the batches after the tree against their events' leaves.
+func (k *Keys) checkTail(batches []TailBatch, after int64, leaves []tlog.Hash) error {
+	at := after
+	for _, b := range batches {
+		from := at - after
+		if b.First != at+1 || b.Events < 1 || from+b.Events > int64(len(leaves)) {
+			return fault.New(fault.StoreCorrupt, "the batch at event %d is missing or has another size than was recorded", at+1)
+		}
+		if !hmac.Equal(b.MAC, k.batchMAC(b.Node, b.Number, leaves[from:from+b.Events])) {
+			return fault.New(fault.StoreCorrupt, "the batch of events %d to %d was not written by this ledger", b.First, at+b.Events)
+		}
+		at += b.Events
+	}
+	if at-after != int64(len(leaves)) {
+		return fault.New(fault.StoreCorrupt, "event %d belongs to no batch", at+1)
+	}
+	return nil
+}

@@ -1,0 +1,436 @@
+package tables
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
+)
+
+var _ store.Approvals = (*Store)(nil)
+
+const (
+	selectWaiting  = "SELECT id, binding, state, run, until, once, needs, admin, seq, mac FROM questions WHERE binding = ? AND state = ? ORDER BY seq"
+	selectVotes    = "SELECT question, by, yes, admin, seq, mac FROM votes WHERE question = ? ORDER BY seq"
+	selectQuestion = "SELECT q.id, q.binding, q.state, q.run, q.until, q.once, q.needs, q.admin, q.seq, q.mac, e.run, e.call, e.body, e.salt, e.data FROM questions q JOIN events e ON e.seq = q.seq WHERE "
+)
+
+// asked is the part of a question that its event's payload keeps.
+type asked struct {
+	RunID   uuid.UUID       `json:"run_id"`
+	Binding []byte          `json:"binding"`
+	Needs   int             `json:"needs"`
+	Admin   bool            `json:"admin,omitempty"`
+	Until   time.Time       `json:"until"`
+	GoodFor time.Duration   `json:"good_for"`
+	Body    json.RawMessage `json:"body,omitempty"`
+}
+
+// voted is the part of a vote that its event's payload keeps.
+type voted struct {
+	Where   string          `json:"where,omitempty"`
+	Reason  string          `json:"reason,omitempty"`
+	Admin   bool            `json:"admin,omitempty"`
+	Session json.RawMessage `json:"session,omitempty"`
+}
+
+// Request implements store.Approvals.
+func (s *Store) Request(ctx context.Context, q store.Approval) (store.Approval, error) {
+	if q.ID == uuid.Nil || q.Needs < 1 || q.Needs > 100 || q.GoodFor <= 0 {
+		return q, fault.New(fault.Internal, "a question with ID %s, %d approvers and a yes for %s", q.ID, q.Needs, q.GoodFor)
+	}
+	e, err := questionEntry(&q)
+	if err != nil {
+		return q, err
+	}
+	row := sealedRow{questionID: q.ID[:], questionBinding: q.Binding[:], questionState: int64(store.Waiting), questionRun: int64(q.Run),
+		questionUntil: q.Until.UnixMicro(), questionOnce: int64(1), questionNeeds: int64(q.Needs), questionAdmin: flag(q.Admin), questionSeq: int64(0)}
+	id := q.ID
+	err = s.change(ctx, e, func(ctx context.Context, w *writer, r *request) error {
+		for _, state := range []store.QuestionState{store.Waiting, store.Approved} {
+			same, err := w.questions(ctx, q.Binding, state)
+			if err != nil {
+				return err
+			}
+			for _, other := range same {
+				if other.int(questionUntil) > q.Asked.UnixMicro() && other.int(questionOnce) == 1 {
+					copy(id[:], other.bytes(questionID))
+					r.rows, r.apply = nil, nil
+				}
+			}
+		}
+		return nil
+	}, func(ctx context.Context, w *writer, first ledger.Seq) error {
+		row[questionSeq] = int64(first)
+		return w.put(ctx, tableQuestions, row)
+	})
+	if err != nil {
+		return q, err
+	}
+	return s.Question(ctx, id.String())
+}
+
+func questionEntry(q *store.Approval) (ledger.Entry, error) {
+	b, err := json.Marshal(asked{RunID: q.RunID, Binding: q.Binding[:], Needs: q.Needs, Admin: q.Admin, Until: q.Until.UTC(), GoodFor: q.GoodFor, Body: q.Body})
+	if err != nil {
+		return ledger.Entry{}, fault.Wrap(fault.Internal, err, "a question cannot be encoded")
+	}
+	e := ledger.Event{Kind: ledger.QuestionAsked, At: q.Asked.UnixMicro(), ID: q.ID[:], Run: q.Run, Principal: q.Holder, Question: uint8(store.Waiting)}
+	if q.Run != 0 {
+		e.Call = q.Call
+	}
+	if q.Grant != uuid.Nil {
+		e.Grant = q.Grant[:]
+	}
+	return ledger.Entry{Durable: true, Event: e, Payload: ledger.Payload{ledger.PartQuestion: b}}, nil
+}
+
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// questions returns the questions with a binding and a state, oldest first.
+func (w *writer) questions(ctx context.Context, binding [32]byte, state store.QuestionState) ([]sealedRow, error) {
+	var out []sealedRow
+	err := each(ctx, w.conn, selectWaiting, func(rows *sql.Rows) error {
+		row, _, err := w.s.scanSealed(tableQuestions, rows.Scan)
+		out = append(out, row)
+		return err
+	}, binding[:], int64(state))
+	return out, asIO(err)
+}
+
+// Vote implements store.Approvals.
+func (s *Store) Vote(ctx context.Context, id uuid.UUID, v store.Vote) (store.Approval, error) {
+	if err := s.mayVote(ctx, v); err != nil {
+		return store.Approval{}, err
+	}
+	for {
+		q, err := s.Question(ctx, id.String())
+		if err != nil {
+			return q, err
+		}
+		if err := s.vote(ctx, q, v); err == nil || !errors.Is(err, errMeanwhile) {
+			if err != nil {
+				return q, err
+			}
+			return s.Question(ctx, id.String())
+		}
+	}
+}
+
+// errMeanwhile: another answer arrived after the question was read.
+var errMeanwhile = errors.New("answered meanwhile")
+
+// vote adds an answer to a question as it was read.
+func (s *Store) vote(ctx context.Context, q store.Approval, v store.Vote) error {
+	id := q.ID
+	var vote, question sealedRow
+	b, err := json.Marshal(voted{Where: v.Where, Reason: v.Reason, Admin: v.Admin, Session: v.Session})
+	if err != nil {
+		return fault.Wrap(fault.Internal, err, "an answer cannot be encoded")
+	}
+	e := ledger.Entry{Durable: true, Payload: ledger.Payload{ledger.PartAnswer: b}, Event: ledger.Event{
+		Kind: ledger.QuestionVoted, At: v.At.UnixMicro(), ID: id[:], Run: q.Run, Principal: v.By, Approved: v.Yes, Question: uint8(store.Waiting),
+	}}
+	if q.Run != 0 {
+		e.Event.Call = q.Call
+	}
+	if v.Grant != uuid.Nil {
+		e.Event.Grant = v.Grant[:]
+	}
+	return s.change(ctx, e, func(ctx context.Context, w *writer, r *request) error {
+		var err error
+		if question, err = w.row(ctx, tableQuestions, id[:]); err != nil {
+			return err
+		}
+		if err = stillWaits(question, id, v.At); err != nil {
+			return err
+		}
+		votes, err := w.votes(ctx, id)
+		if err != nil {
+			return err
+		}
+		if len(votes) != len(q.Votes) {
+			return fault.Wrap(fault.Conflict, errMeanwhile, "approval %s was answered at the same moment", id)
+		}
+		if question[questionState], err = tally(question, votes, q.Votes, v); err != nil {
+			return err
+		}
+		if question.int(questionState) == int64(store.Approved) {
+			question[questionUntil] = v.At.Add(q.GoodFor).UnixMicro()
+			question[questionOnce] = flag(v.Session == nil)
+		}
+		r.rows[0].event.Question, r.rows[0].body = uint8(question.int(questionState)), nil
+		vote = sealedRow{voteQuestion: id[:], voteBy: v.By, voteYes: flag(v.Yes), voteAdmin: flag(v.Admin), voteSeq: int64(0)}
+		return nil
+	}, func(ctx context.Context, w *writer, first ledger.Seq) error {
+		vote[4] = int64(first)
+		if err := w.put(ctx, tableVotes, vote); err != nil {
+			return err
+		}
+		return w.put(ctx, tableQuestions, question)
+	})
+}
+
+// mayVote checks the grant that a person answers under: it must be the one that was issued
+// to that very person, or one of that person's devices. Any other derived grant is held by
+// a delegate, who cannot answer for the person. Grants never change once they are recorded.
+func (s *Store) mayVote(ctx context.Context, v store.Vote) error {
+	if v.Grant == uuid.Nil {
+		return nil
+	}
+	g, err := s.Grant(ctx, v.Grant.String())
+	if err == nil && g.Device != "" && g.Holder == v.By {
+		g, err = s.Grant(ctx, g.Parent.String())
+	}
+	if err != nil && !errors.Is(err, fault.GrantUnknown) {
+		return err
+	}
+	if err != nil || g.Parent != uuid.Nil || g.Holder != v.By || !strings.HasPrefix(v.By, "user:") {
+		return fault.New(fault.Denied, "the grant %s cannot answer questions: only a grant that was issued to a person can", v.Grant).
+			ForOperator("answer with remit approvals, or under a grant of remit grant issue --holder user:NAME that was not narrowed or handed on")
+	}
+	return nil
+}
+
+func stillWaits(row sealedRow, id uuid.UUID, at time.Time) error {
+	gone := func(why string) error {
+		return fault.New(fault.ApprovalGone, "the question %s %s", id, why).ForOperator("remit approvals lists those that wait")
+	}
+	switch {
+	case row == nil:
+		return gone("is not in this ledger")
+	case row.int(questionState) != int64(store.Waiting):
+		return gone("is " + store.QuestionState(row.int(questionState)).String() + " already")
+	case at.UnixMicro() >= row.int(questionUntil):
+		return gone("was to be answered until " + ledger.Time(row.int(questionUntil)).Format(time.RFC3339))
+	}
+	return nil
+}
+
+// tally returns a question's state after one more answer.
+func tally(question sealedRow, votes []sealedRow, told []store.Vote, v store.Vote) (int64, error) {
+	yes := int64(0)
+	for _, old := range votes {
+		if old.text(voteBy) == v.By {
+			return 0, fault.New(fault.Conflict, "%q has answered this question already", v.By).WithHint("another person must answer it as well")
+		}
+		yes += old.int(voteYes)
+	}
+	switch {
+	case question.int(questionAdmin) == 1 && !v.Admin && v.Yes:
+		return 0, fault.New(fault.Denied, "only a person who may approve admin calls can approve this").
+			WithHint("the policy's admin_from_risk asks for it")
+	case !v.Yes:
+		return int64(store.Refused), nil
+	case slices.ContainsFunc(told, func(o store.Vote) bool { return o.Yes && !bytes.Equal(o.Session, v.Session) }):
+		return 0, fault.New(fault.Conflict, "the answers before are for something else: for one call, or for other calls of the session").
+			WithHint("say yes to the same, or no")
+	case yes+1 >= question.int(questionNeeds):
+		return int64(store.Approved), nil
+	}
+	return int64(store.Waiting), nil
+}
+
+func (w *writer) votes(ctx context.Context, id uuid.UUID) ([]sealedRow, error) {
+	var out []sealedRow
+	err := each(ctx, w.conn, selectVotes, func(rows *sql.Rows) error {
+		row, _, err := w.s.scanSealed(tableVotes, rows.Scan)
+		out = append(out, row)
+		return err
+	}, id[:])
+	return out, asIO(err)
+}
+
+// Claim implements store.Approvals.
+func (s *Store) Claim(ctx context.Context, binding [32]byte, at time.Time) (store.Approval, bool, error) {
+	var n int
+	err := s.read.QueryRowContext(ctx, "SELECT count(*) FROM questions WHERE binding = ? AND state = ?", binding[:], int64(store.Approved)).Scan(&n)
+	if err != nil || n == 0 {
+		return store.Approval{}, false, s.fault(err, "approvals cannot be read")
+	}
+	var id uuid.UUID
+	var row sealedRow
+	e := ledger.Entry{Event: ledger.Event{Kind: ledger.QuestionClosed, At: at.UnixMicro(), ID: binding[:16], Question: uint8(store.Used)}}
+	err = s.change(ctx, e, func(ctx context.Context, w *writer, r *request) error {
+		row = nil
+		found, err := w.questions(ctx, binding, store.Approved)
+		if err != nil {
+			return err
+		}
+		for _, q := range found {
+			if q.int(questionOnce) == 1 && q.int(questionUntil) > at.UnixMicro() && row == nil {
+				row = q
+			}
+		}
+		if row == nil {
+			r.rows, r.apply = nil, nil
+			return nil
+		}
+		copy(id[:], row.bytes(questionID))
+		r.rows[0].event.ID, r.rows[0].body = id[:], nil
+		row[questionState] = int64(store.Used)
+		return nil
+	}, func(ctx context.Context, w *writer, _ ledger.Seq) error { return w.put(ctx, tableQuestions, row) })
+	if err != nil || row == nil {
+		return store.Approval{}, false, err
+	}
+	q, err := s.Question(ctx, id.String())
+	return q, err == nil, err
+}
+
+// CloseQuestion implements store.Approvals. It closes a question that waits, or
+// that was approved but not used.
+func (s *Store) CloseQuestion(ctx context.Context, id uuid.UUID, by, why string, at time.Time) error {
+	var row sealedRow
+	e := ledger.Entry{Event: ledger.Event{Kind: ledger.QuestionClosed, At: at.UnixMicro(), ID: id[:], Principal: by, Question: uint8(store.Lapsed)}}
+	if why != "" {
+		e.Payload = ledger.Payload{ledger.PartReason: []byte(why)}
+	}
+	return s.change(ctx, e, func(ctx context.Context, w *writer, r *request) error {
+		var err error
+		if row, err = w.row(ctx, tableQuestions, id[:]); err != nil {
+			return err
+		}
+		if row == nil || row.int(questionState) != int64(store.Waiting) && row.int(questionState) != int64(store.Approved) {
+			r.rows, r.apply = nil, nil
+			return nil
+		}
+		row[questionState] = int64(store.Lapsed)
+		return nil
+	}, func(ctx context.Context, w *writer, _ ledger.Seq) error { return w.put(ctx, tableQuestions, row) })
+}
+
+// Question implements store.Approvals.
+func (s *Store) Question(ctx context.Context, id string) (store.Approval, error) {
+	lo, hi, err := prefix(id)
+	if err != nil {
+		return store.Approval{}, fault.New(fault.ApprovalGone, "unknown approval ID %q; write at least its first 4 characters", id).
+			ForOperator("remit approvals lists those that wait")
+	}
+	found, err := s.selectQuestions(ctx, "q.id BETWEEN ? AND ? ORDER BY q.seq DESC LIMIT 2", lo, hi)
+	switch {
+	case err != nil:
+		return store.Approval{}, err
+	case len(found) == 0:
+		return store.Approval{}, fault.New(fault.ApprovalGone, "no question has the ID %q", id).ForOperator("remit approvals lists those that wait")
+	case len(found) > 1:
+		return store.Approval{}, fault.New(fault.ApprovalGone, "several questions have an ID that begins with %q", id).
+			WithHint("write more of it: %s, %s", found[0].ID, found[1].ID)
+	}
+	return found[0], nil
+}
+
+// Questions implements store.Approvals.
+func (s *Store) Questions(ctx context.Context, f store.QuestionFilter) ([]store.Approval, error) {
+	where, args := []string{"1 = 1"}, []any{}
+	and := func(cond string, value int64) {
+		where = append(where, cond)
+		args = append(args, value)
+	}
+	if f.State != 0 {
+		and("q.state = ?", int64(f.State))
+	}
+	if f.Run != 0 {
+		and("q.run = ?", int64(f.Run))
+	}
+	if f.Before != 0 {
+		and("q.seq < ?", int64(f.Before))
+	}
+	limit := f.Limit
+	if limit <= 0 {
+		limit = 50
+	}
+	return s.selectQuestions(ctx, strings.Join(where, " AND ")+" ORDER BY q.seq DESC LIMIT ?", append(args, limit)...)
+}
+
+// selectQuestions reads questions with the events that asked them, and their
+// votes.
+func (s *Store) selectQuestions(ctx context.Context, rest string, args ...any) ([]store.Approval, error) {
+	if s.format < SealedFormat {
+		return nil, nil
+	}
+	all, err := s.told(ctx, tableQuestions, questionSeq, selectQuestion+rest, args...)
+	out := make([]store.Approval, len(all))
+	for i := range all {
+		if err == nil {
+			out[i], err = s.question(ctx, &all[i].raw, all[i].row)
+		}
+		if err == nil {
+			err = s.votesOf(ctx, &out[i])
+		}
+	}
+	return out, s.fault(err, "questions cannot be read")
+}
+
+// question makes a question from its event. The event must be the one that the
+// row names.
+func (s *Store) question(ctx context.Context, raw *rawEvent, row sealedRow) (store.Approval, error) {
+	st, err := s.decode(raw)
+	if err != nil {
+		return store.Approval{}, err
+	}
+	e := &st.Event
+	var a asked
+	if err := s.loadJSON(ctx, st.Parts[ledger.PartQuestion], &a); err != nil {
+		return store.Approval{}, err
+	}
+	if e.Kind != ledger.QuestionAsked || !bytes.Equal(e.ID, row.bytes(questionID)) || !st.Erased && !bytes.Equal(a.Binding, row.bytes(questionBinding)) {
+		return store.Approval{}, fault.New(fault.StoreCorrupt, "event %d in %q did not ask the question that is listed with it", st.Seq, s.name).
+			ForOperator("remit verify names what was changed")
+	}
+	q := store.Approval{
+		RunID: a.RunID, Run: e.Run, Call: e.Call, Holder: e.Principal, Needs: int(row.int(questionNeeds)), Admin: row.int(questionAdmin) == 1,
+		Asked: ledger.Time(e.At), Until: ledger.Time(row.int(questionUntil)), GoodFor: a.GoodFor, Body: a.Body,
+		State: store.QuestionState(row.int(questionState)), Seq: st.Seq,
+	}
+	copy(q.ID[:], e.ID)
+	copy(q.Binding[:], row.bytes(questionBinding))
+	copy(q.Grant[:], e.Grant)
+	return q, nil
+}
+
+// votesOf reads a question's answers.
+func (s *Store) votesOf(ctx context.Context, q *store.Approval) error {
+	var seqs []int64
+	err := each(ctx, s.read, selectVotes, func(rows *sql.Rows) error {
+		row, _, err := s.scanSealed(tableVotes, rows.Scan)
+		seqs = append(seqs, row.int(voteSeq))
+		return err
+	}, q.ID[:])
+	for _, seq := range seqs {
+		if err != nil {
+			return err
+		}
+		var found []ledger.Stored
+		if found, err = s.selectEvents(ctx, "SELECT seq, run, call, body, salt, data FROM events WHERE seq = ?", seq); err != nil || len(found) == 0 {
+			return err
+		}
+		e := &found[0].Event
+		var d voted
+		if err = s.loadJSON(ctx, found[0].Parts[ledger.PartAnswer], &d); err != nil {
+			return err
+		}
+		v := store.Vote{By: e.Principal, Yes: e.Approved, Where: d.Where, Reason: d.Reason, Admin: d.Admin, Session: d.Session, At: ledger.Time(e.At)}
+		copy(v.Grant[:], e.Grant)
+		q.Votes = append(q.Votes, v)
+		if e.Approved && q.State == store.Approved {
+			q.Session = d.Session
+		}
+	}
+	return err
+}

@@ -1,0 +1,484 @@
+package tables
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"hash"
+	"strings"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/ledger"
+)
+
+// Unlike events, rows in the tables of grants, budgets and approvals change. Each
+// of their rows ends with a MAC over the table's name and all columns before it,
+// so that a row that was edited is refused when it is used. Each table also has a
+// seal, a row of table seals. It holds the number of rows and a sum of their
+// MACs, so that a removed, added or restored older row is found too. The keys are
+// the ledger's. They cannot reveal that the whole file is an older copy.
+
+// sealedTable describes a table whose rows carry MACs.
+type sealedTable struct {
+	name    string
+	format  int      // the first one that has the table
+	told    bool     // events tell of all its rows
+	keys    int      // how many columns, from the first, are the primary key
+	columns []string // without mac, which is the last
+
+	get, put, drop, all string // statements
+}
+
+func newSealedTable(format int, name string, keys int, columns []string) *sealedTable {
+	where := strings.Join(columns[:keys], " = ? AND ") + " = ?"
+	list := strings.Join(columns, ", ") + ", mac"
+	var assign strings.Builder
+	for _, c := range columns[keys:] {
+		assign.WriteString(c + " = excluded." + c + ", ")
+	}
+	assign.WriteString("mac = excluded.mac")
+	return &sealedTable{
+		name: name, format: format, keys: keys, columns: columns,
+		all:  "SELECT " + list + " FROM " + name,
+		get:  "SELECT " + list + " FROM " + name + " WHERE " + where,
+		drop: "DELETE FROM " + name + " WHERE " + where,
+		put:  "INSERT INTO " + name + "(" + list + ") VALUES(" + strings.Repeat("?, ", len(columns)) + "?) ON CONFLICT(" + strings.Join(columns[:keys], ", ") + ") DO UPDATE SET " + assign.String(),
+	}
+}
+
+// The sealed tables, with their columns in the order of the schema.
+var (
+	tableGrants = eventsTell(newSealedTable(SealedFormat, "grants", 1, []string{grantID: "id", grantParent: "parent",
+		grantHolder: "holder", grantSeq: "seq"}))
+	tableStandings = eventsTell(newSealedTable(SealedFormat, "standings", 1, []string{standingID: "id", standingState: "standing",
+		standingSince: "since", standingSeq: "seq"}))
+	tableProofs  = newSealedTable(SealedFormat, "proofs", 1, []string{proofID: "id", proofUntil: "until"})
+	tableBudgets = newSealedTable(SealedFormat, "budgets", 2, []string{budgetNode: "node", budgetWhat: "what", budgetLimit: "lim",
+		budgetSpent: "spent"})
+	tableLeases = newSealedTable(SealedFormat, "leases", 3, []string{leaseNode: "node", leaseWhat: "what", leaseRun: "run",
+		leaseAmount: "amount", leaseSettled: "settled"})
+	tableQuestions = eventsTell(newSealedTable(SealedFormat, "questions", 1, []string{questionID: "id", questionBinding: "binding",
+		questionState: "state", questionRun: "run", questionUntil: "until", questionOnce: "once", questionNeeds: "needs",
+		questionAdmin: "admin", questionSeq: "seq"}))
+	tableVotes = eventsTell(newSealedTable(SealedFormat, "votes", 2, []string{voteQuestion: "question", voteBy: "by",
+		voteYes: "yes", voteAdmin: "admin", voteSeq: "seq"}))
+	tableAgents = eventsTell(newSealedTable(agentsFormat, "agents", 1, []string{agentID: "id", agentName: "name",
+		agentVersion: "version", agentGone: "gone", agentCreated: "created", agentSeq: "seq", agentLeaf: "leaf"}))
+	tableSessions = eventsTell(newSealedTable(agentsFormat, "sessions", 1, []string{sessionID: "id", sessionAgent: "agent",
+		sessionParent: "parent", sessionVersion: "version", sessionGone: "gone", sessionLast: "last", sessionFiles: "files",
+		sessionBytes: "bytes", sessionRuns: "runs", sessionCreated: "created", sessionSeq: "seq", sessionLeaf: "leaf"}))
+	tableFiles = eventsTell(newSealedTable(agentsFormat, "files", 2, []string{fileSession: "session", filePath: "path",
+		fileVersion: "version", fileFolder: "folder", fileGone: "gone", fileSize: "size", fileDigest: "sha256", fileAddress: "address",
+		fileCreated: "created", fileModified: "modified", fileSeq: "seq", fileLeaf: "leaf"}))
+
+	tableRequests = newSealedTable(requestsFormat, "requests", 2, []string{requestHolder: "holder", requestKey: "key",
+		requestPrint: "print", requestUntil: "until", requestStatus: "status", requestPlace: "place"})
+
+	sealedTables = []*sealedTable{tableGrants, tableStandings, tableProofs, tableBudgets, tableLeases, tableQuestions, tableVotes, tableAgents, tableSessions, tableFiles, tableRequests}
+
+	// tableMessages has MACs and no seal.
+	tableMessages = newSealedTable(agentsFormat, "messages", 2, []string{messageSession: "session", messageNumber: "number",
+		messageRun: "run", messageAt: "at", messageSeq: "seq", messageCommit: "commitment"})
+)
+
+func eventsTell(t *sealedTable) *sealedTable {
+	t.told = true
+	return t
+}
+
+// sealedRow is a row of a sealed table without its MAC: int64, string or []byte
+// for each column.
+type sealedRow []any
+
+func (r sealedRow) int(i int) int64    { n, _ := r[i].(int64); return n }
+func (r sealedRow) text(i int) string  { s, _ := r[i].(string); return s }
+func (r sealedRow) bytes(i int) []byte { b, _ := r[i].([]byte); return b }
+
+// rowMAC authenticates a row. Every value is preceded by its type and length.
+func (k *Keys) rowMAC(table string, row sealedRow) []byte {
+	m := k.newRowMACs()
+	m.begin(table)
+	for _, v := range row {
+		switch v := v.(type) {
+		case int64:
+			m.int(v)
+		case string:
+			m.text(v)
+		case []byte:
+			m.bytes(v)
+		default:
+			m.value('?', 0) // no such value is ever written, so no MAC fits
+		}
+	}
+	return m.mac.Sum(nil)
+}
+
+// rowMACs computes MACs of rows one after the other. It is for one goroutine.
+type rowMACs struct {
+	mac hash.Hash
+	buf [sha256.Size]byte
+}
+
+func (k *Keys) newRowMACs() *rowMACs { return &rowMACs{mac: hmac.New(sha256.New, k.row)} }
+
+// begin starts a row. The caller then adds its values, in the order of the
+// columns.
+func (m *rowMACs) begin(table string) {
+	m.mac.Reset()
+	m.value('T', uint64(len(table)))
+	m.mac.Write([]byte(table))
+}
+
+func (m *rowMACs) value(kind byte, n uint64) {
+	m.buf[0] = kind
+	binary.BigEndian.PutUint64(m.buf[1:], n)
+	m.mac.Write(m.buf[:9])
+}
+
+func (m *rowMACs) int(n int64) { m.value('i', uint64(n)) }
+
+func (m *rowMACs) text(s string) {
+	m.value('s', uint64(len(s)))
+	m.mac.Write([]byte(s))
+}
+
+func (m *rowMACs) bytes(b []byte) {
+	m.value('b', uint64(len(b)))
+	m.mac.Write(b)
+}
+
+func (m *rowMACs) fits(mac []byte) bool { return hmac.Equal(mac, m.mac.Sum(m.buf[:0])) }
+
+// scanSealed reads a row of t, or of any query that gives t's columns and then
+// mac, and checks its MAC. Even with an error it returns a row of the right
+// length.
+func (s *Store) scanSealed(t *sealedTable, scan func(...any) error) (sealedRow, []byte, error) {
+	row := make(sealedRow, len(t.columns))
+	var mac []byte
+	into := make([]any, len(row)+1)
+	for i := range row {
+		into[i] = &row[i]
+	}
+	into[len(row)] = &mac
+	if err := scan(into...); err != nil {
+		return row, nil, err
+	}
+	if !hmac.Equal(mac, s.keys.rowMAC(t.name, row)) {
+		return row, mac, s.notOurs(t)
+	}
+	return row, mac, nil
+}
+
+func (s *Store) notOurs(t *sealedTable) error {
+	return fault.New(fault.StoreCorrupt, "a row of %s in %q was not written by this ledger", t.name, s.name).
+		ForOperator("remit verify names what was changed")
+}
+
+// readSealed returns the row of t with this key, or nil if there is none. A row
+// whose MAC does not fit is fault.StoreCorrupt.
+func (s *Store) readSealed(ctx context.Context, q Querier, t *sealedTable, key ...any) (sealedRow, error) {
+	row, _, err := s.scanSealed(t, q.QueryRowContext(ctx, t.get, key...).Scan)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return row, err
+}
+
+// seal is a row of table seals.
+type seal struct {
+	version int64 // grows with every transaction that changes the table
+	count   int64
+	sum     [sha256.Size]byte // XOR of the addends of all rows' MACs
+	mac     []byte
+	changed bool
+}
+
+// addend derives a row's term of the seal's sum from the row's MAC. It uses a
+// separate key, so that the sum reveals nothing about the MACs.
+func (k *Keys) addend(mac []byte) (out [sha256.Size]byte) {
+	m := hmac.New(sha256.New, k.row)
+	m.Write([]byte{'S'})
+	m.Write(mac)
+	m.Sum(out[:0])
+	return out
+}
+
+func (l *seal) add(k *Keys, mac []byte, n int64) {
+	a := k.addend(mac)
+	subtle.XORBytes(l.sum[:], l.sum[:], a[:])
+	l.count += n
+	l.changed = true
+}
+
+func (l *seal) row(table string) sealedRow {
+	return sealedRow{sealName: table, sealVersion: l.version, sealRows: l.count, sealSum: l.sum[:]}
+}
+
+const (
+	selectSeal = "SELECT name, version, rows, sum, mac FROM seals WHERE name = ?"
+	updateSeal = "UPDATE seals SET version = ?, rows = ?, sum = ?, mac = ? WHERE name = ?"
+	insertSeal = "INSERT INTO seals(name, version, rows, sum, mac) VALUES(?, ?, ?, ?, ?)"
+)
+
+var tableSeals = newSealedTable(SealedFormat, "seals", 1, []string{sealName: "name", sealVersion: "version", sealRows: "rows", sealSum: "sum"})
+
+// readSeal returns a table's seal. A missing or changed seal is
+// fault.StoreCorrupt.
+func (s *Store) readSeal(ctx context.Context, q Querier, table string) (seal, error) {
+	row, mac, err := s.scanSealed(tableSeals, q.QueryRowContext(ctx, selectSeal, table).Scan)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = fault.New(fault.StoreCorrupt, "the seal of table %s in %q is missing", table, s.name).ForOperator("remit verify names what was changed")
+	}
+	if err != nil {
+		return seal{}, err
+	}
+	l := seal{version: row.int(sealVersion), count: row.int(sealRows), mac: mac}
+	copy(l.sum[:], row.bytes(sealSum))
+	return l, nil
+}
+
+// wholeTable reads all rows of a sealed table and compares them with its seal,
+// for use where a row that was removed would do harm. It costs as much as reading
+// the whole table. q must see one state of the file.
+func (s *Store) wholeTable(ctx context.Context, q Querier, t *sealedTable, take func(sealedRow) error) error {
+	want, err := s.readSeal(ctx, q, t.name)
+	if err != nil {
+		return err
+	}
+	var got seal
+	err = each(ctx, q, t.all, func(rows *sql.Rows) error {
+		row, mac, err := s.scanSealed(t, rows.Scan)
+		if err != nil {
+			return err
+		}
+		got.add(s.keys, mac, 1)
+		return take(row)
+	})
+	if err == nil && (got.count != want.count || got.sum != want.sum) {
+		err = s.sealBroken(t)
+	}
+	return err
+}
+
+func (s *Store) sealBroken(t *sealedTable) error {
+	return fault.New(fault.StoreCorrupt, "rows of %s in %q were removed, added or put back", t.name, s.name).
+		ForOperator("remit verify names what was changed")
+}
+
+// readSeals returns the seals of all tables, as the log's state has them.
+func (w *writer) readSeals(ctx context.Context) (string, error) {
+	st, err := w.stmt(ctx, w.s.dialect.Seals)
+	if err != nil {
+		return "", err
+	}
+	var seals string
+	return seals, st.QueryRowContext(ctx).Scan(&seals)
+}
+
+// sealOf returns a table's seal as the writer's transaction sees it. The first time in
+// a batch it compares all seals with the log's state, which the batch will replace.
+func (w *writer) sealOf(ctx context.Context, t *sealedTable) (*seal, error) {
+	if l := w.seals[t.name]; l != nil {
+		return l, nil
+	}
+	if len(w.seals) == 0 {
+		if seals, err := w.readSeals(ctx); err != nil {
+			return nil, ioError{err}
+		} else if seals != w.log.seals {
+			return nil, w.s.errNotWritten()
+		}
+	}
+	st, err := w.stmt(ctx, selectSeal)
+	if err != nil {
+		return nil, ioError{err}
+	}
+	row, mac, err := w.s.scanSealed(tableSeals, st.QueryRowContext(ctx, t.name).Scan)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, w.s.sealBroken(t)
+	}
+	if err != nil {
+		return nil, asIO(err)
+	}
+	l := &seal{version: row.int(sealVersion), count: row.int(sealRows), mac: mac}
+	copy(l.sum[:], row.bytes(sealSum))
+	w.seals[t.name] = l
+	return l, nil
+}
+
+// asIO turns an error without a code, which comes from the disk, into one that
+// ends the whole batch.
+func asIO(err error) error {
+	var coded *fault.Error
+	if err == nil || errors.As(err, &coded) {
+		return err
+	}
+	return ioError{err}
+}
+
+// row returns the row of t with this key as the transaction sees it, or nil if
+// there is none. A row whose MAC does not fit is fault.StoreCorrupt; a failure of
+// the disk is an ioError.
+func (w *writer) row(ctx context.Context, t *sealedTable, key ...any) (sealedRow, error) {
+	row, _, err := w.rowMAC(ctx, t, key...)
+	return row, err
+}
+
+func (w *writer) rowMAC(ctx context.Context, t *sealedTable, key ...any) (sealedRow, []byte, error) {
+	st, err := w.stmt(ctx, t.get)
+	if err != nil {
+		return nil, nil, ioError{err}
+	}
+	row, mac, err := w.s.scanSealed(t, st.QueryRowContext(ctx, key...).Scan)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil, nil
+	}
+	return row, mac, asIO(err)
+}
+
+// counted compares a table's number of rows with its seal. Use it where a removed
+// row would free the amount that it recorded. It reads each row of an index.
+func (w *writer) counted(ctx context.Context, t *sealedTable) error {
+	l, err := w.sealOf(ctx, t)
+	if err != nil {
+		return err
+	}
+	st, err := w.stmt(ctx, "SELECT count(*) FROM "+t.name)
+	if err != nil {
+		return ioError{err}
+	}
+	var n int64
+	if err := st.QueryRowContext(ctx).Scan(&n); err != nil {
+		return ioError{err}
+	}
+	if n != l.count {
+		return w.s.sealBroken(t)
+	}
+	return nil
+}
+
+// put inserts a row, or replaces the one with its key, and keeps the table's seal
+// up to date. Call it from a request's apply, after its check has read the row.
+func (w *writer) put(ctx context.Context, t *sealedTable, row sealedRow) error {
+	_, old, err := w.rowMAC(ctx, t, row[:t.keys]...)
+	if err != nil {
+		return err
+	}
+	return w.replace(ctx, t, old, row)
+}
+
+// replace is put for a row whose MAC is known to be old; nil: there is none.
+func (w *writer) replace(ctx context.Context, t *sealedTable, old []byte, row sealedRow) error {
+	l, err := w.sealOf(ctx, t)
+	if err != nil {
+		return err
+	}
+	if old != nil {
+		l.add(w.s.keys, old, -1)
+	}
+	mac := w.s.keys.rowMAC(t.name, row)
+	l.add(w.s.keys, mac, 1)
+	_, err = w.exec(ctx, t.put, append(append(make([]any, 0, len(row)+1), row...), mac)...)
+	return err
+}
+
+// remove deletes the row with this key, if there is one.
+func (w *writer) remove(ctx context.Context, t *sealedTable, key ...any) error {
+	_, old, err := w.rowMAC(ctx, t, key...)
+	if err != nil || old == nil {
+		return err
+	}
+	l, err := w.sealOf(ctx, t)
+	if err != nil {
+		return err
+	}
+	l.add(w.s.keys, old, -1)
+	_, err = w.exec(ctx, t.drop, key...)
+	return err
+}
+
+// finishSeals writes the seals of the tables that the batch has changed, and
+// updates the log's state for them.
+func (w *writer) finishSeals(ctx context.Context, log *logState) error {
+	changed := false
+	for name, l := range w.seals {
+		if !l.changed {
+			continue
+		}
+		changed = true
+		l.version++
+		mac := w.s.keys.rowMAC(tableSeals.name, l.row(name))
+		if _, err := w.exec(ctx, updateSeal, l.version, l.count, l.sum[:], mac, name); err != nil {
+			return err
+		}
+	}
+	if !changed {
+		return nil
+	}
+	var err error
+	log.seals, err = w.readSeals(ctx)
+	return err
+}
+
+// MakeSeals writes the seals of the empty tables that a format adds, and updates
+// the log's state for them. A state that was tampered with stays invalid.
+func (s *Store) MakeSeals(ctx context.Context, tx *sql.Tx, format int) error {
+	old := ""
+	if format > SealedFormat {
+		if err := tx.QueryRowContext(ctx, s.dialect.Seals).Scan(&old); err != nil {
+			return err
+		}
+	}
+	for _, t := range sealedTables {
+		if t.format != format {
+			continue
+		}
+		l := seal{}
+		if _, err := tx.ExecContext(ctx, insertSeal, t.name, 0, 0, l.sum[:], s.keys.rowMAC(tableSeals.name, l.row(t.name))); err != nil {
+			return err
+		}
+	}
+	var origin string
+	var size int64
+	var frontier []byte
+	var l logState
+	if err := tx.QueryRowContext(ctx, selectOld).Scan(&origin, &size, &frontier, &l.signed, &l.mac, &l.seals); err != nil {
+		return err
+	}
+	l.seals = old
+	if intact := s.authenticate(&l, origin, size, frontier) == nil; !intact {
+		return nil
+	}
+	if err := tx.QueryRowContext(ctx, s.dialect.Seals).Scan(&l.seals); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, "UPDATE log SET mac = ?", l.sum(s.keys))
+	return err
+}
+
+// toldRow is a row of a sealed table with the event that records it.
+type toldRow struct {
+	row sealedRow
+	raw rawEvent
+}
+
+// told reads rows of a sealed table with their events, whose seq is in a column
+// of t: the query gives t's columns and mac, then the event's. Events are
+// decoded later, when the connection is free again: blobs need one too.
+func (s *Store) told(ctx context.Context, t *sealedTable, seq int, query string, args ...any) ([]toldRow, error) {
+	var all []toldRow
+	err := each(ctx, s.read, query, func(rows *sql.Rows) error {
+		var l toldRow
+		var err error
+		l.row, _, err = s.scanSealed(t, func(into ...any) error {
+			return rows.Scan(append(into, &l.raw.run, &l.raw.call, &l.raw.body, &l.raw.salt, &l.raw.data)...)
+		})
+		l.raw.seq = ledger.Seq(l.row.int(seq))
+		all = append(all, l)
+		return err
+	}, args...)
+	return all, err
+}

@@ -1,0 +1,219 @@
+package tables
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
+)
+
+// standings caches the whole table standings, checked against the table's seal,
+// because a removed row would make a revoked grant valid again. Only new rows are
+// read again.
+type standings struct {
+	mu   sync.Mutex
+	of   map[uuid.UUID]knownStanding // nil: nothing is known
+	seal seal
+	last int64 // the newest row's seq
+}
+
+type knownStanding struct {
+	standing store.Standing
+	since    int64
+	mac      [sha256.Size]byte
+}
+
+// look calls f with the table's present content, and returns its version.
+func (t *standings) look(ctx context.Context, s *Store, f func(of map[uuid.UUID]knownStanding)) (int64, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now, err := s.readSeal(ctx, s.read, tableStandings.name)
+	if err == nil && (t.of == nil || now.version != t.seal.version || now.sum != t.seal.sum) {
+		if err = t.catchUp(ctx, s); err != nil {
+			t.forget()
+		}
+	}
+	if err != nil {
+		return 0, s.fault(err, "the standing of grants cannot be read")
+	}
+	f(t.of)
+	return t.seal.version, nil
+}
+
+func (t *standings) forget() { t.of, t.last, t.seal = nil, 0, seal{} }
+
+// catchUp reads the new rows; if the sum then differs from the seal, it reads all
+// rows.
+func (t *standings) catchUp(ctx context.Context, s *Store) error {
+	conn, err := s.read.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, s.dialect.Snapshot); err != nil { // one state of the file
+		return err
+	}
+	defer conn.ExecContext(context.WithoutCancel(ctx), rollback) //nolint:errcheck // nothing was written
+	if _, err := s.readLog(ctx, conn); err != nil {              // which tells of the seals
+		return err
+	}
+	want, err := s.readSeal(ctx, conn, tableStandings.name)
+	if err != nil {
+		return err
+	}
+	for range 2 {
+		if err := t.add(ctx, s, conn); err != nil {
+			return err
+		}
+		if t.seal.sum == want.sum && t.seal.count == want.count {
+			t.seal = want
+			return nil
+		}
+		t.forget()
+	}
+	return s.sealBroken(tableStandings)
+}
+
+// add adds the rows that are newer than the cached ones.
+func (t *standings) add(ctx context.Context, s *Store, q Querier) error {
+	if t.of == nil {
+		t.of = map[uuid.UUID]knownStanding{}
+	}
+	return each(ctx, q, tableStandings.all+" WHERE seq > ? ORDER BY seq", func(rows *sql.Rows) error {
+		row, mac, err := s.scanSealed(tableStandings, rows.Scan)
+		if err != nil {
+			return err
+		}
+		var id uuid.UUID
+		copy(id[:], row.bytes(standingID))
+		if old, ok := t.of[id]; ok {
+			t.seal.add(s.keys, old.mac[:], -1)
+		}
+		t.seal.add(s.keys, mac, 1)
+		k := knownStanding{standing: store.Standing(row.int(standingState)), since: row.int(standingSince)}
+		copy(k.mac[:], mac)
+		t.of[id], t.last = k, row.int(standingSeq)
+		return nil
+	}, t.last)
+}
+
+// Standing implements store.Grants.
+func (s *Store) Standing(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]store.Standing, int64, error) {
+	if s.format < SealedFormat {
+		return nil, 0, nil
+	}
+	var out map[uuid.UUID]store.Standing
+	version, err := s.standings.look(ctx, s, func(of map[uuid.UUID]knownStanding) {
+		for _, id := range ids {
+			if k, ok := of[id]; ok && k.standing != store.Active {
+				if out == nil {
+					out = map[uuid.UUID]store.Standing{}
+				}
+				out[id] = k.standing
+			}
+		}
+	})
+	return out, version, err
+}
+
+// StandingVersion implements store.Grants.
+func (s *Store) StandingVersion(ctx context.Context) (int64, error) {
+	if s.format < SealedFormat {
+		return 0, nil
+	}
+	l, err := s.readSeal(ctx, s.read, tableStandings.name)
+	return l.version, s.fault(err, "the standing of grants cannot be read")
+}
+
+// SetStanding implements store.Grants. A revocation is final: another standing is
+// refused with fault.GrantRevoked. A change to the present standing is not
+// recorded.
+func (s *Store) SetStanding(ctx context.Context, c store.StandingChange) error {
+	if c.Grant == uuid.Nil || c.To > store.Revoked {
+		return fault.New(fault.Internal, "no standing %d for grant %s", c.To, c.Grant)
+	}
+	e := ledger.Entry{Durable: true, Event: ledger.Event{
+		Kind: ledger.GrantStanding, At: c.At.UnixMicro(), Grant: c.Grant[:], Principal: c.By, Standing: uint8(c.To),
+	}}
+	if c.Reason != "" {
+		e.Payload = ledger.Payload{ledger.PartReason: []byte(c.Reason)}
+	}
+	return s.change(ctx, e, func(ctx context.Context, w *writer, r *request) error {
+		row, err := w.row(ctx, tableStandings, c.Grant[:])
+		if err != nil {
+			return err
+		}
+		was := store.Active
+		if row != nil {
+			was = store.Standing(row.int(standingState))
+		}
+		if was == c.To {
+			r.rows, r.apply = nil, nil
+			return nil
+		}
+		if was == store.Revoked {
+			return fault.New(fault.GrantRevoked, "the grant %s was revoked, and stays so", c.Grant).WithHint("issue a new one")
+		}
+		return nil
+	}, func(ctx context.Context, w *writer, first ledger.Seq) error {
+		return w.put(ctx, tableStandings, sealedRow{standingID: c.Grant[:], standingState: int64(c.To), standingSince: c.At.UnixMicro(), standingSeq: int64(first)})
+	})
+}
+
+// proofsLeft is how many expired proofs may be removed with each new one.
+// proofGrace is how long they are kept after their expiry, in case the clock is
+// set back.
+const (
+	proofsLeft = 16
+	proofGrace = time.Hour
+)
+
+// UseProof implements store.Grants.
+func (s *Store) UseProof(ctx context.Context, id [32]byte, until time.Time) (bool, error) {
+	fresh := true
+	var old [][]byte
+	limit := time.Now().Add(-proofGrace).UnixMicro()
+	err := s.change(ctx, ledger.Entry{}, func(ctx context.Context, w *writer, r *request) error {
+		row, err := w.row(ctx, tableProofs, id[:])
+		if err != nil {
+			return err
+		}
+		if row != nil {
+			fresh, r.apply = false, nil
+			return nil
+		}
+		if err := w.counted(ctx, tableProofs); err != nil {
+			return err
+		}
+		old, err = w.oldProofs(ctx, limit)
+		return err
+	}, func(ctx context.Context, w *writer, _ ledger.Seq) error {
+		for _, p := range old {
+			if err := w.remove(ctx, tableProofs, p); err != nil {
+				return err
+			}
+		}
+		return w.put(ctx, tableProofs, sealedRow{proofID: id[:], proofUntil: until.UnixMicro()})
+	})
+	return fresh && err == nil, err
+}
+
+// oldProofs returns proofs that expired before limit.
+func (w *writer) oldProofs(ctx context.Context, limit int64) ([][]byte, error) {
+	var out [][]byte
+	err := each(ctx, w.conn, tableProofs.all+" WHERE until < ? ORDER BY until LIMIT ?", func(rows *sql.Rows) error {
+		row, _, err := w.s.scanSealed(tableProofs, rows.Scan)
+		if err == nil {
+			out = append(out, row.bytes(proofID))
+		}
+		return err
+	}, limit, proofsLeft)
+	return out, asIO(err)
+}

@@ -1,0 +1,79 @@
+package uitest
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// slowModel is a service of models that gives the pieces of its answers one by one.
+func slowModel(t *testing.T) (url string, say func(piece string)) {
+	t.Helper()
+	pieces := make(chan string)
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		send := func(choice string) {
+			_, _ = io.WriteString(w, `data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[`+choice+`]}`+"\n\n")
+			_ = http.NewResponseController(w).Flush()
+		}
+		send(`{"index":0,"delta":{"role":"assistant","content":""}}`)
+		for {
+			select {
+			case piece := <-pieces:
+				if piece == "" {
+					send(`{"index":0,"delta":{},"finish_reason":"stop"}`)
+					_, _ = io.WriteString(w, "data: [DONE]\n\n")
+					return
+				}
+				send(`{"index":0,"delta":{"content":` + quoted(piece) + `}}`)
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}))
+	t.Cleanup(h.Close)
+	return h.URL + "/v1", func(piece string) { pieces <- piece }
+}
+
+func TestAnAnswerIsShownAsItComesIn(t *testing.T) {
+	url, say := slowModel(t)
+	s, b := newService(t, "models: {providers: {slow: {kind: openai, base_url: "+quoted(url)+"}}}\n"), newTab(t)
+	var a made
+	s.api("POST", "/v1/agents", map[string]any{"name": "Slow", "model": "slow/m"}, &a)
+	id := s.session(a.ID, "Slow")
+	s.signIn(b)
+	b.watch()
+	b.open(s.url + "/sessions/" + id)
+	other := b.more() // the page with the stream need not be the one with the conversation
+	other.open(s.url + "/sessions/" + id)
+	b.until(`document.body.dataset.live === "on"`)
+	run(b, chromedp.SendKeys("#content", "What time is it?"))
+	run(b, chromedp.KeyEvent(kb.Enter))
+	b.until(`document.querySelector("h1 .pill").textContent === "working" && document.getElementById("m1") && document.body.dataset.live === "on"`)
+	const draft = `document.getElementById("draft").textContent`
+	// Pieces from before the stream follows the session are not shown: the message has them.
+	say("It ")
+	for piece := 0; !get[bool](b, draft+` !== ""`); piece++ {
+		if piece == 200 {
+			t.Fatal("no piece of the answer is shown: ", b.describe())
+		}
+		say("is ")
+	}
+	say("<b>\u202e")
+	b.until(draft + `.endsWith("<b>\\u202e")`)
+	other.until(draft + `.endsWith("<b>\\u202e")`)
+	run(b, chromedp.SendKeys("#content", "typed meanwhile"))
+	say(" **noon**.")
+	say("")
+	for _, page := range []*tab{b, other} {
+		page.until(`document.querySelector("#m2 strong") && document.querySelector("#m2 strong").textContent === "noon" && document.getElementById("draft").hidden && document.querySelector("h1 .pill").textContent === "idle"`)
+	}
+	if text := get[string](b, `document.getElementById("content").value`); text != "typed meanwhile" {
+		t.Errorf("the message that was typed is %q", text)
+	}
+	b.silent()
+}
