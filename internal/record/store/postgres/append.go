@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store/tables"
 )
@@ -46,32 +45,31 @@ SELECT before + 1 FROM n`
 
 // Append implements tables.Shared. If the answer is lost, it finds out whether the batch
 // was written.
-func (d database) Append(ctx context.Context, b *tables.Batch) (ledger.Seq, error) {
+func (d database) Append(ctx context.Context, b *tables.Batch) (int64, ledger.Seq, error) {
 	ctx, stop := context.WithTimeout(ctx, appendTimeout)
 	defer stop()
 	if err := d.connect(ctx); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	number := d.number.Load() + 1
 	first, err := d.send(ctx, number, b)
 	switch {
 	case err == nil:
 	case isCode(err, codeMoved), isCode(err, "40P01"): // a deadlock with a transaction that changes the same run
-		return 0, tables.ErrMoved
+		return 0, 0, tables.ErrMoved
 	case isCode(err, codeFenced): // or the server has lost batches
-		if err := d.renumber(ctx); err != nil {
-			return 0, err
+		if _, err := d.settle(ctx); err != nil {
+			return 0, 0, err
 		}
-		return 0, tables.ErrMoved
+		return 0, 0, tables.ErrMoved
 	case !lost(err):
-		return 0, err
+		return 0, 0, err
 	default:
-		if first, err = d.inDoubt(ctx, number, err); err != nil {
-			return 0, err
-		}
+		first, err = d.inDoubt(ctx, number, err)
+		return number, ledger.Seq(first), err
 	}
 	d.number.Store(number)
-	return ledger.Seq(first), nil
+	return number, ledger.Seq(first), nil
 }
 
 // lost reports whether an error means that the connection was lost, and with it perhaps an
@@ -99,28 +97,10 @@ func retry(ctx context.Context, f func() error) error {
 	}
 }
 
-// renumber reads the number of this node's last batch and takes the next, so that no batch
-// that may still be under way can be written.
-func (d database) renumber(ctx context.Context) error {
-	var number int64
-	err := retry(ctx, func() error {
-		return d.durable.QueryRowContext(ctx, "UPDATE heads SET number = number + 1 FROM members m WHERE member = $1 AND m.id = member AND m.lease_until > clock_timestamp() RETURNING number", d.node).Scan(&number)
-	})
-	if errors.Is(err, sql.ErrNoRows) {
-		d.fenced.Store(true)
-		return fencedError()
-	}
-	d.unsure.Store(err != nil)
-	if err == nil {
-		d.number.Store(number)
-	}
-	return err
-}
-
 // connect opens the connection for messages, unless it is open.
 func (d database) connect(ctx context.Context) error {
-	if d.unsure.Load() {
-		if err := d.renumber(ctx); err != nil {
+	if d.unsure {
+		if _, err := d.settle(ctx); err != nil {
 			return err
 		}
 	}
@@ -177,65 +157,6 @@ func runColumns(rows []tables.RunRow) []any {
 	return out
 }
 
-// inDoubt finds out, after the answer to a message was lost, whether its batch was
-// written. If it was not, the message can no longer be carried out: its number is taken.
-func (d database) inDoubt(ctx context.Context, number int64, answer error) (first int64, err error) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), appendTimeout)
-	defer stop()
-	d.unsure.Store(true)
-	var is int64
-	err = retry(ctx, func() error {
-		return d.durable.QueryRowContext(ctx, "UPDATE heads SET number = greatest(number, $2), first = CASE WHEN number < $2 THEN 0 ELSE first END WHERE member = $1 RETURNING number, first", d.node, number).
-			Scan(&is, &first)
-	})
-	switch {
-	case errors.Is(err, sql.ErrNoRows) || err == nil && is > number:
-		d.fenced.Store(true)
-		return 0, fencedError()
-	case err != nil:
-		return 0, errors.Join(answer, err)
-	}
-	d.unsure.Store(false)
-	if first == 0 {
-		d.number.Store(number)
-		return 0, answer
-	}
-	return first, nil
-}
-
-// Sync implements tables.Database: one synced commit for all batches so far, which also
-// reads that they are there.
-func (d database) Sync() error {
-	ctx, stop := context.WithTimeout(context.Background(), appendTimeout)
-	defer stop()
-	want := d.number.Load()
-	var number int64
-	var at string
-	err := retry(ctx, func() error {
-		return d.durable.QueryRowContext(ctx, "SELECT number, pg_logical_emit_message(true, 'remit', '')::text FROM heads WHERE member = $1", d.node).Scan(&number, &at)
-	})
-	return d.missing(number, want, err)
-}
-
-// Present implements tables.Shared.
-func (d database) Present(ctx context.Context, q tables.Querier) error {
-	want := d.number.Load()
-	var number int64
-	err := q.QueryRowContext(ctx, "SELECT number FROM heads WHERE member = $1", d.node).Scan(&number)
-	return d.missing(number, want, err)
-}
-
-func (d database) missing(number, want int64, err error) error {
-	if errors.Is(err, sql.ErrNoRows) {
-		return fencedError()
-	}
-	if err == nil && number < want {
-		err = fault.New(fault.StoreFailed, "the server %q has lost events that were not yet synced", d.name).
-			WithHint("it crashed, or another server took its place; what was acknowledged as durable is there")
-	}
-	return err
-}
-
 // Lock implements tables.Shared.
 func (d database) Lock(ctx context.Context, conn *sql.Conn) (total int64, err error) {
 	err = conn.QueryRowContext(ctx, "SELECT total FROM tail WHERE id = 1 FOR UPDATE").Scan(&total)
@@ -246,9 +167,13 @@ func (d database) Lock(ctx context.Context, conn *sql.Conn) (total int64, err er
 func (d database) Note(ctx context.Context, conn *sql.Conn, first ledger.Seq, b *tables.Batch) error {
 	number := d.number.Load() + 1
 	if _, err := conn.ExecContext(ctx, sayNext, d.node, number); err != nil {
+		d.unsure = d.unsure || isCode(err, codeFenced) // the server may have lost batches
 		return err
 	}
 	events := int64(len(b.Events))
+	if events == 0 {
+		return nil
+	}
 	if _, err := conn.ExecContext(ctx, "INSERT INTO batches(first, member, number, events, mac) VALUES($1, $2, $3, $4, $5)", int64(first), d.node, number, events, b.MAC(d.node, number)); err != nil {
 		return err
 	}
@@ -259,7 +184,7 @@ func (d database) Note(ctx context.Context, conn *sql.Conn, first ledger.Seq, b 
 }
 
 // Noted implements tables.Shared.
-func (d database) Noted() { d.number.Add(1) }
+func (d database) Noted() int64 { return d.number.Add(1) }
 
 // Total implements tables.Shared.
 func (d database) Total(ctx context.Context, q tables.Querier) (total int64, err error) {
@@ -309,11 +234,14 @@ func (d database) Durable(ctx context.Context) (conn *sql.Conn, err error) {
 
 // Reconnect implements tables.Shared.
 func (d database) Reconnect(ctx context.Context) (fresh *sql.Conn, err error) {
-	if _, err := d.conn.ExecContext(ctx, "ROLLBACK"); err == nil {
-		return nil, nil
-	}
 	ctx, stop := context.WithTimeout(ctx, appendTimeout)
 	defer stop()
+	if _, err := d.conn.ExecContext(ctx, "ROLLBACK"); err == nil {
+		if d.unsure {
+			_, err = d.settle(ctx)
+		}
+		return nil, err
+	}
 	_ = d.conn.Close() // it is lost
 	err = retry(ctx, func() error {
 		fresh, err = d.slow.Conn(ctx)
@@ -323,5 +251,6 @@ func (d database) Reconnect(ctx context.Context) (fresh *sql.Conn, err error) {
 		return nil, err
 	}
 	d.conn = fresh
-	return fresh, d.renumber(ctx) // the lost transaction ends first, or can no longer note a batch
+	_, err = d.settle(ctx) // the lost transaction ends first, or can no longer note a batch
+	return fresh, err
 }

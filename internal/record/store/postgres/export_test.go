@@ -1,4 +1,30 @@
 package postgres
 
+import "context"
+
 // SelectObjects is what schema.txt lists.
 const SelectObjects = selectObjects
+
+// Last is the number of this node's last batch.
+func (s *Store) Last() int64 { return s.number.Load() }
+
+// LostBatch reports whether the server has lost a batch.
+func (s *Store) LostBatch(number int64) error { return database{s}.Lost(number) }
+
+// SettleTwice settles the head, and once more as after a lost answer. It returns the
+// numbers that were found.
+func (s *Store) SettleTwice(ctx context.Context) (one, two int64, err error) {
+	before := s.number.Load()
+	a, err := database{s}.settleAs(ctx, before, [16]byte{1})
+	if err != nil {
+		return 0, 0, err
+	}
+	b, err := database{s}.settleAs(ctx, before, [16]byte{1})
+	return a.number, b.number, err
+}
+
+func (d database) settleAs(ctx context.Context, number int64, token [16]byte) (settled, error) {
+	d.number.Store(number)
+	d.token = token
+	return d.settle(ctx)
+}

@@ -12,7 +12,7 @@ import (
 
 // join makes this node a member and begins to renew its lease.
 func (s *Store) join(ctx context.Context) error {
-	_, err := s.durable.ExecContext(ctx, "WITH m AS (INSERT INTO members VALUES($1, clock_timestamp() + $2 * interval '1 microsecond') RETURNING id) INSERT INTO heads SELECT id, 0, 0 FROM m",
+	_, err := s.durable.ExecContext(ctx, "WITH m AS (INSERT INTO members VALUES($1, clock_timestamp() + $2 * interval '1 microsecond') RETURNING id) INSERT INTO heads(member, number, first) SELECT id, 0, 0 FROM m",
 		s.node, s.lease.Microseconds())
 	if err != nil {
 		return err

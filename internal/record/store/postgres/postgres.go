@@ -78,9 +78,8 @@ type Store struct {
 	slow    *sql.DB // has the connection of transactions of the writer; commits are not synced
 	conn    *sql.Conn
 
-	pipe   *pgx.Conn    // for messages; nil: not open
-	number atomic.Int64 // of this node's last batch
-	unsure atomic.Bool  // number may not be what the server has
+	pipe *pgx.Conn // for messages; nil: not open
+	head
 
 	fenced   atomic.Bool // this node is no longer a member
 	stopBeat context.CancelFunc

@@ -45,11 +45,12 @@ type request struct {
 	check func(ctx context.Context, w *writer) error
 	apply func(ctx context.Context, w *writer, first ledger.Seq) error
 
-	state atomic.Int32 // waiting, taken or withdrawn
-	done  chan struct{}
-	first ledger.Seq
-	note  []byte
-	err   error
+	state  atomic.Int32 // waiting, taken or withdrawn
+	done   chan struct{}
+	first  ledger.Seq
+	number int64 // of its batch, in a shared database
+	note   []byte
+	err    error
 }
 
 const (

@@ -23,17 +23,20 @@ import (
 // numbers from the server, in one message, and one node at a time adds them to the Merkle
 // tree afterwards (see Store.Integrate). Until then batches have MACs.
 type Shared interface {
-	// Append writes a batch in one message to the server and returns the number of its
-	// first event. With ErrMoved nothing was written. The batch is durable after Sync.
-	Append(ctx context.Context, b *Batch) (first ledger.Seq, err error)
+	// Append writes a batch in one message to the server. It returns the batch's number
+	// among those of this node, and the number of its first event. With ErrMoved nothing
+	// was written. The batch is durable after Sync, unless it is Lost.
+	Append(ctx context.Context, b *Batch) (number int64, first ledger.Seq, err error)
 	// Lock keeps all other nodes from appending until the end of conn's transaction. It
 	// returns how many events there are.
 	Lock(ctx context.Context, conn *sql.Conn) (total int64, err error)
-	// Note records, at the end of conn's transaction, the batch that it appended. The MAC
-	// is of the number that mac gets.
+	// Note gives conn's transaction, at its end, the node's next number, and records the
+	// batch that it appended; one without events is not recorded.
 	Note(ctx context.Context, conn *sql.Conn, first ledger.Seq, b *Batch) error
-	// Noted tells that the transaction of Note was committed.
-	Noted()
+	// Noted tells that the transaction of Note was committed, and returns the batch's number.
+	Noted() (number int64)
+	// Lost reports whether a server that crashed has lost a batch.
+	Lost(number int64) error
 	// Total returns how many events there are.
 	Total(ctx context.Context, q Querier) (int64, error)
 	// Tail returns the batches after an event, in order, at most limit.
@@ -42,7 +45,7 @@ type Shared interface {
 	Integrated(ctx context.Context, conn *sql.Conn, upTo int64) error
 	// Durable returns a connection whose commits are durable. The caller closes it.
 	Durable(ctx context.Context) (*sql.Conn, error)
-	// Present fails if the server has lost events that Append wrote.
+	// Present fails if the server has lost batches, unless Lost reports them.
 	Present(ctx context.Context, q Querier) error
 	// Reconnect replaces the writer's connection after it was lost; nil: it was not.
 	Reconnect(ctx context.Context) (*sql.Conn, error)
@@ -185,10 +188,11 @@ func (w *writer) pipeline(ctx context.Context, batch []*request) error {
 		err = w.collect(ctx, b, r, changed)
 		in = append(in, r)
 	}
+	var number int64
 	var first ledger.Seq
 	if err == nil && len(in) > 0 {
 		if err = w.runRows(ctx, b, changed); err == nil {
-			first, err = w.s.shared.Append(ctx, b)
+			number, first, err = w.s.shared.Append(ctx, b)
 		}
 	}
 	if err != nil {
@@ -197,7 +201,7 @@ func (w *writer) pipeline(ctx context.Context, batch []*request) error {
 		return err
 	}
 	for _, r := range in {
-		r.first = first
+		r.number, r.first = number, first
 		first += ledger.Seq(len(r.rows))
 	}
 	for run := range changed {
@@ -286,8 +290,11 @@ func (w *writer) lock(ctx context.Context, r *request) error {
 
 // note records what the writer's transaction has appended to a shared database.
 func (w *writer) note(ctx context.Context) error {
-	if w.s.shared == nil || !w.locked || len(w.batch.Events) == 0 {
+	if w.s.shared == nil {
 		return nil
+	}
+	if !w.locked {
+		w.batch = &Batch{}
 	}
 	for run := range w.changed {
 		if _, err := w.exec(ctx, "UPDATE runs SET version = version + 1 WHERE seq = ?", int64(run)); err != nil {
@@ -366,7 +373,10 @@ func (w *writer) syncNow(batch []*request) {
 		err = w.s.fault(w.s.db.Sync(), "the ledger cannot be synced to the disk")
 	}
 	for _, r := range batch {
-		if r.err = err; r.wantsCheckpoint() {
+		if r.err = err; r.err == nil {
+			r.err = w.s.shared.Lost(r.number)
+		}
+		if r.wantsCheckpoint() && r.err == nil {
 			r.note = note
 		}
 		close(r.done)

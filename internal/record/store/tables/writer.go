@@ -242,8 +242,11 @@ func (w *writer) transact(ctx context.Context, batch []*request) error {
 	if _, err := w.exec(ctx, commit); err != nil {
 		return err
 	}
-	if w.locked && len(w.batch.Events) > 0 {
-		w.s.shared.Noted()
+	if w.s.shared != nil {
+		number := w.s.shared.Noted()
+		for _, r := range batch {
+			r.number = number
+		}
 		w.appended += len(w.batch.Events)
 	}
 	w.log, w.known = l, true

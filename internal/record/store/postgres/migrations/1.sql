@@ -4,7 +4,7 @@
 --   tail     how many events there are; its row gives events their numbers
 --   log      the state up to which events are in the Merkle tree
 --   members  the nodes, each until a time that it renews
---   heads    the number of each node's last batch, and its first event
+--   heads    the number of each node's last batch, and its first event; base is the number before token's settling
 --   batches  a node's batches that are not in the tree, each with a MAC over its leaves
 --   runs.version counts the changes of a run's state
 
@@ -51,7 +51,7 @@ CREATE TABLE blocks(mark text COLLATE "C" NOT NULL, block bigint NOT NULL, PRIMA
 CREATE TABLE tail(id bigint PRIMARY KEY CHECK(id = 1), total bigint NOT NULL) WITH (fillfactor = 10);
 INSERT INTO tail VALUES(1, 0);
 CREATE TABLE members(id uuid PRIMARY KEY, lease_until timestamptz NOT NULL) WITH (fillfactor = 50);
-CREATE TABLE heads(member uuid PRIMARY KEY REFERENCES members(id) ON DELETE CASCADE, number bigint NOT NULL, first bigint NOT NULL) WITH (fillfactor = 10);
+CREATE TABLE heads(member uuid PRIMARY KEY REFERENCES members(id) ON DELETE CASCADE, number bigint NOT NULL, first bigint NOT NULL, base bigint NOT NULL DEFAULT 0, token uuid) WITH (fillfactor = 10);
 CREATE TABLE batches(first bigint PRIMARY KEY, member uuid NOT NULL, number bigint NOT NULL, events bigint NOT NULL, mac bytea NOT NULL);
 
 CREATE FUNCTION remit_append_only() RETURNS trigger LANGUAGE plpgsql AS $$

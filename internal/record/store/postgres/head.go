@@ -1,0 +1,137 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/store/tables"
+)
+
+// head is what a node knows of its batches on the server. Each has a number, and none is
+// used twice. After a crash, the server has a lower last number than the node. That is
+// noted before the server is told a higher one, which would hide the loss from a sync.
+type head struct {
+	mu     sync.RWMutex // held for writing by settle; for reading by who compares the numbers
+	number atomic.Int64 // of the last batch
+	lost   []span       // what the server has lost, in order
+
+	// Of the writer alone.
+	unsure bool      // number may not be what the server has
+	token  uuid.UUID // of a settling whose answer is missing; zero: none
+}
+
+// span is the batches after one up to another.
+type span struct{ after, upTo int64 }
+
+// settle gives the node's head on the server a number that no message under way has, so
+// that those can no longer be carried out. It returns the head as it was before. The token
+// makes a repetition after a lost answer return the same.
+const settle = `UPDATE heads SET base = CASE WHEN token = $2 THEN base ELSE number END,
+number = CASE WHEN token = $2 THEN number ELSE greatest(number, $3) + 1 END, token = $2
+WHERE member = $1 RETURNING base, first, number`
+
+// settled is a head before it was settled: the number of the last batch, and its first event.
+type settled struct{ number, first int64 }
+
+// settle finds out which batches the server has, after an answer or batches were lost.
+func (d database) settle(ctx context.Context) (was settled, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.unsure = true
+	if d.token == uuid.Nil {
+		d.token = uuid.New()
+	}
+	sent := d.number.Load() + 1 // the highest number of a message under way
+	var number int64
+	err = retry(ctx, func() error {
+		return d.durable.QueryRowContext(ctx, settle, d.node, d.token, sent).Scan(&was.number, &was.first, &number)
+	})
+	switch {
+	case errors.Is(err, sql.ErrNoRows) || err == nil && was.number > sent:
+		d.fenced.Store(true)
+		return was, fencedError()
+	case err != nil:
+		return was, err
+	}
+	if known := d.number.Load(); was.number < known {
+		d.lost = append(d.lost, span{was.number, known})
+	}
+	d.number.Store(number)
+	d.unsure, d.token = false, uuid.Nil
+	return was, nil
+}
+
+// inDoubt finds out, after the answer to a message was lost, whether its batch was
+// written. If it was not, the message can no longer be carried out.
+func (d database) inDoubt(ctx context.Context, number int64, answer error) (first int64, err error) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), appendTimeout)
+	defer stop()
+	was, err := d.settle(ctx)
+	if err != nil {
+		return 0, errors.Join(answer, err)
+	}
+	if was.number != number {
+		return 0, answer
+	}
+	return was.first, nil
+}
+
+// Sync implements tables.Database: one synced commit for all batches so far, which also
+// reads that they are there.
+func (d database) Sync() error {
+	ctx, stop := context.WithTimeout(context.Background(), appendTimeout)
+	defer stop()
+	return d.present(func(number *int64) error {
+		return retry(ctx, func() error {
+			var at string
+			return d.durable.QueryRowContext(ctx, "SELECT number, pg_logical_emit_message(true, 'remit', '')::text FROM heads WHERE member = $1", d.node).Scan(number, &at)
+		})
+	})
+}
+
+// Present implements tables.Shared.
+func (d database) Present(ctx context.Context, q tables.Querier) error {
+	return d.present(func(number *int64) error {
+		return q.QueryRowContext(ctx, "SELECT number FROM heads WHERE member = $1", d.node).Scan(number)
+	})
+}
+
+// present asks the server for its last number, and fails if it is too low.
+func (d database) present(ask func(number *int64) error) error {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	want := d.number.Load()
+	var number int64
+	err := ask(&number)
+	if errors.Is(err, sql.ErrNoRows) {
+		return fencedError()
+	}
+	if err == nil && number < want {
+		err = d.lostError()
+	}
+	return err
+}
+
+// Lost implements tables.Shared.
+func (d database) Lost(number int64) error {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	for _, s := range slices.Backward(d.lost) {
+		if s.after < number && number <= s.upTo {
+			return d.lostError()
+		}
+	}
+	return nil
+}
+
+func (d database) lostError() error {
+	return fault.New(fault.StoreFailed, "the server %q has lost events that were not yet synced", d.name).
+		WithHint("it crashed, or another server took its place; what was acknowledged as durable is there")
+}

@@ -1,0 +1,54 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/remitrun/remit/internal/record/store/postgres"
+)
+
+// TestALossIsNotHiddenByLaterBatches: after a crash that lost a batch, later batches get
+// higher numbers. A caller that still waits for the lost one must be told.
+func TestALossIsNotHiddenByLaterBatches(t *testing.T) {
+	ctx, home := t.Context(), t.TempDir()
+	s := openWith(t, postgres.Options{Home: home, Lease: time.Hour})
+	c := must(pgx.Connect(ctx, server.Schema(t, home)))
+	defer c.Close(ctx)
+	run := begin(s, nil)
+	intent, outcome := call(run, 1)
+	must(s.Append(ctx, intent))
+	kept := s.Last()
+	must(s.Append(ctx, outcome))
+	lost := s.Last()
+	must(c.Exec(ctx, "UPDATE heads SET number = number - 1 WHERE member = $1", s.Owner())) // as after a crash
+	if err := s.LostBatch(lost); err != nil {
+		t.Fatalf("nobody has asked the server yet: %v", err)
+	}
+	intent, _ = call(run, 2)
+	must(s.Append(ctx, intent))
+	if err := s.LostBatch(lost); err == nil {
+		t.Errorf("batch %d is lost, and its caller is told that it is durable", lost)
+	}
+	for _, n := range []int64{kept, lost + 1, s.Last()} {
+		if err := s.LostBatch(n); err != nil {
+			t.Errorf("batch %d is there, but: %v", n, err)
+		}
+	}
+}
+
+// TestSettlingCanBeRepeated: its answer can be lost as well.
+func TestSettlingCanBeRepeated(t *testing.T) {
+	s := openWith(t, postgres.Options{Home: t.TempDir(), Lease: time.Hour})
+	begin(s, nil)
+	last := s.Last()
+	one, two, err := s.SettleTwice(t.Context())
+	if err != nil || one != last || two != last {
+		t.Errorf("found %d, then %d (%v), want %d", one, two, err, last)
+	}
+	if s.Last() <= last+1 {
+		t.Errorf("the next number is %d, which a message under way may have", s.Last())
+	}
+	begin(s, nil) // with the new number
+}
