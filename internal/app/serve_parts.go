@@ -206,6 +206,12 @@ func (s *served) Calls(ctx context.Context, id string, from, limit int) ([]json.
 	return out, nil
 }
 
+// Replay implements httpapi.Runs.
+func (s *served) Replay(ctx context.Context, id string) (httpapi.Replayed, error) {
+	res, err := s.app.Replays.Run(ctx, id, nil)
+	return httpapi.Replayed{Run: res.ID.String(), Of: res.Of.String(), Status: res.Status.String(), OK: res.Mismatch == nil, Calls: res.Calls, Mismatch: res.Mismatch}, err
+}
+
 // Report implements httpapi.Runs.
 func (s *served) Report(ctx context.Context, id, format string, w io.Writer) error {
 	d, err := s.app.History.Report(ctx, id)

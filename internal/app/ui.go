@@ -55,8 +55,12 @@ type webUI struct {
 
 // webUI prepares the web UI.
 func (a *App) webUI(q ServeRequest, tls bool) *webUI {
-	d := &devices.Devices{Home: a.Home, Grants: a.Grants, Workspace: q.Workspace, Host: devices.NewHost()}
-	return &webUI{devices: d, host: d.Host, tls: tls, hosts: q.Hosts}
+	host := devices.NewHost()
+	d := &devices.Devices{Home: a.Home, Grants: a.Grants, Workspace: q.Workspace, Host: host}
+	if tls && len(q.Hosts) > 0 { // the certificate proves the name, so that no other process gets the cookies
+		d.Host, d.Lasting = "https://"+q.Hosts[0], true
+	}
+	return &webUI{devices: d, host: host, tls: tls, hosts: q.Hosts}
 }
 
 // mount makes the handler of the web UI.

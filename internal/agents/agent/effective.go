@@ -11,8 +11,8 @@ import (
 
 // Effective is what an agent's definition comes to: what its next session would work with.
 type Effective struct {
-	Agent        string                `json:"agent_id" format:"uuid"`
-	Version      int                   `json:"version" doc:"Of the agent"`
+	Agent        string                `json:"agent_id,omitempty" format:"uuid" doc:"Missing: it is not saved"`
+	Version      int                   `json:"version" doc:"Of the agent; 0: it is not saved"`
 	Model        string                `json:"model,omitempty" doc:"Missing: none is named, and there is no default"`
 	SystemPrompt string                `json:"system_prompt" doc:"The prompts of the capabilities, in order, and the agent's own"`
 	Capabilities []EffectiveCapability `json:"capabilities" nullable:"false" doc:"In order, with those that others require"`
@@ -48,7 +48,22 @@ func (s *Service) Effective(ctx context.Context, id string) (Effective, error) {
 	if err != nil {
 		return Effective{}, err
 	}
-	out := Effective{Agent: a.ID.String(), Version: a.Version, Model: a.Model, Limits: s.limits(a), SystemPrompt: a.SystemPrompt, Capabilities: []EffectiveCapability{}, Tools: []EffectiveTool{}}
+	out := s.effective(a)
+	out.Agent = a.ID.String()
+	return out, nil
+}
+
+// Preview tells what a definition would come to that is not saved. What could not be saved is
+// refused.
+func (s *Service) Preview(_ context.Context, a Agent) (Effective, error) {
+	if err := s.Check(a); err != nil {
+		return Effective{}, err
+	}
+	return s.effective(a), nil
+}
+
+func (s *Service) effective(a Agent) Effective {
+	out := Effective{Version: a.Version, Model: a.Model, Limits: s.limits(a), SystemPrompt: a.SystemPrompt, Capabilities: []EffectiveCapability{}, Tools: []EffectiveTool{}}
 	if out.Model == "" {
 		out.Model = s.o.Models.Default
 	}
@@ -58,7 +73,7 @@ func (s *Service) Effective(ctx context.Context, id string) (Effective, error) {
 	res, err := s.resolve(a, capability.Session{Match: s.o.Match})
 	if err != nil {
 		out.Problem = problemOf(err)
-		return out, nil
+		return out
 	}
 	out.SystemPrompt, out.Warnings = prompt(res, a.SystemPrompt), res.Warnings
 	seen := map[string]bool{}
@@ -71,7 +86,7 @@ func (s *Service) Effective(ctx context.Context, id string) (Effective, error) {
 			}
 		}
 	}
-	return out, nil
+	return out
 }
 
 func (s *Service) effectiveTool(from string, o capability.Offer) EffectiveTool {

@@ -20,6 +20,8 @@ type Agents interface {
 	Agents(ctx context.Context, before uuid.UUID, limit int) ([]agent.Agent, error)
 	DeleteAgent(ctx context.Context, by agent.Caller, id string) error
 	Effective(ctx context.Context, id string) (agent.Effective, error)
+	// Preview tells what a definition would come to, and saves nothing.
+	Preview(ctx context.Context, a agent.Agent) (agent.Effective, error)
 }
 
 // NewAgent is the request to create an agent.
@@ -31,6 +33,10 @@ type NewAgent struct {
 	Policy       string                  `json:"policy,omitempty" maxLength:"500000"`
 	Limits       agent.Limits            `json:"limits,omitempty"`
 	Commitments  []commitment.Commitment `json:"commitments,omitempty" maxItems:"20" nullable:"false" doc:"Conditions that must hold before a turn counts as done"`
+}
+
+func (n NewAgent) agent() agent.Agent {
+	return agent.Agent{Name: n.Name, SystemPrompt: n.SystemPrompt, Model: n.Model, Policy: n.Policy, Capabilities: n.Capabilities, Limits: n.Limits, Commitments: n.Commitments}
 }
 
 // AgentPatch is the request to change an agent. Missing fields do not change.
@@ -95,10 +101,18 @@ func (s *Server) agents() {
 		errors:  []int{409},
 		request: map[string]any{"name": "Clock", "system_prompt": "Answer briefly.", "model": "scripted:clock.yaml", "capabilities": []any{"current_time"}}, answer: exampleAgent,
 	}, func(ctx context.Context, in *create) (*agentAnswer, error) {
-		b := in.Body
-		a, err := s.o.Agents.CreateAgent(ctx, in.by(), agent.Agent{Name: b.Name, SystemPrompt: b.SystemPrompt, Model: b.Model, Policy: b.Policy, Capabilities: b.Capabilities,
-			Limits: b.Limits, Commitments: b.Commitments})
+		a, err := s.o.Agents.CreateAgent(ctx, in.by(), in.Body.agent())
 		return answerAgent(a), err
+	})
+	route(s, operation{
+		id: "previewAgent", method: http.MethodPost, path: "/v1/agents/effective", tag: "agents", action: "agents.write", summary: "Preview what an agent would come to",
+		text:    "As getEffectiveAgent, of a definition that is not saved. Nothing is saved; what could not be saved is refused.",
+		errors:  []int{409},
+		request: map[string]any{"name": "Clock", "model": "scripted:clock.yaml", "capabilities": []any{"current_time"}},
+		answer:  map[string]any{"version": 0, "model": "scripted:clock.yaml", "system_prompt": "", "limits": map[string]any{"steps": 50}, "capabilities": []any{}, "tools": []any{}},
+	}, func(ctx context.Context, in *create) (*struct{ Body agent.Effective }, error) {
+		v, err := s.o.Agents.Preview(ctx, in.Body.agent())
+		return &struct{ Body agent.Effective }{v}, err
 	})
 	s.readAgents()
 	s.changeAgents()

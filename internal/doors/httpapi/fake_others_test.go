@@ -105,6 +105,10 @@ func (o others) Report(_ context.Context, _, format string, w io.Writer) error {
 	return err
 }
 
+func (o others) Replay(_ context.Context, id string) (httpapi.Replayed, error) {
+	return httpapi.Replayed{Run: someID, Of: id, Status: "completed", OK: true, Calls: 3}, nil
+}
+
 func (o others) Verify(context.Context, string) (store.VerifyReport, error) {
 	return store.VerifyReport{OK: true, Problems: []store.Discrepancy{}}, nil
 }

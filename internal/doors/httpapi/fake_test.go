@@ -282,6 +282,10 @@ func (w *world) MessageCalls(_ context.Context, _ string, from, to int) ([]agent
 	return out, nil
 }
 
+func (w *world) Preview(_ context.Context, a agent.Agent) (agent.Effective, error) {
+	return agent.Effective{SystemPrompt: a.SystemPrompt, Capabilities: []agent.EffectiveCapability{}, Tools: []agent.EffectiveTool{}}, nil
+}
+
 func (w *world) Effective(ctx context.Context, id string) (agent.Effective, error) {
 	a, err := w.Agent(ctx, id)
 	return agent.Effective{Agent: a.ID.String(), Version: a.Version, SystemPrompt: a.SystemPrompt, Capabilities: []agent.EffectiveCapability{}, Tools: []agent.EffectiveTool{}}, err

@@ -26,6 +26,8 @@ type Runs interface {
 	// Report writes a report in a format: json, html or text.
 	Report(ctx context.Context, id, format string, w io.Writer) error
 	Verify(ctx context.Context, id string) (store.VerifyReport, error)
+	// Replay carries out a run again from its record.
+	Replay(ctx context.Context, id string) (Replayed, error)
 }
 
 // RunQuery selects runs.
@@ -103,6 +105,7 @@ func (s *Server) runs() {
 		asked
 		RunPath
 		Page
+		From int `query:"from" minimum:"1" maximum:"2147483647" default:"1" doc:"Index of the first call; not with a cursor"`
 	}
 	route(s, operation{
 		id: "listCalls", method: http.MethodGet, path: "/v1/runs/{run_id}/calls", tag: "runs", action: "runs.read", summary: "List a run's calls",
@@ -116,7 +119,7 @@ func (s *Server) runs() {
 		if err != nil {
 			return nil, err
 		}
-		all, err := s.o.Runs.Calls(ctx, in.ID, max(1, int(from)), in.Limit+1)
+		all, err := s.o.Runs.Calls(ctx, in.ID, max(in.From, int(from)), in.Limit+1)
 		out := CallList{Items: []json.RawMessage{}}
 		if len(all) > in.Limit {
 			var next struct {
@@ -132,6 +135,7 @@ func (s *Server) runs() {
 	})
 	s.getCall()
 	s.tellRuns()
+	s.replay()
 }
 
 func (s *Server) getCall() {

@@ -42,6 +42,7 @@ type agentView struct {
 	Rows      []capabilityRow
 	Addable   []httpapi.Capability
 	Effective agent.Effective
+	Preview   bool       // Effective is of the form as it is, which is not saved
 	Conflict  []conflict // what somebody else changed meanwhile, beside what was typed
 	Alert     *httpapi.Problem
 }
@@ -111,10 +112,16 @@ func newAgentPage(v agentView) *page {
 	return p
 }
 
-// createAgent makes an agent of a form.
+// createAgent makes an agent of a form, or shows what it would come to.
 func (s *Server) createAgent(x *exchange) (string, *page, error) {
 	form := x.r.PostForm
+	v := agentView{Form: form, Preview: form.Get("do") == "preview"}
 	fields, err := agentOf(form)
+	if err == nil && v.Preview {
+		if err = x.api.post("/v1/agents/effective", fields, &v.Effective); err == nil {
+			return "", newAgentPage(v), nil
+		}
+	}
 	var made agent.Agent
 	if err == nil {
 		err = x.api.post("/v1/agents", fields, &made)
@@ -131,7 +138,7 @@ func (s *Server) createAgent(x *exchange) (string, *page, error) {
 func (s *Server) agent(x *exchange) (*page, error) { return x.agentPage(nil, nil) }
 
 // agentPage makes the page of an agent. Alert says why the form that was typed could not be
-// saved.
+// saved. Without an alert, the page shows what that form would come to.
 func (x *exchange) agentPage(alert *httpapi.Problem, typed url.Values) (*page, error) {
 	v := agentView{Alert: alert}
 	path := "/v1/agents/" + url.PathEscape(x.r.PathValue("id"))
@@ -143,7 +150,11 @@ func (x *exchange) agentPage(alert *httpapi.Problem, typed url.Values) (*page, e
 	}
 	now := formOf(v.Agent)
 	if v.Form = now; typed != nil {
-		v.Form = typed
+		v.Form, v.Preview = typed, alert == nil
+		if v.Preview {
+			alert = v.preview(x)
+			v.Alert = alert
+		}
 		if alert != nil && alert.Status == http.StatusPreconditionFailed {
 			v.Conflict = conflictsOf(now, typed)
 			v.Form.Set("version", now.Get("version"))
@@ -169,6 +180,22 @@ func (x *exchange) agentPage(alert *httpapi.Problem, typed url.Values) (*page, e
 	return p, nil
 }
 
+// preview finds out what the form would come to with the capabilities that the agent has.
+func (v *agentView) preview(x *exchange) *httpapi.Problem {
+	fields, err := agentOf(v.Form)
+	if err == nil {
+		fields["capabilities"] = v.Capabilities
+		if len(v.Commitments) > 0 {
+			fields["commitments"] = v.Commitments
+		}
+		err = x.api.post("/v1/agents/effective", fields, &v.Effective)
+	}
+	if v.Preview = err == nil; v.Preview {
+		return nil
+	}
+	return problemOf(err)
+}
+
 // conflictsOf compares what is saved with what was typed.
 func conflictsOf(now, typed url.Values) (out []conflict) {
 	for _, field := range agentFields {
@@ -188,6 +215,9 @@ func (s *Server) changeAgent(x *exchange) (string, *page, error) {
 	var change map[string]any
 	var err error
 	switch do := form.Get("do"); do {
+	case "preview":
+		p, err := x.agentPage(nil, form)
+		return "", p, err
 	case "save":
 		typed = form
 		change, err = agentOf(form)

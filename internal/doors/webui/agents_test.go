@@ -74,3 +74,29 @@ func TestAChangedAgentIsShownAsADifference(t *testing.T) {
 		t.Errorf("status %d, If-Match %q, %d fields differ", w.Code, a.match, strings.Count(body, "<h3>"))
 	}
 }
+
+func TestAnAgentIsPreviewed(t *testing.T) {
+	const answer = `{"version":0,"system_prompt":"Whole <prompt>","tools":[{"name":"read_file","id":"session.read_file","capability":"files","risk":"low"}]}`
+	form := url.Values{"do": {"preview"}, "name": {"Mine"}, "system_prompt": {"Be <brief>."}, "version": {"3"}, "steps": {"7"}}
+	for path, sent := range map[string]string{
+		"/ui/agents/new":        `POST /v1/agents/effective {"limits":{"steps":7},"model":"","name":"Mine","policy":"","system_prompt":"Be \u003cbrief\u003e."}`,
+		"/ui/agents/" + agentID: `POST /v1/agents/effective {"capabilities":[`,
+	} {
+		s, a, _ := newServer(t)
+		a.done = map[string]string{"/v1/agents/effective": answer}
+		w := ask(s, path, form)
+		body := w.Body.String()
+		if w.Code != 200 || len(a.sent) != 1 || !strings.HasPrefix(a.sent[0], sent) {
+			t.Errorf("%s: status %d after %q", path, w.Code, a.sent)
+		}
+		for _, text := range []string{"It is not saved", "Whole &lt;prompt&gt;", "read_file", "Be &lt;brief&gt;."} {
+			if !strings.Contains(body, text) {
+				t.Errorf("%s does not say %q: %s", path, text, body)
+			}
+		}
+		a.done["/v1/agents/effective"] = `{"status":422,"detail":"the policy is <not> valid","errors":[{"field":"1:2 policy","message":"x"}]}`
+		if w := ask(s, path, form); w.Code != 422 || !strings.Contains(w.Body.String(), "is &lt;not&gt; valid") || strings.Contains(w.Body.String(), "It is not saved") || !strings.Contains(w.Body.String(), "Be &lt;brief&gt;.") {
+			t.Errorf("%s, not valid: status %d: %s", path, w.Code, w.Body)
+		}
+	}
+}

@@ -158,6 +158,17 @@ func (x *exchange) cardOf(id string) (cardView, error) {
 	return v, nil
 }
 
+// critical reports whether a question is about a call of critical risk. One that cannot be
+// read might be.
+func (x *exchange) critical(id string) bool {
+	var q store.Approval
+	if x.api.get("/v1/approvals/"+url.PathEscape(id), nil, &q) != nil {
+		return true
+	}
+	one, err := newQuestion(q, x.now)
+	return err != nil || one.RiskClass() == riskClass("critical")
+}
+
 // answer takes an answer. It counts for the question whose digest the form has.
 func (s *Server) answer(x *exchange) (string, *page, error) {
 	form := x.r.PostForm
@@ -179,6 +190,11 @@ func (s *Server) answer(x *exchange) (string, *page, error) {
 		return "", nil, fault.New(fault.Usage, "the form does not say which question was shown").WithHint("open the question again")
 	}
 	id := x.r.PathValue("id")
+	if path == "/approve" && x.critical(id) {
+		if ask := s.confirm(x, "To approve a call of critical risk"); ask != nil {
+			return "", ask, nil
+		}
+	}
 	err := x.api.post("/v1/approvals/"+url.PathEscape(id)+path, in, nil)
 	var p *httpapi.Problem
 	if errors.As(err, &p) && p.Status != http.StatusUnauthorized {

@@ -95,7 +95,8 @@ type callView struct {
 	Output   []value
 	Phases   []phase
 	Chain    []chainLink // where its authority comes from
-	Previous string      // path; "": it is the first
+	Tree     callTree
+	Previous string // path; "": it is the first
 	Next     string
 }
 
@@ -118,6 +119,10 @@ func (s *Server) call(x *exchange) (*page, error) {
 	}
 	id := run.ID.String()
 	v := callView{Run: runLine{run, x.now}, Call: newCallLine(id, run.Started, step), Args: valuesOf(step.Args.JSON), Output: valuesOf(step.Output.JSON), Phases: phasesOf(step.Timeline), Chain: x.chainOf(run, step)}
+	var err error
+	if v.Tree, err = x.treeOf(run, step.Index); err != nil {
+		return nil, err
+	}
 	if step.Index > 1 {
 		v.Previous = "/ui/runs/" + id + "/calls/" + strconv.Itoa(step.Index-1)
 	}

@@ -34,6 +34,9 @@ func newGrantPage(v newGrantView) *page {
 
 // narrowGrant makes a grant from that of the browser.
 func (s *Server) narrowGrant(x *exchange) (string, *page, error) {
+	if ask := s.confirm(x, "To make a grant, whose token others can use"); ask != nil {
+		return "", ask, nil
+	}
 	v := newGrantView{Form: x.r.PostForm}
 	terms, err := termsOf(v.Form)
 	if err == nil {

@@ -1,6 +1,7 @@
 package webui
 
 import (
+	"cmp"
 	"net"
 	"net/http"
 	"slices"
@@ -107,7 +108,7 @@ func (s *Server) page(pattern, file string, h handler) {
 			s.refused(x, err)
 			return
 		}
-		s.render(x, file, p)
+		s.render(x, cmp.Or(p.File, file), p)
 	})
 }
 
@@ -130,7 +131,7 @@ func (s *Server) action(pattern, file string, do action) {
 		case next != "":
 			http.Redirect(x.w, x.r, next, http.StatusSeeOther)
 		default:
-			s.render(x, file, p)
+			s.render(x, cmp.Or(p.File, file), p)
 		}
 	})
 }

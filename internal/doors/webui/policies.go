@@ -15,7 +15,7 @@ import (
 // policiesView is the editor of a policy, and what it was asked.
 type policiesView struct {
 	Policy, Tool, Args, Run string // as they were typed
-	Checked                 *httpapi.PolicySummary
+	Checked                 *checked
 	Explained               *policyreview.Explanation
 	Judged                  *judged
 	Learned                 *httpapi.LearnedPolicy
@@ -59,8 +59,7 @@ func (s *Server) askPolicy(x *exchange) (string, *page, error) {
 	var err error
 	switch form.Get("do") {
 	case "check":
-		v.Checked = &httpapi.PolicySummary{}
-		err = x.api.post("/v1/policies/check", map[string]any{"policy": v.Policy}, v.Checked)
+		v.Checked, err = x.check(v.Policy)
 	case "explain":
 		var args map[string]any
 		if args, err = argsOf(v.Args); err == nil {

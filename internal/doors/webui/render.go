@@ -25,6 +25,7 @@ type page struct {
 	Still   bool     // it is never asked for again: it has a form to fill in, or is shown once
 	Status  int      // 0: 200
 	Session string   // the conversation that it shows; "": none
+	File    string   // its template; "": that of its route
 	Body    any      // the view that its template shows
 }
 

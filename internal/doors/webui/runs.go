@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/ledger"
@@ -26,6 +28,14 @@ func (r runLine) Title() string {
 		return "run " + id8(r.ID)
 	}
 	return r.Name
+}
+
+// Conversation is the path of the session that the run belongs to; "": none.
+func (r runLine) Conversation() string {
+	if r.Session == uuid.Nil {
+		return ""
+	}
+	return "/ui/sessions/" + r.Session.String()
 }
 
 // Lasted is how long the run took, or takes so far, in milliseconds.
@@ -132,10 +142,36 @@ type runView struct {
 	Next     string
 	First    bool                // the first page of calls
 	Verified *store.VerifyReport // nil: nobody asked
+	Replayed *httpapi.Replayed   // nil: nobody asked
+	Alert    *httpapi.Problem
 }
 
-func (s *Server) run(x *exchange) (*page, error) {
-	v := runView{First: true}
+// CanReplay reports whether the run can be carried out again from its record.
+func (v runView) CanReplay() bool { return v.Status != ledger.Running && v.Client == "" }
+
+// replayRun carries a run out again from its record, and shows what differs.
+func (s *Server) replayRun(x *exchange) (string, *page, error) {
+	var res httpapi.Replayed
+	err := x.api.post(x.runPath()+"/replay", nil, &res)
+	if signedOut(err) {
+		return "", nil, err
+	}
+	if err != nil {
+		alert := problemOf(err)
+		p, perr := s.runPage(x, runView{Alert: alert})
+		if perr == nil {
+			p.Status = alert.Status
+		}
+		return "", p, perr
+	}
+	p, err := s.runPage(x, runView{Replayed: &res})
+	return "", p, err
+}
+
+func (s *Server) run(x *exchange) (*page, error) { return s.runPage(x, runView{}) }
+
+func (s *Server) runPage(x *exchange, v runView) (*page, error) {
+	v.First = true
 	if err := x.api.get(x.runPath(), nil, &v.Run); err != nil {
 		return nil, err
 	}
@@ -166,7 +202,8 @@ func (s *Server) run(x *exchange) (*page, error) {
 			return nil, err
 		}
 	}
-	return &page{Title: v.Title(), Nav: "Runs", Topics: []string{"run:" + v.ID.String()}, Body: v}, nil
+	asked := v.Replayed != nil || v.Alert != nil // the page has an answer that another one would not have
+	return &page{Title: v.Title(), Nav: "Runs", Topics: []string{"run:" + v.ID.String()}, Still: asked, Body: v}, nil
 }
 
 // runPath is the run's path in the API.

@@ -46,6 +46,9 @@ type childThread struct {
 	thread
 }
 
+// Live reports whether answers of the sub-agent can come in.
+func (c childThread) Live() bool { return c.State == agent.Working }
+
 // commandView is the result of a slash command.
 type commandView struct {
 	Help string // "": a call was made
@@ -87,6 +90,9 @@ func (s *Server) sessionPage(x *exchange, id string, alert *httpapi.Problem, typ
 		v.Earlier = "/ui/sessions/" + id + "?from=" + strconv.Itoa(max(1, from-messagesPerPage))
 	}
 	topics := []string{"session:" + id}
+	if v.State == agent.Working {
+		topics = append(topics, "sessions") // a sub-agent may begin
+	}
 	if v.Latest == "" {
 		kids, err := v.readChildren(x)
 		if err != nil {

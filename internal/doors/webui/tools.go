@@ -136,6 +136,9 @@ func (s *Server) setTool(x *exchange) (string, *page, error) {
 	var err error
 	switch form.Get("do") {
 	case "accept":
+		if ask := s.confirm(x, "To accept a changed tool"); ask != nil {
+			return "", ask, nil
+		}
 		if err = x.api.post(x.toolPath()+"/accept", map[string]any{"digest": form.Get("digest")}, nil); err == nil {
 			return "/ui/tools/" + url.PathEscape(x.r.PathValue("id")), nil, nil
 		}

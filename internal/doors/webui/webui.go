@@ -43,6 +43,8 @@ type Devices interface {
 	Enter(cookie string) (devices.Device, error)
 	List() ([]devices.Device, error)
 	SignOut(ctx context.Context, id string) error
+	// Confirm uses a one-time code, or the link with it, up for a device.
+	Confirm(id, code string) error
 	// Prove answers a challenge of remit ui that reached the service at an address.
 	Prove(challenge, address string) string
 }
@@ -107,6 +109,7 @@ func (s *Server) routes() {
 	s.page("GET /ui/capabilities/{id}", "capability.html", s.capability)
 	s.page("GET /ui/runs", "runs.html", s.runs)
 	s.page("GET /ui/runs/{id}", "run.html", s.run)
+	s.action("POST /ui/runs/{id}", "run.html", s.replayRun)
 	s.page("GET /ui/runs/{id}/calls/{index}", "call.html", s.call)
 	s.signedIn("GET /ui/runs/{id}/report", s.report)
 	s.page("GET /ui/changes", "changesets.html", s.changesets)

@@ -34,11 +34,14 @@ const (
 var now = time.Date(2026, 11, 21, 12, 5, 0, 0, time.UTC)
 
 // browsers is one signed-in browser.
-type browsers struct{ out []string }
+type browsers struct {
+	out       []string
+	confirmed time.Time
+}
 
 func (b *browsers) device() devices.Device {
 	return devices.Device{
-		ID: "019a1fe7-0b1c-7a52-9e55-000000000001", Holder: "user:ann", Label: "Chrome on Linux", Since: now.Add(-time.Hour), Seen: now, Until: now.Add(6 * 24 * time.Hour),
+		ID: "019a1fe7-0b1c-7a52-9e55-000000000001", Holder: "user:ann", Label: "Chrome on Linux", Since: now.Add(-time.Hour), Seen: now, Confirmed: b.confirmed, Until: now.Add(6 * 24 * time.Hour),
 		Token: strings.TrimPrefix(tokenIs, "Bearer "),
 	}
 }
@@ -63,6 +66,14 @@ func (b *browsers) List() ([]devices.Device, error) {
 	of := other
 	of.ID, of.Holder = "019a1fe7-0b1c-7a52-9e55-000000000003", "user:bob"
 	return []devices.Device{b.device(), other, of}, nil
+}
+
+func (b *browsers) Confirm(id, code string) error {
+	if code != "right" || id != b.device().ID {
+		return fault.New(fault.GrantInvalid, "this sign-in link was used already, or is older than a minute").WithHint("run remit ui again")
+	}
+	b.confirmed = now
+	return nil
 }
 
 func (b *browsers) Prove(challenge, address string) string { return challenge + " at " + address }
@@ -144,7 +155,7 @@ func exists(file string) bool {
 
 func newServer(t *testing.T) (*webui.Server, *api, *browsers) {
 	t.Helper()
-	a, b := &api{t: t, fail: map[string]string{}}, &browsers{}
+	a, b := &api{t: t, fail: map[string]string{}}, &browsers{confirmed: now.Add(-time.Minute)}
 	s, err := webui.New(webui.Options{API: a, Devices: b, Host: host, Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@
 // cookie, so that the file alone signs nobody in.
 //
 // Each start of the service has a host name of its own, and codes and cookies count for that
-// name alone. While the service is stopped, another process can listen on its port, and open
+// name alone, unless a certificate proves the name ([Devices.Lasting]). While the service is stopped, another process can listen on its port, and open
 // pages send it their cookie: that cookie is worthless from then on. An invitation is given
 // only for a service that proves that it knows the key in $REMIT_HOME.
 package devices
@@ -18,8 +18,10 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
+	"net/url"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
@@ -41,6 +43,9 @@ const (
 	maxLife   = 7 * 24 * time.Hour // since the sign-in
 	seenEvery = time.Minute        // how often the last use of a device is written down
 	maxLabel  = 80                 // bytes of a device's description
+
+	// ConfirmedFor is how long a confirmation of the person counts.
+	ConfirmedFor = 10 * time.Minute
 )
 
 // Devices are the browsers that are signed in.
@@ -49,6 +54,7 @@ type Devices struct {
 	Grants    *grants.Grants
 	Workspace string           // absolute; the workspace of the grants
 	Host      string           // of this start of the service, as NewHost makes it; "": nobody signs in
+	Lasting   bool             // a certificate proves Host, which later starts have too: browsers stay signed in
 	Now       func() time.Time // nil: time.Now
 
 	key string // proves the service to remit ui; Announce makes it
@@ -63,6 +69,14 @@ type Device struct {
 	Seen   time.Time `json:"seen_at"`
 	Until  time.Time `json:"until"`
 	Token  string    `json:"-"` // of its grant
+
+	Confirmed time.Time `json:"confirmed_at"` // when the person last used a code in it
+}
+
+// Fresh reports whether the person was confirmed so lately that dangerous actions count.
+func (d Device) Fresh(now time.Time) bool {
+	since := now.Sub(d.Confirmed)
+	return since >= 0 && since < ConfirmedFor
 }
 
 // state is the content of the file.
@@ -162,12 +176,33 @@ func (d *Devices) SignIn(ctx context.Context, code, label string) (cookie string
 		return "", out, err
 	}
 	now := d.now()
-	out = Device{ID: t.Claims.Leaf().String(), Holder: t.Claims.Holder(), Label: label, Since: now, Seen: now, Until: earlier(now.Add(maxLife), t.Claims.Expires()), Token: t.Text}
+	out = Device{ID: t.Claims.Leaf().String(), Holder: t.Claims.Holder(), Label: label, Since: now, Seen: now, Confirmed: now, Until: earlier(now.Add(maxLife), t.Claims.Expires()), Token: t.Text}
 	err = d.change(func(s *state) error {
 		s.Devices = append(s.Devices, record{Device: out, Host: d.Host, Hash: hashOf(cookie), Sealed: sealed})
 		return nil
 	})
 	return cookie, out, err
+}
+
+// Confirm uses a code up to show that the person is at a device. Text is the code, or the link
+// that has it.
+func (d *Devices) Confirm(id, text string) error {
+	code := strings.TrimSpace(text)
+	if u, err := url.Parse(code); err == nil && u.Query().Has("code") {
+		code = u.Query().Get("code")
+	}
+	if err := d.burn(code); err != nil {
+		return err
+	}
+	return d.change(func(s *state) error {
+		for i, r := range s.Devices {
+			if d.owns(r) && r.ID == id {
+				s.Devices[i].Confirmed = d.now()
+				return nil
+			}
+		}
+		return errSignedOut()
+	})
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -206,6 +206,73 @@ func TestASignInIsForOneStartOfTheService(t *testing.T) {
 	}
 }
 
+func TestWithACertificateBrowsersStaySignedIn(t *testing.T) {
+	d, _ := newDevices(t)
+	d.Host, d.Lasting = "https://remit.example", true
+	withdraw, err := d.Announce(t.Context(), "https://remit.example:1/ui", "127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cookie, one := signIn(t, d)
+	withdraw()
+	next := restarted(d)
+	next.Host, next.Lasting = d.Host, true
+	if _, err := next.Announce(t.Context(), "https://remit.example:1/ui", "127.0.0.1:1"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := next.Enter(cookie); err != nil || got.Token != one.Token {
+		t.Errorf("after a restart: %v, %v", got.ID, err)
+	}
+	plain := restarted(d) // without the certificate
+	if _, err := plain.Announce(t.Context(), "http://"+plain.Host+":1/ui", "127.0.0.1:1"); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]*devices.Devices{"without a certificate": plain, "with it again": next} {
+		if got, err := s.Enter(cookie); !errors.Is(err, fault.GrantInvalid) || got.Token != "" {
+			t.Errorf("%s: %v, %v", name, got.ID, err)
+		}
+	}
+}
+
+func TestAConfirmationIsFreshForAWhile(t *testing.T) {
+	d, c := newDevices(t)
+	cookie, one := signIn(t, d)
+	other, _ := signIn(t, d)
+	fresh := func(cookie string) bool {
+		t.Helper()
+		got, err := d.Enter(cookie)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Fresh(c.now())
+	}
+	if !fresh(cookie) {
+		t.Error("a sign-in is no confirmation")
+	}
+	c.after(devices.ConfirmedFor)
+	if fresh(cookie) {
+		t.Error("a confirmation lasts too long")
+	}
+	code, err := d.Code(d.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, wrong := range []string{"", "x", "http://a.test/ui/sign-in?code=x", "http://a.test/?code=", code + "x"} {
+		if err := d.Confirm(one.ID, wrong); !errors.Is(err, fault.GrantInvalid) {
+			t.Errorf("%q confirmed: %v", wrong, err)
+		}
+	}
+	if err := d.Confirm(one.ID, " http://a.test:1/ui/sign-in?code="+code+"\n"); err != nil || !fresh(cookie) || fresh(other) {
+		t.Errorf("after the code: %v, this browser %v, the other %v", err, fresh(cookie), fresh(other))
+	}
+	if err := d.Confirm(one.ID, code); !errors.Is(err, fault.GrantInvalid) {
+		t.Errorf("a code confirmed twice: %v", err)
+	}
+	if (devices.Device{}).Fresh(c.now()) || (devices.Device{Confirmed: c.now().Add(time.Hour)}).Fresh(c.now()) {
+		t.Error("a device without a confirmation, or with one in the future, is fresh")
+	}
+}
+
 func TestWithoutAHostNobodySignsIn(t *testing.T) {
 	d, _ := newDevices(t)
 	none := restarted(d)

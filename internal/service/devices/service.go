@@ -45,10 +45,10 @@ type service struct {
 }
 
 // Announce writes down where this service serves the web UI, until withdraw is called, which
-// also signs its browsers out. Those of a service that ended without that are signed out now.
+// also signs its browsers out, unless they stay signed in. Those of a service that ended without that are signed out now.
 func (d *Devices) Announce(ctx context.Context, page, address string) (withdraw func(), err error) {
 	var old service
-	if err := d.Home.Read(serviceFile, &old); err == nil && old.Host != "" && old.check(ctx) != nil {
+	if err := d.Home.Read(serviceFile, &old); err == nil && old.Host != "" && old.Host != d.Host && old.check(ctx) != nil {
 		d.retire(ctx, old.Host)
 	}
 	d.key = newSecret()
@@ -57,7 +57,9 @@ func (d *Devices) Announce(ctx context.Context, page, address string) (withdraw 
 		return nil, err
 	}
 	return func() {
-		d.retire(ctx, d.Host)
+		if !d.Lasting {
+			d.retire(ctx, d.Host)
+		}
 		var now service
 		if err := d.Home.Read(serviceFile, &now); err == nil && now == mine { // another service may have taken over
 			_ = os.Remove(filepath.Join(d.Home.Dir, serviceFile)) // Invite checks whether the service answers

@@ -49,6 +49,7 @@
       if (!next || !next.body || !next.getElementById("main")) { if (x.status === 0) lost(); return; }
       const low = bottom();
       swap("main", next);
+      follow();
       write();
       if (low) scrollTo(0, body.scrollHeight);
       const nav = document.querySelector("nav"), links = next.querySelector("nav");
@@ -77,19 +78,20 @@
   // The answer that is coming in, until its message is there. A person who looks at the end
   // goes on to see it.
   const session = body.dataset.session || "";
-  let draft = { after: -1, text: "" };
+  const drafts = {}, shown = () => [...document.querySelectorAll("[data-draft]")].map((e) => e.dataset.draft); // also of sub-agents
+  let mine = shown();
   const bottom = () => innerHeight + scrollY > body.scrollHeight - 120;
   function write() {
-    const at = document.getElementById("draft");
-    if (!at) return;
-    const text = String(draft.after) === at.dataset.after ? draft.text : "";
-    if (at.textContent !== text) at.textContent = text;
-    at.hidden = text === "";
+    for (const at of document.querySelectorAll("[data-draft]")) {
+      const draft = drafts[at.dataset.draft], text = draft && String(draft.after) === at.dataset.after ? draft.text : "";
+      if (at.textContent !== text) at.textContent = text;
+      at.hidden = text === "";
+    }
   }
   function comes(m) {
-    if (m.session !== session) return;
-    if (m.after !== draft.after) draft = { after: m.after, text: "" };
-    draft.text += m.text;
+    if (!mine.includes(m.session)) return;
+    if (!drafts[m.session] || m.after !== drafts[m.session].after) drafts[m.session] = { after: m.after, text: "" };
+    drafts[m.session].text += m.text;
     const low = bottom();
     write();
     if (low) scrollTo(0, body.scrollHeight);
@@ -120,7 +122,7 @@
   }
   function hear(m) {
     if (m.kind === "topics") { seen = m.id; back(); changed(m.topics); }
-    if (m.kind === "open") { back(); if (session && m.sessions.length < 8 && !m.sessions.includes(session)) greet(); }
+    if (m.kind === "open") { back(); if (m.sessions.length < 8) for (const id of mine) if (!m.sessions.includes(id)) greet(id); }
     if (m.kind === "text") comes(m);
     if (m.kind === "bye") watched = watched.filter((id) => id !== m.session);
     if (m.kind === "hello") watch(m.session);
@@ -129,8 +131,14 @@
   }
   function tell(m) { told.postMessage(m); hear(m); }
   // The stream also has the text of answers in the conversations that pages of this browser show.
-  let watched = session ? [session] : [];
-  const greet = () => told.postMessage({ kind: "hello", session });
+  let watched = [...mine];
+  const greet = (id) => told.postMessage({ kind: "hello", session: id });
+  function follow() {
+    const now = shown();
+    for (const id of mine) if (!now.includes(id)) tell({ kind: "bye", session: id });
+    mine = now;
+    for (const id of now) if (!watched.includes(id)) { watch(id); greet(id); }
+  }
   function watch(id) {
     if (!id || watched.includes(id) || watched.length >= 8) return;
     watched.push(id);
@@ -175,11 +183,11 @@
       hush();
       return;
     }
-    greet();
+    greet(session);
     lead();
     refresh();
   });
-  addEventListener("pagehide", () => { if (session) told.postMessage({ kind: "bye", session }); hush(); });
+  addEventListener("pagehide", () => { for (const id of mine) told.postMessage({ kind: "bye", session: id }); hush(); });
   addEventListener("offline", () => tell({ kind: "lost" }));
 
   // Times that run out.
@@ -195,10 +203,13 @@
   }
   setInterval(count, 1000);
 
-  // Keys: g and a letter go to a page, j and k to a row, Enter opens it.
+  // Keys: g and a letter go to a page, j and k to a row, Enter opens it. On the page of a call,
+  // j and k open the next and the previous one.
   let went = 0;
   const rows = () => [...document.querySelectorAll("[data-row] a:first-of-type")].filter((a, i, all) => all.findIndex((b) => b.closest("[data-row]") === a.closest("[data-row]")) === i);
-  function step(by) {
+  function step(by, key) {
+    const beside = document.querySelector("a[data-step='" + key + "']");
+    if (beside || document.querySelector("a[data-step]")) { if (beside) beside.click(); return; }
     const all = rows(), at = all.indexOf(document.activeElement);
     const next = all[at < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(Math.max(at + by, 0), all.length - 1)];
     if (next) next.focus();
@@ -212,8 +223,8 @@
       if (to) { e.preventDefault(); to.click(); return; }
     }
     if (e.key === "g") went = Date.now();
-    else if (e.key === "j") step(1);
-    else if (e.key === "k") step(-1);
+    else if (e.key === "j") step(1, "j");
+    else if (e.key === "k") step(-1, "k");
     else if (e.key === "?") dialog.showModal();
     else if (e.key === "/" && search) { e.preventDefault(); search.focus(); }
   });
@@ -275,10 +286,43 @@
     });
   }
 
+  // A policy: what is wrong with it is shown while it is typed.
+  const edited = document.querySelector("textarea[data-check]");
+  let asks = 0, checking = null;
+  function check() {
+    const form = new URLSearchParams(new FormData(edited.form)), x = new XMLHttpRequest();
+    if (checking) checking.abort();
+    checking = x;
+    form.set("do", "check");
+    x.open("POST", edited.form.action);
+    x.setRequestHeader("Content-Type", "application/x-www-form-urlencoded");
+    x.responseType = "document";
+    x.onload = () => {
+      checking = null;
+      if (x.status === 401) { out = true; hush(); lost("signed out: run remit ui to sign in again"); return; }
+      if (x.response && x.response.getElementById(edited.dataset.check)) swap(edited.dataset.check, x.response);
+    };
+    x.send(form.toString());
+  }
+  if (edited) {
+    edited.addEventListener("input", () => { clearTimeout(asks); asks = setTimeout(check, 300); });
+    document.addEventListener("click", (e) => {
+      const at = e.target.closest("a[data-line]");
+      if (!at) return;
+      e.preventDefault();
+      const lines = edited.value.split("\n"), line = Math.min(Number(at.dataset.line), lines.length);
+      const from = lines.slice(0, line - 1).reduce((n, l) => n + l.length + 1, 0);
+      edited.focus();
+      edited.setSelectionRange(from + Math.max(Number(at.dataset.column) - 1, 0), from + lines[line - 1].length);
+      edited.scrollTop = edited.scrollHeight * (line - 4) / lines.length;
+    });
+    check();
+  }
+
   since = performance.now();
   count();
   moved();
-  greet();
+  greet(session);
   lead();
   body.dataset.script = "on";
 })();
