@@ -7,6 +7,10 @@ TOOLS := $(BIN)/tools
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || cat VERSION 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
+# One way of building for everything but the race detector, so that nothing is compiled twice.
+export CGO_ENABLED ?= 0
+export GOFLAGS := -trimpath $(GOFLAGS)
+
 # Debian packages that some tests use; installed by `make test` where missing.
 APT_TEST_PKGS ?= chromium curl dbus git jq postgresql python3-pip tmux
 
@@ -46,21 +50,21 @@ RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false
 all: build
 
 build: ## bin/remit: one static binary
-	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -ldflags '$(LDFLAGS)' -o $(BIN)/remit ./cmd/remit
+	$(GO) build -buildvcs=auto -ldflags '$(LDFLAGS)' -o $(BIN)/remit ./cmd/remit
 
 packages: ## deb, rpm, apk, container image, bill of materials and checksums, in dist/
 	rm -rf $(DIST)
 	for arch in $(ARCHS); do GOOS=linux GOARCH=$$arch $(MAKE) --no-print-directory build BIN=$(BIN)/packages/$$arch || exit 1; done
-	cd packaging && SOURCE_DATE_EPOCH='$(SOURCE_DATE_EPOCH)' CGO_ENABLED=0 $(GO) run . -version '$(VERSION)' -maintainer '$(MAINTAINER)' -key '$(abspath $(SIGNING_KEY))' -out ../$(DIST) $(ARCHS:%=../$(BIN)/packages/%/remit)
+	cd packaging && SOURCE_DATE_EPOCH='$(SOURCE_DATE_EPOCH)' $(GO) run . -version '$(VERSION)' -maintainer '$(MAINTAINER)' -key '$(abspath $(SIGNING_KEY))' -out ../$(DIST) $(ARCHS:%=../$(BIN)/packages/%/remit)
 
 demo: build ## execute, refuse, verify, replay and report a real plan
-	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/demo-server ./examples/demo/server
+	$(GO) build -o $(BIN)/demo-server ./examples/demo/server
 	sh examples/demo/run.sh
 
-test: test-deps ## vet and all tests
-	$(GO) test -vet=all -timeout $(TEST_TIMEOUT) ./...
-	cd packaging && $(GO) test -vet=all -timeout $(TEST_TIMEOUT) ./...
-	cd uitest && $(GO) test -vet=all -timeout $(TEST_TIMEOUT) ./...
+test: test-deps ## all tests
+	$(GO) test -vet=off -timeout $(TEST_TIMEOUT) ./...
+	cd packaging && $(GO) test -vet=off -timeout $(TEST_TIMEOUT) ./...
+	cd uitest && $(GO) test -vet=off -timeout $(TEST_TIMEOUT) ./...
 
 ui-test: test-deps ## the tests of the web UI in a browser
 	cd uitest && $(GO) test -count=1 -timeout $(TEST_TIMEOUT) ./...
@@ -94,22 +98,22 @@ test-deps: # what the tests use beside Go
 # that no race detector watches. The scripts of cmd/remit start it with one. By default each
 # process with a race detector sleeps for a second before it ends.
 race: test-deps ## all tests under the race detector, at their normal size
-	GORACE=atexit_sleep_ms=10 $(GO) test $(RACE) -vet=off -timeout $(RACE_TIMEOUT) $$($(GO) list ./... | grep -vE '/(internal/e2e|docs)$$')
+	CGO_ENABLED=1 GORACE=atexit_sleep_ms=10 $(GO) test $(RACE) -vet=off -timeout $(RACE_TIMEOUT) $$($(GO) list ./... | grep -vE '/(internal/e2e|docs)$$')
 
 soak: test-deps cross build ## the long way: race detector, full crash, tamper and escape matrices, a ledger of 1,000,000 calls, fuzzing, cross builds, packages
-	REMIT_SOAK=1 $(GO) test $(RACE) -timeout $(SOAK_TIMEOUT) ./...
+	CGO_ENABLED=1 REMIT_SOAK=1 $(GO) test $(RACE) -timeout $(SOAK_TIMEOUT) ./...
 	REMIT="$(CURDIR)/$(BIN)/remit" sh bench/run.sh --only growth --soak
 	@sh .ci/apt $(APT_SOAK_PKGS)
 	cd packaging && REMIT_SOAK=1 $(GO) test -timeout $(SOAK_TIMEOUT) ./...
-	sh .ci/fuzz $(FUZZTIME)
+	bash .ci/fuzz $(FUZZTIME)
 
 cross: ## build and vet for the other platforms
-	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/remit
-	CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) vet ./...
-	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/remit
-	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet ./...
+	GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/remit
+	GOOS=linux GOARCH=arm64 $(GO) vet ./...
+	GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/remit
+	GOOS=darwin GOARCH=arm64 $(GO) vet ./...
 
-lint: $(TOOLS)/golangci-lint ## gofmt, golangci-lint (staticcheck, revive, ...), the architecture test
+lint: $(TOOLS)/golangci-lint ## gofmt, golangci-lint (vet, staticcheck, revive, ...), the architecture test
 	@out=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); test -z "$$out" || { echo "not gofmt'd:"; echo "$$out"; exit 1; }
 	$(TOOLS)/golangci-lint run ./...
 	cd packaging && ../$(TOOLS)/golangci-lint run ./...
@@ -125,12 +129,13 @@ $(TOOLS)/golangci-lint: tools/go.mod tools/go.sum
 	@touch $@
 
 fuzz: ## every fuzz target for FUZZTIME
-	sh .ci/fuzz $(FUZZTIME)
+	bash .ci/fuzz $(FUZZTIME)
 
 fuzz-short: # each fuzz target just long enough to try its corpus and its neighbours
-	sh .ci/fuzz $(CI_FUZZTIME)
+	bash .ci/fuzz $(CI_FUZZTIME)
 
 bench: build ## measure, beside comparable projects
+	@sh .ci/apt bubblewrap
 	REMIT="$(CURDIR)/$(BIN)/remit" sh bench/run.sh
 
 cover: ## test coverage, in bin/cover.html

@@ -1,9 +1,13 @@
 package runner
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"math"
+	"strings"
 
+	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -87,3 +91,86 @@ func (f *flight) digest() tool.Digest {
 
 // DigestOf is the digest of a document.
 func DigestOf(b []byte) tool.Digest { return sha256.Sum256(b) }
+
+func (f *flight) event(k ledger.Kind) ledger.Event {
+	ev := ledger.Event{
+		Kind: k, Run: f.run.Seq, Call: uint32(f.c.Index), Tool: tool.ID(recordable(string(f.c.Tool))), Step: recordable(f.c.Step),
+		Effect: f.decision.Effect, Approved: f.answer != nil && f.answer.Yes,
+	}
+	if f.entry.Spec != nil {
+		ev.Digest, ev.Risk = f.entry.Digest[:], f.entry.Spec.Risk
+	}
+	if f.decision.Rule != nil {
+		ev.Rule, ev.Link, ev.Line = f.decision.Rule.String(), uint8(f.decision.Link), uint32(f.decision.Rule.Line)
+	}
+	return ev
+}
+
+// recordable returns a caller-chosen name as valid text of limited length.
+func recordable(s string) string {
+	if len(s) > maxName {
+		s = s[:maxName] + "…"
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+func (f *flight) recordOutcome(ctx context.Context, o Outcome, out []byte, used grant.Amounts) (ledger.Seq, error) {
+	after, stop := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer stop()
+	ev := ledger.Event{Kind: ledger.CallOutcome, Run: f.run.Seq, Call: uint32(f.c.Index)}
+	pay := ledger.Payload{}
+	ev.At = f.created.UnixMicro() + f.marks[3]
+	if f.intent == 0 {
+		ev = f.event(ledger.CallDone)
+		ev.At = f.created.UnixMicro()
+		var err error
+		if pay, err = f.payload(); err != nil {
+			return 0, err
+		}
+	}
+	ev.Status, ev.Timeline = o.Status, f.marks[:]
+	for _, h := range o.Happened {
+		ev.Effects |= tool.EffectSet(h.Effect)
+	}
+	f.takeNotes(pay)
+	if out != nil {
+		pay[ledger.PartOutput] = out
+	}
+	if o.Err != nil {
+		ev.Code = fault.CodeOf(o.Err)
+		pay[ledger.PartError] = []byte(fault.ForModel(o.Err))
+		if hint := fault.OperatorHint(o.Err); hint != "" {
+			pay[ledger.PartHint] = []byte(hint)
+		}
+	}
+	if f.budget != nil {
+		ev.Usage = used.List()
+	}
+	ev.Refused = uint32(min(o.Attempts.Count(), math.MaxUint32))
+	if err := addHappened(pay, o); err != nil {
+		return 0, err
+	}
+	// Not Durable: until the next intent or the run's end is, a loss of power
+	// can cost this outcome, and its intent then counts as interrupted.
+	entries := append([]ledger.Entry{{Event: ev, Payload: pay}}, f.violationEntries(f.created.UnixMicro()+f.marks[3], o.Violations)...)
+	return f.r.Record.Append(after, entries...)
+}
+
+// addHappened adds the side effects and refused attempts of the call.
+func addHappened(pay ledger.Payload, o Outcome) error {
+	parts := map[string]any{}
+	if len(o.Happened) > 0 {
+		parts[ledger.PartHappened] = ledger.Touched{Effects: o.Happened, More: o.More}
+	}
+	if o.Attempts.Count() > 0 {
+		parts[ledger.PartAttempts] = o.Attempts
+	}
+	for name, v := range parts {
+		b, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		pay[name] = b
+	}
+	return nil
+}
