@@ -35,6 +35,7 @@ var mayImport = map[string]string{
 	"service/secrets":      "call/runner confine/secret authority/policy base/fault base/redact service/policies record/ledger service/home",
 	"service/policies":     "os authority/policy base/wholefile base/fault authority/grant service/home record/ledger call/runner",
 	"service/runs":         "service/notify call/approval confine/changeset base/wholefile call/plan call/schedule service/changes os github.com/google/uuid call/catalog confine/sandbox authority/policy service/approvals base/tool confine/files record/eventlog record/store agents/agent service/home record/ledger service/secrets base/canon call/runner call/frozen authority/permit service/grants authority/policy/command authority/policy/learn confine/network tools/builtin/shell base/fault service/policies",
+	"service/measures":     "base/fault call/runner record/ledger record/telemetry",
 	"service/notify":       "base/clip base/fault base/redact service/settings github.com/godbus/dbus net net/http syscall",
 	"service/approvals":    "service/notify base/fault record/store call/approval call/catalog base/tool service/home record/ledger call/runner base/canon service/grants github.com/google/uuid",
 	"service/changes":      "base/fault record/store confine/changeset service/settings call/replay authority/policy confine/sandbox base/tool service/home record/ledger call/runner",
@@ -164,7 +165,7 @@ var mayImport = map[string]string{
 	"doors/webui":     "agents/agent agents/capability agents/chat authority/grant base/clip base/fault base/markdown base/redact call/approval call/catalog doors/httpapi record/ledger record/report record/store service/approvals service/changes service/devices service/grants service/history service/policyreview service/replays github.com/google/uuid net net/http",
 	"app": `
 		doors/gateway doors/httpapi doors/listen doors/webui
-		service/agents service/apis service/approvals service/callers service/changes service/clients service/devices service/extensions service/grants service/history service/home service/models service/modules service/notify service/policies service/policyreview service/replays service/runs service/secrets service/servers service/settings service/slash
+		service/agents service/apis service/approvals service/callers service/changes service/clients service/devices service/extensions service/grants service/history service/home service/measures service/models service/modules service/notify service/policies service/policyreview service/replays service/runs service/secrets service/servers service/settings service/slash
 		agents/agent agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/mcptools agents/capability/noop agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace
 		call/approval call/catalog call/runner
 		tools/builtin/analyze tools/builtin/clock tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/shell tools/model tools/model/anthropic tools/model/openai tools/model/scripted tools/source/mcp

@@ -16,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/service/callers"
 	"github.com/remitrun/remit/internal/service/changes"
 	"github.com/remitrun/remit/internal/service/grants"
+	"github.com/remitrun/remit/internal/service/measures"
 )
 
 // ServeRequest says what remit serve serves.
@@ -93,17 +94,17 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *
 	if err != nil {
 		return nil, nil, fault.New(fault.Usage, "%v", err)
 	}
-	w := &watching{metrics: telemetry.New(), turns: &telemetry.Turns{}}
+	w := &measures.Runs{Metrics: telemetry.New(), Turns: &telemetry.Turns{}}
 	if on {
 		tracing.Version = a.Home.Version
-		w.tracer = telemetry.NewTracer(tracing)
+		w.Tracer = telemetry.NewTracer(tracing)
 		defer func() {
 			if err != nil {
-				w.tracer.Close()
+				w.Tracer.Close()
 			}
 		}()
 	}
-	w.counters()
+	w.Begin()
 	log, err := a.Home.Log()
 	if err != nil {
 		return nil, nil, err
@@ -112,7 +113,7 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *
 	if err != nil {
 		return nil, nil, err
 	}
-	service, err := a.Agents.Start(ctx, agents.Request{Workspace: q.Workspace, Capabilities: reg, Observe: w.notice})
+	service, err := a.Agents.Start(ctx, agents.Request{Workspace: q.Workspace, Capabilities: reg, Observe: w.Notice})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -121,12 +122,12 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *
 		return nil, nil, err
 	}
 	mcp, endMCP := a.gateway(MCPRequest{Workspace: q.Workspace, enter: g.Enter}).Mount(ctx)
-	parts := &served{app: a, workspace: q.Workspace, observe: w.notice, capabilities: reg}
+	parts := &served{app: a, workspace: q.Workspace, observe: w.Notice, capabilities: reg}
 	s, err = httpapi.New(httpapi.Options{
 		Version: a.Home.Version, Gate: g, Lineage: g, Agents: service, Sessions: service, Conversations: service, Turns: service, Files: service, Capabilities: parts, Commands: parts, Tools: parts, Runs: parts, Grants: parts, Approvals: parts,
 		Changes: changes.Reviewer{Changes: a.Changes}, Parts: parts,
 		Audit: a.History, Policies: parts, Requests: parts, Ready: a.ready, MCP: mcp, UI: ui.mount, Hosts: append([]string{ui.host}, q.Hosts...), TLS: conf, Log: func(e httpapi.Entry) { logRequest(log, e) },
-		Hide: a.hidden(), Errors: slog.New(slog.DiscardHandler), Metrics: w.metrics, Tracer: w.tracer, Spans: w.turns, Limits: q.Limits,
+		Hide: a.hidden(), Errors: slog.New(slog.DiscardHandler), Metrics: w.Metrics, Tracer: w.Tracer, Spans: w.Turns, Limits: q.Limits,
 		Interrupt: func(ctx context.Context) { _ = service.Close(ctx) }, // said again below
 	})
 	end = func() {
@@ -134,7 +135,7 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *
 		defer cancel()
 		endMCP(after)
 		a.endAgents(after, service)
-		w.tracer.Close()
+		w.Tracer.Close()
 	}
 	if err != nil {
 		end()

@@ -106,10 +106,14 @@ func (s *served) Tool(ctx context.Context, id string) (catalog.Described, error)
 }
 
 // Invoke implements httpapi.Tools.
-func (s *served) Invoke(ctx context.Context, who *httpapi.Caller, id string, args map[string]any) (httpapi.Invocation, error) {
+func (s *served) Invoke(ctx context.Context, who *httpapi.Caller, id string, args map[string]any, mode httpapi.CallMode) (httpapi.Invocation, error) {
+	bound, err := runs.ParseFrozen(mode.Frozen)
+	if err != nil {
+		return httpapi.Invocation{}, err
+	}
 	question := ""
 	run, err := s.app.Runs.Begin(ctx, runs.Request{
-		Name: "api", Workspace: s.workspace, Grant: grants.Presented{Token: who.Token}, Observe: s.observe,
+		Name: "api", Workspace: s.workspace, Grant: grants.Presented{Token: who.Token}, Observe: s.observe, Planning: mode.Planning, Frozen: bound,
 		Advice: func(q store.Approval) string {
 			question = q.ID.String()
 			return adviceOn(q)

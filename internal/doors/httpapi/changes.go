@@ -111,7 +111,7 @@ func (s *Server) listChangesets() {
 				}
 				return nil, err
 			}
-			ok, err := s.knows(ctx, in.who, r)
+			ok, err := s.knows(ctx, in.who, r, othersRead)
 			if err != nil {
 				return nil, err
 			}

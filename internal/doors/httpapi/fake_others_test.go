@@ -64,7 +64,7 @@ func (o others) Tool(_ context.Context, id string) (catalog.Described, error) {
 	return catalog.Described{ID: tool.ID(id), Risk: "low", Effects: []string{}}, nil
 }
 
-func (o others) Invoke(_ context.Context, _ *httpapi.Caller, id string, args map[string]any) (httpapi.Invocation, error) {
+func (o others) Invoke(_ context.Context, _ *httpapi.Caller, id string, args map[string]any, _ httpapi.CallMode) (httpapi.Invocation, error) {
 	if id != "time.now" {
 		return httpapi.Invocation{}, httpapi.Refusal(fault.New(fault.ToolUnknown, "no tool has the ID %q", id), "run-1", 1, "", "")
 	}
@@ -111,6 +111,14 @@ func (o others) Replay(_ context.Context, id string) (httpapi.Replayed, error) {
 
 func (o others) Verify(context.Context, string) (store.VerifyReport, error) {
 	return store.VerifyReport{OK: true, Problems: []store.Discrepancy{}}, nil
+}
+
+func (o others) Start(_ context.Context, _ *httpapi.Caller, q httpapi.NewRun, started func(string)) error {
+	if q.Plan == "" {
+		return fault.New(fault.ArgsInvalid, "the plan is missing").In("body.plan")
+	}
+	started(someID)
+	return nil
 }
 
 func (o others) Grants(context.Context, store.GrantFilter) ([]grants.Info, error) {

@@ -28,6 +28,9 @@ type Runs interface {
 	Verify(ctx context.Context, id string) (store.VerifyReport, error)
 	// Replay carries out a run again from its record.
 	Replay(ctx context.Context, id string) (Replayed, error)
+	// Start carries out a plan under the caller's grant until the run ends or ctx does. It
+	// calls started when the run is recorded. An error before that means that there is no run.
+	Start(ctx context.Context, who *Caller, q NewRun, started func(id string)) error
 }
 
 // RunQuery selects runs.
@@ -68,6 +71,12 @@ type runIn struct {
 
 // run finds a run that the caller may know of.
 func (s *Server) run(ctx context.Context, who *Caller, id string) (ledger.Run, error) {
+	return s.runFor(ctx, who, id, othersRead)
+}
+
+// runFor finds a run that the caller may use: one under its grant, or below it. Other runs need
+// the action others, and are unknown without it.
+func (s *Server) runFor(ctx context.Context, who *Caller, id, others string) (ledger.Run, error) {
 	if err := whole(fault.RunUnknown, "run", id); err != nil {
 		return ledger.Run{}, err
 	}
@@ -75,15 +84,15 @@ func (s *Server) run(ctx context.Context, who *Caller, id string) (ledger.Run, e
 	if err != nil {
 		return r, err
 	}
-	ok, err := s.knows(ctx, who, r)
+	ok, err := s.knows(ctx, who, r, others)
 	if err == nil && !ok {
 		err = missing(fault.RunUnknown, "run", id)
 	}
 	return r, err
 }
 
-func (s *Server) knows(ctx context.Context, who *Caller, r ledger.Run) (bool, error) {
-	if who.May(othersRead) == nil {
+func (s *Server) knows(ctx context.Context, who *Caller, r ledger.Run, others string) (bool, error) {
+	if who.May(others) == nil {
 		return true, nil
 	}
 	nodes, err := s.o.Lineage.OfRun(ctx, r.ID.String())
@@ -134,6 +143,7 @@ func (s *Server) runs() {
 		return &struct{ Body CallList }{out}, err
 	})
 	s.getCall()
+	s.startRuns()
 	s.tellRuns()
 	s.replay()
 }
@@ -187,7 +197,7 @@ func (s *Server) listRuns() {
 					out.Next = cursor("runs", strconv.FormatUint(at, 10))
 					return &struct{ Body RunList }{out}, nil
 				}
-				ok, err := s.knows(ctx, in.who, r)
+				ok, err := s.knows(ctx, in.who, r, othersRead)
 				if err != nil {
 					return nil, err
 				}

@@ -120,6 +120,7 @@ type Limits struct {
 	Conns      int           // connections at once; default 4096
 	PerAddress int           // connections at once of one address, or IPv6 network, except loopback; default a quarter of Conns
 	Requests   int           // requests that are carried out at once, turns included, at most half of them of one root grant; default 1024
+	Runs       int           // runs of plans at once, at most half of them of one root grant; default 64
 	Streams    int           // open event streams at once, at most half of them of one root grant; default 2048
 	Turn       time.Duration // how long a turn is waited for; default 10 min
 	Heartbeat  time.Duration // of event streams; default 15 s
@@ -133,7 +134,7 @@ func (l Limits) settled() Limits {
 	l.Rate, l.Refused = cmp.Or(l.Rate, 10000), cmp.Or(l.Refused, 10)
 	l.Burst = cmp.Or(l.Burst, int(2*l.Rate)+1)
 	l.Conns, l.Streams, l.Remembered = cmp.Or(l.Conns, 4096), cmp.Or(l.Streams, 2048), cmp.Or(l.Remembered, 4096)
-	l.Requests = cmp.Or(l.Requests, 1024)
+	l.Requests, l.Runs = cmp.Or(l.Requests, 1024), cmp.Or(l.Runs, 64)
 	l.PerAddress = cmp.Or(l.PerAddress, max(1, l.Conns/4))
 	l.Turn, l.Heartbeat = cmp.Or(l.Turn, 10*time.Minute), cmp.Or(l.Heartbeat, 15*time.Second)
 	l.Write, l.Drain = cmp.Or(l.Write, 15*time.Second), cmp.Or(l.Drain, 20*time.Second)
@@ -155,6 +156,7 @@ type Server struct {
 	met     meters
 	seats   *admission.Seats // of event streams
 	places  *admission.Seats // of other requests
+	running *admission.Seats // of runs that were started
 	health  health
 	ui      http.Handler // nil: none
 
@@ -163,7 +165,8 @@ type Server struct {
 	entering sync.Mutex      // no turn is added after draining is closed
 	work     context.Context // of turns: they can outlive their request, but not the server
 	stop     context.CancelFunc
-	turns    sync.WaitGroup
+	turns    sync.WaitGroup // and runs
+	underWay underWay       // runs that can be cancelled
 }
 
 // New makes a server.
@@ -178,7 +181,7 @@ func New(o Options) (*Server, error) {
 	s.work, s.stop = context.WithCancel(context.Background())
 	s.rates, s.refused = admission.NewRates(s.limits.Rate, s.limits.Burst), admission.NewRates(s.limits.Refused, int(s.limits.Refused*2)+1)
 	s.again, s.met = newRemembered(s.limits.Remembered), newMeters(o.Metrics)
-	s.seats, s.places = admission.NewSeats(s.limits.Streams), admission.NewSeats(s.limits.Requests)
+	s.seats, s.places, s.running = admission.NewSeats(s.limits.Streams), admission.NewSeats(s.limits.Requests), admission.NewSeats(s.limits.Runs)
 	s.api = s.describe()
 	s.system()
 	s.capabilities()

@@ -17,7 +17,7 @@ type Tools interface {
 	Tool(ctx context.Context, id string) (catalog.Described, error) // fault.ToolUnknown
 	// Invoke makes a call, in a run of its own under the caller's grant. An error means
 	// that the tool was not called.
-	Invoke(ctx context.Context, who *Caller, id string, args map[string]any) (Invocation, error)
+	Invoke(ctx context.Context, who *Caller, id string, args map[string]any, mode CallMode) (Invocation, error)
 	// Change tells how a tool changed since it was accepted: fault.ToolUnknown.
 	Change(ctx context.Context, id string) (ToolChange, error)
 	// Accept accepts a changed tool, the one with the digest: fault.Conflict for another one.
@@ -94,6 +94,7 @@ func (s *Server) tools() {
 		ID   string `path:"tool_id" maxLength:"300" example:"time.now"`
 		Body *struct {
 			Args map[string]any `json:"args,omitempty" nullable:"false" doc:"As the tool's input_schema says"`
+			CallMode
 		} `nameHint:"ToolArgs"`
 	}
 	route(s, operation{
@@ -102,11 +103,14 @@ func (s *Server) tools() {
 		errors: []int{404, 409}, request: map[string]any{"args": map[string]any{}},
 		answer: map[string]any{"run_id": sampleSession, "call": 1, "tool": "time.now", "status": "completed", "output": map[string]any{}, "duration_ms": 1.2, "at": "2026-11-21T12:00:00Z"},
 	}, func(ctx context.Context, in *invoke) (*struct{ Body Invocation }, error) {
-		args := map[string]any{}
-		if in.Body != nil && in.Body.Args != nil {
-			args = in.Body.Args
+		args, mode := map[string]any{}, CallMode{}
+		if in.Body != nil {
+			mode = in.Body.CallMode
+			if in.Body.Args != nil {
+				args = in.Body.Args
+			}
 		}
-		out, err := s.o.Tools.Invoke(ctx, in.who, in.ID, args)
+		out, err := s.o.Tools.Invoke(ctx, in.who, in.ID, args, mode)
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,221 @@
+package app_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remitrun/remit/internal/app"
+)
+
+// planBody is the body of POST /v1/runs for a plan.
+func planBody(t *testing.T, plan, more string) string {
+	t.Helper()
+	b, err := json.Marshal(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return `{"plan":` + string(b) + more + `}`
+}
+
+// ended follows a run to its end.
+func (s *service) ended(id string) map[string]any {
+	s.t.Helper()
+	for until := time.Now().Add(time.Minute); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
+		if r := s.must(200, "GET", "/v1/runs/"+id, ""); r["status"] != "running" {
+			return r
+		}
+	}
+	s.t.Fatalf("the run %s does not end", id)
+	return nil
+}
+
+// writerPolicy is a policy for plans, and askingPolicy one that asks about a tool.
+const (
+	writerPolicy = `version: 1
+name: writer
+api: {allow: ["*"]}
+files: {read: {allow: ["**"]}, write: {allow: ["out/**"]}}
+delegate: {actions: [api, files.read, files.write, tools], to: ["*"], depth: 8}
+`
+	askingPolicy = "version: 1\nname: asking\nrest: inherit\ntools: {ask: [time.now]}\n"
+)
+
+func newWriter(t *testing.T, change ...func(*app.ServeRequest)) *service {
+	t.Helper()
+	s := newService(t, append(change, func(q *app.ServeRequest) {
+		if err := os.WriteFile(q.Policy, []byte(writerPolicy), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	})...)
+	if err := os.Mkdir(filepath.Join(s.dir, "out"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestAPlanRunsOverHTTP(t *testing.T) {
+	s := newWriter(t)
+	plan := `
+name: greet
+inputs: {who: {type: string, required: true}, times: {type: integer, default: 1}}
+steps:
+  - {id: write, tool: fs.write, args: {path: out/a.txt, content: "hello ${{ inputs.who }} ${{ inputs.times }}"}}
+  - {id: read, tool: fs.read, args: {path: "${{ steps.write.output.path }}"}}
+`
+	status, head, b := s.raw("POST", "/v1/runs", s.token, planBody(t, plan, `,"inputs":{"who":"ann","times":9007199254740993}`))
+	var begun struct {
+		ID   string `json:"run_id"`
+		Name string `json:"name"`
+	}
+	if err := json.Unmarshal(b, &begun); err != nil || status != http.StatusAccepted || begun.Name != "greet" || head.Get("Location") != "/v1/runs/"+begun.ID {
+		t.Fatalf("%d %s, %v: %s", status, head.Get("Location"), err, b)
+	}
+	if r := s.ended(begun.ID); r["status"] != "completed" || r["completed"] != 2.0 {
+		t.Fatalf("the run is %v", r)
+	}
+	written, err := os.ReadFile(filepath.Join(s.dir, "out", "a.txt"))
+	if err != nil || string(written) != "hello ann 9007199254740993" {
+		t.Errorf("written: %q, %v", written, err)
+	}
+	if m := s.must(409, "POST", "/v1/runs/"+begun.ID+"/cancel", ""); m["code"] != "E2010" {
+		t.Errorf("a run that has ended: %v", m)
+	}
+}
+
+func TestAPlanOverHTTPStaysInItsBounds(t *testing.T) {
+	s := newWriter(t)
+	reader, _ := s.narrow("version: 1\nname: reader\nrest: inherit\nfiles: {write: {allow: []}}\n")
+	write := "steps: [{tool: fs.write, args: {path: out/x.txt, content: x}}]"
+	for name, c := range map[string]struct{ token, body, code string }{
+		"narrower grant":        {reader, planBody(t, write, ""), "E1001"},
+		"planning":              {s.token, planBody(t, write, `,"planning":true`), "E6014"},
+		"outside the workspace": {s.token, planBody(t, "steps: [{tool: fs.read, args: {path: /etc/hostname}}]", ""), "E1001"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, m := s.ask("POST", "/v1/runs", c.token, c.body)
+			if status != http.StatusAccepted {
+				t.Fatalf("%d %v", status, m)
+			}
+			id := m["run_id"].(string)
+			if r := s.ended(id); r["status"] != "denied" {
+				t.Errorf("the run is %v", r)
+			}
+			_, _, calls := s.raw("GET", "/v1/runs/"+id+"/calls", s.token, "")
+			if !strings.Contains(string(calls), c.code) {
+				t.Errorf("not %s: %s", c.code, calls)
+			}
+		})
+	}
+	if _, err := os.Stat(filepath.Join(s.dir, "out", "x.txt")); err == nil {
+		t.Error("the file was written")
+	}
+	for body, field := range map[string]string{
+		`{}`: "body.plan", `{"plan":"steps: [{tool: no.such}]"}`: "1:9 steps[0].tool", `{"plan":"steps: []","inputs":{"x":1}}`: "", `{"frozen":{"version":1}}`: "",
+		`{"plan":"policy: {}"}`: "",
+	} {
+		status, m := s.ask("POST", "/v1/runs", s.token, body)
+		text, _ := json.Marshal(m["errors"])
+		if status < 400 || status >= 500 || field != "" && !strings.Contains(string(text), `"`+field+`"`) {
+			t.Errorf("%s: %d %v", body, status, m)
+		}
+	}
+}
+
+func TestAFrozenPlanOverHTTP(t *testing.T) {
+	s := newWriter(t)
+	a := s.beside()
+	plan := "steps: [{id: w, tool: fs.write, args: {path: out/f.txt, content: frozen}}]"
+	p, err := a.Runs.ParsePlan("plan", []byte(plan))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := a.Runs.Freeze(p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := strings.Replace(plan, "content: frozen", "content: other", 1)
+	if status, m := s.ask("POST", "/v1/runs", s.token, planBody(t, other, `,"frozen":`+string(f.Encode()))); status != 403 || m["code"] != "E6015" {
+		t.Errorf("another plan: %d %v", status, m)
+	}
+	m := s.must(202, "POST", "/v1/runs", `{"frozen":`+string(f.Encode())+`}`)
+	if r := s.ended(m["run_id"].(string)); r["status"] != "completed" {
+		t.Errorf("the run is %v", r)
+	}
+	call := func(content string) string {
+		return `{"args":{"path":"out/f.txt","content":"` + content + `"},"frozen":` + string(f.Encode()) + `}`
+	}
+	if status, m := s.ask("POST", "/v1/tools/fs.write/invoke", s.token, call("other")); status != 403 || m["code"] != "E6015" {
+		t.Errorf("another call: %d %v", status, m)
+	}
+	s.must(200, "POST", "/v1/tools/fs.write/invoke", call("frozen"))
+	if status, m := s.ask("POST", "/v1/tools/fs.write/invoke", s.token, `{"args":{"path":"out/f.txt","content":"x"},"planning":true}`); status != 403 || m["code"] != "E6014" {
+		t.Errorf("planning: %d %v", status, m)
+	}
+}
+
+func TestARunOverHTTPWaitsAndIsCancelled(t *testing.T) {
+	s := newWriter(t, func(q *app.ServeRequest) { q.Limits.Runs = 2 })
+	asking, _ := s.narrow(askingPolicy)
+	other, _ := s.narrow("version: 1\nname: other\nrest: inherit\napi: {allow: [tools.invoke, runs.read]}\n")
+	plan := planBody(t, "steps: [{tool: time.now}, {tool: time.now}]", "")
+	status, m := s.ask("POST", "/v1/runs", asking, plan)
+	if status != 202 {
+		t.Fatalf("%d %v", status, m)
+	}
+	id := m["run_id"].(string)
+	if status, m := s.ask("POST", "/v1/runs", asking, plan); status != 503 || m["code"] != "E1005" {
+		t.Errorf("one run too many: %d %v", status, m)
+	}
+	if status, m := s.ask("POST", "/v1/runs/"+id+"/cancel", other, ""); status != 404 {
+		t.Errorf("another's grant: %d %v", status, m)
+	}
+	if r := s.must(200, "POST", "/v1/runs/"+id+"/cancel", ""); r["status"] != "cancelled" {
+		t.Errorf("the run is %v", r)
+	}
+	if status, m = s.ask("POST", "/v1/runs", asking, plan); status != 202 { // its place is free again
+		t.Fatalf("%d %v", status, m)
+	}
+	id = m["run_id"].(string)
+	question := s.question(id)
+	s.must(200, "POST", "/v1/approvals/"+question+"/approve", "{}")
+	s.must(200, "POST", "/v1/approvals/"+s.question(id, question)+"/approve", "{}")
+	if r := s.ended(id); r["status"] != "completed" {
+		t.Errorf("the approved run is %v", r)
+	}
+}
+
+// question waits for the question of a run that is not one of those known.
+func (s *service) question(run string, known ...string) string {
+	s.t.Helper()
+	for until := time.Now().Add(time.Minute); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
+		for _, q := range s.must(200, "GET", "/v1/approvals", "")["items"].([]any) {
+			if q := q.(map[string]any); q["run_id"] == run && !slices.Contains(known, q["id"].(string)) {
+				return q["id"].(string)
+			}
+		}
+	}
+	s.t.Fatalf("the run %s asks nothing", run)
+	return ""
+}
+
+// A run does not outlive its grant.
+func TestARunOverHTTPEndsWithItsGrant(t *testing.T) {
+	s := newWriter(t)
+	token, id := s.narrow(askingPolicy)
+	_, m := s.ask("POST", "/v1/runs", token, planBody(t, "steps: [{tool: time.now}]", ""))
+	run := m["run_id"].(string)
+	s.question(run)
+	s.must(200, "POST", "/v1/grants/"+id+"/revoke", "{}")
+	if r := s.ended(run); r["status"] == "completed" {
+		t.Errorf("the run is %v", r)
+	}
+	if status, m := s.ask("POST", "/v1/runs", token, planBody(t, "steps: [{tool: time.now}]", "")); status != 401 {
+		t.Errorf("a revoked grant: %d %v", status, m)
+	}
+}
