@@ -71,7 +71,7 @@ var mayImport = map[string]string{
 	"authority/policy/learn":     "golang.org/x/net/publicsuffix base/regex base/fault base/tool authority/policy authority/policy/command authority/policy/glob authority/policy/target",
 	"authority/policy/profile":   "base/fault",
 	"authority/policy/glob":      "golang.org/x/text",
-	"authority/policy/target":    "base/fault base/tool authority/policy/glob code.dny.dev/ssrf golang.org/x/net/idna",
+	"authority/policy/target":    "base/fault base/regex base/tool authority/policy/glob code.dny.dev/ssrf golang.org/x/net/idna",
 	"authority/policy/command":   "base/regex base/fault base/tool authority/policy/glob mvdan.cc/sh/v3/syntax",
 	"authority/grant":            "base/fault authority/policy authority/policy/glob base/tool github.com/google/uuid",
 	"authority/grant/token":      "base/memo base/fault authority/grant authority/policy authority/policy/glob base/tool github.com/fxamacker/cbor/v2 github.com/google/uuid",

@@ -73,7 +73,7 @@ func New(cfg home.Config) (*App, error) {
 	a.Secrets = secrets.New(a.Home, a.Policies)
 	a.Grants = grants.New(a.Home, a.Policies)
 	a.Home.Ledger, a.Home.Changed = a.Store, func() { servers.ForgetFailures(a.Home) }
-	a.box = linux.New(linux.Config{Getenv: cfg.Lookup, Secret: a.Secrets.Value, State: cfg.Dir, Egress: egressOf(a.Secrets.Value)})
+	a.box = linux.New(linux.Config{Getenv: cfg.Lookup, Secret: a.Secrets.Value, State: cfg.Dir, Egress: egressOf(a.Secrets.Value, cfg.Lookup)})
 	a.Modules = modules.New(a.Home, a.Secrets)
 	a.Models = &models.Models{Home: a.Home, Secrets: a.Secrets, Registry: registryOf(cfg.Settings.Models)}
 	a.Servers = &servers.Servers{Home: a.Home, Secrets: a.Secrets, Box: a.box, BuiltIn: a.builtIn}

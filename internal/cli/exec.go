@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -44,6 +45,7 @@ ended it.
 
 func (s *session) execCmd() *cobra.Command {
 	var policyFile, dir, out, agent string
+	var publish []string
 	var ask, showProfile, held, learn bool
 	var presented func() (grants.Presented, error)
 	c := &cobra.Command{
@@ -70,6 +72,9 @@ func (s *session) execCmd() *cobra.Command {
 				return err
 			}
 			q := runs.ExecRequest{Argv: args, Policy: policyFile, Workspace: ws, Changeset: held, Grant: granted}
+			if q.Publish, err = publishedPorts(publish); err != nil {
+				return err
+			}
 			if err := learning(&q, learn, showProfile, out); err != nil {
 				return err
 			}
@@ -92,9 +97,28 @@ func (s *session) execCmd() *cobra.Command {
 	fl.BoolVar(&ask, "ask", false, "ask about connections that need approval; with --learn, about every new one")
 	fl.BoolVar(&learn, "learn", false, "write the smallest policy that the command needs")
 	fl.StringVarP(&out, "output", "o", "-", "with --learn, new `FILE` for the policy; - is standard output")
+	fl.StringArrayVar(&publish, "publish", nil, "make the command's server on `PORT` reachable at 127.0.0.1 while it runs; HOSTPORT:PORT for another port")
 	fl.BoolVar(&held, "changeset", false, "hold writes until remit changes apply")
 	fl.BoolVar(&showProfile, "profile", false, "print the sandbox profile of the command and do not run it")
 	return c
+}
+
+// publishedPorts reads the values of --publish.
+func publishedPorts(list []string) (out []sandbox.Port, err error) {
+	for _, text := range list {
+		host, inside, two := strings.Cut(text, ":")
+		if !two {
+			inside = host
+		}
+		h, err := strconv.ParseUint(host, 10, 16)
+		i, also := strconv.ParseUint(inside, 10, 16)
+		if err != nil || also != nil || h == 0 || i == 0 {
+			return nil, fault.New(fault.Usage, "--publish %q is not a port; expected PORT or HOSTPORT:PORT, with numbers from 1 to 65535", text).
+				WithHint("--publish 3000")
+		}
+		out = append(out, sandbox.Port{Host: uint16(h), Inside: uint16(i)})
+	}
+	return out, nil
 }
 
 func (s *session) printProfile(ctx context.Context, a *app.App, q runs.ExecRequest) error {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -122,11 +123,11 @@ func (s *session) printReached(steps []report.Step) {
 	more := 0
 	for _, st := range steps {
 		for _, h := range st.SideEffects.Happened {
-			if h.Address == "" {
+			if h.Address == "" && h.Effect != tool.NetworkSocket.String() {
 				continue
 			}
 			rows = append(rows, []cell{
-				{itoa(st.Index), dim}, {"✓ allowed", green}, {h.On, ""}, {h.Address, ""}, {fmt.Sprint(h.Bytes), ""}, {fmt.Sprint(h.Received), ""}, {h.Rule, dim},
+				{itoa(st.Index), dim}, {"✓ allowed", green}, {h.On, ""}, {cmp.Or(h.Address, h.Purpose, "-"), ""}, {fmt.Sprint(h.Bytes), ""}, {fmt.Sprint(h.Received), ""}, {h.Rule, dim},
 			})
 		}
 		for _, x := range st.SideEffects.Refused {

@@ -105,8 +105,9 @@ func (c *checker) entry(id sectionID, e Effect, field string, en *entry) {
 	text := en.pattern.String()
 	switch id {
 	case networkSection:
-		for _, m := range en.pattern.(*networkPattern).rule.Methods() {
-			if !target.Registered(m) {
+		rule := en.pattern.(*networkPattern).rule
+		for _, m := range rule.Methods() {
+			if !rule.Agent() && !target.Registered(m) {
 				c.mistake(en.pos, field, meant(m, target.RegisteredMethods()), "%q is not a registered HTTP method, so the entry %q never matches", m, text)
 			}
 		}

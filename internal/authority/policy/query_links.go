@@ -113,6 +113,11 @@ func (c Chain) Sockets() []string {
 	return out
 }
 
+// Agent reports whether the chain could let anything use a key of the person's SSH agent.
+func (c Chain) Agent() bool {
+	return c.each(networkSection, func(r *Rules) bool { return r.anyNetwork(func(p *networkPattern) bool { return p.rule.Agent() }) })
+}
+
 // NamesLoopback reports whether the chain could let anything reach this
 // machine's own loopback addresses: every policy names one, or leaves it to the
 // others.

@@ -95,10 +95,10 @@ type Content struct {
 // package's URL parser, so that the decided target is the dialled one.
 type Target struct {
 	Method string // upper case; "" where the protocol has none
-	Scheme string // "https", "http", "tcp"; "unix": a socket of this machine
-	Host   string // lower-case ASCII (IDNA), no trailing dot; or a literal address without brackets; "" of a socket
+	Scheme string // "https", "http", "tcp"; "unix": a socket of this machine; "ssh-agent": a key of the person's SSH agent
+	Host   string // lower-case ASCII (IDNA), no trailing dot; or a literal address without brackets; "" of a socket or key
 	Port   uint16
-	Path   string // decoded, without dot segments, begins with "/"; "" if there is none
+	Path   string // decoded, without dot segments, begins with "/"; "" if there is none; of a key its fingerprint
 }
 
 // HostPort is the host and port as a dialer takes them.
@@ -111,12 +111,13 @@ func (t Target) HostPort() string {
 }
 
 func (t Target) String() string {
-	if t.Scheme == "unix" {
-		return "unix:" + t.Path
-	}
 	var b strings.Builder
 	if t.Method != "" {
 		b.WriteString(t.Method + " ")
+	}
+	if t.Scheme == "unix" || t.Scheme == "ssh-agent" {
+		b.WriteString(t.Scheme + ":" + t.Path)
+		return b.String()
 	}
 	b.WriteString(t.Scheme + "://")
 	if def := map[string]uint16{"https": 443, "http": 80}[t.Scheme]; def != 0 && def == t.Port {

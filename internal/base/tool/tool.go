@@ -111,6 +111,7 @@ type Happened struct {
 	Received int64  `json:"received,omitempty"`
 	Address  string `json:"address,omitempty"`
 	Rule     string `json:"rule,omitempty"`
+	Purpose  string `json:"purpose,omitempty"` // of a key's use: what was signed, as the data says
 }
 
 // Refused is something that a call tried while it ran and was not allowed to

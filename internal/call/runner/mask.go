@@ -93,7 +93,7 @@ func (f *flight) maskOutcome(o *Outcome) {
 	o.Err = f.maskError(o.Err)
 	for i := range o.Happened {
 		h := &o.Happened[i]
-		h.On, h.Address, h.Rule = text(h.On), text(h.Address), text(h.Rule)
+		h.On, h.Address, h.Rule, h.Purpose = text(h.On), text(h.Address), text(h.Rule), text(h.Purpose)
 	}
 	for i := range o.Attempts.Refused {
 		r := &o.Attempts.Refused[i]

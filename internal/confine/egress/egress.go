@@ -30,6 +30,7 @@ import (
 	"net/netip"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -72,6 +73,9 @@ type Options struct {
 	// TrustFile is where the sandbox finds the certificates to trust ([Proxy.CA]
 	// and the system's), for the variables of [Proxy.Env].
 	TrustFile string
+
+	// Agent is the path of the person's SSH agent's socket, without links; "": there is none.
+	Agent string
 
 	RootCAs *x509.CertPool           // who signs for hosts outside; nil: the system's
 	Notice  func(sandbox.Connection) // told of every connection as it ends or is refused; must be quick and safe for concurrent use
@@ -122,6 +126,8 @@ type Proxy struct {
 	ask       func(context.Context, tool.Action, policy.Decision) bool
 	secret    func(string) (string, bool)
 	authority *Authority // nil: nothing is inspected
+	agent     string     // of the SSH agent, see Options
+	signed    atomic.Int64
 	trustFile string
 	roots     *x509.CertPool
 	lookup    func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -148,7 +154,7 @@ func New(o Options) *Proxy {
 	_, _ = rand.Read(key[:]) // it never fails: the program ends if there is no randomness
 	p := &Proxy{
 		permit: o.Permit, chain: o.Permit.Chain(), limits: o.Limits.or(o.Permit.Limits()),
-		ask: o.Ask, secret: o.Secret, authority: o.Authority, trustFile: o.TrustFile, roots: o.RootCAs,
+		ask: o.Ask, secret: o.Secret, authority: o.Authority, agent: o.Agent, trustFile: o.TrustFile, roots: o.RootCAs,
 		lookup: network.Resolve, dial: network.DialTCP,
 		password: hex.EncodeToString(key[:]), stops: map[int]func(){},
 	}

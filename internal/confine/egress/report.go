@@ -120,7 +120,7 @@ func (p *Proxy) Dropped() int {
 type record struct {
 	sandbox.Connection
 	flow   *flow
-	socket bool // a Unix socket was reached
+	socket bool // a Unix socket or the SSH agent was reached
 }
 
 func (p *Proxy) begin(via string) *record {
@@ -149,11 +149,11 @@ func (p *Proxy) end(r *record, err error) {
 	}
 	_ = p.permit.Transferred(r.In, r.Out) // nothing more passes here; the permit's limits have bounded it
 	if r.Addr.IsValid() || r.socket {
-		happened := tool.Happened{Effect: tool.NetworkHTTP, On: r.Target(), Bytes: r.Out, Received: r.In, Rule: r.Rule}
+		happened := tool.Happened{Effect: tool.NetworkHTTP, On: r.Target(), Bytes: r.Out, Received: r.In, Rule: r.Rule, Purpose: r.Purpose}
 		if r.Addr.IsValid() {
 			happened.Address = netip.AddrPortFrom(r.Addr, r.Port).String()
 		}
-		if r.Method == "" {
+		if r.Method == "" || r.socket {
 			happened.Effect = tool.NetworkSocket
 		}
 		p.log.mu.Lock()

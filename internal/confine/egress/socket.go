@@ -9,12 +9,16 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/confine/network"
+	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
 // ServeSocket is Serve for a listener that stands for a Unix socket of the host. Each connection
 // is decided and recorded by the socket's path. Only bytes pass: no descriptors and no
 // credentials of processes.
 func (p *Proxy) ServeSocket(path string, l net.Listener) error {
+	if path == sandbox.AgentAt {
+		return p.accept(l, p.serveAgent)
+	}
 	return p.accept(l, func(ctx context.Context, conn net.Conn) { p.serveSocket(ctx, conn, path) })
 }
 

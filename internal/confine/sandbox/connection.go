@@ -13,8 +13,8 @@ import (
 type Connection struct {
 	Start    time.Time
 	Duration time.Duration
-	Via      string // how the proxy was asked: "http", "connect", "socks5", "unix"; "" if it was not understood
-	Protocol string // what passed: "http", "https" (inspected), "tls", "tcp", "unix"; "" if nothing was decided on
+	Via      string // how the proxy was asked: "http", "connect", "socks5", "unix", "ssh-agent"; "" if it was not understood
+	Protocol string // what passed: "http", "https" (inspected), "tls", "tcp", "unix", "ssh-agent"; "" if nothing was decided on
 	Method   string // of a request that the proxy saw
 	Path     string // decoded, without the query
 	Host     string // canonical; "" if none was understood
@@ -23,6 +23,7 @@ type Connection struct {
 	In       int64      // bytes to the sandbox
 	Out      int64      // bytes from the sandbox
 	Status   int        // of the response that the sandbox was sent; 0 for tunnels
+	Purpose  string     // of a use of the SSH agent: what was signed, as the data says
 
 	Effect policy.Effect // Allow; Ask where a person allowed it; Deny
 	Rule   string        // the deciding entry, "default", or what of the proxy refused
@@ -37,7 +38,7 @@ func (c Connection) Refused() bool { return c.Effect == policy.Deny }
 // Target is the connection's destination, as decisions print it; "(none)" if
 // none was understood.
 func (c Connection) Target() string {
-	if c.Host == "" && c.Protocol != "unix" {
+	if c.Host == "" && c.Protocol != "unix" && c.Protocol != "ssh-agent" {
 		return "(none)"
 	}
 	t := tool.Target{Method: c.Method, Scheme: c.Protocol, Host: c.Host, Port: c.Port, Path: c.Path}
@@ -63,6 +64,9 @@ func (c Connection) Output() map[string]any {
 	}
 	if why := c.Why(); why != "" {
 		m["reason"] = why
+	}
+	if c.Purpose != "" {
+		m["purpose"] = c.Purpose
 	}
 	return m
 }

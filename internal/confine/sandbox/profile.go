@@ -88,6 +88,7 @@ type Inputs struct {
 	Folder   string   // on the host, of a folder that is at FolderAt and may be written; "": none
 	Proxy    bool     // there can be a proxy
 	Services []string // of the command, see Command.Services
+	Publish  []Port
 
 	Isolation policy.Isolation // what the command is going to be confined by
 }
@@ -108,6 +109,8 @@ type Profile struct {
 	// Sockets are the paths of the host's Unix sockets that the policy names. Each is a mount of
 	// kind Socket, served by the proxy. Services are mounts of this kind, too, which Remit serves.
 	Sockets, Services []string
+
+	Publish []Port // see Command.Publish
 
 	// Isolation is what confines the command. Where it is not full, a mount is a
 	// Landlock rule, or nothing.
@@ -218,9 +221,14 @@ func (c *compiler) sockets() {
 	if !c.in.Proxy {
 		return
 	}
+	c.out.Publish = c.in.Publish
 	for _, at := range c.in.Services {
 		c.out.Services = append(c.out.Services, at)
 		c.out.Mounts = append(c.out.Mounts, Mount{Path: at, Kind: Socket})
+	}
+	if c.in.Chain.Agent() {
+		c.out.Sockets = append(c.out.Sockets, AgentAt)
+		c.out.Mounts = append(c.out.Mounts, Mount{Path: AgentAt, Kind: Socket})
 	}
 	for _, at := range c.in.Chain.Sockets() {
 		_, over := Cover(c.out.Mounts, at)

@@ -8,8 +8,10 @@ package sandbox
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/remitrun/remit/internal/authority/policy"
@@ -64,6 +66,9 @@ type Command struct {
 	// Services are sockets that Remit itself serves inside the sandbox. They need full
 	// isolation and a proxy.
 	Services []Service
+	// Publish are ports that the command's servers listen on, to be reached at this machine's
+	// loopback address while the command runs. They need full isolation and a proxy.
+	Publish []Port
 	// Observe tells in the outcome which paths the command used and tried. A
 	// machine that cannot observe does not run it.
 	Observe bool
@@ -74,6 +79,19 @@ type Command struct {
 type Service struct {
 	At    string                   // the path inside the sandbox; nothing of the policy's may be there
 	Serve func(net.Listener) error // returns, with its connections closed, once the listener is closed
+}
+
+// Port is a port of the sandbox that is published at 127.0.0.1 of this machine.
+type Port struct {
+	Host   uint16 // of this machine
+	Inside uint16 // of the sandbox's own loopback addresses
+}
+
+func (p Port) String() string {
+	if p.Host == p.Inside {
+		return strconv.Itoa(int(p.Host))
+	}
+	return fmt.Sprintf("%d:%d", p.Host, p.Inside)
 }
 
 // Stdio is what a command reads and writes directly: ends of pipes, which Run
@@ -156,12 +174,17 @@ func (o Outcome) Failure(what, stopper string) error {
 // one of its own: those of the host, and that one. The proxy's Env names it.
 const TrustFile = "/etc/remit-ca.pem"
 
+// AgentAt is where a command finds the person's SSH agent, if a policy names keys of it:
+// a socket of Remit's, which lists those keys and signs with them, and no more.
+const AgentAt = "/run/remit/ssh-agent.sock"
+
 // Proxy is the one way out of a sandbox. It decides each connection by the
 // call's permit; where no policy allows any, it refuses and records them all.
 type Proxy interface {
 	// Serve takes connections until Close. The listener is inside the sandbox.
 	Serve(l net.Listener) error
-	// ServeSocket is Serve for a listener that stands for the host's Unix socket at path.
+	// ServeSocket is Serve for a listener that stands for the host's Unix socket at path, or
+	// at AgentAt for the person's SSH agent.
 	ServeSocket(path string, l net.Listener) error
 	// Env gives the variables that point a command at the proxy on that port of
 	// 127.0.0.1.

@@ -237,6 +237,7 @@ type Happened struct {
 	Received int64  `json:"received,omitempty"`
 	Address  string `json:"address,omitempty"`
 	Rule     string `json:"rule,omitempty"`
+	Purpose  string `json:"purpose,omitempty"`
 }
 
 // Summary counts.

@@ -35,6 +35,7 @@ type ExecRequest struct {
 	Home      string           // the command's HOME, which persists; "": an empty one
 	Env       map[string]string
 	Services  []sandbox.Service
+	Publish   []sandbox.Port
 	Stdio     *sandbox.Stdio
 	Started   func(run *runner.Run, h policies.Hint) // nil, or called once the run is recorded
 	// Ask answers where the network rules ask; nil says no. Notice is told of
@@ -59,8 +60,11 @@ func (s *Runs) Exec(ctx context.Context, q ExecRequest) (ExecResult, error) {
 	var res ExecResult
 	var learner *execLearner
 	root := q.Root
-	if q.Learn != "" && !q.byHand() {
+	switch {
+	case q.Learn != "" && !q.byHand():
 		return res, fault.New(fault.Usage, "a grant's holder cannot learn a wider policy").WithHint("leave out --grant")
+	case len(q.Publish) > 0 && !q.byHand():
+		return res, fault.New(fault.Usage, "a grant's holder cannot publish a port").WithHint("leave out --grant or --publish")
 	}
 	if q.Learn != "" {
 		var err error
@@ -76,6 +80,10 @@ func (s *Runs) Exec(ctx context.Context, q ExecRequest) (ExecResult, error) {
 	args, err := ExecArgs(q.Argv)
 	if err != nil {
 		return res, err
+	}
+	for _, port := range q.Publish {
+		list, _ := args["publish"].([]any)
+		args["publish"] = append(list, port.String())
 	}
 	b, ctx, begun, err := s.Start(ctx, Request{
 		Policy: q.Policy, Root: root, Workspace: q.Workspace, Changeset: q.Changeset || learner != nil, Started: q.Started, Grant: q.Grant,
@@ -102,7 +110,7 @@ func (s *Runs) Profile(ctx context.Context, q ExecRequest) (sandbox.Profile, err
 		return sandbox.Profile{}, err
 	}
 	p, err := s.Box.Profile(in.Grant.Chain().Owning(q.Home), sandbox.Command{
-		Argv: q.Argv, Dir: q.Workspace, Typed: q.byHand(), Long: true, Env: q.Env, Services: q.Services,
+		Argv: q.Argv, Dir: q.Workspace, Typed: q.byHand(), Long: true, Env: q.Env, Services: q.Services, Publish: q.Publish,
 	})
 	if l := in.Grant.Chain().Limits(); err == nil && (q.Changeset || l.Hold) {
 		p.Notes = append(p.Notes, sandbox.HeldNote(l))
@@ -126,7 +134,8 @@ func (t *execTool) Spec() *tool.Spec {
 		ID: ExecID, Title: "Run a typed command", Version: "1", Source: "builtin", Risk: tool.High,
 		Description: "Runs a command that a person typed, with the person's own streams, in the sandbox.",
 		Input: []byte(`{"type": "object", "additionalProperties": false, "required": ["argv"],
-			"properties": {"argv": {"type": "array", "minItems": 1, "items": {"type": "string"}}}}`),
+			"properties": {"argv": {"type": "array", "minItems": 1, "items": {"type": "string"}},
+				"publish": {"type": "array", "items": {"type": "string"}}}}`),
 		Output: []byte(`{"type": "object"}`),
 		Effects: tool.EffectSet(tool.SystemExec, tool.FSRead, tool.FSWrite, tool.FSDelete, tool.FSChmod,
 			tool.NetworkHTTP, tool.NetworkSocket),
@@ -148,7 +157,7 @@ func (t *execTool) run(ctx context.Context, p permit.Permit) (tool.Result, error
 	made := shelltool.MakeFolders(p, command.Actions(t.q.Argv, p.Env(), p.Env().Workspace))
 	out, err := t.box.Run(ctx, p, sandbox.Command{
 		Argv: t.q.Argv, Dir: p.Env().Workspace, Typed: t.q.byHand(), Long: true, Stdio: t.q.Stdio, Ask: t.q.Ask, Notice: t.q.Notice, Observe: t.q.Learn != "",
-		Env: t.q.Env, Services: t.q.Services,
+		Env: t.q.Env, Services: t.q.Services, Publish: t.q.Publish,
 	})
 	if err != nil && out.Duration == 0 {
 		return tool.Result{}, err // it did not run

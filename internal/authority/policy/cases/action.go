@@ -32,7 +32,7 @@ func ParseAction(s, workspace, home string) (tool.Action, error) {
 		if !ok {
 			method, url = "", rest
 		}
-		t, err := target.Socket(rest)
+		t, err := target.Local(rest)
 		if err != nil {
 			t, err = target.Parse(method, url)
 		}

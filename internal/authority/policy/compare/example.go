@@ -160,8 +160,11 @@ func targets(pattern string) []policy.Call {
 	if words, after, ok := strings.Cut(pattern, " "); ok {
 		methods, rest = strings.Split(words, ","), after
 	}
-	if t, err := target.Socket(rest); err == nil {
+	if t, err := target.Local(rest); err == nil {
 		return one(tool.Action{Kind: tool.Network, Target: t})
+	}
+	if key, ok := strings.CutPrefix(rest, "ssh-agent:"); ok {
+		return keyUses(methods, key, methods[0] == "GET")
 	}
 	scheme, after, ok := strings.Cut(rest, "://")
 	if !ok {
@@ -181,6 +184,21 @@ func targets(pattern string) []policy.Call {
 			url += "/" + fill(strings.ReplaceAll(p, "**", "*"), "x")
 		}
 		if t, err := target.Parse(m, url); err == nil {
+			acts = append(acts, tool.Action{Kind: tool.Network, Target: t})
+		}
+	}
+	return one(acts...)
+}
+
+// keyUses are uses of a key of the SSH agent, or of any.
+func keyUses(methods []string, key string, every bool) []policy.Call {
+	if every {
+		methods = []string{target.AgentLogin, target.AgentSign}
+	}
+	key = strings.Replace(key, "*", "SHA256:"+strings.Repeat("x", 43), 1)
+	var acts []tool.Action
+	for _, m := range methods {
+		if t, err := target.AgentKey(m, "ssh-agent:"+key); err == nil {
 			acts = append(acts, tool.Action{Kind: tool.Network, Target: t})
 		}
 	}

@@ -115,6 +115,9 @@ func exactly(text string, t tool.Target) bool {
 // targetText writes a destination as an entry: its host and method as they
 // were, and in its path a * for each identifier, where that is covered.
 func (b *builder) targetText(t *seenTarget) (string, bool) {
+	if t.target.Scheme == "ssh-agent" {
+		return t.target.String(), true
+	}
 	head := t.target
 	head.Path = ""
 	lead := head.String()

@@ -37,7 +37,7 @@ func ParseTarget(s string) (tool.Target, bool) {
 	if !ok {
 		method, rest = "", s
 	}
-	if t, err := target.Socket(s); err == nil {
+	if t, err := target.Local(s); err == nil {
 		return t, true
 	}
 	t, err := target.Parse(method, rest)

@@ -12,6 +12,9 @@ func (r *Rule) Includes(q *Rule) bool {
 	if r.deny || q.deny || r.scheme != q.scheme || r.port != q.port || !r.includesHost(q) || !r.includesMethods(q) {
 		return false
 	}
+	if r.kind == hostAgent {
+		return r.path == "" || r.path == q.path
+	}
 	return r.path == "" || q.path != "" && includesPath(r.path, q.path)
 }
 
@@ -33,8 +36,8 @@ func (r *Rule) includesHost(q *Rule) bool {
 		return r.matchHost(q.host)
 	case hostLiteral:
 		return r.matchHost(q.addr.String()) && r.AllowsAddr(q.addr)
-	case hostSocket:
-		return r.kind == hostSocket
+	case hostSocket, hostAgent:
+		return r.kind == q.kind
 	case hostBelow, hostAny:
 		return r.kind == q.kind && r.host == q.host
 	}
@@ -95,6 +98,9 @@ func (r *Rule) Apart(q *Rule) bool {
 	if r.methods != nil && q.methods != nil && !slices.ContainsFunc(r.methods, func(m string) bool { return slices.Contains(q.methods, m) }) {
 		// A connection whose requests nobody sees is matched by neither.
 		return true
+	}
+	if r.kind == hostAgent || q.kind == hostAgent {
+		return r.kind != q.kind || r.path != "" && q.path != "" && r.path != q.path
 	}
 	exact := func(r *Rule) bool { return r.kind == hostName || r.kind == hostLiteral }
 	switch {

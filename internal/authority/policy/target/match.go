@@ -32,7 +32,7 @@ func (r *Rule) OtherPort(t tool.Target) bool {
 
 // SameHost reports whether the rule (of allow or ask) is for the target's host,
 // whatever its scheme, port, methods and paths.
-func (r *Rule) SameHost(t tool.Target) bool { return !r.deny && r.matchHost(t.Host) }
+func (r *Rule) SameHost(t tool.Target) bool { return !r.deny && t.Host != "" && r.matchHost(t.Host) }
 
 // Host is the host that a target must have to be matched. ok is false if the rule
 // may match other hosts.
@@ -127,13 +127,15 @@ func (r *Rule) matchRest(t tool.Target) bool {
 		return true
 	case t.Path == "":
 		return r.deny
+	case r.kind == hostAgent || t.Scheme == agentScheme:
+		return r.path == t.Path
 	}
 	return matchPath(r.path, t.Path, r.deny)
 }
 
 func (r *Rule) matchHost(host string) bool {
-	if host == "" { // a Unix socket
-		return r.kind == hostSocket || r.kind == hostAny && r.deny
+	if host == "" { // a Unix socket or a key; their schemes tell them apart
+		return r.kind == hostSocket || r.kind == hostAgent || r.kind == hostAny && r.deny
 	}
 	addr, isAddr := literal(host)
 	switch r.kind {

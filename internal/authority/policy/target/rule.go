@@ -33,6 +33,7 @@ const (
 	hostLiteral // one address
 	hostRange   // a range of addresses (deny only)
 	hostSocket  // a Unix socket of this machine; path is where
+	hostAgent   // keys of the person's SSH agent; path is one's fingerprint, or "" for any
 )
 
 // ParseRule reads an entry of a network list:
@@ -45,7 +46,8 @@ const (
 // (one or more labels more), * (any public host), a literal address, or in deny
 // an address range as 10.0.0.0/8. In a path * stands for any text within one
 // segment and ** for any number of segments, also none. An entry unix:/path names a
-// Unix socket of this machine.
+// Unix socket of this machine. [LOGIN|SIGN ]ssh-agent:KEY names the uses of a key of the
+// person's SSH agent, by its fingerprint or, for any key, *.
 //
 // Errors have the code PolicyInvalid.
 func ParseRule(s string, deny bool) (*Rule, error) {
@@ -66,6 +68,13 @@ func ParseRule(s string, deny bool) (*Rule, error) {
 	}
 	if strings.HasPrefix(rest, socketScheme+":/") {
 		return r.withSocket(rest, bad)
+	}
+	if key, ok := strings.CutPrefix(rest, agentScheme+":"); ok {
+		return r.withAgent(key, bad)
+	}
+	if strings.HasPrefix(rest, "gpg-agent:") {
+		return bad("a GPG agent signs hashes, so what it signs cannot be decided or recorded",
+			"sign with an SSH key: `git config gpg.format ssh`, and the entry SIGN ssh-agent:KEY")
 	}
 	if strings.ContainsAny(rest, "?#") {
 		return bad("queries and fragments are not compared", "leave out ? and # and what follows")
@@ -127,6 +136,25 @@ func (r *Rule) withSocket(entry string, bad func(reason, hint string) (*Rule, er
 	r.scheme, r.kind, r.path = socketScheme, hostSocket, t.Path
 	return r, nil
 }
+
+// withAgent reads the entry of keys of the SSH agent.
+func (r *Rule) withAgent(key string, bad func(reason, hint string) (*Rule, error)) (*Rule, error) {
+	for _, m := range r.methods {
+		if m != AgentLogin && m != AgentSign {
+			return bad("a key is used for LOGIN or SIGN, not "+m, "write SIGN ssh-agent:"+key)
+		}
+	}
+	if key == "*" {
+		key = ""
+	} else if !fingerprint.MatchString(key) {
+		return bad("a key of the SSH agent is named by its fingerprint, or * for any", "write ssh-agent:SHA256:… as `ssh-add -l` prints it")
+	}
+	r.scheme, r.kind, r.path = agentScheme, hostAgent, key
+	return r, nil
+}
+
+// Agent reports whether the rule names keys of the SSH agent.
+func (r *Rule) Agent() bool { return r.kind == hostAgent }
 
 // Socket returns the path of the Unix socket that the rule names; false: it names none.
 func (r *Rule) Socket() (path string, ok bool) { return r.path, r.kind == hostSocket }
@@ -217,12 +245,17 @@ func cleanPattern(raw string) (pattern, reason string) {
 
 // String prints the rule in its canonical form, which parses to the same rule.
 func (r *Rule) String() string {
-	if r.kind == hostSocket {
-		return socketScheme + ":" + r.path
-	}
 	var b strings.Builder
 	if r.methods != nil {
 		b.WriteString(strings.Join(r.methods, ",") + " ")
+	}
+	switch {
+	case r.kind == hostSocket:
+		return socketScheme + ":" + r.path
+	case r.kind == hostAgent && r.path == "":
+		return b.String() + agentScheme + ":*"
+	case r.kind == hostAgent:
+		return b.String() + agentScheme + ":" + r.path
 	}
 	if r.scheme != "" && (r.deny || r.scheme != "https") {
 		b.WriteString(r.scheme + "://")

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/regex"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -63,6 +64,40 @@ func Socket(text string) (tool.Target, error) {
 		return tool.Target{}, refuse(text, checkText(text))
 	}
 	return tool.Target{Scheme: socketScheme, Path: at}, nil
+}
+
+// agentScheme is the scheme of the keys of the person's SSH agent, in ssh-agent:SHA256:….
+const agentScheme = "ssh-agent"
+
+// AgentLogin and AgentSign are the uses of an agent's key: to log in to a server, and to sign
+// a file or commit.
+const (
+	AgentLogin = "LOGIN"
+	AgentSign  = "SIGN"
+)
+
+// fingerprint is a key's name, as ssh-keygen -l prints it.
+var fingerprint = regex.Lazy(`^SHA256:[A-Za-z0-9+/]{43}$`)
+
+// AgentKey reads a use and "ssh-agent:" with a key's fingerprint into the target of that use.
+func AgentKey(method, text string) (tool.Target, error) {
+	key, ok := strings.CutPrefix(text, agentScheme+":")
+	switch {
+	case !ok || !fingerprint.MatchString(key):
+		return tool.Target{}, refuse(text, "a key is ssh-agent: and its fingerprint, as ssh-keygen -l prints it")
+	case method != AgentLogin && method != AgentSign:
+		return tool.Target{}, refuse(text, "a key is used for LOGIN or SIGN")
+	}
+	return tool.Target{Method: method, Scheme: agentScheme, Path: key}, nil
+}
+
+// Local reads the target of something of this machine that is not reached by a host: a Unix
+// socket, or a use of a key.
+func Local(text string) (tool.Target, error) {
+	if method, rest, ok := strings.Cut(text, " "); ok {
+		return AgentKey(method, rest)
+	}
+	return Socket(text)
 }
 
 func parse(method, raw string) (tool.Target, *url.URL, error) {

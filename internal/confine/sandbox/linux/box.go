@@ -305,6 +305,7 @@ func (b *Box) compile(ctx context.Context, m *machine, chain policy.Chain, limit
 	m.links, m.which = found.links, found.which
 	in := sandbox.Inputs{Chain: chain, Limits: limits, System: found.mounts, Held: c.layers.folder(),
 		Dir: dir, Exe: exe, State: b.state(), Proxy: b.conf.Egress != nil, Isolation: iso}
+	in.Publish = c.Publish
 	for _, s := range c.Services {
 		in.Services = append(in.Services, s.At)
 	}
@@ -326,7 +327,7 @@ func (b *Box) compile(ctx context.Context, m *machine, chain policy.Chain, limit
 		return prof, start{}, fault.New(fault.HandleRefused, "the working folder %q is not readable under the policy", c.Dir)
 	}
 	st := start{layers: c.layers, exe: exe, argv: c.Argv, env: env, tty: terminalSize(c.Stdio), found: seen, repositories: repositoriesIn(in.Trees, in.Own)}
-	prof.Session = iso == policy.FullIsolation && stays(chain, c) && len(listeners(prof)) == 0 // listeners of sockets belong to one command
+	prof.Session = iso == policy.FullIsolation && stays(chain, c) && len(listeners(prof)) == 0 && len(prof.Publish) == 0 // these belong to one command
 	return prof, st, nil
 }
 

@@ -88,8 +88,10 @@ func (b *builder) trust(ca []byte) {
 // exit is the way out of one sandbox: nothing, or a proxy that serves it.
 type exit struct {
 	proxy   sandbox.Proxy
+	permit  permit.Permit
 	sockets []string // of the profile
 	own     []sandbox.Service
+	publish *publisher // nil: no port is published
 	open    []net.Listener
 	served  sync.WaitGroup
 }
@@ -100,11 +102,19 @@ func (b *Box) exit(p permit.Permit, c sandbox.Command, prof sandbox.Profile, st 
 	if !prof.Proxy {
 		return &exit{}, nil
 	}
-	proxy, err := b.conf.Egress(p, c)
+	publish, err := newPublisher(prof.Publish)
 	if err != nil {
 		return nil, err
 	}
+	proxy, err := b.conf.Egress(p, c)
+	if err != nil {
+		publish.close(p)
+		return nil, err
+	}
 	vars := proxy.Env(proxyPort)
+	if slices.Contains(prof.Sockets, sandbox.AgentAt) {
+		vars["SSH_AUTH_SOCK"] = sandbox.AgentAt
+	}
 	if ca := proxy.CA(); ca != nil {
 		st.ca = bundle(ca)
 	}
@@ -116,7 +126,7 @@ func (b *Box) exit(p permit.Permit, c sandbox.Command, prof sandbox.Profile, st 
 	for _, name := range slices.Sorted(maps.Keys(vars)) {
 		st.env = append(st.env, name+"="+vars[name])
 	}
-	return &exit{proxy: proxy, sockets: prof.Sockets, own: c.Services}, nil
+	return &exit{proxy: proxy, permit: p, sockets: prof.Sockets, own: c.Services, publish: publish}, nil
 }
 
 // bundle is what the host trusts, and the proxy's own certificate.
@@ -147,7 +157,7 @@ func (e *exit) serve(child *spawn.Child) error {
 			return err
 		}
 	}
-	return nil
+	return e.publish.serve(child)
 }
 
 // take takes the next listener from the sandbox and serves it.
@@ -177,6 +187,7 @@ func (e *exit) close() []sandbox.Connection {
 	if e.proxy == nil {
 		return nil
 	}
+	e.publish.close(e.permit)
 	e.proxy.Close()
 	for _, l := range e.open {
 		_ = l.Close() // the proxy's are closed already

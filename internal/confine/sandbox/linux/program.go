@@ -108,6 +108,7 @@ func program(m machine, p sandbox.Profile, s start) *spawn.Program {
 	if p.Proxy && !s.stays {
 		b.listen()
 		b.sockets()
+		b.dialers()
 		b.trust(s.ca)
 	}
 	b.layer(s.layers)

@@ -60,6 +60,8 @@ func needsFull(c command, has policy.Isolation) error {
 		what = "a terminal of the command's own"
 	case len(c.Services) > 0:
 		what = "a socket that Remit serves"
+	case len(c.Publish) > 0:
+		what = "a published port"
 	case c.Observe:
 		what = "observing a command"
 	default:
