@@ -52,7 +52,7 @@ func (rt *Runtime) Agents(ctx context.Context, own ...Capability) (*Agents, erro
 	if err != nil {
 		return nil, err
 	}
-	q := agents.Request{Root: rt.root, Workspace: rt.workspace, Capabilities: reg, Here: refuseApproval, Hook: rt.hook()}
+	q := agents.Request{Root: rt.root, Workspace: rt.workspace, Capabilities: reg, Here: refuseApproval, Hooks: rt.hooks()}
 	if rt.opts.Ask != nil {
 		q.Here = here(rt.opts.Ask, rt.person())
 	}

@@ -36,6 +36,7 @@ var mayImport = map[string]string{
 	"service/policies":     "os authority/policy base/wholefile base/fault authority/grant service/home record/ledger call/runner",
 	"service/runs":         "service/notify call/approval confine/changeset base/wholefile call/plan call/schedule service/changes os github.com/google/uuid call/catalog confine/sandbox authority/policy service/approvals base/tool confine/files record/eventlog record/store agents/agent service/home record/ledger service/secrets base/canon call/runner call/frozen authority/permit service/grants authority/policy/command authority/policy/learn confine/network tools/builtin/shell base/fault service/policies",
 	"service/measures":     "base/fault call/runner record/ledger record/telemetry",
+	"service/hooks":        "authority/permit authority/policy authority/policy/command authority/policy/glob base/canon base/fault base/tool call/runner confine/sandbox github.com/google/uuid net/http service/notify service/settings",
 	"service/notify":       "base/clip base/fault base/redact service/settings github.com/godbus/dbus net net/http syscall",
 	"service/approvals":    "service/notify base/fault record/store call/approval call/catalog base/tool service/home record/ledger call/runner base/canon service/grants github.com/google/uuid",
 	"service/changes":      "base/fault record/store confine/changeset service/settings call/replay authority/policy confine/sandbox base/tool service/home record/ledger call/runner",
@@ -93,7 +94,7 @@ var mayImport = map[string]string{
 	"agents/capability/capabilitytest": "agents/capability authority/permit authority/permit/permittest base/fault base/inspect base/tool",
 	"authority/permit/permittest":      "base/schema authority/permit authority/policy base/fault base/tool github.com/google/uuid crypto/rand os",
 	"tools/model":                      "base/clip base/canon base/fault net/http",
-	"agents/capability":                "base/commitment base/regex base/clip base/schema base/canon base/fault base/near authority/permit base/tool github.com/google/uuid",
+	"agents/capability":                "call/runner base/commitment base/regex base/clip base/schema base/canon base/fault base/near authority/permit base/tool github.com/google/uuid",
 	// engine
 	"agents/agent":  "base/commitment base/clip tools/typed base/canon agents/capability base/fault authority/grant record/ledger tools/model base/near authority/permit authority/policy call/runner record/store base/tool github.com/google/uuid crypto/rand",
 	"call/runner":   "base/clip base/commitment base/canon base/fault call/frozen authority/grant record/ledger authority/permit call/plan authority/policy base/tool github.com/google/uuid",
@@ -165,7 +166,7 @@ var mayImport = map[string]string{
 	"doors/webui":     "agents/agent agents/capability agents/chat authority/grant base/clip base/fault base/markdown base/redact call/approval call/catalog doors/httpapi record/ledger record/report record/store service/approvals service/changes service/devices service/grants service/history service/policyreview service/replays github.com/google/uuid net net/http",
 	"app": `
 		doors/gateway doors/httpapi doors/listen doors/webui
-		service/agents service/apis service/approvals service/callers service/changes service/clients service/devices service/extensions service/grants service/history service/home service/measures service/models service/modules service/notify service/policies service/policyreview service/replays service/runs service/secrets service/servers service/settings service/slash
+		service/agents service/apis service/approvals service/callers service/changes service/clients service/devices service/extensions service/grants service/history service/home service/hooks service/measures service/models service/modules service/notify service/policies service/policyreview service/replays service/runs service/secrets service/servers service/settings service/slash
 		agents/agent agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/mcptools agents/capability/noop agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace
 		call/approval call/catalog call/runner
 		tools/builtin/analyze tools/builtin/clock tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/shell tools/model tools/model/anthropic tools/model/openai tools/model/scripted tools/source/mcp

@@ -10,6 +10,7 @@ import (
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/tools/typed"
 )
 
@@ -24,6 +25,9 @@ type Capability struct {
 	Prompt      string
 	Requires    []string // capabilities that come with it
 	Tools       []AgentTool
+	// Around, if not nil, is called around the calls of the capability's tools, as
+	// [Options.Around] is around all calls.
+	Around func(ctx context.Context, e HookEvent) (note string, err error)
 }
 
 // AgentTool is a Go function as agents' models can call it. Its ID in policies and
@@ -102,6 +106,9 @@ func (c Capability) made() (capability.Capability, error) {
 		out.part.Tools = append(out.part.Tools, capability.Own(t.Name, newProgramTool(*spec, t.Run)))
 		out.info.Wants = append(out.info.Wants, "tools "+string(spec.ID))
 	}
+	if c.Around != nil {
+		return hookedCapability{out, c.Around}, nil
+	}
 	return out, nil
 }
 
@@ -147,6 +154,18 @@ func (t AgentTool) spec(of, version string) (*tool.Spec, error) {
 type programCapability struct {
 	info capability.Info
 	part capability.Part
+}
+
+// hookedCapability is a programCapability that is called around its tools' calls.
+type hookedCapability struct {
+	*programCapability
+
+	around func(context.Context, HookEvent) (string, error)
+}
+
+// Around implements capability.Hooked.
+func (c hookedCapability) Around(ctx context.Context, e runner.HookEvent) (string, error) {
+	return hookOf(c.around).Handle(ctx, e)
 }
 
 func (c *programCapability) Info() capability.Info { return c.info }

@@ -40,11 +40,18 @@ type HookEvent struct {
 	Reason  string          // of HookAsked: why approval is needed
 }
 
-// around makes a hook of the engine of a program's function.
-type around func(context.Context, HookEvent) (string, error)
+// hookOf makes a hook of the engine of a program's function.
+func hookOf(around func(context.Context, HookEvent) (string, error)) runner.Hook {
+	return runner.Hook{Handle: func(ctx context.Context, e runner.HookEvent) (string, error) {
+		note, err := around(ctx, hookEvent(e))
+		if err != nil {
+			err = fault.Wrap(fault.HookRefused, err, "%v", err) // the program's text may be shown
+		}
+		return note, err
+	}}
+}
 
-// Handle implements runner.Hook.
-func (f around) Handle(ctx context.Context, e runner.HookEvent) (string, error) {
+func hookEvent(e runner.HookEvent) HookEvent {
 	out := HookEvent{
 		Stage: HookStage(e.Stage), Run: e.Run.String(), Holder: e.Holder, Index: e.Index, Step: e.Step, Tool: string(e.Tool),
 		Risk: e.Risk.String(), Args: e.Args, Err: e.Err, Reason: e.Reason,
@@ -55,17 +62,13 @@ func (f around) Handle(ctx context.Context, e runner.HookEvent) (string, error) 
 	if e.Stage == runner.HookAfter || e.Stage == runner.HookDenied {
 		out.Status = Status(e.Status.String())
 	}
-	note, err := f(ctx, out)
-	if err != nil {
-		err = fault.Wrap(fault.HookRefused, err, "%v", err) // the program's text may be shown
-	}
-	return note, err
+	return out
 }
 
-// hook is the hook of the runtime's calls; nil: none.
-func (rt *Runtime) hook() runner.Hook {
+// hooks are the hooks of the runtime's calls.
+func (rt *Runtime) hooks() []runner.Hook {
 	if rt.opts.Around == nil {
 		return nil
 	}
-	return around(rt.opts.Around)
+	return []runner.Hook{hookOf(rt.opts.Around)}
 }

@@ -64,3 +64,35 @@ func TestAHookRefusesAndAnnotatesCalls(t *testing.T) {
 		t.Errorf("replay: %+v, %v", r, err)
 	}
 }
+
+// A capability is called around the calls of its own tools, and of no others.
+func TestACapabilityIsCalledAroundItsToolsCalls(t *testing.T) {
+	const answers = "- tool_calls: [{name: go, args: {}}, {name: halt, args: {}}, {name: get_current_time, args: {}}]\n- text: done\n"
+	var mu sync.Mutex
+	var seen []string
+	ran := ""
+	rt := runtime(t, remit.Options{Workspace: scripted(t, answers), PolicySource: []byte("version: 1\nname: p\nfiles: {read: {allow: ['answers.yaml']}}\nmodels: {allow: ['*']}\ntools: {allow: ['*'], deny: [mine.never]}\n")})
+	a := agents(t, rt, remit.Capability{ID: "mine", Description: "Mine.", Tools: []remit.AgentTool{
+		tried("go", func(context.Context, struct{}) (any, error) { ran += "go"; return "here", nil }),
+		tried("halt", func(context.Context, struct{}) (any, error) { ran += "halt"; return "here", nil }),
+	}, Around: func(_ context.Context, e remit.HookEvent) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen = append(seen, string(e.Stage)+" "+e.Tool)
+		if e.Stage == remit.HookBefore && e.Tool == "mine.halt" {
+			return "", errors.New("not now")
+		}
+		return "of mine", nil
+	}})
+	_, turn, err := say(t, a, remit.Agent{Name: "x", Capabilities: remit.Uses("mine", "current_time")}, "go")
+	if err != nil || turn.Reply != "done" || ran != "go" {
+		t.Fatalf("%v, %q, ran %q", err, turn.Reply, ran)
+	}
+	slices.Sort(seen)
+	if got := strings.Join(seen, ", "); got != "after mine.go, before mine.go, before mine.halt, denied mine.halt" {
+		t.Errorf("it was called at %s", got)
+	}
+	if text := turn.Messages[3].Text; !strings.Contains(text, "E1007") || !strings.Contains(text, `the hook \"mine\" refused the call: not now`) {
+		t.Errorf("the model was told %q", text)
+	}
+}

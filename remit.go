@@ -162,7 +162,7 @@ func (rt *Runtime) person() string {
 func (rt *Runtime) request() runs.Request {
 	q := runs.Request{
 		Root: rt.root, Workspace: rt.workspace, Changeset: rt.opts.Changeset, Frozen: rt.frozen, Planning: rt.opts.Planning,
-		Grant: grants.Presented{Token: rt.opts.Grant, KeyFile: rt.opts.GrantKey}, Hook: rt.hook(),
+		Grant: grants.Presented{Token: rt.opts.Grant, KeyFile: rt.opts.GrantKey}, Hooks: rt.hooks(),
 	}
 	if rt.opts.Ask != nil {
 		q.Here = here(rt.opts.Ask, rt.person())

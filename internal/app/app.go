@@ -90,6 +90,7 @@ func New(cfg home.Config) (*App, error) {
 	a.Runs = &runs.Runs{
 		Home: a.Home, Policies: a.Policies, Secrets: a.Secrets, Grants: a.Grants, Approvals: a.Approvals, Changes: a.Changes,
 		Box: a.box, Tools: a.catalog, Catalog: a.Extensions, Limits: tierLimits(cfg.Settings.Tiers), Reader: a.Reader, Notifier: a.Notifier,
+		Hooks: a.hooks(),
 	}
 	a.History = &history.History{Home: a.Home, Reader: a.Reader}
 	a.Agents = &agents.Agents{

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/service/hooks"
 	"github.com/remitrun/remit/internal/service/notify"
 )
 
@@ -15,9 +17,7 @@ func (a *App) notifier() *notify.Notifier {
 		list = append(list, notify.Desktop(a.Home.Lookup))
 	}
 	for _, w := range s.Webhooks {
-		list = append(list, notify.Webhook(w, func(name string) (string, bool) {
-			return a.Secrets.Value(policy.Secret{Store: name}.Key())
-		}))
+		list = append(list, notify.Webhook(w, a.storedSecret))
 	}
 	return notify.New(list, func() *slog.Logger {
 		l, err := a.Home.Log()
@@ -26,4 +26,14 @@ func (a *App) notifier() *notify.Notifier {
 		}
 		return l.Logger()
 	})
+}
+
+// storedSecret finds the value of a stored secret.
+func (a *App) storedSecret(name string) (string, bool) {
+	return a.Secrets.Value(policy.Secret{Store: name}.Key())
+}
+
+// hooks makes the hooks that the settings name.
+func (a *App) hooks() []runner.Hook {
+	return hooks.New(a.Home.Settings.Hooks, hooks.Config{Box: a.box, Secret: a.storedSecret, Redact: func(b []byte) []byte { return a.Home.Redactor().JSON(b) }})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/base/commitment"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
@@ -29,6 +30,7 @@ type setup struct {
 	tools   []model.Tool // as the model sees them
 	offers  map[string]capability.Offer
 	own     []permit.Tool // not in the catalog
+	hooks   []runner.Hook // of the capabilities
 	limits  Limits
 	chat    *chat
 
@@ -104,6 +106,9 @@ func (s *Service) assemble(in RunInputs, kids capability.Children) (*setup, erro
 	for _, p := range res.Parts {
 		if p.Part.Source != "" {
 			set.addSource(p.Info.ID, p.Part.Source)
+		}
+		if h, ok := p.Hook(); ok {
+			set.hooks = append(set.hooks, h)
 		}
 	}
 	set.system = prompt(res, a.SystemPrompt)

@@ -274,7 +274,7 @@ func (t *turn) wake(ctx context.Context, r store.SessionRecord, d sessionDoc, a 
 		observe = s.watchChild(r.Parent, d.Child.Name)
 	}
 	run, err := s.o.Runs.Begin(ctx, RunRequest{
-		Observe: observe, Session: l.id, Name: runName(a, d), Granted: granted, Tools: set.own, Inputs: inputs, Asking: l.asking,
+		Observe: observe, Session: l.id, Name: runName(a, d), Granted: granted, Tools: set.own, Hooks: set.hooks, Inputs: inputs, Asking: l.asking,
 	})
 	if err != nil {
 		return nil, err

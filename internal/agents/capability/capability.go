@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/commitment"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/runner"
 )
 
 // Status says whether a capability can be used.
@@ -74,6 +75,16 @@ type Capability interface {
 	// Info().Config, or nil if the agent has no configuration. s is the zero Session if
 	// only the specifications of tools are needed.
 	Part(s Session, config json.RawMessage) (Part, error)
+}
+
+// Hooked is a Capability that is called around the calls of its own tools. As the operator's
+// hooks, it can refuse a call before it runs, and add notes to the record. It cannot allow, change
+// or repeat one.
+type Hooked interface {
+	Capability
+	// Around returns a note for the record; "": none. At runner.HookBefore, an error refuses the
+	// call.
+	Around(ctx context.Context, e runner.HookEvent) (note string, err error)
 }
 
 // Session is what capabilities can use in the session that they are part of.

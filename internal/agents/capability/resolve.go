@@ -10,6 +10,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/near"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/runner"
 )
 
 // MaxCapabilities is the largest number of capabilities of an agent, with those that
@@ -38,6 +39,21 @@ type ResolvedPart struct {
 	Config json.RawMessage // of the capability; nil: none
 	For    string          // the capability that requires it, if the agent does not name it itself
 	Part   Part            // with renamed tools
+	Around Hooked          // nil: it is not called around calls
+}
+
+// Hook is called around the calls of the part's own tools; false: there is none.
+func (p *ResolvedPart) Hook() (runner.Hook, bool) {
+	if p.Around == nil {
+		return runner.Hook{}, false
+	}
+	own := map[tool.ID]bool{}
+	for _, o := range p.Part.Tools {
+		if o.Tool != nil {
+			own[o.ID] = true
+		}
+	}
+	return runner.Hook{Name: p.Info.ID, Match: func(id tool.ID) bool { return own[id] }, Handle: p.Around.Around}, true
 }
 
 // Resolve finds the capabilities that an agent names, and those that they require. The
@@ -188,6 +204,7 @@ func coded(err error) *fault.Error {
 func (r *resolver) add(c Capability, info Info, way []string, i int) {
 	field := fmt.Sprintf("capabilities[%d].config", i)
 	p := ResolvedPart{Info: info}
+	p.Around, _ = c.(Hooked)
 	var conf settings
 	at, named := r.named[info.ID]
 	if named {

@@ -24,7 +24,7 @@ const (
 	PolicyMissing  Code = 1004 // no policy was given and none is trusted
 	LimitReached   Code = 1005 // a limit of the policy (calls, time, ...) is used up
 	HandleRefused  Code = 1006 // a handle refused an action that the decision had not covered
-	HookRefused    Code = 1007 // the operator's hook refused the call, or failed
+	HookRefused    Code = 1007 // a hook refused the call, or failed
 	ToolUnknown    Code = 2001 // no tool has this ID
 	ArgsInvalid    Code = 2002 // arguments do not fit the tool's schema
 	ToolFailed     Code = 2003 // the tool ran and failed

@@ -218,7 +218,7 @@ func (f *flight) ask(ctx context.Context) error {
 	if err := f.r.Facts.Contents(ctx, f.run.Env, f.chain, f.c, f.actions); err != nil {
 		return err
 	}
-	f.tellHook(ctx, HookEvent{Stage: HookAsked, Reason: f.decision.Reason})
+	f.tellHooks(ctx, HookEvent{Stage: HookAsked, Reason: f.decision.Reason})
 	for range maxAsked {
 		a, err := f.r.Ask.Ask(ctx, Question{Run: f.run, Call: f.c, Spec: f.entry.Spec, Digest: f.entry.Digest,
 			Args: f.args, Actions: slices.Clone(f.actions), Decision: f.decision, Terms: f.run.terms})

@@ -4,23 +4,43 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
-// Hook is called around calls, for the operator. It can refuse a call before it runs, and add
-// notes to the record. It cannot allow, change or repeat a call.
-type Hook interface {
+// Hook is called around calls. It can refuse a call before it runs, and add notes to the
+// record. It cannot allow, change or repeat a call.
+type Hook struct {
+	Name   string                                 // in notes and refusals; "": it has none
+	Stages []HookStage                            // at which it is called; nil: at all
+	Match  func(tool.ID) bool                     // the tools around whose calls it is called; nil: all
+	Chain  func(policy.Env) (policy.Chain, error) // bounds a program that the hook runs; nil: it runs none
 	// Handle returns a note for the record; "": none. Where the stage is HookBefore, an error
 	// refuses the call. It must return when ctx ends.
-	Handle(ctx context.Context, e HookEvent) (note string, err error)
+	Handle func(ctx context.Context, e HookEvent) (note string, err error)
+}
+
+// wants reports whether the hook is called at a stage of a call of a tool.
+func (h *Hook) wants(at HookStage, id tool.ID) bool {
+	return (h.Stages == nil || slices.Contains(h.Stages, at)) && (h.Match == nil || h.Match(id))
+}
+
+// called names the hook in messages.
+func (h *Hook) called() string {
+	if h.Name == "" {
+		return "the hook"
+	}
+	return fmt.Sprintf("the hook %q", h.Name)
 }
 
 // HookStage is where a call is.
@@ -48,6 +68,10 @@ type HookEvent struct {
 	Status  tool.Status // of HookAfter and HookDenied
 	Err     error       // of HookAfter and HookDenied: why the call did not complete
 	Reason  string      // of HookAsked: why approval is needed
+	Env     tool.Env    // of the call
+	// Permit is for the program of a hook that has a Chain, and ends with Handle. It permits
+	// what that chain allows, and nothing of the call's.
+	Permit permit.Permit
 }
 
 const (
@@ -55,18 +79,20 @@ const (
 	maxNote  = 4 << 10          // bytes of a note
 )
 
-// callBefore calls the hook before the call runs. Whatever goes wrong in the hook refuses the
+// callBefore calls the hooks before the call runs. Whatever goes wrong in a hook refuses the
 // call. A replay takes the result from the record.
 func (f *flight) callBefore(ctx context.Context) error {
-	if f.r.Hook == nil && f.run.Recall == nil {
+	if len(f.r.Hooks) == 0 && f.run.Recall == nil {
 		return nil
 	}
 	err := f.gate(ctx, HookGate, func(ctx context.Context) error {
-		err := f.callHook(ctx, HookEvent{Stage: HookBefore})
-		if err == nil {
-			return nil
-		}
-		return fault.Wrap(fault.HookRefused, err, "a hook refused the call: %s", clip.Text(f.r.masked(fault.Message(err)), maxNote))
+		return f.callHooks(ctx, HookEvent{Stage: HookBefore}, func(h *Hook, err error) error {
+			who := "a hook"
+			if h.Name != "" {
+				who = h.called()
+			}
+			return fault.Wrap(fault.HookRefused, err, "%s refused the call: %s", who, clip.Text(f.r.masked(fault.Message(err)), maxNote))
+		})
 	})
 	if err != nil {
 		f.refuse("hook", err)
@@ -74,14 +100,15 @@ func (f *flight) callBefore(ctx context.Context) error {
 	return err
 }
 
-// tellHook calls the hook where it can only add a note. A failure becomes the note.
-func (f *flight) tellHook(ctx context.Context, e HookEvent) {
-	if err := f.callHook(ctx, e); err != nil {
-		f.addNote(e.Stage, "the hook failed: "+fault.Message(err))
-	}
+// tellHooks calls the hooks where they can only add notes. A failure becomes a note.
+func (f *flight) tellHooks(ctx context.Context, e HookEvent) {
+	_ = f.callHooks(ctx, e, func(h *Hook, err error) error { // never an error
+		f.addNote(e.Stage, h.called()+" failed: "+fault.Message(err))
+		return nil
+	})
 }
 
-// tellEnd calls the hook with how the call ended.
+// tellEnd calls the hooks with how the call ended.
 func (f *flight) tellEnd(ctx context.Context, o *Outcome) {
 	e := HookEvent{Stage: HookDenied, Status: o.Status, Err: o.Err}
 	switch {
@@ -90,28 +117,57 @@ func (f *flight) tellEnd(ctx context.Context, o *Outcome) {
 	case o.Status != tool.StatusDenied || f.noCall:
 		return
 	}
-	f.tellHook(context.WithoutCancel(ctx), e)
+	f.tellHooks(context.WithoutCancel(ctx), e)
 }
 
-// callHook calls the hook within its time, and keeps its note.
-func (f *flight) callHook(ctx context.Context, e HookEvent) error {
-	if f.r.Hook == nil || f.run.Mode != ledger.Live {
+// callHooks calls the hooks that want an event, in order, until failed returns an error.
+func (f *flight) callHooks(ctx context.Context, e HookEvent, failed func(*Hook, error) error) error {
+	if f.run.Mode != ledger.Live {
 		return nil
 	}
 	e.Run, e.Session, e.Holder = f.run.ID, f.run.Session, f.run.Grant.Holder()
-	e.Index, e.Step, e.Tool = f.c.Index, f.c.Step, f.c.Tool
-	e.Args = bytes.Clone(f.args) // the hook may write in it, also after it was given up
+	e.Index, e.Step, e.Tool, e.Env = f.c.Index, f.c.Step, f.c.Tool, f.run.Env
 	if f.entry.Spec != nil {
 		e.Risk = f.entry.Spec.Risk
 	}
+	for i := range f.r.Hooks {
+		h := &f.r.Hooks[i]
+		if !h.wants(e.Stage, e.Tool) {
+			continue
+		}
+		e.Args = bytes.Clone(f.args) // the hook may write in it, also after it was given up
+		note, err := f.callHook(ctx, h, e)
+		if note != "" && h.Name != "" {
+			note = h.Name + ": " + note
+		}
+		f.addNote(e.Stage, note)
+		if err == nil {
+			continue
+		}
+		if err = failed(h, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// callHook calls one hook within its time.
+func (f *flight) callHook(ctx context.Context, h *Hook, e HookEvent) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, hookTime, fault.New(fault.ToolTimeout, "the hook did not answer within %s", hookTime))
 	defer cancel()
+	if h.Chain != nil {
+		chain, err := h.Chain(f.run.Bound)
+		if err != nil {
+			return "", err
+		}
+		e.Permit = permit.Mint(permit.Terms{Tool: e.Tool, Chain: chain, Env: f.run.Env, Limits: chain.Limits()})
+		defer e.Permit.End()
+	}
 	type answer struct {
 		note string
 		err  error
 	}
 	ch := make(chan answer, 1) // buffered: a hook that was given up can still end
-	hook := f.r.Hook
 	go func() {
 		var a answer
 		defer func() {
@@ -120,24 +176,26 @@ func (f *flight) callHook(ctx context.Context, e HookEvent) error {
 			}
 			ch <- a
 		}()
-		a.note, a.err = hook.Handle(ctx, e)
+		a.note, a.err = h.Handle(ctx, e)
 	}()
 	select {
 	case a := <-ch:
-		f.addNote(e.Stage, a.note)
-		return a.err
+		return a.note, a.err
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return "", context.Cause(ctx)
 	}
 }
 
-// addNote keeps a hook's note for the record.
+// addNote keeps a hook's note for the record, after those of other hooks.
 func (f *flight) addNote(at HookStage, note string) {
 	if note == "" {
 		return
 	}
 	if f.notes == nil {
 		f.notes = map[HookStage]string{}
+	}
+	if was := f.notes[at]; was != "" {
+		note = was + "\n" + note
 	}
 	f.notes[at] = clip.Text(f.r.masked(strings.ToValidUTF8(note, "\uFFFD")), maxNote)
 }

@@ -179,7 +179,7 @@ type Runner struct {
 	Now     func() time.Time // nil: time.Now
 	Mask    Mask             // nil: no secrets
 
-	Hook         Hook         // nil: none
+	Hooks        []Hook       // called around calls, in order
 	Sources      *Sources     // nil: sources have no limits
 	Authority    Authority    // nil: grants kept in the ledger are refused
 	GrantStopper GrantStopper // nil: if a policy stops a grant, the run ends with an error

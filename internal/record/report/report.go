@@ -121,7 +121,7 @@ type Step struct {
 	Client      string      `json:"client,omitempty"`   // carries out the call itself
 	Reported    bool        `json:"reported,omitempty"` // status and output are the client's word
 	Erased      bool        `json:"erased,omitempty"`   // arguments and output were erased from the record
-	// Notes are those of the operator's hook, by the stage of the call: asked, before, after or
+	// Notes are those of hooks, by the stage of the call: asked, before, after or
 	// denied.
 	Notes map[string]string `json:"notes,omitempty"`
 	// Commitment is the condition that the step checks, as "run go test ./...".

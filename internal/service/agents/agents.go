@@ -60,7 +60,7 @@ type Request struct {
 	Capabilities *capability.Registry
 	Models       *model.Registry
 	Observe      func(runner.Notice) // nil: do not
-	Hook         runner.Hook         // called around calls; nil: none
+	Hooks        []runner.Hook       // called around calls
 	// Here asks the person at this terminal the questions of sessions' calls; nil: they wait
 	// for an answer from elsewhere.
 	Here func(ctx context.Context, c approval.Case) (store.Vote, error)

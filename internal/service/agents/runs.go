@@ -3,6 +3,7 @@ package agents
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/remitrun/remit/internal/agents/agent"
@@ -26,7 +27,7 @@ func (h *host) Begin(ctx context.Context, q agent.RunRequest) (agent.Run, error)
 	return h.Runs.Begin(ctx, runs.Request{
 		Name: q.Name, Workspace: q.Granted.Workspace, Asker: &desk{approvals: h.Approvals, asking: q.Asking, here: h.q.Here},
 		Agent:   &runs.AgentRun{Session: q.Session, Inputs: q.Inputs, Granted: q.Granted, Tools: tools},
-		Observe: both(h.q.Observe, q.Observe), Hook: h.q.Hook,
+		Observe: both(h.q.Observe, q.Observe), Hooks: slices.Concat(h.q.Hooks, q.Hooks),
 	})
 }
 

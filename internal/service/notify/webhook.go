@@ -23,18 +23,33 @@ import (
 	"github.com/remitrun/remit/internal/service/settings"
 )
 
-// webhook sends events by HTTP. Requests are signed as Standard Webhooks defines it: webhook-id,
-// webhook-timestamp and webhook-signature, an HMAC-SHA256 of the ID, the time and the body.
+// webhook sends events by HTTP.
 type webhook struct {
+	*Sender
+
+	format string
+}
+
+// Webhook returns the channel of a webhook. Its secrets are found when an event is sent.
+func Webhook(w settings.Webhook, secret func(name string) (string, bool)) Channel {
+	return &webhook{NewSender("notifications.webhooks."+w.Name, w, secret), w.Format}
+}
+
+// Sender posts to the address of a webhook. Requests are signed as Standard Webhooks defines it:
+// webhook-id, webhook-timestamp and webhook-signature, an HMAC-SHA256 of the ID, the time and the
+// body.
+type Sender struct {
 	settings.Webhook
+	field  string                           // of the settings, for messages
 	secret func(name string) (string, bool) // finds a stored secret
 	now    func() time.Time
 	client http.Client
 }
 
-// Webhook returns the channel of a webhook. Its secrets are found when an event is sent.
-func Webhook(w settings.Webhook, secret func(name string) (string, bool)) Channel {
-	return &webhook{Webhook: w, secret: secret, now: time.Now, client: http.Client{
+// NewSender returns a sender for a webhook, which field of the settings describes. Its secrets are
+// found when something is sent.
+func NewSender(field string, w settings.Webhook, secret func(name string) (string, bool)) *Sender {
+	return &Sender{Webhook: w, field: field, secret: secret, now: time.Now, client: http.Client{
 		// A redirect would carry the event to an address that nobody chose.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport:     &http.Transport{DialContext: dial, ForceAttemptHTTP2: true, MaxIdleConns: 1, IdleConnTimeout: 10 * time.Second, DisableKeepAlives: true},
@@ -62,23 +77,46 @@ func (w *webhook) Name() string { return "webhook " + w.Webhook.Name }
 
 // Deliver implements Channel.
 func (w *webhook) Deliver(ctx context.Context, e Event) error {
-	req, err := w.request(ctx, e)
+	body, kind, err := payload(w.format, e)
 	if err != nil {
 		return errors.Join(errPermanent, err)
 	}
-	res, err := w.client.Do(req)
+	status, _, err := w.Post(ctx, e.Kind+"."+e.ID, kind, body, func(h http.Header) {
+		if w.format == "ntfy" {
+			ntfyHeaders(h, e)
+		}
+	})
+	switch {
+	case err != nil:
+		return err
+	case status < http.StatusMultipleChoices:
+		return nil
+	case status >= http.StatusInternalServerError, status == http.StatusTooManyRequests, status == http.StatusRequestTimeout:
+		return fmt.Errorf("the receiver answered with status %d", status)
+	}
+	return fmt.Errorf("the receiver answered with status %d: %w", status, errPermanent)
+}
+
+// MaxAnswer is how many bytes of a receiver's answer are read.
+const MaxAnswer = 64 << 10
+
+// Post sends a body, and returns the status and the first bytes of the answer. The ID is the same
+// for each attempt, so that a receiver can drop repetitions.
+func (s *Sender) Post(ctx context.Context, id, kind string, body []byte, head func(http.Header)) (status int, answer []byte, err error) {
+	req, err := s.request(ctx, id, kind, body, head)
 	if err != nil {
-		return withoutURL(err)
+		return 0, nil, errors.Join(errPermanent, err)
+	}
+	res, err := s.client.Do(req)
+	if err != nil {
+		return 0, nil, withoutURL(err)
 	}
 	defer func() { _ = res.Body.Close() }()
-	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 1<<16))
-	switch {
-	case res.StatusCode < http.StatusMultipleChoices:
-		return nil
-	case res.StatusCode >= http.StatusInternalServerError, res.StatusCode == http.StatusTooManyRequests, res.StatusCode == http.StatusRequestTimeout:
-		return fmt.Errorf("the receiver answered with status %d", res.StatusCode)
+	answer, err = io.ReadAll(io.LimitReader(res.Body, MaxAnswer))
+	if err != nil && res.StatusCode < http.StatusMultipleChoices {
+		return res.StatusCode, nil, withoutURL(err)
 	}
-	return fmt.Errorf("the receiver answered with status %d: %w", res.StatusCode, errPermanent)
+	return res.StatusCode, answer, nil
 }
 
 // withoutURL returns the cause of a failed request: the URL may be a secret.
@@ -90,8 +128,8 @@ func withoutURL(err error) error {
 	return err
 }
 
-func (w *webhook) request(ctx context.Context, e Event) (*http.Request, error) {
-	to, err := w.value("url", w.URL)
+func (s *Sender) request(ctx context.Context, id, kind string, body []byte, head func(http.Header)) (*http.Request, error) {
+	to, err := s.value("url", s.URL)
 	if err != nil {
 		return nil, err
 	}
@@ -101,52 +139,47 @@ func (w *webhook) request(ctx context.Context, e Event) (*http.Request, error) {
 	if strings.HasPrefix(strings.ToLower(to), "http:") {
 		ctx = context.WithValue(ctx, plainHTTP{}, true)
 	}
-	body, kind, err := payload(w.Format, e)
-	if err != nil {
-		return nil, err
-	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
 		return nil, withoutURL(err)
 	}
 	req.Header.Set("Content-Type", kind)
 	req.Header.Set("User-Agent", "remit")
-	if w.Format == "ntfy" {
-		ntfyHeaders(req.Header, e)
+	if head != nil {
+		head(req.Header)
 	}
-	if w.Token != "" {
-		token, err := w.value("token", w.Token)
+	if s.Token != "" {
+		token, err := s.value("token", s.Token)
 		if err != nil {
 			return nil, err
 		}
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	return req, w.sign(req.Header, e, body)
+	return req, s.sign(req.Header, id, body)
 }
 
 // value returns a setting, or the stored secret that it names.
-func (w *webhook) value(field, text string) (string, error) {
+func (s *Sender) value(field, text string) (string, error) {
 	name, stored := settings.StoredSecret(text)
 	if !stored {
 		return text, nil
 	}
-	v, ok := w.secret(name)
+	v, ok := s.secret(name)
 	if !ok {
-		return "", fault.New(fault.Usage, "notifications.webhooks.%s.%s: no secret %q is stored", w.Webhook.Name, field, name).WithHint("store it with remit secret set %s", name)
+		return "", fault.New(fault.Usage, "%s.%s: no secret %q is stored", s.field, field, name).WithHint("store it with remit secret set %s", name)
 	}
 	return v, nil
 }
 
-// sign adds the headers of Standard Webhooks. The ID is the same for each attempt, so that a
-// receiver can drop repetitions.
-func (w *webhook) sign(h http.Header, e Event, body []byte) error {
-	id, at := e.Kind+"."+e.ID, strconv.FormatInt(w.now().Unix(), 10)
+// sign adds the headers of Standard Webhooks.
+func (s *Sender) sign(h http.Header, id string, body []byte) error {
+	at := strconv.FormatInt(s.now().Unix(), 10)
 	h.Set("Webhook-Id", id)
 	h.Set("Webhook-Timestamp", at)
-	if w.Key == "" {
+	if s.Key == "" {
 		return nil
 	}
-	text, err := w.value("key", w.Key)
+	text, err := s.value("key", s.Key)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,6 +60,7 @@ type Runs struct {
 	Catalog   runner.Catalog   // where calls find their tools
 	Notifier  *notify.Notifier // tells people of violations; nil: none
 	Limits    *runner.Sources  // bounds calls by where their tools come from
+	Hooks     []runner.Hook    // those of the settings
 	// Reader opens the ledger to look at, also one that cannot be written.
 	Reader func(context.Context) (store.Backend, error)
 }
@@ -128,7 +130,7 @@ type Request struct {
 	Asker   runner.Asker                           // holds instead of Here and Wait if not nil
 	Agent   *AgentRun                              // a session's run of an agent; nil: it is none
 	Observe func(runner.Notice)                    // nil: nobody watches
-	Hook    runner.Hook                            // called around calls; nil: none
+	Hooks   []runner.Hook                          // called around calls, after those of the settings
 	Started func(run *runner.Run, h policies.Hint) // nil, or called once the run is recorded
 }
 
@@ -222,7 +224,7 @@ func (s *Runs) prepare(ctx context.Context, q Request, in *runner.Info) (b Activ
 	}
 	in.Bound, in.Volatile = s.Home.Env(q.Workspace), s.Policies.Volatile(res.Policies)
 	b.Runner = s.runner(b.store, s.asker(q), observe)
-	b.Runner.Hook = q.Hook
+	b.Runner.Hooks = slices.Concat(s.Hooks, q.Hooks)
 	if q.Agent != nil {
 		b.Runner.Catalog = q.Agent.Tools
 	}

@@ -73,22 +73,28 @@ func (r *reader) webhooks(n *document.Node, path string, into *Notifications) {
 func (r *reader) webhook(k, v *document.Node, path string) Webhook {
 	w := Webhook{Name: k.Text}
 	r.Mapping(v, path, document.Fields{
-		"url": func(n *document.Node, path string) {
-			var ok bool
-			if w.URL, ok = r.Text(n, path); !ok {
-				return
-			}
-			if _, stored := StoredSecret(w.URL); stored {
-				r.stored(n, path)
-			} else if err := CheckWebhookURL(w.URL); err != nil {
-				r.Fail(n, path, "%s", fault.Message(err)).Hint = "use https, an address of this machine, or secret:NAME for an address that is stored as a secret"
-			}
-		},
+		"url":    r.webhookURL(&w.URL),
 		"format": r.OneOf(&w.Format, WebhookFormats...),
 		"key":    func(n *document.Node, path string) { w.Key = r.stored(n, path) },
 		"token":  func(n *document.Node, path string) { w.Token = r.stored(n, path) },
 	}, "url")
 	return w
+}
+
+// webhookURL makes a field of an address, or of a stored secret that is one.
+func (r *reader) webhookURL(into *string) document.Field {
+	return func(n *document.Node, path string) {
+		text, ok := r.Text(n, path)
+		if !ok {
+			return
+		}
+		*into = text
+		if _, stored := StoredSecret(text); stored {
+			r.stored(n, path)
+		} else if err := CheckWebhookURL(text); err != nil {
+			r.Fail(n, path, "%s", fault.Message(err)).Hint = "use https, an address of this machine, or secret:NAME for an address that is stored as a secret"
+		}
+	}
 }
 
 // stored reads "secret:NAME".

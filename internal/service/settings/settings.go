@@ -29,6 +29,7 @@ type Settings struct {
 	Tools      map[string]Tool // by ID, or by the beginning of IDs and a final "*"
 
 	Notifications Notifications
+	Hooks         []Hook // called around calls, in order
 }
 
 // Changes bound how long writes can be undone. Changesets that nobody has applied
@@ -133,6 +134,7 @@ func (r *reader) settings(root *document.Node, s *Settings) {
 		"catalog":       r.Object(document.Fields{"fresh": r.Duration(&s.Fresh)}),
 		"models":        r.Object(r.models(&s.Models)),
 		"notifications": r.Object(r.notifications(&s.Notifications)),
+		"hooks":         func(n *document.Node, path string) { r.hooks(n, path, &s.Hooks) },
 		"changes": r.Object(document.Fields{"keep_days": document.Int(r.Reader, &s.Changes.KeepDays, 0, math.MaxInt64/int64(day)),
 			"keep_bytes": r.sizeOrNone(&s.Changes.KeepBytes)}),
 		"sessions": r.Object(document.Fields{"files": r.Object(document.Fields{

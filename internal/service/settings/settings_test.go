@@ -119,6 +119,16 @@ func TestWrongSettingsAreRefusedWithTheirPlace(t *testing.T) {
 		"a webhook's format":     {"notifications: {webhooks: {ops: {url: https://x.example, format: irc}}}", "notifications.webhooks.ops.format: must be json or slack or ntfy or teams"},
 		"a webhook's key itself": {"notifications: {webhooks: {ops: {url: https://x.example, key: whsec_abc}}}", "notifications.webhooks.ops.key: must be secret:NAME, not the value itself"},
 		"a secret's name":        {"notifications: {webhooks: {ops: {url: 'secret:'}}}", "notifications.webhooks.ops.url: must be secret:NAME"},
+		"a hook's name":          {"hooks: {My Hook: {url: https://x.example, events: [before]}}", `"My Hook" is not a valid hook name`},
+		"a hook of nothing":      {"hooks: {ops: {events: [before]}}", "hooks.ops: must have url or command, one of them"},
+		"a hook of both":         {"hooks: {ops: {url: https://x.example, command: [/bin/true], events: [before]}}", "hooks.ops: must have url or command"},
+		"a hook without events":  {"hooks: {ops: {url: https://x.example}}", `hooks.ops.events: the required key "events" is missing`},
+		"a hook's event":         {"hooks: {ops: {url: https://x.example, events: [during]}}", `hooks.ops.events[0]: "during" is not a valid event; expected asked`},
+		"a hook without TLS":     {"hooks: {ops: {url: 'http://192.168.1.5/x', events: [before]}}", "hooks.ops.url: the address is neither https"},
+		"a hook's relative path": {"hooks: {ops: {command: [check], events: [before]}}", "hooks.ops.command: must begin with the absolute path"},
+		"a hook's key":           {"hooks: {ops: {command: [/bin/true], key: secret:k, events: [before]}}", "hooks.ops: key and token are for a url"},
+		"a hook's timeout":       {"hooks: {ops: {command: [/bin/true], timeout: 1m, events: [before]}}", "hooks.ops.timeout: must be at most 10s"},
+		"a hook's tool":          {"hooks: {ops: {command: [/bin/true], tools: ['fs read'], events: [before]}}", `hooks.ops.tools[0]: "fs read" is not a tool ID`},
 		"a price of no model":    {"models: {prices: {gpt-4: {input: 1, output: 1}}}", `"gpt-4" `},
 	}
 	for name, tt := range tests {
