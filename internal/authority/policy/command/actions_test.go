@@ -204,16 +204,24 @@ func TestActions(t *testing.T) {
 // A program of awk starts commands by pipes, too; | also stands for other things.
 func TestPipesOfAwk(t *testing.T) {
 	for src, harmless := range map[string]bool{
-		`$1 ~ /a|b/ || x {print $2}`:              true,
-		`{split($0, a, "|"); print a[1]}`:         true,
-		`{while ((getline l < "f") > 0) print l}`: true,
-		`{print a || b}`:                          true,
-		`BEGIN{print 1 | "sh"}`:                   false,
-		`BEGIN{printf "x" |& "sh"}`:               false,
-		`BEGIN{"id" | getline x}`:                 false,
-		`BEGIN{print /"/ | "sh" #"` + "\n}":       false,
-		"BEGIN{sys\\\ntem(1)}":                    false,
-		`BEGIN{print 1 ||| "sh"}`:                 false,
+		`$1 ~ /a|b/ || x {print $2}`:                           true,
+		`{split($0, a, "|"); print a[1]}`:                      true,
+		`{while ((getline l < "f") > 0) print l}`:              true,
+		`{print a || b}`:                                       true,
+		`{if ($0 ~ /a b/) {print strftime()"|"$0} else print}`: true,
+		`{print $1/2 "|" $2/n}`:                                true,
+		`!/^x/ {print "\"|" $1} # | "`:                         true,
+		`{if (x) /"/; print y | "sh"; z=""}`:                   false,
+		`{print x++ /"/ | "sh" #"` + "\n}":                     false,
+		`{print length /"/ | "sh" #"` + "\n}":                  false,
+		`{print "\"" | "sh"}`:                                  false,
+		`{exit /"/; print 1 | "sh" #"` + "\n}":                 false,
+		`BEGIN{print 1 | "sh"}`:                                false,
+		`BEGIN{printf "x" |& "sh"}`:                            false,
+		`BEGIN{"id" | getline x}`:                              false,
+		`BEGIN{print /"/ | "sh" #"` + "\n}":                    false,
+		"BEGIN{sys\\\ntem(1)}":                                 false,
+		`BEGIN{print 1 ||| "sh"}`:                              false,
 	} {
 		got := show(command.Actions([]string{"awk", src}, env, "/ws"))
 		if strings.HasSuffix(got, "; ?") == harmless {
@@ -300,7 +308,7 @@ func TestScript(t *testing.T) {
 		{"unset 'a[$(rm)]'", "?"},
 		{"set -eu; set -o pipefail", ""},
 		{"set -a", "?"},
-		{"eval rm", "rm"}, {"eval \"$x\"", "?"}, {". ./x", "bash ./x"}, {"source x", "bash x"}, {"source \"$x\"", "?"}, {"source ./\"$x\"", "bash $"}, {"exec rm", "rm"}, {"exec -a x rm", "?"}, {"trap rm EXIT", "rm @"}, {"trap \"$x\" EXIT", "?"},
+		{"eval rm", "rm"}, {"eval \"$x\"", "?"}, {". ./x", "bash ./x"}, {"source x", "bash x"}, {"source \"$x\"", "bash $*"}, {"source ./\"$x\"", "bash $"}, {"exec rm", "rm"}, {"exec -a x rm", "?"}, {"trap rm EXIT", "rm @"}, {"trap \"$x\" EXIT", "?"},
 		{"alias ls=rm", ""}, {"hash -p /x ls", "?"}, {"ulimit -n 1", ""}, {"fg", ""}, {"enable -f x y", "?"},
 		{"command rm x", "rm x"}, {"command -v rm", ""}, {"command -p rm", "?"}, {"command eval rm", "rm"},
 		{"\\eval rm", "rm"}, {"e\"val\" rm", "rm"},

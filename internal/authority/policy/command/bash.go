@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/remitrun/remit/internal/base/tool"
 )
 
 // ofBash derives the actions of constructs that only bash has.
@@ -174,14 +176,14 @@ func (s *scripter) runs(kind builtin, argv []string) string {
 	case kind == executing:
 		s.command(args)
 		return ""
+	case kind == sourcing && nonLiteral(args[0]) && mayBeOption(args[0]):
+		s.add(tool.Action{Kind: tool.Command, Argv: []string{s.shell(), NonLiteralMany}, Dir: s.dir}) // some file: no option of source names anything else
+		s.dir = ""
+		return ""
 	case kind == sourcing && mayBeOption(args[0]):
 		return name + " needs the file that it reads, literal or beginning with ./"
 	case kind == sourcing:
-		shell := "sh"
-		if s.bash() {
-			shell = "bash"
-		}
-		s.command(append([]string{shell}, args...)) // sourcing needs the same permission as running the file with that shell
+		s.command(append([]string{s.shell()}, args...)) // sourcing needs the same permission as running the file with that shell
 		s.dir = ""
 		return ""
 	case kind == trapping && (args[0] == "" || args[0] == "-" || args[0] == "-l" || args[0] == "-p"):
@@ -195,6 +197,14 @@ func (s *scripter) runs(kind builtin, argv []string) string {
 		}
 	}
 	return s.within(name, strings.Join(args, " "), false)
+}
+
+// shell is the name of the shell that reads the script.
+func (s *scripter) shell() string {
+	if s.bash() {
+		return "bash"
+	}
+	return "sh"
 }
 
 // within derives a text that the shell itself runs, now or later.

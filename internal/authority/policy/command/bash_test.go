@@ -42,10 +42,18 @@ func TestBashScript(t *testing.T) {
 		{"builtin cd d; ls", "ls @"}, {"builtin eval ls", "ls"}, {"builtin rm", "?"}, {"enable -n ls", "?"}, {"complete -C rm a", "?"},
 		{"eval 'f() { rm; }'; f", "?; rm; f"}, {"eval 'cd d'; ls", "ls @"}, {"trap 'rm x' EXIT; ls", "rm x @; ls"}, {"trap 'cd d' DEBUG; ls", "ls @"}, {"trap - EXIT; trap '' INT", ""},
 		{"exec ls > out", "w:/ws/out; ls"}, {"exec 3> out", "w:/ws/out"}, {"source ./x; ls", "bash ./x; ls @"},
-		{"NODE_ENV=test npm test", "npm test"}, {"GIT_PAGER=cat git log", "cat; git log"}, {"GIT_PAGER='rm x' git log", "rm x; git log"}, {"GIT_PAGER=$x git log", "?; git log"}, {"CC=$(which cc) ./c", "which cc; ?; ./c"},
+		{"NODE_ENV=test npm test", "npm test"}, {"GIT_PAGER=cat git log", "cat; git log"}, {"GIT_PAGER='rm x' git log", "rm x; git log"}, {"GIT_PAGER=$x git log", "?; git log"}, {"CC=$(which cc) ./c", "which cc; cc; ./c"}, {"which() { echo rm; }; CC=$(which cc) ./c", "?; ./c"}, {"CC=$(which -a cc) ./c", "which -a cc; ?; ./c"},
 		{"LC_ALL=C A=$x ls", "ls"}, {"NODE_OPTIONS=x node", "?; node"}, {"GIT_SSH_COMMAND=rm git fetch", "?; git fetch"}, {"MY_PLUGIN_PATH=x ls", "?; ls"},
 		{"D=src; find $D -name x", "find src -name x"}, {"D=src; find \"$D/a\" -delete", "find src/a -delete; w:/ws/src/a"}, {"D=src; D=b; find $D", "find $*; ?"}, {"if a; then D=src; fi; find \"$D\"", "a; find $; ?"},
-		{"D='a b'; ls $D", "ls $*"}, {"IFS=,; D=a; ls $D", "ls $*"}, {"read D; ls \"$D\"", "ls $"}, {"ls $(( RANDOM % 5 ))", "ls $*"}, {"for D in a; do :; done; ls \"$D\"", "ls $"}, {"D=a; : ${D:=b}; ls \"$D\"", "ls $"},
+		{"D='a b'; ls $D", "ls $*"}, {"IFS=,; D=a; ls $D", "ls $*"}, {"read D; ls \"$D\"", "ls $"}, {"ls $(( RANDOM % 5 ))", "ls $"}, {"IFS=1; ls $(( RANDOM % 5 ))", "ls $*"}, {"tar czf b-$(date +%Y%m%d).tgz d", "date +%Y%m%d; tar czf $ d"}, {"tar czf $(date +%F).tgz d", "date +%F; tar czf $ d; ?"},
+		{"tar czf b-$(date +%Y\\ -I).tgz d", "date +%Y -I; tar czf $* d; ?"}, {"date() { echo a -I rm; }; tar czf b-$(date +%F).tgz d", "?; tar czf $* d"}, {"PATH=$PATH:./b; tar czf b-$(date +%F).tgz d", "date +%F; tar czf $* d; ?"},
+		{"find . -size +`expr 10 \\* 2` -print", "expr 10 * 2; find . -size $ -print"}, {"find . `expr 10 \\* 2` -print", "expr 10 * 2; find . $* -print; ?"}, {"find . -size +`expr $x \\* 2`", "expr $* * 2; find . -size $*; ?"},
+		{"for d in /home/*/; do find \"$d\" -name bin; done", "find $ -name bin"}, {"for d in /home/*/; do find $d -name bin; done", "find $* -name bin; ?"}, {"for d in *; do find \"$d\"; done", "find $; ?"}, {"for d in ./a \"$x\"; do find \"$d\"; done", "find $; ?"},
+		{"for d in /a; do read d; find \"$d\"; done", "find $; ?"}, {"for d in /a; do :; done; find \"$d\"", "find $; ?"}, {"f() { find \"$d\"; }; for d in /a; do f; done", "find $; ?"}, {"for d in /a; do eval 'd=-delete'; find \"$d\"; done", "find $ @; ?"}, {"for d do find \"$d\"; done", "find $; ?"},
+		{"source $(ruby x); ls", "ruby x; bash $*; ls @"}, {"source -p a b", "?"}, {"su - ann", "su - ann; sh"}, {"su ann -c rm", "su ann -c rm; ?"}, {"su -s rm", "su -s rm; ?"}, {"su - \"$x\"", "su - $; ?"},
+		{"script -c ./a f", "script -c ./a f; ./a"}, {"script -qc 'rm x' f", "script -qc rm x f; rm x"}, {"script f", "script f; sh"}, {"script -c 'a; b' f", "script -c a; b f; ?"}, {"script f rm", "script f rm; ?"}, {"script \"$x\"", "script $; ?"}, {"script -O f", "script -O f; ?"},
+		{"rsync -auve 'ssh -p 22' . h:/x", "rsync -auve ssh -p 22 . h:/x; ssh -p 22 $*"}, {"rsync --rsh=ssh a h:b", "rsync --rsh=ssh a h:b; ssh $*"}, {"rsync -e 'ssh -oProxyCommand=rm' a h:b", "rsync -e ssh -oProxyCommand=rm a h:b; ?"}, {"rsync -e rm a h:b", "rsync -e rm a h:b; ?"}, {"rsync -e ssh -e rm a h:b", "rsync -e ssh -e rm a h:b; ssh $*; ?"}, {"rsync -Te ssh a b", "rsync -Te ssh a b; ?"}, {"rsync -e ssh \"$x\" a", "rsync -e ssh $ a; ssh $*; ?"}, {"rsync -e 'ssh -F x' a h:b", "rsync -e ssh -F x a h:b; ssh -F x $*; ?"},
+		{"hg st -R d", "hg st -R d"}, {"hg -R ssh://-oProxyCommand=x st", "hg -R ssh://-oProxyCommand=x st; ?"}, {"hg st -R \"$x\"", "hg st -R $; ?"}, {"hg --cwd -R serve", "hg --cwd -R serve; ?"}, {"for D in a; do :; done; ls \"$D\"", "ls $"}, {"D=a; : ${D:=b}; ls \"$D\"", "ls $"},
 		{"D=1; ((D++)); ls \"$D\"", "ls $"}, {"D=a; eval 'D=b'; ls \"$D\"", "ls $"}, {"D=a; . ./x; ls \"$D\"", "bash ./x; ls $ @"}, {"D=a; unset D; ls \"$D\"", "ls $"}, {"D=a; mapfile -t D < in; ls \"$D\"", "r:/ws/in; ls $"}, {"D=a; builtin read D; ls \"$D\"", "ls $"}, {"D=a; command read D; ls \"$D\"", "ls $"}, {"D=a; readarray D; ls \"$D\"", "ls $"}, {"D=a; getopts a: D; ls \"$D\"", "ls $"}, {"ls \"$Z\" $Z; Z=1", "ls $ $*"}, {"ls \"$Z\" $Z b", "ls  b"},
 		{"find \"$@\" $1 .", "find ."}, {"set -- a; find $1 .", "find $* .; ?"}, {"f() { find $1; }; f -delete", "find $*; ?"}, {"ls $HOME \"$PWD\"", "ls $* $"}, {"find \"$HOME/x\" -name y", "find $ -name y"}, {"HOME=x; ls", "?; ls"},
 		{"tar xf ./*.tar", "tar xf $*"}, {"tar xf *.tar", "tar xf $*; ?"}, {"sort -t$'\\t' f", "sort -t\t f"}, {"sort \"-t$x\" f", "sort $ f"}, {"sort \"-$x\" f", "sort $ f; ?"}, {"sort \"--c$x\" f", "sort $ f; ?"},
@@ -152,7 +160,7 @@ func TestCommandsOfPeopleAreJudged(t *testing.T) {
 	}
 	told, decided := judged(t, lines)
 	t.Logf("of %d lines %d are told, and %d are decided where every command is allowed", len(lines), told, decided)
-	if told < 656 || decided < len(lines)*96/100 {
+	if told < 666 || decided < len(lines)*96/100 {
 		t.Errorf("of %d lines %d are told, and %d are decided where every command is allowed", len(lines), told, decided)
 	}
 }

@@ -159,6 +159,14 @@ func (d *deriver) follow(w way, o *options, rest []string) {
 		runAwk(d, rest)
 	case byTmux:
 		runTmux(d, rest)
+	case bySu:
+		runSu(d, rest)
+	case byScript:
+		runScript(d, rest)
+	case byRsync:
+		runRsync(d, rest)
+	case byHg:
+		runHg(d, rest)
 	default:
 		runInner(d, rest)
 	}

@@ -159,7 +159,22 @@ func (s *scripter) value(a *syntax.Assign) string {
 		return pathValue(a.Value)
 	}
 	text, _ := readWord(a.Value, s.vars)
+	if name := s.found(a.Value); name != "" && commands[a.Name.Value] {
+		return name
+	}
 	return text
+}
+
+// found gives the program whose path a word is that is $(which NAME) alone, or "".
+func (s *scripter) found(w *syntax.Word) string {
+	if len(w.Parts) != 1 {
+		return ""
+	}
+	argv := s.vars.substituted(w.Parts[0])
+	if len(argv) == 2 && argv[0] == "which" && functionName.MatchString(argv[1]) {
+		return argv[1]
+	}
+	return ""
 }
 
 // oldPath stands for $PATH in what pathValue gives.

@@ -58,6 +58,10 @@ const (
 	bySed
 	byAwk
 	byTmux
+	bySu
+	byScript
+	byRsync
+	byHg
 )
 
 const (
@@ -103,11 +107,15 @@ var programList = []entry{
 	{"sed gsed", program{free: true, run: bySed}},
 	{"awk gawk mawk nawk original-awk", program{free: true, run: byAwk}},
 	{"tmux", program{free: true, run: byTmux}},
+	{"su", program{free: true, run: bySu}},
+	{"script", program{free: true, run: byScript}},
+	{"rsync", program{free: true, run: byRsync}},
+	{"hg", program{free: true, run: byHg}},
 
-	{`su runuser sudoedit pkexec chroot nsenter setpriv capsh newgrp sg bwrap firejail setarch linux32 linux64
+	{`runuser sudoedit pkexec chroot nsenter setpriv capsh newgrp sg bwrap firejail setarch linux32 linux64
 		i386 x86_64 uname26 proot fakechroot gosu su-exec setuidgid chpst cgexec ksu arch-nspawn systemd-nspawn machinectl`, program{never: otherRoot}},
 	{"at batch crontab systemd-run start-stop-daemon xdg-open sensible-browser gio daemonize daemon", program{never: later}},
-	{`parallel script run-parts entr zsh fish csh tcsh screen expect unbuffer xvfb-run fakeroot prlimit numactl ld.so
+	{`parallel run-parts entr zsh fish csh tcsh screen expect unbuffer xvfb-run fakeroot prlimit numactl ld.so
 		chronic ifne pee rlwrap eatmydata faketime torsocks proxychains proxychains4 ssh-agent dbus-run-session dbus-launch
 		systemd-inhibit choom uclampset coresched openvt valgrind catchsegv perf tini dumb-init envdir softlimit
 		aa-exec cpulimit logsave multitime pexec grc genie torify runscript sshpass gtester hyperfine setlock tmate byobu service
@@ -119,7 +127,6 @@ var programList = []entry{
 	{"tar", program{hooks: []string{"-I", "-F", "--to-command", "--checkpoint-action", "--use-compress-program", "--rsh-command",
 		"--info-script", "--new-volume-script", "--rmt-command"}, plain: []string{"--checkpoint"}}},
 	{"cpio", program{hooks: []string{"--rsh-command", "--rmt-command"}}},
-	{"rsync", program{hooks: []string{"-e", "-M", "--rsh", "--rsync-path", "--remote-option"}, plain: []string{"--rsync", "--remote"}}},
 	{"sort", program{hooks: []string{"--compress-program"}}},
 	{"split", program{hooks: []string{"--filter"}}},
 	{"zip", program{hooks: []string{"-T", "--unzip-command"}}},
@@ -151,7 +158,6 @@ var programList = []entry{
 	{"dvips", program{words: []string{"-R0"}}},
 	{compilers, program{words: []string{"-wrapper", "--wrapper", "-fplugin", "-fpass-plugin", "-specs", "--specs", "-B", "--prefix", "-Xclang", "-load", "-fuse-ld", "--ld-path", "-Wl,-plugin", "-Wl,--plugin", "@"}}},
 	{"ld ld.bfd ld.gold ld.lld", program{words: []string{"-plugin", "--plugin", "@"}}},
-	{"hg", program{words: []string{"--config", "-R", "--repository", "--debugger", "serve"}}},
 	{"svn", program{hooks: []string{"--diff-cmd", "--diff3-cmd", "--editor-cmd", "--config-option", "--config-dir"}}},
 	{"borg", program{hooks: []string{"--rsh", "--remote-path"}}},
 	{"restic rclone", program{hooks: []string{"-o", "--option", "--password-command"}, plain: []string{"--password-file"}}},

@@ -355,6 +355,10 @@ func (s *scripter) loop(c *syntax.ForClause) {
 	if c.Select {
 		s.unknown("select waits for a person; use for")
 	}
+	if it, ok := c.Loop.(*syntax.WordIter); ok && it.InPos.IsValid() && s.vars.sets[it.Name.Value] == 1 && !SetsItself(it.Name.Value) {
+		s.vars.prefixes[it.Name.Value] = begins(common(s.argv(it.Items)))
+		defer delete(s.vars.prefixes, it.Name.Value)
+	}
 	s.perhaps(c.Do)
 }
 

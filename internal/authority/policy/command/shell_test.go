@@ -196,7 +196,7 @@ func (r scriptMaker) of(list ...string) string { return list[r.IntN(len(list))] 
 // bashWord is a word that only bash reads as more than text.
 func (r scriptMaker) bashWord(depth int) string {
 	return r.of("<("+r.list(depth-1)+")", ">("+r.list(depth-1)+")", "${a[0]}", "${a[@]}", `"${a[@]}"`, "${a[x]}", "${a["+r.word(depth-1)+"]}", "${x/a/"+r.word(depth-1)+"}",
-		"${x:1:2}", "${x:"+r.word(depth-1)+"}", "${x^^}", "${x@Q}", "${x@P}", "${!x}", "${!x@}", "${#a[@]}", "$'\\n'", "$'a\\'b'", "{1..3}", "{ca,cb}", "$[1]", "@(a|b)", "!(a)", "a=(b)", "$((x++))",
+		"${x:1:2}", "${x:"+r.word(depth-1)+"}", "${x^^}", "${x@Q}", "${x@P}", "${!x}", "${!x@}", "${#a[@]}", "$'\\n'", "$'a\\'b'", "{1..3}", "{ca,cb}", "$[1]", "@(a|b)", "!(a)", "a=(b)", "$((x++))", "a$(expr 1 + 2)", "-$(date +%F)", "a$((x))",
 		"*", "./*", "d/*", "~/a", "$HOME/a", `"$PWD/a"`, "$z", `"$z"`, "$1", `"$@"`, "$RANDOM")
 }
 
@@ -223,7 +223,7 @@ func (r scriptMaker) bashCommand(depth int) string {
 		return "case a in " + r.of("a", "*", w()) + ") " + r.list(depth-1) + r.of(";&", ";;&", ";;") + " *) " + r.simple(depth) + ";; esac"
 	case 8:
 		return r.of("z=ca; $z a", "z=a; ca $z \"$z\"", "z=1; z=2; ca $z", "z='a b'; ca $z", "IFS=b; z=abc; ca $z", "ca \"$y\" $y", "z=a; { z=b; }; ca $z", "z=a; f() { z=b; }; f; ca $z", "z=a & ca $z", "z=a | ca $z", "set -- rm a; ca $1 \"$@\"", "read z <<< rm; cb $z",
-			"PATH=$PATH:./d; ca", "PATH=$PATH:d; cd d; ca", "PATH=./d:$PATH; ca", "export PATH=$PATH:$PWD/d; cb", "A=1 B=$x ca", "env A=1 ca", "CC=cc ca", "PAGER='rm a' ca")
+			"PATH=$PATH:./d; ca", "PATH=$PATH:d; cd d; ca", "PATH=./d:$PATH; ca", "export PATH=$PATH:$PWD/d; cb", "A=1 B=$x ca", "env A=1 ca", "CC=cc ca", "PAGER='rm a' ca", "for w in ./ca ./d/ca; do env \"$w\" a; done", "for w in d/*; do find \"$w\" -maxdepth 0 -exec ca {} +; done", "for w in d/c?; do w=$(rm); find \"$w\"; done", ". $(rm)", "source $x")
 	case 9:
 		return "find . " + r.of("-name *", "-name *.x", `"$x"`, "-maxdepth 1 -exec ca {} \\;", "d -maxdepth 0 -exec sh -c 'cb {}' \\;", "-maxdepth 1 -name ca -execdir ca {} +", `-maxdepth 0 -exec ca "$x" {} +`)
 	}

@@ -243,6 +243,9 @@ func harmlessAwk(s string) bool {
 	if nonLiteral(s) || strings.Contains(s, "system") || strings.Contains(s, "@") || strings.Contains(s, "\\\n") {
 		return false
 	}
+	if bare, ok := bareAwk(s); ok {
+		s = bare
+	}
 	plain := strings.ReplaceAll(s, "||", "  ")
 	if strings.Contains(s, "|||") {
 		plain = s

@@ -17,6 +17,8 @@ type variables struct {
 	numbers   map[string]bool   // whether each only ever holds numbers
 	constants map[string]string // those that are set once, to a literal text, and have been by now
 	assoc     map[string]bool   // arrays that are certainly associative by now
+	prefixes  map[string]string // what the variable of a loop begins with, within it
+	functions map[string]bool   // names that the script defines
 	given     map[string]bool   // what the environment may have set
 	clean     bool              // nothing else is in the environment: a variable that nothing sets is empty
 	arguments bool              // the script may have arguments ($1, …): it sets them, or has functions
@@ -27,7 +29,7 @@ type variables struct {
 
 // surveyVariables reads what a script does with variables.
 func surveyVariables(file *syntax.File, given []string, clean bool) *variables {
-	v := &variables{sets: map[string]int{}, first: map[string]uint{}, elements: map[string]int{}, numbers: map[string]bool{}, constants: map[string]string{}, assoc: map[string]bool{}, given: map[string]bool{}, clean: clean}
+	v := &variables{sets: map[string]int{}, first: map[string]uint{}, elements: map[string]int{}, numbers: map[string]bool{}, constants: map[string]string{}, assoc: map[string]bool{}, prefixes: map[string]string{}, functions: map[string]bool{}, given: map[string]bool{}, clean: clean}
 	for _, name := range given {
 		v.given[name] = true
 	}
@@ -92,6 +94,9 @@ func (v *variables) node(n syntax.Node) {
 		}
 	case *syntax.FuncDecl:
 		v.arguments = true
+		if n.Name != nil {
+			v.functions[n.Name.Value] = true
+		}
 	case *syntax.CallExpr:
 		v.named(n)
 	}
@@ -163,6 +168,71 @@ func (v *variables) value(p *syntax.ParamExp) (value string, known bool) {
 		return value, true
 	}
 	return "", v.clean && v.sets[name] == 0 && !v.given[name] && !SetsItself(name)
+}
+
+// prefix returns what the loop variable that $x names certainly begins with, or "".
+func (v *variables) prefix(p *syntax.ParamExp) string {
+	if v == nil || v.uncertain || !simple(p) {
+		return ""
+	}
+	return v.prefixes[p.Param.Value]
+}
+
+// plainFields reports whether a number or date is one word where it is inserted: nothing sets IFS.
+func (v *variables) plainFields() bool { return v != nil && v.clean && !v.uncertain && !v.splits }
+
+// substituted gives the words of a command substitution that is one literal command, which
+// certainly means the program of that name; nil for any other part of a word.
+func (v *variables) substituted(part syntax.WordPart) []string {
+	c, ok := part.(*syntax.CmdSubst)
+	if !ok || v == nil || v.uncertain || v.sets["PATH"] > 0 || len(c.Stmts) != 1 || c.TempFile || c.ReplyVar {
+		return nil
+	}
+	st := c.Stmts[0]
+	call, ok := st.Cmd.(*syntax.CallExpr)
+	if !ok || st.Negated || st.Background || len(st.Redirs) > 0 || len(call.Assigns) > 0 {
+		return nil
+	}
+	var argv []string
+	for _, w := range call.Args {
+		text, plain := literal(w)
+		if !plain {
+			return nil
+		}
+		argv = append(argv, text)
+	}
+	if len(argv) == 0 || v.functions[argv[0]] {
+		return nil
+	}
+	return argv
+}
+
+// dateFormat is a format of date that gives digits and plain characters; wholeNumber and
+// arithmetic are the words of a calculation of expr.
+var (
+	dateFormat  = regex.Lazy(`^\+([A-Za-z0-9_.:-]|%[YmdHMSsjuVFTyN])+$`)
+	wholeNumber = regex.Lazy(`^[0-9]+$`)
+	arithmetic  = words("+ - * / %")
+)
+
+// plainOutput reports whether what a command substitution inserts is certainly one word of
+// plain characters, or nothing.
+func (v *variables) plainOutput(c *syntax.CmdSubst) bool {
+	argv := v.substituted(c)
+	switch {
+	case argv == nil || !v.plainFields():
+		return false
+	case argv[0] == "date":
+		return len(argv) == 2 && dateFormat.MatchString(argv[1])
+	case argv[0] == "expr":
+		for i, w := range argv[1:] {
+			if i%2 == 0 && !wholeNumber.MatchString(w) || i%2 == 1 && !arithmetic[w] {
+				return false
+			}
+		}
+		return len(argv) > 1
+	}
+	return false
 }
 
 // constant notes that a variable has certainly been set to a word by now.

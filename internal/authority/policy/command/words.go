@@ -21,6 +21,7 @@ type wordReader struct {
 	glob  bool            // it is a pattern for names of files
 	vague bool            // nothing of it is certain
 	there bool            // it is a word even if it is empty
+	maybe bool            // a part may turn out to be nothing
 	home  string          // the shape of a word that is a folder and a literal text behind it
 	cut   int             // of known, how many stand before a [, behind which nothing is read; 0: all
 }
@@ -63,7 +64,7 @@ func (r *wordReader) word() string {
 	switch {
 	case r.many && r.home != "" && len(known) == 2 && known[0] == "/":
 		return map[string]string{shapeHome: anyHome, shapeHere: anyHere}[r.home] + known[1]
-	case r.many:
+	case r.many, r.maybe && !r.there && strings.Join(known, "") == "":
 		return NonLiteralMany
 	case r.vague && (r.glob || braces >= 0):
 		return NonLiteralMany
@@ -141,9 +142,23 @@ func (r *wordReader) part(p syntax.WordPart, first, last bool) {
 	case *syntax.ProcSubst:
 		r.text.WriteString("/dev/fd/")
 		r.unknown()
-	default: // also arithmetic, which IFS may split
+	case *syntax.ArithmExp:
+		r.number(r.vars.plainFields())
+	case *syntax.CmdSubst:
+		r.maybe = true
+		r.number(r.vars.plainOutput(p))
+	default:
 		r.many, r.home = true, ""
 	}
+}
+
+// number reads a part that is inserted without quotes: one word's, or what IFS may split.
+func (r *wordReader) number(one bool) {
+	if one {
+		r.unknown()
+		return
+	}
+	r.many, r.home = true, ""
 }
 
 // noArguments reports whether a word is "$@" where there certainly are none.
@@ -271,6 +286,7 @@ func (r *wordReader) quoted(p syntax.WordPart, last bool) {
 		if absolute(p) {
 			r.folder(p.Param.Value)
 		} else {
+			r.text.WriteString(r.vars.prefix(p))
 			r.unknown()
 		}
 		if p.Param == nil || p.Param.Value == "@" || p.Index != nil || p.Exp != nil || p.Slice != nil || p.Names != 0 || p.Excl || p.Repl != nil {
