@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -124,5 +126,41 @@ func (s *service) judge(all []answered, soak bool) {
 	s.t.Logf("%d clients: %d acknowledged, %d refused, p99 %v", len(all), acknowledged, len(all)-acknowledged, p99)
 	if soak && (acknowledged == len(all) || p99 > 30*time.Second) {
 		s.t.Errorf("%d of %d were acknowledged, p99 %v; want some refused, and at most 30 s", acknowledged, len(all), p99)
+	}
+}
+
+// A request's work does not grow with the number of open sessions, each of which is a run.
+func TestOpenSessionsCostARequestNothing(t *testing.T) {
+	s := newService(t)
+	a := s.must(201, "POST", "/v1/agents", `{"name":"Open","model":"scripted:clock.yaml","capabilities":["current_time"]}`)
+	begin := func(sessions int) {
+		for range sessions {
+			s.must(201, "POST", "/v1/sessions", fmt.Sprintf(`{"agent_id":%q}`, a["id"]))
+		}
+	}
+	// allocations is the number of a request's, the least of some rounds: other parts of
+	// the service allocate meanwhile.
+	allocations := func() uint64 {
+		const rounds, each = 5, 10
+		least := uint64(math.MaxUint64)
+		for range rounds {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for range each {
+				s.must(200, "POST", "/v1/tools/time.now/invoke", "{}")
+			}
+			runtime.ReadMemStats(&after)
+			least = min(least, (after.Mallocs-before.Mallocs)/each)
+		}
+		return least
+	}
+	begin(2)
+	few := allocations()
+	const more = 200
+	begin(more)
+	many := allocations()
+	t.Logf("%d allocations with 2 open sessions, %d with %d more", few, many, more)
+	if many > few+more {
+		t.Errorf("a request makes %d allocations with 2 open sessions, and %d with %d more", few, many, more)
 	}
 }
