@@ -18,7 +18,7 @@ import (
 var tempName = regex.Lazy(`^\.remit-[A-Z2-7]{26}\.tmp$`)
 
 // writing is the lock of a run's log: a file that exists only while a process works on
-// the log. One that nobody has locked was left by a crash.
+// the log. After a crash, the file is left behind unlocked.
 func (h Home) writing(run string) string { return filepath.Join(h.undo(), "writing", run) }
 
 // lockLog locks a run's log, and removes the temporary files of a process that was killed

@@ -191,8 +191,8 @@ func (s *Server) setChanges(x *exchange) (string, *page, error) {
 	return "", shown, err
 }
 
-// applied reads which changes a person chose. Where that is all of them, there is no list,
-// which would lack empty folders.
+// applied reads the changes that a person chose. If all were chosen, it returns no list: a list
+// would lack empty folders.
 func applied(form url.Values) (map[string]any, error) {
 	digest, chosen, files := form.Get("digest"), form["path"], form["file"]
 	if digest == "" {

@@ -31,7 +31,7 @@ func TestFormsOfSessions(t *testing.T) {
 		"a command":         {path, url.Values{"do": {"say"}, "content": {"/call time.now"}}, map[string]string{"/v1/commands": `{"call":{"run_id":"` + runID + `"}}`}, "", `POST /v1/commands {"line":"/call time.now","session_id":"` + sessionID + `"}`, path + "?command=" + runID + "#command"},
 		"a refused command": {path, url.Values{"do": {"say"}, "content": {"/call x.y"}}, nil, `{"status":409,"detail":"denied","run_id":"` + runID + `"}`, `POST /v1/commands {"line":"/call x.y","session_id":"` + sessionID + `"}`, path + "?command=" + runID + "#command"},
 		"start":             {"/ui/sessions/new", url.Values{"agent": {agentID}, "title": {" T "}}, map[string]string{"/v1/sessions": made}, "", `POST /v1/sessions {"agent_id":"` + agentID + `","title":"T"}`, path},
-		"start with nobody": {"/ui/sessions/new", url.Values{"title": {"T"}}, nil, "", "", ""},
+		"start without an agent": {"/ui/sessions/new", url.Values{"title": {"T"}}, nil, "", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, a, _ := newServer(t)

@@ -34,7 +34,7 @@ type Described struct {
 type DescribedChange struct {
 	changeset.Change
 	Diff    string `json:"diff,omitempty" doc:"Unified, of a text file"`
-	Omitted string `json:"diff_omitted,omitempty" doc:"Why there is no diff"`
+	Omitted string `json:"diff_omitted,omitempty" doc:"The reason for which the diff was left out"`
 }
 
 // Undone is the result of an undo.

@@ -22,7 +22,7 @@ import (
 	"github.com/remitrun/remit/internal/tools/packages"
 )
 
-// Bounds of a bundle, and of what is in it.
+// Limits for a bundle: its size, and the size and number of its unpacked files.
 const (
 	maxBundle      = 256 << 20
 	maxBundleBytes = 1 << 30

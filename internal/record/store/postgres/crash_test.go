@@ -249,7 +249,7 @@ func TestAFencedNodeCanAppendNothing(t *testing.T) {
 	if _, err := tryBegin(a); err == nil {
 		t.Error("the removed node began a run")
 	}
-	_ = a.Close() // it is no longer a member
+	_ = a.Close() // fails: another node removed it
 	if r := must(b.Verify(t.Context(), store.VerifyOptions{})); !r.OK {
 		t.Errorf("%+v", r.Problems)
 	}

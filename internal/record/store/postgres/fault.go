@@ -12,7 +12,7 @@ import (
 // The codes of errors that remit_expect raises.
 const (
 	codeMoved  = "RM001" // another node changed a run
-	codeFenced = "RM002" // this node is no longer a member, or its batches are not those that it knows
+	codeFenced = "RM002" // the node was removed from table members, or its last batch has another number on the server
 )
 
 // explain returns the code, the message and the hint for an error of the server.

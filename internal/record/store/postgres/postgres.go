@@ -81,7 +81,7 @@ type Store struct {
 	pipe *pgx.Conn // for messages; nil: not open
 	head
 
-	fenced   atomic.Bool // this node is no longer a member
+	fenced   atomic.Bool // another node removed this one from table members
 	stopBeat context.CancelFunc
 	beating  sync.WaitGroup
 	deaths   atomic.Uint64 // see Deaths
