@@ -88,6 +88,7 @@ var mayImport = map[string]string{
 	// contracts
 	"record/store": "golang.org/x/mod/sumdb base/fault authority/grant record/ledger base/tool github.com/google/uuid",
 	// contract suites, for tests
+	"base/racetest":                    "os runtime/debug",
 	"app/apptest":                      "app service/home",
 	"record/store/storetest":           "math/rand/v2 authority/policy authority/grant base/fault base/tool record/ledger record/store github.com/google/uuid github.com/google/go-cmp crypto/rand",
 	"tools/model/modeltest":            "base/fault tools/model github.com/google/go-cmp net/http os",

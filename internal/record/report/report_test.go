@@ -24,6 +24,7 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/racetest"
 	"github.com/remitrun/remit/internal/base/redact"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
@@ -453,6 +454,7 @@ func TestThePageOfALongRunIsBounded(t *testing.T) {
 
 // No report of a long run holds all its calls in memory.
 func TestALongRunIsNotHeld(t *testing.T) {
+	racetest.Skip(t, "it measures memory")
 	const n, most = 2600, 32 << 20 // the outputs are 41 MB; of those on the page, 8 KiB are shown
 	for name, write := range map[string]func(io.Writer, report.Data) error{"html": report.HTML, "json": report.JSON, "text": func(w io.Writer, d report.Data) error {
 		return report.Text(w, d, report.Options{})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/authority/grant/token"
+	"github.com/remitrun/remit/internal/base/racetest"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -136,6 +137,7 @@ func TestABlocksHashDependsOnNothingAfterIt(t *testing.T) {
 
 // TestAnyBitCounts turns every single bit of a token, sealed and not.
 func TestAnyBitCounts(t *testing.T) {
+	racetest.Skip(t, "one goroutine checks signatures")
 	for name, s := range map[string]string{"open": three(t), "sealed": seal(t, issue(t, root()))} {
 		good := raw(t, s)
 		b := bytes.Clone(good)

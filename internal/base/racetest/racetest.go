@@ -1,0 +1,20 @@
+// Package racetest lets tests see that the race detector watches them. It makes a program
+// several times as slow and as large, so a test of memory or of one goroutine's time says
+// nothing under it.
+package racetest
+
+import (
+	"os"
+	"runtime/debug"
+	"slices"
+	"testing"
+)
+
+// Skip skips a test of one goroutine under the race detector, but not in make soak.
+func Skip(t testing.TB, why string) {
+	t.Helper()
+	info, _ := debug.ReadBuildInfo()
+	if info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) && os.Getenv("REMIT_SOAK") == "" {
+		t.Skip("with the race detector only in make soak: " + why)
+	}
+}
