@@ -119,7 +119,7 @@ type mcpAddFlags struct {
 func (f *mcpAddFlags) define(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringArrayVar(&f.env, "env", nil, "set a variable for the server, as `NAME=VALUE` (repeatable)")
-	fl.StringArrayVar(&f.within, "within", nil, "`ARGUMENT` that is a path or URL: TOOL.ARGUMENT=files.read, files.write or network (repeatable)")
+	fl.StringArrayVar(&f.within, "within", nil, "`ARGUMENT` that is a path or URL: TOOL.ARGUMENT=files.read, files.write, files.delete or network (repeatable)")
 	fl.StringSliceVar(&f.asks, "asks", nil, "`REQUESTS` that it may send to clients: elicitation, sampling, roots")
 	fl.StringVar(&f.protocol, "protocol", "", "MCP `VERSION` to use (default: the newest that both support)")
 	fl.StringVarP(&f.policyFile, "policy", "p", "", "policy `FILE` of the server")

@@ -19,7 +19,7 @@ func (r *Rules) leaves(id sectionID, a *tool.Action, p string) bool {
 	if e, b := r.judgePlainPath(id, a, p, 0, nil, nil); e != Deny || b != nil {
 		return false
 	}
-	write := id == writeSection
+	write := id != readSection
 	own := underAny([]string{r.env.Workspace, r.env.Home, r.env.State, r.own}, p)
 	switch {
 	case !own && underAny(systemFolders[write], p):

@@ -9,23 +9,26 @@ import (
 // Rules is a policy bound to a workspace, ready to decide. It is immutable.
 // The zero Rules denies everything.
 type Rules struct {
-	policy   *Policy
-	env      Env
-	tool     tool.Env // the settings that within derives commands with
-	state    string   // Env.State, folded
-	path     []string // the trusted PATH with commands.path
-	added    []string // commands.path, resolved
-	sections [numSections]boundSection
-	builtin  boundEntry // allows built-in tools where tools.allow is absent
-	inherit  boundEntry // leaves the decision to other links
-	typed    boundEntry // asks about a command that a person typed and no entry matches
-	left     boundEntry // leaves a command's argument to the sandbox
-	untold   untold
-	gate     *boundEntry
-	risk     tool.Risk
-	gates    boundGates
-	own      string // see Chain.Owning
-	program  int    // instructions of the policy's regular expressions, without its roles'
+	policy    *Policy
+	env       Env
+	tool      tool.Env // the settings that within derives commands with
+	state     string   // Env.State, folded
+	path      []string // the trusted PATH with commands.path
+	added     []string // commands.path, resolved
+	sections  [numSections]boundSection
+	builtin   boundEntry // allows built-in tools where tools.allow is absent
+	inherit   boundEntry // leaves the decision to other links
+	typed     boundEntry // asks about a command that a person typed and no entry matches
+	left      boundEntry // leaves a command's argument to the sandbox
+	untold    untold
+	folders   []folder // commands.cwd
+	values    []boundVariable
+	misplaced boundEntry // denies a command outside of folders
+	gate      *boundEntry
+	risk      tool.Risk
+	gates     boundGates
+	own       string // see Chain.Owning
+	program   int    // instructions of the policy's regular expressions, without its roles'
 }
 
 // Policy is what the rules were bound from.
@@ -54,6 +57,10 @@ func (p *Policy) Bind(env Env) (*Rules, error) {
 	for id := range numSections {
 		s := d.section(id)
 		b := &r.sections[id]
+		if as := d.deciding(id); as != id {
+			*b = r.sections[as] // bound already
+			continue
+		}
 		b.inherits = d.inherit && !s.set
 		b.allowSet = s.allowSet
 		for e := range s.lists {
@@ -71,11 +78,12 @@ func (p *Policy) Bind(env Env) (*Rules, error) {
 		}
 	}
 	errs = append(errs, r.bindPath(d)...)
+	errs = append(errs, r.bindStart(d)...)
 	r.bindUntold(d)
 	if err := errs.Err(); err != nil {
 		return nil, err
 	}
-	r.tool = tool.Env{Workspace: env.Workspace, Home: env.Home, Path: r.path, Pass: d.commands.env, AnyVariable: d.commands.env == nil}
+	r.tool = tool.Env{Workspace: env.Workspace, Home: env.Home, Path: r.path, Pass: d.commands.env, AnyVariable: d.commands.env == nil, Values: Chain{r}.given()}
 	return r, nil
 }
 

@@ -266,6 +266,7 @@ func sectionsOf(t *tool.Spec) []string {
 var sectionEffects = map[sectionID]tool.Effects{
 	readSection:    tool.EffectSet(tool.FSRead),
 	writeSection:   tool.EffectSet(tool.FSWrite, tool.FSDelete, tool.FSChmod),
+	deleteSection:  tool.EffectSet(tool.FSDelete),
 	networkSection: tool.EffectSet(tool.NetworkHTTP, tool.NetworkSocket),
 	commandSection: tool.EffectSet(tool.SystemExec),
 }

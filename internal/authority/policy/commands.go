@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/remitrun/remit/internal/authority/policy/command"
 	"github.com/remitrun/remit/internal/base/document"
@@ -19,6 +21,8 @@ type commandSettings struct {
 	section
 
 	env, path               []string
+	values                  []variable // those of env that have a value
+	cwd                     []string   // nil: commands may start in every folder
 	envPos                  []fault.Pos
 	timeout, cpu            time.Duration
 	maxOutput, memory, disk int64
@@ -30,36 +34,91 @@ type commandSettings struct {
 
 func (s *commandSettings) setting() setting {
 	return s.section.setting("commands", commandSection,
-		variables("env", &s.env, &s.envPos), words("path", &s.path, checkFolder), duration("timeout", &s.timeout),
+		s.variables(), words("cwd", &s.cwd, checkCwd), words("path", &s.path, checkFolder), duration("timeout", &s.timeout),
 		size("max_output", &s.maxOutput), size("memory", &s.memory), count("processes", &s.processes, 1),
 		duration("cpu", &s.cpu), count("files", &s.openFiles, 16), size("disk", &s.disk),
 		choice("untold", &s.untold, Ask.String(), Deny.String()).at(&s.untoldPos))
 }
 
-// variables makes a setting of names of environment variables with their
-// positions.
-func variables(key string, into *[]string, pos *[]fault.Pos) setting {
-	s := words(key, into, checkEnv)
-	read := s.read
-	s.read = func(p *parser) document.Field {
+// variable is an entry NAME=value of commands.env.
+type variable struct {
+	at          int // its place in the list
+	name, value string
+}
+
+// value is the value that the document gives a variable.
+func (s *commandSettings) value(name string) (v variable, ok bool) {
+	i := slices.IndexFunc(s.values, func(v variable) bool { return v.name == name })
+	if i < 0 {
+		return v, false
+	}
+	return s.values[i], true
+}
+
+// variables makes the setting env: names of environment variables, some with a value.
+func (s *commandSettings) variables() setting {
+	read := func(p *parser) document.Field {
 		return func(n *document.Node, path string) {
-			*into = []string{} // an empty list is one, too
-			read(p)(n, path)
+			var list []string
+			p.Strings(&list, 0, checkVariable)(n, path)
+			s.env = []string{} // an empty list is one, too
+			for i, text := range list {
+				name, value, given := strings.Cut(text, "=")
+				if v, twice := s.value(name); given && twice && v.value != value {
+					p.Fail(n, path, "the variable %s has two values", name)
+				}
+				if given {
+					s.values = append(s.values, variable{i, name, value})
+				}
+				s.env = append(s.env, name)
+			}
 			for _, item := range n.Items {
-				*pos = append(*pos, p.Pos(item))
+				s.envPos = append(s.envPos, p.Pos(item))
 			}
 		}
 	}
-	return s
+	return value("env", read, func() string {
+		list := slices.Clone(s.env)
+		for i, name := range list {
+			if v, ok := s.value(name); ok {
+				list[i] = name + "=" + v.value
+			}
+		}
+		return quoteAll(list)
+	})
 }
 
 var envPattern = regex.Lazy(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// ownVariables are those whose value every sandbox sets itself.
+var ownVariables = []string{"HOME", "PATH", "TMPDIR", "REMIT_WORK"}
+
+const maxValue = 4096
 
 func checkEnv(s string) error {
 	if !envPattern.MatchString(s) {
 		return fmt.Errorf("%q is not a valid name of an environment variable", s)
 	}
 	return nil
+}
+
+// checkVariable checks NAME or NAME=value.
+func checkVariable(s string) error {
+	name, value, given := strings.Cut(s, "=")
+	switch {
+	case !envPattern.MatchString(name):
+		return checkEnv(name)
+	case given && slices.Contains(ownVariables, name):
+		return fmt.Errorf("the sandbox sets %s itself, so it cannot have a value here; commands.path adds folders to PATH", name)
+	case len(value) > maxValue || !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl):
+		return fmt.Errorf("the value of %s is not valid; expected at most %d bytes of UTF-8 without control characters", name, maxValue)
+	}
+	return nil
+}
+
+func checkCwd(s string) error {
+	_, err := compileFolder(s, Env{Workspace: "/workspace", Home: "/home"})
+	return err
 }
 
 func checkFolder(s string) error {

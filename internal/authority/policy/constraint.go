@@ -116,7 +116,7 @@ func (p *parser) within(e Effect, c *constraint) document.Field {
 			return
 		}
 		var name string
-		p.OneOf(&name, "files.read", "files.write", "network", "commands")(n, path)
+		p.OneOf(&name, "files.read", "files.write", "files.delete", "network", "commands")(n, path)
 		c.within = sectionNamed(name)
 	}
 }

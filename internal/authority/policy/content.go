@@ -74,6 +74,8 @@ func (d *content) section(id sectionID) *section {
 		return &d.files.read
 	case writeSection:
 		return &d.files.write
+	case deleteSection:
+		return &d.files.delete
 	case networkSection:
 		return &d.network.section
 	case commandSection:
@@ -86,6 +88,15 @@ func (d *content) section(id sectionID) *section {
 		return &d.api.section
 	}
 	return &section{}
+}
+
+// deciding is the section that decides what a section is about: files.write decides
+// deleting too, unless the document has a section files.delete.
+func (d *content) deciding(id sectionID) sectionID {
+	if id == deleteSection && !d.files.delete.set {
+		return writeSection
+	}
+	return id
 }
 
 var emptyContent = &content{name: "empty"}

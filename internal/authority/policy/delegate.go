@@ -40,7 +40,7 @@ func (c Chain) MayDelegate(to string, depth int, sections []string) error {
 			continue
 		}
 		said = true
-		if err := d.delegate.allows(d.name, to, depth, sections); err != nil {
+		if err := d.delegate.allows(d, to, depth, sections); err != nil {
 			return err.At(fault.Pos{File: r.policy.file, Line: err.Pos.Line})
 		}
 	}
@@ -51,9 +51,9 @@ func (c Chain) MayDelegate(to string, depth int, sections []string) error {
 	return nil
 }
 
-func (d *delegation) allows(name, to string, depth int, sections []string) *fault.Error {
+func (d *delegation) allows(of *content, to string, depth int, sections []string) *fault.Error {
 	if d == nil {
-		return fault.New(fault.NotDelegable, "the policy %q does not say that anything may be handed on", name).
+		return fault.New(fault.NotDelegable, "the policy %q does not say that anything may be handed on", of.name).
 			WithHint("its delegate would have to say what, to whom and how deep")
 	}
 	bad := func(format string, args ...any) *fault.Error {
@@ -69,7 +69,7 @@ func (d *delegation) allows(name, to string, depth int, sections []string) *faul
 		return bad("delegate.depth: authority may be handed on %d times, this would be the %d.", most, depth)
 	}
 	for _, s := range sections {
-		if !slices.Contains(d.actions, s) {
+		if !slices.Contains(d.actions, of.deciding(sectionNamed(s)).String()) {
 			return bad("delegate.actions does not have %q", clip.Text(s, 40)).WithHint("it has %s; leave the section out of what you hand on", listOrNone(d.actions))
 		}
 	}

@@ -81,6 +81,12 @@ func (c Chain) action(a *tool.Action, all *collector) (effect Effect, first *bou
 		return Deny, nil, false
 	}
 	effect = Allow
+	if id == commandSection {
+		if i, b, why := c.contradiction(); b != nil {
+			all.refuse(c[i], i, a, "no command can satisfy "+b.rule.String()+": "+why)
+			return Deny, nil, false
+		}
+	}
 	decided := false
 	var seen ordinaryPaths
 	for i, r := range c {
@@ -107,7 +113,7 @@ func (c Chain) action(a *tool.Action, all *collector) (effect Effect, first *bou
 		return Ask, &c[0].typed, true
 	}
 	if !decided {
-		all.refuse(c[0], 0, a, "no policy of the chain has a section "+id.String())
+		all.refuse(c[0], 0, a, "no policy of the chain has a section "+c[0].policy.content().deciding(id).String())
 		return Deny, nil, false
 	}
 	return effect, first, true
@@ -187,11 +193,15 @@ func (c Chain) gates(call *Call, all *collector) Effect {
 // judge decides an action by one policy.
 func (r *Rules) judge(id sectionID, a *tool.Action, link int, seen *ordinaryPaths, all *collector) (Effect, *boundEntry) {
 	switch id {
-	case readSection, writeSection:
+	case readSection, writeSection, deleteSection:
 		return r.judgeFile(id, a, link, seen, all)
 	case networkSection:
 		return r.judgeNetwork(a, link, all)
 	case commandSection:
+		if b := r.judgeStart(a); b != nil {
+			all.match(link, b, a, nil)
+			return Deny, b
+		}
 		if a.Unknown != "" {
 			return r.judgeUntold(a, link, all)
 		}
@@ -244,6 +254,7 @@ func (r *Rules) searchAmong(c *candidates, id sectionID, f *facts, link int, all
 
 // noMatch returns why no entry of a section matched.
 func (r *Rules) noMatch(id sectionID, f *facts) string {
+	id = r.policy.content().deciding(id)
 	lists := &r.sections[id].lists
 	subject := f.action.Subject()
 	if f.path != "" {

@@ -15,6 +15,7 @@ import (
 // fileSettings is the section files.
 type fileSettings struct {
 	read, write       section
+	delete            section // what is not set is as write
 	readMax, writeMax int64
 	hold              bool
 }
@@ -22,14 +23,15 @@ type fileSettings struct {
 func (s *fileSettings) setting() setting {
 	return mapping("files",
 		s.read.setting("read", readSection, size("max_bytes", &s.readMax)),
-		s.write.setting("write", writeSection, size("max_bytes", &s.writeMax), flag("hold", &s.hold)))
+		s.write.setting("write", writeSection, size("max_bytes", &s.writeMax), flag("hold", &s.hold)),
+		s.delete.setting("delete", deleteSection))
 }
 
-// filePattern is an entry of files.read or files.write.
+// filePattern is an entry of files.read, files.write or files.delete.
 type filePattern struct {
 	text        string
-	write, deny bool
-	added       int // bytes that braces add
+	write, deny bool // write: of files.write or files.delete
+	added       int  // bytes that braces add
 
 	// bound
 	exact *glob.Pattern
@@ -103,7 +105,7 @@ func (r *Rules) judgePlainPath(id sectionID, a *tool.Action, p string, link int,
 	}
 	var buf [stackNeeds]glob.Need
 	folded = glob.Fold(p)
-	needs := r.needs(p, folded, id == writeSection, buf[:])
+	needs := r.needs(p, folded, id != readSection, buf[:])
 	if needs == nil {
 		seen.add(r, p, folded)
 	}

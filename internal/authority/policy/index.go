@@ -142,7 +142,7 @@ func (c *candidates) find(id sectionID, x *index, f *facts) {
 		return
 	}
 	switch id {
-	case readSection, writeSection:
+	case readSection, writeSection, deleteSection:
 		c.path(x, f)
 	case networkSection:
 		c.add(x.by[f.action.Target.Host])

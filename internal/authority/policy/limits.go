@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -13,33 +14,35 @@ import (
 // Limits bounds what calls may use. A zero number or duration means that the
 // chain sets no limit and the default of the field's comment holds.
 type Limits struct {
-	ReadBytes      int64         // files.read.max_bytes: one file; default 5 MiB
-	WriteBytes     int64         // files.write.max_bytes: one file; default 5 MiB
-	Hold           bool          // files.write.hold: writes are held as a changeset; true if any policy says so
-	ResponseBytes  int64         // network.max_bytes: one response; default 10 MiB
-	RequestTimeout time.Duration // network.timeout; default 30 s
-	Bandwidth      int64         // network.bandwidth: bytes a second of one confined call, both ways together; 0: no limit
-	TotalBytes     int64         // network.total_bytes: of one confined call, both ways together; 0: no limit
-	CommandTimeout time.Duration // commands.timeout; default 300 s
-	OutputBytes    int64         // commands.max_output: each of stdout and stderr; default 1 MiB
-	Memory         int64         // commands.memory; default 2 GiB
-	Processes      int           // commands.processes; default 256
-	CPU            time.Duration // commands.cpu: of one process; 0: no limit
-	OpenFiles      int           // commands.files: open at once in one process; default 4096
-	Disk           int64         // commands.disk: of a command's private folders; default commands.memory
-	Env            []string      // commands.env: names passed through, the intersection of the chain; nil: no policy lists any
-	Path           []string      // the trusted PATH: the environment's plus commands.path of every policy (intersection of the additions)
-	Secrets        []string      // secrets: the variables that some policy of the chain gives a stored secret in
-	BytesIn        int64         // limits.bytes_in: received over the network in a run; 0: no limit
-	BytesOut       int64         // limits.bytes_out: sent over the network in a run; 0: no limit
-	Money          int64         // limits.money: millionths of a US dollar in a run; 0: no limit
-	Calls          int           // limits.calls: of a run; 0: no limit
-	CallsPerTool   int           // limits.calls_per_tool: of a run, each tool; 0: no limit
-	PerTool        []ToolLimit   // limits.per_tool: each pattern counts all tools it matches together
-	Time           time.Duration // limits.time: of a run; 0: no limit
-	Tokens         int64         // models.tokens: of a run; 0: no limit
-	Spawn          *int          // agents.spawn: sub-agents of one agent; nil: no limit
-	Depth          *int          // agents.depth: levels of sub-agents; nil: no limit
+	ReadBytes      int64             // files.read.max_bytes: one file; default 5 MiB
+	WriteBytes     int64             // files.write.max_bytes: one file; default 5 MiB
+	Hold           bool              // files.write.hold: writes are held as a changeset; true if any policy says so
+	ResponseBytes  int64             // network.max_bytes: one response; default 10 MiB
+	RequestTimeout time.Duration     // network.timeout; default 30 s
+	Bandwidth      int64             // network.bandwidth: bytes a second of one confined call, both ways together; 0: no limit
+	TotalBytes     int64             // network.total_bytes: of one confined call, both ways together; 0: no limit
+	CommandTimeout time.Duration     // commands.timeout; default 300 s
+	OutputBytes    int64             // commands.max_output: each of stdout and stderr; default 1 MiB
+	Memory         int64             // commands.memory; default 2 GiB
+	Processes      int               // commands.processes; default 256
+	CPU            time.Duration     // commands.cpu: of one process; 0: no limit
+	OpenFiles      int               // commands.files: open at once in one process; default 4096
+	Disk           int64             // commands.disk: of a command's private folders; default commands.memory
+	Env            []string          // commands.env: names passed through, the intersection of the chain; nil: no policy lists any
+	Values         map[string]string // commands.env: the values that policies give variables
+	Folders        bool              // commands.cwd: a policy says where commands may start
+	Path           []string          // the trusted PATH: the environment's plus commands.path of every policy (intersection of the additions)
+	Secrets        []string          // secrets: the variables that some policy of the chain gives a stored secret in
+	BytesIn        int64             // limits.bytes_in: received over the network in a run; 0: no limit
+	BytesOut       int64             // limits.bytes_out: sent over the network in a run; 0: no limit
+	Money          int64             // limits.money: millionths of a US dollar in a run; 0: no limit
+	Calls          int               // limits.calls: of a run; 0: no limit
+	CallsPerTool   int               // limits.calls_per_tool: of a run, each tool; 0: no limit
+	PerTool        []ToolLimit       // limits.per_tool: each pattern counts all tools it matches together
+	Time           time.Duration     // limits.time: of a run; 0: no limit
+	Tokens         int64             // models.tokens: of a run; 0: no limit
+	Spawn          *int              // agents.spawn: sub-agents of one agent; nil: no limit
+	Depth          *int              // agents.depth: levels of sub-agents; nil: no limit
 }
 
 // ToolLimit bounds how many calls of the tools that match a pattern one run
@@ -133,12 +136,18 @@ func (c Chain) Limits() Limits {
 		l.Path = intersect(l.Path, r.added)
 	}
 	l.Path = c.trustedPath(l.Path)
+	l.Values, l.Folders = c.given(), c.folders()
+	for _, name := range slices.Sorted(maps.Keys(l.Values)) {
+		if !slices.Contains(l.Env, name) {
+			l.Env = append(l.Env, name)
+		}
+	}
 	return l
 }
 
 // ToolEnv is what tools derive the actions of their calls from, under these limits.
 func (l Limits) ToolEnv(workspace, home string) tool.Env {
-	return tool.Env{Workspace: workspace, Home: home, Path: l.Path, Pass: l.Env, AnyVariable: l.Env == nil, Secrets: l.Secrets}
+	return tool.Env{Workspace: workspace, Home: home, Path: l.Path, Pass: l.Env, AnyVariable: l.Env == nil, Values: l.Values, Secrets: l.Secrets}
 }
 
 // lower lowers each limit to the one that a policy sets.

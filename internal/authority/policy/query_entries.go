@@ -83,8 +83,8 @@ func (p *Policy) Mentions(section string) bool {
 // Inherited reports whether a section is left to the other policies of a chain:
 // the policy says rest: inherit and does not mention it.
 func (p *Policy) Inherited(section string) bool {
-	id := sectionNamed(section)
 	d := p.content()
+	id := d.deciding(sectionNamed(section))
 	return id != noSection && d.inherit && !d.section(id).set
 }
 

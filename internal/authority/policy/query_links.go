@@ -29,10 +29,10 @@ type FilePattern struct {
 	Deep  bool
 }
 
-// Files gives the chain's rules for reading or writing files, link by link.
+// Files gives the chain's rules for reading, writing or deleting files, link by link.
 func (c Chain) Files(kind tool.ActionKind) []Link {
 	id := sectionOf(kind)
-	if id != readSection && id != writeSection {
+	if id != readSection && id != writeSection && id != deleteSection {
 		return nil
 	}
 	out := make([]Link, 0, len(c))

@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/remitrun/remit/internal/authority/policy/glob"
-	"github.com/remitrun/remit/internal/base/tool"
 )
 
 // LikeNames are the file names that no rule distinguishes from one given name:
@@ -33,7 +32,7 @@ func (c Chain) NamesLike(name string) *LikeNames {
 			continue
 		}
 		n.spell(r.state, r.own, r.env.Workspace)
-		for _, id := range []sectionID{sectionOf(tool.FileRead), sectionOf(tool.FileWrite)} {
+		for _, id := range []sectionID{readSection, writeSection} {
 			for _, list := range r.sections[id].lists {
 				for i := range list {
 					p := list[i].pattern.(*filePattern)

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,11 +15,17 @@ import (
 func (c Chain) Opens() []string {
 	var out []string
 	for id := noSection + 1; id < numSections; id++ {
-		if c.opens(id) {
+		if c.opens(id) && (id != deleteSection || c.PartsDeleting()) {
 			out = append(out, sectionNames[id])
 		}
 	}
 	return out
+}
+
+// PartsDeleting reports whether a policy of the chain decides deleting apart from
+// writing: it has a section files.delete.
+func (c Chain) PartsDeleting() bool {
+	return slices.ContainsFunc(c, func(r *Rules) bool { return r != nil && r.policy.content().files.delete.set })
 }
 
 // OpensTools reports whether the chain may allow the call of any tool: one that
@@ -127,7 +134,8 @@ func neededSection(t *tool.Spec) sectionID {
 	}{
 		{tool.EffectSet(tool.SystemExec), commandSection},
 		{tool.EffectSet(tool.NetworkHTTP, tool.NetworkSocket), networkSection},
-		{tool.EffectSet(tool.FSWrite, tool.FSDelete, tool.FSChmod), writeSection},
+		{tool.EffectSet(tool.FSWrite, tool.FSChmod), writeSection},
+		{tool.EffectSet(tool.FSDelete), deleteSection},
 		{tool.EffectSet(tool.FSRead), readSection},
 	} {
 		if t.Effects&n.effects != 0 {
@@ -155,7 +163,7 @@ func (c Chain) written(id sectionID) []string {
 			continue
 		}
 		s := &r.sections[id]
-		line := id.String() + ".allow"
+		line := r.policy.content().deciding(id).String() + ".allow"
 		if name := r.policy.Name(); name != "" {
 			line += " of policy " + strconv.Quote(clip.Text(name, 40))
 		}

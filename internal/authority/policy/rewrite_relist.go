@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/remitrun/remit/internal/base/fault"
@@ -34,11 +35,15 @@ func (c Chain) Relist(name string, src []byte, used, asked []tool.ID) (*Policy, 
 				r.policy.Name(), key)
 		}
 	}
+	d.files.delete.set = d.files.delete.set || c.PartsDeleting() // else writing would mean deleting, too
 	c.carryDenied(&d)
 	for _, id := range used {
 		if err := c.carryAsked(&d, id, slices.Contains(asked, id)); err != nil {
 			return nil, err
 		}
+	}
+	if err := c.carryStart(&d); err != nil {
+		return nil, err
 	}
 	c.carryModes(&d)
 	c.carryLimits(&d)
@@ -53,7 +58,8 @@ func (c Chain) carryDenied(d *content) {
 			continue
 		}
 		for _, r := range c {
-			from := r.policy.content().section(id).lists[Deny]
+			of := r.policy.content()
+			from := of.section(of.deciding(id)).lists[Deny]
 			for i := range from {
 				s.add(Deny, from[i])
 			}
@@ -136,6 +142,21 @@ func (a *arguments) hasWithin() bool {
 	})
 }
 
+// carryStart keeps the folders that commands may start in. Those of several policies
+// cannot be written as one list.
+func (c Chain) carryStart(d *content) error {
+	for _, r := range c {
+		switch cwd := r.policy.content().commands.cwd; {
+		case cwd == nil || slices.Equal(cwd, d.commands.cwd):
+		case d.commands.cwd == nil:
+			d.commands.cwd = cwd
+		default:
+			return fault.New(fault.PolicyInvalid, "the policies of the chain cannot be written as one: %q also has commands.cwd", r.policy.Name())
+		}
+	}
+	return nil
+}
+
 // carryModes sets the modes to the strictest of the chain.
 func (c Chain) carryModes(d *content) {
 	d.isolation = isolationSettings{}
@@ -181,7 +202,10 @@ func (c Chain) carryLimits(d *content) {
 	d.network.maxBytes, d.network.timeout, d.network.bandwidth, d.network.totalBytes = l.ResponseBytes, l.RequestTimeout, l.Bandwidth, l.TotalBytes
 	m := &d.commands
 	m.timeout, m.maxOutput, m.memory, m.processes = l.CommandTimeout, l.OutputBytes, l.Memory, l.Processes
-	m.openFiles, m.cpu, m.disk, m.env = l.OpenFiles, l.CPU, l.Disk, l.Env
+	m.openFiles, m.cpu, m.disk, m.env, m.values = l.OpenFiles, l.CPU, l.Disk, l.Env, nil
+	for _, name := range slices.Sorted(maps.Keys(l.Values)) {
+		m.values = append(m.values, variable{name: name, value: l.Values[name]})
+	}
 	m.path = slices.DeleteFunc(slices.Clone(l.Path), func(dir string) bool { return slices.Contains(c[0].env.Path, dir) })
 	if len(m.path) == 0 {
 		m.path = nil

@@ -32,6 +32,11 @@ func (p *Policy) Widened(w Wide) (*Policy, error) {
 		if err := d.also(writeSection, Allow, "**"); err != nil {
 			return nil, err
 		}
+		if d.files.delete.set {
+			if err := d.also(deleteSection, Allow, "**"); err != nil {
+				return nil, err
+			}
+		}
 	}
 	for _, text := range w.Read {
 		if err := d.also(readSection, Allow, text); err != nil {

@@ -19,6 +19,7 @@ const (
 	noSection sectionID = iota
 	readSection
 	writeSection
+	deleteSection // of a policy that does not mention it, what it says of writing
 	networkSection
 	commandSection
 	toolSection
@@ -27,7 +28,7 @@ const (
 	numSections
 )
 
-var sectionNames = [numSections]string{"none", "files.read", "files.write", "network", "commands", "tools", "models", "api"}
+var sectionNames = [numSections]string{"none", "files.read", "files.write", "files.delete", "network", "commands", "tools", "models", "api"}
 
 func (s sectionID) String() string { return sectionNames[s] }
 
@@ -43,6 +44,8 @@ func sectionOf(k tool.ActionKind) sectionID {
 		return readSection
 	case tool.FileWrite:
 		return writeSection
+	case tool.FileDelete:
+		return deleteSection
 	case tool.Network:
 		return networkSection
 	case tool.Command:
@@ -54,6 +57,9 @@ func sectionOf(k tool.ActionKind) sectionID {
 	}
 	return noSection
 }
+
+// fileKinds are the kinds of actions that the sections of files decide.
+var fileKinds = map[sectionID]tool.ActionKind{readSection: tool.FileRead, writeSection: tool.FileWrite, deleteSection: tool.FileDelete}
 
 // pattern is the pattern of a section's entry. There is one type for files,
 // networks, commands, tools and names (of models and of the API). Whether a
@@ -76,8 +82,8 @@ type pattern interface {
 // parsePattern reads the text of an entry as its section does.
 func parsePattern(id sectionID, text string, e Effect) (pattern, error) {
 	switch id {
-	case readSection, writeSection:
-		return parseFilePattern(text, id == writeSection, e)
+	case readSection, writeSection, deleteSection:
+		return parseFilePattern(text, id != readSection, e)
 	case networkSection:
 		return parseNetworkPattern(text, e)
 	case commandSection:

@@ -104,12 +104,8 @@ func contains(list []tool.Action, a *tool.Action) bool {
 // derive reads an argument as the path, URL or command that it is.
 func (r *Rules) derive(c *constraint, v any) []tool.Action {
 	switch c.within {
-	case readSection, writeSection:
-		kind := tool.FileRead
-		if c.within == writeSection {
-			kind = tool.FileWrite
-		}
-		return []tool.Action{r.derivePath(kind, c.base, v)}
+	case readSection, writeSection, deleteSection:
+		return []tool.Action{r.derivePath(fileKinds[c.within], c.base, v)}
 	case networkSection:
 		a := tool.Action{Kind: tool.Network}
 		s, ok := v.(string)

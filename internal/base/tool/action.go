@@ -18,9 +18,10 @@ const (
 	Command
 	Model
 	API
+	FileDelete // where a policy does not part it from writing, files.write decides it
 )
 
-var kindNames = [...]string{"none", "files.read", "files.write", "network", "commands", "models", "api"}
+var kindNames = [...]string{"none", "files.read", "files.write", "network", "commands", "models", "api", "files.delete"}
 
 func (k ActionKind) String() string {
 	if int(k) < len(kindNames) {
@@ -50,10 +51,14 @@ type Action struct {
 	// Commands: Argv as asked; Dir is the absolute working folder. Exe is the
 	// absolute, link-free path of the executable and Names its other names:
 	// every link on the way to it (facts).
-	Argv  []string
-	Dir   string
-	Exe   string
-	Names []string
+	Argv []string
+	Dir  string
+	// RealDir is Dir with every symbolic link resolved (a fact, where a policy needs it).
+	RealDir string `json:",omitempty"`
+	// Variable is one to which the command line gives another value than policies do.
+	Variable string `json:",omitempty"`
+	Exe      string
+	Names    []string
 	// Search are the folders, absolute, where the name is looked for behind the trusted
 	// PATH: those that a script added to PATH.
 	Search []string `json:",omitempty"`
@@ -137,7 +142,7 @@ func (a Action) Subject() string {
 		return "(unknown: " + a.Unknown + ")"
 	}
 	switch a.Kind {
-	case FileRead, FileWrite:
+	case FileRead, FileWrite, FileDelete:
 		return strconv.Quote(a.Path)
 	case Network:
 		return a.Target.String()

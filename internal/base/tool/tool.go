@@ -59,6 +59,9 @@ type Env struct {
 	// AnyVariable: commands may be given any harmless variable, since no policy lists
 	// variables (commands.env).
 	AnyVariable bool
+	// Values are the values that policies give variables (commands.env). Commands must
+	// not be given others.
+	Values map[string]string
 	// Foreign: another program carries out the call, in an environment of its own, of
 	// whose variables nothing is certain.
 	Foreign bool

@@ -144,7 +144,7 @@ func patternOf(a *tool.Action) (ActionPattern, bool) {
 		return p, false
 	}
 	switch a.Kind {
-	case tool.FileRead, tool.FileWrite:
+	case tool.FileRead, tool.FileWrite, tool.FileDelete:
 		if a.Real != "" && a.Real != a.Path {
 			return p, false
 		}
@@ -181,7 +181,7 @@ func says(v any, actions []tool.Action) bool {
 	clean := filepath.Clean(s)
 	return slices.ContainsFunc(actions, func(a tool.Action) bool {
 		switch a.Kind {
-		case tool.FileRead, tool.FileWrite:
+		case tool.FileRead, tool.FileWrite, tool.FileDelete:
 			return a.Path == clean || !filepath.IsAbs(clean) && filepath.IsLocal(clean) && strings.HasSuffix(a.Path, "/"+clean)
 		case tool.Network:
 			u, err := url.Parse(s)

@@ -103,7 +103,7 @@ func deniedKind(d policy.Decision) policy.Violation {
 // sectionKind reads the kind of an action from its printed form, which begins with it.
 func sectionKind(action string) policy.Violation {
 	name, _, _ := strings.Cut(action, " ")
-	for _, k := range [...]tool.ActionKind{tool.FileRead, tool.FileWrite, tool.Network, tool.Command} {
+	for _, k := range [...]tool.ActionKind{tool.FileRead, tool.FileWrite, tool.FileDelete, tool.Network, tool.Command} {
 		if name == k.String() {
 			return kindOf(k)
 		}
@@ -113,7 +113,7 @@ func sectionKind(action string) policy.Violation {
 
 func kindOf(k tool.ActionKind) policy.Violation {
 	switch k {
-	case tool.FileRead, tool.FileWrite:
+	case tool.FileRead, tool.FileWrite, tool.FileDelete:
 		return policy.PathViolation
 	case tool.Network:
 		return policy.HostViolation

@@ -79,10 +79,19 @@ type Change struct {
 	changed int64  // when the workspace's side was last touched, nanoseconds since 1970
 }
 
-// Decide says whether a path of the workspace may be written, or why not.
-// folder asks about a new folder that is only made to hold something else that
-// is carried over. A nil Decide allows nothing.
-type Decide func(path string, folder bool) error
+// Decide says whether a change may do something with a path of the workspace, or why
+// not. A nil Decide allows nothing.
+type Decide func(path string, use Use) error
+
+// Use is what a change does with a path.
+type Use uint8
+
+// The uses.
+const (
+	ToWrite  Use = iota
+	ToDelete     // what was there is gone afterwards
+	ToPass       // a new folder is only made to hold something else that is carried over
+)
 
 // State is how far a changeset has come.
 type State string

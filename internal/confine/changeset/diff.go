@@ -338,11 +338,19 @@ func (d *differ) denied(c *Change) string {
 	if d.decide == nil {
 		return "nothing says that it may be written"
 	}
-	err := d.decide(c.Path, false)
+	if c.From.Type != Nothing && c.From.Type != c.To.Type {
+		if err := d.decide(c.Path, ToDelete); err != nil {
+			return fault.Message(err)
+		}
+		if c.To.Type == Nothing {
+			return ""
+		}
+	}
+	err := d.decide(c.Path, ToWrite)
 	if err == nil {
 		return ""
 	}
-	if c.To.Type == Folder && c.From.Type == Nothing && d.decide(c.Path, true) == nil {
+	if c.To.Type == Folder && c.From.Type == Nothing && d.decide(c.Path, ToPass) == nil {
 		c.way = fault.Message(err)
 		return ""
 	}

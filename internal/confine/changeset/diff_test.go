@@ -114,7 +114,8 @@ func TestRefusedByPolicy(t *testing.T) {
 		put(t, root, map[string]string{"out/b": "b", "new/deep/c": "c", ".git/hooks/post-commit": "evil", "top": "t"})
 		must(t, os.RemoveAll(root+"/gone"))
 	})
-	decide := func(p string, folder bool) error {
+	decide := func(p string, use changeset.Use) error {
+		folder := use == changeset.ToPass
 		if strings.HasPrefix(p, "out/") || strings.HasPrefix(p, "new/") || strings.HasPrefix(p, "gone") && p != "gone/locked" || folder && p != ".git" {
 			return nil
 		}
@@ -167,7 +168,8 @@ func TestFoldersOnTheWay(t *testing.T) {
 	s := p.held(t, "run", func(root string) {
 		put(t, root, map[string]string{".git/hooks/": "", "made/": "", "mine/evil": "x", "way/deep/er/ok": "x", "way/none/": "", "way/bad/evil": "x"})
 	})
-	decide := func(p string, folder bool) error {
+	decide := func(p string, use changeset.Use) error {
+		folder := use == changeset.ToPass
 		if p == "made" || p == "mine" || strings.HasSuffix(p, "/ok") || folder {
 			return nil
 		}

@@ -24,7 +24,7 @@ func must(t testing.TB, errs ...error) {
 }
 
 // anything lets every path be written.
-func anything(string, bool) error { return nil }
+func anything(string, changeset.Use) error { return nil }
 
 // place is a workspace and a Remit home beside it, with files outside of both.
 type place struct {

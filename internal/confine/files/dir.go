@@ -120,7 +120,7 @@ func (f *Files) entry(pl *place, dir int, name string, kinds []tool.ActionKind) 
 	if e.Info, err = statAt(dir, name); err != nil || e.Mode.Type() != fs.ModeSymlink {
 		return e, err
 	}
-	if e.Target, err = readlinkAt(dir, name); err != nil || slices.Contains(kinds, tool.FileWrite) {
+	if e.Target, err = readlinkAt(dir, name); err != nil || slices.Contains(kinds, tool.FileDelete) {
 		return e, err // to remove or rename a link, its own place counts
 	}
 	real, err := f.resolve(abs)

@@ -122,7 +122,7 @@ func (f *Files) once(h how, asked, clean string, act func(*place) error) error {
 	if err := f.check(tool.Action{Kind: h.kind, Path: clean, Real: real}); err != nil {
 		return err
 	}
-	if h.kind == tool.FileWrite {
+	if h.kind != tool.FileRead {
 		if err := f.heldBack(clean, real); err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 
 // Remove removes a file, a link (not its target) or an empty folder.
 func (f *Files) Remove(asked string) error {
-	return f.at(how{kind: tool.FileWrite}, asked, func(pl *place) error {
+	return f.at(how{kind: tool.FileDelete}, asked, func(pl *place) error {
 		i, err := statAt(pl.dir, pl.base)
 		if err != nil {
 			return err
@@ -31,7 +31,7 @@ func (f *Files) removeAt(pl *place, i Info) error {
 	if pl.dirOnly && !i.Mode.IsDir() {
 		return unix.ENOTDIR
 	}
-	if err := f.unmoved(tool.FileWrite, pl); err != nil {
+	if err := f.unmoved(tool.FileDelete, pl); err != nil {
 		return err
 	}
 	flags := 0
@@ -68,7 +68,7 @@ func (f *Files) RemoveAll(ctx context.Context, asked string) (removed int, err e
 	}
 	defer leave()
 	var all []Entry
-	err = f.at(how{kind: tool.FileWrite}, asked, func(pl *place) error {
+	err = f.at(how{kind: tool.FileDelete}, asked, func(pl *place) error {
 		if err := f.keep(pl); err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func (f *Files) RemoveAll(ctx context.Context, asked string) (removed int, err e
 		if pl.dirOnly && !i.Mode.IsDir() {
 			return unix.ENOTDIR
 		}
-		all, err = f.beneath(ctx, pl, i, nil, tool.FileWrite)
+		all, err = f.beneath(ctx, pl, i, nil, tool.FileDelete)
 		return err
 	})
 	for n := len(all) - 1; n >= 0 && err == nil; n-- { // what a folder holds before the folder
@@ -145,10 +145,10 @@ func (f *Files) beneathEntry(ctx context.Context, e Entry, all []Entry, kinds []
 }
 
 // Rename moves a file, a link or a folder. All of what moves must be allowed
-// to be read and written where it is and to be written where it goes. With
+// to be read and deleted where it is and to be written where it goes. With
 // overwrite a file may replace a file; nothing ever replaces a folder.
 func (f *Files) Rename(ctx context.Context, from, to string, overwrite, parents bool) error {
-	return f.at(how{kind: tool.FileWrite}, from, func(src *place) error {
+	return f.at(how{kind: tool.FileDelete}, from, func(src *place) error {
 		if err := f.check(tool.Action{Kind: tool.FileRead, Path: src.path, Real: src.real}); err != nil {
 			return err
 		}
@@ -185,7 +185,7 @@ func (f *Files) renameAt(ctx context.Context, src, dst *place, i Info, overwrite
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(f.unmoved(tool.FileWrite, src), f.unmoved(tool.FileWrite, dst)); err != nil {
+	if err := errors.Join(f.unmoved(tool.FileDelete, src), f.unmoved(tool.FileWrite, dst)); err != nil {
 		return err
 	}
 	size := int64(0) // the layer gets all that moves
@@ -233,7 +233,7 @@ func (f *Files) allowMove(ctx context.Context, src, dst *place, i Info) ([]Entry
 	if !i.Mode.IsDir() {
 		return []Entry{{Info: i, abs: src.path, real: src.real}}, nil
 	}
-	all, err := f.beneath(ctx, src, i, nil, tool.FileRead, tool.FileWrite)
+	all, err := f.beneath(ctx, src, i, nil, tool.FileRead, tool.FileDelete)
 	if err != nil {
 		return nil, err
 	}

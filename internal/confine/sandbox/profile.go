@@ -71,6 +71,7 @@ type Mount struct {
 	Folder bool
 	Link   bool   // the name is a symbolic link, and what is bound is the link itself
 	System bool   // part of the minimal system, not of what the policy allows
+	Keeps  bool   // what is in this writable folder cannot be removed or renamed, but for [Profile.Removable]
 	From   string // of a Bind: where it is on the host, if that is elsewhere
 }
 
@@ -111,6 +112,9 @@ type Profile struct {
 	Sockets, Services []string
 
 	Publish []Port // see Command.Publish
+
+	// Removable are folders in what is kept (Mount.Keeps) in which everything can be removed.
+	Removable []string
 
 	// Isolation is what confines the command. Where it is not full, a mount is a
 	// Landlock rule, or nothing.
@@ -163,6 +167,7 @@ func Compile(in Inputs) (Profile, error) {
 	} else {
 		c.weaken()
 	}
+	c.keep()
 	c.noteUnseen()
 	if n := len(c.out.Mounts); n > maxMounts {
 		c.out.Mounts = c.out.Mounts[:0]
@@ -450,6 +455,9 @@ func (p Profile) String() string {
 	var b strings.Builder
 	for _, m := range p.Mounts {
 		what := m.Access.String()
+		if m.Keeps {
+			what += " keep"
+		}
 		switch m.Kind {
 		case Mask:
 			what = "masked"
@@ -459,6 +467,9 @@ func (p Profile) String() string {
 			what = "socket"
 		}
 		fmt.Fprintf(&b, "%-10s %q\n", what, m.Path)
+	}
+	for _, dir := range p.Removable {
+		fmt.Fprintf(&b, "%-10s %q\n", "delete", dir)
 	}
 	network := "none"
 	switch {

@@ -11,11 +11,12 @@ func (p Profile) MarshalJSON() ([]byte, error) {
 		Folder bool   `json:"folder"`
 		Link   bool   `json:"link,omitempty"`
 		System bool   `json:"system"`
+		Keeps  bool   `json:"keeps,omitempty"` // nothing in it can be removed, but what is in removable
 	}
 	mounts := make([]mount, len(p.Mounts))
 	for i, m := range p.Mounts {
 		kind := [...]string{Bind: "bind", Mask: "mask", Hollow: "empty", Socket: "socket"}[m.Kind]
-		mounts[i] = mount{m.Path, m.Access.String(), kind, m.Folder, m.Link, m.System}
+		mounts[i] = mount{m.Path, m.Access.String(), kind, m.Folder, m.Link, m.System, m.Keeps}
 	}
 	system, network := "minimal", "none"
 	if p.Standard {
@@ -30,6 +31,7 @@ func (p Profile) MarshalJSON() ([]byte, error) {
 	}
 	return json.Marshal(struct {
 		Mounts    []mount        `json:"mounts"`
+		Removable []string       `json:"removable,omitempty"`
 		Folder    string         `json:"folder"`
 		System    string         `json:"system"`
 		Network   string         `json:"network"`
@@ -39,7 +41,7 @@ func (p Profile) MarshalJSON() ([]byte, error) {
 		Path      []string       `json:"path"`
 		Limits    map[string]any `json:"limits"`
 		Notes     []string       `json:"notes"`
-	}{mounts, p.Dir, system, network, p.Isolation.String(), tier, orNone(p.Env), orNone(p.Path), map[string]any{
+	}{mounts, p.Removable, p.Dir, system, network, p.Isolation.String(), tier, orNone(p.Env), orNone(p.Path), map[string]any{
 		"memory": p.Memory, "memory_together": p.Together, "disk": p.Disk, "processes": p.Processes, "file_size": p.FileSize,
 		"cpu_ms": p.CPU.Milliseconds(), "open_files": p.OpenFiles,
 	}, orNone(p.Notes)})

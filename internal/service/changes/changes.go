@@ -167,14 +167,18 @@ func (w *Writes) End(ctx context.Context, st store.Store, run *runner.Run) ([]ch
 // ask about is answered by who applies the change. A folder on the way to what
 // is allowed may be made unless a deny entry names it, as for file tools.
 func mayWrite(chain policy.Chain, workspace string) changeset.Decide {
-	return func(p string, folder bool) error {
+	return func(p string, use changeset.Use) error {
 		abs := path.Join(workspace, p)
-		d := chain.DecideAction(tool.Action{Kind: tool.FileWrite, Path: abs, Real: abs})
+		kind := tool.FileWrite
+		if use == changeset.ToDelete {
+			kind = tool.FileDelete
+		}
+		d := chain.DecideAction(tool.Action{Kind: kind, Path: abs, Real: abs})
 		if d.Effect != policy.Deny {
 			return nil
 		}
 		denied := fault.New(fault.Denied, "%s", d.Reason)
-		if !folder || len(chain) == 0 {
+		if use != changeset.ToPass || len(chain) == 0 {
 			return denied
 		}
 		for _, r := range d.Refusals {

@@ -21,7 +21,7 @@ func (x *Extensions) extensionModule(spec tool.Spec, call extsource.Call) (permi
 		switch at := (wasm.Place{Argument: p.Name}); p.Within {
 		case tool.FileRead:
 			f.Wants.Read = append(f.Wants.Read, at)
-		case tool.FileWrite:
+		case tool.FileWrite, tool.FileDelete:
 			f.Wants.Write = append(f.Wants.Write, at)
 		case tool.Network:
 			return nil, fault.New(fault.ExtensionInvalid, "/%s %s: modules reach no network", call.Command.Name, call.Action.ID).In("within")

@@ -70,7 +70,7 @@ func mootPolicy(had policy.Chain, said []*policy.Policy, p *policy.Policy, env p
 }
 
 // judged are the sections that examples are made of.
-var judged = map[string]bool{"files.read": true, "files.write": true, "network": true, "commands": true, "tools": true, "models": true}
+var judged = map[string]bool{"files.read": true, "files.write": true, "files.delete": true, "network": true, "commands": true, "tools": true, "models": true}
 
 func cutLast(where string) (section, list string) {
 	i := strings.LastIndexByte(where, '.')

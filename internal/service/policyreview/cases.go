@@ -81,7 +81,7 @@ func (s *Reviewer) testCase(c cases.Case, chain policy.Chain, env policy.Env) (C
 	for i := range call.Actions {
 		act := &call.Actions[i]
 		switch act.Kind {
-		case tool.FileRead, tool.FileWrite:
+		case tool.FileRead, tool.FileWrite, tool.FileDelete:
 			act.Real = c.Real
 		case tool.Network:
 			act.Addrs = c.Addrs

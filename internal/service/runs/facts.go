@@ -43,7 +43,7 @@ func (f Facts) Look(ctx context.Context, env tool.Env, limits policy.Limits, act
 		}
 		var err error
 		switch a.Kind {
-		case tool.FileRead, tool.FileWrite:
+		case tool.FileRead, tool.FileWrite, tool.FileDelete:
 			_, a.Real, err = files.ResolveIn(ctx, f.held, env, a.Path)
 			if err != nil && a.Argument != tool.NoArgument && ctx.Err() == nil {
 				a.Real, err = "", nil // the command finds the same obstacle
@@ -53,6 +53,11 @@ func (f Facts) Look(ctx context.Context, env tool.Env, limits policy.Limits, act
 				a.Addrs, err = network.Resolve(ctx, a.Target.Host)
 			}
 		case tool.Command:
+			if limits.Folders && filepath.IsAbs(a.Dir) {
+				if _, a.RealDir, err = files.ResolveIn(ctx, f.held, env, a.Dir); err != nil {
+					return err
+				}
+			}
 			if !filepath.IsAbs(a.Dir) && strings.Contains(a.Argv[0], "/") && !filepath.IsAbs(a.Argv[0]) {
 				a.Unknown = "the folder that " + strconv.Quote(a.Argv[0]) + " starts from is not known"
 				continue

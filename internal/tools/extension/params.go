@@ -15,7 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-var withins = map[string]tool.ActionKind{"files.read": tool.FileRead, "files.write": tool.FileWrite, "network": tool.Network}
+var withins = map[string]tool.ActionKind{"files.read": tool.FileRead, "files.write": tool.FileWrite, "files.delete": tool.FileDelete, "network": tool.Network}
 
 func (r *reader) params(into *[]Param, flags bool) document.Field {
 	return r.List(maxParams, func(n *document.Node, f string) { *into = append(*into, r.param(n, f, flags)) })
@@ -41,7 +41,7 @@ func (r *reader) param(n *document.Node, field string, flag bool) Param {
 		},
 		"within": func(n *document.Node, f string) {
 			if p.Within = withins[n.Text]; n.Kind != document.String || p.Within == 0 {
-				r.Fail(n, f, "must be files.read, files.write or network, not %s", n.Describe())
+				r.Fail(n, f, "must be files.read, files.write, files.delete or network, not %s", n.Describe())
 			}
 		},
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // ParseAction reads an action as reports print it: "files.read src/a.go",
-// "files.write out/x", "network GET https://host/path", "network
+// "files.write out/x", "files.delete out/x", "network GET https://host/path", "network
 // tcp://host:22", "commands git status", "models provider/model", "api agents.write". A path is
 // relative to the workspace unless it begins with / or ~/; words of a command
 // are separated by single spaces, and one that holds a space, a quote or a
@@ -21,12 +21,9 @@ func ParseAction(s, workspace, home string) (tool.Action, error) {
 		return tool.Action{}, fault.New(fault.Usage, "%q is not a valid action; expected a kind and a subject, as files.read a.txt", s)
 	}
 	switch kind {
-	case "files.read", "files.write":
-		a := tool.Action{Kind: tool.FileRead, Path: absolute(rest, workspace, home)}
-		if kind == "files.write" {
-			a.Kind = tool.FileWrite
-		}
-		return a, nil
+	case "files.read", "files.write", "files.delete":
+		kinds := map[string]tool.ActionKind{"files.read": tool.FileRead, "files.write": tool.FileWrite, "files.delete": tool.FileDelete}
+		return tool.Action{Kind: kinds[kind], Path: absolute(rest, workspace, home)}, nil
 	case "network":
 		method, url, ok := strings.Cut(rest, " ")
 		if !ok {
@@ -50,7 +47,7 @@ func ParseAction(s, workspace, home string) (tool.Action, error) {
 	case "api":
 		return tool.Action{Kind: tool.API, API: rest}, nil
 	}
-	return tool.Action{}, fault.New(fault.Usage, "%q is not a kind of action; expected files.read, files.write, network, commands, models or api", kind)
+	return tool.Action{}, fault.New(fault.Usage, "%q is not a kind of action; expected files.read, files.write, files.delete, network, commands, models or api", kind)
 }
 
 func absolute(p, workspace, home string) string {

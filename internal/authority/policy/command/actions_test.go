@@ -31,6 +31,8 @@ func show(as []tool.Action) string {
 			s = "?"
 		case a.Kind == tool.FileRead:
 			s = "r:" + a.Path
+		case a.Kind == tool.FileDelete:
+			s = "d:" + a.Path
 		case a.Kind == tool.FileWrite:
 			s = "w:" + a.Path
 		default:
@@ -109,8 +111,8 @@ func TestActions(t *testing.T) {
 		{"find|.|-exec|{}|;", "find . -exec {} ;; ?"},
 		{"find|.|-exec|sh|-c|rm {}|;", "find . -exec sh -c rm {} ;; sh -c $; ?"},
 		{"find|.|-exec|rm", "find . -exec rm; ?"},
-		{"find|a|/b|-delete", "find a /b -delete; w:/ws/a; w:/b"},
-		{"find|-delete", "find -delete; w:/ws"},
+		{"find|a|/b|-delete", "find a /b -delete; d:/ws/a; d:/b"},
+		{"find|-delete", "find -delete; d:/ws"},
 		{"find|.|-fprint|out|-fprintf|o2|%p|-fls|o3", "find . -fprint out -fprintf o2 %p -fls o3; w:/ws/out; w:/ws/o2; w:/ws/o3"},
 		{"find|.|-name|-exec|-name|;", "find . -name -exec -name ;"},
 		{"sh|-c|rm x; ls", "sh -c rm x; ls; rm x; ls"},

@@ -276,6 +276,9 @@ func (s *scripter) names(builtin string, args []string) string {
 		if builtin == "unset" && i == 0 && (w == "-v" || w == "-f") {
 			continue
 		}
+		if builtin == "unset" {
+			s.keeps(w, NonLiteral)
+		}
 		if builtin == "unset" && functionName.MatchString(w) && !kept[w] {
 			if _, perhaps := s.funcs[w]; perhaps {
 				return "unset of " + w + " ends a function in some shells; rename the variable"

@@ -25,6 +25,20 @@ func Assignable(name string, env tool.Env) string {
 	return ""
 }
 
+// keeps adds an action that policies deny if they give a variable another value.
+func (d *deriver) keeps(name, value string) {
+	if v, ok := d.env.Values[name]; ok && v != value {
+		d.add(Reassigned(name, d.argv, d.dir))
+	}
+}
+
+// Reassigned is the action of a command line that gives a variable another value than
+// the policies (commands.env) do.
+func Reassigned(name string, argv []string, dir string) tool.Action {
+	return tool.Action{Kind: tool.Command, Argv: argv, Dir: dir, Variable: name,
+		Unknown: "the variable " + name + " has the value that commands.env gives it; it must not be given another"}
+}
+
 // A sway says what a variable can do to the commands of a script.
 type sway uint8
 
@@ -100,7 +114,11 @@ var commands = words("PAGER GIT_PAGER MANPAGER EDITOR VISUAL GIT_EDITOR GIT_SEQU
 // settable returns why a script must not set a shell variable that is not
 // exported to commands, or "". If commands already have the variable, the new
 // value reaches them too.
-func (s *scripter) settable(name string) string {
+func (s *scripter) settable(name string) string { return s.settableTo(name, NonLiteral) }
+
+// settableTo is settable for a value that is known.
+func (s *scripter) settableTo(name, value string) string {
+	s.keeps(name, value)
 	switch {
 	case !functionName.MatchString(name):
 		return "a variable's name is not literal or not a name"
@@ -113,6 +131,7 @@ func (s *scripter) settable(name string) string {
 // assignable is [Assignable] for a command that is given a variable; a value that
 // names a command is judged like one.
 func (d *deriver) assignable(name, value string) string {
+	d.keeps(name, value)
 	switch {
 	case name == "PATH":
 		return d.path(value)
@@ -131,7 +150,7 @@ func (s *scripter) set(name, value string, exported bool) string {
 	case exported, name == "PATH", commands[name]:
 		return s.assignable(name, value)
 	}
-	return s.settable(name)
+	return s.settableTo(name, value)
 }
 
 func (s *scripter) assign(a *syntax.Assign, exported bool) {

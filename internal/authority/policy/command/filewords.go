@@ -36,7 +36,18 @@ const (
 	reads
 	writes
 	changes // reads and writes
+	deletes
+	takes // reads and deletes
 )
+
+// useKinds are the actions of a use.
+var useKinds = map[use][]tool.ActionKind{
+	reads:   {tool.FileRead},
+	writes:  {tool.FileWrite},
+	changes: {tool.FileRead, tool.FileWrite},
+	deletes: {tool.FileDelete},
+	takes:   {tool.FileRead, tool.FileDelete},
+}
 
 // fileWord is an option with its value, or an operand, where option is "".
 type fileWord struct{ option, text string }
@@ -270,17 +281,15 @@ func (d *deriver) argument(u use, word string, mode tool.Argument) {
 		return
 	}
 	if inHome(word) && !d.env.Foreign {
-		if u == writes {
+		if u == writes || u == deletes {
 			return // the sandbox has a home of its own
 		}
 		u, mode = reads, tool.HomeArgument
 	}
-	for _, k := range []tool.ActionKind{tool.FileRead, tool.FileWrite} {
-		if u == changes || (u == writes) == (k == tool.FileWrite) {
-			a := tool.Action{Kind: k, Path: full, Argument: mode}
-			if !slices.ContainsFunc(d.actions, func(b tool.Action) bool { return same(a, b) }) {
-				d.add(a)
-			}
+	for _, k := range useKinds[u] {
+		a := tool.Action{Kind: k, Path: full, Argument: mode}
+		if !slices.ContainsFunc(d.actions, func(b tool.Action) bool { return same(a, b) }) {
+			d.add(a)
 		}
 	}
 }

@@ -16,7 +16,7 @@ func showFiles(as []tool.Action) string {
 		if a.Argument == tool.NoArgument {
 			continue
 		}
-		kind := map[tool.ActionKind]string{tool.FileRead: "r", tool.FileWrite: "w"}[a.Kind]
+		kind := map[tool.ActionKind]string{tool.FileRead: "r", tool.FileWrite: "w", tool.FileDelete: "d"}[a.Kind]
 		out = append(out, kind+map[tool.Argument]string{tool.TreeArgument: "+", tool.HomeArgument: "~"}[a.Argument]+":"+strings.TrimPrefix(a.Path, "/ws/"))
 	}
 	return strings.Join(out, " ")
@@ -76,12 +76,12 @@ func TestFileArguments(t *testing.T) {
 		"cp -r a/.env out/":                   "r+:a/.env w+:out w+:out/.env",
 		"cp a .":                              "r+:a w+:/ws w+:a",
 		"cp -t out a b":                       "r+:a r+:b w+:out",
-		"mv a b":                              "r+:a w+:a w+:b",
+		"mv a b":                              "r+:a d+:a w+:b",
 		"ln a b":                              "r+:a w+:b",
 		"ln -s .env b":                        "w+:b",
 		"install -m 600 -d a b":               "w+:a w+:b",
-		"rm -rf a":                            "w+:a",
-		"rm -f a":                             "w:a",
+		"rm -rf a":                            "d+:a",
+		"rm -f a":                             "d:a",
 		"mkdir -p -m 700 a/b":                 "w+:a/b",
 		"touch -r a b":                        "w:b",
 		"chmod +x a":                          "w:a",
@@ -101,7 +101,7 @@ func TestFileArguments(t *testing.T) {
 		"tar tf a.tar":                        "r:a.tar",
 		"zip -r a.zip .env":                   "w+:a.zip r+:.env",
 		"unzip a.zip x":                       "r:a.zip",
-		"gzip a; gunzip -c b":                 "r:a w:a r:b",
+		"gzip a; gunzip -c b":                 "r:a d:a r:b",
 		"find src -name x":                    "r+:src",
 		"curl -o a https://x.test":            "w:a",
 		"curl -sSLoa https://x.test":          "w:a",

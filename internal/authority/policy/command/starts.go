@@ -2,6 +2,7 @@ package command
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -18,6 +19,11 @@ func runInner(d *deriver, rest []string) {
 }
 
 func runEnv(d *deriver, o *options, rest []string) {
+	if o.has("i", "u", "ignore-environment", "unset") {
+		for _, name := range slices.Sorted(maps.Keys(d.env.Values)) {
+			d.keeps(name, NonLiteral)
+		}
+	}
 	switch {
 	case o.has("C") && o.has("chdir"):
 		d.dir = "" // whichever comes last
@@ -160,7 +166,7 @@ func runFind(d *deriver, args []string) {
 		roots = []string{"."}
 	}
 	for _, r := range roots {
-		d.file(tool.FileWrite, r)
+		d.file(tool.FileDelete, r)
 	}
 }
 

@@ -111,7 +111,7 @@ func cut(s string) (key, value string) {
 
 // kinds are the kinds of actions by the section that decides them.
 var kinds = map[string]tool.ActionKind{
-	"files.read": tool.FileRead, "files.write": tool.FileWrite, "network": tool.Network, "commands": tool.Command, "models": tool.Model, "api": tool.API,
+	"files.read": tool.FileRead, "files.write": tool.FileWrite, "files.delete": tool.FileDelete, "network": tool.Network, "commands": tool.Command, "models": tool.Model, "api": tool.API,
 }
 
 // Mark sets Moot where an entry of allow was added that the old policy covers,

@@ -62,7 +62,7 @@ func lead(pattern string) string {
 // examples makes calls that an entry speaks of.
 func examples(e policy.Entry, env policy.Env) []policy.Call {
 	switch e.Section {
-	case "files.read", "files.write":
+	case "files.read", "files.write", "files.delete":
 		return files(e.Section, e.Pattern, env)
 	case "network":
 		return targets(e.Pattern)

@@ -14,7 +14,7 @@ import (
 // several is how many similar uses are combined into a pattern.
 const several = 3
 
-var fileKinds = [2]tool.ActionKind{tool.FileRead, tool.FileWrite}
+var fileKinds = [3]tool.ActionKind{tool.FileRead, tool.FileWrite, tool.FileDelete}
 
 func (b *builder) sawFile(k tool.ActionKind, p string, u Use) {
 	i := slices.Index(fileKinds[:], k)
@@ -67,7 +67,7 @@ type group struct {
 
 func (b *builder) allFiles() {
 	for i, k := range fileKinds {
-		if len(b.files[i]) == 0 && !b.opt.Confined {
+		if len(b.files[i]) == 0 && (!b.opt.Confined || k == tool.FileDelete && !b.opt.Chain.PartsDeleting()) {
 			continue
 		}
 		groups := b.fileGroups(k, b.files[i])

@@ -94,7 +94,7 @@ func Policy(name string, uses []Use, opt Options) (Learned, error) {
 type builder struct {
 	opt     Options
 	looks   looks
-	files   [2]map[string]*seen // by absolute path; 0 reading, 1 writing
+	files   [3]map[string]*seen // by absolute path, as fileKinds
 	targets map[string]*seenTarget
 	argvs   map[string]*seenCommand
 	models  map[string]*seen
@@ -136,6 +136,9 @@ func (u Use) times() int { return max(u.Count, 1) }
 
 // sort puts a use where it belongs.
 func (b *builder) sort(u Use) {
+	if u.Action.Kind == tool.FileDelete && !b.opt.Chain.PartsDeleting() {
+		u.Action.Kind = tool.FileWrite
+	}
 	a := u.Action
 	if untold := a.Kind == tool.Command && a.Unknown != ""; untold && !u.Refused && len(b.opt.Chain) > 0 {
 		b.sawUntold(u)
@@ -149,7 +152,7 @@ func (b *builder) sort(u Use) {
 		b.sawTool(u)
 	}
 	switch a.Kind {
-	case tool.FileRead, tool.FileWrite:
+	case tool.FileRead, tool.FileWrite, tool.FileDelete:
 		if a.Argument != tool.NoArgument && b.effect(tool.Action{Kind: a.Kind, Path: a.Path}) == policy.Deny {
 			return // the sandbox decided
 		}
@@ -278,7 +281,7 @@ func sorted[V any](m map[string]V) []string {
 }
 
 // sections are a document's sections in the order in which they are printed.
-var sections = []string{"files.read", "files.write", "network", "commands", "tools", "models"}
+var sections = []string{"files.read", "files.write", "files.delete", "network", "commands", "tools", "models"}
 
 // source writes the entries as a policy document of lists alone.
 func (b *builder) source(name string) ([]byte, error) {

@@ -15,8 +15,11 @@ func Observed(workspace string, h tool.Happened) (a tool.Action, ok bool) {
 	switch h.Effect {
 	case tool.FSRead, tool.FSWrite, tool.FSDelete, tool.FSChmod:
 		a.Kind = tool.FileWrite
-		if h.Effect == tool.FSRead {
+		switch h.Effect {
+		case tool.FSRead:
 			a.Kind = tool.FileRead
+		case tool.FSDelete:
+			a.Kind = tool.FileDelete
 		}
 		a.Path = h.On
 		if !path.IsAbs(a.Path) {

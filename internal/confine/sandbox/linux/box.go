@@ -247,15 +247,15 @@ func (b *Box) Profile(chain policy.Chain, c sandbox.Command) (sandbox.Profile, e
 	if err := checkArgs(c); err != nil {
 		return sandbox.Profile{}, err
 	}
-	prof, _, err := b.compile(context.Background(), &machine{}, chain, sandbox.WithDefaults(chain.Limits()), command{Command: c}, func(string, []string) error { return nil })
+	prof, _, err := b.compile(context.Background(), &machine{}, chain, sandbox.WithDefaults(chain.Limits()), command{Command: c}, func(string, string, []string) error { return nil })
 	return prof, err
 }
 
 // prepare looks the command up, checks it against the permit, and compiles the
 // profile.
 func (b *Box) prepare(ctx context.Context, m *machine, p permit.Permit, c command) (sandbox.Profile, start, error) {
-	prof, st, err := b.compile(ctx, m, p.Chain(), sandbox.WithDefaults(p.Limits()), c, func(exe string, names []string) error {
-		return checkCommand(ctx, p, c, exe, names, sandbox.WithDefaults(p.Limits()).Path)
+	prof, st, err := b.compile(ctx, m, p.Chain(), sandbox.WithDefaults(p.Limits()), c, func(dir, exe string, names []string) error {
+		return checkCommand(ctx, p, c, dir, exe, names, sandbox.WithDefaults(p.Limits()).Path)
 	})
 	if err == nil {
 		err = b.addSecrets(p, c.Command, &prof, &st)
@@ -278,7 +278,7 @@ func workDir(c command) (string, error) {
 	return dir, nil
 }
 
-func (b *Box) compile(ctx context.Context, m *machine, chain policy.Chain, limits policy.Limits, c command, check func(exe string, names []string) error) (sandbox.Profile, start, error) {
+func (b *Box) compile(ctx context.Context, m *machine, chain policy.Chain, limits policy.Limits, c command, check func(dir, exe string, names []string) error) (sandbox.Profile, start, error) {
 	dir, err := workDir(c)
 	if err != nil {
 		return sandbox.Profile{}, start{}, err
@@ -287,7 +287,7 @@ func (b *Box) compile(ctx context.Context, m *machine, chain policy.Chain, limit
 	if err != nil {
 		return sandbox.Profile{}, start{}, err
 	}
-	if err := check(exe, names); err != nil {
+	if err := check(dir, exe, names); err != nil {
 		return sandbox.Profile{}, start{}, err
 	}
 	env, err := b.environ(chain, limits, c.Command)
@@ -322,6 +322,7 @@ func (b *Box) compile(ctx context.Context, m *machine, chain policy.Chain, limit
 	if err != nil {
 		return prof, start{}, err
 	}
+	prof.Removable = slices.DeleteFunc(prof.Removable, func(dir string) bool { return !isFolder(dir) })
 	noteOwners(&prof)
 	if _, over := sandbox.Cover(prof.Mounts, dir); over != nil && over.Kind == sandbox.Mask {
 		return prof, start{}, fault.New(fault.HandleRefused, "the working folder %q is not readable under the policy", c.Dir)
@@ -340,14 +341,14 @@ func (b *Box) state() string {
 }
 
 // checkCommand asks the permit about the very files that would be executed.
-func checkCommand(ctx context.Context, p permit.Permit, c command, exe string, names, path []string) error {
+func checkCommand(ctx context.Context, p permit.Permit, c command, dir, exe string, names, path []string) error {
 	switch {
 	case !p.Live():
 		return fault.New(fault.HandleRefused, "the call that this command belongs to is over")
 	case c.Shell && c.Argv[0] != sandbox.Bash && c.Argv[0] != sandbox.PlainShell:
 		return fault.New(fault.Internal, "the pinned shell is %s, not %q", sandbox.Bash, c.Argv[0])
 	case !c.Shell:
-		if err := checkProgram(ctx, p, c.layers, tool.Action{Kind: tool.Command, Argv: c.Argv, Dir: c.Dir, Exe: exe, Names: names, Typed: c.Typed}); err != nil {
+		if err := checkProgram(ctx, p, c.layers, tool.Action{Kind: tool.Command, Argv: c.Argv, Dir: c.Dir, RealDir: dir, Exe: exe, Names: names, Typed: c.Typed}); err != nil {
 			return err
 		}
 	}

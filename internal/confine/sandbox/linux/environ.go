@@ -40,6 +40,12 @@ func (b *Box) environ(chain policy.Chain, l policy.Limits, c sandbox.Command) ([
 		}
 		vars[name] = v
 	}
+	for name, v := range l.Values {
+		if given, ok := c.Env[name]; ok && given != v {
+			return nil, fault.New(fault.HandleRefused, "the variable %q cannot be given: the policy gives it another value", name)
+		}
+		vars[name] = v
+	}
 	if !slices.Contains(listed, "GIT_CONFIG_COUNT") {
 		for i, kv := range gitSettings {
 			n := strconv.Itoa(i)

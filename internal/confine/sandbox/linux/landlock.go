@@ -19,8 +19,9 @@ const (
 	fsWrite = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
 		unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_MAKE_SOCK |
 		unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_REFER | unix.LANDLOCK_ACCESS_FS_TRUNCATE
-	fsABI1 = 1<<13 - 1
-	fsFile = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
+	fsRemove = unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE
+	fsABI1   = 1<<13 - 1
+	fsFile   = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
 		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 )
 
@@ -72,14 +73,17 @@ func (b *builder) allow(rs spawn.Reg, access uint64, folder bool) {
 	b.Call("Landlock", unix.SYS_CLOSE, spawn.From(b.fd))
 }
 
-// landlock is an access in Landlock's terms.
-func rights(a sandbox.Access) uint64 {
+// rights is the access to a mount in Landlock's terms.
+func rights(m sandbox.Mount) uint64 {
 	var access uint64
-	if a&sandbox.ReadOnly != 0 {
+	if m.Access&sandbox.ReadOnly != 0 {
 		access |= fsRead
 	}
-	if a&sandbox.WriteOnly != 0 {
+	if m.Access&sandbox.WriteOnly != 0 {
 		access |= fsWrite
+	}
+	if m.Keeps {
+		access &^= fsRemove
 	}
 	return access
 }
@@ -89,7 +93,12 @@ func rights(a sandbox.Access) uint64 {
 func (b *builder) landlock() spawn.Reg {
 	rs := b.ruleset()
 	rule := func(path string, access uint64, folder bool) { b.rule(rs, path, access, folder) }
-	rule("/tmp", fsRead|fsWrite, true)
+	tmp := uint64(fsRead | fsWrite)
+	if slices.ContainsFunc(b.p.Mounts, func(m sandbox.Mount) bool { return m.Keeps && sandbox.Within(m.Path, "/tmp") }) {
+		tmp &^= fsRemove // rights in /tmp would hold in that folder, too
+		rule("/tmp/home", fsRemove, true)
+	}
+	rule("/tmp", tmp, true)
 	rule("/proc", unix.LANDLOCK_ACCESS_FS_READ_FILE|unix.LANDLOCK_ACCESS_FS_READ_DIR, true)
 	rule("/etc", fsRead, true)
 	rule("/dev", unix.LANDLOCK_ACCESS_FS_READ_FILE|unix.LANDLOCK_ACCESS_FS_WRITE_FILE|unix.LANDLOCK_ACCESS_FS_READ_DIR|unix.LANDLOCK_ACCESS_FS_IOCTL_DEV, true)
@@ -100,7 +109,10 @@ func (b *builder) landlock() spawn.Reg {
 		if m.Kind != sandbox.Bind || m.Link || m.System && sandbox.Within(m.Path, "/etc") {
 			continue
 		}
-		rule(m.Path, rights(m.Access), m.Folder)
+		rule(m.Path, rights(m), m.Folder)
+	}
+	for _, dir := range b.p.Removable {
+		rule(dir, fsRemove, true)
 	}
 	return rs
 }

@@ -4,6 +4,7 @@ package linux
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -41,4 +42,11 @@ func realPath(p string) (string, error) {
 		return string(b[:n]), nil
 	}
 	return filepath.EvalSymlinks(p) // it is out of sight under that name
+}
+
+// isFolder reports whether a path is a folder that no link leads to.
+func isFolder(p string) bool {
+	st, err := os.Lstat(p)
+	real, rerr := realPath(p)
+	return err == nil && rerr == nil && st.IsDir() && real == p
 }

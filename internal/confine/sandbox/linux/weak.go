@@ -248,7 +248,10 @@ func (b *builder) weakLandlock(tmp string) spawn.Reg {
 		b.rule(rs, "/dev/"+dev, unix.LANDLOCK_ACCESS_FS_READ_FILE|unix.LANDLOCK_ACCESS_FS_WRITE_FILE, false)
 	}
 	for _, m := range b.p.Mounts {
-		b.rule(rs, m.Path, rights(m.Access), m.Folder)
+		b.rule(rs, m.Path, rights(m), m.Folder)
+	}
+	for _, dir := range b.p.Removable {
+		b.rule(rs, dir, fsRemove, true)
 	}
 	return rs
 }

@@ -13,7 +13,7 @@ import (
 func remove() permit.Tool {
 	return newTool(tool.Spec{ID: "fs.delete", Title: "Delete a file or folder", Risk: tool.High,
 		Effects: tool.EffectSet(tool.FSDelete), Input: schemaOf("delete.in"), Output: schemaOf("delete.out"),
-		Description: "Deletes a file, a link (not its target) or an empty folder; with recursive, a folder with its content. Cannot be undone. If the policy denies any part, nothing is deleted."}, func(a deleteArgs) []access { return one(a.Path, tool.FileWrite) }, runDelete)
+		Description: "Deletes a file, a link (not its target) or an empty folder; with recursive, a folder with its content. Cannot be undone. If the policy denies any part, nothing is deleted."}, func(a deleteArgs) []access { return one(a.Path, tool.FileDelete) }, runDelete)
 }
 
 type deleteArgs struct {
@@ -26,7 +26,7 @@ func move() permit.Tool {
 	return newTool(tool.Spec{ID: "fs.move", Title: "Move or rename", Risk: tool.Medium,
 		Effects: tool.EffectSet(tool.FSRead, tool.FSWrite, tool.FSDelete), Input: schemaOf("move.in"), Output: schemaOf("move.out"),
 		Description: "Moves or renames a file or folder. to is the new path itself, not the folder to put it in. overwrite replaces a file, never a folder."}, func(a moveArgs) []access {
-		return append(one(a.From, tool.FileRead, tool.FileWrite), one(a.To, tool.FileWrite)...)
+		return append(one(a.From, tool.FileRead, tool.FileDelete), one(a.To, tool.FileWrite)...)
 	}, runMove)
 }
 

@@ -67,7 +67,9 @@ func (a *arguments) actions(env tool.Env, c sandbox.Command) []tool.Action {
 		actions = append(actions, tool.Action{Kind: tool.FileRead, Path: c.Dir})
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
-		if why := command.Assignable(name, env); why != "" {
+		if v, fixed := env.Values[name]; fixed && v != c.Env[name] {
+			actions = append(actions, command.Reassigned(name, a.argv(), c.Dir))
+		} else if why := command.Assignable(name, env); why != "" {
 			actions = append(actions, tool.Action{Kind: tool.Command, Argv: a.argv(), Dir: c.Dir, Unknown: why})
 		}
 	}

@@ -190,12 +190,13 @@ func (c *call) config(request []byte) wazero.ModuleConfig {
 		WithStdin(bytes.NewReader(request)).WithStdout(c.out).WithStderr(c.noise).
 		WithWalltime(c.clock.wall, 1000).WithNanotime(c.clock.mono, 1).WithNanosleep(c.clock.sleep).
 		WithRandSource(chance(c.f.Wants.Random))
-	passed := c.p.Limits().Env
+	limits := c.p.Limits()
 	for _, name := range c.f.Wants.Env {
-		if !slices.Contains(passed, name) || c.h.conf.Getenv == nil {
-			continue
+		v, ok := limits.Values[name]
+		if !ok && slices.Contains(limits.Env, name) && c.h.conf.Getenv != nil {
+			v, ok = c.h.conf.Getenv(name)
 		}
-		if v, ok := c.h.conf.Getenv(name); ok && !strings.ContainsRune(v, 0) {
+		if ok && !strings.ContainsRune(v, 0) {
 			conf = conf.WithEnv(name, v)
 		}
 	}

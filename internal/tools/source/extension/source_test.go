@@ -109,7 +109,7 @@ func TestActionsOfACall(t *testing.T) {
 		"its own program, in its own folder": {"ext:x:own", nil, []string{"commands " + root + "/bin/mine go --out=" + root + "/work/o", `files.write "` + root + `/work/o"`}},
 		"what arguments name":                {"ext:x:cat", tool.Args{"files": []any{"a", "/b"}, "url": "https://example.com/x"}, []string{"commands cat cat --url=https://example.com/x a /b", `files.read "/ws/a"`, `files.read "/b"`, "network https://example.com/x"}},
 		"what leads out of it":               {"ext:x:cat", tool.Args{"files": []any{"../x"}}, []string{"commands cat cat ../x", "files.read (unknown: the path contains .., whose meaning depends on links)"}},
-		"what a program starts":              {"ext:x:env", tool.Args{"command": []any{"rm", "x"}}, []string{"commands env env rm x", "commands env rm x", "commands rm x", `files.write "` + root + `/work/x"`}},
+		"what a program starts":              {"ext:x:env", tool.Args{"command": []any{"rm", "x"}}, []string{"commands env env rm x", "commands env rm x", "commands rm x", `files.delete "` + root + `/work/x"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := permittest.Actions(tools[c.id], env, c.args)

@@ -15,10 +15,10 @@ import (
 type Within struct {
 	Tool    string `json:"tool"`    // a tool's name, as the server knows it; * stands for any characters
 	Arg     string `json:"arg"`     // the argument's name
-	Section string `json:"section"` // "files.read", "files.write" or "network"
+	Section string `json:"section"` // "files.read", "files.write", "files.delete" or "network"
 }
 
-var sections = map[string]tool.ActionKind{"files.read": tool.FileRead, "files.write": tool.FileWrite, "network": tool.Network}
+var sections = map[string]tool.ActionKind{"files.read": tool.FileRead, "files.write": tool.FileWrite, "files.delete": tool.FileDelete, "network": tool.Network}
 
 // Check reports the first error in it.
 func (w Within) Check() error {
@@ -26,7 +26,7 @@ func (w Within) Check() error {
 		return fault.New(fault.Usage, "%q and %q are not a valid tool and argument", w.Tool, w.Arg).WithHint("as read_*.path=files.read")
 	}
 	if sections[w.Section] == tool.NoAction {
-		return fault.New(fault.Usage, "%q is not files.read, files.write or network", w.Section)
+		return fault.New(fault.Usage, "%q is not files.read, files.write, files.delete or network", w.Section)
 	}
 	return nil
 }
