@@ -25,6 +25,7 @@ type Capability struct {
 	Prompt      string
 	Requires    []string // capabilities that come with it
 	Tools       []AgentTool
+	ReadOnly    bool // a call of its tools that could have a side effect is denied
 	// Around, if not nil, is called around the calls of the capability's tools, as
 	// [Options.Around] is around all calls.
 	Around func(ctx context.Context, e HookEvent) (note string, err error)
@@ -88,7 +89,7 @@ const program = "program"
 // made is the capability as the engine takes it.
 func (c Capability) made() (capability.Capability, error) {
 	info := capability.Info{
-		ID: c.ID, Name: c.Name, Description: c.Description, Status: capability.Available, Icon: "puzzle", Category: "Program",
+		ID: c.ID, Name: c.Name, Description: c.Description, ReadOnly: c.ReadOnly, Status: capability.Available, Icon: "puzzle", Category: "Program",
 		Version: c.Version, Requires: c.Requires,
 	}
 	if info.Name == "" {

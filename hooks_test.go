@@ -96,3 +96,25 @@ func TestACapabilityIsCalledAroundItsToolsCalls(t *testing.T) {
 		t.Errorf("the model was told %q", text)
 	}
 }
+
+// What a read-only capability offers has no effect, whatever the policy allows.
+func TestAReadOnlyCapabilityHasNoEffect(t *testing.T) {
+	const answers = "- tool_calls: [{name: look, args: {}}, {name: change, args: {}}]\n- text: done\n"
+	for readOnly, want := range map[bool]string{false: "look change", true: "look"} {
+		ran := []string{}
+		rt := runtime(t, remit.Options{Workspace: scripted(t, answers), PolicySource: []byte("version: 1\nname: p\nfiles: {read: {allow: ['answers.yaml']}}\nmodels: {allow: ['*']}\ntools: {allow: ['*']}\n")})
+		look := tried("look", func(context.Context, struct{}) (any, error) { ran = append(ran, "look"); return "here", nil })
+		change := tried("change", func(context.Context, struct{}) (any, error) { ran = append(ran, "change"); return "here", nil })
+		look.Effects, change.Effects = []string{"fs.read"}, []string{"fs.write"}
+		a := agents(t, rt, remit.Capability{ID: "mine", Description: "Mine.", ReadOnly: readOnly, Tools: []remit.AgentTool{look, change}})
+		_, turn, err := say(t, a, remit.Agent{Name: "x", Capabilities: remit.Uses("mine")}, "go")
+		slices.Sort(ran)
+		slices.Reverse(ran)
+		if err != nil || strings.Join(ran, " ") != want {
+			t.Fatalf("read-only %v: ran %q, want %q (%v)", readOnly, ran, want, err)
+		}
+		if text := turn.Messages[3].Text; readOnly && (!strings.Contains(text, "E1001") || !strings.Contains(text, "side_effects.deny")) {
+			t.Errorf("the model was told %q", text)
+		}
+	}
+}

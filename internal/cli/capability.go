@@ -157,6 +157,9 @@ func (s *session) printCapability(v agents.CapabilityView) error {
 	}
 	s.printf("\nstatus    %s\nversion   %s\ncategory  %s\nrequires  %s\nwants     %s\n", i.Status, show(i.Version), show(orDash(i.Category)),
 		show(orDash(strings.Join(i.Requires, ", "))), show(orDash(strings.Join(i.Wants, ", "))))
+	if i.ReadOnly {
+		s.printf("read-only a call of its tools that could have a side effect is denied\n")
+	}
 	if v.File != "" {
 		s.printf("file      %s\n", show(v.File))
 	}

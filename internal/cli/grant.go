@@ -64,11 +64,11 @@ func (s *session) presented(c *cobra.Command) func() (grants.Presented, error) {
 // termFlags are the flags for the terms of a grant.
 type termFlags struct {
 	grants.Terms
-	dir, notBefore, money string
-	out                   string
-	perTool, pins         []string
-	children, depth       int
-	changed               func(flag string) bool // the flag was given
+	dir, notBefore, money  string
+	out                    string
+	perTool, perKind, pins []string
+	children, depth        int
+	changed                func(flag string) bool // the flag was given
 }
 
 func (f *termFlags) add(c *cobra.Command, life string) {
@@ -84,9 +84,12 @@ func (f *termFlags) add(c *cobra.Command, life string) {
 	fl.Int64Var(&f.Budgets.Calls, "calls", 0, "maximum number of calls")
 	fl.Int64Var(&f.Budgets.EachTool, "calls-per-tool", 0, "maximum number of calls per tool")
 	fl.StringArrayVar(&f.perTool, "per-tool", nil, "maximum number of calls of matching tools, as `PATTERN=N` (repeatable)")
+	fl.StringArrayVar(&f.perKind, "per-kind", nil, "maximum number of calls that do something of a kind, as `KIND=N` (repeatable)")
 	fl.Int64Var(&f.Budgets.BytesIn, "bytes-in", 0, "maximum number of bytes received over the network")
 	fl.Int64Var(&f.Budgets.BytesOut, "bytes-out", 0, "maximum number of bytes sent over the network")
 	fl.Int64Var(&f.Budgets.Tokens, "tokens", 0, "maximum number of model tokens")
+	fl.Int64Var(&f.Budgets.TokensIn, "tokens-in", 0, "maximum number of tokens sent to models")
+	fl.Int64Var(&f.Budgets.TokensOut, "tokens-out", 0, "maximum number of tokens of models' answers")
 	fl.StringVar(&f.money, "money", "", "maximum `AMOUNT` for models in US dollars, such as 1.50")
 	durationVar(c, &f.Budgets.Time, "time", 0, "maximum total time of calls")
 	fl.IntVar(&f.children, "children", 0, "maximum number of grants delegated from it (default: no limit)")
@@ -131,6 +134,14 @@ func (f *termFlags) terms() (grants.Terms, error) {
 			return t, fault.New(fault.Usage, "--per-tool %q is not PATTERN=N", pair).WithHint("for example http.*=20")
 		}
 		t.Budgets.PerTool = append(t.Budgets.PerTool, grant.ToolBudget{Tool: name, Calls: calls})
+	}
+	for _, pair := range f.perKind {
+		name, n, ok := strings.Cut(pair, "=")
+		calls, err := strconv.ParseInt(n, 10, 64)
+		if !ok || err != nil || calls < 0 {
+			return t, fault.New(fault.Usage, "--per-kind %q is not KIND=N", pair).WithHint("for example files.write=20; the kinds are %s", strings.Join(grant.Kinds(), ", "))
+		}
+		t.Budgets.PerKind = append(t.Budgets.PerKind, grant.KindBudget{Kind: name, Calls: calls})
 	}
 	t.Budgets = t.Budgets.Min(grant.Budgets{}) // sorts
 	if f.changed("children") {

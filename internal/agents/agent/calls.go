@@ -109,7 +109,7 @@ func (l *loop) resolve(w *toolCall) {
 			WithHint("write the arguments as one JSON object")
 		return
 	}
-	w.rc.Tool = offer.ID
+	w.rc.Tool, w.rc.Bounds = offer.ID, offer.Bounds()
 	v, err := canon.Decode(w.call.Args)
 	args, isMap := v.(map[string]any)
 	if err != nil || !isMap {

@@ -7,11 +7,13 @@ package capability
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/commitment"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
@@ -43,6 +45,8 @@ type Info struct {
 	// Wants is the authority that it needs, in policy terms for people, as
 	// "network GET https://**" or "commands **".
 	Wants []string `json:"wants,omitempty"`
+	// ReadOnly: its tools change nothing. A call that could have a side effect is denied.
+	ReadOnly bool `json:"is_readonly,omitempty"`
 }
 
 // Offer is a tool as it is offered to an agent's model.
@@ -52,6 +56,25 @@ type Offer struct {
 	ID   tool.ID
 	// Defaults has arguments that the model may leave out: see Offer.Args and Offer.Input.
 	Defaults tool.Args
+	// ReadOnly is the ID of the read-only capability that it is a tool of, or "".
+	ReadOnly string
+}
+
+// Bounds are the policies of the offer's calls besides the grant's: of a read-only
+// capability one that denies every side effect.
+func (o Offer) Bounds() []*policy.Policy {
+	if o.ReadOnly == "" {
+		return nil
+	}
+	var effects []string
+	for _, e := range (^tool.Harmless).List() {
+		effects = append(effects, e.String())
+	}
+	p, err := policy.Parse("capability "+o.ReadOnly, []byte("version: 1\nname: "+o.ReadOnly+" is_readonly\nrest: inherit\nside_effects: {deny: ["+strings.Join(effects, ", ")+"]}\n"))
+	if err != nil {
+		return []*policy.Policy{{}} // denies everything; the text is constant but for a valid ID
+	}
+	return []*policy.Policy{p}
 }
 
 // Own offers a capability's own tool.

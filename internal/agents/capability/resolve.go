@@ -278,6 +278,9 @@ func (r *resolver) offer(info Info, o Offer, i int) {
 	before, taken := r.offered[o.Name]
 	switch {
 	case !taken:
+		if info.ReadOnly {
+			o.ReadOnly = info.ID
+		}
 		r.offered[o.Name] = offered{info.ID, o}
 		r.out.Tools = append(r.out.Tools, o)
 	case sameOffer(before.offer, o):

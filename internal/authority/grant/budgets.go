@@ -20,19 +20,21 @@ const (
 )
 
 // Budgets limit what a grant and all its descendants may use together. They are the
-// initial amounts, never the remaining ones. In every field except PerTool, zero or
+// initial amounts, never the remaining ones. In every field except PerTool and PerKind, zero or
 // nil means no further limit: those of the ancestors still apply.
 type Budgets struct {
-	Calls    int64         // calls begun
-	PerTool  []ToolBudget  // calls begun of some tools, sorted by pattern, each pattern once
-	EachTool int64         // calls begun of each single tool
-	BytesIn  int64         // bytes received over the network
-	BytesOut int64         // bytes sent over the network
-	Tokens   int64         // model tokens, in and out together
-	Money    int64         // millionths of a US dollar
-	Time     time.Duration // wall time of calls, added up
-	Children *int          // grants derived directly from this one, over its whole life; 0: none
-	Depth    *int          // how far grants may be derived below this one; 0: none
+	Calls               int64         // calls begun
+	PerTool             []ToolBudget  // calls begun of some tools, sorted by pattern, each pattern once
+	EachTool            int64         // calls begun of each single tool
+	BytesIn             int64         // bytes received over the network
+	BytesOut            int64         // bytes sent over the network
+	Tokens              int64         // model tokens, in and out together
+	TokensIn, TokensOut int64         // of them, what is sent to models and what they answer
+	PerKind             []KindBudget  // calls begun that do something of a kind, sorted by kind, each once
+	Money               int64         // millionths of a US dollar
+	Time                time.Duration // wall time of calls, added up
+	Children            *int          // grants derived directly from this one, over its whole life; 0: none
+	Depth               *int          // how far grants may be derived below this one; 0: none
 }
 
 // ToolBudget bounds the calls of all tools that a pattern matches, counted
@@ -45,6 +47,7 @@ type ToolBudget struct {
 // IsZero reports whether the budgets limit nothing.
 func (b Budgets) IsZero() bool {
 	return b.Calls == 0 && len(b.PerTool) == 0 && b.EachTool == 0 && b.BytesIn == 0 && b.BytesOut == 0 && b.Tokens == 0 && b.Money == 0 &&
+		b.TokensIn == 0 && b.TokensOut == 0 && len(b.PerKind) == 0 &&
 		b.Time == 0 && b.Children == nil && b.Depth == nil
 }
 
@@ -52,16 +55,19 @@ func (b Budgets) IsZero() bool {
 // memory with either.
 func (b Budgets) Min(o Budgets) Budgets {
 	return Budgets{
-		Calls:    least(b.Calls, o.Calls),
-		PerTool:  leastPerTool(b.PerTool, o.PerTool),
-		EachTool: least(b.EachTool, o.EachTool),
-		BytesIn:  least(b.BytesIn, o.BytesIn),
-		BytesOut: least(b.BytesOut, o.BytesOut),
-		Tokens:   least(b.Tokens, o.Tokens),
-		Money:    least(b.Money, o.Money),
-		Time:     least(b.Time, o.Time),
-		Children: leastOf(b.Children, o.Children),
-		Depth:    leastOf(b.Depth, o.Depth),
+		Calls:     least(b.Calls, o.Calls),
+		PerTool:   leastPerTool(b.PerTool, o.PerTool),
+		EachTool:  least(b.EachTool, o.EachTool),
+		BytesIn:   least(b.BytesIn, o.BytesIn),
+		BytesOut:  least(b.BytesOut, o.BytesOut),
+		Tokens:    least(b.Tokens, o.Tokens),
+		TokensIn:  least(b.TokensIn, o.TokensIn),
+		TokensOut: least(b.TokensOut, o.TokensOut),
+		PerKind:   leastPerKind(b.PerKind, o.PerKind),
+		Money:     least(b.Money, o.Money),
+		Time:      least(b.Time, o.Time),
+		Children:  leastOf(b.Children, o.Children),
+		Depth:     leastOf(b.Depth, o.Depth),
 	}
 }
 
@@ -82,7 +88,10 @@ func (b Budgets) Moot(before Budgets) []string {
 func (b Budgets) each() []Budgets {
 	all := []Budgets{
 		{Calls: b.Calls}, {EachTool: b.EachTool}, {BytesIn: b.BytesIn}, {BytesOut: b.BytesOut}, {Tokens: b.Tokens}, {Money: b.Money},
-		{Time: b.Time}, {Children: b.Children}, {Depth: b.Depth},
+		{Time: b.Time}, {Children: b.Children}, {Depth: b.Depth}, {TokensIn: b.TokensIn}, {TokensOut: b.TokensOut},
+	}
+	for _, k := range b.PerKind {
+		all = append(all, Budgets{PerKind: []KindBudget{k}})
 	}
 	for _, t := range b.PerTool {
 		all = append(all, Budgets{PerTool: []ToolBudget{t}})
@@ -143,6 +152,18 @@ func (b Budgets) Check() error {
 			bad(f.name, "%d is out of range: 0 to %d", *f.n, MaxChildren)
 		}
 	}
+	for i, k := range b.PerKind {
+		field := fmt.Sprintf("per_kind[%d]", i)
+		if !slices.Contains(Kinds(), k.Kind) {
+			bad(field, "%q is not a kind of operation; expected one of %s", k.Kind, strings.Join(Kinds(), ", "))
+		}
+		if k.Calls < 0 || k.Calls > MaxCount {
+			bad(field, "%d is out of range: 0 (none) to %d", k.Calls, int64(MaxCount))
+		}
+		if i > 0 && b.PerKind[i-1].Kind >= k.Kind {
+			bad(field, "%q comes twice or out of order: sort the kinds, name each once", k.Kind)
+		}
+	}
 	if len(b.PerTool) > MaxPerTool {
 		bad("per_tool", "%d entries: there may be %d", len(b.PerTool), MaxPerTool)
 		return errs.Err()
@@ -168,7 +189,8 @@ type count struct {
 }
 
 func (b Budgets) counts() []count {
-	return []count{{"calls", b.Calls}, {"each_tool", b.EachTool}, {"bytes_in", b.BytesIn}, {"bytes_out", b.BytesOut}, {"tokens", b.Tokens}, {"money", b.Money}}
+	return []count{{"calls", b.Calls}, {"each_tool", b.EachTool}, {"bytes_in", b.BytesIn}, {"bytes_out", b.BytesOut}, {"tokens", b.Tokens}, {"money", b.Money},
+		{"tokens_in", b.TokensIn}, {"tokens_out", b.TokensOut}}
 }
 
 // isToolPattern reports whether s has the form of a pattern of tool IDs.
@@ -198,10 +220,15 @@ func (b Budgets) String() string {
 	for _, t := range b.PerTool {
 		add(true, plural(t.Calls, "call", "calls")+" of "+strconv.Quote(t.Tool))
 	}
+	for _, k := range b.PerKind {
+		add(true, plural(k.Calls, "call", "calls")+" with "+k.Kind)
+	}
 	add(b.EachTool != 0, plural(b.EachTool, "call", "calls")+" of each tool")
 	add(b.BytesIn != 0, bytesText(b.BytesIn)+" in")
 	add(b.BytesOut != 0, bytesText(b.BytesOut)+" out")
 	add(b.Tokens != 0, plural(b.Tokens, "model token", "model tokens"))
+	add(b.TokensIn != 0, plural(b.TokensIn, "model token in", "model tokens in"))
+	add(b.TokensOut != 0, plural(b.TokensOut, "model token out", "model tokens out"))
 	add(b.Money != 0, MoneyText(b.Money))
 	add(b.Time != 0, b.Time.String()+" of time")
 	if b.Children != nil {

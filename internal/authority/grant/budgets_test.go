@@ -39,13 +39,16 @@ func TestBudgetsInWords(t *testing.T) {
 
 func TestBudgetsThatMakeNoSense(t *testing.T) {
 	tests := map[string]grant.Budgets{
-		"calls":    {Calls: -1},
-		"tokens":   {Tokens: grant.MaxCount + 1},
-		"money":    {Money: -1},
-		"time":     {Time: -time.Second},
-		"children": {Children: number(-1)},
-		"depth":    {Depth: number(grant.MaxChildren + 1)},
-		"per_tool": {PerTool: make([]grant.ToolBudget, grant.MaxPerTool+1)},
+		"calls":       {Calls: -1},
+		"tokens":      {Tokens: grant.MaxCount + 1},
+		"money":       {Money: -1},
+		"time":        {Time: -time.Second},
+		"children":    {Children: number(-1)},
+		"depth":       {Depth: number(grant.MaxChildren + 1)},
+		"tokens_out":  {TokensOut: -1},
+		"per_kind[0]": {PerKind: []grant.KindBudget{{"api", 1}}},
+		"per_kind[1]": {PerKind: []grant.KindBudget{{"network", 1}, {"network", 2}}},
+		"per_tool":    {PerTool: make([]grant.ToolBudget, grant.MaxPerTool+1)},
 	}
 	for field, b := range tests {
 		err := b.Check()
@@ -70,7 +73,12 @@ func TestBudgetsThatMakeNoSense(t *testing.T) {
 func drawBudgets(t *rapid.T, label string) grant.Budgets {
 	n := rapid.Int64Range(0, 3)
 	b := grant.Budgets{Calls: n.Draw(t, label), BytesIn: n.Draw(t, label), BytesOut: n.Draw(t, label), Tokens: n.Draw(t, label),
-		Money: n.Draw(t, label), Time: time.Duration(n.Draw(t, label))}
+		Money: n.Draw(t, label), Time: time.Duration(n.Draw(t, label)), TokensIn: n.Draw(t, label), TokensOut: n.Draw(t, label)}
+	for _, kind := range []string{"commands", "files.write"} {
+		if v := rapid.Int64Range(-1, 2).Draw(t, label); v >= 0 {
+			b.PerKind = append(b.PerKind, grant.KindBudget{Kind: kind, Calls: v})
+		}
+	}
 	if v := rapid.IntRange(-1, 2).Draw(t, label); v >= 0 {
 		b.Children = &v
 	}
@@ -106,6 +114,15 @@ func TestMinIsALowerBoundWhateverTheOrder(t *testing.T) {
 		}
 		if a.Calls != 0 && (ab.Calls == 0 || ab.Calls > a.Calls) || a.Depth != nil && (ab.Depth == nil || *ab.Depth > *a.Depth) {
 			t.Fatalf("%s widens %s", ab, a)
+		}
+		most := map[string]int64{}
+		for _, l := range ab.Limits() {
+			most[l.What] = l.Most
+		}
+		for _, l := range a.Limits() {
+			if m, ok := most[l.What]; !ok || m > l.Most {
+				t.Fatalf("%s widens %s of %s", ab, l.What, a)
+			}
 		}
 	})
 }

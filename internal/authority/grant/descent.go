@@ -15,16 +15,19 @@ import (
 // only.
 
 type budgetsJSON struct {
-	Calls    int64            `json:"calls,omitempty"`
-	PerTool  []toolBudgetJSON `json:"per_tool,omitempty"`
-	EachTool int64            `json:"each_tool,omitempty"`
-	BytesIn  int64            `json:"bytes_in,omitempty"`
-	BytesOut int64            `json:"bytes_out,omitempty"`
-	Tokens   int64            `json:"tokens,omitempty"`
-	Money    int64            `json:"money,omitempty"`
-	Time     time.Duration    `json:"time,omitempty"` // nanoseconds
-	Children *int             `json:"children,omitempty"`
-	Depth    *int             `json:"depth,omitempty"`
+	Calls     int64            `json:"calls,omitempty"`
+	PerTool   []toolBudgetJSON `json:"per_tool,omitempty"`
+	EachTool  int64            `json:"each_tool,omitempty"`
+	BytesIn   int64            `json:"bytes_in,omitempty"`
+	BytesOut  int64            `json:"bytes_out,omitempty"`
+	Tokens    int64            `json:"tokens,omitempty"`
+	Money     int64            `json:"money,omitempty"`
+	Time      time.Duration    `json:"time,omitempty"` // nanoseconds
+	Children  *int             `json:"children,omitempty"`
+	Depth     *int             `json:"depth,omitempty"`
+	TokensIn  int64            `json:"tokens_in,omitempty"`
+	TokensOut int64            `json:"tokens_out,omitempty"`
+	PerKind   []KindBudget     `json:"per_kind,omitempty"`
 }
 
 type toolBudgetJSON struct {
@@ -36,7 +39,7 @@ type toolBudgetJSON struct {
 // Time is in nanoseconds.
 func (b Budgets) MarshalJSON() ([]byte, error) {
 	w := budgetsJSON{Calls: b.Calls, EachTool: b.EachTool, BytesIn: b.BytesIn, BytesOut: b.BytesOut, Tokens: b.Tokens, Money: b.Money,
-		Time: b.Time, Children: b.Children, Depth: b.Depth}
+		Time: b.Time, Children: b.Children, Depth: b.Depth, TokensIn: b.TokensIn, TokensOut: b.TokensOut, PerKind: b.PerKind}
 	for _, t := range b.PerTool {
 		w.PerTool = append(w.PerTool, toolBudgetJSON(t))
 	}
@@ -51,7 +54,7 @@ func (b *Budgets) UnmarshalJSON(text []byte) error {
 		return fault.Wrap(fault.GrantInvalid, err, "the budgets cannot be read: %s", err)
 	}
 	out := Budgets{Calls: w.Calls, EachTool: w.EachTool, BytesIn: w.BytesIn, BytesOut: w.BytesOut, Tokens: w.Tokens, Money: w.Money,
-		Time: w.Time, Children: w.Children, Depth: w.Depth}
+		Time: w.Time, Children: w.Children, Depth: w.Depth, TokensIn: w.TokensIn, TokensOut: w.TokensOut, PerKind: w.PerKind}
 	for _, t := range w.PerTool {
 		out.PerTool = append(out.PerTool, ToolBudget(t))
 	}

@@ -1,6 +1,7 @@
 package grant
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -13,15 +14,18 @@ import (
 // The names of a node's counters. The last two are followed by a tool pattern and by
 // a tool ID.
 const (
-	MeterCalls    = "calls"
-	MeterBytesIn  = "bytes_in"
-	MeterBytesOut = "bytes_out"
-	MeterTokens   = "tokens"
-	MeterMoney    = "money" // millionths of a US dollar
-	MeterTime     = "time"  // microseconds
-	MeterChildren = "children"
-	MeterOfTools  = "tool:"
-	MeterEachTool = "each:"
+	MeterCalls     = "calls"
+	MeterBytesIn   = "bytes_in"
+	MeterBytesOut  = "bytes_out"
+	MeterTokens    = "tokens"
+	MeterMoney     = "money" // millionths of a US dollar
+	MeterTime      = "time"  // microseconds
+	MeterChildren  = "children"
+	MeterTokensIn  = "tokens_in"
+	MeterTokensOut = "tokens_out"
+	MeterOfKind    = "kind:" // followed by a kind of operation
+	MeterOfTools   = "tool:"
+	MeterEachTool  = "each:"
 )
 
 // Limit is one limit of budgets, in the unit of its meter.
@@ -35,13 +39,16 @@ type Limit struct {
 func (b Budgets) Limits() []Limit {
 	var out []Limit
 	for _, l := range [...]Limit{{MeterCalls, b.Calls}, {MeterBytesIn, b.BytesIn}, {MeterBytesOut, b.BytesOut}, {MeterTokens, b.Tokens},
-		{MeterMoney, b.Money}, {MeterTime, b.Time.Microseconds()}, {MeterEachTool, b.EachTool}} {
+		{MeterMoney, b.Money}, {MeterTime, b.Time.Microseconds()}, {MeterEachTool, b.EachTool}, {MeterTokensIn, b.TokensIn}, {MeterTokensOut, b.TokensOut}} {
 		if l.Most > 0 {
 			out = append(out, l)
 		}
 	}
 	for _, t := range b.PerTool {
 		out = append(out, Limit{MeterOfTools + t.Tool, t.Calls})
+	}
+	for _, k := range b.PerKind {
+		out = append(out, Limit{MeterOfKind + k.Kind, k.Calls})
 	}
 	if b.Children != nil {
 		out = append(out, Limit{MeterChildren, int64(*b.Children)})
@@ -66,6 +73,16 @@ func Charged(what string, id tool.ID, used Amounts) int64 {
 		return used.Time.Microseconds()
 	case MeterChildren:
 		return used.Children
+	case MeterTokensIn:
+		return used.TokensIn
+	case MeterTokensOut:
+		return used.TokensOut
+	}
+	if of, ok := strings.CutPrefix(what, MeterOfKind); ok {
+		if at := slices.Index(Kinds(), of); at >= 0 {
+			return used.Kinds[at]
+		}
+		return used.Calls // of a later version: charging too much is safer than too little
 	}
 	if of, ok := strings.CutPrefix(what, MeterEachTool); ok {
 		if of == string(id) {

@@ -32,8 +32,8 @@ type state struct {
 	missed   int
 	denied   tool.ActionKind
 
-	in, out       atomic.Int64
-	tokens, money atomic.Int64
+	in, out                    atomic.Int64
+	tokensIn, tokensOut, money atomic.Int64
 }
 
 // Terms are the values from which a permit is minted.
@@ -51,7 +51,7 @@ type Terms struct {
 	// Bytes that may be received and sent over the network; 0: no limit.
 	BytesIn, BytesOut int64
 	// Limits of model use, in tokens and in millionths of a US dollar; 0: no limit.
-	Tokens, Money int64
+	Tokens, TokensIn, TokensOut, Money int64
 }
 
 // Asker asks a person to approve an action while the call runs, and waits for the
@@ -213,28 +213,38 @@ func (p Permit) Limits() policy.Limits {
 // Spend counts the cost of a model: tokens, and millionths of a US dollar. The cost
 // may exceed the amount reserved for the call. All of it is charged to the budgets,
 // and the answer is kept.
-func (p Permit) Spend(tokens, money int64) {
+func (p Permit) Spend(s Spending) {
 	if p.s == nil {
 		return
 	}
-	p.s.tokens.Add(max(tokens, 0))
-	p.s.money.Add(max(money, 0))
+	p.s.tokensIn.Add(max(s.In, 0))
+	p.s.tokensOut.Add(max(s.Out, 0))
+	p.s.money.Add(max(s.Money, 0))
 }
+
+// Spending is the cost of models: tokens sent to them and answered by them, and
+// millionths of a US dollar.
+type Spending struct{ In, Out, Money int64 }
+
+// Tokens are all tokens together.
+func (s Spending) Tokens() int64 { return s.In + s.Out }
 
 // Spent returns the counts of Spend so far.
-func (p Permit) Spent() (tokens, money int64) {
+func (p Permit) Spent() Spending {
 	if p.s == nil {
-		return 0, 0
+		return Spending{}
 	}
-	return p.s.tokens.Load(), p.s.money.Load()
+	return Spending{p.s.tokensIn.Load(), p.s.tokensOut.Load(), p.s.money.Load()}
 }
 
-// Spendable returns the total that the call may spend on models; 0: no limit.
-func (p Permit) Spendable() (tokens, money int64) {
+// Spendable returns what the call may spend on models: all tokens together, and the
+// limits of each part; 0: no limit.
+func (p Permit) Spendable() (tokens int64, each Spending) {
 	if p.s == nil {
-		return 0, 0
+		return 0, Spending{}
 	}
-	return p.s.terms.Tokens, p.s.terms.Money
+	t := &p.s.terms
+	return t.Tokens, Spending{t.TokensIn, t.TokensOut, t.Money}
 }
 
 // Allowance returns how many bytes may be received and sent over the network; 0:

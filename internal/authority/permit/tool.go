@@ -29,7 +29,7 @@ type Prepared struct {
 	Run func(ctx context.Context, p Permit) (tool.Result, error)
 	// Spends estimates the most tokens and money that the call uses, for the budgets.
 	// The call reports what it used with [Permit.Spend]. Nil: it uses none.
-	Spends func() (tokens, money int64)
+	Spends func() Spending
 }
 
 // Ended returns the error of a call whose context has ended.

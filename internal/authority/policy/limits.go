@@ -14,35 +14,43 @@ import (
 // Limits bounds what calls may use. A zero number or duration means that the
 // chain sets no limit and the default of the field's comment holds.
 type Limits struct {
-	ReadBytes      int64             // files.read.max_bytes: one file; default 5 MiB
-	WriteBytes     int64             // files.write.max_bytes: one file; default 5 MiB
-	Hold           bool              // files.write.hold: writes are held as a changeset; true if any policy says so
-	ResponseBytes  int64             // network.max_bytes: one response; default 10 MiB
-	RequestTimeout time.Duration     // network.timeout; default 30 s
-	Bandwidth      int64             // network.bandwidth: bytes a second of one confined call, both ways together; 0: no limit
-	TotalBytes     int64             // network.total_bytes: of one confined call, both ways together; 0: no limit
-	CommandTimeout time.Duration     // commands.timeout; default 300 s
-	OutputBytes    int64             // commands.max_output: each of stdout and stderr; default 1 MiB
-	Memory         int64             // commands.memory; default 2 GiB
-	Processes      int               // commands.processes; default 256
-	CPU            time.Duration     // commands.cpu: of one process; 0: no limit
-	OpenFiles      int               // commands.files: open at once in one process; default 4096
-	Disk           int64             // commands.disk: of a command's private folders; default commands.memory
-	Env            []string          // commands.env: names passed through, the intersection of the chain; nil: no policy lists any
-	Values         map[string]string // commands.env: the values that policies give variables
-	Folders        bool              // commands.cwd: a policy says where commands may start
-	Path           []string          // the trusted PATH: the environment's plus commands.path of every policy (intersection of the additions)
-	Secrets        []string          // secrets: the variables that some policy of the chain gives a stored secret in
-	BytesIn        int64             // limits.bytes_in: received over the network in a run; 0: no limit
-	BytesOut       int64             // limits.bytes_out: sent over the network in a run; 0: no limit
-	Money          int64             // limits.money: millionths of a US dollar in a run; 0: no limit
-	Calls          int               // limits.calls: of a run; 0: no limit
-	CallsPerTool   int               // limits.calls_per_tool: of a run, each tool; 0: no limit
-	PerTool        []ToolLimit       // limits.per_tool: each pattern counts all tools it matches together
-	Time           time.Duration     // limits.time: of a run; 0: no limit
-	Tokens         int64             // models.tokens: of a run; 0: no limit
-	Spawn          *int              // agents.spawn: sub-agents of one agent; nil: no limit
-	Depth          *int              // agents.depth: levels of sub-agents; nil: no limit
+	ReadBytes           int64             // files.read.max_bytes: one file; default 5 MiB
+	WriteBytes          int64             // files.write.max_bytes: one file; default 5 MiB
+	Hold                bool              // files.write.hold: writes are held as a changeset; true if any policy says so
+	ResponseBytes       int64             // network.max_bytes: one response; default 10 MiB
+	RequestTimeout      time.Duration     // network.timeout; default 30 s
+	Bandwidth           int64             // network.bandwidth: bytes a second of one confined call, both ways together; 0: no limit
+	TotalBytes          int64             // network.total_bytes: of one confined call, both ways together; 0: no limit
+	CommandTimeout      time.Duration     // commands.timeout; default 300 s
+	OutputBytes         int64             // commands.max_output: each of stdout and stderr; default 1 MiB
+	Memory              int64             // commands.memory; default 2 GiB
+	Processes           int               // commands.processes; default 256
+	CPU                 time.Duration     // commands.cpu: of one process; 0: no limit
+	OpenFiles           int               // commands.files: open at once in one process; default 4096
+	Disk                int64             // commands.disk: of a command's private folders; default commands.memory
+	Env                 []string          // commands.env: names passed through, the intersection of the chain; nil: no policy lists any
+	Values              map[string]string // commands.env: the values that policies give variables
+	Folders             bool              // commands.cwd: a policy says where commands may start
+	Path                []string          // the trusted PATH: the environment's plus commands.path of every policy (intersection of the additions)
+	Secrets             []string          // secrets: the variables that some policy of the chain gives a stored secret in
+	BytesIn             int64             // limits.bytes_in: received over the network in a run; 0: no limit
+	BytesOut            int64             // limits.bytes_out: sent over the network in a run; 0: no limit
+	Money               int64             // limits.money: millionths of a US dollar in a run; 0: no limit
+	Calls               int               // limits.calls: of a run; 0: no limit
+	CallsPerTool        int               // limits.calls_per_tool: of a run, each tool; 0: no limit
+	PerTool             []ToolLimit       // limits.per_tool: each pattern counts all tools it matches together
+	Time                time.Duration     // limits.time: of a run; 0: no limit
+	Tokens              int64             // models.tokens: of a run; 0: no limit
+	TokensIn, TokensOut int64             // models.tokens_in, models.tokens_out: of a run; 0: no limit
+	PerKind             []KindLimit       // limits.per_kind: calls of a run that do something of a kind
+	Spawn               *int              // agents.spawn: sub-agents of one agent; nil: no limit
+	Depth               *int              // agents.depth: levels of sub-agents; nil: no limit
+}
+
+// KindLimit bounds how many calls of a run may do something of a kind.
+type KindLimit struct {
+	Kind  tool.ActionKind
+	Calls int // 0: none
 }
 
 // ToolLimit bounds how many calls of the tools that match a pattern one run
@@ -66,6 +74,7 @@ type limitSettings struct {
 	time                     time.Duration
 	bytesIn, bytesOut, money int64
 	perTool                  []toolCount
+	perKind                  []KindLimit
 }
 
 type toolCount struct {
@@ -78,7 +87,7 @@ type toolCount struct {
 func (s *limitSettings) setting() setting {
 	return mapping("limits", count("calls", &s.calls, 1), count("calls_per_tool", &s.callsPerTool, 1), duration("time", &s.time),
 		size("bytes_in", &s.bytesIn), size("bytes_out", &s.bytesOut), money("money", &s.money),
-		setting{"per_tool", s.readPerTool, s.printPerTool})
+		setting{"per_tool", s.readPerTool, s.printPerTool}, setting{"per_kind", s.readPerKind, s.printPerKind})
 }
 
 func (s *limitSettings) readPerTool(p *parser) document.Field {
@@ -106,6 +115,44 @@ func (s *limitSettings) printPerTool(w *printer, in int) {
 	for _, t := range s.perTool {
 		w.line(in+1, "%s: %d", quote(t.pattern), t.calls)
 	}
+}
+
+// counted are the kinds of operations that limits.per_kind counts.
+var counted = []tool.ActionKind{tool.FileRead, tool.FileWrite, tool.FileDelete, tool.Network, tool.Command, tool.Model}
+
+func (s *limitSettings) readPerKind(p *parser) document.Field {
+	return func(n *document.Node, path string) {
+		fields := document.Fields{}
+		for _, k := range counted {
+			fields[k.String()] = func(n *document.Node, path string) {
+				l := KindLimit{Kind: k}
+				document.Int(p.Reader, &l.Calls, 0, maxCount)(n, path)
+				s.perKind = append(s.perKind, l)
+			}
+		}
+		p.mapping(n, path, fields)
+	}
+}
+
+func (s *limitSettings) printPerKind(w *printer, in int) {
+	if len(s.perKind) == 0 {
+		return
+	}
+	w.line(in, "per_kind:")
+	for _, k := range s.perKind {
+		w.line(in+1, "%s: %d", k.Kind, k.Calls)
+	}
+}
+
+// lowerKind adds a limit of a kind, or lowers the one that is there.
+func lowerKind(list []KindLimit, l KindLimit) []KindLimit {
+	for i := range list {
+		if list[i].Kind == l.Kind {
+			list[i].Calls = min(list[i].Calls, l.Calls)
+			return list
+		}
+	}
+	return append(list, l)
 }
 
 // Limits gives the chain's effective limits: the smallest of each.
@@ -173,6 +220,11 @@ func (l *Limits) lower(d *content) {
 	least(&l.Money, d.limits.money)
 	least(&l.Time, d.limits.time)
 	least(&l.Tokens, d.models.tokens)
+	least(&l.TokensIn, d.models.tokensIn)
+	least(&l.TokensOut, d.models.tokensOut)
+	for _, k := range d.limits.perKind {
+		l.PerKind = lowerKind(l.PerKind, k)
+	}
 	leastOf(&l.Spawn, d.agents.spawn)
 	leastOf(&l.Depth, d.agents.depth)
 	for _, t := range d.limits.perTool {

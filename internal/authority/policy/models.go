@@ -13,11 +13,12 @@ import (
 type modelSettings struct {
 	section
 
-	tokens int64
+	tokens, tokensIn, tokensOut int64
 }
 
 func (s *modelSettings) setting() setting {
-	return s.section.setting("models", modelSection, count("tokens", &s.tokens, 1))
+	return s.section.setting("models", modelSection, count("tokens", &s.tokens, 1),
+		count("tokens_in", &s.tokensIn, 1), count("tokens_out", &s.tokensOut, 1))
 }
 
 // namePattern is an entry of models or api.

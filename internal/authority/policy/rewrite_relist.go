@@ -210,8 +210,9 @@ func (c Chain) carryLimits(d *content) {
 	if len(m.path) == 0 {
 		m.path = nil
 	}
+	d.models.tokensIn, d.models.tokensOut = l.TokensIn, l.TokensOut
 	d.models.tokens, d.agents = l.Tokens, agentSettings{l.Spawn, l.Depth}
-	d.limits = limitSettings{calls: l.Calls, callsPerTool: l.CallsPerTool, time: l.Time, bytesIn: l.BytesIn, bytesOut: l.BytesOut, money: l.Money}
+	d.limits = limitSettings{calls: l.Calls, callsPerTool: l.CallsPerTool, time: l.Time, bytesIn: l.BytesIn, bytesOut: l.BytesOut, money: l.Money, perKind: l.PerKind}
 	for _, r := range c {
 		for _, t := range r.policy.content().limits.perTool {
 			d.limits.lowerTool(t)

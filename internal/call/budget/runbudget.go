@@ -30,16 +30,21 @@ const (
 	money
 	elapsed // microseconds
 	children
-	numFields
+	tokensIn
+	tokensOut
+	kinds     // the first of them
+	numFields = kinds + field(len(grant.KindCounts{}))
 )
 
 // exact amounts are drawn in full or not at all.
-func (f field) exact() bool { return f == calls || f == children }
+func (f field) exact() bool { return f == calls || f == children || f >= kinds }
 
 type vector [numFields]int64
 
 func amounts(a grant.Amounts) vector {
-	return vector{a.Calls, a.BytesIn, a.BytesOut, a.Tokens, a.Money, a.Time.Microseconds(), a.Children}
+	var v vector
+	copy(v[:], a.List())
+	return v
 }
 
 // meter is one limit of one node, as a run draws from it. The run's lease is
@@ -63,6 +68,9 @@ func (m *meter) words() string {
 		return fmt.Sprintf("calls of %q", strings.TrimPrefix(m.id.What, grant.MeterOfTools))
 	case strings.HasPrefix(m.id.What, grant.MeterEachTool):
 		return fmt.Sprintf("calls of %q", strings.TrimPrefix(m.id.What, grant.MeterEachTool))
+	}
+	if kind, ok := strings.CutPrefix(m.id.What, grant.MeterOfKind); ok {
+		return "calls with " + kind
 	}
 	return strings.ReplaceAll(m.id.What, "_", " ")
 }
@@ -117,7 +125,7 @@ func newRunBudget(b *Manager, run *runner.Run) (*runBudget, error) {
 		}
 		for _, l := range n.Budgets.Limits() {
 			pattern, ofTools := strings.CutPrefix(l.What, grant.MeterOfTools)
-			f := slices.Index(meterNames[:], l.What)
+			f := slices.Index(meterNames, l.What)
 			switch {
 			case f >= 0:
 				p.any = append(p.any, p.meter(n, l.What, field(f)))
@@ -138,7 +146,15 @@ func newRunBudget(b *Manager, run *runner.Run) (*runBudget, error) {
 	return p, nil
 }
 
-var meterNames = [numFields]string{grant.MeterCalls, grant.MeterBytesIn, grant.MeterBytesOut, grant.MeterTokens, grant.MeterMoney, grant.MeterTime, grant.MeterChildren}
+// meterNames are the meters of all calls, by field.
+var meterNames = func() []string {
+	names := []string{grant.MeterCalls, grant.MeterBytesIn, grant.MeterBytesOut, grant.MeterTokens, grant.MeterMoney, grant.MeterTime, grant.MeterChildren,
+		grant.MeterTokensIn, grant.MeterTokensOut}
+	for _, k := range grant.Kinds() {
+		names = append(names, grant.MeterOfKind+k)
+	}
+	return names
+}()
 
 func (p *runBudget) meter(n grant.Node, what string, f field) *meter {
 	id := store.MeterID{Node: n.ID, What: what}

@@ -96,7 +96,7 @@ type costly struct {
 
 func (c costly) Prepare(env tool.Env, args tool.Args) (permit.Prepared, error) {
 	prepared, err := c.probe.Prepare(env, args)
-	prepared.Spends = func() (tokens, money int64) { return c.tokens, 0 }
+	prepared.Spends = func() permit.Spending { return permit.Spending{Out: c.tokens} }
 	return prepared, err
 }
 
@@ -113,7 +113,7 @@ func TestTokensOfARun(t *testing.T) {
 		if most, _ := p.Spendable(); most > 0 && n > most && n < 50 {
 			n = most
 		}
-		p.Spend(n, 0)
+		p.Spend(permit.Spending{Out: n})
 		mu.Lock()
 		total += n
 		mu.Unlock()

@@ -212,7 +212,7 @@ func (f *flight) perform(ctx context.Context) error {
 	defer f.mark(ledger.Processing)
 	given := f.given()
 	terms := permit.Terms{Call: f.digest(), Tool: f.entry.Spec.ID, Chain: f.chain, Env: f.run.Env, Limits: f.limits, Keep: f.run.Keep, Held: f.run.Held,
-		BytesIn: given.BytesIn, BytesOut: given.BytesOut, Tokens: given.Tokens, Money: given.Money}
+		BytesIn: given.BytesIn, BytesOut: given.BytesOut, Tokens: given.Tokens, TokensIn: given.TokensIn, TokensOut: given.TokensOut, Money: given.Money}
 	if f.answer != nil && f.answer.Yes {
 		terms.Approved = f.actions
 	}

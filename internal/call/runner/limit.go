@@ -40,7 +40,12 @@ func (n *runLimits) reserve(c Call, want grant.Amounts) (Reservation, error) {
 			return nil, fault.New(fault.LimitReached, "limits.per_tool: this run may call %q %d times", l.Pattern, l.Calls)
 		}
 	}
-	given := limitReservation{n: n, tool: c.Tool}
+	for _, l := range n.limits.PerKind {
+		if want.Kinds.Of(l.Kind) > 0 && n.used.Kinds.Of(l.Kind) >= int64(l.Calls) {
+			return nil, fault.New(fault.LimitReached, "limits.per_kind: this run may make %d calls with %s", l.Calls, l.Kind)
+		}
+	}
+	given := limitReservation{n: n, tool: c.Tool, of: grant.Amounts{Kinds: want.Kinds}}
 	for _, m := range n.meters(&given.of, &want) {
 		var ok bool
 		if *m.given, ok = portion(m.limit, *m.used, m.want); !ok {
@@ -59,12 +64,14 @@ type meter struct {
 	why         string // with the limit
 }
 
-func (n *runLimits) meters(given, want *grant.Amounts) [4]meter {
+func (n *runLimits) meters(given, want *grant.Amounts) [6]meter {
 	l, u := &n.limits, &n.used
 	return [...]meter{
 		{l.BytesIn, want.BytesIn, &u.BytesIn, &given.BytesIn, "limits.bytes_in: this run may receive %d bytes over the network"},
 		{l.BytesOut, want.BytesOut, &u.BytesOut, &given.BytesOut, "limits.bytes_out: this run may send %d bytes over the network"},
 		{l.Tokens, want.Tokens, &u.Tokens, &given.Tokens, "models.tokens: this run may use %d tokens of models"},
+		{l.TokensIn, want.TokensIn, &u.TokensIn, &given.TokensIn, "models.tokens_in: this run may send %d tokens to models"},
+		{l.TokensOut, want.TokensOut, &u.TokensOut, &given.TokensOut, "models.tokens_out: models may answer this run with %d tokens"},
 		{l.Money, want.Money, &u.Money, &given.Money, "limits.money: the models of this run may cost %d millionths of a dollar"},
 	}
 }
@@ -113,5 +120,10 @@ func (c *limitReservation) Settle(used grant.Amounts) {
 	u.BytesIn += used.BytesIn - c.of.BytesIn
 	u.BytesOut += used.BytesOut - c.of.BytesOut
 	u.Tokens += used.Tokens - c.of.Tokens
+	u.TokensIn += used.TokensIn - c.of.TokensIn
+	u.TokensOut += used.TokensOut - c.of.TokensOut
 	u.Money += used.Money - c.of.Money
+	for i := range u.Kinds {
+		u.Kinds[i] += used.Kinds[i] - c.of.Kinds[i]
+	}
 }

@@ -23,11 +23,12 @@ const (
 // wants is what the call tries to reserve. Where the policy sets no limit, the call is
 // limited to what it reserved.
 func (f *flight) wants() grant.Amounts {
-	w := grant.Amounts{Calls: 1, Time: min(f.timeout(), grant.MaxTime)}
+	w := grant.Amounts{Calls: 1, Time: min(f.timeout(), grant.MaxTime), Kinds: grant.KindsOf(f.actions)}
 	if f.prepared.Spends != nil && f.run.Mode == ledger.Live {
-		w.Tokens, w.Money = f.prepared.Spends()
+		s := f.prepared.Spends()
+		w.Tokens, w.TokensIn, w.TokensOut, w.Money = s.Tokens(), s.In, s.Out, s.Money
 	} else if slices.ContainsFunc(f.actions, func(a tool.Action) bool { return a.Kind == tool.Model }) {
-		w.Tokens, w.Money = grant.MaxCount, grant.MaxCount // the amount is unknown, so no other call spends at the same time
+		w.Tokens, w.TokensIn, w.TokensOut, w.Money = grant.MaxCount, grant.MaxCount, grant.MaxCount, grant.MaxCount // the amount is unknown, so no other call spends at the same time
 	}
 	e, l := f.entry.Spec.Effects, f.limits
 	switch {
@@ -107,6 +108,8 @@ func (f *flight) given() grant.Amounts {
 		lower(&all.BytesIn, g.BytesIn)
 		lower(&all.BytesOut, g.BytesOut)
 		lower(&all.Tokens, g.Tokens)
+		lower(&all.TokensIn, g.TokensIn)
+		lower(&all.TokensOut, g.TokensOut)
 		lower(&all.Money, g.Money)
 	}
 	return all
@@ -115,14 +118,15 @@ func (f *flight) given() grant.Amounts {
 // used is what the call used: nothing if it did not run.
 func (f *flight) used() grant.Amounts {
 	if f.handedOver {
-		return grant.Amounts{Calls: 1} // what else the client uses cannot be measured
+		return grant.Amounts{Calls: 1, Kinds: grant.KindsOf(f.actions)} // what else the client uses cannot be measured
 	}
 	if !f.permit.Minted() {
 		return grant.Amounts{}
 	}
-	u := grant.Amounts{Calls: 1}
+	u := grant.Amounts{Calls: 1, Kinds: grant.KindsOf(f.actions)}
 	u.BytesIn, u.BytesOut = f.permit.Traffic()
-	u.Tokens, u.Money = f.permit.Spent()
+	s := f.permit.Spent()
+	u.Tokens, u.TokensIn, u.TokensOut, u.Money = s.Tokens(), s.In, s.Out, s.Money
 	if began, ended := f.marks[1], f.marks[2]; began >= 0 && ended > began {
 		u.Time = time.Duration(ended-began) * time.Microsecond
 	}

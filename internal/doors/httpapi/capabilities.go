@@ -47,6 +47,7 @@ type Capability struct {
 	Requires    []string        `json:"requires,omitempty" doc:"Capabilities that it requires; they are added before it"`
 	Config      json.RawMessage `json:"config_schema,omitempty" doc:"JSON Schema of its configuration"`
 	Wants       []string        `json:"wants,omitempty" doc:"The authority that it needs, in the words of policies"`
+	ReadOnly    bool            `json:"is_readonly,omitempty" doc:"Its tools change nothing; a call that could have a side effect is denied"`
 }
 
 // CapabilityList has all capabilities.
@@ -98,7 +99,7 @@ func (s *Server) capabilityList(ctx context.Context) ([]Capability, error) {
 	}
 	list, err := s.o.Capabilities.Capabilities(ctx)
 	for _, c := range list {
-		out = append(out, Capability{c.ID, c.Name, c.Description, string(c.Status), c.Icon, c.Category, c.Version, c.Requires, c.Config, c.Wants})
+		out = append(out, Capability{c.ID, c.Name, c.Description, string(c.Status), c.Icon, c.Category, c.Version, c.Requires, c.Config, c.Wants, c.ReadOnly})
 	}
 	return out, err
 }

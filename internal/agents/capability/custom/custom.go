@@ -113,6 +113,7 @@ func (r *reader) capability(c *Capability, root *document.Node) {
 			}
 			c.info.Requires = append(c.info.Requires, need)
 		}),
+		"is_readonly": r.Bool(&c.info.ReadOnly),
 		"wants": r.List(maxTools, func(n *document.Node, field string) {
 			want := ""
 			r.Prose(&want, 200)(n, field)

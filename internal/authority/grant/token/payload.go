@@ -44,16 +44,19 @@ type wirePin struct {
 }
 
 type wireBudgets struct {
-	Calls    int64      `cbor:"1,keyasint,omitempty"`
-	PerTool  []wireTool `cbor:"2,keyasint,omitempty"`
-	EachTool int64      `cbor:"3,keyasint,omitempty"`
-	BytesIn  int64      `cbor:"4,keyasint,omitempty"`
-	BytesOut int64      `cbor:"5,keyasint,omitempty"`
-	Tokens   int64      `cbor:"6,keyasint,omitempty"`
-	Money    int64      `cbor:"7,keyasint,omitempty"`
-	Time     int64      `cbor:"8,keyasint,omitempty"` // nanoseconds
-	Children *int       `cbor:"9,keyasint,omitempty"`
-	Depth    *int       `cbor:"10,keyasint,omitempty"`
+	Calls     int64      `cbor:"1,keyasint,omitempty"`
+	PerTool   []wireTool `cbor:"2,keyasint,omitempty"`
+	EachTool  int64      `cbor:"3,keyasint,omitempty"`
+	BytesIn   int64      `cbor:"4,keyasint,omitempty"`
+	BytesOut  int64      `cbor:"5,keyasint,omitempty"`
+	Tokens    int64      `cbor:"6,keyasint,omitempty"`
+	Money     int64      `cbor:"7,keyasint,omitempty"`
+	Time      int64      `cbor:"8,keyasint,omitempty"` // nanoseconds
+	Children  *int       `cbor:"9,keyasint,omitempty"`
+	Depth     *int       `cbor:"10,keyasint,omitempty"`
+	TokensIn  int64      `cbor:"11,keyasint,omitempty"`
+	TokensOut int64      `cbor:"12,keyasint,omitempty"`
+	PerKind   []wireTool `cbor:"13,keyasint,omitempty"`
 }
 
 type wireTool struct {
@@ -136,7 +139,10 @@ func budgetsOf(b grant.Budgets) *wireBudgets {
 	}
 	w := &wireBudgets{
 		Calls: b.Calls, EachTool: b.EachTool, BytesIn: b.BytesIn, BytesOut: b.BytesOut, Tokens: b.Tokens, Money: b.Money,
-		Time: int64(b.Time), Children: b.Children, Depth: b.Depth,
+		Time: int64(b.Time), Children: b.Children, Depth: b.Depth, TokensIn: b.TokensIn, TokensOut: b.TokensOut,
+	}
+	for _, k := range b.PerKind {
+		w.PerKind = append(w.PerKind, wireTool{Tool: k.Kind, Calls: k.Calls})
 	}
 	for _, t := range b.PerTool {
 		w.PerTool = append(w.PerTool, wireTool{Tool: t.Tool, Calls: t.Calls})
@@ -150,7 +156,10 @@ func (w *wireBudgets) budgets() grant.Budgets {
 	}
 	b := grant.Budgets{
 		Calls: w.Calls, EachTool: w.EachTool, BytesIn: w.BytesIn, BytesOut: w.BytesOut, Tokens: w.Tokens, Money: w.Money,
-		Time: time.Duration(w.Time), Children: w.Children, Depth: w.Depth,
+		Time: time.Duration(w.Time), Children: w.Children, Depth: w.Depth, TokensIn: w.TokensIn, TokensOut: w.TokensOut,
+	}
+	for _, k := range w.PerKind {
+		b.PerKind = append(b.PerKind, grant.KindBudget{Kind: k.Tool, Calls: k.Calls})
 	}
 	for _, t := range w.PerTool {
 		b.PerTool = append(b.PerTool, grant.ToolBudget{Tool: t.Tool, Calls: t.Calls})

@@ -68,10 +68,10 @@ func (t *Tool) Prepare(env tool.Env, args tool.Args) (permit.Prepared, error) {
 	request := sync.OnceValues(func() (*request, error) { return t.read(args) })
 	return permit.Prepared{
 		Actions: actions(env, args),
-		Spends: func() (tokens, money int64) {
+		Spends: func() permit.Spending {
 			q, err := request()
 			if err != nil {
-				return 1, 1 // the call fails by itself
+				return permit.Spending{In: 1, Money: 1} // the call fails by itself
 			}
 			return q.spends()
 		},

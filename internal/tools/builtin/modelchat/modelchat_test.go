@@ -173,7 +173,8 @@ func TestWhatIsSpentIsCharged(t *testing.T) {
 			if (err != nil) != (tt.want != 0) || err != nil && !errors.Is(err, tt.want) {
 				t.Fatalf("got %v, want %v", err, tt.want)
 			}
-			tokens, money := p.Spent()
+			spent := p.Spent()
+			tokens, money := spent.Tokens(), spent.Money
 			if tt.model == "scripted:demo.yaml" {
 				tt.spent = r.Usage.Tokens()
 			}
@@ -205,7 +206,7 @@ func TestWhatNobodyCountsIsReckoned(t *testing.T) {
 			if (err != nil) != (tt.want != 0) || err != nil && !errors.Is(err, tt.want) {
 				t.Fatalf("got %v", err)
 			}
-			if tokens, _ := p.Spent(); tokens != 2+4 {
+			if tokens := p.Spent().Tokens(); tokens != 2+4 {
 				t.Errorf("spent %d tokens, want 6", tokens)
 			}
 			if err == nil && !r.Usage.Estimated {
@@ -222,7 +223,8 @@ func TestSpends(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return call.Spends()
+		s := call.Spends()
+		return s.Tokens(), s.Money
 	}
 	if tokens, money := spends(hello(t, "local/priced")); tokens < 8192 || tokens > 9000 || money != (2+1+16)*2+8192*10 {
 		t.Errorf("got %d tokens and %d", tokens, money)

@@ -88,9 +88,9 @@ func (q *request) answer() int64 {
 
 // spends estimates the most tokens and money that the call needs. The runner reserves as
 // much of it as is left.
-func (q *request) spends() (tokens, money int64) {
+func (q *request) spends() permit.Spending {
 	in := margin(model.EstimateRequest(q.Request))
-	return in + q.answer(), q.price(in, q.answer())
+	return permit.Spending{In: in, Out: q.answer(), Money: q.price(in, q.answer())}
 }
 
 // price is what tokens may cost at most; 1 where that is not known.
@@ -117,10 +117,19 @@ func (q *request) fit(p permit.Permit) error {
 		return fault.New(fault.ModelContext, "the conversation has about %d tokens, and the model takes %d", reckoned, c).
 			WithHint("shorten it, or start a new one")
 	}
-	tokens, money := p.Spendable()
+	tokens, each := p.Spendable()
+	money := each.Money
 	out := int64(math.MaxInt64)
+	if each.In > 0 && margin(reckoned) > each.In {
+		return fault.New(fault.BudgetSpent, "the conversation has about %d tokens, and the budgets leave %d to send", margin(reckoned), each.In)
+	}
+	if each.Out > 0 {
+		if out = each.Out; out < least {
+			return fault.New(fault.BudgetSpent, "a short answer needs %d tokens, and the budgets leave %d", least, out)
+		}
+	}
 	if tokens > 0 {
-		if out = tokens - margin(reckoned); out < least {
+		if out = min(out, tokens-margin(reckoned)); out < least {
 			return fault.New(fault.BudgetSpent, "the conversation needs about %d tokens with a short answer, and the budgets leave %d", margin(reckoned)+least, tokens)
 		}
 	}
@@ -183,7 +192,7 @@ func (q *request) spend(p permit.Permit, u *model.Usage) {
 	if q.limits.Prices != nil {
 		u.Money = q.limits.Prices.Of(*u)
 	}
-	p.Spend(u.Tokens(), u.Money)
+	p.Spend(permit.Spending{In: u.Tokens() - u.Output, Out: u.Output, Money: u.Money})
 }
 
 // maxName bounds the name that a service gives its model, in bytes.
