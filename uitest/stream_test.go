@@ -35,7 +35,7 @@ func slowModel(t *testing.T) (url string, say func(piece string)) {
 			}
 		}
 	}))
-	t.Cleanup(h.Close)
+	t.Cleanup(func() { h.CloseClientConnections(); h.Close() }) // an answer may be under way
 	return h.URL + "/v1", func(piece string) { pieces <- piece }
 }
 
@@ -75,5 +75,40 @@ func TestAnAnswerIsShownAsItComesIn(t *testing.T) {
 	if text := get[string](b, `document.getElementById("content").value`); text != "typed meanwhile" {
 		t.Errorf("the message that was typed is %q", text)
 	}
+	b.silent()
+}
+
+func TestASubAgentIsLive(t *testing.T) {
+	url, say := slowModel(t)
+	s, b := newService(t, "models: {providers: {slow: {kind: openai, base_url: "+quoted(url)+"}}}\n"), newTab(t)
+	s.api("POST", "/v1/agents", map[string]any{"name": "Slow", "model": "slow/m"}, nil)
+	boss := s.talker("Boss", `- tool_calls: [{name: spawn_agent, args: {name: counter, agent: Slow, task: Count.}}]
+- tool_calls: [{name: wait}]
+- text: It has counted.
+`, "subagents")
+	id := s.session(boss, "Delegates")
+	s.signIn(b)
+	b.watch()
+	b.open(s.url + "/sessions/" + id)
+	b.until(`document.body.dataset.live === "on"`)
+	run(b, chromedp.SendKeys("#content", "Have it counted."))
+	run(b, chromedp.KeyEvent(kb.Enter))
+	b.until(`document.querySelector("details.child[open]")`)
+	const draft = `((e) => e ? e.textContent : "")(document.querySelector(".child [data-draft]"))`
+	for piece := 0; !get[bool](b, draft+` !== ""`); piece++ {
+		if piece == 200 {
+			t.Fatal("no piece of the sub-agent's answer is shown: ", b.describe())
+		}
+		say("one ")
+	}
+	say("<i>two ")
+	b.until(draft + `.endsWith("<i>two ") && document.getElementById("draft").hidden`)
+	loadAxe(b)
+	for _, bad := range axe(b) {
+		t.Error(bad)
+	}
+	say("")
+	b.until(`document.querySelector(".child .by-assistant .text") && !document.querySelector(".child [data-draft]")`)
+	b.until(`[...document.querySelectorAll(".by-assistant")].some((e) => e.innerText.includes("It has counted.")) && document.querySelector("h1 .pill").textContent === "idle"`)
 	b.silent()
 }
