@@ -60,12 +60,12 @@ func (s *service) client() *client {
 		s.t.Fatal(err)
 	}
 	c := &client{t: s.t, s: s}
-	res, _, _ := c.do(http.MethodPost, "/sign-in", u.Query().Encode())
-	c.cookie, _, _ = strings.Cut(res.Header.Get("Set-Cookie"), ";")
+	header, _, _ := c.do(http.MethodPost, "/sign-in", u.Query().Encode())
+	c.cookie, _, _ = strings.Cut(header.Get("Set-Cookie"), ";")
 	return c
 }
 
-func (c *client) do(method, path, form string) (*http.Response, []byte, time.Duration) {
+func (c *client) do(method, path, form string) (http.Header, []byte, time.Duration) {
 	c.t.Helper()
 	ui, err := url.Parse(c.s.url + path)
 	if err != nil {
@@ -92,7 +92,7 @@ func (c *client) do(method, path, form string) (*http.Response, []byte, time.Dur
 	if err != nil || res.StatusCode >= 400 {
 		c.t.Fatalf("%s: %d %v %.300s", path, res.StatusCode, err, b)
 	}
-	return res, b, time.Since(began)
+	return res.Header, b, time.Since(began)
 }
 
 // TestBars measures the web UI over a record with as many calls as REMIT_UI_BENCH says.

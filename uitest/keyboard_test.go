@@ -32,6 +32,12 @@ func TestTasksByKeyboardAlone(t *testing.T) {
 		b.until(`location.pathname === "` + path + `" && document.body.dataset.live === "on"`)
 	}
 
+	follow("gr", "/ui/runs")
+	b.press(`e.getAttribute("href") === "/ui/runs/new"`)
+	there("/ui/runs/new")
+	b.press(`e.textContent === "Start the run"`)
+	b.until(`document.querySelector("h1 .s-completed") && document.querySelector("tbody a").textContent === "time.now"`)
+
 	follow("gg", "/ui/grants")
 	b.press(`e.getAttribute("href") === "/ui/grants/new"`)
 	there("/ui/grants/new")

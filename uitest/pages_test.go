@@ -25,7 +25,7 @@ func furnished(t *testing.T) (*service, map[string]string) {
 	)
 	s.question(write("src/version.go", "package main\n\nconst version = \"1.4.0\"\n"))
 	pages := map[string]string{
-		"inbox": "/", "approvals": "/approvals", "runs": "/runs", "run": "/runs/" + id, "call": "/runs/" + id + "/calls/4", "settings": "/settings", "approval": "",
+		"inbox": "/", "approvals": "/approvals", "runs": "/runs", "run-new": "/runs/new", "run": "/runs/" + id, "call": "/runs/" + id + "/calls/4", "settings": "/settings", "approval": "",
 	}
 	pages["grants"], pages["audit"] = "/grants", "/audit"
 	furnishedChat(s, pages)
@@ -39,10 +39,11 @@ func noFocus(ctx context.Context, t *chromedp.Target) error {
 	return err
 }
 
-// axe gives the rules that a page breaks, or may break.
+// axe gives the rules that a page breaks, or may break. It cannot tell what is behind the text
+// of a picture, which has the colour of all text.
 func axe(b *tab) []string {
 	b.t.Helper()
-	return run(b, chromedp.EvaluateAsDevTools[[]string](`axe.run(document).then((r) => [...r.violations.map((x) => "breaks " + x.id + ": " + x.nodes[0].html), ...r.incomplete.map((x) => "may break " + x.id + ": " + x.nodes[0].html + " " + x.nodes[0].any.map((c) => c.message).join())])`,
+	return run(b, chromedp.EvaluateAsDevTools[[]string](`axe.run(document).then((r) => [...r.violations.map((x) => "breaks " + x.id + ": " + x.nodes[0].html), ...r.incomplete.filter((x) => !(x.id === "color-contrast" && x.nodes.every((n) => n.html.startsWith("<text") && getComputedStyle(document.querySelector(n.target[0])).fill === getComputedStyle(document.body).color))).map((x) => "may break " + x.id + ": " + x.nodes[0].html + " " + x.nodes[0].any.map((c) => c.message).join())])`,
 		chromedp.EvalAwaitPromise))
 }
 

@@ -27,7 +27,7 @@ func TestScreenshots(t *testing.T) {
 	s.signIn(b)
 	furnishedAuthority(s, pages)
 	only := os.Getenv("REMIT_UI_PAGES") // with spaces between; "": all
-	for _, name := range append([]string{"inbox", "approval", "approvals", "sessions", "session-new", "session", "session-asks", "files", "command-help", "agents", "agent", "agent-new", "config", "capabilities", "capability", "runs", "run", "call", "grants", "audit", "settings"}, authorityPages...) {
+	for _, name := range append([]string{"inbox", "approval", "approvals", "sessions", "session-new", "session", "session-asks", "files", "command-help", "agents", "agent", "agent-new", "config", "capabilities", "capability", "runs", "run", "run-new", "call", "grants", "audit", "settings"}, authorityPages...) {
 		if only != "" && !slices.Contains(strings.Fields(only), name) || pages[name] == "" {
 			continue
 		}
@@ -52,7 +52,25 @@ func TestScreenshots(t *testing.T) {
 // colours is how many colours a picture has: pages have few, and text little more.
 const colours = 32
 
-// small writes a picture with its most frequent colours alone.
+// maxHeight is where long pages are cut.
+const maxHeight = 1100
+
+// distinct gives the most frequent colours, without those that look like one before them.
+func distinct(list []color.RGBA) (palette color.Palette) {
+	apart := func(a, b uint8) int { return max(int(a), int(b)) - min(int(a), int(b)) }
+	for _, c := range list {
+		like := slices.ContainsFunc(palette, func(other color.Color) bool {
+			o, ok := other.(color.RGBA)
+			return ok && apart(o.R, c.R)+apart(o.G, c.G)+apart(o.B, c.B) < 20
+		})
+		if len(palette) < colours && (!like || len(palette) < 8) { // the first ones are surfaces, which are near to each other
+			palette = append(palette, c)
+		}
+	}
+	return palette
+}
+
+// small writes a picture with few colours.
 func small(t *testing.T, src []byte) []byte {
 	t.Helper()
 	img, err := png.Decode(bytes.NewReader(src))
@@ -60,6 +78,7 @@ func small(t *testing.T, src []byte) []byte {
 		t.Fatal(err)
 	}
 	often, box := map[color.RGBA]int{}, img.Bounds()
+	box.Max.Y = min(box.Max.Y, maxHeight)
 	at := func(x, y int) color.RGBA { return color.RGBAModel.Convert(img.At(x, y)).(color.RGBA) }
 	for y := box.Min.Y; y < box.Max.Y; y++ {
 		for x := box.Min.X; x < box.Max.X; x++ {
@@ -69,10 +88,7 @@ func small(t *testing.T, src []byte) []byte {
 	list := slices.SortedFunc(maps.Keys(often), func(a, b color.RGBA) int {
 		return cmp.Or(cmp.Compare(often[b], often[a]), cmp.Compare(int(a.R)<<16|int(a.G)<<8|int(a.B), int(b.R)<<16|int(b.G)<<8|int(b.B)))
 	})
-	var palette color.Palette
-	for _, c := range list[:min(len(list), colours)] {
-		palette = append(palette, c)
-	}
+	palette := distinct(list)
 	out, index := image.NewPaletted(box, palette), map[color.RGBA]uint8{}
 	for y := box.Min.Y; y < box.Max.Y; y++ {
 		for x := box.Min.X; x < box.Max.X; x++ {

@@ -149,6 +149,11 @@ type runView struct {
 // CanReplay reports whether the run can be carried out again from its record.
 func (v runView) CanReplay() bool { return v.Status != ledger.Running && v.Client == "" }
 
+// CanCancel reports whether the run may be one that the service carries out for a client.
+func (v runView) CanCancel() bool {
+	return v.Status == ledger.Running && v.Session == uuid.Nil && v.Client == ""
+}
+
 // replayRun carries a run out again from its record, and shows what differs.
 func (s *Server) replayRun(x *exchange) (string, *page, error) {
 	var res httpapi.Replayed
@@ -157,12 +162,8 @@ func (s *Server) replayRun(x *exchange) (string, *page, error) {
 		return "", nil, err
 	}
 	if err != nil {
-		alert := problemOf(err)
-		p, perr := s.runPage(x, runView{Alert: alert})
-		if perr == nil {
-			p.Status = alert.Status
-		}
-		return "", p, perr
+		p, err := s.runPage(x, runView{Alert: problemOf(err)})
+		return "", p, err
 	}
 	p, err := s.runPage(x, runView{Replayed: &res})
 	return "", p, err
@@ -203,7 +204,11 @@ func (s *Server) runPage(x *exchange, v runView) (*page, error) {
 		}
 	}
 	asked := v.Replayed != nil || v.Alert != nil // the page has an answer that another one would not have
-	return &page{Title: v.Title(), Nav: "Runs", Topics: []string{"run:" + v.ID.String()}, Still: asked, Body: v}, nil
+	p := &page{Title: v.Title(), Nav: "Runs", Topics: []string{"run:" + v.ID.String()}, Still: asked, Body: v}
+	if v.Alert != nil {
+		p.Status = v.Alert.Status
+	}
+	return p, nil
 }
 
 // runPath is the run's path in the API.

@@ -22,7 +22,7 @@ func TestARunIsReplayed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, a, _ := newServer(t)
 			a.done = map[string]string{path: c.answer}
-			w := ask(s, "/ui/runs/"+runID, url.Values{})
+			w := ask(s, "/ui/runs/"+runID, url.Values{"do": {"replay"}})
 			if w.Code != c.status || strings.Join(a.sent, "") != "POST "+path+" " {
 				t.Errorf("got status %d after %q", w.Code, a.sent)
 			}
@@ -46,5 +46,39 @@ func TestFindingsHaveTheirPlace(t *testing.T) {
 		if !strings.Contains(body, text) {
 			t.Errorf("the page does not say %q: %s", text, body)
 		}
+	}
+}
+
+func TestAPlanIsRun(t *testing.T) {
+	s, a, _ := newServer(t)
+	form := url.Values{"plan": {"steps:\r\n  - {tool: <t>}\r\n"}, "inputs": {`{"n": 12345678901234567890}`}, "changeset": {"1"}}
+	for name, c := range map[string]struct{ inputs, answer, sent, says string }{
+		"started":           {form.Get("inputs"), `{"run_id":"` + runID + `"}`, `POST /v1/runs {"plan":"steps:\n  - {tool: \u003ct\u003e}\n","inputs":{"n":12345678901234567890},"changeset":true}`, ""},
+		"inputs not valid":  {"[1]", "", "", "are not a JSON object"},
+		"inputs are null":   {"null", "", "", "are not a JSON object"},
+		"a plan not valid":  {"", `{"status":422,"detail":"the tool is <unknown>","errors":[{"field":"2:5 steps[0]","message":"x"}]}`, `POST /v1/runs {"plan":"steps:\n  - {tool: \u003ct\u003e}\n","changeset":true}`, "is &lt;unknown&gt;"},
+		"signed out before": {"", `{"status":401,"detail":"the grant was revoked"}`, `POST /v1/runs {"plan":"steps:\n  - {tool: \u003ct\u003e}\n","changeset":true}`, "the grant was revoked"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a.sent, a.done = nil, map[string]string{"/v1/runs": c.answer}
+			form.Set("inputs", c.inputs)
+			w := ask(s, "/ui/runs/new", form)
+			if strings.Join(a.sent, "\n") != c.sent || !strings.Contains(w.Body.String(), c.says) || (c.says == "") != (w.Header().Get("Location") == "/ui/runs/"+runID) {
+				t.Errorf("got status %d after %q, want %q: %s", w.Code, a.sent, c.sent, w.Body)
+			}
+		})
+	}
+}
+
+func TestARunIsCancelled(t *testing.T) {
+	const path = "/v1/runs/" + runID + "/cancel"
+	s, a, _ := newServer(t)
+	a.done = map[string]string{path: `{"run_id":"` + runID + `"}`}
+	if w := ask(s, "/ui/runs/"+runID, url.Values{"do": {"cancel"}}); w.Code != 303 || strings.Join(a.sent, "") != "POST "+path+" " {
+		t.Errorf("got status %d after %q", w.Code, a.sent)
+	}
+	a.done[path] = `{"status":409,"detail":"the service does <not> carry it out"}`
+	if w := ask(s, "/ui/runs/"+runID, url.Values{"do": {"cancel"}}); w.Code != 409 || !strings.Contains(w.Body.String(), "does &lt;not&gt; carry it out") {
+		t.Errorf("got status %d: %s", w.Code, w.Body)
 	}
 }
