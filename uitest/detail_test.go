@@ -11,6 +11,13 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
+// text gives the text of an element as it is now: the page may have replaced the one that the
+// driver knows.
+func (b *tab) text(selector string) string {
+	b.t.Helper()
+	return get[string](b, `document.querySelector("`+selector+`").innerText`)
+}
+
 // TestLookingAndTrying steps through calls, and asks what would be without changing anything.
 func TestLookingAndTrying(t *testing.T) {
 	s, b := newService(t), newTab(t)
@@ -44,10 +51,10 @@ func TestLookingAndTrying(t *testing.T) {
 		b.until(`document.querySelector("#checked .s-completed")`) // as it was opened
 		run(b, chromedp.SendKeys("#policy", "filse: {}\n"))
 		b.until(`document.querySelector("#checked a[data-line]")`)
-		if text := run(b, chromedp.Text("#checked")); !contains(text, "line 1, column 1") || !contains(text, "filse") {
+		if text := b.text("#checked"); !contains(text, "line 1, column 1") || !contains(text, "filse") {
 			t.Errorf("it says %q", text)
 		}
-		run(b, chromedp.Click("#checked a[data-line]"))
+		get[chromedp.Void](b, `document.querySelector("#checked a[data-line]").click()`)
 		if got := get[string](b, `((e) => document.activeElement === e && e.value.slice(e.selectionStart, e.selectionEnd))(document.getElementById("policy"))`); got != "filse: {}" {
 			t.Errorf("%q is selected", got)
 		}
@@ -60,7 +67,7 @@ func TestLookingAndTrying(t *testing.T) {
 		run(b, chromedp.SendKeys("[name=system_prompt]", "In verse. "))
 		run(b, chromedp.Click(`button[value="preview"]`))
 		b.until(`document.querySelector("#preview details[open] pre")`)
-		if text := run(b, chromedp.Text("#preview")); !contains(text, "In verse. Answer briefly.") || !contains(text, "get_current_time") || !contains(text, "not saved") {
+		if text := b.text("#preview"); !contains(text, "In verse. Answer briefly.") || !contains(text, "get_current_time") || !contains(text, "not saved") {
 			t.Errorf("it says %q", text)
 		}
 		accessible(b, "a previewed agent")
@@ -74,7 +81,7 @@ func TestLookingAndTrying(t *testing.T) {
 		run(b, chromedp.Click(`form.do button`))
 		b.until(`document.querySelector(".note .s-completed")`)
 		accessible(b, "a replayed run")
-		run(b, chromedp.Click(`.note a`))
+		get[chromedp.Void](b, `document.querySelector(".note a").click()`)
 		b.until(`document.body.innerText.includes("replay of") && document.querySelectorAll("tbody tr").length === 40`)
 	})
 	t.Run("a confirmation", func(t *testing.T) {
@@ -110,7 +117,7 @@ func TestLookingAndTrying(t *testing.T) {
 		run(b, chromedp.WaitReady(".token"))
 		run(b, chromedp.Click(".token ~ p a"))
 		run(b, chromedp.WaitReady("q"))
-		if note := run(b, chromedp.Text("q")); note != `<b>"mine"` {
+		if note := b.text("q"); note != `<b>"mine"` {
 			t.Errorf("the note is %q", note)
 		}
 	})
