@@ -3,6 +3,8 @@ package app_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"net"
 	"net/http"
@@ -30,6 +32,7 @@ import (
 type browser struct {
 	s      *service
 	cookie *http.Cookie
+	trusts *x509.CertPool // nil: the service has no certificate
 }
 
 // answer is an answer that has been read.
@@ -71,12 +74,16 @@ func (b *browser) send(ctx context.Context, method, path string, form url.Values
 	r.Host = ui.Host
 	if form != nil {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		r.Header.Set("Origin", "http://"+ui.Host)
+		r.Header.Set("Origin", ui.Scheme+"://"+ui.Host)
 	}
 	if b.cookie != nil {
 		r.AddCookie(b.cookie)
 	}
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	if b.trusts != nil {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: b.trusts, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true}
+		client.Transport = transport
+	}
 	res, err := client.Do(r)
 	if err != nil {
 		b.s.t.Fatal(err)
@@ -266,6 +273,23 @@ func TestUISessionsEndWithTheService(t *testing.T) {
 	}
 	if res, _ := b.do("GET", "/ui/", nil); res.StatusCode != 401 {
 		t.Errorf("the cookie of the last start has status %d", res.StatusCode)
+	}
+}
+
+func TestUISessionsOutliveTheServiceUnderTLS(t *testing.T) {
+	cert, key, pool := certificate(t)
+	named := func(q *app.ServeRequest) { q.Cert, q.Key, q.Hosts = cert, key, []string{"remit.test"} }
+	s := newService(t, named)
+	b := &browser{s: s, trusts: pool}
+	res, text := b.do("POST", "/ui/sign-in", url.Values{"code": {s.code()}})
+	if res.StatusCode != 303 || len(res.Cookies()) != 1 || !res.Cookies()[0].Secure {
+		t.Fatalf("signing in: %d %s", res.StatusCode, text)
+	}
+	b.cookie = res.Cookies()[0]
+	s.stop()
+	s.start(named)
+	if res, text := b.do("GET", "/ui/", nil); res.StatusCode != 200 {
+		t.Errorf("after a restart: %d %s", res.StatusCode, text)
 	}
 }
 

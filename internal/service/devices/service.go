@@ -42,17 +42,18 @@ type service struct {
 	Host    string `json:"host"`    // that codes and cookies are of
 	Key     string `json:"key"`     // proves the service
 	TLS     bool   `json:"tls"`     // its certificate proves it to browsers
+	Lasting bool   `json:"lasting"` // browsers stay signed in to it
 }
 
 // Announce writes down where this service serves the web UI, until withdraw is called, which
 // also signs its browsers out, unless they stay signed in. Those of a service that ended without that are signed out now.
 func (d *Devices) Announce(ctx context.Context, page, address string) (withdraw func(), err error) {
 	var old service
-	if err := d.Home.Read(serviceFile, &old); err == nil && old.Host != "" && old.Host != d.Host && old.check(ctx) != nil {
+	if err := d.Home.Read(serviceFile, &old); err == nil && old.Host != "" && !old.Lasting && old.check(ctx) != nil {
 		d.retire(ctx, old.Host)
 	}
 	d.key = newSecret()
-	mine := service{URL: page, Address: address, Host: d.Host, Key: d.key, TLS: strings.HasPrefix(page, "https:")}
+	mine := service{URL: page, Address: address, Host: d.Host, Key: d.key, TLS: strings.HasPrefix(page, "https:"), Lasting: d.Lasting}
 	if err := d.Home.Write(serviceFile, mine); err != nil {
 		return nil, err
 	}
