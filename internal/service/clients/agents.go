@@ -35,6 +35,8 @@ type agent struct {
 	reads []string
 	// limits are what the hook cannot guarantee, for people.
 	limits []string
+	// unmanaged is why there is no Managed file, and what to do.
+	unmanaged string
 	// next is what a person must still do after the installation; "": nothing.
 	next string
 }
@@ -71,7 +73,8 @@ var agents = []agent{
 			"if the hook is missing, crashes or takes too long, Codex carries the call out",
 			"Codex' hosted tools, as its web search, pass no hook",
 		},
-		next: "start codex there, trust the folder, and accept the hook with /hooks: until then Codex does not run it",
+		unmanaged: "Codex takes hooks for everybody from /etc/codex/requirements.toml, which Remit does not write: that way of installing has not been tried with the program",
+		next:      "start codex there, trust the folder, and accept the hook with /hooks: until then Codex does not run it",
 	},
 	{
 		name: "copilot", title: "GitHub Copilot CLI", programs: []string{"copilot"}, homes: []string{".copilot"}, homeEnv: "COPILOT_HOME",
@@ -195,6 +198,9 @@ func mcpOnlyEdits() []Edit {
 // place is the configuration file of an agent in a scope.
 func (a agent) place(scope Scope, s *Clients, folder string) (place, error) {
 	name, ok := a.files[scope]
+	if !ok && scope == Managed && a.unmanaged != "" {
+		return place{}, fault.New(fault.Usage, "%s", a.unmanaged).WithHint("use --user for each person, who then accepts the hook once with /hooks")
+	}
 	if !ok {
 		return place{}, fault.New(fault.Usage, "%s has no %s configuration that hooks can be installed in", a.title, scope).
 			WithHint("leave --%s out", scope)
