@@ -55,7 +55,7 @@ var mayImport = map[string]string{
 	"service/clients":      "authority/policy authority/policy/profile github.com/BurntSushi/toml base/regex base/wholefile service/home base/canon base/fault github.com/google/uuid github.com/tailscale/hujson os",
 	"service/callers":      "service/home record/store github.com/google/uuid authority/grant authority/grant/token agents/agent base/fault base/memo service/policies record/ledger base/tool service/grants authority/policy",
 	"doors/listen":         "net syscall base/fault base/wholefile",
-	"service/home":         "base/regex record/eventlog base/redact authority/policy base/fault base/tool base/wholefile call/runner record/ledger record/store service/settings github.com/google/uuid os os/user syscall crypto/rand",
+	"service/home":         "base/near base/regex record/eventlog base/redact authority/policy base/fault base/tool base/wholefile call/runner record/ledger record/store service/settings github.com/google/uuid os os/user syscall crypto/rand",
 	"service/settings":     "base/regex base/clip base/document base/fault tools/model authority/policy/target base/tool",
 	// base: used by all
 	"base/commitment": "base/canon base/fault base/tool",

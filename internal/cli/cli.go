@@ -89,15 +89,18 @@ func (s *session) status(ctx context.Context, err error) int {
 }
 
 // complain prints one error with its code and, for the operator, its cause.
-func (s *session) complain(err error) {
+func (s *session) complain(err error) { s.complainAs(s.paintErr(red, "error:"), err) }
+
+// complainAs prints an error behind a label.
+func (s *session) complainAs(label string, err error) {
 	var coded *fault.Error
 	if !errors.As(err, &coded) {
-		s.errorf("error: %s\n", show(err.Error()))
+		s.errorf("%s %s\n", label, show(err.Error()))
 		return
 	}
 	bare := *coded
 	bare.Hint = ""
-	s.errorf("%s %s\n", s.paintErr(red, "error:"), show(bare.Error()))
+	s.errorf("%s %s\n", label, show(bare.Error()))
 	if coded.Hint != "" {
 		s.errorf("  %s\n", show(coded.Hint))
 	}

@@ -114,7 +114,7 @@ func (s *session) setUp(ctx context.Context, a *app.App, b app.Begun, q app.Setu
 	}
 	if err != nil && !s.json { // the ledger was made, which was asked for too
 		s.printf("\n")
-		s.complain(err)
+		s.complainAs(s.paintErr(yellow, "! the project is not set up:"), err)
 		return nil
 	}
 	var done []app.AgentSetup

@@ -135,6 +135,9 @@ JSON after ":=". Nothing is executed and the network is not used. With several
 			if len(args) == 0 {
 				return fault.New(fault.Usage, "POLICY and TOOL are missing").WithHint("see %s --help", cmd.CommandPath())
 			}
+			if ext := filepath.Ext(chain[0]); len(files) == 0 && ext != ".yaml" && ext != ".yml" && ext != ".json" && strings.Contains(args[0], "=") {
+				return fault.New(fault.Usage, "%q is not a policy file", chain[0]).WithHint("name the policy before the tool: remit policy explain remit.yaml %s ...", chain[0])
+			}
 			id, given, err := s.readCall(args)
 			if err != nil {
 				return err
@@ -271,7 +274,11 @@ func (s *session) printRules(rules []policyreview.Rule) {
 	}
 	var rows [][]cell
 	for _, r := range rules {
-		row := []cell{{r.Effect, col[r.Effect]}, {ruleText(r.Effect, r.Rule), ""}, {r.Where, dim}, {r.Action, ""}}
+		rule := ruleText(r.Effect, r.Rule)
+		if r.Rule == "default" && r.Effect == policy.Allow.String() && strings.HasPrefix(r.Action, "files.") {
+			rule = "(the sandbox decides)" // a file that a command names
+		}
+		row := []cell{{r.Effect, col[r.Effect]}, {rule, ""}, {r.Where, dim}, {r.Action, ""}}
 		if several {
 			row = append([]cell{{itoa(r.Link) + " " + r.Policy, bold}}, row...)
 		}

@@ -87,7 +87,7 @@ func (p *progress) stop() {
 
 // maxSkipped is the maximum number of skipped steps to list: a stopped plan may have
 // thousands.
-const maxSkipped = 10
+const maxSkipped = 2
 
 func (p *progress) observe(n runner.Notice) {
 	if p.s.json {

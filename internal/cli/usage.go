@@ -51,9 +51,14 @@ func misused(cmd *cobra.Command, words []string) error {
 		if ext := filepath.Ext(words[0]); !cmd.HasParent() && (ext == ".yaml" || ext == ".yml" || ext == ".json") {
 			return e.WithHint("to execute a plan: remit run %s", words[0])
 		}
-		cmd.SuggestionsMinimumDistance = 2
-		if near := cmd.SuggestionsFor(words[0]); len(near) > 0 {
-			return e.WithHint("did you mean %q?", near[0])
+		var known []string
+		for _, sub := range cmd.Commands() {
+			if sub.IsAvailableCommand() {
+				known = append(append(known, sub.Name()), sub.Aliases...)
+			}
+		}
+		if n := near.Word(words[0], known); n != "" {
+			return e.WithHint("did you mean %q?", n)
 		}
 		return e.WithHint("see %s --help", cmd.CommandPath())
 	}
@@ -67,7 +72,25 @@ func misused(cmd *cobra.Command, words []string) error {
 	default:
 		e = fault.New(fault.Usage, "%q is one argument too many", words[len(words)-1])
 	}
+	if hint := wayOf(cmd, words); hint != "" {
+		return e.WithHint("%s", hint)
+	}
 	return e.WithHint("usage: remit %s; see %s --help", names, cmd.CommandPath())
+}
+
+// wayOf is what a person most likely meant who misused a command, or "".
+func wayOf(cmd *cobra.Command, words []string) string {
+	first, _, _ := strings.Cut(strings.TrimPrefix(cmd.Use, cmd.Name()+" "), " ")
+	first, _, _ = strings.Cut(first, "|")
+	switch path := strings.TrimPrefix(cmd.CommandPath(), "remit "); {
+	case first == "RUN" && len(words) == 0:
+		return "the newest: remit " + path + " last; remit runs lists all"
+	case path == "tool" && len(words) > 1:
+		return "remit tool " + words[0] + " describes it; to see how a policy decides a call: remit policy explain remit.yaml " + strings.Join(words, " ")
+	case path == "policy trust":
+		return "it trusts the remit.yaml of the current folder; of another one with -w DIR"
+	}
+	return ""
 }
 
 func hasOperands(use string) bool {
@@ -108,6 +131,9 @@ func badFlag(cmd *cobra.Command, err error) error {
 	hint := "see " + cmd.CommandPath() + " --help"
 	switch {
 	case errors.As(err, &unknown):
+		if strings.Contains(cmd.Use, " -- ") {
+			hint = "flags of COMMAND stand behind --: remit " + strings.TrimPrefix(cmd.UseLine(), "remit ")
+		}
 		if n := nearFlag(cmd, unknown); n != "" {
 			hint = n
 		}

@@ -125,6 +125,10 @@ func (s *section) setting(key string, id sectionID, settings ...setting) setting
 						p.List(0, func(n *document.Node, path string) { p.entry(s, id, Effect(e), n, path) })(n, path)
 					}
 				}
+				if n.Kind == document.List {
+					p.Fail(n, path, "must be a mapping, not a list").Hint = "write " + key + ": {allow: [...]}, with allow, ask and deny lists"
+					return
+				}
 				p.mapping(n, path, fields)
 			}
 		},

@@ -11,7 +11,7 @@ const maxWord = 64
 // distance, ignoring case, if it is near enough to be worth a suggestion; else
 // "".
 func Word(word string, candidates []string) string {
-	best, bestAt := "", len(word)/3+2
+	best, bestAt := "", (len(word)+2)/3+1
 	if len(word) > maxWord {
 		return ""
 	}

@@ -235,9 +235,9 @@ func (c *Catalog) find(ctx context.Context, id tool.ID) (*listed, error) {
 func (c *Catalog) unknown(id tool.ID) error {
 	err := fault.New(fault.ToolUnknown, "no tool is called %q", string(id))
 	if s := c.Suggest(string(id)); s != "" {
-		err = err.WithHint("did you mean %q?", s)
+		return err.WithHint("did you mean %q?", s)
 	}
-	return err
+	return err.ForOperator("remit tools lists them")
 }
 
 // feedOf is the source that an ID belongs to, or nil.

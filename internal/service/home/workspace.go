@@ -1,13 +1,34 @@
 package home
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"unicode/utf8"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/near"
 	"github.com/remitrun/remit/internal/base/wholefile"
 )
+
+// NearFile is the hint for a file that is not there: one of nearly the same name in its folder,
+// else otherwise.
+func NearFile(file, otherwise string) string {
+	list, err := os.ReadDir(filepath.Dir(file))
+	if err != nil {
+		return otherwise
+	}
+	var names []string
+	for _, e := range list {
+		if !e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	if n := near.Word(filepath.Base(file), names); n != "" && n != filepath.Base(file) {
+		return fmt.Sprintf("did you mean %q?", filepath.Join(filepath.Dir(file), n))
+	}
+	return otherwise
+}
 
 // Workspace makes dir (or the current folder) absolute, with links resolved.
 func Workspace(dir string) (string, error) {

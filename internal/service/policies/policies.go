@@ -149,7 +149,7 @@ func Read(file string) (*policy.Policy, error) {
 	src, err := wholefile.Read(file, MaxPolicySize)
 	if err != nil {
 		return nil, fault.Wrap(fault.PolicyInvalid, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: file}).
-			WithHint("name a policy file with -p")
+			WithHint("%s", home.NearFile(file, "name an existing policy file"))
 	}
 	return policy.Parse(file, src)
 }

@@ -161,7 +161,7 @@ func (s *Runs) ReadPlan(file string) (*plan.Plan, error) {
 	src, err := wholefile.Read(file, plan.MaxSize)
 	if err != nil {
 		return nil, fault.Wrap(fault.PlanInvalid, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: file}).
-			WithHint("name an existing plan file")
+			WithHint("%s", home.NearFile(file, "name an existing plan file"))
 	}
 	return s.ParsePlan(file, src)
 }

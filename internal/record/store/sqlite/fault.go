@@ -21,7 +21,7 @@ func (s *Store) fault(err error, what string) error {
 func explain(err error) (fault.Code, string, string) {
 	const (
 		space    = "free some space; nothing that was acknowledged is lost"
-		readOnly = "check the owner and mode of the file and its folder, and that the disk is not mounted read-only"
+		readOnly = "check the owner and mode of the file and its folder, and that the disk is not mounted read-only; or set REMIT_HOME to another folder"
 		damaged  = "remit verify names what is damaged; restore the file from a copy"
 	)
 	switch {
