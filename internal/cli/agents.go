@@ -65,7 +65,7 @@ func (s *session) listAgents(cmd *cobra.Command, a *app.App, before string, limi
 		return printPage(s, list, next)
 	}
 	if len(list) == 0 {
-		s.printf("no agents\n")
+		s.printf("no agents of your own; remit agents status shows the hooks in other makers' agents\n")
 		return nil
 	}
 	now := time.Now()

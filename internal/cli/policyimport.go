@@ -8,6 +8,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy/translate"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/service/home"
 )
 
 func (s *session) policyImportCmd() *cobra.Command {
@@ -32,7 +33,8 @@ or Capsule. Plans of Capsule run as they are.
 		RunE: func(_ *cobra.Command, args []string) error {
 			src, err := wholefile.Read(args[1], translate.MaxSource)
 			if err != nil {
-				return fault.Wrap(fault.Usage, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: args[1]})
+				return fault.Wrap(fault.Usage, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: args[1]}).
+					WithHint("%s", home.NearFile(args[1], "name an existing file of "+args[0]+"'s rules"))
 			}
 			res, err := translate.Translate(args[0], args[1], src)
 			if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/base/near"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/clients"
 )
 
 // exitHelp is the part of every command's help that lists exit statuses.
@@ -87,6 +88,10 @@ func wayOf(cmd *cobra.Command, words []string) string {
 		return "the newest: remit " + path + " last; remit runs lists all"
 	case path == "tool" && len(words) > 1:
 		return "remit tool " + words[0] + " describes it; to see how a policy decides a call: remit policy explain remit.yaml " + strings.Join(words, " ")
+	case strings.HasPrefix(path, "agents ") && first == "AGENT" && len(words) == 0:
+		return "remit " + path + " " + strings.Join(clients.Names(), "|")
+	case path == "sh" && len(words) > 0:
+		return "the script is one argument behind -c: remit sh -c '...'"
 	case path == "policy trust":
 		return "it trusts the remit.yaml of the current folder; of another one with -w DIR"
 	}

@@ -50,7 +50,7 @@ type Hint string
 
 // The hints where everything is denied.
 const (
-	HintNone Hint = "no policy: everything is denied (give one with -p FILE, or write remit.yaml in the workspace and trust it with: remit policy trust)"
+	HintNone Hint = "no policy: everything is denied (remit init writes one for a project; or give one with -p FILE)"
 	hintNew  Hint = "the workspace's remit.yaml is not trusted, so everything is denied (read it, then: remit policy trust)"
 	hintDiff Hint = "the workspace's remit.yaml changed since it was trusted, so everything is denied (read it, then: remit policy trust)"
 )

@@ -95,7 +95,8 @@ func ReadClientFile(file string) ([]Imported, error) {
 func readTree(file string) (map[string]any, error) {
 	src, err := wholefile.Read(file, maxMCPFile)
 	if err != nil {
-		return nil, fault.Wrap(fault.Usage, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: file})
+		return nil, fault.Wrap(fault.Usage, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: file}).
+			WithHint("%s", home.NearFile(file, "name the configuration of an MCP client, as .mcp.json or ~/.claude.json"))
 	}
 	var top any
 	r := document.NewReader(file, document.Options{Code: fault.Usage, Noun: "MCP configuration", AnyText: true, Foreign: true})

@@ -350,3 +350,55 @@ func TestSocketRules(t *testing.T) {
 		t.Error("a socket passes for a URL")
 	}
 }
+
+func TestAgentRules(t *testing.T) {
+	const one, two = "SHA256:QnPSzFyBcDwYFbLUJ4hGxnTcCRi0Q7nOXsaL4ZKT3yM", "SHA256:xnPSzFyBcDwYFbLUJ4hGxnTcCRi0Q7nO/saL4ZKT+yM"
+	use := func(method, key string) tool.Target {
+		t.Helper()
+		to, err := target.AgentKey(method, "ssh-agent:"+key)
+		if again, err := target.Local(to.String()); err != nil || again != to {
+			t.Errorf("%s is read as %s, %v", to, again, err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return to
+	}
+	sign, login, other := use("SIGN", one), use("LOGIN", one), use("SIGN", two)
+	socket, _ := target.Socket("unix:/a")
+	rule := func(s string, deny bool) *target.Rule {
+		t.Helper()
+		r, err := target.ParseRule(s, deny)
+		if err != nil || r.String() != s {
+			t.Fatalf("%q is read as %v, %v", s, r, err)
+		}
+		return r
+	}
+	for s, want := range map[string][3]bool{ // of sign, login, other
+		"ssh-agent:*": {true, true, true}, "SIGN ssh-agent:*": {true, false, true}, "ssh-agent:" + one: {true, true, false}, "LOGIN ssh-agent:" + one: {false, true, false}, "LOGIN,SIGN ssh-agent:" + two: {false, false, true},
+	} {
+		for _, deny := range []bool{false, true} {
+			r := rule(s, deny)
+			if got := [3]bool{r.Match(sign), r.Match(login), r.Match(other)}; got != want || r.Match(socket) {
+				t.Errorf("%s, deny %v: matches %v, want %v", s, deny, got, want)
+			}
+		}
+	}
+	for _, allow := range []string{"*", "http://*", "tcp://*:22", "unix:/a", "localhost"} {
+		if r := rule(allow, false); r.Match(sign) || r.Includes(rule("ssh-agent:*", false)) || rule("ssh-agent:*", false).Includes(r) || !r.Apart(rule("ssh-agent:*", false)) {
+			t.Errorf("%s speaks of a key", allow)
+		}
+	}
+	if !rule("*", true).Match(sign) || rule("unix:/a", true).Match(sign) {
+		t.Error("what denies a key")
+	}
+	all, ones, signs := rule("ssh-agent:*", false), rule("ssh-agent:"+one, false), rule("SIGN ssh-agent:"+one, false)
+	if !all.Includes(ones) || !ones.Includes(signs) || ones.Includes(all) || signs.Includes(ones) || ones.Apart(all) || !ones.Apart(rule("ssh-agent:"+two, false)) || !signs.Apart(rule("LOGIN ssh-agent:*", false)) {
+		t.Error("how rules of keys compare")
+	}
+	for _, bad := range []string{"ssh-agent:", "ssh-agent:" + one[:20], "ssh-agent:MD5:00", "GET ssh-agent:*", "ssh-agent:**", "ssh-agent:SHA256:*", "SIGN ssh-agent:/a", "gpg-agent:*"} {
+		if r, err := target.ParseRule(bad, false); err == nil {
+			t.Errorf("%q is read as %s", bad, r)
+		}
+	}
+}
