@@ -136,7 +136,7 @@ func (a *Agents) Delete(ctx context.Context, id string) error {
 
 // StartSession begins a conversation with an agent, named by its ID or name.
 func (a *Agents) StartSession(ctx context.Context, agentID, title string) (*AgentSession, error) {
-	s, err := a.service.CreateSession(ctx, a.by, agentID, title)
+	s, err := a.service.CreateSession(ctx, a.by, agentID, title, agent.Mode{})
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func (s *AgentSession) Cancel(ctx context.Context) error {
 // Fork begins a session with the conversation up to a message's number; 0: all of
 // it.
 func (s *AgentSession) Fork(ctx context.Context, upTo int) (*AgentSession, error) {
-	x, err := s.a.service.Fork(ctx, s.a.by, s.id, upTo)
+	x, err := s.a.service.Fork(ctx, s.a.by, s.id, upTo, nil)
 	if err != nil {
 		return nil, err
 	}

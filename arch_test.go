@@ -45,13 +45,13 @@ var mayImport = map[string]string{
 	"tools/packages":       "base/canon base/clip base/fault base/regex github.com/BurntSushi/toml",
 	"service/servers":      "github.com/BurntSushi/toml base/redact tools/packages authority/policy/glob base/clip base/regex tools/builtin/shell service/settings service/home service/runs authority/policy/target record/eventlog confine/network base/wholefile service/secrets call/runner os tools/source/mcp confine/sandbox base/tool authority/policy call/catalog base/canon base/fault net base/document authority/permit service/signin confine/secret record/ledger tools/infer",
 	"service/extensions":   "call/catalog record/ledger service/home authority/policy call/plan base/fault syscall github.com/google/uuid service/runs confine/sandbox base/inspect tools/source/extension authority/permit base/wholefile tools/executor/wasm tools/extension base/tool call/runner service/modules os agents/chat",
-	"service/history":      "base/tool base/redact record/report record/eventlog service/home record/ledger base/fault github.com/google/uuid tools/extension record/store service/runs",
+	"service/history":      "base/canon base/tool base/redact record/report record/eventlog service/home record/ledger base/fault github.com/google/uuid tools/extension record/store service/runs",
 	"service/replays":      "service/agents service/runs service/home base/tool github.com/google/uuid call/plan record/store call/catalog tools/model call/schedule call/replay agents/agent call/runner authority/grant base/fault record/ledger service/servers agents/capability authority/policy",
 	"service/policyreview": "service/servers confine/sandbox call/runner service/replays authority/policy/learn service/runs base/tool github.com/google/uuid tools/model authority/permit call/replay service/modules base/wholefile authority/policy/compare base/fault record/store record/ledger authority/policy/cases call/catalog service/policies authority/grant service/home authority/policy agents/capability service/apis",
 	"service/models":       "service/secrets confine/secret base/wholefile tools/builtin/modelchat tools/model service/home base/fault authority/policy tools/model/scripted",
 	"service/agents":       "os service/policies base/wholefile tools/builtin/modelchat record/ledger service/models tools/model agents/agent service/home call/approval service/runs authority/policy/glob base/fault service/approvals authority/policy service/grants call/runner github.com/google/uuid call/replay record/store agents/capability/custom agents/capability base/tool authority/permit call/catalog service/secrets authority/grant",
 	"base/memo":            "",
-	"service/slash":        "service/policies call/approval service/grants authority/policy service/home record/store agents/chat tools/builtin/analyze base/tool base/fault service/extensions tools/builtin/modelchat service/runs github.com/google/uuid os call/runner base/wholefile tools/extension",
+	"service/slash":        "call/frozen service/policies call/approval service/grants authority/policy service/home record/store agents/chat tools/builtin/analyze base/tool base/fault service/extensions tools/builtin/modelchat service/runs github.com/google/uuid os call/runner base/wholefile tools/extension",
 	"service/clients":      "authority/policy authority/policy/profile github.com/BurntSushi/toml base/regex base/wholefile service/home base/canon base/fault github.com/google/uuid github.com/tailscale/hujson os",
 	"service/callers":      "service/home record/store github.com/google/uuid authority/grant authority/grant/token agents/agent base/fault base/memo service/policies record/ledger base/tool service/grants authority/policy",
 	"doors/listen":         "net syscall base/fault base/wholefile",
@@ -97,7 +97,7 @@ var mayImport = map[string]string{
 	"tools/model":                      "base/clip base/canon base/fault net/http",
 	"agents/capability":                "authority/policy call/runner base/commitment base/regex base/clip base/schema base/canon base/fault base/near authority/permit base/tool github.com/google/uuid",
 	// engine
-	"agents/agent":  "base/commitment base/clip tools/typed base/canon agents/capability base/fault authority/grant record/ledger tools/model base/near authority/permit authority/policy call/runner record/store base/tool github.com/google/uuid crypto/rand",
+	"agents/agent":  "call/frozen base/commitment base/clip tools/typed base/canon agents/capability base/fault authority/grant record/ledger tools/model base/near authority/permit authority/policy call/runner record/store base/tool github.com/google/uuid crypto/rand",
 	"call/runner":   "base/clip base/commitment base/canon base/fault call/frozen authority/grant record/ledger authority/permit call/plan authority/policy base/tool github.com/google/uuid",
 	"call/standing": "base/fault authority/grant authority/grant/token record/ledger authority/policy record/store github.com/google/uuid",
 	"call/budget":   "base/fault authority/grant record/ledger call/runner record/store base/tool github.com/google/uuid",
@@ -155,7 +155,7 @@ var mayImport = map[string]string{
 	"agents/capability/custom":       "base/clip base/document base/canon agents/capability base/fault base/tool",
 	"agents/capability/webfetch":     "tools/typed agents/capability base/fault base/inspect authority/permit authority/policy/target confine/network base/tool net/http golang.org/x/net/html github.com/JohannesKaufmann/html-to-markdown/v2",
 	// wiring and surfaces
-	"doors/httpapi":   "base/commitment call/replay service/callers service/changes doors/admission agents/agent doors/hostcheck base/canon agents/capability base/fault base/tool call/catalog service/grants service/history service/policyreview service/replays tools/model record/ledger record/store record/telemetry github.com/danielgtaylor/huma/v2 github.com/google/uuid crypto/rand net net/http",
+	"doors/httpapi":   "call/frozen base/commitment call/replay service/callers service/changes doors/admission agents/agent doors/hostcheck base/canon agents/capability base/fault base/tool call/catalog service/grants service/history service/policyreview service/replays tools/model record/ledger record/store record/telemetry github.com/danielgtaylor/huma/v2 github.com/google/uuid crypto/rand net net/http",
 	"agents/chat":     "base/clip base/canon tools/extension base/fault base/near base/tool",
 	"doors/hostcheck": "net net/http",
 	"doors/admission": "net",
@@ -169,7 +169,7 @@ var mayImport = map[string]string{
 		doors/gateway doors/httpapi doors/listen doors/webui
 		service/agents service/apis service/approvals service/callers service/changes service/clients service/devices service/extensions service/grants service/history service/home service/hooks service/measures service/models service/modules service/notify service/policies service/policyreview service/replays service/runs service/secrets service/servers service/settings service/slash
 		agents/agent agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/mcptools agents/capability/noop agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace
-		call/approval call/catalog call/runner
+		call/approval call/catalog call/frozen call/runner
 		tools/builtin/analyze tools/builtin/clock tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/shell tools/model tools/model/anthropic tools/model/openai tools/model/scripted tools/source/mcp
 		confine/egress confine/sandbox confine/sandbox/linux
 		record/eventlog record/ledger record/report record/store record/store/postgres record/store/sqlite record/telemetry

@@ -10,6 +10,7 @@ import (
 
 	"github.com/remitrun/remit/internal/base/inspect"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/frozen"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/doors/gateway"
 	"github.com/remitrun/remit/internal/record/store"
@@ -26,8 +27,10 @@ type MCPRequest struct {
 	Policy    string // a policy file; "": the workspace's, if trusted
 	Workspace string // absolute, as Workspace makes it
 	Grant     grants.Presented
-	Changeset bool // hold what is written
-	Wait      bool // let calls wait for approvals that nobody at the client can give
+	Changeset bool         // hold what is written
+	Planning  bool         // refuse calls with side effects
+	Frozen    *frozen.Plan // refuse other calls, in each run; nil: do not
+	Wait      bool         // let calls wait for approvals that nobody at the client can give
 	// Elicit lets the person at the client answer what the policy asks. Under a grant, the
 	// person does only where it is the one that was issued to them.
 	Elicit bool
@@ -62,7 +65,7 @@ func (a *App) gateway(q MCPRequest) *gateway.Gateway {
 				here = underOwnGrant(ask)
 			}
 			s, err := a.Runs.Begin(ctx, runs.Request{
-				Name: "mcp", Policy: q.Policy, Workspace: q.Workspace, Grant: granted, Changeset: q.Changeset, Wait: q.Wait,
+				Name: "mcp", Policy: q.Policy, Workspace: q.Workspace, Grant: granted, Changeset: q.Changeset, Planning: q.Planning, Frozen: q.Frozen, Wait: q.Wait,
 				Here: here, Advice: adviseMCP, Started: q.Started,
 			})
 			if err != nil {

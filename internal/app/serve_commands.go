@@ -7,6 +7,7 @@ import (
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/grants"
+	"github.com/remitrun/remit/internal/service/runs"
 	"github.com/remitrun/remit/internal/service/slash"
 )
 
@@ -35,13 +36,17 @@ func (s *served) CommandHelp(_ context.Context, topic string) (string, error) {
 }
 
 // RunCommand implements httpapi.Commands.
-func (s *served) RunCommand(ctx context.Context, who *httpapi.Caller, line, scope string) (httpapi.CommandResult, error) {
+func (s *served) RunCommand(ctx context.Context, who *httpapi.Caller, line, scope string, mode httpapi.CallMode) (httpapi.CommandResult, error) {
 	if who.Token == "" { // without a grant it would be a command of the person at this machine
 		return httpapi.CommandResult{}, fault.New(fault.Internal, "the caller has no grant")
 	}
+	bound, err := runs.ParseFrozen(mode.Frozen)
+	if err != nil {
+		return httpapi.CommandResult{}, err
+	}
 	question := ""
 	res, err := s.app.Slash.Run(ctx, slash.Request{
-		Line: line, Session: scope, Workspace: s.workspace, Grant: grants.Presented{Token: who.Token}, Observe: s.observe,
+		Line: line, Session: scope, Workspace: s.workspace, Grant: grants.Presented{Token: who.Token}, Observe: s.observe, Planning: mode.Planning, Frozen: bound,
 		Advice: func(q store.Approval) string {
 			question = q.ID.String()
 			return adviceOn(q)

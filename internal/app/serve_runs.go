@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/runner"
@@ -23,4 +24,34 @@ func (s *served) Start(ctx context.Context, who *httpapi.Caller, q httpapi.NewRu
 		_, err = s.app.Runs.Plan(ctx, req)
 	}
 	return err
+}
+
+// CollectPlan implements httpapi.Runs.
+func (s *served) CollectPlan(ctx context.Context, id string) (httpapi.CollectedPlan, error) {
+	got, err := s.app.History.Collect(ctx, id, true, s.app.Runs.Plannable)
+	out := httpapi.CollectedPlan{Steps: got.Steps, LeftOut: []string{}}
+	for _, t := range got.Left {
+		out.LeftOut = append(out.LeftOut, string(t))
+	}
+	if err != nil || got.Steps == 0 {
+		return out, err
+	}
+	p, err := s.app.Runs.ParsePlan("plan", got.Source)
+	if err == nil {
+		out.Plan = string(p.Print())
+	}
+	return out, err
+}
+
+// Freeze implements httpapi.Runs.
+func (s *served) Freeze(_ context.Context, plan string, inputs map[string]json.RawMessage) (json.RawMessage, error) {
+	var q runs.Request
+	if err := s.app.Runs.Read(&q, plan, nil, inputs); err != nil {
+		return nil, err
+	}
+	f, err := s.app.Runs.Freeze(q.Plan, q.Inputs)
+	if err != nil {
+		return nil, err
+	}
+	return f.Encode(), nil
 }

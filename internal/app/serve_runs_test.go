@@ -48,11 +48,12 @@ delegate: {actions: [api, files.read, files.write, tools], to: ["*"], depth: 8}
 
 func newWriter(t *testing.T, change ...func(*app.ServeRequest)) *service {
 	t.Helper()
-	s := newService(t, append(change, func(q *app.ServeRequest) {
+	own := func(q *app.ServeRequest) {
 		if err := os.WriteFile(q.Policy, []byte(writerPolicy), 0o600); err != nil {
 			t.Fatal(err)
 		}
-	})...)
+	}
+	s := newService(t, append([]func(*app.ServeRequest){own}, change...)...)
 	if err := os.Mkdir(filepath.Join(s.dir, "out"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -217,5 +218,64 @@ func TestARunOverHTTPEndsWithItsGrant(t *testing.T) {
 	}
 	if status, m := s.ask("POST", "/v1/runs", token, planBody(t, "steps: [{tool: time.now}]", "")); status != 401 {
 		t.Errorf("a revoked grant: %d %v", status, m)
+	}
+}
+
+const planningScript = `
+- tool_calls: [{name: fs_write, args: {path: out/p.txt, content: planned}}]
+- text: "I would write it."
+- tool_calls: [{name: fs_write, args: {path: out/p.txt, content: planned}}, {name: fs_write, args: {path: out/q.txt, content: other}}]
+- {text: "Done.", repeat: true}
+`
+
+// An agent plans, a person freezes what it wanted, and the agent goes on with that alone.
+func TestAnAgentPlansOverHTTP(t *testing.T) {
+	s := newWriter(t, func(q *app.ServeRequest) {
+		policy := strings.Replace(writerPolicy, "delegate: {actions: [api,", "models: {allow: [\"*\"]}\ndelegate: {actions: [api, models,", 1)
+		for name, text := range map[string]string{q.Policy: policy, filepath.Join(q.Workspace, "plan.yaml"): planningScript} {
+			if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	a := s.must(201, "POST", "/v1/agents", `{"name":"Planner","model":"scripted:plan.yaml","capabilities":["workspace"]}`)
+	made := s.must(201, "POST", "/v1/sessions", `{"agent_id":"`+a["id"].(string)+`","planning":true}`)
+	if made["mode"] != "planning" {
+		t.Errorf("the session is %v", made)
+	}
+	turn := s.must(201, "POST", "/v1/sessions/"+made["id"].(string)+"/messages", `{"content":"write it"}`)
+	if turn["reply"] != "I would write it." || s.exists("out/p.txt") {
+		t.Fatalf("the turn is %v", turn)
+	}
+	run := turn["session"].(map[string]any)["run_id"].(string)
+	collected := s.must(200, "GET", "/v1/runs/"+run+"/plan", "")
+	if collected["steps"] != 1.0 {
+		t.Fatalf("collected: %v", collected)
+	}
+	status, _, f := s.raw("POST", "/v1/plans/freeze", s.token, planBody(t, collected["plan"].(string), ""))
+	if status != 200 {
+		t.Fatalf("%d %s", status, f)
+	}
+	path := "/v1/sessions/" + made["id"].(string) + "/fork"
+	if m := s.must(201, "POST", path, ""); m["mode"] != "planning" {
+		t.Errorf("a fork is %v", m)
+	}
+	fork := s.must(201, "POST", path, `{"frozen":`+string(f)+`}`)
+	if fork["mode"] != "frozen" {
+		t.Errorf("the fork is %v", fork)
+	}
+	id := fork["id"].(string)
+	turn = s.must(201, "POST", "/v1/sessions/"+id+"/messages", `{"content":"now do it"}`)
+	if b, err := os.ReadFile(filepath.Join(s.dir, "out", "p.txt")); err != nil || string(b) != "planned" || s.exists("out/q.txt") {
+		t.Errorf("%q, %v: %v", b, err, turn)
+	}
+	s.stop()
+	s.start() // the run has ended, and the next one would know nothing of its calls
+	if status, m := s.ask("POST", "/v1/sessions/"+id+"/messages", s.token, `{"content":"again"}`); status != 403 || m["code"] != "E6015" {
+		t.Errorf("a second run of the frozen plan: %d %v", status, m)
+	}
+	status, m := s.ask("POST", "/v1/commands", s.token, `{"line":"/call fs.write path=out/z.txt content=z","planning":true}`)
+	if status != 403 || m["code"] != "E6014" || s.exists("out/z.txt") {
+		t.Errorf("a slash command: %d %v", status, m)
 	}
 }

@@ -33,6 +33,10 @@ If the policy asks for approval, you are asked here. Ctrl-C stops the turn;
 Ctrl-D or /exit leaves. --session continues an earlier session. If that session
 began under a grant, present the same grant.
 
+--planning starts sessions whose calls have no side effects; remit plan collect
+then writes the plan of what the agent wanted to do. --frozen starts a session
+that can make the calls of a frozen plan only.
+
 Lines can also be piped in. The exit status is that of the first line that
 failed.
 `,
@@ -53,6 +57,9 @@ failed.
 	f.StringVar(&c.agent, "agent", "", "ID or name of the `AGENT`")
 	f.StringVar(&c.model, "model", "", "`MODEL` as provider/model or scripted:FILE")
 	f.StringVar(&c.session, "session", "", "continue this `SESSION`")
+	modeFlags(f, &c.planning, &c.frozen)
+	cmd.MarkFlagsMutuallyExclusive("session", "planning")
+	cmd.MarkFlagsMutuallyExclusive("session", "frozen")
 	cmd.MarkFlagsMutuallyExclusive("agent", "model", "session")
 	presented = s.presented(cmd)
 	completeFlag(cmd, "agent", s.completeAgents)
@@ -62,6 +69,8 @@ failed.
 
 type chatFlags struct {
 	policy, dir, agent, model, session string
+	frozen                             string
+	planning                           bool
 	grant                              grants.Presented
 }
 
@@ -72,8 +81,9 @@ type dialog struct {
 	show    *screen
 	agents  *agent.Service // nil: there are only slash commands
 	by      agent.Caller
-	id      string // of the session; "" before the first message
-	failed  int    // the exit status of the first line that failed
+	id      string     // of the session; "" before the first message
+	mode    agent.Mode // of new sessions
+	failed  int        // the exit status of the first line that failed
 	slash   slashRunner
 	answer  func(ctx context.Context, id string) error // asks the person, and answers
 	begin   func(ctx context.Context) (string, error)  // makes the session, with the first message

@@ -38,7 +38,11 @@ func (c *dialog) connect(ctx context.Context, a *app.App, f chatFlags) error {
 	}
 	c.close = func(context.Context) error { return nil }
 	c.answer = func(ctx context.Context, id string) error { return c.ask(ctx, a, id) }
-	c.slash = &slashDoor{c: c, a: a, q: slash.Request{Policy: f.policy, Workspace: dir, Model: f.model, Grant: f.grant}}
+	if c.mode.Frozen, err = c.s.frozenFlag(a, f.frozen); err != nil {
+		return err
+	}
+	c.mode.Planning = f.planning
+	c.slash = &slashDoor{c: c, a: a, q: slash.Request{Policy: f.policy, Workspace: dir, Model: f.model, Grant: f.grant, Planning: f.planning, Frozen: c.mode.Frozen}}
 	if f.model == "" {
 		f.model = a.Models.Registry.Default
 	}
@@ -105,7 +109,7 @@ func (c *dialog) choose(ctx context.Context, f chatFlags) error {
 
 func (c *dialog) beginner(a agent.Agent) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
-		s, err := c.agents.CreateSession(ctx, c.by, a.ID.String(), "chat")
+		s, err := c.agents.CreateSession(ctx, c.by, a.ID.String(), "chat", c.mode)
 		return s.ID.String(), err
 	}
 }

@@ -33,6 +33,7 @@ add makes the tools of an MCP server available to all runs.
 // mcpServe are the flags of remit mcp serve that are not part of the request.
 type mcpServe struct {
 	dir, answers, listen string
+	frozen               string
 	hosts                []string
 	presented            func() (grants.Presented, error)
 }
@@ -86,6 +87,7 @@ or several people.
 	fl.StringVar(&f.listen, "listen", "", "serve over HTTP on this loopback `ADDRESS`, such as 127.0.0.1:8123")
 	fl.StringArrayVar(&f.hosts, "allow-host", nil, "with --listen, another host `NAME` that clients may use (repeatable)")
 	fl.StringVar(&q.Server, "server", "", "serve only the MCP server `NAME`, under its own tool names")
+	modeFlags(fl, &q.Planning, &f.frozen)
 	fl.BoolVar(&q.Wait, "wait", false, "let calls wait for remit approvals, up to the policy's time limit")
 	fl.BoolVar(&q.Changeset, "changeset", false, "hold writes until remit changes apply")
 	return c
@@ -100,7 +102,7 @@ func (s *session) mcpServeHere(ctx context.Context, q app.MCPRequest, f mcpServe
 		return fault.New(fault.Usage, "remit mcp serve is started by an MCP client, not from a terminal").
 			WithHint("add it to your client's configuration; remit mcp serve --help has examples")
 	}
-	a, err := s.openMCP(&q, f.dir)
+	a, err := s.openMCP(&q, f)
 	if err != nil {
 		return err
 	}
@@ -113,11 +115,14 @@ func (s *session) mcpServeHere(ctx context.Context, q app.MCPRequest, f mcpServe
 	return s.serveMCP(ctx, a, q)
 }
 
-// openMCP checks the server and the workspace of a request.
-func (s *session) openMCP(q *app.MCPRequest, dir string) (*app.App, error) {
-	a, ws, err := s.openIn(dir)
+// openMCP checks the server, the workspace and the frozen plan of a request.
+func (s *session) openMCP(q *app.MCPRequest, f mcpServe) (*app.App, error) {
+	a, ws, err := s.openIn(f.dir)
 	if err == nil && q.Server != "" {
 		_, err = a.Servers.Find(q.Server)
+	}
+	if err == nil {
+		q.Frozen, err = s.frozenFlag(a, f.frozen)
 	}
 	q.Workspace = ws
 	return a, err
@@ -125,7 +130,7 @@ func (s *session) openMCP(q *app.MCPRequest, dir string) (*app.App, error) {
 
 // mcpListen serves over HTTP.
 func (s *session) mcpListen(ctx context.Context, q app.MCPRequest, f mcpServe) error {
-	a, err := s.openMCP(&q, f.dir)
+	a, err := s.openMCP(&q, f)
 	if err != nil {
 		return err
 	}

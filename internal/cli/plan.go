@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/canon"
@@ -25,7 +26,7 @@ once, with these arguments and the tools as they are now.
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(s.planFreezeCmd(), s.planCheckCmd())
+	c.AddCommand(s.planFreezeCmd(), s.planCheckCmd(), s.planCollectCmd())
 	return c
 }
 
@@ -74,6 +75,49 @@ signed.
 	fl.StringVarP(&out, "output", "o", "-", "write to this `FILE` (- is standard output)")
 	fl.StringArrayVarP(&inputs, "input", "i", nil, "set an input of the plan, as `NAME=VALUE` (repeatable)")
 	fl.BoolVar(&sign, "sign", false, "add your approval, signed with the ledger's key")
+	return c
+}
+
+func (s *session) planCollectCmd() *cobra.Command {
+	var out string
+	c := &cobra.Command{
+		Use:   "collect RUN",
+		Short: "Write the plan of what a run did and wanted to do",
+		Long: `The plan has the calls that were completed, and those that were refused because
+the run was in planning mode, with these arguments. Read it, freeze it, and let
+an agent or remit run carry out what you froze.
+`,
+		Example: `  remit chat --model anthropic/claude-sonnet-4-5 -p policy.yaml --planning
+  remit plan collect last -o plan.yaml
+  remit plan freeze plan.yaml --sign -o plan.frozen.json
+  remit run plan.yaml --frozen plan.frozen.json -p policy.yaml`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			got, err := a.History.Collect(cmd.Context(), args[0], false, a.Runs.Plannable)
+			if err != nil {
+				return err
+			}
+			for _, id := range got.Left {
+				s.errorf("%s %s is left out: only its agent can call it\n", s.paintErr(yellow, "!"), show(string(id)))
+			}
+			if got.Steps == 0 {
+				return fault.New(fault.PlanInvalid, "the run has no call for a plan").WithHint("collect a run of an agent in planning mode")
+			}
+			p, err := a.Runs.ParsePlan("the collected plan", got.Source)
+			if err != nil {
+				return err
+			}
+			return s.toFile(out, func(w io.Writer) error {
+				_, err := w.Write(p.Print())
+				return err
+			})
+		},
+	}
+	c.Flags().StringVarP(&out, "output", "o", "-", "write to this `FILE` (- is standard output)")
 	return c
 }
 
@@ -165,6 +209,12 @@ func (s *session) frozenJSON(f *frozen.Plan, approvals []frozen.Approval, others
 		return exit(fault.VerifyFailed.Exit())
 	}
 	return err
+}
+
+// modeFlags adds the flags that narrow the calls of a run besides its policy.
+func modeFlags(fl *pflag.FlagSet, planning *bool, frozenFile *string) {
+	fl.StringVar(frozenFile, "frozen", "", "allow only the calls of this frozen plan `FILE`, once each")
+	fl.BoolVar(planning, "planning", false, "allow only calls without side effects")
 }
 
 // frozenFlag reads the frozen plan in a file, nil if file is empty.

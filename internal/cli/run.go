@@ -71,8 +71,7 @@ every call is denied. PLAN is a file, or - for standard input.
 	fl.StringVarP(&policyFile, "policy", "p", "", "policy `FILE` to run under")
 	fl.StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: the current folder)")
 	fl.BoolVar(&held, "changeset", false, "hold writes until remit changes apply")
-	fl.StringVar(&frozenFile, "frozen", "", "allow only the calls of this frozen plan `FILE`, once each")
-	fl.BoolVar(&planning, "planning", false, "allow only calls without side effects")
+	modeFlags(fl, &planning, &frozenFile)
 	fl.StringArrayVarP(&inputs, "input", "i", nil, "set an input of the plan, as `NAME=VALUE` (repeatable)")
 	return c
 }

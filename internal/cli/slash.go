@@ -18,7 +18,7 @@ import (
 
 func (s *session) slashCmd() *cobra.Command {
 	var q slash.Request
-	var dir string
+	var dir, frozenFile string
 	var presented func() (grants.Presented, error)
 	c := &cobra.Command{
 		Use:   `slash "/NAME …"`,
@@ -40,6 +40,9 @@ analyze it.
 			if err != nil {
 				return err
 			}
+			if q.Frozen, err = s.frozenFlag(a, frozenFile); err != nil {
+				return err
+			}
 			q.Line = args[0]
 			if q.Workspace, err = home.Workspace(dir); err != nil {
 				return err
@@ -57,6 +60,7 @@ analyze it.
 	fl.StringVar(&q.Session, "session", "", "`SESSION` of the last response (default: one per workspace)")
 	fl.StringVar(&q.Model, "model", "", "`MODEL` for analysis, as provider/model or scripted:FILE")
 	fl.BoolVar(&q.Changeset, "changeset", false, "hold writes until remit changes apply")
+	modeFlags(fl, &q.Planning, &frozenFile)
 	fl.BoolVar(&q.Wait, "wait", false, "without a terminal, wait for remit approvals")
 	return c
 }

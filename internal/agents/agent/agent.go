@@ -66,6 +66,7 @@ type Session struct {
 	Run     string      `json:"run_id,omitempty" doc:"Its newest run"`
 	Version int         `json:"version"`
 	Last    int         `json:"messages" doc:"Number of messages"`
+	Mode    string      `json:"mode,omitempty" enum:"planning,frozen" doc:"planning: calls with side effects are refused; frozen: all but those of a frozen plan"`
 	Usage   model.Usage `json:"usage" doc:"Tokens, and money in millionths"`
 	Created time.Time   `json:"created_at"`
 	Updated time.Time   `json:"updated_at"`

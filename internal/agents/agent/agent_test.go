@@ -199,7 +199,7 @@ func TestLongOutputsAreReadInParts(t *testing.T) {
 	if want := `{"text":"` + long + `"}`; read.String() != want {
 		t.Fatalf("read %d bytes of %d", read.Len(), len(want))
 	}
-	fork, err := w.svc.Fork(context.Background(), ann, s, 3)
+	fork, err := w.svc.Fork(context.Background(), ann, s, 3, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

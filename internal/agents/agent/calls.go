@@ -70,7 +70,7 @@ func groupSize(list []*toolCall) int {
 func (l *loop) prepareCalls(ctx context.Context, number int, open []model.Call) ([]*toolCall, error) {
 	list := make([]*toolCall, len(open))
 	for i, k := range open {
-		w := &toolCall{call: k, rc: runner.Call{Step: StepOf(number, k.ID)}}
+		w := &toolCall{call: k, rc: runner.Call{Agent: true, Step: StepOf(number, k.ID)}}
 		list[i] = w
 		before, err := l.earlier(ctx, w.rc.Step)
 		if err != nil {

@@ -71,7 +71,11 @@ func (c *children) Spawn(ctx context.Context, p permit.Permit, q capability.Spaw
 	if _, _, err := c.find(ctx, name); err == nil {
 		return capability.Child{}, fault.New(fault.Conflict, "the name %q is taken by another sub-agent", name).WithHint("choose another name").In("name")
 	}
-	d := sessionDoc{Title: name, State: Idle, Child: &childDoc{Name: name, Policy: q.Policy, Pending: q.Pending, Commitments: q.Commitments}}
+	_, parent, err := c.svc.session(ctx, c.parent.String())
+	if err != nil {
+		return capability.Child{}, err
+	}
+	d := sessionDoc{Title: name, State: Idle, Mode: parent.Mode.ofChild(), Child: &childDoc{Name: name, Policy: q.Policy, Pending: q.Pending, Commitments: q.Commitments}}
 	if q.Pending {
 		d.Child.Task = q.Task
 	}

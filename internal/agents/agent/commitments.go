@@ -51,7 +51,7 @@ func (l *loop) meetCommitments(ctx context.Context) (bool, error) {
 func (l *loop) checkCommitment(ctx context.Context, i, after int) (runner.Outcome, error) {
 	c := l.set.commitments[i]
 	id, args := c.Call()
-	call := runner.Call{Step: fmt.Sprintf("%d/commitment-%d", after, i+1), Tool: id, Args: args, Commitment: &c}
+	call := runner.Call{Agent: true, Step: fmt.Sprintf("%d/commitment-%d", after, i+1), Tool: id, Args: args, Commitment: &c}
 	before, err := l.earlier(ctx, call.Step)
 	if err != nil {
 		return runner.Outcome{}, err

@@ -58,6 +58,7 @@ type RunRequest struct {
 	Granted Granted
 	Tools   []permit.Tool // that the session has besides the catalog's
 	Hooks   []runner.Hook // of its capabilities
+	Mode    Mode
 	Inputs  map[string]any
 	// Asking is called when a call of the run waits for a person's approval; answered
 	// must be called when it no longer waits.

@@ -197,7 +197,7 @@ func (l *loop) ask(ctx context.Context, step string, req model.Request, digest t
 	}
 	l.index++
 	args := l.set.chat.ask(l.set, req, digest)
-	o, err := l.run.Call(ctx, runner.Call{Index: l.index, Step: step, Tool: chatID, Args: args})
+	o, err := l.run.Call(ctx, runner.Call{Index: l.index, Step: step, Tool: chatID, Args: args, Agent: true, Thought: true})
 	if err != nil {
 		return model.Response{}, err
 	}

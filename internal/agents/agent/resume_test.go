@@ -221,7 +221,7 @@ func TestAForkGoesOnFromAMessage(t *testing.T) {
 	}}, p).open()
 	id := w.session()
 	w.send(id, "go")
-	fork, err := w.svc.Fork(context.Background(), ann, id, 1)
+	fork, err := w.svc.Fork(context.Background(), ann, id, 1, nil)
 	if err != nil || fork.Last != 1 || fork.State != agent.Paused {
 		t.Fatalf("Fork: %+v, %v", fork, err)
 	}
@@ -234,7 +234,7 @@ func TestAForkGoesOnFromAMessage(t *testing.T) {
 	if ms := w.messages(fork.ID.String()); len(ms) != 4 || p.ran.Load() != 2 {
 		t.Errorf("%d messages, %d calls", len(ms), p.ran.Load())
 	}
-	half, err := w.svc.Fork(context.Background(), ann, id, 2)
+	half, err := w.svc.Fork(context.Background(), ann, id, 2, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func TestAForkGoesOnFromAMessage(t *testing.T) {
 		t.Errorf("%q, %d calls", turn.Reply, p.ran.Load())
 	}
 	sound(t, w.messages(half.ID.String()), false)
-	if _, err := w.svc.Fork(context.Background(), ann, id, 99); !errors.Is(err, fault.MessageUnknown) {
+	if _, err := w.svc.Fork(context.Background(), ann, id, 99, nil); !errors.Is(err, fault.MessageUnknown) {
 		t.Errorf("from no message: %v", err)
 	}
 }

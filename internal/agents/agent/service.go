@@ -160,6 +160,7 @@ type sessionDoc struct {
 	Workspace string      `json:"workspace,omitempty"` // that its grant is bound to
 	Usage     model.Usage `json:"usage"`
 	ForkOf    uuid.UUID   `json:"fork_of,omitzero"`
+	Mode      modeDoc     `json:"mode,omitzero"`
 	Child     *childDoc   `json:"child,omitempty"`
 }
 
@@ -185,7 +186,7 @@ func readSession(r store.SessionRecord) (sessionDoc, error) {
 func sessionOf(r store.SessionRecord, d sessionDoc) Session {
 	out := Session{
 		ID: r.ID, Agent: r.Agent, Title: d.Title, State: d.State, Error: d.Error, Run: d.Run, Version: r.Version,
-		Last: r.Last, Usage: d.Usage, Created: r.Created, Updated: r.Saved,
+		Last: r.Last, Mode: d.Mode.name(), Usage: d.Usage, Created: r.Created, Updated: r.Saved,
 	}
 	if d.Granted {
 		out.Grant = d.Grant.String()

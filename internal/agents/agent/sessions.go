@@ -15,7 +15,7 @@ import (
 const maxTitle = 200
 
 // CreateSession makes a session of an agent, given by its ID or name.
-func (s *Service) CreateSession(ctx context.Context, by Caller, agent, title string) (Session, error) {
+func (s *Service) CreateSession(ctx context.Context, by Caller, agent, title string, mode Mode) (Session, error) {
 	a, err := s.Agent(ctx, agent)
 	if err != nil {
 		return Session{}, err
@@ -23,7 +23,11 @@ func (s *Service) CreateSession(ctx context.Context, by Caller, agent, title str
 	if len(title) > maxTitle || !printable(title) {
 		return Session{}, fault.New(fault.AgentInvalid, "a title must have at most %d bytes of visible characters", maxTitle).In("title")
 	}
-	return s.create(ctx, by, a, sessionDoc{Title: title, State: Idle}, uuid.Nil)
+	m, err := mode.doc()
+	if err != nil {
+		return Session{}, err
+	}
+	return s.create(ctx, by, a, sessionDoc{Title: title, State: Idle, Mode: m}, uuid.Nil)
 }
 
 // create records a new session. Its grant is made first, so that a session that could
@@ -123,8 +127,9 @@ func (s *Service) Sessions(ctx context.Context, q SessionFilter, before uuid.UUI
 }
 
 // Fork makes a session that starts with another's conversation up to a message; 0: all
-// of it. Tool calls without a result by then are made again when the fork is resumed.
-func (s *Service) Fork(ctx context.Context, by Caller, id string, upTo int) (Session, error) {
+// of it. Tool calls without a result by then are made again when the fork is resumed. A nil
+// mode is that of the other session.
+func (s *Service) Fork(ctx context.Context, by Caller, id string, upTo int, mode *Mode) (Session, error) {
 	r, d, err := s.session(ctx, id)
 	if err != nil {
 		return Session{}, err
@@ -149,7 +154,12 @@ func (s *Service) Fork(ctx context.Context, by Caller, id string, upTo int) (Ses
 		}
 		copies = append(copies, store.MessageRecord{Number: m.Number, Doc: m.Doc, At: m.At})
 	}
-	to := sessionDoc{Title: clip.Text(d.Title, maxTitle), State: Idle, ForkOf: r.ID}
+	to := sessionDoc{Title: clip.Text(d.Title, maxTitle), State: Idle, ForkOf: r.ID, Mode: d.Mode}
+	if mode != nil {
+		if to.Mode, err = mode.doc(); err != nil {
+			return Session{}, err
+		}
+	}
 	if n := len(copies); n > 0 {
 		last, err := decode(copies[n-1])
 		if err != nil {

@@ -269,12 +269,16 @@ func (t *turn) wake(ctx context.Context, r store.SessionRecord, d sessionDoc, a 
 	if err != nil {
 		return nil, err
 	}
+	mode, err := d.Mode.begin()
+	if err != nil {
+		return nil, err
+	}
 	var observe func(runner.Notice)
 	if d.Child != nil {
 		observe = s.watchChild(r.Parent, d.Child.Name)
 	}
 	run, err := s.o.Runs.Begin(ctx, RunRequest{
-		Observe: observe, Session: l.id, Name: runName(a, d), Granted: granted, Tools: set.own, Hooks: set.hooks, Inputs: inputs, Asking: l.asking,
+		Observe: observe, Session: l.id, Mode: mode, Name: runName(a, d), Granted: granted, Tools: set.own, Hooks: set.hooks, Inputs: inputs, Asking: l.asking,
 	})
 	if err != nil {
 		return nil, err

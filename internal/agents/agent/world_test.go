@@ -397,7 +397,7 @@ func (w *world) session() string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	s, err := w.svc.CreateSession(context.Background(), ann, a.ID.String(), "a test")
+	s, err := w.svc.CreateSession(context.Background(), ann, a.ID.String(), "a test", agent.Mode{})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -3,7 +3,10 @@ package replay
 import (
 	"context"
 	"strconv"
+	"strings"
 	"sync"
+
+	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/authority/policy"
@@ -97,7 +100,8 @@ func (r *Recording) Again(ctx context.Context, rn *runner.Runner, run *runner.Ru
 		if err != nil {
 			return tool.Failed, err
 		}
-		c := runner.Call{Index: i, Step: rec.Step, Tool: rec.Tool, Args: args}
+		c := runner.Call{Index: i, Step: rec.Step, Tool: rec.Tool, Args: args, Agent: r.Run.Session != uuid.Nil}
+		c.Thought = c.Agent && rec.Tool == "model.chat" && strings.HasPrefix(strings.TrimLeft(rec.Step, "0123456789"), "/")
 		var o runner.Outcome
 		if _, ok := rec.Parts[ledger.PartArgs]; !ok && (rec.Code == fault.ArgsInvalid || r.Run.Client != "") {
 			c.Args = nil // they could not be written down, or the client's tool could not be judged

@@ -132,10 +132,17 @@ func (f *flight) matchPlan(ctx context.Context) error {
 	f.planFit = policy.NoPlan
 	if f.run.progress != nil {
 		f.planFit = policy.OutOfPlan
+		if f.c.Thought {
+			f.planFit = policy.InPlan
+		}
 	}
 	why := f.gate(ctx, PlanGate, func(context.Context) error { return nil })
-	if why == nil && f.run.progress != nil {
-		f.planStep, f.planErr = f.run.progress.claimStep(frozen.Call{Step: f.c.Step, Tool: f.c.Tool, Digest: f.entry.Digest, Args: f.args})
+	if why == nil && f.planFit == policy.OutOfPlan {
+		step := f.c.Step
+		if f.c.Agent {
+			step = "" // an agent's name of the call is none of the plan's
+		}
+		f.planStep, f.planErr = f.run.progress.claimStep(frozen.Call{Step: step, Tool: f.c.Tool, Digest: f.entry.Digest, Args: f.args})
 		if f.planErr == nil {
 			f.planFit = policy.InPlan
 		}
@@ -162,7 +169,7 @@ func (f *flight) policyCall() policy.Call {
 func (f *flight) checkPhase(ctx context.Context) error {
 	err := f.gate(ctx, ModeGate, func(context.Context) error {
 		e := f.entry.Spec.Effects
-		if f.run.Phase == Execution || !e.Effectful() {
+		if f.run.Phase == Execution || !e.Effectful() || f.c.Thought {
 			return nil
 		}
 		return fault.New(fault.PlanOnly, "the run is in planning mode, and %q may have side effects: %s", f.c.Tool, e).

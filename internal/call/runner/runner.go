@@ -123,6 +123,11 @@ type Call struct {
 	// Long: the call has no time limit but the policy's own (commands.timeout,
 	// limits.time).
 	Long bool
+	// Agent: an agent's session makes the call. Step is then no step of a plan.
+	Agent bool
+	// Thought: an agent's session asks its model. Neither the phase of the run nor its frozen
+	// plan is about such calls; the policies are.
+	Thought bool
 	// Bounds are policies of this call alone, besides the run's grant. They are recorded
 	// with it.
 	Bounds []*policy.Policy

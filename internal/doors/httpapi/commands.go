@@ -14,7 +14,7 @@ type Commands interface {
 	CommandHelp(ctx context.Context, topic string) (string, error)
 	// RunCommand carries out a slash command in a run of its own, under the caller's grant.
 	// scope names the last response that it analyzes or replaces.
-	RunCommand(ctx context.Context, who *Caller, line, scope string) (CommandResult, error)
+	RunCommand(ctx context.Context, who *Caller, line, scope string, mode CallMode) (CommandResult, error)
 }
 
 // CommandCompletions has the continuations of a line.
@@ -74,6 +74,7 @@ func (s *Server) runCommand() {
 		Body struct {
 			Line    string `json:"line" minLength:"2" maxLength:"262144" example:"/call time.now"`
 			Session string `json:"session_id,omitempty" format:"uuid" maxLength:"100" doc:"Commands that analyze the last response use that of this session; missing: that of the caller's grant"`
+			CallMode
 		} `nameHint:"NewCommand"`
 	}
 	route(s, operation{
@@ -90,7 +91,7 @@ func (s *Server) runCommand() {
 			}
 			scope = in.Body.Session
 		}
-		out, err := s.o.Commands.RunCommand(ctx, in.who, in.Body.Line, scope)
+		out, err := s.o.Commands.RunCommand(ctx, in.who, in.Body.Line, scope, in.Body.CallMode)
 		return &struct{ Body CommandResult }{out}, err
 	})
 }

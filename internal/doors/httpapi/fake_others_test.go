@@ -45,7 +45,7 @@ func (o others) CommandHelp(_ context.Context, topic string) (string, error) {
 	return "/help\n", nil
 }
 
-func (o others) RunCommand(_ context.Context, who *httpapi.Caller, line, scope string) (httpapi.CommandResult, error) {
+func (o others) RunCommand(_ context.Context, who *httpapi.Caller, line, scope string, _ httpapi.CallMode) (httpapi.CommandResult, error) {
 	if line == "/help" {
 		return httpapi.CommandResult{Command: "help", Help: "/help\n"}, nil
 	}
@@ -111,6 +111,14 @@ func (o others) Replay(_ context.Context, id string) (httpapi.Replayed, error) {
 
 func (o others) Verify(context.Context, string) (store.VerifyReport, error) {
 	return store.VerifyReport{OK: true, Problems: []store.Discrepancy{}}, nil
+}
+
+func (o others) CollectPlan(context.Context, string) (httpapi.CollectedPlan, error) {
+	return httpapi.CollectedPlan{Plan: "steps: []", LeftOut: []string{}}, nil
+}
+
+func (o others) Freeze(_ context.Context, plan string, _ map[string]json.RawMessage) (json.RawMessage, error) {
+	return json.RawMessage(`{"version":1}`), nil
 }
 
 func (o others) Start(_ context.Context, _ *httpapi.Caller, q httpapi.NewRun, started func(string)) error {

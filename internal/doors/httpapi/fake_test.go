@@ -161,7 +161,7 @@ func (w *world) DeleteAgent(ctx context.Context, _ agent.Caller, id string) erro
 	return err
 }
 
-func (w *world) CreateSession(ctx context.Context, by agent.Caller, id, title string) (agent.Session, error) {
+func (w *world) CreateSession(ctx context.Context, by agent.Caller, id, title string, _ agent.Mode) (agent.Session, error) {
 	a, err := w.Agent(ctx, id)
 	if err != nil {
 		return agent.Session{}, err
@@ -198,7 +198,7 @@ func (w *world) DeleteSession(ctx context.Context, _ agent.Caller, id string) er
 	return err
 }
 
-func (w *world) Fork(ctx context.Context, by agent.Caller, id string, upTo int) (agent.Session, error) {
+func (w *world) Fork(ctx context.Context, by agent.Caller, id string, upTo int, _ *agent.Mode) (agent.Session, error) {
 	s, err := w.Session(ctx, id)
 	if err != nil {
 		return s, err
@@ -206,7 +206,7 @@ func (w *world) Fork(ctx context.Context, by agent.Caller, id string, upTo int) 
 	if upTo > s.Last {
 		return s, fault.New(fault.MessageUnknown, "the session has no message %d", upTo)
 	}
-	return w.CreateSession(ctx, by, s.Agent.String(), s.Title)
+	return w.CreateSession(ctx, by, s.Agent.String(), s.Title, agent.Mode{})
 }
 
 // happen adds an event, and its message if it has one, and tells all who watch.

@@ -28,6 +28,10 @@ type Runs interface {
 	Verify(ctx context.Context, id string) (store.VerifyReport, error)
 	// Replay carries out a run again from its record.
 	Replay(ctx context.Context, id string) (Replayed, error)
+	// CollectPlan makes a plan of a run's calls, without secrets.
+	CollectPlan(ctx context.Context, id string) (CollectedPlan, error)
+	// Freeze makes a frozen plan.
+	Freeze(ctx context.Context, plan string, inputs map[string]json.RawMessage) (json.RawMessage, error)
 	// Start carries out a plan under the caller's grant until the run ends or ctx does. It
 	// calls started when the run is recorded. An error before that means that there is no run.
 	Start(ctx context.Context, who *Caller, q NewRun, started func(id string)) error
@@ -144,6 +148,7 @@ func (s *Server) runs() {
 	})
 	s.getCall()
 	s.startRuns()
+	s.plans()
 	s.tellRuns()
 	s.replay()
 }

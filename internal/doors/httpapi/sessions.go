@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"slices"
 
@@ -13,13 +14,13 @@ import (
 
 // Sessions keeps the sessions of agents.
 type Sessions interface {
-	CreateSession(ctx context.Context, by agent.Caller, agentID, title string) (agent.Session, error)
+	CreateSession(ctx context.Context, by agent.Caller, agentID, title string, mode agent.Mode) (agent.Session, error)
 	Session(ctx context.Context, id string) (agent.Session, error)
 	Sessions(ctx context.Context, q agent.SessionFilter, before uuid.UUID, limit int) ([]agent.Session, error)
 	DeleteSession(ctx context.Context, by agent.Caller, id string) error
 	// Fork makes a session with the conversation of another one up to a message; 0: all
-	// of it.
-	Fork(ctx context.Context, by agent.Caller, id string, upTo int) (agent.Session, error)
+	// of it. A nil mode is that of the other session.
+	Fork(ctx context.Context, by agent.Caller, id string, upTo int, mode *agent.Mode) (agent.Session, error)
 }
 
 // Turns controls the turns of sessions.
@@ -102,6 +103,7 @@ func (s *Server) sessions() {
 		Body struct {
 			Agent string `json:"agent_id" format:"uuid" maxLength:"100" example:"019a1fe6-f191-7e8b-a5c1-4c1f6a9f9a11"`
 			Title string `json:"title,omitempty" maxLength:"500"`
+			CallMode
 		} `nameHint:"NewSession"`
 	}
 	route(s, operation{
@@ -112,7 +114,11 @@ func (s *Server) sessions() {
 		if err := whole(fault.AgentUnknown, "agent", in.Body.Agent); err != nil {
 			return nil, err
 		}
-		made, err := s.o.Sessions.CreateSession(ctx, in.by(), in.Body.Agent, in.Body.Title)
+		mode, err := in.Body.mode()
+		if err != nil {
+			return nil, err
+		}
+		made, err := s.o.Sessions.CreateSession(ctx, in.by(), in.Body.Agent, in.Body.Title, mode)
 		return answerSession(made), err
 	})
 	s.listSessions()
@@ -227,7 +233,9 @@ func (s *Server) steerSessions() {
 		asked
 		SessionPath
 		Body *struct {
-			UpTo int `json:"up_to,omitempty" minimum:"0" maximum:"10000000" doc:"The last message that the new session has; 0: all"`
+			UpTo     int             `json:"up_to,omitempty" minimum:"0" maximum:"10000000" doc:"The last message that the new session has; 0: all"`
+			Planning *bool           `json:"planning,omitempty" doc:"Refuse calls with side effects; missing, with frozen: as the other session"`
+			Frozen   json.RawMessage `json:"frozen,omitempty" doc:"A frozen plan: other calls are refused"`
 		} `nameHint:"ForkOf"`
 	}
 	route(s, operation{
@@ -238,11 +246,18 @@ func (s *Server) steerSessions() {
 		if _, err := s.session(ctx, in.who, in.ID, othersRead); err != nil {
 			return nil, err
 		}
-		upTo := 0
+		upTo, mode := 0, (*agent.Mode)(nil)
 		if in.Body != nil {
 			upTo = in.Body.UpTo
+			if in.Body.Planning != nil || in.Body.Frozen != nil {
+				m, err := CallMode{in.Body.Planning != nil && *in.Body.Planning, in.Body.Frozen}.mode()
+				if err != nil {
+					return nil, err
+				}
+				mode = &m
+			}
 		}
-		made, err := s.o.Sessions.Fork(ctx, in.by(), in.ID, upTo)
+		made, err := s.o.Sessions.Fork(ctx, in.by(), in.ID, upTo, mode)
 		return answerSession(made), err
 	})
 }

@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/call/frozen"
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
@@ -22,6 +24,17 @@ type NewRun struct {
 type CallMode struct {
 	Planning bool            `json:"planning,omitempty" doc:"Refuse calls with side effects (E6014)"`
 	Frozen   json.RawMessage `json:"frozen,omitempty" doc:"A frozen plan, as remit plan freeze writes it: other calls are refused (E6015)"`
+}
+
+// mode is the mode of a session's calls.
+func (m CallMode) mode() (agent.Mode, error) {
+	out := agent.Mode{Planning: m.Planning}
+	if m.Frozen == nil {
+		return out, nil
+	}
+	var err error
+	out.Frozen, err = frozen.Parse("frozen", m.Frozen)
+	return out, err
 }
 
 // underWay has the runs that this server carries out. The zero value has none. It is safe for

@@ -104,7 +104,7 @@ func (p *place) agent(a agent.Agent) agent.Agent {
 
 func (p *place) session(by agent.Caller, of agent.Agent) agent.Session {
 	p.t.Helper()
-	s, err := p.svc.CreateSession(context.Background(), by, of.ID.String(), "")
+	s, err := p.svc.CreateSession(context.Background(), by, of.ID.String(), "", agent.Mode{})
 	if err != nil {
 		p.t.Fatal(err)
 	}

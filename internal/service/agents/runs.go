@@ -25,7 +25,7 @@ func (h *host) Begin(ctx context.Context, q agent.RunRequest) (agent.Run, error)
 		return nil, err
 	}
 	return h.Runs.Begin(ctx, runs.Request{
-		Name: q.Name, Workspace: q.Granted.Workspace, Asker: &desk{approvals: h.Approvals, asking: q.Asking, here: h.q.Here},
+		Name: q.Name, Planning: q.Mode.Planning, Frozen: q.Mode.Frozen, Workspace: q.Granted.Workspace, Asker: &desk{approvals: h.Approvals, asking: q.Asking, here: h.q.Here},
 		Agent:   &runs.AgentRun{Session: q.Session, Inputs: q.Inputs, Granted: q.Granted, Tools: tools},
 		Observe: both(h.q.Observe, q.Observe), Hooks: slices.Concat(h.q.Hooks, q.Hooks),
 	})

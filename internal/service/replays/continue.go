@@ -80,7 +80,7 @@ func continueFrom(ctx context.Context, s *agent.Service, session, step string, o
 	if upTo == 0 {
 		return agent.Session{}, fault.New(fault.MessageUnknown, "nothing comes before that call")
 	}
-	fork, err := s.Fork(ctx, by, session, upTo)
+	fork, err := s.Fork(ctx, by, session, upTo, nil)
 	if err != nil {
 		return fork, err
 	}

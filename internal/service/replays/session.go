@@ -100,10 +100,14 @@ func (s *Replays) replayOne(ctx context.Context, run ledger.Run, runs []ledger.R
 		return res, 0, err
 	}
 	rn := &runner.Runner{Catalog: tools, Record: st, Facts: rec, Execs: rec, Ask: rec}
-	again, ctx, err := rn.Start(ctx, runner.Info{
+	in := runner.Info{
 		ID: res.ID, Name: run.Name, Mode: ledger.Replay, Grant: g, Bound: rec.Bound, Policies: rec.Policies, Inputs: rec.Inputs,
 		ReplayOf: run.ID, Recall: rec,
-	})
+	}
+	if err := recalled(ctx, rec, &in); err != nil {
+		return res, 0, err
+	}
+	again, ctx, err := rn.Start(ctx, in)
 	if err != nil {
 		return res, 0, err
 	}

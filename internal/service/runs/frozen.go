@@ -7,6 +7,7 @@ import (
 
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/call/frozen"
 	"github.com/remitrun/remit/internal/call/plan"
@@ -20,6 +21,12 @@ func (s *Runs) Freeze(p *plan.Plan, inputs map[string]string) (*frozen.Plan, err
 		return nil, err
 	}
 	return frozen.Freeze(p, in, s.Tools)
+}
+
+// Plannable reports whether a plan can call a tool.
+func (s *Runs) Plannable(id tool.ID) bool {
+	_, ok := s.Tools.Spec(id)
+	return ok
 }
 
 // FreezeFile freezes the plan in a file. One that is frozen already stays as it

@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/approval"
+	"github.com/remitrun/remit/internal/call/frozen"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/extensions"
@@ -40,10 +41,12 @@ type Request struct {
 	Policy    string // a policy file; "": the workspace's, if trusted
 	Workspace string // absolute, as Workspace makes it
 	Grant     grants.Presented
-	Session   string // its last response is analyzed or replaced; "": the workspace's own
-	Model     string // for analyses that name none
-	Changeset bool   // hold writes, also if the policy does not
-	Wait      bool   // wait for approvals also without a terminal
+	Session   string       // its last response is analyzed or replaced; "": the workspace's own
+	Model     string       // for analyses that name none
+	Changeset bool         // hold writes, also if the policy does not
+	Planning  bool         // refuse a call with side effects
+	Frozen    *frozen.Plan // refuse other calls; nil: do not
+	Wait      bool         // wait for approvals also without a terminal
 	Here      func(ctx context.Context, c approval.Case) (store.Vote, error)
 	Observe   func(runner.Notice)
 	Started   func(run *runner.Run, h policies.Hint)
@@ -79,7 +82,7 @@ func (s *Commands) Run(ctx context.Context, q Request) (Result, error) {
 		return out, err
 	}
 	run, err := s.Runs.Begin(ctx, runs.Request{
-		Name: runName(out.Route), Policy: q.Policy, Workspace: q.Workspace, Grant: q.Grant, Changeset: q.Changeset, Wait: q.Wait, Here: q.Here, Observe: q.Observe, Started: q.Started, Advice: q.Advice,
+		Name: runName(out.Route), Policy: q.Policy, Workspace: q.Workspace, Grant: q.Grant, Changeset: q.Changeset, Planning: q.Planning, Frozen: q.Frozen, Wait: q.Wait, Here: q.Here, Observe: q.Observe, Started: q.Started, Advice: q.Advice,
 	})
 	if err != nil {
 		return out, err
