@@ -107,7 +107,7 @@ type SessionInfo struct {
 type Message struct {
 	Number  int    // from 1
 	Role    string // "user", "assistant" or "tool"
-	Kind    string // "": of the conversation; "notice": Remit told the model; "summary": of what was compacted
+	Kind    string // "": of the conversation; "notice": Remit told the model; "summary": of what was compacted; "command": what a slash command gave
 	Text    string // of a tool: its result as the model was told it
 	Calls   []ToolCall
 	CallID  string // of a tool's result: which call's

@@ -36,7 +36,7 @@ func (s *served) CommandHelp(_ context.Context, topic string) (string, error) {
 }
 
 // RunCommand implements httpapi.Commands.
-func (s *served) RunCommand(ctx context.Context, who *httpapi.Caller, line, scope string, mode httpapi.CallMode) (httpapi.CommandResult, error) {
+func (s *served) RunCommand(ctx context.Context, who *httpapi.Caller, line, scope string, mode httpapi.CallMode, history httpapi.CommandHistory) (httpapi.CommandResult, error) {
 	if who.Token == "" { // without a grant it would be a command of the person at this machine
 		return httpapi.CommandResult{}, fault.New(fault.Internal, "the caller has no grant")
 	}
@@ -46,7 +46,7 @@ func (s *served) RunCommand(ctx context.Context, who *httpapi.Caller, line, scop
 	}
 	question := ""
 	res, err := s.app.Slash.Run(ctx, slash.Request{
-		Line: line, Session: scope, Workspace: s.workspace, Grant: grants.Presented{Token: who.Token}, Observe: s.observe, Planning: mode.Planning, Frozen: bound,
+		Line: line, Session: scope, Workspace: s.workspace, Grant: grants.Presented{Token: who.Token}, Observe: s.observe, Planning: mode.Planning, Frozen: bound, History: history,
 		Advice: func(q store.Approval) string {
 			question = q.ID.String()
 			return adviceOn(q)

@@ -279,3 +279,29 @@ func TestAnAgentPlansOverHTTP(t *testing.T) {
 		t.Errorf("a slash command: %d %v", status, m)
 	}
 }
+
+// What a slash command gives is a message of its session, for whoever may speak in it.
+func TestACommandOfASessionIsAMessage(t *testing.T) {
+	s := newService(t)
+	id := s.session(s.token, `[]`)
+	got := s.must(200, "POST", "/v1/commands", `{"line":"/call time.now","session_id":"`+id+`"}`)
+	items := s.must(200, "GET", "/v1/sessions/"+id+"/messages", "")["items"].([]any)
+	if len(items) != 1 {
+		t.Fatalf("the conversation is %v", items)
+	}
+	m, run := items[0].(map[string]any), got["call"].(map[string]any)["run_id"].(string)
+	if m["kind"] != "command" || !strings.HasPrefix(m["content"].(string), "/call time.now: completed (run "+run+")") {
+		t.Errorf("the message is %v", m)
+	}
+	s.must(200, "POST", "/v1/commands", `{"line":"/help","session_id":"`+id+`"}`) // calls nothing
+	if status, m := s.ask("POST", "/v1/commands", s.token, `{"line":"/call fs.read path=/etc/hostname","session_id":"`+id+`"}`); status != 403 || m["code"] != "E1001" {
+		t.Errorf("a refused command: %d %v", status, m)
+	}
+	if n := len(s.must(200, "GET", "/v1/sessions/"+id+"/messages", "")["items"].([]any)); n != 2 {
+		t.Errorf("%d messages", n)
+	}
+	other, _ := s.narrow("version: 1\nname: other\nrest: inherit\napi: {allow: [tools.invoke]}\n")
+	if status, m := s.ask("POST", "/v1/commands", other, `{"line":"/call time.now","session_id":"`+id+`"}`); status != 404 {
+		t.Errorf("another's session: %d %v", status, m)
+	}
+}

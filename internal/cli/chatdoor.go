@@ -249,6 +249,9 @@ func (d *slashDoor) Run(ctx context.Context, line string) error {
 			return v, err
 		}
 	}
+	if d.c.agents != nil {
+		q.History = d.history
+	}
 	res, err := d.a.Slash.Run(ctx, q)
 	live.stop()
 	switch {
@@ -266,6 +269,16 @@ func (d *slashDoor) Run(ctx context.Context, line string) error {
 		d.c.fail(fault.CodeOf(err).Exit())
 	}
 	return res.Run.Stopped
+}
+
+// history adds the result of a command to the session, which it starts if there is none.
+func (d *slashDoor) history(ctx context.Context, do func(context.Context) (agent.CommandResult, error)) (err error) {
+	if d.c.id == "" {
+		if d.c.id, err = d.c.begin(ctx); err != nil {
+			return err
+		}
+	}
+	return d.c.agents.Command(ctx, d.c.by, d.c.id, do)
 }
 
 // help lists the chat's own commands.

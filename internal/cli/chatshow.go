@@ -90,7 +90,7 @@ func (c *screen) message(m *agent.Message) {
 		return
 	}
 	switch {
-	case m.Kind == agent.Notice, m.Kind == agent.Summary:
+	case m.Kind == agent.Notice, m.Kind == agent.Summary, m.Kind == agent.Command:
 		c.line("%s", c.s.paint(dim, shorten(show(firstLine(m.Text)), 160)))
 	case m.Role == "assistant":
 		if !c.printed && m.Text != "" {

@@ -83,7 +83,7 @@ type Problem struct {
 type Message struct {
 	Number  int          `json:"number" doc:"From 1, in order"`
 	Created time.Time    `json:"created_at"`
-	Kind    Kind         `json:"kind,omitempty" enum:"notice,summary" doc:"Missing: part of the conversation; notice: from Remit to the model; summary: replaces older messages"`
+	Kind    Kind         `json:"kind,omitempty" enum:"notice,summary,command" doc:"Missing: part of the conversation; notice: from Remit to the model; summary: replaces older messages; command: the result of a slash command, which is nobody's words"`
 	Role    model.Role   `json:"role" enum:"user,assistant,tool"`
 	Text    string       `json:"content"`
 	Calls   []model.Call `json:"tool_calls,omitempty" nullable:"false"`
@@ -107,6 +107,7 @@ const (
 	Spoken  Kind = ""        // part of the conversation
 	Notice  Kind = "notice"  // from Remit to the model
 	Summary Kind = "summary" // replaces older messages in requests to the model
+	Command Kind = "command" // the result of a slash command of the user
 )
 
 // EventType says what an Event is about.

@@ -140,6 +140,9 @@ func transcript(view []entry) string {
 		if e.Kind == Summary {
 			who = "summary of what was before"
 		}
+		if e.Kind == Command {
+			who = "result of a slash command"
+		}
 		fmt.Fprintf(&b, "[%s] %s\n", who, clip.Text(e.Text, maxPerMessage))
 		for _, k := range e.Calls {
 			fmt.Fprintf(&b, "[%s calls %s] %s\n", who, k.Name, clip.Text(string(k.Args), maxPerMessage))

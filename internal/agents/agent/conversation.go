@@ -238,6 +238,9 @@ func (c *conversation) messages() []model.Message {
 		if c.view[i].Kind == Summary {
 			out[i] = model.Message{Role: model.User, Text: summaryHead + out[i].Text}
 		}
+		if c.view[i].Kind == Command {
+			out[i].Text = commandHead + toJSON(out[i].Text)
+		}
 	}
 	return out
 }

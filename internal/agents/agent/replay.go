@@ -90,6 +90,9 @@ func (st *rehearsing) next(ctx context.Context) error {
 		if m.Role == model.User && m.Kind == Spoken {
 			err = st.loop.addUserMessage(ctx, m.Text)
 		}
+		if m.Kind == Command { // as a message of the user, it comes from outside
+			return st.loop.addCommand(ctx, m)
+		}
 		if err != nil && !errors.Is(err, errRecordEnds) {
 			return err
 		}

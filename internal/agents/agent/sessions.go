@@ -8,7 +8,6 @@ import (
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/store"
-	"github.com/remitrun/remit/internal/tools/model"
 )
 
 // maxTitle is the longest title of a session, in bytes.
@@ -145,6 +144,7 @@ func (s *Service) Fork(ctx context.Context, by Caller, id string, upTo int, mode
 		return Session{}, err
 	}
 	var copies []store.MessageRecord
+	var said []Message
 	for m, err := range s.o.Record.Messages(ctx, r.ID, 1, false) {
 		if err != nil {
 			return Session{}, err
@@ -152,7 +152,11 @@ func (s *Service) Fork(ctx context.Context, by Caller, id string, upTo int, mode
 		if m.Number > upTo {
 			break
 		}
-		copies = append(copies, store.MessageRecord{Number: m.Number, Doc: m.Doc, At: m.At})
+		one, err := decode(m)
+		if err != nil {
+			return Session{}, err
+		}
+		said, copies = append(said, one), append(copies, store.MessageRecord{Number: m.Number, Doc: m.Doc, At: m.At})
 	}
 	to := sessionDoc{Title: clip.Text(d.Title, maxTitle), State: Idle, ForkOf: r.ID, Mode: d.Mode}
 	if mode != nil {
@@ -160,15 +164,7 @@ func (s *Service) Fork(ctx context.Context, by Caller, id string, upTo int, mode
 			return Session{}, err
 		}
 	}
-	if n := len(copies); n > 0 {
-		last, err := decode(copies[n-1])
-		if err != nil {
-			return Session{}, err
-		}
-		if last.Role != model.Assistant || len(last.Calls) > 0 {
-			to.State = Paused
-		}
-	}
+	to.State = forkState(said)
 	out, err := s.create(ctx, by, a, to, uuid.Nil)
 	if err != nil || len(copies) == 0 {
 		return out, err

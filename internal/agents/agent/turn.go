@@ -24,8 +24,9 @@ import (
 type turn struct {
 	session *session
 	by      Caller
-	starts  change // messageSent, turnResumed or turnRecovered
-	text    string // of the message
+	starts  change                                   // messageSent, turnResumed or turnRecovered
+	text    string                                   // of the message
+	command func(context.Context, *activation) error // a slash command in place of a turn; nil: none
 	cancel  context.CancelCauseFunc
 	started chan started  // gets one value once the message is recorded, or the turn cannot start
 	done    chan struct{} // closed when the turn is over
@@ -162,7 +163,12 @@ func (t *turn) run(ctx context.Context) {
 	}
 	l.do(func(o *owner) { _ = o.advance(stepStart) }) // possible in the phases of a turn that starts
 	t.started <- started{first: first}
-	err = guarded(func() error { return act.loop.carryOut(ctx) })
+	err = guarded(func() error {
+		if t.command != nil {
+			return t.command(ctx, act)
+		}
+		return act.loop.carryOut(ctx)
+	})
 	why := context.Cause(ctx)
 	switch {
 	case err == nil:
@@ -198,7 +204,7 @@ func (t *turn) prepare(ctx context.Context) (*activation, Message, error) {
 	}
 	conv := act.loop.conv
 	t.session.do(func(o *owner) { o.hub.countFrom(conv.last) })
-	if t.starts != messageSent {
+	if t.starts != messageSent || t.command != nil {
 		return act, Message{}, nil
 	}
 	if err = act.loop.addUserMessage(ctx, t.text); err != nil {

@@ -3,6 +3,8 @@ package httpapi
 import (
 	"context"
 	"net/http"
+
+	"github.com/remitrun/remit/internal/agents/agent"
 )
 
 // Commands carries out slash commands.
@@ -13,9 +15,13 @@ type Commands interface {
 	// CommandHelp describes a command, or lists all of them ("").
 	CommandHelp(ctx context.Context, topic string) (string, error)
 	// RunCommand carries out a slash command in a run of its own, under the caller's grant.
-	// scope names the last response that it analyzes or replaces.
-	RunCommand(ctx context.Context, who *Caller, line, scope string, mode CallMode) (CommandResult, error)
+	// scope names the last response that it analyzes or replaces. history adds the result to a
+	// session's history; nil: there is none.
+	RunCommand(ctx context.Context, who *Caller, line, scope string, mode CallMode, history CommandHistory) (CommandResult, error)
 }
+
+// CommandHistory adds the result of a slash command, which do carries out, to a session's history.
+type CommandHistory func(ctx context.Context, do func(context.Context) (agent.CommandResult, error)) error
 
 // CommandCompletions has the continuations of a line.
 type CommandCompletions struct {
@@ -73,7 +79,7 @@ func (s *Server) runCommand() {
 		asked
 		Body struct {
 			Line    string `json:"line" minLength:"2" maxLength:"262144" example:"/call time.now"`
-			Session string `json:"session_id,omitempty" format:"uuid" maxLength:"100" doc:"Commands that analyze the last response use that of this session; missing: that of the caller's grant"`
+			Session string `json:"session_id,omitempty" format:"uuid" maxLength:"100" doc:"The result is a message of this session; commands that analyze the last response use that of the session. Missing: that of the caller's grant"`
 			CallMode
 		} `nameHint:"NewCommand"`
 	}
@@ -84,14 +90,18 @@ func (s *Server) runCommand() {
 		errors: []int{404, 409}, request: map[string]any{"line": "/call time.now"},
 		answer: map[string]any{"command": "call", "call": map[string]any{"run_id": sampleSession, "call": 1, "tool": "time.now", "status": "completed", "output": map[string]any{}, "duration_ms": 1.2, "at": "2026-11-21T12:00:00Z"}},
 	}, func(ctx context.Context, in *run) (*struct{ Body CommandResult }, error) {
+		var history CommandHistory
 		scope := "grant " + in.who.Leaf // never that of somebody else
 		if in.Body.Session != "" {
 			if _, err := s.session(ctx, in.who, in.Body.Session, othersWrite); err != nil {
 				return nil, err
 			}
 			scope = in.Body.Session
+			history = func(ctx context.Context, do func(context.Context) (agent.CommandResult, error)) error {
+				return s.o.Conversations.Command(ctx, in.by(), in.Body.Session, do)
+			}
 		}
-		out, err := s.o.Commands.RunCommand(ctx, in.who, in.Body.Line, scope, in.Body.CallMode)
+		out, err := s.o.Commands.RunCommand(ctx, in.who, in.Body.Line, scope, in.Body.CallMode, history)
 		return &struct{ Body CommandResult }{out}, err
 	})
 }

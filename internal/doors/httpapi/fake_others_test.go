@@ -45,7 +45,7 @@ func (o others) CommandHelp(_ context.Context, topic string) (string, error) {
 	return "/help\n", nil
 }
 
-func (o others) RunCommand(_ context.Context, who *httpapi.Caller, line, scope string, _ httpapi.CallMode) (httpapi.CommandResult, error) {
+func (o others) RunCommand(_ context.Context, who *httpapi.Caller, line, scope string, _ httpapi.CallMode, _ httpapi.CommandHistory) (httpapi.CommandResult, error) {
 	if line == "/help" {
 		return httpapi.CommandResult{Command: "help", Help: "/help\n"}, nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/agents/chat"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
@@ -51,6 +52,8 @@ type Request struct {
 	Observe   func(runner.Notice)
 	Started   func(run *runner.Run, h policies.Hint)
 	Advice    func(q store.Approval) string // as in runs.Request
+	// History adds the result to a session's history, with do called meanwhile; nil: there is none.
+	History func(ctx context.Context, do func(context.Context) (agent.CommandResult, error)) error
 }
 
 // Result is the result of a slash command.
@@ -76,16 +79,43 @@ func (s *Commands) Run(ctx context.Context, q Request) (Result, error) {
 		out.Help, err = router.Help(out.Route.Topic)
 		return out, err
 	}
+	if q.History == nil {
+		return out, s.carryOut(ctx, q, &out)
+	}
+	err = q.History(ctx, func(ctx context.Context) (agent.CommandResult, error) {
+		if err := s.carryOut(ctx, q, &out); err != nil {
+			return agent.CommandResult{}, err
+		}
+		return s.told(out), nil
+	})
+	return out, err
+}
+
+// told is a result as a session's history keeps it.
+func (s *Commands) told(r Result) agent.CommandResult {
+	content := chat.Content(r.Outcome.Output)
+	if r.Outcome.Err != nil {
+		content = strings.TrimSpace(r.Outcome.Err.Error() + "\n" + content)
+	}
+	name := runName(r.Route)
+	if r.Route.Extension == "" { // /call: its tool says more
+		name += " " + string(r.Route.Tool)
+	}
+	return agent.CommandResult{Command: name, Run: r.Run.ID, Status: r.Outcome.Status.String(), Content: s.Home.Redactor().Text(content)}
+}
+
+// carryOut makes the call of a route, in a run of its own.
+func (s *Commands) carryOut(ctx context.Context, q Request, out *Result) error {
 	key := sessionKey(q.Session, q.Workspace)
 	c, err := s.call(out.Route, key, q.Model)
 	if err != nil {
-		return out, err
+		return err
 	}
 	run, err := s.Runs.Begin(ctx, runs.Request{
 		Name: runName(out.Route), Policy: q.Policy, Workspace: q.Workspace, Grant: q.Grant, Changeset: q.Changeset, Planning: q.Planning, Frozen: q.Frozen, Wait: q.Wait, Here: q.Here, Observe: q.Observe, Started: q.Started, Advice: q.Advice,
 	})
 	if err != nil {
-		return out, err
+		return err
 	}
 	out.Outcome, err = run.Call(ctx, c)
 	eerr := run.End(context.WithoutCancel(ctx))
@@ -95,7 +125,7 @@ func (s *Commands) Run(ctx context.Context, q Request) (Result, error) {
 	if err == nil {
 		err = s.keep(key, out.Route, out.Run.ID, out.Outcome)
 	}
-	return out, err
+	return err
 }
 
 // runName names the run of a command, without its arguments: they may be secret, and
