@@ -9,13 +9,11 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -30,33 +28,12 @@ type published struct {
 }
 
 // registry is a registry of npm packages on loopback.
-type registry struct {
-	url string
-
-	mu       sync.Mutex
-	packages map[string][]published
-	requests []string
-}
+type registry struct{ shelf[published] }
 
 func newRegistry(t *testing.T) *registry {
-	t.Helper()
-	r := &registry{packages: map[string][]published{}}
-	srv := httptest.NewServer(r)
-	t.Cleanup(srv.Close)
-	r.url = srv.URL
+	r := &registry{}
+	r.open(t, r)
 	return r
-}
-
-func (r *registry) publish(name string, p published) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.packages[name] = append(r.packages[name], p)
-}
-
-func (r *registry) asked() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append([]string{}, r.requests...)
 }
 
 // archive makes the archive of a package.
@@ -78,9 +55,7 @@ func (p published) archive(name string) []byte {
 // ServeHTTP implements http.Handler: /NAME describes a package, /-/NAME/VERSION.tgz is an
 // archive.
 func (r *registry) ServeHTTP(rw http.ResponseWriter, q *http.Request) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.requests = append(r.requests, q.URL.Path)
+	defer r.note(q)()
 	if rest, ok := strings.CutPrefix(q.URL.Path, "/-/"); ok {
 		i := strings.LastIndexByte(rest, '/')
 		for _, p := range r.packages[rest[:max(i, 0)]] {
@@ -169,78 +144,13 @@ func TestAPackageIsPinnedAndUpgraded(t *testing.T) {
 	w.write(".npmrc", "registry="+evil.url+"/\n") // of the project: others can write it
 	r.publish("dep", published{Version: "1.0.0"})
 	r.publish("tiny", tiny("1.0.0", published{Dependencies: map[string]string{"dep": "^1.0.0"}}))
-	secret := w.beside("secret.txt", "the secret")
-	open := w.write("shown/open.txt", "open")
-
-	out := w.must(0, "mcp", "add", "tiny", "--", "npx", "-y", "tiny", "shown")
-	for _, want := range []string{"tiny@1.0.0 pinned: 2 packages", "it may read and write " + filepath.Dir(open), "works: 1 tool"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("no %q in\n%s", want, out)
-		}
-	}
+	pinnedAndUpgraded(t, w, ecosystem{
+		line: []string{"npx", "-y"}, file: "node_modules/tiny/index.js", text: tinyServer + "//",
+		newer: func() { r.publish("tiny", tiny("2.0.0", published{})) },
+	})
 	if len(evil.asked()) > 0 {
 		t.Errorf("the project's configuration was followed: %v", evil.asked())
 	}
-	policy := w.beside("policy.yaml", "version: 1\nname: p\ntools: {allow: ['mcp:tiny:*']}\n")
-	peek := func(path string) string {
-		args, _ := json.Marshal(map[string]string{"path": path})
-		plan := w.beside("plan.json", `{"version": 1, "name": "peek", "steps": [{"id": "a", "tool": "mcp:tiny:peek", "args": `+string(args)+`}]}`)
-		res := w.remit("run", plan, "-p", policy, "--json")
-		return res.out + res.err
-	}
-	if got := peek(open); !strings.Contains(got, `"open"`) {
-		t.Errorf("the named folder is not read:\n%s", got)
-	}
-	if got := peek(secret); strings.Contains(got, "the secret") {
-		t.Errorf("the server read %s", secret)
-	}
-	var shown struct {
-		Package struct{ Version, Lock, Files string }
-	}
-	if err := json.Unmarshal([]byte(w.must(0, "mcp", "show", "tiny", "--json")), &shown); err != nil || shown.Package.Version != "1.0.0" {
-		t.Fatalf("%+v, %v", shown, err)
-	}
-
-	// A newer version is used only when it is asked for, and with a yes.
-	r.publish("tiny", tiny("2.0.0", published{}))
-	w.must(0, "mcp", "test", "tiny")
-	if res := w.remit("mcp", "upgrade", "tiny"); res.status != 2 || !strings.Contains(res.out, "tiny 1.0.0 → 2.0.0") || !strings.Contains(res.out, "- dep 1.0.0") || !strings.Contains(res.err, "--yes") {
-		t.Errorf("upgrade without a terminal: %+v", res)
-	}
-	if out := w.must(0, "mcp", "list"); !strings.Contains(out, "(1.0.0)") {
-		t.Errorf("it was upgraded:\n%s", out)
-	}
-	if out := w.must(0, "mcp", "upgrade", "tiny", "--yes"); !strings.Contains(out, "runs tiny@2.0.0") {
-		t.Error(out)
-	}
-	if got := peek(open); !strings.Contains(got, "changed") || strings.Contains(got, `"open"`) {
-		t.Errorf("a tool of other files is still accepted:\n%s", got)
-	}
-	w.must(0, "tools", "accept", "--source", "mcp:tiny")
-	if got := peek(open); !strings.Contains(got, `"open"`) {
-		t.Errorf("accepted, and yet:\n%s", got)
-	}
-
-	// Files that changed since are not run.
-	main := filepath.Join(w.home+"-packages", lockOf(t, w), "node_modules", "tiny", "index.js")
-	if err := os.WriteFile(main, []byte(tinyServer+"//"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if res := w.remit("mcp", "test", "tiny"); res.status == 0 || !strings.Contains(res.err, "were changed since they were pinned") {
-		t.Errorf("changed files: %+v", res)
-	}
-	w.must(0, "mcp", "upgrade", "tiny", "--to", "2.0.0", "--yes")
-	w.must(0, "mcp", "test", "tiny")
-	w.must(0, "verify")
-}
-
-func lockOf(t *testing.T, w *world) string {
-	t.Helper()
-	var shown struct{ Package struct{ Lock string } }
-	if err := json.Unmarshal([]byte(w.must(0, "mcp", "show", "tiny", "--json")), &shown); err != nil {
-		t.Fatal(err)
-	}
-	return shown.Package.Lock
 }
 
 // What a registry or its packages try is refused, before any of it runs.

@@ -9,13 +9,11 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -30,36 +28,20 @@ type wheel struct {
 }
 
 // index is an index of Python packages on loopback.
-type index struct {
-	url string
-
-	mu       sync.Mutex
-	packages map[string][]wheel
-	requests []string
-}
+type index struct{ shelf[wheel] }
 
 func newIndex(t *testing.T) *index {
-	t.Helper()
-	x := &index{packages: map[string][]wheel{}}
-	srv := httptest.NewServer(x)
-	t.Cleanup(srv.Close)
-	x.url = srv.URL
+	x := &index{}
+	x.open(t, x)
 	return x
 }
 
-func (x *index) publish(name string, w wheel) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if w.File == "" {
-		w.File = fmt.Sprintf("%s-%s-py3-none-any.whl", name, w.Version)
+// name gives the name of the wheel's file.
+func (w wheel) name(of string) string {
+	if w.File != "" {
+		return w.File
 	}
-	x.packages[name] = append(x.packages[name], w)
-}
-
-func (x *index) asked() []string {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return append([]string{}, x.requests...)
+	return fmt.Sprintf("%s-%s-py3-none-any.whl", of, w.Version)
 }
 
 // archive makes the wheel's file.
@@ -93,9 +75,7 @@ func (w wheel) archive(name string) []byte {
 
 // ServeHTTP implements http.Handler: /NAME/ lists the files of a package, /NAME/FILE is one.
 func (x *index) ServeHTTP(rw http.ResponseWriter, q *http.Request) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.requests = append(x.requests, q.URL.Path)
+	defer x.note(q)()
 	name, file, _ := strings.Cut(strings.TrimPrefix(q.URL.Path, "/"), "/")
 	list := x.packages[name]
 	if len(list) == 0 {
@@ -104,7 +84,7 @@ func (x *index) ServeHTTP(rw http.ResponseWriter, q *http.Request) {
 	}
 	rw.Header().Set("Content-Type", "text/html")
 	for _, w := range list {
-		if file == w.File {
+		if file == w.name(name) {
 			rw.Header().Set("Content-Type", "application/octet-stream")
 			_, _ = rw.Write(w.archive(name))
 			return
@@ -117,7 +97,7 @@ func (x *index) ServeHTTP(rw http.ResponseWriter, q *http.Request) {
 			hash = "#sha256=" + w.Hash
 		}
 		if file == "" {
-			_, _ = fmt.Fprintf(rw, "<a href=\"%s%s\">%s</a>\n", w.Link+w.File, hash, w.File)
+			_, _ = fmt.Fprintf(rw, "<a href=\"%s%s\">%s</a>\n", w.Link+w.name(name), hash, w.name(name))
 		}
 	}
 }
@@ -169,60 +149,11 @@ func TestAPythonPackageIsPinnedAndUpgraded(t *testing.T) {
 	w, x := pypiWorld(t)
 	x.publish("dep", wheel{Version: "1.0.0"})
 	x.publish("tiny", wheel{Version: "1.0.0", Files: map[string]string{"tiny.py": tinyPython}, Requires: []string{"dep>=1"}})
-	secret := w.beside("secret.txt", "the secret")
-	open := w.write("shown/open.txt", "open")
 	w.write("pip.conf", "[global]\nindex-url = http://127.0.0.1:1/\n") // of the project: others can write it
-
-	out := w.must(0, "mcp", "add", "tiny", "--", "uvx", "tiny", "shown")
-	for _, want := range []string{"tiny@1.0.0 pinned: 2 packages", "it may read and write " + filepath.Dir(open), "works: 1 tool"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("no %q in\n%s", want, out)
-		}
-	}
-	policy := w.beside("policy.yaml", "version: 1\nname: p\ntools: {allow: ['mcp:tiny:*']}\n")
-	peek := func(path string) string {
-		args, _ := json.Marshal(map[string]string{"path": path})
-		plan := w.beside("plan.json", `{"version": 1, "name": "peek", "steps": [{"id": "a", "tool": "mcp:tiny:peek", "args": `+string(args)+`}]}`)
-		res := w.remit("run", plan, "-p", policy, "--json")
-		return res.out + res.err
-	}
-	if got := peek(open); !strings.Contains(got, `"open"`) {
-		t.Errorf("the named folder is not read:\n%s", got)
-	}
-	if got := peek(secret); strings.Contains(got, "the secret") {
-		t.Errorf("the server read %s", secret)
-	}
-	if out := w.must(0, "mcp", "show", "tiny", "--packages"); !strings.Contains(out, "dep@1.0.0  sha256-") {
-		t.Error(out)
-	}
-
-	x.publish("tiny", wheel{Version: "2.0.0", Files: map[string]string{"tiny.py": tinyPython}})
-	w.must(0, "mcp", "test", "tiny")
-	if res := w.remit("mcp", "upgrade", "tiny"); res.status != 2 || !strings.Contains(res.out, "tiny 1.0.0 → 2.0.0") || !strings.Contains(res.out, "- dep 1.0.0") || !strings.Contains(res.err, "--yes") {
-		t.Errorf("upgrade without a terminal: %+v", res)
-	}
-	died := w.write(filepath.Join(w.home+"-packages", ".new-1", "x"), "of a process that was killed")
-	w.must(0, "mcp", "upgrade", "tiny", "--yes")
-	if _, err := os.Stat(died); err == nil {
-		t.Errorf("%s is left", died)
-	}
-	if got := peek(open); !strings.Contains(got, "changed") || strings.Contains(got, `"open"`) {
-		t.Errorf("a tool of other files is still accepted:\n%s", got)
-	}
-	w.must(0, "tools", "accept", "--source", "mcp:tiny")
-	if got := peek(open); !strings.Contains(got, `"open"`) {
-		t.Errorf("accepted, and yet:\n%s", got)
-	}
-	main := filepath.Join(w.home+"-packages", lockOf(t, w), "site", "tiny.py")
-	if err := os.WriteFile(main, []byte(tinyPython+"#"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if res := w.remit("mcp", "test", "tiny"); res.status == 0 || !strings.Contains(res.err, "were changed since they were pinned") {
-		t.Errorf("changed files: %+v", res)
-	}
-	w.must(0, "mcp", "upgrade", "tiny", "--to", "2.0.0", "--yes")
-	w.must(0, "mcp", "test", "tiny")
-	w.must(0, "verify")
+	pinnedAndUpgraded(t, w, ecosystem{
+		line: []string{"uvx"}, file: "site/tiny.py", text: tinyPython + "#",
+		newer: func() { x.publish("tiny", wheel{Version: "2.0.0", Files: map[string]string{"tiny.py": tinyPython}}) },
+	})
 }
 
 // What an index or its packages try is refused, before any of it runs.
