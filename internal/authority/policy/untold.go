@@ -32,7 +32,7 @@ func (r *Rules) bindUntold(d *content) {
 	if closed {
 		u.rule.rule = *defaultRule(r)
 	}
-	if i := every(Allow); i >= 0 && d.commands.cwd == nil && len(s.lists[Ask])+len(s.lists[Deny]) == 0 {
+	if i := every(Allow); i >= 0 && d.commands.cwd == nil && len(d.commands.values) == 0 && len(s.lists[Ask])+len(s.lists[Deny]) == 0 {
 		u.any = &s.lists[Allow][i]
 	}
 }

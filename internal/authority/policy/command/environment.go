@@ -1,6 +1,7 @@
 package command
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -29,6 +30,16 @@ func Assignable(name string, env tool.Env) string {
 func (d *deriver) keeps(name, value string) {
 	if v, ok := d.env.Values[name]; ok && v != value {
 		d.add(Reassigned(name, d.argv, d.dir))
+	}
+}
+
+// keepsAll does so for variables that a script sets in other ways than by an assignment,
+// such as arithmetic: the values are not known.
+func (s *scripter) keepsAll() {
+	for _, name := range slices.Sorted(maps.Keys(s.env.Values)) {
+		if s.vars.sets[name] > s.vars.assigned[name] {
+			s.keeps(name, NonLiteral)
+		}
 	}
 }
 

@@ -94,6 +94,7 @@ func (s *scripter) script(src string) (string, *fault.Error) {
 	}
 	s.moves = moves(file.Stmts)
 	s.vars = surveyVariables(file, s.given, s.clean)
+	s.keepsAll()
 	was := s.dir
 	s.stmts(file.Stmts)
 	s.dir = was

@@ -12,6 +12,7 @@ import (
 // every path through it. Sourcing a file, eval and trap end all certainty.
 type variables struct {
 	sets      map[string]int    // how often something sets each
+	assigned  map[string]int    // how often that is an assignment of a whole value
 	first     map[string]uint   // where in the text something sets it first
 	elements  map[string]int    // how often only an element of it is set
 	numbers   map[string]bool   // whether each only ever holds numbers
@@ -29,7 +30,7 @@ type variables struct {
 
 // surveyVariables reads what a script does with variables.
 func surveyVariables(file *syntax.File, given []string, clean bool) *variables {
-	v := &variables{sets: map[string]int{}, first: map[string]uint{}, elements: map[string]int{}, numbers: map[string]bool{}, constants: map[string]string{}, assoc: map[string]bool{}, prefixes: map[string]string{}, functions: map[string]bool{}, given: map[string]bool{}, clean: clean}
+	v := &variables{sets: map[string]int{}, assigned: map[string]int{}, first: map[string]uint{}, elements: map[string]int{}, numbers: map[string]bool{}, constants: map[string]string{}, assoc: map[string]bool{}, prefixes: map[string]string{}, functions: map[string]bool{}, given: map[string]bool{}, clean: clean}
 	for _, name := range given {
 		v.given[name] = true
 	}
@@ -57,6 +58,9 @@ func (v *variables) node(n syntax.Node) {
 	case *syntax.Assign:
 		if n.Name != nil {
 			v.set(n.Name.Value, n.Value != nil && !n.Append && numeric(n.Value))
+			if !n.Append && n.Index == nil && n.Array == nil {
+				v.assigned[n.Name.Value]++
+			}
 			if n.Index != nil {
 				v.elements[n.Name.Value]++
 			}
