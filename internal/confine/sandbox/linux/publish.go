@@ -143,7 +143,7 @@ func (p *publisher) accept(port *publishedPort) {
 func (p *publisher) join(conn net.Conn, sockets []*os.File, port *publishedPort) {
 	defer func() { _ = conn.Close() }()
 	for i, f := range sockets {
-		inside, err := dialInside(f, families()[i], port.Inside)
+		inside, err := p.dialInside(f, families()[i], port.Inside)
 		if err != nil {
 			disconnect(f)
 			continue
@@ -180,10 +180,10 @@ func exchange(conn, inside net.Conn, in *atomic.Int64) (out int64) {
 }
 
 // dialTime is how long a busy server may take to accept a connection.
-const dialTime = 2 * time.Second
+const dialTime = 30 * time.Second
 
 // dialInside connects a socket of the sandbox to a port of its loopback address.
-func dialInside(f *os.File, family uint64, port uint16) (net.Conn, error) {
+func (p *publisher) dialInside(f *os.File, family uint64, port uint16) (net.Conn, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return nil, err
@@ -193,21 +193,33 @@ func dialInside(f *os.File, family uint64, port uint16) (net.Conn, error) {
 		to = &unix.SockaddrInet6{Port: int(port), Addr: [16]byte{15: 1}}
 	}
 	var failed error
-	err = raw.Control(func(fd uintptr) { failed = connect(int(fd), to) })
+	err = raw.Control(func(fd uintptr) { failed = p.connect(int(fd), to) })
 	if err = errors.Join(err, failed); err != nil {
 		return nil, err
 	}
 	return net.FileConn(f)
 }
 
-func connect(fd int, to unix.Sockaddr) error {
+// connect waits for a server whose queue is full, but not longer than the command runs.
+func (p *publisher) connect(fd int, to unix.Sockaddr) error {
 	err := unix.Connect(fd, to)
 	if err != unix.EINPROGRESS {
 		return err
 	}
 	ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}} //nolint:gosec // a descriptor
-	if n, err := unix.Poll(ready, int(dialTime.Milliseconds())); n == 0 || err != nil {
-		return unix.ETIMEDOUT
+	for begun := time.Now(); ; {
+		n, err := unix.Poll(ready, 50)
+		if n > 0 {
+			break
+		}
+		if err != nil && err != unix.EINTR || time.Since(begun) > dialTime {
+			return unix.ETIMEDOUT
+		}
+		select {
+		case <-p.ended:
+			return unix.ECANCELED
+		default:
+		}
 	}
 	code, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err == nil && code != 0 {

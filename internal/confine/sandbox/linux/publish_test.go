@@ -36,6 +36,7 @@ func exists(p string) bool {
 const server = `import http.server, os, socket, sys, threading, time
 host = sys.argv[1]
 class S(http.server.ThreadingHTTPServer):
+    request_queue_size = 128 # a dropped connection is tried again only after a second
     address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
 class H(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
