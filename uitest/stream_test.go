@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -13,7 +14,7 @@ import (
 // slowModel is a service of models that gives the pieces of its answers one by one.
 func slowModel(t *testing.T) (url string, say func(piece string)) {
 	t.Helper()
-	pieces := make(chan string)
+	pieces, done := make(chan string), make(chan struct{})
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		send := func(choice string) {
@@ -32,11 +33,19 @@ func slowModel(t *testing.T) (url string, say func(piece string)) {
 				send(`{"index":0,"delta":{"content":` + quoted(piece) + `}}`)
 			case <-r.Context().Done():
 				return
+			case <-done:
+				return
 			}
 		}
 	}))
-	t.Cleanup(func() { h.CloseClientConnections(); h.Close() }) // an answer may be under way
-	return h.URL + "/v1", func(piece string) { pieces <- piece }
+	t.Cleanup(func() { close(done); h.Close() }) // an answer may be under way
+	return h.URL + "/v1", func(piece string) {
+		select {
+		case pieces <- piece:
+		case <-time.After(patience):
+			t.Fatal("nobody asks for an answer")
+		}
+	}
 }
 
 func TestAnAnswerIsShownAsItComesIn(t *testing.T) {
@@ -95,14 +104,15 @@ func TestASubAgentIsLive(t *testing.T) {
 	run(b, chromedp.KeyEvent(kb.Enter))
 	b.until(`document.querySelector("details.child[open]")`)
 	const draft = `((e) => e ? e.textContent : "")(document.querySelector(".child [data-draft]"))`
-	for piece := 0; !get[bool](b, draft+` !== ""`); piece++ {
+	for piece := 0; !get[bool](b, draft+`.endsWith("<i>two ")`); piece++ {
 		if piece == 200 {
 			t.Fatal("no piece of the sub-agent's answer is shown: ", b.describe())
 		}
-		say("one ")
+		say("<i>two ")
 	}
-	say("<i>two ")
-	b.until(draft + `.endsWith("<i>two ") && document.getElementById("draft").hidden`)
+	if !get[bool](b, `document.getElementById("draft").hidden`) {
+		t.Error("the piece is shown as the parent's too")
+	}
 	loadAxe(b)
 	for _, bad := range axe(b) {
 		t.Error(bad)

@@ -66,6 +66,7 @@ type changes struct {
 	texts   []piece // of answers that are coming in
 	id      string
 	pending *time.Timer
+	began   bool // the header is written: what is written before it would begin another kind of answer
 	ended   bool
 }
 
@@ -81,7 +82,12 @@ func (c *changes) WriteHeader(status int) {
 	h := c.w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no")
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.w.WriteHeader(http.StatusOK)
+	if c.began = true; c.pending == nil && len(c.texts) > 0 {
+		c.pending = time.AfterFunc(gatherFor, c.tell)
+	}
 }
 
 func (c *changes) refused() bool { return c.failed.status >= http.StatusBadRequest }
@@ -150,6 +156,9 @@ func (c *changes) note(e history.AuditEvent) {
 func (c *changes) tell() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.pending = nil; !c.began {
+		return
+	}
 	b, err := json.Marshal(c.topics)
 	if err == nil && len(c.topics) > 0 && !c.ended {
 		_ = c.send("id: " + c.id + "\ndata: " + string(b) + "\n\n") // a browser that has gone ends the request
@@ -159,7 +168,7 @@ func (c *changes) tell() {
 			_ = c.send("event: text\ndata: " + string(b) + "\n\n") // as above
 		}
 	}
-	c.topics, c.texts, c.pending = nil, nil, nil
+	c.topics, c.texts = nil, nil
 }
 
 // send writes to the browser. The caller holds the lock.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/remitrun/remit/internal/doors/webui"
 )
@@ -14,10 +15,17 @@ type streams struct {
 	api
 
 	asked chan string // sessions that are followed
+	late  bool        // the stream of the record begins after the texts of the sessions
 }
 
 func (a *streams) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch path, ok := strings.CutSuffix(r.URL.Path, "/events"); {
+	case path == "/v1" && a.late:
+		for range 2 {
+			<-a.asked
+		}
+		time.Sleep(100 * time.Millisecond) // longer than texts are gathered
+		_, _ = io.WriteString(w, ": remit\n\n")
 	case path == "/v1":
 		_, _ = io.WriteString(w, ": remit\nretry: 1000\n\n")
 		for range 2 { // until both conversations were read
@@ -34,7 +42,13 @@ func (a *streams) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestTheStreamHasTheTextOfConversations(t *testing.T) {
-	a := &streams{api: api{t: t}, asked: make(chan string, 10)}
+	for name, late := range map[string]bool{"in a stream": false, "before the stream begins": true} {
+		t.Run(name, func(t *testing.T) { testTexts(t, &streams{api: api{t: t}, asked: make(chan string, 10), late: late}) })
+	}
+}
+
+func testTexts(t *testing.T, a *streams) {
+	t.Helper()
 	s, err := webui.New(webui.Options{API: a, Devices: &browsers{}, Host: host})
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +63,7 @@ func TestTheStreamHasTheTextOfConversations(t *testing.T) {
 			t.Errorf("the stream lacks %s:\n%s", want, w.Body)
 		}
 	}
-	if len(a.asked) != 0 || w.Code != http.StatusOK {
-		t.Errorf("status %d, and %d more streams were asked for", w.Code, len(a.asked))
+	if kind := w.Result().Header.Get("Content-Type"); len(a.asked) != 0 || w.Code != http.StatusOK || kind != "text/event-stream" {
+		t.Errorf("status %d, %s, and %d more streams were asked for", w.Code, kind, len(a.asked))
 	}
 }
