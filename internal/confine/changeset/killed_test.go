@@ -28,7 +28,7 @@ func holding(t *testing.T, dir, who string) {
 	must(t, os.WriteFile(fmt.Sprintf("/proc/self/fd/%d/by-tool", root), []byte("t"), 0o644))
 	if who == "tool" {
 		must(t, os.WriteFile(fmt.Sprintf("/proc/self/fd/%d/ready", root), nil, 0o644))
-		select {}
+		time.Sleep(time.Hour) // until it is killed; the runtime would end an empty select
 	}
 	leave()
 	_, err = box.Run(t.Context(), permittest.PermitWith(t, ws, commands, h, nil),

@@ -34,7 +34,7 @@ func main() {
 	fmt.Fprintln(os.Stderr, "server begins:", mode, "\x1b[31m")
 	switch mode {
 	case "silent":
-		select {}
+		hang()
 	case "banner":
 		fmt.Println("Welcome to the server!")
 	case "exits":
@@ -132,7 +132,7 @@ func call(m message) {
 	case "crash":
 		os.Exit(9)
 	case "hang":
-		select {}
+		hang()
 	case "slow":
 		token, _ := json.Marshal(m.Params.Meta["progressToken"])
 		for i := range 3 {
@@ -186,5 +186,13 @@ func attack(m message) {
 		text(m.ID, "it went \x1b[31mwrong", true)
 	default:
 		say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"no such tool"}}`, m.ID)
+	}
+}
+
+// hang waits for the end of the process. An empty select would end it where the runtime sees
+// that nothing else can happen.
+func hang() {
+	for {
+		time.Sleep(time.Hour)
 	}
 }
