@@ -1,6 +1,7 @@
 package webui_test
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -55,15 +56,38 @@ func testTexts(t *testing.T, a *streams) {
 	}
 	const other = "019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b99"
 	w := ask(s, "/ui/events?session="+sessionID+"&session="+sessionID+"&session=../agents&session="+other, nil)
-	for _, want := range []string{
-		`event: text` + "\n" + `data: {"session":"` + sessionID + `","after":7,"text":"It is \u003cb\u003e\\u202e"}`, `{"session":"` + sessionID + `","after":9,"text":"next"}`,
-		`{"session":"` + other + `","after":2,`,
-	} {
-		if !strings.Contains(w.Body.String(), want) {
-			t.Errorf("the stream lacks %s:\n%s", want, w.Body)
+	got := textsOf(t, w.Body.String())
+	for _, want := range []liveText{{sessionID, 7, `It is <b>\u202e`}, {sessionID, 9, "next"}, {other, 2, `It is <b>\u202e`}} {
+		if got[liveText{want.Session, want.After, ""}] != want.Text {
+			t.Errorf("the stream lacks %+v:\n%s", want, w.Body)
 		}
 	}
 	if kind := w.Result().Header.Get("Content-Type"); len(a.asked) != 0 || w.Code != http.StatusOK || kind != "text/event-stream" {
 		t.Errorf("status %d, %s, and %d more streams were asked for", w.Code, kind, len(a.asked))
 	}
+}
+
+// liveText is a part of an answer, of the conversation after one of its messages.
+type liveText struct {
+	Session string `json:"session"`
+	After   int    `json:"after"`
+	Text    string `json:"text"`
+}
+
+// textsOf joins the parts of each answer in a stream: how many there are depends on the time.
+func textsOf(t *testing.T, stream string) map[liveText]string {
+	t.Helper()
+	out := map[liveText]string{}
+	for event := range strings.SplitSeq(stream, "\n\n") {
+		data, ok := strings.CutPrefix(event, "event: text\ndata: ")
+		if !ok {
+			continue
+		}
+		var part liveText
+		if err := json.Unmarshal([]byte(data), &part); err != nil {
+			t.Errorf("%q: %v", data, err)
+		}
+		out[liveText{part.Session, part.After, ""}] += part.Text
+	}
+	return out
 }
