@@ -98,6 +98,9 @@ func run[T any](b *tab, a chromedp.Action[T]) T {
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	v, err := chromedp.Run(ctx, a)
+	for err != nil && ctx.Err() == nil && strings.Contains(err.Error(), "Could not find node") {
+		v, err = chromedp.Run(ctx, a) // the page was changed between the search for an element and its use: nothing was done
+	}
 	if err != nil {
 		b.t.Helper()
 		b.t.Fatalf("%v\nthe page: %s", err, b.describe())
