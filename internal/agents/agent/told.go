@@ -61,7 +61,7 @@ func (l *session) takeTold() (text string) {
 	return text
 }
 
-// addTold adds a notice of what the session was told since its last step.
+// addTold adds a notice with the messages that the session got since its last step.
 func (l *loop) addTold(ctx context.Context) error {
 	if l.told == nil {
 		return nil

@@ -52,7 +52,7 @@ func beside(ctx context.Context, l net.Listener, at netip.AddrPort) ([]net.Liste
 		next := netip.AddrPortFrom(ip, at.Port()).String()
 		more, err := (&net.ListenConfig{}).Listen(ctx, "tcp", next)
 		if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT) {
-			continue // this machine does not have the address, so nobody can listen there
+			continue // this machine does not have the address, so no program can listen on it
 		}
 		if err != nil {
 			return all, fault.Wrap(fault.Usage, err, "cannot listen on %q: %v; browsers may send requests for the web UI to whoever listens there", next, errors.Unwrap(err)).

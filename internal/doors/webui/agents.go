@@ -196,7 +196,7 @@ func (v *agentView) preview(x *exchange) *httpapi.Problem {
 	return problemOf(err)
 }
 
-// conflictsOf compares what is saved with what was typed.
+// conflictsOf lists the fields whose saved and typed values differ.
 func conflictsOf(now, typed url.Values) (out []conflict) {
 	for _, field := range agentFields {
 		was, next := now.Get(field), strings.ReplaceAll(typed.Get(field), "\r\n", "\n")

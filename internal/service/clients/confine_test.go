@@ -59,7 +59,7 @@ func TestConfinedHome(t *testing.T) {
 		t.Error("the links lead elsewhere")
 	}
 	if _, err := os.Lstat(own("CLAUDE.md")); err == nil {
-		t.Error("a link leads to what is not there")
+		t.Error("a link points to a missing file")
 	}
 	for _, name := range []string{".credentials.json", "settings.json"} {
 		if err := os.Remove(own(name)); err != nil {

@@ -248,7 +248,7 @@ func TestAConfirmationIsFreshForAWhile(t *testing.T) {
 		return got.Fresh(c.now())
 	}
 	if !fresh(cookie) {
-		t.Error("a sign-in is no confirmation")
+		t.Error("a sign-in does not count as a confirmation")
 	}
 	c.after(devices.ConfirmedFor)
 	if fresh(cookie) {

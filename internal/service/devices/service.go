@@ -119,7 +119,7 @@ func (s service) check(ctx context.Context) error {
 	for _, address := range s.addresses() {
 		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		if err != nil {
-			continue // nobody listens there
+			continue // no program listens on it
 		}
 		if err := s.challenge(ctx, c, address); err != nil {
 			return err

@@ -24,7 +24,7 @@ func TestALossIsNotHiddenByLaterBatches(t *testing.T) {
 	lost := s.Last()
 	must(c.Exec(ctx, "UPDATE heads SET number = number - 1 WHERE member = $1", s.Owner())) // as after a crash
 	if err := s.LostBatch(lost); err != nil {
-		t.Fatalf("nobody has asked the server yet: %v", err)
+		t.Fatalf("a loss is reported before the server was asked: %v", err)
 	}
 	intent, _ = call(run, 2)
 	must(s.Append(ctx, intent))

@@ -1,6 +1,10 @@
 package sandbox
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
 
 // MarshalJSON gives the profile for machines: the same as [Profile.String].
 func (p Profile) MarshalJSON() ([]byte, error) {
@@ -52,4 +56,56 @@ func orNone(list []string) []string {
 		return []string{}
 	}
 	return list
+}
+
+// String prints the profile, a line for each thing that it allows.
+func (p Profile) String() string {
+	var b strings.Builder
+	for _, m := range p.Mounts {
+		what := m.Access.String()
+		if m.Keeps {
+			what += " keep"
+		}
+		switch m.Kind {
+		case Mask:
+			what = "masked"
+		case Hollow:
+			what = "emptied"
+		case Socket:
+			what = "socket"
+		}
+		fmt.Fprintf(&b, "%-10s %q\n", what, m.Path)
+	}
+	for _, dir := range p.Removable {
+		fmt.Fprintf(&b, "%-10s %q\n", "delete", dir)
+	}
+	network := "none"
+	switch {
+	case p.Proxy && !p.Connects:
+		network = "none; a proxy refuses connections and records them"
+	case p.Proxy:
+		network = "through the proxy, by the policy's rules"
+	}
+	system := "minimal"
+	if p.Standard {
+		system = "standard"
+	}
+	tier := "fresh"
+	if p.Session {
+		tier = "session"
+	}
+	fmt.Fprintf(&b, "isolation  %s\ntier       %s\nsystem     %s\n", p.Isolation, tier, system)
+	fmt.Fprintf(&b, "folder     %q\nnetwork    %s\nenv        %s\npath       %s\n", p.Dir, network, strings.Join(p.Env, " "), strings.Join(p.Path, ":"))
+	fmt.Fprintf(&b, "memory     %d bytes a process\ndisk       %d bytes in /tmp\nprocesses  %d\nfile size  %d bytes\nopen files %d a process\n",
+		p.Memory, p.Disk, p.Processes, p.FileSize, p.OpenFiles)
+	if p.Together > 0 {
+		fmt.Fprintf(&b, "together   %d bytes of all processes and of what is in memory for them, where a control group counts it\n", p.Together)
+	}
+	if p.CPU > 0 {
+		fmt.Fprintf(&b, "cpu        %s a process\n", p.CPU)
+	}
+	for _, n := range append([]string{"the system's programs and libraries are readable whatever files.read says"}, p.Notes...) {
+		fmt.Fprintf(&b, "note       %s\n", n)
+	}
+	return b.String()
 }
