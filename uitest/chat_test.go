@@ -139,7 +139,7 @@ func TestAConversation(t *testing.T) {
 
 	// A slash command, completed with keys.
 	run(b, chromedp.SendKeys("#content", "/he"))
-	b.until(`!document.getElementById("completions").hidden`)
+	b.until(`[...document.querySelectorAll("#completions:not([hidden]) code")].map((e) => e.textContent).join() === "/help"`) // not the list of a shorter line
 	run(b, chromedp.KeyEvent(kb.ArrowDown))
 	run(b, chromedp.KeyEvent(kb.Tab))
 	b.until(`document.getElementById("content").value === "/help "`)

@@ -239,6 +239,7 @@
     if (chosen >= 0) said.setAttribute("aria-activedescendant", all[chosen].id); else said.removeAttribute("aria-activedescendant");
   }
   function offer(items) {
+    const kept = chosen >= 0 && list.children[chosen] ? list.children[chosen].firstChild.textContent : "";
     list.replaceChildren(...items.map((item, i) => {
       const li = document.createElement("li"), code = document.createElement("code");
       li.id = "completion-" + i;
@@ -250,8 +251,9 @@
       return li;
     }));
     list.hidden = items.length === 0;
+    const at = items.findIndex((item) => item.text === kept);
     chosen = -1;
-    said.removeAttribute("aria-activedescendant");
+    if (at >= 0) choose(at); else said.removeAttribute("aria-activedescendant");
   }
   function take(text) {
     said.value = new TextDecoder().decode(new TextEncoder().encode(line).slice(0, from)) + text + " ";
@@ -259,14 +261,13 @@
   }
   function complete() {
     const typed = said.value;
-    line = typed;
     if (!/^\/[^\n]*$/.test(typed)) { offer([]); return; }
     const x = new XMLHttpRequest();
     x.open("GET", "/ui/commands?line=" + encodeURIComponent(typed));
     x.responseType = "json";
     x.onload = () => {
       if (said.value !== typed || !x.response) return;
-      from = x.response.from;
+      line = typed; from = x.response.from;
       offer(x.response.items.slice(0, 12));
     };
     x.send();
