@@ -52,6 +52,7 @@ const (
 	StoreVersion   Code = 5005 // the ledger was made by a newer Remit
 	RunUnknown     Code = 5006 // no run has this ID
 	StoreMissing   Code = 5007 // the ledger is missing, but its keys are there
+	QueueFull      Code = 5008 // as many runs wait as may
 	GrantInvalid   Code = 6001 // a grant is malformed: a token was cut off or changed, or makes no sense
 	GrantExpired   Code = 6002 // a grant's time is over
 	GrantEarly     Code = 6003 // a grant's time has not begun

@@ -82,15 +82,18 @@ func (e *Event) Check() error {
 	bad := func(format string, args ...any) error {
 		return fault.New(fault.Internal, "event: "+format, args...)
 	}
-	if e.Kind < RunStarted || e.Kind > Operated {
+	if e.Kind < RunStarted || e.Kind > QueuePaused {
 		return bad("unknown event kind %d", e.Kind)
 	}
-	free := e.Kind.OfAuthority() || e.Kind.OfAgents()
+	free := e.Kind.OfAuthority() || e.Kind.OfAgents() || e.Kind.OfQueue()
 	if e.Kind == Operated && (e.Run != 0 || e.Name == "" || e.Principal == "") {
 		return bad("%s with run %d, name %q and principal %q", e.Kind, e.Run, e.Name, e.Principal)
 	}
 	if (e.Kind == RunStarted) != (e.Run == 0) && !(e.Run == 0 && (free || e.Kind == Operated)) {
 		return bad("%s with run %d", e.Kind, e.Run)
+	}
+	if e.Kind.OfQueue() != (e.Queued != 0) || int(e.Queued) >= len(queueStates) || e.Kind.OfQueue() && e.Run != 0 {
+		return bad("%s with run %d and state %d of the queue", e.Kind, e.Run, e.Queued)
 	}
 	if e.Kind.OfCall() != (e.Call != 0) && !(e.Run != 0 && free) {
 		return bad("%s with call %d", e.Kind, e.Call)
@@ -129,7 +132,7 @@ func (e *Event) checkKind(bad func(string, ...any) error) error {
 	if ends != (e.Status != tool.Pending) {
 		return bad("%s with status %s", e.Kind, e.Status)
 	}
-	if (e.Kind == RunStarted || e.Kind.ofQuestion()) != (len(e.ID) == 16) || (e.Kind == RunStarted) != (e.Mode == Live || e.Mode == Replay) || e.Mode > Replay {
+	if (e.Kind == RunStarted || e.Kind.ofQuestion() || e.Kind == RunQueued || e.Kind == QueueChanged) != (len(e.ID) == 16) || (e.Kind == RunStarted) != (e.Mode == Live || e.Mode == Replay) || e.Mode > Replay {
 		return bad("%s with an id of %d bytes and mode %d", e.Kind, len(e.ID), e.Mode)
 	}
 	if len(e.Usage) > maxUsage || len(e.Usage) > 0 && !e.Kind.OfCall() || slices.ContainsFunc(e.Usage, func(n int64) bool { return n < 0 }) {
@@ -158,7 +161,7 @@ const (
 
 func (e *Event) checkAuthority(bad func(string, ...any) error) error {
 	ofGrant := e.Kind == GrantIssued || e.Kind == GrantStanding
-	if ofGrant && len(e.Grant) != 16 || len(e.Grant) != 0 && !e.Kind.OfAuthority() && e.Kind != RunStarted {
+	if ofGrant && len(e.Grant) != 16 || len(e.Grant) != 0 && !e.Kind.OfAuthority() && e.Kind != RunStarted && !e.Kind.OfQueue() {
 		return bad("%s with a grant's ID of %d bytes", e.Kind, len(e.Grant))
 	}
 	if len(e.Parent) != 0 && (e.Kind != GrantIssued && e.Kind != SessionSaved || bytes.Equal(e.Parent, e.Grant)) {
@@ -177,8 +180,8 @@ func (e *Event) checkAuthority(bad func(string, ...any) error) error {
 }
 
 func (e *Event) checkAgents(bad func(string, ...any) error) error {
-	ours := e.Kind.OfAgents()
-	if ours && len(e.Subject) != 16 || len(e.Subject) != 0 && !ours && e.Kind != RunStarted {
+	ours := e.Kind.OfAgents() || e.Kind == ScheduleSaved
+	if ours && len(e.Subject) != 16 || len(e.Subject) != 0 && !ours && e.Kind != RunStarted && e.Kind != RunQueued {
 		return bad("%s with a subject of %d bytes", e.Kind, len(e.Subject))
 	}
 	if ours != (e.Number != 0) {
@@ -213,6 +216,9 @@ func (k Kind) OfAuthority() bool { return k >= GrantIssued && k <= QuestionClose
 // messages or files, which need not belong to a run.
 func (k Kind) OfAgents() bool { return k >= AgentSaved && k <= FileSaved }
 
+// OfQueue reports whether events of the kind tell of queued runs, schedules or the queue.
+func (k Kind) OfQueue() bool { return k >= RunQueued && k <= QueuePaused }
+
 func (k Kind) ofQuestion() bool {
 	return k == QuestionAsked || k == QuestionVoted || k == QuestionClosed
 }
@@ -220,7 +226,8 @@ func (k Kind) ofQuestion() bool {
 func (k Kind) String() string {
 	names := [...]string{"", "run started", "call intent", "call outcome", "call done", "run finished", "changeset",
 		"grant issued", "grant standing", "question asked", "question voted", "violation", "question closed",
-		"agent saved", "session saved", "message added", "file saved", "operator action"}
+		"agent saved", "session saved", "message added", "file saved", "operator action", "run queued",
+		"queued run changed", "schedule saved", "queue paused"}
 	if int(k) < len(names) && k > 0 {
 		return names[k]
 	}

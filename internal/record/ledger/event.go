@@ -51,6 +51,12 @@ const (
 
 	// Of operators. Name is the action, as "secret.set"; PartDoc is an OperatorAction.
 	Operated Kind = 17 // an operator is about to change trust, settings or sources; with Code: the change failed
+
+	// Of the queue. Principal is who did it.
+	RunQueued     Kind = 18 // a run was queued under ID, the later run's; Subject is the schedule that queued it
+	QueueChanged  Kind = 19 // a queued run was refused, cancelled, stopped or put back
+	ScheduleSaved Kind = 20 // a schedule was made, changed or deleted; PartDoc is its whole new state
+	QueuePaused   Kind = 21 // the whole queue was paused or resumed
 )
 
 // SlowCall is how long a call may take before it counts as slow.
@@ -225,6 +231,32 @@ type Event struct {
 	Number  uint32 `cbor:"51,keyasint,omitempty"`
 	Gone    bool   `cbor:"52,keyasint,omitempty"` // it was deleted
 	Agent   []byte `cbor:"53,keyasint,omitempty"` // of a session: its agent's ID, 16 bytes
+
+	// Of the queue: the new state of the queued run, the schedule or the queue.
+	Queued QueueState `cbor:"60,keyasint,omitempty"`
+}
+
+// QueueState is the state of a queued run. Schedules and the queue are QueueWaiting
+// (active) or QueueHeld.
+type QueueState uint8
+
+// The states. Numbers are part of the format.
+const (
+	QueueWaiting   QueueState = 1 // for its time, a free place or a limit
+	QueueStarted   QueueState = 2 // the run began
+	QueueRefused   QueueState = 3 // it was not started, for the reason that the event gives
+	QueueCancelled QueueState = 4 // before it was started
+	QueueStopping  QueueState = 5 // the run began, and a person asked to end it
+	QueueHeld      QueueState = 6 // a schedule or the queue: paused
+)
+
+var queueStates = [...]string{"", "waiting", "started", "refused", "cancelled", "stopping", "paused"}
+
+func (q QueueState) String() string {
+	if int(q) < len(queueStates) {
+		return queueStates[q]
+	}
+	return "unknown"
 }
 
 // State is a state of a call on its way through the runner.

@@ -72,6 +72,7 @@ type Backend interface {
 	Budgets
 	Approvals
 	Requests
+	Queue
 	Sessions
 	Files
 

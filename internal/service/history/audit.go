@@ -157,6 +157,8 @@ func (au *auditor) view(ctx context.Context, s ledger.Stored) (AuditEvent, error
 		e.ofAgents(&ev)
 	case ledger.Operated:
 		err = au.operated(ctx, s, &e)
+	case ledger.RunQueued, ledger.QueueChanged, ledger.ScheduleSaved, ledger.QueuePaused:
+		e.ofQueue(&ev)
 	case ledger.Violation:
 		e.ofAuthority(&ev)
 		err = au.ofViolation(ctx, s, &e)

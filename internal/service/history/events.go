@@ -40,6 +40,10 @@ var eventNames = map[ledger.Kind]string{
 	ledger.MessageAdded:   "message_added",
 	ledger.FileSaved:      "file_saved",
 	ledger.Operated:       eventOperated,
+	ledger.RunQueued:      "run_queued",
+	ledger.QueueChanged:   "queued_run_changed",
+	ledger.ScheduleSaved:  "schedule_saved",
+	ledger.QueuePaused:    "queue_paused",
 }
 
 // eventType is a name that a query can ask for.
@@ -96,6 +100,21 @@ func (e *AuditEvent) ofAuthority(ev *ledger.Event) {
 		e.Status = store.QuestionState(ev.Question).String()
 	case ledger.Violation:
 		e.Status = ev.Violated.String()
+	}
+}
+
+// ofQueue fills in an event of the queue.
+func (e *AuditEvent) ofQueue(ev *ledger.Event) {
+	e.By, e.Status, e.Number = ev.Principal, ev.Queued.String(), int(ev.Number)
+	if id, err := uuid.FromBytes(ev.ID); err == nil {
+		e.RunID = id.String()
+	}
+	if id, err := uuid.FromBytes(ev.Grant); err == nil {
+		e.Grant = id.String()
+	}
+	e.ofSubject(ev)
+	if ev.Gone {
+		e.Status = "deleted"
 	}
 }
 

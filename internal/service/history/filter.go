@@ -14,11 +14,12 @@ var failures = []tool.Status{tool.Failed, tool.TimedOut, tool.Cancelled, tool.St
 // states are the kinds of events whose status is a state, which can have the name of a
 // call's status.
 var states = []store.Mark{store.KindMark(ledger.Changeset), store.KindMark(ledger.QuestionAsked), store.KindMark(ledger.QuestionVoted),
-	store.KindMark(ledger.QuestionClosed), store.KindMark(ledger.Operated)}
+	store.KindMark(ledger.QuestionClosed), store.KindMark(ledger.Operated), store.KindMark(ledger.RunQueued), store.KindMark(ledger.QueueChanged),
+	store.KindMark(ledger.ScheduleSaved), store.KindMark(ledger.QueuePaused)}
 
-// subjects are the kinds of events that concern an agent or a session.
+// subjects are the kinds of events that concern an agent, a session or a schedule.
 var subjects = []store.Mark{store.KindMark(ledger.RunStarted), store.KindMark(ledger.AgentSaved), store.KindMark(ledger.SessionSaved),
-	store.KindMark(ledger.MessageAdded), store.KindMark(ledger.FileSaved)}
+	store.KindMark(ledger.MessageAdded), store.KindMark(ledger.FileSaved), store.KindMark(ledger.RunQueued), store.KindMark(ledger.ScheduleSaved)}
 
 // eventFilter selects events by the store's index.
 type eventFilter struct{ store.EventFilter }

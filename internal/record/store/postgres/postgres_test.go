@@ -52,4 +52,6 @@ func TestSessionsConform(t *testing.T) { storetest.Sessions(t, open) }
 
 func TestRequestsConform(t *testing.T) { storetest.Requests(t, open) }
 
+func TestQueueConforms(t *testing.T) { storetest.Queue(t, open) }
+
 func TestFilesConform(t *testing.T) { storetest.Files(t, open) }

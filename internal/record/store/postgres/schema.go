@@ -29,7 +29,7 @@ var migrations embed.FS
 var schemaText string
 
 // version of the schema: the number of the last migration.
-const version = 1
+const version = 2
 
 // setupLock is the advisory lock of nodes that make or upgrade the tables.
 const setupLock = 0x526d6974
@@ -122,7 +122,9 @@ func (s *Store) begin(ctx context.Context) error {
 	case logs > 0 && wholefile.Exists(staged) && !wholefile.Exists(key): // a process died at the very end
 		return s.finish(staged, key)
 	case logs > 0:
-		s.keys, err = tables.LoadKeys(s.home)
+		if s.keys, err = tables.LoadKeys(s.home); err == nil {
+			err = s.sealNew(ctx, db)
+		}
 		return err
 	case wholefile.Exists(key):
 		return fault.New(fault.StoreMissing, "the database %q has no ledger, but the keys of one are in %q", s.name, tables.Clean(filepath.Dir(key))).
@@ -162,10 +164,30 @@ func (s *Store) firstState(ctx context.Context) error {
 		return err
 	}
 	t := s.tables()
-	for format := tables.SealedFormat; format <= tables.BlocksFormat; format++ {
+	for format := tables.SealedFormat; format <= tables.QueueFormat; format++ {
 		if err := t.MakeSeals(ctx, tx, format); err != nil {
 			return err
 		}
+	}
+	return tx.Commit()
+}
+
+// sealNew makes the seals of the tables that a migration added to a ledger.
+func (s *Store) sealNew(ctx context.Context, db *sql.DB) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()                                                            //nolint:errcheck // after Commit it does nothing
+	if _, err := tx.ExecContext(ctx, "SELECT 1 FROM log FOR UPDATE"); err != nil { // other nodes may write
+		return err
+	}
+	var sealed int
+	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM seals WHERE name = 'queue'").Scan(&sealed); err != nil || sealed > 0 {
+		return err
+	}
+	if err := s.tables().MakeSeals(ctx, tx, tables.QueueFormat); err != nil {
+		return err
 	}
 	return tx.Commit()
 }

@@ -55,6 +55,12 @@ func fill(ctx context.Context, s *postgres.Store) {
 	must(s.Vote(ctx, q.ID, store.Vote{By: "user:bob", Yes: true, At: now}))
 	_, _, err := s.BeginRequest(ctx, store.RequestRecord{Holder: "ann", Key: [32]byte{2}, Print: [32]byte{3}, Until: now.Add(time.Hour)}, 10)
 	do(err)
+	queued := store.QueuedRun{ID: uuid.Must(uuid.NewV7()), Priority: 1, Principal: "user:ann", Queued: now, Due: now, Task: store.Task{Plan: []byte("x"), Doc: []byte(`{}`)}}
+	_, _, err = s.Enqueue(ctx, queued, store.QueueRoom{})
+	do(err)
+	must(s.StartQueued(ctx, ledger.Entry{Event: ledger.Event{Kind: ledger.RunStarted, At: 1, ID: queued.ID[:], Mode: ledger.Live}}, []store.Slot{{Key: "k", Most: 1}}))
+	must(s.SaveSchedule(ctx, store.Schedule{ID: uuid.New(), Name: "n", Principal: "user:ann", Priority: 1, Next: now, Saved: now, Task: queued.Task}))
+	do(s.PauseQueue(ctx, true, "user:ann"))
 	a := must(s.SaveAgent(ctx, store.AgentRecord{ID: uuid.Must(uuid.NewV7()), Name: "docs", Doc: []byte(`{}`), By: "user:ann"}))
 	ses := must(s.SaveSession(ctx, store.SessionRecord{ID: uuid.Must(uuid.NewV7()), Agent: a.ID, Doc: []byte(`{}`), By: "user:ann"}))
 	must(s.AddMessages(ctx, ses.ID, 0, store.MessageRecord{Doc: []byte(`{"text":"hello"}`)}))

@@ -254,7 +254,8 @@ func TestAgentTablesAreAllTried(t *testing.T) {
 		name := r[0].(string)
 		_, sealed := sealedTables[name]
 		_, agent := agentTables[name]
-		if !sealed && !agent && !slices.Contains(tables, name) {
+		_, queue := queueTables[name]
+		if !sealed && !agent && !queue && name != "pauses" && !slices.Contains(tables, name) {
 			got = append(got, name)
 		}
 	}

@@ -18,7 +18,7 @@ const applicationID = 0x526d6974
 
 // migrations bring an empty file up to date, one version each. A published
 // migration is never changed. PRAGMA user_version counts the applied ones.
-var migrations = []string{schema1, schema2, schema3, schema4, schema5, schema6}
+var migrations = []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7}
 
 // In events, run and call repeat what body says, for the index; body is what
 // the log commits to, data the payload (see EncodeParts), zstd where its first
@@ -116,6 +116,27 @@ CREATE INDEX requests_holder ON requests(holder, until);
 // Which blocks of 256 consecutive events (block 0: events 1 to 256) have events
 // with a mark (store.Mark), so that lists of few events are fast.
 const schema6 = `CREATE TABLE blocks(mark TEXT NOT NULL, block INTEGER NOT NULL, PRIMARY KEY(mark, block)) STRICT, WITHOUT ROWID;`
+
+// The queue (store.Queue). Rows are sealed as those of schema3.
+//
+//   - queue: state as ledger.QueueState numbers them; uniq is a digest of the owner and the
+//     unique key, empty without a key; root is 16 zero bytes without a grant; run is the run's
+//     place once it was started, else 0; last is the newest event that changed its state, or
+//     0; token is encrypted, and empty once it is not needed any more.
+//   - slots: which runs count for which limits. Rows of runs that have ended count no more.
+//   - schedules: state is waiting or paused; gone is 1 once it was deleted, next when it is due.
+//   - pauses: whether the queue is paused.
+const schema7 = `
+CREATE TABLE queue(id BLOB NOT NULL PRIMARY KEY, state INTEGER NOT NULL, priority INTEGER NOT NULL, due INTEGER NOT NULL, uniq BLOB NOT NULL, root BLOB NOT NULL, run INTEGER NOT NULL, last INTEGER NOT NULL, token BLOB NOT NULL, seq INTEGER NOT NULL UNIQUE, mac BLOB NOT NULL) STRICT, WITHOUT ROWID;
+CREATE INDEX queue_waiting ON queue(priority, due, seq) WHERE state = 1;
+CREATE INDEX queue_root ON queue(root) WHERE state = 1;
+CREATE INDEX queue_uniq ON queue(uniq, seq);
+CREATE INDEX queue_run ON queue(run);
+CREATE TABLE slots(run INTEGER NOT NULL, key TEXT NOT NULL, mac BLOB NOT NULL, PRIMARY KEY(run, key)) STRICT, WITHOUT ROWID;
+CREATE TABLE schedules(id BLOB NOT NULL PRIMARY KEY, name TEXT NOT NULL, version INTEGER NOT NULL, state INTEGER NOT NULL, gone INTEGER NOT NULL, next INTEGER NOT NULL, last INTEGER NOT NULL, token BLOB NOT NULL, seq INTEGER NOT NULL UNIQUE, mac BLOB NOT NULL) STRICT, WITHOUT ROWID;
+CREATE INDEX schedules_there ON schedules(name) WHERE gone = 0;
+CREATE TABLE pauses(name TEXT NOT NULL PRIMARY KEY, state INTEGER NOT NULL, seq INTEGER NOT NULL, mac BLOB NOT NULL) STRICT, WITHOUT ROWID;
+`
 
 // Rows are never changed: a bug that tries to change one fails.
 const appendOnly = `

@@ -50,6 +50,8 @@ func TestSessionsConform(t *testing.T) { storetest.Sessions(t, open) }
 
 func TestRequestsConform(t *testing.T) { storetest.Requests(t, open) }
 
+func TestQueueConforms(t *testing.T) { storetest.Queue(t, open) }
+
 func TestFilesConform(t *testing.T) { storetest.Files(t, open) }
 
 // A store looks for open runs at its first Recover, and again once an owner is

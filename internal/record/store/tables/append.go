@@ -78,7 +78,7 @@ func (s *Store) Append(ctx context.Context, entries ...ledger.Entry) (ledger.Seq
 	r := newRequest()
 	r.rows = make([]row, len(entries))
 	for i := range entries {
-		if k := entries[i].Event.Kind; k.OfAuthority() && k != ledger.Violation || k.OfAgents() {
+		if k := entries[i].Event.Kind; k.OfAuthority() && k != ledger.Violation || k.OfAgents() || k.OfQueue() {
 			return 0, fault.New(fault.Internal, "%s: the store itself records it, with what it changes", k)
 		}
 		if err := s.prepare(ctx, &entries[i], &r.rows[i]); err != nil {

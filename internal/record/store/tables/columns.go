@@ -117,6 +117,42 @@ const ( // messages
 	messageCommit
 )
 
+const ( // queue
+	queueID = iota
+	queueState
+	queuePriority
+	queueDue
+	queueUnique
+	queueRoot
+	queueRun
+	queueLast
+	queueToken
+	queueSeq
+)
+
+const ( // slots
+	slotRun = iota
+	slotKey
+)
+
+const ( // schedules
+	scheduleID = iota
+	scheduleName
+	scheduleVersion
+	scheduleState
+	scheduleGone
+	scheduleNext
+	scheduleLast
+	scheduleToken
+	scheduleSeq
+)
+
+const ( // pauses
+	pauseName = iota
+	pauseState
+	pauseSeq
+)
+
 const ( // seals
 	sealName = iota
 	sealVersion

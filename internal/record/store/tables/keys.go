@@ -41,6 +41,7 @@ type Keys struct {
 	mac    []byte // authenticates the log's newest state
 	tag    []byte // authenticates single events
 	row    []byte // authenticates rows of tables that change
+	token  []byte // encrypts the tokens of queued runs
 
 	logMACs sync.Pool // of hash.Hash under mac
 }
@@ -80,7 +81,10 @@ func loadKeys(home, signFile string) (*Keys, error) {
 	if k.tag, err = hkdf.Key(sha256.New, []byte(sign), k.blob, "remit event tag v1", 32); err != nil {
 		return nil, bad(signFile, err)
 	}
-	k.row, err = hkdf.Key(sha256.New, []byte(sign), k.blob, "remit table row v1", 32)
+	if k.row, err = hkdf.Key(sha256.New, []byte(sign), k.blob, "remit table row v1", 32); err != nil {
+		return nil, bad(signFile, err)
+	}
+	k.token, err = hkdf.Key(sha256.New, []byte(sign), k.blob, "remit queue token v1", 32)
 	return k, err
 }
 

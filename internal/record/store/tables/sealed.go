@@ -78,7 +78,16 @@ var (
 	tableRequests = newSealedTable(requestsFormat, "requests", 2, []string{requestHolder: "holder", requestKey: "key",
 		requestPrint: "print", requestUntil: "until", requestStatus: "status", requestPlace: "place"})
 
-	sealedTables = []*sealedTable{tableGrants, tableStandings, tableProofs, tableBudgets, tableLeases, tableQuestions, tableVotes, tableAgents, tableSessions, tableFiles, tableRequests}
+	tableQueue = eventsTell(newSealedTable(QueueFormat, "queue", 1, []string{queueID: "id", queueState: "state", queuePriority: "priority",
+		queueDue: "due", queueUnique: "uniq", queueRoot: "root", queueRun: "run", queueLast: "last", queueToken: "token", queueSeq: "seq"}))
+	tableSlots     = newSealedTable(QueueFormat, "slots", 2, []string{slotRun: "run", slotKey: "key"})
+	tableSchedules = eventsTell(newSealedTable(QueueFormat, "schedules", 1, []string{scheduleID: "id", scheduleName: "name",
+		scheduleVersion: "version", scheduleState: "state", scheduleGone: "gone", scheduleNext: "next", scheduleLast: "last",
+		scheduleToken: "token", scheduleSeq: "seq"}))
+	tablePauses = eventsTell(newSealedTable(QueueFormat, "pauses", 1, []string{pauseName: "name", pauseState: "state", pauseSeq: "seq"}))
+
+	sealedTables = []*sealedTable{tableGrants, tableStandings, tableProofs, tableBudgets, tableLeases, tableQuestions, tableVotes, tableAgents, tableSessions, tableFiles, tableRequests,
+		tableQueue, tableSlots, tableSchedules, tablePauses}
 
 	// tableMessages has MACs and no seal.
 	tableMessages = newSealedTable(agentsFormat, "messages", 2, []string{messageSession: "session", messageNumber: "number",
@@ -169,6 +178,11 @@ func (s *Store) scanSealed(t *sealedTable, scan func(...any) error) (sealedRow, 
 	}
 	if !hmac.Equal(mac, s.keys.rowMAC(t.name, row)) {
 		return row, mac, s.notOurs(t)
+	}
+	for i := range row {
+		if b, ok := row[i].([]byte); ok && b == nil { // nil would be written as NULL
+			row[i] = []byte{}
+		}
 	}
 	return row, mac, nil
 }

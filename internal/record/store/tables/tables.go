@@ -209,12 +209,13 @@ func Fault(err error, what, name string, explain func(error) (fault.Code, string
 
 // The first formats of the schema that have some tables: SealedFormat has those of
 // grants, budgets and approvals, agentsFormat those of agents and sessions,
-// requestsFormat that of requests, BlocksFormat that of blocks.
+// requestsFormat that of requests, BlocksFormat that of blocks, QueueFormat those of the queue.
 const (
 	SealedFormat   = 3
 	agentsFormat   = 4
 	requestsFormat = 5
 	BlocksFormat   = 6
+	QueueFormat    = 7
 )
 
 // EmptyState returns the authenticated state of an empty log without seals.
@@ -250,4 +251,5 @@ var (
 	_ store.Grants   = (*Store)(nil)
 	_ store.Budgets  = (*Store)(nil)
 	_ store.Requests = (*Store)(nil)
+	_ store.Queue    = (*Store)(nil)
 )

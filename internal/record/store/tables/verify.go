@@ -296,6 +296,7 @@ func (v *verification) mark(ctx context.Context, seq ledger.Seq, c *checkedEvent
 // fold derives, from the next event, the expected rows of the tables that lists read.
 func (v *verification) fold(ctx context.Context, seq ledger.Seq, e *ledger.Event) error {
 	if e.Kind == ledger.RunStarted {
+		v.deriveQueued(seq, e.ID, map[int]any{queueState: int64(ledger.QueueStarted), queueRun: int64(seq), queueLast: int64(0)})
 		v.rep.Runs++
 		return v.foldRun(seq, e)
 	}

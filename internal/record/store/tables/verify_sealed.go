@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -21,8 +22,8 @@ type derivedRow struct {
 	want map[int]any
 }
 
-// derive derives the expected rows of grants, standings, questions and votes from
-// the events.
+// derive derives the expected rows of grants, standings, questions, votes and the queue
+// from the events.
 func (v *verification) derive(seq ledger.Seq, e *ledger.Event) {
 	set := func(t *sealedTable, key string, want map[int]any) {
 		if v.derived[t] == nil {
@@ -48,7 +49,26 @@ func (v *verification) derive(seq ledger.Seq, e *ledger.Event) {
 		v.deriveState(seq, e)
 	case ledger.QuestionClosed:
 		v.deriveState(seq, e)
+	case ledger.RunQueued:
+		set(tableQueue, rowKey(e.ID), map[int]any{queueState: int64(e.Queued), queueRun: int64(0), queueLast: int64(0), queueSeq: int64(seq)})
+	case ledger.QueueChanged:
+		v.deriveQueued(seq, e.ID, map[int]any{queueState: int64(e.Queued), queueLast: int64(seq)})
+	case ledger.ScheduleSaved:
+		set(tableSchedules, rowKey(e.Subject), map[int]any{scheduleName: e.Name, scheduleVersion: int64(e.Number), scheduleState: int64(e.Queued), scheduleGone: flag(e.Gone), scheduleSeq: int64(seq)})
+	case ledger.QueuePaused:
+		set(tablePauses, rowKey(e.Name), map[int]any{pauseState: int64(e.Queued), pauseSeq: int64(seq)})
 	}
+}
+
+// deriveQueued notes what an event changes of a queued run.
+func (v *verification) deriveQueued(seq ledger.Seq, id []byte, change map[int]any) {
+	d, ok := v.derived[tableQueue][rowKey(id)]
+	if !ok {
+		return
+	}
+	d.seq = seq
+	maps.Copy(d.want, change)
+	v.derived[tableQueue][rowKey(id)] = d
 }
 
 // deriveState notes a question's new state.
