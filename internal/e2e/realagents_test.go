@@ -295,13 +295,49 @@ func claudeTurn(n int, a *attempt) []sse {
 // Codex gets as little. Its hook runs because the test skips the review that a person makes.
 func TestRealAgentCodex(t *testing.T) {
 	w, program := hunted(t, "codex")
+	s := codexModel(t, w)
+	s.check(t, w, s.start(t, w, nil, program, "exec", "--dangerously-bypass-hook-trust", "--dangerously-bypass-approvals-and-sandbox", "--skip-git-repo-check", "go"))
+}
+
+// The hook in the machine's settings needs nobody's trust, and neither the person's settings nor
+// the project's switch it off. The machine's settings are those of a mount namespace.
+func TestRealAgentCodexManaged(t *testing.T) {
+	w, program := hunted(t, "codex")
+	if os.Geteuid() != 0 {
+		missing(t, "the machine's settings need root")
+	}
+	w.must(0, "agents", "remove", "codex", "-w", w.workspace)
+	s := codexModel(t, w)
+	off := "[features]\nhooks = false\n"
+	user, err := os.ReadFile(filepath.Join(filepath.Dir(w.workspace), ".codex", "config.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.write("../.codex/config.toml", string(user)+off)
+	project := w.write(".codex/config.toml", off)
+	upper, work := t.TempDir(), t.TempDir()
+	const script = `set -e
+mount -t overlay overlay -o "lowerdir=/etc,upperdir=$1,workdir=$2" /etc
+mkdir -p /etc/codex
+echo 'allow_remote_control = false' > /etc/codex/requirements.toml
+"$3" agents install codex --managed -w .
+"$4" exec --dangerously-bypass-approvals-and-sandbox --skip-git-repo-check go
+rm "$5"
+"$3" agents remove codex --managed -w .
+echo 'allow_remote_control = false' | cmp - /etc/codex/requirements.toml`
+	s.check(t, w, s.start(t, w, nil, "unshare", "--mount", "sh", "-c", script, "sh", upper, work, w.command().Path, program, project))
+}
+
+// codexModel is a scripted model that Codex is told to use.
+func codexModel(t *testing.T, w *world) *scripted {
+	t.Helper()
 	s := &scripted{attempts: append(shellAttempts(func(script string) attempt {
 		return attempt{name: "exec_command", input: map[string]any{"cmd": script}}
 	}),
 		attempt{"view_image", map[string]any{"path": filepath.Join(w.workspace, ".env")}, ""},
 	), count: codexResults, answer: codexTurn}
 	srv := httptest.NewServer(s)
-	defer srv.Close()
+	t.Cleanup(srv.Close)
 	w.write("../.codex/config.toml", fmt.Sprintf(`model = "m"
 model_provider = "mock"
 [model_providers.mock]
@@ -311,7 +347,7 @@ wire_api = "responses"
 [projects.%q]
 trust_level = "trusted"
 `, srv.URL, w.workspace))
-	s.check(t, w, s.start(t, w, nil, program, "exec", "--dangerously-bypass-hook-trust", "--dangerously-bypass-approvals-and-sandbox", "--skip-git-repo-check", "go"))
+	return s
 }
 
 func codexResults(body map[string]any) (out []string) {

@@ -35,8 +35,6 @@ type agent struct {
 	reads []string
 	// limits are what the hook cannot guarantee, for people.
 	limits []string
-	// unmanaged is why there is no Managed file, and what to do.
-	unmanaged string
 	// next is what a person must still do after the installation; "": nothing.
 	next string
 }
@@ -63,18 +61,15 @@ var agents = []agent{
 	},
 	{
 		name: "codex", title: "Codex", programs: []string{"codex"}, homes: []string{".codex"}, homeEnv: "CODEX_HOME",
-		files:   map[Scope]string{Project: ".codex/hooks.json", User: ".codex/hooks.json"},
+		files:   map[Scope]string{Project: ".codex/hooks.json", User: ".codex/hooks.json", Managed: "etc/codex/requirements.toml"},
 		servers: map[Scope]string{Project: ".codex/config.toml", User: ".codex/config.toml"}, confines: true,
-		edits: func(_ Scope, c string) []Edit {
-			return grouped("", commandHook(c, hookSeconds), "PreToolUse", "PostToolUse", "SessionEnd")
-		},
+		edits: codexEdits,
 		reads: []string{".codex/hooks.json", ".codex/config.toml"},
 		limits: []string{
 			"if the hook is missing, crashes or takes too long, Codex carries the call out",
 			"Codex' hosted tools, as its web search, pass no hook",
 		},
-		unmanaged: "Codex takes hooks for everybody from /etc/codex/requirements.toml, which Remit does not write: that way of installing has not been tried with the program",
-		next:      "start codex there, trust the folder, and accept the hook with /hooks: until then Codex does not run it",
+		next: "start codex there, trust the folder, and accept the hook with /hooks: until then Codex does not run it",
 	},
 	{
 		name: "copilot", title: "GitHub Copilot CLI", programs: []string{"copilot"}, homes: []string{".copilot"}, homeEnv: "COPILOT_HOME",
@@ -158,6 +153,19 @@ func claudeEdits(scope Scope, command string) []Edit {
 	return out
 }
 
+// codexEdits switch hooks on in the machine's settings, which those of a person or a project
+// cannot undo. managed_dir must exist; the command is a whole path, so it is used for nothing.
+func codexEdits(scope Scope, command string) []Edit {
+	var out []Edit
+	if scope == Managed {
+		out = []Edit{
+			{Path: []string{"features", "hooks"}, Value: true},
+			{Path: []string{"hooks", "managed_dir"}, Value: filepath.Dir(program(command))},
+		}
+	}
+	return append(out, grouped("", commandHook(command, hookSeconds), "PreToolUse", "PostToolUse", "SessionEnd")...)
+}
+
 func copilotEdits(_ Scope, command string) []Edit {
 	out := []Edit{{Path: []string{"version"}, Value: 1}}
 	for _, event := range []string{"preToolUse", "postToolUse", "sessionEnd"} {
@@ -198,9 +206,6 @@ func mcpOnlyEdits() []Edit {
 // place is the configuration file of an agent in a scope.
 func (a agent) place(scope Scope, s *Clients, folder string) (place, error) {
 	name, ok := a.files[scope]
-	if !ok && scope == Managed && a.unmanaged != "" {
-		return place{}, fault.New(fault.Usage, "%s", a.unmanaged).WithHint("use --user for each person, who then accepts the hook once with /hooks")
-	}
 	if !ok {
 		return place{}, fault.New(fault.Usage, "%s has no %s configuration that hooks can be installed in", a.title, scope).
 			WithHint("leave --%s out", scope)

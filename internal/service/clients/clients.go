@@ -270,7 +270,7 @@ func (s *Clients) merge(out *Installed, now []byte, was Installed, known bool) (
 		text := string(now)
 		out.Before = &text
 	}
-	doc, err := parse(now)
+	doc, err := open(out.File, now)
 	if err != nil {
 		return nil, err
 	}
@@ -307,7 +307,7 @@ func (i Installed) without(now []byte) ([]byte, error) {
 		}
 		return []byte(*i.Before), nil
 	}
-	doc, err := parse(now)
+	doc, err := open(i.File, now)
 	if err != nil {
 		return nil, err
 	}
@@ -315,12 +315,14 @@ func (i Installed) without(now []byte) ([]byte, error) {
 	if i.Before != nil {
 		before = []byte(*i.Before)
 	}
-	original, err := parse(before)
+	original, err := open(i.File, before)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range i.Edits {
-		doc.remove(e, i.Command)
+		if !doc.remove(e, i.Command) && has(doc, e) {
+			return nil, fault.New(fault.Conflict, "the lines of Remit were moved or changed").WithHint("remove the hook there by hand:\n%s", block(e))
+		}
 		doc.prune(e, original)
 	}
 	if v, _ := doc.decoded(); i.Before == nil && isEmpty(v) {

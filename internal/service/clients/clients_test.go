@@ -98,9 +98,6 @@ func all(t *testing.T, dir string) string {
 func TestInstallAndRemoveLeaveNothing(t *testing.T) {
 	for _, agent := range clients.Names() {
 		for _, scope := range []clients.Scope{clients.Project, clients.User, clients.Managed} {
-			if agent == "codex" && scope == clients.Managed {
-				continue
-			}
 			t.Run(agent+" "+string(scope), func(t *testing.T) {
 				d := newDesk(t)
 				d.write("README", "x")
@@ -224,6 +221,13 @@ func TestStatusSeesWhatWorksAgainstAHook(t *testing.T) {
 		"a harmless variable":                       {"claude", clients.Project, ".claude/settings.json", `{"env": {"CI": "1"}}`, ""},
 		"the entries are gone":                      {"claude", clients.Project, ".claude/settings.local.json", `{}`, "entries in"},
 		"one entry is gone":                         {"gemini", clients.Project, ".gemini/settings.json", `{"hooks": {}}`, "3 of 3 entries"},
+		"the feature is off in the project":         {"codex", clients.Project, ".codex/config.toml", "[features]\nhooks = false\n", "switches all hooks off (features.hooks)"},
+		"the feature's older name":                  {"codex", clients.User, ".codex/config.toml", "features.codex_hooks = false\n", "features.codex_hooks"},
+		"the feature is off for the person":         {"codex", clients.User, "../home/.codex/config.toml", "[features]\nhooks = false\n", "home/.codex/config.toml switches all hooks off"},
+		"the feature is on":                         {"codex", clients.User, ".codex/config.toml", "[features]\nhooks = true\n", ""},
+		"the feature is pinned for the machine":     {"codex", clients.Managed, ".codex/config.toml", "[features]\nhooks = false\n", ""},
+		"the machine's settings unpin it":           {"codex", clients.Managed, "../root/etc/codex/requirements.toml", "[features]\nhooks = false\n", "5 of 5 entries"},
+		"TOML that cannot be read":                  {"codex", clients.Project, ".codex/config.toml", "[", "not valid TOML"},
 		"it cannot be read":                         {"claude", clients.Project, ".claude/settings.json", `{`, "not valid JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package clients
 import (
 	"bytes"
 	"encoding/json"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -13,8 +14,8 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 )
 
-// Edit is one change of an agent's configuration, which is JSON, in some agents with
-// comments. Everything else in the file stays as its owner wrote it.
+// Edit is one change of an agent's configuration: JSON, in some agents with comments, or TOML.
+// Everything else in the file stays as its owner wrote it.
 type Edit struct {
 	Path  []string `json:"path"` // names of members, from the root
 	Value any      `json:"value"`
@@ -23,15 +24,48 @@ type Edit struct {
 	List bool `json:"list,omitempty"`
 }
 
+// has reports whether a configuration has what an edit makes.
+func has(d document, e Edit) bool {
+	v, there := d.decoded(e.Path...)
+	if !e.List {
+		return there && reflect.DeepEqual(v, e.Value)
+	}
+	list, _ := v.([]any)
+	return slices.ContainsFunc(list, func(v any) bool { return reflect.DeepEqual(v, e.Value) })
+}
+
 // indent is one step of indentation in what is added.
 const indent = "  "
 
 // document is a configuration file that can be edited.
-type document struct{ root hujson.Value }
+type document interface {
+	bytes() []byte
+	// decoded gives the value at a path; ok reports whether there is one.
+	decoded(path ...string) (v any, ok bool)
+	// apply makes an edit. It reports whether the file had it already.
+	apply(e Edit) (had bool, err error)
+	// remove undoes an edit: the values that equal it or hold the command, which the file's
+	// owner may have changed otherwise. It reports whether there was one.
+	remove(e Edit, command string) bool
+	// prune removes the objects and lists on the way to an edit that are empty, unless the
+	// original had them.
+	prune(e Edit, original document)
+}
+
+// open reads a configuration in the format that its name says; an empty one has no settings.
+func open(file string, src []byte) (document, error) {
+	if filepath.Ext(file) == ".toml" {
+		return parseTOML(src)
+	}
+	return parse(src)
+}
+
+// jsonDocument is a configuration in JSON.
+type jsonDocument struct{ root hujson.Value }
 
 // parse reads a configuration; an empty one is an object without members. Two members of one
 // name are refused: agents differ in which of the two counts.
-func parse(src []byte) (*document, error) {
+func parse(src []byte) (*jsonDocument, error) {
 	if len(bytes.TrimSpace(src)) == 0 {
 		src = []byte("{}\n")
 	}
@@ -49,13 +83,12 @@ func parse(src []byte) (*document, error) {
 	if _, ok := root.Value.(*hujson.Object); !ok {
 		return nil, fault.New(fault.Usage, "it is not a JSON object")
 	}
-	return &document{root}, nil
+	return &jsonDocument{root}, nil
 }
 
-func (d *document) bytes() []byte { return d.root.Pack() }
+func (d *jsonDocument) bytes() []byte { return d.root.Pack() }
 
-// decoded gives the value at a path; ok reports whether there is one.
-func (d *document) decoded(path ...string) (v any, ok bool) {
+func (d *jsonDocument) decoded(path ...string) (v any, ok bool) {
 	at := &d.root
 	for _, name := range path {
 		if at = member(at, name); at == nil {
@@ -89,8 +122,7 @@ func member(v *hujson.Value, name string) *hujson.Value {
 	return nil
 }
 
-// apply makes an edit. It reports whether the file had it already.
-func (d *document) apply(e Edit) (had bool, err error) {
+func (d *jsonDocument) apply(e Edit) (had bool, err error) {
 	at := &d.root
 	for i, name := range e.Path {
 		if _, ok := at.Value.(*hujson.Object); !ok {
@@ -203,9 +235,7 @@ func valueAt(v any, depth int) (hujson.Value, error) {
 	return out, err
 }
 
-// remove undoes an edit: the values that equal it or hold the command, which the file's owner
-// may have changed otherwise. It reports whether there was one.
-func (d *document) remove(e Edit, command string) bool {
+func (d *jsonDocument) remove(e Edit, command string) bool {
 	at := &d.root
 	for _, name := range e.Path[:len(e.Path)-1] {
 		if at = member(at, name); at == nil {
@@ -297,9 +327,7 @@ func keepComment(gone hujson.Extra, next *hujson.Extra) {
 	}
 }
 
-// prune removes the objects and lists on the way to an edit that are empty, unless the
-// original had them.
-func (d *document) prune(e Edit, original *document) {
+func (d *jsonDocument) prune(e Edit, original document) {
 	path := e.Path
 	if !e.List {
 		path = path[:len(path)-1]

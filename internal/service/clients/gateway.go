@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/BurntSushi/toml"
 	"github.com/tailscale/hujson"
 
 	"github.com/remitrun/remit/internal/base/fault"
@@ -82,19 +81,12 @@ func serversIn(file string, src []byte) (map[string]any, error) {
 }
 
 func treeOf(file string, src []byte) (map[string]any, error) {
-	tree := map[string]any{}
-	if filepath.Ext(file) == ".toml" {
-		if err := toml.Unmarshal(src, &tree); err != nil {
-			return nil, fault.New(fault.Usage, "%s is not valid TOML", file)
-		}
-		return tree, nil
-	}
-	doc, err := parse(src)
+	doc, err := open(file, src)
 	if err != nil {
 		return nil, fault.Wrap(fault.CodeOf(err), err, "%s: %s", file, fault.Message(err))
 	}
 	v, _ := doc.decoded()
-	tree, _ = v.(map[string]any)
+	tree, _ := v.(map[string]any)
 	return tree, nil
 }
 

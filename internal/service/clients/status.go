@@ -70,6 +70,9 @@ func (s *Clients) state(one Installed) (State, error) {
 	case one.Scope != Project:
 		st.Limits = append([]string{elsewhere}, st.Limits...)
 	}
+	if one.Scope == Managed && a.name == "codex" {
+		st.Next = "" // what the machine's settings say needs nobody's trust
+	}
 	if one.Command != "" && !one.Confine {
 		st.Limits = append([]string{unconfined}, st.Limits...)
 	}
@@ -87,7 +90,7 @@ func (s *Clients) state(one Installed) (State, error) {
 	case b == nil:
 		missing("%s is gone", one.File)
 	case digest(b) != one.After:
-		if n := absent(b, one.Edits); n != 0 {
+		if n := absent(one.File, b, one.Edits); n != 0 {
 			missing("%d of %d entries in %s were changed or removed", n, len(one.Edits), one.File)
 		}
 	}
@@ -97,6 +100,7 @@ func (s *Clients) state(one Installed) (State, error) {
 		}
 	}
 	st.Problems = append(st.Problems, threats(a, one)...)
+	st.Problems = append(st.Problems, s.switchedOff(a, one)...)
 	if one.Folder != "" {
 		st.Limits = append(st.Limits, foreignHooks(a, one)...)
 	}
@@ -104,13 +108,13 @@ func (s *Clients) state(one Installed) (State, error) {
 }
 
 // absent counts the edits that a configuration does not have.
-func absent(src []byte, edits []Edit) (n int) {
-	doc, err := parse(src)
+func absent(file string, src []byte, edits []Edit) (n int) {
+	doc, err := open(file, src)
 	if err != nil {
 		return len(edits)
 	}
 	for _, e := range edits {
-		if had, err := doc.apply(e); err != nil || !had {
+		if !has(doc, e) {
 			n++
 		}
 	}

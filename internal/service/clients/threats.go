@@ -20,10 +20,10 @@ func threats(a agent, one Installed) (out []string) {
 			out = append(out, fault.Message(err))
 			continue
 		}
-		if b == nil || filepath.Ext(name) != ".json" {
+		if b == nil {
 			continue
 		}
-		doc, err := parse(b)
+		doc, err := open(name, b)
 		if err != nil {
 			out = append(out, name+": "+fault.Message(err))
 			continue
@@ -33,13 +33,43 @@ func threats(a agent, one Installed) (out []string) {
 	return out
 }
 
+// switchedOff are settings of a person that switch the hook off.
+func (s *Clients) switchedOff(a agent, one Installed) []string {
+	at, ok := a.serversPlace(User, s, "")
+	if !ok || one.Scope == Managed || filepath.Ext(at.name) != ".toml" {
+		return nil
+	}
+	b, err := at.read()
+	if err != nil || b == nil {
+		return nil // what cannot be read or parsed stops the agent itself
+	}
+	doc, err := open(at.name, b)
+	if err != nil {
+		return nil
+	}
+	return noFeature(at.file(), doc)
+}
+
+// noFeature tells that Codex' settings switch hooks off, by the feature's name or its older one.
+func noFeature(file string, doc document) (out []string) {
+	for _, name := range []string{"hooks", "codex_hooks"} {
+		if on, there := doc.decoded("features", name); there && on != true {
+			out = append(out, file+" switches all hooks off (features."+name+")")
+		}
+	}
+	return out
+}
+
 // risky are variables that decide which code a hook's process runs.
 var risky = []string{"LD_", "DYLD_", "BASH_ENV", "ENV", "PATH", "HOME", "SHELL", "NODE_OPTIONS", "REMIT_HOME", "REMIT_DB", "CLAUDE_CODE_SHELL_PREFIX"}
 
-func hostile(name string, doc *document, one Installed) (out []string) {
+func hostile(name string, doc document, one Installed) (out []string) {
 	weaker := one.Scope == Managed || one.Agent == "claude" && one.Scope == Project && name == ".claude/settings.json"
 	if off, _ := doc.decoded("disableAllHooks"); off == true && !weaker {
 		out = append(out, name+" switches all hooks off (disableAllHooks)")
+	}
+	if one.Agent == "codex" && !weaker {
+		out = append(out, noFeature(name, doc)...)
 	}
 	env, _ := doc.decoded("env")
 	vars, _ := env.(map[string]any)
@@ -57,10 +87,10 @@ func hostile(name string, doc *document, one Installed) (out []string) {
 func foreignHooks(a agent, one Installed) (out []string) {
 	for _, name := range a.reads {
 		b, err := place{one.Folder, name}.read()
-		if err != nil || b == nil || filepath.Ext(name) != ".json" {
+		if err != nil || b == nil {
 			continue // threats tells why
 		}
-		doc, err := parse(b)
+		doc, err := open(name, b)
 		if err != nil {
 			continue
 		}
