@@ -38,7 +38,7 @@ var mayImport = map[string]string{
 	"service/measures":     "base/fault call/runner record/ledger record/telemetry",
 	"service/hooks":        "authority/permit authority/policy authority/policy/command authority/policy/glob base/canon base/fault base/tool call/runner confine/sandbox github.com/google/uuid net/http service/notify service/settings",
 	"service/notify":       "base/clip base/fault base/redact service/settings github.com/godbus/dbus net net/http syscall",
-	"service/approvals":    "service/notify base/fault record/store call/approval call/catalog base/tool service/home record/ledger call/runner base/canon service/grants github.com/google/uuid",
+	"service/approvals":    "authority/policy authority/policy/edit authority/policy/learn base/wholefile service/policies service/notify base/fault record/store call/approval call/catalog base/tool service/home record/ledger call/runner base/canon service/grants github.com/google/uuid",
 	"service/changes":      "base/fault record/store confine/changeset service/settings call/replay authority/policy confine/sandbox base/tool service/home record/ledger call/runner",
 	"service/apis":         "base/fault call/runner service/secrets tools/source/openapi authority/policy authority/policy/target service/home service/runs call/catalog base/tool base/wholefile",
 	"service/modules":      "base/regex record/eventlog call/catalog base/tool base/wholefile tools/executor/wasm base/fault base/clip tools/source/wasm os service/secrets service/home",
@@ -69,6 +69,7 @@ var mayImport = map[string]string{
 	"authority/policy/cases":     "base/document base/fault base/tool authority/policy authority/policy/target",
 	"authority/policy/compare":   "authority/policy authority/policy/target base/tool",
 	"authority/policy/translate": "base/document base/fault authority/policy authority/policy/command authority/policy/glob github.com/BurntSushi/toml",
+	"authority/policy/edit":      "base/document base/fault authority/policy authority/policy/compare authority/policy/learn",
 	"authority/policy/learn":     "golang.org/x/net/publicsuffix base/regex base/fault base/tool authority/policy authority/policy/command authority/policy/glob authority/policy/target",
 	"authority/policy/profile":   "base/fault",
 	"authority/policy/glob":      "golang.org/x/text",
@@ -98,10 +99,10 @@ var mayImport = map[string]string{
 	"agents/capability":                "authority/policy call/runner base/commitment base/regex base/clip base/schema base/canon base/fault base/near authority/permit base/tool github.com/google/uuid",
 	// engine
 	"agents/agent":  "call/frozen base/commitment base/clip tools/typed base/canon agents/capability base/fault authority/grant record/ledger tools/model base/near authority/permit authority/policy call/runner record/store base/tool github.com/google/uuid crypto/rand",
-	"call/runner":   "base/clip base/commitment base/canon base/fault call/frozen authority/grant record/ledger authority/permit call/plan authority/policy base/tool github.com/google/uuid",
+	"call/runner":   "authority/policy/cases base/clip base/commitment base/canon base/fault call/frozen authority/grant record/ledger authority/permit call/plan authority/policy base/tool github.com/google/uuid",
 	"call/standing": "base/fault authority/grant authority/grant/token record/ledger authority/policy record/store github.com/google/uuid",
 	"call/budget":   "base/fault authority/grant record/ledger call/runner record/store base/tool github.com/google/uuid",
-	"call/approval": "authority/policy base/clip base/canon base/fault base/redact call/runner record/store base/tool github.com/google/uuid",
+	"call/approval": "authority/policy authority/policy/learn base/clip base/canon base/fault base/redact call/runner record/store base/tool github.com/google/uuid",
 	"call/schedule": "base/canon base/fault record/ledger call/plan authority/policy call/runner base/tool",
 	"call/replay":   "base/canon base/fault call/frozen authority/grant record/ledger authority/permit call/plan authority/policy call/runner call/schedule record/store base/tool github.com/google/uuid",
 	"call/catalog":  "base/schema authority/permit base/canon base/fault tools/infer base/inspect base/near call/runner base/tool github.com/rogpeppe/go-internal/diff",
@@ -129,6 +130,7 @@ var mayImport = map[string]string{
 	"tools/builtin/shell":     "base/regex base/document tools/typed base/fault authority/permit authority/policy authority/policy/command base/tool confine/sandbox confine/files",
 	"tools/builtin/clock":     "tools/typed base/fault authority/permit base/tool",
 	"tools/builtin/analyze":   "tools/typed base/canon base/fault authority/permit base/tool",
+	"tools/builtin/request":   "tools/typed base/fault authority/permit base/tool",
 	"tools/builtin/random":    "tools/typed base/fault authority/permit base/tool crypto/rand",
 	"tools/model/anthropic":   "base/fault tools/model net/http",
 	"tools/model/openai":      "base/fault tools/model",
@@ -148,6 +150,7 @@ var mayImport = map[string]string{
 	"agents/capability/sessionfiles": "tools/typed agents/capability base/fault authority/permit base/tool github.com/bmatcuk/doublestar/v4",
 	"record/telemetry":               "net/http crypto/rand",
 	"agents/capability/subagents":    "base/commitment tools/typed agents/capability base/fault authority/permit base/tool",
+	"agents/capability/requests":     "agents/capability base/tool",
 	"agents/capability/workspace":    "tools/typed agents/capability base/fault base/tool",
 	"agents/capability/mcptools":     "base/regex tools/typed agents/capability base/fault base/tool",
 	"agents/capability/research":     "tools/typed agents/capability base/fault authority/permit base/tool",
@@ -168,9 +171,9 @@ var mayImport = map[string]string{
 	"app": `
 		doors/gateway doors/httpapi doors/listen doors/webui
 		service/agents service/apis service/approvals service/callers service/changes service/clients service/devices service/extensions service/grants service/history service/home service/hooks service/measures service/models service/modules service/notify service/policies service/policyreview service/replays service/runs service/secrets service/servers service/settings service/slash
-		agents/agent agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/mcptools agents/capability/noop agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace
+		agents/agent agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/mcptools agents/capability/noop agents/capability/requests agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace
 		call/approval call/catalog call/frozen call/runner
-		tools/builtin/analyze tools/builtin/clock tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/shell tools/model tools/model/anthropic tools/model/openai tools/model/scripted tools/source/mcp
+		tools/builtin/analyze tools/builtin/clock tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/request tools/builtin/shell tools/model tools/model/anthropic tools/model/openai tools/model/scripted tools/source/mcp
 		confine/egress confine/sandbox confine/sandbox/linux
 		record/eventlog record/ledger record/report record/store record/store/postgres record/store/sqlite record/telemetry
 		authority/grant authority/permit authority/policy authority/policy/profile

@@ -86,7 +86,7 @@ func New(cfg home.Config) (*App, error) {
 	}
 	a.Grants.Tools, a.Extensions.Tools = a.catalog, a.catalog
 	a.Notifier = a.notifier()
-	a.Approvals = &approvals.Approvals{Home: a.Home, Grants: a.Grants, Tools: a.catalog, Notifier: a.Notifier}
+	a.Approvals = &approvals.Approvals{Home: a.Home, Grants: a.Grants, Tools: a.catalog, Notifier: a.Notifier, Policies: a.Policies}
 	a.Runs = &runs.Runs{
 		Home: a.Home, Policies: a.Policies, Secrets: a.Secrets, Grants: a.Grants, Approvals: a.Approvals, Changes: a.Changes,
 		Box: a.box, Tools: a.catalog, Catalog: a.Extensions, Limits: tierLimits(cfg.Settings.Tiers), Reader: a.Reader, Notifier: a.Notifier,

@@ -11,6 +11,7 @@ import (
 	httptool "github.com/remitrun/remit/internal/tools/builtin/http"
 	"github.com/remitrun/remit/internal/tools/builtin/modelchat"
 	"github.com/remitrun/remit/internal/tools/builtin/random"
+	"github.com/remitrun/remit/internal/tools/builtin/request"
 	shelltool "github.com/remitrun/remit/internal/tools/builtin/shell"
 )
 
@@ -21,6 +22,6 @@ func (a *App) builtIn() []permit.Tool {
 
 // builtins is every tool that is compiled in: a new one is a folder and a line.
 func builtins(box shelltool.Box, secret func(name string) (string, bool)) []permit.Tool {
-	return slices.Concat(fstool.Tools(), httptool.Tools(secret), clock.Tools(time.Now), random.Tools(), analyze.Tools(),
+	return slices.Concat(fstool.Tools(), httptool.Tools(secret), clock.Tools(time.Now), random.Tools(), request.Tools(), analyze.Tools(),
 		[]permit.Tool{shelltool.New(box)})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/remitrun/remit/internal/agents/capability/currenttime"
 	"github.com/remitrun/remit/internal/agents/capability/mcptools"
 	"github.com/remitrun/remit/internal/agents/capability/noop"
+	"github.com/remitrun/remit/internal/agents/capability/requests"
 	"github.com/remitrun/remit/internal/agents/capability/research"
 	"github.com/remitrun/remit/internal/agents/capability/sessionfiles"
 	"github.com/remitrun/remit/internal/agents/capability/subagents"
@@ -25,6 +26,7 @@ func (a *App) capabilities() []capability.Capability {
 		currenttime.New(time.Now),
 		mcptools.New(),
 		noop.New(),
+		requests.New(),
 		research.New(),
 		codebox.New(a.box),
 		sessionfiles.New(),

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -160,7 +161,10 @@ func (s *session) approveCmd() *cobra.Command {
 		Use:   "approve ID",
 		Short: "Approve a call",
 		Long: `The approval covers this one call, once. With --session it also covers further
-calls of the same run that match the pattern shown by remit approvals show.
+calls of the same run that match the pattern shown by remit approvals show. If
+the call was denied and its caller requested authority, it proposes a change of
+a policy: the approval applies that change to the file, and a trusted policy
+stays trusted. Read it with remit approvals show ID first.
 `,
 		Example: "  remit approvals approve 0199c1d2",
 		Args:    cobra.ExactArgs(1),
@@ -203,6 +207,21 @@ func (s *session) answer(cmd *cobra.Command, id string, yes, session bool, reaso
 		return s.printJSON(q)
 	}
 	s.printf("%s %s\n", s.paint(green, "✓"), answerText(q))
+	return s.printApplied(q)
+}
+
+// printApplied shows the changes of policies that an approval applied.
+func (s *session) printApplied(q store.Approval) error {
+	b, err := approvals.BodyOf(q)
+	if err != nil || q.State != store.Approved {
+		return err
+	}
+	for _, e := range b.Edits {
+		s.printf("  changed %s, for runs that begin from now on\n", show(e.File))
+		for line := range strings.Lines(e.Diff) {
+			s.printf("    %s\n", show(strings.TrimSuffix(line, "\n")))
+		}
+	}
 	return nil
 }
 

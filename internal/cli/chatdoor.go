@@ -24,7 +24,7 @@ import (
 // plainAgent is the agent of remit chat --model.
 var plainAgent = agent.Agent{
 	SystemPrompt: "You help the person at this terminal with the files of their workspace. What the policy does not allow is refused: say so, and go on with what is allowed.",
-	Capabilities: []agent.CapabilityRef{{Ref: "workspace"}, {Ref: "current_time"}, {Ref: "stateless_todo_list"}, {Ref: "web_fetch"}},
+	Capabilities: []agent.CapabilityRef{{Ref: "workspace"}, {Ref: "current_time"}, {Ref: "stateless_todo_list"}, {Ref: "web_fetch"}, {Ref: "authority_requests"}},
 }
 
 // connect finds or creates the agent and the session.

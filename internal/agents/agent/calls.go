@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -117,7 +118,26 @@ func (l *loop) resolve(w *toolCall) {
 		return
 	}
 	w.rc.Args = offer.Args(args)
+	if offer.ID == tool.AuthorityRequest {
+		w.rc.Args = l.wantedOf(w.rc.Args)
+	}
 	w.parallel = l.readsOnly(offer.ID)
+}
+
+// wantedOf gives the arguments of a request with the wanted call as it would be made: the
+// model knows its tool by the offered name, and may leave out arguments that have a default.
+func (l *loop) wantedOf(args tool.Args) tool.Args {
+	name, _ := args["tool"].(string)
+	offer, ok := l.set.offers[name]
+	if !ok {
+		return args
+	}
+	args = maps.Clone(args)
+	args["tool"] = string(offer.ID)
+	if wanted, ok := args["args"].(map[string]any); ok {
+		args["args"] = map[string]any(offer.Args(wanted))
+	}
+	return args
 }
 
 // isID reports whether a name can be recorded as a tool ID.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/clip"
@@ -44,9 +45,10 @@ type Terms struct {
 	Approved []tool.Action // actions that need approval and that a person approved for this call
 	Env      tool.Env
 	Limits   policy.Limits
-	Ask      Asker  // nil: approvals are not possible while the call runs
-	Keep     Keeper // keeps the files that tools replace; nil: none are kept
-	Held     Held   // the layers that writes go to; nil: writes reach the workspace
+	Ask      Asker     // nil: approvals are not possible while the call runs
+	Request  Requester // only of a call of authority.request; nil: it cannot request authority
+	Keep     Keeper    // keeps the files that tools replace; nil: none are kept
+	Held     Held      // the layers that writes go to; nil: writes reach the workspace
 
 	// Bytes that may be received and sent over the network; 0: no limit.
 	BytesIn, BytesOut int64
@@ -57,6 +59,41 @@ type Terms struct {
 // Asker asks a person to approve an action while the call runs, and waits for the
 // answer.
 type Asker func(ctx context.Context, a tool.Action, d policy.Decision) bool
+
+// Requester requests authority that the run does not have, or has only with a person's
+// approval, and waits for the answer. It gives none itself: every later call is decided as
+// if nothing had been requested, except that it can use an approval given here.
+type Requester func(ctx context.Context, w Wanted) (Reply, error)
+
+// Wanted is the requested authority: one call, or operations.
+type Wanted struct {
+	Tool       tool.ID
+	Args       tool.Args
+	Operations []string // as reports print them: "files.write out/a.txt"
+	Reason     string   // the caller's words: untrusted
+}
+
+// Reply is the answer to a request.
+type Reply struct {
+	Status   ReplyStatus
+	Question string    // ID of the proposal; "": none was filed
+	By       string    // who answered
+	Reason   string    // of a refusal or of a decision
+	Until    time.Time // when a proposal lapses
+}
+
+// ReplyStatus says what became of a request.
+type ReplyStatus string
+
+// The statuses of replies. The zero status grants nothing.
+const (
+	ReplyAllowed  ReplyStatus = "allowed"              // nobody needs to be asked
+	ReplyAsks     ReplyStatus = "asks"                 // each such operation asks a person when a call needs it
+	ReplyOnce     ReplyStatus = "approved"             // for one call that is exactly the requested one
+	ReplySession  ReplyStatus = "approved_for_session" // for matching calls of the run
+	ReplyRefused  ReplyStatus = "refused"
+	ReplyProposed ReplyStatus = "proposed" // a change of the policy awaits a person
+)
 
 // Keeper keeps files before a call replaces them, so that they can be restored.
 type Keeper interface {
@@ -183,6 +220,14 @@ func (p Permit) Asker() Asker {
 		return nil
 	}
 	return p.s.terms.Ask
+}
+
+// Requester returns the way to request authority; nil: the call cannot.
+func (p Permit) Requester() Requester {
+	if !p.Live() {
+		return nil
+	}
+	return p.s.terms.Request
 }
 
 // Tool returns the ID of the called tool; "" for the zero Permit.

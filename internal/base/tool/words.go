@@ -11,6 +11,9 @@ import (
 // ID names a tool: "fs.read", "ext:postman:get", "mcp:github:get_issue".
 type ID string
 
+// AuthorityRequest is the built-in tool that requests authority for another call.
+const AuthorityRequest ID = "authority.request"
+
 // Extension is the name of the extension that provides the tool, "" for other tools.
 func (id ID) Extension() string {
 	rest, ok := strings.CutPrefix(string(id), "ext:")

@@ -48,6 +48,9 @@ type Desk struct {
 	// Filed is called after a new question was filed, before its answer is awaited; nil: nothing
 	// is called.
 	Filed func(store.Approval)
+	// Edits returns the changes of policy files that would allow what a question's policies
+	// deny; nil: none can be proposed.
+	Edits func(q runner.Question) ([]Edit, error)
 	// Redact masks the values of secrets; nil masks none. Nothing else is hidden: an
 	// approval covers what the person could see.
 	Redact *redact.Redactor
@@ -84,7 +87,10 @@ type Body struct {
 	Touches   []string        `json:"touches,omitempty"`
 	Holder    string          `json:"holder"`
 	Workspace string          `json:"workspace"`
-	Pattern   *Pattern        `json:"pattern,omitempty"` // the calls that an approval for the session would cover; nil: it cannot be given
+	Pattern   *Pattern        `json:"pattern,omitempty"`   // the calls that an approval for the session would cover; nil: it cannot be given
+	Requested bool            `json:"requested,omitempty"` // ahead of the call, which is not made yet
+	Wanted    string          `json:"wanted,omitempty"`    // the caller's reason for the request: untrusted
+	Edits     []Edit          `json:"edits,omitempty"`     // proposed changes of policies, which deny the call; approving it means to apply them
 }
 
 // Past is a call that was made.
@@ -167,8 +173,10 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 	}
 	deadline := d.now().Add(terms.ApprovalTimeout)
 	for {
-		if a, ok, err := d.claim(ctx, binding); err != nil || ok {
-			return a, err
+		if !q.Ahead { // an approval that is requested ahead is left for the call itself
+			if a, ok, err := d.claim(ctx, binding); err != nil || ok {
+				return a, err
+			}
 		}
 		filed, err := d.file(ctx, q, binding, deadline)
 		if err != nil {
@@ -192,6 +200,8 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 			return refusal(done), nil
 		case done.State == store.Approved && done.Session != nil && (done.Admin || !q.Decision.Admin):
 			return forSession(done), nil // also where another run had asked: it is the same call
+		case done.State == store.Approved && q.Ahead:
+			return answer(done, true), nil
 		case done.State == store.Lapsed && d.now().Before(deadline):
 			// An equal call had put it, which was given up: this one puts its own.
 		case done.State == store.Lapsed:
@@ -368,6 +378,9 @@ func (d *Desk) body(q runner.Question, session bool) Body {
 	if args, err := canon.Marshal(map[string]any(q.Call.Args)); err == nil {
 		b.Args = red.JSON(args)
 	}
+	if b.Requested = q.Ahead; q.Ahead {
+		b.Wanted = red.Text(q.Reason)
+	}
 	for _, e := range q.Spec.Effects.List() {
 		b.Effects = append(b.Effects, e.String())
 	}
@@ -395,6 +408,7 @@ func (d *Desk) body(q runner.Question, session bool) Body {
 func forSession(q store.Approval) runner.Answer {
 	a := answer(q, true)
 	a.Where += ", for the session"
+	a.Session = true
 	return a
 }
 

@@ -42,6 +42,13 @@ func (b Body) Short(most int) (lines []Line, cut bool) {
 	add("effects", strings.Join(b.Effects, " "))
 	add("for", b.Holder)
 	add("because", b.Reason)
+	add("says", b.Wanted)
+	for _, e := range b.Edits {
+		add("proposes", "to change "+e.File)
+		for line := range strings.Lines(e.Diff) {
+			add("", strings.TrimSuffix(line, "\n"))
+		}
+	}
 	if b.Pattern != nil {
 		for _, text := range b.Pattern.Lines() {
 			add("session", text)
@@ -82,6 +89,15 @@ func (b Body) Whole() string {
 	for _, l := range []Line{{"effects", strings.Join(b.Effects, " ")}, {"for", b.Holder}, {"in", b.Workspace}, {"because", b.Reason}} {
 		if l.Text != "" {
 			w.text(l.Label, l.Text)
+		}
+	}
+	if b.Wanted != "" {
+		w.text("says", b.Wanted)
+	}
+	for _, e := range b.Edits {
+		w.text("proposes to change", e.File)
+		for line := range strings.Lines(e.Diff) {
+			w.line("  | " + strings.TrimSuffix(line, "\n"))
 		}
 	}
 	if b.Pattern != nil {

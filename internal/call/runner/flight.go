@@ -45,6 +45,8 @@ type flight struct {
 	limits policy.Limits // of chain
 	bounds Bounds        // policies of this call alone
 
+	wanted *permit.Wanted // the call is not made: its approval is requested ahead of it
+
 	planFit  policy.PlanFit
 	planErr  error // the call is not in the frozen plan
 	planStep int   // its step of the frozen plan, from 1; 0: none
@@ -219,6 +221,9 @@ func (f *flight) perform(ctx context.Context) error {
 	if f.r.Ask != nil {
 		terms.Ask = f.askWithin
 	}
+	if f.entry.Spec.ID == tool.AuthorityRequest && f.entry.Source == "" {
+		terms.Request = f.request
+	}
 	f.permit = permit.Mint(terms)
 	defer f.permit.End()
 
@@ -272,6 +277,9 @@ func (f *flight) askWithin(ctx context.Context, a tool.Action, d policy.Decision
 // requests, which their handles enforce themselves.
 func (f *flight) timeout() time.Duration {
 	t := DefaultTimeout
+	if f.entry.Spec.ID == tool.AuthorityRequest {
+		return max(t, f.run.terms.ApprovalTimeout+abandonAfter) // it waits for a person
+	}
 	if most := f.r.Sources.of(f.tier()).RunTime; most > 0 {
 		return most
 	}

@@ -227,8 +227,7 @@ func (f *flight) ask(ctx context.Context) error {
 	}
 	f.tellHooks(ctx, HookEvent{Stage: HookAsked, Reason: f.decision.Reason})
 	for range maxAsked {
-		a, err := f.r.Ask.Ask(ctx, Question{Run: f.run, Call: f.c, Spec: f.entry.Spec, Digest: f.entry.Digest,
-			Args: f.args, Actions: slices.Clone(f.actions), Decision: f.decision, Terms: f.run.terms})
+		a, err := f.r.Ask.Ask(ctx, f.question())
 		if errors.Is(err, fault.NeedsApproval) {
 			return err
 		}
@@ -245,6 +244,15 @@ func (f *flight) ask(ctx context.Context) error {
 	}
 	return fault.New(fault.NeedsApproval, "needs approval, but its files changed %d times while it waited: %s", maxAsked, f.decision.Reason).
 		WithHint("run it again when nothing writes to these files")
+}
+
+// question is the question whether the call may run.
+func (f *flight) question() Question {
+	q := Question{Run: f.run, Call: f.c, Spec: f.entry.Spec, Digest: f.entry.Digest, Args: f.args, Actions: slices.Clone(f.actions), Decision: f.decision, Terms: f.run.terms}
+	if f.wanted != nil {
+		q.Ahead, q.Reason = true, f.wanted.Reason
+	}
+	return q
 }
 
 // maxAsked is how often one call may ask again because its files changed meanwhile.

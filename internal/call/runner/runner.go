@@ -102,6 +102,22 @@ type Question struct {
 	// Within: the call is running, and needs approval of one more action, such as a
 	// connection of a process that it started. A refusal does not end the call.
 	Within bool
+	// Ahead: the call is not made yet. Its caller requests the approval, so that the call can
+	// use it later; Reason is the caller's, and untrusted.
+	Ahead  bool
+	Reason string
+}
+
+// Proposer is an Asker that can also propose a change of the policy to people, where the
+// policy denies the call of a question. The proposal allows nothing.
+type Proposer interface {
+	Propose(ctx context.Context, q Question) (Proposal, error)
+}
+
+// Proposal is a filed proposal.
+type Proposal struct {
+	ID    string
+	Until time.Time
 }
 
 // Answer is the answer to a Question. The zero Answer refuses.
@@ -111,6 +127,8 @@ type Answer struct {
 	Where  string    `json:"where"`            // "terminal", ...
 	Reason string    `json:"reason,omitempty"` // of a refusal, shown to the caller
 	At     time.Time `json:"at"`
+	// Session: the approval also covers further calls of the run.
+	Session bool `json:"session,omitempty"`
 }
 
 // Call is one request to run one tool.

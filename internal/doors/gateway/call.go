@@ -127,7 +127,11 @@ func (c *conn) use(ctx context.Context, req *mcp.CallToolRequest, asking bool) (
 		key: "tools/call " + req.Params.Name, state: req.Params.RequestState, answers: req.Params.InputResponses}
 	o, q, err := c.carry(ctx, r, asking, func() (runner.Call, error) {
 		args, err := decodeArgs(req.Params.Arguments)
-		return runner.Call{Tool: c.idOf(req.Params.Name), Args: args}, err
+		call := runner.Call{Tool: c.idOf(req.Params.Name), Args: args}
+		if wanted, ok := args["tool"].(string); ok && call.Tool == tool.AuthorityRequest {
+			args["tool"] = string(c.idOf(wanted)) // as it is listed to the client
+		}
+		return call, err
 	})
 	if q != nil {
 		return &mcp.CallToolResult{InputRequests: q.wanted, RequestState: q.state}, nil

@@ -104,6 +104,21 @@ type cardView struct {
 	Within  string // ID of the session that it is shown in; "": it has a page of its own
 }
 
+// editView is a proposed change of a policy.
+type editView struct {
+	File  string
+	Lines []diffLine
+}
+
+// Edits are the proposed changes.
+func (v cardView) Edits() []editView {
+	out := make([]editView, len(v.Asks.Edits))
+	for i, e := range v.Asks.Edits {
+		out[i] = editView{e.File, unified(e.Diff)}
+	}
+	return out
+}
+
 func (s *Server) approval(x *exchange) (*page, error) { return s.card(x, nil, "") }
 
 // card makes the page of a question. Alert says why an answer did not count.

@@ -100,3 +100,8 @@ func (d *desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 	}
 	return a, err
 }
+
+// Propose implements runner.Proposer. The session does not wait for the answer.
+func (d *desk) Propose(ctx context.Context, q runner.Question) (runner.Proposal, error) {
+	return d.approvals.Desk(true, nil, nil).Propose(ctx, q)
+}

@@ -26,6 +26,7 @@ import (
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/notify"
+	"github.com/remitrun/remit/internal/service/policies"
 )
 
 // Approvals are the questions that a ledger keeps.
@@ -34,6 +35,7 @@ type Approvals struct {
 	Grants   *grants.Grants
 	Tools    *catalog.Catalog // to show what earlier calls did
 	Notifier *notify.Notifier // tells people of new questions; nil: nobody is told
+	Policies *policies.Policies
 }
 
 // IsAdmin reports whether a person may approve what admins approve: whom
@@ -67,7 +69,7 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 	if err != nil {
 		return runner.Answer{}, err
 	}
-	desk := &approval.Desk{Store: st, Wait: d.Wait, Redact: d.of.Home.Redactor(), Past: d.of.past, Advice: d.Advice, Filed: d.of.announce}
+	desk := d.over(st)
 	if here := d.Here; here != nil {
 		desk.Here = func(ctx context.Context, c approval.Case) (store.Vote, error) {
 			v, err := here(ctx, c)
@@ -78,15 +80,33 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 	return desk.Ask(ctx, q)
 }
 
+// Propose implements runner.Proposer.
+func (d *Desk) Propose(ctx context.Context, q runner.Question) (runner.Proposal, error) {
+	_, st, err := d.of.Grants.Open(ctx)
+	if err != nil {
+		return runner.Proposal{}, err
+	}
+	return d.over(st).Propose(ctx, q)
+}
+
+// over is the desk over a store, without a person who is here.
+func (d *Desk) over(st store.Approvals) *approval.Desk {
+	return &approval.Desk{Store: st, Wait: d.Wait, Redact: d.of.Home.Redactor(), Past: d.of.past, Advice: d.Advice, Filed: d.of.announce, Edits: d.of.edits}
+}
+
 // announce notifies people of a new question. They are told its tool and risk, and no arguments.
 func (s *Approvals) announce(q store.Approval) {
 	b, err := BodyOf(q)
 	if err != nil {
 		return // cannot be: it was encoded a moment ago
 	}
+	title := fmt.Sprintf("%s needs approval (risk %s)", b.Tool, b.Risk)
+	if len(b.Edits) > 0 {
+		title = fmt.Sprintf("a change of a policy is proposed, to allow %s (risk %s)", b.Tool, b.Risk)
+	}
 	s.Notifier.Notify(notify.Event{
 		Kind: notify.ApprovalRequested, ID: q.ID.String(), At: q.Asked, Until: q.Until,
-		Title: fmt.Sprintf("%s needs approval (risk %s)", b.Tool, b.Risk), Do: "remit approvals show " + q.ID.String(),
+		Title: title, Do: "remit approvals show " + q.ID.String(),
 		Facts: map[string]string{"run": q.RunID.String(), "call": strconv.Itoa(int(q.Call)), "tool": string(b.Tool), "risk": b.Risk,
 			"approvers": strconv.Itoa(q.Needs), "until": q.Until.UTC().Format(time.RFC3339)},
 	})
@@ -208,11 +228,13 @@ type Answer struct {
 	Session bool // a yes also holds for the question's pattern for the rest of its run
 	Reason  string
 	Digest  string // of the question that the person saw; "": not checked
+	// OnMachine: the person uses this machine as its owner, and may change policy files.
+	OnMachine bool
 }
 
 // Here is an answer of the person who uses this process.
 func Here(yes, session bool, reason string) Answer {
-	return Answer{By: home.Person(), Where: "remit approvals", Yes: yes, Session: session, Reason: reason}
+	return Answer{By: home.Person(), Where: "remit approvals", Yes: yes, Session: session, Reason: reason, OnMachine: true}
 }
 
 // Answer answers a question. It is an admin's answer if the person is one.
@@ -232,6 +254,14 @@ func (s *Approvals) Answer(ctx context.Context, id string, a Answer) (store.Appr
 		if v.Session, err = json.Marshal(body.Pattern); err != nil {
 			return q, fault.Wrap(fault.Internal, err, "the pattern cannot be encoded")
 		}
+	}
+	if len(body.Edits) > 0 && a.Yes {
+		if !a.OnMachine {
+			return q, fault.New(fault.ArgsInvalid, "a change of a policy is approved on the machine that has the policy").
+				ForOperator("run there: remit approvals approve %s", q.ID)
+		}
+		q, err = s.apply(ctx, q, body, v)
+		return asShown(q), err
 	}
 	_, st, err := s.Grants.Open(ctx)
 	if err != nil {

@@ -242,6 +242,27 @@ func (s *Policies) Create(workspace, source string) error {
 	return err
 }
 
+// Replace changes a policy file from the content of a digest to another one. If that content
+// was trusted as a workspace's policy, the new one is.
+func (s *Policies) Replace(file, digest string, text []byte) error {
+	st, err := os.Stat(file)
+	if err == nil {
+		err = wholefile.Replace(file, text)
+	}
+	if err == nil {
+		err = os.Chmod(file, st.Mode().Perm())
+	}
+	if err != nil {
+		return fault.Wrap(fault.PolicyInvalid, err, "the policy cannot be written: %v", wholefile.Cause(err)).At(fault.Pos{File: file})
+	}
+	list, err := s.trusted().List()
+	if known, ok := home.Entry(list, file); err != nil || !ok || known.digest != digest {
+		return err
+	}
+	now := trust{file, runner.DigestOf(text).String()}
+	return s.trusted().Change("trust", file, func(list []trust) ([]trust, error) { return home.With(list, now), nil }, nil)
+}
+
 // Own gives the content of the workspace's remit.yaml and whether it is trusted; nil: there
 // is none.
 func (s *Policies) Own(workspace string) (source []byte, trusted bool, err error) {

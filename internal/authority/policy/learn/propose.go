@@ -7,8 +7,8 @@ import (
 
 // Line is one entry of one list of a policy.
 type Line struct {
-	List string // files.read.allow
-	Text string // in YAML
+	List string `json:"list"`  // files.read.allow
+	Text string `json:"entry"` // in YAML
 }
 
 // Narrowest gives the entries that allow one refused action, or one call of a tool, and

@@ -93,7 +93,7 @@ type setting struct {
 }
 
 // builtIns are the built-in tools, which a list of allowed tools must name.
-var builtIns = []string{"fs.*", "http.*", "shell.run", "time.now", "random.bytes", "analyze.schema"}
+var builtIns = []string{"fs.*", "http.*", "shell.run", "time.now", "random.bytes", "analyze.schema", "authority.request"}
 
 // builder collects the entries of a policy.
 type builder struct {
