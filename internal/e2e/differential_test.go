@@ -53,6 +53,7 @@ tools:
     - shell.run
     - time.now
     - model.chat
+    - authority.request
     - tool: random.bytes
       args: {count: {min: 1, max: 64}}
 models: {allow: ["scripted:answers.yaml", "scripted:broken.yaml", "openai/*"], ask: ["scripted:ask.yaml"], deny: ["openai/big*"]}
@@ -136,6 +137,15 @@ func chat(wanted string, models ...string) []call {
 	return out
 }
 
+func requests(wanted string, asked ...map[string]any) []call {
+	var out []call
+	for _, a := range asked {
+		a["reason"] = "it is needed"
+		out = append(out, call{Tool: "authority.request", Args: a, wanted: wanted})
+	}
+	return out
+}
+
 // theCalls are calls of every tool with the status that each must come to; ""
 // where only the agreement matters.
 func theCalls(w *world) []call {
@@ -189,6 +199,9 @@ func theCalls(w *world) []call {
 		chat("", "", "scripted:", "gpt-4", "OPENAI/any"),
 		{{Tool: "model.chat", Args: args("model", "scripted:answers.yaml", "session", "x", "upto", 1, "digest", "", "system_digest", "", "tools_digest", ""), wanted: "failed"},
 			{Tool: "model.chat", Args: args("model", "scripted:answers.yaml", "messages", []any{args("role", "system", "text", "x")})}},
+		requests("completed", args("tool", "fs.read", "args", args("path", "notes.txt")), args("operations", []any{"files.read notes.txt"})),
+		requests("denied", args("tool", "fs.read", "args", args("path", "ask/q.txt")), args("tool", "fs.read", "args", args("path", "old.bak")), args("tool", "shell.run", "args", args("argv", []any{"echo", "--force", "x"}))),
+		requests("failed", args("tool", "authority.request"), args("operations", []any{"everything /"}), args("tool", "fs.read")),
 		{{Tool: "nosuch.tool"}, {Tool: "fs.read"}, {Tool: "fs.read", Args: args("path", 1)}, {Tool: "fs.read", Args: args("path", "notes.txt", "extra", true)},
 			{Tool: "fs.write", Args: args("path", "out/x")}, {Tool: "http.get", Args: args("url", nil)}, {Tool: "shell.run", Args: args("argv", []any{"echo"}, "script", "echo")},
 			{Tool: "shell.run", Args: args("argv", []any{})}, {Tool: "fs.grep", Args: args("pattern", "(")}, {Tool: "FS.READ", Args: args("path", "notes.txt")}, {Tool: "fs.read ", Args: args("path", "x")}},
