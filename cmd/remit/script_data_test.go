@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"filippo.io/age"
 	"github.com/rogpeppe/go-internal/testscript"
 	_ "modernc.org/sqlite" // scripts alter the ledger behind Remit's back
 )
@@ -224,4 +225,15 @@ func tamper(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Check(err)
 		}
 	})
+}
+
+// ageKey FILE VAR makes an age identity, and keeps its recipient in a variable.
+func ageKey(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: agekey FILE VAR")
+	}
+	id, err := age.GenerateX25519Identity()
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(id.String()+"\n"), 0o600))
+	ts.Setenv(args[1], id.Recipient().String())
 }

@@ -20,9 +20,10 @@ func TestDatabaseScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("REMIT_HOME", env.WorkDir+"/.remit-home")
 			env.Setenv("DB", server.Schema(t, env.WorkDir))
+			env.Setenv("OTHER", server.Schema(t, env.WorkDir+"/other"))
 			env.Setenv("EMPTY", server.Schema(t, env.WorkDir+"/empty"))
 			return nil
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"status": status, "json": jsonIs, "newest": newest, "take": take},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"status": status, "json": jsonIs, "newest": newest, "take": take, "lacks": lacks},
 	})
 }

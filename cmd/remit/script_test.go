@@ -68,6 +68,7 @@ func TestScripts(t *testing.T) {
 			"normal":  normal,
 			"sql":     sqlDo,
 			"tamper":  tamper,
+			"agekey":  ageKey,
 			"port":    port,
 		},
 	})

@@ -18,6 +18,7 @@ import (
 	"github.com/remitrun/remit/internal/service/agents"
 	"github.com/remitrun/remit/internal/service/apis"
 	"github.com/remitrun/remit/internal/service/approvals"
+	"github.com/remitrun/remit/internal/service/backups"
 	"github.com/remitrun/remit/internal/service/changes"
 	"github.com/remitrun/remit/internal/service/clients"
 	"github.com/remitrun/remit/internal/service/extensions"
@@ -40,6 +41,7 @@ import (
 // are opened when first needed.
 type App struct {
 	Home         *home.Home
+	Backups      *backups.Backups
 	Policies     *policies.Policies
 	Secrets      *secrets.Secrets
 	Grants       *grants.Grants
@@ -69,6 +71,7 @@ type App struct {
 // New builds an App. It must be closed.
 func New(cfg home.Config) (*App, error) {
 	a := &App{Home: &home.Home{Config: cfg}}
+	a.Backups = &backups.Backups{Home: a.Home}
 	a.Policies = &policies.Policies{Home: a.Home}
 	a.Secrets = secrets.New(a.Home, a.Policies)
 	a.Grants = grants.New(a.Home, a.Policies)

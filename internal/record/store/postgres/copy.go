@@ -32,7 +32,7 @@ func (s *Store) copy(ctx context.Context, from *tables.Store) error {
 		return err
 	}
 	defer func() { _ = conn.Close(ctx) }() // nothing is left to be done
-	all, end, err := from.Snapshot(ctx)
+	all, end, err := from.Snapshot(ctx, false)
 	if err != nil {
 		return err
 	}

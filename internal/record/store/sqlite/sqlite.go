@@ -9,6 +9,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -44,6 +45,7 @@ type Options struct {
 	Home       string     // the folder; made with mode 0700 if it is missing
 	Durability Durability // "" means Power
 	ReadOnly   bool       // write nothing at all, not even a checkpoint on Close
+	Keys       string     // of a ledger that is only read: the folder that has its folder of keys; "" means Home
 }
 
 // Store is a ledger in a SQLite file. It implements [store.Backend].
@@ -51,6 +53,7 @@ type Store struct {
 	*tables.Store // nil until the file is open
 
 	home     string
+	keysIn   string // see Options.Keys
 	path     string
 	power    bool
 	readOnly bool
@@ -109,6 +112,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, fault.Wrap(fault.StoreFailed, err, "the ledger's folder %q has no absolute path", o.Home)
 	}
 	s := &Store{home: home, path: filepath.Join(home, File), power: o.Durability == Power, readOnly: o.ReadOnly, owner: uuid.New()}
+	s.keysIn = cmp.Or(o.Keys, home)
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.release())
 	}
@@ -153,7 +157,7 @@ func (s *Store) openReadOnly(ctx context.Context) error {
 		return s.fault(err, "the ledger cannot be opened")
 	}
 	var err error
-	if s.keys, err = tables.LoadKeys(s.home); err != nil {
+	if s.keys, err = tables.LoadKeys(s.keysIn); err != nil {
 		return err
 	}
 	s.read = s.connect("mode=ro&_pragma=busy_timeout(10000)")

@@ -4,7 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"iter"
+	"math"
 	"strings"
+
+	"github.com/remitrun/remit/internal/record/ledger"
 )
 
 // Copied is a table of a ledger, for a copy in another database.
@@ -15,13 +18,18 @@ type Copied struct {
 	s    *Store
 	conn *sql.Conn
 	take func(row []any)
+
+	only bool    // the rows are those of more alone
+	more [][]any // rows besides those of the table
 }
 
 // Snapshot begins to read one state of the ledger, whole: its tables for a copy in
 // another database, which has the same keys. The copy has the same events, nodes,
 // checkpoints and state of the log, so whatever was proved of the ledger holds for the
-// copy. Call end when all rows were read.
-func (s *Store) Snapshot(ctx context.Context) (all []Copied, end func() error, err error) {
+// copy. Events of a shared database that are not in the tree yet are in that of the copy.
+// numbered says that the copy's tags cover the numbers of events, as in a database that is
+// not shared. Call end when all rows were read.
+func (s *Store) Snapshot(ctx context.Context, numbered bool) (all []Copied, end func() error, err error) {
 	conn, err := s.read.Conn(ctx)
 	if err != nil {
 		return nil, nil, s.fault(err, "the ledger cannot be copied")
@@ -29,7 +37,8 @@ func (s *Store) Snapshot(ctx context.Context) (all []Copied, end func() error, e
 	if _, err := conn.ExecContext(ctx, s.dialect.Snapshot); err != nil {
 		return nil, nil, s.fault(err, "the ledger cannot be copied")
 	}
-	if _, err := s.readLog(ctx, conn); err != nil {
+	l, nodes, err := s.wholeLog(ctx, conn)
+	if err != nil {
 		return nil, nil, s.fault(err, "the ledger cannot be copied")
 	}
 	end = func() error {
@@ -40,14 +49,19 @@ func (s *Store) Snapshot(ctx context.Context) (all []Copied, end func() error, e
 		return s.fault(err, "the ledger cannot be copied")
 	}
 	tags := newTagger(s.keys)
-	add := func(name string, take func([]any), columns ...string) {
+	add := func(name string, take func([]any), columns ...string) *Copied {
 		all = append(all, Copied{Name: name, Columns: columns, s: s, conn: conn, take: take})
+		return &all[len(all)-1]
 	}
-	add("events", func(row []any) { // in a shared database no tag covers the event's number
-		row[3] = tags.tag(0, bytesOf(row[4]), bytesOf(row[5]), bytesOf(row[6]))
+	add("events", func(row []any) {
+		seq := ledger.Seq(0)
+		if n, ok := row[0].(int64); ok && numbered {
+			seq = ledger.Seq(n)
+		}
+		row[3] = tags.tag(seq, bytesOf(row[4]), bytesOf(row[5]), bytesOf(row[6]))
 	}, "seq", "run", "call", "tag", "body", "salt", "data")
 	add("blobs", nil, "address", "size", "enc", "data")
-	add("nodes", nil, "idx", "hash")
+	add("nodes", nil, "idx", "hash").more = nodes
 	add("checkpoints", nil, "size", "note")
 	add("runs", nil, "seq", "id", "status", "mode", "started", "ended", "total", "completed", "denied", "failed", "refused")
 	add("run_tools", nil, "tool", "run")
@@ -56,8 +70,36 @@ func (s *Store) Snapshot(ctx context.Context) (all []Copied, end func() error, e
 	for _, t := range append(append([]*sealedTable{tableMessages}, sealedTables...), tableSeals) {
 		add(t.name, nil, append(append([]string(nil), t.columns...), "mac")...)
 	}
-	add("log", nil, "id", "origin", "size", "frontier", "signed", "mac")
+	log := add("log", nil, "id", "origin", "size", "frontier", "signed", "mac")
+	log.only, log.more = true, [][]any{{int64(1), s.keys.origin, l.Size, l.Bytes(), l.signed, l.sum(s.keys)}}
 	return all, end, nil
+}
+
+// wholeLog reads the state of the log with all events in it, and the nodes of those that are
+// not in the stored tree yet.
+func (s *Store) wholeLog(ctx context.Context, q Querier) (l logState, nodes [][]any, err error) {
+	if l, err = s.readLog(ctx, q); err != nil || s.shared == nil {
+		return l, nil, err
+	}
+	total, err := s.shared.Total(ctx, q)
+	if err != nil {
+		return l, nil, err
+	}
+	batches, err := s.shared.Tail(ctx, q, l.Size, math.MaxInt32)
+	if err != nil {
+		return l, nil, err
+	}
+	leaves, err := s.leaves(ctx, q, l.Size, total)
+	if err != nil {
+		return l, nil, err
+	}
+	if err := s.keys.checkTail(batches, l.Size, leaves); err != nil {
+		return l, nil, err
+	}
+	for _, h := range leaves {
+		l.Append(h, storedNodes(&nodes))
+	}
+	return l, nodes, nil
 }
 
 func bytesOf(v any) []byte { b, _ := v.([]byte); return b }
@@ -65,6 +107,14 @@ func bytesOf(v any) []byte { b, _ := v.([]byte); return b }
 // Rows reads the rows, each valid until the next: int64, string, []byte or nil.
 func (t Copied) Rows(ctx context.Context) iter.Seq2[[]any, error] {
 	return func(yield func([]any, error) bool) {
+		for _, row := range t.more {
+			if !yield(row, nil) {
+				return
+			}
+		}
+		if t.only {
+			return
+		}
 		rows, err := t.conn.QueryContext(ctx, "SELECT "+strings.Join(t.Columns, ", ")+" FROM "+t.Name)
 		if err != nil {
 			yield(nil, err)

@@ -163,3 +163,6 @@ func (k *Keys) address(b []byte) [32]byte {
 	m.Sum(a[:0])
 	return a
 }
+
+// Verifier checks what the ledger's key signed.
+func (k *Keys) Verifier() note.Verifier { return k.pair }
