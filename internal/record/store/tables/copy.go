@@ -130,6 +130,11 @@ func (t Copied) Rows(ctx context.Context) iter.Seq2[[]any, error] {
 				yield(nil, err)
 				return
 			}
+			for i := range row {
+				if b, ok := row[i].([]byte); ok && b == nil { // empty, and nil would be written as NULL
+					row[i] = []byte{}
+				}
+			}
 			if t.take != nil {
 				t.take(row)
 			}
