@@ -110,6 +110,17 @@ func TestConversationsOfAllKinds(t *testing.T) {
 			t.Errorf("the question is %s", state)
 		}
 	})
+	t.Run("replay", func(t *testing.T) {
+		id := s.session(clock, "Again", "What time is it?", "And now?")
+		b.open(s.url + "/sessions/" + id)
+		b.until(`document.querySelectorAll(".by-assistant").length === 2`)
+		run(b, chromedp.Click(`details.more summary`))
+		run(b, chromedp.Click(`button[value="replay"]`))
+		b.until(`document.querySelector("p.note.good")`)
+		if text := get[string](b, `document.querySelector("p.note.good").textContent`); !contains(text, "4 messages and 2 calls in 1 run are the same") {
+			t.Errorf("the replay says %q", text)
+		}
+	})
 	t.Run("a lost connection sends nothing", func(t *testing.T) {
 		id := s.session(clock, "Offline")
 		b.open(s.url + "/sessions/" + id)

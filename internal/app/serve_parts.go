@@ -20,6 +20,7 @@ import (
 	"github.com/remitrun/remit/internal/record/report"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/grants"
+	"github.com/remitrun/remit/internal/service/replays"
 	"github.com/remitrun/remit/internal/service/runs"
 )
 
@@ -214,6 +215,12 @@ func (s *served) Calls(ctx context.Context, id string, from, limit int) ([]json.
 func (s *served) Replay(ctx context.Context, id string) (httpapi.Replayed, error) {
 	res, err := s.app.Replays.Run(ctx, id, nil)
 	return httpapi.Replayed{Run: res.ID.String(), Of: res.Of.String(), Status: res.Status.String(), OK: res.Mismatch == nil, Calls: res.Calls, Mismatch: res.Mismatch}, err
+}
+
+// ReplaySession implements httpapi.Runs.
+func (s *served) ReplaySession(ctx context.Context, id string) (replays.SessionSummary, error) {
+	res, err := s.app.Replays.Session(ctx, id, nil)
+	return res.Summary(), err
 }
 
 // Report implements httpapi.Runs.

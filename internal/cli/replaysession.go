@@ -42,28 +42,21 @@ func (s *session) replaySession(cmd *cobra.Command, a *app.App, id, policyFile, 
 	if err != nil {
 		return err
 	}
-	calls := 0
-	for _, r := range res.Runs {
-		calls += r.Calls
-	}
+	found := res.Summary()
 	if s.json {
-		out := map[string]any{
-			"session_id": res.Session.String(), "ok": res.Difference == nil && res.Mismatch() == nil, "runs": len(res.Runs), "calls": calls,
-			"messages": res.Messages, "mismatch": res.Mismatch(), "difference": res.Difference,
-		}
-		if err := s.printJSON(out); err != nil {
+		if err := s.printJSON(found); err != nil {
 			return err
 		}
 	}
-	if m := res.Mismatch(); m != nil {
-		return s.differs(m.Err())
+	if found.Mismatch != nil {
+		return s.differs(found.Mismatch.Err())
 	}
 	if res.Difference != nil {
 		return s.differs(fault.New(fault.ReplayMismatch, "%s", res.Difference.Error()))
 	}
 	if !s.json {
 		s.printf("%s session %s replayed: %s in %s; all messages are identical\n", s.paint(green, "✓"), res.Session,
-			counted(calls, "call"), counted(len(res.Runs), "run"))
+			counted(found.Calls, "call"), counted(found.Runs, "run"))
 		s.printf("  %s\n", counted(res.Messages, "message"))
 	}
 	return nil

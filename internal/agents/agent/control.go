@@ -38,6 +38,24 @@ func (s *Service) Cancel(ctx context.Context, by Caller, id string) (Session, er
 	}
 }
 
+// EndRun ends the run of a session in which no turn is under way, so that its record is whole.
+// The next turn starts another run.
+func (s *Service) EndRun(ctx context.Context, by Caller, id string) error {
+	r, _, err := s.session(ctx, id)
+	if err != nil {
+		return err
+	}
+	l := s.acquire(r.ID)
+	defer s.release(l)
+	t, err := l.reserve(by)
+	if err != nil {
+		return err
+	}
+	l.free(t, stepRelease, nil, true)
+	l.openRun() // waits until it has ended
+	return nil
+}
+
 // reserve keeps turns from starting until the reservation is freed.
 func (l *session) reserve(by Caller) (*turn, error) {
 	t := &turn{session: l, by: by, cancel: func(error) {}, done: make(chan struct{})}

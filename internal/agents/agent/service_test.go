@@ -210,3 +210,32 @@ func TestAnIdleSessionEndsItsRun(t *testing.T) {
 		t.Errorf("replay: %d, %v", made, err)
 	}
 }
+
+// The run of a session is ended on request while no turn is under way. The next message begins another one.
+func TestTheRunOfAQuietSessionIsEnded(t *testing.T) {
+	var w *world
+	var id string
+	var during error
+	w = newWorld(t, &brain{answer: func(int, model.Request) (model.Response, error) {
+		during = w.svc.EndRun(t.Context(), ann, id)
+		return text("yes"), nil
+	}})
+	w.open()
+	id = w.session()
+	for n := 1; n <= 2; n++ {
+		w.send(id, "hello")
+		if !errors.Is(during, fault.SessionBusy) {
+			t.Errorf("during a turn: %v", during)
+		}
+		if err := w.svc.EndRun(t.Context(), ann, id); err != nil {
+			t.Fatal(err)
+		}
+		runs, err := w.st.SessionRuns(t.Context(), uuid.MustParse(id))
+		if err != nil || len(runs) != n || runs[n-1].Status == "running" {
+			t.Errorf("%+v, %v", runs, err)
+		}
+	}
+	if made, err := w.replaySession(id); err != nil || made != 4 {
+		t.Errorf("replay: %d, %v", made, err)
+	}
+}

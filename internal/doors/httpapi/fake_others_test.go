@@ -109,6 +109,10 @@ func (o others) Replay(_ context.Context, id string) (httpapi.Replayed, error) {
 	return httpapi.Replayed{Run: someID, Of: id, Status: "completed", OK: true, Calls: 3}, nil
 }
 
+func (o others) ReplaySession(_ context.Context, id string) (replays.SessionSummary, error) {
+	return replays.SessionSummary{Session: uuid.MustParse(id), OK: true, Runs: 2, Calls: 3, Messages: 8}, nil
+}
+
 func (o others) Verify(context.Context, string) (store.VerifyReport, error) {
 	return store.VerifyReport{OK: true, Problems: []store.Discrepancy{}}, nil
 }

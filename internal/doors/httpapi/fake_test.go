@@ -198,6 +198,11 @@ func (w *world) DeleteSession(ctx context.Context, _ agent.Caller, id string) er
 	return err
 }
 
+func (w *world) EndRun(ctx context.Context, _ agent.Caller, id string) error {
+	_, err := w.Session(ctx, id)
+	return err
+}
+
 func (w *world) Command(ctx context.Context, _ agent.Caller, _ string, do func(context.Context) (agent.CommandResult, error)) error {
 	_, err := do(ctx)
 	return err

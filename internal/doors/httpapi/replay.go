@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/remitrun/remit/internal/call/replay"
+	"github.com/remitrun/remit/internal/service/replays"
 )
 
 // Replayed is the result of a replay.
@@ -28,5 +29,19 @@ func (s *Server) replay() {
 		}
 		r, err := s.o.Runs.Replay(ctx, in.ID)
 		return &struct{ Body Replayed }{r}, err
+	})
+	route(s, operation{
+		id: "replaySession", method: http.MethodPost, path: "/v1/sessions/{session_id}/replay", tag: "sessions", action: "runs.replay", summary: "Replay a session",
+		text:   "Carries out each of the session's runs again, while no turn is under way: without models, tools or network. Every message must be the same to the byte. The answer names the first difference.",
+		errors: []int{404, 409}, answer: map[string]any{"session_id": sampleSession, "ok": true, "runs": 2, "calls": 3, "messages": 8},
+	}, func(ctx context.Context, in *sessionIn) (*struct{ Body replays.SessionSummary }, error) {
+		if _, err := s.session(ctx, in.who, in.ID, othersRead); err != nil {
+			return nil, err
+		}
+		if err := s.o.Turns.EndRun(ctx, in.by(), in.ID); err != nil {
+			return nil, err
+		}
+		r, err := s.o.Runs.ReplaySession(ctx, in.ID)
+		return &struct{ Body replays.SessionSummary }{r}, err
 	})
 }

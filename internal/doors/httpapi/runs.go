@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/replays"
 )
 
 // Runs has the recorded runs.
@@ -28,6 +29,8 @@ type Runs interface {
 	Verify(ctx context.Context, id string) (store.VerifyReport, error)
 	// Replay carries out a run again from its record.
 	Replay(ctx context.Context, id string) (Replayed, error)
+	// ReplaySession carries out a session's runs again from their record.
+	ReplaySession(ctx context.Context, id string) (replays.SessionSummary, error)
 	// CollectPlan makes a plan of a run's calls, without secrets.
 	CollectPlan(ctx context.Context, id string) (CollectedPlan, error)
 	// Freeze makes a frozen plan.

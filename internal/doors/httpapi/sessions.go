@@ -28,6 +28,8 @@ type Turns interface {
 	Cancel(ctx context.Context, by agent.Caller, id string) (agent.Session, error)
 	Pause(ctx context.Context, by agent.Caller, id string) (agent.Session, error)
 	Resume(ctx context.Context, by agent.Caller, id string) (agent.Session, error)
+	// EndRun ends the run of a session in which no turn is under way: its record is whole then.
+	EndRun(ctx context.Context, by agent.Caller, id string) error
 }
 
 // SessionList is a page of sessions, newest first.

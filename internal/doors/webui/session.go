@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/report"
+	"github.com/remitrun/remit/internal/service/replays"
 )
 
 const (
@@ -38,7 +39,11 @@ type sessionView struct {
 	CanResume bool
 	CanCancel bool
 	Ended     bool
+	Replayed  *replays.SessionSummary // nil: nobody asked
 }
+
+// CanReplay reports whether the session's runs have ended, so that they can be carried out again.
+func (v sessionView) CanReplay() bool { return v.Last > 0 && !v.CanPause && !v.CanResume }
 
 // childThread is a sub-agent with its last messages.
 type childThread struct {
@@ -58,12 +63,12 @@ type commandView struct {
 }
 
 func (s *Server) session(x *exchange) (*page, error) {
-	return s.sessionPage(x, x.r.PathValue("id"), nil, "")
+	return s.sessionPage(x, x.r.PathValue("id"), sessionView{})
 }
 
-// sessionPage makes the page of a session. Alert says why what was typed could not be sent.
-func (s *Server) sessionPage(x *exchange, id string, alert *httpapi.Problem, typed string) (*page, error) {
-	v := sessionView{Alert: alert, Typed: typed}
+// sessionPage makes the page of a session, with what was typed and why it could not be sent, or
+// with the result of a replay.
+func (s *Server) sessionPage(x *exchange, id string, v sessionView) (*page, error) {
 	v.Now = x.now
 	if err := x.api.get("/v1/sessions/"+url.PathEscape(id), nil, &v.Session); err != nil {
 		return nil, err
@@ -108,9 +113,9 @@ func (s *Server) sessionPage(x *exchange, id string, alert *httpapi.Problem, typ
 	v.CanResume = v.State == agent.Paused
 	v.CanCancel = v.CanPause || v.CanResume
 	v.Ended = v.State == agent.Ended
-	p := &page{Title: v.Name(), Nav: "Sessions", Topics: topics, Session: id, Body: v}
-	if alert != nil {
-		p.Status = alert.Status
+	p := &page{Title: v.Name(), Nav: "Sessions", Topics: topics, Session: id, Still: v.Replayed != nil, Body: v}
+	if v.Alert != nil {
+		p.Status = v.Alert.Status
 	}
 	return p, nil
 }
@@ -194,6 +199,12 @@ func (s *Server) inSession(x *exchange) (string, *page, error) {
 		err = fault.New(fault.Usage, "the message is empty")
 	case "pause", "resume", "cancel":
 		err = x.api.post(path+"/"+do, nil, &out)
+	case "replay":
+		var res replays.SessionSummary
+		if err = x.api.post(path+"/replay", nil, &res); err == nil {
+			p, err := s.sessionPage(x, id, sessionView{Replayed: &res})
+			return "", p, err
+		}
 	case "fork":
 		var upTo int
 		if upTo, err = strconv.Atoi(form.Get("up_to")); err != nil || upTo < 0 {
@@ -221,7 +232,7 @@ func (s *Server) notDone(x *exchange, id string, err error, typed string) (strin
 	if signedOut(err) {
 		return "", nil, err
 	}
-	p, perr := s.sessionPage(x, id, problemOf(err), typed)
+	p, perr := s.sessionPage(x, id, sessionView{Alert: problemOf(err), Typed: typed})
 	return "", p, perr
 }
 

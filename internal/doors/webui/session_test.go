@@ -23,6 +23,7 @@ func TestFormsOfSessions(t *testing.T) {
 		"pause":                  {path, url.Values{"do": {"pause"}}, map[string]string{session + "/pause": made}, "", "POST " + session + "/pause ", path},
 		"resume":                 {path, url.Values{"do": {"resume"}}, map[string]string{session + "/resume": made}, "", "POST " + session + "/resume ", path},
 		"cancel":                 {path, url.Values{"do": {"cancel"}}, map[string]string{session + "/cancel": made}, "", "POST " + session + "/cancel ", path},
+		"replay while it works":  {path, url.Values{"do": {"replay"}}, nil, "", "POST " + session + "/replay ", ""},
 		"fork":                   {path, url.Values{"do": {"fork"}, "up_to": {"4"}}, map[string]string{session + "/fork": made}, "", "POST " + session + `/fork {"up_to":4}`, path},
 		"fork up to a word":      {path, url.Values{"do": {"fork"}, "up_to": {"four"}}, nil, "", "", ""},
 		"end":                    {path, url.Values{"do": {"end"}}, map[string]string{session: made}, "", "DELETE " + session + " ", "/ui/sessions"},

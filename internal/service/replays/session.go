@@ -37,6 +37,27 @@ func (r SessionResult) Mismatch() *replay.Mismatch {
 	return nil
 }
 
+// SessionSummary is what the replay of a session found, for programs.
+type SessionSummary struct {
+	Session    uuid.UUID         `json:"session_id"`
+	OK         bool              `json:"ok" doc:"All calls and messages are identical"`
+	Runs       int               `json:"runs" doc:"The session's runs that were carried out again, each as a run of its own"`
+	Calls      int               `json:"calls"`
+	Messages   int               `json:"messages" doc:"Messages that are the same to the byte"`
+	Mismatch   *replay.Mismatch  `json:"mismatch,omitempty" doc:"The first call that differs"`
+	Difference *agent.Difference `json:"difference,omitempty" doc:"The first message that differs"`
+}
+
+// Summary counts what was replayed.
+func (r SessionResult) Summary() SessionSummary {
+	out := SessionSummary{Session: r.Session, Runs: len(r.Runs), Messages: r.Messages, Mismatch: r.Mismatch(), Difference: r.Difference}
+	for _, run := range r.Runs {
+		out.Calls += run.Calls
+	}
+	out.OK = out.Mismatch == nil && out.Difference == nil
+	return out
+}
+
 // SessionRuns gives a session's runs, oldest first. An unknown session is
 // fault.SessionUnknown.
 func (s *Replays) SessionRuns(ctx context.Context, id string) (uuid.UUID, []ledger.Run, error) {
