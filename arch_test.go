@@ -110,7 +110,7 @@ var mayImport = map[string]string{
 	"record/store/postgres/postgrestest": "github.com/jackc/pgx/v5 os os/exec",
 	// the ledger's database
 	"service/backups":  "base/fault base/wholefile record/ledger record/store record/store/postgres record/store/sqlite record/store/tables service/home filippo.io/age golang.org/x/mod/sumdb os",
-	"service/database": "base/fault record/store record/store/postgres record/store/sqlite service/home",
+	"service/database": "authority/policy base/fault record/store record/store/postgres record/store/sqlite service/home service/secrets service/settings",
 	// adapters
 	"record/eventlog":         "base/redact github.com/DeRuina/timberjack os",
 	"base/wholefile":          "golang.org/x/sys os syscall",
@@ -171,12 +171,12 @@ var mayImport = map[string]string{
 	"doors/webui":     "agents/agent agents/capability agents/chat authority/grant base/clip base/fault base/markdown base/redact call/approval call/catalog doors/httpapi record/ledger record/report record/store service/approvals service/changes service/devices service/grants service/history service/policyreview service/replays github.com/google/uuid net net/http",
 	"app": `
 		doors/gateway doors/httpapi doors/listen doors/webui
-		service/agents service/apis service/approvals service/backups service/callers service/changes service/clients service/devices service/extensions service/grants service/history service/home service/hooks service/measures service/models service/modules service/notify service/policies service/policyreview service/replays service/runs service/secrets service/servers service/settings service/slash
+		service/agents service/apis service/approvals service/backups service/callers service/changes service/clients service/database service/devices service/extensions service/grants service/history service/home service/hooks service/measures service/models service/modules service/notify service/policies service/policyreview service/replays service/runs service/secrets service/servers service/settings service/slash
 		agents/agent agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/mcptools agents/capability/noop agents/capability/requests agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace
 		call/approval call/catalog call/frozen call/runner
 		tools/builtin/analyze tools/builtin/clock tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/request tools/builtin/shell tools/model tools/model/anthropic tools/model/openai tools/model/scripted tools/source/mcp
 		confine/egress confine/sandbox confine/sandbox/linux
-		record/eventlog record/ledger record/report record/store record/store/postgres record/store/sqlite record/telemetry
+		record/eventlog record/ledger record/report record/store record/store/sqlite record/telemetry
 		authority/grant authority/permit authority/policy authority/policy/profile
 		base/fault base/inspect base/tool
 		github.com/google/uuid

@@ -13,14 +13,13 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/sandbox/linux"
 	"github.com/remitrun/remit/internal/record/store"
-	"github.com/remitrun/remit/internal/record/store/postgres"
-	"github.com/remitrun/remit/internal/record/store/sqlite"
 	"github.com/remitrun/remit/internal/service/agents"
 	"github.com/remitrun/remit/internal/service/apis"
 	"github.com/remitrun/remit/internal/service/approvals"
 	"github.com/remitrun/remit/internal/service/backups"
 	"github.com/remitrun/remit/internal/service/changes"
 	"github.com/remitrun/remit/internal/service/clients"
+	"github.com/remitrun/remit/internal/service/database"
 	"github.com/remitrun/remit/internal/service/extensions"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/history"
@@ -74,6 +73,7 @@ func New(cfg home.Config) (*App, error) {
 	a.Backups = &backups.Backups{Home: a.Home}
 	a.Policies = &policies.Policies{Home: a.Home}
 	a.Secrets = secrets.New(a.Home, a.Policies)
+	database.Resolve(a.Home, a.Secrets)
 	a.Grants = grants.New(a.Home, a.Policies)
 	a.Home.Ledger, a.Home.Changed = a.Store, func() { servers.ForgetFailures(a.Home) }
 	a.box = linux.New(linux.Config{Getenv: cfg.Lookup, Secret: a.Secrets.Value, State: cfg.Dir, Egress: egressOf(a.Secrets.Value, cfg.Lookup)})
@@ -181,25 +181,10 @@ func (a *App) open(ctx context.Context, readOnly bool) (store.Backend, error) {
 	if a.store != nil {
 		return a.store, nil
 	}
-	s, err := a.openBackend(ctx, readOnly)
+	s, err := database.Open(ctx, a.Home, readOnly)
 	if err != nil {
 		return nil, err
 	}
 	a.store = s
-	return s, nil
-}
-
-func (a *App) openBackend(ctx context.Context, readOnly bool) (store.Backend, error) {
-	if a.Home.Database != "" {
-		s, err := postgres.Open(ctx, postgres.Options{Home: a.Home.Dir, URL: a.Home.Database, ReadOnly: readOnly})
-		if err != nil {
-			return nil, err
-		}
-		return s, nil
-	}
-	s, err := sqlite.Open(ctx, sqlite.Options{Home: a.Home.Dir, ReadOnly: readOnly})
-	if err != nil {
-		return nil, err
-	}
 	return s, nil
 }

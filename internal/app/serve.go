@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/service/agents"
 	"github.com/remitrun/remit/internal/service/callers"
 	"github.com/remitrun/remit/internal/service/changes"
+	"github.com/remitrun/remit/internal/service/database"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/measures"
 )
@@ -85,7 +87,20 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	if q.Ready != nil {
 		q.Ready(admin)
 	}
-	return s.Serve(ctx, l)
+	st, err := a.Store(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, release := database.WhileLeased(ctx, st)
+	defer release()
+	if err := s.Serve(ctx, l); err != nil {
+		return err
+	}
+	var lost *fault.Error
+	if errors.As(context.Cause(ctx), &lost) {
+		return lost
+	}
+	return nil
 }
 
 // server builds the server and what it serves. What comes with it ends all of that.
@@ -113,7 +128,7 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *
 	if err != nil {
 		return nil, nil, err
 	}
-	service, err := a.Agents.Start(ctx, agents.Request{Workspace: q.Workspace, Capabilities: reg, Observe: w.Notice})
+	service, err := a.Agents.Start(ctx, agents.Request{Workspace: q.Workspace, Capabilities: reg, Observe: w.Notice, Adopt: true})
 	if err != nil {
 		return nil, nil, err
 	}

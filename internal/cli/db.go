@@ -11,10 +11,11 @@ import (
 )
 
 // dbHelp is the help of remit db.
-const dbHelp = `The ledger is a SQLite file in $REMIT_HOME unless REMIT_DB, or --db, names a
-PostgreSQL database, as postgres://user@host/name. The database keeps the same
-events, and the keys stay in $REMIT_HOME/keys. Put a password into ~/.pgpass or
-PGPASSFILE, not into the URL, which other users may see.
+const dbHelp = `The ledger is a SQLite file in $REMIT_HOME unless --db, REMIT_DB or
+ledger.database in config.yaml names a PostgreSQL database, as
+postgres://user@host/name. The database keeps the same events, and the keys
+stay in $REMIT_HOME/keys. Put a password into ~/.pgpass or PGPASSFILE, not into
+the URL, which other users may see.
 `
 
 func (s *session) dbCmd() *cobra.Command {
@@ -27,7 +28,7 @@ func (s *session) dbCmd() *cobra.Command {
   REMIT_DB=postgres://remit@localhost/remit remit verify`,
 	}
 	var url string
-	c.PersistentFlags().StringVar(&url, "db", "", "`URL` of the database (default: REMIT_DB)")
+	c.PersistentFlags().StringVar(&url, "db", "", "`URL` of the database (default: REMIT_DB, then config.yaml)")
 	use := func(cmd *cobra.Command, _ []string) error {
 		s.useDatabase(url)
 		return nil
@@ -53,7 +54,7 @@ func (s *session) dbCmd() *cobra.Command {
 events, with the same hashes and checkpoints. The copy is verified against a
 checkpoint of the original. Then the file gets another name, so that the ledger
 cannot go on in two places. Stop every other Remit process of this $REMIT_HOME
-first, and set REMIT_DB from then on.
+first, and set ledger.database in config.yaml from then on.
 `,
 		Args:    cobra.NoArgs,
 		PreRunE: use,
@@ -71,11 +72,23 @@ first, and set REMIT_DB from then on.
 			}
 			s.printf("%s %d events copied and verified, root %s\n", s.paint(green, "✓"), m.Report.Size, m.Report.Root)
 			s.printf("  the old file is now %s\n", show(m.Aside))
-			s.printf("  set REMIT_DB from now on\n")
+			s.printf("  set ledger.database in config.yaml from now on\n")
 			return nil
 		},
 	}
-	c.AddCommand(migrate, status, move)
+	accept := &cobra.Command{
+		Use:   "accept",
+		Short: "Accept a server that took the place of another one",
+		Long: `Remit writes nothing to a server that took another one's place without having
+been a synchronous standby: acknowledged events may be missing. Check first,
+with a checkpoint that was kept elsewhere: remit verify --checkpoint FILE.
+Then this command accepts the server as it is. Start the nodes again.
+`,
+		Args:    cobra.NoArgs,
+		PreRunE: use,
+		RunE:    s.withDatabase(database.Accept),
+	}
+	c.AddCommand(migrate, status, move, accept)
 	return c
 }
 

@@ -73,7 +73,7 @@ func (s *session) serveCmd() *cobra.Command {
 	}
 	fl := c.Flags()
 	fl.StringVar(&q.Listen, "listen", defaultListen, "`ADDRESS` and port")
-	fl.StringVar(&database, "db", "", "`URL` of a PostgreSQL database with the ledger (default: REMIT_DB; see remit db)")
+	fl.StringVar(&database, "db", "", "`URL` of a PostgreSQL database with the ledger (default: REMIT_DB, then config.yaml; see remit db)")
 	fl.StringVarP(&q.Policy, "policy", "p", "", "policy `FILE` of the admin's grant")
 	fl.StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: the current folder)")
 	fl.BoolVar(&q.NewToken, "new-token", false, "create a new admin token and revoke the old one")

@@ -24,7 +24,7 @@ func (s *Service) Cancel(ctx context.Context, by Caller, id string) (Session, er
 		if err != nil {
 			return Session{}, err
 		}
-		t, err := l.reserve(by)
+		t, err := l.reserve(ctx, by)
 		if err == nil {
 			defer l.free(t, stepRelease, nil, false)
 			return l.abandonTurn(ctx, by)
@@ -47,7 +47,7 @@ func (s *Service) EndRun(ctx context.Context, by Caller, id string) error {
 	}
 	l := s.acquire(r.ID)
 	defer s.release(l)
-	t, err := l.reserve(by)
+	t, err := l.reserve(ctx, by)
 	if err != nil {
 		return err
 	}
@@ -56,10 +56,17 @@ func (s *Service) EndRun(ctx context.Context, by Caller, id string) error {
 	return nil
 }
 
-// reserve keeps turns from starting until the reservation is freed.
-func (l *session) reserve(by Caller) (*turn, error) {
+// reserve keeps turns from starting, on all nodes, until the reservation is freed.
+func (l *session) reserve(ctx context.Context, by Caller) (*turn, error) {
 	t := &turn{session: l, by: by, cancel: func(error) {}, done: make(chan struct{})}
-	return t, l.claim(t, stepReserve)
+	if err := l.claim(t, stepReserve); err != nil {
+		return nil, err
+	}
+	if err := l.take(ctx, by); err != nil {
+		l.free(t, stepRelease, err, false)
+		return nil, err
+	}
+	return t, nil
 }
 
 // abandonTurn records that an interrupted turn will not be continued, if there is one.
@@ -83,6 +90,11 @@ func (l *session) abandonTurn(ctx context.Context, by Caller) (Session, error) {
 // under way can still start a turn below, so it looks again until there is none.
 func (s *Service) stopTree(ctx context.Context, l *session, why error) (stopped bool, err error) {
 	own := l.stop(why)
+	if own == nil {
+		if own, err = s.stopElsewhere(ctx, l.id); err != nil {
+			return false, err
+		}
+	}
 	stopped = own != nil
 	for range maxDepth {
 		turns, err := s.stopBelow(ctx, l.id, why, maxDepth)
@@ -113,11 +125,17 @@ func (s *Service) stopBelow(ctx context.Context, parent uuid.UUID, why error, de
 	children, err := s.o.Record.Sessions(ctx, store.SessionFilter{Parent: parent, PageFilter: store.PageFilter{Limit: maxChildren}})
 	var turns []<-chan struct{}
 	for _, child := range children {
+		var done <-chan struct{}
 		if l := s.acquireKnown(child.ID); l != nil {
-			if done := l.stop(why); done != nil {
-				turns = append(turns, done)
-			}
+			done = l.stop(why)
 			s.release(l)
+		}
+		if d, derr := readSession(child); done == nil && derr == nil && d.State.interrupted() {
+			done, derr = s.stopElsewhere(ctx, child.ID)
+			err = errors.Join(err, derr)
+		}
+		if done != nil {
+			turns = append(turns, done)
 		}
 		below, berr := s.stopBelow(ctx, child.ID, why, depth-1)
 		turns, err = append(turns, below...), errors.Join(err, berr)
@@ -174,7 +192,7 @@ func (s *Service) stopAndReserve(ctx context.Context, by Caller, l *session) (*t
 		if _, err := s.stopTree(ctx, l, fault.New(fault.ToolCancelled, "the session was ended")); err != nil {
 			return nil, err
 		}
-		if t, err := l.reserve(by); !errors.Is(err, fault.SessionBusy) {
+		if t, err := l.reserve(ctx, by); !errors.Is(err, fault.SessionBusy) {
 			return t, err
 		}
 	}
@@ -186,15 +204,38 @@ func (s *Service) Pause(ctx context.Context, _ Caller, id string) (Session, erro
 	if err != nil {
 		return Session{}, err
 	}
+	held := false
 	if l := s.acquireKnown(r.ID); l != nil {
 		defer s.release(l)
-		l.do(func(o *owner) {
-			if o.turn != nil && o.phase != phaseReserved && o.pause == nil {
-				o.pause = make(chan struct{})
-			}
-		})
+		held = l.holdTurn()
+	}
+	if !held {
+		if _, err := s.ask(ctx, r.ID, store.PauseTurn); err != nil {
+			return Session{}, err
+		}
 	}
 	return s.current(ctx, r, d)
+}
+
+// holdTurn has the turn stop before its next step; false: there is none.
+func (l *session) holdTurn() (underWay bool) {
+	l.do(func(o *owner) {
+		if underWay = o.turn != nil && o.phase != phaseReserved; underWay && o.pause == nil {
+			o.pause = make(chan struct{})
+		}
+	})
+	return underWay
+}
+
+// letGo lets a turn go on that was held, or is to be; false: there is none.
+func (l *session) letGo() (underWay bool) {
+	l.do(func(o *owner) {
+		if underWay = o.turn != nil && o.phase != phaseReserved; underWay && o.pause != nil {
+			close(o.pause)
+			o.pause = nil
+		}
+	})
+	return underWay
 }
 
 // Resume continues a turn that was paused or interrupted.
@@ -205,13 +246,12 @@ func (s *Service) Resume(ctx context.Context, by Caller, id string) (Session, er
 	}
 	l := s.acquire(r.ID)
 	defer s.release(l)
-	underWay := false
-	l.do(func(o *owner) {
-		if underWay = o.turn != nil && o.phase != phaseReserved; underWay && o.pause != nil {
-			close(o.pause)
-			o.pause = nil
+	underWay := l.letGo()
+	if !underWay {
+		if underWay, err = s.ask(ctx, r.ID, store.ContinueTurn); err != nil {
+			return Session{}, err
 		}
-	})
+	}
 	if underWay {
 		return s.current(ctx, r, d)
 	}
@@ -252,8 +292,9 @@ func (s *Service) Recover(ctx context.Context, by Caller) ([]Session, error) {
 	}
 }
 
-// Wait waits until the turn that is under way in this process has ended, and gives why
-// it ended; nil: the model was done, or there was no turn.
+// Wait waits until the turn that is under way in this process, or on another node, has
+// ended, and gives why it ended in this process; nil: the model was done, or there was no
+// turn here.
 func (s *Service) Wait(ctx context.Context, id string) error {
 	r, _, err := s.session(ctx, id)
 	if err != nil {
@@ -261,7 +302,7 @@ func (s *Service) Wait(ctx context.Context, id string) error {
 	}
 	t := s.currentTurn(r.ID)
 	if t == nil {
-		return nil
+		return s.waitElsewhere(ctx, r.ID, store.NoRequest)
 	}
 	select {
 	case <-t.done:

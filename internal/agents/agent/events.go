@@ -14,6 +14,9 @@ import (
 // process may work on.
 const pollInterval = 2 * time.Second
 
+// pollNodes is the same where nodes share a database.
+const pollNodes = 200 * time.Millisecond
+
 // Events gives on the events of a session, until ctx ends. It starts after the event with
 // the ID last, which is the last one that the client saw ("": from now on). Messages that
 // the client missed come first, from the record; the pieces of their text do not come
@@ -36,6 +39,7 @@ func (s *Service) Events(ctx context.Context, id, last string, on func(Event) er
 	known := true
 	l.do(func(o *owner) {
 		o.hub.countFrom(r.Last)
+		o.version = max(o.version, r.Version) // what it is now is told below
 		if w.position = o.hub.end(); last != "" {
 			w.position, known = o.hub.after(last)
 		}
@@ -66,7 +70,11 @@ type watcher struct {
 
 // watch passes on events until the context ends.
 func (w *watcher) watch(ctx context.Context) error {
-	poll := time.NewTicker(pollInterval)
+	every := pollInterval
+	if w.svc.o.Turns != nil {
+		every = pollNodes
+	}
+	poll := time.NewTicker(every)
 	defer poll.Stop()
 	for {
 		n, err := w.passOn(ctx)
@@ -80,7 +88,7 @@ func (w *watcher) watch(ctx context.Context) error {
 		case <-n.more:
 		case <-poll.C:
 			if w.session.currentTurn() == nil { // another process may work on it
-				if err := w.catchUp(ctx); err != nil {
+				if err := w.look(ctx); err != nil {
 					return err
 				}
 			}
@@ -129,6 +137,21 @@ func (w *watcher) tell(e Event) error {
 		w.told = e.Message.Number
 	}
 	return w.on(e)
+}
+
+// look passes on what another process has recorded of the session since.
+func (w *watcher) look(ctx context.Context) error {
+	r, d, err := w.svc.session(ctx, w.session.id.String())
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // the client has gone
+	}
+	if err == nil && r.Last > w.told {
+		err = w.catchUp(ctx)
+	}
+	if err == nil {
+		w.session.showState(r.Version, d)
+	}
+	return err
 }
 
 // catchUp passes on the recorded messages that the client did not get yet.

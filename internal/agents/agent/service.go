@@ -40,7 +40,7 @@ type Record interface {
 }
 
 // Options is what a Service is made of. All fields are required, except Files, Match,
-// Secret, Defaults, Idle and Now.
+// Secret, Turns, Adopt, Report, Defaults, Idle and Now.
 type Options struct {
 	Record       Record
 	Grants       GrantSource
@@ -56,6 +56,12 @@ type Options struct {
 	// Secret reports whether a text contains the value of a secret, which must not get
 	// into a conversation; nil: no text does.
 	Secret func(text string) (bool, error)
+	// Turns shares turns with other nodes; nil: the processes of one machine share a file.
+	Turns store.Turns
+	// Adopt continues the turns of nodes that died, and Report is told of those that cannot
+	// be continued; nil: nobody is.
+	Adopt  bool
+	Report func(session uuid.UUID, err error)
 	// Idle is how long a session without a turn keeps its run open; 0: five minutes.
 	Idle time.Duration
 	Now  func() time.Time // nil: time.Now
@@ -69,12 +75,15 @@ type Service struct {
 	o       Options
 	process string // names this process in the IDs of events
 
+	stopFollowing context.CancelFunc // nil: there are no other nodes
+	following     sync.WaitGroup
+
 	mu       sync.Mutex // for the fields below; never held while waiting
 	sessions map[uuid.UUID]*session
 	closed   bool
 }
 
-// New makes a Service. It starts nothing.
+// New makes a Service. With Turns, it follows the requests of other nodes until Close.
 func New(o Options) *Service {
 	if o.Idle <= 0 {
 		o.Idle = defaultIdle
@@ -87,7 +96,13 @@ func New(o Options) *Service {
 	}
 	var b [4]byte
 	_, _ = rand.Read(b[:]) // never fails; the name is not a secret
-	return &Service{o: o, process: hex.EncodeToString(b[:]), sessions: map[uuid.UUID]*session{}}
+	s := &Service{o: o, process: hex.EncodeToString(b[:]), sessions: map[uuid.UUID]*session{}}
+	if o.Turns != nil {
+		ctx, stop := context.WithCancel(context.Background())
+		s.stopFollowing = stop
+		s.following.Go(func() { s.followTurns(ctx) })
+	}
+	return s
 }
 
 // errClosing is why turns end when the Service is closed. Resume continues them.
@@ -96,6 +111,10 @@ var errClosing = fault.New(fault.Interrupted, "Remit is ending; the session can 
 // Close ends the turns that are under way, so that Resume can continue them, and all
 // runs.
 func (s *Service) Close(ctx context.Context) error {
+	if s.stopFollowing != nil {
+		s.stopFollowing()
+		s.following.Wait()
+	}
 	s.mu.Lock()
 	s.closed = true
 	list := make([]*session, 0, len(s.sessions))

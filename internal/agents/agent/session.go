@@ -32,6 +32,7 @@ type owner struct {
 	turn      *turn         // that has the session, also a reservation; nil: none
 	run       *activation   // open run; nil: none
 	idle      *time.Timer   // closes the run
+	epoch     int64         // of the turn among the nodes; 0: this node has none
 	closed    chan struct{} // of the run that is being closed: closed when that is done; nil: there is none
 	questions int           // that the turn's calls wait for
 	told      []string      // violations of sub-agents, for the next step
@@ -177,31 +178,38 @@ func (l *session) free(t *turn, s step, err error, closeRun bool) {
 	l.do(func(o *owner) {
 		_ = o.advance(s) // finish and release are possible wherever t has the session
 		o.turn, o.pause, o.questions = nil, nil, 0
+		if errors.Is(err, errClosing) && l.svc.o.Adopt {
+			o.epoch = 0 // another node takes it once this one has left
+		}
 		t.cancel(nil)
 		t.err = err
 		close(t.done)
 		switch {
-		case o.run == nil:
-		case o.closing || closeRun:
+		case o.closing || closeRun || l.svc.o.Turns != nil: // the next turn may be another node's
 			o.closeRun()
+		case o.run == nil:
 		default:
 			o.idle.Reset(l.svc.o.Idle)
 		}
 	})
 }
 
-// closeRun ends the session's run, which gives up the lease.
+// closeRun ends the session's run, which gives up the lease, and its turn among the nodes.
 func (o *owner) closeRun() {
-	act := o.run
-	if act == nil {
+	act, epoch := o.run, o.epoch
+	if act == nil && epoch == 0 {
 		return
 	}
 	done := make(chan struct{})
-	o.run, o.closed = nil, done
+	o.run, o.epoch, o.closed = nil, 0, done
 	o.idle.Stop()
 	l := o.session
 	go func() {
-		err := act.run.End(context.Background())
+		var err error
+		if act != nil {
+			err = act.run.End(context.Background())
+		}
+		err = errors.Join(err, l.svc.endTurn(l.id, epoch))
 		l.do(func(o *owner) {
 			o.closed, o.closeErr = nil, err // but for Close, the next turn tells of a store that fails
 			close(done)

@@ -198,6 +198,9 @@ func guarded(do func() error) (err error) {
 
 // prepare gives the session its run and records the user's message.
 func (t *turn) prepare(ctx context.Context) (*activation, Message, error) {
+	if err := t.session.take(ctx, t.by); err != nil {
+		return nil, Message{}, err
+	}
 	act, err := t.activate(ctx)
 	if err != nil {
 		return nil, Message{}, err

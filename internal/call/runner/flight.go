@@ -212,6 +212,11 @@ func (f *flight) perform(ctx context.Context) error {
 		return nil
 	}
 	defer f.mark(ledger.Processing)
+	ctx, release, err := f.checkLease(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
 	given := f.given()
 	terms := permit.Terms{Call: f.digest(), Tool: f.entry.Spec.ID, Chain: f.chain, Env: f.run.Env, Limits: f.limits, Keep: f.run.Keep, Held: f.run.Held,
 		BytesIn: given.BytesIn, BytesOut: given.BytesOut, Tokens: given.Tokens, TokensIn: given.TokensIn, TokensOut: given.TokensOut, Money: given.Money}
@@ -263,6 +268,30 @@ func (f *flight) perform(ctx context.Context) error {
 		return c.Judge(d.res.Output, d.err)
 	}
 	return d.err
+}
+
+// checkLease refuses a call of a node that lost its lease, also between the intent and now.
+// The context ends when it loses it later.
+func (f *flight) checkLease(ctx context.Context) (context.Context, func(), error) {
+	leased, ok := f.r.Record.(Leased)
+	if !ok {
+		return ctx, func() {}, nil
+	}
+	lost, err := leased.HoldsLease()
+	if err != nil {
+		return nil, nil, recordError{err}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-lost:
+			_, err := leased.HoldsLease()
+			cancel(err)
+		case <-done:
+		}
+	}()
+	return ctx, func() { close(done); cancel(nil) }, nil
 }
 
 // askWithin asks for approval of an action while the call runs.

@@ -60,6 +60,13 @@ type Recorder interface {
 	Append(ctx context.Context, entries ...ledger.Entry) (ledger.Seq, error)
 }
 
+// Leased is a Recorder whose right to act can end: that of one node among several.
+type Leased interface {
+	// HoldsLease returns an error once no call may begin here. lost is closed when the calls
+	// that run must end.
+	HoldsLease() (lost <-chan struct{}, err error)
+}
+
 // Facts looks up what the second step of a decision needs: the real paths of files, the
 // addresses of hosts, the executables of commands. It fills in the actions' fact fields.
 type Facts interface {

@@ -7,6 +7,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/google/uuid"
+
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/agents/capability"
 	"github.com/remitrun/remit/internal/authority/permit"
@@ -63,7 +65,8 @@ type Request struct {
 	Hooks        []runner.Hook       // called around calls
 	// Here asks the person at this terminal the questions of sessions' calls; nil: they wait
 	// for an answer from elsewhere.
-	Here func(ctx context.Context, c approval.Case) (store.Vote, error)
+	Here  func(ctx context.Context, c approval.Case) (store.Vote, error)
+	Adopt bool // continue turns of other nodes that died
 }
 
 // host gives a service of agents what it needs for its sessions.
@@ -99,12 +102,21 @@ func (s *Agents) service(st store.Backend, q Request, tools runner.Catalog) (*ag
 		}
 	}
 	h, sessions := &host{s, q}, s.Home.Settings.Sessions
+	turns, _ := st.(store.Turns) // nil: a file of this machine
 	quota := store.Quota{Bytes: sessions.FileBytes, Files: sessions.FileCount}
 	return agent.New(agent.Options{
 		Record: st, Grants: h, Runs: h, Capabilities: q.Capabilities, Models: q.Models,
 		Chat: func(c agent.ChatRequest) permit.Tool { return s.chatTool(q.Models, c) }, Lookup: tools.Lookup, Match: s.matchTools,
 		Files: FilesOf(st, quota), Quota: quota, Secret: s.Secrets.In,
+		Turns: turns, Adopt: q.Adopt, Report: s.notContinued,
 	}), nil
+}
+
+// notContinued tells the operator of a turn whose node died, and that waits for a person.
+func (s *Agents) notContinued(session uuid.UUID, err error) {
+	if log, lerr := s.Home.Log(); lerr == nil {
+		log.Logger().Error("turn_not_continued", "session", session.String(), "error", err.Error())
+	}
 }
 
 // chatTool makes the tool model.chat for a session.

@@ -6,43 +6,75 @@ import (
 	"context"
 	"errors"
 
+	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/store/postgres"
 	"github.com/remitrun/remit/internal/record/store/sqlite"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/secrets"
+	"github.com/remitrun/remit/internal/service/settings"
 )
 
 // Migrate brings the tables of the ledger's database up to date. If the database
 // has no ledger and $REMIT_HOME no keys, it makes both.
 func Migrate(ctx context.Context, h *home.Home) (postgres.Status, error) {
-	if err := check(h); err != nil {
+	o, err := Options(h)
+	if err != nil {
 		return postgres.Status{}, err
 	}
-	s, err := postgres.Open(ctx, postgres.Options{Home: h.Dir, URL: h.Database})
+	s, err := postgres.Open(ctx, o)
 	if err != nil {
 		return postgres.Status{}, err
 	}
 	if err := s.Close(); err != nil {
 		return postgres.Status{}, err
 	}
-	return postgres.ReadStatus(ctx, h.Database)
+	return postgres.ReadStatus(ctx, o.URL)
 }
 
 // Status describes the ledger's database.
 func Status(ctx context.Context, h *home.Home) (postgres.Status, error) {
-	if err := check(h); err != nil {
+	o, err := Options(h)
+	if err != nil {
 		return postgres.Status{}, err
 	}
-	return postgres.ReadStatus(ctx, h.Database)
+	return postgres.ReadStatus(ctx, o.URL)
 }
 
-// check refuses a home without a database.
-func check(h *home.Home) error {
-	if h.Database == "" {
-		return fault.New(fault.Usage, "no database is named").WithHint("name one with --db postgres://user@host/name, or with REMIT_DB")
+// Accept accepts the server that has taken the place of the ledger's, as it is.
+func Accept(ctx context.Context, h *home.Home) (postgres.Status, error) {
+	o, err := Options(h)
+	if err == nil {
+		err = postgres.Accept(ctx, o.URL)
 	}
-	return nil
+	if err != nil {
+		return postgres.Status{}, err
+	}
+	return postgres.ReadStatus(ctx, o.URL)
+}
+
+// Resolve replaces the name of a secret by its value, the database's URL. An unknown one
+// stays: opening the ledger tells of it.
+func Resolve(h *home.Home, s *secrets.Secrets) {
+	if name, stored := settings.StoredSecret(h.Database); stored {
+		if url, ok := s.Value(policy.Secret{Store: name}.Key()); ok {
+			h.Database = url
+		}
+	}
+}
+
+// Options are those of the database that keeps a home's ledger.
+func Options(h *home.Home) (postgres.Options, error) {
+	o := postgres.Options{Home: h.Dir, URL: h.Database, Lease: h.Settings.Database.Lease}
+	if o.URL == "" {
+		return o, fault.New(fault.Usage, "no database is named").WithHint("name one with --db postgres://user@host/name, with REMIT_DB, or as ledger.database in config.yaml")
+	}
+	if name, stored := settings.StoredSecret(o.URL); stored { // Resolve has not found it
+		return o, fault.New(fault.Usage, "ledger.database names the secret %q, which is not stored", name).
+			ForOperator("store the database's URL: REMIT_DB=postgres://user@host/name remit secret set %s", name)
+	}
+	return o, nil
 }
 
 // Moved is a ledger that was copied into a database.
@@ -55,14 +87,15 @@ type Moved struct {
 // against a checkpoint of the original, and then gives the file another name: a ledger must
 // not go on in two places.
 func Copy(ctx context.Context, h *home.Home) (Moved, error) {
-	if err := check(h); err != nil {
+	to, err := Options(h)
+	if err != nil {
 		return Moved{}, err
 	}
 	s, err := sqlite.Open(ctx, sqlite.Options{Home: h.Dir})
 	if err != nil {
 		return Moved{}, err
 	}
-	out, err := copyTo(ctx, h, s)
+	out, err := copyTo(ctx, to, s)
 	if err = errors.Join(err, s.Close()); err != nil {
 		return out, err
 	}
@@ -71,7 +104,7 @@ func Copy(ctx context.Context, h *home.Home) (Moved, error) {
 }
 
 // copyTo copies the ledger of s and verifies the copy.
-func copyTo(ctx context.Context, h *home.Home, s *sqlite.Store) (out Moved, err error) {
+func copyTo(ctx context.Context, o postgres.Options, s *sqlite.Store) (out Moved, err error) {
 	if _, err := s.Recover(ctx); err != nil {
 		return out, err
 	}
@@ -86,7 +119,6 @@ func copyTo(ctx context.Context, h *home.Home, s *sqlite.Store) (out Moved, err 
 	if err != nil {
 		return out, err
 	}
-	o := postgres.Options{Home: h.Dir, URL: h.Database}
 	if err := postgres.Copy(ctx, o, s.Store); err != nil {
 		return out, err
 	}

@@ -15,7 +15,7 @@ import (
 // value of a field means its default.
 type Config struct {
 	Dir      string   // $REMIT_HOME; default $XDG_DATA_HOME/remit, else ~/.local/share/remit
-	Database string   // $REMIT_DB, the URL of the ledger's PostgreSQL database; "": a SQLite file in Dir
+	Database string   // $REMIT_DB or the setting: the URL of the ledger's PostgreSQL database, or "secret:NAME"; "": a SQLite file in Dir
 	UserHome string   // the person's home folder
 	User     string   // the name of the person's account, for the record
 	Path     []string // the trusted PATH
@@ -102,6 +102,8 @@ func (c *Config) readSettings() error {
 	if err != nil {
 		return fault.Wrap(fault.Usage, err, "%s cannot be read", file)
 	}
-	c.Settings, err = settings.Read(file, src)
+	if c.Settings, err = settings.Read(file, src); c.Database == "" {
+		c.Database = c.Settings.Database.URL
+	}
 	return err
 }

@@ -17,6 +17,7 @@ import (
 
 // Settings is config.yaml.
 type Settings struct {
+	Database   Database
 	Durability string     // of recorded intents: "power" (they survive a loss of power) or "process" (the end of the process only)
 	LogLevel   slog.Level // the lowest level of logs/calls.log
 	Keyring    bool       // secrets are kept in the operating system's keyring where it works
@@ -120,7 +121,8 @@ type reader struct{ *document.Reader }
 
 func (r *reader) settings(root *document.Node, s *Settings) {
 	r.Mapping(root, "", document.Fields{
-		"ledger":  r.Object(document.Fields{"durability": r.OneOf(&s.Durability, "power", "process")}),
+		"ledger": r.Object(document.Fields{"durability": r.OneOf(&s.Durability, "power", "process"),
+			"database": r.database(&s.Database.URL), "lease": r.lease(&s.Database.Lease)}),
 		"logs":    r.Object(document.Fields{"level": r.level(&s.LogLevel)}),
 		"secrets": r.Object(document.Fields{"keyring": r.Bool(&s.Keyring)}),
 		"approvals": r.Object(document.Fields{"admins": r.Strings(&s.Admins, 0, func(s string) error {

@@ -25,7 +25,7 @@ func TestWithoutAFileTheDefaultsHold(t *testing.T) {
 
 func TestEverySetting(t *testing.T) {
 	got, err := settings.Read("config.yaml", []byte(`
-ledger: {durability: process}
+ledger: {durability: process, database: "postgres://remit@db.example/remit", lease: 2s}
 logs: {level: WARN}
 secrets: {keyring: false}
 approvals: {admins: ["user:ann"]}
@@ -60,6 +60,7 @@ models:
 	want := settings.Default()
 	want.Durability, want.LogLevel, want.Keyring, want.Admins = "process", slog.LevelWarn, false, []string{"user:ann"}
 	want.Tiers.RemoteMCP = settings.Tier{PerMinute: 5, AtOnce: 1, RunTime: 90 * time.Second, Wait: 3 * time.Second}
+	want.Database = settings.Database{URL: "postgres://remit@db.example/remit", Lease: 2 * time.Second}
 	want.Fresh = 5 * time.Minute
 	want.Changes, want.Sessions = settings.Changes{KeepBytes: 200 << 20}, settings.Sessions{FileCount: 7}
 	want.Notifications = settings.Notifications{Desktop: true, Bell: true, Webhooks: []settings.Webhook{

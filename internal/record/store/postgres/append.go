@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store/tables"
 )
@@ -76,7 +77,8 @@ func (d database) Append(ctx context.Context, b *tables.Batch) (int64, ledger.Se
 // answer.
 func lost(err error) bool {
 	var pe *pgconn.PgError
-	return err != nil && (!errors.As(err, &pe) || strings.HasPrefix(pe.Code, "57P0") || strings.HasPrefix(pe.Code, "08")) &&
+	var coded *fault.Error
+	return err != nil && !errors.As(err, &coded) && (!errors.As(err, &pe) || strings.HasPrefix(pe.Code, "57P0") || strings.HasPrefix(pe.Code, "08")) &&
 		!errors.Is(err, sql.ErrNoRows)
 }
 
@@ -233,14 +235,31 @@ func (d database) Durable(ctx context.Context) (conn *sql.Conn, err error) {
 }
 
 // Reconnect implements tables.Shared.
-func (d database) Reconnect(ctx context.Context) (fresh *sql.Conn, err error) {
+func (d database) Reconnect(ctx context.Context) (*sql.Conn, error) {
+	fresh, _, err := d.reconnect(ctx)
+	return fresh, err
+}
+
+// Committed implements tables.Shared.
+func (d database) Committed(ctx context.Context) (fresh *sql.Conn, number int64, err error) {
+	number = d.number.Load() + 1
+	fresh, was, err := d.reconnect(ctx)
+	if was.number != number {
+		number = 0
+	}
+	return fresh, number, err
+}
+
+// reconnect replaces the writer's connection if it was lost. was is the head before it was
+// settled; zero: that was not needed.
+func (d database) reconnect(ctx context.Context) (fresh *sql.Conn, was settled, err error) {
 	ctx, stop := context.WithTimeout(ctx, appendTimeout)
 	defer stop()
 	if _, err := d.conn.ExecContext(ctx, "ROLLBACK"); err == nil {
 		if d.unsure {
-			_, err = d.settle(ctx)
+			was, err = d.settle(ctx)
 		}
-		return nil, err
+		return nil, was, err
 	}
 	_ = d.conn.Close() // it is lost
 	err = retry(ctx, func() error {
@@ -248,9 +267,9 @@ func (d database) Reconnect(ctx context.Context) (fresh *sql.Conn, err error) {
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, was, err
 	}
 	d.conn = fresh
-	_, err = d.settle(ctx) // the lost transaction ends first, or can no longer note a batch
-	return fresh, err
+	was, err = d.settle(ctx) // the lost transaction ends first, or can no longer note a batch
+	return fresh, was, err
 }

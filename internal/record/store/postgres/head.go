@@ -20,7 +20,8 @@ import (
 type head struct {
 	mu     sync.RWMutex // held for writing by settle; for reading by who compares the numbers
 	number atomic.Int64 // of the last batch
-	lost   []span       // what the server has lost, in order
+	synced atomic.Int64 // of the last one that is known to be durable
+	gone   []span       // what the server has lost, in order
 
 	// Of the writer alone.
 	unsure bool      // number may not be what the server has
@@ -55,13 +56,18 @@ func (d database) settle(ctx context.Context) (was settled, err error) {
 	})
 	switch {
 	case errors.Is(err, sql.ErrNoRows) || err == nil && was.number > sent:
-		d.fenced.Store(true)
-		return was, fencedError()
+		d.fence(errRemoved())
+		return was, d.fencedError()
 	case err != nil:
 		return was, err
 	}
+	if durable := d.synced.Load(); was.number < durable {
+		d.fence(fault.New(fault.StoreReadOnly, "the server %q lacks events that were acknowledged as durable", d.name).
+			WithHint("another server took its place, or an old copy of its data; stop all nodes, and bring back the server that has the newest events"))
+		return was, d.fencedError()
+	}
 	if known := d.number.Load(); was.number < known {
-		d.lost = append(d.lost, span{was.number, known})
+		d.gone = append(d.gone, span{was.number, known})
 	}
 	d.number.Store(number)
 	d.unsure, d.token = false, uuid.Nil
@@ -88,12 +94,18 @@ func (d database) inDoubt(ctx context.Context, number int64, answer error) (firs
 func (d database) Sync() error {
 	ctx, stop := context.WithTimeout(context.Background(), appendTimeout)
 	defer stop()
-	return d.present(func(number *int64) error {
-		return retry(ctx, func() error {
+	var there int64
+	err := d.present(func(number *int64) error {
+		err := retry(ctx, func() error {
 			var at string
 			return d.durable.QueryRowContext(ctx, "SELECT number, pg_logical_emit_message(true, 'remit', '')::text FROM heads WHERE member = $1", d.node).Scan(number, &at)
 		})
+		there = *number
+		return err
 	})
+	for was := d.synced.Load(); err == nil && there > was && !d.synced.CompareAndSwap(was, there); was = d.synced.Load() {
+	}
+	return err
 }
 
 // Present implements tables.Shared.
@@ -111,7 +123,7 @@ func (d database) present(ask func(number *int64) error) error {
 	var number int64
 	err := ask(&number)
 	if errors.Is(err, sql.ErrNoRows) {
-		return fencedError()
+		return d.fencedError()
 	}
 	if err == nil && number < want {
 		err = d.lostError()
@@ -123,7 +135,7 @@ func (d database) present(ask func(number *int64) error) error {
 func (d database) Lost(number int64) error {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	for _, s := range slices.Backward(d.lost) {
+	for _, s := range slices.Backward(d.gone) {
 		if s.after < number && number <= s.upTo {
 			return d.lostError()
 		}

@@ -12,15 +12,42 @@ import (
 
 // join makes this node a member and begins to renew its lease.
 func (s *Store) join(ctx context.Context) error {
-	_, err := s.durable.ExecContext(ctx, "WITH m AS (INSERT INTO members VALUES($1, clock_timestamp() + $2 * interval '1 microsecond') RETURNING id) INSERT INTO heads(member, number, first) SELECT id, 0, 0 FROM m",
-		s.node, s.lease.Microseconds())
+	asked := s.clock()
+	_, err := s.durable.ExecContext(ctx, "WITH m AS (INSERT INTO members(id, lease_until, name) VALUES($1, clock_timestamp() + $2 * interval '1 microsecond', $3) RETURNING id) INSERT INTO heads(member, number, first) SELECT id, 0, 0 FROM m",
+		s.node, s.lease.Microseconds(), s.nodeName)
 	if err != nil {
 		return err
 	}
+	s.until.Store(asked + int64(s.lease))
 	beat, stop := context.WithCancel(context.Background())
 	s.stopBeat = stop
 	s.beating.Go(func() { s.beat(beat) })
 	return nil
+}
+
+// clock reads the monotonic clock, which no change of the time of day moves.
+func (s *Store) clock() int64 { return int64(time.Since(s.born)) }
+
+// HoldsLease returns an error if this node may no longer act: its lease is over, or another
+// node has removed it. lost is closed once it is removed, or has seen that its lease is over.
+func (s *Store) HoldsLease() (lost <-chan struct{}, err error) {
+	if s.fenced.Load() {
+		return s.lost, s.fencedError()
+	}
+	if !s.readOnly && s.clock() > s.until.Load() {
+		return s.lost, fault.New(fault.StoreFailed, "this node could not renew its lease of %s", s.lease).
+			WithHint("check the connection to PostgreSQL; a node without a lease does nothing")
+	}
+	return s.lost, nil
+}
+
+// fence notes for good that this node may no longer act.
+func (s *Store) fence(why error) {
+	s.fenceOnce.Do(func() {
+		s.fencedBy = why
+		s.fenced.Store(true)
+		close(s.lost)
+	})
 }
 
 // beat renews the lease until ctx ends. A lease that cannot be renewed for its whole time
@@ -28,32 +55,33 @@ func (s *Store) join(ctx context.Context) error {
 func (s *Store) beat(ctx context.Context) {
 	tick := time.NewTicker(s.lease / 4)
 	defer tick.Stop()
-	until := time.Now().Add(s.lease)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		asked := time.Now() // the lease counts from before the question
-		if ok, err := s.renew(ctx); err == nil && !ok {
-			s.fenced.Store(true)
+		asked := s.clock() // the lease counts from before the question
+		switch ok, err := s.renew(ctx); {
+		case err == nil && ok:
+			s.until.Store(asked + int64(s.lease))
+			s.watchServer(ctx)
+		case err == nil:
+			s.fence(errRemoved())
 			return
-		} else if err == nil {
-			until = asked.Add(s.lease)
-		}
-		if time.Now().After(until) {
-			s.fenced.Store(true)
+		case s.clock() > s.until.Load() && ctx.Err() == nil:
+			s.fence(errRemoved())
 			return
 		}
 	}
 }
 
-// renew reports whether this node is still a member.
+// renew reports whether this node is still a member. It has a connection of its own, so
+// that it waits for nothing else.
 func (s *Store) renew(ctx context.Context) (bool, error) {
 	ctx, stop := context.WithTimeout(ctx, s.lease/2)
 	defer stop()
-	r, err := s.durable.ExecContext(ctx, "UPDATE members SET lease_until = clock_timestamp() + $2 * interval '1 microsecond' WHERE id = $1", s.node, s.lease.Microseconds())
+	r, err := s.beats.ExecContext(ctx, "UPDATE members SET lease_until = clock_timestamp() + $2 * interval '1 microsecond' WHERE id = $1", s.node, s.lease.Microseconds())
 	if err != nil {
 		return false, err
 	}
@@ -72,7 +100,15 @@ func (s *Store) leave() error {
 	return err
 }
 
-func fencedError() error {
+// fencedError says why this node may no longer act.
+func (s *Store) fencedError() error {
+	if s.fenced.Load() {
+		return s.fencedBy
+	}
+	return errRemoved()
+}
+
+func errRemoved() error {
 	return fault.New(fault.StoreFailed, "another node took over from this one").
 		WithHint("restart this node; a node that cannot reach the database for the time of its lease loses its runs")
 }

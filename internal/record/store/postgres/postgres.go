@@ -34,6 +34,7 @@ import (
 	"database/sql"
 	"errors"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -51,7 +52,7 @@ import (
 )
 
 // DefaultLease is how long a node stays a member without renewing.
-const DefaultLease = 10 * time.Second
+const DefaultLease = 5 * time.Second
 
 // Options configure a store.
 type Options struct {
@@ -81,7 +82,16 @@ type Store struct {
 	pipe *pgx.Conn // for messages; nil: not open
 	head
 
-	fenced   atomic.Bool // another node removed this one from table members
+	nodeName  string       // for messages
+	born      time.Time    // the origin of clock
+	until     atomic.Int64 // when the lease is over, by clock
+	fenced    atomic.Bool  // this node may no longer act; fencedBy says why
+	fencedBy  error
+	fenceOnce sync.Once
+	lost      chan struct{} // closed with fenced
+
+	beats    *sql.DB // the connection that renews the lease
+	timeline string  // of the server; of beat alone once the node has joined
 	stopBeat context.CancelFunc
 	beating  sync.WaitGroup
 	deaths   atomic.Uint64 // see Deaths
@@ -141,7 +151,17 @@ func newStore(o Options) (*Store, error) {
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = 5 * time.Second
 	}
-	return &Store{home: home, name: address(config), config: config, readOnly: o.ReadOnly, lease: o.Lease, node: uuid.New()}, nil
+	return &Store{home: home, name: address(config), config: config, readOnly: o.ReadOnly, lease: o.Lease, node: uuid.New(),
+		nodeName: nodeName(), born: time.Now(), lost: make(chan struct{})}, nil
+}
+
+// nodeName names this process for people.
+func nodeName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return strings.ToValidUTF8(host, "?") + ":" + strconv.Itoa(os.Getpid())
 }
 
 // address names a database without its user and password.
@@ -167,6 +187,10 @@ func (s *Store) open(ctx context.Context) error {
 	}
 	s.durable = open(s.config, map[string]string{"synchronous_commit": "on"}, 4)
 	s.slow = open(s.config, map[string]string{"synchronous_commit": "off"}, 1)
+	s.beats = open(s.config, map[string]string{"synchronous_commit": "on"}, 1)
+	if err := s.checkServer(ctx); err != nil {
+		return err
+	}
 	if err := s.join(ctx); err != nil {
 		return err
 	}
@@ -209,7 +233,7 @@ func (s *Store) release() error {
 		defer stop()
 		_ = s.pipe.Close(ctx) // its messages were answered
 	}
-	for _, db := range []*sql.DB{s.read, s.durable, s.slow} {
+	for _, db := range []*sql.DB{s.read, s.durable, s.slow, s.beats} {
 		if db != nil {
 			errs = append(errs, db.Close())
 		}
@@ -231,7 +255,7 @@ func (d database) Failed(err error) bool {
 // Turn implements tables.Database. Nodes do not take turns.
 func (d database) Turn() (release func(), err error) {
 	if d.fenced.Load() {
-		err = fencedError()
+		err = d.fencedError()
 	}
 	return func() {}, err
 }

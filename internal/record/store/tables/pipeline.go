@@ -35,6 +35,10 @@ type Shared interface {
 	Note(ctx context.Context, conn *sql.Conn, first ledger.Seq, b *Batch) error
 	// Noted tells that the transaction of Note was committed, and returns the batch's number.
 	Noted() (number int64)
+	// Committed replaces the writer's connection after the answer to its commit was an
+	// error. It returns the batch's number if the transaction was committed all the same,
+	// else 0.
+	Committed(ctx context.Context) (conn *sql.Conn, number int64, err error)
 	// Lost reports whether a server that crashed has lost a batch.
 	Lost(number int64) error
 	// Total returns how many events there are.
@@ -311,13 +315,36 @@ func (w *writer) reconnect(ctx context.Context) error {
 		return nil
 	}
 	conn, err := w.s.shared.Reconnect(ctx)
-	if conn != nil { // also with an error
+	w.use(conn)
+	w.broken = err != nil
+	return err
+}
+
+// use makes another connection the writer's; nil: it keeps its own.
+func (w *writer) use(conn *sql.Conn) {
+	if conn != nil {
 		w.conn = conn
 		clear(w.stmts)
 		w.forgetAll()
 	}
-	w.broken = err != nil
-	return err
+}
+
+// commit ends the writer's transaction. It returns the batch's number in a shared database.
+// If the answer is lost, it finds out whether the transaction was committed.
+func (w *writer) commit(ctx context.Context) (number int64, err error) {
+	_, err = w.exec(ctx, commit)
+	switch {
+	case w.s.shared == nil:
+		return 0, err
+	case err == nil:
+		return w.s.shared.Noted(), nil
+	}
+	conn, number, lerr := w.s.shared.Committed(ctx)
+	w.use(conn)
+	if lerr != nil || number == 0 {
+		return 0, errors.Join(err, lerr)
+	}
+	return number, nil
 }
 
 // readVersion notes how often a run was changed, before its state is read.

@@ -77,7 +77,7 @@ func queuedEntry(q *store.QueuedRun) (ledger.Entry, error) {
 
 func (s *Store) queuedRow(q *store.QueuedRun) sealedRow {
 	return sealedRow{queueID: q.ID[:], queueState: int64(ledger.QueueWaiting), queuePriority: int64(q.Priority), queueDue: q.Due.UnixMicro(), queueUnique: uniqueOf(q),
-		queueRoot: q.Root[:], queueRun: int64(0), queueLast: int64(0), queueToken: s.keys.hide(q.Task.Token, q.ID), queueSeq: int64(0)}
+		queueRoot: q.Root[:], queueRun: int64(0), queueLast: int64(0), queueToken: s.keys.Hide(q.Task.Token, q.ID), queueSeq: int64(0)}
 }
 
 // Enqueue implements store.Queue.
@@ -336,8 +336,8 @@ func (s *Store) QueueIsPaused(ctx context.Context) (bool, error) {
 	return err == nil && row != nil && row.int(pauseState) == int64(ledger.QueueHeld), s.fault(err, "the queue cannot be read")
 }
 
-// hide encrypts the token of a queued run or a schedule; empty stays empty.
-func (k *Keys) hide(token string, id uuid.UUID) []byte {
+// Hide encrypts a token, which only processes of this ledger can read; empty stays empty.
+func (k *Keys) Hide(token string, id uuid.UUID) []byte {
 	if token == "" {
 		return []byte{}
 	}
@@ -346,8 +346,8 @@ func (k *Keys) hide(token string, id uuid.UUID) []byte {
 	return append(nonce, k.tokenCipher().Seal(nil, nonce, []byte(token), id[:])...)
 }
 
-// reveal decrypts what hide gave for the same ID.
-func (k *Keys) reveal(hidden []byte, id uuid.UUID) (string, error) {
+// Reveal decrypts what Hide gave for the same ID.
+func (k *Keys) Reveal(hidden []byte, id uuid.UUID) (string, error) {
 	if len(hidden) == 0 {
 		return "", nil
 	}
@@ -385,7 +385,7 @@ func (s *Store) QueuedTask(ctx context.Context, id uuid.UUID) (store.Task, error
 		var d queuedDoc
 		if err = json.Unmarshal(t.Doc, &d); err == nil {
 			t.Doc = d.Task
-			t.Token, err = s.keys.reveal(all[0].row.bytes(queueToken), id)
+			t.Token, err = s.keys.Reveal(all[0].row.bytes(queueToken), id)
 		}
 	}
 	return t, s.fault(err, "the queue cannot be read")

@@ -61,7 +61,7 @@ func (s *Store) SaveSchedule(ctx context.Context, c store.Schedule) (store.Sched
 		return c, err
 	}
 	row := sealedRow{scheduleID: c.ID[:], scheduleName: c.Name, scheduleVersion: int64(c.Version) + 1, scheduleState: int64(e.Event.Queued), scheduleGone: flag(c.Deleted),
-		scheduleNext: c.Next.UnixMicro(), scheduleLast: int64(0), scheduleToken: s.keys.hide(c.Task.Token, c.ID), scheduleSeq: int64(0)}
+		scheduleNext: c.Next.UnixMicro(), scheduleLast: int64(0), scheduleToken: s.keys.Hide(c.Task.Token, c.ID), scheduleSeq: int64(0)}
 	err = s.change(ctx, e, func(ctx context.Context, w *writer, _ *request) error {
 		was, err := w.row(ctx, tableSchedules, c.ID[:])
 		if err != nil {
@@ -187,8 +187,8 @@ func (s *Store) FireSchedule(ctx context.Context, c store.Schedule, next time.Ti
 			return nil
 		}
 		r.rows = r.rows[:1]
-		token, err := s.keys.reveal(was.bytes(scheduleToken), c.ID)
-		row[queueToken] = s.keys.hide(token, run)
+		token, err := s.keys.Reveal(was.bytes(scheduleToken), c.ID)
+		row[queueToken] = s.keys.Hide(token, run)
 		if err == nil {
 			err = w.admitQueued(ctx, row, room)
 		}

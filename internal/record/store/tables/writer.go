@@ -239,11 +239,11 @@ func (w *writer) transact(ctx context.Context, batch []*request) error {
 	if err := w.finish(ctx, &l, sign, batch); err != nil {
 		return err
 	}
-	if _, err := w.exec(ctx, commit); err != nil {
+	number, err := w.commit(ctx)
+	if err != nil {
 		return err
 	}
 	if w.s.shared != nil {
-		number := w.s.shared.Noted()
 		for _, r := range batch {
 			r.number = number
 		}

@@ -176,3 +176,17 @@ func (s *Server) Exec(t testing.TB, schema, statements string) {
 		t.Fatalf("%s: %v", strings.SplitN(statements, "\n", 2)[0], err)
 	}
 }
+
+// Count returns the number that a query gives.
+func (s *Server) Count(t testing.TB, url, query string) (n int) {
+	t.Helper()
+	ctx := context.Background()
+	c, err := pgx.Connect(ctx, url)
+	if err == nil {
+		err = errors.Join(c.QueryRow(ctx, query).Scan(&n), c.Close(ctx))
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return n
+}

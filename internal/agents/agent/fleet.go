@@ -1,0 +1,202 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/store"
+)
+
+// In a database that several nodes share, a row says which node works on a session. It is
+// taken before each turn and ends with it, so that the next message may reach any node.
+// Other nodes put their requests (cancel, pause, continue) into the row. After the death of
+// its node, another one takes the row and continues the turn.
+
+const (
+	// turnsEvery is how often a node looks for requests to its turns and for dead nodes.
+	turnsEvery = 100 * time.Millisecond
+	// handOver is how long a turn waits for another node to close the run of the turn before.
+	handOver = 3 * time.Second
+	// maxContinued is how many turns of a dead node are prepared at once.
+	maxContinued = 8
+)
+
+// take takes the session's turn from all other nodes. It waits for a node whose turn is
+// over, but not for one that works.
+func (l *session) take(ctx context.Context, by Caller) error {
+	turns := l.svc.o.Turns
+	if turns == nil {
+		return nil
+	}
+	l.openRun() // the end of an earlier run gives up an earlier turn
+	caller, err := l.svc.successor(by)
+	if err != nil {
+		return err
+	}
+	for until := time.Now().Add(handOver); ; {
+		epoch, err := turns.TakeTurn(ctx, l.id, caller)
+		if err == nil {
+			l.do(func(o *owner) { o.epoch = epoch })
+			return nil
+		}
+		if !errors.Is(err, fault.SessionBusy) || time.Now().After(until) {
+			return err
+		}
+		if _, d, serr := l.svc.session(ctx, l.id.String()); serr != nil || d.State.interrupted() || !pause(ctx, turnsEvery/5) {
+			return err
+		}
+	}
+}
+
+// successor gives what another node needs to continue a turn of the caller; nothing, where
+// it must not: without a grant, a turn is bound to the policies of its machine.
+func (s *Service) successor(by Caller) ([]byte, error) {
+	if !s.o.Adopt || by.Token == "" {
+		return nil, nil
+	}
+	b, err := json.Marshal(by)
+	if err != nil {
+		return nil, fault.Wrap(fault.Internal, err, "the caller cannot be written as JSON")
+	}
+	return b, nil
+}
+
+// pause reports false if the context ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// endTurn gives a turn up for all nodes.
+func (s *Service) endTurn(session uuid.UUID, epoch int64) error {
+	if epoch == 0 {
+		return nil
+	}
+	return s.o.Turns.EndTurn(context.Background(), session, epoch)
+}
+
+// ask asks the node that has a session's turn for something; false: no other node has it.
+func (s *Service) ask(ctx context.Context, id uuid.UUID, r store.TurnRequest) (bool, error) {
+	if s.o.Turns == nil {
+		return false, nil
+	}
+	return s.o.Turns.AskTurn(ctx, id, r)
+}
+
+// waitElsewhere repeats a request until no other node has the session's turn.
+func (s *Service) waitElsewhere(ctx context.Context, id uuid.UUID, r store.TurnRequest) error {
+	for {
+		elsewhere, err := s.ask(ctx, id, r)
+		if err != nil || !elsewhere {
+			return err
+		}
+		if !pause(ctx, turnsEvery/2) {
+			return ctx.Err()
+		}
+	}
+}
+
+// stopElsewhere has another node stop the session's turn, and gives a channel that is
+// closed when it has; nil: no other node has it.
+func (s *Service) stopElsewhere(ctx context.Context, id uuid.UUID) (<-chan struct{}, error) {
+	elsewhere, err := s.ask(ctx, id, store.CancelTurn)
+	if err != nil || !elsewhere {
+		return nil, err
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = s.waitElsewhere(ctx, id, store.CancelTurn) // who waits looks again
+	}()
+	return done, nil
+}
+
+// followTurns answers other nodes, and takes over the turns of dead ones if it may adopt.
+func (s *Service) followTurns(ctx context.Context) {
+	for pause(ctx, turnsEvery) {
+		asked, dead, err := s.o.Turns.PollTurns(ctx)
+		if err == nil && dead && s.o.Adopt {
+			if _, err = s.o.Record.Recover(ctx); err == nil { // their runs end first
+				err = s.o.Turns.AdoptTurns(ctx)
+			}
+			if err == nil {
+				asked, _, err = s.o.Turns.PollTurns(ctx)
+			}
+		}
+		if err != nil {
+			continue // the lease says how long that may last
+		}
+		var all sync.WaitGroup
+		room := make(chan struct{}, maxContinued)
+		for _, a := range asked {
+			room <- struct{}{}
+			all.Go(func() {
+				defer func() { <-room }()
+				s.answer(ctx, a)
+			})
+		}
+		all.Wait()
+	}
+}
+
+// answer does what is asked of a turn.
+func (s *Service) answer(ctx context.Context, a store.AskedTurn) {
+	l := s.acquire(a.Session)
+	defer s.release(l)
+	var own, unused bool
+	l.do(func(o *owner) {
+		own = o.turn != nil && o.epoch == a.Epoch
+		unused = o.turn == nil && o.closed == nil
+	})
+	switch {
+	case own && a.Request == store.CancelTurn:
+		why := fault.New(fault.ToolCancelled, "the turn was cancelled")
+		l.stop(why)
+		_, _ = s.stopBelow(ctx, a.Session, why, maxDepth) // the node that asks looks again
+	case own && a.Request == store.PauseTurn:
+		l.holdTurn()
+	case own && a.Request == store.ContinueTurn:
+		l.letGo()
+	case unused && a.Request == store.BeginTurn:
+		s.adopt(ctx, l, a)
+		return
+	case unused: // a turn that was taken over and has not begun
+		_ = s.o.Turns.EndTurn(ctx, a.Session, a.Epoch)
+	}
+	_ = s.o.Turns.AnswerTurn(ctx, a) // else it is asked again, which changes nothing
+}
+
+// adopt continues the turn of a node that died. One that cannot be continued waits for a
+// person to resume it.
+func (s *Service) adopt(ctx context.Context, l *session, a store.AskedTurn) {
+	if len(a.Caller) == 0 { // see successor
+		_ = s.o.Turns.EndTurn(ctx, a.Session, a.Epoch)
+		return
+	}
+	var by Caller
+	err := json.Unmarshal(a.Caller, &by)
+	if err != nil {
+		err = fault.Wrap(fault.StoreCorrupt, err, "who started the turn cannot be read")
+	} else {
+		err = s.continueTurn(ctx, by, l, turnRecovered)
+	}
+	if errors.Is(err, fault.SessionBusy) || errors.Is(err, errClosing) || err == nil {
+		return // somebody else's message has started a turn, or another node will continue it
+	}
+	if s.o.Report != nil {
+		s.o.Report(a.Session, err)
+	}
+	_ = s.o.Turns.EndTurn(ctx, a.Session, a.Epoch) // else the next look finds it again
+}

@@ -1,0 +1,304 @@
+// Package fleet_test proves what several nodes on one database promise: real processes that
+// are killed and stopped, a real PostgreSQL, and a server that counts effects. It holds no
+// production code.
+package fleet_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/record/store/postgres/postgrestest"
+	"github.com/remitrun/remit/internal/service/home"
+)
+
+var database *postgrestest.Server
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("REMIT_TEST_NODE"); dir != "" {
+		if err := serve(dir); err != nil {
+			fmt.Println("ended", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(postgrestest.Main(m, func(s *postgrestest.Server) { database = s }))
+}
+
+// serve is a node: it serves until SIGTERM, and says its address.
+func serve(dir string) (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	go func() { // the test ends first
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
+	cfg, err := home.FromEnv([]string{"REMIT_HOME=" + filepath.Join(dir, "home"), "HOME=" + dir, "USER=ann"})
+	if err != nil {
+		return err
+	}
+	a, err := app.New(cfg)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := a.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	work, err := home.Workspace(filepath.Join(dir, "work"))
+	if err != nil {
+		return err
+	}
+	q := app.ServeRequest{Listen: "127.0.0.1:0", Workspace: work, Policy: filepath.Join(dir, "policy.yaml"), Ready: func(v app.Served) { fmt.Println("url", v.URL) }}
+	q.Limits.Refused, q.Limits.Rate, q.Limits.Drain = 1e6, 1e6, time.Second
+	return a.Serve(ctx, q)
+}
+
+// lease is that of nodes.
+const lease = time.Second
+
+// fleet is nodes on one database, and the server that their calls have effects on.
+type fleet struct {
+	*testing.T
+
+	dir   string
+	token string // the admin's
+
+	mu      sync.Mutex
+	effects map[string]int           // by path
+	holds   map[string]chan struct{} // requests to a path wait until it is closed
+}
+
+// newFleet makes a home, and a workspace with an agent's script.
+func newFleet(t *testing.T, script string) *fleet {
+	t.Helper()
+	f := &fleet{T: t, dir: t.TempDir(), effects: map[string]int{}, holds: map[string]chan struct{}{}}
+	url := database.Schema(t, f.dir)
+	world := httptest.NewServer(http.HandlerFunc(f.effect))
+	t.Cleanup(func() {
+		f.mu.Lock()
+		for _, h := range f.holds {
+			close(h)
+		}
+		clear(f.holds)
+		f.mu.Unlock()
+		world.CloseClientConnections()
+		world.Close()
+	})
+	for name, text := range map[string]string{
+		"home/config.yaml": fmt.Sprintf("ledger: {database: %q, lease: %s}\n", url, lease),
+		"home/capabilities/world.yaml": "id: world\nname: World\ndescription: acts\nversion: 1\ntools:\n" +
+			"  - {tool: http.request, name: act, defaults: {method: POST}}\n  - {tool: fs.write, name: save}\n",
+		"work/script.yaml": strings.ReplaceAll(script, "WORLD", world.URL),
+		"policy.yaml": "version: 1\nname: fleet\napi: {allow: [\"*\"]}\nmodels: {allow: [\"*\"]}\nnetwork: {allow: [\"" + world.URL + "\"]}\n" +
+			"files: {read: {allow: [\"**\"]}, write: {ask: [\"**\"]}}\ndelegate: {actions: [api, files.read, files.write, network, models, tools], to: [\"*\"], depth: 8}\n",
+	} {
+		file := filepath.Join(f.dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f
+}
+
+// effect counts a request, and holds it where a test says so.
+func (f *fleet) effect(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	f.effects[r.URL.Path]++
+	hold := f.holds[r.URL.Path]
+	f.mu.Unlock()
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-r.Context().Done():
+		}
+	}
+	_, _ = io.WriteString(w, "done") // a client that has gone does not matter
+}
+
+func (f *fleet) hold(path string) (release func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h := make(chan struct{})
+	f.holds[path] = h
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.holds[path] == h {
+			close(h)
+			delete(f.holds, path)
+		}
+	}
+}
+
+func (f *fleet) happened(path string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.effects[path]
+}
+
+// until waits for a condition. A test that never sees it fails.
+func (f *fleet) until(what string, is func() bool) time.Duration {
+	f.Helper()
+	began := time.Now()
+	for !is() {
+		if time.Since(began) > 20*time.Second {
+			f.Fatalf("%s: never", what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return time.Since(began)
+}
+
+// node is a running node.
+type node struct {
+	f    *fleet
+	url  string
+	cmd  *exec.Cmd
+	last string        // that it printed
+	over chan struct{} // closed once it has ended
+}
+
+// start starts a node.
+func (f *fleet) start() *node {
+	f.Helper()
+	n := &node{f: f, cmd: exec.Command(os.Args[0], "-test.run=^$"), over: make(chan struct{})}
+	n.cmd.Env = append(os.Environ(), "REMIT_TEST_NODE="+f.dir)
+	n.cmd.Stderr = os.Stderr
+	out, err := n.cmd.StdoutPipe()
+	if err == nil {
+		_, err = n.cmd.StdinPipe() // it ends with this process
+	}
+	if err == nil {
+		err = n.cmd.Start()
+	}
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { n.kill() })
+	in := bufio.NewScanner(out)
+	for in.Scan() && n.url == "" {
+		if n.last = in.Text(); strings.HasPrefix(n.last, "url ") {
+			n.url = strings.TrimPrefix(n.last, "url ")
+			break
+		}
+	}
+	go func() {
+		defer close(n.over)
+		for in.Scan() {
+			n.last = in.Text()
+		}
+		_ = n.cmd.Wait() // it may have been killed
+	}()
+	if n.url == "" {
+		<-n.over
+		f.Fatalf("a node does not begin: %s", n.last)
+	}
+	b, err := os.ReadFile(filepath.Join(f.dir, "home", "keys", "admin.token"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.token = strings.TrimSpace(string(b))
+	return n
+}
+
+func (n *node) signal(s syscall.Signal) {
+	n.f.Helper()
+	if err := n.cmd.Process.Signal(s); err != nil {
+		n.f.Fatal(err)
+	}
+}
+
+// kill ends a node with SIGKILL.
+func (n *node) kill() {
+	_ = n.cmd.Process.Kill() // it may have ended
+	<-n.over
+}
+
+// ask makes a request of the admin, or with another token.
+func (n *node) ask(method, path, body string, token ...string) (int, map[string]any) {
+	n.f.Helper()
+	r, err := http.NewRequestWithContext(n.f.Context(), method, n.url+path, strings.NewReader(body))
+	if err != nil {
+		n.f.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+append(token, n.f.token)[0])
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	r.Header.Set("Prefer", "respond-async")
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		n.f.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	var m map[string]any
+	if b, err := io.ReadAll(res.Body); err != nil || len(b) > 0 && json.Unmarshal(b, &m) != nil {
+		n.f.Fatalf("%s %s: %d %q %v", method, path, res.StatusCode, b, err)
+	}
+	return res.StatusCode, m
+}
+
+// must is ask with a wanted status.
+func (n *node) must(want int, method, path, body string) map[string]any {
+	n.f.Helper()
+	status, m := n.ask(method, path, body)
+	if status != want {
+		n.f.Fatalf("%s %s: %d, want %d: %v", method, path, status, want, m)
+	}
+	return m
+}
+
+// session makes a session.
+func (n *node) session() string {
+	n.f.Helper()
+	a := n.must(201, "POST", "/v1/agents", `{"name":"Actor","model":"scripted:script.yaml","capabilities":["world"]}`)
+	s := n.must(201, "POST", "/v1/sessions", fmt.Sprintf(`{"agent_id":%q}`, a["id"]))
+	id, _ := s["id"].(string)
+	return id
+}
+
+// send sends a message, whose turn goes on.
+func (n *node) send(session string) {
+	n.f.Helper()
+	n.must(202, "POST", "/v1/sessions/"+session+"/messages", `{"content":"go"}`)
+}
+
+// state is the recorded state of a session, as a node sees it.
+func (n *node) state(session string) string {
+	n.f.Helper()
+	s, _ := n.must(200, "GET", "/v1/sessions/"+session, "")["status"].(string)
+	return s
+}
+
+// results are the results of tools in a session, in order.
+func (n *node) results(session string) []string {
+	n.f.Helper()
+	var out []string
+	items, _ := n.must(200, "GET", "/v1/sessions/"+session+"/messages?limit=100", "")["items"].([]any)
+	for _, i := range items {
+		if m, _ := i.(map[string]any); m["role"] == "tool" {
+			text, _ := m["content"].(string)
+			out = append(out, text)
+		}
+	}
+	return out
+}

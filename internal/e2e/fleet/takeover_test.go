@@ -1,0 +1,176 @@
+package fleet_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// twoActs acts twice and ends.
+const twoActs = `
+- tool_calls: [{name: act, args: {url: "WORLD/first"}}]
+- tool_calls: [{name: act, args: {url: "WORLD/second"}}]
+- {text: "Done.", repeat: true}
+`
+
+// TestATurnContinuesOnAnotherNode: kill -9 of a node in the middle of a call. The call's
+// outcome is unknown, and it is not made again; the turn goes on elsewhere.
+func TestATurnContinuesOnAnotherNode(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, twoActs)
+	a := f.start()
+	b := f.start()
+	id := a.session()
+	f.hold("/first")
+	a.send(id)
+	f.until("the first call", func() bool { return f.happened("/first") == 1 })
+	if status, m := b.ask("POST", "/v1/sessions/"+id+"/messages", `{"content":"me too"}`); status != 409 || !strings.Contains(fmt.Sprint(m["detail"]), "node") {
+		t.Errorf("a message to a session that another node works on: %d %v", status, m)
+	}
+	a.kill()
+	took := f.until("the second call", func() bool { return f.happened("/second") == 1 })
+	t.Logf("the next call began %s after the kill, the lease being %s", took, lease)
+	f.until("the end of the turn", func() bool { return b.state(id) == "idle" })
+	if got := b.results(id); len(got) != 2 || !strings.Contains(got[0], "may or may not have taken effect") {
+		t.Errorf("the results are %q", got)
+	}
+	if first, second := f.happened("/first"), f.happened("/second"); first != 1 || second != 1 {
+		t.Errorf("%d and %d effects, want one each", first, second)
+	}
+	b.send(id)
+	f.until("another turn", func() bool { return b.state(id) == "idle" })
+	verified(t, f)
+}
+
+// TestAStoppedNodeDoesNothingMore: a node that was stopped for longer than its lease, and
+// goes on in the middle of its call, begins no further call.
+func TestAStoppedNodeDoesNothingMore(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, twoActs)
+	a := f.start()
+	b := f.start()
+	id := a.session()
+	release := f.hold("/first")
+	a.send(id)
+	f.until("the first call", func() bool { return f.happened("/first") == 1 })
+	a.signal(syscall.SIGSTOP)
+	f.until("the end of the turn", func() bool { return b.state(id) == "idle" })
+	release() // the answer to the stopped node's call
+	a.signal(syscall.SIGCONT)
+	<-a.over
+	if a.cmd.ProcessState.Success() || !strings.Contains(a.last, "took over") {
+		t.Errorf("the stopped node ended with %v: %q", a.cmd.ProcessState, a.last)
+	}
+	if first, second := f.happened("/first"), f.happened("/second"); first != 1 || second != 1 {
+		t.Errorf("%d and %d effects, want one each", first, second)
+	}
+	verified(t, f)
+}
+
+// TestNodesShareATurn: what is asked of one node holds on the other.
+func TestNodesShareATurn(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, twoActs)
+	a := f.start()
+	b := f.start()
+	id := a.session()
+	release := f.hold("/first")
+	a.send(id)
+	f.until("the first call", func() bool { return f.happened("/first") == 1 })
+	b.must(200, "POST", "/v1/sessions/"+id+"/pause", "")
+	for !asked(f, 0) { // a has taken the request
+		time.Sleep(5 * time.Millisecond)
+	}
+	release()
+	f.until("the pause", func() bool { return b.state(id) == "paused" && a.state(id) == "paused" })
+	if n := f.happened("/second"); n != 0 {
+		t.Errorf("a paused turn made %d calls", n)
+	}
+	release = f.hold("/second")
+	b.must(200, "POST", "/v1/sessions/"+id+"/resume", "")
+	f.until("the second call", func() bool { return f.happened("/second") == 1 })
+	if s := b.must(200, "POST", "/v1/sessions/"+id+"/cancel", ""); s["status"] != "cancelled" {
+		t.Errorf("cancelled by the other node: %v", s)
+	}
+	release()
+	b.send(id) // the session is free at once, for any node
+	f.until("another turn", func() bool { return a.state(id) == "idle" })
+	verified(t, f)
+}
+
+// asked reports whether the number of requests to turns that wait is n.
+func asked(f *fleet, n int) bool {
+	f.Helper()
+	return database.Count(f, database.Schema(f, f.dir), "SELECT count(*) FROM turns WHERE request <> 0") == n
+}
+
+// TestApprovalsAndRevocationsReachOtherNodes: a person answers on another node than the one
+// that asks; a grant that is revoked on one node ends the call on the other.
+func TestApprovalsAndRevocationsReachOtherNodes(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, `
+- tool_calls: [{name: save, args: {path: saved.txt, content: "kept"}}]
+- tool_calls: [{name: act, args: {url: "WORLD/first"}}]
+- {text: "Done.", repeat: true}
+`)
+	a := f.start()
+	b := f.start()
+	g := a.must(201, "POST", "/v1/grants", `{"policies":["version: 1\nrest: inherit\n"]}`)
+	token, _ := g["token"].(string)
+	agent := a.must(201, "POST", "/v1/agents", `{"name":"Actor","model":"scripted:script.yaml","capabilities":["world"]}`)["id"].(string)
+	status, s := a.ask("POST", "/v1/sessions", `{"agent_id":"`+agent+`"}`, token)
+	if status != 201 {
+		t.Fatal(status, s)
+	}
+	id, _ := s["id"].(string)
+	f.hold("/first")
+	if status, m := a.ask("POST", "/v1/sessions/"+id+"/messages", `{"content":"go"}`, token); status != 202 {
+		t.Fatal(status, m)
+	}
+	var question string
+	f.until("the question", func() bool {
+		items, _ := b.must(200, "GET", "/v1/approvals", "")["items"].([]any)
+		if len(items) == 1 {
+			question, _ = items[0].(map[string]any)["id"].(string)
+		}
+		return question != ""
+	})
+	b.must(200, "POST", "/v1/approvals/"+question+"/approve", "{}")
+	f.until("the next call", func() bool { return f.happened("/first") == 1 })
+	if text, err := os.ReadFile(filepath.Join(f.dir, "work", "saved.txt")); err != nil || string(text) != "kept" {
+		t.Errorf("the approved call wrote %q: %v", text, err)
+	}
+	b.must(200, "POST", "/v1/grants/"+g["id"].(string)+"/revoke", "{}")
+	took := f.until("the end of the call", func() bool { return a.state(id) != "working" })
+	t.Logf("the revocation was seen after %s", took)
+	for _, n := range []*node{a, b} { // one verdict from both
+		if status, m := n.ask("GET", "/v1/agents", "", token); status != 401 || m["code"] != "E6004" {
+			t.Errorf("after the revocation: %d %v", status, m)
+		}
+	}
+	verified(t, f)
+}
+
+// TestANodeThatEndsHandsItsTurnsOver: SIGTERM in the middle of a turn.
+func TestANodeThatEndsHandsItsTurnsOver(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, twoActs)
+	a := f.start()
+	b := f.start()
+	id := a.session()
+	f.hold("/first")
+	a.send(id)
+	f.until("the first call", func() bool { return f.happened("/first") == 1 })
+	a.signal(syscall.SIGTERM)
+	<-a.over
+	f.until("the second call", func() bool { return f.happened("/second") == 1 })
+	f.until("the end of the turn", func() bool { return b.state(id) == "idle" })
+	if n := f.happened("/first"); n != 1 {
+		t.Errorf("%d effects of the first call", n)
+	}
+	verified(t, f)
+}

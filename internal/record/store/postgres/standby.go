@@ -1,0 +1,112 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/remitrun/remit/internal/base/fault"
+)
+
+// A standby that copies asynchronously lacks the newest commits when it takes the place of
+// its server, also commits that Remit has acknowledged. So such a setup is refused when a
+// node starts. A server that took another one's place has a new timeline. It is used only
+// if the earlier one waited for a standby, and if it has all that this node knows to be
+// durable.
+
+// selectServer describes the server: its timeline, whether commits wait for a standby, and
+// how many servers copy it. A role that may not see what those do sees them all the same.
+const selectServer = `SELECT pg_is_in_recovery(), CASE WHEN pg_is_in_recovery() THEN '' ELSE substring(pg_walfile_name(pg_current_wal_lsn()) FOR 8) END,
+current_setting('synchronous_standby_names') <> '', (SELECT count(*) FROM pg_stat_replication r WHERE coalesce(r.state, '') NOT IN ('backup', 'startup')
+AND NOT EXISTS (SELECT FROM pg_replication_slots l WHERE l.active_pid = r.pid AND l.slot_type = 'logical'))`
+
+const (
+	selectKnown = "SELECT timeline, standby FROM server WHERE id = 1"
+	noteServer  = `INSERT INTO server AS s VALUES(1, $1, $2) ON CONFLICT (id) DO UPDATE SET timeline = excluded.timeline, standby = excluded.standby
+WHERE (s.timeline, s.standby) <> (excluded.timeline, excluded.standby)`
+)
+
+// serverState is what selectServer gives.
+type serverState struct {
+	recovering bool
+	timeline   string
+	waits      bool // commits wait for a standby
+	copies     int
+}
+
+// readServer asks a pool of connections for the server's state.
+func readServer(ctx context.Context, db *sql.DB) (v serverState, err error) {
+	err = db.QueryRowContext(ctx, selectServer).Scan(&v.recovering, &v.timeline, &v.waits, &v.copies)
+	return v, err
+}
+
+// checkServer refuses a server on which acknowledged events can be missing, or could be
+// after a failover.
+func (s *Store) checkServer(ctx context.Context) error {
+	v, err := readServer(ctx, s.beats)
+	if err != nil {
+		return err
+	}
+	switch {
+	case v.recovering:
+		return fault.New(fault.StoreReadOnly, "the server %q is a standby", s.name).WithHint("name the primary server in the URL; target_session_attrs=read-write finds it among several")
+	case v.copies > 0 && !v.waits:
+		return fault.New(fault.StoreReadOnly, "the server %q is copied asynchronously: a failover would lose events that were acknowledged", s.name).
+			WithHint("set synchronous_standby_names on the server, so that commits wait for a standby; or disconnect its standbys")
+	}
+	var known string
+	var waited bool
+	err = s.beats.QueryRowContext(ctx, selectKnown).Scan(&known, &waited)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+	case err != nil:
+		return err
+	case known != v.timeline && !waited:
+		return fault.New(fault.StoreReadOnly, "another server took the place of %q (timeline %s after %s), and commits did not wait for a standby: acknowledged events may be missing", s.name, v.timeline, known).
+			ForOperator("remit verify --checkpoint FILE, with a checkpoint that was kept elsewhere, says whether any are; then accept the server with remit db accept")
+	}
+	if _, err := s.beats.ExecContext(ctx, noteServer, v.timeline, v.waits); err != nil {
+		return err
+	}
+	s.timeline = v.timeline
+	return nil
+}
+
+// watchServer fences this node if another server took the place of the one that it knows,
+// and may lack events.
+func (s *Store) watchServer(ctx context.Context) {
+	ctx, stop := context.WithTimeout(ctx, s.lease/2)
+	defer stop()
+	v, err := readServer(ctx, s.beats)
+	if err != nil || v.timeline == s.timeline {
+		return // the lease says how long nothing may be known
+	}
+	var refused *fault.Error
+	if err = s.checkServer(ctx); err == nil {
+		_, err = database{s}.settle(ctx) // compares what is durable
+	}
+	if errors.As(err, &refused) {
+		s.fence(refused)
+	}
+}
+
+// Accept takes the server that has the database now for the one of the ledger, although
+// acknowledged events may be missing.
+func Accept(ctx context.Context, url string) error {
+	s, err := newStore(Options{Home: "/", URL: url})
+	if err != nil {
+		return err
+	}
+	conn, err := pgx.ConnectConfig(ctx, s.config)
+	if err != nil {
+		return s.fault(err, "the database cannot be opened")
+	}
+	defer func() { _ = conn.Close(ctx) }() // nothing is left to be done
+	var v serverState
+	if err = conn.QueryRow(ctx, selectServer).Scan(&v.recovering, &v.timeline, &v.waits, &v.copies); err == nil {
+		_, err = conn.Exec(ctx, noteServer, v.timeline, v.waits)
+	}
+	return s.fault(err, "the server cannot be accepted")
+}
