@@ -33,6 +33,7 @@ require (
 require (
 	github.com/BurntSushi/toml v1.6.0
 	github.com/jackc/pgx/v5 v5.12.0
+	github.com/netresearch/go-cron v0.13.1
 )
 
 require (

@@ -29,6 +29,7 @@ import (
 	"github.com/remitrun/remit/internal/service/notify"
 	"github.com/remitrun/remit/internal/service/policies"
 	"github.com/remitrun/remit/internal/service/policyreview"
+	"github.com/remitrun/remit/internal/service/queue"
 	"github.com/remitrun/remit/internal/service/replays"
 	"github.com/remitrun/remit/internal/service/runs"
 	"github.com/remitrun/remit/internal/service/secrets"
@@ -47,6 +48,7 @@ type App struct {
 	Approvals    *approvals.Approvals
 	Changes      *changes.Changes
 	Runs         *runs.Runs
+	Queue        *queue.Queue
 	History      *history.History
 	Replays      *replays.Replays
 	PolicyReview *policyreview.Reviewer
@@ -95,6 +97,7 @@ func New(cfg home.Config) (*App, error) {
 		Box: a.box, Tools: a.catalog, Catalog: a.Extensions, Limits: tierLimits(cfg.Settings.Tiers), Reader: a.Reader, Notifier: a.Notifier,
 		Hooks: a.hooks(),
 	}
+	a.Queue = &queue.Queue{Home: a.Home, Policies: a.Policies, Grants: a.Grants, Runs: a.Runs}
 	a.History = &history.History{Home: a.Home, Reader: a.Reader}
 	a.Agents = &agents.Agents{
 		Home: a.Home, Policies: a.Policies, Secrets: a.Secrets, Grants: a.Grants, Approvals: a.Approvals, Runs: a.Runs, Models: a.Models,

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/doors/listen"
 	"github.com/remitrun/remit/internal/record/telemetry"
@@ -19,6 +21,7 @@ import (
 	"github.com/remitrun/remit/internal/service/database"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/measures"
+	"github.com/remitrun/remit/internal/service/queue"
 )
 
 // ServeRequest says what remit serve serves.
@@ -65,7 +68,7 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	ui := a.webUI(q, conf != nil)
-	s, end, err := a.server(work, q, conf, ui)
+	s, observe, end, err := a.server(work, q, conf, ui)
 	if err != nil {
 		return err
 	}
@@ -84,6 +87,7 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	}
 	defer withdraw()
 	defer collectLess()()
+	defer a.Queue.Start(ctx, queue.Worker{Drain: cmp.Or(q.Limits.Drain, endWithin), Observe: observe, Advice: adviceOn})()
 	if q.Ready != nil {
 		q.Ready(admin)
 	}
@@ -103,11 +107,12 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	return nil
 }
 
-// server builds the server and what it serves. What comes with it ends all of that.
-func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *webUI) (s *httpapi.Server, end func(), err error) {
+// server builds the server and what it serves. observe is shown the notices of runs; end ends
+// all of that.
+func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *webUI) (s *httpapi.Server, observe func(runner.Notice), end func(), err error) {
 	tracing, on, err := telemetry.ConfigFrom(a.Home.Lookup)
 	if err != nil {
-		return nil, nil, fault.New(fault.Usage, "%v", err)
+		return nil, nil, nil, fault.New(fault.Usage, "%v", err)
 	}
 	w := &measures.Runs{Metrics: telemetry.New(), Turns: &telemetry.Turns{}}
 	if on {
@@ -122,19 +127,19 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *
 	w.Begin()
 	log, err := a.Home.Log()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	reg, err := a.Agents.Capabilities()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	service, err := a.Agents.Start(ctx, agents.Request{Workspace: q.Workspace, Capabilities: reg, Observe: w.Notice, Adopt: true})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	g, err := callers.Open(ctx, a.Home, a.Policies, a.Grants, q.Workspace)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	mcp, endMCP := a.gateway(MCPRequest{Workspace: q.Workspace, enter: g.Enter}).Mount(ctx)
 	parts := &served{app: a, workspace: q.Workspace, observe: w.Notice, capabilities: reg}
@@ -154,9 +159,9 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *
 	}
 	if err != nil {
 		end()
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return s, end, nil
+	return s, w.Notice, end, nil
 }
 
 // hidden takes this machine's folders out of messages.

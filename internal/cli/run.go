@@ -19,60 +19,85 @@ import (
 	"github.com/remitrun/remit/internal/service/runs"
 )
 
+// runFlags are the flags that say what a plan runs with.
+type runFlags struct {
+	runs.Request
+	dir, frozenFile string
+	inputs          []string
+	presented       func() (grants.Presented, error)
+}
+
+func (f *runFlags) add(s *session, c *cobra.Command) {
+	f.presented = s.presented(c)
+	fl := c.Flags()
+	fl.StringVarP(&f.Policy, "policy", "p", "", "policy `FILE` to run under")
+	fl.StringVarP(&f.dir, "workspace", "w", "", "workspace `DIR` (default: the current folder)")
+	fl.BoolVar(&f.Changeset, "changeset", false, "hold writes until remit changes apply")
+	modeFlags(fl, &f.Planning, &f.frozenFile)
+	fl.StringArrayVarP(&f.inputs, "input", "i", nil, "set an input of the plan, as `NAME=VALUE` (repeatable)")
+}
+
+// runRequest makes the request to carry out the plan in a file.
+func (s *session) runRequest(f *runFlags, file string) (*app.App, runs.Request, error) {
+	q := f.Request
+	var err error
+	if q.Inputs, err = parseInputs(f.inputs); err != nil {
+		return nil, q, err
+	}
+	a, ws, err := s.openIn(f.dir)
+	if err != nil {
+		return nil, q, err
+	}
+	q.Workspace = ws
+	if q.Grant, err = f.presented(); err != nil {
+		return nil, q, err
+	}
+	if q.Plan, err = s.readPlan(a, file); err != nil {
+		return nil, q, err
+	}
+	q.Frozen, err = s.frozenFlag(a, f.frozenFile)
+	return a, q, err
+}
+
 func (s *session) runCmd() *cobra.Command {
-	var policyFile, dir string
-	var inputs []string
-	var held, planning, wait bool
-	var presented func() (grants.Presented, error)
-	var frozenFile string
+	var f runFlags
+	var queued queueFlags
 	c := &cobra.Command{
 		Use:   "run PLAN",
 		Short: "Execute a plan",
 		Long: `Each step is decided by the policy, recorded, run confined, and its result
 recorded. Without -p, the workspace's trusted remit.yaml applies; without that,
 every call is denied. PLAN is a file, or - for standard input.
+
+With --queue the run is queued instead, with the plan as it is now, and remit
+serve or remit queue work starts it.
 `,
 		Example: `  remit run plan.yaml -p policy.yaml
   remit run plan.yaml -w ~/project --input branch=main
   remit run plan.yaml -p policy.yaml --changeset
   remit run plan.yaml -p policy.yaml --frozen plan.frozen.json
   make-plan | remit run - -p policy.yaml
-  remit run plan.yaml -p policy.yaml --json | jq .status`,
+  remit run plan.yaml -p policy.yaml --json | jq .status
+  remit run plan.yaml -p policy.yaml --queue --delay 10m --unique nightly`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			given, err := parseInputs(inputs)
+			o, err := queued.options(cmd)
 			if err != nil {
 				return err
 			}
-			a, ws, err := s.openIn(dir)
+			a, q, err := s.runRequest(&f, args[0])
 			if err != nil {
 				return err
 			}
-			granted, err := presented()
-			if err != nil {
-				return err
+			if queued.on {
+				return s.queueRun(cmd.Context(), a, q, o)
 			}
-			p, err := s.readPlan(a, args[0])
-			if err != nil {
-				return err
-			}
-			bound, err := s.frozenFlag(a, frozenFile)
-			if err != nil {
-				return err
-			}
-			return s.runPlan(cmd.Context(), a, runs.Request{
-				Plan: p, Policy: policyFile, Workspace: ws, Inputs: given, Changeset: held, Frozen: bound, Planning: planning, Grant: granted, Wait: wait,
-			})
+			return s.runPlan(cmd.Context(), a, q)
 		},
 	}
-	presented = s.presented(c)
-	fl := c.Flags()
-	fl.BoolVar(&wait, "wait", false, "without a terminal, wait for remit approvals")
-	fl.StringVarP(&policyFile, "policy", "p", "", "policy `FILE` to run under")
-	fl.StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: the current folder)")
-	fl.BoolVar(&held, "changeset", false, "hold writes until remit changes apply")
-	modeFlags(fl, &planning, &frozenFile)
-	fl.StringArrayVarP(&inputs, "input", "i", nil, "set an input of the plan, as `NAME=VALUE` (repeatable)")
+	f.add(s, c)
+	c.Flags().BoolVar(&f.Wait, "wait", false, "without a terminal, wait for remit approvals")
+	queued.add(c, false)
 	return c
 }
 

@@ -104,9 +104,9 @@ func (s *Runs) FrozenApprovals(ctx context.Context, f *frozen.Plan) ([]frozen.Ap
 // and where p is not nil, that it is another plan.
 func (s *Runs) CheckFrozen(f *frozen.Plan, p *plan.Plan) error { return f.Check(p, s.Tools) }
 
-// bind binds a run to a frozen plan: the plan and its inputs must be the ones
+// Bind binds a run to a frozen plan: the plan and its inputs must be the ones
 // that were frozen. It gives the inputs.
-func (s *Runs) bind(q Request) (map[string]any, error) {
+func (s *Runs) Bind(q Request) (map[string]any, error) {
 	inputs, err := q.Plan.Inputs(q.Inputs)
 	if q.Frozen == nil {
 		return inputs, err

@@ -132,6 +132,9 @@ type Request struct {
 	Observe func(runner.Notice)                    // nil: nobody watches
 	Hooks   []runner.Hook                          // called around calls, after those of the settings
 	Started func(run *runner.Run, h policies.Hint) // nil, or called once the run is recorded
+	// Of a run that was queued: its ID, and what appends its RunStarted event.
+	ID     uuid.UUID
+	Record func(ctx context.Context, e ledger.Entry) (ledger.Seq, error)
 }
 
 // Result is how a plan's run ended.
@@ -147,8 +150,8 @@ type Result struct {
 	Held     []changeset.Change // what was written, of a run whose writes were held
 }
 
-// planName is what a run is called: as its plan, or as the plan's file.
-func planName(p *plan.Plan) string {
+// PlanName is what a run is called: as its plan, or as the plan's file.
+func PlanName(p *plan.Plan) string {
 	if p.Name != "" {
 		return p.Name
 	}
@@ -186,12 +189,12 @@ type Active struct {
 
 // Plan carries a plan out under the policies that hold, and records it.
 func (s *Runs) Plan(ctx context.Context, q Request) (Result, error) {
-	inputs, err := s.bind(q)
+	inputs, err := s.Bind(q)
 	if err != nil {
 		return Result{}, err
 	}
 	b, ctx, res, err := s.Start(ctx, q, runner.Info{
-		Name: planName(q.Plan), Plan: q.Plan.Source(), Inputs: inputs, Total: len(q.Plan.Steps),
+		Name: PlanName(q.Plan), Plan: q.Plan.Source(), Inputs: inputs, Total: len(q.Plan.Steps),
 	})
 	if err != nil {
 		return res, err
@@ -223,7 +226,7 @@ func (s *Runs) prepare(ctx context.Context, q Request, in *runner.Info) (b Activ
 		return b, res, err
 	}
 	in.Bound, in.Volatile = s.Home.Env(q.Workspace), s.Policies.Volatile(res.Policies)
-	b.Runner = s.runner(b.store, s.asker(q), observe)
+	b.Runner = s.runner(recorderOf(b.store, q), s.asker(q), observe)
 	b.Runner.Hooks = slices.Concat(s.Hooks, q.Hooks)
 	if q.Agent != nil {
 		b.Runner.Catalog = q.Agent.Tools
@@ -234,14 +237,38 @@ func (s *Runs) prepare(ctx context.Context, q Request, in *runner.Info) (b Activ
 	return b, res, nil
 }
 
+// queuedRecorder records a run that was queued: its beginning is for the queue to record.
+type queuedRecorder struct {
+	store.Store
+	begin func(ctx context.Context, e ledger.Entry) (ledger.Seq, error)
+}
+
+// Append implements runner.Recorder.
+func (r queuedRecorder) Append(ctx context.Context, entries ...ledger.Entry) (ledger.Seq, error) {
+	if len(entries) == 1 && entries[0].Event.Kind == ledger.RunStarted {
+		return r.begin(ctx, entries[0])
+	}
+	return r.Store.Append(ctx, entries...)
+}
+
+// recorderOf is what records a run.
+func recorderOf(st store.Store, q Request) runner.Recorder {
+	if q.Record == nil {
+		return st
+	}
+	return queuedRecorder{st, q.Record}
+}
+
 // Start starts a run under the policies that hold. The context that it gives
 // ends with the run's time.
 func (s *Runs) Start(ctx context.Context, q Request, in runner.Info) (b Active, _ context.Context, res Result, err error) {
 	if b, res, err = s.prepare(ctx, q, &in); err != nil {
 		return b, nil, res, err
 	}
-	if in.ID, err = home.NewID(); err != nil {
-		return b, nil, res, err
+	if in.ID = q.ID; in.ID == uuid.Nil {
+		if in.ID, err = home.NewID(); err != nil {
+			return b, nil, res, err
+		}
 	}
 	res.ID = in.ID
 	if b.writes, err = s.Changes.Begin(&in, q.Workspace, q.Changeset); err != nil {

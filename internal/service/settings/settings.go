@@ -27,6 +27,7 @@ type Settings struct {
 	Models     Models
 	Changes    Changes
 	Sessions   Sessions
+	Queue      Queue
 	Tools      map[string]Tool // by ID, or by the beginning of IDs and a final "*"
 
 	Notifications Notifications
@@ -49,6 +50,13 @@ const day = 24 * time.Hour
 type Sessions struct {
 	FileBytes int64 // of all its files
 	FileCount int   // of its files and folders
+}
+
+// Queue bounds queued runs.
+type Queue struct {
+	AtOnce  int            // runs that one process carries out at the same time
+	Waiting int            // runs that may wait, half of them under one root grant
+	Limits  map[string]int // runs at the same time, by "grant" (for each), "tool:ID" and "source:NAME"
 }
 
 // Tiers bound the calls of the tools of each server, extension or other provider, by the
@@ -90,6 +98,7 @@ func Default() Settings {
 		Fresh:    time.Minute,
 		Changes:  Changes{KeepDays: 30, KeepBytes: 5 << 30},
 		Sessions: Sessions{FileBytes: 100 << 20, FileCount: 10_000},
+		Queue:    Queue{AtOnce: 4, Waiting: 10_000},
 	}
 }
 
@@ -141,10 +150,26 @@ func (r *reader) settings(root *document.Node, s *Settings) {
 			"keep_bytes": r.sizeOrNone(&s.Changes.KeepBytes)}),
 		"sessions": r.Object(document.Fields{"files": r.Object(document.Fields{
 			"bytes": r.sizeOrNone(&s.Sessions.FileBytes), "count": document.Int(r.Reader, &s.Sessions.FileCount, 0, math.MaxInt32)})}),
+		"queue": r.Object(document.Fields{"at_once": document.Int(r.Reader, &s.Queue.AtOnce, 1, 1000), "waiting": document.Int(r.Reader, &s.Queue.Waiting, 1, 1_000_000),
+			"limits": func(n *document.Node, path string) { r.limits(n, path, &s.Queue) }}),
 		"tools": func(n *document.Node, path string) {
 			s.Tools = map[string]Tool{}
 			r.Each(n, path, func(k, v *document.Node, path string) { s.Tools[k.Text] = r.tool(k, v, path) })
 		},
+	})
+}
+
+// limits reads the limits of queued runs.
+func (r *reader) limits(n *document.Node, path string, q *Queue) {
+	q.Limits = map[string]int{}
+	r.Each(n, path, func(k, v *document.Node, path string) {
+		if k.Text != "grant" && !strings.HasPrefix(k.Text, "tool:") && !strings.HasPrefix(k.Text, "source:") {
+			r.Fail(k, path, "%q is not a valid limit; expected grant, tool:ID or source:NAME", clip.Text(k.Text, 60))
+			return
+		}
+		most := 0
+		document.Int(r.Reader, &most, 1, 1000)(v, path)
+		q.Limits[k.Text] = most
 	})
 }
 

@@ -399,7 +399,7 @@ func (s *Store) task(ctx context.Context, raw *rawEvent) (store.Task, error) {
 		return t, err
 	}
 	if st.Erased {
-		return t, fault.New(fault.NotFound, "the plan of this queued run was erased")
+		return t, fault.New(fault.PlanInvalid, "the plan of this queued run was erased")
 	}
 	if t.Plan, err = s.Load(ctx, st.Parts[ledger.PartPlan]); err != nil {
 		return t, err

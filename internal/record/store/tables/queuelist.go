@@ -73,7 +73,8 @@ func (s *Store) QueuedRuns(ctx context.Context, f store.QueueFilter) ([]store.Qu
 	if len(out) >= limit {
 		return out[:limit], nil
 	}
-	waiting, err := s.selectQueue(ctx, queueWaits+queueOrder+page, limit-len(out), max(0, f.From-len(running)))
+	waiting, err := s.selectQueue(ctx, queueWaits+" ORDER BY CASE WHEN q.due > ?1 THEN q.due ELSE 0 END, q.priority, q.due, q.seq LIMIT ?2 OFFSET ?3",
+		time.Now().UnixMicro(), limit-len(out), max(0, f.From-len(running)))
 	return slices.Concat(out, waiting), err
 }
 

@@ -1,0 +1,394 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/policies"
+)
+
+const (
+	lookEvery   = 250 * time.Millisecond // how often the rows are looked at: nothing depends on being woken
+	reopenEvery = 2 * time.Second        // how often runs of dead processes are looked for
+	pageSize    = 64                     // queued runs that are read at once
+
+	// A run that cannot start yet is looked at again after a quarter of the time that it
+	// has waited.
+	leastPostponed = 5 * time.Second
+	mostPostponed  = 15 * time.Minute
+)
+
+// Worker says how a process works on the queue.
+type Worker struct {
+	AtOnce  int           // runs at the same time; 0: as the settings say
+	Drain   time.Duration // for running runs to finish when the worker is told to stop
+	Empty   bool          // end once nothing is due and nothing runs
+	Observe func(runner.Notice)
+	Advice  func(filed store.Approval) string // see runs.Request
+	Failed  func(err error)                   // told of errors of the queue itself; nil: they are logged
+	Ended   func(run store.QueuedRun)         // told of each run that this worker carried out or refused; nil: nobody is
+}
+
+// waker wakes the workers of this process.
+type waker struct {
+	mu      sync.Mutex
+	workers map[chan struct{}]bool
+}
+
+func (w *waker) add() (wake chan struct{}, remove func()) {
+	wake = make(chan struct{}, 1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.workers == nil {
+		w.workers = map[chan struct{}]bool{}
+	}
+	w.workers[wake] = true
+	return wake, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.workers, wake)
+	}
+}
+
+func (w *waker) all() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for wake := range w.workers {
+		select {
+		case wake <- struct{}{}:
+		default: // it is awake already
+		}
+	}
+}
+
+// working is a worker at work.
+type working struct {
+	Worker
+	q      *Queue
+	work   context.Context // of the runs: they outlive the order to stop
+	ended  sync.WaitGroup
+	mu     sync.Mutex
+	active map[uuid.UUID]context.CancelCauseFunc // runs that this worker starts or carries out
+
+	telling sync.Mutex
+	st      store.Backend
+	opened  time.Time
+}
+
+// Work starts queued runs and fires schedules until ctx ends, and then waits for its runs.
+// Any number of workers of any processes work on one queue.
+func (q *Queue) Work(ctx context.Context, o Worker) error {
+	if o.AtOnce <= 0 {
+		o.AtOnce = q.Home.Settings.Queue.AtOnce
+	}
+	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	w := &working{Worker: o, q: q, work: work, active: map[uuid.UUID]context.CancelCauseFunc{}}
+	wake, remove := q.wake.add()
+	defer remove()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	var err error
+	for ctx.Err() == nil {
+		idle, perr := w.pass(ctx)
+		if perr != nil && ctx.Err() == nil {
+			if fault.CodeOf(perr) == fault.StoreCorrupt || o.Empty {
+				err = perr
+				break
+			}
+			w.fail(perr)
+		}
+		if idle && o.Empty {
+			break
+		}
+		select {
+		case <-ctx.Done():
+		case <-wake:
+		case <-tick.C:
+		}
+	}
+	w.drain(stop)
+	return err
+}
+
+// Start works in the background until ctx ends. The function that it gives ends the work and
+// waits for it.
+func (q *Queue) Start(ctx context.Context, o Worker) (wait func()) {
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := q.Work(ctx, o); err != nil {
+			q.log(err)
+		}
+	}()
+	return func() {
+		stop()
+		<-done
+	}
+}
+
+func (w *working) fail(err error) {
+	switch {
+	case err == nil:
+	case w.Failed != nil:
+		w.Failed(err)
+	default:
+		w.q.log(err)
+	}
+}
+
+// log writes an error of the queue itself.
+func (q *Queue) log(err error) {
+	if log, lerr := q.Home.Log(); lerr == nil {
+		log.Logger().Error("queue_failed", "error", err.Error())
+	}
+}
+
+// drain waits for the runs, and cancels those that take too long.
+func (w *working) drain(stop context.CancelCauseFunc) {
+	late := time.AfterFunc(w.Drain, func() { stop(fault.New(fault.ToolCancelled, "the process that carries out the run was stopped")) })
+	defer late.Stop()
+	for {
+		w.mu.Lock()
+		n := len(w.active)
+		w.mu.Unlock()
+		if n == 0 {
+			break
+		}
+		if _, err := w.cancelStopped(w.work); err != nil {
+			w.fail(err)
+		}
+		select {
+		case <-w.work.Done():
+			w.ended.Wait()
+			return
+		case <-time.After(lookEvery):
+		}
+	}
+	w.ended.Wait()
+}
+
+// pass looks at the queue once. It reports whether there was nothing to do.
+func (w *working) pass(ctx context.Context) (idle bool, err error) {
+	if time.Since(w.opened) >= reopenEvery { // opening closes the runs of dead processes: their slots are then free
+		if w.st, err = w.q.Home.Ledger(ctx); err != nil {
+			return false, err
+		}
+		w.opened = time.Now()
+	}
+	st := w.st
+	running, err := w.cancelStopped(ctx)
+	if err != nil {
+		return false, err
+	}
+	if paused, err := st.QueueIsPaused(ctx); err != nil || paused {
+		return running == 0, err
+	}
+	if err := w.q.fire(ctx, st); err != nil {
+		return false, err
+	}
+	started, err := w.startDue(ctx, st)
+	return running == 0 && started == 0, err
+}
+
+// cancelStopped cancels the runs of this worker that a person asked to end. It returns how
+// many run.
+func (w *working) cancelStopped(ctx context.Context) (running int, err error) {
+	w.mu.Lock()
+	running = len(w.active)
+	w.mu.Unlock()
+	if running == 0 {
+		return 0, nil
+	}
+	list, err := w.st.QueuedRuns(ctx, store.QueueFilter{Stopping: true})
+	for i := range list {
+		w.mu.Lock()
+		cancel := w.active[list[i].ID]
+		w.mu.Unlock()
+		if cancel != nil {
+			cancel(fault.New(fault.ToolCancelled, "%s cancelled the run", list[i].By))
+		}
+	}
+	return running, err
+}
+
+// startDue starts the runs whose turn it is, as far as there is room. It returns how many it
+// began to start.
+func (w *working) startDue(ctx context.Context, st store.Backend) (begun int, err error) {
+	var taken map[string]int
+	for from := 0; ; from += pageSize {
+		w.mu.Lock()
+		room := w.AtOnce - len(w.active)
+		w.mu.Unlock()
+		if room <= 0 {
+			return begun, nil
+		}
+		list, err := st.QueuedRuns(ctx, store.QueueFilter{Due: time.Now(), From: from, Limit: pageSize})
+		if err != nil {
+			return begun, err
+		}
+		if len(list) > 0 && taken == nil {
+			if taken, err = st.TakenSlots(ctx); err != nil {
+				return begun, err
+			}
+		}
+		for i := range list {
+			if room > 0 && w.begin(&list[i], taken) {
+				begun++
+				room--
+			}
+		}
+		if len(list) < pageSize {
+			return begun, nil
+		}
+	}
+}
+
+// begin begins to start a run in the background, unless it is another person's, its limits
+// are reached, or it is being started already.
+func (w *working) begin(run *store.QueuedRun, taken map[string]int) bool {
+	if run.Root == uuid.Nil && run.Principal != "user:"+w.q.Home.User {
+		return false
+	}
+	for _, l := range run.Limits {
+		if taken[l.Key] >= l.Most {
+			return false
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, there := w.active[run.ID]; there {
+		return false
+	}
+	ctx, cancel := context.WithCancelCause(w.work)
+	w.active[run.ID] = cancel
+	for _, l := range run.Limits {
+		taken[l.Key]++
+	}
+	w.ended.Go(func() {
+		defer w.q.wake.all()
+		w.fail(w.carryOut(ctx, *run))
+		w.tell(run.ID)
+		cancel(nil)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.active, run.ID)
+	})
+	return true
+}
+
+// tell tells what became of a run.
+func (w *working) tell(id uuid.UUID) {
+	if w.Ended == nil {
+		return
+	}
+	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	defer stop()
+	run, err := w.st.Queued(ctx, id.String())
+	w.fail(err)
+	if err == nil && !run.Waits() {
+		w.telling.Lock()
+		defer w.telling.Unlock()
+		w.Ended(run)
+	}
+}
+
+// carryOut starts a queued run and carries it out. An error is one of the queue: what became
+// of the run is in its record.
+func (w *working) carryOut(ctx context.Context, run store.QueuedRun) error {
+	st, err := w.q.Home.Ledger(ctx)
+	if err != nil {
+		return err
+	}
+	t, err := st.QueuedTask(ctx, run.ID)
+	if err != nil {
+		return err
+	}
+	r, err := w.q.request(&run, t)
+	if err == nil {
+		err = w.q.spent(ctx, st, run)
+	}
+	began := false
+	var full error
+	if err == nil {
+		r.Advice, r.Observe, r.ID = w.Advice, w.Observe, run.ID
+		r.Started = func(*runner.Run, policies.Hint) { began = true }
+		r.Record = func(ctx context.Context, e ledger.Entry) (ledger.Seq, error) {
+			seq, err := st.StartQueued(ctx, e, run.Limits)
+			full = err
+			return seq, err
+		}
+		_, err = w.q.Runs.Plan(ctx, r)
+	}
+	if began || err == nil || full != nil && mayPass(full) || ctx.Err() != nil {
+		return nil
+	}
+	return w.notStarted(context.WithoutCancel(ctx), st, run, err)
+}
+
+// mayPass reports whether a run that could not be started is left as it is: another process
+// started it or a person cancelled it, or its limits are reached.
+func mayPass(err error) bool {
+	return errors.Is(err, fault.Conflict) || errors.Is(err, fault.LimitReached)
+}
+
+// notStarted records why a run was not started: it is refused for good, or put back if the
+// reason may pass. Errors of the store itself are not the run's fault.
+func (w *working) notStarted(ctx context.Context, st store.Backend, run store.QueuedRun, why error) error {
+	now := time.Now()
+	code := fault.CodeOf(why)
+	c := store.QueueChange{ID: run.ID, To: ledger.QueueRefused, Code: code, Reason: messageOf(why), By: "queue", At: now}
+	switch {
+	case code >= fault.StoreFailed && code <= fault.StoreMissing && code != fault.RunUnknown:
+		return why
+	case code == fault.GrantPaused || code == fault.NotFound:
+		c.To, c.Due = ledger.QueueWaiting, now.Add(min(max(now.Sub(run.Queued)/4, leastPostponed), mostPostponed))
+	}
+	err := st.ChangeQueued(ctx, c)
+	if errors.Is(err, fault.Conflict) { // a person cancelled it
+		return nil
+	}
+	return err
+}
+
+// messageOf is what people are told of an error, without its hint.
+func messageOf(err error) string {
+	var e *fault.Error
+	if errors.As(err, &e) {
+		return e.Msg
+	}
+	return err.Error()
+}
+
+// spent fails if a budget of the run's grant, or of one that it derives from, is used up.
+func (q *Queue) spent(ctx context.Context, st store.Backend, run store.QueuedRun) error {
+	for at := run.Grant; at != uuid.Nil; {
+		meters, err := st.Spent(ctx, at)
+		if err != nil {
+			return err
+		}
+		for _, m := range meters {
+			if m.Limit > 0 && m.Spent >= m.Limit {
+				return fault.New(fault.BudgetSpent, "the budget of %s of the grant %s is used up: %d of %d", m.ID.What, at, m.Spent, m.Limit)
+			}
+		}
+		g, err := st.Grant(ctx, at.String())
+		if errors.Is(err, fault.GrantUnknown) {
+			return nil // appended offline and never used
+		}
+		if err != nil {
+			return err
+		}
+		at = g.Parent
+	}
+	return nil
+}
