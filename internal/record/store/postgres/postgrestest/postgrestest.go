@@ -79,7 +79,8 @@ func find() (string, error) {
 	if len(found) == 0 {
 		return "", errMissing
 	}
-	return filepath.Dir(slices.Max(found)), nil
+	real, err := filepath.EvalSymlinks(slices.Max(found)) // the other programs are beside it
+	return filepath.Dir(real), err
 }
 
 // unprivileged makes a command run as an ordinary user: the server refuses root.
@@ -155,8 +156,7 @@ func (s *Server) Schema(t testing.TB, name string) string {
 		}
 		t.Skip("PostgreSQL is not installed: apt-get install postgresql")
 	}
-	sum := sha256.Sum256([]byte(name))
-	schema := "t" + hex.EncodeToString(sum[:8])
+	schema := schemaOf(name)
 	if _, known := s.made.LoadOrStore(schema, true); !known {
 		s.Exec(t, "public", "CREATE SCHEMA "+schema)
 	}
@@ -175,6 +175,41 @@ func (s *Server) Exec(t testing.TB, schema, statements string) {
 	if err != nil {
 		t.Fatalf("%s: %v", strings.SplitN(statements, "\n", 2)[0], err)
 	}
+}
+
+// Standby starts a server that copies this one, until the end of the test.
+func (s *Server) Standby(t testing.TB) *Server {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pg")
+	if err == nil {
+		err = os.Chmod(dir, 0o777)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &Server{Socket: dir, data: filepath.Join(dir, "data"), bin: s.bin}
+	t.Cleanup(b.stop)
+	out, err := unprivileged(filepath.Join(s.bin, "pg_basebackup"), "-h", s.Socket, "-U", "remit", "-D", b.data, "-R", "-c", "fast", "--no-sync").CombinedOutput()
+	if err != nil {
+		t.Fatalf("pg_basebackup: %v: %s", err, out)
+	}
+	if err := b.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Promote makes a standby the primary server.
+func (s *Server) Promote() error {
+	return unprivileged(filepath.Join(s.bin, "pg_ctl"), "-D", s.data, "-w", "promote").Run()
+}
+
+// Made returns the URL of a schema that Schema made for a name, also on a copy.
+func (s *Server) Made(name string) string { return s.URL(schemaOf(name)) }
+
+func schemaOf(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return "t" + hex.EncodeToString(sum[:8])
 }
 
 // Count returns the number that a query gives.
