@@ -40,6 +40,9 @@ type survey struct {
 	left   int             // how many of them are left
 	listed int             // folders that were listed
 
+	changed map[string]bool // by path: it, or a folder in it, differs from the survey before; nil: not compared
+	anew    int             // folders around the present one that are listed anew
+
 	since time.Time       // when the change times that it relies on had settled
 	dated map[uint64]bool // by device: whether its change times can be relied on
 }
@@ -113,6 +116,7 @@ func covers(root, p string) bool {
 // before is taken over.
 func (s *survey) look(ctx context.Context, roots []string, before []*folder) ([]*folder, error) {
 	s.dated = map[uint64]bool{}
+	s.compare(before)
 	slices.Sort(roots)
 	var out []*folder
 	for _, r := range roots {
@@ -145,6 +149,9 @@ func (s *survey) folder(ctx context.Context, name, p string, in, before *folder)
 	if err := ctx.Err(); err != nil {
 		return nil, fault.Wrap(fault.ToolCancelled, err, "cancelled before the command started")
 	}
+	if s.same(p, before) {
+		return before, nil
+	}
 	at := s.layers.At(p)
 	if before.unchanged(at) {
 		return s.again(ctx, p, in, before)
@@ -163,6 +170,8 @@ func (s *survey) folder(ctx context.Context, name, p string, in, before *folder)
 	}
 	s.listed++
 	f.listed, f.rating = true, s.names.Rate(p, in == nil)
+	s.anew++
+	defer func() { s.anew-- }()
 	for _, e := range entries {
 		if kind := kindOf(e.Type()); kind != sandbox.FolderNode {
 			f.others = append(f.others, other{e.Name(), kind})
