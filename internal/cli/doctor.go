@@ -2,6 +2,8 @@ package cli
 
 import (
 	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
 func (s *session) doctorCmd() *cobra.Command {
@@ -25,22 +27,7 @@ less confinement than its policy requires.
 			if s.json {
 				return s.printJSON(map[string]any{"layers": layers, "state": checks})
 			}
-			var rows [][]cell
-			ready := true
-			for _, l := range layers {
-				sign, col := "✓", green
-				if !l.Available {
-					sign, col = "✗", red
-					if !l.Required {
-						sign, col = "–", yellow
-					}
-					ready = ready && !l.Required
-				}
-				rows = append(rows, []cell{{sign + " " + l.Name, col}, {l.Detail, ""}})
-				if !l.Available && l.Hint != "" {
-					rows = append(rows, []cell{{"", ""}, {"→ " + l.Hint, yellow}})
-				}
-			}
+			rows, ready := layerRows(layers)
 			s.tableWhole([]string{"LAYER", "STATUS"}, rows)
 			s.printf("\n")
 			if ready {
@@ -58,4 +45,32 @@ less confinement than its policy requires.
 			return nil
 		},
 	}
+}
+
+// layerRows has a row for each layer, and one for those together of which there is nothing
+// to say but that they work. It reports whether all required ones do.
+func layerRows(layers []sandbox.Layer) (rows [][]cell, ready bool) {
+	ready = true
+	works := -1 // the row of those that work
+	for _, l := range layers {
+		sign, col := "✓", green
+		switch {
+		case l.Available && l.Detail == sandbox.Works && works >= 0:
+			rows[works][1].text += ", " + l.Name
+			continue
+		case l.Available && l.Detail == sandbox.Works:
+			works = len(rows)
+			rows = append(rows, []cell{{sign + " " + l.Detail, col}, {l.Name, ""}})
+			continue
+		case !l.Available && l.Required:
+			sign, col, ready = "✗", red, false
+		case !l.Available:
+			sign, col = "–", yellow
+		}
+		rows = append(rows, []cell{{sign + " " + l.Name, col}, {l.Detail, ""}})
+		if !l.Available && l.Hint != "" {
+			rows = append(rows, []cell{{"", ""}, {"→ " + l.Hint, yellow}})
+		}
+	}
+	return rows, ready
 }

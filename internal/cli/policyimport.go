@@ -31,6 +31,9 @@ or Capsule. Plans of Capsule run as they are.
 		Args:      cobra.ExactArgs(2),
 		ValidArgs: translate.Agents(),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if err := translate.Known(args[0]); err != nil {
+				return err
+			}
 			src, err := wholefile.Read(args[1], translate.MaxSource)
 			if err != nil {
 				return fault.Wrap(fault.Usage, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: args[1]}).

@@ -196,6 +196,9 @@ type Proxy interface {
 	Close() // cuts every connection and waits for what serves them
 }
 
+// Works is the detail of a layer of which nothing is to be said but that it was tried.
+const Works = "tried: works"
+
 // Layer is one part of the confinement and whether this machine has it.
 type Layer struct {
 	Name      string `json:"name"`

@@ -50,18 +50,25 @@ func Agents() []string {
 	return out
 }
 
+// Known returns an error if the rules of an agent cannot be translated.
+func Known(agent string) error {
+	if _, ok := translators[agent]; ok {
+		return nil
+	}
+	return fault.New(fault.Usage, "the rules of %q are not supported", agent).WithHint("expected one of %s", strings.Join(Agents(), ", "))
+}
+
 // Translate translates the rules of an agent. File is the source's name, for messages and to
 // tell formats apart.
 func Translate(agent, file string, src []byte) (Result, error) {
-	read, ok := translators[agent]
-	if !ok {
-		return Result{}, fault.New(fault.Usage, "the rules of %q are not supported", agent).WithHint("one of %s", strings.Join(Agents(), ", "))
+	if err := Known(agent); err != nil {
+		return Result{}, err
 	}
 	if len(src) > MaxSource {
 		return Result{}, fault.New(fault.Usage, "the file has more than %d MiB", MaxSource>>20).At(fault.Pos{File: file})
 	}
 	b := &builder{file: file, name: agent}
-	if err := read(b, src); err != nil {
+	if err := translators[agent](b, src); err != nil {
 		return Result{}, err
 	}
 	out := Result{Policy: b.print(), Dropped: append([]Dropped{}, b.dropped...)}

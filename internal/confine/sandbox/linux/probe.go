@@ -104,7 +104,7 @@ func tryLayer(sp *spawn.Spawner, name string, flags uintptr, p *spawn.Program) s
 	} else if !e.Known || e.Status != 0 {
 		return failedLayer(name, fmt.Errorf("the trial process ended with wait status %#x", e.Status))
 	}
-	l.Available, l.Detail = true, "tried: works"
+	l.Available, l.Detail = true, sandbox.Works
 	return l
 }
 
