@@ -19,6 +19,7 @@ type filterFlags struct {
 	sharedFilter
 	status, mode, before string
 	failed, denied, all  bool
+	unknown              bool
 	limit                int
 }
 
@@ -41,6 +42,9 @@ Those are hidden unless they failed; --all and --tool show them.
 			a, err := s.open()
 			if err != nil {
 				return err
+			}
+			if f.unknown {
+				return s.printUnknown(cmd.Context(), a, f.limit)
 			}
 			st, err := a.Reader(cmd.Context())
 			if err != nil {
@@ -79,6 +83,7 @@ Those are hidden unless they failed; --all and --tool show them.
 	fl.BoolVar(&f.failed, "failed", false, "only runs with a failed call")
 	fl.BoolVar(&f.denied, "denied", false, "only runs with a denied call, or an action refused while running")
 	fl.BoolVar(&f.all, "all", false, "also list the starts of MCP servers")
+	fl.BoolVar(&f.unknown, "unknown", false, "list the calls that may or may not have taken effect, see remit settle")
 	fl.IntVar(&f.limit, "limit", 20, "maximum number of runs")
 	return c
 }

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/base/fault"
+)
+
+func (s *session) settleCmd() *cobra.Command {
+	var happened, not bool
+	c := &cobra.Command{
+		Use:   "settle RUN CALL",
+		Short: "Record what an interrupted call did",
+		Long: `A call is interrupted if its process ended between the intent and the outcome:
+it may or may not have taken effect, and Remit does not repeat it. Find out what
+it did, then record it here, under your name. remit runs --unknown lists these
+calls until then. The record of the call itself does not change.
+`,
+		Example: `  remit runs --unknown
+  remit settle 01a1fe70 3 --happened
+  remit settle last 3 --not-happened`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, words []string) error {
+			if s.delegated() {
+				return fault.New(fault.Denied, "a process that runs under a grant cannot settle calls").WithHint("use a shell without REMIT_GRANT")
+			}
+			call, err := strconv.Atoi(words[1])
+			if err != nil || call < 1 {
+				return fault.New(fault.Usage, "%q is not a valid call; expected its number in the run, from 1", words[1])
+			}
+			if happened == not {
+				return fault.New(fault.Usage, "what the call did is missing").WithHint("add --happened or --not-happened")
+			}
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			u, err := a.History.Settle(cmd.Context(), words[0], call, happened)
+			if err != nil {
+				return err
+			}
+			if s.json {
+				return s.printJSON(map[string]any{"run_id": u.Run, "call": u.Call, "happened": happened})
+			}
+			s.printf("%s call %d (%s) of run %s is settled\n", s.paint(green, "✓"), u.Call, show(string(u.Tool)), short(u.Run.String()))
+			return nil
+		},
+	}
+	fl := c.Flags()
+	fl.BoolVar(&happened, "happened", false, "the call took effect")
+	fl.BoolVar(&not, "not-happened", false, "the call did not take effect")
+	return c
+}
+
+// printUnknown prints the calls that may or may not have taken effect.
+func (s *session) printUnknown(ctx context.Context, a *app.App, limit int) error {
+	if err := checkLimit(limit, 10000); err != nil {
+		return err
+	}
+	list, err := a.History.Unknown(ctx, limit)
+	if err != nil {
+		return err
+	}
+	if s.json {
+		return printPage(s, list, "")
+	}
+	if len(list) == 0 {
+		s.printf("no calls with an unknown outcome\n")
+		return nil
+	}
+	now := time.Now()
+	rows := make([][]cell, len(list))
+	for i, u := range list {
+		rows[i] = []cell{{short(u.Run.String()), bold}, {itoa(u.Call), ""}, {string(u.Tool), ""}, {when(u.At, now), dim}, {u.Name, ""}}
+	}
+	s.table([]string{"RUN", "CALL", "TOOL", "FOUND", "NAME"}, rows)
+	s.printf("find out what each did, then: remit settle RUN CALL --happened (or --not-happened)\n")
+	return nil
+}
