@@ -160,7 +160,7 @@ var mayImport = map[string]string{
 	"agents/capability/custom":       "base/clip base/document base/canon agents/capability base/fault base/tool",
 	"agents/capability/webfetch":     "tools/typed agents/capability base/fault base/inspect authority/permit authority/policy/target confine/network base/tool net/http golang.org/x/net/html github.com/JohannesKaufmann/html-to-markdown/v2",
 	// wiring and surfaces
-	"doors/httpapi":   "call/frozen base/commitment call/replay service/callers service/changes doors/admission agents/agent doors/hostcheck base/canon agents/capability base/fault base/tool call/catalog service/grants service/history service/policyreview service/replays tools/model record/ledger record/store record/telemetry github.com/danielgtaylor/huma/v2 github.com/google/uuid crypto/rand net net/http",
+	"doors/httpapi":   "service/queue call/frozen base/commitment call/replay service/callers service/changes doors/admission agents/agent doors/hostcheck base/canon agents/capability base/fault base/tool call/catalog service/grants service/history service/policyreview service/replays tools/model record/ledger record/store record/telemetry github.com/danielgtaylor/huma/v2 github.com/google/uuid crypto/rand net net/http",
 	"agents/chat":     "base/clip base/canon tools/extension base/fault base/near base/tool",
 	"doors/hostcheck": "net net/http",
 	"doors/admission": "net",
@@ -169,7 +169,7 @@ var mayImport = map[string]string{
 	"doors/gateway":   "service/callers github.com/google/uuid doors/admission call/approval doors/hostcheck base/canon base/fault authority/policy call/runner record/store base/tool github.com/modelcontextprotocol/go-sdk crypto/rand net net/http",
 	"service/signin":  "base/fault net net/http",
 	"service/devices": "base/clip base/fault base/redact record/store service/grants service/home crypto/rand net net/http os",
-	"doors/webui":     "agents/agent agents/capability agents/chat authority/grant base/clip base/fault base/markdown base/redact call/approval call/catalog doors/httpapi record/ledger record/report record/store service/approvals service/changes service/devices service/grants service/history service/policyreview service/replays github.com/google/uuid net net/http",
+	"doors/webui":     "service/queue agents/agent agents/capability agents/chat authority/grant base/clip base/fault base/markdown base/redact call/approval call/catalog doors/httpapi record/ledger record/report record/store service/approvals service/changes service/devices service/grants service/history service/policyreview service/replays github.com/google/uuid net net/http",
 	"app": `
 		doors/gateway doors/httpapi doors/listen doors/webui
 		service/agents service/apis service/approvals service/backups service/callers service/changes service/clients service/database service/devices service/extensions service/grants service/history service/home service/hooks service/measures service/models service/modules service/notify service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/settings service/slash

@@ -144,7 +144,7 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *
 	mcp, endMCP := a.gateway(MCPRequest{Workspace: q.Workspace, enter: g.Enter}).Mount(ctx)
 	parts := &served{app: a, workspace: q.Workspace, observe: w.Notice, capabilities: reg}
 	s, err = httpapi.New(httpapi.Options{
-		Version: a.Home.Version, Gate: g, Lineage: g, Agents: service, Sessions: service, Conversations: service, Turns: service, Files: service, Capabilities: parts, Commands: parts, Tools: parts, Runs: parts, Grants: parts, Approvals: parts,
+		Version: a.Home.Version, Gate: g, Lineage: g, Agents: service, Sessions: service, Conversations: service, Turns: service, Files: service, Capabilities: parts, Commands: parts, Tools: parts, Runs: parts, Queue: queue.Door{Queue: a.Queue, Workspace: q.Workspace}, Grants: parts, Approvals: parts,
 		Changes: changes.Reviewer{Changes: a.Changes}, Parts: parts,
 		Audit: a.History, Policies: parts, Requests: parts, Ready: a.ready, MCP: mcp, UI: ui.mount, Hosts: append([]string{ui.host}, q.Hosts...), TLS: conf, Log: func(e httpapi.Entry) { logRequest(log, e) },
 		Hide: a.hidden(), Errors: slog.New(slog.DiscardHandler), Metrics: w.Metrics, Tracer: w.Tracer, Spans: w.Turns, Limits: q.Limits,

@@ -20,6 +20,7 @@ import (
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/history"
 	"github.com/remitrun/remit/internal/service/policyreview"
+	"github.com/remitrun/remit/internal/service/queue"
 	"github.com/remitrun/remit/internal/service/replays"
 )
 
@@ -255,3 +256,37 @@ func (o others) Learn(context.Context, []string) (httpapi.LearnedPolicy, error) 
 func (o others) VerifyAll(ctx context.Context) (store.VerifyReport, error) {
 	return o.Verify(ctx, someID)
 }
+
+// queued is the queue of the tests: a run of the grant that asks, and one of another.
+type queued struct{ others }
+
+func (q queued) Submit(_ context.Context, s queue.Submission) (store.QueuedRun, bool, error) {
+	if s.Unique == "full" {
+		return store.QueuedRun{}, false, fault.New(fault.QueueFull, "the queue is full: 7 runs wait, and at most 7 may")
+	}
+	run, err := q.Find(context.Background(), someID)
+	return run, true, err
+}
+
+func (q queued) List(_ context.Context, f store.QueueFilter) ([]store.QueuedRun, error) {
+	run, err := q.Find(context.Background(), someID)
+	list := []store.QueuedRun{run, {ID: uuid.NewSHA1(uuid.Nil, []byte("other")), Status: "waiting"}}
+	return list[min(f.From, 2):], err
+}
+
+func (q queued) Find(_ context.Context, id string) (store.QueuedRun, error) {
+	if id != someID {
+		return store.QueuedRun{}, fault.New(fault.RunUnknown, "no queued run has the ID %q", id)
+	}
+	return store.QueuedRun{ID: uuid.MustParse(id), Status: "waiting", Name: "nightly", Priority: 2}, nil
+}
+
+func (q queued) Cancel(ctx context.Context, id, by string) (store.QueuedRun, error) {
+	run, err := q.Find(ctx, id)
+	run.Status, run.By = "cancelled", by
+	return run, err
+}
+
+func (q queued) State(context.Context) (queue.State, error) { return queue.State{Waiting: 2}, nil }
+
+func (q queued) Pause(context.Context, bool, string) error { return nil }

@@ -58,7 +58,7 @@ var statuses = map[fault.Code]int{
 	fault.ToolUnknown: 404, fault.ArgsInvalid: 422, fault.ToolFailed: 502, fault.ToolTimeout: 504, fault.ToolCancelled: 409, fault.ToolPanicked: 500,
 	fault.SandboxMissing: 503, fault.OutputInvalid: 502, fault.NotFound: 404, fault.Conflict: 409, fault.Interrupted: 409,
 	fault.PlanInvalid: 422, fault.PlanInput: 422, fault.PlanReference: 422, fault.ReplayMismatch: 409, fault.VerifyFailed: 409,
-	fault.StoreFailed: 503, fault.StoreCorrupt: 503, fault.StoreFull: 507, fault.StoreReadOnly: 503, fault.StoreVersion: 503, fault.StoreMissing: 503, fault.RunUnknown: 404,
+	fault.StoreFailed: 503, fault.StoreCorrupt: 503, fault.StoreFull: 507, fault.StoreReadOnly: 503, fault.StoreVersion: 503, fault.StoreMissing: 503, fault.QueueFull: 429, fault.RunUnknown: 404,
 	fault.GrantInvalid: 422, fault.GrantExpired: 403, fault.GrantEarly: 403, fault.GrantRevoked: 403, fault.GrantPaused: 403, fault.GrantHolder: 403,
 	fault.GrantAudience: 403, fault.GrantLedger: 403, fault.GrantTooLarge: 422, fault.GrantVersion: 422, fault.GrantUnknown: 404, fault.BudgetSpent: 403,
 	fault.NotDelegable: 403, fault.PlanOnly: 403, fault.NotInPlan: 403, fault.ToolDisabled: 409, fault.ToolChanged: 409, fault.ApprovalGone: 404,

@@ -84,6 +84,7 @@ type Options struct {
 	Commands     Commands
 	Tools        Tools
 	Runs         Runs
+	Queue        Queue // nil: runs cannot be queued
 	Changes      Changes
 	Grants       Grants
 	Approvals    Approvals
@@ -193,6 +194,7 @@ func New(o Options) (*Server, error) {
 	s.tools()
 	s.commands()
 	s.runs()
+	s.queue()
 	s.changes()
 	s.grants()
 	s.approvals()

@@ -17,6 +17,7 @@ type NewRun struct {
 	Plan      string                     `json:"plan,omitempty" doc:"The plan's source, YAML or JSON; missing: that of the frozen plan"`
 	Inputs    map[string]json.RawMessage `json:"inputs,omitempty" nullable:"false" doc:"Values of the plan's inputs"`
 	Changeset bool                       `json:"changeset,omitempty" doc:"Hold writes until they are applied"`
+	Queue     *QueueTerms                `json:"queue,omitempty" doc:"Queue the run instead: it starts when it is its turn, under the authority that the caller's grant has then"`
 	CallMode
 }
 
@@ -84,9 +85,12 @@ func (s *Server) startRuns() {
 	route(s, operation{
 		id: "startRun", method: http.MethodPost, path: "/v1/runs", tag: "runs", action: "tools.invoke", status: http.StatusAccepted, summary: "Start a run of a plan",
 		text: "The run is under the caller's grant, in the service's workspace: each step is decided, recorded and confined as any other call. The response comes when the run is recorded; " +
-			"the run goes on if the client leaves. followAudit tells its events. Calls that need approval wait for a person's answer.",
+			"the run goes on if the client leaves. followAudit tells its events. Calls that need approval wait for a person's answer. With queue, the response comes when the queued run is recorded; getQueuedRun has its state.",
 		errors: []int{404, 409}, request: map[string]any{"plan": "steps: [{tool: time.now}]"}, answer: exampleRun,
 	}, func(ctx context.Context, in *start) (*runAnswer, error) {
+		if in.Body.Queue != nil {
+			return s.queueRun(ctx, in.who, in.Body)
+		}
 		id, err := s.startRun(in.who, in.Body)
 		if err != nil {
 			return nil, err
@@ -160,7 +164,7 @@ func (s *Server) cancelRun(ctx context.Context, who *Caller, id string) error {
 	case found.Status != "running":
 		return fault.New(fault.Conflict, "the run has ended: it is %s", found.Status)
 	case r == nil:
-		return fault.New(fault.Conflict, "another process carries out the run").WithHint("end that process, or revoke the run's grant")
+		return fault.New(fault.Conflict, "another process carries out the run").WithHint("a run that was queued: POST /v1/queue/%s/cancel; else end that process, or revoke the run's grant", id)
 	}
 	r.cancel()
 	select {

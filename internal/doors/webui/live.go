@@ -211,6 +211,8 @@ func topicsOf(e history.AuditEvent) []string {
 		out = append(out, "grants")
 	case strings.HasPrefix(e.Event, "agent_"):
 		out = append(out, "agents")
+	case e.Event == "queue_paused":
+		out = append(out, "runs")
 	case strings.HasPrefix(e.Event, "session_"), strings.HasPrefix(e.Event, "message_"), strings.HasPrefix(e.Event, "file_"):
 		out = append(out, "sessions")
 		if e.Subject != "" {

@@ -114,6 +114,8 @@ func (s *Server) routes() {
 	s.action("POST /ui/runs/{id}", "run.html", s.inRun)
 	s.page("GET /ui/runs/{id}/calls/{index}", "call.html", s.call)
 	s.signedIn("GET /ui/runs/{id}/report", s.report)
+	s.page("GET /ui/queue", "queue.html", s.queue)
+	s.action("POST /ui/queue", "queue.html", s.inQueue)
 	s.page("GET /ui/changes", "changesets.html", s.changesets)
 	s.page("GET /ui/changes/{id}", "changes.html", s.changes)
 	s.action("POST /ui/changes/{id}", "changes.html", s.setChanges)

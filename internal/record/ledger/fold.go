@@ -20,7 +20,7 @@ type Run struct {
 	ID        uuid.UUID       `json:"run_id" format:"uuid"`
 	Name      string          `json:"name"`
 	Mode      Mode            `json:"mode" enum:"run,replay"`
-	Status    string          `json:"status" doc:"running, or how it ended"` // Running until a RunFinished event; then a tool.Status
+	Status    string          `json:"status" doc:"running, or how it ended; of a queued run waiting or scheduled"` // Running until a RunFinished event; then a tool.Status
 	Principal string          `json:"principal"`
 	Workspace string          `json:"workspace"`
 	Owner     uuid.UUID       `json:"-"`
@@ -30,7 +30,7 @@ type Run struct {
 	Policies  []tool.Digest   `json:"-"`
 	Grant     uuid.UUID       `json:"grant_id,omitzero" format:"uuid"` // zero: the ledger does not keep it
 	Session   uuid.UUID       `json:"session_id,omitzero" format:"uuid" doc:"The session that it belongs to"`
-	Started   time.Time       `json:"started_at"`
+	Started   time.Time       `json:"started_at,omitzero" doc:"Missing while it is queued"`
 	Ended     time.Time       `json:"ended_at,omitzero"` // zero while running
 	Total     int             `json:"total"`
 	Completed int             `json:"completed"`

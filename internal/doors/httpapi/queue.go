@@ -1,0 +1,180 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/queue"
+)
+
+// Queue has the queued runs.
+type Queue interface {
+	// Submit queues a run; false: one with its unique key waits or runs already.
+	Submit(ctx context.Context, s queue.Submission) (store.QueuedRun, bool, error)
+	List(ctx context.Context, f store.QueueFilter) ([]store.QueuedRun, error)
+	Find(ctx context.Context, id string) (store.QueuedRun, error) // fault.RunUnknown
+	Cancel(ctx context.Context, id, by string) (store.QueuedRun, error)
+	State(ctx context.Context) (queue.State, error)
+	Pause(ctx context.Context, paused bool, by string) error
+}
+
+// QueueTerms says when a queued run starts.
+type QueueTerms struct {
+	Priority int          `json:"priority,omitempty" minimum:"1" maximum:"4" doc:"1 is started first; default 2"`
+	Delay    int          `json:"delay,omitempty" minimum:"0" maximum:"31622400" doc:"Seconds: it is not started before"`
+	At       time.Time    `json:"at,omitzero" doc:"Instead of delay"`
+	Unique   string       `json:"unique,omitempty" maxLength:"200" doc:"While a run of the caller's root grant with this key waits or runs, that one is given and none is queued"`
+	Limits   []store.Slot `json:"limits,omitempty" nullable:"false" maxItems:"20" doc:"Bounds of the runs that carry the same limit and run at once. key is grant, tool:ID or source:NAME"`
+}
+
+// QueueList is the queue, with a page of its runs.
+type QueueList struct {
+	queue.State
+	Items []store.QueuedRun `json:"items"`
+	Next  string            `json:"next,omitempty"`
+}
+
+var exampleQueued = map[string]any{"run_id": sampleSession, "status": "waiting", "name": "nightly", "principal": "user:ann", "workspace": "/home/ann/project", "priority": 2,
+	"queued_at": "2026-11-21T12:00:00Z", "due_at": "2026-11-21T12:00:00Z", "total": 3, "completed": 0, "denied": 0, "failed": 0}
+
+// queueRun queues a run, and describes it as the run that it becomes.
+func (s *Server) queueRun(ctx context.Context, who *Caller, q NewRun) (*runAnswer, error) {
+	if s.o.Queue == nil {
+		return nil, fault.New(fault.Conflict, "this service has no queue")
+	}
+	if who.Token == "" { // without a grant it would be a run of the person at this machine
+		return nil, fault.New(fault.Internal, "the caller has no grant")
+	}
+	run, _, err := s.o.Queue.Submit(ctx, queue.Submission{Token: who.Token, Plan: q.Plan, Frozen: q.Frozen, Inputs: q.Inputs, Changeset: q.Changeset, Planning: q.Planning, Options: queue.Options{
+		Priority: q.Queue.Priority, Delay: time.Duration(q.Queue.Delay) * time.Second, At: q.Queue.At, Unique: q.Queue.Unique, Limits: q.Queue.Limits,
+	}})
+	if fault.CodeOf(err) == fault.QueueFull {
+		p := problem(err)
+		p.retry = "5"
+		return nil, p
+	}
+	return &runAnswer{Location: "/v1/queue/" + run.ID.String(), Body: ledger.Run{ID: run.ID, Name: run.Name, Mode: ledger.Live, Status: run.Status, Principal: run.Principal,
+		Workspace: run.Workspace, Grant: run.Grant, Started: run.Started, Total: run.Total}}, err
+}
+
+// queued finds a queued run that the caller may know of: one that was queued under its grant,
+// or below it. Others need the action others.
+func (s *Server) queued(ctx context.Context, who *Caller, id, others string) (store.QueuedRun, error) {
+	if err := whole(fault.RunUnknown, "queued run", id); err != nil {
+		return store.QueuedRun{}, err
+	}
+	q, err := s.o.Queue.Find(ctx, id)
+	if err != nil {
+		return q, err
+	}
+	ok, err := s.knowsQueued(ctx, who, q, others)
+	if err == nil && !ok {
+		err = missing(fault.RunUnknown, "queued run", id)
+	}
+	return q, err
+}
+
+func (s *Server) knowsQueued(ctx context.Context, who *Caller, q store.QueuedRun, others string) (bool, error) {
+	if who.May(others) == nil {
+		return true, nil
+	}
+	if q.Grant == uuid.Nil {
+		return false, nil
+	}
+	nodes, err := s.o.Lineage.OfGrant(ctx, q.Grant.String())
+	return slices.Contains(nodes, who.Leaf), err
+}
+
+func (s *Server) queue() {
+	if s.o.Queue == nil {
+		return
+	}
+	s.listQueue()
+	route(s, operation{
+		id: "getQueuedRun", method: http.MethodGet, path: "/v1/queue/{run_id}", tag: "queue", action: "runs.read", summary: "Get a queued run", errors: []int{404}, answer: exampleQueued,
+	}, func(ctx context.Context, in *runIn) (*struct{ Body store.QueuedRun }, error) {
+		q, err := s.queued(ctx, in.who, in.ID, othersRead)
+		return &struct{ Body store.QueuedRun }{q}, err
+	})
+	route(s, operation{
+		id: "cancelQueuedRun", method: http.MethodPost, path: "/v1/queue/{run_id}/cancel", tag: "queue", action: "tools.invoke", summary: "Cancel a queued run",
+		text: "One that has started is stopped by the process that carries it out; its status is stopping until then.", errors: []int{404, 409}, answer: exampleQueued,
+	}, func(ctx context.Context, in *runIn) (*struct{ Body store.QueuedRun }, error) {
+		q, err := s.queued(ctx, in.who, in.ID, othersWrite)
+		if err == nil {
+			q, err = s.o.Queue.Cancel(ctx, in.ID, in.who.Name)
+		}
+		return &struct{ Body store.QueuedRun }{q}, err
+	})
+	s.pauseQueue("pauseQueue", "/v1/queue/pause", "Pause the queue", "No queued run is started until the queue is resumed, on all nodes. Runs that have started go on, and runs can be queued.", true)
+	s.pauseQueue("resumeQueue", "/v1/queue/resume", "Resume the queue", "", false)
+}
+
+func (s *Server) pauseQueue(id, path, summary, text string, paused bool) {
+	type plain struct{ asked }
+	route(s, operation{
+		id: id, method: http.MethodPost, path: path, tag: "queue", action: "queue.write", summary: summary, text: text,
+		answer: map[string]any{"paused": paused, "waiting": 3, "scheduled": 1},
+	}, func(ctx context.Context, in *plain) (*struct{ Body queue.State }, error) {
+		if err := s.o.Queue.Pause(ctx, paused, in.who.Name); err != nil {
+			return nil, err
+		}
+		state, err := s.o.Queue.State(ctx)
+		return &struct{ Body queue.State }{state}, err
+	})
+}
+
+func (s *Server) listQueue() {
+	type list struct {
+		asked
+		Page
+		Ended bool `query:"ended" doc:"The queued runs that ended, were refused or cancelled, newest first"`
+	}
+	route(s, operation{
+		id: "listQueue", method: http.MethodGet, path: "/v1/queue", tag: "queue", action: "runs.read", summary: "List queued runs",
+		text:   "Those that run, then those that wait in the order in which they start: under the caller's grant, or under those that derive from it. The numbers are of the whole queue.",
+		answer: map[string]any{"paused": false, "waiting": 1, "scheduled": 0, "items": []any{exampleQueued}},
+	}, func(ctx context.Context, in *list) (*struct{ Body QueueList }, error) {
+		from, err := in.number("queue")
+		if err != nil {
+			return nil, err
+		}
+		out := QueueList{Items: []store.QueuedRun{}}
+		if out.State, err = s.o.Queue.State(ctx); err != nil {
+			return nil, err
+		}
+		at := int(min(from, 1<<30))
+		for scanned := 0; ; {
+			all, err := s.o.Queue.List(ctx, store.QueueFilter{Ended: in.Ended, From: at, Limit: in.Limit + 1})
+			if err != nil {
+				return nil, err
+			}
+			for _, q := range all {
+				if len(out.Items) == in.Limit || scanned >= maxScan {
+					out.Next = cursor("queue", strconv.Itoa(at))
+					return &struct{ Body QueueList }{out}, nil
+				}
+				ok, err := s.knowsQueued(ctx, in.who, q, othersRead)
+				if err != nil {
+					return nil, err
+				}
+				if ok {
+					out.Items = append(out.Items, q)
+				}
+				at++
+				scanned++
+			}
+			if len(all) <= in.Limit {
+				return &struct{ Body QueueList }{out}, nil
+			}
+		}
+	})
+}
