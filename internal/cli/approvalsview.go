@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/base/clip"
+	"github.com/remitrun/remit/internal/call/approval"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/approvals"
 )
@@ -110,9 +111,15 @@ func (v *approvalsView) choose(key string) *watchedAnswer {
 	return &watchedAnswer{id: v.selected, yes: true, session: key == "s"}
 }
 
-func (v *approvalsView) hasPattern() bool {
+func (v *approvalsView) hasPattern() bool { return v.body().Pattern != nil }
+
+// body is what the selected question says; one that cannot be read says nothing.
+func (v *approvalsView) body() approval.Body {
 	b, err := approvals.BodyOf(v.list[v.index()])
-	return err == nil && b.Pattern != nil
+	if err != nil {
+		return approval.Body{}
+	}
+	return b
 }
 
 // maxReason bounds a typed reason.
@@ -247,8 +254,12 @@ func (v *approvalsView) foot() []line {
 	if v.index() < 0 {
 		return []line{{show(v.message), yellow}, {"q leave", dim}}
 	}
+	b := v.body()
 	keys := "n refuse · y allow this call"
-	if v.hasPattern() {
+	if len(b.Edits) > 0 {
+		keys = "n refuse · y apply the change to the policy"
+	}
+	if b.Pattern != nil {
 		keys += " · s allow calls that match the \"session\" lines"
 	}
 	return []line{{show(v.message), yellow}, {keys, bold}, {"↑ ↓ question · PgUp PgDn scroll · q leave", dim}}

@@ -75,6 +75,24 @@ func TestKeysAnswerTheQuestionThatWasRead(t *testing.T) {
 	}
 }
 
+func TestAProposedChangeIsShownWithWhatItsKeyDoes(t *testing.T) {
+	q := question(t, 1, "x", false)
+	b := approval.Body{Tool: "fs.write", Requested: true, Wanted: "please\x1b[2J\nrule | none", Edits: []approval.Edit{{File: "/w/remit.yaml", Diff: "@@ -1,1 +1,2 @@\n+      - out/b.txt\n"}}}
+	var err error
+	if q.Body, err = json.Marshal(b); err != nil {
+		t.Fatal(err)
+	}
+	frame := texts(ready(q).frame(80, 24, watchStart))
+	for _, want := range []string{`  | please\x1b[2J`, "  | rule | none", "proposes to change | /w/remit.yaml", "  | +      - out/b.txt", "y apply the change to the policy"} {
+		if !strings.Contains(frame, want) {
+			t.Errorf("%q is not shown:\n%s", want, frame)
+		}
+	}
+	if strings.Contains(frame, "allow this call") {
+		t.Error("a key allows the call")
+	}
+}
+
 func TestRefusalsHaveAReason(t *testing.T) {
 	one := question(t, 1, "x", false)
 	later := watchStart.Add(typedAhead)
