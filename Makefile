@@ -45,7 +45,7 @@ CI_FUZZTIME ?= 1s
 # sync.Map or atomics makes it report races that are none.
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false
 
-.PHONY: all build packages demo escape agents test ui-test ui-bench ui-shots test-deps race soak lint fmt fuzz fuzz-short bench cover cross clean help
+.PHONY: all build packages demo escape agents test ui-test ui-bench ui-shots test-deps race soak lint fmt fuzz fuzz-short bench bench-fleet cover cross clean help
 
 all: build
 
@@ -137,6 +137,10 @@ fuzz-short: # each fuzz target just long enough to try its corpus and its neighb
 bench: build ## measure, beside comparable projects
 	@sh .ci/apt bubblewrap
 	REMIT="$(CURDIR)/$(BIN)/remit" sh bench/run.sh
+
+bench-fleet: build ## measure several nodes on one PostgreSQL, beside bare inserts
+	@sh .ci/apt postgresql
+	REMIT="$(CURDIR)/$(BIN)/remit" sh bench/run.sh --only fleet
 
 cover: ## test coverage, in bin/cover.html
 	@mkdir -p $(BIN)

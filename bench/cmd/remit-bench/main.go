@@ -48,6 +48,9 @@ var sections = []section{
 	{"grants", (*bench).grants},
 }
 
+// apart are sections that are measured only where they are named: they need PostgreSQL.
+var apart = []section{{"fleet", (*bench).fleet}}
+
 func main() {
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "remit-bench:", err)
@@ -56,6 +59,9 @@ func main() {
 }
 
 func run() (err error) {
+	if what := os.Getenv(fleetNode); what != "" {
+		return serveNode(what)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	b := &bench{ctx: ctx}
@@ -80,6 +86,9 @@ func run() (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(b.dir)) }()
 	b.table.before = surroundings()
 	start := time.Now()
+	if *only == "fleet" {
+		sections = apart
+	}
 	for _, s := range sections {
 		if !choose.MatchString(s.name) {
 			continue

@@ -29,7 +29,7 @@ const (
 	fresh = 250 * time.Millisecond
 	// pollEvery is how often the ledger is looked at while calls are watched, so
 	// that checks find what is known fresh.
-	pollEvery = 200 * time.Millisecond
+	pollEvery = 100 * time.Millisecond
 	// patience is how long calls go on while the ledger cannot be read.
 	patience = time.Second
 )

@@ -25,6 +25,7 @@ type Server struct {
 	Socket string // folder of the socket
 	data   string
 	bin    string
+	more   string   // options besides the usual ones
 	made   sync.Map // schemas that exist
 }
 
@@ -49,6 +50,14 @@ func Main(m *testing.M, use func(*Server)) (status int) {
 
 // options are the server's. It need not survive a loss of power; a crash it does survive.
 const options = "-c fsync=off -c full_page_writes=off -c listen_addresses= -c max_connections=200 -c shared_buffers=64MB -c unix_socket_directories="
+
+// New starts a server with further options, for programs that are no tests. stop ends it.
+func New(options string) (s *Server, stop func(), err error) {
+	if s, err = startWith(options); err != nil {
+		return nil, nil, err
+	}
+	return s, s.stop, nil
+}
 
 // Start starts a server that ends with the test. It skips the test where PostgreSQL is not
 // installed; in CI that is a failure.
@@ -91,7 +100,9 @@ func unprivileged(name string, args ...string) *exec.Cmd {
 	return exec.Command("setpriv", append([]string{"--reuid=nobody", "--regid=nogroup", "--clear-groups", name}, args...)...)
 }
 
-func start() (*Server, error) {
+func start() (*Server, error) { return startWith("") }
+
+func startWith(options string) (*Server, error) {
 	bin, err := find()
 	if err != nil {
 		return nil, err
@@ -103,7 +114,7 @@ func start() (*Server, error) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		return nil, err
 	}
-	s := &Server{Socket: dir, data: filepath.Join(dir, "data"), bin: bin}
+	s := &Server{Socket: dir, data: filepath.Join(dir, "data"), bin: bin, more: options}
 	run := func(name string, args ...string) error {
 		c := unprivileged(filepath.Join(bin, name), args...)
 		c.Dir, c.Env = dir, append(os.Environ(), "LC_ALL=C.UTF-8")
@@ -129,7 +140,7 @@ func (s *Server) Stop(mode string) error {
 // Restart starts a server that was stopped.
 func (s *Server) Restart() error {
 	c := unprivileged(filepath.Join(s.bin, "pg_ctl"), "-D", s.data, "-w", "-l", filepath.Join(s.Socket, "log"),
-		"-o", options+s.Socket, "start")
+		"-o", options+s.Socket+" "+s.more, "start")
 	c.Dir = s.Socket
 	return c.Run()
 }
@@ -180,23 +191,35 @@ func (s *Server) Exec(t testing.TB, schema, statements string) {
 // Standby starts a server that copies this one, until the end of the test.
 func (s *Server) Standby(t testing.TB) *Server {
 	t.Helper()
+	b, stop, err := s.Copy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	return b
+}
+
+// Copy is Standby for programs that are no tests. stop ends the copy.
+func (s *Server) Copy() (b *Server, stop func(), err error) {
 	dir, err := os.MkdirTemp("", "pg")
 	if err == nil {
 		err = os.Chmod(dir, 0o777)
 	}
 	if err != nil {
-		t.Fatal(err)
+		return nil, nil, err
 	}
-	b := &Server{Socket: dir, data: filepath.Join(dir, "data"), bin: s.bin}
-	t.Cleanup(b.stop)
+	b = &Server{Socket: dir, data: filepath.Join(dir, "data"), bin: s.bin, more: s.more}
 	out, err := unprivileged(filepath.Join(s.bin, "pg_basebackup"), "-h", s.Socket, "-U", "remit", "-D", b.data, "-R", "-c", "fast", "--no-sync").CombinedOutput()
 	if err != nil {
-		t.Fatalf("pg_basebackup: %v: %s", err, out)
+		err = fmt.Errorf("pg_basebackup: %w: %s", err, out)
+	} else {
+		err = b.Restart()
 	}
-	if err := b.Restart(); err != nil {
-		t.Fatal(err)
+	if err != nil {
+		b.stop()
+		return nil, nil, err
 	}
-	return b
+	return b, b.stop, nil
 }
 
 // Promote makes a standby the primary server.
