@@ -40,7 +40,7 @@ var mayImport = map[string]string{
 	"service/hooks":        "authority/permit authority/policy authority/policy/command authority/policy/glob base/canon base/fault base/tool call/runner confine/sandbox github.com/google/uuid net/http service/notify service/settings",
 	"service/notify":       "base/clip base/fault base/redact service/settings github.com/godbus/dbus net net/http syscall",
 	"service/approvals":    "authority/policy authority/policy/edit authority/policy/learn base/wholefile service/policies service/notify base/fault record/store call/approval call/catalog base/tool service/home record/ledger call/runner base/canon service/grants github.com/google/uuid",
-	"service/changes":      "base/fault record/store confine/changeset service/settings call/replay authority/policy confine/sandbox base/tool service/home record/ledger call/runner",
+	"service/changes":      "github.com/google/uuid base/fault record/store confine/changeset service/settings call/replay authority/policy confine/sandbox base/tool service/home record/ledger call/runner",
 	"service/apis":         "base/fault call/runner service/secrets tools/source/openapi authority/policy authority/policy/target service/home service/runs call/catalog base/tool base/wholefile",
 	"service/modules":      "base/regex record/eventlog call/catalog base/tool base/wholefile tools/executor/wasm base/fault base/clip tools/source/wasm os service/secrets service/home",
 	"tools/packages":       "base/canon base/clip base/fault base/regex github.com/BurntSushi/toml",
@@ -112,6 +112,7 @@ var mayImport = map[string]string{
 	// the ledger's database
 	"service/backups":  "base/fault base/wholefile record/ledger record/store record/store/postgres record/store/sqlite record/store/tables service/home filippo.io/age golang.org/x/mod/sumdb os",
 	"service/database": "authority/policy base/fault record/store record/store/postgres record/store/sqlite service/home service/secrets service/settings",
+	"service/erasures": "base/fault record/store service/changes service/home",
 	// adapters
 	"record/eventlog":         "base/redact github.com/DeRuina/timberjack os",
 	"base/wholefile":          "golang.org/x/sys os syscall",
@@ -172,7 +173,7 @@ var mayImport = map[string]string{
 	"doors/webui":     "service/queue agents/agent agents/capability agents/chat authority/grant base/clip base/fault base/markdown base/redact call/approval call/catalog doors/httpapi record/ledger record/report record/store service/approvals service/changes service/devices service/grants service/history service/policyreview service/replays github.com/google/uuid net net/http",
 	"app": `
 		doors/gateway doors/httpapi doors/listen doors/webui
-		service/agents service/apis service/approvals service/backups service/callers service/changes service/clients service/database service/devices service/extensions service/grants service/history service/home service/hooks service/measures service/models service/modules service/notify service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/settings service/slash
+		service/agents service/apis service/approvals service/backups service/callers service/changes service/clients service/database service/devices service/erasures service/extensions service/grants service/history service/home service/hooks service/measures service/models service/modules service/notify service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/settings service/slash
 		agents/agent agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/mcptools agents/capability/noop agents/capability/requests agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace
 		call/approval call/catalog call/frozen call/runner
 		tools/builtin/analyze tools/builtin/clock tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/request tools/builtin/shell tools/model tools/model/anthropic tools/model/openai tools/model/scripted tools/source/mcp
@@ -185,7 +186,7 @@ var mayImport = map[string]string{
 	`,
 	"cli": `
 		doors/hook doors/hookrelay doors/listen
-		service/agents service/apis service/approvals service/backups service/changes service/clients service/database service/extensions service/grants service/history service/home service/models service/modules service/notify service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/slash
+		service/agents service/apis service/approvals service/backups service/changes service/clients service/database service/erasures service/extensions service/grants service/history service/home service/models service/modules service/notify service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/slash
 		tools/packages
 		agents/agent agents/capability agents/chat
 		app

@@ -20,6 +20,7 @@ import (
 	"github.com/remitrun/remit/internal/service/changes"
 	"github.com/remitrun/remit/internal/service/clients"
 	"github.com/remitrun/remit/internal/service/database"
+	"github.com/remitrun/remit/internal/service/erasures"
 	"github.com/remitrun/remit/internal/service/extensions"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/history"
@@ -47,6 +48,7 @@ type App struct {
 	Grants       *grants.Grants
 	Approvals    *approvals.Approvals
 	Changes      *changes.Changes
+	Erasures     *erasures.Erasures
 	Runs         *runs.Runs
 	Queue        *queue.Queue
 	History      *history.History
@@ -85,6 +87,7 @@ func New(cfg home.Config) (*App, error) {
 	a.APIs = &apis.APIs{Home: a.Home, Secrets: a.Secrets}
 	a.Extensions = &extensions.Extensions{Home: a.Home, Modules: a.Modules, Box: a.box, BuiltIn: a.builtIn}
 	a.Changes = &changes.Changes{Home: a.Home, Box: a.box}
+	a.Erasures = &erasures.Erasures{Home: a.Home, Changes: a.Changes}
 	var err error
 	if a.catalog, err = a.openCatalog(); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/remitrun/remit/internal/agents/agent"
@@ -88,6 +89,10 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	defer withdraw()
 	defer collectLess()()
 	defer a.Queue.Start(ctx, queue.Worker{Drain: cmp.Or(q.Limits.Drain, endWithin), Observe: observe, Advice: adviceOn})()
+	var background sync.WaitGroup
+	background.Go(func() { a.retain(work) })
+	defer background.Wait()
+	defer stop()
 	if q.Ready != nil {
 		q.Ready(admin)
 	}
@@ -192,4 +197,13 @@ func (a *App) ready(ctx context.Context) error {
 	}
 	_, err = st.Recover(ctx)
 	return err
+}
+
+// retain carries out the retention of the settings.
+func (a *App) retain(ctx context.Context) {
+	a.Erasures.Retain(ctx, func(err error) {
+		if log, lerr := a.Home.Log(); lerr == nil {
+			log.Logger().Error("retention_failed", "error", err.Error())
+		}
+	})
 }

@@ -20,6 +20,8 @@ import (
 type Retention struct {
 	Age   time.Duration // since it was applied, thrown away, undone or last written to; 0: for ever
 	Bytes int64         // of all copies; the oldest go first; 0: no bound
+
+	Forgotten map[string]bool // runs that are over whose copies go at once
 }
 
 // sweepEvery is how often a start looks for what need not be kept any more.
@@ -94,7 +96,7 @@ func (h Home) Sweep(r Retention) (Kept, error) {
 	var errs []error
 	now := time.Now()
 	for _, it := range s.over {
-		if r.Age > 0 && now.Sub(it.when) > r.Age || r.Bytes > 0 && s.bytes() > r.Bytes {
+		if r.Age > 0 && now.Sub(it.when) > r.Age || r.Bytes > 0 && s.bytes() > r.Bytes || r.Forgotten[it.set] || r.Forgotten[it.run] {
 			errs = append(errs, s.remove(h, it))
 		}
 	}

@@ -107,4 +107,5 @@ type OperatorAction struct {
 	Target string `json:"target"`           // the changed object: a name, an ID or a path
 	Digest string `json:"digest,omitempty"` // SHA-256 of the new state, as in its file
 	Was    string `json:"was,omitempty"`    // the same of the state before
+	Events string `json:"events,omitempty"` // with EraseAction: the events whose payloads were erased, as FormatSeqs writes them
 }

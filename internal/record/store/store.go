@@ -75,6 +75,7 @@ type Backend interface {
 	Queue
 	Sessions
 	Files
+	Erasing
 
 	// Origin names the ledger in its checkpoints.
 	Origin() string

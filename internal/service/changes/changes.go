@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/google/uuid"
 	"path"
 	"path/filepath"
 	"strings"
@@ -379,6 +380,22 @@ func (s *Changes) sweep(ctx context.Context, st store.Store) error {
 		return fault.Wrap(fault.StoreFailed, err, "data of old runs cannot be removed: %v", err)
 	}
 	return nil
+}
+
+// Forget removes the copies for undoing runs. It reports false if that must wait, since a run
+// keeps copies now.
+func (s *Changes) Forget(runs []uuid.UUID) (bool, error) {
+	r := retention(s.Home.Settings.Changes)
+	r.Forgotten = map[string]bool{}
+	for _, id := range runs {
+		r.Forgotten[id.String()] = true
+	}
+	folder, begun := s.Folder(), time.Now()
+	if kept, err := folder.Kept(); err != nil || kept.Over == 0 {
+		return true, err
+	}
+	kept, err := folder.Sweep(r)
+	return !kept.Swept.Before(begun.Truncate(time.Second)), err
 }
 
 // recover finishes or takes back interrupted changes.

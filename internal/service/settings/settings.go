@@ -28,6 +28,7 @@ type Settings struct {
 	Changes    Changes
 	Sessions   Sessions
 	Queue      Queue
+	Retention  Retention
 	Tools      map[string]Tool // by ID, or by the beginning of IDs and a final "*"
 
 	Notifications Notifications
@@ -44,7 +45,16 @@ type Changes struct {
 // Age is KeepDays as a time.
 func (c Changes) Age() time.Duration { return time.Duration(c.KeepDays) * day }
 
-const day = 24 * time.Hour
+// Retention is how long payloads are kept in the ledger. Events are kept for good.
+type Retention struct {
+	RunDays     int // since a run ended; 0: for good
+	SessionDays int // since a session was deleted; 0: for good
+}
+
+const (
+	day     = 24 * time.Hour
+	maxDays = 36_500
+)
 
 // Sessions bound what one session of an agent may keep.
 type Sessions struct {
@@ -152,6 +162,8 @@ func (r *reader) settings(root *document.Node, s *Settings) {
 			"bytes": r.sizeOrNone(&s.Sessions.FileBytes), "count": document.Int(r.Reader, &s.Sessions.FileCount, 0, math.MaxInt32)})}),
 		"queue": r.Object(document.Fields{"at_once": document.Int(r.Reader, &s.Queue.AtOnce, 1, 1000), "waiting": document.Int(r.Reader, &s.Queue.Waiting, 1, 1_000_000),
 			"limits": func(n *document.Node, path string) { r.limits(n, path, &s.Queue) }}),
+		"retention": r.Object(document.Fields{"runs_days": document.Int(r.Reader, &s.Retention.RunDays, 0, maxDays),
+			"deleted_sessions_days": document.Int(r.Reader, &s.Retention.SessionDays, 0, maxDays)}),
 		"tools": func(n *document.Node, path string) {
 			s.Tools = map[string]Tool{}
 			r.Each(n, path, func(k, v *document.Node, path string) { s.Tools[k.Text] = r.tool(k, v, path) })

@@ -35,6 +35,9 @@ SELECT remit_expect(count(*) = $10, '` + codeMoved + `') FROM u`
 
 	addTools = `INSERT INTO run_tools(tool, run) SELECT * FROM unnest($1::text[], $2::bigint[]) ON CONFLICT DO NOTHING`
 
+	// keepBlobs comes after the row of table tail is locked, so that no blob is erased after it.
+	keepBlobs = `SELECT remit_expect(count(*) = $2, '` + codeMoved + `') FROM blobs WHERE address = ANY($1)`
+
 	addEvents = `WITH n AS (UPDATE tail SET total = total + $1 WHERE id = 1 RETURNING total - $1 AS before),
 b AS (INSERT INTO batches(first, member, number, events, mac) SELECT before + 1, $2, $3, $1, $4 FROM n),
 h AS (UPDATE heads SET first = before + 1 FROM n WHERE member = $2),
@@ -136,6 +139,9 @@ func (d database) send(ctx context.Context, number int64, b *tables.Batch) (firs
 		column(b.Events, func(r *tables.EventRow) int64 { return r.Tag }), column(b.Events, func(r *tables.EventRow) []byte { return r.Body }),
 		column(b.Events, func(r *tables.EventRow) []byte { return r.Salt }), column(b.Events, func(r *tables.EventRow) []byte { return r.Data })).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&first) })
+	if len(b.Known) > 0 {
+		m.Queue(keepBlobs, b.Known, int64(len(b.Known)))
+	}
 	return first, d.pipe.SendBatch(ctx, &m).Close()
 }
 

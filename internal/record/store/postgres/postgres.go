@@ -205,7 +205,7 @@ func (s *Store) open(ctx context.Context) error {
 
 // tables returns the tables of the database.
 func (s *Store) tables() *tables.Store {
-	return tables.New(tables.Config{Home: s.home, Name: s.name, Owner: s.node, Keys: s.keys, Format: tables.QueueFormat, Power: true, ReadOnly: s.readOnly,
+	return tables.New(tables.Config{Home: s.home, Name: s.name, Owner: s.node, Keys: s.keys, Format: tables.EraseFormat, Power: true, ReadOnly: s.readOnly,
 		Database: database{s}, Shared: database{s}, Dialect: dialect, Read: s.read})
 }
 
@@ -265,6 +265,13 @@ func (d database) HoldOwner() error { return nil }
 
 // CheckFiles implements tables.Database. The server's own structures are not checked.
 func (d database) CheckFiles(context.Context) ([]string, error) { return nil, nil }
+
+// Scrub implements tables.Database. It makes the room of deleted rows free; the server
+// overwrites it when it uses it again.
+func (d database) Scrub(ctx context.Context) (left []string, err error) {
+	_, err = d.durable.ExecContext(ctx, "VACUUM events, blobs, files")
+	return []string{"PostgreSQL: free room in its files until that is used again, its write-ahead log, and the replicas and base backups made of it"}, err
+}
 
 // Close implements tables.Database.
 func (d database) Close() error {

@@ -55,3 +55,5 @@ func TestRequestsConform(t *testing.T) { storetest.Requests(t, open) }
 func TestQueueConforms(t *testing.T) { storetest.Queue(t, open) }
 
 func TestFilesConform(t *testing.T) { storetest.Files(t, open) }
+
+func TestErasingConforms(t *testing.T) { storetest.Erase(t, open) }

@@ -111,10 +111,12 @@ func TestVerifyNamesEveryChangedColumn(t *testing.T) {
 			t.Errorf("%s was changed, and verify found nothing", what)
 		}
 	}
+	check("a row of erasing", "INSERT INTO erasing VALUES(1)")
+	must(c.Exec(ctx, "DELETE FROM erasing"))
 	tables := map[string]bool{}
 	for _, col := range columns {
 		name := col.Table + "." + col.Column
-		if slices.ContainsFunc(untold, func(p string) bool { return strings.HasPrefix(name, p) }) || col.Table == "batches" {
+		if slices.ContainsFunc(untold, func(p string) bool { return strings.HasPrefix(name, p) }) || col.Table == "batches" || col.Table == "erasing" { // these are empty
 			continue
 		}
 		change := map[string]string{"bigint": "1 - " + col.Column + " * 2", "text": col.Column + " || 'x'", "bytea": "coalesce(" + col.Column + ", '') || '\\x00'::bytea"}[col.Type]

@@ -18,7 +18,7 @@ const applicationID = 0x526d6974
 
 // migrations bring an empty file up to date, one version each. A published
 // migration is never changed. PRAGMA user_version counts the applied ones.
-var migrations = []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7}
+var migrations = []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7, schema8}
 
 // In events, run and call repeat what body says, for the index; body is what
 // the log commits to, data the payload (see EncodeParts), zstd where its first
@@ -149,6 +149,16 @@ CREATE TRIGGER nodes_delete BEFORE DELETE ON nodes BEGIN SELECT RAISE(ABORT, 'no
 CREATE TRIGGER checkpoints_update BEFORE UPDATE ON checkpoints BEGIN SELECT RAISE(ABORT, 'checkpoints are append-only'); END;
 CREATE TRIGGER checkpoints_delete BEFORE DELETE ON checkpoints BEGIN SELECT RAISE(ABORT, 'checkpoints are append-only'); END;
 CREATE TRIGGER log_delete BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END;
+`
+
+// Payloads can be erased (tables.Store.Erase), in a transaction that has a row in erasing
+// meanwhile. Everything else stays append-only.
+const schema8 = `
+CREATE TABLE erasing(id INTEGER PRIMARY KEY CHECK(id = 1)) STRICT;
+DROP TRIGGER events_update;
+DROP TRIGGER blobs_delete;
+CREATE TRIGGER events_update BEFORE UPDATE ON events WHEN NEW.seq <> OLD.seq OR NEW.run <> OLD.run OR NEW.call <> OLD.call OR NEW.body <> OLD.body OR NEW.salt IS NOT NULL OR NOT EXISTS(SELECT 1 FROM erasing) BEGIN SELECT RAISE(ABORT, 'events are append-only'); END;
+CREATE TRIGGER blobs_delete BEFORE DELETE ON blobs WHEN NOT EXISTS(SELECT 1 FROM erasing) BEGIN SELECT RAISE(ABORT, 'blobs are append-only'); END;
 `
 
 // setup makes a missing ledger or upgrades an old one, and loads the keys.

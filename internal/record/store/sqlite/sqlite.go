@@ -135,7 +135,7 @@ func (s *Store) open(ctx context.Context) error {
 		s.read = s.connect("mode=rw&_pragma=busy_timeout(10000)&_pragma=query_only(1)")
 	}
 	s.wal, s.turns = &walSyncer{path: s.path + "-wal"}, openTurns(s.home)
-	s.write = s.connect("mode=rw&_pragma=busy_timeout(10000)&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(2000)&_pragma=cell_size_check(1)")
+	s.write = s.connect("mode=rw&_pragma=busy_timeout(10000)&_pragma=synchronous(NORMAL)&_pragma=wal_autocheckpoint(2000)&_pragma=secure_delete(1)&_pragma=cell_size_check(1)")
 	s.write.SetMaxOpenConns(1)
 	var err error
 	if s.conn, err = s.write.Conn(ctx); err != nil {
@@ -238,6 +238,18 @@ func (d database) CheckFiles(ctx context.Context) ([]string, error) {
 		}
 	}
 	return found, rows.Err()
+}
+
+// Scrub implements tables.Database. Rows are overwritten when they are changed or deleted
+// (secure_delete); the log that is written ahead has older pages until it is emptied.
+func (d database) Scrub(ctx context.Context) (left []string, err error) {
+	db := d.connect("mode=rw&_pragma=busy_timeout(2000)")
+	var busy, pages, done int
+	err = db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &done)
+	if err == nil && busy != 0 {
+		left = []string{File + "-wal: a process reads an older state of the ledger; the file is overwritten once that ends"}
+	}
+	return left, errors.Join(err, db.Close())
 }
 
 // Close implements tables.Database.

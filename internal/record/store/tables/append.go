@@ -2,6 +2,7 @@ package tables
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -19,6 +20,7 @@ type row struct {
 	salt  []byte
 	data  []byte
 	blobs []blob
+	known [][32]byte // blobs that were in the ledger when the row was prepared
 
 	bounded bool // the payload has a ledger.PartBounds
 }
@@ -75,21 +77,59 @@ func (s *Store) Append(ctx context.Context, entries ...ledger.Entry) (ledger.Seq
 	if len(entries) == 0 {
 		return 0, fault.New(fault.Internal, "nothing to append")
 	}
-	r := newRequest()
-	r.rows = make([]row, len(entries))
 	for i := range entries {
 		if k := entries[i].Event.Kind; k.OfAuthority() && k != ledger.Violation || k.OfAgents() || k.OfQueue() {
 			return 0, fault.New(fault.Internal, "%s: the store itself records it, with what it changes", k)
 		}
-		if err := s.prepare(ctx, &entries[i], &r.rows[i]); err != nil {
+	}
+	return s.submitEntries(ctx, entries, func(*request) {})
+}
+
+// submitEntries prepares and submits entries, again if a blob was erased in between.
+func (s *Store) submitEntries(ctx context.Context, entries []ledger.Entry, complete func(*request)) (ledger.Seq, error) {
+	for {
+		r := newRequest()
+		r.rows = make([]row, len(entries))
+		for i := range entries {
+			if err := s.prepare(ctx, &entries[i], &r.rows[i]); err != nil {
+				return 0, err
+			}
+			r.durable = r.durable || entries[i].Durable
+		}
+		complete(r)
+		err := s.submit(ctx, r)
+		if errors.Is(err, errBlobErased) {
+			continue
+		}
+		if err != nil {
 			return 0, err
 		}
-		r.durable = r.durable || entries[i].Durable
+		return r.first, nil
 	}
-	if err := s.submit(ctx, r); err != nil {
-		return 0, err
+}
+
+// errBlobErased is the error of a request that refers to a blob that was erased after the
+// request was prepared.
+var errBlobErased = errors.New("a blob was erased meanwhile")
+
+// checkBlobs refuses a request that relies on a blob that was erased meanwhile.
+func (w *writer) checkBlobs(ctx context.Context, r *request) error {
+	for i := range r.rows {
+		for _, a := range r.rows[i].known {
+			st, err := w.stmt(ctx, "SELECT count(*) FROM blobs WHERE address = ?")
+			if err != nil {
+				return ioError{err}
+			}
+			var n int
+			if err := st.QueryRowContext(ctx, a[:]).Scan(&n); err != nil {
+				return ioError{err}
+			}
+			if n == 0 {
+				return errBlobErased
+			}
+		}
 	}
-	return r.first, nil
+	return nil
 }
 
 // submit queues a request and waits for its end. Concurrent callers share a
@@ -173,7 +213,8 @@ func (s *Store) preparePayload(ctx context.Context, kind ledger.Kind, p ledger.P
 			return err
 		}
 		if known {
-			continue // blobs are never removed, so it need not be sent again
+			out.known = append(out.known, a)
+			continue // it need not be sent again, unless it is erased meanwhile
 		}
 		z, packed := s.pack.pack(b)
 		bl := blob{address: a, size: int64(len(b)), enc: encRaw, data: z}

@@ -104,16 +104,11 @@ func (s *Store) changes(ctx context.Context, entries []ledger.Entry, durable boo
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	r := newRequest()
-	r.durable, r.apply = durable, apply
-	r.check = func(ctx context.Context, w *writer) error { return check(ctx, w, r) }
-	r.rows = make([]row, len(entries))
-	for i := range entries {
-		if err := s.prepare(ctx, &entries[i], &r.rows[i]); err != nil {
-			return err
-		}
-	}
-	return s.submit(ctx, r)
+	_, err := s.submitEntries(ctx, entries, func(r *request) {
+		r.durable, r.apply = durable, apply
+		r.check = func(ctx context.Context, w *writer) error { return check(ctx, w, r) }
+	})
+	return err
 }
 
 // Grant implements store.Grants.

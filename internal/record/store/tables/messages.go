@@ -250,6 +250,9 @@ func (r *messageReader) scan(rows *sql.Rows) (store.MessageRecord, ledger.Part, 
 	if !r.macs.fits(mac) {
 		return m, ledger.Part{}, r.changed(number)
 	}
+	if salt == nil && len(data) > 0 && data[0] == erasedHead {
+		return m, ledger.Part{}, fault.New(fault.MessageUnknown, "message %d of session %s was erased", number, r.session)
+	}
 	plain, err := r.s.pack.payload(data)
 	if err != nil {
 		return m, ledger.Part{}, err

@@ -65,6 +65,7 @@ type Batch struct {
 	Blobs  []BlobRow
 	Tools  []ToolRow
 	Marks  []MarkRow
+	Known  [][]byte // blobs that must be there already, each once
 	Runs   []RunRow // runs whose state the events change
 
 	keys *Keys
@@ -226,6 +227,11 @@ func (w *writer) collect(ctx context.Context, b *Batch, r *request, changed map[
 		}
 		for _, bl := range l.blobs {
 			b.Blobs = append(b.Blobs, BlobRow{Address: bl.address[:], Size: bl.size, Enc: int64(bl.enc), Data: bl.data})
+		}
+		for _, a := range l.known {
+			if !slices.ContainsFunc(b.Known, func(k []byte) bool { return string(k) == string(a[:]) }) {
+				b.Known = append(b.Known, a[:])
+			}
 		}
 		if changesRun(e) {
 			changed[e.Run] = true

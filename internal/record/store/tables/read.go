@@ -329,6 +329,10 @@ func (s *Store) decodeRow(r *rawEvent) (ledger.Stored, error) {
 		}
 		return st, nil
 	}
+	if s.isErased(r) {
+		st.Erased = true
+		return st, nil
+	}
 	if r.salt == nil && r.data == nil {
 		return st, fault.New(fault.StoreCorrupt, "its payload is missing")
 	}

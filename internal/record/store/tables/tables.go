@@ -47,6 +47,9 @@ type Database interface {
 	Schema(ctx context.Context, q Querier) (want, got map[string]string, err error)
 	// CheckFiles returns the problems that the database finds in its own structures.
 	CheckFiles(ctx context.Context) ([]string, error)
+	// Scrub overwrites what the database's files still have of deleted rows, and names the
+	// copies that remain.
+	Scrub(ctx context.Context) (left []string, err error)
 	// Close releases everything except the connections that read. Nothing writes any more.
 	Close() error
 }
@@ -209,13 +212,15 @@ func Fault(err error, what, name string, explain func(error) (fault.Code, string
 
 // The first formats of the schema that have some tables: SealedFormat has those of
 // grants, budgets and approvals, agentsFormat those of agents and sessions,
-// requestsFormat that of requests, BlocksFormat that of blocks, QueueFormat those of the queue.
+// requestsFormat that of requests, BlocksFormat that of blocks, QueueFormat those of the queue,
+// EraseFormat that of erasures.
 const (
 	SealedFormat   = 3
 	agentsFormat   = 4
 	requestsFormat = 5
 	BlocksFormat   = 6
 	QueueFormat    = 7
+	EraseFormat    = 8
 )
 
 // EmptyState returns the authenticated state of an empty log without seals.
@@ -252,4 +257,5 @@ var (
 	_ store.Budgets  = (*Store)(nil)
 	_ store.Requests = (*Store)(nil)
 	_ store.Queue    = (*Store)(nil)
+	_ store.Erasing  = (*Store)(nil)
 )

@@ -31,16 +31,19 @@ type verification struct {
 	rep      store.VerifyReport
 	progress func(done, total uint64) // nil: nothing is called
 
-	log   logState
-	total int64 // of the events; the log has all of them, unless the database is shared
-	tree  ledger.Frontier
-	atLog []byte      // the tree's roots at the size of the log
-	tail  []tlog.Hash // the leaves of the events after the log
-	last  ledger.Seq
-	torn  bool // an event is missing or changed: roots cannot fit from here on
-	nodes map[int64]tlog.Hash
-	notes map[int64]ledger.Checkpoint
-	older *ledger.Checkpoint
+	log      logState
+	total    int64 // of the events; the log has all of them, unless the database is shared
+	tree     ledger.Frontier
+	atLog    []byte      // the tree's roots at the size of the log
+	tail     []tlog.Hash // the leaves of the events after the log
+	last     ledger.Seq
+	erased   map[ledger.Seq]bool // events without their payload, until an event says so
+	erasedIn map[int64]bool      // blocks with such events, and with others of their runs
+	erasedOf map[ledger.Seq]bool // runs with such events
+	torn     bool                // an event is missing or changed: roots cannot fit from here on
+	nodes    map[int64]tlog.Hash
+	notes    map[int64]ledger.Checkpoint
+	older    *ledger.Checkpoint
 	// earlier is the last verification; nil: none is known. The events up to start are
 	// taken from it. That is the end of a block, and 0 if everything is read.
 	earlier *ledger.Verification
@@ -89,7 +92,7 @@ func (s *Store) Verify(ctx context.Context, o store.VerifyOptions) (store.Verify
 	defer conn.Close()
 	v := &verification{s: s, q: conn, progress: o.Progress, rep: store.VerifyReport{Problems: []store.Discrepancy{}}, runs: map[ledger.Seq]*runCheck{}, refs: map[[32]byte]blobUse{},
 		nodes: map[int64]tlog.Hash{}, notes: map[int64]ledger.Checkpoint{}, derived: map[*sealedTable]map[string]derivedRow{},
-		messages: map[ledger.Seq]rowDigest{}, sessionRuns: map[ledger.Seq]uuid.UUID{}, marker: newMarker(), inBlocks: map[inBlock]bool{}, marked: map[store.Mark]bool{}}
+		erased: map[ledger.Seq]bool{}, erasedIn: map[int64]bool{}, erasedOf: map[ledger.Seq]bool{}, messages: map[ledger.Seq]rowDigest{}, sessionRuns: map[ledger.Seq]uuid.UUID{}, marker: newMarker(), inBlocks: map[inBlock]bool{}, marked: map[store.Mark]bool{}}
 	if _, err = conn.ExecContext(ctx, s.dialect.Snapshot); err == nil {
 		defer conn.ExecContext(context.WithoutCancel(ctx), rollback) //nolint:errcheck // nothing was written
 		err = v.all(ctx, o)
@@ -143,7 +146,7 @@ func (v *verification) all(ctx context.Context, o store.VerifyOptions) error {
 
 // tables checks the schema and the content of the tables.
 func (v *verification) tables(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{v.schema, v.loadNodes, v.loadNotes, v.resume, v.events, v.ends, v.projection, v.tools, v.blocks, v.sealed, v.conversations, v.runsOfSessions, v.blobs} {
+	for _, step := range []func(context.Context) error{v.schema, v.loadNodes, v.loadNotes, v.resume, v.events, v.ends, v.projection, v.tools, v.blocks, v.sealed, v.conversations, v.runsOfSessions, v.noErasure, v.blobs} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -265,6 +268,9 @@ func (v *verification) event(ctx context.Context, r *rawEvent, c *checkedEvent) 
 			return v.problem("events", fmt.Sprint(r.seq), r.seq, "it says that blob %x has %d bytes, another event differs", ref.Address, ref.Size)
 		}
 	}
+	if err := v.noteErased(r.seq, c); err != nil {
+		return err
+	}
 	v.deriveAgents(r.seq, c)
 	if err := v.mark(ctx, r.seq, c); err != nil {
 		return err
@@ -358,6 +364,11 @@ func (v *verification) ends(ctx context.Context) error {
 	}
 	if err := v.checkTail(ctx); err != nil {
 		return err
+	}
+	for seq := range v.erased {
+		if err := v.problem("events", fmt.Sprint(seq), seq, "its payload was erased, and no event says so"); err != nil {
+			return err
+		}
 	}
 	for i := range v.nodes {
 		if err := v.problem("nodes", fmt.Sprint(i), 0, "it belongs to no events"); err != nil {

@@ -76,6 +76,9 @@ func (v *verification) deriveAgents(seq ledger.Seq, c *checkedEvent) {
 		v.messages[seq] = digestOf(messageRow(seq, e))
 		v.changeSession(seq, key, func(want map[int]any) { want[sessionLast] = int64(e.Number) })
 	case ledger.FileSaved:
+		if c.erased {
+			v.changeSession(seq, key, func(want map[int]any) { delete(want, sessionFiles); delete(want, sessionBytes) })
+		}
 		if c.file != nil {
 			v.deriveFile(seq, key, c.file)
 		}

@@ -22,7 +22,9 @@ type checkedEvent struct {
 	problems []string
 	changed  bool // its body or place differs from the recorded one
 	decoded  bool
-	bounded  bool // it has a ledger.PartBounds
+	erased   bool         // its payload was erased
+	erases   []ledger.Seq // events whose payloads it says were erased
+	bounded  bool         // it has a ledger.PartBounds
 }
 
 const chunkSize = 256
@@ -167,8 +169,13 @@ func (s *Store) check(r *rawEvent, tag int64, tags *tagger, out *checkedEvent) {
 	if err != nil {
 		out.problems = append(out.problems, fault.Message(err))
 	}
-	if st.Erased || err != nil {
+	if out.erased = st.Erased; st.Erased || err != nil {
 		return
+	}
+	if e := &st.Event; e.Kind == ledger.Operated && e.Name == ledger.EraseAction {
+		if out.erases, err = s.erases(&st); err != nil {
+			out.problems = append(out.problems, fault.Message(err))
+		}
 	}
 	if st.Event.Kind == ledger.FileSaved {
 		f, err := readFileState(st.Parts)

@@ -221,6 +221,9 @@ func (w *writer) transact(ctx context.Context, batch []*request) error {
 			r.err = w.lock(ctx, r)
 		}
 		if r.err == nil {
+			r.err = w.checkBlobs(ctx, r)
+		}
+		if r.err == nil {
 			r.err = w.admit(ctx, w.next, r)
 		}
 		if r.err != nil {
