@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
@@ -41,17 +40,14 @@ func ParseSeqs(text string, before Seq) ([]Seq, error) {
 		}
 		a, err := strconv.ParseUint(first, 10, 62)
 		b, berr := strconv.ParseUint(last, 10, 62)
-		if err != nil || berr != nil || a == 0 || b < a || Seq(b) >= before {
+		if err != nil || berr != nil || a == 0 || b < a || Seq(b) >= before || len(out) > 0 && Seq(a) <= out[len(out)-1] {
 			return nil, bad
 		}
 		for seq := Seq(a); seq <= Seq(b); seq++ {
 			out = append(out, seq)
 		}
-		if len(out) > int(before) {
-			return nil, bad
-		}
 	}
-	if !slices.IsSorted(out) || FormatSeqs(out) != text {
+	if FormatSeqs(out) != text {
 		return nil, bad
 	}
 	return out, nil
