@@ -24,6 +24,7 @@ func Erase(t *testing.T, open OpenStore) {
 		{"a run's payloads are erased, and no other's", eraseRun},
 		{"a deleted session is erased with its files", eraseSession},
 		{"what ended before a time is erased", eraseBefore},
+		{"a queued run's plan is erased with the run", eraseQueued},
 		{"content that is recorded again meanwhile stays", eraseRace},
 	}
 	for _, c := range cases {
@@ -139,6 +140,31 @@ func eraseBefore(t *testing.T, open OpenStore) {
 	}
 	if out := erase(t, s, store.Erasure{Before: time.UnixMicro(end + 1), Runs: true}); out.Runs != 1 || out.Payloads == 0 {
 		t.Errorf("after its end: %+v", out)
+	}
+	sound(t, s)
+}
+
+func eraseQueued(t *testing.T, open OpenStore) {
+	s, ctx := open(t, t.TempDir()), context.Background()
+	q, ok := s.(store.Queue)
+	if !ok {
+		t.Fatalf("%T keeps no queue", s)
+	}
+	now, id := ledger.Time(base), v7()
+	_, _, err := q.Enqueue(ctx, store.QueuedRun{ID: id, Priority: 2, Principal: "user:ann", Queued: now, Due: now, Task: store.Task{Plan: []byte("a plan"), Doc: []byte("{}")}}, store.QueueRoom{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := q.StartQueued(ctx, ledger.Entry{Event: ledger.Event{Kind: ledger.RunStarted, At: base, ID: id[:], Mode: ledger.Live}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, finish(run, tool.Completed))
+	if out := erase(t, s, store.Erasure{Run: run}); out.Payloads != 1 {
+		t.Errorf("Erase = %+v", out)
+	}
+	if all, err := q.QueuedRuns(ctx, store.QueueFilter{}); err != nil || len(all) > 1 {
+		t.Errorf("QueuedRuns = %v, %v", all, err)
 	}
 	sound(t, s)
 }

@@ -55,6 +55,7 @@ type erasing struct {
 	e store.Erasure
 
 	runs     map[ledger.Seq]*eraseUnit
+	byID     map[uuid.UUID]*eraseUnit // the same runs
 	sessions map[uuid.UUID]*eraseUnit
 	order    []*eraseUnit
 	chosen   map[ledger.Seq]bool
@@ -69,7 +70,7 @@ func (s *Store) Erase(ctx context.Context, e store.Erasure, dry bool) (store.Era
 	if s.readOnly && !dry {
 		return store.Erased{}, s.ErrReadOnly()
 	}
-	p := &erasing{s: s, e: e, runs: map[ledger.Seq]*eraseUnit{}, sessions: map[uuid.UUID]*eraseUnit{}, chosen: map[ledger.Seq]bool{},
+	p := &erasing{s: s, e: e, runs: map[ledger.Seq]*eraseUnit{}, byID: map[uuid.UUID]*eraseUnit{}, sessions: map[uuid.UUID]*eraseUnit{}, chosen: map[ledger.Seq]bool{},
 		blobs: map[[32]byte]blobUse{}, kept: map[[32]byte]struct{}{}}
 	for _, step := range []func(context.Context) error{p.chooseRuns, p.chooseSessions, p.chooseEvents, p.dropPending, p.findBlobs} {
 		if err := step(ctx); err != nil {
@@ -120,6 +121,7 @@ func (p *erasing) chooseRuns(ctx context.Context) error {
 				return err
 			}
 			p.runs[seq] = &eraseUnit{}
+			p.byID[id] = p.runs[seq]
 			p.out.RunIDs = append(p.out.RunIDs, id)
 		}
 		return nil
@@ -181,13 +183,21 @@ func (p *erasing) unitOf(seq ledger.Seq, e *ledger.Event) *eraseUnit {
 	switch {
 	case e.Kind == ledger.RunStarted:
 		return p.runs[seq]
+	case e.Kind == ledger.RunQueued || e.Kind == ledger.QueueChanged:
+		return p.byID[idOf(e.ID)]
 	case e.Kind == ledger.SessionSaved || e.Kind == ledger.MessageAdded || e.Kind == ledger.FileSaved:
-		return p.sessions[uuid.UUID(e.Subject)]
+		return p.sessions[idOf(e.Subject)]
 	case e.Kind.OfCall() || e.Kind == ledger.RunFinished || e.Kind == ledger.Changeset || e.Kind == ledger.Violation ||
 		e.Kind == ledger.QuestionAsked || e.Kind == ledger.QuestionVoted || e.Kind == ledger.QuestionClosed:
 		return p.runs[e.Run]
 	}
 	return nil
+}
+
+// idOf reads an ID; zero: it is none.
+func idOf(b []byte) uuid.UUID {
+	id, _ := uuid.FromBytes(b) // zero with an error
+	return id
 }
 
 // dropPending leaves out the runs whose changes are not applied or discarded yet: that needs
