@@ -90,7 +90,7 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	defer collectLess()()
 	defer a.Queue.Start(ctx, queue.Worker{Drain: cmp.Or(q.Limits.Drain, endWithin), Observe: observe, Advice: adviceOn})()
 	var background sync.WaitGroup
-	background.Go(func() { a.retain(work) })
+	background.Go(func() { a.Erasures.Retain(work) })
 	defer background.Wait()
 	defer stop()
 	if q.Ready != nil {
@@ -197,13 +197,4 @@ func (a *App) ready(ctx context.Context) error {
 	}
 	_, err = st.Recover(ctx)
 	return err
-}
-
-// retain carries out the retention of the settings.
-func (a *App) retain(ctx context.Context) {
-	a.Erasures.Retain(ctx, func(err error) {
-		if log, lerr := a.Home.Log(); lerr == nil {
-			log.Logger().Error("retention_failed", "error", err.Error())
-		}
-	})
 }

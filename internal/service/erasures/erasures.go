@@ -115,9 +115,8 @@ func add(to *store.Erased, e store.Erased) {
 // retainEvery is how often a service looks for what is not kept any more.
 const retainEvery = 6 * time.Hour
 
-// Retain carries out the retention of the settings until ctx ends. It tells failed what went
-// wrong.
-func (s *Erasures) Retain(ctx context.Context, failed func(error)) {
+// Retain carries out the retention of the settings until ctx ends. What fails is in the log.
+func (s *Erasures) Retain(ctx context.Context) {
 	if keep := s.Home.Settings.Retention; keep.RunDays == 0 && keep.SessionDays == 0 {
 		return
 	}
@@ -125,7 +124,9 @@ func (s *Erasures) Retain(ctx context.Context, failed func(error)) {
 	defer tick.Stop()
 	for {
 		if _, err := s.Erase(ctx, Request{Expired: true}); err != nil && !errors.Is(err, context.Canceled) {
-			failed(err)
+			if log, lerr := s.Home.Log(); lerr == nil {
+				log.Logger().Error("retention_failed", "error", err.Error())
+			}
 		}
 		select {
 		case <-ctx.Done():
