@@ -28,7 +28,8 @@ an operator. --event takes one of these names:
   capability_failed, capability_timeout, capability_slow, capability_skipped,
   security_violation, violation, changeset, grant_issued, grant_standing,
   question_asked, question_voted, question_closed, agent_saved, session_saved,
-  message_added, file_saved, operator_action
+  message_added, file_saved, operator_action, run_queued, queued_run_changed,
+  schedule_saved, queue_paused
 
 violation is a refusal that the policy asked to report. operator_action is a
 change to secrets, trusted policies, tool sources, extensions or settings.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -140,9 +141,18 @@ func TestTwoWorkersCarryOutEachRunOnce(t *testing.T) {
 		p.add(p.request(fmt.Sprintf("r%d", i)), queue.Options{Priority: 1 + i%4})
 	}
 	var both sync.WaitGroup
-	both.Go(p.work)
-	both.Go(other.work)
+	var told atomic.Int32
+	for _, at := range []place{p, other} {
+		both.Go(func() {
+			if err := at.Queue.Work(t.Context(), queue.Worker{Empty: true, Ended: func(store.QueuedRun) { told.Add(1) }}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 	both.Wait()
+	if told.Load() != n {
+		t.Errorf("the workers told of %d runs, want each once: %d", told.Load(), n)
+	}
 	ended, err := p.store().QueuedRuns(t.Context(), store.QueueFilter{Ended: true})
 	if err != nil || len(ended) != n {
 		t.Fatalf("%d runs ended, %v; want %d", len(ended), err, n)

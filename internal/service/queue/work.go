@@ -276,8 +276,11 @@ func (w *working) begin(run *store.QueuedRun, taken map[string]int) bool {
 	}
 	w.ended.Go(func() {
 		defer w.q.wake.all()
-		w.fail(w.carryOut(ctx, *run))
-		w.tell(run.ID)
+		mine, err := w.carryOut(ctx, *run)
+		w.fail(err)
+		if mine {
+			w.tell(run.ID)
+		}
 		cancel(nil)
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -302,16 +305,16 @@ func (w *working) tell(id uuid.UUID) {
 	}
 }
 
-// carryOut starts a queued run and carries it out. An error is one of the queue: what became
-// of the run is in its record.
-func (w *working) carryOut(ctx context.Context, run store.QueuedRun) error {
+// carryOut starts a queued run and carries it out. It reports whether this worker did so, or
+// refused the run. An error is one of the queue: what became of the run is in its record.
+func (w *working) carryOut(ctx context.Context, run store.QueuedRun) (mine bool, err error) {
 	st, err := w.q.Home.Ledger(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	t, err := st.QueuedTask(ctx, run.ID)
 	if err != nil {
-		return err
+		return false, err
 	}
 	r, err := w.q.request(&run, t)
 	if err == nil {
@@ -330,9 +333,9 @@ func (w *working) carryOut(ctx context.Context, run store.QueuedRun) error {
 		_, err = w.q.Runs.Plan(ctx, r)
 	}
 	if began || err == nil || full != nil && mayPass(full) || ctx.Err() != nil {
-		return nil //nolint:nilerr // a run that began says itself how it ended, and the others wait on
+		return began, nil //nolint:nilerr // a run that began says itself how it ended, and the others wait on
 	}
-	return w.notStarted(context.WithoutCancel(ctx), st, run, err)
+	return true, w.notStarted(context.WithoutCancel(ctx), st, run, err)
 }
 
 // mayPass reports whether a run that could not be started is left as it is: another process
