@@ -170,7 +170,7 @@ func (w *web) clientOf(r *http.Request, token string, who *callers.Caller) (*cli
 		return c, 0, nil
 	}
 	if sessions && key != "" {
-		return nil, http.StatusNotFound, fault.New(fault.Usage, "unknown session")
+		return nil, http.StatusNotFound, fault.New(fault.Usage, "unknown session: it has ended, or another node has it").WithHint("start a new session")
 	}
 	if r.Method != http.MethodPost {
 		return nil, http.StatusBadRequest, fault.New(fault.Usage, "a session must start with a POST request")
