@@ -54,9 +54,10 @@ func (w *world) hook(event []byte, args ...string) (decision string, r result) {
 }
 
 // refusedFirst reports whether a call was refused before it could run. The handles enforce
-// other limits, such as the size of a file, while it runs.
+// other limits, such as the size of a file, while it runs; and what a request asks for is
+// decided by the request itself, which a hook does not carry out.
 func refusedFirst(v verdict) bool {
-	return v.Code == remit.Denied.Error() || v.Code == remit.NeedsApproval.Error() || v.Code == remit.LimitReached.Error() && strings.HasPrefix(v.Message, "limits.")
+	return v.Tool != "authority.request" && (v.Code == remit.Denied.Error() || v.Code == remit.NeedsApproval.Error() || v.Code == remit.LimitReached.Error() && strings.HasPrefix(v.Message, "limits."))
 }
 
 // decided leaves of a verdict what does not depend on whether the call was carried out.
