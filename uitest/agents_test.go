@@ -8,6 +8,7 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/queue"
 	"github.com/remitrun/remit/internal/service/runs"
 )
 
@@ -49,6 +50,24 @@ func (s *service) agent(name string, calls ...call) string {
 		s.t.Fatal(err)
 	}
 	return r.Run.ID.String()
+}
+
+// queued queues a run of a plan that starts later, and gives its ID.
+func (s *service) queued(plan string, o queue.Options) string {
+	s.t.Helper()
+	dir, err := home.Workspace(s.dir)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r := runs.Request{Workspace: dir, Policy: filepath.Join(s.dir, "policy.yaml")}
+	if err := s.app.Runs.Read(&r, plan, nil, nil); err != nil {
+		s.t.Fatal(err)
+	}
+	run, _, err := s.app.Queue.Add(context.Background(), r, o)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return run.ID.String()
 }
 
 // waiting gives the questions that wait, newest first.

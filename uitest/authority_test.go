@@ -4,7 +4,9 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/queue"
 	"github.com/remitrun/remit/internal/service/runs"
 )
 
@@ -120,4 +123,31 @@ func TestAStaleConfirmationChangesNothing(t *testing.T) {
 		t.Errorf("the grant is %v, %v", of[len(of)-1].Record.Standing, err)
 	}
 	b.silent()
+}
+
+// Queued runs are cancelled, and the queue is paused and resumed, by forms alone.
+func TestTheQueueByFormsAlone(t *testing.T) {
+	s, b := newService(t), newTab(t)
+	const markup = "<img src=x onerror=window.hacked=1>"
+	id := s.queued("name: \""+markup+"\"\nsteps:\n  - {tool: time.now}\n", queue.Options{Delay: time.Hour})
+	b.script(false)
+	s.signIn(b)
+	b.open(s.url + "/queue")
+	run(b, chromedp.Click(`.tools form button`))
+	run(b, chromedp.WaitReady(`.soft b`))
+	if text := run(b, chromedp.Text("main")); !strings.Contains(text, "The queue is paused") || !strings.Contains(text, markup) {
+		t.Errorf("the page says %q", text)
+	}
+	run(b, chromedp.Click(`tr button`))
+	run(b, chromedp.WaitReady(`.empty`))
+	b.open(s.url + "/queue?state=ended")
+	if text := run(b, chromedp.Text("main")); !strings.Contains(text, "cancelled") {
+		t.Errorf("the page says %q", text)
+	}
+	if q, err := s.app.Queue.Find(t.Context(), id); err != nil || q.Status != "cancelled" {
+		t.Errorf("%+v, %v", q, err)
+	}
+	if waits, err := s.app.Queue.State(t.Context()); err != nil || !waits.Paused {
+		t.Errorf("%+v, %v", waits, err)
+	}
 }

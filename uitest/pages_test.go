@@ -6,8 +6,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/remitrun/remit/internal/service/queue"
 )
 
 // furnished is a service in which agents have worked, and its pages by name.
@@ -28,6 +31,9 @@ func furnished(t *testing.T) (*service, map[string]string) {
 		"inbox": "/", "approvals": "/approvals", "runs": "/runs", "run-new": "/runs/new", "run": "/runs/" + id, "call": "/runs/" + id + "/calls/4", "settings": "/settings", "approval": "",
 	}
 	pages["grants"], pages["audit"] = "/grants", "/audit"
+	s.queued("name: nightly report\nsteps:\n  - {tool: fs.list, args: {path: out}}\n  - {tool: fs.write, args: {path: out/report.txt, content: done}}\n", queue.Options{Priority: 3, Delay: 8 * time.Hour})
+	s.queued("name: build\nsteps:\n  - {tool: fs.list, args: {path: src}}\n", queue.Options{Priority: 1, Delay: time.Hour})
+	pages["queue"] = "/queue"
 	furnishedChat(s, pages)
 	list := s.waiting()
 	pages["approval"] = "/approvals/" + list[len(list)-1].ID.String()
