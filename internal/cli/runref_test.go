@@ -18,7 +18,11 @@ func TestEveryCommandTakesTheNewestRunsByName(t *testing.T) {
 			walk(sub, append(path[:len(path):len(path)], sub.Name()))
 		}
 		if strings.Contains(c.Use, "RUN") {
-			tests = append(tests, append(path[:len(path):len(path)], "@0"))
+			args := append(path[:len(path):len(path)], "@0")
+			if strings.Contains(c.Use, "RUN CALL") {
+				args = append(args, "1")
+			}
+			tests = append(tests, args)
 		}
 	}
 	walk((&session{}).root(), nil)
