@@ -67,7 +67,19 @@ func newRecorded(t *testing.T) *recordedWorld {
 	}
 	w.long = w.run(w.plan("long", 8, many...), w.policy).RunID
 	w.authority()
+	w.queue()
 	return w
+}
+
+// queue fills the tables of queued runs and schedules.
+func (w *recordedWorld) queue() {
+	w.t.Helper()
+	short := w.plan("short", 1, call{Tool: "time.now"})
+	w.must(0, "run", short, "-p", w.policy, "--queue", "--limit", "tool:time.now=1")
+	w.must(0, "queue", "work", "--until-empty")
+	w.must(0, "run", short, "-p", w.policy, "--queue", "--unique", "later", "--delay", "1h")
+	w.must(0, "schedule", "add", "nightly", short, "-p", w.policy, "--cron", "0 3 * * *")
+	w.must(0, "queue", "pause")
 }
 
 // authority fills the tables of grants, budgets, approvals and requests.
@@ -175,7 +187,7 @@ func query(t *testing.T, db *sql.DB, q string, args ...any) [][]any {
 		}
 		for i, v := range row {
 			if b, ok := v.([]byte); ok {
-				row[i] = bytes.Clone(b)
+				row[i] = append([]byte{}, b...) // an empty one stays one, and is no NULL
 			}
 		}
 		out = append(out, row)
@@ -221,6 +233,9 @@ func tables(t *testing.T, db *sql.DB) []table {
 	var out []table
 	for _, r := range query(t, db, "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name") {
 		tb := table{name: r[0].(string)}
+		if tb.name == "erasing" {
+			continue // it has a row only inside the transaction of an erasure; TestVerifyNamesForgedErasures leaves one
+		}
 		for _, c := range query(t, db, "SELECT name, pk FROM pragma_table_info(?)", tb.name) {
 			tb.columns = append(tb.columns, c[0].(string))
 			if c[1].(int64) > 0 {
