@@ -22,14 +22,14 @@ type Edit struct {
 	Diff   string       `json:"diff"`   // unified
 }
 
-// proposalLife is how long a proposal waits: nobody waits for its answer.
+// proposalLife is how long a proposal stays open. Its caller does not wait for the answer.
 const proposalLife = 7 * 24 * time.Hour
 
 // maxProposals is how many proposals of one run may wait at once.
 const maxProposals = 20
 
-// Propose implements runner.Proposer. The approval of a proposal is no approval of the call:
-// its binding is of another kind than that of any call.
+// Propose implements runner.Proposer. An approved proposal does not approve the
+// call: no call has a binding of its kind.
 func (d *Desk) Propose(ctx context.Context, q runner.Question) (runner.Proposal, error) {
 	if d.Edits == nil {
 		return runner.Proposal{}, fault.New(fault.Denied, "denied: %s", q.Decision.Reason)

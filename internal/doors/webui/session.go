@@ -39,7 +39,7 @@ type sessionView struct {
 	CanResume bool
 	CanCancel bool
 	Ended     bool
-	Replayed  *replays.SessionSummary // nil: nobody asked
+	Replayed  *replays.SessionSummary // nil before a replay
 }
 
 // CanReplay reports whether the session's runs have ended, so that they can be carried out again.
@@ -66,8 +66,8 @@ func (s *Server) session(x *exchange) (*page, error) {
 	return s.sessionPage(x, x.r.PathValue("id"), sessionView{})
 }
 
-// sessionPage makes the page of a session, with what was typed and why it could not be sent, or
-// with the result of a replay.
+// sessionPage makes the page of a session. The view has the unsent message with its problem, or
+// the result of a replay.
 func (s *Server) sessionPage(x *exchange, id string, v sessionView) (*page, error) {
 	v.Now = x.now
 	if err := x.api.get("/v1/sessions/"+url.PathEscape(id), nil, &v.Session); err != nil {

@@ -34,8 +34,7 @@ const (
 
 func settledTarget(run uuid.UUID, call int) string { return fmt.Sprintf("%s %d", run, call) }
 
-// Unknown lists the calls whose outcome is unknown and that nobody has settled, newest
-// first, at most limit.
+// Unknown lists at most limit unsettled calls with an unknown outcome, newest first.
 func (h *History) Unknown(ctx context.Context, limit int) ([]Unknown, error) {
 	st, err := h.Reader(ctx)
 	if err != nil {

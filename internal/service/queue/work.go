@@ -34,7 +34,7 @@ type Worker struct {
 	Observe func(runner.Notice)
 	Advice  func(filed store.Approval) string // see runs.Request
 	Failed  func(err error)                   // told of errors of the queue itself; nil: they are logged
-	Ended   func(run store.QueuedRun)         // told of each run that this worker carried out or refused; nil: nobody is
+	Ended   func(run store.QueuedRun)         // told of each run that this worker carried out or refused; may be nil
 }
 
 // waker wakes the workers of this process.
@@ -270,6 +270,7 @@ func (w *working) begin(run *store.QueuedRun, taken map[string]int) bool {
 		return false
 	}
 	ctx, cancel := context.WithCancelCause(w.work)
+	st := w.st // pass may replace it meanwhile
 	w.active[run.ID] = cancel
 	for _, l := range run.Limits {
 		taken[l.Key]++
@@ -279,7 +280,7 @@ func (w *working) begin(run *store.QueuedRun, taken map[string]int) bool {
 		mine, err := w.carryOut(ctx, *run)
 		w.fail(err)
 		if mine {
-			w.tell(run.ID)
+			w.tell(st, run.ID)
 		}
 		cancel(nil)
 		w.mu.Lock()
@@ -290,13 +291,13 @@ func (w *working) begin(run *store.QueuedRun, taken map[string]int) bool {
 }
 
 // tell tells what became of a run.
-func (w *working) tell(id uuid.UUID) {
+func (w *working) tell(st store.Backend, id uuid.UUID) {
 	if w.Ended == nil {
 		return
 	}
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
 	defer stop()
-	run, err := w.st.Queued(ctx, id.String())
+	run, err := st.Queued(ctx, id.String())
 	w.fail(err)
 	if err == nil && !run.Waits() {
 		w.telling.Lock()

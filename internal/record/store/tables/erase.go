@@ -91,7 +91,7 @@ func (s *Store) Erase(ctx context.Context, e store.Erasure, dry bool) (store.Era
 	}
 	var err error
 	p.out.Left, err = s.db.Scrub(ctx)
-	return p.out, s.fault(err, "the database's files cannot be cleaned of what was erased")
+	return p.out, s.fault(err, "erased data may still be in the database's files")
 }
 
 // chooseRuns finds the runs that are erased.
