@@ -121,6 +121,7 @@ var mayImport = map[string]string{
 	"record/store/sqlite":     "base/wholefile base/fault record/ledger record/store record/store/tables github.com/google/uuid golang.org/x/sys modernc.org/sqlite os syscall",
 	"confine/sandbox":         "base/fault base/near authority/permit authority/policy base/tool golang.org/x/sys os net syscall",
 	"confine/sandbox/linux":   "base/wholefile authority/policy/command base/regex base/fault authority/permit authority/policy base/tool confine/sandbox confine/sandbox/spawn golang.org/x/net/bpf golang.org/x/sys github.com/landlock-lsm/go-landlock os os/exec net syscall unsafe crypto/rand",
+	"confine/placement":       "authority/permit authority/policy base/fault confine/sandbox confine/sandbox/linux",
 	"confine/sandbox/spawn":   "base/fault golang.org/x/sys github.com/landlock-lsm/go-landlock os os/exec os/signal syscall unsafe",
 	"confine/files":           "base/fault authority/permit authority/policy base/tool golang.org/x/sys os syscall crypto/rand",
 	"confine/network":         "base/fault authority/permit authority/policy authority/policy/target base/tool code.dny.dev/ssrf golang.org/x/net golang.org/x/sys net net/http syscall",
@@ -177,7 +178,7 @@ var mayImport = map[string]string{
 		agents/agent agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/mcptools agents/capability/noop agents/capability/requests agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace
 		call/approval call/catalog call/frozen call/runner
 		tools/builtin/analyze tools/builtin/clock tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/request tools/builtin/shell tools/model tools/model/anthropic tools/model/openai tools/model/scripted tools/source/mcp
-		confine/egress confine/sandbox confine/sandbox/linux
+		confine/egress confine/placement confine/sandbox confine/sandbox/linux
 		record/eventlog record/ledger record/report record/store record/store/sqlite record/telemetry
 		authority/grant authority/permit authority/policy authority/policy/profile
 		base/fault base/inspect base/tool

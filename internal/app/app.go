@@ -10,6 +10,7 @@ import (
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/confine/placement"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/sandbox/linux"
 	"github.com/remitrun/remit/internal/record/store"
@@ -64,7 +65,7 @@ type App struct {
 	Clients      *clients.Clients
 	Notifier     *notify.Notifier
 	catalog      *catalog.Catalog
-	box          *linux.Box
+	box          *placement.Box
 
 	mu    sync.Mutex
 	store store.Backend
@@ -80,7 +81,7 @@ func New(cfg home.Config) (*App, error) {
 	database.Resolve(a.Home, a.Secrets)
 	a.Grants = grants.New(a.Home, a.Policies)
 	a.Home.Ledger, a.Home.Changed = a.Store, func() { servers.ForgetFailures(a.Home) }
-	a.box = linux.New(linux.Config{Getenv: cfg.Lookup, Secret: a.Secrets.Value, State: cfg.Dir, Egress: egressOf(a.Secrets.Value, cfg.Lookup)})
+	a.box = &placement.Box{Box: linux.New(linux.Config{Getenv: cfg.Lookup, Secret: a.Secrets.Value, State: cfg.Dir, Egress: egressOf(a.Secrets.Value, cfg.Lookup)})}
 	a.Modules = modules.New(a.Home, a.Secrets)
 	a.Models = &models.Models{Home: a.Home, Secrets: a.Secrets, Registry: registryOf(cfg.Settings.Models)}
 	a.Servers = &servers.Servers{Home: a.Home, Secrets: a.Secrets, Box: a.box, BuiltIn: a.builtIn}

@@ -101,6 +101,7 @@ func (s *session) printSteps(r report.Report) error {
 		s.printf("%s\n", s.paint(dim, fmt.Sprintf("%d calls are not shown, none of them was refused anything: --json lists all, --step NUMBER shows one", left)))
 	}
 	s.printWeakened(r.Steps)
+	s.printPlaces(r.Steps)
 	s.printReached(r.Steps)
 	return nil
 }
@@ -111,6 +112,17 @@ func (s *session) printWeakened(steps []report.Step) {
 		for _, h := range st.SideEffects.Happened {
 			if h.Effect == tool.SystemExec.String() && h.Rule != "" {
 				s.printf("%s call %d ran %s with less than full isolation: %s\n", s.paint(yellow, "!"), st.Index, show(h.On), show(h.Rule))
+			}
+		}
+	}
+}
+
+// printPlaces names the commands that did not run on this machine.
+func (s *session) printPlaces(steps []report.Step) {
+	for _, st := range steps {
+		for _, h := range st.SideEffects.Happened {
+			if h.Place != "" {
+				s.printf("  call %d ran %s on %s\n", st.Index, show(h.On), show(h.Place))
 			}
 		}
 	}

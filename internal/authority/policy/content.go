@@ -31,6 +31,7 @@ type content struct {
 	violations  [numViolations]string
 	durability  string // ledger.durability: "", "power" or "process"
 	isolation   isolationSettings
+	place       placeSettings
 	mcp         mcpSettings
 }
 
@@ -61,7 +62,7 @@ func (d *content) settings() []setting {
 		choice("on_revoke", &d.onRevoke, "finish", "cancel"),
 		violations(&d.violations),
 		mapping("ledger", choice("durability", &d.durability, "power", "process")),
-	}, d.isolation.settings(), []setting{
+	}, d.isolation.settings(), d.place.settings(), []setting{
 		d.mcp.setting(),
 		rest(&d.inherit),
 	})

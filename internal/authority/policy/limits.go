@@ -201,7 +201,7 @@ func (l Limits) ToolEnv(workspace, home string) tool.Env {
 func (l *Limits) lower(d *content) {
 	least(&l.ReadBytes, d.files.readMax)
 	least(&l.WriteBytes, d.files.writeMax)
-	l.Hold = l.Hold || d.files.hold
+	l.Hold = l.Hold || d.files.hold || slices.Contains(d.place.places, Remote.String())
 	least(&l.ResponseBytes, d.network.maxBytes)
 	least(&l.RequestTimeout, d.network.timeout)
 	least(&l.Bandwidth, d.network.bandwidth)

@@ -45,6 +45,9 @@ func (c Chain) Relist(name string, src []byte, used, asked []tool.ID) (*Policy, 
 	if err := c.carryStart(&d); err != nil {
 		return nil, err
 	}
+	if err := c.carryPlaces(&d); err != nil {
+		return nil, err
+	}
 	c.carryModes(&d)
 	c.carryLimits(&d)
 	return Parse(name, (&Policy{doc: &d}).Print())
@@ -233,7 +236,7 @@ func (s *limitSettings) lowerTool(t toolCount) {
 
 // combined are the sections that Relist combines.
 var combined = []string{"files", "network", "commands", "tools", "models", "api", "agents", "limits", "ledger",
-	"system", "isolation", "sandbox", "mcp", "rest"}
+	"system", "isolation", "sandbox", "where", "labels", "mcp", "rest"}
 
 // uncombined names a section that Relist cannot combine and that other sets to
 // something else than first; "" if there is none.

@@ -115,6 +115,7 @@ type Happened struct {
 	Address  string `json:"address,omitempty"`
 	Rule     string `json:"rule,omitempty"`
 	Purpose  string `json:"purpose,omitempty"` // of a key's use: what was signed, as the data says
+	Place    string `json:"place,omitempty"`   // of a command: where it ran, as "worker gpu-1"; "": on this machine
 }
 
 // Refused is something that a call tried while it ran and was not allowed to

@@ -141,6 +141,8 @@ type Outcome struct {
 	// Isolation is what confined it: "full", or weaker where the policy names that
 	// and the machine has no more.
 	Isolation string
+	// Place is where it ran, as "worker gpu-1"; "": on this machine.
+	Place string
 	// Connections are those that were asked for through the proxy, refused ones
 	// included.
 	Connections []Connection

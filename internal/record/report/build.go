@@ -274,7 +274,7 @@ func (b *builder) sideEffects(c Call) SideEffects {
 		return out
 	}
 	for _, h := range t.Effects {
-		out.Happened = append(out.Happened, Happened{h.Effect.String(), b.text(h.On), h.Bytes, h.Received, h.Address, b.text(h.Rule), b.text(h.Purpose)})
+		out.Happened = append(out.Happened, Happened{h.Effect.String(), b.text(h.On), h.Bytes, h.Received, h.Address, b.text(h.Rule), b.text(h.Purpose), b.text(h.Place)})
 	}
 	out.More = t.More
 	return out

@@ -238,6 +238,7 @@ type Happened struct {
 	Address  string `json:"address,omitempty"`
 	Rule     string `json:"rule,omitempty"`
 	Purpose  string `json:"purpose,omitempty"`
+	Place    string `json:"place,omitempty"` // of a command that did not run on Remit's machine
 }
 
 // Summary counts.

@@ -116,6 +116,9 @@ func (b *Box) Run(ctx context.Context, p permit.Permit, asked sandbox.Command) (
 	if err := ctx.Err(); err != nil {
 		return sandbox.Outcome{}, fault.Wrap(fault.ToolCancelled, err, "cancelled before the command started")
 	}
+	if at := p.Chain().Placement(); !at.Allows(b.conf.Place) {
+		return sandbox.Outcome{}, at.Refusal(b.conf.Place)
+	}
 	if err := checkArgs(asked); err != nil {
 		return sandbox.Outcome{}, err
 	}

@@ -10,6 +10,7 @@ package linux
 
 import (
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
@@ -25,6 +26,9 @@ type Config struct {
 	State string
 	// Egress makes the proxy of one command. nil: no command reaches any network.
 	Egress func(p permit.Permit, c sandbox.Command) (sandbox.Proxy, error)
+	// Place is where this Box runs, for its callers: a command whose policies do not allow
+	// that place is refused. The zero Place is local.
+	Place policy.Place
 	// Lacking is what the machine is taken to be without.
 	Lacking Lacking
 }

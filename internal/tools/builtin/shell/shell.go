@@ -96,6 +96,9 @@ func Ended(o sandbox.Outcome) map[string]any {
 	if o.Isolation != "" && o.Isolation != "full" {
 		m["isolation"] = o.Isolation
 	}
+	if o.Place != "" {
+		m["place"] = o.Place
+	}
 	if o.Signal != "" {
 		m["signal"] = o.Signal
 	}

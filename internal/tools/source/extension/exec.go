@@ -106,6 +106,9 @@ func output(o sandbox.Outcome) map[string]any {
 	if o.Isolation != "" && o.Isolation != "full" {
 		m["isolation"] = o.Isolation
 	}
+	if o.Place != "" {
+		m["place"] = o.Place
+	}
 	if len(o.Connections) > 0 {
 		list := make([]any, len(o.Connections))
 		for i, c := range o.Connections {
