@@ -21,6 +21,7 @@ import (
 	"github.com/remitrun/remit/internal/service/changes"
 	"github.com/remitrun/remit/internal/service/clients"
 	"github.com/remitrun/remit/internal/service/database"
+	"github.com/remitrun/remit/internal/service/doctor"
 	"github.com/remitrun/remit/internal/service/erasures"
 	"github.com/remitrun/remit/internal/service/extensions"
 	"github.com/remitrun/remit/internal/service/grants"
@@ -37,6 +38,7 @@ import (
 	"github.com/remitrun/remit/internal/service/secrets"
 	"github.com/remitrun/remit/internal/service/servers"
 	"github.com/remitrun/remit/internal/service/slash"
+	"github.com/remitrun/remit/internal/service/witnesses"
 )
 
 // App is a built Remit. Parts that cost time to open (the ledger, the sandbox)
@@ -64,6 +66,8 @@ type App struct {
 	Slash        *slash.Commands
 	Clients      *clients.Clients
 	Notifier     *notify.Notifier
+	Witnesses    *witnesses.Witnesses
+	Doctor       *doctor.Doctor
 	catalog      *catalog.Catalog
 	box          *placement.Box
 
@@ -95,6 +99,7 @@ func New(cfg home.Config) (*App, error) {
 	}
 	a.Grants.Tools, a.Extensions.Tools = a.catalog, a.catalog
 	a.Notifier = a.notifier()
+	a.Witnesses = &witnesses.Witnesses{Home: a.Home, Notifier: a.Notifier, Secret: a.storedSecret}
 	a.Approvals = &approvals.Approvals{Home: a.Home, Grants: a.Grants, Tools: a.catalog, Notifier: a.Notifier, Policies: a.Policies}
 	a.Runs = &runs.Runs{
 		Home: a.Home, Policies: a.Policies, Secrets: a.Secrets, Grants: a.Grants, Approvals: a.Approvals, Changes: a.Changes,
@@ -113,6 +118,7 @@ func New(cfg home.Config) (*App, error) {
 		BuiltIn: a.builtIn, Models: a.Models.Registry, Capabilities: a.Agents.Capabilities, Reader: a.Reader,
 	}
 	a.Clients = a.clientsOf()
+	a.Doctor = &doctor.Doctor{Home: a.Home, Changes: a.Changes, Clients: a.Clients, Witnesses: a.Witnesses}
 	a.Slash = &slash.Commands{Home: a.Home, Runs: a.Runs, Extensions: a.Extensions}
 	a.APIs.Runs, a.Servers.Runs, a.Extensions.Runs = a.Runs, a.Runs, a.Runs
 	return a, nil
@@ -168,12 +174,12 @@ func (a *App) noteSettings(ctx context.Context, s store.Backend) error {
 	return err
 }
 
-// Reader opens the ledger to look at: also one that cannot be written, and one
-// that was changed so that nothing can be added to it, for verify to say what
-// was changed.
+// Reader opens the ledger to look at: also one that cannot be written, one that was changed
+// so that nothing can be added to it, for verify to say what was changed, and one that was
+// rolled back.
 func (a *App) Reader(ctx context.Context) (store.Backend, error) {
 	s, err := a.Store(ctx)
-	if err == nil || !errors.Is(err, fault.StoreReadOnly) && !errors.Is(err, fault.StoreCorrupt) {
+	if err == nil || !errors.Is(err, fault.StoreReadOnly) && !errors.Is(err, fault.StoreCorrupt) && !errors.Is(err, fault.RolledBack) {
 		return s, err
 	}
 	if ro, rerr := a.open(ctx, true); rerr == nil {
@@ -191,6 +197,14 @@ func (a *App) open(ctx context.Context, readOnly bool) (store.Backend, error) {
 	s, err := database.Open(ctx, a.Home, readOnly)
 	if err != nil {
 		return nil, err
+	}
+	if !readOnly {
+		if err := a.Witnesses.CheckHere(ctx, s); err != nil {
+			if cerr := s.Close(); cerr != nil {
+				err = errors.Join(err, cerr)
+			}
+			return nil, err
+		}
 	}
 	a.store = s
 	return s, nil

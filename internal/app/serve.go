@@ -61,6 +61,13 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 		return err
 	}
 	defer func() { _ = l.Close() }() // Serve has, unless there was an error before
+	st, err := a.open(ctx, false)
+	if err == nil {
+		err = a.Witnesses.CheckAll(ctx, st) // before anything is recorded
+	}
+	if err != nil {
+		return err
+	}
 	grant, err := a.Grants.Admin(ctx, grants.AdminTerms{Policy: q.Policy, Workspace: q.Workspace, NewToken: q.NewToken})
 	if err != nil {
 		return err
@@ -91,14 +98,11 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	defer a.Queue.Start(ctx, queue.Worker{Drain: cmp.Or(q.Limits.Drain, endWithin), Observe: observe, Advice: adviceOn})()
 	var background sync.WaitGroup
 	background.Go(func() { a.Erasures.Retain(work) })
+	background.Go(func() { a.Witnesses.Run(work, st) })
 	defer background.Wait()
 	defer stop()
 	if q.Ready != nil {
 		q.Ready(admin)
-	}
-	st, err := a.Store(ctx)
-	if err != nil {
-		return err
 	}
 	ctx, release := database.WhileLeased(ctx, st)
 	defer release()
@@ -146,12 +150,16 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	cosigns, err := a.Witnesses.Service()
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	mcp, endMCP := a.gateway(MCPRequest{Workspace: q.Workspace, enter: g.Enter}).Mount(ctx)
 	parts := &served{app: a, workspace: q.Workspace, observe: w.Notice, capabilities: reg}
 	s, err = httpapi.New(httpapi.Options{
 		Version: a.Home.Version, Gate: g, Lineage: g, Agents: service, Sessions: service, Conversations: service, Turns: service, Files: service, Capabilities: parts, Commands: parts, Tools: parts, Runs: parts, Queue: queue.Door{Queue: a.Queue, Workspace: q.Workspace}, Grants: parts, Approvals: parts,
 		Changes: changes.Reviewer{Changes: a.Changes}, Parts: parts,
-		Audit: a.History, Policies: parts, Requests: parts, Ready: a.ready, MCP: mcp, UI: ui.mount, Hosts: append([]string{ui.host}, q.Hosts...), TLS: conf, Log: func(e httpapi.Entry) { logRequest(log, e) },
+		Audit: a.History, Policies: parts, Requests: parts, Ready: a.ready, MCP: mcp, Witness: cosigns, UI: ui.mount, Hosts: append([]string{ui.host}, q.Hosts...), TLS: conf, Log: func(e httpapi.Entry) { logRequest(log, e) },
 		Hide: a.hidden(), Errors: slog.New(slog.DiscardHandler), Metrics: w.Metrics, Tracer: w.Tracer, Spans: w.Turns, Limits: q.Limits,
 		Interrupt: func(ctx context.Context) { _ = service.Close(ctx) }, // said again below
 	})

@@ -23,7 +23,7 @@ less confinement than its policy requires.
 				return err
 			}
 			layers := a.Layers(cmd.Context())
-			checks := a.Check(cmd.Context())
+			checks := a.Doctor.Check(cmd.Context())
 			if s.json {
 				return s.printJSON(map[string]any{"layers": layers, "state": checks})
 			}

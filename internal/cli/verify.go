@@ -117,7 +117,10 @@ func (s *session) verify(ctx context.Context, f verifyFlags, args []string) erro
 	if err != nil {
 		return err
 	}
-	if err := s.printVerified(rep, o); err != nil || f.save == "" {
+	if err := s.printVerified(rep, o); err != nil {
+		return err
+	}
+	if err := a.Witnesses.CheckHere(ctx, st); err != nil || f.save == "" {
 		return err
 	}
 	note, err := st.Checkpoint(ctx)

@@ -45,6 +45,7 @@ const (
 	PlanReference  Code = 3003 // an expression names a value that is not there
 	ReplayMismatch Code = 4001 // a replay differs from the record
 	VerifyFailed   Code = 4002 // the ledger was altered after it was recorded
+	RolledBack     Code = 4003 // a witness has seen another history than the ledger has
 	StoreFailed    Code = 5001 // the ledger cannot be read or written
 	StoreCorrupt   Code = 5002 // the ledger's file is damaged
 	StoreFull      Code = 5003 // no space is left for the ledger
@@ -127,7 +128,7 @@ func (c Code) Exit() int {
 		ExtensionInvalid, ExtensionUnknown, ExtensionUnsafe, ExtensionConflict, ExtensionChecksum, CommandUnknown, CommandInvalid,
 		AgentInvalid, AgentUnknown, SessionUnknown, CapabilityUnknown, CapabilityInvalid, ModelUnknown, MessageUnknown:
 		return 2
-	case ReplayMismatch, VerifyFailed:
+	case ReplayMismatch, VerifyFailed, RolledBack:
 		return 4
 	case StoreFailed, StoreCorrupt, StoreFull, StoreReadOnly, StoreVersion, StoreMissing:
 		return 5

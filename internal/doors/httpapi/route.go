@@ -290,6 +290,26 @@ func (s *Server) mcp(w http.ResponseWriter, r *http.Request) {
 	s.o.MCP.ServeHTTP(x, r)
 }
 
+// witnessRead is how long a checkpoint may take to arrive.
+const witnessRead = 10 * time.Second
+
+// witness takes checkpoints of other ledgers. Their signatures authenticate them.
+func (s *Server) witness(w http.ResponseWriter, r *http.Request) {
+	x, ok := w.(*exchange)
+	if !ok {
+		http.Error(w, "", http.StatusInternalServerError)
+		return
+	}
+	if !s.refused.Take(time.Now(), admission.Address(r.RemoteAddr)) {
+		p := bad(http.StatusTooManyRequests, fault.LimitReached, "too many checkpoints from this address", "wait a second")
+		p.retry = "1"
+		s.fail(x, p)
+		return
+	}
+	_ = http.NewResponseController(x.ResponseWriter).SetReadDeadline(time.Now().Add(witnessRead)) // without a connection, as in tests, there is no deadline
+	s.o.Witness.ServeHTTP(x, r)
+}
+
 // bearer gives the grant that a request presents.
 func bearer(r *http.Request) (string, *Problem) {
 	list := r.Header.Values("Authorization")

@@ -94,6 +94,7 @@ type Options struct {
 	Requests     Requests                                     // nil: requests with an Idempotency-Key are known to this process alone
 	Ready        func(ctx context.Context) error              // nil: the service is always ready
 	MCP          http.Handler                                 // at /mcp; nil: none
+	Witness      http.Handler                                 // at /witness/add-checkpoint, for ledgers of others; nil: none
 	UI           func(api http.Handler) (http.Handler, error) // makes the web UI at /ui, which makes its requests to api; nil: none
 	// Interrupt ends the turns that do not finish in time when the service ends, so that
 	// they can be resumed; nil: they are cancelled.
@@ -203,6 +204,9 @@ func New(o Options) (*Server, error) {
 	s.parts()
 	if o.MCP != nil {
 		s.mux.HandleFunc("/mcp", s.mcp)
+	}
+	if o.Witness != nil {
+		s.mux.HandleFunc("/witness/add-checkpoint", s.witness)
 	}
 	s.mux.HandleFunc("/", s.unknown)
 	var err error

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
@@ -60,6 +61,16 @@ type Store interface {
 	Verify(ctx context.Context, o VerifyOptions) (VerifyReport, error)
 	// Prove exports a proof that a run's events are in the log.
 	Prove(ctx context.Context, run ledger.Seq, w io.Writer) error
+
+	// Head returns the newest state of the log. Its Prev is the size of the newest checkpoint.
+	Head(ctx context.Context) (ledger.Checkpoint, error)
+	// TreeAt returns the root that the log had at a size that it has or had.
+	TreeAt(ctx context.Context, size int64) (tlog.Hash, error)
+	// ProveExtension proves that the log of a size extends the one of an old size above 0
+	// (RFC 6962, section 2.1.2).
+	ProveExtension(ctx context.Context, size, old int64) (tlog.TreeProof, error)
+	// OpenCheckpoint reads a checkpoint that this ledger signed.
+	OpenCheckpoint(signed []byte) (ledger.Checkpoint, error)
 
 	Close() error
 }

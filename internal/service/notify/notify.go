@@ -33,6 +33,8 @@ type Event struct {
 const (
 	ApprovalRequested = "approval.requested"
 	PolicyViolated    = "policy.violated"
+	WitnessBehind     = "witness.behind"
+	WitnessDisagrees  = "witness.disagrees"
 	Test              = "test"
 )
 

@@ -43,17 +43,34 @@ type Sender struct {
 	field  string                           // of the settings, for messages
 	secret func(name string) (string, bool) // finds a stored secret
 	now    func() time.Time
-	client http.Client
+	client *http.Client
 }
 
 // NewSender returns a sender for a webhook, which field of the settings describes. Its secrets are
 // found when something is sent.
 func NewSender(field string, w settings.Webhook, secret func(name string) (string, bool)) *Sender {
-	return &Sender{Webhook: w, field: field, secret: secret, now: time.Now, client: http.Client{
-		// A redirect would carry the event to an address that nobody chose.
+	return &Sender{Webhook: w, field: field, secret: secret, now: time.Now, client: Client()}
+}
+
+// Client returns a client that follows no redirects, and connects without TLS to this machine
+// only. A redirect would carry a request to an address that nobody chose.
+func Client() *http.Client {
+	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport:     &http.Transport{DialContext: dial, ForceAttemptHTTP2: true, MaxIdleConns: 1, IdleConnTimeout: 10 * time.Second, DisableKeepAlives: true},
-	}}
+		Transport: careful{&http.Transport{DialContext: dial, ForceAttemptHTTP2: true, MaxIdleConns: 1, IdleConnTimeout: 10 * time.Second,
+			DisableKeepAlives: true, TLSHandshakeTimeout: oneAttempt}},
+	}
+}
+
+// careful tells dial which requests are without TLS.
+type careful struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (c careful) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme == "http" {
+		r = r.WithContext(context.WithValue(r.Context(), plainHTTP{}, true))
+	}
+	return c.RoundTripper.RoundTrip(r)
 }
 
 // plainHTTP marks the context of a request without TLS.
@@ -135,9 +152,6 @@ func (s *Sender) request(ctx context.Context, id, kind string, body []byte, head
 	}
 	if err := settings.CheckWebhookURL(to); err != nil {
 		return nil, fault.New(fault.Usage, "the stored address of the webhook is not valid: expected https, or an address of this machine")
-	}
-	if strings.HasPrefix(strings.ToLower(to), "http:") {
-		ctx = context.WithValue(ctx, plainHTTP{}, true)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {

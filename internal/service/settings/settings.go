@@ -32,7 +32,9 @@ type Settings struct {
 	Tools      map[string]Tool // by ID, or by the beginning of IDs and a final "*"
 
 	Notifications Notifications
-	Hooks         []Hook // called around calls, in order
+	Witnesses     []Witness // that checkpoints are sent to
+	WitnessOf     []string  // public keys of the ledgers that remit serve is a witness of
+	Hooks         []Hook    // called around calls, in order
 }
 
 // Changes bound how long writes can be undone. Changesets that nobody has applied
@@ -156,6 +158,8 @@ func (r *reader) settings(root *document.Node, s *Settings) {
 		"models":        r.Object(r.models(&s.Models)),
 		"notifications": r.Object(r.notifications(&s.Notifications)),
 		"hooks":         func(n *document.Node, path string) { r.hooks(n, path, &s.Hooks) },
+		"witnesses":     func(n *document.Node, path string) { r.witnesses(n, path, &s.Witnesses) },
+		"witness_of":    r.Strings(&s.WitnessOf, 0, checkLedgerKey),
 		"changes": r.Object(document.Fields{"keep_days": document.Int(r.Reader, &s.Changes.KeepDays, 0, math.MaxInt64/int64(day)),
 			"keep_bytes": r.sizeOrNone(&s.Changes.KeepBytes)}),
 		"sessions": r.Object(document.Fields{"files": r.Object(document.Fields{
