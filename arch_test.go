@@ -51,10 +51,12 @@ var mayImport = map[string]string{
 	"service/policyreview": "service/servers confine/sandbox call/runner service/replays authority/policy/learn service/runs base/tool github.com/google/uuid tools/model authority/permit call/replay service/modules base/wholefile authority/policy/compare base/fault record/store record/ledger authority/policy/cases call/catalog service/policies authority/grant service/home authority/policy agents/capability service/apis",
 	"service/models":       "service/secrets confine/secret base/wholefile tools/builtin/modelchat tools/model service/home base/fault authority/policy tools/model/scripted",
 	"service/agents":       "os service/policies base/wholefile tools/builtin/modelchat record/ledger service/models tools/model agents/agent service/home call/approval service/runs authority/policy/glob base/fault service/approvals authority/policy service/grants call/runner github.com/google/uuid call/replay record/store agents/capability/custom agents/capability base/tool authority/permit call/catalog service/secrets authority/grant",
+	"base/garbage":         "runtime/debug",
 	"base/memo":            "",
 	"service/slash":        "agents/agent call/frozen service/policies call/approval service/grants authority/policy service/home record/store agents/chat tools/builtin/analyze base/tool base/fault service/extensions tools/builtin/modelchat service/runs github.com/google/uuid os call/runner base/wholefile tools/extension",
 	"service/clients":      "authority/policy authority/policy/profile github.com/BurntSushi/toml base/regex base/wholefile service/home base/canon base/fault github.com/google/uuid github.com/tailscale/hujson os",
-	"service/callers":      "service/home record/store github.com/google/uuid authority/grant authority/grant/token agents/agent base/fault base/memo service/policies record/ledger base/tool service/grants authority/policy",
+	"service/people":       "authority/policy base/canon base/clip base/fault base/redact record/ledger record/store service/grants service/home service/policies service/settings github.com/coreos/go-oidc/v3/oidc golang.org/x/oauth2 crypto/rand net net/http syscall",
+	"service/callers":      "service/people service/home record/store github.com/google/uuid authority/grant authority/grant/token agents/agent base/fault base/memo service/policies record/ledger base/tool service/grants authority/policy",
 	"doors/listen":         "net syscall base/fault base/wholefile",
 	"service/home":         "base/near base/regex record/eventlog base/redact authority/policy base/fault base/tool base/wholefile call/runner record/ledger record/store service/settings github.com/google/uuid os os/user syscall crypto/rand",
 	"service/settings":     "base/regex base/clip base/document base/fault tools/model authority/policy/target base/tool",
@@ -92,6 +94,7 @@ var mayImport = map[string]string{
 	// contract suites, for tests
 	"base/racetest":                    "os runtime/debug",
 	"app/apptest":                      "app service/home",
+	"service/people/oidctest":          "crypto/rand net/http",
 	"record/store/storetest":           "math/rand/v2 authority/policy authority/grant base/fault base/tool record/ledger record/store github.com/google/uuid github.com/google/go-cmp crypto/rand",
 	"tools/model/modeltest":            "base/fault tools/model github.com/google/go-cmp net/http os",
 	"agents/capability/capabilitytest": "agents/capability authority/permit authority/permit/permittest base/fault base/inspect base/tool",
@@ -177,14 +180,14 @@ var mayImport = map[string]string{
 	"doors/webui":     "service/queue agents/agent agents/capability agents/chat authority/grant base/clip base/fault base/markdown base/redact call/approval call/catalog doors/httpapi record/ledger record/report record/store service/approvals service/changes service/devices service/grants service/history service/policyreview service/replays github.com/google/uuid net net/http",
 	"app": `
 		doors/gateway doors/httpapi doors/listen doors/webui
-		service/agents service/apis service/approvals service/backups service/callers service/changes service/clients service/database service/devices service/doctor service/erasures service/extensions service/grants service/history service/home service/hooks service/measures service/models service/modules service/notify service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/settings service/slash service/witnesses
+		service/agents service/apis service/approvals service/backups service/callers service/changes service/clients service/database service/devices service/doctor service/erasures service/extensions service/grants service/history service/home service/hooks service/measures service/models service/modules service/notify service/people service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/settings service/slash service/witnesses
 		agents/agent agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/mcptools agents/capability/noop agents/capability/requests agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace
 		call/approval call/catalog call/frozen call/runner
 		tools/builtin/analyze tools/builtin/clock tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/request tools/builtin/shell tools/model tools/model/anthropic tools/model/openai tools/model/scripted tools/source/mcp
 		confine/egress confine/placement confine/sandbox confine/sandbox/linux
 		record/eventlog record/ledger record/report record/store record/store/sqlite record/telemetry
 		authority/grant authority/permit authority/policy authority/policy/profile
-		base/fault base/inspect base/tool
+		base/fault base/garbage base/inspect base/tool
 		github.com/google/uuid
 		net net/http os os/exec
 	`,
@@ -199,7 +202,7 @@ var mayImport = map[string]string{
 		confine/changeset confine/sandbox confine/secret
 		record/ledger record/report record/store record/store/postgres
 		authority/grant authority/grant/token authority/policy authority/policy/cases authority/policy/compare authority/policy/profile authority/policy/translate
-		base/canon base/clip base/document base/fault base/inspect base/markdown base/near base/redact base/tool base/wholefile
+		base/canon base/clip base/document base/fault base/garbage base/inspect base/markdown base/near base/redact base/tool base/wholefile
 		github.com/google/uuid github.com/mattn github.com/spf13/cobra github.com/spf13/pflag golang.org/x/mod golang.org/x/sys golang.org/x/term
 		os os/signal syscall
 	`,

@@ -30,6 +30,7 @@ import (
 	"github.com/remitrun/remit/internal/service/models"
 	"github.com/remitrun/remit/internal/service/modules"
 	"github.com/remitrun/remit/internal/service/notify"
+	"github.com/remitrun/remit/internal/service/people"
 	"github.com/remitrun/remit/internal/service/policies"
 	"github.com/remitrun/remit/internal/service/policyreview"
 	"github.com/remitrun/remit/internal/service/queue"
@@ -49,6 +50,7 @@ type App struct {
 	Policies     *policies.Policies
 	Secrets      *secrets.Secrets
 	Grants       *grants.Grants
+	People       *people.People
 	Approvals    *approvals.Approvals
 	Changes      *changes.Changes
 	Erasures     *erasures.Erasures
@@ -84,6 +86,8 @@ func New(cfg home.Config) (*App, error) {
 	a.Secrets = secrets.New(a.Home, a.Policies)
 	database.Resolve(a.Home, a.Secrets)
 	a.Grants = grants.New(a.Home, a.Policies)
+	a.People = people.New(a.Home, a.Grants, a.Secrets.Value)
+	a.Grants.Roles = a.People.Bound
 	a.Home.Ledger, a.Home.Changed = a.Store, func() { servers.ForgetFailures(a.Home) }
 	a.box = &placement.Box{Box: linux.New(linux.Config{Getenv: cfg.Lookup, Secret: a.Secrets.Value, State: cfg.Dir, Egress: egressOf(a.Secrets.Value, cfg.Lookup)})}
 	a.Modules = modules.New(a.Home, a.Secrets)

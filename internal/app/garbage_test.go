@@ -6,7 +6,7 @@ import (
 	"runtime/metrics"
 	"testing"
 
-	"github.com/remitrun/remit/internal/app"
+	"github.com/remitrun/remit/internal/base/garbage"
 )
 
 // percent is how much garbage there may be, in percent of what is in use.
@@ -19,7 +19,7 @@ func percent(t *testing.T) uint64 {
 
 func TestTheFirstCollectionIsLater(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
-	app.CollectLater()
+	garbage.Later()
 	if got := percent(t); got != 401 {
 		t.Errorf("at the start %d %%, not 401", got)
 	}
@@ -28,7 +28,7 @@ func TestTheFirstCollectionIsLater(t *testing.T) {
 		runtime.Gosched()
 	}
 	debug.SetGCPercent(50)
-	app.CollectLater()
+	garbage.Later()
 	if got := percent(t); got != 50 {
 		t.Errorf("with GOGC=50 %d %%, not 50", got)
 	}

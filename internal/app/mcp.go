@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/remitrun/remit/internal/base/garbage"
 	"github.com/remitrun/remit/internal/base/inspect"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/frozen"
@@ -46,7 +47,7 @@ type MCPRequest struct {
 // ServeMCP serves one MCP client on a pair of streams, as a run of its own, until
 // the client goes or ctx ends.
 func (a *App) ServeMCP(ctx context.Context, q MCPRequest, in io.ReadCloser, out io.WriteCloser) error {
-	defer collectLess()()
+	defer garbage.Less()()
 	return a.gateway(q).Serve(ctx, in, out)
 }
 
@@ -100,7 +101,7 @@ func (a *App) ServeMCPOverHTTP(ctx context.Context, q MCPRequest, l net.Listener
 		return err
 	}
 	q.enter = g.Enter
-	defer collectLess()()
+	defer garbage.Less()()
 	return a.gateway(q).ServeHTTP(ctx, l, hosts)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/garbage"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/doors/listen"
@@ -72,6 +73,9 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	if err != nil {
 		return err
 	}
+	if err := a.People.Serve(q.Workspace); err != nil {
+		return err
+	}
 	admin := Served{AdminGrant: grant}
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -94,7 +98,7 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 		return err
 	}
 	defer withdraw()
-	defer collectLess()()
+	defer garbage.Less()()
 	defer a.Queue.Start(ctx, queue.Worker{Drain: cmp.Or(q.Limits.Drain, endWithin), Observe: observe, Advice: adviceOn})()
 	var background sync.WaitGroup
 	background.Go(func() { a.Erasures.Retain(work) })
@@ -154,6 +158,7 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	g.People = a.People
 	mcp, endMCP := a.gateway(MCPRequest{Workspace: q.Workspace, enter: g.Enter}).Mount(ctx)
 	parts := &served{app: a, workspace: q.Workspace, observe: w.Notice, capabilities: reg}
 	s, err = httpapi.New(httpapi.Options{

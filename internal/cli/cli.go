@@ -17,6 +17,7 @@ import (
 
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/garbage"
 	"github.com/remitrun/remit/internal/service/home"
 )
 
@@ -46,7 +47,7 @@ func (e exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 // Main runs the command line and returns the exit status.
 func Main(ctx context.Context, args []string, s Streams, environ []string, version string) int {
-	app.CollectLater()
+	garbage.Later()
 	ss := &session{Streams: s, version: version, environ: environ, lookup: home.Lookup(environ)}
 	root := ss.root(args...)
 	root.SetArgs(args)

@@ -20,6 +20,12 @@ import (
 // Issue records the grant of a token that this ledger has just issued, so that
 // it may be used. Note is for people.
 func (a *Authority) Issue(ctx context.Context, c token.Claims, note string) error {
+	return a.IssueTo(ctx, c, note, nil)
+}
+
+// IssueTo is Issue, to a person whom an identity provider knows; nil: it knows nothing of the
+// holder.
+func (a *Authority) IssueTo(ctx context.Context, c token.Claims, note string, person *ledger.Person) error {
 	if n := len(c.Links()); n != 1 {
 		return fault.New(fault.Internal, "a token of %d blocks is not one that was just issued", n)
 	}
@@ -27,6 +33,7 @@ func (a *Authority) Issue(ctx context.Context, c token.Claims, note string) erro
 	if err != nil {
 		return err
 	}
+	rec.Person = person
 	return a.grants.PutGrant(ctx, rec)
 }
 

@@ -85,6 +85,17 @@ type GrantTerms struct {
 	Delegable json.RawMessage `json:"delegable,omitempty"` // the permitted delegation; nil: none
 	Note      string          `json:"note,omitempty"`      // for people
 	Device    string          `json:"device,omitempty"`    // the person's device that it was made for; "": none
+	Person    *Person         `json:"person,omitempty"`    // whom a root grant was issued to, where an identity provider said so
+}
+
+// Person is somebody whom an identity provider has identified. All texts are its word.
+type Person struct {
+	Issuer  string         `json:"issuer"`         // its URL, as in its tokens
+	Subject string         `json:"subject"`        // its own, unchanging name of the person
+	Name    string         `json:"name,omitempty"` // that people know the person by; it may change, and decides nothing
+	Role    string         `json:"role"`           // that the claims gave when the grant was issued
+	Claims  map[string]any `json:"claims"`         // that roles depend on; null: the token did not have the claim
+	Said    time.Time      `json:"said_at"`        // when the token was issued that said so
 }
 
 // FileState is the part of a FileSaved event with the file's state besides its fields

@@ -82,6 +82,9 @@ type GrantRecord struct {
 	// Device names the browser of the holder that the grant was made for; "": none. Only
 	// Remit's own sign-in sets it.
 	Device string
+	// Person is whom a root grant was issued to, where an identity provider said so; nil:
+	// the operator issued it. Only Remit's own sign-in sets it.
+	Person *ledger.Person
 
 	Standing Standing  // as last set for this very grant; its ancestors' count besides
 	Since    time.Time // of Standing, unless Active from the beginning

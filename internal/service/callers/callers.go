@@ -5,6 +5,7 @@ package callers
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/people"
 	"github.com/remitrun/remit/internal/service/policies"
 )
 
@@ -42,6 +44,10 @@ type Caller struct {
 	Root   string // ID of the root grant that it derives from; limits apply to both
 	Device string // the device of the person that the grant was made for; "": none
 	Tools  bool   // its policies allow at least one tool
+	Role   string // that the person has now; "": no identity provider knows the person
+	// Approves reports whether the role may answer questions of the people of a role; nil: the
+	// person has no role.
+	Approves func(role string) bool
 	// May gives nil if the grant's policies allow an action of the api section, as
 	// "agents.write"; fault.Denied, NeedsApproval.
 	May func(action string) error
@@ -50,7 +56,8 @@ type Caller struct {
 // Gate authenticates callers by their tokens, and finds the grants under which a session,
 // run or grant was made.
 type Gate struct {
-	Now func() time.Time // the clock, for how long a verified token is trusted
+	Now    func() time.Time // the clock, for how long a verified token is trusted
+	People *people.People   // whose tokens of identity providers are accepted; nil: nobody's
 
 	home      *home.Home
 	policies  *policies.Policies
@@ -117,6 +124,16 @@ func (g *Gate) verify(ctx context.Context, text string) (*entered, error) {
 	if len(text) > token.MaxSize {
 		return nil, fault.New(fault.GrantTooLarge, "the token is larger than any")
 	}
+	until := g.Now().Add(trustFor)
+	if g.People != nil && strings.Count(text, ".") == 2 { // a JWT: grants have no dots
+		token, expires, err := g.People.Exchange(ctx, text)
+		if err != nil {
+			return nil, err
+		}
+		if text = token; expires.Before(until) {
+			until = expires
+		}
+	}
 	c, err := g.grants.Verify(ctx, g.store, grants.Presented{Token: text}, g.workspace)
 	if err != nil {
 		return nil, err
@@ -144,7 +161,7 @@ func (g *Gate) verify(ctx context.Context, text string) (*entered, error) {
 		return nil, err
 	}
 	chain := append(policy.Chain{}, held.Chain()...)
-	for _, p := range []*policy.Policy{today, outer} {
+	for _, p := range append(today, outer) {
 		if p == nil || !p.Mentions("api") {
 			continue
 		}
@@ -154,10 +171,26 @@ func (g *Gate) verify(ctx context.Context, text string) (*entered, error) {
 		}
 		chain = append(chain, links...)
 	}
-	return &entered{grant: held, until: g.Now().Add(trustFor), caller: Caller{
+	e := &entered{grant: held, until: until, caller: Caller{
 		Name: held.Holder(), Person: held.Nodes()[0].Holder, Token: text, Leaf: held.ID().String(), Root: nodes[0], Device: kept.Device, Tools: held.Chain().OpensTools(),
 		May: func(action string) error { return mayAsk(chain, action) },
-	}}, nil
+	}}
+	return e, g.describe(ctx, &e.caller)
+}
+
+// describe adds the role of a person whom an identity provider knows.
+func (g *Gate) describe(ctx context.Context, c *Caller) error {
+	if g.People == nil || !grants.IsPerson(c.Person) {
+		return nil
+	}
+	root, err := g.store.Grant(ctx, c.Root)
+	if err != nil || root.Person == nil {
+		return err
+	}
+	role, err := g.People.Role(root.Person)
+	c.Role = role.Name
+	c.Approves = role.Answers
+	return err
 }
 
 // mayAsk decides an action of the API.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
@@ -110,12 +112,13 @@ func underPolicy(t Token, p *policy.Policy) bool {
 	return err == nil && len(all) == 1 && len(all[0]) == 1 && all[0][0].Digest() == p.Digest()
 }
 
-// BoundToday gives the policy that bounds a grant besides its own chain: of grants
-// that derive from the admin's, the one that remit serve began with. Nil: none does.
-func (s *Grants) BoundToday(ctx context.Context, g grant.Grant) (*policy.Policy, error) {
+// BoundToday gives the policies that bound a grant besides its own chain: of grants
+// that derive from the admin's or a person's, the one that remit serve began with; and of
+// a person's, that of the role that the person has now. A person without a role is an error.
+func (s *Grants) BoundToday(ctx context.Context, g grant.Grant) ([]*policy.Policy, error) {
 	chain, serving := g.Chain(), s.serving.Load()
-	if serving == nil || len(chain) > 0 && chain[0].Policy().Digest() == serving.Digest() {
-		return nil, nil //nolint:nilnil // none, or it bounds the grant already
+	if !IsPerson(g.Nodes()[0].Holder) && (serving == nil || len(chain) > 0 && chain[0].Policy().Digest() == serving.Digest()) {
+		return nil, nil // none does, or it bounds the grant already
 	}
 	_, st, err := s.Open(ctx)
 	if err != nil {
@@ -125,11 +128,42 @@ func (s *Grants) BoundToday(ctx context.Context, g grant.Grant) (*policy.Policy,
 	if err != nil {
 		return nil, err
 	}
-	if root.Note != adminNote {
-		return nil, nil //nolint:nilnil // issued by other means, under a policy of its own
+	var out []*policy.Policy
+	if serving != nil && (root.Note == adminNote || root.Person != nil) {
+		out = append(out, serving)
 	}
-	return serving, nil
+	if root.Person != nil {
+		role, err := s.roleOf(root.Person)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, role)
+	}
+	return slices.DeleteFunc(out, func(p *policy.Policy) bool { return bounds(chain, p) }), nil
 }
+
+// IsPerson reports whether a holder's name is one of the form that [Grants.Issue] is given for
+// people whom identity providers know, user:ISSUER:SUBJECT. Accounts of this machine have no
+// colon in their names.
+func IsPerson(holder string) bool {
+	name, ok := strings.CutPrefix(holder, "user:")
+	return ok && strings.Contains(name, ":")
+}
+
+// bounds reports whether a policy is in a chain already.
+func bounds(c policy.Chain, p *policy.Policy) bool {
+	return slices.ContainsFunc(c, func(r *policy.Rules) bool { return r.Policy().Digest() == p.Digest() })
+}
+
+func (s *Grants) roleOf(p *ledger.Person) (*policy.Policy, error) {
+	if s.Roles == nil {
+		return nil, fault.New(fault.Denied, "nobody whom an identity provider knows has a role here")
+	}
+	return s.Roles(p)
+}
+
+// Serving is the policy that remit serve began with; nil: it serves nothing.
+func (s *Grants) Serving() *policy.Policy { return s.serving.Load() }
 
 // keptAdmin reads the token that is kept; the zero Token where there is none that can
 // be used. One that others can read is not used again.

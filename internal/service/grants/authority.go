@@ -190,10 +190,8 @@ func (s *Grants) Under(ctx context.Context, p Presented, workspace string, narro
 	if err != nil {
 		return none(err)
 	}
-	for _, p := range []*policy.Policy{today, outer} {
-		if p != nil {
-			narrower = append(narrower, p)
-		}
+	if narrower = append(narrower, today...); outer != nil {
+		narrower = append(narrower, outer)
 	}
 	id, err := home.NewID()
 	if err != nil {

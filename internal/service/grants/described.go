@@ -22,6 +22,15 @@ type Described struct {
 	Budgets   []Meter      `json:"budgets,omitempty" nullable:"false"`
 	Policies  []PolicyText `json:"policies,omitempty" nullable:"false" doc:"Its own policies, without those of its ancestors"`
 	Note      string       `json:"note,omitempty"`
+	Person    *Person      `json:"person,omitempty" doc:"Whom the grant was issued to, as an identity provider says; missing: the operator issued it"`
+}
+
+// Person is somebody whom an identity provider has identified.
+type Person struct {
+	Issuer  string `json:"issuer" example:"https://login.example.com"`
+	Subject string `json:"subject" example:"248289761001"`
+	Name    string `json:"name,omitempty" example:"ann@example.com"`
+	Role    string `json:"role" example:"developer"`
 }
 
 // Meter is a limit of a grant, with the used amount.
@@ -50,6 +59,9 @@ func (i Info) Describe() Described {
 	}
 	for _, m := range i.Spent {
 		out.Budgets = append(out.Budgets, Meter{m.ID.What, m.Limit, m.Spent, m.Leased})
+	}
+	if p := g.Person; p != nil {
+		out.Person = &Person{p.Issuer, p.Subject, p.Name, p.Role}
 	}
 	for _, p := range g.Policies {
 		out.Policies = append(out.Policies, PolicyText{p.Name, p.Source})

@@ -25,6 +25,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
@@ -39,6 +40,10 @@ type Tools interface {
 type Grants struct {
 	// Tools are the tools that can be pinned; set before grants are issued.
 	Tools Tools
+	// Roles gives what bounds the grants of a person now, besides their own policies: an
+	// error if the person has no role any more. Set before grants are used; nil: nobody
+	// whom an identity provider knows may use a grant.
+	Roles func(p *ledger.Person) (*policy.Policy, error)
 
 	home     *home.Home
 	policies *policies.Policies
@@ -88,6 +93,7 @@ type Terms struct {
 	Note      string           // for people, kept in the ledger
 	KeyFile   string           // of who holds it now, to hand on a grant that is bound to a key
 	Parsed    []*policy.Policy // besides Policies
+	Person    *ledger.Person   // of a root grant: who the holder is, as an identity provider says; nil: the operator's word
 }
 
 // Token is a grant as text, and what it says.
@@ -146,7 +152,7 @@ func (s *Grants) Issue(ctx context.Context, t Terms) (Token, error) {
 	if _, err := claims.Content().Bind(s.home.Env(t.Workspace)); err != nil {
 		return Token{}, err // it could never be used
 	}
-	return Token{Text: text, Claims: claims.Content()}, auth.Issue(ctx, claims, t.Note)
+	return Token{Text: text, Claims: claims.Content()}, auth.IssueTo(ctx, claims, t.Note, t.Person)
 }
 
 // grantPolicies reads the policies that a root grant is made of: the files that

@@ -29,6 +29,7 @@ type Settings struct {
 	Sessions   Sessions
 	Queue      Queue
 	Retention  Retention
+	People     People
 	Tools      map[string]Tool // by ID, or by the beginning of IDs and a final "*"
 
 	Notifications Notifications
@@ -168,6 +169,7 @@ func (r *reader) settings(root *document.Node, s *Settings) {
 			"limits": func(n *document.Node, path string) { r.limits(n, path, &s.Queue) }}),
 		"retention": r.Object(document.Fields{"runs_days": document.Int(r.Reader, &s.Retention.RunDays, 0, maxDays),
 			"deleted_sessions_days": document.Int(r.Reader, &s.Retention.SessionDays, 0, maxDays)}),
+		"people": func(n *document.Node, path string) { r.people(n, path, &s.People) },
 		"tools": func(n *document.Node, path string) {
 			s.Tools = map[string]Tool{}
 			r.Each(n, path, func(k, v *document.Node, path string) { s.Tools[k.Text] = r.tool(k, v, path) })

@@ -70,7 +70,7 @@ func grantEntry(g *store.GrantRecord) (ledger.Entry, error) {
 	if err != nil {
 		return ledger.Entry{}, fault.Wrap(fault.Internal, err, "a grant cannot be encoded")
 	}
-	terms, err := json.Marshal(ledger.GrantTerms{NotBefore: g.NotBefore.UTC(), Expires: g.Expires.UTC(), Budgets: budgets, Delegable: g.Delegable, Note: g.Note, Device: g.Device})
+	terms, err := json.Marshal(ledger.GrantTerms{NotBefore: g.NotBefore.UTC(), Expires: g.Expires.UTC(), Budgets: budgets, Delegable: g.Delegable, Note: g.Note, Device: g.Device, Person: g.Person})
 	if err != nil {
 		return ledger.Entry{}, fault.Wrap(fault.Internal, err, "a grant cannot be encoded")
 	}
@@ -205,7 +205,7 @@ func (s *Store) grantRecord(ctx context.Context, raw *rawEvent, row sealedRow) (
 			return g, fault.Wrap(fault.StoreCorrupt, err, "the budgets of grant %s cannot be read", g.ID)
 		}
 	}
-	g.NotBefore, g.Expires, g.Delegable, g.Note, g.Device = t.NotBefore, t.Expires, t.Delegable, t.Note, t.Device
+	g.NotBefore, g.Expires, g.Delegable, g.Note, g.Device, g.Person = t.NotBefore, t.Expires, t.Delegable, t.Note, t.Device, t.Person
 	return g, s.loadJSON(ctx, st.Parts[ledger.PartPolicy], &g.Policies)
 }
 

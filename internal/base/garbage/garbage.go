@@ -1,4 +1,5 @@
-package app
+// Package garbage sets how often garbage is collected. Start at [Later] and [Less].
+package garbage
 
 import (
 	"runtime"
@@ -14,9 +15,9 @@ const (
 	startGarbage   = 401 // until the first collection
 )
 
-// CollectLater has the first collection of garbage wait for a heap of 16 MB instead of 4 MB,
+// Later has the first collection of garbage wait for a heap of 16 MB instead of 4 MB,
 // which most commands never reach. After it all is as usual.
-func CollectLater() {
+func Later() {
 	if was := debug.SetGCPercent(startGarbage); was != usualGarbage {
 		debug.SetGCPercent(was)
 		return
@@ -28,9 +29,9 @@ func CollectLater() {
 	}, usualGarbage)
 }
 
-// collectLess holds until the function that it gives is called. What the
+// Less holds until the function that it gives is called. What the
 // environment says (GOGC), if it is not the default, stays as it is.
-func collectLess() (restore func()) {
+func Less() (restore func()) {
 	was := debug.SetGCPercent(serviceGarbage)
 	if was == usualGarbage || was == startGarbage {
 		return func() { debug.SetGCPercent(usualGarbage) }

@@ -1,0 +1,207 @@
+package people
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/people/oidctest"
+	"github.com/remitrun/remit/internal/service/settings"
+)
+
+// clock is a time that tests move.
+type clock struct{ now time.Time }
+
+func (c *clock) Now() time.Time { return c.now }
+
+// service is people of one issuer, whose clock is the tests'.
+func newService(t *testing.T, change ...func(*settings.Issuer)) (*People, *oidctest.Provider, *clock) {
+	t.Helper()
+	idp, c := oidctest.New("ui", "hush"), &clock{time.Now().Truncate(time.Second)}
+	t.Cleanup(idp.Close)
+	idp.Now = c.Now
+	conf := settings.Issuer{Name: "company", URL: idp.URL, Audiences: []string{"remit"}, Algorithms: []string{"RS256", "ES256"}, Display: "email"}
+	for _, f := range change {
+		f(&conf)
+	}
+	h := &home.Home{}
+	h.Settings.People.Issuers = []settings.Issuer{conf}
+	p := New(h, nil, nil)
+	p.Now = c.Now
+	return p, idp, c
+}
+
+func (p *People) check(t *testing.T, text string) (claimed, error) {
+	t.Helper()
+	return p.verify(t.Context(), text, func(i settings.Issuer) []string { return i.Audiences })
+}
+
+func TestTokensOfAnIssuer(t *testing.T) {
+	p, idp, c := newService(t)
+	other := oidctest.New("ui", "")
+	t.Cleanup(other.Close)
+	ann := func(more map[string]any) map[string]any {
+		claims := idp.Claims("remit", map[string]any{"sub": "ann"})
+		for k, v := range more {
+			if claims[k] = v; v == nil {
+				delete(claims, k)
+			}
+		}
+		return claims
+	}
+	at := func(d time.Duration) int64 { return c.now.Add(d).Unix() }
+	const good = fault.Code(0)
+	for name, tt := range map[string]struct {
+		text string
+		want fault.Code
+	}{
+		"a good one":                 {idp.Sign(ann(nil)), good},
+		"an access token":            {idp.Sign(ann(nil), map[string]any{"typ": "at+jwt"}), good},
+		"for several audiences":      {idp.Sign(ann(map[string]any{"aud": []string{"x", "remit"}})), good},
+		"expired within the skew":    {idp.Sign(ann(map[string]any{"exp": at(-59 * time.Second)})), good},
+		"expired":                    {idp.Sign(ann(map[string]any{"exp": at(-time.Minute)})), fault.GrantExpired},
+		"without an end":             {idp.Sign(ann(map[string]any{"exp": nil})), fault.GrantInvalid},
+		"an end that is a text":      {idp.Sign(ann(map[string]any{"exp": "2099-01-01"})), fault.GrantForged},
+		"without a beginning":        {idp.Sign(ann(map[string]any{"iat": nil})), fault.GrantInvalid},
+		"early within the skew":      {idp.Sign(ann(map[string]any{"nbf": at(time.Minute)})), good},
+		"early":                      {idp.Sign(ann(map[string]any{"nbf": at(61 * time.Second)})), fault.GrantEarly},
+		"issued later":               {idp.Sign(ann(map[string]any{"iat": at(time.Hour)})), fault.GrantEarly},
+		"an nbf that is no time":     {idp.Sign(ann(map[string]any{"nbf": true})), fault.GrantForged},
+		"for another audience":       {idp.Sign(ann(map[string]any{"aud": "ui"})), fault.GrantAudience},
+		"for no audience":            {idp.Sign(ann(map[string]any{"aud": nil})), fault.GrantAudience},
+		"for an audience of numbers": {idp.Sign(ann(map[string]any{"aud": []any{1, nil}})), fault.GrantForged},
+		"without a subject":          {idp.Sign(ann(map[string]any{"sub": nil})), fault.GrantInvalid},
+		"a long subject":             {idp.Sign(ann(map[string]any{"sub": strings.Repeat("a", 256)})), fault.GrantInvalid},
+		"a logout token":             {idp.Sign(ann(nil), map[string]any{"typ": "logout+jwt"}), fault.GrantInvalid},
+		"of another issuer":          {other.Sign(other.Claims("remit", map[string]any{"sub": "ann"})), fault.GrantInvalid},
+		"in the issuer's name":       {other.Sign(ann(nil)), fault.GrantForged},
+		"of a name much like it":     {idp.Sign(ann(map[string]any{"iss": idp.URL + "/"})), fault.GrantInvalid},
+		"too large":                  {idp.Sign(ann(map[string]any{"groups": strings.Repeat("x", maxToken)})), fault.GrantTooLarge},
+		"not a token":                {"a.b.c", fault.GrantInvalid},
+		"two parts":                  {"a.b", fault.GrantInvalid},
+		"a critical header":          {idp.Sign(ann(nil), map[string]any{"crit": []string{"x"}, "x": 1}), fault.GrantForged},
+	} {
+		got, err := p.check(t, tt.text)
+		if tt.want == good && (err != nil || got.subject != "ann") || tt.want != good && !errors.Is(err, tt.want) {
+			t.Errorf("%s: %+v, %v; want %v", name, got.subject, err, tt.want)
+		}
+	}
+	for name, text := range idp.Forgeries(ann(nil)) {
+		c.now = c.now.Add(keysEvery) // so that the keys can be asked for again
+		if got, err := p.check(t, text); !errors.Is(err, fault.GrantForged) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	whole := idp.Sign(ann(nil))
+	for i, part := range strings.Split(whole, ".") {
+		changed := []byte(whole)
+		changed[strings.Index(whole, part)+len(part)/2] ^= 1
+		if _, err := p.check(t, string(changed)); err == nil {
+			t.Errorf("a changed part %d is accepted", i+1)
+		}
+	}
+}
+
+func TestKeysAreRotated(t *testing.T) {
+	p, idp, c := newService(t)
+	token := func() string { return idp.Sign(idp.Claims("remit", map[string]any{"sub": "ann"})) }
+	old := token()
+	for range 3 {
+		if _, err := p.check(t, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := idp.Fetched(); n != 1 {
+		t.Errorf("the keys were fetched %d times", n)
+	}
+	idp.Rotate(false)
+	c.now = c.now.Add(keysEvery)
+	if _, err := p.check(t, token()); err != nil {
+		t.Errorf("a token of the new key: %v", err)
+	}
+	// What is forged makes no more requests than one in a while.
+	before := idp.Fetched()
+	for range 20 {
+		if _, err := p.check(t, idp.Forgeries(idp.Claims("remit", map[string]any{"sub": "ann"}))["with an unknown key"]); !errors.Is(err, fault.GrantForged) {
+			t.Fatal(err)
+		}
+	}
+	if n := idp.Fetched() - before; n > 1 {
+		t.Errorf("20 forged tokens made %d requests", n)
+	}
+	// A key that was withdrawn is believed for a while, and then no more.
+	if _, err := p.check(t, token()); err != nil {
+		t.Fatal(err)
+	}
+	c.now = c.now.Add(time.Second)
+	last := idp.Sign(idp.Claims("remit", map[string]any{"sub": "ann", "exp": c.now.Add(time.Hour).Unix()}))
+	idp.Rotate(false)
+	if _, err := p.check(t, last); err != nil {
+		t.Errorf("right after the key was withdrawn: %v", err)
+	}
+	c.now = c.now.Add(keysFor)
+	if _, err := p.check(t, last); !errors.Is(err, fault.GrantForged) {
+		t.Errorf("a while after the key was withdrawn: %v", err)
+	}
+}
+
+func TestOnlyTheIssuersOwnAddressesAreAsked(t *testing.T) {
+	var asked int
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	t.Cleanup(elsewhere.Close)
+	for name, tt := range map[string]struct {
+		change map[string]any
+		want   string
+	}{
+		"keys elsewhere":         {map[string]any{"jwks_uri": elsewhere.URL + "/keys"}, "is not the issuer's; people.issuers.company.hosts can allow it"},
+		"keys without TLS":       {map[string]any{"jwks_uri": "http://keys.example/keys"}, "neither https nor on this machine"},
+		"no keys":                {map[string]any{"jwks_uri": ""}, "neither https"},
+		"keys in a file":         {map[string]any{"jwks_uri": "file:///etc/passwd"}, "neither https"},
+		"a token endpoint":       {map[string]any{"token_endpoint": elsewhere.URL}, "is not the issuer's"},
+		"another issuer":         {map[string]any{"issuer": "https://other.example"}, "did not match"},
+		"a document without end": {map[string]any{"filler": strings.Repeat("x", maxDocument)}, "the answer has more than"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, idp, c := newService(t)
+			idp.Change(tt.change)
+			text := idp.Sign(idp.Claims("remit", map[string]any{"sub": "ann"}))
+			_, err := p.check(t, text)
+			if !errors.Is(err, fault.GrantKey) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %s", err, tt.want)
+			}
+			idp.Change(nil)
+			if _, again := p.check(t, text); again == nil {
+				t.Error("an issuer that failed was asked again at once")
+			}
+			c.now = c.now.Add(keysEvery)
+			if _, err := p.check(t, text); err != nil {
+				t.Errorf("afterwards: %v", err)
+			}
+		})
+	}
+	if asked != 0 {
+		t.Errorf("%d requests went elsewhere", asked)
+	}
+	p, idp, _ := newService(t, func(i *settings.Issuer) { i.Hosts = []string{strings.TrimPrefix(elsewhere.URL, "http://")} })
+	idp.Change(map[string]any{"authorization_endpoint": elsewhere.URL + "/authorize"})
+	if _, err := p.check(t, idp.Sign(idp.Claims("remit", map[string]any{"sub": "ann"}))); err != nil {
+		t.Errorf("a host that the settings name: %v", err)
+	}
+}
+
+// TestAMovedIssuerIsNotFollowed: the keys come from where the settings say.
+func TestAMovedIssuerIsNotFollowed(t *testing.T) {
+	idp := oidctest.New("ui", "")
+	t.Cleanup(idp.Close)
+	moved := httptest.NewServer(http.RedirectHandler(idp.URL+"/.well-known/openid-configuration", http.StatusFound))
+	t.Cleanup(moved.Close)
+	p, _, _ := newService(t, func(i *settings.Issuer) { i.URL = moved.URL })
+	if _, err := p.check(t, idp.Sign(idp.Claims("remit", map[string]any{"sub": "ann", "iss": moved.URL}))); !errors.Is(err, fault.GrantKey) {
+		t.Errorf("got %v", err)
+	}
+}
