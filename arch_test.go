@@ -42,6 +42,7 @@ var mayImport = map[string]string{
 	"service/approvals":    "authority/policy authority/policy/edit authority/policy/learn base/wholefile service/policies service/notify base/fault record/store call/approval call/catalog base/tool service/home record/ledger call/runner base/canon service/grants github.com/google/uuid",
 	"service/changes":      "github.com/google/uuid base/fault record/store confine/changeset service/settings call/replay authority/policy confine/sandbox base/tool service/home record/ledger call/runner",
 	"service/apis":         "base/fault call/runner service/secrets tools/source/openapi authority/policy authority/policy/target service/home service/runs call/catalog base/tool base/wholefile",
+	"service/images":       "base/fault confine/image confine/sandbox service/home os",
 	"service/modules":      "base/regex record/eventlog call/catalog base/tool base/wholefile tools/executor/wasm base/fault base/clip tools/source/wasm os service/secrets service/home",
 	"tools/packages":       "base/canon base/clip base/fault base/regex github.com/BurntSushi/toml",
 	"service/servers":      "github.com/BurntSushi/toml base/redact tools/packages authority/policy/glob base/clip base/regex tools/builtin/shell service/settings service/home service/runs authority/policy/target record/eventlog confine/network base/wholefile service/secrets call/runner os tools/source/mcp confine/sandbox base/tool authority/policy call/catalog base/canon base/fault net base/document authority/permit service/signin confine/secret record/ledger tools/infer",
@@ -127,6 +128,8 @@ var mayImport = map[string]string{
 	"record/store/sqlite":     "base/wholefile base/fault record/ledger record/store record/store/tables github.com/google/uuid golang.org/x/sys modernc.org/sqlite os syscall",
 	"confine/sandbox":         "base/fault base/near authority/permit authority/policy base/tool golang.org/x/sys os net syscall",
 	"confine/sandbox/linux":   "base/wholefile authority/policy/command base/regex base/fault authority/permit authority/policy base/tool confine/sandbox confine/sandbox/spawn golang.org/x/net/bpf golang.org/x/sys github.com/landlock-lsm/go-landlock os os/exec net syscall unsafe crypto/rand",
+	"confine/image/imagetest": "github.com/klauspost/compress/zstd os",
+	"confine/image":           "base/fault github.com/klauspost/compress/zstd os",
 	"confine/placement":       "authority/permit authority/policy base/fault confine/sandbox confine/sandbox/linux",
 	"confine/sandbox/spawn":   "base/fault golang.org/x/sys github.com/landlock-lsm/go-landlock os os/exec os/signal syscall unsafe",
 	"confine/files":           "base/fault authority/permit authority/policy base/tool golang.org/x/sys os syscall crypto/rand",
@@ -180,7 +183,7 @@ var mayImport = map[string]string{
 	"doors/webui":     "service/queue agents/agent agents/capability agents/chat authority/grant base/clip base/fault base/markdown base/redact call/approval call/catalog doors/httpapi record/ledger record/report record/store service/approvals service/changes service/devices service/grants service/history service/policyreview service/replays github.com/google/uuid net net/http",
 	"app": `
 		doors/gateway doors/httpapi doors/listen doors/webui
-		service/agents service/apis service/approvals service/backups service/callers service/changes service/clients service/database service/devices service/doctor service/erasures service/extensions service/grants service/history service/home service/hooks service/measures service/models service/modules service/notify service/people service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/settings service/slash service/witnesses
+		service/agents service/apis service/approvals service/backups service/callers service/changes service/clients service/database service/devices service/doctor service/erasures service/extensions service/grants service/history service/home service/hooks service/images service/measures service/models service/modules service/notify service/people service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/settings service/slash service/witnesses
 		agents/agent agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/mcptools agents/capability/noop agents/capability/requests agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace
 		call/approval call/catalog call/frozen call/runner
 		tools/builtin/analyze tools/builtin/clock tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/request tools/builtin/shell tools/model tools/model/anthropic tools/model/openai tools/model/scripted tools/source/mcp
@@ -193,7 +196,7 @@ var mayImport = map[string]string{
 	`,
 	"cli": `
 		doors/hook doors/hookrelay doors/listen
-		service/agents service/apis service/approvals service/backups service/changes service/clients service/database service/doctor service/erasures service/extensions service/grants service/history service/home service/models service/modules service/notify service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/slash service/witnesses
+		service/agents service/apis service/approvals service/backups service/changes service/clients service/database service/doctor service/erasures service/extensions service/grants service/history service/home service/images service/models service/modules service/notify service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/slash service/witnesses
 		tools/packages
 		agents/agent agents/capability agents/chat
 		app

@@ -27,6 +27,7 @@ import (
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/history"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/images"
 	"github.com/remitrun/remit/internal/service/models"
 	"github.com/remitrun/remit/internal/service/modules"
 	"github.com/remitrun/remit/internal/service/notify"
@@ -63,6 +64,7 @@ type App struct {
 	Extensions   *extensions.Extensions
 	Servers      *servers.Servers
 	Modules      *modules.Modules
+	Images       *images.Images
 	Models       *models.Models
 	Agents       *agents.Agents
 	Slash        *slash.Commands
@@ -89,7 +91,8 @@ func New(cfg home.Config) (*App, error) {
 	a.People = people.New(a.Home, a.Grants, a.Secrets.Value)
 	a.Grants.Roles = a.People.Bound
 	a.Home.Ledger, a.Home.Changed = a.Store, func() { servers.ForgetFailures(a.Home) }
-	a.box = &placement.Box{Box: linux.New(linux.Config{Getenv: cfg.Lookup, Secret: a.Secrets.Value, State: cfg.Dir, Egress: egressOf(a.Secrets.Value, cfg.Lookup)})}
+	a.Images = &images.Images{Home: a.Home}
+	a.box = &placement.Box{Box: linux.New(linux.Config{Getenv: cfg.Lookup, Secret: a.Secrets.Value, State: cfg.Dir, Image: a.Images.Image, Egress: egressOf(a.Secrets.Value, cfg.Lookup)})}
 	a.Modules = modules.New(a.Home, a.Secrets)
 	a.Models = &models.Models{Home: a.Home, Secrets: a.Secrets, Registry: registryOf(cfg.Settings.Models)}
 	a.Servers = &servers.Servers{Home: a.Home, Secrets: a.Secrets, Box: a.box, BuiltIn: a.builtIn}
@@ -119,7 +122,7 @@ func New(cfg home.Config) (*App, error) {
 	a.Replays = &replays.Replays{Home: a.Home, Catalog: a.catalog, Reader: a.Reader, Agents: a.Agents}
 	a.PolicyReview = &policyreview.Reviewer{
 		Home: a.Home, Policies: a.Policies, Replays: a.Replays, Catalog: a.catalog, Servers: a.Servers, APIs: a.APIs, Modules: a.Modules,
-		BuiltIn: a.builtIn, Models: a.Models.Registry, Capabilities: a.Agents.Capabilities, Reader: a.Reader,
+		Facts: a.Runs.Facts(), BuiltIn: a.builtIn, Models: a.Models.Registry, Capabilities: a.Agents.Capabilities, Reader: a.Reader,
 	}
 	a.Clients = a.clientsOf()
 	a.Doctor = &doctor.Doctor{Home: a.Home, Changes: a.Changes, Clients: a.Clients, Witnesses: a.Witnesses}

@@ -176,6 +176,7 @@ func (s *session) exec(ctx context.Context, a *app.App, q runs.ExecRequest, v ex
 	}
 	con.start()
 	res, err := a.Runs.Exec(ctx, q)
+	stdio.Close() // a command that was refused has not closed them, and stop would wait for more output
 	con.stop()
 	s.printRefusals(&kept)
 	if v.hooks != nil {

@@ -32,6 +32,8 @@ type Limits struct {
 	Values              map[string]string // commands.env: the values that policies give variables
 	Folders             bool              // commands.cwd: a policy says where commands may start
 	Path                []string          // the trusted PATH: the environment's plus commands.path of every policy (intersection of the additions)
+	Image               string            // image: the digest of the container image that commands see in place of the machine's system; "": none
+	ImageOrLocal        bool              // where the image is not there, they see the machine's system
 	Secrets             []string          // secrets: the variables that some policy of the chain gives a stored secret in
 	BytesIn             int64             // limits.bytes_in: received over the network in a run; 0: no limit
 	BytesOut            int64             // limits.bytes_out: sent over the network in a run; 0: no limit
@@ -184,6 +186,7 @@ func (c Chain) Limits() Limits {
 	}
 	l.Path = c.trustedPath(l.Path)
 	l.Values, l.Folders = c.given(), c.folders()
+	l.Image, l.ImageOrLocal = c.image()
 	for _, name := range slices.Sorted(maps.Keys(l.Values)) {
 		if !slices.Contains(l.Env, name) {
 			l.Env = append(l.Env, name)

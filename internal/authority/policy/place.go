@@ -34,6 +34,7 @@ func (p Place) String() string {
 type Placement struct {
 	Places []Place  // in the order of preference
 	Labels []string // that a worker needs, sorted
+	Image  string   // the digest of the image of a container; "": no policy names one
 
 	conflict string // why there is no place
 }
@@ -59,10 +60,11 @@ func (p Placement) words() string {
 	return strings.Join(words, " or ")
 }
 
-// placeSettings are the keys where and labels.
+// placeSettings are the keys where, labels and image.
 type placeSettings struct {
 	places []string // nil: not set
 	labels []string
+	image  string // "": not set
 }
 
 func (s *placeSettings) settings() []setting {
@@ -78,16 +80,19 @@ func (s *placeSettings) settings() []setting {
 		}},
 		value("labels", func(p *parser) document.Field { return p.Strings(&s.labels, maxLabels, checkLabel) },
 			func() string { return quoteAll(s.labels) }),
+		value("image", func(p *parser) document.Field { return p.String(&s.image, checkImage) }, func() string { return s.image }),
 	}
 }
 
-// check refuses labels that nothing would read.
+// check refuses labels and an image that nothing would read.
 func (s *placeSettings) check(p *parser, root *document.Node, path string, inherit bool) {
-	n := root.Lookup("labels")
-	if n == nil || slices.Contains(s.places, Remote.String()) || s.places == nil && inherit {
-		return
+	for key, at := range map[string]Place{"labels": Remote, "image": Container} {
+		n := root.Lookup(key)
+		if n == nil || slices.Contains(s.places, at.String()) || s.places == nil && inherit {
+			continue
+		}
+		p.Fail(n, path+key, "%s is for where: %s, and this policy does not say that", key, at).Hint = fmt.Sprintf("add %s to where, or remove %s", at, key)
 	}
-	p.Fail(n, path+"labels", "labels are for where: remote, and this policy does not say that").Hint = "add remote to where, or remove labels"
 }
 
 // read reads one place, or a list of them.
@@ -121,6 +126,15 @@ const maxLabels = 16
 
 var labelForm = regex.Lazy(`^[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?$`)
 
+var imageForm = regex.Lazy(`^sha256:[0-9a-f]{64}$`)
+
+func checkImage(s string) error {
+	if !imageForm.MatchString(s) {
+		return fmt.Errorf("%q is not the ID of an image; expected sha256: and 64 hexadecimal digits, as \"remit image list\" shows them", s)
+	}
+	return nil
+}
+
 func checkLabel(s string) error {
 	if !labelForm.MatchString(s) {
 		return fmt.Errorf("%q is not a valid label; expected 1 to 63 of a-z, 0-9, \".\", \"_\" and \"-\", as gpu", s)
@@ -146,13 +160,19 @@ func CheckLabels(labels []string) error {
 // leaves what it does not mention to the others. Labels add up.
 func (c Chain) Placement() Placement {
 	var out Placement
-	named := "" // the policy that named the places
+	named, imaged := "", "" // the policies that named the places, and the image
 	for _, r := range c {
 		if r == nil || r.policy == nil {
 			return Placement{conflict: "a policy of the chain is missing"}
 		}
 		d := r.policy.content()
 		out.Labels = append(out.Labels, d.place.labels...)
+		if d.place.image != "" && out.Image != "" && d.place.image != out.Image {
+			return Placement{conflict: fmt.Sprintf("policy %q says image: %s, and policy %q says image: %s", imaged, out.Image, r.policy.Name(), d.place.image)}
+		}
+		if d.place.image != "" {
+			out.Image, imaged = d.place.image, r.policy.Name()
+		}
 		list := d.place.list()
 		if d.place.places == nil && d.inherit {
 			continue
@@ -176,6 +196,20 @@ func (c Chain) Placement() Placement {
 	return out
 }
 
+// image is the image that commands see, and whether they may see the machine's system where
+// the image is not there.
+func (c Chain) image() (digest string, orLocal bool) {
+	if !slices.ContainsFunc(c, func(r *Rules) bool { return r != nil && r.policy != nil && r.policy.content().place.image != "" }) {
+		return "", false
+	}
+	at := c.Placement()
+	first := slices.IndexFunc(at.Places, func(p Place) bool { return p != Remote })
+	if first < 0 || at.Places[first] != Container {
+		return "", false
+	}
+	return at.Image, at.Allows(Local)
+}
+
 // list gives the places of one document.
 func (s *placeSettings) list() []Place {
 	out := []Place{}
@@ -197,6 +231,9 @@ func (c Chain) carryPlaces(d *content) error {
 	d.place = placeSettings{}
 	if at.Allows(Remote) && len(at.Labels) > 0 {
 		d.place.labels = at.Labels
+	}
+	if at.Allows(Container) {
+		d.place.image = at.Image
 	}
 	if len(at.Places) == 1 && at.Places[0] == Local {
 		return nil

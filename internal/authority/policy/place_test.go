@@ -61,6 +61,41 @@ func TestARefusalNamesThePoliciesThatDisagree(t *testing.T) {
 	}
 }
 
+func TestLinksAgreeOnTheImage(t *testing.T) {
+	const a, b = "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+	tests := map[string]struct {
+		links   []string
+		image   string // that commands see
+		orLocal bool
+		refused bool
+	}{
+		"one":                     {[]string{"where: container\nimage: " + a + "\n"}, a, false, false},
+		"the next names it":       {[]string{"where: container\n", "where: container\nimage: " + a + "\n"}, a, false, false},
+		"the next keeps it":       {[]string{"where: [container, local]\nimage: " + a + "\n", "rest: inherit\n"}, a, true, false},
+		"the same":                {[]string{"where: container\nimage: " + a + "\n", "where: container\nimage: " + a + "\n"}, a, false, false},
+		"another":                 {[]string{"where: container\nimage: " + a + "\n", "where: container\nimage: " + b + "\n"}, "", false, true},
+		"another, inherited":      {[]string{"where: [container, local]\nimage: " + a + "\n", "image: " + b + "\nrest: inherit\n"}, "", false, true},
+		"narrowed to local":       {[]string{"where: [container, local]\nimage: " + a + "\n", ""}, "", false, false},
+		"this machine is first":   {[]string{"where: [local, container]\nimage: " + a + "\n"}, "", false, false},
+		"a worker, then an image": {[]string{"where: [remote, container]\nimage: " + a + "\n"}, a, false, false},
+		"nobody names it":         {[]string{"where: container\n"}, "", false, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			chain := chainOfSources(t, tc.links...)
+			l := chain.Limits()
+			if refused := len(chain.Placement().Places) == 0; l.Image != tc.image || l.ImageOrLocal != tc.orLocal || refused != tc.refused {
+				t.Errorf("image %q, or local %v, refused %v", l.Image, l.ImageOrLocal, refused)
+			}
+		})
+	}
+	for _, bad := range []string{"where: container\nimage: python:3.12", "where: container\nimage: sha256:AA", "where: local\nimage: " + a, "image: " + a, "where: remote\nimage: " + a} {
+		if _, err := policy.Parse("test.yaml", []byte("version: 1\n"+bad+"\n")); err == nil {
+			t.Errorf("%q was read", bad)
+		}
+	}
+}
+
 func TestLabelsAddUp(t *testing.T) {
 	chain := chainOfSources(t, "where: remote\nlabels: [gpu, eu]\n", "labels: [eu, big]\nrest: inherit\n")
 	if got := chain.Placement(); !slices.Equal(got.Labels, []string{"big", "eu", "gpu"}) || !got.Allows(policy.Remote) {
@@ -69,7 +104,7 @@ func TestLabelsAddUp(t *testing.T) {
 }
 
 func TestPlacesArePrintedAndChecked(t *testing.T) {
-	for _, src := range []string{"where: remote\nlabels: [\"gpu\", \"eu\"]\n", "where: [container, local]\n", "where: local\n"} {
+	for _, src := range []string{"where: remote\nlabels: [\"gpu\", \"eu\"]\n", "where: [container, local]\nimage: sha256:" + strings.Repeat("a", 64) + "\n", "where: local\n"} {
 		src = "version: 1\nname: \"test\"\n" + src
 		p, err := policy.Parse("test.yaml", []byte(src))
 		if err != nil || string(p.Print()) != src {

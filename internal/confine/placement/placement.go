@@ -24,7 +24,7 @@ type Elsewhere interface {
 // Box is this machine's sandbox, and the other places that it can reach.
 type Box struct {
 	*linux.Box
-	Container, Remote Elsewhere // nil: not on this machine
+	Remote Elsewhere // nil: not on this machine
 }
 
 // Run runs a command in the first place of its policies that is available. Without one it
@@ -37,13 +37,18 @@ func (b *Box) Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sand
 	}
 	var missing []error
 	for _, place := range at.Places {
-		if place == policy.Local {
+		var err error
+		switch place {
+		case policy.Remote:
+			if err = b.remote(at, c); err == nil {
+				return b.Remote.Run(ctx, p, c)
+			}
+		case policy.Container:
+			if err = b.container(p); err == nil {
+				return b.Box.Run(ctx, p, c)
+			}
+		default:
 			return b.Box.Run(ctx, p, c)
-		}
-		e := map[policy.Place]Elsewhere{policy.Container: b.Container, policy.Remote: b.Remote}[place]
-		err := unavailable(place, e, at, c)
-		if err == nil {
-			return e.Run(ctx, p, c)
 		}
 		missing = append(missing, err)
 	}
@@ -51,17 +56,26 @@ func (b *Box) Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sand
 	return sandbox.Outcome{}, refused(missing)
 }
 
-// unavailable returns why a command cannot run in a place.
-func unavailable(place policy.Place, e Elsewhere, at policy.Placement, c sandbox.Command) error {
-	if e != nil {
-		return e.Available(at, c)
+// remote returns why a command cannot run on a worker.
+func (b *Box) remote(at policy.Placement, c sandbox.Command) error {
+	if b.Remote != nil {
+		return b.Remote.Available(at, c)
 	}
-	if place == policy.Remote {
-		return fault.New(fault.SandboxMissing, "the policy says where: remote, and this process has no workers").
-			WithHint("workers join a node; add local to where to run commands on this machine too")
+	return fault.New(fault.SandboxMissing, "the policy says where: remote, and this process has no workers").
+		WithHint("workers join a node; add local to where to run commands on this machine too")
+}
+
+// container returns why a command cannot run in an image.
+func (b *Box) container(p permit.Permit) error {
+	img, err := b.Image(p.Limits(), p.Env().Workspace)
+	if err != nil || img != nil {
+		return err
 	}
-	return fault.New(fault.SandboxMissing, "the policy says where: container, and containers are not available on this machine").
-		WithHint("add local to where to run commands on this machine too")
+	if p.Limits().Image == "" {
+		return fault.New(fault.SandboxMissing, "the policy says where: container, and names no image").
+			ForOperator("`remit image list` shows the line for the policy: image: sha256:…; or add local to where to run commands on this machine too")
+	}
+	return fault.New(fault.SandboxMissing, "the policy's image %s is not on this machine", p.Limits().Image)
 }
 
 // refused is one error for all places that are not available.

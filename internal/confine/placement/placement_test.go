@@ -30,31 +30,44 @@ func (e *elsewhere) Run(context.Context, permit.Permit, sandbox.Command) (sandbo
 }
 
 func TestACommandRunsInTheFirstPlaceThatIsAvailable(t *testing.T) {
+	const (
+		id      = "sha256:5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef"
+		image   = "\nimage: " + id
+		inImage = "image " + id
+	)
 	lack := fault.New(fault.SandboxMissing, "no worker has the label gpu")
 	ready := func(name string) *elsewhere { return &elsewhere{name: name} }
 	tests := map[string]struct {
-		where             string
-		container, remote *elsewhere
-		place, refused    string // where it ran, or why it did not
+		where          string
+		image          bool // it is there
+		remote         *elsewhere
+		place, refused string // where it ran, or why it did not
 	}{
-		"remote":                {"where: remote", nil, ready("worker a"), "worker a", ""},
-		"in order":              {"where: [container, remote]", ready("container"), ready("worker a"), "container", ""},
-		"the next one":          {"where: [remote, container]", ready("container"), &elsewhere{lack: lack}, "container", ""},
-		"this machine":          {"where: [remote, local]", nil, &elsewhere{lack: lack}, "", ""},
-		"nothing said":          {"", ready("container"), ready("worker a"), "", ""},
-		"no container":          {"where: container", nil, ready("worker a"), "", "containers are not available on this machine"},
-		"no worker":             {"where: remote", ready("container"), nil, "", "this process has no workers"},
-		"no such worker":        {"where: remote", nil, &elsewhere{lack: lack}, "", "no worker has the label gpu"},
-		"neither":               {"where: [remote, container]", nil, &elsewhere{lack: lack}, "", "no worker has the label gpu; the policy says where: container"},
-		"never where not named": {"where: remote", ready("container"), &elsewhere{lack: lack}, "", "no worker has the label gpu"},
+		"remote":                {"where: remote", true, ready("worker a"), "worker a", ""},
+		"in order":              {"where: [container, remote]" + image, true, ready("worker a"), inImage, ""},
+		"the next one":          {"where: [remote, container]" + image, true, &elsewhere{lack: lack}, inImage, ""},
+		"this machine":          {"where: [remote, local]", false, &elsewhere{lack: lack}, "", ""},
+		"nothing said":          {"", true, ready("worker a"), "", ""},
+		"no image":              {"where: container" + image, false, ready("worker a"), "", "is not on this machine"},
+		"no image named":        {"where: container", true, ready("worker a"), "", "names no image"},
+		"no image, or here":     {"where: [container, local]" + image, false, nil, "", ""},
+		"an image, or here":     {"where: [container, local]" + image, true, nil, inImage, ""},
+		"here, or an image":     {"where: [local, container]" + image, true, nil, "", ""},
+		"no image, or a worker": {"where: [container, remote]" + image, false, ready("worker a"), "worker a", ""},
+		"no worker":             {"where: remote", true, nil, "", "this process has no workers"},
+		"no such worker":        {"where: remote", false, &elsewhere{lack: lack}, "", "no worker has the label gpu"},
+		"neither":               {"where: [remote, container]" + image, false, &elsewhere{lack: lack}, "", "no worker has the label gpu; the policy's image"},
+		"never where not named": {"where: remote", true, &elsewhere{lack: lack}, "", "no worker has the label gpu"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			box := &placement.Box{Box: linux.New(linux.Config{})}
+			box := &placement.Box{Box: linux.New(linux.Config{Image: func(id, workspace string) (*sandbox.Image, error) {
+				if !tc.image {
+					return nil, fault.New(fault.SandboxMissing, "the policy's image %s is not on this machine", id)
+				}
+				return sandbox.NewImage(id, "/", nil, workspace) // this machine's system, as an image
+			}})}
 			t.Cleanup(func() { _ = box.Close() })
-			if tc.container != nil {
-				box.Container = tc.container
-			}
 			if tc.remote != nil {
 				box.Remote = tc.remote
 			}

@@ -18,8 +18,9 @@ const maxLinks = 40
 // folders of path. It gives the absolute path without any link in it, and the
 // other names on the way there: every path that still had a link in it. These
 // are the facts that a policy decides commands on. A word that means no file is
-// fault.NotFound, with the nearest name.
-func Lookup(path []string, argv0, dir string) (exe string, names []string, err error) {
+// fault.NotFound, with the nearest name. All paths are those of a sandbox with the
+// system of img.
+func Lookup(img *Image, path []string, argv0, dir string) (exe string, names []string, err error) {
 	switch {
 	case argv0 == "":
 		return "", nil, fault.New(fault.ArgsInvalid, "the command has no first word")
@@ -30,8 +31,8 @@ func Lookup(path []string, argv0, dir string) (exe string, names []string, err e
 		if !filepath.IsAbs(asked) {
 			asked = filepath.Join(dir, asked)
 		}
-		if exe, names, err = follow(filepath.Clean(asked)); err == nil {
-			err = runnable(exe)
+		if exe, names, err = follow(img, filepath.Clean(asked)); err == nil {
+			err = runnable(img, exe)
 		}
 		if err != nil {
 			return "", nil, notRunnable(argv0, err)
@@ -43,9 +44,9 @@ func Lookup(path []string, argv0, dir string) (exe string, names []string, err e
 		if !filepath.IsAbs(folder) {
 			continue
 		}
-		exe, names, err := follow(filepath.Join(folder, argv0))
+		exe, names, err := follow(img, filepath.Join(folder, argv0))
 		if err == nil {
-			err = runnable(exe)
+			err = runnable(img, exe)
 		}
 		if err == nil {
 			return exe, names, nil
@@ -58,7 +59,7 @@ func Lookup(path []string, argv0, dir string) (exe string, names []string, err e
 		return "", nil, notRunnable(argv0, found)
 	}
 	e := fault.New(fault.NotFound, "no command %q on the trusted PATH %s", argv0, strings.Join(path, ":"))
-	if meant := similar(path, argv0); meant != "" {
+	if meant := similar(img, path, argv0); meant != "" {
 		return "", nil, e.WithHint("did you mean %q?", meant)
 	}
 	return "", nil, e.WithHint("install it there, or add its folder to the policy's commands.path")
@@ -84,8 +85,8 @@ func RootCause(err error) error {
 	return err
 }
 
-func runnable(exe string) error {
-	st, err := os.Stat(exe)
+func runnable(img *Image, exe string) error {
+	st, err := os.Stat(img.At(exe))
 	switch {
 	case err != nil:
 		return err
@@ -98,9 +99,9 @@ func runnable(exe string) error {
 }
 
 // follow resolves every link in an absolute clean path, one at a time.
-func follow(path string) (real string, names []string, err error) {
+func follow(img *Image, path string) (real string, names []string, err error) {
 	for range maxLinks {
-		at, target, err := firstLink(path)
+		at, target, err := firstLink(img, path)
 		if err != nil {
 			return "", nil, err
 		}
@@ -119,17 +120,17 @@ func follow(path string) (real string, names []string, err error) {
 
 // firstLink finds the first component of path that is a symbolic link. The
 // links before it are gone already, so joining its target lexically is right.
-func firstLink(path string) (at, target string, err error) {
+func firstLink(img *Image, path string) (at, target string, err error) {
 	for i := 1; i <= len(path); i++ {
 		if i < len(path) && path[i] != '/' {
 			continue
 		}
-		st, err := os.Lstat(path[:i])
+		st, err := os.Lstat(img.At(path[:i]))
 		if err != nil {
 			return "", "", err
 		}
 		if st.Mode()&fs.ModeSymlink != 0 {
-			target, err = os.Readlink(path[:i])
+			target, err = os.Readlink(img.At(path[:i]))
 			return path[:i], target, err
 		}
 	}
@@ -137,10 +138,10 @@ func firstLink(path string) (at, target string, err error) {
 }
 
 // similar is the command whose name comes nearest, or none.
-func similar(path []string, name string) string {
+func similar(img *Image, path []string, name string) string {
 	var all []string
 	for _, folder := range path {
-		entries, err := os.ReadDir(folder)
+		entries, err := os.ReadDir(img.At(folder))
 		if err != nil {
 			continue // a folder of the PATH that is not there offers no names
 		}

@@ -82,6 +82,7 @@ type Inputs struct {
 	Limits   policy.Limits
 	Trees    []*Node  // survey of the folders that the policy could allow something in
 	System   []Mount  // the system's folders that are there
+	Image    *Image   // whose system that is; nil: the machine's
 	Dir, Exe string   // of the command; link-free
 	Held     string   // the workspace of a held run: nothing outside of it can be written
 	State    string   // Remit's own folder, never visible but for Own
@@ -119,6 +120,9 @@ type Profile struct {
 	// Isolation is what confines the command. Where it is not full, a mount is a
 	// Landlock rule, or nothing.
 	Isolation policy.Isolation
+
+	// Image is the digest of the image that the system comes from; "": the machine's own.
+	Image string
 
 	// Session: the sandbox stays, and the next command of this very profile is
 	// started in it. Else the sandbox is this command's own.
@@ -169,6 +173,12 @@ func Compile(in Inputs) (Profile, error) {
 	}
 	c.keep()
 	c.noteUnseen()
+	if in.Image != nil {
+		c.out.Image = in.Image.Digest
+		for _, name := range in.Image.Hidden {
+			c.note(fmt.Sprintf("what the image has in %q is out of sight: the machine's folder is needed there", "/"+name))
+		}
+	}
 	if n := len(c.out.Mounts); n > maxMounts {
 		c.out.Mounts = c.out.Mounts[:0]
 		return c.out, fault.New(fault.SandboxMissing, "no sandbox can be made: the policy's file rules tell so many of the files that are there apart that it needs %d mounts, more than %d", n, maxMounts).
@@ -199,6 +209,10 @@ func (c *compiler) mounts() {
 	in := c.in
 	c.out.Mounts = append(c.out.Mounts, in.System...)
 	for _, t := range in.Trees {
+		if in.Image.Has(t.Path) {
+			c.note(fmt.Sprintf("%q is the image's, not the machine's", t.Path))
+			continue
+		}
 		at := scope{}
 		if _, under := Cover(in.System, t.Path); under != nil {
 			at = at.bound(under.Access)
@@ -217,7 +231,7 @@ func (c *compiler) mounts() {
 		c.out.Mounts = append(c.out.Mounts, Mount{Path: FolderAt, From: in.Folder, Access: ReadWrite, Folder: true})
 	}
 	if visible, _ := c.visible(in.Exe); in.Exe != "" && !visible {
-		c.out.Mounts = append(c.out.Mounts, Mount{Path: in.Exe, Access: ReadOnly})
+		c.out.Mounts = append(c.out.Mounts, Mount{Path: in.Exe, Access: ReadOnly, From: in.Image.From(in.Exe)})
 	}
 }
 

@@ -57,7 +57,7 @@ func TestTellWhereNamesTheFolderAndTheSetting(t *testing.T) {
 		"only-there": "it is in " + dir + ": add that folder to the policy's commands.path, and " + filepath.Dir(dir) + "/** to files.read",
 		"no-program": "install it there, or add its folder to the policy's commands.path",
 	} {
-		_, _, err := sandbox.Lookup([]string{"/nowhere"}, program, "/")
+		_, _, err := sandbox.Lookup(nil, []string{"/nowhere"}, program, "/")
 		var e *fault.Error
 		if !errors.As(sandbox.TellWhere(err, home, program), &e) || e.Hint != want {
 			t.Errorf("%s: %v, want %q", program, e, want)

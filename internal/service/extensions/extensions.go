@@ -167,7 +167,7 @@ func (x *Extensions) extensionRoot(id string) string {
 
 // taken reports whether a command of the trusted PATH has a name.
 func (x *Extensions) taken(name string) bool {
-	_, _, err := sandbox.Lookup(x.Home.Path, name, "/")
+	_, _, err := sandbox.Lookup(nil, x.Home.Path, name, "/")
 	return fault.CodeOf(err) != fault.NotFound
 }
 

@@ -32,6 +32,7 @@ type Reviewer struct {
 	Servers  *servers.Servers
 	APIs     *apis.APIs
 	Modules  *modules.Modules
+	Facts    *runs.Facts // looks up what a call would touch
 
 	BuiltIn func() []permit.Tool // the tools that are compiled in
 	Models  *model.Registry

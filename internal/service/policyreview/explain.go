@@ -43,7 +43,7 @@ func (s *Reviewer) Explain(ctx context.Context, files []string, workspace string
 	if err != nil {
 		return ex, err
 	}
-	return s.ExplainUnder(ctx, g.Chain(), workspace, id, args, &runs.Facts{Offline: true})
+	return s.ExplainUnder(ctx, g.Chain(), workspace, id, args, s.Facts)
 }
 
 // ExplainUnder decides a call under a chain without running it. Where facts is nil nothing

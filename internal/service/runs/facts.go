@@ -19,10 +19,13 @@ import (
 // Facts looks the second step of a decision up in the world, by the handle
 // packages, so that what is decided on is what the handles will find.
 type Facts struct {
-	Offline bool // ask no resolver
+	offline bool // ask no resolver
 	box     Box
 	held    permit.Held // the layers of a run whose writes are held
 }
+
+// Facts looks up without a run, and asks no resolver.
+func (s *Runs) Facts() *Facts { return &Facts{offline: true, box: s.Box} }
 
 // Fill is the runner's hook.
 func (f Facts) Fill(ctx context.Context, env tool.Env, limits policy.Limits, _ runner.Call, actions []tool.Action) error {
@@ -49,7 +52,7 @@ func (f Facts) Look(ctx context.Context, env tool.Env, limits policy.Limits, act
 				a.Real, err = "", nil // the command finds the same obstacle
 			}
 		case tool.Network:
-			if !f.Offline {
+			if !f.offline {
 				a.Addrs, err = network.Resolve(ctx, a.Target.Host)
 			}
 		case tool.Command:
@@ -62,14 +65,24 @@ func (f Facts) Look(ctx context.Context, env tool.Env, limits policy.Limits, act
 				a.Unknown = "the folder that " + strconv.Quote(a.Argv[0]) + " starts from is not known"
 				continue
 			}
-			a.Exe, a.Names, err = sandbox.Lookup(slices.Concat(limits.Path, a.Search), a.Argv[0], a.Dir)
-			if err != nil {
-				err = sandbox.TellWhere(err, env.Home, a.Argv[0])
-			}
+			err = f.program(env, limits, a)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// program looks up the file that a command starts.
+func (f Facts) program(env tool.Env, limits policy.Limits, a *tool.Action) error {
+	img, err := f.box.Image(limits, env.Workspace)
+	if err != nil {
+		return err
+	}
+	a.Exe, a.Names, err = sandbox.Lookup(img, slices.Concat(img.Limits(limits).Path, a.Search), a.Argv[0], a.Dir)
+	if err != nil && img == nil {
+		err = sandbox.TellWhere(err, env.Home, a.Argv[0])
+	}
+	return err
 }

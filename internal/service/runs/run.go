@@ -44,6 +44,7 @@ type Box interface {
 	Warm() // prepares for Run, in the background
 	Run(ctx context.Context, p permit.Permit, c sandbox.Command) (sandbox.Outcome, error)
 	Profile(chain policy.Chain, c sandbox.Command) (sandbox.Profile, error)
+	Image(l policy.Limits, workspace string) (*sandbox.Image, error) // whose system commands see
 	Contents(ctx context.Context, held permit.Held, workspace string, chain policy.Chain, actions []tool.Action) error
 }
 

@@ -104,6 +104,7 @@ func (b *Box) ready() (*spawn.Spawner, error) {
 type command struct {
 	sandbox.Command
 	layers *layers
+	image  *sandbox.Image // whose system it sees; nil: the machine's
 }
 
 // Run runs one command under a permit and waits until every process of it is
@@ -116,17 +117,24 @@ func (b *Box) Run(ctx context.Context, p permit.Permit, asked sandbox.Command) (
 	if err := ctx.Err(); err != nil {
 		return sandbox.Outcome{}, fault.Wrap(fault.ToolCancelled, err, "cancelled before the command started")
 	}
-	if at := p.Chain().Placement(); !at.Allows(b.conf.Place) {
-		return sandbox.Outcome{}, at.Refusal(b.conf.Place)
-	}
 	if err := checkArgs(asked); err != nil {
 		return sandbox.Outcome{}, err
 	}
-	asked, err := pinShell(asked)
+	img, err := b.Image(p.Limits(), p.Env().Workspace)
 	if err != nil {
 		return sandbox.Outcome{}, err
 	}
-	c := command{Command: asked}
+	place := b.conf.Place
+	if img != nil {
+		place = policy.Container
+	}
+	if at := p.Chain().Placement(); !at.Allows(place) {
+		return sandbox.Outcome{}, at.Refusal(place)
+	}
+	if asked, err = pinShell(img, asked); err != nil {
+		return sandbox.Outcome{}, err
+	}
+	c := command{Command: asked, image: img}
 	m, err := b.machine()
 	if err != nil && p.Chain().Isolation() == policy.FullIsolation {
 		return sandbox.Outcome{}, err
@@ -168,7 +176,16 @@ func note(p permit.Permit, c sandbox.Command, prof sandbox.Profile) {
 	if prof.Isolation != policy.FullIsolation {
 		h.Rule = "isolation " + prof.Isolation.String()
 	}
+	h.Place = place(prof)
 	p.Note(h)
+}
+
+// place is where a command runs, for people: "" is this machine's own system.
+func place(prof sandbox.Profile) string {
+	if prof.Image == "" {
+		return ""
+	}
+	return "image " + prof.Image
 }
 
 func timeout(p permit.Permit, c sandbox.Command) time.Duration {
@@ -198,15 +215,15 @@ const (
 
 // pinShell gives a script that any POSIX shell reads alike to the plain shell, where
 // there is no bash.
-func pinShell(c sandbox.Command) (sandbox.Command, error) {
+func pinShell(img *sandbox.Image, c sandbox.Command) (sandbox.Command, error) {
 	if !c.Shell || c.Argv[0] != sandbox.Bash {
 		return c, nil
 	}
-	if _, err := os.Stat(sandbox.Bash); err == nil {
+	if shellOf(img) == sandbox.Bash {
 		return c, nil
 	}
 	if !c.POSIX {
-		return c, fault.New(fault.SandboxMissing, "the script is written for bash, and there is no %s here", sandbox.Bash).
+		return c, fault.New(fault.SandboxMissing, "the script is written for bash, and there is no %s %s", sandbox.Bash, img.Where()).
 			WithHint("install bash, or write the script for %s", sandbox.PlainShell)
 	}
 	c.Argv = []string{sandbox.PlainShell, "-c", c.Argv[len(c.Argv)-1]}
@@ -250,15 +267,20 @@ func (b *Box) Profile(chain policy.Chain, c sandbox.Command) (sandbox.Profile, e
 	if err := checkArgs(c); err != nil {
 		return sandbox.Profile{}, err
 	}
-	prof, _, err := b.compile(context.Background(), &machine{}, chain, sandbox.WithDefaults(chain.Limits()), command{Command: c}, func(string, string, []string) error { return nil })
+	img, err := b.Image(chain.Limits(), c.Dir)
+	if err != nil {
+		return sandbox.Profile{}, err
+	}
+	prof, _, err := b.compile(context.Background(), &machine{}, chain, img.Limits(sandbox.WithDefaults(chain.Limits())), command{Command: c, image: img}, func(string, string, []string) error { return nil })
 	return prof, err
 }
 
 // prepare looks the command up, checks it against the permit, and compiles the
 // profile.
 func (b *Box) prepare(ctx context.Context, m *machine, p permit.Permit, c command) (sandbox.Profile, start, error) {
-	prof, st, err := b.compile(ctx, m, p.Chain(), sandbox.WithDefaults(p.Limits()), c, func(dir, exe string, names []string) error {
-		return checkCommand(ctx, p, c, dir, exe, names, sandbox.WithDefaults(p.Limits()).Path)
+	limits := c.image.Limits(sandbox.WithDefaults(p.Limits()))
+	prof, st, err := b.compile(ctx, m, p.Chain(), limits, c, func(dir, exe string, names []string) error {
+		return checkCommand(ctx, p, c, dir, exe, names, limits.Path)
 	})
 	if err == nil {
 		err = b.addSecrets(p, c.Command, &prof, &st)
@@ -286,14 +308,14 @@ func (b *Box) compile(ctx context.Context, m *machine, chain policy.Chain, limit
 	if err != nil {
 		return sandbox.Profile{}, start{}, err
 	}
-	exe, names, err := sandbox.Lookup(limits.Path, c.Argv[0], dir)
+	exe, names, err := sandbox.Lookup(c.image, limits.Path, c.Argv[0], dir)
 	if err != nil {
 		return sandbox.Profile{}, start{}, err
 	}
 	if err := check(dir, exe, names); err != nil {
 		return sandbox.Profile{}, start{}, err
 	}
-	env, err := b.environ(chain, limits, c.Command)
+	env, err := b.environ(c.image, chain, limits, c.Command)
 	if err != nil {
 		return sandbox.Profile{}, start{}, err
 	}
@@ -304,9 +326,12 @@ func (b *Box) compile(ctx context.Context, m *machine, chain policy.Chain, limit
 	if err != nil {
 		return sandbox.Profile{}, start{}, err
 	}
-	found := b.systems.find(limits.Path, chain.StandardSystem())
+	found := b.systems.find(c.image, limits.Path, chain.StandardSystem())
 	m.links, m.which = found.links, found.which
-	in := sandbox.Inputs{Chain: chain, Limits: limits, System: found.mounts, Held: c.layers.folder(),
+	if c.image != nil {
+		m.shell = shellOf(c.image)
+	}
+	in := sandbox.Inputs{Chain: chain, Limits: limits, System: found.mounts, Image: c.image, Held: c.layers.folder(),
 		Dir: dir, Exe: exe, State: b.state(), Proxy: b.conf.Egress != nil, Isolation: iso}
 	in.Publish = c.Publish
 	for _, s := range c.Services {
@@ -364,7 +389,7 @@ func checkCommand(ctx context.Context, p permit.Permit, c command, dir, exe stri
 		}
 		if a.Unknown == "" {
 			var err error
-			if a.Exe, a.Names, err = sandbox.Lookup(slices.Concat(path, a.Search), a.Argv[0], a.Dir); err != nil {
+			if a.Exe, a.Names, err = sandbox.Lookup(c.image, slices.Concat(path, a.Search), a.Argv[0], a.Dir); err != nil {
 				return err
 			}
 		}
@@ -455,7 +480,7 @@ func (r run) do(ctx context.Context, c command) (sandbox.Outcome, error) {
 		return sandbox.Outcome{}, errStale
 	}
 	r.note()
-	out := sandbox.Outcome{Duration: time.Since(begun), TimedOut: timedOut, Tier: r.seat.tier, Isolation: r.prof.Isolation.String(), CPU: exit.CPU, PeakMemory: exit.MaxRSS,
+	out := sandbox.Outcome{Duration: time.Since(begun), TimedOut: timedOut, Tier: r.seat.tier, Isolation: r.prof.Isolation.String(), Place: place(r.prof), CPU: exit.CPU, PeakMemory: exit.MaxRSS,
 		DiskRead: exit.In, DiskWritten: exit.Out, Connections: r.out.close(), Notes: r.prof.Notes, Limits: r.held}
 	out.Touched, out.Unseen = seen, unseen
 	out.Stdout, out.Stderr = std.end(drainTime)

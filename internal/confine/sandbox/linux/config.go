@@ -29,6 +29,8 @@ type Config struct {
 	// Place is where this Box runs, for its callers: a command whose policies do not allow
 	// that place is refused. The zero Place is local.
 	Place policy.Place
+	// Image finds an unpacked image by its digest, for a workspace. nil: there are none.
+	Image func(digest, workspace string) (*sandbox.Image, error)
 	// Lacking is what the machine is taken to be without.
 	Lacking Lacking
 }

@@ -118,7 +118,7 @@ func TestAnApprovedScriptThatChangedDoesNotRun(t *testing.T) {
 	w := newWorld(t, askPolicy)
 	w.file("deploy.sh", "echo shown")
 	env := tool.Env{Workspace: w.dir, Path: []string{"/usr/local/bin", "/usr/bin", "/bin"}}
-	exe, names, err := sandbox.Lookup(env.Path, "sh", w.dir)
+	exe, names, err := sandbox.Lookup(nil, env.Path, "sh", w.dir)
 	must(t, err)
 	actions := []tool.Action{{Kind: tool.Command, Argv: []string{"sh", "deploy.sh"}, Dir: w.dir, Exe: exe, Names: names}}
 	must(t, w.box.Contents(t.Context(), nil, w.dir, w.p.Chain(), actions))

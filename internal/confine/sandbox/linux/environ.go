@@ -16,8 +16,14 @@ import (
 )
 
 // environ is the whole environment of the command.
-func (b *Box) environ(chain policy.Chain, l policy.Limits, c sandbox.Command) ([]string, error) {
+func (b *Box) environ(img *sandbox.Image, chain policy.Chain, l policy.Limits, c sandbox.Command) ([]string, error) {
 	vars := map[string]string{"LANG": "C.UTF-8"}
+	if img != nil {
+		for _, kv := range img.Env {
+			name, v, _ := strings.Cut(kv, "=")
+			vars[name] = v
+		}
+	}
 	listed := slices.Clone(l.Env)
 	if terminalSize(c.Stdio) != nil {
 		listed = append(listed, "TERM", "COLORTERM")

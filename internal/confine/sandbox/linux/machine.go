@@ -28,10 +28,7 @@ func thisMachine() (machine, error) {
 		return m, fault.Wrap(fault.Internal, err, "the seccomp filter cannot be assembled")
 	}
 	m.filter = f
-	m.shell = sandbox.PlainShell
-	if _, err := os.Stat(sandbox.Bash); err == nil {
-		m.shell = sandbox.Bash
-	}
+	m.shell = shellOf(nil)
 	b, err := os.ReadFile("/proc/sys/kernel/cap_last_cap")
 	if err == nil {
 		m.lastCap, err = strconv.Atoi(strings.TrimSpace(string(b)))
@@ -41,6 +38,14 @@ func thisMachine() (machine, error) {
 			WithHint("%s", hintFor(err, "mount /proc"))
 	}
 	return m, nil
+}
+
+// shellOf is the shell of the account in a sandbox with the system of an image.
+func shellOf(img *sandbox.Image) string {
+	if _, _, err := sandbox.Lookup(img, nil, sandbox.Bash, "/"); err == nil {
+		return sandbox.Bash
+	}
+	return sandbox.PlainShell
 }
 
 // onceGood keeps the first result without an error.

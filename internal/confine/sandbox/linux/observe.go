@@ -184,7 +184,7 @@ func (o *observer) stop(prof sandbox.Profile) ([]sandbox.Touch, int) {
 	if o.root >= 0 {
 		_ = unix.Close(o.root)
 	}
-	small, _ := system(nil, false)
+	small, _ := system(nil, nil, false)
 	out := make([]sandbox.Touch, 0, len(o.seen))
 	for _, a := range o.seen {
 		a.Shown = shown(prof, small, cmp.Or(a.Real, a.Path))

@@ -47,6 +47,9 @@ func (b *Box) Contents(ctx context.Context, _ permit.Held, _ string, chain polic
 	return sandbox.Contents(ctx, hostView{}, chain, actions)
 }
 
+// Image finds none: no command runs here.
+func (b *Box) Image(policy.Limits, string) (*sandbox.Image, error) { return nil, nil }
+
 // Overlay refuses: there is no overlay file system here.
 func (b *Box) Overlay(lower, _, _ string) (int, error) {
 	return -1, fault.New(fault.SandboxMissing, "the changes to %q cannot be held on %s/%s", lower, runtime.GOOS, runtime.GOARCH).

@@ -22,7 +22,7 @@ func (b *Box) RunProfile(p sandbox.Profile) (failed string, err error) {
 	if err != nil {
 		return "", err
 	}
-	system, links := system(nil, false)
+	system, links := system(nil, nil, false)
 	m.links = links
 	p.Mounts = append(system, p.Mounts...)
 	p.Disk, p.Processes, p.OpenFiles, p.FileSize, p.Memory = 1<<20, 16, 64, 1<<20, 1<<30

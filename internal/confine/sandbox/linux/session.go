@@ -3,6 +3,7 @@
 package linux
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 	"strings"
@@ -77,6 +78,7 @@ func sessionKey(m machine, chain policy.Chain, p sandbox.Profile) (key string, o
 	for _, r := range chain { // the chain itself, not its like
 		num(int64(uintptr(unsafe.Pointer(r))))
 	}
+	text(p.Image)
 	if _, over := sandbox.Cover(p.Mounts, p.Dir); over == nil || over.Kind != sandbox.Bind {
 		text(p.Dir) // a folder that is made for it
 	}
@@ -134,8 +136,11 @@ type foundSystem struct {
 const systemTime = time.Second
 
 // find is [system], with which files its mounts stand for.
-func (s *systems) find(path []string, standard bool) foundSystem {
+func (s *systems) find(img *sandbox.Image, path []string, standard bool) foundSystem {
 	key := strings.Join(path, ":")
+	if img != nil {
+		key += ":" + img.Root + ":" + strings.Join(img.Tops, ":")
+	}
 	if standard {
 		key += ":standard"
 	}
@@ -144,9 +149,9 @@ func (s *systems) find(path []string, standard bool) foundSystem {
 	f, ok := s.last[key]
 	if now := time.Now(); !ok || now.Sub(f.at) > systemTime {
 		f = foundSystem{at: now}
-		f.mounts, f.links = system(path, standard)
+		f.mounts, f.links = system(img, path, standard)
 		for _, m := range f.mounts {
-			f.which, _ = identify(f.which, m.Path) // one that has just gone fails the start
+			f.which, _ = identify(f.which, cmp.Or(m.From, m.Path)) // one that has just gone fails the start
 		}
 		if s.last == nil || len(s.last) > 16 {
 			s.last = map[string]foundSystem{}

@@ -82,7 +82,7 @@ func (s *surveys) of(chain policy.Chain, system []sandbox.Mount) *surveyed {
 
 // survey looks at the files that a command's policies speak of.
 func (b *Box) survey(ctx context.Context, in *sandbox.Inputs, l *layers) (findings, error) {
-	system := unwritable(in.Chain, in.System)
+	system := unwritable(in.Image, in.Chain, in.System)
 	var known *surveyed
 	remembered := l == nil && in.Isolation == policy.FullIsolation
 	if !remembered {

@@ -32,27 +32,60 @@ var standardPaths = []string{"/etc/services", "/etc/protocols", "/etc/mime.types
 // link is a symbolic link of the system that is made again inside.
 type link struct{ path, target string }
 
+// byEntry are the folders of an image whose entries are shown one by one, since the sandbox
+// makes some of its own there; madeUp are those.
+var (
+	byEntry = []string{"/etc", "/var"}
+	madeUp  = []string{"/etc/passwd", "/etc/group", "/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/hostname", "/etc/mtab", sandbox.TrustFile, "/var/tmp", "/var/run"}
+)
+
+// imagePaths are all that an image brings.
+func imagePaths(img *sandbox.Image) []string {
+	var out []string
+	for _, name := range img.Tops {
+		p := "/" + name
+		if !slices.Contains(byEntry, p) {
+			out = append(out, p)
+			continue
+		}
+		entries, err := os.ReadDir(img.At(p))
+		if err != nil {
+			continue // it is a file or a link there: nothing of it is shown
+		}
+		for _, e := range entries {
+			if at := filepath.Join(p, e.Name()); !slices.Contains(madeUp, at) {
+				out = append(out, at)
+			}
+		}
+	}
+	return out
+}
+
 // system finds what of the minimal system is there, and the folders of the
-// trusted PATH outside it.
-func system(path []string, standard bool) (mounts []sandbox.Mount, links []link) {
-	all := append(slices.Clone(systemPaths), path...)
+// trusted PATH outside it. With an image, that is the system.
+func system(img *sandbox.Image, path []string, standard bool) (mounts []sandbox.Mount, links []link) {
+	all := slices.Concat(systemPaths, path)
 	if standard {
 		all = append(all, standardPaths...)
+	}
+	if img != nil {
+		all = append(imagePaths(img), path...)
 	}
 	for _, p := range all {
 		if _, m := sandbox.Cover(mounts, p); m != nil || !filepath.IsAbs(p) || p == "/" ||
 			slices.ContainsFunc(links, func(l link) bool { return sandbox.Within(p, l.path) }) {
 			continue
 		}
-		st, err := os.Lstat(p)
+		st, err := os.Lstat(img.At(p))
 		switch {
 		case err != nil:
 		case st.Mode()&fs.ModeSymlink != 0:
-			if target, err := os.Readlink(p); err == nil {
+			if target, err := os.Readlink(img.At(p)); err == nil {
 				links = append(links, link{p, target})
 			}
 		case st.IsDir() || st.Mode().IsRegular():
-			mounts = append(mounts, sandbox.Mount{Path: filepath.Clean(p), Access: sandbox.ReadOnly, Folder: st.IsDir(), System: true})
+			p = filepath.Clean(p)
+			mounts = append(mounts, sandbox.Mount{Path: p, Access: sandbox.ReadOnly, Folder: st.IsDir(), System: true, From: img.From(p)})
 		}
 	}
 	return mounts, links
@@ -60,7 +93,13 @@ func system(path []string, standard bool) (mounts []sandbox.Mount, links []link)
 
 // unwritable are the system's folders in which the policy lets nothing be
 // written. To read what is in them is always allowed.
-func unwritable(chain policy.Chain, system []sandbox.Mount) (out []sandbox.Mount) {
+func unwritable(img *sandbox.Image, chain policy.Chain, system []sandbox.Mount) (out []sandbox.Mount) {
+	if img != nil {
+		for _, name := range img.Tops { // whatever the policy says of the machine's
+			out = append(out, sandbox.Mount{Path: "/" + name, Folder: true})
+		}
+		return out
+	}
 	writes := rootsOf(chain, tool.FileWrite)
 	for _, m := range system {
 		if m.Folder && !slices.ContainsFunc(writes, func(w string) bool { return sandbox.Within(w, m.Path) || sandbox.Within(m.Path, w) }) {

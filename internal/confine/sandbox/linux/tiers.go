@@ -45,7 +45,7 @@ func sessionLayer(sp *spawn.Spawner, m machine, whole sandbox.Layer) sandbox.Lay
 }
 
 func trySession(sp *spawn.Spawner, m machine) error {
-	mounts, links := system(sandbox.WithDefaults(policy.Limits{}).Path, false)
+	mounts, links := system(nil, sandbox.WithDefaults(policy.Limits{}).Path, false)
 	m.links = links
 	prof, err := sandbox.Compile(sandbox.Inputs{System: mounts, Dir: "/tmp"})
 	if err != nil {
@@ -97,7 +97,7 @@ func landlockTier(sp *spawn.Spawner, m machine) sandbox.Layer {
 		return failedTier(l, err)
 	}
 	m.filter = filter
-	mounts, _ := system(sandbox.WithDefaults(policy.Limits{}).Path, false)
+	mounts, _ := system(nil, sandbox.WithDefaults(policy.Limits{}).Path, false)
 	prof, err := sandbox.Compile(sandbox.Inputs{System: mounts, Dir: "/", Isolation: policy.LandlockIsolation})
 	if err != nil {
 		return failedTier(l, err)

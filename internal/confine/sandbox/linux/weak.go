@@ -52,6 +52,8 @@ func (b *Box) isolation(least policy.Isolation) (policy.Isolation, error) {
 func needsFull(c command, has policy.Isolation) error {
 	what := ""
 	switch {
+	case c.image != nil:
+		what = "an image"
 	case c.layers != nil:
 		what = "holding what a command writes"
 	case c.Folder != nil:
@@ -319,7 +321,7 @@ var objects = []uint32{unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SY
 
 // wholeLayer tries a whole sandbox with an empty policy.
 func wholeLayer(sp *spawn.Spawner, m machine) (sandbox.Layer, error) {
-	mounts, links := system(sandbox.WithDefaults(policy.Limits{}).Path, false)
+	mounts, links := system(nil, sandbox.WithDefaults(policy.Limits{}).Path, false)
 	m.links = links
 	prof, err := sandbox.Compile(sandbox.Inputs{System: mounts, Dir: "/tmp"})
 	if err != nil {
