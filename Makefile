@@ -45,7 +45,7 @@ CI_FUZZTIME ?= 1s
 # sync.Map or atomics makes it report races that are none.
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false
 
-.PHONY: all build packages demo escape agents test ui-test ui-bench ui-shots test-deps race soak lint fmt fuzz fuzz-short bench bench-fleet cover cross clean help
+.PHONY: all build packages demo escape agents test ui-test ui-bench ui-shots test-deps race soak soak-fleet lint fmt fuzz fuzz-short bench bench-fleet cover cross clean help
 
 all: build
 
@@ -106,6 +106,12 @@ soak: test-deps cross build ## the long way: race detector, full crash, tamper a
 	@sh .ci/apt $(APT_SOAK_PKGS)
 	cd packaging && REMIT_SOAK=1 $(GO) test -timeout $(SOAK_TIMEOUT) ./...
 	bash .ci/fuzz $(FUZZTIME)
+
+# CHAOS is how long; CHAOS_SEED repeats the faults of a run, which prints its seed.
+CHAOS ?= 5m
+soak-fleet: ## two nodes at work while random faults happen to them and to PostgreSQL, for CHAOS=5m
+	@sh .ci/apt postgresql
+	REMIT_CHAOS=$(CHAOS) REMIT_CHAOS_SEED=$(CHAOS_SEED) $(GO) test -count=1 -timeout $(SOAK_TIMEOUT) -run '^TestChaos$$' -v ./internal/e2e/fleet
 
 cross: ## build and vet for the other platforms
 	GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/remit

@@ -47,7 +47,7 @@ func serve(dir string) (err error) {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
-	cfg, err := home.FromEnv([]string{"REMIT_HOME=" + filepath.Join(dir, "home"), "HOME=" + dir, "USER=ann"})
+	cfg, err := home.FromEnv([]string{"REMIT_HOME=" + filepath.Join(dir, "home"), "REMIT_DB=" + os.Getenv("REMIT_TEST_DB"), "HOME=" + dir, "USER=ann"})
 	if err != nil {
 		return err
 	}
@@ -76,8 +76,11 @@ const lease = time.Second
 type fleet struct {
 	*testing.T
 
+	db    *postgrestest.Server
 	dir   string
-	token string // the admin's
+	world string       // URL of the server that calls have effects on
+	token string       // the admin's
+	seen  func(string) // told of each effect before it is answered; may be nil
 
 	mu      sync.Mutex
 	effects map[string]int           // by path
@@ -87,9 +90,16 @@ type fleet struct {
 // newFleet makes a home, and a workspace with an agent's script.
 func newFleet(t *testing.T, script string) *fleet {
 	t.Helper()
-	f := &fleet{T: t, dir: t.TempDir(), effects: map[string]int{}, holds: map[string]chan struct{}{}}
-	url := database.Schema(t, f.dir)
+	return newFleetOn(t, database, script)
+}
+
+// newFleetOn is newFleet on a server of the test's own.
+func newFleetOn(t *testing.T, db *postgrestest.Server, script string) *fleet {
+	t.Helper()
+	f := &fleet{T: t, db: db, dir: t.TempDir(), effects: map[string]int{}, holds: map[string]chan struct{}{}}
+	url := db.Schema(t, f.dir)
 	world := httptest.NewServer(http.HandlerFunc(f.effect))
+	f.world = world.URL
 	t.Cleanup(func() {
 		f.mu.Lock()
 		for _, h := range f.holds {
@@ -123,8 +133,11 @@ func newFleet(t *testing.T, script string) *fleet {
 func (f *fleet) effect(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	f.effects[r.URL.Path]++
-	hold := f.holds[r.URL.Path]
+	hold, seen := f.holds[r.URL.Path], f.seen
 	f.mu.Unlock()
+	if seen != nil {
+		seen(r.URL.Path)
+	}
 	if hold != nil {
 		select {
 		case <-hold:
@@ -175,13 +188,35 @@ type node struct {
 	cmd  *exec.Cmd
 	last string        // that it printed
 	over chan struct{} // closed once it has ended
+
+	killed bool // by the test
+}
+
+func (n *node) ended() bool {
+	select {
+	case <-n.over:
+		return true
+	default:
+		return false
+	}
 }
 
 // start starts a node.
 func (f *fleet) start() *node {
 	f.Helper()
+	n := f.launch("")
+	if n.url == "" {
+		<-n.over
+		f.Fatalf("a node does not begin: %s", n.last)
+	}
+	return n
+}
+
+// launch starts a node on a database, "" for the one of its settings. Without a URL it did not begin.
+func (f *fleet) launch(db string) *node {
+	f.Helper()
 	n := &node{f: f, cmd: exec.Command(os.Args[0], "-test.run=^$"), over: make(chan struct{})}
-	n.cmd.Env = append(os.Environ(), "REMIT_TEST_NODE="+f.dir)
+	n.cmd.Env = append(os.Environ(), "REMIT_TEST_NODE="+f.dir, "REMIT_TEST_DB="+db)
 	n.cmd.Stderr = os.Stderr
 	out, err := n.cmd.StdoutPipe()
 	if err == nil {
@@ -209,8 +244,7 @@ func (f *fleet) start() *node {
 		_ = n.cmd.Wait() // it may have been killed
 	}()
 	if n.url == "" {
-		<-n.over
-		f.Fatalf("a node does not begin: %s", n.last)
+		return n
 	}
 	b, err := os.ReadFile(filepath.Join(f.dir, "home", "keys", "admin.token"))
 	if err != nil {

@@ -105,7 +105,7 @@ func TestNodesShareATurn(t *testing.T) {
 // asked reports whether the number of requests to turns that wait is n.
 func asked(f *fleet, n int) bool {
 	f.Helper()
-	return database.Count(f, database.Schema(f, f.dir), "SELECT count(*) FROM turns WHERE request <> 0") == n
+	return f.db.Count(f, f.db.Schema(f, f.dir), "SELECT count(*) FROM turns WHERE request <> 0") == n
 }
 
 // TestApprovalsAndRevocationsReachOtherNodes: a person answers on another node than the one

@@ -12,7 +12,7 @@ import (
 // verified checks the invariants: the ledger verifies, and no call has two intents.
 func verified(t *testing.T, f *fleet) {
 	t.Helper()
-	s, err := postgres.Open(t.Context(), postgres.Options{Home: filepath.Join(f.dir, "home"), URL: database.Schema(t, f.dir), ReadOnly: true})
+	s, err := postgres.Open(t.Context(), postgres.Options{Home: filepath.Join(f.dir, "home"), URL: f.db.Schema(t, f.dir), ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -180,10 +180,11 @@ func (w *working) drain(stop context.CancelCauseFunc) {
 // pass looks at the queue once. It reports whether there was nothing to do.
 func (w *working) pass(ctx context.Context) (idle bool, err error) {
 	if time.Since(w.opened) >= reopenEvery { // opening closes the runs of dead processes: their slots are then free
-		if w.st, err = w.q.Home.Ledger(ctx); err != nil {
-			return false, err
+		st, err := w.q.Home.Ledger(ctx)
+		if err != nil {
+			return false, err // runs that are under way still need the store from before
 		}
-		w.opened = time.Now()
+		w.st, w.opened = st, time.Now()
 	}
 	st := w.st
 	running, err := w.cancelStopped(ctx)

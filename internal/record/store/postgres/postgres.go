@@ -92,6 +92,7 @@ type Store struct {
 
 	beats    *sql.DB // the connection that renews the lease
 	timeline string  // of the server; of beat alone once the node has joined
+	waits    bool    // commits wait for a standby; of beat alone, as timeline
 	stopBeat context.CancelFunc
 	beating  sync.WaitGroup
 	deaths   atomic.Uint64 // see Deaths

@@ -70,18 +70,27 @@ func (s *Store) checkServer(ctx context.Context) error {
 	if _, err := s.beats.ExecContext(ctx, noteServer, v.timeline, v.waits); err != nil {
 		return err
 	}
-	s.timeline = v.timeline
+	s.timeline, s.waits = v.timeline, v.waits
 	return nil
 }
 
 // watchServer fences this node if another server took the place of the one that it knows,
-// and may lack events.
+// and may lack events. It notes when commits begin or cease to wait for a standby: the note
+// is itself such a commit, so a standby that has it has all events before it.
 func (s *Store) watchServer(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, s.lease/2)
 	defer stop()
 	v, err := readServer(ctx, s.beats)
-	if err != nil || v.timeline == s.timeline {
+	if err != nil {
 		return // the lease says how long nothing may be known
+	}
+	if v.timeline == s.timeline {
+		if v.waits != s.waits {
+			if _, err := s.beats.ExecContext(ctx, noteServer, v.timeline, v.waits); err == nil {
+				s.waits = v.waits
+			}
+		}
+		return
 	}
 	var refused *fault.Error
 	if err = s.checkServer(ctx); err == nil {

@@ -35,6 +35,7 @@ func TestAnAsynchronousStandbyIsRefused(t *testing.T) {
 	for primary.Count(t, primary.URL("public"), "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == 0 {
 		time.Sleep(10 * time.Millisecond)
 	}
+	notesStandby(t, primary, o)
 	s = must(postgres.Open(ctx, o))
 	intent, _ := call(begin(s, nil), 1)
 	must(s.Append(ctx, intent))
@@ -47,6 +48,22 @@ func TestAnAsynchronousStandbyIsRefused(t *testing.T) {
 	defer s.Close()
 	if r := must(s.Verify(ctx, store.VerifyOptions{Checkpoint: note})); !r.OK {
 		t.Errorf("after the failover: %+v", r.Problems)
+	}
+}
+
+// notesStandby: a node that runs notes that commits no longer wait for a standby, and that
+// they wait again. After a failover the note decides who may go on.
+func notesStandby(t *testing.T, primary *postgrestest.Server, o postgres.Options) {
+	t.Helper()
+	o.Lease = 2 * time.Second
+	s := must(postgres.Open(t.Context(), o))
+	defer s.Close()
+	for want, statement := range []string{"ALTER SYSTEM RESET synchronous_standby_names", "ALTER SYSTEM SET synchronous_standby_names = '*'"} {
+		primary.Exec(t, "public", statement)
+		primary.Exec(t, "public", "SELECT pg_reload_conf()")
+		for primary.Count(t, o.URL, "SELECT count(*) FROM server WHERE standby") != want {
+			time.Sleep(10 * time.Millisecond)
+		}
 	}
 }
 

@@ -42,6 +42,7 @@ func Store(t *testing.T, open OpenStore) {
 		{"all entries of an append are written or none", storeAtomic},
 		{"a cancelled append writes nothing", storeCancelled},
 		{"concurrent appends are all written once", storeConcurrent},
+		{"a refused append changes nothing beside one that ends the run", storeRefusedTogether},
 		{"two stores on one home see and extend each other", storeTwo},
 		{"what was recorded is there after reopening", storeReopen},
 		{"a dead owner's run is closed as interrupted", storeRecovers},

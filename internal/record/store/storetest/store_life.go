@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/uuid"
@@ -190,4 +191,32 @@ func storeClosed(t *testing.T, open OpenStore) {
 	if _, err := s.Append(context.Background(), intent(run, 1)); err == nil {
 		t.Error("a closed store took an entry")
 	}
+}
+
+// storeRefusedTogether: of several that end one run at once, one succeeds. The others are
+// refused, also where they are in one batch with the first, and change nothing.
+func storeRefusedTogether(t *testing.T, open OpenStore) {
+	s := open(t, t.TempDir())
+	busy, _ := start(t, s, nil)
+	for round := range 40 {
+		run, _ := start(t, s, nil)
+		put(t, s, intent(run, 1))
+		var ended atomic.Int32
+		var wg sync.WaitGroup
+		for i := range 4 { // while the writer writes these, the others become a batch
+			wg.Go(func() { put(t, s, done(busy, 4*round+i+1, "fs.read", tool.Completed)) })
+		}
+		for range 16 {
+			wg.Go(func() {
+				if _, err := s.Append(context.Background(), outcome(run, 1, tool.Completed), finish(run, tool.Completed)); err == nil {
+					ended.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if n := ended.Load(); n != 1 {
+			t.Fatalf("the run was ended %d times", n)
+		}
+	}
+	sound(t, s)
 }

@@ -136,8 +136,11 @@ func (k *Keys) batchMAC(node uuid.UUID, number int64, leaves []tlog.Hash) []byte
 // pipelined reports whether a request can be appended without a transaction of the
 // writer: it changes no other table and begins no run.
 func (r *request) pipelined() bool {
-	return r.check == nil && r.apply == nil && len(r.rows) > 0 &&
-		!slices.ContainsFunc(r.rows, func(l row) bool { return l.event.Kind == ledger.RunStarted })
+	return r.check == nil && r.apply == nil && len(r.rows) > 0 && !r.beginsRun()
+}
+
+func (r *request) beginsRun() bool {
+	return slices.ContainsFunc(r.rows, func(l row) bool { return l.event.Kind == ledger.RunStarted })
 }
 
 // writeShared writes a batch to a shared database. Each request gets its own error.
@@ -187,6 +190,8 @@ func (w *writer) pipeline(ctx context.Context, batch []*request) error {
 		if r.err = w.admit(ctx, afterAll, r); r.err != nil {
 			if disk := (ioError{}); errors.As(r.err, &disk) {
 				err, r.err = disk.error, nil
+			} else if r.touches(changed) {
+				err = ErrMoved // admit forgot what earlier requests of this batch made of the run
 			}
 			continue
 		}
@@ -215,6 +220,11 @@ func (w *writer) pipeline(ctx context.Context, batch []*request) error {
 	w.appended += len(b.Events)
 	w.forget()
 	return nil
+}
+
+// touches reports whether a request is about one of the runs.
+func (r *request) touches(runs map[ledger.Seq]bool) bool {
+	return slices.ContainsFunc(r.rows, func(l row) bool { return runs[l.event.Run] })
 }
 
 // collect adds the rows of an admitted request to a batch.

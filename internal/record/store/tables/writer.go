@@ -165,9 +165,10 @@ func (w *writer) answer(batch []*request, err error) {
 }
 
 // mustSync reports whether a request that was written must survive a loss of power, or
-// waits for a checkpoint of a shared database.
+// waits for a checkpoint of a shared database. There the start of a run is synced too: its
+// number names the run, and a server that lost the start would give it to another event.
 func (w *writer) mustSync(r *request) bool {
-	return r.err == nil && (r.durable && w.s.power || w.s.shared != nil && r.wantsCheckpoint())
+	return r.err == nil && (r.durable && w.s.power || w.s.shared != nil && (r.wantsCheckpoint() || r.beginsRun()))
 }
 
 // write commits a batch, or none of it. A request that was refused individually

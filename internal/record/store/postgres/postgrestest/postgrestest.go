@@ -26,6 +26,7 @@ type Server struct {
 	data   string
 	bin    string
 	more   string   // options besides the usual ones
+	enter  []string // the command that enters the mount namespace of its disk; empty: it has none of its own
 	made   sync.Map // schemas that exist
 }
 
@@ -92,12 +93,15 @@ func find() (string, error) {
 	return filepath.Dir(real), err
 }
 
-// unprivileged makes a command run as an ordinary user: the server refuses root.
-func unprivileged(name string, args ...string) *exec.Cmd {
-	if os.Geteuid() != 0 {
-		return exec.Command(name, args...)
+// command makes a command of a program beside the server, as an ordinary user: the server
+// refuses root.
+func (s *Server) command(name string, args ...string) *exec.Cmd {
+	line := slices.Clone(s.enter)
+	if os.Geteuid() == 0 {
+		line = append(line, "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups")
 	}
-	return exec.Command("setpriv", append([]string{"--reuid=nobody", "--regid=nogroup", "--clear-groups", name}, args...)...)
+	line = append(append(line, filepath.Join(s.bin, name)), args...)
+	return exec.Command(line[0], line[1:]...)
 }
 
 func start() (*Server, error) { return startWith("") }
@@ -115,31 +119,30 @@ func startWith(options string) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{Socket: dir, data: filepath.Join(dir, "data"), bin: bin, more: options}
-	run := func(name string, args ...string) error {
-		c := unprivileged(filepath.Join(bin, name), args...)
-		c.Dir, c.Env = dir, append(os.Environ(), "LC_ALL=C.UTF-8")
-		if out, err := c.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w: %s", name, err, out)
-		}
-		return nil
-	}
-	if err := run("initdb", "-D", s.data, "-U", "remit", "-A", "trust", "-E", "UTF8", "--no-sync"); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	if err := s.Restart(); err != nil {
+	if err := s.begin(); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	return s, nil
 }
 
+// begin makes the server's data and starts it.
+func (s *Server) begin() error {
+	c := s.command("initdb", "-D", s.data, "-U", "remit", "-A", "trust", "-E", "UTF8", "--no-sync")
+	c.Dir, c.Env = s.Socket, append(os.Environ(), "LC_ALL=C.UTF-8")
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w: %s", err, out)
+	}
+	return s.Restart()
+}
+
 // Stop stops the server in one of the modes of pg_ctl; "immediate" is a crash.
 func (s *Server) Stop(mode string) error {
-	return unprivileged(filepath.Join(s.bin, "pg_ctl"), "-D", s.data, "-w", "-m", mode, "stop").Run()
+	return s.command("pg_ctl", "-D", s.data, "-w", "-m", mode, "stop").Run()
 }
 
 // Restart starts a server that was stopped.
 func (s *Server) Restart() error {
-	c := unprivileged(filepath.Join(s.bin, "pg_ctl"), "-D", s.data, "-w", "-l", filepath.Join(s.Socket, "log"),
+	c := s.command("pg_ctl", "-D", s.data, "-w", "-l", filepath.Join(s.Socket, "log"),
 		"-o", options+s.Socket+" "+s.more, "start")
 	c.Dir = s.Socket
 	return c.Run()
@@ -151,8 +154,14 @@ func (s *Server) stop() {
 }
 
 // URL returns the URL of a schema, which need not exist.
-func (s *Server) URL(schema string) string {
-	q := url.Values{"host": {s.Socket}, "user": {"remit"}, "search_path": {schema}}
+func (s *Server) URL(schema string) string { return urlAt(s.Socket, schema) }
+
+// Via returns the URL of a schema that Schema made for a name, for a socket in another
+// folder, whose listener passes everything on to the server.
+func (s *Server) Via(socket, name string) string { return urlAt(socket, schemaOf(name)) }
+
+func urlAt(socket, schema string) string {
+	q := url.Values{"host": {socket}, "user": {"remit"}, "search_path": {schema}}
 	return "postgres:///postgres?" + q.Encode()
 }
 
@@ -209,7 +218,7 @@ func (s *Server) Copy() (b *Server, stop func(), err error) {
 		return nil, nil, err
 	}
 	b = &Server{Socket: dir, data: filepath.Join(dir, "data"), bin: s.bin, more: s.more}
-	out, err := unprivileged(filepath.Join(s.bin, "pg_basebackup"), "-h", s.Socket, "-U", "remit", "-D", b.data, "-R", "-c", "fast", "--no-sync").CombinedOutput()
+	out, err := b.command("pg_basebackup", "-h", s.Socket, "-U", "remit", "-D", b.data, "-R", "-c", "fast", "--no-sync").CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("pg_basebackup: %w: %s", err, out)
 	} else {
@@ -224,7 +233,7 @@ func (s *Server) Copy() (b *Server, stop func(), err error) {
 
 // Promote makes a standby the primary server.
 func (s *Server) Promote() error {
-	return unprivileged(filepath.Join(s.bin, "pg_ctl"), "-D", s.data, "-w", "promote").Run()
+	return s.command("pg_ctl", "-D", s.data, "-w", "promote").Run()
 }
 
 // Made returns the URL of a schema that Schema made for a name, also on a copy.

@@ -1,0 +1,290 @@
+package fleet_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/record/store/postgres"
+)
+
+// slot is a limit that queued runs have, and how many of them may run at once.
+const (
+	slot  = "tool:http.request"
+	slots = 2
+)
+
+// work is what the nodes were given to do, and what must come of it.
+type work struct {
+	number   int
+	sessions map[string]bool
+	runs     map[string]string // IDs of queued runs that must start, by their prefix
+	most     map[string]int    // effects under a prefix
+}
+
+// client does not wait for a node that is stopped.
+var client = &http.Client{Timeout: 2 * time.Second}
+
+// try makes a request that may fail, of any node that answers.
+func (c *chaos) try(method, path, body, token string) map[string]any {
+	for _, i := range c.rnd.Perm(2) {
+		if c.nodes[i] == nil || c.nodes[i].url == "" {
+			continue
+		}
+		r, err := http.NewRequestWithContext(c.Context(), method, c.nodes[i].url+path, strings.NewReader(body))
+		if err != nil {
+			c.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Prefer", "respond-async")
+		res, err := client.Do(r)
+		if err != nil {
+			continue
+		}
+		b, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		var m map[string]any
+		if err == nil && res.StatusCode < 300 && json.Unmarshal(b, &m) == nil {
+			return m
+		}
+	}
+	return nil
+}
+
+// offer offers the nodes sessions and queued runs. They may take them or fail.
+func (c *chaos) offer() {
+	c.Helper()
+	for range 2 {
+		c.offerSession(c.token, 0)
+	}
+	if g := c.grant(4); g != nil { // fewer calls than the turn wants: each call of a model counts too
+		c.offerSession(g["token"].(string), 4)
+	}
+	for range 3 {
+		if prefix, id := c.offerRun(c.token, `{"limits": [{"key": "tool:http.request", "most": 2}]}`); id != "" {
+			c.work.runs[prefix] = id
+		}
+	}
+	c.offerEnded("revoke")
+	c.offerEnded("pause")
+	c.offerSpent()
+	if prefix, id := c.offerRun(c.token, `{"delay": 1}`); id != "" && c.try("POST", "/v1/queue/"+id+"/cancel", "{}", c.token) != nil {
+		c.work.most[prefix] = 0
+	}
+}
+
+func (c *chaos) next(kind string) string {
+	c.work.number++
+	return fmt.Sprintf("/%s%d/", kind, c.work.number)
+}
+
+// grant derives a grant of a number of calls.
+func (c *chaos) grant(calls int) map[string]any {
+	m := c.try("POST", "/v1/grants", fmt.Sprintf(`{"policies":["version: 1\nrest: inherit\n"],"calls":%d}`, calls), c.token)
+	if _, ok := m["token"].(string); !ok {
+		return nil
+	}
+	return m
+}
+
+// offerSession offers a turn of four calls, of which at most some are made; 0: no such bound.
+func (c *chaos) offerSession(token string, most int) {
+	c.Helper()
+	prefix := c.next("s")
+	var script strings.Builder
+	for n := range 4 {
+		fmt.Fprintf(&script, "- tool_calls: [{name: act, args: {url: %q}}]\n", c.world+prefix+fmt.Sprint(n))
+	}
+	script.WriteString("- {text: Done., repeat: true}\n")
+	name := strings.Trim(prefix, "/") + ".yaml"
+	if err := os.WriteFile(filepath.Join(c.dir, "work", name), []byte(script.String()), 0o600); err != nil {
+		c.Fatal(err)
+	}
+	agent := c.try("POST", "/v1/agents", fmt.Sprintf(`{"name":"Actor","model":"scripted:%s","capabilities":["world"]}`, name), c.token)
+	if agent == nil {
+		return
+	}
+	session := c.try("POST", "/v1/sessions", fmt.Sprintf(`{"agent_id":%q}`, agent["id"]), token)
+	id, ok := session["id"].(string)
+	if !ok {
+		return
+	}
+	c.work.sessions[id] = true
+	if most > 0 {
+		c.work.most[prefix] = most
+	}
+	c.try("POST", "/v1/sessions/"+id+"/messages", `{"content":"go"}`, token)
+}
+
+// offerRun queues a run of three calls, and returns its ID if it was taken.
+func (c *chaos) offerRun(token, terms string) (prefix, id string) {
+	c.Helper()
+	prefix = c.next("q")
+	var plan strings.Builder
+	fmt.Fprintf(&plan, "name: %s\nsteps:\n", strings.Trim(prefix, "/"))
+	for n := range 3 {
+		fmt.Fprintf(&plan, "  - {tool: http.request, args: {method: POST, url: %q}}\n", c.world+prefix+fmt.Sprint(n))
+	}
+	body, err := json.Marshal(map[string]any{"plan": plan.String(), "queue": json.RawMessage(terms)})
+	if err != nil {
+		c.Fatal(err)
+	}
+	id, _ = c.try("POST", "/v1/runs", string(body), token)["run_id"].(string)
+	return prefix, id
+}
+
+// offerEnded queues a run whose grant ends or is paused while it waits.
+func (c *chaos) offerEnded(how string) {
+	c.Helper()
+	g := c.grant(100)
+	if g == nil {
+		return
+	}
+	prefix, id := c.offerRun(g["token"].(string), `{"delay": 1}`)
+	if id != "" && c.try("POST", "/v1/grants/"+g["id"].(string)+"/"+how, "{}", c.token) != nil {
+		c.work.most[prefix] = 0
+	}
+}
+
+// offerSpent queues a run under a grant of fewer calls than its plan has.
+func (c *chaos) offerSpent() {
+	c.Helper()
+	if g := c.grant(2); g != nil {
+		prefix, _ := c.offerRun(g["token"].(string), `{}`)
+		c.work.most[prefix] = 2
+	}
+}
+
+// settled waits until all work has ended, and checks the invariants.
+func (c *chaos) settled() {
+	c.Helper()
+	for id := range c.work.sessions {
+		var s map[string]any
+		for began := time.Now(); (s == nil || s["status"] == "working") && time.Since(began) < 20*time.Second; time.Sleep(20 * time.Millisecond) {
+			s = c.try("GET", "/v1/sessions/"+id, "", c.token)
+		}
+		if s == nil || s["status"] == "working" {
+			c.Errorf("the turn of session %s has not ended: %v; %d turns of nodes", id, s, c.db.Count(c, c.db.Made(c.dir), "SELECT count(*) FROM turns WHERE encode(session, 'hex') = '"+strings.ReplaceAll(id, "-", "")+"'"))
+		}
+	}
+	waiting := c.db.Made(c.dir)
+	c.until("the end of the queue", func() bool {
+		return c.db.Count(c, waiting, "SELECT count(*) FROM queue WHERE state = 1 AND due < extract(epoch FROM now()) * 1e6") == 0
+	})
+	for _, n := range c.nodes {
+		n.signal(15)
+		<-n.over
+	}
+	c.holds()
+}
+
+// holds checks the invariants.
+func (c *chaos) holds() {
+	c.Helper()
+	s, err := c.open(false)
+	if err != nil {
+		c.Fatal(err)
+	}
+	defer func() { _ = s.Close() }() // its last checkpoint is not needed
+	if _, err := s.Recover(c.Context()); err != nil {
+		c.Error(err)
+	}
+	for _, note := range append(c.notes, nil) {
+		if r, err := s.Verify(c.Context(), store.VerifyOptions{Checkpoint: note}); err != nil || !r.OK {
+			c.Errorf("Verify: %v, %+v\n%s", err, r.Problems, note)
+			for _, p := range r.Problems {
+				c.explain(s, p.Key)
+			}
+			break
+		}
+	}
+	intents, done := map[string]int{}, map[string]bool{}
+	type call struct {
+		run  ledger.Seq
+		call uint32
+	}
+	open := map[call]string{}
+	for e, err := range s.Events(c.Context(), 0) {
+		if err != nil {
+			c.Fatal(err)
+		}
+		at := call{e.Event.Run, e.Event.Call}
+		switch e.Event.Kind {
+		case ledger.CallIntent:
+			var args struct{ URL string }
+			if json.Unmarshal(e.Parts[ledger.PartArgs].Inline, &args) != nil || !strings.HasPrefix(args.URL, c.world) {
+				continue // of a model
+			}
+			path := strings.TrimPrefix(args.URL, c.world)
+			intents[path]++
+			open[at] = path
+		case ledger.CallOutcome:
+			done[open[at]] = e.Event.Status == tool.Completed
+			delete(open, at)
+		}
+	}
+	for at, path := range open {
+		c.Errorf("call %d of run %d, %s, was left open", at.call, at.run, path)
+	}
+	c.compare(s, intents, done)
+}
+
+// explain prints what the record says of a run.
+func (c *chaos) explain(s *postgres.Store, id string) {
+	c.Helper()
+	r, err := s.Run(c.Context(), id)
+	c.Logf("run %s: %+v, %v", id, r, err)
+	for e, err := range s.Events(c.Context(), 0) {
+		if err == nil && (e.Event.Run == r.Seq || e.Seq == r.Seq) {
+			c.Logf("%d: %+v", e.Seq, e.Event)
+		}
+	}
+}
+
+// compare compares the effects that happened with the record.
+func (c *chaos) compare(s *postgres.Store, intents map[string]int, done map[string]bool) {
+	c.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	under, unknown := map[string]int{}, 0
+	for path, n := range c.effects {
+		if intents[path] != 1 || n != 1 {
+			c.Errorf("%s: %d effects, %d intents", path, n, intents[path])
+		}
+		under[path[:strings.LastIndex(path, "/")+1]] += n
+	}
+	for path, n := range intents {
+		if n != 1 {
+			c.Errorf("%s: %d intents", path, n)
+		}
+		if !done[path] {
+			unknown++
+		} else if c.effects[path] != 1 {
+			c.Errorf("%s is recorded as done, and happened %d times", path, c.effects[path])
+		}
+	}
+	for prefix, most := range c.work.most {
+		if under[prefix] > most {
+			c.Errorf("%s: %d effects, at most %d were allowed", prefix, under[prefix], most)
+		}
+	}
+	for prefix, id := range c.work.runs {
+		if q, err := s.Queued(c.Context(), id); err != nil || q.Waits() || q.Ended.IsZero() {
+			c.Errorf("the queued run %s has not ended: %+v, %v", prefix, q, err)
+		}
+	}
+	c.Logf("%d effects, %d intents, %d of them with an unknown outcome or failed, %d sessions, %d queued runs, %d checkpoints",
+		len(c.effects), len(intents), unknown, len(c.work.sessions), len(c.work.runs), len(c.notes))
+	if len(c.effects) == 0 {
+		c.Error("no effects: the test shows nothing")
+	}
+}
