@@ -117,6 +117,7 @@ var mayImport = map[string]string{
 	"service/backups":   "base/fault base/wholefile record/ledger record/store record/store/postgres record/store/sqlite record/store/tables service/home filippo.io/age golang.org/x/mod/sumdb os",
 	"service/database":  "authority/policy base/fault record/store record/store/postgres record/store/sqlite service/home service/secrets service/settings",
 	"service/witnesses": "base/fault base/wholefile record/ledger record/store record/witness service/home service/notify service/settings github.com/google/uuid net/http os crypto/rand",
+	"service/keys":      "base/fault record/ledger record/store record/store/tables service/grants service/home service/notify service/secrets os",
 	"service/doctor":    "service/changes service/clients service/home service/witnesses",
 	"service/erasures":  "base/fault record/store service/changes service/home",
 	// adapters
@@ -183,7 +184,7 @@ var mayImport = map[string]string{
 	"doors/webui":     "service/queue agents/agent agents/capability agents/chat authority/grant base/clip base/fault base/markdown base/redact call/approval call/catalog doors/httpapi record/ledger record/report record/store service/approvals service/changes service/devices service/grants service/history service/policyreview service/replays github.com/google/uuid net net/http",
 	"app": `
 		doors/gateway doors/httpapi doors/listen doors/webui
-		service/agents service/apis service/approvals service/backups service/callers service/changes service/clients service/database service/devices service/doctor service/erasures service/extensions service/grants service/history service/home service/hooks service/images service/measures service/models service/modules service/notify service/people service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/settings service/slash service/witnesses
+		service/agents service/apis service/approvals service/backups service/callers service/changes service/clients service/database service/devices service/doctor service/erasures service/extensions service/grants service/history service/home service/hooks service/images service/keys service/measures service/models service/modules service/notify service/people service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/settings service/slash service/witnesses
 		agents/agent agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/mcptools agents/capability/noop agents/capability/requests agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace
 		call/approval call/catalog call/frozen call/runner
 		tools/builtin/analyze tools/builtin/clock tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/request tools/builtin/shell tools/model tools/model/anthropic tools/model/openai tools/model/scripted tools/source/mcp
@@ -196,7 +197,7 @@ var mayImport = map[string]string{
 	`,
 	"cli": `
 		doors/hook doors/hookrelay doors/listen
-		service/agents service/apis service/approvals service/backups service/changes service/clients service/database service/doctor service/erasures service/extensions service/grants service/history service/home service/images service/models service/modules service/notify service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/slash service/witnesses
+		service/agents service/apis service/approvals service/backups service/changes service/clients service/database service/doctor service/erasures service/extensions service/grants service/history service/home service/images service/keys service/models service/modules service/notify service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/slash service/witnesses
 		tools/packages
 		agents/agent agents/capability agents/chat
 		app

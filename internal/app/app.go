@@ -28,6 +28,7 @@ import (
 	"github.com/remitrun/remit/internal/service/history"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/images"
+	"github.com/remitrun/remit/internal/service/keys"
 	"github.com/remitrun/remit/internal/service/models"
 	"github.com/remitrun/remit/internal/service/modules"
 	"github.com/remitrun/remit/internal/service/notify"
@@ -72,6 +73,7 @@ type App struct {
 	Notifier     *notify.Notifier
 	Witnesses    *witnesses.Witnesses
 	Doctor       *doctor.Doctor
+	Keys         *keys.Keys
 	catalog      *catalog.Catalog
 	box          *placement.Box
 
@@ -125,6 +127,7 @@ func New(cfg home.Config) (*App, error) {
 		Facts: a.Runs.Facts(), BuiltIn: a.builtIn, Models: a.Models.Registry, Capabilities: a.Agents.Capabilities, Reader: a.Reader,
 	}
 	a.Clients = a.clientsOf()
+	a.Keys = &keys.Keys{Home: a.Home, Grants: a.Grants, Secrets: a.Secrets, Notifier: a.Notifier}
 	a.Doctor = &doctor.Doctor{Home: a.Home, Changes: a.Changes, Clients: a.Clients, Witnesses: a.Witnesses}
 	a.Slash = &slash.Commands{Home: a.Home, Runs: a.Runs, Extensions: a.Extensions}
 	a.APIs.Runs, a.Servers.Runs, a.Extensions.Runs = a.Runs, a.Runs, a.Runs

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -52,11 +51,15 @@ func (s *Store) read() ([]record, error) {
 	if err != nil {
 		return nil, failed(err, "cannot be read")
 	}
-	id, err := s.identity()
+	list, err := s.identities()
 	if err != nil {
 		return nil, err
 	}
-	r, err := age.Decrypt(bytes.NewReader(src), id)
+	var ids []age.Identity
+	for _, id := range list {
+		ids = append(ids, id)
+	}
+	r, err := age.Decrypt(bytes.NewReader(src), ids...)
 	if err != nil {
 		return nil, failed(err, "cannot be decrypted with "+identityFile)
 	}
@@ -87,9 +90,9 @@ func decode(plain []byte) ([]record, error) {
 
 // write replaces the file, whole or not at all.
 func (s *Store) write(list []record) error {
-	id, err := s.identity()
+	ids, err := s.identities()
 	if errors.Is(err, fs.ErrNotExist) {
-		id, err = s.newIdentity()
+		ids, err = s.newIdentity()
 	}
 	if err != nil {
 		return err
@@ -100,7 +103,7 @@ func (s *Store) write(list []record) error {
 		return failed(err, "cannot be written")
 	}
 	var out bytes.Buffer
-	w, err := age.Encrypt(&out, id.Recipient())
+	w, err := age.Encrypt(&out, ids[0].Recipient())
 	if err == nil {
 		_, err = w.Write(plain)
 		err = errors.Join(err, w.Close())
@@ -114,8 +117,9 @@ func (s *Store) write(list []record) error {
 	return nil
 }
 
-// identity reads the key of the file. A missing one is also fs.ErrNotExist.
-func (s *Store) identity() (*age.X25519Identity, error) {
+// identities reads the keys of the file: one, or also the one before it while it is rotated.
+// A missing file is also fs.ErrNotExist.
+func (s *Store) identities() ([]*age.X25519Identity, error) {
 	name := s.path(identityFile)
 	st, err := os.Stat(name)
 	if err == nil && (!st.Mode().IsRegular() || st.Mode().Perm()&0o077 != 0) {
@@ -130,21 +134,27 @@ func (s *Store) identity() (*age.X25519Identity, error) {
 		return nil, fault.Wrap(fault.StoreFailed, err, "the key of %s cannot be read: %q", valuesFile, name).
 			WithHint("restore it from a copy, or move %s away and set the secrets again", valuesFile)
 	}
+	var out []*age.X25519Identity
 	for line := range strings.Lines(string(src)) {
 		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
 			continue
 		}
-		if id, err := age.ParseX25519Identity(line); err == nil {
-			return id, nil
+		id, err := age.ParseX25519Identity(line)
+		if err != nil {
+			out = nil
+			break
 		}
-		break
+		out = append(out, id)
+	}
+	if len(out) > 0 {
+		return out, nil
 	}
 	return nil, fault.New(fault.StoreFailed, "%q holds no age identity", name).WithHint("restore it from a copy")
 }
 
 // newIdentity makes the key. While there is a file that an older key opens, there
 // is none to make.
-func (s *Store) newIdentity() (*age.X25519Identity, error) {
+func (s *Store) newIdentity() ([]*age.X25519Identity, error) {
 	if _, err := os.Lstat(s.path(valuesFile)); !errors.Is(err, fs.ErrNotExist) {
 		return nil, failed(err, "has no key any more: "+identityFile+" is missing")
 	}
@@ -152,15 +162,8 @@ func (s *Store) newIdentity() (*age.X25519Identity, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "no random numbers")
 	}
-	name := s.path(identityFile)
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		return nil, failed(err, "cannot be given a key")
-	}
-	text := fmt.Sprintf("# The key of %s. Who has both has every secret.\n%s\n", valuesFile, id)
-	if err := wholefile.Replace(name, []byte(text)); err != nil {
-		return nil, failed(err, "cannot be given a key")
-	}
-	return id, nil
+	list := []*age.X25519Identity{id}
+	return list, s.writeIdentities(list)
 }
 
 // lock keeps other processes from changing the file until unlock is called.

@@ -52,9 +52,10 @@ func ParseCheckpoint(text string) (Checkpoint, error) {
 	return c, nil
 }
 
-// OpenCheckpoint checks a signed checkpoint against the ledger's public key.
-func OpenCheckpoint(signed []byte, key note.Verifier) (Checkpoint, error) {
-	n, err := note.Open(signed, note.VerifierList(key))
+// OpenCheckpoint checks a signed checkpoint against the ledger's public keys.
+func OpenCheckpoint(signed []byte, keys PublicKeys) (Checkpoint, error) {
+	key := keys.Newest()
+	n, err := note.Open(signed, keys)
 	if err != nil {
 		return Checkpoint{}, fault.Wrap(fault.VerifyFailed, err, "the checkpoint is not signed by %s", key.Name())
 	}
@@ -64,6 +65,9 @@ func OpenCheckpoint(signed []byte, key note.Verifier) (Checkpoint, error) {
 	}
 	if c.Origin != key.Name() {
 		return Checkpoint{}, fault.New(fault.VerifyFailed, "the checkpoint is of %q, not of %q", c.Origin, key.Name())
+	}
+	if !keys.signed(n, c.Size) {
+		return Checkpoint{}, fault.New(fault.VerifyFailed, "the checkpoint of size %d is signed with a key that was replaced before", c.Size)
 	}
 	return c, nil
 }
@@ -77,6 +81,7 @@ type Proof struct {
 	Format     string       `json:"format"`
 	Ledger     string       `json:"ledger"` // the checkpoint's origin
 	Checkpoint string       `json:"checkpoint"`
+	Rotations  []string     `json:"rotations,omitempty"` // of the ledger's key, as signed notes, oldest first
 	Events     []ProofEvent `json:"events"`
 }
 
@@ -91,8 +96,7 @@ type ProofEvent struct {
 // ledger.pub) and returns the proven events. The events of a proof are in the order
 // of their Seq.
 func CheckProof(proof []byte, publicKey string) (Checkpoint, []Event, error) {
-	key, err := note.NewVerifier(strings.TrimSpace(publicKey))
-	if err != nil {
+	if _, err := note.NewVerifier(strings.TrimSpace(publicKey)); err != nil {
 		return Checkpoint{}, nil, fault.Wrap(fault.Usage, err, "not a ledger's public key")
 	}
 	var p Proof
@@ -101,10 +105,14 @@ func CheckProof(proof []byte, publicKey string) (Checkpoint, []Event, error) {
 	if err := dec.Decode(&p); err != nil {
 		return Checkpoint{}, nil, fault.Wrap(fault.VerifyFailed, err, "the proof cannot be read: %s", err)
 	}
-	if p.Format != ProofFormat || p.Ledger != key.Name() || dec.More() {
-		return Checkpoint{}, nil, fault.New(fault.VerifyFailed, "not a proof in format %s by %q", ProofFormat, key.Name())
+	keys, err := FollowKeys(publicKey, p.Rotations)
+	if err != nil {
+		return Checkpoint{}, nil, err
 	}
-	cp, err := OpenCheckpoint([]byte(p.Checkpoint), key)
+	if origin := keys.Newest().Name(); p.Format != ProofFormat || p.Ledger != origin || dec.More() {
+		return Checkpoint{}, nil, fault.New(fault.VerifyFailed, "not a proof in format %s by %q", ProofFormat, origin)
+	}
+	cp, err := OpenCheckpoint([]byte(p.Checkpoint), keys)
 	if err != nil {
 		return Checkpoint{}, nil, err
 	}

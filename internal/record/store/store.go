@@ -93,6 +93,11 @@ type Backend interface {
 	// SignNote signs a text with the ledger's key, as a note. It refuses text that
 	// could be taken for a checkpoint.
 	SignNote(text string) (string, error)
+	// RotateKey replaces the signing key, after announce recorded the new public key. What the
+	// old key signed stays valid.
+	RotateKey(ctx context.Context, announce func(public string) error) (ledger.Rotation, error)
+	// Rotations returns the rotations of the signing key, oldest first.
+	Rotations() []ledger.Rotation
 	// Verifier checks the notes that SignNote signed.
 	Verifier() note.Verifier
 }

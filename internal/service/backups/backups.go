@@ -198,15 +198,15 @@ func describe(c Contents, names []string, sums digests) string {
 }
 
 // openNote checks a backup's note, and that it fits the files that were read.
-func openNote(signed []byte, key note.Verifier, read digests) (c Contents, err error) {
-	n, err := note.Open(signed, note.VerifierList(key))
+func openNote(signed []byte, keys *tables.Keys, read digests) (c Contents, err error) {
+	n, err := note.Open(signed, keys.Verifiers())
 	if err != nil {
-		return c, fault.Wrap(fault.VerifyFailed, err, "the backup is not of the ledger %s", key.Name()).
+		return c, fault.Wrap(fault.VerifyFailed, err, "the backup is not of the ledger %s", keys.Origin()).
 			WithHint("give the keys of the ledger that it was made of")
 	}
 	damaged := fault.New(fault.VerifyFailed, "the backup was altered: its files are not those that were signed")
 	lines := strings.Split(strings.TrimSuffix(strings.TrimPrefix(n.Text, noteHead), "\n"), "\n")
-	if !strings.HasPrefix(n.Text, noteHead) || len(lines) < 4 || lines[0] != key.Name() || len(lines)-4 != len(read) {
+	if !strings.HasPrefix(n.Text, noteHead) || len(lines) < 4 || lines[0] != keys.Origin() || len(lines)-4 != len(read) {
 		return c, damaged
 	}
 	c.Origin, c.Root = lines[0], lines[3]

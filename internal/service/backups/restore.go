@@ -145,7 +145,7 @@ func read(ctx context.Context, from Source, into string) (out Restored, err erro
 	if err != nil {
 		return out, err
 	}
-	if out.Contents, err = openNote(u.note, keys.Verifier(), u.sums); err != nil {
+	if out.Contents, err = openNote(u.note, keys, u.sums); err != nil {
 		return out, err
 	}
 	out.File, out.Keys = from.File, u.keys != nil

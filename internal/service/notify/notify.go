@@ -35,6 +35,7 @@ const (
 	PolicyViolated    = "policy.violated"
 	WitnessBehind     = "witness.behind"
 	WitnessDisagrees  = "witness.disagrees"
+	KeyRotated        = "key.rotated"
 	Test              = "test"
 )
 

@@ -124,6 +124,15 @@ func (s *Secrets) Set(name, value string) (secret.Entry, error) {
 	return kept, err
 }
 
+// Rotate encrypts the file of secrets for a new key, and returns its name.
+func (s *Secrets) Rotate() (name string, err error) {
+	err = s.home.Recorded("secret.rotate", ledger.OperatorAction{Target: "secrets.age"}, func() (err error) {
+		name, err = s.Store.Rotate()
+		return err
+	})
+	return name, err
+}
+
 // Remove forgets a name and its value.
 func (s *Secrets) Remove(name string) error {
 	list, err := s.Store.List()

@@ -73,6 +73,7 @@ func Retire(ctx context.Context, home string, also ...string) (Retired, error) {
 	}
 	// The signing key goes last: until then the ledger counts as missing.
 	names := append(slices.Clone(also), tables.VerifiedFile, File, File+"-wal", File+"-shm", filepath.Join(tables.KeyFolder, tables.StagedFile),
+		filepath.Join(tables.KeyFolder, tables.RotationsFile), filepath.Join(tables.KeyFolder, tables.StateFile), filepath.Join(tables.KeyFolder, tables.NextFile),
 		filepath.Join(tables.KeyFolder, tables.PublicFile), filepath.Join(tables.KeyFolder, tables.BlobFile), filepath.Join(tables.KeyFolder, tables.SignFile))
 	out := Retired{}
 	if k, err := tables.LoadKeys(home); err == nil {

@@ -52,5 +52,5 @@ func (s *Store) hasTree(ctx context.Context, size int64) error {
 
 // OpenCheckpoint implements store.Store.
 func (s *Store) OpenCheckpoint(signed []byte) (ledger.Checkpoint, error) {
-	return ledger.OpenCheckpoint(signed, s.keys.pair)
+	return ledger.OpenCheckpoint(signed, s.keys.public())
 }

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 	"golang.org/x/mod/sumdb/note"
@@ -36,7 +37,8 @@ const originPrefix = "remit.local/"
 // Keys are the secret keys of a ledger. Their owner can forge its history.
 type Keys struct {
 	origin string
-	pair   *keyPair
+	dir    string // of the key files
+	ring   atomic.Pointer[ring]
 	blob   []byte // addresses blobs
 	mac    []byte // authenticates the log's newest state
 	tag    []byte // authenticates single events
@@ -62,29 +64,39 @@ func loadKeys(home, signFile string) (*Keys, error) {
 	if err != nil {
 		return nil, err
 	}
+	rotations, err := readRotations(dir)
+	if err != nil {
+		return nil, err
+	}
 	bad := func(name string, err error) error {
 		return fault.Wrap(fault.StoreFailed, err, "the key file %q is damaged", Clean(filepath.Join(dir, name))).
 			WithHint("restore it from a copy: without it the ledger can neither be extended nor checked")
 	}
-	k := &Keys{}
+	k := &Keys{dir: dir}
 	k.logMACs.New = func() any { return hmac.New(sha256.New, k.mac) }
-	if k.pair, err = parseKeyPair(sign); err != nil {
+	now, err := newRing(sign, rotations)
+	if err != nil {
 		return nil, bad(signFile, err)
 	}
+	k.ring.Store(now)
 	if k.blob, err = base64.StdEncoding.DecodeString(blob); err != nil || len(k.blob) != 32 {
 		return nil, bad(BlobFile, err)
 	}
-	k.origin = k.pair.Name()
-	if k.mac, err = hkdf.Key(sha256.New, []byte(sign), k.blob, "remit log state v1", 32); err != nil {
+	k.origin = now.pair.Name()
+	root, err := stateKey(dir, sign, k.blob)
+	if err != nil {
+		return nil, bad(StateFile, err)
+	}
+	if k.mac, err = hkdf.Expand(sha256.New, root, "remit log state v1", 32); err != nil {
 		return nil, bad(signFile, err)
 	}
-	if k.tag, err = hkdf.Key(sha256.New, []byte(sign), k.blob, "remit event tag v1", 32); err != nil {
+	if k.tag, err = hkdf.Expand(sha256.New, root, "remit event tag v1", 32); err != nil {
 		return nil, bad(signFile, err)
 	}
-	if k.row, err = hkdf.Key(sha256.New, []byte(sign), k.blob, "remit table row v1", 32); err != nil {
+	if k.row, err = hkdf.Expand(sha256.New, root, "remit table row v1", 32); err != nil {
 		return nil, bad(signFile, err)
 	}
-	k.token, err = hkdf.Key(sha256.New, []byte(sign), k.blob, "remit queue token v1", 32)
+	k.token, err = hkdf.Expand(sha256.New, root, "remit queue token v1", 32)
 	return k, err
 }
 
@@ -144,7 +156,7 @@ func MakeKeys(home string) error {
 	if err != nil {
 		return err
 	}
-	public, err := k.pair.public()
+	public, err := k.pair().public()
 	if err != nil {
 		return err
 	}
@@ -164,5 +176,5 @@ func (k *Keys) address(b []byte) [32]byte {
 	return a
 }
 
-// Verifier checks what the ledger's key signed.
-func (k *Keys) Verifier() note.Verifier { return k.pair }
+// Verifiers check what the ledger's keys signed.
+func (k *Keys) Verifiers() note.Verifiers { return k.public() }

@@ -29,7 +29,10 @@ type logState struct {
 // sum authenticates the state under the ledger's key. It reveals a tail that was
 // rewritten after the newest checkpoint, and a table that was restored to an
 // older state together with its seal.
-func (l *logState) sum(k *Keys) []byte {
+func (l *logState) sum(k *Keys) []byte { return l.sumIn(k, k.ring.Load().epoch()) }
+
+// sumIn is sum while the key of an epoch signs.
+func (l *logState) sumIn(k *Keys, epoch string) []byte {
 	m := k.logMACs.Get().(hash.Hash)
 	defer k.logMACs.Put(m)
 	m.Reset()
@@ -39,7 +42,8 @@ func (l *logState) sum(k *Keys) []byte {
 	binary.BigEndian.PutUint64(n[8:], uint64(l.signed))
 	m.Write(n[:])
 	m.Write(l.Bytes())
-	m.Write([]byte(l.seals)) // last, since size determines the length of everything before it
+	m.Write([]byte(l.seals)) // since size determines the length of everything before it
+	m.Write([]byte(epoch))   // empty, or begins with a byte that seals do not have
 	return m.Sum(nil)
 }
 
@@ -77,7 +81,7 @@ func (s *Store) authenticate(l *logState, origin string, size int64, frontier []
 	if l.Frontier, err = ledger.ParseFrontier(size, frontier); err != nil {
 		return err
 	}
-	if !hmac.Equal(l.mac, l.sum(s.keys)) {
+	if !s.keys.wrote(l) {
 		return s.errNotWritten()
 	}
 	return nil
@@ -85,13 +89,13 @@ func (s *Store) authenticate(l *logState, origin string, size int64, frontier []
 
 func (s *Store) errNotWritten() error {
 	return fault.New(fault.StoreCorrupt, "the state of the log in %q was not written by this ledger", s.name).
-		ForOperator("remit verify names what was changed")
+		ForOperator("remit verify names what was changed; if the ledger's key was rotated on another node, copy its folder keys")
 }
 
 // sign makes a checkpoint of the state.
 func (s *Store) sign(l *logState) ([]byte, error) {
 	c := ledger.Checkpoint{Origin: s.keys.origin, Size: l.Size, Root: l.Root(), Prev: l.signed}
-	return note.Sign(&note.Note{Text: c.String()}, s.keys.pair)
+	return note.Sign(&note.Note{Text: c.String()}, s.keys.pair())
 }
 
 // index returns a node's storage index, in tlog's numbering.

@@ -118,7 +118,7 @@ func (s *Store) newest(ctx context.Context, q Querier) ([]byte, ledger.Checkpoin
 		}
 		return nil, ledger.Checkpoint{}, err
 	}
-	c, err := ledger.OpenCheckpoint(b, s.keys.pair)
+	c, err := ledger.OpenCheckpoint(b, s.keys.public())
 	return b, c, err
 }
 
@@ -138,7 +138,7 @@ func (s *Store) Prove(ctx context.Context, run ledger.Seq, w io.Writer) error {
 	note, cp, err := s.newest(ctx, s.read)
 	if err == nil && cp.Size < last.Int64 {
 		if note, err = s.Checkpoint(ctx); err == nil {
-			cp, err = ledger.OpenCheckpoint(note, s.keys.pair)
+			cp, err = ledger.OpenCheckpoint(note, s.keys.public())
 		}
 	}
 	if err != nil {
@@ -149,7 +149,7 @@ func (s *Store) Prove(ctx context.Context, run ledger.Seq, w io.Writer) error {
 
 // writeProof writes a ledger.Proof without holding all of it in memory.
 func (s *Store) writeProof(ctx context.Context, run ledger.Seq, note []byte, cp ledger.Checkpoint, w io.Writer) error {
-	head, err := json.Marshal(ledger.Proof{Format: ledger.ProofFormat, Ledger: s.keys.origin, Checkpoint: string(note), Events: []ledger.ProofEvent{}})
+	head, err := json.Marshal(ledger.Proof{Format: ledger.ProofFormat, Ledger: s.keys.origin, Checkpoint: string(note), Rotations: s.keys.ring.Load().rotations, Events: []ledger.ProofEvent{}})
 	if err != nil {
 		return err
 	}

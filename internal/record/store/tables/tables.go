@@ -149,7 +149,7 @@ func (s *Store) Owner() uuid.UUID { return s.owner }
 // PublicKey returns the key that verifies checkpoints and proofs, in the form of
 // ledger.pub, or nothing if the key's file is damaged.
 func (s *Store) PublicKey() string {
-	public, _ := s.keys.pair.public()
+	public, _ := s.keys.pair().public()
 	return public
 }
 

@@ -37,7 +37,7 @@ func (s *Store) lastVerification() (*ledger.Verification, error) {
 		return nil, fault.Wrap(fault.StoreFailed, err, "the note of the last verification cannot be read").
 			WithHint("remove %q; the whole ledger is verified then", Clean(filepath.Join(s.home, VerifiedFile)))
 	}
-	last, err := ledger.OpenVerification(b, s.keys.pair)
+	last, err := ledger.OpenVerification(b, s.keys.pair())
 	if err != nil {
 		return nil, nil //nolint:nilerr // a note that does not count, as one of a ledger before this one
 	}
@@ -55,7 +55,7 @@ func (v *verification) remember() string {
 	if v.start > 0 {
 		last.FullSize, last.FullAt = v.earlier.FullSize, v.earlier.FullAt
 	}
-	signed, err := note.Sign(&note.Note{Text: last.String()}, v.s.keys.pair)
+	signed, err := note.Sign(&note.Note{Text: last.String()}, v.s.keys.pair())
 	if err == nil {
 		err = wholefile.Replace(filepath.Join(v.s.home, VerifiedFile), signed)
 	}

@@ -113,7 +113,7 @@ func (s *Store) Verify(ctx context.Context, o store.VerifyOptions) (store.Verify
 
 func (v *verification) all(ctx context.Context, o store.VerifyOptions) error {
 	if o.Checkpoint != nil {
-		c, err := ledger.OpenCheckpoint(o.Checkpoint, v.s.keys.pair)
+		c, err := ledger.OpenCheckpoint(o.Checkpoint, v.s.keys.public())
 		if err != nil {
 			return err
 		}

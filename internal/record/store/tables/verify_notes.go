@@ -50,12 +50,13 @@ func (v *verification) loadNotes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	keys := v.s.keys.public()
 	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for part := range slices.Chunk(all, 64) {
 		g.Go(func() error {
 			for i := range part {
-				part[i].c, part[i].err = ledger.OpenCheckpoint(part[i].note, v.s.keys.pair)
+				part[i].c, part[i].err = ledger.OpenCheckpoint(part[i].note, keys)
 			}
 			return nil
 		})

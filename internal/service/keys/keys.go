@@ -1,0 +1,116 @@
+// Package keys lists the keys of $REMIT_HOME, and rotates those of the ledger and of the
+// file of secrets. Keys of grants are rotated by package grants. Start at [Keys].
+package keys
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/record/store/tables"
+	"github.com/remitrun/remit/internal/service/grants"
+	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/notify"
+	"github.com/remitrun/remit/internal/service/secrets"
+)
+
+// Keys are those of one $REMIT_HOME.
+type Keys struct {
+	Home     *home.Home
+	Grants   *grants.Grants
+	Secrets  *secrets.Secrets
+	Notifier *notify.Notifier
+}
+
+// Key is one key. Nothing in it is secret.
+type Key struct {
+	Of     string    `json:"of"`              // "ledger", "grants" or "secrets"
+	ID     string    `json:"id"`              // a digest, shortened
+	State  string    `json:"state"`           // "signs", "encrypts", or "verifies": what an older key made
+	Since  time.Time `json:"since,omitzero"`  // as far as it is known
+	Events int64     `json:"events,omitzero"` // of an older key of the ledger: the size of its last checkpoint
+	Public string    `json:"public,omitempty"`
+}
+
+// List lists the keys, of each kind the oldest first.
+func (s *Keys) List(ctx context.Context, st store.Backend) ([]Key, error) {
+	out := []Key{}
+	for _, r := range st.Rotations() {
+		out = append(out, Key{Of: "ledger", ID: ledger.KeyID(r.Old), State: "verifies", Events: r.Size, Public: r.Old})
+	}
+	dir := filepath.Join(s.Home.Dir, tables.KeyFolder)
+	public, err := os.ReadFile(filepath.Join(dir, tables.PublicFile))
+	if err != nil {
+		return nil, fault.Wrap(fault.StoreFailed, err, "%s cannot be read", filepath.Join(dir, tables.PublicFile)).WithHint("restore it from a copy")
+	}
+	text := strings.TrimSpace(string(public))
+	out = append(out, Key{Of: "ledger", ID: ledger.KeyID(text), State: "signs", Since: changed(filepath.Join(dir, tables.SignFile)), Public: text})
+	list, err := s.Grants.Keys()
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range list {
+		one := Key{Of: "grants", ID: k.ID[:min(16, len(k.ID))], State: "signs", Since: k.Made, Public: k.Public}
+		if !k.NotAfter.IsZero() {
+			one.State = "verifies"
+		}
+		out = append(out, one)
+	}
+	names, at, err := s.Secrets.Store.Keys()
+	for i := len(names) - 1; i >= 0; i-- {
+		one := Key{Of: "secrets", ID: names[i], State: "encrypts", Since: at}
+		if i > 0 {
+			one.State = "left by an interrupted rotation"
+		}
+		out = append(out, one)
+	}
+	return out, err
+}
+
+func changed(file string) time.Time {
+	info, err := os.Stat(file)
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}
+
+// RotateLedger replaces the key that signs checkpoints.
+func (s *Keys) RotateLedger(ctx context.Context) (ledger.Rotation, error) {
+	st, err := s.Home.Ledger(ctx)
+	if err != nil {
+		return ledger.Rotation{}, err
+	}
+	var about ledger.OperatorAction
+	rot, err := st.RotateKey(ctx, func(public string) error {
+		about = ledger.OperatorAction{Target: public, Digest: ledger.KeyID(public)}
+		return home.Operated(ctx, st, "ledger.rotate", about, 0)
+	})
+	if err != nil && about.Target != "" {
+		if rerr := home.Operated(ctx, st, "ledger.rotate", about, fault.CodeOf(err)); rerr != nil {
+			return rot, rerr
+		}
+	}
+	if err == nil {
+		s.tell("ledger", about.Digest)
+	}
+	return rot, err
+}
+
+// RotateSecrets replaces the key that the file of secrets is encrypted for.
+func (s *Keys) RotateSecrets() (string, error) {
+	name, err := s.Secrets.Rotate()
+	if err == nil {
+		s.tell("secrets", name)
+	}
+	return name, err
+}
+
+func (s *Keys) tell(of, id string) {
+	s.Notifier.Notify(notify.Event{Kind: notify.KeyRotated, ID: of + "-" + id, Title: "A key was rotated", Do: "remit keys", Facts: map[string]string{"of": of, "key": id}})
+}
