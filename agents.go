@@ -40,13 +40,13 @@ func (rt *Runtime) Agents(ctx context.Context, own ...Capability) (*Agents, erro
 		return nil, fault.New(fault.Usage, "sessions of agents are neither held back, nor frozen, nor plans, nor under a grant that is bound to a key").
 			WithHint("open another runtime for them, without Changeset, Frozen, Planning and GrantKey")
 	}
-	made := make([]capability.Capability, len(own))
-	for i, c := range own {
+	made := groupCapabilities(rt.opts.Tools)
+	for _, c := range own {
 		m, err := c.made()
 		if err != nil {
 			return nil, err
 		}
-		made[i] = m
+		made = append(made, m)
 	}
 	reg, err := rt.app.Agents.Capabilities(made...)
 	if err != nil {

@@ -212,7 +212,7 @@ var mayImport = map[string]string{
 	`,
 	"cmd/remit": "app cli base/fault confine/sandbox/spawn os os/signal syscall",
 	// the public face
-	".": "base/commitment service/agents service/runs service/policies service/grants tools/typed service/home agents/agent app call/approval base/canon agents/capability base/fault call/frozen authority/grant authority/permit authority/policy record/report call/runner confine/sandbox/spawn record/store base/tool github.com/google/uuid os",
+	".": "base/commitment service/agents service/runs service/policies service/grants tools/typed service/home agents/agent app call/approval base/canon agents/capability base/fault call/frozen authority/grant authority/permit authority/policy record/ledger record/report call/runner confine/sandbox/spawn record/store base/tool github.com/google/uuid os",
 	// what examples need to run
 	"examples/demo/server": "net net/http os os/signal",
 }

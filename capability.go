@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"github.com/remitrun/remit/internal/agents/capability"
 	"github.com/remitrun/remit/internal/authority/permit"
@@ -111,6 +112,42 @@ func (c Capability) made() (capability.Capability, error) {
 		return hookedCapability{out, c.Around}, nil
 	}
 	return out, nil
+}
+
+// programTools makes the tools of [Options.Tools].
+func programTools(list []AgentTool) ([]permit.Tool, error) {
+	var out []permit.Tool
+	for _, t := range list {
+		group, name, ok := strings.Cut(t.Name, ".")
+		if !ok || !capability.ValidID(group) {
+			return nil, fault.New(fault.CapabilityInvalid, "%q is not a valid name for a program's tool; expected a group and a name, as harbour.berths", t.Name)
+		}
+		t.Name = name
+		spec, err := t.spec(group, "1")
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, newProgramTool(*spec, t.Run))
+	}
+	return out, nil
+}
+
+// groupCapabilities give agents the tools of [Options.Tools], by group.
+func groupCapabilities(list []AgentTool) []capability.Capability {
+	var out []capability.Capability
+	groups := map[string]*programCapability{}
+	for _, t := range list {
+		group, name, _ := strings.Cut(t.Name, ".") // Open checked it
+		c := groups[group]
+		if c == nil {
+			c = &programCapability{info: capability.Info{ID: group, Name: group, Description: "Tools of this program: " + group + ".",
+				Status: capability.Available, Icon: "puzzle", Category: "Program", Version: "1"}}
+			groups[group], out = c, append(out, c)
+		}
+		c.part.Tools = append(c.part.Tools, capability.Offer{Name: name, ID: tool.ID(t.Name)})
+		c.info.Wants = append(c.info.Wants, "tools "+t.Name)
+	}
+	return out
 }
 
 func (t AgentTool) spec(of, version string) (*tool.Spec, error) {

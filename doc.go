@@ -21,7 +21,8 @@
 //
 // Agents are kept by a runtime too: [Runtime.Agents] opens them. An [Agent] is a prompt,
 // capabilities and a model; an [AgentSession] is a conversation with one, whose model
-// and tools are called by the same way. A program adds its own tools as Go functions:
+// and tools are called by the same way. A program adds its own tools as Go functions,
+// here for agents, and with [Options.Tools] for plans and sessions as well:
 //
 //	agents, err := rt.Agents(ctx, remit.Capability{ID: "harbour", Description: "Knows the harbour.", Tools: ...})
 //	...

@@ -12,10 +12,13 @@ import (
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/frozen"
 	"github.com/remitrun/remit/internal/call/runner"
 	_ "github.com/remitrun/remit/internal/confine/sandbox/spawn" // lets the program's binary be the sandbox's helper
+	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/report"
+	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
@@ -57,6 +60,11 @@ type Options struct {
 	Frozen string
 	// Planning lets only calls without side effects through.
 	Planning bool
+	// Tools are Go functions as tools of this program, each named as "harbour.berths". Plans
+	// and sessions call them by that name. Agents are given all of a group by the capability
+	// of the group's name, as "harbour". As with every tool that is not built in, a policy
+	// must allow them: tools: {allow: ["harbour.*"]}.
+	Tools []AgentTool
 	// Ask decides where a policy says ask. Nil: such calls are denied. It is
 	// called from several goroutines at once if calls are made so, and must
 	// end when ctx does. An error is a no.
@@ -83,8 +91,12 @@ type Runtime struct {
 }
 
 // Open makes a runtime. It must be closed. The policy and the settings are
-// checked here; the ledger is opened, or made, when it is first needed.
-func Open(_ context.Context, o Options) (*Runtime, error) {
+// checked here; the ledger is opened, or made, when it is first needed. Once ctx has
+// ended, Open fails; a runtime that is open does not depend on it.
+func Open(ctx context.Context, o Options) (*Runtime, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fault.Wrap(fault.ToolCancelled, context.Cause(ctx), "cancelled before the runtime was open")
+	}
 	environ := o.Environ
 	if environ == nil {
 		environ = os.Environ()
@@ -110,7 +122,11 @@ func Open(_ context.Context, o Options) (*Runtime, error) {
 	if err := rt.readPolicy(); err != nil {
 		return nil, err
 	}
-	if rt.app, err = app.New(cfg); err != nil {
+	own, err := programTools(o.Tools)
+	if err != nil {
+		return nil, err
+	}
+	if rt.app, err = app.New(cfg, own...); err != nil {
 		return nil, err
 	}
 	if o.Frozen != "" {
@@ -235,6 +251,52 @@ func (rt *Runtime) Calls(ctx context.Context, run string) iter.Seq2[Result, erro
 // none.
 func (rt *Runtime) Output(ctx context.Context, run string, index int) (json.RawMessage, error) {
 	return rt.app.History.Output(ctx, run, index)
+}
+
+// Runs gives the runs of the ledger, newest first: those of all programs and commands that
+// share Home.
+func (rt *Runtime) Runs(ctx context.Context) iter.Seq2[Run, error] {
+	return func(yield func(Run, error) bool) {
+		st, err := rt.app.Reader(ctx)
+		var page store.RunFilter
+		for err == nil {
+			var list []ledger.Run
+			if list, err = st.Runs(ctx, page); err != nil || len(list) == 0 {
+				break
+			}
+			for _, r := range list {
+				if page.Before = r.Seq; !yield(recordedRun(r), nil) {
+					return
+				}
+			}
+		}
+		if err != nil {
+			yield(Run{}, err)
+		}
+	}
+}
+
+// Explain decides a call under the runtime's policy without making it. Files and commands
+// are looked up, the network is not used, and nothing is recorded. A call that would be
+// denied is no error: the Explanation says so.
+func (rt *Runtime) Explain(ctx context.Context, toolID string, args map[string]any) (Explanation, error) {
+	chain, err := rt.app.Runs.Chain(ctx, rt.request())
+	if err != nil {
+		return Explanation{}, err
+	}
+	var plain tool.Args
+	if err := copyJSON(args, &plain); err != nil {
+		return Explanation{}, fault.Wrap(fault.ArgsInvalid, err, "the arguments cannot be written as JSON: %v", err)
+	}
+	ex, err := rt.app.PolicyReview.ExplainUnder(ctx, chain, rt.workspace, tool.ID(toolID), plain, rt.app.Runs.Facts())
+	if err != nil {
+		return Explanation{}, err
+	}
+	out := Explanation{Effect: ex.Effect, Rule: ex.Rule, Reason: ex.Reason, Actions: ex.Actions}
+	for _, r := range ex.Rules {
+		out.Rules = append(out.Rules, ExplainedRule{Effect: r.Effect, Rule: r.Rule, Where: r.Where, Action: r.Action})
+	}
+	return out, nil
 }
 
 // Replay runs a recorded run again without touching the world: arguments are

@@ -15,6 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/report"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/runs"
@@ -156,8 +157,9 @@ type Refusal struct {
 // Run is how a run went.
 type Run struct {
 	ID       string
+	Name     string // of its plan or session; only from [Runtime.Runs]
 	Status   Status
-	Policies []string // names of the policies that bounded it, the root first
+	Policies []string // names of the policies that bounded it, the root first; not from [Runtime.Runs]
 	Counts   Counts
 	Started  time.Time
 	Duration time.Duration
@@ -167,6 +169,23 @@ type Run struct {
 // Counts is how many calls of a run ended in which way. Failed are also those
 // that timed out or were cancelled or interrupted.
 type Counts struct{ Total, Completed, Denied, Failed, Skipped, Refused int }
+
+// Explanation is the decision on a call that is not made.
+type Explanation struct {
+	Effect  string // allow, ask or deny
+	Rule    string // that decided; "" if none did
+	Reason  string
+	Actions []string // what the call needs, as `files.write "/work/out/a.txt"`
+	Rules   []ExplainedRule
+}
+
+// ExplainedRule is a rule that took part in a decision.
+type ExplainedRule struct {
+	Effect string
+	Rule   string
+	Where  string // file and line; "" for a policy that is in no file
+	Action string // that it was about
+}
 
 // Replay is how a replay went.
 type Replay struct {
@@ -296,6 +315,18 @@ func runOf(res runs.Result) Run {
 		r.Policies = append(r.Policies, p.Name())
 	}
 	return r
+}
+
+// recordedRun is a run as the ledger tells it.
+func recordedRun(r ledger.Run) Run {
+	out := Run{
+		ID: r.ID.String(), Name: r.Name, Status: Status(r.Status), Started: r.Started,
+		Counts: Counts{Total: r.Total, Completed: r.Completed, Denied: r.Denied, Failed: r.Failed, Refused: r.Refused},
+	}
+	if !r.Ended.IsZero() {
+		out.Duration, out.Counts.Skipped = r.Ended.Sub(r.Started), r.Total-r.Completed-r.Denied-r.Failed
+	}
+	return out
 }
 
 func verify(ctx context.Context, st store.Store, o VerifyOptions) (Verification, error) {

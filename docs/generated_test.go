@@ -214,31 +214,23 @@ func cell(s string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(s)
 }
 
-// TestGoExampleIsShown: the guide shows the example that the Go package is
-// tested with.
-func TestGoExampleIsShown(t *testing.T) {
-	_, body, ok := strings.Cut(read(t, "example_test.go"), "\n\trt, err := remit.Open(")
-	body, output, ok2 := strings.Cut(body, "\n\t// Output:\n")
-	if !ok || !ok2 {
-		t.Fatal("example_test.go has no example that opens a runtime")
+// TestGoExamplesAreShown: the guides show the examples that the Go package is tested with.
+func TestGoExamplesAreShown(t *testing.T) {
+	for _, one := range []struct{ page, part, file, begins, ends string }{
+		{"docs/guide.md", "go", "example_test.go", "rt, err := remit.Open(", "Output:"},
+		{"docs/guide.md", "tools in go", "example_tools_test.go", "type ship struct", "Output:"},
+		{"docs/agents-guide.md", "agents in go", "example_agents_test.go", "rt, err := remit.Open(", "Unordered output:"},
+	} {
+		_, body, ok := strings.Cut(read(t, one.file), "\n\t"+one.begins)
+		body, output, ok2 := strings.Cut(body, "\n\t// "+one.ends+"\n")
+		if !ok || !ok2 {
+			t.Fatalf("%s has no example that begins with %q", one.file, one.begins)
+		}
+		code := one.begins + strings.ReplaceAll(body, "\n\t", "\n")
+		output, _, _ = strings.Cut(output, "\n}")
+		output = strings.ReplaceAll(strings.ReplaceAll(output, "\t// ", ""), "\t", "")
+		generated(t, one.page, one.part, "```go\n"+code+"\n```\n\nIt prints:\n\n```\n"+output+"\n```")
 	}
-	code := "rt, err := remit.Open(" + strings.ReplaceAll(body, "\n\t", "\n")
-	output, _, _ = strings.Cut(output, "\n}")
-	output = strings.ReplaceAll(strings.ReplaceAll(output, "\t// ", ""), "\t", "")
-	generated(t, "docs/guide.md", "go", "```go\n"+code+"\n```\n\nIt prints:\n\n```\n"+output+"\n```")
-}
-
-// TestAgentsInGoAreShown: so does the guide to agents.
-func TestAgentsInGoAreShown(t *testing.T) {
-	_, body, ok := strings.Cut(read(t, "example_agents_test.go"), "\n\trt, err := remit.Open(")
-	body, output, ok2 := strings.Cut(body, "\n\t// Unordered output:\n")
-	if !ok || !ok2 {
-		t.Fatal("example_agents_test.go has no example that opens a runtime")
-	}
-	code := "rt, err := remit.Open(" + strings.ReplaceAll(body, "\n\t", "\n")
-	output, _, _ = strings.Cut(output, "\n}")
-	output = strings.ReplaceAll(strings.ReplaceAll(output, "\t// ", ""), "\t", "")
-	generated(t, "docs/agents-guide.md", "agents in go", "```go\n"+code+"\n```\n\nIt prints:\n\n```\n"+output+"\n```")
 }
 
 // TestProfilesAreShown: the page has every ready policy as it is written.

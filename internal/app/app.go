@@ -8,6 +8,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/confine/placement"
@@ -75,6 +76,7 @@ type App struct {
 	Doctor       *doctor.Doctor
 	Keys         *keys.Keys
 	catalog      *catalog.Catalog
+	own          []permit.Tool
 	box          *placement.Box
 
 	mu    sync.Mutex
@@ -82,9 +84,9 @@ type App struct {
 	noted bool // changes of the settings were recorded
 }
 
-// New builds an App. It must be closed.
-func New(cfg home.Config) (*App, error) {
-	a := &App{Home: &home.Home{Config: cfg}}
+// New builds an App. own are tools of the program that it is part of. It must be closed.
+func New(cfg home.Config, own ...permit.Tool) (*App, error) {
+	a := &App{Home: &home.Home{Config: cfg}, own: own}
 	a.Backups = &backups.Backups{Home: a.Home}
 	a.Policies = &policies.Policies{Home: a.Home}
 	a.Secrets = secrets.New(a.Home, a.Policies)

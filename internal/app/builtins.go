@@ -17,7 +17,7 @@ import (
 
 // builtIn is every tool that is compiled in.
 func (a *App) builtIn() []permit.Tool {
-	return append(builtins(a.box, a.Secrets.Value), modelchat.New(a.Models.ChatOptions(a.Models.Registry)))
+	return append(builtins(a.box, a.Secrets.Value), append(slices.Clip(a.own), modelchat.New(a.Models.ChatOptions(a.Models.Registry)))...)
 }
 
 // builtins is every tool that is compiled in: a new one is a folder and a line.

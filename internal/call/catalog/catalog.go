@@ -99,7 +99,7 @@ func Open(cfg Config) (*Catalog, error) {
 			return nil, err
 		}
 		if _, twice := c.byID[spec.ID]; twice {
-			return nil, fault.New(fault.Internal, "two tools are called %s", spec.ID)
+			return nil, fault.New(fault.Usage, "two tools are called %s", spec.ID).WithHint("give the program's own tool another name")
 		}
 		l := &listed{source: BuiltIn, said: spec, entry: runner.Entry{Tool: t, Spec: spec, Digest: spec.Digest()}}
 		l.verdict = infer.Verdict{Risk: spec.Risk, Effects: spec.Effects, Reasons: []infer.Reason{{Risk: spec.Risk, Effects: spec.Effects, Why: "it is built in"}}}

@@ -103,16 +103,25 @@ func (s *Runs) Exec(ctx context.Context, q ExecRequest) (ExecResult, error) {
 	return res, err
 }
 
+// Chain is the chain of policies that a run of the request would be under. Nothing is recorded.
+func (s *Runs) Chain(ctx context.Context, q Request) (policy.Chain, error) {
+	var in runner.Info
+	if _, err := s.authority(ctx, q, &in, &Result{}); err != nil {
+		return nil, err
+	}
+	return in.Grant.Chain(), nil
+}
+
 // Profile says what a command would get to see and use. Nothing is run or recorded.
 func (s *Runs) Profile(ctx context.Context, q ExecRequest) (sandbox.Profile, error) {
-	var in runner.Info
-	if _, err := s.authority(ctx, Request{Policy: q.Policy, Root: q.Root, Workspace: q.Workspace, Grant: q.Grant}, &in, &Result{}); err != nil {
+	chain, err := s.Chain(ctx, Request{Policy: q.Policy, Root: q.Root, Workspace: q.Workspace, Grant: q.Grant})
+	if err != nil {
 		return sandbox.Profile{}, err
 	}
-	p, err := s.Box.Profile(in.Grant.Chain().Owning(q.Home), sandbox.Command{
+	p, err := s.Box.Profile(chain.Owning(q.Home), sandbox.Command{
 		Argv: q.Argv, Dir: q.Workspace, Typed: q.byHand(), Long: true, Env: q.Env, Services: q.Services, Publish: q.Publish,
 	})
-	if l := in.Grant.Chain().Limits(); err == nil && (q.Changeset || l.Hold) {
+	if l := chain.Limits(); err == nil && (q.Changeset || l.Hold) {
 		p.Notes = append(p.Notes, sandbox.HeldNote(l))
 	}
 	return p, err
