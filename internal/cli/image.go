@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,11 +18,11 @@ image in place of this machine's. No container engine runs them: the sandbox is
 the same, and so are all rules. docs/placement.md has an example.
 `,
 		Example: `  remit image add python python.tar
-  remit image list`,
+  remit image show python`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(s.imageAddCmd(), s.imageListCmd(), s.imageRemoveCmd())
+	c.AddCommand(s.imageAddCmd(), s.imageListCmd(), s.imageShowCmd(), s.imageRemoveCmd())
 	return c
 }
 
@@ -49,12 +50,46 @@ OCI layout. Every digest is verified. The output has the lines for the policy.
 			if s.json {
 				return s.printJSON(one)
 			}
-			s.printf("%s %s: %d files, %s\n\nIn the policy:\n\n  where: container\n  image: %s\n", s.paint(green, "✓"), one.Name, one.Files, megabytes(one.Size), one.ID)
+			s.printf("%s %s: %d files, %s\n", s.paint(green, "✓"), one.Name, one.Files, megabytes(one.Size))
+			s.printImageLines(one)
 			return nil
 		},
 	}
 	c.Flags().BoolVar(&q.Replace, "replace", false, "replace the image of this name")
 	return c
+}
+
+// printImageLines prints what a policy says to name the image.
+func (s *session) printImageLines(one images.Image) {
+	s.printf("\nIn the policy:\n\n  where: container\n  image: %s\n", one.ID)
+}
+
+func (s *session) imageShowCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "show NAME",
+		Short:   "Show an image, with its lines for a policy",
+		Example: "  remit image show python",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			one, err := a.Images.Find(args[0])
+			if err != nil {
+				return err
+			}
+			if s.json {
+				return s.printJSON(one)
+			}
+			s.printf("%s: %d files, %s, from %s, %s\n", s.paint(bold, one.Name), one.Files, megabytes(one.Size), show(one.From), when(one.Added, time.Now()))
+			for _, kv := range one.Env {
+				s.printf("  %s\n", show(kv))
+			}
+			s.printImageLines(one)
+			return nil
+		},
+	}
 }
 
 func megabytes(n int64) string { return fmt.Sprintf("%d MB", (n+999_999)/1_000_000) }
@@ -82,9 +117,9 @@ func (s *session) imageListCmd() *cobra.Command {
 			}
 			var rows [][]cell
 			for _, one := range list {
-				rows = append(rows, []cell{{one.Name, bold}, {megabytes(one.Size), ""}, {one.From, ""}, {one.ID, ""}})
+				rows = append(rows, []cell{{one.Name, bold}, {megabytes(one.Size), ""}, {when(one.Added, time.Now()), dim}, {one.From, ""}})
 			}
-			s.tableOr("no images; add one with remit image add NAME SOURCE", []string{"IMAGE", "SIZE", "FROM", "ID"}, rows)
+			s.tableOr("no images; add one with remit image add NAME SOURCE", []string{"IMAGE", "SIZE", "ADDED", "FROM"}, rows)
 			return nil
 		},
 	}

@@ -45,12 +45,18 @@ func prepare(c *cobra.Command) {
 	}
 }
 
+// listThemselves are the commands with others below them that list without one.
+var listThemselves = []string{"approvals", "keys", "queue", "schedule", "witness"}
+
 // misused is the error for arguments that a command does not take.
 func misused(cmd *cobra.Command, words []string) error {
 	if cmd.HasSubCommands() && len(words) > 0 && !hasOperands(cmd.Use) {
 		e := fault.New(fault.Usage, "%s has no command %q", cmd.CommandPath(), words[0])
 		if ext := filepath.Ext(words[0]); !cmd.HasParent() && (ext == ".yaml" || ext == ".yml" || ext == ".json") {
 			return e.WithHint("to execute a plan: remit run %s", words[0])
+		}
+		if words[0] == "list" && slices.Contains(listThemselves, cmd.Name()) {
+			return e.WithHint("%s alone lists them", cmd.CommandPath())
 		}
 		var known []string
 		for _, sub := range cmd.Commands() {

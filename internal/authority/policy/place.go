@@ -130,7 +130,7 @@ var imageForm = regex.Lazy(`^sha256:[0-9a-f]{64}$`)
 
 func checkImage(s string) error {
 	if !imageForm.MatchString(s) {
-		return fmt.Errorf("%q is not the ID of an image; expected sha256: and 64 hexadecimal digits, as \"remit image list\" shows them", s)
+		return fmt.Errorf("%q is not the ID of an image; expected sha256: and 64 hexadecimal digits, as \"remit image show NAME\" shows it", s)
 	}
 	return nil
 }

@@ -73,7 +73,7 @@ func (b *Box) container(p permit.Permit) error {
 	}
 	if p.Limits().Image == "" {
 		return fault.New(fault.SandboxMissing, "the policy says where: container, and names no image").
-			ForOperator("`remit image list` shows the line for the policy: image: sha256:…; or add local to where to run commands on this machine too")
+			ForOperator("`remit image show NAME` shows the line for the policy: image: sha256:…; or add local to where to run commands on this machine too")
 	}
 	return fault.New(fault.SandboxMissing, "the policy's image %s is not on this machine", p.Limits().Image)
 }

@@ -55,6 +55,9 @@ func (s *Images) added() home.Collection[Image] {
 // List lists the images, by name.
 func (s *Images) List() ([]Image, error) { return s.added().List() }
 
+// Find finds an image by its name.
+func (s *Images) Find(name string) (Image, error) { return s.added().Find(name) }
+
 // Addition is an image that is to be added.
 type Addition struct {
 	Name    string
