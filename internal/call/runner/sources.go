@@ -66,6 +66,7 @@ type Sources struct {
 	mu    sync.Mutex
 	slots map[provider]*slots
 	begun map[user][]time.Time // of the last minute, oldest first
+	parts map[user]*part       // of what all nodes may begin
 }
 
 // provider is what calls of tools occupy: one server, one extension.
@@ -103,7 +104,7 @@ func NewSources(limits map[Tier]TierLimits, now func() time.Time) *Sources {
 	if now == nil {
 		now = time.Now
 	}
-	return &Sources{limits: limits, now: now, slots: map[provider]*slots{}, begun: map[user][]time.Time{}}
+	return &Sources{limits: limits, now: now, slots: map[provider]*slots{}, begun: map[user][]time.Time{}, parts: map[user]*part{}}
 }
 
 func (s *Sources) of(t Tier) TierLimits {
@@ -116,11 +117,15 @@ func (s *Sources) of(t Tier) TierLimits {
 // maxUsers is how many users are kept in mind before those of former minutes are forgotten.
 const maxUsers = 1024
 
-// reserve counts a call, or refuses it with fault.LimitReached.
-func (s *Sources) reserve(u user) (Reservation, error) {
+// reserve counts a call, or refuses it with fault.LimitReached. A recorder that several nodes
+// share counts for all of them.
+func (s *Sources) reserve(ctx context.Context, u user, record Recorder) (Reservation, error) {
 	most := s.of(u.tier).PerMinute
 	if most <= 0 {
 		return nil, nil //nolint:nilnil // nothing is limited
+	}
+	if rated, ok := record.(Rated); ok {
+		return s.reserveShared(ctx, u, most, rated)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,12 +139,15 @@ func (s *Sources) reserve(u user) (Reservation, error) {
 		list = list[1:]
 	}
 	if s.begun[u] = list; len(list) >= most {
-		wait := (time.Minute - now.Sub(list[0])).Round(time.Second)
-		return nil, fault.New(fault.LimitReached, "sources.%s.per_minute: the limit of %d calls of %s a minute is reached", u.tier, most, u.provider).
-			WithHint("try again in %s", max(wait, time.Second))
+		return nil, overRate(u, most, time.Minute-now.Sub(list[0]))
 	}
 	s.begun[u] = append(list, now)
 	return &sourceReservation{s, u, now}, nil
+}
+
+func overRate(u user, most int, wait time.Duration) error {
+	return fault.New(fault.LimitReached, "sources.%s.per_minute: the limit of %d calls of %s a minute is reached", u.tier, most, u.provider).
+		WithHint("try again in %s", max(wait.Round(time.Second), time.Second))
 }
 
 // slots are the calls that one provider may have at once. Who waits is in a queue of its

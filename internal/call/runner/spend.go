@@ -48,7 +48,7 @@ func (f *flight) wants() grant.Amounts {
 func (f *flight) reserve(ctx context.Context) error {
 	return f.gate(ctx, BudgetGate, func(ctx context.Context) error {
 		want := f.wants()
-		source, err := f.r.Sources.reserve(f.user())
+		source, err := f.r.Sources.reserve(ctx, f.user(), f.r.Record)
 		if err != nil {
 			return err
 		}

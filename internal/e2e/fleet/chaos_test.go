@@ -218,23 +218,22 @@ func (c *chaos) sleep(least, most time.Duration) {
 }
 
 func (c *chaos) killAtMessage(before bool) {
-	i := c.rnd.IntN(2)
-	done := make(chan struct{})
-	c.wires[i].at(trap{left: c.rnd.IntN(60), before: before, call: func() {
-		c.nodes[i].killed = true
-		_ = c.nodes[i].cmd.Process.Kill() // it may have ended
-		close(done)
-	}})
-	c.until("a message of the node, which renews its lease at the least", func() bool {
+	c.Helper()
+	for i, left := c.rnd.IntN(2), c.rnd.IntN(60); ; {
+		c.mend()
+		n, done := c.nodes[i], make(chan struct{})
+		c.wires[i].at(trap{left: left, before: before, call: func() {
+			_ = n.cmd.Process.Kill() // it may have ended
+			close(done)
+		}})
 		select {
-		case <-done:
-			return true
-		case <-time.After(lease / 4): // the last fault may have ended it only now
-			c.mend()
-			return false
+		case <-done: // a node renews its lease at the least
+			n.killed = true
+			<-n.over
+			return
+		case <-n.over: // the last fault has ended it only now
 		}
-	})
-	<-c.nodes[i].over
+	}
 }
 
 func (c *chaos) killAtEffect() {

@@ -1,0 +1,21 @@
+package postgres
+
+import (
+	"context"
+	"time"
+)
+
+// TakeCalls takes at most want calls of a key, to begin within six seconds, out of the most
+// that all nodes together begin in any minute. It returns how many it got, when that was, and
+// if none are left, when to ask again. Before, it gives back those that this node has not
+// begun of what it took at an earlier time.
+func (s *Store) TakeCalls(ctx context.Context, key []byte, most, want int, earlier int64, unused int) (got int, at int64, wait time.Duration, err error) {
+	if s.readOnly {
+		return 0, 0, 0, s.ErrReadOnly()
+	}
+	ctx, stop := context.WithTimeout(ctx, turnTimeout)
+	defer stop()
+	var us int64
+	err = s.durable.QueryRowContext(ctx, "SELECT got, at, wait FROM remit_take_calls($1, $2, $3, $4, $5, $6)", key, s.node, most, want, earlier, unused).Scan(&got, &at, &us)
+	return got, at, time.Duration(us) * time.Microsecond, s.fault(err, "the calls of a minute cannot be counted")
+}
