@@ -92,7 +92,7 @@ func New(cfg home.Config, own ...permit.Tool) (*App, error) {
 	a.Secrets = secrets.New(a.Home, a.Policies)
 	database.Resolve(a.Home, a.Secrets)
 	a.Grants = grants.New(a.Home, a.Policies)
-	a.People = people.New(a.Home, a.Grants, a.Secrets.Value)
+	a.People = people.New(a.Home, a.Grants, a.storedSecret)
 	a.Grants.Roles = a.People.Bound
 	a.Home.Ledger, a.Home.Changed = a.Store, func() { servers.ForgetFailures(a.Home) }
 	a.Images = &images.Images{Home: a.Home}

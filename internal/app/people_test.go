@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/service/people/oidctest"
 )
 
@@ -19,7 +20,8 @@ type team struct {
 }
 
 // teamConfig has the address of the issuer, and further bindings.
-const teamConfig = `people:
+const teamConfig = `secrets: {keyring: false}
+people:
   issuers:
     company: {url: %q, audiences: [remit], client_id: ui, client_secret: secret:oidc}
   roles:
@@ -33,7 +35,7 @@ const developers = "    - {issuer: company, claims: {groups: developers}, role: 
 
 var rolePolicies = map[string]string{
 	"developer": "version: 1\nname: developer\nrest: inherit\nfiles:\n  read: {allow: [clock.yaml, secret.txt]}\n  write: {allow: [out/**], ask: [danger.txt]}\n" +
-		"approvals: {approvers: 2, session: false}\napi: {allow: [tools.*, runs.*, sessions.*, agents.*, grants.read]}\n",
+		"approvals: {approvers: 2, session: false}\napi: {allow: [tools.*, runs.*, sessions.*, agents.*, grants.read, approvals.read]}\n",
 	"reviewer": "version: 1\nname: reviewer\nrest: inherit\nfiles: {}\napi: {allow: [approvals.*, runs.read]}\n",
 }
 
@@ -47,7 +49,7 @@ delegate: {actions: [api, files.read, models, tools], to: ["*"], depth: 8}
 
 func newTeam(t *testing.T) *team {
 	t.Helper()
-	idp := oidctest.New("ui", "hush")
+	idp := oidctest.New("ui", "hush-hush-hush")
 	t.Cleanup(idp.Close)
 	s := &service{t: t, homeDir: t.TempDir(), dir: t.TempDir()}
 	out := &team{s, idp}
@@ -58,8 +60,18 @@ func newTeam(t *testing.T) *team {
 		out.write(filepath.Join(s.homeDir, "roles", name+".yaml"), text)
 	}
 	out.bindings(developers)
-	s.start()
+	secret := s.beside()
+	if _, err := secret.Secrets.Set("oidc", "hush-hush-hush"); err != nil {
+		t.Fatal(err)
+	}
+	out.begin()
 	return out
+}
+
+// begin starts the service, under a name that issuers can know.
+func (s *team) begin() {
+	s.t.Helper()
+	s.start(func(q *app.ServeRequest) { q.Hosts = []string{"127.0.0.1"} })
 }
 
 func (s *team) write(file, text string) {
@@ -151,7 +163,7 @@ func TestARoleThatIsGoneAllowsNothing(t *testing.T) {
 	// What the settings no longer say is gone at the next start, for the same token too.
 	s.stop()
 	s.bindings("")
-	s.start()
+	s.begin()
 	if status, code := read(again); status != 403 || code != "E1001" {
 		t.Errorf("without the binding: %d %v", status, code)
 	}
@@ -179,7 +191,7 @@ func TestTheOperatorEndsWhatAPersonHas(t *testing.T) {
 		t.Fatalf("%d %v", status, got)
 	}
 	s.stop()
-	s.start() // the next process knows it too
+	s.begin() // the next process knows it too
 	if status, got := s.call(other, "fs.read", `{"path": "clock.yaml"}`); status != 401 || got["code"] != "E6004" {
 		t.Errorf("a token from before: %d %v", status, got)
 	}

@@ -73,13 +73,13 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	if err != nil {
 		return err
 	}
-	if err := a.People.Serve(q.Workspace); err != nil {
-		return err
-	}
 	admin := Served{AdminGrant: grant}
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	ui := a.webUI(q, conf != nil)
+	if err := a.People.Serve(q.Workspace, ui.lasting(l.Addr().String())); err != nil {
+		return err
+	}
 	s, observe, end, err := a.server(work, q, conf, ui)
 	if err != nil {
 		return err

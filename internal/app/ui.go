@@ -11,6 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/doors/webui"
 	"github.com/remitrun/remit/internal/service/devices"
+	"github.com/remitrun/remit/internal/service/people"
 )
 
 // UILink gives a link that signs one browser in to the web UI of the running service, once
@@ -48,6 +49,7 @@ func (a *App) OpenUI(ctx context.Context) error {
 // webUI is the web UI of a service.
 type webUI struct {
 	devices *devices.Devices
+	people  *people.People
 	host    string
 	tls     bool
 	hosts   []string
@@ -60,12 +62,20 @@ func (a *App) webUI(q ServeRequest, tls bool) *webUI {
 	if tls && len(q.Hosts) > 0 { // the certificate proves the name, so that no other process gets the cookies
 		d.Host, d.Lasting = "https://"+q.Hosts[0], true
 	}
-	return &webUI{devices: d, host: host, tls: tls, hosts: q.Hosts}
+	return &webUI{devices: d, people: a.People, host: host, tls: tls, hosts: q.Hosts}
 }
 
 // mount makes the handler of the web UI.
 func (u *webUI) mount(api http.Handler) (http.Handler, error) {
-	return webui.New(webui.Options{API: api, Devices: u.devices, Host: u.host, Hosts: u.hosts, TLS: u.tls})
+	return webui.New(webui.Options{API: api, Devices: u.devices, People: u.people, Host: u.host, Hosts: u.hosts, TLS: u.tls})
+}
+
+// lasting is where browsers find the web UI at each start; "": its name is made anew.
+func (u *webUI) lasting(address string) string {
+	if len(u.hosts) == 0 {
+		return ""
+	}
+	return u.url(address)
 }
 
 // url is where browsers find the web UI. A certificate is for the names that clients use.

@@ -17,6 +17,7 @@ type confirmView struct {
 	What   string // as "To accept a changed tool"
 	Path   string // that the form was sent to
 	Fields []field
+	Issuer string // where the person signs in again; "": a code is used
 	Alert  *httpapi.Problem
 }
 
@@ -31,7 +32,7 @@ func (s *Server) confirm(x *exchange, what string) *page {
 	if x.device.Fresh(x.now) {
 		return nil
 	}
-	v := confirmView{What: what, Path: x.r.URL.EscapedPath(), Fields: fieldsOfForm(x.r.PostForm)}
+	v := confirmView{What: what, Path: x.r.URL.EscapedPath(), Fields: fieldsOfForm(x.r.PostForm), Issuer: s.issuerOf(x.device.Holder)}
 	if code != "" {
 		err := s.o.Devices.Confirm(x.device.ID, code)
 		if err == nil {

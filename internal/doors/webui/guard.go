@@ -91,7 +91,7 @@ func (s *Server) signedIn(pattern string, serve func(x *exchange)) {
 func (s *Server) device(r *http.Request) (devices.Device, error) {
 	c, err := r.Cookie(s.cookieName())
 	if err != nil {
-		return devices.Device{}, fault.New(fault.GrantInvalid, "this browser is not signed in").WithHint("run remit ui")
+		return devices.Device{}, s.notSignedIn()
 	}
 	return s.o.Devices.Enter(c.Value)
 }

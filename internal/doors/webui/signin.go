@@ -53,6 +53,8 @@ type outside struct {
 	Problem *httpapi.Problem
 	Back    string // a page of this server to try again, for those who come from another site
 	Theme   string
+	Issuers []string // at which people can sign in
+	On      string   // a page to go on with; "": none
 }
 
 // signInPage shows a button: only using it uses the code up, so that programs which look at
@@ -60,7 +62,7 @@ type outside struct {
 func (s *Server) signInPage(w http.ResponseWriter, r *http.Request) {
 	code := r.URL.Query().Get("code")
 	if code == "" {
-		s.signedOut(w, r, fault.New(fault.GrantInvalid, "this browser is not signed in").WithHint("run remit ui"))
+		s.signedOut(w, r, s.notSignedIn())
 		return
 	}
 	s.renderOutside(w, r, http.StatusOK, outside{Title: "Sign in", Code: code})
@@ -112,6 +114,7 @@ func (s *Server) signedOut(w http.ResponseWriter, r *http.Request, err error) {
 	if site := r.Header.Get("Sec-Fetch-Site"); r.Method == http.MethodGet && site != "" && site != "same-origin" && r.URL.Path != "/ui/sign-in" {
 		o.Back = r.URL.RequestURI() // a browser does not send the cookie with a link of another site
 	}
+	o.Issuers = s.issuers()
 	s.renderOutside(w, r, http.StatusUnauthorized, o)
 }
 

@@ -25,11 +25,14 @@ import (
 	"embed"
 	"html/template"
 	"net/http"
+	"net/url"
 	"sync/atomic"
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/doors/admission"
 	"github.com/remitrun/remit/internal/service/devices"
+	"github.com/remitrun/remit/internal/service/people"
 )
 
 //go:embed templates static
@@ -47,12 +50,22 @@ type Devices interface {
 	Confirm(id, code string) error
 	// Prove answers a challenge of remit ui that reached the service at an address.
 	Prove(challenge, address string) string
+	// Admit makes a device of a person who has signed in elsewhere.
+	Admit(ctx context.Context, token string, confirmed time.Time, label string) (cookie string, d devices.Device, err error)
+}
+
+// People signs people in at their identity providers.
+type People interface {
+	Issuers() []string
+	Start(ctx context.Context, issuer string, again bool) (address, cookie string, err error)
+	Finish(ctx context.Context, cookie string, query url.Values) (people.Entered, error)
 }
 
 // Options says what the web UI is made of. All fields are required but those with a default.
 type Options struct {
 	API     http.Handler
 	Devices Devices
+	People  People           // nil: people sign in by remit ui alone
 	Host    string           // the host name that it is served under, without a port
 	Hosts   []string         // further host names, of a service that others reach
 	TLS     bool             // the browser's connection is encrypted
@@ -64,7 +77,8 @@ type Server struct {
 	o     Options
 	mux   *http.ServeMux
 	pages map[string]*template.Template
-	open  atomic.Int64 // event streams
+	open  atomic.Int64     // event streams
+	tries *admission.Rates // of sign-ins at identity providers, by address
 }
 
 // New makes a server.
@@ -79,7 +93,7 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "the templates of the web UI cannot be read")
 	}
-	s := &Server{o: o, mux: http.NewServeMux(), pages: pages}
+	s := &Server{o: o, mux: http.NewServeMux(), pages: pages, tries: admission.NewRates(1, 30)}
 	s.routes()
 	return s, nil
 }
@@ -143,6 +157,8 @@ func (s *Server) routes() {
 	s.mux.HandleFunc("GET /ui"+devices.ProofPath, s.prove)
 	s.mux.HandleFunc("GET /ui/sign-in", s.signInPage)
 	s.mux.HandleFunc("POST /ui/sign-in", s.signIn)
+	s.mux.HandleFunc("GET /ui/sign-in/{issuer}", s.signInAt)
+	s.mux.HandleFunc("GET /ui"+people.CallbackPath, s.signedInAt)
 	s.mux.HandleFunc("GET /ui/icon.svg", s.icon)
 	s.mux.HandleFunc("GET /ui/static/{name}", s.static)
 	s.mux.HandleFunc("GET /ui", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/ui/", http.StatusSeeOther) })

@@ -53,6 +53,10 @@ func (b *browsers) SignIn(_ context.Context, code, _ string) (string, devices.De
 	return cookie, b.device(), nil
 }
 
+func (b *browsers) Admit(context.Context, string, time.Time, string) (string, devices.Device, error) {
+	return cookie, b.device(), nil
+}
+
 func (b *browsers) Enter(c string) (devices.Device, error) {
 	if c != cookie {
 		return devices.Device{}, fault.New(fault.GrantInvalid, "this browser is not signed in").WithHint("run remit ui")

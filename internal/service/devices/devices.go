@@ -165,6 +165,12 @@ func (d *Devices) SignIn(ctx context.Context, code, label string) (cookie string
 	if err != nil {
 		return "", out, err
 	}
+	return d.Admit(ctx, parent, d.now(), label)
+}
+
+// Admit makes a device with a cookie of the person whose grant's token it is given. Confirmed
+// is when the person last showed to be there.
+func (d *Devices) Admit(ctx context.Context, parent string, confirmed time.Time, label string) (cookie string, out Device, err error) {
 	label = cleanLabel(label)
 	t, err := d.Grants.Device(ctx, parent, label, grants.Terms{Workspace: d.Workspace, Expires: maxLife})
 	if err != nil {
@@ -176,7 +182,7 @@ func (d *Devices) SignIn(ctx context.Context, code, label string) (cookie string
 		return "", out, err
 	}
 	now := d.now()
-	out = Device{ID: t.Claims.Leaf().String(), Holder: t.Claims.Holder(), Label: label, Since: now, Seen: now, Confirmed: now, Until: earlier(now.Add(maxLife), t.Claims.Expires()), Token: t.Text}
+	out = Device{ID: t.Claims.Leaf().String(), Holder: t.Claims.Holder(), Label: label, Since: now, Seen: now, Confirmed: confirmed, Until: earlier(now.Add(maxLife), t.Claims.Expires()), Token: t.Text}
 	err = d.change(func(s *state) error {
 		s.Devices = append(s.Devices, record{Device: out, Host: d.Host, Hash: hashOf(cookie), Sealed: sealed})
 		return nil

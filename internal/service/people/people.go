@@ -44,6 +44,7 @@ type People struct {
 	Now func() time.Time // nil: time.Now
 
 	workspace string // that the grants' policies are checked with; absolute
+	redirect  string // where issuers send browsers back to; "": the service has no lasting address
 
 	home    *home.Home
 	grants  *grants.Grants
@@ -218,9 +219,12 @@ func (p *People) Policy(role settings.Role) (*policy.Policy, error) {
 	return policies.Read(file)
 }
 
-// Serve prepares a service for a workspace. The policies of all roles must be readable.
-func (p *People) Serve(workspace string) error {
-	p.workspace = workspace
+// Serve prepares a service for a workspace. The policies of all roles must be readable. The
+// web UI's address is "" if it is another one at each start: no issuer could know it.
+func (p *People) Serve(workspace, ui string) error {
+	if p.workspace = workspace; ui != "" {
+		p.redirect = ui + CallbackPath
+	}
 	for _, role := range p.home.Settings.People.Roles {
 		if _, err := p.Policy(role); err != nil {
 			return err

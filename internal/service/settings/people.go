@@ -30,6 +30,7 @@ type Issuer struct {
 	Algorithms []string // of signatures
 	ClientID   string   // of Remit, for the sign-in to the web UI; "": nobody signs in so
 	Secret     string   // of that client, "secret:NAME"; "": it has none
+	Redirect   string   // where it sends browsers back to, if not where the web UI is served; "": there
 	Scopes     []string // that the sign-in asks for
 	Display    string   // the claim that people know each other by
 }
@@ -127,6 +128,7 @@ func (r *reader) issuer(k, v *document.Node, path string) Issuer {
 		}),
 		"client_id":     r.String(&i.ClientID, notBlank),
 		"client_secret": func(n *document.Node, path string) { i.Secret = r.stored(n, path) },
+		"redirect_url":  r.issuerURL(&i.Redirect),
 		"scopes":        r.Strings(&i.Scopes, maxIssuers, notBlank),
 		"display":       r.String(&i.Display, notBlank),
 	}, "url")
