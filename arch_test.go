@@ -38,7 +38,7 @@ var mayImport = map[string]string{
 	"service/queue":        "base/fault base/regex base/tool authority/policy call/plan call/runner record/ledger record/store service/grants service/home service/policies service/runs github.com/google/uuid github.com/netresearch/go-cron os",
 	"service/measures":     "base/fault call/runner record/ledger record/telemetry",
 	"service/hooks":        "authority/permit authority/policy authority/policy/command authority/policy/glob base/canon base/fault base/tool call/runner confine/sandbox github.com/google/uuid net/http service/notify service/settings",
-	"service/notify":       "base/clip base/fault base/redact service/settings github.com/godbus/dbus net net/http syscall",
+	"service/notify":       "os base/wholefile authority/policy/target math/rand/v2 base/clip base/fault base/redact service/settings github.com/godbus/dbus net net/http syscall",
 	"service/approvals":    "authority/policy authority/policy/edit authority/policy/learn base/wholefile service/policies service/notify base/fault record/store call/approval call/catalog base/tool service/home record/ledger call/runner base/canon service/grants github.com/google/uuid",
 	"service/changes":      "github.com/google/uuid base/fault record/store confine/changeset service/settings call/replay authority/policy confine/sandbox base/tool service/home record/ledger call/runner",
 	"service/apis":         "base/fault call/runner service/secrets tools/source/openapi authority/policy authority/policy/target service/home service/runs call/catalog base/tool base/wholefile",
@@ -117,7 +117,7 @@ var mayImport = map[string]string{
 	"service/backups":   "base/fault base/wholefile record/ledger record/store record/store/postgres record/store/sqlite record/store/tables service/home filippo.io/age golang.org/x/mod/sumdb os",
 	"service/database":  "authority/policy base/fault record/store record/store/postgres record/store/sqlite service/home service/secrets service/settings",
 	"service/witnesses": "base/fault base/wholefile record/ledger record/store record/witness service/home service/notify service/settings github.com/google/uuid net/http os crypto/rand",
-	"service/keys":      "base/fault record/ledger record/store record/store/tables service/grants service/home service/notify service/secrets os",
+	"service/keys":      "base/fault record/ledger record/store record/store/tables service/grants service/home service/secrets os",
 	"service/doctor":    "service/changes service/clients service/home service/witnesses",
 	"service/erasures":  "base/fault record/store service/changes service/home",
 	// adapters

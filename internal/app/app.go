@@ -110,6 +110,7 @@ func New(cfg home.Config, own ...permit.Tool) (*App, error) {
 	}
 	a.Grants.Tools, a.Extensions.Tools = a.catalog, a.catalog
 	a.Notifier = a.notifier()
+	a.Home.Tell = a.Notifier.Operated
 	a.Witnesses = &witnesses.Witnesses{Home: a.Home, Notifier: a.Notifier, Secret: a.storedSecret}
 	a.Approvals = &approvals.Approvals{Home: a.Home, Grants: a.Grants, Tools: a.catalog, Notifier: a.Notifier, Policies: a.Policies}
 	a.Runs = &runs.Runs{
@@ -129,7 +130,7 @@ func New(cfg home.Config, own ...permit.Tool) (*App, error) {
 		Facts: a.Runs.Facts(), BuiltIn: a.builtIn, Models: a.Models.Registry, Capabilities: a.Agents.Capabilities, Reader: a.Reader,
 	}
 	a.Clients = a.clientsOf()
-	a.Keys = &keys.Keys{Home: a.Home, Grants: a.Grants, Secrets: a.Secrets, Notifier: a.Notifier}
+	a.Keys = &keys.Keys{Home: a.Home, Grants: a.Grants, Secrets: a.Secrets}
 	a.Doctor = &doctor.Doctor{Home: a.Home, Changes: a.Changes, Clients: a.Clients, Witnesses: a.Witnesses}
 	a.Slash = &slash.Commands{Home: a.Home, Runs: a.Runs, Extensions: a.Extensions}
 	a.APIs.Runs, a.Servers.Runs, a.Extensions.Runs = a.Runs, a.Runs, a.Runs
@@ -165,7 +166,7 @@ func (a *App) Store(ctx context.Context) (store.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.Recover(ctx); err != nil {
+	if err := a.recover(ctx, s); err != nil {
 		return nil, err
 	}
 	if err := a.noteSettings(ctx, s); err != nil {

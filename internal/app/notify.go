@@ -2,6 +2,7 @@ package app
 
 import (
 	"log/slog"
+	"path/filepath"
 
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/call/runner"
@@ -19,13 +20,15 @@ func (a *App) notifier() *notify.Notifier {
 	for _, w := range s.Webhooks {
 		list = append(list, notify.Webhook(w, a.storedSecret))
 	}
-	return notify.New(list, func() *slog.Logger {
+	n := notify.New(list, func() *slog.Logger {
 		l, err := a.Home.Log()
 		if err != nil {
 			return nil
 		}
 		return l.Logger()
 	})
+	n.Outbox = &notify.Outbox{Dir: filepath.Join(a.Home.Dir, "outbox")}
+	return n
 }
 
 // storedSecret finds the value of a stored secret.

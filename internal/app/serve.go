@@ -16,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/doors/listen"
+	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/telemetry"
 	"github.com/remitrun/remit/internal/service/agents"
 	"github.com/remitrun/remit/internal/service/callers"
@@ -103,6 +104,7 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	var background sync.WaitGroup
 	background.Go(func() { a.Erasures.Retain(work) })
 	background.Go(func() { a.Witnesses.Run(work, st) })
+	background.Go(func() { a.Notifier.Run(work) })
 	defer background.Wait()
 	defer stop()
 	if q.Ready != nil {
@@ -204,10 +206,14 @@ func (a *App) endAgents(ctx context.Context, s *agent.Service) {
 
 // ready reports whether the ledger can be written.
 func (a *App) ready(ctx context.Context) error {
-	st, err := a.Store(ctx)
-	if err != nil {
-		return err
-	}
-	_, err = st.Recover(ctx)
+	_, err := a.Store(ctx)
+	return err
+}
+
+// recover closes what dead processes left open, and tells operators.
+func (a *App) recover(ctx context.Context, s store.Backend) error {
+	before := s.Deaths()
+	runs, err := s.Recover(ctx)
+	a.Notifier.Recovered(runs, s.Deaths()-before)
 	return err
 }

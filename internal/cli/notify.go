@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +21,8 @@ The section notifications of config.yaml names these channels. A notification
 has the tool and the IDs of the call, never its arguments, and cannot answer it.
 `,
 		Example: `  remit notify
-  remit notify test`,
+  remit notify test
+  remit notify retry`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			a, err := s.open()
@@ -28,15 +30,30 @@ has the tool and the IDs of the call, never its arguments, and cannot answer it.
 				return err
 			}
 			set := a.Home.Settings.Notifications
+			kept, err := a.Notifier.Outbox.List()
+			if err != nil {
+				return err
+			}
 			names := []channelView{}
 			for _, c := range a.Notifier.Channels() {
-				names = append(names, channelView{Channel: c.Name()})
+				v := channelView{Channel: c.Name()}
+				for _, k := range kept {
+					switch {
+					case k.Channel != v.Channel:
+					case k.Dead:
+						v.Dead++
+						v.Error = k.Error
+					default:
+						v.Waiting++
+					}
+				}
+				names = append(names, v)
 			}
 			if s.json {
 				return printPage(s, names, "")
 			}
 			for _, n := range names {
-				s.printf("%s\n", show(n.Channel))
+				s.printf("%s%s\n", show(n.Channel), show(n.undelivered()))
 			}
 			if set.Bell {
 				s.printf("terminal bell\n")
@@ -46,7 +63,33 @@ has the tool and the IDs of the call, never its arguments, and cannot answer it.
 			return nil
 		},
 	}
-	c.AddCommand(s.notifyTestCmd())
+	c.AddCommand(s.notifyTestCmd(), &cobra.Command{
+		Use:   "retry",
+		Short: "Send notifications again that wait or were given up",
+		Long: `Sends every notification to a webhook that was not delivered, once, now. Those
+that fail again wait for remit serve, which tries for three days.
+`,
+		Example: "  remit notify retry",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			if err := a.Notifier.Retry(cmd.Context()); err != nil {
+				return err
+			}
+			left, err := a.Notifier.Outbox.List()
+			if err != nil {
+				return err
+			}
+			if s.json {
+				return s.printJSON(map[string]int{"left": len(left)})
+			}
+			s.printf("%s not delivered\n", counted(len(left), "notification"))
+			return nil
+		},
+	})
 	return c
 }
 
@@ -54,7 +97,21 @@ has the tool and the IDs of the call, never its arguments, and cannot answer it.
 type channelView struct {
 	Channel   string `json:"channel"`
 	Delivered *bool  `json:"delivered,omitempty"`
-	Error     string `json:"error,omitempty"`
+	Waiting   int    `json:"waiting,omitempty"` // notifications that are tried again
+	Dead      int    `json:"dead,omitempty"`    // that were given up
+	Error     string `json:"error,omitempty"`   // of the test, or of the newest that was given up
+}
+
+// undelivered tells of notifications that were not delivered.
+func (v channelView) undelivered() string {
+	text := ""
+	if v.Waiting > 0 {
+		text = fmt.Sprintf(", %d waiting", v.Waiting)
+	}
+	if v.Dead > 0 {
+		text += fmt.Sprintf(", %d given up: %s", v.Dead, v.Error)
+	}
+	return text
 }
 
 func (s *session) notifyTestCmd() *cobra.Command {

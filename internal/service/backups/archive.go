@@ -43,7 +43,7 @@ const (
 var leftOut = map[string]bool{
 	sqlite.File: true, sqlite.File + "-wal": true, sqlite.File + "-shm": true, tables.KeyFolder: true, tables.VerifiedFile: true,
 	"owners": true, "logs": true, "cache": true, "surveys": true, "responses": true, "chat_history": true, "ui": true,
-	"changes": true, "undo": true, "confined": true, "lost+found": true,
+	"changes": true, "undo": true, "confined": true, "outbox": true, "lost+found": true,
 }
 
 func isLeftOut(name string) bool {

@@ -25,6 +25,9 @@ type Home struct {
 	// Changed is called after each recorded change. Nil: nothing is called.
 	Changed func()
 
+	// Tell is called with the name and the target of each recorded change. Nil: nothing is called.
+	Tell func(action, target string)
+
 	logs logFiles
 }
 

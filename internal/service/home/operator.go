@@ -45,6 +45,9 @@ func (h *Home) Recorded(action string, about ledger.OperatorAction, do func() er
 		return errors.Join(err, Operated(ctx, st, action, about, fault.CodeOf(err)))
 	}
 	h.changed()
+	if h.Tell != nil {
+		h.Tell(action, about.Target)
+	}
 	return nil
 }
 

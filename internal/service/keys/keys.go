@@ -15,16 +15,14 @@ import (
 	"github.com/remitrun/remit/internal/record/store/tables"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
-	"github.com/remitrun/remit/internal/service/notify"
 	"github.com/remitrun/remit/internal/service/secrets"
 )
 
 // Keys are those of one $REMIT_HOME.
 type Keys struct {
-	Home     *home.Home
-	Grants   *grants.Grants
-	Secrets  *secrets.Secrets
-	Notifier *notify.Notifier
+	Home    *home.Home
+	Grants  *grants.Grants
+	Secrets *secrets.Secrets
 }
 
 // Key is one key. Nothing in it is secret.
@@ -96,21 +94,13 @@ func (s *Keys) RotateLedger(ctx context.Context) (ledger.Rotation, error) {
 			return rot, rerr
 		}
 	}
-	if err == nil {
-		s.tell("ledger", about.Digest)
+	if err == nil && s.Home.Tell != nil {
+		s.Home.Tell("ledger.rotate", about.Digest)
 	}
 	return rot, err
 }
 
 // RotateSecrets replaces the key that the file of secrets is encrypted for.
 func (s *Keys) RotateSecrets() (string, error) {
-	name, err := s.Secrets.Rotate()
-	if err == nil {
-		s.tell("secrets", name)
-	}
-	return name, err
-}
-
-func (s *Keys) tell(of, id string) {
-	s.Notifier.Notify(notify.Event{Kind: notify.KeyRotated, ID: of + "-" + id, Title: "A key was rotated", Do: "remit keys", Facts: map[string]string{"of": of, "key": id}})
+	return s.Secrets.Rotate()
 }

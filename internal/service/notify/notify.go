@@ -7,7 +7,9 @@ package notify
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,6 +38,9 @@ const (
 	WitnessBehind     = "witness.behind"
 	WitnessDisagrees  = "witness.disagrees"
 	KeyRotated        = "key.rotated"
+	PolicyChanged     = "policy.changed"
+	RunsUnknown       = "runs.unknown"
+	NodeLost          = "node.lost"
 	Test              = "test"
 )
 
@@ -60,12 +65,16 @@ const (
 
 // Notifier sends events to all channels. The nil Notifier sends nothing. It must be closed.
 type Notifier struct {
+	Outbox *Outbox // keeps what is sent to webhooks; nil: nothing is kept
+
 	channels []Channel
 	log      func() *slog.Logger
 	pauses   []time.Duration // before each further attempt
 
 	mu     sync.Mutex
 	queues []chan Event // nil: not started
+	keep   chan Event   // on the way into the outbox
+	kept   sync.WaitGroup
 	closed bool
 	ended  chan struct{} // closed when no further attempts are wanted
 	work   sync.WaitGroup
@@ -101,11 +110,26 @@ func (n *Notifier) Notify(e Event) {
 	}
 	n.start()
 	for i, q := range n.queues {
-		select {
-		case q <- e:
-		default:
-			n.failed(n.channels[i], e, fault.New(fault.LimitReached, "%d notifications are waiting already; this one was dropped", maxWaiting))
+		if !n.lasts(n.channels[i]) {
+			n.offer(n.channels[i], q, e)
 		}
+	}
+	if n.Outbox != nil {
+		n.offer(nil, n.keep, e)
+	}
+}
+
+// lasts reports whether events of a channel are kept until they were delivered.
+func (n *Notifier) lasts(c Channel) bool {
+	_, ok := c.(*webhook)
+	return ok && n.Outbox != nil
+}
+
+func (n *Notifier) offer(c Channel, q chan<- Event, e Event) {
+	select {
+	case q <- e:
+	default:
+		n.failed(c, e, fault.New(fault.LimitReached, "%d notifications are waiting already; this one was dropped", maxWaiting))
 	}
 }
 
@@ -121,12 +145,122 @@ func (n *Notifier) start() {
 		n.queues = append(n.queues, q)
 		n.work.Go(func() {
 			for e := range q {
-				if err := n.deliver(ctx, c, e); err != nil {
-					n.failed(c, e, err)
-				}
+				n.settle(c, e, n.deliver(ctx, c, e))
 			}
 		})
 	}
+	if n.Outbox == nil {
+		return
+	}
+	n.keep = make(chan Event, maxWaiting)
+	queues := n.queues
+	n.kept.Go(func() {
+		for e := range n.keep {
+			n.keepAndOffer(queues, e)
+		}
+	})
+}
+
+// keepAndOffer writes an event into the outbox for each channel that lasts, and then offers it
+// to the channel. One that the channel has no room for is sent from the outbox later.
+func (n *Notifier) keepAndOffer(queues []chan Event, e Event) {
+	for i, c := range n.channels {
+		if !n.lasts(c) {
+			continue
+		}
+		if _, err := n.Outbox.add(c.Name(), e); err != nil {
+			n.failed(c, e, fmt.Errorf("it could not be kept: %w", err)) // it is sent all the same
+		}
+		select {
+		case queues[i] <- e:
+		default:
+		}
+	}
+}
+
+// settle notes how the delivery of an event ended.
+func (n *Notifier) settle(c Channel, e Event, err error) {
+	if !n.lasts(c) {
+		if err != nil {
+			n.failed(c, e, err)
+		}
+		return
+	}
+	n.settleKept(c, &Kept{Channel: c.Name(), Event: e}, err, time.Now())
+}
+
+func (n *Notifier) settleKept(c Channel, k *Kept, err error, now time.Time) {
+	if serr := n.Outbox.settle(k, err, now); serr != nil {
+		n.failed(c, k.Event, serr)
+	}
+	if k.Dead {
+		n.failed(c, k.Event, err)
+	}
+}
+
+// outboxEvery is how often a service looks for notifications to send again.
+const outboxEvery = 5 * time.Second
+
+// Run sends from the outbox what is due, until ctx ends.
+func (n *Notifier) Run(ctx context.Context) {
+	if n == nil || n.Outbox == nil {
+		return
+	}
+	tick := time.NewTicker(outboxEvery)
+	defer tick.Stop()
+	for {
+		n.SendDue(ctx, time.Now())
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// SendDue sends what is due, once. After a failure the others of that channel wait for the next
+// time.
+func (n *Notifier) SendDue(ctx context.Context, now time.Time) {
+	list, err := n.Outbox.List()
+	if err != nil {
+		n.failed(nil, Event{}, err)
+		return
+	}
+	failing := map[string]bool{}
+	for _, k := range list {
+		i := slices.IndexFunc(n.channels, func(c Channel) bool { return c.Name() == k.Channel })
+		if k.Dead || k.Next.After(now) || failing[k.Channel] || ctx.Err() != nil {
+			continue
+		}
+		if i < 0 {
+			k.Attempts = maxAttempts // the settings do not name the channel any more
+			_ = n.Outbox.settle(&k, errors.New("no channel has this name any more"), now)
+			continue
+		}
+		k.Next = now.Add(claim)
+		if n.Outbox.put(&k) != nil {
+			return
+		}
+		err := attempt(ctx, n.channels[i], k.Event)
+		failing[k.Channel] = err != nil
+		n.settleKept(n.channels[i], &k, err, now)
+	}
+}
+
+// Retry sends all that waits or is dead again, once, now.
+func (n *Notifier) Retry(ctx context.Context) error {
+	list, err := n.Outbox.List()
+	if err != nil {
+		return err
+	}
+	for _, k := range list {
+		k.Dead, k.Attempts, k.Next = false, 0, time.Time{}
+		if err := n.Outbox.put(&k); err != nil {
+			return err
+		}
+	}
+	n.SendDue(ctx, time.Now())
+	return nil
 }
 
 // deliver sends one event to one channel, with further attempts after failures until Close.
@@ -157,8 +291,12 @@ func attempt(ctx context.Context, c Channel, e Event) error {
 
 // failed logs an event that people were not told of.
 func (n *Notifier) failed(c Channel, e Event, err error) {
+	name := "outbox"
+	if c != nil {
+		name = c.Name()
+	}
 	if l := n.log(); l != nil {
-		l.Warn("a notification was not delivered", "channel", c.Name(), "event", e.Kind, "id", e.ID, "error", clip.Text(redact.Show(err.Error()), 300))
+		l.Warn("a notification was not delivered", "channel", name, "event", e.Kind, "id", e.ID, "error", clip.Text(redact.Show(err.Error()), 300))
 	}
 }
 
@@ -191,6 +329,10 @@ func (n *Notifier) Close() {
 		return
 	}
 	close(n.ended)
+	if n.keep != nil {
+		close(n.keep)
+		n.kept.Wait()
+	}
 	for _, q := range n.queues {
 		close(q)
 	}

@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/remitrun/remit/internal/authority/policy/target"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/service/settings"
 )
@@ -32,7 +33,9 @@ type webhook struct {
 
 // Webhook returns the channel of a webhook. Its secrets are found when an event is sent.
 func Webhook(w settings.Webhook, secret func(name string) (string, bool)) Channel {
-	return &webhook{NewSender("notifications.webhooks."+w.Name, w, secret), w.Format}
+	s := NewSender("notifications.webhooks."+w.Name, w, secret)
+	s.public = !w.Private
+	return &webhook{s, w.Format}
 }
 
 // Sender posts to the address of a webhook. Requests are signed as Standard Webhooks defines it:
@@ -44,6 +47,17 @@ type Sender struct {
 	secret func(name string) (string, bool) // finds a stored secret
 	now    func() time.Time
 	client *http.Client
+	public bool // names must not lead to addresses of private networks
+}
+
+// publicOnly marks the context of a request that must not reach addresses of private networks.
+type publicOnly struct{}
+
+// literal reports whether a URL names an address, or this machine: then the person who wrote it
+// chose where it leads. Other names lead wherever DNS says.
+func literal(host string) bool {
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil || strings.EqualFold(host, "localhost")
 }
 
 // NewSender returns a sender for a webhook, which field of the settings describes. Its secrets are
@@ -83,6 +97,9 @@ func dial(ctx context.Context, network, addr string) (net.Conn, error) {
 		a, err := netip.ParseAddrPort(addr)
 		if plain := ctx.Value(plainHTTP{}) != nil; err != nil || plain && !a.Addr().Unmap().IsLoopback() {
 			return fmt.Errorf("%s is not a loopback address", addr)
+		}
+		if ctx.Value(publicOnly{}) != nil && !target.Public(a.Addr().Unmap()) {
+			return fmt.Errorf("the name leads to %s, which is not a public address; if that is meant, set private: true", a.Addr())
 		}
 		return nil
 	}}
@@ -156,6 +173,9 @@ func (s *Sender) request(ctx context.Context, id, kind string, body []byte, head
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
 		return nil, withoutURL(err)
+	}
+	if s.public && !literal(req.URL.Hostname()) {
+		req = req.WithContext(context.WithValue(ctx, publicOnly{}, true))
 	}
 	req.Header.Set("Content-Type", kind)
 	req.Header.Set("User-Agent", "remit")

@@ -25,6 +25,8 @@ type Webhook struct {
 	Format string // one of WebhookFormats; "" is json
 	Key    string // signs each request; "": unsigned
 	Token  string // sent as Authorization: Bearer; "": none
+
+	Private bool // of a notification: a name may lead to an address of a private network
 }
 
 // WebhookFormats are the forms in which a webhook can be sent.
@@ -73,10 +75,11 @@ func (r *reader) webhooks(n *document.Node, path string, into *Notifications) {
 func (r *reader) webhook(k, v *document.Node, path string) Webhook {
 	w := Webhook{Name: k.Text}
 	r.Mapping(v, path, document.Fields{
-		"url":    r.webhookURL(&w.URL),
-		"format": r.OneOf(&w.Format, WebhookFormats...),
-		"key":    func(n *document.Node, path string) { w.Key = r.stored(n, path) },
-		"token":  func(n *document.Node, path string) { w.Token = r.stored(n, path) },
+		"url":     r.webhookURL(&w.URL),
+		"format":  r.OneOf(&w.Format, WebhookFormats...),
+		"private": r.Bool(&w.Private),
+		"key":     func(n *document.Node, path string) { w.Key = r.stored(n, path) },
+		"token":   func(n *document.Node, path string) { w.Token = r.stored(n, path) },
 	}, "url")
 	return w
 }
