@@ -202,20 +202,21 @@ func storeRefusedTogether(t *testing.T, open OpenStore) {
 		run, _ := start(t, s, nil)
 		put(t, s, intent(run, 1))
 		var ended atomic.Int32
+		var refused [16]error
 		var wg sync.WaitGroup
 		for i := range 4 { // while the writer writes these, the others become a batch
 			wg.Go(func() { put(t, s, done(busy, 4*round+i+1, "fs.read", tool.Completed)) })
 		}
-		for range 16 {
+		for i := range refused {
 			wg.Go(func() {
-				if _, err := s.Append(context.Background(), outcome(run, 1, tool.Completed), finish(run, tool.Completed)); err == nil {
+				if _, refused[i] = s.Append(context.Background(), outcome(run, 1, tool.Completed), finish(run, tool.Completed)); refused[i] == nil {
 					ended.Add(1)
 				}
 			})
 		}
 		wg.Wait()
 		if n := ended.Load(); n != 1 {
-			t.Fatalf("the run was ended %d times", n)
+			t.Fatalf("the run was ended %d times: %v", n, errors.Join(refused[:]...))
 		}
 	}
 	sound(t, s)

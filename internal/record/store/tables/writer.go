@@ -70,7 +70,7 @@ const (
 	insertNote  = "INSERT INTO checkpoints(size, note) VALUES(?, ?)"
 	insertRun   = "INSERT INTO runs(seq, id, status, mode, started, ended, total, completed, denied, failed) VALUES(?, ?, 0, ?, ?, 0, ?, 0, 0, 0)"
 	insertTool  = "INSERT INTO run_tools(tool, run) VALUES(?, ?) ON CONFLICT DO NOTHING"
-	updateRun   = "UPDATE runs SET status = ?, ended = ?, total = CASE WHEN ?1 = 0 THEN total ELSE ?3 END, completed = ?, denied = ?, failed = ?, refused = ? WHERE seq = ?"
+	updateRun   = "UPDATE runs SET status = ?, ended = ?, total = CASE WHEN CAST(?1 AS bigint) = 0 THEN total ELSE ?3 END, completed = ?, denied = ?, failed = ?, refused = ? WHERE seq = ?"
 	updateTally = "UPDATE runs SET completed = ?, denied = ?, failed = ?, refused = ? WHERE seq = ?" // of an open run: the index of open runs is left alone
 	updateLog   = "UPDATE log SET size = ?, frontier = ?, signed = ?, mac = ? WHERE id = 1"
 	selectNote  = "SELECT note FROM checkpoints WHERE size = ?"
