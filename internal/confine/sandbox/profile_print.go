@@ -41,14 +41,25 @@ func (p Profile) MarshalJSON() ([]byte, error) {
 		Network   string         `json:"network"`
 		Isolation string         `json:"isolation"` // full, landlock, none
 		Tier      string         `json:"tier"`      // fresh, session
+		Image     string         `json:"image,omitempty"`
+		Publish   []string       `json:"publish,omitempty"` // ports of this machine, as 8080:80
 		Env       []string       `json:"env"`
 		Path      []string       `json:"path"`
 		Limits    map[string]any `json:"limits"`
 		Notes     []string       `json:"notes"`
-	}{mounts, p.Removable, p.Dir, system, network, p.Isolation.String(), tier, orNone(p.Env), orNone(p.Path), map[string]any{
+	}{mounts, p.Removable, p.Dir, system, network, p.Isolation.String(), tier, p.Image, p.published(), orNone(p.Env), orNone(p.Path), map[string]any{
 		"memory": p.Memory, "memory_together": p.Together, "disk": p.Disk, "processes": p.Processes, "file_size": p.FileSize,
 		"cpu_ms": p.CPU.Milliseconds(), "open_files": p.OpenFiles,
 	}, orNone(p.Notes)})
+}
+
+// published are the ports of this machine that are the command's.
+func (p Profile) published() []string {
+	var out []string
+	for _, port := range p.Publish {
+		out = append(out, port.String())
+	}
+	return out
 }
 
 func orNone(list []string) []string {
@@ -62,6 +73,9 @@ func orNone(list []string) []string {
 func (p Profile) String() string {
 	var b strings.Builder
 	for _, m := range p.Mounts {
+		if p.Image != "" && m.System { // the line about the image stands for them
+			continue
+		}
 		what := m.Access.String()
 		if m.Keeps {
 			what += " keep"
@@ -94,7 +108,13 @@ func (p Profile) String() string {
 	if p.Session {
 		tier = "session"
 	}
+	if p.Image != "" {
+		system = "image " + p.Image
+	}
 	fmt.Fprintf(&b, "isolation  %s\ntier       %s\nsystem     %s\n", p.Isolation, tier, system)
+	if list := p.published(); list != nil {
+		fmt.Fprintf(&b, "publish    %s\n", strings.Join(list, " "))
+	}
 	fmt.Fprintf(&b, "folder     %q\nnetwork    %s\nenv        %s\npath       %s\n", p.Dir, network, strings.Join(p.Env, " "), strings.Join(p.Path, ":"))
 	fmt.Fprintf(&b, "memory     %d bytes a process\ndisk       %d bytes in /tmp\nprocesses  %d\nfile size  %d bytes\nopen files %d a process\n",
 		p.Memory, p.Disk, p.Processes, p.FileSize, p.OpenFiles)
