@@ -48,6 +48,8 @@ var rules = []rule{
 	{pure, suites, `path/filepath\.(Walk|WalkDir|Glob|EvalSymlinks|Abs)`, "a pure package does not look at files"},
 	// permittest tests tools without a runner; only tests import it.
 	{nil, []string{"call/runner", "authority/permit/permittest"}, `github\.com/remitrun/remit/internal/authority/permit\.Mint`, "only the runner mints permits"},
+	{nil, []string{"confine/remote/worker"}, `github\.com/remitrun/remit/internal/authority/permit\.Redeem`, "only the worker's runner redeems permit tokens"},
+	{nil, []string{"confine/remote"}, `github\.com/remitrun/remit/internal/authority/permit\.(SignWork|Verify)`, "permit tokens are signed by the node's half and verified by the worker's"},
 	{nil, []string{"service/history"}, `github\.com/remitrun/remit/internal/base/redact\.None`, "logs and reports are redacted"},
 	{nil, []string{"confine/sandbox", "app", "record/store/postgres/postgrestest"}, `os/exec\.(Command|CommandContext)`, "processes are started by sandbox"},
 	{nil, []string{"confine/sandbox", "cmd/remit", "cli", "examples"}, `os\.Exit`, "an error goes up to main"},
@@ -173,6 +175,8 @@ func TestTheRulesCatch(t *testing.T) {
 		"clock in policy":             {"authority/policy/glob", "time.Now", true},
 		"duration in policy":          {"authority/policy", "time.Second", false},
 		"mint in app":                 {"app", "github.com/remitrun/remit/internal/authority/permit.Mint", true},
+		"redeem in the runner":        {"call/runner", "github.com/remitrun/remit/internal/authority/permit.Redeem", true},
+		"redeem in a worker":          {"confine/remote/worker", "github.com/remitrun/remit/internal/authority/permit.Redeem", false},
 		"mint in the runner":          {"call/runner", "github.com/remitrun/remit/internal/authority/permit.Mint", false},
 		"environment in the store":    {"record/store/sqlite", "os.Getenv", true},
 	}

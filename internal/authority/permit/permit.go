@@ -49,6 +49,7 @@ type Terms struct {
 	Request  Requester // only of a call of authority.request; nil: it cannot request authority
 	Keep     Keeper    // keeps the files that tools replace; nil: none are kept
 	Held     Held      // the layers that writes go to; nil: writes reach the workspace
+	Intent   Intent    // the record of the call
 
 	// Bytes that may be received and sent over the network; 0: no limit.
 	BytesIn, BytesOut int64

@@ -34,6 +34,9 @@ type Rules struct {
 // Policy is what the rules were bound from.
 func (r *Rules) Policy() *Policy { return r.policy }
 
+// Env is what the rules are bound to.
+func (r *Rules) Env() Env { return r.env }
+
 // Bind compiles p for env.
 func (p *Policy) Bind(env Env) (*Rules, error) {
 	d := p.content()
