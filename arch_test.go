@@ -35,6 +35,7 @@ var mayImport = map[string]string{
 	"service/secrets":      "call/runner confine/secret authority/policy base/fault base/redact service/policies record/ledger service/home",
 	"service/policies":     "os authority/policy base/wholefile base/fault authority/grant service/home record/ledger call/runner",
 	"service/runs":         "service/notify call/approval confine/changeset base/wholefile call/plan call/schedule service/changes os github.com/google/uuid call/catalog confine/sandbox authority/policy service/approvals base/tool confine/files record/eventlog record/store agents/agent service/home record/ledger service/secrets base/canon call/runner call/frozen authority/permit service/grants authority/policy/command authority/policy/learn confine/network tools/builtin/shell base/fault service/policies",
+	"service/workers":      "base/fault base/tool authority/permit authority/policy confine/remote confine/remote/wire confine/remote/worker confine/sandbox record/ledger record/store service/home golang.org/x/mod/sumdb crypto/rand net",
 	"service/queue":        "base/fault base/regex base/tool authority/policy call/plan call/runner record/ledger record/store service/grants service/home service/policies service/runs github.com/google/uuid github.com/netresearch/go-cron os",
 	"service/measures":     "base/fault call/runner record/ledger record/telemetry",
 	"service/hooks":        "authority/permit authority/policy authority/policy/command authority/policy/glob base/canon base/fault base/tool call/runner confine/sandbox github.com/google/uuid net/http service/notify service/settings",
@@ -131,6 +132,10 @@ var mayImport = map[string]string{
 	"confine/sandbox/linux":   "base/wholefile authority/policy/command base/regex base/fault authority/permit authority/policy base/tool confine/sandbox confine/sandbox/spawn golang.org/x/net/bpf golang.org/x/sys github.com/landlock-lsm/go-landlock os os/exec net syscall unsafe crypto/rand",
 	"confine/image/imagetest": "github.com/klauspost/compress/zstd os",
 	"confine/image":           "base/fault github.com/klauspost/compress/zstd os",
+	"confine/remote":          "base/clip base/fault base/tool authority/permit authority/policy confine/changeset confine/remote/tree confine/remote/wire confine/sandbox golang.org/x/sys net net/http os",
+	"confine/remote/tree":     "base/fault os syscall",
+	"confine/remote/wire":     "base/fault base/tool authority/permit confine/changeset confine/sandbox",
+	"confine/remote/worker":   "base/fault authority/permit authority/policy confine/changeset confine/remote/tree confine/remote/wire confine/sandbox confine/sandbox/linux crypto/rand net net/http os",
 	"confine/placement":       "authority/permit authority/policy base/fault confine/sandbox confine/sandbox/linux",
 	"confine/sandbox/spawn":   "base/fault golang.org/x/sys github.com/landlock-lsm/go-landlock os os/exec os/signal syscall unsafe",
 	"confine/files":           "base/fault authority/permit authority/policy base/tool golang.org/x/sys os syscall crypto/rand",
@@ -184,7 +189,7 @@ var mayImport = map[string]string{
 	"doors/webui":     "doors/admission service/people service/queue agents/agent agents/capability agents/chat authority/grant base/clip base/fault base/markdown base/redact call/approval call/catalog doors/httpapi record/ledger record/report record/store service/approvals service/changes service/devices service/grants service/history service/policyreview service/replays github.com/google/uuid net net/http",
 	"app": `
 		doors/gateway doors/httpapi doors/listen doors/webui
-		service/agents service/apis service/approvals service/backups service/callers service/changes service/clients service/database service/devices service/doctor service/erasures service/extensions service/grants service/history service/home service/hooks service/images service/keys service/measures service/models service/modules service/notify service/people service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/settings service/slash service/witnesses
+		service/agents service/apis service/approvals service/backups service/callers service/changes service/clients service/database service/devices service/doctor service/erasures service/extensions service/grants service/history service/home service/hooks service/images service/keys service/measures service/models service/modules service/notify service/people service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/settings service/slash service/witnesses service/workers
 		agents/agent agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/mcptools agents/capability/noop agents/capability/requests agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace
 		call/approval call/catalog call/frozen call/runner
 		tools/builtin/analyze tools/builtin/clock tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/request tools/builtin/shell tools/model tools/model/anthropic tools/model/openai tools/model/scripted tools/source/mcp

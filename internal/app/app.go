@@ -43,6 +43,7 @@ import (
 	"github.com/remitrun/remit/internal/service/servers"
 	"github.com/remitrun/remit/internal/service/slash"
 	"github.com/remitrun/remit/internal/service/witnesses"
+	"github.com/remitrun/remit/internal/service/workers"
 )
 
 // App is a built Remit. Parts that cost time to open (the ledger, the sandbox)
@@ -75,6 +76,7 @@ type App struct {
 	Witnesses    *witnesses.Witnesses
 	Doctor       *doctor.Doctor
 	Keys         *keys.Keys
+	Workers      *workers.Workers
 	catalog      *catalog.Catalog
 	own          []permit.Tool
 	box          *placement.Box
@@ -87,6 +89,7 @@ type App struct {
 // New builds an App. own are tools of the program that it is part of. It must be closed.
 func New(cfg home.Config, own ...permit.Tool) (*App, error) {
 	a := &App{Home: &home.Home{Config: cfg}, own: own}
+	a.Workers = &workers.Workers{Home: a.Home, Store: a.Store}
 	a.Backups = &backups.Backups{Home: a.Home}
 	a.Policies = &policies.Policies{Home: a.Home}
 	a.Secrets = secrets.New(a.Home, a.Policies)

@@ -35,6 +35,7 @@ type ServeRequest struct {
 	Public    bool     // an address that others reach may be without TLS
 	Policy    string   // of the admin's grant; "": the workspace's if trusted, else a built-in one
 	Workspace string   // absolute, as Workspace makes it
+	Workers   string   // address and port at which workers connect; "": none do
 	NewToken  bool     // the admin's token is made anew, and the old one revoked
 	Limits    httpapi.Limits
 	// Ready is told once requests are answered.
@@ -45,11 +46,12 @@ type ServeRequest struct {
 type Served struct {
 	grants.AdminGrant
 
-	URL    string
-	UI     string // of the web UI
-	Public bool   // computers other than this one may reach it
-	TLS    bool
-	Traced string // where traces go; "": nowhere
+	URL     string
+	UI      string // of the web UI
+	Workers string // where workers join; "": they cannot
+	Public  bool   // computers other than this one may reach it
+	TLS     bool
+	Traced  string // where traces go; "": nowhere
 }
 
 // Serve answers the HTTP API until ctx ends, and then finishes what is under way.
@@ -100,6 +102,11 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	}
 	defer withdraw()
 	defer garbage.Less()()
+	var endWorkers func()
+	if admin.Workers, endWorkers, err = a.serveWorkers(work, q.Workers); err != nil {
+		return err
+	}
+	defer endWorkers()
 	defer a.Queue.Start(ctx, queue.Worker{Drain: cmp.Or(q.Limits.Drain, endWithin), Observe: observe, Advice: adviceOn})()
 	var background sync.WaitGroup
 	background.Go(func() { a.Erasures.Retain(work) })

@@ -81,6 +81,7 @@ func (s *session) serveCmd() *cobra.Command {
 	fl.StringVar(&q.Cert, "tls-cert", "", "certificate `FILE`")
 	fl.StringVar(&q.Key, "tls-key", "", "`FILE` with the certificate's key")
 	fl.BoolVar(&q.Public, "insecure-public", false, "allow a public address without TLS")
+	fl.StringVar(&q.Workers, "workers", "", "also take workers at this `ADDRESS` and port, as 127.0.0.1:8643")
 	fl.Float64Var(&q.Limits.Rate, "rate", 0, "maximum requests per second per grant (default 10000)")
 	durationVar(c, &q.Limits.Drain, "drain", 20*time.Second, "time for running turns to finish when the service stops")
 	return c
@@ -96,6 +97,9 @@ func (s *session) serving(v app.Served) {
 		if v.Older {
 			out["older_token"] = true
 		}
+		if v.Workers != "" {
+			out["workers"] = v.Workers
+		}
 		if err := s.printJSON(out); err != nil {
 			s.errorf("%v\n", err)
 		}
@@ -103,6 +107,9 @@ func (s *session) serving(v app.Served) {
 	}
 	s.printf("%s serving on %s\n", s.paint(green, "✓"), v.URL)
 	s.printf("  web UI  remit ui opens it\n")
+	if v.Workers != "" {
+		s.printf("  workers %s\n", v.Workers)
+	}
 	s.printf("  policy  %s\n", show(v.Why))
 	for line := range strings.Lines(string(v.Policy.Source())) {
 		s.printf("    %s\n", s.paint(dim, show(strings.TrimRight(line, "\r\n"))))

@@ -248,6 +248,14 @@ func (p Permit) Chain() policy.Chain {
 	return p.s.terms.Chain
 }
 
+// Intent names the record of the call.
+func (p Permit) Intent() Intent {
+	if p.s == nil {
+		return Intent{}
+	}
+	return p.s.terms.Intent
+}
+
 // Limits returns the limits of the call.
 func (p Permit) Limits() policy.Limits {
 	if p.s == nil {

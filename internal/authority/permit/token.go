@@ -35,6 +35,7 @@ type Work struct {
 	Limits   policy.Limits   `json:"limits"`
 	Command  json.RawMessage `json:"command"`
 	Tree     string          `json:"tree"` // the digest of the workspace that the command sees
+	TreeSize int64           `json:"tree_size"`
 	Worker   []byte          `json:"worker"`
 	Node     string          `json:"node"`
 	Epoch    int64           `json:"epoch"`

@@ -21,6 +21,11 @@ const maxLinks = 40
 // fault.NotFound, with the nearest name. All paths are those of a sandbox with the
 // system of img.
 func Lookup(img *Image, path []string, argv0, dir string) (exe string, names []string, err error) {
+	return LookupIn(img.At, path, argv0, dir)
+}
+
+// LookupIn is Lookup where a path is looked at elsewhere: at gives the place.
+func LookupIn(at func(string) string, path []string, argv0, dir string) (exe string, names []string, err error) {
 	switch {
 	case argv0 == "":
 		return "", nil, fault.New(fault.ArgsInvalid, "the command has no first word")
@@ -31,8 +36,8 @@ func Lookup(img *Image, path []string, argv0, dir string) (exe string, names []s
 		if !filepath.IsAbs(asked) {
 			asked = filepath.Join(dir, asked)
 		}
-		if exe, names, err = follow(img, filepath.Clean(asked)); err == nil {
-			err = runnable(img, exe)
+		if exe, names, err = follow(at, filepath.Clean(asked)); err == nil {
+			err = runnable(exe, at(exe))
 		}
 		if err != nil {
 			return "", nil, notRunnable(argv0, err)
@@ -44,9 +49,9 @@ func Lookup(img *Image, path []string, argv0, dir string) (exe string, names []s
 		if !filepath.IsAbs(folder) {
 			continue
 		}
-		exe, names, err := follow(img, filepath.Join(folder, argv0))
+		exe, names, err := follow(at, filepath.Join(folder, argv0))
 		if err == nil {
-			err = runnable(img, exe)
+			err = runnable(exe, at(exe))
 		}
 		if err == nil {
 			return exe, names, nil
@@ -59,7 +64,7 @@ func Lookup(img *Image, path []string, argv0, dir string) (exe string, names []s
 		return "", nil, notRunnable(argv0, found)
 	}
 	e := fault.New(fault.NotFound, "no command %q on the trusted PATH %s", argv0, strings.Join(path, ":"))
-	if meant := similar(img, path, argv0); meant != "" {
+	if meant := similar(at, path, argv0); meant != "" {
 		return "", nil, e.WithHint("did you mean %q?", meant)
 	}
 	return "", nil, e.WithHint("install it there, or add its folder to the policy's commands.path")
@@ -85,8 +90,8 @@ func RootCause(err error) error {
 	return err
 }
 
-func runnable(img *Image, exe string) error {
-	st, err := os.Stat(img.At(exe))
+func runnable(exe, at string) error {
+	st, err := os.Stat(at)
 	switch {
 	case err != nil:
 		return err
@@ -99,9 +104,9 @@ func runnable(img *Image, exe string) error {
 }
 
 // follow resolves every link in an absolute clean path, one at a time.
-func follow(img *Image, path string) (real string, names []string, err error) {
+func follow(at func(string) string, path string) (real string, names []string, err error) {
 	for range maxLinks {
-		at, target, err := firstLink(img, path)
+		link, target, err := firstLink(at, path)
 		if err != nil {
 			return "", nil, err
 		}
@@ -109,9 +114,9 @@ func follow(img *Image, path string) (real string, names []string, err error) {
 			return path, names, nil
 		}
 		names = append(names, path)
-		rest := path[len(at):]
+		rest := path[len(link):]
 		if !filepath.IsAbs(target) {
-			target = filepath.Join(filepath.Dir(at), target)
+			target = filepath.Join(filepath.Dir(link), target)
 		}
 		path = filepath.Join(target, rest)
 	}
@@ -120,17 +125,17 @@ func follow(img *Image, path string) (real string, names []string, err error) {
 
 // firstLink finds the first component of path that is a symbolic link. The
 // links before it are gone already, so joining its target lexically is right.
-func firstLink(img *Image, path string) (at, target string, err error) {
+func firstLink(at func(string) string, path string) (link, target string, err error) {
 	for i := 1; i <= len(path); i++ {
 		if i < len(path) && path[i] != '/' {
 			continue
 		}
-		st, err := os.Lstat(img.At(path[:i]))
+		st, err := os.Lstat(at(path[:i]))
 		if err != nil {
 			return "", "", err
 		}
 		if st.Mode()&fs.ModeSymlink != 0 {
-			target, err = os.Readlink(img.At(path[:i]))
+			target, err = os.Readlink(at(path[:i]))
 			return path[:i], target, err
 		}
 	}
@@ -138,10 +143,10 @@ func firstLink(img *Image, path string) (at, target string, err error) {
 }
 
 // similar is the command whose name comes nearest, or none.
-func similar(img *Image, path []string, name string) string {
+func similar(at func(string) string, path []string, name string) string {
 	var all []string
 	for _, folder := range path {
-		entries, err := os.ReadDir(img.At(folder))
+		entries, err := os.ReadDir(at(folder))
 		if err != nil {
 			continue // a folder of the PATH that is not there offers no names
 		}

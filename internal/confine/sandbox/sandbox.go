@@ -176,6 +176,9 @@ func (o Outcome) Failure(what, stopper string) error {
 // one of its own: those of the host, and that one. The proxy's Env names it.
 const TrustFile = "/etc/remit-ca.pem"
 
+// ProxyPort is where a command reaches the proxy, at its own 127.0.0.1.
+const ProxyPort = 61080
+
 // AgentAt is where a command finds the person's SSH agent, if a policy names keys of it:
 // a socket of Remit's, which lists those keys and signs with them, and no more.
 const AgentAt = "/run/remit/ssh-agent.sock"

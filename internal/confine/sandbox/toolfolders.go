@@ -115,7 +115,7 @@ func TellWhere(err error, home, program string) error {
 		return err
 	}
 	for _, f := range ToolFolders(home) {
-		if exe, _, err := follow(nil, filepath.Join(f.Dir, program)); err == nil && runnable(nil, exe) == nil {
+		if _, _, err := Lookup(nil, []string{f.Dir}, program, "/"); err == nil {
 			hint := "it is in " + f.Dir + ": add that folder to the policy's commands.path"
 			if f.Root != "" {
 				hint += ", and " + f.Root + "/** to files.read"

@@ -107,6 +107,14 @@ type command struct {
 	image  *sandbox.Image // whose system it sees; nil: the machine's
 }
 
+// at is where a path that the command will see can be looked up now.
+func (c command) at(p string) string {
+	if q := c.layers.lookup(p); q != p {
+		return q
+	}
+	return c.image.At(p)
+}
+
 // Run runs one command under a permit and waits until every process of it is
 // gone. It is confined by what the permit's policies allow, or not run at all
 // (fault.SandboxMissing says what this machine lacks). A command that fails,
@@ -308,7 +316,7 @@ func (b *Box) compile(ctx context.Context, m *machine, chain policy.Chain, limit
 	if err != nil {
 		return sandbox.Profile{}, start{}, err
 	}
-	exe, names, err := sandbox.Lookup(c.image, limits.Path, c.Argv[0], dir)
+	exe, names, err := sandbox.LookupIn(c.at, limits.Path, c.Argv[0], dir)
 	if err != nil {
 		return sandbox.Profile{}, start{}, err
 	}
@@ -350,7 +358,7 @@ func (b *Box) compile(ctx context.Context, m *machine, chain policy.Chain, limit
 	if err != nil {
 		return prof, start{}, err
 	}
-	prof.Removable = slices.DeleteFunc(prof.Removable, func(dir string) bool { return !isFolder(dir) })
+	prof.Removable = slices.DeleteFunc(prof.Removable, func(dir string) bool { return !c.layers.isFolder(dir) })
 	noteOwners(&prof)
 	if _, over := sandbox.Cover(prof.Mounts, dir); over != nil && over.Kind == sandbox.Mask {
 		return prof, start{}, fault.New(fault.HandleRefused, "the working folder %q is not readable under the policy", c.Dir)
@@ -389,7 +397,7 @@ func checkCommand(ctx context.Context, p permit.Permit, c command, dir, exe stri
 		}
 		if a.Unknown == "" {
 			var err error
-			if a.Exe, a.Names, err = sandbox.Lookup(c.image, slices.Concat(path, a.Search), a.Argv[0], a.Dir); err != nil {
+			if a.Exe, a.Names, err = sandbox.LookupIn(c.at, slices.Concat(path, a.Search), a.Argv[0], a.Dir); err != nil {
 				return err
 			}
 		}

@@ -23,7 +23,7 @@ import (
 
 // proxyPort is where the proxy listens. The network namespace is the sandbox's
 // own, so no other sandbox and nothing of the host is there.
-const proxyPort = 61080
+const proxyPort = sandbox.ProxyPort
 
 // hostBundles are where systems keep the certificates that they trust.
 var hostBundles = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",

@@ -27,8 +27,14 @@ import (
 // overlay, mounted anew inside its sandbox. The nil layers are none.
 type layers struct {
 	lower, upper, work string
-	root               int // what they show together, while the command is prepared
+	source             string // the folder that is mounted as lower; on a worker it has another path
+	root               int    // what they show together, while the command is prepared
 	held               permit.Held
+}
+
+// elsewhere are held layers over a copy of the workspace.
+type elsewhere interface {
+	Workspace() string // the path at which commands see the copy
 }
 
 // layers takes a held run's layers for one command alone, until leave is
@@ -44,10 +50,14 @@ func (b *Box) layers(ctx context.Context, p permit.Permit) (l *layers, leave fun
 	}
 	l = &layers{root: -1, held: h}
 	var done func()
-	if l.lower, l.upper, l.work, done, err = h.Alone(ctx); err != nil {
+	if l.source, l.upper, l.work, done, err = h.Alone(ctx); err != nil {
 		return nil, nil, err
 	}
-	if l.root, err = b.look(l.lower, l.upper); err != nil {
+	l.lower = l.source
+	if e, ok := h.(elsewhere); ok {
+		l.lower = e.Workspace()
+	}
+	if l.root, err = b.look(l.source, l.upper); err != nil {
 		done()
 		return nil, nil, err
 	}
@@ -144,6 +154,23 @@ func (l *layers) At(p string) string {
 	return fmt.Sprintf("/proc/self/fd/%d/.%s", l.root, strings.TrimPrefix(p, strings.TrimSuffix(l.lower, "/")))
 }
 
+// lookup is At for every prefix of a path: what is above a copied workspace is only a folder.
+func (l *layers) lookup(p string) string {
+	if l != nil && l.source != l.lower && p != l.lower && sandbox.Within(l.lower, p) {
+		return "/"
+	}
+	return l.At(p)
+}
+
+// isFolder reports whether a path without links is a folder.
+func (l *layers) isFolder(p string) bool {
+	if l == nil || l.source == l.lower || !sandbox.Within(p, l.lower) {
+		return isFolder(p)
+	}
+	st, err := os.Lstat(l.At(p))
+	return err == nil && st.IsDir()
+}
+
 // errLinkedIn: within the layers no link is followed for a command.
 var errLinkedIn = errors.New("a symbolic link is on the way")
 
@@ -194,7 +221,7 @@ func (b *builder) layer(l *layers) {
 	if l == nil {
 		return
 	}
-	b.held, b.holds = b.overlay([3]string{l.lower, l.upper, l.work}), l.lower
+	b.held, b.holds = b.overlay([3]string{l.source, l.upper, l.work}), l.lower
 	name := b.hollow()
 	b.Call("overlay", unix.SYS_MOVE_MOUNT, spawn.From(b.held), b.Text(""), spawn.From(b.tree.hidden), b.Text(name), spawn.Int(unix.MOVE_MOUNT_F_EMPTY_PATH))
 }
