@@ -83,6 +83,7 @@ func (p Permit) Work() (Work, error) {
 		return Work{}, fault.New(fault.HandleRefused, "the tool has a folder of its own on this machine, so its commands can only run here")
 	}
 	w := Work{Intent: t.Intent, Digest: t.Call, ToolID: t.Tool, Approved: t.Approved, Limits: t.Limits}
+	w.Limits.PerTool = nil // the node counts calls
 	for i, r := range t.Chain {
 		if i == 0 {
 			w.Bound = r.Env()

@@ -59,8 +59,8 @@ type KindLimit struct {
 // may make, counted together.
 type ToolLimit struct {
 	Pattern string
-	Calls   int // 0: none
-	Match   func(tool.ID) bool
+	Calls   int                // 0: none
+	Match   func(tool.ID) bool `json:"-"`
 }
 
 // agentSettings is the section agents.

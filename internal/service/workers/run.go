@@ -139,11 +139,8 @@ func join(ctx context.Context, addr string, q RunRequest) (m membership, err err
 	}
 	if b != nil {
 		m, err := readMembership(b)
-		if err == nil && (terr != nil || bytes.Equal(m.ca.Raw, t.CA)) {
-			return m, nil // the token was used before
-		}
-		if err != nil {
-			return m, err
+		if err != nil || terr != nil || bytes.Equal(m.ca.Raw, t.CA) {
+			return m, err // the token was used before
 		}
 	}
 	if terr != nil {

@@ -165,7 +165,7 @@ func (s *Snapshot) file(dir *os.Root, name, p string, out *Directory) error {
 	f, st, err := openFile(dir, name)
 	if err != nil {
 		s.omit(p)
-		return nil //nolint:nilerr // it is missing on the worker, and the outcome says so
+		return nil // it is missing on the worker, and the outcome says so
 	}
 	defer func() { _ = f.Close() }() // only read
 	h := sha256.New()
