@@ -45,7 +45,7 @@ CI_FUZZTIME ?= 1s
 # sync.Map or atomics makes it report races that are none.
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false
 
-.PHONY: all build packages demo escape agents test ui-test ui-bench ui-shots test-deps race soak soak-fleet lint fmt fuzz fuzz-short bench bench-fleet cover cross clean help
+.PHONY: all build packages demo demo-fleet escape agents test ui-test ui-bench ui-shots test-deps race soak soak-fleet lint fmt fuzz fuzz-short bench bench-fleet cover cross clean help
 
 all: build
 
@@ -60,6 +60,10 @@ packages: ## deb, rpm, apk, container image, bill of materials and checksums, in
 demo: build ## execute, refuse, verify, replay and report a real plan
 	$(GO) build -o $(BIN)/demo-server ./examples/demo/server
 	sh examples/demo/run.sh
+
+demo-fleet: build ## PostgreSQL, two nodes and a worker here; one node is killed in a turn
+	@sh .ci/apt postgresql
+	REMIT="$(CURDIR)/$(BIN)/remit" sh examples/fleet/run.sh
 
 test: test-deps ## all tests
 	$(GO) test -vet=off -timeout $(TEST_TIMEOUT) ./...

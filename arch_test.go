@@ -202,7 +202,7 @@ var mayImport = map[string]string{
 	`,
 	"cli": `
 		doors/hook doors/hookrelay doors/listen
-		service/agents service/apis service/approvals service/backups service/changes service/clients service/database service/doctor service/erasures service/extensions service/grants service/history service/home service/images service/keys service/models service/modules service/notify service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/slash service/witnesses
+		service/agents service/apis service/approvals service/backups service/changes service/clients service/database service/doctor service/erasures service/extensions service/grants service/history service/home service/images service/keys service/models service/modules service/notify service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/slash service/workers service/witnesses
 		tools/packages
 		agents/agent agents/capability agents/chat
 		app

@@ -7,13 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/service/workers"
 )
 
 func (s *session) workerCmd() *cobra.Command {
-	var q app.WorkerRequest
+	var q workers.RunRequest
 	var token string
 	c := &cobra.Command{
 		Use:   "worker",
@@ -41,7 +40,8 @@ The token file is needed the first time. It is used up by joining.
 			if err != nil {
 				return err
 			}
-			return a.Work(cmd.Context(), q)
+			q.Home = a.Home
+			return workers.Run(cmd.Context(), q)
 		},
 	}
 	c.Flags().StringVar(&q.URL, "join", "", "address of the node, as `https://HOST:PORT`")

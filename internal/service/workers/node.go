@@ -44,6 +44,7 @@ type Parts struct {
 // Node takes the connections of workers.
 type Node struct {
 	Hub *remote.Hub
+	URL string // where workers join
 
 	s    *Workers
 	a    authority
@@ -72,6 +73,27 @@ func (s *Workers) Node(name string, p Parts) (*Node, error) {
 		Hub: remote.New(remote.Config{Key: a.key, Node: name, Overlay: p.Overlay, Egress: p.Egress, Leaf: s.leaf}),
 		conf: &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS13, ClientAuth: tls.VerifyClientCertIfGiven,
 			ClientCAs: pool, NextProtos: []string{wire.WorkProtocol, wire.JoinProtocol}, SessionTicketsDisabled: true}}, nil
+}
+
+// Listen takes workers at an address until stop is called. "" as the address: none are taken,
+// and the Node is nil.
+func (s *Workers) Listen(ctx context.Context, addr string, p Parts) (n *Node, stop func(), err error) {
+	if addr == "" {
+		return nil, nil, nil
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, nil, fault.Wrap(fault.Usage, err, "cannot listen for workers on %q: %v", addr, err).WithHint("expected an address such as 127.0.0.1:8643")
+	}
+	if n, err = s.Node(l.Addr().String(), p); err != nil {
+		_ = l.Close()
+		return nil, nil, err
+	}
+	n.URL = "https://" + l.Addr().String()
+	ctx, cancel := context.WithCancel(ctx)
+	var serving sync.WaitGroup
+	serving.Go(func() { n.Serve(ctx, l) })
+	return n, func() { cancel(); serving.Wait() }, nil
 }
 
 // leaf looks up the intent that a permit token rests on.

@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"path/filepath"
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
@@ -24,7 +25,6 @@ import (
 type RunRequest struct {
 	URL   string // https://HOST:PORT of the node
 	Token string // the join token; it is only used the first time
-	Dir   string // the worker's folder, absolute
 	Home  *home.Home
 	// Told is called as the worker connects, loses its connection, and works.
 	Told func(event, detail string)
@@ -56,7 +56,11 @@ func Run(ctx context.Context, q RunRequest) error {
 	if err != nil {
 		return err
 	}
-	w, err := worker.New(worker.Config{Dir: q.Dir, Key: m.key, Node: m.ca.PublicKey.(ed25519.PublicKey), Told: func(argv []string, ended string) {
+	dir := filepath.Join(q.Home.Dir, "worker")
+	if real, err := filepath.EvalSymlinks(dir); err == nil { // join has made it
+		dir = real
+	}
+	w, err := worker.New(worker.Config{Dir: dir, Key: m.key, Node: m.ca.PublicKey.(ed25519.PublicKey), Told: func(argv []string, ended string) {
 		if ended == "" {
 			q.Told("runs", argv[0])
 		} else {
