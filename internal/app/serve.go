@@ -147,6 +147,11 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *
 		}()
 	}
 	w.Begin()
+	st, err := a.Store(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	measures.Node{Version: a.Home.Version, Head: st.Head, Witnesses: a.Witnesses.Ages, Undelivered: a.Notifier.Outbox.Count}.Measure(w.Metrics)
 	log, err := a.Home.Log()
 	if err != nil {
 		return nil, nil, nil, err

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -223,8 +224,36 @@ func TestServeAnswersAMessage(t *testing.T) {
 			t.Errorf("the metrics have no %s", want)
 		}
 	}
+	documented(t, string(metrics))
 	for _, path := range []string{"/v1/runs/" + run, "/v1/runs/" + run + "/report", "/v1/runs?limit=1", "/v1/audit", "/v1/tools?q=time", "/v1/tools/time.now", "/v1/grants", "/v1/approvals?all=true", "/v1/capabilities/current_time"} {
 		s.must(200, "GET", path, "")
+	}
+}
+
+// documented compares the names of the metrics with the table of the documents.
+func documented(t *testing.T, metrics string) {
+	t.Helper()
+	doc, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(doc), "| metric | labels | |")
+	listed := map[string]bool{"remit_spans_dropped": true} // only where traces are on
+	for _, name := range regexp.MustCompile("`(remit_[a-z_]+)`").FindAllStringSubmatch(table, -1) {
+		listed[name[1]] = true
+	}
+	for _, line := range regexp.MustCompile(`(?m)^# TYPE (\S+) `).FindAllStringSubmatch(metrics, -1) {
+		if !listed[line[1]] {
+			t.Errorf("docs/operations.md does not list %s", line[1])
+		}
+		delete(listed, line[1])
+	}
+	delete(listed, "remit_spans_dropped")
+	for name := range listed {
+		t.Errorf("docs/operations.md lists %s, which is not measured", name)
+	}
+	if !regexp.MustCompile(`(?m)^remit_ledger_events [1-9]\d*$`).MatchString(metrics) {
+		t.Error("the size of the ledger is not measured")
 	}
 }
 

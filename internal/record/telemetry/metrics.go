@@ -39,7 +39,7 @@ type family struct {
 
 	mu     sync.RWMutex
 	series map[string]*series
-	read   func() float64 // of a gauge that is looked up
+	read   func() map[string]float64 // of a gauge that is looked up: by the value of its one label, or ""
 }
 
 type series struct {
@@ -91,7 +91,17 @@ func (g Gauge) Add(n int64, values ...string) { g.f.of(values).count.Add(n) }
 
 // Func makes a gauge whose number is looked up when it is asked for.
 func (m *Metrics) Func(name, help string, read func() float64) {
-	m.add(&family{name: name, help: help, kind: "gauge", read: read})
+	m.FuncBy(name, help, "", func() map[string]float64 { return map[string]float64{"": read()} })
+}
+
+// FuncBy makes a gauge whose numbers are looked up when they are asked for, by the value of a
+// label; "" is no label. A number that is not known is left out.
+func (m *Metrics) FuncBy(name, help, label string, read func() map[string]float64) {
+	f := &family{name: name, help: help, kind: "gauge", read: read}
+	if label != "" {
+		f.labels = []string{label}
+	}
+	m.add(f)
 }
 
 // Histogram counts durations by how long they were.
@@ -160,7 +170,10 @@ func (f *family) write(b *bufio.Writer) {
 		_, _ = fmt.Fprintf(b, "%s%s%s %s\n", f.name, suffix, f.labelled(s, more), value) // b keeps the error
 	}
 	if f.read != nil {
-		line("", &series{}, "", number(f.read()))
+		now := f.read()
+		for _, value := range slices.Sorted(maps.Keys(now)) {
+			line("", &series{values: []string{value}}, "", number(now[value]))
+		}
 		return
 	}
 	f.mu.RLock()

@@ -146,6 +146,22 @@ func (o *Outbox) List() ([]Kept, error) {
 	return out, nil
 }
 
+// Count returns how many notifications wait, and how many were given up.
+func (o *Outbox) Count() (waiting, dead int) {
+	list, err := o.List()
+	if err != nil {
+		return 0, 0 // remit notify says why
+	}
+	for _, k := range list {
+		if k.Dead {
+			dead++
+		} else {
+			waiting++
+		}
+	}
+	return waiting, dead
+}
+
 func remove(name string) error {
 	if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {
 		return err
