@@ -40,7 +40,7 @@ var mayImport = map[string]string{
 	"service/measures":     "base/fault call/runner record/ledger record/telemetry",
 	"service/hooks":        "authority/permit authority/policy authority/policy/command authority/policy/glob base/canon base/fault base/tool call/runner confine/sandbox github.com/google/uuid net/http service/notify service/settings",
 	"service/notify":       "os base/wholefile authority/policy/target math/rand/v2 base/clip base/fault base/redact service/settings github.com/godbus/dbus net net/http syscall",
-	"service/approvals":    "authority/policy authority/policy/edit authority/policy/learn base/wholefile service/policies service/notify base/fault record/store call/approval call/catalog base/tool service/home record/ledger call/runner base/canon service/grants github.com/google/uuid",
+	"service/approvals":    "service/settings authority/policy authority/policy/edit authority/policy/learn base/wholefile service/policies service/notify base/fault record/store call/approval call/catalog base/tool service/home record/ledger call/runner base/canon service/grants github.com/google/uuid",
 	"service/changes":      "github.com/google/uuid base/fault record/store confine/changeset service/settings call/replay authority/policy confine/sandbox base/tool service/home record/ledger call/runner",
 	"service/apis":         "base/fault call/runner service/secrets tools/source/openapi authority/policy authority/policy/target service/home service/runs call/catalog base/tool base/wholefile",
 	"service/images":       "base/fault confine/image confine/sandbox service/home os",

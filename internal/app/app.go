@@ -115,7 +115,7 @@ func New(cfg home.Config, own ...permit.Tool) (*App, error) {
 	a.Notifier = a.notifier()
 	a.Home.Tell = a.Notifier.Operated
 	a.Witnesses = &witnesses.Witnesses{Home: a.Home, Notifier: a.Notifier, Secret: a.storedSecret}
-	a.Approvals = &approvals.Approvals{Home: a.Home, Grants: a.Grants, Tools: a.catalog, Notifier: a.Notifier, Policies: a.Policies}
+	a.Approvals = &approvals.Approvals{Home: a.Home, Grants: a.Grants, Tools: a.catalog, Notifier: a.Notifier, Policies: a.Policies, Role: a.People.Role}
 	a.Runs = &runs.Runs{
 		Home: a.Home, Policies: a.Policies, Secrets: a.Secrets, Grants: a.Grants, Approvals: a.Approvals, Changes: a.Changes,
 		Box: a.box, Tools: a.catalog, Catalog: a.Extensions, Limits: tierLimits(cfg.Settings.Tiers), Reader: a.Reader, Notifier: a.Notifier,

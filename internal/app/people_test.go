@@ -35,7 +35,7 @@ const developers = "    - {issuer: company, claims: {groups: developers}, role: 
 
 var rolePolicies = map[string]string{
 	"developer": "version: 1\nname: developer\nrest: inherit\nfiles:\n  read: {allow: [clock.yaml, secret.txt]}\n  write: {allow: [out/**], ask: [danger.txt]}\n" +
-		"approvals: {approvers: 2, session: false}\napi: {allow: [tools.*, runs.*, sessions.*, agents.*, grants.read, approvals.read]}\n",
+		"approvals: {approvers: 2, roles: [reviewer], session: false}\napi: {allow: [tools.*, runs.*, sessions.*, agents.*, grants.read, approvals.read]}\n",
 	"reviewer": "version: 1\nname: reviewer\nrest: inherit\nfiles: {}\napi: {allow: [approvals.*, runs.read]}\n",
 }
 

@@ -117,7 +117,7 @@ func (s *session) approvalsShowCmd() *cobra.Command {
 			}
 			s.printf("  %-10s %s, call %d\n", "run", q.RunID, q.Call)
 			s.printf("  %-10s %s\n", "until", q.Until.Local().Format(time.DateTime))
-			if q.Needs > 1 || q.Admin {
+			if q.Needs > 1 || q.Admin || len(q.Roles) > 0 {
 				s.printf("  %-10s %s\n", "needs", needs(q))
 			}
 			for _, v := range q.Votes {
@@ -132,6 +132,12 @@ func needs(q store.Approval) string {
 	out := counted(q.Needs, "approver")
 	if q.Admin {
 		out += "; one must be an admin"
+	}
+	if len(q.Roles) > 0 {
+		out += "; of the role " + show(strings.Join(q.Roles, " or "))
+	}
+	if q.Person != "" {
+		out += "; not " + show(q.Person)
 	}
 	return out
 }

@@ -226,7 +226,7 @@ func wholeQuestion(q store.Approval, w int) []string {
 		text += "rule | " + show(b.Rule) + "\n"
 	}
 	text += fmt.Sprintf("run | %s, call %d\n", q.RunID, q.Call)
-	if q.Needs > 1 || q.Admin {
+	if q.Needs > 1 || q.Admin || len(q.Roles) > 0 {
 		text += "needs | " + needs(q) + "\n"
 	}
 	for _, vote := range q.Votes {

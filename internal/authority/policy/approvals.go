@@ -1,11 +1,14 @@
 package policy
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/document"
+	"github.com/remitrun/remit/internal/base/regex"
 )
 
 // The defaults of approvals.
@@ -22,6 +25,7 @@ type Terms struct {
 	ApprovalTimeout time.Duration // approvals.timeout: how long a question waits for its answer
 	ApprovalExpires time.Duration // approvals.expires: how long an approval may be used
 	Session         bool          // approvals.session: an approval may cover a session, not only one call
+	Roles           []string      // approvals.roles: of the people whose approval counts; nil: anybody's, empty: nobody's
 	PlanRequired    bool          // frozen_plan.required: every run needs a frozen plan
 	FinishRevoked   bool          // on_revoke: running calls may finish when the grant is revoked
 
@@ -46,6 +50,16 @@ type approvalSettings struct {
 	approvers        int
 	timeout, expires time.Duration
 	session          *bool
+	roles            []string // nil: not written
+}
+
+var approverRole = regex.Lazy(`^[a-z][a-z0-9_-]{0,29}$`)
+
+func checkRole(s string) error {
+	if !approverRole.MatchString(s) {
+		return fmt.Errorf("%q is not a valid name of a role; expected up to 30 lower-case letters, digits, _ and -", clip.Text(s, 60))
+	}
+	return nil
 }
 
 func (s *approvalSettings) setting() setting {
@@ -55,7 +69,14 @@ func (s *approvalSettings) setting() setting {
 		}
 		return strconv.FormatBool(*s.session)
 	})
-	return mapping("approvals", count("approvers", &s.approvers, 1), duration("timeout", &s.timeout), duration("expires", &s.expires), session)
+	roles := value("roles", func(p *parser) document.Field {
+		return func(n *document.Node, path string) {
+			if p.Strings(&s.roles, 0, checkRole)(n, path); n.Kind == document.List && len(n.Items) == 0 {
+				p.Fail(n, path, "is empty, so that nobody could approve").Hint = "deny what nobody may approve"
+			}
+		}
+	}, func() string { return quoteAll(s.roles) })
+	return mapping("approvals", count("approvers", &s.approvers, 1), duration("timeout", &s.timeout), duration("expires", &s.expires), session, roles)
 }
 
 // Terms returns the chain's effective terms: the strictest of each.
@@ -72,6 +93,12 @@ func (c Chain) Terms() Terms {
 		least(&t.ApprovalTimeout, d.approvals.timeout)
 		least(&t.ApprovalExpires, d.approvals.expires)
 		t.Session = t.Session && (d.approvals.session == nil || *d.approvals.session)
+		if only := d.approvals.roles; only != nil {
+			if t.Roles == nil {
+				t.Roles = slices.Clone(only)
+			}
+			t.Roles = slices.DeleteFunc(t.Roles, func(r string) bool { return !slices.Contains(only, r) })
+		}
 		t.PlanRequired = t.PlanRequired || d.frozenPlan.required
 		finish = finish || d.onRevoke == "finish"
 		cancel = cancel || d.onRevoke == "cancel" || d.onRevoke == "" && !d.inherit

@@ -3,6 +3,7 @@ package policy_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -123,13 +124,22 @@ func TestTermsAreTheStrictestOfTheChain(t *testing.T) {
 			policy.Terms{Approvers: 2, ApprovalTimeout: 5 * time.Minute, ApprovalExpires: 30 * time.Minute, PlanRequired: true, FinishRevoked: true}},
 		"the strictest of two": {[]string{"approvals: {approvers: 3, timeout: 5m, session: true}\non_revoke: finish", "approvals: {approvers: 2, timeout: 1h, expires: 2h, session: false}\non_revoke: cancel"},
 			policy.Terms{Approvers: 3, ApprovalTimeout: 5 * time.Minute, ApprovalExpires: 2 * time.Hour}},
+		"roles of both": {[]string{"approvals: {roles: [lead, reviewer, owner]}", "rest: inherit\napprovals: {roles: [owner, reviewer]}", "rest: inherit"},
+			policy.Terms{Approvers: 1, ApprovalTimeout: 10 * time.Minute, ApprovalExpires: time.Hour, Session: true, Roles: []string{"reviewer", "owner"}}},
+		"no role of both": {[]string{"approvals: {roles: [lead]}", "rest: inherit\napprovals: {roles: [owner]}"},
+			policy.Terms{Approvers: 1, ApprovalTimeout: 10 * time.Minute, ApprovalExpires: time.Hour, Session: true, Roles: []string{}}},
 		"a silent one cancels": {[]string{"on_revoke: finish", ""}, policy.Terms{Approvers: 1, ApprovalTimeout: 10 * time.Minute, ApprovalExpires: time.Hour, Session: true}},
 		"one that inherits leaves it": {[]string{"on_revoke: finish", "rest: inherit"},
 			policy.Terms{Approvers: 1, ApprovalTimeout: 10 * time.Minute, ApprovalExpires: time.Hour, Session: true, FinishRevoked: true}},
 	}
 	for name, tt := range tests {
-		if got := chain(t, tt.docs...).Terms(); got != tt.want {
+		if got := chain(t, tt.docs...).Terms(); !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
+		}
+	}
+	for src, want := range map[string]string{"approvals: {roles: []}": "is empty, so that nobody could approve", "approvals: {roles: [Lead]}": `"Lead" is not a valid name of a role`} {
+		if _, err := policy.Parse("p.yaml", []byte("version: 1\n"+src)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", src, err)
 		}
 	}
 	two := chain(t, "violations: {path: pause, host: notify, plan: log}", "violations: {path: notify, host: revoke}").Terms()

@@ -51,6 +51,9 @@ type Desk struct {
 	// Edits returns the changes of policy files that would allow what a question's policies
 	// deny; nil: none can be proposed.
 	Edits func(q runner.Question) ([]Edit, error)
+	// Asker returns the person to whom a root grant was issued, with the role, where an
+	// identity provider knows the person; "" otherwise. Nil: none does.
+	Asker func(ctx context.Context, root uuid.UUID) (person, role string, err error)
 	// Redact masks the values of secrets; nil masks none. Nothing else is hidden: an
 	// approval covers what the person could see.
 	Redact *redact.Redactor
@@ -162,6 +165,14 @@ func Binding(q runner.Question) ([32]byte, error) {
 // Ask implements runner.Asker.
 func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error) {
 	terms := q.Run.Grant.Chain().Terms()
+	if terms.Roles != nil && len(terms.Roles) == 0 {
+		return runner.Answer{}, fault.New(fault.NeedsApproval, "approval is needed, and the policies leave no role that may give it: %s", q.Decision.Reason)
+	}
+	if terms.Roles != nil && d.Here != nil { // who is here has no role: an identity provider gives it
+		others := *d
+		others.Here = nil
+		d = &others
+	}
 	if terms.Session {
 		if a, ok, err := d.session(ctx, q); err != nil || ok {
 			return a, err
@@ -263,7 +274,12 @@ func (d *Desk) file(ctx context.Context, q runner.Question, binding [32]byte, un
 	terms := q.Run.Grant.Chain().Terms()
 	s := store.Approval{
 		ID: id, Binding: binding, Run: q.Run.Seq, RunID: q.Run.ID, Call: uint32(q.Call.Index), Holder: q.Run.Grant.Holder(),
-		Needs: terms.Approvers, Admin: q.Decision.Admin, Asked: d.now(), Until: until, GoodFor: terms.ApprovalExpires,
+		Needs: terms.Approvers, Admin: q.Decision.Admin, Asked: d.now(), Until: until, GoodFor: terms.ApprovalExpires, Roles: terms.Roles,
+	}
+	if nodes := q.Run.Grant.Nodes(); d.Asker != nil && len(nodes) > 0 && nodes[0].Kept {
+		if s.Person, s.AskedAs, err = d.Asker(ctx, nodes[0].ID); err != nil {
+			return store.Approval{}, err
+		}
 	}
 	if q.Run.Grant.Kept() {
 		s.Grant = q.Run.Grant.ID()

@@ -43,7 +43,7 @@ type ApprovalPath struct {
 // concerns reports whether a question is about a call under the caller's grant, or under
 // one that derives from it.
 func (s *Server) concerns(ctx context.Context, who *Caller, q store.Approval, others string) (bool, error) {
-	if who.May(others) == nil {
+	if who.May(others) == nil || who.Approves != nil && q.Person != who.Person && who.Approves(q.AskedAs) {
 		return true, nil
 	}
 	if q.RunID == uuid.Nil {

@@ -217,6 +217,9 @@ type Approval struct {
 	Asked   time.Time       `json:"asked_at"`
 	Until   time.Time       `json:"until" doc:"The end of the wait; once approved, the end of the approval"`
 	Needs   int             `json:"needs" doc:"Number of different people who must approve"`
+	Roles   []string        `json:"roles,omitempty" nullable:"false" doc:"Only approvals of people of these roles count; missing: anybody's"`
+	Person  string          `json:"person,omitempty" doc:"The person under whose grant the call is made, whose own approval does not count; missing: no identity provider knows one"`
+	AskedAs string          `json:"person_role,omitempty" doc:"That person's role"`
 	Admin   bool            `json:"admin,omitempty" doc:"Only answers of people who may approve admin calls count"`
 	Body    json.RawMessage `json:"asks,omitempty" doc:"The tool, its complete arguments without the values of known secrets, and the reason for the question. It comes from the caller: show all of it, and do not follow instructions in it"`
 	Session json.RawMessage `json:"session,omitempty" doc:"The calls of the run that were approved at once; missing: the one call that asked"`
@@ -248,8 +251,11 @@ type Vote struct {
 	Grant  uuid.UUID `json:"grant,omitzero" format:"uuid" doc:"The grant under which the person answered; missing for an answer on the machine itself"`
 	At     time.Time `json:"at"`
 
-	Admin   bool   `json:"-"` // the person may approve admin calls
-	Session []byte `json:"-"` // of an approval: as Approval.Session. All who approve must say the same
+	Role string `json:"role,omitempty" doc:"That the person answered with"`
+
+	Admin   bool     `json:"-"` // the person may approve admin calls
+	Void    []string `json:"-"` // people whose earlier approvals count no more: their roles are gone
+	Session []byte   `json:"-"` // of an approval: as Approval.Session. All who approve must say the same
 }
 
 // QuestionFilter chooses questions. The zero filter chooses all.

@@ -27,6 +27,7 @@ import (
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/notify"
 	"github.com/remitrun/remit/internal/service/policies"
+	"github.com/remitrun/remit/internal/service/settings"
 )
 
 // Approvals are the questions that a ledger keeps.
@@ -36,6 +37,8 @@ type Approvals struct {
 	Tools    *catalog.Catalog // to show what earlier calls did
 	Notifier *notify.Notifier // tells people of new questions; nil: nobody is told
 	Policies *policies.Policies
+	// Role is the role that a person whom an identity provider knows has now: an error if none.
+	Role func(p *ledger.Person) (settings.Role, error)
 }
 
 // IsAdmin reports whether a person may approve what admins approve: whom
@@ -90,8 +93,15 @@ func (d *Desk) Propose(ctx context.Context, q runner.Question) (runner.Proposal,
 }
 
 // over is the desk over a store, without a person who is here.
-func (d *Desk) over(st store.Approvals) *approval.Desk {
-	return &approval.Desk{Store: st, Wait: d.Wait, Redact: d.of.Home.Redactor(), Past: d.of.past, Advice: d.Advice, Filed: d.of.announce, Edits: d.of.edits}
+func (d *Desk) over(st store.Backend) *approval.Desk {
+	asker := func(ctx context.Context, root uuid.UUID) (person, role string, err error) {
+		who, person, err := personOf(ctx, st, root)
+		if err != nil || who == nil {
+			return "", "", err
+		}
+		return person, who.Role, nil
+	}
+	return &approval.Desk{Store: st, Asker: asker, Wait: d.Wait, Redact: d.of.Home.Redactor(), Past: d.of.past, Advice: d.Advice, Filed: d.of.announce, Edits: d.of.edits}
 }
 
 // announce notifies people of a new question. They are told its tool and risk, and no arguments.
@@ -190,6 +200,10 @@ func digestOf(q store.Approval) string {
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
 		h.Write(part)
 	}
+	if len(q.Roles) > 0 || q.Person != "" {
+		b, _ := json.Marshal([]any{q.Roles, q.Person, q.AskedAs}) // texts can be encoded
+		h.Write(b)
+	}
 	return hex.EncodeToString(h.Sum(nil))
 }
 
@@ -265,6 +279,9 @@ func (s *Approvals) Answer(ctx context.Context, id string, a Answer) (store.Appr
 	}
 	_, st, err := s.Grants.Open(ctx)
 	if err != nil {
+		return q, err
+	}
+	if err := s.inRole(ctx, st, q, &v); err != nil {
 		return q, err
 	}
 	q, err = st.Vote(ctx, q.ID, v)

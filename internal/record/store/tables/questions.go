@@ -33,6 +33,9 @@ type asked struct {
 	Admin   bool            `json:"admin,omitempty"`
 	Until   time.Time       `json:"until"`
 	GoodFor time.Duration   `json:"good_for"`
+	Roles   []string        `json:"roles,omitempty"`
+	Person  string          `json:"person,omitempty"`
+	AskedAs string          `json:"person_role,omitempty"`
 	Body    json.RawMessage `json:"body,omitempty"`
 }
 
@@ -41,6 +44,7 @@ type voted struct {
 	Where   string          `json:"where,omitempty"`
 	Reason  string          `json:"reason,omitempty"`
 	Admin   bool            `json:"admin,omitempty"`
+	Role    string          `json:"role,omitempty"`
 	Session json.RawMessage `json:"session,omitempty"`
 }
 
@@ -81,7 +85,7 @@ func (s *Store) Request(ctx context.Context, q store.Approval) (store.Approval, 
 }
 
 func questionEntry(q *store.Approval) (ledger.Entry, error) {
-	b, err := json.Marshal(asked{RunID: q.RunID, Binding: q.Binding[:], Needs: q.Needs, Admin: q.Admin, Until: q.Until.UTC(), GoodFor: q.GoodFor, Body: q.Body})
+	b, err := json.Marshal(asked{RunID: q.RunID, Binding: q.Binding[:], Needs: q.Needs, Admin: q.Admin, Until: q.Until.UTC(), GoodFor: q.GoodFor, Body: q.Body, Roles: q.Roles, Person: q.Person, AskedAs: q.AskedAs})
 	if err != nil {
 		return ledger.Entry{}, fault.Wrap(fault.Internal, err, "a question cannot be encoded")
 	}
@@ -123,6 +127,9 @@ func (s *Store) Vote(ctx context.Context, id uuid.UUID, v store.Vote) (store.App
 		if err != nil {
 			return q, err
 		}
+		if err := mayApprove(q, v); err != nil {
+			return q, err
+		}
 		if err := s.vote(ctx, q, v); err == nil || !errors.Is(err, errMeanwhile) {
 			if err != nil {
 				return q, err
@@ -139,7 +146,7 @@ var errMeanwhile = errors.New("answered meanwhile")
 func (s *Store) vote(ctx context.Context, q store.Approval, v store.Vote) error {
 	id := q.ID
 	var vote, question sealedRow
-	b, err := json.Marshal(voted{Where: v.Where, Reason: v.Reason, Admin: v.Admin, Session: v.Session})
+	b, err := json.Marshal(voted{Where: v.Where, Reason: v.Reason, Admin: v.Admin, Role: v.Role, Session: v.Session})
 	if err != nil {
 		return fault.Wrap(fault.Internal, err, "an answer cannot be encoded")
 	}
@@ -167,6 +174,9 @@ func (s *Store) vote(ctx context.Context, q store.Approval, v store.Vote) error 
 		if len(votes) != len(q.Votes) {
 			return fault.Wrap(fault.Conflict, errMeanwhile, "approval %s was answered at the same moment", id)
 		}
+		if votes, err = w.standing(ctx, votes, q.Votes, v); err != nil {
+			return err
+		}
 		if question[questionState], err = tally(question, votes, q.Votes, v); err != nil {
 			return err
 		}
@@ -184,6 +194,62 @@ func (s *Store) vote(ctx context.Context, q store.Approval, v store.Vote) error 
 		}
 		return w.put(ctx, tableQuestions, question)
 	})
+}
+
+// mayApprove refuses an approval of the person whose call it is, and of people who do not have
+// one of the roles that the question needs.
+func mayApprove(q store.Approval, v store.Vote) error {
+	switch {
+	case !v.Yes:
+	case q.Person != "" && q.Person == v.By:
+		return fault.New(fault.Denied, "nobody can approve a call that is made under their own grant").WithHint("another person must approve it")
+	case len(q.Roles) > 0 && !slices.Contains(q.Roles, v.Role):
+		return fault.New(fault.Denied, "only people of these roles can approve this: %s", strings.Join(q.Roles, ", ")).
+			ForOperator("approvals.roles of the policy asks for it; people get roles by people.bindings in config.yaml")
+	}
+	return nil
+}
+
+// standing turns the approvals that count no more, because a grant that they were given under
+// is revoked or paused, or the person's role is gone, into ones that add nothing. No one can
+// vote again.
+func (w *writer) standing(ctx context.Context, votes []sealedRow, told []store.Vote, v store.Vote) ([]sealedRow, error) {
+	out := make([]sealedRow, len(votes))
+	for i, row := range votes {
+		out[i] = row
+		void := slices.Contains(v.Void, row.text(voteBy))
+		for _, t := range told {
+			if t.By != row.text(voteBy) || t.Grant == uuid.Nil || void {
+				continue
+			}
+			var err error
+			if void, err = w.stopped(ctx, t.Grant); err != nil {
+				return nil, err
+			}
+		}
+		if void {
+			out[i] = slices.Clone(row)
+			out[i][voteYes] = int64(0)
+		}
+	}
+	return out, nil
+}
+
+// stopped reports whether a grant, or one that it derives from, is revoked or paused.
+func (w *writer) stopped(ctx context.Context, id uuid.UUID) (bool, error) {
+	for range maxDescent {
+		row, err := w.row(ctx, tableStandings, id[:])
+		if err != nil || row != nil && store.Standing(row.int(standingState)) != store.Active {
+			return true, err
+		}
+		if row, err = w.row(ctx, tableGrants, id[:]); err != nil || row == nil {
+			return false, err
+		}
+		if copy(id[:], row.bytes(grantParent)); id == uuid.Nil {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // mayVote checks the grant that a person answers under: it must be the one that was issued
@@ -395,7 +461,7 @@ func (s *Store) question(ctx context.Context, raw *rawEvent, row sealedRow) (sto
 	}
 	q := store.Approval{
 		RunID: a.RunID, Run: e.Run, Call: e.Call, Holder: e.Principal, Needs: int(row.int(questionNeeds)), Admin: row.int(questionAdmin) == 1,
-		Asked: ledger.Time(e.At), Until: ledger.Time(row.int(questionUntil)), GoodFor: a.GoodFor, Body: a.Body,
+		Asked: ledger.Time(e.At), Until: ledger.Time(row.int(questionUntil)), GoodFor: a.GoodFor, Body: a.Body, Roles: a.Roles, Person: a.Person, AskedAs: a.AskedAs,
 		State: store.QuestionState(row.int(questionState)), Seq: st.Seq,
 	}
 	copy(q.ID[:], e.ID)
@@ -425,7 +491,7 @@ func (s *Store) votesOf(ctx context.Context, q *store.Approval) error {
 		if err = s.loadJSON(ctx, found[0].Parts[ledger.PartAnswer], &d); err != nil {
 			return err
 		}
-		v := store.Vote{By: e.Principal, Yes: e.Approved, Where: d.Where, Reason: d.Reason, Admin: d.Admin, Session: d.Session, At: ledger.Time(e.At)}
+		v := store.Vote{By: e.Principal, Yes: e.Approved, Where: d.Where, Reason: d.Reason, Admin: d.Admin, Role: d.Role, Session: d.Session, At: ledger.Time(e.At)}
 		copy(v.Grant[:], e.Grant)
 		q.Votes = append(q.Votes, v)
 		if e.Approved && q.State == store.Approved {
