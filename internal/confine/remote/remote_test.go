@@ -6,13 +6,18 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"crypto/x509"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,6 +44,7 @@ type world struct {
 	box       *linux.Box
 	conn      net.Conn // the node's end
 	secrets   map[string]string
+	roots     *x509.CertPool // of servers outside; nil: the system's
 	permit    permit.Permit
 	set       *changeset.Set
 	hold      *changeset.Hold
@@ -76,7 +82,7 @@ func newWorld(t *testing.T, files map[string]string) *world {
 	w.hub = remote.New(remote.Config{
 		Key: w.key, Node: "n1", Overlay: w.box.Overlay,
 		Egress: func(p permit.Permit, c sandbox.Command) (sandbox.Proxy, error) {
-			return egress.New(egress.Options{Permit: p, TrustFile: sandbox.TrustFile, Secret: func(key string) (string, bool) {
+			return egress.New(egress.Options{Permit: p, TrustFile: sandbox.TrustFile, RootCAs: w.roots, Secret: func(key string) (string, bool) {
 				v, ok := w.secrets[key]
 				return v, ok
 			}}), nil
@@ -310,4 +316,30 @@ func TestWhatMayNotLeaveThisMachineIsRefused(t *testing.T) {
 	if _, err := w.hub.Run(t.Context(), w.permit, sandbox.Command{Argv: []string{"true"}, Dir: w.work, Observe: true}); !errors.Is(err, fault.SandboxMissing) {
 		t.Errorf("an observed command: %v", err)
 	}
+}
+
+func TestTheNodeDecidesConnectionsAndAddsSecrets(t *testing.T) {
+	var got atomic.Value
+	site := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		got.Store(r.Header.Get("Authorization"))
+		_, _ = io.WriteString(rw, "answer")
+	}))
+	defer site.Close()
+	w := newWorld(t, map[string]string{"out/k": ""})
+	w.roots = x509.NewCertPool()
+	w.roots.AddCert(site.Certificate())
+	w.secrets["CANARY"] = "canary-4711"
+	w.start(remotePolicy + "network:\n  allow:\n    - {url: \"GET " + site.URL + "/ok\", secret: {header: Authorization, env: CANARY, prefix: \"Bearer \"}}\n")
+	out, err := w.sh("curl -s " + site.URL + "/ok; curl -s -o /dev/null -w ' %{http_code}' " + site.URL + "/other; env; cat /proc/*/environ")
+	must(t, err)
+	if s := string(out.Stdout.Data); !strings.HasPrefix(s, "answer 403") || strings.Contains(s, "canary-4711") {
+		t.Errorf("the command got %q", s)
+	}
+	if got.Load() != "Bearer canary-4711" {
+		t.Errorf("the server got %v", got.Load())
+	}
+	if len(out.Connections) != 2 {
+		t.Errorf("the node recorded %v", out.Connections)
+	}
+	canaryFree(t, w.far)
 }
