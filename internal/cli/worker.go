@@ -72,8 +72,8 @@ func (s *session) workerTokenCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "token",
 		Short: "Make a join token for one worker",
-		Long: `Prints a token with which one worker can join the nodes of this $REMIT_HOME, once
-and until it expires. The worker gets the name and the labels of the token.
+		Long: `Prints a token with which one worker can join the nodes of this $REMIT_HOME,
+once and until it expires. The worker gets the name and the labels of the token.
 Policies choose workers by labels.
 `,
 		Example: `  remit worker token --name build-1 --label gpu --label eu > join.token`,
