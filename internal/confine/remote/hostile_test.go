@@ -193,7 +193,7 @@ func (d *direct) token(change func(*permit.Work)) permit.Token {
 	must(d.T, err)
 	w := permit.Work{Intent: permit.Intent{Run: uuid.NewString(), Call: 1, Seq: 3, Tool: tool.Digest{1}}, Ledger: "l", Leaf: tool.Digest{2}, Digest: tool.Digest{3}, ToolID: "shell.run",
 		Policies: []permit.Policy{{File: "p.yaml", Source: "version: 1\nwhere: remote\nfiles: {read: {allow: ['**']}}\ncommands: {allow: ['**']}\n"}},
-		Command:  cmd, Tree: h.Hash, TreeSize: h.Size, Worker: d.key.Public().(ed25519.PublicKey), Node: "n", NotAfter: time.Now().Add(time.Second)}
+		Command:  cmd, Tree: h.Hash, TreeSize: h.Size, Worker: d.key.Public().(ed25519.PublicKey), Node: "n", NotAfter: time.Now().Add(40 * time.Second)}
 	w.Bound.Workspace = "/w"
 	w.Limits.Disk = 1 << 20
 	if change != nil {
@@ -261,21 +261,27 @@ func TestAWorkerRefusesOtherTokens(t *testing.T) {
 
 func TestWithoutRenewalTheWorkerEndsTheCommand(t *testing.T) {
 	d := newDirect(t)
-	tok := d.token(nil)
+	tok := d.token(func(w *permit.Work) { w.NotAfter = time.Now().Add(3 * time.Second) })
 	began := time.Now()
 	_, res := d.begins(tok, "")
-	if !strings.Contains(res.Message, "did not renew") || !res.Started || time.Since(began) > 4*time.Second {
+	if !strings.Contains(res.Message, "did not renew") || !res.Started || time.Since(began) > 40*time.Second {
 		t.Errorf("after %s: %+v", time.Since(began), res)
 	}
 	if r, _ := d.begins(tok, ""); r.Code != fault.GrantInvalid {
 		t.Errorf("the same token began again: %+v", r)
 	}
-	again := d.token(func(w *permit.Work) { must(t, json.Unmarshal(tok.Body, w)); w.NotAfter = time.Now().Add(time.Second) })
+	again := d.token(func(w *permit.Work) {
+		must(t, json.Unmarshal(tok.Body, w))
+		w.NotAfter = time.Now().Add(40 * time.Second)
+	})
 	if r, _ := d.begins(again, ""); !strings.Contains(r.Message, "used before") {
 		t.Errorf("the call began again with a new token: %+v", r)
 	}
 	d.begin() // as after a crash: the list of used tokens is on the disk
-	again = d.token(func(w *permit.Work) { must(t, json.Unmarshal(tok.Body, w)); w.NotAfter = time.Now().Add(time.Second) })
+	again = d.token(func(w *permit.Work) {
+		must(t, json.Unmarshal(tok.Body, w))
+		w.NotAfter = time.Now().Add(40 * time.Second)
+	})
 	if r, _ := d.begins(again, ""); !strings.Contains(r.Message, "used before") {
 		t.Errorf("the call began again after a restart: %+v", r)
 	}

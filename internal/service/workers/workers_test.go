@@ -83,7 +83,7 @@ func must(t testing.TB, err error) {
 // state waits until a worker has a state.
 func (f *fleet) state(name, want string) {
 	f.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		list, err := f.s.List()
 		must(f.T, err)
 		for _, w := range list {
@@ -156,7 +156,7 @@ func TestOnlyCertificatesOfTheNodeConnect(t *testing.T) {
 	conf := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{wire.WorkProtocol}, MinVersion: tls.VersionTLS13} //nolint:gosec // the test is the attacker
 	conn, err := tls.Dial("tcp", addr, conf)
 	must(t, err)
-	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	if n, err := conn.Read(make([]byte, 1)); err == nil || n > 0 {
 		t.Error("a connection without a certificate was kept")
 	}

@@ -18,9 +18,11 @@ type egress struct {
 	ca      []byte
 	waiting chan *way
 
-	over chan struct{}
-	once sync.Once
-	all  sync.WaitGroup
+	over chan struct{} // closed by Close
+
+	mu     sync.Mutex
+	closed bool
+	all    sync.WaitGroup // of what begin began
 }
 
 // way is a request of the node that waits for a connection.
@@ -69,17 +71,31 @@ func (w *Worker) connect(rw http.ResponseWriter, r *http.Request) {
 
 // Serve implements sandbox.Proxy.
 func (e *egress) Serve(l net.Listener) error {
-	e.all.Go(func() {
+	if !e.begin(func() {
 		<-e.over
 		_ = l.Close() // the sandbox has ended
-	})
+	}) {
+		return l.Close()
+	}
 	for {
 		conn, err := l.Accept()
 		if err != nil {
 			return err
 		}
-		e.all.Go(func() { e.lead(conn) })
+		if !e.begin(func() { e.lead(conn) }) {
+			_ = conn.Close() // nobody waits for it
+		}
 	}
+}
+
+// begin runs f, which Close waits for, unless Close was called already.
+func (e *egress) begin(f func()) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.closed {
+		e.all.Go(f)
+	}
+	return !e.closed
 }
 
 // lead gives a connection to the next request that waits.
@@ -138,6 +154,11 @@ func (e *egress) Connections() []sandbox.Connection { return nil }
 
 // Close implements sandbox.Proxy.
 func (e *egress) Close() {
-	e.once.Do(func() { close(e.over) })
+	e.mu.Lock()
+	if !e.closed {
+		e.closed = true
+		close(e.over)
+	}
+	e.mu.Unlock()
 	e.all.Wait()
 }
