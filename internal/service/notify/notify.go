@@ -193,8 +193,11 @@ func (n *Notifier) settleKept(c Channel, k *Kept, err error, now time.Time) {
 	if serr := n.Outbox.settle(k, err, now); serr != nil {
 		n.failed(c, k.Event, serr)
 	}
-	if k.Dead {
+	switch {
+	case k.Dead:
 		n.failed(c, k.Event, err)
+	case err != nil && k.Attempts == 1:
+		n.warn("a notification waits to be sent again", c, k.Event, err)
 	}
 }
 
@@ -291,12 +294,16 @@ func attempt(ctx context.Context, c Channel, e Event) error {
 
 // failed logs an event that people were not told of.
 func (n *Notifier) failed(c Channel, e Event, err error) {
+	n.warn("a notification was not delivered", c, e, err)
+}
+
+func (n *Notifier) warn(what string, c Channel, e Event, err error) {
 	name := "outbox"
 	if c != nil {
 		name = c.Name()
 	}
 	if l := n.log(); l != nil {
-		l.Warn("a notification was not delivered", "channel", name, "event", e.Kind, "id", e.ID, "error", clip.Text(redact.Show(err.Error()), 300))
+		l.Warn(what, "channel", name, "event", e.Kind, "id", e.ID, "error", clip.Text(redact.Show(err.Error()), 300))
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/confine/remote"
 	"github.com/remitrun/remit/internal/confine/remote/wire"
+	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/home"
 )
@@ -79,6 +80,11 @@ type state struct {
 	Workers []Worker `json:"workers"`
 }
 
+// has reports whether a worker that was not removed has a name.
+func (st state) has(name string) bool {
+	return slices.ContainsFunc(st.Workers, func(w Worker) bool { return w.Name == name && w.Removed.IsZero() })
+}
+
 // change changes the list under its lock.
 func (s *Workers) change(do func(*state) error) error {
 	return s.Home.Locked(stateLock, func() error {
@@ -110,17 +116,22 @@ func (s *Workers) List() ([]Worker, error) {
 
 // Remove refuses a worker from now on, by its name.
 func (s *Workers) Remove(name string) error {
-	return s.change(func(st *state) error {
-		found := false
-		for i := range st.Workers {
-			if w := &st.Workers[i]; w.Name == name && w.Removed.IsZero() {
-				w.Removed, found = time.Now().UTC(), true
+	st, err := s.read()
+	if err != nil {
+		return err
+	}
+	if !st.has(name) {
+		return fault.New(fault.NotFound, "no worker is named %q", name).ForOperator("remit workers list shows them")
+	}
+	return s.Home.Recorded("worker.remove", ledger.OperatorAction{Target: name}, func() error {
+		return s.change(func(st *state) error {
+			for i := range st.Workers {
+				if w := &st.Workers[i]; w.Name == name && w.Removed.IsZero() {
+					w.Removed = time.Now().UTC()
+				}
 			}
-		}
-		if !found {
-			return fault.New(fault.NotFound, "no worker is named %q", name).ForOperator("remit workers list shows them")
-		}
-		return nil
+			return nil
+		})
 	})
 }
 
@@ -253,6 +264,9 @@ func (s *Workers) Token(t TokenTerms) (string, error) {
 		return "", err
 	}
 	b, err := json.Marshal(signedTicket{body, ed25519.Sign(a.key, append([]byte(ticketPrefix), body...))})
+	if err == nil {
+		err = s.Home.Recorded("worker.token", ledger.OperatorAction{Target: t.Name}, func() error { return nil })
+	}
 	return tokenBegin + base64.RawURLEncoding.EncodeToString(b), err
 }
 
@@ -303,16 +317,34 @@ func (s *Workers) admit(ctx context.Context, a authority, q joinRequest) ([]byte
 		return nil, err
 	}
 	w := Worker{Name: t.Name, Labels: t.Labels, Key: hex.EncodeToString(pub), Joined: now.UTC(), Until: now.Add(workerLife).UTC()}
-	if err := s.change(func(st *state) error {
-		if slices.ContainsFunc(st.Workers, func(o Worker) bool { return o.Name == w.Name && o.Removed.IsZero() }) {
-			return fault.New(fault.Conflict, "a worker is named %q already", w.Name).ForOperator("remove it with remit workers remove %s, or choose another name", w.Name)
-		}
-		st.Workers = append(st.Workers, w)
-		return nil
-	}); err != nil {
+	known, err := s.read()
+	if err == nil && known.has(w.Name) {
+		err = taken(w.Name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	key := sha256.Sum256(pub)
+	err = s.Home.Recorded("worker.join", ledger.OperatorAction{Target: w.Name, Digest: hex.EncodeToString(key[:])}, func() error { return s.add(w) })
+	if err != nil {
 		return nil, err
 	}
 	return a.sign(w, pub)
+}
+
+func taken(name string) error {
+	return fault.New(fault.Conflict, "a worker is named %q already", name).ForOperator("remove it with remit workers remove %s, or choose another name", name)
+}
+
+// add adds a worker under a name that no other has.
+func (s *Workers) add(w Worker) error {
+	return s.change(func(st *state) error {
+		if st.has(w.Name) {
+			return taken(w.Name)
+		}
+		st.Workers = append(st.Workers, w)
+		return nil
+	})
 }
 
 // sign makes the certificate of a worker: its name, and its labels as URIs.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -117,6 +118,24 @@ func TestAWorkerJoinsOnceAndCanBeRemoved(t *testing.T) {
 	stop()
 	if err := f.s.Remove("w1"); !errors.Is(err, fault.NotFound) {
 		t.Errorf("removed twice: %v", err)
+	}
+	f.recorded("worker.token", "worker.join", "worker.token", "worker.remove")
+}
+
+// recorded checks which changes of workers the ledger has.
+func (f *fleet) recorded(want ...string) {
+	f.Helper()
+	st, err := f.s.Store(f.Context())
+	must(f.T, err)
+	var got []string
+	for e, err := range st.Events(f.Context(), 0) {
+		must(f.T, err)
+		if strings.HasPrefix(e.Event.Name, "worker.") {
+			got = append(got, e.Event.Name)
+		}
+	}
+	if !slices.Equal(got, want) {
+		f.Errorf("recorded were %q, want %q", got, want)
 	}
 }
 
