@@ -88,14 +88,7 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 		return err
 	}
 	defer end()
-	admin.URL, admin.TLS, admin.Public = "http://"+l.Addr().String(), conf != nil, !listen.Loopback(l.Addr().String())
-	if conf != nil {
-		admin.URL = "https://" + l.Addr().String()
-	}
-	if cfg, on, err := telemetry.ConfigFrom(a.Home.Lookup); err == nil && on {
-		admin.Traced = cfg.Endpoint
-	}
-	admin.UI = ui.url(l.Addr().String())
+	a.describe(&admin, l.Addr().String(), conf != nil, ui)
 	withdraw, err := ui.devices.Announce(work, admin.UI, l.Addr().String())
 	if err != nil {
 		return err
@@ -108,11 +101,7 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	}
 	defer endWorkers()
 	defer a.Queue.Start(ctx, queue.Worker{Drain: cmp.Or(q.Limits.Drain, endWithin), Observe: observe, Advice: adviceOn})()
-	var background sync.WaitGroup
-	background.Go(func() { a.Erasures.Retain(work) })
-	background.Go(func() { a.Witnesses.Run(work, st) })
-	background.Go(func() { a.Notifier.Run(work) })
-	defer background.Wait()
+	defer a.inBackground(work, st)()
 	defer stop()
 	if q.Ready != nil {
 		q.Ready(admin)
@@ -127,6 +116,27 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 		return lost
 	}
 	return nil
+}
+
+// describe fills in where a service is reached.
+func (a *App) describe(s *Served, addr string, secure bool, ui *webUI) {
+	s.URL, s.TLS, s.Public, s.UI = "http://"+addr, secure, !listen.Loopback(addr), ui.url(addr)
+	if secure {
+		s.URL = "https://" + addr
+	}
+	if cfg, on, err := telemetry.ConfigFrom(a.Home.Lookup); err == nil && on {
+		s.Traced = cfg.Endpoint
+	}
+}
+
+// inBackground begins what a service does besides answering, until ctx ends. wait waits for
+// the end of it.
+func (a *App) inBackground(ctx context.Context, st store.Backend) (wait func()) {
+	var all sync.WaitGroup
+	all.Go(func() { a.Erasures.Retain(ctx) })
+	all.Go(func() { a.Witnesses.Run(ctx, st) })
+	all.Go(func() { a.Notifier.Run(ctx) })
+	return all.Wait
 }
 
 // server builds the server and what it serves. observe is shown the notices of runs; end ends

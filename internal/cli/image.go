@@ -50,7 +50,7 @@ OCI layout. Every digest is verified. The output has the lines for the policy.
 			if s.json {
 				return s.printJSON(one)
 			}
-			s.printf("%s %s: %d files, %s\n", s.paint(green, "✓"), one.Name, one.Files, megabytes(one.Size))
+			s.printf("%s %s: %s, %s\n", s.paint(green, "✓"), one.Name, counted(one.Files, "file"), megabytes(one.Size))
 			s.printImageLines(one)
 			return nil
 		},
@@ -82,7 +82,7 @@ func (s *session) imageShowCmd() *cobra.Command {
 			if s.json {
 				return s.printJSON(one)
 			}
-			s.printf("%s: %d files, %s, from %s, %s\n", s.paint(bold, one.Name), one.Files, megabytes(one.Size), show(one.From), when(one.Added, time.Now()))
+			s.printf("%s: %s, %s, from %s, %s\n", s.paint(bold, one.Name), counted(one.Files, "file"), megabytes(one.Size), show(one.From), when(one.Added, time.Now()))
 			for _, kv := range one.Env {
 				s.printf("  %s\n", show(kv))
 			}

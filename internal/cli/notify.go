@@ -30,24 +30,9 @@ has the tool and the IDs of the call, never its arguments, and cannot answer it.
 				return err
 			}
 			set := a.Home.Settings.Notifications
-			kept, err := a.Notifier.Outbox.List()
+			names, err := channelViews(a.Notifier)
 			if err != nil {
 				return err
-			}
-			names := []channelView{}
-			for _, c := range a.Notifier.Channels() {
-				v := channelView{Channel: c.Name()}
-				for _, k := range kept {
-					switch {
-					case k.Channel != v.Channel:
-					case k.Dead:
-						v.Dead++
-						v.Error = k.Error
-					default:
-						v.Waiting++
-					}
-				}
-				names = append(names, v)
 			}
 			if s.json {
 				return printPage(s, names, "")
@@ -63,7 +48,12 @@ has the tool and the IDs of the call, never its arguments, and cannot answer it.
 			return nil
 		},
 	}
-	c.AddCommand(s.notifyTestCmd(), &cobra.Command{
+	c.AddCommand(s.notifyTestCmd(), s.notifyRetryCmd())
+	return c
+}
+
+func (s *session) notifyRetryCmd() *cobra.Command {
+	return &cobra.Command{
 		Use:   "retry",
 		Short: "Send notifications again that wait or were given up",
 		Long: `Sends every notification to a webhook that was not delivered, once, now. Those
@@ -89,8 +79,7 @@ that fail again wait for remit serve, which tries for three days.
 			s.printf("%s not delivered\n", counted(len(left), "notification"))
 			return nil
 		},
-	})
-	return c
+	}
 }
 
 // channelView is a channel as --json prints it, after a test with its result.
@@ -100,6 +89,30 @@ type channelView struct {
 	Waiting   int    `json:"waiting,omitempty"` // notifications that are tried again
 	Dead      int    `json:"dead,omitempty"`    // that were given up
 	Error     string `json:"error,omitempty"`   // of the test, or of the newest that was given up
+}
+
+// channelViews lists the channels, with what waits for each.
+func channelViews(n *notify.Notifier) ([]channelView, error) {
+	kept, err := n.Outbox.List()
+	if err != nil {
+		return nil, err
+	}
+	out := []channelView{}
+	for _, c := range n.Channels() {
+		v := channelView{Channel: c.Name()}
+		for _, k := range kept {
+			switch {
+			case k.Channel != v.Channel:
+			case k.Dead:
+				v.Dead++
+				v.Error = k.Error
+			default:
+				v.Waiting++
+			}
+		}
+		out = append(out, v)
+	}
+	return out, nil
 }
 
 // undelivered tells of notifications that were not delivered.

@@ -72,7 +72,7 @@ func (s *approvalSettings) setting() setting {
 	roles := value("roles", func(p *parser) document.Field {
 		return func(n *document.Node, path string) {
 			if p.Strings(&s.roles, 0, checkRole)(n, path); n.Kind == document.List && len(n.Items) == 0 {
-				p.Fail(n, path, "is empty, so that nobody could approve").Hint = "deny what nobody may approve"
+				p.Fail(n, path, "is empty: it needs at least one role").Hint = "deny what nobody may approve"
 			}
 		}
 	}, func() string { return quoteAll(s.roles) })

@@ -137,7 +137,7 @@ func TestTermsAreTheStrictestOfTheChain(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
 		}
 	}
-	for src, want := range map[string]string{"approvals: {roles: []}": "is empty, so that nobody could approve", "approvals: {roles: [Lead]}": `"Lead" is not a valid name of a role`} {
+	for src, want := range map[string]string{"approvals: {roles: []}": "is empty: it needs at least one role", "approvals: {roles: [Lead]}": `"Lead" is not a valid name of a role`} {
 		if _, err := policy.Parse("p.yaml", []byte("version: 1\n"+src)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", src, err)
 		}

@@ -36,7 +36,7 @@ type Placement struct {
 	Labels []string // that a worker needs, sorted
 	Image  string   // the digest of the image of a container; "": no policy names one
 
-	conflict string // why there is no place
+	conflict string // the contradiction, if Places is empty because of one
 }
 
 // Allows reports whether commands may run in a place.

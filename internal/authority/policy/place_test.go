@@ -78,7 +78,7 @@ func TestLinksAgreeOnTheImage(t *testing.T) {
 		"narrowed to local":       {[]string{"where: [container, local]\nimage: " + a + "\n", ""}, "", false, false},
 		"this machine is first":   {[]string{"where: [local, container]\nimage: " + a + "\n"}, "", false, false},
 		"a worker, then an image": {[]string{"where: [remote, container]\nimage: " + a + "\n"}, a, false, false},
-		"nobody names it":         {[]string{"where: container\n"}, "", false, false},
+		"not named":               {[]string{"where: container\n"}, "", false, false},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

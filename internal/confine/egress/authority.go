@@ -62,7 +62,7 @@ func NewAuthority(now time.Time) *Authority {
 
 func serial() *big.Int {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // it never fails: the program ends if there is no randomness
+	_, _ = rand.Read(b[:]) // never an error: without randomness the program ends
 	b[0] &= 0x7f
 	return new(big.Int).SetBytes(b[:])
 }

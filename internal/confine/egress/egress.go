@@ -151,7 +151,7 @@ const user = "remit"
 // known only through [Proxy.Env].
 func New(o Options) *Proxy {
 	var key [16]byte
-	_, _ = rand.Read(key[:]) // it never fails: the program ends if there is no randomness
+	_, _ = rand.Read(key[:]) // never an error: without randomness the program ends
 	p := &Proxy{
 		permit: o.Permit, chain: o.Permit.Chain(), limits: o.Limits.or(o.Permit.Limits()),
 		ask: o.Ask, secret: o.Secret, authority: o.Authority, agent: o.Agent, trustFile: o.TrustFile, roots: o.RootCAs,

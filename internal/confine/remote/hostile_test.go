@@ -32,7 +32,7 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
-// liar is a worker that answers every call with what a test says.
+// liar connects a worker whose answers are the test's.
 func (w *world) liar(answer func(rw http.ResponseWriter, body *bufio.Reader)) {
 	w.Helper()
 	_ = w.conn.Close()

@@ -131,7 +131,7 @@ func (c *endingConn) Close() error {
 	return c.Conn.Close()
 }
 
-// onceDialer gives the connection that the worker opened; there is no other.
+// onceDialer gives the worker's own connection to the first caller, and an error to all others.
 func onceDialer(conn net.Conn) func(context.Context, string, string) (net.Conn, error) {
 	var once sync.Mutex
 	used := false

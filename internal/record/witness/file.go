@@ -15,8 +15,7 @@ import (
 )
 
 // File is a witness that is a file on other storage. Checkpoints are appended to it, of one
-// or several ledgers. What is no checkpoint of the ledger is skipped, as a note of which
-// only a part was written.
+// or several ledgers. Everything else in it is skipped, such as a note that was cut off.
 type File struct{ Path string }
 
 var _ Witness = File{}

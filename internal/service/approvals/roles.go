@@ -9,6 +9,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/settings"
 )
 
@@ -65,7 +66,7 @@ func (s *Approvals) roleUnder(ctx context.Context, st store.Grants, id uuid.UUID
 		return settings.Role{}, false, err
 	}
 	if s.Role == nil {
-		return settings.Role{}, false, fault.New(fault.Denied, "nobody whom an identity provider knows has a role here")
+		return settings.Role{}, false, grants.NoRoles()
 	}
 	role, err = s.Role(who)
 	return role, true, err

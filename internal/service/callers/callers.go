@@ -57,7 +57,7 @@ type Caller struct {
 // run or grant was made.
 type Gate struct {
 	Now    func() time.Time // the clock, for how long a verified token is trusted
-	People *people.People   // whose tokens of identity providers are accepted; nil: nobody's
+	People *people.People   // verifies tokens of identity providers; nil: all of them are refused
 
 	home      *home.Home
 	policies  *policies.Policies

@@ -155,9 +155,14 @@ func bounds(c policy.Chain, p *policy.Policy) bool {
 	return slices.ContainsFunc(c, func(r *policy.Rules) bool { return r.Policy().Digest() == p.Digest() })
 }
 
+// NoRoles is the error for people of identity providers where no settings give them roles.
+func NoRoles() error {
+	return fault.New(fault.Denied, "no role is given to people of identity providers here")
+}
+
 func (s *Grants) roleOf(p *ledger.Person) (*policy.Policy, error) {
 	if s.Roles == nil {
-		return nil, fault.New(fault.Denied, "nobody whom an identity provider knows has a role here")
+		return nil, NoRoles()
 	}
 	return s.Roles(p)
 }

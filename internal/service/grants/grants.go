@@ -40,9 +40,9 @@ type Tools interface {
 type Grants struct {
 	// Tools are the tools that can be pinned; set before grants are issued.
 	Tools Tools
-	// Roles gives what bounds the grants of a person now, besides their own policies: an
-	// error if the person has no role any more. Set before grants are used; nil: nobody
-	// whom an identity provider knows may use a grant.
+	// Roles gives the policy of a person's present role, which bounds the person's grants
+	// besides their own policies. Without a role it is an error. Set before grants are used;
+	// nil: all grants of an identity provider's people are refused.
 	Roles func(p *ledger.Person) (*policy.Policy, error)
 
 	home     *home.Home

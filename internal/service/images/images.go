@@ -3,8 +3,6 @@
 package images
 
 import (
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -90,11 +88,14 @@ func (s *Images) Add(q Addition) (Image, error) {
 	one := Image{Name: q.Name, ID: got.ID, Manifest: got.Manifest, From: q.From, Arch: got.Arch, Env: got.Env, Size: got.Size, Files: got.Files,
 		Added: time.Now().UTC().Truncate(time.Second)}
 	return one, s.added().Put(one, func() error {
-		err := os.Rename(filepath.Join(work, "root"), s.root(one.ID))
-		if errors.Is(err, fs.ErrExist) { // the same files, under another name
-			return nil
+		list, err := s.List()
+		if err != nil || slices.ContainsFunc(list, func(x Image) bool { return x.ID == one.ID }) {
+			return err // the same files, under another name
 		}
-		return notKept(err)
+		if err := image.Remove(s.root(one.ID)); err != nil { // of an Add that was interrupted
+			return notKept(err)
+		}
+		return notKept(os.Rename(filepath.Join(work, "root"), s.root(one.ID)))
 	})
 }
 

@@ -77,7 +77,7 @@ func TestClaimsGiveARole(t *testing.T) {
 			t.Errorf("%s of another issuer gives %q, %v", claims, role.Name, err)
 		}
 	}
-	// A binding that came later asks about a claim that nobody looked at.
+	// A new binding depends on a claim that was not kept at the sign-in.
 	c := claimed{issuer: conf.People.Issuers[0], subject: "1", claims: map[string]any{"https://company.example/level": "gold"}}
 	who, _, err := p.person(c)
 	if err != nil {

@@ -119,9 +119,8 @@ func (s *Witnesses) known(name string) []byte {
 	return b
 }
 
-// CheckHere compares the ledger with what is known of the witnesses on this machine: their
-// files, and the copies of what the others kept. A file that does not answer within a short
-// time is not waited for.
+// CheckHere compares the ledger with the checkpoints that are on this machine: witness files,
+// and copies of the other witnesses' newest ones. A slow file is not waited for.
 func (s *Witnesses) CheckHere(ctx context.Context, st store.Backend) error {
 	list, err := s.list()
 	if err != nil || len(list) == 0 || s.accepting {
@@ -280,7 +279,7 @@ func deliver(ctx context.Context, st store.Backend, w one, known []byte) ([]byte
 	}
 }
 
-// keep replaces the copy of what a witness has kept. Its time says when.
+// keep writes the copy of a witness's newest checkpoint. The time of the file is that of the copy.
 func (s *Witnesses) keep(name string, b []byte) error {
 	if err := os.MkdirAll(filepath.Dir(s.note(name)), 0o700); err != nil {
 		return err

@@ -178,7 +178,7 @@ func newAuthority(now time.Time) ([]byte, error) {
 
 func serial() *big.Int {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // it never fails: the program ends if there is no randomness
+	_, _ = rand.Read(b[:]) // never an error: without randomness the program ends
 	return new(big.Int).SetBytes(b[:])
 }
 
