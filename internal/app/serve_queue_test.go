@@ -29,6 +29,7 @@ func (s *service) queuedAs(id, status string) map[string]any {
 func TestARunIsQueuedOverHTTP(t *testing.T) {
 	s := newWriter(t)
 	const plan = "name: queued\nsteps: [{tool: fs.write, args: {path: out/q.txt, content: hi}}]\n"
+	s.must(200, "POST", "/v1/queue/pause", "") // else it may run before the answer is written
 	status, head, b := s.raw("POST", "/v1/runs", s.token, planBody(t, plan, `,"queue":{"priority":1,"limits":[{"key":"grant","most":1}]}`))
 	var begun struct {
 		ID     string `json:"run_id"`
@@ -38,6 +39,7 @@ func TestARunIsQueuedOverHTTP(t *testing.T) {
 	if status != http.StatusAccepted || begun.Status != "waiting" || head.Get("Location") != "/v1/queue/"+begun.ID {
 		t.Fatalf("%d %v %s", status, head, b)
 	}
+	s.must(200, "POST", "/v1/queue/resume", "")
 	r := s.queuedAs(begun.ID, "completed")
 	if r["completed"] != 1.0 || r["priority"] != 1.0 {
 		t.Errorf("it is %v", r)
