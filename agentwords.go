@@ -18,7 +18,9 @@ const (
 	ModelUnknown      = fault.ModelUnknown      // no provider or model has this name
 	ModelKey          = fault.ModelKey          // the key of the model's service is missing or refused
 	ModelFailed       = fault.ModelFailed       // the model's service failed
+	ModelContext      = fault.ModelContext      // the conversation is longer than the model takes
 	ModelBusy         = fault.ModelBusy         // the model's service refuses for now
+	ModelCall         = fault.ModelCall         // the model's tool call is malformed
 	Stale             = fault.Stale             // what was to be changed was changed by somebody else meanwhile
 	NotDelegable      = fault.NotDelegable      // the policy does not say that this may be handed on
 	GrantHolder       = fault.GrantHolder       // somebody else's grant is needed

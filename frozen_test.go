@@ -19,7 +19,7 @@ func TestASessionKeepsToAFrozenPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := app.New(cfg)
+	a, err := app.New(cfg, app.Own{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,6 +65,8 @@ type Options struct {
 	// of the group's name, as "harbour". As with every tool that is not built in, a policy
 	// must allow them: tools: {allow: ["harbour.*"]}.
 	Tools []AgentTool
+	// Models are ways to language models beside those of the settings. See [ModelProvider].
+	Models []ModelProvider
 	// Ask decides where a policy says ask. Nil: such calls are denied. It is
 	// called from several goroutines at once if calls are made so, and must
 	// end when ctx does. An error is a no.
@@ -126,7 +128,11 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
-	if rt.app, err = app.New(cfg, own...); err != nil {
+	models, err := programProviders(o.Models)
+	if err != nil {
+		return nil, err
+	}
+	if rt.app, err = app.New(cfg, app.Own{Tools: own, Models: models}); err != nil {
 		return nil, err
 	}
 	if o.Frozen != "" {

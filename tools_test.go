@@ -3,8 +3,13 @@ package remit_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -140,5 +145,109 @@ func TestOpenHonoursItsContext(t *testing.T) {
 	cancel()
 	if _, err := remit.Open(ctx, remit.Options{Home: t.TempDir()}); !errors.Is(err, remit.ToolCancelled) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// The models of a program stand beside those of the settings, under every rule for models.
+func TestModelsOfAProgram(t *testing.T) {
+	var keys []string
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		keys = append(keys, r.Header.Get("X-Key"))
+		if r.URL.Path == "/v1/away" {
+			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
+			return
+		}
+		_, _ = w.Write([]byte("Seven."))
+	}))
+	defer service.Close()
+	ask := func(ctx context.Context, client *http.Client, q remit.ModelRequest, say func(string)) (remit.ModelAnswer, error) {
+		text := q.Messages[len(q.Messages)-1].Text
+		var url string
+		switch text {
+		case "busy":
+			return remit.ModelAnswer{}, fmt.Errorf("come back later: %w", remit.ModelBusy)
+		case "odd":
+			return remit.ModelAnswer{}, errors.New("odd")
+		case "pieces":
+			say("Sev")
+			return remit.ModelAnswer{Text: "Eight"}, nil
+		case "broken call":
+			return remit.ModelAnswer{Calls: []remit.ToolCall{{Name: "x", Args: []byte(`{"a":`)}}}, nil
+		case "too many tokens":
+			return remit.ModelAnswer{Text: "x", Tokens: remit.ModelTokens{Input: -1}}, nil
+		case "elsewhere":
+			url = "http://127.0.0.1:1/"
+		default:
+			url = service.URL + "/v1/" + text
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return remit.ModelAnswer{}, err
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			return remit.ModelAnswer{}, err
+		}
+		defer func() { _ = resp.Body.Close() }()
+		b, err := io.ReadAll(resp.Body)
+		say("Sev")
+		return remit.ModelAnswer{Text: string(b), Tokens: remit.ModelTokens{Input: 5, Output: 2}}, err
+	}
+	policy := "version: 1\nmodels: {allow: ['harbour/*']}\ntools: {allow: [model.chat]}\n"
+	rt, err := remit.Open(t.Context(), remit.Options{
+		Home: t.TempDir(), Workspace: t.TempDir(), PolicySource: []byte(policy), Environ: []string{"HARBOUR_KEY=0123456789abcdef"},
+		Models: []remit.ModelProvider{
+			{Name: "harbour", URL: service.URL + "/v1/", Key: "HARBOUR_KEY", KeyHeader: "X-Key", Chat: ask},
+			{Name: "lonely", Chat: ask},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = rt.Close() }()
+	s, err := rt.Begin(t.Context(), "models")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		model, text string
+		want        error
+	}{
+		{"harbour/large", "hello", nil},
+		{"harbour/large", "busy", remit.ModelBusy},
+		{"harbour/large", "odd", remit.ModelFailed},
+		{"harbour/large", "pieces", remit.ModelFailed},
+		{"harbour/large", "broken call", remit.ModelCall},
+		{"harbour/large", "too many tokens", remit.ModelFailed},
+		{"harbour/large", "elsewhere", remit.ModelFailed},
+		{"harbour/large", "away", remit.ModelFailed},
+		{"lonely/large", "hello", remit.Denied},
+	}
+	for _, tc := range tests {
+		res, err := s.Call(t.Context(), "model.chat", map[string]any{"model": tc.model, "messages": []any{map[string]any{"role": "user", "text": tc.text}}})
+		if !errors.Is(err, tc.want) || tc.want == nil && err != nil {
+			t.Errorf("%s: got %s, %v, want %v", tc.text, res.Output, err, tc.want)
+		}
+		if tc.want == nil && !strings.Contains(string(res.Output), "Seven.") {
+			t.Errorf("%s: %s", tc.text, res.Output)
+		}
+	}
+	run, err := s.End(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"0123456789abcdef", "0123456789abcdef"}; !slices.Equal(keys, want) {
+		t.Errorf("the service was sent the keys %q", keys)
+	}
+	if _, err := rt.Replay(t.Context(), run.ID); err != nil || len(keys) != 2 {
+		t.Errorf("the replay: %v, %d requests", err, len(keys))
+	}
+	for name, bad := range map[string][]remit.ModelProvider{
+		"scripted": {{Name: "scripted", Chat: ask}}, "no function": {{Name: "x"}}, "an odd name": {{Name: "a/b", Chat: ask}},
+		"twice": {{Name: "a", Chat: ask}, {Name: "a", Chat: ask}}, "one of the settings": {{Name: "openai", Chat: ask}},
+	} {
+		if _, err := remit.Open(t.Context(), remit.Options{Home: t.TempDir(), Models: bad}); !errors.Is(err, remit.Usage) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -233,6 +233,20 @@ func TestGoExamplesAreShown(t *testing.T) {
 	}
 }
 
+// TestTheTestOfAnAgentIsShown: the guide shows the test that the package for tests is tested with.
+func TestTheTestOfAnAgentIsShown(t *testing.T) {
+	const begins, policy = "func TestAnAgentWithoutAModel", "const policy = "
+	src := read(t, "remittest/remittest_test.go")
+	_, head, ok := strings.Cut(src, policy)
+	head, _, ok2 := strings.Cut(head, "\n\n")
+	_, body, ok3 := strings.Cut(src, begins)
+	body, _, ok4 := strings.Cut(body, "\n}\n")
+	if !ok || !ok2 || !ok3 || !ok4 {
+		t.Fatalf("remittest has no test that begins with %q, or no policy", begins)
+	}
+	generated(t, "docs/guide.md", "a test in go", "```go\n"+policy+head+"\n\n"+begins+body+"\n}\n```")
+}
+
 // TestProfilesAreShown: the page has every ready policy as it is written.
 func TestProfilesAreShown(t *testing.T) {
 	all, err := profile.All()

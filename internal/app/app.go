@@ -44,6 +44,7 @@ import (
 	"github.com/remitrun/remit/internal/service/slash"
 	"github.com/remitrun/remit/internal/service/witnesses"
 	"github.com/remitrun/remit/internal/service/workers"
+	"github.com/remitrun/remit/internal/tools/model"
 )
 
 // App is a built Remit. Parts that cost time to open (the ledger, the sandbox)
@@ -78,7 +79,7 @@ type App struct {
 	Keys         *keys.Keys
 	Workers      *workers.Workers
 	catalog      *catalog.Catalog
-	own          []permit.Tool
+	own          []permit.Tool // of the program that it is part of
 	box          *placement.Box
 
 	mu    sync.Mutex
@@ -86,9 +87,19 @@ type App struct {
 	noted bool // changes of the settings were recorded
 }
 
-// New builds an App. own are tools of the program that it is part of. It must be closed.
-func New(cfg home.Config, own ...permit.Tool) (*App, error) {
-	a := &App{Home: &home.Home{Config: cfg}, own: own}
+// Own is what the program adds that the App is part of.
+type Own struct {
+	Tools  []permit.Tool
+	Models []model.Provider
+}
+
+// New builds an App. It must be closed.
+func New(cfg home.Config, own Own) (*App, error) {
+	registry, err := registryOf(cfg.Settings.Models, own.Models)
+	if err != nil {
+		return nil, err
+	}
+	a := &App{Home: &home.Home{Config: cfg}, own: own.Tools}
 	a.Workers = &workers.Workers{Home: a.Home, Store: a.Store}
 	a.Backups = &backups.Backups{Home: a.Home}
 	a.Policies = &policies.Policies{Home: a.Home}
@@ -101,13 +112,12 @@ func New(cfg home.Config, own ...permit.Tool) (*App, error) {
 	a.Images = &images.Images{Home: a.Home}
 	a.box = &placement.Box{Box: linux.New(linux.Config{Getenv: cfg.Lookup, Secret: a.Secrets.Value, State: cfg.Dir, Image: a.Images.Image, Egress: egressOf(a.Secrets.Value, cfg.Lookup)})}
 	a.Modules = modules.New(a.Home, a.Secrets)
-	a.Models = &models.Models{Home: a.Home, Secrets: a.Secrets, Registry: registryOf(cfg.Settings.Models)}
+	a.Models = &models.Models{Home: a.Home, Secrets: a.Secrets, Registry: registry}
 	a.Servers = &servers.Servers{Home: a.Home, Secrets: a.Secrets, Box: a.box, BuiltIn: a.builtIn}
 	a.APIs = &apis.APIs{Home: a.Home, Secrets: a.Secrets}
 	a.Extensions = &extensions.Extensions{Home: a.Home, Modules: a.Modules, Box: a.box, BuiltIn: a.builtIn}
 	a.Changes = &changes.Changes{Home: a.Home, Box: a.box}
 	a.Erasures = &erasures.Erasures{Home: a.Home, Changes: a.Changes}
-	var err error
 	if a.catalog, err = a.openCatalog(); err != nil {
 		return nil, err
 	}

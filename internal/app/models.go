@@ -1,6 +1,7 @@
 package app
 
 import (
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/service/settings"
 	"github.com/remitrun/remit/internal/tools/model"
 	"github.com/remitrun/remit/internal/tools/model/anthropic"
@@ -10,7 +11,7 @@ import (
 
 // registryOf makes the providers of models from the settings: a new kind of provider is a
 // folder and a line here.
-func registryOf(s settings.Models) *model.Registry {
+func registryOf(s settings.Models, own []model.Provider) (*model.Registry, error) {
 	r := &model.Registry{Providers: []model.Provider{scripted.New()}, Default: s.Default, Prices: s.Prices, Bounds: s.Bounds}
 	for _, p := range s.All() {
 		switch p.Kind {
@@ -20,5 +21,12 @@ func registryOf(s settings.Models) *model.Registry {
 			r.Providers = append(r.Providers, openai.New(openai.Options{Name: p.Name, Base: p.BaseURL, Key: p.Key, API: openai.API(p.API)}))
 		}
 	}
-	return r
+	for _, p := range own {
+		if _, _, err := r.Find(p.Name() + "/x"); err == nil {
+			return nil, fault.New(fault.Usage, "two providers of models are called %q: one of the program, and one of the settings or another of the program", p.Name()).
+				WithHint("give the program's another name")
+		}
+		r.Providers = append(r.Providers, p)
+	}
+	return r, nil
 }

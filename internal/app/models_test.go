@@ -46,7 +46,7 @@ func TestProvidersOfTheSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := app.New(cfg)
+	a, err := app.New(cfg, app.Own{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -388,7 +388,7 @@ func TestAGrantOfAKeyIsNotTakenAsABearers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := app.New(cfg)
+	a, err := app.New(cfg, app.Own{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func (s *service) start(change ...func(*app.ServeRequest)) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	a, err := app.New(cfg)
+	a, err := app.New(cfg, app.Own{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -435,7 +435,7 @@ func TestADelegateAnswersForNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := app.New(cfg)
+	a, err := app.New(cfg, app.Own{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -657,7 +657,7 @@ func issued(t *testing.T, s *service, text string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := app.New(cfg)
+	a, err := app.New(cfg, app.Own{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -714,7 +714,7 @@ func TestServeListensWhereItMay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, err := app.New(cfg)
+		a, err := app.New(cfg, app.Own{})
 		if err != nil {
 			t.Fatal(err)
 		}

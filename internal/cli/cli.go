@@ -273,7 +273,7 @@ func (s *session) openAnyway() (*app.App, error) {
 		return nil, err
 	}
 	cfg.Version = s.version
-	if s.app, err = app.New(cfg); err != nil {
+	if s.app, err = app.New(cfg, app.Own{}); err != nil {
 		return nil, err
 	}
 	return s.app, nil

@@ -17,7 +17,7 @@ func New(t testing.TB, homeDir string, env ...string) *app.App {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := app.New(cfg)
+	a, err := app.New(cfg, app.Own{})
 	if err != nil {
 		t.Fatal(err)
 	}

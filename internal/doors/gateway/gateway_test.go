@@ -72,7 +72,7 @@ func newWorld(t testing.TB) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.app, err = app.New(cfg); err != nil {
+	if w.app, err = app.New(cfg, app.Own{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -51,7 +51,7 @@ func serve(dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	a, err := app.New(cfg)
+	a, err := app.New(cfg, app.Own{})
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ func (p *place) open() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if p.app, err = app.New(cfg); err != nil {
+	if p.app, err = app.New(cfg, app.Own{}); err != nil {
 		p.t.Fatal(err)
 	}
 	if p.svc, err = p.app.Agents.Start(context.Background(), agents.Request{Policy: filepath.Join(p.dir, "policy.yaml"), Workspace: p.dir}); err != nil {

@@ -121,7 +121,7 @@ func TestASessionSeesThatAnExtensionIsSwitchedOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := app.New(cfg)
+	other, err := app.New(cfg, app.Own{})
 	if err != nil {
 		t.Fatal(err)
 	}

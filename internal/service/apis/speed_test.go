@@ -27,7 +27,7 @@ func BenchmarkGitHub(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		a, err := app.New(cfg)
+		a, err := app.New(cfg, app.Own{})
 		if err != nil {
 			b.Fatal(err)
 		}

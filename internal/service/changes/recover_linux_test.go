@@ -87,7 +87,7 @@ func dieWhileUndoing(dir, run string) {
 	if err != nil {
 		panic(err)
 	}
-	a, err := app.New(cfg)
+	a, err := app.New(cfg, app.Own{})
 	if err != nil {
 		panic(err)
 	}

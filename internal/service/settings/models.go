@@ -68,8 +68,7 @@ func find(list []Provider, name string) (Provider, bool) {
 }
 
 var (
-	providerName = regex.Lazy(`^[a-z][a-z0-9_-]{0,39}$`)
-	keyName      = regex.Lazy(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`)
+	keyName = regex.Lazy(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`)
 )
 
 func (r *reader) models(m *Models) document.Fields {
@@ -107,7 +106,7 @@ func (r *reader) wait(into *time.Duration) document.Field {
 
 func (r *reader) providers(n *document.Node, path string, m *Models) {
 	r.Each(n, path, func(k, v *document.Node, path string) {
-		if !providerName.MatchString(k.Text) || k.Text == model.Scripted {
+		if !model.ValidProvider(k.Text) {
 			r.Fail(k, path, "%q is not a valid provider name", clip.Text(k.Text, 60)).Hint = "use up to 40 lower-case letters, digits, _ and -; the name " + model.Scripted + " is taken"
 			return
 		}

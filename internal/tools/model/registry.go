@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/regex"
 )
 
 // maxID is how long a model's ID may be, in bytes.
@@ -15,6 +16,11 @@ const maxID = 1024
 
 // Scripted is the provider whose models are files of answers.
 const Scripted = "scripted"
+
+var providerName = regex.Lazy(`^[a-z][a-z0-9_-]{0,39}$`)
+
+// ValidProvider reports whether a provider other than Scripted can have a name.
+func ValidProvider(name string) bool { return providerName.MatchString(name) && name != Scripted }
 
 // ParseID reads a model's ID: "provider/model", or "scripted:FILE". It gives the
 // provider's name and the model's. Errors are fault.ModelUnknown.

@@ -45,6 +45,9 @@ func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
+// Client leads to the provider's service, as r.HTTP does. Redirects are not followed.
+func (r Reach) Client() *http.Client { return &http.Client{Transport: bounded{r.HTTP}} }
+
 // capped fails once more was read than may be.
 type capped struct {
 	io.ReadCloser
