@@ -22,7 +22,7 @@ import (
 // it was discarded.
 func TestDiscardBesideAnotherDecision(t *testing.T) {
 	homeDir, work := t.TempDir(), t.TempDir()
-	a, err := app.New(home.Config{Dir: homeDir, User: "ann"})
+	a, err := app.New(home.Config{Dir: homeDir, User: "ann"}, app.Own{})
 	if err != nil {
 		t.Fatal(err)
 	}
