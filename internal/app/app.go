@@ -95,7 +95,7 @@ type Own struct {
 
 // New builds an App. It must be closed.
 func New(cfg home.Config, own Own) (*App, error) {
-	registry, err := registryOf(cfg.Settings.Models, own.Models)
+	registry, err := models.NewRegistry(cfg.Settings.Models, own.Models)
 	if err != nil {
 		return nil, err
 	}

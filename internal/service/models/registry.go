@@ -1,4 +1,4 @@
-package app
+package models
 
 import (
 	"github.com/remitrun/remit/internal/base/fault"
@@ -9,9 +9,9 @@ import (
 	"github.com/remitrun/remit/internal/tools/model/scripted"
 )
 
-// registryOf makes the providers of models from the settings: a new kind of provider is a
-// folder and a line here.
-func registryOf(s settings.Models, own []model.Provider) (*model.Registry, error) {
+// NewRegistry makes the providers of models from the settings: a new kind of provider is a
+// folder and a line here. own are those of the program that Remit is part of.
+func NewRegistry(s settings.Models, own []model.Provider) (*model.Registry, error) {
 	r := &model.Registry{Providers: []model.Provider{scripted.New()}, Default: s.Default, Prices: s.Prices, Bounds: s.Bounds}
 	for _, p := range s.All() {
 		switch p.Kind {
