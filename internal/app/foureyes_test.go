@@ -44,7 +44,7 @@ func TestTwoPeopleOfARoleMustAgree(t *testing.T) {
 	refused("another developer", s.person("dan", "developers"), 403)
 	// Who made the call does not count, in whichever role.
 	s.idp.Now = func() time.Time { return time.Now().Add(30 * time.Second) }
-	refused("the same person, who reviews now", s.person("ann", "reviewers"), 404)
+	refused("the same person, who reviews now", s.person("ann", "reviewers"), 403)
 	s.idp.Now = time.Now
 	if status, got := s.approve(bob, id); status != 200 || got["state"] != "waiting" {
 		t.Fatalf("the first: %d %v", status, got)

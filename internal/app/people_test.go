@@ -27,15 +27,18 @@ people:
   roles:
     developer: {policy: roles/developer.yaml}
     reviewer: {policy: roles/reviewer.yaml, approves: [developer], lasts: 1h}
+    reader: {policy: roles/reader.yaml}
   bindings:
     - {issuer: company, claims: {groups: reviewers}, role: reviewer}
+    - {issuer: company, claims: {groups: readers}, role: reader}
 %s`
 
 const developers = "    - {issuer: company, claims: {groups: developers}, role: developer}\n"
 
 var rolePolicies = map[string]string{
 	"developer": "version: 1\nname: developer\nrest: inherit\nfiles:\n  read: {allow: [clock.yaml, secret.txt]}\n  write: {allow: [out/**], ask: [danger.txt]}\n" +
-		"approvals: {approvers: 2, roles: [reviewer], session: false}\napi: {allow: [tools.*, runs.*, sessions.*, agents.*, grants.read, approvals.read]}\n",
+		"approvals: {approvers: 2, roles: [reviewer], session: false}\napi: {allow: [tools.*, runs.*, sessions.*, agents.*, grants.*, approvals.read]}\n",
+	"reader":   "version: 1\nname: reader\nrest: inherit\ntools: {deny: [current_time.*]}\nfiles: {read: {allow: [clock.yaml]}}\napi: {allow: [runs.read, sessions.*, grants.*]}\n",
 	"reviewer": "version: 1\nname: reviewer\nrest: inherit\nfiles: {}\napi: {allow: [approvals.*, runs.read]}\n",
 }
 
@@ -44,7 +47,7 @@ name: node
 api: {allow: ["*"]}
 models: {allow: ["*"]}
 files: {read: {allow: [clock.yaml, notes.txt]}, write: {allow: ["out/**", danger.txt]}}
-delegate: {actions: [api, files.read, models, tools], to: ["*"], depth: 8}
+delegate: {actions: [api, files.read, files.write, models, tools], to: ["*"], depth: 8}
 `
 
 func newTeam(t *testing.T) *team {

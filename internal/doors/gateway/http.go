@@ -45,7 +45,8 @@ type web struct {
 	clients map[string]*client // by session, or by token in revisions without sessions
 }
 
-// client is a client over HTTP. Requests of its session must have its token.
+// client is a client over HTTP. Requests of its session must be under its grant: a person's next
+// access token, which stands for the same grant, continues the session.
 type client struct {
 	key      string
 	release  func() // gives its seat back
@@ -143,7 +144,7 @@ func (w *web) recognize(r *http.Request) (token string, who *callers.Caller, sta
 	case err == nil && w.rates != nil && !w.rates.Take(time.Now(), who.Root, who.Leaf):
 		return "", who, http.StatusTooManyRequests, fault.New(fault.LimitReached, "this grant makes too many requests")
 	case err == nil:
-		return token, who, 0, nil
+		return who.Token, who, 0, nil // of the grant that an identity provider's token stands for
 	case !refusesGrant(err):
 		return "", who, http.StatusForbidden, err
 	case w.refused != nil && !w.refused.Take(time.Now(), admission.Address(r.RemoteAddr)):

@@ -2,13 +2,16 @@ package httpapi
 
 import (
 	"context"
-	"github.com/google/uuid"
 	"net/http"
-	"slices"
 	"strconv"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/history"
 )
 
 // Approvals has the questions that people must answer.
@@ -40,17 +43,17 @@ type ApprovalPath struct {
 	ID string `path:"approval_id" maxLength:"100" example:"019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b44"`
 }
 
-// concerns reports whether a question is about a call under the caller's grant, or under
-// one that derives from it.
+// concerns reports whether a question is about a call of what the caller owns, or is for the
+// caller's role to answer.
 func (s *Server) concerns(ctx context.Context, who *Caller, q store.Approval, others string) (bool, error) {
 	if who.May(others) == nil || who.Approves != nil && q.Person != who.Person && who.Approves(q.AskedAs) {
 		return true, nil
 	}
 	if q.RunID == uuid.Nil {
-		return q.Grant.String() == who.Leaf, nil
+		return s.reaches(ctx, who, q.Grant.String(), others)
 	}
 	nodes, err := s.o.Lineage.OfRun(ctx, q.RunID.String())
-	return slices.Contains(nodes, who.Leaf), err
+	return who.Owns(nodes), err
 }
 
 func (s *Server) question(ctx context.Context, who *Caller, id, others string) (store.Approval, error) {
@@ -73,6 +76,7 @@ func (s *Server) approvals() {
 		return
 	}
 	s.listApprovals()
+	s.followApprovals()
 	type one struct {
 		asked
 		ApprovalPath
@@ -135,6 +139,43 @@ func (s *Server) answer(ctx context.Context, who *Caller, id string, a Answer) (
 	return &struct{ Body store.Approval }{q}, err
 }
 
+// QuestionEvent says that a question was asked, answered or closed.
+type QuestionEvent struct {
+	Seq      ledger.Seq `json:"seq"`
+	At       time.Time  `json:"at"`
+	Event    string     `json:"event" doc:"question_asked, question_voted or question_closed"`
+	Approval string     `json:"approval_id"`
+	Status   string     `json:"status"`
+}
+
+func (s *Server) followApprovals() {
+	if s.o.Audit == nil {
+		return
+	}
+	type follow struct {
+		asked
+		Last string `header:"Last-Event-ID" maxLength:"20" doc:"The ID of the last event that was seen: later ones are sent first"`
+	}
+	route(s, operation{
+		id: "followApprovals", method: http.MethodGet, path: "/v1/approvals/events", tag: "approvals", action: "approvals.read", stream: true, summary: "Follow questions",
+		text: "Server-sent events: each question that listApprovals would show, as soon as it is asked, answered or closed by any process, from now on or after the event in Last-Event-ID. " +
+			"It needs no right to read the record. A comment line comes every few seconds; `end` says that the service ends the stream: connect again.",
+		more: map[int]reply{200: {text: "The events of questions", kind: "text/event-stream"}},
+	}, func(ctx context.Context, in *follow) (*Streamed, error) {
+		return s.followRecord(ctx, in.x, in.who, in.Last, func(e history.AuditEvent) (any, error) {
+			if e.Approval == "" {
+				return nil, nil
+			}
+			if _, err := s.question(ctx, in.who, e.Approval, othersRead); fault.CodeOf(err) == fault.ApprovalGone {
+				return nil, nil
+			} else if err != nil {
+				return nil, err
+			}
+			return QuestionEvent{e.Seq, e.At, e.Event, e.Approval, e.Status}, nil
+		})
+	})
+}
+
 func (s *Server) listApprovals() {
 	type list struct {
 		asked
@@ -143,7 +184,7 @@ func (s *Server) listApprovals() {
 	}
 	route(s, operation{
 		id: "listApprovals", method: http.MethodGet, path: "/v1/approvals", tag: "approvals", action: "approvals.read", summary: "List questions",
-		text: "Newest first: about calls under the caller's grant, or under those that derive from it.", answer: map[string]any{"items": []any{exampleApproval}},
+		text: "Newest first: about calls under the caller's grant or below it, of the person whose own grant it is, and of those whose questions the person's role answers.", answer: map[string]any{"items": []any{exampleApproval}},
 	}, func(ctx context.Context, in *list) (*struct{ Body ApprovalList }, error) {
 		at, err := in.number("approvals")
 		if err != nil {

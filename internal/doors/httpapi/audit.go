@@ -131,26 +131,36 @@ func (s *Server) followAudit() {
 			"A comment line comes every few seconds; `end` says that the service ends the stream: connect again.",
 		more: map[int]reply{200: {text: "The events of the record", kind: "text/event-stream"}},
 	}, func(ctx context.Context, in *follow) (*Streamed, error) {
-		var after *ledger.Seq
-		if in.Last != "" {
-			n, err := strconv.ParseUint(in.Last, 10, 63)
-			if err != nil {
-				return nil, fault.New(fault.ArgsInvalid, "%q is not the ID of an event", in.Last).In("header.Last-Event-ID")
-			}
-			seq := ledger.Seq(n)
-			after = &seq
-		}
-		release, err := s.seat(in.who)
-		if err != nil {
-			return nil, err
-		}
-		return &Streamed{func(huma.Context) {
-			defer release()
-			s.follow(ctx, in.x, in.who, func(ctx context.Context, st *stream) error {
-				return s.o.Audit.Follow(ctx, after, func(e history.AuditEvent) error {
-					return st.event(strconv.FormatUint(uint64(e.Seq), 10), e.Event, e)
-				})
-			})
-		}}, nil
+		return s.followRecord(ctx, in.x, in.who, in.Last, func(e history.AuditEvent) (any, error) { return e, nil })
 	})
+}
+
+// followRecord streams what show makes of the record's events, after the one with the ID last
+// ("": from now on). Where it gives nil, the event is left out.
+func (s *Server) followRecord(ctx context.Context, x *exchange, who *Caller, last string, show func(history.AuditEvent) (any, error)) (*Streamed, error) {
+	var after *ledger.Seq
+	if last != "" {
+		n, err := strconv.ParseUint(last, 10, 63)
+		if err != nil {
+			return nil, fault.New(fault.ArgsInvalid, "%q is not the ID of an event", last).In("header.Last-Event-ID")
+		}
+		seq := ledger.Seq(n)
+		after = &seq
+	}
+	release, err := s.seat(who)
+	if err != nil {
+		return nil, err
+	}
+	return &Streamed{func(huma.Context) {
+		defer release()
+		s.follow(ctx, x, who, func(ctx context.Context, st *stream) error {
+			return s.o.Audit.Follow(ctx, after, func(e history.AuditEvent) error {
+				v, err := show(e)
+				if err != nil || v == nil {
+					return err
+				}
+				return st.event(strconv.FormatUint(uint64(e.Seq), 10), e.Event, v)
+			})
+		})
+	}}, nil
 }

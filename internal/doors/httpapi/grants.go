@@ -66,7 +66,7 @@ type grantIn struct {
 	GrantPath
 }
 
-// reaches reports whether a grant is the caller's own or derives from it.
+// reaches reports whether a grant is the caller's own, or made below what the caller owns.
 func (s *Server) reaches(ctx context.Context, who *Caller, id, others string) (bool, error) {
 	if who.May(others) == nil {
 		return true, nil
@@ -75,7 +75,7 @@ func (s *Server) reaches(ctx context.Context, who *Caller, id, others string) (b
 	if fault.CodeOf(err) == fault.GrantUnknown {
 		return false, nil
 	}
-	return slices.Contains(nodes, who.Leaf), err
+	return who.Owns(nodes), err
 }
 
 func (s *Server) grant(ctx context.Context, who *Caller, id, others string) error {
@@ -131,7 +131,7 @@ func (s *Server) listGrants() {
 	}
 	route(s, operation{
 		id: "listGrants", method: http.MethodGet, path: "/v1/grants", tag: "grants", action: "grants.read", summary: "List grants",
-		text: "Newest first: the caller's own grant and those that derive from it.", answer: map[string]any{"items": []any{exampleGrant}},
+		text: "Newest first: the caller's own grant and those that derive from it; of a person also the other grants of this person.", answer: map[string]any{"items": []any{exampleGrant}},
 	}, func(ctx context.Context, in *list) (*struct{ Body GrantList }, error) {
 		at, err := in.number("grants")
 		if err != nil {
@@ -172,6 +172,19 @@ func (s *Server) listGrants() {
 	})
 }
 
+// mayResume lets a caller resume only what derives from the grant that it uses: another grant of
+// the same person may have been paused to keep that person out.
+func (s *Server) mayResume(ctx context.Context, who *Caller, id string) error {
+	nodes, err := s.o.Lineage.OfGrant(ctx, id)
+	if err != nil {
+		return err
+	}
+	if id == who.Leaf || !slices.Contains(nodes, who.Leaf) && who.May(othersWrite) != nil {
+		return fault.New(fault.Denied, "a grant cannot be resumed by its own holder")
+	}
+	return nil
+}
+
 func (s *Server) setGrants() {
 	type set struct {
 		asked
@@ -192,8 +205,10 @@ func (s *Server) setGrants() {
 			if err := s.grant(ctx, in.who, in.ID, othersWrite); err != nil {
 				return nil, err
 			}
-			if in.ID == in.who.Leaf && c.to == "active" {
-				return nil, fault.New(fault.Denied, "a grant cannot be resumed by its own holder")
+			if c.to == "active" {
+				if err := s.mayResume(ctx, in.who, in.ID); err != nil {
+					return nil, err
+				}
 			}
 			reason := ""
 			if in.Body != nil {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -140,8 +141,8 @@ func (s *Server) once(x *exchange, r *http.Request, body []byte, do func()) {
 		return
 	}
 	now := time.Now()
-	full := x.who.Leaf + "\x00" + key
-	k := store.RequestRecord{Holder: rootOf(x.who), Key: sha256.Sum256([]byte(full)), Print: printOf(r, body), Until: now.Add(rememberFor)}
+	full := cmp.Or(x.who.Self, x.who.Leaf) + "\x00" + key
+	k := store.RequestRecord{Holder: cmp.Or(x.who.Self, rootOf(x.who)), Key: sha256.Sum256([]byte(full)), Print: printOf(r, body), Until: now.Add(rememberFor)}
 	rec, first := s.again.begin(k.Holder, full, k.Print, now)
 	if first {
 		s.record(x, r, full, rec, k, do)

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -65,8 +64,8 @@ func (s *Server) queueRun(ctx context.Context, who *Caller, q NewRun) (*runAnswe
 		Workspace: run.Workspace, Grant: run.Grant, Started: run.Started, Total: run.Total}}, err
 }
 
-// queued finds a queued run that the caller may know of: one that was queued under its grant,
-// or below it. Others need the action others.
+// queued finds a queued run that the caller may know of: one that it owns. Others need the action
+// others.
 func (s *Server) queued(ctx context.Context, who *Caller, id, others string) (store.QueuedRun, error) {
 	if err := whole(fault.RunUnknown, "queued run", id); err != nil {
 		return store.QueuedRun{}, err
@@ -90,7 +89,7 @@ func (s *Server) knowsQueued(ctx context.Context, who *Caller, q store.QueuedRun
 		return false, nil
 	}
 	nodes, err := s.o.Lineage.OfGrant(ctx, q.Grant.String())
-	return slices.Contains(nodes, who.Leaf), err
+	return who.Owns(nodes), err
 }
 
 func (s *Server) queue() {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -81,7 +80,7 @@ func (s *Server) run(ctx context.Context, who *Caller, id string) (ledger.Run, e
 	return s.runFor(ctx, who, id, othersRead)
 }
 
-// runFor finds a run that the caller may use: one under its grant, or below it. Other runs need
+// runFor finds a run that the caller may use: one that it owns. Other runs need
 // the action others, and are unknown without it.
 func (s *Server) runFor(ctx context.Context, who *Caller, id, others string) (ledger.Run, error) {
 	if err := whole(fault.RunUnknown, "run", id); err != nil {
@@ -103,7 +102,7 @@ func (s *Server) knows(ctx context.Context, who *Caller, r ledger.Run, others st
 		return true, nil
 	}
 	nodes, err := s.o.Lineage.OfRun(ctx, r.ID.String())
-	return slices.Contains(nodes, who.Leaf), err
+	return who.Owns(nodes), err
 }
 
 func (s *Server) runs() {

@@ -43,7 +43,7 @@ type Gate interface {
 	Enter(ctx context.Context, token string) (*Caller, error)
 }
 
-// Lineage returns the IDs of the grants under which something was made, the root's first.
+// Lineage returns under what something was made, for [Caller.Owns].
 type Lineage interface {
 	OfSession(ctx context.Context, s agent.Session) ([]string, error)
 	OfRun(ctx context.Context, run string) ([]string, error)

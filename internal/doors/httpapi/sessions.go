@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"slices"
 
 	"github.com/google/uuid"
 
@@ -65,8 +64,7 @@ type sessionIn struct {
 	SessionPath
 }
 
-// session finds a session that the caller may use: one that was started under its grant,
-// or under one that derives from it. Other sessions need the action others.read or
+// session finds a session that the caller may use: one that it owns. Other sessions need the action others.read or
 // others.write, and are unknown without it.
 func (s *Server) session(ctx context.Context, who *Caller, id, others string) (agent.Session, error) {
 	if err := whole(fault.SessionUnknown, "session", id); err != nil {
@@ -87,7 +85,7 @@ func (s *Server) mine(ctx context.Context, who *Caller, found agent.Session, oth
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(nodes, who.Leaf) {
+	if !who.Owns(nodes) {
 		return missing(fault.SessionUnknown, "session", found.ID.String())
 	}
 	return nil
@@ -153,7 +151,7 @@ func (s *Server) listSessions() {
 	}
 	route(s, operation{
 		id: "listSessions", method: http.MethodGet, path: "/v1/sessions", tag: "sessions", action: "sessions.read", summary: "List sessions",
-		text:   "Newest first: those that were begun under the caller's grant, or below it.",
+		text:   "Newest first: those that were begun under the caller's grant or below it, or by the person whose own grant it is.",
 		answer: map[string]any{"items": []any{exampleSession}},
 	}, func(ctx context.Context, in *list) (*struct{ Body SessionList }, error) {
 		before, err := in.uuid("sessions")

@@ -38,8 +38,14 @@ func (s *Server) events(x *exchange) {
 	if id := cmp.Or(x.r.Header.Get("Last-Event-ID"), x.r.URL.Query().Get("after")); id != "" {
 		header.Set("Last-Event-ID", id)
 	}
+	stream := "/v1/events"
+	if x.newest() == "" { // the grant may not read the record: only what the person may answer is told
+		if stream = "/v1/approvals/events"; len(header) == 0 {
+			out.note(history.AuditEvent{Event: "question_asked"}) // between the page and the stream there may have been one
+		}
+	}
 	ended := x.followSessions(out)
-	err := x.api.serve(out, http.MethodGet, "/v1/events", nil, header, nil)
+	err := x.api.serve(out, http.MethodGet, stream, nil, header, nil)
 	ended()
 	if err != nil {
 		s.refused(x, err)
@@ -85,7 +91,7 @@ func (c *changes) WriteHeader(status int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.w.WriteHeader(http.StatusOK)
-	if c.began = true; c.pending == nil && len(c.texts) > 0 {
+	if c.began = true; c.pending == nil && len(c.texts)+len(c.topics) > 0 {
 		c.pending = time.AfterFunc(gatherFor, c.tell)
 	}
 }
@@ -161,7 +167,11 @@ func (c *changes) tell() {
 	}
 	b, err := json.Marshal(c.topics)
 	if err == nil && len(c.topics) > 0 && !c.ended {
-		_ = c.send("id: " + c.id + "\ndata: " + string(b) + "\n\n") // a browser that has gone ends the request
+		id := ""
+		if c.id != "" {
+			id = "id: " + c.id + "\n"
+		}
+		_ = c.send(id + "data: " + string(b) + "\n\n") // a browser that has gone ends the request
 	}
 	for _, p := range c.texts {
 		if b, err := json.Marshal(p); err == nil && !c.ended {
@@ -189,7 +199,7 @@ func (c *changes) end() {
 }
 
 // newest gives the number of the newest event of the record, from which on a page is out of
-// date; "": the grant may not read the record, so the page is not told of changes.
+// date; "": the grant may not read the record, so the page is told only of questions.
 func (x *exchange) newest() string {
 	var list httpapi.AuditList
 	if err := x.api.get("/v1/audit", url.Values{"limit": {"1"}}, &list); err != nil {

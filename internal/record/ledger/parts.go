@@ -1,7 +1,10 @@
 package ledger
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"github.com/remitrun/remit/internal/base/tool"
@@ -96,6 +99,12 @@ type Person struct {
 	Role    string         `json:"role"`           // that the claims gave when the grant was issued
 	Claims  map[string]any `json:"claims"`         // that roles depend on; null: the token did not have the claim
 	Said    time.Time      `json:"said_at"`        // when the token was issued that said so
+}
+
+// ID identifies a person: two people have the same one only if issuer and subject are the same.
+func (p *Person) ID() string {
+	sum := sha256.Sum256([]byte(strconv.Itoa(len(p.Issuer)) + " " + p.Issuer + p.Subject))
+	return "person:" + hex.EncodeToString(sum[:])
 }
 
 // FileState is the part of a FileSaved event with the file's state besides its fields

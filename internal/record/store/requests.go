@@ -20,7 +20,7 @@ type Requests interface {
 
 // RequestRecord is a request as it is kept.
 type RequestRecord struct {
-	Holder string   // under which grant it was made: its ID
+	Holder string   // under which grant it was made, or by which person: the ID
 	Key    [32]byte // names it among the holder's
 	Print  [32]byte // digest of the request, to compare repeated ones
 	Until  time.Time

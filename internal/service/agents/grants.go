@@ -100,12 +100,32 @@ func (h *host) base(ctx context.Context, q agent.GrantRequest) (agent.Granted, e
 	}
 	if q.Under != "" {
 		out.Under = q.Under
-		if !slices.ContainsFunc(out.Grant.Nodes(), func(n grant.Node) bool { return n.ID.String() == q.Under }) {
-			return out, fault.New(fault.GrantHolder, "your token is not derived from this session's grant %s", q.Under).
+		if derived := slices.ContainsFunc(out.Grant.Nodes(), func(n grant.Node) bool { return n.ID.String() == q.Under }); derived {
+			return out, nil
+		}
+		same, err := h.samePerson(ctx, out.Under, c.Leaf().String())
+		if err == nil && !same {
+			err = fault.New(fault.GrantHolder, "your token is not derived from this session's grant %s", q.Under).
 				WithHint("present that grant, or one derived from it")
 		}
+		return out, err
 	}
 	return out, nil
+}
+
+// samePerson reports whether two grants are one person's own. The session goes on under the
+// second one: nothing of the first one's authority counts any more.
+func (h *host) samePerson(ctx context.Context, first, second string) (bool, error) {
+	_, st, err := h.Grants.Open(ctx)
+	if err != nil {
+		return false, err
+	}
+	before, err := grants.OwnerOf(ctx, st, first)
+	if err != nil || before == "" {
+		return false, err
+	}
+	now, err := grants.OwnerOf(ctx, st, second)
+	return now == before, err
 }
 
 // policies gives the policies in force, for callers without a grant.

@@ -45,6 +45,7 @@ type Caller struct {
 	Device string // the device of the person that the grant was made for; "": none
 	Tools  bool   // its policies allow at least one tool
 	Role   string // that the person has now; "": no identity provider knows the person
+	Self   string // the person whose own grant it is, as [grants.OwnerOf] gives it; "": a delegate's
 	// Approves reports whether the role may answer questions of the people of a role; nil: the
 	// person has no role.
 	Approves func(role string) bool
@@ -53,8 +54,14 @@ type Caller struct {
 	May func(action string) error
 }
 
-// Gate authenticates callers by their tokens, and finds the grants under which a session,
-// run or grant was made.
+// Owns reports whether something is the caller's: it was made under the caller's grant, or below
+// it, or by the person whose own grant it is. Lineage is of the thing, as [Gate.OfRun] gives it.
+func (c *Caller) Owns(lineage []string) bool {
+	return slices.Contains(lineage, c.Leaf) || c.Self != "" && len(lineage) > 0 && lineage[0] == c.Self
+}
+
+// Gate authenticates callers by their tokens, and finds the person and the grants under which a
+// session, run or grant was made: its lineage.
 type Gate struct {
 	Now    func() time.Time // the clock, for how long a verified token is trusted
 	People *people.People   // verifies tokens of identity providers; nil: all of them are refused
@@ -143,10 +150,17 @@ func (g *Gate) verify(ctx context.Context, text string) (*entered, error) {
 	if err != nil {
 		return nil, err
 	}
-	nodes := make([]string, 0, len(held.Nodes()))
-	for _, n := range held.Nodes() {
-		nodes = append(nodes, n.ID.String())
-		g.keep("grant "+n.ID.String(), slices.Clone(nodes))
+	root := held.Nodes()[0].ID.String()
+	nodes, err := g.OfGrant(ctx, root)
+	if fault.CodeOf(err) == fault.GrantUnknown {
+		nodes, err = []string{root}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range held.Nodes()[1:] {
+		nodes = append(slices.Clip(nodes), n.ID.String())
+		g.keep("grant "+n.ID.String(), nodes)
 	}
 	kept, err := g.store.Grant(ctx, held.ID().String())
 	if err != nil && fault.CodeOf(err) != fault.GrantUnknown { // a grant that was appended offline is no device
@@ -172,7 +186,7 @@ func (g *Gate) verify(ctx context.Context, text string) (*entered, error) {
 		chain = append(chain, links...)
 	}
 	e := &entered{grant: held, until: until, caller: Caller{
-		Name: held.Holder(), Person: held.Nodes()[0].Holder, Token: text, Leaf: held.ID().String(), Root: nodes[0], Device: kept.Device, Tools: held.Chain().OpensTools(),
+		Name: held.Holder(), Person: held.Nodes()[0].Holder, Token: text, Leaf: held.ID().String(), Root: root, Device: kept.Device, Tools: held.Chain().OpensTools(),
 		May: func(action string) error { return mayAsk(chain, action) },
 	}}
 	return e, g.describe(ctx, &e.caller)
@@ -185,6 +199,9 @@ func (g *Gate) describe(ctx context.Context, c *Caller) error {
 	}
 	root, err := g.store.Grant(ctx, c.Root)
 	if err != nil || root.Person == nil {
+		return err
+	}
+	if c.Self, err = grants.OwnerOf(ctx, g.store, c.Leaf); err != nil {
 		return err
 	}
 	role, err := g.People.Role(root.Person)
@@ -228,7 +245,8 @@ func (g *Gate) tell(ctx context.Context, text string, why error) error {
 	return why
 }
 
-// OfSession gives the IDs of the grants under which a session was made, the root's first.
+// OfSession gives the lineage of a session: the IDs of the grants under which it was made, the
+// root's first. Where an identity provider knows the root's holder, the person's ID comes before.
 func (g *Gate) OfSession(ctx context.Context, s agent.Session) ([]string, error) {
 	var nodes []string
 	var err error
@@ -244,8 +262,7 @@ func (g *Gate) OfSession(ctx context.Context, s agent.Session) ([]string, error)
 	return append(slices.Clone(nodes), of...), err
 }
 
-// OfGrant gives the IDs of the grants from which a grant derives, the root's first, and its
-// own. They never change.
+// OfGrant gives the lineage of a grant, with its own ID. It never changes.
 func (g *Gate) OfGrant(ctx context.Context, id string) ([]string, error) {
 	if known, ok := g.known("grant " + id); ok {
 		return known, nil
@@ -266,13 +283,15 @@ func (g *Gate) OfGrant(ctx context.Context, id string) ([]string, error) {
 		nodes = append([]string{r.ID.String()}, nodes...)
 		if at = ""; r.Parent != uuid.Nil {
 			at = r.Parent.String()
+		} else if r.Person != nil {
+			nodes = append([]string{r.Person.ID()}, nodes...)
 		}
 	}
 	g.keep("grant "+id, nodes)
 	return nodes, nil
 }
 
-// OfRun gives the IDs of the grants under which a run was started, the root's first.
+// OfRun gives the lineage of a run.
 func (g *Gate) OfRun(ctx context.Context, id string) ([]string, error) {
 	if known, ok := g.known("run " + id); ok {
 		return known, nil
@@ -294,9 +313,27 @@ func (g *Gate) OfRun(ctx context.Context, id string) ([]string, error) {
 		for _, n := range list {
 			nodes = append(nodes, n.ID.String())
 		}
+		if nodes, err = g.withPerson(ctx, nodes); err != nil {
+			return nil, err
+		}
 	}
 	g.keep("run "+id, nodes)
 	return nodes, nil
+}
+
+// withPerson puts the person to whom the first of the grants was issued before them.
+func (g *Gate) withPerson(ctx context.Context, nodes []string) ([]string, error) {
+	if len(nodes) == 0 {
+		return nodes, nil
+	}
+	root, err := g.OfGrant(ctx, nodes[0])
+	if fault.CodeOf(err) == fault.GrantUnknown || err == nil && len(root) == 1 { // the policies in force, or no person is known
+		return nodes, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return append([]string{root[0]}, nodes...), nil
 }
 
 func (g *Gate) known(key string) ([]string, bool) {

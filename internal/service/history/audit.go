@@ -37,6 +37,7 @@ type AuditEvent struct {
 	At        time.Time  `json:"at"`
 	Event     string     `json:"event"`
 	RunID     string     `json:"run_id,omitempty"`
+	Approval  string     `json:"approval_id,omitempty" doc:"Of a question: its ID"`
 	Grant     string     `json:"grant,omitempty" doc:"Of a grant, a question or a violation: the grant concerned"`
 	By        string     `json:"by,omitempty" doc:"Who issued, changed or answered; of a grant that was issued: its holder"`
 	Action    string     `json:"action,omitempty" doc:"Of an operator_action: the action, as secret.set"`

@@ -98,6 +98,9 @@ func (e *AuditEvent) ofAuthority(ev *ledger.Event) {
 		e.Status = store.Standing(ev.Standing).String()
 	case ledger.QuestionAsked, ledger.QuestionVoted, ledger.QuestionClosed:
 		e.Status = store.QuestionState(ev.Question).String()
+		if id, err := uuid.FromBytes(ev.ID); err == nil {
+			e.Approval = id.String()
+		}
 	case ledger.Violation:
 		e.Status = ev.Violated.String()
 	}
