@@ -101,6 +101,7 @@ var mayImport = map[string]string{
 	"tools/model/modeltest":            "base/fault tools/model github.com/google/go-cmp net/http os",
 	"agents/capability/capabilitytest": "agents/capability authority/permit authority/permit/permittest base/fault base/inspect base/tool",
 	"authority/permit/permittest":      "base/schema authority/permit authority/policy base/fault base/tool github.com/google/uuid crypto/rand os",
+	"service/skeleton":                 "base/fault base/regex base/wholefile os",
 	"tools/model":                      "base/clip base/canon base/fault base/regex net/http",
 	"agents/capability":                "authority/policy call/runner base/commitment base/regex base/clip base/schema base/canon base/fault base/near authority/permit base/tool github.com/google/uuid",
 	// engine
@@ -207,7 +208,7 @@ var mayImport = map[string]string{
 		agents/agent agents/capability agents/chat
 		app
 		call/approval call/catalog call/frozen call/plan call/runner
-		tools/executor/wasm tools/extension tools/source/openapi
+		tools/executor/wasm tools/extension service/skeleton tools/source/openapi
 		confine/changeset confine/sandbox confine/secret
 		record/ledger record/report record/store record/store/postgres
 		authority/grant authority/grant/token authority/policy authority/policy/cases authority/policy/compare authority/policy/profile authority/policy/translate

@@ -32,7 +32,7 @@ policy. It can write only to its own work folder.
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(s.extInstallCmd(false), s.extInstallCmd(true), s.extListCmd(), s.extShowCmd(), s.extSwitchCmd(true), s.extSwitchCmd(false), s.extRemoveCmd(), s.extSchemaCmd())
+	c.AddCommand(s.extInstallCmd(false), s.extInstallCmd(true), s.extListCmd(), s.extShowCmd(), s.extSwitchCmd(true), s.extSwitchCmd(false), s.extRemoveCmd(), s.extNewCmd(), s.extSchemaCmd())
 	return c
 }
 

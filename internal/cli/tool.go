@@ -51,6 +51,7 @@ accepted.
 		},
 	}
 	c.Flags().BoolVar(&diff, "diff", false, "show how the tool changed since it was accepted")
+	c.AddCommand(s.toolNewCmd())
 	return c
 }
 
