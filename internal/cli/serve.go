@@ -39,6 +39,7 @@ unfinished turns can be resumed.
 func (s *session) serveCmd() *cobra.Command {
 	var q app.ServeRequest
 	var dir, database string
+	var hide bool
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the HTTP API, the web UI, and MCP over HTTP",
@@ -63,7 +64,12 @@ func (s *session) serveCmd() *cobra.Command {
 			if q.Limits.Rate < 0 {
 				return fault.New(fault.Usage, "--rate must be above 0")
 			}
-			q.Ready = s.serving
+			q.Ready = func(v app.Served) {
+				if hide {
+					v.Token = ""
+				}
+				s.serving(v)
+			}
 			if err := a.Serve(cmd.Context(), q); err != nil {
 				return err
 			}
@@ -77,6 +83,7 @@ func (s *session) serveCmd() *cobra.Command {
 	fl.StringVarP(&q.Policy, "policy", "p", "", "policy `FILE` of the admin's grant")
 	fl.StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: the current folder)")
 	fl.BoolVar(&q.NewToken, "new-token", false, "create a new admin token and revoke the old one")
+	fl.BoolVar(&hide, "hide-token", false, "do not print the admin's token, which a log would keep")
 	fl.StringArrayVar(&q.Hosts, "allow-host", nil, "another host `NAME` that clients may use (repeatable)")
 	fl.StringVar(&q.Cert, "tls-cert", "", "certificate `FILE`")
 	fl.StringVar(&q.Key, "tls-key", "", "`FILE` with the certificate's key")
