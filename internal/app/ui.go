@@ -1,16 +1,19 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/http"
 	"net/url"
 	"os/exec"
 	"runtime"
+	"strings"
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/doors/webui"
 	"github.com/remitrun/remit/internal/service/devices"
+	"github.com/remitrun/remit/internal/service/logins"
 	"github.com/remitrun/remit/internal/service/people"
 )
 
@@ -53,6 +56,18 @@ type webUI struct {
 	host    string
 	tls     bool
 	hosts   []string
+	logins  logins.Logins
+	address string // that the service listens on
+}
+
+// origin is where browsers and programs reach the service: where issuers send browsers back to,
+// if the settings say so, since a proxy may be there.
+func (u *webUI) origin() string {
+	page := u.url(u.address)
+	if u.people != nil {
+		page = cmp.Or(u.people.Page(), page)
+	}
+	return strings.TrimSuffix(page, "/ui")
 }
 
 // webUI prepares the web UI.
@@ -67,7 +82,7 @@ func (a *App) webUI(q ServeRequest, tls bool) *webUI {
 
 // mount makes the handler of the web UI.
 func (u *webUI) mount(api http.Handler) (http.Handler, error) {
-	return webui.New(webui.Options{API: api, Devices: u.devices, People: u.people, Host: u.host, Hosts: u.hosts, TLS: u.tls})
+	return webui.New(webui.Options{API: api, Devices: u.devices, People: u.people, Logins: &u.logins, Host: u.host, Hosts: u.hosts, TLS: u.tls})
 }
 
 // lasting is where browsers find the web UI at each start; "": its name is made anew.

@@ -230,7 +230,7 @@ func (s *session) groups() []group {
 		{"Authority", []command{{"policy", s.policyCmd}, {"grant", s.grantCmd}, {"approvals", s.approvalsCmd}, {"secret", s.secretCmd}}, nil},
 		{"Tools", []command{{"tools", s.toolsCmd}, {"mcp", s.mcpCmd}}, []command{{"api", s.apiCmd}, {"ext", s.extCmd}, {"image", s.imageCmd}, {"tool", s.toolCmd}, {"wasm", s.wasmCmd}}},
 		{"Agents", []command{{"chat", s.chatCmd}}, []command{{"agents", s.agentsCmd}, {"capabilities", s.capabilitiesCmd}, {"models", s.modelsCmd}, {"sessions", s.sessionsCmd}}},
-		{"Service", []command{{"serve", s.serveCmd}, {"ui", s.uiCmd}}, nil},
+		{"Service", []command{{"serve", s.serveCmd}}, []command{{"login", s.loginCmd}, {"ui", s.uiCmd}}},
 		{setup, []command{{"init", s.initCmd}, {"doctor", s.doctorCmd}}, []command{{"backup", s.backupCmd}, {"db", s.dbCmd}, {"keys", s.keysCmd}, {"notify", s.notifyCmd}, {"restore", s.restoreCmd}, {"version", s.versionCmd}, {"witness", s.witnessCmd}}},
 	}
 }

@@ -99,6 +99,8 @@ type Options struct {
 	// Interrupt ends the turns that do not finish in time when the service ends, so that
 	// they can be resumed; nil: they are cancelled.
 	Interrupt func(ctx context.Context)
+	Logins    Logins // signs in programs without a browser; nil: nothing does
+	Address   string // the origin at which browsers and programs reach the service
 
 	Hosts   []string    // names that clients may use besides loopback's
 	TLS     *tls.Config // nil: no TLS
@@ -208,6 +210,7 @@ func New(o Options) (*Server, error) {
 	if o.Witness != nil {
 		s.mux.HandleFunc("/witness/add-checkpoint", s.witness)
 	}
+	s.login()
 	s.mux.HandleFunc("/", s.unknown)
 	var err error
 	if o.UI != nil {

@@ -32,6 +32,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/doors/admission"
 	"github.com/remitrun/remit/internal/service/devices"
+	"github.com/remitrun/remit/internal/service/logins"
 	"github.com/remitrun/remit/internal/service/people"
 )
 
@@ -61,11 +62,18 @@ type People interface {
 	Finish(ctx context.Context, cookie string, query url.Values) (people.Entered, error)
 }
 
+// Logins has the programs that wait for a person to sign them in.
+type Logins interface {
+	Find(code string) (logins.Waiting, error)
+	Decide(code string, grant func(logins.Waiting) (logins.Given, error)) error
+}
+
 // Options says what the web UI is made of. All fields are required but those with a default.
 type Options struct {
 	API     http.Handler
 	Devices Devices
 	People  People           // nil: people sign in by remit ui alone
+	Logins  Logins           // nil: no program can be signed in
 	Host    string           // the host name that it is served under, without a port
 	Hosts   []string         // further host names, of a service that others reach
 	TLS     bool             // the browser's connection is encrypted
@@ -138,6 +146,10 @@ func (s *Server) routes() {
 	s.action("POST /ui/grants/new", "grant-new.html", s.narrowGrant)
 	s.page("GET /ui/grants/{id}", "grant.html", s.grant)
 	s.action("POST /ui/grants/{id}", "grant.html", s.setGrant)
+	if s.o.Logins != nil {
+		s.page("GET /ui/login", "login.html", s.login)
+		s.action("POST /ui/login", "login.html", s.decideLogin)
+	}
 	s.page("GET /ui/tools", "tools.html", s.tools)
 	s.page("GET /ui/tools/{id}", "tool.html", s.tool)
 	s.action("POST /ui/tools/{id}", "tool.html", s.setTool)

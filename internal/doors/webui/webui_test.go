@@ -21,6 +21,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/doors/webui"
 	"github.com/remitrun/remit/internal/service/devices"
+	"github.com/remitrun/remit/internal/service/logins"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -157,10 +158,29 @@ func exists(file string) bool {
 	return err == nil
 }
 
+// oneLogin has a program that waits, and says of itself what it likes.
+type oneLogin struct{}
+
+func (oneLogin) Find(code string) (logins.Waiting, error) {
+	if code != "BCDF-GHJK" {
+		return logins.Waiting{}, fault.New(fault.NotFound, "no program waits with this code")
+	}
+	q := logins.Request{Client: "<b>remit</b>", Device: "ann@laptop\u202e", Policy: "version: 1\n# </textarea>\n", Lasts: 2 * time.Hour, From: "192.0.2.7"}
+	return logins.Waiting{Request: q, Code: code, Since: now.Add(-time.Minute)}, nil
+}
+
+func (l oneLogin) Decide(code string, grant func(logins.Waiting) (logins.Given, error)) error {
+	w, err := l.Find(code)
+	if err == nil && grant != nil {
+		_, err = grant(w)
+	}
+	return err
+}
+
 func newServer(t *testing.T) (*webui.Server, *api, *browsers) {
 	t.Helper()
 	a, b := &api{t: t, fail: map[string]string{}}, &browsers{confirmed: now.Add(-time.Minute)}
-	s, err := webui.New(webui.Options{API: a, Devices: b, Host: host, Now: func() time.Time { return now }})
+	s, err := webui.New(webui.Options{API: a, Devices: b, Logins: oneLogin{}, Host: host, Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +218,7 @@ func TestPages(t *testing.T) {
 		"tools": "/ui/tools?q=e&risk=critical", "tool": "/ui/tools/mcp:files%2Fread", "policies": "/ui/policies?run=" + runID, "event": "/ui/audit/39", "refusals": "/ui/audit/refusals",
 		"sessions": "/ui/sessions?state=waiting&agent=" + agentID, "session-new": "/ui/sessions/new?agent=" + agentID, "session": "/ui/sessions/" + sessionID + "?command=" + runID,
 		"agents": "/ui/agents", "agent-new": "/ui/agents/new", "agent": "/ui/agents/" + agentID, "config": "/ui/agents/" + agentID + "/capabilities/web_fetch",
-		"capabilities": "/ui/capabilities", "capability": "/ui/capabilities/web_fetch",
+		"login": "/ui/login?code=BCDF-GHJK", "login-code": "/ui/login?code=nope", "capabilities": "/ui/capabilities", "capability": "/ui/capabilities/web_fetch",
 		"session-help": "/ui/sessions/" + sessionID + "?help=all", "files": "/ui/sessions/" + sessionID + "/files", "file": "/ui/sessions/" + sessionID + "/files/notes/a.md",
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -62,6 +63,16 @@ func (p *People) callback(conf settings.Issuer) string {
 		return conf.Redirect
 	}
 	return p.redirect
+}
+
+// Page is the web UI's address as an issuer knows it; "": the settings do not say another one.
+func (p *People) Page() string {
+	for _, i := range p.issuers {
+		if page, ok := strings.CutSuffix(i.conf.Redirect, CallbackPath); ok {
+			return page
+		}
+	}
+	return ""
 }
 
 func (p *People) signInAt(name string) (*issuer, error) {

@@ -1,0 +1,132 @@
+package httpapi
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/doors/admission"
+	"github.com/remitrun/remit/internal/service/logins"
+)
+
+// Logins signs in programs without a browser (RFC 8628). Its endpoints need no grant.
+type Logins interface {
+	Begin(q logins.Request) (logins.Begun, error)
+	Poll(device, client string) (logins.Given, error) // a logins.Refusal
+}
+
+const (
+	maxLogin  = 32 << 10 // bytes of a form
+	loginRead = 10 * time.Second
+	loginPage = "/ui/login"
+)
+
+// login adds the endpoints, if there is a page on which people confirm.
+func (s *Server) login() {
+	if s.o.Logins == nil || s.o.Address == "" {
+		return
+	}
+	s.mux.HandleFunc("GET "+logins.MetadataPath, s.loginMetadata)
+	s.mux.HandleFunc("POST "+logins.AuthorizePath, s.beginLogin)
+	s.mux.HandleFunc("POST "+logins.TokenPath, s.pollLogin)
+}
+
+// loginMetadata describes the endpoints (RFC 8414).
+func (s *Server) loginMetadata(w http.ResponseWriter, _ *http.Request) {
+	oauth(w, http.StatusOK, map[string]any{
+		"issuer": s.o.Address, "device_authorization_endpoint": s.o.Address + logins.AuthorizePath, "token_endpoint": s.o.Address + logins.TokenPath,
+		"grant_types_supported": []string{logins.GrantType}, "token_endpoint_auth_methods_supported": []string{"none"}, "response_types_supported": []string{},
+	})
+}
+
+func oauth(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the client may have gone
+}
+
+func refuse(w http.ResponseWriter, status int, code logins.Refusal, text string) {
+	body := map[string]string{"error": string(code)}
+	if text != "" {
+		body["error_description"] = text
+	}
+	oauth(w, status, body)
+}
+
+// loginForm reads a form within the limits on requests without a grant; nil: it was answered.
+func (s *Server) loginForm(w http.ResponseWriter, r *http.Request) url.Values {
+	if !s.refused.Take(time.Now(), admission.Address(r.RemoteAddr)) {
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusTooManyRequests, logins.SlowDown, "too many requests from this address")
+		return nil
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(loginRead)) // without a connection, as in tests, there is no deadline
+	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
+	if err := r.ParseForm(); err != nil {
+		refuse(w, http.StatusBadRequest, "invalid_request", "the form cannot be read")
+		return nil
+	}
+	for name, values := range r.PostForm {
+		if len(values) > 1 {
+			refuse(w, http.StatusBadRequest, "invalid_request", strconv.Quote(name)+" is given twice")
+			return nil
+		}
+	}
+	return r.PostForm
+}
+
+// beginLogin files the request of a program.
+func (s *Server) beginLogin(w http.ResponseWriter, r *http.Request) {
+	form := s.loginForm(w, r)
+	if form == nil {
+		return
+	}
+	seconds, err := strconv.Atoi(cmp.Or(form.Get("lasts"), "0"))
+	if err != nil || seconds < 0 || seconds > 1<<30 {
+		refuse(w, http.StatusBadRequest, "invalid_request", "lasts is not a number of seconds")
+		return
+	}
+	b, err := s.o.Logins.Begin(logins.Request{Client: form.Get("client_id"), Device: form.Get("device_name"), Policy: form.Get("policy"),
+		Lasts: time.Duration(seconds) * time.Second, From: admission.Address(r.RemoteAddr)})
+	switch {
+	case fault.CodeOf(err) == fault.LimitReached:
+		w.Header().Set("Retry-After", "60")
+		refuse(w, http.StatusTooManyRequests, logins.SlowDown, fault.Message(err))
+		return
+	case err != nil:
+		refuse(w, http.StatusBadRequest, "invalid_request", fault.Message(err))
+		return
+	}
+	page := s.o.Address + loginPage
+	oauth(w, http.StatusOK, map[string]any{
+		"device_code": b.Device, "user_code": b.User, "verification_uri": page, "verification_uri_complete": page + "?code=" + url.QueryEscape(b.User),
+		"expires_in": int(b.Expires / time.Second), "interval": int(b.Interval / time.Second),
+	})
+}
+
+// pollLogin gives a program its token, once a person has confirmed.
+func (s *Server) pollLogin(w http.ResponseWriter, r *http.Request) {
+	form := s.loginForm(w, r)
+	if form == nil {
+		return
+	}
+	if kind := form.Get("grant_type"); kind != logins.GrantType {
+		refuse(w, http.StatusBadRequest, "unsupported_grant_type", "only "+logins.GrantType+" is supported")
+		return
+	}
+	got, err := s.o.Logins.Poll(form.Get("device_code"), form.Get("client_id"))
+	if why := logins.Refusal(""); errors.As(err, &why) {
+		refuse(w, http.StatusBadRequest, why, "")
+		return
+	}
+	body := map[string]any{"access_token": got.Token, "token_type": "Bearer"}
+	if !got.Until.IsZero() {
+		body["expires_in"] = max(0, int(time.Until(got.Until)/time.Second))
+	}
+	oauth(w, http.StatusOK, body)
+}
