@@ -113,7 +113,7 @@ soak: test-deps cross build ## the long way: race detector, full crash, tamper a
 
 # CHAOS is how long; CHAOS_SEED repeats the faults of a run, which prints its seed.
 CHAOS ?= 5m
-soak-fleet: ## two nodes at work while random faults happen to them and to PostgreSQL, for CHAOS=5m
+soak-fleet: ## two nodes and a worker while random faults happen to them and to PostgreSQL, for CHAOS=5m
 	@sh .ci/apt postgresql
 	REMIT_CHAOS=$(CHAOS) REMIT_CHAOS_SEED=$(CHAOS_SEED) $(GO) test -count=1 -timeout $(SOAK_TIMEOUT) -run '^TestChaos$$' -v ./internal/e2e/fleet
 

@@ -90,12 +90,23 @@ func (l *session) abandonTurn(ctx context.Context, by Caller) (Session, error) {
 // under way can still start a turn below, so it looks again until there is none.
 func (s *Service) stopTree(ctx context.Context, l *session, why error) (stopped bool, err error) {
 	own := l.stop(why)
-	if own == nil {
-		if own, err = s.stopElsewhere(ctx, l.id); err != nil {
-			return false, err
+	for own == nil {
+		there, err := s.stopElsewhere(ctx, l.id)
+		if err != nil {
+			return stopped, err
 		}
+		if there == nil {
+			break
+		}
+		select {
+		case <-there:
+		case <-ctx.Done():
+			return stopped, ctx.Err()
+		}
+		stopped = true
+		own = l.stop(why) // its node may have died, and this one taken the turn over
 	}
-	stopped = own != nil
+	stopped = stopped || own != nil
 	for range maxDepth {
 		turns, err := s.stopBelow(ctx, l.id, why, maxDepth)
 		if own != nil {

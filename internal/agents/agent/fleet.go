@@ -172,10 +172,25 @@ func (s *Service) answer(ctx context.Context, a store.AskedTurn) {
 	case unused && a.Request == store.BeginTurn:
 		s.adopt(ctx, l, a)
 		return
+	case unused && a.Request == store.CancelTurn: // before it was continued; who asks may not wait any more
+		by, _ := callerOf(a) // only its name is needed
+		if t, err := l.reserve(ctx, by); err == nil {
+			_, _ = l.abandonTurn(ctx, by) // a node that still asks looks again
+			l.free(t, stepRelease, nil, false)
+		}
+		return
 	case unused: // a turn that was taken over and has not begun
 		_ = s.o.Turns.EndTurn(ctx, a.Session, a.Epoch)
 	}
 	_ = s.o.Turns.AnswerTurn(ctx, a) // else it is asked again, which changes nothing
+}
+
+// callerOf gives the caller whose turn was taken over.
+func callerOf(a store.AskedTurn) (by Caller, err error) {
+	if err = json.Unmarshal(a.Caller, &by); err != nil {
+		err = fault.Wrap(fault.StoreCorrupt, err, "who started the turn cannot be read")
+	}
+	return by, err
 }
 
 // adopt continues the turn of a node that died. One that cannot be continued waits for a
@@ -185,15 +200,12 @@ func (s *Service) adopt(ctx context.Context, l *session, a store.AskedTurn) {
 		_ = s.o.Turns.EndTurn(ctx, a.Session, a.Epoch)
 		return
 	}
-	var by Caller
-	err := json.Unmarshal(a.Caller, &by)
-	if err != nil {
-		err = fault.Wrap(fault.StoreCorrupt, err, "who started the turn cannot be read")
-	} else {
+	by, err := callerOf(a)
+	if err == nil {
 		err = s.continueTurn(ctx, by, l, turnRecovered)
 	}
-	if errors.Is(err, fault.SessionBusy) || errors.Is(err, errClosing) || err == nil {
-		return // somebody else's message has started a turn, or another node will continue it
+	if errors.Is(err, fault.SessionBusy) || errors.Is(err, errClosing) || errors.Is(err, fault.StoreFailed) || err == nil {
+		return // somebody else's message has started a turn, another node will continue it, or the next look will
 	}
 	if s.o.Report != nil {
 		s.o.Report(a.Session, err)

@@ -102,7 +102,18 @@ func SyncFolder(dir string) error {
 // Lock waits until nobody else, in this process or another, holds the lock that a
 // file stands for. The file and its folder are made; they stay. A process that
 // ends lets go of its locks.
-func Lock(name string) (unlock func(), err error) {
+func Lock(name string) (unlock func(), err error) { return lock(name, unix.LOCK_EX) }
+
+// TryLock is Lock, but does not wait: unlock is nil while somebody else holds the lock.
+func TryLock(name string) (unlock func(), err error) {
+	unlock, err = lock(name, unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, nil
+	}
+	return unlock, err
+}
+
+func lock(name string, how int) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return nil, err
 	}
@@ -111,7 +122,7 @@ func Lock(name string) (unlock func(), err error) {
 		return nil, err
 	}
 	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+		err = unix.Flock(int(f.Fd()), how)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("it cannot be locked: %w", err), f.Close())

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store/postgres/postgrestest"
 )
 
-// chaos is two nodes at work while faults happen to them and to their server.
+// chaos is two nodes and a worker at work while faults happen to them and to their server.
 type chaos struct {
 	*fleet
 
@@ -24,6 +25,8 @@ type chaos struct {
 	disk  *postgrestest.Disk // nil: the server has none of its own
 	wires [2]*wire
 	nodes [2]*node
+	far   *node // the worker, and the wire to the first node
+	link  *wire
 	work  work
 	notes [][]byte      // the checkpoints that were handed out
 	count int           // effects to come until effect is closed; guarded by mu
@@ -49,6 +52,9 @@ var faults = []faultOf{
 	{"a node's packets are lost on the way to the server", false, func(c *chaos) { c.partition(toServer) }},
 	{"a node's packets are lost on the way from the server", false, func(c *chaos) { c.partition(toNode) }},
 	{"a node's packets are lost in both directions", false, func(c *chaos) { c.partition(toServer, toNode) }},
+	{"queued runs are given to both nodes at once", false, (*chaos).giveTwice},
+	{"kill -9 of a worker in a command", true, (*chaos).killWorker},
+	{"the packets between a node and a worker are lost", false, (*chaos).partWorker},
 }
 
 // TestChaos puts random faults to two nodes at work. Whatever happens: each effect has one
@@ -100,7 +106,7 @@ func TestChaos(t *testing.T) {
 // newChaos starts two nodes, and the server that they share.
 func newChaos(t *testing.T, rnd *rand.Rand, long bool) *chaos {
 	t.Helper()
-	c := &chaos{rnd: rnd, long: long, work: work{sessions: map[string]bool{}, runs: map[string]string{}, most: map[string]int{}}}
+	c := &chaos{rnd: rnd, long: long, work: work{sessions: map[string]bool{}, runs: map[string]string{}, most: map[string]int{}, asked: map[string]string{}}}
 	var db *postgrestest.Server
 	var stop func()
 	var err error
@@ -116,6 +122,9 @@ func newChaos(t *testing.T, rnd *rand.Rand, long bool) *chaos {
 	}
 	t.Cleanup(stop)
 	c.fleet = newFleetOn(t, db, "- {text: Done.}\n")
+	c.newPolicy()
+	c.workers = "127.0.0.1:0"
+	c.link = wireAt(t, "tcp", c.workers, "")
 	c.seen = func(string) {
 		c.mu.Lock()
 		if c.count--; c.count == 0 {
@@ -137,6 +146,7 @@ func (c *chaos) put(f faultOf) {
 	began := time.Now()
 	c.offer()
 	f.do(c)
+	c.answer()
 	if c.long {
 		c.offer() // while others find out what happened
 	}
@@ -156,14 +166,20 @@ func (c *chaos) mend() {
 			if n != nil && n.last != "" && !n.killed {
 				c.Logf("node %d had ended: %s", i, n.last)
 			}
-			c.nodes[i] = c.launch(c.db.Via(c.wires[i].dir, c.dir))
+			c.nodes[i] = c.launch(c.db.Via(filepath.Dir(c.wires[i].addr), c.dir))
 			if c.nodes[i].url == "" {
 				<-c.nodes[i].over
 				return false
 			}
+			if i == 0 {
+				c.link.move(strings.TrimPrefix(c.nodes[0].far, "https://"))
+			}
 		}
 		return true
 	})
+	if c.far == nil || c.far.ended() {
+		c.far = c.newWorker()
+	}
 }
 
 // open opens the ledger beside the nodes.
@@ -314,7 +330,7 @@ func (c *chaos) failover() {
 		}
 		c.db, c.disk = standby, nil
 		for _, w := range c.wires {
-			w.move(standby.Socket)
+			w.move(socketIn(standby.Socket))
 		}
 	}})
 }

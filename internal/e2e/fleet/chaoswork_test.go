@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
@@ -28,13 +30,17 @@ type work struct {
 	sessions map[string]bool
 	runs     map[string]string // IDs of queued runs that must start, by their prefix
 	most     map[string]int    // effects under a prefix
+	asked    map[string]string // sessions whose calls need an approval, by their prefix
+	answers  int               // that were given
 }
 
 // client does not wait for a node that is stopped.
 var client = &http.Client{Timeout: 2 * time.Second}
 
-// try makes a request that may fail, of any node that answers.
+// try makes a request that may fail, of any node that answers. A node that was asked before and
+// whose answer was lost may have done it: the key says that it is one request.
 func (c *chaos) try(method, path, body, token string) map[string]any {
+	key := uuid.NewString()
 	for _, i := range c.rnd.Perm(2) {
 		if c.nodes[i] == nil || c.nodes[i].url == "" {
 			continue
@@ -46,6 +52,9 @@ func (c *chaos) try(method, path, body, token string) map[string]any {
 		r.Header.Set("Authorization", "Bearer "+token)
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Prefer", "respond-async")
+		if method == http.MethodPost {
+			r.Header.Set("Idempotency-Key", key)
+		}
 		res, err := client.Do(r)
 		if err != nil {
 			continue
@@ -77,6 +86,12 @@ func (c *chaos) offer() {
 	c.offerEnded("revoke")
 	c.offerEnded("pause")
 	c.offerSpent()
+	if c.long {
+		c.offerCommands()
+	}
+	if c.long || len(c.work.asked) == 0 {
+		c.offerAsked()
+	}
 	if prefix, id := c.offerRun(c.token, `{"delay": 1}`); id != "" && c.try("POST", "/v1/queue/"+id+"/cancel", "{}", c.token) != nil {
 		c.work.most[prefix] = 0
 	}
@@ -100,46 +115,58 @@ func (c *chaos) grant(calls int) map[string]any {
 func (c *chaos) offerSession(token string, most int) {
 	c.Helper()
 	prefix := c.next("s")
+	if c.offerTurn(token, prefix, 4) != "" && most > 0 {
+		c.work.most[prefix] = most
+	}
+}
+
+// offerTurn offers a turn of some calls, and returns the session if there is one.
+func (c *chaos) offerTurn(token, prefix string, calls int) string {
+	c.Helper()
 	var script strings.Builder
-	for n := range 4 {
+	for n := range calls {
 		fmt.Fprintf(&script, "- tool_calls: [{name: act, args: {url: %q}}]\n", c.world+prefix+fmt.Sprint(n))
 	}
 	script.WriteString("- {text: Done., repeat: true}\n")
-	name := strings.Trim(prefix, "/") + ".yaml"
+	name := strings.ReplaceAll(strings.Trim(prefix, "/"), "/", "-") + ".yaml"
 	if err := os.WriteFile(filepath.Join(c.dir, "work", name), []byte(script.String()), 0o600); err != nil {
 		c.Fatal(err)
 	}
 	agent := c.try("POST", "/v1/agents", fmt.Sprintf(`{"name":"Actor","model":"scripted:%s","capabilities":["world"]}`, name), c.token)
 	if agent == nil {
-		return
+		return ""
 	}
 	session := c.try("POST", "/v1/sessions", fmt.Sprintf(`{"agent_id":%q}`, agent["id"]), token)
 	id, ok := session["id"].(string)
 	if !ok {
-		return
+		return ""
 	}
 	c.work.sessions[id] = true
-	if most > 0 {
-		c.work.most[prefix] = most
-	}
 	c.try("POST", "/v1/sessions/"+id+"/messages", `{"content":"go"}`, token)
+	return id
 }
 
 // offerRun queues a run of three calls, and returns its ID if it was taken.
 func (c *chaos) offerRun(token, terms string) (prefix, id string) {
 	c.Helper()
 	prefix = c.next("q")
+	return prefix, c.offerPlan(token, prefix, terms, "{tool: http.request, args: {method: POST, url: %q}}")
+}
+
+// offerPlan queues a run of three steps with URLs, and returns its ID if it was taken.
+func (c *chaos) offerPlan(token, prefix, terms, step string) (id string) {
+	c.Helper()
 	var plan strings.Builder
 	fmt.Fprintf(&plan, "name: %s\nsteps:\n", strings.Trim(prefix, "/"))
 	for n := range 3 {
-		fmt.Fprintf(&plan, "  - {tool: http.request, args: {method: POST, url: %q}}\n", c.world+prefix+fmt.Sprint(n))
+		fmt.Fprintf(&plan, "  - "+step+"\n", c.world+prefix+fmt.Sprint(n))
 	}
 	body, err := json.Marshal(map[string]any{"plan": plan.String(), "queue": json.RawMessage(terms)})
 	if err != nil {
 		c.Fatal(err)
 	}
 	id, _ = c.try("POST", "/v1/runs", string(body), token)["run_id"].(string)
-	return prefix, id
+	return id
 }
 
 // offerEnded queues a run whose grant ends or is paused while it waits.
@@ -169,10 +196,13 @@ func (c *chaos) settled() {
 	c.Helper()
 	for id := range c.work.sessions {
 		var s map[string]any
-		for began := time.Now(); (s == nil || s["status"] == "working") && time.Since(began) < 20*time.Second; time.Sleep(20 * time.Millisecond) {
-			s = c.try("GET", "/v1/sessions/"+id, "", c.token)
+		goesOn := func() bool { return s == nil || s["status"] == "working" || s["status"] == "waiting" }
+		for began := time.Now(); goesOn() && time.Since(began) < 20*time.Second; time.Sleep(20 * time.Millisecond) {
+			if s = c.try("GET", "/v1/sessions/"+id, "", c.token); s["status"] == "waiting" {
+				c.answer()
+			}
 		}
-		if s == nil || s["status"] == "working" {
+		if goesOn() {
 			c.Errorf("the turn of session %s has not ended: %v; %d turns of nodes", id, s, c.db.Count(c, c.db.Made(c.dir), "SELECT count(*) FROM turns WHERE encode(session, 'hex') = '"+strings.ReplaceAll(id, "-", "")+"'"))
 		}
 	}
@@ -220,11 +250,17 @@ func (c *chaos) holds() {
 		at := call{e.Event.Run, e.Event.Call}
 		switch e.Event.Kind {
 		case ledger.CallIntent:
-			var args struct{ URL string }
-			if json.Unmarshal(e.Parts[ledger.PartArgs].Inline, &args) != nil || !strings.HasPrefix(args.URL, c.world) {
+			var args struct {
+				URL  string
+				Argv []string // of a command
+			}
+			if json.Unmarshal(e.Parts[ledger.PartArgs].Inline, &args) != nil {
+				continue
+			}
+			path, ours := strings.CutPrefix(append(args.Argv, args.URL)[max(0, len(args.Argv)-1)], c.world)
+			if !ours {
 				continue // of a model
 			}
-			path := strings.TrimPrefix(args.URL, c.world)
 			intents[path]++
 			open[at] = path
 		case ledger.CallOutcome:
@@ -255,12 +291,15 @@ func (c *chaos) compare(s *postgres.Store, intents map[string]int, done map[stri
 	c.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	under, unknown := map[string]int{}, 0
+	under, unknown, commands := map[string]int{}, 0, 0
 	for path, n := range c.effects {
 		if intents[path] != 1 || n != 1 {
 			c.Errorf("%s: %d effects, %d intents", path, n, intents[path])
 		}
 		under[path[:strings.LastIndex(path, "/")+1]] += n
+		if strings.HasPrefix(path, "/w") {
+			commands++
+		}
 	}
 	for path, n := range intents {
 		if n != 1 {
@@ -282,9 +321,9 @@ func (c *chaos) compare(s *postgres.Store, intents map[string]int, done map[stri
 			c.Errorf("the queued run %s has not ended: %+v, %v", prefix, q, err)
 		}
 	}
-	c.Logf("%d effects, %d intents, %d of them with an unknown outcome or failed, %d sessions, %d queued runs, %d checkpoints",
-		len(c.effects), len(intents), unknown, len(c.work.sessions), len(c.work.runs), len(c.notes))
-	if len(c.effects) == 0 {
-		c.Error("no effects: the test shows nothing")
+	c.Logf("%d effects, %d of them of commands on the worker, %d intents, %d with an unknown outcome or failed, %d sessions, %d answers, %d queued runs, %d checkpoints",
+		len(c.effects), commands, len(intents), unknown, len(c.work.sessions), c.work.answers, len(c.work.runs), len(c.notes))
+	if len(c.effects) == 0 || c.far != nil && commands == 0 || c.work.answers == 0 {
+		c.Error("no effects, commands or answers: the test shows nothing")
 	}
 }

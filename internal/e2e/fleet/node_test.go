@@ -29,24 +29,31 @@ import (
 var database *postgrestest.Server
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv("REMIT_TEST_NODE"); dir != "" {
-		if err := serve(dir); err != nil {
-			fmt.Println("ended", err)
-			os.Exit(1)
+	for name, run := range map[string]func(context.Context, string) error{"REMIT_TEST_NODE": serve, "REMIT_TEST_WORKER": carryOut} {
+		if dir := os.Getenv(name); dir != "" {
+			asChild(dir, run)
 		}
-		os.Exit(0)
 	}
 	os.Exit(postgrestest.Main(m, func(s *postgrestest.Server) { database = s }))
 }
 
-// serve is a node: it serves until SIGTERM, and says its address.
-func serve(dir string) (err error) {
+// asChild is a process of a test: it runs until SIGTERM, and ends with the test.
+func asChild(dir string, run func(context.Context, string) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	go func() { // the test ends first
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
+	if err := run(ctx, dir); err != nil {
+		fmt.Println("ended", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// serve is a node: it says its address, and that for workers.
+func serve(ctx context.Context, dir string) (err error) {
 	cfg, err := home.FromEnv([]string{"REMIT_HOME=" + filepath.Join(dir, "home"), "REMIT_DB=" + os.Getenv("REMIT_TEST_DB"), "HOME=" + dir, "USER=ann"})
 	if err != nil {
 		return err
@@ -64,7 +71,8 @@ func serve(dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	q := app.ServeRequest{Listen: "127.0.0.1:0", Workspace: work, Policy: filepath.Join(dir, "policy.yaml"), Ready: func(v app.Served) { fmt.Println("url", v.URL) }}
+	q := app.ServeRequest{Listen: "127.0.0.1:0", Workspace: work, Policy: filepath.Join(dir, "policy.yaml"), Workers: os.Getenv("REMIT_TEST_WORKERS"),
+		Ready: func(v app.Served) { fmt.Println("url", v.URL, v.Workers) }}
 	q.Limits.Refused, q.Limits.Rate, q.Limits.Drain = 1e6, 1e6, time.Second
 	return a.Serve(ctx, q)
 }
@@ -81,6 +89,8 @@ type fleet struct {
 	world string       // URL of the server that calls have effects on
 	token string       // the admin's
 	seen  func(string) // told of each effect before it is answered; may be nil
+
+	workers string // address at which nodes take workers; "": they take none
 
 	mu      sync.Mutex
 	effects map[string]int           // by path
@@ -185,6 +195,7 @@ func (f *fleet) until(what string, is func() bool) time.Duration {
 type node struct {
 	f    *fleet
 	url  string
+	far  string // where workers join
 	cmd  *exec.Cmd
 	last string        // that it printed
 	over chan struct{} // closed once it has ended
@@ -215,8 +226,24 @@ func (f *fleet) start() *node {
 // launch starts a node on a database, "" for the one of its settings. Without a URL it did not begin.
 func (f *fleet) launch(db string) *node {
 	f.Helper()
+	n := f.child("url ", "REMIT_TEST_NODE="+f.dir, "REMIT_TEST_DB="+db, "REMIT_TEST_WORKERS="+f.workers)
+	n.url, n.far, _ = strings.Cut(n.url, " ")
+	if n.url == "" {
+		return n
+	}
+	b, err := os.ReadFile(filepath.Join(f.dir, "home", "keys", "admin.token"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.token = strings.TrimSpace(string(b))
+	return n
+}
+
+// child starts a process of this test, and waits for the line that says that it is ready.
+func (f *fleet) child(ready string, env ...string) *node {
+	f.Helper()
 	n := &node{f: f, cmd: exec.Command(os.Args[0], "-test.run=^$"), over: make(chan struct{})}
-	n.cmd.Env = append(os.Environ(), "REMIT_TEST_NODE="+f.dir, "REMIT_TEST_DB="+db)
+	n.cmd.Env = append(os.Environ(), env...)
 	n.cmd.Stderr = os.Stderr
 	out, err := n.cmd.StdoutPipe()
 	if err == nil {
@@ -230,9 +257,9 @@ func (f *fleet) launch(db string) *node {
 	}
 	f.Cleanup(func() { n.kill() })
 	in := bufio.NewScanner(out)
-	for in.Scan() && n.url == "" {
-		if n.last = in.Text(); strings.HasPrefix(n.last, "url ") {
-			n.url = strings.TrimPrefix(n.last, "url ")
+	for in.Scan() {
+		if n.last = in.Text(); strings.HasPrefix(n.last, ready) {
+			n.url = strings.TrimPrefix(n.last, ready)
 			break
 		}
 	}
@@ -243,14 +270,6 @@ func (f *fleet) launch(db string) *node {
 		}
 		_ = n.cmd.Wait() // it may have been killed
 	}()
-	if n.url == "" {
-		return n
-	}
-	b, err := os.ReadFile(filepath.Join(f.dir, "home", "keys", "admin.token"))
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.token = strings.TrimSpace(string(b))
 	return n
 }
 

@@ -8,13 +8,14 @@ import (
 	"testing"
 )
 
-// wire is what lies between one node and the server: it passes on what they say, until it is
-// told to hold it back or to call a function at a message.
+// wire is what lies between one node and the server, or a worker and its node: it passes on
+// what they say, until it is told to hold it back or to call a function at a message.
 type wire struct {
-	dir string // of its socket
+	network string // unix or tcp
+	addr    string
 
 	mu     sync.Mutex
-	server string // folder of the server's socket
+	server string // address of the server
 	conns  map[net.Conn]bool
 	gates  [2]chan struct{} // by direction; not nil: nothing passes until it is closed
 	trap   trap
@@ -34,17 +35,28 @@ type trap struct {
 	call   func()
 }
 
+// socketIn is the address of a PostgreSQL server whose socket is in a folder.
+func socketIn(dir string) string { return filepath.Join(dir, ".s.PGSQL.5432") }
+
+// newWire makes the wire to the PostgreSQL server at a socket.
 func newWire(t *testing.T, server string) *wire {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "wire") // short: the path of a socket has at most 107 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("unix", filepath.Join(dir, ".s.PGSQL.5432"))
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // an empty folder that stays does no harm
+	return wireAt(t, "unix", socketIn(dir), socketIn(server))
+}
+
+// wireAt makes a wire that listens at an address.
+func wireAt(t *testing.T, network, addr, server string) *wire {
+	t.Helper()
+	l, err := net.Listen(network, addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &wire{dir: dir, server: server, conns: map[net.Conn]bool{}}
+	w := &wire{network: network, addr: l.Addr().String(), server: server, conns: map[net.Conn]bool{}}
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -59,7 +71,6 @@ func newWire(t *testing.T, server string) *wire {
 		_ = l.Close()
 		w.reset()
 		all.Wait()
-		_ = os.RemoveAll(dir) // an empty folder that stays does no harm
 	})
 	return w
 }
@@ -69,7 +80,7 @@ func (w *wire) carry(node net.Conn) {
 	w.mu.Lock()
 	to := w.server
 	w.mu.Unlock()
-	server, err := net.Dial("unix", filepath.Join(to, ".s.PGSQL.5432"))
+	server, err := net.Dial(w.network, to)
 	if err != nil { // the server is down
 		_ = node.Close()
 		return
@@ -164,7 +175,7 @@ func (w *wire) reset() {
 	w.heal()
 }
 
-// move leads new connections to another server.
+// move leads new connections to the server at another address.
 func (w *wire) move(server string) {
 	w.mu.Lock()
 	w.server = server

@@ -18,6 +18,7 @@ import (
 	"github.com/remitrun/remit/internal/app/apptest"
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/confine/changeset"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/grants"
@@ -134,7 +135,15 @@ func TestAQueuedRunIsCarriedOutAsItWasQueued(t *testing.T) {
 
 // Two processes, which two Remits of one home are to the ledger, carry out each run once.
 func TestTwoWorkersCarryOutEachRunOnce(t *testing.T) {
-	p := newPlace(t, writing)
+	t.Run("written at once", func(t *testing.T) { twoWorkers(t, writing) })
+	// The folder of a run's held changes is made before its start is recorded: a worker that is
+	// refused must leave that of the other one alone.
+	t.Run("held", func(t *testing.T) { twoWorkers(t, "version: 1\nfiles: {write: {allow: [\"out/**\"], hold: true}}\n") })
+}
+
+func twoWorkers(t *testing.T, policy string) {
+	t.Helper()
+	p := newPlace(t, policy)
 	other := place{App: apptest.New(t, p.home), t: t, home: p.home, ws: p.ws}
 	const n = 40
 	for i := range n {
@@ -160,6 +169,10 @@ func TestTwoWorkersCarryOutEachRunOnce(t *testing.T) {
 	for _, r := range ended {
 		if r.Status != "completed" || r.Completed != 2 {
 			t.Errorf("%s is %+v", r.Name, r)
+		}
+		_, serr := os.Stat(filepath.Join(p.ws, "out", r.Name+".txt"))
+		if set, err := changeset.In(p.home).Load(r.ID.String()); policy == writing && serr != nil || policy != writing && (err != nil || set.State() != changeset.Review) {
+			t.Errorf("what %s wrote is lost: %v, %v", r.Name, serr, err)
 		}
 	}
 	all, err := p.store().Runs(t.Context(), store.RunFilter{Limit: 10 * n})

@@ -3,12 +3,15 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
@@ -314,6 +317,11 @@ func (w *working) carryOut(ctx context.Context, run store.QueuedRun) (mine bool,
 	if err != nil {
 		return false, err
 	}
+	unlock, err := w.q.alone(ctx, st, run.ID)
+	if err != nil || unlock == nil {
+		return false, err
+	}
+	defer unlock()
 	t, err := st.QueuedTask(ctx, run.ID)
 	if err != nil {
 		return false, err
@@ -326,7 +334,7 @@ func (w *working) carryOut(ctx context.Context, run store.QueuedRun) (mine bool,
 	var full error
 	if err == nil {
 		r.Advice, r.Observe, r.ID = w.Advice, w.Observe, run.ID
-		r.Started = func(*runner.Run, policies.Hint) { began = true }
+		r.Started = func(*runner.Run, policies.Hint) { began = true; unlock() }
 		r.Record = func(ctx context.Context, e ledger.Entry) (ledger.Seq, error) {
 			seq, err := st.StartQueued(ctx, e, run.Limits)
 			full = err
@@ -335,9 +343,31 @@ func (w *working) carryOut(ctx context.Context, run store.QueuedRun) (mine bool,
 		_, err = w.q.Runs.Plan(ctx, r)
 	}
 	if began || err == nil || full != nil && mayPass(full) || ctx.Err() != nil {
-		return began, nil //nolint:nilerr // a run that began says itself how it ended, and the others wait on
+		return began, nil // a run that began says itself how it ended, and the others wait on
 	}
 	return true, w.notStarted(context.WithoutCancel(ctx), st, run, err)
+}
+
+// startLocks is how many files the locks of alone are spread over.
+const startLocks = 64
+
+// alone keeps other processes of this home from starting a run at the same time: they would
+// share the folder of its held changes, which is made before the start is recorded. Without
+// unlock another process starts it, or has.
+func (q *Queue) alone(ctx context.Context, st store.Backend, id uuid.UUID) (unlock func(), err error) {
+	unlock, err = wholefile.TryLock(filepath.Join(q.Home.Dir, "queue", fmt.Sprintf("%02x.lock", id[15]%startLocks)))
+	if err != nil {
+		return nil, fault.Wrap(fault.StoreFailed, err, "a queued run cannot be started: %v", err)
+	}
+	if unlock == nil {
+		return nil, nil
+	}
+	run, err := st.Queued(ctx, id.String())
+	if err != nil || !run.Waits() {
+		unlock()
+		return nil, err
+	}
+	return sync.OnceFunc(unlock), nil
 }
 
 // mayPass reports whether a run that could not be started is left as it is: another process
