@@ -86,14 +86,14 @@ func (l *session) abandonTurn(ctx context.Context, by Caller) (Session, error) {
 }
 
 // stopTree stops the turn of a session and those of all sessions below it, and waits
-// until they are over. It reports whether the session itself had one. A call that is
-// under way can still start a turn below, so it looks again until there is none.
+// until they are over. It reports whether the session itself had one here: that of a node that
+// died may be continued. A call that is under way can still start a turn below, so it looks again until there is none.
 func (s *Service) stopTree(ctx context.Context, l *session, why error) (stopped bool, err error) {
 	own := l.stop(why)
 	for own == nil {
 		there, err := s.stopElsewhere(ctx, l.id)
 		if err != nil {
-			return stopped, err
+			return false, err
 		}
 		if there == nil {
 			break
@@ -101,12 +101,11 @@ func (s *Service) stopTree(ctx context.Context, l *session, why error) (stopped 
 		select {
 		case <-there:
 		case <-ctx.Done():
-			return stopped, ctx.Err()
+			return false, ctx.Err()
 		}
-		stopped = true
 		own = l.stop(why) // its node may have died, and this one taken the turn over
 	}
-	stopped = stopped || own != nil
+	stopped = own != nil
 	for range maxDepth {
 		turns, err := s.stopBelow(ctx, l.id, why, maxDepth)
 		if own != nil {

@@ -294,6 +294,10 @@ func (d *Desk) file(ctx context.Context, q runner.Question, binding [32]byte, un
 	return filed, err
 }
 
+// patience is how long a question waits for a ledger that cannot be read, as while a database
+// fails over. A node that cannot reach its database for longer than its lease ends by itself.
+const patience = 30 * time.Second
+
 // wait returns the question once it is answered, from here or from elsewhere, or
 // lapsed.
 func (d *Desk) wait(ctx context.Context, q runner.Question, filed store.Approval, session bool) (store.Approval, error) {
@@ -313,9 +317,11 @@ func (d *Desk) wait(ctx context.Context, q runner.Question, filed store.Approval
 	}
 	t := time.NewTicker(every)
 	defer t.Stop()
-	for {
+	for seen := time.Now(); ; {
 		now, err := d.Store.Question(ctx, filed.ID.String())
-		if err != nil && ctx.Err() == nil {
+		if err == nil {
+			seen = time.Now()
+		} else if ctx.Err() == nil && (!errors.Is(err, fault.StoreFailed) || time.Since(seen) > patience) {
 			return filed, err
 		}
 		if err == nil && now.State != store.Waiting {

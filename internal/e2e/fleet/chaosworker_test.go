@@ -22,7 +22,7 @@ func carryOut(ctx context.Context, dir string) error {
 		if err != nil {
 			return nil, err
 		}
-		return app.New(cfg)
+		return app.New(cfg, app.Own{})
 	}
 	if _, err := os.Stat(filepath.Join(dir, "far", "worker", "membership.pem")); err != nil {
 		node, err := open("home")
