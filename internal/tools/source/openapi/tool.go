@@ -137,7 +137,7 @@ func (t *Tool) Prepare(_ tool.Env, args tool.Args) (permit.Prepared, error) {
 		}
 	}
 	return permit.Prepared{Actions: actions, Run: func(ctx context.Context, p permit.Permit) (tool.Result, error) {
-		return t.send(ctx, p, r)
+		return t.send(ctx, p, args, r)
 	}}, nil
 }
 
@@ -150,7 +150,7 @@ func action(method, url string) tool.Action {
 }
 
 // send sends the request and returns the answer. A status of 400 or more is an answer too.
-func (t *Tool) send(ctx context.Context, p permit.Permit, r request) (tool.Result, error) {
+func (t *Tool) send(ctx context.Context, p permit.Permit, args tool.Args, r request) (tool.Result, error) {
 	a, how, tries, err := t.exchange(ctx, p, r)
 	if err != nil {
 		return tool.Result{}, err
@@ -158,6 +158,9 @@ func (t *Tool) send(ctx context.Context, p permit.Permit, r request) (tool.Resul
 	out := map[string]any{"status": a.status, "status_text": http.StatusText(a.status), "headers": shown(a.header),
 		"truncated": a.truncated, "bytes_returned": len(a.body), "cache": how, "attempts": tries}
 	body(out, a)
+	if next := t.next(args, r, a, out["body"]); next != nil {
+		out["next"] = next
+	}
 	return tool.Result{Output: out}, nil
 }
 
