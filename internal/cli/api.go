@@ -8,7 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/service/apis"
+	"github.com/remitrun/remit/internal/service/servers"
 	"github.com/remitrun/remit/internal/tools/source/openapi"
 )
 
@@ -27,14 +29,14 @@ see them.
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(s.apiAddCmd(), s.apiListCmd(), s.apiShowCmd(), s.apiRemoveCmd())
+	c.AddCommand(s.apiAddCmd(), s.apiListCmd(), s.apiShowCmd(), s.apiRemoveCmd(), s.apiLoginCmd(), s.apiLogoutCmd())
 	return c
 }
 
 func (s *session) apiAddCmd() *cobra.Command {
 	var q apis.Addition
 	var auth, scopes []string
-	var tokenURL string
+	var tokenURL, authorizeURL string
 	c := &cobra.Command{
 		Use:   "add NAME FILE|URL",
 		Short: "Add the operations of an OpenAPI document (3.0 or 3.1) as tools",
@@ -48,6 +50,8 @@ is fetched by a recorded call that can reach only that URL.
   header=NAME:SECRET      another header, such as X-Api-Key
   query=NAME:SECRET       a query parameter
   oauth=CLIENT:SECRET     OAuth 2.0 client credentials, with --token-url
+  login=CLIENT[:SECRET]   a person signs in, with --authorize-url and
+                          --token-url; see remit api login
 The secrets section of the policy must allow sending it to the host.
 `,
 		Example: `  remit api add petstore petstore.yaml
@@ -56,7 +60,16 @@ The secrets section of the policy must allow sending it to the host.
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Name, q.From, q.Auth = args[0], args[1], nil
 			for _, text := range auth {
-				one, err := parseAuth(text, tokenURL, scopes)
+				one, err := parseAuth(q.Name, text)
+				if one.Kind == openapi.OAuth || one.Kind == openapi.Login {
+					one.TokenURL, one.Scopes = tokenURL, scopes
+				}
+				if one.Kind == openapi.Login {
+					one.AuthorizeURL = authorizeURL
+				}
+				if err == nil {
+					err = one.Check()
+				}
 				if err != nil {
 					return err
 				}
@@ -86,16 +99,22 @@ The secrets section of the policy must allow sending it to the host.
 	fl.StringVar(&q.Base, "base", "", "base `URL` of requests (default: the document's first server)")
 	fl.StringArrayVar(&auth, "auth", nil, "`CREDENTIAL` for requests, see above (repeatable)")
 	fl.StringVar(&tokenURL, "token-url", "", "`URL` that issues OAuth tokens")
+	fl.StringVar(&authorizeURL, "authorize-url", "", "`URL` where people sign in")
 	fl.StringSliceVar(&scopes, "scopes", nil, "OAuth `SCOPES` to request, separated by commas")
 	fl.BoolVar(&q.Replace, "replace", false, "replace the API of this name")
 	return c
 }
 
-// parseAuth parses the value of --auth.
-func parseAuth(text, tokenURL string, scopes []string) (openapi.Auth, error) {
+// parseAuth parses the value of --auth, for an API of this name.
+func parseAuth(api, text string) (openapi.Auth, error) {
 	kind, rest, ok := strings.Cut(text, "=")
 	a := openapi.Auth{Kind: kind, Secret: rest}
-	if kind != openapi.Bearer {
+	switch kind {
+	case openapi.Bearer:
+	case openapi.Login:
+		a.Name, a.ClientSecret, _ = strings.Cut(rest, ":")
+		a.Secret = apis.LoginSecret(api)
+	default:
 		i := strings.LastIndex(rest, ":")
 		if i < 0 {
 			ok, i = false, 0
@@ -103,13 +122,68 @@ func parseAuth(text, tokenURL string, scopes []string) (openapi.Auth, error) {
 		a.Name, a.Secret = rest[:i], strings.TrimPrefix(rest[i:], ":")
 	}
 	if !ok || a.Secret == "" {
-		return a, fault.New(fault.Usage, "--auth %q is not a valid credential", kind).WithHint("expected bearer=SECRET, basic=USER:SECRET, header=NAME:SECRET, query=NAME:SECRET or oauth=CLIENT:SECRET")
+		return a, fault.New(fault.Usage, "--auth %q is not a valid credential", kind).
+			WithHint("expected bearer=SECRET, basic=USER:SECRET, header=NAME:SECRET, query=NAME:SECRET, oauth=CLIENT:SECRET or login=CLIENT[:SECRET]")
 	}
-	if kind == openapi.OAuth {
-		a.TokenURL, a.Scopes = tokenURL, scopes
-	}
-	return a, a.Check()
+	return a, nil
 }
+
+func (s *session) apiLoginCmd() *cobra.Command {
+	var q apis.LogIn
+	c := &cobra.Command{
+		Use:   "login NAME",
+		Short: "Sign in at the service of an API",
+		Long: `For an API that was added with --auth login=CLIENT. Remit prints a URL to open
+in your browser, waits on loopback for the redirect, and stores the tokens as
+the secret api-login-NAME. It adds them to requests and renews them, and never
+shows them. The sign-in is recorded as a run, without the tokens.
+
+The service must know the redirect URL: either any port of 127.0.0.1 with the
+path /callback, or the one that --redirect names.
+`,
+		Example: `  remit api login drive
+  remit api login drive --redirect http://127.0.0.1:8765/callback`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			q.Show = func(url string) { s.errorf("open this URL in your browser to sign in:\n%s\n", show(url)) }
+			if err := a.APIs.LogIn(cmd.Context(), args[0], q); err != nil {
+				return err
+			}
+			s.say("%s signed in for %s; a policy lets calls use it with secrets: {name: %s}\n", s.paint(green, "✓"), args[0], apis.LoginSecret(args[0]))
+			return nil
+		},
+	}
+	c.Flags().StringVar(&q.Redirect, "redirect", "", "loopback `URL` for the redirect (default: a free port)")
+	return c
+}
+
+func (s *session) apiLogoutCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:     "logout NAME",
+		Short:   "Delete the stored sign-in of an API",
+		Long:    "The tokens stay valid at the service until they expire or are revoked there.\n",
+		Example: "  remit api logout drive",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			if err := a.APIs.LogOut(args[0]); err != nil {
+				return err
+			}
+			s.say("%s sign-in of %s deleted\n", s.paint(green, "✓"), args[0])
+			return nil
+		},
+	}
+}
+
+// helperTools are those whose call is the whole of a run that no person or agent began.
+func helperTools() []tool.ID { return append(servers.HelperTools(), apis.HelperTools()...) }
 
 func (s *session) apiListCmd() *cobra.Command {
 	return &cobra.Command{
@@ -146,6 +220,9 @@ func authText(list []openapi.Auth) string {
 	var out []string
 	for _, a := range list {
 		text := a.Kind + " " + a.Secret
+		if a.Kind == openapi.Login {
+			text = a.Kind + " " + a.Name
+		}
 		if a.Kind == openapi.Header || a.Kind == openapi.Query {
 			text = a.Kind + " " + a.Name + " " + a.Secret
 		}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/store"
-	"github.com/remitrun/remit/internal/service/servers"
 )
 
 // maxBack is the maximum N of @N.
@@ -77,7 +76,7 @@ func (s *session) runID(ctx context.Context, word string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	runs, err := st.Runs(ctx, store.RunFilter{Limit: int(n), Without: servers.HelperTools()})
+	runs, err := st.Runs(ctx, store.RunFilter{Limit: int(n), Without: helperTools()})
 	if err != nil {
 		return "", err
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
-	"github.com/remitrun/remit/internal/service/servers"
 )
 
 // filterFlags are the flags that choose runs.
@@ -98,7 +97,7 @@ func (f filterFlags) filter(now time.Time) (store.RunFilter, error) {
 			WithHint("expected running, completed, denied, failed, timeout, cancelled or interrupted")
 	}
 	if !f.all && f.tool == "" {
-		out.Without = servers.HelperTools()
+		out.Without = helperTools()
 	}
 	switch f.mode {
 	case "":

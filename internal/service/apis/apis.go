@@ -113,7 +113,14 @@ func (s *APIs) checkAuth(list []openapi.Auth) error {
 		if err := one.Check(); err != nil {
 			return err
 		}
-		if _, err := s.Secrets.Store.Get(one.Secret); err != nil {
+		stored := one.Secret
+		if one.Kind == openapi.Login { // what a sign-in gives comes later
+			stored = one.ClientSecret
+		}
+		if stored == "" {
+			continue
+		}
+		if _, err := s.Secrets.Store.Get(stored); err != nil {
 			return err
 		}
 	}
@@ -172,8 +179,16 @@ func fetched(out map[string]any) ([]byte, error) {
 	return base64.StdEncoding.DecodeString(s)
 }
 
-// Remove forgets a document and its tools.
-func (s *APIs) Remove(name string) error { return s.added().Remove(name) }
+// Remove forgets a document, its tools and a sign-in for it.
+func (s *APIs) Remove(name string) error {
+	if err := s.added().Remove(name); err != nil {
+		return err
+	}
+	if err := s.Secrets.Store.Remove(LoginSecret(name)); !errors.Is(err, fault.NotFound) {
+		return err
+	}
+	return nil
+}
 
 // sweep removes documents that no API uses any more.
 func (s *APIs) sweep(list []API) error {
@@ -229,7 +244,7 @@ func (s *APIs) Sources() []catalog.Source {
 			base = one.Base
 		}
 		out[i] = catalog.From(openapi.New(openapi.Config{
-			Name: one.Name, Base: base, Auth: one.Auth, Secret: s.Secrets.Value, Hide: s.Secrets.Mask.Add,
+			Name: one.Name, Base: base, Auth: one.Auth, Secret: s.Secrets.Value, Hide: s.Secrets.Mask.Add, Renewed: s.renewed,
 			Load: func() (*openapi.Document, error) { return s.Document(one) },
 		}))
 	}

@@ -49,7 +49,7 @@ func (s *Reviewer) Check(p *policy.Policy) (mistakes, warnings fault.List, err e
 	for _, t := range s.BuiltIn() {
 		in.Tools = append(in.Tools, t.Spec())
 	}
-	in.Unlisted = append(servers.Unlisted(), runs.TypedSpec())
+	in.Unlisted = append(append(servers.Unlisted(), apis.Unlisted()...), runs.TypedSpec())
 	for _, p := range s.Models.Providers {
 		in.Providers = append(in.Providers, p.Name())
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/agents"
+	"github.com/remitrun/remit/internal/service/apis"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/runs"
 	"github.com/remitrun/remit/internal/service/servers"
@@ -149,6 +150,8 @@ func (s *Replays) ToolsOf(ctx context.Context, rec *replay.Recording) (runner.Ca
 		return runs.RecordedTools()
 	} else if ok && servers.IsMCPRun(c.Tool) {
 		return servers.RecordedTools()
+	} else if ok && apis.IsLoginRun(c.Tool) {
+		return apis.RecordedTools()
 	}
 	if rec.Run.Session != uuid.Nil {
 		_, tools, err := s.Agents.Rehearse(ctx, rec, nil)

@@ -3,6 +3,7 @@
 package secrets
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -110,6 +111,14 @@ func textOf(v any) string {
 }
 
 func listed(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
+
+// NameFor makes a name for a stored secret of something with a name. What does not fit into a name is hashed.
+func NameFor(prefix, what string) string {
+	if name := prefix + what; secret.CheckName(name) == nil {
+		return name
+	}
+	return fmt.Sprintf("%sx%x", prefix, sha256.Sum256([]byte(what)))[:40]
+}
 
 // Set keeps a value under a name and says where.
 func (s *Secrets) Set(name, value string) (secret.Entry, error) {

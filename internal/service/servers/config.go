@@ -223,7 +223,7 @@ func (m *Servers) Import(i Imported, replace bool) error {
 			plain[name] = value
 			continue
 		}
-		stored := secretName("mcp-env-", s.Name+"-"+strings.ToLower(name))
+		stored := secrets.NameFor("mcp-env-", s.Name+"-"+strings.ToLower(name))
 		if _, taken := values[stored]; taken {
 			return fault.New(fault.Usage, "two of its variables differ only in upper and lower case: %s", name)
 		}
@@ -231,7 +231,7 @@ func (m *Servers) Import(i Imported, replace bool) error {
 	}
 	s.Env, s.Headers = plain, map[string]string{}
 	for header, value := range i.Headers {
-		stored := secretName("mcp-header-", s.Name+"-"+strings.ToLower(header))
+		stored := secrets.NameFor("mcp-header-", s.Name+"-"+strings.ToLower(header))
 		if _, taken := values[stored]; taken || len(value) < secret.MinValue {
 			return fault.New(fault.Usage, "its header %s cannot be stored as a secret: it is given twice, or has less than %d bytes", clip.Text(header, 60), secret.MinValue)
 		}

@@ -2,11 +2,9 @@ package servers
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -17,6 +15,7 @@ import (
 	"github.com/remitrun/remit/internal/confine/secret"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/service/home"
+	"github.com/remitrun/remit/internal/service/secrets"
 	"github.com/remitrun/remit/internal/service/signin"
 	mcpsource "github.com/remitrun/remit/internal/tools/source/mcp"
 )
@@ -53,7 +52,7 @@ func (m *Servers) LogIn(ctx context.Context, name string, q LogIn) error {
 	}
 	ctx, stop := context.WithTimeoutCause(ctx, loginTime, fault.New(fault.ToolTimeout, "no sign-in within %s", loginTime))
 	defer stop()
-	back, err := listenBack(ctx, q.Redirect)
+	back, err := signin.Listen(ctx, q.Redirect)
 	if err != nil {
 		return err
 	}
@@ -138,15 +137,7 @@ func (m *Servers) logIn(ctx context.Context, s Server, q LogIn, back *signin.Cal
 }
 
 // loginSecret is the name under which a server's login is kept.
-func loginSecret(server string) string { return secretName("mcp-login-", server) }
-
-// secretName makes a name for a stored secret. What does not fit into a name is hashed.
-func secretName(prefix, what string) string {
-	if name := prefix + what; secret.CheckName(name) == nil {
-		return name
-	}
-	return fmt.Sprintf("%sx%x", prefix, sha256.Sum256([]byte(what)))[:40]
-}
+func loginSecret(server string) string { return secrets.NameFor("mcp-login-", server) }
 
 // login is what is kept of a server's login; the zero Login if nothing is, or one at
 // another server that had its name. Its values are masked from then on.
@@ -252,32 +243,6 @@ func (m *Servers) dropSecret(stored string) error {
 		return err
 	}
 	return nil
-}
-
-// listenBack opens the address of loopback where the browser of the person who signs
-// in brings the answer.
-func listenBack(ctx context.Context, redirect string) (*signin.Callback, error) {
-	addr, path := "127.0.0.1:0", "/callback"
-	if redirect != "" {
-		u, err := url.Parse(redirect)
-		if err != nil || u.Scheme != "http" || u.Port() == "" || u.Path == "" || !loopback(u.Hostname()) {
-			return nil, fault.New(fault.Usage, "--redirect %q is not a loopback URL with a port and a path", redirect).WithHint("for example http://127.0.0.1:8765/callback")
-		}
-		addr, path = net.JoinHostPort("127.0.0.1", u.Port()), u.Path
-	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
-	if err != nil {
-		return nil, fault.Wrap(fault.Usage, err, "nothing can listen on %q for the browser: %v", addr, err)
-	}
-	if redirect == "" {
-		redirect = "http://" + l.Addr().String() + path
-	}
-	return signin.New(l, redirect, path), nil
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // reachLoggedIn gets ready to reach a server: requests carry its login.

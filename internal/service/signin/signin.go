@@ -44,6 +44,32 @@ func New(l net.Listener, at, path string) *Callback {
 	return c
 }
 
+// Listen opens the address of loopback where the browser of the person who signs
+// in brings the answer: that of a redirect URL, or a free port.
+func Listen(ctx context.Context, redirect string) (*Callback, error) {
+	addr, path := "127.0.0.1:0", "/callback"
+	if redirect != "" {
+		u, err := url.Parse(redirect)
+		if err != nil || u.Scheme != "http" || u.Port() == "" || u.Path == "" || !loopback(u.Hostname()) {
+			return nil, fault.New(fault.Usage, "--redirect %q is not a loopback URL with a port and a path", redirect).WithHint("for example http://127.0.0.1:8765/callback")
+		}
+		addr, path = net.JoinHostPort("127.0.0.1", u.Port()), u.Path
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fault.Wrap(fault.Usage, err, "nothing can listen on %q for the browser: %v", addr, err)
+	}
+	if redirect == "" {
+		redirect = "http://" + l.Addr().String() + path
+	}
+	return New(l, redirect, path), nil
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
 // Wait gives what the browser brought.
 func (c *Callback) Wait(ctx context.Context) (code, state, issuer string, err error) {
 	select {

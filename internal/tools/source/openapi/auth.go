@@ -24,15 +24,19 @@ const (
 	Header = "header" // a header of its own
 	Query  = "query"  // a parameter of the query
 	OAuth  = "oauth"  // OAuth 2.0 client credentials, for a bearer token
+	Login  = "login"  // OAuth 2.0 authorization code with PKCE: a person signs in, for a bearer token
 )
 
 // Auth is a credential that requests of a document are sent with.
 type Auth struct {
 	Kind     string   `json:"kind"`
 	Secret   string   `json:"secret"`              // the stored secret's name
-	Name     string   `json:"name,omitempty"`      // header, query: its name; basic: the user; oauth: the client's ID
-	TokenURL string   `json:"token_url,omitempty"` // oauth
-	Scopes   []string `json:"scopes,omitempty"`    // oauth
+	Name     string   `json:"name,omitempty"`      // header, query: its name; basic: the user; oauth, login: the client's ID
+	TokenURL string   `json:"token_url,omitempty"` // oauth, login
+	Scopes   []string `json:"scopes,omitempty"`    // oauth, login
+	// login: where the person signs in, and the stored secret that is the client's, if it has one.
+	AuthorizeURL string `json:"authorize_url,omitempty"`
+	ClientSecret string `json:"client_secret,omitempty"`
 }
 
 // Check reports the first error in a credential.
@@ -54,18 +58,26 @@ func (a Auth) Check() error {
 		if a.Name == "" {
 			return bad("query needs the parameter's name")
 		}
-	case OAuth:
-		u, err := target.Parse("POST", a.TokenURL)
-		if err != nil || u.Scheme != "https" && u.Host != "localhost" && u.Host != "127.0.0.1" && u.Host != "::1" {
-			return bad("oauth needs a token URL with https")
+	case OAuth, Login:
+		if !private("POST", a.TokenURL) {
+			return bad("%s needs a token URL with https", a.Kind).WithHint("name it with --token-url")
 		}
 		if a.Name == "" {
-			return bad("oauth needs the client's ID")
+			return bad("%s needs the client's ID", a.Kind)
+		}
+		if a.Kind == Login && !private("GET", a.AuthorizeURL) {
+			return bad("login needs the URL, with https, where people sign in").WithHint("name it with --authorize-url")
 		}
 	default:
-		return bad("%.40q is not a valid kind; expected bearer, basic, header, query or oauth", a.Kind)
+		return bad("%.40q is not a valid kind; expected bearer, basic, header, query, oauth or login", a.Kind)
 	}
 	return nil
+}
+
+// private reports whether nobody between can read what is sent to a URL.
+func private(method, to string) bool {
+	u, err := target.Parse(method, to)
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http" && (u.Host == "localhost" || u.Host == "127.0.0.1" || u.Host == "::1"))
 }
 
 // value returns a stored secret that the policies let a call send to a target.
@@ -76,6 +88,9 @@ func (s *Source) value(p permit.Permit, a Auth, to tool.Target) (string, error) 
 	v, ok := "", false
 	if s.conf.Secret != nil {
 		v, ok = s.conf.Secret("store:" + a.Secret)
+	}
+	if (!ok || v == "") && a.Kind == Login {
+		return "", fault.New(fault.LoginNeeded, "nobody is signed in at %s", s.Name()).ForOperator("sign in with remit api login %s", s.conf.Name)
 	}
 	if !ok || v == "" {
 		return "", fault.Wrap(fault.HandleRefused, fault.NotFound, "the secret %q is not in the store", a.Secret).ForOperator("set it with remit secret set %s", a.Secret)
@@ -95,6 +110,9 @@ func (s *Source) credentials(ctx context.Context, p permit.Permit, to tool.Targe
 		v, err := s.value(p, a, to)
 		if err == nil && a.Kind == OAuth {
 			v, err = s.token(ctx, p, a)
+		}
+		if err == nil && a.Kind == Login {
+			v, err = s.signedIn(ctx, p, a)
 		}
 		if err != nil {
 			return nil, err
@@ -214,8 +232,7 @@ func (s *Source) ask(ctx context.Context, p permit.Permit, a Auth, secret string
 		Kind    string `json:"token_type"`
 		Expires int64  `json:"expires_in"`
 	}
-	if err := json.Unmarshal(body, &t); err != nil || resp.StatusCode != http.StatusOK || t.Access == "" || !strings.EqualFold(t.Kind, "bearer") ||
-		strings.ContainsFunc(t.Access, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if err := json.Unmarshal(body, &t); err != nil || resp.StatusCode != http.StatusOK || !strings.EqualFold(t.Kind, "bearer") || !sendable(t.Access) {
 		return token{}, fault.New(fault.ToolFailed, "the token server %q returned no bearer token: status %d", a.TokenURL, resp.StatusCode)
 	}
 	if s.conf.Hide != nil {

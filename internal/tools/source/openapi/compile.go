@@ -92,7 +92,8 @@ func (r *reader) wants() []string {
 		var s struct {
 			Type, Scheme, In, Name string
 			Flows                  struct {
-				ClientCredentials *struct{ TokenURL string } `json:"clientCredentials"`
+				ClientCredentials *struct{ TokenURL string }                   `json:"clientCredentials"`
+				AuthorizationCode *struct{ TokenURL, AuthorizationURL string } `json:"authorizationCode"`
 			}
 		}
 		if json.Unmarshal(r.components["securitySchemes"][name], &s) != nil {
@@ -108,6 +109,8 @@ func (r *reader) wants() []string {
 			text = s.In + "=" + clip.Text(s.Name, 80) + ":SECRET"
 		case s.Type == "oauth2" && s.Flows.ClientCredentials != nil:
 			text = "oauth=CLIENT:SECRET --token-url " + clip.Text(s.Flows.ClientCredentials.TokenURL, 200)
+		case s.Type == "oauth2" && s.Flows.AuthorizationCode != nil:
+			text = "login=CLIENT --authorize-url " + clip.Text(s.Flows.AuthorizationCode.AuthorizationURL, 200) + " --token-url " + clip.Text(s.Flows.AuthorizationCode.TokenURL, 200)
 		}
 		if text != "" && !slices.Contains(out, text) {
 			out = append(out, text)

@@ -17,9 +17,10 @@ type Config struct {
 	Auth []Auth                    // the credentials of requests
 	Load func() (*Document, error) // the compiled document, when it is first needed
 
-	Secret func(key string) (string, bool) // finds a stored secret by "store:NAME"; nil: there are none
-	Hide   func(name, value string)        // makes a token that was obtained known as a secret; nil: nobody needs to know
-	Now    func() time.Time                // nil: time.Now
+	Secret  func(key string) (string, bool)  // finds a stored secret by "store:NAME"; nil: there are none
+	Hide    func(name, value string)         // makes a token that was obtained known as a secret; nil: nobody needs to know
+	Renewed func(name, was, is string) error // keeps a sign-in that was renewed, unless another one was stored meanwhile
+	Now     func() time.Time                 // nil: time.Now
 }
 
 // Source is the tools of one document. It is safe for concurrent use.
@@ -27,11 +28,12 @@ type Source struct {
 	conf Config
 	base string // with what Discover found
 
-	mu     sync.Mutex
-	tools  []*Tool
-	tokens map[string]token // access tokens by what they were asked for with
-	cached answers
-	until  time.Time // no request is sent before: the server said so
+	mu       sync.Mutex
+	tools    []*Tool
+	tokens   map[string]token // access tokens by what they were asked for with
+	cached   answers
+	renewing sync.Mutex // one call at a time renews a sign-in
+	until    time.Time  // no request is sent before: the server said so
 }
 
 // New makes a source. Nothing is read before Discover.

@@ -131,7 +131,7 @@ func (t *Tool) Prepare(_ tool.Env, args tool.Args) (permit.Prepared, error) {
 	actions := []tool.Action{action(r.method, r.url)}
 	if !t.op.Open {
 		for _, a := range t.s.conf.Auth {
-			if a.Kind == OAuth {
+			if a.Kind == OAuth || a.Kind == Login {
 				actions = append(actions, action(http.MethodPost, a.TokenURL))
 			}
 		}
