@@ -74,6 +74,7 @@ type App struct {
 	Slash        *slash.Commands
 	Clients      *clients.Clients
 	Notifier     *notify.Notifier
+	node         *workers.Node // takes workers; nil: no process of this App does
 	Witnesses    *witnesses.Witnesses
 	Doctor       *doctor.Doctor
 	Keys         *keys.Keys

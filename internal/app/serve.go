@@ -24,6 +24,7 @@ import (
 	"github.com/remitrun/remit/internal/service/database"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/measures"
+	"github.com/remitrun/remit/internal/service/notify"
 	"github.com/remitrun/remit/internal/service/queue"
 )
 
@@ -137,7 +138,19 @@ func (a *App) inBackground(ctx context.Context, st store.Backend) (wait func()) 
 	all.Go(func() { a.Erasures.Retain(ctx) })
 	all.Go(func() { a.Witnesses.Run(ctx, st) })
 	all.Go(func() { a.Notifier.Run(ctx) })
+	all.Go(func() { a.Notifier.WatchDisk(ctx, a.Home.Dir) })
 	return all.Wait
+}
+
+// measured is what the metrics tell of this node.
+func (a *App) measured(st store.Backend) measures.Node {
+	h := database.HealthOf(st)
+	return measures.Node{
+		Version: a.Home.Version, Head: st.Head, Witnesses: a.Witnesses.Ages, Undelivered: a.Notifier.Outbox.Count,
+		OnSync: h.OnSync, Unintegrated: h.Unintegrated, LeaseLeft: h.LeaseLeft, QueueSize: st.QueueSize, QueueAge: st.QueueAge,
+		Workers: func() (int, int) { return a.node.Count() },
+		Free:    func() (uint64, bool) { free, _, err := notify.Free(a.Home.Dir); return free, err == nil },
+	}
 }
 
 // server builds the server and what it serves. observe is shown the notices of runs; end ends
@@ -162,7 +175,7 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	measures.Node{Version: a.Home.Version, Head: st.Head, Witnesses: a.Witnesses.Ages, Undelivered: a.Notifier.Outbox.Count}.Measure(w.Metrics)
+	a.measured(st).Measure(w.Metrics)
 	log, err := a.Home.Log()
 	if err != nil {
 		return nil, nil, nil, err

@@ -252,8 +252,10 @@ func documented(t *testing.T, metrics string) {
 	for name := range listed {
 		t.Errorf("docs/operations.md lists %s, which is not measured", name)
 	}
-	if !regexp.MustCompile(`(?m)^remit_ledger_events [1-9]\d*$`).MatchString(metrics) {
-		t.Error("the size of the ledger is not measured")
+	for _, want := range []string{`remit_ledger_events [1-9]\d*`, `remit_ledger_sync_seconds_count [1-9]\d*`, `remit_ledger_unintegrated_events 0`, `remit_queue_runs{state="waiting"} 0`, `remit_home_free_bytes [1-9]\d*`} {
+		if !regexp.MustCompile(`(?m)^` + want + `$`).MatchString(metrics) {
+			t.Errorf("%s is not measured", want)
+		}
 	}
 }
 

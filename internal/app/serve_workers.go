@@ -12,6 +12,6 @@ func (a *App) serveWorkers(ctx context.Context, addr string) (url string, stop f
 	if err != nil || n == nil {
 		return "", func() {}, err
 	}
-	a.box.Remote = n.Hub
+	a.box.Remote, a.node = n.Hub, n
 	return n.URL, stop, nil
 }

@@ -30,6 +30,8 @@ type Queue interface {
 	QueuedRuns(ctx context.Context, f QueueFilter) ([]QueuedRun, error)
 	// QueueSize counts the runs that wait, and those of them whose time has not come.
 	QueueSize(ctx context.Context, now time.Time) (waiting, scheduled int, err error)
+	// QueueAge tells how long the longest-waiting run could have been started already.
+	QueueAge(ctx context.Context, now time.Time) (time.Duration, error)
 	// QueuedTask gives what a queued run is to do: all of it, with the token of its grant.
 	QueuedTask(ctx context.Context, id uuid.UUID) (Task, error)
 	// StartQueued appends the RunStarted event of a queued run and takes its slots, both or

@@ -14,6 +14,14 @@ type Node struct {
 	Head        func(context.Context) (ledger.Checkpoint, error)
 	Witnesses   func() map[string]float64   // the seconds since each took a checkpoint
 	Undelivered func() (waiting, given int) // notifications that wait, and that were given up
+
+	OnSync       func(told func(time.Duration)) // tells how long syncs of the ledger take
+	Unintegrated func(context.Context) (int64, error)
+	LeaseLeft    func() time.Duration // nil: there is no lease
+	QueueSize    func(ctx context.Context, now time.Time) (waiting, scheduled int, err error)
+	QueueAge     func(ctx context.Context, now time.Time) (time.Duration, error)
+	Workers      func() (connected, calls int) // workers that are connected, and commands that they run
+	Free         func() (bytes uint64, ok bool)
 }
 
 // headWithin bounds how long metrics wait for the ledger.
@@ -21,6 +29,7 @@ const headWithin = 2 * time.Second
 
 // Measure adds the meters to the metrics.
 func (n Node) Measure(m *telemetry.Metrics) {
+	syncs := m.Histogram("remit_ledger_sync_seconds", "How long it took to make events durable.")
 	m.FuncBy("remit_build_info", "The version of the program; the number is 1.", "version", func() map[string]float64 { return map[string]float64{n.Version: 1} })
 	m.FuncBy("remit_ledger_events", "Events in the ledger; missing if it cannot be read.", "", n.ofHead(func(c ledger.Checkpoint) int64 { return c.Size }))
 	m.FuncBy("remit_ledger_unsigned_events", "Events that no signed checkpoint covers yet.", "", n.ofHead(func(c ledger.Checkpoint) int64 { return c.Size - c.Prev }))
@@ -29,17 +38,63 @@ func (n Node) Measure(m *telemetry.Metrics) {
 		waiting, given := n.Undelivered()
 		return map[string]float64{"waiting": float64(waiting), "given_up": float64(given)}
 	})
+	n.OnSync(func(took time.Duration) { syncs.Observe(took) })
+	m.FuncBy("remit_ledger_unintegrated_events", "Events of a shared ledger that are not in the Merkle tree yet.", "", n.ask(func(ctx context.Context) (float64, error) {
+		lag, err := n.Unintegrated(ctx)
+		return float64(lag), err
+	}))
+	m.FuncBy("remit_lease_left_seconds", "How long this node may act without renewing its lease; missing if the ledger is not shared.", "", func() map[string]float64 {
+		if n.LeaseLeft == nil {
+			return nil
+		}
+		return map[string]float64{"": n.LeaseLeft().Seconds()}
+	})
+	n.measureWork(m)
+}
+
+// measureWork adds the meters of what waits and of who works.
+func (n Node) measureWork(m *telemetry.Metrics) {
+	m.FuncBy("remit_queue_runs", "Queued runs: waiting for a place, or scheduled for later.", "state", func() map[string]float64 {
+		ctx, stop := context.WithTimeout(context.Background(), headWithin)
+		defer stop()
+		all, later, err := n.QueueSize(ctx, time.Now())
+		if err != nil {
+			return nil
+		}
+		return map[string]float64{"waiting": float64(all - later), "scheduled": float64(later)}
+	})
+	m.FuncBy("remit_queue_age_seconds", "How long the longest-waiting queued run could have been started already.", "", n.ask(func(ctx context.Context) (float64, error) {
+		age, err := n.QueueAge(ctx, time.Now())
+		return age.Seconds(), err
+	}))
+	m.Func("remit_workers_connected", "Workers that are connected to this node.", func() float64 { connected, _ := n.Workers(); return float64(connected) })
+	m.Func("remit_workers_calls", "Commands that workers run for this node.", func() float64 { _, calls := n.Workers(); return float64(calls) })
+	m.FuncBy("remit_home_free_bytes", "Free bytes where $REMIT_HOME is.", "", func() map[string]float64 {
+		free, ok := n.Free()
+		if !ok {
+			return nil
+		}
+		return map[string]float64{"": float64(free)}
+	})
+}
+
+// ask looks up a number; it is missing if there is an error.
+func (n Node) ask(of func(context.Context) (float64, error)) func() map[string]float64 {
+	return func() map[string]float64 {
+		ctx, stop := context.WithTimeout(context.Background(), headWithin)
+		defer stop()
+		v, err := of(ctx)
+		if err != nil {
+			return nil
+		}
+		return map[string]float64{"": v}
+	}
 }
 
 // ofHead looks up a number of the log's newest state.
 func (n Node) ofHead(of func(ledger.Checkpoint) int64) func() map[string]float64 {
-	return func() map[string]float64 {
-		ctx, stop := context.WithTimeout(context.Background(), headWithin)
-		defer stop()
+	return n.ask(func(ctx context.Context) (float64, error) {
 		c, err := n.Head(ctx)
-		if err != nil {
-			return nil
-		}
-		return map[string]float64{"": float64(of(c))}
-	}
+		return float64(of(c)), err
+	})
 }

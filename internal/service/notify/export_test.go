@@ -14,3 +14,6 @@ func NewQuick(channels []Channel, log func() *slog.Logger, pauses ...time.Durati
 
 // MaxWaiting is the bound of a channel's queue.
 const MaxWaiting = maxWaiting
+
+// DiskLow is how free bytes are told.
+func (n *Notifier) DiskLow(was bool, free, least uint64) bool { return n.diskLow(was, free, least) }

@@ -41,6 +41,8 @@ const (
 	PolicyChanged     = "policy.changed"
 	RunsUnknown       = "runs.unknown"
 	NodeLost          = "node.lost"
+	BudgetSpent       = "budget.spent"
+	DiskLow           = "disk.low"
 	Test              = "test"
 )
 
@@ -59,6 +61,7 @@ var errPermanent = errors.New("will not be tried again")
 // The bounds of each channel.
 const (
 	maxWaiting = 64               // events; more are dropped, which is logged
+	maxSpent   = 10_000           // grants that are remembered
 	oneAttempt = 10 * time.Second // of one delivery
 	atTheEnd   = 2 * time.Second  // that Close waits for deliveries
 )
@@ -72,8 +75,9 @@ type Notifier struct {
 	pauses   []time.Duration // before each further attempt
 
 	mu     sync.Mutex
-	queues []chan Event // nil: not started
-	keep   chan Event   // on the way into the outbox
+	spent  map[string]bool // grants of which operators know that a budget is used up
+	queues []chan Event    // nil: not started
+	keep   chan Event      // on the way into the outbox
 	kept   sync.WaitGroup
 	closed bool
 	ended  chan struct{} // closed when no further attempts are wanted

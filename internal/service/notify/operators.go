@@ -31,3 +31,23 @@ func (n *Notifier) Recovered(runs int, dead uint64) {
 		n.Notify(Event{Kind: RunsUnknown, ID: id, Title: "Runs were interrupted; calls under way may have taken effect", Do: "remit runs --unknown", Facts: map[string]string{"runs": strconv.Itoa(runs)}})
 	}
 }
+
+// BudgetUsedUp tells operators, once for each grant, that a call was refused as a budget of the
+// grant is used up.
+func (n *Notifier) BudgetUsedUp(grant, holder, run string) {
+	if n == nil {
+		return
+	}
+	n.mu.Lock()
+	known := n.spent[grant]
+	if n.spent == nil || len(n.spent) >= maxSpent {
+		n.spent = map[string]bool{}
+	}
+	n.spent[grant] = true
+	n.mu.Unlock()
+	if known {
+		return
+	}
+	n.Notify(Event{Kind: BudgetSpent, ID: "budget-" + grant, Title: "A budget of a grant is used up", Do: "remit grant inspect " + grant,
+		Facts: map[string]string{"grant": grant, "holder": holder, "run": run}})
+}

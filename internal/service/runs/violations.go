@@ -5,7 +5,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/service/notify"
@@ -19,6 +22,9 @@ func (s *Runs) notifier() func(runner.Notice) {
 	return func(n runner.Notice) {
 		if n.State != ledger.Ended {
 			return
+		}
+		if grant := n.Run.Grant.ID(); grant != uuid.Nil && fault.CodeOf(n.Outcome.Err) == fault.BudgetSpent {
+			s.Notifier.BudgetUsedUp(grant.String(), n.Run.Grant.Holder(), n.Run.ID.String())
 		}
 		for _, v := range n.Outcome.Violations {
 			if v.Response < policy.NotifyViolation {

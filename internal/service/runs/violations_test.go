@@ -9,6 +9,7 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/ledger"
@@ -57,5 +58,29 @@ func TestPeopleAreToldOfViolations(t *testing.T) {
 	}
 	if got[1].Facts["kind"] != "host" || got[1].Facts["response"] != "revoke" {
 		t.Errorf("got %+v", got[1])
+	}
+}
+
+func TestOperatorsAreToldOfASpentBudget(t *testing.T) {
+	in := inbox{make(chan notify.Event, 10)}
+	n := notify.New([]notify.Channel{in}, func() *slog.Logger { return slog.New(slog.DiscardHandler) })
+	id := uuid.New()
+	of := func(g grant.Terms, err error) {
+		observe := runs.NotifierOf(&runs.Runs{Notifier: n})
+		observe(runner.Notice{Run: &runner.Run{Info: runner.Info{ID: uuid.New(), Grant: grant.New(g)}}, State: ledger.Ended, Call: runner.Call{Tool: "fs.read"}, Outcome: &runner.Outcome{Err: err}})
+	}
+	spent := fault.New(fault.BudgetSpent, "the calls are used up")
+	of(grant.Terms{}, spent) // a person at the machine
+	of(grant.Terms{ID: id, Holder: "agent:reader"}, fault.New(fault.LimitReached, "another limit"))
+	of(grant.Terms{ID: id, Holder: "agent:reader"}, spent)
+	of(grant.Terms{ID: id, Holder: "agent:reader"}, spent) // another run of the grant
+	n.Close()
+	close(in.got)
+	var got []notify.Event
+	for e := range in.got {
+		got = append(got, e)
+	}
+	if len(got) != 1 || got[0].Kind != notify.BudgetSpent || got[0].Facts["grant"] != id.String() || got[0].Facts["holder"] != "agent:reader" {
+		t.Errorf("told %+v", got)
 	}
 }

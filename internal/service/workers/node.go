@@ -96,6 +96,19 @@ func (s *Workers) Listen(ctx context.Context, addr string, p Parts) (n *Node, st
 	return n, func() { cancel(); serving.Wait() }, nil
 }
 
+// Count tells how many workers are connected, and how many commands they run for this node. A
+// nil Node has none.
+func (n *Node) Count() (connected, calls int) {
+	if n == nil {
+		return 0, 0
+	}
+	for _, w := range n.Hub.Workers() {
+		connected++
+		calls += w.Calls
+	}
+	return connected, calls
+}
+
 // leaf looks up the intent that a permit token rests on.
 func (s *Workers) leaf(ctx context.Context, seq uint64) (string, tool.Digest, error) {
 	st, err := s.Store(ctx)

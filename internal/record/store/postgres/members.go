@@ -41,6 +41,14 @@ func (s *Store) HoldsLease() (lost <-chan struct{}, err error) {
 	return s.lost, nil
 }
 
+// LeaseLeft tells how long this node may act without renewing its lease; 0: it may not.
+func (s *Store) LeaseLeft() time.Duration {
+	if s.fenced.Load() {
+		return 0
+	}
+	return max(0, time.Duration(s.until.Load()-s.clock()))
+}
+
 // fence notes for good that this node may no longer act.
 func (s *Store) fence(why error) {
 	s.fenceOnce.Do(func() {

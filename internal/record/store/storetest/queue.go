@@ -157,6 +157,12 @@ func queueOrder(t *testing.T, open OpenStore) {
 	if waiting, scheduled, err := a.QueueSize(ctx, now.Add(time.Minute)); err != nil || waiting != 6 || scheduled != 1 {
 		t.Errorf("QueueSize = %d, %d, %v; want 6 and 1", waiting, scheduled, err)
 	}
+	if early, err := a.QueueAge(ctx, list[len(list)-1].Due.Add(-24*time.Hour)); err != nil || early != 0 {
+		t.Errorf("QueueAge before any run is due = %s, %v", early, err)
+	}
+	if age, err := a.QueueAge(ctx, now.Add(time.Minute)); err != nil || age < 50*time.Second || age > 10*time.Minute {
+		t.Errorf("QueueAge = %s, %v; want about a minute", age, err)
+	}
 	sound(t, s)
 }
 

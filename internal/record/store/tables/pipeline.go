@@ -413,7 +413,7 @@ func (w *writer) syncNow(batch []*request) {
 	if slices.ContainsFunc(batch, (*request).wantsCheckpoint) {
 		note, err = w.s.Integrate(context.Background(), true)
 	} else {
-		err = w.s.fault(w.s.db.Sync(), "the ledger cannot be synced to the disk")
+		err = w.s.sync()
 	}
 	for _, r := range batch {
 		if r.err = err; r.err == nil {

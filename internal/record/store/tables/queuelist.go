@@ -87,6 +87,16 @@ func (s *Store) QueueSize(ctx context.Context, now time.Time) (waiting, schedule
 	return waiting, scheduled, s.fault(err, "the queue cannot be read")
 }
 
+// QueueAge implements store.Queue.
+func (s *Store) QueueAge(ctx context.Context, now time.Time) (time.Duration, error) {
+	if s.format < QueueFormat {
+		return 0, nil
+	}
+	var due int64
+	err := s.read.QueryRowContext(ctx, "SELECT coalesce(min(due), ?) FROM queue WHERE state = 1 AND due <= ?", now.UnixMicro(), now.UnixMicro()).Scan(&due)
+	return time.Duration(now.UnixMicro()-due) * time.Microsecond, s.fault(err, "the queue cannot be read")
+}
+
 // queuedRow is a queued run as it was read: its row, its event and its run.
 type queuedRow struct {
 	toldRow

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -119,6 +120,8 @@ type Store struct {
 	callers atomic.Int32 // that are appending now
 	queue   queue
 	w       *writer // nil when read-only
+
+	synced atomic.Pointer[func(time.Duration)] // is told how long each sync took; nil: nothing is
 
 	stopIntegrating context.CancelFunc // nil: nothing does
 	integrating     sync.WaitGroup

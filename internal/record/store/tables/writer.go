@@ -157,7 +157,7 @@ func (w *writer) answer(batch []*request, err error) {
 		w.syncLater(durable)
 		return
 	}
-	err = w.s.fault(w.s.db.Sync(), "the ledger cannot be synced to the disk")
+	err = w.s.sync()
 	for _, r := range durable {
 		r.err = err
 		close(r.done)
