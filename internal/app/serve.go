@@ -24,7 +24,6 @@ import (
 	"github.com/remitrun/remit/internal/service/database"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/measures"
-	"github.com/remitrun/remit/internal/service/notify"
 	"github.com/remitrun/remit/internal/service/queue"
 )
 
@@ -142,17 +141,6 @@ func (a *App) inBackground(ctx context.Context, st store.Backend) (wait func()) 
 	return all.Wait
 }
 
-// measured is what the metrics tell of this node.
-func (a *App) measured(st store.Backend) measures.Node {
-	h := database.HealthOf(st)
-	return measures.Node{
-		Version: a.Home.Version, Head: st.Head, Witnesses: a.Witnesses.Ages, Undelivered: a.Notifier.Outbox.Count,
-		OnSync: h.OnSync, Unintegrated: h.Unintegrated, LeaseLeft: h.LeaseLeft, QueueSize: st.QueueSize, QueueAge: st.QueueAge,
-		Workers: func() (int, int) { return a.node.Count() },
-		Free:    func() (uint64, bool) { free, _, err := notify.Free(a.Home.Dir); return free, err == nil },
-	}
-}
-
 // server builds the server and what it serves. observe is shown the notices of runs; end ends
 // all of that.
 func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *webUI) (s *httpapi.Server, observe func(runner.Notice), end func(), err error) {
@@ -175,7 +163,7 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	a.measured(st).Measure(w.Metrics)
+	measures.Node{Version: a.Home.Version, Ledger: st, Witnesses: a.Witnesses.Ages, Undelivered: a.Notifier.Outbox.Count, Workers: func() (int, int) { return a.node.Count() }, Dir: a.Home.Dir}.Measure(w.Metrics)
 	log, err := a.Home.Log()
 	if err != nil {
 		return nil, nil, nil, err

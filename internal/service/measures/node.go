@@ -5,24 +5,30 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/telemetry"
 )
 
 // Node is what is measured of a service's own node, when its metrics are read.
 type Node struct {
 	Version     string
-	Head        func(context.Context) (ledger.Checkpoint, error)
+	Ledger      store.Backend
 	Witnesses   func() map[string]float64   // the seconds since each took a checkpoint
 	Undelivered func() (waiting, given int) // notifications that wait, and that were given up
 
-	OnSync       func(told func(time.Duration)) // tells how long syncs of the ledger take
-	Unintegrated func(context.Context) (int64, error)
-	LeaseLeft    func() time.Duration // nil: there is no lease
-	QueueSize    func(ctx context.Context, now time.Time) (waiting, scheduled int, err error)
-	QueueAge     func(ctx context.Context, now time.Time) (time.Duration, error)
-	Workers      func() (connected, calls int) // workers that are connected, and commands that they run
-	Free         func() (bytes uint64, ok bool)
+	Workers func() (connected, calls int) // workers that are connected, and commands that they run
+	Dir     string                        // $REMIT_HOME
+	Free    func(dir string) (free, least uint64, err error)
 }
+
+// health is what a ledger can tell of itself besides the events.
+type health interface {
+	OnSync(told func(time.Duration))
+	Unintegrated(ctx context.Context) (int64, error)
+}
+
+// leased is a ledger that several nodes share.
+type leased interface{ LeaseLeft() time.Duration }
 
 // headWithin bounds how long metrics wait for the ledger.
 const headWithin = 2 * time.Second
@@ -38,16 +44,18 @@ func (n Node) Measure(m *telemetry.Metrics) {
 		waiting, given := n.Undelivered()
 		return map[string]float64{"waiting": float64(waiting), "given_up": float64(given)}
 	})
-	n.OnSync(func(took time.Duration) { syncs.Observe(took) })
-	m.FuncBy("remit_ledger_unintegrated_events", "Events of a shared ledger that are not in the Merkle tree yet.", "", n.ask(func(ctx context.Context) (float64, error) {
-		lag, err := n.Unintegrated(ctx)
-		return float64(lag), err
-	}))
+	if l, ok := n.Ledger.(health); ok {
+		l.OnSync(func(took time.Duration) { syncs.Observe(took) })
+		m.FuncBy("remit_ledger_unintegrated_events", "Events of a shared ledger that are not in the Merkle tree yet.", "", n.ask(func(ctx context.Context) (float64, error) {
+			lag, err := l.Unintegrated(ctx)
+			return float64(lag), err
+		}))
+	}
 	m.FuncBy("remit_lease_left_seconds", "How long this node may act without renewing its lease; missing if the ledger is not shared.", "", func() map[string]float64 {
-		if n.LeaseLeft == nil {
-			return nil
+		if l, ok := n.Ledger.(leased); ok {
+			return map[string]float64{"": l.LeaseLeft().Seconds()}
 		}
-		return map[string]float64{"": n.LeaseLeft().Seconds()}
+		return nil
 	})
 	n.measureWork(m)
 }
@@ -57,21 +65,21 @@ func (n Node) measureWork(m *telemetry.Metrics) {
 	m.FuncBy("remit_queue_runs", "Queued runs: waiting for a place, or scheduled for later.", "state", func() map[string]float64 {
 		ctx, stop := context.WithTimeout(context.Background(), headWithin)
 		defer stop()
-		all, later, err := n.QueueSize(ctx, time.Now())
+		all, later, err := n.Ledger.QueueSize(ctx, time.Now())
 		if err != nil {
 			return nil
 		}
 		return map[string]float64{"waiting": float64(all - later), "scheduled": float64(later)}
 	})
 	m.FuncBy("remit_queue_age_seconds", "How long the longest-waiting queued run could have been started already.", "", n.ask(func(ctx context.Context) (float64, error) {
-		age, err := n.QueueAge(ctx, time.Now())
+		age, err := n.Ledger.QueueAge(ctx, time.Now())
 		return age.Seconds(), err
 	}))
 	m.Func("remit_workers_connected", "Workers that are connected to this node.", func() float64 { connected, _ := n.Workers(); return float64(connected) })
 	m.Func("remit_workers_calls", "Commands that workers run for this node.", func() float64 { _, calls := n.Workers(); return float64(calls) })
 	m.FuncBy("remit_home_free_bytes", "Free bytes where $REMIT_HOME is.", "", func() map[string]float64 {
-		free, ok := n.Free()
-		if !ok {
+		free, _, err := n.Free(n.Dir)
+		if err != nil {
 			return nil
 		}
 		return map[string]float64{"": float64(free)}
@@ -94,7 +102,7 @@ func (n Node) ask(of func(context.Context) (float64, error)) func() map[string]f
 // ofHead looks up a number of the log's newest state.
 func (n Node) ofHead(of func(ledger.Checkpoint) int64) func() map[string]float64 {
 	return n.ask(func(ctx context.Context) (float64, error) {
-		c, err := n.Head(ctx)
+		c, err := n.Ledger.Head(ctx)
 		return float64(of(c)), err
 	})
 }
