@@ -7,6 +7,7 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/telemetry"
+	"github.com/remitrun/remit/internal/service/notify"
 )
 
 // Node is what is measured of a service's own node, when its metrics are read.
@@ -18,7 +19,6 @@ type Node struct {
 
 	Workers func() (connected, calls int) // workers that are connected, and commands that they run
 	Dir     string                        // $REMIT_HOME
-	Free    func(dir string) (free, least uint64, err error)
 }
 
 // health is what a ledger can tell of itself besides the events.
@@ -78,7 +78,7 @@ func (n Node) measureWork(m *telemetry.Metrics) {
 	m.Func("remit_workers_connected", "Workers that are connected to this node.", func() float64 { connected, _ := n.Workers(); return float64(connected) })
 	m.Func("remit_workers_calls", "Commands that workers run for this node.", func() float64 { _, calls := n.Workers(); return float64(calls) })
 	m.FuncBy("remit_home_free_bytes", "Free bytes where $REMIT_HOME is.", "", func() map[string]float64 {
-		free, _, err := n.Free(n.Dir)
+		free, _, err := notify.Free(n.Dir)
 		if err != nil {
 			return nil
 		}
