@@ -117,7 +117,7 @@ var mayImport = map[string]string{
 	"record/store/postgres/postgrestest": "github.com/jackc/pgx/v5 os os/exec",
 	// the ledger's database
 	"service/backups":   "base/fault base/wholefile record/ledger record/store record/store/postgres record/store/sqlite record/store/tables service/home filippo.io/age golang.org/x/mod/sumdb os",
-	"service/database":  "authority/policy base/fault record/store record/store/postgres record/store/sqlite service/home service/secrets service/settings",
+	"service/database":  "os authority/policy base/fault base/wholefile record/ledger record/store record/store/tables record/store/postgres record/store/sqlite service/home service/secrets service/settings",
 	"service/witnesses": "base/fault base/wholefile record/ledger record/store record/witness service/home service/notify service/settings github.com/google/uuid net/http os crypto/rand",
 	"service/keys":      "base/fault record/ledger record/store record/store/tables service/grants service/home service/secrets os",
 	"service/doctor":    "service/changes service/clients service/home service/witnesses",
@@ -127,7 +127,7 @@ var mayImport = map[string]string{
 	"record/eventlog":         "base/redact github.com/DeRuina/timberjack os",
 	"base/wholefile":          "golang.org/x/sys os syscall",
 	"record/store/tables":     "base/wholefile base/fault authority/grant record/ledger record/store base/tool authority/policy github.com/google/uuid github.com/klauspost/compress golang.org/x/mod/sumdb golang.org/x/sync os crypto/rand",
-	"record/store/postgres":   "base/wholefile base/fault record/ledger record/store record/store/tables github.com/google/uuid github.com/jackc/pgx/v5 net os",
+	"record/store/postgres":   "base/wholefile base/fault record/ledger record/store record/store/tables github.com/google/uuid github.com/jackc/pgx/v5 crypto/rand net os",
 	"record/store/sqlite":     "base/wholefile base/fault record/ledger record/store record/store/tables github.com/google/uuid golang.org/x/sys modernc.org/sqlite os syscall",
 	"confine/sandbox":         "base/fault base/near authority/permit authority/policy base/tool golang.org/x/sys os net syscall",
 	"confine/sandbox/linux":   "base/wholefile authority/policy/command base/regex base/fault authority/permit authority/policy base/tool confine/sandbox confine/sandbox/spawn golang.org/x/net/bpf golang.org/x/sys github.com/landlock-lsm/go-landlock os os/exec net syscall unsafe crypto/rand",

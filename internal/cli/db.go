@@ -88,8 +88,56 @@ Then this command accepts the server as it is. Start the nodes again.
 		PreRunE: use,
 		RunE:    s.withDatabase(database.Accept),
 	}
-	c.AddCommand(migrate, status, move, accept)
+	c.AddCommand(migrate, status, move, accept, s.dbTenantCmd(use))
 	return c
+}
+
+// dbTenantCmd is remit db tenant; use pins the database that --db names.
+func (s *session) dbTenantCmd(use func(*cobra.Command, []string) error) *cobra.Command {
+	return &cobra.Command{
+		Use:   "tenant NAME",
+		Short: "Make a database, a role and a ledger for a team of its own",
+		Long: `Makes on the server of --db the role remit_NAME and the database remit_NAME, to
+which only that role may connect, and in it a ledger whose keys are in this
+$REMIT_HOME, which must be new. The role's password is made here, is not sent to
+the server, and is in $REMIT_HOME/keys/database.pass.
+
+--db names a role that may make roles and databases. It is needed this once.
+`,
+		Example: `  REMIT_HOME=/srv/blue remit db tenant blue \
+    --db postgres://admin@db.example/postgres`,
+		Args:    cobra.ExactArgs(1),
+		PreRunE: use,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := s.openAnyway()
+			if err != nil {
+				return err
+			}
+			t, st, err := database.Tenant(cmd.Context(), a.Home, args[0])
+			if err != nil {
+				return err
+			}
+			return s.printTenant(t, st)
+		},
+	}
+}
+
+func (s *session) printTenant(t postgres.Tenant, st postgres.Status) error {
+	if s.json {
+		return s.printJSON(struct {
+			postgres.Tenant
+			Ledger string `json:"ledger"`
+		}{t, st.Ledger})
+	}
+	s.printf("%s the database %s belongs to the role %s alone\n", s.paint(green, "✓"), t.Database, t.Role)
+	s.printf("  ledger  %s\n  set in config.yaml of its $REMIT_HOME:\n\nledger:\n  database: %s\n", show(st.Ledger), show(t.URL))
+	if t.Trusted {
+		s.errorf("\n! the server lets %s in without its password; change pg_hba.conf to\n  scram-sha-256, or whoever reaches the server can be any tenant\n", t.Role)
+	}
+	for _, name := range t.Open {
+		s.errorf("\n! every role may connect to the database %s, where tenants could meet:\n  REVOKE CONNECT ON DATABASE %s FROM PUBLIC\n", show(name), show(name))
+	}
+	return nil
 }
 
 // withDatabase carries out a command that ends with the state of the database.

@@ -123,6 +123,9 @@ func (s *Store) begin(ctx context.Context) error {
 		return s.finish(staged, key)
 	case logs > 0:
 		if s.keys, err = tables.LoadKeys(s.home); err == nil {
+			err = s.checkOrigin(ctx, db)
+		}
+		if err == nil {
 			err = s.sealNew(ctx, db)
 		}
 		return err
@@ -140,6 +143,16 @@ func (s *Store) begin(ctx context.Context) error {
 		return err
 	}
 	return s.finish(staged, key)
+}
+
+// checkOrigin refuses the keys of another ledger: what is written with them nobody could verify.
+func (s *Store) checkOrigin(ctx context.Context, db *sql.DB) error {
+	var origin string
+	if err := db.QueryRowContext(ctx, "SELECT origin FROM log").Scan(&origin); err != nil || origin == s.keys.Origin() {
+		return err
+	}
+	return fault.New(fault.StoreMissing, "the database %q has the ledger %q, and the keys in %q are those of %q", s.name, tables.Clean(origin), tables.Clean(filepath.Join(s.home, tables.KeyFolder)), s.keys.Origin()).
+		WithHint("check the database's URL: each ledger has a database and a $REMIT_HOME of its own")
 }
 
 // finish gives the signing key its final name.
