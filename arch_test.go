@@ -43,7 +43,7 @@ var mayImport = map[string]string{
 	"service/approvals":    "service/settings authority/policy authority/policy/edit authority/policy/learn base/wholefile service/policies service/notify base/fault record/store call/approval call/catalog base/tool service/home record/ledger call/runner base/canon service/grants github.com/google/uuid",
 	"service/changes":      "github.com/google/uuid base/fault record/store confine/changeset service/settings call/replay authority/policy confine/sandbox base/tool service/home record/ledger call/runner",
 	"service/apis":         "authority/permit record/ledger service/signin golang.org/x/oauth2 base/fault call/runner service/secrets tools/source/openapi authority/policy authority/policy/target service/home service/runs call/catalog base/tool base/wholefile",
-	"service/images":       "base/fault confine/image confine/sandbox service/home os",
+	"service/images":       "base/fault base/wholefile confine/image confine/sandbox service/home os",
 	"service/modules":      "base/regex record/eventlog call/catalog base/tool base/wholefile tools/executor/wasm base/fault base/clip tools/source/wasm os service/secrets service/home",
 	"tools/packages":       "base/canon base/clip base/fault base/regex github.com/BurntSushi/toml",
 	"service/servers":      "github.com/BurntSushi/toml base/redact tools/packages authority/policy/glob base/clip base/regex tools/builtin/shell service/settings service/home service/runs authority/policy/target record/eventlog confine/network base/wholefile service/secrets call/runner os tools/source/mcp confine/sandbox base/tool authority/policy call/catalog base/canon base/fault net base/document authority/permit service/signin confine/secret record/ledger tools/infer",

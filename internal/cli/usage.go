@@ -35,7 +35,11 @@ func prepare(c *cobra.Command) {
 		if err := args(cmd, a); err != nil {
 			return misused(cmd, a)
 		}
-		if err := cmd.ValidateFlagGroups(); err != nil {
+		err := cmd.ValidateRequiredFlags()
+		if err == nil {
+			err = cmd.ValidateFlagGroups()
+		}
+		if err != nil {
 			return badFlag(cmd, err)
 		}
 		return nil

@@ -10,9 +10,6 @@ import (
 
 type devT = uint64
 
-// settle waits until what was written to a folder's file system is on disk.
-func settle(dir int) error { return unix.Syncfs(dir) }
-
 // mountOf tells which mount a name in an open folder is on, 0 where the kernel
 // does not say (before Linux 5.8).
 func mountOf(dir int, name string) uint64 {

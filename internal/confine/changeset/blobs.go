@@ -175,5 +175,5 @@ func (b blobs) settle() error {
 		return err
 	}
 	defer shut(fd)
-	return settle(fd)
+	return wholefile.Settle(fd)
 }

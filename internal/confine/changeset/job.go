@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/wholefile"
 )
 
 // Step is one path's way from what it is to what it shall be.
@@ -65,7 +66,7 @@ func (j *job) run(finish func() error) error {
 	j.tell("stage")
 	err := j.stage("")
 	if err == nil {
-		err = settle(j.root)
+		err = wholefile.Settle(j.root)
 	}
 	if err == nil {
 		j.tell("commit")
@@ -134,7 +135,7 @@ func (j *job) end(finish func() error) error {
 		return err
 	}
 	j.tell("settle") // what was adopted as well: nothing is lent across file systems
-	if err := settle(j.root); err != nil {
+	if err := wholefile.Settle(j.root); err != nil {
 		return err
 	}
 	j.tell("finish")
@@ -177,7 +178,7 @@ func (j *job) takeBack() error {
 		return left
 	}
 	r.sweep()
-	if err := settle(j.root); err != nil {
+	if err := wholefile.Settle(j.root); err != nil {
 		return err
 	}
 	if err := j.none(); err != nil {

@@ -285,7 +285,7 @@ func (s *Set) settle() error {
 	_, up, _ := s.Layers()
 	fd, err := rootFolder(up)
 	if err == nil {
-		err = settle(fd)
+		err = wholefile.Settle(fd)
 		shut(fd)
 	}
 	if err != nil {

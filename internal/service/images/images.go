@@ -3,6 +3,7 @@
 package images
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/confine/image"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/service/home"
@@ -95,8 +97,21 @@ func (s *Images) Add(q Addition) (Image, error) {
 		if err := image.Remove(s.root(one.ID)); err != nil { // of an Add that was interrupted
 			return notKept(err)
 		}
-		return notKept(os.Rename(filepath.Join(work, "root"), s.root(one.ID)))
+		return notKept(settled(dir, os.Rename(filepath.Join(work, "root"), s.root(one.ID))))
 	})
+}
+
+// settled waits until what is in a folder is on disk, if there was no error before: after a power
+// cut, an image of the list has all of its files.
+func settled(dir string, err error) error {
+	if err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(wholefile.Settle(int(d.Fd())), d.Close())
 }
 
 func notKept(err error) error {
