@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -322,7 +323,8 @@ no process worked on the queue, one run is queued.
 `,
 		Example: `  remit schedule add nightly plan.yaml -p policy.yaml --cron "0 3 * * *"
   remit schedule
-  remit schedule pause nightly
+  remit schedule change nightly --cron "0 4 * * *"
+  remit schedule run nightly
   remit schedule remove nightly`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -343,7 +345,8 @@ no process worked on the queue, one run is queued.
 	}
 	c.AddCommand(s.scheduleAddCmd(), s.scheduleChangeCmd("pause", "Queue no runs of a schedule", func(c *store.Schedule) { c.Paused = true }),
 		s.scheduleChangeCmd("resume", "Queue runs of a paused schedule again", func(c *store.Schedule) { c.Paused = false }),
-		s.scheduleChangeCmd("remove", "Remove a schedule; its runs stay", func(c *store.Schedule) { c.Deleted = true }))
+		s.scheduleChangeCmd("remove", "Remove a schedule; its runs stay", func(c *store.Schedule) { c.Deleted = true }),
+		s.scheduleTimesCmd(), s.scheduleRunCmd())
 	return c
 }
 
@@ -436,6 +439,50 @@ func (s *session) scheduleChangeCmd(use, text string, change func(*store.Schedul
 				state = "paused"
 			}
 			s.printf("%s schedule %s is %s\n", s.paint(green, "✓"), c.Name, state)
+			return nil
+		},
+	}
+}
+
+func (s *session) scheduleTimesCmd() *cobra.Command {
+	var cron, zone string
+	var priority int
+	c := s.scheduleChangeCmd("change", "Change the times or the priority of a schedule", func(c *store.Schedule) {
+		c.Cron, c.Zone, c.Priority = cmp.Or(cron, c.Cron), cmp.Or(zone, c.Zone), cmp.Or(priority, c.Priority)
+	})
+	c.Example = `  remit schedule change nightly --cron "0 4 * * *" --zone Europe/Berlin`
+	c.Flags().StringVar(&cron, "cron", "", "`TIMES`: minute, hour, day, month and weekday")
+	c.Flags().StringVar(&zone, "zone", "", "time `ZONE` of the times")
+	c.Flags().IntVar(&priority, "priority", 0, "of its runs: `N` from 1 (first) to 4")
+	c.MarkFlagsOneRequired("cron", "zone", "priority")
+	return c
+}
+
+func (s *session) scheduleRunCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "run NAME",
+		Short: "Queue a run of a schedule now, besides its times",
+		Long: `The run has the authority of the caller who made the schedule. While a run of
+the schedule waits or runs, the new one is recorded as refused.
+`,
+		Example: "  remit schedule run nightly",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := s.openAsPerson("run schedules")
+			if err != nil {
+				return err
+			}
+			run, err := a.Queue.RunSchedule(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			switch {
+			case s.json:
+				return s.printJSON(run)
+			case !run.Waits():
+				return fault.New(fault.Conflict, "the run was refused: %s", run.Reason).ForOperator("remit queue lists what waits and runs")
+			}
+			s.printf("%s queued run %s  %s\n", s.paint(green, "✓"), run.ID, show(run.Name))
 			return nil
 		},
 	}

@@ -23,6 +23,13 @@ type Queue interface {
 	Cancel(ctx context.Context, id, by string) (store.QueuedRun, error)
 	State(ctx context.Context) (queue.State, error)
 	Pause(ctx context.Context, paused bool, by string) error
+
+	Schedules(ctx context.Context) ([]store.Schedule, error)
+	SubmitSchedule(ctx context.Context, n queue.NewSchedule, s queue.Submission) (store.Schedule, error)
+	// ChangeSchedule changes a schedule by its ID: fault.NotFound.
+	ChangeSchedule(ctx context.Context, id, by string, change func(*store.Schedule)) (store.Schedule, error)
+	// RunSchedule queues a run of a schedule now: fault.Conflict if it is paused.
+	RunSchedule(ctx context.Context, id string) (store.QueuedRun, error)
 }
 
 // QueueTerms says when a queued run starts.
@@ -55,13 +62,21 @@ func (s *Server) queueRun(ctx context.Context, who *Caller, q NewRun) (*runAnswe
 	run, _, err := s.o.Queue.Submit(ctx, queue.Submission{Token: who.Token, Plan: q.Plan, Frozen: q.Frozen, Inputs: q.Inputs, Changeset: q.Changeset, Planning: q.Planning, Options: queue.Options{
 		Priority: q.Queue.Priority, Delay: time.Duration(q.Queue.Delay) * time.Second, At: q.Queue.At, Unique: q.Queue.Unique, Limits: q.Queue.Limits,
 	}})
-	if fault.CodeOf(err) == fault.QueueFull {
-		p := problem(err)
-		p.retry = "5"
-		return nil, p
+	if err = whenFull(err); err != nil {
+		return nil, err
 	}
 	return &runAnswer{Location: "/v1/queue/" + run.ID.String(), Body: ledger.Run{ID: run.ID, Name: run.Name, Mode: ledger.Live, Status: run.Status, Principal: run.Principal,
 		Workspace: run.Workspace, Grant: run.Grant, Started: run.Started, Total: run.Total}}, err
+}
+
+// whenFull says when to try again, if an error is that the queue is full.
+func whenFull(err error) error {
+	if fault.CodeOf(err) != fault.QueueFull {
+		return err
+	}
+	p := problem(err)
+	p.retry = "5"
+	return p
 }
 
 // queued finds a queued run that the caller may know of: one that it owns. Others need the action
@@ -82,13 +97,19 @@ func (s *Server) queued(ctx context.Context, who *Caller, id, others string) (st
 }
 
 func (s *Server) knowsQueued(ctx context.Context, who *Caller, q store.QueuedRun, others string) (bool, error) {
+	return s.knowsUnder(ctx, who, q.Grant, others)
+}
+
+// knowsUnder reports whether a caller may know of something that was made under a grant: it
+// owns that, or may do the action others.
+func (s *Server) knowsUnder(ctx context.Context, who *Caller, grant uuid.UUID, others string) (bool, error) {
 	if who.May(others) == nil {
 		return true, nil
 	}
-	if q.Grant == uuid.Nil {
+	if grant == uuid.Nil {
 		return false, nil
 	}
-	nodes, err := s.o.Lineage.OfGrant(ctx, q.Grant.String())
+	nodes, err := s.o.Lineage.OfGrant(ctx, grant.String())
 	return who.Owns(nodes), err
 }
 
@@ -97,6 +118,8 @@ func (s *Server) queue() {
 		return
 	}
 	s.listQueue()
+	s.schedules()
+	s.changeSchedules()
 	route(s, operation{
 		id: "getQueuedRun", method: http.MethodGet, path: "/v1/queue/{run_id}", tag: "queue", action: "runs.read", summary: "Get a queued run", errors: []int{404}, answer: exampleQueued,
 	}, func(ctx context.Context, in *runIn) (*struct{ Body store.QueuedRun }, error) {

@@ -6,6 +6,42 @@ import (
 	"testing"
 )
 
+func TestASchedulesPageChangesIt(t *testing.T) {
+	path := "/v1/schedules/" + scheduleID
+	for name, c := range map[string]struct {
+		page   string
+		form   url.Values
+		sent   string
+		status int
+	}{
+		"pause":   {"/" + scheduleID, url.Values{"do": {"pause"}}, "PATCH " + path + ` {"paused":true}`, 303},
+		"resume":  {"/" + scheduleID, url.Values{"do": {"resume"}}, "PATCH " + path + ` {"paused":false}`, 303},
+		"times":   {"/" + scheduleID, url.Values{"do": {"change"}, "cron": {"0 4 * * *"}, "zone": {"UTC"}}, "PATCH " + path + ` {"cron":"0 4 * * *","zone":"UTC"}`, 303},
+		"run now": {"/" + scheduleID, url.Values{"do": {"run"}}, "POST " + path + "/run ", 303},
+		"remove":  {"/" + scheduleID, url.Values{"do": {"remove"}}, "DELETE " + path + " ", 303},
+		"add": {"/new", url.Values{"name": {"n"}, "cron": {"0 4 * * *"}, "plan": {"steps: []\r\n"}},
+			`POST /v1/schedules {"name":"n","cron":"0 4 * * *","plan":"steps: []\n"}`, 303},
+		"an unknown word": {"/" + scheduleID, url.Values{"do": {"drop"}}, "", 400},
+		"not an ID":       {"/..%2Fqueue", url.Values{"do": {"run"}}, "", 400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, a, _ := newServer(t)
+			for _, p := range []string{"/v1/schedules", path, path + "/run"} {
+				a.fail[p] = `{"status":200}`
+			}
+			w := ask(s, "/ui/schedules"+c.page, c.form)
+			if w.Code != c.status || strings.Join(a.sent, "\n") != c.sent {
+				t.Errorf("got status %d after %q, want %d after %q: %s", w.Code, a.sent, c.status, c.sent, w.Body)
+			}
+		})
+	}
+	s, a, _ := newServer(t)
+	a.fail[path+"/run"] = `{"status":409,"title":"Conflict","code":"E2010","detail":"the schedule is paused"}`
+	if w := ask(s, "/ui/schedules/"+scheduleID, url.Values{"do": {"run"}}); w.Code != 409 || !strings.Contains(w.Body.String(), "the schedule is paused") {
+		t.Errorf("refused by the API: %d %s", w.Code, w.Body)
+	}
+}
+
 func TestTheQueueIsChangedFromItsPage(t *testing.T) {
 	for name, c := range map[string]struct {
 		form   url.Values

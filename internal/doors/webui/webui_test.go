@@ -207,6 +207,7 @@ const (
 	questionID = "019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b44"
 	runID      = "019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b55"
 	sessionID  = "019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b77"
+	scheduleID = "019a1fe7-0b1c-7a52-9e55-7e0f3a1c2c11"
 	agentID    = "019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b88"
 )
 
@@ -214,7 +215,7 @@ func TestPages(t *testing.T) {
 	s, _, _ := newServer(t)
 	for name, path := range map[string]string{
 		"inbox": "/ui/", "approvals": "/ui/approvals", "approval": "/ui/approvals/" + questionID, "proposal": "/ui/approvals/019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b45", "runs": "/ui/runs?state=denied&tool=fs.write", "run-new": "/ui/runs/new", "run": "/ui/runs/" + runID + "?verify=1",
-		"call": "/ui/runs/" + runID + "/calls/2", "settings": "/ui/settings", "grants": "/ui/grants", "grant-new": "/ui/grants/new", "grant": "/ui/grants/" + grantID, "grant-revoke": "/ui/grants/" + grantID + "?ask=revoke", "audit": "/ui/audit?event=run_started&denied=1", "queue": "/ui/queue", "changesets": "/ui/changes", "changes": "/ui/changes/" + runID, "changes-discard": "/ui/changes/" + runID + "?ask=discard", "problem": "/ui/approvals/nothing",
+		"call": "/ui/runs/" + runID + "/calls/2", "settings": "/ui/settings", "grants": "/ui/grants", "grant-new": "/ui/grants/new", "grant": "/ui/grants/" + grantID, "grant-revoke": "/ui/grants/" + grantID + "?ask=revoke", "audit": "/ui/audit?event=run_started&denied=1", "queue": "/ui/queue", "schedules": "/ui/schedules", "schedule": "/ui/schedules/" + scheduleID, "schedule-new": "/ui/schedules/new", "changesets": "/ui/changes", "changes": "/ui/changes/" + runID, "changes-discard": "/ui/changes/" + runID + "?ask=discard", "problem": "/ui/approvals/nothing",
 		"tools": "/ui/tools?q=e&risk=critical", "tool": "/ui/tools/mcp:files%2Fread", "policies": "/ui/policies?run=" + runID, "event": "/ui/audit/39", "refusals": "/ui/audit/refusals",
 		"sessions": "/ui/sessions?state=waiting&agent=" + agentID, "session-new": "/ui/sessions/new?agent=" + agentID, "session": "/ui/sessions/" + sessionID + "?command=" + runID,
 		"agents": "/ui/agents", "agent-new": "/ui/agents/new", "agent": "/ui/agents/" + agentID, "config": "/ui/agents/" + agentID + "/capabilities/web_fetch",

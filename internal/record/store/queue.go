@@ -124,6 +124,7 @@ type QueueFilter struct {
 	Due      time.Time // not zero: only those that wait and are due then
 	Stopping bool      // only those that run and that a person cancelled
 	Ended    bool      // only those that ended, were refused or cancelled
+	Schedule *Schedule // only those that it queued, newest first, without those that were refused at once
 	From     int       // for the next page: how many are left out
 	Limit    int       // 0 means 100
 }

@@ -43,6 +43,15 @@ func (d Door) Submit(ctx context.Context, s Submission) (store.QueuedRun, bool, 
 	return d.Add(ctx, r, s.Options)
 }
 
+// SubmitSchedule makes a schedule of a client. Its runs have the authority of the client's grant.
+func (d Door) SubmitSchedule(ctx context.Context, n NewSchedule, s Submission) (store.Schedule, error) {
+	r := runs.Request{Workspace: d.Workspace, Grant: grants.Presented{Token: s.Token}, Changeset: s.Changeset, Planning: s.Planning}
+	if err := d.Runs.Read(&r, s.Plan, s.Frozen, s.Inputs); err != nil {
+		return store.Schedule{}, err
+	}
+	return d.AddSchedule(ctx, n, r, s.Options)
+}
+
 // State describes the queue.
 func (q *Queue) State(ctx context.Context) (State, error) {
 	st, err := q.Home.Ledger(ctx)

@@ -136,7 +136,7 @@ func (q *Queue) prepare(ctx context.Context, r runs.Request, o *Options) (store.
 		o.Priority = DefaultPriority
 	}
 	if o.Priority < 1 || o.Priority > 4 {
-		return store.QueuedRun{}, fault.New(fault.Usage, "%d is not a valid priority; expected 1 (first) to 4 (last)", o.Priority).In("priority")
+		return store.QueuedRun{}, badPriority(o.Priority)
 	}
 	if len(o.Unique) > 200 || !utf8.ValidString(o.Unique) {
 		return store.QueuedRun{}, fault.New(fault.Usage, "the unique key is not a text of at most 200 bytes").In("unique")
@@ -172,6 +172,10 @@ func (q *Queue) prepare(ctx context.Context, r runs.Request, o *Options) (store.
 		return run, fault.Wrap(fault.Internal, err, "a queued run cannot be encoded")
 	}
 	return run, nil
+}
+
+func badPriority(n int) error {
+	return fault.New(fault.Usage, "%d is not a valid priority; expected 1 (first) to 4 (last)", n).In("priority")
 }
 
 // authority records under which authority a run is queued. A grant must be valid now.

@@ -95,7 +95,8 @@ func (q *Queue) AddSchedule(ctx context.Context, n NewSchedule, r runs.Request, 
 	return st.SaveSchedule(ctx, c)
 }
 
-// ChangeSchedule changes a schedule: change may pause, resume or delete it.
+// ChangeSchedule changes a schedule: change may pause, resume or delete it, or set its times
+// and priority.
 func (q *Queue) ChangeSchedule(ctx context.Context, name, by string, change func(*store.Schedule)) (store.Schedule, error) {
 	st, err := q.Home.Ledger(ctx)
 	if err != nil {
@@ -106,14 +107,50 @@ func (q *Queue) ChangeSchedule(ctx context.Context, name, by string, change func
 		return c, err
 	}
 	c.By, c.Saved = by, time.Now()
-	paused := c.Paused
+	was := c
 	change(&c)
-	if paused && !c.Paused { // what it missed meanwhile was not to be
+	if c.Priority < 1 || c.Priority > 4 {
+		return was, badPriority(c.Priority)
+	}
+	if was.Paused && !c.Paused || c.Cron != was.Cron || c.Zone != was.Zone { // what it missed meanwhile was not to be
 		if c.Next, err = Next(c.Cron, c.Zone, c.Saved); err != nil {
-			return c, err
+			return was, err
 		}
 	}
 	return st.SaveSchedule(ctx, c)
+}
+
+// RunSchedule queues a run of a schedule now, besides its times.
+func (q *Queue) RunSchedule(ctx context.Context, name string) (store.QueuedRun, error) {
+	st, err := q.Home.Ledger(ctx)
+	if err != nil {
+		return store.QueuedRun{}, err
+	}
+	c, err := st.Schedule(ctx, name)
+	if err != nil {
+		return store.QueuedRun{}, err
+	}
+	if c.Paused {
+		return store.QueuedRun{}, fault.New(fault.Conflict, "the schedule %q is paused", c.Name).ForOperator("resume it first: remit schedule resume %s", c.Name)
+	}
+	id, err := home.NewID()
+	if err == nil {
+		err = st.FireSchedule(ctx, c, c.Next, id, time.Now(), q.room())
+	}
+	if err != nil {
+		return store.QueuedRun{}, err
+	}
+	q.wake.all()
+	return st.Queued(ctx, id.String())
+}
+
+// Schedules lists the schedules that are not deleted, by name.
+func (q *Queue) Schedules(ctx context.Context) ([]store.Schedule, error) {
+	st, err := q.Home.Ledger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return st.Schedules(ctx)
 }
 
 // fire queues the runs of schedules whose time has come. Of several times that passed while

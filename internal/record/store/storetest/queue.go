@@ -424,6 +424,13 @@ func queueSchedules(t *testing.T, open OpenStore) {
 	if err != nil || len(ended) != 1 || ended[0].Status != "refused" || ended[0].Reason == "" {
 		t.Errorf("the run that came too early is %+v, %v", ended, err)
 	}
+	like := store.QueuedRun{ID: uuid.Must(uuid.NewV7()), Name: "like", Principal: c.Principal, Root: c.Root, Workspace: "/w", Priority: 2, Queued: now, Due: now, Unique: "schedule " + uuid.NewString()}
+	if _, _, err := a.Enqueue(ctx, like, store.QueueRoom{}); err != nil {
+		t.Fatal(err)
+	}
+	if runs, err := a.QueuedRuns(ctx, store.QueueFilter{Schedule: &again}); err != nil || len(runs) != 1 || runs[0].ID != list[0].ID {
+		t.Errorf("the schedule's runs are %+v, %v", runs, err)
+	}
 	stale := got
 	_, err = a.SaveSchedule(ctx, func() store.Schedule { stale.Version = 0; return stale }())
 	refusedWith(t, "an old version", err, fault.Stale)

@@ -60,6 +60,10 @@ func (s *Store) QueuedRuns(ctx context.Context, f store.QueueFilter) ([]store.Qu
 	switch {
 	case !f.Due.IsZero():
 		return s.selectQueue(ctx, queueWaits+" AND q.due <= ?"+queueOrder+page, f.Due.UnixMicro(), limit, f.From)
+	case f.Schedule != nil:
+		fired := firedBy(f.Schedule)
+		list, err := s.selectQueue(ctx, "q.uniq = ?"+queueNewest+page, uniqueOf(&fired), limit, f.From)
+		return slices.DeleteFunc(list, func(q store.QueuedRun) bool { return q.Schedule != f.Schedule.ID }), err // a caller can choose the same key
 	case f.Stopping:
 		return s.selectQueue(ctx, queueRuns+" AND q.state = 5"+queueNewest+page, limit, f.From)
 	case f.Ended:

@@ -158,10 +158,16 @@ func (s *Store) schedule(ctx context.Context, l *toldRow) (store.Schedule, error
 	return c, nil
 }
 
+// firedBy is a run that a schedule queues. All of them have one unique key.
+func firedBy(c *store.Schedule) store.QueuedRun {
+	return store.QueuedRun{Name: c.RunName, Principal: c.Principal, Workspace: c.Workspace, Priority: c.Priority, Unique: "schedule " + c.ID.String(),
+		Limits: c.Limits, Grant: c.Grant, Schedule: c.ID, Root: c.Root, Task: c.Task}
+}
+
 // FireSchedule implements store.Queue.
 func (s *Store) FireSchedule(ctx context.Context, c store.Schedule, next time.Time, run uuid.UUID, at time.Time, room store.QueueRoom) error {
-	q := store.QueuedRun{ID: run, Name: c.RunName, Principal: c.Principal, Workspace: c.Workspace, Priority: c.Priority, Queued: at, Due: at, Unique: "schedule " + c.ID.String(),
-		Limits: c.Limits, Grant: c.Grant, Schedule: c.ID, Root: c.Root, Task: c.Task}
+	q := firedBy(&c)
+	q.ID, q.Queued, q.Due = run, at, at
 	e, err := queuedEntry(&q)
 	if err != nil {
 		return err

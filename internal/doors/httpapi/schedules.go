@@ -1,0 +1,191 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/queue"
+)
+
+// NewSchedule describes a schedule that a client makes: a plan, and when it is queued.
+type NewSchedule struct {
+	Name      string                     `json:"name" maxLength:"63" example:"nightly" doc:"Small letters, digits, dots, hyphens and underscores; no other schedule has it"`
+	Cron      string                     `json:"cron" maxLength:"200" example:"30 6 * * 1-5" doc:"Minute, hour, day, month and weekday"`
+	Zone      string                     `json:"zone,omitempty" maxLength:"100" example:"Europe/Berlin" doc:"Time zone of cron; default UTC"`
+	Plan      string                     `json:"plan,omitempty" doc:"The plan's source, YAML or JSON; missing: that of the frozen plan"`
+	Inputs    map[string]json.RawMessage `json:"inputs,omitempty" nullable:"false" doc:"Values of the plan's inputs"`
+	Changeset bool                       `json:"changeset,omitempty" doc:"Hold writes until they are applied"`
+	Priority  int                        `json:"priority,omitempty" minimum:"1" maximum:"4" doc:"Of its runs: 1 is started first; default 2"`
+	Limits    []store.Slot               `json:"limits,omitempty" nullable:"false" maxItems:"20" doc:"Of its runs, as those of a queued run"`
+	CallMode
+}
+
+// SchedulePatch changes a schedule.
+type SchedulePatch struct {
+	Cron     string `json:"cron,omitempty" maxLength:"200"`
+	Zone     string `json:"zone,omitempty" maxLength:"100"`
+	Priority int    `json:"priority,omitempty" minimum:"1" maximum:"4"`
+	Paused   *bool  `json:"paused,omitempty" doc:"Paused, it queues no runs"`
+}
+
+// apply changes what the patch names.
+func (p SchedulePatch) apply(c *store.Schedule) {
+	c.Cron, c.Zone, c.Priority = cmp.Or(p.Cron, c.Cron), cmp.Or(p.Zone, c.Zone), cmp.Or(p.Priority, c.Priority)
+	if p.Paused != nil {
+		c.Paused = *p.Paused
+	}
+}
+
+// ScheduleList is a list of schedules.
+type ScheduleList struct {
+	Items []store.Schedule `json:"items"`
+}
+
+// ScheduleRuns is a schedule with the runs that it queued last.
+type ScheduleRuns struct {
+	store.Schedule
+	Runs []store.QueuedRun `json:"runs" doc:"That it queued last, newest first"`
+}
+
+// lastRuns is how many runs of a schedule are shown.
+const lastRuns = 10
+
+// SchedulePath names a schedule.
+type SchedulePath struct {
+	ID string `path:"schedule_id" maxLength:"100" example:"019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b44"`
+}
+
+type scheduleIn struct {
+	asked
+	SchedulePath
+}
+
+type scheduleAnswer struct {
+	Location string `header:"Location"`
+	Body     store.Schedule
+}
+
+var exampleSchedule = map[string]any{"schedule_id": sampleSession, "name": "nightly", "version": 1, "cron": "30 6 * * 1-5", "zone": "Europe/Berlin", "next_at": "2026-11-23T05:30:00Z",
+	"last_at": "2026-11-20T05:30:00Z", "principal": "user:ann", "workspace": "/home/ann/project", "priority": 2, "by": "user:ann", "saved_at": "2026-11-01T12:00:00Z"}
+
+// schedule finds a schedule that the caller may know of.
+func (s *Server) schedule(ctx context.Context, who *Caller, id, others string) (store.Schedule, error) {
+	all, err := s.o.Queue.Schedules(ctx)
+	for i := range all {
+		if all[i].ID.String() != id {
+			continue
+		}
+		ok, kerr := s.knowsUnder(ctx, who, all[i].Grant, others)
+		if ok || kerr != nil {
+			return all[i], kerr
+		}
+	}
+	if err == nil {
+		err = missing(fault.NotFound, "schedule", id)
+	}
+	return store.Schedule{}, err
+}
+
+func (s *Server) schedules() {
+	type list struct{ asked }
+	route(s, operation{
+		id: "listSchedules", method: http.MethodGet, path: "/v1/schedules", tag: "queue", action: "runs.read", summary: "List schedules",
+		text:   "Those that were made under the caller's grant, or under those that derive from it, by name.",
+		answer: map[string]any{"items": []any{exampleSchedule}},
+	}, func(ctx context.Context, in *list) (*struct{ Body ScheduleList }, error) {
+		out := ScheduleList{Items: []store.Schedule{}}
+		all, err := s.o.Queue.Schedules(ctx)
+		for _, c := range all {
+			ok, kerr := s.knowsUnder(ctx, in.who, c.Grant, othersRead)
+			if kerr != nil {
+				return nil, kerr
+			}
+			if ok {
+				out.Items = append(out.Items, c)
+			}
+		}
+		return &struct{ Body ScheduleList }{out}, err
+	})
+	route(s, operation{
+		id: "getSchedule", method: http.MethodGet, path: "/v1/schedules/{schedule_id}", tag: "queue", action: "runs.read", summary: "Get a schedule with its last runs",
+		errors: []int{404}, answer: withRuns(exampleSchedule),
+	}, func(ctx context.Context, in *scheduleIn) (*struct{ Body ScheduleRuns }, error) {
+		c, err := s.schedule(ctx, in.who, in.ID, othersRead)
+		if err != nil {
+			return nil, err
+		}
+		runs, err := s.o.Queue.List(ctx, store.QueueFilter{Schedule: &c, Limit: lastRuns})
+		return &struct{ Body ScheduleRuns }{ScheduleRuns{c, append([]store.QueuedRun{}, runs...)}}, err
+	})
+	type add struct {
+		asked
+		Body NewSchedule
+	}
+	route(s, operation{
+		id: "createSchedule", method: http.MethodPost, path: "/v1/schedules", tag: "queue", action: "tools.invoke", status: http.StatusCreated, summary: "Make a schedule of a plan",
+		text:    "Each of its runs has the authority that the caller's grant has when the run starts.",
+		errors:  []int{409},
+		request: map[string]any{"name": "nightly", "cron": "30 6 * * 1-5", "zone": "Europe/Berlin", "plan": "name: nightly\nsteps: [{tool: time.now}]\n"}, answer: exampleSchedule,
+	}, func(ctx context.Context, in *add) (*scheduleAnswer, error) {
+		if in.who.Token == "" { // without a grant it would be one of the person at this machine
+			return nil, fault.New(fault.Internal, "the caller has no grant")
+		}
+		q := in.Body
+		c, err := s.o.Queue.SubmitSchedule(ctx, queue.NewSchedule{Name: q.Name, Cron: q.Cron, Zone: q.Zone, By: in.who.Name}, queue.Submission{
+			Token: in.who.Token, Plan: q.Plan, Frozen: q.Frozen, Inputs: q.Inputs, Changeset: q.Changeset, Planning: q.Planning, Options: queue.Options{Priority: q.Priority, Limits: q.Limits}})
+		return &scheduleAnswer{"/v1/schedules/" + c.ID.String(), c}, err
+	})
+}
+
+// withRuns is an example of a schedule with its runs.
+func withRuns(schedule map[string]any) map[string]any {
+	out := map[string]any{"runs": []any{exampleQueued}}
+	for name, v := range schedule {
+		out[name] = v
+	}
+	return out
+}
+
+func (s *Server) changeSchedules() {
+	change := func(ctx context.Context, who *Caller, id string, do func(*store.Schedule)) (store.Schedule, error) {
+		if _, err := s.schedule(ctx, who, id, othersWrite); err != nil {
+			return store.Schedule{}, err
+		}
+		return s.o.Queue.ChangeSchedule(ctx, id, who.Name, do)
+	}
+	type patch struct {
+		asked
+		SchedulePath
+		Body SchedulePatch
+	}
+	route(s, operation{
+		id: "updateSchedule", method: http.MethodPatch, path: "/v1/schedules/{schedule_id}", tag: "queue", action: "tools.invoke", summary: "Change, pause or resume a schedule",
+		text: "What is left out stays as it is. Its plan and its authority cannot be changed: make another schedule.", errors: []int{404, 409},
+		request: map[string]any{"cron": "0 7 * * *", "paused": false}, answer: exampleSchedule,
+	}, func(ctx context.Context, in *patch) (*struct{ Body store.Schedule }, error) {
+		c, err := change(ctx, in.who, in.ID, in.Body.apply)
+		return &struct{ Body store.Schedule }{c}, err
+	})
+	route(s, operation{
+		id: "deleteSchedule", method: http.MethodDelete, path: "/v1/schedules/{schedule_id}", tag: "queue", action: "tools.invoke", status: http.StatusNoContent, summary: "Remove a schedule",
+		text: "Its runs stay.", errors: []int{404, 409},
+	}, func(ctx context.Context, in *scheduleIn) (*struct{}, error) {
+		_, err := change(ctx, in.who, in.ID, func(c *store.Schedule) { c.Deleted = true })
+		return nil, err
+	})
+	route(s, operation{
+		id: "runSchedule", method: http.MethodPost, path: "/v1/schedules/{schedule_id}/run", tag: "queue", action: "tools.invoke", summary: "Queue a run of a schedule now",
+		text:   "It has the authority of the schedule, not of the caller. While a run of the schedule waits or runs, the new one is refused, and says so. The next time stays as it is.",
+		errors: []int{404, 409}, answer: exampleQueued,
+	}, func(ctx context.Context, in *scheduleIn) (*struct{ Body store.QueuedRun }, error) {
+		if _, err := s.schedule(ctx, in.who, in.ID, othersWrite); err != nil {
+			return nil, err
+		}
+		run, err := s.o.Queue.RunSchedule(ctx, in.ID)
+		return &struct{ Body store.QueuedRun }{run}, whenFull(err)
+	})
+}
