@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -9,9 +11,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/witnesses"
 )
 
 // verifyFlags are the flags of remit verify.
@@ -38,7 +42,9 @@ from time to time. What was verified is kept, signed, in $REMIT_HOME.
 
 A checkpoint stored elsewhere also detects that the whole ledger was replaced:
 --save-checkpoint FILE writes a signed checkpoint, --checkpoint FILE checks
-that this ledger extends it.
+that this ledger extends it. The witnesses of config.yaml are compared, too;
+one that cannot be reached is named. So are rotations of the ledger's key that
+the events and keys/ do not both have.
 
 --proof RUN prints a proof that the run is in the log. --check-proof FILE with
 --key FILE (the ledger's keys/ledger.pub) checks such a proof without a ledger.
@@ -117,10 +123,14 @@ func (s *session) verify(ctx context.Context, f verifyFlags, args []string) erro
 	if err != nil {
 		return err
 	}
-	if err := s.printVerified(rep, o); err != nil {
+	asked, err := askWitnesses(ctx, a, st, rep)
+	if err != nil {
 		return err
 	}
-	if err := a.Witnesses.CheckHere(ctx, st); err != nil || f.save == "" {
+	if err := s.printVerified(rep, o, asked); err != nil {
+		return err
+	}
+	if err := cmp.Or(a.Witnesses.CheckHere(ctx, st), witnesses.Disagrees(asked)); err != nil || f.save == "" {
 		return err
 	}
 	note, err := st.Checkpoint(ctx)
@@ -155,13 +165,43 @@ func (s *session) checkProof(f verifyFlags) error {
 	return nil
 }
 
-func (s *session) printVerified(rep store.VerifyReport, o store.VerifyOptions) error {
+// askWitnesses compares a ledger that was not altered with the witnesses that are asked over
+// HTTP.
+func askWitnesses(ctx context.Context, a *app.App, st store.Backend, rep store.VerifyReport) ([]witnesses.Result, error) {
+	if !rep.OK {
+		return nil, nil
+	}
+	return a.Witnesses.Ask(ctx, st)
+}
+
+// askedWitness is what a witness said, for JSON.
+type askedWitness struct {
+	Name   string `json:"witness"`
+	Agrees bool   `json:"agrees"` // false: it did not answer, or has another history
+	Size   int64  `json:"events"`
+	Error  string `json:"error,omitempty"`
+}
+
+func (s *session) printVerified(rep store.VerifyReport, o store.VerifyOptions, asked []witnesses.Result) error {
 	if s.json {
-		if err := s.printJSON(rep); err != nil {
+		var list []askedWitness
+		for _, r := range asked {
+			w := askedWitness{Name: r.Name, Agrees: r.Err == nil, Size: r.Size}
+			if r.Err != nil {
+				w.Error = r.Err.Error()
+			}
+			list = append(list, w)
+		}
+		if err := s.printJSON(struct {
+			store.VerifyReport
+
+			Witnesses []askedWitness `json:"witnesses,omitempty"`
+		}{rep, list}); err != nil {
 			return err
 		}
 	} else if rep.OK {
 		s.printUnaltered(rep, o)
+		s.printAsked(asked)
 	} else {
 		for _, p := range rep.Problems {
 			s.printf("%s %s %s: %s\n", s.paint(red, "✗"), show(p.Table), show(p.Key), show(p.Message))
@@ -202,8 +242,23 @@ func (s *session) printUnaltered(rep store.VerifyReport, o store.VerifyOptions) 
 	if rep.Erased > 0 {
 		s.printf("  erased: %s\n", counted(rep.Erased, "payload"))
 	}
+	for _, text := range rep.Rotations {
+		s.printf("  %s %s\n", s.paint(yellow, "!"), show(text))
+	}
 	if rep.Unremembered != "" {
 		s.printf("  --since-last cannot go on from here: the result was not kept (%s)\n", show(rep.Unremembered))
+	}
+}
+
+// printAsked prints which witnesses agree, and which do not answer. One that disagrees is an error.
+func (s *session) printAsked(asked []witnesses.Result) {
+	for _, r := range asked {
+		switch {
+		case r.Err == nil:
+			s.printf("  witness %s agrees, and has %s\n", show(r.Name), counted(uint64(max(r.Size, 0)), "event"))
+		case !errors.Is(r.Err, fault.RolledBack):
+			s.printf("  %s witness %s does not confirm this: %s\n", s.paint(yellow, "!"), show(r.Name), show(r.Err.Error()))
+		}
 	}
 }
 

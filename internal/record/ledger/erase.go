@@ -11,6 +11,10 @@ import (
 // the events.
 const EraseAction = "record.erase"
 
+// RotateAction is the Name of an Operated event that announces a new signing key of the ledger:
+// the Target of its OperatorAction. One with a code says that the rotation failed.
+const RotateAction = "ledger.rotate"
+
 // FormatSeqs writes numbers of events, in order, as "3-9,12".
 func FormatSeqs(seqs []Seq) string {
 	var b strings.Builder

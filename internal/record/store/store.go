@@ -148,6 +148,10 @@ type VerifyReport struct {
 	Reported uint64        `json:"reported,omitempty"` // outcomes that are a client's word: Remit did not execute the calls
 	Problems []Discrepancy `json:"problems"`
 
+	// Rotations tells of rotations of the ledger's key that events and keys/ do not both have.
+	// That is no proof of an alteration: a restored backup may be older than a rotation.
+	Rotations []string `json:"rotations,omitempty"`
+
 	Earlier      *Earlier `json:"earlier,omitempty"`      // the events that were not read; nil: all were
 	Unremembered string   `json:"unremembered,omitempty"` // why the verification could not be remembered
 }

@@ -87,15 +87,15 @@ func (s *Keys) RotateLedger(ctx context.Context) (ledger.Rotation, error) {
 	var about ledger.OperatorAction
 	rot, err := st.RotateKey(ctx, func(public string) error {
 		about = ledger.OperatorAction{Target: public, Digest: ledger.KeyID(public)}
-		return home.Operated(ctx, st, "ledger.rotate", about, 0)
+		return home.Operated(ctx, st, ledger.RotateAction, about, 0)
 	})
 	if err != nil && about.Target != "" {
-		if rerr := home.Operated(ctx, st, "ledger.rotate", about, fault.CodeOf(err)); rerr != nil {
+		if rerr := home.Operated(ctx, st, ledger.RotateAction, about, fault.CodeOf(err)); rerr != nil {
 			return rot, rerr
 		}
 	}
 	if err == nil && s.Home.Tell != nil {
-		s.Home.Tell("ledger.rotate", about.Digest)
+		s.Home.Tell(ledger.RotateAction, about.Digest)
 	}
 	return rot, err
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -207,11 +208,7 @@ func (s *Witnesses) CheckAll(ctx context.Context, st store.Backend) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, r := range results {
-		errs = append(errs, r.Err)
-	}
-	return rolledBack(errors.Join(errs...))
+	return Disagrees(results)
 }
 
 // Result is what became of a checkpoint at one witness.
@@ -227,13 +224,38 @@ func (s *Witnesses) Send(ctx context.Context, st store.Backend) ([]Result, error
 	if err != nil {
 		return nil, err
 	}
+	return s.sendTo(ctx, st, list), nil
+}
+
+func (s *Witnesses) sendTo(ctx context.Context, st store.Backend, list []one) []Result {
 	out := make([]Result, len(list))
 	var wait sync.WaitGroup
 	for i, w := range list {
 		wait.Go(func() { out[i] = s.send(ctx, st, w) })
 	}
 	wait.Wait()
-	return out, nil
+	return out
+}
+
+// Ask gives the newest checkpoint to the witnesses that are reached over HTTP, which compare it
+// with what they have, and waits for them. Witness files are compared by CheckHere. An answer
+// with an error that is not fault.RolledBack comes from a witness that could not be asked.
+func (s *Witnesses) Ask(ctx context.Context, st store.Backend) ([]Result, error) {
+	list, err := s.list()
+	if err != nil {
+		return nil, err
+	}
+	list = slices.DeleteFunc(list, func(w one) bool { return w.File != "" })
+	return s.sendTo(ctx, st, list), nil
+}
+
+// Disagrees returns the first result that proves another history; nil: there is none.
+func Disagrees(results []Result) error {
+	var errs []error
+	for _, r := range results {
+		errs = append(errs, r.Err)
+	}
+	return rolledBack(errors.Join(errs...))
 }
 
 // send gives one witness the newest checkpoint, and keeps a copy of what it kept.

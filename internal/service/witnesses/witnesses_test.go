@@ -21,6 +21,7 @@ import (
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/notify"
 	"github.com/remitrun/remit/internal/service/settings"
+	"github.com/remitrun/remit/internal/service/witnesses"
 )
 
 // told collects the kinds of events.
@@ -104,6 +105,9 @@ func TestOneRemitIsTheWitnessOfAnother(t *testing.T) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+	if asked, err := a.Witnesses.Ask(ctx, st); err != nil || len(asked) != 1 || asked[0].Err != nil || asked[0].Size == 0 || witnesses.Disagrees(asked) != nil {
+		t.Errorf("asked: %+v, %v", asked, err)
+	}
 	if err := home.Operated(ctx, st, "test", ledger.OperatorAction{}, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -158,6 +162,9 @@ func TestAWitnessThatClaimsMore(t *testing.T) {
 	err = a.Witnesses.CheckAll(context.Background(), st)
 	if !errors.Is(err, fault.RolledBack) || !strings.Contains(err.Error(), "the witness's word, without a proof") {
 		t.Errorf("%v", err)
+	}
+	if asked, err := a.Witnesses.Ask(context.Background(), st); err != nil || !errors.Is(witnesses.Disagrees(asked), fault.RolledBack) {
+		t.Errorf("asked: %+v, %v", asked, err)
 	}
 	if d, err := a.Witnesses.Accept(context.Background(), "liar"); d == nil || err != nil {
 		t.Fatalf("%v, %v", d, err)

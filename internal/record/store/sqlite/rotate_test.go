@@ -3,6 +3,7 @@ package sqlite_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -164,4 +165,41 @@ func filesOf(t *testing.T, home string) map[string][]byte {
 		}
 	}
 	return out
+}
+
+// TestRotationsAreComparedWithTheirEvents: a key that no event announces is named, and so is an
+// announced one that keys/ lacks.
+func TestRotationsAreComparedWithTheirEvents(t *testing.T) {
+	ctx := context.Background()
+	s := openWith(t, sqlite.Options{Home: t.TempDir()})
+	say := func(public string, failed fault.Code) error {
+		doc := must(json.Marshal(ledger.OperatorAction{Target: public}))
+		_, err := s.Append(ctx, ledger.Entry{Payload: ledger.Payload{ledger.PartDoc: doc}, Durable: true,
+			Event: ledger.Event{Kind: ledger.Operated, At: 1, Name: ledger.RotateAction, Principal: "ann", Code: failed}})
+		return err
+	}
+	told := func(want ...string) {
+		t.Helper()
+		rep := must(s.Verify(ctx, store.VerifyOptions{}))
+		if !rep.OK || len(rep.Rotations) != len(want) {
+			t.Fatalf("%v, told %q, want %q", rep.Problems, rep.Rotations, want)
+		}
+		for i, w := range want {
+			if !strings.Contains(rep.Rotations[i], w) {
+				t.Errorf("told %q, want %q", rep.Rotations[i], w)
+			}
+		}
+	}
+	begin(s)
+	must(s.RotateKey(ctx, func(public string) error { return say(public, 0) }))
+	told()
+	must(0, say("announced", 0))
+	must(0, say("announced", fault.StoreFailed))
+	told() // the event says that it failed
+	must(0, say("other", 0))
+	told("announces the key " + ledger.KeyID("other") + ", which keys/ledger.rotations lacks")
+	must(0, say("other", fault.StoreFailed))
+	r := must(s.RotateKey(ctx, func(string) error { return nil }))
+	must(0, say(r.New, 0)) // too late
+	told("announces the key " + ledger.KeyID(r.New) + "; unless an older backup was restored")
 }

@@ -57,6 +57,8 @@ type verification struct {
 	messages    map[ledger.Seq]rowDigest // expected rows that do not change, by the events
 	sessionRuns map[ledger.Seq]uuid.UUID
 
+	announced map[string]announcement // public keys of the ledger, by the events
+
 	marker   *marker
 	inBlocks map[inBlock]bool // expected rows of table blocks, by the events
 	block    int64            // of the newest event
@@ -146,7 +148,7 @@ func (v *verification) all(ctx context.Context, o store.VerifyOptions) error {
 
 // tables checks the schema and the content of the tables.
 func (v *verification) tables(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{v.schema, v.loadNodes, v.loadNotes, v.resume, v.events, v.ends, v.projection, v.tools, v.blocks, v.sealed, v.conversations, v.runsOfSessions, v.noErasure, v.blobs} {
+	for _, step := range []func(context.Context) error{v.schema, v.loadNodes, v.loadNotes, v.resume, v.events, v.ends, v.rotations, v.projection, v.tools, v.blocks, v.sealed, v.conversations, v.runsOfSessions, v.noErasure, v.blobs} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -271,6 +273,7 @@ func (v *verification) event(ctx context.Context, r *rawEvent, c *checkedEvent) 
 	if err := v.noteErased(r.seq, c); err != nil {
 		return err
 	}
+	v.noteKey(r.seq, c)
 	v.deriveAgents(r.seq, c)
 	if err := v.mark(ctx, r.seq, c); err != nil {
 		return err

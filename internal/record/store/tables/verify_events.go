@@ -25,6 +25,7 @@ type checkedEvent struct {
 	erased   bool         // its payload was erased
 	erases   []ledger.Seq // events whose payloads it says were erased
 	bounded  bool         // it has a ledger.PartBounds
+	newKey   string       // the public key of the ledger that it announces
 }
 
 const chunkSize = 256
@@ -177,6 +178,7 @@ func (s *Store) check(r *rawEvent, tag int64, tags *tagger, out *checkedEvent) {
 			out.problems = append(out.problems, fault.Message(err))
 		}
 	}
+	out.newKey = announcedKey(&st)
 	if st.Event.Kind == ledger.FileSaved {
 		f, err := readFileState(st.Parts)
 		if err != nil {
