@@ -34,7 +34,7 @@ var mayImport = map[string]string{
 	"service/grants":       "record/eventlog service/policies call/standing authority/grant record/ledger service/home call/runner call/budget authority/policy/compare github.com/google/uuid authority/policy record/store base/wholefile base/fault base/tool crypto/rand os authority/policy/glob authority/grant/token",
 	"service/secrets":      "call/runner confine/secret authority/policy base/fault base/redact service/policies record/ledger service/home",
 	"service/policies":     "os authority/policy base/wholefile base/fault authority/grant service/home record/ledger call/runner",
-	"service/runs":         "service/notify call/approval confine/changeset base/wholefile call/plan call/schedule service/changes os github.com/google/uuid call/catalog confine/sandbox authority/policy service/approvals base/tool confine/files record/eventlog record/store agents/agent service/home record/ledger service/secrets base/canon call/runner call/frozen authority/permit service/grants authority/policy/command authority/policy/learn confine/network tools/builtin/shell base/fault service/policies",
+	"service/runs":         "confine/database service/notify call/approval confine/changeset base/wholefile call/plan call/schedule service/changes os github.com/google/uuid call/catalog confine/sandbox authority/policy service/approvals base/tool confine/files record/eventlog record/store agents/agent service/home record/ledger service/secrets base/canon call/runner call/frozen authority/permit service/grants authority/policy/command authority/policy/learn confine/network tools/builtin/shell base/fault service/policies",
 	"service/workers":      "base/fault base/tool authority/permit authority/policy confine/remote confine/remote/wire confine/remote/worker confine/sandbox record/ledger record/store service/home golang.org/x/mod/sumdb crypto/rand net",
 	"service/queue":        "base/fault base/wholefile base/regex base/tool authority/policy call/plan call/runner record/ledger record/store service/grants service/home service/policies service/runs github.com/google/uuid github.com/netresearch/go-cron os",
 	"service/measures":     "base/fault call/runner record/ledger record/store record/telemetry service/notify",
@@ -140,6 +140,7 @@ var mayImport = map[string]string{
 	"confine/placement":       "authority/permit authority/policy base/fault confine/sandbox confine/sandbox/linux",
 	"confine/sandbox/spawn":   "base/fault golang.org/x/sys github.com/landlock-lsm/go-landlock os os/exec os/signal syscall unsafe",
 	"confine/files":           "base/fault authority/permit authority/policy base/tool golang.org/x/sys os syscall crypto/rand",
+	"confine/database":        "base/clip base/fault authority/permit authority/policy base/tool modernc.org/sqlite os",
 	"confine/network":         "base/fault authority/permit authority/policy authority/policy/target base/tool code.dny.dev/ssrf golang.org/x/net golang.org/x/sys net net/http syscall",
 	"confine/egress":          "confine/sandbox base/fault authority/permit authority/policy authority/policy/target base/tool confine/network golang.org/x/net/http/httpguts net net/http syscall crypto/rand",
 	"confine/secret":          "base/regex base/wholefile base/fault filippo.io/age github.com/zalando/go-keyring golang.org/x/sys os",
@@ -148,6 +149,7 @@ var mayImport = map[string]string{
 	"tools/builtin/fs":        "base/clip tools/typed base/fault base/near authority/permit base/tool confine/files github.com/bmatcuk/doublestar/v4",
 	"tools/builtin/http":      "tools/typed base/fault authority/permit authority/policy/target base/tool confine/network golang.org/x/net/http/httpguts net/http",
 	"tools/builtin/shell":     "base/regex base/document tools/typed base/fault authority/permit authority/policy authority/policy/command base/tool confine/sandbox confine/files",
+	"tools/builtin/db":        "tools/typed base/fault authority/permit base/tool confine/database",
 	"tools/builtin/clock":     "tools/typed base/fault authority/permit base/tool",
 	"tools/builtin/analyze":   "tools/typed base/canon base/fault authority/permit base/tool",
 	"tools/builtin/request":   "tools/typed base/fault authority/permit base/tool",
@@ -194,7 +196,7 @@ var mayImport = map[string]string{
 		service/agents service/apis service/approvals service/backups service/callers service/changes service/clients service/database service/devices service/doctor service/erasures service/extensions service/grants service/history service/home service/hooks service/images service/keys service/logins service/measures service/models service/modules service/notify service/people service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/settings service/slash service/witnesses service/workers
 		agents/agent agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/mcptools agents/capability/noop agents/capability/requests agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace
 		call/approval call/catalog call/frozen call/runner
-		tools/builtin/analyze tools/builtin/clock tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/request tools/builtin/shell tools/model tools/source/mcp
+		tools/builtin/analyze tools/builtin/clock tools/builtin/db tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/request tools/builtin/shell tools/model tools/source/mcp
 		confine/egress confine/placement confine/sandbox confine/sandbox/linux
 		record/eventlog record/ledger record/report record/store record/store/sqlite record/telemetry
 		authority/grant authority/permit authority/policy authority/policy/profile

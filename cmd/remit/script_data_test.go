@@ -172,6 +172,20 @@ func sqlDo(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
+// tableDo makes or changes a SQLite database of the script: table FILE STATEMENT...
+func tableDo(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: table FILE STATEMENT...")
+	}
+	db, err := sql.Open("sqlite", ts.MkAbs(args[0]))
+	ts.Check(err)
+	defer func() { ts.Check(db.Close()) }()
+	for _, stmt := range args[1:] {
+		_, err := db.Exec(stmt)
+		ts.Check(err)
+	}
+}
+
 func withLedger(ts *testscript.TestScript, fn func(db *sql.DB)) {
 	db, err := sql.Open("sqlite", filepath.Join(ts.Getenv("REMIT_HOME"), "remit.db"))
 	ts.Check(err)

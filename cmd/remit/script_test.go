@@ -67,6 +67,7 @@ func TestScripts(t *testing.T) {
 			"waiting": waiting,
 			"normal":  normal,
 			"sql":     sqlDo,
+			"table":   tableDo,
 			"tamper":  tamper,
 			"agekey":  ageKey,
 			"port":    port,

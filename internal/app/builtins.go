@@ -7,6 +7,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/tools/builtin/analyze"
 	"github.com/remitrun/remit/internal/tools/builtin/clock"
+	"github.com/remitrun/remit/internal/tools/builtin/db"
 	fstool "github.com/remitrun/remit/internal/tools/builtin/fs"
 	httptool "github.com/remitrun/remit/internal/tools/builtin/http"
 	"github.com/remitrun/remit/internal/tools/builtin/modelchat"
@@ -22,6 +23,6 @@ func (a *App) builtIn() []permit.Tool {
 
 // builtins is every tool that is compiled in: a new one is a folder and a line.
 func builtins(box shelltool.Box, secret func(name string) (string, bool)) []permit.Tool {
-	return slices.Concat(fstool.Tools(), httptool.Tools(secret), clock.Tools(time.Now), random.Tools(), request.Tools(), analyze.Tools(),
+	return slices.Concat(fstool.Tools(), httptool.Tools(secret), clock.Tools(time.Now), random.Tools(), request.Tools(), analyze.Tools(), db.Tools(),
 		[]permit.Tool{shelltool.New(box)})
 }

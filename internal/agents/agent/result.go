@@ -152,7 +152,7 @@ func alternatives(d policy.Decision, chain policy.Chain) []string {
 }
 
 func kindOf(section string) (tool.ActionKind, bool) {
-	for k := tool.FileRead; k <= tool.Model; k++ {
+	for k := tool.FileRead; k <= tool.TableWrite; k++ {
 		if k.String() == section {
 			return k, true
 		}

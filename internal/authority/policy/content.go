@@ -21,6 +21,8 @@ type content struct {
 	api      apiSettings
 	secrets  secretSettings
 
+	databases databaseSettings
+
 	agents      agentSettings
 	limits      limitSettings
 	sideEffects sideEffectSettings
@@ -53,6 +55,7 @@ func (d *content) settings() []setting {
 		d.models.setting(),
 		d.api.setting(),
 		d.secrets.setting(),
+		d.databases.setting(),
 		d.agents.setting(),
 		d.limits.setting(),
 		d.sideEffects.setting(),
@@ -87,6 +90,10 @@ func (d *content) section(id sectionID) *section {
 		return &d.models.section
 	case apiSection:
 		return &d.api.section
+	case databaseReadSection:
+		return &d.databases.read
+	case databaseWriteSection:
+		return &d.databases.write
 	}
 	return &section{}
 }

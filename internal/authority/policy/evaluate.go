@@ -205,6 +205,8 @@ func (r *Rules) judge(id sectionID, a *tool.Action, link int, seen *ordinaryPath
 		if a.Unknown != "" {
 			return r.judgeUntold(a, link, all)
 		}
+	case databaseReadSection, databaseWriteSection:
+		return r.judgeDatabase(id, a, link, all)
 	}
 	f := facts{action: a}
 	return r.search(id, &f, link, all)
@@ -266,6 +268,9 @@ func (r *Rules) noMatch(id sectionID, f *facts) string {
 				}
 			}
 		}
+	}
+	if f.use != nil {
+		return "no entry of databases." + f.action.Database + "." + id.verb() + " matches " + f.use.String()
 	}
 	if id == networkSection && !r.policy.content().network.set {
 		return "the policy has no section network, so nothing matches " + subject

@@ -39,6 +39,9 @@ func (c *collector) match(link int, b *boundEntry, a *tool.Action, f *facts) {
 			verb = "needs approval by "
 		}
 		reason = verb + b.rule.String()
+		if f != nil && f.use != nil {
+			reason += ": " + f.use.String()
+		}
 	}
 	if f != nil && f.path != "" && f.path != a.Path {
 		name = a.Kind.String() + " " + a.Subject() + " (really " + tool.Action{Kind: a.Kind, Path: f.path}.Subject() + ")"

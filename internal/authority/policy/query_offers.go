@@ -128,6 +128,12 @@ func neededSection(t *tool.Spec) sectionID {
 	if t.Source != "builtin" {
 		return noSection
 	}
+	if strings.HasPrefix(string(t.ID), "db.") { // other tools with these effects use Remit's own records
+		if t.Effects.Has(tool.DatabaseWrite) {
+			return databaseWriteSection
+		}
+		return databaseReadSection
+	}
 	for _, n := range []struct {
 		effects tool.Effects
 		section sectionID

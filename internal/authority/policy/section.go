@@ -25,10 +25,12 @@ const (
 	toolSection
 	modelSection
 	apiSection
+	databaseReadSection
+	databaseWriteSection
 	numSections
 )
 
-var sectionNames = [numSections]string{"none", "files.read", "files.write", "files.delete", "network", "commands", "tools", "models", "api"}
+var sectionNames = [numSections]string{"none", "files.read", "files.write", "files.delete", "network", "commands", "tools", "models", "api", "databases.read", "databases.write"}
 
 func (s sectionID) String() string { return sectionNames[s] }
 
@@ -54,6 +56,10 @@ func sectionOf(k tool.ActionKind) sectionID {
 		return modelSection
 	case tool.API:
 		return apiSection
+	case tool.TableRead:
+		return databaseReadSection
+	case tool.TableWrite:
+		return databaseWriteSection
 	}
 	return noSection
 }
@@ -62,7 +68,7 @@ func sectionOf(k tool.ActionKind) sectionID {
 var fileKinds = map[sectionID]tool.ActionKind{readSection: tool.FileRead, writeSection: tool.FileWrite, deleteSection: tool.FileDelete}
 
 // pattern is the pattern of a section's entry. There is one type for files,
-// networks, commands, tools and names (of models and of the API). Whether a
+// networks, commands, tools, tables and names (of models and of the API). Whether a
 // pattern matches is decided by boundEntry.matches.
 type pattern interface {
 	// String is the pattern as it prints.
@@ -92,6 +98,8 @@ func parsePattern(id sectionID, text string, e Effect) (pattern, error) {
 		return parseToolPattern(text, e)
 	case modelSection:
 		return parseModelPattern(text, e)
+	case databaseReadSection, databaseWriteSection:
+		return parseDatabasePattern(text, e)
 	}
 	return parseAPIPattern(text, e)
 }
@@ -221,12 +229,15 @@ type boundEntry struct {
 func (r *Rules) bindEntry(id sectionID, e Effect, i int, en *entry) (boundEntry, *fault.Error) {
 	b := boundEntry{effect: e, rule: Rule{Policy: r.policy.Name(), File: r.policy.file, Line: en.pos.Line,
 		Name: id.String() + "." + listNames[e] + "[" + strconv.Itoa(i) + "]", Pattern: en.pattern.String()}}
-	if e == Allow {
-		b.reason = "allowed by " + b.rule.String()
-	}
 	var err error
 	if b.pattern, err = en.pattern.bind(r, e); err != nil {
 		return b, fault.New(fault.PolicyInvalid, "%v", err).At(en.pos).In(b.rule.Name)
+	}
+	if p, ok := en.pattern.(*tablePattern); ok && p.field != "" {
+		b.rule.Name, b.rule.Pattern = p.field, p.text
+	}
+	if e == Allow {
+		b.reason = "allowed by " + b.rule.String()
 	}
 	if id == toolSection {
 		b.prefix, _, _ = strings.Cut(b.rule.Pattern, "*")
@@ -240,6 +251,7 @@ type facts struct {
 	path   string // of a file
 	folded string
 	needs  []glob.Need
+	use    *tool.TableUse // of a statement
 }
 
 // matches reports whether an entry names an action. It is not a method of
@@ -254,6 +266,8 @@ func (r *Rules) matches(b *boundEntry, f *facts) bool {
 		return p.match(f.action, r.path)
 	case *namePattern:
 		return p.match(f.action)
+	case *tablePattern:
+		return f.use != nil && p.match(f.action.Database, f.use, b.effect == Deny)
 	}
 	return false
 }

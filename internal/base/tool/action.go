@@ -19,9 +19,11 @@ const (
 	Model
 	API
 	FileDelete // where a policy does not part it from writing, files.write decides it
+	TableRead
+	TableWrite
 )
 
-var kindNames = [...]string{"none", "files.read", "files.write", "network", "commands", "models", "api", "files.delete"}
+var kindNames = [...]string{"none", "files.read", "files.write", "network", "commands", "models", "api", "files.delete", "databases.read", "databases.write"}
 
 func (k ActionKind) String() string {
 	if int(k) < len(kindNames) {
@@ -76,6 +78,36 @@ type Action struct {
 
 	// API is an operation of Remit's own service, as "agents.write".
 	API string
+
+	// Database is the name that policies give a database. SQL is the statement; "" lists
+	// the schema. Uses are the tables and columns that the database reads or writes for
+	// the statement (facts).
+	Database string     `json:",omitempty"`
+	SQL      string     `json:"-"` // it is among the arguments
+	Uses     []TableUse `json:",omitempty"`
+}
+
+// TableUse is one column of a table that a statement reads or writes.
+type TableUse struct {
+	Schema string `json:",omitempty"` // "" or "main": the database's own
+	Table  string
+	// Column is "" if the statement reads no particular column, as count(*) does, and
+	// "*" if it inserts or deletes whole rows.
+	Column string `json:",omitempty"`
+	// Refused is not empty if the statement needs something that no policy can allow.
+	Refused string `json:",omitempty"`
+}
+
+// String prints the use as policies name it: "orders(total)".
+func (u TableUse) String() string {
+	s := u.Table
+	if u.Schema != "" && u.Schema != "main" {
+		s = u.Schema + "." + s
+	}
+	if u.Column != "" {
+		s += "(" + u.Column + ")"
+	}
+	return s
 }
 
 // Argument says how a command uses a file that its arguments name. Where no entry of a
@@ -156,6 +188,8 @@ func (a Action) Subject() string {
 		return a.Model
 	case API:
 		return a.API
+	case TableRead, TableWrite:
+		return a.Database
 	}
 	return ""
 }

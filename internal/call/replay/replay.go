@@ -187,7 +187,7 @@ func (r *Recording) Fill(ctx context.Context, _ tool.Env, _ policy.Limits, c run
 		if a.String() != f.String() {
 			return fault.New(fault.ReplayMismatch, "call %d needs %s, the record has %s", c.Index, a, f)
 		}
-		a.Real, a.Addrs, a.Exe, a.Names, a.Contents = f.Real, f.Addrs, f.Exe, f.Names, f.Contents
+		a.Real, a.Addrs, a.Exe, a.Names, a.Contents, a.Uses = f.Real, f.Addrs, f.Exe, f.Names, f.Contents, f.Uses
 	}
 	return nil
 }

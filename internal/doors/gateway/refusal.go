@@ -77,7 +77,7 @@ func (c *conn) instead(o runner.Outcome) []string {
 }
 
 func kindOf(section string) (tool.ActionKind, bool) {
-	for k := tool.FileRead; k <= tool.API; k++ {
+	for k := tool.FileRead; k <= tool.TableWrite; k++ {
 		if k.String() == section {
 			return k, true
 		}

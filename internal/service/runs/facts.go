@@ -11,6 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/confine/database"
 	"github.com/remitrun/remit/internal/confine/files"
 	"github.com/remitrun/remit/internal/confine/network"
 	"github.com/remitrun/remit/internal/confine/sandbox"
@@ -66,6 +67,8 @@ func (f Facts) Look(ctx context.Context, env tool.Env, limits policy.Limits, act
 				continue
 			}
 			err = f.program(env, limits, a)
+		case tool.TableRead, tool.TableWrite:
+			err = database.Look(ctx, limits.Databases, a)
 		}
 		if err != nil {
 			return err

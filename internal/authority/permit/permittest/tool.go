@@ -222,9 +222,10 @@ func checkAction(t *testing.T, s *tool.Spec, a tool.Action) {
 	fitting := map[tool.ActionKind]tool.Effects{
 		tool.FileRead:  tool.EffectSet(tool.FSRead, tool.FSWrite, tool.SystemExec),
 		tool.FileWrite: tool.EffectSet(tool.FSWrite, tool.SystemExec), tool.FileDelete: tool.EffectSet(tool.FSDelete, tool.SystemExec),
-		tool.Network: tool.EffectSet(tool.NetworkHTTP, tool.NetworkSocket),
-		tool.Command: tool.EffectSet(tool.SystemExec),
-		tool.Model:   tool.EffectSet(tool.NetworkHTTP),
+		tool.Network:   tool.EffectSet(tool.NetworkHTTP, tool.NetworkSocket),
+		tool.Command:   tool.EffectSet(tool.SystemExec),
+		tool.Model:     tool.EffectSet(tool.NetworkHTTP),
+		tool.TableRead: tool.EffectSet(tool.DatabaseRead), tool.TableWrite: tool.EffectSet(tool.DatabaseWrite),
 	}[a.Kind]
 	if s.Effects&fitting == 0 {
 		t.Errorf("the action %v does not belong to the effects %q", a, s.Effects)

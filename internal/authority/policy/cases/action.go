@@ -46,8 +46,11 @@ func ParseAction(s, workspace, home string) (tool.Action, error) {
 		return tool.Action{Kind: tool.Model, Model: rest}, nil
 	case "api":
 		return tool.Action{Kind: tool.API, API: rest}, nil
+	case "databases.read", "databases.write":
+		kinds := map[string]tool.ActionKind{"databases.read": tool.TableRead, "databases.write": tool.TableWrite}
+		return databaseAction(kinds[kind], rest)
 	}
-	return tool.Action{}, fault.New(fault.Usage, "%q is not a kind of action; expected files.read, files.write, files.delete, network, commands, models or api", kind)
+	return tool.Action{}, fault.New(fault.Usage, "%q is not a kind of action; expected files.read, files.write, files.delete, network, commands, models, api, databases.read or databases.write", kind)
 }
 
 func absolute(p, workspace, home string) string {
@@ -58,4 +61,24 @@ func absolute(p, workspace, home string) string {
 		return path.Join(home, p[2:])
 	}
 	return path.Join(workspace, p)
+}
+
+// databaseAction reads "main" or "main: orders(total)".
+func databaseAction(k tool.ActionKind, rest string) (tool.Action, error) {
+	name, use, used := strings.Cut(rest, ": ")
+	a := tool.Action{Kind: k, Database: name}
+	if !used {
+		return a, nil
+	}
+	table, column, listed := strings.Cut(use, "(")
+	schema, rest, qualified := strings.Cut(table, ".")
+	if !qualified {
+		schema, rest = "", table
+	}
+	column, closed := strings.CutSuffix(column, ")")
+	if rest == "" || listed != closed {
+		return a, fault.New(fault.Usage, "%q is not a valid table; expected DATABASE: TABLE(COLUMN)", use)
+	}
+	a.Uses = []tool.TableUse{{Schema: schema, Table: rest, Column: column}}
+	return a, nil
 }

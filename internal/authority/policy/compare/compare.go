@@ -112,6 +112,7 @@ func cut(s string) (key, value string) {
 // kinds are the kinds of actions by the section that decides them.
 var kinds = map[string]tool.ActionKind{
 	"files.read": tool.FileRead, "files.write": tool.FileWrite, "files.delete": tool.FileDelete, "network": tool.Network, "commands": tool.Command, "models": tool.Model, "api": tool.API,
+	"databases.read": tool.TableRead, "databases.write": tool.TableWrite,
 }
 
 // Mark sets Moot where an entry of allow was added that the old policy covers,

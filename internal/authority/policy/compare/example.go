@@ -72,6 +72,10 @@ func examples(e policy.Entry, env policy.Env) []policy.Call {
 		return one(tool.Action{Kind: tool.Model, Model: fill(e.Pattern, "x")})
 	case "api":
 		return one(tool.Action{Kind: tool.API, API: fill(e.Pattern, "x")})
+	case "databases.read":
+		return one(policy.DatabaseExample(tool.TableRead, e.Pattern))
+	case "databases.write":
+		return one(policy.DatabaseExample(tool.TableWrite, e.Pattern))
 	case "tools":
 		return calls(e)
 	}

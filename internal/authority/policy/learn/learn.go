@@ -169,6 +169,8 @@ func (b *builder) sort(u Use) {
 			b.models = map[string]*seen{}
 		}
 		b.see(b.models, a.Model, tool.Action{Kind: a.Kind, Model: a.Model}, u)
+	case tool.TableRead, tool.TableWrite:
+		b.refuse(Use{Action: a, Count: u.Count, Why: "databases are not learned: write their section by hand"})
 	}
 }
 

@@ -1,0 +1,13 @@
+CREATE TABLE users(id INTEGER PRIMARY KEY, name TEXT, password TEXT, initial TEXT GENERATED ALWAYS AS (substr(password, 1, 1)));
+CREATE TABLE orders(id INTEGER PRIMARY KEY, user INTEGER REFERENCES users(id) ON DELETE CASCADE, total REAL, day DATE);
+CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT UNIQUE);
+CREATE TABLE audit(what TEXT);
+CREATE TABLE "odd name"(x, "select" TEXT);
+CREATE TABLE hidden(x TEXT);
+CREATE VIEW people AS SELECT id, name FROM users;
+CREATE VIEW logins AS SELECT name, password AS p FROM users;
+CREATE TRIGGER logged AFTER INSERT ON orders BEGIN INSERT INTO audit VALUES(new.total); END;
+CREATE VIRTUAL TABLE words USING fts5(body);
+INSERT INTO users(id, name, password) VALUES(1, 'Ada', 'secret-of-ada');
+INSERT INTO hidden VALUES('secret-of-hidden');
+INSERT INTO orders VALUES(1, 1, 9.5, '2026-01-02'), (2, 1, 20, '2026-01-03');

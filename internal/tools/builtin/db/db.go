@@ -1,0 +1,133 @@
+// Package db holds the built-in tools db.query, db.execute and db.schema, which use the
+// databases that policies name. Start at [Tools].
+package db
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"strconv"
+
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/confine/database"
+	"github.com/remitrun/remit/internal/tools/typed"
+)
+
+type statement struct {
+	Database string `json:"database"`
+	SQL      string `json:"sql"`
+	Params   []any  `json:"params"`
+}
+
+type schemaArgs struct {
+	Database string `json:"database"`
+}
+
+const (
+	named = `"database": {"type": "string", "minLength": 1, "maxLength": 40, "description": "the database, by its name in the policy"}`
+	asked = named + `,
+		"sql": {"type": "string", "minLength": 1, "maxLength": 100000, "description": "one statement; ? stands for a parameter"},
+		"params": {"type": "array", "maxItems": 1000, "items": {"type": ["string", "number", "boolean", "null"]}, "description": "the values of the parameters, in order"}`
+	answer = `"columns": {"type": "array", "items": {"type": "string"}},
+		"rows": {"type": "array", "items": {"type": "array"}, "description": "the values of each row in the order of the columns; bytes are {base64}"},
+		"truncated": {"type": "boolean", "description": "there are more rows than the policy allows, or their content is too large"}`
+	listed = `"tables": {"type": "array", "items": {"type": "object", "additionalProperties": false, "required": ["name", "kind", "columns"], "properties": {
+		"name": {"type": "string"}, "kind": {"type": "string", "description": "table or view"},
+		"columns": {"type": "array", "items": {"type": "object", "additionalProperties": false, "required": ["name", "type", "read", "write"], "properties": {
+			"name": {"type": "string"}, "type": {"type": "string"}, "read": {"type": "boolean"}, "write": {"type": "boolean"}}}}}}}`
+)
+
+// Tools returns the tools of this package.
+func Tools() []permit.Tool {
+	return []permit.Tool{
+		typed.New(tool.Spec{
+			ID: "db.query", Title: "Query a database", Version: "1", Source: "builtin", Risk: tool.Medium, Effects: tool.EffectSet(tool.DatabaseRead),
+			Description: "Runs one statement that reads a database which the policy names, in a read-only connection, and returns its rows.",
+			Input:       typed.Object(asked, "database", "sql"), Output: typed.Object(answer, "columns", "rows", "truncated"),
+		}, prepareQuery),
+		typed.New(tool.Spec{
+			ID: "db.execute", Title: "Change rows of a database", Version: "1", Source: "builtin", Risk: tool.High, Effects: tool.EffectSet(tool.DatabaseRead, tool.DatabaseWrite),
+			Description: "Runs one INSERT, UPDATE or DELETE on a database which the policy names, in a transaction of its own, and returns how many rows it changed and the rows of RETURNING.",
+			Input:       typed.Object(asked, "database", "sql"),
+			Output:      typed.Object(answer+`, "changed": {"type": "integer", "description": "rows inserted, changed or deleted"}`, "columns", "rows", "truncated", "changed"),
+		}, prepareExecute),
+		typed.New(tool.Spec{
+			ID: "db.schema", Title: "Describe a database", Version: "1", Source: "builtin", Risk: tool.Low, Effects: tool.EffectSet(tool.DatabaseRead),
+			Description: "Lists the tables and columns of a database that the policy lets the caller read or write.",
+			Input:       typed.Object(named, "database"), Output: typed.Object(listed, "tables"),
+		}, prepareSchema),
+	}
+}
+
+func prepareQuery(_ tool.Env, a statement) (permit.Prepared, error) {
+	params, err := values(a.Params)
+	return permit.Prepared{
+		Actions: []tool.Action{{Kind: tool.TableRead, Database: a.Database, SQL: a.SQL}},
+		Run: func(ctx context.Context, p permit.Permit) (tool.Result, error) {
+			out, err := database.Open(p, a.Database).Query(ctx, a.SQL, params)
+			if err != nil {
+				return tool.Result{}, err
+			}
+			return tool.Result{Output: map[string]any{"columns": out.Columns, "rows": out.Rows, "truncated": out.Truncated}}, nil
+		},
+	}, err
+}
+
+func prepareExecute(_ tool.Env, a statement) (permit.Prepared, error) {
+	params, err := values(a.Params)
+	return permit.Prepared{
+		Actions: []tool.Action{{Kind: tool.TableWrite, Database: a.Database, SQL: a.SQL}, {Kind: tool.TableRead, Database: a.Database, SQL: a.SQL}},
+		Run: func(ctx context.Context, p permit.Permit) (tool.Result, error) {
+			out, err := database.Open(p, a.Database).Execute(ctx, a.SQL, params)
+			if err != nil {
+				return tool.Result{}, err
+			}
+			return tool.Result{Output: map[string]any{"columns": out.Columns, "rows": out.Rows, "truncated": out.Truncated, "changed": out.Changed}}, nil
+		},
+	}, err
+}
+
+func prepareSchema(_ tool.Env, a schemaArgs) (permit.Prepared, error) {
+	return permit.Prepared{
+		Actions: []tool.Action{{Kind: tool.TableRead, Database: a.Database}},
+		Run: func(ctx context.Context, p permit.Permit) (tool.Result, error) {
+			tables, err := database.Open(p, a.Database).Schema(ctx)
+			if err != nil {
+				return tool.Result{}, err
+			}
+			list := make([]any, len(tables))
+			for i, t := range tables {
+				columns := make([]any, len(t.Columns))
+				for k, c := range t.Columns {
+					columns[k] = map[string]any{"name": c.Name, "type": c.Type, "read": c.Read, "write": c.Write}
+				}
+				list[i] = map[string]any{"name": t.Name, "kind": t.Kind, "columns": columns}
+			}
+			return tool.Result{Output: map[string]any{"tables": list}}, nil
+		},
+	}, nil
+}
+
+// values are parameters as the driver binds them.
+func values(params []any) ([]any, error) {
+	out := make([]any, len(params))
+	for i, v := range params {
+		out[i] = v
+		n, ok := v.(json.Number)
+		if !ok {
+			continue
+		}
+		if whole, err := strconv.ParseInt(string(n), 10, 64); err == nil {
+			out[i] = whole
+			continue
+		}
+		f, err := n.Float64()
+		if err != nil || math.IsInf(f, 0) {
+			return nil, fault.New(fault.ArgsInvalid, "the number %q is too large", n).In("params[" + strconv.Itoa(i) + "]")
+		}
+		out[i] = f
+	}
+	return out, nil
+}
