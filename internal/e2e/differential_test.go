@@ -50,6 +50,7 @@ tools:
   allow:
     - "fs.*"
     - "http.*"
+    - "db.*"
     - shell.run
     - time.now
     - model.chat
@@ -57,6 +58,7 @@ tools:
     - tool: random.bytes
       args: {count: {min: 1, max: 64}}
 models: {allow: ["scripted:answers.yaml", "scripted:broken.yaml", "openai/*"], ask: ["scripted:ask.yaml"], deny: ["openai/big*"]}
+databases: {shop: {url: "sqlite:shop.db", read: ["*"], write: [notes], deny: [users.password]}}
 limits: {per_tool: {"fs.list": 3}}
 `
 
@@ -75,6 +77,7 @@ func (w *world) fill() {
 	} {
 		w.write(name, content)
 	}
+	w.makeShop()
 	outside := w.beside("outside.txt", "outside")
 	for link, to := range map[string]string{"link.txt": "notes.txt", "escape.txt": outside, "loop": "loop", "out/up": "..", "etc": "/etc"} {
 		if err := os.Symlink(to, filepath.Join(w.workspace, link)); err != nil {
@@ -127,6 +130,14 @@ func script(wanted string, scripts ...string) []call {
 
 func argv(wanted string, words ...any) call {
 	return call{Tool: "shell.run", Args: args("argv", words), wanted: wanted}
+}
+
+func statements(tool, wanted string, list ...string) []call {
+	var out []call
+	for _, s := range list {
+		out = append(out, call{Tool: tool, Args: args("database", "shop", "sql", s), wanted: wanted})
+	}
+	return out
 }
 
 func chat(wanted string, models ...string) []call {
@@ -193,6 +204,12 @@ func theCalls(w *world) []call {
 		script("failed", "echo \"unterminated"),
 		script("", "sh -c 'id'", "cat <<EOF\n$(id)\nEOF", "cat <<'EOF'\n$(id)\nEOF", "", "# nothing", "echo ${x:-$(id)}", "ls *.txt", "echo \\\nx", "i=0; while [ $i -lt 3000 ]; do echo x; i=$((i+1)); done"),
 		{{Tool: "analyze.schema", Args: args("text", "[1]"), wanted: "denied"}, {Tool: "time.now", wanted: "completed"}, {Tool: "random.bytes", Args: args("count", 16), wanted: "completed"}, {Tool: "random.bytes", Args: args("count", 65), wanted: "denied"}},
+		statements("db.query", "completed", "SELECT name FROM users", "SELECT count(*) FROM users"),
+		statements("db.query", "denied", "SELECT * FROM users", "SELECT 1 FROM users ORDER BY password", "SELECT sql FROM sqlite_master", "SELECT load_extension('x')"),
+		statements("db.query", "failed", "SELECT 1; SELECT 2", "PRAGMA table_info(users)", "SELECT nothing FROM users", "INSERT INTO notes VALUES ('x')"),
+		statements("db.execute", "completed", "INSERT INTO notes VALUES ('x')"),
+		statements("db.execute", "denied", "UPDATE users SET name = 'x'", "INSERT INTO notes SELECT password FROM users"),
+		{{Tool: "db.schema", Args: args("database", "shop"), wanted: "completed"}, {Tool: "db.schema", Args: args("database", "other"), wanted: "denied"}},
 		chat("completed", "scripted:answers.yaml", "scripted/./src/../answers.yaml"),
 		chat("denied", "scripted:../outside.txt", "scripted:/etc/shadow", "scripted:ask.yaml", "openai/big-one", "anthropic/any", "nosuch/any", "scripted:answers.yaml\x00", "openai/a\nb"),
 		chat("failed", "scripted:broken.yaml"),

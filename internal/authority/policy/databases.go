@@ -194,7 +194,7 @@ func (r *Rules) judgeDatabase(id sectionID, a *tool.Action, link int, all *colle
 		all.refuse(r, link, a, "the policy names no database "+strconv.Quote(clip.Text(a.Database, 60)))
 		return Deny, nil
 	}
-	named := r.synthetic("databases."+a.Database, "the policy names the database "+a.Database)
+	named := r.synthetic("databases."+a.Database, "allowed by databases."+a.Database)
 	named.rule.Line = list[i].pos.Line
 	effect, first := Allow, &named
 	for k := range a.Uses {
