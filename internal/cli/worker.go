@@ -63,7 +63,7 @@ func (s *session) workerTold(event, detail string) {
 		}
 		return
 	}
-	sign := map[string]string{"joined": "✓", "connected": "✓", "away": "!", "runs": "→", "ended": "←"}[event]
+	sign := map[string]string{"joined": "✓", "connected": "✓", "renewed": "✓", "renewal failed": "!", "away": "!", "runs": "→", "ended": "←"}[event]
 	s.printf("%s %s %s\n", sign, event, show(detail))
 }
 

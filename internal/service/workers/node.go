@@ -179,13 +179,19 @@ func (n *Node) admit(ctx context.Context, raw net.Conn, done func()) {
 	}
 }
 
-// join answers a worker that wants to join.
-func (n *Node) join(ctx context.Context, conn net.Conn) {
+// join answers a worker that wants to join, or to renew its certificate.
+func (n *Node) join(ctx context.Context, conn *tls.Conn) {
 	var q joinRequest
 	if wire.Read(bufio.NewReader(io.LimitReader(conn, maxJoin)), &q) != nil {
 		return
 	}
-	cert, err := n.s.admit(ctx, n.a, q)
+	var cert []byte
+	var err error
+	if s := conn.ConnectionState(); q.Token == "" && len(s.VerifiedChains) > 0 {
+		cert, err = n.s.renew(n.a, s.PeerCertificates[0], q)
+	} else {
+		cert, err = n.s.admit(ctx, n.a, q)
+	}
 	a := joinAnswer{Certificate: cert}
 	if err != nil {
 		a.Refusal = &wire.Refusal{Code: fault.CodeOf(err), Message: fault.Message(err)}

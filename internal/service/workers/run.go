@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
@@ -71,9 +72,13 @@ func Run(ctx context.Context, q RunRequest) error {
 		return err
 	}
 	defer func() { _ = w.Close() }() // its commands have ended
+	k := &member{m: m}
+	var renewing sync.WaitGroup
+	renewing.Go(func() { k.renewed(ctx, addr, q) })
+	defer renewing.Wait()
 	wait := reconnectFirst
 	for ctx.Err() == nil {
-		conn, err := dial(ctx, addr, m.client(), wire.WorkProtocol)
+		conn, err := dial(ctx, addr, k.now().client(), wire.WorkProtocol)
 		if err == nil {
 			q.Told("connected", addr)
 			began := time.Now()
@@ -131,7 +136,11 @@ func dial(ctx context.Context, addr string, conf *tls.Config, protocol string) (
 func (m membership) client() *tls.Config {
 	pool := x509.NewCertPool()
 	pool.AddCert(m.ca)
-	return &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{{Certificate: [][]byte{m.cert}, PrivateKey: m.key}}}
+	conf := &tls.Config{RootCAs: pool}
+	if m.cert != nil {
+		conf.Certificates = []tls.Certificate{{Certificate: [][]byte{m.cert}, PrivateKey: m.key}}
+	}
+	return conf
 }
 
 // join reads the membership, or joins with the token.
@@ -159,7 +168,7 @@ func join(ctx context.Context, addr string, q RunRequest) (m membership, err err
 	if _, m.key, err = ed25519.GenerateKey(rand.Reader); err != nil {
 		return m, err
 	}
-	if m.cert, err = m.ask(ctx, addr, q.Token); err != nil {
+	if m.cert, err = m.ask(ctx, addr, q.Token, m.client()); err != nil {
 		return m, err
 	}
 	if b, err = encodePair(m.key, m.cert, m.ca.Raw); err != nil {
@@ -169,15 +178,13 @@ func join(ctx context.Context, addr string, q RunRequest) (m membership, err err
 	return m, q.Home.WriteFile(membershipFile, b)
 }
 
-// ask presents the token and gets the key signed.
-func (m membership) ask(ctx context.Context, addr, token string) ([]byte, error) {
+// ask presents the token, or the present certificate, and gets the key signed.
+func (m membership) ask(ctx context.Context, addr, token string, conf *tls.Config) ([]byte, error) {
 	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, m.key)
 	if err != nil {
 		return nil, err
 	}
-	pool := x509.NewCertPool()
-	pool.AddCert(m.ca)
-	conn, err := dial(ctx, addr, &tls.Config{RootCAs: pool}, wire.JoinProtocol)
+	conn, err := dial(ctx, addr, conf, wire.JoinProtocol)
 	if err != nil {
 		return nil, err
 	}

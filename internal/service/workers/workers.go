@@ -5,6 +5,7 @@
 package workers
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -52,7 +53,10 @@ const (
 type Workers struct {
 	Home  *home.Home
 	Store func(context.Context) (store.Backend, error)
+	Life  time.Duration // of a worker's certificate; 0: a year
 }
+
+func (s *Workers) life() time.Duration { return cmp.Or(s.Life, workerLife) }
 
 // Worker is a worker that has joined.
 type Worker struct {
@@ -316,7 +320,7 @@ func (s *Workers) admit(ctx context.Context, a authority, q joinRequest) ([]byte
 		}
 		return nil, err
 	}
-	w := Worker{Name: t.Name, Labels: t.Labels, Key: hex.EncodeToString(pub), Joined: now.UTC(), Until: now.Add(workerLife).UTC()}
+	w := Worker{Name: t.Name, Labels: t.Labels, Key: hex.EncodeToString(pub), Joined: now.UTC(), Until: now.Add(s.life()).UTC()}
 	known, err := s.read()
 	if err == nil && known.has(w.Name) {
 		err = taken(w.Name)

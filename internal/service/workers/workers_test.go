@@ -32,7 +32,15 @@ type fleet struct {
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
 	f := &fleet{T: t, s: apptest.New(t, t.TempDir()).Workers}
-	n, err := f.s.Node("n1", workers.Parts{})
+	f.url = f.serve(f.s)
+	return f
+}
+
+// serve starts a node.
+func (f *fleet) serve(s *workers.Workers) (url string) {
+	t := f.T
+	t.Helper()
+	n, err := s.Node("n1", workers.Parts{})
 	must(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -40,8 +48,7 @@ func newFleet(t *testing.T) *fleet {
 	ended := make(chan struct{})
 	go func() { defer close(ended); n.Serve(ctx, l) }()
 	t.Cleanup(func() { cancel(); <-ended })
-	f.url = "https://" + l.Addr().String()
-	return f
+	return "https://" + l.Addr().String()
 }
 
 // join runs a worker until it is connected, or fails to join.
