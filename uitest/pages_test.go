@@ -2,6 +2,9 @@ package uitest
 
 import (
 	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -10,6 +13,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/remitrun/remit/internal/service/logins"
 	"github.com/remitrun/remit/internal/service/queue"
 )
 
@@ -38,6 +42,29 @@ func furnished(t *testing.T) (*service, map[string]string) {
 	list := s.waiting()
 	pages["approval"] = "/approvals/" + list[len(list)-1].ID.String()
 	return s, pages
+}
+
+// furnishedSchedules adds schedules, and a program that waits to be signed in.
+func furnishedSchedules(s *service, pages map[string]string) {
+	var nightly struct {
+		ID string `json:"schedule_id"`
+	}
+	plan := "steps:\n  - {tool: fs.list, args: {path: out}}\n"
+	s.api("POST", "/v1/schedules", map[string]any{"name": "nightly-report", "cron": "30 6 * * 1-5", "zone": "Europe/Berlin", "plan": plan}, &nightly)
+	s.api("POST", "/v1/schedules", map[string]any{"name": "cleanup", "cron": "0 3 * * 0", "plan": plan}, nil)
+	answer, err := http.PostForm("http://"+hostOf(s.t, s.url)+logins.AuthorizePath, url.Values{"client_id": {"remit"}, "device_name": {"ann@build-7"}, "lasts": {"28800"}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }() // it is read
+	var begun struct {
+		Code string `json:"user_code"`
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&begun); err != nil || begun.Code == "" {
+		s.t.Fatalf("%s: %v", answer.Status, err)
+	}
+	pages["schedules"], pages["schedule"], pages["schedule-new"] = "/schedules", "/schedules/"+nightly.ID, "/schedules/new"
+	pages["login"], pages["login-asks"] = "/login", "/login?code="+begun.Code
 }
 
 func noFocus(ctx context.Context, t *chromedp.Target) error {
@@ -92,6 +119,7 @@ func TestPagesAreAccessible(t *testing.T) {
 	b := newTab(t)
 	s.signIn(b)
 	furnishedAuthority(s, pages)
+	furnishedSchedules(s, pages)
 	pages["verified"], pages["error"], pages["all"] = pages["run"]+"?verify=1", "/runs/none", "/approvals?all=1"
 	for name, p := range pages {
 		b.view(1280, "light")

@@ -26,8 +26,9 @@ func TestScreenshots(t *testing.T) {
 	b := newTab(t)
 	s.signIn(b)
 	furnishedAuthority(s, pages)
+	furnishedSchedules(s, pages)
 	only := os.Getenv("REMIT_UI_PAGES") // with spaces between; "": all
-	for _, name := range append([]string{"inbox", "approval", "approvals", "sessions", "session-new", "session", "session-asks", "files", "command-help", "agents", "agent", "agent-new", "config", "capabilities", "capability", "runs", "run", "run-new", "queue", "call", "grants", "audit", "settings"}, authorityPages...) {
+	for _, name := range append([]string{"inbox", "approval", "approvals", "sessions", "session-new", "session", "session-asks", "files", "command-help", "agents", "agent", "agent-new", "config", "capabilities", "capability", "runs", "run", "run-new", "queue", "schedules", "schedule", "schedule-new", "login", "login-asks", "call", "grants", "audit", "settings"}, authorityPages...) {
 		if only != "" && !slices.Contains(strings.Fields(only), name) || pages[name] == "" {
 			continue
 		}

@@ -16,6 +16,9 @@ ledger.database in config.yaml names a PostgreSQL database, as
 postgres://user@host/name. The database keeps the same events, and the keys
 stay in $REMIT_HOME/keys. Put a password into ~/.pgpass or PGPASSFILE, not into
 the URL, which other users may see.
+
+Databases of which agents may use tables are another thing: a policy names them,
+and the tools db.query, db.execute and db.schema use them.
 `
 
 func (s *session) dbCmd() *cobra.Command {

@@ -281,6 +281,8 @@ type Resources struct {
 	FilesDeleted   []string `json:"files_deleted"`
 	HostsContacted []string `json:"hosts_contacted"`
 	CommandsRun    []string `json:"commands_run"`
+	TablesRead     []string `json:"tables_read,omitempty"` // of databases, as "main: users(id, name)"
+	TablesWritten  []string `json:"tables_written,omitempty"`
 }
 
 // Write writes the report in a format: text, json or html. The options are those of

@@ -353,10 +353,12 @@ func TestResources(t *testing.T) {
 	move := happened(call(3, "fs.move", 1, 1, `{"from":"a","to":"b"}`, `{}`), `{"effect":"fs.delete","on":"/w/a"},{"effect":"fs.write","on":"/w/b"}`)
 	again := happened(call(4, "fs.read", 1, 1, `{"path":"b"}`, `{}`), `{"effect":"fs.read","on":"/w/b"},{"effect":"fs.read","on":"/w/b"}`)
 	web := happened(call(5, "http.get", 1, 1, `{}`, `{}`), `{"effect":"network.http","on":"https://a.example:8443/x"},{"effect":"network.socket","on":"b.example:22"}`)
-	d.Calls = calls(bare, failed, move, again, web)
+	rows := happened(call(6, "db.execute", 1, 1, `{}`, `{}`), `{"effect":"database.read","on":"main: users(id)"},{"effect":"database.write","on":"main: notes(*)"}`)
+	d.Calls = calls(bare, failed, move, again, web, rows)
 	want := report.Resources{
 		FilesRead: []string{"/w/b", "notes.md"}, FilesWritten: []string{"/w/b"}, FilesDeleted: []string{"/w/a"},
 		HostsContacted: []string{"a.example:8443", "b.example:22"}, CommandsRun: []string{},
+		TablesRead: []string{"main: users(id)"}, TablesWritten: []string{"main: notes(*)"},
 	}
 	if diff := cmp.Diff(want, build(t, d).Summary.Resources); diff != "" {
 		t.Error(diff)

@@ -11,10 +11,10 @@ import (
 )
 
 // usedResources collects the resources that steps used, each once.
-type usedResources struct{ read, written, deleted, hosts, commands map[string]bool }
+type usedResources struct{ read, written, deleted, hosts, commands, tablesRead, tablesWritten map[string]bool }
 
 func newResources() *usedResources {
-	return &usedResources{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	return &usedResources{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
 }
 
 func (r *usedResources) addStep(s *Step) {
@@ -31,8 +31,8 @@ func (r *usedResources) sorted() Resources {
 	list := func(set map[string]bool) []string {
 		return slices.AppendSeq(make([]string, 0, len(set)), maps.Keys(set))
 	}
-	out := Resources{list(r.read), list(r.written), list(r.deleted), list(r.hosts), list(r.commands)}
-	for _, l := range [][]string{out.FilesRead, out.FilesWritten, out.FilesDeleted, out.HostsContacted, out.CommandsRun} {
+	out := Resources{list(r.read), list(r.written), list(r.deleted), list(r.hosts), list(r.commands), list(r.tablesRead), list(r.tablesWritten)}
+	for _, l := range [][]string{out.FilesRead, out.FilesWritten, out.FilesDeleted, out.HostsContacted, out.CommandsRun, out.TablesRead, out.TablesWritten} {
 		slices.Sort(l)
 	}
 	return out
@@ -50,6 +50,10 @@ func (r *usedResources) add(effect, on string) {
 		r.hosts[host(on)] = true
 	case tool.SystemExec.String():
 		r.commands[on] = true
+	case tool.DatabaseRead.String():
+		r.tablesRead[on] = true
+	case tool.DatabaseWrite.String():
+		r.tablesWritten[on] = true
 	}
 }
 
@@ -130,6 +134,8 @@ func subject(s Step) string {
 		return strings.TrimSpace(a.str("method") + " " + a.str("url"))
 	case a.str("from") != "":
 		return a.str("from") + " -> " + a.str("to")
+	case a.str("sql") != "":
+		return a.str("database") + ": " + a.str("sql")
 	case a.str("path") != "" && a.str("pattern") != "":
 		return a.str("path") + " " + a.str("pattern")
 	case a.str("path") != "":

@@ -314,7 +314,7 @@ func (g group) More() int { return g.All - len(g.List) }
 func groups(r Resources) []group {
 	return []group{
 		newGroup("Files read", r.FilesRead), newGroup("Files written", r.FilesWritten), newGroup("Files deleted", r.FilesDeleted),
-		newGroup("Hosts contacted", r.HostsContacted), newGroup("Commands run", r.CommandsRun),
+		newGroup("Hosts contacted", r.HostsContacted), newGroup("Commands run", r.CommandsRun), newGroup("Tables read", r.TablesRead), newGroup("Tables written", r.TablesWritten),
 	}
 }
 
