@@ -234,7 +234,7 @@ func (s *team) follows(token, after string) func() string {
 	}
 }
 
-// TestAReviewerSeesLiveWhatMayBeReviewed, and nobody sees another one's questions.
+// TestAReviewerSeesLiveWhatMayBeReviewed: a reviewer sees questions as they are asked; other people do not.
 func TestAReviewerSeesLiveWhatMayBeReviewed(t *testing.T) {
 	s := newTeam(t)
 	ann, bob, dan := s.person("ann", "developers"), s.person("bob", "reviewers"), s.person("dan", "developers")

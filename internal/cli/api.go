@@ -58,22 +58,10 @@ The secrets section of the policy must allow sending it to the host.
   remit api add github github.json --auth bearer=github`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q.Name, q.From, q.Auth = args[0], args[1], nil
-			for _, text := range auth {
-				one, err := parseAuth(q.Name, text)
-				if one.Kind == openapi.OAuth || one.Kind == openapi.Login {
-					one.TokenURL, one.Scopes = tokenURL, scopes
-				}
-				if one.Kind == openapi.Login {
-					one.AuthorizeURL = authorizeURL
-				}
-				if err == nil {
-					err = one.Check()
-				}
-				if err != nil {
-					return err
-				}
-				q.Auth = append(q.Auth, one)
+			q.Name, q.From = args[0], args[1]
+			var err error
+			if q.Auth, err = parseAuths(args[0], auth, tokenURL, authorizeURL, scopes); err != nil {
+				return err
 			}
 			a, err := s.open()
 			if err != nil {
@@ -103,6 +91,28 @@ The secrets section of the policy must allow sending it to the host.
 	fl.StringSliceVar(&scopes, "scopes", nil, "OAuth `SCOPES` to request, separated by commas")
 	fl.BoolVar(&q.Replace, "replace", false, "replace the API of this name")
 	return c
+}
+
+// parseAuths parses the values of --auth, and adds the URLs and scopes to those that need them.
+func parseAuths(api string, words []string, tokenURL, authorizeURL string, scopes []string) ([]openapi.Auth, error) {
+	var out []openapi.Auth
+	for _, text := range words {
+		one, err := parseAuth(api, text)
+		if err != nil {
+			return nil, err
+		}
+		if one.Kind == openapi.OAuth || one.Kind == openapi.Login {
+			one.TokenURL, one.Scopes = tokenURL, scopes
+		}
+		if one.Kind == openapi.Login {
+			one.AuthorizeURL = authorizeURL
+		}
+		if err := one.Check(); err != nil {
+			return nil, err
+		}
+		out = append(out, one)
+	}
+	return out, nil
 }
 
 // parseAuth parses the value of --auth, for an API of this name.

@@ -50,7 +50,25 @@ func (s *session) dbCmd() *cobra.Command {
 		PreRunE: use,
 		RunE:    s.withDatabase(database.Status),
 	}
-	move := &cobra.Command{
+	accept := &cobra.Command{
+		Use:   "accept",
+		Short: "Accept a server that took the place of another one",
+		Long: `Remit writes nothing to a server that took another one's place without having
+been a synchronous standby: acknowledged events may be missing. Check first,
+with a checkpoint that was kept elsewhere: remit verify --checkpoint FILE.
+Then this command accepts the server as it is. Start the nodes again.
+`,
+		Args:    cobra.NoArgs,
+		PreRunE: use,
+		RunE:    s.withDatabase(database.Accept),
+	}
+	c.AddCommand(migrate, status, s.dbCopyCmd(use), accept, s.dbTenantCmd(use))
+	return c
+}
+
+// dbCopyCmd is remit db copy; use pins the database that --db names.
+func (s *session) dbCopyCmd(use func(*cobra.Command, []string) error) *cobra.Command {
+	return &cobra.Command{
 		Use:   "copy",
 		Short: "Move this machine's ledger into the database",
 		Long: `Copies the ledger from the SQLite file into a database that has none: the same
@@ -79,20 +97,6 @@ first, and set ledger.database in config.yaml from then on.
 			return nil
 		},
 	}
-	accept := &cobra.Command{
-		Use:   "accept",
-		Short: "Accept a server that took the place of another one",
-		Long: `Remit writes nothing to a server that took another one's place without having
-been a synchronous standby: acknowledged events may be missing. Check first,
-with a checkpoint that was kept elsewhere: remit verify --checkpoint FILE.
-Then this command accepts the server as it is. Start the nodes again.
-`,
-		Args:    cobra.NoArgs,
-		PreRunE: use,
-		RunE:    s.withDatabase(database.Accept),
-	}
-	c.AddCommand(migrate, status, move, accept, s.dbTenantCmd(use))
-	return c
 }
 
 // dbTenantCmd is remit db tenant; use pins the database that --db names.

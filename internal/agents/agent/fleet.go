@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/pause"
 	"github.com/remitrun/remit/internal/record/store"
 )
 
@@ -48,7 +49,7 @@ func (l *session) take(ctx context.Context, by Caller) error {
 		if !errors.Is(err, fault.SessionBusy) || time.Now().After(until) {
 			return err
 		}
-		if _, d, serr := l.svc.session(ctx, l.id.String()); serr != nil || d.State.interrupted() || !pause(ctx, turnsEvery/5) {
+		if _, d, serr := l.svc.session(ctx, l.id.String()); serr != nil || d.State.interrupted() || pause.For(ctx, turnsEvery/5) != nil {
 			return err
 		}
 	}
@@ -65,18 +66,6 @@ func (s *Service) successor(by Caller) ([]byte, error) {
 		return nil, fault.Wrap(fault.Internal, err, "the caller cannot be written as JSON")
 	}
 	return b, nil
-}
-
-// pause reports false if the context ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }
 
 // endTurn gives a turn up for all nodes.
@@ -102,7 +91,7 @@ func (s *Service) waitElsewhere(ctx context.Context, id uuid.UUID, r store.TurnR
 		if err != nil || !elsewhere {
 			return err
 		}
-		if !pause(ctx, turnsEvery/2) {
+		if pause.For(ctx, turnsEvery/2) != nil {
 			return ctx.Err()
 		}
 	}
@@ -125,7 +114,7 @@ func (s *Service) stopElsewhere(ctx context.Context, id uuid.UUID) (<-chan struc
 
 // followTurns answers other nodes, and takes over the turns of dead ones if it may adopt.
 func (s *Service) followTurns(ctx context.Context) {
-	for pause(ctx, turnsEvery) {
+	for pause.For(ctx, turnsEvery) == nil {
 		asked, dead, err := s.o.Turns.PollTurns(ctx)
 		if err == nil && dead && s.o.Adopt {
 			if _, err = s.o.Record.Recover(ctx); err == nil { // their runs end first

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/remitrun/remit/internal/base/pause"
 )
 
 // meter holds what all connections of a sandbox share: numbers of bytes, of both
@@ -78,14 +80,7 @@ func (m *meter) pace(ctx context.Context, n int) error {
 	if wait <= 0 {
 		return nil
 	}
-	t := time.NewTimer(wait)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return pause.For(ctx, wait)
 }
 
 // step is how many bytes are passed at once at most, so that a slow rate is even.

@@ -65,7 +65,7 @@ func (s *Server) loginForm(w http.ResponseWriter, r *http.Request) url.Values {
 		refuse(w, http.StatusTooManyRequests, logins.SlowDown, "too many requests from this address")
 		return nil
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(loginRead)) // without a connection, as in tests, there is no deadline
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(loginRead)) // tests have no connection, and no deadline
 	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
 	if err := r.ParseForm(); err != nil {
 		refuse(w, http.StatusBadRequest, "invalid_request", "the form cannot be read")

@@ -49,7 +49,7 @@ func (s *APIs) signsIn(name string) (API, openapi.Auth, error) {
 	}
 	i := slices.IndexFunc(one.Auth, func(a openapi.Auth) bool { return a.Kind == openapi.Login })
 	if i < 0 {
-		return one, openapi.Auth{}, fault.New(fault.Usage, "nobody signs in for the API %q", name).
+		return one, openapi.Auth{}, fault.New(fault.Usage, "the API %q has no credential of the kind login", name).
 			WithHint("add it with --replace --auth login=CLIENT --authorize-url URL --token-url URL")
 	}
 	return one, one.Auth[i], nil
@@ -155,7 +155,7 @@ func (s *APIs) LogOut(name string) error {
 	}
 	return s.Home.Locked(lock, func() error {
 		if _, err := s.Secrets.Store.Get(LoginSecret(name)); errors.Is(err, fault.NotFound) {
-			return fault.New(fault.Usage, "nobody is signed in for the API %q", name)
+			return fault.New(fault.Usage, "no sign-in is stored for the API %q", name)
 		}
 		return s.Home.Recorded("api.logout", ledger.OperatorAction{Target: name}, func() error { return s.Secrets.Store.Remove(LoginSecret(name)) })
 	})

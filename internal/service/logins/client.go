@@ -14,6 +14,7 @@ import (
 
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/pause"
 )
 
 // Paths of the endpoints, and the kind of grant, which a service and its clients share.
@@ -58,7 +59,7 @@ func LogIn(ctx context.Context, q LogInRequest) (Given, error) {
 		return Given{}, err
 	}
 	if q.Wait == nil {
-		q.Wait = wait
+		q.Wait = pause.For
 	}
 	form := url.Values{"client_id": {q.Client}, "device_name": {q.Device}, "policy": {q.Policy}, "lasts": {strconv.Itoa(int(q.Lasts / time.Second))}}
 	var begun struct {
@@ -118,17 +119,6 @@ func explain(why Refusal) error {
 		return fault.New(fault.GrantInvalid, "nobody confirmed the code in time").WithHint("log in again")
 	}
 	return fault.New(fault.GrantInvalid, "the service refuses the login: %s", clip.Text(string(why), 100)).WithHint("log in again")
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // post sends a form, and reads the answer. A refusal of the service is a Refusal.

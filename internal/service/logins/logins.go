@@ -29,7 +29,7 @@ const (
 	interval   = 5 * time.Second // between two polls of a program
 	maxWaiting = 200             // requests that wait
 	maxOfOne   = 5               // of them from one address
-	maxLabel   = 80              // bytes of what a program says of itself
+	maxLabel   = 80              // bytes of a program's name, and of its device's
 	maxPolicy  = 16 << 10        // bytes of the policy that a program asks for
 	maxLasts   = 366 * 24 * time.Hour
 	userDigits = 8

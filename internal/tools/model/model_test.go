@@ -263,12 +263,6 @@ func TestRetry(t *testing.T) {
 	if _, err := model.Retry(ctx, sleep, func() (model.Response, error) { return model.Response{}, model.Again(failed, 0) }); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: got %v", err)
 	}
-	if err := model.Sleep(ctx, time.Hour); !errors.Is(err, context.Canceled) {
-		t.Errorf("a sleep that is cancelled: got %v", err)
-	}
-	if err := model.Sleep(t.Context(), time.Microsecond); err != nil {
-		t.Error(err)
-	}
 }
 
 func TestHearWhatServicesSay(t *testing.T) {

@@ -27,18 +27,6 @@ func (a again) Unwrap() error { return a.error }
 // earliest after some time; 0 leaves that open.
 func Again(err error, after time.Duration) error { return again{err, after} }
 
-// Sleep waits, and ends with ctx.
-func Sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // Retry asks until there is an answer, or an error that is not marked by Again,
 // or it was asked often enough. sleep is Sleep, but in tests. The error that is
 // left is not marked any more.

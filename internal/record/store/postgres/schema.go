@@ -145,7 +145,7 @@ func (s *Store) begin(ctx context.Context) error {
 	return s.finish(staged, key)
 }
 
-// checkOrigin refuses the keys of another ledger: what is written with them nobody could verify.
+// checkOrigin refuses the keys of another ledger. Events signed with them would not verify.
 func (s *Store) checkOrigin(ctx context.Context, db *sql.DB) error {
 	var origin string
 	if err := db.QueryRowContext(ctx, "SELECT origin FROM log").Scan(&origin); err != nil || origin == s.keys.Origin() {

@@ -10,6 +10,8 @@ import (
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 	"github.com/tetratelabs/wazero/sys"
+
+	"github.com/remitrun/remit/internal/base/pause"
 )
 
 // notSupported is WASI's errno of that name.
@@ -95,12 +97,7 @@ func (c *clock) sleep(ns int64) {
 		}
 		return
 	}
-	t := time.NewTimer(time.Duration(ns))
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-c.ctx.Done():
-	}
+	_ = pause.For(c.ctx, time.Duration(ns)) // a call that ended is told so by what it does next
 }
 
 // chance returns the random numbers of a module.

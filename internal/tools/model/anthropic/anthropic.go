@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/remitrun/remit/internal/base/pause"
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
@@ -23,7 +24,7 @@ type Options struct {
 	Name string // "anthropic"
 	Base string // the URL before /v1/messages: Base
 	Key  string // the name of the key; "": none is sent
-	// Sleep waits between requests: model.Sleep.
+	// Sleep waits between requests: pause.For.
 	Sleep func(context.Context, time.Duration) error
 }
 
@@ -39,7 +40,7 @@ func New(o Options) *Provider {
 		o.Base = Base
 	}
 	if o.Sleep == nil {
-		o.Sleep = model.Sleep
+		o.Sleep = pause.For
 	}
 	o.Base = strings.TrimRight(o.Base, "/")
 	return &Provider{o}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/pause"
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
@@ -35,7 +36,7 @@ type Options struct {
 	Base string // the URL before /chat/completions: Base
 	Key  string // the name of the key; "": none is sent
 	API  API    // Chat
-	// Sleep waits between requests: model.Sleep.
+	// Sleep waits between requests: pause.For.
 	Sleep func(context.Context, time.Duration) error
 }
 
@@ -54,7 +55,7 @@ func New(o Options) *Provider {
 		o.API = Chat
 	}
 	if o.Sleep == nil {
-		o.Sleep = model.Sleep
+		o.Sleep = pause.For
 	}
 	o.Base = strings.TrimRight(o.Base, "/")
 	return &Provider{o}

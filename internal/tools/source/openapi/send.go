@@ -11,6 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy/target"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/pause"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/confine/network"
 )
@@ -103,7 +104,7 @@ func (t *Tool) attempts(ctx context.Context, p permit.Permit, r request, with he
 			if !again || ctx.Err() != nil || !errors.Is(err, fault.ToolFailed) {
 				return nil, try, err
 			}
-			if err := pause(ctx, backoff<<(try-1)); err != nil {
+			if err := wait(ctx, backoff<<(try-1)); err != nil {
 				return nil, try, err
 			}
 			continue
@@ -117,7 +118,7 @@ func (t *Tool) attempts(ctx context.Context, p permit.Permit, r request, with he
 		case !said:
 			after = backoff << (try - 1)
 		}
-		if err := pause(ctx, after); err != nil {
+		if err := wait(ctx, after); err != nil {
 			return nil, try, err
 		}
 	}
@@ -131,15 +132,12 @@ func retryable(status int) bool {
 	return false
 }
 
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
+// wait waits, and says why if the call ends first.
+func wait(ctx context.Context, d time.Duration) error {
+	if pause.For(ctx, d) != nil {
 		return context.Cause(ctx)
 	}
+	return nil
 }
 
 // maxLimited is the longest time that a server can keep requests from being sent.
@@ -179,16 +177,16 @@ func retryAfter(v string, now time.Time) (time.Duration, bool) {
 // hold waits until the server takes requests again, or fails where that is long.
 func (s *Source) hold(ctx context.Context) error {
 	s.mu.Lock()
-	wait := s.until.Sub(s.now())
+	left := s.until.Sub(s.now())
 	s.mu.Unlock()
 	switch {
-	case wait <= 0:
+	case left <= 0:
 		return nil
-	case wait > maxWait:
+	case left > maxWait:
 		return fault.New(fault.ToolFailed, "the rate limit of %s is used up", s.Name()).
-			WithHint("try again in %s", wait.Round(time.Second))
+			WithHint("try again in %s", left.Round(time.Second))
 	}
-	return pause(ctx, wait)
+	return wait(ctx, left)
 }
 
 // most is how many bytes of an answer a call may be given.

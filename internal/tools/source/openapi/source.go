@@ -18,7 +18,7 @@ type Config struct {
 	Load func() (*Document, error) // the compiled document, when it is first needed
 
 	Secret  func(key string) (string, bool)  // finds a stored secret by "store:NAME"; nil: there are none
-	Hide    func(name, value string)         // makes a token that was obtained known as a secret; nil: nobody needs to know
+	Hide    func(name, value string)         // masks a new token from now on; nil: no masking
 	Renewed func(name, was, is string) error // keeps a sign-in that was renewed, unless another one was stored meanwhile
 	Now     func() time.Time                 // nil: time.Now
 }
@@ -30,7 +30,7 @@ type Source struct {
 
 	mu       sync.Mutex
 	tools    []*Tool
-	tokens   map[string]token // access tokens by what they were asked for with
+	tokens   map[string]token // access tokens, by client, token URL and secret
 	cached   answers
 	renewing sync.Mutex // one call at a time renews a sign-in
 	until    time.Time  // no request is sent before: the server said so
