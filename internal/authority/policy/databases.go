@@ -25,10 +25,11 @@ type Database struct {
 	Refused string        // why it cannot be used; "" if it can
 }
 
-// databases combines the databases of the policies that decide them: each policy must
-// name a database, and one of them must say where it is.
+// databases combines the databases of the policies that decide them. Only the first of these
+// says where a database is, since a later policy can only narrow. A later one may repeat that.
 func (c Chain) databases() []Database {
 	var out []Database
+	first := true
 	for _, r := range c {
 		if r == nil || r.policy == nil {
 			return nil
@@ -38,11 +39,16 @@ func (c Chain) databases() []Database {
 		}
 		for _, d := range r.policy.content().databases.list {
 			i := slices.IndexFunc(out, func(o Database) bool { return o.Name == d.name })
+			if i < 0 && !first {
+				continue // the first policy does not name it, which denies it
+			}
 			if i < 0 {
 				out, i = append(out, Database{Name: d.name}), len(out)
 			}
 			o, file := &out[i], d.file(r.env)
 			switch {
+			case !first && file != "" && o.File == "":
+				o.Refused = "a narrowing policy says where it is, and the first policy does not"
 			case file != "" && o.File != "" && o.File != file:
 				o.Refused = "two policies name different files for it"
 			case file != "" && r.ofState(glob.Fold(file)):
@@ -53,6 +59,7 @@ func (c Chain) databases() []Database {
 			least(&o.Rows, d.rows)
 			least(&o.Timeout, d.timeout)
 		}
+		first = false
 	}
 	return out
 }

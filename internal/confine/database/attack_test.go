@@ -145,6 +145,29 @@ func TestEveryPolicyOfAChainMustAllow(t *testing.T) {
 	}
 }
 
+// TestANarrowingPolicyOpensNoFile: the holder of a grant could else narrow it to any file.
+func TestANarrowingPolicyOpensNoFile(t *testing.T) {
+	file := makeShopNamed(t, "shop.db")
+	named := databasePolicy(file, "read: ['*']")
+	for name, c := range map[string]struct {
+		chain []string
+		ok    bool
+	}{
+		"the first says where": {[]string{named, "databases: {main: {read: ['*']}}\n"}, true},
+		"both":                 {[]string{named, named}, true},
+		"only the second":      {[]string{"databases: {main: {read: ['*']}}\n", named}, false},
+		"only the third":       {[]string{"databases: {main: {read: ['*']}}\n", "rest: inherit\n", named}, false},
+		"another database":     {[]string{"databases: {other: {read: ['*']}}\n", named}, false},
+		"none before":          {[]string{"databases: {}\n", named}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := Open(permitFor(t, c.chain...), "main").Query(t.Context(), "SELECT id FROM users", nil); (err == nil) != c.ok {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
 func TestFilesThatAreNoDatabase(t *testing.T) {
 	file := makeShopNamed(t, "shop.db")
 	dir := filepath.Dir(file)
