@@ -35,6 +35,7 @@ type content struct {
 	isolation   isolationSettings
 	place       placeSettings
 	mcp         mcpSettings
+	data        dataSettings
 }
 
 // role is the further policy of the principals that a pattern names.
@@ -65,7 +66,8 @@ func (d *content) settings() []setting {
 		choice("on_revoke", &d.onRevoke, "finish", "cancel"),
 		violations(&d.violations),
 		mapping("ledger", choice("durability", &d.durability, "power", "process")),
-	}, d.isolation.settings(), d.place.settings(), []setting{
+	}, d.isolation.settings(), d.place.settings(&d.data), []setting{
+		d.data.flowsSetting(),
 		d.mcp.setting(),
 		rest(&d.inherit),
 	})

@@ -60,14 +60,16 @@ func (p Placement) words() string {
 	return strings.Join(words, " or ")
 }
 
-// placeSettings are the keys where, labels and image.
+// placeSettings are the keys where, worker_labels and image.
 type placeSettings struct {
 	places []string // nil: not set
 	labels []string
 	image  string // "": not set
 }
 
-func (s *placeSettings) settings() []setting {
+// settings makes the settings. A list in labels is of worker_labels, and a mapping is of data.
+func (s *placeSettings) settings(data *dataSettings) []setting {
+	labels := func(p *parser) document.Field { return p.Strings(&s.labels, maxLabels, checkLabel) }
 	return []setting{
 		{"where", s.read, func(w *printer, in int) {
 			switch len(s.places) {
@@ -78,17 +80,34 @@ func (s *placeSettings) settings() []setting {
 				w.line(in, "where: [%s]", strings.Join(s.places, ", "))
 			}
 		}},
-		value("labels", func(p *parser) document.Field { return p.Strings(&s.labels, maxLabels, checkLabel) },
-			func() string { return quoteAll(s.labels) }),
+		value("worker_labels", labels, func() string {
+			if len(data.labels) == 0 {
+				return ""
+			}
+			return quoteAll(s.labels)
+		}),
+		{"labels", func(p *parser) document.Field {
+			return func(n *document.Node, path string) {
+				if n.Kind == document.List {
+					labels(p)(n, path)
+					return
+				}
+				data.readLabels(p, n, path)
+			}
+		}, func(w *printer, in int) {
+			if data.printLabels(w, in); len(data.labels) == 0 && s.labels != nil {
+				w.line(in, "labels: %s", quoteAll(s.labels))
+			}
+		}},
 		value("image", func(p *parser) document.Field { return p.String(&s.image, checkImage) }, func() string { return s.image }),
 	}
 }
 
 // check refuses labels and an image that nothing would read.
 func (s *placeSettings) check(p *parser, root *document.Node, path string, inherit bool) {
-	for key, at := range map[string]Place{"labels": Remote, "image": Container} {
+	for key, at := range map[string]Place{"labels": Remote, "worker_labels": Remote, "image": Container} {
 		n := root.Lookup(key)
-		if n == nil || slices.Contains(s.places, at.String()) || s.places == nil && inherit {
+		if n == nil || key == "labels" && n.Kind != document.List || slices.Contains(s.places, at.String()) || s.places == nil && inherit {
 			continue
 		}
 		p.Fail(n, path+key, "%s is for where: %s, and this policy does not say that", key, at).Hint = fmt.Sprintf("add %s to where, or remove %s", at, key)

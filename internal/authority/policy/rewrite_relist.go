@@ -30,7 +30,11 @@ func (c Chain) Relist(name string, src []byte, used, asked []tool.ID) (*Policy, 
 		*d.section(id) = *p.doc.section(id)
 	}
 	for _, r := range c[1:] {
-		if key := uncombined(&d, r.policy.content()); key != "" {
+		key := uncombined(&d, r.policy.content())
+		if data := &r.policy.content().data; key == "" && len(data.labels) > 0 && !d.data.same(data) {
+			key = "labels"
+		}
+		if key != "" {
 			return nil, fault.New(fault.PolicyInvalid, "the policies of the chain cannot be written as one: %q also has the section %s",
 				r.policy.Name(), key)
 		}

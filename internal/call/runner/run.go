@@ -118,6 +118,10 @@ func newRun(in Info, started time.Time) (*Run, error) {
 	if err := in.checkClient(); err != nil {
 		return nil, err
 	}
+	if in.Grant.Chain().HasFlows() {
+		return nil, fault.New(fault.PolicyInvalid, "the policy has flows, which this version does not enforce").
+			WithHint("remove the section flows")
+	}
 	run := &Run{Info: in, Started: started, chain: in.Grant.Chain()}
 	run.limits, run.terms, run.connects = run.chain.Limits(), run.chain.Terms(), run.chain.Connects()
 	if in.Frozen != nil {
