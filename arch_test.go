@@ -32,7 +32,7 @@ var mayImport = map[string]string{
 	"base/pause":           "",
 	"base/regex":           "",
 	"base/canon":           "base/fault",
-	"service/grants":       "record/eventlog service/policies call/standing authority/grant record/ledger service/home call/runner call/budget authority/policy/compare github.com/google/uuid authority/policy record/store base/wholefile base/fault base/tool crypto/rand os authority/policy/glob authority/grant/token",
+	"service/grants":       "authority/dpop record/eventlog service/policies call/standing authority/grant record/ledger service/home call/runner call/budget authority/policy/compare github.com/google/uuid authority/policy record/store base/wholefile base/fault base/tool crypto/rand os authority/policy/glob authority/grant/token",
 	"service/secrets":      "call/runner confine/secret authority/policy base/fault base/redact service/policies record/ledger service/home",
 	"service/policies":     "os authority/policy base/wholefile base/fault authority/grant service/home record/ledger call/runner",
 	"service/runs":         "confine/database service/notify call/approval confine/changeset base/wholefile call/plan call/schedule service/changes os github.com/google/uuid call/catalog confine/sandbox authority/policy service/approvals base/tool confine/files record/eventlog record/store agents/agent service/home record/ledger service/secrets base/canon call/runner call/frozen authority/permit service/grants authority/policy/command authority/policy/learn confine/network tools/builtin/shell base/fault service/policies",
@@ -59,7 +59,7 @@ var mayImport = map[string]string{
 	"service/slash":        "agents/agent call/frozen service/policies call/approval service/grants authority/policy service/home record/store agents/chat tools/builtin/analyze base/tool base/fault service/extensions tools/builtin/modelchat service/runs github.com/google/uuid os call/runner base/wholefile tools/extension",
 	"service/clients":      "authority/policy authority/policy/profile github.com/BurntSushi/toml base/regex base/wholefile service/home base/canon base/fault github.com/google/uuid github.com/tailscale/hujson os",
 	"service/people":       "authority/policy base/canon base/clip base/fault base/redact record/ledger record/store service/grants service/home service/policies service/settings github.com/coreos/go-oidc/v3/oidc golang.org/x/oauth2 crypto/rand net net/http syscall",
-	"service/callers":      "service/people service/home record/store github.com/google/uuid authority/grant authority/grant/token agents/agent base/fault base/memo service/policies record/ledger base/tool service/grants authority/policy",
+	"service/callers":      "authority/dpop service/people service/home record/store github.com/google/uuid authority/grant authority/grant/token agents/agent base/fault base/memo service/policies record/ledger base/tool service/grants authority/policy",
 	"doors/listen":         "net syscall base/fault base/wholefile",
 	"service/home":         "base/near base/regex record/eventlog base/redact authority/policy base/fault base/tool base/wholefile call/runner record/ledger record/store service/settings github.com/google/uuid os os/user syscall crypto/rand",
 	"service/settings":     "base/regex base/clip base/document base/fault tools/model authority/policy/target base/tool",
@@ -83,6 +83,7 @@ var mayImport = map[string]string{
 	"authority/policy/command":   "base/regex base/fault base/tool authority/policy/glob mvdan.cc/sh/v3/syntax",
 	"authority/grant":            "base/fault authority/policy authority/policy/glob base/tool github.com/google/uuid",
 	"authority/grant/token":      "base/memo base/fault authority/grant authority/policy authority/policy/glob base/tool github.com/fxamacker/cbor/v2 github.com/google/uuid",
+	"authority/dpop":             "base/canon base/clip base/fault github.com/go-jose/go-jose/v4",
 	"authority/permit":           "base/clip base/fault authority/policy base/tool",
 	"record/ledger":              "base/canon base/fault authority/policy base/tool github.com/fxamacker/cbor/v2 github.com/google/uuid golang.org/x/mod/sumdb",
 	"call/plan":                  "base/commitment base/regex base/document base/canon base/fault base/near base/tool",
@@ -181,19 +182,20 @@ var mayImport = map[string]string{
 	"agents/capability/custom":       "base/clip base/document base/canon agents/capability base/fault base/tool",
 	"agents/capability/webfetch":     "tools/typed agents/capability base/fault base/inspect authority/permit authority/policy/target confine/network base/tool net/http golang.org/x/net/html github.com/JohannesKaufmann/html-to-markdown/v2",
 	// wiring and surfaces
-	"doors/httpapi":   "service/logins service/queue call/frozen base/commitment call/replay service/callers service/changes doors/admission agents/agent doors/hostcheck base/canon agents/capability base/fault base/tool call/catalog service/grants service/history service/policyreview service/replays tools/model record/ledger record/store record/telemetry github.com/danielgtaylor/huma/v2 github.com/google/uuid crypto/rand net net/http",
-	"agents/chat":     "base/clip base/canon tools/extension base/fault base/near base/tool",
-	"doors/hostcheck": "net net/http",
-	"doors/admission": "net",
-	"doors/hookrelay": "base/fault net os",
-	"doors/hook":      "base/canon base/fault base/tool authority/policy",
-	"doors/gateway":   "service/callers github.com/google/uuid doors/admission call/approval doors/hostcheck base/canon base/fault authority/policy call/runner record/store base/tool github.com/modelcontextprotocol/go-sdk crypto/rand net net/http",
-	"service/signin":  "base/fault net net/http",
-	"service/logins":  "base/pause base/clip base/fault base/redact crypto/rand net net/http",
-	"service/devices": "base/clip base/fault base/redact record/store service/grants service/home crypto/rand net net/http os",
-	"doors/webui":     "doors/admission service/logins service/people service/queue agents/agent agents/capability agents/chat authority/grant base/clip base/fault base/markdown base/redact call/approval call/catalog doors/httpapi record/ledger record/report record/store service/approvals service/changes service/devices service/grants service/history service/policyreview service/replays github.com/google/uuid net net/http",
+	"doors/httpapi":    "doors/credential service/logins service/queue call/frozen base/commitment call/replay service/callers service/changes doors/admission agents/agent doors/hostcheck base/canon agents/capability base/fault base/tool call/catalog service/grants service/history service/policyreview service/replays tools/model record/ledger record/store record/telemetry github.com/danielgtaylor/huma/v2 github.com/google/uuid crypto/rand net net/http",
+	"agents/chat":      "base/clip base/canon tools/extension base/fault base/near base/tool",
+	"doors/credential": "authority/dpop base/fault doors/admission doors/hostcheck service/callers net/http",
+	"doors/hostcheck":  "authority/dpop net net/http",
+	"doors/admission":  "net",
+	"doors/hookrelay":  "base/fault net os",
+	"doors/hook":       "base/canon base/fault base/tool authority/policy",
+	"doors/gateway":    "doors/credential service/grants service/callers github.com/google/uuid doors/admission call/approval doors/hostcheck base/canon base/fault authority/policy call/runner record/store base/tool github.com/modelcontextprotocol/go-sdk crypto/rand net net/http",
+	"service/signin":   "base/fault net net/http",
+	"service/logins":   "base/pause base/clip base/fault base/redact crypto/rand net net/http",
+	"service/devices":  "base/clip base/fault base/redact record/store service/grants service/home crypto/rand net net/http os",
+	"doors/webui":      "doors/admission service/logins service/people service/queue agents/agent agents/capability agents/chat authority/grant base/clip base/fault base/markdown base/redact call/approval call/catalog doors/httpapi record/ledger record/report record/store service/approvals service/changes service/devices service/grants service/history service/policyreview service/replays github.com/google/uuid net net/http",
 	"app": `
-		doors/gateway doors/httpapi doors/listen doors/webui
+		doors/credential doors/gateway doors/httpapi doors/listen doors/webui
 		service/agents service/apis service/approvals service/backups service/callers service/changes service/clients service/database service/devices service/doctor service/erasures service/extensions service/grants service/history service/home service/hooks service/images service/keys service/logins service/measures service/models service/modules service/notify service/people service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/settings service/slash service/witnesses service/workers
 		agents/agent agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/mcptools agents/capability/noop agents/capability/requests agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace
 		call/approval call/catalog call/frozen call/runner

@@ -13,6 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/frozen"
 	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/doors/credential"
 	"github.com/remitrun/remit/internal/doors/gateway"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/callers"
@@ -41,7 +42,7 @@ type MCPRequest struct {
 	// Started is told of each run as it begins; nil: nobody is.
 	Started func(run *runner.Run, h policies.Hint)
 
-	enter func(ctx context.Context, token string) (*callers.Caller, error) // of gateway.Options
+	enter func(ctx context.Context, c callers.Credential) (*callers.Caller, error) // of gateway.Options
 }
 
 // ServeMCP serves one MCP client on a pair of streams, as a run of its own, until
@@ -56,10 +57,9 @@ func (a *App) gateway(q MCPRequest) *gateway.Gateway {
 		Server:  q.Server,
 		Version: a.Home.Version, Tools: a.offered, Findings: a.findings, Elicit: q.Elicit, Person: home.Person(), Enter: q.enter,
 		Watch: func(f func()) func() { return a.catalog.Watch(func(string) { f() }) },
-		Begin: func(ctx context.Context, token string, ask gateway.Asker) (gateway.Session, error) {
-			granted := q.Grant
-			if token != "" {
-				granted = grants.Presented{Token: token}
+		Begin: func(ctx context.Context, granted grants.Presented, ask gateway.Asker) (gateway.Session, error) {
+			if granted.Token == "" {
+				granted = q.Grant
 			}
 			here := ask
 			if granted.Token != "" {
@@ -96,7 +96,7 @@ func adviseMCP(q store.Approval) string {
 // names by which clients may call it, besides loopback's.
 func (a *App) ServeMCPOverHTTP(ctx context.Context, q MCPRequest, l net.Listener, hosts []string) error {
 	q.Grant = grants.Presented{}
-	g, err := callers.Open(ctx, a.Home, a.Policies, a.Grants, q.Workspace)
+	g, err := credential.Limited(callers.Open(ctx, a.Home, a.Policies, a.Grants, q.Workspace))
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/garbage"
 	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/doors/credential"
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/doors/listen"
 	"github.com/remitrun/remit/internal/record/store"
@@ -176,7 +177,7 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	g, err := callers.Open(ctx, a.Home, a.Policies, a.Grants, q.Workspace)
+	g, err := credential.Limited(callers.Open(ctx, a.Home, a.Policies, a.Grants, q.Workspace))
 	if err != nil {
 		return nil, nil, nil, err
 	}

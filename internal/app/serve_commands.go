@@ -6,7 +6,6 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/store"
-	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/runs"
 	"github.com/remitrun/remit/internal/service/slash"
 )
@@ -46,7 +45,7 @@ func (s *served) RunCommand(ctx context.Context, who *httpapi.Caller, line, scop
 	}
 	question := ""
 	res, err := s.app.Slash.Run(ctx, slash.Request{
-		Line: line, Session: scope, Workspace: s.workspace, Grant: grants.Presented{Token: who.Token}, Observe: s.observe, Planning: mode.Planning, Frozen: bound, History: history,
+		Line: line, Session: scope, Workspace: s.workspace, Grant: who.Presented(), Observe: s.observe, Planning: mode.Planning, Frozen: bound, History: history,
 		Advice: func(q store.Approval) string {
 			question = q.ID.String()
 			return adviceOn(q)

@@ -19,7 +19,6 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/report"
 	"github.com/remitrun/remit/internal/record/store"
-	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/replays"
 	"github.com/remitrun/remit/internal/service/runs"
 )
@@ -114,7 +113,7 @@ func (s *served) Invoke(ctx context.Context, who *httpapi.Caller, id string, arg
 	}
 	question := ""
 	run, err := s.app.Runs.Begin(ctx, runs.Request{
-		Name: "api", Workspace: s.workspace, Grant: grants.Presented{Token: who.Token}, Observe: s.observe, Planning: mode.Planning, Frozen: bound,
+		Name: "api", Workspace: s.workspace, Grant: who.Presented(), Observe: s.observe, Planning: mode.Planning, Frozen: bound,
 		Advice: func(q store.Approval) string {
 			question = q.ID.String()
 			return adviceOn(q)

@@ -7,7 +7,6 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/doors/httpapi"
-	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/policies"
 	"github.com/remitrun/remit/internal/service/runs"
 )
@@ -17,7 +16,7 @@ func (s *served) Start(ctx context.Context, who *httpapi.Caller, q httpapi.NewRu
 	if who.Token == "" { // without a grant it would be a run of the person at this machine
 		return fault.New(fault.Internal, "the caller has no grant")
 	}
-	req := runs.Request{Workspace: s.workspace, Grant: grants.Presented{Token: who.Token}, Changeset: q.Changeset, Planning: q.Planning,
+	req := runs.Request{Workspace: s.workspace, Grant: who.Presented(), Changeset: q.Changeset, Planning: q.Planning,
 		Wait: true, Advice: adviceOn, Observe: s.observe, Started: func(run *runner.Run, _ policies.Hint) { started(run.ID.String()) }}
 	err := s.app.Runs.Read(&req, q.Plan, q.Frozen, q.Inputs)
 	if err == nil {

@@ -35,7 +35,7 @@ kept in the ledger, and only this ledger accepts the token.
 	}
 	c.AddCommand(s.grantIssueCmd(), s.grantNarrowCmd(), s.grantDelegateCmd(), s.grantInspectCmd(), s.grantListCmd(),
 		s.grantStandingCmd("revoke", store.Revoked), s.grantStandingCmd("pause", store.Paused), s.grantStandingCmd("resume", store.Active),
-		s.grantKeysCmd(), s.grantKeygenCmd())
+		s.grantKeysCmd(), s.grantKeygenCmd(), s.grantProofCmd())
 	return c
 }
 

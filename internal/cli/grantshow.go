@@ -284,6 +284,42 @@ public key can be used only with the private key.
 	}
 }
 
+func (s *session) grantProofCmd() *cobra.Command {
+	var presented func() (grants.Presented, error)
+	c := &cobra.Command{
+		Use:   "proof METHOD URL",
+		Short: "Prove possession of a bound grant's key for one HTTP request",
+		Long: `Prints the value of the header DPoP (RFC 9449) for one request to remit serve or
+remit mcp serve --listen under a grant that is bound to a key. Send it with
+Authorization: DPoP TOKEN. It counts once, within 30 seconds, for that method
+and URL; a query is left out.
+`,
+		Example: `  remit grant proof GET https://remit.example/v1/runs --grant @docs.token \
+    --grant-key docs.key`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			p, err := presented()
+			if err != nil {
+				return err
+			}
+			if p.Token == "" || p.KeyFile == "" {
+				return fault.New(fault.Usage, "a proof needs a grant and its key").WithHint("name them with --grant @FILE --grant-key FILE")
+			}
+			proof, err := grants.RequestProof(p, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			if s.json {
+				return s.printJSON(map[string]string{"dpop": proof, "authorization": "DPoP " + p.Token})
+			}
+			s.printf("%s\n", proof)
+			return nil
+		},
+	}
+	presented = s.presented(c)
+	return c
+}
+
 // expiry prints when a grant expires.
 func expiry(t time.Time) string {
 	if t.IsZero() {

@@ -162,6 +162,8 @@ type Turn struct {
 type Caller struct {
 	Name  string // "user:ann"
 	Token string // of the grant; "": the policies in force
+	// Proven says that the grant is bound to a key, and that the caller proved to have it.
+	Proven bool `json:",omitempty"`
 }
 
 // FileInfo is a file of a session, without its content.

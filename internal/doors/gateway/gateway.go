@@ -25,6 +25,7 @@ import (
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/callers"
+	"github.com/remitrun/remit/internal/service/grants"
 )
 
 // Session is the run of one connection.
@@ -53,15 +54,15 @@ type Options struct {
 	Version string
 	// Tools lists the catalog's enabled tools by ID, as far as they are known when ctx ends.
 	Tools func(ctx context.Context) []*tool.Spec
-	// Enter verifies a token that a client presents over HTTP, and records nothing. It must
-	// be fast for a token that was verified before. It is needed for HTTP only.
-	Enter func(ctx context.Context, token string) (*callers.Caller, error)
+	// Enter verifies what a client presents over HTTP. It must be fast for a token that was
+	// verified before. It is needed for HTTP only.
+	Enter func(ctx context.Context, c callers.Credential) (*callers.Caller, error)
 	// Findings gives the suspicious parts of a tool's own text, which clients get in the
 	// tool's _meta; nil: none.
 	Findings func(id tool.ID) []Finding
-	// Begin starts the run of a connection; token is the grant that the client
-	// presented, "" on standard input and output.
-	Begin func(ctx context.Context, token string, ask Asker) (Session, error)
+	// Begin starts the run of a connection; granted is the grant that the client presented,
+	// empty on standard input and output.
+	Begin func(ctx context.Context, granted grants.Presented, ask Asker) (Session, error)
 	// Elicit has the policy's questions answered by the person at the client; otherwise
 	// they wait for others.
 	Elicit bool
@@ -125,13 +126,13 @@ const instructions = `Tools of Remit. Every call is decided by policy and record
 	`the same call again is denied again. A call that needs approval says how a person gives it.`
 
 // connect starts a connection's run and makes the MCP server for its client.
-func (g *Gateway) connect(ctx context.Context, token string) (*conn, error) {
+func (g *Gateway) connect(ctx context.Context, granted grants.Presented) (*conn, error) {
 	c := &conn{
 		gateway: g, id: unguessable(), slots: make(chan struct{}, maxCalls), listed: map[string]tool.ID{}, shown: map[string]tool.Digest{},
 		calls: map[int]*call{}, parked: map[string]*parked{}, shelves: newShelves(), watched: map[origin]int{},
 	}
 	var err error
-	if c.session, err = g.opts.Begin(ctx, token, c.ask); err != nil {
+	if c.session, err = g.opts.Begin(ctx, granted, c.ask); err != nil {
 		return nil, err
 	}
 	c.server = mcp.NewServer(&mcp.Implementation{Name: "remit", Title: "Remit", Version: g.opts.Version}, c.options())

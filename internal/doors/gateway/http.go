@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/doors/admission"
+	"github.com/remitrun/remit/internal/doors/credential"
 	"github.com/remitrun/remit/internal/doors/hostcheck"
 	"github.com/remitrun/remit/internal/service/callers"
 )
@@ -99,16 +99,19 @@ func newWeb(g *Gateway) *web {
 	return &web{gateway: g, clients: map[string]*client{}, seats: admission.NewSeats(maxClients)}
 }
 
+// service says under which hosts clients may call.
+func (w *web) service() hostcheck.Service { return hostcheck.Service{Hosts: w.hosts, Port: w.port} }
+
 // ServeHTTP implements http.Handler.
 func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	if why := (hostcheck.Service{Hosts: w.hosts, Port: w.port}).Foreign(r); why != "" && w.rates != nil {
+	if why := w.service().Foreign(r); why != "" && w.rates != nil {
 		turnAway(rw, why, http.StatusForbidden)
 		return
 	}
 	token, who, status, err := w.recognize(r)
 	if err != nil {
 		if status == http.StatusUnauthorized {
-			rw.Header().Set("WWW-Authenticate", `Bearer realm="remit"`)
+			credential.Challenge(rw.Header(), r, err)
 		}
 		turnAway(rw, fault.CodeOf(err).Error()+" "+fault.Message(err), status)
 		return
@@ -134,11 +137,12 @@ func turnAway(rw http.ResponseWriter, why string, status int) {
 // recognize authenticates the client of a request, within the limits on requests. Nothing
 // is started or recorded for an invalid token.
 func (w *web) recognize(r *http.Request) (token string, who *callers.Caller, status int, err error) {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "bearer") || token == "" {
-		err = fault.New(fault.GrantInvalid, "the request has no grant token").WithHint("send a token of `remit grant issue` as bearer token")
-	} else {
-		who, err = w.gateway.opts.Enter(r.Context(), token)
+	if who = callers.From(r.Context()); who != nil { // another server has recognized the client
+		return who.Token, who, 0, nil
+	}
+	c, err := credential.Of(r, w.service())
+	if err == nil {
+		who, err = w.gateway.opts.Enter(r.Context(), c)
 	}
 	switch {
 	case err == nil && w.rates != nil && !w.rates.Take(time.Now(), who.Root, who.Leaf):
@@ -184,7 +188,7 @@ func (w *web) clientOf(r *http.Request, token string, who *callers.Caller) (*cli
 	if !ok {
 		return nil, http.StatusServiceUnavailable, fault.New(fault.LimitReached, "too many clients are connected; the limit is %d, half of them for one grant with all that derive from it", maxClients)
 	}
-	conn, err := w.gateway.connect(r.Context(), token)
+	conn, err := w.gateway.connect(r.Context(), who.Presented())
 	if err != nil {
 		release()
 		if refusesGrant(err) {

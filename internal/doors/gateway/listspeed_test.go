@@ -14,6 +14,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/doors/gateway"
+	"github.com/remitrun/remit/internal/service/grants"
 )
 
 // lister is a session that nobody calls.
@@ -48,7 +49,7 @@ func BenchmarkListOfAThousandTools(b *testing.B) {
 	}
 	g := gateway.New(gateway.Options{
 		Tools: func(context.Context) []*tool.Spec { return all },
-		Begin: func(context.Context, string, gateway.Asker) (gateway.Session, error) {
+		Begin: func(context.Context, grants.Presented, gateway.Asker) (gateway.Session, error) {
 			return lister{rules.Chain{bound}}, nil
 		},
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/doors/gateway"
+	"github.com/remitrun/remit/internal/service/grants"
 )
 
 // twice is a session whose calls ask two questions, one after the other. The first
@@ -64,7 +65,7 @@ func TestAnAnswerThatComesTooLateIsNotTheNextOnes(t *testing.T) {
 	g := gateway.New(gateway.Options{
 		Server: "s",
 		Tools:  func(context.Context) []*tool.Spec { return []*tool.Spec{spec} },
-		Begin:  func(context.Context, string, gateway.Asker) (gateway.Session, error) { return s, nil },
+		Begin:  func(context.Context, grants.Presented, gateway.Asker) (gateway.Session, error) { return s, nil },
 	})
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()

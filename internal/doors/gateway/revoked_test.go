@@ -12,6 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/doors/gateway"
+	"github.com/remitrun/remit/internal/service/grants"
 )
 
 // revocable is a session whose grant can be revoked.
@@ -46,7 +47,7 @@ func TestARevokedGrantListsNothing(t *testing.T) {
 	}
 	g := gateway.New(gateway.Options{
 		Tools: func(context.Context) []*tool.Spec { return specs },
-		Begin: func(context.Context, string, gateway.Asker) (gateway.Session, error) { return s, nil },
+		Begin: func(context.Context, grants.Presented, gateway.Asker) (gateway.Session, error) { return s, nil },
 		Offers: func() []gateway.Offer {
 			return []gateway.Offer{{
 				Server: "s", Resources: []*mcp.Resource{{URI: "note:1", Name: "note"}}, Prompts: []*mcp.Prompt{{Name: "greet"}},

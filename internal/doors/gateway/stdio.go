@@ -6,6 +6,8 @@ import (
 	"io"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/remitrun/remit/internal/service/grants"
 )
 
 // maxMessage is the longest message of a client, in bytes.
@@ -14,7 +16,7 @@ const maxMessage = 16 << 20
 // Serve serves one client on a pair of streams, as standard input and output, until the
 // client closes its side or ctx ends. Then it ends the run and closes in and out.
 func (g *Gateway) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
-	c, err := g.connect(ctx, "")
+	c, err := g.connect(ctx, grants.Presented{})
 	if err != nil {
 		return err
 	}

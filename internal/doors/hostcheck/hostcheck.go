@@ -7,8 +7,11 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/remitrun/remit/internal/authority/dpop"
 )
 
 // Service says under which hosts a service may be called: names and addresses of loopback
@@ -16,6 +19,28 @@ import (
 type Service struct {
 	Hosts []string // further names, with any port, as a proxy before the service may have another one
 	Port  string   // that the service listens on; "": any
+	TLS   bool
+	// Address is where clients find the service, if the settings say so; "": they do not.
+	Address string
+}
+
+// Origins gives the origins of the service, as [dpop.Origin] writes them. A proxy before it
+// ends TLS at the usual port of its further names, or at Address.
+func (s Service) Origins() []string {
+	scheme, out := "http", []string{}
+	if s.TLS {
+		scheme = "https"
+	}
+	for _, h := range append([]string{"localhost", "127.0.0.1", "::1"}, s.Hosts...) {
+		out = append(out, dpop.Origin(&url.URL{Scheme: scheme, Host: net.JoinHostPort(h, s.Port)}))
+	}
+	for _, h := range s.Hosts {
+		out = append(out, dpop.Origin(&url.URL{Scheme: "https", Host: net.JoinHostPort(h, "")}))
+	}
+	if u, err := url.Parse(s.Address); err == nil && u.Host != "" {
+		out = append(out, dpop.Origin(u))
+	}
+	return out
 }
 
 // Foreign says why a request may come from a foreign web page; "": it does not.

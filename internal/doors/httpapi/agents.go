@@ -88,7 +88,9 @@ var exampleAgent = map[string]any{
 }
 
 // by gives the caller in the form of package agent.
-func (a *asked) by() agent.Caller { return agent.Caller{Name: a.who.Name, Token: a.who.Token} }
+func (a *asked) by() agent.Caller {
+	return agent.Caller{Name: a.who.Name, Token: a.who.Token, Proven: a.who.Proven}
+}
 
 func (s *Server) agents() {
 	type create struct {

@@ -186,7 +186,7 @@ func (s *Server) beat(ctx context.Context, st *stream, who *Caller, ended func(*
 			ended(&agent.Problem{Code: fault.SessionBusy.Error(), Message: "the service is stopping", Hint: "connect again when it is back"})
 			return
 		case <-check.C:
-			if _, err := s.o.Gate.Enter(ctx, who.Token); err != nil {
+			if err := s.o.Gate.Check(ctx, who); err != nil {
 				if ctx.Err() != nil {
 					return
 				}

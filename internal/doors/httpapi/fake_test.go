@@ -19,6 +19,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/telemetry"
+	"github.com/remitrun/remit/internal/service/callers"
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
@@ -68,7 +69,13 @@ func (w *world) caller(token, name string, actions ...string) {
 	}}
 }
 
-func (w *world) Enter(_ context.Context, token string) (*httpapi.Caller, error) {
+func (w *world) Check(ctx context.Context, c *httpapi.Caller) error {
+	_, err := w.Enter(ctx, callers.Credential{Token: c.Token})
+	return err
+}
+
+func (w *world) Enter(_ context.Context, c callers.Credential) (*httpapi.Caller, error) {
+	token := c.Token
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.gone[token]; err != nil {

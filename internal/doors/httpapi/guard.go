@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/doors/credential"
 	"github.com/remitrun/remit/internal/doors/hostcheck"
 	"github.com/remitrun/remit/internal/record/telemetry"
 )
@@ -24,7 +25,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.ui.ServeHTTP(w, r)
 		return
 	}
-	x := &exchange{ResponseWriter: w, id: requestID(r), began: time.Now(), within: s.limits.Write}
+	x := &exchange{ResponseWriter: w, asked: r, id: requestID(r), began: time.Now(), within: s.limits.Write}
 	h := w.Header()
 	h.Set("X-Request-Id", x.id)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -47,6 +48,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // exchange is a request with its response.
 type exchange struct {
 	http.ResponseWriter
+	asked  *http.Request // as the client sent it
 	id     string
 	began  time.Time
 	op     *operation
@@ -146,7 +148,7 @@ func (s *Server) finished(x *exchange, p *Problem) *Problem {
 	}
 	x.failed = &c
 	if c.Status == http.StatusUnauthorized {
-		x.Header().Set("WWW-Authenticate", `Bearer realm="remit"`)
+		credential.Challenge(x.Header(), x.asked, p)
 	}
 	if c.retry != "" {
 		x.Header().Set("Retry-After", c.retry)
@@ -196,7 +198,7 @@ func method(m string) string {
 
 // origin says under which hosts the service may be called.
 func (s *Server) origin() hostcheck.Service {
-	o := hostcheck.Service{Hosts: s.o.Hosts}
+	o := hostcheck.Service{Hosts: s.o.Hosts, TLS: s.o.TLS != nil, Address: s.o.Address}
 	if own := s.port.Load(); own != nil {
 		o.Port = *own
 	}

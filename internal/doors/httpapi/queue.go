@@ -59,7 +59,7 @@ func (s *Server) queueRun(ctx context.Context, who *Caller, q NewRun) (*runAnswe
 	if who.Token == "" { // without a grant it would be a run of the person at this machine
 		return nil, fault.New(fault.Internal, "the caller has no grant")
 	}
-	run, _, err := s.o.Queue.Submit(ctx, queue.Submission{Token: who.Token, Plan: q.Plan, Frozen: q.Frozen, Inputs: q.Inputs, Changeset: q.Changeset, Planning: q.Planning, Options: queue.Options{
+	run, _, err := s.o.Queue.Submit(ctx, queue.Submission{Grant: who.Presented(), Plan: q.Plan, Frozen: q.Frozen, Inputs: q.Inputs, Changeset: q.Changeset, Planning: q.Planning, Options: queue.Options{
 		Priority: q.Queue.Priority, Delay: time.Duration(q.Queue.Delay) * time.Second, At: q.Queue.At, Unique: q.Queue.Unique, Limits: q.Queue.Limits,
 	}})
 	if err = whenFull(err); err != nil {

@@ -19,7 +19,9 @@ import (
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/doors/admission"
+	"github.com/remitrun/remit/internal/doors/credential"
 	"github.com/remitrun/remit/internal/record/telemetry"
+	"github.com/remitrun/remit/internal/service/callers"
 )
 
 // operation is an operation of the API.
@@ -259,15 +261,15 @@ func (s *Server) admit(x *exchange, r *http.Request) *Problem {
 
 // recognize authenticates the caller of a request, within the limits on requests.
 func (s *Server) recognize(x *exchange, r *http.Request) *Problem {
-	token, p := bearer(r)
-	if p == nil {
-		who, err := s.o.Gate.Enter(r.Context(), token)
-		if err == nil {
+	c, err := credential.Of(r, s.origin())
+	if err == nil {
+		var who *Caller
+		if who, err = s.o.Gate.Enter(r.Context(), c); err == nil {
 			x.who = who
 			return s.inRate(who)
 		}
-		p = unauthenticated(err)
 	}
+	p := unauthenticated(err)
 	if p.Status == http.StatusUnauthorized && !s.refused.Take(time.Now(), admission.Address(r.RemoteAddr)) {
 		p = bad(http.StatusTooManyRequests, fault.LimitReached, "too many requests without a valid grant from this address", "wait a second")
 		p.retry = "1"
@@ -287,7 +289,7 @@ func (s *Server) mcp(w http.ResponseWriter, r *http.Request) {
 		s.fail(x, p)
 		return
 	}
-	s.o.MCP.ServeHTTP(x, r)
+	s.o.MCP.ServeHTTP(x, r.WithContext(callers.With(r.Context(), x.who)))
 }
 
 // witnessRead is how long a checkpoint may take to arrive.
@@ -308,20 +310,6 @@ func (s *Server) witness(w http.ResponseWriter, r *http.Request) {
 	}
 	_ = http.NewResponseController(x.ResponseWriter).SetReadDeadline(time.Now().Add(witnessRead)) // without a connection, as in tests, there is no deadline
 	s.o.Witness.ServeHTTP(x, r)
-}
-
-// bearer gives the grant that a request presents.
-func bearer(r *http.Request) (string, *Problem) {
-	list := r.Header.Values("Authorization")
-	if len(list) > 1 {
-		return "", bad(http.StatusUnauthorized, fault.GrantInvalid, "the request has several Authorization headers", "present one grant")
-	}
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "bearer") || token == "" {
-		return "", bad(http.StatusUnauthorized, fault.GrantInvalid, "the request presents no grant",
-			"send a grant as Authorization: Bearer TOKEN; remit serve shows one at its first start, remit grant issue makes others")
-	}
-	return token, nil
 }
 
 // unauthenticated makes the problem of an invalid grant: 401, unless the service itself
@@ -429,7 +417,7 @@ func (s *Server) describe() huma.API {
 			License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 		},
 		Components: &huma.Components{Schemas: schemas(), SecuritySchemes: map[string]*huma.SecurityScheme{
-			"grant": {Type: "http", Scheme: "bearer", BearerFormat: "Remit grant", Description: "A grant token, as remit serve shows at its first start, or as remit grant issue makes one."},
+			"grant": {Type: "http", Scheme: "bearer", BearerFormat: "Remit grant", Description: "A grant token, as remit serve shows at its first start, or as remit grant issue makes one. A grant that is bound to a key is sent as Authorization: DPoP TOKEN, with a proof of RFC 9449 in the header DPoP."},
 		}},
 		Tags: []*huma.Tag{
 			{Name: "capabilities", Description: "Modules that agents are made of"}, {Name: "agents"}, {Name: "sessions", Description: "Conversations with agents"},

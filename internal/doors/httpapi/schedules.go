@@ -136,7 +136,7 @@ func (s *Server) schedules() {
 		}
 		q := in.Body
 		c, err := s.o.Queue.SubmitSchedule(ctx, queue.NewSchedule{Name: q.Name, Cron: q.Cron, Zone: q.Zone, By: in.who.Name}, queue.Submission{
-			Token: in.who.Token, Plan: q.Plan, Frozen: q.Frozen, Inputs: q.Inputs, Changeset: q.Changeset, Planning: q.Planning, Options: queue.Options{Priority: q.Priority, Limits: q.Limits}})
+			Grant: in.who.Presented(), Plan: q.Plan, Frozen: q.Frozen, Inputs: q.Inputs, Changeset: q.Changeset, Planning: q.Planning, Options: queue.Options{Priority: q.Priority, Limits: q.Limits}})
 		return &scheduleAnswer{"/v1/schedules/" + c.ID.String(), c}, err
 	})
 }

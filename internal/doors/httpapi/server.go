@@ -38,9 +38,11 @@ func rootOf(c *Caller) string { return cmp.Or(c.Root, c.Leaf) }
 
 // Gate authenticates callers.
 type Gate interface {
-	// Enter verifies a token, and that its grant can be used now. It must be fast for a
-	// token that was verified before.
-	Enter(ctx context.Context, token string) (*Caller, error)
+	// Enter verifies what a request presents, and that its grant can be used now. It must be
+	// fast for a token that was verified before.
+	Enter(ctx context.Context, c callers.Credential) (*Caller, error)
+	// Check reports why a caller who has entered would not be let in any more.
+	Check(ctx context.Context, c *Caller) error
 }
 
 // Lineage returns under what something was made, for [Caller.Owns].

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/agents/agent"
+	"github.com/remitrun/remit/internal/authority/dpop"
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/authority/grant/token"
 	"github.com/remitrun/remit/internal/authority/policy"
@@ -40,6 +41,7 @@ type Caller struct {
 	Name   string // the grant's holder, as "user:ann"
 	Person string // the holder of the root grant
 	Token  string // of the grant
+	Proven bool   // the grant is bound to a key, and the request proved that the caller has it
 	Leaf   string // the grant's own ID
 	Root   string // ID of the root grant that it derives from; limits apply to both
 	Device string // the device of the person that the grant was made for; "": none
@@ -54,6 +56,11 @@ type Caller struct {
 	May func(action string) error
 }
 
+// Presented is the caller's grant, for what the caller asks for.
+func (c *Caller) Presented() grants.Presented {
+	return grants.Presented{Token: c.Token, Proven: c.Proven}
+}
+
 // Owns reports whether something is the caller's: it was made under the caller's grant, or below
 // it, or by the person whose own grant it is. Lineage is of the thing, as [Gate.OfRun] gives it.
 func (c *Caller) Owns(lineage []string) bool {
@@ -65,6 +72,7 @@ func (c *Caller) Owns(lineage []string) bool {
 type Gate struct {
 	Now    func() time.Time // the clock, for how long a verified token is trusted
 	People *people.People   // verifies tokens of identity providers; nil: all of them are refused
+	Proofs Rates            // bounds the proofs of each root grant; nil: grants that are bound to a key are refused
 
 	home      *home.Home
 	policies  *policies.Policies
@@ -85,6 +93,7 @@ type entered struct {
 	caller Caller
 	grant  grant.Grant
 	until  time.Time
+	key    string // thumbprint of the key that requests must prove; "": none
 }
 
 // Open makes a gate for a workspace. It opens the ledger once: doing so for each request
@@ -94,14 +103,23 @@ func Open(ctx context.Context, h *home.Home, p *policies.Policies, gs *grants.Gr
 	return &Gate{Now: time.Now, home: h, policies: p, grants: gs, workspace: workspace, auth: auth, store: st, entered: memo.New[*entered](maxEntered), lineages: memo.New[[]string](maxLineages)}, err
 }
 
-// Enter verifies a token, and that its grant can be used now. It is fast for a token that
-// was verified before.
-func (g *Gate) Enter(ctx context.Context, text string) (*Caller, error) {
-	e, err := g.enter(ctx, text)
+// Enter verifies what a request presents, and that its grant can be used now. It is fast for
+// a token that was verified before. A proof counts once.
+func (g *Gate) Enter(ctx context.Context, c Credential) (*Caller, error) {
+	e, err := g.enter(ctx, c.Token)
 	if err != nil {
 		return nil, err
 	}
+	if err := g.prove(ctx, e, c); err != nil {
+		return nil, g.tell(ctx, c.Token, err)
+	}
 	return &e.caller, nil
+}
+
+// Check reports why a caller who has entered would not be let in any more.
+func (g *Gate) Check(ctx context.Context, c *Caller) error {
+	_, err := g.enter(ctx, c.Token)
+	return err
 }
 
 func (g *Gate) enter(ctx context.Context, text string) (*entered, error) {
@@ -131,19 +149,25 @@ func (g *Gate) verify(ctx context.Context, text string) (*entered, error) {
 	if len(text) > token.MaxSize {
 		return nil, fault.New(fault.GrantTooLarge, "the token is larger than any")
 	}
-	until := g.Now().Add(trustFor)
+	until, key := g.Now().Add(trustFor), ""
 	if g.People != nil && strings.Count(text, ".") == 2 { // a JWT: grants have no dots
-		token, expires, err := g.People.Exchange(ctx, text)
+		given, err := g.People.Exchange(ctx, text)
 		if err != nil {
 			return nil, err
 		}
-		if text = token; expires.Before(until) {
-			until = expires
+		if text, key = given.Token, given.Key; given.Until.Before(until) {
+			until = given.Until
 		}
 	}
-	c, err := g.grants.Verify(ctx, g.store, grants.Presented{Token: text}, g.workspace)
+	c, err := g.grants.Verify(ctx, g.store, grants.Presented{Token: text, Proven: true}, g.workspace) // prove verifies the proof
 	if err != nil {
 		return nil, err
+	}
+	proven := c.HolderKey() != nil
+	if proven {
+		if key, err = dpop.Thumbprint(c.HolderKey()); err != nil {
+			return nil, err
+		}
 	}
 	env := g.home.Env(g.workspace)
 	held, err := g.auth.Restore(ctx, c, env)
@@ -185,8 +209,8 @@ func (g *Gate) verify(ctx context.Context, text string) (*entered, error) {
 		}
 		chain = append(chain, links...)
 	}
-	e := &entered{grant: held, until: until, caller: Caller{
-		Name: held.Holder(), Person: held.Nodes()[0].Holder, Token: text, Leaf: held.ID().String(), Root: root, Device: kept.Device, Tools: held.Chain().OpensTools(),
+	e := &entered{grant: held, until: until, key: key, caller: Caller{
+		Proven: proven, Name: held.Holder(), Person: held.Nodes()[0].Holder, Token: text, Leaf: held.ID().String(), Root: root, Device: kept.Device, Tools: held.Chain().OpensTools(),
 		May: func(action string) error { return mayAsk(chain, action) },
 	}}
 	return e, g.describe(ctx, &e.caller)

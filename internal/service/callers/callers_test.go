@@ -59,7 +59,7 @@ func (s *service) set(tok grants.Token, to store.Standing) {
 
 func (s *service) enter(text string) (*callers.Caller, fault.Code) {
 	s.t.Helper()
-	c, err := s.gate.Enter(s.t.Context(), text)
+	c, err := s.gate.Enter(s.t.Context(), callers.Credential{Token: text})
 	if err != nil {
 		return nil, fault.CodeOf(err)
 	}

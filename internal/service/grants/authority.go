@@ -27,6 +27,7 @@ import (
 type Presented struct {
 	Token   string
 	KeyFile string
+	Proven  bool // the holder's proof was verified when the grant was presented to a service
 }
 
 // Authority decides about the grants that a ledger keeps: it is a runner.Authority and a
@@ -122,7 +123,7 @@ func (s *Grants) Verify(ctx context.Context, st store.Backend, p Presented, work
 		return token.Claims{}, err
 	}
 	audience := trust.Ledger.String()
-	use := token.Use{At: time.Now(), Workspace: workspace, Audience: audience}
+	use := token.Use{At: time.Now(), Workspace: workspace, Audience: audience, Held: token.Held{Proven: p.Proven}}
 	if p.KeyFile != "" {
 		key, err := readPrivateKey(p.KeyFile)
 		if err != nil {

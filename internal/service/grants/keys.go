@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/remitrun/remit/internal/authority/dpop"
 	"github.com/remitrun/remit/internal/authority/grant/token"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/wholefile"
@@ -209,6 +210,23 @@ func readPrivateKey(file string) (ed25519.PrivateKey, error) {
 		return nil, bad(nil, "holds a key that is not Ed25519")
 	}
 	return priv, nil
+}
+
+// RequestProof makes the proof of RFC 9449 for one HTTP request under a grant that is bound to
+// a key. It needs no ledger.
+func RequestProof(p Presented, method, address string) (string, error) {
+	key, err := readPrivateKey(p.KeyFile)
+	if err != nil {
+		return "", err
+	}
+	c, err := token.Decode(p.Token)
+	if err != nil {
+		return "", err
+	}
+	if c.HolderKey() == nil || !c.HolderKey().Equal(key.Public()) {
+		return "", fault.New(fault.GrantHolder, "the grant is not bound to this key").WithHint("use the private key that the grant was issued for; a grant without a key needs no proof")
+	}
+	return dpop.Make(key, dpop.Use{Method: method, URL: address, Token: p.Token, At: time.Now(), ID: rand.Text()})
 }
 
 // parsePublicKey reads an Ed25519 public key in base64.

@@ -242,15 +242,41 @@ func (p *People) Bound(who *ledger.Person) (*policy.Policy, error) {
 	return p.Policy(role)
 }
 
+// Exchanged is what counts in the place of a token of an issuer.
+type Exchanged struct {
+	Token string    // of the person's grant
+	Until time.Time // when the issuer's token expires
+	Key   string    // thumbprint of the key that the issuer's token is bound to; "": to none
+}
+
 // Exchange verifies a token of an issuer that an API client presents, and gives the token of
-// the person's grant in its place. It counts until the issuer's token expires.
-func (p *People) Exchange(ctx context.Context, text string) (token string, until time.Time, err error) {
+// the person's grant in its place.
+func (p *People) Exchange(ctx context.Context, text string) (Exchanged, error) {
 	c, err := p.verify(ctx, text, func(i settings.Issuer) []string { return i.Audiences })
 	if err != nil {
-		return "", time.Time{}, err
+		return Exchanged{}, err
 	}
-	token, err = p.admit(ctx, c)
-	return token, c.expires, err
+	out := Exchanged{Until: c.expires}
+	if out.Key, err = confirmation(c.claims); err != nil {
+		return Exchanged{}, err
+	}
+	out.Token, err = p.admit(ctx, c)
+	return out, err
+}
+
+// confirmation gives the thumbprint of the key that a token is bound to (RFC 9449, section 6).
+// A token that is bound in another way, such as to a certificate, cannot be checked here.
+func confirmation(claims map[string]any) (string, error) {
+	cnf, bound := claims["cnf"]
+	if !bound {
+		return "", nil
+	}
+	how, _ := cnf.(map[string]any)
+	if key, ok := how["jkt"].(string); ok && len(how) == 1 && key != "" {
+		return key, nil
+	}
+	return "", fault.New(fault.GrantHolder, "the token is bound to its holder in a way that is not supported here").
+		WithHint("have the issuer bind it by DPoP alone (cnf.jkt), or not at all")
 }
 
 // admit gives the token of the grant of a person: the one of before, while nothing changed.

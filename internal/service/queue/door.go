@@ -18,7 +18,7 @@ type Door struct {
 
 // Submission is a run that a client queues.
 type Submission struct {
-	Token     string // of the client's grant
+	Grant     grants.Presented // the client's
 	Plan      string
 	Frozen    []byte
 	Inputs    map[string]json.RawMessage
@@ -36,7 +36,7 @@ type State struct {
 
 // Submit queues a run of a client.
 func (d Door) Submit(ctx context.Context, s Submission) (store.QueuedRun, bool, error) {
-	r := runs.Request{Workspace: d.Workspace, Grant: grants.Presented{Token: s.Token}, Changeset: s.Changeset, Planning: s.Planning}
+	r := runs.Request{Workspace: d.Workspace, Grant: s.Grant, Changeset: s.Changeset, Planning: s.Planning}
 	if err := d.Runs.Read(&r, s.Plan, s.Frozen, s.Inputs); err != nil {
 		return store.QueuedRun{}, false, err
 	}
@@ -45,7 +45,7 @@ func (d Door) Submit(ctx context.Context, s Submission) (store.QueuedRun, bool, 
 
 // SubmitSchedule makes a schedule of a client. Its runs have the authority of the client's grant.
 func (d Door) SubmitSchedule(ctx context.Context, n NewSchedule, s Submission) (store.Schedule, error) {
-	r := runs.Request{Workspace: d.Workspace, Grant: grants.Presented{Token: s.Token}, Changeset: s.Changeset, Planning: s.Planning}
+	r := runs.Request{Workspace: d.Workspace, Grant: s.Grant, Changeset: s.Changeset, Planning: s.Planning}
 	if err := d.Runs.Read(&r, s.Plan, s.Frozen, s.Inputs); err != nil {
 		return store.Schedule{}, err
 	}

@@ -191,10 +191,6 @@ func (q *Queue) authority(ctx context.Context, r runs.Request, run *store.Queued
 		run.Principal = "user:" + q.Home.User
 		return err
 	}
-	if r.Grant.KeyFile != "" {
-		return fault.New(fault.GrantHolder, "a grant that is bound to a key cannot be queued: whoever starts the run does not have the key").
-			WithHint("queue the run under a grant without --holder-key")
-	}
 	var narrower []*policy.Policy
 	if r.Root != nil {
 		narrower = append(narrower, r.Root)
@@ -226,7 +222,8 @@ func (q *Queue) request(run *store.QueuedRun, t store.Task) (runs.Request, error
 	if err := json.Unmarshal(t.Doc, &d); err != nil {
 		return runs.Request{}, fault.Wrap(fault.StoreCorrupt, err, "what the queued run %s is to do cannot be read", run.ID)
 	}
-	r := runs.Request{Workspace: run.Workspace, Inputs: d.Inputs, Planning: d.Planning, Changeset: d.Changeset, Wait: true, Grant: grants.Presented{Token: t.Token}}
+	r := runs.Request{Workspace: run.Workspace, Inputs: d.Inputs, Planning: d.Planning, Changeset: d.Changeset, Wait: true,
+		Grant: grants.Presented{Token: t.Token, Proven: true}} // by the caller who queued it, see authority
 	if info, err := os.Stat(run.Workspace); err != nil || !info.IsDir() {
 		return r, fault.New(fault.NotFound, "the workspace %q is not a folder of this machine", run.Workspace)
 	}

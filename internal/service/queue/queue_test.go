@@ -278,7 +278,7 @@ func TestWhatCannotBeQueuedIsRefusedAtOnce(t *testing.T) {
 		"more than a year ahead":                 {nil, queue.Options{Delay: 10000 * time.Hour}},
 		"not a text of at most 200 bytes":        {nil, queue.Options{Unique: strings.Repeat("x", 201)}},
 		`the plan declares no input "nope"`:      {func(r *runs.Request) { r.Inputs = map[string]string{"nope": "1"} }, queue.Options{}},
-		"bound to a key cannot be queued":        {func(r *runs.Request) { r.Grant = grants.Presented{Token: "remit1_x", KeyFile: "key"} }, queue.Options{}},
+		`the key file "key" cannot be read`:      {func(r *runs.Request) { r.Grant = grants.Presented{Token: "remit1_x", KeyFile: "key"} }, queue.Options{}},
 		"the token is cut off or changed":        {func(r *runs.Request) { r.Grant = grants.Presented{Token: "remit1_x"} }, queue.Options{}},
 	} {
 		r := p.request("x")

@@ -26,6 +26,9 @@ type Held struct {
 	Request tool.Digest   // the request that the proof must name; zero: any request
 	Window  time.Duration // maximum difference between the proof's time and the verifier's; 0: DefaultWindow
 	Seen    Seen          // remembers proofs; if nil, every proof is refused
+	// Proven says that the caller has verified a proof of another form for this use, such as
+	// that of an HTTP request.
+	Proven bool
 }
 
 // Seen remembers a proof until a time and reports whether it is fresh: not
@@ -99,6 +102,9 @@ func (h *Held) verify(c *Content, u Use) error {
 		if h.Proof != "" {
 			return notHolder("the token is bound to no key, yet a proof came with it", "use it without a proof")
 		}
+		return nil
+	}
+	if h.Proven {
 		return nil
 	}
 	if h.Proof == "" {
