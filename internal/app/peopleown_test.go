@@ -194,6 +194,29 @@ func TestARequestIsMadeOncePerPerson(t *testing.T) {
 	}
 }
 
+// TestAUniqueKeyIsOfAPerson: a person's next grant does not queue a second run of a key.
+func TestAUniqueKeyIsOfAPerson(t *testing.T) {
+	s := newTeam(t)
+	s.must(200, "POST", "/v1/queue/pause", "")
+	queued := func(name string) any {
+		t.Helper()
+		status, got := s.ask("POST", "/v1/runs", s.person(name, "developers"), planBody(t, "name: q\nsteps: [{tool: fs.read, args: {path: clock.yaml}}]\n", `,"queue":{"unique":"nightly"}`))
+		if status != 202 && status != 200 {
+			t.Fatalf("%s: %d %v", name, status, got)
+		}
+		return got["run_id"]
+	}
+	first := queued("ann")
+	s.stop()
+	s.begin()
+	if again := queued("ann"); again != first {
+		t.Errorf("under the person's next grant: %v; the first was %v", again, first)
+	}
+	if other := queued("bob"); other == first {
+		t.Error("another person's key is taken")
+	}
+}
+
 // TestMCPSessionsAreOfAPerson: a person's next token continues one, another person's does not.
 func TestMCPSessionsAreOfAPerson(t *testing.T) {
 	s := newTeam(t)

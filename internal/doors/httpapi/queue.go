@@ -37,7 +37,7 @@ type QueueTerms struct {
 	Priority int          `json:"priority,omitempty" minimum:"1" maximum:"4" doc:"1 is started first; default 2"`
 	Delay    int          `json:"delay,omitempty" minimum:"0" maximum:"31622400" doc:"Seconds: it is not started before"`
 	At       time.Time    `json:"at,omitzero" doc:"Instead of delay"`
-	Unique   string       `json:"unique,omitempty" maxLength:"200" doc:"While a run of the caller's root grant with this key waits or runs, that one is given and none is queued"`
+	Unique   string       `json:"unique,omitempty" maxLength:"200" doc:"While a run of the caller with this key waits or runs, that one is given and none is queued: of the person whose own grant it is, or else of the root grant"`
 	Limits   []store.Slot `json:"limits,omitempty" nullable:"false" maxItems:"20" doc:"Bounds of the runs that carry the same limit and run at once. key is grant, tool:ID or source:NAME"`
 }
 

@@ -111,6 +111,7 @@ type QueuedRun struct {
 
 	State ledger.QueueState `json:"-"`
 	Root  uuid.UUID         `json:"-"` // root of the grant; zero: it was queued by the person at the machine
+	Owner string            `json:"-"` // given to Enqueue: whose own grant it is, as grants.OwnerOf gives it; "": nobody's
 	Run   ledger.Seq        `json:"-"` // 0: it was not started
 	Seq   ledger.Seq        `json:"-"` // of the event that queued it
 	Task  Task              `json:"-"` // given to Enqueue; read with QueuedTask

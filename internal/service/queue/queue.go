@@ -204,7 +204,12 @@ func (q *Queue) authority(ctx context.Context, r runs.Request, run *store.Queued
 		return err
 	}
 	run.Task.Policies, run.Principal, run.Grant, run.Root = sources, g.Holder(), c.Leaf(), g.Nodes()[0].ID
-	return nil
+	st, err := q.Home.Ledger(ctx)
+	if err != nil {
+		return err
+	}
+	run.Owner, err = grants.OwnerOf(ctx, st, c.Leaf().String())
+	return err
 }
 
 // chain is the chain of policies of a run without a grant, as it is now.

@@ -245,6 +245,13 @@ func queueUnique(t *testing.T, open OpenStore) {
 			t.Error("the key of another root grant is taken")
 		}
 	}
+	_, b := openQueue(t, open, t.TempDir())
+	for i, want := range []bool{true, false} { // a person's grants are one owner
+		own := toQueue(func(q *store.QueuedRun) { q.Unique, q.Principal, q.Root, q.Owner = "k", "user:ann", uuid.New(), "ann" })
+		if _, fresh, err := b.Enqueue(ctx, own, store.QueueRoom{Most: 3}); err != nil || fresh != want {
+			t.Errorf("under grant %d of a person: %v, %v", i+1, fresh, err)
+		}
+	}
 	put(t, s, finish(statusOf(t, a, first.ID).Run, tool.Completed))
 	if second, fresh := with("user:ann", uuid.Nil); !fresh || second.ID == first.ID {
 		t.Error("the key of a run that ended is taken")

@@ -37,13 +37,16 @@ const (
 )
 
 // uniqueOf is what the unique key of a queued run is compared by; empty without a key. Keys
-// of different owners are different.
+// of different owners are different. A person's grants have one owner.
 func uniqueOf(q *store.QueuedRun) []byte {
 	if q.Unique == "" {
 		return []byte{}
 	}
 	owner := q.Principal
-	if q.Root != uuid.Nil {
+	switch {
+	case q.Owner != "":
+		owner = "person\x00" + q.Owner
+	case q.Root != uuid.Nil:
 		owner = q.Root.String()
 	}
 	h := sha256.Sum256([]byte(owner + "\x00" + q.Unique))
