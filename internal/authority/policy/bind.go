@@ -27,8 +27,9 @@ type Rules struct {
 	gate      *boundEntry
 	risk      tool.Risk
 	gates     boundGates
-	own       string // see Chain.Owning
-	program   int    // instructions of the policy's regular expressions, without its roles'
+	own       string    // see Chain.Owning
+	flow      *flowLink // nil: a policy's own rules
+	program   int       // instructions of the policy's regular expressions, without its roles'
 }
 
 // Policy is what the rules were bound from.

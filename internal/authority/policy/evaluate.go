@@ -94,6 +94,12 @@ func (c Chain) action(a *tool.Action, all *collector) (effect Effect, first *bou
 			all.refuse(nil, i, a, "a policy of the chain is missing")
 			return Deny, nil, false
 		}
+		if r.flow != nil && r.flow.asks != nil {
+			if effect = min(effect, r.judgeAsks(a, i, all)); effect != Allow && all == nil {
+				return effect, nil, true
+			}
+			continue
+		}
 		if r.sections[id].inherits {
 			all.match(i, &r.inherit, a, nil)
 			continue
@@ -171,6 +177,10 @@ func (c Chain) gates(call *Call, all *collector) Effect {
 		return effect
 	}
 	for i, r := range c {
+		if r != nil && r.flow != nil {
+			effect = min(effect, r.judgeFlowTool(call, i, all))
+			continue
+		}
 		if r == nil || !r.gates.any {
 			continue
 		}
@@ -206,6 +216,9 @@ func (r *Rules) judge(id sectionID, a *tool.Action, link int, seen *ordinaryPath
 			return r.judgeUntold(a, link, all)
 		}
 	case databaseReadSection, databaseWriteSection:
+		if r.flow != nil {
+			return r.judgeFlowDatabase(a, link, all)
+		}
 		return r.judgeDatabase(id, a, link, all)
 	}
 	f := facts{action: a}
@@ -256,6 +269,9 @@ func (r *Rules) searchAmong(c *candidates, id sectionID, f *facts, link int, all
 
 // noMatch returns why no entry of a section matched.
 func (r *Rules) noMatch(id sectionID, f *facts) string {
+	if r.flow != nil {
+		return r.flow.noMatch(f.action.String())
+	}
 	id = r.policy.content().deciding(id)
 	lists := &r.sections[id].lists
 	subject := f.action.Subject()

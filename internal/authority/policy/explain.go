@@ -86,6 +86,9 @@ func defaultRule(r *Rules) *Rule {
 	if r == nil || r.policy == nil {
 		return &Rule{Name: "default"}
 	}
+	if r.flow != nil {
+		return &r.flow.rule
+	}
 	return &Rule{Policy: r.policy.Name(), File: r.policy.file, Name: "default"}
 }
 

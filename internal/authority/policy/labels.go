@@ -284,7 +284,7 @@ func (s *dataSettings) same(other *dataSettings) bool {
 	return a.b.String() == b.b.String()
 }
 
-// HasFlows reports whether a policy of the chain gives a label consequences.
+// HasFlows reports whether a policy of the chain has labels or flows.
 func (c Chain) HasFlows() bool {
-	return slices.ContainsFunc(c, func(r *Rules) bool { return r != nil && r.policy != nil && len(r.policy.content().data.flows) > 0 })
+	return slices.ContainsFunc(c, func(r *Rules) bool { return r != nil && r.policy != nil && r.policy.content().data.used() })
 }

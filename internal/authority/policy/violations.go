@@ -19,10 +19,11 @@ const (
 	DigestViolation                   // a tool that is not the one that was pinned
 	PlanViolation                     // a call that is not in the frozen plan
 	ModeViolation                     // a call with side effects while the run only plans
+	FlowViolation                     // data that a label keeps from going there
 	numViolations
 )
 
-var violationNames = [numViolations]string{"path", "host", "command", "tool", "budget", "depth", "grant", "digest", "plan", "mode"}
+var violationNames = [numViolations]string{"path", "host", "command", "tool", "budget", "depth", "grant", "digest", "plan", "mode", "flow"}
 
 // String gives the word that policies use.
 func (v Violation) String() string {

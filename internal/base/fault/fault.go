@@ -77,6 +77,7 @@ const (
 	GrantKey       Code = 6021 // a token was signed with a key that the ledger does not have, or no longer trusts
 	GrantSealed    Code = 6022 // a token was sealed: it cannot be narrowed further
 	GrantWorkspace Code = 6023 // a token is for another workspace
+	FlowRefused    Code = 6024 // a flow of the policy keeps data with a label from going there
 
 	ExtensionInvalid  Code = 7001 // an extension's manifest or commands cannot be read or make no sense
 	ExtensionUnknown  Code = 7002 // no extension has this ID
@@ -122,7 +123,7 @@ func (c Code) Exit() int {
 	switch c {
 	case Denied, NeedsApproval, LimitReached, HandleRefused, HookRefused, GrantInvalid, GrantExpired, GrantEarly, GrantRevoked, GrantPaused,
 		GrantHolder, GrantAudience, GrantLedger, GrantTooLarge, GrantVersion, BudgetSpent, NotDelegable, PlanOnly, NotInPlan,
-		ToolDisabled, ToolChanged, GrantForged, GrantReplayed, GrantKey, GrantSealed, GrantWorkspace:
+		ToolDisabled, ToolChanged, GrantForged, GrantReplayed, GrantKey, GrantSealed, GrantWorkspace, FlowRefused:
 		return 3
 	case PolicyInvalid, PolicyMissing, ToolUnknown, ArgsInvalid, PlanInvalid, PlanInput, PlanReference, Usage, RunUnknown, GrantUnknown, ApprovalGone,
 		ExtensionInvalid, ExtensionUnknown, ExtensionUnsafe, ExtensionConflict, ExtensionChecksum, CommandUnknown, CommandInvalid,

@@ -79,6 +79,7 @@ func (r *Recording) Compare(ctx context.Context, c runner.Call, o runner.Outcome
 		{"arguments", string(was), string(o.Args), true},
 		{"tool's digest", digestText(rec.Digest), digestText(o.Digest), false},
 		{"decision", decision(rec.Effect.String(), rec.Rule, rec.Approved), decision(o.Decision.Effect.String(), ruleText(o), o.Approved && !askedByClient(rec)), false},
+		{"labels", strings.Join(rec.Labels, " "), strings.Join(o.Labels, " "), false},
 		{"status", status.String(), o.Status.String(), false},
 		{"error", wasErr, errText(o.Err, wasErr), false},
 		{"output", string(wasOut), string(out), true},

@@ -317,6 +317,17 @@ func (r *Recording) Recall(ctx context.Context, c runner.Call, at runner.Gate) e
 	return r.failure(ctx, rec)
 }
 
+// Context returns the labels with which a call was decided. Of calls side by side, which of
+// them came first is a fact; [Recording.CheckLabels] checks the order.
+func (r *Recording) Context(ctx context.Context, c runner.Call) ([]string, error) {
+	rec, ok := r.calls[c.Index]
+	if !ok {
+		return nil, nil // a mismatch of its own
+	}
+	f, err := r.flow(ctx, rec)
+	return f.Context, err
+}
+
 // Bounds returns the recorded bounds of a call.
 func (r *Recording) Bounds(ctx context.Context, c runner.Call) (runner.Bounds, error) {
 	rec, ok := r.calls[c.Index]

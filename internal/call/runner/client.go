@@ -48,18 +48,22 @@ func (r *Runner) Resume(ctx context.Context, in Info, begun ledger.Run, last int
 	run.Seq, run.ended, run.last = begun.Seq, stopped, last
 	for _, c := range calls {
 		run.last = max(run.last, c.Index)
+		run.Context.Add(c.Labels)
 		if c.Intent > 0 {
 			run.limiter.add(c.Tool, 1)
 		}
 	}
+	run.Context.Add(begun.Labels)
+	run.Context.clock = uint64(run.last+1) << 16 // after the calls of the processes before
 	ctx, run.cancel = r.Within(ctx, run)
 	return run, ctx, nil
 }
 
-// CountsCalls reports whether the policies limit the number of the run's calls.
+// CountsCalls reports whether the policies limit the number of the run's calls, or label
+// their data.
 func (in *Info) CountsCalls() bool {
 	l := in.Grant.Chain().Limits()
-	return l.Calls > 0 || l.CallsPerTool > 0 || len(l.PerTool) > 0
+	return in.Grant.Chain().HasFlows() || l.Calls > 0 || l.CallsPerTool > 0 || len(l.PerTool) > 0
 }
 
 // Report is a client's word on how a call ended that it carried out.

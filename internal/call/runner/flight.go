@@ -47,6 +47,8 @@ type flight struct {
 
 	wanted *permit.Wanted // the call is not made: its approval is requested ahead of it
 
+	flow *flowOf // nil: no policy has labels
+
 	planFit  policy.PlanFit
 	planErr  error // the call is not in the frozen plan
 	planStep int   // its step of the frozen plan, from 1; 0: none
@@ -94,11 +96,13 @@ func (f *flight) stages(ctx context.Context) (err error) {
 		f.checkPin,     // the tool is enabled and unchanged
 		f.prepare,      // valid arguments; the actions and the function that runs
 		f.decide,       // the policies
+		f.checkFlows,   // the labels of data
 		f.reserve,      // limits and budgets
 		f.approve,      // a person, where the policies ask
 		f.enterSource,  // a free slot in the tool's source
 		f.recheck,      // the grant and the tool, after what may have been a long wait
 		f.callBefore,   // the operator's hook
+		f.addLabels,    // of the result, to the context
 		f.recordIntent, // durable before any effect
 		f.perform,      // under a permit
 	} {
@@ -188,6 +192,9 @@ func (f *flight) recordIntent(ctx context.Context) error {
 			ev.Usage = f.budget.Given().List()
 		}
 		pay, err := f.payload()
+		if err == nil {
+			err = f.recordFlow(&ev, pay)
+		}
 		if err != nil {
 			return err
 		}
@@ -359,6 +366,9 @@ func (f *flight) finish(ctx context.Context, err error) Outcome {
 		Index: f.c.Index, Tool: f.c.Tool, Digest: f.entry.Digest, Args: f.args, Decision: f.decision, Created: f.created,
 		Approved: f.answer != nil && f.answer.Yes, Output: f.result.Output,
 	}
+	if f.flow != nil {
+		o.Labels = f.flow.added
+	}
 	var rec recordError
 	if errors.As(err, &rec) {
 		o.Fatal = rec.error
@@ -425,7 +435,7 @@ func (f *flight) status(err error) tool.Status {
 	}
 	switch code := fault.CodeOf(err); code {
 	case fault.Denied, fault.NeedsApproval, fault.HandleRefused, fault.PlanOnly, fault.NotInPlan, fault.ToolDisabled, fault.ToolChanged,
-		fault.NotDelegable, fault.HookRefused:
+		fault.NotDelegable, fault.HookRefused, fault.FlowRefused:
 		return tool.StatusDenied
 	case fault.LimitReached, fault.BudgetSpent:
 		if errors.Is(err, fault.ToolTimeout) {

@@ -52,6 +52,8 @@ type Recall interface {
 	Recall(ctx context.Context, c Call, at Gate) error
 	// Bounds returns the recorded bounds of the call.
 	Bounds(ctx context.Context, c Call) (Bounds, error)
+	// Context returns the labels of the context in which the call was decided.
+	Context(ctx context.Context, c Call) ([]string, error)
 	// Tool returns the recorded tool of the call; false: the catalog's tool is used.
 	Tool(ctx context.Context, c Call) (Entry, bool, error)
 }

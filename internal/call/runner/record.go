@@ -124,7 +124,10 @@ func (f *flight) recordOutcome(ctx context.Context, o Outcome, out []byte, used 
 		ev = f.event(ledger.CallDone)
 		ev.At = f.created.UnixMicro()
 		var err error
-		if pay, err = f.payload(); err != nil {
+		if pay, err = f.payload(); err == nil {
+			err = f.recordFlow(&ev, pay)
+		}
+		if err != nil {
 			return 0, err
 		}
 	}

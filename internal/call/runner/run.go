@@ -40,6 +40,7 @@ type Info struct {
 	Recall   Recall        // of a replay: the recorded answers of gates
 	Keep     permit.Keeper // keeps what file tools replace, for an undo; nil: none
 	Held     permit.Held   // the layers of held writes; nil: the workspace itself
+	Context  *Context      // the labels of its session; nil: a new one
 	Volatile bool          // the record need not survive a power loss
 	Client   string        // the program that carries out the run's calls itself; "": the runner does
 	// ClientAsks: the client itself asks its user about calls that need approval, where one
@@ -59,7 +60,8 @@ type Run struct {
 	terms    policy.Terms
 	connects bool // the policies allow some network access
 	limiter  *runLimits
-	progress *progress // in the frozen plan; nil: none
+	flows    *policy.Flows // nil: no policy has labels
+	progress *progress     // in the frozen plan; nil: none
 	cancel   context.CancelFunc
 
 	mu     sync.Mutex
@@ -118,12 +120,15 @@ func newRun(in Info, started time.Time) (*Run, error) {
 	if err := in.checkClient(); err != nil {
 		return nil, err
 	}
-	if in.Grant.Chain().HasFlows() {
-		return nil, fault.New(fault.PolicyInvalid, "the policy has flows, which this version does not enforce").
-			WithHint("remove the section flows")
-	}
 	run := &Run{Info: in, Started: started, chain: in.Grant.Chain()}
 	run.limits, run.terms, run.connects = run.chain.Limits(), run.chain.Terms(), run.chain.Connects()
+	if run.Context == nil {
+		run.Context = &Context{}
+	}
+	var err error
+	if run.flows, err = run.chain.Flows(); err != nil {
+		return nil, err
+	}
 	if in.Frozen != nil {
 		run.progress = newProgress(in.Frozen)
 	}
@@ -224,6 +229,7 @@ func (run *Run) startEntry() (ledger.Entry, error) {
 		ev.Subject = run.Session[:]
 	}
 	pay := ledger.Payload{}
+	ev.Labels = run.Context.Labels()
 	if run.Plan != nil {
 		d := DigestOf(run.Plan)
 		ev.Plan, pay[ledger.PartPlan] = d[:], run.Plan

@@ -173,6 +173,7 @@ type Outcome struct {
 	Decision policy.Decision // zero if none was made
 	Approved bool            // by a person
 	Err      error           // a *fault.Error unless Status is Completed
+	Labels   []string        // that the call added to its context
 	Happened []tool.Happened // the side effects that took place
 	More     int             // side effects beyond those listed
 	Attempts ledger.Attempts // actions that were refused while the allowed call ran

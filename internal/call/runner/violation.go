@@ -59,6 +59,8 @@ func (f *flight) violated(o *Outcome) (policy.Violation, bool) {
 	switch code := fault.CodeOf(o.Err); code {
 	case fault.Denied:
 		return deniedKind(o.Decision), true
+	case fault.FlowRefused:
+		return policy.FlowViolation, true
 	case fault.HandleRefused:
 		return f.handleKind(), !errors.Is(o.Err, fault.NotFound) // a missing secret is not the agent's fault
 	case fault.LimitReached, fault.BudgetSpent:
@@ -128,7 +130,7 @@ var violationKinds = map[policy.Violation]ledger.Violated{
 	policy.PathViolation: ledger.ViolatedPath, policy.HostViolation: ledger.ViolatedHost, policy.CommandViolation: ledger.ViolatedCommand,
 	policy.ToolViolation: ledger.ViolatedTool, policy.BudgetViolation: ledger.ViolatedBudget, policy.DepthViolation: ledger.ViolatedDepth,
 	policy.GrantViolation: ledger.ViolatedGrant, policy.DigestViolation: ledger.ViolatedDigest, policy.PlanViolation: ledger.ViolatedPlan,
-	policy.ModeViolation: ledger.ViolatedMode,
+	policy.ModeViolation: ledger.ViolatedMode, policy.FlowViolation: ledger.ViolatedFlow,
 }
 
 // violationEntries are the events of the violations, which follow the call's own.

@@ -62,7 +62,7 @@ var statuses = map[fault.Code]int{
 	fault.GrantInvalid: 422, fault.GrantExpired: 403, fault.GrantEarly: 403, fault.GrantRevoked: 403, fault.GrantPaused: 403, fault.GrantHolder: 403,
 	fault.GrantAudience: 403, fault.GrantLedger: 403, fault.GrantTooLarge: 422, fault.GrantVersion: 422, fault.GrantUnknown: 404, fault.BudgetSpent: 403,
 	fault.NotDelegable: 403, fault.PlanOnly: 403, fault.NotInPlan: 403, fault.ToolDisabled: 409, fault.ToolChanged: 409, fault.ApprovalGone: 404,
-	fault.GrantForged: 403, fault.GrantReplayed: 403, fault.GrantKey: 403, fault.GrantSealed: 409, fault.GrantWorkspace: 403,
+	fault.GrantForged: 403, fault.GrantReplayed: 403, fault.GrantKey: 403, fault.GrantSealed: 409, fault.GrantWorkspace: 403, fault.FlowRefused: 403,
 	fault.ExtensionInvalid: 422, fault.ExtensionUnknown: 404, fault.ExtensionUnsafe: 422, fault.ExtensionConflict: 409, fault.ExtensionChecksum: 422,
 	fault.CommandUnknown: 404, fault.CommandInvalid: 422,
 	fault.AgentInvalid: 422, fault.AgentUnknown: 404, fault.SessionUnknown: 404, fault.SessionBusy: 409, fault.SessionEnded: 409,

@@ -77,9 +77,10 @@ const (
 	ViolatedDigest  Violated = 8  // a tool that is not the one that was pinned
 	ViolatedPlan    Violated = 9  // a call that a frozen plan does not have
 	ViolatedMode    Violated = 10 // an effect while only planning
+	ViolatedFlow    Violated = 11 // data was to go where its label keeps it from
 )
 
-var violations = [...]string{"", "path", "host", "command", "tool", "budget", "depth", "grant", "digest", "plan", "mode"}
+var violations = [...]string{"", "path", "host", "command", "tool", "budget", "depth", "grant", "digest", "plan", "mode", "flow"}
 
 // String names the kind as policies write it.
 func (v Violated) String() string {
@@ -232,6 +233,10 @@ type Event struct {
 	Gone    bool   `cbor:"52,keyasint,omitempty"` // it was deleted
 	Agent   []byte `cbor:"53,keyasint,omitempty"` // of a session: its agent's ID, 16 bytes
 
+	// Labels are those that a call added to its context (CallIntent, CallDone), or those
+	// that the context of a run begins with (RunStarted).
+	Labels []string `cbor:"54,keyasint,omitempty"`
+
 	// Of the queue: the new state of the queued run, the schedule or the queue.
 	Queued QueueState `cbor:"60,keyasint,omitempty"`
 }
@@ -306,6 +311,8 @@ const (
 	PartDoc      = "doc"      // JSON: the state of an agent or session, a message, FileState, or OperatorAction
 	PartBounds   = "bounds"   // JSON CallBounds: the limits of this call besides its run's policies
 	PartContent  = "content"  // a session's file
+
+	PartFlow = "flow" // JSON CallFlow: the labels that the call was decided with
 
 	// PartNote begins the names of a hook's notes on the call; the stage follows.
 	PartNote = "note."

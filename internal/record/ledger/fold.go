@@ -37,6 +37,7 @@ type Run struct {
 	Denied    int             `json:"denied"`
 	Failed    int             `json:"failed"`
 	Refused   int             `json:"refused" doc:"Refused attempts of its calls while they ran"`
+	Labels    []string        `json:"labels,omitempty" doc:"The labels of data that its context began with"`
 	Parts     map[string]Part `json:"-"` // of the RunStarted event: plan, policy, inputs
 }
 
@@ -65,8 +66,9 @@ type Call struct {
 	Outcome  Seq // 0 while pending
 	Parts    map[string]Part
 	Erased   bool
-	Client   string // carries out the call itself; "": Remit does
-	Reported bool   // the outcome is the client's word
+	Client   string   // carries out the call itself; "": Remit does
+	Labels   []string // that it added to its context
+	Reported bool     // the outcome is the client's word
 }
 
 // Running is the status of a run that no RunFinished event has ended.
@@ -104,7 +106,7 @@ func NewRun(s Stored) Run {
 	e := &s.Event
 	r := Run{
 		Seq: s.Seq, Name: e.Name, Mode: e.Mode, Status: Running, Principal: e.Principal, Workspace: e.Workspace, Client: e.Client,
-		Started: Time(e.At), Total: int(e.Total), Parts: s.Parts,
+		Started: Time(e.At), Total: int(e.Total), Labels: e.Labels, Parts: s.Parts,
 	}
 	copy(r.ID[:], e.ID)
 	copy(r.Owner[:], e.Owner)
@@ -130,7 +132,7 @@ func NewCall(s Stored) Call {
 	c := Call{
 		Run: e.Run, Index: int(e.Call), Step: e.Step, Tool: e.Tool, Digest: digest(e.Digest), Effect: e.Effect,
 		Rule: e.Rule, Link: int(e.Link), Line: int(e.Line), Approved: e.Approved, Risk: e.Risk, Created: Time(e.At),
-		Timeline: e.Timeline, Parts: s.Parts, Erased: s.Erased,
+		Timeline: e.Timeline, Labels: e.Labels, Parts: s.Parts, Erased: s.Erased,
 	}
 	if e.Kind == CallIntent {
 		c.Declared, c.Intent, c.Client = e.Effects, s.Seq, e.Client

@@ -155,7 +155,7 @@ func TestEncodeRefusesWhatMakesNoSense(t *testing.T) {
 		"a vote to no state":          func(e []ledger.Event) *ledger.Event { e[8].Question = 0; return &e[8] },
 		"a vote to a state too far":   func(e []ledger.Event) *ledger.Event { e[8].Question = 6; return &e[8] },
 		"a violation of nothing":      func(e []ledger.Event) *ledger.Event { e[9].Violated = 0; return &e[9] },
-		"a violation too far":         func(e []ledger.Event) *ledger.Event { e[9].Violated = 11; return &e[9] },
+		"a violation too far":         func(e []ledger.Event) *ledger.Event { e[9].Violated = 12; return &e[9] },
 		"a violation that ends":       func(e []ledger.Event) *ledger.Event { e[9].Status = tool.Failed; return &e[9] },
 		"a call that is violated":     func(e []ledger.Event) *ledger.Event { e[3].Violated = 1; return &e[3] },
 		"a kind too far":              func(e []ledger.Event) *ledger.Event { e[11].Kind = 17; return &e[11] },

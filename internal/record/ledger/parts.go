@@ -129,3 +129,12 @@ type OperatorAction struct {
 	Was    string `json:"was,omitempty"`    // the same of the state before
 	Events string `json:"events,omitempty"` // with EraseAction: the events whose payloads were erased, as FormatSeqs writes them
 }
+
+// CallFlow is the labels that a call was decided with.
+type CallFlow struct {
+	Context []string `json:"context"` // the labels of the context, sorted
+	// Read and Added order the calls of a context: when a call read the labels, and when it
+	// added those of its result; 0: it did not begin.
+	Read  uint64 `json:"read"`
+	Added uint64 `json:"added,omitempty"`
+}

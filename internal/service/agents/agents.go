@@ -73,7 +73,8 @@ type Request struct {
 type host struct {
 	*Agents
 
-	q Request
+	q        Request
+	contexts contexts
 }
 
 var (
@@ -101,7 +102,7 @@ func (s *Agents) service(st store.Backend, q Request, tools runner.Catalog) (*ag
 			return nil, err
 		}
 	}
-	h, sessions := &host{s, q}, s.Home.Settings.Sessions
+	h, sessions := &host{Agents: s, q: q}, s.Home.Settings.Sessions
 	turns, _ := st.(store.Turns) // nil: a file of this machine
 	quota := store.Quota{Bytes: sessions.FileBytes, Files: sessions.FileCount}
 	return agent.New(agent.Options{

@@ -106,6 +106,11 @@ func (s *Replays) replayCalls(
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	check := rec.Checker(func() { end(cause) })
+	if m, err := rec.CheckLabels(ctx); err != nil {
+		return tool.Failed, m, err
+	} else if m != nil {
+		check.Differs(*m)
+	}
 	if rec.Plan == nil {
 		status, err := rec.Again(ctx, rn, run, check)
 		return status, check.First(), err
@@ -140,6 +145,8 @@ func recalled(ctx context.Context, rec *replay.Recording, in *runner.Info) error
 	if planning {
 		in.Phase = runner.Planning
 	}
+	in.Context = &runner.Context{}
+	in.Context.Add(rec.Run.Labels)
 	in.Frozen, err = rec.Frozen(ctx)
 	return err
 }

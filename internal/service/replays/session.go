@@ -133,6 +133,13 @@ func (s *Replays) replayOne(ctx context.Context, run ledger.Run, runs []ledger.R
 		return res, 0, err
 	}
 	c := &replayedRun{runner: rn, run: again, tools: tools, rec: rec, check: rec.Checker(func() {})}
+	m, err := rec.CheckLabels(ctx)
+	if err != nil {
+		return res, 0, errors.Join(err, rn.Finish(ctx, again, tool.Failed))
+	}
+	if m != nil {
+		c.check.Differs(*m)
+	}
 	made, err := r.Carry(ctx, c, runs, run)
 	res.Status, _ = tool.ParseStatus(run.Status)
 	if ferr := rn.Finish(ctx, again, res.Status); err == nil {

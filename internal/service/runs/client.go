@@ -73,12 +73,44 @@ func (s *Runs) Client(ctx context.Context, q ClientRequest, create bool) (*Clien
 			return nil, nil, err
 		}
 		if begun.Status != ledger.Running {
+			if err := c.inherit(ctx, &in, begun); err != nil {
+				return nil, nil, err
+			}
 			continue
 		}
 		ctx, err := c.resume(ctx, in, begun)
 		return c, ctx, err
 	}
 	return nil, nil, fault.New(fault.LimitReached, "the session %.80q has ended too often", q.Session)
+}
+
+// inherit adds the labels of a run of the session that has ended to those of the next.
+func (c *ClientSession) inherit(ctx context.Context, in *runner.Info, begun ledger.Run) error {
+	if !in.Grant.Chain().HasFlows() {
+		return nil
+	}
+	labels, err := LabelsOf(ctx, c.store, begun)
+	if err != nil {
+		return err
+	}
+	if in.Context == nil {
+		in.Context = &runner.Context{}
+	}
+	in.Context.Add(labels)
+	return nil
+}
+
+// LabelsOf lists the labels of a run's context.
+func LabelsOf(ctx context.Context, st store.Store, run ledger.Run) ([]string, error) {
+	labels := slices.Clone(run.Labels)
+	for call, err := range st.Calls(ctx, run.Seq) {
+		if err != nil {
+			return nil, err
+		}
+		labels = append(labels, call.Labels...)
+	}
+	slices.Sort(labels)
+	return slices.Compact(labels), nil
 }
 
 // recordedName names the run: the client, and the beginning of its session's ID.

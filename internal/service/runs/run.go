@@ -72,6 +72,7 @@ type AgentRun struct {
 	Inputs  map[string]any
 	Granted agent.Granted
 	Tools   runner.Catalog
+	Context *runner.Context // the labels of what the session has seen; nil: none
 }
 
 // runner builds a runner that acts on the world.
@@ -297,7 +298,7 @@ func (s *Runs) authority(ctx context.Context, q Request, in *runner.Info, res *R
 	var err error
 	if q.Agent != nil {
 		in.Grant, in.Policies = q.Agent.Granted.Grant, q.Agent.Granted.Sources
-		in.Session, in.Inputs = q.Agent.Session, q.Agent.Inputs
+		in.Session, in.Inputs, in.Context = q.Agent.Session, q.Agent.Inputs, q.Agent.Context
 		for _, r := range in.Grant.Chain() {
 			res.Policies = append(res.Policies, r.Policy())
 		}
