@@ -101,7 +101,7 @@ func (r *Recording) Again(ctx context.Context, rn *runner.Runner, run *runner.Ru
 			return tool.Failed, err
 		}
 		c := runner.Call{Index: i, Step: rec.Step, Tool: rec.Tool, Args: args, Agent: r.Run.Session != uuid.Nil}
-		c.Thought = c.Agent && rec.Tool == "model.chat" && strings.HasPrefix(strings.TrimLeft(rec.Step, "0123456789"), "/")
+		c.Thought = r.thought(rec)
 		var o runner.Outcome
 		if _, ok := rec.Parts[ledger.PartArgs]; !ok && (rec.Code == fault.ArgsInvalid || r.Run.Client != "") {
 			c.Args = nil // they could not be written down, or the client's tool could not be judged
@@ -121,6 +121,11 @@ func (r *Recording) Again(ctx context.Context, rn *runner.Runner, run *runner.Ru
 		status = tool.Completed
 	}
 	return status, nil
+}
+
+// thought reports whether a session asked its model with the call.
+func (r *Recording) thought(c ledger.Call) bool {
+	return r.Run.Session != uuid.Nil && c.Tool == "model.chat" && strings.HasPrefix(strings.TrimLeft(c.Step, "0123456789"), "/")
 }
 
 // Grant is the authority of the recorded run, for deciding its calls anew. It
@@ -149,8 +154,11 @@ func (r *Recording) Grant() (grant.Grant, error) {
 // record. It also names what the deciding rule is about.
 func (r *Recording) Judge(ctx context.Context, tools runner.Catalog, chain policy.Chain, c ledger.Call) (policy.Decision, string, error) {
 	on := string(c.Tool)
-	chain, err := r.bounded(ctx, chain, c)
+	contexts, err := r.contextsUnder(ctx, tools, chain)
 	if err != nil {
+		return policy.Decision{}, on, err
+	}
+	if chain, err = r.bounded(ctx, chain, c); err != nil {
 		return policy.Decision{}, on, err
 	}
 	call, why, err := r.asked(ctx, tools, chain, c)
@@ -163,6 +171,11 @@ func (r *Recording) Judge(ctx context.Context, tools runner.Catalog, chain polic
 			return d, on, err
 		}
 		d = chain.Decide(call)
+	}
+	if !r.thought(c) {
+		if d, err = r.judgeFlows(d, call, chain, contexts[c.Index]); err != nil {
+			return d, on, err
+		}
 	}
 	switch {
 	case len(d.Refusals) > 0 && d.Refusals[0].Action != "":

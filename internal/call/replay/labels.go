@@ -7,6 +7,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/ledger"
 )
 
@@ -47,4 +50,57 @@ func (r *Recording) CheckLabels(ctx context.Context) (*Mismatch, error) {
 		}
 	}
 	return nil, nil
+}
+
+// judgedContexts are the labels of the context of each call, had a chain decided the run.
+type judgedContexts struct {
+	chain  policy.Chain
+	labels map[int][]string
+}
+
+// contextsUnder joins the labels of the calls that ran, in their order, under a chain.
+func (r *Recording) contextsUnder(ctx context.Context, tools runner.Catalog, chain policy.Chain) (map[int][]string, error) {
+	if !chain.HasFlows() {
+		return nil, nil
+	}
+	if r.judged != nil && slices.Equal(r.judged.chain, chain) {
+		return r.judged.labels, nil
+	}
+	flows, err := chain.Flows()
+	if err != nil {
+		return nil, err
+	}
+	out, seen := map[int][]string{}, flows.Set(r.Run.Labels)
+	for _, i := range r.order {
+		c := r.calls[i]
+		out[i] = flows.Names(seen)
+		if beforeIntent(c) || c.Status == tool.Skipped || c.Status == tool.StatusDenied {
+			continue
+		}
+		call, why, err := r.Needs(ctx, tools, chain, c)
+		if err != nil {
+			return nil, err
+		}
+		if why == "" {
+			seen |= flows.Of(call).Result
+		}
+	}
+	r.judged = &judgedContexts{slices.Clone(chain), out}
+	return out, nil
+}
+
+// judgeFlows decides a call by the flows of a chain, as the runner does.
+func (r *Recording) judgeFlows(d policy.Decision, call policy.Call, chain policy.Chain, context []string) (policy.Decision, error) {
+	if d.Effect == policy.Deny || !chain.HasFlows() {
+		return d, nil
+	}
+	flows, err := chain.Flows()
+	if err != nil {
+		return d, err
+	}
+	of := flows.Of(call)
+	if f := flows.DecideFlows(flows.Narrow(flows.Set(context), of, r.Run.Client != ""), call); f.Effect < d.Effect {
+		return f, nil
+	}
+	return d, nil
 }

@@ -38,6 +38,8 @@ type Recording struct {
 	calls map[int]ledger.Call
 	order []int
 
+	judged *judgedContexts // of the chain that was asked about last
+
 	ran    int  // how many calls were not skipped
 	cutOff bool // the run was cancelled or interrupted from outside
 }
