@@ -23,5 +23,5 @@ func (a *App) builtIn() []permit.Tool {
 
 // builtins is every tool that is compiled in: a new one is a folder and a line.
 func builtins(box shelltool.Box, secret func(name string) (string, bool)) []permit.Tool {
-	return slices.Concat(fstool.Tools(), httptool.Tools(secret), clock.Tools(time.Now), random.Tools(), request.Tools(), analyze.Tools(), db.Tools(), []permit.Tool{shelltool.New(box)})
+	return slices.Concat(fstool.Tools(), httptool.Tools(secret), clock.Tools(time.Now), random.Tools(), request.Tools(), analyze.Tools(), db.Tools(secret), []permit.Tool{shelltool.New(box)})
 }

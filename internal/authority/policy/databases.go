@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"net/url"
 	"path"
 	"slices"
 	"strconv"
@@ -20,9 +21,29 @@ import (
 type Database struct {
 	Name    string
 	File    string        // of SQLite: absolute
+	Server  string        // of PostgreSQL: its URL without a password, or "secret:NAME"
+	Role    string        // of PostgreSQL, which statements take; "": that of the connection
 	Rows    int           // max_rows: of one statement; 0: the tool's default
 	Timeout time.Duration // of one statement; 0: the tool's default
 	Refused string        // why it cannot be used; "" if it can
+
+	chain Chain
+}
+
+// Reach decides whether a database's server may be connected to. Nobody is asked: a
+// connection that needs approval is denied.
+func (d *Database) Reach(a tool.Action) error {
+	if e := d.chain.DecideAction(a); e.Effect != Allow {
+		return fault.New(fault.HandleRefused, "%s: %s", a, e.Reason)
+	}
+	return nil
+}
+
+// SecretKey returns the key of the stored secret that is the database's URL, and false if
+// the policy has the URL itself.
+func (d *Database) SecretKey() (key string, ok bool) {
+	name, ok := strings.CutPrefix(d.Server, secretURL)
+	return Secret{Store: name}.Key(), ok
 }
 
 // databases combines the databases of the policies that decide them. Only the first of these
@@ -43,14 +64,19 @@ func (c Chain) databases() []Database {
 				continue // the first policy does not name it, which denies it
 			}
 			if i < 0 {
-				out, i = append(out, Database{Name: d.name}), len(out)
+				out, i = append(out, Database{Name: d.name, chain: c}), len(out)
 			}
-			o, file := &out[i], d.file(r.env)
+			o, file, server := &out[i], d.file(r.env), d.server()
+			where, is := file+server, o.File+o.Server
 			switch {
-			case !first && file != "" && o.File == "":
+			case !first && where != "" && is == "":
 				o.Refused = "a narrowing policy says where it is, and the first policy does not"
-			case file != "" && o.File != "" && o.File != file:
-				o.Refused = "two policies name different files for it"
+			case where != "" && is != "" && is != where:
+				o.Refused = "two policies name different places for it"
+			case !first && d.role != "" && d.role != o.Role:
+				o.Refused = "a narrowing policy names a role that the first policy does not"
+			case server != "" && is == "":
+				o.Server, o.Role = server, d.role
 			case file != "" && r.ofState(glob.Fold(file)):
 				o.Refused = "its file is one of Remit's own"
 			case file != "":
@@ -76,11 +102,23 @@ type database struct {
 	pos     fault.Pos
 	name    string
 	url     string // "" leaves it to another policy of the chain
+	role    string
 	rows    int
 	timeout time.Duration
 }
 
-const sqliteURL = "sqlite:"
+const (
+	sqliteURL = "sqlite:"
+	secretURL = "secret:"
+)
+
+// server returns the URL of a PostgreSQL database, or the name of the secret that it is.
+func (d *database) server() string {
+	if strings.HasPrefix(d.url, sqliteURL) {
+		return ""
+	}
+	return d.url
+}
 
 // file returns the absolute path of a SQLite database.
 func (d *database) file(env Env) string {
@@ -143,19 +181,40 @@ func (s *databaseSettings) database(p *parser, key, n *document.Node, path strin
 		"read":     list("read", Allow, &s.read),
 		"write":    list("write", Allow, &s.write),
 		"deny":     list("deny", Deny, &s.read, &s.write),
+		"role":     p.String(&d.role, checkDatabaseRole),
 		"max_rows": document.Int(p.Reader, &d.rows, 1, maxRows),
 		"timeout":  p.Duration(&d.timeout),
 	})
+	if d.role != "" && d.server() == "" {
+		p.Fail(n, path+".role", "a role needs the url of a PostgreSQL database beside it")
+	}
 	s.list = append(s.list, d)
 }
 
 const maxRows = 100_000
 
+var databaseRole = regex.Lazy(`^[a-z_][a-z0-9_]{0,62}$`)
+
+func checkDatabaseRole(s string) error {
+	if !databaseRole.MatchString(s) || s == "none" {
+		return fmt.Errorf("%q is not a valid role; expected lower-case letters, digits and _", clip.Text(s, 60))
+	}
+	return nil
+}
+
+// checkDatabaseURL repeats no value, since that of another database has a password.
 func checkDatabaseURL(s string) error {
-	name, ok := strings.CutPrefix(s, sqliteURL)
-	if !ok || name == "" || strings.ContainsAny(name, "\x00?#") {
-		// The value is not repeated: a URL of another database has a password.
-		return fmt.Errorf("the URL is not of a SQLite database; expected sqlite: and the path of its file, as sqlite:data/app.db")
+	file, isFile := strings.CutPrefix(s, sqliteURL)
+	name, isSecret := strings.CutPrefix(s, secretURL)
+	u, err := url.Parse(s)
+	switch {
+	case isFile && file != "" && !strings.ContainsAny(file, "\x00?#"), isSecret && checkStored(name) == nil:
+		return nil
+	case isFile || isSecret || err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql":
+		return fmt.Errorf("the URL is of no database that Remit knows; expected sqlite:data/app.db, postgres://USER@HOST/NAME, or secret:NAME")
+	}
+	if _, set := u.User.Password(); set || strings.Contains(strings.ToLower(u.RawQuery), "password") {
+		return fmt.Errorf("the URL has a password; expected secret:NAME, where the whole URL is the stored secret NAME")
 	}
 	return nil
 }
@@ -183,12 +242,15 @@ func (s *databaseSettings) print(w *printer, in int) {
 		text := func(key, v string) setting {
 			return value(key, func(*parser) document.Field { return nil }, func() string { return v })
 		}
-		url := ""
+		at, role := "", ""
 		if d.url != "" {
-			url = quote(d.url)
+			at = quote(d.url)
 		}
-		w.mapping(in+1, quote(d.name), true, []setting{text("url", url), text("read", texts(s.read.lists[Allow])), text("write", texts(s.write.lists[Allow])),
-			text("deny", texts(s.read.lists[Deny])), count("max_rows", &d.rows, 1), duration("timeout", &d.timeout)})
+		if d.role != "" {
+			role = quote(d.role)
+		}
+		w.mapping(in+1, quote(d.name), true, []setting{text("url", at), text("read", texts(s.read.lists[Allow])), text("write", texts(s.write.lists[Allow])),
+			text("deny", texts(s.read.lists[Deny])), text("role", role), count("max_rows", &d.rows, 1), duration("timeout", &d.timeout)})
 	}
 }
 

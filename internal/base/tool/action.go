@@ -89,7 +89,7 @@ type Action struct {
 
 // TableUse is one column of a table that a statement reads or writes.
 type TableUse struct {
-	Schema string `json:",omitempty"` // "" or "main": the database's own
+	Schema string `json:",omitempty"` // "", "main" or "public": the database's own
 	Table  string
 	// Column is "" if the statement reads no particular column, as count(*) does, and
 	// "*" if it inserts or deletes whole rows.
@@ -101,7 +101,7 @@ type TableUse struct {
 // String prints the use as policies name it: "orders(total)".
 func (u TableUse) String() string {
 	s := u.Table
-	if u.Schema != "" && u.Schema != "main" {
+	if u.Schema != "" && u.Schema != "main" && u.Schema != "public" {
 		s = u.Schema + "." + s
 	}
 	if u.Column != "" {

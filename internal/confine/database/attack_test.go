@@ -14,7 +14,7 @@ import (
 )
 
 // permitFor mints a permit of policies that give the database.
-func permitFor(t *testing.T, policies ...string) permit.Permit {
+func permitFor(t testing.TB, policies ...string) permit.Permit {
 	t.Helper()
 	var chain policy.Chain
 	for _, text := range policies {
@@ -70,7 +70,7 @@ func TestNoStatementReachesWhatIsDenied(t *testing.T) {
 		if line == "" || line[0] == '\t' {
 			continue
 		}
-		out, err := Open(query, "main").Query(t.Context(), line, nil)
+		out, err := Open(query, "main", nil).Query(t.Context(), line, nil)
 		text := string(must(json.Marshal(out)))
 		if err == nil {
 			ran++
@@ -89,7 +89,7 @@ func TestNoStatementReachesWhatIsDenied(t *testing.T) {
 		if line == "" || line[0] == '\t' {
 			continue
 		}
-		out, err := Open(execute, "main").Execute(t.Context(), line, nil)
+		out, err := Open(execute, "main", nil).Execute(t.Context(), line, nil)
 		if text := string(must(json.Marshal(out))); strings.Contains(text, "secret-of") {
 			t.Errorf("%s: got %s, %v", line, text, err)
 		}
@@ -134,7 +134,7 @@ func TestEveryPolicyOfAChainMustAllow(t *testing.T) {
 		"Remit's own ledger": {databasePolicy("/h/.remit/ledger.db", "read: ['*']"), "SELECT 1", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, err := Open(permitFor(t, outer, c.inner), "main").Query(t.Context(), c.statement, nil)
+			out, err := Open(permitFor(t, outer, c.inner), "main", nil).Query(t.Context(), c.statement, nil)
 			if (err == nil) != c.ok {
 				t.Fatalf("got %v", err)
 			}
@@ -161,7 +161,7 @@ func TestANarrowingPolicyOpensNoFile(t *testing.T) {
 		"none before":          {[]string{"databases: {}\n", named}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := Open(permitFor(t, c.chain...), "main").Query(t.Context(), "SELECT id FROM users", nil); (err == nil) != c.ok {
+			if _, err := Open(permitFor(t, c.chain...), "main", nil).Query(t.Context(), "SELECT id FROM users", nil); (err == nil) != c.ok {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -186,7 +186,7 @@ func TestFilesThatAreNoDatabase(t *testing.T) {
 		"a link": {link, fault.HandleRefused}, "text": {text, fault.ToolFailed}, "a folder": {dir, fault.HandleRefused},
 		"nothing": {filepath.Join(dir, "none.db"), fault.NotFound},
 	} {
-		_, err := Open(permitFor(t, databasePolicy(c.file, "read: ['*'], write: ['*']")), "main").Execute(t.Context(), "INSERT INTO notes(body) VALUES('x')", nil)
+		_, err := Open(permitFor(t, databasePolicy(c.file, "read: ['*'], write: ['*']")), "main", nil).Execute(t.Context(), "INSERT INTO notes(body) VALUES('x')", nil)
 		if fault.CodeOf(err) != c.code || strings.Contains(fault.Message(err), dir) {
 			t.Errorf("%s: got %v", name, err)
 		}
@@ -199,7 +199,7 @@ func TestFilesThatAreNoDatabase(t *testing.T) {
 func TestAStatementEndsAtItsTime(t *testing.T) {
 	file := makeShopNamed(t, "shop.db")
 	p := permitFor(t, databasePolicy(file, "read: ['*'], timeout: 50ms"))
-	_, err := Open(p, "main").Query(t.Context(), "WITH RECURSIVE t(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM t) SELECT count(*) FROM t", nil)
+	_, err := Open(p, "main", nil).Query(t.Context(), "WITH RECURSIVE t(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM t) SELECT count(*) FROM t", nil)
 	if fault.CodeOf(err) != fault.ToolTimeout {
 		t.Errorf("got %v", err)
 	}
@@ -217,7 +217,7 @@ func TestALogThatIsWrittenAhead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	out, err := Open(permitFor(t, databasePolicy(file, "read: [notes]")), "main").Query(t.Context(), "SELECT body FROM notes", nil)
+	out, err := Open(permitFor(t, databasePolicy(file, "read: [notes]")), "main", nil).Query(t.Context(), "SELECT body FROM notes", nil)
 	if err != nil || len(out.Rows) != 1 {
 		t.Errorf("got %v, %v", out, err)
 	}
@@ -226,10 +226,10 @@ func TestALogThatIsWrittenAhead(t *testing.T) {
 func TestAnEndedPermitOpensNothing(t *testing.T) {
 	p := permitFor(t, databasePolicy(makeShopNamed(t, "shop.db"), "read: ['*']"))
 	p.End()
-	if _, err := Open(p, "main").Query(t.Context(), "SELECT 1", nil); fault.CodeOf(err) != fault.HandleRefused {
+	if _, err := Open(p, "main", nil).Query(t.Context(), "SELECT 1", nil); fault.CodeOf(err) != fault.HandleRefused {
 		t.Errorf("got %v", err)
 	}
-	if _, err := Open(permit.Permit{}, "main").Query(t.Context(), "SELECT 1", nil); fault.CodeOf(err) != fault.HandleRefused {
+	if _, err := Open(permit.Permit{}, "main", nil).Query(t.Context(), "SELECT 1", nil); fault.CodeOf(err) != fault.HandleRefused {
 		t.Errorf("got %v", err)
 	}
 }

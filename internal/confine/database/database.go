@@ -3,9 +3,10 @@
 // and columns that it uses, for the decision, and [Open] makes a connection on which
 // the permit is asked again for each of them. Start at [Look] and [Open].
 //
-// The database itself says what a statement uses: SQLite's authorizer names each table,
+// The database itself says what a statement uses. SQLite's authorizer names each table,
 // column and function while it compiles, also those behind views, triggers and foreign
-// keys. Each call has a connection of its own, so nothing of a session is left for the next.
+// keys. PostgreSQL prints the tree of a query that it has analysed and rewritten, with the
+// columns that its own check of privileges asks for. Each call has a connection of its own, so nothing of a session is left for the next.
 package database
 
 import (
@@ -39,38 +40,55 @@ const (
 	maxTables      = 10_000
 )
 
-// Look lists what an action's statement uses of its database. It compiles the statement
-// and does not run it.
-func Look(ctx context.Context, databases []policy.Database, a *tool.Action) error {
+// Look lists what an action's statement uses of its database. It has the statement
+// compiled and does not run it. secret finds the values of stored secrets.
+func Look(ctx context.Context, databases []policy.Database, secret func(key string) (string, bool), a *tool.Action) error {
 	if a.SQL == "" {
 		return nil
 	}
-	write := a.Kind == tool.TableWrite
-	s, stop, err := open(ctx, databases, a.Database, false)
+	at, err := find(databases, a.Database)
 	if err != nil {
 		return err
 	}
+	var u uses
+	if at.Server != "" {
+		u, err = lookServer(ctx, at, secret, a.SQL)
+	} else {
+		u, err = lookFile(ctx, at, a.SQL)
+	}
+	if err != nil {
+		return err
+	}
+	a.Uses = u.read
+	if a.Kind == tool.TableWrite {
+		a.Uses = u.written
+	}
+	a.Uses = slices.Concat(u.refused, a.Uses)
+	return nil
+}
+
+// lookFile lists what a statement uses of a database in a file.
+func lookFile(ctx context.Context, d policy.Database, statement string) (u uses, err error) {
+	s, stop, err := open(ctx, d, false)
+	if err != nil {
+		return u, err
+	}
 	defer stop()
-	if err := oneStatement(a.SQL); err != nil {
-		return err
+	if err := oneStatement(statement); err != nil {
+		return u, err
 	}
-	uses := &uses{known: s.known}
-	if err := s.authorize(uses.note); err != nil {
-		return err
+	u.known = s.known
+	if err := s.authorize(u.note); err != nil {
+		return u, err
 	}
-	st, err := s.conn.PrepareContext(s.ctx, a.SQL)
-	if err != nil && len(uses.refused) == 0 {
-		return s.failed(err)
+	st, err := s.conn.PrepareContext(s.ctx, statement)
+	if err != nil && len(u.refused) == 0 {
+		return u, s.failed(err)
 	}
 	if err == nil {
 		_ = st.Close() // it was never run
 	}
-	a.Uses = uses.read
-	if write {
-		a.Uses = uses.written
-	}
-	a.Uses = slices.Concat(uses.refused, a.Uses)
-	return nil
+	return u, nil
 }
 
 // session is one connection for one call.
@@ -89,19 +107,24 @@ type known struct {
 	computed map[string]bool   // columns, "table.column", that are computed from others
 }
 
-// open connects to a database. The caller must call stop.
-func open(ctx context.Context, databases []policy.Database, name string, write bool) (s *session, stop func(), err error) {
+// find returns the database of a name, if it can be used.
+func find(databases []policy.Database, name string) (d policy.Database, err error) {
 	i := slices.IndexFunc(databases, func(d policy.Database) bool { return d.Name == name })
 	switch {
 	case i < 0:
-		return nil, nil, fault.New(fault.HandleRefused, "the policy names no database %q", clip.Text(name, 60))
+		return d, fault.New(fault.HandleRefused, "the policy names no database %q", clip.Text(name, 60))
 	case databases[i].Refused != "":
-		return nil, nil, fault.New(fault.HandleRefused, "the database %q cannot be used: %s", name, databases[i].Refused)
-	case databases[i].File == "":
-		return nil, nil, fault.New(fault.HandleRefused, "the database %q cannot be used: no policy says where it is", name).
+		return d, fault.New(fault.HandleRefused, "the database %q cannot be used: %s", name, databases[i].Refused)
+	case databases[i].File+databases[i].Server == "":
+		return d, fault.New(fault.HandleRefused, "the database %q cannot be used: no policy says where it is", name).
 			WithHint("add url: \"sqlite:PATH\" to databases.%s in the policy", name)
 	}
-	s = &session{limits: databases[i]}
+	return databases[i], nil
+}
+
+// open connects to a database in a file. The caller must call stop.
+func open(ctx context.Context, d policy.Database, write bool) (s *session, stop func(), err error) {
+	s = &session{limits: d}
 	was, err := s.regular()
 	if err != nil {
 		return nil, nil, err

@@ -46,7 +46,7 @@ func TestAJournalDeletesNoOtherFile(t *testing.T) {
 			if err := os.WriteFile(file+"-journal", hotJournal(victim), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			err := use(Open(permitFor(t, databasePolicy(file, "read: ['*'], write: ['*']")), "main"))
+			err := use(Open(permitFor(t, databasePolicy(file, "read: ['*'], write: ['*']")), "main", nil))
 			if b, rerr := os.ReadFile(victim); rerr != nil || string(b) != "precious" {
 				t.Errorf("the other file has %q, %v; the statement: %v", b, rerr, err)
 			}

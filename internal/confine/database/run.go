@@ -13,6 +13,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 )
@@ -27,12 +28,16 @@ type Rows struct {
 
 // Database is a database under a permit.
 type Database struct {
-	p    permit.Permit
-	name string
+	p      permit.Permit
+	name   string
+	secret func(key string) (string, bool)
 }
 
-// Open returns the handle of a database. It opens nothing yet.
-func Open(p permit.Permit, name string) *Database { return &Database{p, name} }
+// Open returns the handle of a database. It opens nothing yet. secret finds the values of
+// stored secrets; nil finds none.
+func Open(p permit.Permit, name string, secret func(key string) (string, bool)) *Database {
+	return &Database{p, name, secret}
+}
 
 // Query runs a statement that changes nothing.
 func (d *Database) Query(ctx context.Context, statement string, params []any) (Rows, error) {
@@ -49,10 +54,17 @@ func (d *Database) Execute(ctx context.Context, statement string, params []any) 
 }
 
 func (d *Database) run(ctx context.Context, statement string, params []any, write bool) (out Rows, err error) {
+	at, err := d.at(write)
+	if err != nil {
+		return out, err
+	}
+	if at.Server != "" {
+		return d.runServer(ctx, at, statement, params, write)
+	}
 	if err := oneStatement(statement); err != nil {
 		return out, err
 	}
-	s, stop, err := d.open(ctx, write)
+	s, stop, err := open(ctx, at, write)
 	if err != nil {
 		return out, err
 	}
@@ -90,16 +102,20 @@ func (d *Database) run(ctx context.Context, statement string, params []any, writ
 	return out, nil
 }
 
-// open connects to the database if the permit allows the call to use it.
-func (d *Database) open(ctx context.Context, write bool) (*session, func(), error) {
+// at returns the database if the permit allows the call to use it.
+func (d *Database) at(write bool) (policy.Database, error) {
 	kind := tool.TableRead
 	if write {
 		kind = tool.TableWrite
 	}
 	if err := d.p.Check(tool.Action{Kind: kind, Database: d.name}); err != nil {
-		return nil, nil, err
+		return policy.Database{}, err
 	}
-	return open(ctx, d.p.Limits().Databases, d.name, write)
+	return find(d.p.Limits().Databases, d.name)
+}
+
+func changesRows() error {
+	return fault.New(fault.ArgsInvalid, "the statement changes rows; expected one that only queries").In("sql").WithHint("use db.execute")
 }
 
 // guard asks the permit about each use, while the statement that runs is compiled.
@@ -124,7 +140,7 @@ func (g *guard) decide(action sqlite.AuthorizerActionCode, a, b, db, trigger str
 	case why != "":
 		err = fault.New(fault.HandleRefused, "%s", why)
 	case write && !g.write:
-		err = fault.New(fault.ArgsInvalid, "the statement changes rows; expected one that only queries").In("sql").WithHint("use db.execute")
+		err = changesRows()
 	default:
 		err = g.d.p.Check(on)
 	}

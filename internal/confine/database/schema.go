@@ -22,17 +22,39 @@ type Column struct {
 
 // Schema lists the tables and columns that the permit lets the call read or write.
 func (d *Database) Schema(ctx context.Context) ([]Table, error) {
-	s, stop, err := d.open(ctx, false)
+	at, err := d.at(false)
+	if err != nil {
+		return nil, err
+	}
+	var out []Table
+	if at.Server != "" {
+		out, err = d.schemaServer(ctx, at)
+	} else {
+		out, err = d.schemaFile(ctx, at)
+	}
+	if err != nil {
+		return nil, err
+	}
+	d.p.Note(tool.Happened{Effect: tool.DatabaseRead, On: d.name + ": the schema of " + tables(out)})
+	return out, nil
+}
+
+// sees reports whether the policies let the call use a column at all.
+func (d *Database) sees(k tool.ActionKind, u tool.TableUse) bool {
+	return d.p.Chain().DecideAction(tool.Action{Kind: k, Database: d.name, Uses: []tool.TableUse{u}}).Effect != policy.Deny
+}
+
+func (d *Database) schemaFile(ctx context.Context, at policy.Database) ([]Table, error) {
+	s, stop, err := open(ctx, at, false)
 	if err != nil {
 		return nil, err
 	}
 	defer stop()
-	chain := d.p.Chain()
 	may := func(k tool.ActionKind, table, column string) bool {
 		if s.computed[strings.ToLower(table+"."+column)] {
 			column = "*"
 		}
-		return chain.DecideAction(tool.Action{Kind: k, Database: d.name, Uses: []tool.TableUse{{Table: table, Column: column}}}).Effect != policy.Deny
+		return d.sees(k, tool.TableUse{Table: table, Column: column})
 	}
 	var names []Table
 	err = s.each(`SELECT name, type FROM pragma_table_list WHERE schema = 'main' AND type IN ('table', 'view') AND name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY name LIMIT ?`,
@@ -56,7 +78,6 @@ func (d *Database) Schema(ctx context.Context) ([]Table, error) {
 			out = append(out, t)
 		}
 	}
-	d.p.Note(tool.Happened{Effect: tool.DatabaseRead, On: d.name + ": the schema of " + tables(out)})
 	return out, nil
 }
 

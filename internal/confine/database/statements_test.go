@@ -85,7 +85,7 @@ func lookBoth(t *testing.T, file, statement string) []string {
 	all := map[string]bool{}
 	for _, k := range []tool.ActionKind{tool.TableRead, tool.TableWrite} {
 		a := tool.Action{Kind: k, Database: "main", SQL: statement}
-		if err := Look(t.Context(), []policy.Database{{Name: "main", File: file}}, &a); err != nil {
+		if err := Look(t.Context(), []policy.Database{{Name: "main", File: file}}, nil, &a); err != nil {
 			return []string{"error: " + fault.Message(err)}
 		}
 		var uses []string

@@ -23,10 +23,11 @@ type Facts struct {
 	offline bool // ask no resolver
 	box     Box
 	held    permit.Held // the layers of a run whose writes are held
+	secret  func(key string) (string, bool)
 }
 
 // Facts looks up without a run, and asks no resolver.
-func (s *Runs) Facts() *Facts { return &Facts{offline: true, box: s.Box} }
+func (s *Runs) Facts() *Facts { return &Facts{offline: true, box: s.Box, secret: s.Secrets.Value} }
 
 // Fill is the runner's hook.
 func (f Facts) Fill(ctx context.Context, env tool.Env, limits policy.Limits, _ runner.Call, actions []tool.Action) error {
@@ -68,7 +69,7 @@ func (f Facts) Look(ctx context.Context, env tool.Env, limits policy.Limits, act
 			}
 			err = f.program(env, limits, a)
 		case tool.TableRead, tool.TableWrite:
-			err = database.Look(ctx, limits.Databases, a)
+			err = database.Look(ctx, limits.Databases, f.secret, a)
 		}
 		if err != nil {
 			return err

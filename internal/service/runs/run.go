@@ -78,7 +78,7 @@ type AgentRun struct {
 // runner builds a runner that acts on the world.
 func (s *Runs) runner(rec runner.Recorder, ask runner.Asker, observe func(runner.Notice)) *runner.Runner {
 	return &runner.Runner{
-		Catalog: s.Catalog, Record: rec, Facts: Facts{box: s.Box}, Execs: runner.Direct{}, Ask: ask, Observe: observe, Sources: s.Limits, Mask: &s.Secrets.Mask,
+		Catalog: s.Catalog, Record: rec, Facts: Facts{box: s.Box, secret: s.Secrets.Value}, Execs: runner.Direct{}, Ask: ask, Observe: observe, Sources: s.Limits, Mask: &s.Secrets.Mask,
 	}
 }
 
@@ -277,7 +277,7 @@ func (s *Runs) Start(ctx context.Context, q Request, in runner.Info) (b Active, 
 		return b, nil, res, err
 	}
 	if b.writes.Hold != nil {
-		b.Runner.Facts = Facts{box: s.Box, held: b.writes.Hold}
+		b.Runner.Facts = Facts{box: s.Box, held: b.writes.Hold, secret: s.Secrets.Value}
 	}
 	if b.Run, ctx, err = b.Runner.Start(ctx, in); err == nil {
 		err = b.writes.Recorded(ctx, b.store, b.Run)

@@ -21,6 +21,11 @@ type statement struct {
 	Params   []any  `json:"params"`
 }
 
+// use is what the tools need to reach databases.
+type use struct {
+	secret func(key string) (string, bool)
+}
+
 type schemaArgs struct {
 	Database string `json:"database"`
 }
@@ -28,7 +33,7 @@ type schemaArgs struct {
 const (
 	named = `"database": {"type": "string", "minLength": 1, "maxLength": 40, "description": "the database, by its name in the policy"}`
 	asked = named + `,
-		"sql": {"type": "string", "minLength": 1, "maxLength": 100000, "description": "one statement; ? stands for a parameter"},
+		"sql": {"type": "string", "minLength": 1, "maxLength": 100000, "description": "one statement; a parameter is ? in SQLite, and $1, $2 in PostgreSQL"},
 		"params": {"type": "array", "maxItems": 1000, "items": {"type": ["string", "number", "boolean", "null"]}, "description": "the values of the parameters, in order"}`
 	answer = `"columns": {"type": "array", "items": {"type": "string"}},
 		"rows": {"type": "array", "items": {"type": "array"}, "description": "the values of each row in the order of the columns; bytes are {base64}"},
@@ -39,34 +44,35 @@ const (
 			"name": {"type": "string"}, "type": {"type": "string"}, "read": {"type": "boolean"}, "write": {"type": "boolean"}}}}}}}`
 )
 
-// Tools returns the tools of this package.
-func Tools() []permit.Tool {
+// Tools returns the tools of this package. secret finds the URLs that are stored secrets.
+func Tools(secret func(key string) (string, bool)) []permit.Tool {
+	of := use{secret}
 	return []permit.Tool{
 		typed.New(tool.Spec{
 			ID: "db.query", Title: "Query a database", Version: "1", Source: "builtin", Risk: tool.Medium, Effects: tool.EffectSet(tool.DatabaseRead),
 			Description: "Runs one statement that reads a database which the policy names, in a read-only connection, and returns its rows.",
 			Input:       typed.Object(asked, "database", "sql"), Output: typed.Object(answer, "columns", "rows", "truncated"),
-		}, prepareQuery),
+		}, of.prepareQuery),
 		typed.New(tool.Spec{
 			ID: "db.execute", Title: "Change rows of a database", Version: "1", Source: "builtin", Risk: tool.High, Effects: tool.EffectSet(tool.DatabaseRead, tool.DatabaseWrite),
 			Description: "Runs one INSERT, UPDATE or DELETE on a database which the policy names, in a transaction of its own, and returns how many rows it changed and the rows of RETURNING.",
 			Input:       typed.Object(asked, "database", "sql"),
 			Output:      typed.Object(answer+`, "changed": {"type": "integer", "description": "rows inserted, changed or deleted"}`, "columns", "rows", "truncated", "changed"),
-		}, prepareExecute),
+		}, of.prepareExecute),
 		typed.New(tool.Spec{
 			ID: "db.schema", Title: "Describe a database", Version: "1", Source: "builtin", Risk: tool.Low, Effects: tool.EffectSet(tool.DatabaseRead),
 			Description: "Lists the tables and columns of a database that the policy lets the caller read or write.",
 			Input:       typed.Object(named, "database"), Output: typed.Object(listed, "tables"),
-		}, prepareSchema),
+		}, of.prepareSchema),
 	}
 }
 
-func prepareQuery(_ tool.Env, a statement) (permit.Prepared, error) {
+func (u use) prepareQuery(_ tool.Env, a statement) (permit.Prepared, error) {
 	params, err := values(a.Params)
 	return permit.Prepared{
 		Actions: []tool.Action{{Kind: tool.TableRead, Database: a.Database, SQL: a.SQL}},
 		Run: func(ctx context.Context, p permit.Permit) (tool.Result, error) {
-			out, err := database.Open(p, a.Database).Query(ctx, a.SQL, params)
+			out, err := database.Open(p, a.Database, u.secret).Query(ctx, a.SQL, params)
 			if err != nil {
 				return tool.Result{}, err
 			}
@@ -75,12 +81,12 @@ func prepareQuery(_ tool.Env, a statement) (permit.Prepared, error) {
 	}, err
 }
 
-func prepareExecute(_ tool.Env, a statement) (permit.Prepared, error) {
+func (u use) prepareExecute(_ tool.Env, a statement) (permit.Prepared, error) {
 	params, err := values(a.Params)
 	return permit.Prepared{
 		Actions: []tool.Action{{Kind: tool.TableWrite, Database: a.Database, SQL: a.SQL}, {Kind: tool.TableRead, Database: a.Database, SQL: a.SQL}},
 		Run: func(ctx context.Context, p permit.Permit) (tool.Result, error) {
-			out, err := database.Open(p, a.Database).Execute(ctx, a.SQL, params)
+			out, err := database.Open(p, a.Database, u.secret).Execute(ctx, a.SQL, params)
 			if err != nil {
 				return tool.Result{}, err
 			}
@@ -89,11 +95,11 @@ func prepareExecute(_ tool.Env, a statement) (permit.Prepared, error) {
 	}, err
 }
 
-func prepareSchema(_ tool.Env, a schemaArgs) (permit.Prepared, error) {
+func (u use) prepareSchema(_ tool.Env, a schemaArgs) (permit.Prepared, error) {
 	return permit.Prepared{
 		Actions: []tool.Action{{Kind: tool.TableRead, Database: a.Database}},
 		Run: func(ctx context.Context, p permit.Permit) (tool.Result, error) {
-			tables, err := database.Open(p, a.Database).Schema(ctx)
+			tables, err := database.Open(p, a.Database, u.secret).Schema(ctx)
 			if err != nil {
 				return tool.Result{}, err
 			}

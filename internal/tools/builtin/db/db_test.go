@@ -51,14 +51,14 @@ databases:
 func TestContract(t *testing.T) {
 	w := world(t)
 	q := tool.Args{"database": "main", "sql": "SELECT total FROM orders WHERE id = ?", "params": []any{json.Number("1")}}
-	permittest.Tool(t, Tools()[0], w, q)
-	permittest.Tool(t, Tools()[1], w, tool.Args{"database": "main", "sql": "INSERT INTO notes(body) VALUES('a')"})
-	permittest.Tool(t, Tools()[2], w, tool.Args{"database": "main"})
+	permittest.Tool(t, Tools(nil)[0], w, q)
+	permittest.Tool(t, Tools(nil)[1], w, tool.Args{"database": "main", "sql": "INSERT INTO notes(body) VALUES('a')"})
+	permittest.Tool(t, Tools(nil)[2], w, tool.Args{"database": "main"})
 }
 
 func TestQuery(t *testing.T) {
 	p := world(t).Permit(t)
-	res, err := permittest.Run(t.Context(), Tools()[0], p, tool.Args{"database": "main", "sql": "SELECT id, total, day, x'00ff' AS b, 9007199254740993 AS n FROM orders ORDER BY id"})
+	res, err := permittest.Run(t.Context(), Tools(nil)[0], p, tool.Args{"database": "main", "sql": "SELECT id, total, day, x'00ff' AS b, 9007199254740993 AS n FROM orders ORDER BY id"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestQuery(t *testing.T) {
 func TestParametersAreNeverText(t *testing.T) {
 	p := world(t).Permit(t)
 	for _, s := range []string{"' OR 1=1 --", "1; DROP TABLE notes", "\"", "\x00", "'; SELECT password FROM users; --"} {
-		res, err := permittest.Run(t.Context(), Tools()[0], p, tool.Args{"database": "main", "sql": "SELECT ? AS v, (SELECT count(*) FROM users WHERE name = ?) AS n", "params": []any{s, s}})
+		res, err := permittest.Run(t.Context(), Tools(nil)[0], p, tool.Args{"database": "main", "sql": "SELECT ? AS v, (SELECT count(*) FROM users WHERE name = ?) AS n", "params": []any{s, s}})
 		if err != nil {
 			t.Errorf("%q: %v", s, err)
 			continue
@@ -92,7 +92,7 @@ func TestParametersAreNeverText(t *testing.T) {
 func TestExecute(t *testing.T) {
 	w := world(t)
 	run := func(sql string) (tool.Result, error) {
-		return permittest.Run(t.Context(), Tools()[1], w.Permit(t), tool.Args{"database": "main", "sql": sql})
+		return permittest.Run(t.Context(), Tools(nil)[1], w.Permit(t), tool.Args{"database": "main", "sql": sql})
 	}
 	res, err := run("INSERT INTO notes(body) VALUES('a'), ('b')")
 	if err != nil || res.Output["changed"] != int64(2) {
@@ -107,7 +107,7 @@ func TestExecute(t *testing.T) {
 }
 
 func TestSchemaShowsWhatMayBeSeen(t *testing.T) {
-	res, err := permittest.Run(t.Context(), Tools()[2], world(t).Permit(t), tool.Args{"database": "main"})
+	res, err := permittest.Run(t.Context(), Tools(nil)[2], world(t).Permit(t), tool.Args{"database": "main"})
 	if err != nil {
 		t.Fatal(err)
 	}
