@@ -277,6 +277,7 @@ var (
 		{regexp.MustCompile(`sha256:[0-9a-f]{12}\b`), "sha256:SHORT"},
 		{regexp.MustCompile(`[A-Za-z0-9+/]{40,}=*`), "BASE64"},
 		{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| UTC)?`), "TIME"},
+		{regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d( UTC)?\b`), "TIME"}, // the next time of a schedule
 		{regexp.MustCompile(`\b[A-Z][a-z][a-z] +\d+ \d\d:\d\d:\d\d`), "TIME"},
 		{regexp.MustCompile(`\b(\d+h)?(\d+m)?\d+s left`), "T left"},
 		{regexp.MustCompile(`\b\d+(\.\d+)? ?(ns|µs|ms|s|min)\b`), "T"},

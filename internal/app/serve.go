@@ -185,7 +185,7 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	g.People = a.People
+	g.People, a.Queue.Sessions = a.People, service
 	mcp, endMCP := a.gateway(MCPRequest{Workspace: q.Workspace, enter: g.Enter}).Mount(ctx)
 	parts := &served{app: a, workspace: q.Workspace, observe: w.Notice, capabilities: reg}
 	s, err = httpapi.New(httpapi.Options{

@@ -3,6 +3,7 @@ package app_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -95,6 +96,14 @@ func TestTenantsSeeNothingOfEachOther(t *testing.T) {
 	blue.must(200, "POST", "/v1/queue/pause", "")
 	queued := blue.must(202, "POST", "/v1/runs", planBody(t, "name: later\nsteps: [{tool: time.now}]\n", `,"queue":{"delay":3600}`))["run_id"].(string)
 
+	t.Run("queued messages", func(t *testing.T) {
+		run := blue.queueMessage(blue.token, id, "later", "")
+		blue.must(200, "POST", "/v1/queue/resume", "")
+		blue.queuedAs(run["run_id"].(string), "completed")
+		if got := fmt.Sprint(blue.contents(id, "user")); got != "[the blue secret later]" {
+			t.Errorf("the messages are %s", got)
+		}
+	})
 	t.Run("API and UI", func(t *testing.T) {
 		for _, path := range []string{"/v1/sessions", "/v1/runs", "/v1/queue", "/v1/audit", "/v1/agents", "/v1/approvals", "/v1/changes", "/metrics"} {
 			_, _, b := red.raw("GET", path, red.token, "")

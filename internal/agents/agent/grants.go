@@ -65,6 +65,13 @@ type RunRequest struct {
 	Asking func(question string, c runner.Call) (answered func())
 	// Observe, if not nil, is told when a call of the run enters a state.
 	Observe func(runner.Notice)
+	Queued  *Queued // nil: the run was not queued
+}
+
+// Queued says how the run of a queued turn begins.
+type Queued struct {
+	ID     uuid.UUID // of the run
+	Record func(ctx context.Context, e ledger.Entry) (ledger.Seq, error)
 }
 
 // Run is a session's run. It is safe for concurrent use.

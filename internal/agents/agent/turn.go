@@ -25,6 +25,7 @@ type turn struct {
 	session *session
 	by      Caller
 	starts  change                                   // messageSent, turnResumed or turnRecovered
+	queued  *Queued                                  // of a queued message; nil: it was not queued
 	text    string                                   // of the message
 	command func(context.Context, *activation) error // a slash command in place of a turn; nil: none
 	cancel  context.CancelCauseFunc
@@ -45,6 +46,15 @@ const MaxMessage = 1 << 20
 // Send adds a message to a session, carries out the turn, and returns when it is over.
 // on gets the events of the turn and may be nil. If ctx ends, the turn is cancelled.
 func (s *Service) Send(ctx context.Context, by Caller, id, text string, on func(Event)) (Turn, error) {
+	return s.send(ctx, by, id, text, nil, on)
+}
+
+// SendQueued is Send for a message that was queued. The turn has a run of its own.
+func (s *Service) SendQueued(ctx context.Context, by Caller, id, text string, q Queued) (Turn, error) {
+	return s.send(ctx, by, id, text, &q, nil)
+}
+
+func (s *Service) send(ctx context.Context, by Caller, id, text string, q *Queued, on func(Event)) (Turn, error) {
 	r, _, err := s.session(ctx, id)
 	if err != nil {
 		return Turn{}, err
@@ -57,7 +67,7 @@ func (s *Service) Send(ctx context.Context, by Caller, id, text string, on func(
 		}
 		return nil
 	}}
-	t, first, err := s.startMessage(ctx, by, l, text)
+	t, first, err := s.startMessage(ctx, by, l, text, q)
 	if err != nil {
 		return Turn{}, err
 	}
@@ -102,19 +112,24 @@ func (s *Service) Start(ctx context.Context, by Caller, id, text string) (Messag
 	}
 	l := s.acquire(r.ID)
 	defer s.release(l)
-	_, first, err := s.startMessage(ctx, by, l, text)
+	_, first, err := s.startMessage(ctx, by, l, text, nil)
 	return first, err
 }
 
 // startMessage starts a turn with a message of the user.
-func (s *Service) startMessage(ctx context.Context, by Caller, l *session, text string) (*turn, Message, error) {
-	if strings.TrimSpace(text) == "" || len(text) > MaxMessage || !utf8.ValidString(text) {
-		return nil, Message{}, fault.New(fault.AgentInvalid, "a message must be UTF-8 text of 1 to %d bytes", MaxMessage).In("content")
-	}
-	if err := s.checkSecrets("content", text); err != nil {
+func (s *Service) startMessage(ctx context.Context, by Caller, l *session, text string, q *Queued) (*turn, Message, error) {
+	if err := s.CheckMessage(text); err != nil {
 		return nil, Message{}, err
 	}
-	return s.start(ctx, &turn{session: l, by: by, starts: messageSent, text: text})
+	return s.start(ctx, &turn{session: l, by: by, starts: messageSent, text: text, queued: q})
+}
+
+// CheckMessage reports why a text cannot be sent to an agent.
+func (s *Service) CheckMessage(text string) error {
+	if strings.TrimSpace(text) == "" || len(text) > MaxMessage || !utf8.ValidString(text) {
+		return fault.New(fault.AgentInvalid, "a message must be UTF-8 text of 1 to %d bytes", MaxMessage).In("content")
+	}
+	return s.checkSecrets("content", text)
 }
 
 // continueTurn continues the turn that a session was interrupted in. It does nothing
@@ -180,7 +195,8 @@ func (t *turn) run(ctx context.Context) {
 	if !errors.Is(err, errClosing) {
 		err = errors.Join(err, t.settle(act, err))
 	}
-	l.free(t, stepFinish, err, isStoreError(err)) // a run whose record failed can record nothing more
+	// A run whose record failed can record nothing more; that of a queued turn ends with it.
+	l.free(t, stepFinish, err, isStoreError(err) || t.queued != nil)
 }
 
 // isStoreError reports whether the ledger failed.
@@ -241,7 +257,7 @@ func (t *turn) activate(ctx context.Context) (*activation, error) {
 	if act == nil {
 		return t.wake(ctx, r, d, a)
 	}
-	if act.by.Token == by.Token && act.agent == a.Version && !act.run.Timed() {
+	if t.queued == nil && act.by.Token == by.Token && act.agent == a.Version && !act.run.Timed() {
 		next := *act
 		next.by = by
 		l.setRun(&next)
@@ -287,7 +303,7 @@ func (t *turn) wake(ctx context.Context, r store.SessionRecord, d sessionDoc, a 
 		observe = s.watchChild(r.Parent, d.Child.Name)
 	}
 	run, err := s.o.Runs.Begin(ctx, RunRequest{
-		Observe: observe, Session: l.id, Mode: mode, Name: runName(a, d), Granted: granted, Tools: set.own, Hooks: set.hooks, Inputs: inputs, Asking: l.asking,
+		Observe: observe, Session: l.id, Mode: mode, Name: runName(a, d), Granted: granted, Tools: set.own, Hooks: set.hooks, Inputs: inputs, Asking: l.asking, Queued: t.queued,
 	})
 	if err != nil {
 		return nil, err

@@ -269,6 +269,18 @@ func (q queued) Submit(_ context.Context, s queue.Submission) (store.QueuedRun, 
 	return run, true, err
 }
 
+func (q queued) SubmitMessage(ctx context.Context, m queue.Message) (store.QueuedRun, bool, error) {
+	r, fresh, err := q.Submit(ctx, queue.Submission{Grant: m.Grant, Options: m.Options})
+	r.Session = m.Session
+	return r, fresh, err
+}
+
+func (q queued) ScheduleMessage(ctx context.Context, n queue.NewSchedule, m queue.Message) (store.Schedule, error) {
+	c, err := q.SubmitSchedule(ctx, n, queue.Submission{})
+	c.Session = m.Session
+	return c, err
+}
+
 func (q queued) List(_ context.Context, f store.QueueFilter) ([]store.QueuedRun, error) {
 	run, err := q.Find(context.Background(), someID)
 	list := []store.QueuedRun{run, {ID: uuid.NewSHA1(uuid.Nil, []byte("other")), Status: "waiting"}}

@@ -12,7 +12,10 @@ import (
 
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/telemetry"
+	"github.com/remitrun/remit/internal/service/queue"
+	"github.com/remitrun/remit/internal/tools/model"
 )
 
 // Conversations has the messages of sessions and what happens in them.
@@ -37,7 +40,11 @@ type Turn struct {
 	Session  *agent.Session  `json:"session,omitempty" doc:"The session after the turn"`
 	Status   string          `json:"status,omitempty" doc:"Set while the turn goes on: working, or waiting for a person's answer"`
 	Approval string          `json:"approval_id,omitempty" doc:"The ID of the question that it waits for"`
+	Queued   *QueuedRun      `json:"queued,omitempty" doc:"The run of a queued message. The message has no number yet"`
 }
+
+// QueuedRun is a run that waits in the queue, or has.
+type QueuedRun = store.QueuedRun
 
 // MessageList is a page of messages, in order.
 type MessageList struct {
@@ -122,7 +129,8 @@ func (s *Server) postMessage() {
 		SessionPath
 		Prefer string `header:"Prefer" maxLength:"200" doc:"respond-async: the response comes at once, and the turn goes on"`
 		Body   struct {
-			Content string `json:"content" minLength:"1" maxLength:"1000000" example:"What time is it?"`
+			Content string      `json:"content" minLength:"1" maxLength:"1000000" example:"What time is it?"`
+			Queue   *QueueTerms `json:"queue,omitempty" doc:"Queue the message instead: the turn begins when it is its turn, under the authority that the caller's grant has then"`
 		} `nameHint:"NewMessage"`
 	}
 	route(s, operation{
@@ -130,7 +138,7 @@ func (s *Server) postMessage() {
 		status: http.StatusCreated, summary: "Send a message",
 		text: "Adds a message and carries out the turn. The response comes when the turn is over (201), or when it waits for a person's answer (202). " +
 			"With `Prefer: respond-async` it comes at once (202). With `Accept: text/event-stream` the turn is told as it goes on; a client that is cut off " +
-			"goes on with the session's events. The turn goes on if the client leaves.",
+			"goes on with the session's events. The turn goes on if the client leaves. With `queue` the message waits in the queue (202), where GET /v1/queue/{run_id} follows it.",
 		errors:  []int{404, 409, 502, 504, 507},
 		request: map[string]any{"content": "What time is it?"},
 		answer:  map[string]any{"message": exampleMessage, "messages": []any{exampleMessage}, "reply": "Noon."},
@@ -142,6 +150,8 @@ func (s *Server) postMessage() {
 			return nil, err
 		}
 		switch {
+		case in.Body.Queue != nil:
+			return s.queueMessage(ctx, in.x, in.who, found, in.Body.Content, in.Body.Queue)
 		case wantsStream(in.r):
 			return s.streamTurn(in.x, in.by(), found, in.Body.Content)
 		case prefersAsync(in.Prefer):
@@ -149,6 +159,20 @@ func (s *Server) postMessage() {
 		}
 		return s.turn(ctx, in.x, in.by(), found, in.Body.Content)
 	})
+}
+
+// queueMessage queues a message.
+func (s *Server) queueMessage(ctx context.Context, x *exchange, who *Caller, in agent.Session, text string, q *QueueTerms) (*Streamed, error) {
+	if s.o.Queue == nil {
+		return nil, fault.New(fault.Conflict, "this service has no queue")
+	}
+	run, _, err := s.o.Queue.SubmitMessage(ctx, queue.Message{Grant: who.Presented(), Session: in.ID, Name: "message", Text: text, Options: q.options()})
+	if err != nil {
+		return nil, whenFull(err)
+	}
+	x.Header().Set("Location", "/v1/queue/"+run.ID.String())
+	m := agent.Message{Role: model.User, Text: text}
+	return written(x, http.StatusAccepted, Turn{Message: m, Messages: []agent.Message{}, Status: run.Status, Queued: &run}, nil)
 }
 
 func wantsStream(r *http.Request) bool {

@@ -18,6 +18,9 @@ import (
 type Queue interface {
 	// Submit queues a run; false: one with its unique key waits or runs already.
 	Submit(ctx context.Context, s queue.Submission) (store.QueuedRun, bool, error)
+	// SubmitMessage queues a message to a session that the caller may write to.
+	SubmitMessage(ctx context.Context, m queue.Message) (store.QueuedRun, bool, error)
+	ScheduleMessage(ctx context.Context, n queue.NewSchedule, m queue.Message) (store.Schedule, error)
 	List(ctx context.Context, f store.QueueFilter) ([]store.QueuedRun, error)
 	Find(ctx context.Context, id string) (store.QueuedRun, error) // fault.RunUnknown
 	Cancel(ctx context.Context, id, by string) (store.QueuedRun, error)
@@ -41,6 +44,10 @@ type QueueTerms struct {
 	Limits   []store.Slot `json:"limits,omitempty" nullable:"false" maxItems:"20" doc:"Bounds of the runs that carry the same limit and run at once. key is grant, tool:ID or source:NAME"`
 }
 
+func (q *QueueTerms) options() queue.Options {
+	return queue.Options{Priority: q.Priority, Delay: time.Duration(q.Delay) * time.Second, At: q.At, Unique: q.Unique, Limits: q.Limits}
+}
+
 // QueueList is the queue, with a page of its runs.
 type QueueList struct {
 	queue.State
@@ -59,9 +66,7 @@ func (s *Server) queueRun(ctx context.Context, who *Caller, q NewRun) (*runAnswe
 	if who.Token == "" { // without a grant it would be a run of the person at this machine
 		return nil, fault.New(fault.Internal, "the caller has no grant")
 	}
-	run, _, err := s.o.Queue.Submit(ctx, queue.Submission{Grant: who.Presented(), Plan: q.Plan, Frozen: q.Frozen, Inputs: q.Inputs, Changeset: q.Changeset, Planning: q.Planning, Options: queue.Options{
-		Priority: q.Queue.Priority, Delay: time.Duration(q.Queue.Delay) * time.Second, At: q.Queue.At, Unique: q.Queue.Unique, Limits: q.Queue.Limits,
-	}})
+	run, _, err := s.o.Queue.Submit(ctx, queue.Submission{Grant: who.Presented(), Plan: q.Plan, Frozen: q.Frozen, Inputs: q.Inputs, Changeset: q.Changeset, Planning: q.Planning, Options: q.Queue.options()})
 	if err = whenFull(err); err != nil {
 		return nil, err
 	}

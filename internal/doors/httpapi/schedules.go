@@ -18,6 +18,8 @@ type NewSchedule struct {
 	Zone      string                     `json:"zone,omitempty" maxLength:"100" example:"Europe/Berlin" doc:"Time zone of cron; default UTC"`
 	Plan      string                     `json:"plan,omitempty" doc:"The plan's source, YAML or JSON; missing: that of the frozen plan"`
 	Inputs    map[string]json.RawMessage `json:"inputs,omitempty" nullable:"false" doc:"Values of the plan's inputs"`
+	Session   string                     `json:"session_id,omitempty" maxLength:"100" doc:"Of an agent's session: it is sent content, and there is no plan. Needs sessions.write too"`
+	Content   string                     `json:"content,omitempty" maxLength:"1000000" doc:"Of the message" example:"What is new today?"`
 	Changeset bool                       `json:"changeset,omitempty" doc:"Hold writes until they are applied"`
 	Priority  int                        `json:"priority,omitempty" minimum:"1" maximum:"4" doc:"Of its runs: 1 is started first; default 2"`
 	Limits    []store.Slot               `json:"limits,omitempty" nullable:"false" maxItems:"20" doc:"Of its runs, as those of a queued run"`
@@ -126,7 +128,7 @@ func (s *Server) schedules() {
 		Body NewSchedule
 	}
 	route(s, operation{
-		id: "createSchedule", method: http.MethodPost, path: "/v1/schedules", tag: "queue", action: "tools.invoke", status: http.StatusCreated, summary: "Make a schedule of a plan",
+		id: "createSchedule", method: http.MethodPost, path: "/v1/schedules", tag: "queue", action: "tools.invoke", status: http.StatusCreated, summary: "Make a schedule of a plan, or of a message to an agent",
 		text:    "Each of its runs has the authority that the caller's grant has when the run starts.",
 		errors:  []int{409},
 		request: map[string]any{"name": "nightly", "cron": "30 6 * * 1-5", "zone": "Europe/Berlin", "plan": "name: nightly\nsteps: [{tool: time.now}]\n"}, answer: exampleSchedule,
@@ -135,10 +137,30 @@ func (s *Server) schedules() {
 			return nil, fault.New(fault.Internal, "the caller has no grant")
 		}
 		q := in.Body
-		c, err := s.o.Queue.SubmitSchedule(ctx, queue.NewSchedule{Name: q.Name, Cron: q.Cron, Zone: q.Zone, By: in.who.Name}, queue.Submission{
-			Grant: in.who.Presented(), Plan: q.Plan, Frozen: q.Frozen, Inputs: q.Inputs, Changeset: q.Changeset, Planning: q.Planning, Options: queue.Options{Priority: q.Priority, Limits: q.Limits}})
+		n, o := queue.NewSchedule{Name: q.Name, Cron: q.Cron, Zone: q.Zone, By: in.who.Name}, queue.Options{Priority: q.Priority, Limits: q.Limits}
+		if q.Session != "" || q.Content != "" {
+			c, err := s.scheduleMessage(ctx, in.who, q, n, o)
+			return &scheduleAnswer{"/v1/schedules/" + c.ID.String(), c}, err
+		}
+		c, err := s.o.Queue.SubmitSchedule(ctx, n, queue.Submission{
+			Grant: in.who.Presented(), Plan: q.Plan, Frozen: q.Frozen, Inputs: q.Inputs, Changeset: q.Changeset, Planning: q.Planning, Options: o})
 		return &scheduleAnswer{"/v1/schedules/" + c.ID.String(), c}, err
 	})
+}
+
+// scheduleMessage makes a schedule that sends an agent a message.
+func (s *Server) scheduleMessage(ctx context.Context, who *Caller, q NewSchedule, n queue.NewSchedule, o queue.Options) (store.Schedule, error) {
+	if q.Plan != "" || len(q.Frozen) > 0 || len(q.Inputs) > 0 || q.Changeset || q.Planning {
+		return store.Schedule{}, fault.New(fault.ArgsInvalid, "a schedule has a plan or a message, not both").In("body.session_id")
+	}
+	if err := who.May("sessions.write"); err != nil {
+		return store.Schedule{}, err
+	}
+	in, err := s.session(ctx, who, q.Session, othersWrite)
+	if err != nil {
+		return store.Schedule{}, err
+	}
+	return s.o.Queue.ScheduleMessage(ctx, n, queue.Message{Grant: who.Presented(), Session: in.ID, Name: "message", Text: q.Content, Options: o})
 }
 
 // withRuns is an example of a schedule with its runs.

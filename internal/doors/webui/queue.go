@@ -54,6 +54,16 @@ type queueView struct {
 	Alert   *httpapi.Problem
 }
 
+// Addressee is the session that a queued message is for; "": it is a plan.
+func (q queueLine) Addressee() string { return addressee(q.Session) }
+
+func addressee(session uuid.UUID) string {
+	if session == uuid.Nil {
+		return ""
+	}
+	return session.String()
+}
+
 func (s *Server) queue(x *exchange) (*page, error) { return s.queuePage(x, queueView{}) }
 
 func (s *Server) queuePage(x *exchange, v queueView) (*page, error) {

@@ -42,6 +42,9 @@ type scheduleView struct {
 	Alert *httpapi.Problem
 }
 
+// Addressee is the session that it sends messages to; "": it has a plan.
+func (v scheduleView) Addressee() string { return addressee(v.Session) }
+
 func (s *Server) schedule(x *exchange) (*page, error) { return s.schedulePage(x, nil) }
 
 func (s *Server) schedulePage(x *exchange, alert *httpapi.Problem) (*page, error) {

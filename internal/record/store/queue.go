@@ -105,6 +105,7 @@ type QueuedRun struct {
 	Limits    []Slot    `json:"limits,omitempty" nullable:"false"`
 	Grant     uuid.UUID `json:"grant_id,omitzero" format:"uuid" doc:"Under which it was queued"`
 	Schedule  uuid.UUID `json:"schedule_id,omitzero" format:"uuid" doc:"That queued it"`
+	Session   uuid.UUID `json:"session_id,omitzero" format:"uuid" doc:"That a queued message is for"`
 	By        string    `json:"by,omitempty" doc:"Who cancelled it"`
 	Code      string    `json:"code,omitempty" example:"E6004" doc:"Why it was refused, or could not start yet"`
 	Reason    string    `json:"reason,omitempty"`
@@ -156,6 +157,7 @@ type Schedule struct {
 	Priority  int       `json:"priority"`
 	Limits    []Slot    `json:"limits,omitempty" nullable:"false"`
 	Grant     uuid.UUID `json:"grant_id,omitzero" format:"uuid"`
+	Session   uuid.UUID `json:"session_id,omitzero" format:"uuid" doc:"Of one that sends messages: to which session"`
 	By        string    `json:"by" doc:"Who last changed it"`
 	Saved     time.Time `json:"saved_at"`
 

@@ -30,11 +30,15 @@ func (h *host) Begin(ctx context.Context, q agent.RunRequest) (agent.Run, error)
 			return nil, err
 		}
 	}
-	return h.Runs.Begin(ctx, runs.Request{
+	r := runs.Request{
 		Name: q.Name, Planning: q.Mode.Planning, Frozen: q.Mode.Frozen, Workspace: q.Granted.Workspace, Asker: &desk{approvals: h.Approvals, asking: q.Asking, here: h.q.Here},
 		Agent:   &runs.AgentRun{Session: q.Session, Inputs: q.Inputs, Granted: q.Granted, Tools: tools, Context: labels},
 		Observe: both(h.q.Observe, q.Observe), Hooks: slices.Concat(h.q.Hooks, q.Hooks),
-	})
+	}
+	if q.Queued != nil {
+		r.ID, r.Record = q.Queued.ID, q.Queued.Record
+	}
+	return h.Runs.Begin(ctx, r)
 }
 
 // both calls two observers, of which each may be nil.

@@ -42,6 +42,7 @@ type Queue struct {
 	Policies *policies.Policies
 	Grants   *grants.Grants
 	Runs     *runs.Runs
+	Sessions Sessions // nil: this process carries out no queued messages
 
 	wake waker
 }
@@ -76,6 +77,11 @@ func (q *Queue) Add(ctx context.Context, r runs.Request, o Options) (store.Queue
 	if err != nil {
 		return run, false, err
 	}
+	return q.enqueue(ctx, st, run, o)
+}
+
+func (q *Queue) enqueue(ctx context.Context, st store.Backend, run store.QueuedRun, o Options) (store.QueuedRun, bool, error) {
+	var err error
 	if run.ID, err = home.NewID(); err != nil {
 		return run, false, err
 	}
@@ -132,14 +138,8 @@ func (q *Queue) room() store.QueueRoom {
 
 // prepare checks a request and makes the queued run of it.
 func (q *Queue) prepare(ctx context.Context, r runs.Request, o *Options) (store.QueuedRun, error) {
-	if o.Priority == 0 {
-		o.Priority = DefaultPriority
-	}
-	if o.Priority < 1 || o.Priority > 4 {
-		return store.QueuedRun{}, badPriority(o.Priority)
-	}
-	if len(o.Unique) > 200 || !utf8.ValidString(o.Unique) {
-		return store.QueuedRun{}, fault.New(fault.Usage, "the unique key is not a text of at most 200 bytes").In("unique")
+	if err := o.check(); err != nil {
+		return store.QueuedRun{}, err
 	}
 	if _, err := q.Runs.Bind(r); err != nil {
 		return store.QueuedRun{}, err
@@ -172,6 +172,20 @@ func (q *Queue) prepare(ctx context.Context, r runs.Request, o *Options) (store.
 		return run, fault.Wrap(fault.Internal, err, "a queued run cannot be encoded")
 	}
 	return run, nil
+}
+
+// check settles the priority, and checks what does not depend on the run.
+func (o *Options) check() error {
+	if o.Priority == 0 {
+		o.Priority = DefaultPriority
+	}
+	if o.Priority < 1 || o.Priority > 4 {
+		return badPriority(o.Priority)
+	}
+	if len(o.Unique) > 200 || !utf8.ValidString(o.Unique) {
+		return fault.New(fault.Usage, "the unique key is not a text of at most 200 bytes").In("unique")
+	}
+	return nil
 }
 
 func badPriority(n int) error {

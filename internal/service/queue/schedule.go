@@ -67,6 +67,15 @@ func repeated(t time.Time) bool {
 // AddSchedule makes a schedule that queues a run of a plan again and again, under the
 // authority that the caller has now.
 func (q *Queue) AddSchedule(ctx context.Context, n NewSchedule, r runs.Request, o Options) (store.Schedule, error) {
+	run, err := q.prepare(ctx, r, &o)
+	if err != nil {
+		return store.Schedule{}, err
+	}
+	return q.saveSchedule(ctx, n, run)
+}
+
+// saveSchedule makes a schedule that queues such runs.
+func (q *Queue) saveSchedule(ctx context.Context, n NewSchedule, run store.QueuedRun) (store.Schedule, error) {
 	if !scheduleName.MatchString(n.Name) {
 		return store.Schedule{}, fault.New(fault.Usage, "%q is not a valid name of a schedule", n.Name).In("name").
 			WithHint("use up to 63 small letters, digits, dots, hyphens and underscores")
@@ -76,12 +85,8 @@ func (q *Queue) AddSchedule(ctx context.Context, n NewSchedule, r runs.Request, 
 	if err != nil {
 		return store.Schedule{}, err
 	}
-	run, err := q.prepare(ctx, r, &o)
-	if err != nil {
-		return store.Schedule{}, err
-	}
 	c := store.Schedule{Name: n.Name, Cron: n.Cron, Zone: n.Zone, Next: next, Principal: run.Principal, Workspace: run.Workspace, Priority: run.Priority, Limits: run.Limits,
-		Grant: run.Grant, By: n.By, Saved: now, Root: run.Root, RunName: run.Name, Task: run.Task}
+		Grant: run.Grant, By: n.By, Saved: now, Root: run.Root, RunName: run.Name, Session: run.Session, Task: run.Task}
 	if c.Zone == "" {
 		c.Zone = "UTC"
 	}

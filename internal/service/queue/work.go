@@ -16,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/policies"
+	"github.com/remitrun/remit/internal/service/runs"
 )
 
 const (
@@ -260,7 +261,7 @@ func (w *working) startDue(ctx context.Context, st store.Backend) (begun int, er
 // begin begins to start a run in the background, unless it is another person's, its limits
 // are reached, or it is being started already.
 func (w *working) begin(run *store.QueuedRun, taken map[string]int) bool {
-	if run.Root == uuid.Nil && run.Principal != "user:"+w.q.Home.User {
+	if run.Root == uuid.Nil && run.Principal != "user:"+w.q.Home.User || run.Session != uuid.Nil && w.q.Sessions == nil {
 		return false
 	}
 	for _, l := range run.Limits {
@@ -326,13 +327,20 @@ func (w *working) carryOut(ctx context.Context, run store.QueuedRun) (mine bool,
 	if err != nil {
 		return false, err
 	}
-	r, err := w.q.request(&run, t)
+	began := false
+	var full error
+	var r runs.Request
+	if run.Session == uuid.Nil {
+		r, err = w.q.request(&run, t)
+	}
 	if err == nil {
 		err = w.q.spent(ctx, st, run)
 	}
-	began := false
-	var full error
-	if err == nil {
+	switch {
+	case err != nil:
+	case run.Session != uuid.Nil:
+		full, err = w.send(ctx, st, &run, t, func() { began = true; unlock() })
+	default:
 		r.Advice, r.Observe, r.ID = w.Advice, w.Observe, run.ID
 		r.Started = func(*runner.Run, policies.Hint) { began = true; unlock() }
 		r.Record = func(ctx context.Context, e ledger.Entry) (ledger.Seq, error) {
@@ -385,7 +393,7 @@ func (w *working) notStarted(ctx context.Context, st store.Backend, run store.Qu
 	switch {
 	case code >= fault.StoreFailed && code <= fault.StoreMissing && code != fault.RunUnknown:
 		return why
-	case code == fault.GrantPaused || code == fault.NotFound:
+	case code == fault.GrantPaused || code == fault.NotFound || code == fault.SessionBusy:
 		c.To, c.Due = ledger.QueueWaiting, now.Add(min(max(now.Sub(run.Queued)/4, leastPostponed), mostPostponed))
 	}
 	err := st.ChangeQueued(ctx, c)

@@ -101,7 +101,7 @@ func queueKeeps(t *testing.T, open OpenStore) {
 	ctx, home := context.Background(), t.TempDir()
 	s, a := openQueue(t, open, home)
 	want := toQueue(func(q *store.QueuedRun) {
-		q.Unique, q.Limits, q.Grant, q.Root, q.Schedule = "k", []store.Slot{{Key: "grant", Most: 2}}, uuid.New(), uuid.New(), uuid.New()
+		q.Unique, q.Limits, q.Grant, q.Root, q.Schedule, q.Session = "k", []store.Slot{{Key: "grant", Most: 2}}, uuid.New(), uuid.New(), uuid.New(), uuid.New()
 		q.Task.Plan = fmt.Appendf(nil, "steps: [] # %4096d\n", 1) // kept apart
 	})
 	if _, _, err := a.Enqueue(ctx, want, store.QueueRoom{}); err != nil {
@@ -383,7 +383,7 @@ func queueSchedules(t *testing.T, open OpenStore) {
 	_, b := openQueue(t, open, home)
 	now := ledger.Time(base)
 	q := toQueue(nil)
-	c := store.Schedule{ID: uuid.Must(uuid.NewV7()), Name: "nightly", Cron: "0 3 * * *", Zone: "UTC", Next: now, Principal: "user:ann", Workspace: "/w", Priority: 3, By: "user:ann", Saved: now, RunName: "plan", Task: q.Task}
+	c := store.Schedule{ID: uuid.Must(uuid.NewV7()), Name: "nightly", Cron: "0 3 * * *", Zone: "UTC", Next: now, Principal: "user:ann", Workspace: "/w", Priority: 3, By: "user:ann", Saved: now, RunName: "plan", Session: uuid.New(), Task: q.Task}
 	c.Task.Token = "secret"
 	saved, err := a.SaveSchedule(ctx, c)
 	if err != nil {

@@ -27,6 +27,7 @@ type queuedDoc struct {
 	Limits   []store.Slot    `json:"limits,omitempty"`
 	Root     uuid.UUID       `json:"root,omitzero"`
 	Total    int             `json:"total"`
+	Session  uuid.UUID       `json:"session,omitzero"`
 	Task     json.RawMessage `json:"task,omitempty"`
 }
 
@@ -58,7 +59,7 @@ func queuedEntry(q *store.QueuedRun) (ledger.Entry, error) {
 	if q.ID == uuid.Nil || q.Priority < firstPriority || q.Priority > lastPriority || q.Principal == "" {
 		return ledger.Entry{}, fault.New(fault.Internal, "a queued run with ID %s, priority %d and principal %q", q.ID, q.Priority, q.Principal)
 	}
-	doc, err := json.Marshal(queuedDoc{Priority: q.Priority, Due: q.Due.UTC(), Unique: q.Unique, Limits: q.Limits, Root: q.Root, Total: q.Total, Task: q.Task.Doc})
+	doc, err := json.Marshal(queuedDoc{Priority: q.Priority, Due: q.Due.UTC(), Unique: q.Unique, Limits: q.Limits, Root: q.Root, Total: q.Total, Session: q.Session, Task: q.Task.Doc})
 	if err != nil {
 		return ledger.Entry{}, fault.Wrap(fault.Internal, err, "a queued run cannot be encoded")
 	}

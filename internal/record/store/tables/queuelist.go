@@ -154,7 +154,7 @@ func (s *Store) queuedRun(ctx context.Context, l *queuedRow, now time.Time) (sto
 		}
 	}
 	q := store.QueuedRun{Name: e.Name, Principal: e.Principal, Workspace: e.Workspace, Priority: int(l.row.int(queuePriority)), Queued: ledger.Time(e.At), Due: ledger.Time(l.row.int(queueDue)),
-		Total: d.Total, Unique: d.Unique, Limits: d.Limits, State: ledger.QueueState(l.row.int(queueState)), Run: ledger.Seq(l.row.int(queueRun)), Seq: st.Seq}
+		Total: d.Total, Unique: d.Unique, Session: d.Session, Limits: d.Limits, State: ledger.QueueState(l.row.int(queueState)), Run: ledger.Seq(l.row.int(queueRun)), Seq: st.Seq}
 	copy(q.ID[:], e.ID)
 	copy(q.Grant[:], e.Grant)
 	copy(q.Root[:], l.row.bytes(queueRoot))

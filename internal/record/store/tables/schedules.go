@@ -25,6 +25,7 @@ type scheduleDoc struct {
 	RunName   string          `json:"run_name"`
 	Priority  int             `json:"priority"`
 	Limits    []store.Slot    `json:"limits,omitempty"`
+	Session   uuid.UUID       `json:"session,omitzero"`
 	Task      json.RawMessage `json:"task,omitempty"`
 }
 
@@ -35,7 +36,7 @@ func scheduleEntry(c *store.Schedule) (ledger.Entry, error) {
 		return ledger.Entry{}, fault.New(fault.Internal, "a schedule with ID %s, name %q, principal %q and priority %d", c.ID, c.Name, c.Principal, c.Priority)
 	}
 	doc, err := json.Marshal(scheduleDoc{Cron: c.Cron, Zone: c.Zone, Next: c.Next.UTC(), Principal: c.Principal, Root: c.Root, RunName: c.RunName, Priority: c.Priority,
-		Limits: c.Limits, Task: c.Task.Doc})
+		Limits: c.Limits, Session: c.Session, Task: c.Task.Doc})
 	if err != nil {
 		return ledger.Entry{}, fault.Wrap(fault.Internal, err, "a schedule cannot be encoded")
 	}
@@ -149,7 +150,7 @@ func (s *Store) schedule(ctx context.Context, l *toldRow) (store.Schedule, error
 	}
 	t.Doc = d.Task
 	c := store.Schedule{Name: e.Name, Version: int(e.Number), Cron: d.Cron, Zone: d.Zone, Paused: e.Queued == ledger.QueueHeld, Next: ledger.Time(l.row.int(scheduleNext)),
-		Principal: d.Principal, Workspace: e.Workspace, Priority: d.Priority, Limits: d.Limits, By: e.Principal, Saved: ledger.Time(e.At), Root: d.Root, RunName: d.RunName, Task: t}
+		Principal: d.Principal, Workspace: e.Workspace, Priority: d.Priority, Limits: d.Limits, Session: d.Session, By: e.Principal, Saved: ledger.Time(e.At), Root: d.Root, RunName: d.RunName, Task: t}
 	if last := l.row.int(scheduleLast); last != 0 {
 		c.Last = ledger.Time(last)
 	}
@@ -161,7 +162,7 @@ func (s *Store) schedule(ctx context.Context, l *toldRow) (store.Schedule, error
 // firedBy is a run that a schedule queues. All of them have one unique key.
 func firedBy(c *store.Schedule) store.QueuedRun {
 	return store.QueuedRun{Name: c.RunName, Principal: c.Principal, Workspace: c.Workspace, Priority: c.Priority, Unique: "schedule " + c.ID.String(),
-		Limits: c.Limits, Grant: c.Grant, Schedule: c.ID, Root: c.Root, Task: c.Task}
+		Limits: c.Limits, Grant: c.Grant, Schedule: c.ID, Session: c.Session, Root: c.Root, Task: c.Task}
 }
 
 // FireSchedule implements store.Queue.
