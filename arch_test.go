@@ -143,6 +143,7 @@ var mayImport = map[string]string{
 	"confine/sandbox/spawn":   "base/fault golang.org/x/sys github.com/landlock-lsm/go-landlock os os/exec os/signal syscall unsafe",
 	"confine/files":           "base/fault authority/permit authority/policy base/tool golang.org/x/sys os syscall crypto/rand",
 	"confine/database":        "base/clip base/fault authority/permit authority/policy base/tool confine/network github.com/jackc/pgx/v5/pgconn modernc.org/sqlite net os",
+	"confine/browser":         "base/clip base/fault base/regex base/tool authority/permit confine/egress confine/sandbox os",
 	"confine/network":         "base/fault authority/permit authority/policy authority/policy/target base/tool code.dny.dev/ssrf golang.org/x/net golang.org/x/sys net net/http syscall",
 	"confine/egress":          "base/pause confine/sandbox base/fault authority/permit authority/policy authority/policy/target base/tool confine/network golang.org/x/net/http/httpguts net net/http syscall crypto/rand",
 	"confine/secret":          "base/regex base/wholefile base/fault filippo.io/age github.com/zalando/go-keyring golang.org/x/sys os",
@@ -152,6 +153,7 @@ var mayImport = map[string]string{
 	"tools/builtin/http":      "tools/typed base/fault authority/permit authority/policy/target base/tool confine/network golang.org/x/net/http/httpguts net/http",
 	"tools/builtin/shell":     "base/regex base/document tools/typed base/fault authority/permit authority/policy authority/policy/command base/tool confine/sandbox confine/files",
 	"tools/builtin/db":        "tools/typed base/fault authority/permit base/tool confine/database",
+	"tools/builtin/browser":   "tools/typed base/fault authority/permit authority/policy/target base/tool confine/browser confine/files confine/sandbox",
 	"tools/builtin/clock":     "tools/typed base/fault authority/permit base/tool",
 	"tools/builtin/analyze":   "tools/typed base/canon base/fault authority/permit base/tool",
 	"tools/builtin/request":   "tools/typed base/fault authority/permit base/tool",
@@ -199,8 +201,8 @@ var mayImport = map[string]string{
 		service/agents service/apis service/approvals service/backups service/callers service/changes service/clients service/database service/devices service/doctor service/erasures service/extensions service/grants service/history service/home service/hooks service/images service/keys service/logins service/measures service/models service/modules service/notify service/people service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/settings service/slash service/witnesses service/workers
 		agents/agent agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/mcptools agents/capability/noop agents/capability/requests agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace
 		call/approval call/catalog call/frozen call/runner
-		tools/builtin/analyze tools/builtin/clock tools/builtin/db tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/request tools/builtin/shell tools/model tools/source/mcp
-		confine/egress confine/placement confine/sandbox confine/sandbox/linux
+		tools/builtin/analyze tools/builtin/browser tools/builtin/clock tools/builtin/db tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/request tools/builtin/shell tools/model tools/source/mcp
+		confine/browser confine/egress confine/placement confine/sandbox confine/sandbox/linux
 		record/eventlog record/ledger record/report record/store record/store/sqlite record/telemetry
 		authority/grant authority/permit authority/policy authority/policy/profile
 		base/fault base/garbage base/inspect base/tool

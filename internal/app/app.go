@@ -11,6 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/catalog"
+	"github.com/remitrun/remit/internal/confine/browser"
 	"github.com/remitrun/remit/internal/confine/placement"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/sandbox/linux"
@@ -82,6 +83,7 @@ type App struct {
 	catalog      *catalog.Catalog
 	own          []permit.Tool // of the program that it is part of
 	box          *placement.Box
+	browsers     *browser.Browsers
 
 	mu    sync.Mutex
 	store store.Backend
@@ -112,6 +114,7 @@ func New(cfg home.Config, own Own) (*App, error) {
 	a.Home.Ledger, a.Home.Changed = a.Store, func() { servers.ForgetFailures(a.Home) }
 	a.Images = &images.Images{Home: a.Home}
 	a.box = &placement.Box{Box: linux.New(linux.Config{Getenv: cfg.Lookup, Secret: a.Secrets.Value, State: cfg.Dir, Image: a.Images.Image, Egress: egressOf(a.Secrets.Value, cfg.Lookup)})}
+	a.browsers = browser.New(a.box.Box, a.Secrets.Value)
 	a.Modules = modules.New(a.Home, a.Secrets)
 	a.Models = &models.Models{Home: a.Home, Secrets: a.Secrets, Registry: registry}
 	a.Servers = &servers.Servers{Home: a.Home, Secrets: a.Secrets, Box: a.box, BuiltIn: a.builtIn}
@@ -130,7 +133,7 @@ func New(cfg home.Config, own Own) (*App, error) {
 	a.Runs = &runs.Runs{
 		Home: a.Home, Policies: a.Policies, Secrets: a.Secrets, Grants: a.Grants, Approvals: a.Approvals, Changes: a.Changes,
 		Box: a.box, Tools: a.catalog, Catalog: a.Extensions, Limits: tierLimits(cfg.Settings.Tiers), Reader: a.Reader, Notifier: a.Notifier,
-		Hooks: a.hooks(),
+		Hooks: a.hooks(), Ended: a.browsers.End,
 	}
 	a.Queue = &queue.Queue{Home: a.Home, Policies: a.Policies, Grants: a.Grants, Runs: a.Runs}
 	a.History = &history.History{Home: a.Home, Reader: a.Reader}
@@ -154,7 +157,7 @@ func New(cfg home.Config, own Own) (*App, error) {
 // Close ends everything: sources of tools, sandboxes, logs, the ledger (which signs a last
 // checkpoint).
 func (a *App) Close() error {
-	errs := []error{a.catalog.Close(), a.Modules.Close()} // before what their calls use
+	errs := []error{a.catalog.Close(), a.Modules.Close(), a.browsers.Close()} // before what their calls use
 	a.Notifier.Close()
 	a.mu.Lock()
 	defer a.mu.Unlock()

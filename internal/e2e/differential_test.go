@@ -51,6 +51,7 @@ tools:
     - "fs.*"
     - "http.*"
     - "db.*"
+    - "browser.*"
     - shell.run
     - time.now
     - model.chat
@@ -210,6 +211,10 @@ func theCalls(w *world) []call {
 		statements("db.execute", "completed", "INSERT INTO notes VALUES ('x')"),
 		statements("db.execute", "denied", "UPDATE users SET name = 'x'", "INSERT INTO notes SELECT password FROM users"),
 		{{Tool: "db.schema", Args: args("database", "shop"), wanted: "completed"}, {Tool: "db.schema", Args: args("database", "other"), wanted: "denied"}},
+		{{Tool: "browser.open", Args: args("url", "file:///etc/passwd"), wanted: "denied"}, {Tool: "browser.open", Args: args("url", "http://169.254.169.254/"), wanted: "denied"},
+			{Tool: "browser.text", wanted: "failed"}, {Tool: "browser.click", Args: args("ref", "e1"), wanted: "failed"}, {Tool: "browser.fill", Args: args("ref", "e1", "text", "x"), wanted: "failed"},
+			{Tool: "browser.select", Args: args("ref", "e1", "options", []any{"x"}), wanted: "failed"}, {Tool: "browser.wait", wanted: "failed"}, {Tool: "browser.screenshot", wanted: "failed"},
+			{Tool: "browser.pdf", Args: args("path", ".env"), wanted: "denied"}, {Tool: "browser.close", wanted: "completed"}},
 		chat("completed", "scripted:answers.yaml", "scripted/./src/../answers.yaml"),
 		chat("denied", "scripted:../outside.txt", "scripted:/etc/shadow", "scripted:ask.yaml", "openai/big-one", "anthropic/any", "nosuch/any", "scripted:answers.yaml\x00", "openai/a\nb"),
 		chat("failed", "scripted:broken.yaml"),

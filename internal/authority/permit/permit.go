@@ -50,6 +50,7 @@ type Terms struct {
 	Keep     Keeper    // keeps the files that tools replace; nil: none are kept
 	Held     Held      // the layers that writes go to; nil: writes reach the workspace
 	Intent   Intent    // the record of the call
+	Scope    string    // names the session or run whose state (an open browser) the call shares; "": nothing is shared
 
 	// Bytes that may be received and sent over the network; 0: no limit.
 	BytesIn, BytesOut int64
@@ -254,6 +255,15 @@ func (p Permit) Intent() Intent {
 		return Intent{}
 	}
 	return p.s.terms.Intent
+}
+
+// Scope names the session or run whose state the call shares with others; "": it shares
+// nothing.
+func (p Permit) Scope() string {
+	if p.s == nil {
+		return ""
+	}
+	return p.s.terms.Scope
 }
 
 // Limits returns the limits of the call.

@@ -227,6 +227,7 @@ func (f *flight) perform(ctx context.Context) error {
 	given := f.given()
 	terms := permit.Terms{Call: f.digest(), Tool: f.entry.Spec.ID, Chain: f.chain, Env: f.run.Env, Limits: f.limits, Keep: f.run.Keep, Held: f.run.Held,
 		BytesIn: given.BytesIn, BytesOut: given.BytesOut, Tokens: given.Tokens, TokensIn: given.TokensIn, TokensOut: given.TokensOut, Money: given.Money}
+	terms.Scope = f.run.Scope()
 	terms.Intent = permit.Intent{Run: f.run.ID.String(), Call: f.c.Index, Seq: uint64(f.intent), Tool: f.entry.Digest}
 	if f.answer != nil && f.answer.Yes {
 		terms.Approved = f.actions

@@ -358,3 +358,11 @@ func (r *Runner) Finish(ctx context.Context, run *Run, status tool.Status) error
 	}})
 	return errors.Join(rerr, err)
 }
+
+// Scope names what the calls of the run share: the session, or else the run.
+func (in Info) Scope() string {
+	if in.Session != uuid.Nil {
+		return in.Session.String()
+	}
+	return in.ID.String()
+}

@@ -4,9 +4,11 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/pem"
 	"fmt"
 	"math/big"
@@ -69,6 +71,19 @@ func serial() *big.Int {
 
 // CA is the authority's own certificate, PEM.
 func (a *Authority) CA() []byte { return append([]byte(nil), a.pem...) }
+
+// keyHash is the SHA-256 of the public key of all certificates for hosts, in Base64.
+func (a *Authority) keyHash() string {
+	if a.host == nil {
+		return ""
+	}
+	der, err := x509.MarshalPKIXPublicKey(a.host.Public())
+	if err != nil {
+		return "" // nothing is trusted, so inspected connections fail
+	}
+	sum := sha256.Sum256(der)
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
 
 // leaf gives a certificate for a canonical host.
 func (a *Authority) leaf(host string, now time.Time) (*tls.Certificate, error) {

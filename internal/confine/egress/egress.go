@@ -70,6 +70,9 @@ type Options struct {
 	// policies inspect anything.
 	Authority *Authority
 
+	// OneProgram: nothing but one program reaches the listener, so that it needs no credentials.
+	OneProgram bool
+
 	// TrustFile is where the sandbox finds the certificates to trust ([Proxy.CA]
 	// and the system's), for the variables of [Proxy.Env].
 	TrustFile string
@@ -133,6 +136,7 @@ type Proxy struct {
 	lookup    func(ctx context.Context, host string) ([]netip.Addr, error)
 	dial      network.DialFunc
 	password  string
+	open      bool // no credentials are needed
 	meter     *meter
 	log       report
 	answers   answers
@@ -155,7 +159,7 @@ func New(o Options) *Proxy {
 	p := &Proxy{
 		permit: o.Permit, chain: o.Permit.Chain(), limits: o.Limits.or(o.Permit.Limits()),
 		ask: o.Ask, secret: o.Secret, authority: o.Authority, agent: o.Agent, trustFile: o.TrustFile, roots: o.RootCAs,
-		lookup: network.Resolve, dial: network.DialTCP,
+		lookup: network.Resolve, dial: network.DialTCP, open: o.OneProgram,
 		password: hex.EncodeToString(key[:]), stops: map[int]func(){},
 	}
 	if !p.chain.InspectsAny() || !p.chain.Connects() {
@@ -226,13 +230,21 @@ func (p *Proxy) accept(l net.Listener, serve func(context.Context, net.Conn)) er
 			p.admit(conn, serve)
 		case p.isClosed():
 			return nil
-		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ECONNABORTED), errors.Is(err, syscall.ENOBUFS):
+		case isShort(err):
 			pause = min(2*pause, time.Second)
 			time.Sleep(pause) // descriptors are short for a moment; nothing announces their return
 		default:
 			return err
 		}
 	}
+}
+
+// shortPause is how long [Relay.Serve] waits for descriptors.
+const shortPause = 50 * time.Millisecond
+
+// isShort reports whether the machine lacks something for a moment.
+func isShort(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ECONNABORTED) || errors.Is(err, syscall.ENOBUFS)
 }
 
 // admit starts serving a connection, if there is room for one more.

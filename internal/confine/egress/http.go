@@ -37,7 +37,7 @@ func (p *Proxy) serveHTTP(ctx context.Context, s *stream) {
 		if h == nil {
 			return
 		}
-		if !p.mine(h.auth) {
+		if !p.open && !p.mine(h.auth) {
 			tries++
 			if stranger == nil {
 				stranger = p.begin("http")

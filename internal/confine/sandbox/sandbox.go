@@ -69,6 +69,10 @@ type Command struct {
 	// Publish are ports that the command's servers listen on, to be reached at this machine's
 	// loopback address while the command runs. They need full isolation and a proxy.
 	Publish []Port
+	// Proxy is the command's way out in place of the Box's own, for a program of Remit's own
+	// that outlives the call: commands.timeout does not end it, and it gets no stored secret.
+	// The caller ends it by its context, and notes in the permit that it was started.
+	Proxy Proxy
 	// Observe tells in the outcome which paths the command used and tried. A
 	// machine that cannot observe does not run it.
 	Observe bool

@@ -57,11 +57,12 @@ type Runs struct {
 	Approvals *approvals.Approvals
 	Changes   *changes.Changes
 	Box       Box
-	Tools     *catalog.Catalog // plans are checked against it
-	Catalog   runner.Catalog   // where calls find their tools
-	Notifier  *notify.Notifier // tells people of violations; nil: none
-	Limits    *runner.Sources  // bounds calls by where their tools come from
-	Hooks     []runner.Hook    // those of the settings
+	Tools     *catalog.Catalog        // plans are checked against it
+	Catalog   runner.Catalog          // where calls find their tools
+	Notifier  *notify.Notifier        // tells people of violations; nil: none
+	Limits    *runner.Sources         // bounds calls by where their tools come from
+	Hooks     []runner.Hook           // those of the settings
+	Ended     func(scope string) bool // ends what only the calls of a run without a session shared; nil: nothing
 	// Reader opens the ledger to look at, also one that cannot be written.
 	Reader func(context.Context) (store.Backend, error)
 }
@@ -187,6 +188,7 @@ type Active struct {
 	Runner *runner.Runner
 	Run    *runner.Run
 	writes *changes.Writes
+	ended  func(scope string) bool
 }
 
 // Plan carries a plan out under the policies that hold, and records it.
@@ -223,6 +225,7 @@ func (s *Runs) prepare(ctx context.Context, q Request, in *runner.Info) (b Activ
 	if in.Frozen = q.Frozen; q.Planning {
 		in.Phase = runner.Planning
 	}
+	b.ended = s.Ended
 	observe, err := s.observers(q.Observe)
 	if err != nil {
 		return b, res, err
@@ -341,6 +344,9 @@ func (a Active) Finish(ctx context.Context, res Result, status tool.Status, err 
 	res.Status = status
 	if why := context.Cause(ctx); fault.CodeOf(why).OfGrant() {
 		res.Stopped = why
+	}
+	if a.ended != nil && a.Run.Session == uuid.Nil {
+		a.ended(a.Run.Scope())
 	}
 	if ferr := a.Runner.Finish(ctx, a.Run, status); err == nil {
 		err = ferr

@@ -183,7 +183,9 @@ func note(p permit.Permit, c sandbox.Command, prof sandbox.Profile) {
 		h.Rule = "isolation " + prof.Isolation.String()
 	}
 	h.Place = place(prof)
-	p.Note(h)
+	if c.Proxy == nil { // else whoever started it has noted it: the call may be over
+		p.Note(h)
+	}
 }
 
 // place is where a command runs, for people: "" is this machine's own system.
@@ -195,6 +197,9 @@ func place(prof sandbox.Profile) string {
 }
 
 func timeout(p permit.Permit, c sandbox.Command) time.Duration {
+	if c.Proxy != nil {
+		return math.MaxInt64
+	}
 	t := sandbox.WithDefaults(p.Limits()).CommandTimeout
 	if c.Long && p.Limits().CommandTimeout <= 0 {
 		t = math.MaxInt64
@@ -231,10 +236,13 @@ func (b *Box) Profile(chain policy.Chain, c sandbox.Command) (sandbox.Profile, e
 // profile.
 func (b *Box) prepare(ctx context.Context, m *machine, p permit.Permit, c command) (sandbox.Profile, start, error) {
 	limits := c.image.Limits(sandbox.WithDefaults(p.Limits()))
+	if c.Proxy != nil {
+		limits.WriteBytes = 0 // of the call's files; the program's own have a bound in its folder
+	}
 	prof, st, err := b.compile(ctx, m, p.Chain(), limits, c, func(dir, exe string, names []string) error {
 		return checkCommand(ctx, p, c, dir, exe, names, limits.Path)
 	})
-	if err == nil {
+	if err == nil && c.Proxy == nil {
 		err = b.addSecrets(p, c.Command, &prof, &st)
 	}
 	return prof, st, err
@@ -284,7 +292,7 @@ func (b *Box) compile(ctx context.Context, m *machine, chain policy.Chain, limit
 		m.shell = shellOf(c.image)
 	}
 	in := sandbox.Inputs{Chain: chain, Limits: limits, System: found.mounts, Image: c.image, Held: c.layers.folder(),
-		Dir: dir, Exe: exe, State: b.state(), Proxy: b.conf.Egress != nil, Isolation: iso}
+		Dir: dir, Exe: exe, State: b.state(), Proxy: b.conf.Egress != nil || c.Proxy != nil, Isolation: iso}
 	in.Publish = c.Publish
 	for _, s := range c.Services {
 		in.Services = append(in.Services, s.At)

@@ -106,7 +106,10 @@ func (b *Box) exit(p permit.Permit, c sandbox.Command, prof sandbox.Profile, st 
 	if err != nil {
 		return nil, err
 	}
-	proxy, err := b.conf.Egress(p, c)
+	proxy := c.Proxy
+	if proxy == nil {
+		proxy, err = b.conf.Egress(p, c)
+	}
 	if err != nil {
 		publish.close(p)
 		return nil, err

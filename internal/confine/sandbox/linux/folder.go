@@ -135,7 +135,7 @@ func folderDir(c sandbox.Command) (string, error) {
 	if c.Dir != sandbox.FolderAt {
 		return "", fault.New(fault.ArgsInvalid, "the working folder is %s, not %q", sandbox.FolderAt, c.Dir)
 	}
-	if filepath.Base(c.Argv[0]) != c.Argv[0] {
+	if !c.Shell && filepath.Base(c.Argv[0]) != c.Argv[0] {
 		return "", fault.New(fault.ArgsInvalid, "%q is a path: a command with a folder of its own is named as on the trusted PATH", c.Argv[0])
 	}
 	return c.Dir, nil

@@ -1,0 +1,188 @@
+package browser
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/remitrun/remit/internal/base/clip"
+)
+
+// node is a node of the accessibility tree.
+type node struct {
+	ID       string   `json:"nodeId"`
+	Ignored  bool     `json:"ignored"`
+	Role     value    `json:"role"`
+	Name     value    `json:"name"`
+	Value    value    `json:"value"`
+	Children []string `json:"childIds"`
+	Parent   string   `json:"parentId"`
+	Element  int      `json:"backendDOMNodeId"`
+	More     []struct {
+		Name  string `json:"name"`
+		Value value  `json:"value"`
+	} `json:"properties"`
+}
+
+type value struct {
+	Value json.RawMessage `json:"value"`
+}
+
+func (v value) String() string {
+	var s string
+	if json.Unmarshal(v.Value, &s) == nil {
+		return s
+	}
+	return string(v.Value)
+}
+
+// acting are the roles of elements that get a reference: they can be clicked or filled in.
+var acting = []string{"button", "link", "textbox", "searchbox", "combobox", "checkbox", "radio", "switch", "slider", "spinbutton", "listbox", "option",
+	"menuitem", "menuitemcheckbox", "menuitemradio", "tab", "treeitem", "DisclosureTriangle", "Date", "DateTime", "InputTime", "ColorWell", "PopUpButton", "ListBoxOption"}
+
+// passed are the roles that say nothing by themselves: only what is in them is shown.
+var passed = []string{"none", "generic", "RootWebArea", "InlineTextBox", "LineBreak", "Section", "LayoutTable", "LayoutTableRow", "LayoutTableCell", "ListMarker", "strong", "emphasis", "Abbr"}
+
+// states are the properties that are shown.
+var states = []string{"level", "checked", "disabled", "expanded", "selected", "pressed", "required", "invalid", "multiselectable", "readonly"}
+
+// Bounds of a snapshot.
+const (
+	maxSnapshot = 50_000
+	maxName     = 300
+	maxDepth    = 60
+)
+
+// Snapshot describes the page as its accessibility tree: one line for each element, indented.
+// What the page says is in quotes, so that it cannot look like a line of the snapshot.
+// Elements that can be used have a reference, such as e7, which is valid until the page loads
+// another document.
+func (p *Page) Snapshot(ctx context.Context) (text string, cut bool, err error) {
+	var tree struct {
+		Nodes []node `json:"nodes"`
+	}
+	if err := p.call(ctx, "Accessibility.getFullAXTree", m{}, &tree); err != nil {
+		return "", false, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := writer{page: p, nodes: make(map[string]*node, len(tree.Nodes)), known: make(map[int]int, len(p.refs))}
+	for ref, element := range p.refs {
+		w.known[element] = ref
+	}
+	for i := range tree.Nodes {
+		w.nodes[tree.Nodes[i].ID] = &tree.Nodes[i]
+	}
+	for i := range tree.Nodes {
+		if n := &tree.Nodes[i]; n.Parent == "" {
+			w.write(n, 0, "")
+		}
+	}
+	return w.out.String(), w.cut, nil
+}
+
+// writer writes a snapshot.
+type writer struct {
+	page  *Page
+	nodes map[string]*node
+	known map[int]int // references by element
+	out   strings.Builder
+	cut   bool
+}
+
+// write writes a node and what is in it. over is the name of the element around it, whose
+// text is not repeated.
+func (w *writer) write(n *node, depth int, over string) {
+	if w.cut || depth > maxDepth {
+		w.cut = true
+		return
+	}
+	role, name := n.Role.String(), strings.TrimSpace(n.Name.String())
+	inside := depth
+	if !n.Ignored && !slices.Contains(passed, role) && (role != "StaticText" || name != "" && !strings.Contains(over, name)) && (name != "" || n.useful(role)) {
+		w.line(n, depth, role, name)
+		inside, over = depth+1, name+" "+n.Value.String()
+	}
+	if role == "StaticText" {
+		return
+	}
+	children := n.Children
+	n.Children = nil // a tree that names a node twice ends here
+	for _, id := range children {
+		if child := w.nodes[id]; child != nil {
+			w.write(child, inside, over)
+		}
+	}
+}
+
+// useful reports whether an element without a name is shown.
+func (n *node) useful(role string) bool {
+	return slices.Contains(acting, role) || slices.Contains([]string{"list", "listitem", "table", "row", "cell", "form", "navigation", "main", "dialog", "alertdialog", "article", "Iframe"}, role)
+}
+
+func (w *writer) line(n *node, depth int, role, name string) {
+	if role == "StaticText" {
+		role = "text"
+	}
+	line := strings.Repeat("  ", depth) + strings.ToLower(clip.Text(word(role), 30))
+	if n.Element != 0 && slices.Contains(acting, n.Role.String()) {
+		if ref := w.ref(n.Element); ref > 0 {
+			line += " e" + strconv.Itoa(ref)
+		}
+	}
+	if name != "" {
+		line += " " + strconv.Quote(clip.Text(name, maxName))
+	}
+	for _, more := range n.More {
+		if v := more.Value.String(); slices.Contains(states, more.Name) && v != "false" && v != "" {
+			if v == "true" {
+				line += " " + more.Name
+			} else {
+				line += " " + more.Name + "=" + word(clip.Text(v, 20))
+			}
+		}
+	}
+	if v := n.Value.String(); v != "" && v != name {
+		line += " = " + strconv.Quote(clip.Text(v, maxName))
+	}
+	if w.out.Len()+len(line) >= maxSnapshot {
+		w.cut = true
+		return
+	}
+	w.out.WriteString(line + "\n")
+}
+
+// word makes one word of what should be one.
+func word(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
+			return r
+		}
+		return -1
+	}, s)
+}
+
+// ref returns the reference of an element, which stays the same while the document does.
+func (w *writer) ref(element int) int {
+	if ref := w.known[element]; ref > 0 {
+		return ref
+	}
+	if len(w.page.refs) >= maxRefs {
+		return 0
+	}
+	w.page.last++
+	w.page.refs[w.page.last], w.known[element] = element, w.page.last
+	return w.page.last
+}
+
+// ParseRef reads a reference.
+func ParseRef(s string) (int, error) {
+	n, err := strconv.Atoi(strings.TrimPrefix(s, "e"))
+	if err != nil || n <= 0 || !strings.HasPrefix(s, "e") {
+		return 0, fmt.Errorf("%q is not a reference of a snapshot; expected one such as e7", clip.Text(s, 40))
+	}
+	return n, nil
+}
