@@ -172,7 +172,7 @@ type pgRelation struct {
 
 type pgColumn struct {
 	name     string
-	computed bool
+	computed bool // from others, or with a name that differs from another one's in case only
 }
 
 // relations reads what the catalogue says of tables.
@@ -181,7 +181,7 @@ func (s *pgSession) relations(ids map[uint32]bool) (pgRelations, error) {
 			EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgenabled <> 'D'),
 			EXISTS (SELECT FROM pg_catalog.pg_class o JOIN pg_catalog.pg_namespace m ON m.oid = o.relnamespace
 				WHERE o.oid <> c.oid AND o.relkind IN ('r', 'p', 'v', 'm', 'f') AND pg_catalog.lower(o.relname) = pg_catalog.lower(c.relname) AND pg_catalog.lower(m.nspname) = pg_catalog.lower(n.nspname))
-			OR (n.nspname = 'main')
+			OR pg_catalog.lower(n.nspname) IN ('main', 'public') AND n.nspname <> 'public'
 		FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY ($1::oid[])`, list(ids))
 	if err != nil {
 		return nil, err
@@ -200,7 +200,9 @@ func (s *pgSession) relations(ids map[uint32]bool) (pgRelations, error) {
 		}
 		out[uint32(oid)] = rel
 	}
-	columns, err := s.strings(`SELECT attrelid, attnum, attname, attgenerated <> '' FROM pg_catalog.pg_attribute WHERE attrelid = ANY ($1::oid[]) AND attnum > 0 AND NOT attisdropped ORDER BY 1, 2`, list(ids))
+	columns, err := s.strings(`SELECT attrelid, attnum, attname, attgenerated <> '' OR EXISTS (SELECT FROM pg_catalog.pg_attribute o
+			WHERE o.attrelid = a.attrelid AND o.attnum <> a.attnum AND pg_catalog.lower(o.attname) = pg_catalog.lower(a.attname))
+		FROM pg_catalog.pg_attribute a WHERE attrelid = ANY ($1::oid[]) AND attnum > 0 AND NOT attisdropped ORDER BY 1, 2`, list(ids))
 	if err != nil {
 		return nil, err
 	}
