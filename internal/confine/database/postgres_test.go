@@ -188,6 +188,13 @@ func newOracle(t *testing.T) *oracle {
 	if _, err := conn.Exec(t.Context(), b.String()); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		for role := range o.lacks {
+			if _, err := conn.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 	return o
 }
 

@@ -42,3 +42,7 @@ INSERT INTO measures(raw, secret) VALUES(1, 777123777);
 INSERT INTO "odd name (x" VALUES('odd', 'odder');
 INSERT INTO events VALUES('2026-05-05', 'x');
 REFRESH MATERIALIZED VIEW totals;
+CREATE ROLE narrow;
+GRANT SELECT(id, name) ON users TO narrow;
+CREATE ROLE postgres_reader;
+GRANT SELECT ON users TO postgres_reader;
