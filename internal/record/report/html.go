@@ -74,6 +74,9 @@ func newView(rep Report, shown []placed[stepView]) view {
 		CSP:    "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'",
 		Inputs: fields(rep.Plan.Inputs),
 	}
+	if slices.ContainsFunc(shown, func(s placed[stepView]) bool { return s.step.Picture != "" }) {
+		v.CSP += "; img-src data:"
+	}
 	if v.Title == "" {
 		v.Title = "Run " + rep.Run.ID[:8]
 	}
@@ -113,6 +116,7 @@ type stepView struct {
 	Args     []field
 	Output   []field
 	Refusals []ledger.Refusal
+	Picture  template.URL // of a page, as a data: URL; "": none
 }
 
 // phase is the time between two states.
@@ -139,8 +143,23 @@ func newStepView(s Step) stepView {
 	if s.Status == tool.StatusDenied.String() || len(s.Decision.Refusals) > 0 {
 		v.Refusals = refusalsOf(s)
 	}
+	if s.Tool == "browser.screenshot" {
+		v.Picture = picture(s.Output)
+	}
 	v.Step.Args, v.Step.Output = Value{}, Value{}
 	return v
+}
+
+// picture returns the PNG in an output as a URL that the page can show. Browsers of today
+// show nothing else of such a URL, whatever its bytes are.
+func picture(v Value) template.URL {
+	var out struct {
+		Content []byte `json:"content_base64"`
+	}
+	if json.Unmarshal(v.JSON, &out) != nil || !bytes.HasPrefix(out.Content, []byte("\x89PNG\r\n\x1a\n")) {
+		return ""
+	}
+	return template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(out.Content))
 }
 
 func thousand(part float64) string { return strconv.FormatFloat(part*1000, 'f', 1, 64) }

@@ -307,6 +307,23 @@ func TestLargeValuesAreToldBySize(t *testing.T) {
 	}
 }
 
+// A screenshot is shown as a picture, and other bytes are not.
+func TestPicturesOfPages(t *testing.T) {
+	png, other := base64.StdEncoding.EncodeToString([]byte("\x89PNG\r\n\x1a\nrest")), base64.StdEncoding.EncodeToString([]byte("<svg onload=x>"))
+	for name, tt := range map[string]struct {
+		tool    tool.ID
+		content string
+		shown   bool
+	}{"a screenshot": {"browser.screenshot", png, true}, "no PNG": {"browser.screenshot", other, false}, "another tool": {"http.get", png, false}} {
+		d := example()
+		d.Calls = calls(call(1, tt.tool, 1, 1, `{}`, `{"content_base64":"`+tt.content+`"}`))
+		page := render(t, d)["html"]
+		if got := bytes.Contains(page, []byte(`<img src="data:image/png;base64,`)); got != tt.shown || bytes.Contains(page, []byte("img-src data:")) != tt.shown {
+			t.Errorf("%s: a picture is shown: %v", name, got)
+		}
+	}
+}
+
 // A person answers for what a call runs, so a report of it hides and drops no part of its
 // arguments but known values.
 func TestAnAskedCallShowsWhatWasAsked(t *testing.T) {
