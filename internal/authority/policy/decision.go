@@ -2,7 +2,9 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/remitrun/remit/internal/base/tool"
 )
@@ -66,6 +68,14 @@ type Decision struct {
 	Reason   string    // for people
 	Refusals []Refusal // every rule that denies or asks; nil when allowed
 	Admin    bool      // a rule asks for somebody who may approve admin calls
+}
+
+// ByFlow reports whether a flow asks. An approval that was given for other reasons, as for all
+// calls of a pattern, does not count then: the data that steers the call came later.
+func (d Decision) ByFlow() bool {
+	return slices.ContainsFunc(d.Refusals, func(r Refusal) bool {
+		return r.Effect == Ask && r.Rule != nil && strings.HasPrefix(r.Rule.Name, "flows.")
+	})
 }
 
 // Call is the subject of a decision: a tool, its arguments, and the actions that

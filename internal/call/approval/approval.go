@@ -173,6 +173,7 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 		others.Here = nil
 		d = &others
 	}
+	terms.Session = terms.Session && !q.Decision.ByFlow()
 	if terms.Session {
 		if a, ok, err := d.session(ctx, q); err != nil || ok {
 			return a, err
@@ -284,7 +285,7 @@ func (d *Desk) file(ctx context.Context, q runner.Question, binding [32]byte, un
 	if q.Run.Grant.Kept() {
 		s.Grant = q.Run.Grant.ID()
 	}
-	if s.Body, err = json.Marshal(d.body(q, terms.Session)); err != nil {
+	if s.Body, err = json.Marshal(d.body(q, terms.Session && !q.Decision.ByFlow())); err != nil {
 		return store.Approval{}, fault.Wrap(fault.Internal, err, "the approval question cannot be encoded")
 	}
 	filed, err := d.Store.Request(context.WithoutCancel(ctx), s) // wait takes it back where the call is given up

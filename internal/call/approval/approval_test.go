@@ -421,7 +421,10 @@ func TestAYesForTheSessionIsForItsPatternAlone(t *testing.T) {
 	same.Actions[0].Real = "/w/src/main.go"
 	sameAdmin := write(run, "out/a.txt", "one")
 	sameAdmin.Decision.Admin = true
+	steered := write(run, "out/b.txt", "three")
+	steered.Decision.Refusals = []policy.Refusal{{Effect: policy.Ask, Rule: &policy.Rule{Name: "flows.web.ask[0]"}}}
 	for name, q := range map[string]runner.Question{
+		"one that a flow asks":  steered,
 		"the same, as a link":   same,
 		"the same, of admins":   sameAdmin,
 		"another folder":        write(run, "src/b.txt", "x"),

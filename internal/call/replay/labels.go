@@ -99,7 +99,8 @@ func (r *Recording) judgeFlows(d policy.Decision, call policy.Call, chain policy
 		return d, err
 	}
 	of := flows.Of(call)
-	if f := flows.DecideFlows(flows.Narrow(flows.Set(context), of, r.Run.Client != ""), call); f.Effect < d.Effect {
+	if f := flows.DecideFlows(flows.Narrow(flows.Set(context), of, r.Run.Client != ""), call); f.Effect < policy.Allow {
+		f.Admin = d.Admin
 		return f, nil
 	}
 	return d, nil

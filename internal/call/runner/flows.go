@@ -80,8 +80,11 @@ func (f *flight) checkFlows(ctx context.Context) error {
 	f.chain = flows.Narrow(flows.Set(labels), of, f.run.Client != "")
 	f.limits = f.chain.Limits()
 	d := flows.DecideFlows(f.chain, call)
-	if d.Effect == policy.Allow || d.Effect >= f.decision.Effect && d.Effect != policy.Deny {
+	if d.Effect == policy.Allow {
 		return nil
+	}
+	if d.Effect == policy.Ask { // the policies may ask, too
+		d.Refusals, d.Admin = append(d.Refusals, f.decision.Refusals...), f.decision.Admin
 	}
 	if f.decision = d; d.Effect == policy.Ask {
 		return nil
