@@ -92,3 +92,12 @@ func ascii(s string) bool {
 	}
 	return s != ""
 }
+
+// RoleNames are the patterns of principals that the document's roles name, in its order.
+func (p *Policy) RoleNames() []string {
+	var out []string
+	for _, r := range p.content().roles {
+		out = append(out, r.pattern)
+	}
+	return out
+}

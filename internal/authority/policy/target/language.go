@@ -1,0 +1,160 @@
+package target
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/remitrun/remit/internal/authority/policy/language"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// Text is a target as the texts of [Rule.Language] have it: method, scheme, host,
+// port and decoded path.
+func Text(t tool.Target) string {
+	host := t.Host
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	port := ""
+	if t.Port != 0 {
+		port = ":" + strconv.Itoa(int(t.Port))
+	}
+	return t.Method + " " + t.Scheme + "://" + host + port + t.Path
+}
+
+// Targets is the language of all [Text]s that name a host, a port, a method and a path:
+// requests of which all is known.
+func Targets(b *language.Builder) language.Language {
+	method := b.Then(b.In('A', 'Z'), b.Repeat(b.In('A', 'Z', '-', '-')))
+	requests := b.Then(method, b.Text(" "), b.Or(b.Text("https://"), b.Text("http://")), hosts(b), ports(b), anyPath(b))
+	connections := b.Then(b.Text(" tcp://"), hosts(b), ports(b))
+	return b.Or(requests, connections)
+}
+
+// ParseText reads a [Text] back.
+func ParseText(text string) (tool.Target, bool) {
+	method, url, _ := strings.Cut(text, " ")
+	scheme, rest, ok := strings.Cut(url, "://")
+	authority, path := rest, ""
+	if i := strings.IndexByte(rest, '/'); i >= 0 {
+		authority, path = rest[:i], rest[i:]
+	}
+	i := strings.LastIndexByte(authority, ':')
+	if !ok || i < 0 {
+		return tool.Target{}, false
+	}
+	port, err := strconv.ParseUint(authority[i+1:], 10, 16)
+	return tool.Target{Method: method, Scheme: scheme, Host: strings.Trim(authority[:i], "[]"), Port: uint16(port), Path: path}, err == nil
+}
+
+func labels(b *language.Builder) language.Language {
+	edge := b.In('a', 'z', '0', '9')
+	label := b.Then(edge, b.Repeat(b.In('a', 'z', '0', '9', '-', '-', '_', '_')))
+	return b.Then(label, b.Repeat(b.Then(b.Text("."), label)))
+}
+
+// hosts are names and addresses, also some that are neither.
+func hosts(b *language.Builder) language.Language {
+	return b.Or(labels(b), b.Then(b.Text("["), b.Repeat(b.In('a', 'f', '0', '9', ':', ':')), b.Text("]")))
+}
+
+func ports(b *language.Builder) language.Language {
+	digit := b.In('0', '9')
+	return b.Then(b.Text(":"), b.In('1', '9'), b.Or(language.Empty, digit, b.Then(digit, digit), b.Then(digit, digit, digit), b.Then(digit, digit, digit, digit)))
+}
+
+func anyPath(b *language.Builder) language.Language {
+	return b.Then(b.Text("/"), b.Repeat(b.NotIn(0, ' ', '?', '?', '#', '#', '\\', '\\', 0x7f, 0xa0)))
+}
+
+// Language is a set of [Text]s. Of a rule of allow or ask it has every target that the
+// rule matches, and perhaps others: of the addresses that are not public, only the usual
+// ranges are left out. Of a rule of deny it has only targets that the rule matches, and
+// not those that differ from it in letter case, repeated slashes or parameters.
+// Sockets, keys and ranges of addresses are in no language.
+func (r *Rule) Language(b *language.Builder) language.Language {
+	if r.kind == hostNone || r.kind == hostRange || r.kind == hostSocket || r.kind == hostAgent {
+		return language.None
+	}
+	method, scheme, port, path := language.All, language.All, language.All, language.All
+	if r.methods != nil {
+		method = words(b, r.methods)
+	}
+	if r.scheme != "" {
+		scheme = b.Text(r.scheme)
+	}
+	if r.port != 0 {
+		port = b.Text(":" + strconv.Itoa(int(r.port)))
+	}
+	if r.path != "" {
+		path = pathLanguage(b, r.path)
+	}
+	target := b.Then(b.And(method, b.Repeat(b.In('A', 'Z', '-', '-'))), b.Text(" "), b.And(scheme, b.Repeat(b.In('a', 'z'))),
+		b.Text("://"), r.hosts(b), b.And(port, ports(b)), b.And(path, b.Or(language.Empty, anyPath(b))))
+	return b.And(target, Targets(b))
+}
+
+func words(b *language.Builder, list []string) language.Language {
+	var out []language.Language
+	for _, w := range list {
+		out = append(out, b.Text(w))
+	}
+	return b.Or(out...)
+}
+
+func (r *Rule) hosts(b *language.Builder) language.Language {
+	switch {
+	case r.kind == hostName && r.host == "localhost" && r.deny:
+		return b.Or(b.Text("localhost"), b.Then(labels(b), b.Text(".localhost")), b.Then(b.Text("127."), b.Repeat(b.In('0', '9', '.', '.'))), b.Text("[::1]"))
+	case r.kind == hostName:
+		return b.Text(r.host)
+	case r.kind == hostBelow:
+		return b.Then(labels(b), b.Text("."+r.host))
+	case r.kind == hostLiteral && r.addr.Is6():
+		return b.Text("[" + r.addr.String() + "]")
+	case r.kind == hostLiteral:
+		return b.Text(r.addr.String())
+	case r.deny:
+		return hosts(b)
+	}
+	return b.And(hosts(b), b.Not(private(b)))
+}
+
+// private is hosts that the entry * does not open: names of this machine, and the
+// addresses that private networks mostly have.
+func private(b *language.Builder) language.Language {
+	rest := b.Then(b.Text("."), b.Repeat(b.In('0', '9', '.', '.')))
+	var first []language.Language
+	for _, p := range []string{"0", "10", "127", "169.254", "192.168"} {
+		first = append(first, b.Text(p))
+	}
+	for n := 16; n < 32; n++ {
+		first = append(first, b.Text("172."+strconv.Itoa(n)))
+	}
+	return b.Or(b.Text("localhost"), b.Then(labels(b), b.Text(".localhost")), b.Then(b.Or(first...), rest),
+		b.Text("[::1]"), b.Then(b.Text("[f"), b.In('c', 'f'), language.All))
+}
+
+// pathLanguage is the paths that a pattern matches.
+func pathLanguage(b *language.Builder, pattern string) language.Language {
+	any := b.Repeat(b.NotIn('/', '/'))
+	var parts []language.Language
+	for seg := range strings.SplitSeq(pattern[1:], "/") {
+		if seg == "**" {
+			parts = append(parts, b.Repeat(b.Then(b.Text("/"), any)))
+			continue
+		}
+		parts = append(parts, b.Text("/"))
+		if seg == "*" {
+			parts = append(parts, b.NotIn('/', '/'), any)
+			continue
+		}
+		for i, lit := range strings.Split(seg, "*") {
+			if i > 0 {
+				parts = append(parts, any)
+			}
+			parts = append(parts, b.Text(lit))
+		}
+	}
+	return b.Then(parts...)
+}

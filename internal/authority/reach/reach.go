@@ -1,0 +1,402 @@
+// Package reach answers questions about everything that several holders of policies can
+// do together: can data that comes from here get there, can this agent ever do that. It is
+// pure. Start at [World.Ask].
+//
+// What a policy allows is a regular language (see [policy.Chain.Language]), so that a
+// question about all paths, hosts and commands at once is whether an intersection of
+// languages is empty. The languages have at least what the policies allow: no way is
+// overlooked. Each way that is found is decided once more by the policies themselves, with
+// an example of each step.
+//
+// A holder stands for a model, of which the worst is assumed: whatever it reads, it may
+// write, send and obey. A tool that is not compiled in may do anything with what it is
+// given. What a narrowed or delegated grant reaches, its parent reaches too, so that only
+// holders with policies of their own are asked about.
+package reach
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/authority/policy/language"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
+)
+
+// Holder is who holds policies.
+type Holder struct {
+	Name  string // "user:ann", "agent:docs"
+	Chain policy.Chain
+}
+
+// World is what a question is about.
+type World struct {
+	Env     policy.Env
+	Holders []Holder
+	Tools   []*tool.Spec // the tools that are compiled in
+
+	b     *language.Builder
+	known map[place]language.Language
+	means map[means][]*tool.Spec
+}
+
+// place is a section of a holder, with the least effect.
+type place struct {
+	holder  int
+	section string
+	least   policy.Effect
+}
+
+type means struct {
+	holder  int
+	section string
+}
+
+// Verdict is the answer to a question.
+type Verdict string
+
+// The verdicts.
+const (
+	Unreachable Verdict = "unreachable" // it is proved that there is no way
+	Reachable   Verdict = "reachable"   // there is a way without a question
+	Conditional Verdict = "conditional" // only by a question to a person, or by a tool that is not compiled in
+)
+
+// Answer is what was found, with the shortest way.
+type Answer struct {
+	From    string  `json:"from"`
+	To      string  `json:"to"`
+	Verdict Verdict `json:"verdict"`
+	Steps   []Step  `json:"steps"`
+}
+
+// Step is one step of a way.
+type Step struct {
+	From    string `json:"from"`
+	Does    string `json:"does"` // "reads", "writes", "calls", "sends", …
+	To      string `json:"to"`
+	Example string `json:"example,omitempty"` // of the action, as policies see it
+	Effect  string `json:"effect" enum:"allow,ask,deny"`
+	Rule    string `json:"rule,omitempty"`
+	File    string `json:"file,omitempty"`
+	Line    int    `json:"line,omitempty"`
+	// Proved: the policies decide the example so. If not, the step is at most possible.
+	Proved bool   `json:"proved"`
+	Why    string `json:"why,omitempty"`
+
+	effect  policy.Effect
+	subject string // of the action, as its language has it
+}
+
+// open reports whether the step needs no person and no assumption.
+func (s Step) open() bool { return s.Proved && s.effect == policy.Allow }
+
+// Ask answers whether what is at from can get to to. Both are principals or, as in
+// policies, sections with an entry: "label private", "files src/**", "network *".
+func (w *World) Ask(from, to string) (Answer, error) {
+	w.begin()
+	out := Answer{From: from, To: to, Verdict: Unreachable, Steps: []Step{}}
+	source, err := w.term(from, true)
+	if err != nil {
+		return out, err
+	}
+	sink, err := w.term(to, false)
+	if err != nil {
+		return out, err
+	}
+	for _, open := range []bool{true, false} {
+		steps, err := w.way(source, sink, open)
+		if err != nil {
+			return out, err
+		}
+		if steps != nil {
+			out.Steps, out.Verdict = steps, Conditional
+			if open {
+				out.Verdict = Reachable
+			}
+			return out, nil
+		}
+	}
+	return out, nil
+}
+
+func (w *World) begin() {
+	if w.b == nil {
+		w.b, w.known, w.means = language.NewBuilder(), map[place]language.Language{}, map[means][]*tool.Spec{}
+	}
+}
+
+// way finds the shortest way, with open also of steps that need no person.
+func (w *World) way(source, sink *term, open bool) ([]Step, error) {
+	ways := make([][]Step, len(w.Holders))
+	var queue []int
+	visit := func(h int, before []Step, next []Step) {
+		if ways[h] == nil && (!open || allOpen(next)) {
+			ways[h] = append(slices.Clip(before), next...)
+			queue = append(queue, h)
+		}
+	}
+	for h := range w.Holders {
+		steps, ok, err := w.enters(source, h, open)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			visit(h, []Step{}, steps)
+		}
+	}
+	for i := 0; i < len(queue); i++ {
+		h := queue[i]
+		step, found, err := w.leaves(h, source, sink, len(ways[h]) <= 1, open)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			return append(ways[h], step...), nil
+		}
+		for k := range w.Holders {
+			if ways[k] != nil {
+				continue
+			}
+			steps, err := w.hands(h, k, open)
+			if err != nil {
+				return nil, err
+			}
+			if steps != nil {
+				visit(k, ways[h], steps)
+			}
+		}
+	}
+	return nil, nil
+}
+
+func allOpen(steps []Step) bool {
+	return !slices.ContainsFunc(steps, func(s Step) bool { return !s.open() })
+}
+
+// enters is the steps by which a holder gets what is at the source.
+func (w *World) enters(source *term, h int, open bool) (steps []Step, ok bool, err error) {
+	if source.principal != "" {
+		return nil, source.principal == w.Holders[h].Name, nil
+	}
+	for _, part := range source.parts {
+		s, err := w.step(h, part, open, language.All)
+		if err != nil {
+			return nil, false, err
+		}
+		if s != nil && (!open || s.open()) {
+			s.From, s.To, s.Does = s.To, w.Holders[h].Name, "is read by"
+			return []Step{*s}, true, nil
+		}
+	}
+	return nil, false, nil
+}
+
+// leaves is the last step of a way: the holder does what is asked about. first says that
+// the holder has it from the source itself, whose flows then hold.
+func (w *World) leaves(h int, source, sink *term, first, open bool) ([]Step, bool, error) {
+	if sink.principal != "" {
+		return nil, sink.principal == w.Holders[h].Name, nil
+	}
+	for _, part := range sink.parts {
+		within := language.All
+		if first {
+			within = w.limit(h, source.label, part.section, open)
+		}
+		s, err := w.step(h, part, open, within)
+		if err != nil {
+			return nil, false, err
+		}
+		if s != nil && (!open || s.open()) {
+			return []Step{*s}, true, nil
+		}
+		if s := w.opaque(h, part); s != nil && !open {
+			return []Step{*s}, true, nil
+		}
+	}
+	return nil, false, nil
+}
+
+// hands is the steps by which one holder hands something to another: a file that the one
+// writes and the other reads, or a source of tools that both call.
+func (w *World) hands(h, k int, open bool) ([]Step, error) {
+	least := policy.Ask
+	if open {
+		least = policy.Allow
+	}
+	both := part{section: "files.write", text: "files.write **", asked: w.b.And(w.language(h, "files.write", least), w.language(k, "files.read", least))}
+	if len(w.actors(h, "files.write")) > 0 && len(w.actors(k, "files.read")) > 0 {
+		wrote, err := w.step(h, both, open, language.All)
+		if err != nil {
+			return nil, err
+		}
+		if wrote != nil && wrote.Example != "" {
+			read, err := w.step(k, part{section: "files.read", text: "files.read **", asked: w.b.Text(wrote.subject)}, open, language.All)
+			if err != nil {
+				return nil, err
+			}
+			if read != nil {
+				read.From, read.To, read.Does = wrote.To, w.Holders[k].Name, "is read by"
+				return []Step{*wrote, *read}, nil
+			}
+		}
+	}
+	if open {
+		return nil, nil
+	}
+	return w.shares(h, k), nil
+}
+
+// limit is what a confidential label leaves of a section to a holder who has its data, and
+// what an untrusted one leaves without a question.
+func (w *World) limit(h int, label, section string, open bool) language.Language {
+	out := language.All
+	if label == "" {
+		return out
+	}
+	for _, r := range w.Holders[h].Chain {
+		for _, f := range r.Policy().Flows() {
+			if f.Label != label {
+				continue
+			}
+			if f.Limits() {
+				out = w.b.And(out, w.flowLanguage(f.Only, section))
+			}
+			if open {
+				out = w.b.And(out, w.b.Not(w.flowLanguage(f.Ask, section)))
+			}
+		}
+	}
+	return out
+}
+
+// flowLanguage is the subjects of a section that entries of a flow name.
+func (w *World) flowLanguage(list []policy.FlowEntry, section string) language.Language {
+	var out []language.Language
+	for _, e := range list {
+		if e.Section != section && !(e.Section == "files" && strings.HasPrefix(section, "files.")) {
+			continue
+		}
+		if q, err := policy.NewAsked(w.Env, section, e.Pattern); err == nil {
+			out = append(out, q.Language(w.b))
+		}
+	}
+	return w.b.Or(out...)
+}
+
+// language is a holder's language of a section.
+func (w *World) language(h int, section string, least policy.Effect) language.Language {
+	at := place{h, section, least}
+	l, ok := w.known[at]
+	if !ok {
+		l = w.Holders[h].Chain.Language(w.b, section, least)
+		w.known[at] = l
+	}
+	return l
+}
+
+// maxExamples bounds how many examples of one step the policies are asked about.
+const maxExamples = 12
+
+// step is how a holder acts on what is asked about; nil: it is proved that the holder
+// cannot.
+func (w *World) step(h int, p part, open bool, within language.Language) (*Step, error) {
+	least := policy.Ask
+	if open {
+		least = policy.Allow
+	}
+	tools := w.actors(h, p.section)
+	if len(tools) == 0 {
+		return nil, nil
+	}
+	l := w.b.And(w.language(h, p.section, least), p.asked, within)
+	var doubtful *Step
+	for range maxExamples {
+		subject, ok, err := w.example(p.section, l)
+		if err != nil {
+			return nil, fault.Wrap(fault.Usage, err, "%q cannot be answered: %v", p.text, err)
+		}
+		if !ok {
+			break
+		}
+		s := w.decide(h, p.section, subject, tools)
+		if s.Proved && s.effect >= least {
+			return &s, nil
+		}
+		if doubtful == nil {
+			s.Proved, s.effect, s.Effect = false, policy.Ask, policy.Ask.String()
+			s.Why = "the policies refuse this example, but it is not proved that they refuse all"
+			doubtful = &s
+		}
+		l = w.b.And(l, w.b.Not(w.b.Text(subject)))
+	}
+	return doubtful, nil
+}
+
+// example is a short subject of the language that reads well: a request with a usual
+// method, a file rather than the folder that an entry names.
+func (w *World) example(section string, l language.Language) (subject string, ok bool, err error) {
+	usual := language.None
+	switch section {
+	case "network":
+		usual = w.b.Then(w.b.Or(w.b.Text("GET "), w.b.Text("POST "), w.b.Text("PUT "), w.b.Text("DELETE ")), language.All)
+	case "tools":
+		for _, t := range w.Tools {
+			usual = w.b.Or(usual, w.b.Text(string(t.ID)))
+		}
+		usual = w.b.Or(usual, w.foreign())
+	case "files.read", "files.write", "files.delete":
+		usual = w.b.Then(language.All, w.b.Text("/x"))
+	}
+	if subject, ok, err = w.b.Shortest(w.b.And(l, usual)); ok || err != nil {
+		return subject, ok, err
+	}
+	return w.b.Shortest(l)
+}
+
+// verbs name the actions of a section.
+var verbs = map[string]string{"files.read": "reads", "files.write": "writes", "files.delete": "deletes", "network": "sends to", "commands": "runs",
+	"tools": "calls", "models": "asks", "api": "uses"}
+
+// decide has the holder's policies decide an example.
+func (w *World) decide(h int, section, subject string, tools []*tool.Spec) Step {
+	s := Step{From: w.Holders[h].Name, Does: verbs[section], To: subject, Example: subject, subject: subject, Effect: policy.Deny.String()}
+	chain := w.Holders[h].Chain
+	if section == "tools" {
+		s.set(chain.Decide(policy.Call{Tool: w.spec(subject), Args: tool.Args{}}))
+		return s
+	}
+	a, ok := policy.ActionOn(section, subject)
+	if !ok {
+		return s
+	}
+	s.Example = a.String()
+	if s.To = a.Subject(); a.Path != "" {
+		s.To = strings.TrimPrefix(a.Path, strings.TrimSuffix(w.Env.Workspace, "/")+"/")
+	}
+	best := policy.Decision{}
+	for _, t := range tools {
+		call := policy.Call{Args: args(t, a), Actions: []tool.Action{a}, Tool: t}
+		d := chain.DecideAction(a)
+		if t != nil {
+			d = chain.Decide(call)
+		}
+		if best.Rule == nil || d.Effect > best.Effect {
+			best = d
+		}
+	}
+	if section == "files.write" && best.Effect == policy.Allow && chain.Limits().Hold {
+		best.Effect = policy.Ask
+		s.Why = "the write is held until a person applies it"
+	}
+	s.set(best)
+	return s
+}
+
+func (s *Step) set(d policy.Decision) {
+	s.effect, s.Effect, s.Proved = d.Effect, d.Effect.String(), d.Effect != policy.Deny
+	if d.Rule != nil {
+		s.Rule, s.File, s.Line = d.Rule.String(), d.Rule.File, d.Rule.Line
+	}
+}

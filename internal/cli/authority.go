@@ -1,0 +1,262 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/remitrun/remit/internal/authority/reach"
+	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/wholefile"
+)
+
+func (s *session) authorityCmd() *cobra.Command {
+	var file, dir, who, tests string
+	var diff bool
+	c := &cobra.Command{
+		Use:   "authority [FROM TO | OLD NEW]",
+		Short: "Ask what a policy allows as a whole",
+		Long: `Answers whether what is at FROM can get to TO, over all holders that the policy
+names, all tools, and all paths, hosts and commands at once. FROM and TO are
+holders (agent:docs), or sections with an entry as in policies: 'files src/**',
+'network *', 'commands git push **', 'tools mcp:mail:*', 'models openai/*'. FROM
+may also be a label: 'label private'.
+
+The answer "no way" is a proof. A way is shown step by step, each with an
+example, the rule that decides it, and its place. The exit status is 0 if there
+is no way, 4 if there is one, and 5 if each needs a person's approval or a tool
+that Remit cannot look into.
+
+--who shows who can do something, --tests checks a file of expected answers
+(exit status 1 if one is wrong), and --diff shows what the policy NEW opens that
+OLD does not (4 if it opens something).
+`,
+		Example: `  remit authority 'files private/**' 'network *'
+  remit authority agent:docs 'files.write ~/.ssh/**' -p policy.yaml
+  remit authority --who 'network POST https://api.bank.example/**'
+  remit authority --tests authority.yaml
+  remit authority --diff old.yaml new.yaml`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			want := 2
+			if who != "" || tests != "" {
+				want = 0
+			}
+			if len(args) != want {
+				return fault.New(fault.Usage, "%d arguments, and %d are expected", len(args), want).
+					WithHint("quote FROM and TO, as in remit authority 'files src/**' 'network *'; see %s --help", cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			a, ws, err := s.openIn(dir)
+			if err != nil {
+				return err
+			}
+			if diff {
+				was, is, err := a.PolicyReview.Worlds(args[0], args[1], ws)
+				if err != nil {
+					return err
+				}
+				return s.authorityDiff(was, is)
+			}
+			w, err := a.PolicyReview.World(file, ws)
+			switch {
+			case err != nil:
+				return err
+			case who != "":
+				return s.authorityWho(w, who)
+			case tests != "":
+				return s.authorityTests(w, tests)
+			}
+			return s.authority(w, args[0], args[1])
+		},
+	}
+	c.Flags().StringVarP(&file, "policy", "p", "", "policy `FILE` (default: the workspace's trusted remit.yaml)")
+	c.Flags().StringVarP(&dir, "workspace", "w", "", "workspace `DIR` that patterns are relative to (default: the current folder)")
+	c.Flags().StringVar(&who, "who", "", "show for each holder whether it can do `TO`")
+	c.Flags().StringVar(&tests, "tests", "", "check the expected answers in `FILE`")
+	c.Flags().BoolVar(&diff, "diff", false, "show what the policy NEW opens that OLD does not")
+	c.MarkFlagsMutuallyExclusive("who", "tests", "diff")
+	c.MarkFlagsMutuallyExclusive("policy", "diff")
+	return c
+}
+
+// verdicts are the exit statuses and the colours of answers.
+var verdicts = map[reach.Verdict]struct {
+	status exit
+	color  colour
+}{reach.Unreachable: {0, green}, reach.Reachable: {4, red}, reach.Conditional: {5, yellow}}
+
+func (s *session) authority(w *reach.World, from, to string) error {
+	answer, err := w.Ask(from, to)
+	if err != nil {
+		return err
+	}
+	v := verdicts[answer.Verdict]
+	if s.json {
+		if err := s.printJSON(answer); err != nil {
+			return err
+		}
+		return v.status.orNil()
+	}
+	s.printAnswer(w, answer)
+	return v.status.orNil()
+}
+
+func (s *session) printAnswer(w *reach.World, answer reach.Answer) {
+	verdict := s.paint(verdicts[answer.Verdict].color, string(answer.Verdict))
+	from, to := show(answer.From), show(answer.To)
+	switch answer.Verdict {
+	case reach.Unreachable:
+		s.printf("%s: it is proved that nothing leads from %s to %s\n", verdict, from, to)
+		s.printf("  %s\n", s.paint(dim, "asked of "+counted(len(w.Holders), "holder")+", with all built-in tools"))
+		return
+	case reach.Conditional:
+		s.printf("%s: %s gets to %s only by an approval or an assumption\n", verdict, from, to)
+	default:
+		s.printf("%s: %s gets to %s\n", verdict, from, to)
+	}
+	for i, step := range answer.Steps {
+		s.printWayStep(i+1, step)
+	}
+	if len(answer.Steps) > 1 {
+		s.printf("\n%s\n", s.paint(dim, "Between steps it is assumed that a model hands on, or obeys, what it reads."))
+	}
+}
+
+func (s *session) printWayStep(n int, step reach.Step) {
+	s.printf("\n%2d. %s %s %s\n", n, show(step.From), step.Does, show(step.To))
+	where := ruleText(step.Effect, step.Rule)
+	if step.File != "" && step.Line > 0 {
+		where += fmt.Sprintf(", %s:%d", show(step.File), step.Line)
+	}
+	col := green
+	if step.Effect != "allow" {
+		col = yellow
+	}
+	s.printf("    %s  %s\n", s.paint(col, step.Effect), where)
+	if step.Why != "" {
+		s.printf("    %s\n", s.paint(dim, "at most: "+step.Why))
+	}
+}
+
+func (s *session) authorityWho(w *reach.World, to string) error {
+	answers, err := w.Who(to)
+	if err != nil {
+		return err
+	}
+	status := exit(0)
+	var rows [][]cell
+	var others []string
+	for _, a := range answers {
+		v := verdicts[a.Verdict]
+		if a.Verdict == reach.Unreachable {
+			others = append(others, show(a.From))
+			continue
+		}
+		if v.status == 4 || status == 0 {
+			status = v.status
+		}
+		var last reach.Step
+		by := ""
+		if n := len(a.Steps); n > 0 {
+			last = a.Steps[n-1]
+			if by = ruleText(last.Effect, last.Rule); last.From != a.From {
+				by = "through " + last.From
+			}
+		}
+		rows = append(rows, []cell{{a.From, bold}, {string(a.Verdict), v.color}, {last.To, ""}, {by, dim}})
+	}
+	if s.json {
+		if err := s.printJSON(map[string]any{"to": to, "holders": answers}); err != nil {
+			return err
+		}
+		return status.orNil()
+	}
+	s.table([]string{"HOLDER", "ANSWER", "EXAMPLE", "BY"}, rows)
+	if len(others) > 0 {
+		s.printf("no way for: %s\n", strings.Join(others, " "))
+	}
+	return status.orNil()
+}
+
+func (s *session) authorityTests(w *reach.World, file string) error {
+	src, err := wholefile.Read(file, reach.MaxSize)
+	if err != nil {
+		return fault.Wrap(fault.Usage, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: file})
+	}
+	list, err := reach.ParseExpectations(file, src)
+	if err != nil {
+		return err
+	}
+	type result struct {
+		reach.Answer
+		Expected reach.Verdict `json:"expected"`
+		Pass     bool          `json:"pass"`
+		Where    string        `json:"where"`
+	}
+	results, failed := []result{}, 0
+	for _, e := range list {
+		a, err := w.Ask(e.From, e.To)
+		if err != nil {
+			return fault.Wrap(fault.Usage, err, "%v", err).At(e.Pos)
+		}
+		if a.Verdict != e.Want {
+			failed++
+		}
+		results = append(results, result{a, e.Want, a.Verdict == e.Want, e.Pos.String()})
+	}
+	status := exit(min(failed, 1))
+	if s.json {
+		if err := s.printJSON(map[string]any{"ok": failed == 0, "answers": results, "failed": failed}); err != nil {
+			return err
+		}
+		return status.orNil()
+	}
+	for _, r := range results {
+		mark := s.paint(green, "✓")
+		if !r.Pass {
+			mark = s.paint(red, "✗")
+		}
+		s.printf("%s %s -> %s: %s\n", mark, show(r.From), show(r.To), r.Verdict)
+		if !r.Pass {
+			s.printf("  expected %s (%s)\n", r.Expected, show(r.Where))
+			for i, step := range r.Steps {
+				s.printWayStep(i+1, step)
+			}
+		}
+	}
+	s.printf("%s, %d failed\n", counted(len(results), "question"), failed)
+	return status.orNil()
+}
+
+func (s *session) authorityDiff(was, is *reach.World) error {
+	gains, err := reach.Gains(was, is)
+	if err != nil {
+		return err
+	}
+	status := exit(0)
+	if len(gains) > 0 {
+		status = 4
+	}
+	if s.json {
+		if gains == nil {
+			gains = []reach.Gain{}
+		}
+		if err := s.printJSON(map[string]any{"gains": gains}); err != nil {
+			return err
+		}
+		return status.orNil()
+	}
+	if len(gains) == 0 {
+		s.printf("nothing was found that the new policy opens\n")
+		return nil
+	}
+	var rows [][]cell
+	for _, g := range gains {
+		rows = append(rows, []cell{{g.Holder, bold}, effectCell(g.Was), effectCell(g.Is), {g.Example, ""}, {ruleText(g.Is, g.Rule), dim}})
+	}
+	s.table([]string{"HOLDER", "OLD", "NEW", "EXAMPLE", "RULE"}, rows)
+	return status.orNil()
+}
