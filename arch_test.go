@@ -221,7 +221,7 @@ var mayImport = map[string]string{
 		tools/executor/wasm tools/extension service/skeleton tools/source/openapi
 		confine/changeset confine/sandbox confine/secret
 		record/ledger record/report record/store record/store/postgres
-		authority/grant authority/grant/token authority/policy authority/policy/cases authority/policy/compare authority/policy/profile authority/policy/translate
+		authority/grant authority/grant/token authority/policy authority/policy/cases authority/policy/compare authority/policy/profile authority/policy/translate authority/reach
 		base/canon base/clip base/document base/fault base/garbage base/inspect base/markdown base/near base/redact base/tool base/wholefile
 		github.com/google/uuid github.com/mattn github.com/spf13/cobra github.com/spf13/pflag golang.org/x/mod golang.org/x/sys golang.org/x/term
 		os os/signal syscall
