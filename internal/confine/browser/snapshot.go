@@ -1,8 +1,10 @@
 package browser
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -25,6 +27,26 @@ type node struct {
 		Name  string `json:"name"`
 		Value value  `json:"value"`
 	} `json:"properties"`
+
+	written bool // a tree that names a node twice ends here
+}
+
+// nodes are the first of a tree's nodes: a browser that was taken over sends millions.
+type nodes []node
+
+func (n *nodes) UnmarshalJSON(b []byte) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		return errors.Join(err, errors.New("the nodes are not a list"))
+	}
+	for d.More() && len(*n) < maxNodes {
+		var one node
+		if err := d.Decode(&one); err != nil {
+			return err
+		}
+		*n = append(*n, one)
+	}
+	return nil
 }
 
 type value struct {
@@ -53,7 +75,10 @@ var states = []string{"level", "checked", "disabled", "expanded", "selected", "p
 const (
 	maxSnapshot = 50_000
 	maxName     = 300
-	maxDepth    = 60
+	maxDepth    = 60      // of indentation
+	maxNested   = 1000    // nodes in one another, shown or not
+	maxNodes    = 200_000 // of a tree
+	checked     = 4096    // nodes between two looks at whether the call is over
 )
 
 // Snapshot describes the page as its accessibility tree: one line for each element, indented.
@@ -62,14 +87,14 @@ const (
 // another document.
 func (p *Page) Snapshot(ctx context.Context) (text string, cut bool, err error) {
 	var tree struct {
-		Nodes []node `json:"nodes"`
+		Nodes nodes `json:"nodes"`
 	}
 	if err := p.call(ctx, "Accessibility.getFullAXTree", m{}, &tree); err != nil {
 		return "", false, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w := writer{page: p, nodes: make(map[string]*node, len(tree.Nodes)), known: make(map[int]int, len(p.refs))}
+	w := writer{ctx: ctx, page: p, nodes: make(map[string]*node, len(tree.Nodes)), known: make(map[int]int, len(p.refs))}
 	for ref, element := range p.refs {
 		w.known[element] = ref
 	}
@@ -77,45 +102,53 @@ func (p *Page) Snapshot(ctx context.Context) (text string, cut bool, err error) 
 		w.nodes[tree.Nodes[i].ID] = &tree.Nodes[i]
 	}
 	for i := range tree.Nodes {
-		if n := &tree.Nodes[i]; n.Parent == "" {
+		if n := &tree.Nodes[i]; n.Parent == "" && !n.written {
 			w.write(n, 0, "")
 		}
 	}
-	return w.out.String(), w.cut, nil
+	if ctx.Err() != nil {
+		return "", false, context.Cause(ctx)
+	}
+	return w.out.String(), w.cut || len(tree.Nodes) == maxNodes, nil
 }
 
 // writer writes a snapshot.
 type writer struct {
-	page  *Page
-	nodes map[string]*node
-	known map[int]int // references by element
-	out   strings.Builder
-	cut   bool
+	ctx    context.Context // of the call
+	page   *Page
+	nodes  map[string]*node
+	known  map[int]int // references by element
+	out    strings.Builder
+	cut    bool
+	nested int // nodes around the present one
+	seen   int
 }
 
 // write writes a node and what is in it. over is the name of the element around it, whose
 // text is not repeated.
 func (w *writer) write(n *node, depth int, over string) {
-	if w.cut || depth > maxDepth {
+	w.seen++
+	if w.cut || depth > maxDepth || w.nested > maxNested || w.seen%checked == 0 && w.ctx.Err() != nil {
 		w.cut = true
 		return
 	}
+	n.written = true
 	role, name := n.Role.String(), strings.TrimSpace(n.Name.String())
 	inside := depth
-	if !n.Ignored && !slices.Contains(passed, role) && (role != "StaticText" || name != "" && !strings.Contains(over, name)) && (name != "" || n.useful(role)) {
+	if !n.Ignored && !slices.Contains(passed, role) && (role != "StaticText" || name != "" && !strings.Contains(over, clip.Prefix(name, maxName))) && (name != "" || n.useful(role)) {
 		w.line(n, depth, role, name)
-		inside, over = depth+1, name+" "+n.Value.String()
+		inside, over = depth+1, clip.Prefix(name, maxName)+" "+clip.Prefix(n.Value.String(), maxName)
 	}
 	if role == "StaticText" {
 		return
 	}
-	children := n.Children
-	n.Children = nil // a tree that names a node twice ends here
-	for _, id := range children {
-		if child := w.nodes[id]; child != nil {
+	w.nested++
+	for _, id := range n.Children {
+		if child := w.nodes[id]; child != nil && !child.written {
 			w.write(child, inside, over)
 		}
 	}
+	w.nested--
 }
 
 // useful reports whether an element without a name is shown.

@@ -1,0 +1,156 @@
+package browser_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/confine/browser"
+	"github.com/remitrun/remit/internal/confine/sandbox"
+)
+
+// fake is a browser that was taken over: it speaks the protocol, and answers as a test says.
+type fake struct {
+	t *testing.T
+	// answer gives the result of a command. It may send messages of its own first.
+	answer func(method string, send func(message string)) string
+	// deaf, where it is not nil, is closed when the browser was told to load a page, which it
+	// does not answer. It reads nothing any more.
+	deaf chan struct{}
+
+	mu      sync.Mutex
+	started int
+}
+
+func (f *fake) NewFolder(permit.Permit, int64, int) (*sandbox.Folder, error) {
+	return sandbox.OpenFolder(f.t.TempDir(), io.NopCloser(nil), 1<<20, 100)
+}
+
+func (f *fake) Run(ctx context.Context, _ permit.Permit, c sandbox.Command) (sandbox.Outcome, error) {
+	f.mu.Lock()
+	f.started++
+	f.mu.Unlock()
+	stopped := context.AfterFunc(ctx, func() { _ = c.Stdio.In.Close() })
+	defer stopped()
+	defer func() { _, _, _ = c.Stdio.In.Close(), c.Stdio.Out.Close(), c.Stdio.Err.Close() }()
+	send := func(message string) { _, _ = io.WriteString(c.Stdio.Out, message+"\x00") }
+	for r := bufio.NewReader(c.Stdio.In); ; {
+		b, err := r.ReadBytes(0)
+		if err != nil {
+			return sandbox.Outcome{}, nil
+		}
+		var m struct {
+			ID      int
+			Session string `json:"sessionId"`
+			Method  string
+		}
+		if err := json.Unmarshal(b[:len(b)-1], &m); err != nil {
+			f.t.Error(err)
+			return sandbox.Outcome{}, nil
+		}
+		if m.Method == "Page.navigate" && f.deaf != nil {
+			close(f.deaf)
+			<-ctx.Done()
+			return sandbox.Outcome{}, nil
+		}
+		result := ""
+		if f.answer != nil {
+			result = f.answer(m.Method, send)
+		}
+		if result == "" {
+			result = f.usual(m.Method, m.Session, send)
+		}
+		send(`{"id":` + strconv.Itoa(m.ID) + `,"result":` + result + `}`)
+	}
+}
+
+// usual is what a browser answers that does nothing bad.
+func (f *fake) usual(method, session string, send func(string)) string {
+	switch {
+	case method == "Target.setAutoAttach" && session == "":
+		send(`{"method":"Target.attachedToTarget","params":{"sessionId":"S","targetInfo":{"targetId":"T","type":"page"}}}`)
+	case method == "Page.getFrameTree":
+		return `{"frameTree":{"frame":{"id":"F","url":"about:blank"}}}`
+	case method == "Page.createIsolatedWorld":
+		return `{"executionContextId":1}`
+	}
+	return `{}`
+}
+
+// open makes the handle of fake browsers.
+func (f *fake) open() *browser.Browsers {
+	b := browser.New(f, nil)
+	f.t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
+// mint makes the permit of one call.
+func (f *fake) mint(scope string) permit.Permit {
+	p := permit.Mint(permit.Terms{Chain: policy.Chain{}, Scope: scope})
+	f.t.Cleanup(p.End)
+	return p
+}
+
+// use does something in the page of a fake browser, in a call that ends after a minute.
+func (f *fake) use(b *browser.Browsers, scope string, what do) error {
+	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
+	defer cancel()
+	_, err := b.Use(ctx, f.mint(scope), true, func(p *browser.Page) error { return what(ctx, p) })
+	return err
+}
+
+// snapshotOf is the snapshot of a browser that answers with these nodes.
+func snapshotOf(t *testing.T, nodes string) (text string, cut bool, err error) {
+	t.Helper()
+	f := &fake{t: t, answer: func(method string, _ func(string)) string {
+		if method == "Accessibility.getFullAXTree" {
+			return `{"nodes":[` + nodes + `]}`
+		}
+		return ""
+	}}
+	err = f.use(f.open(), "s", func(ctx context.Context, p *browser.Page) (err error) {
+		text, cut, err = p.Snapshot(ctx)
+		return err
+	})
+	return text, cut, err
+}
+
+func TestSnapshotsOfHostileTreesAreBounded(t *testing.T) {
+	chain := func(n int, ignored string) string {
+		var out strings.Builder
+		out.WriteString(`{"nodeId":"0","ignored":` + ignored + `,"childIds":["1"]}`)
+		for i := 1; i < n; i++ {
+			at := strconv.Itoa(i)
+			out.WriteString(`,{"nodeId":"` + at + `","parentId":"x","ignored":` + ignored + `,"childIds":["` + strconv.Itoa(i+1) + `"]}`)
+		}
+		return out.String()
+	}
+	heading := `{"nodeId":"a","role":{"value":"heading"},"name":{"value":"Top"},"childIds":[]}`
+	for name, tt := range map[string]struct {
+		nodes, want string
+		cut         bool
+	}{
+		"a deep chain of ignored nodes":  {heading + "," + chain(100_000, "true"), "heading \"Top\"\n", true},
+		"a deep chain of nameless nodes": {heading + "," + chain(100_000, "false"), "heading \"Top\"\n", true},
+		"many nodes":                     {heading + strings.Repeat(`,{}`, 1_000_000), "heading \"Top\"\n", true},
+		"a node that is its own child":   {`{"nodeId":"a","role":{"value":"heading"},"name":{"value":"Top"},"childIds":["a","a"]}`, "heading \"Top\"\n", false},
+		"text named by many": {heading + `,{"nodeId":"r","childIds":["t"` + strings.Repeat(`,"t"`, 1_000_000) + `]},{"nodeId":"t","parentId":"r","role":{"value":"StaticText"},"name":{"value":"x"}}`,
+			"heading \"Top\"\ntext \"x\"\n", false},
+		"long names around many texts": {`{"nodeId":"a","role":{"value":"link"},"name":{"value":"` + strings.Repeat("ab", 2_000_000) + `"},"childIds":["t"]},` +
+			`{"nodeId":"t","parentId":"a","role":{"value":"StaticText"},"name":{"value":"` + strings.Repeat("ab", 1_000_000) + `"}}`,
+			"link \"" + strings.Repeat("ab", 150) + "…\"\n", false},
+	} {
+		text, cut, err := snapshotOf(t, tt.nodes)
+		if err != nil || text != tt.want || cut != tt.cut {
+			t.Errorf("%s: the snapshot is %.200q, cut %v: %v; want %.200q, %v", name, text, cut, err, tt.want, tt.cut)
+		}
+	}
+}
