@@ -70,7 +70,7 @@ func (c Chain) Flows() (*Flows, error) {
 		return nil, fault.New(fault.PolicyInvalid, "a policy of the chain is missing")
 	}
 	f := &Flows{chain: c, chains: map[flowKey]Chain{}}
-	for _, name := range c.labelNames() {
+	for _, name := range c.LabelNames() {
 		l, err := c.flowLabel(name)
 		if err != nil {
 			return nil, err
@@ -85,8 +85,8 @@ func (c Chain) Flows() (*Flows, error) {
 
 func (s *dataSettings) used() bool { return len(s.labels)+len(s.flows) > 0 }
 
-// labelNames are the labels of all policies, sorted.
-func (c Chain) labelNames() []string {
+// LabelNames are the labels that the policies of the chain name, sorted.
+func (c Chain) LabelNames() []string {
 	var names []string
 	for _, r := range c {
 		if r == nil || r.policy == nil {
@@ -101,6 +101,27 @@ func (c Chain) labelNames() []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// LabelSources are the sources that any policy of the chain gives a label, in order, without
+// its exceptions; none if no policy names it.
+func (c Chain) LabelSources(name string) []FlowEntry {
+	var out []FlowEntry
+	if name == Untrusted && slices.Contains(c.LabelNames(), name) {
+		for _, text := range builtinSources {
+			if e, err := parseFlowEntry(text, sources, true); err == nil {
+				out = append(out, e)
+			}
+		}
+	}
+	for _, r := range c {
+		for _, l := range r.policy.content().data.labels {
+			if l.Name == name {
+				out = append(out, l.From...)
+			}
+		}
+	}
+	return out
 }
 
 // flowLabel joins what the policies say about a label.

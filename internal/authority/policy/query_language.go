@@ -312,9 +312,10 @@ func NewAsked(env Env, section, text string) (*Asked, error) {
 	return &Asked{section, text, r, id, boundEntry{pattern: bound, effect: Deny}}, nil
 }
 
-// Language has at least the subjects that are asked about.
-func (q *Asked) Language(b *language.Builder) language.Language {
-	return b.And(universe(b, q.id), q.rules.entryLanguage(b, q.id, &q.entry, true))
+// Language has the subjects that are asked about: with over at least these, without it at
+// most.
+func (q *Asked) Language(b *language.Builder, over bool) language.Language {
+	return b.And(universe(b, q.id), q.rules.entryLanguage(b, q.id, &q.entry, over))
 }
 
 // ActionOn is the action with a subject of the language. ok is false if the subject is none.

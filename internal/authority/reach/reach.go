@@ -159,7 +159,11 @@ func (w *World) way(source, sink *term, open bool) ([]Step, error) {
 			if ways[k] != nil {
 				continue
 			}
-			steps, err := w.hands(h, k, open)
+			within := language.All
+			if len(ways[h]) <= 1 {
+				within = w.limit(h, source.label, "files.write", open)
+			}
+			steps, err := w.hands(h, k, open, within)
 			if err != nil {
 				return nil, err
 			}
@@ -181,6 +185,13 @@ func (w *World) enters(source *term, h int, open bool) (steps []Step, ok bool, e
 		return nil, source.principal == w.Holders[h].Name, nil
 	}
 	for _, part := range source.parts {
+		if part.section == "" && !open {
+			return []Step{{From: part.text, Does: "may give data to", To: w.Holders[h].Name, Effect: policy.Ask.String(), effect: policy.Ask,
+				Why: "who has data from there is not looked at"}}, true, nil
+		}
+		if part.section == "" {
+			continue
+		}
 		s, err := w.step(h, part, open, language.All)
 		if err != nil {
 			return nil, false, err
@@ -220,14 +231,14 @@ func (w *World) leaves(h int, source, sink *term, first, open bool) ([]Step, boo
 
 // hands is the steps by which one holder hands something to another: a file that the one
 // writes and the other reads, or a source of tools that both call.
-func (w *World) hands(h, k int, open bool) ([]Step, error) {
+func (w *World) hands(h, k int, open bool, within language.Language) ([]Step, error) {
 	least := policy.Ask
 	if open {
 		least = policy.Allow
 	}
 	both := part{section: "files.write", text: "files.write **", asked: w.b.And(w.language(h, "files.write", least), w.language(k, "files.read", least))}
 	if len(w.actors(h, "files.write")) > 0 && len(w.actors(k, "files.read")) > 0 {
-		wrote, err := w.step(h, both, open, language.All)
+		wrote, err := w.step(h, both, open, within)
 		if err != nil {
 			return nil, err
 		}
@@ -260,26 +271,30 @@ func (w *World) limit(h int, label, section string, open bool) language.Language
 			if f.Label != label {
 				continue
 			}
-			if f.Limits() {
-				out = w.b.And(out, w.flowLanguage(f.Only, section))
+			if f.Limits() && slices.Contains(limited, section) {
+				out = w.b.And(out, w.flowLanguage(f.Only, section, true))
 			}
 			if open {
-				out = w.b.And(out, w.b.Not(w.flowLanguage(f.Ask, section)))
+				out = w.b.And(out, w.b.Not(w.flowLanguage(f.Ask, section, false)))
 			}
 		}
 	}
 	return out
 }
 
-// flowLanguage is the subjects of a section that entries of a flow name.
-func (w *World) flowLanguage(list []policy.FlowEntry, section string) language.Language {
+// limited are the sections that a flow's list only closes.
+var limited = []string{"network", "files.write", "models"}
+
+// flowLanguage is the subjects of a section that entries of a flow name: with over at
+// least these, without it at most.
+func (w *World) flowLanguage(list []policy.FlowEntry, section string, over bool) language.Language {
 	var out []language.Language
 	for _, e := range list {
 		if e.Section != section && !(e.Section == "files" && strings.HasPrefix(section, "files.")) {
 			continue
 		}
 		if q, err := policy.NewAsked(w.Env, section, e.Pattern); err == nil {
-			out = append(out, q.Language(w.b))
+			out = append(out, q.Language(w.b, over))
 		}
 	}
 	return w.b.Or(out...)

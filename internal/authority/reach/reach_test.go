@@ -78,6 +78,12 @@ func TestAnswers(t *testing.T) {
 			"agent:docs", "network *", reach.Unreachable, []string{"agent:docs", "agent:mail"}, 0},
 		{"a label", "labels: {private: {from: ['files private/**'], kind: confidential}}\nfiles: {read: {allow: ['**']}}" + sends, "label private", "network *", reach.Reachable, nil, 2},
 		{"a flow", "labels: {private: {from: ['files private/**'], kind: confidential}}\nflows: {private: {only: ['files private/**']}}\nfiles: {read: {allow: ['**']}}" + sends, "label private", "network *", reach.Unreachable, nil, 0},
+		{"what is not trusted", "network: {allow: [api.test]}\ncommands: {allow: ['git push']}\nflows: {untrusted: {ask: ['commands git push **']}}", "label untrusted", "commands git push **", reach.Conditional, nil, 2},
+		{"a flow closes shared files", "labels: {private: {from: ['files private/**'], kind: confidential}}\nflows: {private: {only: ['files private/**']}}\nfiles: {read: {allow: ['**']}, write: {allow: ['out/**']}}" + sends +
+			"roles:\n  agent:docs: {rest: inherit}\n  'user:*': {rest: inherit, files: {read: {allow: ['out/**']}}}", "label private", "network *", reach.Unreachable, []string{"agent:docs"}, 0},
+		{"commands go on in a compartment", "labels: {private: {from: ['files private/**'], kind: confidential}}\nflows: {private: {only: ['files private/**']}}\nfiles: {read: {allow: ['**']}}\ncommands: {allow: [make]}", "label private", "commands make", reach.Reachable, nil, 2},
+		{"a secret's data", "labels: {crm: {from: ['secrets crm'], kind: confidential}}" + sends, "label crm", "network *", reach.Conditional, nil, 2},
+		{"a question about flags", "network: {allow: [api.test]}\ncommands: {allow: ['git **']}\nflows: {untrusted: {ask: ['commands git push --force']}}", "label untrusted", "commands git push **", reach.Reachable, nil, 2},
 		{"a flow's own host", "labels: {private: {from: ['files private/**'], kind: confidential}}\nflows: {private: {only: ['network api.test']}}\nfiles: {read: {allow: ['**']}}" + sends, "label private", "network *", reach.Reachable, nil, 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {

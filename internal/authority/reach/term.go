@@ -18,7 +18,8 @@ type term struct {
 	parts     []part
 }
 
-// part is subjects of one section that are asked about.
+// part is subjects of one section that are asked about. Without a section nothing is known
+// of them but their text.
 type part struct {
 	section, text string
 	asked         language.Language
@@ -81,40 +82,33 @@ func (w *World) part(section, entry string) (part, error) {
 	if err != nil {
 		return part{}, err
 	}
-	return part{section, section + " " + entry, q.Language(w.b)}, nil
+	return part{section, section + " " + entry, q.Language(w.b, true)}, nil
 }
 
 // labelled is the sources of a label. Its exceptions are not taken off: that is never
 // too little.
 func (w *World) labelled(name string) (*term, error) {
 	t := &term{label: name}
-	found := false
 	var names []string
 	seen := map[string]bool{}
 	for _, h := range w.Holders {
-		for _, r := range h.Chain {
-			for _, l := range r.Policy().Labels() {
-				names = append(names, l.Name)
-				if l.Name != name {
-					continue
-				}
-				found = true
-				for _, e := range l.From {
-					section := sections[e.Section][0]
-					if section == "" || seen[e.String()] {
-						continue
-					}
-					seen[e.String()] = true
-					p, err := w.part(section, e.Pattern)
-					if err != nil {
-						return nil, err
-					}
-					t.parts = append(t.parts, p)
-				}
+		names = append(names, h.Chain.LabelNames()...)
+		for _, e := range h.Chain.LabelSources(name) {
+			if seen[e.String()] {
+				continue
 			}
+			seen[e.String()] = true
+			p, err := part{text: e.String()}, error(nil)
+			if section := sections[e.Section][0]; section != "" { // secrets and databases have no language
+				p, err = w.part(section, e.Pattern)
+			}
+			if err != nil {
+				return nil, err
+			}
+			t.parts = append(t.parts, p)
 		}
 	}
-	if found {
+	if slices.Contains(names, name) {
 		return t, nil
 	}
 	err := fault.New(fault.Usage, "no policy here has the label %q", name)
