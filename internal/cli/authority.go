@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/authority/reach"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/wholefile"
@@ -37,28 +38,14 @@ OLD does not (4 if it opens something).
   remit authority --who 'network POST https://api.bank.example/**'
   remit authority --tests authority.yaml
   remit authority --diff old.yaml new.yaml`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			want := 2
-			if who != "" || tests != "" {
-				want = 0
-			}
-			if len(args) != want {
-				return fault.New(fault.Usage, "%d arguments, and %d are expected", len(args), want).
-					WithHint("quote FROM and TO, as in remit authority 'files src/**' 'network *'; see %s --help", cmd.CommandPath())
-			}
-			return nil
-		},
+		Args: func(_ *cobra.Command, args []string) error { return authorityArgs(args, who == "" && tests == "") },
 		RunE: func(_ *cobra.Command, args []string) error {
 			a, ws, err := s.openIn(dir)
 			if err != nil {
 				return err
 			}
 			if diff {
-				was, is, err := a.PolicyReview.Worlds(args[0], args[1], ws)
-				if err != nil {
-					return err
-				}
-				return s.authorityDiff(was, is)
+				return s.authorityDiff(a, args[0], args[1], ws)
 			}
 			w, err := a.PolicyReview.World(file, ws)
 			switch {
@@ -80,6 +67,19 @@ OLD does not (4 if it opens something).
 	c.MarkFlagsMutuallyExclusive("who", "tests", "diff")
 	c.MarkFlagsMutuallyExclusive("policy", "diff")
 	return c
+}
+
+// authorityArgs checks that both sides of a question, or both policies, are there.
+func authorityArgs(args []string, both bool) error {
+	want := 0
+	if both {
+		want = 2
+	}
+	if len(args) == want {
+		return nil
+	}
+	return fault.New(fault.Usage, "%d arguments, and %d are expected", len(args), want).
+		WithHint("quote FROM and TO, as in remit authority 'files src/**' 'network *'; see remit authority --help")
 }
 
 // verdicts are the exit statuses and the colours of answers.
@@ -110,7 +110,7 @@ func (s *session) printAnswer(w *reach.World, answer reach.Answer) {
 	switch answer.Verdict {
 	case reach.Unreachable:
 		s.printf("%s: it is proved that nothing leads from %s to %s\n", verdict, from, to)
-		s.printf("  %s\n", s.paint(dim, "asked of "+counted(len(w.Holders), "holder")+", with all built-in tools"))
+		s.printf("  %s\n", s.paint(dim, "asked of "+counted(len(w.Holders), "holder")+" and all built-in tools; docs/authority.md says what is assumed"))
 		return
 	case reach.Conditional:
 		s.printf("%s: %s gets to %s only by an approval or an assumption\n", verdict, from, to)
@@ -231,7 +231,11 @@ func (s *session) authorityTests(w *reach.World, file string) error {
 	return status.orNil()
 }
 
-func (s *session) authorityDiff(was, is *reach.World) error {
+func (s *session) authorityDiff(a *app.App, old, new, workspace string) error {
+	was, is, err := a.PolicyReview.Worlds(old, new, workspace)
+	if err != nil {
+		return err
+	}
 	gains, err := reach.Gains(was, is)
 	if err != nil {
 		return err

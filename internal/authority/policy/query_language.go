@@ -54,6 +54,18 @@ func (c Chain) Language(b *language.Builder, section string, least Effect) langu
 	return b.And(out...)
 }
 
+// TypedLanguage is the commands that the chain does not deny to the person who types them,
+// and perhaps others. Each needs that person's approval.
+func (c Chain) TypedLanguage(b *language.Builder) language.Language {
+	out := []language.Language{universe(b, commandSection)}
+	for _, r := range c {
+		for i := range r.sections[commandSection].lists[Deny] {
+			out = append(out, b.Not(r.entryLanguage(b, commandSection, &r.sections[commandSection].lists[Deny][i], false)))
+		}
+	}
+	return b.And(out...)
+}
+
 func (r *Rules) language(b *language.Builder, id sectionID, least Effect) language.Language {
 	s := &r.sections[id]
 	var in, not []language.Language

@@ -35,7 +35,7 @@ type Gain struct {
 // less strictly than those of old do. A holder whom old does not know has nothing there.
 func Gains(old, now *World) ([]Gain, error) {
 	now.begin()
-	old.b, old.known, old.means = now.b, map[place]language.Language{}, map[means][]*tool.Spec{}
+	old.b, old.known, old.means = now.b, map[place]language.Language{}, map[place][]*tool.Spec{}
 	var out []Gain
 	for h, holder := range now.Holders {
 		k := slices.IndexFunc(old.Holders, func(o Holder) bool { return o.Name == holder.Name })
@@ -67,9 +67,9 @@ func gain(old, now *World, k, h int, section string, least policy.Effect) (*Gain
 		if err != nil || !ok {
 			return nil, err
 		}
-		is, was := now.decide(h, section, subject, now.actors(h, section)), Step{Effect: policy.Deny.String()}
+		is, was := now.decide(h, section, subject, now.actors(h, section, least)), Step{Effect: policy.Deny.String()}
 		if k >= 0 {
-			was = old.decide(k, section, subject, old.actors(k, section))
+			was = old.decide(k, section, subject, old.actors(k, section, least))
 		}
 		if is.effect >= least && was.effect < is.effect {
 			return &Gain{now.Holders[h].Name, section, is.Example, was.Effect, is.Effect, is.Rule}, nil

@@ -38,7 +38,7 @@ type World struct {
 
 	b     *language.Builder
 	known map[place]language.Language
-	means map[means][]*tool.Spec
+	means map[place][]*tool.Spec
 }
 
 // place is a section of a holder, with the least effect.
@@ -46,11 +46,6 @@ type place struct {
 	holder  int
 	section string
 	least   policy.Effect
-}
-
-type means struct {
-	holder  int
-	section string
 }
 
 // Verdict is the answer to a question.
@@ -123,18 +118,24 @@ func (w *World) Ask(from, to string) (Answer, error) {
 
 func (w *World) begin() {
 	if w.b == nil {
-		w.b, w.known, w.means = language.NewBuilder(), map[place]language.Language{}, map[means][]*tool.Spec{}
+		w.b, w.known, w.means = language.NewBuilder(), map[place]language.Language{}, map[place][]*tool.Spec{}
 	}
+}
+
+// node is a holder who has what is asked about; labelled: in sessions that have its label.
+type node struct {
+	holder   int
+	labelled bool
 }
 
 // way finds the shortest way, with open also of steps that need no person.
 func (w *World) way(source, sink *term, open bool) ([]Step, error) {
-	ways := make([][]Step, len(w.Holders))
-	var queue []int
-	visit := func(h int, before []Step, next []Step) {
-		if ways[h] == nil && (!open || allOpen(next)) {
-			ways[h] = append(slices.Clip(before), next...)
-			queue = append(queue, h)
+	ways := map[node][]Step{}
+	var queue []node
+	visit := func(n node, before, next []Step) {
+		if _, known := ways[n]; !known && (!open || allOpen(next)) {
+			ways[n] = append(slices.Clip(before), next...)
+			queue = append(queue, n)
 		}
 	}
 	for h := range w.Holders {
@@ -143,32 +144,35 @@ func (w *World) way(source, sink *term, open bool) ([]Step, error) {
 			return nil, err
 		}
 		if ok {
-			visit(h, []Step{}, steps)
+			visit(node{h, source.label != ""}, nil, steps)
 		}
 	}
 	for i := 0; i < len(queue); i++ {
-		h := queue[i]
-		step, found, err := w.leaves(h, source, sink, len(ways[h]) <= 1, open)
+		n := queue[i]
+		label := ""
+		if n.labelled {
+			label = source.label
+		}
+		step, found, err := w.leaves(n.holder, label, sink, open)
 		if err != nil {
 			return nil, err
 		}
 		if found {
-			return append(ways[h], step...), nil
+			return append(slices.Clip(ways[n]), step...), nil
 		}
 		for k := range w.Holders {
-			if ways[k] != nil {
-				continue
-			}
-			within := language.All
-			if len(ways[h]) <= 1 {
-				within = w.limit(h, source.label, "files.write", open)
-			}
-			steps, err := w.hands(h, k, open, within)
-			if err != nil {
-				return nil, err
-			}
-			if steps != nil {
-				visit(k, ways[h], steps)
+			for _, labelled := range []bool{true, false} {
+				next := node{k, labelled}
+				if _, known := ways[next]; known || labelled && !n.labelled {
+					continue
+				}
+				steps, err := w.hands(n.holder, k, label, labelled, open)
+				if err != nil {
+					return nil, err
+				}
+				if steps != nil {
+					visit(next, ways[n], steps)
+				}
 			}
 		}
 	}
@@ -200,22 +204,22 @@ func (w *World) enters(source *term, h int, open bool) (steps []Step, ok bool, e
 			s.From, s.To, s.Does = s.To, w.Holders[h].Name, "is read by"
 			return []Step{*s}, true, nil
 		}
+		if s := w.opaque(h, part); s != nil && !open {
+			s.From, s.To, s.Does = part.text, w.Holders[h].Name, "is read, with "+s.Example+", by"
+			return []Step{*s}, true, nil
+		}
 	}
 	return nil, false, nil
 }
 
-// leaves is the last step of a way: the holder does what is asked about. first says that
-// the holder has it from the source itself, whose flows then hold.
-func (w *World) leaves(h int, source, sink *term, first, open bool) ([]Step, bool, error) {
+// leaves is the last step of a way: the holder does what is asked about, in a session that
+// has the label.
+func (w *World) leaves(h int, label string, sink *term, open bool) ([]Step, bool, error) {
 	if sink.principal != "" {
 		return nil, sink.principal == w.Holders[h].Name, nil
 	}
 	for _, part := range sink.parts {
-		within := language.All
-		if first {
-			within = w.limit(h, source.label, part.section, open)
-		}
-		s, err := w.step(h, part, open, within)
+		s, err := w.step(h, part, open, w.limit(h, label, part.section, open))
 		if err != nil {
 			return nil, false, err
 		}
@@ -229,20 +233,30 @@ func (w *World) leaves(h int, source, sink *term, first, open bool) ([]Step, boo
 	return nil, false, nil
 }
 
-// hands is the steps by which one holder hands something to another: a file that the one
-// writes and the other reads, or a source of tools that both call.
-func (w *World) hands(h, k int, open bool, within language.Language) ([]Step, error) {
+// hands is the steps by which one holder, whose session has the label, hands something to
+// another, or to a session of its own: a file, or what a tool keeps that is not compiled in.
+// The list only of a flow is a source of its label, so that who reads a file there has the
+// label again: labelled asks for such files, and else for the others.
+func (w *World) hands(h, k int, label string, labelled, open bool) ([]Step, error) {
 	least := policy.Ask
 	if open {
 		least = policy.Allow
 	}
-	both := part{section: "files.write", text: "files.write **", asked: w.b.And(w.language(h, "files.write", least), w.language(k, "files.read", least))}
-	if len(w.actors(h, "files.write")) > 0 && len(w.actors(k, "files.read")) > 0 {
-		wrote, err := w.step(h, both, open, within)
+	kept := w.b.Or(language.None)
+	for _, f := range w.flows(k, label) {
+		kept = w.b.Or(kept, w.flowLanguage(f.Only, "files.read", labelled))
+	}
+	if !labelled {
+		kept = w.b.Not(kept)
+	}
+	writers, readers := w.actors(h, "files.write", least), w.actors(k, "files.read", least)
+	if len(writers) > 0 && len(readers) > 0 {
+		both := part{section: "files.write", text: "files.write **", asked: w.b.And(w.language(h, "files.write", least), w.language(k, "files.read", least), kept)}
+		wrote, err := w.step(h, both, open, w.limit(h, label, "files.write", open))
 		if err != nil {
 			return nil, err
 		}
-		if wrote != nil && wrote.Example != "" {
+		if wrote != nil && wrote.subject != "" {
 			read, err := w.step(k, part{section: "files.read", text: "files.read **", asked: w.b.Text(wrote.subject)}, open, language.All)
 			if err != nil {
 				return nil, err
@@ -253,30 +267,34 @@ func (w *World) hands(h, k int, open bool, within language.Language) ([]Step, er
 			}
 		}
 	}
-	if open {
+	if open || labelled {
 		return nil, nil
 	}
-	return w.shares(h, k), nil
+	return w.shares(h, k, len(writers) > 0, len(readers) > 0), nil
+}
+
+// flows are the flows that a holder's policies have for a label.
+func (w *World) flows(h int, label string) (out []policy.Flow) {
+	for _, r := range w.Holders[h].Chain {
+		for _, f := range r.Policy().Flows() {
+			if label != "" && f.Label == label {
+				out = append(out, f)
+			}
+		}
+	}
+	return out
 }
 
 // limit is what a confidential label leaves of a section to a holder who has its data, and
 // what an untrusted one leaves without a question.
 func (w *World) limit(h int, label, section string, open bool) language.Language {
 	out := language.All
-	if label == "" {
-		return out
-	}
-	for _, r := range w.Holders[h].Chain {
-		for _, f := range r.Policy().Flows() {
-			if f.Label != label {
-				continue
-			}
-			if f.Limits() && slices.Contains(limited, section) {
-				out = w.b.And(out, w.flowLanguage(f.Only, section, true))
-			}
-			if open {
-				out = w.b.And(out, w.b.Not(w.flowLanguage(f.Ask, section, false)))
-			}
+	for _, f := range w.flows(h, label) {
+		if f.Limits() && slices.Contains(limited, section) {
+			out = w.b.And(out, w.flowLanguage(f.Only, section, true))
+		}
+		if open {
+			out = w.b.And(out, w.b.Not(w.flowLanguage(f.Ask, section, false)))
 		}
 	}
 	return out
@@ -295,6 +313,8 @@ func (w *World) flowLanguage(list []policy.FlowEntry, section string, over bool)
 		}
 		if q, err := policy.NewAsked(w.Env, section, e.Pattern); err == nil {
 			out = append(out, q.Language(w.b, over))
+		} else if over {
+			out = append(out, language.All)
 		}
 	}
 	return w.b.Or(out...)
@@ -306,10 +326,16 @@ func (w *World) language(h int, section string, least policy.Effect) language.La
 	l, ok := w.known[at]
 	if !ok {
 		l = w.Holders[h].Chain.Language(w.b, section, least)
+		if section == "commands" && least == policy.Ask && w.person(h) {
+			l = w.b.Or(l, w.Holders[h].Chain.TypedLanguage(w.b))
+		}
 		w.known[at] = l
 	}
 	return l
 }
+
+// person reports whether a holder is a person, who may also type commands.
+func (w *World) person(h int) bool { return strings.HasPrefix(w.Holders[h].Name, "user:") }
 
 // maxExamples bounds how many examples of one step the policies are asked about.
 const maxExamples = 12
@@ -321,7 +347,7 @@ func (w *World) step(h int, p part, open bool, within language.Language) (*Step,
 	if open {
 		least = policy.Allow
 	}
-	tools := w.actors(h, p.section)
+	tools := w.actors(h, p.section, least)
 	if len(tools) == 0 {
 		return nil, nil
 	}
@@ -386,6 +412,8 @@ func (w *World) decide(h int, section, subject string, tools []*tool.Spec) Step 
 	if !ok {
 		return s
 	}
+	typed := a
+	typed.Typed = section == "commands" && w.person(h)
 	s.Example = a.String()
 	if s.To = a.Subject(); a.Path != "" {
 		s.To = strings.TrimPrefix(a.Path, strings.TrimSuffix(w.Env.Workspace, "/")+"/")
@@ -397,8 +425,17 @@ func (w *World) decide(h int, section, subject string, tools []*tool.Spec) Step 
 		if t != nil {
 			d = chain.Decide(call)
 		}
+		if d.Effect == policy.Allow && section != "commands" && runs(t) && !w.runs(h, policy.Allow) {
+			d.Effect = policy.Ask
+			s.Why = "each command needs an approval"
+		}
 		if best.Rule == nil || d.Effect > best.Effect {
 			best = d
+		}
+	}
+	if best.Effect == policy.Deny && typed.Typed {
+		if best = chain.DecideAction(typed); best.Effect == policy.Ask {
+			s.Why = "a command that a person types needs that person's approval"
 		}
 	}
 	if section == "files.write" && best.Effect == policy.Allow && chain.Limits().Hold {

@@ -64,7 +64,17 @@ func TestAnswers(t *testing.T) {
 		{"a question covers all", "files: {read: {allow: ['**'], ask: ['src/**']}}" + sends, "files src/**", "network *", reach.Conditional, nil, 2},
 		{"no tool", "files: {read: {allow: ['**']}}\ntools: {allow: [fs.read]}" + sends, "files src/**", "network *", reach.Unreachable, nil, 0},
 		{"a command with network", "files: {read: {allow: ['**']}}\ncommands: {allow: ['curl **']}\ntools: {allow: [shell.run]}" + sends, "files src/**", "network *", reach.Reachable, nil, 2},
-		{"no command", "files: {read: {allow: ['**']}}\ntools: {allow: [shell.run]}" + sends, "files src/**", "network *", reach.Unreachable, nil, 0},
+		{"no command", "files: {read: {allow: ['**']}}\ntools: {allow: [shell.run]}" + sends, "files src/**", "network *", reach.Conditional, nil, 2},
+		{"no command may be run", "files: {read: {allow: ['**']}}\ncommands: {deny: ['**']}\ntools: {allow: [shell.run]}" + sends, "files src/**", "network *", reach.Unreachable, nil, 0},
+		{"a person types", "files: {read: {allow: ['**']}}", "user:ann", "commands rm **", reach.Conditional, nil, 1},
+		{"an opaque tool reads", "files: {read: {allow: ['**']}}\ntools: {allow: ['mcp:fs:admin/*', http.get]}" + sends, "files src/**", "network *", reach.Conditional, nil, 2},
+		{"an opaque tool hands on", "files: {read: {allow: ['**']}}\nnetwork: {allow: [api.test]}\ntools: {allow: [fs.read, http.get, 'mcp:x:y']}\nroles:\n  agent:docs: {rest: inherit, network: {allow: []}}",
+			"agent:docs", "network *", reach.Conditional, []string{"agent:docs"}, 1},
+		{"a Unix socket", "network: {allow: ['unix:/run/docker.sock']}\ncommands: {allow: ['docker **']}", "user:ann", "network *", reach.Reachable, nil, 1},
+		{"that Unix socket", "network: {allow: ['unix:/run/docker.sock']}\ncommands: {allow: ['docker **']}", "user:ann", "network unix:/run/docker.sock", reach.Reachable, nil, 1},
+		{"another Unix socket", "network: {allow: ['unix:/run/docker.sock']}\ncommands: {allow: ['docker **']}", "user:ann", "network unix:/run/other.sock", reach.Unreachable, nil, 0},
+		{"a key of the agent", "network: {allow: ['SIGN ssh-agent:*']}\ncommands: {allow: ['git **']}", "user:ann", "network LOGIN ssh-agent:*", reach.Unreachable, nil, 0},
+		{"in another session", "labels: {private: {from: ['files private/**'], kind: confidential}}\nflows: {private: {only: ['files out/**']}}\nfiles: {read: {allow: ['**']}, write: {allow: ['**']}}" + sends, "label private", "network *", reach.Unreachable, nil, 0},
 		{"an opaque tool", "files: {read: {allow: ['**']}}\ntools: {allow: [fs.read, 'mcp:mail:*']}", "files src/**", "network *", reach.Conditional, nil, 2},
 		{"a wildcard host against a denied one", "network: {allow: ['*.api.test'], deny: ['bad.api.test']}", "user:ann", "network bad.api.test", reach.Unreachable, nil, 0},
 		{"beside a denied host", "network: {allow: ['*.api.test'], deny: ['bad.api.test']}", "user:ann", "network *.api.test", reach.Reachable, nil, 1},
@@ -148,6 +158,53 @@ func TestDenyClosesWays(t *testing.T) {
 	}
 	if closed == 0 {
 		t.Error("no denial closed any way")
+	}
+}
+
+// TestNothingAllowedIsUnreachable: whatever the policies allow one holder or ask about, a
+// question about exactly that finds a way.
+func TestNothingAllowedIsUnreachable(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	pick := func(list ...string) string { return list[rnd.IntN(len(list))] }
+	decided := 0
+	for range 60 {
+		paths := func() string {
+			return pick("**", "src/**", "private/**", "out/*", "~/**", "**/*.key", "~/.ssh/config", "src/[a-m]?")
+		}
+		tools := pick("tools: {allow: [fs.read, http.get]}", "tools: {allow: ['**']}", "tools: {deny: [http.get]}", "tools: {allow: [shell.run]}", "")
+		doc := fmt.Sprintf("files: {read: {allow: ['%s'], ask: ['%s'], deny: ['%s']}, write: {allow: ['%s'], deny: ['%s']}}\n"+
+			"network: {allow: ['%s'], ask: ['%s'], deny: ['%s']}\ncommands: {%s: ['make **']}\n%s",
+			paths(), paths(), paths(), paths(), paths(), pick("api.test", "*", "*.api.test", "unix:/run/s"), pick("api.test", "POST other.test"), pick("evil.test", "GET *.test"),
+			pick("allow", "ask", "deny"), tools)
+		w := world(t, doc)
+		section, subject := pick("files.read", "files.write"), pick("/ws/", "/home/u/", "/home/u/.ssh/")+pick("src/a", "private/k.key", "out/x", "config", ".env", "src/bc")
+		entry := subject
+		if rnd.IntN(3) == 0 {
+			section, subject, entry = "network", pick("GET https://api.test:443/", "POST https://other.test:443/a", "GET https://b.api.test:443/", " unix:/run/s"), ""
+			entry = strings.TrimSpace(subject)
+		}
+		a, ok := policy.ActionOn(section, subject)
+		if !ok {
+			t.Fatal(subject)
+		}
+		allowed := false
+		for _, spec := range builtin {
+			fits := section == "files.read" && spec.Effects.Has(tool.FSRead) || section == "files.write" && spec.Effects.Has(tool.FSWrite) || section == "network" && spec.Effects.Has(tool.NetworkHTTP)
+			allowed = allowed || fits && w.Holders[0].Chain.Decide(policy.Call{Tool: spec, Actions: []tool.Action{a}}).Effect >= policy.Ask
+		}
+		answer, err := w.Ask("user:ann", section+" "+entry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if allowed {
+			decided++
+		}
+		if allowed && answer.Verdict == reach.Unreachable {
+			t.Errorf("%s %s is allowed, and unreachable by\n%s", section, subject, doc)
+		}
+	}
+	if decided < 10 {
+		t.Errorf("only %d are allowed", decided)
 	}
 }
 

@@ -126,8 +126,8 @@ var effects = map[string]tool.Effects{
 
 // actors is the tools by which a holder can act in a section. A nil tool stands for the
 // model itself.
-func (w *World) actors(h int, section string) []*tool.Spec {
-	at := means{h, section}
+func (w *World) actors(h int, section string, least policy.Effect) []*tool.Spec {
+	at := place{h, section, least}
 	if list, ok := w.means[at]; ok {
 		return list
 	}
@@ -141,8 +141,7 @@ func (w *World) actors(h int, section string) []*tool.Spec {
 		if !byTool || t.Effects&want == 0 {
 			continue
 		}
-		runs := t.Effects.Has(tool.SystemExec)
-		if runs && section != "commands" && w.language(h, "commands", policy.Ask) == language.None {
+		if runs(t) && section != "commands" && !w.runs(h, least) {
 			continue // a command acts there, and none may be run
 		}
 		if chain.Naming(t) {
@@ -151,6 +150,15 @@ func (w *World) actors(h int, section string) []*tool.Spec {
 	}
 	w.means[at] = out
 	return out
+}
+
+// runs reports whether a tool acts by commands.
+func runs(t *tool.Spec) bool { return t != nil && t.Effects.Has(tool.SystemExec) }
+
+// runs reports whether a holder may run any command with at least this effect.
+func (w *World) runs(h int, least policy.Effect) bool {
+	_, some, err := w.b.Shortest(w.language(h, "commands", least))
+	return some || err != nil
 }
 
 // args is arguments for a call of a tool that has the action.
@@ -190,12 +198,12 @@ func source(id string) string {
 
 // foreign is the IDs of tools that are not compiled in.
 func (w *World) foreign() language.Language {
-	return w.b.Then(w.b.Or(w.b.Text("mcp:"), w.b.Text("api:"), w.b.Text("ext:"), w.b.Text("wasm:")), w.word(), w.b.Text(":"), w.word())
-}
-
-func (w *World) word() language.Language {
-	char := w.b.In('a', 'z', 'A', 'Z', '0', '9', '-', '.', '_', '_')
-	return w.b.Then(char, w.b.Repeat(char))
+	word := func(more ...rune) language.Language {
+		char := w.b.In(append(more, 'a', 'z', 'A', 'Z', '0', '9', '-', '.', '_', '_')...)
+		return w.b.Then(char, w.b.Repeat(char))
+	}
+	kind := w.b.Then(w.b.In('a', 'z'), w.b.Repeat(w.b.In('a', 'z')))
+	return w.b.Then(kind, w.b.Text(":"), word(), w.b.Text(":"), word('/', '/', '@', '@', ':', ':'))
 }
 
 // opaque is the call of a tool that is not compiled in, which may do what is asked about;
@@ -214,16 +222,20 @@ func (w *World) opaque(h int, p part) *Step {
 	return &s
 }
 
-// shares is the steps by which two holders use one source of tools.
-func (w *World) shares(h, k int) []Step {
-	id, ok, err := w.b.Shortest(w.b.And(w.foreign(), w.language(h, "tools", policy.Ask), w.language(k, "tools", policy.Ask)))
-	if err != nil || !ok {
+// shares is the steps by which tools that are not compiled in may hand something over: a
+// source that both holders call, or a file that such a tool of one writes or reads.
+func (w *World) shares(h, k int, writes, reads bool) []Step {
+	gives, err := w.b.And(w.foreign(), w.language(h, "tools", policy.Ask)), error(nil)
+	takes := w.b.And(w.foreign(), w.language(k, "tools", policy.Ask))
+	gave, ok, err := w.b.Shortest(gives)
+	took, also, err2 := w.b.Shortest(takes)
+	if err != nil || err2 != nil || !(ok && (reads || also) || also && writes) {
 		return nil
 	}
-	gave, took := w.decide(h, "tools", id, nil), w.decide(k, "tools", id, nil)
-	took.From, took.To, took.Does = id, w.Holders[k].Name, "answers"
-	for _, s := range []*Step{&gave, &took} {
-		s.Proved, s.Why = false, "what a tool that is not compiled in keeps is not known"
+	through := gave
+	if !ok {
+		through = took
 	}
-	return []Step{gave, took}
+	return []Step{{From: w.Holders[h].Name, Does: "hands on, with " + through + ", to", To: w.Holders[k].Name, Example: through,
+		Effect: policy.Ask.String(), effect: policy.Ask, Why: "what a tool that is not compiled in keeps, reads and writes is not known"}}
 }

@@ -15,8 +15,7 @@ import (
 
 // World is what questions about the whole authority are about: the person, and each
 // principal that the roles of the policies name, under the chain that a run of theirs has.
-// file is the policy, or "" for the workspace's. Of a role for several principals, as
-// agent:*, one that no other role names stands for all.
+// file is the policy, or "" for the workspace's.
 func (s *Reviewer) World(file, workspace string) (*reach.World, error) {
 	ps, _, err := s.Policies.Chain(file, workspace)
 	if err != nil {
@@ -45,14 +44,7 @@ func (s *Reviewer) worldOf(ps []*policy.Policy, workspace string) (*reach.World,
 	for _, t := range s.BuiltIn() {
 		w.Tools = append(w.Tools, t.Spec())
 	}
-	names := []string{home.Person()}
-	for _, p := range ps {
-		for _, pattern := range p.RoleNames() {
-			if name := strings.NewReplacer("**", "any", "*", "any").Replace(pattern); !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-		}
-	}
+	names := holders(ps)
 	if _, err := grant.Root(uuid.Nil, names[0], w.Env, ps...); err != nil {
 		return nil, err
 	}
@@ -69,4 +61,32 @@ func (s *Reviewer) worldOf(ps []*policy.Policy, workspace string) (*reach.World,
 		w.Holders = append(w.Holders, h)
 	}
 	return w, nil
+}
+
+// holders are the principals that the policies tell apart: the person, each that a role
+// names, and of those that a role names together, and of all others, the one that the
+// fewest roles meet. Roles only narrow, so that no other principal can do more.
+func holders(ps []*policy.Policy) []string {
+	names := []string{home.Person()}
+	patterns := []string{"agent:*", "user:*"}
+	for _, p := range ps {
+		patterns = append(patterns, p.RoleNames()...)
+	}
+	for _, pattern := range patterns {
+		best, least := "", -1
+		for _, fill := range []string{"other", "someone", "x7", "q-9"} {
+			name := strings.NewReplacer("**", fill, "*", fill).Replace(pattern)
+			met := 0
+			for _, p := range ps {
+				met += len(p.Roles(name))
+			}
+			if least < 0 || met < least {
+				best, least = name, met
+			}
+		}
+		if !slices.Contains(names, best) {
+			names = append(names, best)
+		}
+	}
+	return names
 }

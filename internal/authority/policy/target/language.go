@@ -11,6 +11,9 @@ import (
 // Text is a target as the texts of [Rule.Language] have it: method, scheme, host,
 // port and decoded path.
 func Text(t tool.Target) string {
+	if t.Scheme == socketScheme || t.Scheme == agentScheme {
+		return t.Method + " " + t.Scheme + ":" + t.Path
+	}
 	host := t.Host
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"
@@ -28,12 +31,28 @@ func Targets(b *language.Builder) language.Language {
 	method := b.Then(b.In('A', 'Z'), b.Repeat(b.In('A', 'Z', '-', '-')))
 	requests := b.Then(method, b.Text(" "), b.Or(b.Text("https://"), b.Text("http://")), hosts(b), ports(b), anyPath(b))
 	connections := b.Then(b.Text(" tcp://"), hosts(b), ports(b))
-	return b.Or(requests, connections)
+	return b.Or(requests, connections, sockets(b, language.All), keys(b, language.All, language.All))
+}
+
+// sockets are connections to Unix sockets of this machine.
+func sockets(b *language.Builder, path language.Language) language.Language {
+	return b.Then(b.Text(" "+socketScheme+":"), b.And(path, anyPath(b)))
+}
+
+// keys are uses of keys of the person's SSH agent.
+func keys(b *language.Builder, use, key language.Language) language.Language {
+	char := b.In('!', '~')
+	return b.Then(b.And(use, words(b, []string{AgentLogin, AgentSign})), b.Text(" "+agentScheme+":"), b.And(key, b.Then(char, b.Repeat(char))))
 }
 
 // ParseText reads a [Text] back.
 func ParseText(text string) (tool.Target, bool) {
 	method, url, _ := strings.Cut(text, " ")
+	for _, scheme := range []string{socketScheme, agentScheme} {
+		if path, ok := strings.CutPrefix(url, scheme+":"); ok {
+			return tool.Target{Method: method, Scheme: scheme, Path: path}, true
+		}
+	}
 	scheme, rest, ok := strings.Cut(url, "://")
 	authority, path := rest, ""
 	if i := strings.IndexByte(rest, '/'); i >= 0 {
@@ -71,10 +90,11 @@ func anyPath(b *language.Builder) language.Language {
 // rule matches, and perhaps others: of the addresses that are not public, only the usual
 // ranges are left out. Of a rule of deny it has only targets that the rule matches, and
 // not those that differ from it in letter case, repeated slashes or parameters.
-// Sockets, keys and ranges of addresses are in no language.
+// Ranges of addresses are in no language.
 func (r *Rule) Language(b *language.Builder) language.Language {
+	local := r.local(b)
 	if r.kind == hostNone || r.kind == hostRange || r.kind == hostSocket || r.kind == hostAgent {
-		return language.None
+		return local
 	}
 	method, scheme, port, path := language.All, language.All, language.All, language.All
 	if r.methods != nil {
@@ -91,7 +111,27 @@ func (r *Rule) Language(b *language.Builder) language.Language {
 	}
 	target := b.Then(b.And(method, b.Repeat(b.In('A', 'Z', '-', '-'))), b.Text(" "), b.And(scheme, b.Repeat(b.In('a', 'z'))),
 		b.Text("://"), r.hosts(b), b.And(port, ports(b)), b.And(path, b.Or(language.Empty, anyPath(b))))
-	return b.And(target, Targets(b))
+	return b.Or(local, b.And(target, Targets(b)))
+}
+
+// local is the sockets and keys that the rule names. In deny, * names all of them.
+func (r *Rule) local(b *language.Builder) language.Language {
+	switch {
+	case r.kind == hostSocket:
+		return sockets(b, b.Text(r.path))
+	case r.kind == hostAgent:
+		use, key := language.All, language.All
+		if r.methods != nil {
+			use = words(b, r.methods)
+		}
+		if r.path != "" {
+			key = b.Text(r.path)
+		}
+		return keys(b, use, key)
+	case r.kind == hostAny && r.deny && r.Whole() && r.scheme == "" && r.port == 0:
+		return b.Or(sockets(b, language.All), keys(b, language.All, language.All))
+	}
+	return language.None
 }
 
 func words(b *language.Builder, list []string) language.Language {
