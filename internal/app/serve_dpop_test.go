@@ -204,9 +204,9 @@ func TestABoundTokenOfAnIssuer(t *testing.T) {
 		return s.idp.Sign(s.idp.Claims("remit", map[string]any{"sub": "ann", "groups": []string{"developers"}, "cnf": cnf}))
 	}
 	token := sign(map[string]any{"jkt": base64.RawURLEncoding.EncodeToString(print)})
-	header := func() []string {
+	header := func(method, path string) []string {
 		sum := sha256.Sum256([]byte(token))
-		b, err := json.Marshal(map[string]any{"jti": rand.Text(), "htm": "GET", "htu": s.url + "/v1/runs", "iat": time.Now().Unix(), "ath": base64.RawURLEncoding.EncodeToString(sum[:])})
+		b, err := json.Marshal(map[string]any{"jti": rand.Text(), "htm": method, "htu": s.url + path, "iat": time.Now().Unix(), "ath": base64.RawURLEncoding.EncodeToString(sum[:])})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -227,12 +227,19 @@ func TestABoundTokenOfAnIssuer(t *testing.T) {
 	if status, _, b := s.raw("GET", "/v1/runs", token, ""); status != 401 {
 		t.Errorf("as a bearer token: %d %s", status, b)
 	}
-	h := header()
+	h := header("GET", "/v1/runs")
 	if status, _, b := s.raw("GET", "/v1/runs", "", "", h...); status != 200 {
 		t.Errorf("with a proof: %d %s", status, b)
 	}
 	if status, _, b := s.raw("GET", "/v1/runs", "", "", h...); status != 401 {
 		t.Errorf("with the proof again: %d %s", status, b)
+	}
+	// What it stands for is not given out: a grant that derives from it would need no proof.
+	for _, terms := range []string{`{}`, `{"holder": "agent:helper"}`, `{"sealed": true}`} {
+		status, _, b := s.raw("POST", "/v1/grants", "", terms, header("POST", "/v1/grants")...)
+		if status != 403 || strings.Contains(string(b), "remit1") || !strings.Contains(string(b), "the token is bound to a key") {
+			t.Errorf("a grant of %s: %d %s", terms, status, b)
+		}
 	}
 	for name, cnf := range map[string]any{"a certificate": map[string]any{"x5t#S256": "x"}, "nothing": map[string]any{}, "both": map[string]any{"jkt": "x", "kid": "y"}, "a text": "x"} {
 		if status, _, b := s.raw("GET", "/v1/runs", sign(cnf), ""); status != 401 {

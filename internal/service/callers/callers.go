@@ -42,6 +42,9 @@ type Caller struct {
 	Person string // the holder of the root grant
 	Token  string // of the grant
 	Proven bool   // the grant is bound to a key, and the request proved that the caller has it
+	// Lent is whether the token that was presented is bound to a key and the grant is not: the
+	// grant must not be given out, as no proof would be needed to use it.
+	Lent   bool
 	Leaf   string // the grant's own ID
 	Root   string // ID of the root grant that it derives from; limits apply to both
 	Device string // the device of the person that the grant was made for; "": none
@@ -210,7 +213,7 @@ func (g *Gate) verify(ctx context.Context, text string) (*entered, error) {
 		chain = append(chain, links...)
 	}
 	e := &entered{grant: held, until: until, key: key, caller: Caller{
-		Proven: proven, Name: held.Holder(), Person: held.Nodes()[0].Holder, Token: text, Leaf: held.ID().String(), Root: root, Device: kept.Device, Tools: held.Chain().OpensTools(),
+		Proven: proven, Lent: key != "" && !proven, Name: held.Holder(), Person: held.Nodes()[0].Holder, Token: text, Leaf: held.ID().String(), Root: root, Device: kept.Device, Tools: held.Chain().OpensTools(),
 		May: func(action string) error { return mayAsk(chain, action) },
 	}}
 	return e, g.describe(ctx, &e.caller)
