@@ -50,10 +50,6 @@ func moment(t time.Time) *time.Time {
 // Narrow implements httpapi.Grants. It is recorded, so that it can be found and
 // revoked before it is ever used.
 func (s *served) Narrow(ctx context.Context, who *httpapi.Caller, q httpapi.GrantTerms) (httpapi.NewGrant, error) {
-	if who.Lent {
-		return httpapi.NewGrant{}, fault.New(fault.Denied, "the token is bound to a key, and a grant that derives from it would not be").
-			WithHint("derive grants under a grant of this service that is bound to a key, or under a token that is not")
-	}
 	t := grants.Terms{
 		Workspace: s.workspace, Holder: q.Holder, Expires: time.Duration(q.Seconds) * time.Second, Sealed: q.Sealed, Note: q.Note,
 		Budgets: grant.Budgets{Calls: q.Calls, Tokens: q.Tokens, Money: q.Money, Children: q.Children, Depth: q.Depth},

@@ -116,6 +116,10 @@ func (s *Server) grants() {
 		request: map[string]any{"policies": []any{"version: 1\nrest: inherit\napi: {allow: [sessions.*, agents.read]}\n"}, "expires_in": 3600},
 		answer:  map[string]any{"token": "remit1.…", "id": sampleSession, "holder": "agent:docs", "expires_at": "2026-11-21T13:00:00Z"},
 	}, func(ctx context.Context, in *narrow) (*struct{ Body NewGrant }, error) {
+		if in.who.Lent {
+			return nil, fault.New(fault.Denied, "the token is bound to a key, and a grant that derives from it would not be").
+				WithHint("derive grants under a grant of this service that is bound to a key, or under a token that is not")
+		}
 		g, err := s.o.Grants.Narrow(ctx, in.who, in.Body)
 		return &struct{ Body NewGrant }{g}, err
 	})
