@@ -49,12 +49,13 @@ func (f *Flows) Set(names []string) Labels {
 // result has.
 type Of struct{ Named, Holds, Result Labels }
 
-// Of returns the labels of a call. It is pure: the actions with their facts decide.
-func (f *Flows) Of(call Call) Of {
+// Of returns the labels of a call. It is pure: the actions with their facts decide. foreign:
+// another program carries out the call, so nothing is withheld from it.
+func (f *Flows) Of(call Call, foreign bool) Of {
 	var out Of
 	call.Actions = f.typed(call.Actions)
 	for i := range f.labels {
-		named, holds, result := f.labels[i].of(f.chain, &call)
+		named, holds, result := f.labels[i].of(f.chain, &call, foreign)
 		bit := Labels(1) << i
 		if named {
 			out.Named |= bit
@@ -81,7 +82,8 @@ func (f *Flows) typed(actions []tool.Action) []tool.Action {
 
 // of finds the label's sources among what a call does. A process can do more than its actions
 // say, unless that is withheld from it.
-func (l *flowLabel) of(c Chain, call *Call) (named, holds, result bool) {
+func (l *flowLabel) of(c Chain, call *Call, foreign bool) (named, holds, result bool) {
+	withheld := len(l.only) > 0 && !foreign
 	process := call.Tool.Effects.Has(tool.SystemExec)
 	builtin := call.Tool.Source == "builtin"
 	for i := range call.Actions {
@@ -90,7 +92,7 @@ func (l *flowLabel) of(c Chain, call *Call) (named, holds, result bool) {
 	}
 	for i := range call.Actions {
 		a := &call.Actions[i]
-		if !l.fromAction(c, a, len(l.only) > 0) || l.spared(c, call, a) {
+		if !l.fromAction(c, a, withheld) || l.spared(c, call, a) {
 			continue
 		}
 		named = true
@@ -112,7 +114,7 @@ func (l *flowLabel) of(c Chain, call *Call) (named, holds, result bool) {
 		case !process && builtin:
 		case s.Section == "secrets" && s.givenTo(c, call.Tool.ID):
 			named, holds, result = true, true, true
-		case len(l.only) > 0: // what it does not name is withheld
+		case withheld: // what it does not name
 		case s.Section == "network" && c.Connects(), s.Section == "files" && process:
 			result = result || !l.sparesProcess(c, call)
 		}

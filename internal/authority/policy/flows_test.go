@@ -40,7 +40,7 @@ func post(t testing.TB, url string) tool.Action {
 
 // through decides a call in a context, as the runner does.
 func through(f *policy.Flows, labels []string, call policy.Call) (policy.Decision, policy.Of, policy.Chain) {
-	of := f.Of(call)
+	of := f.Of(call, false)
 	c := f.Narrow(f.Set(labels), of, false)
 	return f.DecideFlows(c, call), of, c
 }
@@ -199,7 +199,7 @@ func TestExceptionsNeedEveryPolicyThatNamesTheLabel(t *testing.T) {
 		"another of other labels": {[]string{everything + one, "rest: inherit\nlabels: {other: {from: ['tools mcp:x:*']}}"}, 0},
 	} {
 		_, f := flows(t, tt.docs...)
-		if got := f.Names(f.Of(mail).Result); len(got) != tt.want {
+		if got := f.Names(f.Of(mail, false).Result); len(got) != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -211,7 +211,7 @@ func BenchmarkFlows(b *testing.B) {
 	b.Run("labels of a call", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			f.Of(call)
+			f.Of(call, false)
 		}
 	})
 	b.Run("decision in a context", func(b *testing.B) {

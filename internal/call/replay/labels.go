@@ -82,7 +82,7 @@ func (r *Recording) contextsUnder(ctx context.Context, tools runner.Catalog, cha
 			return nil, err
 		}
 		if why == "" {
-			seen |= flows.Of(call).Result
+			seen |= flows.Of(call, r.Run.Client != "").Result
 		}
 	}
 	r.judged = &judgedContexts{slices.Clone(chain), out}
@@ -98,7 +98,7 @@ func (r *Recording) judgeFlows(d policy.Decision, call policy.Call, chain policy
 	if err != nil {
 		return d, err
 	}
-	of := flows.Of(call)
+	of := flows.Of(call, r.Run.Client != "")
 	if f := flows.DecideFlows(flows.Narrow(flows.Set(context), of, r.Run.Client != ""), call); f.Effect < policy.Allow {
 		f.Admin = d.Admin
 		return f, nil

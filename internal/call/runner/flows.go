@@ -75,9 +75,9 @@ func (f *flight) checkFlows(ctx context.Context) error {
 		}
 	}
 	call := f.policyCall()
-	of := flows.Of(call)
+	of := flows.Of(call, f.run.Env.Foreign)
 	f.flow = &flowOf{flows: flows, of: of, seen: ledger.CallFlow{Context: labels, Read: at}}
-	f.chain = flows.Narrow(flows.Set(labels), of, f.run.Client != "")
+	f.chain = flows.Narrow(flows.Set(labels), of, f.run.Env.Foreign)
 	f.limits = f.chain.Limits()
 	d := flows.DecideFlows(f.chain, call)
 	if d.Effect == policy.Allow {

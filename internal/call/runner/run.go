@@ -46,6 +46,7 @@ type Info struct {
 	// ClientAsks: the client itself asks its user about calls that need approval, where one
 	// person may answer.
 	ClientAsks bool
+	Foreign    bool // in a replay: a client carried out the recorded calls
 }
 
 // Run is a sequence of calls under one grant. It is safe for concurrent use.
@@ -133,7 +134,7 @@ func newRun(in Info, started time.Time) (*Run, error) {
 		run.progress = newProgress(in.Frozen)
 	}
 	run.Env = run.limits.ToolEnv(in.Bound.Workspace, in.Bound.Home)
-	run.Env.Foreign = in.Client != ""
+	run.Env.Foreign = in.Client != "" || in.Foreign
 	run.limiter = newRunLimits(run.limits)
 	return run, nil
 }

@@ -77,7 +77,7 @@ func (s *Replays) Run(ctx context.Context, id string, with *plan.Plan) (Result, 
 	rn := &runner.Runner{Catalog: tools, Record: st, Facts: rec, Execs: rec, Ask: rec}
 	info := runner.Info{
 		ID: res.ID, Name: run.Name, Mode: ledger.Replay, Grant: g, Bound: rec.Bound,
-		Plan: rec.Plan, Policies: rec.Policies, Inputs: rec.Inputs, Total: run.Total, ReplayOf: run.ID, Recall: rec,
+		Plan: rec.Plan, Policies: rec.Policies, Inputs: rec.Inputs, Total: run.Total, ReplayOf: run.ID, Recall: rec, Foreign: run.Client != "",
 	}
 	if err := recalled(ctx, rec, &info); err != nil {
 		return res, err
