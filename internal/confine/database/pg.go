@@ -96,6 +96,7 @@ func (s *pgSession) begin(limit time.Duration, write bool) error {
 		"SET LOCAL standard_conforming_strings = on", "SET LOCAL row_security = on", "SET LOCAL DateStyle = 'ISO, YMD'", "SET LOCAL IntervalStyle = 'postgres'",
 		"SET LOCAL bytea_output = hex", "SET LOCAL extra_float_digits = 1", "SET LOCAL check_function_bodies = on", "SET LOCAL debug_pretty_print = off",
 		"SET LOCAL debug_print_parse = off", "SET LOCAL debug_print_rewritten = off", "SET LOCAL debug_print_plan = off",
+		"SET LOCAL jit = off", // compiling Remit's own queries takes longer than they run
 	}
 	if s.limits.Role != "" {
 		lines = append(lines, `SET LOCAL ROLE "`+s.limits.Role+`"`) // its form is checked
@@ -236,8 +237,8 @@ func (s *pgSession) failed(err error) error {
 	return fault.New(fault.ToolFailed, "the database %q refused the statement: %s", s.limits.Name, visible(pg.Message))
 }
 
-// strings runs a query of Remit's own, whose parameters are texts.
-func (s *pgSession) strings(query string, params ...string) ([][]string, error) {
+// texts runs a query of Remit's own, whose parameters are texts.
+func (s *pgSession) texts(query string, params ...string) ([][]string, error) {
 	values := make([][]byte, len(params))
 	for i, p := range params {
 		values[i] = []byte(p)

@@ -16,8 +16,9 @@ import (
 const maxFollowed = 2000
 
 // follow notes the uses of tables, and what they lead to: partitions and heirs of a table,
-// and the tables at the other end of foreign keys.
-func (s *pgSession) follow(u *uses, all pgRelations, tables []pgUse) error {
+// and the tables at the other end of foreign keys. It returns the tables that are changed.
+func (s *pgSession) follow(u *uses, all pgRelations, tables []pgUse) (changed map[uint32]bool, err error) {
+	changed = map[uint32]bool{}
 	done := map[string]bool{}
 	for len(tables) > 0 {
 		var fresh []pgUse
@@ -31,38 +32,41 @@ func (s *pgSession) follow(u *uses, all pgRelations, tables []pgUse) error {
 			fresh, ids[t.relation] = append(fresh, t), true
 		}
 		if len(done) > maxFollowed {
-			return fault.New(fault.ToolFailed, "foreign keys and partitions lead from the statement to too many tables")
+			return nil, fault.New(fault.ToolFailed, "foreign keys and partitions lead from the statement to too many tables")
 		}
 		if len(ids) == 0 {
-			return nil
+			break
 		}
 		more, err := s.relations(ids)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		maps.Copy(all, more)
 		for _, t := range fresh {
 			all.note(u, t)
+			if t.required&^pgSelect != 0 {
+				changed[t.relation] = true
+			}
 			if r := all[t.relation]; r != nil && r.triggers && t.required&^pgSelect != 0 {
 				add(&u.refused, tool.TableUse{Refused: "the table " + clip.Text(r.name, 60) + " has a trigger, of which PostgreSQL does not say what it uses"})
 			}
 		}
 		if tables, err = s.next(fresh, ids); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return changed, nil
 }
 
 // next lists what uses lead to.
 func (s *pgSession) next(from []pgUse, ids map[uint32]bool) (out []pgUse, err error) {
-	heirs, err := s.strings(`SELECT i.inhparent, i.inhrelid, p.attnum, c.attnum FROM pg_catalog.pg_inherits i
+	heirs, err := s.texts(`SELECT i.inhparent, i.inhrelid, p.attnum, c.attnum FROM pg_catalog.pg_inherits i
 		JOIN pg_catalog.pg_attribute p ON p.attrelid = i.inhparent JOIN pg_catalog.pg_attribute c ON c.attrelid = i.inhrelid AND c.attname = p.attname
 		WHERE i.inhparent = ANY ($1::oid[]) AND NOT p.attisdropped AND p.attnum > 0`, list(ids))
 	if err != nil {
 		return nil, err
 	}
-	keys, err := s.strings(`SELECT conrelid, confrelid, conkey, confkey, confdeltype, confupdtype FROM pg_catalog.pg_constraint
+	keys, err := s.texts(`SELECT conrelid, confrelid, conkey, confkey, confdeltype, confupdtype FROM pg_catalog.pg_constraint
 		WHERE contype = 'f' AND (conrelid = ANY ($1::oid[]) OR confrelid = ANY ($1::oid[]))`, list(ids))
 	if err != nil {
 		return nil, err

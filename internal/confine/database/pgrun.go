@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/hex"
-	"errors"
 	"math"
 	"strconv"
 	"strings"
@@ -16,8 +15,6 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 )
-
-func asError[T error](err error, into *T) bool { return errors.As(err, into) }
 
 // lookServer lists what a statement uses, on a server.
 func lookServer(ctx context.Context, d policy.Database, secret func(string) (string, bool), sql string) (u uses, err error) {
@@ -193,7 +190,7 @@ func (d *Database) schemaServer(ctx context.Context, at policy.Database) ([]Tabl
 		return nil, err
 	}
 	defer stop()
-	rows, err := s.strings(`SELECT n.nspname, c.relname, c.relkind, a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), a.attgenerated <> ''
+	rows, err := s.texts(`SELECT n.nspname, c.relname, c.relkind, a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), a.attgenerated <> ''
 		FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
 		WHERE c.relkind IN ('r', 'p', 'v', 'm') AND n.nspname NOT LIKE 'pg\_%' AND n.nspname <> 'information_schema' AND a.attnum > 0 AND NOT a.attisdropped
 		ORDER BY n.nspname <> 'public', n.nspname, c.relname, a.attnum LIMIT 50000`)

@@ -16,8 +16,13 @@ type pgTree struct {
 	functions map[uint32]bool
 	operators map[uint32]bool
 	aggregate map[uint32]bool // and window functions
-	commands  []string        // types of the statement and of those in WITH
-	unknown   string          // the first node that is not in pgNodes
+	types     map[uint32]bool
+	commands  []string // types of the statement and of those in WITH
+	unknown   string   // the first node that is not in pgNodes
+}
+
+func newTree() *pgTree {
+	return &pgTree{relations: map[uint32]bool{}, functions: map[uint32]bool{}, operators: map[uint32]bool{}, aggregate: map[uint32]bool{}, types: map[uint32]bool{}}
 }
 
 // pgUse is what PostgreSQL's own check of privileges asks of one table.
@@ -35,6 +40,7 @@ const (
 	pgDelete    = 8
 	pgShift     = 7
 	pgLineWidth = 78
+	pgRegconfig = "3734" // OID of the type
 )
 
 // unwrap joins the lines of a printed tree. PostgreSQL breaks lines at a space, but within
@@ -167,6 +173,9 @@ func (t *pgTree) node(n pgNode) error {
 	if !pgNodes()[n.label] && t.unknown == "" {
 		t.unknown = n.label
 	}
+	if c := n.fields["consttype"]; len(c) == 1 && c[0] == pgRegconfig {
+		delete(n.fields, "consttype") // 'english' of to_tsvector, which the caller wrote
+	}
 	for _, f := range []struct {
 		into  map[uint32]bool
 		names []string
@@ -174,6 +183,10 @@ func (t *pgTree) node(n pgNode) error {
 		{t.functions, []string{"funcid", "opfuncid", "hashfuncid", "negfuncid", "elemfuncid"}},
 		{t.aggregate, []string{"aggfnoid", "winfnoid"}},
 		{t.operators, []string{"opno", "opnos", "eqop", "sortop", "sortOperators", "uniqueEqOperators"}},
+		{t.types, []string{
+			"resulttype", "vartype", "paramtype", "consttype", "funcresulttype", "opresulttype", "aggtype", "aggargtypes", "wintype", "casetype", "coalescetype",
+			"minmaxtype", "array_typeid", "element_typeid", "row_typeid", "refcontainertype", "refelemtype", "refrestype", "typeId", "funccoltypes", "coltypes", "colTypes", "ctecoltypes",
+		}},
 	} {
 		for _, name := range f.names {
 			if err := oids(n.fields[name], f.into); err != nil {

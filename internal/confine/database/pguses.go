@@ -2,6 +2,7 @@ package database
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -35,17 +36,23 @@ func (s *pgSession) describe(sql string) (*pgconn.StatementDescription, uses, er
 	said := s.notices
 	if err != nil {
 		var pg *pgconn.PgError
-		if asError(err, &pg) && strings.Contains(pg.Message, "multiple commands") {
+		switch {
+		case errors.As(err, &pg) && strings.Contains(pg.Message, "multiple commands"):
 			return nil, u, fault.New(fault.ArgsInvalid, "the text is more than one statement; expected one in each call").In("sql")
+		case pg != nil && pg.Where != "": // a function of the database may have made the message, before the decision
+			return nil, u, fault.New(fault.ToolFailed, "the database %q refused a value in the text of the statement; expected values in params", s.limits.Name)
 		}
 		return nil, u, s.failed(err)
 	}
 	if err := s.printing("off"); err != nil {
 		return nil, u, err
 	}
-	tree := &pgTree{relations: map[uint32]bool{}, functions: map[uint32]bool{}, operators: map[uint32]bool{}, aggregate: map[uint32]bool{}}
+	tree := newTree()
 	written := *tree // what the caller wrote
-	written.functions = map[uint32]bool{}
+	written.functions, written.types = map[uint32]bool{}, map[uint32]bool{}
+	for _, p := range d.ParamOIDs {
+		written.types[p] = true
+	}
 	found := 0
 	for _, n := range said {
 		if n.SeverityUnlocalized != "LOG" || n.Detail == "" {
@@ -121,7 +128,11 @@ func (s *pgSession) uses(u *uses, tree, written *pgTree) error {
 			refuse("PostgreSQL does not say how the statement uses one of its tables")
 		}
 	}
-	return s.follow(u, pgRelations{}, slices.Concat(written.tables, tree.tables))
+	changed, err := s.follow(u, pgRelations{}, slices.Concat(written.tables, tree.tables))
+	if err != nil {
+		return err
+	}
+	return s.behind(tree, written, changed, refuse)
 }
 
 // callsIn refuses functions and operators that do more than compute.
@@ -131,7 +142,7 @@ func (s *pgSession) callsIn(tree, written *pgTree, refuse func(string)) error {
 	if len(functions)+len(tree.aggregate)+len(tree.operators) == 0 {
 		return nil
 	}
-	rows, err := s.strings(`SELECT p.oid, p.proname, p.oid < 16384 AND n.nspname = 'pg_catalog', p.provolatile = 'i' AND l.lanname IN ('c', 'internal'),
+	rows, err := s.texts(`SELECT p.oid, p.proname, p.oid < 16384 AND n.nspname = 'pg_catalog', p.provolatile = 'i' AND l.lanname IN ('c', 'internal'),
 			EXISTS (SELECT FROM pg_catalog.pg_operator o WHERE o.oprcode = p.oid),
 			EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.objid = p.oid AND d.deptype = 'e'),
 			p.prokind IN ('a', 'w')
@@ -177,7 +188,7 @@ type pgColumn struct {
 
 // relations reads what the catalogue says of tables.
 func (s *pgSession) relations(ids map[uint32]bool) (pgRelations, error) {
-	rows, err := s.strings(`SELECT c.oid, n.nspname, c.relname, c.relkind, n.nspname IN ('pg_catalog', 'information_schema') OR n.nspname LIKE 'pg\_%',
+	rows, err := s.texts(`SELECT c.oid, n.nspname, c.relname, c.relkind, n.nspname IN ('pg_catalog', 'information_schema') OR n.nspname LIKE 'pg\_%',
 			EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgenabled <> 'D'),
 			EXISTS (SELECT FROM pg_catalog.pg_class o JOIN pg_catalog.pg_namespace m ON m.oid = o.relnamespace
 				WHERE o.oid <> c.oid AND o.relkind IN ('r', 'p', 'v', 'm', 'f') AND pg_catalog.lower(o.relname) = pg_catalog.lower(c.relname) AND pg_catalog.lower(m.nspname) = pg_catalog.lower(n.nspname))
@@ -200,7 +211,7 @@ func (s *pgSession) relations(ids map[uint32]bool) (pgRelations, error) {
 		}
 		out[uint32(oid)] = rel
 	}
-	columns, err := s.strings(`SELECT attrelid, attnum, attname, attgenerated <> '' OR EXISTS (SELECT FROM pg_catalog.pg_attribute o
+	columns, err := s.texts(`SELECT attrelid, attnum, attname, attgenerated <> '' OR EXISTS (SELECT FROM pg_catalog.pg_attribute o
 			WHERE o.attrelid = a.attrelid AND o.attnum <> a.attnum AND pg_catalog.lower(o.attname) = pg_catalog.lower(a.attname))
 		FROM pg_catalog.pg_attribute a WHERE attrelid = ANY ($1::oid[]) AND attnum > 0 AND NOT attisdropped ORDER BY 1, 2`, list(ids))
 	if err != nil {

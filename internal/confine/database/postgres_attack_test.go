@@ -165,10 +165,7 @@ func TestTreesAreNotInTheServersLog(t *testing.T) {
 // TestPrintedTrees: what is not printed as PostgreSQL prints it is refused, and never
 // another table.
 func TestPrintedTrees(t *testing.T) {
-	fresh := func() *pgTree {
-		return &pgTree{relations: map[uint32]bool{}, functions: map[uint32]bool{}, operators: map[uint32]bool{}, aggregate: map[uint32]bool{}}
-	}
-	newer := fresh() // PostgreSQL 16 and later print what is asked of tables as nodes of their own
+	newer := newTree() // PostgreSQL 16 and later print what is asked of tables as nodes of their own
 	err := newer.read(`({QUERY :commandType 1 :rtable ({RANGETBLENTRY :alias <> :eref {ALIAS :aliasname users :colnames ("id" "a\ b\)")} :rtekind 0 :relid 16385 :inh true :perminfoindex 1}) :rteperminfos ({RTEPERMISSIONINFO :relid 16385 :inh true :requiredPerms 2 :checkAsUser 0 :selectedCols (b 8 10) :insertedCols (b) :updatedCols (b)})})`)
 	want := []pgUse{{relation: 16385, required: pgSelect, selected: []int{1, 3}}}
 	if diff := cmp.Diff(want, newer.tables, cmp.AllowUnexported(pgUse{})); err != nil || diff != "" || newer.unknown != "" {
@@ -179,7 +176,7 @@ func TestPrintedTrees(t *testing.T) {
 		"{RANGETBLENTRY :relid 0 :requiredPerms 2 :selectedCols (b) :insertedCols (b) :updatedCols (b)}", "{RTEPERMISSIONINFO :relid 1}", "{X :funcid -1}", "{X :funcid 99999999999}",
 		"{ALIAS :aliasname\n" + strings.Repeat("x", 78) + "\n:relid 1}", "{ALIAS :aliasname\nx\\\n{RANGETBLENTRY :relid 1}}", strings.Repeat("(", 3000),
 	} {
-		if err := fresh().read(text); err == nil {
+		if err := newTree().read(text); err == nil {
 			t.Errorf("%.60q was read", text)
 		}
 	}
@@ -188,7 +185,7 @@ func TestPrintedTrees(t *testing.T) {
 func FuzzPrintedTrees(f *testing.F) {
 	f.Add("{QUERY :commandType 1 :x (b 1) :y {CONST :constvalue 4 [ 1 0 0 0 ]}}")
 	f.Fuzz(func(_ *testing.T, s string) {
-		t := &pgTree{relations: map[uint32]bool{}, functions: map[uint32]bool{}, operators: map[uint32]bool{}, aggregate: map[uint32]bool{}}
+		t := newTree()
 		_ = t.read(s)
 	})
 }
