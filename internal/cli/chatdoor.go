@@ -272,7 +272,7 @@ func (d *slashDoor) Run(ctx context.Context, line string) error {
 }
 
 // history adds the result of a command to the session, which it starts if there is none.
-func (d *slashDoor) history(ctx context.Context, do func(context.Context) (agent.CommandResult, error)) (err error) {
+func (d *slashDoor) history(ctx context.Context, do agent.Carry) (err error) {
 	if d.c.id == "" {
 		if d.c.id, err = d.c.begin(ctx); err != nil {
 			return err

@@ -10,12 +10,13 @@ import (
 
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/tools/model"
 )
 
 // command adds the result of a slash command to a session.
 func (w *world) command(id, content string) error {
-	return w.svc.Command(context.Background(), ann, id, func(context.Context) (agent.CommandResult, error) {
+	return w.svc.Command(context.Background(), ann, id, func(context.Context, *runner.Context) (agent.CommandResult, error) {
 		return agent.CommandResult{Command: "/http get", Run: uuid.New(), Status: "completed", Content: content}, nil
 	})
 }
@@ -70,7 +71,9 @@ func TestACommandThatWasNotMadeIsNoMessage(t *testing.T) {
 	}}).open()
 	id := w.session()
 	broken := errors.New("no such command")
-	err := w.svc.Command(context.Background(), ann, id, func(context.Context) (agent.CommandResult, error) { return agent.CommandResult{}, broken })
+	err := w.svc.Command(context.Background(), ann, id, func(context.Context, *runner.Context) (agent.CommandResult, error) {
+		return agent.CommandResult{}, broken
+	})
 	if !errors.Is(err, broken) || len(w.messages(id)) != 0 {
 		t.Errorf("%v, %v", err, w.messages(id))
 	}

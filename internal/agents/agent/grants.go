@@ -49,6 +49,8 @@ type Granted struct {
 type RunStarter interface {
 	// Begin starts a run of a session and records it.
 	Begin(ctx context.Context, q RunRequest) (Run, error)
+	// Labels gives the labels of what a session has seen, which its runs share.
+	Labels(ctx context.Context, session uuid.UUID) (*runner.Context, error)
 }
 
 // RunRequest asks for a run of a session.

@@ -180,6 +180,7 @@ type sessionDoc struct {
 	Usage     model.Usage `json:"usage"`
 	ForkOf    uuid.UUID   `json:"fork_of,omitzero"`
 	Mode      modeDoc     `json:"mode,omitzero"`
+	Labels    []string    `json:"labels,omitempty"` // that slash commands added, sorted
 	Child     *childDoc   `json:"child,omitempty"`
 }
 

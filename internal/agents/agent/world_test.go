@@ -238,6 +238,10 @@ func (h starter) Begin(ctx context.Context, q agent.RunRequest) (agent.Run, erro
 	return &testRun{rn, run, cat}, nil
 }
 
+func (starter) Labels(context.Context, uuid.UUID) (*runner.Context, error) {
+	return &runner.Context{}, nil
+}
+
 type asker func(context.Context, runner.Question) (runner.Answer, error)
 
 func (a asker) Ask(ctx context.Context, q runner.Question) (runner.Answer, error) { return a(ctx, q) }

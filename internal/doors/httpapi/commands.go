@@ -21,7 +21,7 @@ type Commands interface {
 }
 
 // CommandHistory adds the result of a slash command, which do carries out, to a session's history.
-type CommandHistory func(ctx context.Context, do func(context.Context) (agent.CommandResult, error)) error
+type CommandHistory func(ctx context.Context, do agent.Carry) error
 
 // CommandCompletions has the continuations of a line.
 type CommandCompletions struct {
@@ -97,7 +97,7 @@ func (s *Server) runCommand() {
 				return nil, err
 			}
 			scope = in.Body.Session
-			history = func(ctx context.Context, do func(context.Context) (agent.CommandResult, error)) error {
+			history = func(ctx context.Context, do agent.Carry) error {
 				return s.o.Conversations.Command(ctx, in.by(), in.Body.Session, do)
 			}
 		}

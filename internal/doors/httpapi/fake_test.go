@@ -17,6 +17,7 @@ import (
 
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/telemetry"
 	"github.com/remitrun/remit/internal/service/callers"
@@ -210,8 +211,8 @@ func (w *world) EndRun(ctx context.Context, _ agent.Caller, id string) error {
 	return err
 }
 
-func (w *world) Command(ctx context.Context, _ agent.Caller, _ string, do func(context.Context) (agent.CommandResult, error)) error {
-	_, err := do(ctx)
+func (w *world) Command(ctx context.Context, _ agent.Caller, _ string, do agent.Carry) error {
+	_, err := do(ctx, &runner.Context{})
 	return err
 }
 

@@ -23,7 +23,7 @@ type Conversations interface {
 	// Send adds a message and carries out the turn; on gets its events.
 	Send(ctx context.Context, by agent.Caller, id, text string, on func(agent.Event)) (agent.Turn, error)
 	// Command has a slash command carried out and adds its result to the session.
-	Command(ctx context.Context, by agent.Caller, id string, do func(context.Context) (agent.CommandResult, error)) error
+	Command(ctx context.Context, by agent.Caller, id string, do agent.Carry) error
 	Messages(ctx context.Context, id string, from, limit int) ([]agent.Message, error)
 	// MessageCalls gives the recorded tool calls of messages, in order.
 	MessageCalls(ctx context.Context, id string, from, to int) ([]agent.MessageCall, error)

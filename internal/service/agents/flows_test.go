@@ -1,10 +1,13 @@
 package agents_test
 
 import (
+	"context"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/remitrun/remit/internal/agents/agent"
+	"github.com/remitrun/remit/internal/service/slash"
 )
 
 const flowsPolicy = agentsPolicy + `labels: {private: {from: ["files private*"], kind: confidential}}
@@ -54,5 +57,66 @@ func TestASessionKeepsTheLabelsOfItsSubAgents(t *testing.T) {
 	}
 	if got := say(p.session(tester, a).ID.String()); strings.Contains(got, "E6024") {
 		t.Errorf("in another session: %s", got)
+	}
+}
+
+// command carries out a slash command in a session, and tells the error of its call.
+func (p *place) command(id, line string) string {
+	p.t.Helper()
+	res, err := p.app.Slash.Run(p.t.Context(), slash.Request{
+		Line: line, Policy: filepath.Join(p.dir, "policy.yaml"), Workspace: p.dir, Session: id,
+		History: func(ctx context.Context, do agent.Carry) error { return p.svc.Command(ctx, tester, id, do) },
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if res.Outcome.Err == nil {
+		return ""
+	}
+	return res.Outcome.Err.Error()
+}
+
+// A slash command's result is a message of its session, so its labels are the session's, and those
+// of the session are the command's: also in another process, and in a fork.
+func TestASlashCommandHasTheLabelsOfItsSession(t *testing.T) {
+	write := "- tool_calls: [{name: fs_write, args: {path: out/a, content: x}}]\n- text: tried\n"
+	p := newPlace(t, flowsPolicy, write+write)
+	p.write("private.txt", "the secret plan")
+	s := p.session(tester, p.agent(agent.Agent{Name: "Boss", Capabilities: []agent.CapabilityRef{{Ref: "workspace"}}})).ID.String()
+	say := func(id string) string {
+		t.Helper()
+		turn, err := p.svc.Send(t.Context(), tester, id, "go on", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := results(turn.Messages)
+		return list[len(list)-1].Text
+	}
+	const afterwards = "/call fs.write path=out/b content=x"
+	if got := p.command(s, afterwards); got != "" {
+		t.Fatalf("before: %s", got)
+	}
+	if got := p.command(s, "/call fs.read path=private.txt"); got != "" {
+		t.Fatal(got)
+	}
+	if got := p.command(s, afterwards); !strings.Contains(got, "the context has the label private") {
+		t.Errorf("the next command: %q", got)
+	}
+	if got := say(s); !strings.Contains(got, "E6024") {
+		t.Errorf("the agent: %s", got)
+	}
+	p.close()
+	p.open()
+	fork, err := p.svc.Fork(t.Context(), tester, s, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{s, fork.ID.String()} {
+		if got := p.command(id, afterwards); !strings.Contains(got, "the context has the label private") {
+			t.Errorf("in the next process: %q", got)
+		}
+		if got := say(id); !strings.Contains(got, "E6024") {
+			t.Errorf("the agent in the next process: %s", got)
+		}
 	}
 }

@@ -41,8 +41,8 @@ func (c *contexts) of(root uuid.UUID) *runner.Context {
 	return made
 }
 
-// labels returns the context of a session, with all labels that the record has for it.
-func (h *host) labels(ctx context.Context, session uuid.UUID) (*runner.Context, error) {
+// Labels implements agent.RunStarter. The context has all labels that the record has for the session.
+func (h *host) Labels(ctx context.Context, session uuid.UUID) (*runner.Context, error) {
 	_, st, err := h.Grants.Open(ctx)
 	if err != nil {
 		return nil, err
@@ -100,10 +100,12 @@ func (w *labelWalk) tree(ctx context.Context, id uuid.UUID) error {
 	}
 	var doc struct {
 		ForkOf uuid.UUID `json:"fork_of"`
+		Labels []string  `json:"labels"`
 	}
 	if err := json.Unmarshal(r.Doc, &doc); err != nil {
 		return fault.Wrap(fault.StoreCorrupt, err, "the session %s cannot be read", id)
 	}
+	w.labels = append(w.labels, doc.Labels...)
 	if doc.ForkOf != uuid.Nil {
 		from, err := w.root(ctx, doc.ForkOf)
 		if err == nil {

@@ -26,13 +26,13 @@ func (h *host) Begin(ctx context.Context, q agent.RunRequest) (agent.Run, error)
 	}
 	var labels *runner.Context
 	if q.Granted.Grant.Chain().HasFlows() {
-		if labels, err = h.labels(ctx, q.Session); err != nil {
+		if labels, err = h.Labels(ctx, q.Session); err != nil {
 			return nil, err
 		}
 	}
 	r := runs.Request{
 		Name: q.Name, Planning: q.Mode.Planning, Frozen: q.Mode.Frozen, Workspace: q.Granted.Workspace, Asker: &desk{approvals: h.Approvals, asking: q.Asking, here: h.q.Here},
-		Agent:   &runs.AgentRun{Session: q.Session, Inputs: q.Inputs, Granted: q.Granted, Tools: tools, Context: labels},
+		Agent: &runs.AgentRun{Session: q.Session, Inputs: q.Inputs, Granted: q.Granted, Tools: tools}, Context: labels,
 		Observe: both(h.q.Observe, q.Observe), Hooks: slices.Concat(h.q.Hooks, q.Hooks),
 	}
 	if q.Queued != nil {

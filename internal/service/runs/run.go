@@ -73,7 +73,6 @@ type AgentRun struct {
 	Inputs  map[string]any
 	Granted agent.Granted
 	Tools   runner.Catalog
-	Context *runner.Context // the labels of what the session has seen; nil: none
 }
 
 // runner builds a runner that acts on the world.
@@ -132,6 +131,7 @@ type Request struct {
 	Advice  func(filed store.Approval) string
 	Asker   runner.Asker                           // holds instead of Here and Wait if not nil
 	Agent   *AgentRun                              // a session's run of an agent; nil: it is none
+	Context *runner.Context                        // the labels of what was seen before; nil: none
 	Observe func(runner.Notice)                    // nil: nobody watches
 	Hooks   []runner.Hook                          // called around calls, after those of the settings
 	Started func(run *runner.Run, h policies.Hint) // nil, or called once the run is recorded
@@ -225,6 +225,9 @@ func (s *Runs) prepare(ctx context.Context, q Request, in *runner.Info) (b Activ
 	if in.Frozen = q.Frozen; q.Planning {
 		in.Phase = runner.Planning
 	}
+	if q.Context != nil {
+		in.Context = q.Context
+	}
 	b.ended = s.Ended
 	observe, err := s.observers(q.Observe)
 	if err != nil {
@@ -301,7 +304,7 @@ func (s *Runs) authority(ctx context.Context, q Request, in *runner.Info, res *R
 	var err error
 	if q.Agent != nil {
 		in.Grant, in.Policies = q.Agent.Granted.Grant, q.Agent.Granted.Sources
-		in.Session, in.Inputs, in.Context = q.Agent.Session, q.Agent.Inputs, q.Agent.Context
+		in.Session, in.Inputs = q.Agent.Session, q.Agent.Inputs
 		for _, r := range in.Grant.Chain() {
 			res.Policies = append(res.Policies, r.Policy())
 		}

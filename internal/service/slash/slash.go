@@ -53,7 +53,7 @@ type Request struct {
 	Started   func(run *runner.Run, h policies.Hint)
 	Advice    func(q store.Approval) string // as in runs.Request
 	// History adds the result to a session's history, with do called meanwhile; nil: there is none.
-	History func(ctx context.Context, do func(context.Context) (agent.CommandResult, error)) error
+	History func(ctx context.Context, do agent.Carry) error
 }
 
 // Result is the result of a slash command.
@@ -80,10 +80,10 @@ func (s *Commands) Run(ctx context.Context, q Request) (Result, error) {
 		return out, err
 	}
 	if q.History == nil {
-		return out, s.carryOut(ctx, q, &out)
+		return out, s.carryOut(ctx, q, &runner.Context{}, &out)
 	}
-	err = q.History(ctx, func(ctx context.Context) (agent.CommandResult, error) {
-		if err := s.carryOut(ctx, q, &out); err != nil {
+	err = q.History(ctx, func(ctx context.Context, labels *runner.Context) (agent.CommandResult, error) {
+		if err := s.carryOut(ctx, q, labels, &out); err != nil {
 			return agent.CommandResult{}, err
 		}
 		return s.told(out), nil
@@ -104,15 +104,16 @@ func (s *Commands) told(r Result) agent.CommandResult {
 	return agent.CommandResult{Command: name, Run: r.Run.ID, Status: r.Outcome.Status.String(), Content: s.Home.Redactor().Text(content)}
 }
 
-// carryOut makes the call of a route, in a run of its own.
-func (s *Commands) carryOut(ctx context.Context, q Request, out *Result) error {
+// carryOut makes the call of a route, in a run of its own, which adds its labels to those of the
+// session.
+func (s *Commands) carryOut(ctx context.Context, q Request, labels *runner.Context, out *Result) error {
 	key := sessionKey(q.Session, q.Workspace)
-	c, err := s.call(out.Route, key, q.Model)
+	c, err := s.call(out.Route, key, q.Model, labels)
 	if err != nil {
 		return err
 	}
 	run, err := s.Runs.Begin(ctx, runs.Request{
-		Name: runName(out.Route), Policy: q.Policy, Workspace: q.Workspace, Grant: q.Grant, Changeset: q.Changeset, Planning: q.Planning, Frozen: q.Frozen, Wait: q.Wait, Here: q.Here, Observe: q.Observe, Started: q.Started, Advice: q.Advice,
+		Name: runName(out.Route), Policy: q.Policy, Workspace: q.Workspace, Grant: q.Grant, Changeset: q.Changeset, Planning: q.Planning, Frozen: q.Frozen, Wait: q.Wait, Here: q.Here, Observe: q.Observe, Started: q.Started, Advice: q.Advice, Context: labels,
 	})
 	if err != nil {
 		return err
@@ -123,7 +124,7 @@ func (s *Commands) carryOut(ctx context.Context, q Request, out *Result) error {
 		err = eerr
 	}
 	if err == nil {
-		err = s.keep(key, out.Route, out.Run.ID, out.Outcome)
+		err = s.keep(key, out.Route, out.Run.ID, out.Outcome, labels)
 	}
 	return err
 }
@@ -135,12 +136,13 @@ func runName(r chat.Route) string {
 }
 
 // call makes the call of a route, within the permissions that its extension declares.
-// session is the key of the response to analyze; model is the default for analyses.
-func (s *Commands) call(r chat.Route, session, model string) (runner.Call, error) {
+// session is the key of the response to analyze, whose labels are added; model is the default for
+// analyses.
+func (s *Commands) call(r chat.Route, session, model string, labels *runner.Context) (runner.Call, error) {
 	c := runner.Call{Tool: r.Tool, Args: r.Input, Name: runName(r)}
 	if r.Kind == extension.RunAnalyze {
 		var err error
-		if c.Tool, c.Args, err = s.analysis(r, session, model); err != nil {
+		if c.Tool, c.Args, err = s.analysis(r, session, model, labels); err != nil {
 			return c, err
 		}
 	}
@@ -162,7 +164,7 @@ func (s *Commands) call(r chat.Route, session, model string) (runner.Call, error
 const defaultQuestion = "What does this output say? Give the main points."
 
 // analysis makes the call that analyzes a session's last response.
-func (s *Commands) analysis(r chat.Route, session, model string) (tool.ID, tool.Args, error) {
+func (s *Commands) analysis(r chat.Route, session, model string, labels *runner.Context) (tool.ID, tool.Args, error) {
 	last, ok, err := s.responses().last(session)
 	switch {
 	case err != nil:
@@ -170,7 +172,9 @@ func (s *Commands) analysis(r chat.Route, session, model string) (tool.ID, tool.
 	case !ok:
 		return "", nil, fault.New(fault.CommandInvalid, "no response to analyze: nothing was called in this session and workspace in the last 24 hours").
 			WithHint("call something first, as /http get URL")
-	case r.Name == "schema" && last.IsJSON():
+	}
+	labels.Add(last.Labels)
+	if r.Name == "schema" && last.IsJSON() {
 		return analyze.ID, tool.Args{"text": last.Content}, nil
 	}
 	if said, ok := r.Input["model"].(string); ok && said != "" {
@@ -213,13 +217,13 @@ func asked(v any) string {
 }
 
 // keep keeps a command's output if it can be analyzed. Analyses are not kept.
-func (s *Commands) keep(session string, r chat.Route, run uuid.UUID, o runner.Outcome) error {
+func (s *Commands) keep(session string, r chat.Route, run uuid.UUID, o runner.Outcome, labels *runner.Context) error {
 	content := chat.Content(o.Output)
 	if r.Kind == extension.RunAnalyze || content == "" {
 		return nil
 	}
 	kept, cut := chat.Clip(s.Home.Redactor().Text(content))
 	return s.responses().keep(session, chat.Response{
-		At: o.Created.Add(o.Duration).UTC(), Run: run.String(), Command: runName(r), Tool: string(o.Tool), Content: kept, Truncated: cut || o.Output["truncated"] == true,
+		At: o.Created.Add(o.Duration).UTC(), Run: run.String(), Command: runName(r), Tool: string(o.Tool), Content: kept, Truncated: cut || o.Output["truncated"] == true, Labels: labels.Labels(),
 	})
 }
