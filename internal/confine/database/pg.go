@@ -54,7 +54,7 @@ func openServer(ctx context.Context, d policy.Database, c connector, write bool)
 		}
 	}
 	s = &pgSession{limits: d, write: write}
-	config, err := s.config(text, c.check)
+	config, err := s.config(text, s.discreet(c.check))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -184,6 +184,9 @@ func dial(ctx context.Context, host string, port uint16, check func(tool.Action)
 		}
 		return network.DialSocket(ctx, a.Target.Path)
 	}
+	if err := check(a); err != nil { // a name that is not allowed is not looked up
+		return nil, err
+	}
 	addrs, err := network.Resolve(ctx, a.Target.Host)
 	if err != nil {
 		return nil, err
@@ -193,6 +196,21 @@ func dial(ctx context.Context, host string, port uint16, check func(tool.Action)
 		return nil, err
 	}
 	return network.DialChecked(ctx, network.DialTCP, addrs, port)
+}
+
+// discreet returns check with an error that does not name the server, if the URL is a
+// stored secret. Hints for operators can reach logs, so they do not name it either.
+func (s *pgSession) discreet(check func(tool.Action) error) func(tool.Action) error {
+	if _, stored := s.limits.SecretKey(); !stored {
+		return check
+	}
+	return func(a tool.Action) error {
+		if check(a) == nil {
+			return nil
+		}
+		return fault.New(fault.HandleRefused, "the connection to the database %q is not allowed by network", s.limits.Name).
+			ForOperator("allow the server of its stored URL in the section network of the policy")
+	}
 }
 
 // unreachable is the error of connecting. The driver's text is left out: it names the user

@@ -16,7 +16,9 @@ import (
 )
 
 // pgStatement is the name of the statement of a call: the one that is described is the one
-// that runs. The tables that it names stay locked against changes in between.
+// that runs. PostgreSQL locks the tables that it names from the analysis to the end of the
+// transaction, so they are not dropped or altered in between. Two changes do not wait for
+// that lock: ATTACH PARTITION, and changes of types and functions.
 const pgStatement = "remit"
 
 // describe has the server analyse a statement and lists what it uses.

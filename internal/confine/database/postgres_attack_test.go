@@ -9,7 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
 )
 
 func TestValuesOfPostgres(t *testing.T) {
@@ -144,6 +146,31 @@ func TestAStoredURLIsNotShown(t *testing.T) {
 		_, err := Open(wrong, "main", func(string) (string, bool) { return text, text != "" }).Query(t.Context(), "SELECT 1", nil)
 		if err == nil || strings.Contains(fault.Message(err)+err.Error(), "geheim") {
 			t.Errorf("%q: got %v", text, err)
+		}
+	}
+}
+
+// TestAStoredHostIsNotTold: what network refuses is decided before a name is looked up, and
+// the error does not name the server.
+func TestAStoredHostIsNotTold(t *testing.T) {
+	for _, at := range []string{"postgres://u:geheim@hidden-host.invalid/db", "postgres://u:geheim@10.1.2.3:6543/db", "postgres://u@/db?host=/hidden-host"} {
+		asked := 0
+		d := policy.Database{Name: "main", Server: "secret:shop"}
+		deny := func(a tool.Action) error {
+			asked++
+			if len(a.Addrs) > 0 {
+				t.Errorf("%s was looked up before the name was allowed", at)
+			}
+			return fault.New(fault.HandleRefused, "%s: denied", a)
+		}
+		_, _, err := openServer(t.Context(), d, connector{func(string) (string, bool) { return at, true }, deny}, false)
+		if err == nil || asked != 1 || !strings.Contains(err.Error(), `"main" is not allowed by network`) {
+			t.Fatalf("%s: asked %d times: %v", at, asked, err)
+		}
+		for _, part := range []string{"hidden-host", "10.1.2.3", "6543"} {
+			if strings.Contains(err.Error(), part) {
+				t.Errorf("the error names the server: %v", err)
+			}
 		}
 	}
 }
