@@ -229,6 +229,13 @@ func (l *flowLabel) flow(r *Rules, link int, fl Flow) error {
 	if !fl.only {
 		return nil
 	}
+	for _, e := range fl.Only { // what another run put there may be read again
+		if e.Section == "files" || e.Section == "databases" {
+			if err := l.source(&l.from, r, e); err != nil {
+				return err
+			}
+		}
+	}
 	for _, foreign := range []bool{false, true} {
 		made, err := onlyRules(r, &flowLink{label: fl.Label, rule: rule("only"), link: link, foreign: foreign}, fl.Only)
 		if err != nil {

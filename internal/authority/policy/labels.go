@@ -47,6 +47,11 @@ type FlowEntry struct {
 	name    *glob.Text   // of tools, secrets and databases
 }
 
+// withheld reports whether a flow with a list only withholds what the entry names.
+func (e FlowEntry) withheld() bool {
+	return e.Section == "files" || e.Section == "network" || e.Section == "secrets"
+}
+
 // String prints the entry as policies write it.
 func (e FlowEntry) String() string { return e.Section + " " + e.Pattern }
 
@@ -151,6 +156,8 @@ func (s *dataSettings) check(p *parser, path string, inherit bool) {
 			fail(hint, "the policy has no label %q", f.Label)
 		case f.only && at >= 0 && !confidential, f.only && f.Label == Untrusted:
 			fail("add kind: confidential to the label, or write ask", "only is for confidential labels, and %q is untrusted", f.Label)
+		case f.only && at >= 0 && slices.ContainsFunc(s.labels[at].But, FlowEntry.withheld):
+			fail("name the sources in from so that they leave it out, or except a tool or a command", "only withholds all of from, so but cannot except files, hosts or secrets of %q", f.Label)
 		case len(f.Ask) > 0 && confidential:
 			fail("write only: [...], or remove kind: confidential from the label", "ask is for untrusted labels, and %q is confidential", f.Label)
 		}
