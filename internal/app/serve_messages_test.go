@@ -3,6 +3,8 @@ package app_test
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
 )
 
@@ -90,6 +92,25 @@ func TestAuthorityOfQueuedMessages(t *testing.T) {
 	}
 	s.queuedAs(gone["run_id"].(string), "refused")
 	if got := s.contents(own, "user"); len(got) != 0 {
+		t.Errorf("it said %q", got)
+	}
+}
+
+// Whether messages may be sent at all is decided again when it is the message's turn.
+func TestAQueuedMessageIsDecidedAgain(t *testing.T) {
+	s := newService(t)
+	id := s.session(s.token, `["current_time"]`)
+	s.must(200, "POST", "/v1/queue/pause", "")
+	queued := s.queueMessage(s.token, id, "hi", "")
+	bound := "version: 1\nname: outer\nrest: inherit\napi: {allow: ['*'], deny: [sessions.write]}\n"
+	if err := os.WriteFile(filepath.Join(s.homeDir, "policy.yaml"), []byte(bound), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.must(200, "POST", "/v1/queue/resume", "")
+	if r := s.queuedAs(queued["run_id"].(string), "refused"); r["code"] != "E1001" {
+		t.Errorf("it is %v", r)
+	}
+	if got := s.contents(id, "user"); len(got) != 0 {
 		t.Errorf("it said %q", got)
 	}
 }

@@ -22,10 +22,10 @@ const (
 	maxFiles  = 20_000
 )
 
-// programs are where Chromium and Chrome are installed. The launchers in /usr/bin are not
+// programs are where Chromium is installed. The sandbox does not show /opt, where Chrome is. The launchers in /usr/bin are not
 // used: they read /proc/cpuinfo, which the sandbox hides.
 var programs = []string{"/usr/lib/chromium/chromium", "/usr/lib/chromium-browser/chromium-browser", "/usr/lib64/chromium-browser/chromium-browser",
-	"/usr/lib/chromium/chrome", "/usr/lib64/chromium/chromium", "/opt/google/chrome/chrome"}
+	"/usr/lib/chromium/chrome", "/usr/lib64/chromium/chromium"}
 
 // options of Chromium. Its own sandbox cannot be made inside of Remit's, which holds the
 // whole browser; docs/threat-model.md says what that costs. The protocol is spoken over

@@ -18,7 +18,6 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/memo"
-	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/grants"
@@ -193,28 +192,13 @@ func (g *Gate) verify(ctx context.Context, text string) (*entered, error) {
 	if err != nil && fault.CodeOf(err) != fault.GrantUnknown { // a grant that was appended offline is no device
 		return nil, err
 	}
-	today, err := g.grants.BoundToday(ctx, held)
+	may, err := g.grants.May(ctx, held, env)
 	if err != nil {
 		return nil, err
-	}
-	outer, err := g.policies.Outer()
-	if err != nil {
-		return nil, err
-	}
-	chain := append(policy.Chain{}, held.Chain()...)
-	for _, p := range append(today, outer) {
-		if p == nil || !p.Mentions("api") {
-			continue
-		}
-		links, err := grant.Links(env, p, held.Holder())
-		if err != nil {
-			return nil, err
-		}
-		chain = append(chain, links...)
 	}
 	e := &entered{grant: held, until: until, key: key, caller: Caller{
 		Proven: proven, Lent: key != "" && !proven, Name: held.Holder(), Person: held.Nodes()[0].Holder, Token: text, Leaf: held.ID().String(), Root: root, Device: kept.Device, Tools: held.Chain().OpensTools(),
-		May: func(action string) error { return mayAsk(chain, action) },
+		May: may,
 	}}
 	return e, g.describe(ctx, &e.caller)
 }
@@ -235,18 +219,6 @@ func (g *Gate) describe(ctx context.Context, c *Caller) error {
 	c.Role = role.Name
 	c.Approves = role.Answers
 	return err
-}
-
-// mayAsk decides an action of the API.
-func mayAsk(chain policy.Chain, action string) error {
-	d := chain.DecideAction(tool.Action{Kind: tool.API, API: action})
-	switch d.Effect {
-	case policy.Allow:
-		return nil
-	case policy.Ask:
-		return fault.New(fault.NeedsApproval, "api %s needs approval: %s", action, d.Reason).WithHint("nobody is asked about requests: have the grant's policy allow it, or use another grant")
-	}
-	return fault.New(fault.Denied, "api %s is not allowed: %s", action, d.Reason).WithHint("have the policies of the grant say: api: {allow: [%s]}", action)
 }
 
 // tell records that a token of this ledger was refused, and not more often than makes

@@ -85,6 +85,9 @@ func (w *working) send(ctx context.Context, st store.Backend, run *store.QueuedR
 	if t.Token == "" {
 		return nil, fault.New(fault.GrantInvalid, "the grant of the queued message %s is not kept any more", run.ID)
 	}
+	if err := w.q.Grants.MayNow(ctx, grants.Presented{Token: t.Token, Proven: true}, run.Workspace, "sessions.write"); err != nil {
+		return nil, err
+	}
 	by := agent.Caller{Name: run.Principal, Token: t.Token, Proven: true} // by the caller who queued it, see authority
 	_, err = w.q.Sessions.SendQueued(ctx, by, run.Session.String(), string(t.Plan), agent.Queued{ID: run.ID, Record: func(ctx context.Context, e ledger.Entry) (ledger.Seq, error) {
 		seq, err := st.StartQueued(ctx, e, run.Limits)
