@@ -47,9 +47,17 @@ type Browsers struct {
 // seat is the place of one scope's browser. One call at a time has its turn.
 type seat struct {
 	turn    chan struct{}
+	life    context.Context // over when the seat was taken away; its browser is stopped then
+	stop    context.CancelFunc
 	page    *Page // guarded by turn; nil: no browser is open
 	waiting int   // calls that have the seat or wait for it; guarded by Browsers.mu
 	idle    *time.Timer
+}
+
+func newSeat() *seat {
+	s := &seat{turn: make(chan struct{}, 1)}
+	s.life, s.stop = context.WithCancel(context.Background())
+	return s
 }
 
 // New makes the handle. Nothing is started. secret finds stored values, for the policies'
@@ -95,10 +103,13 @@ func (b *Browsers) take(ctx context.Context, p permit.Permit, start bool, do fun
 		return errNoPage
 	}
 	if s.page == nil {
-		if s.page, err = b.start(ctx, p); err != nil { // without a network: Chromium asks its maker for much when it starts
+		starting, cancel := context.WithCancelCause(ctx)
+		defer context.AfterFunc(s.life, func() { cancel(errGone) })()
+		if s.page, err = b.start(starting, p); err != nil { // without a network: Chromium asks its maker for much when it starts
 			return over(ctx, p, err)
 		}
 	}
+	defer context.AfterFunc(s.life, s.page.stop)()
 	s.page.began()
 	return over(ctx, p, do(s.page))
 }
@@ -131,7 +142,7 @@ func (b *Browsers) enter(ctx context.Context, scope string, start bool) (*seat, 
 		b.mu.Unlock()
 		return nil, fault.New(fault.LimitReached, "%d browsers are open already", Most).WithHint("browser.close ends one that is not needed any more")
 	case s == nil:
-		s = &seat{turn: make(chan struct{}, 1)}
+		s = newSeat()
 		b.open[scope] = s
 	}
 	s.waiting++
@@ -184,8 +195,9 @@ func (b *Browsers) closeIdle(scope string, s *seat) {
 	s.close()
 }
 
-// close ends the seat's browser, once no call uses it.
+// close ends the seat's browser, also under a call that uses it.
 func (s *seat) close() {
+	s.stop()
 	s.turn <- struct{}{}
 	if s.page != nil {
 		s.page.close()

@@ -10,18 +10,24 @@ import (
 
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/redact"
 )
 
-// maxMessage bounds one message of the browser, in bytes: a page can make it large.
-const maxMessage = 64 << 20
+// Bounds of messages, in bytes and in number: a page can make them large.
+const (
+	maxMessage = 64 << 20
+	maxEvent   = 1 << 20 // of one that is no answer; larger ones are passed over
+	maxUnsent  = 64      // commands that the browser has not read yet
+)
 
 // conn speaks the Chrome DevTools Protocol with a browser over two pipes: messages in JSON,
 // each ended by a NUL byte. What the browser sends is untrusted, since a page may have taken
 // it over.
 type conn struct {
-	w     io.WriteCloser
-	event func(method, session string, params json.RawMessage) // called in order; must not wait
-	ended chan struct{}                                        // closed when nothing more is read
+	event  func(method, session string, params json.RawMessage) // called in order; must not wait
+	ended  chan struct{}                                        // closed when nothing more is read or written
+	end    func()
+	unsent chan command
 
 	mu      sync.Mutex
 	next    int
@@ -39,22 +45,52 @@ type message struct {
 	} `json:"error,omitempty"`
 }
 
-func newConn(r io.Reader, w io.WriteCloser, event func(method, session string, params json.RawMessage)) *conn {
-	c := &conn{w: w, event: event, ended: make(chan struct{}), waiting: map[int]chan message{}}
+// command is a command that is to be sent while its call goes on.
+type command struct {
+	ctx  context.Context
+	text []byte
+}
+
+func newConn(r io.Reader, w io.Writer, event func(method, session string, params json.RawMessage)) *conn {
+	c := &conn{event: event, ended: make(chan struct{}), unsent: make(chan command, maxUnsent), waiting: map[int]chan message{}}
+	c.end = sync.OnceFunc(func() { close(c.ended) })
 	go c.read(bufio.NewReaderSize(r, 64<<10))
+	go c.write(w)
 	return c
+}
+
+// write sends what is queued. A browser that does not read holds it up, and no call: whoever
+// closes the pipe ends it.
+func (c *conn) write(w io.Writer) {
+	defer c.end()
+	for {
+		select {
+		case one := <-c.unsent:
+			if one.ctx.Err() != nil {
+				continue // its call is over
+			}
+			if _, err := w.Write(one.text); err != nil {
+				return
+			}
+		case <-c.ended:
+			return
+		}
+	}
 }
 
 // read hands on messages until the browser ends, or sends what is not a message.
 func (c *conn) read(r *bufio.Reader) {
-	defer close(c.ended)
+	defer c.end()
 	for {
 		b, err := nextMessage(r)
 		var m message
 		if err != nil || json.Unmarshal(b, &m) != nil {
 			return
 		}
-		if m.Method != "" {
+		switch {
+		case m.Method != "" && len(b) > maxEvent:
+			continue
+		case m.Method != "":
 			c.event(m.Method, m.Session, m.Params)
 			continue
 		}
@@ -84,8 +120,8 @@ func nextMessage(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// send sends a command and returns where its answer arrives.
-func (c *conn) send(session, method string, params any) (<-chan message, int, error) {
+// encode makes a command. Its answer goes to answer; nil: nobody waits for it.
+func (c *conn) encode(session, method string, params any, answer chan message) (text []byte, id int, err error) {
 	raw, err := json.Marshal(params)
 	if err != nil {
 		return nil, 0, fault.Wrap(fault.Internal, err, "a command for the browser cannot be encoded")
@@ -93,17 +129,21 @@ func (c *conn) send(session, method string, params any) (<-chan message, int, er
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.next++
-	b, err := json.Marshal(message{ID: c.next, Session: session, Method: method, Params: raw})
+	text, err = json.Marshal(message{ID: c.next, Session: session, Method: method, Params: raw})
 	if err != nil {
 		return nil, 0, fault.Wrap(fault.Internal, err, "a command for the browser cannot be encoded")
 	}
-	answer := make(chan message, 1)
-	c.waiting[c.next] = answer
-	if _, err := c.w.Write(append(b, 0)); err != nil {
-		delete(c.waiting, c.next)
-		return nil, 0, errGone
+	if answer != nil {
+		c.waiting[c.next] = answer
 	}
-	return answer, c.next, nil
+	return append(text, 0), c.next, nil
+}
+
+// forget has nobody wait for an answer.
+func (c *conn) forget(id int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.waiting, id)
 }
 
 // errGone is the error of all uses of a browser that has ended.
@@ -111,9 +151,18 @@ var errGone = fault.New(fault.ToolFailed, "the browser has ended, and its page w
 
 // call sends a command and waits for its result. out is nil where the result does not matter.
 func (c *conn) call(ctx context.Context, session, method string, params, out any) error {
-	answer, id, err := c.send(session, method, params)
+	answer := make(chan message, 1)
+	text, id, err := c.encode(session, method, params, answer)
 	if err != nil {
 		return err
+	}
+	defer c.forget(id)
+	select {
+	case c.unsent <- command{ctx, text}:
+	case <-c.ended:
+		return errGone
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 	var m message
 	select {
@@ -121,9 +170,6 @@ func (c *conn) call(ctx context.Context, session, method string, params, out any
 	case <-c.ended:
 		return errGone
 	case <-ctx.Done():
-		c.mu.Lock()
-		delete(c.waiting, id)
-		c.mu.Unlock()
 		return context.Cause(ctx)
 	}
 	switch {
@@ -138,12 +184,20 @@ func (c *conn) call(ctx context.Context, session, method string, params, out any
 	return nil
 }
 
-// tell sends a command whose result does not matter, from where nothing may wait.
+// tell sends a command whose result does not matter, from where nothing may wait. A browser
+// that reads nothing is told nothing more.
 func (c *conn) tell(session, method string, params any) {
-	go func() { _, _, _ = c.send(session, method, params) }() // the browser may have ended, which others see
+	text, _, err := c.encode(session, method, params, nil)
+	if err != nil {
+		return
+	}
+	select {
+	case c.unsent <- command{context.Background(), text}:
+	default:
+	}
 }
 
 // refusedCommand is the browser's own error.
 type refusedCommand struct{ method, text string }
 
-func (e *refusedCommand) Error() string { return e.method + ": " + e.text }
+func (e *refusedCommand) Error() string { return e.method + ": " + redact.Show(e.text) }

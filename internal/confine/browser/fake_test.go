@@ -154,3 +154,70 @@ func TestSnapshotsOfHostileTreesAreBounded(t *testing.T) {
 		}
 	}
 }
+
+func TestABrowserThatReadsNothingHoldsNothingUp(t *testing.T) {
+	for name, end := range map[string]func(b *browser.Browsers, cancel func()){
+		"the session ends": func(b *browser.Browsers, _ func()) { b.End("s") },
+		"Remit ends":       func(b *browser.Browsers, _ func()) { _ = b.Close() },
+		"the call ends":    func(_ *browser.Browsers, cancel func()) { cancel() },
+	} {
+		f := &fake{t: t, deaf: make(chan struct{})}
+		b := f.open()
+		ctx, cancel := context.WithCancel(t.Context())
+		done, stuck := make(chan error, 1), make(chan struct{})
+		go func() {
+			_, err := b.Use(ctx, f.mint("s"), true, func(p *browser.Page) error {
+				first, stop := context.WithCancel(ctx)
+				defer stop()
+				go func() { <-f.deaf; stop() }()
+				_ = p.Open(first, "http://a.example/") // never answered
+				close(stuck)
+				return p.Open(ctx, "http://a.example/"+strings.Repeat("a", 1<<20)) // more than a pipe holds
+			})
+			done <- err
+		}()
+		<-stuck
+		end(b, cancel)
+		if err := <-done; err == nil {
+			t.Errorf("%s: the call succeeded", name)
+		}
+		cancel()
+	}
+}
+
+func TestWhatABrowserSaysOfItselfIsClipped(t *testing.T) {
+	long := strings.Repeat("a", 1000)
+	f := &fake{t: t, answer: func(method string, send func(string)) string {
+		if method == "Page.navigate" {
+			for _, event := range []string{
+				`{"method":"Page.frameNavigated","sessionId":"S","params":{"frame":{"id":"F","url":"http://a.example/` + long + long + long + `"}}}`,
+				`{"method":"Page.frameNavigated","sessionId":"S","params":{"frame":{"id":"` + long + `","url":"http://forged.example/"}}}`,
+				`{"method":"Browser.downloadWillBegin","params":{"guid":"` + long + `","url":"http://a.example/x"}}`,
+				`{"method":"Runtime.bindingCalled","sessionId":"S","params":{"payload":"` + strings.Repeat(long, 1100) + `"}}`,
+				`{"method":"Runtime.bindingCalled","sessionId":"S","params":{"payload":"http://b.example/"}}`,
+			} {
+				send(event)
+			}
+			return `{"errorText":"net::\u001b[31mFORGED"}`
+		}
+		return ""
+	}}
+	err := f.use(f.open(), "s", func(ctx context.Context, p *browser.Page) error {
+		err := p.Open(ctx, "http://a.example/")
+		if err == nil || strings.Contains(err.Error(), "\x1b") {
+			t.Errorf("the browser's words are in the error as they are: %v", err)
+		}
+		told := p.Told()
+		if len(told.Downloads) != 0 || len(told.Popups) != 1 || told.Popups[0] != "http://b.example/" {
+			t.Errorf("kept of long events: %d downloads, popups %.100q", len(told.Downloads), told.Popups)
+		}
+		at, err := p.Where(ctx)
+		if !strings.HasPrefix(at.URL, "http://a.example/aaa") {
+			t.Errorf("the page is %.100q", at.URL)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -18,6 +18,7 @@ import (
 const (
 	maxTold = 20   // popups, dialogs and downloads of one call
 	maxURL  = 2000 // bytes of a URL
+	maxID   = 200  // bytes of what the browser names things by
 	maxRefs = 20_000
 )
 
@@ -164,9 +165,13 @@ func (p *Page) attach(ctx context.Context) error {
 	if err := p.call(ctx, "Page.getFrameTree", m{}, &tree); err != nil {
 		return err
 	}
+	f := tree.FrameTree.Frame
+	if len(f.ID) > maxID {
+		return errGone
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.frame, p.url = tree.FrameTree.Frame.ID, tree.FrameTree.Frame.URL
+	p.frame, p.url = f.ID, clip.Text(f.URL, maxURL)
 	return nil
 }
 
@@ -239,7 +244,7 @@ func (p *Page) event(method, session string, params json.RawMessage) {
 	defer p.mu.Unlock()
 	if handle := events[method]; handle != nil && (session == p.session || strings.HasPrefix(method, "Target.") || strings.HasPrefix(method, "Browser.")) {
 		var e event
-		if json.Unmarshal(params, &e) != nil {
+		if json.Unmarshal(params, &e) != nil || e.long() {
 			return
 		}
 		handle(p, &e)
@@ -271,6 +276,12 @@ type event struct {
 	Name     string  `json:"suggestedFilename"`
 	State    string  `json:"state"`
 	Received float64 `json:"receivedBytes"`
+}
+
+// long reports whether the browser names something by what no browser does.
+func (e *event) long() bool {
+	return slices.ContainsFunc([]string{e.Session, e.Target.ID, e.Target.Type, e.TargetID, e.FrameID, e.Request, e.GUID, e.State, e.Type},
+		func(s string) bool { return len(s) > maxID })
 }
 
 // events are the events that matter. They are called with the lock held.
@@ -312,20 +323,20 @@ func (p *Page) attached(e *event) {
 
 func (p *Page) navigated(e *event) {
 	var f frame
-	if json.Unmarshal(e.Frame, &f) != nil || f.Parent != "" {
+	if json.Unmarshal(e.Frame, &f) != nil || f.Parent != "" || len(f.ID) > maxID {
 		return
 	}
-	p.frame, p.url, p.world = f.ID, f.URL, 0
+	p.frame, p.url, p.world = f.ID, clip.Text(f.URL, maxURL), 0
 	p.documents++
 	if f.Failed != "" {
-		p.url = f.Failed
+		p.url = clip.Text(f.Failed, maxURL)
 	}
 	clear(p.refs)
 }
 
 func (p *Page) moved(e *event) {
 	if e.FrameID == p.frame {
-		p.url = e.URL
+		p.url = clip.Text(e.URL, maxURL)
 	}
 }
 
@@ -347,7 +358,7 @@ func (p *Page) answered(e *event) {
 	p.status, p.denied = e.Response.Status, ""
 	for name, v := range e.Response.Headers {
 		if strings.EqualFold(name, "Remit-Denied") {
-			p.denied = v
+			p.denied = clip.Text(v, 300)
 		}
 	}
 }
