@@ -42,6 +42,8 @@ type Terms struct {
 	Call     tool.Digest   // the call's digest
 	Tool     tool.ID       // the tool that is called
 	Chain    policy.Chain  // the grant's policies
+	Whole    policy.Chain  // Chain before labels of data narrowed it; nil: they did not
+	Holder   string        // of the grant
 	Approved []tool.Action // actions that need approval and that a person approved for this call
 	Env      tool.Env
 	Limits   policy.Limits
@@ -264,6 +266,21 @@ func (p Permit) Scope() string {
 		return ""
 	}
 	return p.s.terms.Scope
+}
+
+// Authority identifies under whose authority, and which, the call is made: calls that may share
+// what one of them signed in to have the same. Labels of data, which come and go with what a
+// run reads, do not change it.
+func (p Permit) Authority() string {
+	if p.s == nil {
+		return ""
+	}
+	chain := p.s.terms.Whole
+	if chain == nil {
+		chain = p.s.terms.Chain
+	}
+	d, _ := chain.FilesDigest()
+	return string(d[:]) + p.s.terms.Holder
 }
 
 // Limits returns the limits of the call.

@@ -42,6 +42,7 @@ type flight struct {
 	resolveErr error // the tool was not found, or the arguments cannot be recorded
 
 	chain  policy.Chain  // that decides the call
+	whole  policy.Chain  // chain before labels narrowed it; nil: they did not
 	limits policy.Limits // of chain
 	bounds Bounds        // policies of this call alone
 
@@ -227,7 +228,7 @@ func (f *flight) perform(ctx context.Context) error {
 	given := f.given()
 	terms := permit.Terms{Call: f.digest(), Tool: f.entry.Spec.ID, Chain: f.chain, Env: f.run.Env, Limits: f.limits, Keep: f.run.Keep, Held: f.run.Held,
 		BytesIn: given.BytesIn, BytesOut: given.BytesOut, Tokens: given.Tokens, TokensIn: given.TokensIn, TokensOut: given.TokensOut, Money: given.Money}
-	terms.Scope = f.run.Scope()
+	terms.Scope, terms.Whole, terms.Holder = f.run.Scope(), f.whole, f.run.Grant.Holder()
 	terms.Intent = permit.Intent{Run: f.run.ID.String(), Call: f.c.Index, Seq: uint64(f.intent), Tool: f.entry.Digest}
 	if f.answer != nil && f.answer.Yes {
 		terms.Approved = f.actions

@@ -77,6 +77,7 @@ func (f *flight) checkFlows(ctx context.Context) error {
 	call := f.policyCall()
 	of := flows.Of(call, f.run.Env.Foreign)
 	f.flow = &flowOf{flows: flows, of: of, seen: ledger.CallFlow{Context: labels, Read: at}}
+	f.whole = f.chain
 	f.chain = flows.Narrow(flows.Set(labels), of, f.run.Env.Foreign)
 	f.limits = f.chain.Limits()
 	d := flows.DecideFlows(f.chain, call)

@@ -211,7 +211,7 @@ func TestBetweenCallsThePageReachesNothing(t *testing.T) {
 	if _, err := w.call("page", beating); err != nil {
 		t.Errorf("the page does not go on in the next call: %v", err)
 	}
-	w.policy = ""
+	w.whole, w.policy = w.permit.Chain(), ""
 	asked, err := w.call("page", pause(50*time.Millisecond))
 	if err != nil || len(asked) == 0 {
 		t.Errorf("got %v, %v", asked, err)

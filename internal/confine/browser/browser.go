@@ -1,6 +1,6 @@
 // Package browser is the handle for web pages: the one way in which a call uses a browser.
-// Each session, or run without one, has a browser of its own with a profile that is thrown
-// away. It runs in the sandbox, where the only way out is a proxy that decides every request
+// Each session, or run without one, has a browser of its own for each authority that acts in
+// it, with a profile that is thrown away. It runs in the sandbox, where the only way out is a proxy that decides every request
 // by the permit of the call under way; between calls it reaches nothing. Start at [New] and
 // [Browsers.Use].
 //
@@ -21,7 +21,7 @@ import (
 
 const (
 	// Most is the number of browsers that are open at once.
-	Most = 8
+	Most = 8 // the one that is idle longest gives way to another
 	// Idle is how long a browser stays open without a call.
 	Idle = 10 * time.Minute
 
@@ -40,17 +40,28 @@ type Browsers struct {
 	secret func(key string) (string, bool)
 
 	mu     sync.Mutex
-	open   map[string]*seat // by scope
+	open   map[scope]*seat
+	uses   int // calls that were the last of their seat so far
 	closed bool
 }
 
+// scope is whose browser one is: no other authority, and no other person, acts with what it
+// is signed in to.
+type scope struct{ session, authority string }
+
+func scopeOf(p permit.Permit) scope { return scope{p.Scope(), p.Authority()} }
+
 // seat is the place of one scope's browser. One call at a time has its turn.
 type seat struct {
-	turn    chan struct{}
-	life    context.Context // over when the seat was taken away; its browser is stopped then
-	stop    context.CancelFunc
-	page    *Page // guarded by turn; nil: no browser is open
-	waiting int   // calls that have the seat or wait for it; guarded by Browsers.mu
+	turn chan struct{}
+	life context.Context // over when the seat was taken away; its browser is stopped then
+	stop context.CancelFunc
+	page *Page // guarded by turn; nil: no browser is open
+
+	// Guarded by Browsers.mu.
+	waiting int  // calls that have the seat or wait for it
+	open    bool // the last call left a browser
+	used    int  // Browsers.uses when the last call left
 	idle    *time.Timer
 }
 
@@ -63,7 +74,7 @@ func newSeat() *seat {
 // New makes the handle. Nothing is started. secret finds stored values, for the policies'
 // entries that add one to requests.
 func New(box Box, secret func(key string) (string, bool)) *Browsers {
-	return &Browsers{box: box, secret: secret, open: map[string]*seat{}}
+	return &Browsers{box: box, secret: secret, open: map[scope]*seat{}}
 }
 
 // Use has do use the page of the permit's scope, and returns the connections that were asked
@@ -90,11 +101,12 @@ func (b *Browsers) take(ctx context.Context, p permit.Permit, start bool, do fun
 	if ctx.Err() != nil {
 		return permit.Ended(ctx)
 	}
-	s, err := b.enter(ctx, p.Scope(), start)
+	at := scopeOf(p)
+	s, err := b.enter(ctx, at, start)
 	if err != nil {
 		return err
 	}
-	defer b.leave(p.Scope(), s)
+	defer b.leave(at, s)
 	if s.page != nil && s.page.gone() {
 		s.page.close()
 		s.page = nil
@@ -128,69 +140,107 @@ func over(ctx context.Context, p permit.Permit, err error) error {
 }
 
 // enter waits for the scope's turn.
-func (b *Browsers) enter(ctx context.Context, scope string, start bool) (*seat, error) {
-	b.mu.Lock()
-	s := b.open[scope]
-	switch {
-	case b.closed:
-		b.mu.Unlock()
-		return nil, fault.New(fault.ToolFailed, "the browsers are closed")
-	case s == nil && !start:
-		b.mu.Unlock()
-		return nil, errNoPage
-	case s == nil && len(b.open) >= Most:
-		b.mu.Unlock()
-		return nil, fault.New(fault.LimitReached, "%d browsers are open already", Most).WithHint("browser.close ends one that is not needed any more")
-	case s == nil:
-		s = newSeat()
-		b.open[scope] = s
+func (b *Browsers) enter(ctx context.Context, at scope, start bool) (*seat, error) {
+	s, out, err := b.seatFor(at, start)
+	if out != nil {
+		out.close()
 	}
-	s.waiting++
-	if s.idle != nil {
-		s.idle.Stop()
+	if err != nil {
+		return nil, err
 	}
-	b.mu.Unlock()
 	select {
 	case s.turn <- struct{}{}:
 		return s, nil
 	case <-ctx.Done():
 		b.mu.Lock()
-		s.waiting--
-		b.mu.Unlock()
+		defer b.mu.Unlock()
+		b.left(at, s)
 		return nil, permit.Ended(ctx)
 	}
 }
 
+// seatFor finds or makes the scope's seat, for one call more. out, if any, gave way to it and
+// is to be closed.
+func (b *Browsers) seatFor(at scope, start bool) (s, out *seat, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s = b.open[at]
+	switch {
+	case b.closed:
+		return nil, nil, fault.New(fault.ToolFailed, "the browsers are closed")
+	case s == nil && !start:
+		return nil, nil, errNoPage
+	case s == nil && len(b.open) >= Most:
+		if out = b.oldest(); out == nil {
+			return nil, nil, fault.New(fault.LimitReached, "%d browsers are in use already", Most).WithHint("browser.close ends one that is not needed any more")
+		}
+	}
+	if s == nil {
+		s = newSeat()
+		b.open[at] = s
+	}
+	s.waiting++
+	if s.idle != nil {
+		s.idle.Stop()
+	}
+	return s, out, nil
+}
+
+// oldest takes away the seat that has been idle longest; nil: all are in use. b.mu is held.
+func (b *Browsers) oldest() *seat {
+	var out *seat
+	var of scope
+	for at, s := range b.open {
+		if s.waiting == 0 && (out == nil || s.used < out.used) {
+			out, of = s, at
+		}
+	}
+	if out != nil {
+		delete(b.open, of)
+		out.idle.Stop()
+	}
+	return out
+}
+
 // leave ends a turn. A browser that shares nothing, that has ended, or whose seat was taken
 // away meanwhile is closed.
-func (b *Browsers) leave(scope string, s *seat) {
+func (b *Browsers) leave(at scope, s *seat) {
 	b.mu.Lock()
-	removed := b.open[scope] != s
+	removed := b.open[at] != s
 	b.mu.Unlock()
-	if s.page != nil && (scope == "" || removed || s.page.gone()) {
+	if s.page != nil && (at.session == "" || removed || s.page.gone()) {
 		s.page.close()
 		s.page = nil
 	}
 	b.mu.Lock()
-	s.waiting--
-	switch {
-	case s.waiting > 0:
-	case s.page == nil && b.open[scope] == s:
-		delete(b.open, scope)
-	case s.page != nil:
-		s.idle = time.AfterFunc(Idle, func() { b.closeIdle(scope, s) })
-	}
+	s.open = s.page != nil
+	b.left(at, s)
 	b.mu.Unlock()
 	<-s.turn
 }
 
-func (b *Browsers) closeIdle(scope string, s *seat) {
+// left counts a call that has the seat no more, or waits for it no more. The last one leaves
+// a browser that closes when it is idle, or no seat. b.mu is held.
+func (b *Browsers) left(at scope, s *seat) {
+	s.waiting--
+	switch {
+	case s.waiting > 0 || b.open[at] != s:
+	case !s.open:
+		delete(b.open, at)
+	default:
+		b.uses++
+		s.used = b.uses
+		s.idle = time.AfterFunc(Idle, func() { b.closeIdle(at, s) })
+	}
+}
+
+func (b *Browsers) closeIdle(at scope, s *seat) {
 	b.mu.Lock()
-	if s.waiting > 0 || b.open[scope] != s {
+	if s.waiting > 0 || b.open[at] != s {
 		b.mu.Unlock()
 		return
 	}
-	delete(b.open, scope)
+	delete(b.open, at)
 	b.mu.Unlock()
 	s.close()
 }
@@ -206,16 +256,33 @@ func (s *seat) close() {
 	<-s.turn
 }
 
-// End ends the browser of a scope, and reports whether there was one.
-func (b *Browsers) End(scope string) bool {
+// End ends the browsers of a session or run, whoever's they are, and reports whether there
+// were any.
+func (b *Browsers) End(session string) bool {
+	return b.end(func(at scope) bool { return at.session == session })
+}
+
+// EndOwn ends the browser of the permit's session and authority, and reports whether there
+// was one.
+func (b *Browsers) EndOwn(p permit.Permit) bool {
+	own := scopeOf(p)
+	return b.end(func(at scope) bool { return at == own })
+}
+
+func (b *Browsers) end(of func(scope) bool) bool {
+	var ended []*seat
 	b.mu.Lock()
-	s := b.open[scope]
-	delete(b.open, scope)
+	for at, s := range b.open {
+		if of(at) {
+			ended = append(ended, s)
+			delete(b.open, at)
+		}
+	}
 	b.mu.Unlock()
-	if s != nil {
+	for _, s := range ended {
 		s.close()
 	}
-	return s != nil
+	return len(ended) > 0
 }
 
 // Close ends all browsers.
@@ -223,7 +290,7 @@ func (b *Browsers) Close() error {
 	b.mu.Lock()
 	b.closed = true
 	all := b.open
-	b.open = map[string]*seat{}
+	b.open = map[scope]*seat{}
 	b.mu.Unlock()
 	for _, s := range all {
 		s.close()

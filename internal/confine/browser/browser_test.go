@@ -65,6 +65,8 @@ type world struct {
 	url    string
 	mux    *http.ServeMux
 	policy string
+	folder string        // the workspace
+	whole  policy.Chain  // of calls whose policy is one that labels of data narrowed
 	permit permit.Permit // of the last call
 }
 
@@ -73,7 +75,7 @@ func newWorld(t *testing.T) *world {
 	if _, err := os.Stat("/usr/lib/chromium/chromium"); err != nil {
 		t.Skip("Chromium is not installed")
 	}
-	w := &world{t: t, mux: http.NewServeMux()}
+	w := &world{t: t, mux: http.NewServeMux(), folder: t.TempDir()}
 	server := httptest.NewServer(w.mux)
 	t.Cleanup(server.Close)
 	w.url = server.URL
@@ -97,12 +99,12 @@ func (w *world) newPermit(scope string) permit.Permit {
 		w.t.Fatal(err)
 	}
 	path := []string{"/usr/local/bin", "/usr/bin", "/bin"}
-	rules, err := pol.Bind(policy.Env{Workspace: w.t.TempDir(), Path: path})
+	rules, err := pol.Bind(policy.Env{Workspace: w.folder, Path: path})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	chain := policy.Chain{rules}
-	w.permit = permit.Mint(permit.Terms{Chain: chain, Env: tool.Env{Path: path}, Limits: chain.Limits(), Scope: scope})
+	w.permit = permit.Mint(permit.Terms{Chain: chain, Env: tool.Env{Path: path}, Whole: w.whole, Limits: chain.Limits(), Scope: scope})
 	return w.permit
 }
 

@@ -26,6 +26,7 @@ type fake struct {
 	// does not answer. It reads nothing any more.
 	deaf chan struct{}
 
+	folder  string // the workspace
 	mu      sync.Mutex
 	started int
 }
@@ -88,13 +89,24 @@ func (f *fake) usual(method, session string, send func(string)) string {
 // open makes the handle of fake browsers.
 func (f *fake) open() *browser.Browsers {
 	b := browser.New(f, nil)
+	f.folder = f.t.TempDir()
 	f.t.Cleanup(func() { _ = b.Close() })
 	return b
 }
 
-// mint makes the permit of one call.
-func (f *fake) mint(scope string) permit.Permit {
-	p := permit.Mint(permit.Terms{Chain: policy.Chain{}, Scope: scope})
+// mint makes the permit of one call under a policy, which names its holder as well.
+func (f *fake) mint(scope, name string) permit.Permit {
+	f.t.Helper()
+	holder, _, _ := strings.Cut(name, " ")
+	pol, err := policy.Parse("policy.yaml", []byte("version: 1\nname: "+strings.TrimPrefix(name, holder+" ")+"\n"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	rules, err := pol.Bind(policy.Env{Workspace: f.folder})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	p := permit.Mint(permit.Terms{Chain: policy.Chain{rules}, Scope: scope, Holder: holder})
 	f.t.Cleanup(p.End)
 	return p
 }
@@ -103,7 +115,7 @@ func (f *fake) mint(scope string) permit.Permit {
 func (f *fake) use(b *browser.Browsers, scope string, what do) error {
 	ctx, cancel := context.WithTimeout(f.t.Context(), time.Minute)
 	defer cancel()
-	_, err := b.Use(ctx, f.mint(scope), true, func(p *browser.Page) error { return what(ctx, p) })
+	_, err := b.Use(ctx, f.mint(scope, "ann wide"), true, func(p *browser.Page) error { return what(ctx, p) })
 	return err
 }
 
@@ -164,9 +176,10 @@ func TestABrowserThatReadsNothingHoldsNothingUp(t *testing.T) {
 		f := &fake{t: t, deaf: make(chan struct{})}
 		b := f.open()
 		ctx, cancel := context.WithCancel(t.Context())
+		pm := f.mint("s", "ann wide")
 		done, stuck := make(chan error, 1), make(chan struct{})
 		go func() {
-			_, err := b.Use(ctx, f.mint("s"), true, func(p *browser.Page) error {
+			_, err := b.Use(ctx, pm, true, func(p *browser.Page) error {
 				first, stop := context.WithCancel(ctx)
 				defer stop()
 				go func() { <-f.deaf; stop() }()
@@ -219,5 +232,80 @@ func TestWhatABrowserSaysOfItselfIsClipped(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// has reports whether a browser is open for a permit.
+func has(t *testing.T, b *browser.Browsers, p permit.Permit) bool {
+	t.Helper()
+	return b.Look(t.Context(), p, func(*browser.Page) error { return nil }) == nil
+}
+
+func nothing(context.Context, *browser.Page) error { return nil }
+
+func TestAnotherAuthorityHasAnotherBrowser(t *testing.T) {
+	f := &fake{t: t}
+	b := f.open()
+	if err := f.use(b, "s", nothing); err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range []string{"bob wide", "ann narrow"} {
+		if has(t, b, f.mint("s", other)) {
+			t.Errorf("%s has the browser of ann wide", other)
+		}
+		if b.EndOwn(f.mint("s", other)) {
+			t.Errorf("%s ends the browser of ann wide", other)
+		}
+	}
+	if !has(t, b, f.mint("s", "ann wide")) {
+		t.Error("a later call of the same authority has no browser")
+	}
+	if !b.End("s") || has(t, b, f.mint("s", "ann wide")) {
+		t.Error("the session's end leaves its browser")
+	}
+}
+
+func TestTheBrowserThatIsIdleLongestGivesWay(t *testing.T) {
+	f := &fake{t: t}
+	b := f.open()
+	for i := range browser.Most {
+		if err := f.use(b, strconv.Itoa(i), nothing); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := f.use(b, "0", func(context.Context, *browser.Page) error { return f.use(b, "new", nothing) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for scope, want := range map[string]bool{"0": true, "1": false, "2": true, "new": true} {
+		if has(t, b, f.mint(scope, "ann wide")) != want {
+			t.Errorf("browser %s is open: %v, want %v", scope, !want, want)
+		}
+	}
+}
+
+func TestACallThatEndsWhileItWaitsLeavesNoBrowserBehind(t *testing.T) {
+	f := &fake{t: t}
+	b := f.open()
+	ctx, cancel := context.WithCancel(t.Context())
+	entered, done := make(chan struct{}), make(chan error, 1)
+	err := f.use(b, "s", func(context.Context, *browser.Page) error {
+		p := f.mint("s", "ann wide")
+		go func() {
+			close(entered)
+			done <- b.Look(ctx, p, func(*browser.Page) error { return nil })
+		}()
+		<-entered
+		cancel()
+		<-done
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range browser.Most { // it can give way, as it counts as idle
+		if err := f.use(b, strconv.Itoa(i), nothing); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

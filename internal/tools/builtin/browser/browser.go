@@ -222,6 +222,6 @@ func (x tools) picture(env tool.Env, a args, media string, take func(context.Con
 
 func (x tools) close(tool.Env, args) (permit.Prepared, error) {
 	return permit.Prepared{Run: func(_ context.Context, p permit.Permit) (tool.Result, error) {
-		return tool.Result{Output: map[string]any{"closed": x.browsers.End(p.Scope())}}, nil
+		return tool.Result{Output: map[string]any{"closed": x.browsers.EndOwn(p)}}, nil
 	}}, nil
 }
