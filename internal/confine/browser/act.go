@@ -11,7 +11,6 @@ import (
 
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
-	"github.com/remitrun/remit/internal/base/redact"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
@@ -35,7 +34,7 @@ func (p *Page) Open(ctx context.Context, url string) error {
 		return nil
 	}
 	if nav.Error != "" {
-		return fault.New(fault.ToolFailed, "the page could not be loaded: %s", redact.Show(clip.Text(nav.Error, 200))).WithHint("connections lists what was refused, and why")
+		return fault.New(fault.ToolFailed, "the page could not be loaded: %s", shown(nav.Error, 200)).WithHint("connections lists what was refused, and why")
 	}
 	limit, cancel := context.WithTimeout(ctx, loadTime)
 	defer cancel()
@@ -53,7 +52,7 @@ func (p *Page) check() error {
 	url, denied := p.url, p.denied
 	p.mu.Unlock()
 	if denied != "" {
-		return fault.New(fault.HandleRefused, "the page %q was refused: %s", clip.Text(url, maxURL), redact.Show(clip.Text(denied, 300)))
+		return fault.New(fault.HandleRefused, "the page %q was refused: %s", clip.Text(url, maxURL), shown(denied, 300))
 	}
 	scheme, _, _ := strings.Cut(url, ":")
 	switch scheme {
@@ -124,7 +123,7 @@ func (p *Page) run(ctx context.Context, node int, function string, args ...any) 
 		return nil, err
 	}
 	if out.Exception != nil {
-		return nil, fault.New(fault.ToolFailed, "the page refused: %s", redact.Show(clip.Text(out.Exception.Text, 200)))
+		return nil, fault.New(fault.ToolFailed, "the page refused: %s", shown(out.Exception.Text, 200))
 	}
 	return out.Result.Value, nil
 }
@@ -249,7 +248,7 @@ func (p *Page) Fill(ctx context.Context, ref int, text string, submit bool) erro
 				err = fault.New(fault.ToolFailed, "e%d does not take the value", ref)
 			}
 		default:
-			err = fault.New(fault.ToolFailed, "e%d %s", ref, redact.Show(clip.Text(s, 40)))
+			err = fault.New(fault.ToolFailed, "e%d %s", ref, shown(s, 40))
 		}
 		if err == nil && submit {
 			err = p.key(ctx, "Enter", 13, "\r")
@@ -292,7 +291,7 @@ func (p *Page) Select(ctx context.Context, ref int, options []string) error {
 	err := p.on(ctx, ref, func(node int) error {
 		wrong, err := p.run(ctx, node, choose, options)
 		if s, _ := wrong.(string); err == nil && s != "" {
-			err = fault.New(fault.ToolFailed, "e%d %s", ref, redact.Show(clip.Text(s, 160)))
+			err = fault.New(fault.ToolFailed, "e%d %s", ref, shown(s, 160))
 		}
 		return err
 	})
@@ -321,7 +320,7 @@ func (p *Page) Upload(ctx context.Context, ref int, files []File) error {
 	})
 	var no *refusedCommand
 	if errors.As(err, &no) {
-		err = fault.New(fault.ToolFailed, "e%d does not take files: %s", ref, redact.Show(clip.Text(no.text, 100)))
+		err = fault.New(fault.ToolFailed, "e%d does not take files: %s", ref, shown(no.text, 100))
 	}
 	return p.after(ctx, err)
 }

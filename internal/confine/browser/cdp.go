@@ -6,11 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
-	"github.com/remitrun/remit/internal/base/redact"
 )
 
 // Bounds of messages, in bytes and in number: a page can make them large.
@@ -200,4 +201,10 @@ func (c *conn) tell(session, method string, params any) {
 // refusedCommand is the browser's own error.
 type refusedCommand struct{ method, text string }
 
-func (e *refusedCommand) Error() string { return e.method + ": " + redact.Show(e.text) }
+func (e *refusedCommand) Error() string { return e.method + ": " + shown(e.text, 300) }
+
+// shown makes the browser's words safe to print on one line.
+func shown(s string, most int) string {
+	q := strconv.Quote(clip.Text(s, most))
+	return strings.ReplaceAll(q[1:len(q)-1], `\"`, `"`)
+}
