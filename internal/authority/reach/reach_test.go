@@ -181,7 +181,7 @@ func TestNothingAllowedIsUnreachable(t *testing.T) {
 		entry := subject
 		if rnd.IntN(3) == 0 {
 			section, subject, entry = "network", pick("GET https://api.test:443/", "POST https://other.test:443/a", "GET https://b.api.test:443/", " unix:/run/s"), ""
-			entry = strings.TrimSpace(subject)
+			entry += strings.TrimSpace(subject)
 		}
 		a, ok := policy.ActionOn(section, subject)
 		if !ok {
