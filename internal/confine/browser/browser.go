@@ -256,7 +256,7 @@ func (s *seat) close() {
 	<-s.turn
 }
 
-// End ends the browsers of a session or run, whoever's they are, and reports whether there
+// End ends all browsers of a session or run, under every authority, and reports whether there
 // were any.
 func (b *Browsers) End(session string) bool {
 	return b.end(func(at scope) bool { return at.session == session })

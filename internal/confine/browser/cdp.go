@@ -140,7 +140,7 @@ func (c *conn) encode(session, method string, params any, answer chan message) (
 	return append(text, 0), c.next, nil
 }
 
-// forget has nobody wait for an answer.
+// forget removes a call that waits for its answer.
 func (c *conn) forget(id int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -58,7 +58,7 @@ type Caller struct {
 	May func(action string) error
 }
 
-// Presented is the caller's grant, for what the caller asks for.
+// Presented is the grant under which the caller's requests are carried out.
 func (c *Caller) Presented() grants.Presented {
 	return grants.Presented{Token: c.Token, Proven: c.Proven}
 }
