@@ -48,6 +48,17 @@ func slowModel(t *testing.T) (url string, say func(piece string)) {
 	}
 }
 
+// untilSaid says a piece again and again until the page shows one: the pieces from before its stream follows the session are not shown.
+func (b *tab) untilSaid(shown string, say func()) {
+	b.t.Helper()
+	for end := time.Now().Add(patience); !get[bool](b, shown); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			b.t.Fatalf("no piece is shown: %s\nthe page: %s", shown, b.describe())
+		}
+		say()
+	}
+}
+
 func TestAnAnswerIsShownAsItComesIn(t *testing.T) {
 	url, say := slowModel(t)
 	s, b := newService(t, "models: {providers: {slow: {kind: openai, base_url: "+quoted(url)+"}}}\n"), newTab(t)
@@ -66,12 +77,7 @@ func TestAnAnswerIsShownAsItComesIn(t *testing.T) {
 	const draft = `document.getElementById("draft").textContent`
 	// Pieces from before the stream follows the session are not shown: the message has them.
 	say("It ")
-	for piece := 0; !get[bool](b, draft+` !== ""`); piece++ {
-		if piece == 200 {
-			t.Fatal("no piece of the answer is shown: ", b.describe())
-		}
-		say("is ")
-	}
+	b.untilSaid(draft+` !== ""`, func() { say("is ") })
 	say("<b>\u202e")
 	b.until(draft + `.endsWith("<b>\\u202e")`)
 	other.until(draft + `.endsWith("<b>\\u202e")`)
@@ -105,12 +111,7 @@ func TestASubAgentIsLive(t *testing.T) {
 	b.until(`document.querySelector("details.child")`)
 	get[chromedp.Void](b, `document.querySelector("details.child").open = true`) // a page keeps what was closed as it is
 	const draft = `((e) => e ? e.textContent : "")(document.querySelector(".child [data-draft]"))`
-	for piece := 0; !get[bool](b, draft+`.endsWith("<i>two ")`); piece++ {
-		if piece == 200 {
-			t.Fatal("no piece of the sub-agent's answer is shown: ", b.describe())
-		}
-		say("<i>two ")
-	}
+	b.untilSaid(draft+`.endsWith("<i>two ")`, func() { say("<i>two ") })
 	if !get[bool](b, `document.getElementById("draft").hidden`) {
 		t.Error("the piece is shown as the parent's too")
 	}
