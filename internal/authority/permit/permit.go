@@ -270,17 +270,18 @@ func (p Permit) Scope() string {
 
 // Authority identifies under whose authority, and which, the call is made: calls that may share
 // what one of them signed in to have the same. Labels of data, which come and go with what a
-// run reads, do not change it.
-func (p Permit) Authority() string {
+// run reads, do not change it. ok is false if the policies cannot be told from others: such a
+// call shares nothing.
+func (p Permit) Authority() (id string, ok bool) {
 	if p.s == nil {
-		return ""
+		return "", false
 	}
 	chain := p.s.terms.Whole
 	if chain == nil {
 		chain = p.s.terms.Chain
 	}
-	d, _ := chain.FilesDigest()
-	return string(d[:]) + p.s.terms.Holder
+	d, ok := chain.FilesDigest()
+	return string(d[:]) + p.s.terms.Holder, ok
 }
 
 // Limits returns the limits of the call.

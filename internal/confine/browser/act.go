@@ -30,7 +30,7 @@ func (p *Page) Open(ctx context.Context, url string) error {
 	if err := p.call(ctx, "Page.navigate", m{"url": url}, &nav); err != nil {
 		return err
 	}
-	if nav.Download || nav.Error == "net::ERR_ABORTED" && p.offers(ctx) {
+	if nav.Download || nav.Error == "net::ERR_ABORTED" && p.offers(ctx, 1) {
 		return nil
 	}
 	if nav.Error != "" {
@@ -73,53 +73,103 @@ type object struct {
 	} `json:"exceptionDetails"`
 }
 
-// isolated returns the world of the page's document in which Remit's own code runs: the
-// page's scripts can change the document, but not what code there calls.
-func (p *Page) isolated(ctx context.Context) (int, error) {
-	p.mu.Lock()
-	world, frame := p.world, p.frame
-	p.mu.Unlock()
-	if world != 0 {
-		return world, nil
-	}
-	var made struct {
-		World int `json:"executionContextId"`
-	}
-	if err := p.call(ctx, "Page.createIsolatedWorld", m{"frameId": frame, "worldName": "remit"}, &made); err != nil {
-		return 0, err
-	}
-	p.mu.Lock()
-	p.world = made.World
-	p.mu.Unlock()
-	return made.World, nil
+// handle is a document of the page, as Remit's own code has it in the document's isolated
+// world: the page's scripts can change the document, but not what code there calls.
+type handle struct {
+	world int    // the number of a context; another document can get it later
+	doc   string // the document; no other one ever has it
+	count int    // Page.documents when it was made
 }
 
-// run calls a function of Remit's in the isolated world, on an element.
-func (p *Page) run(ctx context.Context, node int, function string, args ...any) (any, error) {
-	world, err := p.isolated(ctx)
-	if err != nil {
-		return nil, err
-	}
-	list := make([]m, len(args))
-	for i, a := range args {
-		list[i] = m{"value": a}
-	}
-	params := m{"functionDeclaration": function, "arguments": list, "returnByValue": true}
-	if node == 0 {
-		params["executionContextId"] = world
-	} else {
-		var found struct {
-			Object struct {
-				ID string `json:"objectId"`
-			} `json:"object"`
+// isolated returns the present document.
+func (p *Page) isolated(ctx context.Context) (handle, error) {
+	for range maxMoves {
+		p.mu.Lock()
+		h, frame, count := p.own, p.frame, p.documents
+		p.mu.Unlock()
+		if h.world != 0 {
+			return h, nil
 		}
-		if err := p.call(ctx, "DOM.resolveNode", m{"backendNodeId": node, "executionContextId": world}, &found); err != nil {
+		var made struct {
+			World int `json:"executionContextId"`
+		}
+		var found object
+		err := p.call(ctx, "Page.createIsolatedWorld", m{"frameId": frame, "worldName": "remit"}, &made)
+		if err == nil {
+			err = p.call(ctx, "Runtime.evaluate", m{"expression": "document", "contextId": made.World}, &found)
+		}
+		if len(found.Result.ID) > maxID {
+			return handle{}, errGone
+		}
+		p.mu.Lock()
+		same := p.documents == count
+		if err == nil && same {
+			h = handle{made.World, found.Result.ID, count}
+			p.own = h
+		}
+		p.mu.Unlock()
+		if same {
+			return h, err
+		}
+	}
+	return handle{}, errRestless
+}
+
+// maxMoves is how many times something is begun anew, as the page loaded another document.
+const maxMoves = 5
+
+var errRestless = fault.New(fault.ToolFailed, "the page loads one document after the other").WithHint("browser.wait waits until it is done")
+
+// read has a function of Remit's tell something of the present document.
+func (p *Page) read(ctx context.Context, function string, args ...any) (any, error) {
+	for range maxMoves {
+		h, err := p.isolated(ctx)
+		if err != nil {
 			return nil, err
 		}
-		params["objectId"] = found.Object.ID
+		v, err := p.run(ctx, h.doc, function, args...)
+		if err == nil || !p.left(h, err) {
+			return v, err
+		}
+	}
+	return nil, errRestless
+}
+
+// left reports whether a command failed because the page has left a document. The browser may
+// say so before it tells of the new one.
+func (p *Page) left(h handle, err error) bool {
+	var no *refusedCommand
+	if !errors.As(err, &no) {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.documents != h.count {
+		return true
+	}
+	for _, text := range []string{"Cannot find context", "Could not find object", "Invalid remote object", "context was destroyed", "navigated or closed"} {
+		if strings.Contains(no.text, text) {
+			if p.own.doc == h.doc {
+				p.own = handle{}
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// run calls a function of Remit's on an element or a document.
+func (p *Page) run(ctx context.Context, on, function string, args ...any) (any, error) {
+	list := make([]m, len(args))
+	for i, a := range args {
+		if e, ok := a.(element); ok {
+			list[i] = m{"objectId": string(e)}
+		} else {
+			list[i] = m{"value": a}
+		}
 	}
 	var out object
-	if err := p.call(ctx, "Runtime.callFunctionOn", params, &out); err != nil {
+	if err := p.call(ctx, "Runtime.callFunctionOn", m{"objectId": on, "functionDeclaration": function, "arguments": list, "returnByValue": true}, &out); err != nil {
 		return nil, err
 	}
 	if out.Exception != nil {
@@ -128,27 +178,53 @@ func (p *Page) run(ctx context.Context, node int, function string, args ...any) 
 	return out.Result.Value, nil
 }
 
-// node finds the element of a reference.
-func (p *Page) node(ref int) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if n, ok := p.refs[ref]; ok {
-		return n, nil
-	}
-	return 0, errMoved(ref)
-}
+// element is an element of a document. It names nothing once the page has left the document,
+// whereas the number of a node may then be that of another one.
+type element string
 
-// on finds an element and does something with it.
-func (p *Page) on(ctx context.Context, ref int, do func(node int) error) error {
-	node, err := p.node(ref)
-	if err != nil {
-		return err
-	}
-	err = do(node)
-	var no *refusedCommand
-	if errors.As(err, &no) && (strings.Contains(no.text, "No node") || strings.Contains(no.text, "Could not find node") || strings.Contains(no.text, "does not belong to the document")) {
+// on finds the element of a reference, in the document that the snapshot was of, and does
+// something with it.
+func (p *Page) on(ctx context.Context, ref int, do func(e element) error) error {
+	p.mu.Lock()
+	node, ok := p.refs[ref]
+	h := p.own
+	p.mu.Unlock()
+	if !ok || h.world == 0 {
 		return errMoved(ref)
 	}
+	var found struct {
+		Object struct {
+			ID element `json:"objectId"`
+		} `json:"object"`
+	}
+	err := p.call(ctx, "DOM.resolveNode", m{"backendNodeId": node, "executionContextId": h.world}, &found)
+	if err == nil {
+		var own any
+		if own, err = p.run(ctx, h.doc, `function(e) { return e.ownerDocument === this; }`, found.Object.ID); err == nil && own != true {
+			return errMoved(ref)
+		}
+	}
+	if err == nil {
+		err = do(found.Object.ID)
+	}
+	var no *refusedCommand
+	if p.left(h, err) || errors.As(err, &no) && (strings.Contains(no.text, "No node") || strings.Contains(no.text, "Could not find node") ||
+		strings.Contains(no.text, "does not belong to the document") || strings.Contains(no.text, "same JavaScript world")) {
+		return errMoved(ref)
+	}
+	return err
+}
+
+// still fails if the page has left the document of an element. It comes right before input,
+// which the browser gives to whatever document is open.
+func (p *Page) still(ctx context.Context, ref int, e element) error {
+	p.mu.Lock()
+	_, ok := p.refs[ref]
+	p.mu.Unlock()
+	if !ok {
+		return errMoved(ref)
+	}
+	_, err := p.run(ctx, string(e), `function() {}`)
 	return err
 }
 
@@ -162,14 +238,14 @@ const hit = `function(x, y) {
 
 // Click clicks the middle of an element.
 func (p *Page) Click(ctx context.Context, ref int) error {
-	err := p.on(ctx, ref, func(node int) error {
-		if err := p.call(ctx, "DOM.scrollIntoViewIfNeeded", m{"backendNodeId": node}, nil); err != nil {
+	err := p.on(ctx, ref, func(e element) error {
+		if err := p.call(ctx, "DOM.scrollIntoViewIfNeeded", m{"objectId": e}, nil); err != nil {
 			return invisible(ref, err)
 		}
 		var quads struct {
 			Quads [][]float64 `json:"quads"`
 		}
-		if err := p.call(ctx, "DOM.getContentQuads", m{"backendNodeId": node}, &quads); err != nil {
+		if err := p.call(ctx, "DOM.getContentQuads", m{"objectId": e}, &quads); err != nil {
 			return invisible(ref, err)
 		}
 		if len(quads.Quads) == 0 || len(quads.Quads[0]) != 8 {
@@ -177,7 +253,7 @@ func (p *Page) Click(ctx context.Context, ref int) error {
 		}
 		q := quads.Quads[0]
 		x, y := (q[0]+q[2]+q[4]+q[6])/4, (q[1]+q[3]+q[5]+q[7])/4
-		over, err := p.run(ctx, node, hit, x, y)
+		over, err := p.run(ctx, string(e), hit, x, y)
 		if err != nil {
 			return err
 		}
@@ -188,6 +264,11 @@ func (p *Page) Click(ctx context.Context, ref int) error {
 			event := m{"type": kind, "x": x, "y": y}
 			if kind != "mouseMoved" {
 				event["button"], event["clickCount"] = "left", 1
+			}
+			if kind == "mousePressed" {
+				if err := p.still(ctx, ref, e); err != nil {
+					return err
+				}
 			}
 			if err := p.call(ctx, "Input.dispatchMouseEvent", event, nil); err != nil {
 				return err
@@ -230,13 +311,16 @@ const setValue = `function(v) { this.value = v; this.dispatchEvent(new Event("in
 
 // Fill replaces the text of a field; with submit, Enter is pressed in it.
 func (p *Page) Fill(ctx context.Context, ref int, text string, submit bool) error {
-	err := p.on(ctx, ref, func(node int) error {
-		kind, err := p.run(ctx, node, emptied)
+	err := p.on(ctx, ref, func(e element) error {
+		kind, err := p.run(ctx, string(e), emptied)
 		if err != nil {
 			return err
 		}
 		switch s, _ := kind.(string); s {
 		case "":
+			if err = p.still(ctx, ref, e); err != nil {
+				return err
+			}
 			if text == "" {
 				err = p.key(ctx, "Delete", 46, "")
 			} else {
@@ -244,11 +328,14 @@ func (p *Page) Fill(ctx context.Context, ref int, text string, submit bool) erro
 			}
 		case "value":
 			var set any
-			if set, err = p.run(ctx, node, setValue, text); err == nil && set != true {
+			if set, err = p.run(ctx, string(e), setValue, text); err == nil && set != true {
 				err = fault.New(fault.ToolFailed, "e%d does not take the value", ref)
 			}
 		default:
 			err = fault.New(fault.ToolFailed, "e%d %s", ref, shown(s, 40))
+		}
+		if err == nil && submit {
+			err = p.still(ctx, ref, e)
 		}
 		if err == nil && submit {
 			err = p.key(ctx, "Enter", 13, "\r")
@@ -288,8 +375,8 @@ const choose = `function(wanted) {
 
 // Select chooses options of a list, by value or label.
 func (p *Page) Select(ctx context.Context, ref int, options []string) error {
-	err := p.on(ctx, ref, func(node int) error {
-		wrong, err := p.run(ctx, node, choose, options)
+	err := p.on(ctx, ref, func(e element) error {
+		wrong, err := p.run(ctx, string(e), choose, options)
 		if s, _ := wrong.(string); err == nil && s != "" {
 			err = fault.New(fault.ToolFailed, "e%d %s", ref, shown(s, 160))
 		}
@@ -306,7 +393,7 @@ type File struct {
 
 // Upload gives files to a field for files.
 func (p *Page) Upload(ctx context.Context, ref int, files []File) error {
-	err := p.on(ctx, ref, func(node int) error {
+	err := p.on(ctx, ref, func(e element) error {
 		paths := make([]string, len(files))
 		for i, f := range files {
 			p.last++ // a number that no other folder has
@@ -316,7 +403,7 @@ func (p *Page) Upload(ctx context.Context, ref int, files []File) error {
 			}
 			paths[i] = path.Join(sandbox.FolderAt, name)
 		}
-		return p.call(ctx, "DOM.setFileInputFiles", m{"files": paths, "backendNodeId": node}, nil)
+		return p.call(ctx, "DOM.setFileInputFiles", m{"files": paths, "objectId": e}, nil)
 	})
 	var no *refusedCommand
 	if errors.As(err, &no) {
@@ -331,7 +418,7 @@ func (p *Page) Wait(ctx context.Context, text string, most time.Duration) error 
 	defer cancel()
 	for {
 		if text != "" {
-			found, err := p.run(limit, 0, `function(t) { return !!document.body && document.body.innerText.includes(t); }`, text)
+			found, err := p.read(limit, `function(t) { return !!document.body && document.body.innerText.includes(t); }`, text)
 			if err == nil && found == true {
 				return p.check()
 			}
@@ -357,7 +444,7 @@ func (p *Page) Wait(ctx context.Context, text string, most time.Duration) error 
 
 // Text returns the visible text of the page.
 func (p *Page) Text(ctx context.Context, most int) (text string, cut bool, err error) {
-	v, err := p.run(ctx, 0, `function(n) { const t = document.body ? document.body.innerText : ""; return t.slice(0, n + 1); }`, most)
+	v, err := p.read(ctx, `function(n) { const t = document.body ? document.body.innerText : ""; return t.slice(0, n + 1); }`, most)
 	if err != nil {
 		return "", false, err
 	}
@@ -378,7 +465,7 @@ type Where struct {
 
 // Where tells which page is open.
 func (p *Page) Where(ctx context.Context) (Where, error) {
-	title, err := p.run(ctx, 0, `function() { return document.title.slice(0, 500); }`)
+	title, err := p.read(ctx, `function() { return document.title.slice(0, 500); }`)
 	if err != nil {
 		return Where{}, err
 	}
@@ -418,6 +505,8 @@ func (p *Page) bytes(ctx context.Context, method string, params any) ([]byte, er
 	var out struct {
 		Data string `json:"data"`
 	}
+	p.conn.most.Store(maxPicture)
+	defer p.conn.most.Store(maxAnswer)
 	if err := p.call(ctx, method, params, &out); err != nil {
 		return nil, err
 	}

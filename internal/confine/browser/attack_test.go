@@ -161,14 +161,37 @@ func TestDownloads(t *testing.T) {
 		t.Errorf("a download that nobody asked for: %+v, %v", told, err)
 	}
 	for name, do := range map[string]do{"click": click, "open": func(ctx context.Context, p *browser.Page) error { return p.Open(ctx, w.url+"/file") }} {
-		var got browser.Saved
+		var got []browser.Saved
 		_, err = w.call("page", func(ctx context.Context, p *browser.Page) (err error) {
-			got, err = p.Save(ctx, func() error { return do(ctx, p) })
+			got, err = p.Save(ctx, 1, func() error { return do(ctx, p) })
 			return err
 		})
-		if err != nil || string(got.Content) != "content" || got.URL != w.url+"/file" {
+		if err != nil || len(got) != 1 || string(got[0].Content) != "content" || got[0].URL != w.url+"/file" {
 			t.Errorf("%s: got %+v, %v", name, got, err)
 		}
+	}
+}
+
+func TestSeveralDownloads(t *testing.T) {
+	w := newWorld(t)
+	w.page("/{$}", `<button onclick="for (const n of [1, 2, 3]) { const a = document.createElement('a'); a.href = '/file/' + n; a.download = ''; a.click() }">Get</button>`)
+	w.mux.HandleFunc("/file/{n}", func(rw http.ResponseWriter, r *http.Request) { _, _ = rw.Write([]byte(r.URL.Path)) })
+	text, _ := w.must("/")
+	var got []browser.Saved
+	_, err := w.call("page", func(ctx context.Context, p *browser.Page) (err error) {
+		got, err = p.Save(ctx, 2, func() error { return p.Click(ctx, refOf(t, text, "button", "Get")) })
+		return err
+	})
+	if err != nil || len(got) != 2 {
+		t.Fatalf("saved %d files: %v", len(got), err)
+	}
+	for _, one := range got {
+		if w.url+string(one.Content) != one.URL {
+			t.Errorf("the file of %s has %q", one.URL, one.Content)
+		}
+	}
+	if got[0].URL == got[1].URL {
+		t.Errorf("%s was saved twice", got[0].URL)
 	}
 }
 

@@ -49,7 +49,15 @@ type Browsers struct {
 // is signed in to.
 type scope struct{ session, authority string }
 
-func scopeOf(p permit.Permit) scope { return scope{p.Scope(), p.Authority()} }
+// scopeOf is the zero scope, which shares nothing, for an authority that cannot be told from
+// others.
+func scopeOf(p permit.Permit) scope {
+	authority, ok := p.Authority()
+	if !ok {
+		return scope{}
+	}
+	return scope{p.Scope(), authority}
+}
 
 // seat is the place of one scope's browser. One call at a time has its turn.
 type seat struct {
@@ -266,7 +274,7 @@ func (b *Browsers) End(session string) bool {
 // was one.
 func (b *Browsers) EndOwn(p permit.Permit) bool {
 	own := scopeOf(p)
-	return b.end(func(at scope) bool { return at == own })
+	return b.end(func(at scope) bool { return at == own && own.session != "" })
 }
 
 func (b *Browsers) end(of func(scope) bool) bool {

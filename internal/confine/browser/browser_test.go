@@ -267,7 +267,7 @@ func TestWhatCannotBeDone(t *testing.T) {
 		"an unknown reference":  {func(ctx context.Context, p *browser.Page) error { return p.Click(ctx, 99_999) }, "no element e99999"},
 		"text that never comes": {func(ctx context.Context, p *browser.Page) error { return p.Wait(ctx, "never", time.Millisecond) }, "did not show"},
 		"a file that is not one": {func(ctx context.Context, p *browser.Page) error {
-			_, err := p.Save(ctx, func() error { return nil })
+			_, err := p.Save(ctx, 1, func() error { return nil })
 			return err
 		}, "offered no file"},
 	} {

@@ -2,6 +2,7 @@ package browser
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
@@ -16,9 +18,11 @@ import (
 
 // Bounds of messages, in bytes and in number: a page can make them large.
 const (
-	maxMessage = 64 << 20
-	maxEvent   = 1 << 20 // of one that is no answer; larger ones are passed over
-	maxUnsent  = 64      // commands that the browser has not read yet
+	maxAnswer  = 16 << 20
+	maxPicture = 64 << 20 // of an answer that is a picture or a document
+	maxEvent   = 1 << 20  // of one that is no answer; larger ones are passed over
+	maxSkipped = 1 << 30  // of any message; after a larger one the browser is not used again
+	maxUnsent  = 64       // commands that the browser has not read yet
 )
 
 // conn speaks the Chrome DevTools Protocol with a browser over two pipes: messages in JSON,
@@ -29,6 +33,8 @@ type conn struct {
 	ended  chan struct{}                                        // closed when nothing more is read or written
 	end    func()
 	unsent chan command
+
+	most atomic.Int64 // bytes of an answer
 
 	mu      sync.Mutex
 	next    int
@@ -44,7 +50,12 @@ type message struct {
 	Error   *struct {
 		Message string `json:"message"`
 	} `json:"error,omitempty"`
+
+	large bool // an answer that was passed over
 }
+
+// errLarge is the error of an answer that is larger than it may be.
+var errLarge = fault.New(fault.LimitReached, "what the page has there is too large")
 
 // command is a command that is to be sent while its call goes on.
 type command struct {
@@ -54,6 +65,7 @@ type command struct {
 
 func newConn(r io.Reader, w io.Writer, event func(method, session string, params json.RawMessage)) *conn {
 	c := &conn{event: event, ended: make(chan struct{}), unsent: make(chan command, maxUnsent), waiting: map[int]chan message{}}
+	c.most.Store(maxAnswer)
 	c.end = sync.OnceFunc(func() { close(c.ended) })
 	go c.read(bufio.NewReaderSize(r, 64<<10))
 	go c.write(w)
@@ -83,9 +95,17 @@ func (c *conn) write(w io.Writer) {
 func (c *conn) read(r *bufio.Reader) {
 	defer c.end()
 	for {
-		b, err := nextMessage(r)
+		b, whole, err := nextMessage(r, int(c.most.Load()))
+		if err != nil {
+			return
+		}
 		var m message
-		if err != nil || json.Unmarshal(b, &m) != nil {
+		switch {
+		case !whole:
+			if m.ID, m.large = answered(b), true; m.ID == 0 {
+				continue // a large event
+			}
+		case json.Unmarshal(b, &m) != nil:
 			return
 		}
 		switch {
@@ -105,18 +125,40 @@ func (c *conn) read(r *bufio.Reader) {
 	}
 }
 
-func nextMessage(r *bufio.Reader) ([]byte, error) {
-	var out []byte
-	for {
+// answered returns the number of the command that a message begins to answer; 0: it is none.
+// Chromium writes it first.
+func answered(b []byte) int {
+	rest, ok := strings.CutPrefix(string(b[:min(len(b), 40)]), `{"id":`)
+	digits, _, found := strings.Cut(rest, ",")
+	n, err := strconv.Atoi(digits)
+	if !ok || !found || err != nil {
+		return 0
+	}
+	return n
+}
+
+// nextMessage reads a message. One of more bytes than most is passed over, and only its
+// beginning returned.
+func nextMessage(r *bufio.Reader, most int) (out []byte, whole bool, err error) {
+	whole = true
+	for size := 0; ; {
 		part, err := r.ReadSlice(0)
-		out = append(out, part...)
+		if size += len(part); size > maxSkipped {
+			return nil, false, fault.New(fault.LimitReached, "the browser sent a message of more than %d bytes", maxSkipped)
+		}
+		if whole && len(out)+len(part) > most {
+			whole, out = false, bytes.Clone(out[:min(len(out), 40)])
+		}
+		if whole {
+			out = append(out, part...)
+		}
 		switch {
-		case len(out) > maxMessage:
-			return nil, fault.New(fault.LimitReached, "the browser sent a message of more than %d bytes", maxMessage)
+		case err == nil && whole:
+			return out[:len(out)-1], true, nil
 		case err == nil:
-			return out[:len(out)-1], nil
+			return out, false, nil
 		case !errors.Is(err, bufio.ErrBufferFull):
-			return nil, err
+			return nil, false, err
 		}
 	}
 }
@@ -174,6 +216,8 @@ func (c *conn) call(ctx context.Context, session, method string, params, out any
 		return context.Cause(ctx)
 	}
 	switch {
+	case m.large:
+		return errLarge
 	case m.Error != nil:
 		return &refusedCommand{method, clip.Text(m.Error.Message, 300)}
 	case out == nil:

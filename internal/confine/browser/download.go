@@ -17,11 +17,11 @@ const resetTime = 5 * time.Second
 // offerTime is how long after an action a page may offer a file.
 const offerTime = 2 * time.Second
 
-// offers reports whether the page offers a file.
-func (p *Page) offers(ctx context.Context) bool {
+// offers reports whether the page offers so many files, or more.
+func (p *Page) offers(ctx context.Context, count int) bool {
 	limit, cancel := context.WithTimeout(ctx, offerTime)
 	defer cancel()
-	return p.wait(limit, func() bool { return len(p.told.Downloads) > 0 }) == nil
+	return p.wait(limit, func() bool { return len(p.told.Downloads) >= count }) == nil
 }
 
 // Saved is a downloaded file.
@@ -31,12 +31,13 @@ type Saved struct {
 	Content []byte
 }
 
-// Save does something that makes the page offer a file, and returns the file. The page
-// chooses neither the place nor the name: without Save, downloads are refused.
-func (p *Page) Save(ctx context.Context, do func() error) (Saved, error) {
+// Save does something that makes the page offer files, and returns the first ones, at most as
+// many as are wanted. The page chooses neither their places nor their names: without Save,
+// downloads are refused.
+func (p *Page) Save(ctx context.Context, want int, do func() error) ([]Saved, error) {
 	allow := m{"behavior": "allowAndName", "downloadPath": sandbox.FolderAt + "/downloads", "eventsEnabled": true}
 	if err := p.conn.call(ctx, "", "Browser.setDownloadBehavior", allow, nil); err != nil {
-		return Saved{}, err
+		return nil, err
 	}
 	defer func() {
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), resetTime)
@@ -46,18 +47,28 @@ func (p *Page) Save(ctx context.Context, do func() error) (Saved, error) {
 		}
 	}()
 	if err := do(); err != nil {
-		return Saved{}, err
+		return nil, err
 	}
-	if !p.offers(ctx) {
-		return Saved{}, fault.New(fault.NotFound, "the page offered no file to save")
+	if !p.offers(ctx, 1) {
+		return nil, fault.New(fault.NotFound, "the page offered no file to save")
 	}
-	if err := p.wait(ctx, func() bool { return p.told.Downloads[0].State != "inProgress" }); err != nil {
-		return Saved{}, err
+	if want > 1 {
+		p.offers(ctx, want) // fewer are saved as well
 	}
-	d := p.Told().Downloads[0]
-	if d.State != "completed" || !guid.MatchString(d.ID) {
-		return Saved{}, fault.New(fault.ToolFailed, "the download did not complete")
+	var out []Saved
+	for i := range min(want, len(p.Told().Downloads)) {
+		if err := p.wait(ctx, func() bool { return p.told.Downloads[i].State != "inProgress" }); err != nil {
+			return nil, err
+		}
+		d := p.Told().Downloads[i]
+		if d.State != "completed" || !guid.MatchString(d.ID) {
+			return nil, fault.New(fault.ToolFailed, "download %d of the page did not complete", i+1)
+		}
+		content, err := p.folder.Read("downloads/" + d.ID)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Saved{d, content})
 	}
-	content, err := p.folder.Read("downloads/" + d.ID)
-	return Saved{d, content}, err
+	return out, nil
 }

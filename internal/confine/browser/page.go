@@ -32,8 +32,6 @@ type Page struct {
 	outcome sandbox.Outcome
 	failed  error
 
-	world int // the isolated world of the main frame, in which Remit's own code runs; 0: not made
-
 	mu        sync.Mutex
 	changed   chan struct{} // closed and made anew at each event
 	session   string        // of the page; "" before it is attached
@@ -42,6 +40,7 @@ type Page struct {
 	frame     string // the main frame
 	url       string
 	documents int             // loaded so far
+	own       handle          // the present document; zero: not asked for yet
 	loading   bool            // the main frame
 	loads     map[string]bool // requests under way
 	status    int             // HTTP status of the document
@@ -326,7 +325,7 @@ func (p *Page) navigated(e *event) {
 	if json.Unmarshal(e.Frame, &f) != nil || f.Parent != "" || len(f.ID) > maxID {
 		return
 	}
-	p.frame, p.url, p.world = f.ID, clip.Text(f.URL, maxURL), 0
+	p.frame, p.url, p.own = f.ID, clip.Text(f.URL, maxURL), handle{}
 	p.documents++
 	if f.Failed != "" {
 		p.url = clip.Text(f.Failed, maxURL)

@@ -50,15 +50,37 @@ func (n *nodes) UnmarshalJSON(b []byte) error {
 }
 
 type value struct {
-	Value json.RawMessage `json:"value"`
+	Value literal `json:"value"`
+}
+
+// literal is the beginning of a JSON value: a text of a page may be of any size.
+type literal struct {
+	JSON string
+	cut  bool
+}
+
+func (l *literal) UnmarshalJSON(b []byte) error {
+	l.cut = len(b) > maxLiteral
+	l.JSON = string(b[:min(len(b), maxLiteral)])
+	return nil
 }
 
 func (v value) String() string {
 	var s string
-	if json.Unmarshal(v.Value, &s) == nil {
-		return s
+	text := v.Value.JSON
+	if !v.Value.cut || !strings.HasPrefix(text, `"`) {
+		if json.Unmarshal([]byte(text), &s) == nil {
+			return s
+		}
+		return text
 	}
-	return string(v.Value)
+	for range 2 * len(`\u1234`) { // an escape that was cut is left out
+		if json.Unmarshal([]byte(text+`"`), &s) == nil {
+			return s
+		}
+		text = text[:len(text)-1]
+	}
+	return ""
 }
 
 // acting are the roles of elements that get a reference: they can be clicked or filled in.
@@ -78,6 +100,7 @@ const (
 	maxDepth    = 60      // of indentation
 	maxNested   = 1000    // nodes in one another, shown or not
 	maxNodes    = 200_000 // of a tree
+	maxLiteral  = 8192    // bytes of a name or a value, as JSON; at least six times maxName
 	checked     = 4096    // nodes between two looks at whether the call is over
 )
 
@@ -86,30 +109,54 @@ const (
 // Elements that can be used have a reference, such as e7, which is valid until the page loads
 // another document.
 func (p *Page) Snapshot(ctx context.Context) (text string, cut bool, err error) {
-	var tree struct {
-		Nodes nodes `json:"nodes"`
+	for range maxMoves {
+		h, err := p.isolated(ctx)
+		if err != nil {
+			return "", false, err
+		}
+		var tree struct {
+			Nodes nodes `json:"nodes"`
+		}
+		err = p.call(ctx, "Accessibility.getFullAXTree", m{}, &tree)
+		large := errors.Is(err, errLarge)
+		if err == nil || large {
+			_, err = p.run(ctx, h.doc, `function() {}`) // the tree is of this document only if it is still there
+		}
+		switch {
+		case err != nil && !p.left(h, err):
+			return "", false, err
+		case err != nil:
+			continue
+		case large:
+			return "", true, nil
+		}
+		if text, cut, ok := p.write(ctx, h, tree.Nodes); ok {
+			return text, cut, context.Cause(ctx)
+		}
 	}
-	if err := p.call(ctx, "Accessibility.getFullAXTree", m{}, &tree); err != nil {
-		return "", false, err
-	}
+	return "", false, errRestless
+}
+
+// write writes the snapshot of a document; ok is false if the page has left it.
+func (p *Page) write(ctx context.Context, h handle, tree nodes) (text string, cut, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w := writer{ctx: ctx, page: p, nodes: make(map[string]*node, len(tree.Nodes)), known: make(map[int]int, len(p.refs))}
+	if p.documents != h.count {
+		return "", false, false
+	}
+	w := writer{ctx: ctx, page: p, nodes: make(map[string]*node, len(tree)), known: make(map[int]int, len(p.refs))}
 	for ref, element := range p.refs {
 		w.known[element] = ref
 	}
-	for i := range tree.Nodes {
-		w.nodes[tree.Nodes[i].ID] = &tree.Nodes[i]
+	for i := range tree {
+		w.nodes[tree[i].ID] = &tree[i]
 	}
-	for i := range tree.Nodes {
-		if n := &tree.Nodes[i]; n.Parent == "" && !n.written {
+	for i := range tree {
+		if n := &tree[i]; n.Parent == "" && !n.written {
 			w.write(n, 0, "")
 		}
 	}
-	if ctx.Err() != nil {
-		return "", false, context.Cause(ctx)
-	}
-	return w.out.String(), w.cut || len(tree.Nodes) == maxNodes, nil
+	return w.out.String(), w.cut || len(tree) == maxNodes, true
 }
 
 // writer writes a snapshot.

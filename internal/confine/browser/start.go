@@ -32,17 +32,23 @@ var programs = []string{"/usr/lib/chromium/chromium", "/usr/lib/chromium-browser
 // pipes, so that no port is open that a page could reach.
 var options = []string{
 	"--headless=new", "--no-sandbox", "--remote-debugging-pipe", "--user-data-dir=" + sandbox.FolderAt + "/profile",
-	"--proxy-server=http://127.0.0.1:61080", "--proxy-bypass-list=<-loopback>", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+	"--proxy-server=http://127.0.0.1:61080", "--proxy-bypass-list=<-loopback>;" + nowhere, "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 	"--force-webrtc-ip-handling-policy=disable_non_proxied_udp", "--disable-quic", "--dns-prefetch-disable",
 	"--no-first-run", "--no-default-browser-check", "--no-pings", "--no-service-autorun", "--disable-gpu", "--disable-dev-shm-usage", "--disable-breakpad", "--disable-extensions", "--allow-browser-signin=false",
 	"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-default-apps", "--disable-domain-reliability",
 	"--disable-client-side-phishing-detection", "--disable-search-engine-choice-screen", "--metrics-recording-only", "--password-store=basic", "--mute-audio", "--hide-scrollbars",
-	"--disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider,AutofillServerCommunication,PrivacySandboxSettings4,HttpsUpgrades,HttpsFirstBalancedModeAutoEnable,NetworkTimeServiceQuerying,PreconnectToSearch",
-	"--window-size=1280,800",
+	"--disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider,AutofillServerCommunication,PrivacySandboxSettings4,HttpsUpgrades,HttpsFirstBalancedModeAutoEnable,NetworkTimeServiceQuerying,PreconnectToSearch,BackForwardCache",
+	"--window-size=1280,800", "--disable-field-trial-config", "--disable-component-extensions-with-background-pages",
+	"--gaia-url=https://" + nowhere, "--google-apis-url=https://" + nowhere, "--google-url=https://" + nowhere, "--gcm-checkin-url=https://" + nowhere, "--gcm-registration-url=https://" + nowhere, "--gcm-mcs-endpoint=" + nowhere + ":443",
 }
 
+// nowhere is where Chromium finds its maker's services, which no option switches off. It is
+// not asked of the proxy and its name is not resolved, so that such requests reach nothing and
+// are not taken for requests of a page.
+const nowhere = "chromium.invalid"
+
 // preferences of the profile: no connection is made before a page needs it.
-const preferences = `{"net":{"network_prediction_options":2},"search":{"suggest_enabled":false},"alternate_error_pages":{"enabled":false},"profile":{"default_content_setting_values":{"notifications":2,"geolocation":2}}}`
+const preferences = `{"net":{"network_prediction_options":2},"search":{"suggest_enabled":false},"alternate_error_pages":{"enabled":false},"profile":{"default_content_setting_values":{"notifications":2,"automatic_downloads":1,"geolocation":2}}}`
 
 // fonts is the configuration of fontconfig, as the sandbox has no /etc/fonts.
 const fonts = `<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig><dir>/usr/share/fonts</dir><dir>/usr/local/share/fonts</dir><cachedir>` +

@@ -16,8 +16,15 @@ const maxConnections = 100
 
 // act makes a call that does something in the page, and returns what came of it.
 func (x tools) act(env tool.Env, a args, start bool, actions []tool.Action, do func(context.Context, *browser.Page, permit.Permit) error) (permit.Prepared, error) {
+	if a.SaveTo == "" && len(a.More) > 0 {
+		return permit.Prepared{}, fault.New(fault.ArgsInvalid, "save_more needs save_to, the file of the first download").In("save_more")
+	}
+	var saves []string
 	if a.SaveTo != "" {
-		actions = append(actions, access(env, tool.FileWrite, a.SaveTo))
+		saves = append([]string{a.SaveTo}, a.More...)
+	}
+	for _, to := range saves {
+		actions = append(actions, access(env, tool.FileWrite, to))
 	}
 	return permit.Prepared{Actions: actions, Run: func(ctx context.Context, pm permit.Permit) (tool.Result, error) {
 		if start {
@@ -27,8 +34,8 @@ func (x tools) act(env tool.Env, a args, start bool, actions []tool.Action, do f
 		}
 		out := map[string]any{}
 		asked, err := x.browsers.Use(ctx, pm, start, func(p *browser.Page) error {
-			err := x.saving(ctx, pm, p, a.SaveTo, out, func() error { return do(ctx, p, pm) })
-			tell(out, p.Told(), a.SaveTo != "")
+			saved, err := x.saving(ctx, pm, p, saves, out, func() error { return do(ctx, p, pm) })
+			tell(out, p.Told(), saved)
 			if err != nil {
 				return err
 			}
@@ -39,20 +46,25 @@ func (x tools) act(env tool.Env, a args, start bool, actions []tool.Action, do f
 	}}, nil
 }
 
-// saving does something in the page and, if a file is named, writes what the page offers to it.
-func (x tools) saving(ctx context.Context, pm permit.Permit, p *browser.Page, to string, out map[string]any, do func() error) error {
-	if to == "" {
-		return do()
+// saving does something in the page and, if files are named, writes what the page offers to
+// them. It returns how many it wrote.
+func (x tools) saving(ctx context.Context, pm permit.Permit, p *browser.Page, to []string, out map[string]any, do func() error) (saved int, err error) {
+	if len(to) == 0 {
+		return 0, do()
 	}
-	got, err := p.Save(ctx, do)
-	if err == nil {
-		err = save(pm, to, got.Content)
-	}
+	got, err := p.Save(ctx, len(to), do)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	out["saved"] = map[string]any{"path": files.New(pm).Show(to), "bytes": len(got.Content), "url": got.URL, "name": got.Name}
-	return nil
+	var list []any
+	for i, one := range got {
+		if err := save(pm, to[i], one.Content); err != nil {
+			return i, err
+		}
+		list = append(list, map[string]any{"path": files.New(pm).Show(to[i]), "bytes": len(one.Content), "url": one.URL, "name": one.Name})
+		out["saved"] = list
+	}
+	return len(got), nil
 }
 
 // save writes a new file.
@@ -112,15 +124,15 @@ func place(ctx context.Context, p *browser.Page, out map[string]any) error {
 	return nil
 }
 
-// tell adds what happened in the page without being asked for.
-func tell(out map[string]any, t browser.Told, saved bool) {
+// tell adds what happened in the page without being asked for. The first downloads were saved.
+func tell(out map[string]any, t browser.Told, saved int) {
 	for name, texts := range map[string][]string{"popups": t.Popups, "dialogs": t.Dialogs} {
 		if len(texts) > 0 {
 			out[name] = anys(texts, func(s string) any { return s })
 		}
 	}
-	if len(t.Downloads) > 0 && !saved {
-		out["downloads"] = anys(t.Downloads, func(d browser.Download) any { return map[string]any{"url": d.URL, "name": d.Name} })
+	if len(t.Downloads) > saved {
+		out["downloads"] = anys(t.Downloads[saved:], func(d browser.Download) any { return map[string]any{"url": d.URL, "name": d.Name} })
 	}
 }
 

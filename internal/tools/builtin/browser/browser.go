@@ -30,14 +30,15 @@ const (
 
 const (
 	ref    = `"ref": {"type": "string", "pattern": "^e[1-9][0-9]{0,8}$", "description": "the element, by its reference in the newest snapshot, such as e7"}`
-	saveTo = `"save_to": {"type": "string", "minLength": 1, "description": "the new file for what the page offers as a download; an existing file is never replaced"}`
-	filed  = `"path": {"type": "string", "minLength": 1, "description": "a new file to write it to as well; an existing file is never replaced"}`
+	saveTo = `"save_to": {"type": "string", "minLength": 1, "description": "the new file for what the page offers as a download; an existing file is never replaced"},
+		"save_more": {"type": "array", "minItems": 1, "maxItems": 10, "items": {"type": "string", "minLength": 1}, "description": "with save_to: the new files for further downloads, in the order in which the page offers them"}`
+	filed = `"path": {"type": "string", "minLength": 1, "description": "a new file to write it to as well; an existing file is never replaced"}`
 
 	texts = `{"type": "array", "items": {"type": "string"}}`
 	where = `"url": {"type": "string"}, "title": {"type": "string"}, "status": {"type": "integer", "description": "of HTTP"}, "loading": {"type": "boolean", "description": "the page was not done when the call ended"}`
 	told  = `"popups": ` + texts + `, "dialogs": ` + texts + `,
-		"downloads": {"type": "array", "items": {"type": "object", "additionalProperties": false, "required": ["url", "name"], "properties": {"url": {"type": "string"}, "name": {"type": "string"}}}, "description": "files that the page offered and that were refused, as save_to was not given"},
-		"saved": {"type": "object", "additionalProperties": false, "required": ["path", "bytes", "url", "name"], "properties": {"path": {"type": "string"}, "bytes": {"type": "integer"}, "url": {"type": "string"}, "name": {"type": "string"}}}`
+		"downloads": {"type": "array", "items": {"type": "object", "additionalProperties": false, "required": ["url", "name"], "properties": {"url": {"type": "string"}, "name": {"type": "string"}}}, "description": "files that the page offered and that were not saved, as save_to and save_more name no file for them"},
+		"saved": {"type": "array", "items": {"type": "object", "additionalProperties": false, "required": ["path", "bytes", "url", "name"], "properties": {"path": {"type": "string"}, "bytes": {"type": "integer"}, "url": {"type": "string"}, "name": {"type": "string"}}}}`
 	connections = `"connections": {"type": "array", "items": {"type": "object", "additionalProperties": false, "required": ["target", "allowed"], "properties": {
 		"target": {"type": "string"}, "allowed": {"type": "boolean"}, "reason": {"type": "string"}, "count": {"type": "integer"}}}, "description": "what the page asked for while the call ran"},
 		"connections_more": {"type": "integer", "description": "connections that are not listed"}`
@@ -92,6 +93,7 @@ type args struct {
 	Options []string `json:"options"`
 	Seconds *float64 `json:"seconds"`
 	SaveTo  string   `json:"save_to"`
+	More    []string `json:"save_more"`
 	Path    string   `json:"path"`
 	Whole   bool     `json:"whole"`
 }

@@ -110,7 +110,7 @@ func TestCalls(t *testing.T) {
 	if out, err = p.run("browser.click", tool.Args{"ref": "e1"}); err != nil || out["saved"] != nil {
 		t.Errorf("a download without a place: %v, %v", out, err)
 	}
-	if out, err = p.run("browser.click", tool.Args{"ref": "e1", "save_to": "out/x"}); err != nil || out["saved"].(map[string]any)["path"] != "out/x" {
+	if out, err = p.run("browser.click", tool.Args{"ref": "e1", "save_to": "out/x"}); err != nil || out["saved"].([]any)[0].(map[string]any)["path"] != "out/x" {
 		t.Errorf("a download: %v, %v", out, err)
 	}
 	if saved, err := os.ReadFile(p.dir + "/out/x"); string(saved) != "content" {
@@ -145,8 +145,8 @@ func TestFilesAreGivenUnderThePolicy(t *testing.T) {
 	if out, err := p.run("browser.fill", tool.Args{"ref": "e2", "files": []any{"in/note.txt"}}); err != nil || !strings.Contains(out["snapshot"].(string), "given note.txt") {
 		t.Errorf("got %v, %v", out, err)
 	}
-	actions, err := permittest.Actions(p.tools["browser.fill"], tool.Env{Workspace: p.dir}, tool.Args{"ref": "e2", "files": []any{"in/note.txt"}, "save_to": "out/y"})
-	if err != nil || len(actions) != 2 || actions[0].Kind != tool.FileRead || actions[1].Kind != tool.FileWrite {
+	actions, err := permittest.Actions(p.tools["browser.fill"], tool.Env{Workspace: p.dir}, tool.Args{"ref": "e2", "files": []any{"in/note.txt"}, "save_to": "out/y", "save_more": []any{"out/z"}})
+	if err != nil || len(actions) != 3 || actions[0].Kind != tool.FileRead || actions[1].Kind != tool.FileWrite || actions[2].Kind != tool.FileWrite {
 		t.Errorf("the actions are %v, %v", actions, err)
 	}
 }
