@@ -74,6 +74,7 @@ var mayImport = map[string]string{
 	"authority/policy":           "base/regex base/clip base/document base/fault base/near base/tool authority/policy/command authority/policy/glob authority/policy/language authority/policy/target",
 	"authority/policy/cases":     "base/document base/fault base/tool authority/policy authority/policy/target",
 	"authority/policy/language":  "",
+	"authority/reach/waymap":     "authority/reach base/clip base/redact",
 	"authority/reach":            "authority/policy authority/policy/language base/document base/fault base/near base/tool",
 	"authority/policy/compare":   "authority/policy authority/policy/target base/tool",
 	"authority/policy/translate": "base/document base/fault authority/policy authority/policy/command authority/policy/glob github.com/BurntSushi/toml",
@@ -221,7 +222,7 @@ var mayImport = map[string]string{
 		tools/executor/wasm tools/extension service/skeleton tools/source/openapi
 		confine/changeset confine/sandbox confine/secret
 		record/ledger record/report record/store record/store/postgres
-		authority/grant authority/grant/token authority/policy authority/policy/cases authority/policy/compare authority/policy/profile authority/policy/translate authority/reach
+		authority/grant authority/grant/token authority/policy authority/policy/cases authority/policy/compare authority/policy/profile authority/policy/translate authority/reach authority/reach/waymap
 		base/canon base/clip base/document base/fault base/garbage base/inspect base/markdown base/near base/redact base/tool base/wholefile
 		github.com/google/uuid github.com/mattn github.com/spf13/cobra github.com/spf13/pflag golang.org/x/mod golang.org/x/sys golang.org/x/term
 		os os/signal syscall

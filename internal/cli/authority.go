@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 
@@ -8,12 +9,13 @@ import (
 
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/authority/reach"
+	"github.com/remitrun/remit/internal/authority/reach/waymap"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/wholefile"
 )
 
 func (s *session) authorityCmd() *cobra.Command {
-	var file, dir, who, tests string
+	var file, dir, who, tests, page string
 	var diff bool
 	c := &cobra.Command{
 		Use:   "authority [FROM TO | OLD NEW]",
@@ -25,21 +27,28 @@ holders (agent:docs), or sections with an entry as in policies: 'files src/**',
 may also be a label: 'label private'.
 
 The answer "no way" is a proof. A way is shown step by step, each with an
-example, the rule that decides it, and its place. The exit status is 0 if there
-is no way, 4 if there is one, and 5 if each needs a person's approval or a tool
-that Remit cannot look into.
+example, the rule that decides it, and its place, and then the fewest entries
+of policies that every way needs. The exit status is 0 if there is no way, 4 if
+there is one, and 5 if each needs a person's approval or a tool that Remit
+cannot look into. --html writes all ways as a picture.
+
+Without arguments it is a table of the questions that are asked first. Without
+-p, grants that were issued here are asked about too.
 
 --who shows who can do something, --tests checks a file of expected answers
 (exit status 1 if one is wrong), and --diff shows what the policy NEW opens that
 OLD does not (4 if it opens something).
 `,
-		Example: `  remit authority 'files private/**' 'network *'
+		Example: `  remit authority
+  remit authority 'files private/**' 'network *' --html ways.html
   remit authority agent:docs 'files.write ~/.ssh/**' -p policy.yaml
   remit authority --who 'network POST https://api.bank.example/**'
   remit authority --tests authority.yaml
   remit authority --diff old.yaml new.yaml`,
-		Args: func(_ *cobra.Command, args []string) error { return authorityArgs(args, who == "" && tests == "") },
-		RunE: func(_ *cobra.Command, args []string) error {
+		Args: func(_ *cobra.Command, args []string) error {
+			return authorityArgs(args, diff, who != "" || tests != "", page != "")
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
 			a, ws, err := s.openIn(dir)
 			if err != nil {
 				return err
@@ -47,7 +56,7 @@ OLD does not (4 if it opens something).
 			if diff {
 				return s.authorityDiff(a, args[0], args[1], ws)
 			}
-			w, err := a.PolicyReview.World(file, ws)
+			w, err := a.PolicyReview.World(cmd.Context(), file, ws)
 			switch {
 			case err != nil:
 				return err
@@ -55,25 +64,28 @@ OLD does not (4 if it opens something).
 				return s.authorityWho(w, who)
 			case tests != "":
 				return s.authorityTests(w, tests)
+			case len(args) == 0:
+				return s.authorityOverview(w)
 			}
-			return s.authority(w, args[0], args[1])
+			return s.authority(w, args[0], args[1], page)
 		},
 	}
 	c.Flags().StringVarP(&file, "policy", "p", "", "policy `FILE` (default: the workspace's trusted remit.yaml)")
 	c.Flags().StringVarP(&dir, "workspace", "w", "", "workspace `DIR` that patterns are relative to (default: the current folder)")
 	c.Flags().StringVar(&who, "who", "", "show for each holder whether it can do `TO`")
 	c.Flags().StringVar(&tests, "tests", "", "check the expected answers in `FILE`")
+	c.Flags().StringVar(&page, "html", "", "write all ways as a picture with its table to `FILE`")
 	c.Flags().BoolVar(&diff, "diff", false, "show what the policy NEW opens that OLD does not")
-	c.MarkFlagsMutuallyExclusive("who", "tests", "diff")
+	c.MarkFlagsMutuallyExclusive("who", "tests", "diff", "html")
 	c.MarkFlagsMutuallyExclusive("policy", "diff")
 	return c
 }
 
 // authorityArgs checks that both sides of a question, or both policies, are there.
-func authorityArgs(args []string, both bool) error {
-	want := 0
-	if both {
-		want = 2
+func authorityArgs(args []string, diff, whole, page bool) error {
+	want := 2
+	if whole || len(args) == 0 && !diff && !page {
+		want = 0
 	}
 	if len(args) == want {
 		return nil
@@ -88,25 +100,79 @@ var verdicts = map[reach.Verdict]struct {
 	color  colour
 }{reach.Unreachable: {0, green}, reach.Reachable: {4, red}, reach.Conditional: {5, yellow}}
 
-func (s *session) authority(w *reach.World, from, to string) error {
+func (s *session) authority(w *reach.World, from, to, page string) error {
 	answer, err := w.Ask(from, to)
 	if err != nil {
 		return err
 	}
+	cut, err := w.Cut(answer)
+	if err != nil {
+		return err
+	}
+	if page != "" {
+		if err := writeWays(w, answer, cut, page); err != nil {
+			return err
+		}
+	}
 	v := verdicts[answer.Verdict]
 	if s.json {
-		if err := s.printJSON(answer); err != nil {
+		out := struct {
+			reach.Answer
+			Cut []reach.Entry `json:"cut,omitempty"`
+		}{answer, cut}
+		if err := s.printJSON(out); err != nil {
 			return err
 		}
 		return v.status.orNil()
 	}
-	s.printAnswer(w, answer)
+	s.printAnswer(w, answer, cut)
+	if page != "" {
+		s.printf("\nall ways as a picture: %s\n", show(page))
+	}
 	return v.status.orNil()
 }
 
-func (s *session) printAnswer(w *reach.World, answer reach.Answer) {
+// writeWays writes all ways of a question as a page.
+func writeWays(w *reach.World, answer reach.Answer, cut []reach.Entry, file string) error {
+	m, err := w.Map(answer.From, answer.To)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := waymap.HTML(&b, waymap.Page{Answer: answer, Cut: cut, Map: m}); err != nil {
+		return err
+	}
+	if err := wholefile.Replace(file, b.Bytes()); err != nil {
+		return fault.Wrap(fault.Usage, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: file})
+	}
+	return nil
+}
+
+func (s *session) authorityOverview(w *reach.World) error {
+	o, err := w.Overview()
+	if err != nil {
+		return err
+	}
+	if s.json {
+		return s.printJSON(o)
+	}
+	var rows [][]cell
+	for _, r := range o.Rows {
+		row := []cell{{r.From, bold}}
+		for _, v := range r.Verdicts {
+			row = append(row, cell{string(v), verdicts[v].color})
+		}
+		rows = append(rows, row)
+	}
+	s.table(append([]string{"FROM"}, o.To...), rows)
+	s.printf("\n%s\n", s.paint(dim, "For the steps of one: remit authority 'files **' 'network *'"))
+	return nil
+}
+
+func (s *session) printAnswer(w *reach.World, answer reach.Answer, cut []reach.Entry) {
 	verdict := s.paint(verdicts[answer.Verdict].color, string(answer.Verdict))
 	from, to := show(answer.From), show(answer.To)
+	without := "gets there without a person"
 	switch answer.Verdict {
 	case reach.Unreachable:
 		s.printf("%s: it is proved that nothing leads from %s to %s\n", verdict, from, to)
@@ -114,28 +180,43 @@ func (s *session) printAnswer(w *reach.World, answer reach.Answer) {
 		return
 	case reach.Conditional:
 		s.printf("%s: %s gets to %s only by an approval or an assumption\n", verdict, from, to)
+		without = "gets there"
 	default:
 		s.printf("%s: %s gets to %s\n", verdict, from, to)
 	}
 	for i, step := range answer.Steps {
 		s.printWayStep(i+1, step)
 	}
+	if len(cut) > 0 {
+		these := "this entry"
+		if len(cut) > 1 {
+			these = "these entries"
+		}
+		s.printf("\nWithout %s nothing %s:\n", these, without)
+		for _, e := range cut {
+			s.printf("    %s\n", placed(e.Rule, e.File, e.Line))
+		}
+	}
 	if len(answer.Steps) > 1 {
 		s.printf("\n%s\n", s.paint(dim, "Between steps it is assumed that a model hands on, or obeys, what it reads."))
 	}
 }
 
+// placed is a rule with its place.
+func placed(rule, file string, line int) string {
+	if file == "" || line == 0 {
+		return show(rule)
+	}
+	return fmt.Sprintf("%s, %s:%d", show(rule), show(file), line)
+}
+
 func (s *session) printWayStep(n int, step reach.Step) {
 	s.printf("\n%2d. %s %s %s\n", n, show(step.From), step.Does, show(step.To))
-	where := ruleText(step.Effect, step.Rule)
-	if step.File != "" && step.Line > 0 {
-		where += fmt.Sprintf(", %s:%d", show(step.File), step.Line)
-	}
 	col := green
 	if step.Effect != "allow" {
 		col = yellow
 	}
-	s.printf("    %s  %s\n", s.paint(col, step.Effect), where)
+	s.printf("    %s  %s\n", s.paint(col, step.Effect), placed(ruleText(step.Effect, step.Rule), step.File, step.Line))
 	if step.Why != "" {
 		s.printf("    %s\n", s.paint(dim, "at most: "+step.Why))
 	}

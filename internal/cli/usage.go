@@ -33,6 +33,9 @@ func prepare(c *cobra.Command) {
 	}
 	c.Args = func(cmd *cobra.Command, a []string) error {
 		if err := args(cmd, a); err != nil {
+			if own := (*fault.Error)(nil); errors.As(err, &own) {
+				return err
+			}
 			return misused(cmd, a)
 		}
 		err := cmd.ValidateRequiredFlags()

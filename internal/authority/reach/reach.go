@@ -81,6 +81,8 @@ type Step struct {
 	Why    string `json:"why,omitempty"`
 
 	effect  policy.Effect
+	holder  int
+	section string
 	subject string // of the action, as its language has it
 }
 
@@ -402,10 +404,10 @@ var verbs = map[string]string{"files.read": "reads", "files.write": "writes", "f
 
 // decide has the holder's policies decide an example.
 func (w *World) decide(h int, section, subject string, tools []*tool.Spec) Step {
-	s := Step{From: w.Holders[h].Name, Does: verbs[section], To: subject, Example: subject, subject: subject, Effect: policy.Deny.String()}
+	s := Step{From: w.Holders[h].Name, Does: verbs[section], To: subject, Example: subject, holder: h, section: section, subject: subject, Effect: policy.Deny.String()}
 	chain := w.Holders[h].Chain
 	if section == "tools" {
-		s.set(chain.Decide(policy.Call{Tool: w.spec(subject), Args: tool.Args{}}))
+		s.set(w.decideTool(chain, subject))
 		return s
 	}
 	a, ok := policy.ActionOn(section, subject)
@@ -444,6 +446,11 @@ func (w *World) decide(h int, section, subject string, tools []*tool.Spec) Step 
 	}
 	s.set(best)
 	return s
+}
+
+// decideTool is what a chain decides on a call of a tool without arguments.
+func (w *World) decideTool(c policy.Chain, id string) policy.Decision {
+	return c.Decide(policy.Call{Tool: w.spec(id), Args: tool.Args{}})
 }
 
 func (s *Step) set(d policy.Decision) {

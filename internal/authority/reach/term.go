@@ -232,10 +232,10 @@ func (w *World) shares(h, k int, writes, reads bool) []Step {
 	if err != nil || err2 != nil || !(ok && (reads || also) || also && writes) {
 		return nil
 	}
-	through := gave
+	through, by := gave, h
 	if !ok {
-		through = took
+		through, by = took, k
 	}
 	return []Step{{From: w.Holders[h].Name, Does: "hands on, with " + through + ", to", To: w.Holders[k].Name, Example: through,
-		Effect: policy.Ask.String(), effect: policy.Ask, Why: "what a tool that is not compiled in keeps, reads and writes is not known"}}
+		holder: by, section: "tools", subject: through, Effect: policy.Ask.String(), effect: policy.Ask, Why: "what a tool that is not compiled in keeps, reads and writes is not known"}}
 }
