@@ -19,6 +19,7 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/report"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/history"
 	"github.com/remitrun/remit/internal/service/replays"
 	"github.com/remitrun/remit/internal/service/runs"
 )
@@ -208,6 +209,11 @@ func (s *served) Calls(ctx context.Context, id string, from, limit int) ([]json.
 		}
 	}
 	return out, nil
+}
+
+// Pictures implements httpapi.Runs.
+func (s *served) Pictures(ctx context.Context, id string, index int) ([]history.Picture, error) {
+	return s.app.History.Pictures(ctx, id, index)
 }
 
 // Replay implements httpapi.Runs.

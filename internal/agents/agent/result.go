@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"maps"
 	"strings"
 	"unicode/utf8"
 
@@ -43,12 +44,44 @@ func resultOf(o runner.Outcome, chain policy.Chain, most int) result {
 		r.text = errorText(r.status, r.err, nil)
 	case o.Output == nil:
 		r.text = "{}"
-	case o.Tool == readID || len(out) <= most: // output.read bounds itself
+	case o.Tool == readID: // it bounds itself
+		r.text = string(out)
+	case pictured(o.Output) != nil:
+		if r.text = toJSON(pictured(o.Output)); len(r.text) > most {
+			r.text = envelope(out, most)
+		}
+	case len(out) <= most:
 		r.text = string(out)
 	default:
 		r.text = envelope(out, most)
 	}
 	return r
+}
+
+// pictured is an output without the bytes of its pictures and documents, which are of no use to
+// a model as text; nil: it has none. The record has them.
+func pictured(out map[string]any) map[string]any {
+	const left = "(left out; the record has it)"
+	var clean map[string]any
+	media, _ := out["media_type"].(string)
+	if _, ok := out["content_base64"]; ok && (media == "image/png" || media == "application/pdf") {
+		clean = maps.Clone(out)
+		clean["content_base64"] = left
+	}
+	if images, ok := out["images"].([]any); ok && clean == nil {
+		list := make([]any, len(images))
+		for i, one := range images {
+			list[i] = one
+			if part, ok := one.(map[string]any); ok && pictured(part) != nil {
+				list[i], clean = pictured(part), out
+			}
+		}
+		if clean != nil {
+			clean = maps.Clone(out)
+			clean["images"] = list
+		}
+	}
+	return clean
 }
 
 // cutOutput replaces an output that is too long.

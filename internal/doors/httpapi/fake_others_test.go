@@ -102,6 +102,13 @@ func (o others) Calls(_ context.Context, _ string, from, limit int) ([]json.RawM
 	return out, nil
 }
 
+func (o others) Pictures(_ context.Context, _ string, index int) ([]history.Picture, error) {
+	if index != 2 {
+		return nil, nil
+	}
+	return []history.Picture{{Name: "/plot.png", PNG: []byte("\x89PNG")}}, nil
+}
+
 func (o others) Report(_ context.Context, _, format string, w io.Writer) error {
 	_, err := io.WriteString(w, `{"format":"`+format+`"}`)
 	return err

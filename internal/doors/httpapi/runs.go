@@ -13,6 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/service/history"
 	"github.com/remitrun/remit/internal/service/replays"
 )
 
@@ -23,6 +24,7 @@ type Runs interface {
 	Run(ctx context.Context, id string) (ledger.Run, error) // fault.RunUnknown
 	// Calls gives calls as JSON, in the order of their index, from the one with this index on.
 	Calls(ctx context.Context, id string, from, limit int) ([]json.RawMessage, error)
+	Pictures(ctx context.Context, id string, index int) ([]history.Picture, error)
 	// Report writes a report in a format: json, html or text.
 	Report(ctx context.Context, id, format string, w io.Writer) error
 	Verify(ctx context.Context, id string) (store.VerifyReport, error)
@@ -149,6 +151,7 @@ func (s *Server) runs() {
 		return &struct{ Body CallList }{out}, err
 	})
 	s.getCall()
+	s.pictures()
 	s.startRuns()
 	s.plans()
 	s.tellRuns()
@@ -177,6 +180,72 @@ func (s *Server) getCall() {
 		}
 		return &struct{ Body json.RawMessage }{list[0]}, nil
 	})
+}
+
+// PictureList has the pictures in a call's output.
+type PictureList struct {
+	Items []PictureInfo `json:"items"`
+}
+
+// PictureInfo describes a picture.
+type PictureInfo struct {
+	Number int    `json:"number" doc:"From 1"`
+	Name   string `json:"name,omitempty" doc:"Of its file, if it has one"`
+	Bytes  int    `json:"bytes"`
+}
+
+// CallPath names a call of a run.
+type CallPath struct {
+	RunPath
+	Index int `path:"index" minimum:"1" maximum:"2147483647" example:"1"`
+}
+
+func (s *Server) pictures() {
+	type list struct {
+		asked
+		CallPath
+	}
+	route(s, operation{
+		id: "listPictures", method: http.MethodGet, path: "/v1/runs/{run_id}/calls/{index}/pictures", tag: "runs", action: "runs.read", summary: "List the pictures of a call",
+		text: "The pictures in its output, as a screenshot of a page or a plot of a program.", errors: []int{404}, answer: map[string]any{"items": []any{map[string]any{"number": 1, "name": "/plot.png", "bytes": 20481}}},
+	}, func(ctx context.Context, in *list) (*struct{ Body PictureList }, error) {
+		all, err := s.picturesOf(ctx, in.who, in.CallPath)
+		out := PictureList{Items: []PictureInfo{}}
+		for i, p := range all {
+			out.Items = append(out.Items, PictureInfo{i + 1, p.Name, len(p.PNG)})
+		}
+		return &struct{ Body PictureList }{out}, err
+	})
+	type one struct {
+		asked
+		CallPath
+		Number int `path:"number" minimum:"1" maximum:"1000" example:"1"`
+	}
+	route(s, operation{
+		id: "getPicture", method: http.MethodGet, path: "/v1/runs/{run_id}/calls/{index}/pictures/{number}", tag: "runs", action: "runs.read", summary: "Get a picture of a call",
+		text: "A PNG, as the call recorded it.", errors: []int{404}, more: map[int]reply{200: {text: "The picture", kind: "image/png"}},
+	}, func(ctx context.Context, in *one) (*Streamed, error) {
+		all, err := s.picturesOf(ctx, in.who, in.CallPath)
+		if err == nil && in.Number > len(all) {
+			err = fault.New(fault.NotFound, "the call has no picture %d", in.Number)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &Streamed{func(huma.Context) {
+			in.x.Header().Set("Content-Type", "image/png")
+			in.x.Header().Set("Content-Disposition", "attachment; filename=picture.png")
+			in.x.WriteHeader(http.StatusOK)
+			_, _ = in.x.Write(all[in.Number-1].PNG) // the client may have gone
+		}}, nil
+	})
+}
+
+func (s *Server) picturesOf(ctx context.Context, who *Caller, of CallPath) ([]history.Picture, error) {
+	if _, err := s.run(ctx, who, of.ID); err != nil {
+		return nil, err
+	}
+	return s.o.Runs.Pictures(ctx, of.ID, of.Index)
 }
 
 func (s *Server) listRuns() {

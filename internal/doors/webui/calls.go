@@ -2,10 +2,13 @@ package webui
 
 import (
 	"fmt"
+	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
+	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/report"
 )
@@ -93,11 +96,38 @@ type callView struct {
 	Call     callLine
 	Args     []value
 	Output   []value
+	Pictures []pictureView
 	Phases   []phase
 	Chain    []chainLink // where its authority comes from
 	Tree     callTree
 	Previous string // path; "": it is the first
 	Next     string
+}
+
+// pictureView is a picture in the call's output.
+type pictureView struct {
+	Name  string
+	Bytes int
+	Path  string
+}
+
+// picture serves a picture of a call's output. It is a PNG by its bytes, and the browser is told
+// to take it for nothing else.
+func (s *Server) picture(x *exchange) {
+	var b buffer
+	err := x.api.serve(&b, http.MethodGet, x.runPath()+"/calls/"+url.PathEscape(x.r.PathValue("index"))+"/pictures/"+url.PathEscape(x.r.PathValue("number")), nil, nil, nil)
+	if err == nil && b.status >= http.StatusBadRequest {
+		err = b.problem()
+	}
+	if err != nil {
+		s.refused(x, err)
+		return
+	}
+	h := x.w.Header()
+	h.Set("Content-Type", "image/png")
+	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	h.Set("Content-Length", strconv.Itoa(b.body.Len()))
+	_, _ = x.w.Write(b.body.Bytes()) // the browser may have gone
 }
 
 // phase is the time that a call spent in one state.
@@ -119,6 +149,15 @@ func (s *Server) call(x *exchange) (*page, error) {
 	}
 	id := run.ID.String()
 	v := callView{Run: runLine{run, x.now}, Call: newCallLine(id, run.Started, step), Args: valuesOf(step.Args.JSON), Output: valuesOf(step.Output.JSON), Phases: phasesOf(step.Timeline), Chain: x.chainOf(run, step)}
+	var list httpapi.PictureList
+	if err := x.api.get(x.runPath()+"/calls/"+strconv.Itoa(step.Index)+"/pictures", nil, &list); err == nil { // the page is right without them
+		for _, p := range list.Items {
+			v.Pictures = append(v.Pictures, pictureView{p.Name, p.Bytes, v.Call.Path + "/pictures/" + strconv.Itoa(p.Number)})
+		}
+	}
+	if len(v.Pictures) > 0 {
+		v.Output = slices.DeleteFunc(v.Output, func(o value) bool { return o.Name == "content_base64" || o.Name == "images" })
+	}
 	var err error
 	if v.Tree, err = x.treeOf(run, step.Index); err != nil {
 		return nil, err

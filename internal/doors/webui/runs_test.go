@@ -82,3 +82,19 @@ func TestARunIsCancelled(t *testing.T) {
 		t.Errorf("got status %d: %s", w.Code, w.Body)
 	}
 }
+
+func TestPicturesAreServedAsNothingElse(t *testing.T) {
+	s, _, _ := newServer(t)
+	w := ask(s, "/ui/runs/"+runID+"/calls/2/pictures/1", nil)
+	for name, want := range map[string]string{"Content-Type": "image/png", "X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; sandbox"} {
+		if got := w.Header().Get(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	if w.Code != 200 || w.Body.String() != "PNG" {
+		t.Errorf("got %d, %q", w.Code, w.Body)
+	}
+	if w := ask(s, "/ui/runs/"+runID+"/calls/2/pictures/7", nil); w.Code != 404 || w.Header().Get("Content-Type") == "image/png" {
+		t.Errorf("a picture that is not there: %d, %s", w.Code, w.Header().Get("Content-Type"))
+	}
+}

@@ -135,6 +135,7 @@ func (s *Server) routes() {
 	s.page("GET /ui/runs/{id}", "run.html", s.run)
 	s.action("POST /ui/runs/{id}", "run.html", s.inRun)
 	s.page("GET /ui/runs/{id}/calls/{index}", "call.html", s.call)
+	s.signedIn("GET /ui/runs/{id}/calls/{index}/pictures/{number}", s.picture)
 	s.signedIn("GET /ui/runs/{id}/report", s.report)
 	s.page("GET /ui/queue", "queue.html", s.queue)
 	s.action("POST /ui/queue", "queue.html", s.inQueue)

@@ -192,6 +192,12 @@ func (b *builder) step(c Call, chain []Policy) Step {
 			s.Commitment = b.text(condition.String())
 		}
 	}
+	if b.d.Output != nil && HasPictures(c.Call) {
+		s.pictures = func() ([]Picture, error) {
+			out, err := b.d.Output(c.Call)
+			return Pictures(out), err
+		}
+	}
 	s.Decision = asked.decision(c, chain)
 	s.SideEffects = b.sideEffects(c)
 	return s

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	_ "embed" // the page and its style
 	"encoding/base64"
@@ -40,9 +41,10 @@ var page = sync.OnceValue(func() *template.Template {
 // HTML writes the report as one page that loads nothing: no script, no font, no
 // image. A strict content security policy makes the browser hold to it.
 func HTML(w io.Writer, d Data) error {
-	shown := endSteps[stepView]{keep: newStepView}
+	pictures := album{left: maxReportPNGs}
+	shown := endSteps[stepView]{keep: pictures.newStepView}
 	rep, err := build(d, &shown)
-	if err != nil {
+	if err = cmp.Or(err, pictures.err); err != nil {
 		return err
 	}
 	var b bytes.Buffer // a page cut short by an error would look like a whole one
@@ -74,7 +76,7 @@ func newView(rep Report, shown []placed[stepView]) view {
 		CSP:    "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'",
 		Inputs: fields(rep.Plan.Inputs),
 	}
-	if slices.ContainsFunc(shown, func(s placed[stepView]) bool { return s.step.Picture != "" }) {
+	if slices.ContainsFunc(shown, func(s placed[stepView]) bool { return len(s.step.Shown) > 0 }) {
 		v.CSP += "; img-src data:"
 	}
 	if v.Title == "" {
@@ -116,7 +118,20 @@ type stepView struct {
 	Args     []field
 	Output   []field
 	Refusals []ledger.Refusal
-	Picture  template.URL // of a page, as a data: URL; "": none
+	Shown    []shownPicture
+	Unshown  int // pictures for which the report has no room
+}
+
+// shownPicture is a picture as a data: URL.
+type shownPicture struct {
+	Name string
+	URL  template.URL
+}
+
+// album takes the pictures of a report, as far as there is room.
+type album struct {
+	left int // bytes
+	err  error
 }
 
 // phase is the time between two states.
@@ -135,7 +150,7 @@ func (v *stepView) draw(total float64) {
 }
 
 // newStepView keeps of the arguments and the output only what is shown.
-func newStepView(s Step) stepView {
+func (a *album) newStepView(s Step) stepView {
 	v := stepView{
 		Step: s, Icon: pageSign(s.Status), Subject: subject(s),
 		Phases: phases(s.Timeline), Args: fields(s.Args), Output: fields(s.Output),
@@ -143,23 +158,30 @@ func newStepView(s Step) stepView {
 	if s.Status == tool.StatusDenied.String() || len(s.Decision.Refusals) > 0 {
 		v.Refusals = refusalsOf(s)
 	}
-	if s.Tool == "browser.screenshot" {
-		v.Picture = picture(s.Output)
+	a.add(&v)
+	if len(v.Shown) > 0 {
+		v.Output = slices.DeleteFunc(v.Output, func(f field) bool { return f.Key == "content_base64" || f.Key == "images" })
 	}
-	v.Step.Args, v.Step.Output = Value{}, Value{}
+	v.Step.Args, v.Step.Output, v.pictures = Value{}, Value{}, nil
 	return v
 }
 
-// picture returns the PNG in an output as a URL that the page can show. Browsers of today
-// show nothing else of such a URL, whatever its bytes are.
-func picture(v Value) template.URL {
-	var out struct {
-		Content []byte `json:"content_base64"`
+// add adds the pictures of a step. Browsers show nothing but an image of such a URL.
+func (a *album) add(v *stepView) {
+	if v.pictures == nil || a.err != nil {
+		return
 	}
-	if json.Unmarshal(v.JSON, &out) != nil || !bytes.HasPrefix(out.Content, []byte("\x89PNG\r\n\x1a\n")) {
-		return ""
+	list, err := v.pictures()
+	if a.err = err; err != nil {
+		return
 	}
-	return template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(out.Content))
+	for _, p := range list {
+		if a.left -= len(p.PNG); a.left < 0 {
+			v.Unshown++
+			continue
+		}
+		v.Shown = append(v.Shown, shownPicture{p.Name, template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(p.PNG))})
+	}
 }
 
 func thousand(part float64) string { return strconv.FormatFloat(part*1000, 'f', 1, 64) }

@@ -39,6 +39,9 @@ type Data struct {
 	Parts     map[string][]byte      // of the run: ledger.PartPlan, PartPolicy, PartInputs
 	Calls     iter.Seq2[Call, error] // read once, one after the other; nil: there are none
 	Redactor  *redact.Redactor       // nil: knows the well-known formats only
+
+	// Output loads the whole output of a call that has pictures; nil: pictures are not shown.
+	Output func(c ledger.Call) ([]byte, error)
 }
 
 // Call is one call with those of its parts that were loaded. A part that
@@ -129,7 +132,8 @@ type Step struct {
 
 	Left int `json:"-"` // steps before this one that a short report leaves out
 
-	offset time.Duration // since the run began
+	offset   time.Duration // since the run began
+	pictures func() ([]Picture, error)
 }
 
 // Executor says who carried out the step and whose word its outcome is; "" for Remit.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -307,20 +308,49 @@ func TestLargeValuesAreToldBySize(t *testing.T) {
 	}
 }
 
-// A screenshot is shown as a picture, and other bytes are not.
-func TestPicturesOfPages(t *testing.T) {
-	png, other := base64.StdEncoding.EncodeToString([]byte("\x89PNG\r\n\x1a\nrest")), base64.StdEncoding.EncodeToString([]byte("<svg onload=x>"))
+// Pictures of calls are shown as such, and other bytes are not.
+func TestPicturesAreShown(t *testing.T) {
+	header := func(w, h uint32) string {
+		b := binary.BigEndian.AppendUint32([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"), w)
+		return base64.StdEncoding.EncodeToString(append(binary.BigEndian.AppendUint32(b, h), "rest"+strings.Repeat("x", report.MaxPart)...))
+	}
+	png := header(2, 3)
 	for name, tt := range map[string]struct {
-		tool    tool.ID
-		content string
-		shown   bool
-	}{"a screenshot": {"browser.screenshot", png, true}, "no PNG": {"browser.screenshot", other, false}, "another tool": {"http.get", png, false}} {
+		tool   tool.ID
+		output string
+		shown  int
+	}{
+		"a screenshot":       {"browser.screenshot", `{"content_base64":"` + png + `"}`, 1},
+		"no PNG":             {"browser.screenshot", `{"content_base64":"` + base64.StdEncoding.EncodeToString([]byte("<svg onload=x>")) + `"}`, 0},
+		"another tool":       {"http.get", `{"content_base64":"` + png + `"}`, 0},
+		"plots":              {"sandbox.execute_code", `{"images":[{"path":"/a.png","content_base64":"` + png + `"},{"path":"/b\u202e<b>.png","content_base64":"` + png + `"}]}`, 2},
+		"too many pixels":    {"browser.screenshot", `{"content_base64":"` + header(19_999, 19_999) + `"}`, 0},
+		"a picture too wide": {"browser.screenshot", `{"content_base64":"` + header(1<<31, 1) + `"}`, 0},
+		"no output":          {"browser.screenshot", ``, 0},
+	} {
 		d := example()
-		d.Calls = calls(call(1, tt.tool, 1, 1, `{}`, `{"content_base64":"`+tt.content+`"}`))
+		c := call(1, tt.tool, 1, 1, `{}`, tt.output)
+		d.Calls, d.Output = calls(c), func(ledger.Call) ([]byte, error) { return []byte(tt.output), nil }
 		page := render(t, d)["html"]
-		if got := bytes.Contains(page, []byte(`<img src="data:image/png;base64,`)); got != tt.shown || bytes.Contains(page, []byte("img-src data:")) != tt.shown {
-			t.Errorf("%s: a picture is shown: %v", name, got)
+		if got := bytes.Count(page, []byte(`<img src="data:image/png;base64,`)); got != tt.shown || bytes.Contains(page, []byte("img-src data:")) != (tt.shown > 0) {
+			t.Errorf("%s: %d pictures are shown, want %d", name, got, tt.shown)
 		}
+		if bytes.Contains(page, []byte("<b>.png")) || bytes.Contains(page, []byte("\u202e")) {
+			t.Errorf("%s: the name is in the page as it is", name)
+		}
+	}
+}
+
+// A report with more pictures than it has room for says so.
+func TestAReportHasRoomForSomePictures(t *testing.T) {
+	png := append(binary.BigEndian.AppendUint64([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"), 1<<32|1), make([]byte, 20<<20)...)
+	output := []byte(`{"content_base64":"` + base64.StdEncoding.EncodeToString(png) + `"}`)
+	d := example()
+	d.Calls = calls(call(1, "browser.screenshot", 1, 1, `{}`, `{}`), call(2, "browser.screenshot", 1, 1, `{}`, `{}`))
+	d.Output = func(ledger.Call) ([]byte, error) { return output, nil }
+	var b bytes.Buffer
+	if err := report.HTML(&b, d); err != nil || bytes.Count(b.Bytes(), []byte("<img")) != 1 || !bytes.Contains(b.Bytes(), []byte("1 picture not shown")) {
+		t.Errorf("%d pictures are shown: %v", bytes.Count(b.Bytes(), []byte("<img")), err)
 	}
 }
 

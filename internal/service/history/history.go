@@ -52,6 +52,7 @@ func (h *History) Report(ctx context.Context, id string) (report.Data, error) {
 		return d, err
 	}
 	d.Calls = calls(ctx, st, run.Seq, 1)
+	d.Output = func(c ledger.Call) ([]byte, error) { return output(ctx, st, c) }
 	return d, nil
 }
 
@@ -194,21 +195,43 @@ func (h *History) steps(ctx context.Context, id string, from int, mask *redact.R
 
 // Output gives the whole recorded output of one call as JSON; nil: it has none.
 func (h *History) Output(ctx context.Context, id string, index int) ([]byte, error) {
-	st, err := h.Reader(ctx)
+	st, c, err := h.call(ctx, id, index)
 	if err != nil {
 		return nil, err
+	}
+	return output(ctx, st, c)
+}
+
+// Picture is a PNG in the output of a call.
+type Picture = report.Picture
+
+// Pictures gives the pictures in the recorded output of one call.
+func (h *History) Pictures(ctx context.Context, id string, index int) ([]Picture, error) {
+	st, c, err := h.call(ctx, id, index)
+	if err != nil || !report.HasPictures(c) {
+		return nil, err
+	}
+	out, err := output(ctx, st, c)
+	return report.Pictures(out), err
+}
+
+func (h *History) call(ctx context.Context, id string, index int) (store.Store, ledger.Call, error) {
+	st, err := h.Reader(ctx)
+	if err != nil {
+		return nil, ledger.Call{}, err
 	}
 	run, err := st.Run(ctx, id)
 	if err != nil {
-		return nil, err
+		return nil, ledger.Call{}, err
 	}
 	c, err := st.Call(ctx, run.Seq, index)
 	if errors.Is(err, fault.RunUnknown) {
-		return nil, fault.New(fault.Usage, "run %s has no call %d", run.ID, index)
+		err = fault.New(fault.Usage, "run %s has no call %d", run.ID, index)
 	}
-	if err != nil {
-		return nil, err
-	}
+	return st, c, err
+}
+
+func output(ctx context.Context, st store.Store, c ledger.Call) ([]byte, error) {
 	p, ok := c.Parts[ledger.PartOutput]
 	if !ok {
 		return nil, nil

@@ -65,11 +65,13 @@ const prompt = `You can execute code in a sandboxed environment. Use the execute
 - The code runs in ` + sandbox.FolderAt + `, which holds the session's files (/data/in.csv is ` + sandbox.FolderAt + `/data/in.csv there). It sees no other files but the system's, and reaches the network only where the policy allows it.
 - Files that it makes, changes or deletes there are taken back into the session's files when it has ended, also when it failed. Nothing else stays from one call to the next.
 - A file that somebody else changed meanwhile is not overwritten: it is listed in conflicts.
+- A plot or another PNG that the code writes to a file is shown to people with the call. With matplotlib, use savefig; there is no screen.
 - Print what you want to see. Long output is cut: write it to a file and read that in parts.`
 
 const (
 	paths   = `{"type":"array","items":{"type":"string"}}`
 	refused = `{"type":"array","items":{"type":"object","additionalProperties":false,"required":["path","reason"],"properties":{"path":{"type":"string"},"reason":{"type":"string"}}}}`
+	images  = `{"type":"array","items":{"type":"object","additionalProperties":false,"required":["path","media_type","bytes"],"properties":{"path":{"type":"string"},"media_type":{"type":"string"},"bytes":{"type":"integer"},"content_base64":{"type":"string"}}},"description":"PNG files that the code made or changed; the record has them"}`
 	info    = `{"type":"object","additionalProperties":false,"required":["truncated","bytes_total"],"properties":{"truncated":{"type":"boolean"},"bytes_total":{"type":"integer"}}}`
 )
 
@@ -81,7 +83,7 @@ var (
 		"timeout_seconds":{"type":"number","exclusiveMinimum":0,"maximum":3600,"description":"After which the program is ended. It only shortens what the policy gives."}`, "language", "code")
 	output = typed.Object(`"exit_code":{"type":"integer"},"signal":{"type":"string"},"timed_out":{"type":"boolean"},"limit":{"type":"string"},"duration_ms":{"type":"integer"},
 		"stdout":{"type":"string"},"stdout_base64":{"type":"string"},"stdout_info":`+info+`,"stderr":{"type":"string"},"stderr_base64":{"type":"string"},"stderr_info":`+info+`,
-		"created":`+paths+`,"changed":`+paths+`,"deleted":`+paths+`,"conflicts":`+refused+`,"not_taken":`+refused+`,
+		"created":`+paths+`,"changed":`+paths+`,"deleted":`+paths+`,"conflicts":`+refused+`,"not_taken":`+refused+`,"images":`+images+`,
 		"connections":{"type":"array","items":{"type":"object","additionalProperties":false,"required":["target","allowed"],"properties":{"target":{"type":"string"},"allowed":{"type":"boolean"},"reason":{"type":"string"}}}}`,
 		"exit_code", "duration_ms", "stdout_info", "stderr_info", "created", "changed", "deleted", "conflicts", "not_taken")
 )

@@ -2,6 +2,7 @@ package codebox_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -397,5 +398,51 @@ func TestAFolderThatIsShut(t *testing.T) {
 	out, err := w.run("shell", "chmod 000 d")
 	if err != nil || len(out["deleted"].([]any)) > 0 || w.read("/d/x") != "x" {
 		t.Errorf("got %v, %v; the file holds %q", out, err, w.read("/d/x"))
+	}
+}
+
+// png is a Python program that writes a PNG without any library.
+const png = `import zlib, struct
+def part(kind, data): return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+open("plot.png", "wb").write(b"\x89PNG\r\n\x1a\n" + part(b"IHDR", struct.pack(">IIBBBBB", 2, 2, 8, 2, 0, 0, 0)) + part(b"IDAT", zlib.compress(bytes(14))) + part(b"IEND", b""))
+open("not.png", "w").write("<svg onload=x>")
+`
+
+func TestPlotsAreInTheOutput(t *testing.T) {
+	has(t, "python3")
+	w := newWorld(t, all, nil)
+	out, err := w.run("python", png)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, _ := out["images"].([]any)
+	if len(list) != 1 {
+		t.Fatalf("the images are %v", list)
+	}
+	one := list[0].(map[string]any)
+	content, err := base64.StdEncoding.DecodeString(one["content_base64"].(string))
+	if err != nil || one["path"] != "/plot.png" || string(content) != w.read("/plot.png") {
+		t.Errorf("got %v, %v", one, err)
+	}
+	if out, err = w.run("python", "print(1)"); err != nil || out["images"] != nil {
+		t.Errorf("an image that was there before: %v, %v", out["images"], err)
+	}
+}
+
+func TestPlotsWithoutRoomAreNamedOnly(t *testing.T) {
+	has(t, "python3")
+	w := newWorld(t, all, nil)
+	out, err := w.run("python", `for i in range(25): open("p%02d.png" % i, "wb").write(b"\x89PNG\r\n\x1a\n" + bytes(1 << 20))`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, whole := out["images"].([]any), 0
+	for _, one := range list {
+		if _, ok := one.(map[string]any)["content_base64"]; ok {
+			whole++
+		}
+	}
+	if len(list) != 20 || whole != 7 {
+		t.Errorf("%d images are listed, %d with their bytes", len(list), whole)
 	}
 }

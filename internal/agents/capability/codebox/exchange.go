@@ -1,8 +1,10 @@
 package codebox
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"path"
 	"slices"
@@ -27,6 +29,8 @@ type exchange struct {
 	before                    map[string]capability.File // by path in the session
 	created, changed, deleted []string
 	conflicts, refused        []any
+	images                    []any
+	shown                     int // bytes of images
 }
 
 // copyIn copies the session's files into the folder.
@@ -128,12 +132,32 @@ func (x *exchange) file(ctx context.Context, name string, f sandbox.FolderFile, 
 	if told, fatal := x.failed(ctx, name, err); told || fatal != nil {
 		return false, fatal
 	}
+	x.show(name, content)
 	if old {
 		x.changed = append(x.changed, name)
 	} else {
 		x.created = append(x.created, name)
 	}
 	return true, nil
+}
+
+// Bounds of the images that a call shows.
+const (
+	maxImages = 20
+	maxShown  = 8 << 20 // bytes
+)
+
+// show keeps an image for the call's output. One for which there is no room is only named.
+func (x *exchange) show(name string, content []byte) {
+	if !bytes.HasPrefix(content, []byte("\x89PNG\r\n\x1a\n")) || len(x.images) == maxImages {
+		return
+	}
+	one := map[string]any{"path": name, "media_type": "image/png", "bytes": len(content)}
+	if x.shown+len(content) <= maxShown {
+		x.shown += len(content)
+		one["content_base64"] = base64.StdEncoding.EncodeToString(content)
+	}
+	x.images = append(x.images, one)
 }
 
 // remove deletes from the session the files that the code deleted. Files in a folder that
@@ -225,6 +249,9 @@ func (x *exchange) report(out map[string]any) {
 			all[i] = p
 		}
 		out[name] = all
+	}
+	if len(x.images) > 0 {
+		out["images"] = x.images
 	}
 	out["conflicts"], out["not_taken"] = orNone(x.conflicts), orNone(x.refused)
 }
