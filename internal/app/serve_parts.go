@@ -191,24 +191,7 @@ func (s *served) Run(ctx context.Context, id string) (ledger.Run, error) {
 
 // Calls implements httpapi.Runs: calls as reports show them, without secrets.
 func (s *served) Calls(ctx context.Context, id string, from, limit int) ([]json.RawMessage, error) {
-	steps, err := s.app.History.MaskedSteps(ctx, id, from)
-	if err != nil {
-		return nil, err
-	}
-	var out []json.RawMessage
-	for step, err := range steps {
-		if err != nil {
-			return nil, err
-		}
-		b, err := json.Marshal(step)
-		if err != nil {
-			return nil, fault.Wrap(fault.Internal, err, "a call cannot be written")
-		}
-		if out = append(out, b); len(out) >= limit {
-			break
-		}
-	}
-	return out, nil
+	return s.app.History.MaskedCalls(ctx, id, from, limit)
 }
 
 // Pictures implements httpapi.Runs.

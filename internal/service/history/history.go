@@ -167,6 +167,28 @@ func (h *History) MaskedSteps(ctx context.Context, id string, from int) (iter.Se
 	return steps, err
 }
 
+// MaskedCalls is MaskedSteps as JSON, at most so many.
+func (h *History) MaskedCalls(ctx context.Context, id string, from, limit int) ([]json.RawMessage, error) {
+	steps, err := h.MaskedSteps(ctx, id, from)
+	if err != nil {
+		return nil, err
+	}
+	var out []json.RawMessage
+	for step, err := range steps {
+		if err != nil {
+			return nil, err
+		}
+		b, err := json.Marshal(step)
+		if err != nil {
+			return nil, fault.Wrap(fault.Internal, err, "a call cannot be written")
+		}
+		if out = append(out, b); len(out) >= limit {
+			break
+		}
+	}
+	return out, nil
+}
+
 func (h *History) steps(ctx context.Context, id string, from int, mask *redact.Redactor) (report.Data, iter.Seq2[report.Step, error], error) {
 	st, err := h.Reader(ctx)
 	if err != nil {
