@@ -19,7 +19,7 @@ import (
 )
 
 // authorityPages are the names of the pages about runs' changes and authority.
-var authorityPages = []string{"changesets", "changes", "grant", "grant-new", "tools", "tool", "policies", "event", "refusals"}
+var authorityPages = []string{"changesets", "changes", "grant", "grant-new", "tools", "tool", "policies", "flows", "flow", "event", "refusals"}
 
 // held has an agent write files that wait for a person, and gives the run's ID; "": changes
 // cannot be held here.
@@ -52,6 +52,7 @@ func furnishedAuthority(s *service, pages map[string]string) {
 		pages["changesets"], pages["changes"], pages["changes-discard"] = "/changes", "/changes/"+id, "/changes/"+id+"?ask=discard"
 	}
 	pages["tools"], pages["tool"], pages["policies"], pages["event"], pages["refusals"] = "/tools", "/tools/fs.write", "/policies", "/audit/3", "/audit/refusals"
+	pages["flows"], pages["flow"] = "/flows", "/flows?from=files+**&to=files.write+**"
 	of, err := s.app.Grants.List(context.Background(), store.GrantFilter{})
 	if err != nil || len(of) < 2 {
 		s.t.Fatal(of, err)

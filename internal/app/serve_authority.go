@@ -122,21 +122,11 @@ func (s *served) Answer(ctx context.Context, who *httpapi.Caller, id string, a h
 
 // Check implements httpapi.Policies.
 func (s *served) Check(_ context.Context, text string) (httpapi.PolicySummary, error) {
-	p, err := s.parsed(text)
+	p, err := s.app.PolicyReview.Parsed(text, s.workspace)
 	if err != nil {
 		return httpapi.PolicySummary{}, err
 	}
 	return httpapi.PolicySummary{OK: true, Name: p.Name(), Digest: p.Digest().String(), Text: string(p.Print())}, nil
-}
-
-// parsed reads a policy that came with a request, and finds out whether it can be
-// used.
-func (s *served) parsed(text string) (*policy.Policy, error) {
-	p, err := policy.Parse("policy", []byte(text))
-	if err == nil {
-		_, err = p.Bind(s.app.Home.Env(s.workspace))
-	}
-	return p, err
 }
 
 // Explain implements httpapi.Policies. Nothing is looked up: whoever may only ask
@@ -170,9 +160,18 @@ func (s *served) chain(ctx context.Context, who *httpapi.Caller, text string) (p
 	return g.Chain(), err
 }
 
+// Authority implements httpapi.Policies.
+func (s *served) Authority(ctx context.Context, who *httpapi.Caller, everybody bool, from, to string) (policyreview.Authority, error) {
+	chain, err := s.chain(ctx, who, "")
+	if err != nil {
+		return policyreview.Authority{}, err
+	}
+	return s.app.PolicyReview.Authority(ctx, policyreview.Question{Everybody: everybody, Holder: who.Name, Chain: chain, From: from, To: to}, s.workspace)
+}
+
 // DryRun implements httpapi.Policies.
 func (s *served) DryRun(ctx context.Context, text, run string) (httpapi.DryRun, error) {
-	p, err := s.parsed(text)
+	p, err := s.app.PolicyReview.Parsed(text, s.workspace)
 	if err != nil {
 		return httpapi.DryRun{}, err
 	}

@@ -101,51 +101,31 @@ var verdicts = map[reach.Verdict]struct {
 }{reach.Unreachable: {0, green}, reach.Reachable: {4, red}, reach.Conditional: {5, yellow}}
 
 func (s *session) authority(w *reach.World, from, to, page string) error {
-	answer, err := w.Ask(from, to)
-	if err != nil {
-		return err
-	}
-	cut, err := w.Cut(answer)
+	found, err := w.Ways(from, to)
 	if err != nil {
 		return err
 	}
 	if page != "" {
-		if err := writeWays(w, answer, cut, page); err != nil {
+		var b bytes.Buffer
+		if err := waymap.HTML(&b, found); err != nil {
 			return err
 		}
+		if err := wholefile.Replace(page, b.Bytes()); err != nil {
+			return fault.Wrap(fault.Usage, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: page})
+		}
 	}
-	v := verdicts[answer.Verdict]
+	v := verdicts[found.Verdict]
 	if s.json {
-		out := struct {
-			reach.Answer
-			Cut []reach.Entry `json:"cut,omitempty"`
-		}{answer, cut}
-		if err := s.printJSON(out); err != nil {
+		if err := s.printJSON(found); err != nil {
 			return err
 		}
 		return v.status.orNil()
 	}
-	s.printAnswer(w, answer, cut)
+	s.printAnswer(w, found.Answer, found.Cut)
 	if page != "" {
 		s.printf("\nall ways as a picture: %s\n", show(page))
 	}
 	return v.status.orNil()
-}
-
-// writeWays writes all ways of a question as a page.
-func writeWays(w *reach.World, answer reach.Answer, cut []reach.Entry, file string) error {
-	m, err := w.Map(answer.From, answer.To)
-	if err != nil {
-		return err
-	}
-	var b bytes.Buffer
-	if err := waymap.HTML(&b, waymap.Page{Answer: answer, Cut: cut, Map: m}); err != nil {
-		return err
-	}
-	if err := wholefile.Replace(file, b.Bytes()); err != nil {
-		return fault.Wrap(fault.Usage, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: file})
-	}
-	return nil
 }
 
 func (s *session) authorityOverview(w *reach.World) error {

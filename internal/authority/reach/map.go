@@ -5,8 +5,8 @@ import "slices"
 // Map is all ways of a question as a graph: from what is asked about, over holders and what
 // they hand things over by, to where it is asked to get.
 type Map struct {
-	Nodes []Node `json:"nodes"`
-	Edges []Edge `json:"edges"`
+	Nodes []MapNode `json:"nodes"`
+	Edges []MapEdge `json:"edges"`
 }
 
 // Column says what a node of a [Map] is. Ways lead from the first column to the last.
@@ -20,19 +20,42 @@ const (
 	Sink   Column = "sink"  // where it gets to
 )
 
-// Node is a place in a [Map].
-type Node struct {
+// MapNode is a place in a [Map].
+type MapNode struct {
 	Column Column `json:"column" enum:"source,holder,store,sink"`
 	Name   string `json:"name"`
 }
 
-// Edge is one step of a way. Of several between the same places it is the one that needs
+// MapEdge is one step of a way. Of several between the same places it is the one that needs
 // the least.
-type Edge struct {
+type MapEdge struct {
 	From int  `json:"from"` // the place of the node in the list
 	To   int  `json:"to"`
 	Open bool `json:"open"` // it needs no person and no assumption
 	Step Step `json:"step"`
+}
+
+// Ways is an answer with all ways, and what closes them.
+type Ways struct {
+	Answer
+	Cut []Entry `json:"cut" nullable:"false"`
+	Map Map     `json:"map"`
+}
+
+// Ways is [World.Ask] with [World.Cut] and [World.Map].
+func (w *World) Ways(from, to string) (Ways, error) {
+	a, err := w.Ask(from, to)
+	if err != nil {
+		return Ways{}, err
+	}
+	out := Ways{Answer: a, Cut: []Entry{}}
+	cut, err := w.Cut(a)
+	if err != nil {
+		return out, err
+	}
+	out.Cut = append(out.Cut, cut...)
+	out.Map, err = w.Map(from, to)
+	return out, err
 }
 
 // Map gives all ways of a question.
@@ -87,7 +110,7 @@ func (m *mapper) enter(h int) error {
 			}
 			m.visit(node{h, one.label != ""})
 			for _, s := range steps {
-				m.edge(Node{Source, s.From}, m.actor(h), s)
+				m.edge(MapNode{Source, s.From}, m.actor(h), s)
 			}
 			return true, nil
 		})
@@ -108,7 +131,7 @@ func (m *mapper) follow(n node) error {
 		err := both(func(open bool) (bool, error) {
 			steps, ok, err := m.w.leaves(n.holder, label, one, open)
 			for _, s := range steps {
-				m.edge(m.actor(n.holder), Node{Sink, s.To}, s)
+				m.edge(m.actor(n.holder), MapNode{Sink, s.To}, s)
 			}
 			return ok, err
 		})
@@ -127,7 +150,7 @@ func (m *mapper) follow(n node) error {
 					return false, err
 				}
 				m.visit(node{k, labelled})
-				store := Node{Store, steps[0].Example}
+				store := MapNode{Store, steps[0].Example}
 				if len(steps) > 1 {
 					store.Name = steps[0].To
 				}
@@ -155,7 +178,7 @@ func (t *term) each() []*term {
 	return out
 }
 
-func (m *mapper) actor(h int) Node { return Node{Actor, m.w.Holders[h].Name} }
+func (m *mapper) actor(h int) MapNode { return MapNode{Actor, m.w.Holders[h].Name} }
 
 func (m *mapper) visit(n node) {
 	if !slices.Contains(m.seen, n) {
@@ -163,7 +186,7 @@ func (m *mapper) visit(n node) {
 	}
 }
 
-func (m *mapper) node(n Node) int {
+func (m *mapper) node(n MapNode) int {
 	i := slices.Index(m.out.Nodes, n)
 	if i < 0 {
 		i = len(m.out.Nodes)
@@ -172,9 +195,9 @@ func (m *mapper) node(n Node) int {
 	return i
 }
 
-func (m *mapper) edge(from, to Node, s Step) {
-	e := Edge{m.node(from), m.node(to), s.open(), s}
-	i := slices.IndexFunc(m.out.Edges, func(o Edge) bool { return o.From == e.From && o.To == e.To })
+func (m *mapper) edge(from, to MapNode, s Step) {
+	e := MapEdge{m.node(from), m.node(to), s.open(), s}
+	i := slices.IndexFunc(m.out.Edges, func(o MapEdge) bool { return o.From == e.From && o.To == e.To })
 	if i < 0 {
 		m.out.Edges = append(m.out.Edges, e)
 	} else if e.Open && !m.out.Edges[i].Open {
@@ -185,13 +208,13 @@ func (m *mapper) edge(from, to Node, s Step) {
 // arriving is the graph without the steps that no way without a circle has: those that lead
 // nowhere but back, and those to a place that everything came through before.
 func (m *mapper) arriving() Map {
-	starts := func(n Node) bool {
+	starts := func(n MapNode) bool {
 		return n.Column == Source || n.Column == Actor && n.Name == m.source.principal
 	}
-	ends := func(n Node) bool { return n.Column == Sink || n.Column == Actor && n.Name == m.sink.principal }
-	ahead := func(e Edge) (int, int) { return e.From, e.To }
-	back := func(e Edge) (int, int) { return e.To, e.From }
-	out := mapper{out: Map{Nodes: []Node{}, Edges: []Edge{}}}
+	ends := func(n MapNode) bool { return n.Column == Sink || n.Column == Actor && n.Name == m.sink.principal }
+	ahead := func(e MapEdge) (int, int) { return e.From, e.To }
+	back := func(e MapEdge) (int, int) { return e.To, e.From }
+	out := mapper{out: Map{Nodes: []MapNode{}, Edges: []MapEdge{}}}
 	for _, e := range m.out.Edges {
 		if m.out.walk(starts, e.To, ahead)[e.From] && m.out.walk(ends, e.From, back)[e.To] {
 			out.edge(m.out.Nodes[e.From], m.out.Nodes[e.To], e.Step)
@@ -201,7 +224,7 @@ func (m *mapper) arriving() Map {
 }
 
 // walk tells which nodes edges lead to from those of a kind, around one node.
-func (m *Map) walk(begins func(Node) bool, around int, ends func(Edge) (from, to int)) []bool {
+func (m *Map) walk(begins func(MapNode) bool, around int, ends func(MapEdge) (from, to int)) []bool {
 	got := make([]bool, len(m.Nodes))
 	for i, n := range m.Nodes {
 		got[i] = i != around && begins(n)

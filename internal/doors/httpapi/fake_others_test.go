@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/agents/capability"
+	"github.com/remitrun/remit/internal/authority/reach"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/catalog"
@@ -208,6 +209,17 @@ func (o others) Explain(_ context.Context, _ *httpapi.Caller, _, id string, _ ma
 		return policyreview.Explanation{}, fault.New(fault.ToolUnknown, "no tool has the ID %q", id)
 	}
 	return policyreview.Explanation{Tool: tool.ID(id), Effect: "deny", Actions: []string{}, Rules: []policyreview.Rule{}}, nil
+}
+
+func (o others) Authority(_ context.Context, who *httpapi.Caller, everybody bool, from, to string) (policyreview.Authority, error) {
+	if from == "nowhere" {
+		return policyreview.Authority{}, fault.New(fault.Usage, "%q is neither a principal nor a section with an entry", from)
+	}
+	holders := []string{who.Name}
+	if everybody {
+		holders = append(holders, "agent:other")
+	}
+	return policyreview.Authority{Holders: holders, Overview: &reach.Overview{To: []string{"network *"}, Rows: []reach.OverviewRow{{From: "files **", Verdicts: []reach.Verdict{reach.Reachable}}}}}, nil
 }
 
 func (o others) DryRun(_ context.Context, _, run string) (httpapi.DryRun, error) {

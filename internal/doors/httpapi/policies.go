@@ -16,6 +16,9 @@ type Policies interface {
 	// Explain decides a call without making it, under a policy; "": under the
 	// caller's grant.
 	Explain(ctx context.Context, who *Caller, text, id string, args map[string]any) (policyreview.Explanation, error)
+	// Authority asks what the policies allow as a whole: whether from can get to to, or
+	// without both an overview. It is asked about everybody, or about the caller alone.
+	Authority(ctx context.Context, who *Caller, everybody bool, from, to string) (policyreview.Authority, error)
 	// DryRun decides the calls of a recorded run under a policy.
 	DryRun(ctx context.Context, text, run string) (DryRun, error)
 	// Learn writes a small policy that recorded runs need.
@@ -96,8 +99,30 @@ func (s *Server) policies() {
 		e, err := s.o.Policies.Explain(ctx, in.who, in.Body.Policy, in.Body.Tool, args)
 		return &struct{ Body policyreview.Explanation }{e}, err
 	})
+	s.authority()
 	s.dryRun()
 	s.learn()
+}
+
+func (s *Server) authority() {
+	type question struct {
+		asked
+		Body struct {
+			From string `json:"from,omitempty" maxLength:"400" example:"files private/**"`
+			To   string `json:"to,omitempty" maxLength:"400" example:"network *"`
+		} `nameHint:"AuthorityQuestion"`
+	}
+	route(s, operation{
+		id: "askAuthority", method: http.MethodPost, path: "/v1/policies/authority", tag: "policies", action: "policies.read", summary: "Ask what the policies allow as a whole",
+		text: "Whether data that is at from can get to to, over all holders, tools, paths, hosts and commands. Without both it is an overview. " +
+			"A caller that may not read what others made asks about its own grant alone.",
+		request: map[string]any{"from": "files private/**", "to": "network *"},
+		answer: map[string]any{"holders": []any{"user:ann"}, "ways": map[string]any{"from": "files private/**", "to": "network *", "verdict": "unreachable", "steps": []any{}, "cut": []any{},
+			"map": map[string]any{"nodes": []any{}, "edges": []any{}}}},
+	}, func(ctx context.Context, in *question) (*struct{ Body policyreview.Authority }, error) {
+		a, err := s.o.Policies.Authority(ctx, in.who, in.who.May(othersRead) == nil, in.Body.From, in.Body.To)
+		return &struct{ Body policyreview.Authority }{a}, err
+	})
 }
 
 func (s *Server) learn() {

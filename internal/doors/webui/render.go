@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/remitrun/remit/internal/authority/reach/waymap"
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/redact"
 	"github.com/remitrun/remit/internal/doors/httpapi"
@@ -70,6 +71,9 @@ func links(here string) []link {
 // parsePages reads the templates: every page in the frame, with the parts in parts.html.
 func parsePages(files fs.FS) (map[string]*template.Template, error) {
 	base, err := template.New("frame.html").Funcs(functions).ParseFS(files, "templates/frame.html", "templates/parts.html")
+	if err == nil {
+		_, err = base.Parse(waymap.Template)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -161,6 +161,7 @@ func (s *Server) routes() {
 	s.action("POST /ui/tools/{id}", "tool.html", s.setTool)
 	s.page("GET /ui/policies", "policies.html", s.policies)
 	s.action("POST /ui/policies", "policies.html", s.askPolicy)
+	s.page("GET /ui/flows", "flows.html", s.flows)
 	s.page("GET /ui/audit", "audit.html", s.audit)
 	s.action("POST /ui/audit", "audit.html", s.verify)
 	s.page("GET /ui/audit/{seq}", "event.html", s.event)

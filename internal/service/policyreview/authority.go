@@ -107,6 +107,57 @@ func grantedTo(b *grant.Binder, g store.GrantRecord, outer *policy.Policy) (reac
 	return h, add(outer, g.Holder)
 }
 
+// Authority is what was found out about everything that the policies allow together.
+type Authority struct {
+	Holders  []string        `json:"holders" nullable:"false" doc:"Who was asked about"`
+	Overview *reach.Overview `json:"overview,omitempty" doc:"Without a question: the answers to those that are asked first"`
+	Ways     *reach.Ways     `json:"ways,omitempty" doc:"The answer to the question, with all ways"`
+}
+
+// Question is a question to answer for a caller. Without From and To it is for an overview.
+type Question struct {
+	Everybody bool         // of all holders; else of the caller alone
+	Holder    string       // the caller
+	Chain     policy.Chain // what bounds the caller
+	From, To  string
+}
+
+// Authority answers a question about what holds in a workspace. It does not name files of
+// this machine. It answers one question at a time: each may take all of a core.
+func (s *Reviewer) Authority(ctx context.Context, q Question, workspace string) (Authority, error) {
+	s.asking.Lock()
+	defer s.asking.Unlock()
+	w := s.worldIn(workspace)
+	w.Holders = []reach.Holder{{Name: q.Holder, Chain: q.Chain}}
+	if q.Everybody {
+		var err error
+		if w, err = s.World(ctx, "", workspace); err != nil {
+			return Authority{}, err
+		}
+	}
+	out := Authority{Holders: []string{}}
+	for _, h := range w.Holders {
+		out.Holders = append(out.Holders, h.Name)
+	}
+	if q.From == "" && q.To == "" {
+		o, err := w.Overview()
+		out.Overview = &o
+		return out, err
+	}
+	found, err := w.Ways(q.From, q.To)
+	for i := range found.Steps {
+		found.Steps[i].File = ""
+	}
+	for i := range found.Cut {
+		found.Cut[i].File = ""
+	}
+	for i := range found.Map.Edges {
+		found.Map.Edges[i].Step.File = ""
+	}
+	out.Ways = &found
+	return out, err
+}
+
 // Worlds is the worlds of two policies alone, to compare them.
 func (s *Reviewer) Worlds(old, new, workspace string) (was, is *reach.World, err error) {
 	var out [2]*reach.World
@@ -123,10 +174,7 @@ func (s *Reviewer) Worlds(old, new, workspace string) (was, is *reach.World, err
 }
 
 func (s *Reviewer) worldOf(ps []*policy.Policy, workspace string) (*reach.World, error) {
-	w := &reach.World{Env: s.Home.Env(workspace)}
-	for _, t := range s.BuiltIn() {
-		w.Tools = append(w.Tools, t.Spec())
-	}
+	w := s.worldIn(workspace)
 	names := holders(ps)
 	if _, err := grant.Root(uuid.Nil, names[0], w.Env, ps...); err != nil {
 		return nil, err
@@ -144,6 +192,15 @@ func (s *Reviewer) worldOf(ps []*policy.Policy, workspace string) (*reach.World,
 		w.Holders = append(w.Holders, h)
 	}
 	return w, nil
+}
+
+// worldIn is a world without holders.
+func (s *Reviewer) worldIn(workspace string) *reach.World {
+	w := &reach.World{Env: s.Home.Env(workspace)}
+	for _, t := range s.BuiltIn() {
+		w.Tools = append(w.Tools, t.Spec())
+	}
+	return w
 }
 
 // holders are the principals that the policies tell apart: the person, each that a role

@@ -5,6 +5,7 @@ package policyreview
 
 import (
 	"context"
+	"sync"
 
 	"github.com/remitrun/remit/internal/agents/capability"
 	"github.com/remitrun/remit/internal/authority/permit"
@@ -40,6 +41,17 @@ type Reviewer struct {
 	Capabilities func(own ...capability.Capability) (*capability.Registry, error)
 	// Reader opens the ledger to look at, also one that cannot be written.
 	Reader func(context.Context) (store.Backend, error)
+
+	asking sync.Mutex
+}
+
+// Parsed reads a policy that came with a request, and finds out whether it can be used.
+func (s *Reviewer) Parsed(text, workspace string) (*policy.Policy, error) {
+	p, err := policy.Parse("policy", []byte(text))
+	if err == nil {
+		_, err = p.Bind(s.Home.Env(workspace))
+	}
+	return p, err
 }
 
 // Check finds entries of a policy without effect in this installation. A mistake can never

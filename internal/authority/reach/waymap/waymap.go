@@ -129,16 +129,9 @@ func curve(from, to *Box) string {
 		toX-back, toY-4, toX, toY, toX-back, toY+4)
 }
 
-// Page is a question with what was found.
-type Page struct {
-	Answer reach.Answer
-	Cut    []reach.Entry
-	Map    reach.Map
-}
-
 // view is the data of the page.
 type view struct {
-	Page
+	reach.Ways
 	CSP     string
 	Picture Picture
 }
@@ -150,10 +143,10 @@ var page = sync.OnceValue(func() *template.Template {
 
 // HTML writes one page that loads nothing: no script, no font, no image. A strict content
 // security policy makes the browser hold to it.
-func HTML(w io.Writer, p Page) error {
+func HTML(w io.Writer, found reach.Ways) error {
 	sum := sha256.Sum256([]byte(style))
 	v := view{
-		Page: p, Picture: New(p.Map),
+		Ways: found, Picture: New(found.Map),
 		CSP: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'",
 	}
 	var b bytes.Buffer // a page cut short by an error would look like a whole one

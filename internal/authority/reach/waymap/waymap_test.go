@@ -14,11 +14,11 @@ import (
 func TestPage(t *testing.T) {
 	const hostile = "out/</title><script>alert(1)</script>\u202e\x1b[31m"
 	m := reach.Map{
-		Nodes: []reach.Node{{Column: reach.Actor, Name: "agent:docs"}, {Column: reach.Store, Name: hostile}, {Column: reach.Actor, Name: "user:ann"}, {Column: reach.Sink, Name: "GET https://api.test/"}},
-		Edges: []reach.Edge{{From: 0, To: 1, Open: true, Step: reach.Step{From: "agent:docs", Does: "writes", To: hostile, Effect: "allow"}}, {From: 1, To: 2}, {From: 2, To: 3}},
+		Nodes: []reach.MapNode{{Column: reach.Actor, Name: "agent:docs"}, {Column: reach.Store, Name: hostile}, {Column: reach.Actor, Name: "user:ann"}, {Column: reach.Sink, Name: "GET https://api.test/"}},
+		Edges: []reach.MapEdge{{From: 0, To: 1, Open: true, Step: reach.Step{From: "agent:docs", Does: "writes", To: hostile, Effect: "allow"}}, {From: 1, To: 2}, {From: 2, To: 3}},
 	}
 	var b bytes.Buffer
-	p := waymap.Page{Answer: reach.Answer{From: "agent:docs", To: "network *", Verdict: reach.Reachable}, Cut: []reach.Entry{{Rule: `files.write.allow[0] "</p><b>"`, File: "a.yaml", Line: 3}}, Map: m}
+	p := reach.Ways{Answer: reach.Answer{From: "agent:docs", To: "network *", Verdict: reach.Reachable}, Cut: []reach.Entry{{Rule: `files.write.allow[0] "</p><b>"`, File: "a.yaml", Line: 3}}, Map: m}
 	if err := waymap.HTML(&b, p); err != nil {
 		t.Fatal(err)
 	}
@@ -50,8 +50,8 @@ func TestPage(t *testing.T) {
 func TestManyPlaces(t *testing.T) {
 	var m reach.Map
 	for range 100 {
-		m.Nodes = append(m.Nodes, reach.Node{Column: reach.Actor, Name: "agent:x"})
-		m.Edges = append(m.Edges, reach.Edge{From: 0, To: len(m.Nodes) - 1})
+		m.Nodes = append(m.Nodes, reach.MapNode{Column: reach.Actor, Name: "agent:x"})
+		m.Edges = append(m.Edges, reach.MapEdge{From: 0, To: len(m.Nodes) - 1})
 	}
 	p := waymap.New(m)
 	if len(p.Boxes) != 40 || p.Left != 60 || len(p.Lines) != 40 {
