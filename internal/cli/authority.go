@@ -242,31 +242,41 @@ func (s *session) authorityWho(w *reach.World, to string) error {
 	return status.orNil()
 }
 
-func (s *session) authorityTests(w *reach.World, file string) error {
+// checkedAnswer is an expectation with its answer.
+type checkedAnswer struct {
+	reach.Answer
+	Expected reach.Verdict `json:"expected"`
+	Pass     bool          `json:"pass"`
+	Where    string        `json:"where"`
+}
+
+// expectations asks the questions of a file.
+func expectations(w *reach.World, file string) (results []checkedAnswer, failed int, err error) {
 	src, err := wholefile.Read(file, reach.MaxSize)
 	if err != nil {
-		return fault.Wrap(fault.Usage, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: file})
+		return nil, 0, fault.Wrap(fault.Usage, err, "%v", wholefile.Cause(err)).At(fault.Pos{File: file})
 	}
 	list, err := reach.ParseExpectations(file, src)
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
-	type result struct {
-		reach.Answer
-		Expected reach.Verdict `json:"expected"`
-		Pass     bool          `json:"pass"`
-		Where    string        `json:"where"`
-	}
-	results, failed := []result{}, 0
 	for _, e := range list {
 		a, err := w.Ask(e.From, e.To)
 		if err != nil {
-			return fault.Wrap(fault.Usage, err, "%v", err).At(e.Pos)
+			return nil, 0, fault.Wrap(fault.Usage, err, "%v", err).At(e.Pos)
 		}
 		if a.Verdict != e.Want {
 			failed++
 		}
-		results = append(results, result{a, e.Want, a.Verdict == e.Want, e.Pos.String()})
+		results = append(results, checkedAnswer{a, e.Want, a.Verdict == e.Want, e.Pos.String()})
+	}
+	return results, failed, nil
+}
+
+func (s *session) authorityTests(w *reach.World, file string) error {
+	results, failed, err := expectations(w, file)
+	if err != nil {
+		return err
 	}
 	status := exit(min(failed, 1))
 	if s.json {

@@ -7,10 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/service/policies"
 	"github.com/remitrun/remit/internal/service/policyreview"
 )
 
@@ -51,7 +53,7 @@ func (s *session) policySchemaCmd() *cobra.Command {
 }
 
 func (s *session) policyTrustCmd() *cobra.Command {
-	var dir, reviewed string
+	var dir, reviewed, tests string
 	var forget bool
 	c := &cobra.Command{
 		Use:   "trust",
@@ -60,10 +62,12 @@ func (s *session) policyTrustCmd() *cobra.Command {
 every change. A cloned repository therefore cannot give itself rights.
 
 With --digest the file is trusted only if it still has the digest that you
-reviewed. remit policy check prints it.
+reviewed. remit policy check prints it. With --tests it is trusted only if it
+gives all answers that a file expects, as remit authority --tests checks them.
 `,
 		Example: `  remit policy trust
   remit policy trust --digest sha256:9f2c…
+  remit policy trust --tests authority.yaml
   remit policy trust -w ~/project
   remit policy trust --forget`,
 		Args: cobra.NoArgs,
@@ -71,6 +75,11 @@ reviewed. remit policy check prints it.
 			a, ws, err := s.openIn(dir)
 			if err != nil {
 				return err
+			}
+			if tests != "" {
+				if reviewed, err = authorityHolds(a, ws, tests); err != nil {
+					return err
+				}
 			}
 			if forget {
 				was, err := a.Policies.Distrust(ws)
@@ -99,9 +108,35 @@ reviewed. remit policy check prints it.
 	}
 	c.Flags().StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: the current folder)")
 	c.Flags().StringVar(&reviewed, "digest", "", "trust only a file with this SHA-256 `DIGEST`")
+	c.Flags().StringVar(&tests, "tests", "", "trust it only if it gives the expected answers in `FILE`")
 	c.Flags().BoolVar(&forget, "forget", false, "stop trusting the file")
-	c.MarkFlagsMutuallyExclusive("digest", "forget")
+	c.MarkFlagsMutuallyExclusive("digest", "forget", "tests")
 	return c
+}
+
+// authorityHolds checks that the workspace's policy gives all expected answers. The digest is
+// that of the policy that was asked, so that no other one is trusted.
+func authorityHolds(a *app.App, ws, tests string) (digest string, err error) {
+	file := filepath.Join(ws, "remit.yaml")
+	p, err := policies.Read(file)
+	if err != nil {
+		return "", err
+	}
+	w, err := a.PolicyReview.WorldOf(p, ws)
+	if err != nil {
+		return "", err
+	}
+	results, failed, err := expectations(w, tests)
+	if err != nil {
+		return "", err
+	}
+	for _, r := range results {
+		if !r.Pass {
+			return "", fault.New(fault.PolicyInvalid, "%s -> %s is %s, and %s is expected (%s); %d of %s failed, so the policy is not trusted", r.From, r.To, r.Verdict, r.Expected, r.Where, failed, counted(len(results), "question")).
+				At(fault.Pos{File: file}).WithHint("to see the ways: remit authority --tests %s -p %s", tests, file)
+		}
+	}
+	return p.Digest().String(), nil
 }
 
 func (s *session) policyExplainCmd() *cobra.Command {

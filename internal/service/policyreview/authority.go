@@ -36,6 +36,15 @@ func (s *Reviewer) World(ctx context.Context, file, workspace string) (*reach.Wo
 	return w, err
 }
 
+// WorldOf is the world of one policy and the person's own bound.
+func (s *Reviewer) WorldOf(p *policy.Policy, workspace string) (*reach.World, error) {
+	ps, err := s.Policies.Bounded(p)
+	if err != nil {
+		return nil, err
+	}
+	return s.worldOf(ps, workspace)
+}
+
 // maxGranted bounds the grants that are asked about.
 const maxGranted = 200
 
