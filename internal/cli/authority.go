@@ -328,10 +328,23 @@ func (s *session) authorityDiff(a *app.App, old, new, workspace string) error {
 		s.printf("nothing was found that the new policy opens\n")
 		return nil
 	}
-	var rows [][]cell
+	type opened struct{ was, is, example, rule string }
+	var order []opened
+	holders := map[opened][]string{}
 	for _, g := range gains {
-		rows = append(rows, []cell{{g.Holder, bold}, effectCell(g.Was), effectCell(g.Is), {g.Example, ""}, {ruleText(g.Is, g.Rule), dim}})
+		o := opened{g.Was, g.Is, g.Example, ruleText(g.Is, g.Rule)}
+		if holders[o] == nil {
+			order = append(order, o)
+		}
+		holders[o] = append(holders[o], show(g.Holder))
 	}
-	s.table([]string{"HOLDER", "OLD", "NEW", "EXAMPLE", "RULE"}, rows)
+	for i, o := range order {
+		if i > 0 {
+			s.printf("\n")
+		}
+		was, is := effectCell(o.was), effectCell(o.is)
+		s.printf("%s to %s  %s\n", s.paint(was.colour, was.text), s.paint(is.colour, is.text), show(o.example))
+		s.printf("    by   %s\n    for  %s\n", s.paint(dim, show(o.rule)), strings.Join(holders[o], " "))
+	}
 	return status.orNil()
 }
