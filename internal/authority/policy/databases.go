@@ -21,7 +21,7 @@ import (
 type Database struct {
 	Name    string
 	File    string        // of SQLite: absolute
-	Server  string        // of PostgreSQL: its URL without a password, or "secret:NAME"
+	Server  string        // of PostgreSQL or MariaDB: its URL without a password, or "secret:NAME"
 	Role    string        // of PostgreSQL, which statements take; "": that of the connection
 	Rows    int           // max_rows: of one statement; 0: the tool's default
 	Timeout time.Duration // of one statement; 0: the tool's default
@@ -112,7 +112,7 @@ const (
 	secretURL = "secret:"
 )
 
-// server returns the URL of a PostgreSQL database, or the name of the secret that it is.
+// server returns the URL of a database on a server, or the name of the secret that it is.
 func (d *database) server() string {
 	if strings.HasPrefix(d.url, sqliteURL) {
 		return ""
@@ -185,7 +185,7 @@ func (s *databaseSettings) database(p *parser, key, n *document.Node, path strin
 		"max_rows": document.Int(p.Reader, &d.rows, 1, maxRows),
 		"timeout":  p.Duration(&d.timeout),
 	})
-	if d.role != "" && d.server() == "" {
+	if d.role != "" && (d.server() == "" || strings.HasPrefix(d.url, "m")) {
 		p.Fail(n, path+".role", "a role needs the url of a PostgreSQL database beside it")
 	}
 	s.list = append(s.list, d)
@@ -210,8 +210,8 @@ func checkDatabaseURL(s string) error {
 	switch {
 	case isFile && file != "" && !strings.ContainsAny(file, "\x00?#"), isSecret && checkStored(name) == nil:
 		return nil
-	case isFile || isSecret || err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql":
-		return fmt.Errorf("the URL is of no database that Remit knows; expected sqlite:data/app.db, postgres://USER@HOST/NAME, or secret:NAME")
+	case isFile || isSecret || err != nil || !slices.Contains([]string{"postgres", "postgresql", "mariadb", "mysql"}, u.Scheme):
+		return fmt.Errorf("the URL is not of a database that Remit knows; expected sqlite:data/app.db, postgres://USER@HOST/NAME, mariadb://USER@HOST/NAME, or secret:NAME")
 	}
 	if _, set := u.User.Password(); set || strings.Contains(strings.ToLower(u.RawQuery), "password") {
 		return fmt.Errorf("the URL has a password; expected secret:NAME, where the whole URL is the stored secret NAME")

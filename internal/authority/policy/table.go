@@ -111,7 +111,7 @@ func (p *tablePattern) match(database string, u *tool.TableUse, deny bool) bool 
 	return slices.ContainsFunc(p.readings, func(t tableReading) bool {
 		schema := strings.ToLower(u.Schema)
 		switch {
-		case t.schema == nil && schema != "" && schema != "main" && schema != "public":
+		case t.schema == nil && !u.Own && schema != "" && schema != "main" && schema != "public":
 			return false
 		case t.schema != nil && !t.schema.Match(schema) && (schema != "" || !t.schema.Match("main")):
 			return false

@@ -90,6 +90,7 @@ type Action struct {
 // TableUse is one column of a table that a statement reads or writes.
 type TableUse struct {
 	Schema string `json:",omitempty"` // "", "main" or "public": the database's own
+	Own    bool   `json:",omitempty"` // the schema is the database's own, whatever its name
 	Table  string
 	// Column is "" if the statement reads no particular column, as count(*) does, and
 	// "*" if it inserts or deletes whole rows.
@@ -101,7 +102,7 @@ type TableUse struct {
 // String prints the use as policies name it: "orders(total)".
 func (u TableUse) String() string {
 	s := u.Table
-	if u.Schema != "" && u.Schema != "main" && u.Schema != "public" {
+	if !u.Own && u.Schema != "" && u.Schema != "main" && u.Schema != "public" {
 		s = u.Schema + "." + s
 	}
 	if u.Column != "" {

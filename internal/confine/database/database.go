@@ -3,10 +3,12 @@
 // and columns that it uses, for the decision, and [Open] makes a connection on which
 // the permit is asked again for each of them. Start at [Look] and [Open].
 //
-// The database itself says what a statement uses. SQLite's authorizer names each table,
+// SQLite and PostgreSQL say themselves what a statement uses. SQLite's authorizer names each table,
 // column and function while it compiles, also those behind views, triggers and foreign
 // keys. PostgreSQL prints the tree of a query that it has analysed and rewritten, with the
-// columns that its own check of privileges asks for. Each call has a connection of its own, so nothing of a session is left for the next.
+// columns that its own check of privileges asks for. MariaDB says nothing of the kind: each
+// name of a statement counts as all that it could mean there. Each call has a connection of
+// its own, so nothing of a session is left for the next.
 package database
 
 import (

@@ -2,7 +2,6 @@ package database
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"maps"
 	"net"
@@ -39,22 +38,26 @@ type connector struct {
 	check  func(tool.Action) error
 }
 
-// openServer connects to a database of PostgreSQL and begins a transaction. The caller must
-// call stop, which rolls back what is not committed.
-func openServer(ctx context.Context, d policy.Database, c connector, write bool) (s *pgSession, stop func(), err error) {
-	text := d.Server
-	if key, ok := d.SecretKey(); ok {
-		text = ""
-		if c.secret != nil {
-			text, _ = c.secret(key)
-		}
-		if text == "" {
-			name, _ := policy.Stored(key)
-			return nil, nil, fault.Wrap(fault.HandleRefused, fault.NotFound, "the secret %q, which is the URL of the database %q, is not in the store", name, d.Name).ForOperator("set it with remit secret set %s", name)
+// url returns the URL of a database's server.
+func (c connector) url(d policy.Database) (string, error) {
+	key, stored := d.SecretKey()
+	if !stored {
+		return d.Server, nil
+	}
+	if c.secret != nil {
+		if text, _ := c.secret(key); text != "" {
+			return strings.TrimSpace(text), nil
 		}
 	}
+	name, _ := policy.Stored(key)
+	return "", fault.Wrap(fault.HandleRefused, fault.NotFound, "the secret %q, which is the URL of the database %q, is not in the store", name, d.Name).ForOperator("set it with remit secret set %s", name)
+}
+
+// openServer connects to a database of PostgreSQL and begins a transaction. The caller must
+// call stop, which rolls back what is not committed.
+func openServer(ctx context.Context, d policy.Database, text string, c connector, write bool) (s *pgSession, stop func(), err error) {
 	s = &pgSession{limits: d, write: write}
-	config, err := s.config(text, s.discreet(c.check))
+	config, err := s.config(text, discreet(d, c.check))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -150,42 +153,27 @@ func (s *pgSession) config(text string, check func(tool.Action) error) (*pgconn.
 			s.notices = append(s.notices, n)
 		}
 	}
-	if err := secured(out, q.Get("sslmode")); err != nil {
+	if out.TLSConfig, err = secured(host, strings.HasPrefix(host, "/"), q.Get("sslmode")); err != nil {
 		return nil, wrong(err.Error())
 	}
-	out.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
-	out.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, host, uint16(port), check) }
-	return out, nil
-}
-
-// secured sets how the connection is encrypted: with a server that proves its name, if the
-// URL does not say otherwise.
-func secured(c *pgconn.Config, mode string) error {
-	switch {
-	case strings.HasPrefix(c.Host, "/") || mode == "disable":
-	case mode == "" || mode == "verify-full":
-		c.TLSConfig = &tls.Config{ServerName: c.Host, MinVersion: tls.VersionTLS12}
-	case mode == "require":
-		c.TLSConfig = &tls.Config{ServerName: c.Host, MinVersion: tls.VersionTLS12, InsecureSkipVerify: true} //nolint:gosec // what the operator wrote
-	default:
-		return errors.New("sslmode is verify-full, require or disable")
+	to := tool.Target{Scheme: "tcp", Host: strings.ToLower(host), Port: uint16(port)}
+	if strings.HasPrefix(host, "/") {
+		to = tool.Target{Scheme: "unix", Path: host + "/.s.PGSQL." + strconv.FormatUint(port, 10)}
 	}
-	return nil
+	out.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
+	out.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, to, check) }
+	return out, nil
 }
 
 // dial connects to the server if that is allowed: to an address that was decided on, or to
 // a socket.
-func dial(ctx context.Context, host string, port uint16, check func(tool.Action) error) (net.Conn, error) {
-	a := tool.Action{Kind: tool.Network, Target: tool.Target{Scheme: "tcp", Host: strings.ToLower(host), Port: port}}
-	if strings.HasPrefix(host, "/") {
-		a.Target = tool.Target{Scheme: "unix", Path: host + "/.s.PGSQL." + strconv.Itoa(int(port))}
-		if err := check(a); err != nil {
-			return nil, err
-		}
-		return network.DialSocket(ctx, a.Target.Path)
-	}
+func dial(ctx context.Context, to tool.Target, check func(tool.Action) error) (net.Conn, error) {
+	a := tool.Action{Kind: tool.Network, Target: to}
 	if err := check(a); err != nil { // a name that is not allowed is not looked up
 		return nil, err
+	}
+	if to.Scheme == "unix" {
+		return network.DialSocket(ctx, to.Path)
 	}
 	addrs, err := network.Resolve(ctx, a.Target.Host)
 	if err != nil {
@@ -195,20 +183,20 @@ func dial(ctx context.Context, host string, port uint16, check func(tool.Action)
 	if err := check(a); err != nil {
 		return nil, err
 	}
-	return network.DialChecked(ctx, network.DialTCP, addrs, port)
+	return network.DialChecked(ctx, network.DialTCP, addrs, to.Port)
 }
 
 // discreet returns check with an error that does not name the server, if the URL is a
 // stored secret. Hints for operators can reach logs, so they do not name it either.
-func (s *pgSession) discreet(check func(tool.Action) error) func(tool.Action) error {
-	if _, stored := s.limits.SecretKey(); !stored {
+func discreet(d policy.Database, check func(tool.Action) error) func(tool.Action) error {
+	if _, stored := d.SecretKey(); !stored {
 		return check
 	}
 	return func(a tool.Action) error {
 		if check(a) == nil {
 			return nil
 		}
-		return fault.New(fault.HandleRefused, "the connection to the database %q is not allowed by network", s.limits.Name).
+		return fault.New(fault.HandleRefused, "the connection to the database %q is not allowed by network", d.Name).
 			ForOperator("allow the server of its stored URL in the section network of the policy")
 	}
 }

@@ -18,7 +18,15 @@ import (
 
 // lookServer lists what a statement uses, on a server.
 func lookServer(ctx context.Context, d policy.Database, secret func(string) (string, bool), sql string) (u uses, err error) {
-	s, stop, err := openServer(ctx, d, connector{secret, d.Reach}, false)
+	c := connector{secret, d.Reach}
+	at, err := c.url(d)
+	if err != nil {
+		return u, err
+	}
+	if isMaria(at) {
+		return lookMaria(ctx, d, at, c, sql)
+	}
+	s, stop, err := openServer(ctx, d, at, c, false)
 	if err != nil {
 		return u, err
 	}
@@ -29,7 +37,15 @@ func lookServer(ctx context.Context, d policy.Database, secret func(string) (str
 
 // runServer runs a statement on a server.
 func (d *Database) runServer(ctx context.Context, at policy.Database, sql string, params []any, write bool) (Rows, error) {
-	s, stop, err := openServer(ctx, at, connector{d.secret, d.p.Check}, write)
+	c := connector{d.secret, d.p.Check}
+	where, err := c.url(at)
+	if err != nil {
+		return Rows{}, err
+	}
+	if isMaria(where) {
+		return d.runMaria(ctx, at, where, c, call{sql, params, write})
+	}
+	s, stop, err := openServer(ctx, at, where, c, write)
 	if err != nil {
 		return Rows{}, err
 	}
@@ -113,10 +129,7 @@ func (s *pgSession) rows(what *pgconn.StatementDescription, values [][]byte) (Ro
 	for _, f := range what.Fields {
 		out.Columns = append(out.Columns, f.Name)
 	}
-	most := s.limits.Rows
-	if most == 0 {
-		most = DefaultRows
-	}
+	most := most(s.limits)
 	res := s.conn.ExecPrepared(s.ctx, pgStatement, values, nil, nil)
 	bytes := 0
 	for res.NextRow() {
@@ -185,7 +198,15 @@ func pgValue(v []byte, typ uint32) any {
 
 // schemaServer lists the tables of a server's database of which the call may see something.
 func (d *Database) schemaServer(ctx context.Context, at policy.Database) ([]Table, error) {
-	s, stop, err := openServer(ctx, at, connector{d.secret, d.p.Check}, false)
+	c := connector{d.secret, d.p.Check}
+	where, err := c.url(at)
+	if err != nil {
+		return nil, err
+	}
+	if isMaria(where) {
+		return d.schemaMaria(ctx, at, where, c)
+	}
+	s, stop, err := openServer(ctx, at, where, c, false)
 	if err != nil {
 		return nil, err
 	}

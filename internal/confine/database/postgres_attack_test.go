@@ -163,7 +163,7 @@ func TestAStoredHostIsNotTold(t *testing.T) {
 			}
 			return fault.New(fault.HandleRefused, "%s: denied", a)
 		}
-		_, _, err := openServer(t.Context(), d, connector{func(string) (string, bool) { return at, true }, deny}, false)
+		_, _, err := openServer(t.Context(), d, at, connector{nil, deny}, false)
 		if err == nil || asked != 1 || !strings.Contains(err.Error(), `"main" is not allowed by network`) {
 			t.Fatalf("%s: asked %d times: %v", at, asked, err)
 		}

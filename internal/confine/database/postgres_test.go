@@ -24,7 +24,9 @@ import (
 var server *postgrestest.Server
 
 func TestMain(m *testing.M) {
-	os.Exit(postgrestest.Main(m, func(s *postgrestest.Server) { server = s }))
+	status := postgrestest.Main(m, func(s *postgrestest.Server) { server = s })
+	stopMaria()
+	os.Exit(status)
 }
 
 var shopOnce sync.Once
@@ -81,7 +83,7 @@ func TestStatementsOfPostgres(t *testing.T) {
 	d := pgDatabase(t, pgPolicy(pgShop(t), `read: ["*"]`))
 	o := newOracle(t)
 	d.Timeout = time.Minute
-	s, stop, err := openServer(t.Context(), d, connector{check: d.Reach}, false)
+	s, stop, err := openServer(t.Context(), d, d.Server, connector{check: d.Reach}, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -181,13 +181,18 @@ func (g *guard) tell() {
 	}
 }
 
+// most returns how many rows a call may read.
+func most(d policy.Database) int {
+	if d.Rows == 0 {
+		return DefaultRows
+	}
+	return d.Rows
+}
+
 // rows runs a statement and reads its rows, up to the limits.
 func (s *session) rows(statement string, params []any) (Rows, error) {
 	out := Rows{Columns: []string{}, Rows: [][]any{}}
-	most := s.limits.Rows
-	if most == 0 {
-		most = DefaultRows
-	}
+	most := most(s.limits)
 	rows, err := s.conn.QueryContext(s.ctx, statement, params...)
 	if err != nil {
 		return out, s.failed(err)

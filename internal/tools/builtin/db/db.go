@@ -33,7 +33,7 @@ type schemaArgs struct {
 const (
 	named = `"database": {"type": "string", "minLength": 1, "maxLength": 40, "description": "the database, by its name in the policy"}`
 	asked = named + `,
-		"sql": {"type": "string", "minLength": 1, "maxLength": 100000, "description": "one statement; a parameter is ? in SQLite, and $1, $2 in PostgreSQL"},
+		"sql": {"type": "string", "minLength": 1, "maxLength": 100000, "description": "one statement; a parameter is ? in SQLite and MariaDB, and $1, $2 in PostgreSQL"},
 		"params": {"type": "array", "maxItems": 1000, "items": {"type": ["string", "number", "boolean", "null"]}, "description": "the values of the parameters, in order"}`
 	answer = `"columns": {"type": "array", "items": {"type": "string"}},
 		"rows": {"type": "array", "items": {"type": "array"}, "description": "the values of each row in the order of the columns; bytes are {base64}"},
