@@ -39,57 +39,70 @@ func (w *world) needSandbox() {
 func TestWhatIsAppliedIsWhatThePolicyAllows(t *testing.T) {
 	w := newWorld(t).durability("process")
 	w.needSandbox()
-	applied, refused := 0, 0
+	patterns := []string{"**", "*", "a/**", "b/*", "**/x", "*/x", "a/b/x", "**/*.k", ".env", "x", "new/**"}
+	if applied, refused := w.applyHeld(t, heldPolicy("'**'", "'**/x'"), map[string]string{"y.k": "old"}); applied == 0 || refused == 0 {
+		t.Errorf("%d names applied, %d refused; expected some of both", applied, refused)
+	}
 	rapid.Check(t, func(rt *rapid.T) {
-		dir, err := os.MkdirTemp(filepath.Dir(w.workspace), "ws")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = os.RemoveAll(dir) }()
-		patterns := []string{"**", "*", "a/**", "b/*", "**/x", "*/x", "a/b/x", "**/*.k", ".env", "x", "new/**"}
 		list := func(label string, most int) string {
-			return "['" + strings.Join(rapid.SliceOfN(rapid.SampledFrom(patterns), 1, most).Draw(rt, label), "', '") + "']"
+			return "'" + strings.Join(rapid.SliceOfN(rapid.SampledFrom(patterns), 1, most).Draw(rt, label), "', '") + "'"
 		}
-		src := "version: 1\nname: drawn\nfiles:\n  read: {allow: ['**']}\n  write: {allow: " + list("write", 3) + ", deny: " + list("nowrite", 2) + "}\ncommands: {allow: ['**']}\n"
-		names := []string{"x", "y.k", ".env", "a/x", "a/b/x", "a/y.k", "b/x", "b/.env", "new/x", "new/y.k", ".git/hooks/pre-commit"}
 		was := map[string]string{}
-		for i, n := range names {
+		for i, n := range heldNames {
 			if i%2 == 0 && rapid.Bool().Draw(rt, n) {
 				was[n] = "old"
-				w.write(filepath.Join(dir, n), "old")
 			}
 		}
-		script := "for n in " + strings.Join(names, " ") + "; do mkdir -p $(dirname $n); printf + >>$n && echo did $n; done 2>/dev/null; true"
-		p := w.beside("drawn.yaml", src)
-		said := w.must(0, "exec", "-p", p, "-w", dir, "--changeset", "--", "sh", "-c", script)
-		for _, n := range names {
-			if got, _ := os.ReadFile(filepath.Join(dir, n)); string(got) != was[n] {
-				rt.Fatalf("%s holds %q before anything is applied\n%s", n, got, src)
-			}
-		}
-		id, _ := w.newestRun()
-		if r := w.remit("changes", "apply", id); r.status != 0 && strings.Contains(said, "did ") && !strings.Contains(r.err, "nothing") && !strings.Contains(r.err, "refused") {
-			rt.Fatalf("apply: status %d\n%s%s\n%s", r.status, r.out, r.err, src)
-		}
-		chain := bind(t, src, dir)
-		for _, n := range names {
-			at := filepath.Join(dir, n)
-			allowed := chain.DecideAction(tool.Action{Kind: tool.FileWrite, Path: at, Real: at}).Effect == policy.Allow
-			now, _ := os.ReadFile(at) // "" if it is not there
-			did := strings.Contains(said, "did "+n+"\n")
-			if changed := string(now) != was[n]; changed != (allowed && did) {
-				rt.Fatalf("%s holds %q, was %q: the policy allows %v, the command wrote %v\n%s", n, now, was[n], allowed, did, src)
-			} else if changed {
-				applied++
-			} else if did {
-				refused++
-			}
-		}
+		w.applyHeld(rt, heldPolicy(list("write", 3), list("nowrite", 2)), was)
 	})
-	if applied == 0 || refused == 0 {
-		t.Errorf("the test shows little: %d names applied, %d refused", applied, refused)
+}
+
+// heldNames are the files that the command of applyHeld writes.
+var heldNames = []string{"x", "y.k", ".env", "a/x", "a/b/x", "a/y.k", "b/x", "b/.env", "new/x", "new/y.k", ".git/hooks/pre-commit"}
+
+func heldPolicy(write, deny string) string {
+	return "version: 1\nname: drawn\nfiles:\n  read: {allow: ['**']}\n  write: {allow: [" + write + "], deny: [" + deny + "]}\ncommands: {allow: ['**']}\n"
+}
+
+// applyHeld lets a held command write heldNames in a workspace with some files, applies its
+// changes, and compares each file with the policy's decision. It counts the changed names, and
+// those that the command wrote and the policy refused.
+func (w *world) applyHeld(t rapid.TB, src string, was map[string]string) (applied, refused int) {
+	dir, err := os.MkdirTemp(filepath.Dir(w.workspace), "ws")
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Logf("%d names applied, %d refused", applied, refused)
+	defer func() { _ = os.RemoveAll(dir) }()
+	for n, content := range was {
+		w.write(filepath.Join(dir, n), content)
+	}
+	script := "for n in " + strings.Join(heldNames, " ") + "; do mkdir -p $(dirname $n); printf + >>$n && echo did $n; done 2>/dev/null; true"
+	p := w.beside("drawn.yaml", src)
+	said := w.must(0, "exec", "-p", p, "-w", dir, "--changeset", "--", "sh", "-c", script)
+	for _, n := range heldNames {
+		if got, _ := os.ReadFile(filepath.Join(dir, n)); string(got) != was[n] {
+			t.Fatalf("%s holds %q before anything is applied\n%s", n, got, src)
+		}
+	}
+	id, _ := w.newestRun()
+	if r := w.remit("changes", "apply", id); r.status != 0 && strings.Contains(said, "did ") && !strings.Contains(r.err, "nothing") && !strings.Contains(r.err, "refused") {
+		t.Fatalf("apply: status %d\n%s%s\n%s", r.status, r.out, r.err, src)
+	}
+	chain := bind(w.t, src, dir)
+	for _, n := range heldNames {
+		at := filepath.Join(dir, n)
+		allowed := chain.DecideAction(tool.Action{Kind: tool.FileWrite, Path: at, Real: at}).Effect == policy.Allow
+		now, _ := os.ReadFile(at) // "" if it is not there
+		did := strings.Contains(said, "did "+n+"\n")
+		if changed := string(now) != was[n]; changed != (allowed && did) {
+			t.Fatalf("%s holds %q, was %q: the policy allows %v, the command wrote %v\n%s", n, now, was[n], allowed, did, src)
+		} else if changed {
+			applied++
+		} else if did {
+			refused++
+		}
+	}
+	return applied, refused
 }
 
 func bind(t *testing.T, src, dir string) policy.Chain {
