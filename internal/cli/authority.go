@@ -56,10 +56,12 @@ OLD does not (4 if it opens something).
 			if diff {
 				return s.authorityDiff(a, args[0], args[1], ws)
 			}
-			w, err := a.PolicyReview.World(cmd.Context(), file, ws)
-			switch {
-			case err != nil:
+			w, hint, err := a.PolicyReview.World(cmd.Context(), file, ws)
+			if err != nil {
 				return err
+			}
+			s.warn(hint)
+			switch {
 			case who != "":
 				return s.authorityWho(w, who)
 			case tests != "":

@@ -71,8 +71,8 @@ func (c *dialog) governed(a *app.App, f chatFlags, dir string) error {
 		return nil
 	}
 	_, hint, err := a.Policies.Chain(f.policy, dir)
-	if err == nil && hint != "" {
-		c.s.errorf("%s %s\n", c.s.paintErr(yellow, "!"), show(string(hint)))
+	if err == nil {
+		c.s.warn(hint)
 	}
 	return err
 }

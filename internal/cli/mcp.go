@@ -188,9 +188,7 @@ func (s *session) serveMCP(ctx context.Context, a *app.App, q app.MCPRequest) er
 // logs.
 func (s *session) servingMCP(run *runner.Run, h policies.Hint) {
 	s.errorf("%s is run %s\n", show(run.Grant.Holder()), run.ID)
-	if h != "" {
-		s.errorf("%s %s\n", s.paintErr(yellow, "!"), show(string(h)))
-	}
+	s.warn(h)
 }
 
 // keepOpen ignores Close: the stream belongs to the process.

@@ -195,16 +195,18 @@ func (s *session) printHeld(res runs.Result) {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
+// warn prints a hint about a policy, if there is one, to standard error.
+func (s *session) warn(h policies.Hint) {
+	if h != "" {
+		s.errorf("%s %s\n", s.paintErr(yellow, "!"), show(string(h)))
+	}
+}
+
 // started prints the run's ID, and a hint about its policy.
 func (p *progress) started(run *runner.Run, h policies.Hint) {
+	p.s.warn(h)
 	if p.s.json {
-		if h != "" {
-			p.s.errorf("%s\n", h)
-		}
 		return
-	}
-	if h != "" {
-		p.s.errorf("%s %s\n", p.s.paintErr(yellow, "!"), h)
 	}
 	p.s.printf("run %s  %s\n", run.ID, p.s.clip(show(run.Name), len("run ")+len(run.ID.String())+gap))
 }

@@ -21,19 +21,19 @@ import (
 // World is what questions about the whole authority are about: the person, and each
 // principal that the roles of the policies name, under the chain that a run of theirs has.
 // file is the policy. If it is "", it is the workspace's, and the grants that were issued
-// here and can be used are holders too.
-func (s *Reviewer) World(ctx context.Context, file, workspace string) (*reach.World, error) {
-	ps, _, err := s.Policies.Chain(file, workspace)
+// here and can be used are holders too. The hint is set if no policy applies.
+func (s *Reviewer) World(ctx context.Context, file, workspace string) (*reach.World, policies.Hint, error) {
+	ps, hint, err := s.Policies.Chain(file, workspace)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	w, err := s.worldOf(ps, workspace)
 	if err != nil || file != "" {
-		return w, err
+		return w, hint, err
 	}
 	granted, err := s.granted(ctx, w.Env)
 	w.Holders = append(w.Holders, granted...)
-	return w, err
+	return w, hint, err
 }
 
 // WorldOf is the world of one policy and the person's own bound.
@@ -140,7 +140,7 @@ func (s *Reviewer) Authority(ctx context.Context, q Question, workspace string) 
 	w.Holders = []reach.Holder{{Name: q.Holder, Chain: q.Chain}}
 	if q.Everybody {
 		var err error
-		if w, err = s.World(ctx, "", workspace); err != nil {
+		if w, _, err = s.World(ctx, "", workspace); err != nil {
 			return Authority{}, err
 		}
 	}
