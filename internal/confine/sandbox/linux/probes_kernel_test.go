@@ -128,7 +128,7 @@ var kernelProbes = map[string]func(arg string) error{
 		_, err := unix.Adjtimex(&tx)
 		return err
 	},
-	"nice": func(string) error { return unix.Setpriority(unix.PRIO_PROCESS, 0, -5) },
+	"nice": func(string) error { return unix.Setpriority(unix.PRIO_PROCESS, 0, -20) },
 	"realtime": func(string) error {
 		p := int32(1)
 		return call(unix.SYS_SCHED_SETSCHEDULER, 0, 1, uintptr(unsafe.Pointer(&p)))
