@@ -84,6 +84,9 @@ func (s *mariaSession) begin(limit time.Duration, write bool) error {
 	if s.own = rows[0][1]; err != nil || !strings.Contains(rows[0][0], "MariaDB") || major < 10 || major == 10 && minor < 6 {
 		return fault.New(fault.HandleRefused, "the database %q cannot be used: its server is not MariaDB 10.6 or later", s.limits.Name).WithHint("for MySQL, use an MCP server")
 	}
+	if mariaSystem()[fold(s.own)] {
+		return fault.New(fault.HandleRefused, "the database %q cannot be used: it is one of the server's own", s.limits.Name)
+	}
 	mode, rowLimit := "READ ONLY", strconv.Itoa(most(s.limits)+1)
 	if write {
 		mode, rowLimit = "READ WRITE", "DEFAULT"

@@ -157,6 +157,9 @@ func TestMariaDBFindsItsOwnFunctionsFirst(t *testing.T) {
 	}
 	defer func() { _ = mariaExec("", "DROP DATABASE own") }()
 	tried, made := 0, 0
+	shown := func(call string) string { // as Remit writes the statement
+		return printMaria(must(mariaShape("SELECT " + call + " FROM one")).tokens)
+	}
 	for _, list := range []map[string]bool{mariaFunctions(), mariaBefore()} {
 		for name := range list {
 			for n, parameters := range []string{"", "p0 int", "p0 int, p1 int"} {
@@ -165,8 +168,8 @@ func TestMariaDBFindsItsOwnFunctionsFirst(t *testing.T) {
 				}
 				made++
 				var got sql.NullString
-				call := name + "(" + []string{"", "1", "1, 1"}[n] + ")"
-				if err := db.QueryRowContext(t.Context(), "SELECT "+call+" FROM one").Scan(&got); err == nil && got.String == "of the database" {
+				call := name + " (" + []string{"", "1", "1, 1"}[n] + ")"
+				if err := db.QueryRowContext(t.Context(), shown(call)).Scan(&got); err == nil && got.String == "of the database" {
 					t.Errorf("%s calls a function of the database", call)
 				}
 				tried++
@@ -175,6 +178,17 @@ func TestMariaDBFindsItsOwnFunctionsFirst(t *testing.T) {
 	}
 	if made < 300 || tried < 300 {
 		t.Errorf("%d functions were made: the test shows too little", made)
+	}
+}
+
+// TestNoDatabaseOfTheServerIsUsed: its tables are not in the catalogue that decides.
+func TestNoDatabaseOfTheServerIsUsed(t *testing.T) {
+	mariaShop(t)
+	for name, text := range map[string]string{"mysql": "SELECT user FROM user", "information_schema": "SELECT table_name FROM tables"} {
+		p := permitFor(t, mariaPolicy(mariaURL("root", name), `read: [nothing]`))
+		if out, err := Open(p, "main", nil).Query(t.Context(), text, nil); fault.CodeOf(err) != fault.HandleRefused {
+			t.Errorf("%s: got %v, %v", name, out, err)
+		}
 	}
 }
 

@@ -20,7 +20,10 @@ type mariaCatalog struct {
 
 func newCatalog(s *mariaSession) (*mariaCatalog, error) {
 	c := &mariaCatalog{s: s, names: map[string][]string{}, schemas: map[string][]string{}, tables: map[[2]string]*mariaTable{}, read: map[*mariaTable]bool{}}
-	rows, err := s.texts("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA LIMIT 10000")
+	rows, err := s.texts("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA LIMIT ?", maxTables)
+	if len(rows) == maxTables {
+		return nil, fault.New(fault.ToolFailed, "the server of the database %q has too many databases", s.limits.Name)
+	}
 	for _, r := range rows {
 		if k := fold(r[0]); !mariaSystem()[k] {
 			c.schemas[k] = append(c.schemas[k], r[0])
@@ -179,7 +182,7 @@ func (c *mariaCatalog) follow(u *uses, list []mariaChange) error {
 func (c *mariaCatalog) along(u *uses, ch mariaChange, k mariaKey) (out []mariaChange, err error) {
 	at := [2]string{ch.table.schema, ch.table.name}
 	touches := func(column string) bool {
-		return slices.ContainsFunc(ch.columns, func(o string) bool { return strings.EqualFold(o, column) || o == "*" })
+		return slices.ContainsFunc(ch.columns, func(o string) bool { return strings.EqualFold(o, column) || o == "*" }) || ch.table.computes(column)
 	}
 	if at == k.child && (ch.verb == "insert" || ch.verb == "update" && touches(k.column)) {
 		parent, err := c.table(k.parent[0], k.parent[1])

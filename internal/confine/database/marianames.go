@@ -30,6 +30,12 @@ var mariaBefore = sync.OnceValue(func() map[string]bool {
 		sounds separator offset`)
 })
 
+// mariaSubquery are the words that a subquery may follow.
+var mariaSubquery = sync.OnceValue(func() map[string]bool {
+	return words(`from join straight_join in exists any some all as select where and or xor not on having by when then else case between like regexp
+		rlike div mod is limit returning`)
+})
+
 // mariaReserved are reserved words that order a statement: without backquotes they are no names.
 var mariaReserved = sync.OnceValue(func() map[string]bool {
 	return words(`all and as asc between by case cross delete desc distinct distinctrow else except exists for from group having high_priority in inner
@@ -38,10 +44,11 @@ var mariaReserved = sync.OnceValue(func() map[string]bool {
 		sql_small_result sql_big_result sql_calc_found_rows unique`)
 })
 
-// mariaRefused are the words of statements that do more than query and change rows, or that
-// do not name what they use.
+// mariaRefused are the words of statements that do more than query and change rows, that do
+// not name what they use, or that show the account.
 var mariaRefused = sync.OnceValue(func() map[string]bool {
-	return words(`procedure outfile dumpfile natural delayed system_time history portion lock table load handler call execute prepare nextval lastval setval`)
+	return words(`procedure outfile dumpfile natural delayed system_time history portion lock table load handler call execute prepare nextval lastval setval
+		current_user current_role`)
 })
 
 // mariaStar are the words after which * stands for columns.

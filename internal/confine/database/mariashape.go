@@ -16,6 +16,7 @@ type mariaStatement struct {
 	verb      string
 	inside    []int        // of a pair of parentheses: the one around it
 	query     []bool       // of a pair of parentheses: it has a query
+	scope     []bool       // of a pair of parentheses: the names around it cannot mean its tables
 	target    int          // the token of the table that INSERT, UPDATE or DELETE changes; -1: none
 	assigned  map[int]bool // tokens of columns that are assigned to
 	duplicate int          // the token UPDATE of ON DUPLICATE KEY UPDATE; 0: none
@@ -29,7 +30,7 @@ func mariaShape(sql string) (*mariaStatement, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &mariaStatement{tokens: tokens, inside: []int{0}, query: []bool{true}, target: -1, assigned: map[int]bool{}}
+	m := &mariaStatement{tokens: tokens, inside: []int{0}, query: []bool{true}, scope: []bool{true}, target: -1, assigned: map[int]bool{}}
 	for i, t := range tokens {
 		switch {
 		case t.is("("):
@@ -55,10 +56,29 @@ func mariaShape(sql string) (*mariaStatement, error) {
 	if err := m.change(); err != nil {
 		return nil, err
 	}
+	m.scopes()
 	for i := range tokens {
 		m.call(i)
 	}
 	return m, nil
+}
+
+// scopes finds the queries that are a level of their own. The ORDER BY after
+// (SELECT ...), and the ON DUPLICATE KEY UPDATE after it, can use its tables.
+func (m *mariaStatement) scopes() {
+	for i := range m.tokens {
+		if !m.tokens[i].is("(") {
+			continue
+		}
+		before, subquery := m.at(i-1), false
+		switch before.kind {
+		case symbol:
+			subquery = !before.is("", "(", ")")
+		case word:
+			subquery = mariaSubquery()[before.name] && !(before.is("all") && m.at(i-2).is("union", "except", "intersect"))
+		}
+		m.scope = append(m.scope, subquery && m.query[len(m.scope)])
+	}
 }
 
 func mariaVerbs() error {
@@ -73,9 +93,17 @@ func (m *mariaStatement) at(i int) *mariaToken {
 	return &m.tokens[i]
 }
 
-// level returns the innermost query around a token: the statement itself is 0.
-func (m *mariaStatement) level(group int) int {
+// queryOf returns the innermost query around a token: the statement itself is 0.
+func (m *mariaStatement) queryOf(group int) int {
 	for !m.query[group] {
+		group = m.inside[group]
+	}
+	return group
+}
+
+// level returns the innermost query around a token that is a level of its own.
+func (m *mariaStatement) level(group int) int {
+	for !m.scope[group] {
 		group = m.inside[group]
 	}
 	return group
@@ -231,6 +259,9 @@ func (m *mariaStatement) assignments(i int, end []string) error {
 // call refuses a function that is not one of MariaDB's own that only compute.
 func (m *mariaStatement) call(i int) {
 	t := m.at(i)
+	if t.kind == word && mariaFunctions()[t.name] && m.at(i+1).is("(") && i != m.target {
+		m.at(i + 1).blank = false // with a blank, MariaDB looks for some of them in the database
+	}
 	if !t.isName() || i == m.target || !m.at(i+1).is("(") || t.kind == word && (mariaFunctions()[t.name] || mariaBefore()[t.name] || t.name == "against" && m.at(i-1).is(")")) || m.listed(i) {
 		return
 	}
@@ -279,6 +310,11 @@ func (t *mariaTable) column(c mariaColumn) tool.TableUse {
 		u.Column = "*"
 	}
 	return u
+}
+
+// computes reports whether a column is computed from others of its row.
+func (t *mariaTable) computes(column string) bool {
+	return slices.ContainsFunc(t.columns, func(c mariaColumn) bool { return c.computed && strings.EqualFold(c.name, column) })
 }
 
 func (t *mariaTable) whole() tool.TableUse {

@@ -94,7 +94,7 @@ func (m *mariaStatement) isColumn(i int) bool {
 	switch {
 	case !t.isName(), m.at(i + 1).is("."), m.at(i + 1).is("("), before.is("as"), i == m.target:
 		return false
-	case before.is("from", "join") && !m.at(i-2).is("distinct") && m.level(before.group) == before.group: // a table, unless it is in EXTRACT(… FROM …)
+	case before.is("from", "join") && !m.at(i-2).is("distinct") && m.query[before.group]: // a table, unless it is in EXTRACT(… FROM …)
 		return false
 	}
 	return t.kind == name || !mariaReserved()[t.name]
@@ -128,7 +128,7 @@ func (m *mariaStatement) star(refs []mariaRef, i int) (out []*mariaTable) {
 		return nil
 	}
 	for _, r := range refs {
-		if r.level == m.level(m.at(i).group) {
+		if m.queryOf(m.at(r.token).group) == m.queryOf(m.at(i).group) {
 			out = append(out, r.table)
 		}
 	}
@@ -151,6 +151,11 @@ func (m *mariaStatement) uses(c *mariaCatalog, own string, u *uses, depth int) (
 				for _, col := range t.columns {
 					add(&u.read, t.column(col))
 				}
+			}
+		}
+		if m.tokens[i].is("default") && (m.verb == "update" || m.duplicate > 0) { // it can be computed from other columns
+			for _, t := range m.inReach(refs, i) {
+				add(&u.read, t.whole())
 			}
 		}
 		if !m.isColumn(i) {
