@@ -11,6 +11,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/approval"
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
@@ -104,6 +105,11 @@ func (s *served) Questions(ctx context.Context, waiting bool, before uint64, lim
 func (s *served) Question(ctx context.Context, id string) (store.Approval, error) {
 	q, _, err := s.app.Approvals.Find(ctx, id)
 	return q, err
+}
+
+// QuestionHistory implements httpapi.Approvals.
+func (s *served) QuestionHistory(ctx context.Context, id string, v approval.Viewer) (approval.History, error) {
+	return s.app.Approvals.History(ctx, id, v)
 }
 
 // Answer implements httpapi.Approvals. The answer is that of the person whom the ledger

@@ -46,7 +46,7 @@ approved.
 	}
 	c.Flags().BoolVar(&all, "all", false, "also list answered and expired ones")
 	c.Flags().IntVar(&limit, "limit", 50, "maximum number of approvals")
-	c.AddCommand(s.approvalsShowCmd(), s.approveCmd(), s.denyCmd(), s.approvalsWatchCmd())
+	c.AddCommand(s.approvalsShowCmd(), s.approvalsHistoryCmd(), s.approveCmd(), s.denyCmd(), s.approvalsWatchCmd())
 	return c
 }
 
@@ -110,11 +110,16 @@ func (s *session) approvalsShowCmd() *cobra.Command {
 			if s.json {
 				return s.printJSON(q)
 			}
+			h, err := a.Approvals.History(cmd.Context(), q.ID.String(), approvals.Everything)
+			if err != nil {
+				return err
+			}
 			s.printf("%s %s, %s\n", s.paint(bold, show(string(b.Tool))), q.ID, q.State)
 			if s.printBody(b, "  ") {
 				s.printf("  in full:\n")
 				s.printWhole(b, "    ")
 			}
+			s.printEvidence(h, "  ")
 			s.printf("  %-10s %s, call %d\n", "run", q.RunID, q.Call)
 			s.printf("  %-10s %s\n", "until", q.Until.Local().Format(time.DateTime))
 			if q.Needs > 1 || q.Admin || len(q.Roles) > 0 {
@@ -122,6 +127,35 @@ func (s *session) approvalsShowCmd() *cobra.Command {
 			}
 			for _, v := range q.Votes {
 				s.printVote(v)
+			}
+			return nil
+		},
+	}
+}
+
+func (s *session) approvalsHistoryCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "history ID",
+		Short: "Show what was decided before about calls like one",
+		Long: `Counts earlier approvals of the same tool, target and session pattern, and the
+recorded calls that the pattern would have covered, of the 90 days before.
+`,
+		Example: "  remit approvals history 0199c1d2",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := s.open()
+			if err != nil {
+				return err
+			}
+			h, err := a.Approvals.History(cmd.Context(), args[0], approvals.Everything)
+			if err != nil {
+				return err
+			}
+			if s.json {
+				return s.printJSON(h)
+			}
+			for _, text := range h.Lines() {
+				s.printf("%s\n", text)
 			}
 			return nil
 		},

@@ -15,16 +15,18 @@ import (
 // approvalsView is what approvals watch shows: a list of questions, and one of them in full. It
 // does no I/O.
 type approvalsView struct {
-	list     []store.Approval
-	selected string    // the ID of the question in full; "": none
-	since    time.Time // when it was drawn; zero: not yet
-	scroll   int       // of its lines, how many are above the screen
-	last     int       // the greatest useful scroll, as last drawn
-	page     int       // lines of a page, as last drawn
-	message  string
-	typing   bool // a reason for a refusal is being typed
-	reason   []rune
-	halted   bool // the question went away while a reason was typed: only Escape or Enter goes on
+	list      []store.Approval
+	selected  string           // the ID of the question in full; "": none
+	since     time.Time        // when it was drawn; zero: not yet
+	scroll    int              // of its lines, how many are above the screen
+	history   approval.History // of the selected question, if historyOf is its ID
+	historyOf string
+	last      int // the greatest useful scroll, as last drawn
+	page      int // lines of a page, as last drawn
+	message   string
+	typing    bool // a reason for a refusal is being typed
+	reason    []rune
+	halted    bool // the question went away while a reason was typed: only Escape or Enter goes on
 }
 
 // update takes the questions that wait now, and reports whether there are new ones.
@@ -43,6 +45,14 @@ func (v *approvalsView) update(list []store.Approval) (added bool) {
 	v.halted = v.halted || v.typing
 	v.selectAt(max(0, min(was, len(list)-1)))
 	return added
+}
+
+// known is the history of the selected question; nil: it was not looked up.
+func (v *approvalsView) known() *approval.History {
+	if v.selected == "" || v.historyOf != v.selected {
+		return nil
+	}
+	return &v.history
 }
 
 // index is the place of the selected question; -1: it is gone.
@@ -166,7 +176,7 @@ func (v *approvalsView) frame(w, h int, now time.Time) []line {
 	out = append(out, line{strings.Repeat("─", w), dim})
 	foot := v.foot()
 	v.page = max(1, h-len(out)-len(foot)-1)
-	body := wholeQuestion(v.list[i], w)
+	body := wholeQuestion(v.list[i], v.known(), w)
 	v.last = max(0, len(body)-v.page)
 	v.scroll = min(v.scroll, v.last)
 	for _, text := range body[v.scroll:min(len(body), v.scroll+v.page)] {
@@ -216,7 +226,7 @@ func countdown(d time.Duration) string {
 }
 
 // wholeQuestion is everything that a question asks, in lines of a width.
-func wholeQuestion(q store.Approval, w int) []string {
+func wholeQuestion(q store.Approval, h *approval.History, w int) []string {
 	b, err := approvals.BodyOf(q)
 	if err != nil {
 		return rewrap(show(bare(err)), w)
@@ -224,6 +234,9 @@ func wholeQuestion(q store.Approval, w int) []string {
 	text := b.Whole()
 	if b.Rule != "" {
 		text += "rule | " + show(b.Rule) + "\n"
+	}
+	if h != nil {
+		text += "before | " + strings.Join(h.Lines(), "\nbefore | ") + "\n"
 	}
 	text += fmt.Sprintf("run | %s, call %d\n", q.RunID, q.Call)
 	if q.Needs > 1 || q.Admin || len(q.Roles) > 0 {

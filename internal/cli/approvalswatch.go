@@ -65,6 +65,9 @@ func (s *session) watchApprovals(ctx context.Context, f *fullscreen, of *approva
 		if v.update(list) {
 			s.ring()
 		}
+		if err := lookUpHistory(ctx, v, of); err != nil {
+			return err
+		}
 		w, h := f.size()
 		f.draw(v.frame(w, h, time.Now()))
 		if w >= minColumns && h >= minRows {
@@ -85,6 +88,18 @@ func (s *session) watchApprovals(ctx context.Context, f *fullscreen, of *approva
 			}
 		}
 	}
+}
+
+// lookUpHistory looks up the history of the selected question, once.
+func lookUpHistory(ctx context.Context, v *approvalsView, of *approvals.Approvals) error {
+	if v.selected == "" || v.known() != nil {
+		return nil
+	}
+	h, err := of.History(ctx, v.selected, approvals.Everything)
+	if err == nil {
+		v.history, v.historyOf = h, v.selected
+	}
+	return err
 }
 
 // watchedAnswer is an answer that a person typed.

@@ -153,8 +153,20 @@ func (s *session) printCase(c approval.Case) {
 	if c.Question.Needs > 1 {
 		s.printf("    needs      %d different people; others answer with remit approvals\n", c.Question.Needs)
 	}
+	if c.History != nil {
+		s.printEvidence(*c.History, "    ")
+	}
 	if c.Body.Pattern != nil {
 		s.printf("    of the calls so far, the session pattern %s\n", matched(c))
+	}
+}
+
+// printEvidence shows what the record says about questions like one.
+func (s *session) printEvidence(h approval.History, indent string) {
+	label := "before"
+	for _, text := range h.Lines() {
+		s.printf("%s%-10s %s\n", indent, label, text)
+		label = ""
 	}
 }
 

@@ -58,7 +58,11 @@ type Desk struct {
 	// approval covers what the person could see.
 	Redact *redact.Redactor
 	// Past returns the session's earlier calls, to show which ones a pattern matches.
-	Past  func(ctx context.Context, run *runner.Run) ([]Past, error)
+	Past func(ctx context.Context, run *runner.Run) ([]Past, error)
+	// History tells the person who is here what the record says about questions like one;
+	// nil: nothing is told.
+	History func(ctx context.Context, q store.Approval, b Body) (History, error)
+
 	Now   func() time.Time // nil: time.Now
 	Every time.Duration    // how often answers from elsewhere are looked for; 0: 200 ms
 }
@@ -74,6 +78,7 @@ type Case struct {
 	Body     Body
 	Matches  []Past // the session's calls that the pattern matches
 	Others   []Past // its calls of the same tool that the pattern does not match
+	History  *History
 }
 
 // Body is what a question tells people. Texts that come from a caller are whole but for
@@ -375,6 +380,13 @@ func (d *Desk) answerHere(ctx context.Context, c Case) error {
 
 func (d *Desk) caseOf(ctx context.Context, q runner.Question, filed store.Approval, session bool) (Case, error) {
 	c := Case{Question: filed, Asked: q, Body: d.body(q, session)}
+	if d.History != nil {
+		h, err := d.History(ctx, filed, c.Body)
+		if err != nil {
+			return c, err
+		}
+		c.History = &h
+	}
 	p := c.Body.Pattern
 	if p == nil || d.Past == nil {
 		return c, nil

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/call/approval"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/history"
@@ -18,6 +19,8 @@ import (
 type Approvals interface {
 	Questions(ctx context.Context, waiting bool, before uint64, limit int) ([]store.Approval, error)
 	Question(ctx context.Context, id string) (store.Approval, error) // fault.ApprovalGone
+	// QuestionHistory counts only what the viewer sees.
+	QuestionHistory(ctx context.Context, id string, v approval.Viewer) (approval.History, error)
 	Answer(ctx context.Context, who *Caller, id string, a Answer) (store.Approval, error)
 }
 
@@ -38,6 +41,9 @@ type ApprovalList struct {
 var exampleApproval = map[string]any{"id": sampleSession, "state": "waiting", "run_id": sampleSession, "call": 2, "holder": "agent:docs", "asked_at": "2026-11-21T12:00:00Z",
 	"until": "2026-11-21T12:15:00Z", "needs": 1, "votes": []any{}}
 
+var exampleHistory = map[string]any{"tool": map[string]any{"asked": 12, "approved": 11, "refused": 1, "last": "2026-11-20T12:00:00Z"},
+	"target": map[string]any{"asked": 2, "approved": 2, "refused": 0, "last": "2026-11-19T12:00:00Z"}, "since": "2026-08-23T12:00:00Z"}
+
 // ApprovalPath has the ID of a question.
 type ApprovalPath struct {
 	ID string `path:"approval_id" maxLength:"100" example:"019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b44"`
@@ -54,6 +60,29 @@ func (s *Server) concerns(ctx context.Context, who *Caller, q store.Approval, ot
 	}
 	nodes, err := s.o.Lineage.OfRun(ctx, q.RunID.String())
 	return who.Owns(nodes), err
+}
+
+// viewer is what a caller may see of the record.
+type viewer struct {
+	s   *Server
+	who *Caller
+}
+
+// SeesQuestion implements approval.Viewer.
+func (v viewer) SeesQuestion(ctx context.Context, q store.Approval) (bool, error) {
+	return v.s.concerns(ctx, v.who, q, othersRead)
+}
+
+// SeesRun implements approval.Viewer.
+func (v viewer) SeesRun(ctx context.Context, run string) (bool, error) {
+	if v.who.May("runs.read") != nil {
+		return false, nil
+	}
+	if v.who.May(othersRead) == nil {
+		return true, nil
+	}
+	nodes, err := v.s.o.Lineage.OfRun(ctx, run)
+	return v.who.Owns(nodes), err
 }
 
 func (s *Server) question(ctx context.Context, who *Caller, id, others string) (store.Approval, error) {
@@ -87,6 +116,16 @@ func (s *Server) approvals() {
 	}, func(ctx context.Context, in *one) (*struct{ Body store.Approval }, error) {
 		q, err := s.question(ctx, in.who, in.ID, othersRead)
 		return &struct{ Body store.Approval }{q}, err
+	})
+	route(s, operation{
+		id: "getApprovalHistory", method: http.MethodGet, path: "/v1/approvals/{approval_id}/history", tag: "approvals", action: "approvals.read", summary: "Get the history of a question",
+		text: "Earlier questions like this one with their answers, and the recorded calls that its session pattern covers. Only questions and calls that the caller may see are counted, and only the newest, within bounds.", errors: []int{404}, answer: exampleHistory,
+	}, func(ctx context.Context, in *one) (*struct{ Body approval.History }, error) {
+		if _, err := s.question(ctx, in.who, in.ID, othersRead); err != nil {
+			return nil, err
+		}
+		h, err := s.o.Approvals.QuestionHistory(ctx, in.ID, viewer{s, in.who})
+		return &struct{ Body approval.History }{h}, err
 	})
 	type yes struct {
 		asked

@@ -13,6 +13,7 @@ import (
 	"github.com/remitrun/remit/internal/agents/capability"
 	"github.com/remitrun/remit/internal/authority/reach"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/call/approval"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/catalog"
 	"github.com/remitrun/remit/internal/doors/httpapi"
@@ -172,6 +173,23 @@ func (o others) Question(_ context.Context, id string) (store.Approval, error) {
 		return store.Approval{}, fault.New(fault.ApprovalGone, "no question has the ID %q", id)
 	}
 	return store.Approval{ID: uuid.MustParse(id), State: store.Waiting, Holder: "agent:docs", RunID: uuid.MustParse(someID), Votes: []store.Vote{}}, nil
+}
+
+func (o others) QuestionHistory(ctx context.Context, id string, v approval.Viewer) (approval.History, error) {
+	q, err := o.Question(ctx, id)
+	if err != nil {
+		return approval.History{}, err
+	}
+	var h approval.History
+	if ok, err := v.SeesQuestion(ctx, q); err != nil || !ok {
+		return h, err
+	}
+	h.Tool.Asked = 1
+	ok, err := v.SeesRun(ctx, someID)
+	if ok {
+		h.Covers = &approval.Covered{Calls: 1}
+	}
+	return h, err
 }
 
 func (o others) Answer(ctx context.Context, who *httpapi.Caller, id string, a httpapi.Answer) (store.Approval, error) {

@@ -95,6 +95,7 @@ type cardView struct {
 	Run     *ledger.Run // nil: the grant may not read it
 	Args    []value
 	Pattern []string // the calls that an approval of matching calls covers; nil: there is no such approval
+	Before  []string // what the record says about questions like it
 	Yes     int      // approvals so far
 	Voted   bool     // the person has answered
 	Reason  string   // as it was typed
@@ -158,6 +159,11 @@ func (x *exchange) cardOf(id string) (cardView, error) {
 	if one.Asks.Pattern != nil {
 		v.Pattern = one.Asks.Pattern.Lines()
 	}
+	var h approval.History
+	if err := x.api.get("/v1/approvals/"+url.PathEscape(id)+"/history", nil, &h); err != nil {
+		return cardView{}, err
+	}
+	v.Before = h.Lines()
 	for _, vote := range q.Votes {
 		if vote.Yes {
 			v.Yes++

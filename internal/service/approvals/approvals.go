@@ -101,7 +101,7 @@ func (d *Desk) over(st store.Backend) *approval.Desk {
 		}
 		return person, who.Role, nil
 	}
-	return &approval.Desk{Store: st, Asker: asker, Wait: d.Wait, Redact: d.of.Home.Redactor(), Past: d.of.past, Advice: d.Advice, Filed: d.of.announce, Edits: d.of.edits}
+	return &approval.Desk{Store: st, Asker: asker, Wait: d.Wait, Redact: d.of.Home.Redactor(), Past: d.of.past, History: d.of.ownHistory, Advice: d.Advice, Filed: d.of.announce, Edits: d.of.edits}
 }
 
 // announce notifies people of a new question. They are told its tool and risk, and no arguments.
@@ -136,7 +136,7 @@ func (s *Approvals) past(ctx context.Context, run *runner.Run) ([]approval.Past,
 		if c.Status != tool.Completed {
 			continue
 		}
-		p, err := s.pastCall(ctx, st, run, c)
+		p, err := s.pastCall(ctx, st, run.Env, c)
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +147,8 @@ func (s *Approvals) past(ctx context.Context, run *runner.Run) ([]approval.Past,
 	return out, nil
 }
 
-func (s *Approvals) pastCall(ctx context.Context, st store.Store, run *runner.Run, c ledger.Call) (approval.Past, error) {
+// pastCall tells what a recorded call was; one of a tool that is gone has no Spec.
+func (s *Approvals) pastCall(ctx context.Context, st store.Store, env tool.Env, c ledger.Call) (approval.Past, error) {
 	e, err := s.Tools.Still().Lookup(c.Tool)
 	if err != nil {
 		return approval.Past{}, nil //nolint:nilerr // a tool that is gone has no pattern
@@ -161,11 +162,18 @@ func (s *Approvals) pastCall(ctx context.Context, st store.Store, run *runner.Ru
 		return approval.Past{}, err
 	}
 	args, _ := v.(map[string]any)
-	prepared, err := e.Tool.Prepare(run.Env, args)
+	actions, err := recordedActions(ctx, st, c)
 	if err != nil {
-		return approval.Past{}, nil //nolint:nilerr // nothing can be said of it
+		return approval.Past{}, err
 	}
-	return approval.Past{Index: c.Index, Spec: e.Spec, Digest: c.Digest, Args: args, Actions: prepared.Actions}, nil
+	if actions == nil {
+		prepared, err := e.Tool.Prepare(env, args)
+		if err != nil {
+			return approval.Past{}, nil //nolint:nilerr // nothing can be said of it
+		}
+		actions = prepared.Actions
+	}
+	return approval.Past{Index: c.Index, Spec: e.Spec, Digest: c.Digest, Args: args, Actions: actions}, nil
 }
 
 // List lists the questions that were put to people, newest first.
