@@ -83,6 +83,7 @@ type Backend interface {
 	Budgets
 	Approvals
 	Requests
+	Ephemera
 	Queue
 	Sessions
 	Files

@@ -206,7 +206,7 @@ func (s *Store) open(ctx context.Context) error {
 
 // tables returns the tables of the database.
 func (s *Store) tables() *tables.Store {
-	return tables.New(tables.Config{Home: s.home, Name: s.name, Owner: s.node, Keys: s.keys, Format: tables.EraseFormat, Power: true, ReadOnly: s.readOnly,
+	return tables.New(tables.Config{Home: s.home, Name: s.name, Owner: s.node, Keys: s.keys, Format: tables.EphemeraFormat, Power: true, ReadOnly: s.readOnly,
 		Database: database{s}, Shared: database{s}, Dialect: dialect, Read: s.read})
 }
 

@@ -52,6 +52,8 @@ func TestSessionsConform(t *testing.T) { storetest.Sessions(t, open) }
 
 func TestRequestsConform(t *testing.T) { storetest.Requests(t, open) }
 
+func TestEphemeraConform(t *testing.T) { storetest.Ephemera(t, open) }
+
 func TestQueueConforms(t *testing.T) { storetest.Queue(t, open) }
 
 func TestFilesConform(t *testing.T) { storetest.Files(t, open) }

@@ -29,7 +29,7 @@ var migrations embed.FS
 var schemaText string
 
 // version of the schema: the number of the last migration.
-const version = 5
+const version = 6
 
 // setupLock is the advisory lock of nodes that make or upgrade the tables.
 const setupLock = 0x526d6974
@@ -177,7 +177,7 @@ func (s *Store) firstState(ctx context.Context) error {
 		return err
 	}
 	t := s.tables()
-	for format := tables.SealedFormat; format <= tables.QueueFormat; format++ {
+	for format := tables.SealedFormat; format <= tables.EphemeraFormat; format++ {
 		if err := t.MakeSeals(ctx, tx, format); err != nil {
 			return err
 		}
@@ -195,12 +195,17 @@ func (s *Store) sealNew(ctx context.Context, db *sql.DB) error {
 	if _, err := tx.ExecContext(ctx, "SELECT 1 FROM log FOR UPDATE"); err != nil { // other nodes may write
 		return err
 	}
-	var sealed int
-	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM seals WHERE name = 'queue'").Scan(&sealed); err != nil || sealed > 0 {
-		return err
-	}
-	if err := s.tables().MakeSeals(ctx, tx, tables.QueueFormat); err != nil {
-		return err
+	for table, format := range map[string]int{"queue": tables.QueueFormat, "ephemera": tables.EphemeraFormat} {
+		var sealed int
+		if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM seals WHERE name = $1", table).Scan(&sealed); err != nil {
+			return err
+		}
+		if sealed > 0 {
+			continue
+		}
+		if err := s.tables().MakeSeals(ctx, tx, format); err != nil {
+			return err
+		}
 	}
 	return tx.Commit()
 }

@@ -55,6 +55,7 @@ func fill(ctx context.Context, s *postgres.Store) {
 	must(s.Vote(ctx, q.ID, store.Vote{By: "user:bob", Yes: true, At: now}))
 	_, _, err := s.BeginRequest(ctx, store.RequestRecord{Holder: "ann", Key: [32]byte{2}, Print: [32]byte{3}, Until: now.Add(time.Hour)}, 10)
 	do(err)
+	must(s.SaveEphemeral(ctx, store.Ephemeral{Kind: "code", Key: [32]byte{1}, Owner: "ann", Until: now.Add(time.Hour), Data: []byte("x")}, store.EphemeralBounds{}))
 	queued := store.QueuedRun{ID: uuid.Must(uuid.NewV7()), Priority: 1, Principal: "user:ann", Queued: now, Due: now, Task: store.Task{Plan: []byte("x"), Doc: []byte(`{}`)}}
 	_, _, err = s.Enqueue(ctx, queued, store.QueueRoom{})
 	do(err)

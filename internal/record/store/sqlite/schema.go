@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/remitrun/remit/internal/base/fault"
@@ -18,7 +19,7 @@ const applicationID = 0x526d6974
 
 // migrations bring an empty file up to date, one version each. A published
 // migration is never changed. PRAGMA user_version counts the applied ones.
-var migrations = []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7, schema8}
+var migrations = []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7, schema8, schema9}
 
 // In events, run and call repeat what body says, for the index; body is what
 // the log commits to, data the payload (see EncodeParts), zstd where its first
@@ -161,6 +162,14 @@ CREATE TRIGGER events_update BEFORE UPDATE ON events WHEN NEW.seq <> OLD.seq OR 
 CREATE TRIGGER blobs_delete BEFORE DELETE ON blobs WHEN NOT EXISTS(SELECT 1 FROM erasing) BEGIN SELECT RAISE(ABORT, 'blobs are append-only'); END;
 `
 
+// Records that processes share for a while (store.Ephemera). Rows are sealed as those of
+// schema3; data is encrypted, version counts how often a row was written.
+const schema9 = `
+CREATE TABLE ephemera(kind TEXT NOT NULL, key BLOB NOT NULL, owner TEXT NOT NULL, version INTEGER NOT NULL, until INTEGER NOT NULL, data BLOB NOT NULL, mac BLOB NOT NULL, PRIMARY KEY(kind, key)) STRICT, WITHOUT ROWID;
+CREATE INDEX ephemera_until ON ephemera(until);
+CREATE INDEX ephemera_owner ON ephemera(kind, owner, until);
+`
+
 // setup makes a missing ledger or upgrades an old one, and loads the keys.
 // Processes that start at the same time take turns.
 func (s *Store) setup(ctx context.Context) error {
@@ -293,7 +302,7 @@ func (s *Store) apply(ctx context.Context, db *sql.DB, v int) error {
 			return err
 		}
 	}
-	if _, err := tx.ExecContext(ctx, "PRAGMA user_version = "+string(rune('1'+v))); err != nil {
+	if _, err := tx.ExecContext(ctx, "PRAGMA user_version = "+strconv.Itoa(v+1)); err != nil {
 		return err
 	}
 	return tx.Commit()

@@ -23,7 +23,7 @@ import (
 
 // sealedTables lists the tables whose rows change, each with the number of its
 // key columns.
-var sealedTables = map[string]int{"grants": 1, "standings": 1, "proofs": 1, "budgets": 2, "leases": 3, "questions": 1, "votes": 2, "requests": 2, "seals": 1}
+var sealedTables = map[string]int{"grants": 1, "standings": 1, "proofs": 1, "budgets": 2, "leases": 3, "questions": 1, "votes": 2, "requests": 2, "ephemera": 2, "seals": 1}
 
 func id(n byte) uuid.UUID { return uuid.UUID{n, 6: 0x70, 8: 0x80, 15: n} }
 
@@ -52,6 +52,7 @@ func authority(t *testing.T) string {
 		check(s.SetStanding(ctx, store.StandingChange{Grant: id(i), To: store.Standing(i % 3), By: "user:ann", At: at}))
 		must(s.UseProof(ctx, [32]byte{i}, time.Now().Add(time.Hour)))
 		must(beginRequest(s, i))
+		must(saveEphemeral(s, i))
 		check(s.OpenBudget(ctx, id(i), grant.Budgets{Calls: 100, Tokens: 50, EachTool: 5}))
 		for _, what := range []string{grant.MeterCalls, grant.MeterEachTool + "fs.read"} {
 			must(s.Lease(ctx, run, []store.Lease{{Meter: store.MeterID{Node: id(i), What: what}, Least: 1, Want: 3}}))
@@ -75,6 +76,12 @@ func beginRequest(s *sqlite.Store, key byte) (bool, error) {
 	r := store.RequestRecord{Holder: id(1).String(), Key: [32]byte{key}, Print: [32]byte{9}, Until: time.Now().Add(time.Hour), Place: "/v1/agents/x"}
 	_, fresh, err := s.BeginRequest(context.Background(), r, 100)
 	return fresh, err
+}
+
+// saveEphemeral saves a new record of the grant 1.
+func saveEphemeral(s *sqlite.Store, key byte) (bool, error) {
+	e := store.Ephemeral{Kind: "code", Key: [32]byte{key}, Owner: id(1).String(), Until: time.Now().Add(time.Hour), Data: []byte("secret")}
+	return s.SaveEphemeral(context.Background(), e, store.EphemeralBounds{})
 }
 
 func query(t *testing.T, d *sql.DB, q string, args ...any) [][]any {
@@ -197,12 +204,13 @@ func TestVerifyNamesRowsThatWerePutBack(t *testing.T) {
 	must(s.Lease(ctx, run, []store.Lease{{Meter: meter, Least: 1, Want: 1}}))
 	must(s.UseProof(ctx, [32]byte{9}, time.Now().Add(time.Hour)))
 	must(beginRequest(s, 9))
+	must(saveEphemeral(s, 9))
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	old := db(t, before)
 	defer old.Close()
-	for _, table := range []string{"standings", "budgets", "leases", "questions", "proofs", "requests"} {
+	for _, table := range []string{"standings", "budgets", "leases", "questions", "proofs", "requests", "ephemera"} {
 		home := forge(t, after, func(d *sql.DB) { restore(t, d, table, query(t, old, "SELECT * FROM "+table)) })
 		if r := verify(t, home, store.VerifyOptions{}); !named(r, table, 0) {
 			t.Errorf("%s: problems %+v; want one in it", table, r.Problems)
@@ -266,6 +274,11 @@ func TestAChangedRowIsRefusedWhenItIsUsed(t *testing.T) {
 		"a request":         {"UPDATE requests SET until = 0", func(s *sqlite.Store) error { _, err := beginRequest(s, 1); return err }},
 		"a request removed": {"DELETE FROM requests WHERE key = (SELECT min(key) FROM requests)", func(s *sqlite.Store) error { _, err := beginRequest(s, 1); return err }},
 		"a lease removed":   {"DELETE FROM leases", lease},
+		"a record's owner": {"UPDATE ephemera SET owner = 'eve'", func(s *sqlite.Store) error {
+			_, _, err := s.Ephemeral(ctx, "code", [32]byte{1})
+			return err
+		}},
+		"a record removed": {"DELETE FROM ephemera WHERE key = (SELECT min(key) FROM ephemera)", func(s *sqlite.Store) error { _, err := saveEphemeral(s, 1); return err }},
 		"a single tool's removed": {"DELETE FROM budgets WHERE what = 'each:fs.read'", func(s *sqlite.Store) error {
 			_, err := s.Lease(ctx, 4, []store.Lease{{Meter: store.MeterID{Node: id(1), What: grant.MeterEachTool + "fs.read"}, Least: 1, Want: 1}})
 			return err

@@ -108,6 +108,15 @@ const ( // requests
 	requestPlace
 )
 
+const ( // ephemera
+	ephemeralKind = iota
+	ephemeralKey
+	ephemeralOwner
+	ephemeralVersion
+	ephemeralUntil
+	ephemeralData
+)
+
 const ( // messages
 	messageSession = iota
 	messageNumber

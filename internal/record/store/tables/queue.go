@@ -345,9 +345,23 @@ func (k *Keys) Hide(token string, id uuid.UUID) []byte {
 	if token == "" {
 		return []byte{}
 	}
+	return k.encrypt([]byte(token), id[:])
+}
+
+// encrypt encrypts data that only processes of this ledger can read, bound to a name.
+func (k *Keys) encrypt(data, name []byte) []byte {
 	nonce := make([]byte, 12)
 	_, _ = rand.Read(nonce) // never fails
-	return append(nonce, k.tokenCipher().Seal(nil, nonce, []byte(token), id[:])...)
+	return append(nonce, k.tokenCipher().Seal(nil, nonce, data, name)...)
+}
+
+// decrypt decrypts what encrypt gave for the same name; false: it gave something else.
+func (k *Keys) decrypt(hidden, name []byte) ([]byte, bool) {
+	if len(hidden) <= 12 {
+		return nil, false
+	}
+	b, err := k.tokenCipher().Open(nil, hidden[:12], hidden[12:], name)
+	return b, err == nil
 }
 
 // Reveal decrypts what Hide gave for the same ID.
@@ -355,10 +369,8 @@ func (k *Keys) Reveal(hidden []byte, id uuid.UUID) (string, error) {
 	if len(hidden) == 0 {
 		return "", nil
 	}
-	if len(hidden) > 12 {
-		if b, err := k.tokenCipher().Open(nil, hidden[:12], hidden[12:], id[:]); err == nil {
-			return string(b), nil
-		}
+	if b, ok := k.decrypt(hidden, id[:]); ok {
+		return string(b), nil
 	}
 	return "", fault.New(fault.StoreCorrupt, "the token of %s was not written by this ledger", id).ForOperator("remit verify names what was changed")
 }

@@ -86,8 +86,11 @@ var (
 		scheduleToken: "token", scheduleSeq: "seq"}))
 	tablePauses = eventsTell(newSealedTable(QueueFormat, "pauses", 1, []string{pauseName: "name", pauseState: "state", pauseSeq: "seq"}))
 
+	tableEphemera = newSealedTable(EphemeraFormat, "ephemera", 2, []string{ephemeralKind: "kind", ephemeralKey: "key", ephemeralOwner: "owner",
+		ephemeralVersion: "version", ephemeralUntil: "until", ephemeralData: "data"})
+
 	sealedTables = []*sealedTable{tableGrants, tableStandings, tableProofs, tableBudgets, tableLeases, tableQuestions, tableVotes, tableAgents, tableSessions, tableFiles, tableRequests,
-		tableQueue, tableSlots, tableSchedules, tablePauses}
+		tableQueue, tableSlots, tableSchedules, tablePauses, tableEphemera}
 
 	// tableMessages has MACs and no seal.
 	tableMessages = newSealedTable(agentsFormat, "messages", 2, []string{messageSession: "session", messageNumber: "number",

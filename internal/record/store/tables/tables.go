@@ -216,7 +216,7 @@ func Fault(err error, what, name string, explain func(error) (fault.Code, string
 // The first formats of the schema that have some tables: SealedFormat has those of
 // grants, budgets and approvals, agentsFormat those of agents and sessions,
 // requestsFormat that of requests, BlocksFormat that of blocks, QueueFormat those of the queue,
-// EraseFormat that of erasures.
+// EraseFormat that of erasures, EphemeraFormat that of ephemera.
 const (
 	SealedFormat   = 3
 	agentsFormat   = 4
@@ -224,6 +224,7 @@ const (
 	BlocksFormat   = 6
 	QueueFormat    = 7
 	EraseFormat    = 8
+	EphemeraFormat = 9
 )
 
 // EmptyState returns the authenticated state of an empty log without seals.
@@ -261,4 +262,5 @@ var (
 	_ store.Requests = (*Store)(nil)
 	_ store.Queue    = (*Store)(nil)
 	_ store.Erasing  = (*Store)(nil)
+	_ store.Ephemera = (*Store)(nil)
 )
