@@ -12,6 +12,7 @@ import (
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/doors/webui"
+	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/devices"
 	"github.com/remitrun/remit/internal/service/logins"
 	"github.com/remitrun/remit/internal/service/people"
@@ -56,7 +57,7 @@ type webUI struct {
 	host    string
 	tls     bool
 	hosts   []string
-	logins  logins.Logins
+	logins  *logins.Logins
 	address string // that the service listens on
 }
 
@@ -77,12 +78,18 @@ func (a *App) webUI(q ServeRequest, tls bool) *webUI {
 	if tls && len(q.Hosts) > 0 { // the certificate proves the name, so that no other process gets the cookies
 		d.Host, d.Lasting = "https://"+q.Hosts[0], true
 	}
-	return &webUI{devices: d, people: a.People, host: host, tls: tls, hosts: q.Hosts}
+	return &webUI{devices: d, people: a.People, host: host, tls: tls, hosts: q.Hosts, logins: &logins.Logins{Store: a.ephemera}}
+}
+
+// ephemera opens the store of short-lived records.
+func (a *App) ephemera(ctx context.Context) (store.Ephemera, error) {
+	_, st, err := a.Grants.Open(ctx)
+	return st, err
 }
 
 // mount makes the handler of the web UI.
 func (u *webUI) mount(api http.Handler) (http.Handler, error) {
-	return webui.New(webui.Options{API: api, Devices: u.devices, People: u.people, Logins: &u.logins, Host: u.host, Hosts: u.hosts, TLS: u.tls})
+	return webui.New(webui.Options{API: api, Devices: u.devices, People: u.people, Logins: u.logins, Host: u.host, Hosts: u.hosts, TLS: u.tls})
 }
 
 // lasting is where browsers find the web UI at each start; "": its name is made anew.

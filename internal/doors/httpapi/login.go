@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -16,8 +17,8 @@ import (
 
 // Logins signs in programs without a browser (RFC 8628). Its endpoints need no grant.
 type Logins interface {
-	Begin(q logins.Request) (logins.Begun, error)
-	Poll(device, client string) (logins.Given, error) // a logins.Refusal
+	Begin(ctx context.Context, q logins.Request) (logins.Begun, error)
+	Poll(ctx context.Context, device, client string) (logins.Given, error) // a logins.Refusal
 }
 
 const (
@@ -91,12 +92,15 @@ func (s *Server) beginLogin(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "invalid_request", "lasts is not a number of seconds")
 		return
 	}
-	b, err := s.o.Logins.Begin(logins.Request{Client: form.Get("client_id"), Device: form.Get("device_name"), Policy: form.Get("policy"),
+	b, err := s.o.Logins.Begin(r.Context(), logins.Request{Client: form.Get("client_id"), Device: form.Get("device_name"), Policy: form.Get("policy"),
 		Lasts: time.Duration(seconds) * time.Second, From: admission.Address(r.RemoteAddr)})
 	switch {
 	case fault.CodeOf(err) == fault.LimitReached:
 		w.Header().Set("Retry-After", "60")
 		refuse(w, http.StatusTooManyRequests, logins.SlowDown, fault.Message(err))
+		return
+	case fault.CodeOf(err) != fault.Usage && err != nil:
+		refuse(w, http.StatusServiceUnavailable, "temporarily_unavailable", "")
 		return
 	case err != nil:
 		refuse(w, http.StatusBadRequest, "invalid_request", fault.Message(err))
@@ -119,9 +123,12 @@ func (s *Server) pollLogin(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "unsupported_grant_type", "only "+logins.GrantType+" is supported")
 		return
 	}
-	got, err := s.o.Logins.Poll(form.Get("device_code"), form.Get("client_id"))
+	got, err := s.o.Logins.Poll(r.Context(), form.Get("device_code"), form.Get("client_id"))
 	if why := logins.Refusal(""); errors.As(err, &why) {
 		refuse(w, http.StatusBadRequest, why, "")
+		return
+	} else if err != nil {
+		refuse(w, http.StatusServiceUnavailable, "temporarily_unavailable", "")
 		return
 	}
 	body := map[string]any{"access_token": got.Token, "token_type": "Bearer"}

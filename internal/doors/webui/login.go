@@ -42,7 +42,7 @@ func (s *Server) findLogin(x *exchange, code string) (logins.Waiting, error) {
 	if !s.tries.Take(x.now, "login "+x.device.ID) {
 		return logins.Waiting{}, fault.New(fault.LimitReached, "too many codes were tried").WithHint("wait a second")
 	}
-	return s.o.Logins.Find(code)
+	return s.o.Logins.Find(x.r.Context(), code)
 }
 
 // login shows what a program asks for. Only a form decides, so that a link does nothing.
@@ -93,7 +93,7 @@ func (s *Server) decideLogin(x *exchange) (string, *page, error) {
 			return logins.Given{Token: made.Token, Until: untilOf(made.Until)}, err
 		}
 	}
-	err = s.o.Logins.Decide(asks.Code, grant)
+	err = s.o.Logins.Decide(x.r.Context(), asks.Code, grant)
 	if p := (*httpapi.Problem)(nil); errors.As(err, &p) && p.Status == http.StatusUnauthorized {
 		return "", nil, err
 	}

@@ -64,8 +64,8 @@ type People interface {
 
 // Logins has the programs that wait for a person to sign them in.
 type Logins interface {
-	Find(code string) (logins.Waiting, error)
-	Decide(code string, grant func(logins.Waiting) (logins.Given, error)) error
+	Find(ctx context.Context, code string) (logins.Waiting, error)
+	Decide(ctx context.Context, code string, grant func(logins.Waiting) (logins.Given, error)) error
 }
 
 // Options says what the web UI is made of. All fields are required but those with a default.

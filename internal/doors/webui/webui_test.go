@@ -161,7 +161,7 @@ func exists(file string) bool {
 // oneLogin has a program that waits, and says of itself what it likes.
 type oneLogin struct{}
 
-func (oneLogin) Find(code string) (logins.Waiting, error) {
+func (oneLogin) Find(_ context.Context, code string) (logins.Waiting, error) {
 	if code != "BCDF-GHJK" {
 		return logins.Waiting{}, fault.New(fault.NotFound, "no program waits with this code")
 	}
@@ -169,8 +169,8 @@ func (oneLogin) Find(code string) (logins.Waiting, error) {
 	return logins.Waiting{Request: q, Code: code, Since: now.Add(-time.Minute)}, nil
 }
 
-func (l oneLogin) Decide(code string, grant func(logins.Waiting) (logins.Given, error)) error {
-	w, err := l.Find(code)
+func (l oneLogin) Decide(ctx context.Context, code string, grant func(logins.Waiting) (logins.Given, error)) error {
+	w, err := l.Find(ctx, code)
 	if err == nil && grant != nil {
 		_, err = grant(w)
 	}

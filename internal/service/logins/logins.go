@@ -3,17 +3,20 @@
 // to the web UI enters the code, sees who asks for what, narrows it, and confirms; then the
 // program gets the token of a grant. Start at [Logins.Begin]; [LogIn] is the program's half.
 //
-// Requests wait in memory: nobody who is not signed in can have the service write anything. The
-// program's code is kept as a hash.
+// Requests wait in the ledger's database, so that any node gives the token. Whoever is not signed
+// in can have only so many of them written, and for an address less. The program's code is kept
+// as a hash.
 package logins
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/json"
+	"maps"
 	"math/big"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +25,7 @@ import (
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/redact"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 const (
@@ -82,22 +86,38 @@ type Given struct {
 	Until time.Time // zero: it does not expire
 }
 
-// Logins are the requests that wait. The zero value is ready to use, by several goroutines.
+// Logins are the requests that wait. They are safe for concurrent use, and those of all
+// processes of a ledger are the same.
 type Logins struct {
-	Now func() time.Time // nil: time.Now
+	Store func(ctx context.Context) (store.Ephemera, error) // keeps the requests
+	Now   func() time.Time                                  // nil: time.Now
 
-	mu  sync.Mutex
-	all []*login
+	mu    sync.Mutex
+	full  time.Time // when too many requests waited; for a second no other is filed
+	paces map[[sha256.Size]byte]pace
 }
 
+// pace is how often a program may poll this process.
+type pace struct {
+	every time.Duration
+	next  time.Time // a poll before that is too early
+	until time.Time // the request expires
+}
+
+const (
+	kind   = "login"
+	fullTo = time.Second
+)
+
+// login is a request as it is kept.
 type login struct {
 	Waiting
-	secret [sha256.Size]byte // of the program's code
-	every  time.Duration     // between polls
-	next   time.Time         // a poll before that is too early
-	taken  bool              // a person decides, or has decided
-	denied bool
-	given  *Given
+	Secret []byte `json:"secret"` // digest of the program's code
+	Taken  bool   `json:"taken"`  // a person decides, or has decided
+	Denied bool   `json:"denied"`
+	Given  *Given `json:"given,omitempty"`
+
+	in store.Ephemeral
 }
 
 func (l *Logins) now() time.Time {
@@ -107,112 +127,207 @@ func (l *Logins) now() time.Time {
 	return time.Now()
 }
 
+func keyOf(code string) [sha256.Size]byte { return sha256.Sum256([]byte("remit login\n" + code)) }
+
 // Begin files a request.
-func (l *Logins) Begin(q Request) (Begun, error) {
+func (l *Logins) Begin(ctx context.Context, q Request) (Begun, error) {
 	q.Client, q.Device = label(q.Client), label(q.Device)
 	if q.Client == "" || len(q.Policy) > maxPolicy || q.Lasts < 0 || q.Lasts > maxLasts {
 		return Begun{}, fault.New(fault.Usage, "client_id is missing, or what is asked for is too large")
 	}
-	device := rand.Text() + rand.Text()
 	user, err := userCode()
 	if err != nil {
 		return Begun{}, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	st, err := l.Store(ctx)
+	if err != nil {
+		return Begun{}, err
+	}
 	now := l.now()
-	l.all = slices.DeleteFunc(l.all, func(x *login) bool { return !now.Before(x.Until.Add(life)) }) // Expired is told for a while
-	ofOne := 0
-	for _, x := range l.all {
-		if x.From == q.From {
-			ofOne++
-		}
+	if err := l.room(ctx, st, q.From, now); err != nil {
+		return Begun{}, err
 	}
-	if len(l.all) >= maxWaiting || ofOne >= maxOfOne {
-		return Begun{}, fault.New(fault.LimitReached, "too many programs wait to be signed in").WithHint("try again in some minutes")
+	device := rand.Text() + rand.Text() + "." + user
+	secret := sha256.Sum256([]byte(device))
+	x := login{Waiting: Waiting{Request: q, Code: user, Since: now, Until: now.Add(life)}, Secret: secret[:]}
+	x.in = store.Ephemeral{Kind: kind, Key: keyOf(user), Owner: q.From, Until: now.Add(2 * life)} // Expired is told for a while
+	switch saved, err := x.save(ctx, st); {
+	case fault.CodeOf(err) == fault.LimitReached:
+		l.mu.Lock()
+		l.full = now
+		l.mu.Unlock()
+		return Begun{}, errTooMany()
+	case err != nil:
+		return Begun{}, err
+	case !saved: // another request has this code
+		return Begun{}, errTooMany()
 	}
-	l.all = append(l.all, &login{Waiting: Waiting{Request: q, Code: user, Since: now, Until: now.Add(life)}, secret: sha256.Sum256([]byte(device)), every: interval})
 	return Begun{Device: device, User: user, Expires: life, Interval: interval}, nil
 }
 
-// Poll gives a program what a person gave it, once. Its error is a Refusal.
-func (l *Logins) Poll(device, client string) (Given, error) {
-	sum := sha256.Sum256([]byte(device))
+// room refuses a request before anything is written, if one address or all together have too many.
+func (l *Logins) room(ctx context.Context, st store.Ephemera, from string, now time.Time) error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	at := slices.IndexFunc(l.all, func(x *login) bool { return subtle.ConstantTimeCompare(x.secret[:], sum[:]) == 1 })
-	if at < 0 || l.all[at].Client != label(client) {
+	full := now.Sub(l.full) < fullTo
+	l.mu.Unlock()
+	if full {
+		return errTooMany()
+	}
+	ofOne, err := st.Ephemerals(ctx, kind, from)
+	if err == nil && len(ofOne) >= maxOfOne {
+		err = errTooMany()
+	}
+	return err
+}
+
+func errTooMany() error {
+	return fault.New(fault.LimitReached, "too many programs wait to be signed in").WithHint("try again in some minutes")
+}
+
+// save writes the request; false: another process has changed it.
+func (x *login) save(ctx context.Context, st store.Ephemera) (bool, error) {
+	b, err := json.Marshal(x)
+	if err != nil {
+		return false, fault.Wrap(fault.Internal, err, "a login cannot be encoded")
+	}
+	x.in.Data = b
+	return st.SaveEphemeral(ctx, x.in, store.EphemeralBounds{All: maxWaiting, Each: maxOfOne})
+}
+
+// load reads the request with a user's code; nil: there is none.
+func load(ctx context.Context, st store.Ephemera, code string) (*login, error) {
+	in, there, err := st.Ephemeral(ctx, kind, keyOf(code))
+	if err != nil || !there {
+		return nil, err
+	}
+	x := &login{}
+	if err := json.Unmarshal(in.Data, x); err != nil {
+		return nil, fault.Wrap(fault.StoreCorrupt, err, "a login cannot be read")
+	}
+	x.in = in
+	return x, nil
+}
+
+// Poll gives a program what a person gave it, once. What refuses it is a Refusal.
+func (l *Logins) Poll(ctx context.Context, device, client string) (Given, error) {
+	_, code, _ := strings.Cut(device, ".")
+	st, err := l.Store(ctx)
+	if err != nil {
+		return Given{}, err
+	}
+	x, err := load(ctx, st, code)
+	if err != nil {
+		return Given{}, err
+	}
+	sum := sha256.Sum256([]byte(device))
+	if x == nil || subtle.ConstantTimeCompare(x.Secret, sum[:]) != 1 || x.Client != label(client) {
 		return Given{}, Invalid
 	}
-	x, now := l.all[at], l.now()
+	now := l.now()
 	if !now.Before(x.Until) {
 		return Given{}, Expired
 	}
-	if now.Before(x.next) {
-		x.every += interval
-		x.next = now.Add(x.every)
+	if l.early(x, now) {
 		return Given{}, SlowDown
 	}
-	x.next = now.Add(x.every)
-	switch {
-	case x.denied:
-		l.all = slices.Delete(l.all, at, at+1)
-		return Given{}, Denied
-	case x.given != nil:
-		l.all = slices.Delete(l.all, at, at+1)
-		return *x.given, nil
+	if !x.Denied && x.Given == nil {
+		return Given{}, Pending
 	}
-	return Given{}, Pending
+	switch dropped, err := st.DropEphemeral(ctx, x.in); {
+	case err != nil:
+		return Given{}, err
+	case !dropped: // another poll has it
+		return Given{}, Invalid
+	case x.Denied:
+		return Given{}, Denied
+	}
+	return *x.Given, nil
+}
+
+// early reports whether a poll comes too early, and makes the program wait longer then. Each
+// process counts by itself: it only spares the service work.
+func (l *Logins) early(x *login, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.paces) >= 2*maxWaiting {
+		maps.DeleteFunc(l.paces, func(_ [sha256.Size]byte, p pace) bool { return !now.Before(p.until) })
+	}
+	if l.paces == nil {
+		l.paces = map[[sha256.Size]byte]pace{}
+	}
+	p, known := l.paces[x.in.Key]
+	if !known {
+		p = pace{every: interval, until: x.Until}
+	}
+	early := now.Before(p.next)
+	if early {
+		p.every += interval
+	}
+	p.next = now.Add(p.every)
+	l.paces[x.in.Key] = p
+	return early
 }
 
 // Find gives the request with a user's code that nobody has decided about.
-func (l *Logins) Find(code string) (Waiting, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	x, err := l.find(code)
+func (l *Logins) Find(ctx context.Context, code string) (Waiting, error) {
+	st, err := l.Store(ctx)
+	if err != nil {
+		return Waiting{}, err
+	}
+	x, err := l.find(ctx, st, code)
 	if err != nil {
 		return Waiting{}, err
 	}
 	return x.Waiting, nil
 }
 
-// find needs the lock.
-func (l *Logins) find(code string) (*login, error) {
-	code, now := normal(code), l.now()
-	at := slices.IndexFunc(l.all, func(x *login) bool { return x.Code == code && !x.taken && now.Before(x.Until) })
-	if at < 0 {
-		return nil, fault.New(fault.NotFound, "no program waits with this code").WithHint("codes count once and for 10 minutes: start the program's login again")
+func (l *Logins) find(ctx context.Context, st store.Ephemera, code string) (*login, error) {
+	x, err := load(ctx, st, normal(code))
+	if err == nil && (x == nil || x.Taken || !l.now().Before(x.Until)) {
+		err = errNoLogin()
 	}
-	return l.all[at], nil
+	return x, err
+}
+
+func errNoLogin() error {
+	return fault.New(fault.NotFound, "no program waits with this code").WithHint("codes count once and for 10 minutes: start the program's login again")
 }
 
 // Decide gives a request what grant gives, or denies it if that is nil. Of several people the
 // first one decides. If grant fails, the request still waits.
-func (l *Logins) Decide(code string, grant func(Waiting) (Given, error)) error {
-	l.mu.Lock()
-	x, err := l.find(code)
-	if err == nil {
-		x.taken = true
-	}
-	l.mu.Unlock()
+func (l *Logins) Decide(ctx context.Context, code string, grant func(Waiting) (Given, error)) error {
+	st, err := l.Store(ctx)
 	if err != nil {
 		return err
 	}
+	x, err := l.find(ctx, st, code)
+	if err != nil {
+		return err
+	}
+	x.Taken = true
+	if saved, err := x.save(ctx, st); err != nil || !saved {
+		if err == nil {
+			err = errNoLogin()
+		}
+		return err
+	}
+	x.in.Version++
 	var given Given
-	if grant != nil {
-		given, err = grant(x.Waiting)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	switch {
-	case err != nil:
-		x.taken = false
 	case grant == nil:
-		x.denied = true
+		x.Denied = true
 	default:
-		x.given = &given
+		if given, err = grant(x.Waiting); err == nil {
+			x.Given = &given
+		}
 	}
-	return err
+	x.Taken = err == nil
+	// A person who leaves the page has decided nevertheless.
+	saved, serr := x.save(context.WithoutCancel(ctx), st)
+	if serr == nil && !saved {
+		serr = errNoLogin()
+	}
+	return cmp.Or(err, serr)
 }
 
 // label makes a program's word of itself one short line.

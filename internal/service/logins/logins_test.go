@@ -9,10 +9,13 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/store"
+	"github.com/remitrun/remit/internal/record/store/sqlite"
 	"github.com/remitrun/remit/internal/service/logins"
 )
 
@@ -23,11 +26,23 @@ func (c *clock) now() time.Time { return c.at }
 
 func (c *clock) after(d time.Duration) { c.at = c.at.Add(d) }
 
+// newLogins are those of a process of a ledger.
+func newLogins(t *testing.T, home string) *logins.Logins {
+	t.Helper()
+	st, err := sqlite.Open(t.Context(), sqlite.Options{Home: home, Durability: sqlite.Process})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = st.Close() })
+	return &logins.Logins{Store: func(context.Context) (store.Ephemera, error) { return st, nil }}
+}
+
 func begin(t *testing.T) (*logins.Logins, *clock, logins.Begun) {
 	t.Helper()
 	c := &clock{time.Unix(1_800_000_000, 0)}
-	l := &logins.Logins{Now: c.now}
-	b, err := l.Begin(logins.Request{Client: "remit", Device: "ann@laptop", From: "192.0.2.7"})
+	l := newLogins(t, t.TempDir())
+	l.Now = c.now
+	b, err := l.Begin(t.Context(), logins.Request{Client: "remit", Device: "ann@laptop", From: "192.0.2.7"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +55,7 @@ func give(w logins.Waiting) (logins.Given, error) {
 
 func wantRefusal(t *testing.T, l *logins.Logins, device, client string, want logins.Refusal) {
 	t.Helper()
-	got, err := l.Poll(device, client)
+	got, err := l.Poll(t.Context(), device, client)
 	if why := logins.Refusal(""); got.Token != "" || !errors.As(err, &why) || why != want {
 		t.Errorf("the poll gives %v %v, want %s", got, err, want)
 	}
@@ -54,19 +69,19 @@ func TestATokenIsGivenOnce(t *testing.T) {
 	wantRefusal(t, l, b.Device, "remit", logins.Pending)
 	c.after(5 * time.Second)
 	typed := strings.ToLower(strings.ReplaceAll(b.User, "-", " "))
-	w, err := l.Find(typed)
+	w, err := l.Find(t.Context(), typed)
 	if err != nil || w.Device != "ann@laptop" || w.From != "192.0.2.7" || w.Code != b.User {
 		t.Fatalf("%+v, %v", w, err)
 	}
-	if err := l.Decide(typed, give); err != nil {
+	if err := l.Decide(t.Context(), typed, give); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Decide(typed, give); fault.CodeOf(err) != fault.NotFound {
+	if err := l.Decide(t.Context(), typed, give); fault.CodeOf(err) != fault.NotFound {
 		t.Errorf("a second decision: %v", err)
 	}
 	wantRefusal(t, l, b.Device, "another", logins.Invalid)
 	wantRefusal(t, l, b.User, "remit", logins.Invalid)
-	if got, err := l.Poll(b.Device, "remit"); err != nil || got.Token != "token of remit" {
+	if got, err := l.Poll(t.Context(), b.Device, "remit"); err != nil || got.Token != "token of remit" {
 		t.Errorf("%v, %v", got, err)
 	}
 	c.after(time.Minute)
@@ -87,15 +102,15 @@ func TestProgramsThatAskTooOftenSlowDown(t *testing.T) {
 func TestCodesExpire(t *testing.T) {
 	l, c, b := begin(t)
 	c.after(10 * time.Minute)
-	if _, err := l.Find(b.User); fault.CodeOf(err) != fault.NotFound {
+	if _, err := l.Find(t.Context(), b.User); fault.CodeOf(err) != fault.NotFound {
 		t.Errorf("a code of 10 minutes ago: %v", err)
 	}
-	if err := l.Decide(b.User, give); fault.CodeOf(err) != fault.NotFound {
+	if err := l.Decide(t.Context(), b.User, give); fault.CodeOf(err) != fault.NotFound {
 		t.Errorf("deciding about it: %v", err)
 	}
 	wantRefusal(t, l, b.Device, "remit", logins.Expired)
 	l, c, b = begin(t)
-	if err := l.Decide(b.User, give); err != nil {
+	if err := l.Decide(t.Context(), b.User, give); err != nil {
 		t.Fatal(err)
 	}
 	c.after(10 * time.Minute)
@@ -104,14 +119,45 @@ func TestCodesExpire(t *testing.T) {
 
 func TestARefusalIsTold(t *testing.T) {
 	l, _, b := begin(t)
-	if err := l.Decide(b.User, func(logins.Waiting) (logins.Given, error) { return logins.Given{}, fault.New(fault.Denied, "no") }); fault.CodeOf(err) != fault.Denied {
+	if err := l.Decide(t.Context(), b.User, func(logins.Waiting) (logins.Given, error) { return logins.Given{}, fault.New(fault.Denied, "no") }); fault.CodeOf(err) != fault.Denied {
 		t.Errorf("a grant that cannot be made: %v", err)
 	}
-	if err := l.Decide(b.User, nil); err != nil { // it waits still
+	if err := l.Decide(t.Context(), b.User, nil); err != nil { // it waits still
 		t.Fatal(err)
 	}
 	wantRefusal(t, l, b.Device, "remit", logins.Denied)
 	wantRefusal(t, l, b.Device, "remit", logins.Invalid)
+}
+
+// TestProcessesShareLogins: what begins at one process is decided at another, and given by a
+// third, once.
+func TestProcessesShareLogins(t *testing.T) {
+	home := t.TempDir()
+	first, second, third := newLogins(t, home), newLogins(t, home), newLogins(t, home)
+	b, err := first.Begin(t.Context(), logins.Request{Client: "remit", From: "192.0.2.7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantRefusal(t, third, b.Device, "remit", logins.Pending)
+	if err := second.Decide(t.Context(), b.User, give); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Decide(t.Context(), b.User, nil); fault.CodeOf(err) != fault.NotFound {
+		t.Errorf("a second decision: %v", err)
+	}
+	var all sync.WaitGroup
+	var given atomic.Int32
+	for _, l := range []*logins.Logins{first, second} { // that it has not polled yet
+		all.Go(func() {
+			if got, err := l.Poll(t.Context(), b.Device, "remit"); err == nil && got.Token == "token of remit" {
+				given.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if given.Load() != 1 {
+		t.Errorf("the token was given %d times", given.Load())
+	}
 }
 
 // TestOnePersonDecides: of many who confirm one code at once, one makes a grant.
@@ -121,7 +167,7 @@ func TestOnePersonDecides(t *testing.T) {
 	var made sync.Map
 	for i := range 20 {
 		all.Go(func() {
-			_ = l.Decide(b.User, func(logins.Waiting) (logins.Given, error) { // all but one find nothing
+			_ = l.Decide(t.Context(), b.User, func(logins.Waiting) (logins.Given, error) { // all but one find nothing
 				made.Store(i, true)
 				return logins.Given{Token: fmt.Sprint(i)}, nil
 			})
@@ -130,15 +176,17 @@ func TestOnePersonDecides(t *testing.T) {
 	all.Wait()
 	n := 0
 	made.Range(func(any, any) bool { n++; return true })
-	if got, err := l.Poll(b.Device, "remit"); n != 1 || err != nil || got.Token == "" {
+	if got, err := l.Poll(t.Context(), b.Device, "remit"); n != 1 || err != nil || got.Token == "" {
 		t.Errorf("%d grants, %v %v", n, got, err)
 	}
 }
 
 func TestRequestsAreBounded(t *testing.T) {
-	l := &logins.Logins{}
+	home := t.TempDir()
+	l, c := newLogins(t, home), &clock{time.Now()}
+	l.Now = c.now
 	ask := func(from string) error {
-		_, err := l.Begin(logins.Request{Client: "x", From: from})
+		_, err := l.Begin(t.Context(), logins.Request{Client: "x", From: from})
 		return err
 	}
 	for range 5 {
@@ -157,12 +205,16 @@ func TestRequestsAreBounded(t *testing.T) {
 	if err := ask("192.0.4.1"); fault.CodeOf(err) != fault.LimitReached {
 		t.Errorf("one more than may wait: %v", err)
 	}
+	other := newLogins(t, home)
+	if _, err := other.Begin(t.Context(), logins.Request{Client: "x", From: "192.0.4.1"}); fault.CodeOf(err) != fault.LimitReached {
+		t.Errorf("one more at another process: %v", err)
+	}
 	for name, q := range map[string]logins.Request{"no program": {}, "a large policy": {Client: "x", Policy: strings.Repeat("a", 20<<10)}, "a negative time": {Client: "x", Lasts: -1}} {
-		if _, err := (&logins.Logins{}).Begin(q); fault.CodeOf(err) != fault.Usage {
+		if _, err := newLogins(t, t.TempDir()).Begin(t.Context(), q); fault.CodeOf(err) != fault.Usage {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	b, err := (&logins.Logins{}).Begin(logins.Request{Client: "evil\x1b[2J\u202e" + strings.Repeat("x", 500), From: "a"})
+	b, err := newLogins(t, t.TempDir()).Begin(t.Context(), logins.Request{Client: "evil\x1b[2J\u202e" + strings.Repeat("x", 500), From: "a"})
 	if err != nil || b.User == "" {
 		t.Error(err)
 	}
