@@ -80,7 +80,7 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	admin := Served{AdminGrant: grant}
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	ui := a.webUI(q, conf != nil)
+	ui := a.webUI(q, conf != nil, st)
 	ui.address = l.Addr().String()
 	if err := a.People.Serve(q.Workspace, ui.lasting(ui.address)); err != nil {
 		return err

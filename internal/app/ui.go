@@ -72,11 +72,15 @@ func (u *webUI) origin() string {
 }
 
 // webUI prepares the web UI.
-func (a *App) webUI(q ServeRequest, tls bool) *webUI {
+func (a *App) webUI(q ServeRequest, tls bool, st store.Backend) *webUI {
 	host := devices.NewHost()
 	d := &devices.Devices{Home: a.Home, Grants: a.Grants, Workspace: q.Workspace, Host: host}
 	if tls && len(q.Hosts) > 0 { // the certificate proves the name, so that no other process gets the cookies
 		d.Host, d.Lasting = "https://"+q.Hosts[0], true
+	}
+	_, nodes := st.(store.Turns)
+	if page := a.People.Page(); nodes && !tls && strings.HasPrefix(page, "https://") { // the operator's proxy has the certificate, and sends a browser to any node
+		d.Host, d.Lasting = "proxy "+page, true
 	}
 	return &webUI{devices: d, people: a.People, host: host, tls: tls, hosts: q.Hosts, logins: &logins.Logins{Store: a.ephemera}}
 }

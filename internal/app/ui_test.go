@@ -2,9 +2,11 @@ package app_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -145,17 +147,21 @@ func TestUISignIn(t *testing.T) {
 	if res, _ := (&browser{s: s}).do("POST", "/ui/sign-in", url.Values{"code": {code}}); res.StatusCode != 401 || len(res.Cookies()) != 0 {
 		t.Errorf("the code worked twice: %d", res.StatusCode)
 	}
-	kept, err := os.ReadFile(filepath.Join(s.homeDir, "ui", "devices.json"))
-	if err != nil {
-		t.Fatal(err)
+	var kept []byte
+	for _, file := range []string{"remit.db", "remit.db-wal"} {
+		b, err := os.ReadFile(filepath.Join(s.homeDir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept = append(kept, b...)
+	}
+	if !bytes.Contains(kept, []byte("ui.browser")) {
+		t.Error("the ledger's file has no browser")
 	}
 	for what, secret := range map[string]string{"the code": code, "the cookie": b.cookie.Value, "a token": "remit1_"} {
 		if strings.Contains(string(kept), secret) {
 			t.Errorf("%s is kept as it is", what)
 		}
-	}
-	if st, err := os.Stat(filepath.Join(s.homeDir, "ui", "devices.json")); err != nil || st.Mode().Perm() != 0o600 {
-		t.Errorf("the file of devices: %v %v", st.Mode(), err)
 	}
 }
 
@@ -221,8 +227,16 @@ func TestUIGivesNoCodeToASquatter(t *testing.T) {
 	if asked.Load() == 0 {
 		t.Error("the squatter was not asked")
 	}
-	if kept, err := os.ReadFile(filepath.Join(s.homeDir, "ui", "devices.json")); err == nil && strings.Contains(string(kept), "sha256") {
-		t.Errorf("there is a code: %s", kept)
+	_, st, err := s.beside().Grants.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told struct{ Host string }
+	if err := json.Unmarshal(says, &told); err != nil || told.Host == "" {
+		t.Fatalf("%s: %v", says, err)
+	}
+	if codes, err := st.Ephemerals(t.Context(), "ui.code", told.Host); err != nil || len(codes) > 0 {
+		t.Errorf("there is a code: %v, %v", codes, err)
 	}
 }
 

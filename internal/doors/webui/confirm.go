@@ -34,7 +34,7 @@ func (s *Server) confirm(x *exchange, what string) *page {
 	}
 	v := confirmView{What: what, Path: x.r.URL.EscapedPath(), Fields: fieldsOfForm(x.r.PostForm), Issuer: s.issuerOf(x.device.Holder)}
 	if code != "" {
-		err := s.o.Devices.Confirm(x.device.ID, code)
+		err := s.o.Devices.Confirm(x.r.Context(), x.device.ID, code)
 		if err == nil {
 			return nil
 		}

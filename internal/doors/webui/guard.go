@@ -93,7 +93,7 @@ func (s *Server) device(r *http.Request) (devices.Device, error) {
 	if err != nil {
 		return devices.Device{}, s.notSignedIn()
 	}
-	return s.o.Devices.Enter(c.Value)
+	return s.o.Devices.Enter(r.Context(), c.Value)
 }
 
 // handler makes a page.

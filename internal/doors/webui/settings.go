@@ -41,7 +41,7 @@ type settingsView struct {
 }
 
 func (s *Server) settings(x *exchange) (*page, error) {
-	list, err := s.o.Devices.List()
+	list, err := s.o.Devices.List(x.r.Context())
 	if err != nil {
 		return nil, err
 	}

@@ -86,7 +86,7 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
 // signOut ends a session, this browser's or another one's.
 func (s *Server) signOut(x *exchange) (string, *page, error) {
 	id := x.r.PostForm.Get("device")
-	list, err := s.o.Devices.List()
+	list, err := s.o.Devices.List(x.r.Context())
 	if err != nil {
 		return "", nil, err
 	}

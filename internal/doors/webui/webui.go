@@ -44,11 +44,11 @@ type Devices interface {
 	// SignIn uses a one-time code, and makes a device with a cookie.
 	SignIn(ctx context.Context, code, label string) (cookie string, d devices.Device, err error)
 	// Enter finds the device of a cookie; an unknown or expired one is fault.GrantInvalid.
-	Enter(cookie string) (devices.Device, error)
-	List() ([]devices.Device, error)
+	Enter(ctx context.Context, cookie string) (devices.Device, error)
+	List(ctx context.Context) ([]devices.Device, error)
 	SignOut(ctx context.Context, id string) error
 	// Confirm uses a one-time code, or the link with it, up for a device.
-	Confirm(id, code string) error
+	Confirm(ctx context.Context, id, code string) error
 	// Prove answers a challenge of remit ui that reached the service at an address.
 	Prove(challenge, address string) string
 	// Admit makes a device of a person who has signed in elsewhere.

@@ -58,14 +58,14 @@ func (b *browsers) Admit(context.Context, string, time.Time, string) (string, de
 	return cookie, b.device(), nil
 }
 
-func (b *browsers) Enter(c string) (devices.Device, error) {
+func (b *browsers) Enter(_ context.Context, c string) (devices.Device, error) {
 	if c != cookie {
 		return devices.Device{}, fault.New(fault.GrantInvalid, "this browser is not signed in").WithHint("run remit ui")
 	}
 	return b.device(), nil
 }
 
-func (b *browsers) List() ([]devices.Device, error) {
+func (b *browsers) List(context.Context) ([]devices.Device, error) {
 	other := b.device()
 	other.ID, other.Label, other.Seen = "019a1fe7-0b1c-7a52-9e55-000000000002", "Firefox on Android", now.Add(-3*time.Hour)
 	of := other
@@ -73,7 +73,7 @@ func (b *browsers) List() ([]devices.Device, error) {
 	return []devices.Device{b.device(), other, of}, nil
 }
 
-func (b *browsers) Confirm(id, code string) error {
+func (b *browsers) Confirm(_ context.Context, id, code string) error {
 	if code != "right" || id != b.device().ID {
 		return fault.New(fault.GrantInvalid, "this sign-in link was used already, or is older than a minute").WithHint("run remit ui again")
 	}

@@ -3,8 +3,9 @@
 // the code becomes a device: it gets a cookie, and a grant of its own that is narrowed from
 // the person's. Start at [Devices.Invite], [Devices.SignIn] and [Devices.Enter].
 //
-// Codes and cookies are kept as hashes. The token of a device's grant is encrypted with its
-// cookie, so that the file alone signs nobody in.
+// Codes and cookies are kept in the ledger's database as hashes, for all nodes that serve one host.
+// The token of a device's grant is encrypted with its cookie, so that the rows alone sign nobody
+// in.
 //
 // Each start of the service has a host name of its own, and codes and cookies count for that
 // name alone, unless a certificate proves the name ([Devices.Lasting]). While the service is stopped, another process can listen on its port, and open
@@ -17,7 +18,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
+	"encoding/json"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -30,12 +31,6 @@ import (
 	"github.com/remitrun/remit/internal/service/home"
 )
 
-// Files below $REMIT_HOME.
-const (
-	stateFile = "ui/devices.json"
-	stateLock = "ui.lock"
-)
-
 const (
 	codeLife  = time.Minute
 	maxCodes  = 20                 // that wait to be used
@@ -43,6 +38,8 @@ const (
 	maxLife   = 7 * 24 * time.Hour // since the sign-in
 	seenEvery = time.Minute        // how often the last use of a device is written down
 	maxLabel  = 80                 // bytes of a device's description
+
+	maxDevices = 10_000
 
 	// ConfirmedFor is how long a confirmation of the person counts.
 	ConfirmedFor = 10 * time.Minute
@@ -79,24 +76,19 @@ func (d Device) Fresh(now time.Time) bool {
 	return since >= 0 && since < ConfirmedFor
 }
 
-// state is the content of the file.
-type state struct {
-	Codes   []code   `json:"codes,omitempty"`
-	Devices []record `json:"devices,omitempty"`
-}
-
-type code struct {
-	Host  string    `json:"host"` // that it signs in to
-	Hash  string    `json:"sha256"`
-	Until time.Time `json:"until"`
-}
-
+// record is a browser as it is kept, under the digest of its cookie.
 type record struct {
 	Device
-	Host   string `json:"host"` // that the cookie is of
-	Hash   string `json:"cookie_sha256"`
 	Sealed []byte `json:"token"` // encrypted with the cookie
+
+	in store.Ephemeral
 }
+
+// Kinds of records. Their owner is the host that codes and cookies are of.
+const (
+	kindCode    = "ui.code"
+	kindBrowser = "ui.browser"
+)
 
 func (d *Devices) now() time.Time {
 	if d.Now != nil {
@@ -110,55 +102,87 @@ func errSignedOut() error {
 	return fault.New(fault.GrantInvalid, "this browser is not signed in").WithHint("run remit ui")
 }
 
-// change changes the file under its lock. Entries whose time is over are removed.
-func (d *Devices) change(do func(s *state) error) error {
-	return d.Home.Locked(stateLock, func() error {
-		s, err := d.read()
-		if err != nil {
-			return err
-		}
-		now := d.now()
-		s.Codes = slices.DeleteFunc(s.Codes, func(c code) bool { return !now.Before(c.Until) })
-		s.Devices = slices.DeleteFunc(s.Devices, func(r record) bool { return r.over(now) })
-		if err := do(&s); err != nil {
-			return err
-		}
-		return d.Home.Write(stateFile, s)
-	})
+func (d *Devices) store(ctx context.Context) (store.Ephemera, error) {
+	_, st, err := d.Grants.Open(ctx)
+	return st, err
 }
 
-func (d *Devices) read() (state, error) {
-	var s state
-	if err := d.Home.Read(stateFile, &s); err != nil {
-		return s, fault.Wrap(fault.StoreFailed, err, "%s cannot be read: %v", stateFile, err).
-			WithHint("remove %s; all browsers must then sign in again", filepath.Join(d.Home.Dir, stateFile))
+// save writes a record; false: another process has changed it.
+func (r *record) save(ctx context.Context, st store.Ephemera) (bool, error) {
+	var err error
+	if r.in.Data, err = json.Marshal(r); err != nil {
+		return false, fault.Wrap(fault.Internal, err, "a browser cannot be encoded")
 	}
-	return s, nil
+	r.in.Kind, r.in.Until = kindBrowser, earlier(r.Until, r.Seen.Add(maxIdle))
+	return st.SaveEphemeral(ctx, r.in, store.EphemeralBounds{All: maxDevices})
 }
 
-// owns reports whether a browser is signed in to this start of the service.
-func (d *Devices) owns(r record) bool { return d.Host != "" && r.Host == d.Host }
+// recordOf reads a record; nil: its time is over.
+func (d *Devices) recordOf(in store.Ephemeral) (*record, error) {
+	r := &record{}
+	if err := json.Unmarshal(in.Data, r); err != nil {
+		return nil, fault.Wrap(fault.StoreCorrupt, err, "a browser cannot be read")
+	}
+	if now := d.now(); !now.Before(r.Until) || now.Sub(r.Seen) >= maxIdle {
+		return nil, nil //nolint:nilnil // signed out
+	}
+	r.in = in
+	return r, nil
+}
 
-func (r record) over(now time.Time) bool {
-	return !now.Before(r.Until) || now.Sub(r.Seen) >= maxIdle
+// records are the browsers of a host.
+func (d *Devices) records(ctx context.Context, host string) ([]*record, error) {
+	st, err := d.store(ctx)
+	if err != nil || host == "" {
+		return nil, err
+	}
+	all, err := st.Ephemerals(ctx, kindBrowser, host)
+	if err != nil {
+		return nil, err
+	}
+	var out []*record
+	for _, in := range all {
+		r, err := d.recordOf(in)
+		if err != nil {
+			return nil, err
+		}
+		if r != nil {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+// find finds a browser of this host by its ID; nil: there is none.
+func (d *Devices) find(ctx context.Context, id string) (*record, error) {
+	all, err := d.records(ctx, d.Host)
+	if i := slices.IndexFunc(all, func(r *record) bool { return r.ID == id }); i >= 0 {
+		return all[i], nil
+	}
+	return nil, err
 }
 
 // Code makes a code that signs one browser in to a host, once and within a minute.
-func (d *Devices) Code(host string) (string, error) {
-	text := newSecret()
-	err := d.change(func(s *state) error {
-		if len(s.Codes) >= maxCodes {
-			return fault.New(fault.LimitReached, "%d sign-in codes wait to be used", len(s.Codes)).WithHint("use one, or try again in a minute")
-		}
-		s.Codes = append(s.Codes, code{Host: host, Hash: hashOf(text), Until: d.now().Add(codeLife)})
-		return nil
-	})
+func (d *Devices) Code(ctx context.Context, host string) (string, error) {
+	st, err := d.store(ctx)
+	if err != nil {
+		return "", err
+	}
+	text, now := newSecret(), d.now()
+	waiting, err := st.Ephemerals(ctx, kindCode, host)
+	if err != nil {
+		return "", err
+	}
+	if waiting = slices.DeleteFunc(waiting, func(c store.Ephemeral) bool { return !now.Before(c.Until) }); len(waiting) >= maxCodes {
+		return "", fault.New(fault.LimitReached, "%d sign-in codes wait to be used", len(waiting)).WithHint("use one, or try again in a minute")
+	}
+	_, err = st.SaveEphemeral(ctx, store.Ephemeral{Kind: kindCode, Key: hashOf(text), Owner: host, Until: now.Add(codeLife)}, store.EphemeralBounds{})
 	return text, err
 }
 
 // SignIn uses a code up, and makes a device with a cookie. Label describes the browser.
 func (d *Devices) SignIn(ctx context.Context, code, label string) (cookie string, out Device, err error) {
-	if err := d.burn(code); err != nil {
+	if err := d.burn(ctx, code); err != nil {
 		return "", out, err
 	}
 	parent, err := grants.ReadToken("@" + filepath.Join(d.Home.Dir, grants.AdminFile))
@@ -183,32 +207,46 @@ func (d *Devices) Admit(ctx context.Context, parent string, confirmed time.Time,
 	}
 	now := d.now()
 	out = Device{ID: t.Claims.Leaf().String(), Holder: t.Claims.Holder(), Label: label, Since: now, Seen: now, Confirmed: confirmed, Until: earlier(now.Add(maxLife), t.Claims.Expires()), Token: t.Text}
-	err = d.change(func(s *state) error {
-		s.Devices = append(s.Devices, record{Device: out, Host: d.Host, Hash: hashOf(cookie), Sealed: sealed})
-		return nil
-	})
+	r := record{Device: out, Sealed: sealed, in: store.Ephemeral{Key: hashOf(cookie), Owner: d.Host}}
+	st, err := d.store(ctx)
+	if err == nil {
+		_, err = r.save(ctx, st)
+	}
 	return cookie, out, err
 }
 
 // Confirm uses a code up to show that the person is at a device. Text is the code, or the link
 // that has it.
-func (d *Devices) Confirm(id, text string) error {
+func (d *Devices) Confirm(ctx context.Context, id, text string) error {
 	code := strings.TrimSpace(text)
 	if u, err := url.Parse(code); err == nil && u.Query().Has("code") {
 		code = u.Query().Get("code")
 	}
-	if err := d.burn(code); err != nil {
+	if err := d.burn(ctx, code); err != nil {
 		return err
 	}
-	return d.change(func(s *state) error {
-		for i, r := range s.Devices {
-			if d.owns(r) && r.ID == id {
-				s.Devices[i].Confirmed = d.now()
-				return nil
-			}
+	return d.update(ctx, id, func(r *record) { r.Confirmed = d.now() })
+}
+
+// update changes a browser of this host.
+func (d *Devices) update(ctx context.Context, id string, do func(r *record)) error {
+	st, err := d.store(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		r, err := d.find(ctx, id)
+		if err != nil {
+			return err
 		}
-		return errSignedOut()
-	})
+		if r == nil {
+			return errSignedOut()
+		}
+		do(r)
+		if saved, err := r.save(ctx, st); err != nil || saved {
+			return err
+		}
+	}
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -219,22 +257,20 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // burn removes a code. A code that is unknown, used or too old is refused.
-func (d *Devices) burn(text string) error {
-	s, err := d.read()
+func (d *Devices) burn(ctx context.Context, text string) error {
+	st, err := d.store(ctx)
 	if err != nil {
 		return err
 	}
-	same := func(c code) bool { return d.Host != "" && c.Host == d.Host && equal(c.Hash, hashOf(text)) }
-	if !slices.ContainsFunc(s.Codes, same) { // nothing is written for a wrong code
+	c, there, err := st.Ephemeral(ctx, kindCode, hashOf(text))
+	if err != nil {
+		return err
+	}
+	if !there || d.Host == "" || c.Owner != d.Host || !d.now().Before(c.Until) { // nothing is written for a wrong code
 		return errUsed()
 	}
-	used := false
-	err = d.change(func(s *state) error {
-		left := slices.DeleteFunc(slices.Clone(s.Codes), same)
-		used, s.Codes = len(left) < len(s.Codes), left
-		return nil
-	})
-	if err == nil && !used {
+	dropped, err := st.DropEphemeral(ctx, c)
+	if err == nil && !dropped {
 		err = errUsed()
 	}
 	return err
@@ -247,70 +283,80 @@ func errUsed() error {
 
 // Enter finds the device of a cookie. It does not check the device's grant, which the
 // service does for each request.
-func (d *Devices) Enter(cookie string) (Device, error) {
-	s, err := d.read()
+func (d *Devices) Enter(ctx context.Context, cookie string) (Device, error) {
+	st, err := d.store(ctx)
 	if err != nil {
 		return Device{}, err
 	}
-	now, hash := d.now(), hashOf(cookie)
-	i := slices.IndexFunc(s.Devices, func(r record) bool { return d.owns(r) && equal(r.Hash, hash) })
-	if i < 0 || s.Devices[i].over(now) {
+	in, there, err := st.Ephemeral(ctx, kindBrowser, hashOf(cookie))
+	if err != nil {
+		return Device{}, err
+	}
+	if !there || d.Host == "" || in.Owner != d.Host {
 		return Device{}, errSignedOut()
 	}
-	r := s.Devices[i]
-	if r.Token, err = open(cookie, r.Sealed); err != nil {
+	r, err := d.recordOf(in)
+	if err != nil {
+		return Device{}, err
+	}
+	if r == nil {
 		return Device{}, errSignedOut()
 	}
-	if now.Sub(r.Seen) < seenEvery {
-		return r.Device, nil
+	token, err := open(cookie, r.Sealed)
+	if err != nil {
+		return Device{}, errSignedOut()
 	}
-	return r.Device, d.change(func(s *state) error {
-		for i := range s.Devices {
-			if s.Devices[i].ID == r.ID {
-				s.Devices[i].Seen = now
-			}
+	if now := d.now(); now.Sub(r.Seen) >= seenEvery {
+		r.Seen = now
+		if _, err := r.save(ctx, st); err != nil { // who changed it meanwhile has seen it, too
+			return Device{}, err
 		}
-		return nil
-	})
+	}
+	r.Token = token
+	return r.Device, nil
 }
 
 // List lists the devices, the last one used first.
-func (d *Devices) List() ([]Device, error) {
-	s, err := d.read()
-	if err != nil {
-		return nil, err
-	}
-	out := []Device{}
-	for _, r := range s.Devices {
-		if d.owns(r) && !r.over(d.now()) {
-			out = append(out, r.Device)
-		}
+func (d *Devices) List(ctx context.Context) ([]Device, error) {
+	all, err := d.records(ctx, d.Host)
+	out := make([]Device, 0, len(all))
+	for _, r := range all {
+		out = append(out, r.Device)
 	}
 	slices.SortFunc(out, func(a, b Device) int { return cmp.Or(b.Seen.Compare(a.Seen), cmp.Compare(a.ID, b.ID)) })
-	return out, nil
+	return out, err
 }
 
 // SignOut revokes a device's grant, which also ends its event stream, and forgets it.
 func (d *Devices) SignOut(ctx context.Context, id string) error {
-	s, err := d.read()
+	r, err := d.find(ctx, id)
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(s.Devices, func(r record) bool { return d.owns(r) && r.ID == id }) {
+	if r == nil {
 		return fault.New(fault.GrantUnknown, "no signed-in browser has the ID %.80q", id)
 	}
 	if _, err := d.Grants.SetStanding(ctx, id, store.Revoked, "signed out of the web UI"); err != nil {
 		return err
 	}
-	return d.change(func(s *state) error {
-		s.Devices = slices.DeleteFunc(s.Devices, func(r record) bool { return r.ID == id })
-		return nil
-	})
+	return d.forget(ctx, r)
 }
 
-func hashOf(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:])
+// forget removes a browser, also one that is being used.
+func (d *Devices) forget(ctx context.Context, r *record) error {
+	st, err := d.store(ctx)
+	for err == nil {
+		var dropped, there bool
+		if dropped, err = st.DropEphemeral(ctx, r.in); err != nil || dropped {
+			return err
+		}
+		if r.in, there, err = st.Ephemeral(ctx, kindBrowser, r.in.Key); !there {
+			return err
+		}
+	}
+	return err
 }
+
+func hashOf(text string) [sha256.Size]byte { return sha256.Sum256([]byte("remit web ui\n" + text)) }
 
 func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }

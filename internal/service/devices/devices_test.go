@@ -33,7 +33,7 @@ func newDevices(t *testing.T) (*devices.Devices, *clock) {
 
 func signIn(t *testing.T, d *devices.Devices) (string, devices.Device) {
 	t.Helper()
-	code, err := d.Code(d.Host)
+	code, err := d.Code(t.Context(), d.Host)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func signIn(t *testing.T, d *devices.Devices) (string, devices.Device) {
 
 func TestACodeIsForAMinute(t *testing.T) {
 	d, c := newDevices(t)
-	code, err := d.Code(d.Host)
+	code, err := d.Code(t.Context(), d.Host)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestACodeIsForAMinute(t *testing.T) {
 
 func TestACodeIsForOneBrowser(t *testing.T) {
 	d, _ := newDevices(t)
-	code, err := d.Code(d.Host)
+	code, err := d.Code(t.Context(), d.Host)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,37 +80,37 @@ func TestACodeIsForOneBrowser(t *testing.T) {
 func TestCodesAreBounded(t *testing.T) {
 	d, c := newDevices(t)
 	for range 20 {
-		if _, err := d.Code(d.Host); err != nil {
+		if _, err := d.Code(t.Context(), d.Host); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := d.Code(d.Host); !errors.Is(err, fault.LimitReached) {
+	if _, err := d.Code(t.Context(), d.Host); !errors.Is(err, fault.LimitReached) {
 		t.Errorf("one more code: %v", err)
 	}
 	c.after(time.Minute)
-	if _, err := d.Code(d.Host); err != nil {
+	if _, err := d.Code(t.Context(), d.Host); err != nil {
 		t.Errorf("after a minute: %v", err)
 	}
 }
 
 func TestSessionsEnd(t *testing.T) {
-	for name, use := range map[string]func(d *devices.Devices, c *clock, cookie string){
-		"after 12 hours without use": func(_ *devices.Devices, c *clock, _ string) { c.after(12 * time.Hour) },
-		"after 7 days of use": func(d *devices.Devices, c *clock, cookie string) {
+	for name, use := range map[string]func(t *testing.T, d *devices.Devices, c *clock, cookie string){
+		"after 12 hours without use": func(_ *testing.T, _ *devices.Devices, c *clock, _ string) { c.after(12 * time.Hour) },
+		"after 7 days of use": func(t *testing.T, d *devices.Devices, c *clock, cookie string) {
 			for range 7 * 3 {
 				c.after(8 * time.Hour)
-				_, _ = d.Enter(cookie) // the last one is refused
+				_, _ = d.Enter(t.Context(), cookie) // the last one is refused
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, c := newDevices(t)
 			cookie, _ := signIn(t, d)
-			use(d, c, cookie)
-			if one, err := d.Enter(cookie); !errors.Is(err, fault.GrantInvalid) || one.Token != "" {
+			use(t, d, c, cookie)
+			if one, err := d.Enter(t.Context(), cookie); !errors.Is(err, fault.GrantInvalid) || one.Token != "" {
 				t.Errorf("the session gave %v, %v", one.ID, err)
 			}
-			if list, err := d.List(); err != nil || len(list) != 0 {
+			if list, err := d.List(t.Context()); err != nil || len(list) != 0 {
 				t.Errorf("the list has %v, %v", list, err)
 			}
 		})
@@ -122,7 +122,7 @@ func TestUseKeepsASessionOpen(t *testing.T) {
 	cookie, one := signIn(t, d)
 	for range 4 {
 		c.after(11 * time.Hour)
-		got, err := d.Enter(cookie)
+		got, err := d.Enter(t.Context(), cookie)
 		if err != nil || got.ID != one.ID || got.Token != one.Token {
 			t.Fatalf("got %v, %v", got.ID, err)
 		}
@@ -133,7 +133,7 @@ func TestOnlyTheCookieSignsIn(t *testing.T) {
 	d, _ := newDevices(t)
 	cookie, _ := signIn(t, d)
 	for _, wrong := range []string{"", "x", cookie + "x", cookie[:len(cookie)-1]} {
-		if one, err := d.Enter(wrong); !errors.Is(err, fault.GrantInvalid) || one.Token != "" {
+		if one, err := d.Enter(t.Context(), wrong); !errors.Is(err, fault.GrantInvalid) || one.Token != "" {
 			t.Errorf("the cookie %q gave %v, %v", wrong, one.ID, err)
 		}
 	}
@@ -146,10 +146,10 @@ func TestSigningOutRevokesTheGrant(t *testing.T) {
 	if err := d.SignOut(t.Context(), one.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Enter(cookie); !errors.Is(err, fault.GrantInvalid) {
+	if _, err := d.Enter(t.Context(), cookie); !errors.Is(err, fault.GrantInvalid) {
 		t.Errorf("after signing out: %v", err)
 	}
-	if _, err := d.Enter(other); err != nil {
+	if _, err := d.Enter(t.Context(), other); err != nil {
 		t.Errorf("the other browser: %v", err)
 	}
 	_, st, err := d.Grants.Open(t.Context())
@@ -181,7 +181,7 @@ func restarted(d *devices.Devices) *devices.Devices {
 func TestASignInIsForOneStartOfTheService(t *testing.T) {
 	d, _ := newDevices(t)
 	cookie, one := signIn(t, d)
-	code, err := d.Code(d.Host)
+	code, err := d.Code(t.Context(), d.Host)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestASignInIsForOneStartOfTheService(t *testing.T) {
 	if next.Host == d.Host || len(next.Host) < 30 {
 		t.Errorf("the hosts are %q and %q", d.Host, next.Host)
 	}
-	if got, err := next.Enter(cookie); !errors.Is(err, fault.GrantInvalid) || got.Token != "" {
+	if got, err := next.Enter(t.Context(), cookie); !errors.Is(err, fault.GrantInvalid) || got.Token != "" {
 		t.Errorf("the cookie of the last start gave %v, %v", got.ID, err)
 	}
 	if got, _, err := next.SignIn(t.Context(), code, "x"); !errors.Is(err, fault.GrantInvalid) || got != "" {
@@ -198,10 +198,10 @@ func TestASignInIsForOneStartOfTheService(t *testing.T) {
 	if err := next.SignOut(t.Context(), one.ID); !errors.Is(err, fault.GrantUnknown) {
 		t.Errorf("signing out a browser of the last start: %v", err)
 	}
-	if list, err := next.List(); err != nil || len(list) != 0 {
+	if list, err := next.List(t.Context()); err != nil || len(list) != 0 {
 		t.Errorf("the list has %v, %v", list, err)
 	}
-	if _, err := d.Enter(cookie); err != nil { // two services can run at once
+	if _, err := d.Enter(t.Context(), cookie); err != nil { // two services can run at once
 		t.Errorf("the other service: %v", err)
 	}
 }
@@ -220,18 +220,57 @@ func TestWithACertificateBrowsersStaySignedIn(t *testing.T) {
 	if _, err := next.Announce(t.Context(), "https://remit.example:1/ui", "127.0.0.1:1"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := next.Enter(cookie); err != nil || got.Token != one.Token {
+	if got, err := next.Enter(t.Context(), cookie); err != nil || got.Token != one.Token {
 		t.Errorf("after a restart: %v, %v", got.ID, err)
 	}
 	plain := restarted(d) // without the certificate
 	if _, err := plain.Announce(t.Context(), "http://"+plain.Host+":1/ui", "127.0.0.1:1"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := plain.Enter(cookie); !errors.Is(err, fault.GrantInvalid) || got.Token != "" {
+	if got, err := plain.Enter(t.Context(), cookie); !errors.Is(err, fault.GrantInvalid) || got.Token != "" {
 		t.Errorf("without a certificate: %v, %v", got.ID, err)
 	}
-	if _, err := next.Enter(cookie); err != nil { // without the certificate, nobody could receive the cookie
+	if _, err := next.Enter(t.Context(), cookie); err != nil { // without the certificate, nobody could receive the cookie
 		t.Errorf("with it again: %v", err)
+	}
+}
+
+// TestNodesShareBrowsers: two nodes with homes of their own serve one name. A code of one signs
+// in at the other, once, and what is done at one counts at both.
+func TestNodesShareBrowsers(t *testing.T) {
+	d, c := newDevices(t)
+	d.Host, d.Lasting = "https://remit.example", true
+	other := restarted(d)
+	other.Host, other.Lasting = d.Host, true
+	code, err := d.Code(t.Context(), d.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cookie, one, err := other.SignIn(t.Context(), code, "Firefox on Linux")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := d.SignIn(t.Context(), code, "x"); !errors.Is(err, fault.GrantInvalid) {
+		t.Errorf("the code again at its own node: %v", err)
+	}
+	if got, err := d.Enter(t.Context(), cookie); err != nil || got.ID != one.ID || got.Token != one.Token {
+		t.Fatalf("at the other node: %v, %v", got.ID, err)
+	}
+	c.after(devices.ConfirmedFor)
+	if code, err = d.Code(t.Context(), d.Host); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Confirm(t.Context(), one.ID, code); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := other.Enter(t.Context(), cookie); err != nil || !got.Fresh(c.now()) {
+		t.Errorf("confirmed at the other node: %v", err)
+	}
+	if err := d.SignOut(t.Context(), one.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Enter(t.Context(), cookie); !errors.Is(err, fault.GrantInvalid) {
+		t.Errorf("signed out at the other node: %v", err)
 	}
 }
 
@@ -241,7 +280,7 @@ func TestAConfirmationIsFreshForAWhile(t *testing.T) {
 	other, _ := signIn(t, d)
 	fresh := func(cookie string) bool {
 		t.Helper()
-		got, err := d.Enter(cookie)
+		got, err := d.Enter(t.Context(), cookie)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -254,19 +293,19 @@ func TestAConfirmationIsFreshForAWhile(t *testing.T) {
 	if fresh(cookie) {
 		t.Error("a confirmation lasts too long")
 	}
-	code, err := d.Code(d.Host)
+	code, err := d.Code(t.Context(), d.Host)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, wrong := range []string{"", "x", "http://a.test/ui/sign-in?code=x", "http://a.test/?code=", code + "x"} {
-		if err := d.Confirm(one.ID, wrong); !errors.Is(err, fault.GrantInvalid) {
+		if err := d.Confirm(t.Context(), one.ID, wrong); !errors.Is(err, fault.GrantInvalid) {
 			t.Errorf("%q confirmed: %v", wrong, err)
 		}
 	}
-	if err := d.Confirm(one.ID, " http://a.test:1/ui/sign-in?code="+code+"\n"); err != nil || !fresh(cookie) || fresh(other) {
+	if err := d.Confirm(t.Context(), one.ID, " http://a.test:1/ui/sign-in?code="+code+"\n"); err != nil || !fresh(cookie) || fresh(other) {
 		t.Errorf("after the code: %v, this browser %v, the other %v", err, fresh(cookie), fresh(other))
 	}
-	if err := d.Confirm(one.ID, code); !errors.Is(err, fault.GrantInvalid) {
+	if err := d.Confirm(t.Context(), one.ID, code); !errors.Is(err, fault.GrantInvalid) {
 		t.Errorf("a code confirmed twice: %v", err)
 	}
 	if (devices.Device{}).Fresh(c.now()) || (devices.Device{Confirmed: c.now().Add(time.Hour)}).Fresh(c.now()) {
@@ -278,7 +317,7 @@ func TestWithoutAHostNobodySignsIn(t *testing.T) {
 	d, _ := newDevices(t)
 	none := restarted(d)
 	none.Host = ""
-	code, err := none.Code("")
+	code, err := none.Code(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}

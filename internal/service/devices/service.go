@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -73,19 +72,13 @@ func (d *Devices) Announce(ctx context.Context, page, address string) (withdraw 
 func (d *Devices) retire(ctx context.Context, host string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retireWithin)
 	defer cancel()
-	var gone []string
-	_ = d.change(func(s *state) error {
-		s.Codes = slices.DeleteFunc(s.Codes, func(c code) bool { return c.Host == host })
-		s.Devices = slices.DeleteFunc(s.Devices, func(r record) bool {
-			if r.Host == host {
-				gone = append(gone, r.ID)
-			}
-			return r.Host == host
-		})
-		return nil
-	})
-	for _, id := range gone {
-		_, _ = d.Grants.SetStanding(ctx, id, store.Revoked, "the service ended")
+	all, err := d.records(ctx, host)
+	if err != nil {
+		return
+	}
+	for _, r := range all {
+		_, _ = d.Grants.SetStanding(ctx, r.ID, store.Revoked, "the service ended")
+		_ = d.forget(ctx, r)
 	}
 }
 
@@ -184,7 +177,7 @@ func (d *Devices) Invite(ctx context.Context) (string, error) {
 	if err := s.check(ctx); err != nil {
 		return "", err
 	}
-	code, err := d.Code(s.Host)
+	code, err := d.Code(ctx, s.Host)
 	if err != nil {
 		return "", err
 	}
