@@ -125,7 +125,9 @@ func ephemeraRace(t *testing.T, open OpenStore) {
 	for key := range byte(10) {
 		e := ephemeralNamed("ann", key)
 		for what, do := range map[string]func(store.Ephemera) (bool, error){
-			"1 saved":   func(s store.Ephemera) (bool, error) { return s.SaveEphemeral(context.Background(), e, store.EphemeralBounds{}) },
+			"1 saved": func(s store.Ephemera) (bool, error) {
+				return s.SaveEphemeral(context.Background(), e, store.EphemeralBounds{})
+			},
 			"2 dropped": func(s store.Ephemera) (bool, error) { return s.DropEphemeral(context.Background(), e) },
 		} {
 			e.Version = 0

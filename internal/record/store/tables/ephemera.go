@@ -18,7 +18,9 @@ const expiredLeft = 16
 const maxEphemeral = 1 << 20
 
 // ephemeralName is what the data of a record is bound to.
-func ephemeralName(e store.Ephemeral) []byte { return append([]byte("ephemeral\x00"+e.Kind+"\x00"), e.Key[:]...) }
+func ephemeralName(e store.Ephemeral) []byte {
+	return append([]byte("ephemeral\x00"+e.Kind+"\x00"), e.Key[:]...)
+}
 
 func (s *Store) ephemeralRow(e store.Ephemeral) sealedRow {
 	return sealedRow{ephemeralKind: e.Kind, ephemeralKey: e.Key[:], ephemeralOwner: e.Owner, ephemeralVersion: e.Version,
