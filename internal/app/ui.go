@@ -82,13 +82,7 @@ func (a *App) webUI(q ServeRequest, tls bool, st store.Backend) *webUI {
 	if page := a.People.Page(); nodes && !tls && strings.HasPrefix(page, "https://") { // the operator's proxy has the certificate, and sends a browser to any node
 		d.Host, d.Lasting = "proxy "+page, true
 	}
-	return &webUI{devices: d, people: a.People, host: host, tls: tls, hosts: q.Hosts, logins: &logins.Logins{Store: a.ephemera}}
-}
-
-// ephemera opens the store of short-lived records.
-func (a *App) ephemera(ctx context.Context) (store.Ephemera, error) {
-	_, st, err := a.Grants.Open(ctx)
-	return st, err
+	return &webUI{devices: d, people: a.People, host: host, tls: tls, hosts: q.Hosts, logins: &logins.Logins{Store: a.Grants.Ephemera}}
 }
 
 // mount makes the handler of the web UI.

@@ -94,7 +94,7 @@ func (b *browser) send(ctx context.Context, method, path string, form url.Values
 }
 
 // beside is another process with the same $REMIT_HOME, as remit ui is.
-func (s *service) beside() *app.App { return apptest.New(s.t, s.homeDir) }
+func (s *service) beside() *app.App { return apptest.New(s.t, s.homeDir, s.env...) }
 
 // code makes a sign-in code.
 func (s *service) code() string {

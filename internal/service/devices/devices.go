@@ -102,11 +102,6 @@ func errSignedOut() error {
 	return fault.New(fault.GrantInvalid, "this browser is not signed in").WithHint("run remit ui")
 }
 
-func (d *Devices) store(ctx context.Context) (store.Ephemera, error) {
-	_, st, err := d.Grants.Open(ctx)
-	return st, err
-}
-
 // save writes a record; false: another process has changed it.
 func (r *record) save(ctx context.Context, st store.Ephemera) (bool, error) {
 	var err error
@@ -132,7 +127,7 @@ func (d *Devices) recordOf(in store.Ephemeral) (*record, error) {
 
 // records are the browsers of a host.
 func (d *Devices) records(ctx context.Context, host string) ([]*record, error) {
-	st, err := d.store(ctx)
+	st, err := d.Grants.Ephemera(ctx)
 	if err != nil || host == "" {
 		return nil, err
 	}
@@ -164,7 +159,7 @@ func (d *Devices) find(ctx context.Context, id string) (*record, error) {
 
 // Code makes a code that signs one browser in to a host, once and within a minute.
 func (d *Devices) Code(ctx context.Context, host string) (string, error) {
-	st, err := d.store(ctx)
+	st, err := d.Grants.Ephemera(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -208,7 +203,7 @@ func (d *Devices) Admit(ctx context.Context, parent string, confirmed time.Time,
 	now := d.now()
 	out = Device{ID: t.Claims.Leaf().String(), Holder: t.Claims.Holder(), Label: label, Since: now, Seen: now, Confirmed: confirmed, Until: earlier(now.Add(maxLife), t.Claims.Expires()), Token: t.Text}
 	r := record{Device: out, Sealed: sealed, in: store.Ephemeral{Key: hashOf(cookie), Owner: d.Host}}
-	st, err := d.store(ctx)
+	st, err := d.Grants.Ephemera(ctx)
 	if err == nil {
 		_, err = r.save(ctx, st)
 	}
@@ -230,7 +225,7 @@ func (d *Devices) Confirm(ctx context.Context, id, text string) error {
 
 // update changes a browser of this host.
 func (d *Devices) update(ctx context.Context, id string, do func(r *record)) error {
-	st, err := d.store(ctx)
+	st, err := d.Grants.Ephemera(ctx)
 	if err != nil {
 		return err
 	}
@@ -258,7 +253,7 @@ func earlier(a, b time.Time) time.Time {
 
 // burn removes a code. A code that is unknown, used or too old is refused.
 func (d *Devices) burn(ctx context.Context, text string) error {
-	st, err := d.store(ctx)
+	st, err := d.Grants.Ephemera(ctx)
 	if err != nil {
 		return err
 	}
@@ -284,7 +279,7 @@ func errUsed() error {
 // Enter finds the device of a cookie. It does not check the device's grant, which the
 // service does for each request.
 func (d *Devices) Enter(ctx context.Context, cookie string) (Device, error) {
-	st, err := d.store(ctx)
+	st, err := d.Grants.Ephemera(ctx)
 	if err != nil {
 		return Device{}, err
 	}
@@ -344,7 +339,7 @@ func (d *Devices) SignOut(ctx context.Context, id string) error {
 
 // forget removes a browser, also one that is being used.
 func (d *Devices) forget(ctx context.Context, r *record) error {
-	st, err := d.store(ctx)
+	st, err := d.Grants.Ephemera(ctx)
 	for err == nil {
 		var dropped, there bool
 		if dropped, err = st.DropEphemeral(ctx, r.in); err != nil || dropped {

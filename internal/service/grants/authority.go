@@ -84,6 +84,12 @@ func (s *Grants) Open(ctx context.Context) (*Authority, store.Backend, error) {
 	return s.auth, st, nil
 }
 
+// Ephemera opens the store of short-lived records.
+func (s *Grants) Ephemera(ctx context.Context) (store.Ephemera, error) {
+	_, st, err := s.Open(ctx)
+	return st, err
+}
+
 // Authentic reads a token that this ledger issued. It does not check the holder or
 // the time.
 func (s *Grants) Authentic(text string) (token.Claims, error) {

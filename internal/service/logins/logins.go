@@ -312,11 +312,9 @@ func (l *Logins) Decide(ctx context.Context, code string, grant func(Waiting) (G
 		return err
 	}
 	x.in.Version++
-	var given Given
-	switch {
-	case grant == nil:
-		x.Denied = true
-	default:
+	x.Denied = grant == nil
+	if grant != nil {
+		var given Given
 		if given, err = grant(x.Waiting); err == nil {
 			x.Given = &given
 		}

@@ -30,7 +30,7 @@ func Present(home string) error {
 
 func errMissing(home string) error {
 	return fault.New(fault.StoreMissing, "the ledger %q is missing or empty, but its keys are in %q", tables.Clean(filepath.Join(home, File)), tables.Clean(filepath.Join(home, tables.KeyFolder))).
-		ForOperator("restore the file from a copy; or start over, without the record and the grants of the old ledger: remit init --new-ledger")
+		ForOperator("if the ledger is in PostgreSQL, set REMIT_DB or database in config.yaml; else restore the file from a copy, or start over, without the record and the grants of the old ledger: remit init --new-ledger")
 }
 
 // hasLedger reports whether the file holds a ledger, or anything else that is not an
