@@ -55,7 +55,7 @@ func (a *App) ServeMCP(ctx context.Context, q MCPRequest, in io.ReadCloser, out 
 func (a *App) gateway(q MCPRequest) *gateway.Gateway {
 	o := gateway.Options{
 		Server:  q.Server,
-		Version: a.Home.Version, Tools: a.offered, Findings: a.findings, Elicit: q.Elicit, Person: home.Person(), Enter: q.enter,
+		Version: a.Home.Version, Tools: a.offered, Findings: a.findings, Elicit: q.Elicit, Person: home.Person(), Enter: q.enter, Shared: a.sharedByNodes,
 		Watch: func(f func()) func() { return a.catalog.Watch(func(string) { f() }) },
 		Begin: func(ctx context.Context, granted grants.Presented, ask gateway.Asker) (gateway.Session, error) {
 			if granted.Token == "" {

@@ -1,5 +1,6 @@
 // Package gateway serves the catalog's tools to MCP clients, on standard input and output
-// or over HTTP. Every connection is a run of its own, under a grant of its own. A client
+// or over HTTP. Every connection is a run of its own, under a grant of its own; of a session that several
+// nodes serve, each node has a run. A client
 // sees the tools that its grant could allow. Each call goes through the run's session, so
 // it is decided and recorded as all calls are: the gateway only translates. Start at
 // [New].
@@ -57,6 +58,9 @@ type Options struct {
 	// Enter verifies what a client presents over HTTP. It must be fast for a token that was
 	// verified before. It is needed for HTTP only.
 	Enter func(ctx context.Context, c callers.Credential) (*callers.Caller, error)
+	// Shared is where the nodes of a ledger share the sessions of clients over HTTP; it gives
+	// nil, or is nil, where this process alone has them.
+	Shared func(ctx context.Context) (store.Ephemera, error)
 	// Findings gives the suspicious parts of a tool's own text, which clients get in the
 	// tool's _meta; nil: none.
 	Findings func(id tool.ID) []Finding

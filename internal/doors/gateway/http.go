@@ -17,6 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/doors/admission"
 	"github.com/remitrun/remit/internal/doors/credential"
 	"github.com/remitrun/remit/internal/doors/hostcheck"
+	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/callers"
 )
 
@@ -56,7 +57,17 @@ type client struct {
 	handler  http.Handler
 	active   int // requests under way; guarded by web.mu
 	used     time.Time
+
+	ready  chan struct{} // closed once the session can be used
+	shared bool          // other nodes may serve the session; set before ready is closed
+	tag    string        // of this node's questions to the client; unguessable
+
+	mu    sync.Mutex
+	asked map[string]context.CancelFunc // questions to the client by their IDs
 }
+
+// gone reports whether the session has ended, or never started.
+func (c *client) gone() bool { return c.sessions && len(slices.Collect(c.conn.server.Sessions())) == 0 }
 
 // ServeHTTP serves clients on a listener until ctx ends. Every client presents a grant
 // token as its bearer token, and works under that grant alone. Requests to another host
@@ -116,15 +127,33 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		turnAway(rw, fault.CodeOf(err).Error()+" "+fault.Message(err), status)
 		return
 	}
-	c, status, err := w.clientOf(r, token, who)
+	st, err := w.gateway.shared(r.Context())
+	status = http.StatusServiceUnavailable
+	var c *client
+	var fresh bool
+	if err == nil {
+		c, fresh, status, err = w.clientOf(r, token, who, st)
+	}
 	if err != nil {
 		http.Error(rw, fault.CodeOf(err).Error()+" "+fault.Message(err), status)
 		return
 	}
 	defer w.leave(c)
-	c.handler.ServeHTTP(rw, r)
-	if c.sessions && len(slices.Collect(c.conn.server.Sessions())) == 0 { // its session has ended, or never started
-		w.end(context.WithoutCancel(r.Context()), c)
+	if fresh {
+		defer close(c.ready)
+	}
+	after := context.WithoutCancel(r.Context())
+	if c.shared && !fresh {
+		w.serveShared(rw, r, st, c)
+	} else {
+		c.handler.ServeHTTP(rw, r)
+	}
+	gone := c.gone()
+	if c.shared && fresh && (gone || c.initialized(after) != nil) {
+		_ = c.forget(after, st) // it expires
+	}
+	if gone {
+		w.end(after, c)
 	}
 }
 
@@ -163,55 +192,100 @@ func refusesGrant(err error) bool {
 	return code.OfGrant() || code == fault.GrantUnknown || code == fault.NotDelegable || code == fault.BudgetSpent
 }
 
-// clientOf finds the client of a request, or starts the run of a new one.
-func (w *web) clientOf(r *http.Request, token string, who *callers.Caller) (*client, int, error) {
+// clientOf finds the client of a request, or starts the run of a new one. fresh: the request
+// begins a session, which nobody else knows yet.
+func (w *web) clientOf(r *http.Request, token string, who *callers.Caller, st store.Ephemera) (c *client, fresh bool, status int, err error) {
 	hash := sha256.Sum256([]byte(token))
 	key := r.Header.Get("Mcp-Session-Id")
 	sessions := r.Header.Get("Mcp-Protocol-Version") < stateless
 	if !sessions {
 		key = "token " + string(hash[:])
 	}
-	if c := w.known(key, hash); c != nil {
-		return c, 0, nil
+	if c, err := w.known(r.Context(), key, hash, st); c != nil || err != nil {
+		return c, false, http.StatusServiceUnavailable, err
 	}
 	if sessions && key != "" {
-		return nil, http.StatusNotFound, fault.New(fault.Usage, "unknown session: it has ended, or another node has it").WithHint("start a new session")
+		if st == nil {
+			return nil, false, http.StatusNotFound, errNoSession()
+		}
+		c, status, err = w.join(r, st, key, hash, who)
+		return c, false, status, err
 	}
 	if r.Method != http.MethodPost {
-		return nil, http.StatusBadRequest, fault.New(fault.Usage, "a session must start with a POST request")
+		return nil, false, http.StatusBadRequest, fault.New(fault.Usage, "a session must start with a POST request")
 	}
+	if c, _, status, err = w.begin(r, hash, who, key); err != nil || !sessions {
+		return c, false, status, err
+	}
+	if st != nil {
+		if err := w.share(r, st, c, who); err != nil {
+			w.leave(c)
+			close(c.ready)
+			w.end(context.WithoutCancel(r.Context()), c)
+			return nil, false, http.StatusServiceUnavailable, err
+		}
+	}
+	return c, true, 0, nil
+}
+
+// begin starts the run of a client under a key; without a key, a new session. mine: no other
+// request has started it.
+func (w *web) begin(r *http.Request, hash [sha256.Size]byte, who *callers.Caller, key string) (c *client, mine bool, status int, err error) {
 	if !who.Tools {
-		return nil, http.StatusForbidden, fault.New(fault.Denied, "the grant allows no tools").
+		return nil, false, http.StatusForbidden, fault.New(fault.Denied, "the grant allows no tools").
 			WithHint("use a grant whose policies allow tools")
 	}
 	release, ok := w.seats.Take(who.Root, who.Leaf)
 	if !ok {
-		return nil, http.StatusServiceUnavailable, fault.New(fault.LimitReached, "too many clients are connected; the limit is %d, half of them for one grant with all that derive from it", maxClients)
+		return nil, false, http.StatusServiceUnavailable, fault.New(fault.LimitReached, "too many clients are connected; the limit is %d, half of them for one grant with all that derive from it", maxClients)
 	}
 	conn, err := w.gateway.connect(r.Context(), who.Presented())
 	if err != nil {
 		release()
 		if refusesGrant(err) {
-			return nil, http.StatusUnauthorized, err
+			return nil, false, http.StatusUnauthorized, err
 		}
-		return nil, http.StatusForbidden, err
+		return nil, false, http.StatusForbidden, err
 	}
-	if sessions {
-		key = conn.id
+	c = &client{key: key, release: release, token: hash, conn: conn, sessions: r.Header.Get("Mcp-Protocol-Version") < stateless, ready: make(chan struct{}), tag: unguessable()}
+	switch {
+	case !c.sessions:
+		close(c.ready)
+	case key == "":
+		c.key = conn.id
+	default:
+		conn.id = key
 	}
-	return w.enter(r.Context(), &client{key: key, release: release, token: hash, conn: conn, sessions: sessions}), 0, nil
+	first := w.enter(r.Context(), c)
+	return first, first == c, 0, nil
 }
 
-// known finds a client by its key, if the token is the client's.
-func (w *web) known(key string, hash [sha256.Size]byte) *client {
+// known finds a client by its key, if the token is the client's; nil: there is none, or its
+// session has ended.
+func (w *web) known(ctx context.Context, key string, hash [sha256.Size]byte, st store.Ephemera) (*client, error) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	c := w.clients[key]
 	if c == nil || subtle.ConstantTimeCompare(c.token[:], hash[:]) != 1 {
-		return nil
+		w.mu.Unlock()
+		return nil, nil //nolint:nilnil // there is none
 	}
 	c.active++
-	return c
+	w.mu.Unlock()
+	err := c.wait(ctx)
+	alive := err == nil
+	if alive && c.shared {
+		if alive, err = c.alive(ctx, st); alive {
+			alive = !c.gone() // it was not used here for long
+		}
+	}
+	if alive && err == nil {
+		return c, nil
+	}
+	w.leave(c)
+	if err == nil {
+		w.end(context.WithoutCancel(ctx), c)
+	}
+	return nil, err
 }
 
 // enter adds a client, unless another request has added it.
@@ -281,6 +355,7 @@ func (w *web) reap(ctx context.Context) {
 		for _, c := range gone {
 			w.end(ctx, c)
 		}
+		w.endOthers(ctx)
 	}
 }
 
