@@ -19,7 +19,7 @@ func userOf(holder string) user { return user{providerOf(LocalMCP, "mcp:one:x"),
 // Holders take turns: one that has queued many calls does not hold up another's first.
 func TestHoldersTakeTurns(t *testing.T) {
 	s := NewSources(map[Tier]TierLimits{LocalMCP: {AtOnce: 1}}, nil)
-	leave, err := s.enter(t.Context(), userOf("a"))
+	leave, err := s.enter(t.Context(), userOf("a"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestNoSlotIsLost(t *testing.T) {
 				if rng.IntN(2) == 0 {
 					time.AfterFunc(time.Duration(rng.IntN(300))*time.Microsecond, cancel)
 				}
-				leave, err := s.enter(ctx, userOf(fmt.Sprint(w%4)))
+				leave, err := s.enter(ctx, userOf(fmt.Sprint(w%4)), nil)
 				if err == nil {
 					if n := under.Add(1); n > atOnce {
 						t.Errorf("%d calls at once", n)

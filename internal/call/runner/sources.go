@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -44,6 +45,10 @@ func TierOf(source string) Tier {
 	return Cloud
 }
 
+// elsewhere reports whether all nodes use the same providers of the tier. Each node has its own
+// process of an extension or a local server.
+func (t Tier) elsewhere() bool { return t == RemoteMCP || t == Cloud }
+
 // TierLimits bounds the calls of the tools of each server, extension or other provider of a
 // tier, over all runs of the process. Zero fields do not limit.
 type TierLimits struct {
@@ -67,6 +72,8 @@ type Sources struct {
 	slots map[provider]*slots
 	begun map[user][]time.Time // of the last minute, oldest first
 	parts map[user]*part       // of what all nodes may begin
+
+	places map[provider]*places // among those of all nodes
 }
 
 // provider is what calls of tools occupy: one server, one extension.
@@ -104,7 +111,7 @@ func NewSources(limits map[Tier]TierLimits, now func() time.Time) *Sources {
 	if now == nil {
 		now = time.Now
 	}
-	return &Sources{limits: limits, now: now, slots: map[provider]*slots{}, begun: map[user][]time.Time{}, parts: map[user]*part{}}
+	return &Sources{limits: limits, now: now, slots: map[provider]*slots{}, begun: map[user][]time.Time{}, parts: map[user]*part{}, places: map[provider]*places{}}
 }
 
 func (s *Sources) of(t Tier) TierLimits {
@@ -158,17 +165,22 @@ type slots struct {
 	turns   []string                   // the holders who wait, the next one first
 }
 
+// errNoRoom means that a call has waited for its tier's Wait.
+var errNoRoom = errors.New("no room")
+
 // enter waits for a free slot of the user's provider, but not longer than the tier's Wait
-// (fault.LimitReached). The caller must call leave.
-func (s *Sources) enter(ctx context.Context, u user) (leave func(), err error) {
+// (fault.LimitReached). Of a provider elsewhere, a recorder that several nodes share counts the
+// calls of all of them. The caller must call leave.
+func (s *Sources) enter(ctx context.Context, u user, record Recorder) (leave func(), err error) {
 	limit := s.of(u.tier)
 	if limit.AtOnce <= 0 {
 		return func() {}, nil
 	}
-	leave = func() { s.leave(u.provider) }
 	turn := s.queue(u, limit.AtOnce)
-	if turn == nil {
-		return leave, nil
+	placed, shared := record.(Placed)
+	shared = shared && u.tier.elsewhere()
+	if turn == nil && !shared {
+		return func() { s.leave(u.provider) }, nil
 	}
 	var late <-chan time.Time
 	if limit.Wait > 0 {
@@ -176,14 +188,38 @@ func (s *Sources) enter(ctx context.Context, u user) (leave func(), err error) {
 		defer timer.Stop()
 		late = timer.C
 	}
+	leave, err = s.enterHere(ctx, u, turn, late)
+	if err == nil && shared {
+		here := leave
+		var there func()
+		if there, err = s.enterShared(ctx, u.provider, limit.AtOnce, late, placed); err != nil {
+			here()
+		}
+		leave = func() { there(); here() }
+	}
+	if errors.Is(err, errNoRoom) {
+		err = fault.New(fault.LimitReached, "sources.%s.at_once: the %d calls of %s that may be under way at once have left no room for %s", u.tier, limit.AtOnce, u.provider, limit.Wait).
+			WithHint("try again later; these calls may hang")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return leave, nil
+}
+
+// enterHere waits for a call's turn in this process.
+func (s *Sources) enterHere(ctx context.Context, u user, turn <-chan struct{}, late <-chan time.Time) (leave func(), err error) {
+	leave = func() { s.leave(u.provider) }
+	if turn == nil {
+		return leave, nil
+	}
 	select {
 	case <-turn:
 		return leave, nil
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-late:
-		err = fault.New(fault.LimitReached, "sources.%s.at_once: the %d calls of %s that may be under way at once have left no room for %s", u.tier, limit.AtOnce, u.provider, limit.Wait).
-			WithHint("try again later; these calls may hang")
+		err = errNoRoom
 	}
 	if !s.giveUp(u, turn) {
 		leave() // it had got its slot meanwhile

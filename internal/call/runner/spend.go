@@ -73,7 +73,7 @@ func (f *flight) tier() Tier { return TierOf(f.entry.Spec.Source) }
 // enterSource waits for a free slot of the tool's provider.
 func (f *flight) enterSource(ctx context.Context) error {
 	return f.gate(ctx, SlotGate, func(ctx context.Context) error {
-		leave, err := f.r.Sources.enter(ctx, f.user())
+		leave, err := f.r.Sources.enter(ctx, f.user(), f.r.Record)
 		if err != nil {
 			return ended(ctx, err)
 		}

@@ -29,7 +29,7 @@ var migrations embed.FS
 var schemaText string
 
 // version of the schema: the number of the last migration.
-const version = 6
+const version = 7
 
 // setupLock is the advisory lock of nodes that make or upgrade the tables.
 const setupLock = 0x526d6974
