@@ -182,5 +182,9 @@ func (s *session) printDatabase(st postgres.Status) error {
 	s.printf("ledger    %s\n", show(st.Ledger))
 	s.printf("events    %d\n", st.Events)
 	s.printf("nodes     %d\n", st.Nodes)
+	s.printf("payloads  in %d tables\n", st.Parts)
+	if st.Unmoved > 0 {
+		s.printf("          %s to go through, whose payloads are beside them; remit db migrate moves them\n", counted(int(st.Unmoved), "event"))
+	}
 	return nil
 }

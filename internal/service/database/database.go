@@ -27,7 +27,7 @@ func Migrate(ctx context.Context, h *home.Home) (postgres.Status, error) {
 	if err != nil {
 		return postgres.Status{}, err
 	}
-	if err := s.Close(); err != nil {
+	if err := errors.Join(s.MovePayloads(ctx), s.Close()); err != nil {
 		return postgres.Status{}, err
 	}
 	return postgres.ReadStatus(ctx, o.URL)

@@ -89,7 +89,7 @@ func (s *Erasures) expired(now time.Time) (out []store.Erasure) {
 	keep := s.Home.Settings.Retention
 	add := func(days int, e store.Erasure, what string) {
 		if days > 0 {
-			e.Before = now.AddDate(0, 0, -days)
+			e.Before = cutoff(now, days, keep.WholeMonths)
 			e.Scope = fmt.Sprintf("retention of %s: %d days", what, days)
 			out = append(out, e)
 		}
@@ -97,6 +97,16 @@ func (s *Erasures) expired(now time.Time) (out []store.Erasure) {
 	add(keep.RunDays, store.Erasure{Runs: true}, "runs")
 	add(keep.SessionDays, store.Erasure{Sessions: true}, "deleted sessions")
 	return out
+}
+
+// cutoff is the time before which something must have ended to be erased: days ago, or with
+// months the begin of that month, so that a month is erased as a whole.
+func cutoff(now time.Time, days int, months bool) time.Time {
+	at := now.AddDate(0, 0, -days)
+	if months {
+		at = time.Date(at.UTC().Year(), at.UTC().Month(), 1, 0, 0, 0, 0, time.UTC)
+	}
+	return at
 }
 
 func add(to *store.Erased, e store.Erased) {

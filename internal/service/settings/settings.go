@@ -52,6 +52,8 @@ func (c Changes) Age() time.Duration { return time.Duration(c.KeepDays) * day }
 type Retention struct {
 	RunDays     int // since a run ended; 0: for good
 	SessionDays int // since a session was deleted; 0: for good
+
+	WholeMonths bool // what ended in one month is erased at once, when all of it is to be
 }
 
 const (
@@ -168,7 +170,7 @@ func (r *reader) settings(root *document.Node, s *Settings) {
 		"queue": r.Object(document.Fields{"at_once": document.Int(r.Reader, &s.Queue.AtOnce, 1, 1000), "waiting": document.Int(r.Reader, &s.Queue.Waiting, 1, 1_000_000),
 			"limits": func(n *document.Node, path string) { r.limits(n, path, &s.Queue) }}),
 		"retention": r.Object(document.Fields{"runs_days": document.Int(r.Reader, &s.Retention.RunDays, 0, maxDays),
-			"deleted_sessions_days": document.Int(r.Reader, &s.Retention.SessionDays, 0, maxDays)}),
+			"deleted_sessions_days": document.Int(r.Reader, &s.Retention.SessionDays, 0, maxDays), "whole_months": r.Bool(&s.Retention.WholeMonths)}),
 		"people": func(n *document.Node, path string) { r.people(n, path, &s.People) },
 		"tools": func(n *document.Node, path string) {
 			s.Tools = map[string]Tool{}

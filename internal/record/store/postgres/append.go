@@ -42,8 +42,10 @@ SELECT remit_expect(count(*) = $10, '` + codeMoved + `') FROM u`
 b AS (INSERT INTO batches(first, member, number, events, mac) SELECT before + 1, $2, $3, $1, $4 FROM n),
 h AS (UPDATE heads SET first = before + 1 FROM n WHERE member = $2),
 m AS (INSERT INTO blocks(mark, block) SELECT DISTINCT t.mark, (before + t.at) / 256 FROM n, unnest($5::text[], $6::bigint[]) AS t(mark, at) ON CONFLICT DO NOTHING),
-e AS (INSERT INTO events(seq, run, call, tag, body, salt, data) SELECT before + o, run, call, tag, body, salt, data
-FROM n, unnest($7::bigint[], $8::bigint[], $9::bigint[], $10::bytea[], $11::bytea[], $12::bytea[]) WITH ORDINALITY AS t(run, call, tag, body, salt, data, o))
+e AS (INSERT INTO events(seq, run, call, tag, body, part) SELECT before + o, run, call, tag, body, part
+FROM n, unnest($7::bigint[], $8::bigint[], $9::bigint[], $10::bytea[], $11::bigint[]) WITH ORDINALITY AS t(run, call, tag, body, part, o)),
+p AS (INSERT INTO payloads(part, seq, salt, data) SELECT part, before + o, salt, data
+FROM n, unnest($11::bigint[], $12::bytea[], $13::bytea[]) WITH ORDINALITY AS t(part, salt, data, o) WHERE data IS NOT NULL)
 SELECT before + 1 FROM n`
 )
 
@@ -137,7 +139,7 @@ func (d database) send(ctx context.Context, number int64, b *tables.Batch) (firs
 		column(b.Marks, func(r *tables.MarkRow) string { return r.Mark }), column(b.Marks, func(r *tables.MarkRow) int64 { return r.At }),
 		column(b.Events, func(r *tables.EventRow) int64 { return r.Run }), column(b.Events, func(r *tables.EventRow) int64 { return r.Call }),
 		column(b.Events, func(r *tables.EventRow) int64 { return r.Tag }), column(b.Events, func(r *tables.EventRow) []byte { return r.Body }),
-		column(b.Events, func(r *tables.EventRow) []byte { return r.Salt }), column(b.Events, func(r *tables.EventRow) []byte { return r.Data })).
+		column(b.Events, func(r *tables.EventRow) int64 { return int64(r.Part) }), column(b.Events, func(r *tables.EventRow) []byte { return r.Salt }), column(b.Events, func(r *tables.EventRow) []byte { return r.Data })).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&first) })
 	if len(b.Known) > 0 {
 		m.Queue(keepBlobs, b.Known, int64(len(b.Known)))

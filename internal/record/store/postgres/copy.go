@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store/tables"
 )
 
@@ -45,7 +46,11 @@ func (s *Store) copy(ctx context.Context, from *tables.Store) error {
 			return fault.New(fault.Conflict, "the database %q has a ledger already", s.name).WithHint("name another database, or another schema with ?search_path=NAME")
 		}
 		for _, t := range all {
-			if err := copyTable(ctx, tx, t); err != nil {
+			put := copyTable
+			if t.Name == "events" {
+				put = copyEvents
+			}
+			if err := put(ctx, tx, t); err != nil {
 				return err
 			}
 		}
@@ -61,15 +66,61 @@ func (s *Store) copyConfig() *pgx.ConnConfig {
 	return c
 }
 
-func copyTable(ctx context.Context, tx pgx.Tx, t tables.Copied) error {
-	next, stop := iter.Pull2(t.Rows(ctx))
-	defer stop()
-	_, err := tx.CopyFrom(ctx, pgx.Identifier{t.Name}, t.Columns, pgx.CopyFromFunc(func() ([]any, error) {
-		row, err, ok := next()
-		if !ok || err != nil {
+// copyEvents copies the events, and then the payloads into tables of their months.
+func copyEvents(ctx context.Context, tx pgx.Tx, t tables.Copied) error {
+	parts := map[tables.Part]bool{}
+	err := copyRows(ctx, tx, t, "events", []string{"seq", "run", "call", "tag", "body", "part"}, func(row []any) ([]any, error) {
+		part, err := partOfRow(row)
+		if part != tables.NoPart && part != tables.KeptPart {
+			parts[part] = true
+		}
+		return []any{row[0], row[1], row[2], row[3], row[4], int64(part)}, err
+	})
+	if err != nil {
+		return err
+	}
+	for part := range parts {
+		if _, err := tx.Exec(ctx, createPart(part)); err != nil {
+			return err
+		}
+	}
+	return copyRows(ctx, tx, t, "payloads", []string{"part", "seq", "salt", "data"}, func(row []any) ([]any, error) {
+		part, err := partOfRow(row)
+		if err != nil || part == tables.NoPart {
 			return nil, err
 		}
-		return row, nil
+		return []any{int64(part), row[0], row[5], row[6]}, nil
+	})
+}
+
+// partOfRow returns the part of the payload of a row of events.
+func partOfRow(row []any) (tables.Part, error) {
+	body, _ := row[4].([]byte)
+	e, err := ledger.Decode(body)
+	if err != nil || row[6] == nil {
+		return tables.NoPart, err
+	}
+	return tables.PartOf(&e), nil
+}
+
+func copyTable(ctx context.Context, tx pgx.Tx, t tables.Copied) error {
+	return copyRows(ctx, tx, t, t.Name, t.Columns, func(row []any) ([]any, error) { return row, nil })
+}
+
+// copyRows copies what take makes of the rows, without those of which it makes nothing.
+func copyRows(ctx context.Context, tx pgx.Tx, t tables.Copied, name string, columns []string, take func(row []any) ([]any, error)) error {
+	next, stop := iter.Pull2(t.Rows(ctx))
+	defer stop()
+	_, err := tx.CopyFrom(ctx, pgx.Identifier{name}, columns, pgx.CopyFromFunc(func() ([]any, error) {
+		for {
+			row, err, ok := next()
+			if !ok || err != nil {
+				return nil, err
+			}
+			if row, err = take(row); row != nil || err != nil {
+				return row, err
+			}
+		}
 	}))
 	return err
 }
@@ -81,7 +132,9 @@ type Status struct {
 	Latest   int64  `json:"latest"`           // the version that this Remit knows
 	Ledger   string `json:"ledger,omitempty"` // the ledger's name; "": it has none
 	Events   int64  `json:"events"`
-	Nodes    int    `json:"nodes"` // that are members now
+	Nodes    int    `json:"nodes"`             // that are members now
+	Parts    int    `json:"parts"`             // tables with the payloads of a class and month
+	Unmoved  int64  `json:"unmoved,omitempty"` // events of an older ledger that are still to be gone through for payloads
 }
 
 // ReadStatus describes a database, which need not have a ledger.
@@ -103,5 +156,8 @@ func ReadStatus(ctx context.Context, url string) (Status, error) {
 	}
 	err = conn.QueryRow(ctx, "SELECT coalesce((SELECT origin FROM log), ''), (SELECT total FROM tail), (SELECT count(*) FROM members WHERE lease_until > clock_timestamp())").
 		Scan(&out.Ledger, &out.Events, &out.Nodes)
+	if err == nil && out.Version >= version {
+		err = conn.QueryRow(ctx, "SELECT (SELECT count(*) FROM pg_inherits WHERE inhparent = 'payloads'::regclass), (SELECT last - done FROM moving)").Scan(&out.Parts, &out.Unmoved)
+	}
 	return out, s.fault(err, "the database cannot be read")
 }

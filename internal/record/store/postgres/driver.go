@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/remitrun/remit/internal/record/store/tables"
 )
 
 // open makes a pool of connections that take statements with the parameters ? and ?N, as
@@ -65,7 +67,7 @@ func (c conn) QueryContext(ctx context.Context, query string, args []driver.Name
 }
 
 func (c conn) translated(query string) string {
-	if !strings.Contains(query, "?") {
+	if !strings.Contains(query, "?") && !strings.Contains(query, tables.EventsAndPayloads) {
 		return query
 	}
 	if known, ok := c.translations.Load(query); ok {
@@ -77,9 +79,10 @@ func (c conn) translated(query string) string {
 	return out
 }
 
-// translate writes the parameters ? and ?N of SQLite as $N. A ? is one more than the
+// translate writes the parameters ? and ?N of SQLite as $N, and events with their payloads. A ? is one more than the
 // highest before it. No statement has a ? elsewhere.
 func translate(query string) string {
+	query = strings.ReplaceAll(query, tables.EventsAndPayloads, eventsAndPayloads)
 	var b strings.Builder
 	for highest := 0; ; {
 		before, after, found := strings.Cut(query, "?")

@@ -1,9 +1,19 @@
 package postgres
 
-import "context"
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/remitrun/remit/internal/record/store/tables"
+)
 
 // SelectObjects is what schema.txt lists.
 const SelectObjects = selectObjects
+
+// Migrate makes or updates the tables, and moves no payloads.
+var Migrate = migrate
 
 // Last is the number of this node's last batch.
 func (s *Store) Last() int64 { return s.number.Load() }
@@ -34,3 +44,13 @@ func (s *Store) PassLease() { s.until.Store(s.clock() - 1) }
 
 // ScramWith is scramVerifier with a given salt.
 var ScramWith = scramWith
+
+// MakePart makes the table of the runs' payloads of a month.
+func (s *Store) MakePart(ctx context.Context, at time.Time) error {
+	conn, err := pgx.ConnectConfig(ctx, s.config)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	return waitForPart(ctx, conn, tables.PartFor(tables.RunPayloads, at))
+}

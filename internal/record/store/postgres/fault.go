@@ -15,6 +15,14 @@ const (
 	codeFenced = "RM002" // the node was removed from table members, or its last batch has another number on the server
 )
 
+// The codes of the server's own errors.
+const (
+	codeLockTimeout     = "55P03"
+	codeCheckViolation  = "23514"
+	codeUniqueViolation = "23505"
+	codeDuplicateTable  = "42P07"
+)
+
 // explain returns the code, the message and the hint for an error of the server.
 func explain(err error) (fault.Code, string, string) {
 	var pe *pgconn.PgError

@@ -22,6 +22,7 @@ func (s *Store) join(ctx context.Context) error {
 	beat, stop := context.WithCancel(context.Background())
 	s.stopBeat = stop
 	s.beating.Go(func() { s.beat(beat) })
+	s.beating.Go(func() { s.keepParts(beat) })
 	return nil
 }
 

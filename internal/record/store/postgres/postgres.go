@@ -23,6 +23,11 @@
 // the log's row locked, over batches whose MACs fit. Its commit is synced. As the events
 // were committed before it, a checkpoint never covers an event that a crash could remove.
 //
+// # Payloads
+//
+// Payloads are in a table of their own, partitioned by class and month. Events stay for good;
+// the payloads of a month that is not kept any more are dropped with its partition.
+//
 // # Nodes
 //
 // A node is a member until a time that it renews. Any other node may remove it after that.
@@ -96,6 +101,7 @@ type Store struct {
 	stopBeat context.CancelFunc
 	beating  sync.WaitGroup
 	deaths   atomic.Uint64 // see Deaths
+	unmoved  bool          // an older Remit has left payloads beside their events
 
 	closeOnce sync.Once
 	closeErr  error
@@ -109,6 +115,7 @@ type database struct{ *Store }
 var (
 	_ tables.Database = database{}
 	_ tables.Shared   = database{}
+	_ tables.Parts    = database{}
 )
 
 var dialect = tables.Dialect{
@@ -116,6 +123,9 @@ var dialect = tables.Dialect{
 	Lock:     " FOR UPDATE",
 	Snapshot: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
 	Seals:    "SELECT coalesce(string_agg(name || ' ' || upper(encode(mac, 'hex')), ' ' ORDER BY name), '') FROM seals",
+
+	InsertEvent: insertEvent,
+	EraseEvent:  eraseEvent,
 }
 
 // Open opens the ledger in a database. It makes a ledger if neither a ledger nor its keys
@@ -207,7 +217,7 @@ func (s *Store) open(ctx context.Context) error {
 // tables returns the tables of the database.
 func (s *Store) tables() *tables.Store {
 	return tables.New(tables.Config{Home: s.home, Name: s.name, Owner: s.node, Keys: s.keys, Format: tables.EphemeraFormat, Power: true, ReadOnly: s.readOnly,
-		Database: database{s}, Shared: database{s}, Dialect: dialect, Read: s.read})
+		Database: database{s}, Shared: database{s}, Parts: database{s}, Dialect: dialect, Read: s.read})
 }
 
 // Close signs a checkpoint if many events were appended, leaves the nodes, and releases
@@ -264,13 +274,10 @@ func (d database) Turn() (release func(), err error) {
 // HoldOwner implements tables.Database. A node is a member from the beginning.
 func (d database) HoldOwner() error { return nil }
 
-// CheckFiles implements tables.Database. The server's own structures are not checked.
-func (d database) CheckFiles(context.Context) ([]string, error) { return nil, nil }
-
 // Scrub implements tables.Database. It makes the room of deleted rows free; the server
 // overwrites it when it uses it again.
 func (d database) Scrub(ctx context.Context) (left []string, err error) {
-	_, err = d.durable.ExecContext(ctx, "VACUUM events, blobs, files")
+	_, err = d.durable.ExecContext(ctx, "VACUUM events, payloads, blobs, files")
 	return []string{"PostgreSQL: free room in its files until that is used again, its write-ahead log, and the replicas and base backups made of it"}, err
 }
 

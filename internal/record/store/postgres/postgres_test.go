@@ -14,6 +14,10 @@ import (
 var server *postgrestest.Server
 
 func TestMain(m *testing.M) {
+	if home := os.Getenv("REMIT_TEST_MOVE"); home != "" { // see TestAnOlderLedgerIsMoved
+		must(0, must(postgres.Open(context.Background(), postgres.Options{Home: home, URL: os.Getenv("REMIT_TEST_URL")})).MovePayloads(context.Background()))
+		os.Exit(0)
+	}
 	if home := os.Getenv("REMIT_TEST_NODE"); home != "" { // see TestAKilledNodeIsTakenOver
 		node(home)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -29,7 +30,7 @@ var migrations embed.FS
 var schemaText string
 
 // version of the schema: the number of the last migration.
-const version = 7
+const version = 8
 
 // setupLock is the advisory lock of nodes that make or upgrade the tables.
 const setupLock = 0x526d6974
@@ -70,6 +71,12 @@ func (s *Store) lockSetup(ctx context.Context) (unlock func(), err error) {
 	}
 	if _, err = conn.Exec(ctx, "SELECT pg_advisory_lock($1, hashtext(current_schema()))", setupLock); err == nil {
 		err = migrate(ctx, conn)
+	}
+	if err == nil {
+		err = makeParts(ctx, conn, time.Now())
+	}
+	if err == nil {
+		err = conn.QueryRow(ctx, "SELECT done < last FROM moving").Scan(&s.unmoved)
 	}
 	if err != nil {
 		unlock()
@@ -227,15 +234,17 @@ func (s *Store) checkVersion(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// selectObjects lists the columns, indexes, triggers and functions of the ledger.
+// selectObjects lists the columns, indexes, triggers and functions of the ledger. The tables of
+// a month have one name for all months.
 const selectObjects = `
-SELECT 'column ' || table_name::text || '.' || column_name::text, data_type::text || ' ' || coalesce(collation_name::text, '') || ' ' || is_nullable::text || ' ' || coalesce(column_default::text, '')
+SELECT DISTINCT regexp_replace(name, '_[0-9]{6}', '_YYYYMM', 'g'), regexp_replace(def, '_[0-9]{6}', '_YYYYMM', 'g') FROM (
+SELECT 'column ' || table_name::text || '.' || column_name::text AS name, data_type::text || ' ' || coalesce(collation_name::text, '') || ' ' || is_nullable::text || ' ' || coalesce(column_default::text, '') AS def
 FROM information_schema.columns WHERE table_schema = current_schema() AND table_name <> 'schema_version'
 UNION ALL SELECT 'index ' || indexname::text, replace(indexdef, ' ' || quote_ident(schemaname) || '.', ' ') FROM pg_indexes WHERE schemaname = current_schema() AND tablename <> 'schema_version'
 UNION ALL SELECT 'trigger ' || c.relname::text || '.' || t.tgname::text, t.tgenabled::text || ' ' || t.tgtype::text FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
 WHERE c.relnamespace = current_schema()::regnamespace AND NOT t.tgisinternal
 UNION ALL SELECT 'function ' || proname::text, md5(prosrc) FROM pg_proc WHERE pronamespace = current_schema()::regnamespace
-UNION ALL SELECT 'rule ' || tablename::text || '.' || rulename::text, md5(definition) FROM pg_rules WHERE schemaname = current_schema()`
+UNION ALL SELECT 'rule ' || tablename::text || '.' || rulename::text, md5(definition) FROM pg_rules WHERE schemaname = current_schema()) AS o`
 
 // Schema implements tables.Database.
 func (d database) Schema(ctx context.Context, q tables.Querier) (want, got map[string]string, err error) {
@@ -254,7 +263,9 @@ func (d database) Schema(ctx context.Context, q tables.Querier) (want, got map[s
 		if err := rows.Scan(&name, &def); err != nil {
 			return nil, nil, err
 		}
-		got[name] = def
+		if before, ok := got[name]; !ok || before == want[name] { // a month's table may differ from the others
+			got[name] = def
+		}
 	}
 	return want, got, rows.Err()
 }

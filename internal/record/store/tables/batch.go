@@ -250,7 +250,11 @@ func (w *writer) insertRow(ctx context.Context, l *logState, r *row) error {
 			return err
 		}
 	}
-	if _, err := w.exec(ctx, insertEvent, int64(seq), int64(e.Run), int64(e.Call), w.tags.tag(w.s.tagged(seq), r.body, r.salt, r.data), r.body, orNull(r.salt), orNull(r.data)); err != nil {
+	insert, args := insertEvent, []any{int64(seq), int64(e.Run), int64(e.Call), w.tags.tag(w.s.tagged(seq), r.body, r.salt, r.data), r.body, orNull(r.salt), orNull(r.data)}
+	if w.s.parts != nil {
+		insert, args = w.s.dialect.InsertEvent, append(args, int64(PartOf(e)))
+	}
+	if _, err := w.exec(ctx, insert, args...); err != nil {
 		return err
 	}
 	if err := w.project(ctx, seq, e); err != nil {

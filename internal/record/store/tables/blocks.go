@@ -68,7 +68,7 @@ func (m *marker) marks(e *ledger.Event, bounded bool, first func() (store.Called
 
 const (
 	insertBlock  = "INSERT INTO blocks(mark, block) VALUES(?, ?) ON CONFLICT DO NOTHING"
-	selectIntent = "SELECT seq, run, call, body, salt, data FROM events WHERE run = ? AND call = ? ORDER BY seq LIMIT 1"
+	selectIntent = "SELECT seq, run, call, body, salt, data FROM " + EventsAndPayloads + " e WHERE run = ? AND call = ? ORDER BY seq LIMIT 1"
 )
 
 // markBlock keeps table blocks up to date.
@@ -116,7 +116,7 @@ func (s *Store) FillBlocks(ctx context.Context, tx *sql.Tx) error {
 	none := func() (store.Called, error) { return store.Called{}, nil }
 	for at := ledger.Seq(0); ; {
 		last := at
-		err := each(ctx, tx, "SELECT seq, run, call, body, salt, data FROM events WHERE seq > ? ORDER BY seq LIMIT 4096", func(rows *sql.Rows) error {
+		err := each(ctx, tx, "SELECT seq, run, call, body, salt, data FROM "+EventsAndPayloads+" e WHERE seq > ? ORDER BY seq LIMIT 4096", func(rows *sql.Rows) error {
 			var raw rawEvent
 			if err := rows.Scan(&raw.seq, &raw.run, &raw.call, &raw.body, &raw.salt, &raw.data); err != nil {
 				return err
@@ -229,7 +229,7 @@ func (s *Store) find(ctx context.Context, f store.EventFilter, yield func(ledger
 func (s *Store) backwards(ctx context.Context, marks [][]store.Mark, lo, hi ledger.Seq, yield func(ledger.Stored) bool) (done bool, err error) {
 	for hi >= lo {
 		var batch []rawEvent
-		if batch, err = s.rawEvents(ctx, "SELECT seq, run, call, body, salt, data FROM events WHERE seq BETWEEN ? AND ? ORDER BY seq DESC LIMIT ?", int64(lo), int64(hi), page); err != nil {
+		if batch, err = s.rawEvents(ctx, "SELECT seq, run, call, body, salt, data FROM "+EventsAndPayloads+" e WHERE seq BETWEEN ? AND ? ORDER BY seq DESC LIMIT ?", int64(lo), int64(hi), page); err != nil {
 			return false, err
 		}
 		for i := range batch {

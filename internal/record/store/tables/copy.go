@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"iter"
@@ -14,6 +15,7 @@ import (
 type Copied struct {
 	Name    string
 	Columns []string
+	from    string // what the statement that reads it names; "": Name
 
 	s    *Store
 	conn *sql.Conn
@@ -59,7 +61,7 @@ func (s *Store) Snapshot(ctx context.Context, numbered bool) (all []Copied, end 
 			seq = ledger.Seq(n)
 		}
 		row[3] = tags.tag(seq, bytesOf(row[4]), bytesOf(row[5]), bytesOf(row[6]))
-	}, "seq", "run", "call", "tag", "body", "salt", "data")
+	}, "seq", "run", "call", "tag", "body", "salt", "data").from = EventsAndPayloads + " e"
 	add("blobs", nil, "address", "size", "enc", "data")
 	add("nodes", nil, "idx", "hash").more = nodes
 	add("checkpoints", nil, "size", "note")
@@ -115,7 +117,7 @@ func (t Copied) Rows(ctx context.Context) iter.Seq2[[]any, error] {
 		if t.only {
 			return
 		}
-		rows, err := t.conn.QueryContext(ctx, "SELECT "+strings.Join(t.Columns, ", ")+" FROM "+t.Name)
+		rows, err := t.conn.QueryContext(ctx, "SELECT "+strings.Join(t.Columns, ", ")+" FROM "+cmp.Or(t.from, t.Name))
 		if err != nil {
 			yield(nil, err)
 			return

@@ -2,6 +2,7 @@ package tables
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -9,7 +10,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -38,8 +38,8 @@ func (k *Keys) erasedMark(seq ledger.Seq, body []byte) []byte {
 }
 
 // isErased reports whether an event's payload was erased.
-func (s *Store) isErased(r *rawEvent) bool {
-	return r.salt == nil && len(r.data) == 17 && r.data[0] == erasedHead && hmac.Equal(r.data, s.keys.erasedMark(r.seq, r.body))
+func (s *Store) isErased(r *rawEvent, e *ledger.Event) bool {
+	return s.isDropped(r, e) || r.salt == nil && len(r.data) == 17 && r.data[0] == erasedHead && hmac.Equal(r.data, s.keys.erasedMark(r.seq, r.body))
 }
 
 // eraseUnit are events that are erased in one transaction if they are of a session; those of
@@ -47,6 +47,7 @@ func (s *Store) isErased(r *rawEvent) bool {
 type eraseUnit struct {
 	session uuid.UUID // zero: a run
 	seqs    []ledger.Seq
+	parts   []Part // of seqs, until they are chosen
 }
 
 // erasing is an erasure on its way.
@@ -58,7 +59,9 @@ type erasing struct {
 	byID     map[uuid.UUID]*eraseUnit // the same runs
 	sessions map[uuid.UUID]*eraseUnit
 	order    []*eraseUnit
-	chosen   map[ledger.Seq]bool
+	chosen   map[ledger.Seq]Part
+	parts    map[Part]*partState   // in a database with parts
+	large    map[ledger.Seq]bool   // chosen events that refer to blobs
 	last     ledger.Seq            // the last event that was read
 	blobs    map[[32]byte]blobUse  // of chosen events; seq is the last event that refers to it
 	kept     map[[32]byte]struct{} // to which other events refer
@@ -70,8 +73,8 @@ func (s *Store) Erase(ctx context.Context, e store.Erasure, dry bool) (store.Era
 	if s.readOnly && !dry {
 		return store.Erased{}, s.ErrReadOnly()
 	}
-	p := &erasing{s: s, e: e, runs: map[ledger.Seq]*eraseUnit{}, byID: map[uuid.UUID]*eraseUnit{}, sessions: map[uuid.UUID]*eraseUnit{}, chosen: map[ledger.Seq]bool{},
-		blobs: map[[32]byte]blobUse{}, kept: map[[32]byte]struct{}{}}
+	p := &erasing{s: s, e: e, runs: map[ledger.Seq]*eraseUnit{}, byID: map[uuid.UUID]*eraseUnit{}, sessions: map[uuid.UUID]*eraseUnit{}, chosen: map[ledger.Seq]Part{},
+		parts: map[Part]*partState{}, large: map[ledger.Seq]bool{}, blobs: map[[32]byte]blobUse{}, kept: map[[32]byte]struct{}{}}
 	for _, step := range []func(context.Context) error{p.chooseRuns, p.chooseSessions, p.chooseEvents, p.dropPending, p.findBlobs} {
 		if err := step(ctx); err != nil {
 			return store.Erased{}, s.fault(err, "payloads cannot be erased")
@@ -80,18 +83,33 @@ func (s *Store) Erase(ctx context.Context, e store.Erasure, dry bool) (store.Era
 	if dry || p.out.Payloads == 0 {
 		return p.out, nil
 	}
+	whole, err := p.wholeParts(ctx)
+	if err == nil {
+		err = p.eraseChunks(ctx)
+	}
+	for _, d := range whole {
+		if err == nil {
+			err = p.dropPart(ctx, d)
+		}
+	}
+	if err != nil {
+		return p.out, s.fault(err, "payloads cannot be erased")
+	}
+	p.out.Left, err = s.db.Scrub(ctx)
+	return p.out, s.fault(err, "erased data may still be in the database's files")
+}
+
+// eraseChunks overwrites the payloads that remain to be erased.
+func (p *erasing) eraseChunks(ctx context.Context) error {
 	for {
 		chunk := p.nextChunk()
 		if chunk == nil {
-			break
+			return nil
 		}
 		if err := p.eraseChunk(ctx, chunk); err != nil {
-			return p.out, s.fault(err, "payloads cannot be erased")
+			return err
 		}
 	}
-	var err error
-	p.out.Left, err = s.db.Scrub(ctx)
-	return p.out, s.fault(err, "erased data may still be in the database's files")
 }
 
 // chooseRuns finds the runs that are erased.
@@ -154,44 +172,49 @@ func (p *erasing) chooseSessions(ctx context.Context) error {
 
 // chooseEvents finds the events that are erased.
 func (p *erasing) chooseEvents(ctx context.Context) error {
-	return each(ctx, p.s.read, "SELECT seq, run, call, body, salt, data FROM events ORDER BY seq", func(rows *sql.Rows) error {
+	return each(ctx, p.s.read, "SELECT seq, run, call, body, salt, data FROM "+EventsAndPayloads+" e ORDER BY seq", func(rows *sql.Rows) error {
 		var r rawEvent
 		if err := rows.Scan(&r.seq, &r.run, &r.call, &r.body, &r.salt, &r.data); err != nil {
 			return err
 		}
 		p.last = r.seq
 		e, err := ledger.Decode(r.body)
-		if err != nil || e.Commit == nil || p.s.isErased(&r) {
+		if err != nil || e.Commit == nil {
 			return err
+		}
+		part := PartOf(&e)
+		if p.s.isErased(&r, &e) {
+			p.part(part).erased++
+			return nil
 		}
 		unit := p.unitOf(r.seq, &e)
 		if unit == nil {
+			p.part(part).keep(r.seq)
 			return nil
 		}
 		if len(unit.seqs) == 0 {
 			p.order = append(p.order, unit)
 		}
-		unit.seqs = append(unit.seqs, r.seq)
+		unit.seqs, unit.parts = append(unit.seqs, r.seq), append(unit.parts, part)
 		p.out.Bytes += int64(len(r.data) + len(r.salt))
 		return nil
 	})
 }
 
-// unitOf gives the unit that an event is erased with; nil: it is not. Events of grants and of
-// operators are never erased: they tell who was allowed what.
+// unitOf gives the unit that an event is erased with; nil: it is not.
 func (p *erasing) unitOf(seq ledger.Seq, e *ledger.Event) *eraseUnit {
+	class := classOf(e)
 	switch {
+	case class == SessionPayloads:
+		return p.sessions[idOf(e.Subject)]
+	case class != RunPayloads:
+		return nil
 	case e.Kind == ledger.RunStarted:
 		return p.runs[seq]
 	case e.Kind == ledger.RunQueued || e.Kind == ledger.QueueChanged:
 		return p.byID[idOf(e.ID)]
-	case e.Kind == ledger.SessionSaved || e.Kind == ledger.MessageAdded || e.Kind == ledger.FileSaved:
-		return p.sessions[idOf(e.Subject)]
-	case e.Kind.OfCall() || e.Kind == ledger.RunFinished || e.Kind == ledger.Changeset || e.Kind == ledger.Violation ||
-		e.Kind == ledger.QuestionAsked || e.Kind == ledger.QuestionVoted || e.Kind == ledger.QuestionClosed:
-		return p.runs[e.Run]
 	}
-	return nil
+	return p.runs[e.Run]
 }
 
 // idOf reads an ID; zero: it is none.
@@ -223,6 +246,9 @@ func (p *erasing) dropPending(ctx context.Context) error {
 		}
 		if state == ledger.ChangesHeld || state == ledger.ChangesReview || state == ledger.ChangesApplying || state == ledger.ChangesUndoing {
 			pending = append(pending, run)
+			for i, seq := range unit.seqs {
+				p.part(unit.parts[i]).keep(seq)
+			}
 			unit.seqs = nil
 		}
 	}
@@ -232,11 +258,11 @@ func (p *erasing) dropPending(ctx context.Context) error {
 	}
 	p.order = slices.DeleteFunc(p.order, func(u *eraseUnit) bool { return len(u.seqs) == 0 })
 	for _, u := range p.order {
+		for i, seq := range u.seqs {
+			p.chosen[seq] = u.parts[i]
+		}
 		slices.Sort(u.seqs)
 		p.out.Payloads += len(u.seqs)
-		for _, seq := range u.seqs {
-			p.chosen[seq] = true
-		}
 		if u.session != uuid.Nil {
 			p.out.Sessions++
 		} else {
@@ -260,10 +286,11 @@ func (p *erasing) findBlobs(ctx context.Context) error {
 		}
 	}
 	err := p.references(ctx, p.s.read, 0, func(seq ledger.Seq, ref *ledger.BlobRef) {
-		if !p.chosen[seq] {
+		if _, chosen := p.chosen[seq]; !chosen {
 			p.kept[ref.Address] = struct{}{}
 			return
 		}
+		p.large[seq] = true
 		if use, known := p.blobs[ref.Address]; !known || place[seq] > place[use.seq] {
 			p.blobs[ref.Address] = blobUse{ref.Size, seq}
 		}
@@ -282,7 +309,7 @@ func (p *erasing) findBlobs(ctx context.Context) error {
 
 // references calls f for each blob to which an event after one refers.
 func (p *erasing) references(ctx context.Context, q Querier, after ledger.Seq, f func(ledger.Seq, *ledger.BlobRef)) error {
-	return each(ctx, q, "SELECT seq, run, call, body, salt, data FROM events WHERE seq > ? AND data IS NOT NULL ORDER BY seq", func(rows *sql.Rows) error {
+	return each(ctx, q, "SELECT seq, run, call, body, salt, data FROM "+EventsAndPayloads+" e WHERE seq > ? AND data IS NOT NULL ORDER BY seq", func(rows *sql.Rows) error {
 		var r rawEvent
 		if err := rows.Scan(&r.seq, &r.run, &r.call, &r.body, &r.salt, &r.data); err != nil {
 			return err
@@ -320,13 +347,10 @@ func (p *erasing) eraseChunk(ctx context.Context, units []*eraseUnit) error {
 		seqs = append(seqs, u.seqs...)
 	}
 	slices.Sort(seqs)
-	doc, err := json.Marshal(ledger.OperatorAction{Target: p.e.Scope, Events: ledger.FormatSeqs(seqs)})
+	entry, err := p.entry(seqs)
 	if err != nil {
-		return fault.Wrap(fault.Internal, err, "an erasure cannot be encoded")
+		return err
 	}
-	entry := ledger.Entry{Payload: ledger.Payload{ledger.PartDoc: doc}, Durable: true, Event: ledger.Event{
-		Kind: ledger.Operated, At: time.Now().UnixMicro(), Name: ledger.EraseAction, Principal: p.e.By, Total: uint32(len(seqs)),
-	}}
 	none := func(context.Context, *writer, *request) error { return nil }
 	return p.s.changes(ctx, []ledger.Entry{entry}, true, none, func(ctx context.Context, w *writer, _ ledger.Seq) error {
 		if _, err := w.exec(ctx, "INSERT INTO erasing(id) VALUES(1)"); err != nil {
@@ -350,6 +374,17 @@ func (p *erasing) eraseChunk(ctx context.Context, units []*eraseUnit) error {
 	})
 }
 
+// entry is the event that tells of an erasure.
+func (p *erasing) entry(seqs []ledger.Seq) (ledger.Entry, error) {
+	doc, err := json.Marshal(ledger.OperatorAction{Target: p.e.Scope, Events: ledger.FormatSeqs(seqs)})
+	if err != nil {
+		return ledger.Entry{}, fault.Wrap(fault.Internal, err, "an erasure cannot be encoded")
+	}
+	return ledger.Entry{Payload: ledger.Payload{ledger.PartDoc: doc}, Durable: true, Event: ledger.Event{
+		Kind: ledger.Operated, At: time.Now().UnixMicro(), Name: ledger.EraseAction, Principal: p.e.By, Total: uint32(len(seqs)),
+	}}, nil
+}
+
 // eraseEvent overwrites an event's payload and salt.
 func (p *erasing) eraseEvent(ctx context.Context, w *writer, seq ledger.Seq) error {
 	st, err := w.stmt(ctx, "SELECT body FROM events WHERE seq = ?")
@@ -361,7 +396,7 @@ func (p *erasing) eraseEvent(ctx context.Context, w *writer, seq ledger.Seq) err
 		return err
 	}
 	mark := p.s.keys.erasedMark(seq, body)
-	_, err = w.exec(ctx, "UPDATE events SET tag = ?, salt = NULL, data = ? WHERE seq = ?", w.tags.tag(p.s.tagged(seq), body, nil, mark), mark, int64(seq))
+	_, err = w.exec(ctx, cmp.Or(p.s.dialect.EraseEvent, eraseEvent), w.tags.tag(p.s.tagged(seq), body, nil, mark), mark, int64(seq))
 	return err
 }
 
@@ -417,59 +452,4 @@ func (p *erasing) eraseBlobs(ctx context.Context, w *writer, seqs []ledger.Seq) 
 		}
 	}
 	return nil
-}
-
-// erases reads which events' payloads an event says were erased.
-func (s *Store) erases(st *ledger.Stored) ([]ledger.Seq, error) {
-	doc, err := s.Load(context.Background(), st.Parts[ledger.PartDoc])
-	var about ledger.OperatorAction
-	if err == nil {
-		err = json.Unmarshal(doc, &about)
-	}
-	if err != nil {
-		return nil, fault.New(fault.StoreCorrupt, "what it says was erased cannot be read")
-	}
-	return ledger.ParseSeqs(about.Events, st.Seq)
-}
-
-// noteErased follows which payloads were erased, and which events say so.
-func (v *verification) noteErased(seq ledger.Seq, c *checkedEvent) error {
-	run := c.event.Run
-	if c.event.Kind == ledger.RunStarted {
-		run = seq
-	}
-	if c.erased {
-		v.erased[seq] = true
-		v.erasedOf[run] = true
-	}
-	if c.erased || run != 0 && v.erasedOf[run] {
-		v.erasedIn[blockOf(seq)] = true
-	}
-	for _, gone := range c.erases {
-		switch {
-		case int64(gone) <= v.start:
-		case !v.erased[gone]:
-			if err := v.problem("events", fmt.Sprint(gone), gone, "event %d says that its payload was erased, but it is there, or was erased before", seq); err != nil {
-				return err
-			}
-			continue
-		}
-		delete(v.erased, gone)
-		v.rep.Erased++
-	}
-	return nil
-}
-
-// noErasure checks that table erasing is empty, as it is outside of an erasure's transaction.
-func (v *verification) noErasure(ctx context.Context) error {
-	if v.s.format < EraseFormat {
-		return nil
-	}
-	return each(ctx, v.q, "SELECT id FROM erasing", func(rows *sql.Rows) error {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return err
-		}
-		return v.problem("erasing", fmt.Sprint(id), 0, "no erasure left it: payloads could be overwritten meanwhile")
-	})
 }

@@ -137,7 +137,7 @@ func (s *Store) olderFile(ctx context.Context, row sealedRow, version int) (stor
 	seq, leaf := ledger.Seq(row.int(fileSeq)), row.bytes(fileLeaf)
 	for at := int(row.int(fileVersion)); ; at-- {
 		var raw rawEvent
-		err := s.read.QueryRowContext(ctx, "SELECT seq, run, call, body, salt, data FROM events WHERE seq = ?", int64(seq)).
+		err := s.read.QueryRowContext(ctx, "SELECT seq, run, call, body, salt, data FROM "+EventsAndPayloads+" e WHERE seq = ?", int64(seq)).
 			Scan(&raw.seq, &raw.run, &raw.call, &raw.body, &raw.salt, &raw.data)
 		if errors.Is(err, sql.ErrNoRows) || err == nil && !bytes.Equal(leafOf(raw.body), leaf) {
 			return store.FileRecord{}, bad(seq)

@@ -16,8 +16,8 @@ import (
 
 const (
 	insertMessage   = "INSERT INTO messages(session, number, run, at, seq, commitment, mac) VALUES(?, ?, ?, ?, ?, ?, ?)"
-	selectMessages  = "SELECT m.number, m.run, m.at, m.seq, m.commitment, m.mac, e.salt, e.data FROM messages m JOIN events e ON e.seq = m.seq WHERE m.session = ? AND m.number >= ? ORDER BY m.number LIMIT ?"
-	selectBackwards = "SELECT m.number, m.run, m.at, m.seq, m.commitment, m.mac, e.salt, e.data FROM messages m JOIN events e ON e.seq = m.seq WHERE m.session = ? AND m.number <= ? ORDER BY m.number DESC LIMIT ?"
+	selectMessages  = "SELECT m.number, m.run, m.at, m.seq, m.commitment, m.mac, e.salt, e.data FROM messages m JOIN " + EventsAndPayloads + " e ON e.seq = m.seq WHERE m.session = ? AND m.number >= ? ORDER BY m.number LIMIT ?"
+	selectBackwards = "SELECT m.number, m.run, m.at, m.seq, m.commitment, m.mac, e.salt, e.data FROM messages m JOIN " + EventsAndPayloads + " e ON e.seq = m.seq WHERE m.session = ? AND m.number <= ? ORDER BY m.number DESC LIMIT ?"
 )
 
 // Pages of a conversation grow: the newest few messages need one small page, and
@@ -250,7 +250,7 @@ func (r *messageReader) scan(rows *sql.Rows) (store.MessageRecord, ledger.Part, 
 	if !r.macs.fits(mac) {
 		return m, ledger.Part{}, r.changed(number)
 	}
-	if salt == nil && len(data) > 0 && data[0] == erasedHead {
+	if isMark(salt, data) {
 		return m, ledger.Part{}, fault.New(fault.MessageUnknown, "message %d of session %s was erased", number, r.session)
 	}
 	plain, err := r.s.pack.payload(data)

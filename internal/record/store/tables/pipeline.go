@@ -75,6 +75,7 @@ type Batch struct {
 type EventRow struct {
 	Run, Call        int64
 	Tag              int64
+	Part             Part
 	Body, Salt, Data []byte
 }
 
@@ -257,7 +258,7 @@ func (w *writer) collect(ctx context.Context, b *Batch, r *request, changed map[
 		for _, m := range marks {
 			b.Marks = append(b.Marks, MarkRow{Mark: string(m), At: int64(len(b.Events))})
 		}
-		b.Events = append(b.Events, EventRow{Run: int64(e.Run), Call: int64(e.Call), Tag: w.tags.tag(0, l.body, l.salt, l.data), Body: l.body, Salt: l.salt, Data: l.data})
+		b.Events = append(b.Events, EventRow{Run: int64(e.Run), Call: int64(e.Call), Tag: w.tags.tag(0, l.body, l.salt, l.data), Part: PartOf(e), Body: l.body, Salt: l.salt, Data: l.data})
 	}
 	return nil
 }

@@ -122,7 +122,7 @@ func (s *Store) newest(ctx context.Context, q Querier) ([]byte, ledger.Checkpoin
 	return b, c, err
 }
 
-const selectRun = "SELECT seq, run, call, tag, body, salt, data FROM events WHERE seq = ?1 UNION ALL SELECT seq, run, call, tag, body, salt, data FROM events WHERE run = ?1 ORDER BY seq"
+const selectRun = "SELECT seq, run, call, tag, body, salt, data FROM " + EventsAndPayloads + " e WHERE seq = ?1 UNION ALL SELECT seq, run, call, tag, body, salt, data FROM " + EventsAndPayloads + " e WHERE run = ?1 ORDER BY seq"
 
 // Prove implements store.Store. Events that the newest checkpoint does not cover
 // are signed first.

@@ -21,7 +21,7 @@ var _ store.Approvals = (*Store)(nil)
 const (
 	selectWaiting  = "SELECT id, binding, state, run, until, once, needs, admin, seq, mac FROM questions WHERE binding = ? AND state = ? ORDER BY seq"
 	selectVotes    = "SELECT question, by, yes, admin, seq, mac FROM votes WHERE question = ? ORDER BY seq"
-	selectQuestion = "SELECT q.id, q.binding, q.state, q.run, q.until, q.once, q.needs, q.admin, q.seq, q.mac, e.run, e.call, e.body, e.salt, e.data FROM questions q JOIN events e ON e.seq = q.seq WHERE "
+	selectQuestion = "SELECT q.id, q.binding, q.state, q.run, q.until, q.once, q.needs, q.admin, q.seq, q.mac, e.run, e.call, e.body, e.salt, e.data FROM questions q JOIN " + EventsAndPayloads + " e ON e.seq = q.seq WHERE "
 )
 
 // asked is the part of a question that its event's payload keeps.
@@ -371,7 +371,7 @@ func (s *Store) votesOf(ctx context.Context, q *store.Approval) error {
 			return err
 		}
 		var found []ledger.Stored
-		if found, err = s.selectEvents(ctx, "SELECT seq, run, call, body, salt, data FROM events WHERE seq = ?", seq); err != nil || len(found) == 0 {
+		if found, err = s.selectEvents(ctx, "SELECT seq, run, call, body, salt, data FROM "+EventsAndPayloads+" e WHERE seq = ?", seq); err != nil || len(found) == 0 {
 			return err
 		}
 		e := &found[0].Event

@@ -15,9 +15,9 @@ import (
 
 var (
 	queueColumns      = "q." + strings.Join(tableQueue.columns, ", q.") + ", q.mac, e.run, e.call, e.body, e.salt, e.data"
-	selectQueuedEvent = "SELECT " + queueColumns + " FROM queue q JOIN events e ON e.seq = q.seq WHERE "
+	selectQueuedEvent = "SELECT " + queueColumns + " FROM queue q JOIN " + EventsAndPayloads + " e ON e.seq = q.seq WHERE "
 	selectQueued      = "SELECT " + queueColumns + ", coalesce(r.status, 0), coalesce(r.started, 0), coalesce(r.ended, 0), coalesce(r.total, 0), coalesce(r.completed, 0), coalesce(r.denied, 0), coalesce(r.failed, 0)" +
-		" FROM queue q JOIN events e ON e.seq = q.seq LEFT JOIN runs r ON r.seq = q.run WHERE "
+		" FROM queue q JOIN " + EventsAndPayloads + " e ON e.seq = q.seq LEFT JOIN runs r ON r.seq = q.run WHERE "
 )
 
 const (
@@ -182,7 +182,7 @@ func (s *Store) lastChange(ctx context.Context, last ledger.Seq, q *store.Queued
 	if last == 0 {
 		return nil
 	}
-	found, err := s.selectEvents(ctx, "SELECT seq, run, call, body, salt, data FROM events WHERE seq = ?", int64(last))
+	found, err := s.selectEvents(ctx, "SELECT seq, run, call, body, salt, data FROM "+EventsAndPayloads+" e WHERE seq = ?", int64(last))
 	if err != nil || len(found) == 0 {
 		return err
 	}

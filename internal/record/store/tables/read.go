@@ -26,7 +26,7 @@ const page = 128
 // runColumns reads runs with the events that began them.
 func (s *Store) runColumns() string {
 	return "SELECT r.seq, r.status, r.ended, r.total, r.completed, r.denied, r.failed, " + s.refused() +
-		", e.run, e.call, e.body, e.salt, e.data FROM runs r JOIN events e ON e.seq = r.seq"
+		", e.run, e.call, e.body, e.salt, e.data FROM runs r JOIN " + EventsAndPayloads + " e ON e.seq = r.seq"
 }
 
 // selectProjected reads table runs.
@@ -195,7 +195,7 @@ func (s *Store) CallsFrom(ctx context.Context, run ledger.Seq, index int) iter.S
 			return true, nil
 		}
 		// A second bound on call would make SQLite read each page from the first call on.
-		const query = "SELECT seq, run, call, body, salt, data FROM events WHERE run = ?1 AND (call, seq) > (?2, ?3) ORDER BY call, seq LIMIT ?4"
+		const query = "SELECT seq, run, call, body, salt, data FROM " + EventsAndPayloads + " e WHERE run = ?1 AND (call, seq) > (?2, ?3) ORDER BY call, seq LIMIT ?4"
 		call, seq := int64(max(index, 1)), int64(0)
 		more, err := true, error(nil)
 		for more {
@@ -223,7 +223,7 @@ func (s *Store) CallsFrom(ctx context.Context, run ledger.Seq, index int) iter.S
 
 // Call implements store.Store.
 func (s *Store) Call(ctx context.Context, run ledger.Seq, index int) (ledger.Call, error) {
-	found, err := s.selectEvents(ctx, "SELECT seq, run, call, body, salt, data FROM events WHERE run = ? AND call = ? ORDER BY seq", int64(run), int64(index))
+	found, err := s.selectEvents(ctx, "SELECT seq, run, call, body, salt, data FROM "+EventsAndPayloads+" e WHERE run = ? AND call = ? ORDER BY seq", int64(run), int64(index))
 	if err != nil {
 		return ledger.Call{}, err
 	}
@@ -253,7 +253,7 @@ func (s *Store) LastCall(ctx context.Context, run ledger.Seq) (int, error) {
 func (s *Store) Events(ctx context.Context, from ledger.Seq) iter.Seq2[ledger.Stored, error] {
 	return func(yield func(ledger.Stored, error) bool) {
 		for at := from; ; {
-			batch, err := s.selectEvents(ctx, "SELECT seq, run, call, body, salt, data FROM events WHERE seq >= ? ORDER BY seq LIMIT ?", int64(at), page)
+			batch, err := s.selectEvents(ctx, "SELECT seq, run, call, body, salt, data FROM "+EventsAndPayloads+" e WHERE seq >= ? ORDER BY seq LIMIT ?", int64(at), page)
 			if err != nil {
 				yield(ledger.Stored{}, err)
 				return
@@ -329,7 +329,7 @@ func (s *Store) decodeRow(r *rawEvent) (ledger.Stored, error) {
 		}
 		return st, nil
 	}
-	if s.isErased(r) {
+	if s.isErased(r, &st.Event) {
 		st.Erased = true
 		return st, nil
 	}

@@ -19,9 +19,9 @@ var _ store.Sessions = (*Store)(nil)
 
 const (
 	eventColumns  = ", e.run, e.call, e.body, e.salt, e.data FROM "
-	selectAgent   = "SELECT t.id, t.name, t.version, t.gone, t.created, t.seq, t.leaf, t.mac" + eventColumns + "agents t JOIN events e ON e.seq = t.seq WHERE "
+	selectAgent   = "SELECT t.id, t.name, t.version, t.gone, t.created, t.seq, t.leaf, t.mac" + eventColumns + "agents t JOIN " + EventsAndPayloads + " e ON e.seq = t.seq WHERE "
 	selectSession = "SELECT t.id, t.agent, t.parent, t.version, t.gone, t.last, t.files, t.bytes, t.runs, t.created, t.seq, t.leaf, t.mac" + eventColumns +
-		"sessions t JOIN events e ON e.seq = t.seq WHERE "
+		"sessions t JOIN " + EventsAndPayloads + " e ON e.seq = t.seq WHERE "
 	insertSessionRun = "INSERT INTO session_runs(session, run) VALUES(?, ?)"
 )
 

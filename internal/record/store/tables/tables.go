@@ -60,6 +60,9 @@ type Dialect struct {
 	Begin    string // begins a transaction that writes
 	Lock     string // after SELECT ... FROM log WHERE ...: locks the row until the end of the transaction
 	Snapshot string // begins one that reads one state of the database
+	// InsertEvent inserts an event in a database with parts, with the part as the last of the
+	// parameters; EraseEvent sets an event's tag and the mark in the place of its payload.
+	InsertEvent, EraseEvent string
 	// Seals selects the names and MACs of all seals as one text: "NAME HEX NAME HEX ...",
 	// in the order of the names.
 	Seals string
@@ -93,6 +96,7 @@ type Config struct {
 	ReadOnly bool
 	Database Database
 	Shared   Shared // nil: the writer itself adds its events to the tree
+	Parts    Parts  // nil: payloads are beside their events
 	Dialect  Dialect
 	Read     *sql.DB // connections that only read
 }
@@ -108,6 +112,7 @@ type Store struct {
 	owner    uuid.UUID
 	db       Database
 	shared   Shared // nil: no other node
+	parts    Parts  // nil: payloads are beside their events
 	dialect  Dialect
 
 	read   *reader // connections that only read
@@ -129,7 +134,7 @@ type Store struct {
 
 // New makes a store that only reads, until Start.
 func New(c Config) *Store {
-	s := &Store{home: c.Home, name: c.Name, power: c.Power, readOnly: c.ReadOnly, keys: c.Keys, owner: c.Owner, db: c.Database, shared: c.Shared, dialect: c.Dialect,
+	s := &Store{home: c.Home, name: c.Name, power: c.Power, readOnly: c.ReadOnly, keys: c.Keys, owner: c.Owner, db: c.Database, shared: c.Shared, parts: c.Parts, dialect: c.Dialect,
 		format: c.Format, read: &reader{DB: c.Read}}
 	s.queue.init()
 	return s

@@ -132,7 +132,7 @@ func (v *verification) resume(context.Context) error {
 // openRun folds the events of a run that are not read, for those that are. The run began
 // before them.
 func (v *verification) openRun(ctx context.Context, run ledger.Seq) error {
-	const query = "SELECT seq, run, call, tag, body, salt, data FROM events WHERE seq = ?1 UNION ALL SELECT seq, run, call, tag, body, salt, data FROM events WHERE run = ?1 AND seq <= ?2 ORDER BY seq"
+	const query = "SELECT seq, run, call, tag, body, salt, data FROM " + EventsAndPayloads + " e WHERE seq = ?1 UNION ALL SELECT seq, run, call, tag, body, salt, data FROM " + EventsAndPayloads + " e WHERE run = ?1 AND seq <= ?2 ORDER BY seq"
 	tags := newTagger(v.s.keys)
 	return each(ctx, v.s.read, query, func(rows *sql.Rows) error {
 		var r rawEvent

@@ -65,6 +65,7 @@ const (
 	commit      = "COMMIT"
 	rollback    = "ROLLBACK"
 	insertEvent = "INSERT INTO events(seq, run, call, tag, body, salt, data) VALUES(?, ?, ?, ?, ?, ?, ?)"
+	eraseEvent  = "UPDATE events SET tag = ?, salt = NULL, data = ? WHERE seq = ?"
 	insertBlob  = "INSERT INTO blobs(address, size, enc, data) VALUES(?, ?, ?, ?) ON CONFLICT(address) DO NOTHING"
 	insertNode  = "INSERT INTO nodes(idx, hash) VALUES(?, ?)"
 	insertNote  = "INSERT INTO checkpoints(size, note) VALUES(?, ?)"

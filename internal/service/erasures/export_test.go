@@ -1,0 +1,4 @@
+package erasures
+
+// Cutoff is cutoff.
+var Cutoff = cutoff
