@@ -230,7 +230,7 @@ func TestATableThatChangesMeanwhile(t *testing.T) {
 		if err := mariaExec("shop", change...); err != nil {
 			t.Fatal(err)
 		}
-		st, err := s.prepare(m)
+		st, err := s.prepare(m, false)
 		if err == nil {
 			_, err = s.mariaRows(st, nil, true)
 		}

@@ -18,9 +18,10 @@ import (
 
 // call is a statement with its parameters.
 type call struct {
-	sql    string
-	params []any
-	write  bool
+	sql     string
+	params  []any
+	write   bool
+	explain bool // show the plan instead
 }
 
 // lookMaria lists what a statement uses.
@@ -37,7 +38,7 @@ func lookMaria(ctx context.Context, d policy.Database, at string, c connector, s
 	if m, u, err = s.describe(sql); err != nil || len(u.refused) > 0 {
 		return u, err
 	}
-	st, err := s.prepare(m)
+	st, err := s.prepare(m, false)
 	if err == nil {
 		err = st.Close() // it was never run
 	}
@@ -60,9 +61,13 @@ func (s *mariaSession) describe(sql string) (m *mariaStatement, u uses, err erro
 	return m, u, err
 }
 
-// prepare has the server compile the statement as it was analysed.
-func (s *mariaSession) prepare(m *mariaStatement) (*sql.Stmt, error) {
-	st, err := s.conn.PrepareContext(s.ctx, printMaria(m.tokens))
+// prepare has the server compile the statement as it was analysed, or its explanation.
+func (s *mariaSession) prepare(m *mariaStatement, explain bool) (*sql.Stmt, error) {
+	text := printMaria(m.tokens)
+	if explain {
+		text = "EXPLAIN " + text
+	}
+	st, err := s.conn.PrepareContext(s.ctx, text)
 	if err != nil {
 		return nil, s.failed(err, false)
 	}
@@ -87,15 +92,18 @@ func (d *Database) runMaria(ctx context.Context, at policy.Database, where strin
 	if err != nil {
 		return out, err
 	}
-	st, err := s.prepare(m)
+	st, err := s.prepare(m, what.explain)
 	if err != nil {
 		return out, err
 	}
-	if out, err = s.mariaRows(st, params, what.write); err != nil {
+	if out, err = s.mariaRows(st, params, what.write); err == nil && what.explain {
+		out, err = s.mariaSteps(out)
+	}
+	if err != nil {
 		return Rows{}, err
 	}
 	check := s
-	if out.Truncated && !what.write { // the connection is still receiving, and its locks hold
+	if out.Truncated && !what.write && !what.explain { // the connection is still receiving, and its locks hold
 		var end func()
 		if check, end, err = openMaria(ctx, at, where, c, false); err != nil {
 			return Rows{}, err

@@ -36,33 +36,38 @@ func lookServer(ctx context.Context, d policy.Database, secret func(string) (str
 }
 
 // runServer runs a statement on a server.
-func (d *Database) runServer(ctx context.Context, at policy.Database, sql string, params []any, write bool) (Rows, error) {
+func (d *Database) runServer(ctx context.Context, at policy.Database, what call) (Rows, error) {
 	c := connector{d.secret, d.p.Check}
 	where, err := c.url(at)
 	if err != nil {
 		return Rows{}, err
 	}
 	if isMaria(where) {
-		return d.runMaria(ctx, at, where, c, call{sql, params, write})
+		return d.runMaria(ctx, at, where, c, what)
 	}
-	s, stop, err := openServer(ctx, at, where, c, write)
+	s, stop, err := openServer(ctx, at, where, c, what.write)
 	if err != nil {
 		return Rows{}, err
 	}
 	defer stop()
-	what, u, err := s.describe(sql)
+	described, u, err := s.describe(what.sql)
 	if err == nil {
-		err = d.mayUse(&u, write)
+		err = d.mayUse(&u, what.write)
 	}
 	if err != nil {
 		return Rows{}, err
 	}
-	values, err := pgValues(params, len(what.ParamOIDs))
+	values, err := pgValues(what.params, len(described.ParamOIDs))
 	if err != nil {
 		return Rows{}, err
 	}
-	out, err := s.rows(what, values)
-	if err == nil && write {
+	var out Rows
+	if what.explain {
+		out, err = s.explain(what.sql, described, values)
+	} else {
+		out, err = s.rows(described, values)
+	}
+	if err == nil && what.write {
 		_, err = s.conn.Exec(s.ctx, "COMMIT").ReadAll()
 	}
 	if err != nil {

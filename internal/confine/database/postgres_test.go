@@ -82,7 +82,7 @@ func TestStatementsOfPostgres(t *testing.T) {
 	const golden = "testdata/postgres.txt"
 	d := pgDatabase(t, pgPolicy(pgShop(t), `read: ["*"]`))
 	o := newOracle(t)
-	d.Timeout = time.Minute
+	d.Timeout = 10 * time.Minute // of all statements together
 	s, stop, err := openServer(t.Context(), d, d.Server, connector{check: d.Reach}, false)
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ func Open(p permit.Permit, name string, secret func(key string) (string, bool)) 
 
 // Query runs a statement that changes nothing.
 func (d *Database) Query(ctx context.Context, statement string, params []any) (Rows, error) {
-	return d.run(ctx, statement, params, false)
+	return d.run(ctx, call{sql: statement, params: params})
 }
 
 // Execute runs a statement that changes rows, in a transaction of its own.
@@ -50,44 +50,48 @@ func (d *Database) Execute(ctx context.Context, statement string, params []any) 
 		return Rows{}, fault.New(fault.HandleRefused, "the run's writes are held until a person applies them, and a change of a database cannot be held").
 			WithHint("query only, or ask for a run under a policy without files.write.hold")
 	}
-	return d.run(ctx, statement, params, true)
+	return d.run(ctx, call{sql: statement, params: params, write: true})
 }
 
-func (d *Database) run(ctx context.Context, statement string, params []any, write bool) (out Rows, err error) {
-	at, err := d.at(write)
+func (d *Database) run(ctx context.Context, what call) (out Rows, err error) {
+	at, err := d.at(what.write)
 	if err != nil {
 		return out, err
 	}
 	if at.Server != "" {
-		return d.runServer(ctx, at, statement, params, write)
+		return d.runServer(ctx, at, what)
 	}
-	if err := oneStatement(statement); err != nil {
+	if err := oneStatement(what.sql); err != nil {
 		return out, err
 	}
-	s, stop, err := open(ctx, at, write)
+	s, stop, err := open(ctx, at, what.write)
 	if err != nil {
 		return out, err
 	}
 	defer stop()
 	begin := "BEGIN"
-	if write {
+	if what.write {
 		begin = "BEGIN IMMEDIATE"
 	}
 	if _, err := s.conn.ExecContext(s.ctx, begin); err != nil {
 		return out, s.failed(err)
 	}
-	g := &guard{uses: uses{known: s.known}, d: d, write: write}
+	g := &guard{uses: uses{known: s.known}, d: d, write: what.write}
 	if err := s.authorize(g.decide); err != nil {
 		return out, err
 	}
-	out, err = s.rows(statement, params)
+	if what.explain {
+		out, err = s.explain(what)
+	} else {
+		out, err = s.rows(what.sql, what.params)
+	}
 	if g.err != nil {
 		err = g.err
 	}
 	if aerr := s.authorize(nil); err == nil {
 		err = aerr
 	}
-	if err == nil && write {
+	if err == nil && what.write {
 		if err = s.conn.QueryRowContext(s.ctx, "SELECT changes()").Scan(&out.Changed); err == nil {
 			_, err = s.conn.ExecContext(s.ctx, "COMMIT")
 		}

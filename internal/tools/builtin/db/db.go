@@ -19,6 +19,7 @@ type statement struct {
 	Database string `json:"database"`
 	SQL      string `json:"sql"`
 	Params   []any  `json:"params"`
+	Explain  bool   `json:"explain"` // of db.query
 }
 
 // use is what the tools need to reach databases.
@@ -38,6 +39,8 @@ const (
 	answer = `"columns": {"type": "array", "items": {"type": "string"}},
 		"rows": {"type": "array", "items": {"type": "array"}, "description": "the values of each row in the order of the columns; bytes are {base64}"},
 		"truncated": {"type": "boolean", "description": "there are more rows than the policy allows, or their content is too large"}`
+	planned = `,
+		"explain": {"type": "boolean", "description": "return how the database would run the query, with the rows and the cost that it estimates, instead of running it"}`
 	listed = `"tables": {"type": "array", "items": {"type": "object", "additionalProperties": false, "required": ["name", "kind", "columns"], "properties": {
 		"name": {"type": "string"}, "kind": {"type": "string", "description": "table or view"},
 		"columns": {"type": "array", "items": {"type": "object", "additionalProperties": false, "required": ["name", "type", "read", "write"], "properties": {
@@ -50,8 +53,8 @@ func Tools(secret func(key string) (string, bool)) []permit.Tool {
 	return []permit.Tool{
 		typed.New(tool.Spec{
 			ID: "db.query", Title: "Query a database", Version: "1", Source: "builtin", Risk: tool.Medium, Effects: tool.EffectSet(tool.DatabaseRead),
-			Description: "Runs one statement that reads a database which the policy names, in a read-only connection, and returns its rows.",
-			Input:       typed.Object(asked, "database", "sql"), Output: typed.Object(answer, "columns", "rows", "truncated"),
+			Description: "Runs one statement that reads a database which the policy names, in a read-only connection, and returns its rows, or how the database would run it.",
+			Input:       typed.Object(asked+planned, "database", "sql"), Output: typed.Object(answer, "columns", "rows", "truncated"),
 		}, of.prepareQuery),
 		typed.New(tool.Spec{
 			ID: "db.execute", Title: "Change rows of a database", Version: "1", Source: "builtin", Risk: tool.High, Effects: tool.EffectSet(tool.DatabaseRead, tool.DatabaseWrite),
@@ -72,7 +75,12 @@ func (u use) prepareQuery(_ tool.Env, a statement) (permit.Prepared, error) {
 	return permit.Prepared{
 		Actions: []tool.Action{{Kind: tool.TableRead, Database: a.Database, SQL: a.SQL}},
 		Run: func(ctx context.Context, p permit.Permit) (tool.Result, error) {
-			out, err := database.Open(p, a.Database, u.secret).Query(ctx, a.SQL, params)
+			d := database.Open(p, a.Database, u.secret)
+			run := d.Query
+			if a.Explain {
+				run = d.Explain
+			}
+			out, err := run(ctx, a.SQL, params)
 			if err != nil {
 				return tool.Result{}, err
 			}
