@@ -61,7 +61,7 @@ func trust(file string) {
 
 // world is a web server, and a policy that allows it.
 type world struct {
-	t      *testing.T
+	t      testing.TB
 	url    string
 	mux    *http.ServeMux
 	policy string
@@ -70,7 +70,7 @@ type world struct {
 	permit permit.Permit // of the last call
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	if _, err := os.Stat("/usr/lib/chromium/chromium"); err != nil {
 		t.Skip("Chromium is not installed")
@@ -161,7 +161,7 @@ func (w *world) must(url string, then ...do) (string, []sandbox.Connection) {
 }
 
 // refOf finds the reference of an element in a snapshot.
-func refOf(t *testing.T, snapshot, role, name string) int {
+func refOf(t testing.TB, snapshot, role, name string) int {
 	t.Helper()
 	for line := range strings.Lines(snapshot) {
 		var ref int
