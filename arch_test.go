@@ -153,6 +153,7 @@ var mayImport = map[string]string{
 	"confine/changeset":       "base/regex base/wholefile base/fault github.com/rogpeppe/go-internal/diff golang.org/x/sys os crypto/rand",
 	"tools/typed":             "base/canon base/fault authority/permit base/tool",
 	"tools/builtin/fs":        "base/clip tools/typed base/fault base/near authority/permit base/tool confine/files github.com/bmatcuk/doublestar/v4",
+	"tools/builtin/websearch": "tools/typed base/clip base/fault base/inspect authority/permit authority/policy/target base/tool confine/network net/http golang.org/x/net/html",
 	"tools/builtin/http":      "tools/typed base/fault authority/permit authority/policy/target base/tool confine/network golang.org/x/net/http/httpguts net/http",
 	"tools/builtin/shell":     "base/regex base/document tools/typed base/fault authority/permit authority/policy authority/policy/command base/tool confine/sandbox confine/files",
 	"tools/builtin/db":        "tools/typed base/fault authority/permit base/tool confine/database",
@@ -182,7 +183,7 @@ var mayImport = map[string]string{
 	"agents/capability/requests":     "agents/capability base/tool",
 	"agents/capability/workspace":    "tools/typed agents/capability base/fault base/tool",
 	"agents/capability/mcptools":     "base/regex tools/typed agents/capability base/fault base/tool",
-	"agents/capability/research":     "tools/typed agents/capability base/fault authority/permit base/tool",
+	"agents/capability/research":     "tools/typed agents/capability agents/capability/webfetch base/fault authority/permit base/tool",
 	"agents/capability/codebox":      "tools/typed agents/capability base/fault authority/permit confine/sandbox base/tool",
 	"agents/capability/custom":       "base/clip base/document base/canon agents/capability base/fault base/tool",
 	"agents/capability/webfetch":     "tools/typed agents/capability base/fault base/inspect authority/permit authority/policy/target confine/network base/tool net/http golang.org/x/net/html github.com/JohannesKaufmann/html-to-markdown/v2",
@@ -204,7 +205,7 @@ var mayImport = map[string]string{
 		service/agents service/apis service/approvals service/backups service/callers service/changes service/clients service/database service/devices service/doctor service/erasures service/extensions service/grants service/history service/home service/hooks service/images service/keys service/logins service/measures service/models service/modules service/notify service/people service/policies service/policyreview service/queue service/replays service/runs service/secrets service/servers service/settings service/slash service/witnesses service/workers
 		agents/agent agents/capability agents/capability/codebox agents/capability/currenttime agents/capability/mcptools agents/capability/noop agents/capability/requests agents/capability/research agents/capability/sessionfiles agents/capability/subagents agents/capability/testmath agents/capability/testweather agents/capability/todolist agents/capability/webfetch agents/capability/workspace
 		call/approval call/catalog call/frozen call/runner
-		tools/builtin/analyze tools/builtin/browser tools/builtin/clock tools/builtin/db tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/request tools/builtin/shell tools/model tools/source/mcp
+		tools/builtin/analyze tools/builtin/browser tools/builtin/clock tools/builtin/db tools/builtin/fs tools/builtin/http tools/builtin/modelchat tools/builtin/random tools/builtin/request tools/builtin/shell tools/builtin/websearch tools/model tools/source/mcp
 		confine/browser confine/egress confine/placement confine/sandbox confine/sandbox/linux
 		record/eventlog record/ledger record/report record/store record/store/sqlite record/telemetry
 		authority/grant authority/permit authority/policy authority/policy/profile

@@ -27,7 +27,7 @@ func (a *App) capabilities() []capability.Capability {
 		mcptools.New(),
 		noop.New(),
 		requests.New(),
-		research.New(),
+		research.New(research.Options{Search: a.searchTool, Secret: a.Secrets.Value}),
 		codebox.New(a.box),
 		sessionfiles.New(),
 		todolist.New(),

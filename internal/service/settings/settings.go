@@ -36,6 +36,7 @@ type Settings struct {
 	Witnesses     []Witness // that checkpoints are sent to
 	WitnessOf     []string  // public keys of the ledgers that remit serve is a witness of
 	Hooks         []Hook    // called around calls, in order
+	Search        Search    // of the web
 }
 
 // Changes bound how long writes can be undone. Changesets that nobody has applied
@@ -162,6 +163,7 @@ func (r *reader) settings(root *document.Node, s *Settings) {
 		"notifications": r.Object(r.notifications(&s.Notifications)),
 		"hooks":         func(n *document.Node, path string) { r.hooks(n, path, &s.Hooks) },
 		"witnesses":     func(n *document.Node, path string) { r.witnesses(n, path, &s.Witnesses) },
+		"search":        func(n *document.Node, path string) { r.search(n, path, &s.Search) },
 		"witness_of":    r.Strings(&s.WitnessOf, 0, checkLedgerKey),
 		"changes": r.Object(document.Fields{"keep_days": document.Int(r.Reader, &s.Changes.KeepDays, 0, math.MaxInt64/int64(day)),
 			"keep_bytes": r.sizeOrNone(&s.Changes.KeepBytes)}),

@@ -134,6 +134,15 @@ func TestWrongSettingsAreRefusedWithTheirPlace(t *testing.T) {
 		"a hook's key":           {"hooks: {ops: {command: [/bin/true], key: secret:k, events: [before]}}", "hooks.ops: key and token are for a url"},
 		"a hook's timeout":       {"hooks: {ops: {command: [/bin/true], timeout: 1m, events: [before]}}", "hooks.ops.timeout: must be at most 10s"},
 		"a hook's tool":          {"hooks: {ops: {command: [/bin/true], tools: ['fs read'], events: [before]}}", `hooks.ops.tools[0]: "fs read" is not a tool ID`},
+		"no search":              {"search: {}", "search: needs kind or tool, and not both"},
+		"two searches":           {"search: {kind: searxng, url: https://x.example/search, tool: web.x}", "search: needs kind or tool, and not both"},
+		"a search's kind":        {"search: {kind: google}", "search.kind: must be searxng or brave or tavily"},
+		"a search without a URL": {"search: {kind: searxng}", "search.url: is missing"},
+		"a search without a key": {"search: {kind: brave}", "search.key: is missing"},
+		"a search's key itself":  {"search: {kind: tavily, key: tvly-abc}", "search.key: must be secret:NAME, not the value itself"},
+		"a search without TLS":   {"search: {kind: brave, url: 'http://192.168.1.5/x', key: secret:k}", "search.url: the key would be sent unencrypted (use https"},
+		"a search's tool":        {"search: {tool: 'web search'}", `search.tool: "web search" is not a valid tool ID`},
+		"a tool with a URL":      {"search: {tool: web.x, url: https://x.example}", "search: url and key belong to a kind, not to a tool"},
 		"a price of no model":    {"models: {prices: {gpt-4: {input: 1, output: 1}}}", `"gpt-4" `},
 	}
 	for name, tt := range tests {

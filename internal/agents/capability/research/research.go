@@ -17,16 +17,25 @@ const Folder = "/.research"
 //go:embed prompt.md
 var prompt string
 
+// Options are what the capability reaches the web with.
+type Options struct {
+	// Search tells the tool that searches the web; nil, or "": there is none.
+	Search func() tool.ID
+	// Secret finds the value of a policy.Secret.Key, for policies that add a secret to
+	// requests; nil: there are none.
+	Secret func(name string) (string, bool)
+}
+
 // Capability is the capability research.
-type Capability struct{}
+type Capability struct{ o Options }
 
 // New makes the capability.
-func New() Capability { return Capability{} }
+func New(o Options) Capability { return Capability{o} }
 
 // Info describes the capability.
 func (Capability) Info() capability.Info {
 	return capability.Info{ID: "research", Name: "Research", Description: "Deep research capability with organized scratchpad.",
-		Status: capability.Available, Icon: "search", Category: "AI", Version: "1"}
+		Status: capability.Available, Icon: "search", Category: "AI", Version: "1", Wants: []string{"network GET https://**"}}
 }
 
 const (
@@ -35,16 +44,36 @@ const (
 )
 
 // session has the session that the tools belong to.
-type session struct{ capability.Session }
+type session struct {
+	capability.Session
 
-// Part offers the tools.
-func (Capability) Part(s capability.Session, _ json.RawMessage) (capability.Part, error) {
-	x := session{s}
+	o Options
+}
+
+// Part offers the tools, and of the catalog the one that searches the web.
+func (c Capability) Part(s capability.Session, _ json.RawMessage) (capability.Part, error) {
+	part := c.own(s)
+	if c.o.Search == nil || s.Match == nil {
+		return part, nil
+	}
+	switch id := c.o.Search(); {
+	case id == "":
+	case len(s.Match(string(id))) == 0:
+		part.Warnings = append(part.Warnings, "the catalog has no tool "+string(id)+", which the settings name to search the web")
+	default:
+		part.Tools = append(part.Tools, capability.Offer{Name: "web_search", ID: id})
+	}
+	return part, nil
+}
+
+// own is what needs nothing of the catalog.
+func (c Capability) own(s capability.Session) capability.Part {
+	x := session{s, c.o}
 	own := func(name, title, description string, effects tool.Effects, in, out json.RawMessage) tool.Spec {
 		return tool.Spec{ID: tool.ID("research." + name), Title: title, Description: description, Version: "1", Risk: tool.Low, Effects: effects, Input: in, Output: out}
 	}
 	read, write := tool.EffectSet(tool.FSRead), tool.EffectSet(tool.FSRead, tool.FSWrite)
-	return capability.Part{Prompt: prompt, Tools: []capability.Offer{
+	part := capability.Part{Prompt: prompt, Tools: []capability.Offer{
 		capability.Own("add_finding", typed.Func(own("add_finding", "Add a finding",
 			"Keeps one finding with its source. A finding without a source is refused. The number that it gets is what you cite it by.", write,
 			typed.Object(`"finding":{"type":"string","minLength":1,"maxLength":10000,"description":"What was found: one claim, in your own words."},
@@ -75,5 +104,7 @@ func (Capability) Part(s capability.Session, _ json.RawMessage) (capability.Part
 				"save_to":{"type":"string","minLength":1,"maxLength":1024,"description":"A path in the session's files to keep the report at, as /report.md."}`, "title"),
 			typed.Object(`"markdown":{"type":"string"},"path":{"type":"string"},"version":{"type":"integer"},"findings":{"type":"integer"},"sources":{"type":"integer"},
 				"left_out":{`+numbers+`}`, "markdown", "findings", "sources", "left_out")), x.report)),
-	}}, nil
+	}}
+	part.Tools = append(part.Tools, x.sourceTools(own)...)
+	return part
 }

@@ -29,7 +29,7 @@ type pad struct {
 func newPad(t *testing.T) *pad {
 	t.Helper()
 	p := &pad{t: t, files: &capabilitytest.SessionFiles{}, tools: map[string]permit.Tool{}}
-	part, err := research.New().Part(capability.Session{Files: p.files}, nil)
+	part, err := research.New(research.Options{}).Part(capability.Session{Files: p.files}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func seeded() capability.Session {
 
 func TestConformance(t *testing.T) {
 	n := json.Number("1")
-	capabilitytest.Capability(t, research.New(), capabilitytest.Case{World: permittest.World{Policy: policy}, Session: seeded, Calls: map[string][]tool.Args{
+	capabilitytest.Capability(t, research.New(research.Options{}), capabilitytest.Case{World: permittest.World{Policy: policy}, Session: seeded, Calls: map[string][]tool.Args{
 		"add_finding":   {{"finding": "C", "source": "book", "title": "T", "quote": "q", "tags": []any{"x", "y"}}},
 		"list_findings": {{}, {"query": "b"}, {"tag": "x"}},
 		"cite_findings": {{"findings": []any{n, json.Number("2")}}},

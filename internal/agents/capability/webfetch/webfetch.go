@@ -94,6 +94,35 @@ func (c Capability) Part(_ capability.Session, raw json.RawMessage) (capability.
 	}, f.prepare))}}, nil
 }
 
+// Page is the text of a page.
+type Page struct {
+	URL, Final string // Final is where redirects led; "": nowhere else
+	Status     int
+	Content    string // "" where Problem says why
+	Problem    string // why there is no whole text; "": there is
+}
+
+// Text prepares a fetch of a page as plain text, for a tool that does more with it in the
+// same call.
+func Text(o Options, url string) ([]tool.Action, func(context.Context, permit.Permit) (Page, error), error) {
+	f, a := fetcher{opts: New(o).opts, most: DefaultMaxBytes}, arguments{URL: url, AsText: true}
+	to, err := a.target()
+	return []tool.Action{{Kind: tool.Network, Target: to}}, func(ctx context.Context, p permit.Permit) (Page, error) {
+		out, err := f.fetch(ctx, p, a)
+		if err != nil {
+			return Page{}, err
+		}
+		page := Page{URL: url}
+		page.Final, _ = out["final_url"].(string)
+		page.Status, _ = out["status_code"].(int)
+		page.Content, _ = out["content"].(string)
+		if page.Problem, _ = out["error"].(string); page.Problem == "" && out["truncated"] == true {
+			page.Problem = "the page is too large, or took too long"
+		}
+		return page, nil
+	}, err
+}
+
 // prepare returns the request of a call. Redirects are decided when they come.
 func (f fetcher) prepare(_ tool.Env, a arguments) (permit.Prepared, error) {
 	to, err := a.target()
