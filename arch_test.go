@@ -35,7 +35,7 @@ var mayImport = map[string]string{
 	"service/grants":       "authority/dpop record/eventlog service/policies call/standing authority/grant record/ledger service/home call/runner call/budget authority/policy/compare github.com/google/uuid authority/policy record/store base/wholefile base/fault base/tool crypto/rand os authority/policy/glob authority/grant/token",
 	"service/secrets":      "call/runner confine/secret authority/policy base/fault base/redact service/policies record/ledger service/home",
 	"service/policies":     "os authority/policy base/wholefile base/fault authority/grant service/home record/ledger call/runner",
-	"service/runs":         "confine/database service/notify call/approval confine/changeset base/wholefile call/plan call/schedule service/changes os github.com/google/uuid call/catalog confine/sandbox authority/policy service/approvals base/tool confine/files record/eventlog record/store agents/agent service/home record/ledger service/secrets base/canon call/runner call/frozen authority/permit service/grants authority/policy/command authority/policy/learn confine/network tools/builtin/shell base/fault service/policies",
+	"service/runs":         "authority/grant call/replay confine/database service/notify call/approval confine/changeset base/wholefile call/plan call/schedule service/changes os github.com/google/uuid call/catalog confine/sandbox authority/policy service/approvals base/tool confine/files record/eventlog record/store agents/agent service/home record/ledger service/secrets base/canon call/runner call/frozen authority/permit service/grants authority/policy/command authority/policy/learn confine/network tools/builtin/shell base/fault service/policies",
 	"service/workers":      "base/fault base/tool authority/permit authority/policy confine/remote confine/remote/wire confine/remote/worker confine/sandbox record/ledger record/store service/home golang.org/x/mod/sumdb crypto/rand net",
 	"service/queue":        "agents/agent base/fault base/wholefile base/regex base/tool authority/policy call/plan call/runner record/ledger record/store service/grants service/home service/policies service/runs github.com/google/uuid github.com/netresearch/go-cron os",
 	"service/measures":     "base/fault call/runner record/ledger record/store record/telemetry service/notify",
@@ -230,7 +230,7 @@ var mayImport = map[string]string{
 	`,
 	"cmd/remit": "app cli base/fault confine/sandbox/spawn os os/signal syscall",
 	// the public face
-	".":         "base/commitment service/agents service/runs service/policies service/grants tools/typed service/home agents/agent app call/approval base/canon agents/capability base/fault call/frozen authority/grant authority/permit authority/policy record/ledger record/report call/runner confine/sandbox/spawn record/store base/tool github.com/google/uuid net/http os tools/model",
+	".":         "service/changes base/commitment service/agents service/runs service/policies service/grants tools/typed service/home agents/agent app call/approval base/canon agents/capability base/fault call/frozen authority/grant authority/permit authority/policy record/ledger record/report call/runner confine/sandbox/spawn record/store base/tool github.com/google/uuid net/http os tools/model",
 	"remittest": "github.com/remitrun/remit net/http",
 	// what examples need to run
 	"examples/demo/server": "net net/http os os/signal",

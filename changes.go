@@ -1,6 +1,10 @@
 package remit
 
-import "context"
+import (
+	"context"
+
+	"github.com/remitrun/remit/internal/service/changes"
+)
 
 // Changes is what a run wrote whose writes were held: see [Options.Changeset].
 type Changes struct {
@@ -8,6 +12,18 @@ type Changes struct {
 	State     string // "review", "applied", "rejected" or "undone"
 	Workspace string
 	Changes   []Change // sorted by path
+	// Calls are the held calls of the run, in order: [Runtime.Apply] carries those that wait
+	// out, after the files.
+	Calls []HeldCall
+}
+
+// HeldCall is a call that waits for review, or did: the policy says hold.
+type HeldCall struct {
+	Number int    // its place among the calls of the run
+	Tool   string // its ID
+	Args   []byte // JSON, with what looks like a secret masked; untrusted
+	State  string // "waiting", "done", "failed", "unknown", "skipped" or "discarded"
+	Error  string // of the last attempt that did not succeed
 }
 
 // Change is one path that a held run changed, or an undo put back.
@@ -50,15 +66,20 @@ func (rt *Runtime) Changes(ctx context.Context, run string) (Changes, error) {
 		}
 		out.Changes = append(out.Changes, one)
 	}
+	for _, h := range set.Calls {
+		out.Calls = append(out.Calls, HeldCall{Number: h.Number, Tool: string(h.Tool), Args: h.Args, State: string(h.State), Error: h.Error})
+	}
 	return out, nil
 }
 
 // Apply carries a held run's changes over into its workspace, all of the chosen
 // ones or none: those at or beneath the paths, relative to the workspace, or
 // without paths all that the run's policies allow. It is an error of the code
-// [Conflict] if the workspace changed underneath. It gives what was applied.
+// [Conflict] if the workspace changed underneath. It gives what was applied. Without
+// paths, the held calls that wait are then carried out in order. The first that does not
+// complete is a [Conflict]; what was done stays done.
 func (rt *Runtime) Apply(ctx context.Context, run string, paths ...string) ([]Change, error) {
-	set, err := rt.app.Changes.Apply(ctx, "", run, paths...)
+	set, err := rt.app.Changes.Apply(ctx, "", run, changes.Decision{}, paths...)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode"
@@ -158,6 +160,21 @@ func serve(env *testscript.Env) (string, error) {
 	})
 	mux.HandleFunc("/redirect", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://169.254.169.254/", http.StatusFound)
+	})
+	var mu sync.Mutex
+	inbox := ""
+	mux.HandleFunc("/inbox", func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if b, _ := io.ReadAll(r.Body); r.Method != http.MethodGet {
+			inbox += r.Method + " " + string(b) + ";"
+		}
+		_, _ = w.Write([]byte(inbox))
+	})
+	mux.HandleFunc("/drop", func(w http.ResponseWriter, _ *http.Request) {
+		if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			_ = c.Close()
+		}
 	})
 	mux.HandleFunc("/slow", func(_ http.ResponseWriter, r *http.Request) {
 		select {

@@ -135,6 +135,7 @@ func New(cfg home.Config, own Own) (*App, error) {
 		Box: a.box, Tools: a.catalog, Catalog: a.Extensions, Limits: tierLimits(cfg.Settings.Tiers), Reader: a.Reader, Notifier: a.Notifier,
 		Hooks: a.hooks(), Ended: a.browsers.End,
 	}
+	a.Changes.Carry = a.Runs.Carry
 	a.Queue = &queue.Queue{Home: a.Home, Policies: a.Policies, Grants: a.Grants, Runs: a.Runs}
 	a.History = &history.History{Home: a.Home, Reader: a.Reader}
 	a.Agents = &agents.Agents{

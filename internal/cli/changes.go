@@ -22,7 +22,8 @@ func (s *session) changesCmd() *cobra.Command {
 		Long: `A run with --changeset, or under a policy with files.write.hold, writes into a
 layer instead of the workspace. This lists the changes that it would make, and
 those that cannot be applied: the policy does not allow the path, or the file
-in the workspace has changed since.
+in the workspace has changed since. Calls that the policy lets wait for review
+(hold: true) follow the files, with their exact arguments.
 `,
 		Example: `  remit changes 0198a1b2 --diff
   remit changes apply 0198a1b2
@@ -47,21 +48,28 @@ in the workspace has changed since.
 }
 
 func (s *session) applyCmd() *cobra.Command {
-	return &cobra.Command{
+	var again, skip []int
+	c := &cobra.Command{
 		Use:   "apply RUN [PATH...]",
 		Short: "Apply held changes to the workspace",
 		Long: `All chosen changes are applied, or none. Without PATH, every change that may be
-applied is. remit undo reverts them.
+applied is, and then the held calls are carried out in order. Each is decided
+anew, under the run's grant as it is now, and recorded in a run of its own. The
+first that does not complete ends it; apply again to go on. A call that was
+begun and did not complete is not repeated unless --again names it. remit undo
+reverts files, and no calls.
 `,
 		Example: `  remit changes apply 0198a1b2
-  remit changes apply 0198a1b2 src/main.go docs`,
+  remit changes apply 0198a1b2 src/main.go docs
+  remit changes apply 0198a1b2 --skip 4`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, err := s.open()
 			if err != nil {
 				return err
 			}
-			set, err := a.Changes.Apply(cmd.Context(), "", args[0], args[1:]...)
+			d := changes.Decision{Again: again, Skip: skip, Asker: a.Approvals.Desk(false, s.here(&progress{s: s}), nil)}
+			set, err := a.Changes.Apply(cmd.Context(), "", args[0], d, args[1:]...)
 			if err != nil {
 				return err
 			}
@@ -69,11 +77,15 @@ applied is. remit undo reverts them.
 				return s.printChangeset(set, false)
 			}
 			s.printChanges(set.Changes)
+			s.printHeldCalls(set.Calls)
 			s.printf("%s applied %s to %s\n", s.paint(green, "✓"), counted(len(set.Changes), "change"), show(set.Set.Workspace()))
 			s.printf("  %s\n", s.paint(dim, "remit undo "+set.Run.ID.String()))
 			return nil
 		},
 	}
+	c.Flags().IntSliceVar(&again, "again", nil, "repeat held call `NUMBER`, although an earlier attempt may have had its effect (repeatable)")
+	c.Flags().IntSliceVar(&skip, "skip", nil, "leave held call `NUMBER` out for good (repeatable)")
+	return c
 }
 
 func (s *session) discardCmd() *cobra.Command {
@@ -154,6 +166,7 @@ func (s *session) printChangeset(set changes.Changeset, diff bool) error {
 	} else if err := s.printDiffs(set); err != nil {
 		return err
 	}
+	s.printHeldCalls(set.Calls)
 	if set.Set.State() == changeset.Review {
 		s.printf("  %s\n", s.paint(dim, "remit changes apply "+set.Run.ID.String()))
 	}
@@ -191,6 +204,30 @@ func (s *session) printDiffs(set changes.Changeset) error {
 		}
 	}
 	return nil
+}
+
+// printHeldCalls shows held calls with their arguments.
+func (s *session) printHeldCalls(calls []changes.HeldCall) {
+	colours := map[changes.CallState]colour{changes.CallDone: green, changes.CallFailed: red, changes.CallUnknown: red}
+	for _, h := range calls {
+		col, ok := colours[h.State]
+		if !ok {
+			col = yellow
+		}
+		s.printf("%s %s %s  %s\n", s.paint(col, fmt.Sprintf("%-8s", h.State)), "call "+itoa(h.Number), s.paint(bold, show(string(h.Tool))), s.paint(dim, show(h.Rule)))
+		for _, t := range h.Touches {
+			s.printf("         touches    %s\n", show(t))
+		}
+		if len(h.Args) > 0 {
+			s.printf("         arguments  %s\n", show(string(h.Args)))
+		}
+		if h.Error != "" {
+			s.printf("         %s\n", s.paint(red, show(strings.TrimSpace(h.Code+" "+h.Error))))
+		}
+		if h.Run != "" {
+			s.printf("         in run     %s\n", h.Run)
+		}
+	}
 }
 
 // sums returns the hashes of contents that are not shown.

@@ -187,7 +187,10 @@ func (s *session) printResult(res runs.Result) {
 
 // printHeld prints the number of held changes.
 func (s *session) printHeld(res runs.Result) {
-	if res.Held == nil {
+	if res.Waiting > 0 {
+		s.printf("%s held for review\n", counted(res.Waiting, "call"))
+	}
+	if res.Held == nil && res.Waiting == 0 {
 		return
 	}
 	s.printf("%s held\n  %s\n", counted(len(res.Held), "change"), s.paint(dim, "remit changes "+short(res.ID.String())+" --diff"))

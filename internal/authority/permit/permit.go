@@ -51,6 +51,7 @@ type Terms struct {
 	Request  Requester // only of a call of authority.request; nil: it cannot request authority
 	Keep     Keeper    // keeps the files that tools replace; nil: none are kept
 	Held     Held      // the layers that writes go to; nil: writes reach the workspace
+	Released bool      // what the policies hold back for review may be done: it was reviewed
 	Intent   Intent    // the record of the call
 	Scope    string    // names the session or run whose state (an open browser) the call shares; "": nothing is shared
 
@@ -146,11 +147,12 @@ func (p Permit) Check(a tool.Action) error {
 		return fault.New(fault.HandleRefused, "%s: the call that this belongs to is over", a)
 	}
 	d := p.s.terms.Chain.DecideAction(a)
-	switch {
-	case d.Effect == policy.Allow:
-		return nil
-	case d.Effect == policy.Ask && p.approved(a):
-		return nil
+	if d.Effect == policy.Allow || d.Effect == policy.Ask && p.approved(a) {
+		hold, rule := p.s.terms.Chain.HoldingAction(a)
+		if hold == policy.NoHold || p.s.terms.Released || hold == policy.HoldAsk && p.approved(a) {
+			return nil
+		}
+		d.Reason = rule.String() + " lets it wait for review, and what a call does while it runs cannot wait"
 	}
 	p.s.mu.Lock()
 	p.s.denied = a.Kind

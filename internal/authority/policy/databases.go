@@ -105,6 +105,7 @@ type database struct {
 	role    string
 	rows    int
 	timeout time.Duration
+	hold    Hold // of statements that write
 }
 
 const (
@@ -184,6 +185,7 @@ func (s *databaseSettings) database(p *parser, key, n *document.Node, path strin
 		"role":     p.String(&d.role, checkDatabaseRole),
 		"max_rows": document.Int(p.Reader, &d.rows, 1, maxRows),
 		"timeout":  p.Duration(&d.timeout),
+		"hold":     p.hold(&d.hold),
 	})
 	if d.role != "" && (d.server() == "" || strings.HasPrefix(d.url, "m")) {
 		p.Fail(n, path+".role", "a role needs the url of a PostgreSQL database beside it")
@@ -250,7 +252,7 @@ func (s *databaseSettings) print(w *printer, in int) {
 			role = quote(d.role)
 		}
 		w.mapping(in+1, quote(d.name), true, []setting{text("url", at), text("read", texts(s.read.lists[Allow])), text("write", texts(s.write.lists[Allow])),
-			text("deny", texts(s.read.lists[Deny])), text("role", role), count("max_rows", &d.rows, 1), duration("timeout", &d.timeout)})
+			text("deny", texts(s.read.lists[Deny])), text("role", role), count("max_rows", &d.rows, 1), duration("timeout", &d.timeout), text("hold", d.hold.text())})
 	}
 }
 

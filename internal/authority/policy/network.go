@@ -33,6 +33,7 @@ type networkPattern struct {
 	rule    *target.Rule
 	inspect bool // TLS connections are opened; always, if the entry has a secret
 	secret  *Secret
+	hold    Hold
 	// addresses are those that are not public and that the host may have all the same.
 	addresses []netip.Addr
 }
@@ -67,6 +68,7 @@ func (p *parser) networkEntry(e Effect, n *document.Node, path string) pattern {
 			}
 		},
 		"inspect": p.Bool(&en.inspect),
+		"hold":    p.hold(&en.hold),
 		"secret":  func(n *document.Node, path string) { en.secret = p.secret(n, path) },
 		"addresses": p.List(maxAddresses, p.Accept(func(s string) error {
 			addr, err := netip.ParseAddr(s)
@@ -106,7 +108,7 @@ func (p *parser) secret(n *document.Node, path string) *Secret {
 func (p *networkPattern) String() string { return p.text }
 
 func (p *networkPattern) print(w *printer, in int) {
-	if !p.inspect && len(p.addresses) == 0 {
+	if !p.inspect && len(p.addresses) == 0 && p.hold == NoHold {
 		w.line(in, "- %s", quote(p.text))
 		return
 	}
@@ -117,6 +119,9 @@ func (p *networkPattern) print(w *printer, in int) {
 			list[i] = quote(addr.String())
 		}
 		w.line(in+1, "addresses: [%s]", strings.Join(list, ", "))
+	}
+	if p.hold != NoHold {
+		w.line(in+1, "hold: %s", p.hold.text())
 	}
 	if p.secret == nil {
 		if p.inspect {

@@ -8,6 +8,7 @@ type boundGates struct {
 	any     bool // one of them may refuse a call
 	risks   []riskRule
 	effects []effectGate
+	holds   []effectGate // side_effects.hold: no gates, they refuse nothing
 	plan    planGates
 }
 
@@ -32,6 +33,7 @@ func (r *Rules) bindGates(d *content) {
 		r.gates.risks = append(r.gates.risks, *b)
 	}
 	r.bindEffects(d)
+	r.bindHolds(d)
 	r.bindPlan(d)
 	g := &r.gates
 	g.any = len(g.risks)+len(g.effects) > 0 || g.plan.required != nil || g.plan.risk != nil

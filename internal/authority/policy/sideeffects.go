@@ -12,8 +12,11 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// sideEffectSettings is the section side_effects, by Deny and Ask.
-type sideEffectSettings [2][]sideEffectEntry
+// sideEffectSettings is the section side_effects: its gates by Deny and Ask.
+type sideEffectSettings struct {
+	gates [2][]sideEffectEntry
+	hold  []sideEffectEntry // calls of such tools wait for review in a held run
+}
 
 // sideEffectEntry is one entry: the effects that its pattern names.
 type sideEffectEntry struct {
@@ -23,7 +26,7 @@ type sideEffectEntry struct {
 }
 
 func (s *sideEffectSettings) setting() setting {
-	return mapping("side_effects", sideEffects("ask", &s[Ask]), sideEffects("deny", &s[Deny]))
+	return mapping("side_effects", sideEffects("ask", &s.gates[Ask]), sideEffects("deny", &s.gates[Deny]), sideEffects("hold", &s.hold))
 }
 
 func sideEffects(key string, into *[]sideEffectEntry) setting {
@@ -86,7 +89,7 @@ type effectGate struct {
 
 // bindEffects prepares the entries of side_effects.
 func (r *Rules) bindEffects(d *content) {
-	for e, list := range d.sideEffects {
+	for e, list := range d.sideEffects.gates {
 		for i, en := range list {
 			b := r.gateEntry(Effect(e), en.pos.Line, "side_effects."+listNames[e]+"["+strconv.Itoa(i)+"]", en.text)
 			b.reason = verb(b.effect) + " by " + b.rule.String()

@@ -28,6 +28,7 @@ type toolPattern struct {
 	text string
 	name *glob.Text
 	args *arguments // nil: any
+	hold Hold
 }
 
 var toolForm = regex.Lazy(`^[A-Za-z0-9*][A-Za-z0-9._:/@*-]*$`)
@@ -56,11 +57,12 @@ func (p *parser) toolEntry(e Effect, n *document.Node, path string) pattern {
 	p.mapping(n, path, document.Fields{
 		"tool": func(n *document.Node, path string) {
 			if parsed, ok := p.pattern(toolSection, e, n, path).(*toolPattern); ok {
-				parsed.args = en.args
+				parsed.args, parsed.hold = en.args, en.hold
 				en = parsed
 			}
 		},
 		"args": func(n *document.Node, path string) { en.args = p.arguments(e, n, path) },
+		"hold": func(n *document.Node, path string) { p.hold(&en.hold)(n, path) },
 		"others": func(n *document.Node, path string) {
 			p.OneOf(&others, "allow")(n, path)
 			if e != Allow {
@@ -72,6 +74,8 @@ func (p *parser) toolEntry(e Effect, n *document.Node, path string) pattern {
 		p.Fail(n, path, "the entry has no tool").Hint = "write {tool: ID, args: {...}}"
 	}
 	switch {
+	case e == Deny && en.hold != NoHold:
+		p.Fail(n, path, "hold has no meaning in deny")
 	case en.args != nil:
 		en.args.others = others != ""
 	case others != "":
@@ -83,11 +87,17 @@ func (p *parser) toolEntry(e Effect, n *document.Node, path string) pattern {
 func (p *toolPattern) String() string { return p.text }
 
 func (p *toolPattern) print(w *printer, in int) {
-	if p.args == nil {
+	if p.args == nil && p.hold == NoHold {
 		w.line(in, "- %s", quote(p.text))
 		return
 	}
 	w.line(in, "- tool: %s", quote(p.text))
+	if p.hold != NoHold {
+		w.line(in+1, "hold: %s", p.hold.text())
+	}
+	if p.args == nil {
+		return
+	}
 	if len(p.args.list) == 0 {
 		w.line(in+1, "args: {}")
 	} else {

@@ -150,6 +150,15 @@ func (r *Recording) Grant() (grant.Grant, error) {
 	return grant.New(grant.Terms{ID: r.Run.ID, Holder: r.Run.Principal, Policies: chain}), nil
 }
 
+// Descent is the recorded descent of the run's grant; nil: the ledger did not keep it.
+func (r *Recording) Descent(ctx context.Context) ([]grant.Node, error) {
+	b, err := r.runPart(ctx, ledger.PartGrant)
+	if err != nil || b == nil {
+		return nil, err
+	}
+	return grant.DecodeDescent(b)
+}
+
 // Judge decides a recorded call under another chain, on the facts of the
 // record. It also names what the deciding rule is about.
 func (r *Recording) Judge(ctx context.Context, tools runner.Catalog, chain policy.Chain, c ledger.Call) (policy.Decision, string, error) {

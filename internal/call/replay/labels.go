@@ -74,7 +74,7 @@ func (r *Recording) contextsUnder(ctx context.Context, tools runner.Catalog, cha
 	for _, i := range r.order {
 		c := r.calls[i]
 		out[i] = flows.Names(seen)
-		if beforeIntent(c) || c.Status == tool.Skipped || c.Status == tool.StatusDenied {
+		if waits(c) || beforeIntent(c) || c.Status == tool.Skipped || c.Status == tool.StatusDenied {
 			continue
 		}
 		call, why, err := r.Needs(ctx, tools, chain, c)
@@ -87,6 +87,12 @@ func (r *Recording) contextsUnder(ctx context.Context, tools runner.Catalog, cha
 	}
 	r.judged = &judgedContexts{slices.Clone(chain), out}
 	return out, nil
+}
+
+// waits reports whether a call was held: it ended before anything was carried out.
+func waits(c ledger.Call) bool {
+	_, held := c.Parts[ledger.PartHeld]
+	return held && c.Intent == 0 && c.Status == tool.Completed
 }
 
 // judgeFlows decides a call by the flows of a chain, as the runner does.

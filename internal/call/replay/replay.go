@@ -330,6 +330,19 @@ func (r *Recording) Context(ctx context.Context, c runner.Call) ([]string, error
 	return f.Context, err
 }
 
+// Released returns which held call a recorded call carried out; nil: none.
+func (r *Recording) Released(ctx context.Context, c runner.Call) (*ledger.HeldCall, error) {
+	rec, ok := r.calls[c.Index]
+	if !ok {
+		return nil, nil //nolint:nilnil // what is not in the record is a mismatch of its own
+	}
+	var h ledger.HeldCall
+	if err := r.json(ctx, rec.Parts, ledger.PartHeld, &h); err != nil || h.Run == "" {
+		return nil, err
+	}
+	return &h, nil
+}
+
 // Bounds returns the recorded bounds of a call.
 func (r *Recording) Bounds(ctx context.Context, c runner.Call) (runner.Bounds, error) {
 	rec, ok := r.calls[c.Index]
@@ -386,6 +399,8 @@ func refusedAt(c ledger.Call, at runner.Gate) bool {
 		return !started && (!asked && c.Code == fault.LimitReached || c.Code == fault.BudgetSpent) || ofStore(c) && !asked
 	case runner.SlotGate:
 		return !started && asked && c.Code == fault.LimitReached
+	case runner.HoldGate:
+		return c.Rule == "hold"
 	case runner.HookGate:
 		return c.Code == fault.HookRefused
 	case runner.RecheckGate:

@@ -48,6 +48,9 @@ type flight struct {
 
 	wanted *permit.Wanted // the call is not made: its approval is requested ahead of it
 
+	held  *ledger.HeldCall // the call waits for review, or carries out one that did; nil: neither
+	waits bool             // the call waits for review: nothing is carried out
+
 	flow *flowOf // nil: no policy has labels
 
 	planFit  policy.PlanFit
@@ -99,6 +102,7 @@ func (f *flight) stages(ctx context.Context) (err error) {
 		f.decide,       // the policies
 		f.checkFlows,   // the labels of data
 		f.reserve,      // limits and budgets
+		f.holdBack,     // calls that wait for review end here
 		f.approve,      // a person, where the policies ask
 		f.enterSource,  // a free slot in the tool's source
 		f.recheck,      // the grant and the tool, after what may have been a long wait
@@ -107,7 +111,7 @@ func (f *flight) stages(ctx context.Context) (err error) {
 		f.recordIntent, // durable before any effect
 		f.perform,      // under a permit
 	} {
-		if err = stage(ctx); err != nil {
+		if err = stage(ctx); err != nil || f.waits {
 			return err
 		}
 	}
@@ -182,7 +186,7 @@ func (f *flight) recordIntent(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return ended(ctx, err)
 	}
-	if f.run.Client != "" || f.entry.Spec.Effects.Effectful() {
+	if f.run.Client != "" || f.entry.Spec.Effects.Effectful() || f.released() {
 		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 		defer stop() // also for a cancelled call: its outcome is recorded too
 		ev := f.event(ledger.CallIntent)
@@ -229,6 +233,7 @@ func (f *flight) perform(ctx context.Context) error {
 	terms := permit.Terms{Call: f.digest(), Tool: f.entry.Spec.ID, Chain: f.chain, Env: f.run.Env, Limits: f.limits, Keep: f.run.Keep, Held: f.run.Held,
 		BytesIn: given.BytesIn, BytesOut: given.BytesOut, Tokens: given.Tokens, TokensIn: given.TokensIn, TokensOut: given.TokensOut, Money: given.Money}
 	terms.Scope, terms.Whole, terms.Holder = f.run.Scope(), f.whole, f.run.Grant.Holder()
+	terms.Released = f.released()
 	terms.Intent = permit.Intent{Run: f.run.ID.String(), Call: f.c.Index, Seq: uint64(f.intent), Tool: f.entry.Digest}
 	if f.answer != nil && f.answer.Yes {
 		terms.Approved = f.actions
@@ -366,7 +371,7 @@ func ended(ctx context.Context, err error) error {
 func (f *flight) finish(ctx context.Context, err error) Outcome {
 	o := Outcome{
 		Index: f.c.Index, Tool: f.c.Tool, Digest: f.entry.Digest, Args: f.args, Decision: f.decision, Created: f.created,
-		Approved: f.answer != nil && f.answer.Yes, Output: f.result.Output,
+		Approved: f.answer != nil && f.answer.Yes, Output: f.result.Output, Waits: f.waits,
 	}
 	if f.flow != nil {
 		o.Labels = f.flow.added

@@ -44,6 +44,7 @@ const (
 	BudgetGate                  // do the limits and budgets leave enough?
 	SlotGate                    // has the tool's provider room for one more call?
 	RecheckGate                 // after a wait: may the grant be used, and is the tool unchanged?
+	HoldGate                    // can a call wait that is to wait for review?
 	HookGate                    // does the operator's hook refuse the call?
 )
 
@@ -54,6 +55,8 @@ type Recall interface {
 	Bounds(ctx context.Context, c Call) (Bounds, error)
 	// Context returns the labels of the context in which the call was decided.
 	Context(ctx context.Context, c Call) ([]string, error)
+	// Released returns which held call the recorded call carried out; nil: none.
+	Released(ctx context.Context, c Call) (*ledger.HeldCall, error)
 	// Tool returns the recorded tool of the call; false: the catalog's tool is used.
 	Tool(ctx context.Context, c Call) (Entry, bool, error)
 }

@@ -265,6 +265,8 @@ func (yes) Recall(context.Context, runner.Call, runner.Gate) error { return nil 
 
 func (yes) Context(context.Context, runner.Call) ([]string, error) { return nil, nil }
 
+func (yes) Released(context.Context, runner.Call) (*ledger.HeldCall, error) { return nil, nil }
+
 func (yes) Bounds(context.Context, runner.Call) (runner.Bounds, error) { return runner.Bounds{}, nil }
 
 func (yes) Tool(context.Context, runner.Call) (runner.Entry, bool, error) {

@@ -39,6 +39,11 @@ func (f *flight) payload() (ledger.Payload, error) {
 	if f.c.Commitment != nil {
 		parts[ledger.PartCommitment] = f.c.Commitment
 	}
+	if f.held != nil {
+		parts[ledger.PartHeld] = f.held
+	} else if f.c.Release != nil { // refused before it came to that
+		parts[ledger.PartHeld] = f.c.Release
+	}
 	if f.answer != nil {
 		parts[ledger.PartAnswer] = f.answer
 	}

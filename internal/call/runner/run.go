@@ -72,6 +72,8 @@ type Run struct {
 	last   int
 	used   map[int]bool // indexes of calls
 	counts Counts
+
+	waiting int // calls that wait for review
 }
 
 // Counts are the numbers of calls by status.
@@ -272,6 +274,13 @@ func (run *Run) bounds(ev *ledger.Event, pay ledger.Payload) error {
 	}
 	ev.Grant, pay[ledger.PartGrant] = id[:], b
 	return nil
+}
+
+// Waiting is the number of the run's calls that wait for review.
+func (run *Run) Waiting() int {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	return run.waiting
 }
 
 // Terms are the policies' terms of approval and violations.

@@ -156,6 +156,9 @@ type Call struct {
 	// Bounds are policies of this call alone, besides the run's grant. They are recorded
 	// with it.
 	Bounds []*policy.Policy
+	// Release: the call carries out one that waited for review in another run. Only the review
+	// of held changes sets it; nil: it does not.
+	Release *ledger.HeldCall
 	// Commitment is the condition that the call checks: a call that shows that it does not
 	// hold fails. nil: none.
 	Commitment *commitment.Commitment
@@ -172,6 +175,7 @@ type Outcome struct {
 	Size     int             // of the output as JSON, in bytes
 	Decision policy.Decision // zero if none was made
 	Approved bool            // by a person
+	Waits    bool            // for review: nothing was carried out, and Output says so
 	Err      error           // a *fault.Error unless Status is Completed
 	Labels   []string        // that the call added to its context
 	Happened []tool.Happened // the side effects that took place

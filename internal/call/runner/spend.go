@@ -120,6 +120,9 @@ func (f *flight) used() grant.Amounts {
 	if f.handedOver {
 		return grant.Amounts{Calls: 1, Kinds: grant.KindsOf(f.actions)} // what else the client uses cannot be measured
 	}
+	if f.waits {
+		return grant.Amounts{Calls: 1} // so that limits bound how many calls wait
+	}
 	if !f.permit.Minted() {
 		return grant.Amounts{}
 	}

@@ -32,7 +32,7 @@ func (s *Set) Apply(decide Decide, paths ...string) (done []Change, err error) {
 		from := newSources(upper)
 		defer from.close()
 		j := s.job("apply", steps(done), base, from)
-		if len(paths) == 0 { // the layer goes when all of it is applied, so its files can be given away
+		if len(paths) == 0 && !s.meta.Calls { // the layer goes when all of it is applied, so its files can be given away
 			j.link = from.give
 		}
 		if err := j.run(func() error { return s.applied(j.id, j.steps) }); err != nil {
@@ -50,6 +50,11 @@ func (s *Set) applied(id string, done []Step) error {
 		return nil
 	}
 	s.meta.Last, s.meta.Done = id, append(s.meta.Done, done...)
+	return s.over()
+}
+
+// over ends the review when nothing but what is refused is left, and saves the state.
+func (s *Set) over() error {
 	then, err := s.reviewed()
 	if err != nil {
 		return err
@@ -58,7 +63,7 @@ func (s *Set) applied(id string, done []Step) error {
 	for _, d := range s.meta.Done {
 		have[d.Path] = true
 	}
-	if !slices.ContainsFunc(then, func(c recorded) bool { return c.Refused == "" && !have[c.Path] }) {
+	if !s.meta.Calls && !slices.ContainsFunc(then, func(c recorded) bool { return c.Refused == "" && !have[c.Path] }) {
 		s.meta.State = Applied
 	}
 	return s.save()

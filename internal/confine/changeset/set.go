@@ -59,7 +59,9 @@ type meta struct {
 	Boot      string `json:"boot,omitempty"` // of the machine, when the run began
 	State     State  `json:"state"`
 	Done      []Step `json:"done,omitempty"` // what the workspace was given, in order
-	Last      string `json:"last,omitempty"` // the journal that Done was last added to by
+	// Calls: held calls wait besides the files, so that the changeset is not over with them.
+	Calls bool   `json:"calls,omitempty"`
+	Last  string `json:"last,omitempty"` // the journal that Done was last added to by
 }
 
 // Begin makes the changeset of a run that begins, for a workspace at an
@@ -278,6 +280,34 @@ func (s *Set) Review(decide Decide) ([]Change, error) {
 	}
 	s.meta.State = Review
 	return list, s.save()
+}
+
+// Await notes, before the review, that held calls wait besides the files.
+func (s *Set) Await() { s.meta.Calls = true }
+
+// Settle notes that no held call waits any more. The changeset is then over if all of its
+// files are applied.
+func (s *Set) Settle() error {
+	return s.locked(func() error {
+		if !s.meta.Calls || s.meta.State != Review {
+			return nil
+		}
+		s.meta.Calls = false
+		if err := s.over(); err != nil {
+			return err
+		}
+		return s.tidy()
+	})
+}
+
+// Exclusive does something while no other process does on the held calls of the changeset.
+func (s *Set) Exclusive(do func() error) error {
+	unlock, err := s.home.lock(filepath.Join(s.dir(), "calls.lock"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return do()
 }
 
 // settle makes the upper layer survive a loss of power: no overlay did.

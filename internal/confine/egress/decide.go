@@ -73,14 +73,21 @@ func isTimeout(err error) bool {
 func (p *Proxy) decide(ctx context.Context, a tool.Action) (verdict, error) {
 	err := p.permit.Check(a)
 	d := p.chain.DecideAction(a)
+	hold, held := p.chain.HoldingAction(a)
 	rule := d.Rule.String()
 	switch {
 	case err == nil:
 		return verdict{d.Effect, rule}, nil
 	case !p.permit.Live():
 		return verdict{}, deny(ruleOver, "the call that this belongs to is over")
-	case d.Effect != policy.Ask:
+	case hold == policy.HoldBack:
+		return verdict{}, deny(held.String(), "the policy lets this request wait for review, and what a command does cannot wait; make it with a tool, as http.request")
+	case d.Effect == policy.Deny:
 		return verdict{}, &refusal{status: http.StatusForbidden, rule: rule, reason: d.Reason, hint: p.chain.NetworkHint(a)}
+	case d.Effect == policy.Allow: // it does not wait, so a person is asked
+		rule, d.Reason = held.String(), "needs approval by "+held.String()
+	}
+	switch {
 	case p.ask == nil:
 		return verdict{}, deny(rule, d.Reason+", but no approver can be asked")
 	case !p.answers.get(ctx, a.Target, func() bool { return p.ask(ctx, a, d) }):

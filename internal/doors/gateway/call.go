@@ -232,6 +232,12 @@ func (c *conn) answer(o runner.Outcome, fatal error) (*mcp.CallToolResult, error
 	}
 	about := map[string]any{"run": c.session.ID().String(), "index": o.Index, "rule": ruleName(o)}
 	res := &mcp.CallToolResult{Meta: mcp.Meta{"run.remit/call": about}}
+	if o.Waits { // not the output that the tool's schema describes
+		about["status"] = "held"
+		text, _ := o.Output["message"].(string)
+		res.Content = []mcp.Content{&mcp.TextContent{Text: text}}
+		return res, nil
+	}
 	if o.Status == tool.Completed {
 		return c.give(res, o), nil
 	}

@@ -17,7 +17,8 @@ type Changes interface {
 	Changeset(ctx context.Context, run string, diffs bool) (changes.Described, error)
 	// Apply carries changes over into the workspace. A digest is of the changes that were
 	// shown; "": any.
-	Apply(ctx context.Context, who, run, digest string, paths []string) (changes.Described, error)
+	// Without paths it also carries out the held calls, as the decision says.
+	Apply(ctx context.Context, who, run, digest string, d changes.Decision, paths []string) (changes.Described, error)
 	Discard(ctx context.Context, who, run string) (changes.Described, error)
 	Undo(ctx context.Context, who, run string, force []string) (changes.Undone, error)
 }
@@ -139,21 +140,23 @@ func (s *Server) decideChanges() {
 		Body *struct {
 			Paths  []string `json:"paths,omitempty" maxItems:"1000" nullable:"false" doc:"Relative to the workspace; those at or beneath them are applied. Default: all"`
 			Digest string   `json:"digest,omitempty" maxLength:"64" doc:"Of the changes that were shown: others are refused"`
+			Again  []int    `json:"again,omitempty" maxItems:"1000" nullable:"false" doc:"Numbers of held calls to repeat, although an earlier attempt may have had its effect"`
+			Skip   []int    `json:"skip,omitempty" maxItems:"1000" nullable:"false" doc:"Numbers of held calls to leave out for good"`
 		} `nameHint:"ApplyChanges"`
 	}
 	route(s, operation{
 		id: "applyChanges", method: http.MethodPost, path: "/v1/changes/{run_id}/apply", tag: "changes", action: "changes.write", summary: "Apply held changes",
-		text: "All chosen changes are applied to the workspace, or none. Needs a grant that was issued to a person.", errors: []int{404, 409}, request: map[string]any{"paths": []any{"src"}}, answer: exampleChangeset,
+		text: "All chosen changes are applied to the workspace, or none. Without paths, the held calls are then carried out in order, each decided anew, until one does not complete: the answer is then 409, and what was done stays done. Needs a grant that was issued to a person.", errors: []int{404, 409}, request: map[string]any{"paths": []any{"src"}}, answer: exampleChangeset,
 	}, func(ctx context.Context, in *apply) (*struct{ Body Changeset }, error) {
 		if err := s.decides(ctx, in.who, in.ID); err != nil {
 			return nil, err
 		}
 		var paths []string
-		digest := ""
+		digest, about := "", changes.Decision{}
 		if in.Body != nil {
-			paths, digest = in.Body.Paths, in.Body.Digest
+			paths, digest, about.Again, about.Skip = in.Body.Paths, in.Body.Digest, in.Body.Again, in.Body.Skip
 		}
-		d, err := s.o.Changes.Apply(ctx, in.who.Name, in.ID, digest, paths)
+		d, err := s.o.Changes.Apply(ctx, in.who.Name, in.ID, digest, about, paths)
 		return changeset(d, err)
 	})
 	route(s, operation{

@@ -252,7 +252,7 @@ func (o others) Changeset(_ context.Context, run string, _ bool) (changes.Descri
 	return changes.Described{Run: run, State: "review", Changes: []changes.DescribedChange{}}, nil
 }
 
-func (o others) Apply(ctx context.Context, _, run, digest string, _ []string) (changes.Described, error) {
+func (o others) Apply(ctx context.Context, _, run, digest string, _ changes.Decision, _ []string) (changes.Described, error) {
 	d, err := o.Changeset(ctx, run, false)
 	if is, _ := d.Digest(); digest != "" && digest != is {
 		err = fault.New(fault.Conflict, "the changes are not those that were shown")

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -80,7 +81,8 @@ type changesView struct {
 	Run     runLine
 	Set     *httpapi.Changeset // nil: the run held nothing
 	Changes []changeLine
-	More    int    // changes that are not shown
+	More    int // changes that are not shown
+	Calls   []heldCall
 	Open    int    // shown changes that can be applied
 	Ask     bool   // whether to discard
 	Done    string // what was just done
@@ -93,6 +95,21 @@ func (v changesView) Waits() bool { return v.Set != nil && v.Set.State == "revie
 // Undoable reports whether an undo can put something back.
 func (v changesView) Undoable() bool {
 	return v.Run.Status != ledger.Running && (v.Set == nil || v.Set.State == "applied")
+}
+
+// heldCall is a held call as it is shown.
+type heldCall struct {
+	held.HeldCall
+	Values []value
+}
+
+// Begun reports whether a person must say what becomes of a call that was begun and did not
+// complete.
+func (c heldCall) Begun() bool { return c.State == held.CallFailed || c.State == held.CallUnknown }
+
+// Waiting reports whether a held call waits.
+func (v changesView) Waiting() bool {
+	return slices.ContainsFunc(v.Calls, func(c heldCall) bool { return c.State == held.CallWaits || c.Begun() })
 }
 
 // maxChanges is how many changes are shown.
@@ -131,6 +148,9 @@ func (s *Server) changesPage(x *exchange, v changesView) (*page, error) {
 			v.Open++
 		}
 		v.Changes = append(v.Changes, line)
+	}
+	for _, c := range set.Calls {
+		v.Calls = append(v.Calls, heldCall{c, valuesOf(c.Args)})
 	}
 	out := &page{Title: "Changes of " + v.Run.Title(), Nav: "Runs", Topics: []string{"run:" + v.Run.ID.String()}, Still: v.Ask || v.Done != "" || v.Alert != nil, Body: v}
 	if v.Alert != nil && v.Alert.Status != http.StatusConflict || v.Alert != nil && x.r.Method == http.MethodPost {
@@ -199,6 +219,19 @@ func applied(form url.Values) (map[string]any, error) {
 		return nil, fault.New(fault.Usage, "the form does not say which changes were shown").WithHint("open the changes again")
 	}
 	in := map[string]any{"digest": digest}
+	for _, word := range []string{"again", "skip"} {
+		var numbers []int
+		for _, text := range form[word] {
+			n, err := strconv.Atoi(text)
+			if err != nil {
+				return nil, fault.New(fault.Usage, "%q is not a valid number of a held call", text)
+			}
+			numbers = append(numbers, n)
+		}
+		if len(numbers) > 0 {
+			in[word] = numbers
+		}
+	}
 	if len(chosen) == 0 && len(files) > 0 {
 		return nil, fault.New(fault.Usage, "no change was chosen").WithHint("choose at least one, or discard them all")
 	}

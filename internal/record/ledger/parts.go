@@ -52,6 +52,25 @@ type ToolUsed struct {
 	Actions []tool.Action `json:"actions,omitempty"` // that the arguments came to, before any fact was looked up
 }
 
+// PartHeld is a JSON HeldCall: of a call that waits for review, of the call that carries one
+// out, and of the Changeset event that decides on such calls (a HeldDecision).
+const PartHeld = "held"
+
+// HeldCall says of a call that it waits for review, or which held call it carries out.
+type HeldCall struct {
+	Rule    string   `json:"rule,omitempty"`    // that lets it wait
+	Touches []string `json:"touches,omitempty"` // its actions, for people
+	Run     string   `json:"run,omitempty"`     // the run of the held call that this call carries out; "": it waits itself
+	Number  int      `json:"number,omitempty"`  // that call's index
+}
+
+// HeldDecision is a decision on the held calls of a run.
+type HeldDecision struct {
+	Run   string `json:"run"`             // the run that carries them out; it may never have begun
+	Again []int  `json:"again,omitempty"` // calls to repeat, although an earlier attempt may have had its effect
+	Skip  []int  `json:"skip,omitempty"`  // calls to leave out for good
+}
+
 // Touched is the side effects that happened, as the handles saw them.
 type Touched struct {
 	Effects []tool.Happened `json:"effects"`

@@ -38,6 +38,10 @@ type Changes struct {
 	Home *home.Home
 	Box  Box
 
+	// Carry carries out held calls, in a run of its own. A call that does not complete ends it
+	// without an error: the record says so.
+	Carry func(ctx context.Context, q Carried) error
+
 	Now func() time.Time // the clock; nil: time.Now
 
 	mu     sync.Mutex
@@ -127,6 +131,10 @@ func (w *Writes) Recorded(ctx context.Context, st store.Store, run *runner.Run) 
 
 // record records a step of a changeset's life.
 func record(ctx context.Context, st store.Store, run ledger.Seq, ev ledger.Event, what any) error {
+	return recordPart(ctx, st, run, ev, ledger.PartChanges, what)
+}
+
+func recordPart(ctx context.Context, st store.Store, run ledger.Seq, ev ledger.Event, part string, what any) error {
 	ev.Kind, ev.Run, ev.At = ledger.Changeset, run, time.Now().UnixMicro()
 	e := ledger.Entry{Event: ev, Durable: true}
 	if what != nil {
@@ -134,7 +142,7 @@ func record(ctx context.Context, st store.Store, run ledger.Seq, ev ledger.Event
 		if err != nil {
 			return fault.Wrap(fault.Internal, err, "the changes cannot be encoded")
 		}
-		e.Payload = ledger.Payload{ledger.PartChanges: b}
+		e.Payload = ledger.Payload{part: b}
 	}
 	after, stop := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer stop()
@@ -157,6 +165,9 @@ func (w *Writes) End(ctx context.Context, st store.Store, run *runner.Run) ([]ch
 		return nil, w.log.Close()
 	}
 	w.Hold.Close()
+	if run.Waiting() > 0 {
+		w.set.Await()
+	}
 	list, err := w.set.Review(mayWrite(run.Grant.Chain(), run.Env.Workspace))
 	if err != nil {
 		return nil, err
@@ -196,8 +207,11 @@ type Changeset struct {
 	Run     ledger.Run
 	Set     *changeset.Set
 	Changes []changeset.Change
-	store   store.Store
-	decide  changeset.Decide
+	Calls   []HeldCall // those that wait for review, or did
+
+	store     store.Store
+	recording *replay.Recording
+	decide    changeset.Decide
 }
 
 // Show gives what a run holds: a run by its ID or the beginning of it.
@@ -233,17 +247,24 @@ func (s *Changes) changeset(ctx context.Context, id string) (c Changeset, err er
 	if c.Set, err = s.Folder().Load(c.Run.ID.String()); err != nil {
 		return c, err
 	}
-	rec, err := replay.Open(ctx, c.store, c.Run)
-	if err != nil {
+	if c.recording, err = replay.Open(ctx, c.store, c.Run); err != nil {
 		return c, err
 	}
-	g, err := rec.Grant()
+	g, err := c.recording.Grant()
 	if err != nil {
 		return c, err
 	}
 	c.decide = mayWrite(g.Chain(), c.Set.Workspace())
+	if g.Chain().MayHold() {
+		if c.Calls, err = s.held(ctx, c.store, c.Run); err != nil {
+			return c, err
+		}
+	}
 	if c.Set.State() != changeset.Active {
 		return c, nil
+	}
+	if len(c.Calls) > 0 {
+		c.Set.Await()
 	}
 	list, err := c.Set.Review(c.decide) // the run's process died before it could
 	if err != nil {
@@ -260,12 +281,29 @@ func (c *Changeset) tell(ctx context.Context, ev ledger.Event, what any) error {
 func (s *Changes) by(who string) string { return cmp.Or(who, "user:"+s.Home.User) }
 
 // Apply carries a run's changes over into its workspace: those at or
-// beneath the paths, relative to the workspace, or all. It gives what it did.
-func (s *Changes) Apply(ctx context.Context, who, id string, paths ...string) (Changeset, error) {
+// beneath the paths, relative to the workspace, or all. Without paths it then carries out the
+// held calls in order, until one does not complete. It gives what it did.
+func (s *Changes) Apply(ctx context.Context, who, id string, d Decision, paths ...string) (Changeset, error) {
 	c, err := s.changeset(ctx, id)
 	if err != nil {
 		return c, err
 	}
+	if len(c.Calls) > 0 && len(paths) == 0 {
+		if _, err := c.carried(ctx, d); err != nil { // before any file is touched
+			return c, err
+		}
+	} else if len(d.Again)+len(d.Skip) > 0 {
+		return c, fault.New(fault.Usage, "there are no held calls to repeat or to leave out").WithHint("leave out --again and --skip")
+	}
+	if c, err = s.applyFiles(ctx, c, who, paths); err != nil || len(paths) > 0 {
+		return c, err
+	}
+	err = s.carry(ctx, &c, s.by(who), d)
+	return c, err
+}
+
+func (s *Changes) applyFiles(ctx context.Context, c Changeset, who string, paths []string) (Changeset, error) {
+	var err error
 	if paths, err = inWorkspace(c.Set.Workspace(), paths); err != nil {
 		return c, err
 	}

@@ -28,6 +28,7 @@ type Described struct {
 	State     changeset.State   `json:"state" enum:"active,review,applied,rejected,undone"`
 	Workspace string            `json:"workspace"`
 	Changes   []DescribedChange `json:"changes"`
+	Calls     []HeldCall        `json:"calls,omitempty" nullable:"false" doc:"Calls that wait for review beside the files, or did. They are carried out after the files, in this order"`
 }
 
 // DescribedChange is a change as JSON has it.
@@ -57,7 +58,11 @@ func (d Described) Digest() (string, error) {
 	for i, c := range d.Changes {
 		plain[i] = c.Change
 	}
-	b, err := json.Marshal(plain)
+	var what any = plain
+	if len(d.Calls) > 0 {
+		what = []any{plain, d.Calls}
+	}
+	b, err := json.Marshal(what)
 	if err != nil {
 		return "", fault.Wrap(fault.Internal, err, "the changes cannot be encoded")
 	}
@@ -67,7 +72,7 @@ func (d Described) Digest() (string, error) {
 
 // Describe gives the changeset for JSON. Diffs are of changes that wait for review.
 func (c Changeset) Describe(diffs bool) (Described, error) {
-	out := Described{Run: c.Run.ID.String(), State: c.Set.State(), Workspace: c.Set.Workspace(), Changes: []DescribedChange{}}
+	out := Described{Run: c.Run.ID.String(), State: c.Set.State(), Workspace: c.Set.Workspace(), Changes: []DescribedChange{}, Calls: c.Calls}
 	for _, one := range c.Changes {
 		d := DescribedChange{Change: one}
 		if diffs && out.State == changeset.Review {

@@ -26,7 +26,7 @@ func describe(c Changeset, diffs bool, err error) (Described, error) {
 }
 
 // Apply applies changes in a person's name. A digest is of the changes that were shown.
-func (r Reviewer) Apply(ctx context.Context, who, run, digest string, paths []string) (Described, error) {
+func (r Reviewer) Apply(ctx context.Context, who, run, digest string, d Decision, paths []string) (Described, error) {
 	if digest != "" {
 		now, err := r.Changeset(ctx, run, false)
 		if err != nil {
@@ -36,7 +36,7 @@ func (r Reviewer) Apply(ctx context.Context, who, run, digest string, paths []st
 			return now, fault.New(fault.Conflict, "the changes of run %s are not those that were shown; nothing was applied", run).WithHint("read the changes again")
 		}
 	}
-	c, err := r.Changes.Apply(ctx, who, run, paths...)
+	c, err := r.Changes.Apply(ctx, who, run, d, paths...)
 	return describe(c, false, err)
 }
 

@@ -151,6 +151,7 @@ type Result struct {
 	Hint     policies.Hint
 	Stopped  error              // why its grant ended while it ran, nil if it did not
 	Held     []changeset.Change // what was written, of a run whose writes were held
+	Waiting  int                // calls that wait for review
 }
 
 // PlanName is what a run is called: as its plan, or as the plan's file.
@@ -358,7 +359,7 @@ func (a Active) Finish(ctx context.Context, res Result, status tool.Status, err 
 	if res.Held = held; err == nil {
 		err = werr
 	}
-	res.Counts = a.Run.Counts()
+	res.Counts, res.Waiting = a.Run.Counts(), a.Run.Waiting()
 	res.Duration = time.Since(a.Run.Started)
 	return res, err
 }
