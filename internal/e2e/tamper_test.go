@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bytes"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -114,7 +115,7 @@ func (w *recordedWorld) authority() {
 	check(nil, s.Close())
 }
 
-// session fills the tables of agents and sessions.
+// session fills the tables of agents, sessions and labels.
 func (w *recordedWorld) session(s *sqlite.Store, i byte) {
 	w.t.Helper()
 	ctx, agent, id, run := w.t.Context(), uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7())
@@ -123,8 +124,10 @@ func (w *recordedWorld) session(s *sqlite.Store, i byte) {
 	seq, rerr := s.Append(ctx, ledger.Entry{Event: ledger.Event{Kind: ledger.RunStarted, At: 1, ID: run[:], Mode: ledger.Live, Name: "session", Subject: id[:]}})
 	_, merr := s.AddMessages(ctx, id, 0, store.MessageRecord{Run: seq, Doc: []byte(`"hello"`)}, store.MessageRecord{Run: seq, Doc: []byte(`"there"`)})
 	_, ferr := s.ChangeFiles(ctx, id, store.Quota{Bytes: 99, Files: 9}, store.FileChange{Path: "/docs", Folder: true}, store.FileChange{Path: "/docs/a", Content: []byte{'a', i}})
+	doc, jerr := json.Marshal(ledger.FileLabels{Changes: []ledger.FileLabel{{File: ledger.PathKey(fmt.Sprint("/w/", i)), Labels: []string{"web"}}}})
+	_, lerr := s.Append(ctx, ledger.Entry{Event: ledger.Event{Kind: ledger.FilesLabelled, At: 2, Run: seq}, Payload: ledger.Payload{ledger.PartDoc: doc}})
 	_, eerr := s.Append(ctx, ledger.Entry{Event: ledger.Event{Kind: ledger.RunFinished, At: 2, Run: seq, Status: tool.Completed}})
-	if err := errors.Join(aerr, serr, rerr, merr, ferr, eerr); err != nil {
+	if err := errors.Join(aerr, serr, rerr, merr, ferr, jerr, lerr, eerr); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -82,10 +82,10 @@ func (e *Event) Check() error {
 	bad := func(format string, args ...any) error {
 		return fault.New(fault.Internal, "event: "+format, args...)
 	}
-	if e.Kind < RunStarted || e.Kind > QueuePaused {
+	if e.Kind < RunStarted || e.Kind > FilesLabelled {
 		return bad("unknown event kind %d", e.Kind)
 	}
-	free := e.Kind.OfAuthority() || e.Kind.OfAgents() || e.Kind.OfQueue()
+	free := e.Kind.OfAuthority() || e.Kind.OfAgents() || e.Kind.OfQueue() || e.Kind == FilesLabelled
 	if e.Kind == Operated && (e.Run != 0 || e.Name == "" || e.Principal == "") {
 		return bad("%s with run %d, name %q and principal %q", e.Kind, e.Run, e.Name, e.Principal)
 	}
@@ -227,7 +227,7 @@ func (k Kind) String() string {
 	names := [...]string{"", "run started", "call intent", "call outcome", "call done", "run finished", "changeset",
 		"grant issued", "grant standing", "question asked", "question voted", "violation", "question closed",
 		"agent saved", "session saved", "message added", "file saved", "operator action", "run queued",
-		"queued run changed", "schedule saved", "queue paused"}
+		"queued run changed", "schedule saved", "queue paused", "files labelled"}
 	if int(k) < len(names) && k > 0 {
 		return names[k]
 	}

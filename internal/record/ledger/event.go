@@ -57,6 +57,10 @@ const (
 	QueueChanged  Kind = 19 // a queued run was refused, cancelled, stopped or put back
 	ScheduleSaved Kind = 20 // a schedule was made, changed or deleted; PartDoc is its whole new state
 	QueuePaused   Kind = 21 // the whole queue was paused or resumed
+
+	// Of labels. PartDoc is FileLabels. Principal is the person who cleared labels; "": a run
+	// recorded them, perhaps after its end.
+	FilesLabelled Kind = 22
 )
 
 // SlowCall is how long a call may take before it counts as slow.

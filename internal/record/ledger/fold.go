@@ -247,7 +247,7 @@ func (p *Progress) Add(seq Seq, e *Event) error {
 	switch {
 	case e.Run != p.Run:
 		return refuse("it is another run's")
-	case e.Kind == Changeset || e.Kind.OfAuthority() || e.Kind.OfAgents(): // not about a call; also possible after the run's end
+	case e.Kind == Changeset || e.Kind.OfAuthority() || e.Kind.OfAgents() || e.Kind == FilesLabelled: // not about a call; also possible after the run's end
 		return nil
 	case p.Status != tool.Pending:
 		return refuse("the run had ended")

@@ -152,6 +152,15 @@ type OperatorAction struct {
 // CallFlow is the labels that a call was decided with.
 type CallFlow struct {
 	Context []string `json:"context"` // the labels of the context, sorted
+	// Around are the labels that were recorded for files that the call does not name, and
+	// that its processes can read; sorted.
+	Around []string `json:"around,omitempty"`
+	// Typed are those recorded for the files that typed commands name, by path.
+	Typed map[string][]string `json:"typed,omitempty"`
+	// Reached are labels that files have which the call could not be kept from.
+	Reached []string `json:"reached,omitempty"`
+	// Held: the run holds its writes, so it has the labels of all that its calls change.
+	Held bool `json:"held,omitempty"`
 	// Read and Added order the calls of a context: when a call read the labels, and when it
 	// added those of its result; 0: it did not begin.
 	Read  uint64 `json:"read"`

@@ -87,6 +87,7 @@ type Backend interface {
 	Queue
 	Sessions
 	Files
+	Labels
 	Erasing
 
 	// Origin names the ledger in its checkpoints.

@@ -44,6 +44,7 @@ var eventNames = map[ledger.Kind]string{
 	ledger.QueueChanged:   "queued_run_changed",
 	ledger.ScheduleSaved:  "schedule_saved",
 	ledger.QueuePaused:    "queue_paused",
+	ledger.FilesLabelled:  "files_labelled",
 }
 
 // eventType is a name that a query can ask for.
@@ -85,7 +86,7 @@ var eventTypes = func() map[string]eventType {
 	return types
 }()
 
-// ofAuthority fills in an event of authority.
+// ofAuthority fills in an event of authority, or of labels of files.
 func (e *AuditEvent) ofAuthority(ev *ledger.Event) {
 	if id, err := uuid.FromBytes(ev.Grant); err == nil {
 		e.Grant = id.String()
@@ -103,6 +104,10 @@ func (e *AuditEvent) ofAuthority(ev *ledger.Event) {
 		}
 	case ledger.Violation:
 		e.Status = ev.Violated.String()
+	case ledger.FilesLabelled:
+		if e.Status = "recorded"; ev.Principal != "" {
+			e.Status = "cleared"
+		}
 	}
 }
 

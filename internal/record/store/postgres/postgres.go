@@ -216,7 +216,7 @@ func (s *Store) open(ctx context.Context) error {
 
 // tables returns the tables of the database.
 func (s *Store) tables() *tables.Store {
-	return tables.New(tables.Config{Home: s.home, Name: s.name, Owner: s.node, Keys: s.keys, Format: tables.EphemeraFormat, Power: true, ReadOnly: s.readOnly,
+	return tables.New(tables.Config{Home: s.home, Name: s.name, Owner: s.node, Keys: s.keys, Format: tables.LabelsFormat, Power: true, ReadOnly: s.readOnly,
 		Database: database{s}, Shared: database{s}, Parts: database{s}, Dialect: dialect, Read: s.read})
 }
 

@@ -30,7 +30,7 @@ var migrations embed.FS
 var schemaText string
 
 // version of the schema: the number of the last migration.
-const version = 8
+const version = 9
 
 // setupLock is the advisory lock of nodes that make or upgrade the tables.
 const setupLock = 0x526d6974
@@ -184,7 +184,7 @@ func (s *Store) firstState(ctx context.Context) error {
 		return err
 	}
 	t := s.tables()
-	for format := tables.SealedFormat; format <= tables.EphemeraFormat; format++ {
+	for format := tables.SealedFormat; format <= tables.LabelsFormat; format++ {
 		if err := t.MakeSeals(ctx, tx, format); err != nil {
 			return err
 		}
@@ -202,7 +202,7 @@ func (s *Store) sealNew(ctx context.Context, db *sql.DB) error {
 	if _, err := tx.ExecContext(ctx, "SELECT 1 FROM log FOR UPDATE"); err != nil { // other nodes may write
 		return err
 	}
-	for table, format := range map[string]int{"queue": tables.QueueFormat, "ephemera": tables.EphemeraFormat} {
+	for table, format := range map[string]int{"queue": tables.QueueFormat, "ephemera": tables.EphemeraFormat, "labels": tables.LabelsFormat} {
 		var sealed int
 		if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM seals WHERE name = $1", table).Scan(&sealed); err != nil {
 			return err

@@ -19,7 +19,7 @@ const applicationID = 0x526d6974
 
 // migrations bring an empty file up to date, one version each. A published
 // migration is never changed. PRAGMA user_version counts the applied ones.
-var migrations = []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7, schema8, schema9}
+var migrations = []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7, schema8, schema9, schema10}
 
 // In events, run and call repeat what body says, for the index; body is what
 // the log commits to, data the payload (see EncodeParts), zstd where its first
@@ -168,6 +168,13 @@ const schema9 = `
 CREATE TABLE ephemera(kind TEXT NOT NULL, key BLOB NOT NULL, owner TEXT NOT NULL, version INTEGER NOT NULL, until INTEGER NOT NULL, data BLOB NOT NULL, mac BLOB NOT NULL, PRIMARY KEY(kind, key)) STRICT, WITHOUT ROWID;
 CREATE INDEX ephemera_until ON ephemera(until);
 CREATE INDEX ephemera_owner ON ephemera(kind, owner, until);
+`
+
+// Labels of files (store.Labels). Rows are sealed as those of schema3; file is as
+// ledger.LabelKey writes it, seq the event that gave it the label first.
+const schema10 = `
+CREATE TABLE labels(label TEXT NOT NULL, file TEXT NOT NULL, run INTEGER NOT NULL, call INTEGER NOT NULL, since INTEGER NOT NULL, seq INTEGER NOT NULL, mac BLOB NOT NULL, PRIMARY KEY(label, file)) STRICT, WITHOUT ROWID;
+CREATE INDEX labels_file ON labels(file);
 `
 
 // setup makes a missing ledger or upgrades an old one, and loads the keys.

@@ -56,6 +56,8 @@ func TestQueueConforms(t *testing.T) { storetest.Queue(t, open) }
 
 func TestFilesConform(t *testing.T) { storetest.Files(t, open) }
 
+func TestLabelsConform(t *testing.T) { storetest.Labels(t, open) }
+
 func TestErasingConforms(t *testing.T) { storetest.Erase(t, open) }
 
 // A store looks for open runs at its first Recover, and again once an owner is

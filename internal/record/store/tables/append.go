@@ -82,7 +82,11 @@ func (s *Store) Append(ctx context.Context, entries ...ledger.Entry) (ledger.Seq
 			return 0, fault.New(fault.Internal, "%s: the store itself records it, with what it changes", k)
 		}
 	}
-	return s.submitEntries(ctx, entries, func(*request) {})
+	labels, err := labelChanges(entries)
+	if err != nil {
+		return 0, err
+	}
+	return s.submitEntries(ctx, entries, labels.complete)
 }
 
 // submitEntries prepares and submits entries, again if a blob was erased in between.

@@ -162,6 +162,15 @@ const ( // pauses
 	pauseSeq
 )
 
+const ( // labels
+	labelName = iota
+	labelKey
+	labelRun
+	labelCall
+	labelSince
+	labelSeq
+)
+
 const ( // seals
 	sealName = iota
 	sealVersion

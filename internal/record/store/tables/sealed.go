@@ -90,7 +90,7 @@ var (
 		ephemeralVersion: "version", ephemeralUntil: "until", ephemeralData: "data"})
 
 	sealedTables = []*sealedTable{tableGrants, tableStandings, tableProofs, tableBudgets, tableLeases, tableQuestions, tableVotes, tableAgents, tableSessions, tableFiles, tableRequests,
-		tableQueue, tableSlots, tableSchedules, tablePauses, tableEphemera}
+		tableQueue, tableSlots, tableSchedules, tablePauses, tableEphemera, tableLabels}
 
 	// tableMessages has MACs and no seal.
 	tableMessages = newSealedTable(agentsFormat, "messages", 2, []string{messageSession: "session", messageNumber: "number",

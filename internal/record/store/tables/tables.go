@@ -221,7 +221,7 @@ func Fault(err error, what, name string, explain func(error) (fault.Code, string
 // The first formats of the schema that have some tables: SealedFormat has those of
 // grants, budgets and approvals, agentsFormat those of agents and sessions,
 // requestsFormat that of requests, BlocksFormat that of blocks, QueueFormat those of the queue,
-// EraseFormat that of erasures, EphemeraFormat that of ephemera.
+// EraseFormat that of erasures, EphemeraFormat that of ephemera, LabelsFormat that of labels.
 const (
 	SealedFormat   = 3
 	agentsFormat   = 4
@@ -230,6 +230,7 @@ const (
 	QueueFormat    = 7
 	EraseFormat    = 8
 	EphemeraFormat = 9
+	LabelsFormat   = 10
 )
 
 // EmptyState returns the authenticated state of an empty log without seals.
@@ -266,6 +267,7 @@ var (
 	_ store.Budgets  = (*Store)(nil)
 	_ store.Requests = (*Store)(nil)
 	_ store.Queue    = (*Store)(nil)
+	_ store.Labels   = (*Store)(nil)
 	_ store.Erasing  = (*Store)(nil)
 	_ store.Ephemera = (*Store)(nil)
 )

@@ -54,7 +54,8 @@ type verification struct {
 
 	derived map[*sealedTable]map[string]derivedRow // expected rows that change, by the events
 
-	messages    map[ledger.Seq]rowDigest // expected rows that do not change, by the events
+	labelled    map[ledger.LabelKey][]string // of files with labels, as far as they are known
+	messages    map[ledger.Seq]rowDigest     // expected rows that do not change, by the events
 	sessionRuns map[ledger.Seq]uuid.UUID
 
 	announced map[string]announcement // public keys of the ledger, by the events
@@ -275,6 +276,7 @@ func (v *verification) event(ctx context.Context, r *rawEvent, c *checkedEvent) 
 	}
 	v.noteKey(r.seq, c)
 	v.deriveAgents(r.seq, c)
+	v.deriveLabels(r.seq, c)
 	if err := v.mark(ctx, r.seq, c); err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ type checkedEvent struct {
 	leaf     tlog.Hash
 	refs     []ledger.BlobRef
 	file     sealedRow // the row of a file that it makes
+	labels   ledger.FileLabels
 	problems []string
 	changed  bool // its body or place differs from the recorded one
 	decoded  bool
@@ -186,6 +187,11 @@ func (s *Store) check(r *rawEvent, tag int64, tags *tagger, out *checkedEvent) {
 		}
 		out.file = fileRow(&st, f)
 		out.file[fileLeaf] = leafOf(r.body)
+	}
+	if st.Event.Kind == ledger.FilesLabelled {
+		if out.labels, err = s.readLabels(&st); err != nil {
+			out.problems = append(out.problems, fault.Message(err))
+		}
 	}
 	_, out.bounded = st.Parts[ledger.PartBounds]
 	for _, p := range st.Parts {
