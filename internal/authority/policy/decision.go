@@ -85,4 +85,6 @@ type Call struct {
 	Args    tool.Args
 	Actions []tool.Action
 	Plan    PlanFit // how it stands to the frozen plan of its run
+
+	Recorded RecordedLabels // of files, besides those in Actions
 }

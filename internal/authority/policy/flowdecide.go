@@ -53,7 +53,7 @@ type Of struct{ Named, Holds, Result Labels }
 // another program carries out the call, so nothing is withheld from it.
 func (f *Flows) Of(call Call, foreign bool) Of {
 	var out Of
-	call.Actions = f.typed(call.Actions)
+	call.Actions = f.typed(call.Actions, call.Recorded)
 	for i := range f.labels {
 		named, holds, result := f.labels[i].of(f.chain, &call, foreign)
 		bit := Labels(1) << i
@@ -71,11 +71,15 @@ func (f *Flows) Of(call Call, foreign bool) Of {
 }
 
 // typed adds the files that typed commands name. Of other commands a call has them already.
-func (f *Flows) typed(actions []tool.Action) []tool.Action {
+func (f *Flows) typed(actions []tool.Action, recorded RecordedLabels) []tool.Action {
+	given := len(actions)
 	for _, a := range actions {
 		if a.Kind == tool.Command && a.Typed && a.Unknown == "" {
 			actions = append(slices.Clip(actions), command.Actions(a.Argv, f.chain[0].tool, a.Dir)...)
 		}
+	}
+	for i := given; i < len(actions); i++ {
+		actions[i].Labels = recorded.Typed[actions[i].Path]
 	}
 	return actions
 }
@@ -92,7 +96,7 @@ func (l *flowLabel) of(c Chain, call *Call, foreign bool) (named, holds, result 
 	}
 	for i := range call.Actions {
 		a := &call.Actions[i]
-		if !l.fromAction(c, a, withheld) || l.spared(c, call, a) {
+		if !l.recorded(c, call, a, withheld) && (!l.fromAction(c, a, withheld) || l.spared(c, call, a)) {
 			continue
 		}
 		named = true
@@ -118,6 +122,9 @@ func (l *flowLabel) of(c Chain, call *Call, foreign bool) (named, holds, result 
 		case s.Section == "network" && c.Connects(), s.Section == "files" && process:
 			result = result || !l.sparesProcess(c, call)
 		}
+	}
+	if process && !withheld && slices.Contains(call.Recorded.Around, l.name) {
+		result = result || !l.sparesProcess(c, call)
 	}
 	return named, holds && l.confidential, result
 }

@@ -114,20 +114,9 @@ func (l *flowLabel) withhold(c Chain) {
 	rule := l.only[0].flow.rule
 	rule.Name = "flows." + l.name + ".withheld"
 	deny := func(id sectionID, p pattern, text string) {
-		at := slices.IndexFunc(c, func(r *Rules) bool { return !r.sections[id].inherits })
-		if at < 0 {
-			return // nothing is allowed
-		}
 		b := boundEntry{effect: Deny, pattern: p, rule: rule}
 		b.rule.Pattern = text
-		r, doc := *c[at], *c[at].policy
-		doc.src = append(slices.Clip(doc.src), "\n"+b.rule.String()...)
-		r.policy = &doc
-		s := &r.sections[id]
-		s.lists[Deny] = append(slices.Clip(s.lists[Deny]), b)
-		s.index[Deny] = newIndex(s.lists[Deny])
-		s.indexed = s.indexed || s.index[Deny] != nil
-		c[at] = &r
+		c.deny(id, []boundEntry{b})
 	}
 	for _, s := range l.from {
 		switch s.Section {

@@ -182,7 +182,7 @@ func (r *Recording) Judge(ctx context.Context, tools runner.Catalog, chain polic
 		d = chain.Decide(call)
 	}
 	if !r.thought(c) {
-		if d, err = r.judgeFlows(d, call, chain, contexts[c.Index]); err != nil {
+		if d, err = r.judgeFlows(ctx, d, c, call, chain, contexts[c.Index]); err != nil {
 			return d, on, err
 		}
 	}
@@ -244,6 +244,7 @@ func (r *Recording) addFacts(ctx context.Context, c ledger.Call, actions []tool.
 			a.Real = a.Path
 		} else if i < len(facts) && facts[i].String() == a.String() {
 			a.Real, a.Addrs, a.Exe, a.Names, a.Contents, a.Uses = facts[i].Real, facts[i].Addrs, facts[i].Exe, facts[i].Names, facts[i].Contents, facts[i].Uses
+			a.Labels, a.Below = facts[i].Labels, facts[i].Below
 		}
 	}
 	return nil

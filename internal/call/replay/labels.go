@@ -82,7 +82,11 @@ func (r *Recording) contextsUnder(ctx context.Context, tools runner.Catalog, cha
 			return nil, err
 		}
 		if why == "" {
-			seen |= flows.Of(call, r.Run.Client != "").Result
+			of, err := r.of(ctx, c, flows, &call)
+			if err != nil {
+				return nil, err
+			}
+			seen |= of.Result
 		}
 	}
 	r.judged = &judgedContexts{slices.Clone(chain), out}
@@ -95,8 +99,18 @@ func waits(c ledger.Call) bool {
 	return held && c.Intent == 0 && c.Status == tool.Completed
 }
 
+// of returns the labels of a recorded call, with those that were recorded for files.
+func (r *Recording) of(ctx context.Context, c ledger.Call, flows *policy.Flows, call *policy.Call) (policy.Of, error) {
+	f, err := r.flow(ctx, c)
+	if err != nil {
+		return policy.Of{}, err
+	}
+	call.Recorded = policy.RecordedLabels{Around: f.Around, Typed: f.Typed}
+	return flows.Of(*call, r.Run.Client != "").Reaching(flows.Set(f.Reached)), nil
+}
+
 // judgeFlows decides a call by the flows of a chain, as the runner does.
-func (r *Recording) judgeFlows(d policy.Decision, call policy.Call, chain policy.Chain, context []string) (policy.Decision, error) {
+func (r *Recording) judgeFlows(ctx context.Context, d policy.Decision, c ledger.Call, call policy.Call, chain policy.Chain, context []string) (policy.Decision, error) {
 	if d.Effect == policy.Deny || !chain.HasFlows() {
 		return d, nil
 	}
@@ -104,7 +118,10 @@ func (r *Recording) judgeFlows(d policy.Decision, call policy.Call, chain policy
 	if err != nil {
 		return d, err
 	}
-	of := flows.Of(call, r.Run.Client != "")
+	of, err := r.of(ctx, c, flows, &call)
+	if err != nil {
+		return d, err
+	}
 	if f := flows.DecideFlows(flows.Narrow(flows.Set(context), of, r.Run.Client != ""), call); f.Effect < policy.Allow {
 		f.Admin = d.Admin
 		return f, nil

@@ -190,6 +190,7 @@ func (r *Recording) Fill(ctx context.Context, _ tool.Env, _ policy.Limits, c run
 			return fault.New(fault.ReplayMismatch, "call %d needs %s, the record has %s", c.Index, a, f)
 		}
 		a.Real, a.Addrs, a.Exe, a.Names, a.Contents, a.Uses = f.Real, f.Addrs, f.Exe, f.Names, f.Contents, f.Uses
+		a.Labels, a.Below = f.Labels, f.Below
 	}
 	return nil
 }
@@ -319,15 +320,14 @@ func (r *Recording) Recall(ctx context.Context, c runner.Call, at runner.Gate) e
 	return r.failure(ctx, rec)
 }
 
-// Context returns the labels with which a call was decided. Of calls side by side, which of
+// Flow returns the labels with which a call was decided. Of calls side by side, which of
 // them came first is a fact; [Recording.CheckLabels] checks the order.
-func (r *Recording) Context(ctx context.Context, c runner.Call) ([]string, error) {
+func (r *Recording) Flow(ctx context.Context, c runner.Call) (ledger.CallFlow, error) {
 	rec, ok := r.calls[c.Index]
 	if !ok {
-		return nil, nil // a mismatch of its own
+		return ledger.CallFlow{}, nil // a mismatch of its own
 	}
-	f, err := r.flow(ctx, rec)
-	return f.Context, err
+	return r.flow(ctx, rec)
 }
 
 // Released returns which held call a recorded call carried out; nil: none.

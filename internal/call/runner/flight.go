@@ -203,7 +203,11 @@ func (f *flight) recordIntent(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if f.intent, err = f.r.Record.Append(ctx, ledger.Entry{Event: ev, Payload: pay, Durable: !f.run.Volatile}); err != nil {
+		labels, err := f.labelsBefore()
+		if err != nil {
+			return err
+		}
+		if f.intent, err = f.r.Record.Append(ctx, append([]ledger.Entry{{Event: ev, Payload: pay, Durable: !f.run.Volatile}}, labels...)...); err != nil {
 			return recordError{err}
 		}
 	}
@@ -230,7 +234,7 @@ func (f *flight) perform(ctx context.Context) error {
 	}
 	defer release()
 	given := f.given()
-	terms := permit.Terms{Call: f.digest(), Tool: f.entry.Spec.ID, Chain: f.chain, Env: f.run.Env, Limits: f.limits, Keep: f.run.Keep, Held: f.run.Held,
+	terms := permit.Terms{Call: f.digest(), Tool: f.entry.Spec.ID, Chain: f.chain, Env: f.run.Env, Limits: f.limits, Keep: f.keeper(), Held: f.run.Held,
 		BytesIn: given.BytesIn, BytesOut: given.BytesOut, Tokens: given.Tokens, TokensIn: given.TokensIn, TokensOut: given.TokensOut, Money: given.Money}
 	terms.Scope, terms.Whole, terms.Holder = f.run.Scope(), f.whole, f.run.Grant.Holder()
 	terms.Released = f.released()

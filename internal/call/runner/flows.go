@@ -51,6 +51,7 @@ type flowOf struct {
 	of    policy.Of
 	seen  ledger.CallFlow
 	added []string // by the call, when it begins
+	files fileFlow
 }
 
 // checkFlows decides the call by the labels of its context and of what it names. From here on
@@ -68,17 +69,24 @@ func (f *flight) checkFlows(ctx context.Context) error {
 		}
 	}
 	labels, at := f.run.Context.read()
+	f.flow = &flowOf{flows: flows, seen: ledger.CallFlow{Context: labels, Read: at}}
 	if f.run.Recall != nil {
-		var err error
-		if labels, err = f.run.Recall.Context(ctx, f.c); err != nil {
+		was, err := f.run.Recall.Flow(ctx, f.c)
+		if err != nil {
 			return err
 		}
+		was.Read, was.Added = at, 0
+		f.flow.seen, labels = was, was.Context
 	}
 	call := f.policyCall()
-	of := flows.Of(call, f.run.Env.Foreign)
-	f.flow = &flowOf{flows: flows, of: of, seen: ledger.CallFlow{Context: labels, Read: at}}
+	if err := f.recallLabels(ctx, &call); err != nil {
+		return err
+	}
+	f.flow.of = flows.Of(call, f.run.Env.Foreign)
 	f.whole = f.chain
-	f.chain = flows.Narrow(flows.Set(labels), of, f.run.Env.Foreign)
+	if err := f.narrow(ctx, flows.Set(labels)); err != nil {
+		return err
+	}
 	f.limits = f.chain.Limits()
 	d := flows.DecideFlows(f.chain, call)
 	if d.Effect == policy.Allow {
@@ -97,6 +105,7 @@ func (f *flight) checkFlows(ctx context.Context) error {
 // addLabels adds the labels of the call's result to the context, before the call begins.
 func (f *flight) addLabels(context.Context) error {
 	if f.flow != nil {
+		f.traceWrites()
 		f.flow.added = f.flow.flows.Names(f.flow.of.Result)
 		f.flow.seen.Added = f.run.Context.Add(f.flow.added)
 	}

@@ -53,8 +53,8 @@ type Recall interface {
 	Recall(ctx context.Context, c Call, at Gate) error
 	// Bounds returns the recorded bounds of the call.
 	Bounds(ctx context.Context, c Call) (Bounds, error)
-	// Context returns the labels of the context in which the call was decided.
-	Context(ctx context.Context, c Call) ([]string, error)
+	// Flow returns the labels with which the call was decided.
+	Flow(ctx context.Context, c Call) (ledger.CallFlow, error)
 	// Released returns which held call the recorded call carried out; nil: none.
 	Released(ctx context.Context, c Call) (*ledger.HeldCall, error)
 	// Tool returns the recorded tool of the call; false: the catalog's tool is used.

@@ -263,7 +263,7 @@ type yes struct{}
 
 func (yes) Recall(context.Context, runner.Call, runner.Gate) error { return nil }
 
-func (yes) Context(context.Context, runner.Call) ([]string, error) { return nil, nil }
+func (yes) Flow(context.Context, runner.Call) (ledger.CallFlow, error) { return ledger.CallFlow{}, nil }
 
 func (yes) Released(context.Context, runner.Call) (*ledger.HeldCall, error) { return nil, nil }
 

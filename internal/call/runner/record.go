@@ -77,7 +77,7 @@ func (f *flight) factsMatter() bool {
 		return len(f.actions) > 0
 	}
 	for _, a := range f.actions {
-		if a.Real != "" && a.Real != a.Path || len(a.Addrs) > 0 || a.Exe != "" || len(a.Contents) > 0 || len(a.Uses) > 0 {
+		if a.Real != "" && a.Real != a.Path || len(a.Addrs) > 0 || a.Exe != "" || len(a.Contents) > 0 || len(a.Uses) > 0 || len(a.Labels) > 0 || len(a.Below) > 0 {
 			return true
 		}
 	}
@@ -136,6 +136,10 @@ func (f *flight) recordOutcome(ctx context.Context, o Outcome, out []byte, used 
 			return 0, err
 		}
 	}
+	labels, err := f.labelsOfOutcome(after)
+	if err != nil {
+		return 0, err
+	}
 	ev.Status, ev.Timeline = o.Status, f.marks[:]
 	for _, h := range o.Happened {
 		ev.Effects |= tool.EffectSet(h.Effect)
@@ -161,7 +165,7 @@ func (f *flight) recordOutcome(ctx context.Context, o Outcome, out []byte, used 
 	// Not Durable: until the next intent or the run's end is, a loss of power
 	// can cost this outcome, and its intent then counts as interrupted.
 	entries := append([]ledger.Entry{{Event: ev, Payload: pay}}, f.violationEntries(f.created.UnixMicro()+f.marks[3], o.Violations)...)
-	return f.r.Record.Append(after, entries...)
+	return f.r.Record.Append(after, append(entries, labels...)...)
 }
 
 // addHappened adds the side effects and refused attempts of the call.

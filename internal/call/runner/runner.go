@@ -213,6 +213,7 @@ type Runner struct {
 	Observe func(Notice)     // nil: none
 	Now     func() time.Time // nil: time.Now
 	Mask    Mask             // nil: no secrets
+	Files   FileLabels       // nil: files have the labels of their paths alone
 
 	Hooks        []Hook       // called around calls, in order
 	Sources      *Sources     // nil: sources have no limits

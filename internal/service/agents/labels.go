@@ -11,7 +11,6 @@ import (
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/store"
-	"github.com/remitrun/remit/internal/service/runs"
 )
 
 // contexts are the labels of running sessions. A session and its sub-agents share one context,
@@ -143,7 +142,7 @@ func (w *labelWalk) session(ctx context.Context, id uuid.UUID) error {
 		if i+1 < len(list) && len(list[i+1].Labels) > 0 {
 			continue
 		}
-		labels, err := runs.LabelsOf(ctx, w.st, r)
+		labels, err := store.RunLabels(ctx, w.st, r)
 		if err != nil {
 			return err
 		}

@@ -311,6 +311,9 @@ func (s *Changes) applyFiles(ctx context.Context, c Changeset, who string, paths
 	if err := c.tell(ctx, ledger.Event{Change: ledger.ChangesApplying, Principal: who}, nil); err != nil {
 		return c, err
 	}
+	if err := c.label(ctx, paths); err != nil {
+		return c, errors.Join(err, c.tell(ctx, ledger.Event{Change: ledger.ChangesFailed, Principal: who, Code: fault.CodeOf(err)}, nil))
+	}
 	c.Changes, err = c.Set.Apply(c.decide, paths...)
 	if err != nil {
 		return c, errors.Join(err, c.tell(ctx, ledger.Event{Change: ledger.ChangesFailed, Principal: who, Code: fault.CodeOf(err)}, nil))

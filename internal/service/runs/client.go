@@ -89,7 +89,7 @@ func (c *ClientSession) inherit(ctx context.Context, in *runner.Info, begun ledg
 	if !in.Grant.Chain().HasFlows() {
 		return nil
 	}
-	labels, err := LabelsOf(ctx, c.store, begun)
+	labels, err := store.RunLabels(ctx, c.store, begun)
 	if err != nil {
 		return err
 	}
@@ -98,19 +98,6 @@ func (c *ClientSession) inherit(ctx context.Context, in *runner.Info, begun ledg
 	}
 	in.Context.Add(labels)
 	return nil
-}
-
-// LabelsOf lists the labels of a run's context.
-func LabelsOf(ctx context.Context, st store.Store, run ledger.Run) ([]string, error) {
-	labels := slices.Clone(run.Labels)
-	for call, err := range st.Calls(ctx, run.Seq) {
-		if err != nil {
-			return nil, err
-		}
-		labels = append(labels, call.Labels...)
-	}
-	slices.Sort(labels)
-	return slices.Compact(labels), nil
 }
 
 // recordedName names the run: the client, and the beginning of its session's ID.

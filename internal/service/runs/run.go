@@ -32,6 +32,7 @@ import (
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/approvals"
 	"github.com/remitrun/remit/internal/service/changes"
+	"github.com/remitrun/remit/internal/service/filelabels"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/notify"
@@ -220,9 +221,11 @@ func (s *Runs) prepare(ctx context.Context, q Request, in *runner.Info) (b Activ
 	if err = s.Secrets.Guard(in); err != nil {
 		return b, res, err
 	}
-	if b.store, err = s.Home.Ledger(ctx); err != nil {
+	backend, err := s.Home.Ledger(ctx)
+	if err != nil {
 		return b, res, err
 	}
+	b.store = backend
 	if in.Frozen = q.Frozen; q.Planning {
 		in.Phase = runner.Planning
 	}
@@ -236,6 +239,7 @@ func (s *Runs) prepare(ctx context.Context, q Request, in *runner.Info) (b Activ
 	}
 	in.Bound, in.Volatile = s.Home.Env(q.Workspace), s.Policies.Volatile(res.Policies)
 	b.Runner = s.runner(recorderOf(b.store, q), s.asker(q), observe)
+	b.Runner.Files = filelabels.Labels{Store: backend}
 	b.Runner.Hooks = slices.Concat(s.Hooks, q.Hooks)
 	if q.Agent != nil {
 		b.Runner.Catalog = q.Agent.Tools
