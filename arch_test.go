@@ -72,6 +72,7 @@ var mayImport = map[string]string{
 	"base/document": "base/regex base/canon base/clip base/fault base/near go.yaml.in/yaml/v4",
 	"base/schema":   "base/clip base/near base/regex",
 	// core: pure
+	"authority/provenance":       "base/inspect base/near golang.org/x/text",
 	"authority/policy":           "base/regex base/clip base/document base/fault base/near base/tool authority/policy/command authority/policy/glob authority/policy/language authority/policy/target",
 	"authority/policy/cases":     "base/document base/fault base/tool authority/policy authority/policy/target",
 	"authority/policy/language":  "",

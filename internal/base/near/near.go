@@ -19,16 +19,16 @@ func Word(word string, candidates []string) string {
 		if len(c) > maxWord {
 			continue
 		}
-		if d := distance(strings.ToLower(word), strings.ToLower(c)); d < bestAt && d < len(c) {
+		if d := Distance(strings.ToLower(word), strings.ToLower(c)); d < bestAt && d < len(c) {
 			best, bestAt = c, d
 		}
 	}
 	return best
 }
 
-// distance counts the insertions, deletions, replacements and swaps of
+// Distance counts the insertions, deletions, replacements and swaps of
 // neighbours that make a into b (the optimal string alignment variant).
-func distance(a, b string) int {
+func Distance(a, b string) int {
 	prev2, prev, cur := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range prev {
 		prev[j] = j

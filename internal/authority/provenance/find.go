@@ -1,0 +1,192 @@
+package provenance
+
+import (
+	"strings"
+
+	"github.com/remitrun/remit/internal/base/inspect"
+	"github.com/remitrun/remit/internal/base/near"
+)
+
+// Found is what an index knows of a value. The zero Found is not trusted.
+type Found struct {
+	Origin  Origin // the first one
+	Trusted bool   // people or trusted data have the value
+	Given   bool   // people have it
+}
+
+func (f Found) and(o Found) Found {
+	if f.Trusted && !o.Trusted || f.Origin.Kind == Unknown {
+		f.Origin = o.Origin
+	}
+	f.Trusted, f.Given = f.Trusted && o.Trusted, f.Given && o.Given
+	return f
+}
+
+// slot is what is known of a hash, under a scope.
+func (x *Index) at(h, scope uint64) Found {
+	s := x.slots[h]
+	var f Found
+	if s.first != 0 {
+		f.Origin = x.origins[s.first-1]
+	}
+	if s.trusted != 0 && s.trusted != repeated {
+		o := &x.origins[s.trusted-1]
+		f.Given = o.Kind.given()
+		f.Trusted = f.Given || o.scope == scope
+	}
+	return f
+}
+
+// Find looks a value up. A text of several words is trusted if each word is, and each pair of
+// words beside each other. A URL is trusted as a whole, and a mail address without its name.
+// scope is that of [Result.Scope].
+func (x *Index) Find(scope uint64, value string) Found {
+	v := strings.TrimSpace(fold(value))
+	if a, ok := named(v); ok {
+		v = a
+	}
+	if l := linkIn(v); l != "" && l == v {
+		f := x.at(x.link(v), scope)
+		if f.Trusted || strings.Contains(v, "/") {
+			return f
+		}
+	}
+	if a := account(v); a != "" {
+		if f := x.at(x.hash(a)^accountKind, scope); f.Trusted {
+			return f
+		}
+	}
+	var all Found
+	before, n, item := uint64(0), 0, uint64(0)
+	scan{word: func(w string, _ class) {
+		h := x.hash(w)
+		f := x.at(h, scope)
+		if n == 0 {
+			all = f
+		} else {
+			all = all.and(f).and(x.at(join(before^pairKind, h), scope))
+		}
+		before, item, n = h, join(item, h), n+1
+	}, line: func() {}}.words(v)
+	if whole := x.at(item^itemKind, scope); n > 1 && whole.Origin.Kind != Unknown {
+		all.Origin = whole.Origin
+	}
+	return all
+}
+
+// named is the address of a mailbox with a name, as in Ann <ann@example.com>.
+func named(v string) (string, bool) {
+	at := strings.IndexByte(v, '<')
+	if at < 0 || !strings.HasSuffix(v, ">") {
+		return "", false
+	}
+	a := v[at+1 : len(v)-1]
+	return a, a != "" && address(a) == a && strings.Trim(v[:at], " ") == v[:max(at-1, 0)] && !strings.ContainsAny(v[:at], "@<>,;")
+}
+
+// Item returns the result that had a value as a whole line or text; false: none had.
+func (x *Index) Item(value string) (Origin, bool) {
+	f := x.at(x.key(value)^itemKind, 0)
+	return f.Origin, f.Origin.Kind == Outside || f.Origin.Kind == Trusted
+}
+
+// key hashes the words of a value as a line.
+func (x *Index) key(value string) uint64 {
+	line := uint64(0)
+	scan{word: func(w string, _ class) { line = join(line, x.hash(w)) }, line: func() {}}.words(strings.TrimSpace(fold(value)))
+	return line
+}
+
+// HasLink reports whether some text had exactly this URL. It counts the links that are followed
+// after a confidential read: their choice could tell what was read.
+func (x *Index) HasLink(link string, confidential bool) bool {
+	h := x.link(strings.TrimSpace(fold(link)))
+	if x.at(h, 0).Origin.Kind == Unknown {
+		return false
+	}
+	if !confidential || x.links[h] {
+		return true
+	}
+	if len(x.links) >= maxLinks {
+		return false
+	}
+	x.links[h] = true
+	return true
+}
+
+// Endorse notes that a person approved a value, from where it came, for an argument of a tool.
+func (x *Index) Endorse(tool, argument, value string) {
+	x.endorsed[x.endorsement(tool, argument, value)] = true
+}
+
+// Endorsed reports whether a person approved a value for an argument of a tool.
+func (x *Index) Endorsed(tool, argument, value string) bool {
+	return len(x.endorsed) > 0 && x.endorsed[x.endorsement(tool, argument, value)]
+}
+
+func (x *Index) endorsement(tool, argument, value string) endorsement {
+	v := strings.TrimSpace(fold(value))
+	h := x.key(v)
+	if l := linkIn(v); l != "" && l == v {
+		h = x.link(v)
+	}
+	return endorsement{tool, argument, h, x.slots[h].first}
+}
+
+// befriend keeps a trusted mail address, to compare others with it.
+func (x *Index) befriend(w string) {
+	if a := strings.ToLower(address(w)); a != "" && len(a) <= maxAddress && len(x.friends) < maxFriends {
+		if _, known := x.friends[a]; !known {
+			x.friends[strings.Clone(a)] = 0
+		}
+	}
+}
+
+// maxAddress is the longest mail address that is compared, in bytes.
+const maxAddress = 64
+
+// Used notes that a call goes to a value.
+func (x *Index) Used(value string) {
+	v := strings.ToLower(strings.TrimSpace(fold(value)))
+	if n, known := x.friends[v]; known {
+		x.friends[v] = n + 1
+	}
+}
+
+// Similar finds a trusted mail address that a value could be taken for, and how many calls went
+// to it; "": none.
+func (x *Index) Similar(value string) (string, int) {
+	v := strings.ToLower(strings.TrimSpace(fold(value)))
+	if address(v) == "" || len(v) > maxAddress {
+		return "", 0
+	}
+	best, uses := "", -1
+	for a, n := range x.friends {
+		if a == v || n < uses || n == uses && a > best {
+			continue
+		}
+		if inspect.Alike(a, v) || near.Distance(a, v) <= 2 {
+			best, uses = a, n
+		}
+	}
+	return best, max(uses, 0)
+}
+
+// Embedded are the URLs, mail addresses and account numbers in a text.
+func Embedded(text string) []string {
+	var out []string
+	var accounts accountRun
+	scan{func(w string, _ class) {
+		if a := address(w); a != "" {
+			out = append(out, a)
+		}
+		if accounts.add(w) {
+			out = append(out, accounts.text)
+		}
+	}, func() { accounts = accountRun{} }, func(run string) {
+		if l := linkIn(run); l != "" {
+			out = append(out, l)
+		}
+	}}.words(fold(text))
+	return out
+}
