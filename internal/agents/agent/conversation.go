@@ -123,6 +123,24 @@ func load(ctx context.Context, from messageReader, session uuid.UUID, upTo int) 
 	return c, nil
 }
 
+// SpokenIn gives the messages of the user in a session, oldest first.
+func SpokenIn(ctx context.Context, from messageReader, session uuid.UUID) ([]Message, error) {
+	var out []Message
+	for r, err := range from.Messages(ctx, session, 0, false) {
+		if err != nil {
+			return nil, err
+		}
+		m, err := decode(r)
+		if err != nil {
+			return nil, err
+		}
+		if m.Role == model.User && m.Kind == Spoken {
+			out = append(out, m)
+		}
+	}
+	return out, nil
+}
+
 // order puts the newest summary first and drops the messages that it replaces.
 func (c *conversation) order() {
 	at := -1

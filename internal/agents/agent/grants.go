@@ -7,6 +7,7 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/provenance"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
@@ -84,6 +85,8 @@ type Run interface {
 	// Timed reports whether the run's time is limited, so that it should not be kept
 	// open for the next message.
 	Timed() bool
+	// Said tells the run what the operator or a person said in the session.
+	Said(kind provenance.Kind, text string)
 	// End records the run's end.
 	End(ctx context.Context) error
 }

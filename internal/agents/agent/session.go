@@ -54,7 +54,8 @@ type activation struct {
 	loop    *loop
 	by      Caller
 	granted Granted
-	agent   int // version of the agent that the loop was prepared from
+	agent   int  // version of the agent that the loop was prepared from
+	child   bool // of a sub-agent
 }
 
 // acquire gives a session for use until release. The first use starts its goroutine.

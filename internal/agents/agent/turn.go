@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/remitrun/remit/internal/authority/provenance"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/ledger"
@@ -229,6 +230,9 @@ func (t *turn) prepare(ctx context.Context) (*activation, Message, error) {
 	if err = act.loop.addUserMessage(ctx, t.text); err != nil {
 		return act, Message{}, errors.Join(err, t.settle(act, err))
 	}
+	if !act.child { // what a sub-agent is told, a model said
+		act.run.Said(provenance.Person, t.text)
+	}
 	return act, conv.view[len(conv.view)-1].Message, nil
 }
 
@@ -317,7 +321,10 @@ func (t *turn) wake(ctx context.Context, r store.SessionRecord, d sessionDoc, a 
 		return nil, errors.Join(err, run.End(context.WithoutCancel(ctx)))
 	}
 	conv.write = s.messageWriter(l.id, run.Seq())
-	act := &activation{lease: held, run: run, by: t.by, granted: granted, agent: a.Version}
+	act := &activation{lease: held, run: run, by: t.by, granted: granted, agent: a.Version, child: d.Child != nil}
+	if !act.child {
+		run.Said(provenance.Policy, a.SystemPrompt)
+	}
 	act.loop = &loop{set: set, conv: conv, run: run, publish: l.publish, gate: l.gate, told: l.takeTold, earlier: before.step, output: before.outcome}
 	l.setRun(act)
 	l.showState(held.epoch, d)

@@ -18,6 +18,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/authority/provenance"
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -254,6 +255,7 @@ type testRun struct {
 
 func (r *testRun) ID() uuid.UUID                           { return r.run.ID }
 func (r *testRun) Seq() ledger.Seq                         { return r.run.Seq }
+func (r *testRun) Said(provenance.Kind, string)            {}
 func (r *testRun) Timed() bool                             { return false }
 func (r *testRun) Chain() policy.Chain                     { return r.run.Grant.Chain() }
 func (r *testRun) Lookup(id tool.ID) (runner.Entry, error) { return r.cat.Lookup(id) }

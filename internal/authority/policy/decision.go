@@ -68,6 +68,7 @@ type Decision struct {
 	Reason   string    // for people
 	Refusals []Refusal // every rule that denies or asks; nil when allowed
 	Admin    bool      // a rule asks for somebody who may approve admin calls
+	Steered  []Steered // the values that flows ask about
 }
 
 // ByFlow reports whether a flow asks. An approval that was given for other reasons, as for all
@@ -78,6 +79,17 @@ func (d Decision) ByFlow() bool {
 	})
 }
 
+// Endorses reports whether all flows that ask are about values, which an approval can endorse
+// for the session.
+func (d Decision) Endorses() bool {
+	if len(d.Steered) == 0 || slices.ContainsFunc(d.Steered, func(s Steered) bool { return s.Destroys }) {
+		return false
+	}
+	return !slices.ContainsFunc(d.Refusals, func(r Refusal) bool {
+		return r.Rule != nil && strings.HasPrefix(r.Rule.Name, "flows.") && !strings.Contains(r.Rule.Name, ".ask_steered[")
+	})
+}
+
 // Call is the subject of a decision: a tool, its arguments, and the actions that
 // the call needs (the tool's own and those of [Chain.Within]).
 type Call struct {
@@ -85,6 +97,7 @@ type Call struct {
 	Args    tool.Args
 	Actions []tool.Action
 	Plan    PlanFit // how it stands to the frozen plan of its run
+	Run     string  // the run, as origins of values name it
 
 	Recorded RecordedLabels // of files, besides those in Actions
 }

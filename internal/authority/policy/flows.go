@@ -7,6 +7,7 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/policy/glob"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
 )
 
 // Labels is a set of the labels of one chain; see [Flows].
@@ -19,10 +20,13 @@ type Labels uint64
 type Flows struct {
 	chain  Chain
 	labels []flowLabel
+	steers []steerRule
+	scope  uint64 // under which results of trusted calls are trusted
 	local  *Rules // keeps commands on this machine and confined; nil: no label is withheld
 
-	mu     sync.Mutex
-	chains map[flowKey]Chain
+	mu      sync.Mutex
+	chains  map[flowKey]Chain
+	schemas map[*tool.Spec]*argumentSchema
 }
 
 type flowKey struct {
@@ -69,7 +73,7 @@ func (c Chain) Flows() (*Flows, error) {
 	if slices.ContainsFunc(c, func(r *Rules) bool { return r == nil || r.policy == nil }) {
 		return nil, fault.New(fault.PolicyInvalid, "a policy of the chain is missing")
 	}
-	f := &Flows{chain: c, chains: map[flowKey]Chain{}}
+	f := &Flows{chain: c, chains: map[flowKey]Chain{}, schemas: map[*tool.Spec]*argumentSchema{}}
 	for _, name := range c.LabelNames() {
 		l, err := c.flowLabel(name)
 		if err != nil {
@@ -79,6 +83,9 @@ func (c Chain) Flows() (*Flows, error) {
 	}
 	if len(f.labels) > MaxDataLabels {
 		return nil, fault.New(fault.PolicyInvalid, "the policies together have %d labels; the limit is %d", len(f.labels), MaxDataLabels)
+	}
+	if err := f.steering(); err != nil {
+		return nil, err
 	}
 	return f, f.confine()
 }

@@ -29,8 +29,14 @@ type Flow struct {
 	Label string
 	Ask   []FlowEntry // of an untrusted label: needs approval
 	Only  []FlowEntry // of a confidential label: all that the data may reach
-	Line  int
-	only  bool // the document has a list only, perhaps an empty one
+	// Steered: of an untrusted label: needs approval if a value that chooses what the call does
+	// is not known to come from people or trusted data. Choose are tools whose results list
+	// values that may be chosen. Text are arguments that are text, as "TOOL ARGUMENT,ARGUMENT".
+	Steered []FlowEntry
+	Choose  []FlowEntry
+	Text    []FlowEntry
+	Line    int
+	only    bool // the document has a list only, perhaps an empty one
 }
 
 // Limits reports whether the flow has a list only, which may be empty.
@@ -121,11 +127,13 @@ func (s *dataSettings) flowsSetting() setting {
 				}
 				f := Flow{Label: key.Text, Line: key.Line}
 				before := p.Problems()
-				p.mapping(value, path, document.Fields{"ask": p.flowEntries(&f.Ask, asks, true), "only": func(n *document.Node, path string) {
-					f.only = true
-					p.flowEntries(&f.Only, sinks, false)(n, path)
-				}})
-				if p.Problems() == before && len(f.Ask) == 0 && !f.only {
+				p.mapping(value, path, document.Fields{"ask": p.flowEntries(&f.Ask, asks, true),
+					"ask_steered": p.flowEntries(&f.Steered, asks, true), "choose": p.flowEntries(&f.Choose, []string{"tools"}, false), "text": p.textEntries(&f.Text),
+					"only": func(n *document.Node, path string) {
+						f.only = true
+						p.flowEntries(&f.Only, sinks, false)(n, path)
+					}})
+				if p.Problems() == before && len(f.Ask)+len(f.Steered) == 0 && !f.only {
 					p.Fail(key, path, "the flow of %q has no consequence", f.Label).Hint = "write ask: [...] for data that is not trusted, or only: [...] for data that is confidential"
 				}
 				s.flows, s.flowPos = append(s.flows, f), append(s.flowPos, p.Pos(key))
@@ -158,8 +166,10 @@ func (s *dataSettings) check(p *parser, path string, inherit bool) {
 			fail("add kind: confidential to the label, or write ask", "only is for confidential labels, and %q is untrusted", f.Label)
 		case f.only && at >= 0 && slices.ContainsFunc(s.labels[at].But, FlowEntry.withheld):
 			fail("name the sources in from so that they leave it out, or except a tool or a command", "only withholds all of from, so but cannot except files, hosts or secrets of %q", f.Label)
-		case len(f.Ask) > 0 && confidential:
+		case len(f.Ask)+len(f.Steered) > 0 && confidential:
 			fail("write only: [...], or remove kind: confidential from the label", "ask is for untrusted labels, and %q is confidential", f.Label)
+		case len(f.Steered) == 0 && len(f.Choose)+len(f.Text) > 0:
+			fail("add ask_steered: [...]", "choose and text are for flows with ask_steered")
 		}
 	}
 }
@@ -276,6 +286,14 @@ func (s *dataSettings) printFlows(w *printer, in int) {
 		w.line(in+1, "%s:", f.Label)
 		if len(f.Ask) > 0 {
 			w.line(in+2, "ask: %s", quoteAll(flowTexts(f.Ask)))
+		}
+		for _, list := range []struct {
+			name    string
+			entries []FlowEntry
+		}{{"ask_steered", f.Steered}, {"choose", f.Choose}, {"text", f.Text}} {
+			if len(list.entries) > 0 {
+				w.line(in+2, "%s: %s", list.name, quoteAll(flowTexts(list.entries)))
+			}
 		}
 		if f.only {
 			w.line(in+2, "only: %s", quoteAll(flowTexts(f.Only)))

@@ -264,30 +264,52 @@ type dojoVerdict struct {
 	Denied []int `json:"injection_calls_denied"`
 }
 
-func TestAgentDojoSample(t *testing.T) {
-	var f struct {
-		Suites map[string]struct {
-			UserTasks []struct {
-				ID    string
-				Calls []dojoCall `json:"ground_truth_calls"`
-				Exact dojoPolicy `json:"policy_exact"`
-				Least dojoPolicy `json:"policy_least_privilege"`
-				Only  dojoPolicy `json:"policy_tool_only"`
-			} `json:"user_tasks"`
-			Injections []struct {
-				ID    string
-				Calls []dojoCall `json:"ground_truth_calls"`
-			} `json:"injection_tasks"`
-		}
-		Pairs []struct {
-			Suite     string
-			User      string      `json:"user_task"`
-			Injection string      `json:"injection_task"`
-			Only      dojoVerdict `json:"policy_tool_only"`
-			Least     dojoVerdict `json:"policy_least_privilege"`
-			Exact     dojoVerdict `json:"policy_exact"`
-		}
+type dojoSuite struct {
+	Tools []struct {
+		Name, Effect string
+		Input        json.RawMessage `json:"input_schema"`
 	}
+	UserTasks  []dojoTask      `json:"user_tasks"`
+	Injections []dojoInjection `json:"injection_tasks"`
+}
+
+type dojoTask struct {
+	ID, Prompt string
+	Output     string     `json:"ground_truth_output"`
+	First      int        `json:"first_untrusted_step"`
+	Calls      []dojoCall `json:"ground_truth_calls"`
+	Exact      dojoPolicy `json:"policy_exact"`
+	Least      dojoPolicy `json:"policy_least_privilege"`
+	Only       dojoPolicy `json:"policy_tool_only"`
+}
+
+type dojoInjection struct {
+	ID, Goal string
+	Calls    []dojoCall `json:"ground_truth_calls"`
+}
+
+func (s dojoSuite) task(id string) dojoTask {
+	return s.UserTasks[slices.IndexFunc(s.UserTasks, func(u dojoTask) bool { return u.ID == id })]
+}
+
+func (s dojoSuite) injection(id string) dojoInjection {
+	return s.Injections[slices.IndexFunc(s.Injections, func(in dojoInjection) bool { return in.ID == id })]
+}
+
+type dojoSample struct {
+	Suites map[string]dojoSuite
+	Pairs  []struct {
+		Suite, Kind string
+		User        string      `json:"user_task"`
+		Injection   string      `json:"injection_task"`
+		Only        dojoVerdict `json:"policy_tool_only"`
+		Least       dojoVerdict `json:"policy_least_privilege"`
+		Exact       dojoVerdict `json:"policy_exact"`
+	}
+}
+
+func TestAgentDojoSample(t *testing.T) {
+	var f dojoSample
 	thirdParty(t, "agents/agentdojo_dev_sample.json", &f)
 	allowed := func(c policy.Chain, call dojoCall) bool {
 		return c.Decide(policy.Call{Tool: &tool.Spec{ID: tool.ID(call.Tool), Source: "mcp"}, Args: call.Args}).Effect == policy.Allow

@@ -130,7 +130,11 @@ func (x *Index) endorsement(tool, argument, value string) endorsement {
 	if l := linkIn(v); l != "" && l == v {
 		h = x.link(v)
 	}
-	return endorsement{tool, argument, h, x.slots[h].first}
+	from := x.slots[h].first
+	if from != 0 && x.origins[from-1].Kind == Unknown {
+		from = 0
+	}
+	return endorsement{tool, argument, h, from}
 }
 
 // befriend keeps a trusted mail address, to compare others with it.

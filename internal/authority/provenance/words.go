@@ -271,7 +271,7 @@ func account(s string) string {
 			found = a.text
 		}
 	}, line: func() {}}.words(s)
-	if len(found) != len(strings.NewReplacer(" ", "", "-", "").Replace(s)) {
+	if len(found) != len(s)-strings.Count(s, " ")-strings.Count(s, "-") {
 		return ""
 	}
 	return found

@@ -178,8 +178,7 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 		others.Here = nil
 		d = &others
 	}
-	terms.Session = terms.Session && !q.Decision.ByFlow()
-	if terms.Session {
+	if terms.Session && !q.Decision.ByFlow() {
 		if a, ok, err := d.session(ctx, q); err != nil || ok {
 			return a, err
 		}
@@ -204,7 +203,7 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 		}
 		done, err := filed, error(nil)
 		if filed.State == store.Waiting {
-			done, err = d.wait(ctx, q, filed, terms.Session)
+			done, err = d.wait(ctx, q, filed, d.offersSession(q))
 		}
 		if errors.Is(err, ErrNotHere) {
 			return runner.Answer{}, d.noApprover(q, filed)
@@ -228,6 +227,15 @@ func (d *Desk) Ask(ctx context.Context, q runner.Question) (runner.Answer, error
 		// Approved for one call: the next round claims it, unless the same call at
 		// the same time has. Then the question is put again.
 	}
+}
+
+// offersSession reports whether a question may be answered for the session. What a flow asks
+// about values is, if the call waits for the answer: it then endorses these values.
+func (d *Desk) offersSession(q runner.Question) bool {
+	if !q.Run.Grant.Chain().Terms().Session {
+		return false
+	}
+	return !q.Decision.ByFlow() || q.Decision.Endorses() && !q.Ahead && (d.Wait || d.Here != nil)
 }
 
 // noApprover is the refusal of a call whose question was filed for others to answer.
@@ -290,7 +298,7 @@ func (d *Desk) file(ctx context.Context, q runner.Question, binding [32]byte, un
 	if q.Run.Grant.Kept() {
 		s.Grant = q.Run.Grant.ID()
 	}
-	if s.Body, err = json.Marshal(d.body(q, terms.Session && !q.Decision.ByFlow())); err != nil {
+	if s.Body, err = json.Marshal(d.body(q, d.offersSession(q))); err != nil {
 		return store.Approval{}, fault.Wrap(fault.Internal, err, "the approval question cannot be encoded")
 	}
 	filed, err := d.Store.Request(context.WithoutCancel(ctx), s) // wait takes it back where the call is given up
@@ -433,6 +441,9 @@ func (d *Desk) body(q runner.Question, session bool) Body {
 	}
 	if session {
 		p, ok := Propose(q.Spec.ID, q.Digest, q.Call.Args, q.Actions)
+		if q.Decision.Endorses() {
+			p, ok = endorsement(q), true
+		}
 		if text, err := json.Marshal(p); ok && err == nil && red.Text(string(text)) == string(text) { // a pattern is shown as it is
 			b.Pattern = &p
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
+	"github.com/remitrun/remit/internal/call/runner"
 )
 
 // Pattern is the calls that an approval for a session holds for: calls of one
@@ -29,6 +30,23 @@ type Pattern struct {
 	Same    map[string]json.RawMessage `json:"same,omitempty"` // arguments with these values
 	Any     []string                   `json:"any,omitempty"`  // arguments with any text: what is written
 	Through []string                   `json:"through,omitempty"`
+	// Values: the approval endorses these values for these arguments, and covers no calls.
+	Values []Value `json:"values,omitempty"`
+}
+
+// Value is a value of an argument.
+type Value struct {
+	Argument string `json:"argument"`
+	Value    string `json:"value"`
+}
+
+// endorsement is the pattern that endorses the values that a question is about.
+func endorsement(q runner.Question) Pattern {
+	p := Pattern{Tool: q.Spec.ID, Digest: q.Digest.String()}
+	for _, s := range q.Decision.Steered {
+		p.Values = append(p.Values, Value{s.Argument, s.Value})
+	}
+	return p
 }
 
 // ActionPattern is a kind of action and where.
@@ -95,7 +113,7 @@ func Propose(id tool.ID, digest tool.Digest, args tool.Args, actions []tool.Acti
 
 // Matches reports whether a call is of the pattern.
 func (p Pattern) Matches(id tool.ID, digest tool.Digest, args tool.Args, actions []tool.Action) bool {
-	if id != p.Tool || digest.String() != p.Digest || len(actions) == 0 != (len(p.Actions) == 0) {
+	if len(p.Values) > 0 || id != p.Tool || digest.String() != p.Digest || len(actions) == 0 != (len(p.Actions) == 0) {
 		return false
 	}
 	for i := range actions {
@@ -195,6 +213,9 @@ func says(v any, actions []tool.Action) bool {
 // quoted.
 func (p Pattern) Lines() []string {
 	out := []string{"calls of " + string(p.Tool)}
+	for _, v := range p.Values {
+		out = append(out, fmt.Sprintf("no longer ask about %q = %s", v.Argument, withDigest(strconv.QuoteToASCII(v.Value))))
+	}
 	for _, a := range p.Actions {
 		switch {
 		case len(a.Argv) > 0:

@@ -59,6 +59,10 @@ func (r *Recording) Compare(ctx context.Context, c runner.Call, o runner.Outcome
 	if err != nil {
 		return nil, err
 	}
+	flow, err := r.flow(ctx, rec)
+	if err != nil {
+		return nil, err
+	}
 	status := rec.Status
 	if status == tool.Pending {
 		status = tool.StatusInterrupted
@@ -80,6 +84,7 @@ func (r *Recording) Compare(ctx context.Context, c runner.Call, o runner.Outcome
 		{"tool's digest", digestText(rec.Digest), digestText(o.Digest), false},
 		{"decision", decision(rec.Effect.String(), rec.Rule, rec.Approved), decision(o.Decision.Effect.String(), ruleText(o), o.Approved && !askedByClient(rec)), false},
 		{"labels", strings.Join(rec.Labels, " "), strings.Join(o.Labels, " "), false},
+		{"origins", origins(flow.Steered), origins(o.Decision.Steered), false},
 		{"status", status.String(), o.Status.String(), false},
 		{"error", wasErr, errText(o.Err, wasErr), false},
 		{"output", string(wasOut), string(out), true},

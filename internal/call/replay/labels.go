@@ -56,6 +56,7 @@ func (r *Recording) CheckLabels(ctx context.Context) (*Mismatch, error) {
 type judgedContexts struct {
 	chain  policy.Chain
 	labels map[int][]string
+	values map[int]policy.Decision // by the flows that ask about values
 }
 
 // contextsUnder joins the labels of the calls that ran, in their order, under a chain.
@@ -71,9 +72,19 @@ func (r *Recording) contextsUnder(ctx context.Context, tools runner.Catalog, cha
 		return nil, err
 	}
 	out, seen := map[int][]string{}, flows.Set(r.Run.Labels)
+	values := map[int]policy.Decision{}
+	j, err := r.judgeValues(ctx, flows, chain)
+	if err != nil {
+		return nil, err
+	}
 	for _, i := range r.order {
 		c := r.calls[i]
 		out[i] = flows.Names(seen)
+		if j != nil {
+			if values[i], err = j.judge(ctx, tools, c, seen); err != nil {
+				return nil, err
+			}
+		}
 		if waits(c) || beforeIntent(c) || c.Status == tool.Skipped || c.Status == tool.StatusDenied {
 			continue
 		}
@@ -89,7 +100,7 @@ func (r *Recording) contextsUnder(ctx context.Context, tools runner.Catalog, cha
 			seen |= of.Result
 		}
 	}
-	r.judged = &judgedContexts{slices.Clone(chain), out}
+	r.judged = &judgedContexts{slices.Clone(chain), out, values}
 	return out, nil
 }
 
@@ -123,6 +134,10 @@ func (r *Recording) judgeFlows(ctx context.Context, d policy.Decision, c ledger.
 		return d, err
 	}
 	if f := flows.DecideFlows(flows.Narrow(flows.Set(context), of, r.Run.Client != ""), call); f.Effect < policy.Allow {
+		f.Admin = d.Admin
+		return f, nil
+	}
+	if f, ok := r.judged.values[c.Index]; ok && f.Effect < d.Effect {
 		f.Admin = d.Admin
 		return f, nil
 	}

@@ -39,6 +39,9 @@ type Recording struct {
 	order []int
 
 	judged *judgedContexts // of the chain that was asked about last
+	said   []Word          // in the run's session
+	before []ledger.Run    // earlier runs of its session
+	traced *trace          // the values of the context up to the call that was replayed last
 
 	ran    int  // how many calls were not skipped
 	cutOff bool // the run was cancelled or interrupted from outside
@@ -56,6 +59,11 @@ func Open(ctx context.Context, src store.Store, run ledger.Run) (*Recording, err
 		return nil, fault.New(fault.ReplayMismatch, "the record was altered: %s %s: %s", p.Table, p.Key, p.Message).
 			ForOperator("remit verify lists every damaged record")
 	}
+	return read(ctx, src, run)
+}
+
+// read reads the record of a run.
+func read(ctx context.Context, src store.Store, run ledger.Run) (*Recording, error) {
 	r := &Recording{Run: run, src: src, calls: map[int]ledger.Call{}}
 	for part, into := range map[string]any{
 		ledger.PartEnv: &r.Bound, ledger.PartPolicy: &r.Policies, ledger.PartInputs: &r.Inputs,
@@ -65,6 +73,7 @@ func Open(ctx context.Context, src store.Store, run ledger.Run) (*Recording, err
 		}
 	}
 	if p, ok := run.Parts[ledger.PartPlan]; ok {
+		var err error
 		if r.Plan, err = src.Load(ctx, p); err != nil {
 			return nil, err
 		}

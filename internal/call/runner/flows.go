@@ -17,6 +17,7 @@ type Context struct {
 	mu     sync.Mutex
 	labels []string // sorted, replaced and never changed
 	clock  uint64   // counts readings and additions, so that a replay can repeat their order
+	values
 }
 
 // Add adds labels.
@@ -75,7 +76,7 @@ func (f *flight) checkFlows(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		was.Read, was.Added = at, 0
+		was.Read, was.Added, was.Judged, was.Endorsed = at, 0, 0, 0
 		f.flow.seen, labels = was, was.Context
 	}
 	call := f.policyCall()
@@ -89,6 +90,9 @@ func (f *flight) checkFlows(ctx context.Context) error {
 	}
 	f.limits = f.chain.Limits()
 	d := flows.DecideFlows(f.chain, call)
+	if err := f.checkOrigins(ctx, call, &d); err != nil {
+		return err
+	}
 	if d.Effect == policy.Allow {
 		return nil
 	}
@@ -108,6 +112,7 @@ func (f *flight) addLabels(context.Context) error {
 		f.traceWrites()
 		f.flow.added = f.flow.flows.Names(f.flow.of.Result)
 		f.flow.seen.Added = f.run.Context.Add(f.flow.added)
+		f.endorse()
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/authority/provenance"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/catalog"
@@ -266,6 +267,10 @@ func (yes) Recall(context.Context, runner.Call, runner.Gate) error { return nil 
 func (yes) Flow(context.Context, runner.Call) (ledger.CallFlow, error) { return ledger.CallFlow{}, nil }
 
 func (yes) Released(context.Context, runner.Call) (*ledger.HeldCall, error) { return nil, nil }
+
+func (yes) Origins(context.Context, runner.Call) (*provenance.Index, error) {
+	return provenance.New(), nil
+}
 
 func (yes) Bounds(context.Context, runner.Call) (runner.Bounds, error) { return runner.Bounds{}, nil }
 

@@ -147,6 +147,7 @@ func (f *flight) recordOutcome(ctx context.Context, o Outcome, out []byte, used 
 	f.takeNotes(pay)
 	if out != nil {
 		pay[ledger.PartOutput] = out
+		f.join(&o, pay)
 	}
 	if o.Err != nil {
 		ev.Code = fault.CodeOf(o.Err)

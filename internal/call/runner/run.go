@@ -16,6 +16,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/authority/provenance"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/frozen"
@@ -131,6 +132,9 @@ func newRun(in Info, started time.Time) (*Run, error) {
 	var err error
 	if run.flows, err = run.chain.Flows(); err != nil {
 		return nil, err
+	}
+	if run.flows != nil && run.flows.Traces() && in.Recall == nil {
+		run.Context.Remember(func(x *provenance.Index) { Given(x, run.chain, in.Plan, in.Inputs, in.Session) })
 	}
 	if in.Frozen != nil {
 		run.progress = newProgress(in.Frozen)

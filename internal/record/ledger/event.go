@@ -317,6 +317,9 @@ const (
 	PartContent  = "content"  // a session's file
 
 	PartFlow = "flow" // JSON CallFlow: the labels that the call was decided with
+	// PartJoined is a number, in decimal digits: when the values of the call's output were
+	// added to those of its context, in the order of CallFlow.
+	PartJoined = "joined"
 
 	// PartNote begins the names of a hook's notes on the call; the stage follows.
 	PartNote = "note."

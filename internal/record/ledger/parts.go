@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -165,4 +166,13 @@ type CallFlow struct {
 	// added those of its result; 0: it did not begin.
 	Read  uint64 `json:"read"`
 	Added uint64 `json:"added,omitempty"`
+	// Where flows ask about values: when the call's were looked up, those that a flow asked
+	// about, and when a person approved them for the session; 0: never.
+	Judged   uint64           `json:"judged,omitempty"`
+	Steered  []policy.Steered `json:"steered,omitempty"`
+	Endorsed uint64           `json:"endorsed,omitempty"`
+	// Trusted: the result is trusted data. Repeats: untrusted data may have chosen the
+	// arguments, which the result may repeat.
+	Trusted bool `json:"trusted,omitempty"`
+	Repeats bool `json:"repeats,omitempty"`
 }

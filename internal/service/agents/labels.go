@@ -10,6 +10,7 @@ import (
 
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 )
 
@@ -21,11 +22,11 @@ type contexts struct {
 }
 
 // of returns the context of the sessions below a root.
-func (c *contexts) of(root uuid.UUID) *runner.Context {
+func (c *contexts) of(root uuid.UUID) (of *runner.Context, made bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if known := c.byRoot[root].Value(); known != nil {
-		return known
+		return known, false
 	}
 	for id, p := range c.byRoot {
 		if p.Value() == nil {
@@ -35,9 +36,9 @@ func (c *contexts) of(root uuid.UUID) *runner.Context {
 	if c.byRoot == nil {
 		c.byRoot = map[uuid.UUID]weak.Pointer[runner.Context]{}
 	}
-	made := &runner.Context{}
-	c.byRoot[root] = weak.Make(made)
-	return made
+	of = &runner.Context{}
+	c.byRoot[root] = weak.Make(of)
+	return of, true
 }
 
 // Labels implements agent.RunStarter. The context has all labels that the record has for the session.
@@ -54,9 +55,12 @@ func (h *host) Labels(ctx context.Context, session uuid.UUID) (*runner.Context, 
 	if err := w.tree(ctx, root); err != nil {
 		return nil, err
 	}
-	out := h.contexts.of(root)
+	out, made := h.contexts.of(root)
 	out.Add(w.labels)
-	return out, nil
+	if made {
+		err = w.remember(ctx, root, out)
+	}
+	return out, err
 }
 
 // labelWalk collects the labels of sessions.
@@ -64,6 +68,7 @@ type labelWalk struct {
 	st     store.Backend
 	seen   map[uuid.UUID]bool
 	labels []string
+	runs   []ledger.Run
 }
 
 // root is the first session above a session.
@@ -138,6 +143,7 @@ func (w *labelWalk) session(ctx context.Context, id uuid.UUID) error {
 	if err != nil {
 		return err
 	}
+	w.runs = append(w.runs, list...)
 	for i, r := range list {
 		if i+1 < len(list) && len(list[i+1].Labels) > 0 {
 			continue

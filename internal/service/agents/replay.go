@@ -24,6 +24,9 @@ func (s *Agents) Rehearse(ctx context.Context, rec *replay.Recording, reg *capab
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := recollect(ctx, st, rec, in); err != nil {
+		return nil, nil, err
+	}
 	if reg, err = s.recordedCapabilities(reg, in.Sources); err != nil {
 		return nil, nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/authority/policy"
+	"github.com/remitrun/remit/internal/authority/provenance"
 	"github.com/remitrun/remit/internal/base/canon"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
@@ -67,6 +68,13 @@ func (s *Session) ID() uuid.UUID { return s.Run.ID }
 
 // Seq is where the record of the run begins.
 func (s *Session) Seq() ledger.Seq { return s.Run.Seq }
+
+// Said adds a text of the operator or a person to what the session knows.
+func (s *Session) Said(kind provenance.Kind, text string) {
+	if f, err := s.Run.Grant.Chain().Flows(); err == nil && f != nil && f.Traces() {
+		s.Run.Context.Say(kind, text)
+	}
+}
 
 // Timed reports whether the run's time is limited.
 func (s *Session) Timed() bool { return s.Run.Limits().Time > 0 }
