@@ -55,7 +55,7 @@ func (a *App) ServeMCP(ctx context.Context, q MCPRequest, in io.ReadCloser, out 
 func (a *App) gateway(q MCPRequest) *gateway.Gateway {
 	o := gateway.Options{
 		Server:  q.Server,
-		Version: a.Home.Version, Tools: a.offered, Findings: a.findings, Elicit: q.Elicit, Person: home.Person(), Enter: q.enter, Shared: a.sharedByNodes,
+		Version: a.Home.Version, Tools: a.offered, Findings: a.findings, Elicit: q.Elicit, Person: home.Person(), Enter: q.enter, Shared: a.Grants.SharedEphemera,
 		Watch: func(f func()) func() { return a.catalog.Watch(func(string) { f() }) },
 		Begin: func(ctx context.Context, granted grants.Presented, ask gateway.Asker) (gateway.Session, error) {
 			if granted.Token == "" {
@@ -63,7 +63,7 @@ func (a *App) gateway(q MCPRequest) *gateway.Gateway {
 			}
 			here := ask
 			if granted.Token != "" {
-				here = underOwnGrant(ask)
+				here = gateway.UnderOwnGrant(ask)
 			}
 			s, err := a.Runs.Begin(ctx, runs.Request{
 				Name: "mcp", Policy: q.Policy, Workspace: q.Workspace, Grant: granted, Changeset: q.Changeset, Planning: q.Planning, Frozen: q.Frozen, Wait: q.Wait,

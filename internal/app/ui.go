@@ -85,15 +85,6 @@ func (a *App) webUI(q ServeRequest, tls bool, st store.Backend) *webUI {
 	return &webUI{devices: d, people: a.People, host: host, tls: tls, hosts: q.Hosts, logins: &logins.Logins{Store: a.Grants.Ephemera}}
 }
 
-// sharedByNodes is ephemera if several nodes use the ledger; else nil.
-func (a *App) sharedByNodes(ctx context.Context) (store.Ephemera, error) {
-	st, err := a.ephemera(ctx)
-	if _, nodes := st.(store.Turns); !nodes {
-		return nil, err
-	}
-	return st, err
-}
-
 // mount makes the handler of the web UI.
 func (u *webUI) mount(api http.Handler) (http.Handler, error) {
 	return webui.New(webui.Options{API: api, Devices: u.devices, People: u.people, Logins: u.logins, Host: u.host, Hosts: u.hosts, TLS: u.tls})

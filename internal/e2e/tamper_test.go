@@ -115,7 +115,7 @@ func (w *recordedWorld) authority() {
 	check(nil, s.Close())
 }
 
-// session fills the tables of agents, sessions and labels.
+// session fills the tables of agents, sessions, labels and short-lived records.
 func (w *recordedWorld) session(s *sqlite.Store, i byte) {
 	w.t.Helper()
 	ctx, agent, id, run := w.t.Context(), uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7())
@@ -127,7 +127,8 @@ func (w *recordedWorld) session(s *sqlite.Store, i byte) {
 	doc, jerr := json.Marshal(ledger.FileLabels{Changes: []ledger.FileLabel{{File: ledger.PathKey(fmt.Sprint("/w/", i)), Labels: []string{"web"}}}})
 	_, lerr := s.Append(ctx, ledger.Entry{Event: ledger.Event{Kind: ledger.FilesLabelled, At: 2, Run: seq}, Payload: ledger.Payload{ledger.PartDoc: doc}})
 	_, eerr := s.Append(ctx, ledger.Entry{Event: ledger.Event{Kind: ledger.RunFinished, At: 2, Run: seq, Status: tool.Completed}})
-	if err := errors.Join(aerr, serr, rerr, merr, ferr, jerr, lerr, eerr); err != nil {
+	_, perr := s.SaveEphemeral(ctx, store.Ephemeral{Kind: "code", Key: [32]byte{i}, Owner: "ann", Until: time.Now().Add(time.Hour), Data: []byte("x")}, store.EphemeralBounds{})
+	if err := errors.Join(aerr, serr, rerr, merr, ferr, jerr, lerr, eerr, perr); err != nil {
 		w.t.Fatal(err)
 	}
 }

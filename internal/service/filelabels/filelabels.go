@@ -199,7 +199,7 @@ func (s *search) content(ctx context.Context, real string, must bool) (files.Con
 		return false, nil
 	})
 	if err != nil && ctx.Err() == nil {
-		return files.Content{}, nil //nolint:nilerr // what cannot be read here, the call cannot read either
+		return files.Content{}, nil // what cannot be read here, the call cannot read either
 	}
 	return c, err
 }

@@ -90,6 +90,15 @@ func (s *Grants) Ephemera(ctx context.Context) (store.Ephemera, error) {
 	return st, err
 }
 
+// SharedEphemera is Ephemera if several nodes use the ledger; else it returns nil.
+func (s *Grants) SharedEphemera(ctx context.Context) (store.Ephemera, error) {
+	_, st, err := s.Open(ctx)
+	if _, nodes := st.(store.Turns); !nodes {
+		return nil, err
+	}
+	return st, err
+}
+
 // Authentic reads a token that this ledger issued. It does not check the holder or
 // the time.
 func (s *Grants) Authentic(text string) (token.Claims, error) {

@@ -29,13 +29,13 @@ func (r *reader) search(n *document.Node, path string, s *Search) {
 		}),
 	})
 	switch {
-	case (s.Kind == "") == (s.Tool == ""):
+	case s.Kind != "" && s.Tool != "", s.Kind == "" && s.Tool == "" && (len(n.Pairs) == 0 || n.Lookup("url") != nil || n.Lookup("key") != nil):
 		r.Fail(n, path, "needs kind or tool, and not both")
 	case s.Tool != "" && (s.URL != "" || s.Key != ""):
 		r.Fail(n, path, "url and key belong to a kind, not to a tool")
 	case s.Kind == "searxng" && s.URL == "":
 		r.Fail(n, path+".url", "is missing; expected the URL of the service's search, as https://search.example/search")
-	case (s.Kind == "brave" || s.Kind == "tavily") && s.Key == "":
+	case (s.Kind == "brave" || s.Kind == "tavily") && n.Lookup("key") == nil:
 		r.Fail(n, path+".key", "is missing; expected secret:NAME").Hint = "keep the key with remit secret set NAME"
 	}
 	if at := n.Lookup("url"); at != nil && s.Key != "" && !keepsKeys(s.URL) {

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,6 +72,8 @@ func fill(ctx context.Context, s *postgres.Store) {
 	must(s.AddMessages(ctx, ses.ID, 0, store.MessageRecord{Doc: []byte(`{"text":"hello"}`)}))
 	must(s.ChangeFiles(ctx, ses.ID, store.Quota{Bytes: 1 << 20, Files: 10}, store.FileChange{Path: "/a.txt", Content: []byte("hello"), By: "user:ann"}))
 	run := begin(s, func(e *ledger.Event) { e.Subject = ses.ID[:] })
+	doc := must(json.Marshal(ledger.FileLabels{Changes: []ledger.FileLabel{{File: ledger.PathKey("/w/a"), Labels: []string{"web"}}}}))
+	must(s.Append(ctx, ledger.Entry{Event: ledger.Event{Kind: ledger.FilesLabelled, At: 1, Principal: "user:ann"}, Payload: ledger.Payload{ledger.PartDoc: doc}}))
 	must(s.Lease(ctx, run, []store.Lease{{Meter: store.MeterID{Node: g.ID, What: grant.MeterCalls}, Least: 1, Want: 2}}))
 	for n := range 150 {
 		intent, outcome := call(run, n+1)

@@ -1,4 +1,4 @@
-package app
+package gateway
 
 import (
 	"context"
@@ -6,13 +6,12 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/call/approval"
-	"github.com/remitrun/remit/internal/doors/gateway"
 	"github.com/remitrun/remit/internal/record/store"
 )
 
-// underOwnGrant makes ask answer as the person whom the run's grant was issued to. A run
+// UnderOwnGrant makes ask answer as the person whom the run's grant was issued to. A run
 // under any other grant belongs to a delegate, who is not asked.
-func underOwnGrant(ask gateway.Asker) gateway.Asker {
+func UnderOwnGrant(ask Asker) Asker {
 	return func(ctx context.Context, c approval.Case) (store.Vote, error) {
 		var kept []grant.Node
 		for _, n := range c.Asked.Run.Grant.Nodes() {
