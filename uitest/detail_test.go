@@ -1,6 +1,7 @@
 package uitest
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // text gives the text of an element as it is now: the page may have replaced the one that the
@@ -85,18 +88,7 @@ func TestLookingAndTrying(t *testing.T) {
 		b.until(`document.body.innerText.includes("replay of") && document.querySelectorAll("tbody tr").length === 40`)
 	})
 	t.Run("a confirmation", func(t *testing.T) {
-		file := filepath.Join(s.home, "ui", "devices.json")
-		kept, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		old := regexp.MustCompile(`("confirmed_at": *"20)\d\d`).ReplaceAll(kept, []byte("${1}01"))
-		if string(old) == string(kept) {
-			t.Fatalf("no browser was confirmed: %s", kept)
-		}
-		if err := os.WriteFile(file, old, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		s.forgetConfirmations()
 		b.script(false)
 		b.open(s.url + "/grants/new")
 		run(b, chromedp.SendKeys("[name=note]", `<b>"mine"`))
@@ -122,4 +114,35 @@ func TestLookingAndTrying(t *testing.T) {
 		}
 	})
 	b.silent()
+}
+
+// forgetConfirmations lets it be long ago that the person confirmed to be at a browser.
+func (s *service) forgetConfirmations() {
+	s.t.Helper()
+	var served struct{ Host string }
+	b, err := os.ReadFile(filepath.Join(s.home, "ui", "service.json"))
+	if err == nil {
+		err = json.Unmarshal(b, &served)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	st, err := s.app.Grants.Ephemera(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	list, err := st.Ephemerals(s.t.Context(), "ui.browser", served.Host)
+	if err != nil || len(list) == 0 {
+		s.t.Fatalf("the browsers of %s: %v, %v", served.Host, list, err)
+	}
+	for _, e := range list {
+		old := regexp.MustCompile(`("confirmed_at": *"20)\d\d`).ReplaceAll(e.Data, []byte("${1}01"))
+		if string(old) == string(e.Data) {
+			s.t.Fatalf("no browser was confirmed: %s", e.Data)
+		}
+		e.Data = old
+		if ok, err := st.SaveEphemeral(s.t.Context(), e, store.EphemeralBounds{}); !ok || err != nil {
+			s.t.Fatalf("saving a browser: %v, %v", ok, err)
+		}
+	}
 }
