@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/base/racetest"
 	"github.com/remitrun/remit/internal/confine/browser"
 )
 
@@ -97,6 +98,7 @@ func TestAPageThatNeverRestsHasNoSnapshot(t *testing.T) {
 }
 
 func TestLargeAnswersAreNotKept(t *testing.T) {
+	racetest.Skip(t, "it measures memory")
 	const size = 256 << 20
 	piece := strings.Repeat("x", 1<<20)
 	f := &fake{t: t}
