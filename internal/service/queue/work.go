@@ -28,6 +28,10 @@ const (
 	// has waited.
 	leastPostponed = 5 * time.Second
 	mostPostponed  = 15 * time.Minute
+
+	// A message to a session that is at work stays where it is in the queue, and the session
+	// is looked at again after this time.
+	sessionRests = 500 * time.Millisecond
 )
 
 // Worker says how a process works on the queue.
@@ -76,11 +80,12 @@ func (w *waker) all() {
 // working is a worker at work.
 type working struct {
 	Worker
-	q      *Queue
-	work   context.Context // of the runs: they outlive the order to stop
-	ended  sync.WaitGroup
-	mu     sync.Mutex
-	active map[uuid.UUID]context.CancelCauseFunc // runs that this worker starts or carries out
+	q       *Queue
+	work    context.Context // of the runs: they outlive the order to stop
+	ended   sync.WaitGroup
+	mu      sync.Mutex
+	active  map[uuid.UUID]context.CancelCauseFunc // runs that this worker starts or carries out
+	resting map[uuid.UUID]bool                    // sessions that get no message now: one is being sent, or they are at work
 
 	telling sync.Mutex
 	st      store.Backend
@@ -95,7 +100,7 @@ func (q *Queue) Work(ctx context.Context, o Worker) error {
 	}
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
-	w := &working{Worker: o, q: q, work: work, active: map[uuid.UUID]context.CancelCauseFunc{}}
+	w := &working{Worker: o, q: q, work: work, active: map[uuid.UUID]context.CancelCauseFunc{}, resting: map[uuid.UUID]bool{}}
 	wake, remove := q.wake.add()
 	defer remove()
 	tick := time.NewTicker(lookEvery)
@@ -271,8 +276,11 @@ func (w *working) begin(run *store.QueuedRun, taken map[string]int) bool {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, there := w.active[run.ID]; there {
+	if _, there := w.active[run.ID]; there || w.resting[run.Session] {
 		return false
+	}
+	if run.Session != uuid.Nil {
+		w.resting[run.Session] = true
 	}
 	ctx, cancel := context.WithCancelCause(w.work)
 	st := w.st // pass may replace it meanwhile
@@ -283,6 +291,12 @@ func (w *working) begin(run *store.QueuedRun, taken map[string]int) bool {
 	w.ended.Go(func() {
 		defer w.q.wake.all()
 		mine, err := w.carryOut(ctx, *run)
+		if errors.Is(err, fault.SessionBusy) {
+			err = nil
+			time.AfterFunc(sessionRests, func() { w.rested(run.Session) })
+		} else {
+			w.rested(run.Session)
+		}
 		w.fail(err)
 		if mine {
 			w.tell(st, run.ID)
@@ -293,6 +307,13 @@ func (w *working) begin(run *store.QueuedRun, taken map[string]int) bool {
 		delete(w.active, run.ID)
 	})
 	return true
+}
+
+// rested lets a session get its next message.
+func (w *working) rested(session uuid.UUID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.resting, session)
 }
 
 // tell tells what became of a run.
@@ -312,7 +333,8 @@ func (w *working) tell(st store.Backend, id uuid.UUID) {
 }
 
 // carryOut starts a queued run and carries it out. It reports whether this worker did so, or
-// refused the run. An error is one of the queue: what became of the run is in its record.
+// refused the run. An error is one of the queue, or fault.SessionBusy: what became of the run
+// is in its record.
 func (w *working) carryOut(ctx context.Context, run store.QueuedRun) (mine bool, err error) {
 	st, err := w.q.Home.Ledger(ctx)
 	if err != nil {
@@ -352,6 +374,9 @@ func (w *working) carryOut(ctx context.Context, run store.QueuedRun) (mine bool,
 	}
 	if began || err == nil || full != nil && mayPass(full) || ctx.Err() != nil {
 		return began, nil // a run that began says itself how it ended, and the others wait on
+	}
+	if run.Session != uuid.Nil && errors.Is(err, fault.SessionBusy) {
+		return false, err
 	}
 	return true, w.notStarted(context.WithoutCancel(ctx), st, run, err)
 }
@@ -393,7 +418,7 @@ func (w *working) notStarted(ctx context.Context, st store.Backend, run store.Qu
 	switch {
 	case code >= fault.StoreFailed && code <= fault.StoreMissing && code != fault.RunUnknown:
 		return why
-	case code == fault.GrantPaused || code == fault.NotFound || code == fault.SessionBusy:
+	case code == fault.GrantPaused || code == fault.NotFound:
 		c.To, c.Due = ledger.QueueWaiting, now.Add(min(max(now.Sub(run.Queued)/4, leastPostponed), mostPostponed))
 	}
 	err := st.ChangeQueued(ctx, c)
