@@ -10,11 +10,16 @@ import (
 	"testing"
 )
 
+// On reports whether the race detector watches.
+func On() bool {
+	info, _ := debug.ReadBuildInfo()
+	return info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
+
 // Skip skips a test of one goroutine under the race detector, but not in make soak.
 func Skip(t testing.TB, why string) {
 	t.Helper()
-	info, _ := debug.ReadBuildInfo()
-	if info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) && os.Getenv("REMIT_SOAK") == "" {
+	if On() && os.Getenv("REMIT_SOAK") == "" {
 		t.Skip("with the race detector only in make soak: " + why)
 	}
 }

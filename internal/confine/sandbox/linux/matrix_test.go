@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/racetest"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
@@ -61,9 +62,7 @@ func TestAsAnOrdinaryUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("these tests already run as an ordinary user")
 	}
-	if raceDetector && os.Getenv("REMIT_SOAK") == "" {
-		t.Skip("the same tests again: the race detector sees them as root, and in make soak as an ordinary user")
-	}
+	racetest.Skip(t, "the same tests again, as an ordinary user")
 	run := "^Test(Escapes|KernelEscapes|AWayOut|RefusedCalls|ManyProcesses|SandboxesDo|NoDescriptor|Setuid|KillNine|NothingLeaks|WhatIsReached|WhatFiles|" +
 		"ASession|CommandsOfASession|TheStrongest|AllowedThingsWorkInWeaker|TheWayOut|TheProxy|EachSandbox|PrivateFolders|" +
 		"Allowed|How|Nothing|Killing|Bombs|True|ProbeFinds|AnObserved|Observing|ACommandOnATerminal|TerminalsInside|LowerLimits)"

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/racetest"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/sandbox/linux"
@@ -229,7 +230,7 @@ func TestBombsAreBounded(t *testing.T) {
 		t.Errorf("a fork bomb: %s", got)
 	}
 	w.allow(openPolicy + "  memory: 256MiB\n")
-	if raceDetector {
+	if racetest.On() {
 		t.Log("NOT TESTED: the memory bomb, since the race detector's own memory does not fit")
 	} else if got := w.confined("memory"); !strings.HasPrefix(got, "REFUSED") {
 		t.Errorf("a memory bomb: %s", got)

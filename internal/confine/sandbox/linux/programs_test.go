@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remitrun/remit/internal/base/racetest"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
@@ -28,7 +29,7 @@ system: standard
 
 // What people use every day just works in a standard system.
 func TestProgramsJustWork(t *testing.T) {
-	if raceDetector {
+	if racetest.On() {
 		t.Skip("other people's programs: the race detector sees nothing new in them")
 	}
 	tests := map[string]struct{ needs, script, want string }{

@@ -1,6 +1,0 @@
-//go:build !race
-
-package approval_test
-
-// depth is how many operations follow the first.
-const depth = 4

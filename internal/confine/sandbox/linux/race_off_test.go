@@ -1,5 +1,0 @@
-//go:build !race
-
-package linux_test
-
-const raceDetector = false
