@@ -10,6 +10,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy/command"
 	"github.com/remitrun/remit/internal/authority/policy/language"
 	"github.com/remitrun/remit/internal/authority/policy/target"
+	"github.com/remitrun/remit/internal/base/racetest"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -82,6 +83,7 @@ var asked = []string{"files.read", "files.write", "files.delete", "network", "co
 // TestLanguagesHaveAllThatIsDecided: whatever a chain of random policies decides, its
 // language knows; and what the language gives as an example, the chain mostly decides so.
 func TestLanguagesHaveAllThatIsDecided(t *testing.T) {
+	racetest.Skip(t, "one goroutine computes")
 	env := policy.Env{Workspace: "/w", Home: "/home", State: "/state", Path: []string{"/usr/bin", "/bin"}}
 	examples, held := 0, 0
 	for seed := range uint64(20) {

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/remitrun/remit/internal/base/inspect"
+	"github.com/remitrun/remit/internal/base/racetest"
 )
 
 func TestClean(t *testing.T) {
@@ -248,6 +249,7 @@ func TestSchema(t *testing.T) {
 // TestEveryCharacter holds the properties of the fuzz targets for each character
 // that Unicode has assigned or may.
 func TestEveryCharacter(t *testing.T) {
+	racetest.Skip(t, "one goroutine computes")
 	for r := rune(0); r <= utf8.MaxRune; r++ {
 		if r == 0x33480 {
 			r = 0xE0000 // nothing is assigned between
