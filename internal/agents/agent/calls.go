@@ -207,12 +207,20 @@ func (l *loop) makeCall(ctx context.Context, w *toolCall) error {
 	if notStarted(ctx, o) {
 		return context.Cause(ctx)
 	}
-	r := resultOf(o, l.run.Chain(), l.set.limits.Output)
+	r := l.result(o, w.rc.Step)
 	w.result = &r
 	ended := c
 	ended.Args, ended.Status, ended.DurationMS, ended.Error = nil, o.Status.String(), float64(o.Duration.Microseconds())/1000, problemOf(o.Err)
 	l.event(Event{Type: CallEnded, Call: &ended})
 	return nil
+}
+
+// result is the result of a step's call for the model.
+func (l *loop) result(o runner.Outcome, step string) result {
+	if o.Withheld() {
+		return withheldResult(o, l.set.session, step)
+	}
+	return resultOf(o, l.run.Chain(), l.set.limits.Output)
 }
 
 // publishProgress has the progress of a call published as events.
@@ -256,7 +264,7 @@ func (l *loop) recordedResult(ctx context.Context, c *ledger.Call) (*result, err
 	if err != nil {
 		return nil, err
 	}
-	r := resultOf(o, l.run.Chain(), l.set.limits.Output)
+	r := l.result(o, c.Step)
 	return &r, nil
 }
 

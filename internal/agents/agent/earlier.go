@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"iter"
@@ -14,7 +13,6 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/ledger"
-	"github.com/remitrun/remit/internal/tools/model"
 )
 
 // earlier has the calls of earlier runs of a session. Those that are not in its
@@ -69,6 +67,10 @@ func (e *earlier) outcome(ctx context.Context, c *ledger.Call) (runner.Outcome, 
 
 func recordedOutcome(ctx context.Context, rec partReader, c *ledger.Call) (runner.Outcome, error) {
 	o := runner.Outcome{Index: c.Index, Tool: c.Tool, Digest: c.Digest, Status: c.Status, Approved: c.Approved}
+	var err error
+	if o.References, err = references(ctx, rec, c); err != nil {
+		return o, err
+	}
 	if p, ok := c.Parts[ledger.PartOutput]; ok {
 		b, err := rec.Load(ctx, p)
 		if err != nil {
@@ -99,83 +101,6 @@ func recordedOutcome(ctx context.Context, rec partReader, c *ledger.Call) (runne
 type callReader interface {
 	partReader
 	Calls(ctx context.Context, run ledger.Seq) iter.Seq2[ledger.Call, error]
-}
-
-// findOutput gives a function that finds a long output of a session: by the message with
-// its beginning, and the call that this message is the result of.
-func (s *Service) findOutput(session uuid.UUID) func(context.Context, string) ([]byte, error) {
-	return func(ctx context.Context, id string) ([]byte, error) {
-		for at := session; at != uuid.Nil; {
-			out, err := s.outputIn(ctx, at, id)
-			if out != nil || err != nil {
-				return out, err
-			}
-			r, err := s.o.Record.Session(ctx, at.String())
-			if err != nil {
-				return nil, err
-			}
-			d, err := readSession(r)
-			if err != nil {
-				return nil, err
-			}
-			at = d.ForkOf
-		}
-		return nil, fault.New(fault.NotFound, "unknown output %.100q: the session has no output with this ID", id).
-			WithHint("use the output_id of a shortened output")
-	}
-}
-
-func (s *Service) outputIn(ctx context.Context, session uuid.UUID, id string) ([]byte, error) {
-	call, answer := "", 0
-	for r, err := range s.o.Record.Messages(ctx, session, 0, true) {
-		if err != nil {
-			return nil, err
-		}
-		if call == "" && !bytes.Contains(r.Doc, []byte(id)) {
-			continue
-		}
-		m, err := decode(r)
-		if err != nil {
-			return nil, err
-		}
-		if call == "" && m.Role == model.ToolRole {
-			var cut cutOutput
-			if json.Unmarshal([]byte(m.Text), &cut) == nil && cut.Truncated && cut.ID == id {
-				call = m.CallID
-			}
-		} else if call != "" && m.Role == model.Assistant {
-			answer = r.Number
-			break
-		}
-	}
-	if answer == 0 {
-		return nil, nil
-	}
-	return s.loadOutput(ctx, session, StepOf(answer, call), id)
-}
-
-// loadOutput loads the output of a step, if it has an ID.
-func (s *Service) loadOutput(ctx context.Context, session uuid.UUID, step, id string) ([]byte, error) {
-	runs, err := s.o.Record.SessionRuns(ctx, session)
-	if err != nil {
-		return nil, err
-	}
-	for i := len(runs) - 1; i >= 0; i-- {
-		for c, err := range s.o.Record.Calls(ctx, runs[i].Seq) {
-			if err != nil {
-				return nil, err
-			}
-			p, ok := c.Parts[ledger.PartOutput]
-			if c.Step != step || !ok {
-				continue
-			}
-			b, err := s.o.Record.Load(ctx, p)
-			if err != nil || outputID(b) == id {
-				return b, err
-			}
-		}
-	}
-	return nil, nil
 }
 
 // inputsOf gives what a run's turns depend on besides its calls. It is recorded with the

@@ -63,6 +63,7 @@ type RunRequest struct {
 	Hooks   []runner.Hook // of its capabilities
 	Mode    Mode
 	Inputs  map[string]any
+	Outputs runner.Outputs // that arguments can refer to
 	// Asking is called when a call of the run waits for a person's approval; answered
 	// must be called when it no longer waits.
 	Asking func(question string, c runner.Call) (answered func())

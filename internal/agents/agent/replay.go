@@ -8,6 +8,7 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/tools/model"
@@ -32,6 +33,9 @@ func (s *Service) Rehearse(in RunInputs) (*Rehearsal, error) {
 
 // Tools gives the session's own tools, which are not in the catalog.
 func (r *Rehearsal) Tools() []permit.Tool { return r.set.own }
+
+// Outputs gives the outputs that arguments can refer to.
+func (r *Rehearsal) Outputs() runner.Outputs { return outputs{r.s.o.Record, r.in.Session} }
 
 // Difference is a message that differs between the record and a replay.
 type Difference struct {

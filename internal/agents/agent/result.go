@@ -86,19 +86,20 @@ func pictured(out map[string]any) map[string]any {
 
 // cutOutput replaces an output that is too long.
 type cutOutput struct {
-	Truncated bool   `json:"truncated"`
-	Bytes     int    `json:"bytes"`
-	Shown     int    `json:"shown"`
+	Truncated bool   `json:"truncated,omitempty"`
+	Withheld  bool   `json:"withheld,omitempty"` // nothing of it is shown
+	Bytes     int    `json:"bytes,omitempty"`
+	Shown     int    `json:"shown,omitempty"`
 	ID        string `json:"output_id"`
 	How       string `json:"how"`
-	Beginning string `json:"beginning"`
+	Beginning string `json:"beginning,omitempty"`
 }
 
 func envelope(out []byte, most int) string {
 	n := whole(out, most)
 	return toJSON(cutOutput{
 		Truncated: true, Bytes: len(out), Shown: n, ID: outputID(out),
-		How:       "call " + readName + " with this output_id and an offset to read on",
+		How:       "call " + readName + " with this output_id and an offset to read on, or give it to a tool without reading it: " + `{"$output": ID, "at": "/member"}` + " in place of an argument",
 		Beginning: string(out[:n]),
 	})
 }
@@ -106,7 +107,7 @@ func envelope(out []byte, most int) string {
 // outputID names an output by its content, so that equal outputs have one name.
 func outputID(out []byte) string {
 	sum := sha256.Sum256(out)
-	return "out_" + hex.EncodeToString(sum[:8])
+	return outputPrefix + hex.EncodeToString(sum[:outputDigits/2])
 }
 
 // whole gives the largest number of bytes, up to n, that ends with a whole character.

@@ -112,7 +112,7 @@ func (s *Service) assemble(in RunInputs, kids capability.Children) (*setup, erro
 		}
 	}
 	set.system = prompt(res, a.SystemPrompt)
-	reader := newReadOutput(s.findOutput(id), set.limits.Output)
+	reader := newReadOutput(outputs{s.o.Record, id}.read, set.limits.Output)
 	for _, o := range append(res.Tools, capability.Own(readName, reader)) {
 		if err := s.offer(set, o); err != nil {
 			return nil, err

@@ -31,7 +31,11 @@ func (s *Service) watchChild(parent uuid.UUID, name string) func(runner.Notice) 
 			if v.Response < policy.NotifyViolation {
 				continue
 			}
-			s.tell(parent, fmt.Sprintf("%q called %s (violations.%s: %s): %s", name, n.Call.Tool, v.Kind, v.Response, clip.Text(v.Reason, 300)))
+			text := fmt.Sprintf("%q called %s (violations.%s: %s)", name, n.Call.Tool, v.Kind, v.Response)
+			if !n.Outcome.Withheld() { // else the reason may have what the call was given
+				text += ": " + clip.Text(v.Reason, 300)
+			}
+			s.tell(parent, text)
 		}
 	}
 }

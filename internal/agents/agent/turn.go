@@ -307,7 +307,7 @@ func (t *turn) wake(ctx context.Context, r store.SessionRecord, d sessionDoc, a 
 		observe = s.watchChild(r.Parent, d.Child.Name)
 	}
 	run, err := s.o.Runs.Begin(ctx, RunRequest{
-		Observe: observe, Session: l.id, Mode: mode, Name: runName(a, d), Granted: granted, Tools: set.own, Hooks: set.hooks, Inputs: inputs, Asking: l.asking, Queued: t.queued,
+		Observe: observe, Session: l.id, Mode: mode, Name: runName(a, d), Granted: granted, Tools: set.own, Hooks: set.hooks, Inputs: inputs, Outputs: outputs{s.o.Record, l.id}, Asking: l.asking, Queued: t.queued,
 	})
 	if err != nil {
 		return nil, err

@@ -168,7 +168,7 @@ func (c *Commitment) judgeJSON(output map[string]any) error {
 		return c.unmet("the file is not valid JSON: %v", err)
 	}
 	for _, pointer := range slices.Sorted(maps.Keys(c.Equals)) {
-		is, there := lookUp(doc, pointer)
+		is, there := canon.At(doc, pointer)
 		if !there {
 			return c.unmet("%q is missing", pointer)
 		}
@@ -196,34 +196,6 @@ func (c *Commitment) String() string {
 		s = strings.ToValidUTF8(s[:maxShown], "") + "…"
 	}
 	return s
-}
-
-// lookUp finds the value that a JSON pointer (RFC 6901) names.
-func lookUp(doc any, pointer string) (any, bool) {
-	if pointer == "" {
-		return doc, true
-	}
-	unescape := strings.NewReplacer("~1", "/", "~0", "~")
-	for key := range strings.SplitSeq(pointer[1:], "/") {
-		key = unescape.Replace(key)
-		switch v := doc.(type) {
-		case map[string]any:
-			next, there := v[key]
-			if !there {
-				return nil, false
-			}
-			doc = next
-		case []any:
-			i, err := strconv.Atoi(key)
-			if err != nil || i < 0 || i >= len(v) || strconv.Itoa(i) != key {
-				return nil, false
-			}
-			doc = v[i]
-		default:
-			return nil, false
-		}
-	}
-	return doc, true
 }
 
 // equal reports whether a value equals the one that is written as JSON.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -63,6 +64,10 @@ func (r *Recording) Compare(ctx context.Context, c runner.Call, o runner.Outcome
 	if err != nil {
 		return nil, err
 	}
+	refs, err := r.sameReferences(ctx, rec, o)
+	if err != nil || refs != nil {
+		return refs, err
+	}
 	status := rec.Status
 	if status == tool.Pending {
 		status = tool.StatusInterrupted
@@ -101,6 +106,29 @@ func (r *Recording) Compare(ctx context.Context, c runner.Call, o runner.Outcome
 		return m, nil
 	}
 	return nil, nil
+}
+
+// sameReferences compares the outputs that arguments refer to, and their labels, where the replay
+// resolved them again.
+func (r *Recording) sameReferences(ctx context.Context, rec ledger.Call, o runner.Outcome) (*Mismatch, error) {
+	if len(o.References) == 0 {
+		return nil, nil //nolint:nilnil // the arguments are compared
+	}
+	list, err := r.references(ctx, rec)
+	if err != nil || slices.EqualFunc(list, o.References, func(a, b ledger.Reference) bool { return referenceText(a) == referenceText(b) }) {
+		return nil, err
+	}
+	return &Mismatch{Index: o.Index, What: "references", Was: referenceTexts(list), Is: referenceTexts(o.References)}, nil
+}
+
+func referenceText(r ledger.Reference) string { return fmt.Sprintf("%+v", r) }
+
+func referenceTexts(list []ledger.Reference) string {
+	out := make([]string, len(list))
+	for i, r := range list {
+		out[i] = referenceText(r)
+	}
+	return quoteOrNone(strings.Join(out, " | "))
 }
 
 func (r *Recording) part(ctx context.Context, c ledger.Call, name string) ([]byte, error) {

@@ -64,7 +64,16 @@ func (j *valueJudge) judge(ctx context.Context, tools runner.Catalog, c ledger.C
 	if err != nil {
 		return d, err
 	}
-	runner.JudgeOrigins(j.flows, context, of, call, r.Run.Client != "", j.index, &d, &seen)
+	was, err := r.flow(ctx, c)
+	if err != nil {
+		return d, err
+	}
+	refs, err := r.references(ctx, c)
+	if err != nil {
+		return d, err
+	}
+	runner.AddReferences(j.index, refs, call.Args)
+	runner.JudgeOrigins(j.flows, context|j.flows.Set(was.Referred), of, call, r.Run.Client != "", j.index, &d, &seen)
 	out, err := r.Output(ctx, c)
 	if err != nil || out == nil || c.Tool == runner.OutputRead {
 		return d, err

@@ -133,7 +133,11 @@ func (r *Recording) judgeFlows(ctx context.Context, d policy.Decision, c ledger.
 	if err != nil {
 		return d, err
 	}
-	if f := flows.DecideFlows(flows.Narrow(flows.Set(context), of, r.Run.Client != ""), call); f.Effect < policy.Allow {
+	seen, err := r.flow(ctx, c)
+	if err != nil {
+		return d, err
+	}
+	if f := flows.DecideFlows(flows.Narrow(flows.Set(context)|flows.Set(seen.Referred), of, r.Run.Client != ""), call); f.Effect < policy.Allow {
 		f.Admin = d.Admin
 		return f, nil
 	}

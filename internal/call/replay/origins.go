@@ -87,6 +87,15 @@ func (r *Recording) growth(ctx context.Context) ([]grown, error) {
 				return w.Message < n
 			})
 		}
+		if refs, err := r.references(ctx, c); err != nil {
+			return nil, err
+		} else if len(refs) > 0 {
+			list = append(list, grown{f.Judged, func(x *provenance.Index) {
+				if args, err := r.Args(context.WithoutCancel(ctx), c); err == nil { // else the call is a mismatch of its own
+					runner.AddReferences(x, refs, args)
+				}
+			}})
+		}
 		if f.Endorsed > 0 {
 			list = append(list, grown{f.Endorsed, func(x *provenance.Index) { runner.Endorse(x, string(c.Tool), f.Steered) }})
 		}
@@ -147,6 +156,11 @@ func (r *Recording) Origins(ctx context.Context, c runner.Call) (*provenance.Ind
 	}
 	t.at = f.Judged
 	return t.index, nil
+}
+
+// references are the outputs that a recorded call's arguments refer to.
+func (r *Recording) references(ctx context.Context, c ledger.Call) (list []ledger.Reference, err error) {
+	return list, r.json(ctx, c.Parts, ledger.PartReferences, &list)
 }
 
 // trace begins with the values of earlier runs.

@@ -129,7 +129,7 @@ func (f *flight) traceWrites() {
 	}
 	if process := f.startsProcesses(); flow.seen.Held {
 		if writes || process {
-			flow.of.Result |= flow.of.Named
+			flow.of.Result |= flow.of.Named | flow.flows.Set(flow.seen.Referred)
 		}
 		return
 	} else if process && f.run.Client == "" && f.r.Files != nil {
@@ -137,7 +137,7 @@ func (f *flight) traceWrites() {
 	} else if !writes {
 		return
 	}
-	flow.files.labels = append(slices.Clone(f.run.Context.Labels()), flow.flows.Names(flow.of.Lineage(0))...)
+	flow.files.labels = slices.Concat(f.run.Context.Labels(), flow.seen.Referred, flow.flows.Names(flow.of.Lineage(0)))
 	slices.Sort(flow.files.labels)
 	flow.files.labels = slices.Compact(flow.files.labels)
 }

@@ -53,6 +53,8 @@ type flight struct {
 
 	flow *flowOf // nil: no policy has labels
 
+	references []ledger.Reference // the outputs that the arguments refer to
+
 	planFit  policy.PlanFit
 	planErr  error // the call is not in the frozen plan
 	planStep int   // its step of the frozen plan, from 1; 0: none
@@ -142,6 +144,9 @@ func (f *flight) notify(s ledger.State, o *Outcome) {
 
 // validate checks the arguments and prepares the call.
 func (f *flight) prepare(context.Context) (err error) {
+	if err := f.checkReferences(); err != nil {
+		return err
+	}
 	if err := f.entry.Validate(f.c.Args); err != nil {
 		return err
 	}
@@ -375,7 +380,7 @@ func ended(ctx context.Context, err error) error {
 func (f *flight) finish(ctx context.Context, err error) Outcome {
 	o := Outcome{
 		Index: f.c.Index, Tool: f.c.Tool, Digest: f.entry.Digest, Args: f.args, Decision: f.decision, Created: f.created,
-		Approved: f.answer != nil && f.answer.Yes, Output: f.result.Output, Waits: f.waits,
+		Approved: f.answer != nil && f.answer.Yes, Output: f.result.Output, Waits: f.waits, References: f.references,
 	}
 	if f.flow != nil {
 		o.Labels = f.flow.added

@@ -79,18 +79,22 @@ func (f *flight) checkFlows(ctx context.Context) error {
 		was.Read, was.Added, was.Judged, was.Endorsed = at, 0, 0, 0
 		f.flow.seen, labels = was, was.Context
 	}
+	if f.run.Recall == nil {
+		f.flow.seen.Referred = f.referred()
+	}
+	context := flows.Set(labels) | flows.Set(f.flow.seen.Referred)
 	call := f.policyCall()
 	if err := f.recallLabels(ctx, &call); err != nil {
 		return err
 	}
 	f.flow.of = flows.Of(call, f.run.Env.Foreign)
 	f.whole = f.chain
-	if err := f.narrow(ctx, flows.Set(labels)); err != nil {
+	if err := f.narrow(ctx, context); err != nil {
 		return err
 	}
 	f.limits = f.chain.Limits()
 	d := flows.DecideFlows(f.chain, call)
-	if err := f.checkOrigins(ctx, call, &d); err != nil {
+	if err := f.checkOrigins(ctx, context, call, &d); err != nil {
 		return err
 	}
 	if d.Effect == policy.Allow {

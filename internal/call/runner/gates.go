@@ -87,6 +87,9 @@ func (f *flight) lookUp(ctx context.Context) (err error) {
 	if f.args, err = canon.Marshal(map[string]any(f.c.Args)); err != nil {
 		return fault.New(fault.ArgsInvalid, "the arguments cannot be written as JSON: %v", err)
 	}
+	if err := f.takeOutputs(ctx); err != nil {
+		return err
+	}
 	if err := f.refuseSecrets(); err != nil {
 		return err
 	}

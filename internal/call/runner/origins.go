@@ -118,12 +118,11 @@ func (in Info) runName() string {
 func RunName(id uuid.UUID) string { return id.String()[:18] }
 
 // checkOrigins decides the call by where its values came from.
-func (f *flight) checkOrigins(ctx context.Context, call policy.Call, d *policy.Decision) error {
+func (f *flight) checkOrigins(ctx context.Context, context policy.Labels, call policy.Call, d *policy.Decision) error {
 	flow := f.flow
 	if !flow.flows.Traces() || d.Effect == policy.Deny {
 		return nil
 	}
-	context := flow.flows.Set(flow.seen.Context)
 	call.Run = f.run.runName()
 	judge := func(x *provenance.Index) {
 		JudgeOrigins(flow.flows, context, flow.of, call, f.run.Env.Foreign, x, d, &flow.seen)
@@ -136,7 +135,10 @@ func (f *flight) checkOrigins(ctx context.Context, call policy.Call, d *policy.D
 		judge(x)
 		return nil
 	}
-	flow.seen.Judged = f.run.Context.lookUp(judge)
+	flow.seen.Judged = f.run.Context.lookUp(func(x *provenance.Index) {
+		AddReferences(x, f.references, f.c.Args)
+		judge(x)
+	})
 	return nil
 }
 

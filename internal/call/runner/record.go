@@ -26,6 +26,9 @@ func (f *flight) payload() (ledger.Payload, error) {
 	}
 	f.takeNotes(pay)
 	parts := map[string]any{}
+	if len(f.references) > 0 {
+		parts[ledger.PartReferences] = f.references
+	}
 	if len(f.decision.Refusals) > 0 {
 		parts[ledger.PartRefusals] = refusals(f.decision)
 	}

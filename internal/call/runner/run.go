@@ -42,6 +42,7 @@ type Info struct {
 	Keep     permit.Keeper // keeps what file tools replace, for an undo; nil: none
 	Held     permit.Held   // the layers of held writes; nil: the workspace itself
 	Context  *Context      // the labels of its session; nil: a new one
+	Outputs  Outputs       // of its session, for arguments that refer to them; nil: none do
 	Volatile bool          // the record need not survive a power loss
 	Client   string        // the program that carries out the run's calls itself; "": the runner does
 	// ClientAsks: the client itself asks its user about calls that need approval, where one

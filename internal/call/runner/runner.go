@@ -178,9 +178,11 @@ type Outcome struct {
 	Waits    bool            // for review: nothing was carried out, and Output says so
 	Err      error           // a *fault.Error unless Status is Completed
 	Labels   []string        // that the call added to its context
-	Happened []tool.Happened // the side effects that took place
-	More     int             // side effects beyond those listed
-	Attempts ledger.Attempts // actions that were refused while the allowed call ran
+	// References are the outputs that arguments refer to.
+	References []ledger.Reference
+	Happened   []tool.Happened // the side effects that took place
+	More       int             // side effects beyond those listed
+	Attempts   ledger.Attempts // actions that were refused while the allowed call ran
 	// Violations are the refused actions by kind, with the policy's response, which was
 	// carried out.
 	Violations []Violation

@@ -321,6 +321,8 @@ const (
 	// added to those of its context, in the order of CallFlow.
 	PartJoined = "joined"
 
+	PartReferences = "references" // JSON list of Reference: the outputs that arguments refer to
+
 	// PartNote begins the names of a hook's notes on the call; the stage follows.
 	PartNote = "note."
 

@@ -160,6 +160,9 @@ type CallFlow struct {
 	Typed map[string][]string `json:"typed,omitempty"`
 	// Reached are labels that files have which the call could not be kept from.
 	Reached []string `json:"reached,omitempty"`
+	// Referred are the labels of the outputs that arguments refer to, sorted. The context does
+	// not get them.
+	Referred []string `json:"referred,omitempty"`
 	// Held: the run holds its writes, so it has the labels of all that its calls change.
 	Held bool `json:"held,omitempty"`
 	// Read and Added order the calls of a context: when a call read the labels, and when it
@@ -175,4 +178,21 @@ type CallFlow struct {
 	// arguments, which the result may repeat.
 	Trusted bool `json:"trusted,omitempty"`
 	Repeats bool `json:"repeats,omitempty"`
+}
+
+// Reference is an argument that was given as a reference to a stored output. The recorded
+// arguments have the value in its place.
+type Reference struct {
+	Argument string   `json:"argument"` // JSON pointer to the argument
+	Output   string   `json:"output"`   // the ID of the output
+	At       string   `json:"at,omitempty"`
+	SHA256   string   `json:"sha256"` // of the value as canonical JSON
+	Bytes    int      `json:"bytes"`
+	Run      string   `json:"run"`  // of the call whose output it is: the beginning of its ID
+	Call     int      `json:"call"` // the index of that call
+	Tool     string   `json:"tool"` // of that call
+	Labels   []string `json:"labels,omitempty"`
+	// Withheld: the context of the caller does not have the output, and so it does not get
+	// what the call makes of it.
+	Withheld bool `json:"withheld,omitempty"`
 }

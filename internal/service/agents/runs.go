@@ -32,7 +32,7 @@ func (h *host) Begin(ctx context.Context, q agent.RunRequest) (agent.Run, error)
 	}
 	r := runs.Request{
 		Name: q.Name, Planning: q.Mode.Planning, Frozen: q.Mode.Frozen, Workspace: q.Granted.Workspace, Asker: &desk{approvals: h.Approvals, asking: q.Asking, here: h.q.Here},
-		Agent: &runs.AgentRun{Session: q.Session, Inputs: q.Inputs, Granted: q.Granted, Tools: tools}, Context: labels,
+		Agent: &runs.AgentRun{Session: q.Session, Inputs: q.Inputs, Outputs: q.Outputs, Granted: q.Granted, Tools: tools}, Context: labels,
 		Observe: both(h.q.Observe, q.Observe), Hooks: slices.Concat(h.q.Hooks, q.Hooks),
 	}
 	if q.Queued != nil {

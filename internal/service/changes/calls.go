@@ -298,7 +298,7 @@ func (c *Changeset) carried(ctx context.Context, d Decision) (Carried, error) {
 		if _, err := loadPart(ctx, c.store, h.call.Parts, ledger.PartFlow, &flow); err != nil {
 			return q, err
 		}
-		q.Labels = append(q.Labels, flow.Context...)
+		q.Labels = append(append(q.Labels, flow.Context...), flow.Referred...)
 		q.Pins[h.Tool] = h.call.Digest
 		q.Calls = append(q.Calls, runner.Call{Tool: h.Tool, Args: h.args, Step: fmt.Sprintf("held-%d", h.Number),
 			Release: &ledger.HeldCall{Rule: h.Rule, Run: c.Run.ID.String(), Number: h.Number}})

@@ -123,7 +123,7 @@ func (s *Replays) replayOne(ctx context.Context, run ledger.Run, runs []ledger.R
 	rn := &runner.Runner{Catalog: tools, Record: st, Facts: rec, Execs: rec, Ask: rec}
 	in := runner.Info{
 		ID: res.ID, Name: run.Name, Mode: ledger.Replay, Grant: g, Bound: rec.Bound, Policies: rec.Policies, Inputs: rec.Inputs,
-		ReplayOf: run.ID, Recall: rec,
+		ReplayOf: run.ID, Recall: rec, Outputs: r.Outputs(),
 	}
 	if err := recalled(ctx, rec, &in); err != nil {
 		return res, 0, err

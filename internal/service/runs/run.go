@@ -72,6 +72,7 @@ type Runs struct {
 type AgentRun struct {
 	Session uuid.UUID
 	Inputs  map[string]any
+	Outputs runner.Outputs // that arguments can refer to
 	Granted agent.Granted
 	Tools   runner.Catalog
 }
@@ -309,7 +310,7 @@ func (s *Runs) authority(ctx context.Context, q Request, in *runner.Info, res *R
 	var err error
 	if q.Agent != nil {
 		in.Grant, in.Policies = q.Agent.Granted.Grant, q.Agent.Granted.Sources
-		in.Session, in.Inputs = q.Agent.Session, q.Agent.Inputs
+		in.Session, in.Inputs, in.Outputs = q.Agent.Session, q.Agent.Inputs, q.Agent.Outputs
 		for _, r := range in.Grant.Chain() {
 			res.Policies = append(res.Policies, r.Policy())
 		}
