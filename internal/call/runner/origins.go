@@ -15,11 +15,12 @@ import (
 )
 
 // values are where the values of a context came from. What is added waits until it is indexed,
-// in a goroutine of its own or before the next look-up.
+// in a goroutine or before the next look-up. The end of a run waits for the goroutine.
 type values struct {
-	work    sync.Mutex // held while the index is used; before Context.mu
-	index   *provenance.Index
-	pending []func(*provenance.Index) // under Context.mu
+	work     sync.Mutex // held while the index is used; before Context.mu
+	index    *provenance.Index
+	pending  []func(*provenance.Index) // under Context.mu
+	indexing chan struct{}             // under Context.mu; closed when the goroutine ends; nil: there is none
 }
 
 // Say adds a text of people to the values of the context.
@@ -52,12 +53,41 @@ func (c *Context) later(do func(*provenance.Index)) uint64 {
 	defer c.mu.Unlock()
 	c.clock++
 	c.pending = append(c.pending, do)
-	go func() {
-		c.work.Lock()
-		defer c.work.Unlock()
-		c.settle(false)
-	}()
+	if c.indexing == nil {
+		c.indexing = make(chan struct{})
+		go c.indexPending(c.indexing)
+	}
 	return c.clock
+}
+
+// indexPending indexes what waits, until nothing does.
+func (c *Context) indexPending(done chan<- struct{}) {
+	defer close(done)
+	for c.hasPending() {
+		c.work.Lock()
+		c.settle(false)
+		c.work.Unlock()
+	}
+}
+
+// hasPending reports whether something waits. If not, the goroutine that asks must end.
+func (c *Context) hasPending() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.pending) == 0 {
+		c.indexing = nil
+	}
+	return len(c.pending) > 0
+}
+
+// waitIndexed waits until what was added so far is indexed.
+func (c *Context) waitIndexed() {
+	c.mu.Lock()
+	done := c.indexing
+	c.mu.Unlock()
+	if done != nil {
+		<-done
+	}
 }
 
 // settle indexes what waits, in its order. It returns the time of the context, which passes if

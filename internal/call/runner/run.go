@@ -360,6 +360,7 @@ func (r *Runner) Refuse(ctx context.Context, run *Run, c Call, err error) Outcom
 // Finish records the end of the run, also when ctx has already ended.
 func (r *Runner) Finish(ctx context.Context, run *Run, status tool.Status) error {
 	defer run.cancel()
+	defer run.Context.waitIndexed()
 	n := run.Counts()
 	after, stop := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer stop()
