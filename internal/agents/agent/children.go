@@ -59,6 +59,9 @@ func (c *children) Spawn(ctx context.Context, p permit.Permit, q capability.Spaw
 	if err := checkNarrowing(q.Policy); err != nil {
 		return capability.Child{}, err
 	}
+	if err := checkAnswer(q.Quarantine, q.Answer); err != nil {
+		return capability.Child{}, err
+	}
 	if err := commitment.Check(fault.ArgsInvalid, "commitments", q.Commitments); err != nil {
 		return capability.Child{}, err
 	}
@@ -75,7 +78,7 @@ func (c *children) Spawn(ctx context.Context, p permit.Permit, q capability.Spaw
 	if err != nil {
 		return capability.Child{}, err
 	}
-	d := sessionDoc{Title: name, State: Idle, Mode: parent.Mode.ofChild(), Child: &childDoc{Name: name, Policy: q.Policy, Pending: q.Pending, Commitments: q.Commitments}}
+	d := sessionDoc{Title: name, State: Idle, Mode: parent.Mode.ofChild(), Child: &childDoc{Name: name, Policy: q.Policy, Pending: q.Pending, Quarantine: q.Quarantine, Answer: q.Answer, Commitments: q.Commitments}}
 	if q.Pending {
 		d.Child.Task = q.Task
 	}
@@ -302,6 +305,9 @@ func (c *children) describe(ctx context.Context, id uuid.UUID) (capability.Child
 		out.Status = "failed"
 	case now.State == Ended || now.State == Cancelled:
 		out.Status = "stopped"
+	}
+	if d.Child != nil && d.Child.Quarantine {
+		return c.answered(ctx, out, r, d)
 	}
 	if out.Status == "working" {
 		return out, nil

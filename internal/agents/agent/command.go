@@ -45,7 +45,7 @@ func (s *Service) Command(ctx context.Context, by Caller, id string, do Carry) e
 		turnCtx, stop := context.WithCancelCause(turnCtx)
 		defer stop(nil)
 		defer context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })()
-		labels, err := s.o.Runs.Labels(turnCtx, l.id)
+		labels, err := s.o.Runs.Labels(turnCtx, l.id, act.run.Chain())
 		if err != nil {
 			return err
 		}

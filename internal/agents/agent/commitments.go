@@ -18,12 +18,17 @@ const commitmentNotice = "[Remit] You are not done yet: "
 // under the session's grant. It reports true if all are met. Otherwise it adds a notice with
 // their results, so that the turn goes on, at most as often as the limits say.
 func (l *loop) meetCommitments(ctx context.Context) (bool, error) {
-	list := l.set.commitments
-	if len(list) == 0 {
+	list, total := l.set.commitments, len(l.set.commitments)
+	var unmet []string
+	if l.set.quarantined() {
+		total++
+	}
+	if owes := l.owesAnswer(); len(list) == 0 && !owes {
 		return true, nil
+	} else if owes {
+		unmet = append(unmet, "- call the tool "+answerName+" with your answer")
 	}
 	after := l.conv.last
-	var unmet []string
 	for i := range list {
 		o, err := l.checkCommitment(ctx, i, after)
 		if err != nil {
@@ -38,11 +43,11 @@ func (l *loop) meetCommitments(ctx context.Context) (bool, error) {
 	}
 	tried := l.conv.returned()
 	if tried >= l.set.limits.Attempts {
-		return false, fault.New(fault.CommitmentUnmet, "%d of %d commitments are not met after %d attempts", len(unmet), len(list), tried+1).
+		return false, fault.New(fault.CommitmentUnmet, "%d of %d commitments are not met after %d attempts", len(unmet), total, tried+1).
 			WithHint("send a message that says what to do differently")
 	}
 	text := fmt.Sprintf("%s%d of %d commitments of this task are not met. They are checked again when you finish; this is attempt %d of %d.\n%s",
-		commitmentNotice, len(unmet), len(list), tried+1, l.set.limits.Attempts+1, strings.Join(unmet, "\n"))
+		commitmentNotice, len(unmet), total, tried+1, l.set.limits.Attempts+1, strings.Join(unmet, "\n"))
 	return false, l.add(ctx, Message{Kind: Notice, Role: model.User, Text: text})
 }
 

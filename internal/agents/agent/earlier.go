@@ -107,7 +107,7 @@ type callReader interface {
 // run, for a replay.
 func inputsOf(set *setup, conv *conversation) (map[string]any, error) {
 	b, err := json.Marshal(RunInputs{Session: set.session, Agent: set.agent, Model: set.model, Limits: set.limits, From: conv.last, Matched: set.matched, Sources: set.sources, Tools: set.brought,
-		Commitments: set.commitments[len(set.agent.Commitments):]})
+		Commitments: set.commitments[len(set.agent.Commitments):], Answer: set.answer})
 	var v any
 	if err == nil {
 		v, err = canon.Decode(b)
@@ -134,6 +134,8 @@ type RunInputs struct {
 	Tools map[tool.ID]RecordedTool `json:"tools,omitempty"`
 	// Commitments are those of a sub-agent besides its agent's.
 	Commitments []commitment.Commitment `json:"commitments,omitempty"`
+	// Answer is the schema of a quarantined sub-agent's answer.
+	Answer json.RawMessage `json:"answer,omitempty"`
 }
 
 // RecordedTool is a tool of a source as a run offered it.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/authority/permit"
+	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/authority/provenance"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/ledger"
@@ -50,8 +51,9 @@ type Granted struct {
 type RunStarter interface {
 	// Begin starts a run of a session and records it.
 	Begin(ctx context.Context, q RunRequest) (Run, error)
-	// Labels gives the labels of what a session has seen, which its runs share.
-	Labels(ctx context.Context, session uuid.UUID) (*runner.Context, error)
+	// Labels gives the labels of what a session has seen, which its runs share. chain says which
+	// labels the answers of quarantined sub-agents lose.
+	Labels(ctx context.Context, session uuid.UUID, chain policy.Chain) (*runner.Context, error)
 }
 
 // RunRequest asks for a run of a session.

@@ -49,6 +49,9 @@ func (o outputs) find(ctx context.Context, id string) (runner.StoredOutput, []by
 		if b != nil || err != nil {
 			return out, b, err
 		}
+		if out, b, err = o.answers(ctx, at, id); b != nil || err != nil {
+			return out, b, err
+		}
 		r, err := o.record.Session(ctx, at.String())
 		if err != nil {
 			return out, nil, err
@@ -129,13 +132,17 @@ func (o outputs) load(ctx context.Context, session uuid.UUID, step string, meant
 func (o outputs) stored(ctx context.Context, run ledger.Run, c *ledger.Call, b []byte) (runner.StoredOutput, error) {
 	out := runner.StoredOutput{Run: runner.RunName(run.ID), Call: c.Index, Tool: string(c.Tool)}
 	refs, err := references(ctx, o.record, c)
+	if err == nil && c.Tool == answerID { // of another context
+		out.Labels, err = o.contextLabels(ctx, c)
+	}
+	if err != nil {
+		return out, err
+	}
 	for _, r := range refs {
 		out.Labels = append(out.Labels, r.Labels...)
 		out.Withheld = out.Withheld || r.Withheld
 	}
-	if err == nil {
-		out.Value, err = canon.Decode(b)
-	}
+	out.Value, err = canon.Decode(b)
 	return out, err
 }
 

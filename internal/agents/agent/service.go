@@ -190,6 +190,9 @@ type childDoc struct {
 	Policy  string `json:"policy,omitempty"`  // that narrows its grant
 	Pending bool   `json:"pending,omitempty"` // it has no authority yet
 	Task    string `json:"task,omitempty"`    // to be sent once it has authority
+	// Quarantine: its context is its own, and only values of the schema Answer come back.
+	Quarantine bool            `json:"quarantine,omitempty"`
+	Answer     json.RawMessage `json:"answer,omitempty"`
 	// Commitments must hold, besides the agent's, before a turn counts as done.
 	Commitments []commitment.Commitment `json:"commitments,omitempty"`
 }

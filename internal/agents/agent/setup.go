@@ -35,6 +35,7 @@ type setup struct {
 	chat    *chat
 
 	commitments []commitment.Commitment // of the agent, and of the sub-agent
+	answer      json.RawMessage         // the schema of a quarantined sub-agent's answer; nil: it is none
 
 	// Recorded with the run, so that a replay has the same tools:
 	matched map[string][]tool.ID     // tools by the patterns that matched them
@@ -85,7 +86,7 @@ func (s *Service) prepare(id uuid.UUID, a Agent, d sessionDoc, kids capability.C
 	}
 	in := RunInputs{Session: id, Agent: a, Model: name, Limits: s.limits(a)}
 	if d.Child != nil {
-		in.Commitments = d.Child.Commitments
+		in.Commitments, in.Answer = d.Child.Commitments, d.Child.Answer
 	}
 	return s.assemble(in, kids)
 }
@@ -94,7 +95,7 @@ func (s *Service) prepare(id uuid.UUID, a Agent, d sessionDoc, kids capability.C
 func (s *Service) assemble(in RunInputs, kids capability.Children) (*setup, error) {
 	id, a := in.Session, in.Agent
 	set := &setup{session: id, agent: a, model: in.Model, limits: in.Limits, offers: map[string]capability.Offer{}, matched: in.Matched, brought: in.Tools,
-		commitments: slices.Concat(a.Commitments, in.Commitments)}
+		commitments: slices.Concat(a.Commitments, in.Commitments), answer: canonical(in.Answer)}
 	with := capability.Session{ID: id, Match: set.match(s.o.Match), Children: kids}
 	if s.o.Files != nil {
 		with.Files = s.o.Files(id)
@@ -113,7 +114,12 @@ func (s *Service) assemble(in RunInputs, kids capability.Children) (*setup, erro
 	}
 	set.system = prompt(res, a.SystemPrompt)
 	reader := newReadOutput(outputs{s.o.Record, id}.read, set.limits.Output)
-	for _, o := range append(res.Tools, capability.Own(readName, reader)) {
+	own := []capability.Offer{capability.Own(readName, reader)}
+	if set.quarantined() {
+		own = append(own, capability.Own(answerName, newAnswer(set.answer)))
+		set.system = strings.TrimSpace(set.system + "\n\n" + answerPrompt)
+	}
+	for _, o := range append(res.Tools, own...) {
 		if err := s.offer(set, o); err != nil {
 			return nil, err
 		}

@@ -22,7 +22,7 @@ const maxTold = 20
 
 // watchChild returns an observer of a sub-agent's run: violations to which the policy responds
 // with notify or more are told to the parent's session, if this process works on it.
-func (s *Service) watchChild(parent uuid.UUID, name string) func(runner.Notice) {
+func (s *Service) watchChild(parent uuid.UUID, child childDoc) func(runner.Notice) {
 	return func(n runner.Notice) {
 		if n.State != ledger.Ended {
 			return
@@ -31,7 +31,11 @@ func (s *Service) watchChild(parent uuid.UUID, name string) func(runner.Notice) 
 			if v.Response < policy.NotifyViolation {
 				continue
 			}
-			text := fmt.Sprintf("%q called %s (violations.%s: %s)", name, n.Call.Tool, v.Kind, v.Response)
+			if child.Quarantine { // it may have chosen the rest
+				s.tell(parent, fmt.Sprintf("%q (violations.%s: %s)", child.Name, v.Kind, v.Response))
+				continue
+			}
+			text := fmt.Sprintf("%q called %s (violations.%s: %s)", child.Name, n.Call.Tool, v.Kind, v.Response)
 			if !n.Outcome.Withheld() { // else the reason may have what the call was given
 				text += ": " + clip.Text(v.Reason, 300)
 			}

@@ -262,6 +262,11 @@ func (t *turn) activate(ctx context.Context) (*activation, error) {
 		return t.wake(ctx, r, d, a)
 	}
 	if t.queued == nil && act.by.Token == by.Token && act.agent == a.Version && !act.run.Timed() {
+		if act.loop.set.quarantined() { // its parent may have seen more by now
+			if _, err := s.o.Runs.Labels(ctx, l.id, act.run.Chain()); err != nil {
+				return nil, err
+			}
+		}
 		next := *act
 		next.by = by
 		l.setRun(&next)
@@ -304,7 +309,7 @@ func (t *turn) wake(ctx context.Context, r store.SessionRecord, d sessionDoc, a 
 	}
 	var observe func(runner.Notice)
 	if d.Child != nil {
-		observe = s.watchChild(r.Parent, d.Child.Name)
+		observe = s.watchChild(r.Parent, *d.Child)
 	}
 	run, err := s.o.Runs.Begin(ctx, RunRequest{
 		Observe: observe, Session: l.id, Mode: mode, Name: runName(a, d), Granted: granted, Tools: set.own, Hooks: set.hooks, Inputs: inputs, Outputs: outputs{s.o.Record, l.id}, Asking: l.asking, Queued: t.queued,

@@ -239,7 +239,7 @@ func (h starter) Begin(ctx context.Context, q agent.RunRequest) (agent.Run, erro
 	return &testRun{rn, run, cat}, nil
 }
 
-func (starter) Labels(context.Context, uuid.UUID) (*runner.Context, error) {
+func (starter) Labels(context.Context, uuid.UUID, policy.Chain) (*runner.Context, error) {
 	return &runner.Context{}, nil
 }
 

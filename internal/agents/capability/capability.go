@@ -178,6 +178,10 @@ type SpawnRequest struct {
 	Task    string // its first message
 	Policy  string // as YAML or JSON; narrows its grant; "": none
 	Pending bool   // it has no authority, and does nothing, until Delegate
+	// Quarantine: the child has a context of its own, and only values of the schema Answer
+	// come back from it.
+	Quarantine bool
+	Answer     json.RawMessage
 	// Commitments must hold before the child counts as done.
 	Commitments []commitment.Commitment
 }
@@ -189,4 +193,8 @@ type Child struct {
 	Status  string // "pending", "working", "idle", "failed", "stopped"
 	Reply   string // its last answer
 	Session uuid.UUID
+	// Of a quarantined child: its answer, with references for what may not be seen, and the code
+	// of the error that ended its last turn.
+	Answer map[string]any
+	Error  string
 }

@@ -33,6 +33,12 @@ func (f *Flows) Names(set Labels) []string {
 	return out
 }
 
+// Lowers reports whether a label is known as one of data that is not trusted. A typed answer of a
+// quarantined sub-agent loses it; any other label it keeps.
+func (f *Flows) Lowers(name string) bool {
+	return slices.ContainsFunc(f.labels, func(l flowLabel) bool { return l.name == name && !l.confidential })
+}
+
 // Set is the set of those names that are labels of the chain.
 func (f *Flows) Set(names []string) Labels {
 	var set Labels

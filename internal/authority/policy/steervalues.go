@@ -131,7 +131,7 @@ func (k *steering) argument(name, value string, s *argumentSchema) {
 	case s != nil && strings.HasPrefix(s.Media, "text/") || k.isText(name):
 		k.text(name, value)
 		return
-	case !k.destroys && (free(value) || k.chosen(value)):
+	case !k.destroys && (Free(value) || k.chosen(value)):
 		return
 	}
 	k.check(name, value, k.destroys)
@@ -210,7 +210,7 @@ func (k *steering) action(a *tool.Action) {
 			k.add("command", a.Unknown, provenance.Found{}, false)
 		}
 		for i, w := range a.Argv {
-			if !free(w) {
+			if !Free(w) {
 				k.check("word "+strconv.Itoa(i+1), w, false)
 			}
 		}
@@ -249,9 +249,9 @@ func (k *steering) path(a *tool.Action) {
 	k.add("path", rel, first, destroys)
 }
 
-// free reports whether a value chooses too little to steer a call: a number, a date, a truth
+// Free reports whether a value chooses too little to steer a call: a number, a date, a truth
 // value or a short ID.
-func free(v string) bool {
+func Free(v string) bool {
 	v = strings.TrimSpace(v)
 	if v == "" || v == "true" || v == "false" || glob.Fold(v) != v {
 		return v == "" || v == "true" || v == "false"

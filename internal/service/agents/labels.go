@@ -3,11 +3,13 @@ package agents
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"weak"
 
 	"github.com/google/uuid"
 
+	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/ledger"
@@ -15,7 +17,7 @@ import (
 )
 
 // contexts are the labels of running sessions. A session and its sub-agents share one context,
-// as they tell each other what they read.
+// as they tell each other what they read. A quarantined sub-agent begins another one.
 type contexts struct {
 	mu     sync.Mutex
 	byRoot map[uuid.UUID]weak.Pointer[runner.Context]
@@ -41,18 +43,35 @@ func (c *contexts) of(root uuid.UUID) (of *runner.Context, made bool) {
 	return of, true
 }
 
+// known returns the labels of the running sessions below a root.
+func (c *contexts) known(root uuid.UUID) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.byRoot[root].Value(); known != nil {
+		return known.Labels()
+	}
+	return nil
+}
+
 // Labels implements agent.RunStarter. The context has all labels that the record has for the session.
-func (h *host) Labels(ctx context.Context, session uuid.UUID) (*runner.Context, error) {
+func (h *host) Labels(ctx context.Context, session uuid.UUID, chain policy.Chain) (*runner.Context, error) {
 	_, st, err := h.Grants.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w := labelWalk{st: st, seen: map[uuid.UUID]bool{}}
+	flows, err := chain.Flows()
+	if err != nil {
+		return nil, err
+	}
+	w := labelWalk{st: st, flows: flows, running: h.contexts.known, seen: map[uuid.UUID]bool{}}
 	root, err := w.root(ctx, session)
 	if err != nil {
 		return nil, err
 	}
 	if err := w.tree(ctx, root); err != nil {
+		return nil, err
+	}
+	if err := w.above(ctx, root); err != nil {
 		return nil, err
 	}
 	out, made := h.contexts.of(root)
@@ -65,17 +84,38 @@ func (h *host) Labels(ctx context.Context, session uuid.UUID) (*runner.Context, 
 
 // labelWalk collects the labels of sessions.
 type labelWalk struct {
-	st     store.Backend
-	seen   map[uuid.UUID]bool
-	labels []string
-	runs   []ledger.Run
+	st      store.Backend
+	flows   *policy.Flows                 // that say which labels an answer loses; nil: none
+	running func(root uuid.UUID) []string // the labels of running sessions
+	seen    map[uuid.UUID]bool
+	labels  []string
+	runs    []ledger.Run
 }
 
-// root is the first session above a session.
+// labelDoc is what labels need of a session's document.
+type labelDoc struct {
+	ForkOf uuid.UUID `json:"fork_of"`
+	Labels []string  `json:"labels"`
+	Child  struct {
+		Quarantine bool `json:"quarantine"`
+	} `json:"child"`
+}
+
+func readLabelDoc(r store.SessionRecord) (d labelDoc, err error) {
+	if err := json.Unmarshal(r.Doc, &d); err != nil {
+		return d, fault.Wrap(fault.StoreCorrupt, err, "the session %s cannot be read", r.ID)
+	}
+	return d, nil
+}
+
+// root is the first session above a session that shares its context.
 func (w *labelWalk) root(ctx context.Context, id uuid.UUID) (uuid.UUID, error) {
 	for range maxLabelDepth {
 		r, err := w.st.Session(ctx, id.String())
 		if err != nil || r.Parent == uuid.Nil {
+			return id, err
+		}
+		if d, err := readLabelDoc(r); err != nil || d.Child.Quarantine {
 			return id, err
 		}
 		id = r.Parent
@@ -102,18 +142,18 @@ func (w *labelWalk) tree(ctx context.Context, id uuid.UUID) error {
 	if err := w.session(ctx, id); err != nil {
 		return err
 	}
-	var doc struct {
-		ForkOf uuid.UUID `json:"fork_of"`
-		Labels []string  `json:"labels"`
-	}
-	if err := json.Unmarshal(r.Doc, &doc); err != nil {
-		return fault.Wrap(fault.StoreCorrupt, err, "the session %s cannot be read", id)
+	doc, err := readLabelDoc(r)
+	if err != nil {
+		return err
 	}
 	w.labels = append(w.labels, doc.Labels...)
 	if doc.ForkOf != uuid.Nil {
 		from, err := w.root(ctx, doc.ForkOf)
 		if err == nil {
 			err = w.tree(ctx, from)
+		}
+		if err == nil {
+			err = w.above(ctx, from)
 		}
 		if err != nil {
 			return err
@@ -125,7 +165,7 @@ func (w *labelWalk) tree(ctx context.Context, id uuid.UUID) error {
 			return err
 		}
 		for _, child := range list {
-			if err := w.tree(ctx, child.ID); err != nil {
+			if err := w.child(ctx, child); err != nil {
 				return err
 			}
 			before = child.ID
@@ -134,6 +174,53 @@ func (w *labelWalk) tree(ctx context.Context, id uuid.UUID) error {
 			return nil
 		}
 	}
+}
+
+// child adds the labels of a sub-agent. Of a quarantined one, which has a context of its own, it
+// adds those that its answers keep.
+func (w *labelWalk) child(ctx context.Context, r store.SessionRecord) error {
+	d, err := readLabelDoc(r)
+	if err != nil {
+		return err
+	}
+	if !d.Child.Quarantine {
+		return w.tree(ctx, r.ID)
+	}
+	if w.seen[r.ID] {
+		return nil
+	}
+	own := labelWalk{st: w.st, flows: w.flows, running: w.running, seen: w.seen}
+	if err := own.tree(ctx, r.ID); err != nil {
+		return err
+	}
+	for _, l := range append(own.labels, w.running(r.ID)...) {
+		if w.flows == nil || !w.flows.Lowers(l) {
+			w.labels = append(w.labels, l)
+		}
+	}
+	return nil
+}
+
+// above adds the labels of the context in which a quarantined sub-agent was spawned: its task,
+// and what else it is told, may have the data.
+func (w *labelWalk) above(ctx context.Context, root uuid.UUID) error {
+	r, err := w.st.Session(ctx, root.String())
+	if err != nil || r.Parent == uuid.Nil {
+		return err
+	}
+	from, err := w.root(ctx, r.Parent)
+	if err != nil {
+		return err
+	}
+	higher := labelWalk{st: w.st, flows: w.flows, running: w.running, seen: map[uuid.UUID]bool{}}
+	if err := higher.tree(ctx, from); err != nil {
+		return err
+	}
+	if err := higher.above(ctx, from); err != nil {
+		return err
+	}
+	w.labels = slices.Concat(w.labels, higher.labels, w.running(from))
+	return nil
 }
 
 // session adds the labels of a session's own runs. A run begins with the labels of those

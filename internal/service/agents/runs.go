@@ -26,7 +26,7 @@ func (h *host) Begin(ctx context.Context, q agent.RunRequest) (agent.Run, error)
 	}
 	var labels *runner.Context
 	if q.Granted.Grant.Chain().HasFlows() {
-		if labels, err = h.Labels(ctx, q.Session); err != nil {
+		if labels, err = h.Labels(ctx, q.Session, q.Granted.Grant.Chain()); err != nil {
 			return nil, err
 		}
 	}

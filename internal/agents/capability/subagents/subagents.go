@@ -39,8 +39,10 @@ func (Capability) Info() capability.Info {
 }
 
 const (
-	which  = `"agent":{"type":"string","minLength":1,"maxLength":200,"description":"The sub-agent's name or ID."}`
-	policy = `"policy":{"type":"string","minLength":1,"maxLength":65536,"description":"A policy (YAML or JSON) that narrows its authority further. It can only take away."}`
+	which      = `"agent":{"type":"string","minLength":1,"maxLength":200,"description":"The sub-agent's name or ID."}`
+	policy     = `"policy":{"type":"string","minLength":1,"maxLength":65536,"description":"A policy (YAML or JSON) that narrows its authority further. It can only take away."}`
+	quarantine = `"quarantine":{"type":"boolean","description":"For work on text that strangers wrote: it has a context of its own, and only a typed answer comes back. Needs answer. Default false."},
+		"answer":{"type":"object","description":"JSON Schema, with type object, of a quarantined sub-agent's answer. Booleans, numbers, enumerations, dates and short IDs come back as values, other texts as references."},`
 	// commitments are as commitment.Commitment reads them.
 	commitments = `"commitments":{"type":"array","maxItems":20,"description":"Conditions that must hold before it counts as done; unmet ones are given back to it.",
 		"items":{"type":"object","additionalProperties":false,"properties":{
@@ -50,7 +52,7 @@ const (
 			"file":{"type":"string","minLength":1,"description":"A file that must exist."},
 			"json":{"type":"string","minLength":1,"description":"A file that must have valid JSON."},
 			"equals":{"type":"object","description":"Values that the JSON must have, by their JSON pointers."}}}}`
-	child = `"id":{"type":"string"},"name":{"type":"string"},"status":{"enum":["pending","working","idle","failed","stopped"]},"reply":{"type":"string"}`
+	child = `"id":{"type":"string"},"name":{"type":"string"},"status":{"enum":["pending","working","idle","failed","stopped"]},"reply":{"type":"string"},"answer":{"type":"object"},"error":{"type":"string"}`
 )
 
 var (
@@ -72,7 +74,7 @@ func (Capability) Part(s capability.Session, _ json.RawMessage) (capability.Part
 			typed.Object(`"name":{"type":"string","minLength":1,"maxLength":100,"description":"How you call it, as tests or reviewer; unique among your sub-agents."},
 				"task":{"type":"string","minLength":1,"maxLength":100000,"description":"What it is to do, and what its answer should hold."},
 				"agent":{"type":"string","minLength":1,"maxLength":200,"description":"The agent (name or ID) that it is; default: the same as you."},`+policy+`,
-				"pending":{"type":"boolean","description":"It gets no authority, and does nothing, until delegate; default false."},`+commitments, "name", "task"), childSchema, x.spawn),
+				"pending":{"type":"boolean","description":"It gets no authority, and does nothing, until delegate; default false."},`+quarantine+commitments, "name", "task"), childSchema, x.spawn),
 		own("delegate", "Delegate authority", tool.Medium, keep,
 			"Gives authority to a sub-agent that was spawned as pending, and lets it begin. It never has more than you have.",
 			typed.Object(which+","+policy, "agent"), childSchema, x.delegate),
@@ -108,6 +110,9 @@ type spawnArgs struct {
 	Task    string `json:"task"`
 	Policy  string `json:"policy"`
 	Pending bool   `json:"pending"`
+
+	Quarantine bool            `json:"quarantine"`
+	Answer     json.RawMessage `json:"answer"`
 
 	Commitments []commitment.Commitment `json:"commitments"`
 }
@@ -193,6 +198,12 @@ func show(c capability.Child) map[string]any {
 	out := map[string]any{"id": c.ID, "name": c.Name, "status": c.Status}
 	if c.Reply != "" {
 		out["reply"] = c.Reply
+	}
+	if c.Answer != nil {
+		out["answer"] = c.Answer
+	}
+	if c.Error != "" {
+		out["error"] = c.Error
 	}
 	return out
 }
