@@ -28,8 +28,11 @@ func (r *Recording) judgeValues(ctx context.Context, flows *policy.Flows, chain 
 		return nil, nil //nolint:nilnil // there is nothing to decide
 	}
 	j := &valueJudge{rec: r, flows: flows, chain: chain, index: provenance.New(), said: r.said}
-	for _, run := range r.before {
-		do, err := Remember(ctx, r.src, run, nil)
+	for _, o := range r.others {
+		if o.Run.Seq >= r.Run.Seq {
+			continue
+		}
+		do, err := Remember(ctx, r.src, o.Run, o.Said)
 		if err != nil {
 			return nil, err
 		}

@@ -23,8 +23,15 @@ type Word struct {
 	Text    string
 }
 
-// Session tells the recording what people said in its session, and which runs came before it.
-func (r *Recording) Session(said []Word, before []ledger.Run) { r.said, r.before = said, before }
+// Other is another run of a recording's context: an earlier one, or one of a sub-agent.
+type Other struct {
+	Run  ledger.Run
+	Said []Word // in its session, if that is not the recording's
+}
+
+// Session tells the recording what people said in its session, and the other runs of its context
+// in their order.
+func (r *Recording) Session(said []Word, others []Other) { r.said, r.others = said, others }
 
 // trace is how the values of a context grew, in their order.
 type trace struct {
@@ -34,19 +41,15 @@ type trace struct {
 }
 
 type grown struct {
-	at uint64
-	do func(*provenance.Index)
+	at   uint64
+	life string // of the context, which names the order
+	do   func(*provenance.Index)
 }
 
 // Remember gives what a recorded run adds to the values of its context, in order. said is what
 // people said in its session. nil: its policies did not ask about values.
 func Remember(ctx context.Context, src store.Store, run ledger.Run, said []Word) (func(*provenance.Index), error) {
-	r, err := read(ctx, src, run)
-	if err != nil {
-		return nil, err
-	}
-	r.said = said
-	list, err := r.growth(ctx)
+	list, err := growthOf(ctx, src, Other{run, said})
 	if len(list) == 0 {
 		return nil, err
 	}
@@ -55,6 +58,15 @@ func Remember(ctx context.Context, src store.Store, run ledger.Run, said []Word)
 			g.do(x)
 		}
 	}, err
+}
+
+func growthOf(ctx context.Context, src store.Store, o Other) ([]grown, error) {
+	r, err := read(ctx, src, o.Run)
+	if err != nil {
+		return nil, err
+	}
+	r.said = o.Said
+	return r.growth(ctx)
 }
 
 // growth lists what the run adds to the values of its context.
@@ -67,8 +79,10 @@ func (r *Recording) growth(ctx context.Context) ([]grown, error) {
 	if err != nil || flows == nil || !flows.Traces() {
 		return nil, err
 	}
-	list := []grown{{0, func(x *provenance.Index) { runner.Given(x, g.Chain(), r.Plan, r.Inputs, r.Run.Session) }}}
-	said := slices.Clone(r.said)
+	var list []grown
+	life, said := "", slices.Clone(r.said)
+	add := func(at uint64, do func(*provenance.Index)) { list = append(list, grown{at, life, do}) }
+	given := func(x *provenance.Index) { runner.Given(x, g.Chain(), r.Plan, r.Inputs, r.Run.Session) }
 	for _, i := range r.order {
 		c := r.calls[i]
 		f, err := r.flow(ctx, c)
@@ -78,26 +92,26 @@ func (r *Recording) growth(ctx context.Context) ([]grown, error) {
 		if f.Judged == 0 {
 			continue
 		}
+		if life = f.Life; given != nil {
+			add(f.Judged, given)
+			given = nil
+		}
 		number, _, _ := strings.Cut(c.Step, ":")
 		if n, err := strconv.Atoi(number); err == nil {
 			said = slices.DeleteFunc(said, func(w Word) bool {
 				if w.Message < n {
-					list = append(list, grown{f.Judged, func(x *provenance.Index) { x.Say(w.Kind, w.Text) }})
+					add(f.Judged, func(x *provenance.Index) { x.Say(w.Kind, w.Text) })
 				}
 				return w.Message < n
 			})
 		}
-		if refs, err := r.references(ctx, c); err != nil {
+		refer, err := r.refer(ctx, c)
+		if err != nil {
 			return nil, err
-		} else if len(refs) > 0 {
-			list = append(list, grown{f.Judged, func(x *provenance.Index) {
-				if args, err := r.Args(context.WithoutCancel(ctx), c); err == nil { // else the call is a mismatch of its own
-					runner.AddReferences(x, refs, args)
-				}
-			}})
 		}
+		add(f.Judged, refer)
 		if f.Endorsed > 0 {
-			list = append(list, grown{f.Endorsed, func(x *provenance.Index) { runner.Endorse(x, string(c.Tool), f.Steered) }})
+			add(f.Endorsed, func(x *provenance.Index) { runner.Endorse(x, string(c.Tool), f.Steered) })
 		}
 		one, err := r.joined(ctx, c, f, flows.Scope())
 		if err != nil {
@@ -105,8 +119,11 @@ func (r *Recording) growth(ctx context.Context) ([]grown, error) {
 		}
 		list = append(list, one...)
 	}
+	if given != nil {
+		add(0, given)
+	}
 	for _, w := range said {
-		list = append(list, grown{math.MaxUint64, func(x *provenance.Index) { x.Say(w.Kind, w.Text) }})
+		add(math.MaxUint64, func(x *provenance.Index) { x.Say(w.Kind, w.Text) })
 	}
 	slices.SortStableFunc(list, func(a, b grown) int { return cmp.Compare(a.at, b.at) })
 	return list, nil
@@ -123,7 +140,7 @@ func (r *Recording) joined(ctx context.Context, c ledger.Call, f ledger.CallFlow
 		return nil, fault.Wrap(fault.ReplayMismatch, err, "the recorded order of the output of call %d cannot be read", c.Index)
 	}
 	ctx = context.WithoutCancel(ctx) // it is read when its turn comes
-	return []grown{{at, func(x *provenance.Index) {
+	return []grown{{at, f.Life, func(x *provenance.Index) {
 		args, aerr := r.Args(ctx, c)
 		out, oerr := r.Output(ctx, c)
 		if aerr == nil && oerr == nil { // else the call is a mismatch of its own
@@ -163,21 +180,47 @@ func (r *Recording) references(ctx context.Context, c ledger.Call) (list []ledge
 	return list, r.json(ctx, c.Parts, ledger.PartReferences, &list)
 }
 
-// trace begins with the values of earlier runs.
+// refer adds the values of the outputs that a call's arguments refer to.
+func (r *Recording) refer(ctx context.Context, c ledger.Call) (func(*provenance.Index), error) {
+	refs, err := r.references(ctx, c)
+	return func(x *provenance.Index) {
+		if len(refs) == 0 {
+			return
+		}
+		if args, err := r.Args(context.WithoutCancel(ctx), c); err == nil { // else the call is a mismatch of its own
+			runner.AddReferences(x, refs, args)
+		}
+	}, err
+}
+
+// trace begins with the values of earlier runs. Those of runs that shared the context, such as
+// sub-agents beside each other, come in the order in which the context got them.
 func (r *Recording) trace(ctx context.Context) (*trace, error) {
 	t := &trace{index: provenance.New()}
-	for _, run := range r.before {
-		do, err := Remember(ctx, r.src, run, nil)
+	own, err := r.growth(ctx)
+	if err != nil {
+		return nil, err
+	}
+	life := ""
+	for _, g := range own {
+		life = cmp.Or(life, g.life)
+	}
+	for _, o := range r.others {
+		list, err := growthOf(ctx, r.src, o)
 		if err != nil {
 			return nil, err
 		}
-		if do != nil {
-			do(t.index)
+		for _, g := range list {
+			if g.life == life && life != "" {
+				t.list = append(t.list, g)
+			} else if o.Run.Seq < r.Run.Seq {
+				g.do(t.index)
+			}
 		}
 	}
-	var err error
-	t.list, err = r.growth(ctx)
-	return t, err
+	t.list = append(t.list, own...)
+	slices.SortStableFunc(t.list, func(a, b grown) int { return cmp.Compare(a.at, b.at) })
+	return t, nil
 }
 
 // origins prints values and where they came from, for comparing.

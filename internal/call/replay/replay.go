@@ -40,7 +40,7 @@ type Recording struct {
 
 	judged *judgedContexts // of the chain that was asked about last
 	said   []Word          // in the run's session
-	before []ledger.Run    // earlier runs of its session
+	others []Other         // the other runs of its context
 	traced *trace          // the values of the context up to the call that was replayed last
 
 	ran    int  // how many calls were not skipped

@@ -17,6 +17,7 @@ type Context struct {
 	mu     sync.Mutex
 	labels []string // sorted, replaced and never changed
 	clock  uint64   // counts readings and additions, so that a replay can repeat their order
+	life   string   // names the clock; "": not needed yet
 	values
 }
 

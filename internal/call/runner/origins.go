@@ -118,6 +118,16 @@ func (c *Context) lookUp(do func(*provenance.Index)) uint64 {
 	return now
 }
 
+// named gives the name of the context's clock, which the calls of other runs may share.
+func (c *Context) named() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.life == "" {
+		c.life = uuid.NewString()
+	}
+	return c.life
+}
+
 // Given adds what people said before a run to the values of its context: its plan, its inputs and
 // what the first policy allows. The inputs of a session's run are Remit's own.
 func Given(x *provenance.Index, chain policy.Chain, plan []byte, inputs map[string]any, session uuid.UUID) {
@@ -169,6 +179,7 @@ func (f *flight) checkOrigins(ctx context.Context, context policy.Labels, call p
 		AddReferences(x, f.references, f.c.Args)
 		judge(x)
 	})
+	flow.seen.Life = f.run.Context.named()
 	return nil
 }
 

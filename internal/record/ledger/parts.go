@@ -172,6 +172,7 @@ type CallFlow struct {
 	// Where flows ask about values: when the call's were looked up, those that a flow asked
 	// about, and when a person approved them for the session; 0: never.
 	Judged   uint64           `json:"judged,omitempty"`
+	Life     string           `json:"life,omitempty"` // names the order: that of one context in one process
 	Steered  []policy.Steered `json:"steered,omitempty"`
 	Endorsed uint64           `json:"endorsed,omitempty"`
 	// Trusted: the result is trusted data. Repeats: untrusted data may have chosen the

@@ -3,12 +3,14 @@ package agents
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
 
 	"github.com/google/uuid"
 
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/authority/provenance"
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/call/replay"
 	"github.com/remitrun/remit/internal/call/runner"
 	"github.com/remitrun/remit/internal/record/ledger"
@@ -56,20 +58,63 @@ func words(ctx context.Context, st store.Backend, session uuid.UUID) ([]replay.W
 	return out, err
 }
 
-// recollect tells a recording of a session's run what was said and done before its calls.
+// recollect tells a recording of a session's run what was said and done in its context.
 func recollect(ctx context.Context, st store.Backend, rec *replay.Recording, in agent.RunInputs) error {
-	said, err := words(ctx, st, in.Session)
+	said, err := spoken(ctx, st, in)
 	if err != nil {
 		return err
 	}
+	w := labelWalk{st: st, running: noneRuns, seen: map[uuid.UUID]bool{}}
+	root, err := w.root(ctx, in.Session)
+	if err == nil {
+		err = w.tree(ctx, root)
+	}
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(w.runs, func(a, b ledger.Run) int { return cmp.Compare(a.Seq, b.Seq) })
+	var others []replay.Other
+	for _, r := range w.runs {
+		if r.ReplayOf != uuid.Nil || r.Seq == rec.Run.Seq {
+			continue
+		}
+		o := replay.Other{Run: r}
+		if r.Session != in.Session {
+			if o.Said, err = spokenBeside(ctx, st, r); err != nil {
+				return err
+			}
+		}
+		others = append(others, o)
+	}
+	rec.Session(said, others)
+	return nil
+}
+
+// noneRuns are the labels of running sessions, of which a replay has none.
+func noneRuns(uuid.UUID) []string { return nil }
+
+// spoken are the words of people in a session, and the operator's prompt.
+func spoken(ctx context.Context, st store.Backend, in agent.RunInputs) ([]replay.Word, error) {
+	said, err := words(ctx, st, in.Session)
 	if said != nil {
 		said = append([]replay.Word{{Kind: provenance.Policy, Text: in.Agent.SystemPrompt}}, said...)
 	}
-	runs, err := st.SessionRuns(ctx, in.Session)
-	if err != nil {
-		return err
+	return said, err
+}
+
+// spokenBeside are the same of the session of another run.
+func spokenBeside(ctx context.Context, st store.Backend, r ledger.Run) ([]replay.Word, error) {
+	p, ok := r.Parts[ledger.PartInputs]
+	if !ok {
+		return nil, nil
 	}
-	runs = slices.DeleteFunc(runs, func(r ledger.Run) bool { return r.ReplayOf != uuid.Nil || r.Seq >= rec.Run.Seq })
-	rec.Session(said, runs)
-	return nil
+	b, err := st.Load(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	var in agent.RunInputs
+	if err := json.Unmarshal(b, &in); err != nil {
+		return nil, fault.Wrap(fault.StoreCorrupt, err, "the inputs of run %s cannot be read", r.ID)
+	}
+	return spoken(ctx, st, in)
 }
