@@ -42,7 +42,7 @@ func (r *Recording) Compare(ctx context.Context, c runner.Call, o runner.Outcome
 	if !ok {
 		return &Mismatch{Index: o.Index, What: "step", Was: "no such call", Is: string(o.Tool)}, nil
 	}
-	was, err := r.part(ctx, rec, ledger.PartArgs)
+	was, err := r.texts(ctx, rec)
 	if err != nil {
 		return nil, err
 	}
@@ -51,18 +51,6 @@ func (r *Recording) Compare(ctx context.Context, c runner.Call, o runner.Outcome
 		if out, err = canon.Marshal(o.Output); err != nil {
 			return nil, err
 		}
-	}
-	wasOut, err := r.part(ctx, rec, ledger.PartOutput)
-	if err != nil {
-		return nil, err
-	}
-	wasErr, err := r.errorText(ctx, rec)
-	if err != nil {
-		return nil, err
-	}
-	flow, err := r.flow(ctx, rec)
-	if err != nil {
-		return nil, err
 	}
 	refs, err := r.sameReferences(ctx, rec, o)
 	if err != nil || refs != nil {
@@ -85,14 +73,14 @@ func (r *Recording) Compare(ctx context.Context, c runner.Call, o runner.Outcome
 	}{
 		{"step", rec.Step, c.Step, false},
 		{"tool", string(rec.Tool), string(c.Tool), false},
-		{"arguments", string(was), string(o.Args), true},
+		{"arguments", was.args, string(o.Args), true},
 		{"tool's digest", digestText(rec.Digest), digestText(o.Digest), false},
 		{"decision", decision(rec.Effect.String(), rec.Rule, rec.Approved), decision(o.Decision.Effect.String(), ruleText(o), o.Approved && !askedByClient(rec)), false},
 		{"labels", strings.Join(rec.Labels, " "), strings.Join(o.Labels, " "), false},
-		{"origins", origins(flow.Steered), origins(o.Decision.Steered), false},
+		{"origins", was.origins, origins(o.Decision.Steered), false},
 		{"status", status.String(), o.Status.String(), false},
-		{"error", wasErr, errText(o.Err, wasErr), false},
-		{"output", string(wasOut), string(out), true},
+		{"error", was.err, errText(o.Err, was.err), false},
+		{"output", was.output, string(out), true},
 		{"number of refusals", strconv.Itoa(rec.Refused), strconv.Itoa(o.Attempts.Count()), false},
 	}
 	for _, k := range checks {
@@ -106,6 +94,27 @@ func (r *Recording) Compare(ctx context.Context, c runner.Call, o runner.Outcome
 		return m, nil
 	}
 	return nil, nil
+}
+
+// recordedTexts are the parts of a recorded call that are loaded to compare them.
+type recordedTexts struct{ args, output, err, origins string }
+
+func (r *Recording) texts(ctx context.Context, c ledger.Call) (t recordedTexts, err error) {
+	args, err := r.part(ctx, c, ledger.PartArgs)
+	if err != nil {
+		return t, err
+	}
+	out, err := r.part(ctx, c, ledger.PartOutput)
+	if err != nil {
+		return t, err
+	}
+	flow, err := r.flow(ctx, c)
+	if err != nil {
+		return t, err
+	}
+	t = recordedTexts{args: string(args), output: string(out), origins: origins(flow.Steered)}
+	t.err, err = r.errorText(ctx, c)
+	return t, err
 }
 
 // sameReferences compares the outputs that arguments refer to, and their labels, where the replay

@@ -238,22 +238,7 @@ func (f *flight) perform(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	given := f.given()
-	terms := permit.Terms{Call: f.digest(), Tool: f.entry.Spec.ID, Chain: f.chain, Env: f.run.Env, Limits: f.limits, Keep: f.keeper(), Held: f.run.Held,
-		BytesIn: given.BytesIn, BytesOut: given.BytesOut, Tokens: given.Tokens, TokensIn: given.TokensIn, TokensOut: given.TokensOut, Money: given.Money}
-	terms.Scope, terms.Whole, terms.Holder = f.run.Scope(), f.whole, f.run.Grant.Holder()
-	terms.Released = f.released()
-	terms.Intent = permit.Intent{Run: f.run.ID.String(), Call: f.c.Index, Seq: uint64(f.intent), Tool: f.entry.Digest}
-	if f.answer != nil && f.answer.Yes {
-		terms.Approved = f.actions
-	}
-	if f.r.Ask != nil {
-		terms.Ask = f.askWithin
-	}
-	if f.entry.Spec.ID == tool.AuthorityRequest && f.entry.Source == "" {
-		terms.Request = f.request
-	}
-	f.permit = permit.Mint(terms)
+	f.permit = permit.Mint(f.permitTerms())
 	defer f.permit.End()
 
 	limit := f.timeout()
@@ -292,6 +277,26 @@ func (f *flight) perform(ctx context.Context) error {
 		return c.Judge(d.res.Output, d.err)
 	}
 	return d.err
+}
+
+// permitTerms are the terms of the call's permit.
+func (f *flight) permitTerms() permit.Terms {
+	given := f.given()
+	terms := permit.Terms{Call: f.digest(), Tool: f.entry.Spec.ID, Chain: f.chain, Env: f.run.Env, Limits: f.limits, Keep: f.keeper(), Held: f.run.Held,
+		BytesIn: given.BytesIn, BytesOut: given.BytesOut, Tokens: given.Tokens, TokensIn: given.TokensIn, TokensOut: given.TokensOut, Money: given.Money}
+	terms.Scope, terms.Whole, terms.Holder = f.run.Scope(), f.whole, f.run.Grant.Holder()
+	terms.Released = f.released()
+	terms.Intent = permit.Intent{Run: f.run.ID.String(), Call: f.c.Index, Seq: uint64(f.intent), Tool: f.entry.Digest}
+	if f.answer != nil && f.answer.Yes {
+		terms.Approved = f.actions
+	}
+	if f.r.Ask != nil {
+		terms.Ask = f.askWithin
+	}
+	if f.entry.Spec.ID == tool.AuthorityRequest && f.entry.Source == "" {
+		terms.Request = f.request
+	}
+	return terms
 }
 
 // checkLease refuses a call of a node that lost its lease, also between the intent and now.
