@@ -142,7 +142,7 @@ func authorityHolds(a *app.App, ws, tests string) (digest string, err error) {
 func (s *session) policyExplainCmd() *cobra.Command {
 	var dir string
 	var files []string
-	var sensitive bool
+	var sensitive, flows bool
 	c := &cobra.Command{
 		Use:   "explain POLICY TOOL [ARGUMENT=VALUE...]",
 		Short: "Show how a policy decides a call, and which rules apply",
@@ -151,17 +151,22 @@ func (s *session) policyExplainCmd() *cobra.Command {
 JSON after ":=". Nothing is executed and the network is not used. With several
 -p, the policies form a chain: each must allow the call.
 
---sensitive prints the file names that wildcards never match.
+--sensitive prints the file names that wildcards never match. --flows prints the
+labels and flows of POLICY, with what flows: standard stands for.
 `,
 		Example: `  remit policy explain remit.yaml fs.read path=README.md
   remit policy explain remit.yaml shell.run 'argv:=["git","push","--force"]'
   remit policy explain remit.yaml \
     '{"tool":"http.get","args":{"url":"https://api.github.com/zen"}}'
   remit policy explain -p outer.yaml -p inner.yaml fs.read path=README.md
-  remit policy explain --sensitive`,
+  remit policy explain --sensitive
+  remit policy explain --flows remit.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if sensitive {
 				return s.printSensitive()
+			}
+			if flows {
+				return s.printFlows(append(files, args...))
 			}
 			chain := files
 			if len(chain) == 0 && len(args) > 0 {
@@ -190,8 +195,34 @@ JSON after ":=". Nothing is executed and the network is not used. With several
 	}
 	c.Flags().StringVarP(&dir, "workspace", "w", "", "workspace `DIR` (default: the current folder)")
 	c.Flags().StringArrayVarP(&files, "policy", "p", nil, "policy `FILE` (repeatable; all must allow)")
+	c.Flags().BoolVar(&flows, "flows", false, "print the labels and flows of policies")
 	c.Flags().BoolVar(&sensitive, "sensitive", false, "print the file names that wildcards never match")
 	return c
+}
+
+// printFlows prints the labels and flows of policies.
+func (s *session) printFlows(files []string) error {
+	if len(files) == 0 {
+		return fault.New(fault.Usage, "POLICY is missing").WithHint("remit policy explain --flows remit.yaml")
+	}
+	out := map[string]string{}
+	for _, file := range files {
+		p, err := policies.Read(file)
+		if err != nil {
+			return err
+		}
+		if out[file] = string(p.PrintFlows()); s.json {
+			continue
+		}
+		if out[file] == "" {
+			s.printf("%s has no labels and no flows\n", show(file))
+		}
+		s.printf("%s", out[file])
+	}
+	if s.json {
+		return s.printJSON(map[string]any{"flows": out})
+	}
+	return nil
 }
 
 func (s *session) printSensitive() error {

@@ -237,7 +237,7 @@ func (l *flowLabel) flow(r *Rules, link int, fl Flow) error {
 		return nil
 	}
 	for _, e := range fl.Only { // what another run put there may be read again
-		if e.Section == "files" || e.Section == "databases" {
+		if (e.Section == "files" || e.Section == "databases") && !e.sink {
 			if err := l.source(&l.from, r, e); err != nil {
 				return err
 			}

@@ -37,6 +37,7 @@ type Flow struct {
 	Text    []FlowEntry
 	Line    int
 	only    bool // the document has a list only, perhaps an empty one
+	empty   bool // the document gives it no consequence
 }
 
 // Limits reports whether the flow has a list only, which may be empty.
@@ -48,9 +49,11 @@ type FlowEntry struct {
 	Pattern string
 	Line    int
 
-	pos     fault.Pos
-	effects tool.Effects // of side_effects
-	name    *glob.Text   // of tools, secrets and databases
+	pos      fault.Pos
+	effects  tool.Effects // of side_effects
+	sink     bool         // of only: the files get the label when they are written, and are no source of it
+	standard bool         // the document has it by the word standard
+	name     *glob.Text   // of tools, secrets and databases
 }
 
 // withheld reports whether a flow with a list only withholds what the entry names.
@@ -61,10 +64,10 @@ func (e FlowEntry) withheld() bool {
 // String prints the entry as policies write it.
 func (e FlowEntry) String() string { return e.Section + " " + e.Pattern }
 
-// Labels lists the policy's labels, in the order of the document.
+// Labels lists the policy's labels, in the order of the document, with those of the standard flows.
 func (p *Policy) Labels() []Label { return slices.Clone(p.content().data.labels) }
 
-// Flows lists the policy's flows, in the order of the document.
+// Flows lists the policy's flows, in the order of the document, with the standard ones.
 func (p *Policy) Flows() []Flow { return slices.Clone(p.content().data.flows) }
 
 // Untrusted is the label that every policy may name in flows without describing it: all that
@@ -81,6 +84,11 @@ const MaxDataLabels = 64
 type dataSettings struct {
 	labels   []Label
 	flows    []Flow
+	standard fault.Pos // of flows: standard; zero: the document does not say so
+	own      struct {  // with standard: what the document says besides
+		labels []Label
+		flows  []Flow
+	}
 	labelPos []fault.Pos
 	flowPos  []fault.Pos
 }
@@ -88,6 +96,10 @@ type dataSettings struct {
 var dataLabelForm = regex.Lazy(`^[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*$`)
 
 func (p *parser) dataLabelName(n *document.Node, path string) bool {
+	if n.Text == Standard {
+		p.Fail(n, path, "%q is not a valid label: it is the word for the standard flows", Standard)
+		return false
+	}
 	if len(n.Text) > 40 || !dataLabelForm.MatchString(n.Text) {
 		p.Fail(n, path, "%q is not a valid label; expected lower-case words with - or _ between them, as private", clip.Text(n.Text, 40))
 		return false
@@ -121,7 +133,15 @@ func (s *dataSettings) readLabels(p *parser, n *document.Node, path string) {
 func (s *dataSettings) flowsSetting() setting {
 	return setting{"flows", func(p *parser) document.Field {
 		return func(n *document.Node, path string) {
+			if n.Kind != document.Mapping {
+				s.flowsWord(p, n, path)
+				return
+			}
 			p.Each(n, path, func(key, value *document.Node, path string) {
+				if key.Text == Standard {
+					s.flowsWord(p, value, path)
+					return
+				}
 				if !p.dataLabelName(key, path) {
 					return
 				}
@@ -133,9 +153,7 @@ func (s *dataSettings) flowsSetting() setting {
 						f.only = true
 						p.flowEntries(&f.Only, sinks, false)(n, path)
 					}})
-				if p.Problems() == before && len(f.Ask)+len(f.Steered) == 0 && !f.only {
-					p.Fail(key, path, "the flow of %q has no consequence", f.Label).Hint = "write ask: [...] for data that is not trusted, or only: [...] for data that is confidential"
-				}
+				f.empty = p.Problems() == before && len(f.Ask)+len(f.Steered) == 0 && !f.only
 				s.flows, s.flowPos = append(s.flows, f), append(s.flowPos, p.Pos(key))
 			})
 		}
@@ -168,6 +186,9 @@ func (s *dataSettings) check(p *parser, path string, inherit bool) {
 			fail("name the sources in from so that they leave it out, or except a tool or a command", "only withholds all of from, so but cannot except files, hosts or secrets of %q", f.Label)
 		case len(f.Ask)+len(f.Steered) > 0 && confidential:
 			fail("write only: [...], or remove kind: confidential from the label", "ask is for untrusted labels, and %q is confidential", f.Label)
+		case f.Label == Untrusted && s.standard != (fault.Pos{}) && len(f.Choose)+len(f.Text) > 0:
+		case f.empty:
+			fail("write ask: [...] for data that is not trusted, or only: [...] for data that is confidential", "the flow of %q has no consequence", f.Label)
 		case len(f.Steered) == 0 && len(f.Choose)+len(f.Text) > 0:
 			fail("add ask_steered: [...]", "choose and text are for flows with ask_steered")
 		}
@@ -261,11 +282,15 @@ func flowTexts(list []FlowEntry) []string {
 }
 
 func (s *dataSettings) printLabels(w *printer, in int) {
-	if len(s.labels) == 0 {
+	labels := s.labels
+	if s.standard != (fault.Pos{}) {
+		labels = s.own.labels
+	}
+	if len(labels) == 0 {
 		return
 	}
 	w.line(in, "labels:")
-	for _, l := range s.labels {
+	for _, l := range labels {
 		w.line(in+1, "%s:", l.Name)
 		w.line(in+2, "from: %s", quoteAll(flowTexts(l.From)))
 		if len(l.But) > 0 {
@@ -278,11 +303,22 @@ func (s *dataSettings) printLabels(w *printer, in int) {
 }
 
 func (s *dataSettings) printFlows(w *printer, in int) {
-	if len(s.flows) == 0 {
+	flows := s.flows
+	if s.standard != (fault.Pos{}) {
+		flows = s.own.flows
+		if len(flows) == 0 {
+			w.line(in, "flows: %s", Standard)
+			return
+		}
+	}
+	if len(flows) == 0 {
 		return
 	}
 	w.line(in, "flows:")
-	for _, f := range s.flows {
+	if s.standard != (fault.Pos{}) {
+		w.line(in+1, "%s: true", Standard)
+	}
+	for _, f := range flows {
 		w.line(in+1, "%s:", f.Label)
 		if len(f.Ask) > 0 {
 			w.line(in+2, "ask: %s", quoteAll(flowTexts(f.Ask)))
@@ -299,6 +335,23 @@ func (s *dataSettings) printFlows(w *printer, in int) {
 			w.line(in+2, "only: %s", quoteAll(flowTexts(f.Only)))
 		}
 	}
+}
+
+// labelled reports whether the document has a section of labels of data.
+func (s *dataSettings) labelled() bool {
+	var w printer
+	s.printLabels(&w, 0)
+	return w.b.Len() > 0
+}
+
+// PrintFlows writes the policy's labels and flows, with what the word standard stands for.
+func (p *Policy) PrintFlows() []byte {
+	s := p.content().data
+	s.standard = fault.Pos{}
+	w := &printer{}
+	s.printLabels(w, 0)
+	s.printFlows(w, 0)
+	return w.b.Bytes()
 }
 
 // same reports whether two documents have the same labels.

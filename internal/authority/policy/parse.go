@@ -72,6 +72,7 @@ func (p *parser) content(d *content, root *document.Node) {
 	p.mapping(root, "", fields)
 	d.place.check(p, root, "", d.inherit)
 	d.data.check(p, "", d.inherit)
+	d.addStandard(p)
 	if root.Lookup("version") == nil {
 		p.Fail(root, "version", "the version is missing").Hint = "begin the policy with version: 1"
 	}
@@ -108,6 +109,7 @@ func (p *parser) roles(d *content, n *document.Node, path string) {
 		p.mapping(value, path, p.fields(sub.settings()))
 		sub.place.check(p, value, path+".", sub.inherit)
 		sub.data.check(p, path+".", true)
+		sub.addStandard(p)
 		pol := &Policy{file: p.file, doc: sub, program: p.program - before}
 		pol.src = pol.Print()
 		d.roles = append(d.roles, role{pattern: key.Text, name: name, policy: pol})

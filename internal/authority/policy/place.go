@@ -81,7 +81,7 @@ func (s *placeSettings) settings(data *dataSettings) []setting {
 			}
 		}},
 		value("worker_labels", labels, func() string {
-			if len(data.labels) == 0 {
+			if !data.labelled() {
 				return ""
 			}
 			return quoteAll(s.labels)
@@ -95,7 +95,7 @@ func (s *placeSettings) settings(data *dataSettings) []setting {
 				data.readLabels(p, n, path)
 			}
 		}, func(w *printer, in int) {
-			if data.printLabels(w, in); len(data.labels) == 0 && s.labels != nil {
+			if data.printLabels(w, in); !data.labelled() && s.labels != nil {
 				w.line(in, "labels: %s", quoteAll(s.labels))
 			}
 		}},

@@ -3,10 +3,12 @@ package policy
 import (
 	"fmt"
 	"hash/fnv"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/remitrun/remit/internal/authority/policy/command"
 	"github.com/remitrun/remit/internal/authority/provenance"
 	"github.com/remitrun/remit/internal/base/clip"
 	"github.com/remitrun/remit/internal/base/document"
@@ -100,7 +102,11 @@ func (s *steerRule) make(c Chain, r *Rules, fl Flow) error {
 		}
 		b := &s.asks[i].bound
 		b.effect = Ask
-		b.rule = Rule{Policy: r.policy.Name(), File: r.policy.file, Line: e.Line, Name: "flows." + fl.Label + ".ask_steered[" + strconv.Itoa(i) + "]", Pattern: e.String()}
+		name := "flows." + fl.Label + ".ask_steered[" + strconv.Itoa(i) + "]"
+		if e.standard {
+			name = "flows." + Standard
+		}
+		b.rule = Rule{Policy: r.policy.Name(), File: r.policy.file, Line: e.Line, Name: name, Pattern: e.String()}
 	}
 	for _, text := range builtinSources {
 		e, err := parseFlowEntry(text, sources, true)
@@ -218,15 +224,12 @@ func (f *Flows) DecideSteered(context Labels, call Call, x *provenance.Index) De
 		if context&s.label == 0 {
 			continue
 		}
-		at := s.matching(&call)
+		k := steering{flows: f, call: &call, index: x, rule: s, confidential: f.confidential(context)}
+		at := k.first()
 		if at == nil {
 			continue
 		}
-		k := steering{flows: f, call: &call, index: x, rule: s, confidential: f.confidential(context)}
-		values := k.all()
-		if len(values) == 0 {
-			continue
-		}
+		values := k.found
 		d.Effect = Ask
 		b := at.bound
 		b.reason = "needs approval by " + b.rule.String()
@@ -258,26 +261,72 @@ func (f *Flows) confidential(set Labels) bool {
 	return false
 }
 
-// matching is the first entry that names the call; nil: none does.
-func (s *steerRule) matching(call *Call) *flowSource {
-	for i := range s.asks {
-		e := &s.asks[i]
-		switch e.Section {
-		case "tools":
-			if e.name.Match(string(call.Tool.ID)) {
-				return e
-			}
-		case "side_effects":
-			if call.Tool.Effects&e.effects != 0 {
-				return e
-			}
+// first judges the values of the call by each entry that names it. It returns the first one
+// that asks; nil: none does.
+func (k *steering) first() (at *flowSource) {
+	for i := range k.rule.asks {
+		e := &k.rule.asks[i]
+		before := len(k.found)
+		switch named, ok := k.named(e); {
+		case !ok:
+			continue
+		case e.Section == "tools", e.Section == "side_effects" && !k.call.deletesFiles(e):
+			k.all()
 		default:
-			if slices.ContainsFunc(call.Actions, func(a tool.Action) bool {
-				return (e.Section != "files" || a.Kind != tool.FileRead) && e.matches(nil, &a, false)
+			k.some(e, named)
+		}
+		if at == nil && len(k.found) > before {
+			at = e
+		}
+	}
+	return at
+}
+
+// named are the actions of a call that an entry names, or all if it names the tool; false: it
+// names neither.
+func (k *steering) named(e *flowSource) ([]tool.Action, bool) {
+	call := k.call
+	switch {
+	case e.Section == "tools":
+		return call.Actions, e.name.Match(string(call.Tool.ID)) && (!e.standard || actsByName(call.Tool.ID))
+	case e.Section == "side_effects" && !call.deletesFiles(e):
+		return call.Actions, call.Tool.Effects&e.effects != 0
+	}
+	var out []tool.Action
+	for i := range call.Actions {
+		a := &call.Actions[i]
+		deleted := e.Section == "side_effects" && a.Kind == tool.FileDelete && !k.moves(a)
+		if deleted || (e.Section != "files" || a.Kind != tool.FileRead) && e.matches(nil, a, false) {
+			out = append(out, *a)
+		}
+	}
+	return out, len(out) > 0
+}
+
+// deletesFiles reports whether an entry is about deleting files and the call is of a built-in
+// tool, whose actions say which files it deletes.
+func (c *Call) deletesFiles(e *flowSource) bool {
+	return e.effects == tool.EffectSet(tool.FSDelete) && c.Tool.Source == "builtin" && len(c.Actions) > 0
+}
+
+// moves reports whether a call moves what it deletes at one name, and so destroys nothing.
+func (k *steering) moves(deleted *tool.Action) bool {
+	moved := false
+	for i := range k.call.Actions {
+		a := &k.call.Actions[i]
+		switch {
+		case deleted.Argument == tool.NoArgument:
+			moved = moved || a.Kind == tool.FileRead && a.Argument == tool.NoArgument && a.Path == deleted.Path
+		case a.Kind != tool.Command || len(a.Argv) == 0:
+		case path.Base(a.Argv[0]) == "mv":
+			moved = true
+		default:
+			if slices.ContainsFunc(command.Actions(a.Argv, k.flows.chain[0].tool, a.Dir), func(o tool.Action) bool {
+				return o.Kind == tool.FileDelete && o.Path == deleted.Path
 			}) {
-				return e
+				return false
 			}
 		}
 	}
-	return nil
+	return moved
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/remitrun/remit/internal/authority/policy/glob"
+	"github.com/remitrun/remit/internal/authority/policy/target"
 	"github.com/remitrun/remit/internal/authority/provenance"
 	"github.com/remitrun/remit/internal/base/tool"
 )
@@ -22,18 +23,46 @@ type steering struct {
 	rule         *steerRule
 	confidential bool
 
-	destroys bool // every value: the tool deletes what its arguments name
-	reads    bool // the call only reads: links that some text has may be followed
+	words    []string // of the pattern of the entry that names the commands: a person must say them
+	destroys bool     // every value: the tool deletes what its arguments name
+	reads    bool     // the call only reads: links that some text has may be followed
 	found    []Steered
 }
 
 // all are the values that no trusted source has.
 func (k *steering) all() []Steered {
 	c := k.call
-	k.reads = c.Tool.Effects&^(tool.Harmless|tool.EffectSet(tool.NetworkHTTP)) == 0
-	acts, leaves := false, false
-	for i := range c.Actions {
-		a := &c.Actions[i]
+	acts, _ := k.kinds(c.Actions)
+	if c.Tool.Source == "builtin" && acts {
+		k.some(nil, c.Actions)
+		return k.found
+	}
+	k.destroys = c.Tool.Effects.Has(tool.FSDelete) || c.Tool.Effects.Has(tool.DatabaseDelete) || slices.ContainsFunc(tool.Words(string(c.Tool.ID)), func(w string) bool { return slices.Contains(destroying, w) })
+	k.walk("", map[string]any(c.Args), k.flows.schemaOf(c.Tool), k.argument)
+	return k.found
+}
+
+// some are the values of those actions that an entry names, and in what else the call sends
+// the URLs, addresses and account numbers.
+func (k *steering) some(e *flowSource, named []tool.Action) {
+	_, leaves := k.kinds(k.call.Actions)
+	if k.words = nil; e != nil && e.Section == "commands" {
+		k.words = strings.FieldsFunc(e.Pattern, func(r rune) bool { return r == ' ' })
+	}
+	for i := range named {
+		k.action(&named[i], e != nil)
+	}
+	if leaves {
+		k.walk("", map[string]any(k.call.Args), nil, func(name, value string, _ *argumentSchema) { k.sent(named, name, value) })
+	}
+}
+
+// kinds reports whether actions say what a call does, and whether data leaves by it. It notes
+// whether the call only reads.
+func (k *steering) kinds(actions []tool.Action) (acts, leaves bool) {
+	k.reads = k.call.Tool.Effects&^(tool.Harmless|tool.EffectSet(tool.NetworkHTTP, tool.NetworkDNS)) == 0 && !actsByName(k.call.Tool.ID)
+	for i := range actions {
+		a := &actions[i]
 		switch a.Kind {
 		case tool.FileRead, tool.FileWrite, tool.FileDelete:
 			acts = true
@@ -44,18 +73,7 @@ func (k *steering) all() []Steered {
 			k.reads = k.reads && (a.Target.Method == "GET" || a.Target.Method == "HEAD")
 		}
 	}
-	if c.Tool.Source == "builtin" && acts {
-		for i := range c.Actions {
-			k.action(&c.Actions[i])
-		}
-		if leaves {
-			k.walk("", map[string]any(c.Args), nil, k.sent)
-		}
-		return k.found
-	}
-	k.destroys = c.Tool.Effects.Has(tool.FSDelete) || c.Tool.Effects.Has(tool.DatabaseDelete) || slices.ContainsFunc(tool.Words(string(c.Tool.ID)), func(w string) bool { return slices.Contains(destroying, w) })
-	k.walk("", map[string]any(c.Args), k.flows.schemaOf(c.Tool), k.argument)
-	return k.found
+	return acts, leaves
 }
 
 // destroying are words in the names of tools that delete what their arguments name.
@@ -154,12 +172,12 @@ func (k *steering) chosen(value string) bool {
 }
 
 // sent checks a text that a built-in tool sends: a URL as a whole, of another text what is in it.
-func (k *steering) sent(name, value string, _ *argumentSchema) {
+func (k *steering) sent(named []tool.Action, name, value string) {
 	if provenance.IsLink(value) {
 		k.check(name, value, false)
 		return
 	}
-	if !slices.ContainsFunc(k.call.Actions, func(a tool.Action) bool { return slices.Contains(a.Argv, value) }) {
+	if !slices.ContainsFunc(named, func(a tool.Action) bool { return slices.Contains(a.Argv, value) }) {
 		k.text(name, value)
 	}
 }
@@ -178,12 +196,21 @@ func (k *steering) check(name, value string, destroys bool) {
 	}
 	f := k.index.Find(k.flows.scope, value)
 	switch {
-	case f.Given, f.Trusted && !destroys:
+	case f.Trusted && !destroys, destroys && k.index.Named(k.flows.scope, value):
 		return
-	case k.reads && !destroys && provenance.IsLink(value) && k.index.HasLink(value, k.confidential):
+	case k.reads && !destroys && provenance.IsLink(value) && (k.index.HasLink(value, k.confidential) || !k.confidential && k.listed(value)):
 		return
 	}
 	k.add(name, value, f, destroys)
+}
+
+// listed reports whether the first policy lists the host of a URL by its name.
+func (k *steering) listed(url string) bool {
+	t, err := target.Parse("GET", url)
+	return err == nil && k.flows.chain[0].anyNetwork(func(p *networkPattern) bool {
+		host, one := p.rule.Host()
+		return one && host == t.Host && p.rule.Match(t)
+	})
 }
 
 func (k *steering) add(name, value string, f provenance.Found, destroys bool) {
@@ -195,33 +222,55 @@ func (k *steering) add(name, value string, f provenance.Found, destroys bool) {
 		s.From.Run = ""
 	}
 	s.Similar, s.Uses = k.index.Similar(value)
-	k.found = append(k.found, s)
+	if !slices.Contains(k.found, s) { // two entries may name the call
+		k.found = append(k.found, s)
+	}
 }
 
-// action checks what an action of a built-in tool is about.
-func (k *steering) action(a *tool.Action) {
+// action checks what an action of a built-in tool is about. alone: the words of the command
+// that names a file are not checked.
+func (k *steering) action(a *tool.Action, alone bool) {
 	switch a.Kind {
 	case tool.FileRead, tool.FileWrite, tool.FileDelete:
-		if a.Argument == 0 {
+		if a.Argument == 0 || alone {
 			k.path(a)
 		}
 	case tool.Command:
 		if a.Unknown != "" {
 			k.add("command", a.Unknown, provenance.Found{}, false)
 		}
+		if env := k.flows.chain[0].env; a.Dir != "" && a.Dir != env.Workspace {
+			k.path(&tool.Action{Kind: tool.FileRead, Path: a.Dir})
+		}
 		for i, w := range a.Argv {
-			if !Free(w) {
-				k.check("word "+strconv.Itoa(i+1), w, false)
-			}
+			k.word(i, w)
 		}
 	case tool.TableRead, tool.TableWrite:
 		k.check("sql", a.SQL, false)
 	}
 }
 
+// word checks a word of a command. Of the words that the pattern of the entry has, the first
+// is the program, and people must have said the others: data cannot order a push.
+func (k *steering) word(i int, w string) {
+	name := "word " + strconv.Itoa(i+1)
+	switch at := slices.Index(k.words, w); {
+	case at == 0 && i == 0, Free(w), slices.Contains(quietOptions, w):
+	case at > 0:
+		if f := k.index.Find(k.flows.scope, w); !f.Said {
+			k.add(name, w, f, false)
+		}
+	default:
+		k.check(name, w, false)
+	}
+}
+
+// quietOptions are options of commands that choose nothing.
+var quietOptions = strings.Fields("-q --quiet -v --verbose -u --set-upstream")
+
 // path checks a path: as people write it, a folder above it, or each of its parts.
 func (k *steering) path(a *tool.Action) {
-	destroys := a.Kind == tool.FileDelete
+	destroys := a.Kind == tool.FileDelete && !k.moves(a)
 	env := k.flows.chain[0].env
 	rel := a.Path
 	if r, err := filepath.Rel(env.Workspace, a.Path); err == nil && filepath.IsLocal(r) {
@@ -233,7 +282,7 @@ func (k *steering) path(a *tool.Action) {
 		if first.Origin.Kind == provenance.Unknown {
 			first = f
 		}
-		return f.Given || f.Trusted && !destroys
+		return f.Trusted && !destroys || destroys && k.index.Named(k.flows.scope, p)
 	}
 	names := []string{a.Path}
 	for p := rel; p != "." && p != "/"; p = filepath.Dir(p) {

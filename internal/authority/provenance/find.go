@@ -12,13 +12,14 @@ type Found struct {
 	Origin  Origin // the first one
 	Trusted bool   // people or trusted data have the value
 	Given   bool   // people have it
+	Said    bool   // a person said it, or the plan has it
 }
 
 func (f Found) and(o Found) Found {
 	if f.Trusted && !o.Trusted || f.Origin.Kind == Unknown {
 		f.Origin = o.Origin
 	}
-	f.Trusted, f.Given = f.Trusted && o.Trusted, f.Given && o.Given
+	f.Trusted, f.Given, f.Said = f.Trusted && o.Trusted, f.Given && o.Given, f.Said && o.Said
 	return f
 }
 
@@ -31,7 +32,7 @@ func (x *Index) at(h, scope uint64) Found {
 	}
 	if s.trusted != 0 && s.trusted != repeated {
 		o := &x.origins[s.trusted-1]
-		f.Given = o.Kind.given()
+		f.Given, f.Said = o.Kind.given(), o.Kind >= Plan
 		f.Trusted = f.Given || o.scope == scope
 	}
 	return f
@@ -74,6 +75,16 @@ func (x *Index) Find(scope uint64, value string) Found {
 	return all
 }
 
+// Named reports whether a person or the plan said a value, and not only a longer word of which
+// it is a part: who speaks of src/a.go does not name src.
+func (x *Index) Named(scope uint64, value string) bool {
+	v := trim(strings.TrimSpace(fold(value)))
+	if strings.IndexFunc(v, func(r rune) bool { return r < 0x80 && classes[byte(r)]&betweenWords != 0 }) >= 0 {
+		return x.Find(scope, value).Said
+	}
+	return x.at(x.hash(v)^namedKind, scope).Said
+}
+
 // named is the address of a mailbox with a name, as in Ann <ann@example.com>.
 func named(v string) (string, bool) {
 	at := strings.IndexByte(v, '<')
@@ -100,8 +111,9 @@ func (x *Index) key(value string) uint64 {
 // HasLink reports whether some text had exactly this URL. It counts the links that are followed
 // after a confidential read: their choice could tell what was read.
 func (x *Index) HasLink(link string, confidential bool) bool {
-	h := x.link(strings.TrimSpace(fold(link)))
-	if x.at(h, 0).Origin.Kind == Unknown {
+	link = strings.TrimSpace(fold(link))
+	h := x.link(link)
+	if x.at(h, 0).Origin.Kind == Unknown && !x.hasRelative(link) {
 		return false
 	}
 	if !confidential || x.links[h] {
@@ -112,6 +124,31 @@ func (x *Index) HasLink(link string, confidential bool) bool {
 	}
 	x.links[h] = true
 	return true
+}
+
+// hasRelative reports whether data from outside has a URL without its host, as in href="/guide",
+// or below a URL that is known, as in href="intro.html". Its host must be known, too.
+func (x *Index) hasRelative(link string) bool {
+	scheme := strings.Index(link, "://")
+	if scheme < 0 {
+		return false
+	}
+	link, _, _ = strings.Cut(link, "#")
+	host, _, _ := strings.Cut(link[min(scheme+3, len(link)):], "/")
+	if host == "" || x.at(x.hash(host), 0).Origin.Kind == Unknown {
+		return false
+	}
+	outside := func(word string) bool { return x.at(x.hash(trim(word)), 0).Origin.Kind == Outside }
+	start := scheme + 3 + len(host)
+	if len(link) > start+1 && outside(link[start:]) {
+		return true
+	}
+	for i := len(link) - 1; i >= start; i-- {
+		if link[i] == '/' && i < len(link)-1 && x.at(x.link(link[:i]), 0).Origin.Kind != Unknown && outside(link[i+1:]) {
+			return true
+		}
+	}
+	return false
 }
 
 // Endorse notes that a person approved a value, from where it came, for an argument of a tool.

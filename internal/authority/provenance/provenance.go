@@ -157,7 +157,7 @@ func (x *Index) put(h uint64, o uint32, how mode) {
 		s.trusted = repeated
 	case how == trusts && (s.trusted == 0 || s.trusted != repeated && x.stale(s.trusted, o)):
 		s.trusted = o
-	case how == gives && (s.trusted == 0 || s.trusted == repeated || !x.origins[s.trusted-1].Kind.given()):
+	case how == gives && (s.trusted == 0 || s.trusted == repeated || x.origins[s.trusted-1].Kind < x.origins[o-1].Kind):
 		s.trusted = o
 	}
 	if s != was {

@@ -18,6 +18,7 @@ const (
 	itemKind    = 0xc2b2ae3d27d4eb4f // a whole line or text
 	linkKind    = 0x165667b19e3779f9
 	accountKind = 0x27d4eb2f165667c5
+	namedKind   = 0x94d049bb133111eb // a word that people said by itself, and not as a part of another
 	mix         = 0xff51afd7ed558ccd
 )
 
@@ -162,6 +163,9 @@ func (x *Index) text(s string, o uint32, how mode) {
 		x.put(h, o, how)
 		if n > 0 && how >= trusts {
 			x.put(join(before^pairKind, h), o, how)
+		}
+		if how == gives {
+			x.put(h^namedKind, o, how)
 		}
 		before, line, n = h, join(line, h), n+1
 		if has&inWord != 0 {

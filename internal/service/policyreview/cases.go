@@ -4,12 +4,17 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/authority/policy/cases"
+	"github.com/remitrun/remit/internal/authority/provenance"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/base/wholefile"
+	"github.com/remitrun/remit/internal/call/runner"
+	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/service/home"
 	"github.com/remitrun/remit/internal/service/policies"
 )
@@ -93,7 +98,9 @@ func (s *Reviewer) testCase(c cases.Case, chain policy.Chain, env policy.Env) (C
 		d = chain.DecideAction(call.Actions[0])
 		r.Rules = actionRules(chain, call.Actions[0])
 	} else {
-		d = chain.Decide(call)
+		if d, err = s.decideCase(c, call, chain, env); err != nil {
+			return r, err
+		}
 		r.Rules = rulesOf(chain, call)
 	}
 	r.Effect, r.Rule, r.Reason = d.Effect.String(), d.Rule.String(), d.Reason
@@ -113,19 +120,58 @@ func (s *Reviewer) caseCall(c cases.Case, chain policy.Chain, env policy.Env) (p
 	if c.Tool == "" {
 		return policy.Call{Actions: []tool.Action{c.Action}}, nil
 	}
-	e, err := s.Catalog.Lookup(c.Tool)
+	return s.prepared(c.Pos, c.Tool, c.Args, chain, env)
+}
+
+func (s *Reviewer) prepared(pos fault.Pos, id tool.ID, args tool.Args, chain policy.Chain, env policy.Env) (policy.Call, error) {
+	at := func(err error) error { return fault.New(fault.CodeOf(err), "%s", fault.Message(err)).At(pos) }
+	e, err := s.Catalog.Lookup(id)
 	if err != nil {
-		return policy.Call{}, fault.New(fault.CodeOf(err), "%s", fault.Message(err)).At(c.Pos)
+		return policy.Call{}, at(err)
 	}
-	if err := e.Validate(c.Args); err != nil {
-		return policy.Call{}, fault.New(fault.CodeOf(err), "%s", fault.Message(err)).At(c.Pos)
+	if err := e.Validate(args); err != nil {
+		return policy.Call{}, at(err)
 	}
 	limits := chain.Limits()
-	prepared, err := e.Tool.Prepare(limits.ToolEnv(env.Workspace, env.Home), c.Args)
+	prepared, err := e.Tool.Prepare(limits.ToolEnv(env.Workspace, env.Home), args)
 	if err != nil {
-		return policy.Call{}, fault.New(fault.CodeOf(err), "%s", fault.Message(err)).At(c.Pos)
+		return policy.Call{}, at(err)
 	}
-	return policy.Call{Tool: e.Spec, Args: c.Args, Actions: append(prepared.Actions, chain.Within(e.Spec, c.Args)...)}, nil
+	return policy.Call{Tool: e.Spec, Args: args, Actions: append(prepared.Actions, chain.Within(e.Spec, args)...)}, nil
+}
+
+// decideCase decides a call as the runner does, after those that the case names.
+func (s *Reviewer) decideCase(c cases.Case, call policy.Call, chain policy.Chain, env policy.Env) (policy.Decision, error) {
+	d := chain.Decide(call)
+	flows, err := chain.Flows()
+	if flows == nil || err != nil || d.Effect == policy.Deny {
+		return d, err
+	}
+	x, context := provenance.New(), policy.Labels(0)
+	runner.Given(x, chain, nil, nil, uuid.Nil)
+	x.Say(provenance.Person, c.Said)
+	decide := func(call policy.Call, of policy.Of) (policy.Decision, ledger.CallFlow) {
+		var seen ledger.CallFlow
+		d := flows.DecideFlows(flows.Narrow(context, of, false), call)
+		runner.JudgeOrigins(flows, context, of, call, false, x, &d, &seen)
+		return d, seen
+	}
+	for i, b := range c.After {
+		earlier, err := s.prepared(b.Pos, b.Tool, b.Args, chain, env)
+		if err != nil {
+			return d, err
+		}
+		of := flows.Of(earlier, false).Reaching(flows.Set(b.Labels))
+		_, seen := decide(earlier, of)
+		r := runner.Joined(seen, "", i+1, string(b.Tool), map[string]any(b.Args), map[string]any{"text": b.Output})
+		r.Scope = flows.Scope()
+		x.Add(r)
+		context |= of.Result
+	}
+	if f, _ := decide(call, flows.Of(call, false)); f.Effect < d.Effect {
+		return f, nil
+	}
+	return d, nil
 }
 
 // actionRules lists the rules that take part in the decision on one action.

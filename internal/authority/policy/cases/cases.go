@@ -4,6 +4,7 @@ package cases
 
 import (
 	_ "embed" // the schema
+	"maps"
 	"net/netip"
 	"path"
 	"slices"
@@ -43,6 +44,17 @@ type Case struct {
 	Rule      string // how the deciding rule begins; "" for any
 	Real      string // where a file's path really leads, absolute; "" where it says
 	Addrs     []netip.Addr
+	Said      string   // what the person said before
+	After     []Before // what was called before: where the context's labels and values come from
+}
+
+// Before is a call that was carried out before the one that a case decides.
+type Before struct {
+	Pos    fault.Pos
+	Tool   tool.ID
+	Args   tool.Args
+	Output string
+	Labels []string // that were recorded for what it reads
 }
 
 // The defaults of a file.
@@ -130,7 +142,9 @@ func (p *parser) one(n *document.Node, field string) {
 	before := p.Problems()
 	p.Mapping(n, field, document.Fields{
 		"name":      p.into(&c.Name),
-		"call":      func(n *document.Node, f string) { p.call(n, f, &c) },
+		"call":      func(n *document.Node, f string) { c.Tool, c.Args = p.call(n, f, nil) },
+		"said":      p.into(&c.Said),
+		"after":     p.List(0, func(n *document.Node, f string) { c.After = append(c.After, p.before(n, f)) }),
 		"action":    p.into(&action),
 		"principal": p.into(&c.Principal),
 		"expect":    p.into(&expect),
@@ -152,6 +166,8 @@ func (p *parser) one(n *document.Node, field string) {
 		p.Fail(n, field+".expect", "what is expected must be allow, ask or deny, not %q", expect)
 	}
 	switch {
+	case action != "" && (c.Said != "" || c.After != nil):
+		p.Fail(n, field, "said and after need a call").Hint = "write call: {tool: ID, args: {...}} in place of action"
 	case (action == "") == (c.Tool == ""):
 		p.Fail(n, field, "a case has either a call or an action").Hint = `write call: {tool: ID, args: {...}}, or action: "files.read a.txt"`
 	case action != "":
@@ -169,20 +185,33 @@ func (p *parser) one(n *document.Node, field string) {
 	p.out.Cases = append(p.out.Cases, c)
 }
 
-func (p *parser) call(n *document.Node, field string, c *Case) {
-	c.Args = tool.Args{}
-	p.Mapping(n, field, document.Fields{
-		"tool": func(n *document.Node, f string) { c.Tool = tool.ID(p.text(n, f)) },
+// call reads a tool and its arguments, and the fields of more.
+func (p *parser) call(n *document.Node, field string, more document.Fields) (id tool.ID, args tool.Args) {
+	args = tool.Args{}
+	fields := document.Fields{
+		"tool": func(n *document.Node, f string) { id = tool.ID(p.text(n, f)) },
 		"args": func(n *document.Node, f string) {
 			var ok bool
-			if c.Args, ok = n.Value().(map[string]any); !ok {
+			if args, ok = n.Value().(map[string]any); !ok {
 				p.Expected(n, f, "a mapping")
 			}
 		},
-	})
-	if c.Tool == "" {
+	}
+	maps.Copy(fields, more)
+	if p.Mapping(n, field, fields); id == "" {
 		p.Fail(n, field, "the call names no tool")
 	}
+	return id, args
+}
+
+// before reads a call of after.
+func (p *parser) before(n *document.Node, field string) Before {
+	b := Before{Pos: p.Pos(n)}
+	b.Tool, b.Args = p.call(n, field, document.Fields{
+		"output": p.into(&b.Output),
+		"labels": p.List(0, func(n *document.Node, f string) { b.Labels = append(b.Labels, p.text(n, f)) }),
+	})
+	return b
 }
 
 func (p *parser) addr(c *Case) document.Field {

@@ -73,6 +73,8 @@ func TestBadCasesAreRefusedWithTheirPlace(t *testing.T) {
 		"a URL with userinfo":  {head + "  - {action: 'network https://a:b@x.org', expect: deny}", "is refused"},
 		"no address":           {head + "  - {action: 'network https://x.org', addr: x.org, expect: deny}", `"x.org" is not a valid IP address`},
 		"a relative workspace": {"policy: p\nworkspace: a\ncases: [{action: files.read a, expect: deny}]", "is not an absolute, clean path"},
+		"a word and an action": {head + "  - {said: x, action: files.read a, expect: deny}", "said and after need a call"},
+		"a step without tool":  {head + "  - {call: {tool: fs.read}, after: [{output: x}], expect: deny}", "names no tool"},
 		"twice":                {head + "  - {expect: allow, expect: deny, action: files.read a}", "twice"},
 		"an alias":             {head + "  - {call: {tool: fs.read, args: {a: &x 1, b: *x}}, expect: deny}", "aliases are not allowed"},
 		"not valid YAML":       {"policy: [", "not valid YAML"},
@@ -105,12 +107,14 @@ func TestSchemaAgreesWithTheParser(t *testing.T) {
 	}
 	for src, want := range map[string]bool{
 		good: true,
-		"policy: p\ncases: [{action: files.read a, expect: deny}]":       true,
-		"policy: p\ncases: [{action: files.read a, expect: deny, x: y}]": false,
-		"policy: p\ncases: [{action: files.read a}]":                     false,
-		"policy: p\ncases: [{expect: deny}]":                             false,
-		"policy: p\ncases: []":                                           false,
-		"cases: [{action: files.read a, expect: deny}]":                  false,
+		"policy: p\ncases: [{action: files.read a, expect: deny}]":                                                                     true,
+		"policy: p\ncases: [{said: x, after: [{tool: a, args: {b: 1}, output: c, labels: [d]}], call: {tool: fs.read}, expect: deny}]": true,
+		"policy: p\ncases: [{after: [{output: c}], call: {tool: fs.read}, expect: deny}]":                                              false,
+		"policy: p\ncases: [{action: files.read a, expect: deny, x: y}]":                                                               false,
+		"policy: p\ncases: [{action: files.read a}]":                                                                                   false,
+		"policy: p\ncases: [{expect: deny}]":                                                                                           false,
+		"policy: p\ncases: []":                                                                                                         false,
+		"cases: [{action: files.read a, expect: deny}]":                                                                                false,
 	} {
 		var v any
 		if err := yaml.Load([]byte(src), &v); err != nil {
