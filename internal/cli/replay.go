@@ -10,12 +10,15 @@ import (
 	"github.com/remitrun/remit/internal/service/replays"
 )
 
-type replayFlags struct{ policy, plan, from string }
+type replayFlags struct {
+	policy, plan, from, since string
+	limit                     int
+}
 
 func (s *session) replayCmd() *cobra.Command {
 	var f replayFlags
 	c := &cobra.Command{
-		Use:   "replay RUN|SESSION",
+		Use:   "replay RUN|SESSION...",
 		Short: "Repeat a recorded run or session without side effects",
 		Long: `The plan is carried out again: arguments and decisions are computed anew, but
 the tools' results come from the record. The replay is recorded as a run with
@@ -25,25 +28,37 @@ For an agent's session, all of its runs are repeated. No model is asked, and
 every message must be identical.
 
 --policy decides the recorded calls under another policy, and lists those whose
-decision changes. --plan compares another plan with the record. --from
+decision changes. For several runs and sessions, or with --since, it counts the
+questions of each task instead: a session, or a run of its own. --plan compares another plan with the record. --from
 continues a session for real from one of its calls, as a new session: CALL is a
 number in the newest run, or RUN/NUMBER. It runs under --policy, or else under
 the workspace's trusted policy.
 `,
 		Example: `  remit replay 0199f3c2
   remit replay 0199f3c2 --policy stricter.yaml
+  remit replay --policy stricter.yaml --since 7d
   remit replay 0199f3c2 --plan changed.yaml
   remit replay 0199f3d0 --from 7`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.ArbitraryArgs,
 
 		ValidArgsFunction: s.completeRecorded,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch many := len(args) > 1 || f.since != ""; {
+			case many && f.policy != "" && f.plan == "" && f.from == "":
+				return s.replayQuestions(cmd, args, f)
+			case many:
+				return fault.New(fault.Usage, "several runs, and --since, need --policy").WithHint("remit replay --policy stricter.yaml --since 7d")
+			case len(args) == 0:
+				return fault.New(fault.Usage, "RUN or SESSION is missing").WithHint("see %s --help", cmd.CommandPath())
+			}
 			return s.replay(cmd, args[0], f)
 		},
 	}
 	c.Flags().StringVarP(&f.policy, "policy", "p", "", "decide the recorded calls under this policy `FILE`")
 	c.Flags().StringVar(&f.plan, "plan", "", "replay this plan `FILE` instead of the recorded plan")
 	c.Flags().StringVar(&f.from, "from", "", "continue the session for real from this `CALL`, as a new session")
+	c.Flags().StringVar(&f.since, "since", "", "with --policy: count the questions of all runs after this `TIME`: 2h, 7d, 2026-01-31 or RFC 3339")
+	c.Flags().IntVar(&f.limit, "limit", 200, "with --since: maximum number of runs")
 	return c
 }
 
@@ -113,15 +128,20 @@ func (s *session) rejudge(cmd *cobra.Command, a *app.App, id, file string) error
 	}
 	busy := s.startActivity("deciding the recorded calls")
 	changed, judged, err := a.Replays.Rejudge(cmd.Context(), id, p)
+	var task replays.Questions
+	if err == nil {
+		task, err = s.questionsOfOne(cmd.Context(), a, id, p)
+	}
 	busy.stop()
 	if err != nil {
 		return err
 	}
 	if s.json {
-		return s.printJSON(map[string]any{"policy": p.Name(), "judged": judged, "changed": changed})
+		return s.printJSON(map[string]any{"policy": p.Name(), "judged": judged, "changed": changed, "questions": task})
 	}
 	if len(changed) == 0 {
 		s.printf("under %q, none of %s would change\n", p.Name(), counted(judged, "decision"))
+		s.printPerTask(task, 1)
 		return nil
 	}
 	var rows [][]cell
@@ -133,5 +153,6 @@ func (s *session) rejudge(cmd *cobra.Command, a *app.App, id, file string) error
 	}
 	s.table([]string{"#", "TOOL", "OLD", "NEW", "ACTION", "RULE"}, rows)
 	s.printf("%d of %s would change under %q\n", len(changed), counted(judged, "decision"), p.Name())
+	s.printPerTask(task, 1)
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/service/policies"
+	"github.com/remitrun/remit/internal/service/replays"
 )
 
 // isSession reports whether an ID belongs to a session. An unknown ID is reported
@@ -77,12 +78,16 @@ func (s *session) rejudgeSession(cmd *cobra.Command, a *app.App, id, file string
 	}
 	busy := s.startActivity("deciding the recorded calls")
 	changed, judged, err := a.Replays.RejudgeSession(cmd.Context(), id, p)
+	var task replays.Questions
+	if err == nil {
+		task, err = s.questionsOfOne(cmd.Context(), a, id, p)
+	}
 	busy.stop()
 	if err != nil {
 		return err
 	}
 	if s.json {
-		out := map[string]any{"policy": p.Name(), "judged": judged, "changed": changed}
+		out := map[string]any{"policy": p.Name(), "judged": judged, "changed": changed, "questions": task}
 		if len(changed) > 0 {
 			out["first"] = changed[0]
 		}
@@ -90,12 +95,14 @@ func (s *session) rejudgeSession(cmd *cobra.Command, a *app.App, id, file string
 	}
 	if len(changed) == 0 {
 		s.printf("under %q, none of %s would change\n", p.Name(), counted(judged, "decision"))
+		s.printPerTask(task, 1)
 		return nil
 	}
 	f := changed[0]
 	s.printf("the first decision that would change: call %d of run %s, %s: %s, not %s\n  %s\n  after this call the session would differ\n",
 		f.Call, f.Run, f.Tool, f.Is, f.Was, f.Reason)
 	s.printf("%d of %s would change under %q\n", len(changed), counted(judged, "decision"), p.Name())
+	s.printPerTask(task, 1)
 	return nil
 }
 

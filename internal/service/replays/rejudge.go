@@ -10,6 +10,8 @@ import (
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/call/replay"
+	"github.com/remitrun/remit/internal/record/ledger"
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // Rejudged is a recorded call whose decision another policy would change.
@@ -35,34 +37,41 @@ func (s *Replays) Rejudge(ctx context.Context, id string, p *policy.Policy) ([]R
 	if err != nil {
 		return nil, 0, err
 	}
+	var q Questions
+	out, err := s.rejudge(ctx, st, run, p, &q)
+	return out, q.Calls, err
+}
+
+// rejudge decides a run's calls again, and adds them to the counts of a task.
+func (s *Replays) rejudge(ctx context.Context, st store.Backend, run ledger.Run, p *policy.Policy, q *Questions) ([]Rejudged, error) {
 	rec, err := replay.Open(ctx, st, run)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	tools, err := s.ToolsOf(ctx, rec)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	g, err := grant.Root(run.ID, run.Principal, rec.Bound, p)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	out, judged := []Rejudged{}, 0
+	out := []Rejudged{}
 	for _, i := range rec.Calls() {
 		c, _ := rec.Call(i)
 		if c.Status == tool.Skipped {
 			continue
 		}
-		judged++
 		d, on, err := rec.Judge(ctx, tools, g.Chain(), c)
 		if err != nil {
-			return nil, 0, fmt.Errorf("call %d: %w", i, err)
+			return nil, fmt.Errorf("call %d: %w", i, err)
 		}
+		q.count(c.Effect, d)
 		if d.Effect != c.Effect {
 			out = append(out, Rejudged{i, c.Step, c.Tool, on, c.Effect.String(), d.Effect.String(), d.Rule.String(), d.Reason})
 		}
 	}
-	return out, judged, nil
+	return out, nil
 }
 
 // RejudgeSession decides the calls of all of a session's runs again under another policy. It
