@@ -3,12 +3,14 @@ package policy_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/authority/policy/target"
+	"github.com/remitrun/remit/internal/authority/provenance"
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
@@ -156,24 +158,32 @@ func TestNarrowingNeverLosesALabel(t *testing.T) {
 		b.WriteString("rest: inherit\nlabels:\n")
 		fmt.Fprintf(&b, "  p: {from: [%q], but: [%q], kind: confidential}\n", pick(srcs), pick(srcs[4:]))
 		fmt.Fprintf(&b, "  q: {from: [%q], but: [%q], kind: confidential}\n", pick(srcs), pick(srcs))
-		fmt.Fprintf(&b, "  w: {from: [%q]}\nflows: {p: {only: [%q]}, w: {ask: [%q]}}\n", pick(srcs), pick(sinks), pick(sinks))
+		fmt.Fprintf(&b, "  w: {from: [%q]}\nflows: {p: {only: [%q]}, w: {ask: [%q]}%s}\n", pick(srcs), pick(sinks), pick(sinks), pick([]string{"", ", standard: true"}))
 		return b.String()
 	}
 	calls := []policy.Call{
 		builtin(read("private/a")), builtin(read("a1"), write("b")), builtin(post(t, "https://x.example/")), builtin(post(t, "https://y.example/")),
 		{Tool: &tool.Spec{ID: "mcp:a:b", Source: "mcp"}}, {Tool: &tool.Spec{ID: "mcp:c:d", Source: "mcp"}}, builtin(run("curl", "x")), builtin(run("ls")),
 	}
-	for range 300 {
+	rounds := 100
+	if os.Getenv("REMIT_SOAK") != "" {
+		rounds = 100_000
+	}
+	for range rounds {
 		docs := []string{everything + strings.TrimPrefix(document(), "rest: inherit\n")}
 		_, before := flows(t, docs...)
 		docs = append(docs, document())
 		_, after := flows(t, docs...)
-		context := []string{"p", "q", "w"}[:r.IntN(4)]
+		context := []string{"untrusted", "p", "q", "w"}[:r.IntN(5)]
 		for _, c := range calls {
 			d1, o1, _ := through(before, context, c)
 			d2, o2, _ := through(after, context, c)
 			if d2.Effect > d1.Effect {
 				t.Fatalf("%s\nthen\n%s\n%v in %v: %s became %s", docs[0], docs[1], c.Actions, context, d1.Effect, d2.Effect)
+			}
+			was := before.DecideSteered(before.Set(context), c, provenance.New()).Effect
+			if is := after.DecideSteered(after.Set(context), c, provenance.New()).Effect; is > was {
+				t.Fatalf("%s\nthen\n%s\n%v in %v: a value that asked does not ask", docs[0], docs[1], c.Actions, context)
 			}
 			for _, l := range before.Names(o1.Result) {
 				if !slices.Contains(after.Names(o2.Result), l) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/remitrun/remit/internal/authority/policy"
@@ -47,6 +48,44 @@ func TestRandomWorlds(t *testing.T) {
 	}
 	t.Logf("%d decisions in %d worlds; %d ways were gone, and %d were proved not to be", m.decisions, worlds, got, none)
 	if got < worlds || none < worlds {
+		t.Error("the worlds are too much alike")
+	}
+}
+
+// TestADenyReachesNothingMore adds an entry of deny to random policies. What could not be
+// reached before cannot be reached after.
+func TestADenyReachesNothingMore(t *testing.T) {
+	worlds, froms, tos := 2, paths[1:2], []spot{hosts[0], hosts[2], paths[3]}
+	if os.Getenv("REMIT_SOAK") != "" {
+		worlds, froms, tos = 300, paths, append(hosts, paths...)
+	}
+	rnd := rand.New(rand.NewPCG(7, uint64(worlds)))
+	denied := []string{"src/**", "private/**", "out/*", "**/*.key", "*/x"}
+	closed := 0
+	for range worlds {
+		doc := randomPolicy(rnd)
+		narrow := strings.Replace(doc, "deny: ['", "deny: ['"+denied[rnd.IntN(len(denied))]+"', '", 1+rnd.IntN(2))
+		wide, less := world(t, doc, "agent:a", "agent:b"), world(t, narrow, "agent:a", "agent:b")
+		for _, from := range froms {
+			for _, to := range tos {
+				was, err := wide.Ask("files "+string(from), to.question())
+				if err != nil {
+					t.Fatal(err, doc)
+				}
+				is, err := less.Ask("files "+string(from), to.question())
+				if err != nil {
+					t.Fatal(err, narrow)
+				}
+				if was.Verdict == reach.Unreachable {
+					closed++
+					if is.Verdict != reach.Unreachable {
+						t.Fatalf("%s could not get to %s, and can after a deny:\n%s\nthen\n%s", from, to, doc, narrow)
+					}
+				}
+			}
+		}
+	}
+	if closed == 0 {
 		t.Error("the worlds are too much alike")
 	}
 }

@@ -1,6 +1,8 @@
 package replay_test
 
 import (
+	"math/rand/v2"
+	"os"
 	"testing"
 
 	"github.com/google/uuid"
@@ -14,6 +16,71 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store/sqlite"
 )
+
+// A replay of random calls joins the labels that were recorded.
+func TestRandomLabelsAreJoinedAgain(t *testing.T) {
+	runs := 3
+	if os.Getenv("REMIT_SOAK") != "" {
+		runs = 500
+	}
+	ctx := t.Context()
+	st, err := sqlite.Open(ctx, sqlite.Options{Home: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	src := policySource + "labels: {one: {from: ['files a*']}, two: {from: ['files b*'], kind: confidential}, three: {from: ['tools put']}}\n" +
+		"flows: {standard: true, one: {ask_steered: ['files c*']}, two: {only: ['files b*', 'files c*', 'tools *']}, three: {ask: ['files d*']}}\n"
+	pol, err := policy.Parse("p.yaml", []byte(src))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := policy.Env{Workspace: "/ws"}
+	rules, err := pol.Bind(env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rn := &runner.Runner{Catalog: list(t, stubs()), Record: st, Facts: world{}, Execs: runner.Direct{}}
+	rnd := rand.New(rand.NewPCG(11, uint64(runs)))
+	labelled := 0
+	for range runs {
+		id := uuid.Must(uuid.NewV7())
+		run, _, err := rn.Start(ctx, runner.Info{ID: id, Bound: env, Policies: []ledger.PolicySource{{Name: "p", File: "p.yaml", Source: src}},
+			Grant: grant.New(grant.Terms{ID: id, Holder: "user:ann", Policies: []*policy.Rules{rules}})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 12 {
+			id := []tool.ID{"get", "put"}[rnd.IntN(2)]
+			rn.Execute(ctx, run, runner.Call{Tool: id, Args: tool.Args{"path": []string{"a", "b", "c", "d", "e"}[rnd.IntN(5)]}})
+		}
+		if err := rn.Finish(ctx, run, tool.Completed); err != nil {
+			t.Fatal(err)
+		}
+		was, err := st.Run(ctx, id.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec, err := replay.Open(ctx, st, was)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, err := rec.CheckLabels(ctx); m != nil || err != nil {
+			t.Fatalf("%v %v", m, err)
+		}
+		if m := replaySession(t, st, id, list(t, stubs())); m != nil {
+			t.Fatalf("the replay differs: %s", m)
+		}
+		for _, i := range rec.Calls() {
+			if c, _ := rec.Call(i); len(c.Labels) > 0 {
+				labelled++
+			}
+		}
+	}
+	if labelled < runs {
+		t.Error("too few calls had labels")
+	}
+}
 
 // A replay joins the labels of the recorded calls again. What differs is named.
 func TestLabelsAreJoinedAgain(t *testing.T) {
