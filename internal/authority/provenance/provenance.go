@@ -62,7 +62,7 @@ const (
 // Index knows the values of a session. It is not safe for concurrent use.
 type Index struct {
 	seed     maphash.Seed // of this index alone, so that nobody can prepare equal hashes
-	slots    map[uint64]slot
+	slots    table
 	origins  []Origin
 	endorsed map[endorsement]bool
 	links    map[uint64]bool
@@ -79,7 +79,7 @@ type endorsement struct {
 
 // New makes an empty index.
 func New() *Index {
-	return &Index{seed: maphash.MakeSeed(), slots: map[uint64]slot{}, endorsed: map[endorsement]bool{}, links: map[uint64]bool{}, friends: map[string]int{}}
+	return &Index{seed: maphash.MakeSeed(), endorsed: map[endorsement]bool{}, links: map[uint64]bool{}, friends: map[string]int{}}
 }
 
 // Say adds a text of people: of kind Person, Plan or Policy.
@@ -144,8 +144,8 @@ const (
 
 // put adds a hash.
 func (x *Index) put(h uint64, o uint32, how mode) {
-	s, known := x.slots[h]
-	if !known && len(x.slots) >= maxSlots {
+	s, known := x.slots.get(h)
+	if !known && x.slots.len() >= maxSlots {
 		return
 	}
 	was := s
@@ -161,7 +161,7 @@ func (x *Index) put(h uint64, o uint32, how mode) {
 		s.trusted = o
 	}
 	if s != was {
-		x.slots[h] = s
+		x.slots.set(h, s)
 	}
 }
 
