@@ -25,7 +25,7 @@ func (f Found) and(o Found) Found {
 
 // slot is what is known of a hash, under a scope.
 func (x *Index) at(h, scope uint64) Found {
-	s, _ := x.slots.get(h)
+	s := x.slots.get(h)
 	var f Found
 	if s.first != 0 {
 		f.Origin = x.origins[s.first-1]
@@ -167,8 +167,7 @@ func (x *Index) endorsement(tool, argument, value string) endorsement {
 	if l := linkIn(v); l != "" && l == v {
 		h = x.link(v)
 	}
-	s, _ := x.slots.get(h)
-	from := s.first
+	from := x.slots.get(h).first
 	if from != 0 && x.origins[from-1].Kind == Unknown {
 		from = 0
 	}

@@ -144,11 +144,10 @@ const (
 
 // put adds a hash.
 func (x *Index) put(h uint64, o uint32, how mode) {
-	s, known := x.slots.get(h)
-	if !known && x.slots.len() >= maxSlots {
+	s := x.slots.at(h, maxSlots)
+	if s == nil {
 		return
 	}
-	was := s
 	if s.first == 0 || how != repeats && x.origins[s.first-1].Kind == Unknown {
 		s.first = o
 	}
@@ -159,9 +158,6 @@ func (x *Index) put(h uint64, o uint32, how mode) {
 		s.trusted = o
 	case how == gives && (s.trusted == 0 || s.trusted == repeated || x.origins[s.trusted-1].Kind < x.origins[o-1].Kind):
 		s.trusted = o
-	}
-	if s != was {
-		x.slots.set(h, s)
 	}
 }
 

@@ -4,57 +4,44 @@ package provenance
 // are places in the table themselves: linear probing without hashing again.
 type table struct {
 	entries []entry
-	n       int
-	zero    slot // of the hash 0
-	hasZero bool
+	n       int // hashes
 }
 
 type entry struct {
-	key uint64 // 0: free
+	key uint64 // 0: free; the hash 0 is kept as 1
 	slot
 }
 
 const firstEntries = 1 << 10
 
-// len is the number of hashes.
-func (t *table) len() int {
-	if t.hasZero {
-		return t.n + 1
-	}
-	return t.n
-}
-
-// get returns what is known of a hash.
-func (t *table) get(h uint64) (slot, bool) {
-	if h == 0 {
-		return t.zero, t.hasZero
-	}
+// get returns what is known of a hash; the zero slot: nothing.
+func (t *table) get(h uint64) slot {
 	if len(t.entries) == 0 {
-		return slot{}, false
+		return slot{}
 	}
-	e := t.find(h)
-	return e.slot, e.key != 0
+	return t.find(h).slot
 }
 
-// set keeps what is known of a hash.
-func (t *table) set(h uint64, s slot) {
-	if h == 0 {
-		t.zero, t.hasZero = s, true
-		return
-	}
+// at is the slot of a hash, which is added if the table has fewer than most; nil: it is not
+// there. It is good until the next call of at.
+func (t *table) at(h uint64, most int) *slot {
 	if t.n >= len(t.entries)/4*3 {
 		t.grow()
 	}
 	e := t.find(h)
 	if e.key == 0 {
-		e.key = h
+		if t.n >= most {
+			return nil
+		}
+		e.key = max(h, 1)
 		t.n++
 	}
-	e.slot = s
+	return &e.slot
 }
 
 // find is the entry of a hash, or the free one where it belongs.
 func (t *table) find(h uint64) *entry {
+	h = max(h, 1)
 	mask := uint64(len(t.entries) - 1)
 	for i := h & mask; ; i = (i + 1) & mask {
 		if e := &t.entries[i]; e.key == h || e.key == 0 {
