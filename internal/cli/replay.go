@@ -29,10 +29,12 @@ every message must be identical.
 
 --policy decides the recorded calls under another policy, and lists those whose
 decision changes. For several runs and sessions, or with --since, it counts the
-questions of each task instead: a session, or a run of its own. --plan compares another plan with the record. --from
-continues a session for real from one of its calls, as a new session: CALL is a
-number in the newest run, or RUN/NUMBER. It runs under --policy, or else under
-the workspace's trusted policy.
+questions of each task instead: a session, or a run of its own.
+
+--plan compares another plan with the record. --from continues a session for
+real from one of its calls, as a new session: CALL is a number in the newest
+run, or RUN/NUMBER. It runs under --policy, or else under the workspace's
+trusted policy.
 `,
 		Example: `  remit replay 0199f3c2
   remit replay 0199f3c2 --policy stricter.yaml
