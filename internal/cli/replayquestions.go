@@ -161,17 +161,16 @@ func rulesThatAsk(rules map[string]int) string {
 	return strings.Join(out, ", ")
 }
 
-// printPerTask says how many questions some tasks have, and which rules ask them.
+// printPerTask says how many questions some tasks have, and which rules ask them. Of one task
+// that has none it says nothing.
 func (s *session) printPerTask(q replays.Questions, tasks int) {
-	per := func(n int) string { return fmt.Sprintf("%.2f", float64(n)/float64(tasks)) }
-	if tasks == 1 {
-		per = itoa
+	switch {
+	case tasks > 1:
+		per := func(n int) float64 { return float64(n) / float64(tasks) }
+		s.printf("questions per task: %.2f, recorded %.2f (%d tasks, %s)\n", per(q.Ask), per(q.WasAsk), tasks, counted(q.Calls, "call"))
+	case q.Ask+q.WasAsk > 0:
+		s.printf("questions: %d, recorded %d\n", q.Ask, q.WasAsk)
 	}
-	s.printf("questions per task: %s, recorded %s", per(q.Ask), per(q.WasAsk))
-	if tasks > 1 {
-		s.printf(" (%s, %s)", counted(tasks, "task"), counted(q.Calls, "call"))
-	}
-	s.printf("\n")
 	if by := rulesThatAsk(q.Rules); by != "" {
 		s.printf("  %s\n", show(by))
 	}
