@@ -22,7 +22,7 @@ type Isolation int8
 // The kinds of isolation, the strictest first.
 const (
 	FullIsolation     Isolation = 0  // namespaces, mounts, Landlock, seccomp and limits
-	LandlockIsolation Isolation = -1 // Landlock, seccomp and limits
+	LandlockIsolation Isolation = -1 // Landlock, seccomp and limits; on macOS Seatbelt
 	NoIsolation       Isolation = -2 // limits and a clean environment
 )
 

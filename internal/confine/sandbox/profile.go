@@ -93,6 +93,7 @@ type Inputs struct {
 	Publish  []Port
 
 	Isolation policy.Isolation // what the command is going to be confined by
+	Seatbelt  bool             // of macOS, where isolation is landlock
 }
 
 // Profile is what a command gets to see and use. It is computed purely from
@@ -120,6 +121,10 @@ type Profile struct {
 	// Isolation is what confines the command. Where it is not full, a mount is a
 	// Landlock rule, or nothing.
 	Isolation policy.Isolation
+
+	// Seatbelt: macOS confines the command. A mount is a set of rules about its path, and a
+	// rule wins over those before it.
+	Seatbelt bool
 
 	// Image is the digest of the image that the system comes from; "": the machine's own.
 	Image string
@@ -165,10 +170,14 @@ func Compile(in Inputs) (Profile, error) {
 	if c.out.FileSize <= 0 {
 		c.out.FileSize = l.Memory
 	}
-	if in.Isolation == policy.FullIsolation {
+	switch {
+	case in.Isolation == policy.FullIsolation:
 		c.mounts()
 		c.sockets()
-	} else {
+	case in.Seatbelt:
+		c.out.Isolation, c.out.Seatbelt, c.out.Notes = in.Isolation, true, slices.Clone(seatbeltNotes)
+		c.mounts()
+	default:
 		c.weaken()
 	}
 	c.keep()
@@ -204,7 +213,15 @@ func (c *compiler) noteUnseen() {
 	}
 }
 
-// mounts computes the mounts of full isolation.
+// Confinement is the word for what confines the command.
+func (p Profile) Confinement() string {
+	if p.Seatbelt {
+		return "seatbelt"
+	}
+	return p.Isolation.String()
+}
+
+// mounts computes the mounts of full isolation, and of Seatbelt.
 func (c *compiler) mounts() {
 	in := c.in
 	c.out.Mounts = append(c.out.Mounts, in.System...)

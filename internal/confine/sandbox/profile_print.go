@@ -39,7 +39,7 @@ func (p Profile) MarshalJSON() ([]byte, error) {
 		Folder    string         `json:"folder"`
 		System    string         `json:"system"`
 		Network   string         `json:"network"`
-		Isolation string         `json:"isolation"` // full, landlock, none
+		Isolation string         `json:"isolation"` // full, landlock, seatbelt, none
 		Tier      string         `json:"tier"`      // fresh, session
 		Image     string         `json:"image,omitempty"`
 		Publish   []string       `json:"publish,omitempty"` // ports of this machine, as 8080:80
@@ -47,7 +47,7 @@ func (p Profile) MarshalJSON() ([]byte, error) {
 		Path      []string       `json:"path"`
 		Limits    map[string]any `json:"limits"`
 		Notes     []string       `json:"notes"`
-	}{mounts, p.Removable, p.Dir, system, network, p.Isolation.String(), tier, p.Image, p.published(), orNone(p.Env), orNone(p.Path), map[string]any{
+	}{mounts, p.Removable, p.Dir, system, network, p.Confinement(), tier, p.Image, p.published(), orNone(p.Env), orNone(p.Path), map[string]any{
 		"memory": p.Memory, "memory_together": p.Together, "disk": p.Disk, "processes": p.Processes, "file_size": p.FileSize,
 		"cpu_ms": p.CPU.Milliseconds(), "open_files": p.OpenFiles,
 	}, orNone(p.Notes)})
@@ -111,7 +111,7 @@ func (p Profile) String() string {
 	if p.Image != "" {
 		system = "image " + p.Image
 	}
-	fmt.Fprintf(&b, "isolation  %s\ntier       %s\nsystem     %s\n", p.Isolation, tier, system)
+	fmt.Fprintf(&b, "isolation  %s\ntier       %s\nsystem     %s\n", p.Confinement(), tier, system)
 	if list := p.published(); list != nil {
 		fmt.Fprintf(&b, "publish    %s\n", strings.Join(list, " "))
 	}

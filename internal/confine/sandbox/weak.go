@@ -16,6 +16,13 @@ var (
 		"/tmp is not private: TMPDIR and HOME are a folder of the host's, without a quota, that is removed afterwards",
 		"the command's processes are looked for and killed one by one",
 	}
+	seatbeltNotes = []string{
+		"isolation is seatbelt, weaker than full: the command shares the machine's file tree, and its process and user numbers",
+		"what is out of sight cannot be opened or listed, but an error can tell whether a name is there; an emptied folder cannot be listed",
+		"/tmp is not private, and cannot be used: TMPDIR and HOME are a folder of the host's, without a quota, that is removed afterwards",
+		"no port can be listened on, and no Unix socket is reached; the proxy's port is the one way to any network",
+		"a process that leaves the command's process group and whose parent has ended outlives the command, confined and without a network",
+	}
 	noneNotes = []string{
 		"isolation is none: the rules of files and network do not hold for what the command does",
 		"the command's processes are looked for and killed one by one",

@@ -5,7 +5,6 @@ package linux
 import (
 	"context"
 	"errors"
-	"math"
 	"os"
 	"slices"
 	"sync"
@@ -123,7 +122,7 @@ func (b *Box) Run(ctx context.Context, p permit.Permit, asked sandbox.Command) (
 	if err := ctx.Err(); err != nil {
 		return sandbox.Outcome{}, fault.Wrap(fault.ToolCancelled, err, "cancelled before the command started")
 	}
-	if err := checkArgs(asked); err != nil {
+	if err := sandbox.CheckArgs(asked); err != nil {
 		return sandbox.Outcome{}, err
 	}
 	img, err := b.Image(p.Limits(), p.Env().Workspace)
@@ -167,7 +166,7 @@ func (b *Box) Run(ctx context.Context, p permit.Permit, asked sandbox.Command) (
 	}
 	defer out.close()
 	st.watch = c.Observe
-	r := run{b: b, sp: sp, m: m, p: p, prof: prof, st: st, limit: timeout(p, asked), keep: output(p, asked), out: out, watch: c.Observe,
+	r := run{b: b, sp: sp, m: m, p: p, prof: prof, st: st, limit: sandbox.TimeLimit(p, asked), keep: sandbox.OutputLimit(p, asked), out: out, watch: c.Observe,
 		note: once(func() { note(p, asked, prof) })}
 	done, err := watchFolder(ctx, c.Folder, func(ctx context.Context) (sandbox.Outcome, error) { return r.anywhere(ctx, c) })
 	if c.Folder == nil && c.layers.folder() == "" {
@@ -196,32 +195,10 @@ func place(prof sandbox.Profile) string {
 	return "image " + prof.Image
 }
 
-func timeout(p permit.Permit, c sandbox.Command) time.Duration {
-	if c.Proxy != nil {
-		return math.MaxInt64
-	}
-	t := sandbox.WithDefaults(p.Limits()).CommandTimeout
-	if c.Long && p.Limits().CommandTimeout <= 0 {
-		t = math.MaxInt64
-	}
-	if c.Timeout > 0 {
-		t = min(t, c.Timeout)
-	}
-	return t
-}
-
-func output(p permit.Permit, c sandbox.Command) int64 {
-	n := sandbox.WithDefaults(p.Limits()).OutputBytes
-	if c.MaxOutput > 0 {
-		n = min(n, c.MaxOutput)
-	}
-	return n
-}
-
 // Profile says what a command would get to see and use under a chain of
 // policies. Nothing is run.
 func (b *Box) Profile(chain policy.Chain, c sandbox.Command) (sandbox.Profile, error) {
-	if err := checkArgs(c); err != nil {
+	if err := sandbox.CheckArgs(c); err != nil {
 		return sandbox.Profile{}, err
 	}
 	img, err := b.Image(chain.Limits(), c.Dir)
@@ -240,10 +217,12 @@ func (b *Box) prepare(ctx context.Context, m *machine, p permit.Permit, c comman
 		limits.WriteBytes = 0 // of the call's files; the program's own have a bound in its folder
 	}
 	prof, st, err := b.compile(ctx, m, p.Chain(), limits, c, func(dir, exe string, names []string) error {
-		return checkCommand(ctx, p, c, dir, exe, names, limits.Path)
+		return sandbox.CheckCommand(ctx, p, c.layers, c.at, c.Command, dir, exe, names, limits.Path)
 	})
 	if err == nil && c.Proxy == nil {
-		err = b.addSecrets(p, c.Command, &prof, &st)
+		var added bool
+		st.env, added, err = sandbox.AddSecrets(p, c.Command, b.conf.Secret, st.env)
+		prof.Session = prof.Session && !added // another command of it could read them there
 	}
 	return prof, st, err
 }
@@ -275,7 +254,7 @@ func (b *Box) compile(ctx context.Context, m *machine, chain policy.Chain, limit
 	if err := check(dir, exe, names); err != nil {
 		return sandbox.Profile{}, start{}, err
 	}
-	env, err := b.environ(c.image, chain, limits, c.Command)
+	env, err := sandbox.Environ(b.conf.Getenv, c.image, chain, limits, c.Command, "/tmp/home", "/tmp")
 	if err != nil {
 		return sandbox.Profile{}, start{}, err
 	}

@@ -2,8 +2,8 @@
 // [Box.Run]: it checks the command against the call's permit once more, compiles the
 // permit's policies into a [sandbox.Profile], and has a small spawner process start the
 // command inside new namespaces, behind its own mounts, Landlock rules and a seccomp
-// filter. Where the kernel cannot confine, nothing runs; on other systems every command
-// is refused.
+// filter. Where the kernel cannot confine, nothing runs. On macOS package seatbelt takes its
+// place; on other systems every command is refused.
 //
 // Start at [Box.Run] for what happens, and [Probe] for what this machine can do.
 package linux

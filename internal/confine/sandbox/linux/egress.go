@@ -5,12 +5,9 @@ package linux
 import (
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"net"
-	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -24,10 +21,6 @@ import (
 // proxyPort is where the proxy listens. The network namespace is the sandbox's
 // own, so no other sandbox and nothing of the host is there.
 const proxyPort = sandbox.ProxyPort
-
-// hostBundles are where systems keep the certificates that they trust.
-var hostBundles = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
-	"/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}
 
 // loopback brings the loopback interface of the sandbox's own network up.
 func (b *builder) loopback() {
@@ -119,27 +112,10 @@ func (b *Box) exit(p permit.Permit, c sandbox.Command, prof sandbox.Profile, st 
 		vars["SSH_AUTH_SOCK"] = sandbox.AgentAt
 	}
 	if ca := proxy.CA(); ca != nil {
-		st.ca = bundle(ca)
+		st.ca = sandbox.TrustBundle(ca)
 	}
-	st.env = slices.DeleteFunc(st.env, func(kv string) bool {
-		name, _, _ := strings.Cut(kv, "=")
-		_, ours := vars[name]
-		return ours
-	})
-	for _, name := range slices.Sorted(maps.Keys(vars)) {
-		st.env = append(st.env, name+"="+vars[name])
-	}
+	st.env = sandbox.WithVariables(st.env, vars)
 	return &exit{proxy: proxy, permit: p, sockets: prof.Sockets, own: c.Services, publish: publish}, nil
-}
-
-// bundle is what the host trusts, and the proxy's own certificate.
-func bundle(ca []byte) []byte {
-	for _, name := range hostBundles {
-		if b, err := os.ReadFile(name); err == nil {
-			return slices.Concat(b, []byte("\n"), ca)
-		}
-	}
-	return ca
 }
 
 // serve takes the listeners from the sandbox and has the proxy serve them.

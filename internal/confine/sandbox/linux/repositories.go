@@ -28,22 +28,6 @@ import (
 // maxNewNames bounds how many names are looked at after one command.
 const maxNewNames = 1_000_000
 
-// steering are names in a repository's folder that decide what Git runs there.
-var steering = []string{"hooks", "config", "config.worktree", "commondir", "modules", "worktrees", "info/attributes"}
-
-// ofRepository reports whether a name in a folder is one that [repositories] notes:
-// of a .git folder, the steering names and their folders.
-func ofRepository(folder, name string) bool {
-	if strings.EqualFold(name, ".git") || strings.EqualFold(name, "HEAD") {
-		return true
-	}
-	if !strings.EqualFold(path.Base(folder), ".git") {
-		folder, name = path.Dir(folder), path.Join(path.Base(folder), name)
-	}
-	return strings.EqualFold(path.Base(folder), ".git") &&
-		slices.ContainsFunc(steering, func(s string) bool { return s == name || strings.HasPrefix(s, name+"/") })
-}
-
 // repositories are what a command found of repositories when it was started.
 type repositories map[string]bool
 
@@ -183,7 +167,7 @@ func (s *sweeper) git(root *os.Root, top, at string, folder bool) {
 			s.aside(root, top, path.Join(aside, "HEAD")) // else it would still be a repository, under its new name
 		}
 	case folder:
-		for _, name := range steering {
+		for _, name := range sandbox.Steering {
 			in := path.Join(at, name)
 			if _, err := root.Lstat(in); err == nil && !s.before[filepath.Join(top, in)] && !s.may(top, in) && !harmlessPart(root, at, name) {
 				s.aside(root, top, in)
@@ -232,7 +216,7 @@ func (s *sweeper) note(text string) {
 // harmless reports whether a new .git folder is as git init or git clone make
 // it: it names no program.
 func harmless(root *os.Root, git string) bool {
-	for _, name := range steering {
+	for _, name := range sandbox.Steering {
 		if _, err := root.Lstat(path.Join(git, name)); !errors.Is(err, fs.ErrNotExist) && !harmlessPart(root, git, name) {
 			return false
 		}

@@ -224,7 +224,7 @@ func (s *survey) reduce(f *folder, p string) {
 	}
 	kept := f.others[:0:0]
 	for _, o := range f.others {
-		if !s.names.Alike(p, o.name, o.kind, f.rating) || ofRepository(p, o.name) || slices.Contains(stay, o.name) {
+		if !s.names.Alike(p, o.name, o.kind, f.rating) || sandbox.OfRepository(p, o.name) || slices.Contains(stay, o.name) {
 			kept = append(kept, o)
 		}
 	}
@@ -238,7 +238,7 @@ func (s *survey) reduce(f *folder, p string) {
 // alike reports whether nothing tells a folder and what is in it from the names
 // around it.
 func (s *survey) alike(f *folder, p string, in *folder) bool {
-	return in != nil && f.listed && f.rating.Like(in.rating) && len(f.others) == 0 && !ofRepository(path.Dir(p), f.name) &&
+	return in != nil && f.listed && f.rating.Like(in.rating) && len(f.others) == 0 && !sandbox.OfRepository(path.Dir(p), f.name) &&
 		!slices.ContainsFunc(f.folders, func(sub *folder) bool { return !sub.alike }) &&
 		!slices.ContainsFunc(s.keep, func(k string) bool { return sandbox.Within(k, p) })
 }

@@ -149,25 +149,10 @@ func resolveLinks(chain policy.Chain, nodes []*sandbox.Node, l *layers) {
 // a root in it only, so where the policy speaks of all files, the part that the
 // working folder is in is one.
 func roots(chain policy.Chain, dir string) []string {
-	out := append(rootsOf(chain, tool.FileRead), rootsOf(chain, tool.FileWrite)...)
+	out := append(sandbox.RootsOf(chain, tool.FileRead), sandbox.RootsOf(chain, tool.FileWrite)...)
 	if in, ok := strings.CutPrefix(dir, "/tmp/"); ok && slices.Contains(out, "/") {
 		first, _, _ := strings.Cut(in, "/")
 		out = append(out, "/tmp/"+first)
-	}
-	return out
-}
-
-// rootsOf are the literal beginnings of the allow patterns of one link, since
-// every link must allow a path.
-func rootsOf(chain policy.Chain, kind tool.ActionKind) (out []string) {
-	for _, l := range chain.Files(kind) {
-		if l.Inherits {
-			continue
-		}
-		for _, a := range l.Allow {
-			out = append(out, a.Base)
-		}
-		break
 	}
 	return out
 }

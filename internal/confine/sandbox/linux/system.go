@@ -100,7 +100,7 @@ func unwritable(img *sandbox.Image, chain policy.Chain, system []sandbox.Mount) 
 		}
 		return out
 	}
-	writes := rootsOf(chain, tool.FileWrite)
+	writes := sandbox.RootsOf(chain, tool.FileWrite)
 	for _, m := range system {
 		if m.Folder && !slices.ContainsFunc(writes, func(w string) bool { return sandbox.Within(w, m.Path) || sandbox.Within(m.Path, w) }) {
 			out = append(out, m)

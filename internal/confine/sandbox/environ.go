@@ -1,6 +1,4 @@
-//go:build linux && (amd64 || arm64)
-
-package linux
+package sandbox
 
 import (
 	"path"
@@ -8,15 +6,16 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
 	shell "github.com/remitrun/remit/internal/authority/policy/command"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/tool"
-	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
-// environ is the whole environment of the command.
-func (b *Box) environ(img *sandbox.Image, chain policy.Chain, l policy.Limits, c sandbox.Command) ([]string, error) {
+// Environ is the whole environment of a command: getenv gives Remit's own variables, home
+// and tmp are the command's folders.
+func Environ(getenv func(string) (string, bool), img *Image, chain policy.Chain, l policy.Limits, c Command, home, tmp string) ([]string, error) {
 	vars := map[string]string{"LANG": "C.UTF-8"}
 	if img != nil {
 		for _, kv := range img.Env {
@@ -25,11 +24,11 @@ func (b *Box) environ(img *sandbox.Image, chain policy.Chain, l policy.Limits, c
 		}
 	}
 	listed := slices.Clone(l.Env)
-	if terminalSize(c.Stdio) != nil {
+	if c.Stdio != nil && c.Stdio.Terminal != nil {
 		listed = append(listed, "TERM", "COLORTERM")
 	}
 	for _, name := range listed {
-		if v, ok := b.conf.Getenv(name); ok && !strings.ContainsRune(v, 0) {
+		if v, ok := getenv(name); ok && !strings.ContainsRune(v, 0) {
 			vars[name] = v
 		}
 	}
@@ -59,10 +58,10 @@ func (b *Box) environ(img *sandbox.Image, chain policy.Chain, l policy.Limits, c
 		}
 		vars["GIT_CONFIG_COUNT"] = strconv.Itoa(len(gitSettings))
 	}
-	vars["HOME"], vars["TMPDIR"], vars["PATH"] = "/tmp/home", "/tmp", strings.Join(l.Path, ":")
+	vars["HOME"], vars["TMPDIR"], vars["PATH"] = home, tmp, strings.Join(l.Path, ":")
 	if own := chain.Own(); own != "" {
-		vars[sandbox.WorkVariable] = own
-		probe := tool.Action{Kind: tool.FileWrite, Path: path.Join(own, sandbox.AnyName), Real: path.Join(own, sandbox.AnyName)}
+		vars[WorkVariable] = own
+		probe := tool.Action{Kind: tool.FileWrite, Path: path.Join(own, AnyName), Real: path.Join(own, AnyName)}
 		if chain.DecideAction(probe).Effect == policy.Allow {
 			vars["HOME"] = own // else nothing could be kept there
 		}
@@ -101,5 +100,32 @@ func dangerous(name string) bool {
 	}
 	return slices.Contains([]string{"BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "IFS", "PS4", "GCONV_PATH", "NODE_OPTIONS", "NODE_PATH",
 		"PYTHONPATH", "PYTHONSTARTUP", "PYTHONHOME", "PERL5LIB", "PERL5OPT", "RUBYOPT", "RUBYLIB", "JAVA_TOOL_OPTIONS",
-		"_JAVA_OPTIONS", "LOCPATH", "NLSPATH", "HOSTALIASES", "RES_OPTIONS"}, name) || slices.Contains(sandbox.SetVariables(), name)
+		"_JAVA_OPTIONS", "LOCPATH", "NLSPATH", "HOSTALIASES", "RES_OPTIONS"}, name) || slices.Contains(SetVariables(), name)
+}
+
+// AddSecrets adds to a command's environment the variables that the policies say its tool's
+// processes are given, from find, and reports whether there are any. Such a command shares
+// its sandbox with no other one, which could read them there.
+func AddSecrets(p permit.Permit, c Command, find func(key string) (string, bool), env []string) (with []string, added bool, err error) {
+	list, err := p.Chain().EnvSecrets(p.Tool())
+	if err != nil || len(list) == 0 {
+		return env, false, err
+	}
+	for _, s := range list {
+		if _, brought := c.Env[s.Env]; brought || dangerous(s.Env) {
+			return nil, false, fault.New(fault.HandleRefused, "the variable %q is to hold the secret %q, and cannot", s.Env, s.Store).
+				WithHint("a call cannot set it, and it must be none that changes which code runs")
+		}
+		value, ok := "", false
+		if find != nil {
+			value, ok = find(s.Key())
+		}
+		if !ok || value == "" || strings.ContainsRune(value, 0) {
+			return nil, false, fault.Wrap(fault.HandleRefused, fault.NotFound, "the secret %q is not in the store", s.Store).ForOperator("set it with remit secret set %s", s.Store)
+		}
+		env = slices.DeleteFunc(env, func(pair string) bool { return strings.HasPrefix(pair, s.Env+"=") })
+		env = append(env, s.Env+"="+value)
+	}
+	slices.Sort(env)
+	return env, true, nil
 }
