@@ -2,11 +2,14 @@ package browser
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/remitrun/remit/internal/authority/permit"
@@ -36,8 +39,10 @@ func newPages(t *testing.T) *pages {
 		rw.Header().Set("Content-Type", "text/html")
 		_, _ = fmt.Fprint(rw, `<title>Shop</title><h1>Orders</h1><a href="/file">Get</a><input type=file aria-label=Document onchange="document.body.append('given ' + this.files[0].name)">`)
 	})
+	var asked atomic.Int32
 	mux.HandleFunc("/file", func(rw http.ResponseWriter, _ *http.Request) {
-		rw.Header().Set("Content-Disposition", `attachment; filename="../../x"`)
+		names := []string{"../../x", "/x", ".bashrc", "x", `..\\x`}
+		rw.Header().Set("Content-Disposition", `attachment; filename="`+names[int(asked.Add(1))%len(names)]+`"`)
 		_, _ = fmt.Fprint(rw, "content")
 	})
 	server := httptest.NewServer(mux)
@@ -116,9 +121,22 @@ func TestCalls(t *testing.T) {
 	if saved, err := os.ReadFile(p.dir + "/out/x"); string(saved) != "content" {
 		t.Errorf("the file holds %q: %v", saved, err)
 	}
-	for name, to := range map[string]string{"a file that is there": "out/x", "a folder that may not be written": "x"} {
+	outside := filepath.Join(t.TempDir(), "outside")
+	if err := errors.Join(os.Symlink(outside, p.dir+"/out/link"), os.Symlink(p.dir+"/out/x", p.dir+"/out/inside")); err != nil {
+		t.Fatal(err)
+	}
+	for name, to := range map[string]string{"a file that is there": "out/x", "a folder that may not be written": "x", "a link to nothing": "out/link", "a link to a file": "out/inside",
+		"a path above": "out/../../x", "an absolute path": outside} {
 		if _, err = p.run("browser.click", tool.Args{"ref": "e1", "save_to": to}); err == nil {
 			t.Errorf("%s was written", name)
+		}
+	}
+	if saved, err := os.ReadFile(p.dir + "/out/x"); string(saved) != "content" {
+		t.Errorf("afterwards the file holds %q: %v", saved, err)
+	}
+	for _, at := range []string{outside, p.dir + "/x", p.dir + "/.bashrc", p.dir + "/out/.bashrc"} { // the names are the page's
+		if _, err := os.Lstat(at); !os.IsNotExist(err) {
+			t.Errorf("%s was made: %v", at, err)
 		}
 	}
 	if out, err = p.run("browser.close", nil); err != nil || out["closed"] != true {
