@@ -198,7 +198,7 @@ var mayImport = map[string]string{
 	"agents/chat":      "base/clip base/canon tools/extension base/fault base/near base/tool",
 	"doors/credential": "authority/dpop base/fault doors/admission doors/hostcheck service/callers net/http",
 	"doors/hostcheck":  "authority/dpop net net/http",
-	"doors/admission":  "net",
+	"doors/admission":  "record/store net",
 	"doors/hookrelay":  "base/fault net os",
 	"doors/hook":       "base/canon base/fault base/tool authority/policy",
 	"doors/gateway":    "authority/grant doors/credential service/grants service/callers github.com/google/uuid doors/admission call/approval doors/hostcheck base/canon base/fault authority/policy call/runner record/store base/tool github.com/modelcontextprotocol/go-sdk crypto/rand net net/http",

@@ -89,7 +89,7 @@ func (s *session) serveCmd() *cobra.Command {
 	fl.StringVar(&q.Key, "tls-key", "", "`FILE` with the certificate's key")
 	fl.BoolVar(&q.Public, "insecure-public", false, "allow a public address without TLS")
 	fl.StringVar(&q.Workers, "workers", "", "also take workers at this `ADDRESS` and port, as 127.0.0.1:8643")
-	fl.Float64Var(&q.Limits.Rate, "rate", 0, "maximum requests per second per grant (default 10000)")
+	fl.Float64Var(&q.Limits.Rate, "rate", 0, "maximum requests per second per grant, over all processes of the ledger (default 10000 per process)")
 	durationVar(c, &q.Limits.Drain, "drain", 20*time.Second, "time for running turns to finish when the service stops")
 	return c
 }

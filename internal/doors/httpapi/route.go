@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -266,7 +267,7 @@ func (s *Server) recognize(x *exchange, r *http.Request) *Problem {
 		var who *Caller
 		if who, err = s.o.Gate.Enter(r.Context(), c); err == nil {
 			x.who = who
-			return s.inRate(who)
+			return s.inRate(r.Context(), who)
 		}
 	}
 	p := unauthenticated(err)
@@ -325,12 +326,23 @@ func unauthenticated(err error) *Problem {
 
 // inRate refuses a caller if its grant, or its root grant with all that derive from it,
 // makes too many requests.
-func (s *Server) inRate(who *Caller) *Problem {
+func (s *Server) inRate(ctx context.Context, who *Caller) *Problem {
+	wait := time.Second
 	if s.rates.Take(time.Now(), grantsOf(who)...) {
-		return nil
+		if s.shared == nil {
+			return nil
+		}
+		var err error
+		if wait, err = s.shared.Take(ctx, grantsOf(who)...); err != nil {
+			return problem(err)
+		}
+		if wait == 0 {
+			return nil
+		}
 	}
-	p := bad(http.StatusTooManyRequests, fault.LimitReached, "this grant makes too many requests", "wait a second")
-	p.retry = "1"
+	seconds := strconv.Itoa(int(math.Ceil(wait.Seconds())))
+	p := bad(http.StatusTooManyRequests, fault.LimitReached, "this grant makes too many requests", "wait "+seconds+" s")
+	p.retry = seconds
 	return p
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/remitrun/remit/internal/agents/agent"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/doors/admission"
+	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/telemetry"
 	"github.com/remitrun/remit/internal/service/callers"
 )
@@ -113,6 +114,9 @@ type Options struct {
 	Tracer  *telemetry.Tracer // nil: no traces
 	Spans   *telemetry.Turns  // the spans of turns, as parents of those of their calls; nil: none
 	Limits  Limits
+	// TakeRequests counts the requests of a grant with those at other processes of the ledger
+	// (store.Rates), where Limits.Rate is given; nil: they are not counted there.
+	TakeRequests func(ctx context.Context, key [32]byte, b store.Bucket, want int) (got int, wait time.Duration, err error)
 }
 
 // Limits bounds the resources that callers can use. Zero fields have the defaults.
@@ -157,6 +161,7 @@ type Server struct {
 	port    atomic.Pointer[string] // that it listens on; nil: not yet
 	spec    []byte
 	rates   *admission.Rates
+	shared  *admission.Shared // nil: other processes do not count
 	refused *admission.Rates
 	again   *remembered
 	met     meters
@@ -186,6 +191,9 @@ func New(o Options) (*Server, error) {
 	s := &Server{o: o, limits: o.Limits.settled(), mux: http.NewServeMux(), draining: make(chan struct{})}
 	s.work, s.stop = context.WithCancel(context.Background())
 	s.rates, s.refused = admission.NewRates(s.limits.Rate, s.limits.Burst), admission.NewRates(s.limits.Refused, int(s.limits.Refused*2)+1)
+	if o.TakeRequests != nil && o.Limits.Rate > 0 {
+		s.shared = admission.NewShared(s.limits.Rate, s.limits.Burst, o.TakeRequests)
+	}
 	s.again, s.met = newRemembered(s.limits.Remembered), newMeters(o.Metrics)
 	s.seats, s.places, s.running = admission.NewSeats(s.limits.Streams), admission.NewSeats(s.limits.Requests), admission.NewSeats(s.limits.Runs)
 	s.api = s.describe()

@@ -84,6 +84,7 @@ type Backend interface {
 	Approvals
 	Requests
 	Ephemera
+	Rates
 	Queue
 	Sessions
 	Files

@@ -90,6 +90,15 @@ func (s *Grants) Ephemera(ctx context.Context) (store.Ephemera, error) {
 	return st, err
 }
 
+// TakeRequests takes requests of a bucket that all processes of the ledger share.
+func (s *Grants) TakeRequests(ctx context.Context, key [32]byte, b store.Bucket, want int) (got int, wait time.Duration, err error) {
+	_, st, err := s.Open(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	return st.TakeRequests(ctx, key, b, want)
+}
+
 // SharedEphemera is Ephemera if several nodes use the ledger; else it returns nil.
 func (s *Grants) SharedEphemera(ctx context.Context) (store.Ephemera, error) {
 	_, st, err := s.Open(ctx)

@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"time"
+
+	"github.com/remitrun/remit/internal/record/store"
 )
 
 // TakeCalls takes at most want calls of a key, to begin within six seconds, out of the most
@@ -18,4 +20,16 @@ func (s *Store) TakeCalls(ctx context.Context, key []byte, most, want int, earli
 	var us int64
 	err = s.durable.QueryRowContext(ctx, "SELECT got, at, wait FROM remit_take_calls($1, $2, $3, $4, $5, $6)", key, s.node, most, want, earlier, unused).Scan(&got, &at, &us)
 	return got, at, time.Duration(us) * time.Microsecond, s.fault(err, "the calls of a minute cannot be counted")
+}
+
+// TakeRequests implements store.Rates by the clock of the server.
+func (s *Store) TakeRequests(ctx context.Context, key [32]byte, b store.Bucket, want int) (got int, wait time.Duration, err error) {
+	if s.readOnly {
+		return 0, 0, s.ErrReadOnly()
+	}
+	ctx, stop := context.WithTimeout(ctx, turnTimeout)
+	defer stop()
+	var us int64
+	err = s.durable.QueryRowContext(ctx, "SELECT got, wait FROM remit_take_requests($1, $2, $3, $4)", key[:], b.Gap(), max(b.Most, 1), want).Scan(&got, &us)
+	return got, time.Duration(us) * time.Microsecond, s.fault(err, "the requests of a grant cannot be counted")
 }

@@ -52,6 +52,8 @@ func TestRequestsConform(t *testing.T) { storetest.Requests(t, open) }
 
 func TestEphemeraConform(t *testing.T) { storetest.Ephemera(t, open) }
 
+func TestRatesConform(t *testing.T) { storetest.Rates(t, open) }
+
 func TestQueueConforms(t *testing.T) { storetest.Queue(t, open) }
 
 func TestFilesConform(t *testing.T) { storetest.Files(t, open) }
