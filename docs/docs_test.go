@@ -146,6 +146,29 @@ func TestLinksLead(t *testing.T) {
 	}
 }
 
+// TestEveryFailureHasATest: each row of the table of failures names a test, or a script.
+func TestEveryFailureHasATest(t *testing.T) {
+	_, text, found := strings.Cut(read(t, "docs/guarantees.md"), "\n## Failures, and their tests\n")
+	text, _, end := strings.Cut(text, "\n## ")
+	if !found || !end {
+		t.Fatal("the section is not there")
+	}
+	rows := 0
+	for line := range strings.Lines(text) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if len(cells) < 3 || strings.HasPrefix(cells[0], " ---") || strings.HasPrefix(cells[0], " failure ") {
+			continue
+		}
+		rows++
+		if test := cells[len(cells)-1]; !testLink.MatchString(test) && !strings.Contains(test, ".txtar)") {
+			t.Errorf("no test is named for%s", cells[0])
+		}
+	}
+	if rows < 40 {
+		t.Errorf("the table has %d rows", rows)
+	}
+}
+
 // anchors are a document's headings as links name them.
 func anchors(text string) []string {
 	var out []string

@@ -47,6 +47,9 @@ FROM n, unnest($7::bigint[], $8::bigint[], $9::bigint[], $10::bytea[], $11::bigi
 p AS (INSERT INTO payloads(part, seq, salt, data) SELECT part, before + o, salt, data
 FROM n, unnest($11::bigint[], $12::bytea[], $13::bytea[]) WITH ORDINALITY AS t(part, salt, data, o) WHERE data IS NOT NULL)
 SELECT before + 1 FROM n`
+
+	// sayDurable is a commit of its own, which is synced. It covers every commit before it.
+	sayDurable = `SELECT number, set_config('synchronous_commit', 'on', true), pg_logical_emit_message(true, 'remit', '')::text FROM heads WHERE member = $1`
 )
 
 // Append implements tables.Shared. If the answer is lost, it finds out whether the batch
@@ -116,14 +119,46 @@ func (d database) connect(ctx context.Context) error {
 	}
 	c := d.config.Copy()
 	c.RuntimeParams["synchronous_commit"] = "off"
+	c.RuntimeParams["plan_cache_mode"] = "force_generic_plan" // planning a small message takes longer than it
 	var err error
 	d.pipe, err = pgx.ConnectConfig(ctx, c)
 	return err
 }
 
-// send sends a batch in one message, which is one transaction.
+// send sends a batch in one message, which is one transaction. With b.Sync a second one in
+// the same message makes it durable.
 func (d database) send(ctx context.Context, number int64, b *tables.Batch) (first int64, err error) {
 	var m pgx.Batch
+	if !b.Sync {
+		d.queue(&m, number, b, &first)
+		return first, d.pipe.SendBatch(ctx, &m).Close()
+	}
+	var committed bool
+	var there int64
+	m.Queue("BEGIN")
+	d.queue(&m, number, b, &first)
+	m.Queue("COMMIT").Exec(func(pgconn.CommandTag) error {
+		committed = true
+		return nil
+	})
+	m.Queue(sayDurable, d.node).QueryRow(func(row pgx.Row) error {
+		var on, at string
+		return row.Scan(&there, &on, &at)
+	})
+	err = d.pipe.SendBatch(ctx, &m).Close()
+	switch {
+	case err == nil:
+		d.isDurable(there)
+	case committed:
+		return first, nil // Sync says later whether it is durable
+	default:
+		_, _ = d.pipe.Exec(ctx, "ROLLBACK") // of a lost connection: the server has done it
+	}
+	return first, err
+}
+
+// queue adds the statements of a batch to a message.
+func (d database) queue(m *pgx.Batch, number int64, b *tables.Batch, first *int64) {
 	m.Queue(sayNext, d.node, number)
 	if len(b.Runs) > 0 {
 		m.Queue(setRuns, append(runColumns(b.Runs), int64(len(b.Runs)))...)
@@ -140,11 +175,10 @@ func (d database) send(ctx context.Context, number int64, b *tables.Batch) (firs
 		column(b.Events, func(r *tables.EventRow) int64 { return r.Run }), column(b.Events, func(r *tables.EventRow) int64 { return r.Call }),
 		column(b.Events, func(r *tables.EventRow) int64 { return r.Tag }), column(b.Events, func(r *tables.EventRow) []byte { return r.Body }),
 		column(b.Events, func(r *tables.EventRow) int64 { return int64(r.Part) }), column(b.Events, func(r *tables.EventRow) []byte { return r.Salt }), column(b.Events, func(r *tables.EventRow) []byte { return r.Data })).
-		QueryRow(func(row pgx.Row) error { return row.Scan(&first) })
+		QueryRow(func(row pgx.Row) error { return row.Scan(first) })
 	if len(b.Known) > 0 {
 		m.Queue(keepBlobs, b.Known, int64(len(b.Known)))
 	}
-	return first, d.pipe.SendBatch(ctx, &m).Close()
 }
 
 func column[R, V any](rows []R, value func(*R) V) []V {

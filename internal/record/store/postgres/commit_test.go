@@ -18,7 +18,10 @@ import (
 
 // cutter is a way to the server that loses an answer to COMMIT when it is told to, and the
 // connection with it.
-type cutter struct{ arm atomic.Int32 }
+type cutter struct {
+	arm  atomic.Int32
+	told bool // the answer itself arrives, and nothing after it
+}
 
 // url starts the way, and returns its URL.
 func (c *cutter) url(t *testing.T, to string) string {
@@ -40,6 +43,8 @@ func (c *cutter) url(t *testing.T, to string) string {
 	return strings.Replace(to, "host="+strings.ReplaceAll(server.Socket, "/", "%2F"), "host="+strings.ReplaceAll(dir, "/", "%2F"), 1)
 }
 
+var commit = []byte("COMMIT\x00")
+
 func (c *cutter) carry(from net.Conn) {
 	defer from.Close()
 	to, err := net.Dial("unix", filepath.Join(server.Socket, ".s.PGSQL.5432"))
@@ -54,7 +59,13 @@ func (c *cutter) carry(from net.Conn) {
 	buf := make([]byte, 1<<16)
 	for {
 		n, err := to.Read(buf)
-		if err != nil || bytes.Contains(buf[:n], []byte("COMMIT\x00")) && c.arm.Add(-1) == 0 {
+		if err != nil {
+			return
+		}
+		if at := bytes.Index(buf[:n], commit); at >= 0 && c.arm.Add(-1) == 0 {
+			if c.told {
+				_, _ = from.Write(buf[:at+len(commit)])
+			}
 			return
 		}
 		if _, err := from.Write(buf[:n]); err != nil {
@@ -90,4 +101,34 @@ func TestALostAnswerToACommitIsSettled(t *testing.T) {
 		t.Errorf("%+v", r.Problems)
 	}
 	must(0, s.Close())
+}
+
+// TestALostAnswerToACallIsSettled: the message of a lone durable call was committed, and the
+// connection ended before its answer, or before it was said to be durable.
+func TestALostAnswerToACallIsSettled(t *testing.T) {
+	for _, told := range []bool{false, true} {
+		home, c := t.TempDir(), &cutter{told: told}
+		direct := server.Schema(t, home)
+		s := must(postgres.Open(t.Context(), postgres.Options{Home: home, URL: c.url(t, direct), Lease: time.Hour}))
+		run := begin(s, nil)
+		for n := range 5 {
+			before := server.Count(t, direct, "SELECT total::int FROM tail")
+			intent, outcome := call(run, n+1)
+			c.arm.Store(1)
+			if _, err := s.Append(t.Context(), intent); err != nil {
+				t.Errorf("a committed intent failed: %v", err)
+			}
+			if c.arm.Load() > 0 {
+				t.Fatal("no answer was lost: the test shows nothing")
+			}
+			must(s.Append(t.Context(), outcome))
+			if n := server.Count(t, direct, "SELECT total::int FROM tail"); n != before+2 {
+				t.Errorf("%d events, want %d", n, before+2)
+			}
+		}
+		if r := must(s.Verify(t.Context(), store.VerifyOptions{})); !r.OK {
+			t.Errorf("%+v", r.Problems)
+		}
+		must(0, s.Close())
+	}
 }

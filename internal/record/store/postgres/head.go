@@ -92,6 +92,9 @@ func (d database) inDoubt(ctx context.Context, number int64, answer error) (firs
 // Sync implements tables.Database: one synced commit for all batches so far, which also
 // reads that they are there.
 func (d database) Sync() error {
+	if d.synced.Load() >= d.number.Load() { // the last message did it
+		return nil
+	}
 	ctx, stop := context.WithTimeout(context.Background(), appendTimeout)
 	defer stop()
 	var there int64
@@ -103,9 +106,16 @@ func (d database) Sync() error {
 		there = *number
 		return err
 	})
-	for was := d.synced.Load(); err == nil && there > was && !d.synced.CompareAndSwap(was, there); was = d.synced.Load() {
+	if err == nil {
+		d.isDurable(there)
 	}
 	return err
+}
+
+// isDurable notes that the batches up to a number are durable.
+func (d database) isDurable(number int64) {
+	for was := d.synced.Load(); number > was && !d.synced.CompareAndSwap(was, number); was = d.synced.Load() {
+	}
 }
 
 // Present implements tables.Shared.

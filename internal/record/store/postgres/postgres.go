@@ -11,7 +11,8 @@
 // held while a node waits for the network, so a node that is cut off stops no other. The
 // commit is not synced. Before the caller of a durable append gets its answer, a second
 // connection makes one synced commit for all that wait. It also reads that the batches are
-// still there: a server that crashed between the two has lost them.
+// still there: a server that crashed between the two has lost them. Where no other caller
+// waits, the synced commit is a second transaction of the same message.
 //
 // Changes of other tables (grants, budgets, answers, sessions) read before they write. They
 // lock the row of table log first, which only they and the integration need, and the row

@@ -3,6 +3,7 @@ package tables
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -16,6 +17,9 @@ const (
 	integrateEvery = 100 * time.Millisecond
 	// integrateBatches is how many batches one transaction adds to the tree.
 	integrateBatches = 512
+	// maxSkipped is how often in a row a node leaves the tree to others. Changes of other
+	// tables lock the log's row, too.
+	maxSkipped = 5
 )
 
 // Integrate adds the events of a shared database that are not in the Merkle tree to it,
@@ -25,14 +29,16 @@ const (
 // sees the checkpoint.
 func (s *Store) Integrate(ctx context.Context, sign bool) ([]byte, error) {
 	for {
-		note, more, err := s.integrate(ctx, sign)
+		note, more, err := s.integrate(ctx, sign, false)
 		if err != nil || !more {
 			return note, s.fault(err, "the log cannot be brought up to date")
 		}
 	}
 }
 
-func (s *Store) integrate(ctx context.Context, sign bool) (note []byte, more bool, err error) {
+// integrate adds the next batches to the tree. With skip it leaves them to a node that is
+// about it.
+func (s *Store) integrate(ctx context.Context, sign, skip bool) (note []byte, more bool, err error) {
 	conn, err := s.shared.Durable(ctx)
 	if err != nil {
 		return nil, false, err
@@ -42,7 +48,7 @@ func (s *Store) integrate(ctx context.Context, sign bool) (note []byte, more boo
 		return nil, false, err
 	}
 	defer conn.ExecContext(context.WithoutCancel(ctx), rollback) //nolint:errcheck // after the commit it does nothing
-	l, err := s.lockLog(ctx, conn)
+	l, err := s.lockLog(ctx, conn, skip)
 	if err != nil {
 		return nil, false, err
 	}
@@ -69,10 +75,15 @@ func (s *Store) integrate(ctx context.Context, sign bool) (note []byte, more boo
 	return note, more, err
 }
 
-// lockLog locks the log's row and reads the state.
-func (s *Store) lockLog(ctx context.Context, conn *sql.Conn) (logState, error) {
+// lockLog locks the log's row and reads the state. With skip the error is sql.ErrNoRows if
+// another node has the lock.
+func (s *Store) lockLog(ctx context.Context, conn *sql.Conn, skip bool) (logState, error) {
+	lock := s.dialect.Lock
+	if skip {
+		lock += " SKIP LOCKED"
+	}
 	var one int
-	if err := conn.QueryRowContext(ctx, "SELECT 1 FROM log WHERE id = 1"+s.dialect.Lock).Scan(&one); err != nil {
+	if err := conn.QueryRowContext(ctx, "SELECT 1 FROM log WHERE id = 1"+lock).Scan(&one); err != nil {
 		return logState{}, err
 	}
 	return s.readLog(ctx, conn)
@@ -123,16 +134,30 @@ func (s *Store) leaves(ctx context.Context, q Querier, after, upTo int64) ([]tlo
 }
 
 // integrateLoop keeps the tree up to date until the store is closed. An error is found
-// again by whatever needs the tree, which reports it.
+// again by whatever needs the tree, which reports it. A node that is about it is waited for
+// only once in maxSkipped: it does the work of all.
 func (s *Store) integrateLoop(ctx context.Context) {
 	tick := time.NewTicker(integrateEvery)
 	defer tick.Stop()
+	skipped, seen := 0, int64(-1)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			_, _ = s.Integrate(ctx, false)
+		}
+		total, err := s.shared.Total(ctx, s.read)
+		if err != nil || total == seen {
+			continue
+		}
+		for more := true; more && err == nil; {
+			_, more, err = s.integrate(ctx, false, skipped < maxSkipped)
+		}
+		switch {
+		case err == nil:
+			skipped, seen = 0, total
+		case errors.Is(err, sql.ErrNoRows):
+			skipped++
 		}
 	}
 }

@@ -67,6 +67,7 @@ type Batch struct {
 	Marks  []MarkRow
 	Known  [][]byte // blobs that must be there already, each once
 	Runs   []RunRow // runs whose state the events change
+	Sync   bool     // make it durable in the same message: no other caller waits for the writer
 
 	keys *Keys
 }
@@ -181,7 +182,7 @@ func (w *writer) pipeline(ctx context.Context, batch []*request) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	b := &Batch{keys: w.s.keys}
+	b := &Batch{keys: w.s.keys, Sync: len(batch) == 1 && batch[0].durable && w.s.power && w.s.callers.Load() == 1}
 	changed, in := map[ledger.Seq]bool{}, batch[:0:0]
 	err := w.reconnect(ctx)
 	for _, r := range batch {

@@ -304,7 +304,7 @@ func (s *Store) rotate(ctx context.Context, conn *sql.Conn, private, public stri
 		return err
 	}
 	defer conn.ExecContext(context.WithoutCancel(ctx), rollback) //nolint:errcheck // after the commit it does nothing
-	l, err := s.lockLog(ctx, conn)
+	l, err := s.lockLog(ctx, conn, false)
 	if err == nil && s.shared != nil {
 		err = s.shared.Present(ctx, conn)
 	}
