@@ -1,10 +1,13 @@
 package httpapi_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
+	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/doors/httpapi"
 	"github.com/remitrun/remit/internal/record/store"
 )
@@ -31,6 +34,33 @@ func TestLimitsAreOfTheRootGrantToo(t *testing.T) {
 			wantStatus(t, get("/v1/agents").as(fmt.Sprintf("leaf%d", i)).of(s), want)
 		}
 		wantStatus(t, get("/v1/agents").of(s), 200)
+	})
+	t.Run("requests at all processes", func(t *testing.T) {
+		w, left, down := newWorld(), 3, error(nil)
+		leaves(w)
+		take := func(_ context.Context, _ [32]byte, b store.Bucket, want int) (int, time.Duration, error) {
+			if b.Each != 15 || want != 1 {
+				t.Errorf("%d requests are taken of %+v", want, b)
+			}
+			if left == 0 {
+				return 0, 1500 * time.Millisecond, down
+			}
+			left--
+			return 1, 0, nil
+		}
+		s := server(t, w, func(o *httpapi.Options) { o.Limits.Rate, o.TakeRequests = 15, take })
+		wantStatus(t, get("/v1/agents").as("leaf0").of(s), 200) // the root's bucket and its own
+		rec := get("/v1/agents").as("leaf1").of(s)
+		if wantStatus(t, rec, 429); rec.Header().Get("Retry-After") != "2" {
+			t.Errorf("Retry-After: %q", rec.Header().Get("Retry-After"))
+		}
+		down = fault.New(fault.StoreFailed, "the ledger is away")
+		if rec := get("/v1/agents").as("leaf2").of(s); rec.Code < 500 {
+			t.Errorf("without a ledger: %d", rec.Code)
+		}
+		left = 0
+		s = server(t, w, func(o *httpapi.Options) { o.Limits.Rate, o.TakeRequests = 0, take })
+		wantStatus(t, get("/v1/agents").as("leaf0").of(s), 200) // without a rate nobody else is asked
 	})
 	t.Run("kept answers", func(t *testing.T) {
 		w, n := newWorld(), &notes{all: map[string]store.RequestRecord{}}

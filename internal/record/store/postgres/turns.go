@@ -73,9 +73,13 @@ func (s *Store) TakeTurn(ctx context.Context, session uuid.UUID, caller []byte) 
 	return epoch, err
 }
 
-// EndTurn implements store.Turns.
+// EndTurn implements store.Turns. A fenced node may have been unable to record how the turn
+// ended, so it leaves the turn to the others.
 func (s *Store) EndTurn(ctx context.Context, session uuid.UUID, epoch int64) error {
 	return s.turnsDo(ctx, func(ctx context.Context) error {
+		if s.fenced.Load() {
+			return s.fencedError()
+		}
 		_, err := s.durable.ExecContext(ctx, endTurn, session[:], s.node, epoch)
 		return err
 	})

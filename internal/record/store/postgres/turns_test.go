@@ -66,6 +66,32 @@ func TestATurnHasOneNode(t *testing.T) {
 	_ = a.Close() // fails: another node removed it
 }
 
+// TestAFencedNodeLeavesItsTurns: it may not have recorded how they ended, so another node goes on.
+func TestAFencedNodeLeavesItsTurns(t *testing.T) {
+	ctx, home := t.Context(), t.TempDir()
+	a := must(postgres.Open(ctx, postgres.Options{Home: home, URL: server.Schema(t, home), Lease: 400 * time.Millisecond}))
+	b := openWith(t, postgres.Options{Home: home, Lease: time.Hour})
+	c := must(pgx.Connect(ctx, server.Schema(t, home)))
+	defer c.Close(ctx)
+	session := uuid.New()
+	epoch := must(a.TakeTurn(ctx, session, nil))
+	must(c.Exec(ctx, "DELETE FROM members WHERE id = $1", a.Owner()))
+	lost, _ := a.HoldsLease()
+	select {
+	case <-lost:
+	case <-time.After(time.Minute):
+		t.Fatal("the node does not notice that it was removed")
+	}
+	if err := a.EndTurn(ctx, session, epoch); !errors.Is(err, fault.StoreFailed) {
+		t.Errorf("a removed node ended a turn: %v", err)
+	}
+	must(0, b.AdoptTurns(ctx))
+	if asked, _, err := b.PollTurns(ctx); err != nil || len(asked) != 1 || asked[0].Session != session || asked[0].Request != store.BeginTurn {
+		t.Errorf("the other node got %+v: %v", asked, err)
+	}
+	_ = a.Close() // fails: it was removed
+}
+
 // TestANodeWithoutALeaseMayNotAct: the node cannot renew its lease, as it was stopped, and
 // knows that before anybody tells it.
 func TestANodeWithoutALeaseMayNotAct(t *testing.T) {
