@@ -197,7 +197,7 @@ func (c *chaos) settled() {
 	for id := range c.work.sessions {
 		var s map[string]any
 		goesOn := func() bool { return s == nil || s["status"] == "working" || s["status"] == "waiting" }
-		for began := time.Now(); goesOn() && time.Since(began) < 20*time.Second; time.Sleep(20 * time.Millisecond) {
+		for began := time.Now(); goesOn() && time.Since(began) < time.Minute; time.Sleep(20 * time.Millisecond) {
 			if s = c.try("GET", "/v1/sessions/"+id, "", c.token); s["status"] == "waiting" {
 				c.answer()
 			}

@@ -183,7 +183,7 @@ func (f *fleet) until(what string, is func() bool) time.Duration {
 	f.Helper()
 	began := time.Now()
 	for !is() {
-		if time.Since(began) > 20*time.Second {
+		if time.Since(began) > time.Minute {
 			f.Fatalf("%s: never", what)
 		}
 		time.Sleep(10 * time.Millisecond)
