@@ -191,6 +191,20 @@ func (c *chaos) offerSpent() {
 	}
 }
 
+// logOf gives the lines of the nodes' log that have a text.
+func (c *chaos) logOf(text string) (lines string) {
+	b, err := os.ReadFile(filepath.Join(c.dir, "home", "logs", "remit.log"))
+	if err != nil {
+		return err.Error()
+	}
+	for line := range strings.Lines(string(b)) {
+		if strings.Contains(line, text) {
+			lines += line
+		}
+	}
+	return lines
+}
+
 // settled waits until all work has ended, and checks the invariants.
 func (c *chaos) settled() {
 	c.Helper()
@@ -204,6 +218,7 @@ func (c *chaos) settled() {
 		}
 		if goesOn() {
 			c.Errorf("the turn of session %s has not ended: %v; %d turns of nodes", id, s, c.db.Count(c, c.db.Made(c.dir), "SELECT count(*) FROM turns WHERE encode(session, 'hex') = '"+strings.ReplaceAll(id, "-", "")+"'"))
+			c.Logf("its run: %v\nthe log of the nodes says of it:\n%s", c.try("GET", fmt.Sprintf("/v1/runs/%v", s["run_id"]), "", c.token), c.logOf(id))
 		}
 	}
 	waiting := c.db.Made(c.dir)

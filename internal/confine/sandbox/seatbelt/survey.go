@@ -89,7 +89,7 @@ func (s *survey) folder(ctx context.Context, p string, around *sandbox.Rating) (
 	}
 	entries, err := os.ReadDir(p)
 	if err != nil {
-		return n, false, nil // what is in it stays out of sight
+		return n, false, nil //nolint:nilerr // what is in it stays out of sight
 	}
 	if s.left -= len(entries); s.left < 0 {
 		return nil, false, fault.New(fault.SandboxMissing, "the folders that the policy's file rules name hold too many names to look through: more than %d, up to %q", maxSurvey, p).
