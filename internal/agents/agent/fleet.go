@@ -68,12 +68,66 @@ func (s *Service) successor(by Caller) ([]byte, error) {
 	return b, nil
 }
 
-// endTurn gives a turn up for all nodes.
-func (s *Service) endTurn(session uuid.UUID, epoch int64) error {
-	if epoch == 0 {
+// turnEnd is a turn that this node does not work on any more.
+type turnEnd struct {
+	session uuid.UUID
+	epoch   int64
+	left    store.TurnRequest // what is to be done, as its end could not be recorded
+}
+
+// turnEnds are those that the database has not been told of yet.
+type turnEnds struct {
+	mu   sync.Mutex
+	list []turnEnd
+}
+
+// endTurn gives a turn up for all nodes. If the database does not answer, it is told later: the
+// row would keep the session from the other nodes.
+func (s *Service) endTurn(e turnEnd) error {
+	if e.epoch == 0 {
 		return nil
 	}
-	return s.o.Turns.EndTurn(context.Background(), session, epoch)
+	var err error
+	if e.left == store.NoRequest {
+		err = s.o.Turns.EndTurn(context.Background(), e.session, e.epoch)
+	} else {
+		err = s.o.Turns.LeaveTurn(context.Background(), e.session, e.epoch, e.left)
+	}
+	if mayPass(err) {
+		s.ends.mu.Lock()
+		defer s.ends.mu.Unlock()
+		s.ends.list = append(s.ends.list, e)
+	}
+	return err
+}
+
+// endTurns tells the database of the ends that it does not know yet.
+func (s *Service) endTurns() {
+	s.ends.mu.Lock()
+	list := s.ends.list
+	s.ends.list = nil
+	s.ends.mu.Unlock()
+	for _, e := range list {
+		_ = s.endTurn(e) // what fails is in the list again
+	}
+}
+
+// mayPass reports whether the ledger failed in a way that passes: the server or the space is back
+// some day.
+func mayPass(err error) bool {
+	return errors.Is(err, fault.StoreFailed) || errors.Is(err, fault.StoreFull)
+}
+
+// left is what is to be done with a turn that ended so. If the ledger failed, its end may not be
+// recorded; a turn of which it is has nothing left to continue.
+func left(err error) store.TurnRequest {
+	switch {
+	case !mayPass(err):
+		return store.NoRequest
+	case errors.Is(err, fault.ToolCancelled):
+		return store.CancelTurn
+	}
+	return store.BeginTurn
 }
 
 // ask asks the node that has a session's turn for something; false: no other node has it.
@@ -127,6 +181,7 @@ func (s *Service) followTurns(ctx context.Context) {
 		if err != nil {
 			continue // the lease says how long that may last
 		}
+		s.endTurns()
 		var all sync.WaitGroup
 		room := make(chan struct{}, maxContinued)
 		for _, a := range asked {
@@ -164,8 +219,10 @@ func (s *Service) answer(ctx context.Context, a store.AskedTurn) {
 	case unused && a.Request == store.CancelTurn: // before it was continued; who asks may not wait any more
 		by, _ := callerOf(a) // only its name is needed
 		if t, err := l.reserve(ctx, by); err == nil {
-			_, _ = l.abandonTurn(ctx, by) // a node that still asks looks again
-			l.free(t, stepRelease, nil, false)
+			if _, err = l.abandonTurn(ctx, by); err != nil { // a node that still asks looks again
+				err = errors.Join(fault.New(fault.ToolCancelled, "the turn was cancelled"), err)
+			}
+			l.free(t, stepRelease, err, false)
 		}
 		return
 	case unused: // a turn that was taken over and has not begun
@@ -193,7 +250,7 @@ func (s *Service) adopt(ctx context.Context, l *session, a store.AskedTurn) {
 	if err == nil {
 		err = s.continueTurn(ctx, by, l, turnRecovered)
 	}
-	if errors.Is(err, fault.SessionBusy) || errors.Is(err, errClosing) || errors.Is(err, fault.StoreFailed) || err == nil {
+	if errors.Is(err, fault.SessionBusy) || errors.Is(err, errClosing) || mayPass(err) || err == nil {
 		return // somebody else's message has started a turn, another node will continue it, or the next look will
 	}
 	if s.o.Report != nil {

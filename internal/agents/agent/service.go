@@ -77,6 +77,7 @@ type Service struct {
 
 	stopFollowing context.CancelFunc // nil: there are no other nodes
 	following     sync.WaitGroup
+	ends          turnEnds
 
 	mu       sync.Mutex // for the fields below; never held while waiting
 	sessions map[uuid.UUID]*session

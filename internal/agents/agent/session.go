@@ -105,7 +105,7 @@ func (o *owner) serve() {
 			command(o)
 		case <-o.idle.C:
 			if o.phase == phaseFree {
-				o.closeRun()
+				o.closeRun(store.NoRequest)
 			}
 		case <-o.unused:
 			return
@@ -187,7 +187,7 @@ func (l *session) free(t *turn, s step, err error, closeRun bool) {
 		close(t.done)
 		switch {
 		case o.closing || closeRun || l.svc.o.Turns != nil: // the next turn may be another node's
-			o.closeRun()
+			o.closeRun(left(err))
 		case o.run == nil:
 		default:
 			o.idle.Reset(l.svc.o.Idle)
@@ -195,8 +195,9 @@ func (l *session) free(t *turn, s step, err error, closeRun bool) {
 	})
 }
 
-// closeRun ends the session's run, which gives up the lease, and its turn among the nodes.
-func (o *owner) closeRun() {
+// closeRun ends the session's run, which gives up the lease, and its turn among the nodes, for
+// which something may be left to do.
+func (o *owner) closeRun(left store.TurnRequest) {
 	act, epoch := o.run, o.epoch
 	if act == nil && epoch == 0 {
 		return
@@ -210,7 +211,7 @@ func (o *owner) closeRun() {
 		if act != nil {
 			err = act.run.End(context.Background())
 		}
-		err = errors.Join(err, l.svc.endTurn(l.id, epoch))
+		err = errors.Join(err, l.svc.endTurn(turnEnd{l.id, epoch, left}))
 		l.do(func(o *owner) {
 			o.closed, o.closeErr = nil, err // but for Close, the next turn tells of a store that fails
 			close(done)
@@ -291,7 +292,7 @@ func (l *session) close() (drained <-chan struct{}) {
 			drained = closed
 		}
 		if o.turn == nil {
-			o.closeRun()
+			o.closeRun(store.NoRequest)
 			return
 		}
 		_ = o.advance(stepStop) // possible wherever there is a turn

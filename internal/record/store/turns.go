@@ -16,6 +16,9 @@ type Turns interface {
 	TakeTurn(ctx context.Context, session uuid.UUID, caller []byte) (epoch int64, err error)
 	// EndTurn ends a turn of this node. It leaves alone what another node has taken since.
 	EndTurn(ctx context.Context, session uuid.UUID, epoch int64) error
+	// LeaveTurn leaves a turn of this node with a request: BeginTurn or CancelTurn, which this
+	// node or, if it dies, another one carries out.
+	LeaveTurn(ctx context.Context, session uuid.UUID, epoch int64, r TurnRequest) error
 	// AskTurn asks the other member that has a session's turn for something. It reports
 	// false if there is none.
 	AskTurn(ctx context.Context, session uuid.UUID, r TurnRequest) (bool, error)
@@ -38,7 +41,7 @@ const (
 	CancelTurn   TurnRequest = 1
 	PauseTurn    TurnRequest = 2
 	ContinueTurn TurnRequest = 3
-	BeginTurn    TurnRequest = 4 // of AdoptTurns: the turn's node has died
+	BeginTurn    TurnRequest = 4 // of AdoptTurns and LeaveTurn: the turn is to be continued
 )
 
 // AskedTurn is a turn of this node, and what is asked of it.

@@ -131,6 +131,10 @@ func (s *Store) Recover(ctx context.Context) (int, error) {
 	if _, err := s.durable.ExecContext(ctx, "DELETE FROM members WHERE lease_until < clock_timestamp()"); err != nil {
 		return 0, s.fault(err, "dead nodes cannot be removed")
 	}
+	ended, err := s.InterruptEndless(ctx)
+	if err != nil {
+		return ended, err
+	}
 	known := map[uuid.UUID]bool{s.node: false, ledger.NoOwner: false} // whether a node is dead
 	closed, err := s.InterruptRuns(ctx, func(owner uuid.UUID) (bool, error) {
 		if dead, ok := known[owner]; ok {
@@ -146,7 +150,7 @@ func (s *Store) Recover(ctx context.Context) (int, error) {
 			s.deaths.Add(1)
 		}
 	}
-	return closed, err
+	return ended + closed, err
 }
 
 // Deaths implements store.Store.

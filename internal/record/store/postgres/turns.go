@@ -25,6 +25,7 @@ WHERE t.node = excluded.node OR NOT EXISTS (SELECT FROM members m WHERE m.id = t
 	selectTurn    = "SELECT m.name FROM turns t JOIN members m ON m.id = t.node WHERE t.session = $1"
 	heldElsewhere = "SELECT EXISTS (SELECT FROM turns t JOIN members m ON m.id = t.node WHERE t.session = $1 AND t.node <> $2)"
 	endTurn       = "DELETE FROM turns WHERE session = $1 AND node = $2 AND epoch = $3"
+	leaveTurn     = "UPDATE turns SET request = $4 WHERE session = $1 AND node = $2 AND epoch = $3"
 	askTurn       = `UPDATE turns t SET request = CASE WHEN request = 4 AND $3::bigint > 1 THEN request ELSE $3 END FROM members m WHERE t.session = $1 AND t.node <> $2 AND m.id = t.node`
 	answerTurn    = "UPDATE turns SET request = 0 WHERE session = $1 AND epoch = $2 AND request = $3"
 	askedTurns    = "SELECT session, epoch, request, caller FROM turns WHERE node = $1 AND request <> 0"
@@ -76,11 +77,20 @@ func (s *Store) TakeTurn(ctx context.Context, session uuid.UUID, caller []byte) 
 // EndTurn implements store.Turns. A fenced node may have been unable to record how the turn
 // ended, so it leaves the turn to the others.
 func (s *Store) EndTurn(ctx context.Context, session uuid.UUID, epoch int64) error {
+	return s.changeTurn(ctx, endTurn, session, epoch)
+}
+
+// LeaveTurn implements store.Turns.
+func (s *Store) LeaveTurn(ctx context.Context, session uuid.UUID, epoch int64, r store.TurnRequest) error {
+	return s.changeTurn(ctx, leaveTurn, session, epoch, int64(r))
+}
+
+func (s *Store) changeTurn(ctx context.Context, statement string, session uuid.UUID, epoch int64, more ...any) error {
 	return s.turnsDo(ctx, func(ctx context.Context) error {
 		if s.fenced.Load() {
 			return s.fencedError()
 		}
-		_, err := s.durable.ExecContext(ctx, endTurn, session[:], s.node, epoch)
+		_, err := s.durable.ExecContext(ctx, statement, append([]any{session[:], s.node, epoch}, more...)...)
 		return err
 	})
 }

@@ -66,6 +66,24 @@ func TestATurnHasOneNode(t *testing.T) {
 	_ = a.Close() // fails: another node removed it
 }
 
+// TestATurnThatIsLeftIsAskedFor: its node could not record how it ended, and looks at it again.
+func TestATurnThatIsLeftIsAskedFor(t *testing.T) {
+	ctx, home := t.Context(), t.TempDir()
+	a := openWith(t, postgres.Options{Home: home})
+	session := uuid.New()
+	for _, r := range []store.TurnRequest{store.BeginTurn, store.CancelTurn} {
+		epoch := must(a.TakeTurn(ctx, session, []byte("who")))
+		must(0, a.LeaveTurn(ctx, session, epoch-1, r)) // of an earlier turn: changes nothing
+		if asked, _, err := a.PollTurns(ctx); err != nil || len(asked) != 0 {
+			t.Errorf("asked are %+v: %v", asked, err)
+		}
+		must(0, a.LeaveTurn(ctx, session, epoch, r))
+		if asked, _, err := a.PollTurns(ctx); err != nil || len(asked) != 1 || asked[0].Request != r || asked[0].Epoch != epoch || string(asked[0].Caller) != "who" {
+			t.Errorf("asked are %+v: %v", asked, err)
+		}
+	}
+}
+
 // TestAFencedNodeLeavesItsTurns: it may not have recorded how they ended, so another node goes on.
 func TestAFencedNodeLeavesItsTurns(t *testing.T) {
 	ctx, home := t.Context(), t.TempDir()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/store/sqlite"
@@ -43,6 +44,31 @@ func TestAFullDiskLosesNothingThatWasAcknowledged(t *testing.T) {
 	r := must(s.Verify(context.Background(), store.VerifyOptions{}))
 	if len(r.Problems) > 0 || r.Events != uint64(1+2*acknowledged+2) {
 		t.Errorf("%d events, problems %+v; want those of %d calls", r.Events, r.Problems, acknowledged+1)
+	}
+}
+
+// A run whose end could not be recorded does not stay open while its process lives. Here the
+// outcome of a call was lost, so the ledger refuses the end.
+func TestARunWithoutARecordedEndIsClosed(t *testing.T) {
+	ctx, s := context.Background(), openWith(t, sqlite.Options{Home: t.TempDir()})
+	run := begin(s)
+	in, _ := call(run, 1, true)
+	must(s.Append(ctx, in))
+	other := begin(s)
+	end := ledger.Entry{Event: ledger.Event{Kind: ledger.RunFinished, At: in.Event.At + 2, Run: run, Status: tool.Completed}}
+	if _, err := s.Append(ctx, end); err == nil {
+		t.Fatal("a run with an open call ends")
+	}
+	if n := must(s.Recover(ctx)); n != 1 {
+		t.Errorf("%d runs are closed", n)
+	}
+	for _, r := range must(s.Runs(ctx, store.RunFilter{Limit: 10})) {
+		if want := map[ledger.Seq]string{run: "interrupted", other: ledger.Running}[r.Seq]; r.Status != want {
+			t.Errorf("run %d is %s, not %s", r.Seq, r.Status, want)
+		}
+	}
+	if n := must(s.Recover(ctx)); n != 0 {
+		t.Errorf("%d runs are closed again", n)
 	}
 }
 

@@ -90,17 +90,20 @@ func (s *Store) Recover(ctx context.Context) (closed int, err error) {
 			}
 		}
 	}()
+	if closed, err = s.InterruptEndless(ctx); err != nil {
+		return closed, err
+	}
 	died, seen, err := s.ownerDied(locks)
 	if err != nil || !died {
-		return 0, err
+		return closed, err
 	}
 	defer func() {
 		if err == nil {
 			s.recovered.Store(&seen)
 		}
 	}()
-	closed, err = s.InterruptRuns(ctx, func(owner uuid.UUID) (bool, error) { return s.dead(owner, locks) })
-	if err != nil {
+	n, err := s.InterruptRuns(ctx, func(owner uuid.UUID) (bool, error) { return s.dead(owner, locks) })
+	if closed += n; err != nil {
 		return closed, err
 	}
 	err = s.removeOwners(locks)

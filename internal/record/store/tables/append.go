@@ -86,7 +86,11 @@ func (s *Store) Append(ctx context.Context, entries ...ledger.Entry) (ledger.Seq
 	if err != nil {
 		return 0, err
 	}
-	return s.submitEntries(ctx, entries, labels.complete)
+	seq, err := s.submitEntries(ctx, entries, labels.complete)
+	if err != nil {
+		s.endless.note(entries)
+	}
+	return seq, err
 }
 
 // submitEntries prepares and submits entries, again if a blob was erased in between.

@@ -3,6 +3,9 @@ package tables
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -38,6 +41,56 @@ func (s *Store) InterruptRuns(ctx context.Context, dead func(owner uuid.UUID) (b
 			}
 		}
 	}
+}
+
+// endless are the runs of this process whose end could not be recorded: the store failed, or had
+// failed before, so that the outcome of a call is missing. The process does not work on them any
+// more. As it lives, no other one closes them.
+type endless struct {
+	mu   sync.Mutex
+	runs map[ledger.Seq]bool
+}
+
+// note notes the runs that entries were to end.
+func (e *endless) note(entries []ledger.Entry) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range entries {
+		if ev := &entries[i].Event; ev.Kind == ledger.RunFinished {
+			if e.runs == nil {
+				e.runs = map[ledger.Seq]bool{}
+			}
+			e.runs[ev.Run] = true
+		}
+	}
+}
+
+func (e *endless) list() []ledger.Seq {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Sorted(maps.Keys(e.runs))
+}
+
+func (e *endless) forget(run ledger.Seq) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.runs, run)
+}
+
+// InterruptEndless closes, as interrupted, the runs of this process whose end it could not record.
+// It returns how many it closed.
+func (s *Store) InterruptEndless(ctx context.Context) (closed int, err error) {
+	for _, run := range s.endless.list() {
+		did, err := s.interrupt(ctx, run)
+		if err != nil {
+			return closed, err
+		}
+		s.endless.forget(run)
+		if did {
+			closed++
+		}
+	}
+	return closed, nil
 }
 
 // interrupt closes a run and its open calls. If another process was faster, the

@@ -121,6 +121,7 @@ type Store struct {
 	salts  salts
 
 	standings standings
+	endless   endless
 
 	callers atomic.Int32 // that are appending now
 	queue   queue
