@@ -54,7 +54,7 @@ func (r *Runner) Resume(ctx context.Context, in Info, begun ledger.Run, last int
 		}
 	}
 	run.Context.Add(begun.Labels)
-	run.Context.clock = uint64(run.last+1) << 16 // after the calls of the processes before
+	run.Context.goOn(run.last)
 	ctx, run.cancel = r.Within(ctx, run)
 	return run, ctx, nil
 }

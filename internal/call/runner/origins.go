@@ -60,6 +60,13 @@ func (c *Context) later(do func(*provenance.Index)) uint64 {
 	return c.clock
 }
 
+// goOn sets the clock after the calls of the processes before.
+func (c *Context) goOn(last int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clock = uint64(last+1) << 16
+}
+
 // indexPending indexes what waits, until nothing does.
 func (c *Context) indexPending(done chan<- struct{}) {
 	defer close(done)
