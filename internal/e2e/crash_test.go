@@ -217,7 +217,7 @@ func TestKillNineLosesNothing(t *testing.T) {
 		times      int
 		soak       int
 	}{
-		{"power", 1, 4, 24}, {"power", 8, 4, 16}, {"process", 1, 2, 8}, {"process", 8, 2, 8},
+		{"power", 1, 3, 24}, {"power", 8, 3, 16}, {"process", 1, 1, 8}, {"process", 8, 1, 8},
 	} {
 		t.Run(fmt.Sprintf("durability %s, parallel %d", k.durability, k.parallel), func(t *testing.T) {
 			c := newCrash(t, k.durability, k.parallel)
@@ -241,7 +241,7 @@ func TestKillNineLosesNothing(t *testing.T) {
 // the runs of the dead.
 func TestKillNineWhileLooking(t *testing.T) {
 	c := newCrash(t, "power", 1)
-	times := 5
+	times := 3
 	if soak() {
 		times = 16
 	}
