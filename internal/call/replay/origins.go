@@ -151,19 +151,23 @@ func (r *Recording) joined(ctx context.Context, c ledger.Call, f ledger.CallFlow
 	}}}, nil
 }
 
-// Origins returns where the values of the context came from when a call was decided.
-func (r *Recording) Origins(ctx context.Context, c runner.Call) (*provenance.Index, error) {
+// Origins calls use with where the values of the context came from when a call was decided. Calls
+// of one answer can be replayed at the same time, and have the values one after the other.
+func (r *Recording) Origins(ctx context.Context, c runner.Call, use func(*provenance.Index)) error {
 	rec, ok := r.calls[c.Index]
 	if !ok {
-		return provenance.New(), nil // a mismatch of its own
+		use(provenance.New()) // a mismatch of its own
+		return nil
 	}
 	f, err := r.flow(ctx, rec)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	r.tracing.Lock()
+	defer r.tracing.Unlock()
 	if r.traced == nil || r.traced.at > f.Judged {
 		if r.traced, err = r.trace(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	t := r.traced
@@ -172,7 +176,8 @@ func (r *Recording) Origins(ctx context.Context, c runner.Call) (*provenance.Ind
 		t.list = t.list[1:]
 	}
 	t.at = f.Judged
-	return t.index, nil
+	use(t.index)
+	return nil
 }
 
 // references are the outputs that a recorded call's arguments refer to.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
@@ -38,10 +39,11 @@ type Recording struct {
 	calls map[int]ledger.Call
 	order []int
 
-	judged *judgedContexts // of the chain that was asked about last
-	said   []Word          // in the run's session
-	others []Other         // the other runs of its context
-	traced *trace          // the values of the context up to the call that was replayed last
+	judged  *judgedContexts // of the chain that was asked about last
+	said    []Word          // in the run's session
+	others  []Other         // the other runs of its context
+	tracing sync.Mutex
+	traced  *trace // under tracing: the values of the context up to the call that was replayed last
 
 	ran    int  // how many calls were not skipped
 	cutOff bool // the run was cancelled or interrupted from outside

@@ -58,8 +58,8 @@ type Recall interface {
 	Flow(ctx context.Context, c Call) (ledger.CallFlow, error)
 	// Released returns which held call the recorded call carried out; nil: none.
 	Released(ctx context.Context, c Call) (*ledger.HeldCall, error)
-	// Origins returns where the values of the call's context came from when it was decided.
-	Origins(ctx context.Context, c Call) (*provenance.Index, error)
+	// Origins calls use with where the values of the call's context came from when it was decided.
+	Origins(ctx context.Context, c Call, use func(*provenance.Index)) error
 	// Tool returns the recorded tool of the call; false: the catalog's tool is used.
 	Tool(ctx context.Context, c Call) (Entry, bool, error)
 }

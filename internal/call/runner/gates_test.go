@@ -268,8 +268,9 @@ func (yes) Flow(context.Context, runner.Call) (ledger.CallFlow, error) { return 
 
 func (yes) Released(context.Context, runner.Call) (*ledger.HeldCall, error) { return nil, nil }
 
-func (yes) Origins(context.Context, runner.Call) (*provenance.Index, error) {
-	return provenance.New(), nil
+func (yes) Origins(_ context.Context, _ runner.Call, use func(*provenance.Index)) error {
+	use(provenance.New())
+	return nil
 }
 
 func (yes) Bounds(context.Context, runner.Call) (runner.Bounds, error) { return runner.Bounds{}, nil }

@@ -175,12 +175,7 @@ func (f *flight) checkOrigins(ctx context.Context, context policy.Labels, call p
 		JudgeOrigins(flow.flows, context, flow.of, call, f.run.Env.Foreign, x, d, &flow.seen)
 	}
 	if f.run.Recall != nil {
-		x, err := f.run.Recall.Origins(ctx, f.c)
-		if err != nil {
-			return err
-		}
-		judge(x)
-		return nil
+		return f.run.Recall.Origins(ctx, f.c, judge)
 	}
 	flow.seen.Judged = f.run.Context.lookUp(func(x *provenance.Index) {
 		AddReferences(x, f.references, f.c.Args)
