@@ -112,7 +112,7 @@ func canonical(src json.RawMessage) json.RawMessage {
 	return b
 }
 
-// quarantined reports whether the session's words reach nobody.
+// quarantined reports whether the session gives a typed answer and nothing else.
 func (set *setup) quarantined() bool { return set.answer != nil }
 
 // owesAnswer reports whether the session must still call the tool of its answer in this turn.

@@ -344,7 +344,7 @@ func (s *dataSettings) labelled() bool {
 	return w.b.Len() > 0
 }
 
-// PrintFlows writes the policy's labels and flows, with what the word standard stands for.
+// PrintFlows writes the policy's labels and flows, those of the word standard included.
 func (p *Policy) PrintFlows() []byte {
 	s := p.content().data
 	s.standard = fault.Pos{}

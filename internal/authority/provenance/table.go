@@ -1,7 +1,7 @@
 package provenance
 
-// table maps hashes to what is known of them. The hashes are keyed and evenly spread, so they
-// are places in the table themselves: linear probing without hashing again.
+// table maps hashes to slots by linear probing. The hashes are keyed and evenly spread, so each
+// one gives its place in the table and is not hashed again.
 type table struct {
 	entries []entry
 	n       int // hashes

@@ -1,6 +1,7 @@
 package replay_test
 
 import (
+	"context"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -54,23 +55,7 @@ func TestRandomLabelsAreJoinedAgain(t *testing.T) {
 			id := []tool.ID{"get", "put"}[rnd.IntN(2)]
 			rn.Execute(ctx, run, runner.Call{Tool: id, Args: tool.Args{"path": []string{"a", "b", "c", "d", "e"}[rnd.IntN(5)]}})
 		}
-		if err := rn.Finish(ctx, run, tool.Completed); err != nil {
-			t.Fatal(err)
-		}
-		was, err := st.Run(ctx, id.String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		rec, err := replay.Open(ctx, st, was)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if m, err := rec.CheckLabels(ctx); m != nil || err != nil {
-			t.Fatalf("%v %v", m, err)
-		}
-		if m := replaySession(t, st, id, list(t, stubs())); m != nil {
-			t.Fatalf("the replay differs: %s", m)
-		}
+		rec := checked(ctx, t, rn, run, st)
 		for _, i := range rec.Calls() {
 			if c, _ := rec.Call(i); len(c.Labels) > 0 {
 				labelled++
@@ -116,10 +101,20 @@ func TestLabelsAreJoinedAgain(t *testing.T) {
 			t.Fatalf("call %d: %v", i+1, o.Err)
 		}
 	}
+	rec := checked(ctx, t, rn, run, st)
+	rec.Run.Labels = []string{"other"}
+	if m, err := rec.CheckLabels(ctx); m == nil || m.Index != 1 || err != nil {
+		t.Errorf("the record was given another label: %v %v", m, err)
+	}
+}
+
+// checked ends a run, and checks that its labels are joined again and that it replays.
+func checked(ctx context.Context, t *testing.T, rn *runner.Runner, run *runner.Run, st *sqlite.Store) *replay.Recording {
+	t.Helper()
 	if err := rn.Finish(ctx, run, tool.Completed); err != nil {
 		t.Fatal(err)
 	}
-	was, err := st.Run(ctx, id.String())
+	was, err := st.Run(ctx, run.ID.String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,13 +123,10 @@ func TestLabelsAreJoinedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m, err := rec.CheckLabels(ctx); m != nil || err != nil {
-		t.Errorf("%v %v", m, err)
+		t.Fatalf("%v %v", m, err)
 	}
-	if m := replaySession(t, st, id, list(t, stubs())); m != nil {
-		t.Errorf("the replay differs: %s", m)
+	if m := replaySession(t, st, run.ID, list(t, stubs())); m != nil {
+		t.Fatalf("the replay differs: %s", m)
 	}
-	rec.Run.Labels = []string{"other"}
-	if m, err := rec.CheckLabels(ctx); m == nil || m.Index != 1 || err != nil {
-		t.Errorf("the record was given another label: %v %v", m, err)
-	}
+	return rec
 }

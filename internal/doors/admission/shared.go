@@ -32,8 +32,8 @@ type part struct {
 	until time.Time
 }
 
-// NewShared makes buckets as NewRates does, which take keeps. Parts that processes still have
-// do not add to burst: the shared bucket is smaller by what it gains in partTime.
+// NewShared makes buckets as NewRates does; take keeps them. A process may still have a part when
+// the bucket is full again, so the bucket is smaller than burst: by the requests of one partTime.
 func NewShared(each float64, burst int, take func(ctx context.Context, key [32]byte, b store.Bucket, want int) (got int, wait time.Duration, err error)) *Shared {
 	s := &Shared{part: int(max(1, min(each/10, math.MaxInt32))), rates: take, parts: map[string]*part{}}
 	s.bucket = store.Bucket{Each: each, Most: burst}

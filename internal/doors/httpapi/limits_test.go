@@ -60,7 +60,7 @@ func TestLimitsAreOfTheRootGrantToo(t *testing.T) {
 		}
 		left = 0
 		s = server(t, w, func(o *httpapi.Options) { o.Limits.Rate, o.TakeRequests = 0, take })
-		wantStatus(t, get("/v1/agents").as("leaf0").of(s), 200) // without a rate nobody else is asked
+		wantStatus(t, get("/v1/agents").as("leaf0").of(s), 200) // without a rate, no bucket is shared
 	})
 	t.Run("kept answers", func(t *testing.T) {
 		w, n := newWorld(), &notes{all: map[string]store.RequestRecord{}}

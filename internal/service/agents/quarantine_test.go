@@ -98,7 +98,7 @@ func TestAQuarantinedSubAgentAnswersWithValuesAndReferences(t *testing.T) {
 		}
 	}
 	if m := p.next(s, write("out/asked", "mine")); m.Failed {
-		t.Errorf("a call gave its caller the label of what it was given: %s", m.Text)
+		t.Errorf("the context has the label of the call's argument: %s", m.Text)
 	}
 	p.replays(s)
 	if m := p.next(s, "{name: fs_read, args: {path: out/note}}"); m.Failed {

@@ -45,8 +45,8 @@ func outputIDOf(t *testing.T, m agent.Message) string {
 	return cut.ID
 }
 
-// A long output is given to another call without a second way through the model. Only outputs of
-// the session, and of what it is a fork of, can be.
+// A long output is given to another call without a second way through the model. It must be an
+// output of the session, or of one that the session is a fork of.
 func TestAnOutputIsAnArgumentOfAnotherCall(t *testing.T) {
 	p := newPlace(t, strings.NewReplacer("tokens: 100000", "tokens: 10000000", "calls: 40", "calls: 400").Replace(agentsPolicy), "")
 	text := strings.Repeat("line ~/1 of a long file\n", 2000)

@@ -54,7 +54,7 @@ type Before struct {
 	Tool   tool.ID
 	Args   tool.Args
 	Output string
-	Labels []string // that were recorded for what it reads
+	Labels []string // of the files and hosts that it reads
 }
 
 // The defaults of a file.

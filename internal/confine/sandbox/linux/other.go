@@ -50,7 +50,7 @@ func (b *Box) Contents(ctx context.Context, _ permit.Held, _ string, chain polic
 // Image finds none: no command runs here.
 func (b *Box) Image(policy.Limits, string) (*sandbox.Image, error) { return nil, nil }
 
-// Overlay refuses: there is no overlay file system here.
+// Overlay fails: this system has no overlay file system.
 func (b *Box) Overlay(lower, _, _ string) (int, error) {
 	return -1, fault.New(fault.SandboxMissing, "the changes to %q cannot be held on %s/%s", lower, runtime.GOOS, runtime.GOARCH).
 		WithHint("use Linux on amd64 or arm64, also in a virtual machine")

@@ -42,7 +42,7 @@ func New(c Config) *Box {
 	return &Box{conf: c}
 }
 
-// Warm does nothing: there is no process to prepare.
+// Warm does nothing.
 func (b *Box) Warm() {}
 
 // Close does nothing: every command has been waited for.
@@ -68,7 +68,7 @@ func (b *Box) Image(l policy.Limits, _ string) (*sandbox.Image, error) {
 	return nil, needsLinux("an image")
 }
 
-// Overlay refuses: there is no overlay file system here.
+// Overlay fails: this system has no overlay file system.
 func (b *Box) Overlay(string, string, string) (int, error) {
 	return -1, needsLinux("holding what a command writes")
 }

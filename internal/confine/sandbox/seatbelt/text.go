@@ -166,8 +166,7 @@ func (w *writer) of(m sandbox.Mount) string {
 	return w.filter("literal", m.Path)
 }
 
-// ancestors lets programs find their way to what they see: the folders above it are known
-// by name and cannot be listed.
+// ancestors lets programs look up the folders above each visible path. They cannot list them.
 func (w *writer) ancestors(p sandbox.Profile, own Own) {
 	seen := map[string]bool{"/": true}
 	add := func(at string) {

@@ -66,7 +66,8 @@ func TestATurnHasOneNode(t *testing.T) {
 	_ = a.Close() // fails: another node removed it
 }
 
-// TestATurnThatIsLeftIsAskedFor: its node could not record how it ended, and looks at it again.
+// A node that could not record the end of a turn leaves a request with it, and gets this request
+// at its next look.
 func TestATurnThatIsLeftIsAskedFor(t *testing.T) {
 	ctx, home := t.Context(), t.TempDir()
 	a := openWith(t, postgres.Options{Home: home})
@@ -84,7 +85,8 @@ func TestATurnThatIsLeftIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestAFencedNodeLeavesItsTurns: it may not have recorded how they ended, so another node goes on.
+// A fenced node may have been unable to record the end of its turns, so another node goes on with
+// them.
 func TestAFencedNodeLeavesItsTurns(t *testing.T) {
 	ctx, home := t.Context(), t.TempDir()
 	a := must(postgres.Open(ctx, postgres.Options{Home: home, URL: server.Schema(t, home), Lease: 400 * time.Millisecond}))
