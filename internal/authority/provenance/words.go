@@ -25,15 +25,19 @@ const (
 func join(a, b uint64) uint64 { return (a^a>>29)*mix ^ b }
 
 // What a byte of a text is. Bytes of other scripts are parts of words.
-type class uint8
+type class uint16
 
 const (
 	betweenWords class = 1 << iota
 	betweenLinks       // a URL ends before it
 	inWord             // parts a word in smaller ones: a mail address, a path, key=value
 	atEnds             // punctuation at the end of a word that is not part of it
-	digit
-	dot // or colon, which each URL has
+	dot                // or colon, which each URL has
+	digit              // of ASCII, as are the next two
+	capital
+	small
+	hyphen
+	wide // part of a character beyond ASCII
 )
 
 var classes = func() (c [256]class) {
@@ -51,6 +55,12 @@ var classes = func() (c [256]class) {
 	set(atEnds, ".:!?*_#=")
 	set(digit, "0123456789")
 	set(dot, ".:")
+	set(capital, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+	set(small, "abcdefghijklmnopqrstuvwxyz")
+	set(hyphen, "-")
+	for b := utf8.RuneSelf; b < len(c); b++ {
+		c[b] |= wide
+	}
 	return c
 }()
 
@@ -74,23 +84,30 @@ func fold(s string) string {
 	return norm.NFKC.String(s)
 }
 
-func ascii(s string) bool {
+func ascii(s string) bool { return of(s)&wide == 0 }
+
+// of is what the bytes of a text are, together.
+func of(s string) (has class) {
 	for i := 0; i < len(s); i++ {
-		if s[i] >= utf8.RuneSelf {
-			return false
-		}
+		has |= classes[s[i]]
 	}
-	return true
+	return has
 }
 
 // hash hashes a word without its case.
-func (x *Index) hash(word string) uint64 {
-	if !ascii(word) {
+func (x *Index) hash(word string) uint64 { return x.hashOf(word, of(word)) }
+
+// hashOf is hash for a word of which it is known what its bytes are.
+func (x *Index) hashOf(word string, has class) uint64 {
+	switch {
+	case has&wide != 0:
 		return maphash.String(x.seed, cases.Fold().String(word))
+	case has&capital == 0:
+		return maphash.String(x.seed, word)
 	}
 	x.buf = append(x.buf[:0], word...)
 	for i, c := range x.buf {
-		if c >= 'A' && c <= 'Z' {
+		if classes[c]&capital != 0 {
 			x.buf[i] = c + 'a' - 'A'
 		}
 	}
@@ -159,7 +176,7 @@ func (x *Index) text(s string, o uint32, how mode) {
 	before, line, n := uint64(0), uint64(0), 0
 	var accounts accountRun
 	scan{func(w string, has class) {
-		h := x.hash(w)
+		h := x.hashOf(w, has)
 		x.put(h, o, how)
 		if n > 0 && how >= trusts {
 			x.put(join(before^pairKind, h), o, how)
@@ -233,17 +250,13 @@ type accountRun struct {
 
 // add adds the next word, and reports whether the words so far end with an account number.
 func (a *accountRun) add(w string) bool {
-	digits, upper, plain := 0, true, len(w) <= 40
-	for i := 0; i < len(w) && plain; i++ {
-		switch c := w[i]; {
-		case c >= '0' && c <= '9':
-			digits++
-		case c >= 'a' && c <= 'z':
-			upper = false
-		default:
-			plain = c == '-' || c >= 'A' && c <= 'Z'
-		}
+	has, digits := class(0), 0
+	for i := 0; i < len(w); i++ {
+		c := classes[w[i]]
+		has |= c
+		digits += int(c / digit & 1)
 	}
+	plain, upper := len(w) <= 40 && has&^(digit|capital|small|hyphen) == 0, has&small == 0
 	group := plain && (digits > 0 || upper && len(w) <= 4) && len(w) <= 8
 	if !group || len(a.run) > 40 || digits == 0 && len(a.run) == 0 {
 		a.run, a.digits = a.run[:0], 0
