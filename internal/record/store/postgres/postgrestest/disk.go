@@ -80,9 +80,11 @@ func (d *Disk) release() {
 	}
 }
 
-// Fill leaves no room on the disk.
+// Fill leaves no room on the disk. The disk cannot be made smaller than what is on it, and the
+// server may write between the look and the change, so it is tried again.
 func (d *Disk) Fill() error {
-	return d.do(`mount -o remount,size=$(( $(df --output=used -k "$0" | tail -n 1) ))k "$0"`)
+	return d.do(`fill() { mount -o remount,size=$(( $(df --output=used -k "$0" | tail -n 1) ))k "$0"; }
+		for try in $(seq 50); do fill 2>/dev/null && exit; done; fill`)
 }
 
 // Free gives the disk its room again, and starts the server if it has ended.
