@@ -103,7 +103,7 @@ func (h *History) Lines() []string {
 		out = append(out, c.line())
 	}
 	if h.Partial {
-		out = append(out, "older records were not looked at")
+		out = append(out, "only the newest records of the 90 days before were looked at")
 	}
 	return out
 }
