@@ -134,7 +134,7 @@ func (s *section) setting(key string, id sectionID, settings ...setting) setting
 					}
 				}
 				if n.Kind == document.List {
-					p.Fail(n, path, "must be a mapping, not a list").Hint = "write " + key + ": {allow: [...]}, with allow, ask and deny lists"
+					p.Fail(n, path, "must be a mapping, not a list").Hint = "say what the list is, as in " + key + ": {allow: [...]}; a mapping can have the lists allow, ask and deny"
 					return
 				}
 				p.mapping(n, path, fields)
