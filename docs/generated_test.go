@@ -92,7 +92,10 @@ var (
 // command describes a command as its help does, and those below it.
 func command(t *testing.T, b *strings.Builder, words ...string) {
 	help := remit(t, append(slices.Clone(words), "--help")...)
-	text, rest, _ := strings.Cut(help, "\nExit status:")
+	text, rest := help, ""
+	if i := strings.LastIndex(help, "\nExit status"); i >= 0 {
+		text, rest = help[:i], help[i:]
+	}
 	_, usage, _ := strings.Cut(rest, "Usage:\n  ")
 	usage, rest, _ = strings.Cut(usage, "\n")
 	fmt.Fprintf(b, "### remit %s\n\n`%s`\n\n%s\n\n", strings.Join(words, " "), strings.TrimSuffix(usage, " [flags]"), strings.TrimSpace(text))

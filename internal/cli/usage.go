@@ -18,15 +18,26 @@ import (
 	"github.com/remitrun/remit/internal/service/clients"
 )
 
-// exitHelp is the part of every command's help that lists exit statuses.
-const exitHelp = `
+// The part of every command's help that lists exit statuses, and that of a command whose own
+// text names some.
+const (
+	exitHelp = `
 Exit status: 0 done · 1 a call failed · 2 invalid arguments, plan or policy
 3 denied · 4 verification or replay mismatch · 5 ledger error · 130 interrupted`
+	otherExitHelp = `
+Exit status otherwise: 0 done · 1 a call failed · 2 invalid arguments, plan or
+policy · 3 denied · 4 verification or replay mismatch · 5 ledger error
+130 interrupted`
+)
 
 // prepare completes the help and the argument checks of a command and its
 // subcommands.
 func prepare(c *cobra.Command) {
-	c.Long = strings.TrimSpace(c.Short+".\n\n"+strings.TrimSpace(c.Long)) + "\n" + exitHelp
+	exits := exitHelp
+	if strings.Contains(c.Long, "xit status") {
+		exits = otherExitHelp
+	}
+	c.Long = strings.TrimSpace(c.Short+".\n\n"+strings.TrimSpace(c.Long)) + "\n" + exits
 	args := c.Args
 	if args == nil {
 		args = cobra.ArbitraryArgs
