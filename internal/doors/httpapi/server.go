@@ -32,8 +32,17 @@ import (
 // Caller is the authenticated caller of a request.
 type Caller = callers.Caller
 
-// grantsOf gives the grants that the limits of a caller apply to.
-func grantsOf(c *Caller) []string { return []string{rootOf(c), c.Leaf} }
+// grantsOf gives what the limits of a caller apply to: the root grant, and the caller's own. A person
+// whom an identity provider knows has a root grant at each node, so the person stands for it.
+func grantsOf(c *Caller) []string {
+	switch root := rootOf(c); {
+	case c.Role == "":
+		return []string{root, c.Leaf}
+	case root == c.Leaf:
+		return []string{c.Person}
+	}
+	return []string{c.Person, c.Leaf}
+}
 
 func rootOf(c *Caller) string { return cmp.Or(c.Root, c.Leaf) }
 

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -71,11 +72,17 @@ func serve(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	q := app.ServeRequest{Listen: "127.0.0.1:0", Workspace: work, Policy: filepath.Join(dir, "policy.yaml"), Workers: os.Getenv("REMIT_TEST_WORKERS"),
+	q := app.ServeRequest{Listen: "127.0.0.1:0", Workspace: work, Policy: filepath.Join(dir, "policy.yaml"), Workers: os.Getenv("REMIT_TEST_WORKERS"), Hosts: []string{publicHost},
 		Ready: func(v app.Served) { fmt.Println("url", v.URL, v.Workers) }}
 	q.Limits.Refused, q.Limits.Rate, q.Limits.Drain = 1e6, 1e6, time.Second
+	if q.Limits.Burst, err = strconv.Atoi(os.Getenv("REMIT_TEST_BURST")); err == nil && q.Limits.Burst > 0 {
+		q.Limits.Rate = 1e-3 // no further request while a test runs
+	}
 	return a.Serve(ctx, q)
 }
+
+// publicHost is the name by which browsers know the nodes.
+const publicHost = "remit.test"
 
 // lease is that of nodes.
 const lease = time.Second
@@ -91,6 +98,7 @@ type fleet struct {
 	seen  func(string) // told of each effect before it is answered; may be nil
 
 	workers string // address at which nodes take workers; "": they take none
+	burst   int    // requests that nodes take of a grant at once, and no more later; 0: any number
 
 	mu      sync.Mutex
 	effects map[string]int           // by path
@@ -226,7 +234,7 @@ func (f *fleet) start() *node {
 // launch starts a node on a database, "" for the one of its settings. Without a URL it did not begin.
 func (f *fleet) launch(db string) *node {
 	f.Helper()
-	n := f.child("url ", "REMIT_TEST_NODE="+f.dir, "REMIT_TEST_DB="+db, "REMIT_TEST_WORKERS="+f.workers)
+	n := f.child("url ", "REMIT_TEST_NODE="+f.dir, "REMIT_TEST_DB="+db, "REMIT_TEST_WORKERS="+f.workers, "REMIT_TEST_BURST="+strconv.Itoa(f.burst))
 	n.url, n.far, _ = strings.Cut(n.url, " ")
 	if n.url == "" {
 		return n
@@ -289,25 +297,48 @@ func (n *node) kill() {
 // ask makes a request of the admin, or with another token.
 func (n *node) ask(method, path, body string, token ...string) (int, map[string]any) {
 	n.f.Helper()
+	headers := map[string]string{"Authorization": "Bearer " + append(token, n.f.token)[0], "Prefer": "respond-async"}
+	if body != "" {
+		headers["Content-Type"] = "application/json"
+	}
+	return n.request(method, path, body, headers)
+}
+
+// request makes a request, and reads the JSON of the answer.
+func (n *node) request(method, path, body string, headers map[string]string) (int, map[string]any) {
+	n.f.Helper()
 	r, err := http.NewRequestWithContext(n.f.Context(), method, n.url+path, strings.NewReader(body))
 	if err != nil {
 		n.f.Fatal(err)
 	}
-	r.Header.Set("Authorization", "Bearer "+append(token, n.f.token)[0])
-	if body != "" {
-		r.Header.Set("Content-Type", "application/json")
+	for name, value := range headers {
+		r.Header.Set(name, value)
 	}
-	r.Header.Set("Prefer", "respond-async")
-	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		n.f.Fatal(err)
-	}
-	defer func() { _ = res.Body.Close() }()
+	res, text := n.f.fetch(r)
 	var m map[string]any
-	if b, err := io.ReadAll(res.Body); err != nil || len(b) > 0 && json.Unmarshal(b, &m) != nil {
-		n.f.Fatalf("%s %s: %d %q %v", method, path, res.StatusCode, b, err)
+	if text != "" {
+		err = json.Unmarshal([]byte(text), &m)
+	}
+	if err != nil {
+		n.f.Fatalf("%s %s: %d %q %v", method, path, res.StatusCode, text, err)
 	}
 	return res.StatusCode, m
+}
+
+// fetch makes a request, and reads the answer. It follows no redirects.
+func (f *fleet) fetch(r *http.Request) (*http.Response, string) {
+	f.Helper()
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	res, err := client.Do(r)
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return res, string(text)
 }
 
 // must is ask with a wanted status.
