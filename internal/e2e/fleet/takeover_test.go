@@ -71,6 +71,29 @@ func TestAStoppedNodeDoesNothingMore(t *testing.T) {
 	verified(t, f)
 }
 
+// TestANewerRemitEndsANode: a newer Remit updates the tables in the middle of a call. The node ends
+// with an error that says so, and begins no further call.
+func TestANewerRemitEndsANode(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, twoActs)
+	a := f.start()
+	release := f.hold("/first")
+	a.send(a.session())
+	f.until("the first call", func() bool { return f.happened("/first") == 1 })
+	url := f.db.Schema(t, f.dir)
+	f.db.Count(t, url, "WITH m AS (DELETE FROM members), v AS (INSERT INTO schema_version VALUES(1000)) SELECT 0") // as a migration does
+	<-a.over
+	release()
+	if a.cmd.ProcessState.Success() || !strings.Contains(a.last, "E5005") || !strings.Contains(a.last, "newer Remit") {
+		t.Errorf("the node ended with %v: %q", a.cmd.ProcessState, a.last)
+	}
+	if n := f.happened("/second"); n != 0 {
+		t.Errorf("%d calls began after the update", n)
+	}
+	f.db.Count(t, url, "WITH v AS (DELETE FROM schema_version WHERE version = 1000) SELECT 0")
+	verified(t, f)
+}
+
 // TestNodesShareATurn: what is asked of one node holds on the other.
 func TestNodesShareATurn(t *testing.T) {
 	t.Parallel()

@@ -12,8 +12,18 @@ import (
 // SelectObjects is what schema.txt lists.
 const SelectObjects = selectObjects
 
-// Migrate makes or updates the tables, and moves no payloads.
-var Migrate = migrate
+// Migrate makes or updates the tables up to a version, and moves no payloads. Upgrade makes one
+// version of the one before.
+var (
+	Migrate = migrate
+	Upgrade = upgrade
+)
+
+// Version is that of the newest migration, SetupLock the lock of who migrates.
+const (
+	Version   = version
+	SetupLock = setupLock
+)
 
 // Last is the number of this node's last batch.
 func (s *Store) Last() int64 { return s.number.Load() }

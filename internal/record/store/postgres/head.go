@@ -56,7 +56,7 @@ func (d database) settle(ctx context.Context) (was settled, err error) {
 	})
 	switch {
 	case errors.Is(err, sql.ErrNoRows) || err == nil && was.number > sent:
-		d.fence(errRemoved())
+		d.fence(d.whyRemoved(ctx))
 		return was, d.fencedError()
 	case err != nil:
 		return was, err

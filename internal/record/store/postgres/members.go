@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,9 +14,7 @@ import (
 // join makes this node a member and begins to renew its lease.
 func (s *Store) join(ctx context.Context) error {
 	asked := s.clock()
-	_, err := s.durable.ExecContext(ctx, "WITH m AS (INSERT INTO members(id, lease_until, name) VALUES($1, clock_timestamp() + $2 * interval '1 microsecond', $3) RETURNING id) INSERT INTO heads(member, number, first) SELECT id, 0, 0 FROM m",
-		s.node, s.lease.Microseconds(), s.nodeName)
-	if err != nil {
+	if err := s.enter(ctx); err != nil {
 		return err
 	}
 	s.until.Store(asked + int64(s.lease))
@@ -24,6 +23,28 @@ func (s *Store) join(ctx context.Context) error {
 	s.beating.Go(func() { s.beat(beat) })
 	s.beating.Go(func() { s.keepParts(beat) })
 	return nil
+}
+
+// enter writes this node's row. A migration has the table for itself, so no node enters that does not
+// know the tables as they are.
+func (s *Store) enter(ctx context.Context) error {
+	tx, err := s.durable.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
+	if _, err := tx.ExecContext(ctx, "LOCK TABLE members IN ROW EXCLUSIVE MODE"); err != nil {
+		return err
+	}
+	if err := s.checkVersion(tx.QueryRowContext(ctx, selectVersion)); err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "WITH m AS (INSERT INTO members(id, lease_until, name) VALUES($1, clock_timestamp() + $2 * interval '1 microsecond', $3) RETURNING id) INSERT INTO heads(member, number, first) SELECT id, 0, 0 FROM m",
+		s.node, s.lease.Microseconds(), s.nodeName)
+	if err != nil {
+		return err
+	}
+	return tx.Commit()
 }
 
 // clock reads the monotonic clock, which no change of the time of day moves.
@@ -76,7 +97,7 @@ func (s *Store) beat(ctx context.Context) {
 			s.until.Store(asked + int64(s.lease))
 			s.watchServer(ctx)
 		case err == nil:
-			s.fence(errRemoved())
+			s.fence(s.whyRemoved(ctx))
 			return
 		case s.clock() > s.until.Load() && ctx.Err() == nil:
 			s.fence(errRemoved())
@@ -113,6 +134,17 @@ func (s *Store) leave() error {
 func (s *Store) fencedError() error {
 	if s.fenced.Load() {
 		return s.fencedBy
+	}
+	return errRemoved()
+}
+
+// whyRemoved says why this node is no member any more: another one has removed it, or a newer Remit
+// has updated the tables.
+func (s *Store) whyRemoved(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, s.lease/4)
+	defer stop()
+	if err := s.checkVersion(s.beats.QueryRowContext(ctx, selectVersion)); errors.Is(err, fault.StoreVersion) {
+		return err
 	}
 	return errRemoved()
 }

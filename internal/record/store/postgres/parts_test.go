@@ -227,7 +227,7 @@ func TestAnOlderLedgerIsMoved(t *testing.T) {
 UPDATE events e SET salt = p.salt, data = p.data FROM payloads p WHERE p.part = e.part AND p.seq = e.seq;
 ALTER TABLE events DROP COLUMN part; DROP TABLE payloads, dropped, moving, buckets; DROP FUNCTION remit_row_unless_erasing, remit_take_requests;
 DELETE FROM schema_version WHERE version >= 9; COMMIT`)) // as the eighth version was
-	must(0, postgres.Migrate(ctx, c))
+	must(0, postgres.Migrate(ctx, c, postgres.Version))
 	block := must(pgx.Connect(ctx, server.Schema(t, home)))
 	defer block.Close(ctx)
 	lock := must(block.Begin(ctx))

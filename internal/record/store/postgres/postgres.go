@@ -190,12 +190,9 @@ func (s *Store) open(ctx context.Context) error {
 		return err
 	}
 	s.read = open(s.config, map[string]string{"default_transaction_read_only": "on", "idle_in_transaction_session_timeout": "600000"}, 8)
-	if err := s.checkVersion(ctx, s.read); err != nil {
-		return err
-	}
 	if s.readOnly {
 		s.Store = s.tables()
-		return nil
+		return s.checkVersion(s.read.QueryRowContext(ctx, selectVersion))
 	}
 	s.durable = open(s.config, map[string]string{"synchronous_commit": "on"}, 4)
 	s.slow = open(s.config, map[string]string{"synchronous_commit": "off"}, 1)

@@ -14,7 +14,7 @@ import (
 var server *postgrestest.Server
 
 func TestMain(m *testing.M) {
-	if home := os.Getenv("REMIT_TEST_MOVE"); home != "" { // see TestAnOlderLedgerIsMoved
+	if home := os.Getenv("REMIT_TEST_MOVE"); home != "" { // as remit db migrate does
 		must(0, must(postgres.Open(context.Background(), postgres.Options{Home: home, URL: os.Getenv("REMIT_TEST_URL")})).MovePayloads(context.Background()))
 		os.Exit(0)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/pause"
 	"github.com/remitrun/remit/internal/base/wholefile"
 	"github.com/remitrun/remit/internal/record/store/tables"
 )
@@ -70,7 +71,10 @@ func (s *Store) lockSetup(ctx context.Context) (unlock func(), err error) {
 		file()
 	}
 	if _, err = conn.Exec(ctx, "SELECT pg_advisory_lock($1, hashtext(current_schema()))", setupLock); err == nil {
-		err = migrate(ctx, conn)
+		err = migrate(ctx, conn, version)
+	}
+	if err == nil {
+		err = s.checkVersion(conn.QueryRow(ctx, selectVersion))
 	}
 	if err == nil {
 		err = makeParts(ctx, conn, time.Now())
@@ -85,8 +89,9 @@ func (s *Store) lockSetup(ctx context.Context) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// migrate applies the missing migrations, each in a transaction.
-func migrate(ctx context.Context, conn *pgx.Conn) error {
+// migrate applies the missing migrations up to one of them, and waits until no node acts any more
+// that knew the tables as they were.
+func migrate(ctx context.Context, conn *pgx.Conn, upTo int64) error {
 	if _, err := conn.Exec(ctx, "CREATE TABLE IF NOT EXISTS schema_version(version bigint PRIMARY KEY)"); err != nil {
 		return err
 	}
@@ -94,23 +99,50 @@ func migrate(ctx context.Context, conn *pgx.Conn) error {
 	if err := conn.QueryRow(ctx, selectVersion).Scan(&is); err != nil {
 		return err
 	}
-	for is++; is <= version; is++ {
+	var leased time.Duration
+	for is++; is <= upTo; is++ {
 		statements, err := migrations.ReadFile(fmt.Sprintf("migrations/%d.sql", is))
 		if err != nil {
 			return err
 		}
-		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, string(statements)); err != nil {
-				return err
-			}
-			_, err := tx.Exec(ctx, "INSERT INTO schema_version VALUES($1)", is)
-			return err
-		})
+		left, err := upgrade(ctx, conn, is, string(statements))
 		if err != nil {
 			return err
 		}
+		leased = max(leased, left)
 	}
-	return nil
+	return pause.For(ctx, leased)
+}
+
+// upgrade applies all of one migration, or nothing. No node stays a member: those that are at work
+// know the tables as they were, and can write nothing any more. left is how long their leases
+// still last.
+func upgrade(ctx context.Context, conn *pgx.Conn, to int64, statements string) (left time.Duration, err error) {
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if to > 1 {
+			if left, err = removeNodes(ctx, tx); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.Exec(ctx, statements); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, "INSERT INTO schema_version VALUES($1)", to)
+		return err
+	})
+	return left, err
+}
+
+// removeNodes removes all nodes, and lets none join until the transaction has ended. It waits for
+// what they are writing, and locks in the same order as they do.
+func removeNodes(ctx context.Context, tx pgx.Tx) (left time.Duration, err error) {
+	if _, err := tx.Exec(ctx, "SELECT FROM log FOR UPDATE; LOCK TABLE members"); err != nil {
+		return 0, err
+	}
+	var micros int64
+	err = tx.QueryRow(ctx, `WITH m AS (DELETE FROM members RETURNING lease_until)
+SELECT coalesce(max(extract(epoch FROM lease_until - clock_timestamp()) * 1000000), 0)::bigint FROM m`).Scan(&micros)
+	return time.Duration(micros) * time.Microsecond, err
 }
 
 const selectVersion = "SELECT coalesce(max(version), 0) FROM schema_version"
@@ -217,10 +249,11 @@ func (s *Store) sealNew(ctx context.Context, db *sql.DB) error {
 	return tx.Commit()
 }
 
-// checkVersion refuses a database that has no ledger, or one of a newer Remit.
-func (s *Store) checkVersion(ctx context.Context, db *sql.DB) error {
+// checkVersion refuses a database that has no ledger, or one of a newer Remit. found is what
+// selectVersion gives.
+func (s *Store) checkVersion(found interface{ Scan(into ...any) error }) error {
 	var is int64
-	err := db.QueryRowContext(ctx, selectVersion).Scan(&is)
+	err := found.Scan(&is)
 	switch {
 	case isCode(err, "42P01") || err == nil && is == 0:
 		return fault.New(fault.StoreMissing, "the database %q has no ledger", s.name).ForOperator("make its tables with remit db migrate")
