@@ -26,8 +26,9 @@ func (s *Service) Cancel(ctx context.Context, by Caller, id string) (Session, er
 		}
 		t, err := l.reserve(ctx, by)
 		if err == nil {
-			defer l.free(t, stepRelease, nil, false)
-			return l.abandonTurn(ctx, by)
+			out, err := l.abandonTurn(ctx, by)
+			l.freeStopped(t, err)
+			return out, err
 		}
 		if stopped { // and another turn has started since, or Remit is ending
 			return s.Session(ctx, id)
@@ -67,6 +68,15 @@ func (l *session) reserve(ctx context.Context, by Caller) (*turn, error) {
 		return nil, err
 	}
 	return t, nil
+}
+
+// freeStopped frees the reservation of who has stopped the session's turn. If err kept that from
+// being recorded, the turn is left to be cancelled.
+func (l *session) freeStopped(t *turn, err error) {
+	if err != nil {
+		err = errors.Join(fault.New(fault.ToolCancelled, "the turn was cancelled"), err)
+	}
+	l.free(t, stepRelease, err, false)
 }
 
 // abandonTurn records that an interrupted turn will not be continued, if there is one.
@@ -163,14 +173,14 @@ func (s *Service) DeleteSession(ctx context.Context, by Caller, id string) error
 }
 
 // endSession ends a session for good: its turn, its run, its grant, and its sub-agents.
-func (s *Service) endSession(ctx context.Context, by Caller, r store.SessionRecord, d sessionDoc, remove bool) error {
+func (s *Service) endSession(ctx context.Context, by Caller, r store.SessionRecord, d sessionDoc, remove bool) (err error) {
 	l := s.acquire(r.ID)
 	defer s.release(l)
 	t, err := s.stopAndReserve(ctx, by, l)
 	if err != nil {
 		return err
 	}
-	defer l.free(t, stepRelease, nil, false)
+	defer func() { l.freeStopped(t, err) }()
 	children, err := s.o.Record.Sessions(ctx, store.SessionFilter{Parent: r.ID, PageFilter: store.PageFilter{Limit: maxChildren}})
 	if err != nil {
 		return err

@@ -219,10 +219,8 @@ func (s *Service) answer(ctx context.Context, a store.AskedTurn) {
 	case unused && a.Request == store.CancelTurn: // before it was continued; who asks may not wait any more
 		by, _ := callerOf(a) // only its name is needed
 		if t, err := l.reserve(ctx, by); err == nil {
-			if _, err = l.abandonTurn(ctx, by); err != nil { // a node that still asks looks again
-				err = errors.Join(fault.New(fault.ToolCancelled, "the turn was cancelled"), err)
-			}
-			l.free(t, stepRelease, err, false)
+			_, err = l.abandonTurn(ctx, by)
+			l.freeStopped(t, err) // a node that still asks looks again
 		}
 		return
 	case unused: // a turn that was taken over and has not begun

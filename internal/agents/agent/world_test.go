@@ -324,6 +324,7 @@ type world struct {
 	asked   chan bool // answers to what the policy asks; nil: nobody is there
 	revoked func()    // called when a grant is revoked; may be nil
 
+	turns    store.Turns // nil: there are no other nodes
 	idle     time.Duration
 	volatile bool // what is recorded need not survive a loss of power
 
@@ -374,7 +375,7 @@ func (w *world) serve() {
 		Lookup: func(id tool.ID) (runner.Entry, error) {
 			return runner.Entry{}, fault.New(fault.ToolUnknown, "no tool %q", id)
 		},
-		Idle: w.idle, Defaults: w.limits, Quota: store.Quota{Bytes: 1 << 20, Files: 100},
+		Turns: w.turns, Adopt: w.turns != nil, Idle: w.idle, Defaults: w.limits, Quota: store.Quota{Bytes: 1 << 20, Files: 100},
 	})
 }
 
