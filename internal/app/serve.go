@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
 	"time"
@@ -108,6 +109,12 @@ func (a *App) Serve(ctx context.Context, q ServeRequest) error {
 	if q.Ready != nil {
 		q.Ready(admin)
 	}
+	return answer(ctx, s, l, st)
+}
+
+// answer serves requests until ctx ends, or until this process may no longer act on the ledger,
+// which is an error.
+func answer(ctx context.Context, s *httpapi.Server, l net.Listener, st store.Backend) error {
 	ctx, release := database.WhileLeased(ctx, st)
 	defer release()
 	if err := s.Serve(ctx, l); err != nil {
@@ -145,21 +152,15 @@ func (a *App) inBackground(ctx context.Context, st store.Backend) (wait func()) 
 // server builds the server and what it serves. observe is shown the notices of runs; end ends
 // all of that.
 func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *webUI) (s *httpapi.Server, observe func(runner.Notice), end func(), err error) {
-	tracing, on, err := telemetry.ConfigFrom(a.Home.Lookup)
+	w, err := a.measure()
 	if err != nil {
-		return nil, nil, nil, fault.New(fault.Usage, "%v", err)
+		return nil, nil, nil, err
 	}
-	w := &measures.Runs{Metrics: telemetry.New(), Turns: &telemetry.Turns{}}
-	if on {
-		tracing.Version = a.Home.Version
-		w.Tracer = telemetry.NewTracer(tracing)
-		defer func() {
-			if err != nil {
-				w.Tracer.Close()
-			}
-		}()
-	}
-	w.Begin()
+	defer func() {
+		if err != nil {
+			w.Tracer.Close()
+		}
+	}()
 	st, err := a.Store(ctx)
 	if err != nil {
 		return nil, nil, nil, err
@@ -207,6 +208,21 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *
 		return nil, nil, nil, err
 	}
 	return s, w.Notice, end, nil
+}
+
+// measure begins to measure runs, and to trace them where the environment asks for it.
+func (a *App) measure() (*measures.Runs, error) {
+	tracing, on, err := telemetry.ConfigFrom(a.Home.Lookup)
+	if err != nil {
+		return nil, fault.New(fault.Usage, "%v", err)
+	}
+	w := &measures.Runs{Metrics: telemetry.New(), Turns: &telemetry.Turns{}}
+	if on {
+		tracing.Version = a.Home.Version
+		w.Tracer = telemetry.NewTracer(tracing)
+	}
+	w.Begin()
+	return w, nil
 }
 
 // hidden takes this machine's folders out of messages.

@@ -14,13 +14,8 @@ import (
 	"github.com/remitrun/remit/internal/base/wholefile"
 )
 
-func (s *session) authorityCmd() *cobra.Command {
-	var file, dir, who, tests, page string
-	var diff bool
-	c := &cobra.Command{
-		Use:   "authority [FROM TO | OLD NEW]",
-		Short: "Ask what a policy allows as a whole",
-		Long: `Answers whether what is at FROM can get to TO, over all holders that the policy
+// authorityHelp is the help of remit authority.
+const authorityHelp = `Answers whether what is at FROM can get to TO, over all holders that the policy
 names, all tools, and all paths, hosts and commands at once. FROM and TO are
 holders (agent:docs), or sections with an entry as in policies: 'files src/**',
 'network *', 'commands git push **', 'tools mcp:mail:*', 'models openai/*'. FROM
@@ -38,7 +33,15 @@ Without arguments it is a table of the questions that are asked first. Without
 --who shows who can do something, --tests checks a file of expected answers
 (exit status 1 if one is wrong), and --diff shows what the policy NEW opens that
 OLD does not (4 if it opens something).
-`,
+`
+
+func (s *session) authorityCmd() *cobra.Command {
+	var file, dir, who, tests, page string
+	var diff bool
+	c := &cobra.Command{
+		Use:   "authority [FROM TO | OLD NEW]",
+		Short: "Ask what a policy allows as a whole",
+		Long:  authorityHelp,
 		Example: `  remit authority
   remit authority 'files private/**' 'network *' --html ways.html
   remit authority agent:docs 'files.write ~/.ssh/**' -p policy.yaml

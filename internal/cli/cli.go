@@ -18,6 +18,7 @@ import (
 	"github.com/remitrun/remit/internal/app"
 	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/base/garbage"
+	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/home"
 )
 
@@ -243,6 +244,16 @@ func (s *session) open() (*app.App, error) {
 		return nil, err
 	}
 	return a, a.LedgerPresent()
+}
+
+// reader is open with the ledger, to be read.
+func (s *session) reader(ctx context.Context) (*app.App, store.Backend, error) {
+	a, err := s.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	st, err := a.Reader(ctx)
+	return a, st, err
 }
 
 // useHome pins $REMIT_HOME, and with it the ledger's file. The environment of a command that

@@ -33,11 +33,7 @@ which are not listed. With PATH, lists the file, or the files in the folder.
 				}
 				q.Below = path
 			}
-			a, err := s.open()
-			if err != nil {
-				return err
-			}
-			st, err := a.Reader(cmd.Context())
+			_, st, err := s.reader(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -119,11 +119,7 @@ is started at most once.
   remit queue work --until-empty`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			a, err := s.open()
-			if err != nil {
-				return err
-			}
-			st, err := a.Reader(cmd.Context())
+			_, st, err := s.reader(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -328,11 +324,7 @@ no process worked on the queue, one run is queued.
   remit schedule remove nightly`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			a, err := s.open()
-			if err != nil {
-				return err
-			}
-			st, err := a.Reader(cmd.Context())
+			_, st, err := s.reader(cmd.Context())
 			if err != nil {
 				return err
 			}

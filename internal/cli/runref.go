@@ -68,11 +68,7 @@ func (s *session) runID(ctx context.Context, word string) (string, error) {
 		return "", fault.New(fault.Usage, "%q is not a valid run; expected @1 to @%d, counted from the newest", word, maxBack).
 			WithHint("remit runs lists them in this order")
 	}
-	a, err := s.open()
-	if err != nil {
-		return "", err
-	}
-	st, err := a.Reader(ctx)
+	_, st, err := s.reader(ctx)
 	if err != nil {
 		return "", err
 	}

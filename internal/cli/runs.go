@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,41 +38,7 @@ Those are hidden unless they failed; --all and --tool show them.
   remit runs --failed --since 24h
   remit runs --tool shell.run --limit 50`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			a, err := s.open()
-			if err != nil {
-				return err
-			}
-			if f.unknown {
-				return s.printUnknown(cmd.Context(), a, f.limit)
-			}
-			st, err := a.Reader(cmd.Context())
-			if err != nil {
-				return err
-			}
-			filter, err := f.filter(time.Now())
-			if err != nil {
-				return err
-			}
-			if f.before != "" {
-				id, err := s.runID(cmd.Context(), f.before)
-				if err != nil {
-					return err
-				}
-				r, err := st.Run(cmd.Context(), id)
-				if err != nil {
-					return err
-				}
-				filter.Before = r.Seq
-			}
-			filter.Limit++ // one more tells whether there is a next page
-			runs, err := st.Runs(cmd.Context(), filter)
-			if err != nil {
-				return err
-			}
-			more := len(runs) > f.limit
-			return s.printRuns(runs[:min(len(runs), f.limit)], more)
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.listRuns(cmd.Context(), f) },
 	}
 	fl := c.Flags()
 	fl.StringVar(&f.status, "status", "", "only runs with this `STATUS`: running, completed, denied, failed, timeout, cancelled or interrupted")
@@ -85,6 +52,39 @@ Those are hidden unless they failed; --all and --tool show them.
 	fl.BoolVar(&f.unknown, "unknown", false, "list the calls that may or may not have taken effect, see remit settle")
 	fl.IntVar(&f.limit, "limit", 20, "maximum number of runs")
 	return c
+}
+
+// listRuns prints a page of the runs that the flags ask for.
+func (s *session) listRuns(ctx context.Context, f filterFlags) error {
+	a, st, err := s.reader(ctx)
+	if err != nil {
+		return err
+	}
+	if f.unknown {
+		return s.printUnknown(ctx, a, f.limit)
+	}
+	filter, err := f.filter(time.Now())
+	if err != nil {
+		return err
+	}
+	if f.before != "" {
+		id, err := s.runID(ctx, f.before)
+		if err != nil {
+			return err
+		}
+		r, err := st.Run(ctx, id)
+		if err != nil {
+			return err
+		}
+		filter.Before = r.Seq
+	}
+	filter.Limit++ // one more tells whether there is a next page
+	runs, err := st.Runs(ctx, filter)
+	if err != nil {
+		return err
+	}
+	more := len(runs) > f.limit
+	return s.printRuns(runs[:min(len(runs), f.limit)], more)
 }
 
 func (f filterFlags) filter(now time.Time) (store.RunFilter, error) {

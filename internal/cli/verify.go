@@ -81,11 +81,7 @@ the events and keys/ do not both have.
 }
 
 func (s *session) verify(ctx context.Context, f verifyFlags, args []string) error {
-	a, err := s.open()
-	if err != nil {
-		return err
-	}
-	st, err := a.Reader(ctx)
+	a, st, err := s.reader(ctx)
 	if err != nil {
 		return err
 	}

@@ -25,11 +25,7 @@ func (s *session) witnessCmd() *cobra.Command {
   remit witness key`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			a, err := s.open()
-			if err != nil {
-				return err
-			}
-			st, err := a.Reader(cmd.Context())
+			a, st, err := s.reader(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -61,7 +61,7 @@ func ResolveLinks(chain policy.Chain, nodes []*sandbox.Node) { resolveLinks(chai
 
 // SurveyUpTo is a survey with a bound of its own.
 func SurveyUpTo(most int, chain policy.Chain, root string) error {
-	s := survey{names: sandbox.NewNames(chain), most: most, left: most}
+	s := survey{names: sandbox.NewNames(chain), count: sandbox.Count{Most: most}}
 	_, err := s.look(context.Background(), []string{root}, nil)
 	return err
 }

@@ -21,9 +21,6 @@ import (
 // since a path has at most 4096 bytes.
 const maxSurveyPath = 3500
 
-// maxSurvey bounds how many names one survey looks at.
-const maxSurvey = 5_000_000
-
 // settleTime is longer than the unit in which any file system of [dated] counts
 // time: a folder that changes twice within one unit keeps its change time.
 const settleTime = 2 * time.Second
@@ -36,9 +33,8 @@ type survey struct {
 	layers *layers
 	system map[string]bool // folders of the system
 	keep   []string        // paths that stay in the survey, with the folders around them
-	most   int             // names that it may look at
-	left   int             // how many of them are left
-	listed int             // folders that were listed
+	count  sandbox.Count
+	listed int // folders that were listed
 
 	changed map[string]bool // by path: it, or a folder in it, differs from the survey before; nil: not compared
 	anew    int             // folders around the present one that are listed anew
@@ -129,7 +125,7 @@ func (s *survey) look(ctx context.Context, roots []string, before []*folder) ([]
 			continue
 		}
 		out = slices.DeleteFunc(out, func(f *folder) bool { return covers(real, f.name) })
-		out = append(out, &folder{name: real, kind: kindOf(st.Mode().Type()), listed: true})
+		out = append(out, &folder{name: real, kind: sandbox.KindOf(st.Mode().Type()), listed: true})
 	}
 	for i, f := range out {
 		if f.kind != sandbox.FolderNode {
@@ -164,16 +160,15 @@ func (s *survey) folder(ctx context.Context, name, p string, in, before *folder)
 	if !ok {
 		return f, nil
 	}
-	if s.left -= len(entries); s.left < 0 {
-		return nil, fault.New(fault.SandboxMissing, "the folders that the policy's file rules name hold too many names to look through: more than %d, up to %q", s.most, p).
-			WithHint("name narrower folders in files.read and files.write")
+	if err := s.count.Add(p, len(entries)); err != nil {
+		return nil, err
 	}
 	s.listed++
 	f.listed, f.rating = true, s.names.Rate(p, in == nil)
 	s.anew++
 	defer func() { s.anew-- }()
 	for _, e := range entries {
-		if kind := kindOf(e.Type()); kind != sandbox.FolderNode {
+		if kind := sandbox.KindOf(e.Type()); kind != sandbox.FolderNode {
 			f.others = append(f.others, other{e.Name(), kind})
 			continue
 		}
@@ -256,18 +251,6 @@ func readFolder(at string) (entries []fs.DirEntry, ok bool) {
 	defer func() { _ = f.Close() }() // it was only read
 	entries, err = f.ReadDir(-1)
 	return entries, err == nil
-}
-
-func kindOf(mode fs.FileMode) sandbox.NodeKind {
-	switch {
-	case mode.IsRegular():
-		return sandbox.FileNode
-	case mode.IsDir():
-		return sandbox.FolderNode
-	case mode&fs.ModeSymlink != 0:
-		return sandbox.LinkNode
-	}
-	return sandbox.SpecialNode
 }
 
 // enterable reports whether a command may list a folder and use what is in it. As

@@ -96,7 +96,7 @@ func (b *Box) survey(ctx context.Context, in *sandbox.Inputs, l *layers) (findin
 	if remembered && known.trees == nil {
 		known.trees = b.readKept(in, system)
 	}
-	s := survey{names: known.names, layers: l, since: time.Now().Add(-b.surveys.settle), system: map[string]bool{}, most: maxSurvey, left: maxSurvey, keep: []string{in.Held, in.State, in.Chain.Own()}}
+	s := survey{names: known.names, layers: l, since: time.Now().Add(-b.surveys.settle), system: map[string]bool{}, count: sandbox.Count{Most: sandbox.MaxSurvey}, keep: []string{in.Held, in.State, in.Chain.Own()}}
 	for _, m := range system {
 		s.system[m.Path] = true
 		s.keep = append(s.keep, m.Path)

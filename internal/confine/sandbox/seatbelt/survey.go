@@ -2,7 +2,6 @@ package seatbelt
 
 import (
 	"context"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -15,21 +14,18 @@ import (
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
-// maxSurvey bounds how many names one survey looks at.
-const maxSurvey = 5_000_000
-
 // survey finds the names below some roots that the policies tell from the names around
 // them, without following links.
 type survey struct {
 	names  *sandbox.Names
 	system []string // folders that are shown whole, which it does not look into
 	keep   []string // paths that stay in the survey, with the folders around them
-	left   int      // names that it may still look at
+	count  sandbox.Count
 }
 
 // fill looks at the files that a command's policies speak of.
 func fill(ctx context.Context, in *sandbox.Inputs) error {
-	s := survey{names: sandbox.NewNames(in.Chain), system: unwritable(in.Chain, in.System), left: maxSurvey}
+	s := survey{names: sandbox.NewNames(in.Chain), system: unwritable(in.Chain, in.System), count: sandbox.Count{Most: sandbox.MaxSurvey}}
 	s.keep = slices.DeleteFunc(append(slices.Clone(s.system), in.State, in.Chain.Own()), func(p string) bool { return p == "" })
 	roots := slices.Concat(sandbox.RootsOf(in.Chain, tool.FileRead), sandbox.RootsOf(in.Chain, tool.FileWrite))
 	var err error
@@ -63,7 +59,7 @@ func (s *survey) look(ctx context.Context, roots []string) (out []*sandbox.Node,
 			continue
 		}
 		out = slices.DeleteFunc(out, func(n *sandbox.Node) bool { return sandbox.Within(n.Path, real) })
-		out = append(out, &sandbox.Node{Path: real, Kind: kindOf(st.Mode().Type())})
+		out = append(out, &sandbox.Node{Path: real, Kind: sandbox.KindOf(st.Mode().Type())})
 	}
 	for i, n := range out {
 		if n.Kind != sandbox.FolderNode {
@@ -91,14 +87,13 @@ func (s *survey) folder(ctx context.Context, p string, around *sandbox.Rating) (
 	if err != nil {
 		return n, false, nil //nolint:nilerr // what is in it stays out of sight
 	}
-	if s.left -= len(entries); s.left < 0 {
-		return nil, false, fault.New(fault.SandboxMissing, "the folders that the policy's file rules name hold too many names to look through: more than %d, up to %q", maxSurvey, p).
-			WithHint("name narrower folders in files.read and files.write")
+	if err := s.count.Add(p, len(entries)); err != nil {
+		return nil, false, err
 	}
 	n.Complete = true
 	rating := s.names.Rate(p, around == nil)
 	for _, e := range entries {
-		at, kind := path.Join(p, e.Name()), kindOf(e.Type())
+		at, kind := path.Join(p, e.Name()), sandbox.KindOf(e.Type())
 		if kind == sandbox.FolderNode {
 			sub, same, err := s.folder(ctx, at, &rating)
 			if err != nil {
@@ -114,18 +109,6 @@ func (s *survey) folder(ctx context.Context, p string, around *sandbox.Rating) (
 	alike = around != nil && len(n.Children) == 0 && rating.Like(*around) && !sandbox.OfRepository(path.Dir(p), path.Base(p)) &&
 		!slices.ContainsFunc(s.keep, func(k string) bool { return sandbox.Within(k, p) })
 	return n, alike, nil
-}
-
-func kindOf(mode fs.FileMode) sandbox.NodeKind {
-	switch {
-	case mode.IsRegular():
-		return sandbox.FileNode
-	case mode.IsDir():
-		return sandbox.FolderNode
-	case mode&fs.ModeSymlink != 0:
-		return sandbox.LinkNode
-	}
-	return sandbox.SpecialNode
 }
 
 // resolveLinks finds where each link leads whose name the policies close in part.

@@ -23,16 +23,18 @@ import (
 func Queue(t *testing.T, open OpenStore) {
 	t.Helper()
 	for name, run := range map[string]func(t *testing.T, open OpenStore){
-		"a queued run comes back with all it is to do":      queueKeeps,
-		"runs start by priority, then by time":              queueOrder,
-		"a run is started once, by one of two stores":       queueStartsOnce,
-		"a full queue refuses, with a number":               queueFull,
-		"a unique key is of one owner and one run":          queueUnique,
-		"slots bound the runs at once, until they end":      queueSlots,
-		"a slot of a dead owner's run is free again":        queueSlotOfDead,
-		"runs are cancelled, refused, postponed and paused": queueChanges,
-		"a schedule fires once for each of its times":       queueSchedules,
-		"tokens are kept encrypted, and not for long":       queueTokens,
+		"a queued run comes back with all it is to do":    queueKeeps,
+		"runs start by priority, then by time":            queueOrder,
+		"a run is started once, by one of two stores":     queueStartsOnce,
+		"a full queue refuses, with a number":             queueFull,
+		"a unique key is of one owner and one run":        queueUnique,
+		"slots bound the runs at once, until they end":    queueSlots,
+		"a slot of a dead owner's run is free again":      queueSlotOfDead,
+		"runs are cancelled, refused and postponed":       queueChanges,
+		"the queue is paused and goes on":                 queuePauses,
+		"a schedule has one name, and changes by version": queueSchedules,
+		"a schedule fires once for each of its times":     queueFires,
+		"tokens are kept encrypted, and not for long":     queueTokens,
 	} {
 		t.Run(name, func(t *testing.T) { run(t, open) })
 	}
@@ -365,6 +367,12 @@ func queueChanges(t *testing.T, open OpenStore) {
 	put(t, s, finish(begun(t, a, q), tool.Completed))
 	refusedWith(t, "to cancel what ended", change(q, ledger.QueueCancelled, nil), fault.Conflict)
 	refusedWith(t, "an unknown one", change(toQueue(nil), ledger.QueueCancelled, nil), fault.RunUnknown)
+	sound(t, s)
+}
+
+func queuePauses(t *testing.T, open OpenStore) {
+	ctx := context.Background()
+	s, a := openQueue(t, open, t.TempDir())
 	for _, paused := range []bool{true, true, false, true} {
 		err := a.PauseQueue(ctx, paused, "user:ann")
 		if is, rerr := a.QueueIsPaused(ctx); err != nil || rerr != nil || is != paused {
@@ -377,14 +385,18 @@ func queueChanges(t *testing.T, open OpenStore) {
 	sound(t, s)
 }
 
+// nightly is a schedule that fires at a time.
+func nightly(at time.Time) store.Schedule {
+	c := store.Schedule{ID: uuid.Must(uuid.NewV7()), Name: "nightly", Cron: "0 3 * * *", Zone: "UTC", Next: at, Principal: "user:ann", Workspace: "/w", Priority: 3, By: "user:ann", Saved: at, RunName: "plan", Session: uuid.New(), Task: toQueue(nil).Task}
+	c.Task.Token = "secret"
+	return c
+}
+
 func queueSchedules(t *testing.T, open OpenStore) {
 	ctx, home := context.Background(), t.TempDir()
 	s, a := openQueue(t, open, home)
 	_, b := openQueue(t, open, home)
-	now := ledger.Time(base)
-	q := toQueue(nil)
-	c := store.Schedule{ID: uuid.Must(uuid.NewV7()), Name: "nightly", Cron: "0 3 * * *", Zone: "UTC", Next: now, Principal: "user:ann", Workspace: "/w", Priority: 3, By: "user:ann", Saved: now, RunName: "plan", Session: uuid.New(), Task: q.Task}
-	c.Task.Token = "secret"
+	c := nightly(ledger.Time(base))
 	saved, err := a.SaveSchedule(ctx, c)
 	if err != nil {
 		t.Fatal(err)
@@ -396,15 +408,36 @@ func queueSchedules(t *testing.T, open OpenStore) {
 	if d := cmp.Diff(saved, got); d != "" || got.Version != 1 {
 		t.Errorf("(-saved +read)\n%s", d)
 	}
-	other := c
-	other.ID = uuid.Must(uuid.NewV7())
-	_, err = a.SaveSchedule(ctx, other)
+	_, err = a.SaveSchedule(ctx, nightly(c.Next))
 	refusedWith(t, "a second one of the name", err, fault.Conflict)
+	stale := got
+	stale.Version = 0
+	_, err = a.SaveSchedule(ctx, stale)
+	refusedWith(t, "an old version", err, fault.Stale)
+	got.Deleted = true
+	if _, err := a.SaveSchedule(ctx, got); err != nil {
+		t.Fatal(err)
+	}
+	_, err = a.Schedule(ctx, "nightly")
+	refusedWith(t, "a deleted one", err, fault.NotFound)
+	sound(t, s)
+}
+
+func queueFires(t *testing.T, open OpenStore) {
+	ctx, home := context.Background(), t.TempDir()
+	s, a := openQueue(t, open, home)
+	_, b := openQueue(t, open, home)
+	now := ledger.Time(base)
+	q := nightly(now)
+	c, err := a.SaveSchedule(ctx, q)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var wg sync.WaitGroup
 	var fired atomic.Int32
 	for i := range 4 {
 		wg.Go(func() {
-			err := []store.Queue{a, b}[i%2].FireSchedule(ctx, got, now.Add(time.Hour), uuid.Must(uuid.NewV7()), now, store.QueueRoom{})
+			err := []store.Queue{a, b}[i%2].FireSchedule(ctx, c, now.Add(time.Hour), uuid.Must(uuid.NewV7()), now, store.QueueRoom{})
 			if err == nil {
 				fired.Add(1)
 			} else {
@@ -438,15 +471,6 @@ func queueSchedules(t *testing.T, open OpenStore) {
 	if runs, err := a.QueuedRuns(ctx, store.QueueFilter{Schedule: &again}); err != nil || len(runs) != 1 || runs[0].ID != list[0].ID {
 		t.Errorf("the schedule's runs are %+v, %v", runs, err)
 	}
-	stale := got
-	_, err = a.SaveSchedule(ctx, func() store.Schedule { stale.Version = 0; return stale }())
-	refusedWith(t, "an old version", err, fault.Stale)
-	got.Deleted = true
-	if _, err := a.SaveSchedule(ctx, got); err != nil {
-		t.Fatal(err)
-	}
-	_, err = a.Schedule(ctx, "nightly")
-	refusedWith(t, "a deleted one", err, fault.NotFound)
 	sound(t, s)
 }
 
