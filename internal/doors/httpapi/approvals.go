@@ -125,6 +125,11 @@ func (s *Server) approvals() {
 		h, err := s.o.Approvals.QuestionHistory(ctx, in.ID, viewer{s, in.who})
 		return &struct{ Body approval.History }{h}, err
 	})
+	s.answerApprovals()
+}
+
+// answerApprovals serves the answers to questions.
+func (s *Server) answerApprovals() {
 	type yes struct {
 		asked
 		ApprovalPath

@@ -136,6 +136,12 @@ func (s *Server) action(pattern, file string, do action) {
 	})
 }
 
+// form serves a page, and the posts of its form.
+func (s *Server) form(path, file string, h handler, do action) {
+	s.page("GET "+path, file, h)
+	s.action("POST "+path, file, do)
+}
+
 // refused answers with an error of the API. A grant that can no longer be used signs out.
 func (s *Server) refused(x *exchange, err error) {
 	p := problemOf(err)
