@@ -77,8 +77,9 @@ func (m mask) header(h http.Header) {
 type masked struct {
 	io.ReadCloser
 	mask  mask
-	ready []byte // to be given out
-	held  []byte // may be the beginning of a secret
+	first [256]bool // the bytes that a secret can begin with
+	ready []byte    // to be given out
+	held  []byte    // may be the beginning of a secret
 	err   error
 }
 
@@ -86,7 +87,11 @@ func (m mask) body(b io.ReadCloser) io.ReadCloser {
 	if len(m) == 0 {
 		return b
 	}
-	return &masked{ReadCloser: b, mask: m}
+	r := &masked{ReadCloser: b, mask: m}
+	for _, s := range m {
+		r.first[s[0]] = true
+	}
+	return r
 }
 
 func (r *masked) Read(p []byte) (int, error) {
@@ -118,7 +123,11 @@ func (r *masked) take(b []byte, err error) {
 		case secret > 0:
 			r.ready, b = append(r.ready, hidden...), b[secret:]
 		default:
-			r.ready, b = append(r.ready, b[0]), b[1:]
+			n := 1
+			for n < len(b) && !r.first[b[n]] {
+				n++
+			}
+			r.ready, b = append(r.ready, b[:n]...), b[n:]
 		}
 	}
 }
