@@ -17,8 +17,8 @@ import (
 	_ "github.com/remitrun/remit/internal/cli" // a changed command is a reason to test again
 )
 
-// binary is remit, built from this source.
-var binary string
+// binary is remit, built from this source, and folder the one that it is in.
+var binary, folder string
 
 // soak asks for the long way of each test. What a test itself reads counts for
 // whether its result can be reused.
@@ -27,7 +27,7 @@ func soak() bool { return os.Getenv("REMIT_SOAK") != "" }
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if f := flag.Lookup("rapid.checks"); f != nil && f.Value.String() == f.DefValue {
-		_ = f.Value.Set(map[bool]string{false: "15", true: "100"}[soak()]) // each starts a process
+		_ = f.Value.Set(map[bool]string{false: "6", true: "100"}[soak()]) // each starts a process
 	}
 	os.Exit(run(m))
 }
@@ -39,8 +39,12 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	binary = filepath.Join(dir, "remit")
-	build := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-o", binary, "github.com/remitrun/remit/cmd/remit")
+	if folder, err = filepath.EvalSymlinks(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	binary = filepath.Join(folder, "remit")
+	build := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, "github.com/remitrun/remit/cmd/remit")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "remit cannot be built: %v\n%s", err, out)

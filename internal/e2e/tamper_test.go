@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,8 +35,27 @@ type recordedWorld struct {
 	long   string // a run of many calls
 }
 
+// prepared is the world that newRecorded copies, made by the first test that needs one.
+var prepared struct {
+	once sync.Once
+	*recordedWorld
+}
+
+// newRecorded returns a world whose home is a copy of the prepared one's. All share the
+// workspace.
 func newRecorded(t *testing.T) *recordedWorld {
-	w := &recordedWorld{world: newWorld(t).durability("process").serve()}
+	t.Helper()
+	prepared.once.Do(func() { prepared.recordedWorld = recordWorld(t) })
+	p := prepared.recordedWorld
+	if p == nil {
+		t.Fatal("the world was not made: the first test that needed it says why")
+	}
+	return &recordedWorld{world: p.copied(t), policy: p.policy, mixed: p.mixed, second: p.second, long: p.long}
+}
+
+// recordWorld makes the world in the folder of this program, so that it outlives the test.
+func recordWorld(t *testing.T) *recordedWorld {
+	w := &recordedWorld{world: worldIn(t, filepath.Join(folder, "recorded")).durability("process").serve()}
 	w.fill()
 	policy := strings.Replace(differentialPolicy, "max_bytes: 16KiB", "max_bytes: 1MiB", 1)
 	w.policy = w.beside("policy.yaml", fmt.Sprintf(policy, w.server))
@@ -262,22 +282,26 @@ func tables(t *testing.T, db *sql.DB) []table {
 
 func (tb table) where() string { return strings.Join(tb.key, " = ? AND ") + " = ?" }
 
-// rows gives the keys of some rows, spread over all of them.
-func (tb table) rows(t *testing.T, db *sql.DB) [][]any {
+// rows returns the keys of some rows, spread over all of them: for column number n one of
+// four, in the long way 16.
+func (tb table) rows(t *testing.T, db *sql.DB, n int) [][]any {
 	t.Helper()
 	all := query(t, db, "SELECT "+strings.Join(tb.key, ", ")+" FROM "+tb.name+" ORDER BY 1")
 	most := 4
 	if soak() {
 		most = 16
 	}
-	if len(all) <= most {
-		return all
+	some := all
+	if len(all) > most {
+		some = [][]any{all[0], all[1]}
+		for i := 2; i < most; i++ {
+			some = append(some, all[1+(i-1)*(len(all)-2)/(most-2)])
+		}
 	}
-	out := [][]any{all[0], all[1]}
-	for i := 2; i < most; i++ {
-		out = append(out, all[1+(i-1)*(len(all)-2)/(most-2)])
+	if soak() {
+		return some
 	}
-	return out
+	return some[n%len(some):][:1]
 }
 
 // flip changes one byte, or one bit of a number.
@@ -339,10 +363,10 @@ func TestVerifyNamesEachFlippedByte(t *testing.T) {
 	}
 	flips := 0
 	for _, tb := range tables(t, db) {
-		for _, col := range tb.columns {
-			for i, key := range tb.rows(t, db) {
+		for n, col := range tb.columns {
+			for i, key := range tb.rows(t, db, n) {
 				was := query(t, db, "SELECT "+col+" FROM "+tb.name+" WHERE "+tb.where(), key...)[0][0]
-				is := flip(was, i*7+len(tb.name)+len(col))
+				is := flip(was, (n+i)*7+len(tb.name)+len(col))
 				if _, err := db.ExecContext(t.Context(), "UPDATE "+tb.name+" SET "+col+" = ? WHERE "+tb.where(), append([]any{is}, key...)...); err != nil {
 					continue // the schema itself does not let it happen
 				}
@@ -364,56 +388,84 @@ func TestVerifyNamesEachFlippedByte(t *testing.T) {
 	t.Logf("%d flips", flips)
 }
 
-// TestTheCommandNamesWhatWasChanged changes one row of each table and column in
-// files of their own, and has the command look at them.
+// forgery is a change behind the product's back, and the table that verify must name.
+type forgery struct {
+	name, table string
+	do          func(db *sql.DB)
+}
+
+// columnsChanged changes each column of the table's last row.
+func (tb table) columnsChanged(t *testing.T) (all []forgery) {
+	for _, col := range tb.columns {
+		all = append(all, forgery{tb.name + "." + col, tb.name, func(db *sql.DB) {
+			was := query(t, db, "SELECT "+col+" FROM "+tb.name+" WHERE "+tb.last())[0][0]
+			if _, err := db.ExecContext(t.Context(), "UPDATE "+tb.name+" SET "+col+" = ? WHERE "+tb.last(), flip(was, 3)); err != nil {
+				execute(t, db, "DELETE FROM "+tb.name+" WHERE "+tb.last())
+			}
+		}})
+	}
+	return all
+}
+
+// rowsChanged deletes the last row or all rows, or adds one.
+func (tb table) rowsChanged(t *testing.T) []forgery {
+	named := tb.name
+	if tb.name == "events" {
+		named = "log" // which says how many there were
+	}
+	all := []forgery{
+		{tb.name + ": the last row deleted", tb.name, func(db *sql.DB) { execute(t, db, "DELETE FROM "+tb.name+" WHERE "+tb.last()) }},
+		{tb.name + ": all rows deleted", named, func(db *sql.DB) { execute(t, db, "DELETE FROM "+tb.name) }},
+	}
+	if tb.name == "log" {
+		return all // holds one row by its schema
+	}
+	return append(all, forgery{tb.name + ": a row added", tb.name, func(db *sql.DB) {
+		var values []string
+		for _, col := range tb.columns {
+			values = append(values, map[bool]string{
+				true: "CASE typeof(" + col + ") WHEN 'integer' THEN " + col + " + 1000000 WHEN 'text' THEN " + col + " || 'x' ELSE zeroblob(length(" + col + ")) END", false: col,
+			}[slices.Contains(tb.key, col) || col == "id" || col == "address" || col == "seq"])
+		}
+		execute(t, db, "INSERT INTO "+tb.name+"("+strings.Join(tb.columns, ", ")+") SELECT "+strings.Join(values, ", ")+" FROM "+tb.name+" WHERE "+tb.last())
+	}})
+}
+
+// last is the condition that selects the table's last row.
+func (tb table) last() string {
+	key := strings.Join(tb.key, ", ")
+	return "(" + key + ") = (SELECT " + key + " FROM " + tb.name + " ORDER BY " + strings.Join(tb.key, " DESC, ") + " DESC LIMIT 1)"
+}
+
+// TestTheCommandNamesWhatWasChanged changes each table in files of their own, and has the
+// command look at them. The long way tries every change of every table; else each table has
+// one changed column and one changed row, and the tests of the store try every change.
 func TestTheCommandNamesWhatWasChanged(t *testing.T) {
 	w := newRecorded(t)
-	change := func(name string, tb table, do func(db *sql.DB)) {
-		t.Helper()
+	schema := func(ddl, table string) forgery {
+		return forgery{ddl, table, func(db *sql.DB) { execute(t, db, ddl) }}
+	}
+	all := []forgery{schema("CREATE TABLE more(x)", "schema"), schema("CREATE VIEW v AS SELECT 1", "schema"), schema("DROP INDEX events_run", "schema"),
+		schema("CREATE TRIGGER quiet AFTER INSERT ON events BEGIN DELETE FROM run_tools; END", "schema"), schema("DROP TABLE run_tools", "run_tools")}
+	for i, tb := range tables(t, open(t, w.home)) {
+		for _, kind := range [][]forgery{tb.columnsChanged(t), tb.rowsChanged(t)} {
+			if !soak() {
+				kind = kind[i%len(kind):][:1]
+			}
+			all = append(all, kind...)
+		}
+	}
+	for _, f := range all {
 		c := w.copied(t)
 		db := open(t, c.home)
 		back := unguarded(t, db)
-		do(db)
+		f.do(db)
 		back()
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if r := c.remit("verify"); r.status != 4 || !strings.Contains(r.out+r.err, tb.name) {
-			t.Errorf("%s: verify ended with status %d:\n%s%s", name, r.status, r.out, r.err)
+		if r := c.remit("verify"); r.status != 4 || !strings.Contains(r.out+r.err, f.table) {
+			t.Errorf("%s: verify ended with status %d:\n%s%s", f.name, r.status, r.out, r.err)
 		}
 	}
-	for _, tb := range tables(t, open(t, w.home)) {
-		order := strings.Join(tb.key, " DESC, ") + " DESC"
-		last := "(" + strings.Join(tb.key, ", ") + ") = (SELECT " + strings.Join(tb.key, ", ") + " FROM " + tb.name + " ORDER BY " + order + " LIMIT 1)"
-		for _, col := range tb.columns {
-			change(tb.name+"."+col, tb, func(db *sql.DB) {
-				was := query(t, db, "SELECT "+col+" FROM "+tb.name+" WHERE "+last)[0][0]
-				if _, err := db.ExecContext(t.Context(), "UPDATE "+tb.name+" SET "+col+" = ? WHERE "+last, flip(was, 3)); err != nil {
-					execute(t, db, "DELETE FROM "+tb.name+" WHERE "+last)
-				}
-			})
-		}
-		change(tb.name+": the last row deleted", tb, func(db *sql.DB) { execute(t, db, "DELETE FROM "+tb.name+" WHERE "+last) })
-		named := tb
-		if tb.name == "events" {
-			named = table{name: "log"} // which says how many there were
-		}
-		change(tb.name+": all rows deleted", named, func(db *sql.DB) { execute(t, db, "DELETE FROM "+tb.name) })
-		if tb.name == "log" {
-			continue // holds one row by its schema
-		}
-		change(tb.name+": a row added", tb, func(db *sql.DB) {
-			var values []string
-			for _, col := range tb.columns {
-				values = append(values, map[bool]string{
-					true: "CASE typeof(" + col + ") WHEN 'integer' THEN " + col + " + 1000000 WHEN 'text' THEN " + col + " || 'x' ELSE zeroblob(length(" + col + ")) END", false: col,
-				}[slices.Contains(tb.key, col) || col == "id" || col == "address" || col == "seq"])
-			}
-			execute(t, db, "INSERT INTO "+tb.name+"("+strings.Join(tb.columns, ", ")+") SELECT "+strings.Join(values, ", ")+" FROM "+tb.name+" WHERE "+last)
-		})
-	}
-	for _, ddl := range []string{"CREATE TABLE more(x)", "CREATE VIEW v AS SELECT 1", "CREATE TRIGGER quiet AFTER INSERT ON events BEGIN DELETE FROM run_tools; END", "DROP INDEX events_run"} {
-		change(ddl, table{name: "schema"}, func(db *sql.DB) { execute(t, db, ddl) })
-	}
-	change("a table dropped", table{name: "run_tools"}, func(db *sql.DB) { execute(t, db, "DROP TABLE run_tools") })
 }

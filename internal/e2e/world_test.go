@@ -35,6 +35,11 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return worldIn(t, dir)
+}
+
+func worldIn(t *testing.T, dir string) *world {
+	t.Helper()
 	w := &world{t: t, home: filepath.Join(dir, "home"), workspace: filepath.Join(dir, "work")}
 	w.mkdir(w.home)
 	w.mkdir(w.workspace)
