@@ -81,10 +81,24 @@ func compare(t *testing.T, door string, calls []call, want, got []verdict) {
 	}
 }
 
+// sample returns every fifth call, and the first of each tool and expected status; in the
+// long way all calls. It is for doors that start a process for each call.
+func sample(calls []call) (some []call) {
+	tried := map[string]bool{}
+	for i, c := range calls {
+		kind := c.Tool + " " + c.wanted
+		if soak() || i%5 == 0 || !tried[kind] {
+			some = append(some, c)
+		}
+		tried[kind] = true
+	}
+	return some
+}
+
 // Each slash command is a run of its own, so limits of runs are left out here.
 func TestTheSlashDoorGivesTheSameVerdict(t *testing.T) {
 	d := newDoors(t, differentialPolicy[:strings.Index(differentialPolicy, "limits:")])
-	calls := theCalls(d.w)
+	calls := sample(theCalls(d.w))
 	want, wantTree := d.session(calls)
 	got, gotTree := d.slash(calls)
 	compare(t, "slash", calls, want, got)
