@@ -100,17 +100,23 @@ type crash struct {
 	lastKnown string
 }
 
-const steps = 200
+// steps is the number of steps of the plan that is killed.
+func steps() int {
+	if soak() {
+		return 200
+	}
+	return 100
+}
 
 func newCrash(t *testing.T, durability string, parallel int) *crash {
 	w := newWorld(t).durability(durability)
 	c := &crash{world: w, parallel: parallel, policy: w.beside("policy.yaml", fmt.Sprintf(crashPolicy, 1))}
-	c.plan = w.world().plan("crash", parallel, crashSteps(steps)...)
+	c.plan = w.world().plan("crash", parallel, crashSteps(steps())...)
 	begun := time.Now()
 	c.must(0, "run", c.plan, "-p", c.policy, "-w", c.workspace, "--json")
 	c.whole = time.Since(begun)
 	c.lastKnown, _ = c.newestRun()
-	t.Logf("%d steps take %s", steps, c.whole.Round(time.Millisecond))
+	t.Logf("%d steps take %s", steps(), c.whole.Round(time.Millisecond))
 	return c
 }
 
@@ -167,7 +173,7 @@ func (c *crash) compare(id string, files map[string]string) {
 			t.Errorf("%s, but call %d is %q in the record", what, i, s)
 		}
 	}
-	for i := 1; i <= steps; i += 2 {
+	for i := 1; i <= steps(); i += 2 {
 		switch got := content(i); got {
 		case "":
 			if done[i] == "completed" || done[i+1] == "completed" {
@@ -217,7 +223,7 @@ func TestKillNineLosesNothing(t *testing.T) {
 		times      int
 		soak       int
 	}{
-		{"power", 1, 3, 24}, {"power", 8, 3, 16}, {"process", 1, 1, 8}, {"process", 8, 1, 8},
+		{"power", 1, 2, 24}, {"power", 8, 2, 16}, {"process", 1, 1, 8}, {"process", 8, 1, 8},
 	} {
 		t.Run(fmt.Sprintf("durability %s, parallel %d", k.durability, k.parallel), func(t *testing.T) {
 			c := newCrash(t, k.durability, k.parallel)
@@ -241,7 +247,7 @@ func TestKillNineLosesNothing(t *testing.T) {
 // the runs of the dead.
 func TestKillNineWhileLooking(t *testing.T) {
 	c := newCrash(t, "power", 1)
-	times := 3
+	times := 2
 	if soak() {
 		times = 16
 	}

@@ -15,8 +15,10 @@ import (
 // which a server elsewhere tells of changes, again and again: calls go on, and a
 // change is still noticed.
 func TestAServerElsewhereTellsOfChanges(t *testing.T) {
+	t.Parallel() // it mostly waits
 	for name, stateless := range map[string]bool{"2025-11-25": false, "2026-07-28": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := newWorld(t).durability("process")
 			srv := mcp.NewServer(&mcp.Implementation{Name: "there", Version: "1"}, nil)
 			type none struct{}

@@ -104,6 +104,7 @@ func TestARevocationFromAnotherProcessKillsTheProcessTree(t *testing.T) {
 }
 
 func TestARevokedCallMayFinishWhereThePolicySaysSo(t *testing.T) {
+	t.Parallel() // it mostly waits
 	w := newWorld(t)
 	n := w.startNap(w.beside("finish.yaml", napPolicy+"on_revoke: finish\n"), "4")
 	w.must(0, "grant", "revoke", n.id)
