@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/remitrun/remit/internal/base/racetest"
 	"github.com/remitrun/remit/internal/service/home"
 )
 
@@ -26,12 +28,35 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"remit": main})
 }
 
+// severalAtOnce finds the scripts in which processes or calls run at the same time.
+var severalAtOnce = regexp.MustCompile(`(?m)&$|max_parallel|remit mcp |remit serve`)
+
+// scripts returns the files of the scripts. Under the race detector, which each command
+// starts anew, they are those that run several things at once; make soak runs all.
+func scripts(t *testing.T) (files []string) {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join("testdata", "*.txtar"))
+	if err != nil || len(all) == 0 {
+		t.Fatal("no scripts", err)
+	}
+	for _, f := range all {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !racetest.On() || os.Getenv("REMIT_SOAK") != "" || severalAtOnce.Match(b) {
+			files = append(files, f)
+		}
+	}
+	return files
+}
+
 // TestScripts runs every promise of the command line, one script each.
 // $REMIT_HOME is a folder of the script's own, $SERVER an HTTP server on loopback,
 // and $EXTENSIONS the folder of those that are shipped.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata",
+		Files:               scripts(t),
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
