@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/remitrun/remit/internal/base/racetest"
 	"github.com/remitrun/remit/internal/confine/sandbox/linux"
 )
 
@@ -122,6 +123,7 @@ const buffers = `hold() { { head -c 40000000 /dev/zero; sleep 2; } | tail -c 400
 
 // What each process may have does not add up.
 func TestAWholeCommandIsBounded(t *testing.T) {
+	racetest.Skip(t, oneByOne)
 	needGroups(t)
 	tests := map[string]struct{ limit, script, want string }{
 		"one process below the limit": {"memory: 80MiB", buffers + "test $(hold) = 40000000", ""},
@@ -152,6 +154,7 @@ for i in range(30): threading.Thread(target=time.sleep,args=(1,),daemon=True).st
 }
 
 func TestPeakMemoryIsThatOfAllProcesses(t *testing.T) {
+	racetest.Skip(t, oneByOne)
 	needGroups(t)
 	w := newWorld(t, openPolicy)
 	for range 3 { // also where a group is used again

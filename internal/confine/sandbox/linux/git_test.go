@@ -7,10 +7,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/remitrun/remit/internal/base/racetest"
 )
 
 // Git in a command runs no program that the repository around it names.
 func TestGitInsideRunsNoProgramOfARepository(t *testing.T) {
+	racetest.Skip(t, oneByOne)
 	needGit(t)
 	const commit = "git -c user.name=a -c user.email=a@b.test commit -q --allow-empty -m one"
 	tests := map[string]struct{ config, hook, command string }{

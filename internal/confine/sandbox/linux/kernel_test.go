@@ -12,10 +12,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/remitrun/remit/internal/base/racetest"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 )
 
-func TestKernelEscapes(t *testing.T) { everyTier(t, denyingPolicy, testKernelEscapes) }
+func TestKernelEscapes(t *testing.T) {
+	racetest.Skip(t, oneByOne)
+	everyTier(t, denyingPolicy, testKernelEscapes)
+}
 
 func testKernelEscapes(t *testing.T, src string) {
 	h := newHost(t, src)
@@ -126,7 +130,10 @@ var dangerous = map[string]int{
 
 // Outside, the kernel looks at the arguments and finds them wrong; inside it
 // says that there is no such call, or that it is not allowed.
-func TestRefusedCalls(t *testing.T) { everyTier(t, openPolicy, testRefusedCalls) }
+func TestRefusedCalls(t *testing.T) {
+	racetest.Skip(t, oneByOne)
+	everyTier(t, openPolicy, testRefusedCalls)
+}
 
 func testRefusedCalls(t *testing.T, src string) {
 	w := newWorld(t, src)

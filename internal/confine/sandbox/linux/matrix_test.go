@@ -117,6 +117,7 @@ func readOnly(t *testing.T, p string) {
 // nothing is run, in no tier and for no user, and the error says so; or, where
 // the policy names it, with less, which is told.
 func TestAMaskedProcRunsNothing(t *testing.T) {
+	racetest.Skip(t, oneByOne)
 	if os.Getuid() != 0 {
 		t.Skip("NOT TESTED: masking /proc takes root")
 	}
@@ -189,6 +190,7 @@ func weakerBehindAMask(t *testing.T) {
 // What a session lets in is what a fresh sandbox does, also for a command that
 // comes after a hundred others.
 func TestASessionIsAsTightAfterAHundredCommands(t *testing.T) {
+	racetest.Skip(t, oneByOne)
 	h := newHost(t, denyingPolicy+tiers[1].policy)
 	for i := range 100 {
 		out, err := h.w.run(sandbox.Command{Argv: []string{"echo", strconv.Itoa(i)}})

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/racetest"
 	"github.com/remitrun/remit/internal/confine/files"
 )
 
@@ -136,6 +137,7 @@ func marked(plant map[string]string, mark string) map[string]string {
 // Whatever an agent writes into a workspace of which a policy lets it write
 // everything, Git on this machine runs no program of it.
 func TestGitOutsideRunsNothingThatAnAgentWrote(t *testing.T) {
+	racetest.Skip(t, oneByOne)
 	needGit(t)
 	for name, p := range plants {
 		t.Run(name, func(t *testing.T) {
@@ -190,6 +192,7 @@ func begin(t *testing.T, dir string, repository bool) {
 // What git itself makes in a command stays, and a repository that was there
 // keeps its configuration; what names programs is renamed, and the call says so.
 func TestRepositoriesThatCommandsMake(t *testing.T) {
+	racetest.Skip(t, oneByOne)
 	needGit(t)
 	const id = "git config user.name a && git config user.email a@b.test"
 	tests := map[string]struct {
@@ -228,6 +231,7 @@ func TestRepositoriesThatCommandsMake(t *testing.T) {
 
 // A policy that spells the names lets commands make what they want.
 func TestRepositoriesThatThePolicyAllows(t *testing.T) {
+	racetest.Skip(t, oneByOne)
 	needGit(t)
 	w := newWorld(t, strings.Replace(standardPolicy, `write: {allow: ["**"]}`, `write: {allow: ["**", "**/.git", "**/.git/config", "**/.git/hooks/**"]}`, 1))
 	out := w.sh("git init -q . && git config alias.st '!x' && mkdir -p .git/hooks && echo x > .git/hooks/pre-commit")

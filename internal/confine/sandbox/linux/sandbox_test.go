@@ -39,6 +39,9 @@ commands:
   timeout: 300s
 `
 
+// oneByOne is why a test of escapes need not run under the race detector.
+const oneByOne = "the kernel confines, and one command runs after the other"
+
 // tiers are the ways that a sandbox comes to a command: what one keeps in, each
 // of them must.
 var tiers = []tier{{"fresh", ""}, {"session", "sandbox: {tier: session}\n"}}

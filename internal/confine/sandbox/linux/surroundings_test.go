@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/racetest"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/sandbox/linux"
 )
@@ -50,6 +51,7 @@ func mountsNow(t *testing.T) string {
 // What kind of file system a workspace is on changes nothing but what that
 // itself cannot do.
 func TestWorkspacesOfAllKinds(t *testing.T) {
+	racetest.Skip(t, oneByOne)
 	if os.Getuid() != 0 {
 		t.Skip("NOT TESTED: only root mounts")
 	}

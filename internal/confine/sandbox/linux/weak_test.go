@@ -19,6 +19,7 @@ import (
 	"github.com/remitrun/remit/internal/authority/permit"
 	"github.com/remitrun/remit/internal/authority/policy"
 	"github.com/remitrun/remit/internal/base/fault"
+	"github.com/remitrun/remit/internal/base/racetest"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/confine/sandbox"
 	"github.com/remitrun/remit/internal/confine/sandbox/linux"
@@ -87,6 +88,7 @@ func TestTheStrongestIsolationIsUsedOrTheCommandRefused(t *testing.T) {
 
 // What Landlock alone must keep in.
 func TestEscapesFromLandlock(t *testing.T) {
+	racetest.Skip(t, oneByOne)
 	newWorld(t, openPolicy).sh("true")
 	w := weaker(t, denyingPolicy, "landlock", linux.NoNamespaces)
 	outside, err := os.MkdirTemp("/tmp", "remit-outside-")
@@ -199,6 +201,7 @@ func init() {
 }
 
 func TestAllowedThingsWorkInWeakerTiers(t *testing.T) {
+	racetest.Skip(t, oneByOne)
 	newWorld(t, openPolicy).sh("true")
 	for name, lacking := range map[string]linux.Lacking{"landlock": linux.NoNamespaces, "none": linux.NoNamespaces | linux.NoLandlock} {
 		t.Run(name, func(t *testing.T) {
