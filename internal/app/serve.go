@@ -152,7 +152,7 @@ func (a *App) inBackground(ctx context.Context, st store.Backend) (wait func()) 
 // server builds the server and what it serves. observe is shown the notices of runs; end ends
 // all of that.
 func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *webUI) (s *httpapi.Server, observe func(runner.Notice), end func(), err error) {
-	w, err := a.measure()
+	w, err := measures.Begin(a.Home.Lookup, a.Home.Version)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -208,21 +208,6 @@ func (a *App) server(ctx context.Context, q ServeRequest, conf *tls.Config, ui *
 		return nil, nil, nil, err
 	}
 	return s, w.Notice, end, nil
-}
-
-// measure begins to measure runs, and to trace them where the environment asks for it.
-func (a *App) measure() (*measures.Runs, error) {
-	tracing, on, err := telemetry.ConfigFrom(a.Home.Lookup)
-	if err != nil {
-		return nil, fault.New(fault.Usage, "%v", err)
-	}
-	w := &measures.Runs{Metrics: telemetry.New(), Turns: &telemetry.Turns{}}
-	if on {
-		tracing.Version = a.Home.Version
-		w.Tracer = telemetry.NewTracer(tracing)
-	}
-	w.Begin()
-	return w, nil
 }
 
 // hidden takes this machine's folders out of messages.

@@ -1,5 +1,5 @@
 // Package measures measures what the runs of a service do: metrics and traces of their calls.
-// Start at [Runs].
+// Start at [Begin].
 package measures
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/remitrun/remit/internal/record/telemetry"
 )
 
-// Runs measures what the runs of a service do. Its exported fields are set before Begin.
+// Runs measures what the runs of a service do.
 type Runs struct {
 	Metrics *telemetry.Metrics
 	Tracer  *telemetry.Tracer // nil: no traces
@@ -24,8 +24,18 @@ type Runs struct {
 	times     telemetry.Histogram
 }
 
-// Begin adds the meters to the metrics.
-func (w *Runs) Begin() {
+// Begin begins to measure runs, and to trace them where the environment, which lookup reads, asks
+// for it. version is that of this program.
+func Begin(lookup func(string) (string, bool), version string) (*Runs, error) {
+	tracing, on, err := telemetry.ConfigFrom(lookup)
+	if err != nil {
+		return nil, fault.New(fault.Usage, "%v", err)
+	}
+	w := &Runs{Metrics: telemetry.New(), Turns: &telemetry.Turns{}}
+	if on {
+		tracing.Version = version
+		w.Tracer = telemetry.NewTracer(tracing)
+	}
 	w.calls = w.Metrics.Counter("remit_calls_total", "Calls by how they ended.", "status")
 	w.decisions = w.Metrics.Counter("remit_decisions_total", "Decisions on calls.", "effect")
 	w.tokens = w.Metrics.Counter("remit_model_tokens_total", "Tokens of models.", "model", "type")
@@ -33,6 +43,7 @@ func (w *Runs) Begin() {
 	if w.Tracer != nil {
 		w.Metrics.Func("remit_spans_dropped", "Spans that could not be sent.", func() float64 { return float64(w.Tracer.Dropped()) })
 	}
+	return w, nil
 }
 
 // modelChat is the tool that a call of a model is a call of.
