@@ -100,14 +100,14 @@ func (p *person) browse(n *node, method, path string, form url.Values) (status i
 	for _, c := range p.cookies {
 		r.AddCookie(c)
 	}
-	res, body := p.f.fetch(r)
-	for _, c := range res.Cookies() {
+	res := p.f.fetch(r)
+	for _, c := range res.cookies {
 		p.cookies[c.Name] = c
 		if c.MaxAge < 0 {
 			delete(p.cookies, c.Name)
 		}
 	}
-	return res.StatusCode, res.Header.Get("Location"), body
+	return res.status, res.header.Get("Location"), res.text
 }
 
 // leave begins a sign-in at a node, and gives the path to which the issuer leads back.
@@ -122,10 +122,10 @@ func (p *person) leave(n *node) (back string) {
 	if err != nil {
 		p.f.Fatal(err)
 	}
-	res, _ := p.f.fetch(r)
-	back, ok := strings.CutPrefix(res.Header.Get("Location"), public)
+	to = p.f.fetch(r).header.Get("Location")
+	back, ok := strings.CutPrefix(to, public)
 	if !ok {
-		p.f.Fatalf("the issuer leads to %q", res.Header.Get("Location"))
+		p.f.Fatalf("the issuer leads to %q", to)
 	}
 	return back
 }

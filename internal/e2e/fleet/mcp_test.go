@@ -24,8 +24,8 @@ func (n *node) speak(token, session, body string) (status int, id, answer string
 			r.Header.Set(name, value)
 		}
 	}
-	res, text := n.f.fetch(r)
-	return res.StatusCode, res.Header.Get("Mcp-Session-Id"), text
+	res := n.f.fetch(r)
+	return res.status, res.header.Get("Mcp-Session-Id"), res.text
 }
 
 // act makes a call in the session, which nobody else can.

@@ -314,19 +314,27 @@ func (n *node) request(method, path, body string, headers map[string]string) (in
 	for name, value := range headers {
 		r.Header.Set(name, value)
 	}
-	res, text := n.f.fetch(r)
+	res := n.f.fetch(r)
 	var m map[string]any
-	if text != "" {
-		err = json.Unmarshal([]byte(text), &m)
+	if res.text != "" {
+		err = json.Unmarshal([]byte(res.text), &m)
 	}
 	if err != nil {
-		n.f.Fatalf("%s %s: %d %q %v", method, path, res.StatusCode, text, err)
+		n.f.Fatalf("%s %s: %d %q %v", method, path, res.status, res.text, err)
 	}
-	return res.StatusCode, m
+	return res.status, m
+}
+
+// answer is an answer that has been read.
+type answer struct {
+	status  int
+	header  http.Header
+	cookies []*http.Cookie
+	text    string
 }
 
 // fetch makes a request, and reads the answer. It follows no redirects.
-func (f *fleet) fetch(r *http.Request) (*http.Response, string) {
+func (f *fleet) fetch(r *http.Request) answer {
 	f.Helper()
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	res, err := client.Do(r)
@@ -338,7 +346,7 @@ func (f *fleet) fetch(r *http.Request) (*http.Response, string) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	return res, string(text)
+	return answer{res.StatusCode, res.Header, res.Cookies(), string(text)}
 }
 
 // must is ask with a wanted status.
