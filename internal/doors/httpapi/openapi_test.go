@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"os"
@@ -127,12 +128,14 @@ func TestTheOperationsAreThose(t *testing.T) {
 }
 
 func TestTheDocumentIsJSONInOneForm(t *testing.T) {
-	s := server(t, newWorld())
-	var v any
-	if err := json.Unmarshal(s.OpenAPI(), &v); err != nil {
-		t.Fatal(err)
+	var docs [2][]byte
+	for i := range docs {
+		var err error
+		if docs[i], err = server(t, newWorld()).OpenAPI(); err != nil || !json.Valid(docs[i]) {
+			t.Fatalf("%v: %.100q", err, docs[i])
+		}
 	}
-	if string(server(t, newWorld()).OpenAPI()) != string(s.OpenAPI()) {
+	if !bytes.Equal(docs[0], docs[1]) {
 		t.Error("two servers publish two documents")
 	}
 }

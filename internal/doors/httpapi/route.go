@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -462,10 +463,11 @@ func (s *Server) told(c huma.Context, _ string, v any) (any, error) {
 	return s.finished(own.x, p), nil
 }
 
-// document gives the complete OpenAPI document.
-func (s *Server) document() ([]byte, error) {
+// document returns a function that writes the complete OpenAPI document when it is first
+// asked for it.
+func (s *Server) document() func() ([]byte, error) {
 	doc := s.api.OpenAPI()
 	delete(doc.Components.Schemas.Map(), "ErrorModel") // huma's own, which no response has
 	delete(doc.Components.Schemas.Map(), "ErrorDetail")
-	return json.MarshalIndent(doc, "", "  ")
+	return sync.OnceValues(func() ([]byte, error) { return json.MarshalIndent(doc, "", "  ") })
 }

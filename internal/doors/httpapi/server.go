@@ -168,7 +168,7 @@ type Server struct {
 	api     huma.API
 	ops     []*operation
 	port    atomic.Pointer[string] // that it listens on; nil: not yet
-	spec    []byte
+	spec    func() ([]byte, error)
 	rates   *admission.Rates
 	shared  *admission.Shared // nil: other processes do not count
 	refused *admission.Rates
@@ -231,15 +231,13 @@ func New(o Options) (*Server, error) {
 	}
 	s.login()
 	s.mux.HandleFunc("/", s.unknown)
-	var err error
 	if o.UI != nil {
+		var err error
 		if s.ui, err = o.UI(s); err != nil {
 			return nil, err
 		}
 	}
-	if s.spec, err = s.document(); err != nil {
-		return nil, fault.Wrap(fault.Internal, err, "the OpenAPI document cannot be written")
-	}
+	s.spec = s.document()
 	return s, nil
 }
 
