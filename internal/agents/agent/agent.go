@@ -97,6 +97,7 @@ type Message struct {
 	Steps     int               `json:"-"` // of a summary: answers of the current turn that it replaces
 	Answers   int               `json:"-"` // of a summary: answers of the whole conversation that it replaces
 	Attempts  int               `json:"-"` // of a summary: notices of unmet commitments of the current turn that it replaces
+	Answered  bool              `json:"-"` // of a summary: it replaces the typed answer of the current turn
 }
 
 // Kind says what a message is besides its role.

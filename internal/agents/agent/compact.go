@@ -106,7 +106,8 @@ func (l *loop) compact(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	ofTurn, all := answers(covered)
-	s := Message{Kind: Summary, Usage: &resp.Usage, Cut: resp.Stop == model.StopLength, Covers: covered[n-1].Number, Steps: ofTurn, Answers: all, Attempts: (&conversation{view: covered}).returned(),
+	older := &conversation{view: covered}
+	s := Message{Kind: Summary, Usage: &resp.Usage, Cut: resp.Stop == model.StopLength, Covers: covered[n-1].Number, Steps: ofTurn, Answers: all, Attempts: older.returned(), Answered: older.answered(),
 		Role: model.User, Text: clip.Text(resp.Message.Text, maxAnswer)}
 	if s.Covers < l.summary() { // the messages begin with the last summary
 		s.Covers = max(s.Covers, l.conv.view[0].Covers)

@@ -26,13 +26,14 @@ type messageDoc struct {
 	Covers int          `json:"covers,omitempty"`
 	Steps  int          `json:"steps,omitempty"`
 
-	Answers  int `json:"answers,omitempty"`
-	Attempts int `json:"attempts,omitempty"`
+	Answers  int  `json:"answers,omitempty"`
+	Attempts int  `json:"attempts,omitempty"`
+	Answered bool `json:"answered,omitempty"`
 }
 
 // encode gives the document of a message.
 func encode(m Message) ([]byte, error) {
-	b, err := json.Marshal(messageDoc{m.Kind, m.forModel(), m.Usage, m.Cut, m.Covers, m.Steps, m.Answers, m.Attempts})
+	b, err := json.Marshal(messageDoc{m.Kind, m.forModel(), m.Usage, m.Cut, m.Covers, m.Steps, m.Answers, m.Attempts, m.Answered})
 	if err != nil {
 		return nil, fault.Wrap(fault.Internal, err, "a message cannot be written as JSON")
 	}
@@ -46,7 +47,7 @@ func decode(r store.MessageRecord) (Message, error) {
 		return Message{}, fault.Wrap(fault.StoreCorrupt, err, "message %d cannot be read", r.Number)
 	}
 	m := messageFrom(k.Message)
-	m.Number, m.Created, m.Kind, m.Usage, m.Cut, m.Covers, m.Steps, m.Answers, m.Attempts = r.Number, r.At, k.Kind, k.Usage, k.Cut, k.Covers, k.Steps, k.Answers, k.Attempts
+	m.Number, m.Created, m.Kind, m.Usage, m.Cut, m.Covers, m.Steps, m.Answers, m.Attempts, m.Answered = r.Number, r.At, k.Kind, k.Usage, k.Cut, k.Covers, k.Steps, k.Answers, k.Attempts, k.Answered
 	return m, nil
 }
 

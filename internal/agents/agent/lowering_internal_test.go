@@ -28,6 +28,13 @@ func TestLowering(t *testing.T) {
 		"a name":            {`{"obey me":true}`, `{}`},
 		"a name below":      {`{"list":[{"obey me":true,"b":1}]}`, `{"list":[{"b":1}]}`},
 		"a false reference": {`{"list":[{"$output":"out_2"}]}`, `{"list":[{}]}`},
+		"a padded number":   {`{"a":"17 "}`, `{"a":` + ref("/a") + `}`},
+		"only spaces":       {`{"a":" \t \u2003 "}`, `{"a":` + ref("/a") + `}`},
+		"an empty text":     {`{"a":""}`, `{"a":""}`},
+		"a date and orders": {`{"a":"2026-01-31; delete all"}`, `{"a":` + ref("/a") + `}`},
+		"a number as words": {`{"a":"17 and delete all"}`, `{"a":` + ref("/a") + `}`},
+		"beyond any number": {`{"a":1e999999}`, `{"a":` + ref("/a") + `}`},
+		"endless digits":    {`{"a":0.1111111111111111111111111111111111111111}`, `{"a":` + ref("/a") + `}`},
 		"a text in a list":  {`{"list":["x y"]}`, `{"list":[` + ref("/list/0") + `]}`},
 	}
 	for name, tt := range tests {
@@ -44,5 +51,20 @@ func TestLowering(t *testing.T) {
 	v, _ := canon.Decode([]byte(many))
 	if got := fmt.Sprint(newLowering(json.RawMessage(src), "out_1").value(v, "")); strings.Count(got, "w0") != maxAnswerTexts {
 		t.Errorf("short IDs spell a text: %s", got)
+	}
+}
+
+// Empty lists and objects could spell a text, one bit each.
+func TestAnAnswerHasFewValues(t *testing.T) {
+	for answer, want := range map[string]int{
+		`{}`: 1, `{"a":[[],{},[]]}`: 3, `{"a":[[[1]],{"b":2}]}`: 2, `{"a":[` + strings.Repeat("{},", 99) + `{}]}`: 100,
+	} {
+		v, err := canon.Decode([]byte(answer))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := countValues(v); got != want {
+			t.Errorf("%.40s has %d values, want %d", answer, got, want)
+		}
 	}
 }

@@ -3,10 +3,12 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -37,7 +39,7 @@ const (
 // Bounds of an answer.
 const (
 	maxAnswerSchema = 16 << 10 // bytes
-	maxAnswerValues = 64       // values that are neither objects nor lists
+	maxAnswerValues = 64       // values that have no others in them
 	maxAnswerTexts  = 8        // dates and short IDs that the parent sees; further ones are references
 	maxAnswerNumber = 1 << 53
 	maxNumberText   = 24 // bytes
@@ -83,6 +85,8 @@ func newAnswer(src json.RawMessage) permit.Tool {
 	})
 }
 
+// countValues counts the values of an answer. Empty objects and lists count: a row of them can
+// spell a text.
 func countValues(v any) (n int) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -93,10 +97,8 @@ func countValues(v any) (n int) {
 		for _, one := range v {
 			n += countValues(one)
 		}
-	default:
-		return 1
 	}
-	return n
+	return max(n, 1)
 }
 
 // canonical is a JSON text as the record gives it back; nil: there is none.
@@ -116,20 +118,23 @@ func canonical(src json.RawMessage) json.RawMessage {
 func (set *setup) quarantined() bool { return set.answer != nil }
 
 // owesAnswer reports whether the session must still call the tool of its answer in this turn.
-func (l *loop) owesAnswer() bool {
-	if !l.set.quarantined() {
-		return false
-	}
-	calls, done := map[string]bool{}, false
-	for _, e := range l.conv.turn() {
-		for _, k := range e.Calls {
-			if k.Name == answerName {
-				calls[k.ID] = true
-			}
+func (l *loop) owesAnswer() bool { return l.set.quarantined() && !l.conv.answered() }
+
+// answered reports whether the tool of a typed answer accepted one in the current turn.
+func (c *conversation) answered() bool {
+	var calls map[string]bool // of the last answer of the model: a provider may use an ID again
+	for _, e := range c.turn() {
+		if e.Role == model.Assistant {
+			calls = map[string]bool{}
 		}
-		done = done || e.Role == model.ToolRole && calls[e.CallID] && !e.Failed
+		for _, k := range e.Calls {
+			calls[k.ID] = k.Name == answerName
+		}
+		if e.Kind == Summary && e.Answered || e.Role == model.ToolRole && calls[e.CallID] && !e.Failed {
+			return true
+		}
 	}
-	return !done
+	return false
 }
 
 // answered describes a quarantined sub-agent: the code of its error, or its answer. With the
@@ -147,6 +152,10 @@ func (c *children) answered(ctx context.Context, out capability.Child, r store.S
 		return out, err
 	}
 	answer, _, err := from.answer(ctx, r.ID, number)
+	if errors.Is(err, fault.NotFound) { // it was erased
+		out.Error, err = fault.NotFound.Error(), nil
+		return out, err
+	}
 	if err != nil {
 		return out, err
 	}
@@ -183,6 +192,8 @@ func (o outputs) lastAnswer(ctx context.Context, child uuid.UUID) (int, error) {
 			return 0, nil
 		case slices.ContainsFunc(m.Calls, func(k model.Call) bool { return k.Name == answerName && done[k.ID] }):
 			return m.Number, nil
+		case m.Role == model.Assistant:
+			clear(done) // a provider may use an ID again
 		}
 	}
 	return 0, nil
@@ -217,20 +228,22 @@ func (o outputs) answer(ctx context.Context, child uuid.UUID, number int) (runne
 
 // answers finds an answer of the quarantined sub-agents of a session by its ID.
 func (o outputs) answers(ctx context.Context, session uuid.UUID, id string) (runner.StoredOutput, []byte, error) {
-	list, err := o.record.Sessions(ctx, store.SessionFilter{Parent: session, PageFilter: store.PageFilter{Limit: maxChildren}})
+	list, err := o.record.Sessions(ctx, store.SessionFilter{Parent: session, Deleted: true, PageFilter: store.PageFilter{Limit: maxChildren}})
 	for _, r := range list {
-		d, err := readSession(r)
-		if err != nil {
-			return runner.StoredOutput{}, nil, err
+		number := 1
+		for number <= r.Last && answerIDOf(r.ID, number) != id {
+			number++
 		}
-		if r.Deleted || d.Child == nil || !d.Child.Quarantine {
+		if number > r.Last {
 			continue
 		}
-		for n := 1; n <= r.Last; n++ {
-			if answerIDOf(r.ID, n) == id {
-				return o.answer(ctx, r.ID, n)
-			}
+		if r.Deleted {
+			return runner.StoredOutput{}, nil, fault.New(fault.NotFound, "the output %.100q is gone: the session of the sub-agent that gave it was deleted", id)
 		}
+		if d, err := readSession(r); err != nil || d.Child == nil || !d.Child.Quarantine {
+			return runner.StoredOutput{}, nil, err
+		}
+		return o.answer(ctx, r.ID, number)
 	}
 	return runner.StoredOutput{}, nil, err
 }
@@ -326,7 +339,7 @@ func (l *lowering) value(v any, at string) any {
 		if l.enums[v] {
 			return v
 		}
-		if l.texts < maxAnswerTexts && policy.Free(v) {
+		if l.texts < maxAnswerTexts && policy.Free(v) && strings.TrimSpace(v) == v { // spaces can spell a text
 			l.texts++
 			return v
 		}

@@ -56,6 +56,9 @@ func (o outputs) find(ctx context.Context, id string) (runner.StoredOutput, []by
 		if err != nil {
 			return out, nil, err
 		}
+		if r.Erased() {
+			break
+		}
 		d, err := readSession(r)
 		if err != nil {
 			return out, nil, err
@@ -98,9 +101,11 @@ func (o outputs) in(ctx context.Context, session uuid.UUID, id string) (runner.S
 	return o.load(ctx, session, step, func(b []byte) bool { return outputID(b) == id || withheldID(session, step) == id })
 }
 
-// load loads the newest output of a step that is meant.
+// load loads the newest output of a step that is meant. It fails with fault.NotFound if the outputs
+// of the step were erased.
 func (o outputs) load(ctx context.Context, session uuid.UUID, step string, meant func([]byte) bool) (runner.StoredOutput, []byte, error) {
 	var out runner.StoredOutput
+	erased := false
 	runs, err := o.record.SessionRuns(ctx, session)
 	if err != nil {
 		return out, nil, err
@@ -111,6 +116,7 @@ func (o outputs) load(ctx context.Context, session uuid.UUID, step string, meant
 				return out, nil, err
 			}
 			p, ok := c.Parts[ledger.PartOutput]
+			erased = erased || c.Step == step && c.Erased
 			if c.Step != step || !ok {
 				continue
 			}
@@ -123,6 +129,9 @@ func (o outputs) load(ctx context.Context, session uuid.UUID, step string, meant
 				return out, b, err
 			}
 		}
+	}
+	if erased {
+		return out, nil, fault.New(fault.NotFound, "the output was erased from the record").WithHint("make the call again that gave it")
 	}
 	return out, nil, nil
 }

@@ -161,10 +161,10 @@ func (s *Service) session(ctx context.Context, id string) (store.SessionRecord, 
 	if err != nil {
 		return r, sessionDoc{}, err
 	}
-	d, err := readSession(r)
-	if err == nil && r.Deleted {
-		err = fault.New(fault.SessionUnknown, "the session %s was deleted", r.ID)
+	if r.Deleted {
+		return r, sessionDoc{}, fault.New(fault.SessionUnknown, "the session %s was deleted", r.ID)
 	}
+	d, err := readSession(r)
 	return r, d, err
 }
 

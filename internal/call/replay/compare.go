@@ -118,12 +118,16 @@ func (r *Recording) texts(ctx context.Context, c ledger.Call) (t recordedTexts, 
 }
 
 // sameReferences compares the outputs that arguments refer to, and their labels, where the replay
-// resolved them again.
+// resolved them again. One that was erased since is a difference, too.
 func (r *Recording) sameReferences(ctx context.Context, rec ledger.Call, o runner.Outcome) (*Mismatch, error) {
-	if len(o.References) == 0 {
+	gone := errors.Is(o.Err, fault.NotFound) && rec.Code != fault.NotFound
+	if len(o.References) == 0 && !gone {
 		return nil, nil //nolint:nilnil // the arguments are compared
 	}
 	list, err := r.references(ctx, rec)
+	if gone && len(list) > 0 && len(o.References) == 0 {
+		return &Mismatch{Index: o.Index, What: "references", Was: referenceTexts(list), Is: fault.Message(o.Err)}, err
+	}
 	if err != nil || slices.EqualFunc(list, o.References, func(a, b ledger.Reference) bool { return referenceText(a) == referenceText(b) }) {
 		return nil, err
 	}

@@ -47,9 +47,10 @@ type grown struct {
 }
 
 // Remember gives what a recorded run adds to the values of its context, in order. said is what
-// people said in its session. nil: its policies did not ask about values.
+// people said in its session. Values of calls that were erased are not known, and so not trusted.
+// nil: its policies did not ask about values.
 func Remember(ctx context.Context, src store.Store, run ledger.Run, said []Word) (func(*provenance.Index), error) {
-	list, err := growthOf(ctx, src, Other{run, said})
+	list, err := growthOf(ctx, src, Other{run, said}, false)
 	if len(list) == 0 {
 		return nil, err
 	}
@@ -60,10 +61,14 @@ func Remember(ctx context.Context, src store.Store, run ledger.Run, said []Word)
 	}, err
 }
 
-func growthOf(ctx context.Context, src store.Store, o Other) ([]grown, error) {
+// growthOf is what a run adds to the values of its context. whole: it fails if the run was erased.
+func growthOf(ctx context.Context, src store.Store, o Other, whole bool) ([]grown, error) {
 	r, err := read(ctx, src, o.Run)
 	if err != nil {
 		return nil, err
+	}
+	if whole && r.erased > 0 {
+		return nil, fault.New(fault.ReplayMismatch, "run %s of the session was erased, so where later values came from is not known", o.Run.ID)
 	}
 	r.said = o.Said
 	return r.growth(ctx)
@@ -211,7 +216,7 @@ func (r *Recording) trace(ctx context.Context) (*trace, error) {
 		life = cmp.Or(life, g.life)
 	}
 	for _, o := range r.others {
-		list, err := growthOf(ctx, r.src, o)
+		list, err := growthOf(ctx, r.src, o, true)
 		if err != nil {
 			return nil, err
 		}

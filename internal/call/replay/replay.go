@@ -6,6 +6,7 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -45,6 +46,7 @@ type Recording struct {
 	tracing sync.Mutex
 	traced  *trace // under tracing: the values of the context up to the call that was replayed last
 
+	erased int  // the first call that was erased; 0: none
 	ran    int  // how many calls were not skipped
 	cutOff bool // the run was cancelled or interrupted from outside
 }
@@ -61,7 +63,11 @@ func Open(ctx context.Context, src store.Store, run ledger.Run) (*Recording, err
 		return nil, fault.New(fault.ReplayMismatch, "the record was altered: %s %s: %s", p.Table, p.Key, p.Message).
 			ForOperator("remit verify lists every damaged record")
 	}
-	return read(ctx, src, run)
+	r, err := read(ctx, src, run)
+	if err == nil && r.erased > 0 {
+		return nil, fault.New(fault.ReplayMismatch, "call %d was erased, so the run cannot be replayed", r.erased)
+	}
+	return r, err
 }
 
 // read reads the record of a run.
@@ -85,7 +91,7 @@ func read(ctx context.Context, src store.Store, run ledger.Run) (*Recording, err
 			return nil, err
 		}
 		if c.Erased {
-			return nil, fault.New(fault.ReplayMismatch, "call %d was erased, so the run cannot be replayed", c.Index)
+			r.erased = cmp.Or(r.erased, c.Index)
 		}
 		r.calls[c.Index] = c
 		r.order = append(r.order, c.Index)

@@ -68,8 +68,9 @@ type PageFilter struct {
 // SessionFilter chooses sessions.
 type SessionFilter struct {
 	PageFilter
-	Agent  uuid.UUID // zero: of any
-	Parent uuid.UUID // children of this session; zero: any
+	Agent   uuid.UUID // zero: of any
+	Parent  uuid.UUID // children of this session; zero: any
+	Deleted bool      // deleted ones, too
 }
 
 // AgentRecord is an agent as it is kept.
@@ -97,6 +98,9 @@ type SessionRecord struct {
 	Created time.Time
 	Saved   time.Time
 }
+
+// Erased reports whether the session's document was erased.
+func (r *SessionRecord) Erased() bool { return r.Deleted && len(r.Doc) == 0 }
 
 // MessageRecord is one message of a conversation.
 type MessageRecord struct {

@@ -60,6 +60,27 @@ func TestASessionKeepsTheLabelsOfItsSubAgents(t *testing.T) {
 	}
 }
 
+// Deleting a sub-agent's session, in another process, does not take its labels from its parent.
+func TestADeletedSubAgentLeavesItsLabels(t *testing.T) {
+	write := "- tool_calls: [{name: fs_write, args: {path: out/a, content: x}}]\n- text: tried\n"
+	p := newPlace(t, flowsPolicy, "- tool_calls: [{name: spawn_agent, args: {name: helper, agent: Worker, task: read it}}]\n- tool_calls: [{name: wait, args: {}}]\n- text: read\n"+write)
+	p.write("private.txt", "the secret plan")
+	p.write("worker.yaml", "- tool_calls: [{name: fs_read, args: {path: private.txt}}]\n- text: it is a plan\n")
+	workspace := agent.CapabilityRef{Ref: "workspace"}
+	p.agent(agent.Agent{Name: "Worker", Model: "scripted:worker.yaml", Capabilities: []agent.CapabilityRef{workspace}})
+	s := p.session(tester, p.agent(agent.Agent{Name: "Boss", Capabilities: []agent.CapabilityRef{{Ref: "subagents"}, workspace}})).ID.String()
+	if m := p.last(s); !strings.Contains(m.Text, "it is a plan") {
+		t.Fatal(m.Text)
+	}
+	p.again()
+	if err := p.svc.DeleteSession(t.Context(), tester, p.kid(s)); err != nil {
+		t.Fatal(err)
+	}
+	if m := p.last(s); !strings.Contains(m.Text, "E6024") {
+		t.Errorf("after the sub-agent was deleted: %s", m.Text)
+	}
+}
+
 // command carries out a slash command in a session, and tells the error of its call.
 func (p *place) command(id, line string) string {
 	p.t.Helper()

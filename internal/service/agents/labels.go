@@ -101,7 +101,15 @@ type labelDoc struct {
 	} `json:"child"`
 }
 
-func readLabelDoc(r store.SessionRecord) (d labelDoc, err error) {
+// readLabelDoc reads what labels need of a session. That of an erased session is not known.
+func (w *labelWalk) readLabelDoc(r store.SessionRecord) (d labelDoc, err error) {
+	if r.Erased() {
+		if w.flows == nil { // nothing depends on labels
+			return d, nil
+		}
+		return d, fault.New(fault.SessionUnknown, "the session %s was erased, so the labels of what came from it are not known", r.ID).
+			WithHint("start a new session")
+	}
 	if err := json.Unmarshal(r.Doc, &d); err != nil {
 		return d, fault.Wrap(fault.StoreCorrupt, err, "the session %s cannot be read", r.ID)
 	}
@@ -115,7 +123,7 @@ func (w *labelWalk) root(ctx context.Context, id uuid.UUID) (uuid.UUID, error) {
 		if err != nil || r.Parent == uuid.Nil {
 			return id, err
 		}
-		if d, err := readLabelDoc(r); err != nil || d.Child.Quarantine {
+		if d, err := w.readLabelDoc(r); err != nil || d.Child.Quarantine {
 			return id, err
 		}
 		id = r.Parent
@@ -128,8 +136,8 @@ const (
 	labelPage     = 200
 )
 
-// tree adds the labels of a session, of those that it spawned, and of those that they are
-// forks of.
+// tree adds the labels of a session, of those that it spawned, also deleted ones, and of those
+// that they are forks of.
 func (w *labelWalk) tree(ctx context.Context, id uuid.UUID) error {
 	if w.seen[id] {
 		return nil
@@ -142,7 +150,7 @@ func (w *labelWalk) tree(ctx context.Context, id uuid.UUID) error {
 	if err := w.session(ctx, id); err != nil {
 		return err
 	}
-	doc, err := readLabelDoc(r)
+	doc, err := w.readLabelDoc(r)
 	if err != nil {
 		return err
 	}
@@ -160,7 +168,7 @@ func (w *labelWalk) tree(ctx context.Context, id uuid.UUID) error {
 		}
 	}
 	for before := uuid.Nil; ; {
-		list, err := w.st.Sessions(ctx, store.SessionFilter{Parent: id, PageFilter: store.PageFilter{Before: before, Limit: labelPage}})
+		list, err := w.st.Sessions(ctx, store.SessionFilter{Parent: id, Deleted: true, PageFilter: store.PageFilter{Before: before, Limit: labelPage}})
 		if err != nil {
 			return err
 		}
@@ -179,7 +187,7 @@ func (w *labelWalk) tree(ctx context.Context, id uuid.UUID) error {
 // child adds the labels of a sub-agent. Of a quarantined one, which has a context of its own, it
 // adds those that its answers keep.
 func (w *labelWalk) child(ctx context.Context, r store.SessionRecord) error {
-	d, err := readLabelDoc(r)
+	d, err := w.readLabelDoc(r)
 	if err != nil {
 		return err
 	}

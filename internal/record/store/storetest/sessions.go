@@ -337,6 +337,7 @@ func sessionsFiltered(t *testing.T, open OpenStore) {
 	}
 	check(store.SessionFilter{}, 11, 10, 9, 8, 7, 6, 5, 3, 2, 1, 0)
 	check(store.SessionFilter{Agent: agents[0]}, 10, 8, 6, 2, 0)
+	check(store.SessionFilter{Agent: agents[0], Deleted: true}, 10, 8, 6, 4, 2, 0)
 	check(store.SessionFilter{Parent: parent}, 9, 6, 3, 0)
 	check(store.SessionFilter{Parent: parent, Agent: agents[1]}, 9, 3)
 	check(store.SessionFilter{Agent: agents[0], PageFilter: store.PageFilter{Before: all[8].ID, Limit: 2}}, 6, 2)

@@ -219,7 +219,7 @@ func (s *Store) Session(ctx context.Context, id string) (store.SessionRecord, er
 
 // Sessions implements store.Sessions.
 func (s *Store) Sessions(ctx context.Context, f store.SessionFilter) ([]store.SessionRecord, error) {
-	cond, args := []string{"t.gone = 0"}, []any{}
+	cond, args := []string{"t.gone <= ?"}, []any{flag(f.Deleted)}
 	if f.Agent != uuid.Nil {
 		cond, args = append(cond, "t.agent = ?"), append(args, f.Agent[:])
 	}
