@@ -123,6 +123,7 @@ func (a *Agents) Update(ctx context.Context, x Agent) (Agent, error) {
 	}
 	out, err := a.service.UpdateAgent(ctx, a.by, x.ID, x.Version, func(was *agent.Agent) error {
 		was.Name, was.SystemPrompt, was.Model, was.Capabilities, was.Policy, was.Limits, was.Commitments = in.Name, in.SystemPrompt, in.Model, in.Capabilities, in.Policy, in.Limits, in.Commitments
+		was.Quarantine, was.Answer = in.Quarantine, in.Answer
 		return nil
 	})
 	return agentOf(out), err
@@ -289,7 +290,7 @@ func (a *Agents) Replay(ctx context.Context, session string) (SessionReplay, err
 
 // inner is an agent as the engine takes it.
 func (x Agent) inner() (agent.Agent, error) {
-	out := agent.Agent{Name: x.Name, SystemPrompt: x.SystemPrompt, Model: x.Model, Policy: x.Policy, Limits: agent.Limits(x.Limits)}
+	out := agent.Agent{Name: x.Name, SystemPrompt: x.SystemPrompt, Model: x.Model, Policy: x.Policy, Limits: agent.Limits(x.Limits), Quarantine: x.Answer != nil, Answer: x.Answer}
 	for _, c := range x.Capabilities {
 		ref := agent.CapabilityRef{Ref: c.ID}
 		if c.Config != nil {
@@ -343,7 +344,7 @@ func agentOf(a agent.Agent) Agent {
 		return Agent{}
 	}
 	out := Agent{
-		ID: a.ID.String(), Name: a.Name, SystemPrompt: a.SystemPrompt, Model: a.Model, Policy: a.Policy, Limits: AgentLimits(a.Limits), Version: a.Version,
+		ID: a.ID.String(), Name: a.Name, SystemPrompt: a.SystemPrompt, Model: a.Model, Policy: a.Policy, Limits: AgentLimits(a.Limits), Answer: a.Answer, Version: a.Version,
 	}
 	for _, c := range a.Capabilities {
 		u := Use{ID: c.Ref}

@@ -36,7 +36,10 @@ type Agent struct {
 	Policy       string // YAML or JSON; narrows what its sessions may do
 	Limits       AgentLimits
 	Commitments  []Commitment // must hold before a turn counts as done
-	Version      int
+	// Answer is the JSON Schema of the only thing that comes back from it as a sub-agent: it then
+	// always runs in quarantine. nil: it does so only if it is spawned that way.
+	Answer  json.RawMessage
+	Version int
 }
 
 // Commitment is a condition under which work counts as done. It has exactly one of Run,

@@ -119,6 +119,9 @@ func (s *session) describeAgent(cmd *cobra.Command, a *app.App, id string) error
 	for i := range v.Commitments {
 		s.printf("commits   %s\n", show(v.Commitments[i].String()))
 	}
+	if v.Quarantine {
+		s.printf("runs      in quarantine as a sub-agent; only this answer comes back:\n  %s\n", show(compact(v.Answer)))
+	}
 	s.section("policy", v.Policy)
 	s.section("prompt", v.SystemPrompt)
 	return nil

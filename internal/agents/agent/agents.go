@@ -66,10 +66,16 @@ func (s *Service) Check(a Agent) error {
 	if err := commitment.Check(fault.AgentInvalid, "commitments", a.Commitments); err != nil {
 		errs = append(errs, coded(err, fault.AgentInvalid))
 	}
+	if err := checkAnswer(fault.AgentInvalid, a.Quarantine, a.Answer); err != nil {
+		errs = append(errs, coded(err, fault.AgentInvalid))
+	}
 	if err := errs.Err(); err != nil {
 		return err
 	}
 	if err := s.checkSecrets("commitments", toJSON(a.Commitments)); err != nil {
+		return err
+	}
+	if err := s.checkSecrets("answer", string(a.Answer)); err != nil {
 		return err
 	}
 	if err := s.checkSecrets("system_prompt", a.SystemPrompt, a.Name, a.Policy); err != nil {

@@ -59,9 +59,6 @@ func (c *children) Spawn(ctx context.Context, p permit.Permit, q capability.Spaw
 	if err := checkNarrowing(q.Policy); err != nil {
 		return capability.Child{}, err
 	}
-	if err := checkAnswer(q.Quarantine, q.Answer); err != nil {
-		return capability.Child{}, err
-	}
 	if err := commitment.Check(fault.ArgsInvalid, "commitments", q.Commitments); err != nil {
 		return capability.Child{}, err
 	}
@@ -70,6 +67,9 @@ func (c *children) Spawn(ctx context.Context, p permit.Permit, q capability.Spaw
 		if a, err = c.svc.Agent(ctx, q.Agent); err != nil {
 			return capability.Child{}, err
 		}
+	}
+	if err := demandQuarantine(&a, &q); err != nil {
+		return capability.Child{}, err
 	}
 	if _, _, err := c.find(ctx, name); err == nil {
 		return capability.Child{}, fault.New(fault.Conflict, "the name %q is taken by another sub-agent", name).WithHint("choose another name").In("name")

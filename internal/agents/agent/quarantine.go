@@ -47,28 +47,41 @@ const (
 
 const answerPrompt = "You are in quarantine: whoever gave you this task sees nothing that you write. Call the tool " + answerName + " with your answer, as its schema asks, and end then."
 
-// checkAnswer checks the schema of a quarantined sub-agent's answer.
-func checkAnswer(quarantine bool, src json.RawMessage) error {
+// checkAnswer checks the schema of a quarantined sub-agent's answer. Errors have the code.
+func checkAnswer(code fault.Code, quarantine bool, src json.RawMessage) error {
+	bad := func(format string, args ...any) *fault.Error { return fault.New(code, format, args...).In("answer") }
 	switch {
 	case !quarantine && src == nil:
 		return nil
 	case !quarantine:
-		return fault.New(fault.ArgsInvalid, "only a quarantined sub-agent has a schema for its answer").WithHint("add quarantine: true").In("answer")
+		return bad("only a quarantined sub-agent has a schema for its answer").WithHint("add quarantine: true")
 	case src == nil:
-		return fault.New(fault.ArgsInvalid, "a quarantined sub-agent needs a schema for its answer").In("answer")
+		return bad("a quarantined sub-agent needs a schema for its answer")
 	case len(src) > maxAnswerSchema:
-		return fault.New(fault.ArgsInvalid, "the schema of an answer has at most %d bytes", maxAnswerSchema).In("answer")
+		return bad("the schema of an answer has at most %d bytes", maxAnswerSchema)
 	}
 	if _, err := schema.Compile("the answer", src); err != nil {
-		return fault.New(fault.ArgsInvalid, "%v", err).In("answer")
+		return bad("%v", err)
 	}
 	var root struct {
 		Type any `json:"type"`
 	}
 	if err := json.Unmarshal(src, &root); err != nil || root.Type != "object" {
-		return fault.New(fault.ArgsInvalid, `the schema of an answer must have "type": "object"`).In("answer")
+		return bad(`the schema of an answer must have "type": "object"`)
 	}
 	return nil
+}
+
+// demandQuarantine adds to a request what the agent's definition demands. The request cannot
+// loosen it.
+func demandQuarantine(a *Agent, q *capability.SpawnRequest) error {
+	if a.Quarantine && q.Answer != nil {
+		return fault.New(fault.ArgsInvalid, "the agent %q always runs in quarantine, with an answer of its own", a.Name).In("answer").WithHint("leave answer out")
+	}
+	if a.Quarantine {
+		q.Quarantine, q.Answer = true, a.Answer
+	}
+	return checkAnswer(fault.ArgsInvalid, q.Quarantine, q.Answer)
 }
 
 // newAnswer makes the tool that takes an answer. The runner checks it with the schema.

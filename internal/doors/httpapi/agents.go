@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -33,10 +34,12 @@ type NewAgent struct {
 	Policy       string                  `json:"policy,omitempty" maxLength:"500000"`
 	Limits       agent.Limits            `json:"limits,omitempty"`
 	Commitments  []commitment.Commitment `json:"commitments,omitempty" maxItems:"20" nullable:"false" doc:"Conditions that must hold before a turn counts as done"`
+	Quarantine   bool                    `json:"quarantine,omitempty" doc:"As a sub-agent it always runs in quarantine, and gives its answer alone"`
+	Answer       json.RawMessage         `json:"answer,omitempty" doc:"JSON Schema of its answer, with type object. Needed with quarantine"`
 }
 
 func (n NewAgent) agent() agent.Agent {
-	return agent.Agent{Name: n.Name, SystemPrompt: n.SystemPrompt, Model: n.Model, Policy: n.Policy, Capabilities: n.Capabilities, Limits: n.Limits, Commitments: n.Commitments}
+	return agent.Agent{Name: n.Name, SystemPrompt: n.SystemPrompt, Model: n.Model, Policy: n.Policy, Capabilities: n.Capabilities, Limits: n.Limits, Commitments: n.Commitments, Quarantine: n.Quarantine, Answer: n.Answer}
 }
 
 // AgentPatch is the request to change an agent. Missing fields do not change.
@@ -48,6 +51,8 @@ type AgentPatch struct {
 	Policy       *string                  `json:"policy,omitempty" maxLength:"500000"`
 	Limits       *agent.Limits            `json:"limits,omitempty"`
 	Commitments  *[]commitment.Commitment `json:"commitments,omitempty" maxItems:"20" nullable:"false" doc:"The complete list"`
+	Quarantine   *bool                    `json:"quarantine,omitempty" doc:"false also removes answer"`
+	Answer       json.RawMessage          `json:"answer,omitempty"`
 }
 
 func (p AgentPatch) apply(a *agent.Agent) error {
@@ -60,6 +65,14 @@ func (p AgentPatch) apply(a *agent.Agent) error {
 	}
 	set(&a.Limits, p.Limits)
 	set(&a.Commitments, p.Commitments)
+	if p.Quarantine != nil {
+		if a.Quarantine = *p.Quarantine; !a.Quarantine {
+			a.Answer = nil
+		}
+	}
+	if p.Answer != nil {
+		a.Answer = p.Answer
+	}
 	return nil
 }
 

@@ -188,6 +188,9 @@ func (v *agentView) preview(x *exchange) *httpapi.Problem {
 		if len(v.Commitments) > 0 {
 			fields["commitments"] = v.Commitments
 		}
+		if v.Quarantine {
+			fields["quarantine"], fields["answer"] = true, v.Answer
+		}
 		err = x.api.post("/v1/agents/effective", fields, &v.Effective)
 	}
 	if v.Preview = err == nil; v.Preview {

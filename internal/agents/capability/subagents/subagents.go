@@ -41,8 +41,8 @@ func (Capability) Info() capability.Info {
 const (
 	which      = `"agent":{"type":"string","minLength":1,"maxLength":200,"description":"The sub-agent's name or ID."}`
 	policy     = `"policy":{"type":"string","minLength":1,"maxLength":65536,"description":"A policy (YAML or JSON) that narrows its authority further. It can only take away."}`
-	quarantine = `"quarantine":{"type":"boolean","description":"For work on text that strangers wrote: it has a context of its own, and only a typed answer comes back. Needs answer. Default false."},
-		"answer":{"type":"object","description":"JSON Schema, with type object, of a quarantined sub-agent's answer. Booleans, numbers, enumerations, dates and short IDs come back as values, other texts as references."},`
+	quarantine = `"quarantine":{"type":"boolean","description":"For work on text that strangers wrote: it has a context of its own, and only a typed answer comes back. Needs answer. Default: as the agent is defined; false does not end a quarantine that its definition demands."},
+		"answer":{"type":"object","description":"JSON Schema, with type object, of a quarantined sub-agent's answer. Booleans, numbers, enumerations, dates and short IDs come back as values, other texts as references. Leave it out if the agent is defined with an answer."},`
 	// commitments are as commitment.Commitment reads them.
 	commitments = `"commitments":{"type":"array","maxItems":20,"description":"Conditions that must hold before it counts as done; unmet ones are given back to it.",
 		"items":{"type":"object","additionalProperties":false,"properties":{
