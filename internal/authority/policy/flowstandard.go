@@ -50,7 +50,9 @@ func (s *dataSettings) flowsWord(p *parser, n *document.Node, path string) {
 	case n.Is(Standard), n.Kind == document.Bool && n.Text == "true" && path != "flows":
 		s.standard = p.Pos(n)
 	default:
-		p.Expected(n, path, "standard, or a mapping")
+		if e := p.Expected(n, path, "standard, or a mapping"); n.Kind == document.String {
+			e.Hint = meant(n.Text, []string{Standard})
+		}
 	}
 }
 

@@ -167,6 +167,7 @@ func TestStandardFlowsPrintAndJoin(t *testing.T) {
 	}
 	for src, want := range map[string]string{
 		"flows: none": "standard, or a mapping", "flows: true": "standard, or a mapping", "flows: {standard: false}": "standard, or a mapping", "flows: {standard: {ask: ['network *']}}": "standard, or a mapping",
+		"flows: standrad": `2:8: flows: must be standard, or a mapping, not the string "standrad" (did you mean "standard"?)`, "flows: {standrad: true}": `2:9: flows.standrad: "standrad" is not a label with a flow (did you mean "standard"?)`,
 		"labels: {standard: {from: ['network *']}}": "the word for the standard flows", "flows: {standard: true, untrusted: {}}": "has no consequence",
 	} {
 		if _, err := policy.Parse("p.yaml", []byte("version: 1\n"+src)); err == nil || !strings.Contains(err.Error(), want) {

@@ -142,6 +142,10 @@ func (s *dataSettings) flowsSetting() setting {
 					s.flowsWord(p, value, path)
 					return
 				}
+				if hint := meant(key.Text, []string{Standard}); hint != "" && value.Kind != document.Mapping {
+					p.Fail(key, path, "%q is not a label with a flow", key.Text).Hint = hint
+					return
+				}
 				if !p.dataLabelName(key, path) {
 					return
 				}
