@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/service/changes"
+	"github.com/remitrun/remit/internal/service/filelabels"
 	"github.com/remitrun/remit/internal/service/grants"
 	"github.com/remitrun/remit/internal/service/history"
 	"github.com/remitrun/remit/internal/service/policyreview"
@@ -266,6 +268,29 @@ func (o others) Discard(ctx context.Context, _, run string) (changes.Described, 
 
 func (o others) Undo(_ context.Context, _, run string, _ []string) (changes.Undone, error) {
 	return changes.Undone{Run: run}, nil
+}
+
+func (o others) Labels(_ context.Context, q filelabels.Query) ([]filelabels.Item, store.LabelPlace, error) {
+	var out []filelabels.Item
+	for i := range 3 {
+		path := "/" + strings.Repeat("x", 4000) + strconv.Itoa(i)
+		at := store.LabelPlace{Label: "web", Key: ledger.PathKey(path)}
+		if q.After.Key >= at.Key || q.Label != "" && q.Label != at.Label || q.Below != "" && q.Below != path {
+			continue
+		}
+		if len(out) == q.Limit {
+			return out, q.After, nil
+		}
+		out, q.After = append(out, filelabels.Item{Path: path, Label: at.Label}), at
+	}
+	return out, store.LabelPlace{}, nil
+}
+
+func (o others) ClearLabels(_ context.Context, who, path string) (int, error) {
+	if path != "/a/b" || who != "user:ann" {
+		return 0, fault.New(fault.NotFound, "no labels are recorded for %q", path)
+	}
+	return 2, nil
 }
 
 func (o others) Parts(context.Context) (httpapi.PartList, error) {

@@ -435,7 +435,7 @@ func (s *Server) describe() huma.API {
 		Tags: []*huma.Tag{
 			{Name: "capabilities", Description: "Modules that agents are made of"}, {Name: "agents"}, {Name: "sessions", Description: "Conversations with agents"},
 			{Name: "files", Description: "A session's own files"}, {Name: "tools"}, {Name: "runs", Description: "What was done"}, {Name: "grants", Description: "Who may do what"},
-			{Name: "approvals", Description: "Questions to people"}, {Name: "audit"}, {Name: "policies"}, {Name: "service"},
+			{Name: "approvals", Description: "Questions to people"}, {Name: "labels", Description: "Labels of files"}, {Name: "audit"}, {Name: "policies"}, {Name: "service"},
 		},
 	}
 	return huma.NewAPI(huma.Config{

@@ -100,6 +100,7 @@ type Options struct {
 	Changes      Changes
 	Grants       Grants
 	Approvals    Approvals
+	Labels       Labels
 	Audit        Audit
 	Policies     Policies
 	Parts        Parts
@@ -220,6 +221,7 @@ func New(o Options) (*Server, error) {
 	s.changes()
 	s.grants()
 	s.approvals()
+	s.labels()
 	s.audit()
 	s.policies()
 	s.parts()

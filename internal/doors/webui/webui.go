@@ -145,6 +145,7 @@ func (s *Server) routes() {
 	s.form("/ui/tools/{id}", "tool.html", s.tool, s.setTool)
 	s.form("/ui/policies", "policies.html", s.policies, s.askPolicy)
 	s.page("GET /ui/flows", "flows.html", s.flows)
+	s.form("/ui/labels", "labels.html", s.labels, s.clearLabels)
 	s.form("/ui/audit", "audit.html", s.audit, s.verify)
 	s.page("GET /ui/audit/{seq}", "event.html", s.event)
 	s.page("GET /ui/audit/refusals", "refusals.html", s.refusals)

@@ -158,3 +158,27 @@ func contentOf(ctx context.Context, path string) (ledger.LabelKey, error) {
 	}
 	return contentKey(c), err
 }
+
+// Door lists and clears the labels of one ledger's files. It implements httpapi.Labels.
+type Door struct {
+	Reader func(context.Context) (store.Backend, error) // to look at
+	Store  func(context.Context) (store.Backend, error) // to write
+}
+
+// Labels is [List].
+func (d Door) Labels(ctx context.Context, q Query) ([]Item, store.LabelPlace, error) {
+	st, err := d.Reader(ctx)
+	if err != nil {
+		return nil, store.LabelPlace{}, err
+	}
+	return List(ctx, st, q)
+}
+
+// ClearLabels is [Clear].
+func (d Door) ClearLabels(ctx context.Context, who, path string) (int, error) {
+	st, err := d.Store(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return Clear(ctx, st, path, who)
+}
