@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/remitrun/remit/internal/authority/grant"
+	"github.com/remitrun/remit/internal/base/racetest"
 	"github.com/remitrun/remit/internal/base/tool"
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
@@ -91,6 +92,7 @@ var untold = []string{"rates.", "places.", "buckets.", "moving.", "runs.version"
 // TestVerifyNamesEveryChangedColumn changes one column of each table after the other, and
 // then deletes a row of each.
 func TestVerifyNamesEveryChangedColumn(t *testing.T) {
+	racetest.Skip(t, "it repeats what TestVerifyNamesAChangedTail does with it")
 	ctx := t.Context()
 	home := t.TempDir()
 	s := openWith(t, postgres.Options{Home: home})

@@ -49,8 +49,9 @@ func Main(m *testing.M, use func(*Server)) (status int) {
 	return m.Run()
 }
 
-// options are the server's. It need not survive a loss of power; a crash it does survive.
-const options = "-c fsync=off -c full_page_writes=off -c listen_addresses= -c max_connections=200 -c shared_buffers=64MB -c unix_socket_directories="
+// options are the server's. It need not survive a loss of power; a crash it does survive. Its
+// schemas are many and short-lived: compiled queries and statistics cost more than they save.
+const options = "-c fsync=off -c full_page_writes=off -c listen_addresses= -c max_connections=200 -c shared_buffers=64MB -c jit=off -c autovacuum=off -c unix_socket_directories="
 
 // New starts a server with further options, for programs that are no tests. stop ends it.
 func New(options string) (s *Server, stop func(), err error) {
