@@ -47,7 +47,7 @@ CI_FUZZTIME ?= 1s
 WAZEVO := github.com/tetratelabs/wazero/internal/engine/wazevo
 RACE := -race $(patsubst %,-gcflags=%=-race=false,modernc.org/sqlite/lib $(WAZEVO)/backend/... $(WAZEVO)/ssa $(WAZEVO)/frontend)
 
-.PHONY: all build packages demo demo-fleet escape agents test ui-test ui-bench ui-shots test-deps race soak soak-fleet lint fmt fuzz fuzz-short bench bench-fleet cover cross clean help
+.PHONY: all build packages demo demo-fleet escape agents test ui-test ui-bench ui-shots test-deps test-main test-beside race soak soak-fleet lint fmt fuzz fuzz-short bench bench-fleet cover cross clean help
 
 all: build
 
@@ -67,8 +67,15 @@ demo-fleet: build ## PostgreSQL, two nodes and a worker here; one node is killed
 	@sh .ci/apt postgresql
 	REMIT="$(CURDIR)/$(BIN)/remit" sh examples/fleet/run.sh
 
+# The two modules beside the main one have one package of tests each, which uses one processor
+# or waits for a browser, so they run while the others do.
 test: test-deps ## all tests
+	@$(MAKE) --no-print-directory -j 2 test-main test-beside
+
+test-main:
 	$(GO) test -vet=off -timeout $(TEST_TIMEOUT) ./...
+
+test-beside:
 	cd packaging && $(GO) test -vet=off -timeout $(TEST_TIMEOUT) ./...
 	cd uitest && $(GO) test -vet=off -timeout $(TEST_TIMEOUT) ./...
 
@@ -129,7 +136,7 @@ lint: $(TOOLS)/golangci-lint ## gofmt, golangci-lint (vet, staticcheck, revive, 
 	@out=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); test -z "$$out" || { echo "not gofmt'd:"; echo "$$out"; exit 1; }
 	$(TOOLS)/golangci-lint run ./...
 	cd packaging && ../$(TOOLS)/golangci-lint run ./...
-	$(GO) test -vet=off .
+	$(GO) test -vet=off -short . # without the program's size, which make test measures
 
 fmt: ## format all Go files
 	gofmt -w $$(git ls-files -co --exclude-standard '*.go')
