@@ -36,7 +36,7 @@ const fleetNode = "REMIT_BENCH_NODE"
 // fleet measures several nodes on one PostgreSQL. A call is a durable intent and an outcome;
 // it is compared with a bare durable insert in the same run.
 func (b *bench) fleet() error {
-	pg, stop, err := postgrestest.New("-c fsync=on -c full_page_writes=on -c max_connections=400")
+	pg, stop, err := postgrestest.New("-c fsync=on -c full_page_writes=on -c jit=on -c autovacuum=on -c max_connections=400")
 	if err != nil {
 		return err
 	}
