@@ -64,7 +64,7 @@ func (d database) Append(ctx context.Context, b *tables.Batch) (int64, ledger.Se
 	first, err := d.send(ctx, number, b)
 	switch {
 	case err == nil:
-	case isCode(err, codeMoved), isCode(err, "40P01"): // a deadlock with a transaction that changes the same run
+	case isCode(err, codeMoved), d.Deadlock(err): // with a transaction that changes the same run
 		return 0, 0, tables.ErrMoved
 	case isCode(err, codeFenced): // or the server has lost batches
 		if _, err := d.settle(ctx); err != nil {
@@ -80,6 +80,9 @@ func (d database) Append(ctx context.Context, b *tables.Batch) (int64, ledger.Se
 	d.number.Store(number)
 	return number, ledger.Seq(first), nil
 }
+
+// Deadlock implements tables.Shared.
+func (d database) Deadlock(err error) bool { return isCode(err, codeDeadlock) }
 
 // lost reports whether an error means that the connection was lost, and with it perhaps an
 // answer.

@@ -18,6 +18,7 @@ const (
 // The codes of the server's own errors.
 const (
 	codeLockTimeout     = "55P03"
+	codeDeadlock        = "40P01"
 	codeCheckViolation  = "23514"
 	codeUniqueViolation = "23505"
 	codeDuplicateTable  = "42P07"
@@ -39,7 +40,7 @@ func explain(err error) (fault.Code, string, string) {
 		return fault.StoreFull, "the server has no space left", "free some space; nothing that was acknowledged is lost"
 	case "25006", "42501":
 		return fault.StoreReadOnly, "the server does not permit writing", "check the role's privileges, and that the server is not a standby"
-	case "55P03", "57014", "40P01":
+	case codeLockTimeout, "57014", codeDeadlock:
 		return fault.StoreFailed, "the server was busy for too long", "try again"
 	case "28000", "28P01", "3D000", "3F000":
 		return fault.StoreFailed, "the server refused the connection: " + pe.Message, "check the user, the password and the database of the URL"

@@ -53,6 +53,9 @@ type Shared interface {
 	Present(ctx context.Context, q Querier) error
 	// Reconnect replaces the writer's connection after it was lost; nil: it was not.
 	Reconnect(ctx context.Context) (*sql.Conn, error)
+	// Deadlock reports whether the server ended a transaction so that another one, which
+	// waited for it, can go on.
+	Deadlock(err error) bool
 }
 
 // ErrMoved is the error of an append that was based on an old state of a run.
@@ -162,8 +165,25 @@ func (w *writer) writeShared(ctx context.Context, batch []*request) {
 		setErrors(fast, w.s.fault(err, "the ledger cannot be written"))
 	}
 	if len(slow) > 0 {
-		setErrors(slow, w.write(ctx, slow))
+		setErrors(slow, w.writeSlow(ctx, slow))
 	}
+}
+
+// deadlocks is how often in a row a transaction is repeated that the server ended.
+const deadlocks = 8
+
+// writeSlow writes a batch in a transaction, and repeats it where the server ended it: a
+// message locks runs before the end of the log, a transaction the other way round. Requests
+// with checks of their own are not repeated.
+func (w *writer) writeSlow(ctx context.Context, batch []*request) error {
+	err := w.write(ctx, batch)
+	if slices.ContainsFunc(batch, func(r *request) bool { return r.check != nil || r.apply != nil }) {
+		return err
+	}
+	for try := 0; try < deadlocks && w.s.shared.Deadlock(err); try++ {
+		err = w.write(ctx, batch)
+	}
+	return err
 }
 
 func setErrors(batch []*request, err error) {
