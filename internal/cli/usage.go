@@ -18,16 +18,13 @@ import (
 	"github.com/remitrun/remit/internal/service/clients"
 )
 
-// The part of every command's help that lists exit statuses, and that of a command whose own
-// text names some.
+// exitHelp is the part of every command's help that lists exit statuses; ownExits comes before
+// it where the command's own text names some.
 const (
 	exitHelp = `
 Exit status: 0 done · 1 a call failed · 2 invalid arguments, plan or policy
 3 denied · 4 verification or replay mismatch · 5 ledger error · 130 interrupted`
-	otherExitHelp = `
-Exit status otherwise: 0 done · 1 a call failed · 2 invalid arguments, plan or
-policy · 3 denied · 4 verification or replay mismatch · 5 ledger error
-130 interrupted`
+	ownExits = "\nOtherwise the exit statuses are those of every command.\n"
 )
 
 // prepare completes the help and the argument checks of a command and its
@@ -35,7 +32,7 @@ policy · 3 denied · 4 verification or replay mismatch · 5 ledger error
 func prepare(c *cobra.Command) {
 	exits := exitHelp
 	if strings.Contains(c.Long, "xit status") {
-		exits = otherExitHelp
+		exits = ownExits + exitHelp
 	}
 	c.Long = strings.TrimSpace(c.Short+".\n\n"+strings.TrimSpace(c.Long)) + "\n" + exits
 	args := c.Args
