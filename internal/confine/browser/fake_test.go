@@ -29,6 +29,9 @@ type fake struct {
 	// large, where it is not nil, may write the result of a command, in pieces.
 	large func(method string, write func(string)) bool
 
+	// ends are the signals that end the first browsers when they are started.
+	ends []string
+
 	folder  string // the workspace
 	mu      sync.Mutex
 	started int
@@ -41,10 +44,14 @@ func (f *fake) NewFolder(permit.Permit, int64, int) (*sandbox.Folder, error) {
 func (f *fake) Run(ctx context.Context, _ permit.Permit, c sandbox.Command) (sandbox.Outcome, error) {
 	f.mu.Lock()
 	f.started++
+	n := f.started
 	f.mu.Unlock()
 	stopped := context.AfterFunc(ctx, func() { _ = c.Stdio.In.Close() })
 	defer stopped()
 	defer func() { _, _, _ = c.Stdio.In.Close(), c.Stdio.Out.Close(), c.Stdio.Err.Close() }()
+	if n <= len(f.ends) {
+		return sandbox.Outcome{ExitCode: -1, Signal: f.ends[n-1]}, nil
+	}
 	send := func(message string) { _, _ = io.WriteString(c.Stdio.Out, message+"\x00") }
 	for r := bufio.NewReader(c.Stdio.In); ; {
 		b, err := r.ReadBytes(0)
@@ -328,5 +335,27 @@ func TestACallThatEndsWhileItWaitsLeavesNoBrowserBehind(t *testing.T) {
 		if err := f.use(b, strconv.Itoa(i), nothing); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// A browser that crashes before it has a page is started once more, and not a third time. One that
+// was ended by something else is not.
+func TestACrashAtTheStart(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ends    []string
+		started int
+		want    string // of the error; "": none
+	}{
+		"once":      {[]string{"SIGSEGV"}, 2, ""},
+		"each time": {[]string{"SIGSEGV", "SIGSEGV"}, 2, "SIGSEGV"},
+		"killed":    {[]string{"SIGKILL"}, 1, "SIGKILL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fake{t: t, ends: tc.ends}
+			err := f.use(f.open(), "run", func(context.Context, *browser.Page) error { return nil })
+			if (err != nil) != (tc.want != "") || err != nil && !strings.Contains(err.Error(), tc.want) || f.started != tc.started {
+				t.Errorf("after %d starts: %v", f.started, err)
+			}
+		})
 	}
 }

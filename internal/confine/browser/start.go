@@ -65,8 +65,20 @@ func script(key string) string {
 		" 3<&0 4>&1 </dev/null >&2; done; exit 93"
 }
 
-// start starts a browser in the sandbox, with one empty page. It outlives ctx.
+// start starts a browser in the sandbox, with one empty page. It outlives ctx. Chromium may crash
+// before it has a page. It has done nothing by then, and is started once more.
 func (b *Browsers) start(ctx context.Context, p permit.Permit) (*Page, error) {
+	page, err := b.startOnce(ctx, p)
+	if errors.Is(err, errCrashed) {
+		page, err = b.startOnce(ctx, p)
+	}
+	return page, err
+}
+
+// errCrashed: the browser made a fault of its own before it had a page.
+var errCrashed = errors.New("the browser crashed")
+
+func (b *Browsers) startOnce(ctx context.Context, p permit.Permit) (*Page, error) {
 	folder, err := b.box.NewFolder(p, maxFolder, maxFiles)
 	if err != nil {
 		return nil, err
@@ -132,6 +144,9 @@ func (p *Page) notStarted(ctx context.Context, err error) error {
 		return p.failed
 	case p.outcome.ExitCode == missing:
 		return fault.New(fault.NotFound, "no Chromium or Chrome is installed in the places where Remit looks").WithHint("install the package chromium; Remit looks for %s", strings.Join(programs[:2], " and ")+" and others")
+	}
+	if o := p.outcome; o.Signal == "SIGSEGV" && o.Limit == "" && !o.TimedOut {
+		err = errors.Join(err, errCrashed)
 	}
 	return fault.Wrap(fault.ToolFailed, err, "the browser ended when it was started: %s", clip.Text(exitOf(p.outcome), 200)).
 		WithHint("it needs about 500 MB of memory (commands.memory) and 200 processes (commands.processes)")
