@@ -16,7 +16,7 @@ func (s *session) labelsCmd() *cobra.Command {
 	var q filelabels.Query
 	c := &cobra.Command{
 		Use:   "labels [PATH]",
-		Short: "List the files that have labels because of what was written to them",
+		Short: "List the recorded labels of files",
 		Long: `A call whose context has labels gives them to the files that it writes, by their
 path and by their content. Files also have the labels of the policy's patterns,
 which are not listed. With PATH, lists the file, or the files in the folder.

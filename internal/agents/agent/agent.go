@@ -31,7 +31,7 @@ type Agent struct {
 	Policy       string                  `json:"policy,omitempty" doc:"Narrows what its sessions may do: YAML or JSON"`
 	Limits       Limits                  `json:"limits"`
 	Commitments  []commitment.Commitment `json:"commitments,omitempty" nullable:"false" doc:"Conditions that must hold before a turn counts as done"`
-	Quarantine   bool                    `json:"quarantine,omitempty" doc:"As a sub-agent it always runs in quarantine: only its answer comes back. Whoever spawns it cannot change that"`
+	Quarantine   bool                    `json:"quarantine,omitempty" doc:"As a sub-agent it always runs in quarantine: only its answer comes back. Its parent cannot change that"`
 	Answer       json.RawMessage         `json:"answer,omitempty" doc:"JSON Schema of its answer in quarantine"`
 	Status       string                  `json:"status" enum:"active,deleted"`
 	Version      int                     `json:"version"`

@@ -12,12 +12,11 @@ import (
 	"github.com/remitrun/remit/internal/service/filelabels"
 )
 
-// Labels has the labels that files were given because of what was written to them.
+// Labels has the recorded labels of files: those that they got from calls that wrote to them.
 type Labels interface {
 	// Labels lists them, and gives the place of the next page; the zero place: there is none.
 	Labels(ctx context.Context, q filelabels.Query) ([]filelabels.Item, store.LabelPlace, error)
-	// ClearLabels takes those of a file, or of all files in a folder, and returns how many there
-	// were.
+	// ClearLabels removes those of a file, or of all files in a folder, and returns their number.
 	ClearLabels(ctx context.Context, who, path string) (int, error)
 }
 
@@ -44,7 +43,7 @@ func (s *Server) labels() {
 	}
 	route(s, operation{
 		id: "listLabels", method: http.MethodGet, path: "/v1/labels", tag: "labels", action: "labels.read", summary: "List labels of files",
-		text: "The files that have labels because of what was written to them, by label and then by path, with the run and the call that wrote it. Labels by a pattern of a policy are not listed.",
+		text: "The recorded labels of files, by label and then by path, with the run and the call that wrote to the file. Labels by a pattern of a policy are not recorded.",
 		answer: map[string]any{"items": []any{map[string]any{"path": "/home/ann/project/notes/page.md", "label": "web", "since": "2026-11-21T12:00:00Z",
 			"run_id": "019a1fe7-0b1c-7a52-9e55-7e0f3a1c2b55", "call": 2}}},
 	}, func(ctx context.Context, in *list) (*struct{ Body LabelList }, error) {
@@ -85,7 +84,7 @@ func (s *Server) clearLabels() {
 	}
 	route(s, operation{
 		id: "clearLabels", method: http.MethodPost, path: "/v1/labels/clear", tag: "labels", action: "labels.write", summary: "Clear the labels of a file",
-		text: "After a person has looked at it: takes the labels that were recorded for the file, or for the files in the folder, and for the present content of the file. " +
+		text: "For a person who has looked at the file. Removes the recorded labels of the file, or of the files in the folder, and those of the file's present content. " +
 			"Labels by a pattern of a policy stay. Needs a grant that was issued to a person. The record says who did it.",
 		errors: []int{404}, request: map[string]any{"path": "/home/ann/project/notes/page.md"}, answer: map[string]any{"labels": 1},
 	}, func(ctx context.Context, in *clearing) (*struct{ Body cleared }, error) {

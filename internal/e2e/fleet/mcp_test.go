@@ -28,7 +28,7 @@ func (n *node) speak(token, session, body string) (status int, id, answer string
 	return res.status, res.header.Get("Mcp-Session-Id"), res.text
 }
 
-// act makes a call in the session, which nobody else can.
+// act makes a call in the session. A caller with another grant is refused.
 func (c *mcpClient) act(n *node, path string) {
 	n.f.Helper()
 	call := fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"method":"tools/call","params":{"name":"http_request","arguments":{"method":"POST","url":"%s/%s"}}}`, path, n.f.world, path)

@@ -69,8 +69,8 @@ func TestAnErasedAnswerIsNoArgument(t *testing.T) {
 	}
 }
 
-// What a deleted sub-agent answered is gone. Once the record of its session is erased, nobody can
-// tell which labels its answers had, so that a context with flows must end.
+// The answer of a deleted sub-agent is gone. With the record of its session, the labels of its answers
+// are erased, too, so that a context with flows must end.
 func TestTheAnswerOfADeletedSubAgentIsGone(t *testing.T) {
 	p, s, waited := quarantined(t, readAndAnswer("strange.txt", fullAnswer))
 	ref, kid := referencePattern.FindString(waited.Text), p.kid(s)
@@ -198,7 +198,7 @@ func TestAReferenceOutlivesTheCompactionOfItsParent(t *testing.T) {
 	p.replays(s)
 }
 
-// A policy can demand quarantine of whoever spawns.
+// A policy can demand quarantine in each call of spawn_agent.
 func TestAPolicyDemandsQuarantine(t *testing.T) {
 	strict := strings.Replace(quarantinePolicy, `tools: {allow: ["*"]}`, `tools: {allow: [{tool: subagents.spawn_agent, args: {quarantine: true}, others: allow}, "subagents.wait", "fs.*", "model.chat", "agent.answer"]}`, 1)
 	if strict == quarantinePolicy {

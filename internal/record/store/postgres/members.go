@@ -138,7 +138,7 @@ func (s *Store) fencedError() error {
 	return errRemoved()
 }
 
-// whyRemoved says why this node is no member any more: another one has removed it, or a newer Remit
+// whyRemoved gives the reason for the removal of this node: another node took over, or a newer Remit
 // has updated the tables.
 func (s *Store) whyRemoved(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, s.lease/4)

@@ -125,8 +125,8 @@ func TestTwoMigrateAtOnce(t *testing.T) {
 	}
 }
 
-// TestAMigrationWaitsForLeases: a node that was removed may act until its lease is over, so nobody
-// acts with the new tables before that.
+// TestAMigrationWaitsForLeases: a removed node may act until the end of its lease. A migration waits
+// for that end.
 func TestAMigrationWaitsForLeases(t *testing.T) {
 	ctx, home := t.Context(), t.TempDir()
 	c := connect(t, home)
