@@ -102,7 +102,7 @@ type session struct {
 	known
 }
 
-// known is what is known of the schema, by names in lower case.
+// known caches the schema, by names in lower case.
 type known struct {
 	tables   map[string]string // kinds: "table", "view", "virtual", "shadow"
 	modules  map[string]bool   // of virtual tables

@@ -57,7 +57,7 @@ func (s *session) explain(what call) (Rows, error) {
 	return out, nil
 }
 
-// pgPlan is a step of PostgreSQL's plan: only what the caller may see of it.
+// pgPlan is a step of PostgreSQL's plan, with the fields that the caller may see.
 type pgPlan struct {
 	Type     string   `json:"Node Type"`
 	Relation string   `json:"Relation Name"`

@@ -20,7 +20,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// mariaReceived bounds what a server may send in one call.
+// mariaReceived is the maximum number of bytes received from a server in one call.
 const mariaReceived = 64 << 20
 
 // mariaSession is one connection to MariaDB for one call, in a transaction.
@@ -35,7 +35,7 @@ func isMaria(text string) bool {
 }
 
 // openMaria connects to a database of MariaDB and begins a transaction. The caller must call
-// stop, which rolls back what is not committed.
+// stop, which rolls back an open transaction.
 func openMaria(ctx context.Context, d policy.Database, at string, c connector, write bool) (s *mariaSession, stop func(), err error) {
 	s = &mariaSession{session: session{limits: d}}
 	config, err := s.config(at, discreet(d, c.check))

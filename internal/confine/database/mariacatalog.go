@@ -8,7 +8,7 @@ import (
 	"github.com/remitrun/remit/internal/base/tool"
 )
 
-// mariaCatalog is what the server says of its tables, read when it is first asked for.
+// mariaCatalog holds the server's description of its tables, read at first use.
 type mariaCatalog struct {
 	s       *mariaSession
 	names   map[string][]string       // tables, by the folded name of their database

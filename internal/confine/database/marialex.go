@@ -226,7 +226,7 @@ func (t *mariaToken) is(words ...string) bool {
 	return false
 }
 
-// printMaria writes the statement without its comments: what was analysed is what runs.
+// printMaria writes the analysed statement, without its comments. This text is sent.
 func printMaria(list []mariaToken) string {
 	var b strings.Builder
 	for i, t := range list {

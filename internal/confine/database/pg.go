@@ -54,7 +54,7 @@ func (c connector) url(d policy.Database) (string, error) {
 }
 
 // openServer connects to a database of PostgreSQL and begins a transaction. The caller must
-// call stop, which rolls back what is not committed.
+// call stop, which rolls back an open transaction.
 func openServer(ctx context.Context, d policy.Database, text string, c connector, write bool) (s *pgSession, stop func(), err error) {
 	s = &pgSession{limits: d, write: write}
 	config, err := s.config(text, discreet(d, c.check))

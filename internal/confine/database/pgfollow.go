@@ -93,7 +93,7 @@ func (s *pgSession) next(from []pgUse, ids map[uint32]bool) (out []pgUse, err er
 	return out, nil
 }
 
-// along lists what a change of a table does at the other end of a foreign key.
+// along lists the effects of a table's change at the other end of a foreign key.
 func (t pgUse) along(key []string) (out []pgUse) {
 	ends := numbers("{" + key[0] + "," + key[1] + "}")
 	child, parent, columns, others := uint32(ends[0]), uint32(ends[1]), numbers(key[2]), numbers(key[3]) //nolint:gosec // OIDs

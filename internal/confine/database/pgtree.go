@@ -25,7 +25,7 @@ func newTree() *pgTree {
 	return &pgTree{relations: map[uint32]bool{}, functions: map[uint32]bool{}, operators: map[uint32]bool{}, aggregate: map[uint32]bool{}, types: map[uint32]bool{}}
 }
 
-// pgUse is what PostgreSQL's own check of privileges asks of one table.
+// pgUse holds the privileges that PostgreSQL itself requires for one table.
 type pgUse struct {
 	relation                    uint32
 	required                    uint64 // bits of pgInsert to pgDelete
@@ -93,7 +93,7 @@ func broken() error {
 	return fault.New(fault.ToolFailed, "PostgreSQL describes the statement in a form that Remit does not know")
 }
 
-// word returns the next bracket or atom; "" at the end. What is escaped is part of an atom.
+// word returns the next bracket or atom; "" at the end. An escaped character is part of an atom.
 func (r *pgReader) word() string {
 	for r.at < len(r.text) && (r.text[r.at] == ' ' || r.text[r.at] == '\t') {
 		r.at++
@@ -168,7 +168,7 @@ func (r *pgReader) node() error {
 	return r.out.node(n)
 }
 
-// node notes what a node names.
+// node notes the names in a node.
 func (t *pgTree) node(n pgNode) error {
 	if !pgNodes()[n.label] && t.unknown == "" {
 		t.unknown = n.label

@@ -188,7 +188,7 @@ type pgColumn struct {
 	computed bool // from others, or with a name that differs from another one's in case only
 }
 
-// relations reads what the catalogue says of tables.
+// relations reads the catalogue's entries of tables.
 func (s *pgSession) relations(ids map[uint32]bool) (pgRelations, error) {
 	rows, err := s.texts(`SELECT c.oid, n.nspname, c.relname, c.relkind, n.nspname IN ('pg_catalog', 'information_schema') OR n.nspname LIKE 'pg\_%',
 			EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal AND t.tgenabled <> 'D'),
@@ -230,7 +230,7 @@ func (s *pgSession) relations(ids map[uint32]bool) (pgRelations, error) {
 	return out, nil
 }
 
-// note adds what is asked of one table.
+// note adds the privileges required for one table.
 func (all pgRelations) note(u *uses, t pgUse) {
 	r := all[t.relation]
 	switch {

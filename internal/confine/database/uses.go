@@ -18,7 +18,7 @@ type uses struct {
 	read, written, refused []tool.TableUse
 }
 
-// note is the authorizer of a statement that is not run. What it does not know is refused.
+// note is the authorizer of a statement that is not run. An unknown operation is refused.
 func (u *uses) note(action sqlite.AuthorizerActionCode, a, b, db, _ string) sqlite.AuthorizerReturnCode {
 	use, write, why := u.classify(action, a, b, db)
 	switch {
