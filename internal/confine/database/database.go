@@ -186,7 +186,8 @@ func (s *session) connect(write bool) error {
 		mode, only = "ro", "1"
 	}
 	dsn := (&url.URL{Scheme: "file", Path: s.limits.File}).String() + "?mode=" + mode + "&_query_only=" + only +
-		"&_defensive=1&_dqs=0&_busy_timeout=5000&_foreign_keys=1&_pragma=trusted_schema(0)&_pragma=cell_size_check(1)&_pragma=mmap_size(0)"
+		"&_defensive=1&_dqs=0&_busy_timeout=5000&_foreign_keys=1&_pragma=trusted_schema(0)&_pragma=cell_size_check(1)&_pragma=mmap_size(0)" +
+		"&_pragma=temp_store(2)" // in memory: SQLITE_TMPDIR and TMPDIR choose the folder of temporary files
 	var err error
 	if s.db, err = sql.Open("sqlite", dsn); err != nil {
 		return s.failed(err)

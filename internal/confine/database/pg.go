@@ -6,9 +6,11 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -108,6 +110,32 @@ func (s *pgSession) begin(limit time.Duration, write bool) error {
 	return s.failed(err)
 }
 
+// driverSettings replaces the defaults that the driver reads from variables of the environment
+// and from files in the home folder.
+const driverSettings = "host=127.0.0.1 port=1 user=x password=x dbname=x passfile='' sslmode=disable sslkey='' sslcert='' sslcertmode=allow sslsni=1 sslrootcert='' " +
+	"sslpassword='' sslnegotiation='' application_name='' options='' timezone='' target_session_attrs=any connect_timeout=0 min_protocol_version=3.0 " +
+	"max_protocol_version=3.0 channel_binding=prefer require_auth='' krbsrvname='' krbspn=''"
+
+// driverConfig returns the driver's configuration, independent of the environment.
+var driverConfig = sync.OnceValues(readDriverConfig)
+
+// readDriverConfig names an empty service, since the driver has no other way to ignore PGSERVICE.
+func readDriverConfig() (out *pgconn.Config, err error) {
+	f, err := os.CreateTemp("", "remit-pg-*")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // it says nothing
+	if _, err = f.WriteString("[remit]\n"); err == nil {
+		out, err = pgconn.ParseConfig(driverSettings + " service=remit servicefile='" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(f.Name()) + "'")
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	out.RuntimeParams, out.Fallbacks, out.ValidateConnect, out.AfterConnect, out.TLSConfig = nil, nil, nil, nil, nil
+	return out, nil
+}
+
 // config reads a URL. Nothing is taken from the environment or from files of other programs.
 func (s *pgSession) config(text string, check func(tool.Action) error) (*pgconn.Config, error) {
 	wrong := func(why string) error { // the URL may have a password
@@ -139,14 +167,14 @@ func (s *pgSession) config(text string, check func(tool.Action) error) (*pgconn.
 	if host == "" || user == "" || name == "" {
 		return nil, wrong("it lacks the user, the host or the name of the database")
 	}
-	out, err := pgconn.ParseConfig("host=127.0.0.1 port=1 user=x password=x dbname=x sslmode=disable")
+	base, err := driverConfig()
 	if err != nil {
-		return nil, wrong("a variable of the environment that begins with PG is wrong")
+		return nil, fault.Wrap(fault.HandleRefused, err, "the driver of PostgreSQL cannot be configured: the folder for temporary files cannot be written")
 	}
+	out := base.Copy()
 	out.Host, out.Port, out.User, out.Database = host, uint16(port), user, name
 	out.Password, _ = u.User.Password()
 	out.RuntimeParams = map[string]string{"application_name": "remit", "client_encoding": "UTF8"}
-	out.Fallbacks, out.ValidateConnect, out.AfterConnect, out.TLSConfig = nil, nil, nil, nil
 	out.MaxProtocolMessageBodyLen = pgMessage
 	out.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
 		if len(s.notices) < 8 {
