@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/google/uuid"
@@ -177,13 +178,7 @@ func (s *Store) Recover(ctx context.Context) (int, error) {
 		known[owner] = n == 0
 		return n == 0, s.fault(err, "the owner of a run cannot be found out")
 	})
-	for _, dead := range known {
-		if dead {
-			s.deaths.Add(1)
-		}
-	}
+	maps.DeleteFunc(known, func(_ uuid.UUID, dead bool) bool { return !dead })
+	s.CountDeaths(maps.Keys(known), err == nil)
 	return ended + closed, err
 }
-
-// Deaths implements store.Store.
-func (s *Store) Deaths() uint64 { return s.deaths.Load() }

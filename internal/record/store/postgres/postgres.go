@@ -101,8 +101,7 @@ type Store struct {
 	waits    bool    // commits wait for a standby; of beat alone, as timeline
 	stopBeat context.CancelFunc
 	beating  sync.WaitGroup
-	deaths   atomic.Uint64 // see Deaths
-	unmoved  bool          // an older Remit has left payloads beside their events
+	unmoved  bool // an older Remit has left payloads beside their events
 
 	closeOnce sync.Once
 	closeErr  error

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,9 +12,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 
-	"github.com/remitrun/remit/internal/base/fault"
 	"github.com/remitrun/remit/internal/record/ledger"
-	"github.com/remitrun/remit/internal/record/store/tables"
 )
 
 const ownerFolder = "owners"
@@ -23,7 +22,8 @@ func (s *Store) ownerPath(id uuid.UUID) string {
 }
 
 // holdOwner takes the lock that shows other processes that this one is alive. It
-// is held until Close, or until the kernel drops it with the process.
+// is held until Close, or until the kernel drops it with the process. The file gets
+// its name once it is locked, so that no recovering process finds it free.
 func (s *Store) holdOwner() error {
 	s.ownerMu.Lock()
 	defer s.ownerMu.Unlock()
@@ -33,36 +33,24 @@ func (s *Store) holdOwner() error {
 	if err := os.MkdirAll(filepath.Join(s.home, ownerFolder), 0o700); err != nil {
 		return s.fault(err, "the run's owner cannot be recorded")
 	}
-	for range 2000 {
-		f, err := lockOwner(s.ownerPath(s.owner))
-		if err != nil {
-			return s.fault(err, "the run's owner cannot be recorded")
-		}
-		if f != nil {
-			s.ownerLock = f
-			return nil
-		}
-		time.Sleep(time.Millisecond) // the other process removes the file after its recovery
-	}
-	return fault.New(fault.StoreFailed, "the run's owner cannot be recorded: %q is held by another process", tables.Clean(s.ownerPath(s.owner)))
+	f, err := lockOwner(s.ownerPath(s.owner))
+	s.ownerLock = f
+	return s.fault(err, "the run's owner cannot be recorded")
 }
 
-// lockOwner makes and locks an owner's file. It returns nil if a recovering
-// process was faster and took the new file for that of a dead process.
+// lockOwner makes an owner's locked file.
 func lockOwner(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if err == nil {
-		if isAt(f, path) {
-			return f, nil
-		}
-	} else if !errors.Is(err, unix.EWOULDBLOCK) {
+	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return nil, f.Close()
+	return f, nil
 }
 
 func (s *Store) releaseOwner() error {
@@ -103,16 +91,12 @@ func (s *Store) Recover(ctx context.Context) (closed int, err error) {
 		}
 	}()
 	n, err := s.InterruptRuns(ctx, func(owner uuid.UUID) (bool, error) { return s.dead(owner, locks) })
-	if closed += n; err != nil {
-		return closed, err
+	if closed += n; err == nil {
+		err = s.removeOwners(locks)
 	}
-	err = s.removeOwners(locks)
-	s.deaths.Add(uint64(len(locks)))
+	s.CountDeaths(maps.Keys(locks), err == nil)
 	return closed, err
 }
-
-// Deaths implements store.Store.
-func (s *Store) Deaths() uint64 { return s.deaths.Load() }
 
 // tick is the possible delay between a change of a folder and the time that the
 // kernel records for it.
@@ -210,7 +194,7 @@ func (s *Store) removeOwners(locks map[uuid.UUID]*os.File) error {
 		}
 	}
 	for owner, f := range locks {
-		if f == nil {
+		if f == nil || !isAt(f, s.ownerPath(owner)) {
 			continue
 		}
 		if err := os.Remove(s.ownerPath(owner)); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -69,7 +69,6 @@ type Store struct {
 
 	ownerMu   sync.Mutex
 	ownerLock *os.File
-	deaths    atomic.Uint64             // see Deaths
 	recovered atomic.Pointer[time.Time] // state of the owners' folder when Recover last checked all owners; nil: never
 
 	closeOnce sync.Once

@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -97,6 +98,56 @@ func TestAKilledOwnerIsNoticedWhileTheStoreIsOpen(t *testing.T) {
 	}
 	if r := must(s.Run(t.Context(), id.String())); r.Status != "interrupted" {
 		t.Errorf("the run is %s", r.Status)
+	}
+}
+
+// A death counts once, and only after a recovery that did all its work.
+func TestADeathCountsOnceAfterARecovery(t *testing.T) {
+	home, ghost := t.TempDir(), uuid.New()
+	s := must(sqlite.Open(t.Context(), sqlite.Options{Home: home, Durability: sqlite.Process}))
+	defer s.Close()
+	begin(s)
+	id := uuid.Must(uuid.NewV7())
+	must(s.Append(t.Context(), ledger.Entry{Event: ledger.Event{Kind: ledger.RunStarted, At: 1, ID: id[:], Mode: ledger.Live, Owner: ghost[:]}}))
+	owner := func(id uuid.UUID) string { return filepath.Join(home, "owners", id.String()+".lock") }
+	must(0, os.WriteFile(owner(ghost), nil, 0o600))
+	obstacle := owner(uuid.New())
+	must(0, os.Mkdir(obstacle, 0o700)) // no file that can be locked
+	for range 3 {
+		if n, err := s.Recover(t.Context()); err == nil || s.Deaths() != 0 {
+			t.Errorf("Recover = %d, %v with %d deaths; want an error and none", n, err, s.Deaths())
+		}
+	}
+	must(0, os.Remove(obstacle))
+	for range 2 {
+		if n, err := s.Recover(t.Context()); n != 0 || err != nil || s.Deaths() != 1 {
+			t.Errorf("Recover = %d, %v with %d deaths; want 1 death", n, err, s.Deaths())
+		}
+	}
+	if _, err := os.Stat(owner(ghost)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the dead owner's file is still there: %v", err)
+	}
+}
+
+// A lock that another process holds at the owner's place neither delays nor stops a run, and
+// the other process does not remove the file of the living owner.
+func TestTheOwnersFileIsLockedFromTheBeginning(t *testing.T) {
+	home := t.TempDir()
+	s := must(sqlite.Open(t.Context(), sqlite.Options{Home: home, Durability: sqlite.Process}))
+	defer s.Close()
+	path := filepath.Join(home, "owners", s.Owner().String()+".lock")
+	must(0, os.MkdirAll(filepath.Dir(path), 0o700))
+	f := must(os.Create(path))
+	defer f.Close()
+	must(0, unix.Flock(int(f.Fd()), unix.LOCK_EX))
+	begin(s)
+	other := must(sqlite.Open(t.Context(), sqlite.Options{Home: home, Durability: sqlite.Process}))
+	defer other.Close()
+	if n, err := other.Recover(t.Context()); n != 0 || err != nil {
+		t.Errorf("Recover = %d, %v; want 0 while the owner lives", n, err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Errorf("the living owner's file: %v", err)
 	}
 }
 

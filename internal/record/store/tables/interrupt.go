@@ -3,6 +3,7 @@ package tables
 import (
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -41,6 +42,37 @@ func (s *Store) InterruptRuns(ctx context.Context, dead func(owner uuid.UUID) (b
 			}
 		}
 	}
+}
+
+// deaths counts dead owners, each once.
+type deaths struct {
+	mu    sync.Mutex
+	found map[uuid.UUID]bool // their recovery has not succeeded yet
+	count uint64
+}
+
+// CountDeaths notes dead owners. They count as soon as a recovery has succeeded.
+func (s *Store) CountDeaths(owners iter.Seq[uuid.UUID], recovered bool) {
+	d := &s.deaths
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.found == nil {
+		d.found = map[uuid.UUID]bool{}
+	}
+	for owner := range owners {
+		d.found[owner] = true
+	}
+	if recovered {
+		d.count += uint64(len(d.found))
+		clear(d.found)
+	}
+}
+
+// Deaths implements store.Store.
+func (s *Store) Deaths() uint64 {
+	s.deaths.mu.Lock()
+	defer s.deaths.mu.Unlock()
+	return s.deaths.count
 }
 
 // endless are the runs of this process whose end could not be recorded: the store failed, or had

@@ -122,6 +122,7 @@ type Store struct {
 
 	standings standings
 	endless   endless
+	deaths    deaths
 
 	callers atomic.Int32 // that are appending now
 	queue   queue
