@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver of database/sql
 
 	"github.com/remitrun/remit/internal/authority/grant"
 	"github.com/remitrun/remit/internal/base/racetest"
@@ -18,6 +20,7 @@ import (
 	"github.com/remitrun/remit/internal/record/ledger"
 	"github.com/remitrun/remit/internal/record/store"
 	"github.com/remitrun/remit/internal/record/store/postgres"
+	"github.com/remitrun/remit/internal/record/store/storetest"
 )
 
 func must[T any](v T, err error) T {
@@ -196,4 +199,19 @@ func TestVerifyNamesAChangedTail(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestChangedRowsDecideNothing(t *testing.T) {
+	storetest.ChangedRows(t, open, func(t *testing.T, home string) storetest.Tamper {
+		d := must(sql.Open("pgx", server.Schema(t, home)))
+		t.Cleanup(func() { _ = d.Close() })
+		d.SetMaxOpenConns(1)
+		must(d.Exec("SET session_replication_role = replica")) // triggers do not hold
+		return storetest.Tamper{DB: d, Fresh: 20, Rows: 1, Rebind: func(q string) string {
+			for n := 1; strings.Contains(q, "?"); n++ {
+				q = strings.Replace(q, "?", fmt.Sprintf("$%d", n), 1)
+			}
+			return q
+		}}
+	})
 }

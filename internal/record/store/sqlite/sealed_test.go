@@ -317,6 +317,45 @@ func TestAChangedRowIsRefusedWhenItIsUsed(t *testing.T) {
 	}
 }
 
+// A row that this ledger once wrote has a MAC that holds. Put back, it would make a budget last
+// for ever, or a proof count twice.
+func TestARowThatWasPutBackIsRefused(t *testing.T) {
+	ctx := context.Background()
+	meter := store.MeterID{Node: id(1), What: grant.MeterCalls}
+	until, from := time.Now().Add(time.Hour), authority(t)
+	for table, use := range map[string]func(s *sqlite.Store) error{
+		"budgets": func(s *sqlite.Store) error { return s.Settle(ctx, 4, []store.Settlement{{Meter: meter, Spent: 1}}) },
+		"leases": func(s *sqlite.Store) error {
+			_, err := s.Lease(ctx, 4, []store.Lease{{Meter: meter, Least: 1, Want: 1}})
+			return err
+		},
+		"proofs":   func(s *sqlite.Store) error { _, err := s.UseProof(ctx, [32]byte{9}, until); return err },
+		"ephemera": func(s *sqlite.Store) error { _, err := saveEphemeral(s, 9); return err },
+		"requests": func(s *sqlite.Store) error { _, err := beginRequest(s, 9); return err },
+		"standings": func(s *sqlite.Store) error {
+			return s.SetStanding(ctx, store.StandingChange{Grant: id(1), To: store.Revoked, At: time.Now()})
+		},
+	} {
+		home := forge(t, from, func(*sql.DB) {})
+		s := must(sqlite.Open(ctx, sqlite.Options{Home: home, Durability: sqlite.Process}))
+		d := db(t, home)
+		old := query(t, d, "SELECT * FROM "+table)
+		must(0, use(s))
+		restore(t, d, table, old)
+		fresh := must(sqlite.Open(ctx, sqlite.Options{Home: home, Durability: sqlite.Process}))
+		for name, s := range map[string]*sqlite.Store{"the same process": s, "a new process": fresh} {
+			err := use(s)
+			if table == "standings" {
+				_, _, err = s.Standing(ctx, []uuid.UUID{id(1)})
+			}
+			if !errors.Is(err, fault.StoreCorrupt) {
+				t.Errorf("%s put back, in %s: %v, want %v", table, name, err, fault.StoreCorrupt)
+			}
+		}
+		must(0, errors.Join(d.Close(), s.Close(), fresh.Close()))
+	}
+}
+
 // A table that is put back to an older state, with its seal, while the ledger is in use
 // is found before anything new is sealed over it.
 func TestATablePutBackWhileInUse(t *testing.T) {

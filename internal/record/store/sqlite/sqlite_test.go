@@ -209,3 +209,14 @@ func TestVerifyTellsItsProgress(t *testing.T) {
 		t.Errorf("%v, %v, %d events, told %v", err, rep.Problems, rep.Events, told)
 	}
 }
+
+func TestChangedRowsDecideNothing(t *testing.T) {
+	storetest.ChangedRows(t, open, func(t *testing.T, home string) storetest.Tamper {
+		d := db(t, home)
+		t.Cleanup(func() { _ = d.Close() })
+		for _, name := range []string{"events_update", "blobs_update"} {
+			must(d.Exec("DROP TRIGGER " + name))
+		}
+		return storetest.Tamper{DB: d, Fresh: 3, Rebind: func(q string) string { return q }}
+	})
+}

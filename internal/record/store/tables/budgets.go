@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -16,7 +17,7 @@ import (
 )
 
 const (
-	selectLeased  = "SELECT coalesce(sum(amount), 0) FROM leases WHERE node = ? AND what = ?"
+	selectLeased  = "SELECT node, what, run, amount, settled, mac FROM leases WHERE node = ? AND what = ?"
 	selectBudgets = "SELECT node, what, lim, spent, mac FROM budgets WHERE node = ? ORDER BY what"
 	selectLeases  = "SELECT node, what, run, amount, settled, mac FROM leases WHERE run = ?"
 )
@@ -27,22 +28,16 @@ func (s *Store) OpenBudget(ctx context.Context, node uuid.UUID, b grant.Budgets)
 	if s.readOnly {
 		return s.ErrReadOnly()
 	}
-	missing, change := false, false
+	change := false
 	for _, l := range b.Limits() {
 		row, err := s.readSealed(ctx, s.read, tableBudgets, node[:], l.What)
 		if err != nil {
 			return s.fault(err, "a budget cannot be read")
 		}
-		missing = missing || row == nil
 		change = change || row == nil || row.int(budgetLimit) > l.Most
 	}
 	if !change {
 		return nil
-	}
-	if missing {
-		if err := s.sound(ctx, tableBudgets); err != nil {
-			return err
-		}
 	}
 	r := newRequest()
 	r.durable = true
@@ -50,7 +45,7 @@ func (s *Store) OpenBudget(ctx context.Context, node uuid.UUID, b grant.Budgets)
 	r.check = func(ctx context.Context, w *writer) error {
 		rows = rows[:0]
 		for _, l := range b.Limits() {
-			row, err := w.row(ctx, tableBudgets, node[:], l.What)
+			row, err := w.wholeRow(ctx, tableBudgets, node[:], l.What)
 			if err != nil {
 				return err
 			}
@@ -70,14 +65,14 @@ func (s *Store) OpenBudget(ctx context.Context, node uuid.UUID, b grant.Budgets)
 	return s.submit(ctx, r)
 }
 
-// sound compares a whole table with its seal.
-func (s *Store) sound(ctx context.Context, t *sealedTable) error {
+// eachOfWhole gives the rows of a whole table, after which it compares the table with its seal.
+func (s *Store) eachOfWhole(ctx context.Context, t *sealedTable, take func(sealedRow) error) error {
 	tx, err := s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return s.fault(err, "the ledger cannot be read")
 	}
 	defer tx.Rollback() //nolint:errcheck // only read
-	return s.fault(s.wholeTable(ctx, tx, t, func(sealedRow) error { return nil }), "the ledger cannot be read")
+	return s.fault(s.wholeTable(ctx, tx, t, take), "the ledger cannot be read")
 }
 
 func (w *writer) putAll(ctx context.Context, t *sealedTable, rows []sealedRow) error {
@@ -114,9 +109,6 @@ func (s *Store) lease(ctx context.Context, run ledger.Seq, asks []store.Lease) (
 	var budgets, leases []sealedRow
 	r.check = func(ctx context.Context, w *writer) error {
 		got, budgets, leases = got[:0], budgets[:0], leases[:0]
-		if err := w.counted(ctx, tableLeases); err != nil { // a missing row would free its amount
-			return err
-		}
 		for _, a := range asks {
 			budget, fresh, err := w.budget(ctx, a.Meter)
 			if err != nil {
@@ -153,11 +145,11 @@ func (s *Store) lease(ctx context.Context, run ledger.Seq, asks []store.Lease) (
 // budget returns a meter's row. The row of a single tool is made from the node's
 // limit on each tool (fresh).
 func (w *writer) budget(ctx context.Context, id store.MeterID) (row sealedRow, fresh bool, err error) {
-	if row, err = w.row(ctx, tableBudgets, id.Node[:], id.What); err != nil || row != nil {
+	if row, err = w.wholeRow(ctx, tableBudgets, id.Node[:], id.What); err != nil || row != nil {
 		return row, false, err
 	}
 	if strings.HasPrefix(id.What, grant.MeterEachTool) {
-		if row, err = w.row(ctx, tableBudgets, id.Node[:], grant.MeterEachTool); err != nil {
+		if row, err = w.wholeRow(ctx, tableBudgets, id.Node[:], grant.MeterEachTool); err != nil {
 			return nil, false, err
 		}
 	}
@@ -165,14 +157,11 @@ func (w *writer) budget(ctx context.Context, id store.MeterID) (row sealedRow, f
 		return nil, false, fault.New(fault.StoreCorrupt, "the ledger keeps no budget of %s for grant %s", id.What, id.Node).
 			ForOperator("remit verify names what was removed")
 	}
-	if err := w.counted(ctx, tableBudgets); err != nil { // a removed row is not made anew
-		return nil, false, err
-	}
 	return sealedRow{budgetNode: id.Node[:], budgetWhat: id.What, budgetLimit: row.int(budgetLimit), budgetSpent: int64(0)}, true, nil
 }
 
 func (w *writer) leaseRow(ctx context.Context, id store.MeterID, run ledger.Seq) (sealedRow, error) {
-	row, err := w.row(ctx, tableLeases, id.Node[:], id.What, int64(run))
+	row, err := w.wholeRow(ctx, tableLeases, id.Node[:], id.What, int64(run))
 	if row == nil && err == nil {
 		row = sealedRow{leaseNode: id.Node[:], leaseWhat: id.What, leaseRun: int64(run), leaseAmount: int64(0), leaseSettled: int64(0)}
 	}
@@ -181,13 +170,15 @@ func (w *writer) leaseRow(ctx context.Context, id store.MeterID, run ledger.Seq)
 
 // share returns the part of a limit that is granted.
 func (w *writer) share(ctx context.Context, a store.Lease, budget sealedRow) (int64, error) {
-	st, err := w.stmt(ctx, selectLeased)
+	leases, err := w.wholeTable(ctx, tableLeases)
 	if err != nil {
-		return 0, ioError{err}
+		return 0, err
 	}
-	var leased int64
-	if err := st.QueryRowContext(ctx, a.Meter.Node[:], a.Meter.What).Scan(&leased); err != nil {
-		return 0, ioError{err}
+	leased := int64(0)
+	for _, l := range leases.rows {
+		if l.row.text(leaseWhat) == a.Meter.What && bytes.Equal(l.row.bytes(leaseNode), a.Meter.Node[:]) {
+			leased += l.row.int(leaseAmount)
+		}
 	}
 	left := budget.int(budgetLimit) - budget.int(budgetSpent) - leased
 	if left < a.Least {
@@ -251,14 +242,18 @@ func (s *Store) Spent(ctx context.Context, node uuid.UUID) ([]store.Meter, error
 	}, node[:])
 	for i := range out {
 		if err == nil {
-			err = s.read.QueryRowContext(ctx, selectLeased, node[:], out[i].ID.What).Scan(&out[i].Leased)
+			err = each(ctx, s.read, selectLeased, func(rows *sql.Rows) error {
+				row, _, err := s.scanSealed(tableLeases, rows.Scan)
+				out[i].Leased += row.int(leaseAmount)
+				return err
+			}, node[:], out[i].ID.What)
 		}
 	}
 	return out, s.fault(err, "a budget cannot be read")
 }
 
 // reclaim settles the leases of ended runs. The use that their events record is
-// spent; the rest is free again.
+// spent; the rest is free again. The table of runs only suggests which runs ended.
 func (s *Store) reclaim(ctx context.Context) error {
 	var runs []ledger.Seq
 	err := each(ctx, s.read, "SELECT DISTINCT l.run FROM leases l JOIN runs r ON r.seq = l.run WHERE r.status != 0", func(rows *sql.Rows) error {
@@ -276,16 +271,12 @@ func (s *Store) reclaim(ctx context.Context) error {
 	return s.fault(err, "what dead processes had leased cannot be read")
 }
 
-// usedBy returns the use of a run's calls, from its events.
-func (s *Store) usedBy(ctx context.Context, run ledger.Seq) (calls []takenBy, err error) {
+// usedBy returns the use of a run's calls, from its events, and whether the run has ended.
+func (s *Store) usedBy(ctx context.Context, run ledger.Seq) (calls []takenBy, ended bool, err error) {
 	at := map[uint32]int{}
-	err = each(ctx, s.read, "SELECT body FROM events WHERE run = ? AND call > 0 ORDER BY seq", func(rows *sql.Rows) error {
-		var body []byte
-		if err := rows.Scan(&body); err != nil {
-			return err
-		}
-		e, err := ledger.Decode(body)
-		if err != nil || !e.Kind.OfCall() {
+	err = s.eachAuthentic(ctx, "run = ?", func(r *rawEvent) error {
+		e, err := ledger.Decode(r.body)
+		if ended = ended || e.Kind == ledger.RunFinished; err != nil || !e.Kind.OfCall() {
 			return err
 		}
 		i, ok := at[e.Call]
@@ -301,7 +292,7 @@ func (s *Store) usedBy(ctx context.Context, run ledger.Seq) (calls []takenBy, er
 		c.cut = c.cut || e.Status == tool.StatusInterrupted
 		return nil
 	}, int64(run))
-	return calls, err
+	return calls, ended, err
 }
 
 type takenBy struct {
@@ -311,9 +302,12 @@ type takenBy struct {
 }
 
 func (s *Store) reclaimRun(ctx context.Context, run ledger.Seq) error {
-	calls, err := s.usedBy(ctx, run)
+	calls, ended, err := s.usedBy(ctx, run)
 	if err != nil {
 		return err
+	}
+	if !ended {
+		return fault.New(fault.StoreCorrupt, "the run %d is listed as ended in %q, and its events tell otherwise", run, s.name).ForOperator("remit verify names what was changed")
 	}
 	r := newRequest()
 	var budgets, leases []sealedRow

@@ -75,10 +75,7 @@ func (s *Store) SaveEphemeral(ctx context.Context, e store.Ephemeral, b store.Ep
 
 // ephemeralVersion is the version of the stored record; 0: there is none, or it has expired.
 func (w *writer) ephemeralVersion(ctx context.Context, e store.Ephemeral, now int64) (int64, error) {
-	if err := w.counted(ctx, tableEphemera); err != nil { // a code that was put back would count twice
-		return 0, err
-	}
-	row, err := w.row(ctx, tableEphemera, e.Kind, e.Key[:])
+	row, err := w.wholeRow(ctx, tableEphemera, e.Kind, e.Key[:])
 	if err != nil || row == nil || row.int(ephemeralUntil) <= now {
 		return 0, err
 	}
@@ -87,10 +84,18 @@ func (w *writer) ephemeralVersion(ctx context.Context, e store.Ephemeral, now in
 
 // withinBounds refuses a new record beyond a bound.
 func (w *writer) withinBounds(ctx context.Context, e store.Ephemeral, b store.EphemeralBounds, now int64) error {
-	var all, each int
-	row := w.conn.QueryRowContext(ctx, "SELECT count(*), coalesce(sum(CASE WHEN owner = ? THEN 1 ELSE 0 END), 0) FROM ephemera WHERE kind = ? AND until > ?", e.Owner, e.Kind, now)
-	if err := row.Scan(&all, &each); err != nil {
-		return ioError{err}
+	c, err := w.wholeTable(ctx, tableEphemera)
+	if err != nil {
+		return err
+	}
+	all, each := 0, 0
+	for _, r := range c.rows {
+		if r.row.text(ephemeralKind) == e.Kind && r.row.int(ephemeralUntil) > now {
+			all++
+			if r.row.text(ephemeralOwner) == e.Owner {
+				each++
+			}
+		}
 	}
 	if b.All > 0 && all >= b.All || b.Each > 0 && each >= b.Each {
 		return fault.New(fault.LimitReached, "there are %d records of this kind, %d of one owner, as many as may be", all, each)

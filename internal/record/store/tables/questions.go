@@ -21,7 +21,7 @@ var _ store.Approvals = (*Store)(nil)
 const (
 	selectWaiting  = "SELECT id, binding, state, run, until, once, needs, admin, seq, mac FROM questions WHERE binding = ? AND state = ? ORDER BY seq"
 	selectVotes    = "SELECT question, by, yes, admin, seq, mac FROM votes WHERE question = ? ORDER BY seq"
-	selectQuestion = "SELECT q.id, q.binding, q.state, q.run, q.until, q.once, q.needs, q.admin, q.seq, q.mac, e.run, e.call, e.body, e.salt, e.data FROM questions q JOIN " + EventsAndPayloads + " e ON e.seq = q.seq WHERE "
+	selectQuestion = "SELECT q.id, q.binding, q.state, q.run, q.until, q.once, q.needs, q.admin, q.seq, q.mac" + toldColumns + " FROM questions q JOIN " + EventsAndPayloads + " e ON e.seq = q.seq WHERE "
 )
 
 // asked is the part of a question that its event's payload keeps.
@@ -370,13 +370,12 @@ func (s *Store) votesOf(ctx context.Context, q *store.Approval) error {
 		if err != nil {
 			return err
 		}
-		var found []ledger.Stored
-		if found, err = s.selectEvents(ctx, "SELECT seq, run, call, body, salt, data FROM "+EventsAndPayloads+" e WHERE seq = ?", seq); err != nil || len(found) == 0 {
+		e, parts, verr := s.answer(ctx, q.ID, seq)
+		if err = verr; err != nil {
 			return err
 		}
-		e := &found[0].Event
 		var d voted
-		if err = s.loadJSON(ctx, found[0].Parts[ledger.PartAnswer], &d); err != nil {
+		if err = s.loadJSON(ctx, parts[ledger.PartAnswer], &d); err != nil {
 			return err
 		}
 		v := store.Vote{By: e.Principal, Yes: e.Approved, Where: d.Where, Reason: d.Reason, Admin: d.Admin, Role: d.Role, Session: d.Session, At: ledger.Time(e.At)}
@@ -387,4 +386,21 @@ func (s *Store) votesOf(ctx context.Context, q *store.Approval) error {
 		}
 	}
 	return err
+}
+
+// answer returns the event that recorded an answer to a question.
+func (s *Store) answer(ctx context.Context, question uuid.UUID, seq int64) (*ledger.Event, map[string]ledger.Part, error) {
+	var raw *rawEvent
+	err := s.eachAuthentic(ctx, "seq = ?", func(r *rawEvent) error { raw = r; return nil }, seq)
+	if err != nil {
+		return nil, nil, err
+	}
+	if raw == nil {
+		raw = &rawEvent{seq: ledger.Seq(seq)}
+	}
+	st, err := s.decode(raw)
+	if err == nil && (st.Event.Kind != ledger.QuestionVoted || !bytes.Equal(st.Event.ID, question[:])) {
+		err = fault.New(fault.StoreCorrupt, "event %d in %q is not the answer that is listed with it", seq, s.name).ForOperator("remit verify names what was changed")
+	}
+	return &st.Event, st.Parts, err
 }

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -233,20 +234,48 @@ func (w *writer) freeSlots(ctx context.Context, slots []store.Slot) (ended []sea
 	if len(slots) == 0 {
 		return nil, nil
 	}
+	c, err := w.wholeTable(ctx, tableSlots)
+	if err != nil {
+		return nil, err
+	}
 	taken := map[string]int{}
-	err = w.s.eachSlot(ctx, w.conn, func(row sealedRow, over bool) {
-		if over {
-			ended = append(ended, row)
-		} else {
-			taken[row.text(slotKey)]++
+	for _, r := range c.rows {
+		over, err := w.s.hasEnded(ctx, ledger.Seq(r.row.int(slotRun)))
+		if err != nil {
+			return nil, asIO(err)
 		}
-	})
-	for _, l := range slots {
-		if err == nil && taken[l.Key] >= l.Most {
-			err = fault.New(fault.LimitReached, "%d runs with the limit %s run already", taken[l.Key], l.Key)
+		if over {
+			ended = append(ended, r.row)
+		} else {
+			taken[r.row.text(slotKey)]++
 		}
 	}
-	return ended, asIO(err)
+	for _, l := range slots {
+		if taken[l.Key] >= l.Most {
+			return nil, fault.New(fault.LimitReached, "%d runs with the limit %s run already", taken[l.Key], l.Key)
+		}
+	}
+	return ended, nil
+}
+
+// hasEnded reports whether a run has ended. The table of runs is not sealed, so what it says
+// counts only if an event says so too.
+func (s *Store) hasEnded(ctx context.Context, run ledger.Seq) (bool, error) {
+	var status tool.Status
+	err := s.read.QueryRowContext(ctx, "SELECT status FROM runs WHERE seq = ?", int64(run)).Scan(&status)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && status == tool.Pending { // begun in the same transaction, or open
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	ended := false
+	err = s.eachAuthentic(ctx, "run = ? AND call = 0", func(r *rawEvent) error {
+		e, err := ledger.Decode(r.body)
+		ended = ended || e.Kind == ledger.RunFinished
+		return err
+	}, int64(run))
+	return ended, err
 }
 
 // TakenSlots implements store.Queue.
@@ -336,8 +365,12 @@ func (s *Store) QueueIsPaused(ctx context.Context) (bool, error) {
 	if s.format < QueueFormat {
 		return false, nil
 	}
-	row, err := s.readSealed(ctx, s.read, tablePauses, pausedQueue)
-	return err == nil && row != nil && row.int(pauseState) == int64(ledger.QueueHeld), s.fault(err, "the queue cannot be read")
+	paused := false
+	err := s.eachOfWhole(ctx, tablePauses, func(row sealedRow) error { // a renamed row would end the pause
+		paused = paused || row.text(pauseName) == pausedQueue && row.int(pauseState) == int64(ledger.QueueHeld)
+		return nil
+	})
+	return paused && err == nil, s.fault(err, "the queue cannot be read")
 }
 
 // Hide encrypts a token, which only processes of this ledger can read; empty stays empty.

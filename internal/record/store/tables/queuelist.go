@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	queueColumns      = "q." + strings.Join(tableQueue.columns, ", q.") + ", q.mac, e.run, e.call, e.body, e.salt, e.data"
+	queueColumns      = "q." + strings.Join(tableQueue.columns, ", q.") + ", q.mac" + toldColumns
 	selectQueuedEvent = "SELECT " + queueColumns + " FROM queue q JOIN " + EventsAndPayloads + " e ON e.seq = q.seq WHERE "
 	selectQueued      = "SELECT " + queueColumns + ", coalesce(r.status, 0), coalesce(r.started, 0), coalesce(r.ended, 0), coalesce(r.total, 0), coalesce(r.completed, 0), coalesce(r.denied, 0), coalesce(r.failed, 0)" +
 		" FROM queue q JOIN " + EventsAndPayloads + " e ON e.seq = q.seq LEFT JOIN runs r ON r.seq = q.run WHERE "
@@ -115,14 +115,11 @@ func (s *Store) selectQueue(ctx context.Context, rest string, args ...any) ([]st
 		return nil, nil
 	}
 	var all []queuedRow
+	tags := newTagger(s.keys)
 	err := each(ctx, s.read, selectQueued+rest, func(rows *sql.Rows) error {
 		var l queuedRow
 		var err error
-		l.row, _, err = s.scanSealed(tableQueue, func(into ...any) error {
-			return rows.Scan(append(into, &l.raw.run, &l.raw.call, &l.raw.body, &l.raw.salt, &l.raw.data,
-				&l.status, &l.started, &l.ended, &l.total, &l.completed, &l.denied, &l.failed)...)
-		})
-		l.raw.seq = ledger.Seq(l.row.int(queueSeq))
+		l.toldRow, err = s.scanTold(tableQueue, queueSeq, tags, rows.Scan, &l.status, &l.started, &l.ended, &l.total, &l.completed, &l.denied, &l.failed)
 		all = append(all, l)
 		return err
 	}, args...)

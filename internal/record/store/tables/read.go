@@ -293,6 +293,23 @@ func (s *Store) selectEvents(ctx context.Context, query string, args ...any) ([]
 	return out, nil
 }
 
+// eachAuthentic gives the events that match a condition, in their order, each as this ledger
+// recorded it.
+func (s *Store) eachAuthentic(ctx context.Context, where string, take func(*rawEvent) error, args ...any) error {
+	tags := newTagger(s.keys)
+	return each(ctx, s.read, "SELECT seq, run, call, tag, body, salt, data FROM "+EventsAndPayloads+" e WHERE "+where+" ORDER BY seq", func(rows *sql.Rows) error {
+		var r rawEvent
+		var tag int64
+		if err := rows.Scan(&r.seq, &r.run, &r.call, &tag, &r.body, &r.salt, &r.data); err != nil {
+			return err
+		}
+		if err := s.authentic(&r, tag, tags); err != nil {
+			return err
+		}
+		return take(&r)
+	}, args...)
+}
+
 func (s *Store) rawEvents(ctx context.Context, query string, args ...any) ([]rawEvent, error) {
 	var out []rawEvent
 	err := each(ctx, s.read, query, func(rows *sql.Rows) error {
@@ -302,6 +319,19 @@ func (s *Store) rawEvents(ctx context.Context, query string, args ...any) ([]raw
 		return err
 	}, args...)
 	return out, s.fault(err, "events cannot be read")
+}
+
+// authentic checks an event's tag, where a decision follows from the event: somebody without the
+// keys can rewrite an event together with its commitment. Of a dropped payload the tag covers data
+// that is gone.
+func (s *Store) authentic(r *rawEvent, tag int64, tags *tagger) error {
+	if tags.tag(s.tagged(r.seq), r.body, r.salt, r.data) == tag {
+		return nil
+	}
+	if e, err := ledger.Decode(r.body); err == nil && s.isDropped(r, &e) {
+		return nil
+	}
+	return fault.New(fault.StoreCorrupt, "event %d in %q is not as it was recorded", r.seq, s.name).ForOperator("remit verify names what was changed")
 }
 
 // decode reads a row and checks the payload against the event's commitment.

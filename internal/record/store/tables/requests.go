@@ -31,16 +31,13 @@ func (s *Store) BeginRequest(ctx context.Context, r store.RequestRecord, most in
 	var old []sealedRow
 	now := time.Now().UnixMicro()
 	err := s.change(ctx, ledger.Entry{}, func(ctx context.Context, w *writer, q *request) error {
-		row, err := w.row(ctx, tableRequests, r.Holder, r.Key[:])
+		row, err := w.wholeRow(ctx, tableRequests, r.Holder, r.Key[:]) // a missing request could be made twice
 		if err != nil {
 			return err
 		}
 		if row != nil && row.int(requestUntil) > now {
 			out, fresh, q.apply = requestOf(row), false, nil
 			return nil
-		}
-		if err := w.counted(ctx, tableRequests); err != nil { // a missing request could be made twice
-			return err
 		}
 		if old, err = w.requests(ctx, "until <= ? ORDER BY until LIMIT ?", now, requestsLeft); err != nil {
 			return err

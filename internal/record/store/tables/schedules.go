@@ -29,7 +29,7 @@ type scheduleDoc struct {
 	Task      json.RawMessage `json:"task,omitempty"`
 }
 
-const selectSchedules = "SELECT c.id, c.name, c.version, c.state, c.gone, c.next, c.last, c.token, c.seq, c.mac, e.run, e.call, e.body, e.salt, e.data FROM schedules c JOIN " + EventsAndPayloads + " e ON e.seq = c.seq WHERE c.gone = 0"
+const selectSchedules = "SELECT c.id, c.name, c.version, c.state, c.gone, c.next, c.last, c.token, c.seq, c.mac" + toldColumns + " FROM schedules c JOIN " + EventsAndPayloads + " e ON e.seq = c.seq WHERE c.gone = 0"
 
 func scheduleEntry(c *store.Schedule) (ledger.Entry, error) {
 	if c.ID == uuid.Nil || c.Name == "" || len(c.Name) > 100 || c.Principal == "" || c.Priority < firstPriority || c.Priority > lastPriority {

@@ -299,27 +299,6 @@ func (w *writer) rowMAC(ctx context.Context, t *sealedTable, key ...any) (sealed
 	return row, mac, asIO(err)
 }
 
-// counted compares a table's number of rows with its seal. Use it where a removed
-// row would free the amount that it recorded. It reads each row of an index.
-func (w *writer) counted(ctx context.Context, t *sealedTable) error {
-	l, err := w.sealOf(ctx, t)
-	if err != nil {
-		return err
-	}
-	st, err := w.stmt(ctx, "SELECT count(*) FROM "+t.name)
-	if err != nil {
-		return ioError{err}
-	}
-	var n int64
-	if err := st.QueryRowContext(ctx).Scan(&n); err != nil {
-		return ioError{err}
-	}
-	if n != l.count {
-		return w.s.sealBroken(t)
-	}
-	return nil
-}
-
 // put inserts a row, or replaces the one with its key, and keeps the table's seal
 // up to date. Call it from a request's apply, after its check has read the row.
 func (w *writer) put(ctx context.Context, t *sealedTable, row sealedRow) error {
@@ -341,6 +320,7 @@ func (w *writer) replace(ctx context.Context, t *sealedTable, old []byte, row se
 	}
 	mac := w.s.keys.rowMAC(t.name, row)
 	l.add(w.s.keys, mac, 1)
+	w.tables[t.name].put(t, row, mac, l)
 	_, err = w.exec(ctx, t.put, append(append(make([]any, 0, len(row)+1), row...), mac)...)
 	return err
 }
@@ -356,6 +336,7 @@ func (w *writer) remove(ctx context.Context, t *sealedTable, key ...any) error {
 		return err
 	}
 	l.add(w.s.keys, old, -1)
+	w.tables[t.name].remove(key, l)
 	_, err = w.exec(ctx, t.drop, key...)
 	return err
 }
@@ -419,6 +400,24 @@ func (s *Store) MakeSeals(ctx context.Context, tx *sql.Tx, format int) error {
 	return err
 }
 
+// toldColumns are the columns of the event in a query for told.
+const toldColumns = ", e.run, e.call, e.tag, e.body, e.salt, e.data"
+
+// scanTold scans t's columns, mac, toldColumns and then more.
+func (s *Store) scanTold(t *sealedTable, seq int, tags *tagger, scan func(...any) error, more ...any) (toldRow, error) {
+	var l toldRow
+	var tag int64
+	var err error
+	l.row, _, err = s.scanSealed(t, func(into ...any) error {
+		return scan(append(append(into, &l.raw.run, &l.raw.call, &tag, &l.raw.body, &l.raw.salt, &l.raw.data), more...)...)
+	})
+	l.raw.seq = ledger.Seq(l.row.int(seq))
+	if err == nil {
+		err = s.authentic(&l.raw, tag, tags)
+	}
+	return l, err
+}
+
 // toldRow is a row of a sealed table with the event that records it.
 type toldRow struct {
 	row sealedRow
@@ -426,17 +425,13 @@ type toldRow struct {
 }
 
 // told reads rows of a sealed table with their events, whose seq is in a column
-// of t: the query gives t's columns and mac, then the event's. Events are
+// of t: the query gives t's columns and mac, then toldColumns. Events are
 // decoded later, when the connection is free again: blobs need one too.
 func (s *Store) told(ctx context.Context, t *sealedTable, seq int, query string, args ...any) ([]toldRow, error) {
 	var all []toldRow
+	tags := newTagger(s.keys)
 	err := each(ctx, s.read, query, func(rows *sql.Rows) error {
-		var l toldRow
-		var err error
-		l.row, _, err = s.scanSealed(t, func(into ...any) error {
-			return rows.Scan(append(into, &l.raw.run, &l.raw.call, &l.raw.body, &l.raw.salt, &l.raw.data)...)
-		})
-		l.raw.seq = ledger.Seq(l.row.int(seq))
+		l, err := s.scanTold(t, seq, tags, rows.Scan)
 		all = append(all, l)
 		return err
 	}, args...)

@@ -18,7 +18,7 @@ import (
 var _ store.Sessions = (*Store)(nil)
 
 const (
-	eventColumns  = ", e.run, e.call, e.body, e.salt, e.data FROM "
+	eventColumns  = toldColumns + " FROM "
 	selectAgent   = "SELECT t.id, t.name, t.version, t.gone, t.created, t.seq, t.leaf, t.mac" + eventColumns + "agents t JOIN " + EventsAndPayloads + " e ON e.seq = t.seq WHERE "
 	selectSession = "SELECT t.id, t.agent, t.parent, t.version, t.gone, t.last, t.files, t.bytes, t.runs, t.created, t.seq, t.leaf, t.mac" + eventColumns +
 		"sessions t JOIN " + EventsAndPayloads + " e ON e.seq = t.seq WHERE "

@@ -56,11 +56,15 @@ func (w *writer) standing(ctx context.Context, votes []sealedRow, told []store.V
 // stopped reports whether a grant, or one that it derives from, is revoked or paused.
 func (w *writer) stopped(ctx context.Context, id uuid.UUID) (bool, error) {
 	for range maxDescent {
-		row, err := w.row(ctx, tableStandings, id[:])
+		row, err := w.wholeRow(ctx, tableStandings, id[:])
 		if err != nil || row != nil && store.Standing(row.int(standingState)) != store.Active {
 			return true, err
 		}
-		if row, err = w.row(ctx, tableGrants, id[:]); err != nil || row == nil {
+		if row, err = w.row(ctx, tableGrants, id[:]); err != nil {
+			return false, err
+		}
+		if row == nil { // unless it was renamed
+			_, err = w.wholeTable(ctx, tableGrants)
 			return false, err
 		}
 		if copy(id[:], row.bytes(grantParent)); id == uuid.Nil {

@@ -38,6 +38,7 @@ type writer struct {
 	block  int64               // the newest one
 	marked map[store.Mark]bool // its marks that are known to be in table blocks
 	seals  map[string]*seal    // of tables that the batch has read
+	tables map[string]*wholeTable
 
 	// Of a shared database. Within a transaction: locked, once no other node can append;
 	// next, the number of events; the batch so far, and the runs that it changes.
@@ -81,7 +82,7 @@ const (
 const maxRunStates = 1024 // runs that a writer caches
 
 func newWriter(s *Store, conn *sql.Conn) *writer {
-	return &writer{s: s, conn: conn, stmts: map[string]*sql.Stmt{}, turn: make(chan struct{}, 1), ended: make(chan struct{}), runs: map[ledger.Seq]*ledger.Progress{}, dirty: map[ledger.Seq]bool{}, listed: map[toolOf]bool{}, marker: newMarker(), marked: map[store.Mark]bool{}, seals: map[string]*seal{}, changed: map[ledger.Seq]bool{}, versions: map[ledger.Seq]int64{}, tags: newTagger(s.keys)}
+	return &writer{s: s, conn: conn, stmts: map[string]*sql.Stmt{}, turn: make(chan struct{}, 1), ended: make(chan struct{}), runs: map[ledger.Seq]*ledger.Progress{}, dirty: map[ledger.Seq]bool{}, listed: map[toolOf]bool{}, marker: newMarker(), marked: map[store.Mark]bool{}, seals: map[string]*seal{}, tables: map[string]*wholeTable{}, changed: map[ledger.Seq]bool{}, versions: map[ledger.Seq]int64{}, tags: newTagger(s.keys)}
 }
 
 // close releases the connection after loop has returned.
